@@ -1,0 +1,103 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// MaxChain is the largest number of policies a check may name.
+const MaxChain = 16
+
+func (c *Check) validate() error {
+	if c.Cost < 1 || c.Cost > plan.MaxThreshold {
+		return &FieldError{Field: "cost", Problem: fmt.Sprintf("must be 1..%d", plan.MaxThreshold)}
+	}
+	if len(c.Policies) > MaxChain {
+		return &FieldError{Field: "policies", Problem: fmt.Sprintf("names %d policies, at most %d", len(c.Policies), MaxChain)}
+	}
+	return c.validateKey()
+}
+
+func (c *Check) validateKey() error {
+	if c.Key == nil {
+		return nil
+	}
+	if len(c.Key) == 0 || len(c.Key) > plan.MaxKeyParts {
+		return &FieldError{Field: "key", Problem: fmt.Sprintf("must have 1..%d parts", plan.MaxKeyParts)}
+	}
+	for i, part := range c.Key {
+		if problem := keyProblem(part); problem != "" {
+			return &FieldError{Field: fmt.Sprintf("key[%d]", i), Problem: problem}
+		}
+	}
+	return nil
+}
+
+func keyProblem(part string) string {
+	switch {
+	case part == "":
+		return "must not be empty"
+	case !utf8.ValidString(part):
+		return "must be valid UTF-8"
+	case strings.ContainsFunc(part, unicode.IsControl):
+		return "must not contain control characters"
+	}
+	return ""
+}
+
+// deriveKey builds the key from the attributes. Whether a part is missing is
+// said too; a missing part is empty in the key.
+func deriveKey(parts []plan.KeyPart, a *plan.Attributes) (key script.Key, missing bool) {
+	if len(parts) == 0 {
+		return script.EncodeKey(), false
+	}
+	var room [plan.MaxKeyParts]string
+	values := room[:0]
+	for i := range parts {
+		value := keyValue(&parts[i], a)
+		missing = missing || value == ""
+		values = append(values, value)
+	}
+	return script.EncodeKey(values...), missing
+}
+
+func keyValue(part *plan.KeyPart, a *plan.Attributes) string {
+	switch part.Type {
+	case plan.KeyHeader:
+		return a.Headers[part.Header]
+	case plan.KeyPrincipal:
+		return a.Principal
+	case plan.KeyRemoteAddress:
+		return networkOf(a.RemoteAddress, part)
+	}
+	return ""
+}
+
+// networkOf returns the address cut to the prefix length of its family: as
+// it is when nothing is cut, else in CIDR notation.
+func networkOf(address netip.Addr, part *plan.KeyPart) string {
+	if !address.IsValid() {
+		return ""
+	}
+	bits := part.IPv6PrefixLength
+	if address.Is4() {
+		bits = part.IPv4PrefixLength
+	}
+	if bits == address.BitLen() {
+		return address.String()
+	}
+	network, err := address.Prefix(bits)
+	if err != nil {
+		return "" // a plan's prefix lengths are in bounds
+	}
+	return network.String()
+}

@@ -1,0 +1,122 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// Check asks whether one request may pass.
+type Check struct {
+	// Policies names a chain of policies that is evaluated as one; their
+	// matches are skipped. Empty means every policy that matches Attributes.
+	Policies []string
+	// Key, when not nil, stands in for the policies' own key parts. No part may
+	// be empty, hold control characters or be anything but UTF-8.
+	Key []string
+	// Attributes are the facts of the request; the engine normalises them in
+	// place.
+	Attributes plan.Attributes
+	// Cost is the units the request spends, 1..plan.MaxThreshold.
+	Cost int64
+	// Peek evaluates and writes nothing.
+	Peek bool
+}
+
+// Reason says why a decision is what it is.
+type Reason string
+
+// The reasons.
+const (
+	// ReasonAllowed means that every limit fits.
+	ReasonAllowed Reason = "Allowed"
+	// ReasonNoPolicy means that no policy applies.
+	ReasonNoPolicy Reason = "NoPolicy"
+	// ReasonDisabled means that only policies with mode Disabled apply.
+	ReasonDisabled Reason = "Disabled"
+	// ReasonMissingKey means that a key part is missing and the policy says
+	// onMissingKey: Deny. Asking again does not help.
+	ReasonMissingKey Reason = "MissingKey"
+	// ReasonLimitExceeded means that a limit does not fit.
+	ReasonLimitExceeded Reason = "LimitExceeded"
+	// ReasonBlocked means that a block from an earlier refusal is live.
+	ReasonBlocked Reason = "Blocked"
+	// ReasonCostExceedsThreshold means that the cost can never fit; nothing was
+	// spent, counted or blocked.
+	ReasonCostExceedsThreshold Reason = "CostExceedsThreshold"
+	// ReasonStoreUnavailable means that Redis could not answer in time and the
+	// failure mode of the policies decided.
+	ReasonStoreUnavailable Reason = "StoreUnavailable"
+)
+
+// Decision is the answer to a Check.
+type Decision struct {
+	Allowed bool
+	Reason  Reason
+	// Policy and Limit name who refused; empty when allowed. Limit is also
+	// empty when the refusal is not a limit's.
+	Policy string
+	Limit  string
+	// Denial is what the refusing policy wants the caller to be told.
+	Denial plan.Denial
+	// Limits are the limits that took part, in the order of the chain.
+	Limits []LimitState
+	// RetryAfter is how long until the same check is admitted, if the caller is
+	// alone on its keys. 0 when allowed or when waiting does not help.
+	RetryAfter time.Duration
+	// Degraded is the failure mode that decided in place of Redis; empty when
+	// Redis answered or was not needed.
+	Degraded plan.FailureMode
+	// Revision is the revision of the registry the decision was made with.
+	Revision int64
+}
+
+// LimitState is one limit after a decision.
+type LimitState struct {
+	Policy string
+	Limit  string
+	// Allowed says whether this limit had no objection. It is false for every
+	// limit of a blocked policy.
+	Allowed bool
+	// Shadow says that the policy is in mode Shadow: it never refuses.
+	Shadow bool
+	// Used is the units held now, Remaining what is left of the quota.
+	Used      int64
+	Remaining int64
+	// Threshold is the threshold in force.
+	Threshold int64
+	// Window is the length of the window.
+	Window time.Duration
+	// RetryAfter is how long until this limit would admit the same check, its
+	// policy's block included; 0 when the check was allowed or this limit fits
+	// at once, script.Never (-1) when it never does.
+	RetryAfter time.Duration
+	// RemainingAfterWaiting is what will be left of the quota at RetryAfter.
+	RemainingAfterWaiting int64
+	// ResetAfter is how long until Used is 0 if nothing more comes.
+	ResetAfter time.Duration
+}
+
+// ErrNotReady is returned while no snapshot of plans has been loaded.
+var ErrNotReady = errors.New("no plans have been loaded yet")
+
+// FieldError is a check that cannot be decided because of what the caller
+// sent. Field is the path within the check, as in "key[1]" or "cost".
+type FieldError struct {
+	Field   string
+	Problem string
+}
+
+// Error implements error.
+func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
+
+// UnknownPolicyError is a check that names a policy there is no plan for.
+type UnknownPolicyError struct{ Policy string }
+
+// Error implements error.
+func (e *UnknownPolicyError) Error() string { return fmt.Sprintf("there is no policy %q", e.Policy) }

@@ -1,0 +1,139 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// Evaluator decides a call in one atomic step. script.Store does it in Redis.
+type Evaluator interface {
+	Evaluate(ctx context.Context, call *script.Call) (*script.Reply, error)
+}
+
+// Options configure an Engine.
+type Options struct {
+	// Evaluator decides. Required.
+	Evaluator Evaluator
+	// Registerer receives the metrics of decisions. Required.
+	Registerer prometheus.Registerer
+	// Logger receives degraded decisions, rate-limited. Required.
+	Logger *slog.Logger
+	// StoreTimeout is the longest a decision waits for the Evaluator; after it
+	// the failure mode of the policies decides. Required.
+	StoreTimeout time.Duration
+}
+
+// Engine decides checks against the current snapshot of plans. It may be used
+// by any number of goroutines.
+type Engine struct {
+	evaluator    Evaluator
+	storeTimeout time.Duration
+	metrics      *metrics
+	logger       *slog.Logger
+	complaints   rate.Sometimes
+	view         atomic.Pointer[view]
+}
+
+// NewEngine returns an engine without plans; Use gives it some.
+func NewEngine(o Options) *Engine {
+	return &Engine{
+		evaluator:    o.Evaluator,
+		storeTimeout: o.StoreTimeout,
+		metrics:      newMetrics(o.Registerer),
+		logger:       o.Logger,
+		complaints:   rate.Sometimes{Interval: time.Second},
+	}
+}
+
+// Use makes the snapshot the one that later decisions are made with. It must
+// not be called concurrently with itself.
+func (e *Engine) Use(snapshot *plan.Snapshot) {
+	previous := e.view.Load()
+	e.view.Store(newView(snapshot, previous, e.metrics))
+	if previous != nil {
+		e.metrics.forget(previous, snapshot)
+	}
+}
+
+// Snapshot returns the snapshot in use, nil before the first Use.
+func (e *Engine) Snapshot() *plan.Snapshot {
+	if v := e.view.Load(); v != nil {
+		return v.snapshot
+	}
+	return nil
+}
+
+// Decide answers the check. An error is the caller's fault (*FieldError,
+// *UnknownPolicyError), ErrNotReady, or the end of ctx by cancellation; a
+// Redis that does not answer is not an error but a degraded decision.
+func (e *Engine) Decide(ctx context.Context, check *Check) (*Decision, error) {
+	start := time.Now()
+	v := e.view.Load()
+	if v == nil {
+		return nil, ErrNotReady
+	}
+	if err := check.validate(); err != nil {
+		return nil, err
+	}
+	check.Attributes.Normalize()
+	policies, err := v.find(check)
+	if err != nil {
+		return nil, err
+	}
+	evaluation := newEvaluation(check, policies)
+	if len(evaluation.call.Entries) > 0 {
+		evaluation.reply, err = e.evaluate(ctx, &evaluation.call)
+	}
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		return nil, ctx.Err()
+	}
+	decision := evaluation.decide(err)
+	decision.Revision = v.snapshot.Revision()
+	if err != nil {
+		e.complain(err, decision)
+	}
+	if !check.Peek {
+		evaluation.count(e.metrics, err)
+		e.metrics.duration.Observe(time.Since(start).Seconds())
+	}
+	return decision, nil
+}
+
+// callerMargin is what is left of the caller's own deadline for the way back.
+const callerMargin = 2 * time.Millisecond
+
+func (e *Engine) evaluate(ctx context.Context, call *script.Call) (*script.Reply, error) {
+	budget := e.storeTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		budget = min(budget, time.Until(deadline)-callerMargin)
+	}
+	ctx, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	return e.evaluator.Evaluate(ctx, call)
+}
+
+func (e *Engine) complain(err error, d *Decision) {
+	e.complaints.Do(func() {
+		e.logger.Error("Decided without Redis", "error", err, "cause", causeOf(err),
+			"failureMode", d.Degraded, "allowed", d.Allowed)
+	})
+}
+
+func causeOf(err error) script.Cause {
+	if failure, ok := errors.AsType[*script.StoreError](err); ok {
+		return failure.Cause
+	}
+	return script.CauseConnection
+}

@@ -1,0 +1,106 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// Values of the label verdict.
+const (
+	verdictAllowed      = "allowed"
+	verdictDenied       = "denied"
+	verdictShadowDenied = "shadow_denied"
+)
+
+// metrics are the metrics of decisions. docs/metrics.md describes them.
+type metrics struct {
+	decisions *prometheus.CounterVec
+	blocks    *prometheus.CounterVec
+	degraded  *prometheus.CounterVec
+	duration  prometheus.Histogram
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	m := &metrics{
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_decisions_total",
+			Help: "Decisions, once per policy that took part. limit is the one that refused, else empty.",
+		}, []string{"namespace", "policy", "limit", "verdict"}),
+		blocks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_blocks_total",
+			Help: "Blocks started, by the limit that started them.",
+		}, []string{"namespace", "policy", "limit"}),
+		degraded: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_degraded_decisions_total",
+			Help: "Decisions made by failure mode because Redis did not answer in time.",
+		}, []string{"policy", "mode", "cause"}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "weir_decision_duration_seconds",
+			Help: "Time from a check's arrival at the engine to its decision.",
+			Buckets: []float64{
+				50e-6, 100e-6, 200e-6, 300e-6, 500e-6, 750e-6, 1e-3, 1.5e-3, 2e-3, 3e-3, 5e-3,
+				10e-3, 20e-3, 50e-3, 100e-3, 250e-3,
+			},
+		}),
+	}
+	r.MustRegister(m.decisions, m.blocks, m.degraded, m.duration)
+	return m
+}
+
+// forget drops the series of policies that left with the previous view.
+func (m *metrics) forget(previous *view, current *plan.Snapshot) {
+	for _, p := range previous.snapshot.Plans() {
+		if current.Lookup(p.ID()) != nil {
+			continue
+		}
+		labels := prometheus.Labels{"namespace": p.Namespace, "policy": p.Name}
+		m.decisions.DeletePartialMatch(labels)
+		m.blocks.DeletePartialMatch(labels)
+		m.degraded.DeletePartialMatch(prometheus.Labels{"policy": p.ID()})
+	}
+}
+
+// policyMetrics are the series of one policy. A series appears when it is
+// first counted, and is looked up only then.
+type policyMetrics struct {
+	decisions *prometheus.CounterVec
+	blocks    *prometheus.CounterVec
+
+	allowed func() prometheus.Counter
+	denied  sync.Map // limit -> prometheus.Counter
+}
+
+func (m *metrics) policy(p *plan.Plan) *policyMetrics {
+	pm := &policyMetrics{
+		decisions: m.decisions.MustCurryWith(prometheus.Labels{"namespace": p.Namespace, "policy": p.Name}),
+		blocks:    m.blocks.MustCurryWith(prometheus.Labels{"namespace": p.Namespace, "policy": p.Name}),
+	}
+	pm.allowed = sync.OnceValue(func() prometheus.Counter {
+		return pm.decisions.WithLabelValues("", verdictAllowed)
+	})
+	return pm
+}
+
+func (pm *policyMetrics) decided(p *policy, admitted bool, limit string) {
+	if admitted {
+		pm.allowed().Inc()
+		return
+	}
+	counter, ok := pm.denied.Load(limit)
+	if !ok {
+		verdict := verdictDenied
+		if !p.enforces() {
+			verdict = verdictShadowDenied
+		}
+		counter, _ = pm.denied.LoadOrStore(limit, pm.decisions.WithLabelValues(limit, verdict))
+	}
+	counter.(prometheus.Counter).Inc() //nolint:forcetypeassert // only counters are stored
+}
+
+func (pm *policyMetrics) blocked(limit string) { pm.blocks.WithLabelValues(limit).Inc() }

@@ -1,0 +1,130 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// Attributes are the facts of one request that plans match on and take keys
+// from. Absent facts are empty. Normalize brings what a caller sent into the
+// one form that plans are compared with.
+type Attributes struct {
+	Method        string
+	Host          string
+	Path          string
+	Headers       map[string]string // lower-case names
+	RemoteAddress netip.Addr
+	Principal     string
+}
+
+// Normalize rewrites the attributes so that different spellings of one
+// request compare equal: otherwise a caller could choose the spelling that no
+// policy matches.
+func (a *Attributes) Normalize() {
+	a.Method = strings.ToUpper(a.Method)
+	a.Host = NormalizeHost(a.Host)
+	if a.Path != "" {
+		a.Path = NormalizePath(a.Path)
+	}
+	for name, value := range a.Headers {
+		if lower := strings.ToLower(name); lower != name {
+			delete(a.Headers, name)
+			a.Headers[lower] = value
+		}
+	}
+	a.RemoteAddress = a.RemoteAddress.Unmap().WithZone("")
+}
+
+// NormalizeHost returns the host in lower case without port and without the
+// dot of a fully qualified name.
+func NormalizeHost(host string) string {
+	host = strings.ToLower(strings.TrimSpace(host))
+	if strings.HasPrefix(host, "[") { // [IPv6] or [IPv6]:port
+		inside, _, _ := strings.Cut(host[1:], "]")
+		return inside
+	}
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host, ':') == i {
+		host = host[:i]
+	}
+	return strings.TrimSuffix(host, ".")
+}
+
+// NormalizePath returns the path without query and fragment, with the escapes
+// of unreserved characters decoded and the others in upper case (RFC 3986
+// section 6.2.2), and with dot segments and empty segments resolved. The
+// result starts with a slash; a trailing slash is kept.
+func NormalizePath(path string) string {
+	if i := strings.IndexAny(path, "?#"); i >= 0 {
+		path = path[:i]
+	}
+	path = decodeUnreserved(path)
+	if isClean(path) {
+		return path
+	}
+	segments := strings.Split(path, "/")
+	kept := make([]string, 0, len(segments))
+	for _, s := range segments {
+		switch s {
+		case "", ".":
+		case "..":
+			kept = kept[:max(len(kept)-1, 0)]
+		default:
+			kept = append(kept, s)
+		}
+	}
+	clean := "/" + strings.Join(kept, "/")
+	if last := segments[len(segments)-1]; len(kept) > 0 && (last == "" || last == "." || last == "..") {
+		clean += "/"
+	}
+	return clean
+}
+
+// isClean reports whether no segment of the path needs resolving.
+func isClean(path string) bool {
+	if path == "" || path[0] != '/' {
+		return false
+	}
+	return !strings.Contains(path, "//") && !strings.Contains(path, "/.")
+}
+
+func decodeUnreserved(path string) string {
+	if strings.IndexByte(path, '%') < 0 {
+		return path
+	}
+	var b strings.Builder
+	for i := 0; i < len(path); i++ {
+		if path[i] != '%' || i+2 >= len(path) || !isHex(path[i+1]) || !isHex(path[i+2]) {
+			b.WriteByte(path[i])
+			continue
+		}
+		if c := unhex(path[i+1])<<4 | unhex(path[i+2]); isUnreserved(c) {
+			b.WriteByte(c)
+		} else {
+			b.WriteString(strings.ToUpper(path[i : i+3]))
+		}
+		i += 2
+	}
+	return b.String()
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+func unhex(c byte) byte {
+	if c >= 'a' {
+		return c - 'a' + 10
+	}
+	if c >= 'A' {
+		return c - 'A' + 10
+	}
+	return c - '0'
+}
+
+func isUnreserved(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+		c == '-' || c == '.' || c == '_' || c == '~'
+}

@@ -1,0 +1,48 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"strings"
+)
+
+// Snapshot is an immutable set of plans with the index that finds the plans
+// of a request. A replica replaces its snapshot as a whole.
+type Snapshot struct {
+	revision int64
+	plans    []*Plan // sorted by ID
+	byID     map[string]*Plan
+	index    index
+}
+
+// NewSnapshot builds a snapshot of the plans at that revision of the
+// registry. The plans must have distinct IDs and must not change afterwards.
+func NewSnapshot(revision int64, plans []*Plan) *Snapshot {
+	s := &Snapshot{
+		revision: revision,
+		plans:    slices.Clone(plans),
+		byID:     make(map[string]*Plan, len(plans)),
+	}
+	slices.SortFunc(s.plans, func(a, b *Plan) int { return strings.Compare(a.ID(), b.ID()) })
+	for _, p := range s.plans {
+		s.byID[p.ID()] = p
+	}
+	s.index = newIndex(s.plans)
+	return s
+}
+
+// Revision is the revision of the registry the snapshot shows.
+func (s *Snapshot) Revision() int64 { return s.revision }
+
+// Plans returns all plans in the order of their IDs. The caller must not
+// change the slice.
+func (s *Snapshot) Plans() []*Plan { return s.plans }
+
+// Lookup returns the plan of that ID, or nil.
+func (s *Snapshot) Lookup(id string) *Plan { return s.byID[id] }
+
+// Match returns the plans whose matches hold for the normalised attributes,
+// in the order of their IDs. Disabled plans never match.
+func (s *Snapshot) Match(a *Attributes) []*Plan { return s.index.match(a) }

@@ -1,0 +1,36 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package script decides: it holds the Lua scripts that run inside Redis, the
+// Go that assembles and calls them, the layout of the counter keys, and a
+// model in plain Go that decides exactly as the scripts do.
+//
+// One Call is one atomic decision about one or several (policy, key) pairs
+// and costs one EVALSHA, however many limits take part. The package knows
+// neither plans nor requests: it is given typed numbers and returns typed
+// numbers, so the scripts can be tested with nothing but a Redis.
+//
+// # How a decision is made
+//
+// The script that runs is assembled from prelude.lua, the algorithms in play
+// and decide.lua. It goes through three phases:
+//
+//  1. Read. Every entry's block and limits are read; nothing is written. An
+//     entry is admitted when no block is live and every limit fits its cost.
+//  2. Spend. When every enforcing entry is admitted, each admitted entry
+//     spends. When one is refused, only entries that count attempts and are
+//     not blocked themselves spend. An entry that refuses starts its block.
+//  3. Report. What is held now and, if somebody was refused, how long each
+//     limit needs until the same call fits.
+//
+// # Facts about Redis the scripts rely on
+//
+//   - Redis answers integers: a float in a reply is cut, a nil ends it. All
+//     times in replies are microseconds.
+//   - A number passed to redis.call is written with 17 digits, so 16-digit
+//     microsecond times survive; tostring and .. keep only 14 digits and are
+//     never used on numbers.
+//   - A key whose PTTL is 0 is still there; it goes with the next
+//     millisecond. Waits that depend on a TTL are therefore PTTL+1.
+//   - A script sees one moment for expiry, however long it runs.
+package script

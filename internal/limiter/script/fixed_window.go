@@ -1,0 +1,70 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+// FixedWindow admits at most Quota units per window. The window starts with
+// the first unit and later ones never extend it, so up to twice the quota may
+// pass around the moment where one window ends and the next begins. The state
+// is one counter with a TTL. See fixed_window.lua.
+const FixedWindow Algorithm = "fw"
+
+// fixedWindow is the reference model of fixed_window.lua.
+type fixedWindow struct {
+	used int64
+	end  expiry
+}
+
+func (w *fixedWindow) alive(now int64) bool { return w.end.alive(now) }
+
+func (w *fixedWindow) held(_ *Entry, _ *Limit, now int64) int64 {
+	if !w.end.alive(now) {
+		return 0
+	}
+	return w.used
+}
+
+func (w *fixedWindow) heldAfter(e *Entry, l *Limit, now, wait int64) int64 {
+	if w.held(e, l, now) == 0 || wait >= w.left(e, l, now) {
+		return 0
+	}
+	return w.used
+}
+
+func (w *fixedWindow) spend(e *Entry, l *Limit, now int64) {
+	if !w.end.alive(now) {
+		*w = fixedWindow{end: expireIn(now, l.Window)}
+	}
+	units := e.Cost
+	if e.Policy.attempts {
+		units = max(0, min(units, l.Threshold-w.used))
+	}
+	w.used += units
+}
+
+func (w *fixedWindow) fit(e *Entry, l *Limit, now int64) int64 {
+	if w.held(e, l, now)+e.Cost <= l.Quota {
+		return 0
+	}
+	return w.left(e, l, now)
+}
+
+func (w *fixedWindow) idle(e *Entry, l *Limit, now int64) int64 {
+	if w.held(e, l, now) == 0 {
+		return 0
+	}
+	return w.left(e, l, now)
+}
+
+// left is what is left of the window. After the server's clock was set back
+// it would be longer than the window; then the window starts anew.
+func (w *fixedWindow) left(e *Entry, l *Limit, now int64) int64 {
+	whole := expireIn(now, l.Window)
+	if w.end <= whole {
+		return w.end.left(now)
+	}
+	if !e.Peek {
+		w.end = whole
+	}
+	return whole.left(now)
+}

@@ -1,0 +1,56 @@
+-- FixedWindow: at most `quota` units per window; the window starts with the
+-- first unit and no later one extends it.
+--
+-- KEYS     one per limit: a counter, its TTL is what is left of the window
+-- ARGV     nothing beyond the common arguments of a limit
+-- clock    none: the TTL is the only truth
+-- cost     O(1); GET, SET or INCRBY, PTTL
+-- refused  writes nothing, except that an entry counting attempts adds its
+--          cost until the counter stands at `threshold`
+
+-- Microseconds until the window is over. A TTL that is missing or longer than
+-- the window cannot be ours (PERSIST by hand, a server clock set back): it
+-- is put right, so that no counter lives for ever.
+local function window_left(entry, limit)
+  if limit.used == 0 then return 0 end
+  if not limit.ttl then
+    limit.ttl = call('PTTL', limit.key)
+    if limit.ttl < 0 or limit.ttl > limit.window then
+      limit.ttl = limit.window
+      if not entry.peek then call('PEXPIRE', limit.key, limit.window) end
+    end
+  end
+  return (limit.ttl + 1) * 1000
+end
+
+algorithms.fw = {
+  read = function(_, limit)
+    limit.key = next_key()
+    limit.used = tonumber(call('GET', limit.key) or 0)
+  end,
+
+  spend = function(entry, limit)
+    local units = entry.cost
+    if entry.attempts then units = min(units, limit.threshold - limit.used) end
+    if units <= 0 then return end
+    if limit.used == 0 then
+      call('SET', limit.key, units, 'PX', limit.window)
+      limit.ttl = limit.window
+    else
+      call('INCRBY', limit.key, units)
+    end
+    limit.used = limit.used + units
+  end,
+
+  fit = function(entry, limit)
+    if limit.used + entry.cost <= limit.quota then return 0 end
+    return window_left(entry, limit)
+  end,
+
+  used_in = function(entry, limit, wait)
+    if wait >= window_left(entry, limit) then return 0 end
+    return limit.used
+  end,
+
+  idle = window_left,
+}

@@ -1,0 +1,141 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Layout of the counter keys, version 1:
+//
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:<limit>:<algorithm>:<window>
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:sl       the log of all SlidingLog limits
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:block    the block
+//
+// Everything of one caller shares a hash tag, so one script may touch it in a
+// Redis Cluster. The names of namespaces, policies and limits are DNS names
+// and need no escaping; the key is escaped by EncodeKey. Two releases that
+// share a Redis during a rollout agree as long as the version is the same.
+const layoutVersion = "1:c:"
+
+// MaxValueBytes is the longest key value that is kept as it is; a longer one
+// is replaced by its hash.
+const MaxValueBytes = 255
+
+// Key is one caller's key in encoded form, the content of the hash tag.
+type Key string
+
+const (
+	missingPart   = "-" // no value escapes to this
+	partSeparator = '|'
+	hashMark      = '#'
+	escapeMark    = '%'
+)
+
+// EncodeKey encodes the parts of a key. An empty part is a missing one; no
+// parts at all and one missing part are the shared budget, Key("-"). The
+// encoding is injective: lists of parts that differ otherwise never encode
+// alike, whatever bytes they hold. Values over MaxValueBytes are replaced by
+// the first 128 bits of their SHA-256.
+func EncodeKey(parts ...string) Key {
+	if len(parts) == 1 && isPlain(parts[0]) {
+		return Key(parts[0])
+	}
+	if len(parts) == 0 {
+		return missingPart
+	}
+	var b strings.Builder
+	for i, part := range parts {
+		if i > 0 {
+			b.WriteByte(partSeparator)
+		}
+		encodePart(&b, part)
+	}
+	return Key(b.String())
+}
+
+func encodePart(b *strings.Builder, part string) {
+	switch {
+	case part == "":
+		b.WriteString(missingPart)
+	case part == missingPart:
+		escape(b, part)
+	case len(part) > MaxValueBytes:
+		sum := sha256.Sum256([]byte(part))
+		b.WriteByte(hashMark)
+		b.WriteString(hex.EncodeToString(sum[:16]))
+	case isPlain(part):
+		b.WriteString(part)
+	default:
+		for i := 0; i < len(part); {
+			r, size := utf8.DecodeRuneInString(part[i:])
+			if mustEscape(r, size) {
+				escape(b, part[i:i+size])
+			} else {
+				b.WriteString(part[i : i+size])
+			}
+			i += size
+		}
+	}
+}
+
+// isPlain reports whether a part encodes as itself.
+func isPlain(part string) bool {
+	if part == "" || part == missingPart || len(part) > MaxValueBytes {
+		return false
+	}
+	for i := range len(part) {
+		c := part[i]
+		if c >= utf8.RuneSelf || mustEscape(rune(c), 1) {
+			return false
+		}
+	}
+	return true
+}
+
+func mustEscape(r rune, size int) bool {
+	switch r {
+	case '{', '}', ':', ' ', partSeparator, hashMark, escapeMark:
+		return true
+	case utf8.RuneError:
+		return size == 1 // a byte that is not UTF-8
+	}
+	return unicode.IsControl(r)
+}
+
+func escape(b *strings.Builder, bytes string) {
+	const digits = "0123456789ABCDEF"
+	for i := range len(bytes) {
+		b.WriteByte(escapeMark)
+		b.WriteByte(digits[bytes[i]>>4])
+		b.WriteByte(digits[bytes[i]&15])
+	}
+}
+
+func counterKey(policy string, l Limit) string {
+	return policy + ":" + l.Name + ":" + string(l.Algorithm) + ":" + formatWindow(l.Window)
+}
+
+func logKey(policy string) string { return policy + ":" + string(SlidingLog) }
+
+func blockKey(policy string) string { return policy + ":block" }
+
+// formatWindow writes a window in the largest unit that holds it exactly, for
+// the people who read keys.
+func formatWindow(w time.Duration) string {
+	for _, unit := range []struct {
+		length time.Duration
+		suffix string
+	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
+		if w%unit.length == 0 {
+			return formatInt(int64(w/unit.length)) + unit.suffix
+		}
+	}
+	return formatInt(w.Milliseconds()) + "ms"
+}

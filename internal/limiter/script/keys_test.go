@@ -1,0 +1,90 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+)
+
+func TestEncodeKey(t *testing.T) {
+	long := strings.Repeat("x", MaxValueBytes+1)
+	for name, tc := range map[string]struct {
+		parts []string
+		want  Key
+	}{
+		"shared budget":           {nil, "-"},
+		"one missing part":        {[]string{""}, "-"},
+		"missing among others":    {[]string{"a", "", "b"}, "a|-|b"},
+		"plain":                   {[]string{"user-42"}, "user-42"},
+		"a value like missing":    {[]string{"-"}, "%2D"},
+		"separators":              {[]string{"a|b", "c:d"}, "a%7Cb|c%3Ad"},
+		"braces":                  {[]string{"}{"}, "%7D%7B"},
+		"the escape itself":       {[]string{"%7D"}, "%257D"},
+		"control characters":      {[]string{"a\nb\x00\u0085"}, "a%0Ab%00%C2%85"},
+		"not UTF-8":               {[]string{"a\xff"}, "a%FF"},
+		"the replacement rune":    {[]string{"\uFFFD"}, "\uFFFD"},
+		"letters beyond ASCII":    {[]string{"Zoë"}, "Zoë"},
+		"as long as allowed":      {[]string{long[1:]}, Key(long[1:])},
+		"longer is hashed":        {[]string{long}, "#85e62acd750c4eb56b7b6a1d66dca5bf"},
+		"a value like a hash":     {[]string{"#85e62acd750c4eb56b7b6a1d66dca5bf"}, "%2385e62acd750c4eb56b7b6a1d66dca5bf"},
+		"long and short together": {[]string{"u", long}, "u|#85e62acd750c4eb56b7b6a1d66dca5bf"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gomega.NewWithT(t).Expect(EncodeKey(tc.parts...)).To(gomega.Equal(tc.want))
+		})
+	}
+}
+
+func TestStateKeys(t *testing.T) {
+	g := gomega.NewWithT(t)
+	store := NewStore(nil, "weir:")
+	p := NewPolicy("shop/login", false, false, []Limit{
+		{Name: "burst", Algorithm: SlidingLog, Quota: 5, Threshold: 5, Window: time.Minute, Block: time.Hour},
+		{Name: "daily", Algorithm: SlidingLog, Quota: 9, Threshold: 9, Window: 24 * time.Hour},
+		{Name: "rate", Algorithm: FixedWindow, Quota: 9, Threshold: 9, Window: 90 * time.Second},
+		{Name: "tick", Algorithm: FixedWindow, Quota: 9, Threshold: 9, Window: 1500 * time.Millisecond},
+	})
+	args, _ := store.command(&Call{Entries: []Entry{{Policy: p, Key: EncodeKey("alice"), Cost: 1}}})
+	g.Expect(args[2]).To(gomega.Equal(4))
+	g.Expect(args[3:7]).To(gomega.Equal([]any{
+		"weir:1:c:{alice}:shop/login:block",
+		"weir:1:c:{alice}:shop/login:sl",
+		"weir:1:c:{alice}:shop/login:rate:fw:90s",
+		"weir:1:c:{alice}:shop/login:tick:fw:1500ms",
+	}))
+}
+
+// Two lists of parts encode alike only if they are the same list, where
+// nothing at all and one missing part are the same.
+func FuzzEncodeKeyIsInjective(f *testing.F) {
+	f.Add("a|b", "", "a", "b", true)
+	f.Add("-", "", "", "", false)
+	f.Add("%2D", "x", "-", "x", true)
+	f.Add("a\xff", "{}", "a%FF", "{}", true)
+	f.Add("\uFFFD", "é", "\xff", "é", true)
+	f.Add(strings.Repeat("x", 256), "", "#85e62acd750c4eb56b7b6a1d66dca5bf", "", true)
+	f.Fuzz(func(t *testing.T, a1, a2, b1, b2 string, two bool) {
+		a, b := []string{a1}, []string{b1}
+		if two {
+			a, b = append(a, a2), append(b, b2)
+		}
+		same := slices.Equal(a, b)
+		if got := EncodeKey(a...) == EncodeKey(b...); got != same {
+			t.Errorf("%q and %q: encode alike is %v, are the same is %v", a, b, got, same)
+		}
+		if one := EncodeKey(a1); two && one == EncodeKey(b...) {
+			t.Errorf("%q and %q encode alike: %q", a1, b, one)
+		}
+		for _, tag := range []Key{EncodeKey(a...), EncodeKey(b...)} {
+			if tag == "" || strings.ContainsAny(string(tag), "{} :") {
+				t.Errorf("tag %q is empty or holds a brace, a colon or a space", tag)
+			}
+		}
+	})
+}

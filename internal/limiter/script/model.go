@@ -1,0 +1,175 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"sync"
+	"time"
+)
+
+// Model decides in process exactly as the scripts decide in Redis. It is the
+// reference the scripts are tested against, written for plainness and not for
+// speed. Its zero value is empty and ready for use.
+type Model struct {
+	mu     sync.Mutex
+	states map[string]modelState
+}
+
+// modelState is the state of one limit, one log or one block.
+type modelState interface{ alive(now int64) bool }
+
+// counter is the state of an algorithm. now is the server's time in
+// microseconds since 1970, waits are microseconds.
+type counter interface {
+	held(e *Entry, l *Limit, now int64) int64
+	heldAfter(e *Entry, l *Limit, now, wait int64) int64
+	fit(e *Entry, l *Limit, now int64) int64
+	idle(e *Entry, l *Limit, now int64) int64
+	spend(e *Entry, l *Limit, now int64)
+}
+
+// block is the state of a block.
+type block struct {
+	by  string
+	end expiry
+}
+
+func (b *block) alive(now int64) bool { return b.end.alive(now) }
+
+// Evaluate decides the call at the server time now.
+func (m *Model) Evaluate(call *Call, now time.Time) *Reply {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at := now.UnixMicro()
+	for key, s := range m.states {
+		if !s.alive(at) {
+			delete(m.states, key)
+		}
+	}
+	reply := &Reply{Entries: make([]EntryReply, len(call.Entries))}
+	anybodyRefused := call.Refused
+	for i := range call.Entries {
+		m.judge(&call.Entries[i], &reply.Entries[i], at)
+		if reply.Entries[i].Verdict != Admitted && !call.Entries[i].Policy.shadow {
+			anybodyRefused = true
+		}
+	}
+	for i := range call.Entries {
+		m.spend(&call.Entries[i], &reply.Entries[i], anybodyRefused, at)
+	}
+	for i := range call.Entries {
+		m.report(&call.Entries[i], &reply.Entries[i], anybodyRefused, at)
+	}
+	return reply
+}
+
+func (m *Model) judge(e *Entry, r *EntryReply, now int64) {
+	if b := m.block(e); b.alive(now) {
+		r.Verdict, r.BlockLeft, r.BlockedBy = Blocked, micros(b.end.left(now)), b.by
+	}
+	for i := range e.Policy.limits {
+		l := &e.Policy.limits[i]
+		fits := m.counter(e, l).held(e, l, now)+e.Cost <= l.Quota
+		if !fits && r.Verdict == Admitted {
+			r.Verdict = Refused
+		}
+		r.Limits = append(r.Limits, LimitReply{Fits: fits})
+	}
+}
+
+func (m *Model) spend(e *Entry, r *EntryReply, anybodyRefused bool, now int64) {
+	if e.Peek || r.Verdict == Blocked {
+		return
+	}
+	if e.Policy.attempts || (r.Verdict == Admitted && !anybodyRefused) {
+		logged := false
+		for i := range e.Policy.limits {
+			l := &e.Policy.limits[i]
+			if l.Algorithm == SlidingLog && logged {
+				continue // its log was shared by an earlier limit
+			}
+			logged = logged || l.Algorithm == SlidingLog
+			m.counter(e, l).spend(e, l, now)
+		}
+	}
+	if r.Verdict == Refused {
+		m.startBlock(e, r, now)
+	}
+}
+
+func (m *Model) startBlock(e *Entry, r *EntryReply, now int64) {
+	var longest time.Duration
+	var by string
+	for i, l := range e.Policy.limits {
+		if !r.Limits[i].Fits {
+			longest = max(longest, l.Block)
+			if by == "" {
+				by = l.Name
+			}
+		}
+	}
+	if longest == 0 {
+		return
+	}
+	b := m.block(e)
+	b.by, b.end = by, expireIn(now, longest)
+	r.Verdict, r.BlockLeft, r.BlockedBy = Tripped, micros(b.end.left(now)), by
+}
+
+func (m *Model) report(e *Entry, r *EntryReply, anybodyRefused bool, now int64) {
+	for i := range e.Policy.limits {
+		l, lr := &e.Policy.limits[i], &r.Limits[i]
+		c := m.counter(e, l)
+		lr.Used = c.held(e, l, now)
+		lr.UsedThen = lr.Used
+		lr.Idle = micros(c.idle(e, l, now))
+		switch {
+		case e.Cost > l.Quota:
+			lr.Wait = Never
+		case anybodyRefused || r.Verdict != Admitted:
+			lr.Wait = max(micros(c.fit(e, l, now)), r.BlockLeft)
+			lr.UsedThen = c.heldAfter(e, l, now, lr.Wait.Microseconds())
+		}
+	}
+}
+
+func (m *Model) counter(e *Entry, l *Limit) counter {
+	switch l.Algorithm {
+	case FixedWindow:
+		return state[fixedWindow](m, e.Key, counterKey(e.Policy.id, *l))
+	case SlidingLog:
+		return state[slidingLog](m, e.Key, logKey(e.Policy.id))
+	}
+	panic("script: no model of algorithm " + string(l.Algorithm))
+}
+
+func (m *Model) block(e *Entry) *block { return state[block](m, e.Key, blockKey(e.Policy.id)) }
+
+// state returns the state under that key, an empty one if there is none.
+func state[S any, P interface {
+	*S
+	modelState
+}](m *Model, key Key, suffix string) P {
+	full := "{" + string(key) + "}:" + suffix
+	if found, ok := m.states[full].(P); ok {
+		return found
+	}
+	if m.states == nil {
+		m.states = map[string]modelState{}
+	}
+	fresh := P(new(S))
+	m.states[full] = fresh
+	return fresh
+}
+
+// expiry is when a key goes, in milliseconds since 1970, as Redis keeps it: in
+// that millisecond it is still there. The zero expiry has passed.
+type expiry int64
+
+func expireIn(now int64, d time.Duration) expiry { return expiry(now/1000 + d.Milliseconds()) }
+
+func (x expiry) alive(now int64) bool { return now/1000 <= int64(x) }
+
+// left returns microseconds: PTTL+1 in the words of Redis.
+func (x expiry) left(now int64) int64 { return (int64(x) - now/1000 + 1) * 1000 }
