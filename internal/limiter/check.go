@@ -35,21 +35,23 @@ func (c *Check) validateKey() error {
 		return &FieldError{Field: "key", Problem: fmt.Sprintf("must have 1..%d parts", plan.MaxKeyParts)}
 	}
 	for i, part := range c.Key {
-		if problem := keyProblem(part); problem != "" {
+		if problem := KeyProblem(part); problem != "" {
 			return &FieldError{Field: fmt.Sprintf("key[%d]", i), Problem: problem}
 		}
 	}
 	return nil
 }
 
-func keyProblem(part string) string {
+// KeyProblem says what is wrong with a part of a key that a caller gave; it is
+// empty when nothing is.
+func KeyProblem(part string) string {
 	switch {
 	case part == "":
 		return "must not be empty"
 	case !utf8.ValidString(part):
 		return "must be valid UTF-8"
 	case strings.ContainsFunc(part, unicode.IsControl):
-		return "must not contain control characters"
+		return "must not hold control characters"
 	}
 	return ""
 }

@@ -100,6 +100,7 @@ func (v *evaluation) refuseMissingKey(d *Decision) bool {
 	for _, p := range v.missingKey {
 		if p.enforces() {
 			d.refusedBy(p, ReasonMissingKey, "")
+			d.Denial.Message = messageMissingKey
 			return true
 		}
 	}
@@ -117,12 +118,19 @@ func (v *evaluation) refuseImpossible(d *Decision) {
 	d.refusedBy(v.impossible, ReasonCostExceedsThreshold, limit)
 }
 
+// What callers are told where the policy's own message would mislead.
+const (
+	messageMissingKey  = "The request lacks what identifies its caller."
+	messageUnavailable = "Rate limits cannot be checked at the moment."
+)
+
 // degrade decides without Redis: any Closed refuses, else Open admits.
 func (v *evaluation) degrade(d *Decision) {
 	d.Reason, d.Degraded = ReasonStoreUnavailable, plan.FailOpen
 	for _, p := range v.policies {
 		if p.enforces() && p.plan.FailureMode == plan.FailClosed {
 			d.refusedBy(p, ReasonStoreUnavailable, "")
+			d.Denial.Message = messageUnavailable
 			d.Degraded = plan.FailClosed
 			return
 		}

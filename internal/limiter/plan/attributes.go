@@ -15,7 +15,7 @@ type Attributes struct {
 	Method        string
 	Host          string
 	Path          string
-	Headers       map[string]string // lower-case names
+	Headers       map[string]string // by lower-case name; the doors see to that
 	RemoteAddress netip.Addr
 	Principal     string
 }
@@ -28,12 +28,6 @@ func (a *Attributes) Normalize() {
 	a.Host = NormalizeHost(a.Host)
 	if a.Path != "" {
 		a.Path = NormalizePath(a.Path)
-	}
-	for name, value := range a.Headers {
-		if lower := strings.ToLower(name); lower != name {
-			delete(a.Headers, name)
-			a.Headers[lower] = value
-		}
 	}
 	a.RemoteAddress = a.RemoteAddress.Unmap().WithZone("")
 }

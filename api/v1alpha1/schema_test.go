@@ -1,0 +1,161 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/config/crd"
+)
+
+type schema = apiextensionsv1.JSONSchemaProps
+
+// TestSchema holds the generated schema to what every good API keeps to: all is
+// described and bounded, and no type is used that clients round or that leaves no
+// room for a third value.
+func TestSchema(t *testing.T) {
+	t.Parallel()
+	root := policySchema(t)
+	for _, part := range []string{"spec", "status"} {
+		props, found := root.Properties[part]
+		NewWithT(t).Expect(found).To(BeTrue(), part)
+		walk(part, &props, func(path string, s *schema) {
+			t.Run(path, func(t *testing.T) {
+				t.Parallel()
+				checkField(NewWithT(t), path, s)
+			})
+		})
+	}
+}
+
+func checkField(g *WithT, path string, s *schema) {
+	if !strings.HasSuffix(path, "[]") {
+		g.Expect(s.Description).NotTo(BeEmpty(), "description")
+		name := path[strings.LastIndex(path, ".")+1:]
+		// The conditions are of a type of Kubernetes, which says it in its own way.
+		if !strings.Contains(path, "conditions[]") {
+			g.Expect(s.Description).To(HavePrefix(name+" "), "a description begins with the name of the field")
+			g.Expect(s.Description).To(HaveSuffix("."), "a description is made of sentences")
+		}
+	}
+	switch s.Type {
+	case "object":
+		g.Expect(s.AdditionalProperties).To(BeNil(), "a map has no order and its keys no bounds")
+	case "array":
+		g.Expect(s.MaxItems).NotTo(BeNil(), "maxItems")
+		g.Expect(s.XListType).NotTo(BeNil(), "x-kubernetes-list-type")
+	case "string":
+		bounded := s.MaxLength != nil || len(s.Enum) > 0 || s.Format == "date-time"
+		g.Expect(bounded).To(BeTrue(), "maxLength, enum or format")
+	case "integer":
+		g.Expect(s.Format).To(Or(Equal("int32"), Equal("int64")))
+		g.Expect(s.Minimum).NotTo(BeNil(), "minimum")
+		if strings.HasPrefix(path, "spec") {
+			g.Expect(s.Maximum).NotTo(BeNil(), "maximum")
+		}
+	default:
+		g.Expect(s.Type).To(BeElementOf("object", "array", "string", "integer"), "no booleans, no floats, nothing untyped")
+	}
+}
+
+func TestSchemaDefaults(t *testing.T) {
+	t.Parallel()
+	root := policySchema(t)
+	var defaulted []string
+	walk("", root, func(path string, s *schema) {
+		if s.Default != nil {
+			defaulted = append(defaulted, path+"="+string(s.Default.Raw))
+		}
+	})
+	NewWithT(t).Expect(defaulted).To(ConsistOf(
+		`.spec.mode="Enforce"`, `.spec.onMissingKey="Share"`, `.spec.counting="Admitted"`,
+		`.spec.denyWhen="ThresholdExceeded"`, `.spec.failureMode="Open"`, `.status={"observedGeneration":-1}`,
+	), "any other default would be written back into objects that tools keep in step with a repository")
+}
+
+func TestSchemaListTypes(t *testing.T) {
+	t.Parallel()
+	types := map[string]string{}
+	walk("", policySchema(t), func(path string, s *schema) {
+		if s.Type == "array" {
+			types[path] = *s.XListType + strings.Join(s.XListMapKeys, ",")
+		}
+	})
+	NewWithT(t).Expect(types).To(Equal(map[string]string{
+		".spec.matches":               "atomic",
+		".spec.matches[].hosts":       "set",
+		".spec.matches[].methods":     "set",
+		".spec.matches[].paths":       "set",
+		".spec.matches[].descriptors": "atomic",
+		".spec.key":                   "atomic",
+		".spec.limits":                "mapname",
+		".spec.overrides":             "atomic",
+		".spec.overrides[].keys":      "atomic",
+		".spec.overrides[].cidrs":     "atomic",
+		".spec.overrides[].limits":    "mapname",
+		".status.conditions":          "maptype",
+	}))
+}
+
+func TestDefinition(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	definition := policyDefinition(t)
+	g.Expect(definition.Spec.Scope).To(Equal(apiextensionsv1.NamespaceScoped))
+	g.Expect(definition.Spec.Names.Plural).To(Equal("ratelimitpolicies"))
+	g.Expect(definition.Spec.Names.ShortNames).To(ConsistOf("rlpol"))
+	g.Expect(definition.Spec.Names.Categories).To(ConsistOf("weir"))
+
+	version := definition.Spec.Versions[0]
+	g.Expect(version.Subresources.Status).NotTo(BeNil())
+	var columns []string
+	for _, column := range version.AdditionalPrinterColumns {
+		columns = append(columns, column.Name)
+	}
+	g.Expect(columns).To(Equal([]string{"Mode", "Limits", "Ready", "Enforced", "Age"}))
+}
+
+// walk calls visit for s and everything below it, in a fixed order.
+func walk(path string, s *schema, visit func(path string, s *schema)) {
+	visit(path, s)
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		property := s.Properties[name]
+		walk(path+"."+name, &property, visit)
+	}
+	if s.Items != nil {
+		walk(path+"[]", s.Items.Schema, visit)
+	}
+}
+
+// ruleMessages are the messages of all CEL rules of the schema.
+func ruleMessages(root *schema) []string {
+	var messages []string
+	walk("", root, func(_ string, s *schema) {
+		for _, rule := range s.XValidations {
+			messages = append(messages, rule.Message)
+		}
+	})
+	return messages
+}
+
+func policySchema(tb testing.TB) *schema {
+	tb.Helper()
+	return policyDefinition(tb).Spec.Versions[0].Schema.OpenAPIV3Schema
+}
+
+func policyDefinition(tb testing.TB) *apiextensionsv1.CustomResourceDefinition {
+	tb.Helper()
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(crd.RateLimitPolicies(), definition); err != nil {
+		tb.Fatal(err)
+	}
+	return definition
+}

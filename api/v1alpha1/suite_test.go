@@ -1,0 +1,30 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"testing"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// api reads and writes a real API server that has the generated
+// CustomResourceDefinition.
+var api client.Client
+
+func TestAPI(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "API v1alpha1")
+}
+
+var _ = BeforeSuite(func() {
+	log.SetLogger(logr.Discard())
+	api = testenv.StartAPIServer(GinkgoTB()).Client()
+})

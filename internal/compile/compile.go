@@ -1,0 +1,194 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package compile turns a RateLimitPolicy into a plan.
+//
+// Compilation is pure: it reads nothing but its arguments, and equal policies
+// give equal plans. It fills every default (except the enums on the top level
+// of the spec, which the schema fills), so that nothing is written back to
+// the resource. It trusts what the schema of the resource guarantees and says
+// the rest itself, with the path of the field.
+package compile
+
+import (
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// Defaults that compile fills.
+const (
+	defaultIPv4PrefixLength = 32
+	defaultIPv6PrefixLength = 64
+)
+
+// defaultMessages are what refused callers are told, by denial code.
+var defaultMessages = map[v1alpha1.DenialCode]string{
+	v1alpha1.DenialCodeRateLimited:     "Rate limit exceeded.",
+	v1alpha1.DenialCodeTooManyAttempts: "Too many attempts.",
+}
+
+// Compile returns the plan of the policy, or every reason why there is none.
+// Features this release does not have are refused, never ignored: their
+// errors have type field.ErrorTypeNotSupported.
+func Compile(policy *v1alpha1.RateLimitPolicy) (*plan.Plan, field.ErrorList) {
+	spec := &policy.Spec
+	c := &compiler{}
+	at := field.NewPath("spec")
+	compiled := &plan.Plan{
+		Namespace:    policy.Namespace,
+		Name:         policy.Name,
+		UID:          string(policy.UID),
+		Generation:   policy.Generation,
+		Mode:         plan.Mode(orDefault(spec.Mode, v1alpha1.ModeEnforce)),
+		Matches:      c.matches(at.Child("matches"), spec.Matches),
+		Key:          c.key(at.Child("key"), spec.Key),
+		OnMissingKey: plan.OnMissingKey(orDefault(spec.OnMissingKey, v1alpha1.OnMissingKeyShare)),
+		Limits:       c.limits(at.Child("limits"), spec.Limits),
+		Counting:     plan.Counting(orDefault(spec.Counting, v1alpha1.CountingAdmitted)),
+		DenyWhen:     plan.DenyWhen(orDefault(spec.DenyWhen, v1alpha1.DenyWhenThresholdExceeded)),
+		FailureMode:  plan.FailureMode(orDefault(spec.FailureMode, v1alpha1.FailureModeOpen)),
+		Denial:       denial(spec.Denial),
+	}
+	if spec.FailureMode == v1alpha1.FailureModeLocal {
+		c.notSupported(at.Child("failureMode"), spec.FailureMode)
+	}
+	if len(spec.Overrides) > 0 {
+		c.notSupported(at.Child("overrides"), field.OmitValueType{})
+	}
+	if len(c.errs) == 0 {
+		c.verify(at, compiled)
+	}
+	if len(c.errs) > 0 {
+		return nil, c.errs
+	}
+	return compiled, nil
+}
+
+// compiler collects the errors of one compilation.
+type compiler struct{ errs field.ErrorList }
+
+func (c *compiler) add(err *field.Error) { c.errs = append(c.errs, err) }
+
+// notSupported refuses a feature of the schema that this release cannot
+// enforce.
+func (c *compiler) notSupported(at *field.Path, value any) {
+	c.add(&field.Error{Type: field.ErrorTypeNotSupported, Field: at.String(), BadValue: value, Detail: "not supported yet"})
+}
+
+// verify is the last word: what the schema should have caught must not reach
+// the decision half, and neither must a plan that is too large to publish.
+func (c *compiler) verify(at *field.Path, p *plan.Plan) {
+	if err := p.Validate(); err != nil {
+		c.add(field.Invalid(at, field.OmitValueType{}, strings.ReplaceAll(err.Error(), "\n", "; ")))
+	} else if _, err := plan.Encode(p); err != nil {
+		c.add(field.Invalid(at, field.OmitValueType{}, err.Error()))
+	}
+}
+
+func (c *compiler) matches(at *field.Path, matches []v1alpha1.Match) []plan.Match {
+	var compiled []plan.Match
+	for i, m := range matches {
+		at := at.Index(i)
+		if m.When != "" {
+			c.notSupported(at.Child("when"), m.When)
+		}
+		if m.Domain != "" {
+			c.notSupported(at.Child("domain"), m.Domain)
+		}
+		if len(m.Descriptors) > 0 {
+			c.notSupported(at.Child("descriptors"), field.OmitValueType{})
+		}
+		for j, path := range m.Paths {
+			if normal := normalPattern(path); normal != path {
+				c.add(field.Invalid(at.Child("paths").Index(j), path,
+					"would never hold: paths are normalised before they are compared, write "+normal))
+			}
+		}
+		compiled = append(compiled, plan.Match{Hosts: m.Hosts, Methods: m.Methods, Paths: m.Paths})
+	}
+	return compiled
+}
+
+// normalPattern normalises a path pattern as requests' paths are. A prefix may
+// end within a segment, so a letter stands in for the rest of it.
+func normalPattern(pattern string) string {
+	prefix, isPrefix := strings.CutSuffix(pattern, "*")
+	if !isPrefix {
+		return plan.NormalizePath(pattern)
+	}
+	return strings.TrimSuffix(plan.NormalizePath(prefix+"x"), "x") + "*"
+}
+
+func (c *compiler) key(at *field.Path, parts []v1alpha1.KeyPart) []plan.KeyPart {
+	var compiled []plan.KeyPart
+	for i, part := range parts {
+		p := plan.KeyPart{Type: plan.KeyPartType(part.Type)}
+		switch {
+		case part.Header != nil:
+			p.Header = strings.ToLower(part.Header.Name)
+		case part.RemoteAddress != nil:
+			p.IPv4PrefixLength = int(orDefaultPointer(part.RemoteAddress.IPv4PrefixLength, defaultIPv4PrefixLength))
+			p.IPv6PrefixLength = int(orDefaultPointer(part.RemoteAddress.IPv6PrefixLength, defaultIPv6PrefixLength))
+		case part.Principal != nil:
+		default:
+			c.notSupported(at.Index(i).Child("type"), part.Type)
+		}
+		compiled = append(compiled, p)
+	}
+	return compiled
+}
+
+func (c *compiler) limits(at *field.Path, limits []v1alpha1.Limit) []plan.Limit {
+	var compiled []plan.Limit
+	for i, l := range limits {
+		at := at.Index(i)
+		if l.Algorithm != v1alpha1.AlgorithmFixedWindow && l.Algorithm != v1alpha1.AlgorithmSlidingLog {
+			c.notSupported(at.Child("algorithm"), l.Algorithm)
+		}
+		compiled = append(compiled, plan.Limit{
+			Name:         l.Name,
+			Algorithm:    plan.Algorithm(l.Algorithm),
+			Threshold:    l.Threshold,
+			WindowMillis: c.millis(at.Child("window"), l.Window),
+			BlockMillis:  c.millis(at.Child("blockDuration"), l.BlockDuration),
+		})
+	}
+	return compiled
+}
+
+// millis converts a GEP-2257 duration, which is always whole milliseconds.
+func (c *compiler) millis(at *field.Path, d v1alpha1.Duration) int64 {
+	if d == "" {
+		return 0
+	}
+	parsed, err := time.ParseDuration(string(d))
+	if err != nil {
+		c.add(field.Invalid(at, d, "must be a duration such as 1h30m or 500ms"))
+	}
+	return parsed.Milliseconds()
+}
+
+func denial(d v1alpha1.Denial) plan.Denial {
+	code := orDefault(d.Code, v1alpha1.DenialCodeRateLimited)
+	return plan.Denial{Code: string(code), Message: orDefault(d.Message, defaultMessages[code])}
+}
+
+func orDefault[T comparable](value, otherwise T) T {
+	var zero T
+	if value == zero {
+		return otherwise
+	}
+	return value
+}
+
+func orDefaultPointer[T any](value *T, otherwise T) T {
+	if value == nil {
+		return otherwise
+	}
+	return *value
+}

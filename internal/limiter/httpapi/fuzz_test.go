@@ -1,0 +1,156 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// moody decides by what it is asked, so that a fuzzer reaches every answer.
+func moody(_ context.Context, check *limiter.Check) (*limiter.Decision, error) {
+	if len(check.Policies) > 1 {
+		return nil, &limiter.UnknownPolicyError{Policy: check.Policies[1]}
+	}
+	d := &limiter.Decision{Allowed: check.Cost%2 == 1, Reason: limiter.ReasonAllowed}
+	if !d.Allowed {
+		d.Reason, d.RetryAfter = limiter.ReasonLimitExceeded, time.Duration(check.Cost)
+		d.Denial.Message = check.Attributes.Principal
+		d.Limits = []limiter.LimitState{{Policy: check.Attributes.Host, RetryAfter: d.RetryAfter}}
+	}
+	return d, nil
+}
+
+func FuzzCheckRequest(f *testing.F) {
+	for _, seed := range []string{
+		namedCheck,
+		`{"policies":["a/b"],"key":["\ud83d\ude00","\\\"\/"],"cost":2,"peek":true}`,
+		`{"attributes":{"domain":"edge","method":"POST","host":"h","path":"/","principal":"p","headers":{"X-A":"b"},
+			"remoteAddress":"::1","descriptors":[{"entries":[{"key":"k","value":"v"}]}]},"cost":1}`,
+		`{"policies":["a/b"],"key":"\ud800"}`,
+		`{"policies":["a/b"],"cost":1e3}`,
+		`{"policies":["a/b"],"key":"a","key":"b"}`,
+		`{"unknown\u0000":null}`, `{`, `[]`, ``, "\xff",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		g := NewWithT(t)
+		engine := &fakeEngine{decide: moody}
+		w := sendCheck(engine, string(body))
+		g.Expect(w.Code).To(BeElementOf(200, 400, 404, 413, 429))
+		g.Expect(json.Valid(w.Body.Bytes())).To(BeTrue())
+		if w.Code != 200 {
+			decodeProblem(g, w)
+		}
+		if engine.asked != nil {
+			expectFaithful(g, body, engine.asked)
+		}
+	})
+}
+
+// expectFaithful checks that the check obeys the rules of the package and is
+// what the standard library reads from the body.
+func expectFaithful(g *WithT, body []byte, check *limiter.Check) {
+	reference := struct {
+		Policies   []string
+		Key        any
+		Attributes *struct {
+			Domain, Method, Host, Path, RemoteAddress, Principal string
+			Headers                                              map[string]string
+			Descriptors                                          []struct{ Entries []struct{ Key, Value string } }
+		}
+		Cost int64
+		Peek bool
+	}{Cost: 1}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	g.Expect(d.Decode(&reference)).To(Succeed())
+
+	g.Expect(check.Policies).To(Equal(reference.Policies))
+	g.Expect(len(check.Policies)).To(BeNumerically("<=", limiter.MaxChain))
+	g.Expect(check.Cost).To(And(Equal(reference.Cost), BeNumerically(">=", 1), BeNumerically("<=", plan.MaxThreshold)))
+	g.Expect(check.Peek).To(Equal(reference.Peek))
+	switch key := reference.Key.(type) {
+	case nil:
+		g.Expect(check.Key).To(BeNil())
+	case string:
+		g.Expect(check.Key).To(Equal([]string{key}))
+	default:
+		g.Expect(check.Key).To(HaveLen(len(key.([]any))))
+		for i, part := range key.([]any) {
+			g.Expect(check.Key[i]).To(Equal(part))
+		}
+	}
+	for _, part := range check.Key {
+		g.Expect(part != "" && utf8.ValidString(part) && !strings.ContainsFunc(part, unicode.IsControl)).To(BeTrue())
+	}
+	if facts := reference.Attributes; facts != nil {
+		a := check.Attributes
+		g.Expect([]string{a.Method, a.Host, a.Path, a.Principal}).
+			To(Equal([]string{facts.Method, facts.Host, facts.Path, facts.Principal}))
+		g.Expect(a.Headers).To(HaveLen(len(facts.Headers)))
+		for name, value := range facts.Headers {
+			g.Expect(a.Headers).To(HaveKeyWithValue(strings.ToLower(name), value))
+		}
+	}
+}
+
+// discard is a ResponseWriter that costs nothing.
+type discard struct{ header http.Header }
+
+func (d discard) Header() http.Header         { return d.header }
+func (d discard) Write(p []byte) (int, error) { return len(p), nil }
+func (d discard) WriteHeader(int)             {}
+
+func BenchmarkCheck(b *testing.B) {
+	states := []limiter.LimitState{
+		{Policy: "shop/login", Limit: "burst", Allowed: true, Used: 3, Threshold: 5, Remaining: 2, ResetAfter: time.Minute},
+		{Policy: "shop/login", Limit: "daily", Allowed: true, Used: 3, Threshold: 20, Remaining: 17, ResetAfter: time.Hour},
+	}
+	const facts = `{"attributes":{"method":"POST","host":"shop.example","path":"/login","remoteAddress":"192.0.2.1",
+		"headers":{"x-api-key":"k","user-agent":"curl/8"}}}`
+	allowed := limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed, Limits: states, Revision: 42}
+	refused := limiter.Decision{
+		Reason: limiter.ReasonLimitExceeded, Policy: "shop/login", Limit: "burst", Limits: states,
+		Denial: plan.Denial{Code: "RateLimited", Message: "Too many requests."}, RetryAfter: 12 * time.Second,
+	}
+	for name, bc := range map[string]struct {
+		body     string
+		decision limiter.Decision
+	}{
+		"named-allowed":    {`{"policies":["shop/login"],"key":"user-42"}`, allowed},
+		"named-refused":    {`{"policies":["shop/login"],"key":"user-42"}`, refused},
+		"matching-allowed": {facts, allowed},
+		"malformed":        {`{"policies":["shop/login"],"key":""}`, allowed},
+	} {
+		b.Run(name, func(b *testing.B) {
+			h := newHandler(answering(bc.decision))
+			r := httptest.NewRequest(http.MethodPost, pathCheck, nil)
+			w := discard{http.Header{}}
+			body := strings.NewReader("")
+			r.Body = io.NopCloser(body)
+			b.ReportAllocs()
+			for b.Loop() {
+				body.Reset(bc.body)
+				clear(w.header)
+				h.ServeHTTP(w, r)
+			}
+		})
+	}
+}

@@ -1,0 +1,87 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// Replica is one live process that decides checks.
+type Replica struct {
+	Name string `json:"name"`
+	// Revision is the revision of the registry it decides with.
+	Revision int64 `json:"revision"`
+}
+
+// policyList is what is enforced, as JSON.
+type policyList struct {
+	Revision int64           `json:"revision"`
+	Policies []policySummary `json:"policies"`
+	Replicas []Replica       `json:"replicas"`
+}
+
+type policySummary struct {
+	Name   string         `json:"name"`
+	Mode   plan.Mode      `json:"mode"`
+	Limits []limitSummary `json:"limits"`
+}
+
+type limitSummary struct {
+	Name      string         `json:"name"`
+	Algorithm plan.Algorithm `json:"algorithm"`
+	Threshold int64          `json:"threshold"`
+	Window    string         `json:"window"`
+}
+
+// policies lists the plans in force, in the order of their names.
+func (h *handler) policies(w http.ResponseWriter, _ *http.Request) {
+	snapshot := h.Engine.Snapshot()
+	if snapshot == nil {
+		writeProblem(w, http.StatusServiceUnavailable, notReady())
+		return
+	}
+	list := policyList{
+		Revision: snapshot.Revision(),
+		Policies: make([]policySummary, 0, len(snapshot.Plans())),
+		Replicas: []Replica{},
+	}
+	for _, p := range snapshot.Plans() {
+		list.Policies = append(list.Policies, summaryOf(p))
+	}
+	if h.Replicas != nil {
+		list.Replicas = append(list.Replicas, h.Replicas()...)
+	}
+	writeJSON(w, http.StatusOK, typeJSON, &list)
+}
+
+func summaryOf(p *plan.Plan) policySummary {
+	s := policySummary{Name: p.ID(), Mode: p.Mode, Limits: make([]limitSummary, 0, len(p.Limits))}
+	for _, l := range p.Limits {
+		s.Limits = append(s.Limits, limitSummary{
+			Name:      l.Name,
+			Algorithm: l.Algorithm,
+			Threshold: l.Threshold,
+			Window:    formatWindow(l.WindowMillis),
+		})
+	}
+	return s
+}
+
+// formatWindow writes a duration as policies do: "1h30m", not "1h30m0s".
+func formatWindow(millis int64) string {
+	var text []byte
+	for _, unit := range [...]struct {
+		millis int64
+		name   string
+	}{{3_600_000, "h"}, {60_000, "m"}, {1_000, "s"}, {1, "ms"}} {
+		if n := millis / unit.millis; n > 0 {
+			text = append(strconv.AppendInt(text, n, 10), unit.name...)
+			millis %= unit.millis
+		}
+	}
+	return string(text)
+}

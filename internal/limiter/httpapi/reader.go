@@ -1,0 +1,260 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/weir-dev/weir/internal/limiter"
+)
+
+const (
+	// maxText is the longest string in a request, in bytes.
+	maxText = 8 << 10
+	// maxLabel is how much of a member's name an error repeats, in characters.
+	maxLabel = 64
+)
+
+// reader reads one JSON text (RFC 8259) of a known shape.
+//
+// It takes the place of encoding/json because that reads more than was
+// written: it accepts members twice and in any case, takes null for anything
+// and turns half a surrogate pair into U+FFFD. Each lets one text mean two
+// things to two programs, or two keys become one. It also cannot say which
+// field of a list was wrong.
+//
+// The text must be valid UTF-8. Strings are unescaped in place, so the reader
+// owns its data. All errors are *limiter.FieldError, relative to what is read.
+type reader struct {
+	data []byte
+	pos  int
+}
+
+// invalid is an error about the value being read.
+func invalid(problem string) error { return &limiter.FieldError{Problem: problem} }
+
+// within puts the error of a value below the member or index that holds it.
+func within(holder string, err error) error {
+	e, ok := err.(*limiter.FieldError) //nolint:errorlint // the reader returns nothing else, and never wrapped
+	if !ok {
+		return err
+	}
+	if e.Field != "" && e.Field[0] != '[' {
+		holder += "."
+	}
+	e.Field = holder + e.Field
+	return e
+}
+
+// next skips white space and returns the byte after it without reading it; 0,
+// which starts no value, at the end.
+func (r *reader) next() byte {
+	for ; r.pos < len(r.data); r.pos++ {
+		switch c := r.data[r.pos]; c {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// skip reads the byte if it is the next one.
+func (r *reader) skip(c byte) bool {
+	if r.next() != c || r.pos == len(r.data) {
+		return false
+	}
+	r.pos++
+	return true
+}
+
+// expected is the error where something else than what should be is next.
+func (r *reader) expected(what string) error {
+	if r.next(); r.pos == len(r.data) {
+		return invalid("ends too early")
+	}
+	return invalid("must be " + what)
+}
+
+// object reads an object of at most that many members. The callback reads the
+// value of the member; the name is only valid during the call.
+func (r *reader) object(most int, member func(name []byte) error) error {
+	var few [8][]byte
+	seen := few[:0]
+	return r.sequence("{}", "an object", most, func(int) error {
+		if r.next() != '"' {
+			return r.expected("an object with quoted member names")
+		}
+		name, err := r.bytes()
+		if err != nil {
+			return err
+		}
+		if !r.skip(':') {
+			return invalid("lacks a colon after a member name")
+		}
+		for _, other := range seen {
+			if bytes.Equal(name, other) {
+				return within(label(name), invalid("is given twice"))
+			}
+		}
+		seen = append(seen, name)
+		if err := member(name); err != nil {
+			return within(label(name), err)
+		}
+		return nil
+	})
+}
+
+// array reads an array of at most that many elements.
+func (r *reader) array(most int, element func() error) error {
+	return r.sequence("[]", "a list", most, func(i int) error {
+		if err := element(); err != nil {
+			return within("["+strconv.Itoa(i)+"]", err)
+		}
+		return nil
+	})
+}
+
+// sequence reads items between brackets, separated by commas.
+func (r *reader) sequence(brackets, what string, most int, item func(i int) error) error {
+	if !r.skip(brackets[0]) {
+		return r.expected(what)
+	}
+	if r.skip(brackets[1]) {
+		return nil
+	}
+	for i := range most {
+		if err := item(i); err != nil {
+			return err
+		}
+		if r.skip(brackets[1]) {
+			return nil
+		}
+		if !r.skip(',') {
+			return invalid("lacks a comma or a closing bracket")
+		}
+	}
+	return invalid(fmt.Sprintf("holds more than %d entries", most))
+}
+
+// text reads a string.
+func (r *reader) text() (string, error) {
+	value, err := r.bytes()
+	if err == nil && len(value) > maxText {
+		err = invalid(fmt.Sprintf("is longer than %d bytes", maxText))
+	}
+	return string(value), err
+}
+
+// bytes reads a string without copying it.
+func (r *reader) bytes() ([]byte, error) {
+	if !r.skip('"') {
+		return nil, r.expected("a string")
+	}
+	start := r.pos
+	// An escape is never shorter than what it stands for, so writing stays
+	// behind reading.
+	for end := start; r.pos < len(r.data); {
+		switch c := r.data[r.pos]; {
+		case c == '"':
+			r.pos++
+			return r.data[start:end], nil
+		case c == '\\':
+			char, ok := r.escape()
+			if !ok {
+				return nil, invalid("holds an invalid escape")
+			}
+			end += utf8.EncodeRune(r.data[end:], char)
+		case c < ' ':
+			return nil, invalid("holds an unescaped control character")
+		default:
+			r.data[end] = c
+			end++
+			r.pos++
+		}
+	}
+	return nil, invalid("ends too early")
+}
+
+// escape reads an escape sequence. Half a surrogate pair is none.
+func (r *reader) escape() (rune, bool) {
+	rest := r.data[r.pos:]
+	if len(rest) < 2 {
+		return 0, false
+	}
+	if i := strings.IndexByte(`"\/bfnrt`, rest[1]); i >= 0 {
+		r.pos += 2
+		return rune("\"\\/\b\f\n\r\t"[i]), true
+	}
+	char, ok := utf16Escape(rest)
+	if !ok {
+		return 0, false
+	}
+	r.pos += 6
+	if !utf16.IsSurrogate(char) {
+		return char, true
+	}
+	low, _ := utf16Escape(rest[6:])
+	r.pos += 6
+	char = utf16.DecodeRune(char, low)
+	return char, char != utf8.RuneError
+}
+
+// utf16Escape reads the escape of one UTF-16 unit at the start of the text.
+func utf16Escape(text []byte) (rune, bool) {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0, false
+	}
+	unit, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+	return rune(unit), err == nil
+}
+
+// integer reads an integer from 1 to most.
+func (r *reader) integer(most uint64) (int64, error) {
+	r.next()
+	start := r.pos
+	for r.pos < len(r.data) && strings.IndexByte("+-.0123456789eE", r.data[r.pos]) >= 0 {
+		r.pos++
+	}
+	digits := r.data[start:r.pos]
+	n, err := strconv.ParseUint(string(digits), 10, 63)
+	if err != nil || n > most || digits[0] == '0' {
+		return 0, invalid(fmt.Sprintf("must be an integer from 1 to %d", most))
+	}
+	return int64(n), nil
+}
+
+// boolean reads true or false.
+func (r *reader) boolean() (bool, error) {
+	r.next()
+	for _, word := range [...]string{"true", "false"} {
+		if bytes.HasPrefix(r.data[r.pos:], []byte(word)) {
+			r.pos += len(word)
+			return word == "true", nil
+		}
+	}
+	return false, r.expected("true or false")
+}
+
+// end makes sure that nothing follows.
+func (r *reader) end() error {
+	if r.next(); r.pos < len(r.data) {
+		return invalid("has data after its end")
+	}
+	return nil
+}
+
+// label returns as much of a member's name as an error should repeat.
+func label(name []byte) string {
+	if len(name) <= maxLabel {
+		return string(name)
+	}
+	runes := []rune(string(name))
+	return string(runes[:min(len(runes), maxLabel)])
+}

@@ -1,0 +1,227 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// Bounds of a check, beside those of the body and of a string.
+const (
+	maxHeaders     = 128
+	maxDescriptors = 16
+	maxEntries     = 16
+	// maxMembers is more than any object with known members has.
+	maxMembers = 16
+)
+
+// decodeCheck reads the body of a check and overwrites it on the way. All
+// errors are *limiter.FieldError.
+func decodeCheck(body []byte) (*limiter.Check, error) {
+	if !utf8.Valid(body) {
+		return nil, invalid("must be UTF-8")
+	}
+	r := &reader{data: body}
+	if r.end() == nil {
+		return nil, invalid("is empty")
+	}
+	check, err := r.check()
+	if err == nil {
+		err = r.end()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return check, nil
+}
+
+// check reads the members of a check.
+func (r *reader) check() (*limiter.Check, error) {
+	check := &limiter.Check{Cost: 1}
+	matching := false
+	err := r.object(maxMembers, func(name []byte) (err error) {
+		switch string(name) {
+		case "policies":
+			check.Policies, err = r.policies()
+		case "key":
+			check.Key, err = r.key()
+		case "attributes":
+			matching, err = true, r.attributes(&check.Attributes)
+		case "cost":
+			check.Cost, err = r.integer(plan.MaxThreshold)
+		case "peek":
+			check.Peek, err = r.boolean()
+		default:
+			err = unknown()
+		}
+		return err
+	})
+	if err == nil && check.Policies == nil && !matching {
+		err = within("policies", invalid("must be given where there are no attributes"))
+	}
+	return check, err
+}
+
+func unknown() error { return invalid("is not a known member") }
+
+// policies reads a list of policy names. An empty list is refused: a caller
+// that computed one hardly meant "whatever matches".
+func (r *reader) policies() (names []string, err error) {
+	err = r.array(limiter.MaxChain, func() error {
+		name, err := r.text()
+		if err != nil {
+			return err
+		}
+		namespace, rest, _ := strings.Cut(name, "/")
+		if namespace == "" || rest == "" || strings.Contains(rest, "/") {
+			return invalid("must be <namespace>/<name>")
+		}
+		if slices.Contains(names, name) {
+			return invalid("is named twice")
+		}
+		names = append(names, name)
+		return nil
+	})
+	if err == nil && len(names) == 0 {
+		err = invalid("must name at least one policy")
+	}
+	return names, err
+}
+
+// key reads a key: a string, or a list with one string for each part.
+func (r *reader) key() ([]string, error) {
+	switch r.next() {
+	case '"':
+		part, err := r.keyPart()
+		return []string{part}, err
+	case '[':
+		var parts []string
+		err := r.array(plan.MaxKeyParts, func() error {
+			part, err := r.keyPart()
+			parts = append(parts, part)
+			return err
+		})
+		if err == nil && len(parts) == 0 {
+			err = invalid("must have at least one part")
+		}
+		return parts, err
+	default:
+		return nil, r.expected("a string or a list of strings")
+	}
+}
+
+func (r *reader) keyPart() (string, error) {
+	part, err := r.text()
+	if err != nil {
+		return "", err
+	}
+	if problem := limiter.KeyProblem(part); problem != "" {
+		return "", invalid(problem)
+	}
+	return part, nil
+}
+
+// attributes reads the facts of a request. A fact that is an empty string is
+// an absent one.
+func (r *reader) attributes(a *plan.Attributes) error {
+	return r.object(maxMembers, func(name []byte) (err error) {
+		switch string(name) {
+		case "method":
+			a.Method, err = r.text()
+		case "host":
+			a.Host, err = r.text()
+		case "path":
+			a.Path, err = r.text()
+		case "principal":
+			a.Principal, err = r.text()
+		case "headers":
+			a.Headers, err = r.headers()
+		case "remoteAddress":
+			a.RemoteAddress, err = r.address()
+		// No plan can match on these two yet, so they are checked and dropped.
+		case "domain":
+			_, err = r.text()
+		case "descriptors":
+			err = r.descriptors()
+		default:
+			err = unknown()
+		}
+		return err
+	})
+}
+
+// headers reads header values by name. Names are case-insensitive, so two
+// spellings of one are refused: which value counted would be chance.
+func (r *reader) headers() (map[string]string, error) {
+	headers := map[string]string{}
+	err := r.object(maxHeaders, func(name []byte) error {
+		lower := strings.ToLower(string(name))
+		if _, twice := headers[lower]; twice {
+			return invalid("is given twice")
+		}
+		if lower == "" || len(lower) > maxText {
+			return invalid(fmt.Sprintf("must have a name of 1 to %d bytes", maxText))
+		}
+		value, err := r.text()
+		headers[lower] = value
+		return err
+	})
+	return headers, err
+}
+
+func (r *reader) address() (netip.Addr, error) {
+	literal, err := r.text()
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	addr, err := netip.ParseAddr(literal)
+	if err != nil {
+		return netip.Addr{}, invalid("must be an IPv4 or IPv6 address")
+	}
+	return addr, nil
+}
+
+// descriptors reads [{"entries": [{"key": "...", "value": "..."}]}].
+func (r *reader) descriptors() error {
+	return r.array(maxDescriptors, func() error {
+		given := false
+		err := r.object(maxMembers, func(name []byte) error {
+			if string(name) != "entries" {
+				return unknown()
+			}
+			given = true
+			return r.array(maxEntries, r.descriptorEntry)
+		})
+		if err == nil && !given {
+			err = within("entries", invalid("must be given"))
+		}
+		return err
+	})
+}
+
+func (r *reader) descriptorEntry() error {
+	var key string
+	err := r.object(maxMembers, func(name []byte) (err error) {
+		switch string(name) {
+		case "key":
+			key, err = r.text()
+		case "value":
+			_, err = r.text()
+		default:
+			err = unknown()
+		}
+		return err
+	})
+	if err == nil && key == "" {
+		err = within("key", invalid("must not be empty"))
+	}
+	return err
+}

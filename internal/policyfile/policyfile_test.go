@@ -1,0 +1,104 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policyfile_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/policyfile"
+)
+
+const good = `
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: NAME, namespace: shop}
+spec:
+  limits:
+  - {name: burst, algorithm: SlidingLog, threshold: 5, window: 1m}
+`
+
+func named(name string) string { return strings.Replace(good, "NAME", name, 1) }
+
+func TestRead(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text string
+		want []string
+	}{
+		"one document":              {named("a"), []string{"shop/a"}},
+		"several, with empty ones":  {"# nothing\n---" + named("a") + "---\n---" + named("b"), []string{"shop/a", "shop/b"}},
+		"no namespace":              {strings.Replace(named("a"), ", namespace: shop", "", 1), []string{"default/a"}},
+		"other groups passed over":  {"apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n---" + named("a"), []string{"shop/a"}},
+		"JSON":                      {`{"apiVersion":"ratelimit.weir.dev/v1alpha1","kind":"RateLimitPolicy","metadata":{"name":"j"},"spec":{"limits":[{"name":"l","algorithm":"FixedWindow","threshold":1,"window":"1s"}]}}`, []string{"default/j"}},
+		"a list as kubectl gets it": {"apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(named("a")), "\n", "\n  "), []string{"shop/a"}},
+		"nothing at all":            {"", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			policies, err := policyfile.Read(t.Context(), []byte(tc.text))
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			var got []string
+			for _, p := range policies {
+				got = append(got, p.Namespace+"/"+p.Name)
+				g.Expect(p.Spec.Mode).To(gomega.Equal(v1alpha1.ModeEnforce), "defaults are filled in")
+			}
+			g.Expect(got).To(gomega.Equal(tc.want))
+		})
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text string
+		want []string
+	}{
+		"text that is not YAML":   {"a: [", []string{"document 1"}},
+		"a list":                  {"- a", []string{"document 1"}},
+		"no kind":                 {"apiVersion: v1", []string{`kind "" do not name`}},
+		"another version":         {strings.Replace(named("a"), "v1alpha1", "v9", 1), []string{"v9", "this release knows"}},
+		"another kind":            {strings.Replace(named("a"), "RateLimitPolicy", "RateLimit", 1), []string{`kind "RateLimit"`}},
+		"a member twice":          {named("a") + "  limits: []\n", []string{"already set"}},
+		"an unknown member":       {named("a") + "  limit: []\n", []string{"shop/a", "spec.limit", "unknown field"}},
+		"a bad name":              {named("A_b"), []string{"metadata.name", "A_b"}},
+		"no metadata":             {strings.Replace(named("a"), "metadata", "meta", 1), []string{"metadata.name"}},
+		"a value out of bounds":   {strings.Replace(named("a"), "threshold: 5", "threshold: 0", 1), []string{"spec.limits[0].threshold"}},
+		"a value of a wrong type": {strings.Replace(named("a"), "threshold: 5", "threshold: many", 1), []string{"spec.limits[0].threshold"}},
+		"a missing member":        {strings.Replace(named("a"), ", window: 1m", "", 1), []string{"spec.limits[0].window", "Required"}},
+		"a broken rule":           {named("a") + "  counting: Attempts\n" + "  key:\n  - type: Header\n", []string{"spec.key[0]", "header must be set"}},
+		"two limits of one name":  {named("a") + "  - {name: burst, algorithm: FixedWindow, threshold: 5, window: 1m}\n", []string{"spec.limits[1]", "Duplicate"}},
+		"every bad document": {
+			strings.Replace(named("a"), "1m", "1y", 1) + "---" + named("b") + "---" + strings.Replace(named("c"), "5", "-5", 1),
+			[]string{"document 1: shop/a: spec.limits[0].window", "document 3: shop/c: spec.limits[0].threshold"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			_, err := policyfile.Read(t.Context(), []byte(tc.text))
+			g.Expect(err).To(gomega.HaveOccurred())
+			for _, want := range tc.want {
+				g.Expect(err.Error()).To(gomega.ContainSubstring(want))
+			}
+		})
+	}
+}
+
+// Whatever a file holds, reading it ends with policies or an error.
+func FuzzRead(f *testing.F) {
+	f.Add(named("a"))
+	f.Add("apiVersion: v1\nkind: List\nitems: [1, {}, null]")
+	f.Add("---\n---\n{}\n--- x")
+	f.Fuzz(func(t *testing.T, text string) {
+		policies, err := policyfile.Read(t.Context(), []byte(text))
+		if err == nil {
+			for _, p := range policies {
+				if p.Name == "" || len(p.Spec.Limits) == 0 {
+					t.Errorf("accepted %+v", p)
+				}
+			}
+		}
+	})
+}
