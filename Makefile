@@ -1,0 +1,95 @@
+# Copyright The Weir Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# Tools are pinned in tools/go.mod and run from there; nothing is downloaded by
+# hand. Targets that write tracked files: generate, manifests, golden, fmt and
+# lint-fix. Targets that test never do.
+
+SHELL := /usr/bin/env bash -o pipefail
+.DEFAULT_GOAL := help
+
+# VERSION is what `weir version` says.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# FUZZTIME is how long each fuzz target may run in `make fuzz`.
+FUZZTIME ?= 10s
+
+# BENCH selects the benchmarks of `make bench`.
+BENCH ?= .
+
+TOOL := go tool -modfile=tools/go.mod
+
+##@ General
+
+.PHONY: help
+help: ## Show this help.
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/weir.
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/weir ./cmd/weir
+
+.PHONY: standalone
+standalone: ## Run the decision endpoint without Kubernetes, with the sample policies.
+	go run ./cmd/weir standalone --policies config/samples
+
+.PHONY: clean
+clean: ## Remove everything that was built or fetched.
+	rm -rf bin
+
+##@ Generated files
+
+.PHONY: generate
+generate: ## Generate Go code (deep copies).
+	$(TOOL) controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
+
+.PHONY: manifests
+manifests: ## Generate manifests (CustomResourceDefinitions) from the markers in the code.
+	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
+
+.PHONY: golden
+golden: ## Rewrite the golden files from what the code does now; read the diff.
+	hack/golden.sh
+
+##@ Checks
+
+.PHONY: lint
+lint: ## Run the linters and the import rules.
+	$(TOOL) golangci-lint run ./...
+
+.PHONY: lint-fix
+lint-fix: ## Run the linters and let them repair what they can.
+	$(TOOL) golangci-lint run --fix ./...
+
+.PHONY: fmt
+fmt: ## Format the Go code.
+	$(TOOL) golangci-lint fmt ./...
+
+.PHONY: verify
+verify: ## Check that generated files are up to date, modules tidy and linters content.
+	hack/verify.sh
+
+##@ Tests
+
+.PHONY: test
+test: test-tools ## Run all tests that need no kubelet, with the race detector.
+	hack/test.sh ./...
+
+.PHONY: test-scripts
+test-scripts: ## Run only the tests of the Redis scripts.
+	hack/redis.sh
+	hack/test.sh ./internal/limiter/script/...
+
+.PHONY: test-tools
+test-tools: ## Make redis-server, kube-apiserver and etcd present for the tests.
+	hack/redis.sh
+	hack/kube/build.sh
+
+.PHONY: bench
+bench: ## Run the benchmarks (BENCH=regexp).
+	hack/redis.sh
+	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for a while (FUZZTIME=10s).
+	hack/fuzz.sh $(FUZZTIME)

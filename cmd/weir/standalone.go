@@ -1,0 +1,76 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-dev/weir/internal/standalone"
+)
+
+type standaloneFlags struct {
+	decisionFlags
+	policies       []string
+	adminTokenFile string
+}
+
+func newStandaloneCommand() *cobra.Command {
+	f := &standaloneFlags{}
+	cmd := &cobra.Command{
+		Use:   "standalone --policies DIR",
+		Short: "Decide without Kubernetes, by policies in files",
+		Long: `Decide without Kubernetes.
+
+Policies are read from the files of the folders given by --policies (.yaml,
+.yml and .json, several documents a file), and again whenever they change. A
+file that turns bad keeps what it last held in force, and the log says why.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
+	}
+	f.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.redisURL, "redis-url", "", "where counters live, as redis:// or rediss://; empty is an embedded Redis")
+	flags.StringSliceVar(&f.policies, "policies", nil, "a folder with policies; may be repeated")
+	flags.StringVar(&f.adminTokenFile, "admin-token-file", "", "not supported yet")
+	return cmd
+}
+
+func (f *standaloneFlags) run(ctx context.Context) error {
+	if err := f.validate(); err != nil {
+		return err
+	}
+	logger, err := f.logger()
+	if err != nil {
+		return err
+	}
+	endpoint, err := standalone.New(ctx, standalone.Options{
+		Policies:       f.policies,
+		RedisURL:       f.redisURL,
+		RedisPrefix:    f.redisPrefix,
+		HTTPAddress:    f.httpAddress,
+		GRPCAddress:    f.grpcAddress,
+		MetricsAddress: f.metricsAddress,
+		StoreTimeout:   f.storeTimeout,
+		LameDuck:       f.drainDelay,
+		Logger:         logger,
+	})
+	if err != nil {
+		return err
+	}
+	return endpoint.Run(ctx)
+}
+
+func (f *standaloneFlags) validate() error {
+	errs := []error{f.decisionFlags.validate()}
+	if len(f.policies) == 0 {
+		errs = append(errs, errors.New("--policies: name at least one folder"))
+	}
+	if f.adminTokenFile != "" {
+		errs = append(errs, notSupported("admin-token-file"))
+	}
+	return errors.Join(errs...)
+}

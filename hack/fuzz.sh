@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Copyright The Weir Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs every fuzz target for a while, one after the other: go test fuzzes only one
+# at a time. The argument is how long each may take.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+fuzztime="${1:-10s}"
+grep -rnoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' api cmd internal 2>/dev/null |
+  sed -E 's/^(.*)\/[^\/]*:[0-9]+:func (Fuzz.*)$/\1 \2/' | sort -u |
+  while read -r package target; do
+    echo "fuzz: $target in ./$package for $fuzztime"
+    go test "./$package" -run '^$' -fuzz "^$target\$" -fuzztime "$fuzztime" </dev/null
+  done

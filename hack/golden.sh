@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Copyright The Weir Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# Rewrites the golden files from what the code does now. Only packages that define
+# the flag -update take part, since go test refuses a flag a package does not know.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+packages="$(grep -rlE --include='*_test.go' 'flag\.Bool\("update"' cmd internal 2>/dev/null |
+  xargs -r -n 1 dirname | sort -u)" || true
+for package in $packages; do
+  echo "golden: ./$package"
+  go test "./$package" -run Golden -count=1 -update
+done

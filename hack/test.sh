@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Copyright The Weir Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs go test with the race detector and says at the very end, where it is seen,
+# what became of it. Takes packages and flags of go test. A test that was skipped
+# fails the run: what it would have shown is not known.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+log="$(mktemp)"
+trap 'rm -f "$log"' EXIT
+
+start=$SECONDS
+# -v is there for the skips; the lines of tests that pass are dropped again.
+set +e
+go test -race -v "$@" 2>&1 | tee "$log" |
+  grep --line-buffered -vE '^ *(=== (RUN|PAUSE|CONT|NAME)|--- PASS)|\[no test files\]$'
+status="${PIPESTATUS[0]}"
+set -e
+
+# An input that a fuzz target skips is no skipped test.
+interesting() {
+  grep -E "$1" "$log" | grep -v -- '--- SKIP: Fuzz'
+}
+count() {
+  interesting "$1" | wc -l
+}
+skips='^ *--- SKIP|[^0-9][1-9][0-9]* (Skipped|Pending)'
+fails='^(FAIL	|--- FAIL)'
+
+echo
+echo "===== $(count '^ok') packages passed, $(count "$fails") failures, $(count "$skips") skips, $((SECONDS - start))s"
+if interesting "$skips|$fails|^ *--- FAIL|\[(FAIL|PANICKED)\]" | sed 's/^/===== /'; then
+  exit 1
+fi
+exit "$status"

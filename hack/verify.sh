@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Copyright The Weir Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# Checks everything that can be checked without running the program: that what is
+# generated is up to date, that the modules are tidy, and that the linters are
+# content.
+#
+# To add a check: a step that writes tracked files goes under "writers", any other
+# under "readers". The tree is compared with itself before the writers ran, so
+# verify works on a tree with changes too; what a writer changed stays changed, and
+# is what to commit.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+if ! git rev-parse --git-dir >/dev/null 2>&1; then
+  echo "verify: needs a git checkout, to see what regeneration changes" >&2
+  exit 1
+fi
+
+scratch="$(mktemp -d)"
+trap 'rm -rf "$scratch"' EXIT
+mkdir "$scratch/objects"
+objects="$(git rev-parse --path-format=absolute --git-path objects)"
+
+# snapshot names the whole content of the tree, new files included, without touching
+# the index or leaving anything in the repository.
+aside() {
+  GIT_INDEX_FILE="$scratch/index" GIT_OBJECT_DIRECTORY="$scratch/objects" \
+    GIT_ALTERNATE_OBJECT_DIRECTORIES="$objects" git "$@"
+}
+snapshot() {
+  rm -f "$scratch/index"
+  aside add --all .
+  aside write-tree
+}
+
+failed=()
+step() {
+  local name="$1"
+  shift
+  echo "verify: $name"
+  "$@" || failed+=("$name")
+}
+
+tidy() {
+  (cd "$1" && GOWORK=off go mod tidy -diff)
+}
+
+before="$(snapshot)"
+
+# Writers.
+step generate make --no-print-directory generate
+step manifests make --no-print-directory manifests
+step golden make --no-print-directory golden
+
+after="$(snapshot)"
+if [[ "$before" != "$after" ]]; then
+  aside --no-pager diff "$before" "$after"
+  failed+=("generated files: they were not up to date, and are now; please commit the difference above")
+fi
+
+# Readers.
+for module in . tools hack/kube; do
+  step "go mod tidy in $module" tidy "$module"
+done
+step lint make --no-print-directory lint
+
+if ((${#failed[@]} > 0)); then
+  printf 'verify: FAILED: %s\n' "${failed[@]}" >&2
+  exit 1
+fi
+echo "verify: all fine"

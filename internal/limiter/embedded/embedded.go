@@ -1,0 +1,63 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package embedded runs a Redis inside the process, for trying Weir out
+// without a server. It decides as exactly as Redis does, but for one process
+// only, slower, and it forgets everything when the process ends.
+package embedded
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+)
+
+// tick is how often the server's clock moves. Each move visits every key, so a
+// finer clock would cost more than the decisions.
+const tick = time.Millisecond
+
+// Redis is a running embedded server.
+type Redis struct {
+	server  *miniredis.Miniredis
+	stop    chan struct{}
+	stopped chan struct{}
+}
+
+// Start starts a server on a free port of the loopback interface.
+func Start() (*Redis, error) {
+	server := miniredis.NewMiniRedis()
+	server.SetTime(time.Now())
+	server.ClockTTL(true)
+	if err := server.Start(); err != nil {
+		return nil, fmt.Errorf("start the embedded Redis: %w", err)
+	}
+	r := &Redis{server: server, stop: make(chan struct{}), stopped: make(chan struct{})}
+	go r.run()
+	return r, nil
+}
+
+// URL returns where the server listens.
+func (r *Redis) URL() string { return "redis://" + r.server.Addr() }
+
+// Close stops the server. It is called once.
+func (r *Redis) Close() {
+	close(r.stop)
+	<-r.stopped
+}
+
+// run moves the server's clock, which TIME shows and expiry goes by.
+func (r *Redis) run() {
+	defer close(r.stopped)
+	defer r.server.Close()
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-r.stop:
+			return
+		case now := <-ticker.C:
+			r.server.SetTime(now)
+		}
+	}
+}

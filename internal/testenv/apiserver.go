@@ -1,0 +1,149 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/config/crd"
+)
+
+// APIServer is a kube-apiserver with an etcd of its own, in which the
+// CustomResourceDefinitions of Weir are installed. No controllers run: nothing
+// makes service accounts, and a deleted Namespace stays terminating.
+type APIServer struct {
+	// Config connects as a member of system:masters.
+	Config *rest.Config
+
+	// Env is the environment below, for what has no method here: webhooks, the
+	// kubeconfig, further users.
+	Env *envtest.Environment
+
+	tb testing.TB
+}
+
+// StartAPIServer starts an API server, waits until it serves RateLimitPolicies
+// and stops it when the test, or the suite whose BeforeSuite called it, ends. Each
+// function may change the environment before it starts.
+func StartAPIServer(tb testing.TB, configure ...func(*envtest.Environment)) *APIServer {
+	tb.Helper()
+	env := &envtest.Environment{
+		Scheme:                Scheme(tb),
+		CRDs:                  []*apiextensionsv1.CustomResourceDefinition{policyCRD(tb)},
+		BinaryAssetsDirectory: kubeBinaries(tb),
+	}
+	// With a folder from outside, certificates and keys outlive a stop of the
+	// server, so that Start brings the same one back.
+	env.ControlPlane.GetAPIServer().CertDir = tb.TempDir()
+	for _, f := range configure {
+		f(env)
+	}
+	config, err := env.Start()
+	tb.Cleanup(func() {
+		// Stopping also cleans up after a start that failed half way.
+		if err := env.Stop(); err != nil {
+			tb.Errorf("stop kube-apiserver and etcd: %v", err)
+		}
+	})
+	if err != nil {
+		tb.Fatalf("start kube-apiserver and etcd: %v", err)
+	}
+	return &APIServer{Config: config, Env: env, tb: tb}
+}
+
+// Client returns a client that knows the types of Kubernetes and of Weir and
+// reads from the server, not from a cache.
+func (s *APIServer) Client() client.Client {
+	s.tb.Helper()
+	c, err := client.New(s.Config, client.Options{Scheme: s.Env.Scheme, FieldValidation: "Strict"})
+	if err != nil {
+		s.tb.Fatalf("client: %v", err)
+	}
+	return c
+}
+
+// Stop ends kube-apiserver and leaves etcd running: an outage of the API server.
+func (s *APIServer) Stop() {
+	s.tb.Helper()
+	if err := s.Env.ControlPlane.GetAPIServer().Stop(); err != nil {
+		s.tb.Fatalf("stop kube-apiserver: %v", err)
+	}
+}
+
+// Start ends an outage: the server comes back on its old address with its data.
+func (s *APIServer) Start() {
+	s.tb.Helper()
+	if err := s.Env.ControlPlane.GetAPIServer().Start(); err != nil {
+		s.tb.Fatalf("start kube-apiserver: %v", err)
+	}
+}
+
+// Scheme returns a new scheme with the types of Kubernetes, of Weir and of
+// CustomResourceDefinitions.
+func Scheme(tb testing.TB) *runtime.Scheme {
+	tb.Helper()
+	scheme := runtime.NewScheme()
+	builder := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme)
+	if err := builder.AddToScheme(scheme); err != nil {
+		tb.Fatalf("scheme: %v", err)
+	}
+	return scheme
+}
+
+func policyCRD(tb testing.TB) *apiextensionsv1.CustomResourceDefinition {
+	tb.Helper()
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(crd.RateLimitPolicies(), definition); err != nil {
+		tb.Fatalf("CustomResourceDefinition of RateLimitPolicy: %v", err)
+	}
+	return definition
+}
+
+// kubeBinaries is the folder with kube-apiserver, etcd and kubectl. The variable
+// KUBEBUILDER_ASSETS, which envtest itself obeys, goes before.
+func kubeBinaries(tb testing.TB) string {
+	tb.Helper()
+	dir := os.Getenv("KUBEBUILDER_ASSETS")
+	if dir == "" {
+		root := moduleRoot(tb)
+		dir = filepath.Join(root, "bin", "kube", kubeVersion(tb, root))
+	}
+	for _, name := range []string{"kube-apiserver", "etcd"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); errors.Is(err, os.ErrNotExist) {
+			tb.Fatalf("no %s in %s: %s", name, dir, toolsHint)
+		}
+	}
+	return dir
+}
+
+var kubeRequirement = regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes v(\S+)`)
+
+// kubeVersion is the version of Kubernetes the tests run on. It is written down in
+// one place only, the module that builds it.
+func kubeVersion(tb testing.TB, root string) string {
+	tb.Helper()
+	path := filepath.Join(root, "hack", "kube", "go.mod")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		tb.Fatalf("version of Kubernetes: %v", err)
+	}
+	found := kubeRequirement.FindSubmatch(data)
+	if found == nil {
+		tb.Fatalf("version of Kubernetes: %s does not require k8s.io/kubernetes", path)
+	}
+	return string(found[1])
+}

@@ -1,0 +1,32 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv_test
+
+import (
+	"testing"
+
+	"github.com/go-logr/logr/testr"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+func TestAPIServerComesBackWithItsData(t *testing.T) {
+	g := NewWithT(t)
+	log.SetLogger(testr.New(t))
+	server := testenv.StartAPIServer(t)
+	c := server.Client()
+	policy := testenv.MakePolicy("login").Limit("burst", v1alpha1.AlgorithmSlidingLog, 5, "1m").Obj()
+	g.Expect(c.Create(t.Context(), policy)).To(Succeed())
+
+	server.Stop()
+	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)).NotTo(Succeed())
+
+	server.Start()
+	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)).To(Succeed())
+	g.Expect(policy.Spec.Limits).To(HaveLen(1))
+}

@@ -1,0 +1,124 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv
+
+import (
+	"crypto/sha256"
+	_ "embed" // for the source of the clock
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// clockSource is preloaded into redis-server. It lies in testdata because cgo
+// would otherwise make it part of this package.
+//
+//go:embed testdata/clock.c
+var clockSource []byte
+
+// clockEnv is the variable that gives the preloaded library the path of the file
+// it reads the time from.
+const clockEnv = "WEIR_TEST_CLOCK"
+
+// clockStart is what a Clock shows first: some instant with a fraction in every
+// digit, so that a test that loses precision notices.
+var clockStart = time.UnixMicro(1_900_000_000_123_456)
+
+// Clock is the wall clock of one redis-server. It stands still until the test
+// moves it, and the server follows at once: TIME, PTTL and the expiry of keys all
+// go by it, to the microsecond and millisecond they have.
+type Clock struct {
+	micros *atomic.Int64
+}
+
+// Now is the time the server sees.
+func (c *Clock) Now() time.Time {
+	return time.UnixMicro(c.Micros())
+}
+
+// Micros is the time the server sees, in microseconds since 1970.
+func (c *Clock) Micros() int64 {
+	return c.micros.Load()
+}
+
+// Set moves the clock to t, cut to microseconds; going back is possible.
+func (c *Clock) Set(t time.Time) {
+	c.SetMicros(t.UnixMicro())
+}
+
+// SetMicros moves the clock to that many microseconds since 1970. 0 lets the
+// server see real time.
+func (c *Clock) SetMicros(micros int64) {
+	c.micros.Store(micros)
+}
+
+// Advance moves the clock on by d, cut to microseconds, and returns the new time.
+func (c *Clock) Advance(d time.Duration) time.Time {
+	return time.UnixMicro(c.micros.Add(d.Microseconds()))
+}
+
+// StartRedisWithClock is StartRedis for a server whose wall clock the test sets.
+func StartRedisWithClock(tb testing.TB, args ...string) (*Redis, *Clock) {
+	tb.Helper()
+	clock, path := newClock(tb)
+	env := []string{clockEnv + "=" + path, "LD_PRELOAD=" + clockLibrary(tb)}
+	return startRedis(tb, env, args), clock
+}
+
+// newClock maps a new file and returns the clock that writes to it.
+func newClock(tb testing.TB) (*Clock, string) {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "clock")
+	initial := binary.NativeEndian.AppendUint64(nil, uint64(clockStart.UnixMicro()))
+	if err := os.WriteFile(path, initial, 0o600); err != nil {
+		tb.Fatalf("clock file: %v", err)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		tb.Fatalf("clock file: %v", err)
+	}
+	defer file.Close()
+	page, err := syscall.Mmap(int(file.Fd()), 0, len(initial), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		tb.Fatalf("map clock file: %v", err)
+	}
+	// The page stays mapped: a goroutine of a finished test that still reads the
+	// clock must not crash the other tests, and it is only a page.
+	return &Clock{micros: (*atomic.Int64)(unsafe.Pointer(&page[0]))}, path
+}
+
+// clockLibrary compiles the preloaded library, once for all tests and runs.
+func clockLibrary(tb testing.TB) string {
+	tb.Helper()
+	if runtime.GOOS != "linux" {
+		tb.Fatalf("a redis-server with a clock needs Linux, not %s", runtime.GOOS)
+	}
+	name := fmt.Sprintf("clock-%s-%x.so", runtime.GOARCH, sha256.Sum256(clockSource))
+	library := filepath.Join(moduleRoot(tb), "bin", "testenv", name)
+	if err := writeOnce(library, compileClock); err != nil {
+		tb.Fatalf("compile the test clock: %v (it needs a C compiler named cc; %s)", err, toolsHint)
+	}
+	return library
+}
+
+func compileClock(output string) error {
+	source := output + ".c"
+	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
+		return err
+	}
+	defer os.Remove(source)
+	message, err := exec.Command("cc", "-O2", "-Wall", "-shared", "-fPIC", "-o", output, source).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, message)
+	}
+	return nil
+}

@@ -1,0 +1,14 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package testenv
+
+import "syscall"
+
+// dieWithParent has no counterpart outside Linux: a server whose test binary is
+// killed stays behind.
+func dieWithParent() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{}
+}

@@ -1,0 +1,132 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+func connect(t *testing.T, server *testenv.Redis) *redis.Client {
+	t.Helper()
+	options, err := redis.ParseURL(server.URL)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	options.MaxRetries = -1
+	options.ContextTimeoutEnabled = true
+	client := redis.NewClient(options)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func TestRedisServersAreSeparate(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	first, second := testenv.StartRedis(t), testenv.StartRedis(t)
+	g.Expect(first.Addr).NotTo(Equal(second.Addr))
+	g.Expect(first.Pid()).NotTo(Equal(second.Pid()))
+
+	g.Expect(connect(t, first).Set(t.Context(), "k", "v", 0).Err()).To(Succeed())
+	g.Expect(connect(t, second).Get(t.Context(), "k").Err()).To(MatchError(redis.Nil))
+}
+
+func TestRedisTakesArguments(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	server := testenv.StartRedis(t, "--requirepass", "secret")
+	g.Expect(connect(t, server).Ping(t.Context()).Err()).To(MatchError(ContainSubstring("NOAUTH")))
+}
+
+func TestRedisStopAndStart(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	server := testenv.StartRedis(t)
+	client := connect(t, server)
+	g.Expect(client.Set(t.Context(), "k", "v", 0).Err()).To(Succeed())
+	addr := server.Addr
+
+	server.Stop()
+	g.Expect(server.Pid()).To(BeZero())
+	g.Expect(client.Ping(t.Context()).Err()).To(HaveOccurred())
+
+	server.Start()
+	g.Expect(server.Addr).To(Equal(addr))
+	g.Expect(connect(t, server).Get(t.Context(), "k").Err()).To(MatchError(redis.Nil), "nothing is kept")
+}
+
+func TestRedisPauseAndResume(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	server := testenv.StartRedis(t)
+	client := connect(t, server)
+
+	server.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	g.Expect(client.Ping(ctx).Err()).To(MatchError(os.ErrDeadlineExceeded))
+
+	server.Resume()
+	g.Expect(client.Ping(t.Context()).Err()).To(Succeed())
+}
+
+func TestRedisFollowsItsClock(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	server, clock := testenv.StartRedisWithClock(t)
+	client := connect(t, server)
+
+	now := func() int64 {
+		at, err := client.Time(t.Context()).Result()
+		g.Expect(err).NotTo(HaveOccurred())
+		return at.UnixMicro()
+	}
+	alive := func() bool {
+		n, err := client.Exists(t.Context(), "k").Result()
+		g.Expect(err).NotTo(HaveOccurred())
+		return n == 1
+	}
+
+	const second = int64(1_800_000_000) * 1e6
+	clock.SetMicros(second + 123_456)
+	g.Expect(now()).To(Equal(second + 123_456))
+	g.Expect(client.Set(t.Context(), "k", "v", 100*time.Millisecond).Err()).To(Succeed())
+	g.Expect(client.PTTL(t.Context(), "k").Val()).To(Equal(100 * time.Millisecond))
+
+	clock.SetMicros(second + 223_999)
+	g.Expect(now()).To(Equal(second + 223_999))
+	g.Expect(alive()).To(BeTrue(), "a key set at .123 with 100 ms is alive through .223")
+
+	g.Expect(clock.Advance(time.Microsecond)).To(Equal(time.UnixMicro(second + 224_000)))
+	g.Expect(clock.Now()).To(Equal(time.UnixMicro(second + 224_000)))
+	g.Expect(alive()).To(BeFalse(), "it is gone from .224 on")
+}
+
+func TestRedisClockInScripts(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	server, clock := testenv.StartRedisWithClock(t)
+	client := connect(t, server)
+	const script = `local t = redis.call("TIME") return t[1] * 1000000 + t[2]`
+
+	for range 3 {
+		at := clock.Advance(1_234_567 * time.Microsecond)
+		g.Expect(client.Eval(t.Context(), script, nil).Int64()).To(Equal(at.UnixMicro()))
+	}
+}
+
+func TestRedisClockRunsForRealAtZero(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	server, clock := testenv.StartRedisWithClock(t)
+	clock.SetMicros(0)
+	at, err := connect(t, server).Time(t.Context()).Result()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(at).To(BeTemporally("~", time.Now(), 5*time.Second))
+}
