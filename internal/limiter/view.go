@@ -5,6 +5,7 @@ package limiter
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
@@ -87,10 +88,8 @@ func (v *view) find(check *Check) ([]*policy, error) {
 			return nil, &UnknownPolicyError{Policy: id}
 		}
 		found[i] = v.policies[p]
-		for _, earlier := range found[:i] {
-			if earlier == found[i] {
-				return nil, &FieldError{Field: fmt.Sprintf("policies[%d]", i), Problem: "is named twice"}
-			}
+		if slices.Contains(found[:i], found[i]) {
+			return nil, &FieldError{Field: fmt.Sprintf("policies[%d]", i), Problem: "is named twice"}
 		}
 	}
 	return found, nil

@@ -130,7 +130,7 @@ func readPolicyFile(ctx context.Context, path string) (*policyFile, error) {
 }
 
 func compileWhole(policy *v1alpha1.RateLimitPolicy) (*plan.Plan, []byte, error) {
-	compiled, problems := compile.Compile(policy)
+	compiled, problems := compile.Compile(policy, compile.Everything())
 	if len(problems) > 0 {
 		return nil, nil, fmt.Errorf("%s/%s: %w", policy.Namespace, policy.Name, problems.ToAggregate())
 	}

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -138,8 +139,8 @@ func (e *Endpoint) connect() (redis.UniversalClient, error) {
 
 // Close releases what New acquired.
 func (e *Endpoint) Close() {
-	for i := len(e.close) - 1; i >= 0; i-- {
-		e.close[i]()
+	for _, release := range slices.Backward(e.close) {
+		release()
 	}
 	e.close = nil
 }

@@ -98,9 +98,20 @@ func (r *Redis) Stop() {
 }
 
 // Pause halts the process: the port accepts connections and nothing answers.
+// It returns when the process has halted.
 func (r *Redis) Pause() {
 	r.tb.Helper()
 	r.signal(syscall.SIGSTOP)
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	timeout := time.After(startTimeout)
+	for !halted(r.Pid()) {
+		select {
+		case <-ticker.C:
+		case <-timeout:
+			r.tb.Fatalf("redis-server does not halt within %v", startTimeout)
+		}
+	}
 }
 
 // Resume lets a paused process go on with what has queued up meanwhile.

@@ -27,7 +27,7 @@ type Redis struct {
 // Start starts a server on a free port of the loopback interface.
 func Start() (*Redis, error) {
 	server := miniredis.NewMiniRedis()
-	server.SetTime(time.Now())
+	server.SetTime(time.Now()) //nolint:forbidigo // this is the clock
 	server.ClockTTL(true)
 	if err := server.Start(); err != nil {
 		return nil, fmt.Errorf("start the embedded Redis: %w", err)

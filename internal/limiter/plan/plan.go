@@ -14,6 +14,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -218,25 +219,28 @@ func (p *Plan) validateLimits(fail func(string, ...any)) {
 		}
 		seen[l.Name] = true
 		oneOf(fail, fmt.Sprintf("limits[%d].algorithm", i), l.Algorithm, FixedWindow, SlidingLog)
-		highest := int64(MaxThreshold)
-		if l.Algorithm == SlidingLog {
-			highest = MaxLogThreshold
-		}
-		if p.Quota(l) < 1 || l.Threshold > highest {
+		if p.Quota(l) < 1 || l.Threshold > l.maxThreshold() {
 			fail("limits[%d].threshold %d is out of bounds", i, l.Threshold)
 		}
-		if longest := MaxWindow.Milliseconds(); l.WindowMillis < 1 || l.WindowMillis > longest ||
-			l.BlockMillis < 0 || l.BlockMillis > longest {
-			fail("limits[%d]: window %d ms or block %d ms is out of bounds", i, l.WindowMillis, l.BlockMillis)
+		if l.WindowMillis < 1 || l.WindowMillis > MaxWindow.Milliseconds() {
+			fail("limits[%d]: a window of %d ms is out of bounds", i, l.WindowMillis)
+		}
+		if l.BlockMillis < 0 || l.BlockMillis > MaxWindow.Milliseconds() {
+			fail("limits[%d]: a block of %d ms is out of bounds", i, l.BlockMillis)
 		}
 	}
 }
 
+func (l Limit) maxThreshold() int64 {
+	if l.Algorithm == SlidingLog {
+		return MaxLogThreshold
+	}
+	return MaxThreshold
+}
+
 func oneOf[T ~string](fail func(string, ...any), field string, got T, known ...T) {
-	for _, k := range known {
-		if got == k {
-			return
-		}
+	if slices.Contains(known, got) {
+		return
 	}
 	fail("%s %q is not one of %q", field, got, known)
 }

@@ -54,6 +54,7 @@ type step struct {
 }
 
 func runScenario(t *testing.T, b *backend, steps []step) {
+	t.Helper()
 	g := gomega.NewWithT(t)
 	b.clear(t)
 	start := b.clock.Now()

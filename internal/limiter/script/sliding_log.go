@@ -3,7 +3,10 @@
 
 package script
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // SlidingLog admits at most Quota units in any interval of length Window,
 // exact to the microsecond. The state is one log of hits per policy and key,
@@ -56,8 +59,8 @@ func (s *slidingLog) spend(e *Entry, _ *Limit, now int64) {
 	}
 	if e.Policy.attempts {
 		var units int64
-		for i := len(s.hits) - 1; i >= 0; i-- {
-			if units += s.hits[i].cost; units >= e.Policy.keepUnits {
+		for i, h := range slices.Backward(s.hits) {
+			if units += h.cost; units >= e.Policy.keepUnits {
 				s.hits = s.hits[i:]
 				break
 			}

@@ -1,0 +1,307 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// modelEvaluator decides with the reference model, at a time the test sets, or
+// fails with err. It records the last call.
+type modelEvaluator struct {
+	model script.Model
+	now   time.Time
+	err   error
+	last  *script.Call
+}
+
+func (e *modelEvaluator) Evaluate(_ context.Context, call *script.Call) (*script.Reply, error) {
+	e.last = call
+	if e.err != nil {
+		return nil, e.err
+	}
+	return e.model.Evaluate(call, e.now), nil
+}
+
+type fixture struct {
+	*limiter.Engine
+	evaluator *modelEvaluator
+	registry  *prometheus.Registry
+}
+
+func newFixture(plans ...*plan.Plan) *fixture {
+	f := &fixture{
+		evaluator: &modelEvaluator{now: time.UnixMicro(1_900_000_000_123_456)},
+		registry:  prometheus.NewRegistry(),
+	}
+	f.Engine = limiter.NewEngine(limiter.Options{
+		Evaluator: f.evaluator, Registerer: f.registry,
+		Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
+	})
+	if plans != nil {
+		f.Use(plan.NewSnapshot(1, plans))
+	}
+	return f
+}
+
+// makePlan returns a plan with one FixedWindow limit of three a minute.
+func makePlan(id string, edits ...func(*plan.Plan)) *plan.Plan {
+	namespace, name, _ := strings.Cut(id, "/")
+	p := &plan.Plan{
+		Namespace: namespace, Name: name,
+		Mode: plan.ModeEnforce, OnMissingKey: plan.MissingKeyShare, Counting: plan.CountAdmitted,
+		DenyWhen: plan.ThresholdExceeded, FailureMode: plan.FailOpen,
+		Denial: plan.Denial{Code: "RateLimited", Message: "Slow down."},
+		Limits: []plan.Limit{{Name: "burst", Algorithm: plan.FixedWindow, Threshold: 3, WindowMillis: 60_000}},
+	}
+	for _, edit := range edits {
+		edit(p)
+	}
+	return p
+}
+
+func mode(m plan.Mode) func(*plan.Plan)         { return func(p *plan.Plan) { p.Mode = m } }
+func fails(m plan.FailureMode) func(*plan.Plan) { return func(p *plan.Plan) { p.FailureMode = m } }
+func missing(m plan.OnMissingKey) func(*plan.Plan) {
+	return func(p *plan.Plan) { p.OnMissingKey = m }
+}
+func keyed(parts ...plan.KeyPart) func(*plan.Plan) { return func(p *plan.Plan) { p.Key = parts } }
+func matching(matches ...plan.Match) func(*plan.Plan) {
+	return func(p *plan.Plan) { p.Matches = matches }
+}
+func threshold(n int64) func(*plan.Plan) { return func(p *plan.Plan) { p.Limits[0].Threshold = n } }
+
+func named(ids ...string) *limiter.Check {
+	return &limiter.Check{Policies: ids, Key: []string{"alice"}, Cost: 1}
+}
+
+func (f *fixture) decide(t *testing.T, check *limiter.Check) *limiter.Decision {
+	t.Helper()
+	d, err := f.Decide(t.Context(), check)
+	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
+	return d
+}
+
+func TestReasons(t *testing.T) {
+	apiKey := plan.KeyPart{Type: plan.KeyHeader, Header: "x-api-key"}
+	block := func(p *plan.Plan) { p.Limits[0].BlockMillis = 600_000 }
+	for name, tc := range map[string]struct {
+		plans     []*plan.Plan
+		check     *limiter.Check
+		spent     int // the same check before, that often
+		allowed   bool
+		reason    limiter.Reason
+		policy    string
+		limit     string
+		retry     time.Duration
+		noLimits  bool
+		untouched bool // Redis must not be asked
+	}{
+		"fits": {
+			plans: []*plan.Plan{makePlan("a/x")}, check: named("a/x"), allowed: true, reason: limiter.ReasonAllowed,
+		},
+		"over the limit": {
+			plans: []*plan.Plan{makePlan("a/x")}, check: named("a/x"), spent: 3,
+			reason: limiter.ReasonLimitExceeded, policy: "a/x", limit: "burst", retry: time.Minute + time.Millisecond,
+		},
+		"blocked": {
+			plans: []*plan.Plan{makePlan("a/x", block)}, check: named("a/x"), spent: 4,
+			reason: limiter.ReasonBlocked, policy: "a/x", limit: "burst", retry: 10*time.Minute + time.Millisecond,
+		},
+		"the first policy of the chain that refuses is named": {
+			plans: []*plan.Plan{makePlan("a/wide", threshold(100)), makePlan("a/y"), makePlan("a/x")},
+			check: named("a/wide", "a/y", "a/x"), spent: 3,
+			reason: limiter.ReasonLimitExceeded, policy: "a/y", limit: "burst", retry: time.Minute + time.Millisecond,
+		},
+		"a shadow policy never refuses": {
+			plans: []*plan.Plan{makePlan("a/x", mode(plan.ModeShadow))}, check: named("a/x"), spent: 5,
+			allowed: true, reason: limiter.ReasonAllowed,
+		},
+		"a cost that can never fit": {
+			plans: []*plan.Plan{makePlan("a/x")}, check: &limiter.Check{Policies: []string{"a/x"}, Cost: 4},
+			reason: limiter.ReasonCostExceedsThreshold, policy: "a/x", limit: "burst",
+		},
+		"a cost that only shadow could refuse": {
+			plans: []*plan.Plan{makePlan("a/x", mode(plan.ModeShadow))},
+			check: &limiter.Check{Policies: []string{"a/x"}, Cost: 4}, allowed: true, reason: limiter.ReasonAllowed,
+		},
+		"disabled": {
+			plans: []*plan.Plan{makePlan("a/x", mode(plan.ModeDisabled))}, check: named("a/x"),
+			allowed: true, reason: limiter.ReasonDisabled, noLimits: true, untouched: true,
+		},
+		"disabled beside another": {
+			plans: []*plan.Plan{makePlan("a/x", mode(plan.ModeDisabled)), makePlan("a/y")}, check: named("a/x", "a/y"),
+			allowed: true, reason: limiter.ReasonAllowed,
+		},
+		"nothing matches": {
+			plans: []*plan.Plan{makePlan("a/x")}, check: &limiter.Check{Cost: 1},
+			allowed: true, reason: limiter.ReasonNoPolicy, noLimits: true, untouched: true,
+		},
+		"matches": {
+			plans: []*plan.Plan{makePlan("a/x", matching(plan.Match{Hosts: []string{"*.shop.example"}, Paths: []string{"/api/*"}}))},
+			check: &limiter.Check{Cost: 1, Attributes: plan.Attributes{Host: "EU.Shop.Example:443", Path: "/x/../api//v1?q"}},
+			spent: 3, reason: limiter.ReasonLimitExceeded, policy: "a/x", limit: "burst", retry: time.Minute + time.Millisecond,
+		},
+		"a missing key is shared": {
+			plans: []*plan.Plan{makePlan("a/x", keyed(apiKey))}, check: &limiter.Check{Policies: []string{"a/x"}, Cost: 1},
+			spent: 3, reason: limiter.ReasonLimitExceeded, policy: "a/x", limit: "burst", retry: time.Minute + time.Millisecond,
+		},
+		"a missing key exempts": {
+			plans: []*plan.Plan{makePlan("a/x", keyed(apiKey), missing(plan.MissingKeySkip))},
+			check: &limiter.Check{Policies: []string{"a/x"}, Cost: 1}, spent: 3,
+			allowed: true, reason: limiter.ReasonNoPolicy, noLimits: true, untouched: true,
+		},
+		"a missing key refuses": {
+			plans:  []*plan.Plan{makePlan("a/x", keyed(apiKey), missing(plan.MissingKeyDeny))},
+			check:  &limiter.Check{Policies: []string{"a/x"}, Cost: 1},
+			reason: limiter.ReasonMissingKey, policy: "a/x", noLimits: true, untouched: true,
+		},
+		"a missing key refuses for all": {
+			plans: []*plan.Plan{makePlan("a/x", keyed(apiKey), missing(plan.MissingKeyDeny)), makePlan("a/y")},
+			check: &limiter.Check{Policies: []string{"a/y", "a/x"}, Cost: 1}, spent: 5,
+			reason: limiter.ReasonMissingKey, policy: "a/x",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			f := newFixture(tc.plans...)
+			for range tc.spent {
+				again := *tc.check
+				f.decide(t, &again)
+			}
+			d := f.decide(t, tc.check)
+			g.Expect(d.Allowed).To(gomega.Equal(tc.allowed))
+			g.Expect(d.Reason).To(gomega.Equal(tc.reason))
+			g.Expect(d.Policy).To(gomega.Equal(tc.policy))
+			g.Expect(d.Limit).To(gomega.Equal(tc.limit))
+			g.Expect(d.RetryAfter).To(gomega.Equal(tc.retry))
+			g.Expect(d.Revision).To(gomega.Equal(int64(1)))
+			g.Expect(len(d.Limits) == 0).To(gomega.Equal(tc.noLimits))
+			g.Expect(f.evaluator.last == nil).To(gomega.Equal(tc.untouched))
+		})
+	}
+}
+
+func TestRefusedChainSpendsNothing(t *testing.T) {
+	g := gomega.NewWithT(t)
+	f := newFixture(makePlan("a/tight", threshold(1)), makePlan("a/wide", threshold(100)),
+		makePlan("a/keyed", keyed(plan.KeyPart{Type: plan.KeyPrincipal}), missing(plan.MissingKeyDeny)))
+	g.Expect(f.decide(t, named("a/wide", "a/tight")).Limits[0].Used).To(gomega.Equal(int64(1)))
+	g.Expect(f.decide(t, named("a/wide", "a/tight")).Limits[0].Used).To(gomega.Equal(int64(1)))
+	check := &limiter.Check{Policies: []string{"a/wide", "a/keyed"}, Cost: 1}
+	g.Expect(f.decide(t, check).Limits[0].Used).To(gomega.BeZero(), "refused for a missing key")
+	g.Expect(f.decide(t, named("a/wide")).Limits[0].Used).To(gomega.Equal(int64(2)))
+}
+
+func TestKeysFromAttributes(t *testing.T) {
+	header := plan.KeyPart{Type: plan.KeyHeader, Header: "x-api-key"}
+	address := plan.KeyPart{Type: plan.KeyRemoteAddress, IPv4PrefixLength: 32, IPv6PrefixLength: 64}
+	network := plan.KeyPart{Type: plan.KeyRemoteAddress, IPv4PrefixLength: 24, IPv6PrefixLength: 128}
+	principal := plan.KeyPart{Type: plan.KeyPrincipal}
+	from := func(address string) plan.Attributes {
+		return plan.Attributes{RemoteAddress: netip.MustParseAddr(address)}
+	}
+	for name, tc := range map[string]struct {
+		parts      []plan.KeyPart
+		attributes plan.Attributes
+		want       script.Key
+	}{
+		"no parts":               {nil, from("192.0.2.7"), "-"},
+		"a header":               {[]plan.KeyPart{header}, plan.Attributes{Headers: map[string]string{"x-api-key": "k1"}}, "k1"},
+		"an absent header":       {[]plan.KeyPart{header}, plan.Attributes{}, "-"},
+		"an empty header":        {[]plan.KeyPart{header}, plan.Attributes{Headers: map[string]string{"x-api-key": ""}}, "-"},
+		"control characters":     {[]plan.KeyPart{header}, plan.Attributes{Headers: map[string]string{"x-api-key": "a\r\nb"}}, "a%0D%0Ab"},
+		"an address":             {[]plan.KeyPart{address}, from("192.0.2.7"), "192.0.2.7"},
+		"a mapped address":       {[]plan.KeyPart{address}, from("::ffff:192.0.2.7"), "192.0.2.7"},
+		"an IPv6 network":        {[]plan.KeyPart{address}, from("2001:db8::1:2"), "2001%3Adb8%3A%3A/64"},
+		"its neighbour":          {[]plan.KeyPart{address}, from("2001:db8::ffff"), "2001%3Adb8%3A%3A/64"},
+		"a whole IPv6 address":   {[]plan.KeyPart{network}, from("2001:db8::1%eth0"), "2001%3Adb8%3A%3A1"},
+		"an IPv4 network":        {[]plan.KeyPart{network}, from("192.0.2.7"), "192.0.2.0/24"},
+		"no address":             {[]plan.KeyPart{address, principal}, plan.Attributes{Principal: "bob"}, "-|bob"},
+		"several, in order":      {[]plan.KeyPart{principal, header}, plan.Attributes{Principal: "bob", Headers: map[string]string{"x-api-key": "k"}}, "bob|k"},
+		"a value like a missing": {[]plan.KeyPart{principal}, plan.Attributes{Principal: "-"}, "%2D"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(makePlan("a/x", keyed(tc.parts...)))
+			f.decide(t, &limiter.Check{Policies: []string{"a/x"}, Cost: 1, Attributes: tc.attributes})
+			gomega.NewWithT(t).Expect(f.evaluator.last.Entries[0].Key).To(gomega.Equal(tc.want))
+		})
+	}
+}
+
+func TestMalformedChecks(t *testing.T) {
+	for name, tc := range map[string]struct {
+		check *limiter.Check
+		field string
+	}{
+		"no cost":              {&limiter.Check{Policies: []string{"a/x"}}, "cost"},
+		"a negative cost":      {&limiter.Check{Policies: []string{"a/x"}, Cost: -1}, "cost"},
+		"a cost out of bounds": {&limiter.Check{Policies: []string{"a/x"}, Cost: 1 << 31}, "cost"},
+		"a policy twice":       {named("a/x", "a/x"), "policies[1]"},
+		"a long chain":         {named(strings.Split(strings.Repeat("a/x,", 17), ",")...), "policies"},
+		"a key of no parts":    {&limiter.Check{Policies: []string{"a/x"}, Cost: 1, Key: []string{}}, "key"},
+		"too many parts":       {&limiter.Check{Policies: []string{"a/x"}, Cost: 1, Key: make([]string, 9)}, "key"},
+		"an empty part":        {&limiter.Check{Policies: []string{"a/x"}, Cost: 1, Key: []string{"a", ""}}, "key[1]"},
+		"control characters":   {&limiter.Check{Policies: []string{"a/x"}, Cost: 1, Key: []string{"a\n"}}, "key[0]"},
+		"not UTF-8":            {&limiter.Check{Policies: []string{"a/x"}, Cost: 1, Key: []string{"\xff"}}, "key[0]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			f := newFixture(makePlan("a/x"))
+			_, err := f.Decide(t.Context(), tc.check)
+			var invalid *limiter.FieldError
+			g.Expect(errors.As(err, &invalid)).To(gomega.BeTrue())
+			g.Expect(invalid.Field).To(gomega.Equal(tc.field))
+			g.Expect(f.evaluator.last).To(gomega.BeNil())
+		})
+	}
+}
+
+func TestErrorsOfTheCaller(t *testing.T) {
+	g := gomega.NewWithT(t)
+	_, err := newFixture().Decide(t.Context(), named("a/x"))
+	g.Expect(err).To(gomega.MatchError(limiter.ErrNotReady))
+	_, err = newFixture(makePlan("a/x")).Decide(t.Context(), named("a/x", "a/y"))
+	g.Expect(err).To(gomega.MatchError(&limiter.UnknownPolicyError{Policy: "a/y"}))
+
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	f := newFixture(makePlan("a/x"))
+	f.evaluator.err = &script.StoreError{Cause: script.CauseCanceled, Err: context.Canceled}
+	_, err = f.Decide(gone, named("a/x"))
+	g.Expect(err).To(gomega.MatchError(context.Canceled))
+}
+
+func TestSnapshotsReplaceEachOther(t *testing.T) {
+	g := gomega.NewWithT(t)
+	f := newFixture(makePlan("a/x"), makePlan("a/y"))
+	for range 4 {
+		f.decide(t, named("a/x"))
+		f.decide(t, named("a/y"))
+	}
+	g.Expect(testutil.GatherAndCount(f.registry, "weir_decisions_total")).To(gomega.Equal(4))
+
+	f.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/x", threshold(5))}))
+	d := f.decide(t, named("a/x"))
+	g.Expect(d.Allowed).To(gomega.BeTrue(), "the next decision obeys the edit, with the state there was")
+	g.Expect(d.Limits[0].Used).To(gomega.Equal(int64(4)))
+	g.Expect(d.Revision).To(gomega.Equal(int64(2)))
+	_, err := f.Decide(t.Context(), named("a/y"))
+	g.Expect(err).To(gomega.HaveOccurred())
+	g.Expect(testutil.GatherAndCount(f.registry, "weir_decisions_total")).To(gomega.Equal(2), "the series of a/y are gone")
+}

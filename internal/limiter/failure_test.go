@@ -1,0 +1,174 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/redisclient"
+	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+func TestFailureModes(t *testing.T) {
+	open, closed := fails(plan.FailOpen), fails(plan.FailClosed)
+	for name, tc := range map[string]struct {
+		plans    []*plan.Plan
+		allowed  bool
+		degraded plan.FailureMode
+		policy   string
+	}{
+		"open admits":               {[]*plan.Plan{makePlan("a/x", open)}, true, plan.FailOpen, ""},
+		"closed refuses":            {[]*plan.Plan{makePlan("a/x", closed)}, false, plan.FailClosed, "a/x"},
+		"any closed refuses":        {[]*plan.Plan{makePlan("a/x", open), makePlan("a/y", closed)}, false, plan.FailClosed, "a/y"},
+		"shadow never refuses":      {[]*plan.Plan{makePlan("a/x", closed, mode(plan.ModeShadow))}, true, plan.FailOpen, ""},
+		"shadow beside one that is": {[]*plan.Plan{makePlan("a/x", closed, mode(plan.ModeShadow)), makePlan("a/y", open)}, true, plan.FailOpen, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			f := newFixture(tc.plans...)
+			f.evaluator.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
+			var ids []string
+			for _, p := range tc.plans {
+				ids = append(ids, p.ID())
+			}
+			d := f.decide(t, named(ids...))
+			g.Expect(d.Allowed).To(gomega.Equal(tc.allowed))
+			g.Expect(d.Reason).To(gomega.Equal(limiter.ReasonStoreUnavailable))
+			g.Expect(d.Degraded).To(gomega.Equal(tc.degraded))
+			g.Expect(d.Policy).To(gomega.Equal(tc.policy))
+			g.Expect(d.RetryAfter).To(gomega.BeZero())
+			g.Expect(testutil.GatherAndCount(f.registry, "weir_degraded_decisions_total")).To(gomega.Equal(len(tc.plans)))
+		})
+	}
+}
+
+func TestImpossibleCostIsRefusedWithoutRedis(t *testing.T) {
+	g := gomega.NewWithT(t)
+	f := newFixture(makePlan("a/x", fails(plan.FailOpen)))
+	f.evaluator.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
+	d := f.decide(t, &limiter.Check{Policies: []string{"a/x"}, Cost: 4})
+	g.Expect(d.Allowed).To(gomega.BeFalse())
+	g.Expect(d.Reason).To(gomega.Equal(limiter.ReasonCostExceedsThreshold))
+}
+
+// What becomes of decisions while a real Redis fails in each of its ways.
+func TestRealRedisFails(t *testing.T) {
+	const storeTimeout = 100 * time.Millisecond
+	server := testenv.StartRedis(t)
+	client, err := redisclient.New(server.URL, storeTimeout)
+	g := gomega.NewWithT(t)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	defer func() { _ = client.Close() }()
+	registry := prometheus.NewRegistry()
+	var log strings.Builder
+	engine := limiter.NewEngine(limiter.Options{
+		Evaluator: script.NewStore(client, "weir:"), Registerer: registry,
+		Logger: slog.New(slog.NewTextHandler(&log, nil)), StoreTimeout: storeTimeout,
+	})
+	engine.Use(plan.NewSnapshot(1, []*plan.Plan{
+		makePlan("a/open", threshold(1000)), makePlan("a/closed", threshold(1000), fails(plan.FailClosed)),
+	}))
+	decide := func(id string) *limiter.Decision {
+		d, err := engine.Decide(t.Context(), named(id))
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		return d
+	}
+	used := func(id string) int64 {
+		d := decide(id)
+		if d.Degraded != "" {
+			return -1
+		}
+		return d.Limits[0].Used
+	}
+	degraded := func(cause string) {
+		g.Expect(decide("a/open").Degraded).To(gomega.Equal(plan.FailOpen), cause)
+		g.Expect(decide("a/closed").Allowed).To(gomega.BeFalse(), cause)
+		expected := `weir_degraded_decisions_total{cause="` + cause + `",mode="Closed",policy="a/closed"}`
+		g.Expect(exposition(g, registry)).To(gomega.ContainSubstring(expected))
+	}
+	g.Expect(used("a/open")).To(gomega.Equal(int64(1)))
+
+	g.Expect(client.ScriptFlush(t.Context()).Err()).To(gomega.Succeed())
+	g.Expect(used("a/open")).To(gomega.Equal(int64(2)), "a lost script heals in the same call")
+
+	server.Pause()
+	degraded("timeout")
+	server.Resume()
+	g.Eventually(func() plan.FailureMode { return decide("a/open").Degraded }).Should(gomega.BeEmpty())
+
+	server.Stop()
+	degraded("connection")
+	server.Start()
+	g.Eventually(func() int64 { return used("a/closed") }, "5s").Should(gomega.Equal(int64(1)), "empty, and deciding again")
+
+	g.Expect(client.ConfigSet(t.Context(), "maxmemory", "1").Err()).To(gomega.Succeed())
+	degraded("memory")
+	g.Expect(client.ConfigSet(t.Context(), "maxmemory", "0").Err()).To(gomega.Succeed())
+
+	for _, id := range []string{"a/open", "a/closed"} { // somebody else's data where a counter should be
+		key := "weir:1:c:{alice}:" + id + ":burst:fw:1m"
+		g.Expect(client.Del(t.Context(), key).Err()).To(gomega.Succeed())
+		g.Expect(client.RPush(t.Context(), key, "x").Err()).To(gomega.Succeed())
+	}
+	degraded("script")
+	g.Expect(log.String()).To(gomega.ContainSubstring("Decided without Redis"))
+}
+
+// A decision is never sent again once Redis may have run it.
+func TestLostReplyIsNotSentAgain(t *testing.T) {
+	g := gomega.NewWithT(t)
+	server := testenv.StartRedis(t)
+	client, err := redisclient.New(server.URL, 50*time.Millisecond)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	defer func() { _ = client.Close() }()
+	engine := limiter.NewEngine(limiter.Options{
+		Evaluator: script.NewStore(client, "weir:"), Registerer: prometheus.NewRegistry(),
+		Logger: slog.New(slog.DiscardHandler), StoreTimeout: 50 * time.Millisecond,
+	})
+	engine.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", threshold(1000))}))
+	_, err = engine.Decide(t.Context(), named("a/x"))
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	const lost = 5
+	for range lost { // each is in the server's buffers when its reply is given up on
+		server.Pause()
+		d, err := engine.Decide(t.Context(), named("a/x"))
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(d.Degraded).To(gomega.Equal(plan.FailOpen))
+		server.Resume()
+		g.Eventually(func() error { return client.Ping(t.Context()).Err() }).Should(gomega.Succeed())
+	}
+	d, err := engine.Decide(t.Context(), named("a/x"))
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(d.Limits[0].Used).To(gomega.BeNumerically("<=", int64(lost+2)), "no decision was spent twice")
+}
+
+func exposition(g *gomega.WithT, registry *prometheus.Registry) string {
+	families, err := registry.Gather()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	var text strings.Builder
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			text.WriteString(family.GetName() + "{")
+			for i, label := range m.GetLabel() {
+				if i > 0 {
+					text.WriteString(",")
+				}
+				text.WriteString(label.GetName() + `="` + label.GetValue() + `"`)
+			}
+			text.WriteString("}\n")
+		}
+	}
+	return text.String()
+}
