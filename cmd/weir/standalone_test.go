@@ -1,0 +1,275 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// binary is weir, built once for the tests that run it as a process.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "weir-test-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "weir")
+	output, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput() //nolint:noctx // bounded by the test
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, output)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := binary(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+// process is a running weir.
+type process struct {
+	cmd  *exec.Cmd
+	http string
+	log  bytes.Buffer
+}
+
+func startStandalone(t *testing.T, args ...string) *process {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	path, err := binary()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	p := &process{http: freeAddress(t)}
+	args = append([]string{"standalone", "--http-address", p.http, "--grpc-address", "", "--metrics-address", ""}, args...)
+	p.cmd = exec.Command(path, args...) //nolint:noctx // ended below
+	p.cmd.Stderr = &p.log
+	g.Expect(p.cmd.Start()).To(gomega.Succeed())
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		_ = p.cmd.Wait()
+	})
+	g.Eventually(func() error {
+		response, err := http.Get("http://" + p.http + "/readyz") //nolint:noctx // a test
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		return err
+	}, "20s").Should(gomega.Succeed())
+	return p
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+// check asks and returns the status, and the longest wait of any limit.
+func (p *process) check(body string) (status int, retryAfter time.Duration, err error) {
+	response, err := http.Post("http://"+p.http+"/v1/check", "application/json", strings.NewReader(body)) //nolint:noctx // a test
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	var answer struct {
+		Limits []struct {
+			RetryAfterMs int64 `json:"retryAfterMs"`
+		} `json:"limits"`
+	}
+	err = json.NewDecoder(response.Body).Decode(&answer)
+	for _, l := range answer.Limits {
+		retryAfter = max(retryAfter, time.Duration(l.RetryAfterMs)*time.Millisecond)
+	}
+	return response.StatusCode, retryAfter, err
+}
+
+// Four processes share one Redis: of 400 parallel checks on one key exactly
+// the threshold of 100 pass, for each algorithm.
+func TestFourProcessesShareOneLimit(t *testing.T) {
+	server := testenv.StartRedis(t)
+	dir := t.TempDir()
+	policy := `
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: %s, namespace: shop}
+spec:
+  failureMode: Closed
+  limits:
+  - {name: l, algorithm: %s, threshold: 100, window: 1h}
+---`
+	text := fmt.Sprintf(policy, "fixed", "FixedWindow") + fmt.Sprintf(policy, "log", "SlidingLog")
+	gomega.NewWithT(t).Expect(os.WriteFile(filepath.Join(dir, "p.yaml"), []byte(text), 0o600)).To(gomega.Succeed())
+	var processes []*process
+	for range 4 {
+		processes = append(processes, startStandalone(t, "--policies", dir, "--redis-url", server.URL, "--store-timeout", "10s"))
+	}
+	for _, name := range []string{"fixed", "log"} {
+		for round := range 3 {
+			t.Run(fmt.Sprintf("%s/%d", name, round), func(t *testing.T) {
+				g := gomega.NewWithT(t)
+				var allowed, refused atomic.Int64
+				var wg sync.WaitGroup
+				for i := range 400 {
+					wg.Go(func() {
+						status, _, err := processes[i%4].check(fmt.Sprintf(`{"policies":["shop/%s"],"key":"round-%d"}`, name, round))
+						switch {
+						case err == nil && status == http.StatusOK:
+							allowed.Add(1)
+						case err == nil && status == http.StatusTooManyRequests:
+							refused.Add(1)
+						}
+					})
+				}
+				wg.Wait()
+				g.Expect(allowed.Load()).To(gomega.Equal(int64(100)))
+				g.Expect(refused.Load()).To(gomega.Equal(int64(300)))
+			})
+		}
+	}
+}
+
+// On the wall clock of a real Redis: a blocked caller stays blocked to the
+// end although its window has slid, and is free after what it was told to
+// wait.
+func TestBlockLastsAsLongAsItSays(t *testing.T) {
+	g := gomega.NewWithT(t)
+	server := testenv.StartRedis(t)
+	dir := t.TempDir()
+	g.Expect(os.WriteFile(filepath.Join(dir, "p.yaml"), []byte(`
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: block, namespace: shop}
+spec:
+  limits:
+  - {name: l, algorithm: SlidingLog, threshold: 1, window: 100ms, blockDuration: 700ms}
+`), 0o600)).To(gomega.Succeed())
+	p := startStandalone(t, "--policies", dir, "--redis-url", server.URL, "--store-timeout", "10s")
+	check := func() (int, time.Duration) {
+		status, retryAfter, err := p.check(`{"policies":["shop/block"],"key":"alice"}`)
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		return status, retryAfter
+	}
+	status, _ := check()
+	g.Expect(status).To(gomega.Equal(http.StatusOK))
+	before := time.Now()
+	status, wait := check()
+	g.Expect(status).To(gomega.Equal(http.StatusTooManyRequests))
+	g.Expect(wait).To(gomega.Equal(701 * time.Millisecond))
+	g.Eventually(func() int { status, _ := check(); return status }, "5s", "1ms").Should(gomega.Equal(http.StatusOK))
+	g.Expect(time.Since(before)).To(gomega.BeNumerically(">=", 700*time.Millisecond))
+
+	status, _ = check()
+	g.Expect(status).To(gomega.Equal(http.StatusTooManyRequests))
+	_, wait = check()
+	<-time.After(wait)
+	status, _ = check()
+	g.Expect(status).To(gomega.Equal(http.StatusOK), "free after what it was told to wait")
+}
+
+// The README's commands do what the README says, with the sample policies.
+func TestReadmeCurls(t *testing.T) {
+	g := gomega.NewWithT(t)
+	readme, err := os.ReadFile("../../README.md")
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	p := startStandalone(t, "--policies", "../../config/samples")
+	lines := regexp.MustCompile(`(?m)^curl .* -d '([^']+)' localhost:8080/v1/check\s+# (\d+)((?:, then \d+)*)`).FindAllStringSubmatch(string(readme), -1)
+	g.Expect(len(lines)).To(gomega.BeNumerically(">=", 2))
+	turned := false
+	for _, line := range lines {
+		statuses := regexp.MustCompile(`\d+`).FindAllString(line[2]+line[3], -1)
+		seen := []string{}
+		for range 30 {
+			status, _, err := p.check(line[1])
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			if s := fmt.Sprint(status); len(seen) == 0 || seen[len(seen)-1] != s {
+				seen = append(seen, s)
+			}
+			if len(seen) == len(statuses) {
+				break
+			}
+		}
+		g.Expect(seen).To(gomega.Equal(statuses), line[0])
+		turned = turned || len(statuses) > 1
+	}
+	g.Expect(turned).To(gomega.BeTrue(), "one line turns a 200 into a 429")
+}
+
+func TestGracefulDrain(t *testing.T) {
+	g := gomega.NewWithT(t)
+	p := startStandalone(t, "--policies", "../../config/samples", "--drain-delay", "300ms")
+	g.Expect(p.cmd.Process.Signal(syscall.SIGTERM)).To(gomega.Succeed())
+	g.Eventually(func() int {
+		response, err := http.Get("http://" + p.http + "/readyz") //nolint:noctx // a test
+		if err != nil {
+			return 0
+		}
+		defer func() { _ = response.Body.Close() }()
+		_, _ = io.Copy(io.Discard, response.Body)
+		return response.StatusCode
+	}, "5s", "5ms").Should(gomega.Equal(http.StatusServiceUnavailable))
+	status, _, err := p.check(`{"policies":["shop/burst"],"key":"late"}`)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(status).To(gomega.Equal(http.StatusOK), "still deciding while it drains")
+	g.Expect(p.cmd.Wait()).To(gomega.Succeed())
+	g.Expect(p.log.String()).To(gomega.ContainSubstring(`"msg":"Stopped"`))
+}
+
+func TestFlagsThatCannotWork(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no policies":      {nil, "--policies: name at least one folder"},
+		"a bad timeout":    {[]string{"--policies", ".", "--store-timeout", "0s"}, "--store-timeout 0s: must be more than 0"},
+		"braces":           {[]string{"--policies", ".", "--redis-prefix", "{x}"}, "--redis-prefix"},
+		"a bad network":    {[]string{"--policies", ".", "--trusted-proxies", "10.0.0.0/33"}, "--trusted-proxies"},
+		"a bad URL":        {[]string{"--policies", "../../config/samples", "--redis-url", "memcached://x"}, "--redis-url: scheme \"memcached\""},
+		"what is to come":  {[]string{"--policies", ".", "--tls-cert-file", "x"}, "--tls-cert-file: not supported yet"},
+		"an admin token":   {[]string{"--policies", ".", "--admin-token-file", "x"}, "--admin-token-file: not supported yet"},
+		"a level":          {[]string{"--policies", ".", "--log-level", "loud"}, "--log-level"},
+		"a taken address":  {[]string{"--policies", "../../config/samples", "--http-address", "256.0.0.1:1"}, "http: listen tcp"},
+		"an unknown flag":  {[]string{"--polices", "."}, "unknown flag: --polices"},
+		"an empty folder?": {[]string{"--policies", "../../docs/nowhere"}, "no such file or directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := newStandaloneCommand()
+			cmd.SetArgs(tc.args)
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			gomega.NewWithT(t).Expect(cmd.ExecuteContext(t.Context())).To(gomega.MatchError(gomega.ContainSubstring(tc.want)))
+		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	g := gomega.NewWithT(t)
+	cmd := newVersionCommand()
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	g.Expect(cmd.Execute()).To(gomega.Succeed())
+	g.Expect(out.String()).To(gomega.MatchRegexp(`^weir \S+ \(commit \S+, built \S+\)\n$`))
+}

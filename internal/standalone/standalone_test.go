@@ -1,0 +1,266 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package standalone
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// policyText is a policy with one FixedWindow limit an hour.
+func policyText(name string, threshold int) string {
+	return fmt.Sprintf(`apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: %s, namespace: shop}
+spec:
+  limits:
+  - {name: hourly, algorithm: FixedWindow, threshold: %d, window: 1h}
+`, name, threshold)
+}
+
+// running is an endpoint that runs, and the folder its policies are in.
+type running struct {
+	*Endpoint
+	dir string
+	log *safeBuffer
+}
+
+// safeBuffer is written by the endpoint while the test reads.
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safeBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safeBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func start(t *testing.T, redisURL string, files map[string]string) *running {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	r := &running{dir: t.TempDir(), log: &safeBuffer{}}
+	for name, text := range files {
+		r.write(t, name, text)
+	}
+	var err error
+	r.Endpoint, err = New(t.Context(), Options{
+		Policies: []string{r.dir}, RedisURL: redisURL, RedisPrefix: "weir:",
+		HTTPAddress: "127.0.0.1:0", GRPCAddress: "127.0.0.1:0", MetricsAddress: "127.0.0.1:0",
+		StoreTimeout: time.Second, Logger: slog.New(slog.NewTextHandler(r.log, nil)),
+	})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		gomega.NewWithT(t).Eventually(ended, "10s").Should(gomega.Receive(gomega.BeNil()))
+	})
+	g.Eventually(r.http.Addr).ShouldNot(gomega.BeEmpty())
+	g.Eventually(r.metrics.Addr).ShouldNot(gomega.BeEmpty())
+	return r
+}
+
+func (r *running) write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// check asks for that policy and returns the status and the threshold in
+// force.
+func (r *running) check(policy string) (status int, threshold int64) {
+	response, err := http.Post("http://"+r.http.Addr()+"/v1/check", "application/json", //nolint:noctx // a test
+		strings.NewReader(`{"policies":["shop/`+policy+`"],"key":"alice"}`))
+	if err != nil {
+		return 0, 0
+	}
+	defer func() { _ = response.Body.Close() }()
+	var answer struct {
+		Limits []struct{ Threshold int64 }
+	}
+	_ = json.NewDecoder(response.Body).Decode(&answer)
+	if len(answer.Limits) > 0 {
+		threshold = answer.Limits[0].Threshold
+	}
+	return response.StatusCode, threshold
+}
+
+func TestPoliciesAreLive(t *testing.T) {
+	g := gomega.NewWithT(t)
+	r := start(t, "", map[string]string{"a.yaml": policyText("a", 2)})
+	status := func(policy string) func() int {
+		return func() int { s, _ := r.check(policy); return s }
+	}
+	threshold := func(policy string) func() int64 {
+		return func() int64 { _, n := r.check(policy); return n }
+	}
+	g.Expect([]int{status("a")(), status("a")(), status("a")()}).To(gomega.Equal([]int{200, 200, 429}))
+	g.Expect(status("never-seen")()).To(gomega.Equal(404))
+
+	r.write(t, "b.yml", policyText("never-seen", 1))
+	g.Eventually(status("never-seen")).Should(gomega.Equal(200))
+	g.Eventually(status("never-seen")).Should(gomega.Equal(429))
+
+	r.write(t, "a.yaml", policyText("a", 1000))
+	g.Eventually(threshold("a")).Should(gomega.Equal(int64(1000)))
+	g.Expect(status("a")()).To(gomega.Equal(200))
+
+	r.write(t, "c.json", `{"apiVersion":"ratelimit.weir.dev/v1alpha1","kind":"RateLimitPolicy","metadata":{"name":"c","namespace":"shop"},
+		"spec":{"limits":[{"name":"l","algorithm":"SlidingLog","threshold":7,"window":"1s"}]}}`)
+	g.Eventually(threshold("c")).Should(gomega.Equal(int64(7)))
+
+	g.Expect(os.Remove(filepath.Join(r.dir, "b.yml"))).To(gomega.Succeed())
+	g.Eventually(status("never-seen")).Should(gomega.Equal(404))
+}
+
+func TestBadFileKeepsLastGoodPlan(t *testing.T) {
+	g := gomega.NewWithT(t)
+	r := start(t, "", map[string]string{"a.yaml": policyText("a", 10), "b.yaml": policyText("b", 10)})
+	threshold := func(policy string) func() int64 {
+		return func() int64 { _, n := r.check(policy); return n }
+	}
+	// One good edit and one bad one in the same file: the file is bad as a whole.
+	r.write(t, "a.yaml", policyText("a", 11)+"---\n"+policyText("also", -1))
+	g.Eventually(r.log.String).Should(gomega.And(
+		gomega.ContainSubstring("Bad policy file"), gomega.ContainSubstring("a.yaml"),
+		gomega.ContainSubstring("shop/also: spec.limits[0].threshold")))
+	r.write(t, "b.yaml", policyText("b", 12))
+	g.Eventually(threshold("b")).Should(gomega.Equal(int64(12)), "other files go on")
+	g.Expect(threshold("a")()).To(gomega.Equal(int64(10)))
+	g.Eventually(func() string { return r.get(t, "/metrics") }).Should(gomega.ContainSubstring("weir_policy_files_bad 1\n"))
+
+	r.write(t, "a.yaml", "spec: [")
+	g.Eventually(func() int { return strings.Count(r.log.String(), "Bad policy file") }).Should(gomega.Equal(2))
+	g.Expect(threshold("a")()).To(gomega.Equal(int64(10)))
+
+	r.write(t, "a.yaml", policyText("a", 13))
+	g.Eventually(threshold("a")).Should(gomega.Equal(int64(13)))
+	g.Eventually(func() string { return r.get(t, "/metrics") }).Should(gomega.ContainSubstring("weir_policy_files_bad 0\n"))
+}
+
+func (r *running) get(t *testing.T, path string) string {
+	t.Helper()
+	response, err := http.Get("http://" + r.metrics.Addr() + path) //nolint:noctx // a test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func TestOnePolicyInTwoFiles(t *testing.T) {
+	g := gomega.NewWithT(t)
+	r := start(t, "", map[string]string{"b.yaml": policyText("a", 10)})
+	r.write(t, "c.yaml", policyText("a", 99))
+	g.Eventually(r.log.String).Should(gomega.ContainSubstring("shop/a is also defined in"))
+	_, threshold := r.check("a")
+	g.Expect(threshold).To(gomega.Equal(int64(10)))
+}
+
+// A folder mounted from a ConfigMap changes by swapping one link.
+func TestFolderOfLinks(t *testing.T) {
+	g := gomega.NewWithT(t)
+	versions := t.TempDir()
+	for version, threshold := range map[string]int{"v1": 1, "v2": 2} {
+		g.Expect(os.Mkdir(filepath.Join(versions, version), 0o700)).To(gomega.Succeed())
+		g.Expect(os.WriteFile(filepath.Join(versions, version, "a.yaml"), []byte(policyText("a", threshold)), 0o600)).To(gomega.Succeed())
+	}
+	dir := t.TempDir()
+	g.Expect(os.Symlink(filepath.Join(versions, "v1"), filepath.Join(dir, "..data"))).To(gomega.Succeed())
+	g.Expect(os.Symlink(filepath.Join("..data", "a.yaml"), filepath.Join(dir, "a.yaml"))).To(gomega.Succeed())
+	files := &policyFiles{dirs: []string{dir}}
+	snapshot, errs := files.load(t.Context())
+	g.Expect(errs).To(gomega.BeEmpty())
+	g.Expect(snapshot.Lookup("shop/a").Limits[0].Threshold).To(gomega.Equal(int64(1)))
+	g.Expect(os.Symlink(filepath.Join(versions, "v2"), filepath.Join(dir, "..next"))).To(gomega.Succeed())
+	g.Expect(os.Rename(filepath.Join(dir, "..next"), filepath.Join(dir, "..data"))).To(gomega.Succeed())
+	snapshot, errs = files.load(t.Context())
+	g.Expect(errs).To(gomega.BeEmpty())
+	g.Expect(snapshot.Lookup("shop/a").Limits[0].Threshold).To(gomega.Equal(int64(2)))
+}
+
+func TestLoadKeepsWhatDidNotChange(t *testing.T) {
+	g := gomega.NewWithT(t)
+	dir := t.TempDir()
+	write := func(name, text string) {
+		g.Expect(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)).To(gomega.Succeed())
+	}
+	write("a.yaml", policyText("a", 1)+"---\n"+policyText("b", 1))
+	files := &policyFiles{dirs: []string{dir}}
+	first, _ := files.load(t.Context())
+	again, errs := files.load(t.Context())
+	g.Expect(errs).To(gomega.BeEmpty())
+	g.Expect(again).To(gomega.BeNil(), "nothing changed")
+	write("a.yaml", "# a comment\n"+policyText("a", 1)+"---\n"+policyText("b", 2))
+	second, _ := files.load(t.Context())
+	g.Expect(second.Revision()).To(gomega.Equal(first.Revision() + 1))
+	g.Expect(second.Lookup("shop/a")).To(gomega.BeIdenticalTo(first.Lookup("shop/a")))
+	g.Expect(second.Lookup("shop/b")).NotTo(gomega.BeIdenticalTo(first.Lookup("shop/b")))
+
+	g.Expect(os.RemoveAll(dir)).To(gomega.Succeed())
+	third, errs := files.load(t.Context())
+	g.Expect(errs).To(gomega.HaveLen(1), "a folder that cannot be read loses nothing")
+	g.Expect(third).To(gomega.BeNil())
+}
+
+func TestStartRefusesWhatItCannotEnforce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text string
+		want string
+	}{
+		"a bad policy":    {policyText("a", 0), "a.yaml: document 1: shop/a: spec.limits[0].threshold"},
+		"not supported":   {strings.Replace(policyText("a", 1), "FixedWindow", "GCRA", 1), "spec.limits[0].algorithm: Unsupported value: \"GCRA\": not supported yet"},
+		"not YAML at all": {"][", "a.yaml: document 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			dir := t.TempDir()
+			g.Expect(os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(tc.text), 0o600)).To(gomega.Succeed())
+			_, err := New(t.Context(), Options{Policies: []string{dir}, Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second})
+			g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(tc.want)))
+		})
+	}
+	_, err := New(t.Context(), Options{Policies: []string{"/no/such/folder"}, Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second})
+	gomega.NewWithT(t).Expect(err).To(gomega.MatchError(gomega.ContainSubstring("/no/such/folder: no such file")))
+}
+
+func TestStartsWhileRedisIsAway(t *testing.T) {
+	g := gomega.NewWithT(t)
+	server := testenv.StartRedis(t)
+	server.Stop()
+	r := start(t, server.URL, map[string]string{"a.yaml": policyText("a", 1)})
+	status, _ := r.check("a")
+	g.Expect(status).To(gomega.Equal(200), "failureMode Open")
+	server.Start()
+	g.Eventually(func() int { s, _ := r.check("a"); return s }, "5s").Should(gomega.Equal(429))
+}
