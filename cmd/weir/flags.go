@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 )
 
@@ -87,6 +89,13 @@ func (f *decisionFlags) validate() error {
 // notSupported refuses a flag of a feature this release does not have:
 // ignoring it would promise what does not happen.
 func notSupported(flag string) error { return fmt.Errorf("--%s: not supported yet", flag) }
+
+// newMetricsRegistry returns a registry with the metrics of the process.
+func newMetricsRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
+}
 
 // logger returns a logger that writes JSON to standard error.
 func (f *decisionFlags) logger() (*slog.Logger, error) {

@@ -57,6 +57,7 @@ func (f *standaloneFlags) run(ctx context.Context) error {
 		StoreTimeout:   f.storeTimeout,
 		LameDuck:       f.drainDelay,
 		Logger:         logger,
+		Registry:       newMetricsRegistry(),
 	})
 	if err != nil {
 		return err

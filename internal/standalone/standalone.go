@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
@@ -51,6 +50,8 @@ type Options struct {
 	LameDuck time.Duration
 	// Logger receives the log.
 	Logger *slog.Logger
+	// Registry holds the metrics that are served.
+	Registry *prometheus.Registry
 }
 
 // Endpoint is a standalone decision endpoint.
@@ -71,8 +72,6 @@ type Endpoint struct {
 // there is no last good plan to go on with, and to start without a limit
 // somebody asked for would be to lift it silently.
 func New(ctx context.Context, o Options) (*Endpoint, error) {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	e := &Endpoint{
 		options: o,
 		files:   &policyFiles{dirs: o.Policies},
@@ -81,7 +80,7 @@ func New(ctx context.Context, o Options) (*Endpoint, error) {
 			Help: "Policy files that cannot be used as they are; the plans they last held stay in force.",
 		}),
 	}
-	registry.MustRegister(e.badFiles)
+	o.Registry.MustRegister(e.badFiles)
 	snapshot, errs := e.files.load(ctx)
 	if len(errs) > 0 {
 		all := make([]error, len(errs))
@@ -97,7 +96,7 @@ func New(ctx context.Context, o Options) (*Endpoint, error) {
 	}
 	e.engine = limiter.NewEngine(limiter.Options{
 		Evaluator:    script.NewStore(client, o.RedisPrefix),
-		Registerer:   registry,
+		Registerer:   o.Registry,
 		Logger:       o.Logger,
 		StoreTimeout: o.StoreTimeout,
 	})
@@ -111,7 +110,7 @@ func New(ctx context.Context, o Options) (*Endpoint, error) {
 	e.grpc = grpcapi.NewServer(o.GRPCAddress, o.LameDuck)
 	e.metrics = httpapi.NewMetricsServer(httpapi.ServerOptions{
 		Address: o.MetricsAddress,
-		Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}),
+		Handler: promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{Registry: o.Registry}),
 		Logger:  o.Logger,
 	})
 	return e, nil

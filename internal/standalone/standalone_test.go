@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/internal/testenv"
 )
@@ -70,7 +71,7 @@ func start(t *testing.T, redisURL string, files map[string]string) *running {
 	r.Endpoint, err = New(t.Context(), Options{
 		Policies: []string{r.dir}, RedisURL: redisURL, RedisPrefix: "weir:",
 		HTTPAddress: "127.0.0.1:0", GRPCAddress: "127.0.0.1:0", MetricsAddress: "127.0.0.1:0",
-		StoreTimeout: time.Second, Logger: slog.New(slog.NewTextHandler(r.log, nil)),
+		StoreTimeout: time.Second, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Registry: prometheus.NewRegistry(),
 	})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	ctx, stop := context.WithCancel(t.Context())
@@ -246,11 +247,11 @@ func TestStartRefusesWhatItCannotEnforce(t *testing.T) {
 			g := gomega.NewWithT(t)
 			dir := t.TempDir()
 			g.Expect(os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(tc.text), 0o600)).To(gomega.Succeed())
-			_, err := New(t.Context(), Options{Policies: []string{dir}, Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second})
+			_, err := New(t.Context(), Options{Policies: []string{dir}, Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second, Registry: prometheus.NewRegistry()})
 			g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(tc.want)))
 		})
 	}
-	_, err := New(t.Context(), Options{Policies: []string{"/no/such/folder"}, Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second})
+	_, err := New(t.Context(), Options{Policies: []string{"/no/such/folder"}, Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second, Registry: prometheus.NewRegistry()})
 	gomega.NewWithT(t).Expect(err).To(gomega.MatchError(gomega.ContainSubstring("/no/such/folder: no such file")))
 }
 

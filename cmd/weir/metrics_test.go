@@ -1,0 +1,64 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-dev/weir/internal/standalone"
+)
+
+// docs/metrics.md lists every metric with its labels, and none that is not
+// there.
+func TestMetricsDocument(t *testing.T) {
+	g := gomega.NewWithT(t)
+	registry := prometheus.NewRegistry()
+	endpoint, err := standalone.New(t.Context(), standalone.Options{
+		Policies: []string{"../../config/samples"}, RedisURL: "redis://127.0.0.1:1", StoreTimeout: time.Second,
+		Logger: slog.New(slog.DiscardHandler), Registry: registry,
+	})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	defer endpoint.Close()
+
+	g.Expect(documentedMetrics(t)).To(gomega.Equal(registeredMetrics(registry)))
+}
+
+// registeredMetrics are the labels of each metric of ours, by its name.
+func registeredMetrics(registry *prometheus.Registry) map[string]string {
+	descriptions := make(chan *prometheus.Desc)
+	go func() {
+		defer close(descriptions)
+		registry.Describe(descriptions)
+	}()
+	form := regexp.MustCompile(`fqName: "(weir_[a-z_]+)".*variableLabels: \{([^}]*)\}`)
+	found := map[string]string{}
+	for d := range descriptions {
+		if m := form.FindStringSubmatch(d.String()); m != nil {
+			found[m[1]] = m[2]
+		}
+	}
+	return found
+}
+
+// documentedMetrics reads the rows | `name` | type | `label`, `label` | ... |.
+func documentedMetrics(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)` \\| [a-z]+ \\| ([^|]*) \\|").FindAllStringSubmatch(string(text), -1) {
+		found[row[1]] = strings.NewReplacer("`", "", " ", "").Replace(row[2])
+	}
+	return found
+}
