@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
+
+	"github.com/weir-dev/weir/internal/limiter/endpoint"
 )
 
 // decisionFlags are the flags of everything that decides.
@@ -90,11 +92,20 @@ func (f *decisionFlags) validate() error {
 // ignoring it would promise what does not happen.
 func notSupported(flag string) error { return fmt.Errorf("--%s: not supported yet", flag) }
 
-// newMetricsRegistry returns a registry with the metrics of the process.
-func newMetricsRegistry() *prometheus.Registry {
+// endpointOptions are the options of the endpoint, but for its Redis.
+func (f *decisionFlags) endpointOptions(logger *slog.Logger) endpoint.Options {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return registry
+	return endpoint.Options{
+		RedisPrefix:    f.redisPrefix,
+		HTTPAddress:    f.httpAddress,
+		GRPCAddress:    f.grpcAddress,
+		MetricsAddress: f.metricsAddress,
+		StoreTimeout:   f.storeTimeout,
+		LameDuck:       f.drainDelay,
+		Logger:         logger,
+		Registry:       registry,
+	}
 }
 
 // logger returns a logger that writes JSON to standard error.

@@ -14,6 +14,7 @@ import (
 	"github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/standalone"
 )
 
@@ -23,8 +24,8 @@ func TestMetricsDocument(t *testing.T) {
 	g := gomega.NewWithT(t)
 	registry := prometheus.NewRegistry()
 	endpoint, err := standalone.New(t.Context(), standalone.Options{
-		Policies: []string{"../../config/samples"}, RedisURL: "redis://127.0.0.1:1", StoreTimeout: time.Second,
-		Logger: slog.New(slog.DiscardHandler), Registry: registry,
+		Policies: []string{"../../config/samples"}, RedisURL: "redis://127.0.0.1:1",
+		Options: endpoint.Options{StoreTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), Registry: registry},
 	})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	defer endpoint.Close()

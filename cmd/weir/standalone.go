@@ -47,22 +47,15 @@ func (f *standaloneFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	endpoint, err := standalone.New(ctx, standalone.Options{
-		Policies:       f.policies,
-		RedisURL:       f.redisURL,
-		RedisPrefix:    f.redisPrefix,
-		HTTPAddress:    f.httpAddress,
-		GRPCAddress:    f.grpcAddress,
-		MetricsAddress: f.metricsAddress,
-		StoreTimeout:   f.storeTimeout,
-		LameDuck:       f.drainDelay,
-		Logger:         logger,
-		Registry:       newMetricsRegistry(),
+	e, err := standalone.New(ctx, standalone.Options{
+		Options:  f.endpointOptions(logger),
+		Policies: f.policies,
+		RedisURL: f.redisURL,
 	})
 	if err != nil {
 		return err
 	}
-	return endpoint.Run(ctx)
+	return e.Run(ctx)
 }
 
 func (f *standaloneFlags) validate() error {

@@ -11,60 +11,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/embedded"
-	"github.com/weir-dev/weir/internal/limiter/grpcapi"
-	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// Options configure a standalone endpoint. Empty addresses of gRPC and metrics
-// are not served.
+// Options configure a standalone endpoint.
 type Options struct {
+	// Options are those of every endpoint; Redis is made from RedisURL.
+	endpoint.Options
 	// Policies are the folders the policies are read from. At least one.
 	Policies []string
 	// RedisURL is where counters live; empty is an embedded Redis.
 	RedisURL string
-	// RedisPrefix starts the name of every key in Redis.
-	RedisPrefix string
-	// HTTPAddress is where checks are answered.
-	HTTPAddress string
-	// GRPCAddress is where gRPC is served.
-	GRPCAddress string
-	// MetricsAddress is where metrics are served.
-	MetricsAddress string
-	// StoreTimeout is the longest a decision waits for Redis.
-	StoreTimeout time.Duration
-	// LameDuck is how long requests are still accepted after the process was
-	// told to end.
-	LameDuck time.Duration
-	// Logger receives the log.
-	Logger *slog.Logger
-	// Registry holds the metrics that are served.
-	Registry *prometheus.Registry
 }
 
 // Endpoint is a standalone decision endpoint.
 type Endpoint struct {
+	*endpoint.Endpoint
 	options  Options
-	engine   *limiter.Engine
 	files    *policyFiles
 	badFiles prometheus.Gauge
 	// complaints are the problems that were logged, by file.
 	complaints map[string]string
-	http       *httpapi.Server
-	grpc       *grpcapi.Server
-	metrics    *httpapi.Server
 	close      []func()
 }
 
@@ -89,40 +63,22 @@ func New(ctx context.Context, o Options) (*Endpoint, error) {
 		}
 		return nil, errors.Join(all...)
 	}
-	client, err := e.connect()
-	if err != nil {
+	if err := e.connect(); err != nil {
 		e.Close()
 		return nil, err
 	}
-	e.engine = limiter.NewEngine(limiter.Options{
-		Evaluator:    script.NewStore(client, o.RedisPrefix),
-		Registerer:   o.Registry,
-		Logger:       o.Logger,
-		StoreTimeout: o.StoreTimeout,
-	})
-	e.engine.Use(snapshot)
-	e.http = httpapi.NewServer(httpapi.ServerOptions{
-		Address:  o.HTTPAddress,
-		Handler:  httpapi.New(httpapi.Options{Engine: e.engine, Logger: o.Logger}),
-		Logger:   o.Logger,
-		LameDuck: o.LameDuck,
-	})
-	e.grpc = grpcapi.NewServer(o.GRPCAddress, o.LameDuck)
-	e.metrics = httpapi.NewMetricsServer(httpapi.ServerOptions{
-		Address: o.MetricsAddress,
-		Handler: promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{Registry: o.Registry}),
-		Logger:  o.Logger,
-	})
+	e.Endpoint = endpoint.New(e.options.Options)
+	e.Use(snapshot)
 	return e, nil
 }
 
-// connect returns a client of the Redis that was given, or of an embedded one.
-func (e *Endpoint) connect() (redis.UniversalClient, error) {
+// connect makes a client of the Redis that was given, or of an embedded one.
+func (e *Endpoint) connect() error {
 	url := e.options.RedisURL
 	if url == "" {
 		server, err := embedded.Start()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		e.close = append(e.close, server.Close)
 		url = server.URL()
@@ -130,10 +86,11 @@ func (e *Endpoint) connect() (redis.UniversalClient, error) {
 	}
 	client, err := redisclient.New(url, e.options.StoreTimeout)
 	if err != nil {
-		return nil, fmt.Errorf("--redis-url: %w", err)
+		return fmt.Errorf("--redis-url: %w", err)
 	}
 	e.close = append(e.close, func() { _ = client.Close() })
-	return client, nil
+	e.options.Redis = client
+	return nil
 }
 
 // Close releases what New acquired.
@@ -144,29 +101,15 @@ func (e *Endpoint) Close() {
 	e.close = nil
 }
 
-// Run serves until ctx ends, then drains and closes. A server that cannot
-// listen ends it with an error.
+// Run serves until ctx ends, then drains and closes.
 func (e *Endpoint) Run(ctx context.Context) error {
 	defer e.Close()
-	e.options.Logger.Info("Starting", "policies", len(e.engine.Snapshot().Plans()),
+	e.options.Logger.Info("Starting", "policies", len(e.Snapshot().Plans()),
 		"http", e.options.HTTPAddress, "grpc", e.options.GRPCAddress, "metrics", e.options.MetricsAddress)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return named("http", e.http.Start(ctx)) })
-	if e.options.GRPCAddress != "" {
-		group.Go(func() error { return named("grpc", e.grpc.Start(ctx)) })
-	}
-	if e.options.MetricsAddress != "" {
-		group.Go(func() error { return named("metrics", e.metrics.Start(ctx)) })
-	}
-	group.Go(func() error { return named("policies", e.watch(ctx)) })
+	group.Go(func() error { return e.Endpoint.Run(ctx) })
+	group.Go(func() error { return e.watch(ctx) })
 	err := group.Wait()
 	e.options.Logger.Info("Stopped")
 	return err
-}
-
-func named(what string, err error) error {
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
 }

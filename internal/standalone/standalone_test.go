@@ -21,6 +21,7 @@ import (
 	"github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
@@ -69,9 +70,11 @@ func start(t *testing.T, redisURL string, files map[string]string) *running {
 	}
 	var err error
 	r.Endpoint, err = New(t.Context(), Options{
-		Policies: []string{r.dir}, RedisURL: redisURL, RedisPrefix: "weir:",
-		HTTPAddress: "127.0.0.1:0", GRPCAddress: "127.0.0.1:0", MetricsAddress: "127.0.0.1:0",
-		StoreTimeout: time.Second, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Registry: prometheus.NewRegistry(),
+		Policies: []string{r.dir}, RedisURL: redisURL,
+		Options: endpoint.Options{
+			RedisPrefix: "weir:", HTTPAddress: "127.0.0.1:0", GRPCAddress: "127.0.0.1:0", MetricsAddress: "127.0.0.1:0",
+			StoreTimeout: time.Second, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Registry: prometheus.NewRegistry(),
+		},
 	})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	ctx, stop := context.WithCancel(t.Context())
@@ -81,8 +84,8 @@ func start(t *testing.T, redisURL string, files map[string]string) *running {
 		stop()
 		gomega.NewWithT(t).Eventually(ended, "10s").Should(gomega.Receive(gomega.BeNil()))
 	})
-	g.Eventually(r.http.Addr).ShouldNot(gomega.BeEmpty())
-	g.Eventually(r.metrics.Addr).ShouldNot(gomega.BeEmpty())
+	g.Eventually(r.HTTP.Addr).ShouldNot(gomega.BeEmpty())
+	g.Eventually(r.Metrics.Addr).ShouldNot(gomega.BeEmpty())
 	return r
 }
 
@@ -96,7 +99,7 @@ func (r *running) write(t *testing.T, name, text string) {
 // check asks for that policy and returns the status and the threshold in
 // force.
 func (r *running) check(policy string) (status int, threshold int64) {
-	response, err := http.Post("http://"+r.http.Addr()+"/v1/check", "application/json", //nolint:noctx // a test
+	response, err := http.Post("http://"+r.HTTP.Addr()+"/v1/check", "application/json", //nolint:noctx // a test
 		strings.NewReader(`{"policies":["shop/`+policy+`"],"key":"alice"}`))
 	if err != nil {
 		return 0, 0
@@ -167,7 +170,7 @@ func TestBadFileKeepsLastGoodPlan(t *testing.T) {
 
 func (r *running) get(t *testing.T, path string) string {
 	t.Helper()
-	response, err := http.Get("http://" + r.metrics.Addr() + path) //nolint:noctx // a test
+	response, err := http.Get("http://" + r.Metrics.Addr() + path) //nolint:noctx // a test
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,12 +250,19 @@ func TestStartRefusesWhatItCannotEnforce(t *testing.T) {
 			g := gomega.NewWithT(t)
 			dir := t.TempDir()
 			g.Expect(os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(tc.text), 0o600)).To(gomega.Succeed())
-			_, err := New(t.Context(), Options{Policies: []string{dir}, Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second, Registry: prometheus.NewRegistry()})
+			_, err := New(t.Context(), Options{Policies: []string{dir}, Options: quiet()})
 			g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(tc.want)))
 		})
 	}
-	_, err := New(t.Context(), Options{Policies: []string{"/no/such/folder"}, Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second, Registry: prometheus.NewRegistry()})
+	_, err := New(t.Context(), Options{Policies: []string{"/no/such/folder"}, Options: quiet()})
 	gomega.NewWithT(t).Expect(err).To(gomega.MatchError(gomega.ContainSubstring("/no/such/folder: no such file")))
+}
+
+// quiet are options of an endpoint that never serves.
+func quiet() endpoint.Options {
+	return endpoint.Options{
+		Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second, Registry: prometheus.NewRegistry(),
+	}
 }
 
 func TestStartsWhileRedisIsAway(t *testing.T) {

@@ -71,7 +71,7 @@ func (e *Endpoint) reload(ctx context.Context) {
 	e.complaints = bad
 	e.badFiles.Set(float64(len(bad)))
 	if snapshot != nil {
-		e.engine.Use(snapshot)
+		e.Use(snapshot)
 		e.options.Logger.Info("Policies changed", "revision", snapshot.Revision(), "policies", len(snapshot.Plans()))
 	}
 }

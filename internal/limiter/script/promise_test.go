@@ -107,7 +107,7 @@ func TestSlidingLogInEveryInterval(t *testing.T) {
 	g.Expect(stamps).To(gomega.HaveLen(admitted))
 	g.Expect(admitted).To(gomega.BeNumerically(">", 2*quota), "several windows were filled")
 	for i := range stamps[quota:] {
-		g.Expect(stamps[i+quota]-stamps[i]).To(gomega.BeNumerically(">=", window.Microseconds()))
+		g.Expect(stamps[i+quota] - stamps[i]).To(gomega.BeNumerically(">=", window.Microseconds()))
 	}
 }
 

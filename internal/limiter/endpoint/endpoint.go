@@ -1,0 +1,118 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package endpoint puts the decision half together: the engine, the doors it
+// answers through, and the metrics. Whoever runs it gives the engine its
+// plans.
+package endpoint
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/grpcapi"
+	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// Options configure an Endpoint.
+type Options struct {
+	// Redis is where counters live. Its client must not retry. Required.
+	Redis redis.UniversalClient
+	// RedisPrefix starts the name of every key in Redis.
+	RedisPrefix string
+	// HTTPAddress is where checks are answered.
+	HTTPAddress string
+	// GRPCAddress is where gRPC is served; empty is nowhere.
+	GRPCAddress string
+	// MetricsAddress is where metrics are served; empty is nowhere.
+	MetricsAddress string
+	// StoreTimeout is the longest a decision waits for Redis.
+	StoreTimeout time.Duration
+	// LameDuck is how long requests are still accepted after the process was
+	// told to end.
+	LameDuck time.Duration
+	// Logger receives the log. Required.
+	Logger *slog.Logger
+	// Registry takes the metrics of decisions. Required.
+	Registry *prometheus.Registry
+	// Metrics are what is served; nil is Registry.
+	Metrics prometheus.Gatherer
+	// Healthy makes /healthz fail with its error; nil is always healthy.
+	Healthy func() error
+	// Replicas lists the live replicas; nil is none known.
+	Replicas func() []httpapi.Replica
+}
+
+// Endpoint decides checks and answers them.
+type Endpoint struct {
+	*limiter.Engine
+	HTTP    *httpapi.Server
+	Metrics *httpapi.Server
+	grpc    *grpcapi.Server
+	options Options
+}
+
+// New returns an endpoint that does not listen yet and has no plans.
+func New(o Options) *Endpoint {
+	e := &Endpoint{options: o}
+	e.Engine = limiter.NewEngine(limiter.Options{
+		Evaluator:    script.NewStore(o.Redis, o.RedisPrefix),
+		Registerer:   o.Registry,
+		Logger:       o.Logger,
+		StoreTimeout: o.StoreTimeout,
+	})
+	e.HTTP = httpapi.NewServer(httpapi.ServerOptions{
+		Address: o.HTTPAddress,
+		Handler: httpapi.New(httpapi.Options{
+			Engine: e.Engine, Logger: o.Logger, Healthy: o.Healthy, Replicas: o.Replicas,
+		}),
+		Logger:   o.Logger,
+		LameDuck: o.LameDuck,
+	})
+	e.grpc = grpcapi.NewServer(o.GRPCAddress, o.LameDuck)
+	e.Metrics = httpapi.NewMetricsServer(httpapi.ServerOptions{
+		Address: o.MetricsAddress,
+		Handler: metricsHandler(o),
+		Logger:  o.Logger,
+	})
+	return e
+}
+
+func metricsHandler(o Options) http.Handler {
+	metrics := o.Metrics
+	if metrics == nil {
+		metrics = o.Registry
+	}
+	return promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})
+}
+
+// Run serves until ctx ends, then drains. A door that cannot listen ends it
+// with an error.
+func (e *Endpoint) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	serve := func(door, address string, start func(context.Context) error) {
+		if address == "" {
+			return
+		}
+		group.Go(func() error {
+			if err := start(ctx); err != nil {
+				return fmt.Errorf("%s: %w", door, err)
+			}
+			return nil
+		})
+	}
+	serve("http", e.options.HTTPAddress, e.HTTP.Start)
+	serve("grpc", e.options.GRPCAddress, e.grpc.Start)
+	serve("metrics", e.options.MetricsAddress, e.Metrics.Start)
+	return group.Wait()
+}
