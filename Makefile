@@ -44,8 +44,9 @@ generate: ## Generate Go code (deep copies).
 	$(TOOL) controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
 
 .PHONY: manifests
-manifests: ## Generate manifests (CustomResourceDefinitions) from the markers in the code.
+manifests: ## Generate manifests (CustomResourceDefinitions, RBAC) from the markers in the code.
 	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
+	$(TOOL) controller-gen rbac:roleName=weir-manager paths=./internal/... output:rbac:dir=config/rbac
 
 .PHONY: golden
 golden: ## Rewrite the golden files from what the code does now; read the diff.

@@ -52,25 +52,52 @@ func TestMain(m *testing.M) {
 type process struct {
 	cmd  *exec.Cmd
 	http string
-	log  bytes.Buffer
+	log  lockedBuffer
+}
+
+// lockedBuffer is written by a process while the test reads.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 func startStandalone(t *testing.T, args ...string) *process {
 	t.Helper()
-	g := gomega.NewWithT(t)
+	return startWeir(t, append([]string{"standalone"}, args...)...)
+}
+
+// startWeir starts weir and waits until it answers on its HTTP address.
+func startWeir(tb testing.TB, args ...string) *process {
+	tb.Helper()
+	g := gomega.NewWithT(tb)
 	path, err := binary()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	p := &process{http: freeAddress(t)}
-	args = append([]string{"standalone", "--http-address", p.http, "--grpc-address", "", "--metrics-address", ""}, args...)
+	p := &process{http: freeAddress(tb)}
+	args = append(args, "--http-address", p.http, "--grpc-address", "", "--metrics-address", "")
 	p.cmd = exec.Command(path, args...) //nolint:noctx // ended below
 	p.cmd.Stderr = &p.log
 	g.Expect(p.cmd.Start()).To(gomega.Succeed())
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
 		_ = p.cmd.Wait()
+		if tb.Failed() {
+			tb.Logf("log of process %d:\n%s", p.cmd.Process.Pid, p.log.String())
+		}
 	})
 	g.Eventually(func() error {
-		response, err := http.Get("http://" + p.http + "/readyz") //nolint:noctx // a test
+		response, err := http.Get("http://" + p.http + "/healthz") //nolint:noctx // a test
 		if err == nil {
 			_ = response.Body.Close()
 		}
@@ -79,11 +106,11 @@ func startStandalone(t *testing.T, args ...string) *process {
 	return p
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+func freeAddress(tb testing.TB) string {
+	tb.Helper()
+	listener, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
 	return listener.Addr().String()

@@ -34,10 +34,11 @@ var defaultMessages = map[v1alpha1.DenialCode]string{
 
 // Compile returns the plan of the policy, or every reason why there is none.
 // Features this release does not have are refused, never ignored: their
-// errors have type field.ErrorTypeNotSupported.
-func Compile(policy *v1alpha1.RateLimitPolicy) (*plan.Plan, field.ErrorList) {
+// errors have type field.ErrorTypeNotSupported. What the grant does not permit
+// has errors of type field.ErrorTypeForbidden.
+func Compile(policy *v1alpha1.RateLimitPolicy, grant Grant) (*plan.Plan, field.ErrorList) {
 	spec := &policy.Spec
-	c := &compiler{}
+	c := &compiler{grant: grant}
 	at := field.NewPath("spec")
 	compiled := &plan.Plan{
 		Namespace:    policy.Namespace,
@@ -70,7 +71,10 @@ func Compile(policy *v1alpha1.RateLimitPolicy) (*plan.Plan, field.ErrorList) {
 }
 
 // compiler collects the errors of one compilation.
-type compiler struct{ errs field.ErrorList }
+type compiler struct {
+	grant Grant
+	errs  field.ErrorList
+}
 
 func (c *compiler) add(err *field.Error) { c.errs = append(c.errs, err) }
 
@@ -94,6 +98,7 @@ func (c *compiler) matches(at *field.Path, matches []v1alpha1.Match) []plan.Matc
 	var compiled []plan.Match
 	for i, m := range matches {
 		at := at.Index(i)
+		c.errs = append(c.errs, c.grant.check(at, &m)...)
 		if m.When != "" {
 			c.notSupported(at.Child("when"), m.When)
 		}

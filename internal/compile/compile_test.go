@@ -42,7 +42,7 @@ func TestGolden(t *testing.T) {
 			g.Expect(policies).To(gomega.HaveLen(1))
 			before := policies[0].DeepCopy()
 
-			compiled, errs := compile.Compile(policies[0])
+			compiled, errs := compile.Compile(policies[0], compile.Everything())
 			g.Expect(policies[0]).To(gomega.Equal(before), "compile changes nothing")
 			if errs != nil {
 				var lines strings.Builder
@@ -95,7 +95,7 @@ func TestCompileWithoutSchema(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := gomega.NewWithT(t)
-			compiled, errs := compile.Compile(policy.Obj())
+			compiled, errs := compile.Compile(policy.Obj(), compile.Everything())
 			g.Expect(compiled).To(gomega.BeNil())
 			g.Expect(errs).NotTo(gomega.BeEmpty())
 		})

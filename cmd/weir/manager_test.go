@@ -1,0 +1,318 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	"github.com/redis/go-redis/v9"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// cluster is a real kube-apiserver and a real Redis for managers that run as
+// processes.
+type cluster struct {
+	tb         testing.TB
+	api        *testenv.APIServer
+	client     client.Client
+	redis      *testenv.Redis
+	kubeconfig string
+}
+
+func startCluster(tb testing.TB) *cluster {
+	tb.Helper()
+	c := &cluster{tb: tb, api: testenv.StartAPIServer(tb), redis: testenv.StartRedis(tb)}
+	c.client = c.api.Client()
+	c.kubeconfig = filepath.Join(tb.TempDir(), "kubeconfig")
+	if err := os.WriteFile(c.kubeconfig, c.api.Env.KubeConfig, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	return c
+}
+
+// manager starts a manager that is quick to take over.
+func (c *cluster) manager(args ...string) *process {
+	c.tb.Helper()
+	return startWeir(c.tb, append([]string{
+		"manager", "--redis-url", c.redis.URL, "--kubeconfig", c.kubeconfig, "--tenancy", "Cluster",
+		"--lease-duration", "3s", "--lease-renew-deadline", "2s", "--lease-retry-period", "500ms",
+		"--store-timeout", "2s",
+	}, args...)...)
+}
+
+func (c *cluster) create(object client.Object) {
+	c.tb.Helper()
+	if err := c.client.Create(c.tb.Context(), object); err != nil {
+		c.tb.Fatal(err)
+	}
+}
+
+func (c *cluster) policy(name string, threshold int64) *v1alpha1.RateLimitPolicy {
+	return testenv.MakePolicy("shop/"+name).Limit("hourly", v1alpha1.AlgorithmFixedWindow, threshold, "1h").Obj()
+}
+
+func (c *cluster) apply(name string, threshold int64) {
+	c.tb.Helper()
+	c.create(c.policy(name, threshold))
+}
+
+func (c *cluster) edit(name string, threshold int64) {
+	c.tb.Helper()
+	patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/limits/0/threshold","value":%d}]`, threshold)
+	if err := c.client.Patch(c.tb.Context(), c.policy(name, 1), client.RawPatch(types.JSONPatchType, []byte(patch))); err != nil {
+		c.tb.Fatal(err)
+	}
+}
+
+// condition returns the status of a condition of the policy.
+func (c *cluster) condition(name, kind string) func() string {
+	return func() string {
+		policy := &v1alpha1.RateLimitPolicy{}
+		if err := c.client.Get(c.tb.Context(), types.NamespacedName{Namespace: "shop", Name: name}, policy); err != nil {
+			return err.Error()
+		}
+		if found := apimeta.FindStatusCondition(policy.Status.Conditions, kind); found != nil {
+			return string(found.Status) + "/" + found.Reason
+		}
+		return "absent"
+	}
+}
+
+// leader returns who holds the lease.
+func (c *cluster) leader(among []*process) func() *process {
+	return func() *process {
+		lease := &coordinationv1.Lease{}
+		name := types.NamespacedName{Namespace: "default", Name: "weir-manager"}
+		if err := c.client.Get(c.tb.Context(), name, lease); err != nil || lease.Spec.HolderIdentity == nil {
+			return nil
+		}
+		for _, p := range among {
+			if strings.HasSuffix(*lease.Spec.HolderIdentity, fmt.Sprintf("-%d", p.cmd.Process.Pid)) {
+				return p
+			}
+		}
+		return nil
+	}
+}
+
+// threshold asks the process for the threshold it enforces; 0 if there is no
+// answer, -404 if it knows no such policy.
+func (p *process) threshold(name string) int64 {
+	response, err := http.Post("http://"+p.http+"/v1/check", "application/json", //nolint:noctx // a test
+		strings.NewReader(`{"policies":["shop/`+name+`"],"key":"t","peek":true}`))
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = response.Body.Close() }()
+	var answer struct{ Limits []struct{ Threshold int64 } }
+	if response.StatusCode == http.StatusNotFound {
+		return -404
+	}
+	if json.NewDecoder(response.Body).Decode(&answer) != nil || len(answer.Limits) == 0 {
+		return 0
+	}
+	return answer.Limits[0].Threshold
+}
+
+func (p *process) enforces(name string) func() int64 { return func() int64 { return p.threshold(name) } }
+
+func TestManagerObeysTheCluster(t *testing.T) {
+	g := gomega.NewWithT(t)
+	c := startCluster(t)
+	p := c.manager()
+	c.apply("new", 2)
+	g.Eventually(p.enforces("new"), "20s").Should(gomega.Equal(int64(2)))
+	g.Eventually(c.condition("new", v1alpha1.ConditionReady), "10s").Should(gomega.Equal("True/Ready"))
+	var statuses []int
+	for range 3 {
+		status, _, err := p.check(`{"policies":["shop/new"],"key":"alice"}`)
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		statuses = append(statuses, status)
+	}
+	g.Expect(statuses).To(gomega.Equal([]int{200, 200, 429}))
+	c.edit("new", 3)
+	g.Eventually(p.enforces("new")).Should(gomega.Equal(int64(3)))
+	g.Expect(c.client.Delete(t.Context(), c.policy("new", 1))).To(gomega.Succeed())
+	g.Eventually(p.enforces("new")).Should(gomega.Equal(int64(-404)))
+
+	// What the schema cannot say is said in the status.
+	c.create(testenv.MakePolicy("shop/later").Limit("l", v1alpha1.AlgorithmGCRA, 5, "1s").Obj())
+	g.Eventually(c.condition("later", v1alpha1.ConditionAccepted)).Should(gomega.Equal("False/NotSupported"))
+
+	// The registry is wiped: no decision is lost, and it is back within 2 s.
+	c.apply("kept", 5)
+	g.Eventually(p.enforces("kept")).Should(gomega.Equal(int64(5)))
+	client := redis.NewClient(&redis.Options{Addr: c.redis.Addr})
+	defer func() { g.Expect(client.Close()).To(gomega.Succeed()) }()
+	g.Expect(client.FlushAll(t.Context()).Err()).To(gomega.Succeed())
+	wiped := time.Now()
+	g.Eventually(func() bool {
+		g.Expect(p.threshold("kept")).To(gomega.Equal(int64(5)))
+		return client.HExists(t.Context(), "weir:1:{registry}", "shop/kept").Val()
+	}, "5s", "5ms").Should(gomega.BeTrue())
+	g.Expect(time.Since(wiped)).To(gomega.BeNumerically("<", 2*time.Second))
+}
+
+func TestManagerNeedsNoAPIServerToDecide(t *testing.T) {
+	g := gomega.NewWithT(t)
+	c := startCluster(t)
+	p := c.manager()
+	c.apply("p", 5)
+	g.Eventually(p.enforces("p"), "20s").Should(gomega.Equal(int64(5)))
+
+	ctx, stop := context.WithCancel(t.Context())
+	var worst time.Duration
+	var failed []string
+	var steady sync.WaitGroup
+	steady.Go(func() {
+		for ctx.Err() == nil {
+			start := time.Now()
+			if got := p.threshold("p"); got != 5 && got != 6 {
+				failed = append(failed, fmt.Sprint(got))
+			}
+			worst = max(worst, time.Since(start))
+		}
+	})
+	c.api.Stop()
+	again := c.manager("--replica", "another")
+	g.Eventually(again.enforces("p"), "20s").Should(gomega.Equal(int64(5)), "a process that starts in the outage decides")
+	// Longer than the lease: whoever led has noticed.
+	g.Eventually(p.log.String, "20s").Should(gomega.ContainSubstring("Not leading"))
+	g.Expect(again.threshold("p")).To(gomega.Equal(int64(5)))
+	g.Expect(health(p)).To(gomega.Equal(http.StatusOK))
+	c.api.Start()
+	g.Eventually(func() error { return c.client.List(t.Context(), &v1alpha1.RateLimitPolicyList{}) }, "30s").Should(gomega.Succeed())
+	c.edit("p", 6)
+	g.Eventually(p.enforces("p"), "30s").Should(gomega.Equal(int64(6)), "edits flow again")
+	g.Eventually(again.enforces("p"), "10s").Should(gomega.Equal(int64(6)))
+	stop()
+	steady.Wait()
+	g.Expect(failed).To(gomega.BeEmpty(), "no decision was lost")
+	t.Logf("slowest decision meanwhile: %v", worst)
+}
+
+func health(p *process) int {
+	response, err := http.Get("http://" + p.http + "/healthz") //nolint:noctx // a test
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = response.Body.Close() }()
+	return response.StatusCode
+}
+
+func TestManagersTakeOver(t *testing.T) {
+	g := gomega.NewWithT(t)
+	c := startCluster(t)
+	all := []*process{c.manager(), c.manager(), c.manager()}
+	c.apply("p", 10)
+	onAll := func(among []*process, want int64) {
+		t.Helper()
+		for _, p := range among {
+			g.Eventually(p.enforces("p"), "30s").Should(gomega.Equal(want))
+		}
+	}
+	onAll(all, 10)
+
+	// A leader that freezes is replaced; when it thaws, nothing it does counts.
+	g.Eventually(c.leader(all), "10s").ShouldNot(gomega.BeNil())
+	frozen := c.leader(all)()
+	g.Expect(frozen.cmd.Process.Signal(syscall.SIGSTOP)).To(gomega.Succeed())
+	others := slices.DeleteFunc(slices.Clone(all), func(p *process) bool { return p == frozen })
+	g.Eventually(c.leader(others), "30s").ShouldNot(gomega.BeNil())
+	c.edit("p", 11)
+	onAll(others, 11)
+	c.edit("p", 12)
+	onAll(others, 12)
+	g.Expect(frozen.cmd.Process.Signal(syscall.SIGCONT)).To(gomega.Succeed())
+	onAll(all, 12)
+	g.Consistently(func() []int64 {
+		return []int64{all[0].threshold("p"), all[1].threshold("p"), all[2].threshold("p")}
+	}, "2s").Should(gomega.Equal([]int64{12, 12, 12}), "nothing stale is written")
+
+	// A leader that dies is replaced.
+	g.Eventually(c.leader(all), "10s").ShouldNot(gomega.BeNil())
+	dead := c.leader(all)()
+	g.Expect(dead.cmd.Process.Kill()).To(gomega.Succeed())
+	alive := slices.DeleteFunc(slices.Clone(all), func(p *process) bool { return p == dead })
+	c.edit("p", 13)
+	onAll(alive, 13)
+	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(gomega.Equal("True/Enforced"))
+}
+
+func TestManagerTenancy(t *testing.T) {
+	g := gomega.NewWithT(t)
+	c := startCluster(t)
+	p := c.manager("--tenancy", "Namespace")
+	c.create(testenv.MakePolicy("shop/p").Match(v1alpha1.Match{Hosts: []string{"shop.example"}}).
+		Limit("hourly", v1alpha1.AlgorithmFixedWindow, 3, "1h").Obj())
+	g.Eventually(c.condition("p", v1alpha1.ConditionAccepted), "20s").Should(gomega.Equal("False/MatchNotPermitted"))
+	g.Expect(p.threshold("p")).NotTo(gomega.Equal(int64(3)))
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+	annotate := func(value string) {
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{"ratelimit.weir.dev/hosts":%s}}}`, value)
+		g.Expect(c.client.Patch(t.Context(), namespace, client.RawPatch(types.MergePatchType, []byte(patch)))).To(gomega.Succeed())
+	}
+	annotate(`"shop.example"`)
+	g.Eventually(p.enforces("p"), "10s").Should(gomega.Equal(int64(3)))
+	annotate(`null`)
+	g.Eventually(p.enforces("p"), "10s").Should(gomega.Equal(int64(-404)))
+}
+
+// The time from an edit's answer by the API server until all of three
+// processes enforce it, with 1,000 policies present.
+func BenchmarkApplyToEnforced(b *testing.B) {
+	c := startCluster(b)
+	all := []*process{c.manager(), c.manager(), c.manager()}
+	const policies, edits = 1000, 200
+	for i := range policies {
+		c.apply(fmt.Sprintf("p%d", i), 1)
+	}
+	g := gomega.NewWithT(b)
+	for _, p := range all {
+		g.Eventually(p.enforces(fmt.Sprintf("p%d", policies-1)), "60s").Should(gomega.Equal(int64(1)))
+	}
+	g.Eventually(c.condition(fmt.Sprintf("p%d", policies-1), v1alpha1.ConditionReady), "60s").Should(gomega.Equal("True/Ready"))
+	b.ResetTimer()
+	for range b.N {
+		took := make([]time.Duration, edits)
+		for i := range edits {
+			name, threshold := fmt.Sprintf("p%d", i), int64(i+2)
+			c.edit(name, threshold)
+			start := time.Now()
+			for _, p := range all {
+				for p.threshold(name) != threshold {
+					if time.Since(start) > 10*time.Second {
+						b.Fatalf("%s is not enforced", name)
+					}
+				}
+			}
+			took[i] = time.Since(start)
+			c.edit(name, 1)
+		}
+		slices.Sort(took)
+		b.ReportMetric(float64(took[edits/2].Microseconds())/1000, "p50-ms")
+		b.ReportMetric(float64(took[edits*99/100].Microseconds())/1000, "p99-ms")
+	}
+}

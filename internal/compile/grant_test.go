@@ -1,0 +1,129 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package compile_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+func TestGrant(t *testing.T) {
+	t.Parallel()
+	hosts := func(names ...string) v1alpha1.Match { return v1alpha1.Match{Hosts: names} }
+	for name, tc := range map[string]struct {
+		hosts, domains string
+		matches        []v1alpha1.Match
+		want           []string // the fields that are forbidden
+	}{
+		"a policy that is only named": {},
+		"no annotations": {
+			matches: []v1alpha1.Match{hosts("a.example")},
+			want:    []string{"spec.matches[0].hosts[0]"},
+		},
+		"the host itself":    {hosts: "a.example", matches: []v1alpha1.Match{hosts("a.example")}},
+		"one host of a list": {hosts: " a.example ,, B.example", matches: []v1alpha1.Match{hosts("b.example", "a.example")}},
+		"another host": {
+			hosts: "a.example", matches: []v1alpha1.Match{hosts("a.example", "b.example")},
+			want: []string{"spec.matches[0].hosts[1]"},
+		},
+		"names below a wildcard":       {hosts: "*.x.example", matches: []v1alpha1.Match{hosts("a.x.example", "b.a.x.example")}},
+		"the wildcard itself":          {hosts: "*.x.example", matches: []v1alpha1.Match{hosts("*.x.example")}},
+		"a wildcard below a wildcard":  {hosts: "*.x.example", matches: []v1alpha1.Match{hosts("*.a.x.example")}},
+		"the name above its wildcard":  {hosts: "*.x.example", matches: []v1alpha1.Match{hosts("x.example")}, want: []string{"spec.matches[0].hosts[0]"}},
+		"a wildcard above a wildcard":  {hosts: "*.x.example", matches: []v1alpha1.Match{hosts("*.example")}, want: []string{"spec.matches[0].hosts[0]"}},
+		"a name that only ends alike":  {hosts: "*.x.example", matches: []v1alpha1.Match{hosts("evilx.example")}, want: []string{"spec.matches[0].hosts[0]"}},
+		"a wildcard of a granted name": {hosts: "x.example", matches: []v1alpha1.Match{hosts("*.x.example")}, want: []string{"spec.matches[0].hosts[0]"}},
+		"an entry that is no name":     {hosts: "*x.example", matches: []v1alpha1.Match{hosts("ax.example")}, want: []string{"spec.matches[0].hosts[0]"}},
+		"every host":                   {hosts: "*", matches: []v1alpha1.Match{hosts("*.example", "a")}},
+		"neither hosts nor domain": {
+			hosts: "*", domains: "*", matches: []v1alpha1.Match{{Paths: []string{"/*"}}},
+			want: []string{"spec.matches[0]"},
+		},
+		"every entry counts": {
+			hosts: "a.example", matches: []v1alpha1.Match{hosts("a.example"), {Methods: []string{"GET"}}, hosts("b.example")},
+			want: []string{"spec.matches[1]", "spec.matches[2].hosts[0]"},
+		},
+		"the domain": {domains: "edge, core", matches: []v1alpha1.Match{{Domain: "core"}}},
+		"any domain": {domains: "*", matches: []v1alpha1.Match{{Domain: "core"}}},
+		"another domain": {
+			domains: "edge", matches: []v1alpha1.Match{{Domain: "core"}},
+			want: []string{"spec.matches[0].domain"},
+		},
+		"domains have no wildcards": {
+			domains: "*.edge", matches: []v1alpha1.Match{{Domain: "a.edge"}},
+			want: []string{"spec.matches[0].domain"},
+		},
+		"a granted domain excuses no host": {
+			domains: "edge", matches: []v1alpha1.Match{{Domain: "edge", Hosts: []string{"a.example"}}},
+			want: []string{"spec.matches[0].hosts[0]"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := gomega.NewWithT(t)
+			policy := testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, "1s")
+			for _, m := range tc.matches {
+				policy.Match(m)
+			}
+			_, errs := compile.Compile(policy.Obj(), compile.GrantOf(map[string]string{
+				compile.HostsAnnotation: tc.hosts, compile.DomainsAnnotation: tc.domains,
+			}))
+			var forbidden []string
+			for _, err := range errs {
+				if err.Type == field.ErrorTypeForbidden {
+					forbidden = append(forbidden, err.Field)
+				}
+			}
+			g.Expect(forbidden).To(gomega.Equal(tc.want))
+
+			_, errs = compile.Compile(policy.Obj(), compile.Everything())
+			for _, err := range errs {
+				g.Expect(err.Type).NotTo(gomega.Equal(field.ErrorTypeForbidden))
+			}
+		})
+	}
+}
+
+func TestGrantSaysWhichAnnotation(t *testing.T) {
+	t.Parallel()
+	_, errs := compile.Compile(testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, "1s").
+		Match(v1alpha1.Match{Hosts: []string{"a.example"}}).Obj(), compile.Grant{})
+	gomega.NewWithT(t).Expect(errs.ToAggregate()).To(gomega.MatchError(
+		"spec.matches[0].hosts[0]: Forbidden: a.example is not granted to the Namespace by its annotation ratelimit.weir.dev/hosts"))
+}
+
+func TestGrantPermitsPlan(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	grant := compile.GrantOf(map[string]string{compile.HostsAnnotation: "*.x.example"})
+	matching := func(hosts ...string) *plan.Plan { return &plan.Plan{Matches: []plan.Match{{Hosts: hosts}}} }
+	g.Expect(grant.Permits(matching("a.x.example"))).To(gomega.BeTrue())
+	g.Expect(grant.Permits(matching("a.x.example", "x.example"))).To(gomega.BeFalse())
+	g.Expect(grant.Permits(matching())).To(gomega.BeFalse(), "any host")
+	g.Expect(grant.Permits(&plan.Plan{})).To(gomega.BeTrue(), "only named")
+	g.Expect(compile.Everything().Permits(matching())).To(gomega.BeTrue())
+}
+
+func TestSummary(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	spec := &testenv.MakePolicy("x").
+		Limit("burst", v1alpha1.AlgorithmSlidingLog, 5, "1m").
+		Limit("daily", v1alpha1.AlgorithmSlidingLog, 20, "24h").Obj().Spec
+	g.Expect(compile.Summary(spec)).To(gomega.Equal("burst 5/1m, daily 20/24h"))
+
+	largest := testenv.MakePolicy("x")
+	for range plan.MaxLimits {
+		largest.Limit(strings.Repeat("n", 63), v1alpha1.AlgorithmFixedWindow, plan.MaxThreshold, v1alpha1.Duration(strings.Repeat("9", 24)))
+	}
+	g.Expect(len(compile.Summary(&largest.Obj().Spec))).To(gomega.BeNumerically("<=", 2048))
+}

@@ -1,0 +1,371 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/controller"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// What the stories come to, again and again.
+var (
+	enforced = outcome{
+		"True Ready", "True Accepted", "True Programmed", "True Enforced", status.CurrentStatus,
+	}
+	unreachable = outcome{
+		"Unknown Pending", "True Accepted", "Unknown RegistryUnreachable", "Unknown RegistryUnreachable", status.InProgressStatus,
+	}
+	ownedElsewhere = outcome{
+		"False NotReady", "True Accepted", "False RegistryOwnedElsewhere", "False NotProgrammed", status.InProgressStatus,
+	}
+	noReplicas = outcome{
+		"False NotReady", "True Accepted", "True Programmed", "False NoReplicas", status.InProgressStatus,
+	}
+	replicasBehind = outcome{
+		"False NotReady", "True Accepted", "True Programmed", "False ReplicasBehind", status.InProgressStatus,
+	}
+	invalid = outcome{
+		"False NotReady", "False InvalidSpec", "False NotAccepted", "False NotProgrammed", status.FailedStatus,
+	}
+	notSupported = outcome{
+		"False NotReady", "False NotSupported", "False NotAccepted", "False NotProgrammed", status.FailedStatus,
+	}
+	notPermitted = outcome{
+		"False NotReady", "False MatchNotPermitted", "False NotAccepted", "False NotProgrammed", status.FailedStatus,
+	}
+)
+
+var _ = Describe("A RateLimitPolicy", func() {
+	var (
+		plans   *registry
+		terms   *controller.Terms
+		policy  *v1alpha1.RateLimitPolicy
+		id      string
+		apply   func(SpecContext)
+		becomes func(SpecContext, outcome)
+		stays   func(SpecContext, outcome)
+	)
+
+	// begin prepares a story; the controller does not lead yet.
+	begin := func(ctx SpecContext, tenancy compile.Tenancy) {
+		namespace := makeNamespace(ctx)
+		plans, terms = newRegistry(), controller.NewTerms()
+		policy = testenv.MakePolicy(namespace+"/login").
+			Match(v1alpha1.Match{Hosts: []string{"shop.example"}}).
+			Limit("burst", v1alpha1.AlgorithmSlidingLog, 5, "1m").
+			Limit("daily", v1alpha1.AlgorithmSlidingLog, 20, "24h").Obj()
+		id = namespace + "/login"
+		startController(namespace, tenancy, plans, terms)
+	}
+
+	BeforeEach(func() {
+		apply = func(ctx SpecContext) {
+			GinkgoHelper()
+			Expect(api.Create(ctx, policy.DeepCopy())).To(Succeed())
+		}
+		becomes = func(ctx SpecContext, want outcome) {
+			GinkgoHelper()
+			Eventually(outcomeOf(policy)).WithContext(ctx).Should(Equal(want))
+		}
+		stays = func(ctx SpecContext, want outcome) {
+			GinkgoHelper()
+			Consistently(outcomeOf(policy)).WithContext(ctx).Should(Equal(want))
+		}
+	})
+
+	threshold := func() int64 {
+		if p := plans.plan(id); p != nil {
+			return p.Limits[0].Threshold
+		}
+		return 0
+	}
+	setThreshold := func(units int64) func(*v1alpha1.RateLimitPolicySpec) {
+		return func(spec *v1alpha1.RateLimitPolicySpec) { spec.Limits[0].Threshold = units }
+	}
+	setPath := func(path string) func(*v1alpha1.RateLimitPolicySpec) {
+		return func(spec *v1alpha1.RateLimitPolicySpec) { spec.Matches[0].Paths = []string{path} }
+	}
+
+	Context("of trusted authors", func() {
+		BeforeEach(func(ctx SpecContext) {
+			begin(ctx, compile.TenancyCluster)
+			lead(terms)
+		})
+
+		It("is enforced once applied, and says so", func(ctx SpecContext) {
+			apply(ctx)
+			becomes(ctx, enforced)
+			Expect(threshold()).To(Equal(int64(5)))
+			got := read(ctx, policy)
+			Expect(got.Status.Summary).To(Equal("burst 5/1m, daily 20/24h"))
+			Expect(got.Finalizers).To(BeEmpty())
+			Eventually(eventsOn(policy)).WithContext(ctx).Should(Equal([]string{"Ready"}))
+		})
+
+		It("is obeyed when edited", func(ctx SpecContext) {
+			apply(ctx)
+			becomes(ctx, enforced)
+			edit(ctx, policy, setThreshold(7))
+			becomes(ctx, enforced)
+			Expect(threshold()).To(Equal(int64(7)))
+			Expect(read(ctx, policy).Status.Summary).To(Equal("burst 7/1m, daily 20/24h"))
+		})
+
+		It("keeps its last good plan when an edit does not compile", func(ctx SpecContext) {
+			apply(ctx)
+			becomes(ctx, enforced)
+			edit(ctx, policy, setPath("/a//b"))
+			becomes(ctx, invalid)
+			Expect(message(ctx, policy, v1alpha1.ConditionAccepted)).To(HavePrefix(`spec.matches[0].paths[0]: Invalid value: "/a//b"`))
+			Expect(message(ctx, policy, v1alpha1.ConditionProgrammed)).To(ContainSubstring("generation 1 stays enforced"))
+			Expect(plans.plan(id).Generation).To(Equal(int64(1)))
+
+			By("repairing it")
+			edit(ctx, policy, setPath("/a/b"))
+			becomes(ctx, enforced)
+			Expect(plans.plan(id).Generation).To(Equal(int64(3)))
+		})
+
+		It("says what this release cannot do", func(ctx SpecContext) {
+			policy.Spec.Limits[0].Algorithm = v1alpha1.AlgorithmSuppressed
+			apply(ctx)
+			becomes(ctx, notSupported)
+			Expect(message(ctx, policy, v1alpha1.ConditionAccepted)).To(ContainSubstring("spec.limits[0].algorithm"))
+			Expect(plans.plan(id)).To(BeNil())
+		})
+
+		It("loses its plan when deleted", func(ctx SpecContext) {
+			apply(ctx)
+			becomes(ctx, enforced)
+			Expect(api.Delete(ctx, policy)).To(Succeed())
+			Eventually(ctx, plans.plan).WithArguments(id).Should(BeNil())
+		})
+
+		It("does not inherit the plan of an earlier policy of its name", func(ctx SpecContext) {
+			apply(ctx)
+			becomes(ctx, enforced)
+			Expect(api.Delete(ctx, policy)).To(Succeed())
+			policy.Spec.Matches[0].Paths = []string{"/a//b"}
+			apply(ctx)
+			becomes(ctx, invalid)
+			Eventually(ctx, plans.plan).WithArguments(id).Should(BeNil())
+		})
+
+		It("can be deleted while Redis is away, and loses its plan when Redis is back", func(ctx SpecContext) {
+			apply(ctx)
+			becomes(ctx, enforced)
+			plans.change(func(r *registry) { r.unreachable = true })
+			becomes(ctx, unreachable)
+			Expect(api.Delete(ctx, policy)).To(Succeed())
+			Expect(apierrors.IsNotFound(api.Get(ctx, client.ObjectKeyFromObject(policy), policy.DeepCopy()))).To(BeTrue())
+			Expect(plans.plan(id)).NotTo(BeNil())
+			plans.change(func(r *registry) { r.unreachable = false })
+			Eventually(ctx, plans.plan).WithArguments(id).Should(BeNil())
+		})
+
+		It("waits for Redis", func(ctx SpecContext) {
+			plans.change(func(r *registry) { r.unreachable = true })
+			apply(ctx)
+			becomes(ctx, unreachable)
+			stays(ctx, unreachable)
+			plans.change(func(r *registry) { r.unreachable = false })
+			becomes(ctx, enforced)
+			Eventually(eventsOn(policy)).WithContext(ctx).Should(ConsistOf("RegistryUnreachable", "Ready"))
+		})
+
+		It("is known to be enforced only while Redis answers", func(ctx SpecContext) {
+			apply(ctx)
+			becomes(ctx, enforced)
+			_, sweeps := plans.counts()
+			plans.change(func(r *registry) { r.unreachable = true })
+			becomes(ctx, unreachable)
+			plans.change(func(r *registry) { r.unreachable = false })
+			becomes(ctx, enforced)
+			Eventually(func() int { _, n := plans.counts(); return n }).WithContext(ctx).Should(BeNumerically(">", sweeps))
+		})
+
+		It("leaves a registry alone that belongs to another installation", func(ctx SpecContext) {
+			plans.change(func(r *registry) { r.ownedElsewhere = true })
+			apply(ctx)
+			becomes(ctx, ownedElsewhere)
+			Expect(plans.plan(id)).To(BeNil())
+			plans.change(func(r *registry) { r.ownedElsewhere = false })
+			becomes(ctx, enforced)
+		})
+
+		It("is retried when a write fails", func(ctx SpecContext) {
+			plans.change(func(r *registry) { r.refusing = true })
+			apply(ctx)
+			becomes(ctx, enforced)
+		})
+
+		It("is not enforced without a replica", func(ctx SpecContext) {
+			plans.change(func(r *registry) { clear(r.replicas) })
+			apply(ctx)
+			becomes(ctx, noReplicas)
+			plans.change(func(r *registry) { r.replicas["one"] = replica{} })
+			becomes(ctx, enforced)
+		})
+
+		It("is not enforced until the last replica has it", func(ctx SpecContext) {
+			plans.change(func(r *registry) { r.replicas["two"] = replica{stuck: true} })
+			apply(ctx)
+			becomes(ctx, replicasBehind)
+			Expect(threshold()).To(Equal(int64(5)))
+			plans.change(func(r *registry) { r.replicas["two"] = replica{} })
+			becomes(ctx, enforced)
+			Eventually(eventsOn(policy)).WithContext(ctx).Should(Equal([]string{"Ready"}), "being behind for a moment is no news")
+		})
+
+		It("is not written to when replicas come and go", func(ctx SpecContext) {
+			apply(ctx)
+			becomes(ctx, enforced)
+			written := read(ctx, policy).ResourceVersion
+			unchanged := func(when string) {
+				GinkgoHelper()
+				before, _ := plans.counts()
+				terms.Begin(terms.Term()) // makes sure that all policies are looked at
+				Eventually(func() int { sets, _ := plans.counts(); return sets }).WithContext(ctx).Should(BeNumerically(">", before))
+				Consistently(func() string { return read(ctx, policy).ResourceVersion }).Should(Equal(written), when)
+			}
+			unchanged("nothing happened")
+			plans.change(func(r *registry) { r.replicas["two"] = replica{} })
+			unchanged("a second replica joined, and is level")
+			plans.change(func(r *registry) { delete(r.replicas, "two") })
+			unchanged("it left")
+			Expect(eventsOn(policy)(NewWithT(GinkgoT()), ctx)).To(Equal([]string{"Ready"}))
+		})
+
+		It("tells each piece of news once", func(ctx SpecContext) {
+			policy.Spec.Matches[0].Paths = []string{"/a//b"}
+			apply(ctx)
+			becomes(ctx, invalid)
+			Eventually(eventsOn(policy)).WithContext(ctx).Should(Equal([]string{"InvalidSpec"}))
+			edit(ctx, policy, setPath("/a/b"))
+			becomes(ctx, enforced)
+			plans.change(func(r *registry) { clear(r.replicas) })
+			becomes(ctx, noReplicas)
+			terms.Begin(terms.Term())
+			news := ConsistOf("InvalidSpec", "Ready", "NoReplicas")
+			Eventually(eventsOn(policy)).WithContext(ctx).Should(news)
+			Consistently(eventsOn(policy)).WithContext(ctx).Should(news)
+		})
+	})
+
+	Context("in a Namespace of a tenant", func() {
+		BeforeEach(func(ctx SpecContext) {
+			begin(ctx, compile.TenancyNamespace)
+			lead(terms)
+		})
+
+		grant := func(ctx SpecContext, hosts string) {
+			GinkgoHelper()
+			annotate(ctx, policy.Namespace, compile.HostsAnnotation, hosts)
+		}
+
+		It("needs a grant, and lives as long as the grant does", func(ctx SpecContext) {
+			apply(ctx)
+			becomes(ctx, notPermitted)
+			Expect(message(ctx, policy, v1alpha1.ConditionAccepted)).To(And(
+				ContainSubstring("spec.matches[0].hosts[0]"), ContainSubstring(compile.HostsAnnotation)))
+			Expect(plans.plan(id)).To(BeNil())
+
+			By("granting the host")
+			grant(ctx, "*.example")
+			becomes(ctx, enforced)
+			Expect(threshold()).To(Equal(int64(5)))
+
+			By("taking the grant back")
+			grant(ctx, "")
+			becomes(ctx, notPermitted)
+			Eventually(ctx, plans.plan).WithArguments(id).Should(BeNil())
+			Expect(read(ctx, policy).Generation).To(Equal(int64(1)))
+		})
+
+		It("needs none when it is only ever named", func(ctx SpecContext) {
+			policy.Spec.Matches = nil
+			apply(ctx)
+			becomes(ctx, enforced)
+		})
+
+		It("is withdrawn when an edit reaches beyond the grant", func(ctx SpecContext) {
+			grant(ctx, "shop.example")
+			apply(ctx)
+			becomes(ctx, enforced)
+			edit(ctx, policy, func(spec *v1alpha1.RateLimitPolicySpec) { spec.Matches[0].Hosts = []string{"other.example"} })
+			becomes(ctx, notPermitted)
+			Eventually(ctx, plans.plan).WithArguments(id).Should(BeNil())
+		})
+
+		It("cannot hold on to a host by not compiling", func(ctx SpecContext) {
+			grant(ctx, "shop.example, new.example")
+			apply(ctx)
+			becomes(ctx, enforced)
+			edit(ctx, policy, func(spec *v1alpha1.RateLimitPolicySpec) {
+				spec.Matches[0] = v1alpha1.Match{Hosts: []string{"new.example"}, Paths: []string{"/a//b"}}
+			})
+			becomes(ctx, invalid)
+			Expect(plans.plan(id)).NotTo(BeNil(), "the last good plan stays")
+			grant(ctx, "new.example")
+			Eventually(ctx, plans.plan).WithArguments(id).Should(BeNil())
+			becomes(ctx, invalid)
+		})
+
+		It("is withdrawn when Redis is back", func(ctx SpecContext) {
+			grant(ctx, "shop.example")
+			apply(ctx)
+			becomes(ctx, enforced)
+			plans.change(func(r *registry) { r.unreachable = true })
+			grant(ctx, "")
+			becomes(ctx, notPermitted)
+			Expect(message(ctx, policy, v1alpha1.ConditionProgrammed)).To(ContainSubstring("being withdrawn"))
+			plans.change(func(r *registry) { r.unreachable = false })
+			Eventually(ctx, plans.plan).WithArguments(id).Should(BeNil())
+			Eventually(message).WithArguments(ctx, policy, v1alpha1.ConditionProgrammed).Should(ContainSubstring("no plan"))
+		})
+	})
+
+	Context("while nobody leads", func() {
+		BeforeEach(func(ctx SpecContext) { begin(ctx, compile.TenancyCluster) })
+
+		It("waits for a leader, who then does everything", func(ctx SpecContext) {
+			orphan := policy.Namespace + "/orphan"
+			plans.change(func(r *registry) { r.plans[orphan] = entry{plan: &plan.Plan{}} })
+			apply(ctx)
+			Consistently(func(g Gomega) {
+				g.Expect(read(ctx, policy).Status.ObservedGeneration).To(Equal(int64(-1)))
+				g.Expect(plans.counts()).To(BeZero())
+			}).Should(Succeed())
+
+			By("winning the lease")
+			resign := lead(terms)
+			becomes(ctx, enforced)
+			Eventually(ctx, plans.plan).WithArguments(orphan).Should(BeNil())
+
+			By("losing it")
+			resign()
+			edit(ctx, policy, setThreshold(7))
+			Consistently(threshold).Should(Equal(int64(5)))
+
+			By("winning it again, with a policy deleted meanwhile")
+			gone := testenv.MakePolicy(policy.Namespace+"/gone").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj()
+			plans.change(func(r *registry) { r.plans[policy.Namespace+"/gone"] = entry{plan: &plan.Plan{}} })
+			Expect(api.Create(ctx, gone)).To(Succeed())
+			Expect(api.Delete(ctx, gone)).To(Succeed())
+			lead(terms)
+			becomes(ctx, enforced)
+			Expect(threshold()).To(Equal(int64(7)))
+			Eventually(ctx, plans.plan).WithArguments(policy.Namespace + "/gone").Should(BeNil())
+		})
+	})
+})

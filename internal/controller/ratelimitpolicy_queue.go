@@ -1,0 +1,197 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+)
+
+// sweep is the request to sweep the registry. No policy is without a name.
+var sweep reconcile.Request
+
+// listPause is the time between attempts to list the policies, which fail only
+// while their definition is not installed.
+const listPause = time.Second
+
+// listen queues what is to be done for other reasons than a change in the API:
+// everything when a term begins, a sweep when the registry can be written again,
+// and the policies whose standing has changed.
+func (r *Reconciler) listen(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	go func() {
+		writable := r.writable()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-r.Leadership.Won():
+				policies := r.policies(ctx)
+				if r.round.begin(policies) {
+					r.Publisher.Synced()
+				}
+				later(queue, sweep)
+				later(queue, policies...)
+			case <-r.Publisher.Changes():
+				was := writable
+				if writable = r.writable(); writable && !was {
+					later(queue, sweep)
+				}
+				later(queue, r.standings.changed(r.Publisher)...)
+			}
+		}
+	}()
+	return nil
+}
+
+func (r *Reconciler) writable() bool {
+	s := r.Publisher.Standing("")
+	return s.Reachable && !s.OwnedElsewhere
+}
+
+// policies lists every policy. It waits for the cache.
+func (r *Reconciler) policies(ctx context.Context) (requests []reconcile.Request) {
+	_ = wait.PollUntilContextCancel(ctx, listPause, true, func(ctx context.Context) (bool, error) {
+		var err error
+		requests, err = r.list(ctx)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Cannot list policies")
+		}
+		return err == nil, nil
+	})
+	return requests
+}
+
+// policiesIn lists the policies of a Namespace.
+func (r *Reconciler) policiesIn(ctx context.Context, namespace client.Object) []reconcile.Request {
+	requests, err := r.list(ctx, client.InNamespace(namespace.GetName()))
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Cannot list policies", "namespace", namespace.GetName())
+	}
+	return requests
+}
+
+func (r *Reconciler) list(ctx context.Context, options ...client.ListOption) ([]reconcile.Request, error) {
+	list := &v1alpha1.RateLimitPolicyList{}
+	if err := r.client.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil, err
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests, nil
+}
+
+// later queues behind what users have just changed: thousands of policies may be
+// meant.
+func later(queue workqueue.TypedRateLimitingInterface[reconcile.Request], requests ...reconcile.Request) {
+	if q, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+		q.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, requests...)
+		return
+	}
+	for _, request := range requests {
+		queue.Add(request)
+	}
+}
+
+// specChanged lets through what makes a policy another: a new generation, or a
+// new object of the same name that took the place of the old one unseen. It hides
+// the controller's own writes.
+func specChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+			e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
+	}}
+}
+
+// grantChanged lets through what may change the grant of a Namespace.
+func grantChanged() predicate.Predicate {
+	differs := func(e event.UpdateEvent, annotation string) bool {
+		return e.ObjectOld.GetAnnotations()[annotation] != e.ObjectNew.GetAnnotations()[annotation]
+	}
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return differs(e, compile.HostsAnnotation) || differs(e, compile.DomainsAnnotation)
+	}}
+}
+
+// round is the first look at every policy in a term.
+type round struct {
+	mu      sync.Mutex
+	pending map[reconcile.Request]struct{}
+}
+
+// begin starts a round of those policies and reports whether it is over already.
+func (r *round) begin(policies []reconcile.Request) (over bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pending = make(map[reconcile.Request]struct{}, len(policies))
+	for _, policy := range policies {
+		r.pending[policy] = struct{}{}
+	}
+	return len(policies) == 0
+}
+
+// done takes note of a policy and reports whether it was the last one.
+func (r *round) done(policy reconcile.Request) (over bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, waited := r.pending[policy]; !waited {
+		return false
+	}
+	delete(r.pending, policy)
+	return len(r.pending) == 0
+}
+
+// standings are what the controller last knew of each plan. They keep it from
+// looking at all policies whenever any replica moves.
+type standings struct {
+	mu   sync.Mutex
+	last map[types.NamespacedName]Standing
+}
+
+// observe returns the standing and keeps it in mind. Reading and keeping are one
+// step: a change between them would never be noticed.
+func (s *standings) observe(p Publisher, name types.NamespacedName) Standing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil {
+		s.last = map[types.NamespacedName]Standing{}
+	}
+	standing := p.Standing(name.String())
+	s.last[name] = standing
+	return standing
+}
+
+// changed returns the policies whose standing is no longer what was last seen.
+func (s *standings) changed(p Publisher) (requests []reconcile.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, last := range s.last {
+		if p.Standing(name.String()) != last {
+			requests = append(requests, reconcile.Request{NamespacedName: name})
+		}
+	}
+	return requests
+}
+
+func (s *standings) forget(name types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.last, name)
+}

@@ -1,0 +1,246 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+)
+
+// maxMessageBytes keeps messages within what an event may carry.
+const maxMessageBytes = 1000
+
+// facts are what one pass has observed, and all that the status follows from.
+// Nothing is read back from an earlier status.
+type facts struct {
+	uid        types.UID
+	generation int64
+	problems   field.ErrorList // why the policy has no plan
+	standing   Standing
+}
+
+// commitStatus writes the status if it has changed, and tells of it in an event.
+// The lock makes sure that the change is one from what is compared here: a merge
+// patch would replace the list of conditions whatever it was.
+func (r *Reconciler) commitStatus(ctx context.Context, policy *v1alpha1.RateLimitPolicy, f *facts) error {
+	before := policy.DeepCopy()
+	policy.Status = v1alpha1.RateLimitPolicyStatus{
+		Conditions:         since(before.Status.Conditions, f.conditions()),
+		ObservedGeneration: policy.Generation,
+		Summary:            compile.Summary(&policy.Spec),
+	}
+	if equality.Semantic.DeepEqual(before.Status, policy.Status) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.client.Status().Patch(ctx, policy, patch); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.announce(policy, before)
+	return nil
+}
+
+// since returns the conditions with the time of their last transition, taken from
+// the old ones where the status has not changed.
+func since(old, conditions []metav1.Condition) []metav1.Condition {
+	merged := make([]metav1.Condition, 0, len(conditions))
+	for _, c := range conditions {
+		if was := meta.FindStatusCondition(old, c.Type); was != nil {
+			merged = append(merged, *was)
+		}
+		meta.SetStatusCondition(&merged, c)
+	}
+	return merged
+}
+
+// conditions returns every condition that the facts amount to.
+func (f *facts) conditions() []metav1.Condition {
+	accepted, programmed := f.accepted(), f.programmed()
+	enforced := f.enforced(programmed.Status)
+	ready := summarize(accepted, programmed, enforced)
+	conditions := []metav1.Condition{ready, accepted, programmed, enforced}
+	// kstatus: what only its author can mend has stalled, anything else that is not
+	// ready is on its way.
+	if accepted.Status != metav1.ConditionTrue {
+		conditions = append(conditions,
+			condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, accepted.Reason, accepted.Message))
+	} else if cause := firstUnmet(programmed, enforced); cause != nil {
+		conditions = append(conditions,
+			condition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, cause.Reason, cause.Message))
+	}
+	for i := range conditions {
+		conditions[i].ObservedGeneration = f.generation
+	}
+	return conditions
+}
+
+func (f *facts) accepted() metav1.Condition {
+	if len(f.problems) == 0 {
+		return condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "The policy compiles.")
+	}
+	return condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, refusal(f.problems), sentence(f.problems))
+}
+
+func (f *facts) programmed() metav1.Condition {
+	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+		return condition(v1alpha1.ConditionProgrammed, status, reason, message)
+	}
+	last := f.standing.Plan
+	switch {
+	case len(f.problems) > 0 && last == nil:
+		return is(metav1.ConditionFalse, v1alpha1.ReasonNotAccepted,
+			"The policy is not accepted and has no plan in the registry.")
+	case len(f.problems) > 0 && refusal(f.problems) == v1alpha1.ReasonMatchNotPermitted:
+		return is(metav1.ConditionFalse, v1alpha1.ReasonNotAccepted,
+			"The policy is not accepted. Its plan is being withdrawn.")
+	case len(f.problems) > 0:
+		return is(metav1.ConditionFalse, v1alpha1.ReasonNotAccepted,
+			fmt.Sprintf("The policy is not accepted. The plan of generation %d stays enforced.", last.Generation))
+	case !f.standing.Reachable:
+		return is(metav1.ConditionUnknown, v1alpha1.ReasonRegistryUnreachable,
+			"Redis does not answer, so what the registry holds is unknown.")
+	case f.standing.OwnedElsewhere:
+		return is(metav1.ConditionFalse, v1alpha1.ReasonRegistryOwnedElsewhere,
+			"Another installation owns the registry. Nothing is written to it.")
+	case last == nil || last.UID != string(f.uid) || last.Generation != f.generation:
+		return is(metav1.ConditionFalse, v1alpha1.ReasonPublishing,
+			"The plan of this generation is on its way to the registry.")
+	default:
+		return is(metav1.ConditionTrue, v1alpha1.ReasonProgrammed, "The plan of this generation is in the registry.")
+	}
+}
+
+func (f *facts) enforced(programmed metav1.ConditionStatus) metav1.Condition {
+	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+		return condition(v1alpha1.ConditionEnforced, status, reason, message)
+	}
+	switch {
+	case programmed == metav1.ConditionUnknown:
+		return is(metav1.ConditionUnknown, v1alpha1.ReasonRegistryUnreachable,
+			"Redis does not answer, so what the replicas run is unknown.")
+	case programmed == metav1.ConditionFalse:
+		return is(metav1.ConditionFalse, v1alpha1.ReasonNotProgrammed,
+			"The plan of this generation is not in the registry, so no replica can have it.")
+	case !f.standing.Live:
+		return is(metav1.ConditionFalse, v1alpha1.ReasonNoReplicas, "No replica is alive, so nothing is decided.")
+	case !f.standing.Level:
+		return is(metav1.ConditionFalse, v1alpha1.ReasonReplicasBehind,
+			"At least one live replica has not loaded the plan of this generation.")
+	default:
+		return is(metav1.ConditionTrue, v1alpha1.ReasonEnforced, "Every live replica decides by this generation.")
+	}
+}
+
+// summarize returns the condition Ready: false if any of the others is, unknown if
+// the worst is that one is not known.
+func summarize(conditions ...metav1.Condition) metav1.Condition {
+	cause := firstUnmet(conditions...)
+	if cause == nil {
+		return condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady,
+			"The policy is accepted, programmed and enforced.")
+	}
+	status, reason := metav1.ConditionUnknown, v1alpha1.ReasonPending
+	for _, c := range conditions {
+		if c.Status == metav1.ConditionFalse {
+			status, reason = metav1.ConditionFalse, v1alpha1.ReasonNotReady
+		}
+	}
+	return condition(v1alpha1.ConditionReady, status, reason, shorten(cause.Reason+": "+cause.Message))
+}
+
+// firstUnmet returns the first condition that is not true, or nil.
+func firstUnmet(conditions ...metav1.Condition) *metav1.Condition {
+	for i := range conditions {
+		if conditions[i].Status != metav1.ConditionTrue {
+			return &conditions[i]
+		}
+	}
+	return nil
+}
+
+// refusal is the reason for which a policy with these problems is not accepted.
+// What is not permitted weighs most, since it withdraws the plan.
+func refusal(problems field.ErrorList) string {
+	reason := v1alpha1.ReasonNotSupported
+	for _, p := range problems {
+		switch p.Type {
+		case field.ErrorTypeForbidden:
+			return v1alpha1.ReasonMatchNotPermitted
+		case field.ErrorTypeNotSupported:
+		default:
+			reason = v1alpha1.ReasonInvalidSpec
+		}
+	}
+	return reason
+}
+
+// sentence says all problems, in the order of the fields.
+func sentence(problems field.ErrorList) string {
+	said := make([]string, 0, len(problems))
+	for _, p := range problems {
+		said = append(said, p.Error())
+	}
+	return shorten(strings.Join(said, "; "))
+}
+
+func shorten(message string) string {
+	const ellipsis = "..."
+	if len(message) <= maxMessageBytes {
+		return message
+	}
+	end := maxMessageBytes - len(ellipsis)
+	for !utf8.RuneStart(message[end]) {
+		end--
+	}
+	return message[:end] + ellipsis
+}
+
+func condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
+}
+
+// news is what an event tells of a policy. The zero news is none.
+type news struct{ eventType, reason, message string }
+
+// newsIn returns what is worth telling of these conditions. That a plan is on its
+// way is not.
+func newsIn(conditions []metav1.Condition) news {
+	if meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady) {
+		return news{corev1.EventTypeNormal, v1alpha1.ReasonReady, "Every live replica decides by this generation."}
+	}
+	for _, t := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionProgrammed, v1alpha1.ConditionEnforced} {
+		c := meta.FindStatusCondition(conditions, t)
+		if c == nil || c.Status == metav1.ConditionTrue {
+			continue
+		}
+		if c.Reason == v1alpha1.ReasonPublishing || c.Reason == v1alpha1.ReasonReplicasBehind {
+			break
+		}
+		return news{corev1.EventTypeWarning, c.Reason, c.Message}
+	}
+	return news{}
+}
+
+// announce tells the news that were none before.
+func (r *Reconciler) announce(policy, before *v1alpha1.RateLimitPolicy) {
+	n := newsIn(policy.Status.Conditions)
+	if n == (news{}) ||
+		n == newsIn(before.Status.Conditions) && policy.Status.ObservedGeneration == before.Status.ObservedGeneration {
+		return
+	}
+	r.recorder.Eventf(policy, nil, n.eventType, n.reason, "Reconcile", "%s", n.message)
+}

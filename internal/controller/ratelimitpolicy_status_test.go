@@ -1,0 +1,229 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+func TestConditions(t *testing.T) {
+	t.Parallel()
+	at := field.NewPath("spec", "limits")
+	current := &plan.Plan{UID: "u", Generation: 3}
+	earlier := &plan.Plan{UID: "u", Generation: 2}
+	level := Standing{Reachable: true, Plan: current, Live: true, Level: true}
+	with := func(change func(*Standing)) Standing {
+		s := level
+		change(&s)
+		return s
+	}
+	invalid := field.ErrorList{field.Invalid(at, 1, "cannot be")}
+	unsupported := field.ErrorList{field.NotSupported(at, 1, []string{"2"})}
+	forbidden := field.ErrorList{field.Forbidden(at, "not granted")}
+
+	for name, tc := range map[string]struct {
+		problems field.ErrorList
+		standing Standing
+		// "<type> <status> <reason>", as the status lists them
+		want []string
+		news news
+	}{
+		"all is well": {
+			standing: level,
+			want:     []string{"Ready True Ready", "Accepted True Accepted", "Programmed True Programmed", "Enforced True Enforced"},
+			news:     news{"Normal", "Ready", "Every live replica decides by this generation."},
+		},
+		"no replica is alive": {
+			standing: with(func(s *Standing) { s.Live, s.Level = false, false }),
+			want: []string{
+				"Ready False NotReady", "Accepted True Accepted", "Programmed True Programmed", "Enforced False NoReplicas",
+				"Reconciling True NoReplicas",
+			},
+			news: news{"Warning", "NoReplicas", "No replica is alive, so nothing is decided."},
+		},
+		"a replica is behind": {
+			standing: with(func(s *Standing) { s.Level = false }),
+			want: []string{
+				"Ready False NotReady", "Accepted True Accepted", "Programmed True Programmed", "Enforced False ReplicasBehind",
+				"Reconciling True ReplicasBehind",
+			},
+		},
+		"the plan is on its way": {
+			standing: with(func(s *Standing) { s.Plan = earlier }),
+			want: []string{
+				"Ready False NotReady", "Accepted True Accepted", "Programmed False Publishing", "Enforced False NotProgrammed",
+				"Reconciling True Publishing",
+			},
+		},
+		"the plan is of an earlier policy of that name": {
+			standing: with(func(s *Standing) { s.Plan = &plan.Plan{UID: "other", Generation: 3} }),
+			want: []string{
+				"Ready False NotReady", "Accepted True Accepted", "Programmed False Publishing", "Enforced False NotProgrammed",
+				"Reconciling True Publishing",
+			},
+		},
+		"there is no plan": {
+			standing: with(func(s *Standing) { s.Plan = nil }),
+			want: []string{
+				"Ready False NotReady", "Accepted True Accepted", "Programmed False Publishing", "Enforced False NotProgrammed",
+				"Reconciling True Publishing",
+			},
+		},
+		"Redis does not answer": {
+			standing: with(func(s *Standing) { s.Reachable = false }),
+			want: []string{
+				"Ready Unknown Pending", "Accepted True Accepted", "Programmed Unknown RegistryUnreachable",
+				"Enforced Unknown RegistryUnreachable", "Reconciling True RegistryUnreachable",
+			},
+			news: news{"Warning", "RegistryUnreachable", "Redis does not answer, so what the registry holds is unknown."},
+		},
+		"Redis does not answer and belonged to others": {
+			standing: with(func(s *Standing) { s.Reachable, s.OwnedElsewhere = false, true }),
+			want: []string{
+				"Ready Unknown Pending", "Accepted True Accepted", "Programmed Unknown RegistryUnreachable",
+				"Enforced Unknown RegistryUnreachable", "Reconciling True RegistryUnreachable",
+			},
+			news: news{"Warning", "RegistryUnreachable", "Redis does not answer, so what the registry holds is unknown."},
+		},
+		"the registry belongs to others": {
+			standing: with(func(s *Standing) { s.OwnedElsewhere = true }),
+			want: []string{
+				"Ready False NotReady", "Accepted True Accepted", "Programmed False RegistryOwnedElsewhere",
+				"Enforced False NotProgrammed", "Reconciling True RegistryOwnedElsewhere",
+			},
+			news: news{"Warning", "RegistryOwnedElsewhere", "Another installation owns the registry. Nothing is written to it."},
+		},
+		"it does not compile": {
+			problems: invalid,
+			standing: with(func(s *Standing) { s.Plan = earlier }),
+			want: []string{
+				"Ready False NotReady", "Accepted False InvalidSpec", "Programmed False NotAccepted", "Enforced False NotProgrammed",
+				"Stalled True InvalidSpec",
+			},
+			news: news{"Warning", "InvalidSpec", "spec.limits: Invalid value: 1: cannot be"},
+		},
+		"it does not compile while Redis does not answer": {
+			problems: invalid,
+			standing: with(func(s *Standing) { s.Reachable = false }),
+			want: []string{
+				"Ready False NotReady", "Accepted False InvalidSpec", "Programmed False NotAccepted", "Enforced False NotProgrammed",
+				"Stalled True InvalidSpec",
+			},
+			news: news{"Warning", "InvalidSpec", "spec.limits: Invalid value: 1: cannot be"},
+		},
+		"it asks for too much": {
+			problems: unsupported,
+			want: []string{
+				"Ready False NotReady", "Accepted False NotSupported", "Programmed False NotAccepted", "Enforced False NotProgrammed",
+				"Stalled True NotSupported",
+			},
+			news: news{"Warning", "NotSupported", `spec.limits: Unsupported value: 1: supported values: "2"`},
+		},
+		"it asks for too much and is wrong": {
+			problems: append(unsupported, invalid...),
+			want: []string{
+				"Ready False NotReady", "Accepted False InvalidSpec", "Programmed False NotAccepted", "Enforced False NotProgrammed",
+				"Stalled True InvalidSpec",
+			},
+			news: news{"Warning", "InvalidSpec", `spec.limits: Unsupported value: 1: supported values: "2"; ` +
+				"spec.limits: Invalid value: 1: cannot be"},
+		},
+		"it is not permitted and wrong": {
+			problems: append(invalid, forbidden...),
+			want: []string{
+				"Ready False NotReady", "Accepted False MatchNotPermitted", "Programmed False NotAccepted",
+				"Enforced False NotProgrammed", "Stalled True MatchNotPermitted",
+			},
+			news: news{
+				"Warning", "MatchNotPermitted",
+				"spec.limits: Invalid value: 1: cannot be; spec.limits: Forbidden: not granted",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := gomega.NewWithT(t)
+			f := facts{uid: "u", generation: 3, problems: tc.problems, standing: tc.standing}
+			conditions := f.conditions()
+			g.Expect(said(conditions)).To(gomega.Equal(tc.want))
+			for _, c := range conditions {
+				g.Expect(c.ObservedGeneration).To(gomega.Equal(int64(3)))
+				g.Expect(c.Message).NotTo(gomega.BeEmpty())
+				g.Expect(len(c.Message)).To(gomega.BeNumerically("<=", maxMessageBytes))
+			}
+			g.Expect(newsIn(conditions)).To(gomega.Equal(tc.news))
+		})
+	}
+}
+
+func said(conditions []metav1.Condition) []string {
+	said := make([]string, 0, len(conditions))
+	for _, c := range conditions {
+		said = append(said, c.Type+" "+string(c.Status)+" "+c.Reason)
+	}
+	return said
+}
+
+func TestProgrammedSaysWhatStays(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	invalid := field.ErrorList{field.Invalid(field.NewPath("spec"), 1, "")}
+	forbidden := field.ErrorList{field.Forbidden(field.NewPath("spec"), "")}
+	message := func(problems field.ErrorList, last *plan.Plan) string {
+		f := facts{problems: problems, standing: Standing{Reachable: true, Plan: last}}
+		return f.programmed().Message
+	}
+	last := &plan.Plan{Generation: 2}
+	g.Expect(message(invalid, last)).To(gomega.Equal("The policy is not accepted. The plan of generation 2 stays enforced."))
+	g.Expect(message(forbidden, last)).To(gomega.Equal("The policy is not accepted. Its plan is being withdrawn."))
+	g.Expect(message(invalid, nil)).To(gomega.Equal("The policy is not accepted and has no plan in the registry."))
+}
+
+func TestReadySaysWhatHoldsItBack(t *testing.T) {
+	t.Parallel()
+	f := facts{standing: Standing{Reachable: true, Plan: &plan.Plan{}}}
+	gomega.NewWithT(t).Expect(f.conditions()[0].Message).To(
+		gomega.Equal("NoReplicas: No replica is alive, so nothing is decided."))
+}
+
+// A transition is a change of status; another reason or message is none.
+func TestTimesOfTransitions(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	then := metav1.NewTime(time.Unix(1_600_000_000, 0))
+	kept := condition("Kept", metav1.ConditionFalse, "Old", "old")
+	turned := condition("Turned", metav1.ConditionFalse, "Old", "old")
+	gone := condition("Gone", metav1.ConditionTrue, "Old", "old")
+	kept.LastTransitionTime, turned.LastTransitionTime, gone.LastTransitionTime = then, then, then
+
+	merged := since([]metav1.Condition{gone, turned, kept}, []metav1.Condition{
+		condition("Kept", metav1.ConditionFalse, "New", "new"),
+		condition("Turned", metav1.ConditionTrue, "New", "new"),
+	})
+	g.Expect(said(merged)).To(gomega.Equal([]string{"Kept False New", "Turned True New"}))
+	g.Expect(merged[0].LastTransitionTime).To(gomega.Equal(then))
+	g.Expect(merged[1].LastTransitionTime.After(then.Time)).To(gomega.BeTrue())
+}
+
+func TestShorten(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	fits := strings.Repeat("x", maxMessageBytes)
+	g.Expect(shorten(fits)).To(gomega.Equal(fits))
+	for pad := range 4 {
+		short := shorten(strings.Repeat("x", pad) + strings.Repeat("€", maxMessageBytes))
+		g.Expect(len(short)).To(gomega.BeNumerically("<=", maxMessageBytes))
+		g.Expect(utf8.ValidString(short)).To(gomega.BeTrue())
+		g.Expect(short).To(gomega.HaveSuffix("€..."))
+	}
+}

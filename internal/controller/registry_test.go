@@ -1,0 +1,178 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/weir-dev/weir/internal/controller"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// registry is a Publisher in memory, with its replicas, that keeps the promises
+// of the interface and can be put into every state a real one gets into.
+type registry struct {
+	changes chan struct{}
+
+	mu             sync.Mutex
+	unreachable    bool
+	ownedElsewhere bool
+	refusing       bool // answers, and refuses every write once
+	revision       int
+	plans          map[string]entry
+	wanted         map[string]*plan.Plan // nil: none
+	replicas       map[string]replica
+	sets, sweeps   int
+}
+
+type entry struct {
+	plan     *plan.Plan
+	revision int
+}
+
+type replica struct {
+	revision int
+	stuck    bool
+}
+
+var _ controller.Publisher = (*registry)(nil)
+
+// newRegistry returns a registry that one replica follows.
+func newRegistry() *registry {
+	return &registry{
+		changes:  make(chan struct{}, 1),
+		plans:    map[string]entry{},
+		wanted:   map[string]*plan.Plan{},
+		replicas: map[string]replica{"one": {}},
+	}
+}
+
+var (
+	errUnreachable    = errors.New("unreachable")
+	errOwnedElsewhere = errors.New("owned elsewhere")
+	errRefused        = errors.New("refused")
+)
+
+func (r *registry) Set(ctx context.Context, p *plan.Plan) error {
+	return r.do(ctx, func() {
+		r.sets++
+		r.wanted[p.ID()] = p
+	})
+}
+
+func (r *registry) Delete(ctx context.Context, id string) error {
+	return r.do(ctx, func() { r.wanted[id] = nil })
+}
+
+func (r *registry) Sweep(ctx context.Context, live func(id string) bool) error {
+	return r.do(ctx, func() {
+		r.sweeps++
+		for id := range r.plans {
+			if _, wanted := r.wanted[id]; !wanted && !r.unreachable && !r.ownedElsewhere && !live(id) {
+				r.wanted[id] = nil
+			}
+		}
+	})
+}
+
+// do notes what is wanted and tries to bring it about.
+func (r *registry) do(ctx context.Context, want func()) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	want()
+	switch {
+	case r.unreachable:
+		return errUnreachable
+	case r.ownedElsewhere:
+		return errOwnedElsewhere
+	case r.refusing:
+		r.refusing = false
+		return errRefused
+	}
+	r.write()
+	return nil
+}
+
+// write does all that is still to be done.
+func (r *registry) write() {
+	if r.unreachable || r.ownedElsewhere {
+		return
+	}
+	for id, p := range r.wanted {
+		switch {
+		case p == nil && r.plans[id].plan != nil:
+			r.revision++
+			delete(r.plans, id)
+		case p != nil && r.plans[id].plan != p:
+			r.revision++
+			r.plans[id] = entry{p, r.revision}
+		}
+	}
+	maps.DeleteFunc(r.wanted, func(_ string, p *plan.Plan) bool { return p == nil })
+	for name, one := range r.replicas {
+		if !one.stuck {
+			r.replicas[name] = replica{revision: r.revision}
+		}
+	}
+	r.tell()
+}
+
+func (r *registry) tell() {
+	select {
+	case r.changes <- struct{}{}:
+	default:
+	}
+}
+
+func (r *registry) Standing(id string) controller.Standing {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	held := r.plans[id]
+	return controller.Standing{
+		Reachable:      !r.unreachable,
+		OwnedElsewhere: r.ownedElsewhere,
+		Plan:           held.plan,
+		Live:           len(r.replicas) > 0,
+		Level: !slices.ContainsFunc(slices.Collect(maps.Values(r.replicas)), func(one replica) bool {
+			return one.revision < held.revision
+		}),
+	}
+}
+
+// Synced is of no use to a registry that is never replaced.
+func (r *registry) Synced() {}
+
+func (r *registry) Changes() <-chan struct{} { return r.changes }
+
+// Below is what the stories do to the registry, and what they see of it.
+
+// change puts the registry into another state, in which it first does what it can
+// of what it was asked for before.
+func (r *registry) change(to func(*registry)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	to(r)
+	r.write()
+	r.tell()
+}
+
+// plan returns what the registry holds under the ID, or nil.
+func (r *registry) plan(id string) *plan.Plan {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.plans[id].plan
+}
+
+func (r *registry) counts() (sets, sweeps int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sets, r.sweeps
+}

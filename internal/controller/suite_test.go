@@ -1,0 +1,187 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/controller"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+var (
+	server *testenv.APIServer
+	api    client.Client
+)
+
+func TestController(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Controller")
+}
+
+var _ = BeforeSuite(func() {
+	log.SetLogger(logr.Discard())
+	SetDefaultEventuallyTimeout(10 * time.Second)
+	SetDefaultEventuallyPollingInterval(10 * time.Millisecond)
+	SetDefaultConsistentlyDuration(300 * time.Millisecond)
+	server = testenv.StartAPIServer(GinkgoTB())
+	api = server.Client()
+})
+
+// makeNamespace creates a Namespace for one story.
+func makeNamespace(ctx SpecContext) string {
+	GinkgoHelper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "story-"}}
+	Expect(api.Create(ctx, namespace)).To(Succeed())
+	return namespace.Name
+}
+
+// annotate sets an annotation of the Namespace; an empty value removes it.
+func annotate(ctx SpecContext, name, key, value string) {
+	GinkgoHelper()
+	namespace := &corev1.Namespace{}
+	Expect(api.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
+	before := namespace.DeepCopy()
+	if value == "" {
+		delete(namespace.Annotations, key)
+	} else {
+		metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, key, value)
+	}
+	Expect(api.Patch(ctx, namespace, client.MergeFrom(before))).To(Succeed())
+}
+
+// startController runs the controller for the policies of one Namespace until the
+// story ends. Without a term it leads nothing.
+func startController(namespace string, tenancy compile.Tenancy, publisher controller.Publisher, leadership controller.Leadership) {
+	GinkgoHelper()
+	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{
+		Scheme:     server.Env.Scheme,
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: new(true)},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	reconciler := &controller.Reconciler{Publisher: publisher, Leadership: leadership, Tenancy: tenancy}
+	Expect(reconciler.SetupWithManager(mgr)).To(Succeed())
+	ctx, cancel := context.WithCancel(GinkgoTB().Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	DeferCleanup(func(ctx SpecContext) {
+		cancel()
+		Eventually(ctx, ended).Should(Receive(BeNil()))
+	})
+}
+
+// lead begins a term, which ends with the story or when the result is called.
+func lead(terms *controller.Terms) (resign context.CancelFunc) {
+	term, resign := context.WithCancel(GinkgoTB().Context())
+	DeferCleanup(resign)
+	terms.Begin(term)
+	return resign
+}
+
+// read returns the policy as the server has it.
+func read(ctx context.Context, policy *v1alpha1.RateLimitPolicy) *v1alpha1.RateLimitPolicy {
+	GinkgoHelper()
+	got := &v1alpha1.RateLimitPolicy{}
+	Expect(api.Get(ctx, client.ObjectKeyFromObject(policy), got)).To(Succeed())
+	return got
+}
+
+// edit changes the policy as a user would.
+func edit(ctx context.Context, policy *v1alpha1.RateLimitPolicy, change func(*v1alpha1.RateLimitPolicySpec)) {
+	GinkgoHelper()
+	before := read(ctx, policy)
+	after := before.DeepCopy()
+	change(&after.Spec)
+	Expect(api.Patch(ctx, after, client.MergeFrom(before))).To(Succeed())
+}
+
+// outcome is what users look at first.
+type outcome struct {
+	Ready, Accepted, Programmed, Enforced string // "<status> <reason>"
+	Kstatus                               status.Status
+}
+
+// outcomeOf waits for a policy to have been judged in its present generation and
+// tells how.
+func outcomeOf(policy *v1alpha1.RateLimitPolicy) func(Gomega, SpecContext) outcome {
+	return func(g Gomega, ctx SpecContext) outcome {
+		got := read(ctx, policy)
+		g.Expect(got.Status.ObservedGeneration).To(Equal(got.Generation))
+		one := func(conditionType string) string {
+			c := meta.FindStatusCondition(got.Status.Conditions, conditionType)
+			g.Expect(c).NotTo(BeNil(), conditionType)
+			g.Expect(c.ObservedGeneration).To(Equal(got.Generation), conditionType)
+			return string(c.Status) + " " + c.Reason
+		}
+		return outcome{
+			Ready:      one(v1alpha1.ConditionReady),
+			Accepted:   one(v1alpha1.ConditionAccepted),
+			Programmed: one(v1alpha1.ConditionProgrammed),
+			Enforced:   one(v1alpha1.ConditionEnforced),
+			Kstatus:    kstatus(g, got),
+		}
+	}
+}
+
+func kstatus(g Gomega, policy *v1alpha1.RateLimitPolicy) status.Status {
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(policy)
+	g.Expect(err).NotTo(HaveOccurred())
+	result, err := status.Compute(&unstructured.Unstructured{Object: object})
+	g.Expect(err).NotTo(HaveOccurred())
+	return result.Status
+}
+
+// message returns the message of a condition.
+func message(ctx SpecContext, policy *v1alpha1.RateLimitPolicy, conditionType string) string {
+	GinkgoHelper()
+	c := meta.FindStatusCondition(read(ctx, policy).Status.Conditions, conditionType)
+	Expect(c).NotTo(BeNil())
+	return c.Message
+}
+
+// eventsOn returns the reasons of the events on the policy, in no order, once for
+// each time they were told.
+func eventsOn(policy *v1alpha1.RateLimitPolicy) func(Gomega, SpecContext) []string {
+	return func(g Gomega, ctx SpecContext) []string {
+		list := &eventsv1.EventList{}
+		g.Expect(api.List(ctx, list, client.InNamespace(policy.Namespace))).To(Succeed())
+		var reasons []string
+		for _, e := range list.Items {
+			if e.Regarding.Name != policy.Name {
+				continue
+			}
+			g.Expect(e.Action).NotTo(BeEmpty())
+			reasons = append(reasons, e.Reason)
+			if e.Series != nil {
+				for range e.Series.Count - 1 {
+					reasons = append(reasons, e.Reason)
+				}
+			}
+		}
+		return reasons
+	}
+}

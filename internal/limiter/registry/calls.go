@@ -1,0 +1,250 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed *.lua
+var sources embed.FS
+
+var (
+	termScript      = newScript("term.lua")
+	publishScript   = newScript("publish.lua")
+	readScript      = newScript("read.lua")
+	heartbeatScript = newScript("heartbeat.lua")
+)
+
+func newScript(name string) *redis.Script {
+	var source strings.Builder
+	for _, file := range []string{"prelude.lua", name} {
+		text, err := sources.ReadFile(file)
+		if err != nil {
+			panic(err) // embedded: cannot be missing
+		}
+		source.Write(text)
+	}
+	return redis.NewScript(source.String())
+}
+
+const (
+	// patience is how long a small call may take. It is well below the time in
+	// which a lost registry must be back, as a broken connection may cost one.
+	patience = time.Second
+
+	// patienceWithAll is how long loading all plans may take.
+	patienceWithAll = 10 * time.Second
+
+	// slowestBytes is the throughput per second that a large write may count on.
+	slowestBytes = 4 << 20
+)
+
+// store calls the scripts.
+type store struct {
+	client redis.UniversalClient
+	keys   []string
+}
+
+func newStore(client redis.UniversalClient, prefix string) store {
+	plans := prefix + layoutVersion + "{registry}"
+	return store{client: client, keys: []string{plans, plans + ":meta", plans + ":changes", plans + ":replicas"}}
+}
+
+func (s *store) channel() string { return s.keys[0] }
+
+// call runs a script and reads the elements of its reply into what is given.
+func (s *store) call(ctx context.Context, limit time.Duration, script *redis.Script, args []any, into ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	reply, err := script.Run(ctx, s.client, s.keys, args...).Slice()
+	if err != nil {
+		return fmt.Errorf("redis: %w", err)
+	}
+	if err := scan(reply, into...); err != nil {
+		return fmt.Errorf("redis: reply of a script: %w", err)
+	}
+	return nil
+}
+
+// header is what every script returns about the registry.
+type header struct {
+	mark
+	whole     bool
+	published int64 // microseconds of server time
+	term      int64
+	holder    string
+	now       int64 // microseconds of server time
+}
+
+// takeTerm begins a term above the one before; it has if the header names the
+// holder.
+func (s *store) takeTerm(ctx context.Context, holder string, before int64, seen epoch) (h header, err error) {
+	err = s.call(ctx, patience, termScript, []any{holder, before, string(seen)}, &h)
+	return h, err
+}
+
+// write is a batch of changes that leads from one state to the next.
+type write struct {
+	from, to mark
+	changes  map[string][]byte // nil deletes
+	count    int               // plans after the write
+}
+
+// replaces says that the write begins a new epoch: its changes are all plans.
+func (w *write) replaces() bool { return w.from.epoch != w.to.epoch }
+
+// arguments returns what publish.lua takes, and the size of the plans among it.
+func (w *write) arguments(term int64, holder string) (args []any, size int) {
+	args = make([]any, 0, 10+2*len(w.changes))
+	args = append(args, term, holder, string(w.from.epoch), w.from.revision, w.from.digest,
+		string(w.to.epoch), w.to.revision, w.to.digest, w.count, rememberedChanges)
+	for id, data := range w.changes {
+		args = append(args, id, data)
+		size += len(data)
+	}
+	return args, size
+}
+
+// publish writes, or returns errMoved.
+func (s *store) publish(ctx context.Context, term int64, holder string, w *write) error {
+	args, size := w.arguments(term, holder)
+	limit := patience + time.Duration(size)*time.Second/slowestBytes
+	var (
+		written int64
+		h       header
+	)
+	if err := s.call(ctx, limit, publishScript, args, &written, &h); err != nil {
+		return err
+	}
+	if written == 0 {
+		return errMoved
+	}
+	return nil
+}
+
+// What read returns.
+const (
+	readNothing int64 = iota
+	readChanges
+	readAll
+)
+
+// read returns what a reader that holds epoch and revision lacks.
+func (s *store) read(ctx context.Context, held mark) (h header, what int64, plans map[string]string, err error) {
+	err = s.call(ctx, patienceWithAll, readScript, []any{string(held.epoch), held.revision}, &h, &what, &plans)
+	return h, what, plans, err
+}
+
+// report is what a replica says of itself. A leader has no name and says nothing.
+type report struct {
+	Owner    string `json:"-"`
+	Name     string `json:"-"`
+	Epoch    epoch  `json:"epoch,omitempty"`
+	Revision int64  `json:"revision,omitempty"`
+	// Distrusts is the epoch that the replica finds in the registry and does not
+	// follow.
+	Distrusts epoch `json:"distrusts,omitempty"`
+	// Skips is the number of plans the replica cannot read; Skipped names some.
+	Skips   int      `json:"skips,omitempty"`
+	Skipped []string `json:"skipped,omitempty"`
+}
+
+// heartbeat says that name, one of the installation owner, is alive and returns
+// who is. A nil report leaves.
+func (s *store) heartbeat(ctx context.Context, owner, name string, r *report) (h header, alive []report, err error) {
+	said := []byte{}
+	if r != nil {
+		if said, err = json.Marshal(r); err != nil {
+			return h, nil, fmt.Errorf("encode heartbeat: %w", err)
+		}
+	}
+	var reports map[string]string
+	args := []any{owner + "/" + name, said, lifetime.Microseconds()}
+	if err := s.call(ctx, patience, heartbeatScript, args, &h, &reports); err != nil {
+		return h, nil, err
+	}
+	for field, text := range reports {
+		var other report
+		// One that cannot be read is of another release, and alive all the same.
+		_ = json.Unmarshal([]byte(text), &other)
+		slash := max(0, strings.LastIndexByte(field, '/'))
+		other.Owner, other.Name = field[:slash], strings.TrimPrefix(field[slash:], "/")
+		alive = append(alive, other)
+	}
+	return h, alive, nil
+}
+
+// isReplica reports whether this is a replica of the installation.
+func (r *report) isReplica(owner string) bool { return r.Owner == owner && r.Name != "" }
+
+var errReply = errors.New("unexpected shape")
+
+// scan reads the elements of a reply. Missing ones at the end leave their
+// targets as they are.
+func scan(reply []any, into ...any) error {
+	for i, element := range reply {
+		if i == len(into) {
+			return errReply
+		}
+		ok := false
+		switch target := into[i].(type) {
+		case *int64:
+			*target, ok = element.(int64)
+		case *string:
+			*target, ok = element.(string)
+		case *epoch:
+			var text string
+			text, ok = element.(string)
+			*target = epoch(text)
+		case *bool:
+			var n int64
+			n, ok = element.(int64)
+			*target = n == 1
+		case *header:
+			var elements []any
+			if elements, ok = element.([]any); ok {
+				ok = scanHeader(elements, target) == nil
+			}
+		case *map[string]string:
+			*target, ok = scanPairs(element)
+		}
+		if !ok {
+			return errReply
+		}
+	}
+	return nil
+}
+
+func scanHeader(reply []any, h *header) error {
+	if len(reply) != 8 {
+		return errReply
+	}
+	return scan(reply, &h.epoch, &h.revision, &h.digest, &h.whole, &h.published, &h.term, &h.holder, &h.now)
+}
+
+func scanPairs(element any) (map[string]string, bool) {
+	elements, ok := element.([]any)
+	if !ok || len(elements)%2 != 0 {
+		return nil, false
+	}
+	pairs := make(map[string]string, len(elements)/2)
+	for i := 0; i < len(elements); i += 2 {
+		key, isKey := elements[i].(string)
+		value, isValue := elements[i+1].(string)
+		if !isKey || !isValue {
+			return nil, false
+		}
+		pairs[key] = value
+	}
+	return pairs, true
+}

@@ -1,0 +1,76 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+)
+
+func TestJudge(t *testing.T) {
+	const first, second epoch = "weir/100-a", "weir/200-b"
+	mine := &held{mark: mark{epoch: second, revision: 5, digest: "d5"}}
+	for name, tc := range map[string]struct {
+		held *held
+		now  header
+		want standing
+	}{
+		"nothing there":            {mine, header{}, noEpoch},
+		"nothing there or here":    {nil, header{}, noEpoch},
+		"plans evicted":            {mine, header{mark: mine.mark}, notWhole},
+		"first load":               {nil, header{mark: mark{first, 1, "d1"}, whole: true}, following},
+		"the same":                 {mine, header{mark: mine.mark, whole: true}, following},
+		"later revision":           {mine, header{mark: mark{second, 7, "d7"}, whole: true}, following},
+		"earlier revision":         {mine, header{mark: mark{second, 4, "d4"}, whole: true}, older},
+		"same revision, other":     {mine, header{mark: mark{second, 5, "dx"}, whole: true}, foreign},
+		"earlier epoch":            {mine, header{mark: mark{first, 9, "d9"}, whole: true}, gone},
+		"later epoch":              {mine, header{mark: mark{"weir/201-c", 1, "d1"}, whole: true}, following},
+		"later epoch of another":   {mine, header{mark: mark{"other/201-c", 1, "d1"}, whole: true}, following},
+		"epoch of the same stamp":  {mine, header{mark: mark{"weir/200-c", 9, "d9"}, whole: true}, gone},
+		"epoch that is none of us": {mine, header{mark: mark{"?", 9, "d9"}, whole: true}, gone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gomega.NewWithT(t).Expect(tc.held.judge(&tc.now)).To(gomega.Equal(tc.want))
+		})
+	}
+}
+
+func TestDigestIsIndependentOfOrder(t *testing.T) {
+	g := gomega.NewWithT(t)
+	fields := map[string]string{"shop/a": "1", "shop/b": "2", "shop/c": "3"}
+	var none *held
+	whole, bad := none.next(&header{}, fields, true)
+	g.Expect(bad).To(gomega.HaveLen(3))
+	step, _ := none.next(&header{}, map[string]string{"shop/c": "3", "shop/b": "x", "shop/d": "4"}, true)
+	step, _ = step.next(&header{}, map[string]string{"shop/b": "2", "shop/d": ""}, false)
+	step, _ = step.next(&header{}, map[string]string{"shop/a": "1", "shop/e": ""}, false)
+	g.Expect(step.sum).To(gomega.Equal(whole.sum))
+	g.Expect(digestOf("shop/a", []byte("b"))).NotTo(gomega.Equal(digestOf("shop/ab", nil)))
+}
+
+func TestSkippedIsBounded(t *testing.T) {
+	g := gomega.NewWithT(t)
+	fields := map[string]string{}
+	for _, p := range makePlans(namedSkips + 8) {
+		fields[p.ID()] = "bad"
+	}
+	var none *held
+	h, _ := none.next(&header{}, fields, true)
+	skips, named := h.skipped()
+	g.Expect(skips).To(gomega.Equal(namedSkips + 8))
+	g.Expect(named).To(gomega.HaveLen(namedSkips))
+	r := Replica{Epoch: "e", Revision: 3, Skips: skips, Skipped: named}
+	g.Expect(r.runs("shop/other", "e", 3)).To(gomega.BeFalse(), "it may be among those not named")
+}
+
+func TestBackoffIsBounded(t *testing.T) {
+	g := gomega.NewWithT(t)
+	g.Expect(backoff(0)).To(gomega.Equal(shortestRetry))
+	for failures := range 1000 {
+		g.Expect(backoff(failures)).To(gomega.And(
+			gomega.BeNumerically(">", 0), gomega.BeNumerically("<=", 500*time.Millisecond)))
+	}
+}

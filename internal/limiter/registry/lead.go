@@ -1,0 +1,302 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// glance is how often the leader looks while replicas load what it has just
+	// published, and glances how many times.
+	glance  = 50 * time.Millisecond
+	glances = 20
+
+	// looks bounds how often the leader looks again, within one step, because what
+	// it has seen is not there any more when it writes.
+	looks = 3
+)
+
+// leadership is one run of Lead. Only its goroutine uses it.
+type leadership struct {
+	*Publisher
+	holder string
+	term   int64 // 0 while not taken
+
+	known  mark              // what the registry is, as far as we know
+	stored map[string][]byte // the plans of known
+	sum    uint64            // the digest of known
+	trusts bool              // known was so when we last looked or wrote
+
+	// attempt is a write whose reply did not arrive.
+	attempt *write
+	// answered is the server time at which a replica's distrust was last answered.
+	answered int64
+
+	failures int
+	glances  int
+}
+
+// Lead takes a term and keeps the registry as it is wanted until ctx ends, which
+// is no error, or another leader has begun a term, which is ErrDeposed. It forgets
+// what was wanted before, so the caller calls Set for every policy, then Synced. A
+// caller that is deposed but still holds the lease may call Lead again.
+//
+// begun is called once Set works; nil is nobody.
+func (p *Publisher) Lead(ctx context.Context, begun func()) error {
+	if err := p.begin(); err != nil {
+		return err
+	}
+	if begun != nil {
+		begun()
+	}
+	l := &leadership{Publisher: p, holder: rand.Text(), stored: map[string][]byte{}}
+	err := l.run(ctx)
+	p.end(err)
+	return err
+}
+
+// begin opens the Publisher for Set and Delete.
+func (p *Publisher) begin() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped == nil {
+		return errors.New("lead: already leading")
+	}
+	p.stopped, p.synced, p.inherited = nil, false, false
+	p.entries, p.dirty = map[string]*entry{}, map[string]struct{}{}
+	p.seen = seen{err: errNotLooked}
+	return nil
+}
+
+// end answers who still waits.
+func (p *Publisher) end(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopped = ErrNotLeading
+	if err != nil {
+		p.stopped = err
+	}
+	p.batch.finish(p.stopped)
+	p.batch = newBatch()
+	notify(p.changed)
+}
+
+func (l *leadership) run(ctx context.Context) error {
+	every := time.NewTicker(period)
+	defer every.Stop()
+	soon := time.NewTimer(0)
+	defer soon.Stop()
+	for {
+		kicked := false
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.kick:
+			kicked = true
+		case <-every.C:
+		case <-soon.C:
+		}
+		b := l.takeBatch()
+		err := l.step(ctx, kicked)
+		l.settle(ctx, b, err)
+		if errors.Is(err, ErrDeposed) {
+			return ErrDeposed
+		}
+		if wait, ok := l.nextLook(err); ok {
+			soon.Reset(wait)
+		}
+	}
+}
+
+// takeBatch returns who waits for the write that comes now.
+func (l *leadership) takeBatch() *batch {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.batch
+	l.batch = newBatch()
+	return b
+}
+
+// settle answers the batch and keeps the health of the registry, with one log
+// line when it changes.
+func (l *leadership) settle(ctx context.Context, b *batch, err error) {
+	if ctx.Err() != nil {
+		err = ErrNotLeading
+	}
+	l.trusts = err == nil
+	l.mu.Lock()
+	before := l.seen.err
+	l.seen.err, l.seen.epoch = err, l.known.epoch
+	l.mu.Unlock()
+	b.finish(err)
+	if kindOf(before) == kindOf(err) {
+		return
+	}
+	notify(l.changed)
+	switch {
+	case err == nil:
+		l.logger.Info("Registry is as wanted", "epoch", l.known.epoch, "revision", l.known.revision, "term", l.term)
+	case ctx.Err() == nil:
+		l.logger.Warn("Registry is not as wanted", "error", err)
+	}
+}
+
+// kindOf is what makes a failure another one.
+func kindOf(err error) string {
+	for _, kind := range []error{errNotLooked, ErrDeposed, ErrOwnedElsewhere, ErrEpochLost, ErrNotLeading} {
+		if errors.Is(err, kind) {
+			return kind.Error()
+		}
+	}
+	if err != nil {
+		return "unreachable"
+	}
+	return ""
+}
+
+// nextLook says when to look again if that is before the period is over: to retry,
+// or because replicas are about to load what was published.
+func (l *leadership) nextLook(err error) (time.Duration, bool) {
+	if err != nil {
+		l.failures++
+		return backoff(l.failures - 1), true
+	}
+	l.failures = 0
+	l.glances--
+	return glance, l.glances >= 0 && l.lagging()
+}
+
+// lagging reports whether a live replica runs something older.
+func (l *leadership) lagging() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.seen.replicas {
+		if r.Epoch != string(l.known.epoch) || r.Revision < l.known.revision {
+			return true
+		}
+	}
+	return false
+}
+
+// step makes the registry as it is wanted.
+func (l *leadership) step(ctx context.Context, kicked bool) error {
+	// While all is well a write needs no look before: Redis refuses it if something
+	// has changed.
+	if kicked && l.trusts {
+		if err := l.flush(ctx); !errors.Is(err, errMoved) {
+			return err
+		}
+	}
+	for range looks {
+		if err := l.lookAndConverge(ctx); !errors.Is(err, errMoved) {
+			return err
+		}
+	}
+	return errMoved
+}
+
+func (l *leadership) lookAndConverge(ctx context.Context) error {
+	h, alive, err := l.store.heartbeat(ctx, l.owner, "", &report{})
+	if err != nil {
+		return err
+	}
+	l.note(alive)
+	if err := l.claim(ctx, &h, alive); err != nil {
+		return err
+	}
+	if err := l.inherit(ctx, &h); err != nil {
+		return err
+	}
+	switch {
+	case h.whole && l.attempt != nil && h.mark == l.attempt.to:
+		l.commit(l.attempt) // it had arrived
+	case h.whole && h.mark == l.known:
+	default:
+		return l.startEpoch(ctx, &h, alive, "the registry is empty or has gone back")
+	}
+	l.attempt = nil
+	if l.distrusted(&h, alive) {
+		// A leader that does not know all plans yet goes on for now.
+		err := l.startEpoch(ctx, &h, alive, "a replica distrusts the registry")
+		if !errors.Is(err, ErrEpochLost) {
+			l.answered = h.now
+			return err
+		}
+	}
+	return l.flush(ctx)
+}
+
+// claim makes sure that the registry is ours and that we hold the term.
+func (l *leadership) claim(ctx context.Context, h *header, alive []report) error {
+	holds := h.term == l.term && h.holder == l.holder
+	if h.epoch != "" && h.epoch.owner() != l.owner {
+		for _, other := range alive {
+			if other.Owner == h.epoch.owner() {
+				return fmt.Errorf("%w: %q", ErrOwnedElsewhere, other.Owner)
+			}
+		}
+	} else if l.term != 0 && h.term >= l.term && !holds {
+		return ErrDeposed
+	}
+	if holds {
+		return nil
+	}
+	// The first time, or the term was lost with the registry.
+	taken, err := l.store.takeTerm(ctx, l.holder, l.term, h.epoch)
+	if err != nil {
+		return err
+	}
+	if taken.holder != l.holder {
+		return errMoved
+	}
+	l.term, *h = taken.term, taken
+	l.logger.Info("Took a term in the registry", "term", l.term, "epoch", h.epoch, "revision", h.revision)
+	return nil
+}
+
+// inherit learns what a predecessor has published: it goes on as it is until
+// somebody sets or deletes it.
+func (l *leadership) inherit(ctx context.Context, h *header) error {
+	if l.hasInherited() {
+		return nil
+	}
+	stored, sum := map[string][]byte{}, uint64(0)
+	if h.whole && h.epoch.owner() == l.owner {
+		read, _, plans, err := l.store.read(ctx, mark{})
+		if err != nil {
+			return err
+		}
+		if read.mark != h.mark {
+			return errMoved
+		}
+		for id, data := range plans {
+			stored[id] = []byte(data)
+			sum += digestOf(id, stored[id])
+		}
+	}
+	if h.whole && formatDigest(sum) == h.digest {
+		l.known, l.stored, l.sum = h.mark, stored, sum
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inherited = true
+	for id, data := range stored {
+		_, isDirty := l.dirty[id]
+		if l.entries[id] == nil && !isDirty {
+			l.entries[id] = &entry{data: data, inherited: true, revision: l.known.revision}
+		}
+	}
+	return nil
+}
+
+func (l *leadership) hasInherited() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.inherited
+}

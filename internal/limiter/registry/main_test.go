@@ -1,0 +1,260 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+const (
+	testPrefix = "weir-test:"
+	testOwner  = "weir-system/weir"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// cluster is a Redis with those who use it.
+type cluster struct {
+	gomega.Gomega
+	tb     testing.TB
+	redis  *testenv.Redis
+	client *redis.Client
+	store  store
+}
+
+func newCluster(tb testing.TB) *cluster {
+	tb.Helper()
+	return newClusterOn(tb, testenv.StartRedis(tb))
+}
+
+func newClusterOn(tb testing.TB, server *testenv.Redis) *cluster {
+	tb.Helper()
+	c := &cluster{
+		Gomega: gomega.NewGomega(func(message string, _ ...int) {
+			tb.Helper()
+			tb.Fatal(message)
+		}),
+		tb: tb, redis: server,
+	}
+	c.SetDefaultEventuallyTimeout(10 * time.Second)
+	c.SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
+	c.client = c.newClient()
+	c.store = newStore(c.client, testPrefix)
+	return c
+}
+
+func (c *cluster) newClient() *redis.Client {
+	client := redis.NewClient(&redis.Options{
+		Addr: c.redis.Addr, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+	})
+	c.tb.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func logger(tb testing.TB, name string) *slog.Logger {
+	tb.Helper()
+	return slog.New(slog.NewTextHandler(tb.Output(), nil)).With("who", name)
+}
+
+// leader is a Publisher that leads.
+type leader struct {
+	*Publisher
+	stop context.CancelFunc
+	done chan struct{}
+	err  error // to be read when done is closed
+}
+
+// lead begins to lead and does not wait for anything.
+func (c *cluster) lead(owner string) *leader {
+	c.tb.Helper()
+	ctx, stop := context.WithCancel(c.tb.Context())
+	l := &leader{
+		Publisher: NewPublisher(c.newClient(), testPrefix, PublisherOptions{
+			Owner: owner, Logger: logger(c.tb, "leader "+owner), Registerer: prometheus.NewRegistry(),
+		}),
+		stop: stop, done: make(chan struct{}),
+	}
+	go func() {
+		defer close(l.done)
+		l.err = l.Lead(ctx, nil)
+	}()
+	c.tb.Cleanup(func() { stop(); <-l.done })
+	c.Eventually(func() bool { return errors.Is(l.Err(), ErrNotLeading) }).Should(gomega.BeFalse())
+	return l
+}
+
+// leadSynced leads with these plans and waits until they are published.
+func (c *cluster) leadSynced(plans ...*plan.Plan) *leader {
+	c.tb.Helper()
+	l := c.lead(testOwner)
+	for _, p := range plans {
+		_ = l.Set(c.tb.Context(), p) // an empty registry is filled below
+	}
+	l.Synced()
+	c.Eventually(l.Err).Should(gomega.Succeed())
+	for _, p := range plans {
+		c.Expect(programmed(l, p.ID())).To(gomega.BeTrue())
+	}
+	return l
+}
+
+func programmed(l *leader, id string) bool {
+	_, ok := l.Programmed(id)
+	return ok
+}
+
+// replica is a Watcher that keeps what it was told to use.
+type replica struct {
+	*Watcher
+	stop context.CancelFunc
+	done chan struct{}
+
+	mu      sync.Mutex
+	current *plan.Snapshot
+	used    int
+	fewest  int // plans in any snapshot since the last call of forget
+}
+
+func (c *cluster) watch(name string) *replica {
+	c.tb.Helper()
+	ctx, stop := context.WithCancel(c.tb.Context())
+	r := &replica{stop: stop, done: make(chan struct{}), fewest: math.MaxInt}
+	r.Watcher = NewWatcher(c.newClient(), testPrefix, WatcherOptions{
+		Owner: testOwner, Replica: name, Use: r.use,
+		Logger: logger(c.tb, name), Registerer: prometheus.NewRegistry(),
+	})
+	go func() {
+		defer close(r.done)
+		_ = r.Start(ctx)
+	}()
+	c.tb.Cleanup(func() { stop(); <-r.done })
+	return r
+}
+
+func (r *replica) use(s *plan.Snapshot) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.current = s
+	r.used++
+	r.fewest = min(r.fewest, len(s.Plans()))
+}
+
+func (r *replica) snapshot() *plan.Snapshot {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.current
+}
+
+// plans is the number of plans the replica runs, -1 without a snapshot.
+func (r *replica) plans() int {
+	if s := r.snapshot(); s != nil {
+		return len(s.Plans())
+	}
+	return -1
+}
+
+func (r *replica) revision() int64 {
+	if s := r.snapshot(); s != nil {
+		return s.Revision()
+	}
+	return -1
+}
+
+// threshold is that of the plan, 0 if the replica does not run it.
+func (r *replica) threshold(id string) int64 {
+	if s := r.snapshot(); s != nil && s.Lookup(id) != nil {
+		return s.Lookup(id).Limits[0].Threshold
+	}
+	return 0
+}
+
+func (r *replica) fewestPlans() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fewest
+}
+
+func (r *replica) isFollowing() bool { return testutil.ToFloat64(r.metrics.following) == 1 }
+
+// makePlan makes a plan of the namespace shop. The threshold is its generation.
+func makePlan(name string, threshold int64) *plan.Plan {
+	return &plan.Plan{
+		Namespace: "shop", Name: name, UID: "uid-" + name, Generation: threshold,
+		Mode: plan.ModeEnforce, OnMissingKey: plan.MissingKeyShare, Counting: plan.CountAdmitted,
+		DenyWhen: plan.ThresholdExceeded, FailureMode: plan.FailOpen,
+		Matches: []plan.Match{{Hosts: []string{name + ".example"}}},
+		Limits: []plan.Limit{{
+			Name: "all", Algorithm: plan.FixedWindow, Threshold: threshold, WindowMillis: 1000,
+		}},
+		Denial: plan.Denial{Code: "RateLimited", Message: "Slow down."},
+	}
+}
+
+func makePlans(n int) []*plan.Plan {
+	plans := make([]*plan.Plan, n)
+	for i := range plans {
+		plans[i] = makePlan(fmt.Sprintf("p%d", i), 5)
+	}
+	return plans
+}
+
+// header reads what the registry is.
+func (c *cluster) header() header {
+	c.tb.Helper()
+	h, _, err := c.store.heartbeat(c.tb.Context(), "test", "", nil)
+	c.Expect(err).NotTo(gomega.HaveOccurred())
+	return h
+}
+
+// backup saves the registry but not who is alive.
+func (c *cluster) backup() map[string]string {
+	c.tb.Helper()
+	saved := map[string]string{}
+	for _, key := range c.store.keys[:3] {
+		dump, err := c.client.Dump(c.tb.Context(), key).Result()
+		if !errors.Is(err, redis.Nil) {
+			c.Expect(err).NotTo(gomega.HaveOccurred())
+		}
+		saved[key] = dump
+	}
+	return saved
+}
+
+// restore puts a backup in place of the registry.
+func (c *cluster) restore(saved map[string]string) {
+	c.tb.Helper()
+	_, err := c.client.TxPipelined(c.tb.Context(), func(tx redis.Pipeliner) error {
+		for key, dump := range saved {
+			tx.Del(c.tb.Context(), key)
+			if dump != "" {
+				tx.Restore(c.tb.Context(), key, 0, dump)
+			}
+		}
+		return nil
+	})
+	c.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// encoded is the plan as the Publisher keeps it.
+func encoded(c *cluster, p *plan.Plan) *entry {
+	data, err := plan.Encode(p)
+	c.Expect(err).NotTo(gomega.HaveOccurred())
+	return &entry{data: data, uid: p.UID, generation: p.Generation}
+}

@@ -1,0 +1,73 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// buckets reach from a quiet Redis to an outage of some minutes.
+var buckets = []float64{1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 0.1, 0.2, 0.5, 1, 2, 5, 15, 60, 300}
+
+// publisherMetrics are the metrics of the leader. docs/metrics.md describes them.
+type publisherMetrics struct {
+	republishes prometheus.Counter
+	orphans     prometheus.Counter
+	duration    prometheus.Histogram
+}
+
+func newPublisherMetrics(r prometheus.Registerer) *publisherMetrics {
+	m := &publisherMetrics{
+		republishes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "weir_registry_republishes_total",
+			Help: "Epochs begun: the registry was empty, lost or had gone back, and all plans were published anew.",
+		}),
+		orphans: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "weir_registry_orphans_total",
+			Help: "Plans removed because no policy belongs to them any more.",
+		}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "weir_registry_publish_duration_seconds",
+			Help:    "Time Redis took for a batch of changes to the registry.",
+			Buckets: buckets,
+		}),
+	}
+	if r != nil {
+		r.MustRegister(m.republishes, m.orphans, m.duration)
+	}
+	return m
+}
+
+// watcherMetrics are the metrics of every replica. docs/metrics.md describes them.
+type watcherMetrics struct {
+	revision  prometheus.Gauge
+	lag       prometheus.Gauge
+	following prometheus.Gauge
+	replicas  prometheus.Gauge
+	bad       prometheus.Counter
+	apply     prometheus.Histogram
+}
+
+func newWatcherMetrics(r prometheus.Registerer) *watcherMetrics {
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_registry_" + name, Help: help})
+	}
+	m := &watcherMetrics{
+		revision:  gauge("revision", "Revision of the registry that this replica runs."),
+		lag:       gauge("lag", "Revisions between what the registry has shown last and what this replica runs."),
+		following: gauge("following", "1 while this replica runs what the registry shows, 0 while it keeps what it has."),
+		replicas:  gauge("replicas", "Replicas alive, as this one has seen last."),
+		bad: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "weir_registry_bad_payloads_total",
+			Help: "Plans in the registry that could not be read and were skipped.",
+		}),
+		apply: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "weir_registry_apply_duration_seconds",
+			Help:    "Time from the publication of a revision until this replica decided by it.",
+			Buckets: buckets,
+		}),
+	}
+	if r != nil {
+		r.MustRegister(m.revision, m.lag, m.following, m.replicas, m.bad, m.apply)
+	}
+	return m
+}

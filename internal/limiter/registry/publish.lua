@@ -1,0 +1,49 @@
+-- publish: make one revision of the registry out of a batch of changes, or
+-- begin a new epoch with all plans, and tell the replicas.
+--
+-- KEYS     as in prelude.lua
+-- ARGV     1, 2 term and holder of the leader
+--          3, 4, 5 epoch, revision and digest the leader builds upon
+--          6, 7, 8 epoch, revision and digest after the call; another epoch
+--            than ARGV[3] replaces everything there is
+--          9 number of plans after the call
+--          10 how many changes to remember
+--          11... pairs of id and plan; an empty plan deletes
+-- returns  {1 if written else 0, header after the call}
+-- clock    TIME, kept as the moment of publication
+-- cost     O(changes), in a new epoch O(plans)
+-- refused  (a higher term, an equal one of somebody else, or not what the
+--          leader builds upon) writes nothing and tells nobody
+
+local s = state()
+local term = tonumber(ARGV[1])
+local replace = ARGV[3] ~= ARGV[6]
+if s.term > term or (s.term == term and s.holder ~= ARGV[2])
+  or s.epoch ~= ARGV[3] or s.revision ~= tonumber(ARGV[4]) or s.digest ~= ARGV[5]
+  or not (s.whole or replace) then
+  return { 0, header(s) }
+end
+
+if replace then call('DEL', plans, changes) end
+for i = 11, #ARGV, 2 do
+  if ARGV[i + 1] == '' then
+    call('HDEL', plans, ARGV[i])
+  else
+    call('HSET', plans, ARGV[i], ARGV[i + 1])
+  end
+  -- A new epoch is loaded as a whole, whatever changed.
+  if not replace then call('ZADD', changes, ARGV[7], ARGV[i]) end
+end
+
+-- Up to its floor the list of changes is incomplete.
+local floor = replace and ARGV[7] or text(s.floor)
+local excess = call('ZCARD', changes) - tonumber(ARGV[10])
+if excess > 0 then
+  floor = call('ZRANGE', changes, excess - 1, excess - 1, 'WITHSCORES')[2]
+  call('ZREMRANGEBYRANK', changes, 0, excess - 1)
+end
+
+call('HSET', meta, 'epoch', ARGV[6], 'revision', ARGV[7], 'digest', ARGV[8], 'count', ARGV[9],
+  'floor', floor, 'published', text(now()), 'term', ARGV[1], 'holder', ARGV[2])
+call('PUBLISH', plans, ARGV[7] .. ' ' .. ARGV[6])
+return { 1, header(state()) }

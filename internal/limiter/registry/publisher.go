@@ -1,0 +1,230 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// PublisherOptions configure a Publisher.
+type PublisherOptions struct {
+	// Owner names the installation. Its Publishers and Watchers have the same,
+	// those of every other installation have another. Required.
+	Owner string
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+	// Registerer takes the metrics; nil keeps them private.
+	Registerer prometheus.Registerer
+}
+
+// Publisher keeps the registry as its leader wants it. It remembers every plan
+// it was given, so whatever happens to Redis, what is there becomes right again
+// without the caller. It does nothing unless Lead runs.
+type Publisher struct {
+	store   store
+	owner   string
+	logger  *slog.Logger
+	metrics *publisherMetrics
+
+	kick    chan struct{} // something is to be written
+	changed chan struct{} // see Changes
+
+	mu        sync.Mutex
+	stopped   error               // why Set does not work, nil while Lead runs
+	synced    bool                // see Synced
+	inherited bool                // what the registry held at the start is in entries
+	entries   map[string]*entry   // the plans there are to be, by id
+	dirty     map[string]struct{} // ids that may differ from the registry
+	batch     *batch              // who waits for the next write
+	seen      seen
+}
+
+// entry is one plan as it is to be in the registry.
+type entry struct {
+	data       []byte
+	plan       *plan.Plan // what data says; nil until somebody asks
+	uid        string
+	generation int64
+	// inherited means that a predecessor published the plan and nobody has set it
+	// since.
+	inherited bool
+	// revision is the revision at which data was in the registry, 0 if not yet.
+	revision int64
+}
+
+// batch are the calls that are answered by the same write.
+type batch struct {
+	done chan struct{}
+	err  error // to be read when done is closed
+}
+
+func newBatch() *batch { return &batch{done: make(chan struct{})} }
+
+func (b *batch) finish(err error) {
+	b.err = err
+	close(b.done)
+}
+
+// NewPublisher returns a Publisher of the registry under prefix. The client may
+// be one that retries: no write is done twice. Its read timeout should be some
+// seconds, since a new epoch writes all plans in one call.
+func NewPublisher(client redis.UniversalClient, prefix string, o PublisherOptions) *Publisher {
+	return &Publisher{
+		store:   newStore(client, prefix),
+		owner:   o.Owner,
+		logger:  cmp.Or(o.Logger, slog.Default()),
+		metrics: newPublisherMetrics(o.Registerer),
+		kick:    make(chan struct{}, 1),
+		changed: make(chan struct{}, 1),
+		stopped: ErrNotLeading,
+		batch:   newBatch(),
+	}
+}
+
+// Set makes the plan the wanted one of its id and returns when it is in the
+// registry. Calls that come while a write is in flight share the next one.
+//
+// After an error the plan is still wanted and Lead goes on trying, unless the
+// error is ErrNotLeading, ErrDeposed, ErrOlderGeneration or says that the plan
+// cannot be encoded.
+func (p *Publisher) Set(ctx context.Context, wanted *plan.Plan) error {
+	data, err := plan.Encode(wanted)
+	if err != nil {
+		return err
+	}
+	id := wanted.ID()
+	b, err := p.want(id, &entry{data: data, plan: wanted, uid: wanted.UID, generation: wanted.Generation})
+	return p.await(ctx, b, id, err)
+}
+
+// Delete makes the plan unwanted and returns when it is not in the registry.
+// Errors are as those of Set.
+func (p *Publisher) Delete(ctx context.Context, id string) error {
+	b, err := p.want(id, nil)
+	return p.await(ctx, b, id, err)
+}
+
+// want records what is wanted; a nil entry deletes. It returns the batch to wait
+// for, or nil if the registry is so already.
+func (p *Publisher) want(id string, next *entry) (*batch, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped != nil {
+		return nil, p.stopped
+	}
+	old := p.entries[id]
+	if next != nil && old != nil && old.uid == next.uid && next.generation < old.generation {
+		return nil, fmt.Errorf("generation %d after %d: %w", next.generation, old.generation, ErrOlderGeneration)
+	}
+	if next == nil {
+		delete(p.entries, id)
+	} else {
+		if old != nil && bytes.Equal(old.data, next.data) {
+			next.revision = old.revision
+			next.plan = cmp.Or(old.plan, next.plan) // the same object as long as it is the same
+		}
+		p.entries[id] = next
+	}
+	if p.isStored(old, next) {
+		if _, isDirty := p.dirty[id]; !isDirty {
+			return nil, nil
+		}
+	}
+	p.dirty[id] = struct{}{}
+	return p.batch, nil
+}
+
+// isStored reports whether it is certain, without asking, that what is wanted next
+// is in the registry.
+func (p *Publisher) isStored(old, next *entry) bool {
+	if !p.inherited || p.seen.err != nil {
+		return false
+	}
+	return old == nil && next == nil || next != nil && next.revision > 0
+}
+
+// await waits until the batch is written.
+func (p *Publisher) await(ctx context.Context, b *batch, id string, err error) error {
+	if err == nil && b != nil {
+		notify(p.kick)
+		select {
+		case <-b.done:
+			err = b.err
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("publish plan %s: %w", id, err)
+	}
+	return nil
+}
+
+// Synced says that Set was called for every policy that compiles since Lead
+// began. Only from then on may a registry that is empty or has gone back be
+// replaced: a leader that knew a part of the plans would withdraw the others.
+// Until then Set and Delete return ErrEpochLost if that is the case.
+func (p *Publisher) Synced() {
+	p.mu.Lock()
+	p.synced = true
+	p.mu.Unlock()
+	notify(p.kick)
+}
+
+// Sweep removes the plans that a predecessor left behind, that were not set
+// since Lead began and are not live. It returns their ids in order.
+func (p *Publisher) Sweep(ctx context.Context, live func(id string) bool) ([]string, error) {
+	orphans, b, err := p.orphans(live)
+	if err != nil || len(orphans) == 0 {
+		return nil, err
+	}
+	if err := p.await(ctx, b, orphans[0], nil); err != nil {
+		return nil, fmt.Errorf("sweep %d plans: %w", len(orphans), err)
+	}
+	p.metrics.orphans.Add(float64(len(orphans)))
+	return orphans, nil
+}
+
+// orphans makes the plans nobody wants unwanted.
+func (p *Publisher) orphans(live func(id string) bool) ([]string, *batch, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.stopped != nil:
+		return nil, nil, p.stopped
+	case !p.inherited:
+		return nil, nil, fmt.Errorf("sweep: registry not read yet: %w", cmp.Or(p.seen.err, ErrEpochLost))
+	}
+	var ids []string
+	for id, e := range p.entries {
+		if e.inherited && !live(id) {
+			ids = append(ids, id)
+		}
+	}
+	for _, id := range ids {
+		delete(p.entries, id)
+		p.dirty[id] = struct{}{}
+	}
+	slices.Sort(ids)
+	return ids, p.batch, nil
+}
+
+// notify wakes who waits on a channel of capacity one.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,203 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+func TestSetAndDeleteReachEveryReplica(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadSynced(makePlan("login", 5))
+	a, b := c.watch("a"), c.watch("b")
+	for _, r := range []*replica{a, b} {
+		c.Eventually(r.threshold).WithArguments("shop/login").Should(gomega.BeEquivalentTo(5))
+	}
+
+	c.Expect(l.Set(t.Context(), makePlan("search", 7))).To(gomega.Succeed())
+	revision, ok := l.Programmed("shop/search")
+	c.Expect(ok).To(gomega.BeTrue())
+	for _, r := range []*replica{a, b} {
+		login := r.snapshot().Lookup("shop/login")
+		c.Eventually(r.revision).Should(gomega.Equal(revision))
+		c.Expect(r.threshold("shop/search")).To(gomega.BeEquivalentTo(7))
+		c.Expect(r.snapshot().Lookup("shop/login")).To(gomega.BeIdenticalTo(login), "unchanged plans keep their pointer")
+	}
+
+	c.Expect(l.Delete(t.Context(), "shop/login")).To(gomega.Succeed())
+	c.Expect(programmed(l, "shop/login")).To(gomega.BeFalse())
+	c.Expect(l.Delete(t.Context(), "shop/login")).To(gomega.Succeed(), "what is gone can be deleted")
+	for _, r := range []*replica{a, b} {
+		c.Eventually(r.plans).Should(gomega.Equal(1))
+	}
+}
+
+func TestEqualBytesAreNoRevision(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadSynced(makePlan("login", 5))
+	before := c.header()
+	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(gomega.Succeed())
+	c.Expect(c.header().mark).To(gomega.Equal(before.mark))
+
+	// Nor are they for the next leader, which inherits what is there.
+	l.stop()
+	<-l.done
+	next := c.leadSynced(makePlan("login", 5))
+	c.Expect(programmed(next, "shop/login")).To(gomega.BeTrue())
+	c.Expect(c.header().mark).To(gomega.Equal(before.mark))
+}
+
+func TestConcurrentSetsShareRevisions(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadSynced()
+	r := c.watch("a")
+	before := c.header().revision
+	const sets = 200
+	var wg sync.WaitGroup
+	for i := range sets {
+		wg.Go(func() {
+			if err := l.Set(t.Context(), makePlan(fmt.Sprintf("p%d", i), 5)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	c.Expect(c.header().revision - before).To(gomega.BeNumerically("<", sets/2))
+	c.Eventually(r.plans).Should(gomega.Equal(sets))
+	c.Expect(c.header().revision).To(gomega.Equal(r.revision()))
+}
+
+func TestGenerationDoesNotGoBack(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadSynced(makePlan("login", 5))
+	err := l.Set(t.Context(), makePlan("login", 4))
+	c.Expect(err).To(gomega.MatchError(ErrOlderGeneration))
+	c.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("publish plan shop/login: generation 4 after 5")))
+
+	again := makePlan("login", 4)
+	again.UID = "another"
+	c.Expect(l.Set(t.Context(), again)).To(gomega.Succeed(), "another object of that name begins anew")
+	r := c.watch("a")
+	c.Eventually(r.threshold).WithArguments("shop/login").Should(gomega.BeEquivalentTo(4))
+}
+
+func TestSetNeedsALeader(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	p := NewPublisher(c.client, testPrefix, PublisherOptions{Owner: testOwner})
+	c.Expect(p.Set(t.Context(), makePlan("login", 5))).To(gomega.MatchError(ErrNotLeading))
+	c.Expect(p.Delete(t.Context(), "shop/login")).To(gomega.MatchError(ErrNotLeading))
+	_, err := p.Sweep(t.Context(), func(string) bool { return true })
+	c.Expect(err).To(gomega.MatchError(ErrNotLeading))
+	_, err = p.Replicas()
+	c.Expect(err).To(gomega.MatchError(ErrNotLeading))
+
+	l := c.leadSynced()
+	l.stop()
+	<-l.done
+	c.Expect(l.err).NotTo(gomega.HaveOccurred())
+	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(gomega.MatchError(ErrNotLeading))
+}
+
+func TestSetRefusesWhatCannotBeEncoded(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadSynced()
+	huge := makePlan("login", 5)
+	huge.Denial.Message = strings.Repeat("x", plan.MaxEncodedBytes)
+	c.Expect(l.Set(t.Context(), huge)).To(gomega.MatchError(gomega.ContainSubstring("at most")))
+	c.Expect(l.Err()).NotTo(gomega.HaveOccurred())
+}
+
+func TestSetEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadSynced()
+	c.redis.Pause()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c.Expect(l.Set(ctx, makePlan("login", 5))).To(gomega.MatchError(context.Canceled))
+	c.redis.Resume()
+	c.Eventually(programmed).WithArguments(l, "shop/login").Should(gomega.BeTrue(), "it is wanted all the same")
+}
+
+func TestSweepRemovesWhatNobodyWants(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	first := c.leadSynced(makePlan("kept", 5), makePlan("live", 5), makePlan("orphan", 5), makePlan("gone", 5))
+	r := c.watch("a")
+	first.stop()
+	<-first.done
+
+	l := c.lead(testOwner)
+	c.Expect(l.Set(t.Context(), makePlan("kept", 5))).To(gomega.Succeed())
+	c.Expect(programmed(l, "shop/live")).To(gomega.BeTrue(), "the last good plan of a policy stays")
+	l.Synced()
+	swept, err := l.Sweep(t.Context(), func(id string) bool { return id == "shop/live" })
+	c.Expect(err).NotTo(gomega.HaveOccurred())
+	c.Expect(swept).To(gomega.Equal([]string{"shop/gone", "shop/orphan"}))
+	c.Eventually(r.plans).Should(gomega.Equal(2))
+	swept, err = l.Sweep(t.Context(), func(id string) bool { return id == "shop/live" })
+	c.Expect(err).NotTo(gomega.HaveOccurred())
+	c.Expect(swept).To(gomega.BeEmpty())
+}
+
+func TestEnforcedCountsReplicasThatRunThePlan(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadSynced(makePlan("login", 5))
+	running, live := l.Enforced("shop/login")
+	c.Expect([]int{running, live}).To(gomega.Equal([]int{0, 0}))
+	a := c.watch("a")
+	c.watch("b")
+	enforced := func() []int {
+		running, live := l.Enforced("shop/login")
+		return []int{running, live}
+	}
+	c.Eventually(enforced).Should(gomega.Equal([]int{2, 2}))
+	for len(l.Changes()) > 0 {
+		<-l.Changes()
+	}
+	c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(gomega.Succeed())
+	c.Eventually(l.Changes()).Should(gomega.Receive())
+	c.Eventually(enforced).Should(gomega.Equal([]int{2, 2}))
+	replicas, err := l.Replicas()
+	c.Expect(err).NotTo(gomega.HaveOccurred())
+	c.Expect(replicas).To(gomega.HaveLen(2))
+	c.Expect(replicas[0].Name).To(gomega.Equal("a"))
+	c.Expect(replicas[0].Revision).To(gomega.Equal(a.revision()))
+	c.Expect(replicas[0].Epoch).To(gomega.HavePrefix(testOwner + "/"))
+	running, _ = l.Enforced("shop/unknown")
+	c.Expect(running).To(gomega.BeZero())
+}
+
+func TestMetricsOfBothHalvesShareARegistry(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	metrics := prometheus.NewPedanticRegistry()
+	NewPublisher(nil, testPrefix, PublisherOptions{Owner: testOwner, Registerer: metrics})
+	NewWatcher(nil, testPrefix, WatcherOptions{Owner: testOwner, Replica: "a", Registerer: metrics})
+	problems, err := testutil.GatherAndLint(metrics)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(problems).To(gomega.BeEmpty())
+	families, err := metrics.Gather()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	for _, family := range families {
+		g.Expect(family.GetName()).To(gomega.HavePrefix("weir_registry_"))
+	}
+}

@@ -1,0 +1,26 @@
+-- read: what a reader that holds an epoch up to a revision lacks.
+--
+-- KEYS     as in prelude.lua
+-- ARGV     1, 2 epoch and revision the reader holds, '' and 0 for nothing
+-- returns  {header, 0}                      nothing to load: the registry is not
+--                                           whole, or not ahead of the reader
+--          {header, 1, {id, plan, ...}}     the changes; an empty plan is deleted
+--          {header, 2, {id, plan, ...}}     all plans
+-- clock    TIME, in the header
+-- cost     O(what is returned)
+-- writes   nothing
+
+local s = state()
+local epoch, revision = ARGV[1], tonumber(ARGV[2])
+if not s.whole or (s.epoch == epoch and s.revision <= revision) then
+  return { header(s), 0 }
+end
+if s.epoch ~= epoch or revision < s.floor then
+  return { header(s), 2, call('HGETALL', plans) }
+end
+local lacking = {}
+for _, id in ipairs(call('ZRANGEBYSCORE', changes, '(' .. ARGV[2], '+inf')) do
+  lacking[#lacking + 1] = id
+  lacking[#lacking + 1] = call('HGET', plans, id) or ''
+end
+return { header(s), 1, lacking }

@@ -1,0 +1,142 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// Replica is a replica that was alive when the leader last looked.
+type Replica struct {
+	Name string
+	// Epoch and Revision are what the replica runs.
+	Epoch    string
+	Revision int64
+	// Skips is the number of plans the replica cannot read and Skipped names some
+	// of them; it runs the last good ones instead.
+	Skips   int
+	Skipped []string
+}
+
+// runs reports whether the replica runs the plan as of that revision. When it
+// skips more plans than it names, any may be among them.
+func (r *Replica) runs(id string, e epoch, revision int64) bool {
+	return r.Epoch == string(e) && r.Revision >= revision &&
+		r.Skips == len(r.Skipped) && !slices.Contains(r.Skipped, id)
+}
+
+// seen is what the leader saw when it last looked.
+type seen struct {
+	err      error
+	epoch    epoch
+	replicas []Replica // by name
+}
+
+// errNotLooked is the health of the registry until a leader has seen it.
+var errNotLooked = errors.New("registry not looked at yet")
+
+// Changes is signalled when the answer of Err, Programmed, Enforced or Replicas
+// may have changed. Signals that nobody has taken yet are one.
+func (p *Publisher) Changes() <-chan struct{} { return p.changed }
+
+// Err says why the registry is not known to be as wanted: Redis cannot be
+// reached, ErrOwnedElsewhere, ErrEpochLost, or ErrNotLeading. While it is not nil
+// the other answers are the last known ones.
+func (p *Publisher) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped != nil {
+		return p.stopped
+	}
+	return p.seen.err
+}
+
+// Programmed returns the revision since which the wanted plan of that id is in
+// the registry, and false if it is not.
+func (p *Publisher) Programmed(id string) (revision int64, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.programmed(id)
+}
+
+func (p *Publisher) programmed(id string) (int64, bool) {
+	e := p.entries[id]
+	if e == nil {
+		return 0, false
+	}
+	return e.revision, e.revision > 0
+}
+
+// Plan returns the wanted plan of that id if it is in the registry, else nil. The
+// plan that a predecessor published is as good as one that was set.
+func (p *Publisher) Plan(id string) *plan.Plan {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.programmed(id); !ok {
+		return nil
+	}
+	e := p.entries[id]
+	if e.plan == nil {
+		// One that cannot be read stays nil: it is of another release.
+		e.plan, _ = plan.Decode(e.data)
+	}
+	return e.plan
+}
+
+// Enforced returns how many of the live replicas run the wanted plan of that id.
+func (p *Publisher) Enforced(id string) (running, live int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	revision, ok := p.programmed(id)
+	for i := range p.seen.replicas {
+		if ok && p.seen.replicas[i].runs(id, p.seen.epoch, revision) {
+			running++
+		}
+	}
+	return running, len(p.seen.replicas)
+}
+
+// Replicas returns the live replicas of the installation by name, as they were
+// within the last second, and what Err returns.
+func (p *Publisher) Replicas() ([]Replica, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped != nil {
+		return nil, p.stopped
+	}
+	return slices.Clone(p.seen.replicas), p.seen.err
+}
+
+// replicasAmong returns the replicas of the installation by name.
+func replicasAmong(alive []report, owner string) []Replica {
+	var replicas []Replica
+	for _, r := range alive {
+		if r.isReplica(owner) {
+			replicas = append(replicas, Replica{
+				Name: r.Name, Epoch: string(r.Epoch), Revision: r.Revision, Skips: r.Skips, Skipped: r.Skipped,
+			})
+		}
+	}
+	slices.SortFunc(replicas, func(a, b Replica) int { return strings.Compare(a.Name, b.Name) })
+	return replicas
+}
+
+// note records who is alive and tells about changes.
+func (p *Publisher) note(alive []report) {
+	replicas := replicasAmong(alive, p.owner)
+	same := func(a, b Replica) bool {
+		return a.Name == b.Name && a.Epoch == b.Epoch && a.Revision == b.Revision &&
+			a.Skips == b.Skips && slices.Equal(a.Skipped, b.Skipped)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.EqualFunc(replicas, p.seen.replicas, same) {
+		p.seen.replicas = replicas
+		notify(p.changed)
+	}
+}

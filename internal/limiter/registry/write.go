@@ -1,0 +1,167 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// answerEvery bounds how often a replica's distrust is answered by a new epoch. A
+// replica that never trusts must not keep everybody loading.
+const answerEvery = 5 * time.Second
+
+// distrusted reports whether a replica does not follow this epoch: it has seen
+// more of it than is there, or something else.
+func (l *leadership) distrusted(h *header, alive []report) bool {
+	if l.answered != 0 && h.now-l.answered < answerEvery.Microseconds() {
+		return false
+	}
+	return slices.ContainsFunc(alive, func(r report) bool {
+		return r.isReplica(l.owner) && r.Distrusts == h.epoch
+	})
+}
+
+// startEpoch replaces whatever is there by all plans.
+func (l *leadership) startEpoch(ctx context.Context, h *header, alive []report, reason string) error {
+	changes, ok := l.everything()
+	if !ok {
+		return ErrEpochLost
+	}
+	next := mark{revision: max(h.revision, l.known.revision)}
+	stamp := max(h.now-1, h.epoch.stamp(), l.known.epoch.stamp())
+	for _, r := range alive {
+		stamp = max(stamp, r.Epoch.stamp())
+		if r.isReplica(l.owner) {
+			next.revision = max(next.revision, r.Revision)
+		}
+	}
+	next.epoch = newEpoch(l.owner, stamp+1, rand.Text()[:8])
+	next.revision++
+	sum := uint64(0)
+	for id, data := range changes {
+		sum += digestOf(id, data)
+	}
+	next.digest = formatDigest(sum)
+	w := &write{from: h.mark, to: next, changes: changes, count: len(changes)}
+	if err := l.publish(ctx, w); err != nil {
+		return err
+	}
+	l.metrics.republishes.Inc()
+	l.logger.Info("Published all plans in a new epoch", "reason", reason,
+		"epoch", next.epoch, "revision", next.revision, "plans", len(changes), "previousEpoch", h.epoch)
+	return nil
+}
+
+// everything returns all plans that are wanted, if all are known.
+func (l *leadership) everything() (map[string][]byte, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make(map[string][]byte, len(l.entries))
+	for id, e := range l.entries {
+		all[id] = e.data
+	}
+	return all, l.synced
+}
+
+// flush writes what has changed since the last write.
+func (l *leadership) flush(ctx context.Context) error {
+	changes := l.takeDirty()
+	if len(changes) == 0 {
+		return nil
+	}
+	sum, count := l.sum, len(l.stored)
+	for id, data := range changes {
+		if old, ok := l.stored[id]; ok {
+			sum -= digestOf(id, old)
+			count--
+		}
+		if data != nil {
+			sum += digestOf(id, data)
+			count++
+		}
+	}
+	to := mark{epoch: l.known.epoch, revision: l.known.revision + 1, digest: formatDigest(sum)}
+	err := l.publish(ctx, &write{from: l.known, to: to, changes: changes, count: count})
+	if err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for id := range changes {
+			l.dirty[id] = struct{}{}
+		}
+	}
+	return err
+}
+
+// takeDirty returns how the wanted plans differ from the stored ones.
+func (l *leadership) takeDirty() map[string][]byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	changes := make(map[string][]byte, len(l.dirty))
+	for id := range l.dirty {
+		old, isStored := l.stored[id]
+		e := l.entries[id]
+		switch {
+		case e == nil && isStored:
+			changes[id] = nil
+		case e == nil:
+		case isStored && bytes.Equal(old, e.data):
+			if e.revision == 0 {
+				e.revision = l.known.revision
+				notify(l.changed)
+			}
+		default:
+			changes[id] = e.data
+		}
+	}
+	clear(l.dirty)
+	return changes
+}
+
+// publish writes and, if that is certain, takes note of it.
+func (l *leadership) publish(ctx context.Context, w *write) error {
+	timer := prometheus.NewTimer(l.metrics.duration)
+	if err := l.store.publish(ctx, l.term, l.holder, w); err != nil {
+		// It may have been done all the same; a client that retries may even have
+		// been refused because of itself.
+		l.attempt = w
+		return fmt.Errorf("write %d plans: %w", len(w.changes), err)
+	}
+	timer.ObserveDuration()
+	l.commit(w)
+	return nil
+}
+
+// commit takes note of a write that Redis has done.
+func (l *leadership) commit(w *write) {
+	if w.replaces() {
+		l.stored, l.sum = make(map[string][]byte, len(w.changes)), 0
+	}
+	for id, data := range w.changes {
+		if old, ok := l.stored[id]; ok {
+			l.sum -= digestOf(id, old)
+			delete(l.stored, id)
+		}
+		if data != nil {
+			l.stored[id] = data
+			l.sum += digestOf(id, data)
+		}
+	}
+	l.known, l.attempt, l.glances = w.to, nil, glances
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen.epoch = l.known.epoch
+	for id := range w.changes {
+		if e := l.entries[id]; e != nil && bytes.Equal(e.data, l.stored[id]) {
+			e.revision = w.to.revision
+		}
+	}
+	notify(l.changed)
+}

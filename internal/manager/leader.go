@@ -1,0 +1,104 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/weir-dev/weir/internal/controller"
+	"github.com/weir-dev/weir/internal/limiter/registry"
+)
+
+// leaseName is the name of the Lease that processes compete for.
+const leaseName = "weir-manager"
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=weir-system,verbs=get;create;update
+
+// LeaseOptions configure the competition for the lease.
+type LeaseOptions struct {
+	// Namespace is where the Lease is.
+	Namespace string
+	// Identity names this process among the candidates.
+	Identity string
+	// Duration is how long others wait for a leader that is silent.
+	Duration time.Duration
+	// RenewDeadline is how long a leader goes on that cannot renew.
+	RenewDeadline time.Duration
+	// RetryPeriod is the time between attempts.
+	RetryPeriod time.Duration
+}
+
+// leader competes for the lease and, while it holds it, keeps the registry and
+// lets the controller work. The lease only keeps the peace: what makes a
+// former leader harmless is that the registry refuses an older term.
+type leader struct {
+	config    *rest.Config
+	lease     LeaseOptions
+	publisher *registry.Publisher
+	terms     *controller.Terms
+	logger    *slog.Logger
+}
+
+// NeedLeaderElection tells the manager to run it in every process.
+func (l *leader) NeedLeaderElection() bool { return false }
+
+// Start competes until ctx ends. A lease that is lost is competed for again.
+func (l *leader) Start(ctx context.Context) error {
+	clients, err := kubernetes.NewForConfig(rest.AddUserAgent(l.config, "leader-election"))
+	if err != nil {
+		return err
+	}
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: l.lease.Namespace, Name: leaseName},
+			Client:     clients.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: l.lease.Identity},
+		},
+		LeaseDuration:   l.lease.Duration,
+		RenewDeadline:   l.lease.RenewDeadline,
+		RetryPeriod:     l.lease.RetryPeriod,
+		ReleaseOnCancel: true,
+		Name:            leaseName,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: l.lead,
+			OnStoppedLeading: func() { l.logger.Info("Not leading") },
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("leader election: %w", err)
+	}
+	for ctx.Err() == nil {
+		elector.Run(ctx)
+	}
+	return nil
+}
+
+// lead is one leadership. While the lease is held, a deposed publisher begins
+// another term: somebody else had taken one while this process was frozen or
+// cut off, and the lease says that they are gone.
+func (l *leader) lead(ctx context.Context) {
+	l.logger.Info("Leading")
+	for ctx.Err() == nil {
+		term, end := context.WithCancel(ctx)
+		err := l.publisher.Lead(term, func() { l.terms.Begin(term) })
+		end()
+		if err != nil {
+			// Whoever took a later term may still believe in its lease: let it find out.
+			l.logger.Warn("Term in the registry ended", "error", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(l.lease.RetryPeriod):
+			}
+		}
+	}
+}

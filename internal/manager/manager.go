@@ -1,0 +1,140 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package manager runs the two halves of Weir in one process. The decision
+// half follows the registry and answers; the Kubernetes half publishes what
+// the API server holds, where it leads. Neither waits for the other: while the
+// API server is away, decisions are made from the registry, also by a process
+// that starts then.
+package manager
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/limiter/endpoint"
+	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/redisclient"
+	"github.com/weir-dev/weir/internal/limiter/registry"
+)
+
+// registryTimeout bounds one command to the registry, which may carry every
+// plan there is.
+const registryTimeout = 5 * time.Second
+
+// Options configure a process.
+type Options struct {
+	// Options are those of every endpoint; Redis is made from RedisURL.
+	endpoint.Options
+	// RedisURL is where counters and the registry live.
+	RedisURL string
+	// Controllers runs the Kubernetes half, Decisions the decision half.
+	Controllers, Decisions bool
+	// Config reaches the API server. Required by Controllers.
+	Config *rest.Config
+	// Tenancy says what policies may match.
+	Tenancy compile.Tenancy
+	// Lease is what Controllers compete for.
+	Lease LeaseOptions
+	// Installation names those who share one registry: other installations
+	// leave it alone while this one lives.
+	Installation string
+	// Replica names this process among the live replicas.
+	Replica string
+}
+
+// Run runs the halves until ctx ends, then drains. Both halves start at once.
+func Run(ctx context.Context, o Options) error {
+	ctrl.SetLogger(logr.FromSlogHandler(o.Logger.Handler()))
+	klog.SetLogger(ctrl.Log)
+	decisions, err := redisclient.New(o.RedisURL, o.StoreTimeout)
+	if err != nil {
+		return fmt.Errorf("--redis-url: %w", err)
+	}
+	defer func() { _ = decisions.Close() }()
+	plans, err := redisclient.New(o.RedisURL, registryTimeout)
+	if err != nil {
+		return fmt.Errorf("--redis-url: %w", err)
+	}
+	defer func() { _ = plans.Close() }()
+
+	group, ctx := errgroup.WithContext(ctx)
+	o.Redis = decisions
+	o.Metrics = prometheus.Gatherers{o.Registry, crmetrics.Registry}
+	if o.Controllers {
+		c := &controllers{
+			config: o.Config, tenancy: o.Tenancy, lease: o.Lease, logger: o.Logger,
+			publisher: registry.NewPublisher(plans, o.RedisPrefix, registry.PublisherOptions{
+				Owner: o.Installation, Logger: o.Logger, Registerer: o.Registry,
+			}),
+		}
+		o.Healthy = c.Err
+		group.Go(func() error { return c.run(ctx) })
+	}
+	if o.Decisions {
+		serveDecisions(ctx, group, plans, o)
+	} else {
+		serveHealth(ctx, group, o)
+	}
+	err = group.Wait()
+	o.Logger.Info("Stopped")
+	return err
+}
+
+// serveDecisions follows the registry and answers checks.
+func serveDecisions(ctx context.Context, group *errgroup.Group, plans redis.UniversalClient, o Options) {
+	var watcher *registry.Watcher
+	o.Options.Replicas = func() []httpapi.Replica { return replicas(watcher) }
+	decisions := endpoint.New(o.Options)
+	watcher = registry.NewWatcher(plans, o.RedisPrefix, registry.WatcherOptions{
+		Owner: o.Installation, Replica: o.Replica, Use: decisions.Use, Logger: o.Logger, Registerer: o.Registry,
+	})
+	group.Go(func() error { return decisions.Run(ctx) })
+	group.Go(func() error { return watcher.Start(ctx) })
+}
+
+// replicas are the live replicas as doors list them.
+func replicas(w *registry.Watcher) []httpapi.Replica {
+	var list []httpapi.Replica
+	for _, r := range w.Replicas() {
+		list = append(list, httpapi.Replica{Name: r.Name, Revision: r.Revision})
+	}
+	return list
+}
+
+// serveHealth answers probes and metrics where nothing is decided.
+func serveHealth(ctx context.Context, group *errgroup.Group, o Options) {
+	health := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if err := o.Healthy(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ok"))
+	})
+	mux := http.NewServeMux()
+	mux.Handle("GET /healthz", health)
+	mux.Handle("GET /readyz", health)
+	for address, server := range map[string]*httpapi.Server{
+		o.HTTPAddress: httpapi.NewServer(httpapi.ServerOptions{Address: o.HTTPAddress, Handler: mux, Logger: o.Logger}),
+		o.MetricsAddress: httpapi.NewMetricsServer(httpapi.ServerOptions{
+			Address: o.MetricsAddress, Handler: promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}), Logger: o.Logger,
+		}),
+	} {
+		if address != "" {
+			group.Go(func() error { return server.Start(ctx) })
+		}
+	}
+}

@@ -1,0 +1,35 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"errors"
+
+	"github.com/weir-dev/weir/internal/controller"
+	"github.com/weir-dev/weir/internal/limiter/registry"
+)
+
+// publisher is the registry as the controller wants it.
+type publisher struct{ *registry.Publisher }
+
+// Sweep implements controller.Publisher.
+func (p publisher) Sweep(ctx context.Context, live func(id string) bool) error {
+	_, err := p.Publisher.Sweep(ctx, live)
+	return err
+}
+
+// Standing implements controller.Publisher.
+func (p publisher) Standing(id string) controller.Standing {
+	err := p.Err()
+	running, live := p.Enforced(id)
+	return controller.Standing{
+		// A registry that is lost or not ours was reached.
+		Reachable:      err == nil || errors.Is(err, registry.ErrOwnedElsewhere) || errors.Is(err, registry.ErrEpochLost),
+		OwnedElsewhere: errors.Is(err, registry.ErrOwnedElsewhere),
+		Plan:           p.Plan(id),
+		Live:           live > 0,
+		Level:          live > 0 && running == live,
+	}
+}
