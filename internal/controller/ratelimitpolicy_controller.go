@@ -185,7 +185,7 @@ func (r *Reconciler) publish(
 // it.
 func (r *Reconciler) mayStay(policy *v1alpha1.RateLimitPolicy, grant compile.Grant, id string) bool {
 	last := r.Publisher.Standing(id).Plan
-	return last == nil || last.UID == string(policy.UID)
+	return last == nil || last.UID == string(policy.UID) && grant.Permits(last)
 }
 
 func (r *Reconciler) withdraw(ctx context.Context, id string) error {

@@ -43,6 +43,7 @@ func TestController(t *testing.T) {
 
 var _ = BeforeSuite(func() {
 	log.SetLogger(logr.Discard())
+	EnforceDefaultTimeoutsWhenUsingContexts() // otherwise a spec that fails waits for ever
 	SetDefaultEventuallyTimeout(10 * time.Second)
 	SetDefaultEventuallyPollingInterval(10 * time.Millisecond)
 	SetDefaultConsistentlyDuration(300 * time.Millisecond)

@@ -8,11 +8,31 @@ import (
 	"errors"
 
 	"github.com/weir-dev/weir/internal/controller"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/registry"
 )
 
 // publisher is the registry as the controller wants it.
 type publisher struct{ *registry.Publisher }
+
+// Set implements controller.Publisher.
+func (p publisher) Set(ctx context.Context, wanted *plan.Plan) error {
+	return unlessWaiting(p.Publisher.Set(ctx, wanted))
+}
+
+// Delete implements controller.Publisher.
+func (p publisher) Delete(ctx context.Context, id string) error {
+	return unlessWaiting(p.Publisher.Delete(ctx, id))
+}
+
+// unlessWaiting drops the error of a registry that waits for all plans to be
+// known: what was asked for is kept, and Changes tells when it is done.
+func unlessWaiting(err error) error {
+	if errors.Is(err, registry.ErrEpochLost) {
+		return nil
+	}
+	return err
+}
 
 // Sweep implements controller.Publisher.
 func (p publisher) Sweep(ctx context.Context, live func(id string) bool) error {

@@ -76,9 +76,12 @@ func (s *APIServer) Client() client.Client {
 	return c
 }
 
-// Stop ends kube-apiserver and leaves etcd running: an outage of the API server.
+// Stop kills kube-apiserver and leaves etcd running: an outage of the API server.
+// Asked politely, it would wait for its clients to hang up, which a manager's
+// watches never do.
 func (s *APIServer) Stop() {
 	s.tb.Helper()
+	killChild("kube-apiserver", "--secure-port="+s.Env.ControlPlane.GetAPIServer().SecureServing.Port)
 	if err := s.Env.ControlPlane.GetAPIServer().Stop(); err != nil {
 		s.tb.Fatalf("stop kube-apiserver: %v", err)
 	}

@@ -7,6 +7,10 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -26,4 +30,21 @@ func halted(pid int) bool {
 	// The state follows the name, which is in parentheses.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	return len(fields) > 0 && string(fields[0]) == "T"
+}
+
+// killChild kills the processes of that name which have that argument, which must
+// tell ours from all others.
+func killChild(name, argument string) {
+	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range commands {
+		command, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		args := strings.Split(string(command), "\x00")
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err == nil && filepath.Base(args[0]) == name && slices.Contains(args, argument) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
 }
