@@ -11,6 +11,10 @@ SHELL := /usr/bin/env bash -o pipefail
 # VERSION is what `weir version` says.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
+# COMMIT and DATE are of the commit that is built, so that builds repeat.
+COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+DATE ?= $(shell git log -1 --format=%cI 2>/dev/null || echo unknown)
+
 # FUZZTIME is how long each fuzz target may run in `make fuzz`.
 FUZZTIME ?= 10s
 
@@ -27,7 +31,11 @@ help: ## Show this help.
 
 .PHONY: build
 build: ## Build bin/weir.
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/weir ./cmd/weir
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)" -o bin/weir ./cmd/weir
+
+.PHONY: run
+run: ## Run Weir on a real API server, with the sample policies; Ctrl-C stops everything.
+	@go build -o bin/weir-run ./hack/run && bin/weir-run
 
 .PHONY: standalone
 standalone: ## Run the decision endpoint without Kubernetes, with the sample policies.

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
+	plans "github.com/weir-dev/weir/internal/limiter/registry"
 	"github.com/weir-dev/weir/internal/standalone"
 )
 
@@ -29,6 +30,8 @@ func TestMetricsDocument(t *testing.T) {
 	})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	defer endpoint.Close()
+	plans.NewPublisher(nil, "weir:", plans.PublisherOptions{Owner: "weir", Registerer: registry})
+	plans.NewWatcher(nil, "weir:", plans.WatcherOptions{Owner: "weir", Replica: "r", Registerer: registry})
 
 	g.Expect(documentedMetrics(t)).To(gomega.Equal(registeredMetrics(registry)))
 }

@@ -5,6 +5,7 @@ package controller_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,9 +19,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -74,12 +77,17 @@ func annotate(ctx SpecContext, name, key, value string) {
 }
 
 // startController runs the controller for the policies of one Namespace until the
-// story ends. Without a term it leads nothing.
-func startController(namespace string, tenancy compile.Tenancy, publisher controller.Publisher, leadership controller.Leadership) {
+// story ends. Without a term it leads nothing. The result counts the attempts to
+// write a status.
+func startController(
+	namespace string, tenancy compile.Tenancy, publisher controller.Publisher, leadership controller.Leadership,
+) (writes *atomic.Int64) {
 	GinkgoHelper()
+	writes = &atomic.Int64{}
 	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{
 		Scheme:     server.Env.Scheme,
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
+		NewClient:  countWrites(writes),
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
@@ -93,6 +101,23 @@ func startController(namespace string, tenancy compile.Tenancy, publisher contro
 		cancel()
 		Eventually(ctx, ended).Should(Receive(BeNil()))
 	})
+	return writes
+}
+
+func countWrites(writes *atomic.Int64) client.NewClientFunc {
+	return func(config *rest.Config, options client.Options) (client.Client, error) {
+		c, err := client.NewWithWatch(config, options)
+		if err != nil {
+			return nil, err
+		}
+		return interceptor.NewClient(c, interceptor.Funcs{SubResourcePatch: func(
+			ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch,
+			options ...client.SubResourcePatchOption,
+		) error {
+			writes.Add(1)
+			return c.SubResource(name).Patch(ctx, object, patch, options...)
+		}}), nil
+	}
 }
 
 // lead begins a term, which ends with the story or when the result is called.
