@@ -173,12 +173,12 @@ func TestHeartbeatIsRemovedAtTheEnd(t *testing.T) {
 	l := c.leadSynced(makePlan("login", 5))
 	a, b := c.watch("a"), c.watch("b")
 	c.Eventually(l.names).Should(gomega.Equal([]string{"a", "b"}))
-	c.Eventually(a.Replicas).Should(gomega.Equal(2))
+	c.Eventually(a.Replicas).Should(gomega.HaveLen(2))
 	b.stop()
 	<-b.done
 	c.Expect(c.client.HKeys(t.Context(), c.store.keys[3]).Val()).To(gomega.ConsistOf(testOwner+"/a", testOwner+"/"))
 	c.Eventually(l.names).WithTimeout(period + 500*time.Millisecond).Should(gomega.Equal([]string{"a"}))
-	c.Eventually(a.Replicas).Should(gomega.Equal(1))
+	c.Eventually(a.Replicas).Should(gomega.HaveLen(1))
 }
 
 func (l *leader) names() []string {
