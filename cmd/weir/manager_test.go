@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -120,7 +121,7 @@ func (c *cluster) leader(among []*process) func() *process {
 // threshold asks the process for the threshold it enforces; 0 if there is no
 // answer, -404 if it knows no such policy.
 func (p *process) threshold(name string) int64 {
-	response, err := http.Post("http://"+p.http+"/v1/check", "application/json", //nolint:noctx // a test
+	response, err := http.Post("http://"+p.http+"/v1/check", "application/json",
 		strings.NewReader(`{"policies":["shop/`+name+`"],"key":"t","peek":true}`))
 	if err != nil {
 		return 0
@@ -136,7 +137,9 @@ func (p *process) threshold(name string) int64 {
 	return answer.Limits[0].Threshold
 }
 
-func (p *process) enforces(name string) func() int64 { return func() int64 { return p.threshold(name) } }
+func (p *process) enforces(name string) func() int64 {
+	return func() int64 { return p.threshold(name) }
+}
 
 func TestManagerObeysTheCluster(t *testing.T) {
 	g := gomega.NewWithT(t)
@@ -190,7 +193,7 @@ func TestManagerNeedsNoAPIServerToDecide(t *testing.T) {
 		for ctx.Err() == nil {
 			start := time.Now()
 			if got := p.threshold("p"); got != 5 && got != 6 {
-				failed = append(failed, fmt.Sprint(got))
+				failed = append(failed, strconv.FormatInt(got, 10))
 			}
 			worst = max(worst, time.Since(start))
 		}
@@ -214,7 +217,7 @@ func TestManagerNeedsNoAPIServerToDecide(t *testing.T) {
 }
 
 func health(p *process) int {
-	response, err := http.Get("http://" + p.http + "/healthz") //nolint:noctx // a test
+	response, err := http.Get("http://" + p.http + "/healthz")
 	if err != nil {
 		return 0
 	}

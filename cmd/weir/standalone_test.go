@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,7 +34,7 @@ var binary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "weir")
-	output, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput() //nolint:noctx // bounded by the test
+	output, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, output)
 	}
@@ -86,7 +87,7 @@ func startWeir(tb testing.TB, args ...string) *process {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	p := &process{http: freeAddress(tb)}
 	args = append(args, "--http-address", p.http, "--grpc-address", "", "--metrics-address", "")
-	p.cmd = exec.Command(path, args...) //nolint:noctx // ended below
+	p.cmd = exec.Command(path, args...)
 	p.cmd.Stderr = &p.log
 	g.Expect(p.cmd.Start()).To(gomega.Succeed())
 	tb.Cleanup(func() {
@@ -97,7 +98,7 @@ func startWeir(tb testing.TB, args ...string) *process {
 		}
 	})
 	g.Eventually(func() error {
-		response, err := http.Get("http://" + p.http + "/healthz") //nolint:noctx // a test
+		response, err := http.Get("http://" + p.http + "/healthz")
 		if err == nil {
 			_ = response.Body.Close()
 		}
@@ -118,7 +119,7 @@ func freeAddress(tb testing.TB) string {
 
 // check asks and returns the status, and the longest wait of any limit.
 func (p *process) check(body string) (status int, retryAfter time.Duration, err error) {
-	response, err := http.Post("http://"+p.http+"/v1/check", "application/json", strings.NewReader(body)) //nolint:noctx // a test
+	response, err := http.Post("http://"+p.http+"/v1/check", "application/json", strings.NewReader(body))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -233,7 +234,7 @@ func TestReadmeCurls(t *testing.T) {
 		for range 30 {
 			status, _, err := p.check(line[1])
 			g.Expect(err).NotTo(gomega.HaveOccurred())
-			if s := fmt.Sprint(status); len(seen) == 0 || seen[len(seen)-1] != s {
+			if s := strconv.Itoa(status); len(seen) == 0 || seen[len(seen)-1] != s {
 				seen = append(seen, s)
 			}
 			if len(seen) == len(statuses) {
@@ -251,7 +252,7 @@ func TestGracefulDrain(t *testing.T) {
 	p := startStandalone(t, "--policies", "../../config/samples", "--drain-delay", "300ms")
 	g.Expect(p.cmd.Process.Signal(syscall.SIGTERM)).To(gomega.Succeed())
 	g.Eventually(func() int {
-		response, err := http.Get("http://" + p.http + "/readyz") //nolint:noctx // a test
+		response, err := http.Get("http://" + p.http + "/readyz")
 		if err != nil {
 			return 0
 		}

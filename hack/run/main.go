@@ -38,7 +38,7 @@ const (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // the first context
 	err := run(ctx)
 	stop()
 	if err != nil {
@@ -190,7 +190,7 @@ func (w *world) startManager(ctx context.Context, weir, redisURL, kubeconfig str
 // start starts a process that stop ends. It is in a process group of its own,
 // so that a Ctrl-C reaches only us and everything ends in order.
 func (w *world) start(name string, args ...string) (<-chan error, error) {
-	cmd := exec.Command(name, args...) //nolint:noctx // stopped in order, see below
+	cmd := exec.Command(name, args...) //nolint:noctx,gosec // stopped in order, see below; our own commands
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
@@ -224,7 +224,7 @@ func (w *world) stop() error {
 
 // do runs a command in the foreground.
 func do(ctx context.Context, name string, args ...string) error {
-	cmd := exec.CommandContext(ctx, name, args...)
+	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // our own commands
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -243,7 +243,7 @@ func freeAddress(ctx context.Context) (string, error) {
 func say(what string) { fmt.Fprintln(os.Stderr, "==>", what) }
 
 func invite(kubeconfig, kubectl string) {
-	fmt.Printf(`
+	_, _ = fmt.Fprintf(os.Stdout, `
 Weir runs. In another shell:
 
   export KUBECONFIG=%s

@@ -191,7 +191,11 @@ func TestReasons(t *testing.T) {
 			g.Expect(d.Limit).To(gomega.Equal(tc.limit))
 			g.Expect(d.RetryAfter).To(gomega.Equal(tc.retry))
 			g.Expect(d.Revision).To(gomega.Equal(int64(1)))
-			g.Expect(len(d.Limits) == 0).To(gomega.Equal(tc.noLimits))
+			if tc.noLimits {
+				g.Expect(d.Limits).To(gomega.BeEmpty())
+			} else {
+				g.Expect(d.Limits).NotTo(gomega.BeEmpty())
+			}
 			g.Expect(f.evaluator.last == nil).To(gomega.Equal(tc.untouched))
 		})
 	}

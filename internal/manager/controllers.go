@@ -4,6 +4,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -13,13 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
@@ -63,16 +63,16 @@ func (c *controllers) run(ctx context.Context) error {
 		return nil
 	}
 	err := c.manage(ctx)
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		c.hasEnded(cmp.Or(err, errors.New("the controller manager ended")))
+		<-ctx.Done()
 	}
-	if err == nil {
-		err = errors.New("the controller manager ended")
-	}
+	return nil
+}
+
+func (c *controllers) hasEnded(err error) {
 	c.ended.Store(&err)
 	c.logger.Error("The controller manager ended; decisions go on", "error", err)
-	<-ctx.Done()
-	return nil
 }
 
 // awaitAPI waits until the API server knows the resource.

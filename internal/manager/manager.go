@@ -97,7 +97,7 @@ func Run(ctx context.Context, o Options) error {
 // serveDecisions follows the registry and answers checks.
 func serveDecisions(ctx context.Context, group *errgroup.Group, plans redis.UniversalClient, o Options) {
 	var watcher *registry.Watcher
-	o.Options.Replicas = func() []httpapi.Replica { return replicas(watcher) }
+	o.Replicas = func() []httpapi.Replica { return replicas(watcher) }
 	decisions := endpoint.New(o.Options)
 	watcher = registry.NewWatcher(plans, o.RedisPrefix, registry.WatcherOptions{
 		Owner: o.Installation, Replica: o.Replica, Use: decisions.Use, Logger: o.Logger, Registerer: o.Registry,

@@ -99,7 +99,7 @@ func (r *running) write(t *testing.T, name, text string) {
 // check asks for that policy and returns the status and the threshold in
 // force.
 func (r *running) check(policy string) (status int, threshold int64) {
-	response, err := http.Post("http://"+r.HTTP.Addr()+"/v1/check", "application/json", //nolint:noctx // a test
+	response, err := http.Post("http://"+r.HTTP.Addr()+"/v1/check", "application/json",
 		strings.NewReader(`{"policies":["shop/`+policy+`"],"key":"alice"}`))
 	if err != nil {
 		return 0, 0
@@ -170,7 +170,7 @@ func TestBadFileKeepsLastGoodPlan(t *testing.T) {
 
 func (r *running) get(t *testing.T, path string) string {
 	t.Helper()
-	response, err := http.Get("http://" + r.Metrics.Addr() + path) //nolint:noctx // a test
+	response, err := http.Get("http://" + r.Metrics.Addr() + path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func (s *APIServer) Client() client.Client {
 // watches never do.
 func (s *APIServer) Stop() {
 	s.tb.Helper()
-	killChild("kube-apiserver", "--secure-port="+s.Env.ControlPlane.GetAPIServer().SecureServing.Port)
+	killChild("kube-apiserver", "--secure-port="+s.Env.ControlPlane.GetAPIServer().Port)
 	if err := s.Env.ControlPlane.GetAPIServer().Stop(); err != nil {
 		s.tb.Fatalf("stop kube-apiserver: %v", err)
 	}
