@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +38,14 @@ const (
 	// publishTimeout bounds how long a worker waits for the registry.
 	publishTimeout = 2 * time.Second
 
+	// statusWriters is how many statuses are written at once. When replicas catch
+	// up, hundreds of policies change their status together; more writers would keep
+	// workers, and the API server, from the edits that come meanwhile.
+	statusWriters = 4
+
+	// busyDelay is how long a status waits while others are written.
+	busyDelay = 10 * time.Millisecond
+
 	// conflictDelay is how long the cache may take to see the write that another
 	// lost to.
 	conflictDelay = 50 * time.Millisecond
@@ -56,12 +65,14 @@ type Reconciler struct {
 	recorder  events.EventRecorder
 	standings standings
 	round     round
+	writers   *semaphore.Weighted
 }
 
 // SetupWithManager adds the controller to the manager. It runs in every process;
 // only the leader's does anything.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.client = mgr.GetClient()
+	r.writers = semaphore.NewWeighted(statusWriters)
 	r.recorder = mgr.GetEventRecorder("weir-controller")
 	b := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.RateLimitPolicy{}, builder.WithPredicates(specChanged())).
@@ -122,9 +133,12 @@ func (r *Reconciler) reconcilePolicy(ctx context.Context, name types.NamespacedN
 		problems:   problems,
 		standing:   r.standings.observe(r.Publisher, name),
 	}
-	if err := r.commitStatus(ctx, policy, &observed); apierrors.IsConflict(err) {
+	switch err := r.commitStatus(ctx, policy, &observed); {
+	case errors.Is(err, errBusy):
+		return reconcile.Result{RequeueAfter: busyDelay}, nil
+	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: conflictDelay}, nil
-	} else if err != nil {
+	case err != nil:
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{}, unexplained(published, observed.standing)

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -33,6 +34,9 @@ type facts struct {
 	standing   Standing
 }
 
+// errBusy means that as many statuses as may be are being written.
+var errBusy = errors.New("enough statuses are being written")
+
 // commitStatus writes the status if it has changed, and tells of it in an event.
 // The lock makes sure that the change is one from what is compared here: a merge
 // patch would replace the list of conditions whatever it was.
@@ -46,6 +50,10 @@ func (r *Reconciler) commitStatus(ctx context.Context, policy *v1alpha1.RateLimi
 	if equality.Semantic.DeepEqual(before.Status, policy.Status) {
 		return nil
 	}
+	if !r.writers.TryAcquire(1) {
+		return errBusy
+	}
+	defer r.writers.Release(1)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.client.Status().Patch(ctx, policy, patch); err != nil {
 		return client.IgnoreNotFound(err)
