@@ -4,6 +4,8 @@
 package controller_test
 
 import (
+	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
@@ -376,6 +378,30 @@ var _ = Describe("A RateLimitPolicy", func() {
 			becomes(ctx, enforced)
 			Expect(threshold()).To(Equal(int64(7)))
 			Eventually(ctx, plans.plan).WithArguments(policy.Namespace + "/gone").Should(BeNil())
+		})
+
+		It("lets the registry be replaced once every policy is known, and not before", func(ctx SpecContext) {
+			synced := func() []int {
+				plans.mu.Lock()
+				defer plans.mu.Unlock()
+				return slices.Clone(plans.synced)
+			}
+			By("leading over nothing")
+			resign := lead(terms)
+			Eventually(ctx, synced).Should(Equal([]int{0}))
+			resign()
+
+			By("leading over five policies, one of which does not compile, while nothing can be written")
+			plans.change(func(r *registry) { r.unreachable = true })
+			for i := range 4 {
+				Expect(api.Create(ctx, testenv.MakePolicy(fmt.Sprintf("%s/p%d", policy.Namespace, i)).
+					Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj())).To(Succeed())
+			}
+			Expect(api.Create(ctx, testenv.MakePolicy(policy.Namespace+"/bad").
+				Limit("l", v1alpha1.AlgorithmGCRA, 1, "1s").Obj())).To(Succeed())
+			lead(terms)
+			Eventually(ctx, synced).Should(Equal([]int{0, 4}))
+			Consistently(ctx, synced).Should(HaveLen(2))
 		})
 	})
 })

@@ -28,6 +28,7 @@ type registry struct {
 	wanted         map[string]*plan.Plan // nil: none
 	replicas       map[string]replica
 	sets, sweeps   int
+	synced         []int // see Synced
 }
 
 type entry struct {
@@ -147,8 +148,12 @@ func (r *registry) Standing(id string) controller.Standing {
 	}
 }
 
-// Synced is of no use to a registry that is never replaced.
-func (r *registry) Synced() {}
+// Synced notes how many policies the publisher knew of by then.
+func (r *registry) Synced() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.synced = append(r.synced, len(r.wanted))
+}
 
 func (r *registry) Changes() <-chan struct{} { return r.changes }
 
