@@ -4,7 +4,6 @@
 package standalone
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -40,31 +38,13 @@ spec:
 type running struct {
 	*Endpoint
 	dir string
-	log *safeBuffer
-}
-
-// safeBuffer is written by the endpoint while the test reads.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
+	log *testenv.Log
 }
 
 func start(t *testing.T, redisURL string, files map[string]string) *running {
 	t.Helper()
 	g := gomega.NewWithT(t)
-	r := &running{dir: t.TempDir(), log: &safeBuffer{}}
+	r := &running{dir: t.TempDir(), log: &testenv.Log{}}
 	for name, text := range files {
 		r.write(t, name, text)
 	}

@@ -1,0 +1,126 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// plansKey is the hash with the plans.
+const plansKey = "weir:1:{registry}"
+
+var _ = Describe("A cluster's policy", Serial, func() {
+	var policy *v1alpha1.RateLimitPolicy
+	var id string
+	BeforeEach(func(ctx SpecContext) {
+		id = newNamespace(ctx) + "/login"
+		policy = testenv.MakePolicy(id).Limit("hourly", v1alpha1.AlgorithmFixedWindow, 2, "1h").Obj()
+		Expect(api.Create(ctx, policy)).To(Succeed())
+		Eventually(condition(policy, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
+	})
+
+	statuses := func(n int) (codes []int) {
+		for range n {
+			codes = append(codes, check(id))
+		}
+		return codes
+	}
+	setThreshold := func(ctx context.Context, threshold int64) {
+		GinkgoHelper()
+		Expect(api.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
+		before := policy.DeepCopy()
+		policy.Spec.Limits[0].Threshold = threshold
+		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(Succeed())
+	}
+
+	It("is the limit as soon as it is ready", func() {
+		Expect(statuses(3)).To(Equal([]int{200, 200, 429}))
+	})
+
+	It("is the new limit as soon as its edit is ready, for what is held already", func(ctx SpecContext) {
+		Expect(statuses(3)).To(Equal([]int{200, 200, 429}))
+		setThreshold(ctx, 3)
+		Eventually(condition(policy, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
+		Expect(statuses(2)).To(Equal([]int{200, 429}))
+		setThreshold(ctx, 1)
+		Eventually(condition(policy, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
+		Expect(statuses(1)).To(Equal([]int{429}))
+	})
+
+	It("stays as it was when an edit cannot be enforced", func(ctx SpecContext) {
+		Expect(api.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
+		before := policy.DeepCopy()
+		policy.Spec.Limits[0].Algorithm = v1alpha1.AlgorithmGCRA
+		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(Succeed())
+		Eventually(condition(policy, v1alpha1.ConditionAccepted)).WithContext(ctx).Should(Equal("False NotSupported"))
+		Expect(statuses(3)).To(Equal([]int{200, 200, 429}))
+	})
+
+	It("is unknown once it is deleted", func(ctx SpecContext) {
+		Expect(api.Delete(ctx, policy)).To(Succeed())
+		Eventually(ctx, func() int { return check(id) }).Should(Equal(http.StatusNotFound))
+		Expect(registry.HExists(ctx, plansKey, id).Val()).To(BeFalse())
+	})
+
+	It("goes on while the registry is wiped, which is back within two seconds", func(ctx SpecContext) {
+		Expect(registry.FlushAll(ctx).Err()).To(Succeed())
+		wiped := time.Now()
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(check(id)).NotTo(Equal(http.StatusNotFound))
+			g.Expect(registry.HExists(ctx, plansKey, id).Val()).To(BeTrue())
+		}).Should(Succeed())
+		Expect(time.Since(wiped)).To(BeNumerically("<", 2*time.Second))
+		Eventually(condition(policy, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
+	})
+
+	It("says that Redis is away, decides by its failure mode meanwhile, and recovers", func(ctx SpecContext) {
+		server.Stop()
+		Eventually(condition(policy, v1alpha1.ConditionProgrammed)).WithContext(ctx).Should(Equal("Unknown RegistryUnreachable"))
+		Expect(check(id)).To(Equal(http.StatusOK))
+		ready, _ := get(checks, "/readyz")
+		Expect(ready).To(Equal(http.StatusOK), "Redis going away never unreadies")
+		setThreshold(ctx, 5)
+		server.Start()
+		Eventually(condition(policy, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
+		Expect(statuses(6)).To(Equal([]int{200, 200, 200, 200, 200, 429}), "the edit made meanwhile, on an empty Redis")
+	})
+})
+
+var _ = Describe("The manager", func() {
+	It("lists its replicas and serves the metrics of both halves", func(ctx SpecContext) {
+		Eventually(ctx, func() string { _, body := get(checks, "/v1/policies"); return body }).
+			Should(MatchRegexp(`"replicas":\[\{"name":"one","revision":\d+\}\]`))
+		_, body := get(metrics, "/metrics")
+		Expect(body).To(ContainSubstring("weir_registry_following 1"))
+		Expect(body).To(ContainSubstring("controller_runtime_reconcile_total"))
+		status, _ := get(checks, "/healthz")
+		Expect(status).To(Equal(http.StatusOK))
+	})
+})
+
+// condition returns "<status> <reason>" of a condition that was written for the
+// present generation.
+func condition(policy *v1alpha1.RateLimitPolicy, conditionType string) func(context.Context) string {
+	return func(ctx context.Context) string {
+		got := &v1alpha1.RateLimitPolicy{}
+		if err := api.Get(ctx, client.ObjectKeyFromObject(policy), got); err != nil {
+			return err.Error()
+		}
+		c := meta.FindStatusCondition(got.Status.Conditions, conditionType)
+		if c == nil || c.ObservedGeneration != got.Generation {
+			return "not judged yet"
+		}
+		return string(c.Status) + " " + c.Reason
+	}
+}

@@ -1,0 +1,119 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/limiter/endpoint"
+	"github.com/weir-dev/weir/internal/manager"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+func TestManager(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Manager")
+}
+
+// One manager, on a real kube-apiserver and a real Redis, serves all stories:
+// a process has one in its life.
+var (
+	api      client.Client
+	server   *testenv.Redis
+	registry *redis.Client
+	checks   string // the address checks are sent to
+	metrics  string
+)
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
+	kube := testenv.StartAPIServer(GinkgoTB())
+	api = kube.Client()
+	server = testenv.StartRedis(GinkgoTB())
+	registry = redis.NewClient(&redis.Options{Addr: server.Addr})
+	DeferCleanup(registry.Close)
+	checks, metrics = freeAddress(ctx), freeAddress(ctx)
+	run, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() {
+		ended <- manager.Run(run, manager.Options{
+			Options: endpoint.Options{
+				RedisPrefix: "weir:", HTTPAddress: checks, MetricsAddress: metrics, StoreTimeout: time.Second,
+				Logger: slog.New(slog.NewTextHandler(GinkgoWriter, nil)), Registry: prometheus.NewRegistry(),
+			},
+			RedisURL: server.URL, Controllers: true, Decisions: true, Config: kube.Config,
+			Tenancy: compile.TenancyCluster, Installation: "weir", Replica: "one",
+			Lease: manager.LeaseOptions{
+				Namespace: "default", Identity: "one",
+				Duration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 200 * time.Millisecond,
+			},
+		})
+	}()
+	DeferCleanup(func(ctx SpecContext) {
+		stop()
+		Eventually(ctx, ended).Should(Receive(BeNil()))
+	})
+	Eventually(ctx, func() int { status, _ := get(checks, "/readyz"); return status }).Should(Equal(http.StatusOK))
+}, NodeTimeout(time.Minute))
+
+func freeAddress(ctx context.Context) string {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { Expect(listener.Close()).To(Succeed()) }()
+	return listener.Addr().String()
+}
+
+// get returns the status and the body; 0 if there is no answer.
+func get(address, path string) (int, string) {
+	request, err := http.NewRequest(http.MethodGet, "http://"+address+path, nil)
+	Expect(err).NotTo(HaveOccurred())
+	return send(request)
+}
+
+// check asks the policy about alice.
+func check(policy string) int {
+	request, err := http.NewRequest(http.MethodPost, "http://"+checks+"/v1/check",
+		strings.NewReader(`{"policies":["`+policy+`"],"key":"alice"}`))
+	Expect(err).NotTo(HaveOccurred())
+	status, _ := send(request)
+	return status
+}
+
+func send(request *http.Request) (int, string) {
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, string(body)
+}
+
+func newNamespace(ctx context.Context) string {
+	GinkgoHelper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "story-"}}
+	Expect(api.Create(ctx, namespace)).To(Succeed())
+	return namespace.Name
+}
