@@ -3,10 +3,7 @@
 
 package plan
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // Snapshot is an immutable set of plans with the index that finds the plans
 // of a request. A replica replaces its snapshot as a whole.
@@ -22,12 +19,18 @@ type Snapshot struct {
 func NewSnapshot(revision int64, plans []*Plan) *Snapshot {
 	s := &Snapshot{
 		revision: revision,
-		plans:    slices.Clone(plans),
+		plans:    make([]*Plan, 0, len(plans)),
 		byID:     make(map[string]*Plan, len(plans)),
 	}
-	slices.SortFunc(s.plans, func(a, b *Plan) int { return strings.Compare(a.ID(), b.ID()) })
-	for _, p := range s.plans {
-		s.byID[p.ID()] = p
+	ids := make([]string, 0, len(plans))
+	for _, p := range plans {
+		id := p.ID()
+		ids = append(ids, id)
+		s.byID[id] = p
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		s.plans = append(s.plans, s.byID[id])
 	}
 	s.index = newIndex(s.plans)
 	return s

@@ -118,11 +118,9 @@ func (h *held) right() bool { return formatDigest(h.sum) == h.digest }
 // snapshot builds the snapshot of the plans held.
 func (h *held) snapshot() *plan.Snapshot {
 	plans := make([]*plan.Plan, 0, len(h.items))
-	// What is in order already is quick to sort: an id is a key here, but would
-	// have to be put together for every comparison there.
-	for _, id := range slices.Sorted(maps.Keys(h.items)) {
-		if p := h.items[id].plan; p != nil {
-			plans = append(plans, p)
+	for _, it := range h.items {
+		if it.plan != nil {
+			plans = append(plans, it.plan)
 		}
 	}
 	return plan.NewSnapshot(h.revision, plans)
