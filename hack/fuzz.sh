@@ -12,5 +12,6 @@ grep -rnoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' api cmd internal 2>/d
   sed -E 's/^(.*)\/[^\/]*:[0-9]+:func (Fuzz.*)$/\1 \2/' | sort -u |
   while read -r package target; do
     echo "fuzz: $target in ./$package for $fuzztime"
-    go test "./$package" -run '^$' -fuzz "^$target\$" -fuzztime "$fuzztime" </dev/null
+    go test "./$package" -run '^$' -fuzz "^$target\$" -fuzztime "$fuzztime" \
+      -fuzzminimizetime 10x </dev/null
   done

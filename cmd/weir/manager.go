@@ -112,6 +112,9 @@ func (f *managerFlags) validate() error {
 	if t := compile.Tenancy(f.tenancy); t != compile.TenancyNamespace && t != compile.TenancyCluster {
 		errs = append(errs, fmt.Errorf("--tenancy %q: must be Namespace or Cluster", f.tenancy))
 	}
+	if err := f.lease.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("--lease-duration, --lease-renew-deadline, --lease-retry-period: %w", err))
+	}
 	if f.installation == "" || strings.Contains(f.installation, "/") {
 		errs = append(errs, fmt.Errorf("--installation %q: must be a name without slashes", f.installation))
 	}

@@ -264,6 +264,44 @@ func TestManagersTakeOver(t *testing.T) {
 	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(gomega.Equal("True/Enforced"))
 }
 
+// The halves in processes of their own: the one that decides is given no way to
+// reach the API server.
+func TestManagerHalvesApart(t *testing.T) {
+	g := gomega.NewWithT(t)
+	c := startCluster(t)
+	c.manager("--decisions=false")
+	c.apply("p", 5)
+	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "20s").Should(gomega.Equal("False/NoReplicas"))
+	p := startWeir(t, "manager", "--controllers=false", "--redis-url", c.redis.URL, "--store-timeout", "2s")
+	g.Eventually(p.enforces("p"), "20s").Should(gomega.Equal(int64(5)))
+	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(gomega.Equal("True/Enforced"))
+	g.Expect(p.cmd.Process.Kill()).To(gomega.Succeed())
+	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(gomega.Equal("False/NoReplicas"))
+}
+
+func TestManagerFlagsThatCannotWork(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no Redis":            {nil, "--redis-url: is required"},
+		"nothing to do":       {[]string{"--redis-url", "redis://x", "--controllers=false", "--decisions=false"}, "nothing is left to do"},
+		"an unknown tenancy":  {[]string{"--redis-url", "redis://x", "--tenancy", "Maybe"}, "--tenancy \"Maybe\": must be Namespace or Cluster"},
+		"an installation":     {[]string{"--redis-url", "redis://x", "--installation", "a/b"}, "--installation"},
+		"a missing config":    {[]string{"--redis-url", "redis://x", "--kubeconfig", "/no/such/file"}, "--kubeconfig: stat /no/such/file"},
+		"a bad URL":           {[]string{"--redis-url", "http://x", "--controllers=false"}, "--redis-url: scheme \"http\""},
+		"a cluster, for now":  {[]string{"--redis-url", "redis-cluster://x", "--controllers=false"}, "redis-cluster:// is not supported yet"},
+		"a deadline too long": {[]string{"--redis-url", "redis://x", "--lease-renew-deadline", "20s"}, "--lease-renew-deadline"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := newManagerCommand()
+			cmd.SetArgs(tc.args)
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			gomega.NewWithT(t).Expect(cmd.ExecuteContext(t.Context())).To(gomega.MatchError(gomega.ContainSubstring(tc.want)))
+		})
+	}
+}
+
 func TestManagerTenancy(t *testing.T) {
 	g := gomega.NewWithT(t)
 	c := startCluster(t)

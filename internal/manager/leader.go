@@ -38,6 +38,16 @@ type LeaseOptions struct {
 	RetryPeriod time.Duration
 }
 
+// Validate says why the times cannot work together.
+func (o LeaseOptions) Validate() error {
+	retry := time.Duration(float64(o.RetryPeriod) * leaderelection.JitterFactor)
+	if o.RetryPeriod <= 0 || o.RenewDeadline <= retry || o.Duration <= o.RenewDeadline {
+		return fmt.Errorf("%v must be longer than %v, and that longer than %v with its jitter",
+			o.Duration, o.RenewDeadline, o.RetryPeriod)
+	}
+	return nil
+}
+
 // leader competes for the lease and, while it holds it, keeps the registry and
 // lets the controller work. The lease only keeps the peace: what makes a
 // former leader harmless is that the registry refuses an older term.
