@@ -100,5 +100,6 @@ bench: ## Run the benchmarks (BENCH=regexp).
 	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
 .PHONY: fuzz
-fuzz: ## Run every fuzz target for a while (FUZZTIME=10s).
+fuzz: ## Run every fuzz target for a while (FUZZTIME=10s, or 1000x for so many inputs).
+	hack/redis.sh
 	hack/fuzz.sh $(FUZZTIME)

@@ -1,0 +1,213 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Duration is a length of time as GEP-2257 writes it: one to four whole numbers,
+// each with a unit of h, m, s or ms, such as "1h30m" or "500ms".
+//
+// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
+// +kubebuilder:validation:MaxLength=24
+type Duration string
+
+// Limit is one algorithm with its numbers.
+//
+// +kubebuilder:validation:XValidation:rule="self.algorithm != 'SlidingLog' || self.threshold <= 100000",fieldPath=".threshold",message="threshold must be at most 100000 when algorithm is SlidingLog"
+// +kubebuilder:validation:XValidation:rule="!(self.algorithm in ['SlidingWindow', 'Suppressed']) || duration(self.window) >= duration('2ms')",fieldPath=".window",message="window must be at least 2ms when algorithm is SlidingWindow or Suppressed"
+// +kubebuilder:validation:XValidation:rule="!has(self.burst) || self.algorithm in ['TokenBucket', 'GCRA']",fieldPath=".burst",message="burst needs algorithm TokenBucket or GCRA"
+// +kubebuilder:validation:XValidation:rule="!has(self.bucket) || self.algorithm in ['SlidingWindow', 'Suppressed']",fieldPath=".bucket",message="bucket needs algorithm SlidingWindow or Suppressed"
+// +kubebuilder:validation:XValidation:rule="!has(self.bucket) || duration(self.window).getMilliseconds() <= 1000 * duration(self.bucket).getMilliseconds() && 2 * duration(self.bucket).getMilliseconds() <= duration(self.window).getMilliseconds()",fieldPath=".bucket",message="bucket must be between a thousandth and a half of window"
+// +kubebuilder:validation:XValidation:rule="!has(self.hardLimitPercent) || self.algorithm == 'Suppressed'",fieldPath=".hardLimitPercent",message="hardLimitPercent needs algorithm Suppressed"
+type Limit struct {
+	// name identifies the limit in answers, metrics and overrides. A DNS label of 1
+	// to 63 lower-case letters, digits and dashes, unique in the policy. Renaming a
+	// limit starts its counts afresh.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="name must be a DNS label: lower-case letters, digits and inner dashes"
+	Name string `json:"name"`
+
+	// algorithm is how the limit counts. FixedWindow admits threshold units per
+	// window. SlidingLog admits them in any interval as long as the window.
+	// SlidingWindow does the same from buckets. TokenBucket refills threshold units
+	// per window and saves up to burst. GCRA spaces units evenly. Suppressed sheds
+	// a random share of the load above the threshold.
+	//
+	// +required
+	Algorithm Algorithm `json:"algorithm"`
+
+	// threshold is how many units one key may spend per window, 1 to 2147483647; at
+	// most 100000 with SlidingLog. A change applies to the next decision and keeps
+	// what has been counted.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	Threshold int64 `json:"threshold"`
+
+	// window is the length of time the threshold speaks of, 1ms to 720h; at least
+	// 2ms with SlidingWindow and Suppressed. A change starts the limit afresh.
+	//
+	// +required
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="window must be between 1ms and 720h"
+	Window Duration `json:"window"`
+
+	// burst is how many units may pass at once, 1 to 2147483647. Only with
+	// TokenBucket, where it defaults to threshold, and GCRA, where it defaults to 1.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	Burst *int64 `json:"burst,omitempty"`
+
+	// bucket is how finely time is counted, from a thousandth to a half of window.
+	// Smaller is more exact and takes more memory. Only with SlidingWindow and
+	// Suppressed. Defaults to a sixtieth of window.
+	//
+	// +optional
+	Bucket Duration `json:"bucket,omitempty"`
+
+	// hardLimitPercent bounds what is ever admitted in a window, in percent of
+	// threshold, 101 to 1000. Only with Suppressed. Defaults to 150.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=101
+	// +kubebuilder:validation:Maximum=1000
+	HardLimitPercent *int32 `json:"hardLimitPercent,omitempty"`
+
+	// blockDuration is how long a key is refused everything by this policy once
+	// this limit has refused it, 1ms to 720h. A later refusal never shortens or
+	// restarts a block. Without it a refusal starts no block.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="blockDuration must be between 1ms and 720h"
+	BlockDuration Duration `json:"blockDuration,omitempty"`
+}
+
+// Override treats the callers it selects differently. Every selector given
+// (keys, cidrs, when) must hold, and at least one is given.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.keys) || has(self.cidrs) || has(self.when)",message="overrides must give at least one of keys, cidrs and when in every entry"
+// +kubebuilder:validation:XValidation:rule="has(self.action) && self.action != 'Limit' || has(self.limits)",fieldPath=".limits",message="limits must be set when action is Limit"
+// +kubebuilder:validation:XValidation:rule="!has(self.action) || self.action == 'Limit' || !has(self.limits)",fieldPath=".limits",message="limits must not be set when action is Allow or Deny"
+type Override struct {
+	// name identifies the override in answers and logs. A DNS label of 1 to 63
+	// lower-case letters, digits and dashes, unique in the policy.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="name must be a DNS label: lower-case letters, digits and inner dashes"
+	Name string `json:"name"`
+
+	// keys are the values of the key this override is for, compared exactly. Only
+	// in a policy whose key has one part. At most 256 entries of 1 to 255
+	// characters. Without entries any key holds.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=255
+	Keys []string `json:"keys,omitempty"`
+
+	// cidrs are networks, IPv4 or IPv6; the client address must be in one of them.
+	// At most 256 entries. Without entries any address holds.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=49
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="cidrs must be networks in CIDR form, such as 10.0.0.0/8 or 2001:db8::/32"
+	CIDRs []string `json:"cidrs,omitempty"`
+
+	// when is a CEL expression over the request that must yield true. One that
+	// fails at run time counts as false. At most 1024 characters. Without it
+	// nothing more is asked.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	When string `json:"when,omitempty"`
+
+	// action is what happens to the selected callers. Limit applies the policy with
+	// the numbers in limits. Allow exempts them from this policy, even under a live
+	// block. Deny refuses them. Defaults to Limit.
+	//
+	// +optional
+	Action OverrideAction `json:"action,omitempty"`
+
+	// limits are other numbers for limits of the policy, by name. Needed when
+	// action is Limit, not allowed otherwise. At most 16 entries. A limit that is
+	// not named keeps its numbers.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Limits []LimitOverride `json:"limits,omitempty"`
+}
+
+// LimitOverride gives one limit other numbers. What is not given stays as in the
+// limit itself.
+type LimitOverride struct {
+	// name is the name of the limit in the policy. 1 to 63 characters.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// threshold replaces the threshold of the limit, with the same bounds: 1 to
+	// 2147483647; at most 100000 with SlidingLog. Defaults to that of the limit.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	Threshold *int64 `json:"threshold,omitempty"`
+
+	// burst replaces the burst of a limit that uses TokenBucket or GCRA, 1 to
+	// 2147483647. Defaults to that of the limit.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	Burst *int64 `json:"burst,omitempty"`
+
+	// window replaces the window of the limit, 1ms to 720h; a bucket the limit sets
+	// must lie between a thousandth and a half of it. Defaults to that of the limit.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="window must be between 1ms and 720h"
+	Window Duration `json:"window,omitempty"`
+
+	// blockDuration replaces the blockDuration of the limit, 1ms to 720h. Defaults
+	// to that of the limit.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="blockDuration must be between 1ms and 720h"
+	BlockDuration Duration `json:"blockDuration,omitempty"`
+}
+
+// Denial shapes the answer to a refused request.
+type Denial struct {
+	// code is the machine-readable code of the refusal: RateLimited, or
+	// TooManyAttempts for authentication and verification. Defaults to RateLimited.
+	//
+	// +optional
+	Code DenialCode `json:"code,omitempty"`
+
+	// message is the sentence people see; the time to wait is added behind it. At
+	// most 255 characters. Defaults to a general sentence that fits the code.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	Message string `json:"message,omitempty"`
+}
