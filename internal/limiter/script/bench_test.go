@@ -1,0 +1,64 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// Decisions over 10,000 keys from parallel callers, with the CPU time that
+// Redis spends on each.
+func BenchmarkEvaluate(b *testing.B) {
+	server := testenv.StartRedis(b)
+	client := newClient(b, server.Addr)
+	store := NewStore(client, testPrefix)
+	for _, algorithm := range algorithms {
+		b.Run(string(algorithm), func(b *testing.B) {
+			policy := NewPolicy("bench/"+string(algorithm), false, false, []Limit{
+				{Name: "l", Algorithm: algorithm, Quota: 100, Threshold: 100, Window: time.Second},
+			})
+			var calls atomic.Int64
+			b.ReportAllocs()
+			before := redisCPU(b, client)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					key := Key(fmt.Sprintf("user-%d", calls.Add(1)%10_000))
+					if _, err := store.Evaluate(b.Context(), &Call{Entries: []Entry{{Policy: policy, Key: key, Cost: 1}}}); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+			b.ReportMetric(float64((redisCPU(b, client)-before).Nanoseconds())/1e3/float64(b.N), "redis-us/op")
+		})
+	}
+}
+
+var cpuLine = regexp.MustCompile(`used_cpu_(?:user|sys)_main_thread:([0-9.]+)`)
+
+// redisCPU is the CPU time the server's main thread has used.
+func redisCPU(b *testing.B, client *redis.Client) time.Duration {
+	b.Helper()
+	info, err := client.Info(b.Context(), "cpu").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var seconds float64
+	for _, line := range cpuLine.FindAllStringSubmatch(info, -1) {
+		n, err := strconv.ParseFloat(line[1], 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		seconds += n
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
