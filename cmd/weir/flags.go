@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
@@ -94,8 +93,6 @@ func notSupported(flag string) error { return fmt.Errorf("--%s: not supported ye
 
 // endpointOptions are the options of the endpoint, but for its Redis.
 func (f *decisionFlags) endpointOptions(logger *slog.Logger) endpoint.Options {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return endpoint.Options{
 		RedisPrefix:    f.redisPrefix,
 		HTTPAddress:    f.httpAddress,
@@ -104,7 +101,7 @@ func (f *decisionFlags) endpointOptions(logger *slog.Logger) endpoint.Options {
 		StoreTimeout:   f.storeTimeout,
 		LameDuck:       f.drainDelay,
 		Logger:         logger,
-		Registry:       registry,
+		Registry:       prometheus.NewRegistry(),
 	}
 }
 

@@ -115,6 +115,9 @@ func (f *managerFlags) validate() error {
 	if err := f.lease.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("--lease-duration, --lease-renew-deadline, --lease-retry-period: %w", err))
 	}
+	if strings.Contains(f.replica, "/") {
+		errs = append(errs, fmt.Errorf("--replica %q: must not hold slashes", f.replica))
+	}
 	if f.installation == "" || strings.Contains(f.installation, "/") {
 		errs = append(errs, fmt.Errorf("--installation %q: must be a name without slashes", f.installation))
 	}

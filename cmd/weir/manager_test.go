@@ -288,6 +288,7 @@ func TestManagerFlagsThatCannotWork(t *testing.T) {
 		"nothing to do":       {[]string{"--redis-url", "redis://x", "--controllers=false", "--decisions=false"}, "nothing is left to do"},
 		"an unknown tenancy":  {[]string{"--redis-url", "redis://x", "--tenancy", "Maybe"}, "--tenancy \"Maybe\": must be Namespace or Cluster"},
 		"an installation":     {[]string{"--redis-url", "redis://x", "--installation", "a/b"}, "--installation"},
+		"a replica":           {[]string{"--redis-url", "redis://x", "--replica", "a/b"}, "--replica"},
 		"a missing config":    {[]string{"--redis-url", "redis://x", "--kubeconfig", "/no/such/file"}, "--kubeconfig: stat /no/such/file"},
 		"a bad URL":           {[]string{"--redis-url", "http://x", "--controllers=false"}, "--redis-url: scheme \"http\""},
 		"a cluster, for now":  {[]string{"--redis-url", "redis-cluster://x", "--controllers=false"}, "redis-cluster:// is not supported yet"},

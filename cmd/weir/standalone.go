@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/internal/standalone"
@@ -47,8 +48,11 @@ func (f *standaloneFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	options := f.endpointOptions(logger)
+	// The manager has these from controller-runtime.
+	options.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	e, err := standalone.New(ctx, standalone.Options{
-		Options:  f.endpointOptions(logger),
+		Options:  options,
 		Policies: f.policies,
 		RedisURL: f.redisURL,
 	})

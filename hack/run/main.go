@@ -85,6 +85,9 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() { cancel(fmt.Errorf("the manager ended: %w", <-ended)) }()
 	say("Applying " + samples)
 	kubectl := filepath.Join(w.binaries, "kubectl")
 	if err := do(ctx, "env", "KUBECONFIG="+kubeconfig, "sh", "-c",
@@ -93,13 +96,12 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	invite(kubeconfig, kubectl)
-	select {
-	case <-ctx.Done():
-		say("Stopping")
-		return nil
-	case err := <-ended:
-		return fmt.Errorf("the manager ended: %w", err)
+	<-ctx.Done()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
 	}
+	say("Stopping")
+	return nil
 }
 
 // getKube makes the binaries of the control plane present.
@@ -166,6 +168,14 @@ func (w *world) startKube() (string, error) {
 // startManager starts the manager and waits until it leads nobody astray: its
 // endpoint answers once the registry exists.
 func (w *world) startManager(ctx context.Context, weir, redisURL, kubeconfig string) (<-chan error, error) {
+	// What listens there already would be taken for the manager.
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", httpAddress)
+	if err != nil {
+		return nil, err
+	}
+	if err := listener.Close(); err != nil {
+		return nil, err
+	}
 	ended, err := w.start(weir, "manager", "--tenancy", "Cluster", "--redis-url", redisURL, "--kubeconfig", kubeconfig)
 	if err != nil {
 		return nil, err

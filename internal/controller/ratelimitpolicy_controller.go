@@ -104,7 +104,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	defer release()
 	if request == sweep {
-		err = r.Publisher.Sweep(ctx, r.exists(ctx))
+		// A registry that cannot be written is swept when it can.
+		err = unexplained(r.Publisher.Sweep(ctx, r.exists(ctx)), r.Publisher.Standing(""))
 	} else {
 		result, err = r.reconcilePolicy(ctx, request.NamespacedName)
 	}

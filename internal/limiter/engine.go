@@ -101,11 +101,11 @@ func (e *Engine) Decide(ctx context.Context, check *Check) (*Decision, error) {
 	}
 	decision := evaluation.decide(err)
 	decision.Revision = v.snapshot.Revision()
-	if err != nil {
+	if decision.Degraded != "" {
 		e.complain(err, decision)
 	}
 	if !check.Peek {
-		evaluation.count(e.metrics, err)
+		evaluation.count(e.metrics, decision, err)
 		e.metrics.duration.Observe(time.Since(start).Seconds())
 	}
 	return decision, nil

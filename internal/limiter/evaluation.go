@@ -204,7 +204,7 @@ func (v *evaluation) limitStates() []LimitState {
 }
 
 // count writes the metrics of the decision, once per policy.
-func (v *evaluation) count(m *metrics, err error) {
+func (v *evaluation) count(m *metrics, d *Decision, err error) {
 	for _, p := range v.missingKey {
 		p.metrics.decided(p, false, "")
 	}
@@ -215,6 +215,10 @@ func (v *evaluation) count(m *metrics, err error) {
 			p.metrics.decided(p, r.Verdict == script.Admitted, p.refusingLimit(r))
 			if r.Verdict == script.Tripped {
 				p.metrics.blocked(r.BlockedBy)
+			}
+		case d.Degraded == "": // refused for a reason that needs no Redis
+			if p.id == d.Policy {
+				p.metrics.decided(p, false, d.Limit)
 			}
 		case err != nil:
 			p.metrics.decided(p, p.plan.FailureMode == plan.FailOpen, "")

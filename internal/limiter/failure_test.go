@@ -61,6 +61,8 @@ func TestImpossibleCostIsRefusedWithoutRedis(t *testing.T) {
 	d := f.decide(t, &limiter.Check{Policies: []string{"a/x"}, Cost: 4})
 	g.Expect(d.Allowed).To(gomega.BeFalse())
 	g.Expect(d.Reason).To(gomega.Equal(limiter.ReasonCostExceedsThreshold))
+	g.Expect(testutil.GatherAndCount(f.registry, "weir_degraded_decisions_total")).To(gomega.BeZero())
+	g.Expect(exposition(g, f.registry)).To(gomega.ContainSubstring(`weir_decisions_total{limit="burst",namespace="a",policy="x",verdict="denied"}`))
 }
 
 // What becomes of decisions while a real Redis fails in each of its ways.

@@ -30,6 +30,8 @@ import (
 const (
 	// apiRetry is the time between attempts to reach the API server at start.
 	apiRetry = time.Second
+	// apiPatience bounds one attempt, and so the time an end of the process waits.
+	apiPatience = 2 * time.Second
 	// cacheSyncTimeout is for ever: an API server that goes away while the caches
 	// fill is waited for, as at any other time.
 	cacheSyncTimeout = 10 * 365 * 24 * time.Hour
@@ -78,8 +80,10 @@ func (c *controllers) hasEnded(err error) {
 // awaitAPI waits until the API server knows the resource.
 func (c *controllers) awaitAPI(ctx context.Context) bool {
 	said := ""
+	config := rest.CopyConfig(c.config)
+	config.Timeout = apiPatience
 	err := wait.PollUntilContextCancel(ctx, apiRetry, true, func(context.Context) (bool, error) {
-		client, err := discovery.NewDiscoveryClientForConfig(c.config)
+		client, err := discovery.NewDiscoveryClientForConfig(config)
 		if err == nil {
 			_, err = client.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
 		}

@@ -7,10 +7,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -57,6 +59,7 @@ type leader struct {
 	publisher *registry.Publisher
 	terms     *controller.Terms
 	logger    *slog.Logger
+	leading   sync.Mutex
 }
 
 // NeedLeaderElection tells the manager to run it in every process.
@@ -68,10 +71,22 @@ func (l *leader) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for ctx.Err() == nil {
+		if err := l.compete(ctx, clients.CoordinationV1()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compete waits for the lease, leads, and returns when that is over.
+func (l *leader) compete(ctx context.Context, leases coordinationv1.LeasesGetter) error {
+	ctx, resign := context.WithCancel(ctx)
+	defer resign()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: l.lease.Namespace, Name: leaseName},
-			Client:     clients.CoordinationV1(),
+			Client:     leases,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: l.lease.Identity},
 		},
 		LeaseDuration:   l.lease.Duration,
@@ -80,35 +95,31 @@ func (l *leader) Start(ctx context.Context) error {
 		ReleaseOnCancel: true,
 		Name:            leaseName,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: l.lead,
+			OnStartedLeading: func(ctx context.Context) {
+				defer resign()
+				l.lead(ctx)
+			},
 			OnStoppedLeading: func() { l.logger.Info("Not leading") },
 		},
 	})
 	if err != nil {
 		return fmt.Errorf("leader election: %w", err)
 	}
-	for ctx.Err() == nil {
-		elector.Run(ctx)
-	}
+	elector.Run(ctx)
 	return nil
 }
 
-// lead is one leadership. While the lease is held, a deposed publisher begins
-// another term: somebody else had taken one while this process was frozen or
-// cut off, and the lease says that they are gone.
+// lead leads until ctx ends or another leader has taken a later term. Then the
+// lease is competed for again instead of taking yet another term: the elector
+// of a process that was frozen believes in its lease for some time, and two
+// leaders would depose each other.
 func (l *leader) lead(ctx context.Context) {
+	l.leading.Lock() // an earlier one may still be on its way out
+	defer l.leading.Unlock()
 	l.logger.Info("Leading")
-	for ctx.Err() == nil {
-		term, end := context.WithCancel(ctx)
-		err := l.publisher.Lead(term, func() { l.terms.Begin(term) })
-		end()
-		if err != nil {
-			// Whoever took a later term may still believe in its lease: let it find out.
-			l.logger.Warn("Term in the registry ended", "error", err)
-			select {
-			case <-ctx.Done():
-			case <-time.After(l.lease.RetryPeriod):
-			}
-		}
+	term, end := context.WithCancel(ctx)
+	defer end()
+	if err := l.publisher.Lead(term, func() { l.terms.Begin(term) }); err != nil {
+		l.logger.Warn("Term in the registry ended", "error", err)
 	}
 }

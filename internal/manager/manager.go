@@ -102,8 +102,14 @@ func serveDecisions(ctx context.Context, group *errgroup.Group, plans redis.Univ
 	watcher = registry.NewWatcher(plans, o.RedisPrefix, registry.WatcherOptions{
 		Owner: o.Installation, Replica: o.Replica, Use: decisions.Use, Logger: o.Logger, Registerer: o.Registry,
 	})
-	group.Go(func() error { return decisions.Run(ctx) })
-	group.Go(func() error { return watcher.Start(ctx) })
+	// As long as anything is decided, it is by the latest plans, and this replica
+	// counts: the watcher outlives the drain.
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	group.Go(func() error {
+		defer stop()
+		return decisions.Run(ctx)
+	})
+	group.Go(func() error { return watcher.Start(watching) })
 }
 
 // replicas are the live replicas as doors list them.

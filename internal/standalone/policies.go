@@ -42,6 +42,14 @@ type fileError struct {
 func (e *fileError) Error() string { return e.path + ": " + e.err.Error() }
 func (e *fileError) Unwrap() error { return e.err }
 
+func newPolicyFiles(dirs []string) *policyFiles {
+	f := &policyFiles{}
+	for _, dir := range dirs {
+		f.dirs = append(f.dirs, filepath.Clean(dir)) // as filepath.Dir returns it
+	}
+	return f
+}
+
 // load reads all files again. A file that is bad keeps the plans it had when
 // it was last good; the errors say which and why. The snapshot is nil when
 // nothing changed. Plans that did not change stay the same objects.

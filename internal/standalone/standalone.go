@@ -48,7 +48,7 @@ type Endpoint struct {
 func New(ctx context.Context, o Options) (*Endpoint, error) {
 	e := &Endpoint{
 		options: o,
-		files:   &policyFiles{dirs: o.Policies},
+		files:   newPolicyFiles(o.Policies),
 		badFiles: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "weir_policy_files_bad",
 			Help: "Policy files that cannot be used as they are; the plans they last held stay in force.",

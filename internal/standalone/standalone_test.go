@@ -182,7 +182,7 @@ func TestFolderOfLinks(t *testing.T) {
 	dir := t.TempDir()
 	g.Expect(os.Symlink(filepath.Join(versions, "v1"), filepath.Join(dir, "..data"))).To(gomega.Succeed())
 	g.Expect(os.Symlink(filepath.Join("..data", "a.yaml"), filepath.Join(dir, "a.yaml"))).To(gomega.Succeed())
-	files := &policyFiles{dirs: []string{dir}}
+	files := newPolicyFiles([]string{dir + "/."})
 	snapshot, errs := files.load(t.Context())
 	g.Expect(errs).To(gomega.BeEmpty())
 	g.Expect(snapshot.Lookup("shop/a").Limits[0].Threshold).To(gomega.Equal(int64(1)))
@@ -200,7 +200,7 @@ func TestLoadKeepsWhatDidNotChange(t *testing.T) {
 		g.Expect(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)).To(gomega.Succeed())
 	}
 	write("a.yaml", policyText("a", 1)+"---\n"+policyText("b", 1))
-	files := &policyFiles{dirs: []string{dir}}
+	files := newPolicyFiles([]string{dir + "/."})
 	first, _ := files.load(t.Context())
 	again, errs := files.load(t.Context())
 	g.Expect(errs).To(gomega.BeEmpty())

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/grpcapi"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
@@ -94,6 +95,13 @@ func metricsHandler(o Options) http.Handler {
 		metrics = o.Registry
 	}
 	return promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})
+}
+
+// Use makes the snapshot the one that later decisions are made with. With the
+// first one gRPC health begins to say SERVING.
+func (e *Endpoint) Use(snapshot *plan.Snapshot) {
+	e.Engine.Use(snapshot)
+	e.grpc.Ready()
 }
 
 // Run serves until ctx ends, then drains. A door that cannot listen ends it

@@ -30,15 +30,18 @@ type Server struct {
 	bound    atomic.Pointer[string]
 }
 
-// NewServer returns a server for that address which does not listen yet. After
+// NewServer returns a server for that address which does not listen yet. Its
+// health is NOT_SERVING until Ready. After
 // it was told to stop it goes on for lameDuck, not serving by its health, so
 // that those who send to it can notice.
 func NewServer(address string, lameDuck time.Duration) *Server {
-	return &Server{address: address, lameDuck: lameDuck, health: health.NewServer()}
+	s := &Server{address: address, lameDuck: lameDuck, health: health.NewServer()}
+	s.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
+	return s
 }
 
-// NeedLeaderElection says that every replica serves.
-func (s *Server) NeedLeaderElection() bool { return false }
+// Ready makes the health SERVING, until the server is told to stop.
+func (s *Server) Ready() { s.health.SetServingStatus("", healthpb.HealthCheckResponse_SERVING) }
 
 // Addr returns the address the server listens on; empty until it does.
 func (s *Server) Addr() string {

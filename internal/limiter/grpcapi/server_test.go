@@ -33,6 +33,8 @@ func TestHealthFollowsTheServer(t *testing.T) {
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		return answer.GetStatus()
 	}
+	g.Expect(status()).To(gomega.Equal(healthpb.HealthCheckResponse_NOT_SERVING))
+	server.Ready()
 	g.Expect(status()).To(gomega.Equal(healthpb.HealthCheckResponse_SERVING))
 	stop()
 	g.Expect(status()).To(gomega.Equal(healthpb.HealthCheckResponse_NOT_SERVING))

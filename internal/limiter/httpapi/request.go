@@ -130,7 +130,7 @@ func (r *reader) keyPart() (string, error) {
 }
 
 // attributes reads the facts of a request. A fact that is an empty string is
-// an absent one.
+// an absent one, but for the address.
 func (r *reader) attributes(a *plan.Attributes) error {
 	return r.object(maxMembers, func(name []byte) (err error) {
 		switch string(name) {

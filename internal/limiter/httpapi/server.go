@@ -72,9 +72,6 @@ func NewMetricsServer(o ServerOptions) *Server {
 	return NewServer(o)
 }
 
-// NeedLeaderElection says that every replica serves.
-func (s *Server) NeedLeaderElection() bool { return false }
-
 // Addr returns the address the server listens on; empty until it does.
 func (s *Server) Addr() string {
 	if address := s.address.Load(); address != nil {

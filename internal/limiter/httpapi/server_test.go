@@ -104,7 +104,6 @@ func TestServerDrains(t *testing.T) {
 	g := NewWithT(t)
 	engine := newGate()
 	s := start(t, ServerOptions{Handler: newHandler(engine), DrainTimeout: time.Minute})
-	g.Expect(s.NeedLeaderElection()).To(BeFalse())
 	status, _, err := s.get(pathReady)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(status).To(Equal(http.StatusOK))

@@ -46,15 +46,17 @@ func NormalizeHost(host string) string {
 	return strings.TrimSuffix(host, ".")
 }
 
-// NormalizePath returns the path without query and fragment, with the escapes
-// of unreserved characters decoded and the others in upper case (RFC 3986
-// section 6.2.2), and with dot segments and empty segments resolved. The
-// result starts with a slash; a trailing slash is kept.
+// NormalizePath returns the path without query and fragment, with every
+// character in its one form, and with dot segments and empty segments
+// resolved. A character that may stand in a path as it is (RFC 3986 section
+// 3.3) is not escaped, every other one is, with upper-case digits; an escaped
+// slash stays escaped, since it separates nothing. The result starts with a
+// slash; a trailing slash is kept. To normalise again changes nothing.
 func NormalizePath(path string) string {
 	if i := strings.IndexAny(path, "?#"); i >= 0 {
 		path = path[:i]
 	}
-	path = decodeUnreserved(path)
+	path = canonicalEscapes(path)
 	if isClean(path) {
 		return path
 	}
@@ -84,22 +86,26 @@ func isClean(path string) bool {
 	return !strings.Contains(path, "//") && !strings.Contains(path, "/.")
 }
 
-func decodeUnreserved(path string) string {
-	if strings.IndexByte(path, '%') < 0 {
+// canonicalEscapes escapes what must be and nothing else.
+func canonicalEscapes(path string) string {
+	if !strings.ContainsFunc(path, func(r rune) bool { return r == '%' || r > '~' || !isPathChar(byte(r)) }) {
 		return path
 	}
+	const digits = "0123456789ABCDEF"
 	var b strings.Builder
 	for i := 0; i < len(path); i++ {
-		if path[i] != '%' || i+2 >= len(path) || !isHex(path[i+1]) || !isHex(path[i+2]) {
-			b.WriteByte(path[i])
-			continue
+		c, escaped := path[i], false
+		if c == '%' && i+2 < len(path) && isHex(path[i+1]) && isHex(path[i+2]) {
+			c, escaped = unhex(path[i+1])<<4|unhex(path[i+2]), true
+			i += 2
 		}
-		if c := unhex(path[i+1])<<4 | unhex(path[i+2]); isUnreserved(c) {
+		if isPathChar(c) && (c != '/' || !escaped) {
 			b.WriteByte(c)
 		} else {
-			b.WriteString(strings.ToUpper(path[i : i+3]))
+			b.WriteByte('%')
+			b.WriteByte(digits[c>>4])
+			b.WriteByte(digits[c&15])
 		}
-		i += 2
 	}
 	return b.String()
 }
@@ -118,7 +124,8 @@ func unhex(c byte) byte {
 	return c - '0'
 }
 
-func isUnreserved(c byte) bool {
+// isPathChar reports whether the character may stand unescaped in a path.
+func isPathChar(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
-		c == '-' || c == '.' || c == '_' || c == '~'
+		strings.IndexByte("-._~!$&'()*+,;=:@/", c) >= 0
 }

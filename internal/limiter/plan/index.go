@@ -9,11 +9,20 @@ import (
 )
 
 // index finds plans by request facts. Matches are filed under the hosts they
-// name, so a decision looks only at those that could hold for its host.
+// name and there under their paths, so a decision looks only at those that
+// hold for its host and path, however many there are for others.
 type index struct {
-	exact    map[string][]filed // by host
-	wildcard map[string][]filed // by what follows "*", starting with a dot
-	any      []filed            // matches that name no host
+	exact    map[string]*paths // by host
+	wildcard map[string]*paths // by what follows "*", starting with a dot
+	any      paths             // matches that name no host
+}
+
+// paths are the matches for one host, filed under their paths.
+type paths struct {
+	exact    map[string][]filed // by path
+	prefixes map[string][]filed // by what precedes "*"
+	lengths  []int              // of the prefixes, each once
+	any      []filed            // matches that name no path
 }
 
 // filed is one match of one plan; rank is the plan's place in the order of
@@ -25,7 +34,7 @@ type filed struct {
 }
 
 func newIndex(plans []*Plan) index {
-	x := index{exact: map[string][]filed{}, wildcard: map[string][]filed{}}
+	x := index{exact: map[string]*paths{}, wildcard: map[string]*paths{}}
 	for rank, p := range plans {
 		if p.Mode == ModeDisabled {
 			continue
@@ -39,29 +48,44 @@ func newIndex(plans []*Plan) index {
 
 func (x *index) file(f filed) {
 	if len(f.match.Hosts) == 0 {
-		x.any = append(x.any, f)
+		x.any.file(f)
 	}
 	for _, host := range f.match.Hosts {
+		byHost, key := x.exact, host
 		if suffix, ok := strings.CutPrefix(host, "*"); ok {
-			x.wildcard[suffix] = append(x.wildcard[suffix], f)
-		} else {
-			x.exact[host] = append(x.exact[host], f)
+			byHost, key = x.wildcard, suffix
+		}
+		if byHost[key] == nil {
+			byHost[key] = &paths{}
+		}
+		byHost[key].file(f)
+	}
+}
+
+func (p *paths) file(f filed) {
+	if p.exact == nil {
+		p.exact, p.prefixes = map[string][]filed{}, map[string][]filed{}
+	}
+	if len(f.match.Paths) == 0 {
+		p.any = append(p.any, f)
+	}
+	for _, path := range f.match.Paths {
+		prefix, ok := strings.CutSuffix(path, "*")
+		if !ok {
+			p.exact[path] = append(p.exact[path], f)
+			continue
+		}
+		p.prefixes[prefix] = append(p.prefixes[prefix], f)
+		if !slices.Contains(p.lengths, len(prefix)) {
+			p.lengths = append(p.lengths, len(prefix))
 		}
 	}
 }
 
 func (x *index) match(a *Attributes) []*Plan {
-	var found []filed
-	collect := func(candidates []filed) {
-		for _, f := range candidates {
-			if f.match.holds(a) {
-				found = append(found, f)
-			}
-		}
-	}
-	collect(x.any)
+	found := x.any.match(nil, a)
 	if a.Host != "" {
-		collect(x.exact[a.Host])
+		found = x.exact[a.Host].match(found, a)
 		// "*.b.c" covers "a.b.c" and "z.a.b.c", but not "b.c" itself.
 		for rest := a.Host; len(x.wildcard) > 0; {
 			i := strings.IndexByte(rest[1:], '.')
@@ -69,7 +93,7 @@ func (x *index) match(a *Attributes) []*Plan {
 				break
 			}
 			rest = rest[1+i:]
-			collect(x.wildcard[rest])
+			found = x.wildcard[rest].match(found, a)
 		}
 	}
 	if len(found) == 0 {
@@ -85,15 +109,27 @@ func (x *index) match(a *Attributes) []*Plan {
 	return plans
 }
 
-// holds reports whether the lists other than hosts hold.
-func (m *Match) holds(a *Attributes) bool {
-	if len(m.Methods) > 0 && !slices.Contains(m.Methods, a.Method) {
-		return false
+// match appends the matches that hold for a request to this host.
+func (p *paths) match(found []filed, a *Attributes) []filed {
+	if p == nil {
+		return found
 	}
-	return len(m.Paths) == 0 || slices.ContainsFunc(m.Paths, func(pattern string) bool {
-		if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
-			return strings.HasPrefix(a.Path, prefix)
+	collect := func(candidates []filed) {
+		for _, f := range candidates {
+			if len(f.match.Methods) == 0 || slices.Contains(f.match.Methods, a.Method) {
+				found = append(found, f)
+			}
 		}
-		return a.Path == pattern
-	})
+	}
+	collect(p.any)
+	if a.Path == "" {
+		return found
+	}
+	collect(p.exact[a.Path])
+	for _, length := range p.lengths {
+		if length <= len(a.Path) {
+			collect(p.prefixes[a.Path[:length]])
+		}
+	}
+	return found
 }

@@ -37,12 +37,20 @@ func TestNormalizePath(t *testing.T) {
 		"/x/%2E%2e/login":   "/login",
 		"/a%2fb":            "/a%2Fb",
 		"/a%2Fb":            "/a%2Fb",
-		"/%":                "/%",
-		"/%4":               "/%4",
-		"/%zz":              "/%zz",
+		"/%":                "/%25",
+		"/%4":               "/%254",
+		"/%zz":              "/%25zz",
 		"/.well-known/acme": "/.well-known/acme",
 		"/...":              "/...",
 		"/a%00b":            "/a%00b",
+		"/a\x00b c":         "/a%00b%20c",
+		"/café":             "/caf%C3%A9",
+		"/caf%c3%a9":        "/caf%C3%A9",
+		"/\xff":             "/%FF",
+		"/a%21%40;v=1":      "/a!@;v=1",
+		"/%252e%252e/x":     "/%252e%252e/x",
+		"/%%32e":            "/%252e",
+		"/a%5Cb\\c":         "/a%5Cb%5Cc",
 	} {
 		t.Run(path, func(t *testing.T) {
 			g := gomega.NewWithT(t)
@@ -59,6 +67,9 @@ func FuzzNormalizePath(f *testing.F) {
 		once := plan.NormalizePath(path)
 		if once == "" || once[0] != '/' {
 			t.Errorf("%q -> %q does not start with a slash", path, once)
+		}
+		if twice := plan.NormalizePath(once); twice != once {
+			t.Errorf("%q -> %q -> %q", path, once, twice)
 		}
 	})
 }
@@ -157,24 +168,34 @@ func ids(plans []*plan.Plan) []string {
 }
 
 // Finding the plans of a request costs the same however many there are for
-// other hosts.
+// other hosts or other paths.
 func BenchmarkMatch(b *testing.B) {
-	for _, n := range []int{10, 10_000} {
-		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			plans := make([]*plan.Plan, n)
-			for i := range plans {
-				plans[i] = valid()
-				plans[i].Name = fmt.Sprintf("p%d", i)
-				plans[i].Matches = []plan.Match{{Hosts: []string{fmt.Sprintf("h%d.example", i), fmt.Sprintf("*.w%d.example", i)}}}
-			}
-			s := plan.NewSnapshot(1, plans)
-			a := &plan.Attributes{Host: "x.y.w7.example", Path: "/"}
-			b.ReportAllocs()
-			for b.Loop() {
-				if len(s.Match(a)) != 1 {
-					b.Fatal("want one plan")
+	for name, match := range map[string]func(i int) plan.Match{
+		"hosts": func(i int) plan.Match {
+			return plan.Match{Hosts: []string{fmt.Sprintf("h%d.example", i), fmt.Sprintf("*.w%d.example", i)}}
+		},
+		"paths": func(i int) plan.Match {
+			return plan.Match{Hosts: []string{"*.w7.example"}, Paths: []string{fmt.Sprintf("/%d", i), fmt.Sprintf("/%d/*", i)}}
+		},
+		"paths of any host": func(i int) plan.Match { return plan.Match{Paths: []string{fmt.Sprintf("/%d/*", i)}} },
+	} {
+		for _, n := range []int{10, 10_000} {
+			b.Run(name+"/"+strconv.Itoa(n), func(b *testing.B) {
+				plans := make([]*plan.Plan, n)
+				for i := range plans {
+					plans[i] = valid()
+					plans[i].Name = fmt.Sprintf("p%d", i)
+					plans[i].Matches = []plan.Match{match(i)}
 				}
-			}
-		})
+				s := plan.NewSnapshot(1, plans)
+				a := &plan.Attributes{Host: "x.y.w7.example", Path: "/7/x"}
+				b.ReportAllocs()
+				for b.Loop() {
+					if len(s.Match(a)) != 1 {
+						b.Fatal("want one plan")
+					}
+				}
+			})
+		}
 	}
 }

@@ -37,13 +37,17 @@ const (
 	gone      standing = "the registry shows an earlier epoch"
 	older     standing = "the registry shows an earlier revision of the epoch"
 	foreign   standing = "the registry shows other plans than were written"
+	elsewhere standing = "the registry belongs to another installation"
 )
 
-// judge compares the registry with what is held; nil holds nothing.
-func (h *held) judge(now *header) standing {
+// judge compares the registry with what is held by a replica of that
+// installation; nil holds nothing.
+func (h *held) judge(now *header, owner string) standing {
 	switch {
 	case now.epoch == "":
 		return noEpoch
+	case now.epoch.owner() != owner:
+		return elsewhere
 	case !now.whole:
 		return notWhole
 	case h == nil:

@@ -28,12 +28,12 @@ func TestJudge(t *testing.T) {
 		"same revision, other":     {mine, header{mark: mark{second, 5, "dx"}, whole: true}, foreign},
 		"earlier epoch":            {mine, header{mark: mark{first, 9, "d9"}, whole: true}, gone},
 		"later epoch":              {mine, header{mark: mark{"weir/201-c", 1, "d1"}, whole: true}, following},
-		"later epoch of another":   {mine, header{mark: mark{"other/201-c", 1, "d1"}, whole: true}, following},
+		"later epoch of another":   {mine, header{mark: mark{"other/201-c", 1, "d1"}, whole: true}, elsewhere},
 		"epoch of the same stamp":  {mine, header{mark: mark{"weir/200-c", 9, "d9"}, whole: true}, gone},
-		"epoch that is none of us": {mine, header{mark: mark{"?", 9, "d9"}, whole: true}, gone},
+		"epoch that is none of us": {mine, header{mark: mark{"?", 9, "d9"}, whole: true}, elsewhere},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gomega.NewWithT(t).Expect(tc.held.judge(&tc.now)).To(gomega.Equal(tc.want))
+			gomega.NewWithT(t).Expect(tc.held.judge(&tc.now, "weir")).To(gomega.Equal(tc.want))
 		})
 	}
 }

@@ -61,9 +61,6 @@ func NewWatcher(client redis.UniversalClient, prefix string, o WatcherOptions) *
 	}
 }
 
-// NeedLeaderElection tells a manager to run the Watcher in every replica.
-func (w *Watcher) NeedLeaderElection() bool { return false }
-
 // Replicas returns the replicas that were alive when this one last looked, by
 // name.
 func (w *Watcher) Replicas() []Replica {
@@ -138,7 +135,7 @@ func (w *Watcher) look(ctx context.Context) error {
 	if w.held != nil {
 		w.metrics.lag.Set(float64(max(0, h.revision-w.held.revision)))
 	}
-	switch now := w.held.judge(&h); {
+	switch now := w.held.judge(&h, w.options.Owner); {
 	case now != following:
 		if w.refuse(&h, now) {
 			_, err = w.beat(ctx) // the leader is to know at once
@@ -166,7 +163,7 @@ func (w *Watcher) pull(ctx context.Context) error {
 		return err
 	}
 	since := prometheus.NewTimer(nil)
-	if w.held.judge(&h) != following || what == readNothing || h.mark == w.refused {
+	if w.held.judge(&h, w.options.Owner) != following || what == readNothing || h.mark == w.refused {
 		return nil // the next look says what it is
 	}
 	next, bad := w.held.next(&h, fields, what == readAll)
