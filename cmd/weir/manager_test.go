@@ -228,7 +228,9 @@ func health(p *process) int {
 func TestManagersTakeOver(t *testing.T) {
 	g := gomega.NewWithT(t)
 	c := startCluster(t)
-	all := []*process{c.manager(), c.manager(), c.manager()}
+	// A leader that freezes goes on believing in its lease for the renew deadline.
+	slow := []string{"--lease-duration", "6s", "--lease-renew-deadline", "5s"}
+	all := []*process{c.manager(slow...), c.manager(slow...), c.manager(slow...)}
 	c.apply("p", 10)
 	onAll := func(among []*process, want int64) {
 		t.Helper()
@@ -248,11 +250,20 @@ func TestManagersTakeOver(t *testing.T) {
 	onAll(others, 11)
 	c.edit("p", 12)
 	onAll(others, 12)
+	terms := func() (n int) {
+		for _, p := range all {
+			n += strings.Count(p.log.String(), "Took a term in the registry")
+		}
+		return n
+	}
+	before := terms()
 	g.Expect(frozen.cmd.Process.Signal(syscall.SIGCONT)).To(gomega.Succeed())
 	onAll(all, 12)
-	g.Consistently(func() []int64 {
-		return []int64{all[0].threshold("p"), all[1].threshold("p"), all[2].threshold("p")}
-	}, "2s").Should(gomega.Equal([]int64{12, 12, 12}), "nothing stale is written")
+	g.Consistently(func(g gomega.Gomega) {
+		g.Expect([]int64{all[0].threshold("p"), all[1].threshold("p"), all[2].threshold("p")}).
+			To(gomega.Equal([]int64{12, 12, 12}), "nothing stale is written")
+		g.Expect(terms()).To(gomega.Equal(before), "the leader is not deposed")
+	}, "7s").Should(gomega.Succeed())
 
 	// A leader that dies is replaced.
 	g.Eventually(c.leader(all), "10s").ShouldNot(gomega.BeNil())
@@ -272,11 +283,22 @@ func TestManagerHalvesApart(t *testing.T) {
 	c.manager("--decisions=false")
 	c.apply("p", 5)
 	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "20s").Should(gomega.Equal("False/NoReplicas"))
-	p := startWeir(t, "manager", "--controllers=false", "--redis-url", c.redis.URL, "--store-timeout", "2s")
+	metrics := freeAddress(t)
+	p := startWeir(t, "manager", "--controllers=false", "--redis-url", c.redis.URL, "--store-timeout", "2s",
+		"--metrics-address", metrics)
 	g.Eventually(p.enforces("p"), "20s").Should(gomega.Equal(int64(5)))
 	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(gomega.Equal("True/Enforced"))
+	response, err := http.Get("http://" + metrics + "/metrics")
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	defer func() { g.Expect(response.Body.Close()).To(gomega.Succeed()) }()
+	g.Expect(response.StatusCode).To(gomega.Equal(http.StatusOK))
 	g.Expect(p.cmd.Process.Kill()).To(gomega.Succeed())
 	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(gomega.Equal("False/NoReplicas"))
+
+	// Who decides for another installation leaves this one's plans alone.
+	stranger := startWeir(t, "manager", "--controllers=false", "--redis-url", c.redis.URL, "--installation", "another")
+	g.Eventually(stranger.log.String, "10s").Should(gomega.ContainSubstring("the registry belongs to another installation"))
+	g.Expect(stranger.threshold("p")).NotTo(gomega.Equal(int64(5)))
 }
 
 func TestManagerFlagsThatCannotWork(t *testing.T) {

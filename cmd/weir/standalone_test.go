@@ -68,7 +68,7 @@ func startWeir(tb testing.TB, args ...string) *process {
 	path, err := binary()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	p := &process{http: freeAddress(tb)}
-	args = append(args, "--http-address", p.http, "--grpc-address", "", "--metrics-address", "")
+	args = append([]string{args[0], "--http-address", p.http, "--grpc-address", "", "--metrics-address", ""}, args[1:]...)
 	p.cmd = exec.Command(path, args...)
 	p.cmd.Stderr = &p.log
 	g.Expect(p.cmd.Start()).To(gomega.Succeed())

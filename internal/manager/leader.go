@@ -11,8 +11,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -71,55 +71,59 @@ func (l *leader) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for ctx.Err() == nil {
-		if err := l.compete(ctx, clients.CoordinationV1()); err != nil {
-			return err
+	lock := func() *resourcelock.LeaseLock {
+		return &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: l.lease.Namespace, Name: leaseName},
+			Client:     clients.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: l.lease.Identity},
 		}
 	}
-	return nil
-}
-
-// compete waits for the lease, leads, and returns when that is over.
-func (l *leader) compete(ctx context.Context, leases coordinationv1.LeasesGetter) error {
-	ctx, resign := context.WithCancel(ctx)
-	defer resign()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: l.lease.Namespace, Name: leaseName},
-			Client:     leases,
-			LockConfig: resourcelock.ResourceLockConfig{Identity: l.lease.Identity},
-		},
+		Lock:            lock(),
 		LeaseDuration:   l.lease.Duration,
 		RenewDeadline:   l.lease.RenewDeadline,
 		RetryPeriod:     l.lease.RetryPeriod,
 		ReleaseOnCancel: true,
 		Name:            leaseName,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) {
-				defer resign()
-				l.lead(ctx)
-			},
+			OnStartedLeading: func(ctx context.Context) { l.lead(ctx, lock()) },
 			OnStoppedLeading: func() { l.logger.Info("Not leading") },
 		},
 	})
 	if err != nil {
 		return fmt.Errorf("leader election: %w", err)
 	}
-	elector.Run(ctx)
+	for ctx.Err() == nil {
+		elector.Run(ctx)
+	}
 	return nil
 }
 
-// lead leads until ctx ends or another leader has taken a later term. Then the
-// lease is competed for again instead of taking yet another term: the elector
-// of a process that was frozen believes in its lease for some time, and two
-// leaders would depose each other.
-func (l *leader) lead(ctx context.Context) {
+// lead leads until ctx ends. When another leader has taken a later term, it
+// takes yet another one only if the lease itself says that it is ours: the
+// elector of a process that was frozen believes so for some time after it has
+// been replaced, and two leaders would depose each other.
+func (l *leader) lead(ctx context.Context, lock resourcelock.Interface) {
 	l.leading.Lock() // an earlier one may still be on its way out
 	defer l.leading.Unlock()
 	l.logger.Info("Leading")
-	term, end := context.WithCancel(ctx)
-	defer end()
-	if err := l.publisher.Lead(term, func() { l.terms.Begin(term) }); err != nil {
+	for ctx.Err() == nil {
+		term, end := context.WithCancel(ctx)
+		err := l.publisher.Lead(term, func() { l.terms.Begin(term) })
+		end()
+		if err == nil {
+			return
+		}
 		l.logger.Warn("Term in the registry ended", "error", err)
+		_ = wait.PollUntilContextCancel(ctx, l.lease.RetryPeriod, false, func(ctx context.Context) (bool, error) {
+			return l.holds(ctx, lock), nil
+		})
 	}
+}
+
+// holds reports whether the lease says that this process holds it now.
+func (l *leader) holds(ctx context.Context, lock resourcelock.Interface) bool {
+	record, _, err := lock.Get(ctx)
+	return err == nil && record.HolderIdentity == l.lease.Identity &&
+		time.Since(record.RenewTime.Time) < l.lease.RenewDeadline
 }
