@@ -88,7 +88,7 @@ func isClean(path string) bool {
 
 // canonicalEscapes escapes what must be and nothing else.
 func canonicalEscapes(path string) string {
-	if !strings.ContainsFunc(path, func(r rune) bool { return r == '%' || r > '~' || !isPathChar(byte(r)) }) {
+	if isCanonical(path) {
 		return path
 	}
 	const digits = "0123456789ABCDEF"
@@ -122,6 +122,16 @@ func unhex(c byte) byte {
 		return c - 'A' + 10
 	}
 	return c - '0'
+}
+
+// isCanonical reports whether nothing is escaped and nothing needs to be.
+func isCanonical(path string) bool {
+	for i := range len(path) {
+		if !isPathChar(path[i]) { // neither is the percent sign
+			return false
+		}
+	}
+	return true
 }
 
 // isPathChar reports whether the character may stand unescaped in a path.
