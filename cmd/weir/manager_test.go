@@ -204,7 +204,7 @@ func TestManagerNeedsNoAPIServerToDecide(t *testing.T) {
 	// Longer than the lease: whoever led has noticed.
 	g.Eventually(p.log.String, "20s").Should(gomega.ContainSubstring("Not leading"))
 	g.Expect(again.threshold("p")).To(gomega.Equal(int64(5)))
-	g.Expect(health(p)).To(gomega.Equal(http.StatusOK))
+	g.Expect(status(p, "/healthz")).To(gomega.Equal(http.StatusOK))
 	c.api.Start()
 	g.Eventually(func() error { return c.client.List(t.Context(), &v1alpha1.RateLimitPolicyList{}) }, "30s").Should(gomega.Succeed())
 	c.edit("p", 6)
@@ -216,8 +216,8 @@ func TestManagerNeedsNoAPIServerToDecide(t *testing.T) {
 	t.Logf("slowest decision meanwhile: %v", worst)
 }
 
-func health(p *process) int {
-	response, err := http.Get("http://" + p.http + "/healthz")
+func status(p *process, path string) int {
+	response, err := http.Get("http://" + p.http + path)
 	if err != nil {
 		return 0
 	}
@@ -323,6 +323,22 @@ func TestManagerFlagsThatCannotWork(t *testing.T) {
 			gomega.NewWithT(t).Expect(cmd.ExecuteContext(t.Context())).To(gomega.MatchError(gomega.ContainSubstring(tc.want)))
 		})
 	}
+}
+
+// A process that was told to end and still decides goes on obeying edits.
+func TestManagerDrainsWithLivePolicies(t *testing.T) {
+	g := gomega.NewWithT(t)
+	c := startCluster(t)
+	c.manager("--decisions=false")
+	p := c.manager("--controllers=false", "--drain-delay", "3s")
+	c.apply("p", 5)
+	g.Eventually(p.enforces("p"), "20s").Should(gomega.Equal(int64(5)))
+	g.Expect(p.cmd.Process.Signal(syscall.SIGTERM)).To(gomega.Succeed())
+	g.Eventually(func() int { return status(p, "/readyz") }, "5s", "5ms").Should(gomega.Equal(http.StatusServiceUnavailable))
+	c.edit("p", 6)
+	g.Eventually(p.enforces("p"), "2s", "5ms").Should(gomega.Equal(int64(6)))
+	g.Expect(p.cmd.Wait()).To(gomega.Succeed())
+	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(gomega.Equal("False/NoReplicas"))
 }
 
 func TestManagerTenancy(t *testing.T) {

@@ -202,7 +202,7 @@ func TestFirstEpochWaitsForAllPlans(t *testing.T) {
 	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(gomega.MatchError(ErrEpochLost))
 	c.Expect(r.plans()).To(gomega.Equal(-1), "a registry without an epoch is not loaded")
 	c.Expect(programmed(l, "shop/login")).To(gomega.BeFalse())
-	_, err := l.Replicas()
+	_, err := l.replicas()
 	c.Expect(err).To(gomega.MatchError(ErrEpochLost))
 
 	l.Synced()

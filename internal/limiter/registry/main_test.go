@@ -116,7 +116,7 @@ func (c *cluster) leadSynced(plans ...*plan.Plan) *leader {
 }
 
 func programmed(l *leader, id string) bool {
-	_, ok := l.Programmed(id)
+	_, ok := l.programmed(id)
 	return ok
 }
 

@@ -27,7 +27,7 @@ func TestSetAndDeleteReachEveryReplica(t *testing.T) {
 	}
 
 	c.Expect(l.Set(t.Context(), makePlan("search", 7))).To(gomega.Succeed())
-	revision, ok := l.Programmed("shop/search")
+	revision, ok := l.programmed("shop/search")
 	c.Expect(ok).To(gomega.BeTrue())
 	for _, r := range []*replica{a, b} {
 		login := r.snapshot().Lookup("shop/login")
@@ -104,7 +104,7 @@ func TestSetNeedsALeader(t *testing.T) {
 	c.Expect(p.Delete(t.Context(), "shop/login")).To(gomega.MatchError(ErrNotLeading))
 	_, err := p.Sweep(t.Context(), func(string) bool { return true })
 	c.Expect(err).To(gomega.MatchError(ErrNotLeading))
-	_, err = p.Replicas()
+	_, err = p.replicas()
 	c.Expect(err).To(gomega.MatchError(ErrNotLeading))
 
 	l := c.leadSynced()
@@ -176,7 +176,7 @@ func TestEnforcedCountsReplicasThatRunThePlan(t *testing.T) {
 	c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(gomega.Succeed())
 	c.Eventually(l.Changes()).Should(gomega.Receive())
 	c.Eventually(enforced).Should(gomega.Equal([]int{2, 2}))
-	replicas, err := l.Replicas()
+	replicas, err := l.replicas()
 	c.Expect(err).NotTo(gomega.HaveOccurred())
 	c.Expect(replicas).To(gomega.HaveLen(2))
 	c.Expect(replicas[0].Name).To(gomega.Equal("a"))

@@ -40,8 +40,8 @@ type seen struct {
 // errNotLooked is the health of the registry until a leader has seen it.
 var errNotLooked = errors.New("registry not looked at yet")
 
-// Changes is signalled when the answer of Err, Programmed, Enforced or Replicas
-// may have changed. Signals that nobody has taken yet are one.
+// Changes is signalled when the answer of Err, Plan or Enforced may have
+// changed. Signals that nobody has taken yet are one.
 func (p *Publisher) Changes() <-chan struct{} { return p.changed }
 
 // Err says why the registry is not known to be as wanted: Redis cannot be
@@ -56,15 +56,9 @@ func (p *Publisher) Err() error {
 	return p.seen.err
 }
 
-// Programmed returns the revision since which the wanted plan of that id is in
-// the registry, and false if it is not.
-func (p *Publisher) Programmed(id string) (revision int64, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.programmed(id)
-}
-
-func (p *Publisher) programmed(id string) (int64, bool) {
+// revisionOf returns the revision since which the wanted plan of that id is in
+// the registry, and false if it is not. The caller holds the lock.
+func (p *Publisher) revisionOf(id string) (int64, bool) {
 	e := p.entries[id]
 	if e == nil {
 		return 0, false
@@ -77,7 +71,7 @@ func (p *Publisher) programmed(id string) (int64, bool) {
 func (p *Publisher) Plan(id string) *plan.Plan {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, ok := p.programmed(id); !ok {
+	if _, ok := p.revisionOf(id); !ok {
 		return nil
 	}
 	e := p.entries[id]
@@ -92,24 +86,13 @@ func (p *Publisher) Plan(id string) *plan.Plan {
 func (p *Publisher) Enforced(id string) (running, live int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	revision, ok := p.programmed(id)
+	revision, ok := p.revisionOf(id)
 	for i := range p.seen.replicas {
 		if ok && p.seen.replicas[i].runs(id, p.seen.epoch, revision) {
 			running++
 		}
 	}
 	return running, len(p.seen.replicas)
-}
-
-// Replicas returns the live replicas of the installation by name, as they were
-// within the last second, and what Err returns.
-func (p *Publisher) Replicas() ([]Replica, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stopped != nil {
-		return nil, p.stopped
-	}
-	return slices.Clone(p.seen.replicas), p.seen.err
 }
 
 // replicasAmong returns the replicas of the installation by name.

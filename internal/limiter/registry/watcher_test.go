@@ -118,7 +118,7 @@ func TestBadPayloadIsSkipped(t *testing.T) {
 	c.Expect(r.threshold("shop/login")).To(gomega.BeEquivalentTo(5), "the last good plan stays")
 	c.Expect(r.snapshot().Lookup("shop/other")).To(gomega.BeNil(), "a plan under another id is none")
 	c.Expect(testutil.ToFloat64(r.metrics.bad)).To(gomega.BeEquivalentTo(2))
-	c.Eventually(func() []Replica { replicas, _ := l.Replicas(); return replicas }).Should(gomega.ConsistOf(
+	c.Eventually(func() []Replica { replicas, _ := l.replicas(); return replicas }).Should(gomega.ConsistOf(
 		gomega.HaveField("Skipped", gomega.Equal([]string{"shop/login", "shop/other"}))))
 	running, live := l.Enforced("shop/login")
 	c.Expect([]int{running, live}).To(gomega.Equal([]int{0, 1}))
@@ -183,7 +183,7 @@ func TestHeartbeatIsRemovedAtTheEnd(t *testing.T) {
 
 func (l *leader) names() []string {
 	var names []string
-	replicas, _ := l.Replicas()
+	replicas, _ := l.replicas()
 	for _, r := range replicas {
 		names = append(names, r.Name)
 	}
