@@ -11,7 +11,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/config/crd"
 )
@@ -153,8 +152,8 @@ func policySchema(tb testing.TB) *schema {
 
 func policyDefinition(tb testing.TB) *apiextensionsv1.CustomResourceDefinition {
 	tb.Helper()
-	definition := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(crd.RateLimitPolicies(), definition); err != nil {
+	definition, err := crd.RateLimitPolicies()
+	if err != nil {
 		tb.Fatal(err)
 	}
 	return definition

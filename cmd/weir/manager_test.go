@@ -283,7 +283,7 @@ func TestManagerHalvesApart(t *testing.T) {
 	c.manager("--decisions=false")
 	c.apply("p", 5)
 	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "20s").Should(gomega.Equal("False/NoReplicas"))
-	metrics := freeAddress(t)
+	metrics := testenv.FreeAddr(t)
 	p := startWeir(t, "manager", "--controllers=false", "--redis-url", c.redis.URL, "--store-timeout", "2s",
 		"--metrics-address", metrics)
 	g.Eventually(p.enforces("p"), "20s").Should(gomega.Equal(int64(5)))

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -67,7 +66,7 @@ func startWeir(tb testing.TB, args ...string) *process {
 	g := gomega.NewWithT(tb)
 	path, err := binary()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	p := &process{http: freeAddress(tb)}
+	p := &process{http: testenv.FreeAddr(tb)}
 	args = append([]string{args[0], "--http-address", p.http, "--grpc-address", "", "--metrics-address", ""}, args[1:]...)
 	p.cmd = exec.Command(path, args...)
 	p.cmd.Stderr = &p.log
@@ -87,16 +86,6 @@ func startWeir(tb testing.TB, args ...string) *process {
 		return err
 	}, "20s").Should(gomega.Succeed())
 	return p
-}
-
-func freeAddress(tb testing.TB) string {
-	tb.Helper()
-	listener, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
 
 // check asks and returns the status, and the longest wait of any limit.

@@ -1,23 +1,31 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crd carries the generated CustomResourceDefinitions, so that tests and
-// checks read them without knowing where they run.
+// Package crd carries the generated CustomResourceDefinitions, so that whoever
+// installs them or judges by them need not know where it runs.
 package crd
 
-import "embed"
+import (
+	"embed"
+	"fmt"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+)
 
 //go:embed bases/*.yaml
 var bases embed.FS
 
-// RateLimitPolicies returns the CustomResourceDefinition of RateLimitPolicy as
-// YAML.
-func RateLimitPolicies() []byte {
+// RateLimitPolicies returns the CustomResourceDefinition of RateLimitPolicy. An
+// error means that the generated file is not one.
+func RateLimitPolicies() (*apiextensionsv1.CustomResourceDefinition, error) {
 	data, err := bases.ReadFile("bases/ratelimit.weir.dev_ratelimitpolicies.yaml")
 	if err != nil {
-		// The file is part of the binary: it can only be missing if it was renamed
-		// without this line.
-		panic(err)
+		return nil, err
 	}
-	return data
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(data, definition); err != nil {
+		return nil, fmt.Errorf("embedded CustomResourceDefinition of RateLimitPolicy: %w", err)
+	}
+	return definition, nil
 }

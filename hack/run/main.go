@@ -24,7 +24,6 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/config/crd"
 	"github.com/weir-dev/weir/internal/limiter/embedded"
@@ -149,8 +148,8 @@ func (w *world) startRedis(ctx context.Context) (url string, err error) {
 
 // startKube starts the control plane and returns the path of a kubeconfig.
 func (w *world) startKube() (string, error) {
-	definition := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(crd.RateLimitPolicies(), definition); err != nil {
+	definition, err := crd.RateLimitPolicies()
+	if err != nil {
 		return "", err
 	}
 	env := &envtest.Environment{

@@ -133,14 +133,12 @@ func serveHealth(ctx context.Context, group *errgroup.Group, o Options) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /healthz", health)
 	mux.Handle("GET /readyz", health)
-	for address, server := range map[string]*httpapi.Server{
-		o.HTTPAddress: httpapi.NewServer(httpapi.ServerOptions{Address: o.HTTPAddress, Handler: mux, Logger: o.Logger}),
-		o.MetricsAddress: httpapi.NewMetricsServer(httpapi.ServerOptions{
-			Address: o.MetricsAddress, Handler: promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}), Logger: o.Logger,
-		}),
-	} {
+	serve := func(address string, handler http.Handler, server func(httpapi.ServerOptions) *httpapi.Server) {
 		if address != "" {
-			group.Go(func() error { return server.Start(ctx) })
+			s := server(httpapi.ServerOptions{Address: address, Handler: handler, Logger: o.Logger})
+			group.Go(func() error { return s.Start(ctx) })
 		}
 	}
+	serve(o.HTTPAddress, mux, httpapi.NewServer)
+	serve(o.MetricsAddress, promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}), httpapi.NewMetricsServer)
 }

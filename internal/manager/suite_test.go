@@ -7,7 +7,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -51,7 +50,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	server = testenv.StartRedis(GinkgoTB())
 	registry = redis.NewClient(&redis.Options{Addr: server.Addr})
 	DeferCleanup(registry.Close)
-	checks, metrics = freeAddress(ctx), freeAddress(ctx)
+	checks, metrics = testenv.FreeAddr(GinkgoTB()), testenv.FreeAddr(GinkgoTB())
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() {
@@ -74,13 +73,6 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	})
 	Eventually(ctx, func() int { status, _ := get(checks, "/readyz"); return status }).Should(Equal(http.StatusOK))
 }, NodeTimeout(time.Minute))
-
-func freeAddress(ctx context.Context) string {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { Expect(listener.Close()).To(Succeed()) }()
-	return listener.Addr().String()
-}
 
 // get returns the status and the body; 0 if there is no answer.
 func get(address, path string) (int, string) {

@@ -19,7 +19,6 @@ import (
 	apimachineryvalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/config/crd"
 )
@@ -37,9 +36,9 @@ type resourceSchema struct {
 var theSchema = sync.OnceValues(newSchema)
 
 func newSchema() (*resourceSchema, error) {
-	var definition apiextensionsv1.CustomResourceDefinition
-	if err := yaml.Unmarshal(crd.RateLimitPolicies(), &definition); err != nil {
-		return nil, fmt.Errorf("read the embedded CRD: %w", err)
+	definition, err := crd.RateLimitPolicies()
+	if err != nil {
+		return nil, err
 	}
 	var props apiextensions.JSONSchemaProps
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(

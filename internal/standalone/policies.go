@@ -24,6 +24,7 @@ import (
 type policyFiles struct {
 	dirs     []string
 	files    map[string]*policyFile // by path
+	plans    []*plan.Plan           // of all files, as merge returns them
 	revision int64
 }
 
@@ -75,19 +76,13 @@ func (f *policyFiles) load(ctx context.Context) (*plan.Snapshot, []*fileError) {
 	}
 	plans, duplicates := merge(files)
 	errs = append(errs, duplicates...)
-	changed := f.files == nil || !slices.Equal(plans, f.plans())
-	f.files = files
+	changed := f.files == nil || !slices.Equal(plans, f.plans)
+	f.files, f.plans = files, plans
 	if !changed {
 		return nil, errs
 	}
 	f.revision++
 	return plan.NewSnapshot(f.revision, plans), errs
-}
-
-// plans returns the plans that are in force.
-func (f *policyFiles) plans() []*plan.Plan {
-	plans, _ := merge(f.files)
-	return plans
 }
 
 // list returns the policy files of the folders in order.

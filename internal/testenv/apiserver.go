@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/config/crd"
@@ -109,9 +108,9 @@ func Scheme(tb testing.TB) *runtime.Scheme {
 
 func policyCRD(tb testing.TB) *apiextensionsv1.CustomResourceDefinition {
 	tb.Helper()
-	definition := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(crd.RateLimitPolicies(), definition); err != nil {
-		tb.Fatalf("CustomResourceDefinition of RateLimitPolicy: %v", err)
+	definition, err := crd.RateLimitPolicies()
+	if err != nil {
+		tb.Fatal(err)
 	}
 	return definition
 }

@@ -59,7 +59,7 @@ func startRedis(tb testing.TB, env, args []string) *Redis {
 	r := &Redis{tb: tb, dir: tb.TempDir(), args: args, env: env}
 	tb.Cleanup(r.Stop)
 	for range portAttempts {
-		r.Addr = freeAddr(tb)
+		r.Addr = FreeAddr(tb)
 		r.URL = "redis://" + r.Addr
 		err := r.start()
 		if err == nil {
@@ -232,7 +232,9 @@ func answers(addr string) bool {
 	return err == nil && (reply[0] == '+' || reply[0] == '-')
 }
 
-func freeAddr(tb testing.TB) string {
+// FreeAddr returns an address of the loopback interface, as host:port, on which
+// nobody listened a moment ago.
+func FreeAddr(tb testing.TB) string {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 // Times count from the start and never repeat an earlier file's state. Facts
 // are used, remaining, retryAfter, remainingAfterWaiting and resetAfter; a
 // LIMIT is POLICY/LIMIT, or LIMIT where only one policy is asked. Without
-// policies the first one is asked. deny means that this check was refused by
+// policies the one stated last is asked. deny means that this check was refused by
 // a limit, blocked that it met a live block.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.scenario")
@@ -129,7 +129,7 @@ type scenarioPolicy struct {
 
 type scenarioParser struct {
 	policies map[string]*scenarioPolicy
-	order    []string
+	latest   string // the policy that was stated last
 	steps    []step
 }
 
@@ -142,14 +142,11 @@ func (p *scenarioParser) line(line string) error {
 			policy.attempts = policy.attempts || w == "attempts"
 			policy.shadow = policy.shadow || w == "shadow"
 		}
-		if p.policies[policy.name] == nil { // stated again, it is an edit
-			p.order = append(p.order, policy.name)
-		}
-		p.policies[policy.name] = policy
-		p.order = append([]string{policy.name}, p.order...)
+		p.policies[policy.name] = policy // stated again, it is an edit
+		p.latest = policy.name
 		return nil
 	case "limit":
-		return p.limit(p.policies[p.order[0]], words[1:])
+		return p.limit(p.policies[p.latest], words[1:])
 	case "at":
 		return p.at(line)
 	}
@@ -213,7 +210,7 @@ func (p *scenarioParser) at(line string) error {
 		}
 	}
 	if len(asked) == 0 {
-		asked = p.order[:1]
+		asked = []string{p.latest}
 	}
 	for _, name := range asked {
 		policy := p.policies[name]
