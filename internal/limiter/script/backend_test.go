@@ -15,12 +15,32 @@ import (
 
 const testPrefix = "weir-test:"
 
+// algorithms are the codes of all kinds.
+var algorithms = func() []Algorithm {
+	var all []Algorithm
+	for _, k := range kinds {
+		all = append(all, k.code)
+	}
+	return all
+}()
+
+// decider is what a Store does, and what the model does in its place.
+type decider interface {
+	Evaluate(ctx context.Context, call *Call) (*Reply, error)
+	Reset(ctx context.Context, policy *Policy, key Key) (bool, error)
+	Block(ctx context.Context, policy *Policy, key Key, length time.Duration) error
+	Unblock(ctx context.Context, policy *Policy, key Key) (bool, error)
+}
+
 // backend is something that decides calls, with a clock the test sets.
 type backend struct {
-	name   string
-	clock  clock
-	decide func(context.Context, *Call) (*Reply, error)
-	clear  func(testing.TB)
+	decider
+	name  string
+	clock clock
+	clear func(testing.TB)
+	// setTime sets the clock and drops what has expired by then: Redis does that
+	// when it comes across it, and a clock that runs back afterwards would tell.
+	setTime func(testing.TB, time.Time)
 }
 
 type clock interface {
@@ -30,7 +50,7 @@ type clock interface {
 
 func (b *backend) evaluate(tb testing.TB, call *Call) *Reply {
 	tb.Helper()
-	reply, err := b.decide(tb.Context(), call)
+	reply, err := b.Evaluate(tb.Context(), call)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -43,12 +63,38 @@ type stillClock struct{ now time.Time }
 func (c *stillClock) Now() time.Time  { return c.now }
 func (c *stillClock) Set(t time.Time) { c.now = t }
 
+// modelDecider is the model with a clock.
+type modelDecider struct {
+	*Model
+	clock *stillClock
+}
+
+func (d modelDecider) Evaluate(_ context.Context, call *Call) (*Reply, error) {
+	return d.Model.Evaluate(call, d.clock.Now()), nil
+}
+
+func (d modelDecider) Reset(_ context.Context, policy *Policy, key Key) (bool, error) {
+	return d.Model.Reset(policy, key, d.clock.Now()), nil
+}
+
+func (d modelDecider) Block(_ context.Context, policy *Policy, key Key, length time.Duration) error {
+	d.Model.Block(policy, key, length, d.clock.Now())
+	return nil
+}
+
+func (d modelDecider) Unblock(_ context.Context, policy *Policy, key Key) (bool, error) {
+	return d.Model.Unblock(policy, key, d.clock.Now()), nil
+}
+
 func newModelBackend() *backend {
-	clock := &stillClock{now: time.UnixMicro(1_900_000_000_123_456)}
-	m := &Model{}
+	d := modelDecider{Model: &Model{}, clock: &stillClock{now: time.UnixMicro(1_900_000_000_123_456)}}
 	return &backend{
-		name: "model", clock: clock, decide: evaluateModel(m, clock.Now),
-		clear: func(testing.TB) { clear(m.states) },
+		name: "model", decider: d, clock: d.clock,
+		clear: func(testing.TB) { clear(d.states) },
+		setTime: func(_ testing.TB, now time.Time) {
+			d.clock.Set(now)
+			d.expire(now.UnixMicro())
+		},
 	}
 }
 
@@ -56,17 +102,14 @@ func newRedisBackend(tb testing.TB) (*backend, *redis.Client) {
 	tb.Helper()
 	server, clock := testenv.StartRedisWithClock(tb)
 	client := newClient(tb, server.Addr)
-	store := NewStore(client, testPrefix)
 	return &backend{
-		name: "redis", clock: clock,
-		decide: func(ctx context.Context, call *Call) (*Reply, error) {
-			// Redis drops expired keys when it comes across them. The model drops
-			// them at once, which a clock that runs back afterwards would tell: a
-			// scan comes across all.
-			if err := client.Scan(ctx, 0, "*", 1000).Err(); err != nil {
-				return nil, err
+		name: "redis", decider: NewStore(client, testPrefix), clock: clock,
+		setTime: func(tb testing.TB, now time.Time) {
+			tb.Helper()
+			clock.Set(now)
+			if err := client.Scan(tb.Context(), 0, "*", 1000).Err(); err != nil {
+				tb.Fatal(err)
 			}
-			return store.Evaluate(ctx, call)
 		},
 		clear: func(tb testing.TB) {
 			tb.Helper()

@@ -4,40 +4,42 @@
 package script
 
 import (
+	"slices"
 	"strconv"
 	"time"
 )
-
-// Algorithm is how a limit counts. Its value is the code that names it in
-// scripts and in keys.
-type Algorithm string
-
-// algorithms in the order in which scripts are assembled. A bit set of
-// algorithms has the bit of the index of each.
-var algorithms = [...]Algorithm{FixedWindow, SlidingLog}
-
-func (a Algorithm) bit() uint {
-	for i, known := range algorithms {
-		if a == known {
-			return 1 << i
-		}
-	}
-	panic("script: unknown algorithm " + string(a))
-}
 
 // Limit is one limit of a policy.
 type Limit struct {
 	// Name is unique within the policy and part of the state's identity.
 	Name      string
 	Algorithm Algorithm
-	// Quota is how many units are admitted, at least 1.
+	// Quota is the units that pass, at least 1: per window, or in one instant
+	// with TokenBucket and GCRA.
 	Quota int64
-	// Threshold is where counted attempts saturate, at least Quota.
+	// Threshold is where counted attempts saturate, at least Quota; with
+	// TokenBucket and GCRA the units that come back per window.
 	Threshold int64
+	// HardQuota bounds what Suppressed ever admits per window, at least Quota.
+	HardQuota int64
 	// Window is whole milliseconds, at least one.
 	Window time.Duration
+	// Bucket is how finely SlidingWindow and Suppressed keep time, whole
+	// microseconds.
+	Bucket time.Duration
 	// Block is how long a refusal blocks, whole milliseconds; 0 is not at all.
 	Block time.Duration
+
+	ceiling int64 // see kind
+}
+
+// stateKey is what follows the hash tag in the key of the limit's state. Limits
+// with the same stateKey share a state: their numbers may differ.
+func (l *Limit) stateKey(policy string) string {
+	if l.Algorithm == SlidingLog {
+		return logKey(policy)
+	}
+	return counterKey(policy, l)
 }
 
 // Policy is the part of a call that stays the same from call to call: the
@@ -51,13 +53,14 @@ type Policy struct {
 
 	algorithms uint
 	keys       []string // what follows the hash tag, in the order scripts take them
+	states     []string // the same of every variant of the policy, each once
 	flags      int
 	args       []any // everything after cost and flags
 	keep       time.Duration
 	keepUnits  int64
 }
 
-// Flags of an entry, as decide.lua reads them.
+// Flags of an entry, as entry.lua reads them.
 const (
 	flagAttempts = 1 << iota
 	flagShadow
@@ -70,31 +73,68 @@ const (
 // every unblocked check count instead of only admitted ones; shadow keeps the
 // policy from refusing others.
 func NewPolicy(id string, attempts, shadow bool, limits []Limit) *Policy {
-	p := &Policy{id: id, attempts: attempts, shadow: shadow, limits: limits, keys: []string{blockKey(id)}}
-	if attempts {
+	return NewVariants(id, attempts, shadow, limits)[0]
+}
+
+// NewVariants prepares a policy whose limits have other numbers for some
+// callers. Variants share every state that has the same name, algorithm, window
+// and bucket, so one caller may be asked about by one variant after another.
+func NewVariants(id string, attempts, shadow bool, variants ...[]Limit) []*Policy {
+	policies := make([]*Policy, len(variants))
+	states := []string{blockKey(id)}
+	ceilings := map[string]int64{}
+	var keep time.Duration
+	var keepUnits int64
+	for i, limits := range variants {
+		policies[i] = &Policy{id: id, attempts: attempts, shadow: shadow, limits: slices.Clone(limits)}
+		for j := range limits {
+			l := &limits[j]
+			state := l.stateKey(id)
+			if !slices.Contains(states, state) {
+				states = append(states, state)
+			}
+			if ceiling := l.Algorithm.kind().ceiling; ceiling != nil {
+				ceilings[state] = max(ceilings[state], ceiling(l))
+			}
+			if l.Algorithm == SlidingLog {
+				keep, keepUnits = max(keep, l.Window), max(keepUnits, l.Threshold)
+			}
+		}
+	}
+	for _, p := range policies {
+		p.states, p.keep, p.keepUnits = states, keep, keepUnits
+		for j := range p.limits {
+			p.limits[j].ceiling = ceilings[p.limits[j].stateKey(id)]
+		}
+		p.prepare()
+	}
+	return policies
+}
+
+// prepare fills in what scripts are given.
+func (p *Policy) prepare() {
+	p.keys = []string{blockKey(p.id)}
+	if p.attempts {
 		p.flags |= flagAttempts
 	}
-	if shadow {
+	if p.shadow {
 		p.flags |= flagShadow
 	}
-	for _, l := range limits {
+	for i := range p.limits {
+		l := &p.limits[i]
 		p.algorithms |= l.Algorithm.bit()
 		if l.Block > 0 {
 			p.flags |= flagBlocks
 		}
-		if l.Algorithm != SlidingLog {
-			p.keys = append(p.keys, counterKey(id, l))
-			continue
-		}
-		if p.flags&flagLog == 0 {
+		if l.Algorithm == SlidingLog {
+			if p.flags&flagLog != 0 {
+				continue // they share one key
+			}
 			p.flags |= flagLog
-			p.keys = append(p.keys, logKey(id))
 		}
-		p.keep = max(p.keep, l.Window)
-		p.keepUnits = max(p.keepUnits, l.Threshold)
+		p.keys = append(p.keys, l.stateKey(p.id))
 	}
 	p.args = p.arguments()
-	return p
 }
 
 func (p *Policy) arguments() []any {
@@ -105,14 +145,19 @@ func (p *Policy) arguments() []any {
 		number(p.keepUnits)
 	}
 	number(int64(len(p.limits)))
-	for _, l := range p.limits {
+	for i := range p.limits {
+		l := &p.limits[i]
 		args = append(args, string(l.Algorithm))
 		number(l.Quota)
-		number(l.Threshold)
 		number(l.Window.Milliseconds())
 		if p.flags&flagBlocks != 0 {
 			number(l.Block.Milliseconds())
 			args = append(args, l.Name)
+		}
+		if more := l.Algorithm.kind().arguments; more != nil {
+			for _, n := range more(l) {
+				number(n)
+			}
 		}
 	}
 	return args
@@ -132,9 +177,12 @@ type Entry struct {
 // and the same key.
 type Call struct {
 	Entries []Entry
-	// Refused says that the check is refused already, by somebody who needs no
-	// state: nothing is spent except by policies that count attempts.
+	// Refused says that the check is refused already, by somebody outside the
+	// call: nothing is spent except by policies that count attempts.
 	Refused bool
+	// Draw is the caller's random number, which decides what Suppressed sheds:
+	// all of 0..2^32-1 equally likely.
+	Draw uint32
 }
 
 // Verdict is what a policy says of one key.
@@ -175,6 +223,10 @@ const Never time.Duration = -1
 type LimitReply struct {
 	// Fits says whether the limit alone, blocks aside, admitted the cost.
 	Fits bool
+	// Shed says that it did not fit only because chance chose it to be shed.
+	Shed bool
+	// Suppression is the share of checks that a Suppressed limit sheds, 0..1.
+	Suppression float64
 	// Used is the units held after the call.
 	Used int64
 	// Wait is how long until the same entry fits and no block is live, if the
@@ -184,4 +236,6 @@ type LimitReply struct {
 	UsedThen int64
 	// Idle is how long until nothing is held if nothing more comes.
 	Idle time.Duration
+
+	receipt int64 // finds what was spent, to give it back
 }

@@ -1,61 +1,36 @@
--- decide: reads the call, judges every entry, spends, reports.
+-- decide: judges every entry of the call, spends, reports.
 --
--- KEYS     per entry: its block key, then what its algorithms take. A block is
---          looked for whatever the limits say: it may be older than the last
---          edit of the policy, or set by hand
--- ARGV     1 if somebody outside the call refused already, else 0; number of
---          entries; then per entry
---            cost, flags (1 attempts, 2 shadow, 4 peek, 8 blocks, 16 log),
---            [keep, keep_units if 16], number of limits, then per limit
---              algorithm, quota, threshold, window (ms), [block (ms), name if 8]
+-- KEYS     the entries'. A block is looked for whatever the limits say: it may
+--          be older than the last edit of the policy, or set by hand
+-- ARGV     flags (1 somebody outside the call refused already, 2 receipts are
+--          wanted); the caller's draw, 0..2^32-1; number of entries; the entries
 -- returns  a flat array, per entry
 --            verdict (0 admitted, 1 refused, 2 blocked before, 3 refused and now blocked),
 --            [block left (us), name of the limit that blocked, if verdict >= 2],
---            then per limit: fits (0/1), used, wait (us, -1 never), used after the wait, idle (us)
+--            then per limit: fits (0 no, 1 yes, 2 shed by chance), used, wait (us,
+--            -1 never), used after the wait, idle (us), [share that is shed, in
+--            millionths, if Suppressed], [receipt, if wanted]
 -- written  nothing for a peek; nothing by an entry that is blocked; nothing by
---          an entry counting admissions when anybody who enforces refuses
+--          an entry counting admissions when anybody who enforces refuses, except
+--          what its algorithm observes
 
-local function read_limit(entry)
-  local limit = {
-    algorithm = algorithms[next_string()],
-    quota = next_number(),
-    threshold = next_number(),
-    window = next_number(),
-  }
-  if entry.blocks then limit.block, limit.name = next_number(), next_string() end
-  limit.algorithm.read(entry, limit)
-  limit.fits = limit.used + entry.cost <= limit.quota
-  return limit
-end
-
-local function read_entry()
-  local entry = { block = next_key(), cost = next_number(), admitted = true, limits = {} }
-  local flags = next_number()
-  entry.attempts = flags % 2 >= 1
-  entry.shadow = flags % 4 >= 2
-  entry.peek = flags % 8 >= 4
-  entry.blocks = flags % 16 >= 8
+local function judge(entry)
   local left = call('PTTL', entry.block)
   if left >= 0 then
     entry.verdict, entry.admitted = 2, false
     entry.block_left, entry.blocked_by = (left + 1) * 1000, call('GET', entry.block)
+  else
+    entry.verdict = entry.admitted and 0 or 1
   end
-  if flags >= 16 then entry.keep, entry.keep_units = next_number(), next_number() end
-  for i = 1, next_number() do
-    local limit = read_limit(entry)
-    entry.limits[i] = limit
-    entry.admitted = entry.admitted and limit.fits
-  end
-  entry.verdict = entry.verdict or (entry.admitted and 0 or 1)
-  return entry
 end
 
 -- The longest block among the limits that refuse; it carries the name of the
--- first of them. The TTL is the only record of its end.
+-- first of them. The TTL is the only record of its end. What is shed by chance
+-- is no reason to block.
 local function start_block(entry)
   local longest = 0
   for _, limit in ipairs(entry.limits) do
-    if not limit.fits then
+    if not limit.fits and not limit.shed then
       entry.blocked_by = entry.blocked_by or limit.name
       longest = max(longest, limit.block)
     end
@@ -67,39 +42,56 @@ end
 
 local function spend(entry, anybody_refused)
   if entry.peek or entry.verdict == 2 then return end
-  if entry.attempts or (entry.admitted and not anybody_refused) then
-    for _, limit in ipairs(entry.limits) do limit.algorithm.spend(entry, limit) end
+  local passes = entry.admitted and not anybody_refused
+  for _, limit in ipairs(entry.limits) do
+    if entry.attempts or passes or limit.algorithm.observes then
+      limit.algorithm.spend(entry, limit, passes)
+    end
   end
   if entry.blocks and not entry.admitted then start_block(entry) end
 end
 
-local function report(entry, anybody_refused, reply)
+local function report_limit(entry, limit, refused, reply)
+  local wait, used_then = 0, limit.used
+  if entry.cost > limit.quota then
+    wait = -1
+  elseif refused then
+    wait = max(limit.algorithm.fit(entry, limit), entry.block_left or 0)
+    used_then = limit.algorithm.used_in(entry, limit, wait)
+  end
+  reply[#reply + 1] = limit.fits and 1 or limit.shed and 2 or 0
+  reply[#reply + 1] = limit.used
+  reply[#reply + 1] = wait
+  reply[#reply + 1] = used_then
+  reply[#reply + 1] = limit.algorithm.idle(entry, limit)
+  if limit.suppression then reply[#reply + 1] = limit.suppression end
+end
+
+local function report(entry, anybody_refused, receipts, reply)
   reply[#reply + 1] = entry.verdict
   if entry.verdict >= 2 then
     reply[#reply + 1] = entry.block_left
     reply[#reply + 1] = entry.blocked_by
   end
   for _, limit in ipairs(entry.limits) do
-    local wait, used_then = 0, limit.used
-    if entry.cost > limit.quota then
-      wait = -1
-    elseif anybody_refused or not entry.admitted then
-      wait = max(limit.algorithm.fit(entry, limit), entry.block_left or 0)
-      used_then = limit.algorithm.used_in(entry, limit, wait)
+    report_limit(entry, limit, anybody_refused or not entry.admitted, reply)
+    if receipts then
+      local receipt = limit.algorithm.receipt
+      reply[#reply + 1] = receipt and receipt(entry, limit) or 0
     end
-    reply[#reply + 1] = limit.fits and 1 or 0
-    reply[#reply + 1] = limit.used
-    reply[#reply + 1] = wait
-    reply[#reply + 1] = used_then
-    reply[#reply + 1] = limit.algorithm.idle(entry, limit)
   end
 end
 
-local entries, anybody_refused, reply = {}, next_number() == 1, {}
+local flags = next_number()
+local anybody_refused, receipts = flags % 2 >= 1, flags >= 2
+draw = next_number() / 2 ^ 32
+local entries, reply = {}, {}
 for i = 1, next_number() do
-  entries[i] = read_entry()
-  if not (entries[i].admitted or entries[i].shadow) then anybody_refused = true end
+  local entry = read_entry()
+  judge(entry)
+  entries[i] = entry
+  if not (entry.admitted or entry.shadow) then anybody_refused = true end
 end
 for _, entry in ipairs(entries) do spend(entry, anybody_refused) end
-for _, entry in ipairs(entries) do report(entry, anybody_refused, reply) end
+for _, entry in ipairs(entries) do report(entry, anybody_refused, receipts, reply) end
 return reply

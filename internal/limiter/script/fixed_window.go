@@ -9,6 +9,15 @@ package script
 // is one counter with a TTL. See fixed_window.lua.
 const FixedWindow Algorithm = "fw"
 
+var fixedWindowKind = kind{
+	code: FixedWindow, file: "fixed_window.lua", attempts: true,
+	arguments: func(l *Limit) []int64 { return []int64{l.ceiling} },
+	ceiling:   func(l *Limit) int64 { return l.Threshold },
+	model: func(m *Model, e *Entry, l *Limit) counter {
+		return state[fixedWindow](m, e.Key, l.stateKey(e.Policy.id))
+	},
+}
+
 // fixedWindow is the reference model of fixed_window.lua.
 type fixedWindow struct {
 	used int64
@@ -31,13 +40,13 @@ func (w *fixedWindow) heldAfter(e *Entry, l *Limit, now, wait int64) int64 {
 	return w.used
 }
 
-func (w *fixedWindow) spend(e *Entry, l *Limit, now int64) {
+func (w *fixedWindow) spend(e *Entry, l *Limit, now int64, _ bool) {
 	if !w.end.alive(now) {
 		*w = fixedWindow{end: expireIn(now, l.Window)}
 	}
 	units := e.Cost
 	if e.Policy.attempts {
-		units = max(0, min(units, l.Threshold-w.used))
+		units = max(0, min(units, l.ceiling-w.used))
 	}
 	w.used += units
 }

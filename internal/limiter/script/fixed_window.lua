@@ -2,11 +2,11 @@
 -- first unit and no later one extends it.
 --
 -- KEYS     one per limit: a counter, its TTL is what is left of the window
--- ARGV     nothing beyond the common arguments of a limit
+-- ARGV     ceiling: where counted attempts saturate
 -- clock    none: the TTL is the only truth
 -- cost     O(1); GET, SET or INCRBY, PTTL
 -- refused  writes nothing, except that an entry counting attempts adds its
---          cost until the counter stands at `threshold`
+--          cost until the counter stands at `ceiling`
 
 -- Microseconds until the window is over. A TTL that is missing or longer than
 -- the window cannot be ours (PERSIST by hand, a server clock set back): it
@@ -23,15 +23,20 @@ local function window_left(entry, limit)
   return (limit.ttl + 1) * 1000
 end
 
+-- When the window ends, in milliseconds since 1970, give or take one.
+local function window_end(entry, limit)
+  return floor((server_time() + window_left(entry, limit)) / 1000)
+end
+
 algorithms.fw = {
   read = function(_, limit)
-    limit.key = next_key()
+    limit.key, limit.ceiling = next_key(), next_number()
     limit.used = tonumber(call('GET', limit.key) or 0)
   end,
 
   spend = function(entry, limit)
     local units = entry.cost
-    if entry.attempts then units = min(units, limit.threshold - limit.used) end
+    if entry.attempts then units = min(units, limit.ceiling - limit.used) end
     if units <= 0 then return end
     if limit.used == 0 then
       call('SET', limit.key, units, 'PX', limit.window)
@@ -53,4 +58,18 @@ algorithms.fw = {
   end,
 
   idle = window_left,
+
+  receipt = window_end,
+
+  -- Only to the window that was charged. The next one ends a whole window
+  -- later; windows too short to tell them apart are gone by themselves.
+  give_back = function(entry, limit, charged_end)
+    if limit.used == 0 or limit.window < 5 then return end
+    if window_end(entry, limit) >= charged_end + limit.window / 2 then return end
+    if limit.used > entry.cost then
+      call('DECRBY', limit.key, entry.cost)
+    else
+      call('DEL', limit.key)
+    end
+  end,
 }

@@ -6,6 +6,7 @@ package script
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -14,7 +15,7 @@ import (
 
 // Layout of the counter keys, version 1:
 //
-//	<prefix>1:c:{<key>}:<namespace>/<policy>:<limit>:<algorithm>:<window>
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:<limit>:<algorithm>:<window>[:<bucket>]
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:sl       the log of all SlidingLog limits
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:block    the block
 //
@@ -118,24 +119,30 @@ func escape(b *strings.Builder, bytes string) {
 	}
 }
 
-func counterKey(policy string, l Limit) string {
-	return policy + ":" + l.Name + ":" + string(l.Algorithm) + ":" + formatWindow(l.Window)
+func counterKey(policy string, l *Limit) string {
+	key := policy + ":" + l.Name + ":" + string(l.Algorithm) + ":" + formatLength(l.Window)
+	if l.Bucket > 0 {
+		key += ":" + formatLength(l.Bucket)
+	}
+	return key
 }
 
 func logKey(policy string) string { return policy + ":" + string(SlidingLog) }
 
 func blockKey(policy string) string { return policy + ":block" }
 
-// formatWindow writes a window in the largest unit that holds it exactly, for
-// the people who read keys.
-func formatWindow(w time.Duration) string {
+// formatLength writes a length of time in the largest unit that holds it exactly,
+// for the people who read keys.
+func formatLength(d time.Duration) string {
 	for _, unit := range []struct {
 		length time.Duration
 		suffix string
-	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
-		if w%unit.length == 0 {
-			return formatInt(int64(w/unit.length)) + unit.suffix
+	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}, {time.Millisecond, "ms"}} {
+		if d%unit.length == 0 {
+			return formatInt(int64(d/unit.length)) + unit.suffix
 		}
 	}
-	return formatInt(w.Milliseconds()) + "ms"
+	return formatInt(d.Microseconds()) + "us"
 }
+
+func formatInt(n int64) string { return strconv.FormatInt(n, 10) }

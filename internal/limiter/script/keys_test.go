@@ -49,14 +49,22 @@ func TestStateKeys(t *testing.T) {
 		{Name: "daily", Algorithm: SlidingLog, Quota: 9, Threshold: 9, Window: 24 * time.Hour},
 		{Name: "rate", Algorithm: FixedWindow, Quota: 9, Threshold: 9, Window: 90 * time.Second},
 		{Name: "tick", Algorithm: FixedWindow, Quota: 9, Threshold: 9, Window: 1500 * time.Millisecond},
+		{Name: "even", Algorithm: SlidingWindow, Quota: 9, Threshold: 9, Window: time.Second, Bucket: 16666 * time.Microsecond},
+		{Name: "refill", Algorithm: TokenBucket, Quota: 9, Threshold: 9, Window: time.Minute},
+		{Name: "spaced", Algorithm: GCRA, Quota: 9, Threshold: 9, Window: time.Minute},
+		{Name: "shed", Algorithm: Suppressed, Quota: 9, Threshold: 9, Window: time.Minute, Bucket: time.Second},
 	})
-	args, _ := store.command(&Call{Entries: []Entry{{Policy: p, Key: EncodeKey("alice"), Cost: 1}}})
-	g.Expect(args[2]).To(gomega.Equal(4))
-	g.Expect(args[3:7]).To(gomega.Equal([]any{
+	args := store.decideCommand(&Call{Entries: []Entry{{Policy: p, Key: EncodeKey("alice"), Cost: 1}}}, false).words
+	g.Expect(args[2]).To(gomega.Equal(8))
+	g.Expect(args[3:11]).To(gomega.Equal([]any{
 		"weir:1:c:{alice}:shop/login:block",
 		"weir:1:c:{alice}:shop/login:sl",
 		"weir:1:c:{alice}:shop/login:rate:fw:90s",
 		"weir:1:c:{alice}:shop/login:tick:fw:1500ms",
+		"weir:1:c:{alice}:shop/login:even:sw:1s:16666us",
+		"weir:1:c:{alice}:shop/login:refill:tb:1m",
+		"weir:1:c:{alice}:shop/login:spaced:gc:1m",
+		"weir:1:c:{alice}:shop/login:shed:su:1m:1s",
 	}))
 }
 

@@ -26,7 +26,13 @@ type counter interface {
 	heldAfter(e *Entry, l *Limit, now, wait int64) int64
 	fit(e *Entry, l *Limit, now int64) int64
 	idle(e *Entry, l *Limit, now int64) int64
-	spend(e *Entry, l *Limit, now int64)
+	spend(e *Entry, l *Limit, now int64, passes bool)
+}
+
+// judge is a counter that says itself whether a check fits, and that is told of
+// every unblocked check.
+type judge interface {
+	judge(e *Entry, l *Limit, now int64, draw uint32) (fits, shed bool, suppression float64)
 }
 
 // block is the state of a block.
@@ -42,15 +48,11 @@ func (m *Model) Evaluate(call *Call, now time.Time) *Reply {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := now.UnixMicro()
-	for key, s := range m.states {
-		if !s.alive(at) {
-			delete(m.states, key)
-		}
-	}
+	m.expire(at)
 	reply := &Reply{Entries: make([]EntryReply, len(call.Entries))}
 	anybodyRefused := call.Refused
 	for i := range call.Entries {
-		m.judge(&call.Entries[i], &reply.Entries[i], at)
+		m.judge(&call.Entries[i], &reply.Entries[i], call.Draw, at)
 		if reply.Entries[i].Verdict != Admitted && !call.Entries[i].Policy.shadow {
 			anybodyRefused = true
 		}
@@ -64,17 +66,22 @@ func (m *Model) Evaluate(call *Call, now time.Time) *Reply {
 	return reply
 }
 
-func (m *Model) judge(e *Entry, r *EntryReply, now int64) {
+func (m *Model) judge(e *Entry, r *EntryReply, draw uint32, now int64) {
 	if b := m.block(e); b.alive(now) {
 		r.Verdict, r.BlockLeft, r.BlockedBy = Blocked, micros(b.end.left(now)), b.by
 	}
 	for i := range e.Policy.limits {
-		l := &e.Policy.limits[i]
-		fits := m.counter(e, l).held(e, l, now)+e.Cost <= l.Quota
-		if !fits && r.Verdict == Admitted {
+		l, lr := &e.Policy.limits[i], LimitReply{}
+		c := m.counter(e, l)
+		if j, ok := c.(judge); ok {
+			lr.Fits, lr.Shed, lr.Suppression = j.judge(e, l, now, draw)
+		} else {
+			lr.Fits = c.held(e, l, now)+e.Cost <= l.Quota
+		}
+		if !lr.Fits && r.Verdict == Admitted {
 			r.Verdict = Refused
 		}
-		r.Limits = append(r.Limits, LimitReply{Fits: fits})
+		r.Limits = append(r.Limits, lr)
 	}
 }
 
@@ -82,16 +89,21 @@ func (m *Model) spend(e *Entry, r *EntryReply, anybodyRefused bool, now int64) {
 	if e.Peek || r.Verdict == Blocked {
 		return
 	}
-	if e.Policy.attempts || (r.Verdict == Admitted && !anybodyRefused) {
-		logged := false
-		for i := range e.Policy.limits {
-			l := &e.Policy.limits[i]
-			if l.Algorithm == SlidingLog && logged {
+	passes := r.Verdict == Admitted && !anybodyRefused
+	logged := false
+	for i := range e.Policy.limits {
+		l := &e.Policy.limits[i]
+		c := m.counter(e, l)
+		if _, observes := c.(judge); !passes && !e.Policy.attempts && !observes {
+			continue
+		}
+		if l.Algorithm == SlidingLog {
+			if logged {
 				continue // its log was shared by an earlier limit
 			}
-			logged = logged || l.Algorithm == SlidingLog
-			m.counter(e, l).spend(e, l, now)
+			logged = true
 		}
+		c.spend(e, l, now, passes)
 	}
 	if r.Verdict == Refused {
 		m.startBlock(e, r, now)
@@ -102,7 +114,7 @@ func (m *Model) startBlock(e *Entry, r *EntryReply, now int64) {
 	var longest time.Duration
 	var by string
 	for i, l := range e.Policy.limits {
-		if !r.Limits[i].Fits {
+		if !r.Limits[i].Fits && !r.Limits[i].Shed {
 			longest = max(longest, l.Block)
 			if by == "" {
 				by = l.Name
@@ -131,18 +143,11 @@ func (m *Model) report(e *Entry, r *EntryReply, anybodyRefused bool, now int64) 
 			lr.Wait = max(micros(c.fit(e, l, now)), r.BlockLeft)
 			lr.UsedThen = c.heldAfter(e, l, now, lr.Wait.Microseconds())
 		}
+		e.Policy.saturate(i, lr)
 	}
 }
 
-func (m *Model) counter(e *Entry, l *Limit) counter {
-	switch l.Algorithm {
-	case FixedWindow:
-		return state[fixedWindow](m, e.Key, counterKey(e.Policy.id, *l))
-	case SlidingLog:
-		return state[slidingLog](m, e.Key, logKey(e.Policy.id))
-	}
-	panic("script: no model of algorithm " + string(l.Algorithm))
-}
+func (m *Model) counter(e *Entry, l *Limit) counter { return l.Algorithm.kind().model(m, e, l) }
 
 func (m *Model) block(e *Entry) *block { return state[block](m, e.Key, blockKey(e.Policy.id)) }
 
@@ -151,7 +156,7 @@ func state[S any, P interface {
 	*S
 	modelState
 }](m *Model, key Key, suffix string) P {
-	full := "{" + string(key) + "}:" + suffix
+	full := stateName(key, suffix)
 	if found, ok := m.states[full].(P); ok {
 		return found
 	}
@@ -163,11 +168,58 @@ func state[S any, P interface {
 	return fresh
 }
 
+// Reset forgets everything about the key in the policy, as Store.Reset does.
+func (m *Model) Reset(policy *Policy, key Key, now time.Time) bool {
+	return m.forget(policy.states, key, now)
+}
+
+// Block blocks the key, as Store.Block does.
+func (m *Model) Block(policy *Policy, key Key, length time.Duration, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.expire(now.UnixMicro())
+	b := state[block](m, key, blockKey(policy.id))
+	b.by, b.end = byHand, expireIn(now.UnixMicro(), length)
+}
+
+// Unblock lifts the block of the key, as Store.Unblock does.
+func (m *Model) Unblock(policy *Policy, key Key, now time.Time) bool {
+	return m.forget([]string{blockKey(policy.id)}, key, now)
+}
+
+func (m *Model) forget(suffixes []string, key Key, now time.Time) (found bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.expire(now.UnixMicro())
+	for _, suffix := range suffixes {
+		name := stateName(key, suffix)
+		found = found || m.states[name] != nil
+		delete(m.states, name)
+	}
+	return found
+}
+
+// expire drops what has expired.
+func (m *Model) expire(now int64) {
+	for name, s := range m.states {
+		if !s.alive(now) {
+			delete(m.states, name)
+		}
+	}
+}
+
+func stateName(key Key, suffix string) string { return "{" + string(key) + "}:" + suffix }
+
 // expiry is when a key goes, in milliseconds since 1970, as Redis keeps it: in
 // that millisecond it is still there. The zero expiry has passed.
 type expiry int64
 
 func expireIn(now int64, d time.Duration) expiry { return expiry(now/1000 + d.Milliseconds()) }
+
+// expireAfter is the expiry of what is needed for so many microseconds.
+func expireAfter(now, micros int64) expiry {
+	return expiry(now/1000 + min((micros+999)/1000+1, 5e12))
+}
 
 func (x expiry) alive(now int64) bool { return now/1000 <= int64(x) }
 

@@ -4,6 +4,7 @@
 package script
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -13,111 +14,75 @@ import (
 	"github.com/onsi/gomega"
 )
 
-// The scripts and the model give the same replies to the same random calls:
-// chains of random policies, costs, peeks, edits, and time that mostly runs
-// forward.
+// The scripts and the model give the same replies to the same random stories:
+// calls to chains of random policies, costs, peeks, overrides, edits, resets,
+// blocks by hand, and time that mostly runs forward. Every algorithm alone and
+// all of them mixed.
 func TestScriptsAgreeWithModel(t *testing.T) {
-	const runs, steps = 60, 250
+	const runs, steps = 24, 250
 	model := newModelBackend()
 	redis, _ := newRedisBackend(t)
-	start := redis.clock.Now()
-	for run := range runs {
-		seed := uint64(run)
-		r := rand.New(rand.NewPCG(seed, 7))
-		world := newWorld(r)
-		model.clear(t)
-		redis.clear(t)
-		now := start
-		var story []string
-		for range steps {
-			now = world.nextTime(now)
-			call := world.nextCall()
-			story = append(story, describe(now.Sub(start), call))
-			model.clock.Set(now)
-			redis.clock.Set(now)
-			want, got := model.evaluate(t, call), redis.evaluate(t, call)
-			if !gomega.NewWithT(t).Expect(got).To(gomega.Equal(want),
-				"seed %d\n%s", seed, strings.Join(story[max(0, len(story)-12):], "\n")) {
-				t.FailNow()
+	choices := [][]Algorithm{algorithms}
+	for _, a := range algorithms {
+		choices = append(choices, []Algorithm{a})
+	}
+	for _, choice := range choices {
+		t.Run(fmt.Sprint(choice), func(t *testing.T) {
+			for seed := range uint64(runs) {
+				tellStory(t, seed, steps, choice, model, redis)
 			}
+		})
+	}
+}
+
+// tellStory has two backends tell the same random story.
+func tellStory(t *testing.T, seed uint64, steps int, choice []Algorithm, one, other *backend) {
+	t.Helper()
+	w := newWorld(rand.New(rand.NewPCG(seed, 7)), choice)
+	one.clear(t)
+	other.clear(t)
+	start := other.clock.Now()
+	now := start
+	var story []string
+	for range steps {
+		now = w.nextTime(now)
+		one.setTime(t, now)
+		other.setTime(t, now)
+		did, do := w.nextStep()
+		story = append(story, fmt.Sprintf("at %v %s", now.Sub(start), did))
+		want, err := do(t.Context(), one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := do(t.Context(), other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !gomega.NewWithT(t).Expect(got).To(gomega.Equal(want),
+			"seed %d\n%s", seed, strings.Join(story[max(0, len(story)-12):], "\n")) {
+			t.FailNow()
 		}
 	}
 }
 
-// world makes random calls to a few policies.
-type world struct {
-	r        *rand.Rand
-	policies []*Policy
-	keys     []Key
-}
-
-func newWorld(r *rand.Rand) *world {
-	w := &world{r: r, keys: []Key{"a", "b"}}
-	for i := range 3 {
-		w.policies = append(w.policies, w.randomPolicy(i))
-	}
-	return w
-}
-
-func (w *world) randomPolicy(i int) *Policy {
-	limits := make([]Limit, 1+w.r.IntN(3))
-	reached := w.r.IntN(4) == 0
-	for j := range limits {
-		limits[j] = w.randomLimit(j, reached)
-	}
-	return NewPolicy(fmt.Sprintf("test/p%d", i), w.r.IntN(3) == 0, w.r.IntN(5) == 0, limits)
-}
-
-func (w *world) randomLimit(j int, reached bool) Limit {
-	windows := []time.Duration{time.Millisecond, 7 * time.Millisecond, 50 * time.Millisecond, time.Second}
-	l := Limit{
-		Name:      fmt.Sprintf("l%d", j),
-		Algorithm: algorithms[w.r.IntN(len(algorithms))],
-		Threshold: 2 + w.r.Int64N(12),
-		Window:    windows[w.r.IntN(len(windows))],
-	}
-	l.Quota = l.Threshold
-	if reached {
-		l.Quota--
-	}
-	if w.r.IntN(3) == 0 {
-		l.Block = windows[w.r.IntN(len(windows))]
-	}
-	return l
-}
-
-func (w *world) nextTime(now time.Time) time.Time {
-	micros := []int64{0, 1, 300, 999, 1000, 1001, 7000, 20_000, 49_999, 400_000, 1_100_000, -700, -3000}
-	return time.UnixMicro(now.UnixMicro() + micros[w.r.IntN(len(micros))])
-}
-
-func (w *world) nextCall() *Call {
-	if w.r.IntN(40) == 0 { // somebody edits a policy
-		i := w.r.IntN(len(w.policies))
-		w.policies[i] = w.randomPolicy(i)
-	}
-	call := &Call{Refused: w.r.IntN(20) == 0}
-	for _, i := range w.r.Perm(len(w.policies))[:1+w.r.IntN(len(w.policies))] {
-		e := Entry{
-			Policy: w.policies[i],
-			Key:    w.keys[w.r.IntN(len(w.keys))],
-			Cost:   1 + w.r.Int64N(3),
-			Peek:   w.r.IntN(6) == 0,
+// nextStep is mostly a call, now and then something an operator does.
+func (w *world) nextStep() (did string, do func(context.Context, decider) (any, error)) {
+	e := w.randomEntry(w.r.IntN(len(w.policies)))
+	switch w.r.IntN(60) {
+	case 0:
+		return fmt.Sprintf("reset %s key %s", e.Policy.id, e.Key), func(ctx context.Context, d decider) (any, error) {
+			return d.Reset(ctx, e.Policy, e.Key)
 		}
-		for _, l := range e.Policy.limits {
-			e.Peek = e.Peek || e.Cost > l.Quota // as the engine does
+	case 1:
+		length := worldWindows[w.r.IntN(len(worldWindows))]
+		return fmt.Sprintf("block %s key %s for %v", e.Policy.id, e.Key, length), func(ctx context.Context, d decider) (any, error) {
+			return "blocked", d.Block(ctx, e.Policy, e.Key, length)
 		}
-		call.Entries = append(call.Entries, e)
+	case 2:
+		return fmt.Sprintf("unblock %s key %s", e.Policy.id, e.Key), func(ctx context.Context, d decider) (any, error) {
+			return d.Unblock(ctx, e.Policy, e.Key)
+		}
 	}
-	return call
-}
-
-func describe(at time.Duration, call *Call) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "at %v refused=%v", at, call.Refused)
-	for _, e := range call.Entries {
-		fmt.Fprintf(&b, "\n  %s key %s cost %d peek %v attempts %v shadow %v %+v",
-			e.Policy.id, e.Key, e.Cost, e.Peek, e.Policy.attempts, e.Policy.shadow, e.Policy.limits)
-	}
-	return b.String()
+	call := w.nextCall()
+	return describe(time.Duration(0), call), func(ctx context.Context, d decider) (any, error) { return d.Evaluate(ctx, call) }
 }

@@ -20,6 +20,14 @@ local function next_number()
   return tonumber(next_string())
 end
 
+local function ceil_div(a, b)
+  return -floor(-a / b)
+end
+
+-- A random number in [0, 1) that the caller drew, for algorithms that need one:
+-- the same call must give the same answer here and in the model.
+local draw = 0
+
 -- Redis server time in microseconds since 1970; asked at most once a script,
 -- and only by algorithms that need it.
 local clock
@@ -31,10 +39,22 @@ local function server_time()
   return clock
 end
 
+-- The TTL in milliseconds of a key that is needed for so many microseconds: one
+-- millisecond longer, because TIME may be a moment ahead of the clock that
+-- expiry goes by, and never more than about 150 years, which every server takes.
+local function ttl_of(micros)
+  return min(ceil_div(micros, 1000) + 1, 5e12)
+end
+
 -- By the code that Go's Algorithm gives it. Each entry has
---   read(entry, limit)           loads the state, sets limit.used (units held now)
---   spend(entry, limit)          records entry.cost, updates limit.used
+--   read(entry, limit)           loads the state, sets limit.used (units held now);
+--                                may set limit.fits, else used + cost <= quota says it
+--   spend(entry, limit, passes)  records entry.cost, updates limit.used; passes says
+--                                whether the check is admitted by everybody
 --   fit(entry, limit)            microseconds until entry.cost fits; 0 if it does now
 --   used_in(entry, limit, wait)  units held after that many microseconds
 --   idle(entry, limit)           microseconds until limit.used is 0
+--   receipt(entry, limit)        what give_back needs to find what spend recorded; optional
+--   give_back(entry, limit, receipt)  takes back what spend recorded
+--   observes                     spend is called for every unblocked check
 local algorithms = {}

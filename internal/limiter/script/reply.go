@@ -10,8 +10,11 @@ import (
 
 var errReply = errors.New("reply does not have the form of decide.lua")
 
+// millionths are what shares are counted in: replies are whole numbers.
+const millionths = 1e6
+
 // decodeReply reads the flat array that decide.lua returns.
-func decodeReply(call *Call, values []any) (*Reply, error) {
+func decodeReply(call *Call, receipts bool, values []any) (*Reply, error) {
 	c := replyCursor{values: values}
 	reply := &Reply{Entries: make([]EntryReply, len(call.Entries))}
 	for i := range reply.Entries {
@@ -21,21 +24,38 @@ func decodeReply(call *Call, values []any) (*Reply, error) {
 			e.BlockLeft = micros(c.number())
 			e.BlockedBy = c.text()
 		}
-		e.Limits = make([]LimitReply, len(call.Entries[i].Policy.limits))
+		policy := call.Entries[i].Policy
+		e.Limits = make([]LimitReply, len(policy.limits))
 		for j := range e.Limits {
-			e.Limits[j] = LimitReply{
-				Fits:     c.number() == 1,
-				Used:     c.number(),
-				Wait:     waitOf(c.number()),
-				UsedThen: c.number(),
-				Idle:     micros(c.number()),
+			l := &e.Limits[j]
+			fits := c.number()
+			l.Fits, l.Shed = fits == 1, fits == 2
+			l.Used = c.number()
+			l.Wait = waitOf(c.number())
+			l.UsedThen = c.number()
+			l.Idle = micros(c.number())
+			if policy.limits[j].Algorithm == Suppressed {
+				l.Suppression = float64(c.number()) / millionths
 			}
+			if receipts {
+				l.receipt = c.number()
+			}
+			policy.saturate(j, l)
 		}
 	}
 	if c.bad || len(c.values) > 0 {
 		return nil, &StoreError{Cause: CauseScript, Err: errReply}
 	}
 	return reply, nil
+}
+
+// saturate keeps counted attempts from showing above the threshold: the state
+// may hold more, for variants with a larger one.
+func (p *Policy) saturate(i int, l *LimitReply) {
+	if p.attempts {
+		l.Used = min(l.Used, p.limits[i].Threshold)
+		l.UsedThen = min(l.UsedThen, p.limits[i].Threshold)
+	}
 }
 
 type replyCursor struct {

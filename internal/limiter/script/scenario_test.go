@@ -4,7 +4,6 @@
 package script
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -153,7 +152,10 @@ func (p *scenarioParser) line(line string) error {
 	return fmt.Errorf("unknown word %q", words[0])
 }
 
-var algorithmNames = map[string]Algorithm{"FixedWindow": FixedWindow, "SlidingLog": SlidingLog}
+var algorithmNames = map[string]Algorithm{
+	"FixedWindow": FixedWindow, "SlidingLog": SlidingLog, "SlidingWindow": SlidingWindow,
+	"TokenBucket": TokenBucket, "GCRA": GCRA, "Suppressed": Suppressed,
+}
 
 func (p *scenarioParser) limit(policy *scenarioPolicy, words []string) error {
 	l := Limit{Name: words[0], Algorithm: algorithmNames[words[1]]}
@@ -245,9 +247,4 @@ func parseFacts(words []string) (want string, facts map[string]map[string]string
 		i++
 	}
 	return words[0], facts
-}
-
-// evaluateModel makes the model a backend.
-func evaluateModel(m *Model, now func() time.Time) func(context.Context, *Call) (*Reply, error) {
-	return func(_ context.Context, c *Call) (*Reply, error) { return m.Evaluate(c, now()), nil }
 }

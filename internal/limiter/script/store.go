@@ -5,92 +5,63 @@ package script
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // the name Redis gives a script, not a safeguard
-	"embed"
-	"encoding/hex"
-	"errors"
-	"fmt"
-	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-//go:embed *.lua
-var sources embed.FS
-
-// files of each algorithm, by Algorithm.
-var files = map[Algorithm]string{
-	FixedWindow: "fixed_window.lua",
-	SlidingLog:  "sliding_log.lua",
-}
-
-// program is one assembled script.
-type program struct {
-	source string
-	sha    string
-}
-
-// programs holds every combination of algorithms, assembled on first use.
-var programs [1 << len(algorithms)]func() program
-
-func init() {
-	for set := range programs {
-		programs[set] = sync.OnceValue(func() program { return assemble(uint(set)) })
-	}
-}
-
-func assemble(set uint) program {
-	names := []string{"prelude.lua"}
-	for _, a := range algorithms {
-		if set&a.bit() != 0 {
-			names = append(names, files[a])
-		}
-	}
-	var source strings.Builder
-	for _, name := range append(names, "decide.lua") {
-		text, err := sources.ReadFile(name)
-		if err != nil {
-			panic(err) // embedded: cannot be missing
-		}
-		source.Write(text)
-	}
-	sum := sha1.Sum([]byte(source.String())) //nolint:gosec // see the import
-	return program{source: source.String(), sha: hex.EncodeToString(sum[:])}
-}
-
 // Store decides in Redis.
 type Store struct {
 	client redis.UniversalClient
 	prefix string
+	// spread says that the keys of a call may lie on several nodes.
+	spread bool
 }
 
 // NewStore returns a Store that keeps its keys under prefix. The client must
 // not retry by itself: a call may have written although its reply was lost.
 func NewStore(client redis.UniversalClient, prefix string) *Store {
-	return &Store{client: client, prefix: prefix + layoutVersion}
+	_, cluster := client.(*redis.ClusterClient)
+	return &Store{client: client, prefix: prefix + layoutVersion, spread: cluster}
+}
+
+// Evaluate decides the call, in one EVALSHA unless its keys lie on several nodes
+// of a Redis Cluster. Errors are *StoreError.
+func (s *Store) Evaluate(ctx context.Context, call *Call) (*Reply, error) {
+	if s.spread && !oneKey(call) {
+		return s.evaluateSpread(ctx, call)
+	}
+	return s.evaluate(ctx, call, false)
+}
+
+// evaluate decides a call whose keys lie on one node.
+func (s *Store) evaluate(ctx context.Context, call *Call, receipts bool) (*Reply, error) {
+	values, err := s.run(ctx, decide, s.decideCommand(call, receipts))
+	if err != nil {
+		return nil, err
+	}
+	return decodeReply(call, receipts, values)
 }
 
 // retryPause is the wait before a call that Redis turned away is sent again.
 const retryPause = 2 * time.Millisecond
 
-// Evaluate decides the call in one EVALSHA. It is sent a second time only
-// when Redis said that it did not run it (script not loaded, loading data
-// set, replica), and only until ctx ends. Errors are *StoreError.
-func (s *Store) Evaluate(ctx context.Context, call *Call) (*Reply, error) {
-	args, script := s.command(call)
+// run sends a command that was made for one of the programs. It is sent a
+// second time only when Redis said that it did not run it (script not loaded,
+// loading its data set, a replica, a slot on the move), and only until ctx ends.
+func (s *Store) run(ctx context.Context, main *programs, c command) ([]any, error) {
+	program := main[c.algorithms]()
+	c.words[0], c.words[1] = "EVALSHA", program.sha
 	for {
-		reply, err := s.client.Do(ctx, args...).Slice()
+		reply, err := s.client.Do(ctx, c.words...).Slice()
 		if err == nil {
-			return decodeReply(call, reply)
+			return reply, nil
 		}
 		cause := causeOf(ctx, err)
 		switch cause {
 		case causeNoScript:
-			args[0], args[1] = "EVAL", script.source
-		case CauseLoading, CauseReadOnly:
+			c.words[0], c.words[1] = "EVAL", program.source
+		case CauseLoading, CauseReadOnly, CauseMoved:
 			if !sleep(ctx, retryPause) {
 				return nil, &StoreError{Cause: cause, Err: err}
 			}
@@ -100,40 +71,60 @@ func (s *Store) Evaluate(ctx context.Context, call *Call) (*Reply, error) {
 	}
 }
 
-// command returns the EVALSHA of the call.
-func (s *Store) command(call *Call) ([]any, program) {
-	var set uint
-	keys, args := 0, 2
-	for i := range call.Entries {
-		p := call.Entries[i].Policy
-		set |= p.algorithms
-		keys += len(p.keys)
-		args += len(p.args) + 2
+// command is the words of an EVALSHA; the first two are up to run.
+type command struct {
+	words      []any
+	algorithms uint
+}
+
+// newCommand holds the keys of the entries, with room for their arguments.
+func (s *Store) newCommand(entries []Entry) command {
+	c := command{}
+	room := 6
+	for i := range entries {
+		p := entries[i].Policy
+		c.algorithms |= p.algorithms
+		room += len(p.keys) + len(p.args) + 2
 	}
-	script := programs[set]()
-	cmd := make([]any, 3, 3+keys+args)
-	for i := range call.Entries {
-		e := &call.Entries[i]
-		for _, suffix := range e.Policy.keys {
-			cmd = append(cmd, s.key(e.Key, suffix))
+	c.words = make([]any, 3, room)
+	for i := range entries {
+		for _, suffix := range entries[i].Policy.keys {
+			c.words = append(c.words, s.key(entries[i].Key, suffix))
 		}
 	}
-	cmd[0], cmd[1], cmd[2] = "EVALSHA", script.sha, len(cmd)-3
-	refused := 0
+	c.words[2] = len(c.words) - 3
+	return c
+}
+
+func (c *command) add(e *Entry) {
+	flags := e.Policy.flags
+	if e.Peek {
+		flags |= flagPeek
+	}
+	c.words = append(c.words, e.Cost, flags)
+	c.words = append(c.words, e.Policy.args...)
+}
+
+// Flags of a call, as decide.lua reads them.
+const (
+	callRefused = 1 << iota
+	callReceipts
+)
+
+func (s *Store) decideCommand(call *Call, receipts bool) command {
+	flags := 0
 	if call.Refused {
-		refused = 1
+		flags |= callRefused
 	}
-	cmd = append(cmd, refused, len(call.Entries))
+	if receipts {
+		flags |= callReceipts
+	}
+	c := s.newCommand(call.Entries)
+	c.words = append(c.words, flags, call.Draw, len(call.Entries))
 	for i := range call.Entries {
-		e := &call.Entries[i]
-		flags := e.Policy.flags
-		if e.Peek {
-			flags |= flagPeek
-		}
-		cmd = append(cmd, e.Cost, flags)
-		cmd = append(cmd, e.Policy.args...)
+		c.add(&call.Entries[i])
 	}
-	return cmd, script
+	return c
 }
 
 func (s *Store) key(key Key, suffix string) string {
@@ -150,62 +141,3 @@ func sleep(ctx context.Context, d time.Duration) bool {
 		return true
 	}
 }
-
-// Cause says why Redis did not decide; it is a metric label.
-type Cause string
-
-// The causes.
-const (
-	CauseTimeout    Cause = "timeout"
-	CauseConnection Cause = "connection"
-	CauseLoading    Cause = "loading"
-	CauseReadOnly   Cause = "readonly"
-	CauseMemory     Cause = "memory"
-	CauseCanceled   Cause = "canceled" // the caller went away
-	CauseScript     Cause = "script"   // Redis or the script answered with an error
-
-	causeNoScript Cause = "noscript"
-)
-
-// StoreError is a call that Redis did not decide, or whose decision did not
-// arrive: what it was to spend may have been spent.
-type StoreError struct {
-	Cause Cause
-	Err   error
-}
-
-// Error implements error.
-func (e *StoreError) Error() string { return fmt.Sprintf("redis (%s): %v", e.Cause, e.Err) }
-
-// Unwrap returns the client's error.
-func (e *StoreError) Unwrap() error { return e.Err }
-
-func causeOf(ctx context.Context, err error) Cause {
-	if answer, ok := errors.AsType[redis.Error](err); ok {
-		code, _, _ := strings.Cut(answer.Error(), " ")
-		switch code {
-		case "NOSCRIPT":
-			return causeNoScript
-		case "LOADING", "MASTERDOWN":
-			return CauseLoading
-		case "READONLY":
-			return CauseReadOnly
-		case "OOM":
-			return CauseMemory
-		}
-		return CauseScript
-	}
-	timeout, isTimeout := errors.AsType[interface {
-		error
-		Timeout() bool
-	}](err)
-	switch {
-	case errors.Is(err, context.Canceled) || errors.Is(ctx.Err(), context.Canceled):
-		return CauseCanceled
-	case errors.Is(err, context.DeadlineExceeded), isTimeout && timeout.Timeout():
-		return CauseTimeout
-	}
-	return CauseConnection
-}
-
-func formatInt(n int64) string { return strconv.FormatInt(n, 10) }

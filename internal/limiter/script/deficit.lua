@@ -1,0 +1,46 @@
+-- deficit: what a bucket lacks until it is full, for the algorithms that refill.
+--
+-- A limit refills at the rate of `rate` units per window and holds `quota` units
+-- when it is full. Its deficit is kept in units times the window in
+-- microseconds: one unit is `window_us`, one microsecond gives back `rate`, and
+-- everything stays a whole number. That is exact while quota * window_us is at
+-- most 2^53. Beyond, what a double rounds off is less than a millisecond of
+-- refill as long as the quota is less than two million times the rate.
+
+-- The units that are missing from a full bucket, rounded up.
+local function deficit_used(limit)
+  return ceil_div(limit.deficit, limit.window_us)
+end
+
+-- Microseconds until the cost fits. The limit's own time may be ahead of the
+-- server's by `lag`: nothing is refilled until the server has caught up.
+local function deficit_fit(entry, limit)
+  local excess = limit.deficit - (limit.quota - entry.cost) * limit.window_us
+  if excess <= 0 then return 0 end
+  return ceil_div(excess, limit.rate) + limit.lag
+end
+
+local function deficit_used_in(_, limit, wait)
+  local left = max(0, limit.deficit - max(0, wait - limit.lag) * limit.rate)
+  return ceil_div(left, limit.window_us)
+end
+
+local function deficit_idle(_, limit)
+  if limit.deficit == 0 then return 0 end
+  return ceil_div(limit.deficit, limit.rate) + limit.lag
+end
+
+-- Adds units to the deficit, or takes them off it if they are negative.
+local function deficit_add(limit, units)
+  limit.deficit = max(0, limit.deficit + units * limit.window_us)
+  limit.used = deficit_used(limit)
+  if limit.deficit == 0 then
+    call('DEL', limit.key)
+    return
+  end
+  limit.algorithm.write(limit, ttl_of(ceil_div(limit.deficit, limit.rate) + limit.lag))
+end
+
+local function deficit_spend(entry, limit) deficit_add(limit, entry.cost) end
+
+local function deficit_give_back(entry, limit) deficit_add(limit, -entry.cost) end

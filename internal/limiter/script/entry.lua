@@ -1,0 +1,36 @@
+-- entry: reads the entries of a call, for decide and give_back.
+--
+-- KEYS     per entry: its block key, then what its algorithms take
+-- ARGV     per entry
+--            cost, flags (1 attempts, 2 shadow, 4 peek, 8 blocks, 16 log),
+--            [keep, keep_units if 16], number of limits, then per limit
+--              algorithm, quota, window (ms), [block (ms), name if 8], and what
+--              its algorithm takes
+
+local function read_limit(entry)
+  local limit = {
+    algorithm = algorithms[next_string()],
+    quota = next_number(),
+    window = next_number(),
+  }
+  if entry.blocks then limit.block, limit.name = next_number(), next_string() end
+  limit.algorithm.read(entry, limit)
+  if limit.fits == nil then limit.fits = limit.used + entry.cost <= limit.quota end
+  return limit
+end
+
+local function read_entry()
+  local entry = { block = next_key(), cost = next_number(), admitted = true, limits = {} }
+  local flags = next_number()
+  entry.attempts = flags % 2 >= 1
+  entry.shadow = flags % 4 >= 2
+  entry.peek = flags % 8 >= 4
+  entry.blocks = flags % 16 >= 8
+  if flags >= 16 then entry.keep, entry.keep_units = next_number(), next_number() end
+  for i = 1, next_number() do
+    local limit = read_limit(entry)
+    entry.limits[i] = limit
+    entry.admitted = entry.admitted and limit.fits
+  end
+  return entry
+end

@@ -1,0 +1,76 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Cause says why Redis did not decide; it is a metric label.
+type Cause string
+
+// The causes.
+const (
+	CauseTimeout    Cause = "timeout"
+	CauseConnection Cause = "connection"
+	CauseLoading    Cause = "loading"
+	CauseReadOnly   Cause = "readonly"
+	CauseMoved      Cause = "moved"   // the slot of the keys is on its way to another node
+	CauseCluster    Cause = "cluster" // CLUSTERDOWN: no node serves the slot
+	CauseMemory     Cause = "memory"
+	CauseCanceled   Cause = "canceled" // the caller went away
+	CauseScript     Cause = "script"   // Redis or the script answered with an error
+
+	causeNoScript Cause = "noscript"
+)
+
+// StoreError is a call that Redis did not decide, or whose decision did not
+// arrive: what it was to spend may have been spent.
+type StoreError struct {
+	Cause Cause
+	Err   error
+}
+
+// Error implements error.
+func (e *StoreError) Error() string { return fmt.Sprintf("redis (%s): %v", e.Cause, e.Err) }
+
+// Unwrap returns the client's error.
+func (e *StoreError) Unwrap() error { return e.Err }
+
+func causeOf(ctx context.Context, err error) Cause {
+	if answer, ok := errors.AsType[redis.Error](err); ok {
+		code, _, _ := strings.Cut(answer.Error(), " ")
+		switch code {
+		case "NOSCRIPT":
+			return causeNoScript
+		case "LOADING", "MASTERDOWN":
+			return CauseLoading
+		case "READONLY":
+			return CauseReadOnly
+		case "MOVED", "ASK", "TRYAGAIN":
+			return CauseMoved
+		case "CLUSTERDOWN":
+			return CauseCluster
+		case "OOM":
+			return CauseMemory
+		}
+		return CauseScript
+	}
+	timeout, isTimeout := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err)
+	switch {
+	case errors.Is(err, context.Canceled) || errors.Is(ctx.Err(), context.Canceled):
+		return CauseCanceled
+	case errors.Is(err, context.DeadlineExceeded), isTimeout && timeout.Timeout():
+		return CauseTimeout
+	}
+	return CauseConnection
+}

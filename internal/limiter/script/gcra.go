@@ -1,0 +1,76 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import "math/big"
+
+// GCRA admits units that are evenly spaced at Threshold per Window, up to Quota
+// of them in one instant: the Generic Cell Rate Algorithm of ITU-T I.371 with a
+// cost. The state is the theoretical arrival time. See gcra.lua.
+const GCRA Algorithm = "gc"
+
+var gcraKind = kind{
+	code: GCRA, file: "gcra.lua", library: deficitLibrary,
+	arguments: func(l *Limit) []int64 { return []int64{l.Threshold, l.ceiling} },
+	ceiling: func(l *Limit) int64 {
+		full := unitsOf(l.Quota, l)
+		return full.Quo(full.Int, big.NewInt(l.Threshold)).Int64()
+	},
+	model: func(m *Model, e *Entry, l *Limit) counter {
+		return state[gcra](m, e.Key, l.stateKey(e.Policy.id))
+	},
+}
+
+// gcra is the reference model of gcra.lua. The arrival time is whole plus
+// part/Threshold microseconds since 1970.
+type gcra struct {
+	whole, part int64
+	end         expiry
+}
+
+func (g *gcra) alive(now int64) bool { return g.end.alive(now) }
+
+// load returns how far the arrival time is ahead, as the deficit of a bucket. An
+// arrival time that is too far ahead is brought back, for good unless the
+// entry is a peek.
+func (g *gcra) load(e *Entry, l *Limit, now int64) deficit {
+	ahead, part := g.whole-now, min(g.part, l.Threshold-1)
+	if g.whole == 0 || ahead < 0 {
+		return product(0, 0)
+	}
+	if ahead <= l.ceiling {
+		return product(ahead, l.Threshold).add(product(part, 1))
+	}
+	lacks := product(l.ceiling, l.Threshold)
+	if !e.Peek {
+		g.store(lacks, l, now)
+	}
+	return lacks
+}
+
+func (g *gcra) store(lacks deficit, l *Limit, now int64) {
+	whole, part := new(big.Int).QuoRem(lacks.Int, big.NewInt(l.Threshold), new(big.Int))
+	g.whole, g.part = now+whole.Int64(), part.Int64()
+	g.end = expireAfter(now, lacks.idle(l))
+}
+
+func (g *gcra) held(e *Entry, l *Limit, now int64) int64 { return g.load(e, l, now).used(l) }
+
+func (g *gcra) heldAfter(e *Entry, l *Limit, now, wait int64) int64 {
+	return g.load(e, l, now).after(wait, l).used(l)
+}
+
+func (g *gcra) fit(e *Entry, l *Limit, now int64) int64 {
+	lacks := g.load(e, l, now)
+	if lacks.used(l)+e.Cost <= l.Quota {
+		return 0
+	}
+	return lacks.fit(e, l)
+}
+
+func (g *gcra) idle(e *Entry, l *Limit, now int64) int64 { return g.load(e, l, now).idle(l) }
+
+func (g *gcra) spend(e *Entry, l *Limit, now int64, _ bool) {
+	g.store(g.load(e, l, now).add(unitsOf(e.Cost, l)), l, now)
+}

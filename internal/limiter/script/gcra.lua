@@ -1,0 +1,47 @@
+-- GCRA: units pass evenly spaced at `rate` per window, and up to `quota` of them
+-- may pass in one instant. This is the Generic Cell Rate Algorithm of ITU-T
+-- I.371 (virtual scheduling) with a cost: the key holds the theoretical arrival
+-- time, and a unit moves it on by window/rate.
+--
+-- KEYS     one per limit: a string, the theoretical arrival time in microseconds
+--          since 1970, followed by " <n>" if it is n/rate microseconds later;
+--          no key is one in the past
+-- ARGV     rate; ceiling: how far ahead (us) the arrival time can be, over all
+--          limits that share it
+-- clock    TIME
+-- cost     O(1); GET, SET
+-- refused  writes nothing, except that an arrival time too far ahead, after an
+--          edit that made the rate higher or a server clock that was set back, is
+--          brought back to the ceiling
+
+algorithms.gc = {
+  read = function(entry, limit)
+    limit.key, limit.rate, limit.ceiling = next_key(), next_number(), next_number()
+    limit.window_us = limit.window * 1000
+    limit.deficit, limit.lag = 0, 0
+    local value = call('GET', limit.key)
+    if value then
+      local whole, part = string.match(value, '^(%S+) ?(%S*)$')
+      local ahead = tonumber(whole) - server_time()
+      part = min(tonumber(part) or 0, limit.rate - 1)
+      if ahead > limit.ceiling then ahead, part, limit.too_far = limit.ceiling, 0, true end
+      limit.deficit = max(0, ahead * limit.rate + part)
+    end
+    limit.used = deficit_used(limit)
+    if limit.too_far and not entry.peek then deficit_add(limit, 0) end
+  end,
+
+  write = function(limit, ttl)
+    local ahead = floor(limit.deficit / limit.rate)
+    local part = limit.deficit - ahead * limit.rate
+    local value = string.format('%d', server_time() + ahead)
+    if part > 0 then value = value .. string.format(' %d', part) end
+    call('SET', limit.key, value, 'PX', ttl)
+  end,
+
+  spend = deficit_spend,
+  fit = deficit_fit,
+  used_in = deficit_used_in,
+  idle = deficit_idle,
+  give_back = deficit_give_back,
+}

@@ -1,0 +1,102 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import "time"
+
+const logLibrary = "log.lua"
+
+// hit is one entry of a log.
+type hit struct{ at, cost, admitted int64 }
+
+// hitLog is the reference model of log.lua: a plain list of hits, counted one by
+// one. It is embedded by the algorithms that slide.
+type hitLog struct {
+	hits []hit
+	end  expiry
+}
+
+func (s *hitLog) alive(now int64) bool { return s.end.alive(now) }
+
+// now is the log's own time: it never runs back behind the newest hit.
+func (s *hitLog) now(server int64) int64 {
+	if len(s.hits) == 0 {
+		return server
+	}
+	return max(server, s.hits[len(s.hits)-1].at)
+}
+
+// sum adds up the hits that lie in the window that ends at that time.
+func (s *hitLog) sum(l *Limit, at int64, units func(hit) int64) int64 {
+	cutoff := at - l.Window.Microseconds()
+	var sum int64
+	for _, h := range s.hits {
+		if h.at > cutoff {
+			sum += units(h)
+		}
+	}
+	return sum
+}
+
+func costOf(h hit) int64     { return h.cost }
+func admittedOf(h hit) int64 { return h.admitted }
+
+func (s *hitLog) held(_ *Entry, l *Limit, now int64) int64 { return s.sum(l, s.now(now), costOf) }
+
+func (s *hitLog) heldAfter(_ *Entry, l *Limit, now, wait int64) int64 {
+	return s.sum(l, s.now(now+wait), costOf)
+}
+
+func (s *hitLog) fit(e *Entry, l *Limit, now int64) int64 {
+	if s.sum(l, s.now(now), costOf)+e.Cost <= l.Quota {
+		return 0
+	}
+	for _, h := range s.hits {
+		end := h.at + l.Window.Microseconds()
+		if s.sum(l, s.now(end), costOf)+e.Cost <= l.Quota {
+			return end - now
+		}
+	}
+	panic("script: a cost above the quota has no time to fit")
+}
+
+func (s *hitLog) idle(_ *Entry, l *Limit, now int64) int64 { return s.idleOf(l, now, costOf) }
+
+// idleOf returns the time until the last of the units has left the window.
+func (s *hitLog) idleOf(l *Limit, now int64, units func(hit) int64) int64 {
+	if s.sum(l, s.now(now), units) == 0 {
+		return 0
+	}
+	var last int64
+	for _, h := range s.hits {
+		if units(h) > 0 {
+			last = h.at
+		}
+	}
+	return last + l.Window.Microseconds() - now
+}
+
+// add appends a hit and forgets what is older than keep.
+func (s *hitLog) add(h hit, now int64, keep time.Duration) {
+	h.at = s.now(now)
+	s.hits = append(s.hits, h)
+	for s.hits[0].at <= h.at-keep.Microseconds() {
+		s.hits = s.hits[1:]
+	}
+	s.end = expireAfter(now, h.at+keep.Microseconds()-now)
+}
+
+// addToBucket adds a hit to the newest one if they share a bucket of time, and
+// appends it otherwise. A bucket holds at most so many units of cost.
+func (s *hitLog) addToBucket(h hit, now int64, l *Limit, most int64) {
+	bucket := l.Bucket.Microseconds()
+	if n := len(s.hits); n > 0 && s.hits[n-1].at/bucket == s.now(now)/bucket {
+		newest := &s.hits[n-1]
+		h.cost += newest.cost
+		h.admitted += newest.admitted
+		newest.cost, newest.admitted = 0, 0
+	}
+	h.cost = min(h.cost, most)
+	s.add(h, now, l.Window)
+}

@@ -1,0 +1,163 @@
+-- log: the hits of a key in the order of time, for the algorithms that slide.
+--
+-- A log is a list
+--   totals(0) time(1) totals(1) time(2) totals(2) ... time(n) totals(n)
+-- where time(i) is when hit i came and totals(i) the units of all hits up to
+-- it, so that the units between two hits are one subtraction. One hit takes 10
+-- to 16 bytes; in a sorted set it would take 120 or more. There are
+-- `width` elements a hit: its time, and the totals of one or two kinds of units.
+--
+-- The log's own time never runs back behind its newest hit: a server clock that
+-- is set back must not reopen a window. Waits are measured from the server's
+-- clock all the same: that is the one the caller waits by.
+
+-- Element width*i + column, counted from 0, belongs to hit i.
+local TIME, UNITS = -1, 0
+
+-- Totals start again from 0 before they could leave the integers of a double.
+local LARGEST_TOTAL = 2 ^ 52
+
+local function log_element(log, i, column)
+  return call('LINDEX', log.key, log.width * i + column)
+end
+
+-- The largest i with time(i) (or a total(i)) <= bound, 0 if there is none: they
+-- never fall, so the search gallops from the old end, where the answer mostly
+-- is, and then halves.
+local function last_at_most(log, column, bound)
+  local known, step = 0, 1
+  while true do
+    local probe = log_element(log, known + step, column)
+    if not probe or tonumber(probe) > bound then break end
+    known = known + step
+    step = step * 2
+  end
+  while step > 1 do
+    step = step / 2
+    local probe = log_element(log, known + step, column)
+    if probe and tonumber(probe) <= bound then known = known + step end
+  end
+  return known
+end
+
+-- The units of all hits up to and including time `bound`.
+local function total_until(log, column, bound)
+  if bound < log.oldest then return log.base[column] end
+  if bound >= log.newest then return log.total[column] end
+  return tonumber(log_element(log, last_at_most(log, TIME, bound), column))
+end
+
+local function read_log_ends(log)
+  local width = log.width
+  local head = call('LRANGE', log.key, 0, width - 1)
+  if #head < width then return false end
+  local tail = call('LRANGE', log.key, -width, -1)
+  for column = 0, width - 2 do
+    log.base[column], log.total[column] = tonumber(head[column + 1]), tonumber(tail[column + 2])
+  end
+  log.oldest, log.newest = tonumber(head[width]), tonumber(tail[1])
+  return true
+end
+
+local function open_log(key, width)
+  local log = { key = key, width = width, base = {}, total = {} }
+  if read_log_ends(log) then
+    log.now = max(server_time(), log.newest)
+    return log
+  end
+  for column = 0, width - 2 do log.base[column], log.total[column] = 0, 0 end
+  log.now, log.empty = server_time(), true
+  log.oldest, log.newest = log.now, -1
+  return log
+end
+
+-- Removes the hits up to i from the old end; totals(i) become the base.
+local function drop_hits(log, i)
+  if i == 0 then return end
+  call('LPOP', log.key, log.width * i)
+  read_log_ends(log)
+end
+
+-- Makes the totals count from the oldest hit that is kept.
+local function rebase(log)
+  local all = call('LRANGE', log.key, 0, -1)
+  for i = 1, #all do
+    local column = i % log.width
+    if column > 0 then all[i] = all[i] - log.base[column - 1] end
+  end
+  call('DEL', log.key)
+  for i = 1, #all, 1000 do call('RPUSH', log.key, unpack(all, i, min(i + 999, #all))) end
+  read_log_ends(log)
+end
+
+-- Records a hit now. units is a list of what it adds to each total; keep is how
+-- long it is needed, in milliseconds. With a bucket, in microseconds, a hit is added
+-- to the newest one when both came in the same bucket of time: the two then
+-- count as long as the later one, so that nothing is ever forgotten too early.
+local function append_hit(log, units, keep, bucket)
+  local elements = {}
+  if log.empty then
+    for column = 0, log.width - 2 do elements[column + 1] = 0 end
+    log.oldest, log.empty = log.now, false
+  elseif bucket and floor(log.newest / bucket) == floor(log.now / bucket) then
+    call('RPOP', log.key, log.width)
+    if log.oldest == log.newest then log.oldest = log.now end
+  end
+  log.newest = log.now
+  elements[#elements + 1] = log.now
+  for column = 0, log.width - 2 do
+    log.total[column] = log.total[column] + units[column + 1]
+    elements[#elements + 1] = log.total[column]
+  end
+  call('RPUSH', log.key, unpack(elements))
+  local cutoff = log.now - keep * 1000
+  if log.oldest <= cutoff then drop_hits(log, last_at_most(log, TIME, cutoff)) end
+  if log.total[UNITS] > LARGEST_TOTAL then rebase(log) end
+  call('PEXPIRE', log.key, ttl_of(log.now + keep * 1000 - server_time()))
+end
+
+-- What the newest bucket holds, 0 unless a hit now would be added to it.
+local function bucket_units(log, column, bucket)
+  if log.empty or floor(log.newest / bucket) ~= floor(log.now / bucket) then return 0 end
+  local before = call('LINDEX', log.key, column + 1 - 2 * log.width)
+  return log.total[column] - tonumber(before or log.base[column])
+end
+
+local function log_units(limit, column, at)
+  return limit.log.total[column] - total_until(limit.log, column, at - limit.window * 1000)
+end
+
+-- Microseconds until `excess` units have left the window: until the hits up to
+-- i have, where i is the first with total(i) >= total of those before the window
+-- plus the excess.
+local function log_fit(limit, used, cost)
+  if used + cost <= limit.quota then return 0 end
+  local log = limit.log
+  local i = last_at_most(log, UNITS, log.total[UNITS] + cost - limit.quota - 1) + 1
+  return tonumber(log_element(log, i, TIME)) + limit.window * 1000 - server_time()
+end
+
+local function log_used_in(limit, column, wait)
+  return log_units(limit, column, max(server_time() + wait, limit.log.now))
+end
+
+-- Microseconds until `used`, the units in the window, have all left it.
+local function log_idle(limit, used)
+  if used == 0 then return 0 end
+  return limit.log.newest + limit.window * 1000 - server_time()
+end
+
+-- Takes units back from the hit at that time. Later hits carry them in their
+-- totals too; a hit that has left the log has taken them along.
+local function give_back_hit(log, column, units, time, keep)
+  if log.empty or time <= log.now - keep * 1000 then return end
+  local i = last_at_most(log, TIME, time - 1)
+  local floor_total = tonumber(log_element(log, i, column))
+  while true do
+    i = i + 1
+    local total = log_element(log, i, column)
+    if not total then return end
+    floor_total = max(total - units, floor_total)
+    call('LSET', log.key, log.width * i + column, floor_total)
+  end
+end

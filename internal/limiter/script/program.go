@@ -1,0 +1,59 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"crypto/sha1" //nolint:gosec // the name Redis gives a script, not a safeguard
+	"embed"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"sync"
+)
+
+//go:embed *.lua
+var sources embed.FS
+
+// program is one assembled script.
+type program struct {
+	source string
+	sha    string
+}
+
+// programs holds, for each main file, every combination of algorithms,
+// assembled on first use.
+type programs [1 << len(kinds)]func() program
+
+var decide, giveBack = newPrograms("decide.lua"), newPrograms("give_back.lua")
+
+func newPrograms(main string) *programs {
+	var all programs
+	for set := range all {
+		all[set] = sync.OnceValue(func() program { return assemble(uint(set), main) })
+	}
+	return &all
+}
+
+func assemble(set uint, main string) program {
+	names := []string{"prelude.lua"}
+	for i, k := range kinds {
+		if set&(1<<i) == 0 {
+			continue
+		}
+		if k.library != "" && !slices.Contains(names, k.library) {
+			names = append(names, k.library)
+		}
+		names = append(names, k.file)
+	}
+	var source strings.Builder
+	for _, name := range append(names, "entry.lua", main) {
+		text, err := sources.ReadFile(name)
+		if err != nil {
+			panic(err) // embedded: cannot be missing
+		}
+		source.Write(text)
+	}
+	sum := sha1.Sum([]byte(source.String())) //nolint:gosec // see the import
+	return program{source: source.String(), sha: hex.EncodeToString(sum[:])}
+}

@@ -1,0 +1,30 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+// SlidingWindow admits at most Quota units in any interval of length Window,
+// counted in buckets: hits within one Bucket of time are kept as one, which
+// counts as long as the latest of them. So it refuses for less than a Bucket
+// longer than SlidingLog would, and never admits more. See sliding_window.lua.
+const SlidingWindow Algorithm = "sw"
+
+var slidingWindowKind = kind{
+	code: SlidingWindow, file: "sliding_window.lua", library: logLibrary, attempts: true,
+	arguments: func(l *Limit) []int64 { return []int64{l.Bucket.Microseconds(), l.ceiling} },
+	ceiling:   func(l *Limit) int64 { return l.Threshold },
+	model: func(m *Model, e *Entry, l *Limit) counter {
+		return state[slidingWindow](m, e.Key, l.stateKey(e.Policy.id))
+	},
+}
+
+// slidingWindow is the reference model of sliding_window.lua.
+type slidingWindow struct{ hitLog }
+
+func (s *slidingWindow) spend(e *Entry, l *Limit, now int64, _ bool) {
+	most := int64(1) << 62
+	if e.Policy.attempts {
+		most = l.ceiling
+	}
+	s.addToBucket(hit{cost: e.Cost}, now, l, most)
+}

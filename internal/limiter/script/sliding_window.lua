@@ -1,0 +1,39 @@
+-- SlidingWindow: at most `quota` units in any interval of length `window`, from
+-- buckets: hits in one bucket of time are kept as one, which counts as long as
+-- the latest of them. It errs only towards refusing, by less than a bucket.
+--
+-- KEYS     one per limit: a log of at most window/bucket + 2 hits
+-- ARGV     bucket (us); ceiling: where a bucket of counted attempts saturates
+-- clock    TIME, but never before the newest hit
+-- cost     as SlidingLog, over the buckets
+-- refused  writes nothing, except that an entry counting attempts adds its cost
+--          until the bucket stands at `ceiling`
+
+algorithms.sw = {
+  read = function(_, limit)
+    limit.bucket, limit.ceiling = next_number(), next_number()
+    limit.log = open_log(next_key(), 2)
+    limit.used = log_units(limit, UNITS, limit.log.now)
+  end,
+
+  spend = function(entry, limit)
+    local units = entry.cost
+    if entry.attempts then
+      units = min(units, limit.ceiling - bucket_units(limit.log, UNITS, limit.bucket))
+    end
+    append_hit(limit.log, { units }, limit.window, limit.bucket)
+    limit.used = log_units(limit, UNITS, limit.log.now)
+  end,
+
+  fit = function(entry, limit) return log_fit(limit, limit.used, entry.cost) end,
+
+  used_in = function(_, limit, wait) return log_used_in(limit, UNITS, wait) end,
+
+  idle = function(_, limit) return log_idle(limit, limit.used) end,
+
+  receipt = function(_, limit) return limit.log.newest end,
+
+  give_back = function(entry, limit, time)
+    give_back_hit(limit.log, UNITS, entry.cost, time, limit.window)
+  end,
+}

@@ -1,0 +1,189 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// group is the entries of a call that have one key, so their states lie on one
+// node of a Redis Cluster.
+type group struct {
+	call    Call
+	indices []int // of the entries in the whole call
+	reply   *Reply
+}
+
+func oneKey(call *Call) bool {
+	return !slices.ContainsFunc(call.Entries, func(e Entry) bool { return e.Key != call.Entries[0].Key })
+}
+
+// evaluateSpread decides a call whose keys may lie on several nodes, where no
+// script can see them all: it asks everybody first and spends only if all admit.
+// Between the two somebody else may have spent the last unit; then what was
+// spent elsewhere is given back. That makes two round trips, and a third when a
+// race was lost. A crash or a lost reply between them leaves the cost of one
+// check spent, which errs towards refusing.
+func (s *Store) evaluateSpread(ctx context.Context, call *Call) (*Reply, error) {
+	groups := groupsOf(call)
+	if err := s.ask(ctx, groups); err != nil {
+		return nil, err
+	}
+	refused := call.Refused || slices.ContainsFunc(groups, (*group).refuses)
+	for _, g := range groups {
+		g.call.Refused = refused
+	}
+	if err := s.spend(ctx, groups); err != nil {
+		return nil, err
+	}
+	if !refused && slices.ContainsFunc(groups, (*group).refuses) {
+		s.giveBack(ctx, groups)
+	}
+	return merge(call, groups), nil
+}
+
+func groupsOf(call *Call) []*group {
+	var groups []*group
+	for i, e := range call.Entries {
+		at := slices.IndexFunc(groups, func(g *group) bool { return g.call.Entries[0].Key == e.Key })
+		if at < 0 {
+			at = len(groups)
+			groups = append(groups, &group{call: Call{Refused: call.Refused, Draw: call.Draw}})
+		}
+		groups[at].call.Entries = append(groups[at].call.Entries, e)
+		groups[at].indices = append(groups[at].indices, i)
+	}
+	return groups
+}
+
+// refuses reports whether an enforcing policy of the group does.
+func (g *group) refuses() bool {
+	for i, e := range g.call.Entries {
+		if !e.Policy.shadow && g.reply.Entries[i].Verdict != Admitted {
+			return true
+		}
+	}
+	return false
+}
+
+// ask lets every group judge and write nothing.
+func (s *Store) ask(ctx context.Context, groups []*group) error {
+	var wait errgroup.Group
+	for _, g := range groups {
+		peek := Call{Entries: slices.Clone(g.call.Entries), Refused: g.call.Refused, Draw: g.call.Draw}
+		for i := range peek.Entries {
+			peek.Entries[i].Peek = true
+		}
+		wait.Go(func() (err error) {
+			g.reply, err = s.evaluate(ctx, &peek, false)
+			return err
+		})
+	}
+	return wait.Wait()
+}
+
+// spend lets every group do what it does for a call that all admit, or that
+// somebody refused: then attempts are counted and blocks start. What is refused
+// stays refused, even if it would be admitted by now or nobody answers.
+func (s *Store) spend(ctx context.Context, groups []*group) error {
+	var wait errgroup.Group
+	for _, g := range groups {
+		if !slices.ContainsFunc(g.call.Entries, g.needsSecond) {
+			continue
+		}
+		wait.Go(func() error {
+			reply, err := s.evaluate(ctx, &g.call, true)
+			if err != nil && !g.call.Refused {
+				return err
+			}
+			asked := *g
+			if g.reply = reply; err != nil || asked.refuses() && !g.refuses() {
+				g.reply = asked.reply
+			}
+			return nil
+		})
+	}
+	return wait.Wait()
+}
+
+// needsSecond reports whether the entry has something to write. A Suppressed
+// limit also has another answer when somebody refused: when it would pass for
+// certain.
+func (g *group) needsSecond(e Entry) bool {
+	suppressed := e.Policy.algorithms&Suppressed.bit() != 0
+	if g.call.Refused {
+		return suppressed || !e.Peek && e.Policy.flags&(flagAttempts|flagBlocks) != 0
+	}
+	return !e.Peek
+}
+
+// giveBackTimeout bounds taking back what was spent, which goes on although
+// the caller may have gone.
+const giveBackTimeout = time.Second
+
+// giveBack takes back what groups spent on a check that another one refused, and
+// asks them for their answer to the refused check. Policies that count attempts
+// keep what they counted. The check is refused whether or not that succeeds:
+// what cannot be given back is spent.
+func (s *Store) giveBack(ctx context.Context, groups []*group) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
+	defer cancel()
+	var wait sync.WaitGroup
+	for _, g := range groups {
+		if g.refuses() {
+			continue
+		}
+		wait.Go(func() {
+			if command := s.giveBackCommand(g); command.algorithms != 0 {
+				if _, err := s.run(ctx, giveBack, command); err != nil {
+					return
+				}
+			}
+			g.call.Refused = true
+			spent := g.reply
+			if s.ask(ctx, []*group{g}) != nil {
+				g.reply = spent
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// giveBackCommand returns the EVALSHA for what the group spent.
+func (s *Store) giveBackCommand(g *group) command {
+	var spent []Entry
+	var receipts [][]LimitReply
+	for i, e := range g.call.Entries {
+		r := &g.reply.Entries[i]
+		if !e.Peek && !e.Policy.attempts && r.Verdict == Admitted {
+			spent = append(spent, e)
+			receipts = append(receipts, r.Limits)
+		}
+	}
+	c := s.newCommand(spent)
+	c.words = append(c.words, len(spent))
+	for i := range spent {
+		c.add(&spent[i])
+		for _, l := range receipts[i] {
+			c.words = append(c.words, l.receipt)
+		}
+	}
+	return c
+}
+
+// merge puts the replies of the groups in the order of the call.
+func merge(call *Call, groups []*group) *Reply {
+	reply := &Reply{Entries: make([]EntryReply, len(call.Entries))}
+	for _, g := range groups {
+		for i, at := range g.indices {
+			reply.Entries[at] = g.reply.Entries[i]
+		}
+	}
+	return reply
+}

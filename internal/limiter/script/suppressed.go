@@ -1,0 +1,76 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import "math"
+
+// Suppressed admits everything below Quota and sheds the share
+// 1 - Quota/observed above it, at random, where observed is what was asked for
+// in the last Window, this check included. Admissions stay near Quota however
+// much is offered, and never exceed HardQuota in any interval of length Window.
+// See suppressed.lua.
+const Suppressed Algorithm = "su"
+
+var suppressedKind = kind{
+	code: Suppressed, file: "suppressed.lua", library: logLibrary,
+	arguments: func(l *Limit) []int64 { return []int64{l.Bucket.Microseconds(), l.HardQuota} },
+	model: func(m *Model, e *Entry, l *Limit) counter {
+		return state[suppressed](m, e.Key, l.stateKey(e.Policy.id))
+	},
+}
+
+// mostObserved is where the observed units of a bucket saturate.
+const mostObserved = 1 << 41
+
+// suppressed is the reference model of suppressed.lua.
+type suppressed struct{ hitLog }
+
+func (s *suppressed) judge(e *Entry, l *Limit, now int64, draw uint32) (fits, shed bool, suppression float64) {
+	observed := s.observed(l, now) + float64(e.Cost)
+	suppression = math.Floor(max(0, 1-float64(l.Quota)/observed)*millionths) / millionths
+	if s.held(e, l, now)+e.Cost > l.HardQuota {
+		return false, false, suppression
+	}
+	shed = float64(draw)/(1<<32)*observed >= float64(l.Quota)
+	return !shed, shed, suppression
+}
+
+// observed estimates the units that were asked for in the last window: a bucket
+// of which only a part lies in the window counts with that part.
+func (s *suppressed) observed(l *Limit, now int64) float64 {
+	cutoff := s.now(now) - l.Window.Microseconds()
+	var units float64
+	for _, h := range s.hits {
+		if h.at > cutoff {
+			units += float64(h.cost)
+		}
+	}
+	for _, h := range s.hits {
+		first := h.at - h.at%l.Bucket.Microseconds()
+		if h.at > cutoff && first < cutoff {
+			units -= float64(float64(h.cost) * (float64(cutoff-first) / float64(h.at-first)))
+		}
+	}
+	return units
+}
+
+func (s *suppressed) held(_ *Entry, l *Limit, now int64) int64 {
+	return s.sum(l, s.now(now), admittedOf)
+}
+
+func (s *suppressed) heldAfter(_ *Entry, l *Limit, now, wait int64) int64 {
+	return s.sum(l, s.now(now+wait), admittedOf)
+}
+
+func (s *suppressed) idle(_ *Entry, l *Limit, now int64) int64 {
+	return s.idleOf(l, now, admittedOf)
+}
+
+func (s *suppressed) spend(e *Entry, l *Limit, now int64, passes bool) {
+	h := hit{cost: e.Cost}
+	if passes {
+		h.admitted = e.Cost
+	}
+	s.addToBucket(h, now, l, mostObserved)
+}

@@ -1,0 +1,75 @@
+-- Suppressed: below `quota` all pass; above it a share 1 - quota/observed is
+-- shed at random, so that admissions stay near the quota however much is
+-- offered. observed is what was asked for in the last window, this check
+-- included, whether it was admitted or not. Admissions never exceed `hard`
+-- in any interval of length `window`.
+--
+-- KEYS     one per limit: a log of at most window/bucket + 2 hits, with totals of
+--          what was observed and what was admitted
+-- ARGV     bucket (us); hard
+-- clock    TIME, but never before the newest hit
+-- cost     as SlidingWindow
+-- refused  adds its cost to what was observed, unless it is blocked
+
+-- The observed units of a bucket saturate: it is a share of them that matters.
+local ADMITTED, MOST_OBSERVED = 1, 2 ^ 41
+
+-- The units observed in the last window. The oldest bucket may lie in it with
+-- only a part of its time; hits are taken as evenly spread over that.
+local function observed_units(limit)
+  local log = limit.log
+  local cutoff = log.now - limit.window * 1000
+  if cutoff >= log.newest then return 0 end
+  local i = cutoff < log.oldest and 0 or last_at_most(log, TIME, cutoff)
+  local before = tonumber(log_element(log, i, UNITS) or 0)
+  local units = log.total[UNITS] - before
+  local last = tonumber(log_element(log, i + 1, TIME))
+  local first = last - last % limit.bucket
+  if first >= cutoff then return units end
+  local oldest = tonumber(log_element(log, i + 1, UNITS)) - before
+  return units - oldest * ((cutoff - first) / (last - first))
+end
+
+algorithms.su = {
+  observes = true,
+
+  read = function(entry, limit)
+    limit.bucket, limit.hard = next_number(), next_number()
+    limit.log = open_log(next_key(), 3)
+    limit.used = log_units(limit, ADMITTED, limit.log.now)
+    local observed = observed_units(limit) + entry.cost
+    limit.suppression = floor(max(0, 1 - limit.quota / observed) * 1e6)
+    limit.fits = limit.used + entry.cost <= limit.hard
+    if limit.fits and draw * observed >= limit.quota then
+      limit.fits, limit.shed = false, true
+    end
+  end,
+
+  spend = function(entry, limit, passes)
+    local log = limit.log
+    local observed = min(entry.cost, MOST_OBSERVED - bucket_units(log, UNITS, limit.bucket))
+    append_hit(log, { observed, passes and entry.cost or 0 }, limit.window, limit.bucket)
+    limit.used = log_units(limit, ADMITTED, log.now)
+  end,
+
+  -- Until all would pass: what was observed then leaves room for the cost.
+  fit = function(entry, limit)
+    return log_fit(limit, log_units(limit, UNITS, limit.log.now), entry.cost)
+  end,
+
+  used_in = function(_, limit, wait) return log_used_in(limit, ADMITTED, wait) end,
+
+  -- Not every hit was admitted: what is held leaves with the last that was.
+  idle = function(_, limit)
+    local log = limit.log
+    if limit.used == 0 then return 0 end
+    local i = last_at_most(log, ADMITTED, log.total[ADMITTED] - 1) + 1
+    return tonumber(log_element(log, i, TIME)) + limit.window * 1000 - server_time()
+  end,
+
+  receipt = function(_, limit) return limit.log.newest end,
+
+  give_back = function(entry, limit, time)
+    give_back_hit(limit.log, ADMITTED, entry.cost, time, limit.window)
+  end,
+}

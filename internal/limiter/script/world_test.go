@@ -1,0 +1,159 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+)
+
+// world makes random calls to a few random policies.
+type world struct {
+	r        *rand.Rand
+	choice   []Algorithm
+	policies [][]*Policy // with their variants
+	keys     []Key
+}
+
+// newWorld makes policies of the given algorithms.
+func newWorld(r *rand.Rand, choice []Algorithm) *world {
+	w := &world{r: r, choice: choice, keys: []Key{"a", "b"}}
+	for i := range 3 {
+		w.policies = append(w.policies, w.randomPolicy(i))
+	}
+	return w
+}
+
+// kind of policy: what its limits must agree on.
+type manner struct{ attempts, reached, shadow bool }
+
+func (w *world) randomPolicy(i int) []*Policy {
+	m := manner{attempts: w.r.IntN(3) == 0, reached: w.r.IntN(4) == 0, shadow: w.r.IntN(5) == 0}
+	var counting []Algorithm
+	for _, a := range w.choice {
+		if a.kind().attempts {
+			counting = append(counting, a)
+		}
+	}
+	choice := w.choice
+	if len(counting) == 0 {
+		m.attempts, m.reached = false, false
+	} else if m.attempts || m.reached {
+		choice = counting
+	}
+	limits := make([]Limit, 1+w.r.IntN(3))
+	for j := range limits {
+		limits[j] = w.randomLimit(choice[w.r.IntN(len(choice))], m.reached)
+		limits[j].Name = fmt.Sprintf("l%d", j)
+	}
+	variants := [][]Limit{limits}
+	if w.r.IntN(3) == 0 { // an override with other numbers
+		variants = append(variants, w.override(limits, m.reached))
+	}
+	return NewVariants(fmt.Sprintf("test/p%d", i), m.attempts, m.shadow, variants...)
+}
+
+func (w *world) override(limits []Limit, reached bool) []Limit {
+	other := make([]Limit, len(limits))
+	for j, l := range limits {
+		other[j] = w.randomLimit(l.Algorithm, reached)
+		other[j].Name = l.Name
+		if w.r.IntN(2) == 0 {
+			other[j].Window, other[j].Bucket = l.Window, l.Bucket
+		}
+	}
+	return other
+}
+
+var worldWindows = []time.Duration{
+	time.Millisecond, 7 * time.Millisecond, 50 * time.Millisecond, time.Second,
+}
+
+func (w *world) randomLimit(a Algorithm, reached bool) Limit {
+	l := Limit{
+		Algorithm: a,
+		Threshold: 2 + w.r.Int64N(12),
+		Window:    worldWindows[w.r.IntN(len(worldWindows))],
+	}
+	l.Quota = l.Threshold
+	switch a {
+	case TokenBucket, GCRA:
+		l.Quota = 1 + w.r.Int64N(12)
+	case SlidingWindow:
+		l.Bucket = w.randomBucket(l.Window)
+	case Suppressed:
+		l.Bucket = w.randomBucket(l.Window)
+		l.HardQuota = l.Quota * 3 / 2
+	}
+	if reached {
+		l.Quota--
+	}
+	if w.r.IntN(3) == 0 {
+		l.Block = worldWindows[w.r.IntN(len(worldWindows))]
+	}
+	return l
+}
+
+func (w *world) randomBucket(window time.Duration) time.Duration {
+	return (window / []time.Duration{2, 3, 7, 60}[w.r.IntN(4)]).Truncate(time.Microsecond)
+}
+
+func (w *world) nextTime(now time.Time) time.Time {
+	micros := []int64{0, 1, 300, 999, 1000, 1001, 7000, 20_000, 49_999, 400_000, 1_100_000, -700, -3000}
+	return time.UnixMicro(now.UnixMicro() + micros[w.r.IntN(len(micros))])
+}
+
+func (w *world) randomEntry(i int) Entry {
+	variants := w.policies[i]
+	return Entry{Policy: variants[w.r.IntN(len(variants))], Key: w.keys[w.r.IntN(len(w.keys))]}
+}
+
+func (w *world) nextCall() *Call {
+	if w.r.IntN(40) == 0 { // somebody edits a policy
+		i := w.r.IntN(len(w.policies))
+		w.policies[i] = w.randomPolicy(i)
+	}
+	call := &Call{Refused: w.r.IntN(20) == 0, Draw: w.r.Uint32()}
+	for _, i := range w.r.Perm(len(w.policies))[:1+w.r.IntN(len(w.policies))] {
+		e := w.randomEntry(i)
+		e.Cost, e.Peek = 1+w.r.Int64N(3), w.r.IntN(6) == 0
+		if e.Peek && w.r.IntN(4) == 0 {
+			e.Cost = 0
+		}
+		for _, l := range e.Policy.limits {
+			e.Peek = e.Peek || e.Cost > l.Quota // as the engine does
+		}
+		call.Entries = append(call.Entries, e)
+	}
+	return call
+}
+
+// possibleCall makes a random call that could be admitted at some time.
+func (w *world) possibleCall() *Call {
+	for {
+		call := w.nextCall()
+		call.Refused = false
+		possible := true
+		for _, e := range call.Entries {
+			for _, l := range e.Policy.limits {
+				possible = possible && e.Cost <= l.Quota
+			}
+		}
+		if possible {
+			return call
+		}
+	}
+}
+
+func describe(at time.Duration, call *Call) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "at %v refused=%v draw=%d", at, call.Refused, call.Draw)
+	for _, e := range call.Entries {
+		fmt.Fprintf(&b, "\n  %s key %s cost %d peek %v attempts %v shadow %v %+v",
+			e.Policy.id, e.Key, e.Cost, e.Peek, e.Policy.attempts, e.Policy.shadow, e.Policy.limits)
+	}
+	return b.String()
+}
