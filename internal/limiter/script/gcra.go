@@ -32,20 +32,17 @@ type gcra struct {
 func (g *gcra) alive(now int64) bool { return g.end.alive(now) }
 
 // load returns how far the arrival time is ahead, as the deficit of a bucket. An
-// arrival time that is too far ahead is brought back, for good unless the
-// entry is a peek.
+// arrival time that is too far ahead is brought back, but not by a peek.
 func (g *gcra) load(e *Entry, l *Limit, now int64) deficit {
 	ahead, part := g.whole-now, min(g.part, l.Threshold-1)
 	if g.whole == 0 || ahead < 0 {
 		return product(0, 0)
 	}
-	if ahead <= l.ceiling {
+	if ahead <= l.ceiling || e.Peek {
 		return product(ahead, l.Threshold).add(product(part, 1))
 	}
 	lacks := product(l.ceiling, l.Threshold)
-	if !e.Peek {
-		g.store(lacks, l, now)
-	}
+	g.store(lacks, l, now)
 	return lacks
 }
 

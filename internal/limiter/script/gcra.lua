@@ -12,7 +12,7 @@
 -- cost     O(1); GET, SET
 -- refused  writes nothing, except that an arrival time too far ahead, after an
 --          edit that made the rate higher or a server clock that was set back, is
---          brought back to the ceiling
+--          brought back to the ceiling; a peek takes it as it is
 
 algorithms.gc = {
   read = function(entry, limit)
@@ -24,11 +24,12 @@ algorithms.gc = {
       local whole, part = string.match(value, '^(%S+) ?(%S*)$')
       local ahead = tonumber(whole) - server_time()
       part = min(tonumber(part) or 0, limit.rate - 1)
-      if ahead > limit.ceiling then ahead, part, limit.too_far = limit.ceiling, 0, true end
+      local too_far = ahead > limit.ceiling and not entry.peek
+      if too_far then ahead, part = limit.ceiling, 0 end
       limit.deficit = max(0, ahead * limit.rate + part)
+      if too_far then deficit_add(limit, 0) end
     end
     limit.used = deficit_used(limit)
-    if limit.too_far and not entry.peek then deficit_add(limit, 0) end
   end,
 
   write = function(limit, ttl)

@@ -113,7 +113,8 @@ local function append_hit(log, units, keep, bucket)
   local cutoff = log.now - keep * 1000
   if log.oldest <= cutoff then drop_hits(log, last_at_most(log, TIME, cutoff)) end
   if log.total[UNITS] > LARGEST_TOTAL then rebase(log) end
-  call('PEXPIRE', log.key, ttl_of(log.now + keep * 1000 - server_time()))
+  log.left = log.now + keep * 1000 - server_time()
+  call('PEXPIRE', log.key, ttl_of(log.left))
 end
 
 -- What the newest bucket holds, 0 unless a hit now would be added to it.

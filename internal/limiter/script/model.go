@@ -225,3 +225,13 @@ func (x expiry) alive(now int64) bool { return now/1000 <= int64(x) }
 
 // left returns microseconds: PTTL+1 in the words of Redis.
 func (x expiry) left(now int64) int64 { return (int64(x) - now/1000 + 1) * 1000 }
+
+// keepAlive returns how long the state still lives, at least need: an edit may
+// make a state last longer than the time it was given. A peek leaves it so.
+func (x *expiry) keepAlive(e *Entry, now, need int64) int64 {
+	if left := x.left(now); left >= need || e.Peek {
+		return left
+	}
+	*x = expireAfter(now, need)
+	return need
+}

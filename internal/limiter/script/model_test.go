@@ -19,7 +19,7 @@ import (
 // blocks by hand, and time that mostly runs forward. Every algorithm alone and
 // all of them mixed.
 func TestScriptsAgreeWithModel(t *testing.T) {
-	const runs, steps = 24, 250
+	const runs, steps = 20, 250
 	model := newModelBackend()
 	redis, _ := newRedisBackend(t)
 	choices := [][]Algorithm{algorithms}

@@ -46,6 +46,15 @@ local function ttl_of(micros)
   return min(ceil_div(micros, 1000) + 1, 5e12)
 end
 
+-- Microseconds that the key still lives, at least `need` of them: an edit may make
+-- a state last longer than the TTL it was given. A peek leaves the TTL as it is.
+local function keep_alive(entry, key, need)
+  local left = (call('PTTL', key) + 1) * 1000
+  if left >= need or left > 0 and entry.peek then return left end
+  if not entry.peek then call('PEXPIRE', key, ttl_of(need)) end
+  return need
+end
+
 -- By the code that Go's Algorithm gives it. Each entry has
 --   read(entry, limit)           loads the state, sets limit.used (units held now);
 --                                may set limit.fits, else used + cost <= quota says it

@@ -31,3 +31,31 @@ func (s *slidingLog) spend(e *Entry, _ *Limit, now int64, _ bool) {
 		}
 	}
 }
+
+// left is how long the log still lives.
+func (s *slidingLog) left(e *Entry, now int64) int64 {
+	return s.end.keepAlive(e, now, s.hits[len(s.hits)-1].at+e.Policy.keep.Microseconds()-now)
+}
+
+func (s *slidingLog) fit(e *Entry, l *Limit, now int64) int64 {
+	wait := s.hitLog.fit(e, l, now)
+	if wait == 0 {
+		return 0
+	}
+	return min(wait, s.left(e, now))
+}
+
+func (s *slidingLog) heldAfter(e *Entry, l *Limit, now, wait int64) int64 {
+	if s.held(e, l, now) == 0 || wait >= s.left(e, now) {
+		return 0
+	}
+	return s.hitLog.heldAfter(e, l, now, wait)
+}
+
+func (s *slidingLog) idle(e *Entry, l *Limit, now int64) int64 {
+	idle := s.hitLog.idle(e, l, now)
+	if idle == 0 {
+		return 0
+	}
+	return min(idle, s.left(e, now))
+}

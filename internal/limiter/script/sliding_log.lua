@@ -9,7 +9,16 @@
 -- cost     O(log n) list reads of O(n/600) each for a window; pruning is O(1)
 --          amortised
 -- refused  writes nothing, except that an entry counting attempts appends its
---          hit and drops the oldest beyond keep_units
+--          hit and drops the oldest beyond keep_units, and that a log whose TTL
+--          became too short, after an edit to a longer window, is given the time
+--          it needs
+
+-- Microseconds that the log still lives, asked only about one with hits.
+local function log_left(entry)
+  local log = entry.log
+  log.left = log.left or keep_alive(entry, log.key, log.newest + entry.keep * 1000 - server_time())
+  return log.left
+end
 
 algorithms.sl = {
   read = function(entry, limit)
@@ -30,11 +39,20 @@ algorithms.sl = {
     limit.used = log_units(limit, UNITS, log.now)
   end,
 
-  fit = function(entry, limit) return log_fit(limit, limit.used, entry.cost) end,
+  fit = function(entry, limit)
+    local wait = log_fit(limit, limit.used, entry.cost)
+    return wait > 0 and min(wait, log_left(entry)) or 0
+  end,
 
-  used_in = function(_, limit, wait) return log_used_in(limit, UNITS, wait) end,
+  used_in = function(entry, limit, wait)
+    if limit.used == 0 or wait >= log_left(entry) then return 0 end
+    return log_used_in(limit, UNITS, wait)
+  end,
 
-  idle = function(_, limit) return log_idle(limit, limit.used) end,
+  idle = function(entry, limit)
+    local idle = log_idle(limit, limit.used)
+    return idle > 0 and min(idle, log_left(entry)) or 0
+  end,
 
   receipt = function(_, limit) return limit.log.newest end,
 

@@ -41,8 +41,11 @@ func (b *tokenBucket) held(_ *Entry, l *Limit, now int64) int64 {
 	return lacks.used(l)
 }
 
-func (b *tokenBucket) heldAfter(_ *Entry, l *Limit, now, wait int64) int64 {
+func (b *tokenBucket) heldAfter(e *Entry, l *Limit, now, wait int64) int64 {
 	lacks, lag := b.load(l, now)
+	if wait >= b.idle(e, l, now) {
+		return 0
+	}
 	return lacks.after(wait-lag, l).used(l)
 }
 
@@ -51,15 +54,16 @@ func (b *tokenBucket) fit(e *Entry, l *Limit, now int64) int64 {
 	if lacks.used(l)+e.Cost <= l.Quota {
 		return 0
 	}
-	return lacks.fit(e, l) + lag
+	return min(lacks.fit(e, l)+lag, b.idle(e, l, now))
 }
 
-func (b *tokenBucket) idle(_ *Entry, l *Limit, now int64) int64 {
+func (b *tokenBucket) idle(e *Entry, l *Limit, now int64) int64 {
 	lacks, lag := b.load(l, now)
 	if lacks.Sign() == 0 {
 		return 0
 	}
-	return lacks.idle(l) + lag
+	full := lacks.idle(l) + lag
+	return min(full, b.end.keepAlive(e, now, full))
 }
 
 func (b *tokenBucket) spend(e *Entry, l *Limit, now int64, _ bool) {

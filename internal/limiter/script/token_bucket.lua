@@ -7,7 +7,17 @@
 --          so an edit to a smaller one leaves an empty bucket and not a debt
 -- clock    TIME, but never before the time in the key
 -- cost     O(1); GET, SET
--- refused  writes nothing
+-- refused  writes nothing, except that a key whose TTL became too short, after an
+--          edit to a slower rate, is given the time it needs
+
+-- Microseconds until the bucket is full.
+local function bucket_idle(entry, limit)
+  if limit.deficit == 0 then return 0 end
+  local full = deficit_idle(entry, limit)
+  if limit.written then return full end
+  limit.left = limit.left or keep_alive(entry, limit.key, full)
+  return min(full, limit.left)
+end
 
 algorithms.tb = {
   read = function(_, limit)
@@ -26,12 +36,22 @@ algorithms.tb = {
   end,
 
   write = function(limit, ttl)
+    limit.written = true
     call('SET', limit.key, string.format('%.17g %d', limit.deficit, limit.now), 'PX', ttl)
   end,
 
   spend = deficit_spend,
-  fit = deficit_fit,
-  used_in = deficit_used_in,
-  idle = deficit_idle,
+
+  fit = function(entry, limit)
+    local wait = deficit_fit(entry, limit)
+    return wait > 0 and min(wait, bucket_idle(entry, limit)) or 0
+  end,
+
+  used_in = function(entry, limit, wait)
+    if wait >= bucket_idle(entry, limit) then return 0 end
+    return deficit_used_in(entry, limit, wait)
+  end,
+
+  idle = bucket_idle,
   give_back = deficit_give_back,
 }

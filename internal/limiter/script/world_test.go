@@ -112,7 +112,7 @@ func (w *world) randomEntry(i int) Entry {
 }
 
 func (w *world) nextCall() *Call {
-	if w.r.IntN(40) == 0 { // somebody edits a policy
+	if w.r.IntN(15) == 0 { // somebody edits a policy
 		i := w.r.IntN(len(w.policies))
 		w.policies[i] = w.randomPolicy(i)
 	}

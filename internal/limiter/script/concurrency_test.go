@@ -1,0 +1,280 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// hourly is a limit of the algorithm that admits quota units and then none for a
+// long time.
+func hourly(algorithm Algorithm, quota int64) Limit {
+	l := Limit{Name: "l", Algorithm: algorithm, Quota: quota, Threshold: quota, Window: 100 * time.Hour}
+	switch algorithm {
+	case GCRA, TokenBucket:
+		l.Threshold = 1
+	case SlidingWindow:
+		l.Bucket = time.Minute
+	case Suppressed: // what chance does not shed is bounded by the hard limit
+		l.Bucket, l.HardQuota = time.Minute, quota
+	}
+	return l
+}
+
+// 400 parallel checks on one key, from one to four stores with connections of
+// their own, with room for 100: exactly 100 pass, for each algorithm.
+func TestExactUnderConcurrency(t *testing.T) {
+	server := testenv.StartRedis(t)
+	for _, algorithm := range algorithms {
+		t.Run(string(algorithm), func(t *testing.T) {
+			for stores := 1; stores <= 4; stores++ {
+				policy := NewPolicy(fmt.Sprintf("test/%s-%d", algorithm, stores), false, false, []Limit{hourly(algorithm, 100)})
+				admitted := concurrently(t, server, stores, 400, admits(t, policy))
+				gomega.NewWithT(t).Expect(admitted).To(gomega.Equal(100))
+			}
+		})
+	}
+}
+
+// admits returns a check of that policy, by one caller.
+func admits(t *testing.T, policy *Policy) func(*Store) bool {
+	t.Helper()
+	return func(s *Store) bool {
+		reply, err := s.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: 1}}})
+		return err == nil && reply.Entries[0].Verdict == Admitted
+	}
+}
+
+// A chain is charged as a whole or not at all, whoever runs at the same time and
+// whatever algorithms it mixes.
+func TestChainsAreAllOrNothingUnderConcurrency(t *testing.T) {
+	server := testenv.StartRedis(t)
+	store := NewStore(newClient(t, server.Addr), testPrefix)
+	for i, algorithm := range algorithms {
+		other := algorithms[(i+1)%len(algorithms)]
+		t.Run(fmt.Sprintf("%s with %s", algorithm, other), func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			wide := NewPolicy(fmt.Sprintf("test/wide%d", i), false, false, []Limit{hourly(algorithm, 90)})
+			tight := NewPolicy(fmt.Sprintf("test/tight%d", i), false, false, []Limit{hourly(other, 40)})
+			onWide, onTight := chargeChains(t, server, wide, tight)
+			reply, err := store.Evaluate(t.Context(), &Call{Entries: []Entry{
+				{Policy: wide, Key: "a", Peek: true}, {Policy: tight, Key: "a", Peek: true},
+			}})
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(reply.Entries[0].Limits[0].Used).To(gomega.Equal(onWide))
+			g.Expect(reply.Entries[1].Limits[0].Used).To(gomega.Equal(onTight))
+			g.Expect(onWide).To(gomega.BeNumerically(">", 85))
+			g.Expect(onTight).To(gomega.BeNumerically(">", 0))
+		})
+	}
+}
+
+// chargeChains sends three chains of the two policies in parallel and returns
+// what the admitted ones cost each.
+func chargeChains(t *testing.T, server *testenv.Redis, wide, tight *Policy) (onWide, onTight int64) {
+	t.Helper()
+	chains := [][]Entry{
+		{{Policy: wide, Key: "a", Cost: 1}, {Policy: tight, Key: "a", Cost: 1}},
+		{{Policy: tight, Key: "a", Cost: 2}, {Policy: wide, Key: "a", Cost: 1}},
+		{{Policy: wide, Key: "a", Cost: 3}},
+	}
+	var mu sync.Mutex
+	concurrently(t, server, 4, 400, func(s *Store) bool {
+		call := &Call{Entries: chains[rand.IntN(len(chains))]}
+		reply, err := s.Evaluate(t.Context(), call)
+		if err != nil || slices.ContainsFunc(reply.Entries, func(e EntryReply) bool { return e.Verdict != Admitted }) {
+			return false
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, e := range call.Entries {
+			if e.Policy == wide {
+				onWide += e.Cost
+			} else {
+				onTight += e.Cost
+			}
+		}
+		return true
+	})
+	return onWide, onTight
+}
+
+// The promise of each algorithm holds at every moment of real, concurrent
+// traffic that offers far more than it admits, from one to four stores.
+func TestPromisesUnderConcurrency(t *testing.T) {
+	const quota, window, bucket = 20, 40 * time.Millisecond, 4 * time.Millisecond
+	server := testenv.StartRedis(t)
+	for name, tc := range map[string]struct {
+		limit Limit
+		holds func(*gomega.WithT, []int64)
+	}{
+		"FixedWindow admits exactly its quota in every window": {
+			Limit{Algorithm: FixedWindow, Quota: quota, Threshold: quota, Window: window},
+			func(g *gomega.WithT, stamps []int64) { expectFullWindows(g, stamps, quota, window) },
+		},
+		"SlidingLog admits no more than its quota in any interval": {
+			Limit{Algorithm: SlidingLog, Quota: quota, Threshold: quota, Window: window},
+			func(g *gomega.WithT, stamps []int64) { expectEveryInterval(g, stamps, quota, window) },
+		},
+		"SlidingWindow admits no more than its quota in any interval": {
+			Limit{Algorithm: SlidingWindow, Quota: quota, Threshold: quota, Window: window, Bucket: bucket},
+			func(g *gomega.WithT, stamps []int64) { expectEveryInterval(g, stamps, quota, window) },
+		},
+		"TokenBucket admits no more than capacity plus refill": {
+			Limit{Algorithm: TokenBucket, Quota: 7, Threshold: quota, Window: window},
+			func(g *gomega.WithT, stamps []int64) { expectRefill(g, stamps, 7, quota, window) },
+		},
+		"GCRA admits no more than its burst plus what the spacing allows": {
+			Limit{Algorithm: GCRA, Quota: 1, Threshold: quota, Window: window},
+			func(g *gomega.WithT, stamps []int64) { expectRefill(g, stamps, 1, quota, window) },
+		},
+		"Suppressed admits no more than its hard limit in any interval": {
+			Limit{Algorithm: Suppressed, Quota: quota, Threshold: quota, HardQuota: 30, Window: window, Bucket: bucket},
+			func(g *gomega.WithT, stamps []int64) { expectEveryInterval(g, stamps, 30, window) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for stores := 1; stores <= 4; stores++ {
+				tc.limit.Name = fmt.Sprintf("l%d", stores)
+				stamps := admittedStamps(t, server, stores, tc.limit)
+				g := gomega.NewWithT(t)
+				g.Expect(len(stamps)).To(gomega.BeNumerically(">", 2*quota), "several windows were filled")
+				tc.holds(g, stamps)
+			}
+		})
+	}
+}
+
+// admittedStamps offers checks to the limit as fast as it can for several windows
+// and returns when those that passed did, in Redis' own time: a second limit,
+// wide open, keeps a log of them.
+func admittedStamps(t *testing.T, server *testenv.Redis, stores int, limit Limit) []int64 {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	observer := newClient(t, server.Addr)
+	id := fmt.Sprintf("test/%s-%d", limit.Algorithm, stores)
+	keeps := Limit{Name: "keeps", Algorithm: SlidingLog, Quota: 100_000, Threshold: 100_000, Window: time.Hour}
+	tested, keeper := NewPolicy(id, false, false, []Limit{limit}), NewPolicy(id+"-keeper", false, false, []Limit{keeps})
+	end := time.Now().Add(6 * limit.Window)
+	admitted := concurrently(t, server, stores, 20_000, func(s *Store) bool {
+		if time.Now().After(end) {
+			return false
+		}
+		call := &Call{Draw: rand.Uint32(), Entries: []Entry{
+			{Policy: tested, Key: "a", Cost: 1}, {Policy: keeper, Key: "a", Cost: 1},
+		}}
+		reply, err := s.Evaluate(t.Context(), call)
+		return err == nil && reply.Entries[0].Verdict == Admitted
+	})
+	log, err := observer.LRange(t.Context(), testPrefix+layoutVersion+"{a}:"+id+"-keeper:sl", 0, -1).Result()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	var stamps []int64
+	for i := 1; i < len(log); i += 2 {
+		at, err := strconv.ParseInt(log[i], 10, 64)
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		stamps = append(stamps, at)
+	}
+	g.Expect(stamps).To(gomega.HaveLen(admitted))
+	return stamps
+}
+
+// expectEveryInterval expects no interval of that length with more than most.
+func expectEveryInterval(g *gomega.WithT, stamps []int64, most int, length time.Duration) {
+	for i := range stamps[most:] {
+		g.Expect(stamps[i+most] - stamps[i]).To(gomega.BeNumerically(">=", length.Microseconds()))
+	}
+}
+
+// expectFullWindows expects quota stamps in every window but the last: a window
+// starts with the first stamp behind the one before, and its key is gone when the
+// millisecond in which its TTL reads 0 has passed.
+func expectFullWindows(g *gomega.WithT, stamps []int64, quota int, window time.Duration) {
+	for len(stamps) > 0 {
+		end := (stamps[0]/1000 + window.Milliseconds() + 1) * 1000
+		inside := sort.Search(len(stamps), func(i int) bool { return stamps[i] >= end })
+		if inside < len(stamps) {
+			g.Expect(inside).To(gomega.Equal(quota))
+		}
+		g.Expect(inside).To(gomega.BeNumerically("<=", quota))
+		stamps = stamps[inside:]
+	}
+}
+
+// expectRefill expects that no interval holds more than capacity and what came
+// back in it: a bucket that is drained at the stamps and refilled in between
+// never lacks more than its capacity.
+func expectRefill(g *gomega.WithT, stamps []int64, capacity, rate int64, window time.Duration) {
+	var lacks int64
+	for i, at := range stamps {
+		if i > 0 {
+			lacks = max(0, lacks-(at-stamps[i-1])*rate)
+		}
+		lacks += window.Microseconds()
+		g.Expect(lacks).To(gomega.BeNumerically("<=", capacity*window.Microseconds()))
+	}
+}
+
+// The window of a fixed window starts with the first unit and no later check
+// extends it.
+func TestFixedWindowIsNeverExtended(t *testing.T) {
+	g := gomega.NewWithT(t)
+	server := testenv.StartRedis(t)
+	observer := newClient(t, server.Addr)
+	policy := NewPolicy("test/fixed", false, false, []Limit{
+		{Name: "l", Algorithm: FixedWindow, Quota: 50, Threshold: 50, Window: time.Hour},
+	})
+	key := testPrefix + layoutVersion + "{a}:test/fixed:l:fw:1h"
+	check := func(s *Store) bool {
+		_, err := s.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: 1}}})
+		return err == nil
+	}
+	check(NewStore(observer, testPrefix))
+	end := observer.Do(t.Context(), "PEXPIRETIME", key).Val()
+	concurrently(t, server, 4, 200, check)
+	g.Expect(observer.Do(t.Context(), "PEXPIRETIME", key).Val()).To(gomega.Equal(end))
+}
+
+// concurrently calls check that often in all, from goroutines spread over that
+// many stores with connections of their own, and counts how often it is true.
+func concurrently(t *testing.T, server *testenv.Redis, stores, checks int, check func(*Store) bool) int {
+	t.Helper()
+	const goroutines = 16 // each store
+	var wg sync.WaitGroup
+	results := make(chan bool, checks)
+	todo := make(chan struct{}, checks)
+	for range checks {
+		todo <- struct{}{}
+	}
+	close(todo)
+	for range stores {
+		store := NewStore(newClient(t, server.Addr), testPrefix)
+		for range goroutines {
+			wg.Go(func() {
+				for range todo {
+					results <- check(store)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	close(results)
+	passed := 0
+	for ok := range results {
+		if ok {
+			passed++
+		}
+	}
+	return passed
+}

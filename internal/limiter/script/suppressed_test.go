@@ -1,0 +1,98 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+)
+
+// Whatever is offered above the threshold, from a little to three times as much,
+// about the threshold is admitted, with fine buckets and with the coarsest; what
+// is offered below it all passes; and no interval holds more than the hard limit.
+func TestSuppressedAdmitsAboutTheThreshold(t *testing.T) {
+	model := newModelBackend()
+	for _, bucket := range []time.Duration{time.Second / 60, time.Second / 2} {
+		for _, load := range []float64{0.9, 1.1, 1.3, 1.5, 1.7, 1.9, 3} {
+			t.Run(fmt.Sprintf("bucket %v load %v", bucket, load), func(t *testing.T) {
+				expectAboutTheThreshold(t, model, bucket, load, 50)
+			})
+		}
+	}
+	redis, _ := newRedisBackend(t)
+	t.Run("redis", func(t *testing.T) { expectAboutTheThreshold(t, redis, time.Second/60, 1.6, 25) })
+}
+
+func expectAboutTheThreshold(t *testing.T, b *backend, bucket time.Duration, load float64, windows int) {
+	t.Helper()
+	const threshold = 200
+	g := gomega.NewWithT(t)
+	b.clear(t)
+	limit := Limit{
+		Name: "l", Algorithm: Suppressed, Quota: threshold, Threshold: threshold, HardQuota: threshold * 3 / 2,
+		Window: time.Second, Bucket: bucket.Truncate(time.Microsecond),
+	}
+	offered := int(load * threshold * float64(windows))
+	stamps, shares := offer(t, b, limit, offered, time.Duration(windows)*time.Second)
+	want := float64(min(offered, threshold*windows))
+	g.Expect(float64(len(stamps))).To(gomega.BeNumerically("~", want, 0.05*want))
+	g.Expect(shares/float64(offered)).To(gomega.BeNumerically("~", max(0, 1-1/load), 0.05), "the factor that answers carry")
+	if load < 1 {
+		g.Expect(stamps).To(gomega.HaveLen(offered))
+		return
+	}
+	expectEveryInterval(g, stamps, threshold*3/2, time.Second)
+}
+
+// offer sends that many checks over the time, irregularly, and returns when those
+// that passed came, and the sum of the suppression factors of all answers.
+func offer(t *testing.T, b *backend, limit Limit, checks int, span time.Duration) (stamps []int64, shares float64) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(5, 6))
+	policy := NewPolicy("test/shed", false, false, []Limit{limit})
+	start := b.clock.Now()
+	for i := range checks {
+		at := (time.Duration(i) + time.Duration(r.Int64N(1000))/1000) * span / time.Duration(checks)
+		b.clock.Set(start.Add(at))
+		reply := b.evaluate(t, &Call{Draw: r.Uint32(), Entries: []Entry{{Policy: policy, Key: "a", Cost: 1}}})
+		shares += reply.Entries[0].Limits[0].Suppression
+		if reply.Entries[0].Verdict == Admitted {
+			stamps = append(stamps, b.clock.Now().UnixMicro())
+		}
+	}
+	return stamps, shares
+}
+
+// Only the hard limit blocks: what chance sheds does not.
+func TestSuppressedBlocksAtTheHardLimitOnly(t *testing.T) {
+	for _, b := range newBackends(t) {
+		t.Run(b.name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			b.clear(t)
+			policy := NewPolicy("test/shed", false, false, []Limit{{
+				Name: "l", Algorithm: Suppressed, Quota: 2, Threshold: 2, HardQuota: 3,
+				Window: time.Second, Bucket: 100 * time.Millisecond, Block: time.Minute,
+			}})
+			ask := func(draw uint32) EntryReply {
+				return b.evaluate(t, &Call{Draw: draw, Entries: []Entry{{Policy: policy, Key: "a", Cost: 1}}}).Entries[0]
+			}
+			const unlucky, lucky = 1<<32 - 1, 0
+			g.Expect(ask(unlucky).Verdict).To(gomega.Equal(Admitted), "below the threshold all pass")
+			g.Expect(ask(unlucky).Verdict).To(gomega.Equal(Admitted))
+			shed := ask(unlucky)
+			g.Expect(shed.Verdict).To(gomega.Equal(Refused))
+			g.Expect(shed.Limits[0].Shed).To(gomega.BeTrue())
+			g.Expect(shed.Limits[0].Suppression).To(gomega.BeNumerically("~", 1.0/3, 1e-6))
+			g.Expect(ask(lucky).Verdict).To(gomega.Equal(Admitted), "three were admitted: the hard limit")
+			hard := ask(lucky)
+			g.Expect(hard.Verdict).To(gomega.Equal(Tripped))
+			g.Expect(hard.Limits[0].Shed).To(gomega.BeFalse())
+			g.Expect(ask(lucky).Verdict).To(gomega.Equal(Blocked))
+		})
+	}
+}

@@ -1,0 +1,100 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+)
+
+// A check that was refused is admitted after its wait and not one millisecond
+// earlier, for every mix of limits, costs, blocks and ways of counting. Where a
+// Suppressed limit takes part chance may admit it earlier, but waiting is
+// enough whatever chance says.
+func TestWaitIsTheTruth(t *testing.T) {
+	choices := [][]Algorithm{algorithms}
+	for _, a := range algorithms {
+		choices = append(choices, []Algorithm{a})
+	}
+	for _, b := range newBackends(t) {
+		for _, choice := range choices {
+			t.Run(fmt.Sprint(b.name, choice), func(t *testing.T) {
+				const refusals = 250
+				r := rand.New(rand.NewPCG(1, 2))
+				for seen := 0; seen < refusals; {
+					b.clear(t)
+					seen += refuseAndWait(t, b, newWorld(r, choice))
+				}
+			})
+		}
+	}
+}
+
+// refuseAndWait makes calls in a new world; after each that is refused it looks
+// at the moment that the answer named, and at the one before.
+func refuseAndWait(t *testing.T, b *backend, w *world) (refusals int) {
+	t.Helper()
+	now := b.clock.Now()
+	for range 60 {
+		now = now.Add(time.Duration(w.r.Int64N(3000)) * 100 * time.Microsecond)
+		b.clock.Set(now)
+		call := w.possibleCall()
+		reply := b.evaluate(t, call)
+		wait, refused := waitOfCall(call, reply)
+		if !refused {
+			continue
+		}
+		refusals++
+		for _, fits := range []bool{false, true} {
+			after := wait
+			if !fits {
+				after -= time.Millisecond
+			}
+			if after < 0 || !fits && byChance(call) {
+				continue
+			}
+			b.clock.Set(now.Add(after))
+			peek := peekOf(call)
+			peek.Draw = w.r.Uint32()
+			_, stillRefused := waitOfCall(peek, b.evaluate(t, peek))
+			gomega.NewWithT(t).Expect(!stillRefused).To(gomega.Equal(fits),
+				"%v after %s\nwait %v, reply %+v", after, describe(0, call), wait, reply)
+		}
+		b.clock.Set(now)
+	}
+	return refusals
+}
+
+// byChance reports whether chance takes part in the decision.
+func byChance(call *Call) bool {
+	return slices.ContainsFunc(call.Entries, func(e Entry) bool { return e.Policy.algorithms&Suppressed.bit() != 0 })
+}
+
+// waitOfCall is what the engine makes of the waits: the longest of those who
+// enforce, in whole milliseconds.
+func waitOfCall(call *Call, reply *Reply) (wait time.Duration, refused bool) {
+	for i, e := range call.Entries {
+		if e.Policy.shadow {
+			continue
+		}
+		refused = refused || reply.Entries[i].Verdict != Admitted
+		for _, l := range reply.Entries[i].Limits {
+			wait = max(wait, (l.Wait + time.Millisecond - 1).Truncate(time.Millisecond))
+		}
+	}
+	return wait, refused
+}
+
+func peekOf(call *Call) *Call {
+	peek := &Call{Entries: slices.Clone(call.Entries)}
+	for i := range peek.Entries {
+		peek.Entries[i].Peek = true
+	}
+	return peek
+}
