@@ -3,9 +3,10 @@
 -- I.371 (virtual scheduling) with a cost: the key holds the theoretical arrival
 -- time, and a unit moves it on by window/rate.
 --
--- KEYS     one per limit: a string, the theoretical arrival time in microseconds
---          since 1970, followed by " <n>" if it is n/rate microseconds later;
---          no key is one in the past
+-- KEYS     one per limit: the theoretical arrival time in microseconds since 1970,
+--          16 digits, followed by the digits of n if it is n/rate microseconds
+--          later; Redis keeps up to 19 digits as an integer, in no memory of
+--          its own. No key is an arrival time in the past
 -- ARGV     rate; ceiling: how far ahead (us) the arrival time can be, over all
 --          limits that share it
 -- clock    TIME
@@ -21,9 +22,8 @@ algorithms.gc = {
     limit.deficit, limit.lag = 0, 0
     local value = call('GET', limit.key)
     if value then
-      local whole, part = string.match(value, '^(%S+) ?(%S*)$')
-      local ahead = tonumber(whole) - server_time()
-      part = min(tonumber(part) or 0, limit.rate - 1)
+      local ahead = tonumber(string.sub(value, 1, 16)) - server_time()
+      local part = min(tonumber(string.sub(value, 17)) or 0, limit.rate - 1)
       local too_far = ahead > limit.ceiling and not entry.peek
       if too_far then ahead, part = limit.ceiling, 0 end
       limit.deficit = max(0, ahead * limit.rate + part)
@@ -35,8 +35,8 @@ algorithms.gc = {
   write = function(limit, ttl)
     local ahead = floor(limit.deficit / limit.rate)
     local part = limit.deficit - ahead * limit.rate
-    local value = string.format('%d', server_time() + ahead)
-    if part > 0 then value = value .. string.format(' %d', part) end
+    local value = string.format('%016d', server_time() + ahead)
+    if part > 0 then value = value .. string.format('%d', part) end
     call('SET', limit.key, value, 'PX', ttl)
   end,
 

@@ -77,26 +77,30 @@ func (s *hitLog) idleOf(l *Limit, now int64, units func(hit) int64) int64 {
 	return last + l.Window.Microseconds() - now
 }
 
-// add appends a hit and forgets what is older than keep.
+// add records a hit and forgets what is older than keep.
 func (s *hitLog) add(h hit, now int64, keep time.Duration) {
 	h.at = s.now(now)
+	s.append(h, now, keep)
+}
+
+// addToBucket records a hit together with the newest one if they share a bucket
+// of time. A bucket holds at most so many units of cost.
+func (s *hitLog) addToBucket(h hit, now int64, l *Limit, most int64) {
+	h.at = s.now(now)
+	bucket := l.Bucket.Microseconds()
+	if n := len(s.hits); n > 0 && s.hits[n-1].at/bucket == h.at/bucket {
+		h.cost += s.hits[n-1].cost
+		h.admitted += s.hits[n-1].admitted
+		s.hits = s.hits[:n-1]
+	}
+	h.cost = min(h.cost, most)
+	s.append(h, now, l.Window)
+}
+
+func (s *hitLog) append(h hit, now int64, keep time.Duration) {
 	s.hits = append(s.hits, h)
 	for s.hits[0].at <= h.at-keep.Microseconds() {
 		s.hits = s.hits[1:]
 	}
 	s.end = expireAfter(now, h.at+keep.Microseconds()-now)
-}
-
-// addToBucket adds a hit to the newest one if they share a bucket of time, and
-// appends it otherwise. A bucket holds at most so many units of cost.
-func (s *hitLog) addToBucket(h hit, now int64, l *Limit, most int64) {
-	bucket := l.Bucket.Microseconds()
-	if n := len(s.hits); n > 0 && s.hits[n-1].at/bucket == s.now(now)/bucket {
-		newest := &s.hits[n-1]
-		h.cost += newest.cost
-		h.admitted += newest.admitted
-		newest.cost, newest.admitted = 0, 0
-	}
-	h.cost = min(h.cost, most)
-	s.add(h, now, l.Window)
 }

@@ -36,26 +36,70 @@ func TestEverythingExpires(t *testing.T) {
 	g.Expect(client.Keys(t.Context(), "*").Val()).To(gomega.BeEmpty())
 }
 
-// A log takes at most 16 bytes for each hit beyond the first ten, and a
-// counted flood does not grow it.
-func TestSlidingLogMemory(t *testing.T) {
-	g := gomega.NewWithT(t)
+// Bytes of a key of each algorithm, by MEMORY USAGE, with a 16-byte key value.
+// docs/algorithms.md shows these figures.
+func TestMemory(t *testing.T) {
 	server := testenv.StartRedis(t)
 	client := newClient(t, server.Addr)
-	store := NewStore(client, testPrefix)
-	memory := func(name string, attempts bool, checks int) int64 {
-		policy := NewPolicy("test/"+name, attempts, false, []Limit{
-			{Name: "l", Algorithm: SlidingLog, Quota: 2000, Threshold: 2000, Window: time.Hour},
-		})
+	store := NewStore(client, "weir:")
+	spend := func(t *testing.T, name string, attempts bool, l Limit, checks int) int64 {
+		t.Helper()
+		gomega.NewWithT(t).Expect(client.FlushAll(t.Context()).Err()).To(gomega.Succeed())
+		l.Name = "burst"
+		policy := NewPolicy("shop/"+name, attempts, false, []Limit{l})
 		for range checks {
 			_, err := store.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: policy, Key: "0123456789abcdef", Cost: 1}}})
-			g.Expect(err).NotTo(gomega.HaveOccurred())
+			gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
 		}
-		return client.MemoryUsage(t.Context(), testPrefix+layoutVersion+"{0123456789abcdef}:test/"+name+":sl", 0).Val()
+		bytes := client.MemoryUsage(t.Context(), store.key("0123456789abcdef", policy.keys[1]), 0).Val()
+		t.Logf("%s: %d bytes", t.Name(), bytes)
+		return bytes
 	}
-	ten, full := memory("ten", false, 10), memory("full", false, 2000)
-	t.Logf("10 hits: %d bytes; 2000 hits: %d bytes", ten, full)
-	g.Expect(full - ten).To(gomega.BeNumerically("<=", 16*1990))
-	const node = 8 << 10 // Redis frees the old end of a list in pieces of this size
-	g.Expect(memory("flood", true, 6000)).To(gomega.BeNumerically("<=", full+node))
+	for name, tc := range map[string]struct {
+		limit Limit
+		most  int64
+	}{
+		"FixedWindow": {Limit{Algorithm: FixedWindow, Quota: 1000, Window: time.Hour}, 120},
+		"GCRA, a threshold that divides a window": {Limit{Algorithm: GCRA, Quota: 1000, Threshold: 100, Window: time.Hour}, 120},
+		"GCRA, one that does not":                 {Limit{Algorithm: GCRA, Quota: 1000, Threshold: 700, Window: time.Hour}, 120},
+		"TokenBucket":                             {Limit{Algorithm: TokenBucket, Quota: 1000, Threshold: 700, Window: time.Hour}, 144},
+		"TokenBucket, the largest":                {Limit{Algorithm: TokenBucket, Quota: 1<<31 - 1, Threshold: 1, Window: 720 * time.Hour}, 144},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.limit.Threshold = max(tc.limit.Threshold, 1)
+			gomega.NewWithT(t).Expect(spend(t, "login", false, tc.limit, 500)).To(gomega.BeNumerically("<=", tc.most))
+		})
+	}
+	t.Run("SlidingLog", func(t *testing.T) {
+		g := gomega.NewWithT(t)
+		log := Limit{Algorithm: SlidingLog, Quota: 2000, Threshold: 2000, Window: time.Hour}
+		ten, full := spend(t, "ten", false, log, 10), spend(t, "full", false, log, 2000)
+		g.Expect(full-ten).To(gomega.BeNumerically("<=", 16*1990), "16 bytes a hit")
+		const node = 8 << 10 // Redis frees the old end of a list in pieces of this size
+		g.Expect(spend(t, "flood", true, log, 6000)).To(gomega.BeNumerically("<=", full+node), "a flood does not grow it")
+	})
+}
+
+// A key that counts in buckets is bounded by their number, however many checks
+// come and however they are counted.
+func TestMemoryOfBuckets(t *testing.T) {
+	g := gomega.NewWithT(t)
+	b, client := newRedisBackend(t)
+	for _, l := range []Limit{
+		{Algorithm: SlidingWindow, Quota: 1e6, Threshold: 1e6, Window: time.Minute, Bucket: time.Second},
+		{Algorithm: Suppressed, Quota: 10, Threshold: 10, HardQuota: 15, Window: time.Minute, Bucket: time.Second},
+	} {
+		l.Name = "burst"
+		policy := NewPolicy("shop/login", false, false, []Limit{l})
+		key := testPrefix + layoutVersion + "{0123456789abcdef}:" + policy.keys[1]
+		for range 3000 {
+			b.clock.Set(b.clock.Now().Add(50 * time.Millisecond))
+			b.evaluate(t, &Call{Entries: []Entry{{Policy: policy, Key: "0123456789abcdef", Cost: 1}}})
+		}
+		elements := client.LLen(t.Context(), key).Val()
+		bytes := client.MemoryUsage(t.Context(), key, 0).Val()
+		t.Logf("%s: %d bytes in %d elements", l.Algorithm, bytes, elements)
+		g.Expect(elements).To(gomega.BeNumerically("<=", 3*62+2))
+		g.Expect(bytes).To(gomega.BeNumerically("<=", 62*24+200))
+	}
 }

@@ -29,7 +29,7 @@ type suppressed struct{ hitLog }
 func (s *suppressed) judge(e *Entry, l *Limit, now int64, draw uint32) (fits, shed bool, suppression float64) {
 	observed := s.observed(l, now) + float64(e.Cost)
 	suppression = math.Floor(max(0, 1-float64(l.Quota)/observed)*millionths) / millionths
-	if s.held(e, l, now)+e.Cost > l.HardQuota {
+	if e.Cost > l.Quota || s.held(e, l, now)+e.Cost > l.HardQuota {
 		return false, false, suppression
 	}
 	shed = float64(draw)/(1<<32)*observed >= float64(l.Quota)

@@ -39,7 +39,7 @@ algorithms.su = {
     limit.used = log_units(limit, ADMITTED, limit.log.now)
     local observed = observed_units(limit) + entry.cost
     limit.suppression = floor(max(0, 1 - limit.quota / observed) * 1e6)
-    limit.fits = limit.used + entry.cost <= limit.hard
+    limit.fits = entry.cost <= limit.quota and limit.used + entry.cost <= limit.hard
     if limit.fits and draw * observed >= limit.quota then
       limit.fits, limit.shed = false, true
     end

@@ -2,7 +2,9 @@
 -- per window; a check takes its cost out of it.
 --
 -- KEYS     one per limit: a string "<deficit> <time>", the time in microseconds
---          since 1970 when the bucket lacked that much; no key is a full bucket
+--          since 1970 when the bucket lacked that much, both hexadecimal, which
+--          is 16 bytes less; "<deficit>/<time>" with a decimal deficit if that
+--          is beyond the integers of a double. No key is a full bucket
 -- ARGV     rate; ceiling: the largest quota of all limits that share the bucket,
 --          so an edit to a smaller one leaves an empty bucket and not a debt
 -- clock    TIME, but never before the time in the key
@@ -26,8 +28,9 @@ algorithms.tb = {
     limit.deficit, limit.now = 0, server_time()
     local value = call('GET', limit.key)
     if value then
-      local deficit, time = string.match(value, '^(%S+) (%S+)$')
-      deficit, time = min(tonumber(deficit), limit.ceiling * limit.window_us), tonumber(time)
+      local digits, mark, time = string.match(value, '^(%S-)([ /])(%x+)$')
+      local deficit = mark == ' ' and tonumber(digits, 16) or tonumber(digits)
+      deficit, time = min(deficit, limit.ceiling * limit.window_us), tonumber(time, 16)
       limit.now = max(limit.now, time)
       limit.deficit = max(0, deficit - (limit.now - time) * limit.rate)
     end
@@ -37,7 +40,8 @@ algorithms.tb = {
 
   write = function(limit, ttl)
     limit.written = true
-    call('SET', limit.key, string.format('%.17g %d', limit.deficit, limit.now), 'PX', ttl)
+    local form = limit.deficit <= 2 ^ 53 and '%x %x' or '%.17g/%x'
+    call('SET', limit.key, string.format(form, limit.deficit, limit.now), 'PX', ttl)
   end,
 
   spend = deficit_spend,

@@ -1,0 +1,171 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+)
+
+const (
+	longest = 720 * time.Hour
+	largest = 1<<31 - 1
+)
+
+// edgeLimit is a limit of the algorithm with the largest numbers it may have.
+func edgeLimit(a Algorithm, threshold int64, window time.Duration) Limit {
+	l := Limit{Name: "l", Algorithm: a, Quota: threshold, Threshold: threshold, Window: window, Block: window}
+	switch a {
+	case SlidingLog:
+		l.Quota = min(threshold, 100_000)
+		l.Threshold = l.Quota
+	case SlidingWindow, Suppressed:
+		l.Bucket, l.HardQuota = (window / 60).Truncate(time.Microsecond), threshold*10
+	}
+	return l
+}
+
+// The smallest and the largest thresholds, windows and costs, at the moments where
+// something ends, with a clock that stands still, runs on and steps back: the
+// model and Redis agree, and no state stays behind.
+func TestEdgeValues(t *testing.T) {
+	model := newModelBackend()
+	redis, client := newRedisBackend(t)
+	for _, a := range algorithms {
+		for _, threshold := range []int64{1, 2, largest} {
+			for _, window := range []time.Duration{time.Millisecond, 2 * time.Millisecond, longest} {
+				t.Run(fmt.Sprintf("%s %d in %v", a, threshold, window), func(t *testing.T) {
+					l := edgeLimit(a, threshold, window)
+					for _, attempts := range []bool{false, a.kind().attempts} {
+						policy := NewPolicy("test/edge", attempts, false, []Limit{l})
+						probe(t, policy, model, redis)
+						redis.clock.Set(redis.clock.Now().Add(longest + window + time.Hour))
+						gomega.NewWithT(t).Expect(client.Keys(t.Context(), "*").Val()).To(gomega.BeEmpty())
+					}
+				})
+			}
+		}
+	}
+}
+
+// probe asks both backends with every edge of cost around every edge of time.
+func probe(t *testing.T, policy *Policy, model, redis *backend) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	model.clear(t)
+	redis.clear(t)
+	now, l := redis.clock.Now(), &policy.limits[0]
+	for _, step := range []time.Duration{
+		0, 1, l.Window - time.Microsecond, l.Window, l.Window + time.Millisecond, 0, -time.Millisecond, time.Millisecond,
+		-time.Hour, 0, time.Hour, l.Window / 2, l.Window,
+	} {
+		now = now.Add(step)
+		for _, cost := range []int64{0, 1, l.Quota, 1, largest} {
+			model.setTime(t, now)
+			redis.setTime(t, now)
+			call := &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: cost, Peek: cost == 0 || cost > l.Quota}}}
+			want, got := model.evaluate(t, call), redis.evaluate(t, call)
+			if inexact(l) {
+				expectAbout(g, got.Entries[0].Limits[0], want.Entries[0].Limits[0])
+				continue
+			}
+			g.Expect(got).To(gomega.Equal(want), "after %v: %s", step, describe(0, call))
+		}
+	}
+}
+
+// inexact reports whether the deficit of the limit leaves the integers of a double.
+func inexact(l *Limit) bool {
+	return unitsOf(l.Quota, l).Cmp(product(1<<31, 1<<22).Int) > 0 && l.Algorithm.kind().library == deficitLibrary
+}
+
+// expectAbout expects the same answer but for what a double rounds off.
+func expectAbout(g *gomega.WithT, got, want LimitReply) {
+	g.Expect(got.Wait).To(gomega.BeNumerically("~", want.Wait, time.Millisecond))
+	g.Expect(got.Idle).To(gomega.BeNumerically("~", want.Idle, time.Millisecond))
+	g.Expect(got.Used).To(gomega.BeNumerically("~", want.Used, 1))
+}
+
+// A server clock that is set back by hours neither opens a window again nor
+// wedges a key: the answer says how long to wait, and that is enough.
+func TestClockThatStepsBack(t *testing.T) {
+	for _, b := range newBackends(t) {
+		for _, a := range algorithms {
+			t.Run(fmt.Sprint(b.name, " ", a), func(t *testing.T) {
+				g := gomega.NewWithT(t)
+				b.clear(t)
+				l := edgeLimit(a, 5, time.Minute)
+				l.Block, l.HardQuota = 0, 5
+				ask := func(cost int64) (Verdict, time.Duration) {
+					call := &Call{Draw: 1<<32 - 1, Entries: []Entry{{Policy: NewPolicy("test/back", false, false, []Limit{l}), Key: "a", Cost: cost}}}
+					reply := b.evaluate(t, call).Entries[0]
+					return reply.Verdict, reply.Limits[0].Wait
+				}
+				verdict, _ := ask(5)
+				g.Expect(verdict).To(gomega.Equal(Admitted))
+				start := b.clock.Now()
+				b.clock.Set(start.Add(-3 * time.Hour))
+				verdict, wait := ask(1)
+				g.Expect(verdict).To(gomega.Equal(Refused))
+				g.Expect(wait).To(gomega.And(gomega.BeNumerically(">", 0), gomega.BeNumerically("<=", 3*time.Hour+time.Minute+time.Millisecond)))
+				b.clock.Set(b.clock.Now().Add(wait.Truncate(time.Millisecond) + time.Millisecond))
+				verdict, _ = ask(1)
+				g.Expect(verdict).To(gomega.Equal(Admitted))
+			})
+		}
+	}
+}
+
+// A key whose TTL somebody removed by hand gets one again: nothing lives for ever.
+func TestTTLThatWasRemoved(t *testing.T) {
+	b, client := newRedisBackend(t)
+	for _, a := range algorithms {
+		t.Run(string(a), func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			b.clear(t)
+			l := edgeLimit(a, 2, time.Minute)
+			l.Block, l.HardQuota = 0, 2
+			policy := NewPolicy("test/kept", false, false, []Limit{l})
+			key := testPrefix + layoutVersion + "{a}:" + policy.keys[1]
+			call := &Call{Draw: 1<<32 - 1, Entries: []Entry{{Policy: policy, Key: "a", Cost: 2}}}
+			g.Expect(b.evaluate(t, call).Entries[0].Verdict).To(gomega.Equal(Admitted))
+			g.Expect(client.Persist(t.Context(), key).Val()).To(gomega.BeTrue())
+			g.Expect(b.evaluate(t, call).Entries[0].Verdict).To(gomega.Equal(Refused))
+			b.clock.Set(b.clock.Now().Add(2 * time.Minute))
+			g.Expect(b.evaluate(t, call).Entries[0].Verdict).To(gomega.Equal(Admitted))
+			g.Expect(client.PTTL(t.Context(), key).Val()).To(gomega.BeNumerically(">", 0))
+		})
+	}
+}
+
+// Totals that come near the end of the whole numbers of a double start again from
+// 0, and nothing that is in the window is lost.
+func TestTotalsStartAgain(t *testing.T) {
+	b, client := newRedisBackend(t)
+	for _, l := range []Limit{
+		{Name: "l", Algorithm: SlidingLog, Quota: 9, Threshold: 9, Window: time.Minute},
+		{Name: "l", Algorithm: SlidingWindow, Quota: 9, Threshold: 9, Window: time.Minute, Bucket: time.Second},
+	} {
+		t.Run(string(l.Algorithm), func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			b.clear(t)
+			policy := NewPolicy("test/large", false, false, []Limit{l})
+			key := testPrefix + layoutVersion + "{a}:" + policy.keys[1]
+			const total = 1<<52 - 1
+			micros := b.clock.Now().UnixMicro()
+			g.Expect(client.RPush(t.Context(), key, total-5, micros-30_000_000, total-3, micros-10_000_000, total).Err()).To(gomega.Succeed())
+			call := &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: 2}}}
+			g.Expect(b.evaluate(t, call).Entries[0].Limits[0].Used).To(gomega.Equal(int64(7)))
+			g.Expect(client.LRange(t.Context(), key, 0, -1).Val()).To(gomega.Equal([]string{
+				"0", strconv.FormatInt(micros-30_000_000, 10), "2",
+				strconv.FormatInt(micros-10_000_000, 10), "5", strconv.FormatInt(micros, 10), "7",
+			}))
+			g.Expect(b.evaluate(t, call).Entries[0].Limits[0].Used).To(gomega.Equal(int64(9)))
+		})
+	}
+}
