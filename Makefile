@@ -90,7 +90,7 @@ test-scripts: ## Run only the tests of the Redis scripts.
 	hack/test.sh ./internal/limiter/script/...
 
 .PHONY: test-tools
-test-tools: ## Make redis-server, kube-apiserver and etcd present for the tests.
+test-tools: ## Make redis-server, valkey-server, kube-apiserver and etcd present for the tests.
 	hack/redis.sh
 	hack/kube/build.sh
 

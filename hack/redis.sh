@@ -2,19 +2,17 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes a redis-server (6.2 or later, or a Valkey) and a C compiler present: the
-# tests start the first and compile the clock they preload into it with the
-# second, which Go's race detector needs as well. Does nothing when both are there.
+# Makes a redis-server (7.0 or later, which the tests of a cluster need), a
+# valkey-server and a C compiler present: the tests start the first two and compile
+# the clock they preload into them with the third, which Go's race detector needs
+# as well. Does nothing when all are there.
 set -euo pipefail
 
-min_major=6
-min_minor=2
+min_major=7
+min_minor=0
 
 has_redis() {
   local version
-  if command -v valkey-server >/dev/null; then
-    return 0
-  fi
   command -v redis-server >/dev/null || return 1
   version="$(redis-server --version | sed -n 's/.* v=\([0-9]*\.[0-9]*\).*/\1/p')"
   if ((${version%.*} > min_major || (${version%.*} == min_major && ${version#*.} >= min_minor))); then
@@ -24,17 +22,34 @@ has_redis() {
   return 1
 }
 
-packages=()
-has_redis || packages+=(redis-server)
-command -v cc >/dev/null || packages+=(gcc libc6-dev)
-if ((${#packages[@]} == 0)); then
-  exit 0
-fi
+# missing sets packages to those that lack, by their names in Debian.
+missing() {
+  packages=()
+  has_redis || packages+=(redis-server)
+  command -v valkey-server >/dev/null || packages+=(valkey-server)
+  command -v cc >/dev/null || packages+=(gcc libc6-dev)
+  ((${#packages[@]} > 0))
+}
 
-if [[ "$(id -u)" == 0 ]] && command -v apt-get >/dev/null; then
+# add_backports makes apt know valkey-server, which Debian 12 has in its backports
+# only. They rank below everything else, so no other package changes.
+add_backports() {
+  local id codename
+  id="$(. /etc/os-release && echo "${ID:-}")"
+  codename="$(. /etc/os-release && echo "${VERSION_CODENAME:-}")"
+  if [[ $id != debian || -z $codename ]]; then
+    return
+  fi
+  echo "redis: adding $codename-backports to the sources of apt"
+  echo "deb http://deb.debian.org/debian $codename-backports main" \
+    >"/etc/apt/sources.list.d/$codename-backports.list"
+  apt-get update -qq
+}
+
+install_packages() {
   echo "redis: installing ${packages[*]} with apt-get"
   export DEBIAN_FRONTEND=noninteractive
-  # The tests start servers of their own: the package must not start one.
+  # The tests start servers of their own: the packages must not start any.
   policy=/usr/sbin/policy-rc.d
   if [[ ! -e $policy ]]; then
     printf '#!/bin/sh\nexit 101\n' >"$policy"
@@ -42,17 +57,25 @@ if [[ "$(id -u)" == 0 ]] && command -v apt-get >/dev/null; then
     trap 'rm -f "$policy"' EXIT
   fi
   apt-get update -qq
-  apt-get install -y -qq --no-install-recommends "${packages[@]}"
-  if has_redis && command -v cc >/dev/null; then
-    exit 0
+  if [[ " ${packages[*]} " == *" valkey-server "* ]] && ! apt-cache show valkey-server >/dev/null 2>&1; then
+    add_backports
   fi
+  # Without what is only recommended, redis-server stays that of Redis.
+  apt-get install -y -qq --no-install-recommends "${packages[@]}"
+}
+
+missing || exit 0
+if [[ "$(id -u)" == 0 ]] && command -v apt-get >/dev/null; then
+  install_packages
+  missing || exit 0
 fi
 
 cat >&2 <<TEXT
 redis: ${packages[*]} missing. Please install
-  on Debian or Ubuntu:  sudo apt-get install redis-server gcc libc6-dev
-  on Fedora:            sudo dnf install valkey gcc
-  on macOS:             brew install redis
+  on Debian or Ubuntu:  sudo apt-get install redis-server valkey-server gcc libc6-dev
+                        (valkey-server of Debian 12 is in bookworm-backports)
+  on Fedora:            sudo dnf install valkey valkey-compat-redis gcc
+  on macOS:             brew install valkey   (which brings a redis-server, too)
 redis-server must be $min_major.$min_minor or later.
 TEXT
 exit 1

@@ -19,7 +19,7 @@ import (
 	"unsafe"
 )
 
-// clockSource is preloaded into redis-server. It lies in testdata because cgo
+// clockSource is preloaded into the servers. It lies in testdata because cgo
 // would otherwise make it part of this package.
 //
 //go:embed testdata/clock.c
@@ -33,7 +33,7 @@ const clockEnv = "WEIR_TEST_CLOCK"
 // digit, so that a test that loses precision notices.
 var clockStart = time.UnixMicro(1_900_000_000_123_456)
 
-// Clock is the wall clock of one redis-server. It stands still until the test
+// Clock is the wall clock of one server. It stands still until the test
 // moves it, and the server follows at once: TIME, PTTL and the expiry of keys all
 // go by it, to the microsecond and millisecond they have.
 type Clock struct {
@@ -69,13 +69,25 @@ func (c *Clock) Advance(d time.Duration) time.Time {
 // StartRedisWithClock is StartRedis for a server whose wall clock the test sets.
 func StartRedisWithClock(tb testing.TB, args ...string) (*Redis, *Clock) {
 	tb.Helper()
-	clock, path := newClock(tb)
-	env := []string{clockEnv + "=" + path, "LD_PRELOAD=" + clockLibrary(tb)}
-	return startRedis(tb, env, args), clock
+	return startWithClock(tb, redisServer, args)
 }
 
-// newClock maps a new file and returns the clock that writes to it.
-func newClock(tb testing.TB) (*Clock, string) {
+// StartValkeyWithClock is StartRedisWithClock for a valkey-server.
+func StartValkeyWithClock(tb testing.TB, args ...string) (*Redis, *Clock) {
+	tb.Helper()
+	return startWithClock(tb, valkeyServer, args)
+}
+
+func startWithClock(tb testing.TB, program string, args []string) (*Redis, *Clock) {
+	tb.Helper()
+	clock, env := newClock(tb)
+	r := &Redis{tb: tb, program: program, args: args, env: env}
+	r.launch(false)
+	return r, clock
+}
+
+// newClock returns a clock and the environment in which a server goes by it.
+func newClock(tb testing.TB) (*Clock, []string) {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "clock")
 	initial := binary.NativeEndian.AppendUint64(nil, uint64(clockStart.UnixMicro()))
@@ -93,14 +105,15 @@ func newClock(tb testing.TB) (*Clock, string) {
 	}
 	// The page stays mapped: a goroutine of a finished test that still reads the
 	// clock must not crash the other tests, and it is only a page.
-	return &Clock{micros: (*atomic.Int64)(unsafe.Pointer(&page[0]))}, path
+	clock := &Clock{micros: (*atomic.Int64)(unsafe.Pointer(&page[0]))}
+	return clock, []string{clockEnv + "=" + path, "LD_PRELOAD=" + clockLibrary(tb)}
 }
 
 // clockLibrary compiles the preloaded library, once for all tests and runs.
 func clockLibrary(tb testing.TB) string {
 	tb.Helper()
 	if runtime.GOOS != "linux" {
-		tb.Fatalf("a redis-server with a clock needs Linux, not %s", runtime.GOOS)
+		tb.Fatalf("a server with a clock needs Linux, not %s", runtime.GOOS)
 	}
 	name := fmt.Sprintf("clock-%s-%x.so", runtime.GOARCH, sha256.Sum256(clockSource))
 	library := filepath.Join(moduleRoot(tb), "bin", "testenv", name)

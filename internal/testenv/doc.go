@@ -1,8 +1,9 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testenv runs what the tests need: real Redis servers, optionally with
-// a clock the test sets, and a real kube-apiserver with etcd.
+// Package testenv runs what the tests need: real Redis and Valkey servers,
+// optionally with a clock the test sets, a real Redis Cluster, and a real
+// kube-apiserver with etcd.
 //
 // Nothing here is simulated, and nothing is ever skipped: what is missing on the
 // machine fails the test with the command that provides it. Every server belongs
@@ -15,6 +16,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 )
 
 // toolsHint tells how to get what a test misses.
@@ -59,4 +61,24 @@ func writeOnce(path string, write func(temporary string) error) error {
 		return err
 	}
 	return os.Rename(temporary, path)
+}
+
+// await asks until the condition holds, and fails the test with what it lacked last
+// if that takes too long.
+func await(tb testing.TB, what string, condition func() error) {
+	tb.Helper()
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	timeout := time.After(startTimeout)
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-timeout:
+			tb.Fatalf("waited %v for %s: %v", startTimeout, what, err)
+		}
+	}
 }

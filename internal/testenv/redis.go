@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ const (
 	// it is only ever reached on a machine that is far too busy.
 	startTimeout = 20 * time.Second
 
-	// pollInterval is how often a starting server is asked.
+	// pollInterval is how often a server is asked for what is awaited.
 	pollInterval = 5 * time.Millisecond
 
 	// portAttempts bounds how often another port is tried when somebody took the
@@ -30,7 +31,14 @@ const (
 	portAttempts = 10
 )
 
-// Redis is a redis-server of its own for one test, without persistence.
+// The programs of the servers.
+const (
+	redisServer  = "redis-server"
+	valkeyServer = "valkey-server"
+)
+
+// Redis is a server of its own for one test, without persistence: a redis-server
+// or a valkey-server.
 type Redis struct {
 	// Addr is where the server listens, as host:port. It survives Stop and Start.
 	Addr string
@@ -38,12 +46,14 @@ type Redis struct {
 	// URL is the same as a redis:// URL.
 	URL string
 
-	tb   testing.TB
-	dir  string
-	args []string
-	env  []string
-	cmd  *exec.Cmd
-	done chan struct{}
+	tb      testing.TB
+	program string
+	dir     string
+	args    []string
+	env     []string
+	bus     string // where the other nodes of a cluster connect; "" without one
+	cmd     *exec.Cmd
+	done    chan struct{}
 }
 
 // StartRedis starts a redis-server on a free port, waits until it answers and
@@ -51,26 +61,39 @@ type Redis struct {
 // go to redis-server behind the ones every test has.
 func StartRedis(tb testing.TB, args ...string) *Redis {
 	tb.Helper()
-	return startRedis(tb, nil, args)
+	r := &Redis{tb: tb, program: redisServer, args: args}
+	r.launch(false)
+	return r
 }
 
-func startRedis(tb testing.TB, env, args []string) *Redis {
+// StartValkey is StartRedis for a valkey-server.
+func StartValkey(tb testing.TB, args ...string) *Redis {
 	tb.Helper()
-	r := &Redis{tb: tb, dir: tb.TempDir(), args: args, env: env}
-	tb.Cleanup(r.Stop)
+	r := &Redis{tb: tb, program: valkeyServer, args: args}
+	r.launch(false)
+	return r
+}
+
+// launch starts the server for the first time, on ports it finds free.
+func (r *Redis) launch(clustered bool) {
+	r.tb.Helper()
+	r.dir = r.tb.TempDir()
+	r.tb.Cleanup(r.Stop)
 	for range portAttempts {
-		r.Addr = FreeAddr(tb)
+		r.Addr = FreeAddr(r.tb)
 		r.URL = "redis://" + r.Addr
+		if clustered {
+			r.bus = FreeAddr(r.tb)
+		}
 		err := r.start()
 		if err == nil {
-			return r
+			return
 		}
 		if !errors.Is(err, errPortTaken) {
-			tb.Fatal(err)
+			r.tb.Fatal(err)
 		}
 	}
-	tb.Fatalf("redis-server found no free port in %d attempts", portAttempts)
-	return nil
+	r.tb.Fatalf("%s found no free port in %d attempts", r.program, portAttempts)
 }
 
 // Start starts a stopped server again, empty, on the port it had. A server that
@@ -102,16 +125,12 @@ func (r *Redis) Stop() {
 func (r *Redis) Pause() {
 	r.tb.Helper()
 	r.signal(syscall.SIGSTOP)
-	ticker := time.NewTicker(time.Millisecond)
-	defer ticker.Stop()
-	timeout := time.After(startTimeout)
-	for !halted(r.Pid()) {
-		select {
-		case <-ticker.C:
-		case <-timeout:
-			r.tb.Fatalf("redis-server does not halt within %v", startTimeout)
+	await(r.tb, r.program+" to halt", func() error {
+		if !halted(r.Pid()) {
+			return errors.New("it runs")
 		}
-	}
+		return nil
+	})
 }
 
 // Resume lets a paused process go on with what has queued up meanwhile.
@@ -131,7 +150,7 @@ func (r *Redis) Pid() int {
 func (r *Redis) signal(sig os.Signal) {
 	r.tb.Helper()
 	if r.cmd == nil {
-		r.tb.Fatalf("signal %v for a redis-server that is stopped", sig)
+		r.tb.Fatalf("signal %v for a %s that is stopped", sig, r.program)
 	}
 	if err := r.cmd.Process.Signal(sig); err != nil {
 		r.tb.Fatalf("signal %v: %v", sig, err)
@@ -143,9 +162,9 @@ func (r *Redis) signal(sig os.Signal) {
 var errPortTaken = errors.New("port taken")
 
 func (r *Redis) start() error {
-	server, err := redisServer()
+	server, err := exec.LookPath(r.program)
 	if err != nil {
-		return err
+		return fmt.Errorf("no %s on PATH: %s", r.program, toolsHint)
 	}
 	host, port, err := net.SplitHostPort(r.Addr)
 	if err != nil {
@@ -155,10 +174,14 @@ func (r *Redis) start() error {
 	if err := os.Remove(logPath); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	args := append([]string{
+	args := []string{
 		"--bind", host, "--port", port, "--dir", r.dir, "--logfile", logPath,
 		"--save", "", "--appendonly", "no", "--daemonize", "no",
-	}, r.args...)
+	}
+	if r.bus != "" {
+		args = append(args, "--cluster-enabled", "yes", "--cluster-port", portOf(r.bus))
+	}
+	args = append(args, r.args...)
 
 	// The process ends with Stop; a context would end it at another time.
 	cmd := exec.Command(server, args...)
@@ -180,18 +203,9 @@ func (r *Redis) start() error {
 		if bytes.Contains(log, []byte("Address already in use")) {
 			return errPortTaken
 		}
-		return fmt.Errorf("redis-server on %s: %w; its log:\n%s", r.Addr, err, log)
+		return fmt.Errorf("%s on %s: %w; its log:\n%s", r.program, r.Addr, err, log)
 	}
 	return nil
-}
-
-func redisServer() (string, error) {
-	for _, name := range []string{"redis-server", "valkey-server"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
-	}
-	return "", errors.New("no redis-server on PATH: " + toolsHint)
 }
 
 // waitForRedis returns when the server answers anything at all: one that asks for
@@ -246,4 +260,14 @@ func FreeAddr(tb testing.TB) string {
 		tb.Fatalf("free port: listener has address %v", listener.Addr())
 	}
 	return net.JoinHostPort(addr.IP.String(), strconv.Itoa(addr.Port))
+}
+
+// hostOf is the host in host:port.
+func hostOf(addr string) string {
+	return addr[:strings.LastIndexByte(addr, ':')]
+}
+
+// portOf is the port in host:port.
+func portOf(addr string) string {
+	return addr[strings.LastIndexByte(addr, ':')+1:]
 }

@@ -37,6 +37,23 @@ func TestRedisServersAreSeparate(t *testing.T) {
 	g.Expect(connect(t, second).Get(t.Context(), "k").Err()).To(MatchError(redis.Nil))
 }
 
+func TestServersAreWhatTheyAreCalled(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	g.Expect(connect(t, testenv.StartRedis(t)).Info(t.Context(), "server").Val()).NotTo(ContainSubstring("valkey"))
+	g.Expect(connect(t, testenv.StartValkey(t)).Info(t.Context(), "server").Val()).To(ContainSubstring("valkey_version:"))
+}
+
+func TestValkeyTakesArgumentsAndComesBack(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	server := testenv.StartValkey(t, "--requirepass", "secret")
+	g.Expect(connect(t, server).Ping(t.Context()).Err()).To(MatchError(ContainSubstring("NOAUTH")))
+	server.Stop()
+	server.Start()
+	g.Expect(connect(t, server).Ping(t.Context()).Err()).To(MatchError(ContainSubstring("NOAUTH")))
+}
+
 func TestRedisTakesArguments(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -76,57 +93,82 @@ func TestRedisPauseAndResume(t *testing.T) {
 	g.Expect(client.Ping(t.Context()).Err()).To(Succeed())
 }
 
-func TestRedisFollowsItsClock(t *testing.T) {
-	t.Parallel()
-	g := NewWithT(t)
-	server, clock := testenv.StartRedisWithClock(t)
-	client := connect(t, server)
-
-	now := func() int64 {
-		at, err := client.Time(t.Context()).Result()
-		g.Expect(err).NotTo(HaveOccurred())
-		return at.UnixMicro()
-	}
-	alive := func() bool {
-		n, err := client.Exists(t.Context(), "k").Result()
-		g.Expect(err).NotTo(HaveOccurred())
-		return n == 1
-	}
-
-	const second = int64(1_800_000_000) * 1e6
-	clock.SetMicros(second + 123_456)
-	g.Expect(now()).To(Equal(second + 123_456))
-	g.Expect(client.Set(t.Context(), "k", "v", 100*time.Millisecond).Err()).To(Succeed())
-	g.Expect(client.PTTL(t.Context(), "k").Val()).To(Equal(100 * time.Millisecond))
-
-	clock.SetMicros(second + 223_999)
-	g.Expect(now()).To(Equal(second + 223_999))
-	g.Expect(alive()).To(BeTrue(), "a key set at .123 with 100 ms is alive through .223")
-
-	g.Expect(clock.Advance(time.Microsecond)).To(Equal(time.UnixMicro(second + 224_000)))
-	g.Expect(clock.Now()).To(Equal(time.UnixMicro(second + 224_000)))
-	g.Expect(alive()).To(BeFalse(), "it is gone from .224 on")
+// The two servers the clock is preloaded into.
+var withClock = map[string]func(testing.TB, ...string) (*testenv.Redis, *testenv.Clock){
+	"redis":  testenv.StartRedisWithClock,
+	"valkey": testenv.StartValkeyWithClock,
 }
 
-func TestRedisClockInScripts(t *testing.T) {
+func TestServerFollowsItsClock(t *testing.T) {
 	t.Parallel()
-	g := NewWithT(t)
-	server, clock := testenv.StartRedisWithClock(t)
-	client := connect(t, server)
-	const script = `local t = redis.call("TIME") return t[1] * 1000000 + t[2]`
+	for name, start := range withClock {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			server, clock := start(t)
+			client := connect(t, server)
 
-	for range 3 {
-		at := clock.Advance(1_234_567 * time.Microsecond)
-		g.Expect(client.Eval(t.Context(), script, nil).Int64()).To(Equal(at.UnixMicro()))
+			now := func() int64 {
+				at, err := client.Time(t.Context()).Result()
+				g.Expect(err).NotTo(HaveOccurred())
+				return at.UnixMicro()
+			}
+			alive := func() bool {
+				n, err := client.Exists(t.Context(), "k").Result()
+				g.Expect(err).NotTo(HaveOccurred())
+				return n == 1
+			}
+
+			const second = int64(1_800_000_000) * 1e6
+			clock.SetMicros(second + 123_456)
+			g.Expect(now()).To(Equal(second + 123_456))
+			g.Expect(client.Set(t.Context(), "k", "v", 100*time.Millisecond).Err()).To(Succeed())
+			g.Expect(client.PTTL(t.Context(), "k").Val()).To(Equal(100 * time.Millisecond))
+
+			clock.SetMicros(second + 223_999)
+			g.Expect(now()).To(Equal(second + 223_999))
+			g.Expect(alive()).To(BeTrue(), "a key set at .123 with 100 ms is alive through .223")
+
+			g.Expect(clock.Advance(time.Microsecond)).To(Equal(time.UnixMicro(second + 224_000)))
+			g.Expect(clock.Now()).To(Equal(time.UnixMicro(second + 224_000)))
+			g.Expect(alive()).To(BeFalse(), "it is gone from .224 on")
+		})
 	}
 }
 
-func TestRedisClockRunsForRealAtZero(t *testing.T) {
+func TestServerClockInScripts(t *testing.T) {
 	t.Parallel()
-	g := NewWithT(t)
-	server, clock := testenv.StartRedisWithClock(t)
-	clock.SetMicros(0)
-	at, err := connect(t, server).Time(t.Context()).Result()
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(at).To(BeTemporally("~", time.Now(), 5*time.Second))
+	const script = `
+		local t = redis.call("TIME")
+		redis.call("SET", KEYS[1], "v", "PX", 10)
+		return {t[1] * 1000000 + t[2], redis.call("PTTL", KEYS[1])}`
+	for name, start := range withClock {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			server, clock := start(t)
+			client := connect(t, server)
+			for range 3 {
+				at := clock.Advance(1_234_567 * time.Microsecond)
+				g.Expect(client.Exists(t.Context(), "k").Val()).To(BeZero())
+				g.Expect(client.Eval(t.Context(), script, []string{"k"}).Int64Slice()).
+					To(Equal([]int64{at.UnixMicro(), 10}))
+			}
+		})
+	}
+}
+
+func TestServerClockRunsForRealAtZero(t *testing.T) {
+	t.Parallel()
+	for name, start := range withClock {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			server, clock := start(t)
+			clock.SetMicros(0)
+			at, err := connect(t, server).Time(t.Context()).Result()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(at).To(BeTemporally("~", time.Now(), 5*time.Second))
+		})
+	}
 }

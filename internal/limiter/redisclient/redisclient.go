@@ -30,10 +30,21 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// New returns a client for a redis:// or rediss:// URL. It does not connect:
-// Redis may be away. The client never sends a command twice, because a
-// command whose reply was lost may have been run; every command is bounded by
-// its context and by timeout.
+// New returns a client for a URL of one of these forms; with rediss in place of
+// redis it speaks TLS:
+//
+//	redis://[user:password@]host[:port][/database]
+//	redis-cluster://[user:password@]host[:port][?addr=host:port&addr=...]
+//
+// One address that answers is enough to find all nodes of a cluster. With TLS all
+// of them need a certificate for the host of the URL.
+//
+// It does not connect: Redis may be away. The client never sends a command twice,
+// because a command whose reply was lost may have been run. Only when a node of a
+// cluster says that it did not run a command, because another one is to (MOVED,
+// ASK) or because it is a replica (READONLY), is the command sent again. Every
+// other reply and every failure is the caller's to judge. Every command is bounded
+// by its context and by timeout.
 func New(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 	parsed, err := url.Parse(rawURL)
 	if err != nil {
@@ -41,14 +52,20 @@ func New(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 	}
 	switch parsed.Scheme {
 	case "redis", "rediss":
-	case "redis-sentinel", "redis-cluster":
+		return newSingle(parsed, timeout)
+	case "redis-cluster", "rediss-cluster":
+		return newCluster(parsed, timeout)
+	case "redis-sentinel", "rediss-sentinel":
 		return nil, fmt.Errorf("scheme %s:// is not supported yet", parsed.Scheme)
 	default:
-		return nil, fmt.Errorf("scheme %q: want redis:// or rediss://", parsed.Scheme)
+		return nil, fmt.Errorf("scheme %q: want redis://, rediss://, redis-cluster:// or rediss-cluster://", parsed.Scheme)
 	}
-	options, err := redis.ParseURL(rawURL)
+}
+
+func newSingle(parsed *url.URL, timeout time.Duration) (redis.UniversalClient, error) {
+	options, err := redis.ParseURL(parsed.String())
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", parsed.Redacted(), err)
+		return nil, fmt.Errorf("%s: %w", redacted(parsed), err)
 	}
 	options.MaxRetries = -1
 	options.DialerRetries = 1
@@ -58,6 +75,17 @@ func New(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 	options.WriteTimeout = timeout
 	options.Protocol = 2
 	options.DisableIdentity = true
-	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	options.MaintNotificationsConfig = withoutNotifications()
 	return redis.NewClient(options), nil
+}
+
+func withoutNotifications() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+// redacted is the URL without what may be secret.
+func redacted(u *url.URL) string {
+	public := *u
+	public.RawQuery = ""
+	return public.Redacted()
 }

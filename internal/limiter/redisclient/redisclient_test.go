@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/testenv"
@@ -15,12 +16,18 @@ import (
 
 func TestNewRefuses(t *testing.T) {
 	for url, want := range map[string]string{
-		"":                                 `scheme "": want redis:// or rediss://`,
-		"http://localhost":                 `scheme "http": want redis:// or rediss://`,
-		"redis-cluster://localhost:6379":   "scheme redis-cluster:// is not supported yet",
+		"":                                 `scheme "": want redis://, rediss://, redis-cluster:// or rediss-cluster://`,
+		"http://localhost":                 `scheme "http": want redis://`,
 		"redis-sentinel://localhost:26379": "scheme redis-sentinel:// is not supported yet",
 		"redis://u:secret@\x7f":            "not a URL",
 		"redis://u:secret@h:6379/many":     "redis://u:xxxxx@h:6379/many",
+		"redis://h:6379?password=secret":   "redis://h:6379: redis: unexpected option: password",
+
+		"redis-cluster://u:secret@h:6379/1":             "redis-cluster://u:xxxxx@h:6379/1: a cluster has no databases",
+		"redis-cluster://u:secret@h?addr=h2":            "redis-cluster://u:xxxxx@h: addr: want host:port",
+		"redis-cluster://h:1?addr=u:secret@h2:6379":     "redis-cluster://h:1: addr: want host:port",
+		"redis-cluster://h:1?addr=h2:2&addr=secret@h:3": "redis-cluster://h:1: addr: want host:port",
+		"rediss-cluster://h:1?password=secret":          "rediss-cluster://h:1: redis: unexpected option: password",
 	} {
 		t.Run(url, func(t *testing.T) {
 			g := gomega.NewWithT(t)
@@ -39,4 +46,20 @@ func TestNewConnectsWithUserPasswordAndDatabase(t *testing.T) {
 	defer func() { g.Expect(client.Close()).To(gomega.Succeed()) }()
 	g.Expect(client.Set(t.Context(), "k", "v", 0).Err()).To(gomega.Succeed())
 	g.Expect(client.Info(t.Context(), "keyspace").Val()).To(gomega.ContainSubstring("db3:keys=1"))
+}
+
+// What New promises is not for a URL to change.
+func TestNewClusterKeepsItsPromises(t *testing.T) {
+	g := gomega.NewWithT(t)
+	const asked = "&max_redirects=9&max_retries=9&read_only=true&route_randomly=true&route_by_latency=true&pool_size=7"
+	client, err := redisclient.New("rediss-cluster://u:p@h:1?addr=h2:2"+asked, time.Second)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	defer func() { g.Expect(client.Close()).To(gomega.Succeed()) }()
+	options := client.(*redis.ClusterClient).Options()
+	g.Expect(options.Addrs).To(gomega.Equal([]string{"h:1", "h2:2"}))
+	g.Expect(options.TLSConfig.ServerName).To(gomega.Equal("h"))
+	g.Expect(options.PoolSize).To(gomega.Equal(7))
+	g.Expect(options.MaxRedirects).To(gomega.Equal(3))
+	g.Expect(options.MaxRetries).To(gomega.Equal(-1))
+	g.Expect(options.ReadOnly || options.RouteRandomly || options.RouteByLatency).To(gomega.BeFalse())
 }

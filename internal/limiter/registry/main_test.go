@@ -33,10 +33,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // cluster is a Redis with those who use it.
 type cluster struct {
 	gomega.Gomega
-	tb     testing.TB
-	redis  *testenv.Redis
-	client *redis.Client
-	store  store
+	tb      testing.TB
+	redis   *testenv.Redis // nil if it is a Redis Cluster
+	connect func() (redis.UniversalClient, error)
+	client  redis.UniversalClient
+	store   store
 }
 
 func newCluster(tb testing.TB) *cluster {
@@ -46,12 +47,23 @@ func newCluster(tb testing.TB) *cluster {
 
 func newClusterOn(tb testing.TB, server *testenv.Redis) *cluster {
 	tb.Helper()
+	c := newClusterBy(tb, func() (redis.UniversalClient, error) {
+		return redis.NewClient(&redis.Options{
+			Addr: server.Addr, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+		}), nil
+	})
+	c.redis = server
+	return c
+}
+
+func newClusterBy(tb testing.TB, connect func() (redis.UniversalClient, error)) *cluster {
+	tb.Helper()
 	c := &cluster{
 		Gomega: gomega.NewGomega(func(message string, _ ...int) {
 			tb.Helper()
 			tb.Fatal(message)
 		}),
-		tb: tb, redis: server,
+		tb: tb, connect: connect,
 	}
 	c.SetDefaultEventuallyTimeout(10 * time.Second)
 	c.SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
@@ -60,10 +72,10 @@ func newClusterOn(tb testing.TB, server *testenv.Redis) *cluster {
 	return c
 }
 
-func (c *cluster) newClient() *redis.Client {
-	client := redis.NewClient(&redis.Options{
-		Addr: c.redis.Addr, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
-	})
+func (c *cluster) newClient() redis.UniversalClient {
+	c.tb.Helper()
+	client, err := c.connect()
+	c.Expect(err).NotTo(gomega.HaveOccurred())
 	c.tb.Cleanup(func() { _ = client.Close() })
 	return client
 }

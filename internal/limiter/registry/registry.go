@@ -23,7 +23,9 @@
 //	                                the leader is "<owner>/"
 //
 // The channel has the name of the first key. A message only says that there is
-// something to read, so a lost or a foreign one does no harm. meta has
+// something to read, so a lost or a foreign one does no harm. In a Redis Cluster it
+// reaches every node, so a replica may go on listening where the registry has moved
+// away from. meta has
 //
 //	epoch       one life of the registry: "<owner>/<stamp>-<random>". Stamps are
 //	            server time and rise from epoch to epoch, so that a reader can

@@ -1,0 +1,96 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/internal/limiter/redisclient"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// newRedisCluster is newCluster with a Redis Cluster.
+func newRedisCluster(tb testing.TB) (*cluster, *testenv.RedisCluster) {
+	tb.Helper()
+	nodes := testenv.StartRedisCluster(tb)
+	c := newClusterBy(tb, func() (redis.UniversalClient, error) { return redisclient.New(nodes.URL, 5*time.Second) })
+	c.SetDefaultEventuallyTimeout(20 * time.Second)
+	return c, nodes
+}
+
+// expectEdits edits a plan some times and sees to it that the replicas hear of it:
+// if they only looked, once a period, it would take longer than it may.
+func (c *cluster) expectEdits(l *leader, first int64, replicas ...*replica) {
+	c.tb.Helper()
+	const edits = 4
+	began := time.Now()
+	for threshold := first; threshold < first+edits; threshold++ {
+		c.Expect(l.Set(c.tb.Context(), makePlan("login", threshold))).To(gomega.Succeed())
+		for _, r := range replicas {
+			c.Eventually(r.threshold).WithArguments("shop/login").Should(gomega.Equal(threshold))
+		}
+	}
+	c.Expect(time.Since(began)).To(gomega.BeNumerically("<", (edits-1)*period))
+}
+
+func TestRedisClusterCarriesPlans(t *testing.T) {
+	t.Parallel()
+	c, nodes := newRedisCluster(t)
+	l := c.leadSynced(makePlan("login", 5), makePlan("search", 5))
+	a, b := c.watch("a"), c.watch("b")
+	for _, r := range []*replica{a, b} {
+		c.Eventually(r.plans).Should(gomega.Equal(2))
+	}
+	c.expectEdits(l, 6, a, b)
+	first := c.header().epoch
+	c.Eventually(func() []int { running, live := l.Enforced("shop/login"); return []int{running, live} }).
+		Should(gomega.Equal([]int{2, 2}))
+
+	c.Expect(l.Delete(t.Context(), "shop/search")).To(gomega.Succeed())
+	for _, r := range []*replica{a, b} {
+		c.Eventually(r.plans).Should(gomega.Equal(1))
+	}
+	b.stop()
+	<-b.done
+	c.Eventually(a.Replicas).Should(gomega.ConsistOf(gomega.HaveField("Name", "a")))
+
+	// The slot moves. The subscription stays where it is, and still hears.
+	slot, from := nodes.Slot(c.store.keys[0]), nodes.Owner(c.store.keys[0])
+	to := nodes.Nodes[0]
+	if from == to {
+		to = nodes.Nodes[1]
+	}
+	m := nodes.StartMigration(slot, to)
+	c.expectEdits(l, 20, a)
+	m.Move(c.store.keys...)
+	c.expectEdits(l, 30, a)
+	m.Finish()
+	c.expectEdits(l, 40, a)
+	c.Expect(c.header().epoch).To(gomega.Equal(first), "all of that is one life of the registry")
+	c.Expect(nodes.Client(to).Exists(t.Context(), c.store.keys...).Val()).To(gomega.BeEquivalentTo(4))
+}
+
+func TestRedisClusterLosesTheNodeWithThePlans(t *testing.T) {
+	t.Parallel()
+	c, nodes := newRedisCluster(t)
+	l := c.leadSynced(makePlan("login", 5))
+	r := c.watch("a")
+	c.Eventually(r.plans).Should(gomega.Equal(1))
+	first := c.header().epoch
+
+	node := nodes.Owner(c.store.keys[0])
+	node.Stop()
+	c.Eventually(l.Err).Should(gomega.HaveOccurred())
+	c.Eventually(r.isFollowing).Should(gomega.BeFalse())
+	node.Start()
+	c.Eventually(l.Err).Should(gomega.Succeed())
+	c.Eventually(r.isFollowing).Should(gomega.BeTrue())
+	c.Expect(c.header().epoch).NotTo(gomega.Equal(first), "it came back empty")
+	c.Expect(r.fewestPlans()).To(gomega.Equal(1))
+	c.expectEdits(l, 6, r)
+}

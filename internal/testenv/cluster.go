@@ -1,0 +1,220 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+const (
+	clusterNodes = 3
+	clusterSlots = 16384
+
+	// nodeTimeout is how long a node may be silent before the others call it failed.
+	// Shorter, a busy machine would look like an outage.
+	nodeTimeout = time.Second
+
+	// commandTimeout bounds a command of the test environment itself.
+	commandTimeout = 5 * time.Second
+)
+
+// RedisCluster is a Redis Cluster of its own for one test: three masters that share
+// all slots, without replicas and persistence. As by default, it takes no commands
+// while a slot has no living owner.
+type RedisCluster struct {
+	// Nodes are the masters. Each begins with a third of the slots, in this order.
+	Nodes []*Redis
+
+	// URL is the redis-cluster:// URL that names all nodes.
+	URL string
+
+	tb      testing.TB
+	clients map[*Redis]*redis.Client
+	ids     map[string]*Redis
+}
+
+// StartRedisCluster starts a cluster, waits until every node serves, and stops it
+// when the test ends. The arguments go to every node.
+func StartRedisCluster(tb testing.TB, args ...string) *RedisCluster {
+	tb.Helper()
+	c := &RedisCluster{tb: tb, clients: map[*Redis]*redis.Client{}, ids: map[string]*Redis{}}
+	clock, env := newClock(tb)
+	clock.Set(time.Now().Add(-time.Hour))
+	args = append([]string{"--cluster-node-timeout", strconv.FormatInt(nodeTimeout.Milliseconds(), 10)}, args...)
+	for i := range clusterNodes {
+		node := &Redis{tb: tb, program: redisServer, args: args, env: env}
+		node.launch(true)
+		c.Nodes = append(c.Nodes, node)
+		c.clients[node] = newNodeClient(tb, node)
+		c.ids[c.must(node, "CLUSTER", "MYID").(string)] = node
+		c.must(node, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		c.must(node, "CLUSTER", "ADDSLOTSRANGE", clusterSlots*i/clusterNodes, clusterSlots*(i+1)/clusterNodes-1)
+	}
+	// A node takes no writes for two seconds after it has first looked at the
+	// cluster, which it did with its slots. Its clock stood still until here.
+	clock.SetMicros(0)
+	c.meet()
+	c.AwaitOK()
+	c.URL = clusterURL(c.Nodes)
+	return c
+}
+
+func clusterURL(nodes []*Redis) string {
+	query := url.Values{}
+	for _, node := range nodes[1:] {
+		query.Add("addr", node.Addr)
+	}
+	return (&url.URL{Scheme: "redis-cluster", Host: nodes[0].Addr, RawQuery: query.Encode()}).String()
+}
+
+// newNodeClient returns a client of one node, which follows no redirections.
+func newNodeClient(tb testing.TB, node *Redis) *redis.Client {
+	tb.Helper()
+	client := redis.NewClient(&redis.Options{
+		Addr: node.Addr, MaxRetries: -1, DialerRetries: 1, DialTimeout: commandTimeout,
+		ReadTimeout: commandTimeout, ContextTimeoutEnabled: true, Protocol: 2, DisableIdentity: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	tb.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// meet introduces every node to every other: to leave that to their gossip takes a
+// second.
+func (c *RedisCluster) meet() {
+	c.tb.Helper()
+	for i, node := range c.Nodes {
+		for _, other := range c.Nodes[i+1:] {
+			c.must(node, "CLUSTER", "MEET", hostOf(other.Addr), portOf(other.Addr), portOf(other.bus))
+		}
+	}
+}
+
+// Client returns a client of that node alone, which follows no redirections.
+func (c *RedisCluster) Client(node *Redis) *redis.Client {
+	return c.clients[node]
+}
+
+// AwaitOK waits until every node sees every other and all slots served, as it is
+// after the start, and again some seconds after a node has come back.
+func (c *RedisCluster) AwaitOK() {
+	c.tb.Helper()
+	await(c.tb, "the cluster", func() error {
+		for _, node := range c.Nodes {
+			info, err := c.do(node, "CLUSTER", "INFO")
+			if err != nil {
+				return err
+			}
+			for _, line := range []string{
+				"cluster_state:ok",
+				fmt.Sprintf("cluster_slots_ok:%d", clusterSlots),
+				fmt.Sprintf("cluster_known_nodes:%d", clusterNodes),
+			} {
+				if !slices.Contains(strings.Fields(fmt.Sprint(info)), line) {
+					return fmt.Errorf("%s does not say %s but\n%v", node.Addr, line, info)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// Slot returns the slot of the key.
+func (c *RedisCluster) Slot(key string) int {
+	c.tb.Helper()
+	return int(c.must(c.running(), "CLUSTER", "KEYSLOT", key).(int64))
+}
+
+// Owner returns the node that owns the slot of the key. While the slot is on its
+// way that is still the one it comes from.
+func (c *RedisCluster) Owner(key string) *Redis {
+	c.tb.Helper()
+	owner, err := c.ownerOf(c.running(), c.Slot(key))
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	return owner
+}
+
+// KeyOn returns a key in a slot of that node; other names give other keys, in other
+// slots.
+func (c *RedisCluster) KeyOn(node *Redis, name string) string {
+	c.tb.Helper()
+	for i := range clusterSlots {
+		if key := fmt.Sprintf("%s-%d", name, i); c.Owner(key) == node {
+			return key
+		}
+	}
+	c.tb.Fatalf("no key on %s among %d", node.Addr, clusterSlots)
+	return ""
+}
+
+// ownerOf is the owner of a slot in the eyes of one node.
+func (c *RedisCluster) ownerOf(node *Redis, slot int) (*Redis, error) {
+	ctx, cancel := context.WithTimeout(c.tb.Context(), commandTimeout)
+	defer cancel()
+	shards, err := c.clients[node].ClusterShards(ctx).Result()
+	if err != nil {
+		return nil, fmt.Errorf("shards of %s: %w", node.Addr, err)
+	}
+	for _, shard := range shards {
+		for _, slots := range shard.Slots {
+			if slots.Start <= int64(slot) && int64(slot) <= slots.End {
+				return c.ids[shard.Nodes[0].ID], nil // its only one
+			}
+		}
+	}
+	return nil, fmt.Errorf("%s knows no owner of slot %d", node.Addr, slot)
+}
+
+// running is any node that runs.
+func (c *RedisCluster) running() *Redis {
+	c.tb.Helper()
+	i := slices.IndexFunc(c.Nodes, func(node *Redis) bool { return node.Pid() != 0 })
+	if i < 0 {
+		c.tb.Fatal("no node of the cluster runs")
+	}
+	return c.Nodes[i]
+}
+
+// id is the name of the node in the cluster.
+func (c *RedisCluster) id(node *Redis) string {
+	for id, other := range c.ids {
+		if other == node {
+			return id
+		}
+	}
+	return ""
+}
+
+// do sends a command to that node.
+func (c *RedisCluster) do(node *Redis, args ...any) (any, error) {
+	ctx, cancel := context.WithTimeout(c.tb.Context(), commandTimeout)
+	defer cancel()
+	reply, err := c.clients[node].Do(ctx, args...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("%v on %s: %w", args, node.Addr, err)
+	}
+	return reply, nil
+}
+
+// must is do for what cannot fail.
+func (c *RedisCluster) must(node *Redis, args ...any) any {
+	c.tb.Helper()
+	reply, err := c.do(node, args...)
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	return reply
+}
