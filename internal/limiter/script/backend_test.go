@@ -98,12 +98,32 @@ func newModelBackend() *backend {
 	}
 }
 
-func newRedisBackend(tb testing.TB) (*backend, *redis.Client) {
+// server is a program that the scripts run on.
+type server struct {
+	name      string
+	start     func(testing.TB, ...string) *testenv.Redis
+	withClock func(testing.TB, ...string) (*testenv.Redis, *testenv.Clock)
+}
+
+var servers = []server{
+	{"redis", testenv.StartRedis, testenv.StartRedisWithClock},
+	{"valkey", testenv.StartValkey, testenv.StartValkeyWithClock},
+}
+
+// eachServer runs the test on every server that the scripts are made for.
+func eachServer(t *testing.T, test func(*testing.T, server)) {
+	t.Helper()
+	for _, s := range servers {
+		t.Run(s.name, func(t *testing.T) { test(t, s) })
+	}
+}
+
+func newServerBackend(tb testing.TB, s server) (*backend, *redis.Client) {
 	tb.Helper()
-	server, clock := testenv.StartRedisWithClock(tb)
-	client := newClient(tb, server.Addr)
+	process, clock := s.withClock(tb)
+	client := newClient(tb, process.Addr)
 	return &backend{
-		name: "redis", decider: NewStore(client, testPrefix), clock: clock,
+		name: s.name, decider: NewStore(client, testPrefix), clock: clock,
 		setTime: func(tb testing.TB, now time.Time) {
 			tb.Helper()
 			clock.Set(now)
@@ -120,10 +140,15 @@ func newRedisBackend(tb testing.TB) (*backend, *redis.Client) {
 	}, client
 }
 
+// newBackends returns the model and every server.
 func newBackends(tb testing.TB) []*backend {
 	tb.Helper()
-	redis, _ := newRedisBackend(tb)
-	return []*backend{newModelBackend(), redis}
+	all := []*backend{newModelBackend()}
+	for _, s := range servers {
+		b, _ := newServerBackend(tb, s)
+		all = append(all, b)
+	}
+	return all
 }
 
 func newClient(tb testing.TB, addr string) *redis.Client {

@@ -47,21 +47,24 @@ local function total_until(log, column, bound)
   return tonumber(log_element(log, last_at_most(log, TIME, bound), column))
 end
 
-local function read_log_ends(log)
-  local width = log.width
-  local head = call('LRANGE', log.key, 0, width - 1)
-  if #head < width then return false end
-  local tail = call('LRANGE', log.key, -width, -1)
-  for column = 0, width - 2 do
-    log.base[column], log.total[column] = tonumber(head[column + 1]), tonumber(tail[column + 2])
-  end
-  log.oldest, log.newest = tonumber(head[width]), tonumber(tail[1])
+local function read_oldest(log)
+  local head = call('LRANGE', log.key, 0, log.width - 1)
+  if #head < log.width then return false end
+  for column = 0, log.width - 2 do log.base[column] = tonumber(head[column + 1]) end
+  log.oldest = tonumber(head[log.width])
   return true
+end
+
+local function read_newest(log)
+  local tail = call('LRANGE', log.key, -log.width, -1)
+  log.newest = tonumber(tail[1])
+  for column = 0, log.width - 2 do log.total[column] = tonumber(tail[column + 2]) end
 end
 
 local function open_log(key, width)
   local log = { key = key, width = width, base = {}, total = {} }
-  if read_log_ends(log) then
+  if read_oldest(log) then
+    read_newest(log)
     log.now = max(server_time(), log.newest)
     return log
   end
@@ -75,7 +78,7 @@ end
 local function drop_hits(log, i)
   if i == 0 then return end
   call('LPOP', log.key, log.width * i)
-  read_log_ends(log)
+  read_oldest(log)
 end
 
 -- Makes the totals count from the oldest hit that is kept.
@@ -87,7 +90,8 @@ local function rebase(log)
   end
   call('DEL', log.key)
   for i = 1, #all, 1000 do call('RPUSH', log.key, unpack(all, i, min(i + 999, #all))) end
-  read_log_ends(log)
+  read_oldest(log)
+  read_newest(log)
 end
 
 -- Records a hit now. units is a list of what it adds to each total; keep is how

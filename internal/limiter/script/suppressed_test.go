@@ -24,7 +24,7 @@ func TestSuppressedAdmitsAboutTheThreshold(t *testing.T) {
 			})
 		}
 	}
-	redis, _ := newRedisBackend(t)
+	redis, _ := newServerBackend(t, servers[0])
 	t.Run("redis", func(t *testing.T) { expectAboutTheThreshold(t, redis, time.Second/60, 1.6, 25) })
 }
 

@@ -1,0 +1,228 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/internal/limiter/redisclient"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// clusterStore is a store on a cluster, and keys that lie on different nodes.
+func clusterStore(t *testing.T, cluster *testenv.RedisCluster) (store *Store, keys []Key) {
+	t.Helper()
+	client, err := redisclient.New(cluster.URL, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	for _, node := range cluster.Nodes {
+		keys = append(keys, Key(cluster.KeyOn(node, "caller")))
+	}
+	return NewStore(client, testPrefix), keys
+}
+
+// What one key's policies decide takes one script call on its node; a chain over
+// several keys decides as the model does, for a caller alone.
+func TestClusterAgreesWithModel(t *testing.T) {
+	cluster := testenv.StartRedisCluster(t)
+	store, keys := clusterStore(t, cluster)
+	for _, a := range algorithms {
+		t.Run(string(a), func(t *testing.T) {
+			model := &Model{}
+			r := rand.New(rand.NewPCG(1, uint64(a.index())))
+			var policies []*Policy
+			for i := range 3 {
+				l := hourly(a, 3+r.Int64N(4))
+				if i == 1 {
+					l.Block = time.Hour
+				}
+				policies = append(policies, NewPolicy(fmt.Sprintf("test/%s%d", a, i), i == 2 && a.kind().attempts, false, []Limit{l}))
+			}
+			for range 60 {
+				call := &Call{Draw: r.Uint32(), Refused: r.IntN(10) == 0}
+				for _, i := range r.Perm(3)[:1+r.IntN(3)] {
+					call.Entries = append(call.Entries, Entry{
+						Policy: policies[i], Key: keys[r.IntN(3)], Cost: 1 + r.Int64N(2), Peek: r.IntN(8) == 0,
+					})
+				}
+				got, err := store.Evaluate(t.Context(), call)
+				gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
+				want := model.Evaluate(call, time.Now())
+				gomega.NewWithT(t).Expect(essence(got)).To(gomega.Equal(essence(want)), describe(0, call))
+			}
+		})
+	}
+}
+
+// essence is a reply without times, which differ from those of the model by how
+// long the call took.
+func essence(reply *Reply) []string {
+	var all []string
+	for _, e := range reply.Entries {
+		all = append(all, fmt.Sprint(e.Verdict, e.BlockedBy))
+		for _, l := range e.Limits {
+			all = append(all, fmt.Sprintf("fits %v shed %v used %d suppression %.3f", l.Fits, l.Shed, l.Used, l.Suppression))
+		}
+	}
+	return all
+}
+
+// Chains over keys on different nodes, in parallel, with an allowance that all of
+// them share: what was admitted is what was spent, on every key, and no more than
+// the quota. Whoever lost a race has got back what it spent elsewhere.
+func TestClusterChainsAreAllOrNothing(t *testing.T) {
+	cluster := testenv.StartRedisCluster(t)
+	for i, a := range algorithms {
+		other := algorithms[(i+1)%len(algorithms)]
+		t.Run(fmt.Sprintf("%s with %s", a, other), func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			store, keys := clusterStore(t, cluster)
+			users := NewPolicy(fmt.Sprintf("test/user%d", i), false, false, []Limit{hourly(a, 60)})
+			tenant := NewPolicy(fmt.Sprintf("test/tenant%d", i), false, false, []Limit{hourly(other, 50)})
+			spent := map[Key]int64{}
+			var mu sync.Mutex
+			var wait sync.WaitGroup
+			for range 8 {
+				wait.Go(func() {
+					for range 40 {
+						user, cost := keys[1+rand.IntN(2)], 1+rand.Int64N(2)
+						reply, err := store.Evaluate(t.Context(), &Call{Entries: []Entry{
+							{Policy: users, Key: user, Cost: cost}, {Policy: tenant, Key: keys[0], Cost: cost},
+						}})
+						g.Expect(err).NotTo(gomega.HaveOccurred())
+						if reply.Entries[0].Verdict == Admitted && reply.Entries[1].Verdict == Admitted {
+							mu.Lock()
+							spent[user] += cost
+							spent[keys[0]] += cost
+							mu.Unlock()
+						}
+					}
+				})
+			}
+			wait.Wait()
+			for key, policy := range map[Key]*Policy{keys[0]: tenant, keys[1]: users, keys[2]: users} {
+				reply, err := store.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: policy, Key: key, Peek: true}}})
+				g.Expect(err).NotTo(gomega.HaveOccurred())
+				g.Expect(reply.Entries[0].Limits[0].Used).To(gomega.Equal(spent[key]), string(key))
+			}
+			g.Expect(spent[keys[0]]).To(gomega.BeNumerically("~", 50, 1), "the tenant's whole quota and no more")
+		})
+	}
+}
+
+// rival spends just before the second round trip of a call, as often as it is
+// told to: the race is lost every time.
+type rival struct {
+	spend func()
+	after int
+}
+
+func (*rival) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*rival) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (r *rival) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	var mu sync.Mutex
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		mu.Lock()
+		if cmd.Name() == "evalsha" {
+			if r.after--; r.after == 0 {
+				r.spend()
+			}
+		}
+		mu.Unlock()
+		return next(ctx, cmd)
+	}
+}
+
+// A check that was admitted everywhere when it asked, and is then refused by one
+// node, gives back what it spent on the others; what counts attempts keeps its
+// count; a block that the refusing node started stays.
+func TestClusterLostRace(t *testing.T) {
+	cluster := testenv.StartRedisCluster(t)
+	for _, a := range algorithms {
+		t.Run(string(a), func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			store, keys := clusterStore(t, cluster)
+			intruder, _ := clusterStore(t, cluster)
+			policy := func(name string, attempts bool, l Limit) *Policy {
+				return NewPolicy("test/"+string(a)+"-"+name, attempts, false, []Limit{l})
+			}
+			given := policy("given", false, hourly(a, 10))
+			counted := policy("counted", true, hourly(SlidingLog, 10))
+			tight := hourly(FixedWindow, 1)
+			tight.Block = time.Hour
+			refuses := policy("refuses", false, tight)
+			before := &Call{Entries: []Entry{{Policy: given, Key: keys[0], Cost: 2}}}
+			_, err := store.Evaluate(t.Context(), before)
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+
+			// Three nodes are asked, then three are to spend: somebody else takes
+			// the last unit of the tight one in between.
+			store.client.(*redis.ClusterClient).AddHook(&rival{after: 4, spend: func() {
+				_, err := intruder.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: refuses, Key: keys[2], Cost: 1}}})
+				g.Expect(err).NotTo(gomega.HaveOccurred())
+			}})
+			call := &Call{Entries: []Entry{
+				{Policy: given, Key: keys[0], Cost: 3}, {Policy: counted, Key: keys[1], Cost: 1}, {Policy: refuses, Key: keys[2], Cost: 1},
+			}}
+			reply, err := store.Evaluate(t.Context(), call)
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(reply.Entries[0].Verdict).To(gomega.Equal(Admitted))
+			g.Expect(reply.Entries[0].Limits[0].Used).To(gomega.Equal(int64(2)), "given back")
+			g.Expect(reply.Entries[1].Limits[0].Used).To(gomega.Equal(int64(1)), "counted all the same")
+			g.Expect(reply.Entries[2].Verdict).To(gomega.BeElementOf(Tripped, Blocked))
+
+			peek := &Call{Entries: []Entry{{Policy: given, Key: keys[0], Cost: 8, Peek: true}}}
+			reply, err = store.Evaluate(t.Context(), peek)
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			if a != Suppressed { // it has observed what was refused
+				g.Expect(reply.Entries[0].Verdict).To(gomega.Equal(Admitted), "as if nothing had happened")
+			}
+		})
+	}
+}
+
+// Slots may move while decisions go on: not one is lost or counted twice.
+func TestClusterWhileSlotsMove(t *testing.T) {
+	g := gomega.NewWithT(t)
+	cluster := testenv.StartRedisCluster(t)
+	store, keys := clusterStore(t, cluster)
+	policy := NewPolicy("test/moving", false, false, []Limit{hourly(FixedWindow, 200), hourly(SlidingLog, 1000)})
+	decided := make(chan bool, 400)
+	go func() {
+		defer close(decided)
+		for range 400 {
+			reply, err := store.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: policy, Key: keys[0], Cost: 1}}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			decided <- reply.Entries[0].Verdict == Admitted
+		}
+	}()
+	slot := cluster.Slot("{" + string(keys[0]) + "}")
+	for _, to := range []int{1, 2, 0, 1} {
+		cluster.Migrate(slot, cluster.Nodes[to])
+	}
+	admitted := 0
+	for ok := range decided {
+		if ok {
+			admitted++
+		}
+	}
+	g.Expect(admitted).To(gomega.Equal(200))
+}
