@@ -25,16 +25,17 @@ end
 -- never fall, so the search gallops from the old end, where the answer mostly
 -- is, and then halves.
 local function last_at_most(log, column, bound)
+  local key, width = log.key, log.width
   local known, step = 0, 1
   while true do
-    local probe = log_element(log, known + step, column)
+    local probe = call('LINDEX', key, width * (known + step) + column)
     if not probe or tonumber(probe) > bound then break end
     known = known + step
     step = step * 2
   end
   while step > 1 do
     step = step / 2
-    local probe = log_element(log, known + step, column)
+    local probe = call('LINDEX', key, width * (known + step) + column)
     if probe and tonumber(probe) <= bound then known = known + step end
   end
   return known
