@@ -1,0 +1,94 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+)
+
+var update = flag.Bool("update", false, "rewrite the picture in docs/algorithms.md")
+
+// pictureTraffic is what comes in each second of the picture.
+const pictureTraffic = "1111111111     666          222222222222222222222222222222"
+
+// pictureLimits are 10 per 10 s, each in its way.
+var pictureLimits = []struct {
+	name  string
+	limit Limit
+}{
+	{"FixedWindow", Limit{Algorithm: FixedWindow}},
+	{"SlidingLog", Limit{Algorithm: SlidingLog}},
+	{"SlidingWindow", Limit{Algorithm: SlidingWindow, Bucket: 2 * time.Second}},
+	{"TokenBucket", Limit{Algorithm: TokenBucket}},
+	{"GCRA", Limit{Algorithm: GCRA, Quota: 1}},
+	{"Suppressed", Limit{Algorithm: Suppressed, HardQuota: 15, Bucket: time.Second / 6}},
+}
+
+// The picture in docs/algorithms.md is what the model does.
+func TestPicture(t *testing.T) {
+	g := gomega.NewWithT(t)
+	const page, begin, end = "../../../docs/algorithms.md", "```picture\n", "```\n"
+	text, err := os.ReadFile(page)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	before, rest, found := strings.Cut(string(text), begin)
+	g.Expect(found).To(gomega.BeTrue(), "the page has a picture")
+	shown, after, _ := strings.Cut(rest, end)
+	drawn := drawPicture()
+	if *update {
+		g.Expect(os.WriteFile(page, []byte(before+begin+drawn+end+after), 0o644)).To(gomega.Succeed())
+		return
+	}
+	g.Expect(shown).To(gomega.Equal(drawn))
+}
+
+func drawPicture() string {
+	var b strings.Builder
+	ruler := ""
+	for i := 0; i < len(pictureTraffic); i += 10 {
+		ruler += fmt.Sprintf("%-10d", i)
+	}
+	fmt.Fprintf(&b, "%-13s  %s\n", "second", strings.TrimRight(ruler, " "))
+	fmt.Fprintf(&b, "%-13s  %s\n", "offered", pictureTraffic)
+	for _, p := range pictureLimits {
+		fmt.Fprintf(&b, "%-13s  %s\n", p.name, strings.TrimRight(drawRow(p.limit), " "))
+	}
+	return b.String()
+}
+
+// drawRow writes how many checks pass in each second, and a dot where none does.
+func drawRow(l Limit) string {
+	l.Name, l.Threshold, l.Window = "l", 10, 10*time.Second
+	if l.Quota == 0 {
+		l.Quota = l.Threshold
+	}
+	policy := NewPolicy("docs/picture", false, false, []Limit{l})
+	model, r := &Model{}, rand.New(rand.NewPCG(7, 7))
+	start := time.Unix(1_900_000_000, 0)
+	row := make([]byte, len(pictureTraffic))
+	for second, offered := range []byte(pictureTraffic) {
+		if row[second] = ' '; offered == ' ' {
+			continue
+		}
+		passed, checks := 0, int(offered-'0')
+		for i := range checks {
+			at := start.Add(time.Duration(second)*time.Second + time.Duration(i)*time.Second/time.Duration(checks))
+			reply := model.Evaluate(&Call{Draw: r.Uint32(), Entries: []Entry{{Policy: policy, Key: "a", Cost: 1}}}, at)
+			if reply.Entries[0].Verdict == Admitted {
+				passed++
+			}
+		}
+		if row[second] = '.'; passed > 0 {
+			row[second] = byte('0' + passed)
+		}
+	}
+	return string(row)
+}
