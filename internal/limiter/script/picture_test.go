@@ -34,7 +34,7 @@ var pictureLimits = []struct {
 }
 
 // The picture in docs/algorithms.md is what the model does.
-func TestPicture(t *testing.T) {
+func TestGoldenPicture(t *testing.T) {
 	g := gomega.NewWithT(t)
 	const page, begin, end = "../../../docs/algorithms.md", "```picture\n", "```\n"
 	text, err := os.ReadFile(page)

@@ -71,6 +71,51 @@ func refuseAndWait(t *testing.T, b *backend, w *world) (refusals int) {
 	return refusals
 }
 
+// What an answer says of later times comes true, admitted, refused, blocked, in
+// Shadow or as a peek: what is held after the wait, and when nothing is any more.
+func TestAnswersComeTrue(t *testing.T) {
+	for _, b := range newBackends(t) {
+		for _, a := range algorithms {
+			t.Run(fmt.Sprint(b.name, " ", a), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(8, uint64(a.index())))
+				for range 60 {
+					b.clear(t)
+					w := newWorld(r, []Algorithm{a})
+					for range 12 {
+						b.clock.Set(b.clock.Now().Add(time.Duration(r.Int64N(400)) * 100 * time.Microsecond))
+						call := w.possibleCall()
+						expectComesTrue(t, b, call, b.evaluate(t, call), r.IntN(3))
+					}
+				}
+			})
+		}
+	}
+}
+
+// expectComesTrue looks at one limit of one entry at one later moment, and leaves
+// the clock there.
+func expectComesTrue(t *testing.T, b *backend, call *Call, reply *Reply, moment int) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	last := len(call.Entries) - 1
+	e, r := call.Entries[last], reply.Entries[last].Limits[0]
+	peek := func(after time.Duration) LimitReply {
+		b.clock.Set(b.clock.Now().Add(after))
+		e.Peek = true
+		return b.evaluate(t, &Call{Entries: []Entry{e}}).Entries[0].Limits[0]
+	}
+	story := fmt.Sprintf("%s\n%+v", describe(0, call), r)
+	g.Expect(peek(0).Used).To(gomega.Equal(r.Used), story)
+	switch {
+	case moment == 0 && r.Wait > 0:
+		g.Expect(peek(r.Wait).Used).To(gomega.Equal(r.UsedThen), story)
+	case moment == 1:
+		g.Expect(peek(r.Idle).Used).To(gomega.BeZero(), story)
+	case r.Idle > time.Millisecond:
+		g.Expect(peek(r.Idle-time.Millisecond).Used).To(gomega.BeNumerically(">", 0), story)
+	}
+}
+
 // byChance reports whether chance takes part in the decision.
 func byChance(call *Call) bool {
 	return slices.ContainsFunc(call.Entries, func(e Entry) bool { return e.Policy.algorithms&Suppressed.bit() != 0 })
