@@ -223,7 +223,7 @@ func TestStartRefusesWhatItCannotEnforce(t *testing.T) {
 		want string
 	}{
 		"a bad policy":    {policyText("a", 0), "a.yaml: document 1: shop/a: spec.limits[0].threshold"},
-		"not supported":   {strings.Replace(policyText("a", 1), "FixedWindow", "GCRA", 1), "spec.limits[0].algorithm: Unsupported value: \"GCRA\": not supported yet"},
+		"not supported":   {policyText("a", 1) + "  failureMode: Local\n", "spec.failureMode: Unsupported value: \"Local\": not supported yet"},
 		"not YAML at all": {"][", "a.yaml: document 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
