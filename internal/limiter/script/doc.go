@@ -6,20 +6,27 @@
 // model in plain Go that decides exactly as the scripts do.
 //
 // One Call is one atomic decision about one or several (policy, key) pairs
-// and costs one EVALSHA, however many limits take part. The package knows
-// neither plans nor requests: it is given typed numbers and returns typed
-// numbers, so the scripts can be tested with nothing but a Redis.
+// and costs one EVALSHA, however many limits take part. Only in a Redis Cluster,
+// where keys may lie on several nodes, does a call with several keys take more
+// (spread.go). The package knows neither plans nor requests: it is given typed
+// numbers and returns typed numbers, so the scripts can be tested with nothing
+// but a Redis.
+//
+// An algorithm is one Lua and one Go file; those that keep logs of hits share
+// log.lua, those that refill share deficit.lua. The Go file holds what scripts
+// are given for a limit, and the reference model.
 //
 // # How a decision is made
 //
-// The script that runs is assembled from prelude.lua, the algorithms in play
-// and decide.lua. It goes through three phases:
+// The script that runs is assembled from prelude.lua, the algorithms in play,
+// entry.lua and decide.lua. It goes through three phases:
 //
 //  1. Read. Every entry's block and limits are read; nothing is written. An
 //     entry is admitted when no block is live and every limit fits its cost.
 //  2. Spend. When every enforcing entry is admitted, each admitted entry
 //     spends. When one is refused, only entries that count attempts and are
-//     not blocked themselves spend. An entry that refuses starts its block.
+//     not blocked themselves spend, and Suppressed notes what it observed. An
+//     entry that refuses starts its block.
 //  3. Report. What is held now and, if somebody was refused, how long each
 //     limit needs until the same call fits.
 //

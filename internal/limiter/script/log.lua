@@ -133,9 +133,8 @@ local function log_units(limit, column, at)
   return limit.log.total[column] - total_until(limit.log, column, at - limit.window * 1000)
 end
 
--- Microseconds until `excess` units have left the window: until the hits up to
--- i have, where i is the first with total(i) >= total of those before the window
--- plus the excess.
+-- Microseconds until the cost fits: until the hits up to i have left the window,
+-- where i is the first with total(i) >= total + cost - quota.
 local function log_fit(limit, used, cost)
   if used + cost <= limit.quota then return 0 end
   local log = limit.log
