@@ -12,7 +12,6 @@ package compile
 
 import (
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -24,6 +23,9 @@ import (
 const (
 	defaultIPv4PrefixLength = 32
 	defaultIPv6PrefixLength = 64
+	defaultBurstOfGCRA      = 1
+	defaultHardLimitPercent = 150
+	defaultBucketsPerWindow = 60
 )
 
 // defaultMessages are what refused callers are told, by denial code.
@@ -52,14 +54,12 @@ func Compile(policy *v1alpha1.RateLimitPolicy, grant Grant) (*plan.Plan, field.E
 		Limits:       c.limits(at.Child("limits"), spec.Limits),
 		Counting:     plan.Counting(orDefault(spec.Counting, v1alpha1.CountingAdmitted)),
 		DenyWhen:     plan.DenyWhen(orDefault(spec.DenyWhen, v1alpha1.DenyWhenThresholdExceeded)),
+		Overrides:    c.overrides(at.Child("overrides"), spec),
 		FailureMode:  plan.FailureMode(orDefault(spec.FailureMode, v1alpha1.FailureModeOpen)),
 		Denial:       denial(spec.Denial),
 	}
 	if spec.FailureMode == v1alpha1.FailureModeLocal {
 		c.notSupported(at.Child("failureMode"), spec.FailureMode)
-	}
-	if len(spec.Overrides) > 0 {
-		c.notSupported(at.Child("overrides"), field.OmitValueType{})
 	}
 	if len(c.errs) == 0 {
 		c.verify(at, compiled)
@@ -146,36 +146,6 @@ func (c *compiler) key(at *field.Path, parts []v1alpha1.KeyPart) []plan.KeyPart 
 		compiled = append(compiled, p)
 	}
 	return compiled
-}
-
-func (c *compiler) limits(at *field.Path, limits []v1alpha1.Limit) []plan.Limit {
-	var compiled []plan.Limit
-	for i, l := range limits {
-		at := at.Index(i)
-		if l.Algorithm != v1alpha1.AlgorithmFixedWindow && l.Algorithm != v1alpha1.AlgorithmSlidingLog {
-			c.notSupported(at.Child("algorithm"), l.Algorithm)
-		}
-		compiled = append(compiled, plan.Limit{
-			Name:         l.Name,
-			Algorithm:    plan.Algorithm(l.Algorithm),
-			Threshold:    l.Threshold,
-			WindowMillis: c.millis(at.Child("window"), l.Window),
-			BlockMillis:  c.millis(at.Child("blockDuration"), l.BlockDuration),
-		})
-	}
-	return compiled
-}
-
-// millis converts a GEP-2257 duration, which is always whole milliseconds.
-func (c *compiler) millis(at *field.Path, d v1alpha1.Duration) int64 {
-	if d == "" {
-		return 0
-	}
-	parsed, err := time.ParseDuration(string(d))
-	if err != nil {
-		c.add(field.Invalid(at, d, "must be a duration such as 1h30m or 500ms"))
-	}
-	return parsed.Milliseconds()
 }
 
 func denial(d v1alpha1.Denial) plan.Denial {

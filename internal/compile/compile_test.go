@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/onsi/gomega"
 
+	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/policyfile"
@@ -82,22 +84,85 @@ func golden(t *testing.T, file string, got []byte) {
 // Compile is also called on objects no schema has seen: it answers with
 // errors, never with a plan that breaks an invariant.
 func TestCompileWithoutSchema(t *testing.T) {
-	for name, policy := range map[string]*testenv.PolicyBuilder{
-		"nothing":     testenv.MakePolicy("shop/empty"),
-		"a bad name":  testenv.MakePolicy("Shop/x").Limit("l", "FixedWindow", 1, "1s"),
-		"no window":   testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, ""),
-		"bad window":  testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, "soon"),
-		"long window": testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, "721h"),
-		"threshold":   testenv.MakePolicy("shop/x").Limit("l", "SlidingLog", 100_001, "1s"),
-		"no quota":    testenv.MakePolicy("shop/x").DenyWhen("ThresholdReached").Limit("l", "FixedWindow", 1, "1s"),
-		"a bad mode":  testenv.MakePolicy("shop/x").Mode("Maybe").Limit("l", "FixedWindow", 1, "1s"),
-		"same names":  testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, "1s").Limit("l", "FixedWindow", 1, "2s"),
+	limited := func() *testenv.PolicyBuilder {
+		return testenv.MakePolicy("shop/x").Key(testenv.PrincipalPart()).
+			Limit("log", "SlidingLog", 5, "1s").Limit("buckets", "SlidingWindow", 5, "1s", testenv.Bucket("500ms"))
+	}
+	changed := func(l v1alpha1.LimitOverride) *testenv.PolicyBuilder {
+		return limited().Override(v1alpha1.Override{Name: "o", Keys: []string{"a"}, Limits: []v1alpha1.LimitOverride{l}})
+	}
+	deny := func(name string) v1alpha1.Override {
+		return v1alpha1.Override{Name: name, Keys: []string{"a"}, Action: v1alpha1.OverrideActionDeny}
+	}
+	for name, tc := range map[string]struct {
+		policy *testenv.PolicyBuilder
+		want   string
+	}{
+		"nothing":     {testenv.MakePolicy("shop/empty"), "0 limits"},
+		"a bad name":  {testenv.MakePolicy("Shop/x").Limit("l", "FixedWindow", 1, "1s"), "namespace"},
+		"no window":   {testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, ""), "a window of 0 ms"},
+		"bad window":  {testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, "soon"), "spec.limits[0].window"},
+		"long window": {testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, "721h"), "a window of"},
+		"threshold":   {testenv.MakePolicy("shop/x").Limit("l", "SlidingLog", 100_001, "1s"), "limits[0].threshold 100001"},
+		"no quota":    {testenv.MakePolicy("shop/x").DenyWhen("ThresholdReached").Limit("l", "FixedWindow", 1, "1s"), "limits[0].threshold 1"},
+		"a bad mode":  {testenv.MakePolicy("shop/x").Mode("Maybe").Limit("l", "FixedWindow", 1, "1s"), "mode"},
+		"same names":  {testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, "1s").Limit("l", "FixedWindow", 1, "2s"), "limits[1].name"},
+
+		"an algorithm":       {testenv.MakePolicy("shop/x").Limit("l", "Abacus", 1, "1s"), "limits[0].algorithm"},
+		"a burst of windows": {testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, "1s", testenv.Burst(2)), "limits[0].burst 2"},
+		"no burst":           {testenv.MakePolicy("shop/x").Limit("l", "GCRA", 1, "1s", testenv.Burst(0)), "limits[0].burst 0"},
+		"a burst for ever":   {testenv.MakePolicy("shop/x").Limit("l", "GCRA", 1, "720h", testenv.Burst(plan.MaxThreshold)), "takes more than a hundred years to come back"},
+		"a bucket":           {testenv.MakePolicy("shop/x").Limit("l", "TokenBucket", 1, "1s", testenv.Bucket("1ms")), "a bucket of 1000 us"},
+		"a bad bucket":       {testenv.MakePolicy("shop/x").Limit("l", "Suppressed", 1, "1s", testenv.Bucket("1")), "spec.limits[0].bucket"},
+		"a large bucket":     {testenv.MakePolicy("shop/x").Limit("l", "Suppressed", 1, "1s", testenv.Bucket("501ms")), "a bucket of 501000 us"},
+		"a short window":     {testenv.MakePolicy("shop/x").Limit("l", "SlidingWindow", 1, "1ms"), "a window of 1 ms"},
+		"a hard limit":       {testenv.MakePolicy("shop/x").Limit("l", "Suppressed", 1, "1s", testenv.HardLimitPercent(100)), "hardLimitPercent 100"},
+		"attempts":           {testenv.MakePolicy("shop/x").Counting("Attempts").Limit("l", "TokenBucket", 1, "1s"), "neither counts attempts"},
+
+		"an override twice":   {limited().Override(deny("o"), deny("o")), "overrides[1].name"},
+		"keys without a key":  {testenv.MakePolicy("shop/x").Limit("l", "GCRA", 1, "1s").Override(deny("o")), "not of 0"},
+		"keys of two parts":   {limited().Key(testenv.PrincipalPart()).Override(deny("o")), "not of 2"},
+		"a network":           {limited().Override(v1alpha1.Override{Name: "o", CIDRs: []string{"10.0.0.0/8", "10/8"}, Action: "Deny"}), "spec.overrides[0].cidrs[1]"},
+		"an unknown limit":    {changed(v1alpha1.LimitOverride{Name: "x"}), "overrides[0].limits[0].name"},
+		"a long log":          {changed(v1alpha1.LimitOverride{Name: "log", Threshold: new(int64(100_001))}), "overrides[0].limits[0].threshold 100001"},
+		"a burst of a log":    {changed(v1alpha1.LimitOverride{Name: "log", Burst: new(int64(1))}), "overrides[0].limits[0].burst 1"},
+		"a window of buckets": {changed(v1alpha1.LimitOverride{Name: "buckets", Window: "999ms"}), "a bucket of 500000 us is out of bounds for a window of 999 ms"},
+		"a bad block":         {changed(v1alpha1.LimitOverride{Name: "log", BlockDuration: "x"}), "spec.overrides[0].limits[0].blockDuration"},
+		"a large plan":        {largePolicy(), "bytes, at most 131072 are allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := gomega.NewWithT(t)
-			compiled, errs := compile.Compile(policy.Obj(), compile.Everything())
+			compiled, errs := compile.Compile(tc.policy.Obj(), compile.Everything())
 			g.Expect(compiled).To(gomega.BeNil())
-			g.Expect(errs).NotTo(gomega.BeEmpty())
+			g.Expect(errs.ToAggregate()).To(gomega.MatchError(gomega.ContainSubstring(tc.want)))
 		})
 	}
+}
+
+// largePolicy is within every bound of the schema, and too large all the same.
+func largePolicy() *testenv.PolicyBuilder {
+	policy := testenv.MakePolicy("shop/x").Key(testenv.PrincipalPart()).Limit("l", "FixedWindow", 1, "1s")
+	for i := range 10 {
+		o := v1alpha1.Override{Name: fmt.Sprint("o", i), Action: v1alpha1.OverrideActionDeny}
+		for range 64 {
+			o.Keys = append(o.Keys, strings.Repeat("k", 255))
+		}
+		policy.Override(o)
+	}
+	return policy
+}
+
+// The addresses of requests are never IPv4-mapped, so networks must not be.
+func TestNetworksAreNormalised(t *testing.T) {
+	g := gomega.NewWithT(t)
+	compiled, errs := compile.Compile(testenv.MakePolicy("shop/x").Limit("l", "GCRA", 1, "1s").Override(v1alpha1.Override{
+		Name: "o", Action: v1alpha1.OverrideActionDeny,
+		CIDRs: []string{"::ffff:10.1.2.3/104", "::ffff:192.0.2.1/128", "::ffff:10.0.0.0/90", "2001:db8::1/32", "10.1.2.3/8"},
+	}).Obj(), compile.Everything())
+	g.Expect(errs).To(gomega.BeEmpty())
+	var networks []string
+	for _, network := range compiled.Overrides[0].CIDRs {
+		networks = append(networks, network.String())
+	}
+	g.Expect(networks).To(gomega.Equal([]string{"10.0.0.0/8", "192.0.2.1/32", "::ffc0:0:0/90", "2001:db8::/32", "10.0.0.0/8"}))
 }

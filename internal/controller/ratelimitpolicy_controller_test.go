@@ -144,10 +144,10 @@ var _ = Describe("A RateLimitPolicy", func() {
 		})
 
 		It("says what this release cannot do", func(ctx SpecContext) {
-			policy.Spec.Limits[0].Algorithm = v1alpha1.AlgorithmSuppressed
+			policy.Spec.FailureMode = v1alpha1.FailureModeLocal
 			apply(ctx)
 			becomes(ctx, notSupported)
-			Expect(message(ctx, policy, v1alpha1.ConditionAccepted)).To(ContainSubstring("spec.limits[0].algorithm"))
+			Expect(message(ctx, policy, v1alpha1.ConditionAccepted)).To(ContainSubstring("spec.failureMode"))
 			Expect(plans.plan(id)).To(BeNil())
 		})
 
@@ -398,7 +398,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 					Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj())).To(Succeed())
 			}
 			Expect(api.Create(ctx, testenv.MakePolicy(policy.Namespace+"/bad").
-				Limit("l", v1alpha1.AlgorithmGCRA, 1, "1s").Obj())).To(Succeed())
+				Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").FailureMode(v1alpha1.FailureModeLocal).Obj())).To(Succeed())
 			lead(terms)
 			Eventually(ctx, synced).Should(Equal([]int{0, 4}))
 			Consistently(ctx, synced).Should(HaveLen(2))

@@ -11,7 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
 // MaxChain is the largest number of policies a check may name.
@@ -24,17 +23,18 @@ func (c *Check) validate() error {
 	if len(c.Policies) > MaxChain {
 		return &FieldError{Field: "policies", Problem: fmt.Sprintf("names %d policies, at most %d", len(c.Policies), MaxChain)}
 	}
-	return c.validateKey()
+	return validateKey(c.Key)
 }
 
-func (c *Check) validateKey() error {
-	if c.Key == nil {
+// validateKey checks a key that a caller gave; nil is none.
+func validateKey(key []string) error {
+	if key == nil {
 		return nil
 	}
-	if len(c.Key) == 0 || len(c.Key) > plan.MaxKeyParts {
+	if len(key) == 0 || len(key) > plan.MaxKeyParts {
 		return &FieldError{Field: "key", Problem: fmt.Sprintf("must have 1..%d parts", plan.MaxKeyParts)}
 	}
-	for i, part := range c.Key {
+	for i, part := range key {
 		if problem := KeyProblem(part); problem != "" {
 			return &FieldError{Field: fmt.Sprintf("key[%d]", i), Problem: problem}
 		}
@@ -56,20 +56,15 @@ func KeyProblem(part string) string {
 	return ""
 }
 
-// deriveKey builds the key from the attributes. Whether a part is missing is
-// said too; a missing part is empty in the key.
-func deriveKey(parts []plan.KeyPart, a *plan.Attributes) (key script.Key, missing bool) {
-	if len(parts) == 0 {
-		return script.EncodeKey(), false
-	}
-	var room [plan.MaxKeyParts]string
-	values := room[:0]
+// deriveKey appends the parts of the key that the attributes hold. Whether one
+// is missing is said too; a missing part is empty.
+func deriveKey(values []string, parts []plan.KeyPart, a *plan.Attributes) (key []string, missing bool) {
 	for i := range parts {
 		value := keyValue(&parts[i], a)
 		missing = missing || value == ""
 		values = append(values, value)
 	}
-	return script.EncodeKey(values...), missing
+	return values, missing
 }
 
 func keyValue(part *plan.KeyPart, a *plan.Attributes) string {

@@ -39,12 +39,22 @@ const (
 	ReasonNoPolicy Reason = "NoPolicy"
 	// ReasonDisabled means that only policies with mode Disabled apply.
 	ReasonDisabled Reason = "Disabled"
+	// ReasonExempt means that the policies that would apply let the caller
+	// pass, by an override with action Allow.
+	ReasonExempt Reason = "Exempt"
+	// ReasonDeniedByOverride means that an override with action Deny selects the
+	// caller. Asking again does not help.
+	ReasonDeniedByOverride Reason = "DeniedByOverride"
 	// ReasonMissingKey means that a key part is missing and the policy says
 	// onMissingKey: Deny. Asking again does not help.
 	ReasonMissingKey Reason = "MissingKey"
 	// ReasonLimitExceeded means that a limit does not fit.
 	ReasonLimitExceeded Reason = "LimitExceeded"
-	// ReasonBlocked means that a block from an earlier refusal is live.
+	// ReasonSuppressed means that chance chose the check to be shed, by a limit
+	// that has room for some checks but not for all that come.
+	ReasonSuppressed Reason = "Suppressed"
+	// ReasonBlocked means that a block is live, from an earlier refusal by the
+	// limit that is named or, if none is, set by hand.
 	ReasonBlocked Reason = "Blocked"
 	// ReasonCostExceedsThreshold means that the cost can never fit; nothing was
 	// spent, counted or blocked.
@@ -62,6 +72,8 @@ type Decision struct {
 	// empty when the refusal is not a limit's.
 	Policy string
 	Limit  string
+	// Override names the override behind ReasonDeniedByOverride.
+	Override string
 	// Denial is what the refusing policy wants the caller to be told.
 	Denial plan.Denial
 	// Limits are the limits that took part, in the order of the chain.
@@ -80,15 +92,23 @@ type Decision struct {
 type LimitState struct {
 	Policy string
 	Limit  string
+	// Override names the override whose numbers the limit has; empty for the
+	// policy's own.
+	Override  string
+	Algorithm plan.Algorithm
 	// Allowed says whether this limit had no objection. It is false for every
 	// limit of a blocked policy.
 	Allowed bool
 	// Shadow says that the policy is in mode Shadow: it never refuses.
 	Shadow bool
-	// Used is the units held now, Remaining what is left of the quota.
+	// Used is the units held now, Remaining what is left of the quota, which is
+	// the burst where the limit has one.
 	Used      int64
 	Remaining int64
-	// Threshold is the threshold in force.
+	// SuppressionFactor is the share of checks that a Suppressed limit sheds,
+	// 0..1.
+	SuppressionFactor float64
+	// Threshold is the threshold in force, as in the policy.
 	Threshold int64
 	// Window is the length of the window.
 	Window time.Duration

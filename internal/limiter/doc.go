@@ -10,8 +10,11 @@
 //	engine.go      Decide: find policies, evaluate, decide, count
 //	view.go        a snapshot of plans, prepared for deciding
 //	check.go       what callers may send; the key of a caller
-//	evaluation.go  from policies to one script call, from its reply to a decision
+//	override.go    which callers an override selects
+//	evaluation.go  from policies to one script call
 //	script         the call itself, inside Redis
+//	verdict.go     from its reply to a decision
+//	state.go       what operators ask and do about single keys
 //
 // The engine never writes plans, and knows neither where they come from nor
 // who asks: the doors (httpapi and others) translate their protocol into

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +27,11 @@ type Evaluator interface {
 type Options struct {
 	// Evaluator decides. Required.
 	Evaluator Evaluator
+	// Store changes states for operators. Required by Reset, Block and Unblock.
+	Store Store
+	// Draw returns random numbers, all equally likely, by which Suppressed limits
+	// shed. Nil is math/rand/v2.
+	Draw func() uint32
 	// Registerer receives the metrics of decisions. Required.
 	Registerer prometheus.Registerer
 	// Logger receives degraded decisions, rate-limited. Required.
@@ -39,6 +45,8 @@ type Options struct {
 // by any number of goroutines.
 type Engine struct {
 	evaluator    Evaluator
+	store        Store
+	draw         func() uint32
 	storeTimeout time.Duration
 	metrics      *metrics
 	logger       *slog.Logger
@@ -48,8 +56,13 @@ type Engine struct {
 
 // NewEngine returns an engine without plans; Use gives it some.
 func NewEngine(o Options) *Engine {
+	if o.Draw == nil {
+		o.Draw = rand.Uint32
+	}
 	return &Engine{
 		evaluator:    o.Evaluator,
+		store:        o.Store,
+		draw:         o.Draw,
 		storeTimeout: o.StoreTimeout,
 		metrics:      newMetrics(o.Registerer),
 		logger:       o.Logger,
@@ -94,6 +107,7 @@ func (e *Engine) Decide(ctx context.Context, check *Check) (*Decision, error) {
 	}
 	evaluation := newEvaluation(check, policies)
 	if len(evaluation.call.Entries) > 0 {
+		evaluation.call.Draw = e.draw()
 		evaluation.reply, err = e.evaluate(ctx, &evaluation.call)
 	}
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
@@ -115,13 +129,18 @@ func (e *Engine) Decide(ctx context.Context, check *Check) (*Decision, error) {
 const callerMargin = 2 * time.Millisecond
 
 func (e *Engine) evaluate(ctx context.Context, call *script.Call) (*script.Reply, error) {
+	ctx, cancel := e.withBudget(ctx)
+	defer cancel()
+	return e.evaluator.Evaluate(ctx, call)
+}
+
+// withBudget bounds how long Redis is waited for.
+func (e *Engine) withBudget(ctx context.Context) (context.Context, context.CancelFunc) {
 	budget := e.storeTimeout
 	if deadline, ok := ctx.Deadline(); ok {
 		budget = min(budget, time.Until(deadline)-callerMargin)
 	}
-	ctx, cancel := context.WithTimeout(ctx, budget)
-	defer cancel()
-	return e.evaluator.Evaluate(ctx, call)
+	return context.WithTimeout(ctx, budget)
 }
 
 func (e *Engine) complain(err error, d *Decision) {

@@ -26,6 +26,7 @@ import (
 type modelEvaluator struct {
 	model script.Model
 	now   time.Time
+	draw  uint32
 	err   error
 	last  *script.Call
 }
@@ -50,7 +51,7 @@ func newFixture(plans ...*plan.Plan) *fixture {
 		registry:  prometheus.NewRegistry(),
 	}
 	f.Engine = limiter.NewEngine(limiter.Options{
-		Evaluator: f.evaluator, Registerer: f.registry,
+		Evaluator: f.evaluator, Registerer: f.registry, Draw: func() uint32 { return f.evaluator.draw },
 		Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
 	})
 	if plans != nil {

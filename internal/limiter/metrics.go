@@ -16,6 +16,7 @@ const (
 	verdictAllowed      = "allowed"
 	verdictDenied       = "denied"
 	verdictShadowDenied = "shadow_denied"
+	verdictExempt       = "exempt"
 )
 
 // metrics are the metrics of decisions. docs/metrics.md describes them.
@@ -23,6 +24,7 @@ type metrics struct {
 	decisions *prometheus.CounterVec
 	blocks    *prometheus.CounterVec
 	degraded  *prometheus.CounterVec
+	failures  *prometheus.CounterVec
 	duration  prometheus.Histogram
 }
 
@@ -40,6 +42,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "weir_degraded_decisions_total",
 			Help: "Decisions made by failure mode because Redis did not answer in time.",
 		}, []string{"policy", "mode", "cause"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_expression_errors_total",
+			Help: "Expressions of policies that failed on a request.",
+		}, []string{"namespace", "policy", "field"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_decision_duration_seconds",
 			Help: "Time from a check's arrival at the engine to its decision.",
@@ -49,7 +55,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			},
 		}),
 	}
-	r.MustRegister(m.decisions, m.blocks, m.degraded, m.duration)
+	r.MustRegister(m.decisions, m.blocks, m.degraded, m.failures, m.duration)
 	return m
 }
 
@@ -62,6 +68,7 @@ func (m *metrics) forget(previous *view, current *plan.Snapshot) {
 		labels := prometheus.Labels{"namespace": p.Namespace, "policy": p.Name}
 		m.decisions.DeletePartialMatch(labels)
 		m.blocks.DeletePartialMatch(labels)
+		m.failures.DeletePartialMatch(labels)
 		m.degraded.DeletePartialMatch(prometheus.Labels{"policy": p.ID()})
 	}
 }
@@ -71,18 +78,24 @@ func (m *metrics) forget(previous *view, current *plan.Snapshot) {
 type policyMetrics struct {
 	decisions *prometheus.CounterVec
 	blocks    *prometheus.CounterVec
+	failures  *prometheus.CounterVec
 
-	allowed func() prometheus.Counter
-	denied  sync.Map // limit -> prometheus.Counter
+	allowed, exempt func() prometheus.Counter
+	denied          sync.Map // limit -> prometheus.Counter
 }
 
 func (m *metrics) policy(p *plan.Plan) *policyMetrics {
+	labels := prometheus.Labels{"namespace": p.Namespace, "policy": p.Name}
 	pm := &policyMetrics{
-		decisions: m.decisions.MustCurryWith(prometheus.Labels{"namespace": p.Namespace, "policy": p.Name}),
-		blocks:    m.blocks.MustCurryWith(prometheus.Labels{"namespace": p.Namespace, "policy": p.Name}),
+		decisions: m.decisions.MustCurryWith(labels),
+		blocks:    m.blocks.MustCurryWith(labels),
+		failures:  m.failures.MustCurryWith(labels),
 	}
 	pm.allowed = sync.OnceValue(func() prometheus.Counter {
 		return pm.decisions.WithLabelValues("", verdictAllowed)
+	})
+	pm.exempt = sync.OnceValue(func() prometheus.Counter {
+		return pm.decisions.WithLabelValues("", verdictExempt)
 	})
 	return pm
 }
@@ -104,3 +117,5 @@ func (pm *policyMetrics) decided(p *policy, admitted bool, limit string) {
 }
 
 func (pm *policyMetrics) blocked(limit string) { pm.blocks.WithLabelValues(limit).Inc() }
+
+func (pm *policyMetrics) failed(field string) { pm.failures.WithLabelValues(field).Inc() }

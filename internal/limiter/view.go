@@ -20,17 +20,31 @@ type view struct {
 
 // policy is one plan, prepared.
 type policy struct {
-	plan          *plan.Plan
-	id            string
-	script        *script.Policy
+	plan      *plan.Plan
+	id        string
+	base      *variant
+	overrides []override
+	metrics   *policyMetrics
+}
+
+// variant is the limits of a policy with the numbers they have for some
+// callers.
+type variant struct {
+	override      string // whose numbers they are; empty for the policy's own
+	limits        []plan.Limit
+	quotas        []int64
 	smallestQuota int64
-	metrics       *policyMetrics
+	script        *script.Policy
 }
 
 // algorithms maps the algorithms of plans to those of scripts.
 var algorithms = map[plan.Algorithm]script.Algorithm{
-	plan.FixedWindow: script.FixedWindow,
-	plan.SlidingLog:  script.SlidingLog,
+	plan.FixedWindow:   script.FixedWindow,
+	plan.SlidingLog:    script.SlidingLog,
+	plan.SlidingWindow: script.SlidingWindow,
+	plan.TokenBucket:   script.TokenBucket,
+	plan.GCRA:          script.GCRA,
+	plan.Suppressed:    script.Suppressed,
 }
 
 // newView prepares the snapshot. Plans that are unchanged since the previous
@@ -48,27 +62,50 @@ func newView(snapshot *plan.Snapshot, previous *view, m *metrics) *view {
 }
 
 func newPolicy(p *plan.Plan, m *metrics) *policy {
-	limits := make([]script.Limit, len(p.Limits))
-	smallest := int64(plan.MaxThreshold)
-	for i, l := range p.Limits {
+	prepared := &policy{plan: p, id: p.ID(), base: newVariant(p, "", p.Limits), metrics: m.policy(p)}
+	variants := []*variant{prepared.base}
+	for i := range p.Overrides {
+		o := newOverride(i, &p.Overrides[i])
+		if o.action == plan.ActionLimit {
+			o.variant = newVariant(p, o.name, p.LimitsOf(&p.Overrides[i]))
+			variants = append(variants, o.variant)
+		}
+		prepared.overrides = append(prepared.overrides, o)
+	}
+	limits := make([][]script.Limit, len(variants))
+	for i, v := range variants {
+		limits[i] = v.scriptLimits()
+	}
+	for i, s := range script.NewVariants(prepared.id, p.Counting == plan.CountAttempts, p.Mode == plan.ModeShadow, limits...) {
+		variants[i].script = s
+	}
+	return prepared
+}
+
+func newVariant(p *plan.Plan, override string, limits []plan.Limit) *variant {
+	v := &variant{override: override, limits: limits, quotas: make([]int64, len(limits)), smallestQuota: plan.MaxThreshold}
+	for i, l := range limits {
+		v.quotas[i] = p.Quota(l)
+		v.smallestQuota = min(v.smallestQuota, v.quotas[i])
+	}
+	return v
+}
+
+func (v *variant) scriptLimits() []script.Limit {
+	limits := make([]script.Limit, len(v.limits))
+	for i, l := range v.limits {
 		limits[i] = script.Limit{
 			Name:      l.Name,
 			Algorithm: algorithms[l.Algorithm],
-			Quota:     p.Quota(l),
+			Quota:     v.quotas[i],
 			Threshold: l.Threshold,
+			HardQuota: l.HardQuota(),
 			Window:    l.Window(),
+			Bucket:    l.Bucket(),
 			Block:     l.Block(),
 		}
-		smallest = min(smallest, limits[i].Quota)
 	}
-	return &policy{
-		plan: p,
-		id:   p.ID(),
-		script: script.NewPolicy(p.ID(), p.Counting == plan.CountAttempts,
-			p.Mode == plan.ModeShadow, limits),
-		smallestQuota: smallest,
-		metrics:       m.policy(p),
-	}
+	return limits
 }
 
 // find returns the policies of the check in the order of the chain.

@@ -61,7 +61,7 @@ var _ = Describe("A cluster's policy", Serial, func() {
 	It("stays as it was when an edit cannot be enforced", func(ctx SpecContext) {
 		Expect(api.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
 		before := policy.DeepCopy()
-		policy.Spec.Limits[0].Algorithm = v1alpha1.AlgorithmGCRA
+		policy.Spec.FailureMode = v1alpha1.FailureModeLocal
 		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(Succeed())
 		Eventually(condition(policy, v1alpha1.ConditionAccepted)).WithContext(ctx).Should(Equal("False NotSupported"))
 		Expect(statuses(3)).To(Equal([]int{200, 200, 429}))

@@ -12,7 +12,9 @@ import (
 )
 
 // Version is the version of the encoding. A reader refuses every other one,
-// so a release that changes the meaning of a plan must raise it.
+// so a release that changes the meaning of a plan must raise it. One that adds a
+// member or a value need not: a reader that does not know them refuses the plan
+// and keeps the one it has, and plans without them stay the same bytes.
 const Version = 1
 
 // MaxEncodedBytes is the largest encoding of one plan.

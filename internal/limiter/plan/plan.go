@@ -34,6 +34,16 @@ const (
 	MaxLogThreshold = 100_000
 	// MaxWindow is the longest window and the longest block.
 	MaxWindow = 720 * time.Hour
+	// MaxRefill is the longest time in which a burst may come back: a hundred
+	// years. Beyond, times to wait would not fit a time.Duration.
+	MaxRefill = 100 * 365 * 24 * time.Hour
+	// MaxOverrides is the largest number of overrides in one plan.
+	MaxOverrides = 64
+	// MaxSelected is the largest number of keys, and of networks, that one
+	// override selects.
+	MaxSelected = 256
+	// MaxExpression is the length of the longest expression, in characters.
+	MaxExpression = 1024
 )
 
 // Mode says what a plan's verdict does to the caller.
@@ -44,15 +54,6 @@ const (
 	ModeEnforce  Mode = "Enforce"
 	ModeShadow   Mode = "Shadow"
 	ModeDisabled Mode = "Disabled"
-)
-
-// Algorithm names how a limit counts.
-type Algorithm string
-
-// The algorithms a plan may hold.
-const (
-	FixedWindow Algorithm = "FixedWindow"
-	SlidingLog  Algorithm = "SlidingLog"
 )
 
 // Counting says which checks spend.
@@ -115,6 +116,7 @@ type Plan struct {
 	Limits       []Limit      `json:"limits"`
 	Counting     Counting     `json:"counting"`
 	DenyWhen     DenyWhen     `json:"denyWhen"`
+	Overrides    []Override   `json:"overrides,omitempty"`
 	FailureMode  FailureMode  `json:"failureMode"`
 	Denial       Denial       `json:"denial"`
 }
@@ -135,17 +137,6 @@ type KeyPart struct {
 	IPv6PrefixLength int         `json:"ipv6PrefixLength,omitempty"`
 }
 
-// Limit is one algorithm with its threshold and window.
-type Limit struct {
-	Name      string    `json:"name"`
-	Algorithm Algorithm `json:"algorithm"`
-	Threshold int64     `json:"threshold"`
-	// WindowMillis is the length of the window in milliseconds.
-	WindowMillis int64 `json:"windowMillis"`
-	// BlockMillis is the penalty after a refusal in milliseconds; 0 is none.
-	BlockMillis int64 `json:"blockMillis,omitempty"`
-}
-
 // Denial is what a refused caller is told.
 type Denial struct {
 	Code    string `json:"code"`
@@ -154,21 +145,6 @@ type Denial struct {
 
 // ID returns "<namespace>/<name>", the name callers use.
 func (p *Plan) ID() string { return p.Namespace + "/" + p.Name }
-
-// Quota is the number of units that limit admits per window: the threshold,
-// or one less where reaching the threshold already refuses.
-func (p *Plan) Quota(limit Limit) int64 {
-	if p.DenyWhen == ThresholdReached {
-		return limit.Threshold - 1
-	}
-	return limit.Threshold
-}
-
-// Window returns the length of the window.
-func (l Limit) Window() time.Duration { return time.Duration(l.WindowMillis) * time.Millisecond }
-
-// Block returns the length of the block a refusal starts; 0 is none.
-func (l Limit) Block() time.Duration { return time.Duration(l.BlockMillis) * time.Millisecond }
 
 // Validate checks the invariants the decision half relies on and returns
 // every violation, joined. Plans made by internal/compile hold them by
@@ -189,6 +165,7 @@ func (p *Plan) Validate() error {
 	}
 	p.validateKey(fail)
 	p.validateLimits(fail)
+	p.validateOverrides(fail)
 	return errors.Join(errs...)
 }
 
@@ -206,36 +183,6 @@ func (p *Plan) validateKey(fail func(string, ...any)) {
 			fail("key[%d].ipv6PrefixLength %d is not in 0..128", i, part.IPv6PrefixLength)
 		}
 	}
-}
-
-func (p *Plan) validateLimits(fail func(string, ...any)) {
-	if len(p.Limits) == 0 || len(p.Limits) > MaxLimits {
-		fail("%d limits, want 1..%d", len(p.Limits), MaxLimits)
-	}
-	seen := map[string]bool{}
-	for i, l := range p.Limits {
-		if !isName(l.Name) || seen[l.Name] {
-			fail("limits[%d].name %q must be a lower-case DNS name used once", i, l.Name)
-		}
-		seen[l.Name] = true
-		oneOf(fail, fmt.Sprintf("limits[%d].algorithm", i), l.Algorithm, FixedWindow, SlidingLog)
-		if p.Quota(l) < 1 || l.Threshold > l.maxThreshold() {
-			fail("limits[%d].threshold %d is out of bounds", i, l.Threshold)
-		}
-		if l.WindowMillis < 1 || l.WindowMillis > MaxWindow.Milliseconds() {
-			fail("limits[%d]: a window of %d ms is out of bounds", i, l.WindowMillis)
-		}
-		if l.BlockMillis < 0 || l.BlockMillis > MaxWindow.Milliseconds() {
-			fail("limits[%d]: a block of %d ms is out of bounds", i, l.BlockMillis)
-		}
-	}
-}
-
-func (l Limit) maxThreshold() int64 {
-	if l.Algorithm == SlidingLog {
-		return MaxLogThreshold
-	}
-	return MaxThreshold
 }
 
 func oneOf[T ~string](fail func(string, ...any), field string, got T, known ...T) {

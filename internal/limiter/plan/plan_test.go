@@ -5,6 +5,7 @@ package plan_test
 
 import (
 	"bytes"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -25,16 +26,49 @@ func valid() *plan.Plan {
 	}
 }
 
+// overridden returns a plan with every algorithm and every kind of override.
+func overridden() *plan.Plan {
+	p := valid()
+	p.Limits = append(p.Limits,
+		plan.Limit{Name: "fixed", Algorithm: plan.FixedWindow, Threshold: plan.MaxThreshold, WindowMillis: 1, BlockMillis: 60_000},
+		plan.Limit{Name: "window", Algorithm: plan.SlidingWindow, Threshold: 10, WindowMillis: 2, BucketMicros: 2},
+		plan.Limit{Name: "bucket", Algorithm: plan.TokenBucket, Threshold: 10, WindowMillis: 1000, Burst: 20},
+		plan.Limit{Name: "even", Algorithm: plan.GCRA, Threshold: 10, WindowMillis: 1000, Burst: 1},
+		plan.Limit{Name: "shed", Algorithm: plan.Suppressed, Threshold: 10, WindowMillis: 60_000, BucketMicros: 1_000_000, HardLimitPercent: 101},
+	)
+	p.Overrides = []plan.Override{
+		{Name: "gold", Keys: []string{"acme", "gl{o}bex"}, When: `principal != ""`, Action: plan.ActionLimit, Limits: []plan.LimitOverride{
+			{Name: "bucket", Threshold: 100, Burst: 200},
+			{Name: "shed", WindowMillis: 120_000, BucketMicros: 2_000_000, BlockMillis: 5},
+		}},
+		{Name: "office", CIDRs: prefixes("10.0.0.0/8", "2001:db8::/32", "0.0.0.0/0"), Action: plan.ActionAllow},
+		{Name: "banned", CIDRs: prefixes("192.0.2.1/32"), Action: plan.ActionDeny},
+	}
+	return p
+}
+
+func prefixes(cidrs ...string) []netip.Prefix {
+	var all []netip.Prefix
+	for _, cidr := range cidrs {
+		all = append(all, netip.MustParsePrefix(cidr))
+	}
+	return all
+}
+
 func TestCodecRoundTrip(t *testing.T) {
-	g := gomega.NewWithT(t)
-	data, err := plan.Encode(valid())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	again, err := plan.Encode(valid())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(again).To(gomega.Equal(data), "equal plans have equal bytes")
-	decoded, err := plan.Decode(data)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(decoded).To(gomega.Equal(valid()))
+	for name, build := range map[string]func() *plan.Plan{"plain": valid, "overridden": overridden} {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			data, err := plan.Encode(build())
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			again, err := plan.Encode(build())
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(again).To(gomega.Equal(data), "equal plans have equal bytes")
+			decoded, err := plan.Decode(data)
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(decoded).To(gomega.Equal(build()))
+		})
+	}
 }
 
 func TestEncodeRefusesLargePlans(t *testing.T) {
@@ -80,7 +114,12 @@ func FuzzDecode(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	full, err := plan.Encode(overridden())
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Add(good)
+	f.Add(full)
 	f.Add(bytes.Replace(good, []byte("SlidingLog"), []byte("FixedWindow"), 1))
 	f.Add([]byte(`{"version":1,"plan":null}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -100,5 +139,12 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(err)
 		}
 		gomega.NewWithT(t).Expect(plan.Encode(again)).To(gomega.Equal(encoded))
+		for i := range p.Overrides { // what an override makes of the limits holds the same invariants
+			merged := *p
+			merged.Limits, merged.Overrides = p.LimitsOf(&p.Overrides[i]), nil
+			if err := merged.Validate(); err != nil {
+				t.Fatal(err)
+			}
+		}
 	})
 }

@@ -1,0 +1,100 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"net/netip"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/limiter/expression"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+func (c *compiler) overrides(at *field.Path, spec *v1alpha1.RateLimitPolicySpec) []plan.Override {
+	var compiled []plan.Override
+	for i := range spec.Overrides {
+		o, at := &spec.Overrides[i], at.Index(i)
+		compiled = append(compiled, plan.Override{
+			Name:   o.Name,
+			Keys:   o.Keys,
+			CIDRs:  c.networks(at.Child("cidrs"), o.CIDRs),
+			When:   c.condition(at.Child("when"), o.When),
+			Action: plan.Action(orDefault(o.Action, v1alpha1.OverrideActionLimit)),
+			Limits: c.overriddenLimits(at.Child("limits"), spec.Limits, o.Limits),
+		})
+	}
+	return compiled
+}
+
+// condition checks that an expression compiles to one that yields a bool.
+func (c *compiler) condition(at *field.Path, text string) string {
+	if text == "" {
+		return ""
+	}
+	if _, err := expression.Compile[bool](text); err != nil {
+		c.add(field.Invalid(at, text, err.Error()))
+	}
+	return text
+}
+
+// networks brings CIDRs into the form that addresses of requests are compared
+// with.
+func (c *compiler) networks(at *field.Path, cidrs []string) []netip.Prefix {
+	var compiled []netip.Prefix
+	for i, cidr := range cidrs {
+		network, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			c.add(field.Invalid(at.Index(i), cidr, "must be a network such as 10.0.0.0/8 or 2001:db8::/32"))
+			continue
+		}
+		compiled = append(compiled, unmapped(network.Masked()))
+	}
+	return compiled
+}
+
+// mappedBits is how many bits of an IPv4-mapped IPv6 address are not IPv4.
+const mappedBits = 96
+
+func unmapped(network netip.Prefix) netip.Prefix {
+	if !network.Addr().Is4In6() {
+		return network // or one that holds more than IPv4-mapped addresses
+	}
+	return netip.PrefixFrom(network.Addr().Unmap(), network.Bits()-mappedBits)
+}
+
+func (c *compiler) overriddenLimits(at *field.Path, limits []v1alpha1.Limit, overrides []v1alpha1.LimitOverride) []plan.LimitOverride {
+	var compiled []plan.LimitOverride
+	for i := range overrides {
+		o := &overrides[i]
+		base := v1alpha1.Limit{} // of a name that Validate refuses
+		if j := slices.IndexFunc(limits, func(l v1alpha1.Limit) bool { return l.Name == o.Name }); j >= 0 {
+			base = limits[j]
+		}
+		compiled = append(compiled, c.overriddenLimit(at.Index(i), &base, o))
+	}
+	return compiled
+}
+
+// overriddenLimit says what the override changes. A burst or a bucket that the
+// limit has by default follows from the threshold or the window that the
+// override gives.
+func (c *compiler) overriddenLimit(at *field.Path, base *v1alpha1.Limit, o *v1alpha1.LimitOverride) plan.LimitOverride {
+	compiled := plan.LimitOverride{
+		Name:         o.Name,
+		Threshold:    orDefaultPointer(o.Threshold, 0),
+		WindowMillis: c.millis(at.Child("window"), o.Window),
+		Burst:        orDefaultPointer(o.Burst, 0),
+		BlockMillis:  c.millis(at.Child("blockDuration"), o.BlockDuration),
+	}
+	if base.Algorithm == v1alpha1.AlgorithmTokenBucket && o.Threshold != nil && o.Burst == nil && base.Burst == nil {
+		compiled.Burst = defaultBurst(base.Algorithm, *o.Threshold)
+	}
+	if o.Window != "" && base.Bucket == "" {
+		compiled.BucketMicros = defaultBucketMicros(base.Algorithm, compiled.WindowMillis)
+	}
+	return compiled
+}

@@ -1,0 +1,309 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package expression_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/expression"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+func someRequest() *plan.Attributes {
+	return &plan.Attributes{
+		Method: "POST", Host: "shop.example", Path: "/v1/orders/7", Principal: "gold-acme",
+		RemoteAddress: netip.MustParseAddr("2001:db8::1"),
+		Headers:       map[string]string{"x-tier": "gold", "x-empty": ""},
+	}
+}
+
+func TestConditions(t *testing.T) {
+	for text, want := range map[string]bool{
+		`request.method == "POST" && request.host == "shop.example"`:         true,
+		`request.path.startsWith("/v1/")`:                                    true,
+		`request.path.split("/")[1] == "v1"`:                                 true,
+		`request.path.split("/").exists(s, s == "orders")`:                   true,
+		`request.path.matches("^/v[0-9]+/orders/.*$")`:                       true,
+		`["^/v1/", "^/v2/"].exists(r, request.path.matches(r))`:              true,
+		`principal.startsWith("gold-")`:                                      true,
+		`principal.upperAscii() == "GOLD-ACME"`:                              true,
+		`principal in ["acme", "globex"]`:                                    false,
+		`remoteAddress == "2001:db8::1"`:                                     true,
+		`request.headers["x-tier"] == "gold"`:                                true,
+		`request.headers["X-Tier"] == "gold"`:                                true,
+		`request.headers["x-absent"] == ""`:                                  true,
+		`request.headers["x-absent"] != "internal"`:                          true,
+		`request.headers.xabsent == ""`:                                      true,
+		`"X-Tier" in request.headers && "x-empty" in request.headers`:        true,
+		`"x-absent" in request.headers`:                                      false,
+		`has(request.headers.xabsent)`:                                       false,
+		`request.headers.exists(name, name == "x-tier")`:                     true,
+		`request.headers.size() == 2`:                                        true,
+		`request.headers == {"x-tier": "gold", "x-empty": ""}`:               true,
+		`request.headers.map(n, request.headers[n]).exists(v, v == "gold")`:  true,
+		`"V1/a".split("/").map(s, s.lowerAscii()).exists(s, s == "v1")`:      true,
+		`int(request.path.split("/")[3]) > 5`:                                true,
+		`request.path.replace("/v1/", "/").split("/")[1] == "orders"`:        true,
+		`(request.host + "/" + principal).split("/")[1] == "gold-acme"`:      true,
+		`request.headers["x-tier"] == "gold" ? principal != "" : 1 / 0 == 1`: true,
+	} {
+		t.Run(text, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			compiled, err := expression.Compile[bool](text)
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(compiled.Evaluate(someRequest())).To(gomega.Equal(want))
+		})
+	}
+}
+
+func TestValues(t *testing.T) {
+	for text, want := range map[string]string{
+		`request.path.split("/")[2]`:                  "orders",
+		`request.headers["x-tier"] + ":" + principal`: "gold:gold-acme",
+		`request.headers["x-absent"]`:                 "",
+		`principal.substring(5).lowerAscii()`:         "acme",
+		`principal == "" ? remoteAddress : principal`: "gold-acme",
+	} {
+		t.Run(text, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			compiled, err := expression.Compile[string](text)
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(compiled.Evaluate(someRequest())).To(gomega.Equal(want))
+		})
+	}
+}
+
+func TestNothingIsKnown(t *testing.T) {
+	g := gomega.NewWithT(t)
+	compiled, err := expression.Compile[bool](`request.method + request.host + request.path + principal + remoteAddress +
+		request.headers["x"] == "" && request.headers.size() == 0 && !has(request.headers.x)`)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(compiled.Evaluate(&plan.Attributes{})).To(gomega.BeTrue())
+}
+
+func TestDoesNotCompile(t *testing.T) {
+	names := "request.method, request.host, request.path, request.headers, principal, remoteAddress"
+	for text, want := range map[string]string{
+		``:                                   `Syntax error`,
+		`principal ==`:                       `1:13: Syntax error`,
+		`principal == 1`:                     `1:11: found no matching overload for '_==_' applied to '(string, int)'`,
+		"true &&\n user == ''":               `2:2: undeclared reference to 'user' (in container ''); the variables are ` + names,
+		`request.body == ""`:                 `1:1: undeclared reference to 'request' (in container ''); the variables are ` + names,
+		`request.headers["x"].shout() == ""`: `1:27: undeclared reference to 'shout'`,
+		`principal`:                          `must yield bool, not string`,
+		`dyn(true)`:                          `must yield bool, not dyn`,
+		`principal.matches("(")`:             `1:19: invalid matches argument`,
+		`["%s"].join(",") == "x"`:            `function join is not available`,
+		`"%d".format([1]) == "1"`:            `function format is not available`,
+		`strings.quote(principal) == "x"`:    `function strings.quote is not available`,
+		strings.Repeat("!", 1024) + "true":   `is longer than 1024 characters`,
+		strings.Repeat("1+", 400) + "1 == 1": `max recursion depth exceeded`,
+		`principal.matches(request.path)`:    `may cost more than 100000 units for values of 8192 bytes and 128 headers`,
+		`principal.contains(request.path)`:   `may cost more`,
+		`request.path.split("/").exists(s, s.contains("x"))`:                                                                   `may cost more`,
+		`request.headers.all(a, request.headers.all(b, a != b))`:                                                               `may cost more`,
+		`request.path.replace("/", request.path) == ""`:                                                                        `may cost more`,
+		`["a"]` + strings.Repeat(".map(a, a+a)", 20) + `[0] == ""`:                                                             `may cost more`,
+		`[[1]]` + strings.Repeat(".map(a, a+a)", 60) + `.exists(a, a == a)`:                                                    `may cost more`,
+		`request.path.split("")` + strings.Repeat(".map(a, a+a)", 20) + ` == []`:                                               `may cost more`,
+		`"` + strings.Repeat("a", 200) + `".replace("a", "` + strings.Repeat("b", 100) + `").split("z")[0].upperAscii() == ""`: `may cost more`,
+		`"aa".replace("a", request.path).split("z")[0].upperAscii() == ""`:                                                     `may cost more`,
+		`"a"` + strings.Repeat(`.replace("a", "aaaaaaaa")`, 10) + ` == ""`:                                                     `may cost more`,
+	} {
+		t.Run(text, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			_, err := expression.Compile[bool](text)
+			g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(want)))
+			g.Expect(err.Error()).NotTo(gomega.ContainSubstring("\n"))
+		})
+	}
+	_, err := expression.Compile[string](`true`)
+	gomega.NewWithT(t).Expect(err).To(gomega.MatchError("must yield string, not bool"))
+}
+
+func TestDoesNotEvaluate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text string
+		edit func(*plan.Attributes)
+		want string
+	}{
+		"an index out of bounds": {`request.path.split("/")[9] == ""`, nil, "index out of bounds: 9"},
+		"not a number":           {`int(principal) > 1`, nil, "type conversion error"},
+		"a division by zero":     {`1 / request.headers.size() > 1`, func(a *plan.Attributes) { a.Headers = nil }, "division by zero"},
+		"a long value":           {`principal == ""`, func(a *plan.Attributes) { a.Principal = strings.Repeat("x", 8193) }, "a value of 8193 bytes is longer than 8192"},
+		"a long header": {
+			`request.headers["x-tier"] == ""`,
+			func(a *plan.Attributes) { a.Headers["x-tier"] = strings.Repeat("x", 8193) }, "a value of 8193 bytes is longer than 8192",
+		},
+		"many headers": {
+			`"x" in request.headers`,
+			func(a *plan.Attributes) {
+				for i := range 129 {
+					a.Headers[strconv.Itoa(i)] = ""
+				}
+			}, "there are 131 headers, more than 128",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			a := someRequest()
+			if tc.edit != nil {
+				tc.edit(a)
+			}
+			compiled, err := expression.Compile[bool](tc.text)
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			_, err = compiled.Evaluate(a)
+			g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(tc.want)))
+		})
+	}
+}
+
+// What compiles stays below the limit for the most expensive request, so that
+// nothing a caller sends makes it fail.
+func TestMostExpensiveRequest(t *testing.T) {
+	long := strings.Repeat("a/", 4096)
+	a := &plan.Attributes{Method: long, Host: long, Path: long, Principal: long, Headers: map[string]string{}}
+	for i := range 128 {
+		a.Headers[fmt.Sprintf("x-%d", i)] = long
+	}
+	for _, text := range []string{
+		`request.path.split("/").exists(s, s == "x")`,
+		`request.path.split("").exists(s, s.startsWith("xx"))`,
+		`request.path.matches("^/(a|b|c)*/x/(a/)*b$")`,
+		`request.path.contains("aaaaaaaaaaaaaaaaaaaa") || principal.replace("a", "b").upperAscii() == request.path`,
+		`request.headers.exists(n, request.headers[n].startsWith("https://"))`,
+		`request.headers == {"a": "b"} || request.headers.all(n, n in request.headers)`,
+		`[request.path].map(a, a + a).map(a, a + a).all(a, a == request.host)`,
+	} {
+		t.Run(text, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			compiled, err := expression.Compile[bool](text)
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			_, err = compiled.Evaluate(a)
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+		})
+	}
+}
+
+func TestConcurrency(t *testing.T) {
+	g := gomega.NewWithT(t)
+	compiled, err := expression.Compile[string](`request.headers["x-n"] + request.path.split("/")[1]`)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			n := strconv.Itoa(i)
+			a := &plan.Attributes{Path: "/" + n, Headers: map[string]string{"x-n": n}}
+			for range 200 {
+				if got, err := compiled.Evaluate(a); got != n+n || err != nil {
+					t.Errorf("%q, %v", got, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Whatever the text, it compiles or is refused; what compiles can be evaluated.
+func FuzzCompile(f *testing.F) {
+	for _, text := range []string{
+		`request.headers["x-tier"] != "internal" && has(request.headers.a)`,
+		`request.path.split("/").filter(s, s.size() > 1).map(s, s + s)[0].lowerAscii() in ["a"]`,
+		`principal.matches("^[a-z]+$") ? remoteAddress : string(timestamp("2020-01-01T00:00:00Z"))`,
+		`{"a": 1}.all(k, [[b"x"]].exists_one(x, x == x)) || duration("1s") > duration("1ms")`,
+		`request.headers == dyn({1: 2}) || type(request.headers) == map`,
+	} {
+		f.Add(text)
+	}
+	hostile := someRequest()
+	hostile.Principal = "\xff\x00{}%"
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, a := range []*plan.Attributes{someRequest(), hostile, {}} {
+			evaluateBoth(t, text, a)
+		}
+	})
+}
+
+// Whatever a caller sends, evaluating ends with a value or an error that is no
+// fault of ours.
+func FuzzEvaluate(f *testing.F) {
+	f.Add("GET", "a.example", "/a/b", "x-tier", "gold", "alice", uint8(0))
+	f.Add("", "", "", "", "\xff", "\x00", uint8(3))
+	var conditions []*expression.Expression[bool]
+	for _, text := range []string{
+		`request.path.split("/")[1] == request.headers["x-tier"]`,
+		`request.headers.exists(n, request.headers[n].startsWith("g")) || principal.matches("^a.*e$")`,
+		`int(principal.substring(1, 2)) == request.host.indexOf("a") && request.method.charAt(1) == "E"`,
+		`(request.host.replace(".", "..") + principal).upperAscii() < request.path`,
+	} {
+		compiled, err := expression.Compile[bool](text)
+		if err != nil {
+			f.Fatal(err)
+		}
+		conditions = append(conditions, compiled)
+	}
+	f.Fuzz(func(t *testing.T, method, host, path, name, value, principal string, which uint8) {
+		a := &plan.Attributes{Method: method, Host: host, Path: path, Principal: principal, Headers: map[string]string{name: value}}
+		_, err := conditions[int(which)%len(conditions)].Evaluate(a)
+		noFault(t, err)
+	})
+}
+
+func evaluateBoth(t *testing.T, text string, a *plan.Attributes) {
+	t.Helper()
+	if condition, err := expression.Compile[bool](text); err == nil {
+		_, err = condition.Evaluate(a)
+		noFault(t, err)
+	} else {
+		noFault(t, err)
+	}
+	if value, err := expression.Compile[string](text); err == nil {
+		_, err = value.Evaluate(a)
+		noFault(t, err)
+	}
+}
+
+func noFault(t *testing.T, err error) {
+	t.Helper()
+	if err != nil && (strings.Contains(err.Error(), "internal error") || strings.Contains(err.Error(), "cost limit")) {
+		t.Error(err)
+	}
+}
+
+func BenchmarkEvaluate(b *testing.B) {
+	for _, text := range []string{
+		`principal.startsWith("gold-")`,
+		`request.headers["x-tier"] != "internal"`,
+		`request.path.split("/")[1] == "v1"`,
+	} {
+		b.Run(text, func(b *testing.B) {
+			compiled, err := expression.Compile[bool](text)
+			if err != nil {
+				b.Fatal(err)
+			}
+			a := someRequest()
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := compiled.Evaluate(a); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkCompile(b *testing.B) {
+	for b.Loop() {
+		if _, err := expression.Compile[bool](`request.headers["x-tier"] != "internal" && principal.startsWith("gold-")`); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"unicode/utf8"
+)
+
+// Action says what an override does to the callers it selects.
+type Action string
+
+// The actions of an override.
+const (
+	ActionLimit Action = "Limit"
+	ActionAllow Action = "Allow"
+	ActionDeny  Action = "Deny"
+)
+
+// Override treats the callers it selects differently. Every selector given
+// must hold, and at least one is given.
+type Override struct {
+	Name string `json:"name"`
+	// Keys are values of the only part of the key, compared exactly.
+	Keys []string `json:"keys,omitempty"`
+	// CIDRs are networks of the client address, without host bits; those of IPv4
+	// are written as such.
+	CIDRs []netip.Prefix `json:"cidrs,omitempty"`
+	// When is an expression that must yield true.
+	When   string `json:"when,omitempty"`
+	Action Action `json:"action"`
+	// Limits are the limits that change, with ActionLimit.
+	Limits []LimitOverride `json:"limits,omitempty"`
+}
+
+// LimitOverride gives one limit of the plan other numbers; 0 inherits. A plan
+// says only what changes, because 64 overrides with all the numbers of 16
+// limits would not fit MaxEncodedBytes.
+type LimitOverride struct {
+	Name         string `json:"name"`
+	Threshold    int64  `json:"threshold,omitempty"`
+	WindowMillis int64  `json:"windowMillis,omitempty"`
+	Burst        int64  `json:"burst,omitempty"`
+	BucketMicros int64  `json:"bucketMicros,omitempty"`
+	BlockMillis  int64  `json:"blockMillis,omitempty"`
+}
+
+// LimitsOf returns all limits of the plan, with the numbers they have under
+// the override.
+func (p *Plan) LimitsOf(o *Override) []Limit {
+	limits := slices.Clone(p.Limits)
+	for i := range limits {
+		for j := range o.Limits {
+			if o.Limits[j].Name == limits[i].Name {
+				limits[i] = o.Limits[j].over(limits[i])
+			}
+		}
+	}
+	return limits
+}
+
+func (o *LimitOverride) over(l Limit) Limit {
+	l.Threshold = cmp.Or(o.Threshold, l.Threshold)
+	l.WindowMillis = cmp.Or(o.WindowMillis, l.WindowMillis)
+	l.Burst = cmp.Or(o.Burst, l.Burst)
+	l.BucketMicros = cmp.Or(o.BucketMicros, l.BucketMicros)
+	l.BlockMillis = cmp.Or(o.BlockMillis, l.BlockMillis)
+	return l
+}
+
+func (p *Plan) validateOverrides(fail func(string, ...any)) {
+	if len(p.Overrides) > MaxOverrides {
+		fail("%d overrides, at most %d", len(p.Overrides), MaxOverrides)
+	}
+	seen := map[string]bool{}
+	for i := range p.Overrides {
+		o, at := &p.Overrides[i], fmt.Sprintf("overrides[%d]", i)
+		if !isName(o.Name) || seen[o.Name] {
+			fail("%s.name %q must be a lower-case DNS name used once", at, o.Name)
+		}
+		seen[o.Name] = true
+		p.validateSelectors(fail, at, o)
+		p.validateAction(fail, at, o)
+	}
+}
+
+func (p *Plan) validateSelectors(fail func(string, ...any), at string, o *Override) {
+	if len(o.Keys)+len(o.CIDRs) == 0 && o.When == "" {
+		fail("%s selects nobody", at)
+	}
+	if len(o.Keys) > MaxSelected || len(o.CIDRs) > MaxSelected {
+		fail("%s has %d keys and %d cidrs, at most %d of each", at, len(o.Keys), len(o.CIDRs), MaxSelected)
+	}
+	if len(o.Keys) > 0 && len(p.Key) != 1 {
+		fail("%s.keys need a key of one part, not of %d", at, len(p.Key))
+	}
+	if slices.Contains(o.Keys, "") {
+		fail("%s.keys hold an empty value", at)
+	}
+	for j, network := range o.CIDRs {
+		if !isNormal(network) {
+			fail("%s.cidrs[%d] %q is not a network in normal form", at, j, network)
+		}
+	}
+	if utf8.RuneCountInString(o.When) > MaxExpression {
+		fail("%s.when is longer than %d characters", at, MaxExpression)
+	}
+}
+
+// isNormal reports whether the network is one that normalised addresses can be
+// compared with.
+func isNormal(network netip.Prefix) bool {
+	return network.IsValid() && network == network.Masked() && !network.Addr().Is4In6()
+}
+
+func (p *Plan) validateAction(fail func(string, ...any), at string, o *Override) {
+	oneOf(fail, at+".action", o.Action, ActionLimit, ActionAllow, ActionDeny)
+	if (o.Action == ActionLimit) != (len(o.Limits) > 0) {
+		fail("%s: action %q and %d limits", at, o.Action, len(o.Limits))
+	}
+	seen := map[string]bool{}
+	for j := range o.Limits {
+		changed, at := &o.Limits[j], fmt.Sprintf("%s.limits[%d]", at, j)
+		base := slices.IndexFunc(p.Limits, func(l Limit) bool { return l.Name == changed.Name })
+		if base < 0 || seen[changed.Name] {
+			fail("%s.name %q must be a limit of the plan, named once", at, changed.Name)
+			continue
+		}
+		seen[changed.Name] = true
+		p.validateLimit(fail, at, changed.over(p.Limits[base]))
+	}
+}

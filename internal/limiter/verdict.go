@@ -1,0 +1,168 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter
+
+import (
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// What callers are told where the policy's own message would mislead.
+const (
+	messageMissingKey  = "The request lacks what identifies its caller."
+	messageDenied      = "This caller is denied."
+	messageUnavailable = "Rate limits cannot be checked at the moment."
+)
+
+// decide turns the reply, or the error that came instead, into a decision.
+func (v *evaluation) decide(err error) *Decision {
+	d := &Decision{Allowed: true, Reason: ReasonAllowed}
+	if v.reply != nil {
+		d.Limits = v.limitStates()
+	}
+	switch {
+	case len(v.asked) == 0 && len(v.refusals) == 0:
+		d.Reason = v.reasonOfNobody()
+	case v.refusedOutright(d):
+	case v.impossible != nil:
+		v.refuseImpossible(d)
+	case err != nil:
+		v.degrade(d)
+	default:
+		v.refuse(d)
+	}
+	return d
+}
+
+// reasonOfNobody says why no policy took part.
+func (v *evaluation) reasonOfNobody() Reason {
+	switch {
+	case len(v.exempt) > 0:
+		return ReasonExempt
+	case v.disabled:
+		return ReasonDisabled
+	}
+	return ReasonNoPolicy
+}
+
+func (d *Decision) refusedBy(p *policy, reason Reason, limit string) {
+	d.Allowed, d.Reason = false, reason
+	d.Policy, d.Limit, d.Denial = p.id, limit, p.plan.Denial
+}
+
+// refusedOutright refuses in the name of the first enforcing policy of the chain
+// that refuses whatever its limits say.
+func (v *evaluation) refusedOutright(d *Decision) bool {
+	for _, r := range v.refusals {
+		if !r.enforces() {
+			continue
+		}
+		d.refusedBy(r.policy, r.reason, "")
+		d.Override, d.Denial.Message = r.override, messageMissingKey
+		if r.reason == ReasonDeniedByOverride {
+			d.Denial.Message = messageDenied
+		}
+		return true
+	}
+	return false
+}
+
+func (v *evaluation) refuseImpossible(d *Decision) {
+	limit := ""
+	for i, quota := range v.impossible.quotas {
+		if quota < v.call.Entries[0].Cost {
+			limit = v.impossible.limits[i].Name
+			break
+		}
+	}
+	d.refusedBy(v.impossible.policy, ReasonCostExceedsThreshold, limit)
+}
+
+// degrade decides without Redis: any Closed refuses, else Open admits.
+func (v *evaluation) degrade(d *Decision) {
+	d.Reason, d.Degraded = ReasonStoreUnavailable, plan.FailOpen
+	for _, a := range v.asked {
+		if a.enforces() && a.plan.FailureMode == plan.FailClosed {
+			d.refusedBy(a.policy, ReasonStoreUnavailable, "")
+			d.Denial.Message = messageUnavailable
+			d.Degraded = plan.FailClosed
+			return
+		}
+	}
+}
+
+// refuse refuses if an enforcing policy did: in the name of the first in the
+// chain, until the last limit of all fits.
+func (v *evaluation) refuse(d *Decision) {
+	for i, a := range v.asked {
+		r := &v.reply.Entries[i]
+		if r.Verdict != script.Admitted && a.enforces() && d.Allowed {
+			reason, limit := a.refusal(r)
+			d.refusedBy(a.policy, reason, limit)
+		}
+	}
+	if d.Allowed {
+		return
+	}
+	for i := range d.Limits {
+		if !d.Limits[i].Shadow {
+			d.RetryAfter = max(d.RetryAfter, d.Limits[i].RetryAfter)
+		}
+	}
+}
+
+// refusal says why the policy refused, and names the limit behind it: the one
+// that started the live block, else the first that does not fit. Being shed by
+// chance is the reason only where nothing else is.
+func (a asked) refusal(r *script.EntryReply) (Reason, string) {
+	if r.Verdict == script.Blocked {
+		return ReasonBlocked, r.BlockedBy
+	}
+	shed := ""
+	for i := range r.Limits {
+		switch l := &r.Limits[i]; {
+		case l.Fits:
+		case !l.Shed:
+			return ReasonLimitExceeded, a.limits[i].Name
+		case shed == "":
+			shed = a.limits[i].Name
+		}
+	}
+	return ReasonSuppressed, shed
+}
+
+func (v *evaluation) limitStates() []LimitState {
+	total := 0
+	for _, a := range v.asked {
+		total += len(a.limits)
+	}
+	states := make([]LimitState, 0, total)
+	for i, a := range v.asked {
+		states = a.appendStates(states, &v.reply.Entries[i])
+	}
+	return states
+}
+
+func (a asked) appendStates(states []LimitState, r *script.EntryReply) []LimitState {
+	for i, l := range a.limits {
+		lr, quota := &r.Limits[i], a.quotas[i]
+		states = append(states, LimitState{
+			Policy:                a.id,
+			Limit:                 l.Name,
+			Override:              a.override,
+			Algorithm:             l.Algorithm,
+			Allowed:               lr.Fits && r.Verdict != script.Blocked,
+			Shadow:                a.plan.Mode == plan.ModeShadow,
+			Used:                  lr.Used,
+			Remaining:             max(0, quota-lr.Used),
+			SuppressionFactor:     lr.Suppression,
+			Threshold:             l.Threshold,
+			Window:                l.Window(),
+			RetryAfter:            lr.Wait,
+			RemainingAfterWaiting: max(0, quota-lr.UsedThen),
+			ResetAfter:            lr.Idle,
+		})
+	}
+	return states
+}
