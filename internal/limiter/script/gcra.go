@@ -3,7 +3,10 @@
 
 package script
 
-import "math/big"
+import (
+	"math"
+	"math/big"
+)
 
 // GCRA admits units that are evenly spaced at Threshold per Window, up to Quota
 // of them in one instant: the Generic Cell Rate Algorithm of ITU-T I.371 with a
@@ -15,7 +18,10 @@ var gcraKind = kind{
 	arguments: func(l *Limit) []int64 { return []int64{l.Threshold, l.ceiling} },
 	ceiling: func(l *Limit) int64 {
 		full := unitsOf(l.Quota, l)
-		return full.Quo(full.Int, big.NewInt(l.Threshold)).Int64()
+		if full.Quo(full.Int, big.NewInt(l.Threshold)); !full.IsInt64() {
+			return math.MaxInt64
+		}
+		return full.Int64()
 	},
 	model: func(m *Model, e *Entry, l *Limit) counter {
 		return state[gcra](m, e.Key, l.stateKey(e.Policy.id))
