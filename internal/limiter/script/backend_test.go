@@ -105,17 +105,10 @@ type server struct {
 	withClock func(testing.TB, ...string) (*testenv.Redis, *testenv.Clock)
 }
 
+// servers are those that the scripts are made for.
 var servers = []server{
 	{"redis", testenv.StartRedis, testenv.StartRedisWithClock},
 	{"valkey", testenv.StartValkey, testenv.StartValkeyWithClock},
-}
-
-// eachServer runs the test on every server that the scripts are made for.
-func eachServer(t *testing.T, test func(*testing.T, server)) {
-	t.Helper()
-	for _, s := range servers {
-		t.Run(s.name, func(t *testing.T) { test(t, s) })
-	}
 }
 
 func newServerBackend(tb testing.TB, s server) (*backend, *redis.Client) {

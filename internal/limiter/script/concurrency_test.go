@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sort"
 	"strconv"
 	"sync"
 	"testing"
@@ -23,6 +22,7 @@ import (
 func hourly(algorithm Algorithm, quota int64) Limit {
 	l := Limit{Name: "l", Algorithm: algorithm, Quota: quota, Threshold: quota, Window: 100 * time.Hour}
 	switch algorithm {
+	case FixedWindow, SlidingLog:
 	case GCRA, TokenBucket:
 		l.Threshold = 1
 	case SlidingWindow:
@@ -36,18 +36,20 @@ func hourly(algorithm Algorithm, quota int64) Limit {
 // 400 parallel checks on one key, from one to four stores with connections of
 // their own, with room for 100: exactly 100 pass, for each algorithm.
 func TestExactUnderConcurrency(t *testing.T) {
-	eachServer(t, func(t *testing.T, on server) {
-		server := on.start(t)
-		for _, algorithm := range algorithms {
-			t.Run(string(algorithm), func(t *testing.T) {
-				for stores := 1; stores <= 4; stores++ {
-					policy := NewPolicy(fmt.Sprintf("test/%s-%d", algorithm, stores), false, false, []Limit{hourly(algorithm, 100)})
-					admitted := concurrently(t, server, stores, 400, admits(t, policy))
-					gomega.NewWithT(t).Expect(admitted).To(gomega.Equal(100))
-				}
-			})
-		}
-	})
+	for _, on := range servers {
+		t.Run(on.name, func(t *testing.T) {
+			server := on.start(t)
+			for _, algorithm := range algorithms {
+				t.Run(string(algorithm), func(t *testing.T) {
+					for stores := 1; stores <= 4; stores++ {
+						policy := NewPolicy(fmt.Sprintf("test/%s-%d", algorithm, stores), false, false, []Limit{hourly(algorithm, 100)})
+						admitted := concurrently(t, server, stores, 400, admits(t, policy))
+						gomega.NewWithT(t).Expect(admitted).To(gomega.Equal(100))
+					}
+				})
+			}
+		})
+	}
 }
 
 // admits returns a check of that policy, by one caller.
@@ -62,27 +64,29 @@ func admits(t *testing.T, policy *Policy) func(*Store) bool {
 // A chain is charged as a whole or not at all, whoever runs at the same time and
 // whatever algorithms it mixes.
 func TestChainsAreAllOrNothingUnderConcurrency(t *testing.T) {
-	eachServer(t, func(t *testing.T, on server) {
-		server := on.start(t)
-		store := NewStore(newClient(t, server.Addr), testPrefix)
-		for i, algorithm := range algorithms {
-			other := algorithms[(i+1)%len(algorithms)]
-			t.Run(fmt.Sprintf("%s with %s", algorithm, other), func(t *testing.T) {
-				g := gomega.NewWithT(t)
-				wide := NewPolicy(fmt.Sprintf("test/wide%d", i), false, false, []Limit{hourly(algorithm, 90)})
-				tight := NewPolicy(fmt.Sprintf("test/tight%d", i), false, false, []Limit{hourly(other, 40)})
-				onWide, onTight := chargeChains(t, server, wide, tight)
-				reply, err := store.Evaluate(t.Context(), &Call{Entries: []Entry{
-					{Policy: wide, Key: "a", Peek: true}, {Policy: tight, Key: "a", Peek: true},
-				}})
-				g.Expect(err).NotTo(gomega.HaveOccurred())
-				g.Expect(reply.Entries[0].Limits[0].Used).To(gomega.Equal(onWide))
-				g.Expect(reply.Entries[1].Limits[0].Used).To(gomega.Equal(onTight))
-				g.Expect(onWide).To(gomega.BeNumerically(">", 85))
-				g.Expect(onTight).To(gomega.BeNumerically(">", 0))
-			})
-		}
-	})
+	for _, on := range servers {
+		t.Run(on.name, func(t *testing.T) {
+			server := on.start(t)
+			store := NewStore(newClient(t, server.Addr), testPrefix)
+			for i, algorithm := range algorithms {
+				other := algorithms[(i+1)%len(algorithms)]
+				t.Run(fmt.Sprintf("%s with %s", algorithm, other), func(t *testing.T) {
+					g := gomega.NewWithT(t)
+					wide := NewPolicy(fmt.Sprintf("test/wide%d", i), false, false, []Limit{hourly(algorithm, 90)})
+					tight := NewPolicy(fmt.Sprintf("test/tight%d", i), false, false, []Limit{hourly(other, 40)})
+					onWide, onTight := chargeChains(t, server, wide, tight)
+					reply, err := store.Evaluate(t.Context(), &Call{Entries: []Entry{
+						{Policy: wide, Key: "a", Peek: true}, {Policy: tight, Key: "a", Peek: true},
+					}})
+					g.Expect(err).NotTo(gomega.HaveOccurred())
+					g.Expect(reply.Entries[0].Limits[0].Used).To(gomega.Equal(onWide))
+					g.Expect(reply.Entries[1].Limits[0].Used).To(gomega.Equal(onTight))
+					g.Expect(onWide).To(gomega.BeNumerically(">", 85))
+					g.Expect(onTight).To(gomega.BeNumerically(">", 0))
+				})
+			}
+		})
+	}
 }
 
 // chargeChains sends three chains of the two policies in parallel and returns
@@ -118,49 +122,51 @@ func chargeChains(t *testing.T, server *testenv.Redis, wide, tight *Policy) (onW
 // The promise of each algorithm holds at every moment of real, concurrent
 // traffic that offers far more than it admits, from one to four stores.
 func TestPromisesUnderConcurrency(t *testing.T) {
-	eachServer(t, func(t *testing.T, on server) {
-		const quota, window, bucket = 20, 40 * time.Millisecond, 4 * time.Millisecond
-		server := on.start(t)
-		for name, tc := range map[string]struct {
-			limit Limit
-			holds func(*gomega.WithT, []int64)
-		}{
-			"FixedWindow admits exactly its quota in every window": {
-				Limit{Algorithm: FixedWindow, Quota: quota, Threshold: quota, Window: window},
-				func(g *gomega.WithT, stamps []int64) { expectFullWindows(g, stamps, quota, window) },
-			},
-			"SlidingLog admits no more than its quota in any interval": {
-				Limit{Algorithm: SlidingLog, Quota: quota, Threshold: quota, Window: window},
-				func(g *gomega.WithT, stamps []int64) { expectEveryInterval(g, stamps, quota, window) },
-			},
-			"SlidingWindow admits no more than its quota in any interval": {
-				Limit{Algorithm: SlidingWindow, Quota: quota, Threshold: quota, Window: window, Bucket: bucket},
-				func(g *gomega.WithT, stamps []int64) { expectEveryInterval(g, stamps, quota, window) },
-			},
-			"TokenBucket admits no more than capacity plus refill": {
-				Limit{Algorithm: TokenBucket, Quota: 7, Threshold: quota, Window: window},
-				func(g *gomega.WithT, stamps []int64) { expectRefill(g, stamps, 7, quota, window) },
-			},
-			"GCRA admits no more than its burst plus what the spacing allows": {
-				Limit{Algorithm: GCRA, Quota: 1, Threshold: quota, Window: window},
-				func(g *gomega.WithT, stamps []int64) { expectRefill(g, stamps, 1, quota, window) },
-			},
-			"Suppressed admits no more than its hard limit in any interval": {
-				Limit{Algorithm: Suppressed, Quota: quota, Threshold: quota, HardQuota: 30, Window: window, Bucket: bucket},
-				func(g *gomega.WithT, stamps []int64) { expectEveryInterval(g, stamps, 30, window) },
-			},
-		} {
-			t.Run(name, func(t *testing.T) {
-				for stores := 1; stores <= 4; stores++ {
-					tc.limit.Name = fmt.Sprintf("l%d", stores)
-					stamps := admittedStamps(t, server, stores, tc.limit)
-					g := gomega.NewWithT(t)
-					g.Expect(len(stamps)).To(gomega.BeNumerically(">", 2*quota), "several windows were filled")
-					tc.holds(g, stamps)
-				}
-			})
-		}
-	})
+	for _, on := range servers {
+		t.Run(on.name, func(t *testing.T) {
+			const quota, window, bucket = 20, 40 * time.Millisecond, 4 * time.Millisecond
+			server := on.start(t)
+			for name, tc := range map[string]struct {
+				limit Limit
+				holds func(*gomega.WithT, []int64)
+			}{
+				"FixedWindow admits exactly its quota in every window": {
+					Limit{Algorithm: FixedWindow, Quota: quota, Threshold: quota, Window: window},
+					func(g *gomega.WithT, stamps []int64) { expectFullWindows(g, stamps, quota, window) },
+				},
+				"SlidingLog admits no more than its quota in any interval": {
+					Limit{Algorithm: SlidingLog, Quota: quota, Threshold: quota, Window: window},
+					func(g *gomega.WithT, stamps []int64) { expectEveryInterval(g, stamps, quota, window) },
+				},
+				"SlidingWindow admits no more than its quota in any interval": {
+					Limit{Algorithm: SlidingWindow, Quota: quota, Threshold: quota, Window: window, Bucket: bucket},
+					func(g *gomega.WithT, stamps []int64) { expectEveryInterval(g, stamps, quota, window) },
+				},
+				"TokenBucket admits no more than capacity plus refill": {
+					Limit{Algorithm: TokenBucket, Quota: 7, Threshold: quota, Window: window},
+					func(g *gomega.WithT, stamps []int64) { expectRefill(g, stamps, 7, quota, window) },
+				},
+				"GCRA admits no more than its burst plus what the spacing allows": {
+					Limit{Algorithm: GCRA, Quota: 1, Threshold: quota, Window: window},
+					func(g *gomega.WithT, stamps []int64) { expectRefill(g, stamps, 1, quota, window) },
+				},
+				"Suppressed admits no more than its hard limit in any interval": {
+					Limit{Algorithm: Suppressed, Quota: quota, Threshold: quota, HardQuota: 30, Window: window, Bucket: bucket},
+					func(g *gomega.WithT, stamps []int64) { expectEveryInterval(g, stamps, 30, window) },
+				},
+			} {
+				t.Run(name, func(t *testing.T) {
+					for stores := 1; stores <= 4; stores++ {
+						tc.limit.Name = fmt.Sprintf("l%d", stores)
+						stamps := admittedStamps(t, server, stores, tc.limit)
+						g := gomega.NewWithT(t)
+						g.Expect(len(stamps)).To(gomega.BeNumerically(">", 2*quota), "several windows were filled")
+						tc.holds(g, stamps)
+					}
+				})
+			}
+		})
+	}
 }
 
 // admittedStamps offers checks to the limit as fast as it can for several windows
@@ -209,7 +215,7 @@ func expectEveryInterval(g *gomega.WithT, stamps []int64, most int, length time.
 func expectFullWindows(g *gomega.WithT, stamps []int64, quota int, window time.Duration) {
 	for len(stamps) > 0 {
 		end := (stamps[0]/1000 + window.Milliseconds() + 1) * 1000
-		inside := sort.Search(len(stamps), func(i int) bool { return stamps[i] >= end })
+		inside, _ := slices.BinarySearch(stamps, end)
 		if inside < len(stamps) {
 			g.Expect(inside).To(gomega.Equal(quota))
 		}
@@ -235,23 +241,25 @@ func expectRefill(g *gomega.WithT, stamps []int64, capacity, rate int64, window 
 // The window of a fixed window starts with the first unit and no later check
 // extends it.
 func TestFixedWindowIsNeverExtended(t *testing.T) {
-	eachServer(t, func(t *testing.T, on server) {
-		g := gomega.NewWithT(t)
-		server := on.start(t)
-		observer := newClient(t, server.Addr)
-		policy := NewPolicy("test/fixed", false, false, []Limit{
-			{Name: "l", Algorithm: FixedWindow, Quota: 50, Threshold: 50, Window: time.Hour},
+	for _, on := range servers {
+		t.Run(on.name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			server := on.start(t)
+			observer := newClient(t, server.Addr)
+			policy := NewPolicy("test/fixed", false, false, []Limit{
+				{Name: "l", Algorithm: FixedWindow, Quota: 50, Threshold: 50, Window: time.Hour},
+			})
+			key := testPrefix + layoutVersion + "{a}:test/fixed:l:fw:1h"
+			check := func(s *Store) bool {
+				_, err := s.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: 1}}})
+				return err == nil
+			}
+			check(NewStore(observer, testPrefix))
+			end := observer.Do(t.Context(), "PEXPIRETIME", key).Val()
+			concurrently(t, server, 4, 200, check)
+			g.Expect(observer.Do(t.Context(), "PEXPIRETIME", key).Val()).To(gomega.Equal(end))
 		})
-		key := testPrefix + layoutVersion + "{a}:test/fixed:l:fw:1h"
-		check := func(s *Store) bool {
-			_, err := s.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: 1}}})
-			return err == nil
-		}
-		check(NewStore(observer, testPrefix))
-		end := observer.Do(t.Context(), "PEXPIRETIME", key).Val()
-		concurrently(t, server, 4, 200, check)
-		g.Expect(observer.Do(t.Context(), "PEXPIRETIME", key).Val()).To(gomega.Equal(end))
-	})
+	}
 }
 
 // concurrently calls check that often in all, from goroutines spread over that

@@ -21,6 +21,7 @@ const (
 func edgeLimit(a Algorithm, threshold int64, window time.Duration) Limit {
 	l := Limit{Name: "l", Algorithm: a, Quota: threshold, Threshold: threshold, Window: window, Block: window}
 	switch a {
+	case FixedWindow, TokenBucket, GCRA:
 	case SlidingLog:
 		l.Quota = min(threshold, 100_000)
 		l.Threshold = l.Quota
@@ -34,25 +35,27 @@ func edgeLimit(a Algorithm, threshold int64, window time.Duration) Limit {
 // something ends, with a clock that stands still, runs on and steps back: the
 // model and Redis agree, and no state stays behind.
 func TestEdgeValues(t *testing.T) {
-	eachServer(t, func(t *testing.T, on server) {
-		model := newModelBackend()
-		redis, client := newServerBackend(t, on)
-		for _, a := range algorithms {
-			for _, threshold := range []int64{1, 2, largest} {
-				for _, window := range []time.Duration{time.Millisecond, 2 * time.Millisecond, longest} {
-					t.Run(fmt.Sprintf("%s %d in %v", a, threshold, window), func(t *testing.T) {
-						l := edgeLimit(a, threshold, window)
-						for _, attempts := range []bool{false, a.kind().attempts} {
-							policy := NewPolicy("test/edge", attempts, false, []Limit{l})
-							probe(t, policy, model, redis)
-							redis.clock.Set(redis.clock.Now().Add(longest + window + time.Hour))
-							gomega.NewWithT(t).Expect(client.Keys(t.Context(), "*").Val()).To(gomega.BeEmpty())
-						}
-					})
+	for _, on := range servers {
+		t.Run(on.name, func(t *testing.T) {
+			model := newModelBackend()
+			redis, client := newServerBackend(t, on)
+			for _, a := range algorithms {
+				for _, threshold := range []int64{1, 2, largest} {
+					for _, window := range []time.Duration{time.Millisecond, 2 * time.Millisecond, longest} {
+						t.Run(fmt.Sprintf("%s %d in %v", a, threshold, window), func(t *testing.T) {
+							l := edgeLimit(a, threshold, window)
+							for _, attempts := range []bool{false, a.kind().attempts} {
+								policy := NewPolicy("test/edge", attempts, false, []Limit{l})
+								probe(t, policy, model, redis)
+								redis.clock.Set(redis.clock.Now().Add(longest + window + time.Hour))
+								gomega.NewWithT(t).Expect(client.Keys(t.Context(), "*").Val()).To(gomega.BeEmpty())
+							}
+						})
+					}
 				}
 			}
-		}
-	})
+		})
+	}
 }
 
 // probe asks both backends with every edge of cost around every edge of time.
@@ -125,53 +128,57 @@ func TestClockThatStepsBack(t *testing.T) {
 
 // A key whose TTL somebody removed by hand gets one again: nothing lives for ever.
 func TestTTLThatWasRemoved(t *testing.T) {
-	eachServer(t, func(t *testing.T, on server) {
-		b, client := newServerBackend(t, on)
-		for _, a := range algorithms {
-			t.Run(string(a), func(t *testing.T) {
-				g := gomega.NewWithT(t)
-				b.clear(t)
-				l := edgeLimit(a, 2, time.Minute)
-				l.Block, l.HardQuota = 0, 2
-				policy := NewPolicy("test/kept", false, false, []Limit{l})
-				key := testPrefix + layoutVersion + "{a}:" + policy.keys[1]
-				call := &Call{Draw: 1<<32 - 1, Entries: []Entry{{Policy: policy, Key: "a", Cost: 2}}}
-				g.Expect(b.evaluate(t, call).Entries[0].Verdict).To(gomega.Equal(Admitted))
-				g.Expect(client.Persist(t.Context(), key).Val()).To(gomega.BeTrue())
-				g.Expect(b.evaluate(t, call).Entries[0].Verdict).To(gomega.Equal(Refused))
-				b.clock.Set(b.clock.Now().Add(2 * time.Minute))
-				g.Expect(b.evaluate(t, call).Entries[0].Verdict).To(gomega.Equal(Admitted))
-				g.Expect(client.PTTL(t.Context(), key).Val()).To(gomega.BeNumerically(">", 0))
-			})
-		}
-	})
+	for _, on := range servers {
+		t.Run(on.name, func(t *testing.T) {
+			b, client := newServerBackend(t, on)
+			for _, a := range algorithms {
+				t.Run(string(a), func(t *testing.T) {
+					g := gomega.NewWithT(t)
+					b.clear(t)
+					l := edgeLimit(a, 2, time.Minute)
+					l.Block, l.HardQuota = 0, 2
+					policy := NewPolicy("test/kept", false, false, []Limit{l})
+					key := testPrefix + layoutVersion + "{a}:" + policy.keys[1]
+					call := &Call{Draw: 1<<32 - 1, Entries: []Entry{{Policy: policy, Key: "a", Cost: 2}}}
+					g.Expect(b.evaluate(t, call).Entries[0].Verdict).To(gomega.Equal(Admitted))
+					g.Expect(client.Persist(t.Context(), key).Val()).To(gomega.BeTrue())
+					g.Expect(b.evaluate(t, call).Entries[0].Verdict).To(gomega.Equal(Refused))
+					b.clock.Set(b.clock.Now().Add(2 * time.Minute))
+					g.Expect(b.evaluate(t, call).Entries[0].Verdict).To(gomega.Equal(Admitted))
+					g.Expect(client.PTTL(t.Context(), key).Val()).To(gomega.BeNumerically(">", 0))
+				})
+			}
+		})
+	}
 }
 
 // Totals that come near the end of the whole numbers of a double start again from
 // 0, and nothing that is in the window is lost.
 func TestTotalsStartAgain(t *testing.T) {
-	eachServer(t, func(t *testing.T, on server) {
-		b, client := newServerBackend(t, on)
-		for _, l := range []Limit{
-			{Name: "l", Algorithm: SlidingLog, Quota: 9, Threshold: 9, Window: time.Minute},
-			{Name: "l", Algorithm: SlidingWindow, Quota: 9, Threshold: 9, Window: time.Minute, Bucket: time.Second},
-		} {
-			t.Run(string(l.Algorithm), func(t *testing.T) {
-				g := gomega.NewWithT(t)
-				b.clear(t)
-				policy := NewPolicy("test/large", false, false, []Limit{l})
-				key := testPrefix + layoutVersion + "{a}:" + policy.keys[1]
-				const total = 1<<52 - 1
-				micros := b.clock.Now().UnixMicro()
-				g.Expect(client.RPush(t.Context(), key, total-5, micros-30_000_000, total-3, micros-10_000_000, total).Err()).To(gomega.Succeed())
-				call := &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: 2}}}
-				g.Expect(b.evaluate(t, call).Entries[0].Limits[0].Used).To(gomega.Equal(int64(7)))
-				g.Expect(client.LRange(t.Context(), key, 0, -1).Val()).To(gomega.Equal([]string{
-					"0", strconv.FormatInt(micros-30_000_000, 10), "2",
-					strconv.FormatInt(micros-10_000_000, 10), "5", strconv.FormatInt(micros, 10), "7",
-				}))
-				g.Expect(b.evaluate(t, call).Entries[0].Limits[0].Used).To(gomega.Equal(int64(9)))
-			})
-		}
-	})
+	for _, on := range servers {
+		t.Run(on.name, func(t *testing.T) {
+			b, client := newServerBackend(t, on)
+			for _, l := range []Limit{
+				{Name: "l", Algorithm: SlidingLog, Quota: 9, Threshold: 9, Window: time.Minute},
+				{Name: "l", Algorithm: SlidingWindow, Quota: 9, Threshold: 9, Window: time.Minute, Bucket: time.Second},
+			} {
+				t.Run(string(l.Algorithm), func(t *testing.T) {
+					g := gomega.NewWithT(t)
+					b.clear(t)
+					policy := NewPolicy("test/large", false, false, []Limit{l})
+					key := testPrefix + layoutVersion + "{a}:" + policy.keys[1]
+					const total = 1<<52 - 1
+					micros := b.clock.Now().UnixMicro()
+					g.Expect(client.RPush(t.Context(), key, total-5, micros-30_000_000, total-3, micros-10_000_000, total).Err()).To(gomega.Succeed())
+					call := &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: 2}}}
+					g.Expect(b.evaluate(t, call).Entries[0].Limits[0].Used).To(gomega.Equal(int64(7)))
+					g.Expect(client.LRange(t.Context(), key, 0, -1).Val()).To(gomega.Equal([]string{
+						"0", strconv.FormatInt(micros-30_000_000, 10), "2",
+						strconv.FormatInt(micros-10_000_000, 10), "5", strconv.FormatInt(micros, 10), "7",
+					}))
+					g.Expect(b.evaluate(t, call).Entries[0].Limits[0].Used).To(gomega.Equal(int64(9)))
+				})
+			}
+		})
+	}
 }

@@ -28,6 +28,7 @@ func FuzzCall(f *testing.F) {
 		a := algorithms[int(kind)%len(algorithms)]
 		l := edgeLimit(a, clamp(quota, largest), time.Duration(clamp(window, 720*3600*1000))*time.Millisecond)
 		switch a {
+		case FixedWindow, SlidingLog:
 		case TokenBucket, GCRA:
 			l.Threshold = clamp(more, largest)
 		case SlidingWindow, Suppressed:

@@ -15,29 +15,31 @@ import (
 
 // After all windows and blocks have passed nothing is left in Redis.
 func TestEverythingExpires(t *testing.T) {
-	eachServer(t, func(t *testing.T, on server) {
-		// The longest window, or the largest bucket at the slowest rate.
-		const need = 12*time.Second/2 + time.Millisecond
-		g := gomega.NewWithT(t)
-		b, client := newServerBackend(t, on)
-		r := rand.New(rand.NewPCG(3, 4))
-		w := newWorld(r, algorithms)
-		now := b.clock.Now()
-		for range 500 {
-			now = now.Add(time.Duration(r.Int64N(2000)) * time.Microsecond)
-			b.clock.Set(now)
-			b.evaluate(t, w.nextCall())
-		}
-		keys, err := client.Keys(t.Context(), "*").Result()
-		g.Expect(err).NotTo(gomega.HaveOccurred())
-		g.Expect(keys).NotTo(gomega.BeEmpty())
-		for _, key := range keys {
-			ttl := client.PTTL(t.Context(), key).Val()
-			g.Expect(ttl).To(gomega.And(gomega.BeNumerically(">=", 0), gomega.BeNumerically("<=", need)), key)
-		}
-		b.clock.Set(now.Add(need + 2*time.Millisecond))
-		g.Expect(client.Keys(t.Context(), "*").Val()).To(gomega.BeEmpty())
-	})
+	for _, on := range servers {
+		t.Run(on.name, func(t *testing.T) {
+			// The longest window, or the largest bucket at the slowest rate.
+			const need = 12*time.Second/2 + time.Millisecond
+			g := gomega.NewWithT(t)
+			b, client := newServerBackend(t, on)
+			r := rand.New(rand.NewPCG(3, 4))
+			w := newWorld(r, algorithms)
+			now := b.clock.Now()
+			for range 500 {
+				now = now.Add(time.Duration(r.Int64N(2000)) * time.Microsecond)
+				b.clock.Set(now)
+				b.evaluate(t, w.nextCall())
+			}
+			keys, err := client.Keys(t.Context(), "*").Result()
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(keys).NotTo(gomega.BeEmpty())
+			for _, key := range keys {
+				ttl := client.PTTL(t.Context(), key).Val()
+				g.Expect(ttl).To(gomega.And(gomega.BeNumerically(">=", 0), gomega.BeNumerically("<=", need)), key)
+			}
+			b.clock.Set(now.Add(need + 2*time.Millisecond))
+			g.Expect(client.Keys(t.Context(), "*").Val()).To(gomega.BeEmpty())
+		})
+	}
 }
 
 // Bytes of a key of each algorithm, by MEMORY USAGE, with a 16-byte key value.
@@ -87,25 +89,27 @@ func TestMemory(t *testing.T) {
 // A key that counts in buckets is bounded by their number, however many checks
 // come and however they are counted.
 func TestMemoryOfBuckets(t *testing.T) {
-	eachServer(t, func(t *testing.T, on server) {
-		g := gomega.NewWithT(t)
-		b, client := newServerBackend(t, on)
-		for _, l := range []Limit{
-			{Algorithm: SlidingWindow, Quota: 1e6, Threshold: 1e6, Window: time.Minute, Bucket: time.Second},
-			{Algorithm: Suppressed, Quota: 10, Threshold: 10, HardQuota: 15, Window: time.Minute, Bucket: time.Second},
-		} {
-			l.Name = "burst"
-			policy := NewPolicy("shop/login", false, false, []Limit{l})
-			key := testPrefix + layoutVersion + "{0123456789abcdef}:" + policy.keys[1]
-			for range 3000 {
-				b.clock.Set(b.clock.Now().Add(50 * time.Millisecond))
-				b.evaluate(t, &Call{Entries: []Entry{{Policy: policy, Key: "0123456789abcdef", Cost: 1}}})
+	for _, on := range servers {
+		t.Run(on.name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			b, client := newServerBackend(t, on)
+			for _, l := range []Limit{
+				{Algorithm: SlidingWindow, Quota: 1e6, Threshold: 1e6, Window: time.Minute, Bucket: time.Second},
+				{Algorithm: Suppressed, Quota: 10, Threshold: 10, HardQuota: 15, Window: time.Minute, Bucket: time.Second},
+			} {
+				l.Name = "burst"
+				policy := NewPolicy("shop/login", false, false, []Limit{l})
+				key := testPrefix + layoutVersion + "{0123456789abcdef}:" + policy.keys[1]
+				for range 3000 {
+					b.clock.Set(b.clock.Now().Add(50 * time.Millisecond))
+					b.evaluate(t, &Call{Entries: []Entry{{Policy: policy, Key: "0123456789abcdef", Cost: 1}}})
+				}
+				elements := client.LLen(t.Context(), key).Val()
+				bytes := client.MemoryUsage(t.Context(), key, 0).Val()
+				t.Logf("%s: %d bytes in %d elements", l.Algorithm, bytes, elements)
+				g.Expect(elements).To(gomega.BeNumerically("<=", 3*62+2))
+				g.Expect(bytes).To(gomega.BeNumerically("<=", 62*24+200))
 			}
-			elements := client.LLen(t.Context(), key).Val()
-			bytes := client.MemoryUsage(t.Context(), key, 0).Val()
-			t.Logf("%s: %d bytes in %d elements", l.Algorithm, bytes, elements)
-			g.Expect(elements).To(gomega.BeNumerically("<=", 3*62+2))
-			g.Expect(bytes).To(gomega.BeNumerically("<=", 62*24+200))
-		}
-	})
+		})
+	}
 }

@@ -226,12 +226,12 @@ func (x expiry) alive(now int64) bool { return now/1000 <= int64(x) }
 // left returns microseconds: PTTL+1 in the words of Redis.
 func (x expiry) left(now int64) int64 { return (int64(x) - now/1000 + 1) * 1000 }
 
-// keepAlive returns how long the state still lives, at least need: an edit may
-// make a state last longer than the time it was given. A peek leaves it so.
-func (x *expiry) keepAlive(e *Entry, now, need int64) int64 {
+// keepAlive returns how long the state still lives, at least need, and its expiry:
+// an edit may make a state last longer than the time it was given. A peek leaves
+// it so.
+func (x expiry) keepAlive(e *Entry, now, need int64) (int64, expiry) {
 	if left := x.left(now); left >= need || e.Peek {
-		return left
+		return left, x
 	}
-	*x = expireAfter(now, need)
-	return need
+	return need, expireAfter(now, need)
 }

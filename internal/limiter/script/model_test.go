@@ -19,22 +19,24 @@ import (
 // blocks by hand, and time that mostly runs forward. Every algorithm alone and
 // all of them mixed.
 func TestScriptsAgreeWithModel(t *testing.T) {
-	eachServer(t, func(t *testing.T, on server) {
-		const runs, steps = 15, 250
-		model := newModelBackend()
-		redis, _ := newServerBackend(t, on)
-		choices := [][]Algorithm{algorithms}
-		for _, a := range algorithms {
-			choices = append(choices, []Algorithm{a})
-		}
-		for _, choice := range choices {
-			t.Run(fmt.Sprint(choice), func(t *testing.T) {
-				for seed := range uint64(runs) {
-					tellStory(t, seed, steps, choice, model, redis)
-				}
-			})
-		}
-	})
+	for _, on := range servers {
+		t.Run(on.name, func(t *testing.T) {
+			const runs, steps = 15, 250
+			model := newModelBackend()
+			redis, _ := newServerBackend(t, on)
+			choices := [][]Algorithm{algorithms}
+			for _, a := range algorithms {
+				choices = append(choices, []Algorithm{a})
+			}
+			for _, choice := range choices {
+				t.Run(fmt.Sprint(choice), func(t *testing.T) {
+					for seed := range uint64(runs) {
+						tellStory(t, seed, steps, choice, model, redis)
+					}
+				})
+			}
+		})
+	}
 }
 
 // tellStory has two backends tell the same random story.

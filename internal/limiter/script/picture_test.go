@@ -52,11 +52,11 @@ func TestGoldenPicture(t *testing.T) {
 
 func drawPicture() string {
 	var b strings.Builder
-	ruler := ""
+	var ruler strings.Builder
 	for i := 0; i < len(pictureTraffic); i += 10 {
-		ruler += fmt.Sprintf("%-10d", i)
+		fmt.Fprintf(&ruler, "%-10d", i)
 	}
-	fmt.Fprintf(&b, "%-13s  %s\n", "second", strings.TrimRight(ruler, " "))
+	fmt.Fprintf(&b, "%-13s  %s\n", "second", strings.TrimRight(ruler.String(), " "))
 	fmt.Fprintf(&b, "%-13s  %s\n", "offered", pictureTraffic)
 	for _, p := range pictureLimits {
 		fmt.Fprintf(&b, "%-13s  %s\n", p.name, strings.TrimRight(drawRow(p.limit), " "))

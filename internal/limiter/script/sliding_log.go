@@ -34,7 +34,9 @@ func (s *slidingLog) spend(e *Entry, _ *Limit, now int64, _ bool) {
 
 // left is how long the log still lives.
 func (s *slidingLog) left(e *Entry, now int64) int64 {
-	return s.end.keepAlive(e, now, s.hits[len(s.hits)-1].at+e.Policy.keep.Microseconds()-now)
+	left, end := s.end.keepAlive(e, now, s.hits[len(s.hits)-1].at+e.Policy.keep.Microseconds()-now)
+	s.end = end
+	return left
 }
 
 func (s *slidingLog) fit(e *Entry, l *Limit, now int64) int64 {

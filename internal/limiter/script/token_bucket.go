@@ -63,7 +63,9 @@ func (b *tokenBucket) idle(e *Entry, l *Limit, now int64) int64 {
 		return 0
 	}
 	full := lacks.idle(l) + lag
-	return min(full, b.end.keepAlive(e, now, full))
+	left, end := b.end.keepAlive(e, now, full)
+	b.end = end
+	return min(full, left)
 }
 
 func (b *tokenBucket) spend(e *Entry, l *Limit, now int64, _ bool) {

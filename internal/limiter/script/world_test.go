@@ -80,6 +80,7 @@ func (w *world) randomLimit(a Algorithm, reached bool) Limit {
 	}
 	l.Quota = l.Threshold
 	switch a {
+	case FixedWindow, SlidingLog:
 	case TokenBucket, GCRA:
 		l.Quota = 1 + w.r.Int64N(12)
 	case SlidingWindow:
