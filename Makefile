@@ -90,8 +90,10 @@ test-scripts: ## Run only the tests of the Redis scripts.
 	hack/test.sh ./internal/limiter/script/...
 
 .PHONY: test-tools
-test-tools: ## Make redis-server, valkey-server, kube-apiserver and etcd present for the tests.
+test-tools: ## Make the servers and programs that tests run present.
 	hack/redis.sh
+	hack/proxies.sh
+	hack/caddy/build.sh
 	hack/kube/build.sh
 
 .PHONY: bench

@@ -28,9 +28,10 @@ type decisionFlags struct {
 	storeTimeout   time.Duration
 	drainDelay     time.Duration
 	trustedProxies []string
+	principal      string
+	legacyHeaders  bool
 	logLevel       string
-	tls            struct{ certFile, keyFile, clientCAFile string }
-	clientNames    []string
+	tls            tlsFlags
 }
 
 func (f *decisionFlags) add(cmd *cobra.Command) {
@@ -46,12 +47,12 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.trustedProxies, "trusted-proxies",
 		[]string{
 			"127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7",
-		}, "networks whose forwarding headers are believed (no door of this release reads any yet)")
+		}, "networks of proxies, whose word is believed on whom they forward for")
+	flags.StringVar(&f.principal, "principal-header", "",
+		"the header in which trusted proxies name the caller they have authenticated; empty is none")
+	flags.BoolVar(&f.legacyHeaders, "legacy-headers", false, "answer with X-RateLimit-Limit, -Remaining and -Reset as well")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
-	flags.StringVar(&f.tls.certFile, "tls-cert-file", "", "not supported yet")
-	flags.StringVar(&f.tls.keyFile, "tls-key-file", "", "not supported yet")
-	flags.StringVar(&f.tls.clientCAFile, "client-ca-file", "", "not supported yet")
-	flags.StringSliceVar(&f.clientNames, "allowed-client-names", nil, "not supported yet")
+	f.tls.add(cmd)
 }
 
 // validate refuses values that cannot work and flags that would be ignored.
@@ -66,24 +67,13 @@ func (f *decisionFlags) validate() error {
 	if strings.ContainsAny(f.redisPrefix, "{}") {
 		errs = append(errs, fmt.Errorf("--redis-prefix %q: must not hold braces", f.redisPrefix))
 	}
-	for _, network := range f.trustedProxies {
-		if _, err := netip.ParsePrefix(network); err != nil {
-			errs = append(errs, fmt.Errorf("--trusted-proxies: %w", err))
-		}
+	if _, err := f.trustedNetworks(); err != nil {
+		errs = append(errs, err)
 	}
-	for _, flag := range []struct {
-		name  string
-		given bool
-	}{
-		{"tls-cert-file", f.tls.certFile != ""},
-		{"tls-key-file", f.tls.keyFile != ""},
-		{"client-ca-file", f.tls.clientCAFile != ""},
-		{"allowed-client-names", len(f.clientNames) > 0},
-	} {
-		if flag.given {
-			errs = append(errs, notSupported(flag.name))
-		}
+	if strings.ContainsFunc(f.principal, isNoHeaderChar) {
+		errs = append(errs, fmt.Errorf("--principal-header %q: must be the name of a header", f.principal))
 	}
+	errs = append(errs, f.tls.validate())
 	return errors.Join(errs...)
 }
 
@@ -91,18 +81,49 @@ func (f *decisionFlags) validate() error {
 // ignoring it would promise what does not happen.
 func notSupported(flag string) error { return fmt.Errorf("--%s: not supported yet", flag) }
 
-// endpointOptions are the options of the endpoint, but for its Redis.
-func (f *decisionFlags) endpointOptions(logger *slog.Logger) endpoint.Options {
-	return endpoint.Options{
-		RedisPrefix:    f.redisPrefix,
-		HTTPAddress:    f.httpAddress,
-		GRPCAddress:    f.grpcAddress,
-		MetricsAddress: f.metricsAddress,
-		StoreTimeout:   f.storeTimeout,
-		LameDuck:       f.drainDelay,
-		Logger:         logger,
-		Registry:       prometheus.NewRegistry(),
+// trustedNetworks reads --trusted-proxies.
+func (f *decisionFlags) trustedNetworks() ([]netip.Prefix, error) {
+	networks := make([]netip.Prefix, 0, len(f.trustedProxies))
+	for _, text := range f.trustedProxies {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("--trusted-proxies: %w", err)
+		}
+		networks = append(networks, network)
 	}
+	return networks, nil
+}
+
+// isNoHeaderChar reports whether the name of no header holds the character (RFC
+// 9110 section 5.6.2).
+func isNoHeaderChar(c rune) bool {
+	return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
+}
+
+// endpointOptions are the options of the endpoint, but for its Redis.
+func (f *decisionFlags) endpointOptions(logger *slog.Logger) (endpoint.Options, error) {
+	networks, err := f.trustedNetworks()
+	if err != nil {
+		return endpoint.Options{}, err
+	}
+	certificates, err := f.tls.load(logger)
+	if err != nil {
+		return endpoint.Options{}, err
+	}
+	return endpoint.Options{
+		RedisPrefix:     f.redisPrefix,
+		HTTPAddress:     f.httpAddress,
+		GRPCAddress:     f.grpcAddress,
+		MetricsAddress:  f.metricsAddress,
+		TLS:             certificates,
+		TrustedProxies:  networks,
+		PrincipalHeader: f.principal,
+		LegacyHeaders:   f.legacyHeaders,
+		StoreTimeout:    f.storeTimeout,
+		LameDuck:        f.drainDelay,
+		Logger:          logger,
+		Registry:        prometheus.NewRegistry(),
+	}, nil
 }
 
 // logger returns a logger that writes JSON to standard error.

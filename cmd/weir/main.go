@@ -24,7 +24,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newManagerCommand(), newStandaloneCommand(), newVersionCommand())
+	root.AddCommand(newManagerCommand(), newStandaloneCommand(), newConvertCommand(), newVersionCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "weir:", err)
 		os.Exit(1) //nolint:gocritic // nothing is left to stop

@@ -83,8 +83,12 @@ func (f *managerFlags) run(ctx context.Context) error {
 	if f.lease.Namespace == "" {
 		f.lease.Namespace = ownNamespace()
 	}
+	endpoint, err := f.endpointOptions(logger)
+	if err != nil {
+		return err
+	}
 	options := manager.Options{
-		Options:      f.endpointOptions(logger),
+		Options:      endpoint,
 		RedisURL:     f.redisURL,
 		Controllers:  f.controllers,
 		Decisions:    f.decisions,

@@ -161,7 +161,8 @@ func TestManagerObeysTheCluster(t *testing.T) {
 	g.Eventually(p.enforces("new")).Should(gomega.Equal(int64(-404)))
 
 	// What the schema cannot say is said in the status.
-	c.create(testenv.MakePolicy("shop/later").Limit("l", v1alpha1.AlgorithmGCRA, 5, "1s").Obj())
+	c.create(testenv.MakePolicy("shop/later").Limit("l", v1alpha1.AlgorithmGCRA, 5, "1s").
+		FailureMode(v1alpha1.FailureModeLocal).Obj())
 	g.Eventually(c.condition("later", v1alpha1.ConditionAccepted)).Should(gomega.Equal("False/NotSupported"))
 
 	// The registry is wiped: no decision is lost, and it is back within 2 s.
@@ -313,7 +314,6 @@ func TestManagerFlagsThatCannotWork(t *testing.T) {
 		"a replica":           {[]string{"--redis-url", "redis://x", "--replica", "a/b"}, "--replica"},
 		"a missing config":    {[]string{"--redis-url", "redis://x", "--kubeconfig", "/no/such/file"}, "--kubeconfig: stat /no/such/file"},
 		"a bad URL":           {[]string{"--redis-url", "http://x", "--controllers=false"}, "--redis-url: scheme \"http\""},
-		"a cluster, for now":  {[]string{"--redis-url", "redis-cluster://x", "--controllers=false"}, "redis-cluster:// is not supported yet"},
 		"a deadline too long": {[]string{"--redis-url", "redis://x", "--lease-renew-deadline", "20s"}, "--lease-renew-deadline"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -48,7 +48,10 @@ func (f *standaloneFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	options := f.endpointOptions(logger)
+	options, err := f.endpointOptions(logger)
+	if err != nil {
+		return err
+	}
 	// The manager has these from controller-runtime.
 	options.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	e, err := standalone.New(ctx, standalone.Options{

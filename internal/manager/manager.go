@@ -133,12 +133,19 @@ func serveHealth(ctx context.Context, group *errgroup.Group, o Options) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /healthz", health)
 	mux.Handle("GET /readyz", health)
-	serve := func(address string, handler http.Handler, server func(httpapi.ServerOptions) *httpapi.Server) {
-		if address != "" {
-			s := server(httpapi.ServerOptions{Address: address, Handler: handler, Logger: o.Logger})
-			group.Go(func() error { return s.Start(ctx) })
+	probes := httpapi.ServerOptions{Address: o.HTTPAddress, Handler: mux, Logger: o.Logger}
+	if o.TLS != nil {
+		probes.TLS = o.TLS.HTTP()
+		group.Go(func() error { return o.TLS.Start(ctx) })
+	}
+	metrics := httpapi.ServerOptions{
+		Address: o.MetricsAddress, Handler: promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}), Logger: o.Logger,
+	}
+	serve := func(so httpapi.ServerOptions, server func(httpapi.ServerOptions) *httpapi.Server) {
+		if so.Address != "" {
+			group.Go(func() error { return server(so).Start(ctx) })
 		}
 	}
-	serve(o.HTTPAddress, mux, httpapi.NewServer)
-	serve(o.MetricsAddress, promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}), httpapi.NewMetricsServer)
+	serve(probes, httpapi.NewServer)
+	serve(metrics, httpapi.NewMetricsServer)
 }

@@ -8,9 +8,11 @@ package endpoint
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,6 +25,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 )
 
 // Options configure an Endpoint.
@@ -37,6 +40,17 @@ type Options struct {
 	GRPCAddress string
 	// MetricsAddress is where metrics are served; empty is nowhere.
 	MetricsAddress string
+	// TLS are the certificates of the HTTP and the gRPC port; nil is plain text.
+	TLS *tlsfiles.Files
+	// TrustedProxies are the networks whose forwarding headers are believed.
+	TrustedProxies []netip.Prefix
+	// PrincipalHeader is where trusted proxies say who the caller is; empty is
+	// nowhere.
+	PrincipalHeader string
+	// LegacyHeaders adds X-RateLimit-* to HTTP answers.
+	LegacyHeaders bool
+	// Authorizer says who may see and change the state of keys; nil is nobody.
+	Authorizer httpapi.Authorizer
 	// StoreTimeout is the longest a decision waits for Redis.
 	StoreTimeout time.Duration
 	// LameDuck is how long requests are still accepted after the process was
@@ -59,34 +73,55 @@ type Endpoint struct {
 	*limiter.Engine
 	HTTP    *httpapi.Server
 	Metrics *httpapi.Server
-	grpc    *grpcapi.Server
+	GRPC    *grpcapi.Server
 	options Options
 }
 
 // New returns an endpoint that does not listen yet and has no plans.
 func New(o Options) *Endpoint {
 	e := &Endpoint{options: o}
+	store := script.NewStore(o.Redis, o.RedisPrefix)
 	e.Engine = limiter.NewEngine(limiter.Options{
-		Evaluator:    script.NewStore(o.Redis, o.RedisPrefix),
+		Evaluator:    store,
+		Store:        store,
 		Registerer:   o.Registry,
 		Logger:       o.Logger,
 		StoreTimeout: o.StoreTimeout,
 	})
+	var httpTLS, grpcTLS *tls.Config
+	if o.TLS != nil {
+		httpTLS, grpcTLS = o.TLS.HTTP(), o.TLS.GRPC()
+	}
 	e.HTTP = httpapi.NewServer(httpapi.ServerOptions{
-		Address: o.HTTPAddress,
-		Handler: httpapi.New(httpapi.Options{
-			Engine: e.Engine, Logger: o.Logger, Healthy: o.Healthy, Replicas: o.Replicas,
-		}),
+		Address:  o.HTTPAddress,
+		Handler:  e.httpHandler(),
+		TLS:      httpTLS,
 		Logger:   o.Logger,
 		LameDuck: o.LameDuck,
 	})
-	e.grpc = grpcapi.NewServer(o.GRPCAddress, o.LameDuck)
+	e.GRPC = grpcapi.NewServer(o.GRPCAddress, o.LameDuck, grpcTLS)
 	e.Metrics = httpapi.NewMetricsServer(httpapi.ServerOptions{
 		Address: o.MetricsAddress,
 		Handler: metricsHandler(o),
 		Logger:  o.Logger,
 	})
 	return e
+}
+
+func (e *Endpoint) httpHandler() http.Handler {
+	o := &e.options
+	return httpapi.New(httpapi.Options{
+		Engine:             e.Engine,
+		State:              e.Engine,
+		Authorizer:         o.Authorizer,
+		Logger:             o.Logger,
+		Healthy:            o.Healthy,
+		Replicas:           o.Replicas,
+		TrustedProxies:     o.TrustedProxies,
+		PrincipalHeader:    o.PrincipalHeader,
+		LegacyHeaders:      o.LegacyHeaders,
+		ClientCertificates: o.TLS != nil && o.TLS.VerifiesClients(),
+	})
 }
 
 func metricsHandler(o Options) http.Handler {
@@ -101,7 +136,7 @@ func metricsHandler(o Options) http.Handler {
 // first one gRPC health begins to say SERVING.
 func (e *Endpoint) Use(snapshot *plan.Snapshot) {
 	e.Engine.Use(snapshot)
-	e.grpc.Ready()
+	e.GRPC.Ready()
 }
 
 // Run serves until ctx ends, then drains. A door that cannot listen ends it
@@ -119,8 +154,11 @@ func (e *Endpoint) Run(ctx context.Context) error {
 			return nil
 		})
 	}
+	if e.options.TLS != nil {
+		group.Go(func() error { return e.options.TLS.Start(ctx) })
+	}
 	serve("http", e.options.HTTPAddress, e.HTTP.Start)
-	serve("grpc", e.options.GRPCAddress, e.grpc.Start)
+	serve("grpc", e.options.GRPCAddress, e.GRPC.Start)
 	serve("metrics", e.options.MetricsAddress, e.Metrics.Start)
 	return group.Wait()
 }

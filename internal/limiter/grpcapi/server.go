@@ -8,11 +8,13 @@ package grpcapi
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
@@ -26,6 +28,7 @@ const drainTimeout = 10 * time.Second
 type Server struct {
 	address  string
 	lameDuck time.Duration
+	tls      *tls.Config
 	health   *health.Server
 	bound    atomic.Pointer[string]
 }
@@ -33,9 +36,10 @@ type Server struct {
 // NewServer returns a server for that address which does not listen yet. Its
 // health is NOT_SERVING until Ready. After
 // it was told to stop it goes on for lameDuck, not serving by its health, so
-// that those who send to it can notice.
-func NewServer(address string, lameDuck time.Duration) *Server {
-	s := &Server{address: address, lameDuck: lameDuck, health: health.NewServer()}
+// that those who send to it can notice. Without a TLS configuration it serves
+// plain text.
+func NewServer(address string, lameDuck time.Duration, config *tls.Config) *Server {
+	s := &Server{address: address, lameDuck: lameDuck, tls: config, health: health.NewServer()}
 	s.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	return s
 }
@@ -51,6 +55,13 @@ func (s *Server) Addr() string {
 	return ""
 }
 
+func (s *Server) options() []grpc.ServerOption {
+	if s.tls == nil {
+		return nil
+	}
+	return []grpc.ServerOption{grpc.Creds(credentials.NewTLS(s.tls))}
+}
+
 // Start listens and serves until ctx ends, then drains.
 func (s *Server) Start(ctx context.Context) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.address)
@@ -58,7 +69,7 @@ func (s *Server) Start(ctx context.Context) error {
 		return err
 	}
 	s.bound.Store(new(listener.Addr().String()))
-	server := grpc.NewServer()
+	server := grpc.NewServer(s.options()...)
 	healthpb.RegisterHealthServer(server, s.health)
 	reflection.Register(server)
 	served := make(chan error, 1)

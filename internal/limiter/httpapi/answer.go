@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // HeaderDegraded names the failure mode that decided in place of Redis: open,
@@ -33,16 +34,13 @@ const (
 	typeText    = "text/plain; charset=utf-8"
 )
 
-// reasonDeniedByOverride is the refusal of an override with action Deny, which
-// the engine does not know yet.
-const reasonDeniedByOverride limiter.Reason = "DeniedByOverride"
-
 // verdict is a decision as JSON.
 type verdict struct {
 	Allowed  bool           `json:"allowed"`
 	Reason   limiter.Reason `json:"reason"`
 	Policy   string         `json:"policy"`
 	Limit    string         `json:"limit"`
+	Override string         `json:"override,omitempty"`
 	Limits   []limitState   `json:"limits"`
 	Revision int64          `json:"revision"`
 }
@@ -51,6 +49,7 @@ type verdict struct {
 type limitState struct {
 	Policy                string `json:"policy"`
 	Limit                 string `json:"limit"`
+	Override              string `json:"override,omitempty"`
 	Allowed               bool   `json:"allowed"`
 	Used                  int64  `json:"used"`
 	Threshold             int64  `json:"threshold"`
@@ -59,7 +58,15 @@ type limitState struct {
 	RemainingAfterWaiting int64  `json:"remainingAfterWaiting"`
 	ResetAfterMs          int64  `json:"resetAfterMs"`
 	Shadow                bool   `json:"shadow"`
+	SuppressionFactor     share  `json:"suppressionFactor,omitzero"`
 }
+
+// share is a part of a whole, 0..1. Negative is one that the limit does not
+// have, and is left out.
+type share float64
+
+// IsZero says which values encoding/json leaves out.
+func (s share) IsZero() bool { return s < 0 }
 
 // waitMs is a time to wait in milliseconds. Negative is for ever, which JSON
 // says by leaving the member out.
@@ -100,7 +107,7 @@ func (x *exchange) release() {
 }
 
 // answer writes the decision.
-func (x *exchange) answer(w http.ResponseWriter, d *limiter.Decision) {
+func (x *exchange) answer(w http.ResponseWriter, d *limiter.Decision, m manner) {
 	x.fill(d)
 	if d.Degraded != "" {
 		w.Header().Set(HeaderDegraded, strings.ToLower(string(d.Degraded)))
@@ -110,7 +117,16 @@ func (x *exchange) answer(w http.ResponseWriter, d *limiter.Decision) {
 	if !d.Allowed {
 		status, contentType, body = statusOf(d.Reason), typeProblem, &x.body
 		x.body.problem = refused(d, status)
+		if m.denyStatus != 0 {
+			status = m.denyStatus
+			x.body.problem = x.body.about(status)
+		}
 		setRetryAfter(w, x.body.RetryAfter)
+	}
+	setLimitHeaders(w.Header(), d, x.body.RetryAfter, m.legacyHeaders)
+	if d.Allowed && m.silent {
+		w.WriteHeader(status)
+		return
 	}
 	_ = x.encoder.Encode(body) //nolint:errchkjson // body is one of two plain structs
 	write(w, status, contentType, x.out.Bytes())
@@ -120,32 +136,41 @@ func (x *exchange) answer(w http.ResponseWriter, d *limiter.Decision) {
 func (x *exchange) fill(d *limiter.Decision) {
 	v := &x.body.verdict
 	v.Allowed, v.Reason, v.Revision = d.Allowed, d.Reason, d.Revision
-	v.Policy, v.Limit = d.Policy, d.Limit
+	v.Policy, v.Limit, v.Override = d.Policy, d.Limit, d.Override
 	for i := range d.Limits {
-		l := &d.Limits[i]
-		wait := waitMs(-1)
-		if l.RetryAfter >= 0 {
-			wait = waitMs(roundUp(l.RetryAfter, time.Millisecond))
-		}
-		v.Limits = append(v.Limits, limitState{
-			Policy:                l.Policy,
-			Limit:                 l.Limit,
-			Allowed:               l.Allowed,
-			Used:                  l.Used,
-			Threshold:             l.Threshold,
-			Remaining:             l.Remaining,
-			RetryAfterMs:          wait,
-			RemainingAfterWaiting: l.RemainingAfterWaiting,
-			ResetAfterMs:          roundUp(l.ResetAfter, time.Millisecond),
-			Shadow:                l.Shadow,
-		})
+		v.Limits = append(v.Limits, limitStateOf(&d.Limits[i]))
+	}
+}
+
+func limitStateOf(l *limiter.LimitState) limitState {
+	wait := waitMs(-1)
+	if l.RetryAfter >= 0 {
+		wait = waitMs(roundUp(l.RetryAfter, time.Millisecond))
+	}
+	suppression := share(-1)
+	if l.Algorithm == plan.Suppressed {
+		suppression = share(l.SuppressionFactor)
+	}
+	return limitState{
+		Policy:                l.Policy,
+		Limit:                 l.Limit,
+		Override:              l.Override,
+		Allowed:               l.Allowed,
+		Used:                  l.Used,
+		Threshold:             l.Threshold,
+		Remaining:             l.Remaining,
+		RetryAfterMs:          wait,
+		RemainingAfterWaiting: l.RemainingAfterWaiting,
+		ResetAfterMs:          roundUp(l.ResetAfter, time.Millisecond),
+		Shadow:                l.Shadow,
+		SuppressionFactor:     suppression,
 	}
 }
 
 // statusOf returns the status of a refusal.
 func statusOf(reason limiter.Reason) int {
 	switch reason {
-	case limiter.ReasonMissingKey, reasonDeniedByOverride:
+	case limiter.ReasonMissingKey, limiter.ReasonDeniedByOverride:
 		return http.StatusForbidden
 	case limiter.ReasonStoreUnavailable:
 		return http.StatusServiceUnavailable

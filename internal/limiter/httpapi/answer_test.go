@@ -52,6 +52,8 @@ func TestRefusedAnswer(t *testing.T) {
 	g.Expect(w.Code).To(Equal(http.StatusTooManyRequests))
 	g.Expect(w.Header()).To(Equal(http.Header{
 		headerContentType: {typeProblem}, headerRetryAfter: {"12"}, headerContentLength: {strconv.Itoa(w.Body.Len())},
+		headerRateLimitPolicy: {`"shop/login-burst";q=5;w=60, "shop/login-tiny";q=0`},
+		headerRateLimit:       {`"shop/login-burst";r=0;t=12, "shop/login-tiny";r=0;t=12`},
 	}))
 	g.Expect(w.Body.String()).To(MatchJSON(`{
 		"type": "about:blank", "title": "Too Many Requests", "status": 429,
@@ -68,6 +70,28 @@ func TestRefusedAnswer(t *testing.T) {
 		]}`))
 }
 
+func TestOverrideAndSuppressionInAnswer(t *testing.T) {
+	g := NewWithT(t)
+	w := sendCheck(answering(limiter.Decision{
+		Reason: limiter.ReasonDeniedByOverride, Policy: "shop/login", Override: "banned",
+		Denial: plan.Denial{Code: "RateLimited", Message: "This caller is denied."},
+		Limits: []limiter.LimitState{
+			{Policy: "a/b", Limit: "shed", Override: "gold", Algorithm: plan.Suppressed, SuppressionFactor: 0.25, Threshold: 3},
+			{Policy: "a/b", Limit: "calm", Algorithm: plan.Suppressed, Threshold: 3},
+		},
+	}), namedCheck)
+	g.Expect(w.Code).To(Equal(http.StatusForbidden))
+	g.Expect(w.Body.String()).To(MatchJSON(`{
+		"type": "about:blank", "title": "Forbidden", "status": 403, "detail": "This caller is denied.", "code": "RateLimited",
+		"allowed": false, "reason": "DeniedByOverride", "policy": "shop/login", "limit": "", "override": "banned", "revision": 0,
+		"limits": [
+			{"policy": "a/b", "limit": "shed", "override": "gold", "allowed": false, "used": 0, "threshold": 3, "remaining": 0,
+			 "retryAfterMs": 0, "remainingAfterWaiting": 0, "resetAfterMs": 0, "shadow": false, "suppressionFactor": 0.25},
+			{"policy": "a/b", "limit": "calm", "allowed": false, "used": 0, "threshold": 3, "remaining": 0,
+			 "retryAfterMs": 0, "remainingAfterWaiting": 0, "resetAfterMs": 0, "shadow": false, "suppressionFactor": 0}
+		]}`))
+}
+
 func TestStatusAndRetryAfter(t *testing.T) {
 	tests := map[string]struct {
 		decision   limiter.Decision
@@ -78,16 +102,17 @@ func TestStatusAndRetryAfter(t *testing.T) {
 		"whole second":        {limiter.Decision{Reason: limiter.ReasonBlocked, RetryAfter: time.Second}, 429, "1"},
 		"just over":           {limiter.Decision{Reason: limiter.ReasonBlocked, RetryAfter: time.Second + 1}, 429, "2"},
 		"longest":             {limiter.Decision{Reason: limiter.ReasonBlocked, RetryAfter: plan.MaxWindow}, 429, "2592000"},
-		"suppressed":          {limiter.Decision{Reason: "Suppressed", RetryAfter: time.Second}, 429, "1"},
+		"suppressed":          {limiter.Decision{Reason: limiter.ReasonSuppressed, RetryAfter: time.Second}, 429, "1"},
 		"never fits":          {limiter.Decision{Reason: limiter.ReasonCostExceedsThreshold}, 429, ""},
 		"negative wait":       {limiter.Decision{Reason: limiter.ReasonCostExceedsThreshold, RetryAfter: -time.Second}, 429, ""},
 		"missing key":         {limiter.Decision{Reason: limiter.ReasonMissingKey, RetryAfter: time.Second}, 403, ""},
-		"denied by override":  {limiter.Decision{Reason: "DeniedByOverride"}, 403, ""},
+		"denied by override":  {limiter.Decision{Reason: limiter.ReasonDeniedByOverride}, 403, ""},
 		"store away, closed":  {limiter.Decision{Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailClosed}, 503, "1"},
 		"store away for long": {limiter.Decision{Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailClosed, RetryAfter: 1500 * time.Millisecond}, 503, "2"},
 		"store away, open":    {limiter.Decision{Allowed: true, Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailOpen}, 200, ""},
 		"allowed":             {limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed}, 200, ""},
 		"disabled":            {limiter.Decision{Allowed: true, Reason: limiter.ReasonDisabled}, 200, ""},
+		"exempt":              {limiter.Decision{Allowed: true, Reason: limiter.ReasonExempt}, 200, ""},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -19,8 +19,26 @@ const maxBody = 64 << 10
 // the status proxies use for this, which net/http has no name for.
 const statusClientClosed = 499
 
+// manner is how a path answers.
+type manner struct {
+	// policiesField is what the list of policies is called in a request.
+	policiesField string
+	// denyStatus is the status of all refusals; 0 is one for each reason.
+	denyStatus int
+	// silent leaves out the body where the request may pass.
+	silent bool
+	// legacyHeaders adds X-RateLimit-Limit and so on.
+	legacyHeaders bool
+}
+
+// manner returns how most paths answer.
+func (h *handler) manner() manner {
+	return manner{policiesField: "policies", legacyHeaders: h.LegacyHeaders}
+}
+
 // check decides one request.
 func (h *handler) check(w http.ResponseWriter, r *http.Request) {
+	m := h.manner()
 	x := takeExchange()
 	defer x.release()
 	if _, err := x.in.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
@@ -29,15 +47,20 @@ func (h *handler) check(w http.ResponseWriter, r *http.Request) {
 	}
 	check, err := decodeCheck(x.in.Bytes())
 	if err != nil {
-		h.refuse(w, r, check, err)
+		h.refuse(w, r, check, m, err)
 		return
 	}
+	h.decide(w, r, x, check, m)
+}
+
+// decide answers with what the engine says of the check.
+func (h *handler) decide(w http.ResponseWriter, r *http.Request, x *exchange, check *limiter.Check, m manner) {
 	decision, err := h.Engine.Decide(r.Context(), check)
 	if err != nil {
-		h.refuse(w, r, check, err)
+		h.refuse(w, r, check, m, err)
 		return
 	}
-	x.answer(w, decision)
+	x.answer(w, decision, m)
 }
 
 // refuseBody answers a request whose body could not be read.
@@ -53,15 +76,15 @@ func refuseBody(w http.ResponseWriter, err error) {
 }
 
 // refuse answers a check that was not decided.
-func (h *handler) refuse(w http.ResponseWriter, r *http.Request, check *limiter.Check, err error) {
+func (h *handler) refuse(w http.ResponseWriter, r *http.Request, check *limiter.Check, m manner, err error) {
 	if invalid, ok := errors.AsType[*limiter.FieldError](err); ok {
 		writeProblem(w, http.StatusBadRequest, invalidRequest(invalid))
 		return
 	}
 	if unknown, ok := errors.AsType[*limiter.UnknownPolicyError](err); ok {
-		field := "policies"
+		field := m.policiesField
 		if i := slices.Index(check.Policies, unknown.Policy); i >= 0 {
-			field = fmt.Sprintf("policies[%d]", i)
+			field = fmt.Sprintf("%s[%d]", field, i)
 		}
 		writeProblem(w, http.StatusNotFound, problem{Code: codeUnknownPolicy, Field: field, Detail: unknown.Error()})
 		return

@@ -3,7 +3,7 @@
 
 // Package httpapi is the HTTP door of the decision endpoint: it turns JSON
 // requests into checks, decisions into answers, and shows which policies are
-// enforced.
+// enforced. Proxies ask it about their requests with nothing but headers.
 //
 // What it promises: a request means exactly one thing or is refused with the
 // field named, nothing a client sends ends in a 5xx or a panic, and a server
@@ -11,6 +11,7 @@
 // nor Kubernetes and decides nothing itself.
 //
 // Reading order: handler.go (paths), check.go (one check), request.go on top of
-// reader.go (what is accepted), answer.go (what is said), server.go (listening
-// and draining).
+// reader.go (what is accepted), authorize.go on top of forwarded.go and
+// clientaddress.go (what is believed of proxies), answer.go and ratelimit.go
+// (what is said), server.go (listening and draining).
 package httpapi

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -18,10 +19,15 @@ import (
 
 // The paths that are served.
 const (
-	pathCheck    = "/v1/check"
-	pathPolicies = "/v1/policies"
-	pathHealth   = "/healthz"
-	pathReady    = "/readyz"
+	pathCheck     = "/v1/check"
+	pathAuthorize = "/v1/authorize" // and everything below it
+	pathPolicies  = "/v1/policies"
+	pathState     = "/v1/state"
+	pathReset     = "/v1/reset"
+	pathBlock     = "/v1/block"
+	pathUnblock   = "/v1/unblock"
+	pathHealth    = "/healthz"
+	pathReady     = "/readyz"
 )
 
 // Engine decides checks.
@@ -34,25 +40,41 @@ type Engine interface {
 // Options are what a handler needs. Only Engine is required.
 type Options struct {
 	Engine Engine
-	// Logger hears of faults of the server, never of single decisions; nil is
-	// slog.Default().
+	// State and Authorizer open the paths of operators; without an Authorizer there
+	// are none.
+	State      State
+	Authorizer Authorizer
+	// Logger hears of faults of the server and of what operators do, never of
+	// single decisions; nil is slog.Default().
 	Logger *slog.Logger
 	// Healthy makes /healthz fail with its error; nil is always healthy.
 	Healthy func() error
 	// Replicas lists the live replicas; nil is none known.
 	Replicas func() []Replica
+	// TrustedProxies are the networks whose forwarding headers are believed.
+	TrustedProxies []netip.Prefix
+	// PrincipalHeader is where trusted proxies say who the caller is; empty is
+	// nowhere.
+	PrincipalHeader string
+	// LegacyHeaders adds X-RateLimit-Limit, -Remaining and -Reset.
+	LegacyHeaders bool
+	// ClientCertificates refuses callers without a verified certificate, but for
+	// probes, which have none to show.
+	ClientCertificates bool
 }
 
 // handler serves the paths above.
 type handler struct {
 	Options
-	routes map[string]route
+	proxies proxies
+	routes  map[string]route
 }
 
 // route is what one path answers.
 type route struct {
-	methods []string
+	methods []string // nil is every method
 	serve   http.HandlerFunc
+	probe   bool // whether anybody may ask
 }
 
 // New returns the handler of the HTTP door.
@@ -60,13 +82,21 @@ func New(o Options) http.Handler {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	h := &handler{Options: o}
+	h := &handler{Options: o, proxies: newProxies(o.TrustedProxies)}
 	read := []string{http.MethodGet, http.MethodHead}
 	h.routes = map[string]route{
-		pathCheck:    {[]string{http.MethodPost}, h.check},
-		pathPolicies: {read, h.policies},
-		pathHealth:   {read, h.health},
-		pathReady:    {read, h.ready},
+		pathCheck:     {methods: []string{http.MethodPost}, serve: h.check},
+		pathAuthorize: {serve: h.authorize},
+		pathPolicies:  {methods: read, serve: h.policies},
+		pathHealth:    {methods: read, serve: h.health, probe: true},
+		pathReady:     {methods: read, serve: h.ready, probe: true},
+	}
+	if h.Authorizer != nil {
+		write := []string{http.MethodPost}
+		h.routes[pathState] = route{methods: []string{http.MethodGet}, serve: h.inspect}
+		h.routes[pathReset] = route{methods: write, serve: h.reset}
+		h.routes[pathBlock] = route{methods: write, serve: h.block}
+		h.routes[pathUnblock] = route{methods: write, serve: h.unblock}
 	}
 	return h
 }
@@ -76,11 +106,17 @@ func New(o Options) http.Handler {
 // documents.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.survive(w, r)
-	route, ok := h.routes[r.URL.Path]
+	path := r.URL.Path
+	if isAuthorize(r.URL.EscapedPath()) {
+		path = pathAuthorize
+	}
+	route, ok := h.routes[path]
 	switch {
+	case h.ClientCertificates && !route.probe && !hasCertificate(r):
+		writeProblem(w, http.StatusForbidden, problem{Code: codeNoCertificate, Detail: "This path wants a client certificate."})
 	case !ok:
 		writeProblem(w, http.StatusNotFound, problem{Code: codeNotFound, Detail: "There is nothing at this path."})
-	case !slices.Contains(route.methods, r.Method):
+	case route.methods != nil && !slices.Contains(route.methods, r.Method):
 		allow := strings.Join(route.methods, ", ")
 		w.Header().Set(headerAllow, allow)
 		writeProblem(w, http.StatusMethodNotAllowed,
@@ -89,6 +125,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		route.serve(w, r)
 	}
 }
+
+// hasCertificate reports whether the caller showed a certificate that was
+// verified.
+func hasCertificate(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }
 
 // survive turns a panic into an answer, so that one request cannot end the
 // connection it shares with others. Every handler writes its answer as its last

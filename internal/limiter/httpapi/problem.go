@@ -24,7 +24,11 @@ const (
 	codeMethodNotAllowed = "MethodNotAllowed"
 	codeBodyTooLarge     = "BodyTooLarge"
 	codeClientClosed     = "ClientClosedRequest"
+	codeNoCertificate    = "ClientCertificateRequired"
 	codeNotReady         = "NotReady"
+	codeUnauthenticated  = "Unauthenticated"
+	codeForbidden        = "Forbidden"
+	codeUnavailable      = "Unavailable"
 	codeInternal         = "InternalError"
 )
 

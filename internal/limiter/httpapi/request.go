@@ -80,12 +80,8 @@ func (r *reader) policies() (names []string, err error) {
 		if err != nil {
 			return err
 		}
-		namespace, rest, _ := strings.Cut(name, "/")
-		if namespace == "" || rest == "" || strings.Contains(rest, "/") {
-			return invalid("must be <namespace>/<name>")
-		}
-		if slices.Contains(names, name) {
-			return invalid("is named twice")
+		if problem := policyNameProblem(name, names); problem != "" {
+			return invalid(problem)
 		}
 		names = append(names, name)
 		return nil
@@ -94,6 +90,19 @@ func (r *reader) policies() (names []string, err error) {
 		err = invalid("must name at least one policy")
 	}
 	return names, err
+}
+
+// policyNameProblem says what is wrong with the name of a policy that comes
+// after those; it is empty when nothing is.
+func policyNameProblem(name string, before []string) string {
+	namespace, rest, _ := strings.Cut(name, "/")
+	switch {
+	case namespace == "" || rest == "" || strings.Contains(rest, "/"):
+		return "must be <namespace>/<name>"
+	case slices.Contains(before, name):
+		return "is named twice"
+	}
+	return ""
 }
 
 // key reads a key: a string, or a list with one string for each part.

@@ -211,3 +211,27 @@ func TestMetricsServer(t *testing.T) {
 		})
 	}
 }
+
+// The bounds of what a slow or verbose client can hold are those of the server
+// that runs.
+func TestServerBounds(t *testing.T) {
+	g := NewWithT(t)
+	server := NewServer(ServerOptions{Handler: http.NotFoundHandler()}).server()
+	g.Expect([]time.Duration{server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout, server.IdleTimeout}).
+		To(Equal([]time.Duration{5 * time.Second, 10 * time.Second, 10 * time.Second, 2 * time.Minute}))
+	g.Expect(server.MaxHeaderBytes).To(Equal(64 << 10))
+
+	s := start(t, ServerOptions{Handler: newHandler(newGate())})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+pathHealth, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	for size, status := range map[int]int{60 << 10: 200, 128 << 10: 431} {
+		r.Header.Set("X-Long", strings.Repeat("x", size))
+		answer, err := s.client.Do(r)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(answer.Body.Close()).To(Succeed())
+		g.Expect(answer.StatusCode).To(Equal(status))
+	}
+	s.stop()
+	s.lameDuck <- time.Time{}
+	g.Eventually(s.ended, "5s").Should(Receive(BeNil()))
+}

@@ -18,6 +18,30 @@ type Attributes struct {
 	Headers       map[string]string // by lower-case name; the doors see to that
 	RemoteAddress netip.Addr
 	Principal     string
+	Domain        string       // the rate limit domain, compared as it is
+	Descriptors   []Descriptor // compared as they are
+}
+
+// DescriptorsOf returns the descriptors that a plan reads that applies by that
+// one: just it, or with AnyDescriptor all.
+func (a *Attributes) DescriptorsOf(descriptor int) []Descriptor {
+	if descriptor == AnyDescriptor {
+		return a.Descriptors
+	}
+	return a.Descriptors[descriptor : descriptor+1]
+}
+
+// ValueOf returns the value of the first entry with that key; empty if there is
+// none.
+func ValueOf(descriptors []Descriptor, key string) string {
+	for _, d := range descriptors {
+		for _, e := range d {
+			if e.Key == key {
+				return e.Value
+			}
+		}
+	}
+	return ""
 }
 
 // Normalize rewrites the attributes so that different spellings of one

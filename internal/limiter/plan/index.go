@@ -4,131 +4,113 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
-	"strings"
 )
 
-// index finds plans by request facts. Matches are filed under the hosts they
-// name and there under their paths, so a decision looks only at those that
-// hold for its host and path, however many there are for others.
-type index struct {
-	exact    map[string]*paths // by host
-	wildcard map[string]*paths // by what follows "*", starting with a dot
-	any      paths             // matches that name no host
-}
+// index finds match entries by the facts of a request. It is a tree: where there
+// are many entries, they are split into groups by that fact which tells them apart
+// best, and the groups again by others. So a decision looks at a few entries only,
+// however many there are for other requests and whatever they differ by.
+//
+// The index only narrows down. Whether an entry holds is Match's to say.
+type index struct{ root *node }
 
-// paths are the matches for one host, filed under their paths.
-type paths struct {
-	exact    map[string][]filed // by path
-	prefixes map[string][]filed // by what precedes "*"
-	lengths  []int              // of the prefixes, each once
-	any      []filed            // matches that name no path
-}
-
-// filed is one match of one plan; rank is the plan's place in the order of
+// filed is one match entry of one plan; rank is the plan's place in the order of
 // IDs, in which the plans of a decision are returned.
 type filed struct {
 	rank  int
+	entry int
 	plan  *Plan
 	match *Match
 }
 
+// node is a set of match entries, as a list or split.
+type node struct {
+	entries []*filed
+	split   *split
+}
+
+const (
+	// few is how many entries are looked at one by one.
+	few = 8
+	// maxCopies bounds how often an entry is filed: it is filed under each of its
+	// hosts, and there under each of its paths, and so on.
+	maxCopies = MaxPatterns * MaxPatterns
+)
+
 func newIndex(plans []*Plan) index {
-	x := index{exact: map[string]*paths{}, wildcard: map[string]*paths{}}
+	var all []*filed
 	for rank, p := range plans {
 		if p.Mode == ModeDisabled {
 			continue
 		}
 		for i := range p.Matches {
-			x.file(filed{rank: rank, plan: p, match: &p.Matches[i]})
+			all = append(all, &filed{rank: rank, entry: i, plan: p, match: &p.Matches[i]})
 		}
 	}
-	return x
+	return index{newNode(all, []fact{factHost, factPath, factDescriptor, factDomain, factMethod}, maxCopies)}
 }
 
-func (x *index) file(f filed) {
-	if len(f.match.Hosts) == 0 {
-		x.any.file(f)
+// newNode splits the entries by the one of the facts that leaves the fewest to
+// look at, if there is one that helps.
+func newNode(entries []*filed, facts []fact, copies int) *node {
+	if len(entries) <= few {
+		return &node{entries: entries}
 	}
-	for _, host := range f.match.Hosts {
-		byHost, key := x.exact, host
-		if suffix, ok := strings.CutPrefix(host, "*"); ok {
-			byHost, key = x.wildcard, suffix
+	var best *grouping
+	for _, by := range facts {
+		g := by.group(entries)
+		if g.largest < len(entries) && g.filings <= copies*len(entries) && (best == nil || g.largest < best.largest) {
+			best = g
 		}
-		if byHost[key] == nil {
-			byHost[key] = &paths{}
-		}
-		byHost[key].file(f)
 	}
+	if best == nil {
+		return &node{entries: entries}
+	}
+	copies = copies * len(entries) / best.filings
+	others := slices.DeleteFunc(slices.Clone(facts), func(f fact) bool { return f == best.by })
+	s := &split{by: best.by, groups: make(map[Entry]*node, len(best.groups)), lengths: best.lengths}
+	for value, group := range best.groups {
+		s.groups[value] = newNode(group, others, copies)
+	}
+	s.rest = newNode(best.rest, others, copies)
+	return &node{split: s}
 }
 
-func (p *paths) file(f filed) {
-	if p.exact == nil {
-		p.exact, p.prefixes = map[string][]filed{}, map[string][]filed{}
-	}
-	if len(f.match.Paths) == 0 {
-		p.any = append(p.any, f)
-	}
-	for _, path := range f.match.Paths {
-		prefix, ok := strings.CutSuffix(path, "*")
-		if !ok {
-			p.exact[path] = append(p.exact[path], f)
-			continue
-		}
-		p.prefixes[prefix] = append(p.prefixes[prefix], f)
-		if !slices.Contains(p.lengths, len(prefix)) {
-			p.lengths = append(p.lengths, len(prefix))
-		}
-	}
-}
-
-func (x *index) match(a *Attributes) []*Plan {
-	found := x.any.match(nil, a)
-	if a.Host != "" {
-		found = x.exact[a.Host].match(found, a)
-		// "*.b.c" covers "a.b.c" and "z.a.b.c", but not "b.c" itself.
-		for rest := a.Host; len(x.wildcard) > 0; {
-			i := strings.IndexByte(rest[1:], '.')
-			if i < 0 {
-				break
-			}
-			rest = rest[1+i:]
-			found = x.wildcard[rest].match(found, a)
-		}
-	}
-	if len(found) == 0 {
+// match returns how plans apply to the request, plan by plan in the order of
+// their IDs, and for one plan in the order of descriptors.
+func (x *index) match(a *Attributes) []Found {
+	entries := x.root.find(nil, a)
+	if len(entries) == 0 {
 		return nil
 	}
-	slices.SortFunc(found, func(a, b filed) int { return a.rank - b.rank })
-	plans := make([]*Plan, 0, len(found))
-	for _, f := range found {
-		if n := len(plans); n == 0 || plans[n-1] != f.plan {
-			plans = append(plans, f.plan)
-		}
-	}
-	return plans
-}
-
-// match appends the matches that hold for a request to this host.
-func (p *paths) match(found []filed, a *Attributes) []filed {
-	if p == nil {
-		return found
-	}
-	collect := func(candidates []filed) {
-		for _, f := range candidates {
-			if len(f.match.Methods) == 0 || slices.Contains(f.match.Methods, a.Method) {
-				found = append(found, f)
+	// An entry is found twice where two of its hosts, or two descriptors, lead to it.
+	slices.SortFunc(entries, func(a, b *filed) int { return cmp.Or(a.rank-b.rank, a.entry-b.entry) })
+	var found []Found
+	for i := 0; i < len(entries); {
+		first, plan := len(found), entries[i].plan
+		for ; i < len(entries) && entries[i].plan == plan; i++ {
+			if i == 0 || entries[i] != entries[i-1] {
+				found = entries[i].appendTo(found, a)
 			}
 		}
+		slices.SortStableFunc(found[first:], func(a, b Found) int { return a.Descriptor - b.Descriptor })
 	}
-	collect(p.any)
-	if a.Path == "" {
+	return found
+}
+
+// appendTo appends the ways in which the entry holds.
+func (f *filed) appendTo(found []Found, a *Attributes) []Found {
+	if !f.match.holds(a) {
 		return found
 	}
-	collect(p.exact[a.Path])
-	for _, length := range p.lengths {
-		if length <= len(a.Path) {
-			collect(p.prefixes[a.Path[:length]])
+	if len(f.match.Descriptors) == 0 {
+		return append(found, Found{f.plan, f.entry, AnyDescriptor})
+	}
+	for i, d := range a.Descriptors {
+		if d.hasAll(f.match.Descriptors) {
+			found = append(found, Found{f.plan, f.entry, i})
 		}
 	}
 	return found

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"unicode/utf8"
 )
 
 // Action says what an override does to the callers it selects.
@@ -106,7 +105,7 @@ func (p *Plan) validateSelectors(fail func(string, ...any), at string, o *Overri
 			fail("%s.cidrs[%d] %q is not a network in normal form", at, j, network)
 		}
 	}
-	if utf8.RuneCountInString(o.When) > MaxExpression {
+	if exceeds(o.When, MaxExpression) {
 		fail("%s.when is longer than %d characters", at, MaxExpression)
 	}
 }

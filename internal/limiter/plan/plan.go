@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 )
 
 // Bounds of a plan. The schema of the resource states the same bounds to
@@ -27,6 +28,15 @@ const (
 	MaxKeyParts = 8
 	// MaxMatches is the largest number of match entries in one plan.
 	MaxMatches = 16
+	// MaxPatterns is the largest number of hosts, and of paths, in one match entry.
+	MaxPatterns = 32
+	// MaxMethods is the largest number of methods in one match entry.
+	MaxMethods = 16
+	// MaxEntries is the largest number of descriptor entries in one match entry.
+	MaxEntries = 16
+	// MaxText is the length of the longest domain, and of the longest key and value
+	// of a descriptor entry, in characters.
+	MaxText = 255
 	// MaxThreshold is the largest threshold and the largest cost, in units.
 	MaxThreshold = 1<<31 - 1
 	// MaxLogThreshold is the largest threshold of a SlidingLog limit, in
@@ -93,16 +103,6 @@ const (
 	FailClosed FailureMode = "Closed"
 )
 
-// KeyPartType names the source of one key part.
-type KeyPartType string
-
-// The sources of key parts.
-const (
-	KeyHeader        KeyPartType = "Header"
-	KeyRemoteAddress KeyPartType = "RemoteAddress"
-	KeyPrincipal     KeyPartType = "Principal"
-)
-
 // Plan is one compiled policy.
 type Plan struct {
 	Namespace    string       `json:"namespace"`
@@ -119,22 +119,6 @@ type Plan struct {
 	Overrides    []Override   `json:"overrides,omitempty"`
 	FailureMode  FailureMode  `json:"failureMode"`
 	Denial       Denial       `json:"denial"`
-}
-
-// Match is one set of request facts under which the plan applies. Every list
-// that is given must hold.
-type Match struct {
-	Hosts   []string `json:"hosts,omitempty"`   // exact, or "*." and a suffix
-	Methods []string `json:"methods,omitempty"` // exact
-	Paths   []string `json:"paths,omitempty"`   // exact, or a prefix and "*"
-}
-
-// KeyPart is one source of the key, in the order the key is built.
-type KeyPart struct {
-	Type             KeyPartType `json:"type"`
-	Header           string      `json:"header,omitempty"` // lower case
-	IPv4PrefixLength int         `json:"ipv4PrefixLength,omitempty"`
-	IPv6PrefixLength int         `json:"ipv6PrefixLength,omitempty"`
 }
 
 // Denial is what a refused caller is told.
@@ -160,29 +144,11 @@ func (p *Plan) Validate() error {
 	oneOf(fail, "counting", p.Counting, CountAdmitted, CountAttempts)
 	oneOf(fail, "denyWhen", p.DenyWhen, ThresholdExceeded, ThresholdReached)
 	oneOf(fail, "failureMode", p.FailureMode, FailOpen, FailClosed)
-	if len(p.Matches) > MaxMatches {
-		fail("%d matches, at most %d", len(p.Matches), MaxMatches)
-	}
+	p.validateMatches(fail)
 	p.validateKey(fail)
 	p.validateLimits(fail)
 	p.validateOverrides(fail)
 	return errors.Join(errs...)
-}
-
-func (p *Plan) validateKey(fail func(string, ...any)) {
-	if len(p.Key) > MaxKeyParts {
-		fail("%d key parts, at most %d", len(p.Key), MaxKeyParts)
-	}
-	for i, part := range p.Key {
-		at := fmt.Sprintf("key[%d].type", i)
-		oneOf(fail, at, part.Type, KeyHeader, KeyRemoteAddress, KeyPrincipal)
-		if part.IPv4PrefixLength < 0 || part.IPv4PrefixLength > 32 {
-			fail("key[%d].ipv4PrefixLength %d is not in 0..32", i, part.IPv4PrefixLength)
-		}
-		if part.IPv6PrefixLength < 0 || part.IPv6PrefixLength > 128 {
-			fail("key[%d].ipv6PrefixLength %d is not in 0..128", i, part.IPv6PrefixLength)
-		}
-	}
 }
 
 func oneOf[T ~string](fail func(string, ...any), field string, got T, known ...T) {
@@ -191,6 +157,9 @@ func oneOf[T ~string](fail func(string, ...any), field string, got T, known ...T
 	}
 	fail("%s %q is not one of %q", field, got, known)
 }
+
+// exceeds reports whether s has more than so many characters.
+func exceeds(s string, characters int) bool { return utf8.RuneCountInString(s) > characters }
 
 // isName reports whether s may stand in a Redis key between separators
 // without escaping: lower-case letters, digits, '-' and '.'.

@@ -46,6 +46,6 @@ func (s *Snapshot) Plans() []*Plan { return s.plans }
 // Lookup returns the plan of that ID, or nil.
 func (s *Snapshot) Lookup(id string) *Plan { return s.byID[id] }
 
-// Match returns the plans whose matches hold for the normalised attributes,
-// in the order of their IDs. Disabled plans never match.
-func (s *Snapshot) Match(a *Attributes) []*Plan { return s.index.match(a) }
+// Match returns how plans apply to the normalised attributes, in the order of
+// their IDs. Disabled plans never do.
+func (s *Snapshot) Match(a *Attributes) []Found { return s.index.match(a) }

@@ -1,0 +1,268 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// maxThreshold is the largest threshold of a policy.
+const maxThreshold = 1<<31 - 1
+
+// EnvoyRatelimit converts one configuration file of envoyproxy/ratelimit into one
+// policy for each of its limits, in that namespace.
+//
+// That service looks a descriptor up entry by entry: at each level the exact value
+// wins over a wildcard, and that over a key without a value, and a limit holds for
+// descriptors of exactly its depth. A policy matches every descriptor that has its
+// entries, so each gets an expression that leaves out what the service gives to
+// another limit. An error says what the service itself would refuse.
+func EnvoyRatelimit(data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
+	config, err := readERL(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &erlConverter{namespace: namespace, domain: config.Domain, names: map[string]bool{}}
+	c.level("descriptors", config.Descriptors, nil)
+	if len(c.policies) > 0 {
+		c.note("", "windows start with the first request of a caller and not with the clock's minute, hour or day")
+		c.note("", "the entries of a descriptor may come in any order")
+	}
+	return c.policies, c.notes, nil
+}
+
+type erlConverter struct {
+	namespace, domain string
+	names             map[string]bool
+	policies          []*v1alpha1.RateLimitPolicy
+	notes             []Note
+}
+
+func (c *erlConverter) note(at, format string, args ...any) {
+	c.notes = append(c.notes, Note{At: at, Text: fmt.Sprintf(format, args...)})
+}
+
+// erlStep is one entry of the way to a limit.
+type erlStep struct {
+	key, value string
+	// prefix is set for a wildcard: what precedes the "*" of the value.
+	prefix *string
+	shared bool // all values of a wildcard have one budget
+	// others are the siblings that win over this one where they hold.
+	others []erlDescriptor
+}
+
+func (s *erlStep) isExact() bool { return s.value != "" && s.prefix == nil }
+
+func (c *erlConverter) level(at string, descriptors []erlDescriptor, way []erlStep) {
+	for i, d := range descriptors {
+		at := fmt.Sprintf("%s[%d]", at, i)
+		step := erlStep{key: d.Key, value: d.Value, shared: d.ShareThreshold, others: winners(descriptors, i)}
+		if prefix, wildcard := strings.CutSuffix(d.Value, "*"); wildcard {
+			step.prefix = &prefix
+		}
+		here := append(slices.Clone(way), step)
+		c.remarks(at, &d)
+		if d.RateLimit != nil {
+			c.limit(at, &d, here)
+		}
+		c.level(at+".descriptors", d.Descriptors, here)
+	}
+}
+
+// winners are the siblings with the same key that win over descriptor i: exact
+// values over wildcards and earlier wildcards over later ones, and any value over
+// none.
+func winners(siblings []erlDescriptor, i int) []erlDescriptor {
+	var found []erlDescriptor
+	loser := siblings[i]
+	rank := func(d erlDescriptor) int {
+		switch {
+		case d.Value == "":
+			return 2
+		case strings.HasSuffix(d.Value, "*"):
+			return 1
+		}
+		return 0
+	}
+	for j, d := range siblings {
+		if d.Key != loser.Key || rank(loser) == 0 {
+			continue
+		}
+		if rank(d) < rank(loser) || rank(d) == 1 && rank(loser) == 1 && j < i {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+func (c *erlConverter) remarks(at string, d *erlDescriptor) {
+	if d.DetailedMetric {
+		c.note(at+".detailed_metric", "not carried over: metrics are by policy and limit, and never hold values of callers")
+	}
+	if d.ValueToMetric {
+		c.note(at+".value_to_metric", "not carried over: metrics are by policy and limit, and never hold values of callers")
+	}
+	if d.QuotaMode {
+		c.note(at+".quota_mode", "not carried over: the limit refuses; mode Shadow counts without refusing")
+	}
+	if d.ShareThreshold && !strings.HasSuffix(d.Value, "*") {
+		c.note(at+".share_threshold", "has no effect without a wildcard value")
+	}
+	if d.RateLimit != nil {
+		for i, r := range d.RateLimit.Replaces {
+			c.note(fmt.Sprintf("%s.rate_limit.replaces[%d]", at, i),
+				"not carried over: the limit %q stays in force beside this one; exempt its callers with an override there", r.Name)
+		}
+	}
+}
+
+func (c *erlConverter) limit(at string, d *erlDescriptor, way []erlStep) {
+	l := d.RateLimit
+	if l.Unlimited {
+		return // nothing limits it; the limits it wins over leave it out
+	}
+	window := erlWindows[strings.ToLower(l.Unit)]
+	if window == "" {
+		c.note(at+".rate_limit.unit", "not carried over: windows are at most 720h")
+		return
+	}
+	policy := &v1alpha1.RateLimitPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "RateLimitPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.name(way)},
+		Spec: v1alpha1.RateLimitPolicySpec{
+			Matches: []v1alpha1.Match{c.match(way)},
+			Key:     c.key(at, way),
+			Limits: []v1alpha1.Limit{{
+				Name: limitName(l.Name), Algorithm: v1alpha1.AlgorithmFixedWindow, Window: v1alpha1.Duration(window),
+			}},
+		},
+	}
+	if d.ShadowMode {
+		policy.Spec.Mode = v1alpha1.ModeShadow
+	}
+	c.threshold(at, policy, l.RequestsPerUnit)
+	if when := policy.Spec.Matches[0].When; len(when) > 1024 {
+		c.note(at, "not carried over: leaving out the more specific limits takes an expression of %d characters, at most 1024 are allowed", len(when))
+		return
+	}
+	c.policies = append(c.policies, policy)
+}
+
+// threshold sets what passes; none is 0, which a policy says with an override.
+func (c *erlConverter) threshold(at string, policy *v1alpha1.RateLimitPolicy, perUnit *int64) {
+	n := int64(0)
+	if perUnit != nil {
+		n = *perUnit
+	}
+	if n > maxThreshold {
+		c.note(at+".rate_limit.requests_per_unit", "%d is more than a threshold may be; %d is used", n, int64(maxThreshold))
+		n = maxThreshold
+	}
+	if n == 0 {
+		n = 1
+		policy.Spec.Overrides = []v1alpha1.Override{{Name: "none", When: "true", Action: v1alpha1.OverrideActionDeny}}
+	}
+	policy.Spec.Limits[0].Threshold = n
+}
+
+func (c *erlConverter) match(way []erlStep) v1alpha1.Match {
+	m := v1alpha1.Match{Domain: c.domain}
+	conditions := []string{"size(descriptor) == " + strconv.Itoa(len(way))}
+	for _, s := range way {
+		d := v1alpha1.DescriptorMatch{Key: s.key}
+		value := "descriptor[" + strconv.Quote(s.key) + "]"
+		switch {
+		case s.isExact():
+			d.Value = s.value
+		case s.prefix != nil:
+			conditions = append(conditions, value+".startsWith("+strconv.Quote(*s.prefix)+")")
+		}
+		m.Descriptors = append(m.Descriptors, d)
+		conditions = append(conditions, exclusions(value, s.others)...)
+	}
+	m.When = strings.Join(conditions, " && ")
+	return m
+}
+
+// exclusions say that a value is none of those that others win.
+func exclusions(value string, others []erlDescriptor) []string {
+	var exact, conditions []string
+	for _, o := range others {
+		if prefix, wildcard := strings.CutSuffix(o.Value, "*"); wildcard {
+			conditions = append(conditions, "!"+value+".startsWith("+strconv.Quote(prefix)+")")
+		} else {
+			exact = append(exact, strconv.Quote(o.Value))
+		}
+	}
+	if len(exact) > 0 {
+		conditions = append(conditions, "!("+value+" in ["+strings.Join(exact, ", ")+"])")
+	}
+	return conditions
+}
+
+// key makes every value that the limit leaves open a budget of its own.
+func (c *erlConverter) key(at string, way []erlStep) []v1alpha1.KeyPart {
+	var parts []v1alpha1.KeyPart
+	for _, s := range way {
+		if s.isExact() || s.prefix != nil && s.shared {
+			continue
+		}
+		parts = append(parts, v1alpha1.KeyPart{
+			Type: v1alpha1.KeyPartDescriptor, Descriptor: &v1alpha1.DescriptorKey{Key: s.key},
+		})
+	}
+	if len(parts) > 8 {
+		c.note(at, "%d values make the key, at most 8 may: the last %d share budgets", len(parts), len(parts)-8)
+		parts = parts[:8]
+	}
+	return parts
+}
+
+// name makes a name of the domain and the way, once in the file.
+func (c *erlConverter) name(way []erlStep) string {
+	words := []string{c.domain}
+	for _, s := range way {
+		words = append(words, s.key, s.value)
+	}
+	base := slug(strings.Join(words, "-"), 55)
+	name := base
+	for i := 2; c.names[name]; i++ {
+		name = fmt.Sprintf("%s-%d", base, i)
+	}
+	c.names[name] = true
+	return name
+}
+
+func limitName(name string) string {
+	if name == "" {
+		return "limit"
+	}
+	return slug(name, 63)
+}
+
+// slug makes a DNS label of at most that many characters.
+func slug(text string, most int) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(text) {
+		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
+			b.WriteRune(r)
+		} else if s := b.String(); s != "" && s[len(s)-1] != '-' {
+			b.WriteByte('-')
+		}
+	}
+	s := b.String()
+	s = strings.Trim(s[:min(len(s), most)], "-")
+	if s == "" {
+		return "limit"
+	}
+	return s
+}

@@ -1,0 +1,106 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// erlConfig is one file of envoyproxy/ratelimit, as its README describes it.
+type erlConfig struct {
+	Domain      string          `json:"domain"`
+	Descriptors []erlDescriptor `json:"descriptors"`
+}
+
+// erlDescriptor is a node of the tree of descriptors.
+type erlDescriptor struct {
+	Key            string          `json:"key"`
+	Value          string          `json:"value"`
+	RateLimit      *erlRateLimit   `json:"rate_limit"`
+	Descriptors    []erlDescriptor `json:"descriptors"`
+	ShadowMode     bool            `json:"shadow_mode"`
+	QuotaMode      bool            `json:"quota_mode"`
+	DetailedMetric bool            `json:"detailed_metric"`
+	ValueToMetric  bool            `json:"value_to_metric"`
+	ShareThreshold bool            `json:"share_threshold"`
+}
+
+type erlRateLimit struct {
+	Unit            string       `json:"unit"`
+	RequestsPerUnit *int64       `json:"requests_per_unit"`
+	Unlimited       bool         `json:"unlimited"`
+	Name            string       `json:"name"`
+	Replaces        []erlReplace `json:"replaces"`
+	// Algorithm and others that forks add are refused as unknown.
+}
+
+type erlReplace struct {
+	Name string `json:"name"`
+}
+
+// erlWindows are the windows of the units. A year is longer than any window of
+// a policy.
+var erlWindows = map[string]string{
+	"second": "1s", "minute": "1m", "hour": "1h", "day": "24h", "week": "168h", "month": "720h", "year": "",
+}
+
+// readERL reads and checks a configuration, by the rules that make the service
+// refuse it. Errors name the field.
+func readERL(data []byte) (*erlConfig, error) {
+	config := &erlConfig{}
+	asJSON, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		return nil, fmt.Errorf("not a configuration of envoyproxy/ratelimit: %w", err)
+	}
+	errs, err := json.UnmarshalStrict(asJSON, config)
+	if err != nil {
+		return nil, fmt.Errorf("not a configuration of envoyproxy/ratelimit: %w", err)
+	}
+	if config.Domain == "" {
+		errs = append(errs, errors.New("domain: must not be empty"))
+	}
+	errs = append(errs, checkERL("descriptors", config.Descriptors)...)
+	return config, errors.Join(errs...)
+}
+
+func checkERL(at string, descriptors []erlDescriptor) (errs []error) {
+	seen := map[string]bool{}
+	for i, d := range descriptors {
+		at := fmt.Sprintf("%s[%d]", at, i)
+		if d.Key == "" {
+			errs = append(errs, fmt.Errorf("%s.key: must not be empty", at))
+		}
+		if id := d.Key + "_" + d.Value; seen[id] {
+			errs = append(errs, fmt.Errorf("%s: key %q with value %q is there twice", at, d.Key, d.Value))
+		} else {
+			seen[id] = true
+		}
+		if l := d.RateLimit; l != nil {
+			errs = append(errs, l.check(at+".rate_limit")...)
+		}
+		errs = append(errs, checkERL(at+".descriptors", d.Descriptors)...)
+	}
+	return errs
+}
+
+func (l *erlRateLimit) check(at string) (errs []error) {
+	if l.Unlimited {
+		if l.Unit != "" {
+			errs = append(errs, fmt.Errorf("%s.unit: must not be set when unlimited", at))
+		}
+		return errs
+	}
+	if _, known := erlWindows[strings.ToLower(l.Unit)]; !known {
+		errs = append(errs, fmt.Errorf("%s.unit: %q is not one of second, minute, hour, day, week, month, year", at, l.Unit))
+	}
+	if l.RequestsPerUnit != nil && (*l.RequestsPerUnit < 0 || *l.RequestsPerUnit > 1<<32-1) {
+		errs = append(errs, fmt.Errorf("%s.requests_per_unit: %d is not in 0..%d", at, *l.RequestsPerUnit, int64(1<<32-1)))
+	}
+	return errs
+}

@@ -1,0 +1,67 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/convert"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// Every in.yaml becomes the policies and notes of its out.yaml.
+func TestGoldenEnvoyRatelimit(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.in.yaml")
+	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
+	gomega.NewWithT(t).Expect(files).NotTo(gomega.BeEmpty())
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			data, err := os.ReadFile(file)
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			policies, notes, err := convert.EnvoyRatelimit(data, "shop")
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			var got strings.Builder
+			for _, n := range notes {
+				fmt.Fprintf(&got, "# %s\n", n)
+			}
+			g.Expect(convert.Write(&got, policies)).To(gomega.Succeed())
+			golden := strings.TrimSuffix(file, ".in.yaml") + ".out.yaml"
+			if *update {
+				g.Expect(os.WriteFile(golden, []byte(got.String()), 0o600)).To(gomega.Succeed())
+			}
+			want, err := os.ReadFile(golden)
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(got.String()).To(gomega.Equal(string(want)))
+		})
+	}
+}
+
+// What the service refuses to load is refused here, with the field.
+func TestEnvoyRatelimitErrors(t *testing.T) {
+	for name, tc := range map[string]struct{ config, problem string }{
+		"no domain":             {"descriptors: [{key: a}]", "domain: must not be empty"},
+		"no key":                {"domain: d\ndescriptors: [{value: a}]", "descriptors[0].key: must not be empty"},
+		"no key, nested":        {"domain: d\ndescriptors: [{key: a, descriptors: [{value: b}]}]", "descriptors[0].descriptors[0].key"},
+		"twice":                 {"domain: d\ndescriptors: [{key: a}, {key: a}]", `descriptors[1]: key "a" with value "" is there twice`},
+		"unknown unit":          {"domain: d\ndescriptors: [{key: a, rate_limit: {unit: fortnight}}]", `descriptors[0].rate_limit.unit: "fortnight" is not one of`},
+		"unlimited with a unit": {"domain: d\ndescriptors: [{key: a, rate_limit: {unlimited: true, unit: day}}]", "descriptors[0].rate_limit.unit: must not be set"},
+		"unknown field":         {"domain: d\ndescriptors: [{key: a, ratelimit: {}}]", `unknown field "descriptors[0].ratelimit"`},
+		"negative":              {"domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: -1}}]", "descriptors[0].rate_limit.requests_per_unit: -1"},
+		"no YAML":               {"\t", "not a configuration of envoyproxy/ratelimit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := convert.EnvoyRatelimit([]byte(tc.config), "shop")
+			gomega.NewWithT(t).Expect(err).To(gomega.MatchError(gomega.ContainSubstring(tc.problem)))
+		})
+	}
+}

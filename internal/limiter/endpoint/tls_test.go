@@ -1,0 +1,188 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoint_test
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/weir-dev/weir/internal/limiter/endpoint"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// running is an endpoint without policies that serves TLS to clients with
+// certificates of the authority clients, one of which is "gateway".
+type running struct {
+	*endpoint.Endpoint
+	t                *testing.T
+	servers, clients *testenv.Authority
+	dir              string
+}
+
+func start(t *testing.T) *running {
+	t.Helper()
+	g := NewWithT(t)
+	r := &running{t: t, servers: testenv.NewAuthority(t), clients: testenv.NewAuthority(t), dir: t.TempDir()}
+	r.showCertificate("first")
+	g.Expect(os.WriteFile(filepath.Join(r.dir, "ca.crt"), r.clients.PEM, 0o600)).To(Succeed())
+	logger := slog.New(slog.DiscardHandler)
+	files, err := tlsfiles.Load(tlsfiles.Options{
+		CertFile: filepath.Join(r.dir, "tls.crt"), KeyFile: filepath.Join(r.dir, "tls.key"),
+		ClientCAFile: filepath.Join(r.dir, "ca.crt"), AllowedNames: []string{"gateway"},
+		Logger: logger, Interval: 5 * time.Millisecond,
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	store := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	t.Cleanup(func() { _ = store.Close() })
+	r.Endpoint = endpoint.New(endpoint.Options{
+		Redis: store, RedisPrefix: "weir:", HTTPAddress: "127.0.0.1:0", GRPCAddress: "127.0.0.1:0", TLS: files,
+		StoreTimeout: time.Second, Logger: logger, Registry: prometheus.NewRegistry(),
+	})
+	r.Use(plan.NewSnapshot(1, nil))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		NewWithT(t).Eventually(ended, "15s").Should(Receive(BeNil()))
+	})
+	g.Eventually(r.HTTP.Addr).ShouldNot(BeEmpty())
+	g.Eventually(r.GRPC.Addr).ShouldNot(BeEmpty())
+	return r
+}
+
+// showCertificate puts a new certificate with that common name into the files.
+func (r *running) showCertificate(commonName string) {
+	r.t.Helper()
+	cert, key := r.servers.Issue(r.t, commonName, "127.0.0.1")
+	r.write("tls.crt", cert)
+	r.write("tls.key", key)
+}
+
+// write replaces the file at one instant.
+func (r *running) write(name string, content []byte) {
+	r.t.Helper()
+	g, path := NewWithT(r.t), filepath.Join(r.dir, name)
+	g.Expect(os.WriteFile(path+".next", content, 0o600)).To(Succeed())
+	g.Expect(os.Rename(path+".next", path)).To(Succeed())
+}
+
+// client is the TLS of a client with a certificate of that authority; nil is
+// none.
+func (r *running) client(authority *testenv.Authority, name string) *tls.Config {
+	r.t.Helper()
+	config := &tls.Config{RootCAs: r.servers.Pool(), MinVersion: tls.VersionTLS12}
+	if authority != nil {
+		pair, err := tls.X509KeyPair(authority.Issue(r.t, name))
+		NewWithT(r.t).Expect(err).NotTo(HaveOccurred())
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+	}
+	return config
+}
+
+func (r *running) httpClient(config *tls.Config) *http.Client {
+	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
+	r.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
+}
+
+// get returns the status, and the common name of the server's certificate.
+func (r *running) get(client *http.Client, path string) (status int, shown string) {
+	response, err := client.Get("https://" + r.HTTP.Addr() + path)
+	if err != nil {
+		return 0, ""
+	}
+	defer func() { _ = response.Body.Close() }()
+	_, _ = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, response.TLS.PeerCertificates[0].Subject.CommonName
+}
+
+// dial returns a function that asks for the health over one gRPC connection.
+func (r *running) dial(config *tls.Config) func() error {
+	conn, err := grpc.NewClient(r.GRPC.Addr(), grpc.WithTransportCredentials(credentials.NewTLS(config)))
+	NewWithT(r.t).Expect(err).NotTo(HaveOccurred())
+	r.t.Cleanup(func() { _ = conn.Close() })
+	return func() error {
+		ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{})
+		return err
+	}
+}
+
+func TestClientCertificates(t *testing.T) {
+	r := start(t)
+	for name, tc := range map[string]struct {
+		client                  *tls.Config
+		probe, check, authorize int
+		grpc                    bool
+	}{
+		"none":                   {r.client(nil, ""), 200, 403, 403, false},
+		"of another authority":   {r.client(testenv.NewAuthority(t), "gateway"), 0, 0, 0, false},
+		"with no allowed name":   {r.client(r.clients, "somebody"), 0, 0, 0, false},
+		"with one that is right": {r.client(r.clients, "gateway"), 200, 405, 200, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			client := r.httpClient(tc.client)
+			for path, want := range map[string]int{
+				"/readyz": tc.probe, "/healthz": tc.probe, "/v1/check": tc.check, "/v1/authorize": tc.authorize,
+			} {
+				status, _ := r.get(client, path)
+				g.Expect(status).To(Equal(want), path)
+			}
+			g.Expect(r.dial(tc.client)() == nil).To(Equal(tc.grpc))
+		})
+	}
+}
+
+// Both ports show a new certificate to new connections, while old ones go on.
+func TestCertificatesAreReplacedUnderConnections(t *testing.T) {
+	g := NewWithT(t)
+	r := start(t)
+	config := r.client(r.clients, "gateway")
+	oldHTTP, oldGRPC := r.httpClient(config), r.dial(config)
+	_, shown := r.get(oldHTTP, "/readyz")
+	g.Expect(shown).To(Equal("first"))
+	g.Expect(oldGRPC()).To(Succeed())
+
+	r.showCertificate("second")
+	newlyShown := func() string {
+		_, shown := r.get(r.httpClient(config), "/readyz")
+		return shown
+	}
+	g.Eventually(newlyShown).Should(Equal("second"))
+	conn, err := tls.Dial("tcp", r.GRPC.Addr(), &tls.Config{
+		RootCAs: r.servers.Pool(), MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, GetClientCertificate: config.GetClientCertificate,
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(conn.ConnectionState().PeerCertificates[0].Subject.CommonName).To(Equal("second"))
+	g.Expect(conn.Close()).To(Succeed())
+
+	status, shown := r.get(oldHTTP, "/readyz")
+	g.Expect(status).To(Equal(200))
+	g.Expect(shown).To(Equal("first"), "the old connection goes on")
+	g.Expect(oldGRPC()).To(Succeed())
+
+	// A pair that does not belong together is not taken.
+	_, key := r.servers.Issue(t, "third")
+	r.write("tls.key", key)
+	g.Consistently(newlyShown, "100ms").Should(Equal("second"))
+}

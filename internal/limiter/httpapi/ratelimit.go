@@ -1,0 +1,121 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter"
+)
+
+// The headers of draft-ietf-httpapi-ratelimit-headers-11, and those that were
+// usual before it. They are sent as spelled here, which http.Header.Set would
+// not do.
+const (
+	headerRateLimit       = "RateLimit"
+	headerRateLimitPolicy = "RateLimit-Policy"
+	headerLegacyLimit     = "X-RateLimit-Limit"
+	headerLegacyRemaining = "X-RateLimit-Remaining"
+	headerLegacyReset     = "X-RateLimit-Reset"
+)
+
+// maxField is the largest integer of a structured field (RFC 9651 section
+// 3.3.1).
+const maxField = 999_999_999_999_999
+
+// setLimitHeaders tells of the limits that took part, but for those in mode
+// Shadow: a caller must not notice that something is being tried out.
+// retryAfter is the header of that name, 0 for none.
+func setLimitHeaders(header http.Header, d *limiter.Decision, retryAfter int64, legacy bool) {
+	var policies, states []byte
+	var tightest *limiter.LimitState
+	for i := range d.Limits {
+		l := &d.Limits[i]
+		if l.Shadow {
+			continue
+		}
+		policies = appendPolicy(policies, l)
+		states = appendState(states, d, l, retryAfter)
+		if tightest == nil || tighter(l, tightest) {
+			tightest = l
+		}
+	}
+	if tightest == nil {
+		return
+	}
+	header[headerRateLimitPolicy] = []string{string(policies)}
+	header[headerRateLimit] = []string{string(states)}
+	if legacy {
+		header[headerLegacyLimit] = []string{strconv.FormatInt(tightest.Threshold, 10)}
+		header[headerLegacyRemaining] = []string{strconv.FormatInt(available(d, tightest), 10)}
+		header[headerLegacyReset] = []string{strconv.FormatInt(secondsOf(tightest, retryAfter), 10)}
+	}
+}
+
+// appendItem appends the name of the limit as a string of a list. Names are DNS
+// labels, so nothing in them needs escaping.
+func appendItem(list []byte, l *limiter.LimitState) []byte {
+	if len(list) > 0 {
+		list = append(list, ", "...)
+	}
+	list = append(list, '"')
+	list = append(list, l.Policy...)
+	list = append(list, '-')
+	list = append(list, l.Limit...)
+	return append(list, '"')
+}
+
+// appendPolicy appends what the limit grants. A window that is not whole seconds
+// cannot be said.
+func appendPolicy(list []byte, l *limiter.LimitState) []byte {
+	list = append(appendItem(list, l), ";q="...)
+	list = strconv.AppendInt(list, l.Threshold, 10)
+	if l.Window >= time.Second && l.Window%time.Second == 0 {
+		list = append(list, ";w="...)
+		list = strconv.AppendInt(list, int64(l.Window/time.Second), 10)
+	}
+	return list
+}
+
+// appendState appends what is left of the limit, and for how long.
+func appendState(list []byte, d *limiter.Decision, l *limiter.LimitState, retryAfter int64) []byte {
+	list = append(appendItem(list, l), ";r="...)
+	list = strconv.AppendInt(list, available(d, l), 10)
+	list = append(list, ";t="...)
+	return strconv.AppendInt(list, secondsOf(l, retryAfter), 10)
+}
+
+// available is what is left of the limit: nothing while its policy is blocked,
+// whatever the windows say.
+func available(d *limiter.Decision, l *limiter.LimitState) int64 {
+	if d.Reason == limiter.ReasonBlocked && l.Policy == d.Policy {
+		return 0
+	}
+	return l.Remaining
+}
+
+// secondsOf is how long what is left has to last. In a refusal that is Retry-After
+// for all limits: the draft wants no end of a window to be later than it.
+func secondsOf(l *limiter.LimitState, retryAfter int64) int64 {
+	if retryAfter > 0 {
+		return retryAfter
+	}
+	return min(roundUp(max(0, l.ResetAfter), time.Second), maxField)
+}
+
+// tighter reports whether a says more than b to somebody who hears of one limit
+// only: one that refuses before one that does not, then less that is left, then
+// the longer time.
+func tighter(a, b *limiter.LimitState) bool {
+	switch {
+	case a.Allowed != b.Allowed:
+		return b.Allowed
+	case a.Remaining != b.Remaining:
+		return a.Remaining < b.Remaining
+	default:
+		return a.ResetAfter > b.ResetAfter
+	}
+}

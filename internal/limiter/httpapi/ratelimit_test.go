@@ -1,0 +1,163 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// field is one item of a structured list: its name and its parameters, without
+// those that are absent.
+type field struct {
+	name       string
+	parameters map[string]int64
+}
+
+// readFields reads the header as a client with a library for structured fields
+// does.
+func readFields(g *WithT, values []string) []field {
+	if values == nil {
+		return nil
+	}
+	list, err := httpsfv.UnmarshalList(values)
+	g.Expect(err).NotTo(HaveOccurred())
+	fields := make([]field, len(list))
+	for i, member := range list {
+		item, ok := member.(httpsfv.Item)
+		g.Expect(ok).To(BeTrue())
+		fields[i] = field{name: item.Value.(string), parameters: map[string]int64{}}
+		for _, name := range item.Params.Names() {
+			value, _ := item.Params.Get(name)
+			fields[i].parameters[name] = value.(int64)
+		}
+	}
+	return fields
+}
+
+func TestRateLimitHeaders(t *testing.T) {
+	type numbers = map[string]int64
+	burst := limiter.LimitState{
+		Policy: "shop/login", Limit: "burst", Allowed: true, Threshold: 5, Window: time.Minute,
+		Used: 2, Remaining: 3, ResetAfter: 41*time.Second + 1,
+	}
+	daily := limiter.LimitState{
+		Policy: "shop/api", Limit: "daily", Allowed: true, Threshold: 1000, Window: 24 * time.Hour,
+		Used: 1, Remaining: 999, ResetAfter: 24 * time.Hour,
+	}
+	with := func(l limiter.LimitState, change func(l *limiter.LimitState)) limiter.LimitState {
+		change(&l)
+		return l
+	}
+	full := with(burst, func(l *limiter.LimitState) { l.Allowed, l.Used, l.Remaining = false, 5, 0 })
+	shadow := with(full, func(l *limiter.LimitState) { l.Shadow = true })
+	tests := map[string]struct {
+		decision         limiter.Decision
+		policies, states []field
+	}{
+		"no policy":         {decision: limiter.Decision{Allowed: true, Reason: limiter.ReasonNoPolicy}},
+		"disabled":          {decision: limiter.Decision{Allowed: true, Reason: limiter.ReasonDisabled}},
+		"exempt":            {decision: limiter.Decision{Allowed: true, Reason: limiter.ReasonExempt}},
+		"store away":        {decision: limiter.Decision{Allowed: true, Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailOpen}},
+		"store away closed": {decision: limiter.Decision{Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailClosed, RetryAfter: time.Second}},
+		"shadow":            {decision: limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed, Limits: []limiter.LimitState{shadow}}},
+		"allowed": {
+			decision: limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed, Limits: []limiter.LimitState{burst, shadow, daily}},
+			policies: []field{{"shop/login-burst", numbers{"q": 5, "w": 60}}, {"shop/api-daily", numbers{"q": 1000, "w": 86400}}},
+			states:   []field{{"shop/login-burst", numbers{"r": 3, "t": 42}}, {"shop/api-daily", numbers{"r": 999, "t": 86400}}},
+		},
+		"refused": {
+			decision: limiter.Decision{Reason: limiter.ReasonLimitExceeded, RetryAfter: 11001 * time.Millisecond, Limits: []limiter.LimitState{full, daily}},
+			policies: []field{{"shop/login-burst", numbers{"q": 5, "w": 60}}, {"shop/api-daily", numbers{"q": 1000, "w": 86400}}},
+			states:   []field{{"shop/login-burst", numbers{"r": 0, "t": 12}}, {"shop/api-daily", numbers{"r": 999, "t": 12}}},
+		},
+		"blocked": {
+			decision: limiter.Decision{
+				Reason: limiter.ReasonBlocked, Policy: "shop/login", RetryAfter: time.Hour,
+				Limits: []limiter.LimitState{with(burst, func(l *limiter.LimitState) { l.Allowed = false }), daily},
+			},
+			policies: []field{{"shop/login-burst", numbers{"q": 5, "w": 60}}, {"shop/api-daily", numbers{"q": 1000, "w": 86400}}},
+			states:   []field{{"shop/login-burst", numbers{"r": 0, "t": 3600}}, {"shop/api-daily", numbers{"r": 999, "t": 3600}}},
+		},
+		"never fits": {
+			decision: limiter.Decision{Reason: limiter.ReasonCostExceedsThreshold, Limits: []limiter.LimitState{burst}},
+			policies: []field{{"shop/login-burst", numbers{"q": 5, "w": 60}}},
+			states:   []field{{"shop/login-burst", numbers{"r": 3, "t": 42}}},
+		},
+		"no whole seconds": {
+			decision: limiter.Decision{Allowed: true, Limits: []limiter.LimitState{
+				with(burst, func(l *limiter.LimitState) { l.Window = 1500 * time.Millisecond }),
+				with(burst, func(l *limiter.LimitState) { l.Window = time.Millisecond }),
+				with(burst, func(l *limiter.LimitState) { l.Window, l.ResetAfter = time.Second, 0 }),
+			}},
+			policies: []field{{"shop/login-burst", numbers{"q": 5}}, {"shop/login-burst", numbers{"q": 5}}, {"shop/login-burst", numbers{"q": 5, "w": 1}}},
+			states: []field{
+				{"shop/login-burst", numbers{"r": 3, "t": 42}},
+				{"shop/login-burst", numbers{"r": 3, "t": 42}},
+				{"shop/login-burst", numbers{"r": 3, "t": 0}},
+			},
+		},
+		"largest": {
+			decision: limiter.Decision{Allowed: true, Limits: []limiter.LimitState{with(burst, func(l *limiter.LimitState) {
+				l.Threshold, l.Remaining, l.Window, l.ResetAfter = plan.MaxThreshold, plan.MaxThreshold, plan.MaxWindow, 1<<63-1
+			})}},
+			policies: []field{{"shop/login-burst", numbers{"q": plan.MaxThreshold, "w": 2592000}}},
+			states:   []field{{"shop/login-burst", numbers{"r": plan.MaxThreshold, "t": 9223372037}}},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			// As maps, since http.Header.Get would look for other spellings.
+			check := map[string][]string(sendCheck(answering(tc.decision), namedCheck).Header())
+			g.Expect(readFields(g, check[headerRateLimitPolicy])).To(Equal(tc.policies))
+			g.Expect(readFields(g, check[headerRateLimit])).To(Equal(tc.states))
+			authorize := map[string][]string(send(newHandler(answering(tc.decision)), http.MethodGet, pathAuthorize, "").Header())
+			for _, name := range []string{headerRateLimitPolicy, headerRateLimit, headerRetryAfter, HeaderDegraded} {
+				g.Expect(authorize[name]).To(Equal(check[name]), name)
+			}
+			g.Expect(check).NotTo(HaveKey(headerLegacyLimit))
+		})
+	}
+}
+
+func TestLegacyHeaders(t *testing.T) {
+	limit := func(allowed bool, threshold, remaining int64, reset time.Duration) limiter.LimitState {
+		return limiter.LimitState{Policy: "a/b", Limit: "l", Allowed: allowed, Threshold: threshold, Remaining: remaining, ResetAfter: reset}
+	}
+	shadow := limit(false, 9, 0, time.Hour)
+	shadow.Shadow = true
+	tests := map[string]struct {
+		decision limiter.Decision
+		want     []string // limit, remaining, reset
+	}{
+		"none":          {limiter.Decision{Allowed: true}, []string{"", "", ""}},
+		"only shadow":   {limiter.Decision{Allowed: true, Limits: []limiter.LimitState{shadow}}, []string{"", "", ""}},
+		"least is left": {limiter.Decision{Allowed: true, Limits: []limiter.LimitState{limit(true, 100, 50, 0), limit(true, 5, 3, 1), limit(true, 7, 4, 0)}}, []string{"5", "3", "1"}},
+		"longest wait":  {limiter.Decision{Allowed: true, Limits: []limiter.LimitState{limit(true, 5, 0, time.Second), limit(true, 7, 0, time.Minute)}}, []string{"7", "0", "60"}},
+		"who refuses":   {limiter.Decision{RetryAfter: 1, Limits: []limiter.LimitState{limit(true, 5, 0, time.Hour), limit(false, 7, 2, 0)}}, []string{"7", "2", "1"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			server := httptest.NewServer(New(Options{Engine: answering(tc.decision), LegacyHeaders: true}))
+			defer server.Close()
+			for _, path := range []string{pathAuthorize, pathAuthorize + "?deny=403"} {
+				r, err := server.Client().Get(server.URL + path)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(r.Body.Close()).To(Succeed())
+				g.Expect([]string{r.Header.Get(headerLegacyLimit), r.Header.Get(headerLegacyRemaining), r.Header.Get(headerLegacyReset)}).
+					To(Equal(tc.want))
+			}
+		})
+	}
+}

@@ -1,0 +1,50 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import "fmt"
+
+// KeyPartType names the source of one key part.
+type KeyPartType string
+
+// The sources of key parts.
+const (
+	KeyHeader        KeyPartType = "Header"
+	KeyRemoteAddress KeyPartType = "RemoteAddress"
+	KeyDescriptor    KeyPartType = "Descriptor"
+	KeyPrincipal     KeyPartType = "Principal"
+	KeyExpression    KeyPartType = "Expression"
+)
+
+// KeyPart is one source of the key, in the order the key is built.
+type KeyPart struct {
+	Type             KeyPartType `json:"type"`
+	Header           string      `json:"header,omitempty"` // lower case
+	IPv4PrefixLength int         `json:"ipv4PrefixLength,omitempty"`
+	IPv6PrefixLength int         `json:"ipv6PrefixLength,omitempty"`
+	Descriptor       string      `json:"descriptor,omitempty"` // the key of a descriptor entry
+	Expression       string      `json:"expression,omitempty"` // yields a string
+}
+
+func (p *Plan) validateKey(fail func(string, ...any)) {
+	if len(p.Key) > MaxKeyParts {
+		fail("%d key parts, at most %d", len(p.Key), MaxKeyParts)
+	}
+	for i := range p.Key {
+		part, at := &p.Key[i], fmt.Sprintf("key[%d]", i)
+		oneOf(fail, at+".type", part.Type, KeyHeader, KeyRemoteAddress, KeyDescriptor, KeyPrincipal, KeyExpression)
+		if part.IPv4PrefixLength < 0 || part.IPv4PrefixLength > 32 {
+			fail("%s.ipv4PrefixLength %d is not in 0..32", at, part.IPv4PrefixLength)
+		}
+		if part.IPv6PrefixLength < 0 || part.IPv6PrefixLength > 128 {
+			fail("%s.ipv6PrefixLength %d is not in 0..128", at, part.IPv6PrefixLength)
+		}
+		if (part.Type == KeyDescriptor) != (part.Descriptor != "") || exceeds(part.Descriptor, MaxText) {
+			fail("%s.descriptor must be 1 to %d characters with type Descriptor, and only then", at, MaxText)
+		}
+		if (part.Type == KeyExpression) != (part.Expression != "") || exceeds(part.Expression, MaxExpression) {
+			fail("%s.expression must be 1 to %d characters with type Expression, and only then", at, MaxExpression)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Match is one set of request facts under which the plan applies. Everything
+// that is given must hold.
+type Match struct {
+	Hosts   []string `json:"hosts,omitempty"`   // exact, or "*." and a suffix
+	Methods []string `json:"methods,omitempty"` // exact
+	Paths   []string `json:"paths,omitempty"`   // exact, or a prefix and "*"
+	Domain  string   `json:"domain,omitempty"`  // exact
+	// Descriptors are entries that one descriptor of the request must all have. An
+	// empty value holds for any.
+	Descriptors []Entry `json:"descriptors,omitempty"`
+	// When is an expression that must yield true. Evaluating it is left to those
+	// who know expressions.
+	When string `json:"when,omitempty"`
+}
+
+// Entry is one entry of a descriptor.
+type Entry struct {
+	Key   string `json:"key"`
+	Value string `json:"value,omitempty"`
+}
+
+// Descriptor is one descriptor of a request, as proxies such as Envoy send them.
+type Descriptor []Entry
+
+// hasAll reports whether the descriptor has all those entries.
+func (d Descriptor) hasAll(entries []Entry) bool {
+	for _, want := range entries {
+		if !slices.ContainsFunc(d, func(e Entry) bool {
+			return e.Key == want.Key && (want.Value == "" || e.Value == want.Value)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// AnyDescriptor stands for all descriptors of a request, in place of one.
+const AnyDescriptor = -1
+
+// Found is one way in which a plan applies to a request, if the expression of the
+// match entry holds as well.
+type Found struct {
+	Plan *Plan
+	// Entry is the place of the match entry in Plan.Matches.
+	Entry int
+	// Descriptor is the place of the descriptor that has all entries that the match
+	// asks for, AnyDescriptor if it asks for none.
+	Descriptor int
+}
+
+// holds reports whether everything but descriptors and expression holds.
+func (m *Match) holds(a *Attributes) bool {
+	return (m.Domain == "" || m.Domain == a.Domain) &&
+		(len(m.Methods) == 0 || slices.Contains(m.Methods, a.Method)) &&
+		(len(m.Hosts) == 0 || slices.ContainsFunc(m.Hosts, func(pattern string) bool { return isHost(pattern, a.Host) })) &&
+		(len(m.Paths) == 0 || slices.ContainsFunc(m.Paths, func(pattern string) bool { return isPath(pattern, a.Path) }))
+}
+
+// isHost reports whether the pattern holds for the host. "*.b.c" does for
+// "a.b.c" and "z.a.b.c", but not for "b.c" itself.
+func isHost(pattern, host string) bool {
+	suffix, wildcard := strings.CutPrefix(pattern, "*")
+	if !wildcard {
+		return pattern == host
+	}
+	return len(host) > len(suffix) && strings.HasSuffix(host, suffix)
+}
+
+func isPath(pattern, path string) bool {
+	prefix, open := strings.CutSuffix(pattern, "*")
+	if !open {
+		return pattern == path
+	}
+	return strings.HasPrefix(path, prefix)
+}
+
+func (p *Plan) validateMatches(fail func(string, ...any)) {
+	if len(p.Matches) > MaxMatches {
+		fail("%d matches, at most %d", len(p.Matches), MaxMatches)
+	}
+	for i := range p.Matches {
+		p.Matches[i].validate(fail, fmt.Sprintf("matches[%d]", i))
+	}
+}
+
+func (m *Match) validate(fail func(string, ...any), at string) {
+	if len(m.Hosts)+len(m.Methods)+len(m.Paths)+len(m.Descriptors) == 0 && m.Domain == "" && m.When == "" {
+		fail("%s asks for nothing", at)
+	}
+	if len(m.Hosts) > MaxPatterns || len(m.Paths) > MaxPatterns || len(m.Methods) > MaxMethods || len(m.Descriptors) > MaxEntries {
+		fail("%s has %d hosts, %d paths, %d methods and %d descriptors, at most %d, %d, %d and %d", at,
+			len(m.Hosts), len(m.Paths), len(m.Methods), len(m.Descriptors), MaxPatterns, MaxPatterns, MaxMethods, MaxEntries)
+	}
+	if exceeds(m.Domain, MaxText) {
+		fail("%s.domain is longer than %d characters", at, MaxText)
+	}
+	for j, e := range m.Descriptors {
+		if e.Key == "" || exceeds(e.Key, MaxText) || exceeds(e.Value, MaxText) {
+			fail("%s.descriptors[%d] must have a key of 1 to %d characters and a value of at most as many", at, j, MaxText)
+		}
+	}
+	if exceeds(m.When, MaxExpression) {
+		fail("%s.when is longer than %d characters", at, MaxExpression)
+	}
+}

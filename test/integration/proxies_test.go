@@ -1,0 +1,191 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// nobody is the account without rights.
+const nobody = 65534
+
+// startNginx runs nginx, without privileges, with those servers.
+func startNginx(t *testing.T, w *world, servers string) {
+	t.Helper()
+	g := NewWithT(t)
+	nginx, err := exec.LookPath("nginx")
+	if err != nil {
+		nginx, err = exec.LookPath("/usr/sbin/nginx") // not on everybody's PATH
+	}
+	g.Expect(err).NotTo(HaveOccurred(), hint)
+	dir, err := os.MkdirTemp("", "weir-nginx-") //nolint:usetesting // nobody may not enter the folders of t.TempDir
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	config := fmt.Sprintf(`daemon off; master_process off; pid %[1]s/pid; error_log stderr;
+events {}
+http {
+access_log off;
+client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/fastcgi;
+uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
+%[2]s}
+`, dir, servers)
+	path := filepath.Join(dir, "nginx.conf")
+	g.Expect(os.WriteFile(path, []byte(config), 0o644)).To(Succeed())
+	cmd := exec.Command(nginx, "-c", path, "-p", dir, "-e", "stderr")
+	if os.Geteuid() == 0 {
+		g.Expect(os.Chown(dir, nobody, nobody)).To(Succeed())
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	}
+	run(t, w.proxy, cmd)
+}
+
+// caddyBinary returns the caddy that hack/caddy builds.
+func caddyBinary(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(root + "/hack/caddy/go.mod")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	version := regexp.MustCompile(`github.com/caddyserver/caddy/v2 v(\S+)`).FindSubmatch(text)
+	NewWithT(t).Expect(version).NotTo(BeNil())
+	path, err := filepath.Abs(filepath.Join(root, "bin/caddy", string(version[1]), "caddy"))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(path).To(BeAnExistingFile(), hint)
+	return path
+}
+
+func startCaddy(t *testing.T, w *world) {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "Caddyfile")
+	config := w.block(t, "caddy.md", "caddyfile", "shop.example {", "http://"+w.proxy+" {")
+	NewWithT(t).Expect(os.WriteFile(path, []byte(config), 0o600)).To(Succeed())
+	cmd := exec.Command(caddyBinary(t), "run", "--config", path, "--adapter", "caddyfile")
+	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir, "CADDY_ADMIN="+testenv.FreeAddr(t))
+	run(t, w.proxy, cmd)
+}
+
+func nginxServers(t *testing.T, w *world) string {
+	t.Helper()
+	return w.block(t, "nginx.md", "nginx", "listen 80;", "listen "+w.proxy+";")
+}
+
+// limited is what somebody behind a proxy sees: three requests get through,
+// the next one is refused with all that helps to wait, and claiming to be
+// somebody else gives no new budget; a real other client has one.
+func limited(t *testing.T, w *world) {
+	t.Helper()
+	g := NewWithT(t)
+	client := clientFrom(t, "127.0.0.2")
+	url := "http://" + w.proxy + "/cart?page=2"
+	for i := range 3 {
+		a := get(t, client, url, "X-Api-Key", "k")
+		g.Expect(a.status).To(Equal(http.StatusOK), "request %d: %s", i, a.body)
+		g.Expect(a.body).To(Equal("GET /cart?page=2 for k"))
+	}
+	for _, headers := range [][]string{
+		nil,
+		{"X-Forwarded-For", "203.0.113.1"},
+		{"X-Forwarded-For", "203.0.113.2, 127.0.0.1"},
+		{"X-Forwarded-For", "]"},
+		{"X-Real-IP", "203.0.113.3"},
+		{"X-Forwarded-Uri", "/else", "X-Forwarded-Method", "PUT"},
+	} {
+		a := get(t, client, url, headers...)
+		g.Expect(a.status).To(Equal(http.StatusTooManyRequests), "%v", headers)
+		g.Expect(a.header.Get("Retry-After")).To(MatchRegexp(`^([1-9]|10)$`))
+		g.Expect(a.header.Values("RateLimit")).To(HaveExactElements(MatchRegexp(`^"shop/burst-short";r=0;t=([1-9]|10)$`)))
+		g.Expect(a.header.Values("RateLimit-Policy")).To(HaveExactElements(`"shop/burst-short";q=3;w=10`))
+	}
+	a := get(t, clientFrom(t, "127.0.0.3"), url)
+	g.Expect(a.status).To(Equal(http.StatusOK), "another client has a budget of its own")
+}
+
+func TestNginx(t *testing.T) {
+	w := newWorld(t)
+	startNginx(t, w, nginxServers(t, w))
+	limited(t, w)
+	a := get(t, clientFrom(t, "127.0.0.4"), "http://"+w.proxy+"/")
+	g := NewWithT(t)
+	g.Expect(a.header.Get("RateLimit")).To(MatchRegexp(`^"shop/burst-short";r=2;t=10$`), "who passes is told as well")
+}
+
+// Behind another proxy nginx passes the list on, and the walk along it does what
+// nginx did before.
+func TestNginxThatPassesTheListOn(t *testing.T) {
+	w := newWorld(t)
+	servers := nginxServers(t, w)
+	appended := strings.Replace(servers, "X-Forwarded-For    $remote_addr", "X-Forwarded-For    $proxy_add_x_forwarded_for", 1)
+	NewWithT(t).Expect(appended).NotTo(Equal(servers))
+	startNginx(t, w, appended)
+	limited(t, w)
+}
+
+// A refusal that no waiting helps against stays a 403.
+func TestNginxKeepsForbidden(t *testing.T) {
+	g := NewWithT(t)
+	w := newWorld(t)
+	servers := nginxServers(t, w)
+	nameless := strings.Replace(servers, "policy=shop/burst", "policy=shop/no-nameless", 1)
+	g.Expect(nameless).NotTo(Equal(servers))
+	startNginx(t, w, nameless)
+	a := get(t, clientFrom(t, "127.0.0.2"), "http://"+w.proxy+"/")
+	g.Expect(a.status).To(Equal(http.StatusForbidden))
+	g.Expect(a.header).NotTo(HaveKey("Retry-After"))
+	a = get(t, clientFrom(t, "127.0.0.2"), "http://"+w.proxy+"/", "X-Account", "dave")
+	g.Expect(a.status).To(Equal(http.StatusOK))
+}
+
+// What the pages say of a Weir that cannot be reached.
+func TestProxiesWithoutWeir(t *testing.T) {
+	w := newWorld(t)
+	w.weir = testenv.FreeAddr(t)
+	client := clientFrom(t, "127.0.0.2")
+	status := func() int {
+		a := get(t, client, "http://"+w.proxy+"/")
+		return a.status
+	}
+	t.Run("nginx", func(t *testing.T) {
+		startNginx(t, w, nginxServers(t, w))
+		NewWithT(t).Expect(status()).To(Equal(http.StatusInternalServerError))
+	})
+	t.Run("nginx that lets pass", func(t *testing.T) {
+		text, err := os.ReadFile(root + "/docs/integrations/nginx.md")
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		page := strings.Join(strings.Fields(string(text)), " ")
+		const errors, location = "error_page 500 502 504 = @weir_away;", "location @weir_away { internal; return 204; }"
+		NewWithT(t).Expect(page).To(And(ContainSubstring("`"+errors+"`"), ContainSubstring("`"+location+"`")))
+		startNginx(t, w, strings.Replace(nginxServers(t, w), "location = /_weir {", location+"\n    location = /_weir {\n        "+errors, 1))
+		NewWithT(t).Expect(status()).To(Equal(http.StatusOK))
+	})
+	t.Run("Caddy", func(t *testing.T) {
+		startCaddy(t, w)
+		NewWithT(t).Expect(status()).To(Equal(http.StatusBadGateway))
+	})
+}
+
+func TestCaddy(t *testing.T) {
+	w := newWorld(t)
+	startCaddy(t, w)
+	limited(t, w)
+	a := get(t, clientFrom(t, "127.0.0.2"), "http://"+w.proxy+"/")
+	g := NewWithT(t)
+	g.Expect(a.header.Get("Content-Type")).To(Equal("application/problem+json"))
+	g.Expect(a.body).To(ContainSubstring(`"reason":"LimitExceeded"`))
+
+	// Caddy passes on the headers of nginx, which tell another story here.
+	a = get(t, clientFrom(t, "127.0.0.5"), "http://"+w.proxy+"/", "X-Original-URI", "/else", "X-Original-Method", "PUT")
+	g.Expect(a.status).To(Equal(http.StatusBadRequest))
+	g.Expect(a.body).To(ContainSubstring(`"field":"X-Forwarded-Method"`))
+}

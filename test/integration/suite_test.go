@@ -1,0 +1,179 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package integration runs what docs/integrations shows: real proxies in front of
+// a tiny upstream, and programs, each asking a real weir on a real Redis.
+package integration
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+const (
+	root = "../.."
+	// hint is for a machine that lacks a program.
+	hint = "run `make test-tools`, which installs or builds it"
+)
+
+// weirBinary is weir, built once.
+var weirBinary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "weir-integration-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "weir")
+	output, err := exec.Command("go", "build", "-o", path, root+"/cmd/weir").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, output)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := weirBinary(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+// world is a weir with the sample policies, an upstream, and what is to be put
+// for the names in the documents.
+type world struct {
+	weir, upstream, proxy string
+}
+
+// noNameless is a policy that refuses, for good, who has no account.
+const noNameless = `
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: no-nameless, namespace: shop}
+spec:
+  key: [{type: Header, header: {name: X-Account}}]
+  onMissingKey: Deny
+  limits: [{name: hourly, algorithm: FixedWindow, threshold: 10, window: 1h}]
+`
+
+// newWorld starts a weir that trusts 127.0.0.1, where the proxies are, and not
+// 127.0.0.2, where the clients are.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	path, err := weirBinary()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	policies := t.TempDir()
+	NewWithT(t).Expect(os.WriteFile(filepath.Join(policies, "p.yaml"), []byte(noNameless), 0o600)).To(Succeed())
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(w, "%s %s for %s", r.Method, r.URL, r.Header.Get("X-Api-Key"))
+	}))
+	t.Cleanup(upstream.Close)
+	w := &world{weir: testenv.FreeAddr(t), upstream: upstream.Listener.Addr().String(), proxy: testenv.FreeAddr(t)}
+	run(t, w.weir, exec.Command(path, "standalone", "--policies", root+"/config/samples", "--policies", policies, "--redis-url", testenv.StartRedis(t).URL,
+		"--http-address", w.weir, "--grpc-address", "", "--metrics-address", "",
+		"--trusted-proxies", "127.0.0.1/32", "--store-timeout", "5s"))
+	return w
+}
+
+// block returns the fenced block of that language of a page, with the addresses
+// of this world in place of those of the page, as given by further pairs.
+func (w *world) block(t *testing.T, page, language string, pairs ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "docs/integrations", page))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	found := regexp.MustCompile("(?s)```" + language + "\n(.*?)\n```").FindSubmatch(text)
+	NewWithT(t).Expect(found).NotTo(BeNil(), "%s has a block of %s", page, language)
+	pairs = append(pairs, "weir.weir-system.svc:8080", w.weir, "weir.weir-system.svc.cluster.local:8080", w.weir, "shop.shop.svc:8080", w.upstream)
+	block := string(found[1])
+	for i := 0; i < len(pairs); i += 2 {
+		block = strings.ReplaceAll(block, pairs[i], pairs[i+1])
+	}
+	return block + "\n"
+}
+
+// run starts a server, waits until it listens on that address, and ends it with
+// the test.
+func run(t *testing.T, address string, cmd *exec.Cmd) {
+	t.Helper()
+	g, log := NewWithT(t), &testenv.Log{}
+	cmd.Stdout, cmd.Stderr = log, log
+	g.Expect(cmd.Start()).To(Succeed())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // how it ended is in the log
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			_ = cmd.Process.Kill()
+			<-ended
+		}
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", cmd.Path, log.String())
+		}
+	})
+	g.Eventually(func() error {
+		select {
+		case <-ended:
+			return StopTrying("it ended: " + log.String())
+		default:
+		}
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err
+	}, "30s").Should(Succeed())
+}
+
+// clientFrom returns an HTTP client that calls from that address of the loopback
+// network.
+func clientFrom(t *testing.T, address string) *http.Client {
+	t.Helper()
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	transport := &http.Transport{DialContext: dialer.DialContext}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
+}
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// get sends a request with headers given as pairs.
+func get(t *testing.T, client *http.Client, url string, headers ...string) answer {
+	t.Helper()
+	g := NewWithT(t)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := client.Do(r)
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	g.Expect(err).NotTo(HaveOccurred())
+	return answer{response.StatusCode, response.Header, string(body)}
+}
