@@ -418,6 +418,13 @@ func TestSeedOneTruth(t *testing.T) {
 		g.Expect(exchange(s.running, "attacker").status).To(gomega.Equal(200))
 		g.Expect(exchange(s.running, "attacker").status).To(gomega.Equal(429))
 	})
+	t.Run("a reset lets the customer start afresh, on every node", func(t *testing.T) {
+		g := gomega.NewWithT(t)
+		found, err := nodes[0].Reset(t.Context(), "shop/credential-exchange", []string{"attacker"})
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(found).To(gomega.BeTrue())
+		g.Expect(exchange(nodes[1], "attacker").Limits[0].Used).To(gomega.Equal(int64(1)))
+	})
 	t.Run("the window slides with time, and old entries are removed", func(t *testing.T) {
 		g := gomega.NewWithT(t)
 		s.clock.Advance(61 * time.Second)
