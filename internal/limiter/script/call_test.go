@@ -1,0 +1,59 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"fmt"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// However many policies and algorithms take part, one EVALSHA decides; a script
+// that Redis does not have, or has lost, is loaded by the call that needs it.
+func TestOneCallDecides(t *testing.T) {
+	g := gomega.NewWithT(t)
+	client := newClient(t, testenv.StartRedis(t).Addr)
+	store := NewStore(client, testPrefix)
+	call := &Call{}
+	for i := range 3 {
+		var limits []Limit
+		for _, a := range algorithms {
+			l := hourly(a, 100)
+			l.Name, l.Block = string(a), time.Hour
+			limits = append(limits, l)
+		}
+		call.Entries = append(call.Entries, Entry{
+			Policy: NewPolicy(fmt.Sprintf("test/p%d", i), false, i == 2, limits), Key: "a", Cost: 1,
+		})
+	}
+	calls := func(of string) string {
+		info, err := client.Info(t.Context(), "commandstats").Result()
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		found := regexp.MustCompile(`cmdstat_` + of + `:calls=(\d+)`).FindStringSubmatch(info)
+		if found == nil {
+			return "0"
+		}
+		return found[1]
+	}
+	evaluate := func() {
+		g.Expect(client.ConfigResetStat(t.Context()).Err()).To(gomega.Succeed())
+		reply, err := store.Evaluate(t.Context(), call)
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		for _, e := range reply.Entries {
+			g.Expect(e.Verdict).To(gomega.Equal(Admitted))
+		}
+	}
+	evaluate()
+	g.Expect([]string{calls("evalsha"), calls("eval")}).To(gomega.Equal([]string{"1", "1"}), "healed in the same call")
+	evaluate()
+	g.Expect([]string{calls("evalsha"), calls("eval")}).To(gomega.Equal([]string{"1", "0"}))
+	g.Expect(client.ScriptFlush(t.Context()).Err()).To(gomega.Succeed())
+	evaluate()
+	g.Expect([]string{calls("evalsha"), calls("eval")}).To(gomega.Equal([]string{"1", "1"}), "healed again")
+}
