@@ -1,0 +1,58 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package standalone
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// On a Redis Cluster policies of one request count under keys on different nodes,
+// and the request is charged to all of them or to none.
+func TestRedisCluster(t *testing.T) {
+	g := gomega.NewWithT(t)
+	cluster := testenv.StartRedisCluster(t)
+	r := start(t, cluster.URL, filesOf(map[string]string{
+		"user": `  matches: [{hosts: [shop.example]}]
+  key: [{type: Header, header: {name: X-Api-Key}}]
+  limits: [{name: l, algorithm: SlidingLog, threshold: 40, window: 1h}]`,
+		"tenant": `  matches: [{hosts: [shop.example]}]
+  key: [{type: Header, header: {name: X-Tenant}}]
+  limits: [{name: l, algorithm: TokenBucket, threshold: 1, burst: 100, window: 1h}]`,
+	}))
+	request := func(user int) answer {
+		return r.post(g, fmt.Sprintf(`{"attributes":{"host":"shop.example","headers":{"x-api-key":"user-%d","x-tenant":"acme"}}}`, user))
+	}
+	var passed [4]atomic.Int64
+	var wait sync.WaitGroup
+	for i := range 240 {
+		wait.Go(func() {
+			if request(i%4).status == 200 {
+				passed[i%4].Add(1)
+			}
+		})
+	}
+	wait.Wait()
+	var all int64
+	for user := range passed {
+		n := passed[user].Load()
+		all += n
+		g.Expect(n).To(gomega.BeNumerically("<=", 40))
+		state, err := r.Inspect(t.Context(), "shop/user", []string{fmt.Sprintf("user-%d", user)}, plan.Attributes{})
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(state.Limits[0].Used).To(gomega.Equal(n), "what passed is what was charged")
+	}
+	g.Expect(all).To(gomega.BeNumerically("<=", 100))
+	state, err := r.Inspect(t.Context(), "shop/tenant", []string{"acme"}, plan.Attributes{})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(state.Limits[0].Used).To(gomega.Equal(all))
+	g.Expect(all).To(gomega.BeNumerically(">=", 80), "races are lost now and then, and hardly ever two for one unit")
+}
