@@ -1,0 +1,159 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/convert"
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/policyfile"
+)
+
+// service decides as envoyproxy/ratelimit documents it, within one unit of every
+// limit: descriptors are looked up entry by entry, the exact value first, then the
+// wildcards in their order, then the key alone; the limit of the last entry
+// counts, if there is one.
+type service struct {
+	root   []node
+	counts map[string]int64
+}
+
+type node struct {
+	Key, Value  string
+	Descriptors []node
+	RateLimit   *struct {
+		Unlimited       bool
+		RequestsPerUnit int64 `json:"requests_per_unit"`
+	} `json:"rate_limit"`
+	ShadowMode     bool `json:"shadow_mode"`
+	ShareThreshold bool `json:"share_threshold"`
+}
+
+func (s *service) allows(d plan.Descriptor) bool {
+	level, counter := s.root, ""
+	for i, entry := range d {
+		found := lookUp(level, entry)
+		if found == nil {
+			return true
+		}
+		value := entry.Value
+		if found.ShareThreshold {
+			value = found.Value
+		}
+		counter += entry.Key + "=" + value + ","
+		if i < len(d)-1 {
+			level = found.Descriptors
+			continue
+		}
+		if found.RateLimit == nil || found.RateLimit.Unlimited {
+			return true
+		}
+		s.counts[counter]++
+		return s.counts[counter] <= found.RateLimit.RequestsPerUnit || found.ShadowMode
+	}
+	return true
+}
+
+func lookUp(level []node, entry plan.Entry) *node {
+	var wildcard, any *node
+	for i := range level {
+		n := &level[i]
+		prefix, isWildcard := strings.CutSuffix(n.Value, "*")
+		switch {
+		case n.Key != entry.Key:
+		case n.Value == entry.Value:
+			return n
+		case isWildcard && wildcard == nil && strings.HasPrefix(entry.Value, prefix):
+			wildcard = n
+		case n.Value == "":
+			any = n
+		}
+	}
+	if wildcard != nil {
+		return wildcard
+	}
+	return any
+}
+
+type modelEvaluator struct {
+	model script.Model
+	now   time.Time
+}
+
+func (e *modelEvaluator) Evaluate(_ context.Context, call *script.Call) (*script.Reply, error) {
+	return e.model.Evaluate(call, e.now), nil
+}
+
+// The converted policies give the verdicts of the service.
+func TestConvertedPoliciesDecideAlike(t *testing.T) {
+	g := gomega.NewWithT(t)
+	data, err := os.ReadFile("testdata/features.in.yaml")
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	engine := newEngine(t, data)
+	var config struct{ Descriptors []node }
+	g.Expect(yaml.Unmarshal(data, &config)).To(gomega.Succeed())
+	s := &service{root: config.Descriptors, counts: map[string]int64{}}
+
+	r := rand.New(rand.NewPCG(1, 1))
+	keys := []string{"remote_address", "user", "tenant", "plan", "banned", "upload", "other"}
+	values := []string{"", "a", "b", "bot", "internal", "partner-1", "partner-2", "guest-1", "guest-2", "guest-", "free"}
+	refused := 0
+	for range 4000 {
+		var d plan.Descriptor
+		for range 1 + r.IntN(2) {
+			d = append(d, plan.Entry{Key: keys[r.IntN(len(keys))], Value: values[r.IntN(len(values))]})
+		}
+		if len(d) == 2 && (d[0].Key == d[1].Key || d[0].Key == "plan") {
+			continue // the order of entries is not carried over, and says so
+		}
+		want := s.allows(d)
+		decision, err := engine.Decide(t.Context(), &limiter.Check{
+			Cost: 1, Attributes: plan.Attributes{Domain: "edge", Descriptors: []plan.Descriptor{d}},
+		})
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(decision.Allowed).To(gomega.Equal(want), "%v: %v", d, decision.Reason)
+		if !want {
+			refused++
+		}
+	}
+	g.Expect(refused).To(gomega.BeNumerically(">", 500))
+}
+
+func newEngine(t *testing.T, data []byte) *limiter.Engine {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	policies, _, err := convert.EnvoyRatelimit(data, "shop")
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	var text bytes.Buffer
+	g.Expect(convert.Write(&text, policies)).To(gomega.Succeed())
+	policies, err = policyfile.Read(t.Context(), text.Bytes())
+	g.Expect(err).NotTo(gomega.HaveOccurred(), "an API server would take them")
+	var plans []*plan.Plan
+	for _, p := range policies {
+		compiled, errs := compile.Compile(p, compile.Everything())
+		g.Expect(errs).To(gomega.BeEmpty(), p.Name)
+		plans = append(plans, compiled)
+	}
+	engine := limiter.NewEngine(limiter.Options{
+		Evaluator:  &modelEvaluator{now: time.Unix(1_900_000_000, 0)},
+		Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
+	})
+	engine.Use(plan.NewSnapshot(1, plans))
+	return engine
+}
