@@ -5,6 +5,7 @@
 # Makes nginx, python3 and node (18 or later, which has fetch) present: the tests
 # run what docs/integrations shows with them. Does nothing when all are there.
 set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/apt.sh"
 
 # Where Debian has nginx, which is not on the PATH of everybody.
 PATH="$PATH:/usr/sbin"
@@ -31,23 +32,10 @@ missing() {
   ((${#packages[@]} > 0))
 }
 
-install_packages() {
-  echo "proxies: installing ${packages[*]} with apt-get"
-  export DEBIAN_FRONTEND=noninteractive
-  # The tests start a server of their own: the package must not start any.
-  policy=/usr/sbin/policy-rc.d
-  if [[ ! -e $policy ]]; then
-    printf '#!/bin/sh\nexit 101\n' >"$policy"
-    chmod +x "$policy"
-    trap 'rm -f "$policy"' EXIT
-  fi
-  apt-get update -qq
-  apt-get install -y -qq --no-install-recommends "${packages[@]}"
-}
-
 missing || exit 0
-if [[ "$(id -u)" == 0 ]] && command -v apt-get >/dev/null; then
-  install_packages
+if can_apt; then
+  apt_begin proxies "${packages[@]}"
+  apt_install "${packages[@]}"
   missing || exit 0
 fi
 

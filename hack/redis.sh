@@ -7,6 +7,7 @@
 # the clock they preload into them with the third, which Go's race detector needs
 # as well. Does nothing when all are there.
 set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/apt.sh"
 
 min_major=7
 min_minor=0
@@ -46,27 +47,14 @@ add_backports() {
   apt-get update -qq
 }
 
-install_packages() {
-  echo "redis: installing ${packages[*]} with apt-get"
-  export DEBIAN_FRONTEND=noninteractive
-  # The tests start servers of their own: the packages must not start any.
-  policy=/usr/sbin/policy-rc.d
-  if [[ ! -e $policy ]]; then
-    printf '#!/bin/sh\nexit 101\n' >"$policy"
-    chmod +x "$policy"
-    trap 'rm -f "$policy"' EXIT
-  fi
-  apt-get update -qq
+missing || exit 0
+if can_apt; then
+  apt_begin redis "${packages[@]}"
   if [[ " ${packages[*]} " == *" valkey-server "* ]] && ! apt-cache show valkey-server >/dev/null 2>&1; then
     add_backports
   fi
   # Without what is only recommended, redis-server stays that of Redis.
-  apt-get install -y -qq --no-install-recommends "${packages[@]}"
-}
-
-missing || exit 0
-if [[ "$(id -u)" == 0 ]] && command -v apt-get >/dev/null; then
-  install_packages
+  apt_install "${packages[@]}"
   missing || exit 0
 fi
 

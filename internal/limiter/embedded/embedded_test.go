@@ -8,22 +8,30 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter/embedded"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
+// newClient returns a client of an embedded server of its own.
+func newClient(t *testing.T) redis.UniversalClient {
+	t.Helper()
+	server, err := embedded.Start()
+	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
+	t.Cleanup(server.Close)
+	client, err := redisclient.New(server.URL(), time.Second)
+	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
+	t.Cleanup(func() { gomega.NewWithT(t).Expect(client.Close()).To(gomega.Succeed()) })
+	return client
+}
+
 // The scripts run on the embedded server as they do on Redis: limits hold,
 // windows and blocks end, and keys go.
 func TestScriptsRunEmbedded(t *testing.T) {
 	g := gomega.NewWithT(t)
-	server, err := embedded.Start()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	defer server.Close()
-	client, err := redisclient.New(server.URL(), time.Second)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	defer func() { g.Expect(client.Close()).To(gomega.Succeed()) }()
+	client := newClient(t)
 
 	store := script.NewStore(client, "weir:")
 	policy := script.NewPolicy("shop/login", true, false, []script.Limit{
@@ -56,12 +64,7 @@ func TestScriptsRunEmbedded(t *testing.T) {
 // Each algorithm admits its quota, says how long to wait, is right about it, and
 // leaves nothing behind.
 func TestAlgorithmsRunEmbedded(t *testing.T) {
-	server, err := embedded.Start()
-	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
-	defer server.Close()
-	client, err := redisclient.New(server.URL(), time.Second)
-	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
-	defer func() { gomega.NewWithT(t).Expect(client.Close()).To(gomega.Succeed()) }()
+	client := newClient(t)
 	store := script.NewStore(client, "weir:")
 	const window = 60 * time.Millisecond
 	for _, l := range []script.Limit{
@@ -98,12 +101,7 @@ func TestAlgorithmsRunEmbedded(t *testing.T) {
 // Numbers beyond the integers of a double are written and read back.
 func TestLargestBucketRunsEmbedded(t *testing.T) {
 	g := gomega.NewWithT(t)
-	server, err := embedded.Start()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	defer server.Close()
-	client, err := redisclient.New(server.URL(), time.Second)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	defer func() { g.Expect(client.Close()).To(gomega.Succeed()) }()
+	client := newClient(t)
 	const most = 1<<31 - 1
 	policy := script.NewPolicy("shop/login", false, false, []script.Limit{
 		{Name: "l", Algorithm: script.TokenBucket, Quota: most, Threshold: 1, Window: 720 * time.Hour},
