@@ -108,6 +108,9 @@ type LimitState struct {
 	// SuppressionFactor is the share of checks that a Suppressed limit sheds,
 	// 0..1.
 	SuppressionFactor float64
+	// Quota is the units that may pass: the threshold or one less, or the burst of
+	// a TokenBucket or GCRA.
+	Quota int64
 	// Threshold is the threshold in force, as in the policy.
 	Threshold int64
 	// Window is the length of the window.

@@ -65,7 +65,7 @@ func TestInspect(t *testing.T) {
 	state := r.inspect(t, "a/x", alice, plan.Attributes{})
 	g.Expect(state).To(gomega.Equal(&limiter.KeyState{Policy: "a/x", Revision: 7, Limits: []limiter.LimitState{{
 		Policy: "a/x", Limit: "burst", Algorithm: plan.FixedWindow, Allowed: true,
-		Remaining: 3, Threshold: 3, Window: time.Minute, RemainingAfterWaiting: 3,
+		Remaining: 3, Quota: 3, Threshold: 3, Window: time.Minute, RemainingAfterWaiting: 3,
 	}}}))
 	g.Expect(r.client.DBSize(t.Context()).Val()).To(gomega.BeZero(), "nothing was written")
 

@@ -157,6 +157,7 @@ func (a asked) appendStates(states []LimitState, r *script.EntryReply) []LimitSt
 			Used:                  lr.Used,
 			Remaining:             max(0, quota-lr.Used),
 			SuppressionFactor:     lr.Suppression,
+			Quota:                 quota,
 			Threshold:             l.Threshold,
 			Window:                l.Window(),
 			RetryAfter:            lr.Wait,

@@ -42,10 +42,10 @@ func TestRefusedAnswer(t *testing.T) {
 		RetryAfter: 11001 * time.Millisecond,
 		Limits: []limiter.LimitState{
 			{
-				Policy: "shop/login", Limit: "burst", Used: 5, Threshold: 5, Window: time.Minute, RetryAfter: 11000*time.Millisecond + 1,
+				Policy: "shop/login", Limit: "burst", Used: 5, Quota: 5, Threshold: 5, Window: time.Minute, RetryAfter: 11000*time.Millisecond + 1,
 				RemainingAfterWaiting: 1, ResetAfter: time.Microsecond,
 			},
-			{Policy: "shop/login", Limit: "daily", Allowed: true, Used: 5, Threshold: 20, Remaining: 15, Shadow: true},
+			{Policy: "shop/login", Limit: "daily", Allowed: true, Used: 5, Quota: 20, Threshold: 20, Remaining: 15, Shadow: true},
 			{Policy: "shop/login", Limit: "tiny", RetryAfter: -1},
 		},
 	}), namedCheck)

@@ -49,7 +49,7 @@ func setLimitHeaders(header http.Header, d *limiter.Decision, retryAfter int64, 
 	header[headerRateLimitPolicy] = []string{string(policies)}
 	header[headerRateLimit] = []string{string(states)}
 	if legacy {
-		header[headerLegacyLimit] = []string{strconv.FormatInt(tightest.Threshold, 10)}
+		header[headerLegacyLimit] = []string{strconv.FormatInt(tightest.Quota, 10)}
 		header[headerLegacyRemaining] = []string{strconv.FormatInt(available(d, tightest), 10)}
 		header[headerLegacyReset] = []string{strconv.FormatInt(secondsOf(tightest, retryAfter), 10)}
 	}
@@ -72,7 +72,7 @@ func appendItem(list []byte, l *limiter.LimitState) []byte {
 // cannot be said.
 func appendPolicy(list []byte, l *limiter.LimitState) []byte {
 	list = append(appendItem(list, l), ";q="...)
-	list = strconv.AppendInt(list, l.Threshold, 10)
+	list = strconv.AppendInt(list, l.Quota, 10)
 	if l.Window >= time.Second && l.Window%time.Second == 0 {
 		list = append(list, ";w="...)
 		list = strconv.AppendInt(list, int64(l.Window/time.Second), 10)

@@ -47,11 +47,11 @@ func readFields(g *WithT, values []string) []field {
 func TestRateLimitHeaders(t *testing.T) {
 	type numbers = map[string]int64
 	burst := limiter.LimitState{
-		Policy: "shop/login", Limit: "burst", Allowed: true, Threshold: 5, Window: time.Minute,
+		Policy: "shop/login", Limit: "burst", Allowed: true, Quota: 5, Threshold: 6, Window: time.Minute,
 		Used: 2, Remaining: 3, ResetAfter: 41*time.Second + 1,
 	}
 	daily := limiter.LimitState{
-		Policy: "shop/api", Limit: "daily", Allowed: true, Threshold: 1000, Window: 24 * time.Hour,
+		Policy: "shop/api", Limit: "daily", Allowed: true, Quota: 1000, Threshold: 1000, Window: 24 * time.Hour,
 		Used: 1, Remaining: 999, ResetAfter: 24 * time.Hour,
 	}
 	with := func(l limiter.LimitState, change func(l *limiter.LimitState)) limiter.LimitState {
@@ -108,7 +108,7 @@ func TestRateLimitHeaders(t *testing.T) {
 		},
 		"largest": {
 			decision: limiter.Decision{Allowed: true, Limits: []limiter.LimitState{with(burst, func(l *limiter.LimitState) {
-				l.Threshold, l.Remaining, l.Window, l.ResetAfter = plan.MaxThreshold, plan.MaxThreshold, plan.MaxWindow, 1<<63-1
+				l.Quota, l.Remaining, l.Window, l.ResetAfter = plan.MaxThreshold, plan.MaxThreshold, plan.MaxWindow, 1<<63-1
 			})}},
 			policies: []field{{"shop/login-burst", numbers{"q": plan.MaxThreshold, "w": 2592000}}},
 			states:   []field{{"shop/login-burst", numbers{"r": plan.MaxThreshold, "t": 9223372037}}},
@@ -131,8 +131,8 @@ func TestRateLimitHeaders(t *testing.T) {
 }
 
 func TestLegacyHeaders(t *testing.T) {
-	limit := func(allowed bool, threshold, remaining int64, reset time.Duration) limiter.LimitState {
-		return limiter.LimitState{Policy: "a/b", Limit: "l", Allowed: allowed, Threshold: threshold, Remaining: remaining, ResetAfter: reset}
+	limit := func(allowed bool, quota, remaining int64, reset time.Duration) limiter.LimitState {
+		return limiter.LimitState{Policy: "a/b", Limit: "l", Allowed: allowed, Quota: quota, Remaining: remaining, ResetAfter: reset}
 	}
 	shadow := limit(false, 9, 0, time.Hour)
 	shadow.Shadow = true
