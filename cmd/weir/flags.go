@@ -77,10 +77,6 @@ func (f *decisionFlags) validate() error {
 	return errors.Join(errs...)
 }
 
-// notSupported refuses a flag of a feature this release does not have:
-// ignoring it would promise what does not happen.
-func notSupported(flag string) error { return fmt.Errorf("--%s: not supported yet", flag) }
-
 // trustedNetworks reads --trusted-proxies.
 func (f *decisionFlags) trustedNetworks() ([]netip.Prefix, error) {
 	networks := make([]netip.Prefix, 0, len(f.trustedProxies))

@@ -97,10 +97,10 @@ func (f *managerFlags) run(ctx context.Context) error {
 		Installation: f.installation,
 		Replica:      f.replica,
 	}
-	if f.controllers {
-		if options.Config, err = f.restConfig(); err != nil {
-			return fmt.Errorf("--kubeconfig: %w", err)
-		}
+	// Who only decides can do without an API server, and then has no operators.
+	options.Config, err = f.restConfig()
+	if err != nil && (f.controllers || !clientcmd.IsEmptyConfig(err)) {
+		return fmt.Errorf("--kubeconfig: %w", err)
 	}
 	return manager.Run(ctx, options)
 }

@@ -285,10 +285,13 @@ func TestManagerHalvesApart(t *testing.T) {
 	c.apply("p", 5)
 	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "20s").Should(gomega.Equal("False/NoReplicas"))
 	metrics := testenv.FreeAddr(t)
+	t.Setenv("KUBECONFIG", "/no/such/file") // nor that of whoever runs the test
 	p := startWeir(t, "manager", "--controllers=false", "--redis-url", c.redis.URL, "--store-timeout", "2s",
 		"--metrics-address", metrics)
 	g.Eventually(p.enforces("p"), "20s").Should(gomega.Equal(int64(5)))
 	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(gomega.Equal("True/Enforced"))
+	state, body := p.operator("any", "GET", "/v1/state?policy=shop/p&key=k", "")
+	g.Expect(state).To(gomega.Equal(http.StatusNotFound), "nobody can say who may: "+body)
 	response, err := http.Get("http://" + metrics + "/metrics")
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	defer func() { g.Expect(response.Body.Close()).To(gomega.Succeed()) }()
@@ -333,6 +336,8 @@ func TestManagerDrainsWithLivePolicies(t *testing.T) {
 	p := c.manager("--controllers=false", "--drain-delay", "3s")
 	c.apply("p", 5)
 	g.Eventually(p.enforces("p"), "20s").Should(gomega.Equal(int64(5)))
+	state, body := p.operator("nobody's", "GET", "/v1/state?policy=shop/p&key=k", "")
+	g.Expect(state).To(gomega.Equal(http.StatusUnauthorized), "who only decides asks the API server about operators: "+body)
 	g.Expect(p.cmd.Process.Signal(syscall.SIGTERM)).To(gomega.Succeed())
 	g.Eventually(func() int { return status(p, "/readyz") }, "5s", "5ms").Should(gomega.Equal(http.StatusServiceUnavailable))
 	c.edit("p", 6)

@@ -6,10 +6,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
+	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/standalone"
 )
 
@@ -36,7 +38,8 @@ file that turns bad keeps what it last held in force, and the log says why.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.redisURL, "redis-url", "", "where counters live, as redis:// or rediss://; empty is an embedded Redis")
 	flags.StringSliceVar(&f.policies, "policies", nil, "a folder with policies; may be repeated")
-	flags.StringVar(&f.adminTokenFile, "admin-token-file", "", "not supported yet")
+	flags.StringVar(&f.adminTokenFile, "admin-token-file", "",
+		"the file with the token of operators, who may see and change the state of keys; empty is nobody")
 	return cmd
 }
 
@@ -51,6 +54,11 @@ func (f *standaloneFlags) run(ctx context.Context) error {
 	options, err := f.endpointOptions(logger)
 	if err != nil {
 		return err
+	}
+	if f.adminTokenFile != "" {
+		if options.Authorizer, err = httpapi.NewTokenFile(f.adminTokenFile); err != nil {
+			return fmt.Errorf("--admin-token-file: %w", err)
+		}
 	}
 	// The manager has these from controller-runtime.
 	options.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -69,9 +77,6 @@ func (f *standaloneFlags) validate() error {
 	errs := []error{f.decisionFlags.validate()}
 	if len(f.policies) == 0 {
 		errs = append(errs, errors.New("--policies: name at least one folder"))
-	}
-	if f.adminTokenFile != "" {
-		errs = append(errs, notSupported("admin-token-file"))
 	}
 	return errors.Join(errs...)
 }

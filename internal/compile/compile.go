@@ -96,25 +96,26 @@ func (c *compiler) verify(at *field.Path, p *plan.Plan) {
 
 func (c *compiler) matches(at *field.Path, matches []v1alpha1.Match) []plan.Match {
 	var compiled []plan.Match
-	for i, m := range matches {
-		at := at.Index(i)
+	for i := range matches {
+		m, at := c.match(at.Index(i), &matches[i]), at.Index(i)
 		c.errs = append(c.errs, c.grant.check(at, &m)...)
-		if m.When != "" {
-			c.notSupported(at.Child("when"), m.When)
+		compiled = append(compiled, m)
+	}
+	return compiled
+}
+
+func (c *compiler) match(at *field.Path, m *v1alpha1.Match) plan.Match {
+	for i, path := range m.Paths {
+		if normal := normalPattern(path); normal != path {
+			c.add(field.Invalid(at.Child("paths").Index(i), path,
+				"would never hold: paths are normalised before they are compared, write "+normal))
 		}
-		if m.Domain != "" {
-			c.notSupported(at.Child("domain"), m.Domain)
-		}
-		if len(m.Descriptors) > 0 {
-			c.notSupported(at.Child("descriptors"), field.OmitValueType{})
-		}
-		for j, path := range m.Paths {
-			if normal := normalPattern(path); normal != path {
-				c.add(field.Invalid(at.Child("paths").Index(j), path,
-					"would never hold: paths are normalised before they are compared, write "+normal))
-			}
-		}
-		compiled = append(compiled, plan.Match{Hosts: m.Hosts, Methods: m.Methods, Paths: m.Paths})
+	}
+	compiled := plan.Match{
+		Hosts: m.Hosts, Methods: m.Methods, Paths: m.Paths, Domain: m.Domain, When: c.condition(at.Child("when"), m.When),
+	}
+	for _, d := range m.Descriptors {
+		compiled.Descriptors = append(compiled.Descriptors, plan.Entry{Key: d.Key, Value: d.Value})
 	}
 	return compiled
 }
@@ -139,9 +140,11 @@ func (c *compiler) key(at *field.Path, parts []v1alpha1.KeyPart) []plan.KeyPart 
 		case part.RemoteAddress != nil:
 			p.IPv4PrefixLength = int(orDefaultPointer(part.RemoteAddress.IPv4PrefixLength, defaultIPv4PrefixLength))
 			p.IPv6PrefixLength = int(orDefaultPointer(part.RemoteAddress.IPv6PrefixLength, defaultIPv6PrefixLength))
-		case part.Principal != nil:
-		default:
-			c.notSupported(at.Index(i).Child("type"), part.Type)
+		case part.Descriptor != nil:
+			p.Descriptor = part.Descriptor.Key
+		case part.Expression != nil:
+			p.Expression = part.Expression.CEL
+			compiles[string](c, at.Index(i).Child("expression", "cel"), p.Expression)
 		}
 		compiled = append(compiled, p)
 	}

@@ -119,6 +119,12 @@ func TestCompileWithoutSchema(t *testing.T) {
 		"a hard limit":       {testenv.MakePolicy("shop/x").Limit("l", "Suppressed", 1, "1s", testenv.HardLimitPercent(100)), "hardLimitPercent 100"},
 		"attempts":           {testenv.MakePolicy("shop/x").Counting("Attempts").Limit("l", "TokenBucket", 1, "1s"), "neither counts attempts"},
 
+		"an empty match":     {testenv.MakePolicy("shop/x").Match(v1alpha1.Match{}).Limit("l", "FixedWindow", 1, "1s"), "matches[0] asks for nothing"},
+		"an entry of no key": {testenv.MakePolicy("shop/x").Match(v1alpha1.Match{Descriptors: []v1alpha1.DescriptorMatch{{Value: "v"}}}).Limit("l", "FixedWindow", 1, "1s"), "matches[0].descriptors[0]"},
+		"a part of no entry": {testenv.MakePolicy("shop/x").Key(testenv.DescriptorPart("")).Limit("l", "FixedWindow", 1, "1s"), "key[0].descriptor"},
+		"a part of nothing":  {testenv.MakePolicy("shop/x").Key(v1alpha1.KeyPart{Type: v1alpha1.KeyPartExpression}).Limit("l", "FixedWindow", 1, "1s"), "key[0].expression"},
+		"no expression":      {testenv.MakePolicy("shop/x").Key(v1alpha1.KeyPart{Type: v1alpha1.KeyPartExpression, Expression: &v1alpha1.ExpressionKey{}}).Limit("l", "FixedWindow", 1, "1s"), "spec.key[0].expression.cel"},
+
 		"an override twice":   {limited().Override(deny("o"), deny("o")), "overrides[1].name"},
 		"keys without a key":  {testenv.MakePolicy("shop/x").Limit("l", "GCRA", 1, "1s").Override(deny("o")), "not of 0"},
 		"keys of two parts":   {limited().Key(testenv.PrincipalPart()).Override(deny("o")), "not of 2"},

@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -71,14 +70,17 @@ func entries(list string) []string {
 // Permits reports whether everything the plan matches lies within the grant. A
 // plan may have been published under another grant than the one of today.
 func (g Grant) Permits(p *plan.Plan) bool {
-	return g.everything || !slices.ContainsFunc(p.Matches, func(m plan.Match) bool {
-		return len(m.Hosts) == 0 || slices.ContainsFunc(m.Hosts, func(h string) bool { return !g.host(h) })
-	})
+	at := field.NewPath("matches")
+	for i := range p.Matches {
+		if len(g.check(at.Index(i), &p.Matches[i])) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
-// check says what of a match lies outside the grant. It asks for permission
-// only, not whether this release supports what is asked for.
-func (g Grant) check(at *field.Path, m *v1alpha1.Match) (errs field.ErrorList) {
+// check says what of a match lies outside the grant.
+func (g Grant) check(at *field.Path, m *plan.Match) (errs field.ErrorList) {
 	if g.everything {
 		return nil
 	}

@@ -101,16 +101,39 @@ func TestGrantSaysWhichAnnotation(t *testing.T) {
 		"spec.matches[0].hosts[0]: Forbidden: a.example is not granted to the Namespace by its annotation ratelimit.weir.dev/hosts"))
 }
 
+// A plan may have been published under another grant.
 func TestGrantPermitsPlan(t *testing.T) {
 	t.Parallel()
-	g := gomega.NewWithT(t)
-	grant := compile.GrantOf(map[string]string{compile.HostsAnnotation: "*.x.example"})
-	matching := func(hosts ...string) *plan.Plan { return &plan.Plan{Matches: []plan.Match{{Hosts: hosts}}} }
-	g.Expect(grant.Permits(matching("a.x.example"))).To(gomega.BeTrue())
-	g.Expect(grant.Permits(matching("a.x.example", "x.example"))).To(gomega.BeFalse())
-	g.Expect(grant.Permits(matching())).To(gomega.BeFalse(), "any host")
-	g.Expect(grant.Permits(&plan.Plan{})).To(gomega.BeTrue(), "only named")
-	g.Expect(compile.Everything().Permits(matching())).To(gomega.BeTrue())
+	grant := compile.GrantOf(map[string]string{compile.HostsAnnotation: "*.x.example", compile.DomainsAnnotation: "edge,core"})
+	for name, tc := range map[string]struct {
+		matches []plan.Match
+		want    bool
+	}{
+		"only named":             {nil, true},
+		"a host":                 {[]plan.Match{{Hosts: []string{"a.x.example"}}}, true},
+		"another host beside it": {[]plan.Match{{Hosts: []string{"a.x.example", "x.example"}}}, false},
+		"a domain":               {[]plan.Match{{Domain: "edge"}}, true},
+		"another domain":         {[]plan.Match{{Domain: "Edge"}}, false},
+		"both":                   {[]plan.Match{{Domain: "core", Hosts: []string{"a.x.example"}}}, true},
+		"only the host of both":  {[]plan.Match{{Domain: "other", Hosts: []string{"a.x.example"}}}, false},
+		"only the domain of both": {
+			[]plan.Match{{Domain: "edge", Hosts: []string{"a.x.example", "other.example"}}}, false,
+		},
+		"neither":             {[]plan.Match{{Paths: []string{"/*"}}}, false},
+		"only descriptors":    {[]plan.Match{{Descriptors: []plan.Entry{{Key: "k"}}}}, false},
+		"only an expression":  {[]plan.Match{{When: `request.domain == "edge"`}}, false},
+		"every entry":         {[]plan.Match{{Domain: "edge"}, {Hosts: []string{"*.x.example"}}}, true},
+		"all entries but one": {[]plan.Match{{Domain: "edge"}, {Hosts: []string{"*.x.example"}}, {Methods: []string{"GET"}}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := gomega.NewWithT(t)
+			p := &plan.Plan{Matches: tc.matches}
+			g.Expect(grant.Permits(p)).To(gomega.Equal(tc.want))
+			g.Expect(compile.Everything().Permits(p)).To(gomega.BeTrue())
+			g.Expect(compile.Grant{}.Permits(p)).To(gomega.Equal(tc.matches == nil))
+		})
+	}
 }
 
 func TestSummary(t *testing.T) {

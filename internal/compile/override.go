@@ -30,15 +30,19 @@ func (c *compiler) overrides(at *field.Path, spec *v1alpha1.RateLimitPolicySpec)
 	return compiled
 }
 
-// condition checks that an expression compiles to one that yields a bool.
+// condition returns the text of an expression that must yield a bool.
 func (c *compiler) condition(at *field.Path, text string) string {
-	if text == "" {
-		return ""
-	}
-	if _, err := expression.Compile[bool](text); err != nil {
-		c.add(field.Invalid(at, text, err.Error()))
+	if text != "" {
+		compiles[bool](c, at, text)
 	}
 	return text
+}
+
+// compiles checks that an expression compiles to one that yields that type.
+func compiles[T expression.Result](c *compiler, at *field.Path, text string) {
+	if _, err := expression.Compile[T](text); err != nil {
+		c.add(field.Invalid(at, text, err.Error()))
+	}
 }
 
 // networks brings CIDRs into the form that addresses of requests are compared

@@ -5,7 +5,6 @@ package limiter
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -54,47 +53,4 @@ func KeyProblem(part string) string {
 		return "must not hold control characters"
 	}
 	return ""
-}
-
-// deriveKey appends the parts of the key that the attributes hold. Whether one
-// is missing is said too; a missing part is empty.
-func deriveKey(values []string, parts []plan.KeyPart, a *plan.Attributes) (key []string, missing bool) {
-	for i := range parts {
-		value := keyValue(&parts[i], a)
-		missing = missing || value == ""
-		values = append(values, value)
-	}
-	return values, missing
-}
-
-func keyValue(part *plan.KeyPart, a *plan.Attributes) string {
-	switch part.Type {
-	case plan.KeyHeader:
-		return a.Headers[part.Header]
-	case plan.KeyPrincipal:
-		return a.Principal
-	case plan.KeyRemoteAddress:
-		return networkOf(a.RemoteAddress, part)
-	}
-	return ""
-}
-
-// networkOf returns the address cut to the prefix length of its family: as
-// it is when nothing is cut, else in CIDR notation.
-func networkOf(address netip.Addr, part *plan.KeyPart) string {
-	if !address.IsValid() {
-		return ""
-	}
-	bits := part.IPv6PrefixLength
-	if address.Is4() {
-		bits = part.IPv4PrefixLength
-	}
-	if bits == address.BitLen() {
-		return address.String()
-	}
-	network, err := address.Prefix(bits)
-	if err != nil {
-		return "" // a plan's prefix lengths are in bounds
-	}
-	return network.String()
 }

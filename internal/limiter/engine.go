@@ -101,11 +101,11 @@ func (e *Engine) Decide(ctx context.Context, check *Check) (*Decision, error) {
 		return nil, err
 	}
 	check.Attributes.Normalize()
-	policies, err := v.find(check)
+	policies, failures, err := v.find(check)
 	if err != nil {
 		return nil, err
 	}
-	evaluation := newEvaluation(check, policies)
+	evaluation := newEvaluation(check, policies, failures)
 	if len(evaluation.call.Entries) > 0 {
 		evaluation.call.Draw = e.draw()
 		evaluation.reply, err = e.evaluate(ctx, &evaluation.call)

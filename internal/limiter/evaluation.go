@@ -4,6 +4,8 @@
 package limiter
 
 import (
+	"slices"
+
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
@@ -36,8 +38,8 @@ type refusal struct {
 	override string
 }
 
-func newEvaluation(check *Check, policies []*policy) *evaluation {
-	v := &evaluation{}
+func newEvaluation(check *Check, policies []applied, failures []failure) *evaluation {
+	v := &evaluation{failures: failures}
 	if check.Key != nil {
 		v.given = script.EncodeKey(check.Key...)
 	}
@@ -60,22 +62,25 @@ func newEvaluation(check *Check, policies []*policy) *evaluation {
 
 // ask finds out what part the policy takes. Overrides come before a missing
 // key: an override may select a caller by its address that has no key.
-func (v *evaluation) ask(p *policy, check *Check) {
+func (v *evaluation) ask(p applied, check *Check) {
 	var room [plan.MaxKeyParts]string
+	descriptors := check.Attributes.DescriptorsOf(p.descriptor)
 	key, missing := check.Key, false
 	if check.Key == nil {
-		key, missing = deriveKey(room[:0], p.plan.Key, &check.Attributes)
+		var failures []failure
+		key, missing, failures = p.deriveKey(room[:0], &check.Attributes, descriptors)
+		v.failures = append(v.failures, failures...)
 	}
 	variant := p.base
-	o, failures := p.overrideOf(key, &check.Attributes)
+	o, failures := p.overrideOf(key, &check.Attributes, descriptors)
 	v.failures = append(v.failures, failures...)
 	if o != nil {
 		switch o.action {
 		case plan.ActionAllow:
-			v.exempt = append(v.exempt, p)
+			v.letPass(p.policy)
 			return
 		case plan.ActionDeny:
-			v.refuseOutright(refusal{p, ReasonDeniedByOverride, o.name})
+			v.refuseOutright(refusal{p.policy, ReasonDeniedByOverride, o.name})
 			return
 		case plan.ActionLimit:
 			variant = o.variant
@@ -84,20 +89,38 @@ func (v *evaluation) ask(p *policy, check *Check) {
 	switch {
 	case missing && p.plan.OnMissingKey == plan.MissingKeySkip:
 	case missing && p.plan.OnMissingKey == plan.MissingKeyDeny:
-		v.refuseOutright(refusal{policy: p, reason: ReasonMissingKey})
+		v.refuseOutright(refusal{policy: p.policy, reason: ReasonMissingKey})
 	case check.Key == nil:
-		v.add(asked{p, variant}, script.EncodeKey(key...), check)
+		v.add(asked{p.policy, variant}, script.EncodeKey(key...), check)
 	default:
-		v.add(asked{p, variant}, v.given, check)
+		v.add(asked{p.policy, variant}, v.given, check)
+	}
+}
+
+// A policy that applies by several descriptors takes part once with each key:
+// what follows is done once for each, however often it is asked for.
+
+func (v *evaluation) letPass(p *policy) {
+	if !slices.Contains(v.exempt, p) {
+		v.exempt = append(v.exempt, p)
 	}
 }
 
 func (v *evaluation) refuseOutright(r refusal) {
-	v.refusals = append(v.refusals, r)
-	v.call.Refused = v.call.Refused || r.enforces()
+	if !slices.Contains(v.refusals, r) {
+		v.refusals = append(v.refusals, r)
+		v.call.Refused = v.call.Refused || r.enforces()
+	}
 }
 
+// add asks Redis about the key. If overrides give one key different numbers by
+// different descriptors, those of the first count.
 func (v *evaluation) add(a asked, key script.Key, check *Check) {
+	for i := len(v.asked) - 1; i >= 0 && v.asked[i].policy == a.policy; i-- {
+		if v.call.Entries[i].Key == key {
+			return
+		}
+	}
 	v.asked = append(v.asked, a)
 	entry := script.Entry{Policy: a.script, Key: key, Cost: check.Cost, Peek: check.Peek}
 	if check.Cost > a.smallestQuota {
@@ -111,7 +134,7 @@ func (v *evaluation) add(a asked, key script.Key, check *Check) {
 
 func (p *policy) enforces() bool { return p.plan.Mode == plan.ModeEnforce }
 
-// count writes the metrics of the decision, once per policy.
+// count writes the metrics of the decision, once per policy and key.
 func (v *evaluation) count(m *metrics, d *Decision, err error) {
 	for _, p := range v.exempt {
 		p.metrics.exempt().Inc()

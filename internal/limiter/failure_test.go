@@ -5,6 +5,7 @@ package limiter_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -169,7 +170,11 @@ func exposition(g *gomega.WithT, registry *prometheus.Registry) string {
 				}
 				text.WriteString(label.GetName() + `="` + label.GetValue() + `"`)
 			}
-			text.WriteString("}\n")
+			text.WriteString("}")
+			if c := m.GetCounter(); c != nil {
+				fmt.Fprintf(&text, " %g", c.GetValue())
+			}
+			text.WriteString("\n")
 		}
 	}
 	return text.String()

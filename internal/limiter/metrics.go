@@ -32,7 +32,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decisions_total",
-			Help: "Decisions, once per policy that took part. limit is the one that refused, else empty.",
+			Help: "Decisions, once per policy and key that took part. limit is the one that refused, else empty.",
 		}, []string{"namespace", "policy", "limit", "verdict"}),
 		blocks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_blocks_total",

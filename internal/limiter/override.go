@@ -7,25 +7,22 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"sync"
 
-	"github.com/weir-dev/weir/internal/limiter/expression"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // override is one override of a plan, prepared.
 type override struct {
 	name     string
-	field    string // where its expression is in the policy
 	keys     map[string]struct{}
 	networks *networks
-	when     func() (*expression.Expression[bool], error)
+	when     *lazy[bool] // nil if there is none
 	action   plan.Action
 	variant  *variant // with plan.ActionLimit
 }
 
 func newOverride(i int, o *plan.Override) override {
-	prepared := override{name: o.Name, action: o.Action, field: fmt.Sprintf("spec.overrides[%d].when", i)}
+	prepared := override{name: o.Name, action: o.Action}
 	if len(o.Keys) > 0 {
 		prepared.keys = make(map[string]struct{}, len(o.Keys))
 		for _, key := range o.Keys {
@@ -36,29 +33,19 @@ func newOverride(i int, o *plan.Override) override {
 		prepared.networks = newNetworks(o.CIDRs)
 	}
 	if o.When != "" {
-		// Not before it is needed: it takes a tenth of a millisecond, and there may
-		// be thousands in a snapshot.
-		prepared.when = sync.OnceValues(func() (*expression.Expression[bool], error) {
-			return expression.Compile[bool](o.When)
-		})
+		prepared.when = newLazy[bool](fmt.Sprintf("spec.overrides[%d].when", i), o.When)
 	}
 	return prepared
 }
 
-// failure is an expression that could not be evaluated.
-type failure struct {
-	*policy
-	field string
-}
-
 // overrideOf returns the first override that selects the caller, nil if none does,
 // and what failed on the way.
-func (p *policy) overrideOf(key []string, a *plan.Attributes) (found *override, failures []failure) {
+func (p *policy) overrideOf(key []string, a *plan.Attributes, descriptors []plan.Descriptor) (found *override, failures []failure) {
 	for i := range p.overrides {
 		o := &p.overrides[i]
-		selected, err := o.selects(key, a)
+		selected, err := o.selects(key, a, descriptors)
 		if err != nil {
-			failures = append(failures, failure{p, o.field})
+			failures = append(failures, failure{p, o.when.field})
 		}
 		if selected {
 			return o, failures
@@ -69,7 +56,7 @@ func (p *policy) overrideOf(key []string, a *plan.Attributes) (found *override, 
 
 // selects reports whether every selector holds for the caller. An expression
 // that fails does not hold.
-func (o *override) selects(key []string, a *plan.Attributes) (bool, error) {
+func (o *override) selects(key []string, a *plan.Attributes, descriptors []plan.Descriptor) (bool, error) {
 	if o.keys != nil {
 		if len(key) != 1 {
 			return false, nil
@@ -84,11 +71,7 @@ func (o *override) selects(key []string, a *plan.Attributes) (bool, error) {
 	if o.when == nil {
 		return true, nil
 	}
-	when, err := o.when()
-	if err != nil {
-		return false, err
-	}
-	return when.Evaluate(a)
+	return o.when.evaluate(a, descriptors)
 }
 
 // networks finds the network of an address by the lengths of their prefixes:

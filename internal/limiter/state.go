@@ -53,7 +53,7 @@ func (e *Engine) Inspect(ctx context.Context, id string, key []string, attribute
 	attributes.Normalize()
 	state := &KeyState{Policy: id, Revision: k.revision}
 	found := asked{k.policy, k.policy.base}
-	if o, _ := k.policy.overrideOf(key, &attributes); o != nil {
+	if o, _ := k.policy.overrideOf(key, &attributes, attributes.Descriptors); o != nil {
 		state.Override, state.Action = o.name, o.action
 		if o.variant != nil {
 			found.variant = o.variant

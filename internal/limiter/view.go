@@ -5,7 +5,6 @@ package limiter
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
@@ -20,11 +19,13 @@ type view struct {
 
 // policy is one plan, prepared.
 type policy struct {
-	plan      *plan.Plan
-	id        string
-	base      *variant
-	overrides []override
-	metrics   *policyMetrics
+	plan           *plan.Plan
+	id             string
+	base           *variant
+	conditions     []*lazy[bool]   // of the matches, nil where there is none
+	keyExpressions []*lazy[string] // of the key parts, nil where there is none
+	overrides      []override
+	metrics        *policyMetrics
 }
 
 // variant is the limits of a policy with the numbers they have for some
@@ -63,6 +64,7 @@ func newView(snapshot *plan.Snapshot, previous *view, m *metrics) *view {
 
 func newPolicy(p *plan.Plan, m *metrics) *policy {
 	prepared := &policy{plan: p, id: p.ID(), base: newVariant(p, "", p.Limits), metrics: m.policy(p)}
+	prepared.prepareExpressions()
 	variants := []*variant{prepared.base}
 	for i := range p.Overrides {
 		o := newOverride(i, &p.Overrides[i])
@@ -80,6 +82,21 @@ func newPolicy(p *plan.Plan, m *metrics) *policy {
 		variants[i].script = s
 	}
 	return prepared
+}
+
+func (p *policy) prepareExpressions() {
+	p.conditions = make([]*lazy[bool], len(p.plan.Matches))
+	for i, m := range p.plan.Matches {
+		if m.When != "" {
+			p.conditions[i] = newLazy[bool](fmt.Sprintf("spec.matches[%d].when", i), m.When)
+		}
+	}
+	p.keyExpressions = make([]*lazy[string], len(p.plan.Key))
+	for i, part := range p.plan.Key {
+		if part.Type == plan.KeyExpression {
+			p.keyExpressions[i] = newLazy[string](fmt.Sprintf("spec.key[%d].expression.cel", i), part.Expression)
+		}
+	}
 }
 
 func newVariant(p *plan.Plan, override string, limits []plan.Limit) *variant {
@@ -106,28 +123,4 @@ func (v *variant) scriptLimits() []script.Limit {
 		}
 	}
 	return limits
-}
-
-// find returns the policies of the check in the order of the chain.
-func (v *view) find(check *Check) ([]*policy, error) {
-	if len(check.Policies) == 0 {
-		plans := v.snapshot.Match(&check.Attributes)
-		found := make([]*policy, len(plans))
-		for i, p := range plans {
-			found[i] = v.policies[p]
-		}
-		return found, nil
-	}
-	found := make([]*policy, len(check.Policies))
-	for i, id := range check.Policies {
-		p := v.snapshot.Lookup(id)
-		if p == nil {
-			return nil, &UnknownPolicyError{Policy: id}
-		}
-		found[i] = v.policies[p]
-		if slices.Contains(found[:i], found[i]) {
-			return nil, &FieldError{Field: fmt.Sprintf("policies[%d]", i), Problem: "is named twice"}
-		}
-	}
-	return found, nil
 }

@@ -25,6 +25,7 @@ import (
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/kubeauth"
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
@@ -43,7 +44,8 @@ type Options struct {
 	RedisURL string
 	// Controllers runs the Kubernetes half, Decisions the decision half.
 	Controllers, Decisions bool
-	// Config reaches the API server. Required by Controllers.
+	// Config reaches the API server. Required by Controllers; without it, Decisions
+	// show nobody the state of keys.
 	Config *rest.Config
 	// Tenancy says what policies may match.
 	Tenancy compile.Tenancy
@@ -70,6 +72,12 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("--redis-url: %w", err)
 	}
 	defer func() { _ = plans.Close() }()
+
+	if o.Decisions && o.Config != nil {
+		if o.Authorizer, err = kubeauth.New(o.Config); err != nil {
+			return fmt.Errorf("--kubeconfig: %w", err)
+		}
+	}
 
 	group, ctx := errgroup.WithContext(ctx)
 	o.Redis = decisions

@@ -34,6 +34,7 @@ func TestManager(t *testing.T) {
 // One manager, on a real kube-apiserver and a real Redis, serves all stories:
 // a process has one in its life.
 var (
+	kube     *testenv.APIServer
 	api      client.Client
 	server   *testenv.Redis
 	registry *redis.Client
@@ -45,7 +46,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyTimeout(20 * time.Second)
 	SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
-	kube := testenv.StartAPIServer(GinkgoTB())
+	kube = testenv.StartAPIServer(GinkgoTB())
 	api = kube.Client()
 	server = testenv.StartRedis(GinkgoTB())
 	registry = redis.NewClient(&redis.Options{Addr: server.Addr})

@@ -27,7 +27,7 @@ const MaxCost = 100_000
 // is read.
 const (
 	maxText    = 8 << 10 // bytes of a value
-	maxHeaders = 128
+	maxEntries = 128     // of a map: headers, and entries of descriptors
 )
 
 // refusedFunctions make values whose size the CEL library does not estimate
@@ -51,7 +51,7 @@ func judgeCost(env *cel.Env, checked *cel.Ast) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("may cost more than %d units for values of %d bytes and %d headers", MaxCost, maxText, maxHeaders)
+	return fmt.Errorf("may cost more than %d units for values of %d bytes and %d headers or descriptor entries", MaxCost, maxText, maxEntries)
 }
 
 // sizes tells the library how large values can be.
@@ -62,8 +62,8 @@ type sizes struct {
 // EstimateSize implements checker.CostEstimator.
 func (s sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 	if at := node.Path(); len(at) > 0 && slices.Contains(variables, at[0]) {
-		if len(at) == 1 && at[0] == headers {
-			return &checker.SizeEstimate{Max: maxHeaders}
+		if len(at) == 1 && isMap(at[0]) {
+			return &checker.SizeEstimate{Max: maxEntries}
 		}
 		return &checker.SizeEstimate{Max: maxText}
 	}

@@ -10,24 +10,28 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/ext"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// The variables of expressions. All are strings but the headers, which map
-// lower-case names to values. What is not known is empty.
+// The variables of expressions. All are strings but two maps of strings: the headers
+// by lower-case name, and the entries of the descriptor. What is not known is empty.
 const (
 	method        = "request.method"
 	host          = "request.host"
 	path          = "request.path"
 	headers       = "request.headers"
+	domain        = "request.domain"
+	descriptor    = "descriptor"
 	principal     = "principal"
 	remoteAddress = "remoteAddress"
 )
 
-var variables = []string{method, host, path, headers, principal, remoteAddress}
+var variables = []string{method, host, path, headers, domain, descriptor, principal, remoteAddress}
+
+// isMap reports whether the variable is a map.
+func isMap(variable string) bool { return variable == headers || variable == descriptor }
 
 // stringsVersion pins the functions on strings: a later version of the library
 // may have more, and every release must refuse what the others do not know.
@@ -41,7 +45,7 @@ var environment = sync.OnceValue(func() *cel.Env {
 	}
 	for _, name := range variables {
 		kind := cel.StringType
-		if name == headers {
+		if isMap(name) {
 			kind = cel.MapType(cel.StringType, cel.StringType)
 		}
 		options = append(options, cel.Variable(name, kind))
@@ -54,7 +58,10 @@ var environment = sync.OnceValue(func() *cel.Env {
 })
 
 // request gives an expression its variables, each only when it is asked for.
-type request struct{ *plan.Attributes }
+type request struct {
+	*plan.Attributes
+	descriptors []plan.Descriptor
+}
 
 // ResolveName implements cel.Activation.
 func (r request) ResolveName(name string) (any, bool) {
@@ -66,7 +73,11 @@ func (r request) ResolveName(name string) (any, bool) {
 	case path:
 		return bounded(r.Path), true
 	case headers:
-		return headersOf(r.Headers), true
+		return newTextMap(r.Headers, strings.ToLower), true
+	case domain:
+		return bounded(r.Domain), true
+	case descriptor:
+		return newTextMap(entriesOf(r.descriptors), exactly), true
 	case principal:
 		return bounded(r.Principal), true
 	case remoteAddress:
@@ -88,50 +99,3 @@ func bounded(value string) ref.Val {
 	}
 	return types.String(value)
 }
-
-// headerMap are the headers as a CEL map, except that names are found in any
-// case and an absent header reads as the empty string. What tells which are
-// there, `in` and has(), still does.
-type headerMap struct {
-	celMap
-	headers map[string]string
-}
-
-// celMap is what CEL asks of a map. It leaves out traits.Mapper's Find, by which
-// has() would take a header that reads as empty for one that is there.
-type celMap interface {
-	ref.Val
-	traits.Container
-	traits.Indexer
-	traits.Iterable
-	traits.Sizer
-}
-
-func headersOf(headers map[string]string) ref.Val {
-	if len(headers) > maxHeaders {
-		return types.NewErr("there are %d headers, more than %d", len(headers), maxHeaders)
-	}
-	return headerMap{types.NewStringStringMap(types.DefaultTypeAdapter, headers), headers}
-}
-
-// Get implements traits.Indexer.
-func (m headerMap) Get(name ref.Val) ref.Val {
-	text, ok := name.(types.String)
-	if !ok {
-		return types.MaybeNoSuchOverloadErr(name)
-	}
-	return bounded(m.headers[strings.ToLower(string(text))])
-}
-
-// Contains implements traits.Container.
-func (m headerMap) Contains(name ref.Val) ref.Val {
-	text, ok := name.(types.String)
-	if !ok {
-		return types.MaybeNoSuchOverloadErr(name)
-	}
-	_, present := m.headers[strings.ToLower(string(text))]
-	return types.Bool(present)
-}
-
-// IsSet implements traits.FieldTester.
-func (m headerMap) IsSet(name ref.Val) ref.Val { return m.Contains(name) }

@@ -60,10 +60,11 @@ func Compile[T Result](text string) (compiled *Expression[T], err error) {
 
 var errInternal = errors.New("internal error of the CEL library")
 
-// Evaluate returns what the expression yields for the normalised attributes.
-func (e *Expression[T]) Evaluate(a *plan.Attributes) (T, error) {
+// Evaluate returns what the expression yields for the normalised attributes and
+// those of its descriptors that are to be read.
+func (e *Expression[T]) Evaluate(a *plan.Attributes, descriptors []plan.Descriptor) (T, error) {
 	var none T
-	result, _, err := e.program.Eval(request{a})
+	result, _, err := e.program.Eval(request{a, descriptors})
 	if err != nil {
 		return none, err
 	}

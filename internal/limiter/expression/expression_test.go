@@ -22,6 +22,11 @@ func someRequest() *plan.Attributes {
 		Method: "POST", Host: "shop.example", Path: "/v1/orders/7", Principal: "gold-acme",
 		RemoteAddress: netip.MustParseAddr("2001:db8::1"),
 		Headers:       map[string]string{"x-tier": "gold", "x-empty": ""},
+		Domain:        "edge",
+		Descriptors: []plan.Descriptor{
+			{{Key: "generic_key", Value: "login"}, {Key: "user", Value: "7"}, {Key: "user", Value: "8"}, {Key: "Bare"}},
+			{{Key: "user", Value: "9"}, {Key: "plan", Value: "gold"}},
+		},
 	}
 }
 
@@ -53,13 +58,21 @@ func TestConditions(t *testing.T) {
 		`int(request.path.split("/")[3]) > 5`:                                true,
 		`request.path.replace("/v1/", "/").split("/")[1] == "orders"`:        true,
 		`(request.host + "/" + principal).split("/")[1] == "gold-acme"`:      true,
+		`request.domain == "edge"`:                                           true,
+		`descriptor["generic_key"] == "login" && descriptor.user == "7"`:     true,
+		`descriptor["plan"] == "gold"`:                                       true,
+		`descriptor["Generic_Key"] == "" && descriptor["absent"] == ""`:      true,
+		`"Bare" in descriptor && has(descriptor.Bare)`:                       true,
+		`"bare" in descriptor || has(descriptor.absent)`:                     false,
+		`size(descriptor) == 4`:                                              true,
+		`descriptor.exists(k, k == "user" && descriptor[k] == "7")`:          true,
 		`request.headers["x-tier"] == "gold" ? principal != "" : 1 / 0 == 1`: true,
 	} {
 		t.Run(text, func(t *testing.T) {
 			g := gomega.NewWithT(t)
 			compiled, err := expression.Compile[bool](text)
 			g.Expect(err).NotTo(gomega.HaveOccurred())
-			g.Expect(compiled.Evaluate(someRequest())).To(gomega.Equal(want))
+			g.Expect(compiled.Evaluate(someRequest(), someRequest().Descriptors)).To(gomega.Equal(want))
 		})
 	}
 }
@@ -70,13 +83,15 @@ func TestValues(t *testing.T) {
 		`request.headers["x-tier"] + ":" + principal`: "gold:gold-acme",
 		`request.headers["x-absent"]`:                 "",
 		`principal.substring(5).lowerAscii()`:         "acme",
+		`request.domain + "/" + descriptor["user"]`:   "edge/7",
+		`descriptor["absent"]`:                        "",
 		`principal == "" ? remoteAddress : principal`: "gold-acme",
 	} {
 		t.Run(text, func(t *testing.T) {
 			g := gomega.NewWithT(t)
 			compiled, err := expression.Compile[string](text)
 			g.Expect(err).NotTo(gomega.HaveOccurred())
-			g.Expect(compiled.Evaluate(someRequest())).To(gomega.Equal(want))
+			g.Expect(compiled.Evaluate(someRequest(), someRequest().Descriptors)).To(gomega.Equal(want))
 		})
 	}
 }
@@ -84,13 +99,14 @@ func TestValues(t *testing.T) {
 func TestNothingIsKnown(t *testing.T) {
 	g := gomega.NewWithT(t)
 	compiled, err := expression.Compile[bool](`request.method + request.host + request.path + principal + remoteAddress +
-		request.headers["x"] == "" && request.headers.size() == 0 && !has(request.headers.x)`)
+		request.domain + request.headers["x"] + descriptor["x"] == "" && request.headers.size() == 0 && !has(request.headers.x) &&
+		size(descriptor) == 0 && !("x" in descriptor)`)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(compiled.Evaluate(&plan.Attributes{})).To(gomega.BeTrue())
+	g.Expect(compiled.Evaluate(&plan.Attributes{}, nil)).To(gomega.BeTrue())
 }
 
 func TestDoesNotCompile(t *testing.T) {
-	names := "request.method, request.host, request.path, request.headers, principal, remoteAddress"
+	names := "request.method, request.host, request.path, request.headers, request.domain, descriptor, principal, remoteAddress"
 	for text, want := range map[string]string{
 		``:                                   `Syntax error`,
 		`principal ==`:                       `1:13: Syntax error`,
@@ -106,9 +122,10 @@ func TestDoesNotCompile(t *testing.T) {
 		`strings.quote(principal) == "x"`:    `function strings.quote is not available`,
 		strings.Repeat("!", 1024) + "true":   `is longer than 1024 characters`,
 		strings.Repeat("1+", 400) + "1 == 1": `max recursion depth exceeded`,
-		`principal.matches(request.path)`:    `may cost more than 100000 units for values of 8192 bytes and 128 headers`,
+		`principal.matches(request.path)`:    `may cost more than 100000 units for values of 8192 bytes and 128 headers or descriptor entries`,
 		`principal.contains(request.path)`:   `may cost more`,
 		`request.path.split("/").exists(s, s.contains("x"))`:                                                                   `may cost more`,
+		`descriptor.all(a, descriptor.all(b, descriptor[a] != b))`:                                                             `may cost more`,
 		`request.headers.all(a, request.headers.all(b, a != b))`:                                                               `may cost more`,
 		`request.path.replace("/", request.path) == ""`:                                                                        `may cost more`,
 		`["a"]` + strings.Repeat(".map(a, a+a)", 20) + `[0] == ""`:                                                             `may cost more`,
@@ -143,13 +160,25 @@ func TestDoesNotEvaluate(t *testing.T) {
 			`request.headers["x-tier"] == ""`,
 			func(a *plan.Attributes) { a.Headers["x-tier"] = strings.Repeat("x", 8193) }, "a value of 8193 bytes is longer than 8192",
 		},
+		"a long entry": {
+			`descriptor["user"] == ""`,
+			func(a *plan.Attributes) { a.Descriptors[0][1].Value = strings.Repeat("x", 8193) }, "a value of 8193 bytes is longer than 8192",
+		},
+		"many entries": {
+			`"x" in descriptor`,
+			func(a *plan.Attributes) {
+				for i := range 129 {
+					a.Descriptors = append(a.Descriptors, plan.Descriptor{{Key: strconv.Itoa(i)}})
+				}
+			}, "there are 133 headers or descriptor entries, more than 128",
+		},
 		"many headers": {
 			`"x" in request.headers`,
 			func(a *plan.Attributes) {
 				for i := range 129 {
 					a.Headers[strconv.Itoa(i)] = ""
 				}
-			}, "there are 131 headers, more than 128",
+			}, "there are 131 headers or descriptor entries, more than 128",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,7 +189,7 @@ func TestDoesNotEvaluate(t *testing.T) {
 			}
 			compiled, err := expression.Compile[bool](tc.text)
 			g.Expect(err).NotTo(gomega.HaveOccurred())
-			_, err = compiled.Evaluate(a)
+			_, err = compiled.Evaluate(a, a.Descriptors)
 			g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(tc.want)))
 		})
 	}
@@ -173,6 +202,7 @@ func TestMostExpensiveRequest(t *testing.T) {
 	a := &plan.Attributes{Method: long, Host: long, Path: long, Principal: long, Headers: map[string]string{}}
 	for i := range 128 {
 		a.Headers[fmt.Sprintf("x-%d", i)] = long
+		a.Descriptors = append(a.Descriptors, plan.Descriptor{{Key: strconv.Itoa(i), Value: long}})
 	}
 	for _, text := range []string{
 		`request.path.split("/").exists(s, s == "x")`,
@@ -180,6 +210,7 @@ func TestMostExpensiveRequest(t *testing.T) {
 		`request.path.matches("^/(a|b|c)*/x/(a/)*b$")`,
 		`request.path.contains("aaaaaaaaaaaaaaaaaaaa") || principal.replace("a", "b").upperAscii() == request.path`,
 		`request.headers.exists(n, request.headers[n].startsWith("https://"))`,
+		`descriptor.exists(k, descriptor[k].startsWith("https://"))`,
 		`request.headers == {"a": "b"} || request.headers.all(n, n in request.headers)`,
 		`[request.path].map(a, a + a).map(a, a + a).all(a, a == request.host)`,
 	} {
@@ -187,7 +218,7 @@ func TestMostExpensiveRequest(t *testing.T) {
 			g := gomega.NewWithT(t)
 			compiled, err := expression.Compile[bool](text)
 			g.Expect(err).NotTo(gomega.HaveOccurred())
-			_, err = compiled.Evaluate(a)
+			_, err = compiled.Evaluate(a, a.Descriptors)
 			g.Expect(err).NotTo(gomega.HaveOccurred())
 		})
 	}
@@ -203,7 +234,7 @@ func TestConcurrency(t *testing.T) {
 			n := strconv.Itoa(i)
 			a := &plan.Attributes{Path: "/" + n, Headers: map[string]string{"x-n": n}}
 			for range 200 {
-				if got, err := compiled.Evaluate(a); got != n+n || err != nil {
+				if got, err := compiled.Evaluate(a, a.Descriptors); got != n+n || err != nil {
 					t.Errorf("%q, %v", got, err)
 				}
 			}
@@ -242,6 +273,7 @@ func FuzzEvaluate(f *testing.F) {
 		`request.path.split("/")[1] == request.headers["x-tier"]`,
 		`request.headers.exists(n, request.headers[n].startsWith("g")) || principal.matches("^a.*e$")`,
 		`int(principal.substring(1, 2)) == request.host.indexOf("a") && request.method.charAt(1) == "E"`,
+		`descriptor.exists(k, int(descriptor[k]) > 1) || descriptor[request.domain].charAt(0) == "x"`,
 		`(request.host.replace(".", "..") + principal).upperAscii() < request.path`,
 	} {
 		compiled, err := expression.Compile[bool](text)
@@ -251,8 +283,11 @@ func FuzzEvaluate(f *testing.F) {
 		conditions = append(conditions, compiled)
 	}
 	f.Fuzz(func(t *testing.T, method, host, path, name, value, principal string, which uint8) {
-		a := &plan.Attributes{Method: method, Host: host, Path: path, Principal: principal, Headers: map[string]string{name: value}}
-		_, err := conditions[int(which)%len(conditions)].Evaluate(a)
+		a := &plan.Attributes{
+			Method: method, Host: host, Path: path, Principal: principal, Headers: map[string]string{name: value},
+			Domain: host, Descriptors: []plan.Descriptor{{{Key: name, Value: value}}, {{Key: value, Value: name}}},
+		}
+		_, err := conditions[int(which)%len(conditions)].Evaluate(a, a.Descriptors)
 		noFault(t, err)
 	})
 }
@@ -260,13 +295,13 @@ func FuzzEvaluate(f *testing.F) {
 func evaluateBoth(t *testing.T, text string, a *plan.Attributes) {
 	t.Helper()
 	if condition, err := expression.Compile[bool](text); err == nil {
-		_, err = condition.Evaluate(a)
+		_, err = condition.Evaluate(a, a.Descriptors)
 		noFault(t, err)
 	} else {
 		noFault(t, err)
 	}
 	if value, err := expression.Compile[string](text); err == nil {
-		_, err = value.Evaluate(a)
+		_, err = value.Evaluate(a, a.Descriptors)
 		noFault(t, err)
 	}
 }
@@ -292,7 +327,7 @@ func BenchmarkEvaluate(b *testing.B) {
 			a := someRequest()
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := compiled.Evaluate(a); err != nil {
+				if _, err := compiled.Evaluate(a, a.Descriptors); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -46,7 +46,8 @@ var (
 // everything. The file is read for each request, so a new token holds at once.
 type TokenFile string
 
-// NewTokenFile returns the authorizer of the file, which must hold a token.
+// NewTokenFile returns the authorizer of the file, which must hold a token: one
+// word, with white space around it or not.
 func NewTokenFile(path string) (TokenFile, error) {
 	_, err := TokenFile(path).token()
 	return TokenFile(path), err
@@ -57,11 +58,14 @@ func (f TokenFile) token() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	token := strings.TrimSpace(string(text))
-	if token == "" {
+	switch words := strings.Fields(string(text)); len(words) {
+	case 0:
 		return "", fmt.Errorf("%s holds no token", string(f))
+	case 1:
+		return words[0], nil
+	default: // no request can show that
+		return "", fmt.Errorf("%s holds more than one word", string(f))
 	}
-	return token, nil
 }
 
 // Authorize implements Authorizer.
@@ -78,19 +82,30 @@ func (f TokenFile) Authorize(_ context.Context, token string, _ Verb, _, _ strin
 	return "admin", nil
 }
 
-// allow refuses the request unless its bearer may do that with the policy, and
-// says who that is. A token is a secret: one that comes in plain text from
-// another machine is not even looked at.
-func (h *handler) allow(w http.ResponseWriter, r *http.Request, verb Verb, policy string) (user string, ok bool) {
+// bearer returns the token of the request. It comes before anything else of the
+// request is read, and refuses those that cannot have a right to an answer. A
+// token is a secret: one that comes in plain text from another machine is not even
+// looked at. Who that is says the connection, never a header.
+func (h *handler) bearer(w http.ResponseWriter, r *http.Request) (token string, ok bool) {
 	if r.TLS == nil && !fromLoopback(r) {
 		writeProblem(w, http.StatusForbidden, problem{Code: codeForbidden, Detail: "Tokens are taken over TLS or from this machine only."})
 		return "", false
 	}
-	token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !found {
-		h.refuseToken(w, r, ErrUnauthenticated)
-		return "", false
+	// Of two headers, another program may have judged the other one.
+	if values := r.Header.Values("Authorization"); len(values) == 1 {
+		scheme, rest, _ := strings.Cut(values[0], " ")
+		if token = strings.TrimLeft(rest, " "); strings.EqualFold(scheme, "Bearer") && token != "" {
+			return token, true
+		}
 	}
+	h.refuseToken(w, r, ErrUnauthenticated)
+	return "", false
+}
+
+// allow refuses the request unless the bearer of the token may do that with the
+// policy, and says who that is. It comes before anybody looks whether there is
+// such a policy.
+func (h *handler) allow(w http.ResponseWriter, r *http.Request, token string, verb Verb, policy string) (user string, ok bool) {
 	namespace, name, _ := strings.Cut(policy, "/")
 	user, err := h.Authorizer.Authorize(r.Context(), token, verb, namespace, name)
 	if err != nil {
@@ -107,6 +122,8 @@ func (h *handler) refuseToken(w http.ResponseWriter, r *http.Request, err error)
 		writeProblem(w, http.StatusUnauthorized, problem{Code: codeUnauthenticated, Detail: "This path wants a valid bearer token."})
 	case errors.Is(err, ErrForbidden):
 		writeProblem(w, http.StatusForbidden, problem{Code: codeForbidden, Detail: "The bearer of the token may not do this."})
+	case r.Context().Err() != nil:
+		refuseGone(w)
 	default:
 		h.Logger.ErrorContext(r.Context(), "Token was not judged", "error", err)
 		writeProblem(w, http.StatusServiceUnavailable, problem{

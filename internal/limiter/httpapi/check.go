@@ -93,11 +93,16 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, check *limiter.
 	case errors.Is(err, limiter.ErrNotReady):
 		writeProblem(w, http.StatusServiceUnavailable, notReady())
 	case r.Context().Err() != nil:
-		// Nobody may be listening any more, but a caller that only closed its
-		// sending side still reads, and must not see a success.
-		writeProblem(w, statusClientClosed, problem{Code: codeClientClosed, Detail: "The request was cancelled."})
+		refuseGone(w)
 	default:
 		h.Logger.ErrorContext(r.Context(), "Check was not decided", "error", err)
 		writeProblem(w, http.StatusInternalServerError, problem{Code: codeInternal, Detail: detailInternal})
 	}
+}
+
+// refuseGone answers a caller that hung up. Nobody may be listening any more,
+// but a caller that only closed its sending side still reads, and must not see a
+// success.
+func refuseGone(w http.ResponseWriter) {
+	writeProblem(w, statusClientClosed, problem{Code: codeClientClosed, Detail: "The request was cancelled."})
 }

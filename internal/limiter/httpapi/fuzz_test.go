@@ -102,8 +102,15 @@ func expectFaithful(g *WithT, body []byte, check *limiter.Check) {
 	}
 	if facts := reference.Attributes; facts != nil {
 		a := check.Attributes
-		g.Expect([]string{a.Method, a.Host, a.Path, a.Principal}).
-			To(Equal([]string{facts.Method, facts.Host, facts.Path, facts.Principal}))
+		g.Expect([]string{a.Method, a.Host, a.Path, a.Principal, a.Domain}).
+			To(Equal([]string{facts.Method, facts.Host, facts.Path, facts.Principal, facts.Domain}))
+		g.Expect(a.Descriptors).To(HaveLen(len(facts.Descriptors)))
+		for i, d := range facts.Descriptors {
+			g.Expect(a.Descriptors[i]).To(HaveLen(len(d.Entries)))
+			for j, e := range d.Entries {
+				g.Expect(a.Descriptors[i][j]).To(Equal(plan.Entry(e)))
+			}
+		}
 		g.Expect(a.Headers).To(HaveLen(len(facts.Headers)))
 		for name, value := range facts.Headers {
 			g.Expect(a.Headers).To(HaveKeyWithValue(strings.ToLower(name), value))

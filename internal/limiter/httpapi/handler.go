@@ -28,6 +28,7 @@ const (
 	pathUnblock   = "/v1/unblock"
 	pathHealth    = "/healthz"
 	pathReady     = "/readyz"
+	pathOpenAPI   = "/openapi.yaml"
 )
 
 // Engine decides checks.
@@ -40,8 +41,7 @@ type Engine interface {
 // Options are what a handler needs. Only Engine is required.
 type Options struct {
 	Engine Engine
-	// State and Authorizer open the paths of operators; without an Authorizer there
-	// are none.
+	// State and Authorizer open the paths of operators; without both there are none.
 	State      State
 	Authorizer Authorizer
 	// Logger hears of faults of the server and of what operators do, never of
@@ -90,10 +90,11 @@ func New(o Options) http.Handler {
 		pathPolicies:  {methods: read, serve: h.policies},
 		pathHealth:    {methods: read, serve: h.health, probe: true},
 		pathReady:     {methods: read, serve: h.ready, probe: true},
+		pathOpenAPI:   {methods: read, serve: h.openAPI},
 	}
-	if h.Authorizer != nil {
+	if h.State != nil && h.Authorizer != nil {
 		write := []string{http.MethodPost}
-		h.routes[pathState] = route{methods: []string{http.MethodGet}, serve: h.inspect}
+		h.routes[pathState] = route{methods: read, serve: h.inspect}
 		h.routes[pathReset] = route{methods: write, serve: h.reset}
 		h.routes[pathBlock] = route{methods: write, serve: h.block}
 		h.routes[pathUnblock] = route{methods: write, serve: h.unblock}

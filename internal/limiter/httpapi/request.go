@@ -155,11 +155,10 @@ func (r *reader) attributes(a *plan.Attributes) error {
 			a.Headers, err = r.headers()
 		case "remoteAddress":
 			a.RemoteAddress, err = r.address()
-		// No plan can match on these two yet, so they are checked and dropped.
 		case "domain":
-			_, err = r.text()
+			a.Domain, err = r.text()
 		case "descriptors":
-			err = r.descriptors()
+			a.Descriptors, err = r.descriptors()
 		default:
 			err = unknown()
 		}
@@ -199,38 +198,48 @@ func (r *reader) address() (netip.Addr, error) {
 }
 
 // descriptors reads [{"entries": [{"key": "...", "value": "..."}]}].
-func (r *reader) descriptors() error {
-	return r.array(maxDescriptors, func() error {
-		given := false
-		err := r.object(maxMembers, func(name []byte) error {
-			if string(name) != "entries" {
-				return unknown()
-			}
-			given = true
-			return r.array(maxEntries, r.descriptorEntry)
-		})
-		if err == nil && !given {
-			err = within("entries", invalid("must be given"))
-		}
+func (r *reader) descriptors() (all []plan.Descriptor, err error) {
+	err = r.array(maxDescriptors, func() error {
+		d, err := r.descriptor()
+		all = append(all, d)
 		return err
 	})
+	return all, err
 }
 
-func (r *reader) descriptorEntry() error {
-	var key string
-	err := r.object(maxMembers, func(name []byte) (err error) {
+func (r *reader) descriptor() (d plan.Descriptor, err error) {
+	given := false
+	err = r.object(maxMembers, func(name []byte) error {
+		if string(name) != "entries" {
+			return unknown()
+		}
+		given = true
+		return r.array(maxEntries, func() error {
+			e, err := r.descriptorEntry()
+			d = append(d, e)
+			return err
+		})
+	})
+	if err == nil && !given {
+		err = within("entries", invalid("must be given"))
+	}
+	return d, err
+}
+
+func (r *reader) descriptorEntry() (e plan.Entry, err error) {
+	err = r.object(maxMembers, func(name []byte) (err error) {
 		switch string(name) {
 		case "key":
-			key, err = r.text()
+			e.Key, err = r.text()
 		case "value":
-			_, err = r.text()
+			e.Value, err = r.text()
 		default:
 			err = unknown()
 		}
 		return err
 	})
-	if err == nil && key == "" {
+	if err == nil && e.Key == "" {
 		err = within("key", invalid("must not be empty"))
 	}
-	return err
+	return e, err
 }

@@ -62,6 +62,8 @@ func TestRequestAccepted(t *testing.T) {
 			matching(plan.Attributes{
 				Method: "POST", Host: "shop.example", Path: "/login", Principal: "p",
 				Headers: map[string]string{"x-api-key": "k", "accept": ""}, RemoteAddress: netip.MustParseAddr("192.0.2.1"),
+				Domain:      "edge",
+				Descriptors: []plan.Descriptor{{{Key: "generic_key", Value: "login"}, {Key: "k"}}, nil},
 			}),
 		},
 	}

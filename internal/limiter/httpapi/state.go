@@ -9,10 +9,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -43,37 +41,39 @@ type changed struct {
 	Found bool `json:"found"`
 }
 
-// target is the key that a request is about.
-type target struct {
-	policy   string
-	key      []string
-	duration time.Duration // of a block
-}
-
 // inspect answers with the state of a key.
 func (h *handler) inspect(w http.ResponseWriter, r *http.Request) {
-	t, attributes, err := targetOfQuery(r)
+	token, ok := h.bearer(w, r)
+	if !ok {
+		return
+	}
+	t, attributes, err := targetOfQuery(r.URL.RawQuery)
 	if err != nil {
 		h.refuseState(w, r, err)
 		return
 	}
-	if _, ok := h.allow(w, r, VerbInspect, t.policy); !ok {
+	user, ok := h.allow(w, r, token, VerbInspect, t.policy)
+	if !ok {
 		return
 	}
 	state, err := h.State.Inspect(r.Context(), t.policy, t.key, attributes)
 	if err != nil {
-		h.refuseState(w, r, err)
+		h.refuseState(w, r, err, t.logged(user)...)
 		return
 	}
-	out := keyState{
+	writeJSON(w, http.StatusOK, typeJSON, keyStateOf(state))
+}
+
+func keyStateOf(state *limiter.KeyState) *keyState {
+	out := &keyState{
 		Policy: state.Policy, Override: state.Override, Action: state.Action,
 		Blocked: state.Blocked, BlockedBy: state.BlockedBy, BlockLeftMs: roundUp(state.BlockLeft, time.Millisecond),
-		Limits: []limitState{}, Revision: state.Revision,
+		Limits: make([]limitState, 0, len(state.Limits)), Revision: state.Revision,
 	}
 	for i := range state.Limits {
 		out.Limits = append(out.Limits, limitStateOf(&state.Limits[i]))
 	}
-	writeJSON(w, http.StatusOK, typeJSON, out)
+	return out
 }
 
 func (h *handler) reset(w http.ResponseWriter, r *http.Request) {
@@ -97,29 +97,53 @@ func (h *handler) unblock(w http.ResponseWriter, r *http.Request) {
 // change does something to the key that the body names, and leaves a line in the
 // log that says who did.
 func (h *handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did string, do func(context.Context, target) (bool, error)) {
+	token, ok := h.bearer(w, r)
+	if !ok {
+		return
+	}
+	t, ok := h.readTarget(w, r, verb == VerbBlock)
+	if !ok {
+		return
+	}
+	user, ok := h.allow(w, r, token, verb, t.policy)
+	if !ok {
+		return
+	}
+	// What may have begun is finished and logged, also for a caller that hangs up:
+	// otherwise nobody could tell whether it was done.
+	found, err := do(context.WithoutCancel(r.Context()), t)
+	if err != nil {
+		h.refuseState(w, r, err, t.logged(user)...)
+		return
+	}
+	h.Logger.InfoContext(r.Context(), did, append(t.logged(user), "found", found)...)
+	writeJSON(w, http.StatusOK, typeJSON, changed{Found: found})
+}
+
+// readTarget reads the body, or refuses it.
+func (h *handler) readTarget(w http.ResponseWriter, r *http.Request, block bool) (t target, ok bool) {
 	x := takeExchange()
 	defer x.release()
 	if _, err := x.in.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
 		refuseBody(w, err)
-		return
+		return t, false
 	}
-	t, err := decodeTarget(x.in.Bytes(), verb == VerbBlock)
+	t, err := decodeTarget(x.in.Bytes(), block)
 	if err != nil {
 		h.refuseState(w, r, err)
-		return
+		return t, false
 	}
-	user, ok := h.allow(w, r, verb, t.policy)
-	if !ok {
-		return
+	return t, true
+}
+
+// logged is the target and who is after it, for the log. Keys may be secrets, so
+// only their hash is there.
+func (t *target) logged(user string) []any {
+	logged := []any{"policy", t.policy, "keyHash", hashOf(t.key), "user", user}
+	if t.duration != 0 {
+		logged = append(logged, "duration", t.duration.String())
 	}
-	found, err := do(r.Context(), t)
-	if err != nil {
-		h.refuseState(w, r, err)
-		return
-	}
-	h.Logger.InfoContext(r.Context(), did, "policy", t.policy, "keyHash", hashOf(t.key), "user", user,
-		"found", found, "duration", t.duration)
-	writeJSON(w, http.StatusOK, typeJSON, changed{Found: found})
+	return logged
 }
 
 // hashOf tells keys apart in logs, which must not hold them.
@@ -128,7 +152,9 @@ func hashOf(key []string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-func (h *handler) refuseState(w http.ResponseWriter, r *http.Request, err error) {
+// refuseState answers what was not done; context goes into the log with a fault
+// of ours.
+func (h *handler) refuseState(w http.ResponseWriter, r *http.Request, err error, context ...any) {
 	invalid, isInvalid := errors.AsType[*limiter.FieldError](err)
 	unknown, isUnknown := errors.AsType[*limiter.UnknownPolicyError](err)
 	switch {
@@ -138,84 +164,12 @@ func (h *handler) refuseState(w http.ResponseWriter, r *http.Request, err error)
 		writeProblem(w, http.StatusNotFound, problem{Code: codeUnknownPolicy, Field: "policy", Detail: unknown.Error()})
 	case errors.Is(err, limiter.ErrNotReady):
 		writeProblem(w, http.StatusServiceUnavailable, notReady())
-	default: // Redis
-		h.Logger.ErrorContext(r.Context(), "State was not reached", "error", err)
+	case errors.Is(err, r.Context().Err()): // never of a change, which goes on without its caller
+		refuseGone(w)
+	default: // Redis; a change may have been made nevertheless
+		h.Logger.ErrorContext(r.Context(), "State was not reached", append(context, "path", r.URL.Path, "error", err)...)
 		writeProblem(w, http.StatusServiceUnavailable, problem{
 			Code: codeUnavailable, Detail: "The state of keys cannot be reached at the moment.", RetryAfter: 1,
 		})
 	}
-}
-
-// targetOfQuery reads policy, key (once for each part) and, for overrides that
-// select by them, remoteAddress and principal.
-func targetOfQuery(r *http.Request) (t target, a plan.Attributes, err error) {
-	for name, values := range r.URL.Query() {
-		if name != "key" && len(values) > 1 {
-			return t, a, &limiter.FieldError{Field: name, Problem: "is given twice"}
-		}
-		switch name {
-		case "policy":
-			t.policy = values[0]
-		case "key":
-			t.key = values
-		case "remoteAddress":
-			if a.RemoteAddress, err = netip.ParseAddr(values[0]); err != nil {
-				return t, a, &limiter.FieldError{Field: name, Problem: "must be an IP address"}
-			}
-		case "principal":
-			a.Principal = values[0]
-		default:
-			return t, a, &limiter.FieldError{Field: name, Problem: "is not a known parameter"}
-		}
-	}
-	if problem := policyNameProblem(t.policy, nil); problem != "" {
-		return t, a, &limiter.FieldError{Field: "policy", Problem: problem}
-	}
-	return t, a, nil
-}
-
-// decodeTarget reads {"policy","key"} and, for a block, "duration".
-func decodeTarget(body []byte, block bool) (t target, err error) {
-	if !utf8.Valid(body) {
-		return t, invalid("must be UTF-8")
-	}
-	r := &reader{data: body}
-	err = r.object(maxMembers, func(name []byte) (err error) {
-		switch string(name) {
-		case "policy":
-			t.policy, err = r.text()
-		case "key":
-			t.key, err = r.key()
-		case "duration":
-			if !block {
-				return unknown()
-			}
-			t.duration, err = r.duration()
-		default:
-			err = unknown()
-		}
-		return err
-	})
-	if err == nil {
-		err = r.end()
-	}
-	if err != nil {
-		return t, err
-	}
-	if problem := policyNameProblem(t.policy, nil); problem != "" {
-		return t, &limiter.FieldError{Field: "policy", Problem: problem}
-	}
-	return t, nil
-}
-
-func (r *reader) duration() (time.Duration, error) {
-	text, err := r.text()
-	if err != nil {
-		return 0, err
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, invalid("must be a duration such as 10m or 1h30m")
-	}
-	return d, nil
 }

@@ -6,6 +6,7 @@ package plan
 import (
 	"net/netip"
 	"strings"
+	"unicode"
 )
 
 // Attributes are the facts of one request that plans match on and take keys
@@ -53,22 +54,27 @@ func (a *Attributes) Normalize() {
 	if a.Path != "" {
 		a.Path = NormalizePath(a.Path)
 	}
-	a.RemoteAddress = a.RemoteAddress.Unmap().WithZone("")
+	a.RemoteAddress = normalAddress(a.RemoteAddress)
 }
 
 // NormalizeHost returns the host in lower case without port and without the
-// dot of a fully qualified name.
+// dot of a fully qualified name; an address in its one form. More than one port or
+// dot is nothing a host may have, and no way to be another one.
 func NormalizeHost(host string) string {
 	host = strings.ToLower(strings.TrimSpace(host))
+	literal := host
 	if strings.HasPrefix(host, "[") { // [IPv6] or [IPv6]:port
-		inside, _, _ := strings.Cut(host[1:], "]")
-		return inside
+		literal, _, _ = strings.Cut(host[1:], "]")
 	}
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host, ':') == i {
-		host = host[:i]
+	if address, err := netip.ParseAddr(literal); err == nil {
+		return normalAddress(address).String()
 	}
-	return strings.TrimSuffix(host, ".")
+	host, _, _ = strings.Cut(host, ":")
+	return strings.TrimRightFunc(host, func(r rune) bool { return r == '.' || unicode.IsSpace(r) })
 }
+
+// normalAddress is the address without what says nothing of whose it is.
+func normalAddress(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }
 
 // NormalizePath returns the path without query and fragment, with every
 // character in its one form, and with dot segments and empty segments

@@ -8,33 +8,33 @@ import (
 	"slices"
 )
 
-// index finds match entries by the facts of a request. It is a tree: where there
-// are many entries, they are split into groups by that fact which tells them apart
-// best, and the groups again by others. So a decision looks at a few entries only,
+// index finds matches by the facts of a request. It is a tree: where there
+// are many of them, they are split into groups by that fact which tells them apart
+// best, and the groups again by others. So a decision looks at a few only,
 // however many there are for other requests and whatever they differ by.
 //
-// The index only narrows down. Whether an entry holds is Match's to say.
+// The index only narrows down. Whether one holds is the Match's to say.
 type index struct{ root *node }
 
-// filed is one match entry of one plan; rank is the plan's place in the order of
-// IDs, in which the plans of a decision are returned.
+// filed is one match of one plan, at that place of Plan.Matches. rank is the plan's
+// place in the order of IDs, in which the plans of a decision are returned.
 type filed struct {
 	rank  int
-	entry int
+	place int
 	plan  *Plan
 	match *Match
 }
 
-// node is a set of match entries, as a list or split.
+// node is a set of matches, as a list or split.
 type node struct {
-	entries []*filed
+	matches []*filed
 	split   *split
 }
 
 const (
-	// few is how many entries are looked at one by one.
+	// few is how many matches are looked at one by one.
 	few = 8
-	// maxCopies bounds how often an entry is filed: it is filed under each of its
+	// maxCopies bounds how often a match is filed: it is filed under each of its
 	// hosts, and there under each of its paths, and so on.
 	maxCopies = MaxPatterns * MaxPatterns
 )
@@ -46,29 +46,29 @@ func newIndex(plans []*Plan) index {
 			continue
 		}
 		for i := range p.Matches {
-			all = append(all, &filed{rank: rank, entry: i, plan: p, match: &p.Matches[i]})
+			all = append(all, &filed{rank: rank, place: i, plan: p, match: &p.Matches[i]})
 		}
 	}
 	return index{newNode(all, []fact{factHost, factPath, factDescriptor, factDomain, factMethod}, maxCopies)}
 }
 
-// newNode splits the entries by the one of the facts that leaves the fewest to
+// newNode splits the matches by the one of the facts that leaves the fewest to
 // look at, if there is one that helps.
-func newNode(entries []*filed, facts []fact, copies int) *node {
-	if len(entries) <= few {
-		return &node{entries: entries}
+func newNode(matches []*filed, facts []fact, copies int) *node {
+	if len(matches) <= few {
+		return &node{matches: matches}
 	}
 	var best *grouping
 	for _, by := range facts {
-		g := by.group(entries)
-		if g.largest < len(entries) && g.filings <= copies*len(entries) && (best == nil || g.largest < best.largest) {
+		g := by.group(matches)
+		if g.largest < len(matches) && g.filings <= copies*len(matches) && (best == nil || g.largest < best.largest) {
 			best = g
 		}
 	}
 	if best == nil {
-		return &node{entries: entries}
+		return &node{matches: matches}
 	}
-	copies = copies * len(entries) / best.filings
+	copies = copies * len(matches) / best.filings
 	others := slices.DeleteFunc(slices.Clone(facts), func(f fact) bool { return f == best.by })
 	s := &split{by: best.by, groups: make(map[Entry]*node, len(best.groups)), lengths: best.lengths}
 	for value, group := range best.groups {
@@ -81,18 +81,18 @@ func newNode(entries []*filed, facts []fact, copies int) *node {
 // match returns how plans apply to the request, plan by plan in the order of
 // their IDs, and for one plan in the order of descriptors.
 func (x *index) match(a *Attributes) []Found {
-	entries := x.root.find(nil, a)
-	if len(entries) == 0 {
+	matches := x.root.find(nil, a)
+	if len(matches) == 0 {
 		return nil
 	}
-	// An entry is found twice where two of its hosts, or two descriptors, lead to it.
-	slices.SortFunc(entries, func(a, b *filed) int { return cmp.Or(a.rank-b.rank, a.entry-b.entry) })
+	// A match is found twice where two of its hosts, or two descriptors, lead to it.
+	slices.SortFunc(matches, func(a, b *filed) int { return cmp.Or(a.rank-b.rank, a.place-b.place) })
 	var found []Found
-	for i := 0; i < len(entries); {
-		first, plan := len(found), entries[i].plan
-		for ; i < len(entries) && entries[i].plan == plan; i++ {
-			if i == 0 || entries[i] != entries[i-1] {
-				found = entries[i].appendTo(found, a)
+	for i := 0; i < len(matches); {
+		first, plan := len(found), matches[i].plan
+		for ; i < len(matches) && matches[i].plan == plan; i++ {
+			if i == 0 || matches[i] != matches[i-1] {
+				found = matches[i].appendTo(found, a)
 			}
 		}
 		slices.SortStableFunc(found[first:], func(a, b Found) int { return a.Descriptor - b.Descriptor })
@@ -100,17 +100,17 @@ func (x *index) match(a *Attributes) []Found {
 	return found
 }
 
-// appendTo appends the ways in which the entry holds.
+// appendTo appends the ways in which the match holds.
 func (f *filed) appendTo(found []Found, a *Attributes) []Found {
 	if !f.match.holds(a) {
 		return found
 	}
 	if len(f.match.Descriptors) == 0 {
-		return append(found, Found{f.plan, f.entry, AnyDescriptor})
+		return append(found, Found{f.plan, f.place, AnyDescriptor})
 	}
 	for i, d := range a.Descriptors {
 		if d.hasAll(f.match.Descriptors) {
-			found = append(found, Found{f.plan, f.entry, i})
+			found = append(found, Found{f.plan, f.place, i})
 		}
 	}
 	return found

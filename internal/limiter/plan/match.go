@@ -49,11 +49,11 @@ func (d Descriptor) hasAll(entries []Entry) bool {
 const AnyDescriptor = -1
 
 // Found is one way in which a plan applies to a request, if the expression of the
-// match entry holds as well.
+// match holds as well.
 type Found struct {
 	Plan *Plan
-	// Entry is the place of the match entry in Plan.Matches.
-	Entry int
+	// Match is the place in Plan.Matches of the match that holds.
+	Match int
 	// Descriptor is the place of the descriptor that has all entries that the match
 	// asks for, AnyDescriptor if it asks for none.
 	Descriptor int
@@ -102,6 +102,10 @@ func (m *Match) validate(fail func(string, ...any), at string) {
 		fail("%s has %d hosts, %d paths, %d methods and %d descriptors, at most %d, %d, %d and %d", at,
 			len(m.Hosts), len(m.Paths), len(m.Methods), len(m.Descriptors), MaxPatterns, MaxPatterns, MaxMethods, MaxEntries)
 	}
+	m.validateTexts(fail, at)
+}
+
+func (m *Match) validateTexts(fail func(string, ...any), at string) {
 	if exceeds(m.Domain, MaxText) {
 		fail("%s.domain is longer than %d characters", at, MaxText)
 	}

@@ -26,13 +26,13 @@ const (
 	MaxLimits = 16
 	// MaxKeyParts is the largest number of key parts in one plan.
 	MaxKeyParts = 8
-	// MaxMatches is the largest number of match entries in one plan.
+	// MaxMatches is the largest number of matches in one plan.
 	MaxMatches = 16
-	// MaxPatterns is the largest number of hosts, and of paths, in one match entry.
+	// MaxPatterns is the largest number of hosts, and of paths, in one match.
 	MaxPatterns = 32
-	// MaxMethods is the largest number of methods in one match entry.
+	// MaxMethods is the largest number of methods in one match.
 	MaxMethods = 16
-	// MaxEntries is the largest number of descriptor entries in one match entry.
+	// MaxEntries is the largest number of descriptor entries in one match.
 	MaxEntries = 16
 	// MaxText is the length of the longest domain, and of the longest key and value
 	// of a descriptor entry, in characters.

@@ -6,6 +6,7 @@ package plan_test
 import (
 	"bytes"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +48,17 @@ func overridden() *plan.Plan {
 	return p
 }
 
+// described returns a plan that matches and takes its key by everything there is.
+func described() *plan.Plan {
+	p := valid()
+	p.Matches = append(p.Matches, plan.Match{
+		Domain: "edge", Descriptors: descriptor("generic_key=login", "user_id"), When: `descriptor["user_id"] != ""`,
+	})
+	p.Key = append(p.Key, plan.KeyPart{Type: plan.KeyDescriptor, Descriptor: "user_id"},
+		plan.KeyPart{Type: plan.KeyExpression, Expression: "request.path"})
+	return p
+}
+
 func prefixes(cidrs ...string) []netip.Prefix {
 	var all []netip.Prefix
 	for _, cidr := range cidrs {
@@ -56,7 +68,7 @@ func prefixes(cidrs ...string) []netip.Prefix {
 }
 
 func TestCodecRoundTrip(t *testing.T) {
-	for name, build := range map[string]func() *plan.Plan{"plain": valid, "overridden": overridden} {
+	for name, build := range map[string]func() *plan.Plan{"plain": valid, "overridden": overridden, "described": described} {
 		t.Run(name, func(t *testing.T) {
 			g := gomega.NewWithT(t)
 			data, err := plan.Encode(build())
@@ -107,6 +119,49 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
+func TestValidateMatchesAndKeys(t *testing.T) {
+	matches := func(m plan.Match) func(*plan.Plan) { return func(p *plan.Plan) { p.Matches = []plan.Match{m} } }
+	key := func(part plan.KeyPart) func(*plan.Plan) { return func(p *plan.Plan) { p.Key = []plan.KeyPart{part} } }
+	text, code := strings.Repeat("é", plan.MaxText), strings.Repeat("é", plan.MaxExpression)
+	for name, tc := range map[string]struct {
+		edit func(*plan.Plan)
+		want string // empty if nothing is wrong
+	}{
+		"the longest texts":    {matches(plan.Match{Domain: text, Descriptors: []plan.Entry{{Key: text, Value: text}}, When: code}), ""},
+		"the longest key":      {key(plan.KeyPart{Type: plan.KeyDescriptor, Descriptor: text}), ""},
+		"the longest value":    {key(plan.KeyPart{Type: plan.KeyExpression, Expression: code}), ""},
+		"sixteen descriptors":  {matches(plan.Match{Descriptors: make16(plan.Entry{Key: "k"})}), ""},
+		"nothing":              {matches(plan.Match{}), "matches[0] asks for nothing"},
+		"a long domain":        {matches(plan.Match{Domain: text + "x"}), "matches[0].domain"},
+		"no key of an entry":   {matches(plan.Match{Descriptors: []plan.Entry{{Value: "v"}}}), "matches[0].descriptors[0]"},
+		"a long key":           {matches(plan.Match{Descriptors: []plan.Entry{{Key: text + "x"}}}), "matches[0].descriptors[0]"},
+		"a long value":         {matches(plan.Match{Descriptors: []plan.Entry{{Key: "k", Value: text + "x"}}}), "matches[0].descriptors[0]"},
+		"many descriptors":     {matches(plan.Match{Descriptors: append(make16(plan.Entry{Key: "k"}), plan.Entry{Key: "k"})}), "17 descriptors"},
+		"many hosts":           {matches(plan.Match{Hosts: make([]string, 33)}), "33 hosts"},
+		"many paths":           {matches(plan.Match{Paths: make([]string, 33)}), "33 paths"},
+		"many methods":         {matches(plan.Match{Methods: make([]string, 17)}), "17 methods"},
+		"a long condition":     {matches(plan.Match{When: code + "x"}), "matches[0].when"},
+		"a part without a key": {key(plan.KeyPart{Type: plan.KeyDescriptor}), "key[0].descriptor"},
+		"a part with a key":    {key(plan.KeyPart{Type: plan.KeyPrincipal, Descriptor: "k"}), "key[0].descriptor"},
+		"a part of a long key": {key(plan.KeyPart{Type: plan.KeyDescriptor, Descriptor: text + "x"}), "key[0].descriptor"},
+		"no expression":        {key(plan.KeyPart{Type: plan.KeyExpression}), "key[0].expression"},
+		"an expression":        {key(plan.KeyPart{Type: plan.KeyPrincipal, Expression: "principal"}), "key[0].expression"},
+		"a long expression":    {key(plan.KeyPart{Type: plan.KeyExpression, Expression: code + "x"}), "key[0].expression"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := valid()
+			tc.edit(p)
+			want := gomega.Succeed()
+			if tc.want != "" {
+				want = gomega.MatchError(gomega.ContainSubstring(tc.want))
+			}
+			gomega.NewWithT(t).Expect(p.Validate()).To(want)
+		})
+	}
+}
+
+func make16(e plan.Entry) []plan.Entry { return slices.Repeat([]plan.Entry{e}, plan.MaxEntries) }
+
 // Whatever bytes come, Decode ends with an error or with a plan that holds its
 // invariants and encodes to what decodes to itself.
 func FuzzDecode(f *testing.F) {
@@ -120,6 +175,11 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add(good)
 	f.Add(full)
+	all, err := plan.Encode(described())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(all)
 	f.Add(bytes.Replace(good, []byte("SlidingLog"), []byte("FixedWindow"), 1))
 	f.Add([]byte(`{"version":1,"plan":null}`))
 	f.Fuzz(func(t *testing.T, data []byte) {

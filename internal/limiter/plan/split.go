@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// fact is something of a request that match entries can be told apart by.
+// fact is something of a request that matches can be told apart by.
 type fact int
 
 const (
@@ -19,25 +19,25 @@ const (
 	factMethod
 )
 
-// grouping is how match entries fall into groups by one fact.
+// grouping is how matches fall into groups by one fact.
 type grouping struct {
 	by      fact
 	groups  map[Entry][]*filed
 	rest    []*filed // that ask nothing of the fact
 	lengths []int    // of the prefixes of paths, each once
-	largest int      // how many entries are left to look at, at worst
-	filings int      // how many entries the groups have together
+	largest int      // how many matches are left to look at, at worst
+	filings int      // how many matches the groups have together
 }
 
-// group files each entry under what it asks of the fact. Only descriptors have
+// group files each match under what it asks of the fact. Only descriptors have
 // keys; the others are filed by value.
-func (by fact) group(entries []*filed) *grouping {
+func (by fact) group(matches []*filed) *grouping {
 	g := &grouping{by: by, groups: map[Entry][]*filed{}}
 	var common map[Entry]int
 	if by == factDescriptor {
-		common = count(entries)
+		common = count(matches)
 	}
-	for _, f := range entries {
+	for _, f := range matches {
 		switch by {
 		case factHost:
 			g.file(f, f.match.Hosts, func(host string) string { return strings.TrimPrefix(host, "*") })
@@ -46,10 +46,9 @@ func (by fact) group(entries []*filed) *grouping {
 		case factMethod:
 			g.file(f, f.match.Methods, func(method string) string { return method })
 		case factDomain:
-			g.add(f, Entry{Value: f.match.Domain}, f.match.Domain != "")
+			g.add(f, Entry{Value: f.match.Domain})
 		case factDescriptor:
-			rarest := f.match.rarest(common)
-			g.add(f, rarest, rarest.Key != "")
+			g.add(f, f.match.rarest(common))
 		}
 	}
 	for _, group := range g.groups {
@@ -61,22 +60,23 @@ func (by fact) group(entries []*filed) *grouping {
 	return g
 }
 
-// file adds the entry under each of the patterns, one of which must hold.
+// file files the match under each of the patterns, one of which must hold.
 func (g *grouping) file(f *filed, patterns []string, valueOf func(string) string) {
-	for _, pattern := range patterns {
-		g.add(f, Entry{Value: valueOf(pattern)}, true)
+	if len(patterns) == 0 {
+		g.rest = append(g.rest, f)
 	}
-	g.add(f, Entry{}, len(patterns) > 0)
+	for _, pattern := range patterns {
+		g.add(f, Entry{Value: valueOf(pattern)})
+	}
 }
 
-// add files the entry under the value, or with those that ask nothing.
-func (g *grouping) add(f *filed, value Entry, asks bool) {
-	switch {
-	case !asks:
+// add files the match under the value, or with those that ask nothing.
+func (g *grouping) add(f *filed, value Entry) {
+	if value == (Entry{}) {
 		g.rest = append(g.rest, f)
-	case value != Entry{}:
-		g.groups[value] = append(g.groups[value], f)
+		return
 	}
+	g.groups[value] = append(g.groups[value], f)
 }
 
 // pathValue is what a path pattern is filed under: a prefix and the same exact
@@ -89,10 +89,10 @@ func (g *grouping) pathValue(pattern string) string {
 	return prefix
 }
 
-// count says how many match entries ask for each descriptor entry.
-func count(entries []*filed) map[Entry]int {
+// count says how many matches ask for each descriptor entry.
+func count(matches []*filed) map[Entry]int {
 	common := map[Entry]int{}
-	for _, f := range entries {
+	for _, f := range matches {
 		for _, e := range f.match.Descriptors {
 			common[e]++
 		}
@@ -112,58 +112,68 @@ func (m *Match) rarest(common map[Entry]int) Entry {
 	return rarest
 }
 
-// split is a set of match entries in groups by one fact.
+// split is a set of matches in groups by one fact.
 type split struct {
 	by      fact
 	groups  map[Entry]*node
-	rest    *node // of entries that ask nothing of the fact
+	rest    *node // of matches that ask nothing of the fact
 	lengths []int // of the prefixes of paths, each once
 }
 
-// find appends the entries that may hold for the request.
+// find appends the matches that may hold for the request.
 func (n *node) find(found []*filed, a *Attributes) []*filed {
 	if n == nil {
 		return found
 	}
 	if n.split == nil {
-		return append(found, n.entries...)
+		return append(found, n.matches...)
 	}
 	return n.split.find(n.split.rest.find(found, a), a)
 }
 
 func (s *split) find(found []*filed, a *Attributes) []*filed {
-	value := func(v string) { found = s.groups[Entry{Value: v}].find(found, a) }
 	switch s.by {
 	case factHost:
-		value(a.Host)
-		for rest := a.Host; rest != ""; {
-			i := strings.IndexByte(rest[1:], '.')
-			if i < 0 {
-				break
-			}
-			rest = rest[1+i:]
-			value(rest)
-		}
+		return s.findHost(found, a)
 	case factPath:
-		value(a.Path)
+		found = s.groups[Entry{Value: a.Path}].find(found, a)
 		for _, length := range s.lengths {
 			if length < len(a.Path) { // the whole path was looked up above
-				value(a.Path[:length])
+				found = s.groups[Entry{Value: a.Path[:length]}].find(found, a)
 			}
 		}
 	case factDescriptor:
 		for _, d := range a.Descriptors {
-			for _, e := range d {
-				found = s.groups[e].find(found, a)
-				if e.Value != "" {
-					found = s.groups[Entry{Key: e.Key}].find(found, a)
-				}
-			}
+			found = s.findDescriptor(found, a, d)
 		}
 	case factDomain:
-		value(a.Domain)
+		found = s.groups[Entry{Value: a.Domain}].find(found, a)
 	case factMethod:
-		value(a.Method)
+		found = s.groups[Entry{Value: a.Method}].find(found, a)
+	}
+	return found
+}
+
+// findHost looks up the host itself, and all that follows each of its dots.
+func (s *split) findHost(found []*filed, a *Attributes) []*filed {
+	for name := a.Host; name != ""; {
+		found = s.groups[Entry{Value: name}].find(found, a)
+		i := strings.IndexByte(name[1:], '.')
+		if i < 0 {
+			break
+		}
+		name = name[1+i:]
+	}
+	return found
+}
+
+// findDescriptor looks up each entry, with its value and with any.
+func (s *split) findDescriptor(found []*filed, a *Attributes, d Descriptor) []*filed {
+	for _, e := range d {
+		found = s.groups[e].find(found, a)
+		if e.Value != "" {
+			found = s.groups[Entry{Key: e.Key}].find(found, a)
+		}
 	}
 	return found
 }

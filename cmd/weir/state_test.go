@@ -1,0 +1,81 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+)
+
+// operator asks the process about the state of keys, and returns the status and
+// the body.
+func (p *process) operator(token, method, target, body string) (int, string) {
+	request, err := http.NewRequest(method, "http://"+p.http+target, strings.NewReader(body))
+	if err != nil {
+		return 0, err.Error()
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, string(text)
+}
+
+func TestAdminTokenFile(t *testing.T) {
+	g := gomega.NewWithT(t)
+	token := filepath.Join(t.TempDir(), "token")
+	write := func(text string) { g.Expect(os.WriteFile(token, []byte(text), 0o600)).To(gomega.Succeed()) }
+	write("first-token\n")
+	p := startStandalone(t, "--policies", "../../config/samples", "--admin-token-file", token)
+	expect := func(token, method, target, body string, wantStatus int, want string) {
+		t.Helper()
+		status, text := p.operator(token, method, target, body)
+		g.Expect(status).To(gomega.Equal(wantStatus), text)
+		g.Expect(text).To(gomega.ContainSubstring(want))
+	}
+	check := func() int {
+		status, _, err := p.check(`{"policies":["shop/burst"],"key":"mallory-key"}`)
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		return status
+	}
+	const inspect, target = "/v1/state?policy=shop/burst&key=mallory-key", `{"policy":"shop/burst","key":"mallory-key"}`
+	expect("wrong", "GET", inspect, "", 401, "Unauthenticated")
+	expect("first-token", "GET", inspect, "", 200, `"blocked":false`)
+	expect("first-token", "POST", "/v1/block", `{"policy":"shop/burst","key":"mallory-key","duration":"10m"}`, 200, `{"found":true}`)
+	g.Expect(check()).To(gomega.Equal(http.StatusTooManyRequests))
+	expect("first-token", "GET", inspect, "", 200, `"blocked":true`)
+	write("second-token")
+	expect("first-token", "POST", "/v1/unblock", target, 401, "Unauthenticated")
+	expect("second-token", "POST", "/v1/unblock", target, 200, `{"found":true}`)
+	g.Expect(check()).To(gomega.Equal(http.StatusOK))
+	expect("second-token", "POST", "/v1/reset", target, 200, `{"found":true}`)
+	g.Expect(os.Remove(token)).To(gomega.Succeed())
+	expect("second-token", "GET", inspect, "", 503, "Unavailable")
+	g.Expect(check()).To(gomega.Equal(http.StatusOK))
+
+	log := p.log.String()
+	g.Expect(log).To(gomega.ContainSubstring(`"msg":"Unblocked a key"`))
+	g.Expect(log).NotTo(gomega.Or(gomega.ContainSubstring("mallory-key"), gomega.ContainSubstring("first-token"),
+		gomega.ContainSubstring("second-token")))
+}
+
+// Without the flag there are no such paths.
+func TestNoAdminTokenFile(t *testing.T) {
+	g := gomega.NewWithT(t)
+	p := startStandalone(t, "--policies", "../../config/samples")
+	status, text := p.operator("any", "GET", "/v1/state?policy=shop/burst&key=k", "")
+	g.Expect(status).To(gomega.Equal(http.StatusNotFound), text)
+}

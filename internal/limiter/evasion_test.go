@@ -1,0 +1,150 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter_test
+
+import (
+	"net/netip"
+	"strconv"
+	"testing"
+
+	"github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// login is the request that spellings try to pass off as another one.
+func login() plan.Attributes {
+	return plan.Attributes{
+		Method: "POST", Host: "shop.example", Path: "/login", Domain: "edge", Descriptors: descriptors("generic_key=login"),
+		RemoteAddress: netip.MustParseAddr("192.0.2.7"),
+	}
+}
+
+// spelling is a request that a caller spells as it likes.
+type spelling struct {
+	edit func(*plan.Attributes)
+	// distinct says why this is another request; empty if it is the same one.
+	distinct string
+}
+
+func path(text, distinct string) spelling {
+	return spelling{func(a *plan.Attributes) { a.Path = text }, distinct}
+}
+
+func host(text, distinct string) spelling {
+	return spelling{func(a *plan.Attributes) { a.Host = text }, distinct}
+}
+
+func method(text, distinct string) spelling {
+	return spelling{func(a *plan.Attributes) { a.Method = text }, distinct}
+}
+
+func domain(text, distinct string) spelling {
+	return spelling{func(a *plan.Attributes) { a.Domain = text }, distinct}
+}
+
+func sent(distinct string, texts ...string) spelling {
+	return spelling{func(a *plan.Attributes) { a.Descriptors = descriptors(texts...) }, distinct}
+}
+
+// A caller has no other spelling of a request by which it gets round a policy.
+// What is distinct on purpose is in docs/spec/ratelimitpolicy.md.
+func TestEvasion(t *testing.T) {
+	const (
+		separates = "an escaped slash, a backslash and a semicolon separate nothing"
+		exact     = "a path is compared whole, and in its case"
+		data      = "an escape of what may not stand in a path is part of the name"
+		once      = "escapes are decoded once"
+		proxies   = "what proxies send is compared as it is"
+	)
+	policy := makePlan("a/x", matching(plan.Match{
+		Hosts: []string{"shop.example", "192.0.2.1"}, Methods: []string{"POST"}, Paths: []string{"/login"},
+		Domain: "edge", Descriptors: descriptors("generic_key=login")[0], When: `request.path == "/login"`,
+	}))
+	for i, tc := range []spelling{
+		path("//login", ""), path("///login", ""), path("/.//login", ""), path("login", ""), path("./login", ""),
+		path("/./login", ""), path("/../login", ""), path("/x/../login", ""), path("/x//../login", ""), path("/x/y/../../login", ""),
+		path("/%2e/login", ""), path("/x/%2e%2e/login", ""), path("/x/.%2E/login", ""), path("/x/%2E./login", ""), path("/%2e%2E//login", ""),
+		path("/%6cogin", ""), path("/%6Cogin", ""), path("/%6c%6F%67%69%6e", ""),
+		path("/login?", ""), path("/login?a=/x/../", ""), path("/login#", ""), path("/login#?x", ""), path("/login?#x", ""),
+		path("/login?%00", ""), path("//x/..//login?\x00", ""),
+
+		path("/login/", exact), path("/LOGIN", exact), path("/login.", exact), path("/login..", exact), path("/login/.", exact), path("/login/x/..", exact),
+		path("/login%2F", separates), path("/login%2f", separates), path("/x/..%2Flogin", separates), path("/%2Flogin", separates),
+		path(`\login`, separates), path("/%5Clogin", separates), path(`/x\..\login`, separates), path("/%5c..%5clogin", separates),
+		path("/login;", separates), path("/login;v=1", separates), path("/login%3Bv=1", separates), path("/x/..;/login", separates),
+		path("/login%00", data), path("/login\x00", data), path("/login%20", data), path("/login%09", data), path("/login%3Fx", data), path("/login%23x", data),
+		path("/%C0%AFlogin", data), path("/%c0%ae%c0%ae/login", data), path("/%E0%80%AFlogin", data), path("/lo\xc1\xa7in", data), path("/login\xff", data),
+		path("/%256cogin", once), path("/x/%252e%252e/login", once), path("/%%36cogin", once), path("/login%", once),
+
+		host("SHOP.Example", ""), host("shop.example:443", ""), host("shop.example.", ""), host("shop.example.:443", ""), host("SHOP.EXAMPLE.:0", ""),
+		host("shop.example..", ""), host("shop.example:80:443", ""), host("shop.example:x", ""), host(" shop.example ", ""), host("shop.example :80", ""),
+		host("192.0.2.1", ""), host("192.0.2.1:80", ""), host("192.0.2.1.", ""), host("[::ffff:192.0.2.1]", ""), host("[::FFFF:c000:0201]:443", ""), host("::ffff:192.0.2.1", ""),
+		host("www.shop.example", "another name"), host("example", "another name"), host("shop.example\x00", "no name"),
+		host("3221225985", "no address"), host("192.0.2.01", "no address"), host("[2001:db8::1]:80", "another address"),
+
+		method("post", ""), method("Post", ""), method("POSTS", "another method"), method("", "no method"),
+		domain("Edge", proxies), domain("edge ", proxies), domain("", proxies),
+		sent("", "generic_key=login", "generic_key=login"), sent("", "a=1", "generic_key=login"), sent("", "generic_key=x generic_key=login"),
+		sent("", "generic_key=login generic_key=x"), sent("", "a=1 generic_key=login b=2"),
+		sent(proxies, "generic_key=Login"), sent(proxies, "Generic_Key=login"), sent(proxies, "generic_key", "login"), sent(proxies),
+	} {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			a := login()
+			tc.edit(&a)
+			as, want := tc.distinct, limiter.ReasonNoPolicy
+			if tc.distinct == "" {
+				as, want = "the same", limiter.ReasonAllowed
+			}
+			d := newFixture(policy).decide(t, &limiter.Check{Cost: 1, Attributes: a})
+			gomega.NewWithT(t).Expect(d.Reason).To(gomega.Equal(want), "%+v: %s", a, as)
+		})
+	}
+}
+
+// Where a server takes more spellings for one path than Weir does, a prefix holds
+// for those that go on after it.
+func TestEvasionOfPrefix(t *testing.T) {
+	policy := makePlan("a/x", matching(plan.Match{Paths: []string{"/login*"}}))
+	for _, text := range []string{
+		"/login/", "/login.", "/login/x/..", "/login%2F", "/login%5C", "/login;v=1", "/login%3Bv=1", "/login%00", "/login%20", "/login%3Fx", "/login\xff", "/login%",
+	} {
+		d := newFixture(policy).decide(t, &limiter.Check{Cost: 1, Attributes: plan.Attributes{Path: text}})
+		gomega.NewWithT(t).Expect(d.Reason).To(gomega.Equal(limiter.ReasonAllowed), text)
+	}
+}
+
+// A caller has one budget, and one address, however the address is written.
+func TestEvasionOfKeys(t *testing.T) {
+	address := plan.KeyPart{Type: plan.KeyRemoteAddress, IPv4PrefixLength: 32, IPv6PrefixLength: 64}
+	f := newFixture(makePlan("a/x", keyed(address, expression("remoteAddress"), user), overridden(allow(cidrs("10.0.0.0/8")))))
+	spellings := map[string][]string{
+		"192.0.2.7|192.0.2.7|x": {"192.0.2.7", "::ffff:192.0.2.7", "::ffff:c000:207", "0:0:0:0:0:FFFF:192.0.2.7", "::ffff:192.0.2.7%eth0"},
+		"fe80%3A%3A/64|fe80%3A%3A1|x": {
+			"fe80::1", "FE80:0:0:0:0:0:0:1", "fe80::1%eth0", "fe80::1%1",
+		},
+	}
+	for want, addresses := range spellings {
+		for _, text := range addresses {
+			t.Run(text, func(t *testing.T) {
+				a := plan.Attributes{RemoteAddress: netip.MustParseAddr(text), Descriptors: descriptors("user=x user=y", "user=z")}
+				f.decide(t, &limiter.Check{Policies: []string{"a/x"}, Cost: 1, Peek: true, Attributes: a})
+				gomega.NewWithT(t).Expect(f.keysAsked()).To(gomega.Equal([]string{want}))
+			})
+		}
+	}
+	for _, text := range []string{"10.0.0.1", "::ffff:10.0.0.1", "::ffff:a00:1"} {
+		d := f.decide(t, &limiter.Check{Policies: []string{"a/x"}, Cost: 1, Attributes: from(text)})
+		gomega.NewWithT(t).Expect(d.Reason).To(gomega.Equal(limiter.ReasonExempt), text)
+	}
+}
+
+// Names of headers are found in any case: doors make them lower-case, and so are
+// those of policies.
+func TestEvasionByHeaderCase(t *testing.T) {
+	f := newFixture(makePlan("a/x", keyed(apiKey, expression(`request.headers["X-API-Key"]`)), matching(plan.Match{When: `"X-Api-KEY" in request.headers`})))
+	f.decide(t, &limiter.Check{Cost: 1, Attributes: withKey("k")})
+	gomega.NewWithT(t).Expect(f.keysAsked()).To(gomega.Equal([]string{"k|k"}))
+}

@@ -1,0 +1,200 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// descriptors makes one descriptor of each text, as in "generic_key=login user=7".
+func descriptors(texts ...string) []plan.Descriptor {
+	var all []plan.Descriptor
+	for _, text := range texts {
+		var d plan.Descriptor
+		for entry := range strings.FieldsSeq(text) {
+			key, value, _ := strings.Cut(entry, "=")
+			d = append(d, plan.Entry{Key: key, Value: value})
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+func asking(entries string) plan.Match { return plan.Match{Descriptors: descriptors(entries)[0]} }
+
+func described(texts ...string) *limiter.Check {
+	return &limiter.Check{Cost: 1, Attributes: plan.Attributes{Domain: "edge", Path: "/a", Descriptors: descriptors(texts...)}}
+}
+
+func (f *fixture) keysAsked() []string {
+	var keys []string
+	if f.evaluator.last != nil {
+		for _, e := range f.evaluator.last.Entries {
+			keys = append(keys, string(e.Key))
+		}
+	}
+	return keys
+}
+
+var (
+	user       = plan.KeyPart{Type: plan.KeyDescriptor, Descriptor: "user"}
+	edge       = plan.Match{Domain: "edge"}
+	fails5     = `request.path.split("/")[5] == "x"`
+	expression = func(text string) plan.KeyPart { return plan.KeyPart{Type: plan.KeyExpression, Expression: text} }
+)
+
+// A key part of type Descriptor, and the variable descriptor, read the descriptor
+// that the policy matched by.
+func TestKeysFromDescriptors(t *testing.T) {
+	for name, tc := range map[string]struct {
+		part  plan.KeyPart
+		match plan.Match
+		sent  []string
+		want  []string
+	}{
+		"the descriptor that matches":  {user, asking("a=1"), []string{"a=2 user=x", "a=1 user=y"}, []string{"y"}},
+		"both that match":              {user, asking("a=1"), []string{"a=1 user=x", "a=1 user=y"}, []string{"x", "y"}},
+		"the same twice":               {user, asking("a=1"), []string{"a=1 user=x", "b=1", "a=1 user=x"}, []string{"x"}},
+		"an entry twice":               {user, asking("user=y"), []string{"user=x user=y"}, []string{"x"}},
+		"only another has it":          {user, asking("a=1"), []string{"a=1", "user=y"}, []string{"-"}},
+		"matched otherwise":            {user, edge, []string{"a=1", "user=x", "user=y"}, []string{"x"}},
+		"none has it":                  {user, edge, []string{"a=1"}, []string{"-"}},
+		"an empty value":               {user, edge, []string{"user"}, []string{"-"}},
+		"no descriptors":               {user, edge, nil, []string{"-"}},
+		"by an expression":             {expression(`descriptor["user"] + request.domain`), asking("a"), []string{"user=z", "a=1 user=x"}, []string{"xedge"}},
+		"by one that reads all":        {expression(`descriptor["user"]`), edge, []string{"a=1", "user=x"}, []string{"x"}},
+		"by one that yields nothing":   {expression(`descriptor["user"]`), edge, []string{"a=1"}, []string{"-"}},
+		"by one that fails":            {expression(`request.path.split("/")[5]`), edge, nil, []string{"-"}},
+		"what is escaped in keys":      {expression(`"a|b\n"`), edge, nil, []string{"a%7Cb%0A"}},
+		"a part of another release":    {expression(`request.mood`), edge, nil, []string{"-"}},
+		"no part reads the descriptor": {plan.KeyPart{Type: plan.KeyPrincipal}, asking("a"), []string{"a=1", "a=2"}, []string{"-"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := makePlan("a/x", keyed(tc.part), matching(tc.match))
+			g := gomega.NewWithT(t)
+			g.Expect(p.Validate()).To(gomega.Succeed())
+			f := newFixture(p)
+			f.decide(t, described(tc.sent...))
+			g.Expect(f.keysAsked()).To(gomega.Equal(tc.want))
+		})
+	}
+}
+
+func TestConditionsOfMatches(t *testing.T) {
+	with := func(m plan.Match, when string) plan.Match { m.When = when; return m }
+	for name, tc := range map[string]struct {
+		matches []plan.Match
+		want    bool
+		failed  string // the fields of expressions that failed
+	}{
+		"true":                            {[]plan.Match{{When: `request.domain == "edge"`}}, true, ""},
+		"false":                           {[]plan.Match{{When: `request.domain != "edge"`}}, false, ""},
+		"true, and the rest does not":     {[]plan.Match{with(plan.Match{Domain: "core"}, "true")}, false, ""},
+		"fails":                           {[]plan.Match{{When: fails5}}, true, "spec.matches[0].when"},
+		"of another release":              {[]plan.Match{{When: `request.mood == "bad"`}}, true, "spec.matches[0].when"},
+		"is not asked for another domain": {[]plan.Match{with(plan.Match{Domain: "core"}, fails5)}, false, ""},
+		"the second is true":              {[]plan.Match{{When: "false"}, {When: "true"}}, true, ""},
+		"the second fails":                {[]plan.Match{{When: "false"}, {When: fails5}}, true, "spec.matches[1].when"},
+		"is not asked after another":      {[]plan.Match{edge, {When: fails5}}, true, ""},
+		"of the descriptor":               {[]plan.Match{with(asking("a"), `descriptor["a"] == "2" && size(descriptor) == 1`)}, true, ""},
+		"of no descriptor":                {[]plan.Match{with(asking("a"), `descriptor["a"] == "3"`)}, false, ""},
+		"of another descriptor":           {[]plan.Match{with(asking("a=1"), `descriptor["a"] == "2"`)}, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			f := newFixture(makePlan("a/x", matching(tc.matches...)))
+			want := limiter.ReasonNoPolicy
+			if tc.want {
+				want = limiter.ReasonAllowed
+			}
+			g.Expect(f.decide(t, described("a=1", "a=2")).Reason).To(gomega.Equal(want))
+			if tc.failed == "" {
+				g.Expect(testutil.GatherAndCount(f.registry, "weir_expression_errors_total")).To(gomega.BeZero())
+				return
+			}
+			g.Expect(exposition(g, f.registry)).To(gomega.ContainSubstring(
+				`weir_expression_errors_total{field="` + tc.failed + `",namespace="a",policy="x"} 1`))
+		})
+	}
+}
+
+// An expression of the key that fails is a missing part.
+func TestFailingKeyExpression(t *testing.T) {
+	for on, want := range map[plan.OnMissingKey]limiter.Reason{
+		plan.MissingKeyShare: limiter.ReasonAllowed,
+		plan.MissingKeySkip:  limiter.ReasonNoPolicy,
+		plan.MissingKeyDeny:  limiter.ReasonMissingKey,
+	} {
+		t.Run(string(on), func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			f := newFixture(makePlan("a/x", keyed(plan.KeyPart{Type: plan.KeyPrincipal}, expression(`request.path.split("/")[5]`)), missing(on), matching(edge)))
+			check := described()
+			check.Attributes.Principal, check.Peek = "p", true
+			g.Expect(f.decide(t, check).Reason).To(gomega.Equal(want))
+			g.Expect(testutil.GatherAndCount(f.registry, "weir_expression_errors_total")).To(gomega.BeZero(), "peeks are not counted")
+			check.Peek = false
+			f.decide(t, check)
+			g.Expect(exposition(g, f.registry)).To(gomega.ContainSubstring(
+				`weir_expression_errors_total{field="spec.key[1].expression.cel",namespace="a",policy="x"} 1`))
+		})
+	}
+}
+
+// Every descriptor that a policy matches by asks it, and the same key once.
+func TestSeveralDescriptors(t *testing.T) {
+	g := gomega.NewWithT(t)
+	f := newFixture(makePlan("a/all", matching(asking("user"))), makePlan("a/each", keyed(user), matching(asking("user"))))
+	d := f.decide(t, described("user=x", "user=y", "user=x"))
+	g.Expect(f.keysAsked()).To(gomega.Equal([]string{"-", "x", "y"}))
+	g.Expect(d.Limits).To(gomega.HaveLen(3))
+	for _, l := range d.Limits {
+		g.Expect(l.Used).To(gomega.Equal(int64(1)))
+	}
+	g.Expect(exposition(g, f.registry)).To(gomega.ContainSubstring(
+		`weir_decisions_total{limit="",namespace="a",policy="each",verdict="allowed"} 2`), "once per policy and key")
+	for range 2 {
+		f.decide(t, described("user=z"))
+	}
+	g.Expect(f.decide(t, described("user=w")).Policy).To(gomega.Equal("a/all"))
+	d = f.decide(t, &limiter.Check{Policies: []string{"a/each"}, Cost: 1, Attributes: described("b=1", "user=x", "user=y").Attributes})
+	g.Expect(f.keysAsked()).To(gomega.Equal([]string{"x"}), "a policy that is named takes part once")
+	g.Expect(d.Limits[0].Used).To(gomega.Equal(int64(2)))
+	f.decide(t, &limiter.Check{Key: []string{"k"}, Cost: 1, Attributes: described("user=x", "user=y").Attributes})
+	g.Expect(f.keysAsked()).To(gomega.Equal([]string{"k", "k"}), "a key that is given is one key")
+}
+
+// What an override says to one descriptor does not depend on the others.
+func TestOverridesByDescriptor(t *testing.T) {
+	gold, mallory := allow(when(`descriptor["plan"] == "gold"`)), deny(when(`descriptor["user"] == "mallory"`))
+	for name, tc := range map[string]struct {
+		sent []string
+		want limiter.Reason
+		keys []string
+	}{
+		"none":                   {[]string{"user=x"}, limiter.ReasonAllowed, []string{"x"}},
+		"all exempt":             {[]string{"user=x plan=gold", "user=y plan=gold"}, limiter.ReasonExempt, nil},
+		"one exempt":             {[]string{"user=x plan=gold", "user=y"}, limiter.ReasonAllowed, []string{"y"}},
+		"one denied":             {[]string{"user=x", "user=mallory"}, limiter.ReasonDeniedByOverride, []string{"x"}},
+		"exempt by another only": {[]string{"user=x", "plan=gold"}, limiter.ReasonAllowed, []string{"x"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			f := newFixture(makePlan("a/x", keyed(user), matching(asking("user")), overridden(gold, mallory)))
+			g.Expect(f.decide(t, described(tc.sent...)).Reason).To(gomega.Equal(tc.want))
+			g.Expect(f.keysAsked()).To(gomega.Equal(tc.keys))
+		})
+	}
+	g := gomega.NewWithT(t)
+	f := newFixture(makePlan("a/x", keyed(user), matching(asking("user")), overridden(gold, mallory)))
+	f.decide(t, described("user=mallory a=1", "user=mallory a=2", "user=x plan=gold", "user=y plan=gold"))
+	g.Expect(exposition(g, f.registry)).To(gomega.And(
+		gomega.ContainSubstring("verdict=\"denied\"} 1\n"), gomega.ContainSubstring("verdict=\"exempt\"} 1\n")), "each counts once")
+}

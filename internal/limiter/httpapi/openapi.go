@@ -1,0 +1,22 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	_ "embed" // for the document
+	"net/http"
+)
+
+// typeYAML is the type of the document (RFC 9512).
+const typeYAML = "application/yaml"
+
+// openAPI describes every path in OpenAPI 3.1. It is the same everywhere: it
+// tells of the paths of operators also where there are none.
+//
+//go:embed openapi.yaml
+var openAPI []byte
+
+func (h *handler) openAPI(w http.ResponseWriter, _ *http.Request) {
+	write(w, http.StatusOK, typeYAML, openAPI)
+}

@@ -1,0 +1,134 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// documentedCall is a request that operators and others may send.
+type documentedCall struct {
+	token, method, target, body string
+	status                      int
+}
+
+// Real answers are as the document says, and every status it names was answered
+// at least once.
+func TestAnswersAreAsOpenAPISays(t *testing.T) {
+	g, c, o := NewWithT(t), loadContract(t), operate(t)
+	const shared = `{"policies":["shop/login"],"key":["alice","b"],"cost":1,"peek":false,
+		"attributes":{"method":"GET","host":"h","path":"/","headers":{"a":"b"},"remoteAddress":"::1","principal":"p",
+		"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}}`
+	const inspect, target = "/v1/state?policy=shop/login&key=alice&key=b", `{"policy":"shop/login","key":["alice","b"]}`
+	const block = `{"policy":"shop/login","key":["alice","b"],"duration":"1h30m"}`
+	run := func(h http.Handler, calls ...documentedCall) {
+		t.Helper()
+		for _, call := range calls {
+			r := httptest.NewRequest(call.method, call.target, strings.NewReader(call.body))
+			r.RemoteAddr = loopback
+			if call.token != "" {
+				r.Header.Set("Authorization", "Bearer "+call.token)
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			g.Expect(w.Code).To(Equal(call.status), call.target+": "+w.Body.String())
+			g.Expect(c.complaint(r, call.body, w)).To(BeEmpty(), call.target+": "+w.Body.String())
+		}
+	}
+	big := strings.Repeat(" ", maxBody+1)
+	run(o,
+		documentedCall{"", "POST", pathCheck, shared, 200},
+		documentedCall{"", "POST", pathCheck, `{"attributes":{}}`, 200},
+		documentedCall{"", "POST", pathCheck, shared, 200},
+		documentedCall{"", "POST", pathCheck, shared, 429},
+		documentedCall{"", "POST", pathCheck, strings.Replace(shared, `"cost":1`, `"cost":9`, 1), 429},
+		documentedCall{"", "POST", pathCheck, `{"policies":["shop"]}`, 400},
+		documentedCall{"", "POST", pathCheck, `{"policies":["shop/nonesuch"]}`, 404},
+		documentedCall{"", "POST", pathCheck, big, 413},
+		documentedCall{"", "PUT", pathAuthorize + "?policy=shop/shared", "", 200},
+		documentedCall{"", "GET", pathAuthorize + "?policy=shop/shared", "", 200},
+		documentedCall{"", "GET", pathAuthorize + "?policy=shop/shared", "", 429},
+		documentedCall{"", "GET", pathAuthorize + "?policy=shop/shared&deny=403", "", 403},
+		documentedCall{"", "GET", pathAuthorize + "?policy=shop/nonesuch", "", 404},
+		documentedCall{"", "GET", pathAuthorize + "?deny=1", "", 400},
+		documentedCall{"", "GET", pathAuthorize + "/login", "", 200},
+		documentedCall{"", "GET", pathPolicies, "", 200},
+		documentedCall{"", "GET", pathHealth, "", 200},
+		documentedCall{"", "GET", pathReady, "", 200},
+		documentedCall{"", "GET", pathOpenAPI, "", 200},
+
+		documentedCall{"root", "POST", pathBlock, block, 200},
+		documentedCall{"", "POST", pathCheck, shared, 429},
+		documentedCall{"root", "GET", inspect, "", 200},
+		documentedCall{"root", "POST", pathUnblock, target, 200},
+		documentedCall{"root", "POST", pathReset, target, 200},
+		documentedCall{"root", "GET", "/v1/state?policy=shop/shared&remoteAddress=::1&principal=p", "", 200},
+	)
+	for path, body := range map[string]string{pathReset: target, pathUnblock: target, pathBlock: block} {
+		run(o,
+			documentedCall{"", "POST", path, body, 401},
+			documentedCall{"nobody", "POST", path, body, 401},
+			documentedCall{"eyes", "POST", path, body, 403},
+			documentedCall{"root", "POST", path, "{}", 400},
+			documentedCall{"root", "POST", path, strings.Replace(body, "login", "nonesuch", 1), 404},
+			documentedCall{"root", "POST", path, big, 413},
+			documentedCall{"unjudged", "POST", path, body, 503},
+		)
+	}
+	run(o,
+		documentedCall{"", "GET", inspect, "", 401},
+		documentedCall{"lifter", "GET", inspect, "", 403},
+		documentedCall{"root", "GET", "/v1/state?policy=shop/nonesuch", "", 404},
+		documentedCall{"root", "GET", "/v1/state?policy=shop/login", "", 400},
+	)
+	o.redis.Stop()
+	run(o,
+		documentedCall{"", "POST", pathCheck, shared, 200},
+		documentedCall{"root", "GET", inspect, "", 503},
+		documentedCall{"root", "POST", pathReset, target, 503},
+	)
+	c.runOnFakes(run)
+	g.Expect(slices.DeleteFunc(c.documented(), func(s string) bool {
+		// Below /v1/authorize the same code answers.
+		return c.seen[s] || strings.HasPrefix(s, "/v1/authorize/")
+	})).To(BeEmpty(), "documented, and never answered")
+}
+
+// runOnFakes adds the answers that would need a server of their own.
+func (c *contract) runOnFakes(run func(h http.Handler, calls ...documentedCall)) {
+	closed := limiter.Decision{Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailClosed, Policy: "a/b"}
+	denied := limiter.Decision{Reason: limiter.ReasonDeniedByOverride, Policy: "a/b", Override: "o"}
+	for status, engine := range map[int]Engine{503: answering(closed), 403: answering(denied)} {
+		run(New(Options{Engine: engine}),
+			documentedCall{"", "POST", pathCheck, `{"policies":["a/b"]}`, status},
+			documentedCall{"", "GET", pathAuthorize, "", status},
+		)
+	}
+	limited := limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed, Limits: []limiter.LimitState{
+		{Policy: "a/b", Limit: "l", Allowed: true, Threshold: 2, Algorithm: plan.Suppressed, SuppressionFactor: 0.25},
+	}}
+	run(New(Options{Engine: answering(limited), LegacyHeaders: true}),
+		documentedCall{"", "POST", pathCheck, `{"policies":["a/b"]}`, 200})
+	run(New(Options{Engine: failing(limiter.ErrNotReady), Healthy: func() error { return context.Canceled }}),
+		documentedCall{"", "POST", pathCheck, `{"policies":["a/b"]}`, 503},
+		documentedCall{"", "GET", pathPolicies, "", 503},
+		documentedCall{"", "GET", pathHealth, "", 503},
+		documentedCall{"", "GET", pathReady, "", 503},
+	)
+	run(New(Options{Engine: &fakeEngine{}, ClientCertificates: true}),
+		documentedCall{"", "POST", pathCheck, "", 403},
+		documentedCall{"", "GET", pathPolicies, "", 403},
+		documentedCall{"", "GET", pathOpenAPI, "", 403},
+	)
+}

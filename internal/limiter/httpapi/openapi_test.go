@@ -1,0 +1,185 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"bytes"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/legacy"
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter"
+)
+
+// contract is the document and finds the operation of a request in it.
+type contract struct {
+	*openapi3.T
+	router routers.Router
+	seen   map[string]bool // operations and statuses that real answers had
+}
+
+// loadContract takes the document as it is served.
+func loadContract(t *testing.T) *contract {
+	t.Helper()
+	g := NewWithT(t)
+	w := send(newHandler(&fakeEngine{}), http.MethodGet, pathOpenAPI, "")
+	g.Expect(w.Code).To(Equal(http.StatusOK))
+	g.Expect(w.Header().Get(headerContentType)).To(Equal(typeYAML))
+	doc, err := openapi3.NewLoader().LoadFromData(w.Body.Bytes())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(doc.IsOpenAPI31OrLater()).To(BeTrue())
+	g.Expect(doc.Validate(t.Context())).To(Succeed())
+	router, err := legacy.NewRouter(doc)
+	g.Expect(err).NotTo(HaveOccurred())
+	return &contract{T: doc, router: router, seen: map[string]bool{}}
+}
+
+// complaint says what is wrong with the answer, or with a request that was
+// understood. It is a text because the error holds the whole document.
+func (c *contract) complaint(r *http.Request, body string, w *httptest.ResponseRecorder) string {
+	if err := c.holds(r, body, w); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+func (c *contract) holds(r *http.Request, body string, w *httptest.ResponseRecorder) error {
+	route, parameters, err := c.router.FindRoute(r)
+	if err != nil {
+		return err
+	}
+	r.Body = io.NopCloser(strings.NewReader(body))
+	if body != "" {
+		r.Header.Set(headerContentType, typeJSON)
+	}
+	request := &openapi3filter.RequestValidationInput{
+		Request: r, PathParams: parameters, Route: route,
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
+	}
+	if w.Code == http.StatusOK || w.Code == http.StatusTooManyRequests {
+		if err := openapi3filter.ValidateRequest(r.Context(), request); err != nil {
+			return err
+		}
+	}
+	c.seen[route.Path+" "+strconv.Itoa(w.Code)] = true
+	return openapi3filter.ValidateResponse(r.Context(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: request, Status: w.Code, Header: w.Header(),
+		Body:    io.NopCloser(bytes.NewReader(w.Body.Bytes())),
+		Options: &openapi3filter.Options{IncludeResponseStatus: true},
+	})
+}
+
+// documented lists the statuses of each path that real answers can have: nobody
+// sees the answer to a caller that hung up, or wants to see a fault.
+func (c *contract) documented() (all []string) {
+	for path, item := range c.Paths.Map() {
+		for _, operation := range item.Operations() {
+			for status := range operation.Responses.Map() {
+				if status != "499" && status != "500" {
+					all = append(all, path+" "+status)
+				}
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func TestOpenAPINamesEveryRoute(t *testing.T) {
+	g, c := NewWithT(t), loadContract(t)
+	h := New(Options{Engine: &fakeEngine{}, State: &fakeState{}, Authorizer: team}).(*handler)
+	documented := slices.Sorted(maps.Keys(c.Paths.Map()))
+	documented = slices.DeleteFunc(documented, func(path string) bool { return path == "/v1/authorize/{path}" })
+	g.Expect(documented).To(Equal(slices.Sorted(maps.Keys(h.routes))))
+	for path, route := range h.routes {
+		methods := slices.Sorted(maps.Keys(c.Paths.Value(path).Operations()))
+		if route.methods == nil {
+			g.Expect(methods).To(HaveLen(8), path+": any method")
+			continue
+		}
+		// The document says once for all that HEAD goes with GET.
+		want := slices.DeleteFunc(slices.Clone(route.methods), func(m string) bool { return m == http.MethodHead })
+		g.Expect(methods).To(Equal(want), path)
+	}
+}
+
+func TestOpenAPINamesEveryReasonAndCode(t *testing.T) {
+	c := loadContract(t)
+	for schema, source := range map[string][2]string{
+		"Reason": {"../decision.go", `\n\tReason\w+ Reason = "(\w+)"`},
+		"Code":   {"problem.go", `\n\tcode\w+ += "(\w+)"`},
+	} {
+		g := NewWithT(t)
+		text, err := os.ReadFile(source[0])
+		g.Expect(err).NotTo(HaveOccurred())
+		var want []any
+		for _, match := range regexp.MustCompile(source[1]).FindAllStringSubmatch(string(text), -1) {
+			want = append(want, match[1])
+		}
+		g.Expect(len(want)).To(BeNumerically(">", 9))
+		g.Expect(c.Components.Schemas[schema].Value.Enum).To(ConsistOf(want...), schema)
+	}
+}
+
+// The library that reads the document is for tests.
+func TestOpenAPILibraryIsNotInTheBinary(t *testing.T) {
+	g := NewWithT(t)
+	output, err := exec.Command("go", "list", "-deps", "../../../cmd/weir").CombinedOutput()
+	g.Expect(err).NotTo(HaveOccurred(), string(output))
+	g.Expect(string(output)).To(ContainSubstring("httpapi"))
+	g.Expect(string(output)).NotTo(Or(ContainSubstring("kin-openapi"), ContainSubstring("santhosh-tekuri")))
+}
+
+// A document that anything fits would hold any answer true.
+func TestOpenAPIRefusesOtherAnswers(t *testing.T) {
+	c := loadContract(t)
+	const problemStart = `{"type":"about:blank","title":"t","status":400,"detail":"d","code":`
+	for name, tc := range map[string]struct {
+		status             int
+		contentType, body  string
+		header, headerText string
+	}{
+		"another member":    {200, typeJSON, `{"found":true,"x":1}`, "", ""},
+		"a member less":     {200, typeJSON, `{}`, "", ""},
+		"another type":      {200, typeJSON, `{"found":"yes"}`, "", ""},
+		"another status":    {202, typeJSON, `{"found":true}`, "", ""},
+		"an unknown code":   {400, typeProblem, problemStart + `"Odd"}`, "", ""},
+		"a member too many": {400, typeProblem, problemStart + `"InvalidRequest","allowed":false}`, "", ""},
+		"no problem":        {400, typeJSON, problemStart + `"InvalidRequest"}`, "", ""},
+		"an odd header":     {503, typeProblem, problemStart + `"Unavailable"}`, headerRetryAfter, "soon"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := httptest.NewRecorder()
+			if tc.header != "" {
+				w.Header().Set(tc.header, tc.headerText)
+			}
+			write(w, tc.status, tc.contentType, []byte(tc.body))
+			body := `{"policy":"a/b"}`
+			NewWithT(t).Expect(c.complaint(httptest.NewRequest(http.MethodPost, pathReset, strings.NewReader(body)), body, w)).NotTo(BeEmpty())
+		})
+	}
+	w := httptest.NewRecorder()
+	write(w, 429, typeProblem, []byte(problemStart+`"RateLimited"}`))
+	body := `{"policies":["a/b"]}`
+	NewWithT(t).Expect(c.complaint(httptest.NewRequest(http.MethodPost, pathCheck, strings.NewReader(body)), body, w)).
+		NotTo(BeEmpty(), "a refusal without a decision")
+	w = httptest.NewRecorder()
+	write(w, 200, typeJSON, []byte(`{"allowed":true,"reason":"`+string(limiter.ReasonAllowed)+`","policy":"","limit":"","limits":[],"revision":1,"x":1}`))
+	NewWithT(t).Expect(c.complaint(httptest.NewRequest(http.MethodPost, pathCheck, strings.NewReader(body)), body, w)).
+		NotTo(BeEmpty(), "a decision with another member")
+}

@@ -1,0 +1,324 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// descriptor makes one of "key=value" texts.
+func descriptor(entries ...string) plan.Descriptor {
+	var d plan.Descriptor
+	for _, e := range entries {
+		key, value, _ := strings.Cut(e, "=")
+		d = append(d, plan.Entry{Key: key, Value: value})
+	}
+	return d
+}
+
+func descriptors(all ...plan.Descriptor) plan.Attributes { return plan.Attributes{Descriptors: all} }
+
+func asking(entries ...string) plan.Match { return plan.Match{Descriptors: descriptor(entries...)} }
+
+func TestMatch(t *testing.T) {
+	everything := plan.Match{
+		Hosts: []string{"a.example"}, Methods: []string{"GET"}, Paths: []string{"/x"}, Domain: "edge", Descriptors: descriptor("k=v"),
+	}
+	request := func(method, domain string) plan.Attributes {
+		return plan.Attributes{Host: "a.example", Method: method, Path: "/x", Domain: domain, Descriptors: []plan.Descriptor{descriptor("k=v")}}
+	}
+	for name, tc := range map[string]struct {
+		match plan.Match
+		a     plan.Attributes
+		want  bool
+	}{
+		"an exact host":             {plan.Match{Hosts: []string{"a.example"}}, plan.Attributes{Host: "a.example"}, true},
+		"another host":              {plan.Match{Hosts: []string{"a.example"}}, plan.Attributes{Host: "b.example"}, false},
+		"no host":                   {plan.Match{Hosts: []string{"a.example"}}, plan.Attributes{}, false},
+		"one of several hosts":      {plan.Match{Hosts: []string{"a.example", "b.example"}}, plan.Attributes{Host: "b.example"}, true},
+		"below a wildcard":          {plan.Match{Hosts: []string{"*.example"}}, plan.Attributes{Host: "a.example"}, true},
+		"far below a wildcard":      {plan.Match{Hosts: []string{"*.example"}}, plan.Attributes{Host: "a.b.c.example"}, true},
+		"not the wildcard's parent": {plan.Match{Hosts: []string{"*.a.example"}}, plan.Attributes{Host: "a.example"}, false},
+		"not what only ends alike":  {plan.Match{Hosts: []string{"*.a.example"}}, plan.Attributes{Host: "xa.example"}, false},
+		"a method":                  {plan.Match{Methods: []string{"GET", "POST"}}, plan.Attributes{Method: "POST"}, true},
+		"another method":            {plan.Match{Methods: []string{"GET"}}, plan.Attributes{Method: "POST"}, false},
+		"an exact path":             {plan.Match{Paths: []string{"/login"}}, plan.Attributes{Path: "/login"}, true},
+		"not below an exact path":   {plan.Match{Paths: []string{"/login"}}, plan.Attributes{Path: "/login/"}, false},
+		"below a prefix":            {plan.Match{Paths: []string{"/api/*"}}, plan.Attributes{Path: "/api/v1"}, true},
+		"the prefix itself":         {plan.Match{Paths: []string{"/api/*"}}, plan.Attributes{Path: "/api/"}, true},
+		"beside a prefix":           {plan.Match{Paths: []string{"/api/*"}}, plan.Attributes{Path: "/api"}, false},
+		"within a segment":          {plan.Match{Paths: []string{"/api*"}}, plan.Attributes{Path: "/apis"}, true},
+		"every path":                {plan.Match{Paths: []string{"/*"}}, plan.Attributes{Path: "/x"}, true},
+		"no path":                   {plan.Match{Paths: []string{"/*"}}, plan.Attributes{}, false},
+
+		"a domain":                   {plan.Match{Domain: "edge"}, plan.Attributes{Domain: "edge"}, true},
+		"another domain":             {plan.Match{Domain: "edge"}, plan.Attributes{Domain: "Edge"}, false},
+		"no domain":                  {plan.Match{Domain: "edge"}, plan.Attributes{}, false},
+		"an entry":                   {asking("k=v"), descriptors(descriptor("a=b", "k=v")), true},
+		"another value":              {asking("k=v"), descriptors(descriptor("k=V")), false},
+		"another key":                {asking("k=v"), descriptors(descriptor("K=v")), false},
+		"any value":                  {asking("k"), descriptors(descriptor("k=v")), true},
+		"also an empty one":          {asking("k"), descriptors(descriptor("k")), true},
+		"a value is not a key":       {asking("v"), descriptors(descriptor("k=v")), false},
+		"in the second descriptor":   {asking("k=v"), descriptors(descriptor("k=w"), descriptor("k=v")), true},
+		"two entries of one":         {asking("k=v", "a"), descriptors(descriptor("a=b", "k=v")), true},
+		"two entries of two":         {asking("k=v", "a"), descriptors(descriptor("a=b"), descriptor("k=v")), false},
+		"a key twice":                {asking("k=v"), descriptors(descriptor("k=w", "k=v")), true},
+		"no entries":                 {asking("k"), descriptors(plan.Descriptor{}), false},
+		"no descriptors":             {asking("k"), plan.Attributes{}, false},
+		"an expression, unevaluated": {plan.Match{When: "false"}, plan.Attributes{}, true},
+
+		"all fields":           {everything, request("GET", "edge"), true},
+		"all but the method":   {everything, request("PUT", "edge"), false},
+		"all but the domain":   {everything, request("GET", ""), false},
+		"all but a descriptor": {everything, plan.Attributes{Host: "a.example", Method: "GET", Path: "/x", Domain: "edge"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := valid()
+			p.Matches = []plan.Match{tc.match}
+			gomega.NewWithT(t).Expect(p.Validate()).To(gomega.Succeed())
+			found := plan.NewSnapshot(1, []*plan.Plan{p}).Match(&tc.a)
+			want := 0
+			if tc.want {
+				want = 1
+			}
+			gomega.NewWithT(t).Expect(found).To(gomega.HaveLen(want))
+		})
+	}
+}
+
+func TestSnapshot(t *testing.T) {
+	g := gomega.NewWithT(t)
+	policy := func(name string, mode plan.Mode, matches ...plan.Match) *plan.Plan {
+		p := valid()
+		p.Name, p.Mode, p.Matches = name, mode, matches
+		return p
+	}
+	everything := plan.Match{Paths: []string{"/*"}}
+	s := plan.NewSnapshot(7, []*plan.Plan{
+		policy("c", plan.ModeEnforce, everything, asking("k"), asking("k=v"), plan.Match{Methods: []string{"POST"}}),
+		policy("a", plan.ModeShadow, everything),
+		policy("b", plan.ModeDisabled, everything),
+		policy("d", plan.ModeEnforce),
+	})
+	g.Expect(s.Revision()).To(gomega.Equal(int64(7)))
+	g.Expect(ids(s.Plans())).To(gomega.Equal([]string{"shop/a", "shop/b", "shop/c", "shop/d"}))
+	g.Expect(s.Lookup("shop/b").Mode).To(gomega.Equal(plan.ModeDisabled))
+	g.Expect(s.Lookup("shop/x")).To(gomega.BeNil())
+	found := s.Match(&plan.Attributes{
+		Method: "GET", Path: "/x", Descriptors: []plan.Descriptor{descriptor("k=w"), descriptor("a=b"), descriptor("k=v")},
+	})
+	a, c := s.Lookup("shop/a"), s.Lookup("shop/c")
+	g.Expect(found).To(gomega.Equal([]plan.Found{
+		{Plan: a, Match: 0, Descriptor: plan.AnyDescriptor},
+		{Plan: c, Match: 0, Descriptor: plan.AnyDescriptor},
+		{Plan: c, Match: 1, Descriptor: 0},
+		{Plan: c, Match: 1, Descriptor: 2},
+		{Plan: c, Match: 2, Descriptor: 2},
+	}), "in order, each once, without the disabled")
+}
+
+func ids(plans []*plan.Plan) []string {
+	var ids []string
+	for _, p := range plans {
+		ids = append(ids, p.ID())
+	}
+	return ids
+}
+
+// A snapshot of many plans finds of them what a snapshot of each one alone finds,
+// whatever they differ by.
+func TestIndexLosesNothing(t *testing.T) {
+	for seed := range uint64(40) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			r := &chooser{rand.New(rand.NewPCG(seed, 1))}
+			plans := make([]*plan.Plan, 1+r.IntN(150))
+			for i := range plans {
+				plans[i] = valid()
+				plans[i].Name, plans[i].Matches = fmt.Sprintf("p%03d", i), nil
+				for range 1 + r.IntN(3) {
+					plans[i].Matches = append(plans[i].Matches, r.match())
+				}
+			}
+			all := plan.NewSnapshot(1, plans)
+			for range 50 {
+				a := r.request()
+				var want []plan.Found
+				for _, p := range plans {
+					want = append(want, plan.NewSnapshot(1, []*plan.Plan{p}).Match(&a)...)
+				}
+				g.Expect(all.Match(&a)).To(gomega.Equal(want), "%+v", a)
+			}
+		})
+	}
+}
+
+// chooser makes random matches and requests out of few words, so that they
+// often meet.
+type chooser struct{ *rand.Rand }
+
+func (r *chooser) some(upTo int, words ...string) []string {
+	chosen := map[string]bool{}
+	for range r.IntN(upTo + 1) {
+		chosen[words[r.IntN(len(words))]] = true
+	}
+	var list []string
+	for _, word := range words {
+		if chosen[word] {
+			list = append(list, word)
+		}
+	}
+	return list
+}
+
+func (r *chooser) match() plan.Match {
+	m := plan.Match{
+		Hosts:       r.some(3, "a.example", "b.example", "c.b.example", "*.example", "*.b.example", "d", "e", "f"),
+		Paths:       r.some(3, "/", "/a", "/a/b", "/a*", "/a/*", "/b/*", "/*", "/c", "/d", "/e"),
+		Methods:     r.some(2, "GET", "PUT", "POST"),
+		Descriptors: descriptor(r.some(2, "k", "k=1", "k=2", "l", "l=1", "m=1")...),
+	}
+	if domain := r.some(1, "x", "y", "z"); len(domain) > 0 {
+		m.Domain = domain[0]
+	}
+	return m
+}
+
+func (r *chooser) request() plan.Attributes {
+	one := func(words ...string) string { return words[r.IntN(len(words))] }
+	a := plan.Attributes{
+		Host: one("", "a.example", "b.example", "c.b.example", "z.c.b.example", "d"), Path: one("", "/", "/a", "/a/", "/a/b", "/b/c", "/c"),
+		Method: one("", "GET", "PUT"), Domain: one("", "x", "y"),
+	}
+	for range r.IntN(4) {
+		a.Descriptors = append(a.Descriptors, descriptor(r.some(3, "k", "k=1", "k=2", "l=1", "l=2", "m=1")...))
+	}
+	return a
+}
+
+// differing makes the match of the i-th of many policies that differ by one
+// fact only.
+var differing = map[string]func(i int) plan.Match{
+	"hosts": func(i int) plan.Match {
+		return plan.Match{Hosts: []string{fmt.Sprintf("h%d.example", i), fmt.Sprintf("*.w%d.example", i)}}
+	},
+	"paths": func(i int) plan.Match {
+		return plan.Match{Hosts: []string{"*.w7.example"}, Paths: []string{fmt.Sprintf("/%d", i), fmt.Sprintf("/%d/*", i)}}
+	},
+	"paths of any host": func(i int) plan.Match { return plan.Match{Paths: []string{fmt.Sprintf("/%d/*", i)}} },
+	"methods":           func(i int) plan.Match { return plan.Match{Methods: []string{fmt.Sprintf("M%d", i)}} },
+	"methods of one path": func(i int) plan.Match {
+		return plan.Match{Hosts: []string{"*.w7.example"}, Paths: []string{"/7/*"}, Methods: []string{fmt.Sprintf("M%d", i)}}
+	},
+	"domains": func(i int) plan.Match { return plan.Match{Domain: fmt.Sprintf("d%d", i)} },
+	"domains of one descriptor": func(i int) plan.Match {
+		return plan.Match{Domain: fmt.Sprintf("d%d", i), Descriptors: descriptor("generic_key=login")}
+	},
+	"descriptor values": func(i int) plan.Match {
+		return plan.Match{Domain: "d7", Descriptors: descriptor("generic_key=login", fmt.Sprintf("user=%d", i))}
+	},
+	"descriptor keys": func(i int) plan.Match {
+		return plan.Match{Domain: "d7", Descriptors: descriptor("generic_key=login", fmt.Sprintf("k%d", i))}
+	},
+	"everything": func(i int) plan.Match {
+		return plan.Match{
+			Hosts: []string{fmt.Sprintf("*.w%d.example", i)}, Paths: []string{fmt.Sprintf("/%d/*", i)}, Methods: []string{fmt.Sprintf("M%d", i)},
+			Domain: fmt.Sprintf("d%d", i), Descriptors: descriptor(fmt.Sprintf("user=%d", i)),
+		}
+	},
+}
+
+func differingBy(match func(i int) plan.Match, n int) []*plan.Plan {
+	plans := make([]*plan.Plan, n)
+	for i := range plans {
+		plans[i] = valid()
+		plans[i].Name = fmt.Sprintf("p%d", i)
+		plans[i].Matches = []plan.Match{match(i)}
+	}
+	return plans
+}
+
+// theSeventh is a request that only the seventh of those policies applies to.
+func theSeventh() *plan.Attributes {
+	return &plan.Attributes{
+		Host: "x.y.w7.example", Path: "/7/x", Method: "M7", Domain: "d7",
+		Descriptors: []plan.Descriptor{descriptor("a=b"), descriptor("generic_key=login", "user=7", "k7=x")},
+	}
+}
+
+// A decision looks at no more matches among 10,000 policies than among 10.
+func TestIndexTellsApart(t *testing.T) {
+	for name, match := range differing {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			few, many := differingBy(match, 10), differingBy(match, 10_000)
+			g.Expect(plan.LookedAt(few, theSeventh())).To(gomega.BeNumerically("<=", 8))
+			g.Expect(plan.LookedAt(many, theSeventh())).To(gomega.BeNumerically("<=", 8))
+			found := plan.NewSnapshot(1, many).Match(theSeventh())
+			g.Expect(found).To(gomega.HaveLen(1))
+			g.Expect(found[0].Plan).To(gomega.BeIdenticalTo(many[7]))
+		})
+	}
+}
+
+// The tree stays within its bounds whatever authors write: it cannot be made to
+// file a match under every combination of what it names.
+func TestIndexIsBounded(t *testing.T) {
+	const plans = 40
+	// n words of as many and a few, so that no group is small.
+	list := func(n int, format string, from int) []string {
+		var words []string
+		for i := range n {
+			words = append(words, fmt.Sprintf(format, (from+i)%(n+n/4)))
+		}
+		return words
+	}
+	filings := plan.Filings(differingBy(func(i int) plan.Match {
+		return plan.Match{Hosts: list(32, "h%d.example", i), Paths: list(32, "/%d", 3*i), Methods: list(16, "M%d", 7*i)}
+	}, plans))
+	gomega.NewWithT(t).Expect(filings).To(gomega.BeNumerically("<=", plans*plan.MaxPatterns*plan.MaxPatterns))
+}
+
+// Finding the plans of a request costs the same however many there are for others.
+func BenchmarkMatch(b *testing.B) {
+	var names []string
+	for name := range differing {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		for _, n := range []int{10, 10_000} {
+			b.Run(name+"/"+strconv.Itoa(n), func(b *testing.B) {
+				s, a := plan.NewSnapshot(1, differingBy(differing[name], n)), theSeventh()
+				b.ReportAllocs()
+				for b.Loop() {
+					if len(s.Match(a)) != 1 {
+						b.Fatal("want one plan")
+					}
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkNewSnapshot(b *testing.B) {
+	for _, n := range []int{10, 1000, 10_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			plans := differingBy(differing["everything"], n)
+			for b.Loop() {
+				plan.NewSnapshot(1, plans)
+			}
+		})
+	}
+}

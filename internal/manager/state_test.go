@@ -1,0 +1,222 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/kubeauth"
+	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// verbs are the rights that state calls need.
+var verbs = []string{"get", "create", "update", "delete"}
+
+var _ = Describe("The state of keys", Serial, func() {
+	var namespace, id string
+	BeforeEach(func(ctx SpecContext) {
+		namespace = newNamespace(ctx)
+		id = namespace + "/login"
+		policy := testenv.MakePolicy(id).Limit("hourly", v1alpha1.AlgorithmFixedWindow, 2, "1h").Obj()
+		Expect(api.Create(ctx, policy)).To(Succeed())
+		Eventually(condition(policy, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
+	})
+
+	// call makes the call that needs the verb.
+	call := func(token, verb string) (status int, body string) {
+		target := `{"policy":"` + id + `","key":"alice"`
+		switch verb {
+		case "get":
+			return operate(token, http.MethodGet, "/v1/state?policy="+id+"&key=alice", "")
+		case "create":
+			return operate(token, http.MethodPost, "/v1/block", target+`,"duration":"10m"}`)
+		case "update":
+			return operate(token, http.MethodPost, "/v1/unblock", target+"}")
+		default:
+			return operate(token, http.MethodPost, "/v1/reset", target+"}")
+		}
+	}
+	expect := func(token, verb string, wantStatus int, wantBody string) {
+		GinkgoHelper()
+		status, body := call(token, verb)
+		Expect(status).To(Equal(wantStatus), body)
+		Expect(body).To(ContainSubstring(wantBody))
+	}
+	// allowed waits until the API server has noticed a new right.
+	allowed := func(ctx context.Context, token, verb string) {
+		GinkgoHelper()
+		Eventually(ctx, func() int { status, _ := call(token, verb); return status }).Should(Equal(http.StatusOK))
+	}
+
+	It("is seen and changed by who has the rights", func(ctx SpecContext) {
+		token := tokenOf(ctx, namespace, "operator", "weir")
+		grant(ctx, namespace, serviceAccount(namespace, "operator"), verbs...)
+		allowed(ctx, token, "get")
+		Expect([]int{check(id), check(id), check(id)}).To(Equal([]int{200, 200, 429}))
+		expect(token, "get", 200, `"used":2`)
+		expect(token, "delete", 200, `{"found":true}`)
+		Expect(check(id)).To(Equal(200))
+		expect(token, "create", 200, `{"found":true}`)
+		expect(token, "get", 200, `"blocked":true`)
+		Expect(check(id)).To(Equal(429))
+		expect(token, "update", 200, `{"found":true}`)
+		Expect(check(id)).To(Equal(200))
+	})
+
+	It("is closed to who has none", func(ctx SpecContext) {
+		token := tokenOf(ctx, namespace, "stranger", "weir")
+		for _, verb := range verbs {
+			expect(token, verb, 403, "Forbidden")
+		}
+		status, _ := operate(token, http.MethodGet, "/v1/state?policy="+namespace+"/nonesuch&key=alice", "")
+		Expect(status).To(Equal(403), "nobody learns which policies there are")
+	})
+
+	It("is closed to rights in another namespace", func(ctx SpecContext) {
+		other := newNamespace(ctx)
+		token := tokenOf(ctx, namespace, "operator", "weir")
+		grant(ctx, other, serviceAccount(namespace, "operator"), verbs...)
+		Eventually(ctx, func() int {
+			status, _ := operate(token, http.MethodGet, "/v1/state?policy="+other+"/nonesuch&key=alice", "")
+			return status
+		}).Should(Equal(404))
+		expect(token, "get", 403, "Forbidden")
+	})
+
+	It("is closed to tokens for somebody else, and to what is no token", func(ctx SpecContext) {
+		grant(ctx, namespace, serviceAccount(namespace, "operator"), verbs...)
+		allowed(ctx, tokenOf(ctx, namespace, "operator", "weir"), "get")
+		expect(tokenOf(ctx, namespace, "other", "another-service"), "get", 401, "Unauthenticated")
+		expect(tokenOf(ctx, namespace, "default-audience"), "get", 401, "Unauthenticated")
+		expect("nonsense", "get", 401, "Unauthenticated")
+	})
+
+	for _, right := range verbs {
+		It("takes the verb "+right+" for nothing else", func(ctx SpecContext) {
+			token := tokenOf(ctx, namespace, "operator", "weir")
+			grant(ctx, namespace, serviceAccount(namespace, "operator"), right)
+			allowed(ctx, token, right)
+			for _, verb := range verbs {
+				if verb != right {
+					expect(token, verb, 403, "Forbidden")
+				}
+			}
+		})
+	}
+
+	It("is open to members of a group with the rights", func(ctx SpecContext) {
+		token := tokenOf(ctx, namespace, "operator", "weir")
+		grant(ctx, namespace, rbacv1.Subject{
+			APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + namespace,
+		}, "get")
+		allowed(ctx, token, "get")
+	})
+
+	It("cannot be reached while the API server is away, and decisions go on", func(ctx SpecContext) {
+		token := tokenOf(ctx, namespace, "operator", "weir")
+		grant(ctx, namespace, serviceAccount(namespace, "operator"), verbs...)
+		allowed(ctx, token, "get")
+		kube.Stop()
+		for _, verb := range verbs {
+			asked := time.Now()
+			expect(token, verb, 503, "Unavailable")
+			Expect(time.Since(asked)).To(BeNumerically("<", 5*time.Second))
+		}
+		Expect([]int{check(id), check(id), check(id)}).To(Equal([]int{200, 200, 429}))
+		kube.Start()
+		allowed(ctx, token, "get")
+		// For the stories after this one: the controller is back as well.
+		after := testenv.MakePolicy(namespace+"/after").Limit("hourly", v1alpha1.AlgorithmFixedWindow, 2, "1h").Obj()
+		Eventually(ctx, func() error { return api.Create(ctx, after) }).Should(Succeed())
+		Eventually(condition(after, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
+	})
+
+	It("needs no more of the API server than our own ClusterRole allows", func(ctx SpecContext) {
+		role := clusterRole()
+		Expect(api.Create(ctx, role)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(api.Delete(ctx, role)).To(Succeed()) })
+		config := rest.AnonymousClientConfig(kube.Config)
+		config.BearerToken = tokenOf(ctx, namespace, "weir")
+		authorizer, err := kubeauth.New(config)
+		Expect(err).NotTo(HaveOccurred())
+		token := tokenOf(ctx, namespace, "operator", "weir")
+		ask := func() error {
+			_, err := authorizer.Authorize(ctx, token, httpapi.VerbInspect, namespace, "login")
+			return err
+		}
+		Expect(ask()).To(And(MatchError(ContainSubstring("token review")), Not(MatchError(httpapi.ErrForbidden))),
+			"who is not let in here is no fault of the operator's")
+		binding := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: namespace},
+			Subjects:   []rbacv1.Subject{serviceAccount(namespace, "weir")},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		}
+		Expect(api.Create(ctx, binding)).To(Succeed())
+		Eventually(ctx, ask).Should(MatchError(httpapi.ErrForbidden))
+	})
+})
+
+// operate sends an operator's call and returns the status and the body.
+func operate(token, method, target, body string) (int, string) {
+	request, err := http.NewRequest(method, "http://"+checks+target, strings.NewReader(body))
+	Expect(err).NotTo(HaveOccurred())
+	request.Header.Set("Authorization", "Bearer "+token)
+	return send(request)
+}
+
+func serviceAccount(namespace, name string) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
+}
+
+// tokenOf makes the ServiceAccount and a token of it for the audiences; none is
+// the API server itself.
+func tokenOf(ctx context.Context, namespace, name string, audiences ...string) string {
+	GinkgoHelper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	Expect(api.Create(ctx, account)).To(Succeed())
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
+	Expect(api.SubResource("token").Create(ctx, account, request)).To(Succeed())
+	return request.Status.Token
+}
+
+// grant gives the subject the verbs on the state of the policies of the
+// namespace, as docs/runbook.md does.
+func grant(ctx context.Context, namespace string, subject rbacv1.Subject, verbs ...string) {
+	GinkgoHelper()
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: "state"}
+	Expect(api.Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{"ratelimit.weir.dev"}, Resources: []string{"ratelimitpolicies/state"}, Verbs: verbs,
+	}}})).To(Succeed())
+	Expect(api.Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: meta, Subjects: []rbacv1.Subject{subject},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "state"},
+	})).To(Succeed())
+}
+
+// clusterRole is the one that is made from the markers in the code.
+func clusterRole() *rbacv1.ClusterRole {
+	GinkgoHelper()
+	text, err := os.ReadFile("../../config/rbac/role.yaml")
+	Expect(err).NotTo(HaveOccurred())
+	role := &rbacv1.ClusterRole{}
+	Expect(yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096).Decode(role)).To(Succeed())
+	Expect(role.Kind).To(Equal("ClusterRole"))
+	return role
+}
