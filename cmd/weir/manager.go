@@ -48,7 +48,7 @@ API server: they go on while it is away, and begin without it.`,
 	}
 	f.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.redisURL, "redis-url", "", "where counters and plans live, as redis:// or rediss://")
+	flags.StringVar(&f.redisURL, "redis-url", "", "where counters and plans live, as redis://, rediss://, redis-cluster:// or rediss-cluster://")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "how to reach the API server; empty is KUBECONFIG, or the pod's own account")
 	flags.BoolVar(&f.controllers, "controllers", true, "publish the policies of the cluster, where this process holds the lease")
 	flags.BoolVar(&f.decisions, "decisions", true, "answer checks")

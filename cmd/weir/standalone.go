@@ -36,7 +36,7 @@ file that turns bad keeps what it last held in force, and the log says why.`,
 	}
 	f.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.redisURL, "redis-url", "", "where counters live, as redis:// or rediss://; empty is an embedded Redis")
+	flags.StringVar(&f.redisURL, "redis-url", "", "where counters live, as redis://, rediss://, redis-cluster:// or rediss-cluster://; empty is an embedded Redis")
 	flags.StringSliceVar(&f.policies, "policies", nil, "a folder with policies; may be repeated")
 	flags.StringVar(&f.adminTokenFile, "admin-token-file", "",
 		"the file with the token of operators, who may see and change the state of keys; empty is nobody")

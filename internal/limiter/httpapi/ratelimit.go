@@ -34,7 +34,7 @@ func setLimitHeaders(header http.Header, d *limiter.Decision, retryAfter int64, 
 	var tightest *limiter.LimitState
 	for i := range d.Limits {
 		l := &d.Limits[i]
-		if l.Shadow {
+		if l.Shadow || !tightestOfItsName(d.Limits, i) {
 			continue
 		}
 		policies = appendPolicy(policies, l)
@@ -53,6 +53,19 @@ func setLimitHeaders(header http.Header, d *limiter.Decision, retryAfter int64, 
 		header[headerLegacyRemaining] = []string{strconv.FormatInt(available(d, tightest), 10)}
 		header[headerLegacyReset] = []string{strconv.FormatInt(secondsOf(tightest, retryAfter), 10)}
 	}
+}
+
+// tightestOfItsName reports whether no other state of the same limit says more: a
+// policy may take part with several keys, and a name stands in the list once.
+func tightestOfItsName(states []limiter.LimitState, i int) bool {
+	for j := range states {
+		same := i != j && !states[j].Shadow &&
+			states[i].Limit == states[j].Limit && states[i].Policy == states[j].Policy
+		if same && (tighter(&states[j], &states[i]) || j < i && !tighter(&states[i], &states[j])) {
+			return false
+		}
+	}
+	return true
 }
 
 // appendItem appends the name of the limit as a string of a list. Names are DNS

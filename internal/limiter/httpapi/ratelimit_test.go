@@ -95,16 +95,23 @@ func TestRateLimitHeaders(t *testing.T) {
 		},
 		"no whole seconds": {
 			decision: limiter.Decision{Allowed: true, Limits: []limiter.LimitState{
-				with(burst, func(l *limiter.LimitState) { l.Window = 1500 * time.Millisecond }),
-				with(burst, func(l *limiter.LimitState) { l.Window = time.Millisecond }),
-				with(burst, func(l *limiter.LimitState) { l.Window, l.ResetAfter = time.Second, 0 }),
+				with(burst, func(l *limiter.LimitState) { l.Limit, l.Window = "a", 1500*time.Millisecond }),
+				with(burst, func(l *limiter.LimitState) { l.Limit, l.Window = "b", time.Millisecond }),
+				with(burst, func(l *limiter.LimitState) { l.Limit, l.Window, l.ResetAfter = "c", time.Second, 0 }),
 			}},
-			policies: []field{{"shop/login-burst", numbers{"q": 5}}, {"shop/login-burst", numbers{"q": 5}}, {"shop/login-burst", numbers{"q": 5, "w": 1}}},
+			policies: []field{{"shop/login-a", numbers{"q": 5}}, {"shop/login-b", numbers{"q": 5}}, {"shop/login-c", numbers{"q": 5, "w": 1}}},
 			states: []field{
-				{"shop/login-burst", numbers{"r": 3, "t": 42}},
-				{"shop/login-burst", numbers{"r": 3, "t": 42}},
-				{"shop/login-burst", numbers{"r": 3, "t": 0}},
+				{"shop/login-a", numbers{"r": 3, "t": 42}},
+				{"shop/login-b", numbers{"r": 3, "t": 42}},
+				{"shop/login-c", numbers{"r": 3, "t": 0}},
 			},
+		},
+		"two keys of one policy": {
+			decision: limiter.Decision{Allowed: true, Limits: []limiter.LimitState{
+				burst, with(burst, func(l *limiter.LimitState) { l.Remaining = 1 }), burst,
+			}},
+			policies: []field{{"shop/login-burst", numbers{"q": 5, "w": 60}}},
+			states:   []field{{"shop/login-burst", numbers{"r": 1, "t": 42}}},
 		},
 		"largest": {
 			decision: limiter.Decision{Allowed: true, Limits: []limiter.LimitState{with(burst, func(l *limiter.LimitState) {
