@@ -71,7 +71,7 @@ func (s *service) allows(d plan.Descriptor) bool {
 }
 
 func lookUp(level []node, entry plan.Entry) *node {
-	var wildcard, any *node
+	var wildcard, alone *node
 	for i := range level {
 		n := &level[i]
 		prefix, isWildcard := strings.CutSuffix(n.Value, "*")
@@ -82,13 +82,13 @@ func lookUp(level []node, entry plan.Entry) *node {
 		case isWildcard && wildcard == nil && strings.HasPrefix(entry.Value, prefix):
 			wildcard = n
 		case n.Value == "":
-			any = n
+			alone = n
 		}
 	}
 	if wildcard != nil {
 		return wildcard
 	}
-	return any
+	return alone
 }
 
 type modelEvaluator struct {
