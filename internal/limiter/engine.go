@@ -34,7 +34,8 @@ type Options struct {
 	Draw func() uint32
 	// Registerer receives the metrics of decisions. Required.
 	Registerer prometheus.Registerer
-	// Logger receives degraded decisions, rate-limited. Required.
+	// Logger receives degraded decisions, rate-limited, and at level Debug every
+	// decision. Required.
 	Logger *slog.Logger
 	// StoreTimeout is the longest a decision waits for the Evaluator; after it
 	// the failure mode of the policies decides. Required.
@@ -118,6 +119,7 @@ func (e *Engine) Decide(ctx context.Context, check *Check) (*Decision, error) {
 	if decision.Degraded != "" {
 		e.complain(err, decision)
 	}
+	e.log(ctx, check, evaluation, decision)
 	if !check.Peek {
 		evaluation.count(e.metrics, decision, err)
 		e.metrics.duration.Observe(time.Since(start).Seconds())

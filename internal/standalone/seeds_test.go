@@ -114,7 +114,8 @@ func (s *seed) counters(t *testing.T) []string {
 	return keys
 }
 
-// Document 000, the abuse limiter.
+// Document 000, the abuse limiter. What it logs for each decision is tested by
+// TestDecisionsAreLogged of the engine.
 func TestSeedAbuseLimiter(t *testing.T) {
 	const verification = `  limits:
   - {name: temp, algorithm: SlidingLog, threshold: 3, window: 1m, blockDuration: 5m}

@@ -5,11 +5,8 @@ package httpapi
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter"
@@ -139,17 +136,11 @@ func (h *handler) readTarget(w http.ResponseWriter, r *http.Request, block bool)
 // logged is the target and who is after it, for the log. Keys may be secrets, so
 // only their hash is there.
 func (t *target) logged(user string) []any {
-	logged := []any{"policy", t.policy, "keyHash", hashOf(t.key), "user", user}
+	logged := []any{"policy", t.policy, "keyHash", limiter.KeyHash(t.key...), "user", user}
 	if t.duration != 0 {
 		logged = append(logged, "duration", t.duration.String())
 	}
 	return logged
-}
-
-// hashOf tells keys apart in logs, which must not hold them.
-func hashOf(key []string) string {
-	sum := sha256.Sum256([]byte(strings.Join(key, "\x00")))
-	return hex.EncodeToString(sum[:8])
 }
 
 // refuseState answers what was not done; context goes into the log with a fault

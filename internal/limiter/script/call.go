@@ -201,6 +201,11 @@ const (
 	Tripped
 )
 
+// String returns the verdict in one word.
+func (v Verdict) String() string {
+	return [...]string{Admitted: "admitted", Refused: "refused", Blocked: "blocked", Tripped: "tripped"}[v]
+}
+
 // Reply is the answer to a Call, entry by entry.
 type Reply struct {
 	Entries []EntryReply

@@ -20,6 +20,7 @@ func decodeReply(call *Call, receipts bool, values []any) (*Reply, error) {
 	for i := range reply.Entries {
 		e := &reply.Entries[i]
 		e.Verdict = Verdict(c.number())
+		c.bad = c.bad || e.Verdict < Admitted || e.Verdict > Tripped
 		if e.Verdict >= Blocked {
 			e.BlockLeft = micros(c.number())
 			e.BlockedBy = c.text()

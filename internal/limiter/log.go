@@ -1,0 +1,53 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// KeyHash tells keys apart in logs, which must not hold them: keys are accounts,
+// addresses and tokens of callers. Equal keys have equal hashes everywhere.
+func KeyHash(key ...string) string { return keyHash(script.EncodeKey(key...)) }
+
+func keyHash(key script.Key) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:8])
+}
+
+// log writes the decision, one line for each policy and key that took part and one
+// if none did. That is for whoever looks into the trouble of one caller, so it is
+// written at level Debug only.
+func (e *Engine) log(ctx context.Context, check *Check, v *evaluation, d *Decision) {
+	if !e.logger.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	common := []slog.Attr{
+		slog.Bool("allowed", d.Allowed), slog.String("reason", string(d.Reason)),
+		slog.Int64("cost", check.Cost), slog.Bool("peek", check.Peek), slog.Duration("retryAfter", d.RetryAfter),
+	}
+	if len(v.asked) == 0 {
+		e.logger.LogAttrs(ctx, slog.LevelDebug, "Decided", append(common, slog.String("policy", d.Policy))...)
+		return
+	}
+	states := d.Limits
+	for i, a := range v.asked {
+		attrs := append(common[:len(common):len(common)],
+			slog.String("policy", a.id), slog.String("keyHash", keyHash(v.call.Entries[i].Key)))
+		if len(states) > 0 { // else Redis did not answer
+			used := make([]any, len(a.limits))
+			for j := range used {
+				used[j] = slog.Int64(states[j].Limit, states[j].Used)
+			}
+			states = states[len(used):]
+			attrs = append(attrs, slog.String("verdict", v.reply.Entries[i].Verdict.String()), slog.Group("used", used...))
+		}
+		e.logger.LogAttrs(ctx, slog.LevelDebug, "Decided", attrs...)
+	}
+}
