@@ -67,6 +67,7 @@ const (
 	flagPeek
 	flagBlocks
 	flagLog
+	flagAsks
 )
 
 // NewPolicy prepares a policy. id is "<namespace>/<name>"; attempts makes
@@ -171,6 +172,8 @@ type Entry struct {
 	Cost int64
 	// Peek evaluates and writes nothing.
 	Peek bool
+
+	asks bool // spends nothing, but mends states
 }
 
 // Call is one atomic decision. No two entries may have both the same policy

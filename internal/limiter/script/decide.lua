@@ -41,7 +41,7 @@ local function start_block(entry)
 end
 
 local function spend(entry, anybody_refused)
-  if entry.peek or entry.verdict == 2 then return end
+  if entry.peek or entry.asks or entry.verdict == 2 then return end
   local passes = entry.admitted and not anybody_refused
   for _, limit in ipairs(entry.limits) do
     if entry.attempts or passes or limit.algorithm.observes then

@@ -30,9 +30,9 @@ local function deficit_idle(_, limit)
   return ceil_div(limit.deficit, limit.rate) + limit.lag
 end
 
--- Adds units to the deficit, or takes them off it if they are negative.
-local function deficit_add(limit, units)
-  limit.deficit = max(0, limit.deficit + units * limit.window_us)
+-- Adds to the deficit, or takes off it what is negative.
+local function deficit_add(limit, amount)
+  limit.deficit = max(0, limit.deficit + amount)
   limit.used = deficit_used(limit)
   if limit.deficit == 0 then
     call('DEL', limit.key)
@@ -41,6 +41,16 @@ local function deficit_add(limit, units)
   limit.algorithm.write(limit, ttl_of(ceil_div(limit.deficit, limit.rate) + limit.lag))
 end
 
-local function deficit_spend(entry, limit) deficit_add(limit, entry.cost) end
+local function deficit_spend(entry, limit)
+  limit.full_at = server_time() + limit.lag + ceil_div(limit.deficit, limit.rate)
+  deficit_add(limit, entry.cost * limit.window_us)
+end
 
-local function deficit_give_back(entry, limit) deficit_add(limit, -entry.cost) end
+-- When the bucket would have been full without what was spent.
+local function deficit_receipt(_, limit) return limit.full_at or 0 end
+
+-- What came back after that has been refilled already.
+local function deficit_give_back(entry, limit, full_at)
+  local refilled = max(0, server_time() + limit.lag - full_at) * limit.rate
+  deficit_add(limit, -max(0, entry.cost * limit.window_us - refilled))
+end

@@ -2,7 +2,9 @@
 --
 -- KEYS     per entry: its block key, then what its algorithms take
 -- ARGV     per entry
---            cost, flags (1 attempts, 2 shadow, 4 peek, 8 blocks, 16 log),
+--            cost, flags (1 attempts, 2 shadow, 4 peek: writes nothing, 8 blocks,
+--            16 log, 32 asks: spends nothing, but puts right what an edit or a
+--            clock left wrong),
 --            [keep, keep_units if 16], number of limits, then per limit
 --              algorithm, quota, window (ms), [block (ms), name if 8], and what
 --              its algorithm takes
@@ -26,7 +28,8 @@ local function read_entry()
   entry.shadow = flags % 4 >= 2
   entry.peek = flags % 8 >= 4
   entry.blocks = flags % 16 >= 8
-  if flags >= 16 then entry.keep, entry.keep_units = next_number(), next_number() end
+  entry.asks = flags >= 32
+  if flags % 32 >= 16 then entry.keep, entry.keep_units = next_number(), next_number() end
   for i = 1, next_number() do
     local limit = read_limit(entry)
     entry.limits[i] = limit

@@ -61,11 +61,11 @@ algorithms.fw = {
 
   receipt = window_end,
 
-  -- Only to the window that was charged. The next one ends a whole window
-  -- later; windows too short to tell them apart are gone by themselves.
+  -- Only to the window that was charged, and not to one after a reset or after its
+  -- end; windows too short to tell them apart are gone by themselves.
   give_back = function(entry, limit, charged_end)
     if limit.used == 0 or limit.window < 5 then return end
-    if window_end(entry, limit) >= charged_end + limit.window / 2 then return end
+    if math.abs(window_end(entry, limit) - charged_end) > 3 then return end
     if limit.used > entry.cost then
       call('DECRBY', limit.key, entry.cost)
     else

@@ -44,5 +44,6 @@ algorithms.gc = {
   fit = deficit_fit,
   used_in = deficit_used_in,
   idle = deficit_idle,
+  receipt = deficit_receipt,
   give_back = deficit_give_back,
 }

@@ -78,7 +78,7 @@ end
 -- Removes the hits up to i from the old end; totals(i) become the base.
 local function drop_hits(log, i)
   if i == 0 then return end
-  call('LPOP', log.key, log.width * i)
+  call('LTRIM', log.key, log.width * i, -1) -- LPOP would make a reply of them all
   read_oldest(log)
 end
 
@@ -152,11 +152,14 @@ local function log_idle(limit, used)
   return limit.log.newest + limit.window * 1000 - server_time()
 end
 
--- Takes units back from the hit at that time. Later hits carry them in their
--- totals too; a hit that has left the log has taken them along.
-local function give_back_hit(log, column, units, time, keep)
-  if log.empty or time <= log.now - keep * 1000 then return end
+-- Takes units back from the hit at that time, or in the same bucket of time. Later
+-- hits carry them in their totals too. A hit that is not there any more, because it
+-- left the log or somebody reset it, has taken them along.
+local function give_back_hit(log, column, units, time, bucket)
+  if log.empty then return end
   local i = last_at_most(log, TIME, time - 1)
+  local found = tonumber(log_element(log, i + 1, TIME) or -1)
+  if floor(found / bucket) ~= floor(time / bucket) then return end
   local floor_total = tonumber(log_element(log, i, column))
   while true do
     i = i + 1

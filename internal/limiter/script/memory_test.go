@@ -113,3 +113,21 @@ func TestMemoryOfBuckets(t *testing.T) {
 		})
 	}
 }
+
+// A log holds what the largest threshold needs, however many are admitted by one
+// variant while another has a longer window.
+func TestMemoryOfVariants(t *testing.T) {
+	g := gomega.NewWithT(t)
+	b, client := newServerBackend(t, servers[0])
+	log := func(window time.Duration) []Limit {
+		return []Limit{{Name: "l", Algorithm: SlidingLog, Quota: 10, Threshold: 10, Window: window}}
+	}
+	variants := NewVariants("test/v", false, false, log(10*time.Millisecond), log(24*time.Hour))
+	for range 2000 {
+		b.clock.Set(b.clock.Now().Add(time.Millisecond))
+		b.evaluate(t, &Call{Entries: []Entry{{Policy: variants[0], Key: "a", Cost: 1}}})
+	}
+	g.Expect(client.LLen(t.Context(), testPrefix+layoutVersion+"{a}:test/v:sl").Val()).To(gomega.BeNumerically("<=", 2*20+1))
+	reply := b.evaluate(t, &Call{Entries: []Entry{{Policy: variants[1], Key: "a", Cost: 1}}})
+	g.Expect(reply.Entries[0].Verdict).To(gomega.Equal(Refused), "the long window is full")
+}

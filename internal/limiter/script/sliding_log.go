@@ -20,12 +20,13 @@ type slidingLog struct{ hitLog }
 
 func (s *slidingLog) spend(e *Entry, _ *Limit, now int64, _ bool) {
 	s.add(hit{cost: e.Cost}, now, e.Policy.keep)
+	most := e.Policy.keepUnits
 	if !e.Policy.attempts {
-		return
+		most *= 2
 	}
 	var units int64
 	for i, h := range slices.Backward(s.hits) {
-		if units += h.cost; units >= e.Policy.keepUnits {
+		if units += h.cost; units >= most {
 			s.hits = s.hits[i:]
 			return
 		}

@@ -5,6 +5,9 @@
 -- ARGV     nothing beyond the common arguments of a limit; of the entry: keep
 --          (longest window, ms) and keep_units (largest threshold), over all
 --          limits and overrides that share the log
+-- kept     the newest units that the largest threshold needs: an override with a
+--          longer window must not keep all that others were admitted. Twice as
+--          many where units can be given back
 -- clock    TIME, but never before the newest hit
 -- cost     O(log n) list reads of O(n/600) each for a window; pruning is O(1)
 --          amortised
@@ -31,8 +34,9 @@ algorithms.sl = {
     local log = entry.log
     if not log.spent then
       append_hit(log, { entry.cost }, entry.keep)
-      if entry.attempts and log.total[UNITS] - log.base[UNITS] > entry.keep_units then
-        drop_hits(log, last_at_most(log, UNITS, log.total[UNITS] - entry.keep_units))
+      local most = entry.keep_units * (entry.attempts and 1 or 2)
+      if log.total[UNITS] - log.base[UNITS] > most then
+        drop_hits(log, last_at_most(log, UNITS, log.total[UNITS] - most))
       end
       log.spent = true
     end
@@ -58,7 +62,7 @@ algorithms.sl = {
 
   give_back = function(entry, limit, time)
     if limit.log.given_back then return end
-    give_back_hit(limit.log, UNITS, entry.cost, time, entry.keep)
+    give_back_hit(limit.log, UNITS, entry.cost, time, 1)
     limit.log.given_back = true
   end,
 }

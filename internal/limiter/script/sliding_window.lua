@@ -34,6 +34,6 @@ algorithms.sw = {
   receipt = function(_, limit) return limit.log.newest end,
 
   give_back = function(entry, limit, time)
-    give_back_hit(limit.log, UNITS, entry.cost, time, limit.window)
+    give_back_hit(limit.log, UNITS, entry.cost, time, limit.bucket)
   end,
 }

@@ -72,16 +72,16 @@ func (g *group) refuses() bool {
 	return false
 }
 
-// ask lets every group judge and write nothing.
+// ask lets every group judge and spend nothing.
 func (s *Store) ask(ctx context.Context, groups []*group) error {
 	var wait errgroup.Group
 	for _, g := range groups {
-		peek := Call{Entries: slices.Clone(g.call.Entries), Refused: g.call.Refused, Draw: g.call.Draw}
-		for i := range peek.Entries {
-			peek.Entries[i].Peek = true
+		question := Call{Entries: slices.Clone(g.call.Entries), Refused: g.call.Refused, Draw: g.call.Draw}
+		for i := range question.Entries {
+			question.Entries[i].asks = true
 		}
 		wait.Go(func() (err error) {
-			g.reply, err = s.evaluate(ctx, &peek, false)
+			g.reply, err = s.evaluate(ctx, &question, false)
 			return err
 		})
 	}
@@ -183,6 +183,9 @@ func merge(call *Call, groups []*group) *Reply {
 	for _, g := range groups {
 		for i, at := range g.indices {
 			reply.Entries[at] = g.reply.Entries[i]
+			for j := range reply.Entries[at].Limits {
+				reply.Entries[at].Limits[j].receipt = 0 // nobody else's business
+			}
 		}
 	}
 	return reply

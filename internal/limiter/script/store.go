@@ -101,6 +101,9 @@ func (c *command) add(e *Entry) {
 	if e.Peek {
 		flags |= flagPeek
 	}
+	if e.asks {
+		flags |= flagAsks
+	}
 	c.words = append(c.words, e.Cost, flags)
 	c.words = append(c.words, e.Policy.args...)
 }

@@ -70,6 +70,6 @@ algorithms.su = {
   receipt = function(_, limit) return limit.log.newest end,
 
   give_back = function(entry, limit, time)
-    give_back_hit(limit.log, ADMITTED, entry.cost, time, limit.window)
+    give_back_hit(limit.log, ADMITTED, entry.cost, time, limit.bucket)
   end,
 }

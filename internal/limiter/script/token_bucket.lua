@@ -57,5 +57,6 @@ algorithms.tb = {
   end,
 
   idle = bucket_idle,
+  receipt = deficit_receipt,
   give_back = deficit_give_back,
 }
