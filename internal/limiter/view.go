@@ -120,6 +120,7 @@ func (v *variant) scriptLimits() []script.Limit {
 			Window:    l.Window(),
 			Bucket:    l.Bucket(),
 			Block:     l.Block(),
+			State:     l.State,
 		}
 	}
 	return limits

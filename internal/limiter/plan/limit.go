@@ -58,6 +58,11 @@ type Limit struct {
 	HardLimitPercent int64 `json:"hardLimitPercent,omitempty"`
 	// BlockMillis is the penalty after a refusal in milliseconds; 0 is none.
 	BlockMillis int64 `json:"blockMillis,omitempty"`
+	// State names the state that counts, where it is not the one that all callers'
+	// numbers share: an override that gives a limit another rate of refill has one
+	// of its own, since what came back since the last time depends on the rate.
+	// LimitsOf sets it; a plan does not hold it.
+	State string `json:"-"`
 }
 
 // Quota is the number of units that limit admits, per window or, where it has

@@ -56,6 +56,9 @@ func (p *Plan) LimitsOf(o *Override) []Limit {
 		for j := range o.Limits {
 			if o.Limits[j].Name == limits[i].Name {
 				limits[i] = o.Limits[j].over(limits[i])
+				if o.Limits[j].Threshold != 0 && limits[i].Algorithm.Refills() {
+					limits[i].State = o.Name
+				}
 			}
 		}
 	}

@@ -25,7 +25,7 @@ func TestLimitsOf(t *testing.T) {
 	g.Expect(merged).To(gomega.HaveLen(len(p.Limits)))
 	g.Expect(merged[:3]).To(gomega.Equal(p.Limits[:3]), "a limit that is not named keeps its numbers")
 	g.Expect(merged[3]).To(gomega.Equal(plan.Limit{
-		Name: "bucket", Algorithm: plan.TokenBucket, Threshold: 100, WindowMillis: 1000, Burst: 200,
+		Name: "bucket", Algorithm: plan.TokenBucket, Threshold: 100, WindowMillis: 1000, Burst: 200, State: "gold",
 	}))
 	g.Expect(merged[5]).To(gomega.Equal(plan.Limit{
 		Name: "shed", Algorithm: plan.Suppressed, Threshold: 10, WindowMillis: 120_000, BucketMicros: 2_000_000,

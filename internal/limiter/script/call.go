@@ -29,6 +29,9 @@ type Limit struct {
 	Bucket time.Duration
 	// Block is how long a refusal blocks, whole milliseconds; 0 is not at all.
 	Block time.Duration
+	// State names a state of its own; limits that differ in nothing else of their
+	// identity share one where it is empty.
+	State string
 
 	ceiling int64 // see kind
 }

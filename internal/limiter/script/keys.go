@@ -15,7 +15,7 @@ import (
 
 // Layout of the counter keys, version 1:
 //
-//	<prefix>1:c:{<key>}:<namespace>/<policy>:<limit>:<algorithm>:<window>[:<bucket>]
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:<limit>:<algorithm>:<window>[:<bucket>][:<state>]
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:sl       the log of all SlidingLog limits
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:block    the block
 //
@@ -123,6 +123,9 @@ func counterKey(policy string, l *Limit) string {
 	key := policy + ":" + l.Name + ":" + string(l.Algorithm) + ":" + formatLength(l.Window)
 	if l.Bucket > 0 {
 		key += ":" + formatLength(l.Bucket)
+	}
+	if l.State != "" {
+		key += ":" + l.State
 	}
 	return key
 }

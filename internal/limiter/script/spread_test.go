@@ -71,7 +71,7 @@ func TestGiveBackGivesNoMore(t *testing.T) {
 
 			b.clear(t)
 			given = spend(t, 30)
-			b.clear(t) // as a reset does
+			b.clear(t)                                      // as a reset does
 			b.clock.Set(b.clock.Now().Add(2 * time.Minute)) // another bucket
 			spend(t, 50)
 			if a != TokenBucket && a != GCRA { // a bucket knows no single units
