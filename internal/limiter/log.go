@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
+	"slices"
 
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
@@ -38,8 +39,9 @@ func (e *Engine) log(ctx context.Context, check *Check, v *evaluation, d *Decisi
 	}
 	states := d.Limits
 	for i, a := range v.asked {
-		attrs := append(common[:len(common):len(common)],
-			slog.String("policy", a.id), slog.String("keyHash", keyHash(v.call.Entries[i].Key)))
+		attrs := slices.Concat(common, []slog.Attr{
+			slog.String("policy", a.id), slog.String("keyHash", keyHash(v.call.Entries[i].Key)),
+		})
 		if len(states) > 0 { // else Redis did not answer
 			used := make([]any, len(a.limits))
 			for j := range used {
