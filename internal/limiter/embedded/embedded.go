@@ -26,14 +26,19 @@ type Redis struct {
 
 // Start starts a server on a free port of the loopback interface.
 func Start() (*Redis, error) {
+	return start(time.Now(), time.NewTicker(tick).C) //nolint:forbidigo // this is the clock
+}
+
+// start starts a server whose clock shows now, then the latest of ticks.
+func start(now time.Time, ticks <-chan time.Time) (*Redis, error) {
 	server := miniredis.NewMiniRedis()
-	server.SetTime(time.Now()) //nolint:forbidigo // this is the clock
+	server.SetTime(now)
 	server.ClockTTL(true)
 	if err := server.Start(); err != nil {
 		return nil, fmt.Errorf("start the embedded Redis: %w", err)
 	}
 	r := &Redis{server: server, stop: make(chan struct{}), stopped: make(chan struct{})}
-	go r.run()
+	go r.run(ticks)
 	return r, nil
 }
 
@@ -47,16 +52,14 @@ func (r *Redis) Close() {
 }
 
 // run moves the server's clock, which TIME shows and expiry goes by.
-func (r *Redis) run() {
+func (r *Redis) run(ticks <-chan time.Time) {
 	defer close(r.stopped)
 	defer r.server.Close()
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
 	for {
 		select {
 		case <-r.stop:
 			return
-		case now := <-ticker.C:
+		case now := <-ticks:
 			r.server.SetTime(now)
 		}
 	}

@@ -15,10 +15,9 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// newClient returns a client of an embedded server of its own.
-func newClient(t *testing.T) redis.UniversalClient {
+// newClient returns a client of server, which ends with the test.
+func newClient(t *testing.T, server *embedded.Redis, err error) redis.UniversalClient {
 	t.Helper()
-	server, err := embedded.Start()
 	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(server.Close)
 	client, err := redisclient.New(server.URL(), time.Second)
@@ -27,11 +26,42 @@ func newClient(t *testing.T) redis.UniversalClient {
 	return client
 }
 
+// clock is the time of an embedded server, which stands still between two moves.
+type clock struct {
+	now   time.Time
+	ticks chan time.Time
+}
+
+// newClientWithClock returns a client of a server that goes by the clock.
+func newClientWithClock(t *testing.T) (redis.UniversalClient, *clock) {
+	t.Helper()
+	c := &clock{now: time.UnixMilli(1_790_000_000_000), ticks: make(chan time.Time)}
+	server, err := embedded.StartWithClock(c.now, c.ticks)
+	return newClient(t, server, err), c
+}
+
+// Advance moves the clock. The second tick is received once the first was obeyed.
+func (c *clock) Advance(d time.Duration) {
+	c.now = c.now.Add(d)
+	c.ticks <- c.now
+	c.ticks <- c.now
+}
+
+// The clock goes by itself, and keys expire by it.
+func TestClockGoesByItself(t *testing.T) {
+	g := gomega.NewWithT(t)
+	server, err := embedded.Start()
+	client := newClient(t, server, err)
+	g.Expect(client.Time(t.Context()).Val()).To(gomega.BeTemporally("~", time.Now(), time.Minute))
+	g.Expect(client.Set(t.Context(), "k", "v", 20*time.Millisecond).Err()).To(gomega.Succeed())
+	g.Eventually(func() int64 { return client.DBSize(t.Context()).Val() }).Should(gomega.BeZero())
+}
+
 // The scripts run on the embedded server as they do on Redis: limits hold,
 // windows and blocks end, and keys go.
 func TestScriptsRunEmbedded(t *testing.T) {
 	g := gomega.NewWithT(t)
-	client := newClient(t)
+	client, clock := newClientWithClock(t)
 
 	store := script.NewStore(client, "weir:")
 	policy := script.NewPolicy("shop/login", true, false, []script.Limit{
@@ -50,22 +80,20 @@ func TestScriptsRunEmbedded(t *testing.T) {
 	}
 	g.Expect(check().Verdict).To(gomega.Equal(script.Admitted))
 	g.Expect(check().Verdict).To(gomega.Equal(script.Admitted))
-	tripped := time.Now()
 	refused := check()
 	g.Expect(refused.Verdict).To(gomega.Equal(script.Tripped))
 	g.Expect(refused.BlockLeft).To(gomega.Equal(101 * time.Millisecond))
-	g.Expect(check().Verdict).To(gomega.Equal(script.Blocked))
-	g.Eventually(func() script.Verdict { return check().Verdict }).WithPolling(time.Millisecond).
-		Should(gomega.Equal(script.Admitted))
-	g.Expect(time.Since(tripped)).To(gomega.BeNumerically(">=", 100*time.Millisecond), "blocked to the end")
-	g.Eventually(func() int64 { return client.DBSize(t.Context()).Val() }).Should(gomega.BeZero(), "everything expires")
+	clock.Advance(99 * time.Millisecond)
+	g.Expect(check().Verdict).To(gomega.Equal(script.Blocked), "to the end")
+	clock.Advance(refused.BlockLeft - 99*time.Millisecond)
+	g.Expect(check().Verdict).To(gomega.Equal(script.Admitted))
+	clock.Advance(time.Second)
+	g.Expect(client.DBSize(t.Context()).Val()).To(gomega.BeZero(), "everything expires")
 }
 
 // Each algorithm admits its quota, says how long to wait, is right about it, and
 // leaves nothing behind.
 func TestAlgorithmsRunEmbedded(t *testing.T) {
-	client := newClient(t)
-	store := script.NewStore(client, "weir:")
 	const window = 60 * time.Millisecond
 	for _, l := range []script.Limit{
 		{Algorithm: script.FixedWindow, Quota: 3, Threshold: 3},
@@ -77,6 +105,8 @@ func TestAlgorithmsRunEmbedded(t *testing.T) {
 	} {
 		t.Run(string(l.Algorithm), func(t *testing.T) {
 			g := gomega.NewWithT(t)
+			client, clock := newClientWithClock(t)
+			store := script.NewStore(client, "weir:")
 			l.Name, l.Window = "l", window
 			policy := script.NewPolicy("shop/login", false, false, []script.Limit{l})
 			check := func() script.LimitReply {
@@ -85,15 +115,18 @@ func TestAlgorithmsRunEmbedded(t *testing.T) {
 				return reply.Entries[0].Limits[0]
 			}
 			g.Expect(check().Fits).To(gomega.BeTrue())
-			start := time.Now()
 			refused := check()
 			g.Expect(refused.Fits).To(gomega.BeFalse())
 			g.Expect(refused.Wait).To(gomega.And(gomega.BeNumerically(">", 0), gomega.BeNumerically("<=", window+2*time.Millisecond)))
 			if l.Algorithm != script.Suppressed { // it counts what it refuses
-				g.Eventually(func() bool { return check().Fits }).WithPolling(time.Millisecond).Should(gomega.BeTrue())
-				g.Expect(time.Since(start)).To(gomega.BeNumerically(">", refused.Wait/2), "its clock ticks, so not to the microsecond")
+				// A key lives to the end of its last millisecond in Redis, not here.
+				clock.Advance(refused.Wait - 2*time.Millisecond)
+				g.Expect(check().Fits).To(gomega.BeFalse(), "too early")
+				clock.Advance(2 * time.Millisecond)
+				g.Expect(check().Fits).To(gomega.BeTrue())
 			}
-			g.Eventually(func() int64 { return client.DBSize(t.Context()).Val() }).Should(gomega.BeZero(), "everything expires")
+			clock.Advance(time.Second)
+			g.Expect(client.DBSize(t.Context()).Val()).To(gomega.BeZero(), "everything expires")
 		})
 	}
 }
@@ -101,7 +134,7 @@ func TestAlgorithmsRunEmbedded(t *testing.T) {
 // Numbers beyond the integers of a double are written and read back.
 func TestLargestBucketRunsEmbedded(t *testing.T) {
 	g := gomega.NewWithT(t)
-	client := newClient(t)
+	client, _ := newClientWithClock(t)
 	const most = 1<<31 - 1
 	policy := script.NewPolicy("shop/login", false, false, []script.Limit{
 		{Name: "l", Algorithm: script.TokenBucket, Quota: most, Threshold: 1, Window: 720 * time.Hour},

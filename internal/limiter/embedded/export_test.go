@@ -1,0 +1,7 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package embedded
+
+// StartWithClock starts a server whose clock the test moves.
+var StartWithClock = start
