@@ -16,14 +16,19 @@ import (
 const MaxChain = 16
 
 func (c *Check) validate() error {
-	if c.Cost < 1 || c.Cost > plan.MaxThreshold {
-		return &FieldError{Field: "cost", Problem: fmt.Sprintf("must be 1..%d", plan.MaxThreshold)}
+	if len(c.Charges) == 0 && (c.Cost < 1 || c.Cost > plan.MaxThreshold) {
+		return &FieldError{Field: "cost", Problem: costProblem}
+	}
+	if err := c.validateCharges(); err != nil {
+		return err
 	}
 	if len(c.Policies) > MaxChain {
 		return &FieldError{Field: "policies", Problem: fmt.Sprintf("names %d policies, at most %d", len(c.Policies), MaxChain)}
 	}
 	return validateKey(c.Key)
 }
+
+var costProblem = fmt.Sprintf("must be 1..%d", plan.MaxThreshold)
 
 // validateKey checks a key that a caller gave; nil is none.
 func validateKey(key []string) error {

@@ -26,6 +26,10 @@ type Check struct {
 	Cost int64
 	// Peek evaluates and writes nothing.
 	Peek bool
+	// Charges, when not nil, take the place of Cost and Peek: one for each of
+	// Attributes.Descriptors, in the same order. A policy that several of them
+	// charge with the same key spends once, the largest cost.
+	Charges []Charge
 }
 
 // Reason says why a decision is what it is.
@@ -78,6 +82,8 @@ type Decision struct {
 	Denial plan.Denial
 	// Limits are the limits that took part, in the order of the chain.
 	Limits []LimitState
+	// Descriptors say what became of each descriptor of a check with Charges.
+	Descriptors []DescriptorState
 	// RetryAfter is how long until the same check is admitted, if the caller is
 	// alone on its keys. 0 when allowed or when waiting does not help.
 	RetryAfter time.Duration

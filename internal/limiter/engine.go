@@ -116,11 +116,14 @@ func (e *Engine) Decide(ctx context.Context, check *Check) (*Decision, error) {
 	}
 	decision := evaluation.decide(err)
 	decision.Revision = v.snapshot.Revision()
+	if check.Charges != nil {
+		decision.Descriptors = evaluation.descriptorStates(decision, len(check.Charges))
+	}
 	if decision.Degraded != "" {
 		e.complain(err, decision)
 	}
 	e.log(ctx, check, evaluation, decision)
-	if !check.Peek {
+	if !check.peeks() {
 		evaluation.count(e.metrics, decision, err)
 		e.metrics.duration.Observe(time.Since(start).Seconds())
 	}

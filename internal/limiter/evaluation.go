@@ -20,7 +20,8 @@ type evaluation struct {
 	refusals   []refusal  // by policies that refuse whatever their limits say
 	exempt     []*policy  // that let the caller pass by an override
 	failures   []failure  // of expressions
-	impossible *asked     // enforces a limit the cost can never fit
+	ignored    []*policy  // that had no place for a requested limit
+	impossible int        // the first entry that enforces what it can never fit, -1 if none
 	given      script.Key // stands in for the policies' own keys, if any
 	disabled   bool       // a Disabled policy was asked
 }
@@ -29,17 +30,19 @@ type evaluation struct {
 type asked struct {
 	*policy
 	*variant
+	descriptors descriptors // it applies by
 }
 
 // refusal is a policy's no that needs no counter.
 type refusal struct {
 	*policy
-	reason   Reason
-	override string
+	reason      Reason
+	override    string
+	descriptors descriptors
 }
 
 func newEvaluation(check *Check, policies []applied, failures []failure) *evaluation {
-	v := &evaluation{failures: failures}
+	v := &evaluation{failures: failures, impossible: -1}
 	if check.Key != nil {
 		v.given = script.EncodeKey(check.Key...)
 	}
@@ -52,12 +55,27 @@ func newEvaluation(check *Check, policies []applied, failures []failure) *evalua
 		}
 		v.ask(p, check)
 	}
-	if v.impossible != nil { // a cost that can never fit touches nothing
+	v.weigh()
+	return v
+}
+
+// weigh finds costs that can never fit. They are not asked for, and if a policy
+// enforces one, nothing is touched at all.
+func (v *evaluation) weigh() {
+	for i, a := range v.asked {
+		if v.call.Entries[i].Cost <= a.smallestQuota {
+			continue
+		}
+		v.call.Entries[i].Peek = true
+		if a.enforces() && v.impossible < 0 {
+			v.impossible = i
+		}
+	}
+	if v.impossible >= 0 {
 		for i := range v.call.Entries {
 			v.call.Entries[i].Peek = true
 		}
 	}
-	return v
 }
 
 // ask finds out what part the policy takes. Overrides come before a missing
@@ -71,7 +89,7 @@ func (v *evaluation) ask(p applied, check *Check) {
 		key, missing, failures = p.deriveKey(room[:0], &check.Attributes, descriptors)
 		v.failures = append(v.failures, failures...)
 	}
-	variant := p.base
+	variant, applies := p.base, only(p.descriptor)
 	o, failures := p.overrideOf(key, &check.Attributes, descriptors)
 	v.failures = append(v.failures, failures...)
 	if o != nil {
@@ -80,7 +98,7 @@ func (v *evaluation) ask(p applied, check *Check) {
 			v.letPass(p.policy)
 			return
 		case plan.ActionDeny:
-			v.refuseOutright(refusal{p.policy, ReasonDeniedByOverride, o.name})
+			v.refuseOutright(refusal{p.policy, ReasonDeniedByOverride, o.name, applies})
 			return
 		case plan.ActionLimit:
 			variant = o.variant
@@ -88,13 +106,28 @@ func (v *evaluation) ask(p applied, check *Check) {
 	}
 	switch {
 	case missing && p.plan.OnMissingKey == plan.MissingKeySkip:
+		return
 	case missing && p.plan.OnMissingKey == plan.MissingKeyDeny:
-		v.refuseOutright(refusal{policy: p.policy, reason: ReasonMissingKey})
-	case check.Key == nil:
-		v.add(asked{p.policy, variant}, script.EncodeKey(key...), check)
-	default:
-		v.add(asked{p.policy, variant}, v.given, check)
+		v.refuseOutright(refusal{p.policy, ReasonMissingKey, "", applies})
+		return
 	}
+	charge, encoded := check.charge(p.descriptor), v.given
+	if charge.Limit != nil {
+		variant = v.request(p.policy, variant, *charge.Limit)
+	}
+	if check.Key == nil {
+		encoded = script.EncodeKey(key...)
+	}
+	v.add(asked{p.policy, variant, applies}, encoded, charge)
+}
+
+// request puts the requested limit in place of one of the base's, if it can.
+func (v *evaluation) request(p *policy, base *variant, limit RequestedLimit) *variant {
+	if found := p.requested(base, limit); found != nil {
+		return found
+	}
+	v.ignored = append(v.ignored, p)
+	return base
 }
 
 // A policy that applies by several descriptors takes part once with each key:
@@ -107,29 +140,29 @@ func (v *evaluation) letPass(p *policy) {
 }
 
 func (v *evaluation) refuseOutright(r refusal) {
-	if !slices.Contains(v.refusals, r) {
-		v.refusals = append(v.refusals, r)
-		v.call.Refused = v.call.Refused || r.enforces()
+	for i := range v.refusals {
+		if o := &v.refusals[i]; o.policy == r.policy && o.reason == r.reason && o.override == r.override {
+			o.descriptors |= r.descriptors
+			return
+		}
 	}
+	v.refusals = append(v.refusals, r)
+	v.call.Refused = v.call.Refused || r.enforces()
 }
 
-// add asks Redis about the key. If overrides give one key different numbers by
-// different descriptors, those of the first count.
-func (v *evaluation) add(a asked, key script.Key, check *Check) {
+// add asks Redis about the key. If one key has different numbers by different
+// descriptors, those of the first count.
+func (v *evaluation) add(a asked, key script.Key, charge Charge) {
 	for i := len(v.asked) - 1; i >= 0 && v.asked[i].policy == a.policy; i-- {
-		if v.call.Entries[i].Key == key {
+		if e := &v.call.Entries[i]; e.Key == key {
+			v.asked[i].descriptors |= a.descriptors
+			largest := charge.or(Charge{Cost: e.Cost, Peek: e.Peek})
+			e.Cost, e.Peek = largest.Cost, largest.Peek
 			return
 		}
 	}
 	v.asked = append(v.asked, a)
-	entry := script.Entry{Policy: a.script, Key: key, Cost: check.Cost, Peek: check.Peek}
-	if check.Cost > a.smallestQuota {
-		entry.Peek = true
-		if a.enforces() && v.impossible == nil {
-			v.impossible = &v.asked[len(v.asked)-1]
-		}
-	}
-	v.call.Entries = append(v.call.Entries, entry)
+	v.call.Entries = append(v.call.Entries, script.Entry{Policy: a.script, Key: key, Cost: charge.Cost, Peek: charge.Peek})
 }
 
 func (p *policy) enforces() bool { return p.plan.Mode == plan.ModeEnforce }
@@ -144,6 +177,9 @@ func (v *evaluation) count(m *metrics, d *Decision, err error) {
 	}
 	for _, f := range v.failures {
 		f.metrics.failed(f.field)
+	}
+	for _, p := range v.ignored {
+		m.ignored.WithLabelValues(p.plan.Namespace, p.plan.Name).Inc()
 	}
 	for i, a := range v.asked {
 		switch {

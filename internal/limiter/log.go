@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
@@ -31,16 +32,20 @@ func (e *Engine) log(ctx context.Context, check *Check, v *evaluation, d *Decisi
 	}
 	common := []slog.Attr{
 		slog.Bool("allowed", d.Allowed), slog.String("reason", string(d.Reason)),
-		slog.Int64("cost", check.Cost), slog.Bool("peek", check.Peek), slog.Duration("retryAfter", d.RetryAfter),
+		slog.Duration("retryAfter", d.RetryAfter),
 	}
 	if len(v.asked) == 0 {
-		e.logger.LogAttrs(ctx, slog.LevelDebug, "Decided", append(common, slog.String("policy", d.Policy))...)
+		charge := check.charge(plan.AnyDescriptor)
+		e.logger.LogAttrs(ctx, slog.LevelDebug, "Decided", append(common, slog.String("policy", d.Policy),
+			slog.Int64("cost", charge.Cost), slog.Bool("peek", charge.Peek))...)
 		return
 	}
 	states := d.Limits
 	for i, a := range v.asked {
+		entry := &v.call.Entries[i]
 		attrs := slices.Concat(common, []slog.Attr{
-			slog.String("policy", a.id), slog.String("keyHash", keyHash(v.call.Entries[i].Key)),
+			slog.String("policy", a.id), slog.String("keyHash", keyHash(entry.Key)),
+			slog.Int64("cost", entry.Cost), slog.Bool("peek", entry.Peek),
 		})
 		if len(states) > 0 { // else Redis did not answer
 			used := make([]any, len(a.limits))

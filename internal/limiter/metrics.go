@@ -25,6 +25,7 @@ type metrics struct {
 	blocks    *prometheus.CounterVec
 	degraded  *prometheus.CounterVec
 	failures  *prometheus.CounterVec
+	ignored   *prometheus.CounterVec
 	duration  prometheus.Histogram
 }
 
@@ -46,6 +47,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "weir_expression_errors_total",
 			Help: "Expressions of policies that failed on a request.",
 		}, []string{"namespace", "policy", "field"}),
+		ignored: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_requested_limits_ignored_total",
+			Help: "Limits that came with a descriptor and that the policy had no place for.",
+		}, []string{"namespace", "policy"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_decision_duration_seconds",
 			Help: "Time from a check's arrival at the engine to its decision.",
@@ -55,7 +60,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			},
 		}),
 	}
-	r.MustRegister(m.decisions, m.blocks, m.degraded, m.failures, m.duration)
+	r.MustRegister(m.decisions, m.blocks, m.degraded, m.failures, m.ignored, m.duration)
 	return m
 }
 
@@ -69,6 +74,7 @@ func (m *metrics) forget(previous *view, current *plan.Snapshot) {
 		m.decisions.DeletePartialMatch(labels)
 		m.blocks.DeletePartialMatch(labels)
 		m.failures.DeletePartialMatch(labels)
+		m.ignored.DeletePartialMatch(labels)
 		m.degraded.DeletePartialMatch(prometheus.Labels{"policy": p.ID()})
 	}
 }

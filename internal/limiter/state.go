@@ -52,7 +52,7 @@ func (e *Engine) Inspect(ctx context.Context, id string, key []string, attribute
 	}
 	attributes.Normalize()
 	state := &KeyState{Policy: id, Revision: k.revision}
-	found := asked{k.policy, k.policy.base}
+	found := asked{policy: k.policy, variant: k.policy.base}
 	if o, _ := k.policy.overrideOf(key, &attributes, attributes.Descriptors); o != nil {
 		state.Override, state.Action = o.name, o.action
 		if o.variant != nil {
@@ -74,7 +74,7 @@ func (e *Engine) Inspect(ctx context.Context, id string, key []string, attribute
 }
 
 // Reset forgets everything about the key: what was spent and whether it is
-// blocked, under every override. It reports whether there was anything.
+// blocked, under every override and requested limit. It reports whether there was anything.
 func (e *Engine) Reset(ctx context.Context, id string, key []string) (bool, error) {
 	k, err := e.locate(id, key)
 	if err != nil {
@@ -82,7 +82,7 @@ func (e *Engine) Reset(ctx context.Context, id string, key []string) (bool, erro
 	}
 	ctx, cancel := e.withBudget(ctx)
 	defer cancel()
-	return e.store.Reset(ctx, k.policy.base.script, k.key)
+	return e.store.Reset(ctx, k.policy.everyState(), k.key)
 }
 
 // Block refuses the key everything by this policy for so long, in place of a

@@ -4,6 +4,8 @@
 package limiter
 
 import (
+	"slices"
+
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
@@ -25,7 +27,7 @@ func (v *evaluation) decide(err error) *Decision {
 	case len(v.asked) == 0 && len(v.refusals) == 0:
 		d.Reason = v.reasonOfNobody()
 	case v.refusedOutright(d):
-	case v.impossible != nil:
+	case v.impossible >= 0:
 		v.refuseImpossible(d)
 	case err != nil:
 		v.degrade(d)
@@ -69,14 +71,9 @@ func (v *evaluation) refusedOutright(d *Decision) bool {
 }
 
 func (v *evaluation) refuseImpossible(d *Decision) {
-	limit := ""
-	for i, quota := range v.impossible.quotas {
-		if quota < v.call.Entries[0].Cost {
-			limit = v.impossible.limits[i].Name
-			break
-		}
-	}
-	d.refusedBy(v.impossible.policy, ReasonCostExceedsThreshold, limit)
+	a, cost := v.asked[v.impossible], v.call.Entries[v.impossible].Cost
+	limit := slices.IndexFunc(a.quotas, func(quota int64) bool { return quota < cost })
+	d.refusedBy(a.policy, ReasonCostExceedsThreshold, a.limits[limit].Name)
 }
 
 // degrade decides without Redis: any Closed refuses, else Open admits.

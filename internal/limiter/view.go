@@ -5,6 +5,8 @@ package limiter
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
@@ -26,6 +28,9 @@ type policy struct {
 	keyExpressions []*lazy[string] // of the key parts, nil where there is none
 	overrides      []override
 	metrics        *policyMetrics
+
+	requests     sync.Map // requestedKey -> *variant, nil if there is no place for it
+	requestCount atomic.Int64
 }
 
 // variant is the limits of a policy with the numbers they have for some
@@ -74,11 +79,7 @@ func newPolicy(p *plan.Plan, m *metrics) *policy {
 		}
 		prepared.overrides = append(prepared.overrides, o)
 	}
-	limits := make([][]script.Limit, len(variants))
-	for i, v := range variants {
-		limits[i] = v.scriptLimits()
-	}
-	for i, s := range script.NewVariants(prepared.id, p.Counting == plan.CountAttempts, p.Mode == plan.ModeShadow, limits...) {
+	for i, s := range prepared.variantScripts(variants...) {
 		variants[i].script = s
 	}
 	return prepared

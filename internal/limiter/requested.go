@@ -1,0 +1,98 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// RequestedLimit is a limit that comes with a request, where whoever sends it
+// knows the caller's contract: so many units per window. It takes the place of the
+// policy's limit with that window, or of the only one there is. To the counters it
+// is what an edit of the policy between two requests would be.
+type RequestedLimit struct {
+	// Units is 0 or more; with 0 nothing passes.
+	Units int64
+	// Window is one of RequestableWindows.
+	Window time.Duration
+}
+
+// RequestableWindows are the windows a RequestedLimit may have.
+var RequestableWindows = []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour, 7 * 24 * time.Hour}
+
+// maxRequested bounds the variants a policy keeps for requested limits. There are
+// as many as there are contracts; a caller that sends ever new ones is served all
+// the same, but slower.
+const maxRequested = 256
+
+// requestedKey is a limit requested for callers with those limits.
+type requestedKey struct {
+	base  *variant
+	limit RequestedLimit
+}
+
+// requested returns the base with the limit in the place it takes; nil if the
+// policy has none for it.
+func (p *policy) requested(base *variant, limit RequestedLimit) *variant {
+	key := requestedKey{base, limit}
+	if found, ok := p.requests.Load(key); ok {
+		return found.(*variant) //nolint:forcetypeassert // only variants are stored
+	}
+	v := p.newRequested(base, limit)
+	if p.requestCount.Add(1) <= maxRequested {
+		p.requests.Store(key, v)
+	}
+	return v
+}
+
+func (p *policy) newRequested(base *variant, limit RequestedLimit) *variant {
+	place := slices.IndexFunc(base.limits, func(l plan.Limit) bool { return l.Window() == limit.Window })
+	if place < 0 && len(base.limits) == 1 && slices.Contains(RequestableWindows, limit.Window) {
+		place = 0
+	}
+	if place < 0 {
+		return nil
+	}
+	limits := slices.Clone(base.limits)
+	limits[place] = limits[place].Requested(limit.Units, limit.Window)
+	v := newVariant(p.plan, base.override, limits)
+	if limit.Units == 0 {
+		v.smallestQuota, v.quotas[place] = 0, 0
+	}
+	v.script = p.variantScripts(v, base)[0]
+	return v
+}
+
+// variantScripts prepares the variants for scripts, as those of one policy.
+func (p *policy) variantScripts(variants ...*variant) []*script.Policy {
+	limits := make([][]script.Limit, len(variants))
+	for i, v := range variants {
+		limits[i] = v.scriptLimits()
+	}
+	return script.NewVariants(p.id, p.plan.Counting == plan.CountAttempts, p.plan.Mode == plan.ModeShadow, limits...)
+}
+
+// everyState returns the policy as a script sees it that knows every state a key
+// can have, those of requested limits included: a window is part of what a state is
+// called by.
+func (p *policy) everyState() *script.Policy {
+	variants := []*variant{p.base}
+	for i := range p.overrides {
+		if v := p.overrides[i].variant; v != nil {
+			variants = append(variants, v)
+		}
+	}
+	for _, base := range slices.Clone(variants) {
+		for _, window := range RequestableWindows {
+			if v := p.newRequested(base, RequestedLimit{Units: 1, Window: window}); v != nil {
+				variants = append(variants, v)
+			}
+		}
+	}
+	return p.variantScripts(variants...)[0]
+}
