@@ -398,6 +398,7 @@ func TestSeedOneTruth(t *testing.T) {
 	})
 	t.Run("a limited request is told 429 with retry-after, and both outcomes are counted", func(t *testing.T) {
 		g := gomega.NewWithT(t)
+		g.Expect(exchange(nodes[1], "newcomer").status).To(gomega.Equal(200))
 		limited := exchange(nodes[1], "attacker")
 		g.Expect(limited.header.Get("Retry-After")).To(gomega.Equal("60"))
 		g.Expect(nodes[1].metrics(g)).To(gomega.And(

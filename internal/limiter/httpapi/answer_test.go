@@ -18,6 +18,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/answer"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -30,7 +31,7 @@ func TestAllowedAnswer(t *testing.T) {
 	g.Expect(w.Body.String()).To(Equal(
 		`{"allowed":true,"reason":"NoPolicy","policy":"","limit":"","limits":[],"revision":42}` + "\n"))
 	g.Expect(w.Header()).To(Equal(http.Header{
-		headerContentType: {typeJSON}, headerContentLength: {strconv.Itoa(w.Body.Len())},
+		answer.HeaderContentType: {answer.TypeJSON}, headerContentLength: {strconv.Itoa(w.Body.Len())},
 	}))
 }
 
@@ -51,9 +52,9 @@ func TestRefusedAnswer(t *testing.T) {
 	}), namedCheck)
 	g.Expect(w.Code).To(Equal(http.StatusTooManyRequests))
 	g.Expect(w.Header()).To(Equal(http.Header{
-		headerContentType: {typeProblem}, headerRetryAfter: {"12"}, headerContentLength: {strconv.Itoa(w.Body.Len())},
-		headerRateLimitPolicy: {`"shop/login-burst";q=5;w=60, "shop/login-tiny";q=0`},
-		headerRateLimit:       {`"shop/login-burst";r=0;t=12, "shop/login-tiny";r=0;t=12`},
+		answer.HeaderContentType: {answer.TypeProblem}, answer.HeaderRetryAfter: {"12"}, headerContentLength: {strconv.Itoa(w.Body.Len())},
+		answer.HeaderRateLimitPolicy: {`"shop/login-burst";q=5;w=60, "shop/login-tiny";q=0`},
+		answer.HeaderRateLimit:       {`"shop/login-burst";r=0;t=12, "shop/login-tiny";r=0;t=12`},
 	}))
 	g.Expect(w.Body.String()).To(MatchJSON(`{
 		"type": "about:blank", "title": "Too Many Requests", "status": 429,
@@ -119,10 +120,10 @@ func TestStatusAndRetryAfter(t *testing.T) {
 			g := NewWithT(t)
 			w := sendCheck(answering(tc.decision), namedCheck)
 			g.Expect(w.Code).To(Equal(tc.status))
-			g.Expect(w.Header().Get(headerRetryAfter)).To(Equal(tc.retryAfter))
-			g.Expect(w.Header().Get(HeaderDegraded)).To(Equal(strings.ToLower(string(tc.decision.Degraded))))
+			g.Expect(w.Header().Get(answer.HeaderRetryAfter)).To(Equal(tc.retryAfter))
+			g.Expect(w.Header().Get(answer.HeaderDegraded)).To(Equal(strings.ToLower(string(tc.decision.Degraded))))
 			if tc.status == 200 {
-				g.Expect(w.Header().Get(headerContentType)).To(Equal(typeJSON))
+				g.Expect(w.Header().Get(answer.HeaderContentType)).To(Equal(answer.TypeJSON))
 				return
 			}
 			p := decodeProblem(g, w)
@@ -186,7 +187,7 @@ func TestUndecided(t *testing.T) {
 			p := decodeProblem(g, w)
 			g.Expect(p.Code).To(Equal(tc.code))
 			g.Expect(p.Field).To(Equal(tc.field))
-			g.Expect(w.Header().Get(headerRetryAfter)).To(Equal(tc.retryAfter))
+			g.Expect(w.Header().Get(answer.HeaderRetryAfter)).To(Equal(tc.retryAfter))
 			g.Expect(w.Body.String()).NotTo(ContainSubstring("secret"))
 		})
 	}
@@ -212,9 +213,9 @@ func TestExchangeForgets(t *testing.T) {
 	})
 	for range 10 {
 		g.Expect(sendCheck(full, namedCheck).Code).To(Equal(429))
-		var v verdict
+		var v answer.Verdict
 		g.Expect(json.Unmarshal(sendCheck(&fakeEngine{}, namedCheck).Body.Bytes(), &v)).To(Succeed())
-		g.Expect(v).To(Equal(verdict{Allowed: true, Reason: limiter.ReasonAllowed, Limits: []limitState{}, Revision: 7}))
+		g.Expect(v).To(Equal(answer.Verdict{Allowed: true, Reason: limiter.ReasonAllowed, Limits: []answer.LimitState{}, Revision: 7}))
 	}
 }
 

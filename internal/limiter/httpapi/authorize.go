@@ -32,7 +32,7 @@ func isAuthorize(path string) bool {
 // belongs to that request, is not read.
 func (h *handler) authorize(w http.ResponseWriter, r *http.Request) {
 	m := h.manner()
-	m.silent, m.policiesField = true, parameterPolicy
+	m.Silent, m.policiesField = true, parameterPolicy
 	check := &limiter.Check{Cost: 1}
 	err := readParameters(r.URL, check, &m)
 	if err == nil {
@@ -42,9 +42,7 @@ func (h *handler) authorize(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, check, m, err)
 		return
 	}
-	x := takeExchange()
-	defer x.release()
-	h.decide(w, r, x, check, m)
+	h.decide(w, r, check, m)
 }
 
 // readParameters reads what whoever configured the proxy wants. Below
@@ -64,7 +62,7 @@ func readParameters(u *url.URL, check *limiter.Check, m *manner) (err error) {
 		case parameterPolicy:
 			check.Policies, err = policyParameters(values)
 		case parameterDeny:
-			m.denyStatus, err = denyParameter(values)
+			m.DenyStatus, err = denyParameter(values)
 		default:
 			err = &limiter.FieldError{Field: name, Problem: "is not a known parameter"}
 		}

@@ -13,6 +13,8 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+
+	"github.com/weir-dev/weir/internal/limiter/answer"
 )
 
 // Verb is what somebody wants to do with the state of a key: the verb of the
@@ -88,7 +90,7 @@ func (f TokenFile) Authorize(_ context.Context, token string, _ Verb, _, _ strin
 // looked at. Who that is says the connection, never a header.
 func (h *handler) bearer(w http.ResponseWriter, r *http.Request) (token string, ok bool) {
 	if r.TLS == nil && !fromLoopback(r) {
-		writeProblem(w, http.StatusForbidden, problem{Code: codeForbidden, Detail: "Tokens are taken over TLS or from this machine only."})
+		writeProblem(w, http.StatusForbidden, answer.Problem{Code: codeForbidden, Detail: "Tokens are taken over TLS or from this machine only."})
 		return "", false
 	}
 	// Of two headers, another program may have judged the other one.
@@ -119,14 +121,14 @@ func (h *handler) refuseToken(w http.ResponseWriter, r *http.Request, err error)
 	switch {
 	case errors.Is(err, ErrUnauthenticated):
 		w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
-		writeProblem(w, http.StatusUnauthorized, problem{Code: codeUnauthenticated, Detail: "This path wants a valid bearer token."})
+		writeProblem(w, http.StatusUnauthorized, answer.Problem{Code: codeUnauthenticated, Detail: "This path wants a valid bearer token."})
 	case errors.Is(err, ErrForbidden):
-		writeProblem(w, http.StatusForbidden, problem{Code: codeForbidden, Detail: "The bearer of the token may not do this."})
+		writeProblem(w, http.StatusForbidden, answer.Problem{Code: codeForbidden, Detail: "The bearer of the token may not do this."})
 	case r.Context().Err() != nil:
 		refuseGone(w)
 	default:
 		h.Logger.ErrorContext(r.Context(), "Token was not judged", "error", err)
-		writeProblem(w, http.StatusServiceUnavailable, problem{
+		writeProblem(w, http.StatusServiceUnavailable, answer.Problem{
 			Code: codeUnavailable, Detail: "Tokens cannot be judged at the moment.", RetryAfter: 1,
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/answer"
 )
 
 // maxBody is the largest request body in bytes.
@@ -21,64 +22,59 @@ const statusClientClosed = 499
 
 // manner is how a path answers.
 type manner struct {
+	answer.Manner
 	// policiesField is what the list of policies is called in a request.
 	policiesField string
-	// denyStatus is the status of all refusals; 0 is one for each reason.
-	denyStatus int
-	// silent leaves out the body where the request may pass.
-	silent bool
-	// legacyHeaders adds X-RateLimit-Limit and so on.
-	legacyHeaders bool
 }
 
 // manner returns how most paths answer.
 func (h *handler) manner() manner {
-	return manner{policiesField: "policies", legacyHeaders: h.LegacyHeaders}
+	return manner{answer.Manner{LegacyHeaders: h.LegacyHeaders}, "policies"}
 }
 
 // check decides one request.
 func (h *handler) check(w http.ResponseWriter, r *http.Request) {
 	m := h.manner()
-	x := takeExchange()
-	defer x.release()
-	if _, err := x.in.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+	body := takeBody()
+	defer releaseBody(body)
+	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
 		refuseBody(w, err)
 		return
 	}
-	check, err := decodeCheck(x.in.Bytes())
+	check, err := decodeCheck(body.Bytes())
 	if err != nil {
 		h.refuse(w, r, check, m, err)
 		return
 	}
-	h.decide(w, r, x, check, m)
+	h.decide(w, r, check, m)
 }
 
 // decide answers with what the engine says of the check.
-func (h *handler) decide(w http.ResponseWriter, r *http.Request, x *exchange, check *limiter.Check, m manner) {
+func (h *handler) decide(w http.ResponseWriter, r *http.Request, check *limiter.Check, m manner) {
 	decision, err := h.Engine.Decide(r.Context(), check)
 	if err != nil {
 		h.refuse(w, r, check, m, err)
 		return
 	}
-	x.answer(w, decision, m)
+	writeDecision(w, decision, m.Manner)
 }
 
 // refuseBody answers a request whose body could not be read.
 func refuseBody(w http.ResponseWriter, err error) {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		writeProblem(w, http.StatusRequestEntityTooLarge, problem{
+		writeProblem(w, http.StatusRequestEntityTooLarge, answer.Problem{
 			Code:   codeBodyTooLarge,
 			Detail: fmt.Sprintf("The body is larger than %d bytes.", maxBody),
 		})
 		return
 	}
-	writeProblem(w, http.StatusBadRequest, problem{Code: codeInvalidRequest, Detail: "The body could not be read."})
+	writeProblem(w, http.StatusBadRequest, answer.Problem{Code: answer.CodeInvalidRequest, Detail: "The body could not be read."})
 }
 
 // refuse answers a check that was not decided.
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, check *limiter.Check, m manner, err error) {
 	if invalid, ok := errors.AsType[*limiter.FieldError](err); ok {
-		writeProblem(w, http.StatusBadRequest, invalidRequest(invalid))
+		writeProblem(w, http.StatusBadRequest, answer.InvalidRequest(invalid))
 		return
 	}
 	if unknown, ok := errors.AsType[*limiter.UnknownPolicyError](err); ok {
@@ -86,7 +82,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, check *limiter.
 		if i := slices.Index(check.Policies, unknown.Policy); i >= 0 {
 			field = fmt.Sprintf("%s[%d]", field, i)
 		}
-		writeProblem(w, http.StatusNotFound, problem{Code: codeUnknownPolicy, Field: field, Detail: unknown.Error()})
+		writeProblem(w, http.StatusNotFound, answer.Problem{Code: codeUnknownPolicy, Field: field, Detail: unknown.Error()})
 		return
 	}
 	switch {
@@ -96,7 +92,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, check *limiter.
 		refuseGone(w)
 	default:
 		h.Logger.ErrorContext(r.Context(), "Check was not decided", "error", err)
-		writeProblem(w, http.StatusInternalServerError, problem{Code: codeInternal, Detail: detailInternal})
+		writeProblem(w, http.StatusInternalServerError, answer.Problem{Code: codeInternal, Detail: detailInternal})
 	}
 }
 
@@ -104,5 +100,5 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, check *limiter.
 // but a caller that only closed its sending side still reads, and must not see a
 // success.
 func refuseGone(w http.ResponseWriter) {
-	writeProblem(w, statusClientClosed, problem{Code: codeClientClosed, Detail: "The request was cancelled."})
+	writeProblem(w, statusClientClosed, answer.Problem{Code: codeClientClosed, Detail: "The request was cancelled."})
 }

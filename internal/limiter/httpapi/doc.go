@@ -11,7 +11,7 @@
 // nor Kubernetes and decides nothing itself.
 //
 // Reading order: handler.go (paths), check.go (one check), request.go on top of
-// reader.go (what is accepted), authorize.go on top of forwarded.go and
-// clientaddress.go (what is believed of proxies), answer.go and ratelimit.go
-// (what is said), server.go (listening and draining).
+// reader.go (what is accepted), authorize.go on top of forwarded.go (what is
+// believed of proxies), server.go (listening and draining). What is said of a
+// decision is in the package answer, which all doors share.
 package httpapi

@@ -7,32 +7,13 @@ import (
 	"cmp"
 	"crypto/tls"
 	"net/http"
-	"slices"
+	"net/netip"
 	"strings"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/forwarded"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
-
-// The headers by which proxies tell of the request they ask about: Traefik and
-// Caddy by X-Forwarded-*, nginx by X-Original-*.
-const (
-	headerForwardedMethod = "X-Forwarded-Method"
-	headerForwardedURI    = "X-Forwarded-Uri"
-	headerForwardedHost   = "X-Forwarded-Host"
-	headerOriginalMethod  = "X-Original-Method"
-	headerOriginalURI     = "X-Original-Uri"
-	headerOriginalURL     = "X-Original-Url" // the ingress controller of nginx
-)
-
-// notAttributes are the headers that are no facts of the request asked about:
-// the ones above, and those of the connection.
-var notAttributes = []string{
-	headerForwardedMethod, headerForwardedURI, headerForwardedHost, headerForwardedFor,
-	headerOriginalMethod, headerOriginalURI, headerOriginalURL,
-	headerConnection, "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
-	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
-}
 
 // forwardedFacts returns the facts of the request that is asked about: those a
 // trusted proxy tells, else those of the asking request.
@@ -43,9 +24,9 @@ func (h *handler) forwardedFacts(r *http.Request) (plan.Attributes, error) {
 		Host:          r.Host,
 		Path:          strings.TrimPrefix(r.URL.EscapedPath(), pathAuthorize),
 		Headers:       attributeHeaders(r.Header),
-		RemoteAddress: h.proxies.client(peer, r.Header.Values(headerForwardedFor)),
+		RemoteAddress: h.proxies.Client(peer, r.Header.Values(forwarded.HeaderFor)),
 	}
-	if !h.proxies.cover(peer) {
+	if !h.proxies.Cover(peer) {
 		a.Principal = principalOf(r.TLS)
 		return a, nil
 	}
@@ -65,7 +46,7 @@ func (h *handler) forwardedFacts(r *http.Request) (plan.Attributes, error) {
 func attributeHeaders(header http.Header) map[string]string {
 	headers := make(map[string]string, len(header))
 	for name, values := range header {
-		if !slices.Contains(notAttributes, name) {
+		if forwarded.IsFact(name) {
 			headers[strings.ToLower(name)] = strings.Join(values, ",")
 		}
 	}
@@ -96,61 +77,61 @@ type told struct{ method, host, path string }
 // they must say the same, or else a client could tell Weir another story than its
 // request.
 func readTold(h http.Header) (told, error) {
-	forwarded, err := readForwarded(h)
+	one, err := readForwarded(h)
 	if err != nil {
 		return told{}, err
 	}
-	original, err := readOriginal(h)
+	other, err := readOriginal(h)
 	if err != nil {
 		return told{}, err
 	}
 	// nginx has no header of its own for the host, so that may come from either.
-	host, err := agreed(headerForwardedHost, forwarded.host, original.host)
+	host, err := agreed(forwarded.HeaderHost, one.host, other.host)
 	if err != nil {
 		return told{}, err
 	}
-	forwarded.host, original.host = host, host
+	one.host, other.host = host, host
 	switch (told{host: host}) {
-	case original:
-		return forwarded, nil
-	case forwarded:
-		return original, nil
+	case other:
+		return one, nil
+	case one:
+		return other, nil
 	}
-	if forwarded.method != original.method {
-		return told{}, differs(headerForwardedMethod)
+	if one.method != other.method {
+		return told{}, differs(forwarded.HeaderMethod)
 	}
-	if forwarded.path != original.path {
-		return told{}, differs(headerForwardedURI)
+	if one.path != other.path {
+		return told{}, differs(forwarded.HeaderURI)
 	}
-	return forwarded, nil
+	return one, nil
 }
 
 func readForwarded(h http.Header) (t told, err error) {
-	if t.method, err = readWord(h, headerForwardedMethod); err != nil {
+	if t.method, err = readWord(h, forwarded.HeaderMethod); err != nil {
 		return t, err
 	}
-	if t.host, err = readWord(h, headerForwardedHost); err != nil {
+	if t.host, err = readWord(h, forwarded.HeaderHost); err != nil {
 		return t, err
 	}
 	t.host = plan.NormalizeHost(t.host)
-	_, t.path, err = readURI(h, headerForwardedURI)
+	_, t.path, err = readURI(h, forwarded.HeaderURI)
 	return t, err
 }
 
 func readOriginal(h http.Header) (t told, err error) {
-	if t.method, err = readWord(h, headerOriginalMethod); err != nil {
+	if t.method, err = readWord(h, forwarded.HeaderOriginalMethod); err != nil {
 		return t, err
 	}
-	_, path, err := readURI(h, headerOriginalURI)
+	_, path, err := readURI(h, forwarded.HeaderOriginalURI)
 	if err != nil {
 		return t, err
 	}
-	host, pathOfURL, err := readURI(h, headerOriginalURL)
+	host, pathOfURL, err := readURI(h, forwarded.HeaderOriginalURL)
 	if err != nil {
 		return t, err
 	}
 	t.host = plan.NormalizeHost(host)
-	t.path, err = agreed(headerOriginalURL, pathOfURL, path)
+	t.path, err = agreed(forwarded.HeaderOriginalURL, pathOfURL, path)
 	return t, err
 }
 
@@ -208,4 +189,14 @@ func readURI(h http.Header, name string) (host, path string, err error) {
 		host = rest
 	}
 	return host, "/" + strings.TrimPrefix(path, "/"), nil
+}
+
+// peerOf returns the address that the request came from; the zero one when it
+// is not known.
+func peerOf(r *http.Request) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return forwarded.Plain(peer.Addr())
 }

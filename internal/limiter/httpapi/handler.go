@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter/forwarded"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -66,7 +68,7 @@ type Options struct {
 // handler serves the paths above.
 type handler struct {
 	Options
-	proxies proxies
+	proxies forwarded.Proxies
 	routes  map[string]route
 }
 
@@ -82,7 +84,7 @@ func New(o Options) http.Handler {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	h := &handler{Options: o, proxies: newProxies(o.TrustedProxies)}
+	h := &handler{Options: o, proxies: forwarded.NewProxies(o.TrustedProxies)}
 	read := []string{http.MethodGet, http.MethodHead}
 	h.routes = map[string]route{
 		pathCheck:     {methods: []string{http.MethodPost}, serve: h.check},
@@ -114,14 +116,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	route, ok := h.routes[path]
 	switch {
 	case h.ClientCertificates && !route.probe && !hasCertificate(r):
-		writeProblem(w, http.StatusForbidden, problem{Code: codeNoCertificate, Detail: "This path wants a client certificate."})
+		writeProblem(w, http.StatusForbidden, answer.Problem{Code: codeNoCertificate, Detail: "This path wants a client certificate."})
 	case !ok:
-		writeProblem(w, http.StatusNotFound, problem{Code: codeNotFound, Detail: "There is nothing at this path."})
+		writeProblem(w, http.StatusNotFound, answer.Problem{Code: codeNotFound, Detail: "There is nothing at this path."})
 	case route.methods != nil && !slices.Contains(route.methods, r.Method):
 		allow := strings.Join(route.methods, ", ")
 		w.Header().Set(headerAllow, allow)
 		writeProblem(w, http.StatusMethodNotAllowed,
-			problem{Code: codeMethodNotAllowed, Detail: "This path answers " + allow + "."})
+			answer.Problem{Code: codeMethodNotAllowed, Detail: "This path answers " + allow + "."})
 	default:
 		route.serve(w, r)
 	}
@@ -144,7 +146,7 @@ func (h *handler) survive(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Logger.ErrorContext(r.Context(), "Handler panicked",
 		"path", r.URL.Path, "cause", cause, "stack", string(debug.Stack()))
-	writeProblem(w, http.StatusInternalServerError, problem{Code: codeInternal, Detail: detailInternal})
+	writeProblem(w, http.StatusInternalServerError, answer.Problem{Code: codeInternal, Detail: detailInternal})
 }
 
 // health answers whether the process should go on living.

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/answer"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -64,9 +65,9 @@ func sendCheck(e Engine, body string) *httptest.ResponseRecorder {
 }
 
 // decodeProblem checks what every problem document has and returns it.
-func decodeProblem(g *WithT, w *httptest.ResponseRecorder) problem {
-	var p problem
-	g.ExpectWithOffset(1, w.Header().Get(headerContentType)).To(Equal(typeProblem))
+func decodeProblem(g *WithT, w *httptest.ResponseRecorder) answer.Problem {
+	var p answer.Problem
+	g.ExpectWithOffset(1, w.Header().Get(answer.HeaderContentType)).To(Equal(answer.TypeProblem))
 	g.ExpectWithOffset(1, json.Unmarshal(w.Body.Bytes(), &p)).To(Succeed())
 	g.ExpectWithOffset(1, p.Type).To(Equal("about:blank"))
 	g.ExpectWithOffset(1, p.Status).To(Equal(w.Code))

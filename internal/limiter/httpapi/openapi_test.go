@@ -24,6 +24,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/answer"
 )
 
 // contract is the document and finds the operation of a request in it.
@@ -39,7 +40,7 @@ func loadContract(t *testing.T) *contract {
 	g := NewWithT(t)
 	w := send(newHandler(&fakeEngine{}), http.MethodGet, pathOpenAPI, "")
 	g.Expect(w.Code).To(Equal(http.StatusOK))
-	g.Expect(w.Header().Get(headerContentType)).To(Equal(typeYAML))
+	g.Expect(w.Header().Get(answer.HeaderContentType)).To(Equal(typeYAML))
 	doc, err := openapi3.NewLoader().LoadFromData(w.Body.Bytes())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(doc.IsOpenAPI31OrLater()).To(BeTrue())
@@ -65,7 +66,7 @@ func (c *contract) holds(r *http.Request, body string, w *httptest.ResponseRecor
 	}
 	r.Body = io.NopCloser(strings.NewReader(body))
 	if body != "" {
-		r.Header.Set(headerContentType, typeJSON)
+		r.Header.Set(answer.HeaderContentType, answer.TypeJSON)
 	}
 	request := &openapi3filter.RequestValidationInput{
 		Request: r, PathParams: parameters, Route: route,
@@ -120,16 +121,21 @@ func TestOpenAPINamesEveryRoute(t *testing.T) {
 
 func TestOpenAPINamesEveryReasonAndCode(t *testing.T) {
 	c := loadContract(t)
-	for schema, source := range map[string][2]string{
-		"Reason": {"../decision.go", `\n\tReason\w+ Reason = "(\w+)"`},
-		"Code":   {"problem.go", `\n\tcode\w+ += "(\w+)"`},
+	for schema, source := range map[string]struct {
+		constant string
+		files    []string
+	}{
+		"Reason": {`\n\tReason\w+ Reason = "(\w+)"`, []string{"../decision.go"}},
+		"Code":   {`(?i:\bcode)[A-Z]\w+ += "(\w+)"`, []string{"problem.go", "../answer/problem.go"}},
 	} {
 		g := NewWithT(t)
-		text, err := os.ReadFile(source[0])
-		g.Expect(err).NotTo(HaveOccurred())
 		var want []any
-		for _, match := range regexp.MustCompile(source[1]).FindAllStringSubmatch(string(text), -1) {
-			want = append(want, match[1])
+		for _, file := range source.files {
+			text, err := os.ReadFile(file)
+			g.Expect(err).NotTo(HaveOccurred())
+			for _, match := range regexp.MustCompile(source.constant).FindAllStringSubmatch(string(text), -1) {
+				want = append(want, match[1])
+			}
 		}
 		g.Expect(len(want)).To(BeNumerically(">", 9))
 		g.Expect(c.Components.Schemas[schema].Value.Enum).To(ConsistOf(want...), schema)
@@ -154,14 +160,14 @@ func TestOpenAPIRefusesOtherAnswers(t *testing.T) {
 		contentType, body  string
 		header, headerText string
 	}{
-		"another member":    {200, typeJSON, `{"found":true,"x":1}`, "", ""},
-		"a member less":     {200, typeJSON, `{}`, "", ""},
-		"another type":      {200, typeJSON, `{"found":"yes"}`, "", ""},
-		"another status":    {202, typeJSON, `{"found":true}`, "", ""},
-		"an unknown code":   {400, typeProblem, problemStart + `"Odd"}`, "", ""},
-		"a member too many": {400, typeProblem, problemStart + `"InvalidRequest","allowed":false}`, "", ""},
-		"no problem":        {400, typeJSON, problemStart + `"InvalidRequest"}`, "", ""},
-		"an odd header":     {503, typeProblem, problemStart + `"Unavailable"}`, headerRetryAfter, "soon"},
+		"another member":    {200, answer.TypeJSON, `{"found":true,"x":1}`, "", ""},
+		"a member less":     {200, answer.TypeJSON, `{}`, "", ""},
+		"another type":      {200, answer.TypeJSON, `{"found":"yes"}`, "", ""},
+		"another status":    {202, answer.TypeJSON, `{"found":true}`, "", ""},
+		"an unknown code":   {400, answer.TypeProblem, problemStart + `"Odd"}`, "", ""},
+		"a member too many": {400, answer.TypeProblem, problemStart + `"InvalidRequest","allowed":false}`, "", ""},
+		"no problem":        {400, answer.TypeJSON, problemStart + `"InvalidRequest"}`, "", ""},
+		"an odd header":     {503, answer.TypeProblem, problemStart + `"Unavailable"}`, answer.HeaderRetryAfter, "soon"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := httptest.NewRecorder()
@@ -174,12 +180,12 @@ func TestOpenAPIRefusesOtherAnswers(t *testing.T) {
 		})
 	}
 	w := httptest.NewRecorder()
-	write(w, 429, typeProblem, []byte(problemStart+`"RateLimited"}`))
+	write(w, 429, answer.TypeProblem, []byte(problemStart+`"RateLimited"}`))
 	body := `{"policies":["a/b"]}`
 	NewWithT(t).Expect(c.complaint(httptest.NewRequest(http.MethodPost, pathCheck, strings.NewReader(body)), body, w)).
 		NotTo(BeEmpty(), "a refusal without a decision")
 	w = httptest.NewRecorder()
-	write(w, 200, typeJSON, []byte(`{"allowed":true,"reason":"`+string(limiter.ReasonAllowed)+`","policy":"","limit":"","limits":[],"revision":1,"x":1}`))
+	write(w, 200, answer.TypeJSON, []byte(`{"allowed":true,"reason":"`+string(limiter.ReasonAllowed)+`","policy":"","limit":"","limits":[],"revision":1,"x":1}`))
 	NewWithT(t).Expect(c.complaint(httptest.NewRequest(http.MethodPost, pathCheck, strings.NewReader(body)), body, w)).
 		NotTo(BeEmpty(), "a decision with another member")
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/weir-dev/weir/internal/limiter/answer"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -55,7 +56,7 @@ func (h *handler) policies(w http.ResponseWriter, _ *http.Request) {
 	if h.Replicas != nil {
 		list.Replicas = append(list.Replicas, h.Replicas()...)
 	}
-	writeJSON(w, http.StatusOK, typeJSON, &list)
+	writeJSON(w, http.StatusOK, answer.TypeJSON, &list)
 }
 
 func summaryOf(p *plan.Plan) policySummary {

@@ -19,6 +19,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/answer"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -89,7 +90,7 @@ func newGate() *gate {
 func (s *running) checkLater() <-chan int {
 	status := make(chan int, 1)
 	go func() {
-		r, err := s.client.Post(s.url+pathCheck, typeJSON, strings.NewReader(namedCheck))
+		r, err := s.client.Post(s.url+pathCheck, answer.TypeJSON, strings.NewReader(namedCheck))
 		if err != nil {
 			status <- 0
 			return

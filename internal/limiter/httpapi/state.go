@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/answer"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -23,14 +24,14 @@ type State interface {
 
 // keyState is the state of a key as JSON.
 type keyState struct {
-	Policy      string       `json:"policy"`
-	Override    string       `json:"override,omitempty"`
-	Action      plan.Action  `json:"action,omitempty"`
-	Blocked     bool         `json:"blocked"`
-	BlockedBy   string       `json:"blockedBy,omitempty"`
-	BlockLeftMs int64        `json:"blockLeftMs,omitempty"`
-	Limits      []limitState `json:"limits"`
-	Revision    int64        `json:"revision"`
+	Policy      string              `json:"policy"`
+	Override    string              `json:"override,omitempty"`
+	Action      plan.Action         `json:"action,omitempty"`
+	Blocked     bool                `json:"blocked"`
+	BlockedBy   string              `json:"blockedBy,omitempty"`
+	BlockLeftMs int64               `json:"blockLeftMs,omitempty"`
+	Limits      []answer.LimitState `json:"limits"`
+	Revision    int64               `json:"revision"`
 }
 
 // changed answers what changed something: whether there was anything to change.
@@ -58,17 +59,17 @@ func (h *handler) inspect(w http.ResponseWriter, r *http.Request) {
 		h.refuseState(w, r, err, t.logged(user)...)
 		return
 	}
-	writeJSON(w, http.StatusOK, typeJSON, keyStateOf(state))
+	writeJSON(w, http.StatusOK, answer.TypeJSON, keyStateOf(state))
 }
 
 func keyStateOf(state *limiter.KeyState) *keyState {
 	out := &keyState{
 		Policy: state.Policy, Override: state.Override, Action: state.Action,
-		Blocked: state.Blocked, BlockedBy: state.BlockedBy, BlockLeftMs: roundUp(state.BlockLeft, time.Millisecond),
-		Limits: make([]limitState, 0, len(state.Limits)), Revision: state.Revision,
+		Blocked: state.Blocked, BlockedBy: state.BlockedBy, BlockLeftMs: answer.RoundUp(state.BlockLeft, time.Millisecond),
+		Limits: make([]answer.LimitState, 0, len(state.Limits)), Revision: state.Revision,
 	}
 	for i := range state.Limits {
-		out.Limits = append(out.Limits, limitStateOf(&state.Limits[i]))
+		out.Limits = append(out.Limits, answer.LimitStateOf(&state.Limits[i]))
 	}
 	return out
 }
@@ -114,18 +115,18 @@ func (h *handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did 
 		return
 	}
 	h.Logger.InfoContext(r.Context(), did, append(t.logged(user), "found", found)...)
-	writeJSON(w, http.StatusOK, typeJSON, changed{Found: found})
+	writeJSON(w, http.StatusOK, answer.TypeJSON, changed{Found: found})
 }
 
 // readTarget reads the body, or refuses it.
 func (h *handler) readTarget(w http.ResponseWriter, r *http.Request, block bool) (t target, ok bool) {
-	x := takeExchange()
-	defer x.release()
-	if _, err := x.in.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+	body := takeBody()
+	defer releaseBody(body)
+	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
 		refuseBody(w, err)
 		return t, false
 	}
-	t, err := decodeTarget(x.in.Bytes(), block)
+	t, err := decodeTarget(body.Bytes(), block)
 	if err != nil {
 		h.refuseState(w, r, err)
 		return t, false
@@ -150,16 +151,16 @@ func (h *handler) refuseState(w http.ResponseWriter, r *http.Request, err error,
 	unknown, isUnknown := errors.AsType[*limiter.UnknownPolicyError](err)
 	switch {
 	case isInvalid:
-		writeProblem(w, http.StatusBadRequest, invalidRequest(invalid))
+		writeProblem(w, http.StatusBadRequest, answer.InvalidRequest(invalid))
 	case isUnknown:
-		writeProblem(w, http.StatusNotFound, problem{Code: codeUnknownPolicy, Field: "policy", Detail: unknown.Error()})
+		writeProblem(w, http.StatusNotFound, answer.Problem{Code: codeUnknownPolicy, Field: "policy", Detail: unknown.Error()})
 	case errors.Is(err, limiter.ErrNotReady):
 		writeProblem(w, http.StatusServiceUnavailable, notReady())
 	case errors.Is(err, r.Context().Err()): // never of a change, which goes on without its caller
 		refuseGone(w)
 	default: // Redis; a change may have been made nevertheless
 		h.Logger.ErrorContext(r.Context(), "State was not reached", append(context, "path", r.URL.Path, "error", err)...)
-		writeProblem(w, http.StatusServiceUnavailable, problem{
+		writeProblem(w, http.StatusServiceUnavailable, answer.Problem{
 			Code: codeUnavailable, Detail: "The state of keys cannot be reached at the moment.", RetryAfter: 1,
 		})
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/answer"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/script"
@@ -129,7 +130,7 @@ func (o *operated) state(query string) (s keyState) {
 func (o *operated) check(body string) (status int, reason limiter.Reason, limit string) {
 	o.t.Helper()
 	w := send(o, http.MethodPost, pathCheck, body)
-	var v verdict
+	var v answer.Verdict
 	NewWithT(o.t).Expect(json.Unmarshal(w.Body.Bytes(), &v)).To(Succeed())
 	return w.Code, v.Reason, v.Limit
 }
@@ -245,7 +246,7 @@ func TestStateWithoutRedis(t *testing.T) {
 	} {
 		w := o.as("root", call[0], call[1], call[2])
 		g.Expect(w.Code).To(Equal(http.StatusServiceUnavailable), call[1])
-		g.Expect(w.Header().Get(headerRetryAfter)).To(Equal("1"))
+		g.Expect(w.Header().Get(answer.HeaderRetryAfter)).To(Equal("1"))
 		g.Expect(decodeProblem(g, w).Code).To(Equal(codeUnavailable))
 	}
 	g.Expect(o.log.String()).To(MatchRegexp(`"ERROR","msg":"State was not reached",.*"keyHash":"[0-9a-f]{16}","user":"root","duration":"1m0s","path":"/v1/block"`))

@@ -1,10 +1,9 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package httpapi
+package answer
 
 import (
-	"net/http"
 	"strconv"
 	"time"
 
@@ -15,8 +14,8 @@ import (
 // usual before it. They are sent as spelled here, which http.Header.Set would
 // not do.
 const (
-	headerRateLimit       = "RateLimit"
-	headerRateLimitPolicy = "RateLimit-Policy"
+	HeaderRateLimit       = "RateLimit"
+	HeaderRateLimitPolicy = "RateLimit-Policy"
 	headerLegacyLimit     = "X-RateLimit-Limit"
 	headerLegacyRemaining = "X-RateLimit-Remaining"
 	headerLegacyReset     = "X-RateLimit-Reset"
@@ -26,10 +25,10 @@ const (
 // 3.3.1).
 const maxField = 999_999_999_999_999
 
-// setLimitHeaders tells of the limits that took part, but for those in mode
+// addLimits tells of the limits that took part, but for those in mode
 // Shadow: a caller must not notice that something is being tried out.
 // retryAfter is the header of that name, 0 for none.
-func setLimitHeaders(header http.Header, d *limiter.Decision, retryAfter int64, legacy bool) {
+func (a *Answer) addLimits(d *limiter.Decision, retryAfter int64, legacy bool) {
 	var policies, states []byte
 	var tightest *limiter.LimitState
 	for i := range d.Limits {
@@ -39,19 +38,19 @@ func setLimitHeaders(header http.Header, d *limiter.Decision, retryAfter int64, 
 		}
 		policies = appendPolicy(policies, l)
 		states = appendState(states, d, l, retryAfter)
-		if tightest == nil || tighter(l, tightest) {
+		if tightest == nil || l.TighterThan(tightest) {
 			tightest = l
 		}
 	}
 	if tightest == nil {
 		return
 	}
-	header[headerRateLimitPolicy] = []string{string(policies)}
-	header[headerRateLimit] = []string{string(states)}
+	a.add(HeaderRateLimitPolicy, string(policies))
+	a.add(HeaderRateLimit, string(states))
 	if legacy {
-		header[headerLegacyLimit] = []string{strconv.FormatInt(tightest.Quota, 10)}
-		header[headerLegacyRemaining] = []string{strconv.FormatInt(available(d, tightest), 10)}
-		header[headerLegacyReset] = []string{strconv.FormatInt(secondsOf(tightest, retryAfter), 10)}
+		a.add(headerLegacyLimit, strconv.FormatInt(tightest.Quota, 10))
+		a.add(headerLegacyRemaining, strconv.FormatInt(Available(d, tightest), 10))
+		a.add(headerLegacyReset, strconv.FormatInt(secondsOf(tightest, retryAfter), 10))
 	}
 }
 
@@ -61,7 +60,7 @@ func tightestOfItsName(states []limiter.LimitState, i int) bool {
 	for j := range states {
 		same := i != j && !states[j].Shadow &&
 			states[i].Limit == states[j].Limit && states[i].Policy == states[j].Policy
-		if same && (tighter(&states[j], &states[i]) || j < i && !tighter(&states[i], &states[j])) {
+		if same && (states[j].TighterThan(&states[i]) || j < i && !states[i].TighterThan(&states[j])) {
 			return false
 		}
 	}
@@ -96,14 +95,14 @@ func appendPolicy(list []byte, l *limiter.LimitState) []byte {
 // appendState appends what is left of the limit, and for how long.
 func appendState(list []byte, d *limiter.Decision, l *limiter.LimitState, retryAfter int64) []byte {
 	list = append(appendItem(list, l), ";r="...)
-	list = strconv.AppendInt(list, available(d, l), 10)
+	list = strconv.AppendInt(list, Available(d, l), 10)
 	list = append(list, ";t="...)
 	return strconv.AppendInt(list, secondsOf(l, retryAfter), 10)
 }
 
-// available is what is left of the limit: nothing while its policy is blocked,
+// Available is what is left of the limit: nothing while its policy is blocked,
 // whatever the windows say.
-func available(d *limiter.Decision, l *limiter.LimitState) int64 {
+func Available(d *limiter.Decision, l *limiter.LimitState) int64 {
 	if d.Reason == limiter.ReasonBlocked && l.Policy == d.Policy {
 		return 0
 	}
@@ -116,19 +115,5 @@ func secondsOf(l *limiter.LimitState, retryAfter int64) int64 {
 	if retryAfter > 0 {
 		return retryAfter
 	}
-	return min(roundUp(max(0, l.ResetAfter), time.Second), maxField)
-}
-
-// tighter reports whether a says more than b to somebody who hears of one limit
-// only: one that refuses before one that does not, then less that is left, then
-// the longer time.
-func tighter(a, b *limiter.LimitState) bool {
-	switch {
-	case a.Allowed != b.Allowed:
-		return b.Allowed
-	case a.Remaining != b.Remaining:
-		return a.Remaining < b.Remaining
-	default:
-		return a.ResetAfter > b.ResetAfter
-	}
+	return min(RoundUp(max(0, l.ResetAfter), time.Second), maxField)
 }

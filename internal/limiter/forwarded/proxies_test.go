@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package httpapi
+package forwarded
 
 import (
 	"net/netip"
@@ -12,12 +12,12 @@ import (
 )
 
 // trusting returns the proxies of those networks.
-func trusting(networks ...string) proxies {
+func trusting(networks ...string) Proxies {
 	prefixes := make([]netip.Prefix, len(networks))
 	for i, network := range networks {
 		prefixes[i] = netip.MustParsePrefix(network)
 	}
-	return newProxies(prefixes)
+	return NewProxies(prefixes)
 }
 
 func TestClientAddress(t *testing.T) {
@@ -70,7 +70,7 @@ func TestClientAddress(t *testing.T) {
 	trusted := trusting("10.0.0.0/8", "fd00::/8")
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := trusted.client(netip.MustParseAddr(tc.peer), tc.via)
+			got := trusted.Client(netip.MustParseAddr(tc.peer), tc.via)
 			NewWithT(t).Expect(got.String()).To(Equal(tc.want))
 		})
 	}
@@ -79,13 +79,13 @@ func TestClientAddress(t *testing.T) {
 func TestTrustedNetworks(t *testing.T) {
 	g := NewWithT(t)
 	address := netip.MustParseAddr
-	g.Expect(trusting().cover(address("127.0.0.1"))).To(BeFalse())
-	g.Expect(trusting("10.0.0.0/8").cover(netip.Addr{})).To(BeFalse())
-	g.Expect(trusting("::ffff:10.0.0.0/104").cover(address("10.9.9.9"))).To(BeTrue(), "a mapped network is an IPv4 one")
-	g.Expect(trusting("::/0").cover(address("10.0.0.1"))).To(BeFalse())
-	g.Expect(trusting("0.0.0.0/0").client(address("10.0.0.1"), []string{"192.0.2.1, 203.0.113.1"}).String()).
+	g.Expect(trusting().Cover(address("127.0.0.1"))).To(BeFalse())
+	g.Expect(trusting("10.0.0.0/8").Cover(netip.Addr{})).To(BeFalse())
+	g.Expect(trusting("::ffff:10.0.0.0/104").Cover(address("10.9.9.9"))).To(BeTrue(), "a mapped network is an IPv4 one")
+	g.Expect(trusting("::/0").Cover(address("10.0.0.1"))).To(BeFalse())
+	g.Expect(trusting("0.0.0.0/0").Client(address("10.0.0.1"), []string{"192.0.2.1, 203.0.113.1"}).String()).
 		To(Equal("192.0.2.1"), "who trusts everybody believes everybody")
-	g.Expect(trusting("10.0.0.0/8").client(netip.Addr{}, []string{"192.0.2.1"}).IsValid()).To(BeFalse())
+	g.Expect(trusting("10.0.0.0/8").Client(netip.Addr{}, []string{"192.0.2.1"}).IsValid()).To(BeFalse())
 }
 
 // FuzzClientAddress holds what the walk is for: whatever a client sends, the
@@ -101,14 +101,14 @@ func FuzzClientAddress(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sent, from string) {
 		g := NewWithT(t)
 		client, err := netip.ParseAddr(from)
-		if err != nil || strings.Contains(from, ",") || trusted.cover(plain(client)) {
+		if err != nil || strings.Contains(from, ",") || trusted.Cover(Plain(client)) {
 			client = netip.MustParseAddr("192.0.2.1")
 		}
-		client = plain(client)
-		g.Expect(trusted.client(client, []string{sent})).To(Equal(client), "nobody between")
-		g.Expect(trusted.client(proxy, []string{sent + "," + client.String()})).To(Equal(client))
-		g.Expect(trusted.client(proxy, []string{sent, client.String() + ",10.0.0.2"})).To(Equal(client))
-		alone := trusted.client(proxy, []string{sent})
+		client = Plain(client)
+		g.Expect(trusted.Client(client, []string{sent})).To(Equal(client), "nobody between")
+		g.Expect(trusted.Client(proxy, []string{sent + "," + client.String()})).To(Equal(client))
+		g.Expect(trusted.Client(proxy, []string{sent, client.String() + ",10.0.0.2"})).To(Equal(client))
+		alone := trusted.Client(proxy, []string{sent})
 		g.Expect(alone.IsValid() && alone.Zone() == "" && !alone.Is4In6()).To(BeTrue())
 	})
 }

@@ -1,25 +1,22 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package httpapi
+package forwarded
 
 import (
-	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 )
 
-const headerForwardedFor = "X-Forwarded-For"
-
-// proxies are the networks of the proxies whose forwarding headers are
+// Proxies are the networks of the proxies whose forwarding headers are
 // believed.
-type proxies []netip.Prefix
+type Proxies []netip.Prefix
 
-// newProxies writes networks of IPv4-mapped IPv6 addresses as IPv4, which is how
+// NewProxies returns the proxies of those networks. It writes networks of IPv4-mapped IPv6 addresses as IPv4, which is how
 // addresses are compared.
-func newProxies(networks []netip.Prefix) proxies {
-	p := slices.Clone(proxies(networks))
+func NewProxies(networks []netip.Prefix) Proxies {
+	p := slices.Clone(Proxies(networks))
 	for i, network := range p {
 		if network.Addr().Is4In6() && network.Bits() >= 96 {
 			p[i] = netip.PrefixFrom(network.Addr().Unmap(), network.Bits()-96)
@@ -28,22 +25,22 @@ func newProxies(networks []netip.Prefix) proxies {
 	return p
 }
 
-// cover reports whether the address is that of a trusted proxy.
-func (p proxies) cover(address netip.Addr) bool {
+// Cover reports whether the address is that of a trusted proxy.
+func (p Proxies) Cover(address netip.Addr) bool {
 	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
-// client returns who sent a request that came from the peer with those
+// Client returns who sent a request that came from the peer with those
 // X-Forwarded-For lines. Every proxy appends the address it was called from, so
 // the list is read from its right end, as long as the one who wrote the next
 // entry is trusted: the client is the first who is not, or else the last there
 // is. An entry that is no address ends the reading, and its writer is the
 // client: nothing vouches for what is left of it.
-func (p proxies) client(peer netip.Addr, forwardedFor []string) netip.Addr {
-	client := plain(peer)
+func (p Proxies) Client(peer netip.Addr, forwardedFor []string) netip.Addr {
+	client := Plain(peer)
 	hops := strings.Split(strings.Join(forwardedFor, ","), ",")
 	for _, hop := range slices.Backward(hops) {
-		if !p.cover(client) {
+		if !p.Cover(client) {
 			break
 		}
 		address, ok := parseHop(hop)
@@ -60,25 +57,15 @@ func (p proxies) client(peer netip.Addr, forwardedFor []string) netip.Addr {
 func parseHop(hop string) (netip.Addr, bool) {
 	hop = strings.Trim(hop, " \t")
 	if address, err := netip.ParseAddr(hop); err == nil {
-		return plain(address), true
+		return Plain(address), true
 	}
 	if inside, ok := strings.CutSuffix(hop, "]"); ok {
 		hop = inside + "]:0"
 	}
 	withPort, err := netip.ParseAddrPort(hop)
-	return plain(withPort.Addr()), err == nil
+	return Plain(withPort.Addr()), err == nil
 }
 
-// plain is the one form of an address: IPv4 where it is mapped into IPv6, and
+// Plain is the one form of an address: IPv4 where it is mapped into IPv6, and
 // without the zone, which means nothing to others.
-func plain(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }
-
-// peerOf returns the address that the request came from; the zero one when it
-// is not known.
-func peerOf(r *http.Request) netip.Addr {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return plain(peer.Addr())
-}
+func Plain(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }
