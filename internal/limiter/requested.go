@@ -23,7 +23,7 @@ type RequestedLimit struct {
 }
 
 // RequestableWindows are the windows a RequestedLimit may have.
-var RequestableWindows = []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour, 7 * 24 * time.Hour}
+var RequestableWindows = []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour}
 
 // maxRequested bounds the variants a policy keeps for requested limits. There are
 // as many as there are contracts; a caller that sends ever new ones is served all

@@ -67,6 +67,15 @@ func tightestOfItsName(states []limiter.LimitState, i int) bool {
 	return true
 }
 
+// ItemName is what the limit is called in the headers.
+func ItemName(l *limiter.LimitState) string { return string(appendName(nil, l)) }
+
+func appendName(text []byte, l *limiter.LimitState) []byte {
+	text = append(text, l.Policy...)
+	text = append(text, '-')
+	return append(text, l.Limit...)
+}
+
 // appendItem appends the name of the limit as a string of a list. Names are DNS
 // labels, so nothing in them needs escaping.
 func appendItem(list []byte, l *limiter.LimitState) []byte {
@@ -74,10 +83,7 @@ func appendItem(list []byte, l *limiter.LimitState) []byte {
 		list = append(list, ", "...)
 	}
 	list = append(list, '"')
-	list = append(list, l.Policy...)
-	list = append(list, '-')
-	list = append(list, l.Limit...)
-	return append(list, '"')
+	return append(appendName(list, l), '"')
 }
 
 // appendPolicy appends what the limit grants. A window that is not whole seconds

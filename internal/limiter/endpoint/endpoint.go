@@ -21,6 +21,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/envoyrls"
+	"github.com/weir-dev/weir/internal/limiter/extauthz"
 	"github.com/weir-dev/weir/internal/limiter/grpcapi"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -47,7 +49,7 @@ type Options struct {
 	// PrincipalHeader is where trusted proxies say who the caller is; empty is
 	// nowhere.
 	PrincipalHeader string
-	// LegacyHeaders adds X-RateLimit-* to HTTP answers.
+	// LegacyHeaders adds X-RateLimit-* to answers.
 	LegacyHeaders bool
 	// Authorizer says who may see and change the state of keys; nil is nobody.
 	Authorizer httpapi.Authorizer
@@ -99,7 +101,13 @@ func New(o Options) *Endpoint {
 		Logger:   o.Logger,
 		LameDuck: o.LameDuck,
 	})
-	e.GRPC = grpcapi.NewServer(o.GRPCAddress, o.LameDuck, grpcTLS)
+	e.GRPC = grpcapi.NewServer(grpcapi.ServerOptions{
+		Address:  o.GRPCAddress,
+		Services: e.grpcServices(),
+		TLS:      grpcTLS,
+		Logger:   o.Logger,
+		LameDuck: o.LameDuck,
+	})
 	e.Metrics = httpapi.NewMetricsServer(httpapi.ServerOptions{
 		Address: o.MetricsAddress,
 		Handler: metricsHandler(o),
@@ -122,6 +130,19 @@ func (e *Endpoint) httpHandler() http.Handler {
 		LegacyHeaders:      o.LegacyHeaders,
 		ClientCertificates: o.TLS != nil && o.TLS.VerifiesClients(),
 	})
+}
+
+func (e *Endpoint) grpcServices() []grpcapi.Service {
+	o := &e.options
+	return []grpcapi.Service{
+		envoyrls.New(envoyrls.Options{Engine: e.Engine, LegacyHeaders: o.LegacyHeaders}),
+		extauthz.New(extauthz.Options{
+			Engine:          e.Engine,
+			TrustedProxies:  o.TrustedProxies,
+			PrincipalHeader: o.PrincipalHeader,
+			LegacyHeaders:   o.LegacyHeaders,
+		}),
+	}
 }
 
 func metricsHandler(o Options) http.Handler {

@@ -1,45 +1,79 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package grpcapi is the gRPC port. This release answers the health protocol
-// and reflection on it; the services that decide come with the doors for
-// Envoy.
 package grpcapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"log/slog"
 	"net"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
 )
 
-// drainTimeout is how long calls in flight may take after the server was told
-// to stop.
-const drainTimeout = 10 * time.Second
+const (
+	// drainTimeout is how long calls in flight may take after the server was told
+	// to stop.
+	drainTimeout = 10 * time.Second
+	// maxMessageBytes is far above what Envoy sends by its own bounds on headers: a
+	// client whose headers do not fit would not be decided about.
+	maxMessageBytes = 4 << 20
+	// maxHeaderBytes bounds the metadata of a call, which are the proxy's own.
+	maxHeaderBytes = 16 << 10
+	// maxStreams bounds the calls in flight of one connection; more have to wait.
+	maxStreams = 10_000
+	// connectTimeout bounds the handshakes of a connection.
+	connectTimeout = 10 * time.Second
+)
+
+// patience is how often a client may ping. Envoy may be told to do so every
+// second; the default would hang up on it.
+var patience = keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}
+
+// alive finds connections whose other end is gone without a word.
+var alive = keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second}
+
+// Service is what is served beside health and reflection.
+type Service interface{ Register(grpc.ServiceRegistrar) }
+
+// ServerOptions are what a server needs. Only Address is required.
+type ServerOptions struct {
+	// Address is what to listen on, as in ":8081"; port 0 takes any.
+	Address  string
+	Services []Service
+	// TLS turns TLS on; it must be able to find a certificate.
+	TLS *tls.Config
+	// Logger hears of faults of the server; nil is slog.Default().
+	Logger *slog.Logger
+	// LameDuck is how long the server goes on accepting after it was told to stop,
+	// not serving by its health, so that those who send to it can notice.
+	LameDuck time.Duration
+}
 
 // Server serves gRPC until its context ends, then drains.
 type Server struct {
-	address  string
-	lameDuck time.Duration
-	tls      *tls.Config
-	health   *health.Server
-	bound    atomic.Pointer[string]
+	options ServerOptions
+	health  *health.Server
+	bound   atomic.Pointer[string]
 }
 
-// NewServer returns a server for that address which does not listen yet. Its
-// health is NOT_SERVING until Ready. After
-// it was told to stop it goes on for lameDuck, not serving by its health, so
-// that those who send to it can notice. Without a TLS configuration it serves
-// plain text.
-func NewServer(address string, lameDuck time.Duration, config *tls.Config) *Server {
-	s := &Server{address: address, lameDuck: lameDuck, tls: config, health: health.NewServer()}
+// NewServer returns a server that does not listen yet. Its health is NOT_SERVING
+// until Ready.
+func NewServer(o ServerOptions) *Server {
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	s := &Server{options: o, health: health.NewServer()}
 	s.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	return s
 }
@@ -55,23 +89,14 @@ func (s *Server) Addr() string {
 	return ""
 }
 
-func (s *Server) options() []grpc.ServerOption {
-	if s.tls == nil {
-		return nil
-	}
-	return []grpc.ServerOption{grpc.Creds(credentials.NewTLS(s.tls))}
-}
-
 // Start listens and serves until ctx ends, then drains.
 func (s *Server) Start(ctx context.Context) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.address)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.options.Address)
 	if err != nil {
 		return err
 	}
 	s.bound.Store(new(listener.Addr().String()))
-	server := grpc.NewServer(s.options()...)
-	healthpb.RegisterHealthServer(server, s.health)
-	reflection.Register(server)
+	server := s.server()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	select {
@@ -80,9 +105,45 @@ func (s *Server) Start(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	s.health.Shutdown()
-	<-time.After(s.lameDuck)
+	<-time.After(s.options.LameDuck)
 	cutOff := time.AfterFunc(drainTimeout, server.Stop)
 	defer cutOff.Stop()
 	server.GracefulStop()
 	return <-served
+}
+
+// server returns the standard server with our bounds and all services.
+func (s *Server) server() *grpc.Server {
+	options := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.MaxRecvMsgSize(maxMessageBytes),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.ConnectionTimeout(connectTimeout),
+		grpc.KeepaliveEnforcementPolicy(patience),
+		grpc.KeepaliveParams(alive),
+		grpc.UnaryInterceptor(s.survive),
+	}
+	if s.options.TLS != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(s.options.TLS)))
+	}
+	server := grpc.NewServer(options...)
+	healthpb.RegisterHealthServer(server, s.health)
+	for _, service := range s.options.Services {
+		service.Register(server)
+	}
+	reflection.Register(server)
+	return server
+}
+
+// survive turns a panic into an error of one call, so that the others go on.
+func (s *Server) survive(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.options.Logger.ErrorContext(ctx, "Service panicked",
+				"method", info.FullMethod, "cause", cause, "stack", string(debug.Stack()))
+			answer, err = nil, status.Error(codes.Internal, "the server could not handle the request")
+		}
+	}()
+	return handle(ctx, request)
 }

@@ -18,7 +18,7 @@ import (
 func TestHealthFollowsTheServer(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ctx, stop := context.WithCancel(t.Context())
-	server := grpcapi.NewServer("127.0.0.1:0", 0, nil)
+	server := grpcapi.NewServer(grpcapi.ServerOptions{Address: "127.0.0.1:0"})
 	ended := make(chan error, 1)
 	go func() { ended <- server.Start(ctx) }()
 	g.Eventually(server.Addr).ShouldNot(gomega.BeEmpty())

@@ -1,0 +1,93 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package extauthz
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	"google.golang.org/grpc/peer"
+
+	"github.com/weir-dev/weir/internal/limiter/forwarded"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// domainExtension is the context extension that names the rate limit domain.
+const domainExtension = "domain"
+
+// factsOf returns the facts of the request that Envoy asks about. Envoy tells of
+// it in fields of its own, so only what it passes on of the client, the addresses
+// before its own peer, depends on who is trusted.
+func (s *Service) factsOf(ctx context.Context, a *authv3.AttributeContext) plan.Attributes {
+	request := a.GetRequest().GetHttp()
+	headers, forwardedFor := headersOfRequest(request)
+	return plan.Attributes{
+		Method:        request.GetMethod(),
+		Host:          request.GetHost(),
+		Path:          request.GetPath(),
+		Headers:       headers,
+		RemoteAddress: s.proxies.Client(addressOf(a.GetSource().GetAddress()), forwardedFor),
+		Principal:     cmp.Or(s.toldPrincipal(ctx, headers), a.GetSource().GetPrincipal()),
+		Domain:        a.GetContextExtensions()[domainExtension],
+	}
+}
+
+// headersOfRequest returns the headers by lower-case name, and the values of
+// X-Forwarded-For. Envoy sends values of one name joined, or, where it is told to
+// send headers raw, one by one.
+func headersOfRequest(r *authv3.AttributeContext_HttpRequest) (headers map[string]string, forwardedFor []string) {
+	headers = make(map[string]string, len(r.GetHeaders())+len(r.GetHeaderMap().GetHeaders()))
+	add := func(name, value string) {
+		name = strings.ToLower(name)
+		switch canonical := http.CanonicalHeaderKey(name); {
+		case strings.HasPrefix(name, ":"):
+		case canonical == forwarded.HeaderFor:
+			forwardedFor = append(forwardedFor, value)
+		case !forwarded.IsFact(canonical):
+		default:
+			if before, twice := headers[name]; twice {
+				value = before + "," + value
+			}
+			headers[name] = value
+		}
+	}
+	for name, value := range r.GetHeaders() {
+		add(name, value)
+	}
+	for _, h := range r.GetHeaderMap().GetHeaders() {
+		add(h.GetKey(), cmp.Or(h.GetValue(), string(h.GetRawValue())))
+	}
+	return headers, forwardedFor
+}
+
+// addressOf returns the address of a socket; the zero one when it is not known.
+func addressOf(a *corev3.Address) netip.Addr {
+	address, err := netip.ParseAddr(a.GetSocketAddress().GetAddress())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return forwarded.Plain(address)
+}
+
+// toldPrincipal returns who the header of principals says the caller is, if a
+// trusted Envoy sends it.
+func (s *Service) toldPrincipal(ctx context.Context, headers map[string]string) string {
+	if s.options.PrincipalHeader == "" {
+		return ""
+	}
+	caller, ok := peer.FromContext(ctx)
+	if !ok {
+		return ""
+	}
+	address, err := netip.ParseAddrPort(caller.Addr.String())
+	if err != nil || !s.proxies.Cover(forwarded.Plain(address.Addr())) {
+		return ""
+	}
+	return strings.TrimSpace(headers[strings.ToLower(s.options.PrincipalHeader)])
+}
