@@ -1,0 +1,460 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package envoyrls_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/envoyrls"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+const (
+	ok   = ratelimitv3.RateLimitResponse_OK
+	over = ratelimitv3.RateLimitResponse_OVER_LIMIT
+)
+
+// store decides with the reference model, or fails with err.
+type store struct {
+	model script.Model
+	now   time.Time
+	err   error
+	calls int
+}
+
+func (s *store) Evaluate(_ context.Context, call *script.Call) (*script.Reply, error) {
+	s.calls++
+	if s.err != nil {
+		return nil, s.err
+	}
+	return s.model.Evaluate(call, s.now), nil
+}
+
+// door is the service over an engine with plans.
+type door struct {
+	*envoyrls.Service
+	t        *testing.T
+	store    *store
+	registry *prometheus.Registry
+}
+
+func newDoor(t *testing.T, plans ...*plan.Plan) *door {
+	t.Helper()
+	d := &door{t: t, store: &store{now: time.Unix(1_900_000_000, 0)}, registry: prometheus.NewRegistry()}
+	engine := limiter.NewEngine(limiter.Options{
+		Evaluator: d.store, Registerer: d.registry, Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
+	})
+	if plans != nil {
+		engine.Use(plan.NewSnapshot(1, plans))
+	}
+	d.Service = envoyrls.New(envoyrls.Options{Engine: engine})
+	return d
+}
+
+// ask sends the request, which must not be an error.
+func (d *door) ask(r *ratelimitv3.RateLimitRequest) *ratelimitv3.RateLimitResponse {
+	d.t.Helper()
+	response, err := d.ShouldRateLimit(d.t.Context(), r)
+	NewWithT(d.t).Expect(err).NotTo(HaveOccurred())
+	return response
+}
+
+// count returns a counter of the engine.
+func (d *door) count(name string) int {
+	n, err := testutil.GatherAndCount(d.registry, name)
+	NewWithT(d.t).Expect(err).NotTo(HaveOccurred())
+	return n
+}
+
+// makePlan returns a plan for descriptors of the domain "edge" that have all those
+// keys, counted by the value of the first.
+func makePlan(name string, keys []string, limits ...plan.Limit) *plan.Plan {
+	match := plan.Match{Domain: "edge"}
+	p := &plan.Plan{
+		Namespace: "shop", Name: name, Mode: plan.ModeEnforce, OnMissingKey: plan.MissingKeyShare,
+		Counting: plan.CountAdmitted, DenyWhen: plan.ThresholdExceeded, FailureMode: plan.FailOpen,
+		Denial: plan.Denial{Code: "Slow", Message: "Slow down."}, Limits: limits,
+	}
+	for _, key := range keys {
+		match.Descriptors = append(match.Descriptors, plan.Entry{Key: key})
+	}
+	if len(keys) > 0 {
+		p.Key = []plan.KeyPart{{Type: plan.KeyDescriptor, Descriptor: keys[0]}}
+	}
+	p.Matches = []plan.Match{match}
+	return p
+}
+
+func fixed(name string, threshold int64, window time.Duration) plan.Limit {
+	return plan.Limit{Name: name, Algorithm: plan.FixedWindow, Threshold: threshold, WindowMillis: window.Milliseconds()}
+}
+
+// descriptor makes one of "key=value" words.
+func descriptor(words string, edits ...func(*commonv3.RateLimitDescriptor)) *commonv3.RateLimitDescriptor {
+	d := &commonv3.RateLimitDescriptor{}
+	for word := range strings.FieldsSeq(words) {
+		key, value, _ := strings.Cut(word, "=")
+		d.Entries = append(d.Entries, &commonv3.RateLimitDescriptor_Entry{Key: key, Value: value})
+	}
+	for _, edit := range edits {
+		edit(d)
+	}
+	return d
+}
+
+func hits(n uint64) func(*commonv3.RateLimitDescriptor) {
+	return func(d *commonv3.RateLimitDescriptor) { d.HitsAddend = wrapperspb.UInt64(n) }
+}
+
+func limit(n uint32, unit typev3.RateLimitUnit) func(*commonv3.RateLimitDescriptor) {
+	return func(d *commonv3.RateLimitDescriptor) {
+		d.Limit = &commonv3.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: n, Unit: unit}
+	}
+}
+
+func request(descriptors ...*commonv3.RateLimitDescriptor) *ratelimitv3.RateLimitRequest {
+	return &ratelimitv3.RateLimitRequest{Domain: "edge", Descriptors: descriptors}
+}
+
+func codesOf(r *ratelimitv3.RateLimitResponse) []ratelimitv3.RateLimitResponse_Code {
+	all := []ratelimitv3.RateLimitResponse_Code{r.GetOverallCode()}
+	for _, s := range r.GetStatuses() {
+		all = append(all, s.GetCode())
+	}
+	return all
+}
+
+func left(r *ratelimitv3.RateLimitResponse) []uint32 {
+	var all []uint32
+	for _, s := range r.GetStatuses() {
+		all = append(all, s.GetLimitRemaining())
+	}
+	return all
+}
+
+func header(r *ratelimitv3.RateLimitResponse, name string) string {
+	for _, h := range r.GetResponseHeadersToAdd() {
+		if h.GetKey() == name {
+			return h.GetValue()
+		}
+	}
+	return ""
+}
+
+func TestStatuses(t *testing.T) {
+	g := NewWithT(t)
+	d := newDoor(t, makePlan("user", []string{"user"}, fixed("minute", 3, time.Minute), fixed("odd", 100, 90*time.Second)),
+		makePlan("path", []string{"path"}, fixed("day", 2, 24*time.Hour)))
+	r := d.ask(request(descriptor("user=alice"), descriptor("other=x"), descriptor("path=/a")))
+	g.Expect(codesOf(r)).To(HaveEach(ok))
+	g.Expect(r.GetRawBody()).To(BeEmpty())
+	g.Expect(header(r, "RateLimit")).To(Equal(`"shop/path-day";r=1;t=86401, "shop/user-minute";r=2;t=61, "shop/user-odd";r=99;t=91`))
+	first := r.GetStatuses()[0]
+	g.Expect(first.GetCurrentLimit().String()).To(And(
+		ContainSubstring(`name:"shop/user-minute"`), ContainSubstring("requests_per_unit:3"), ContainSubstring("unit:MINUTE")))
+	g.Expect([]any{first.GetLimitRemaining(), first.GetDurationUntilReset().AsDuration()}).To(Equal([]any{uint32(2), time.Minute + time.Second}))
+	g.Expect(r.GetStatuses()[1].GetCurrentLimit()).To(BeNil(), "nothing applies by it")
+	g.Expect(r.GetStatuses()[1].GetDurationUntilReset()).To(BeNil())
+	g.Expect(r.GetStatuses()[2].GetCurrentLimit().GetUnit()).To(Equal(ratelimitv3.RateLimitResponse_RateLimit_DAY))
+
+	d.ask(request(descriptor("path=/a")))
+	refused := d.ask(request(descriptor("user=alice"), descriptor("path=/a")))
+	g.Expect(codesOf(refused)).To(Equal([]ratelimitv3.RateLimitResponse_Code{over, ok, over}))
+	g.Expect(left(refused)).To(Equal([]uint32{2, 0}), "the other descriptor is unspent")
+	g.Expect(refused.GetStatuses()[1].GetDurationUntilReset().AsDuration()).To(Equal(24*time.Hour + time.Second))
+	g.Expect(header(refused, "Retry-After")).To(Equal("86401"))
+	g.Expect(header(refused, "Content-Type")).To(Equal("application/problem+json"))
+	g.Expect(string(refused.GetRawBody())).To(And(
+		ContainSubstring(`"status":429`), ContainSubstring(`"code":"Slow"`), ContainSubstring("Slow down. Try again in 86401 seconds.")))
+}
+
+func TestUnits(t *testing.T) {
+	for window, unit := range map[time.Duration]ratelimitv3.RateLimitResponse_RateLimit_Unit{
+		time.Second: 1, time.Minute: 2, time.Hour: 3, 24 * time.Hour: 4, 7 * 24 * time.Hour: 7,
+		90 * time.Second: 0, 500 * time.Millisecond: 0, 30 * 24 * time.Hour: 0,
+	} {
+		r := newDoor(t, makePlan("p", []string{"a"}, fixed("l", 5, window))).ask(request(descriptor("a=1")))
+		current := r.GetStatuses()[0].GetCurrentLimit()
+		NewWithT(t).Expect([]any{current.GetUnit(), current.GetName()}).To(Equal([]any{unit, "shop/p-l"}), window.String())
+	}
+}
+
+// Every case begins with nothing spent and sends one request before the one that
+// is looked at.
+func TestCharges(t *testing.T) {
+	user := func(threshold int64) *plan.Plan {
+		return makePlan("user", []string{"user"}, fixed("l", threshold, time.Minute))
+	}
+	domain := makePlan("domain", nil, fixed("l", 10, time.Minute))
+	send := func(hits uint32, descriptors ...*commonv3.RateLimitDescriptor) *ratelimitv3.RateLimitRequest {
+		r := request(descriptors...)
+		r.HitsAddend = hits
+		return r
+	}
+	for name, tc := range map[string]struct {
+		plans       []*plan.Plan
+		before, now *ratelimitv3.RateLimitRequest
+		codes       []ratelimitv3.RateLimitResponse_Code
+		left        []uint32
+	}{
+		"no hits are one": {
+			[]*plan.Plan{user(5)}, send(0, descriptor("user=a")), send(0, descriptor("user=a")),
+			[]ratelimitv3.RateLimitResponse_Code{ok, ok}, []uint32{3},
+		},
+		"hits of the request are for all": {
+			[]*plan.Plan{user(5)}, send(2, descriptor("user=a")), send(2, descriptor("user=a"), descriptor("user=b")),
+			[]ratelimitv3.RateLimitResponse_Code{ok, ok, ok}, []uint32{1, 3},
+		},
+		"a descriptor's own hits come first": {
+			[]*plan.Plan{user(5)}, send(9, descriptor("user=a", hits(3))), send(1, descriptor("user=a", hits(2)), descriptor("user=b")),
+			[]ratelimitv3.RateLimitResponse_Code{ok, ok, ok}, []uint32{0, 4},
+		},
+		"a descriptor without hits peeks": {
+			[]*plan.Plan{user(5)}, send(4, descriptor("user=a")), send(1, descriptor("user=a", hits(0)), descriptor("user=b")),
+			[]ratelimitv3.RateLimitResponse_Code{ok, ok, ok}, []uint32{1, 4},
+		},
+		"a peek at a full limit is over": {
+			[]*plan.Plan{user(5)}, send(5, descriptor("user=a")), send(1, descriptor("user=a", hits(0)), descriptor("user=b")),
+			[]ratelimitv3.RateLimitResponse_Code{over, over, ok}, []uint32{0, 5},
+		},
+		"the same policy and key charge once, the largest": {
+			[]*plan.Plan{user(9)}, send(1, descriptor("user=b")),
+			send(1, descriptor("user=a x=1", hits(2)), descriptor("user=a x=2", hits(4)), descriptor("user=a x=3", hits(0))),
+			[]ratelimitv3.RateLimitResponse_Code{ok, ok, ok, ok}, []uint32{5, 5, 5},
+		},
+		"a policy of the domain is every descriptor's and charged once": {
+			[]*plan.Plan{domain}, send(3, descriptor("x=1")), send(1, descriptor("x=1", hits(0)), descriptor("y=2", hits(2))),
+			[]ratelimitv3.RateLimitResponse_Code{ok, ok, ok}, []uint32{5, 5},
+		},
+		"a policy of the domain refuses every descriptor": {
+			[]*plan.Plan{domain, user(99)}, send(10, descriptor("x=1")), send(1, descriptor("user=a"), descriptor("y=2")),
+			[]ratelimitv3.RateLimitResponse_Code{over, over, over}, []uint32{0, 0},
+		},
+		"a cost that never fits touches nobody": {
+			[]*plan.Plan{user(5)}, send(1, descriptor("user=b")), send(1, descriptor("user=a", hits(6)), descriptor("user=b")),
+			[]ratelimitv3.RateLimitResponse_Code{over, over, ok}, []uint32{5, 4},
+		},
+		"a cost that never fits one is taken from none, though another would refuse": {
+			[]*plan.Plan{user(5)}, send(5, descriptor("user=b")), send(1, descriptor("user=b"), descriptor("user=a", hits(6))),
+			[]ratelimitv3.RateLimitResponse_Code{over, over, over}, []uint32{0, 5},
+		},
+		"the largest cost": {
+			[]*plan.Plan{user(plan.MaxThreshold)}, send(1, descriptor("user=b")), send(plan.MaxThreshold, descriptor("user=a")),
+			[]ratelimitv3.RateLimitResponse_Code{ok, ok}, []uint32{0},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			d := newDoor(t, tc.plans...)
+			d.ask(tc.before)
+			r := d.ask(tc.now)
+			g.Expect(codesOf(r)).To(Equal(tc.codes))
+			g.Expect(left(r)).To(Equal(tc.left))
+			g.Expect(d.store.calls).To(Equal(2), "one step a request")
+		})
+	}
+}
+
+func TestOutcomesWithoutCounting(t *testing.T) {
+	edited := func(edit func(*plan.Plan)) *plan.Plan {
+		p := makePlan("user", []string{"user"}, fixed("l", 5, time.Minute))
+		edit(p)
+		return p
+	}
+	both := []ratelimitv3.RateLimitResponse_Code{over, over, ok}
+	for name, tc := range map[string]struct {
+		plan   *plan.Plan
+		err    error
+		user   string
+		codes  []ratelimitv3.RateLimitResponse_Code
+		reason string
+		header string
+	}{
+		"denied by an override": {
+			plan: edited(func(p *plan.Plan) {
+				p.Overrides = []plan.Override{{Name: "banned", Keys: []string{"eve"}, Action: plan.ActionDeny}}
+			}), user: "eve", codes: both, reason: "DeniedByOverride",
+		},
+		"allowed by an override": {
+			plan: edited(func(p *plan.Plan) {
+				p.Overrides = []plan.Override{{Name: "staff", Keys: []string{"eve"}, Action: plan.ActionAllow}}
+			}), user: "eve", codes: []ratelimitv3.RateLimitResponse_Code{ok, ok, ok},
+		},
+		"a missing key": {
+			plan: edited(func(p *plan.Plan) { p.OnMissingKey = plan.MissingKeyDeny }), codes: both, reason: "MissingKey",
+		},
+		"shadow says nothing": {
+			plan:  edited(func(p *plan.Plan) { p.Mode, p.Limits[0].Threshold = plan.ModeShadow, 1 }),
+			codes: []ratelimitv3.RateLimitResponse_Code{ok, ok, ok}, user: "eve",
+		},
+		"Redis is down and the policy closed": {
+			plan: edited(func(p *plan.Plan) { p.FailureMode = plan.FailClosed }), err: errors.New("down"),
+			user: "eve", codes: both, reason: "StoreUnavailable", header: "closed",
+		},
+		"Redis is down and the policy open": {
+			plan: edited(func(*plan.Plan) {}), err: errors.New("down"),
+			user: "eve", codes: []ratelimitv3.RateLimitResponse_Code{ok, ok, ok}, header: "open",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			d := newDoor(t, tc.plan)
+			d.store.err = tc.err
+			r := d.ask(request(descriptor("user="+tc.user), descriptor("other=x")))
+			g.Expect(codesOf(r)).To(Equal(tc.codes))
+			for _, s := range r.GetStatuses() {
+				g.Expect(s.GetCurrentLimit()).To(BeNil())
+			}
+			g.Expect(header(r, "Weir-Degraded")).To(Equal(tc.header))
+			if tc.reason == "" {
+				g.Expect(r.GetRawBody()).To(BeEmpty())
+				return
+			}
+			g.Expect(string(r.GetRawBody())).To(And(ContainSubstring(`"reason":"`+tc.reason+`"`), ContainSubstring(`"status":429`)))
+		})
+	}
+}
+
+func TestRequestedLimits(t *testing.T) {
+	minute, hour := fixed("minute", 5, time.Minute), fixed("hour", 50, time.Hour)
+	for name, tc := range map[string]struct {
+		limits  []plan.Limit
+		asked   func(*commonv3.RateLimitDescriptor)
+		current string // name, units, unit, left
+		ignored int
+	}{
+		"in place of the limit with that window": {
+			[]plan.Limit{minute, hour}, limit(2, typev3.RateLimitUnit_MINUTE), "shop/user-minute 2 MINUTE 1", 0,
+		},
+		"the others stay": {
+			[]plan.Limit{minute, hour}, limit(9000, typev3.RateLimitUnit_HOUR), "shop/user-minute 5 MINUTE 4", 0,
+		},
+		"in place of the only limit": {
+			[]plan.Limit{minute}, limit(7, typev3.RateLimitUnit_HOUR), "shop/user-minute 7 HOUR 6", 0,
+		},
+		"of several, none has that window": {
+			[]plan.Limit{minute, hour}, limit(7, typev3.RateLimitUnit_DAY), "shop/user-minute 5 MINUTE 4", 1,
+		},
+		"a unit longer than any limit": {
+			[]plan.Limit{minute}, limit(7, typev3.RateLimitUnit_YEAR), "shop/user-minute 5 MINUTE 4", 1,
+		},
+		"no unit": {
+			[]plan.Limit{minute}, limit(7, typev3.RateLimitUnit_UNKNOWN), "shop/user-minute 5 MINUTE 4", 1,
+		},
+		"more than can be counted": {
+			[]plan.Limit{minute}, limit(1<<32-1, typev3.RateLimitUnit_MINUTE), "shop/user-minute 2147483647 MINUTE 2147483646", 0,
+		},
+		"a bucket": {
+			[]plan.Limit{{Name: "b", Algorithm: plan.TokenBucket, Threshold: 5, Burst: 50, WindowMillis: 1000}},
+			limit(9, typev3.RateLimitUnit_SECOND), "shop/user-b 9 SECOND 8", 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			d := newDoor(t, makePlan("user", []string{"user"}, tc.limits...))
+			s := d.ask(request(descriptor("user=a", tc.asked))).GetStatuses()[0]
+			l := s.GetCurrentLimit()
+			got := strings.Join([]string{
+				l.GetName(), uintText(l.GetRequestsPerUnit()), l.GetUnit().String(), uintText(s.GetLimitRemaining()),
+			}, " ")
+			g.Expect(got).To(Equal(tc.current))
+			g.Expect(d.count("weir_requested_limits_ignored_total")).To(Equal(tc.ignored))
+		})
+	}
+}
+
+func uintText(n uint32) string { return wrapperspb.UInt32(n).String()[len("value:"):] }
+
+// A contract of the caller takes the place of the policy's numbers for as long as
+// it is sent, over the same counter.
+func TestRequestedLimitCountsOn(t *testing.T) {
+	g := NewWithT(t)
+	d := newDoor(t, makePlan("user", []string{"user"}, fixed("l", 2, time.Minute)), makePlan("domain", nil, fixed("l", 100, time.Minute)))
+	plain, gold := descriptor("user=a"), descriptor("user=a", limit(4, typev3.RateLimitUnit_MINUTE))
+	for _, step := range []struct {
+		d    *commonv3.RateLimitDescriptor
+		code ratelimitv3.RateLimitResponse_Code
+	}{{plain, ok}, {plain, ok}, {plain, over}, {gold, ok}, {gold, ok}, {gold, over}, {plain, over}} {
+		g.Expect(d.ask(request(step.d)).GetOverallCode()).To(Equal(step.code))
+	}
+	nothing := d.ask(request(descriptor("user=b", limit(0, typev3.RateLimitUnit_MINUTE))))
+	g.Expect(nothing.GetOverallCode()).To(Equal(over))
+	g.Expect(nothing.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit()).To(BeZero())
+	g.Expect(header(nothing, "Retry-After")).To(BeEmpty(), "waiting does not help")
+	g.Expect(header(nothing, "RateLimit-Policy")).To(ContainSubstring(`"shop/domain-l";q=100`), "a policy that applies whatever the descriptors are keeps its own")
+}
+
+func TestErrors(t *testing.T) {
+	many := make([]*commonv3.RateLimitDescriptor, limiter.MaxDescriptors+1)
+	for i := range many {
+		many[i] = descriptor("user=a")
+	}
+	d := newDoor(t, makePlan("user", []string{"user"}, fixed("l", 5, time.Minute)))
+	for name, tc := range map[string]struct {
+		request *ratelimitv3.RateLimitRequest
+		want    string
+	}{
+		"nothing":         {&ratelimitv3.RateLimitRequest{}, "domain: must not be empty"},
+		"no domain":       {&ratelimitv3.RateLimitRequest{Descriptors: many[:1]}, "domain: must not be empty"},
+		"no descriptors":  {&ratelimitv3.RateLimitRequest{Domain: "edge"}, "descriptors: must not be empty"},
+		"too many":        {request(many...), "descriptors: has 65 elements, at most 64"},
+		"too many hits":   {&ratelimitv3.RateLimitRequest{Domain: "edge", Descriptors: many[:1], HitsAddend: 1 << 31}, "hits_addend: must be at most 2147483647"},
+		"too many of one": {request(many[0], descriptor("user=a", hits(1<<31))), "descriptors[1].hits_addend: must be at most 2147483647"},
+		"beyond int64":    {request(descriptor("user=a", hits(1<<64-1))), "descriptors[0].hits_addend: must be at most 2147483647"},
+		"negative hits": {
+			request(descriptor("user=a", func(d *commonv3.RateLimitDescriptor) { d.IsNegativeHits = true })),
+			"descriptors[0].is_negative_hits: is not supported",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			_, err := d.ShouldRateLimit(t.Context(), tc.request)
+			g.Expect(status.Code(err)).To(Equal(codes.InvalidArgument))
+			g.Expect(err).To(MatchError(ContainSubstring(tc.want)))
+		})
+	}
+	NewWithT(t).Expect(d.store.calls).To(BeZero())
+}
+
+// What a client of the proxy puts into its request must never end in an error:
+// the proxy would let it pass.
+func TestOddValuesAreNoErrors(t *testing.T) {
+	g := NewWithT(t)
+	d := newDoor(t, makePlan("user", []string{"user"}, fixed("l", 1, time.Minute)))
+	for _, value := range []string{"", "\x00", "a b", strings.Repeat("x", 100_000), "{}:|%", "☃", "\xff"} {
+		r := request(&commonv3.RateLimitDescriptor{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: value}}})
+		g.Expect([]any{d.ask(r).GetOverallCode(), d.ask(r).GetOverallCode()}).To(Equal([]any{ok, over}), value[:min(9, len(value))])
+	}
+	g.Expect(codesOf(d.ask(request(&commonv3.RateLimitDescriptor{}, nil)))).To(Equal([]ratelimitv3.RateLimitResponse_Code{ok, ok, ok}))
+}
+
+func TestBeforePlansAndAfterTheCaller(t *testing.T) {
+	g := NewWithT(t)
+	_, err := newDoor(t).ShouldRateLimit(t.Context(), request(descriptor("a=1")))
+	g.Expect(status.Code(err)).To(Equal(codes.Unavailable))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	d := newDoor(t, makePlan("user", []string{"user"}, fixed("l", 1, time.Minute)))
+	d.store.err = context.Canceled
+	_, err = d.ShouldRateLimit(ctx, request(descriptor("user=1")))
+	g.Expect(status.Code(err)).To(Equal(codes.Canceled))
+}

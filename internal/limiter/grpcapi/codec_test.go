@@ -1,0 +1,102 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grpcapi
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	. "github.com/onsi/gomega"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// wireOf returns the message with marker replaced by bytes that need not be UTF-8.
+func wireOf(g *WithT, m proto.Message, marker, odd string) []byte {
+	wire, err := proto.Marshal(m)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(odd).To(HaveLen(len(marker)), "or lengths would be wrong")
+	return bytes.ReplaceAll(wire, []byte(marker), []byte(odd))
+}
+
+func (c codec) read(wire []byte, m proto.Message) error {
+	return c.Unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}, m)
+}
+
+func TestCodecReadsWhatIsNotUTF8(t *testing.T) {
+	g := NewWithT(t)
+	wire := wireOf(g, &ratelimitv3.RateLimitRequest{Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{
+		{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: "ä####ö"}}},
+	}}, "####", "\xff☃")
+	r := &ratelimitv3.RateLimitRequest{}
+	g.Expect(proto.Unmarshal(wire, r)).NotTo(Succeed(), "else there is no need for the codec")
+	g.Expect(newCodec().read(wire, r)).To(Succeed())
+	g.Expect(r.GetDomain()).To(Equal("edge"))
+	g.Expect(r.GetDescriptors()[0].GetEntries()[0].GetValue()).To(Equal("ä?☃ö"))
+}
+
+func TestCodecReadsMapsAndLeavesBytes(t *testing.T) {
+	g := NewWithT(t)
+	wire := wireOf(g, &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
+			Path: "/##", Headers: map[string]string{"user": "##"}, RawBody: []byte("##"),
+		}},
+	}}, "##", "\xc3\x28")
+	r := &authv3.CheckRequest{}
+	g.Expect(newCodec().read(wire, r)).To(Succeed())
+	http := r.GetAttributes().GetRequest().GetHttp()
+	g.Expect(http.GetPath()).To(Equal("/?("))
+	g.Expect(http.GetHeaders()).To(Equal(map[string]string{"user": "?("}))
+	g.Expect(http.GetRawBody()).To(Equal([]byte("\xc3\x28")))
+}
+
+func TestCodecRefusesWhatIsNoMessage(t *testing.T) {
+	g := NewWithT(t)
+	for _, wire := range []string{"\xff", "\x0a\x05ab", "\x0b", strings.Repeat("\x12\x7f", 60)} {
+		g.Expect(newCodec().read([]byte(wire), &ratelimitv3.RateLimitRequest{})).NotTo(Succeed(), "%q", wire)
+	}
+}
+
+// A message within messages costs neither time nor stack beyond the bound.
+func TestCodecBoundsDepth(t *testing.T) {
+	g := NewWithT(t)
+	d := (&commonv3.RateLimitDescriptor{}).ProtoReflect().Descriptor()
+	wire := protowire.AppendTag(nil, 1, protowire.BytesType)
+	wire = protowire.AppendBytes(wire, append(protowire.AppendTag(nil, 2, protowire.BytesType), 1, 0xff))
+	kept := bytes.Clone(wire)
+	mend(wire, d, 1)
+	g.Expect(wire).To(Equal(kept))
+	mend(wire, d, 2)
+	g.Expect(wire).NotTo(Equal(kept))
+}
+
+// FuzzCodec holds that mending only makes messages readable: what the usual codec
+// reads is read alike, and what it refuses is either no message or all UTF-8
+// afterwards.
+func FuzzCodec(f *testing.F) {
+	f.Add([]byte("\x0a\x04edge\x12\x0e\x0a\x0c\x0a\x04user\x12\x04\xff\xfe\xc3\x28"))
+	f.Add([]byte("\x0a\x01\xff"))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		g := NewWithT(t)
+		usual, ours := &ratelimitv3.RateLimitRequest{}, &ratelimitv3.RateLimitRequest{}
+		usually := proto.Unmarshal(wire, usual)
+		err := newCodec().read(bytes.Clone(wire), ours)
+		if usually == nil {
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(proto.Equal(usual, ours)).To(BeTrue())
+		}
+		if err == nil {
+			g.Expect(utf8.ValidString(ours.GetDomain())).To(BeTrue())
+			_, err = proto.Marshal(ours)
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+	})
+}
