@@ -5,15 +5,93 @@ package grpcapi_test
 
 import (
 	"context"
+	"log/slog"
+	"strconv"
+	"strings"
 	"testing"
 
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/onsi/gomega"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
 
 	"github.com/weir-dev/weir/internal/limiter/grpcapi"
 )
+
+// odd is a service that panics, or says how large what it got was.
+type odd struct {
+	ratelimitv3.UnimplementedRateLimitServiceServer
+}
+
+func (o odd) Register(r grpc.ServiceRegistrar) { ratelimitv3.RegisterRateLimitServiceServer(r, o) }
+
+func (odd) ShouldRateLimit(_ context.Context, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
+	if r.GetDomain() == "panic" {
+		panic("secret")
+	}
+	return &ratelimitv3.RateLimitResponse{RawBody: []byte(strconv.Itoa(len(r.GetDomain())))}, nil
+}
+
+// serve starts a server until the test ends and connects to it.
+func serve(t *testing.T, services ...grpcapi.Service) *grpc.ClientConn {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	ctx, stop := context.WithCancel(t.Context())
+	server := grpcapi.NewServer(grpcapi.ServerOptions{
+		Address: "127.0.0.1:0", Services: services, Logger: slog.New(slog.DiscardHandler),
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- server.Start(ctx) }()
+	g.Eventually(server.Addr).ShouldNot(gomega.BeEmpty())
+	conn, err := grpc.NewClient(server.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Cleanup(func() {
+		_ = conn.Close()
+		stop()
+		gomega.NewWithT(t).Eventually(ended, "5s").Should(gomega.Receive(gomega.BeNil()))
+	})
+	return conn
+}
+
+func TestPanicEndsOneCall(t *testing.T) {
+	g := gomega.NewWithT(t)
+	client := ratelimitv3.NewRateLimitServiceClient(serve(t, odd{}))
+	_, err := client.ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{Domain: "panic"})
+	g.Expect(status.Code(err)).To(gomega.Equal(codes.Internal))
+	g.Expect(err.Error()).NotTo(gomega.ContainSubstring("secret"))
+	_, err = client.ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{Domain: "calm"})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+func TestLargestMessage(t *testing.T) {
+	g := gomega.NewWithT(t)
+	client := ratelimitv3.NewRateLimitServiceClient(serve(t, odd{}))
+	answer, err := client.ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{Domain: strings.Repeat("a", 4<<20-10)})
+	g.Expect(err).NotTo(gomega.HaveOccurred(), "far more than headers can be")
+	g.Expect(string(answer.GetRawBody())).To(gomega.Equal("4194294"))
+	_, err = client.ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{Domain: strings.Repeat("a", 4<<20)})
+	g.Expect(status.Code(err)).To(gomega.Equal(codes.ResourceExhausted))
+}
+
+func TestReflectionNamesTheServices(t *testing.T) {
+	g := gomega.NewWithT(t)
+	stream, err := reflectionpb.NewServerReflectionClient(serve(t, odd{})).ServerReflectionInfo(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(stream.Send(&reflectionpb.ServerReflectionRequest{
+		MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{},
+	})).To(gomega.Succeed())
+	answer, err := stream.Recv()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	var names []string
+	for _, s := range answer.GetListServicesResponse().GetService() {
+		names = append(names, s.GetName())
+	}
+	g.Expect(names).To(gomega.ContainElements("envoy.service.ratelimit.v3.RateLimitService", "grpc.health.v1.Health"))
+}
 
 func TestHealthFollowsTheServer(t *testing.T) {
 	g := gomega.NewWithT(t)

@@ -1,0 +1,306 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoint_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weir-dev/weir/internal/limiter/endpoint"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/redisclient"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// said is what a door answered. A proxy of the rate limit protocol has one status
+// for all refusals, so it is not compared by its number.
+type said struct {
+	Allowed bool
+	Headers map[string]string
+	Body    verdict // of a refusal
+}
+
+// verdict is what a body says of the decision.
+type verdict struct {
+	Code, Reason, Policy, Limit, Detail string
+	RetryAfter                          int64
+	Limits                              []struct {
+		Policy, Limit                              string
+		Used, Remaining, RetryAfterMs, ResetAfterMs int64
+	}
+}
+
+// compared are the headers that all doors have to say alike.
+var compared = []string{"RateLimit", "RateLimit-Policy", "Retry-After", "Weir-Degraded", "X-RateLimit-Limit", "X-RateLimit-Remaining"}
+
+// house is an endpoint with four doors on a Redis whose clock stands still.
+type house struct {
+	*endpoint.Endpoint
+	redis *testenv.Redis
+	clock *testenv.Clock
+	conn  *grpc.ClientConn
+	doors map[string]func(g *WithT, user string) said
+}
+
+func build(t *testing.T, plans ...*plan.Plan) *house {
+	t.Helper()
+	g := NewWithT(t)
+	server, clock := testenv.StartRedisWithClock(t)
+	client, err := redisclient.New(server.URL, time.Second)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = client.Close() })
+	h := &house{redis: server, clock: clock, Endpoint: endpoint.New(endpoint.Options{
+		Redis: client, RedisPrefix: "weir:", HTTPAddress: "127.0.0.1:0", GRPCAddress: "127.0.0.1:0",
+		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PrincipalHeader: "x-user", LegacyHeaders: true,
+		StoreTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+	})}
+	h.Use(plan.NewSnapshot(1, plans))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- h.Run(ctx) }()
+	g.Eventually(h.HTTP.Addr).ShouldNot(BeEmpty())
+	g.Eventually(h.GRPC.Addr).ShouldNot(BeEmpty())
+	h.conn, err = grpc.NewClient(h.GRPC.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() {
+		_ = h.conn.Close()
+		stop()
+		NewWithT(t).Eventually(ended, "15s").Should(Receive(BeNil()))
+	})
+	h.doors = map[string]func(*WithT, string) said{
+		"check": h.check, "authorize": h.authorize, "ext_authz": h.extAuthz, "ratelimit": h.rateLimit,
+	}
+	return h
+}
+
+func (h *house) send(g *WithT, r *http.Request) said {
+	response, err := http.DefaultClient.Do(r)
+	g.Expect(err).NotTo(HaveOccurred())
+	body, err := io.ReadAll(response.Body)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(response.Body.Close()).To(Succeed())
+	headers := map[string]string{}
+	for name, values := range response.Header {
+		headers[name] = values[0]
+	}
+	return newSaid(g, response.StatusCode == http.StatusOK, headers, body)
+}
+
+// newSaid keeps what is compared. Header names are compared without case: how they
+// are spelled is up to the transport.
+func newSaid(g *WithT, allowed bool, headers map[string]string, body []byte) said {
+	s := said{Allowed: allowed, Headers: map[string]string{}}
+	for name, value := range headers {
+		if i := slices.IndexFunc(compared, func(c string) bool { return strings.EqualFold(c, name) }); i >= 0 {
+			s.Headers[compared[i]] = value
+		}
+	}
+	if !allowed {
+		g.Expect(json.Unmarshal(body, &s.Body)).To(Succeed())
+	}
+	return s
+}
+
+func (h *house) check(g *WithT, user string) said {
+	body := fmt.Sprintf(`{"attributes":{"method":"POST","host":"Shop.Example:443","path":"/a/../login?x=1",
+		"headers":{"X-User":%q},"principal":%[1]q,"remoteAddress":"192.0.2.1"}}`, user)
+	r, err := http.NewRequest(http.MethodPost, "http://"+h.HTTP.Addr()+"/v1/check", strings.NewReader(body))
+	g.Expect(err).NotTo(HaveOccurred())
+	return h.send(g, r)
+}
+
+func (h *house) authorize(g *WithT, user string) said {
+	r, err := http.NewRequest(http.MethodGet, "http://"+h.HTTP.Addr()+"/v1/authorize", http.NoBody)
+	g.Expect(err).NotTo(HaveOccurred())
+	for name, value := range map[string]string{
+		"X-Forwarded-Method": "POST", "X-Forwarded-Host": "Shop.Example:443", "X-Forwarded-Uri": "/a/../login?x=1",
+		"X-Forwarded-For": "192.0.2.1", "X-User": user,
+	} {
+		r.Header.Set(name, value)
+	}
+	return h.send(g, r)
+}
+
+func (h *house) extAuthz(g *WithT, user string) said {
+	address := &corev3.SocketAddress{Address: "192.0.2.1"}
+	response, err := authv3.NewAuthorizationClient(h.conn).Check(context.Background(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: address}}},
+		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
+			Method: "POST", Host: "Shop.Example:443", Path: "/a/../login?x=1", Headers: map[string]string{"x-user": user},
+		}},
+	}})
+	g.Expect(err).NotTo(HaveOccurred())
+	headers := map[string]string{}
+	for _, o := range append(response.GetOkResponse().GetResponseHeadersToAdd(), response.GetDeniedResponse().GetHeaders()...) {
+		headers[o.GetHeader().GetKey()] = o.GetHeader().GetValue()
+	}
+	allowed := codes.Code(response.GetStatus().GetCode()) == codes.OK //nolint:gosec // small
+	return newSaid(g, allowed, headers, []byte(response.GetDeniedResponse().GetBody()))
+}
+
+func (h *house) rateLimit(g *WithT, user string) said {
+	response, err := ratelimitv3.NewRateLimitServiceClient(h.conn).ShouldRateLimit(context.Background(), &ratelimitv3.RateLimitRequest{
+		Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{
+			{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "path", Value: "/login"}, {Key: "user", Value: user}}},
+		},
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	headers := map[string]string{}
+	for _, o := range response.GetResponseHeadersToAdd() {
+		headers[o.GetKey()] = o.GetValue()
+	}
+	allowed := response.GetOverallCode() == ratelimitv3.RateLimitResponse_OK
+	g.Expect(response.GetStatuses()[0].GetCode()).To(Equal(response.GetOverallCode()))
+	g.Expect(bytes.TrimSpace(response.GetRawBody()) == nil || !allowed).To(BeTrue())
+	return newSaid(g, allowed, headers, response.GetRawBody())
+}
+
+// loginPlan applies to a request to log in, however a door tells of it.
+func loginPlan(edits ...func(*plan.Plan)) *plan.Plan {
+	p := &plan.Plan{
+		Namespace: "shop", Name: "login", Mode: plan.ModeEnforce, OnMissingKey: plan.MissingKeyShare,
+		Counting: plan.CountAdmitted, DenyWhen: plan.ThresholdExceeded, FailureMode: plan.FailOpen,
+		Denial: plan.Denial{Code: "TooManyAttempts", Message: "Too many login attempts."},
+		Matches: []plan.Match{
+			{Methods: []string{"POST"}, Hosts: []string{"shop.example"}, Paths: []string{"/login"}},
+			{Domain: "edge", Descriptors: []plan.Entry{{Key: "path", Value: "/login"}}},
+		},
+		Key: []plan.KeyPart{{
+			Type: plan.KeyExpression, Expression: `"user" in descriptor ? descriptor["user"] : request.headers["x-user"]`,
+		}},
+		Limits: []plan.Limit{
+			{Name: "burst", Algorithm: plan.SlidingLog, Threshold: 3, WindowMillis: 60_000},
+			{Name: "daily", Algorithm: plan.FixedWindow, Threshold: 20, WindowMillis: 86_400_000},
+		},
+	}
+	for _, edit := range edits {
+		edit(p)
+	}
+	return p
+}
+
+// The same request is decided alike at every door: the verdict, what is left, the
+// reason and the headers, one request after another.
+func TestDoorsAgree(t *testing.T) {
+	block := func(p *plan.Plan) { p.Limits[0].BlockMillis = 600_000 }
+	for name, tc := range map[string]struct {
+		plan    *plan.Plan
+		user    string
+		want    []string // of one request after the other: "allowed" or the reason
+		stopped bool     // Redis is
+	}{
+		"over the limit": {loginPlan(), "alice", []string{"allowed", "allowed", "allowed", "LimitExceeded", "LimitExceeded"}, false},
+		"blocked":        {loginPlan(block), "alice", []string{"allowed", "allowed", "allowed", "LimitExceeded", "Blocked"}, false},
+		"buckets": {loginPlan(func(p *plan.Plan) {
+			p.Limits = []plan.Limit{
+				{Name: "t", Algorithm: plan.TokenBucket, Threshold: 1, Burst: 2, WindowMillis: 1000},
+				{Name: "g", Algorithm: plan.GCRA, Threshold: 1, Burst: 3, WindowMillis: 5000},
+				{Name: "w", Algorithm: plan.SlidingWindow, Threshold: 9, WindowMillis: 60_000, BucketMicros: 1_000_000},
+			}
+		}), "alice", []string{"allowed", "allowed", "LimitExceeded"}, false},
+		"shadow":             {loginPlan(func(p *plan.Plan) { p.Mode = plan.ModeShadow }), "alice", []string{"allowed", "allowed", "allowed", "allowed"}, false},
+		"disabled":           {loginPlan(func(p *plan.Plan) { p.Mode = plan.ModeDisabled }), "alice", []string{"allowed"}, false},
+		"nothing applies":    {loginPlan(func(p *plan.Plan) { p.Matches = p.Matches[:0] }), "alice", []string{"allowed"}, false},
+		"no key":             {loginPlan(func(p *plan.Plan) { p.OnMissingKey = plan.MissingKeyDeny }), "", []string{"MissingKey"}, false},
+		"shared without key": {loginPlan(), "", []string{"allowed", "allowed", "allowed", "LimitExceeded"}, false},
+		"banned": {loginPlan(func(p *plan.Plan) {
+			p.Overrides = []plan.Override{{Name: "banned", Keys: []string{"eve"}, Action: plan.ActionDeny}}
+		}), "eve", []string{"DeniedByOverride"}, false},
+		"open without Redis":   {loginPlan(), "alice", []string{"allowed"}, true},
+		"closed without Redis": {loginPlan(func(p *plan.Plan) { p.FailureMode = plan.FailClosed }), "alice", []string{"StoreUnavailable"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			all := map[string][]said{}
+			for _, door := range []string{"check", "authorize", "ext_authz", "ratelimit"} {
+				h := build(t, tc.plan)
+				h.clock.Set(time.Unix(1_900_000_000, 0))
+				if tc.stopped {
+					h.redis.Stop()
+				}
+				for range tc.want {
+					all[door] = append(all[door], h.doors[door](g, tc.user))
+					h.clock.Advance(10 * time.Millisecond)
+				}
+			}
+			var got []string
+			for _, s := range all["check"] {
+				if s.Allowed {
+					got = append(got, "allowed")
+				} else {
+					got = append(got, s.Body.Reason)
+				}
+			}
+			g.Expect(got).To(Equal(tc.want))
+			for door := range maps.Keys(all) {
+				g.Expect(all[door]).To(Equal(all["check"]), door)
+			}
+		})
+	}
+}
+
+// Behind the doors is one counter.
+func TestDoorsCountTogether(t *testing.T) {
+	g := NewWithT(t)
+	h := build(t, loginPlan())
+	for i, door := range []string{"check", "authorize", "ext_authz"} {
+		first := h.doors[door](g, "alice")
+		g.Expect(first.Allowed).To(BeTrue())
+		g.Expect(first.Headers).To(HaveKeyWithValue("RateLimit", ContainSubstring(fmt.Sprintf(`"shop/login-burst";r=%d;t=60`, 2-i))))
+		g.Expect(first.Headers).To(HaveKeyWithValue("X-RateLimit-Limit", "3"))
+	}
+	for door, ask := range h.doors {
+		g.Expect(ask(g, "alice").Body.Code).To(Equal("TooManyAttempts"), door)
+	}
+	g.Expect(h.rateLimit(g, "bob").Allowed).To(BeTrue())
+}
+
+// A client cannot make the rate limit protocol fail by the bytes it sends.
+func TestBytesThatAreNotUTF8AreLimited(t *testing.T) {
+	g := NewWithT(t)
+	h := build(t, loginPlan())
+	value := "####"
+	wire, err := proto.Marshal(&ratelimitv3.RateLimitRequest{Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{
+		{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "path", Value: "/login"}, {Key: "user", Value: value}}},
+	}})
+	g.Expect(err).NotTo(HaveOccurred())
+	wire = bytes.ReplaceAll(wire, []byte(value), []byte("\xffab\xc0"))
+	var answers []ratelimitv3.RateLimitResponse_Code
+	for range 4 {
+		r := &ratelimitv3.RateLimitResponse{}
+		g.Expect(h.conn.Invoke(t.Context(), ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, wire, r, grpc.ForceCodec(rawCodec{}))).To(Succeed())
+		answers = append(answers, r.GetOverallCode())
+	}
+	const ok, over = ratelimitv3.RateLimitResponse_OK, ratelimitv3.RateLimitResponse_OVER_LIMIT
+	g.Expect(answers).To(Equal([]ratelimitv3.RateLimitResponse_Code{ok, ok, ok, over}))
+}
+
+// rawCodec sends bytes as they are, as C++ does.
+type rawCodec struct{}
+
+func (rawCodec) Name() string                       { return "proto" }
+func (rawCodec) Marshal(v any) ([]byte, error)      { return v.([]byte), nil }
+func (rawCodec) Unmarshal(data []byte, v any) error { return proto.Unmarshal(data, v.(proto.Message)) }

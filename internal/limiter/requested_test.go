@@ -1,0 +1,105 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// requesting is a check by one descriptor that brings a limit.
+func requesting(units int64, window time.Duration) *limiter.Check {
+	return &limiter.Check{
+		Attributes: plan.Attributes{Domain: "edge", Descriptors: []plan.Descriptor{{{Key: "user", Value: "alice"}}}},
+		Charges:    []limiter.Charge{{Cost: 1, Limit: &limiter.RequestedLimit{Units: units, Window: window}}},
+	}
+}
+
+// byUser makes the plan apply by descriptors with a user.
+func byUser(p *plan.Plan) {
+	p.Matches = []plan.Match{{Domain: "edge", Descriptors: []plan.Entry{{Key: "user"}}}}
+	p.Key = []plan.KeyPart{{Type: plan.KeyDescriptor, Descriptor: "user"}}
+}
+
+// Each algorithm takes a limit that comes with the request, in its own window and in
+// another, and so does one that has not a single unit.
+func TestRequestedLimitsByAlgorithm(t *testing.T) {
+	for _, algorithm := range []plan.Algorithm{
+		plan.FixedWindow, plan.SlidingLog, plan.SlidingWindow, plan.TokenBucket, plan.GCRA, plan.Suppressed,
+	} {
+		for _, window := range []time.Duration{time.Minute, time.Hour} {
+			for _, units := range []int64{0, 1, 5, 1 << 32} {
+				t.Run(fmt.Sprint(algorithm, " ", units, " per ", window), func(t *testing.T) {
+					g := gomega.NewWithT(t)
+					f := newFixture(makePlan("a/x", limited(three(algorithm)), byUser))
+					f.evaluator.draw = 1<<32 - 1 // nothing is shed by chance
+					first := f.decide(t, requesting(units, window))
+					g.Expect(first.Allowed).To(gomega.Equal(units > 0))
+					g.Expect(first.Descriptors).To(gomega.HaveLen(1))
+					tightest := first.Descriptors[0].Tightest
+					g.Expect(tightest.Window).To(gomega.Equal(window))
+					if units < 1<<32 {
+						g.Expect(tightest.Quota).To(gomega.Equal(units))
+					} else {
+						g.Expect(tightest.Quota).To(gomega.BeElementOf(int64(plan.MaxThreshold), int64(plan.MaxLogThreshold)), "as many as can be counted")
+						return
+					}
+					for n := units; n > 1; n-- {
+						g.Expect(f.decide(t, requesting(units, window)).Allowed).To(gomega.BeTrue())
+					}
+					last := f.decide(t, requesting(units, window))
+					g.Expect(last.Allowed).To(gomega.BeFalse())
+					if units == 0 {
+						g.Expect([]any{last.Reason, last.RetryAfter}).To(gomega.Equal([]any{limiter.ReasonCostExceedsThreshold, time.Duration(0)}))
+						return
+					}
+					f.evaluator.now = f.evaluator.now.Add(last.RetryAfter)
+					if algorithm != plan.Suppressed { // what it refuses counts too
+						g.Expect(f.decide(t, requesting(units, window)).Allowed).To(gomega.BeTrue(), "retryAfter is the truth")
+					}
+				})
+			}
+		}
+	}
+}
+
+// There is room for so many contracts; one more is as good, and nothing grows.
+func TestMoreRequestedLimitsThanAreKept(t *testing.T) {
+	g := gomega.NewWithT(t)
+	f := newFixture(makePlan("a/x", byUser))
+	for units := int64(1); units <= 1000; units++ {
+		d := f.decide(t, requesting(units, time.Minute))
+		g.Expect(d.Descriptors[0].Tightest.Quota).To(gomega.Equal(units))
+		g.Expect(d.Limits[0].Used).To(gomega.Equal(units), "all count together")
+	}
+}
+
+// On Redis as by the model, and a reset forgets what was counted by limits that
+// only requests know.
+func TestRequestedLimitsOnRedis(t *testing.T) {
+	for _, algorithm := range []plan.Algorithm{
+		plan.FixedWindow, plan.SlidingLog, plan.SlidingWindow, plan.TokenBucket, plan.GCRA, plan.Suppressed,
+	} {
+		t.Run(string(algorithm), func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			r := newOnRedis(t, makePlan("a/x", limited(three(algorithm)), byUser))
+			g.Expect(r.decide(t, requesting(0, time.Hour)).Reason).To(gomega.Equal(limiter.ReasonCostExceedsThreshold))
+			g.Expect(r.client.DBSize(t.Context()).Val()).To(gomega.BeZero(), "nothing was touched")
+			for range 2 { // a Suppressed limit sheds none while it is far from its threshold
+				for _, window := range []time.Duration{time.Minute, time.Hour} {
+					g.Expect(r.decide(t, requesting(1000, window)).Allowed).To(gomega.BeTrue())
+				}
+			}
+			g.Expect(r.client.DBSize(t.Context()).Val()).To(gomega.BeNumerically(">", 0))
+			g.Expect(r.Reset(t.Context(), "a/x", alice)).To(gomega.BeTrue())
+			g.Expect(r.client.DBSize(t.Context()).Val()).To(gomega.BeZero())
+		})
+	}
+}
