@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/manager"
+	"github.com/weir-dev/weir/internal/tracing"
 )
 
 // namespaceFile says in which namespace a pod runs.
@@ -86,6 +87,14 @@ func (f *managerFlags) run(ctx context.Context) error {
 	endpoint, err := f.endpointOptions(logger)
 	if err != nil {
 		return err
+	}
+	spans, err := tracing.FromEnvironment(ctx, version, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = spans.Close() }() // an error has been logged
+	if spans != nil {
+		endpoint.Tracer, endpoint.Propagator = spans.Provider, spans.Propagator
 	}
 	options := manager.Options{
 		Options:      endpoint,

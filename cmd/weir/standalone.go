@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/standalone"
+	"github.com/weir-dev/weir/internal/tracing"
 )
 
 type standaloneFlags struct {
@@ -54,6 +55,14 @@ func (f *standaloneFlags) run(ctx context.Context) error {
 	options, err := f.endpointOptions(logger)
 	if err != nil {
 		return err
+	}
+	spans, err := tracing.FromEnvironment(ctx, version, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = spans.Close() }() // an error has been logged
+	if spans != nil {
+		options.Tracer, options.Propagator = spans.Provider, spans.Propagator
 	}
 	if f.adminTokenFile != "" {
 		if options.Authorizer, err = httpapi.NewTokenFile(f.adminTokenFile); err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/time/rate"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -40,6 +41,8 @@ type Options struct {
 	// StoreTimeout is the longest a decision waits for the Evaluator; after it
 	// the failure mode of the policies decides. Required.
 	StoreTimeout time.Duration
+	// Tracer makes a span of every decision; nil makes none.
+	Tracer trace.Tracer
 }
 
 // Engine decides checks against the current snapshot of plans. It may be used
@@ -51,6 +54,7 @@ type Engine struct {
 	storeTimeout time.Duration
 	metrics      *metrics
 	logger       *slog.Logger
+	tracer       trace.Tracer
 	complaints   rate.Sometimes
 	view         atomic.Pointer[view]
 }
@@ -67,6 +71,7 @@ func NewEngine(o Options) *Engine {
 		storeTimeout: o.StoreTimeout,
 		metrics:      newMetrics(o.Registerer),
 		logger:       o.Logger,
+		tracer:       o.Tracer,
 		complaints:   rate.Sometimes{Interval: time.Second},
 	}
 }
@@ -92,7 +97,12 @@ func (e *Engine) Snapshot() *plan.Snapshot {
 // Decide answers the check. An error is the caller's fault (*FieldError,
 // *UnknownPolicyError), ErrNotReady, or the end of ctx by cancellation; a
 // Redis that does not answer is not an error but a degraded decision.
-func (e *Engine) Decide(ctx context.Context, check *Check) (*Decision, error) {
+func (e *Engine) Decide(ctx context.Context, check *Check) (decision *Decision, err error) {
+	if e.tracer != nil {
+		var end func(*Decision, error)
+		ctx, end = e.trace(ctx)
+		defer func() { end(decision, err) }()
+	}
 	start := time.Now() //nolint:forbidigo // measures, decides nothing
 	v := e.view.Load()
 	if v == nil {
@@ -114,20 +124,25 @@ func (e *Engine) Decide(ctx context.Context, check *Check) (*Decision, error) {
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return nil, ctx.Err()
 	}
-	decision := evaluation.decide(err)
+	decision = evaluation.decide(err)
 	decision.Revision = v.snapshot.Revision()
 	if check.Charges != nil {
 		decision.Descriptors = evaluation.descriptorStates(decision, len(check.Charges))
 	}
-	if decision.Degraded != "" {
-		e.complain(err, decision)
-	}
-	e.log(ctx, check, evaluation, decision)
+	e.tell(ctx, check, evaluation, decision, err)
 	if !check.peeks() {
 		evaluation.count(e.metrics, decision, err)
 		e.metrics.duration.Observe(time.Since(start).Seconds())
 	}
 	return decision, nil
+}
+
+// tell writes the log.
+func (e *Engine) tell(ctx context.Context, check *Check, v *evaluation, d *Decision, err error) {
+	if d.Degraded != "" {
+		e.complain(err, d)
+	}
+	e.log(ctx, check, v, d)
 }
 
 // callerMargin is what is left of the caller's own deadline for the way back.

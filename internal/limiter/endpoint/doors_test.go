@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
@@ -48,7 +49,7 @@ type verdict struct {
 	Code, Reason, Policy, Limit, Detail string
 	RetryAfter                          int64
 	Limits                              []struct {
-		Policy, Limit                              string
+		Policy, Limit                               string
 		Used, Remaining, RetryAfterMs, ResetAfterMs int64
 	}
 }
@@ -62,21 +63,27 @@ type house struct {
 	redis *testenv.Redis
 	clock *testenv.Clock
 	conn  *grpc.ClientConn
-	doors map[string]func(g *WithT, user string) said
+	// parent is the span that callers say they are in; empty is none.
+	parent string
+	doors  map[string]func(g *WithT, user string) said
 }
 
-func build(t *testing.T, plans ...*plan.Plan) *house {
+func build(t *testing.T, edit func(*endpoint.Options), plans ...*plan.Plan) *house {
 	t.Helper()
 	g := NewWithT(t)
 	server, clock := testenv.StartRedisWithClock(t)
 	client, err := redisclient.New(server.URL, time.Second)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
-	h := &house{redis: server, clock: clock, Endpoint: endpoint.New(endpoint.Options{
+	options := endpoint.Options{
 		Redis: client, RedisPrefix: "weir:", HTTPAddress: "127.0.0.1:0", GRPCAddress: "127.0.0.1:0",
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PrincipalHeader: "x-user", LegacyHeaders: true,
 		StoreTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
-	})}
+	}
+	if edit != nil {
+		edit(&options)
+	}
+	h := &house{redis: server, clock: clock, Endpoint: endpoint.New(options)}
 	h.Use(plan.NewSnapshot(1, plans))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -96,7 +103,18 @@ func build(t *testing.T, plans ...*plan.Plan) *house {
 	return h
 }
 
+// context says which span a caller by gRPC is in.
+func (h *house) context() context.Context {
+	if h.parent == "" {
+		return context.Background()
+	}
+	return metadata.AppendToOutgoingContext(context.Background(), "traceparent", h.parent)
+}
+
 func (h *house) send(g *WithT, r *http.Request) said {
+	if h.parent != "" {
+		r.Header.Set("Traceparent", h.parent)
+	}
 	response, err := http.DefaultClient.Do(r)
 	g.Expect(err).NotTo(HaveOccurred())
 	body, err := io.ReadAll(response.Body)
@@ -146,7 +164,7 @@ func (h *house) authorize(g *WithT, user string) said {
 
 func (h *house) extAuthz(g *WithT, user string) said {
 	address := &corev3.SocketAddress{Address: "192.0.2.1"}
-	response, err := authv3.NewAuthorizationClient(h.conn).Check(context.Background(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+	response, err := authv3.NewAuthorizationClient(h.conn).Check(h.context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
 		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: address}}},
 		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
 			Method: "POST", Host: "Shop.Example:443", Path: "/a/../login?x=1", Headers: map[string]string{"x-user": user},
@@ -162,7 +180,7 @@ func (h *house) extAuthz(g *WithT, user string) said {
 }
 
 func (h *house) rateLimit(g *WithT, user string) said {
-	response, err := ratelimitv3.NewRateLimitServiceClient(h.conn).ShouldRateLimit(context.Background(), &ratelimitv3.RateLimitRequest{
+	response, err := ratelimitv3.NewRateLimitServiceClient(h.conn).ShouldRateLimit(h.context(), &ratelimitv3.RateLimitRequest{
 		Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{
 			{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "path", Value: "/login"}, {Key: "user", Value: user}}},
 		},
@@ -236,7 +254,7 @@ func TestDoorsAgree(t *testing.T) {
 			g := NewWithT(t)
 			all := map[string][]said{}
 			for _, door := range []string{"check", "authorize", "ext_authz", "ratelimit"} {
-				h := build(t, tc.plan)
+				h := build(t, nil, tc.plan)
 				h.clock.Set(time.Unix(1_900_000_000, 0))
 				if tc.stopped {
 					h.redis.Stop()
@@ -265,7 +283,7 @@ func TestDoorsAgree(t *testing.T) {
 // Behind the doors is one counter.
 func TestDoorsCountTogether(t *testing.T) {
 	g := NewWithT(t)
-	h := build(t, loginPlan())
+	h := build(t, nil, loginPlan())
 	for i, door := range []string{"check", "authorize", "ext_authz"} {
 		first := h.doors[door](g, "alice")
 		g.Expect(first.Allowed).To(BeTrue())
@@ -281,7 +299,7 @@ func TestDoorsCountTogether(t *testing.T) {
 // A client cannot make the rate limit protocol fail by the bytes it sends.
 func TestBytesThatAreNotUTF8AreLimited(t *testing.T) {
 	g := NewWithT(t)
-	h := build(t, loginPlan())
+	h := build(t, nil, loginPlan())
 	value := "####"
 	wire, err := proto.Marshal(&ratelimitv3.RateLimitRequest{Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{
 		{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "path", Value: "/login"}, {Key: "user", Value: value}}},

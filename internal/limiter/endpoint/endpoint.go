@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-dev/weir/internal/limiter"
@@ -68,6 +70,10 @@ type Options struct {
 	Healthy func() error
 	// Replicas lists the live replicas; nil is none known.
 	Replicas func() []httpapi.Replica
+	// Tracer makes spans of what doors are asked, of decisions and of commands to
+	// Redis; nil makes none. Propagator reads which trace a caller belongs to.
+	Tracer     trace.TracerProvider
+	Propagator propagation.TextMapPropagator
 }
 
 // Endpoint decides checks and answers them.
@@ -82,6 +88,7 @@ type Endpoint struct {
 // New returns an endpoint that does not listen yet and has no plans.
 func New(o Options) *Endpoint {
 	e := &Endpoint{options: o}
+	e.traceRedis()
 	store := script.NewStore(o.Redis, o.RedisPrefix)
 	e.Engine = limiter.NewEngine(limiter.Options{
 		Evaluator:    store,
@@ -89,6 +96,7 @@ func New(o Options) *Endpoint {
 		Registerer:   o.Registry,
 		Logger:       o.Logger,
 		StoreTimeout: o.StoreTimeout,
+		Tracer:       e.tracer(),
 	})
 	var httpTLS, grpcTLS *tls.Config
 	if o.TLS != nil {
@@ -96,7 +104,7 @@ func New(o Options) *Endpoint {
 	}
 	e.HTTP = httpapi.NewServer(httpapi.ServerOptions{
 		Address:  o.HTTPAddress,
-		Handler:  e.httpHandler(),
+		Handler:  e.traceHTTP(e.httpHandler()),
 		TLS:      httpTLS,
 		Logger:   o.Logger,
 		LameDuck: o.LameDuck,
@@ -104,6 +112,7 @@ func New(o Options) *Endpoint {
 	e.GRPC = grpcapi.NewServer(grpcapi.ServerOptions{
 		Address:  o.GRPCAddress,
 		Services: e.grpcServices(),
+		Tracing:  e.traceGRPC(),
 		TLS:      grpcTLS,
 		Logger:   o.Logger,
 		LameDuck: o.LameDuck,

@@ -20,6 +20,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 )
 
@@ -55,6 +56,8 @@ type ServerOptions struct {
 	Services []Service
 	// TLS turns TLS on; it must be able to find a certificate.
 	TLS *tls.Config
+	// Tracing makes a span of every call; nil makes none.
+	Tracing stats.Handler
 	// Logger hears of faults of the server; nil is slog.Default().
 	Logger *slog.Logger
 	// LameDuck is how long the server goes on accepting after it was told to stop,
@@ -126,6 +129,9 @@ func (s *Server) server() *grpc.Server {
 	}
 	if s.options.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(s.options.TLS)))
+	}
+	if s.options.Tracing != nil {
+		options = append(options, grpc.StatsHandler(s.options.Tracing))
 	}
 	server := grpc.NewServer(options...)
 	healthpb.RegisterHealthServer(server, s.health)

@@ -129,6 +129,22 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// Name is what the request is called where many are counted together: by its method
+// and by the path it is served at, of which there are few.
+func Name(r *http.Request) string {
+	switch path := r.URL.Path; {
+	case isAuthorize(r.URL.EscapedPath()):
+		return pathAuthorize // any method
+	case slices.Contains([]string{pathCheck, pathPolicies, pathState, pathReset, pathBlock, pathUnblock, pathOpenAPI}, path):
+		return r.Method + " " + path
+	default:
+		return "HTTP"
+	}
+}
+
+// IsProbe reports whether the request asks how the process is.
+func IsProbe(r *http.Request) bool { return r.URL.Path == pathHealth || r.URL.Path == pathReady }
+
 // hasCertificate reports whether the caller showed a certificate that was
 // verified.
 func hasCertificate(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }

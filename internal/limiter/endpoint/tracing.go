@@ -1,0 +1,57 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoint
+
+import (
+	"net/http"
+
+	"github.com/redis/go-redis/extra/redisotel/v9"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc/stats"
+
+	"github.com/weir-dev/weir/internal/limiter/httpapi"
+)
+
+// tracer is the engine's; nil if there is no tracing.
+func (e *Endpoint) tracer() trace.Tracer {
+	if e.options.Tracer == nil {
+		return nil
+	}
+	return e.options.Tracer.Tracer("github.com/weir-dev/weir/internal/limiter")
+}
+
+// traceRedis makes a span of every command. Statements hold the keys of callers, so
+// spans do not hold statements.
+func (e *Endpoint) traceRedis() {
+	if e.options.Tracer == nil {
+		return
+	}
+	err := redisotel.InstrumentTracing(e.options.Redis,
+		redisotel.WithTracerProvider(e.options.Tracer), redisotel.WithDBStatement(false))
+	if err != nil {
+		e.options.Logger.Error("Commands to Redis are not traced", "error", err)
+	}
+}
+
+// traceHTTP makes a span of every request that is not a probe.
+func (e *Endpoint) traceHTTP(handler http.Handler) http.Handler {
+	if e.options.Tracer == nil {
+		return handler
+	}
+	return otelhttp.NewHandler(handler, "weir",
+		otelhttp.WithTracerProvider(e.options.Tracer), otelhttp.WithPropagators(e.options.Propagator),
+		otelhttp.WithFilter(func(r *http.Request) bool { return !httpapi.IsProbe(r) }),
+		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return httpapi.Name(r) }))
+}
+
+// traceGRPC makes a span of every call.
+func (e *Endpoint) traceGRPC() stats.Handler {
+	if e.options.Tracer == nil {
+		return nil
+	}
+	return otelgrpc.NewServerHandler(
+		otelgrpc.WithTracerProvider(e.options.Tracer), otelgrpc.WithPropagators(e.options.Propagator))
+}

@@ -1,0 +1,46 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+)
+
+// trace begins the span of one decision. Like logs, spans do not hold keys.
+func (e *Engine) trace(ctx context.Context) (context.Context, func(*Decision, error)) {
+	ctx, span := e.tracer.Start(ctx, "decide")
+	return ctx, func(d *Decision, err error) {
+		defer span.End()
+		switch {
+		case err != nil:
+			span.SetStatus(codes.Error, err.Error())
+			return
+		case !span.IsRecording():
+			return
+		}
+		span.SetAttributes(
+			attribute.Bool("weir.allowed", d.Allowed), attribute.String("weir.reason", string(d.Reason)),
+			attribute.Int64("weir.revision", d.Revision), attribute.StringSlice("weir.policies", d.policies()))
+		if d.Policy != "" {
+			span.SetAttributes(attribute.String("weir.policy", d.Policy), attribute.String("weir.limit", d.Limit))
+		}
+		if d.Degraded != "" {
+			span.SetAttributes(attribute.String("weir.degraded", string(d.Degraded)))
+		}
+	}
+}
+
+// policies are those whose limits took part, each once.
+func (d *Decision) policies() []string {
+	var ids []string
+	for i := range d.Limits {
+		if id := d.Limits[i].Policy; len(ids) == 0 || ids[len(ids)-1] != id {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,95 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tracing_test
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	coltracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weir-dev/weir/internal/tracing"
+)
+
+// collector takes spans over OTLP.
+func collector(t *testing.T) (url string, received func() *coltracepb.ExportTraceServiceRequest) {
+	t.Helper()
+	bodies := make(chan []byte, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if body, err := io.ReadAll(r.Body); err == nil && r.URL.Path == "/v1/traces" {
+			bodies <- body
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, func() *coltracepb.ExportTraceServiceRequest {
+		request := &coltracepb.ExportTraceServiceRequest{}
+		NewWithT(t).Expect(proto.Unmarshal(<-bodies, request)).To(Succeed())
+		return request
+	}
+}
+
+// unset makes the environment of the test ask for nothing.
+func unset(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{
+		"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_SDK_DISABLED",
+	} {
+		t.Setenv(name, "")
+	}
+}
+
+func TestSpansGoWhereTheEnvironmentSays(t *testing.T) {
+	g := NewWithT(t)
+	unset(t)
+	url, received := collector(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test")
+	spans, err := tracing.FromEnvironment(t.Context(), "v1.2.3", slog.New(slog.DiscardHandler))
+	g.Expect(err).NotTo(HaveOccurred())
+	_, span := spans.Provider.Tracer("test").Start(t.Context(), "one")
+	span.End()
+	g.Expect(spans.Close()).To(Succeed(), "sends what is left")
+	sent := received().GetResourceSpans()[0]
+	g.Expect(sent.GetScopeSpans()[0].GetSpans()[0].GetName()).To(Equal("one"))
+	about := map[string]string{}
+	for _, a := range sent.GetResource().GetAttributes() {
+		about[a.GetKey()] = a.GetValue().GetStringValue()
+	}
+	g.Expect(about).To(And(HaveKeyWithValue("service.name", "weir"), HaveKeyWithValue("service.version", "v1.2.3"),
+		HaveKeyWithValue("deployment.environment", "test")))
+	g.Expect(spans.Propagator.Fields()).To(ContainElement("traceparent"))
+}
+
+func TestNoTracing(t *testing.T) {
+	for name, environment := range map[string]map[string]string{
+		"nobody asks": {},
+		"none":        {"OTEL_TRACES_EXPORTER": "none"},
+		"disabled":    {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318", "OTEL_SDK_DISABLED": "true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			unset(t)
+			for variable, value := range environment {
+				t.Setenv(variable, value)
+			}
+			spans, err := tracing.FromEnvironment(t.Context(), "v1.2.3", slog.New(slog.DiscardHandler))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(spans).To(BeNil())
+			g.Expect(spans.Close()).To(Succeed())
+		})
+	}
+}
+
+func TestUnknownExporterIsAnError(t *testing.T) {
+	unset(t)
+	t.Setenv("OTEL_TRACES_EXPORTER", "carrier-pigeon")
+	_, err := tracing.FromEnvironment(t.Context(), "v1.2.3", slog.New(slog.DiscardHandler))
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("OTEL_TRACES_EXPORTER")))
+}
