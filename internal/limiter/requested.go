@@ -13,8 +13,9 @@ import (
 
 // RequestedLimit is a limit that comes with a request, where whoever sends it
 // knows the caller's contract: so many units per window. It takes the place of the
-// policy's limit with that window, or of the only one there is. To the counters it
-// is what an edit of the policy between two requests would be.
+// policy's limit with that window, or of the only one there is. To what counts units
+// it is what an edit of the policy between two requests would be; what refills has
+// another state for it.
 type RequestedLimit struct {
 	// Units is 0 or more; with 0 nothing passes.
 	Units int64

@@ -81,6 +81,27 @@ func TestMoreRequestedLimitsThanAreKept(t *testing.T) {
 	}
 }
 
+// What comes back to a bucket depends on the rate of whoever asks: a caller whose
+// contract is only sent now and then must not have its small bucket refilled at the
+// rate of the large one.
+func TestRequestedLimitHasABucketOfItsOwn(t *testing.T) {
+	for _, algorithm := range []plan.Algorithm{plan.TokenBucket, plan.GCRA} {
+		g := gomega.NewWithT(t)
+		f := newFixture(makePlan("a/x", limited(three(algorithm)), byUser))
+		small := requesting(0, 0)
+		small.Charges[0].Limit = nil
+		admitted := 0
+		for range 100 {
+			if f.decide(t, small).Allowed {
+				admitted++
+			}
+			f.evaluator.now = f.evaluator.now.Add(10 * time.Millisecond)
+			g.Expect(f.decide(t, requesting(1_000_000, time.Minute)).Allowed).To(gomega.BeTrue())
+		}
+		g.Expect(admitted).To(gomega.Equal(3), "three a minute, however long the other bucket is")
+	}
+}
+
 // On Redis as by the model, and a reset forgets what was counted by limits that
 // only requests know.
 func TestRequestedLimitsOnRedis(t *testing.T) {

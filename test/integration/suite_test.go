@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 // world is a weir with the sample policies, an upstream, and what is to be put
 // for the names in the documents.
 type world struct {
-	weir, upstream, proxy string
+	weir, grpc, upstream, proxy string
 }
 
 // noNameless is a policy that refuses, for good, who has no account.
@@ -71,21 +71,22 @@ spec:
   limits: [{name: hourly, algorithm: FixedWindow, threshold: 10, window: 1h}]
 `
 
-// newWorld starts a weir that trusts 127.0.0.1, where the proxies are, and not
+// newWorld starts a weir, with more policies if there are, that trusts 127.0.0.1, where the proxies are, and not
 // 127.0.0.2, where the clients are.
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, more ...string) *world {
 	t.Helper()
 	path, err := weirBinary()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	policies := t.TempDir()
-	NewWithT(t).Expect(os.WriteFile(filepath.Join(policies, "p.yaml"), []byte(noNameless), 0o600)).To(Succeed())
+	text := strings.Join(append(more, noNameless), "\n---\n")
+	NewWithT(t).Expect(os.WriteFile(filepath.Join(policies, "p.yaml"), []byte(text), 0o600)).To(Succeed())
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, "%s %s for %s", r.Method, r.URL, r.Header.Get("X-Api-Key"))
 	}))
 	t.Cleanup(upstream.Close)
-	w := &world{weir: testenv.FreeAddr(t), upstream: upstream.Listener.Addr().String(), proxy: testenv.FreeAddr(t)}
+	w := &world{weir: testenv.FreeAddr(t), grpc: testenv.FreeAddr(t), upstream: upstream.Listener.Addr().String(), proxy: testenv.FreeAddr(t)}
 	run(t, w.weir, exec.Command(path, "standalone", "--policies", root+"/config/samples", "--policies", policies, "--redis-url", testenv.StartRedis(t).URL,
-		"--http-address", w.weir, "--grpc-address", "", "--metrics-address", "",
+		"--http-address", w.weir, "--grpc-address", w.grpc, "--metrics-address", "",
 		"--trusted-proxies", "127.0.0.1/32", "--store-timeout", "5s"))
 	return w
 }
