@@ -92,7 +92,7 @@ func (f *managerFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = spans.Close() }() // an error has been logged
+	defer func() { _ = spans.Close(ctx) }() // an error has been logged
 	if spans != nil {
 		endpoint.Tracer, endpoint.Propagator = spans.Provider, spans.Propagator
 	}

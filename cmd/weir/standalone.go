@@ -60,7 +60,7 @@ func (f *standaloneFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = spans.Close() }() // an error has been logged
+	defer func() { _ = spans.Close(ctx) }() // an error has been logged
 	if spans != nil {
 		options.Tracer, options.Propagator = spans.Provider, spans.Propagator
 	}

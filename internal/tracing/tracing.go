@@ -45,8 +45,8 @@ type Tracing struct {
 // for none. Errors of sending are logged, and never hold up a decision: spans wait
 // in a queue, and those that find it full are dropped.
 func FromEnvironment(ctx context.Context, version string, logger *slog.Logger) (*Tracing, error) {
-	wished := slices.ContainsFunc(wishes, func(name string) bool { return os.Getenv(name) != "" })
-	if !wished || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
+	wished := slices.ContainsFunc(wishes, func(name string) bool { return variable(name) != "" })
+	if !wished || strings.EqualFold(variable("OTEL_SDK_DISABLED"), "true") {
 		return nil, nil //nolint:nilnil // no tracing is no error
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
@@ -70,12 +70,16 @@ func FromEnvironment(ctx context.Context, version string, logger *slog.Logger) (
 	return &Tracing{Provider: provider, Propagator: autoprop.NewTextMapPropagator(), shutdown: provider.Shutdown}, nil
 }
 
-// Close sends what is left. It may be called on nil.
-func (t *Tracing) Close() error {
+// variable reads a variable of the environment. The library reads the others itself:
+// flags for these would be names nobody knows.
+func variable(name string) string { return os.Getenv(name) } //nolint:forbidigo // see above
+
+// Close sends what is left, also after the end of ctx. It may be called on nil.
+func (t *Tracing) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
 	return t.shutdown(ctx)
 }

@@ -55,7 +55,7 @@ func TestSpansGoWhereTheEnvironmentSays(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	_, span := spans.Provider.Tracer("test").Start(t.Context(), "one")
 	span.End()
-	g.Expect(spans.Close()).To(Succeed(), "sends what is left")
+	g.Expect(spans.Close(t.Context())).To(Succeed(), "sends what is left")
 	sent := received().GetResourceSpans()[0]
 	g.Expect(sent.GetScopeSpans()[0].GetSpans()[0].GetName()).To(Equal("one"))
 	about := map[string]string{}
@@ -82,7 +82,7 @@ func TestNoTracing(t *testing.T) {
 			spans, err := tracing.FromEnvironment(t.Context(), "v1.2.3", slog.New(slog.DiscardHandler))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(spans).To(BeNil())
-			g.Expect(spans.Close()).To(Succeed())
+			g.Expect(spans.Close(t.Context())).To(Succeed())
 		})
 	}
 }

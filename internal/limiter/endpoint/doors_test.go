@@ -60,6 +60,7 @@ var compared = []string{"RateLimit", "RateLimit-Policy", "Retry-After", "Weir-De
 // house is an endpoint with four doors on a Redis whose clock stands still.
 type house struct {
 	*endpoint.Endpoint
+	t     *testing.T
 	redis *testenv.Redis
 	clock *testenv.Clock
 	conn  *grpc.ClientConn
@@ -83,7 +84,7 @@ func build(t *testing.T, edit func(*endpoint.Options), plans ...*plan.Plan) *hou
 	if edit != nil {
 		edit(&options)
 	}
-	h := &house{redis: server, clock: clock, Endpoint: endpoint.New(options)}
+	h := &house{t: t, redis: server, clock: clock, Endpoint: endpoint.New(options)}
 	h.Use(plan.NewSnapshot(1, plans))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -106,9 +107,9 @@ func build(t *testing.T, edit func(*endpoint.Options), plans ...*plan.Plan) *hou
 // context says which span a caller by gRPC is in.
 func (h *house) context() context.Context {
 	if h.parent == "" {
-		return context.Background()
+		return h.t.Context()
 	}
-	return metadata.AppendToOutgoingContext(context.Background(), "traceparent", h.parent)
+	return metadata.AppendToOutgoingContext(h.t.Context(), "traceparent", h.parent)
 }
 
 func (h *house) send(g *WithT, r *http.Request) said {
@@ -175,7 +176,7 @@ func (h *house) extAuthz(g *WithT, user string) said {
 	for _, o := range append(response.GetOkResponse().GetResponseHeadersToAdd(), response.GetDeniedResponse().GetHeaders()...) {
 		headers[o.GetHeader().GetKey()] = o.GetHeader().GetValue()
 	}
-	allowed := codes.Code(response.GetStatus().GetCode()) == codes.OK //nolint:gosec // small
+	allowed := codes.Code(response.GetStatus().GetCode()) == codes.OK
 	return newSaid(g, allowed, headers, []byte(response.GetDeniedResponse().GetBody()))
 }
 

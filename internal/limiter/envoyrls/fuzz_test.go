@@ -22,7 +22,8 @@ import (
 // descriptor; an error names what the proxy's configuration got wrong.
 func FuzzShouldRateLimit(f *testing.F) {
 	for _, seed := range []*ratelimitv3.RateLimitRequest{
-		{}, request(descriptor("user=a")), request(descriptor("user=a path=/x", hits(0), limit(3, 2)), descriptor("")),
+		{},
+		request(descriptor("user=a")), request(descriptor("user=a path=/x", hits(0), limit(3, 2)), descriptor("")),
 		{Domain: "edge", HitsAddend: math.MaxUint32, Descriptors: request(descriptor("user=a", hits(math.MaxUint64))).GetDescriptors()},
 	} {
 		wire, err := proto.Marshal(seed)

@@ -90,7 +90,7 @@ func allowed(a *answer.Answer) *authv3.CheckResponse {
 
 func denied(code int, headers []answer.Header, body string) *authv3.CheckResponse {
 	return &authv3.CheckResponse{
-		Status: &statuspb.Status{Code: int32(codeOf(code)), Message: http.StatusText(code)},
+		Status: &statuspb.Status{Code: int32(codeOf(code)), Message: http.StatusText(code)}, //nolint:gosec // a code of gRPC is small
 		HttpResponse: &authv3.CheckResponse_DeniedResponse{DeniedResponse: &authv3.DeniedHttpResponse{
 			Status:  &typev3.HttpStatus{Code: typev3.StatusCode(code)}, //nolint:gosec // a status of HTTP
 			Headers: headersOf(headers),

@@ -135,7 +135,7 @@ type said struct {
 }
 
 func readAnswer(g *WithT, r *authv3.CheckResponse) said {
-	s := said{code: codes.Code(r.GetStatus().GetCode()), status: 200, headers: map[string]string{}} //nolint:gosec // small
+	s := said{code: codes.Code(r.GetStatus().GetCode()), status: 200, headers: map[string]string{}}
 	options := r.GetOkResponse().GetResponseHeadersToAdd()
 	if denied := r.GetDeniedResponse(); denied != nil {
 		s.status, s.body, options = int(denied.GetStatus().GetCode()), denied.GetBody(), denied.GetHeaders()
