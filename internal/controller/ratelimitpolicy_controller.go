@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/events"
@@ -28,6 +27,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/grant"
 )
 
 const (
@@ -91,7 +91,6 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 // +kubebuilder:rbac:groups=ratelimit.weir.dev,resources=ratelimitpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ratelimit.weir.dev,resources=ratelimitpolicies/status,verbs=patch
-// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile brings one policy, or with the request sweep the whole registry, in
@@ -122,11 +121,11 @@ func (r *Reconciler) reconcilePolicy(ctx context.Context, name types.NamespacedN
 	} else if err != nil {
 		return reconcile.Result{}, err
 	}
-	grant, err := r.grant(ctx, policy.Namespace)
+	granted, err := grant.Of(ctx, r.client, r.Tenancy, policy.Namespace)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	problems, published := r.publish(ctx, policy, grant)
+	problems, published := r.publish(ctx, policy, granted)
 	r.known(ctx, name)
 	observed := facts{
 		uid:        policy.UID,
@@ -160,34 +159,19 @@ func (r *Reconciler) known(ctx context.Context, name types.NamespacedName) {
 	}
 }
 
-// grant returns what the policies of the Namespace may match.
-func (r *Reconciler) grant(ctx context.Context, namespace string) (compile.Grant, error) {
-	if r.Tenancy != compile.TenancyNamespace {
-		return compile.Everything(), nil
-	}
-	metadata := &metav1.PartialObjectMetadata{}
-	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := r.client.Get(ctx, types.NamespacedName{Name: namespace}, metadata); err != nil {
-		// Also when it is not found: where there is a policy there is a Namespace,
-		// which the cache is about to see.
-		return compile.Grant{}, err
-	}
-	return compile.GrantOf(metadata.Annotations), nil
-}
-
 // publish hands the plan of the policy to the publisher. Without one the last
 // plan stays, unless it must not.
 func (r *Reconciler) publish(
-	ctx context.Context, policy *v1alpha1.RateLimitPolicy, grant compile.Grant,
+	ctx context.Context, policy *v1alpha1.RateLimitPolicy, granted compile.Grant,
 ) (field.ErrorList, error) {
-	compiled, problems := compile.Compile(policy, grant)
+	compiled, problems := compile.Compile(policy, granted)
 	id := client.ObjectKeyFromObject(policy).String()
 	switch {
 	case len(problems) == 0:
 		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 		defer cancel()
 		return nil, r.Publisher.Set(ctx, compiled)
-	case refusal(problems) == v1alpha1.ReasonMatchNotPermitted, !r.mayStay(policy, grant, id):
+	case refusal(problems) == v1alpha1.ReasonMatchNotPermitted, !r.mayStay(policy, granted, id):
 		return problems, r.withdraw(ctx, id)
 	default:
 		return problems, nil
@@ -198,9 +182,9 @@ func (r *Reconciler) publish(
 // not compile. It may not if it is of an earlier policy of that name or matches
 // what has been granted then but is no more: a broken edit must not hold on to
 // it.
-func (r *Reconciler) mayStay(policy *v1alpha1.RateLimitPolicy, grant compile.Grant, id string) bool {
+func (r *Reconciler) mayStay(policy *v1alpha1.RateLimitPolicy, granted compile.Grant, id string) bool {
 	last := r.Publisher.Standing(id).Plan
-	return last == nil || last.UID == string(policy.UID) && grant.Permits(last)
+	return last == nil || last.UID == string(policy.UID) && granted.Permits(last)
 }
 
 func (r *Reconciler) withdraw(ctx context.Context, id string) error {
