@@ -89,6 +89,12 @@ func (b *PolicyBuilder) Limit(
 	return b
 }
 
+// Edit changes the entry of spec.limits at that place.
+func (b *PolicyBuilder) Edit(i int, edit func(*v1alpha1.Limit)) *PolicyBuilder {
+	edit(&b.policy.Spec.Limits[i])
+	return b
+}
+
 // Counting sets spec.counting.
 func (b *PolicyBuilder) Counting(counting v1alpha1.Counting) *PolicyBuilder {
 	b.policy.Spec.Counting = counting

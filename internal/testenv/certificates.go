@@ -49,7 +49,14 @@ func (a *Authority) Pool() *x509.CertPool {
 // servers and clients. Further names may be URIs, IP addresses and DNS names.
 func (a *Authority) Issue(tb testing.TB, commonName string, names ...string) (cert, key []byte) {
 	tb.Helper()
+	return a.IssueUntil(tb, time.Now().Add(time.Hour), commonName, names...)
+}
+
+// IssueUntil returns a certificate that ends at that time, perhaps a past one.
+func (a *Authority) IssueUntil(tb testing.TB, end time.Time, commonName string, names ...string) (cert, key []byte) {
+	tb.Helper()
 	template := newTemplate(tb, commonName)
+	template.NotAfter = end
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	for _, name := range names {
 		if strings.Contains(name, "://") {

@@ -1,0 +1,91 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"fmt"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// idle says which limits make no difference, because another limit of the policy
+// refuses whatever they would refuse.
+func idle(p *plan.Plan) (warnings []string) {
+	variants := variantsOf(p)
+	for j := range p.Limits {
+		for i := range p.Limits {
+			// Of two that are equally tight the second is the one too many.
+			if i == j || !tighter(p, variants, i, j) || j < i && tighter(p, variants, j, i) {
+				continue
+			}
+			warnings = append(warnings, fmt.Sprintf("%s (%s) makes no difference: %s (%s) is always tighter",
+				at("limits", j), p.Limits[j].Name, at("limits", i), p.Limits[i].Name))
+			break
+		}
+	}
+	return warnings
+}
+
+// variantsOf are the limits of the policy, and those it has under each override.
+func variantsOf(p *plan.Plan) [][]plan.Limit {
+	variants := [][]plan.Limit{p.Limits}
+	for i := range p.Overrides {
+		if p.Overrides[i].Action == plan.ActionLimit {
+			variants = append(variants, p.LimitsOf(&p.Overrides[i]))
+		}
+	}
+	return variants
+}
+
+// tighter reports whether limit b can certainly not refuse a check that limit a
+// lets pass, whoever the caller is. A caller may be selected by one override now
+// and by none later, and brings along what it has spent: so a is taken with the
+// largest quota it ever has, b with the smallest.
+func tighter(p *plan.Plan, variants [][]plan.Limit, i, j int) bool {
+	a, b := p.Limits[i], p.Limits[j]
+	if a.Algorithm == plan.Suppressed || b.Algorithm == plan.Suppressed {
+		return false // refuses at random, and counts what it refuses
+	}
+	most, least := int64(0), int64(plan.MaxThreshold)
+	for _, limits := range variants {
+		// Where an override counts apart, a may know nothing of what b has counted.
+		if stateOf(limits[i]) != stateOf(a) || limits[i].WindowMillis != a.WindowMillis ||
+			stateOf(limits[j]) != stateOf(b) || limits[j].WindowMillis != b.WindowMillis {
+			return false
+		}
+		if limits[j].BlockMillis > limits[i].BlockMillis {
+			return false // when both refuse, b makes the block longer
+		}
+		most, least = max(most, p.Quota(limits[i])), min(least, p.Quota(limits[j]))
+	}
+	switch {
+	case b.Algorithm.Refills():
+		// Both spend the same, and a gives back no faster.
+		return a.Algorithm.Refills() && most <= least && a.Threshold*b.WindowMillis <= b.Threshold*a.WindowMillis
+	case a.Algorithm == b.Algorithm && a.WindowMillis == b.WindowMillis && a.BucketMicros == b.BucketMicros:
+		return most <= least // they count the same
+	case p.Counting == plan.CountAttempts:
+		return false // b counts also what a has refused
+	}
+	return admitted(a, most, memory(b)) <= least
+}
+
+// memory is for how many milliseconds a limit that counts remembers a unit.
+func memory(l plan.Limit) int64 {
+	return l.WindowMillis + (l.BucketMicros+999)/1000
+}
+
+// admitted is the most units that a limit with that quota admits in any so many
+// milliseconds.
+func admitted(l plan.Limit, quota, millis int64) int64 {
+	windows := (millis + l.WindowMillis - 1) / l.WindowMillis
+	switch {
+	case l.Algorithm.Refills():
+		return quota + l.Threshold*millis/l.WindowMillis
+	case l.Algorithm == plan.FixedWindow:
+		return (windows + 1) * quota // they need not begin where the time begins
+	default:
+		return windows * quota
+	}
+}

@@ -1,0 +1,104 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// maxNamed is how many policies one warning names.
+const maxNamed = 3
+
+// shape is what is cheap to compare of a match: most policies of a cluster differ
+// in it, and are not looked at any closer.
+type shape struct {
+	hosts, methods, paths, descriptors int
+	domain, when                       string
+}
+
+func shapeOf(m *v1alpha1.Match) shape {
+	return shape{
+		hosts: len(m.Hosts), methods: len(m.Methods), paths: len(m.Paths), descriptors: len(m.Descriptors),
+		domain: m.Domain, when: m.When,
+	}
+}
+
+// canonical is the same text for matches that differ only in the order of what
+// they list.
+func canonical(m *v1alpha1.Match) string {
+	sorted := *m
+	sorted.Hosts = slices.Sorted(slices.Values(m.Hosts))
+	sorted.Methods = slices.Sorted(slices.Values(m.Methods))
+	sorted.Paths = slices.Sorted(slices.Values(m.Paths))
+	sorted.Descriptors = slices.SortedFunc(slices.Values(m.Descriptors), func(a, b v1alpha1.DescriptorMatch) int {
+		return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.Value, b.Value))
+	})
+	text, err := json.Marshal(sorted)
+	if err != nil {
+		panic(err) // strings and lists of them
+	}
+	return string(text)
+}
+
+// overlapping says which other policies have a match that asks for the same as one
+// of the policy's. All of them apply to such a request, which may be meant.
+// Policies of other Namespaces are named only to those who are trusted with the
+// whole cluster.
+func overlapping(policy *v1alpha1.RateLimitPolicy, others []v1alpha1.RateLimitPolicy, trusted bool) (warnings []string) {
+	matches := policy.Spec.Matches
+	shapes := make(map[shape][]int, len(matches))
+	for i := range matches {
+		shapes[shapeOf(&matches[i])] = append(shapes[shapeOf(&matches[i])], i)
+	}
+	found := make([][]*v1alpha1.RateLimitPolicy, len(matches))
+	for i := range others {
+		other := &others[i]
+		if other.Spec.Mode == v1alpha1.ModeDisabled || other.Namespace == policy.Namespace && other.Name == policy.Name {
+			continue
+		}
+		for j := range other.Spec.Matches {
+			theirs := &other.Spec.Matches[j]
+			for _, k := range shapes[shapeOf(theirs)] {
+				if !slices.Contains(found[k], other) && canonical(theirs) == canonical(&matches[k]) {
+					found[k] = append(found[k], other)
+				}
+			}
+		}
+	}
+	for k := range found {
+		if len(found[k]) > 0 {
+			warnings = append(warnings, fmt.Sprintf("%s: the same is asked for by %s; a request must pass each of them",
+				at("matches", k), names(found[k], policy.Namespace, trusted)))
+		}
+	}
+	return warnings
+}
+
+// names lists policies, those of the Namespace first.
+func names(policies []*v1alpha1.RateLimitPolicy, namespace string, trusted bool) string {
+	var named []string
+	for _, p := range policies {
+		if trusted || p.Namespace == namespace {
+			named = append(named, p.Namespace+"/"+p.Name)
+		}
+	}
+	slices.Sort(named)
+	if len(named) > maxNamed {
+		named = named[:maxNamed]
+	}
+	if hidden := len(policies) - len(named); hidden > 0 {
+		more := fmt.Sprintf("%d more", hidden)
+		if len(named) == 0 {
+			more = fmt.Sprintf("policies of other Namespaces (%d)", hidden)
+		}
+		named = append(named, more)
+	}
+	return strings.Join(named, ", ")
+}

@@ -1,0 +1,230 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/testenv"
+	webhook "github.com/weir-dev/weir/internal/webhook/v1alpha1"
+)
+
+func good(namespace, name string) *testenv.PolicyBuilder {
+	return testenv.MakePolicy(namespace+"/"+name).Key(testenv.PrincipalPart()).
+		Limit("burst", v1alpha1.AlgorithmFixedWindow, 5, "1m")
+}
+
+// notSupported is a policy that the schema admits and compile does not.
+func notSupported(namespace string) *v1alpha1.RateLimitPolicy {
+	return good(namespace, "not-supported").FailureMode(v1alpha1.FailureModeLocal).Obj()
+}
+
+// refuse succeeds for the refusal that names the fields.
+func refuse(fields ...string) gomegatypes.GomegaMatcher {
+	return WithTransform(func(err error) (named []string) {
+		var status apierrors.APIStatus
+		if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
+			return []string{"not refused as invalid: " + err.Error()}
+		}
+		for _, cause := range status.Status().Details.Causes {
+			named = append(named, cause.Field)
+		}
+		return named
+	}, Equal(fields))
+}
+
+var _ = Describe("The webhook", func() {
+	var namespace string
+	var stop func()
+	BeforeEach(func(ctx SpecContext) {
+		namespace = newNamespace(ctx, nil)
+		stop = serve(ctx, namespace, compile.TenancyCluster)
+		awaitWebhook(ctx, namespace)
+	})
+
+	It("lets the sample policies pass, without a word", func(ctx SpecContext) {
+		samples, err := filepath.Glob("../../../config/samples/*.yaml")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(samples).NotTo(BeEmpty())
+		for _, sample := range samples {
+			data, err := os.ReadFile(sample)
+			Expect(err).NotTo(HaveOccurred())
+			policy := &v1alpha1.RateLimitPolicy{}
+			Expect(yaml.UnmarshalStrict(data, policy)).To(Succeed())
+			policy.Namespace = namespace
+			Expect(api.Create(ctx, policy)).To(Succeed(), sample)
+		}
+		Expect(heard.take()).To(BeEmpty())
+	})
+
+	DescribeTable("refuses what would not be accepted, with its field",
+		func(ctx SpecContext, change func(*testenv.PolicyBuilder), fields ...string) {
+			b := good(namespace, "p")
+			change(b)
+			Expect(api.Create(ctx, b.Obj())).To(refuse(fields...))
+			Expect(api.Create(ctx, good(namespace, "p").Obj())).To(Succeed())
+			policy := b.Obj()
+			Expect(api.Patch(ctx, policy, client.Merge)).To(refuse(fields...), "an edit as well")
+		},
+		Entry("an expression that does not compile", func(b *testenv.PolicyBuilder) {
+			b.Match(v1alpha1.Match{When: "request.nonesuch"})
+		}, "spec.matches[0].when"),
+		Entry("an expression of the wrong type", func(b *testenv.PolicyBuilder) {
+			b.Key(testenv.ExpressionPart("1 + 1"))
+		}, "spec.key[1].expression.cel"),
+		Entry("a path that no request has", func(b *testenv.PolicyBuilder) {
+			b.Match(v1alpha1.Match{Hosts: []string{"x"}}).Match(v1alpha1.Match{Paths: []string{"/a", "/a//b"}})
+		}, "spec.matches[1].paths[1]"),
+		Entry("what is not supported yet", func(b *testenv.PolicyBuilder) {
+			b.FailureMode(v1alpha1.FailureModeLocal)
+		}, "spec.failureMode"),
+		Entry("several faults at once", func(b *testenv.PolicyBuilder) {
+			b.Match(v1alpha1.Match{When: "1"}).FailureMode(v1alpha1.FailureModeLocal)
+		}, "spec.matches[0].when", "spec.failureMode"),
+	)
+
+	It("warns of what is probably not meant", func(ctx SpecContext) {
+		everything := v1alpha1.Match{Paths: []string{"/*"}}
+		Expect(api.Create(ctx, good(namespace, "first").Match(everything).Obj())).To(Succeed())
+		Expect(heard.take()).To(ConsistOf(HavePrefix("spec.matches[0] holds for every request")))
+
+		second := good(namespace, "second").Match(everything).Limit("daily", v1alpha1.AlgorithmSlidingLog, 90000, "24h").
+			Override(
+				v1alpha1.Override{Name: "a", Keys: []string{"x", "y"}, Action: v1alpha1.OverrideActionAllow},
+				v1alpha1.Override{Name: "b", Keys: []string{"x"}, Action: v1alpha1.OverrideActionAllow},
+			)
+		Eventually(ctx, func(ctx context.Context) []string { // until the cache has seen the first
+			Expect(api.Create(ctx, second.Obj(), client.DryRunAll)).To(Succeed())
+			return heard.take()
+		}).Should(ConsistOf(
+			HavePrefix("spec.overrides[1] (b) is never used"),
+			HavePrefix("spec.limits[1] (daily) makes no difference"),
+			HavePrefix("spec.matches[0] holds for every request"),
+			HavePrefix("spec.matches[0]: the same is asked for by "+namespace+"/first"),
+		))
+	})
+
+	It("warns of an edit that drops counters, and of no other", func(ctx SpecContext) {
+		policy := good(namespace, "p").Obj()
+		Expect(api.Create(ctx, policy)).To(Succeed())
+		edit := func(change func(*v1alpha1.RateLimitPolicySpec)) []string {
+			GinkgoHelper()
+			before := policy.DeepCopy()
+			change(&policy.Spec)
+			Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(Succeed())
+			return heard.take()
+		}
+		Expect(edit(func(s *v1alpha1.RateLimitPolicySpec) { s.Limits[0].Threshold = 9 })).To(BeEmpty())
+		Expect(edit(func(s *v1alpha1.RateLimitPolicySpec) { s.Limits[0].Window = "2m" })).To(ConsistOf(
+			HavePrefix("spec.limits[0].window: the change drops what limit burst has counted")))
+		Expect(edit(func(s *v1alpha1.RateLimitPolicySpec) { s.Key = nil })).To(ConsistOf(HavePrefix("spec.key: ")))
+	})
+
+	It("lets everything pass when it is dead, also the deletion of a policy that is invalid", func(ctx SpecContext) {
+		policy := notSupported(namespace)
+		policy.Finalizers = []string{"test.weir.dev/wait"}
+		stop()
+		Expect(api.Create(ctx, policy)).To(Succeed(), "a dead webhook refuses nothing")
+		before := policy.DeepCopy()
+		policy.Labels = map[string]string{"a": "b"}
+		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(Succeed())
+		Expect(api.Delete(ctx, policy)).To(Succeed())
+		before = policy.DeepCopy()
+		policy.Finalizers = nil
+		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(Succeed())
+		Eventually(ctx, func(ctx context.Context) error {
+			return api.Get(ctx, client.ObjectKeyFromObject(policy), policy)
+		}).Should(MatchError(apierrors.IsNotFound, "gone"))
+	})
+
+	It("lets what is invalid now be labelled and deleted, but not edited", func(ctx SpecContext) {
+		other := newNamespace(ctx, nil)
+		policy := notSupported(other) // nobody is asked about this Namespace yet
+		Expect(api.Create(ctx, policy)).To(Succeed())
+		serve(ctx, other, compile.TenancyCluster)
+		awaitWebhook(ctx, other)
+		before := policy.DeepCopy()
+		policy.Labels, policy.Finalizers = map[string]string{"a": "b"}, []string{"test.weir.dev/wait"}
+		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(Succeed())
+		before = policy.DeepCopy()
+		policy.Spec.Limits[0].Threshold = 6
+		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(refuse("spec.failureMode"))
+
+		// Whoever deletes it may still put its spec in any order.
+		Expect(api.Delete(ctx, policy)).To(Succeed())
+		Expect(api.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
+		Expect(policy.DeletionTimestamp).NotTo(BeNil())
+		before = policy.DeepCopy()
+		policy.Spec.Limits[0].Threshold = 7
+		policy.Finalizers = nil
+		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(Succeed())
+	})
+})
+
+var _ = Describe("The webhook with tenancy", func() {
+	It("refuses what the Namespace is not granted, and sees a new grant at once", func(ctx SpecContext) {
+		namespace := newNamespace(ctx, map[string]string{compile.HostsAnnotation: "*.shop.example"})
+		serve(ctx, namespace, compile.TenancyNamespace)
+		awaitWebhook(ctx, namespace)
+		match := func(name, host string) *v1alpha1.RateLimitPolicy {
+			return good(namespace, name).Match(v1alpha1.Match{Hosts: []string{host}}).Obj()
+		}
+		Expect(api.Create(ctx, match("granted", "a.shop.example"))).To(Succeed())
+		err := api.Create(ctx, match("bank", "bank.example"))
+		Expect(err).To(refuse("spec.matches[0].hosts[0]"))
+		Expect(err).To(MatchError(ContainSubstring("is not granted")))
+
+		annotated := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+		Expect(api.Get(ctx, client.ObjectKeyFromObject(annotated), annotated)).To(Succeed())
+		annotated.Annotations[compile.HostsAnnotation] += ",bank.example"
+		Expect(api.Update(ctx, annotated)).To(Succeed())
+		Expect(api.Create(ctx, match("bank", "bank.example"))).To(Succeed())
+	})
+
+	It("says so and lets pass when it cannot read the grant", func(ctx SpecContext) {
+		blind := interceptor.NewClient(nil, interceptor.Funcs{
+			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				return apierrors.NewTooManyRequestsError("later")
+			},
+		})
+		v := &webhook.Validator{Policies: api, Namespaces: blind, Tenancy: compile.TenancyNamespace}
+		policy := good("default", "p").Match(v1alpha1.Match{Hosts: []string{"x"}})
+		warnings, err := v.ValidateCreate(ctx, policy.Obj())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(warnings).To(ConsistOf(ContainSubstring("could not be compared")))
+		_, err = v.ValidateCreate(ctx, policy.FailureMode(v1alpha1.FailureModeLocal).Obj())
+		Expect(err).To(refuse("spec.failureMode"))
+	})
+})
+
+var _ = Describe("A webhook whose certificate has ended", func() {
+	It("keeps nobody from creating and deleting", func(ctx SpecContext) {
+		namespace := newNamespace(ctx, nil)
+		var asked atomic.Int64
+		expired(ctx, namespace, func() { asked.Add(1) })
+		Eventually(ctx, func(ctx context.Context) int64 {
+			Expect(api.Create(ctx, good(namespace, "p").Obj(), client.DryRunAll)).To(Succeed())
+			return asked.Load()
+		}).Should(BeNumerically(">", 0), "the API server has tried")
+		policy := good(namespace, "p").Obj()
+		Expect(api.Create(ctx, policy)).To(Succeed())
+		Expect(api.Delete(ctx, policy)).To(Succeed())
+	})
+})

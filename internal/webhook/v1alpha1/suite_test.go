@@ -1,0 +1,146 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	stdlog "log"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/weir-dev/weir/config/webhook"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/webhook/v1alpha1"
+)
+
+func TestWebhook(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Webhook")
+}
+
+var (
+	server *testenv.APIServer
+	api    client.Client
+	heard  warnings
+)
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	log.SetLogger(logr.Discard())
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	SetDefaultEventuallyTimeout(10 * time.Second)
+	SetDefaultEventuallyPollingInterval(10 * time.Millisecond)
+	server = testenv.StartAPIServer(GinkgoTB())
+	server.Config.WarningHandler = &heard
+	api = server.Client()
+}, NodeTimeout(time.Minute))
+
+// warnings keep what the API server warns of.
+type warnings struct {
+	mu   sync.Mutex
+	list []string
+}
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.list = append(w.list, text)
+}
+
+// take returns the warnings since it was last called.
+func (w *warnings) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.list
+	w.list = nil
+	return list
+}
+
+var _ rest.WarningHandler = (*warnings)(nil)
+
+// serve answers the API server with the validator, until the story ends or the
+// returned function is called.
+func serve(ctx context.Context, namespace string, tenancy compile.Tenancy) (stop func()) {
+	GinkgoHelper()
+	policies, err := cache.New(server.Config, cache.Options{Scheme: server.Env.Scheme})
+	Expect(err).NotTo(HaveOccurred())
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	go func() { _ = policies.Start(run) }()
+	DeferCleanup(cancel)
+	handler, err := v1alpha1.NewHandler(server.Env.Scheme, &v1alpha1.Validator{Policies: policies, Namespaces: api, Tenancy: tenancy})
+	Expect(err).NotTo(HaveOccurred())
+	mux := http.NewServeMux()
+	mux.Handle(v1alpha1.Path, handler)
+	https := httptest.NewTLSServer(mux)
+	DeferCleanup(https.Close)
+	configure(ctx, namespace, https.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: https.Certificate().Raw}))
+	return https.Close
+}
+
+// configure applies the configuration of the release for the policies of one
+// Namespace, with another way to reach the webhook.
+func configure(ctx context.Context, namespace, url string, bundle []byte) {
+	GinkgoHelper()
+	configuration, err := webhook.Configuration()
+	Expect(err).NotTo(HaveOccurred())
+	configuration.Name = namespace
+	hook := &configuration.Webhooks[0]
+	Expect(hook.ClientConfig.Service.Path).To(HaveValue(Equal(v1alpha1.Path)))
+	hook.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new(url + v1alpha1.Path), CABundle: bundle}
+	hook.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
+	Expect(api.Create(ctx, configuration)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(api.Delete(ctx, configuration)).To(Succeed()) })
+}
+
+// awaitWebhook waits until the API server asks the webhook about policies of the
+// Namespace: it takes a moment to notice a configuration.
+func awaitWebhook(ctx context.Context, namespace string) {
+	GinkgoHelper()
+	Eventually(ctx, func(ctx context.Context) error {
+		return api.Create(ctx, notSupported(namespace), client.DryRunAll)
+	}).ShouldNot(Succeed())
+	heard.take()
+}
+
+func newNamespace(ctx context.Context, annotations map[string]string) string {
+	GinkgoHelper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "story-", Annotations: annotations}}
+	Expect(api.Create(ctx, namespace)).To(Succeed())
+	return namespace.Name
+}
+
+// expired serves with a certificate that has ended.
+func expired(ctx context.Context, namespace string, asked func()) {
+	GinkgoHelper()
+	authority := testenv.NewAuthority(GinkgoTB())
+	pair, err := tls.X509KeyPair(authority.IssueUntil(GinkgoTB(), time.Now().Add(-time.Minute), "webhook", "127.0.0.1"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(pair.Leaf.NotAfter).To(BeTemporally("<", time.Now()))
+	https := httptest.NewUnstartedServer(http.NotFoundHandler())
+	https.TLS = &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { asked(); return nil, nil }, //nolint:nilnil // no other
+	}
+	https.Config.ErrorLog = stdlog.New(GinkgoWriter, "", 0)
+	https.StartTLS()
+	DeferCleanup(https.Close)
+	configure(ctx, namespace, https.URL, authority.PEM)
+}

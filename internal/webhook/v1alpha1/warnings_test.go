@@ -1,0 +1,322 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+const (
+	fixed   = v1alpha1.AlgorithmFixedWindow
+	rolling = v1alpha1.AlgorithmSlidingLog
+	window  = v1alpha1.AlgorithmSlidingWindow
+	bucket  = v1alpha1.AlgorithmTokenBucket
+	gcra    = v1alpha1.AlgorithmGCRA
+	shed    = v1alpha1.AlgorithmSuppressed
+)
+
+type builder = testenv.PolicyBuilder
+
+func policy() *builder { return testenv.MakePolicy("shop/p") }
+
+func planOf(t *testing.T, b *builder) *plan.Plan {
+	t.Helper()
+	compiled, problems := compile.Compile(b.Obj(), compile.Everything())
+	if len(problems) > 0 {
+		t.Fatal(problems.ToAggregate())
+	}
+	return compiled
+}
+
+// expect compares the beginnings of warnings, which name the field, with those
+// wanted.
+func expect(t *testing.T, warnings []string, want ...string) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	g.Expect(warnings).To(gomega.HaveLen(len(want)), "%q", warnings)
+	for i := range want {
+		g.Expect(warnings[i]).To(gomega.HavePrefix(want[i]))
+	}
+}
+
+func change(limits ...v1alpha1.LimitOverride) func(*v1alpha1.Override) {
+	return func(o *v1alpha1.Override) { o.Limits = limits }
+}
+
+func override(name string, set ...func(*v1alpha1.Override)) v1alpha1.Override {
+	o := v1alpha1.Override{Name: name, Action: v1alpha1.OverrideActionLimit}
+	for _, f := range set {
+		f(&o)
+	}
+	if len(o.Limits) == 0 {
+		o.Action = v1alpha1.OverrideActionAllow
+	}
+	return o
+}
+
+func keys(k ...string) func(*v1alpha1.Override) { return func(o *v1alpha1.Override) { o.Keys = k } }
+
+func cidrs(c ...string) func(*v1alpha1.Override) { return func(o *v1alpha1.Override) { o.CIDRs = c } }
+
+func when(text string) func(*v1alpha1.Override) { return func(o *v1alpha1.Override) { o.When = text } }
+
+func TestUnreachableOverrides(t *testing.T) {
+	const cel, other = `request.method == "GET"`, `request.method == "PUT"`
+	never := "spec.overrides[1] (b) is never used: spec.overrides[0] (a) comes first"
+	tests := map[string]struct {
+		overrides []v1alpha1.Override
+		want      []string
+	}{
+		"one":                      {[]v1alpha1.Override{override("a", keys("x"))}, nil},
+		"other keys":               {[]v1alpha1.Override{override("a", keys("x")), override("b", keys("y"))}, nil},
+		"fewer keys":               {[]v1alpha1.Override{override("a", keys("x", "y")), override("b", keys("y"))}, []string{never}},
+		"more keys":                {[]v1alpha1.Override{override("a", keys("x")), override("b", keys("x", "y"))}, nil},
+		"keys after networks":      {[]v1alpha1.Override{override("a", cidrs("0.0.0.0/0")), override("b", keys("x"))}, nil},
+		"a network within":         {[]v1alpha1.Override{override("a", cidrs("10.0.0.0/8")), override("b", cidrs("10.1.0.0/16"))}, []string{never}},
+		"a network around":         {[]v1alpha1.Override{override("a", cidrs("10.1.0.0/16")), override("b", cidrs("10.0.0.0/8"))}, nil},
+		"another network":          {[]v1alpha1.Override{override("a", cidrs("10.0.0.0/8")), override("b", cidrs("11.0.0.0/8"))}, nil},
+		"another family":           {[]v1alpha1.Override{override("a", cidrs("::/0")), override("b", cidrs("10.0.0.0/8"))}, nil},
+		"one of two without":       {[]v1alpha1.Override{override("a", cidrs("10.0.0.0/8")), override("b", cidrs("10.1.0.0/16", "11.0.0.0/8"))}, nil},
+		"more is asked":            {[]v1alpha1.Override{override("a", keys("x")), override("b", keys("x"), cidrs("10.0.0.0/8"), when(cel))}, []string{never}},
+		"less is asked":            {[]v1alpha1.Override{override("a", keys("x"), cidrs("10.0.0.0/8")), override("b", keys("x"))}, nil},
+		"the same expression":      {[]v1alpha1.Override{override("a", when(cel)), override("b", when(cel), keys("x"))}, []string{never}},
+		"another expression":       {[]v1alpha1.Override{override("a", when(cel)), override("b", when(other))}, nil},
+		"no expression after one":  {[]v1alpha1.Override{override("a", when(cel), keys("x")), override("b", keys("x"))}, nil},
+		"together but not by each": {[]v1alpha1.Override{override("a", keys("x")), override("b", keys("y")), override("c", keys("x", "y"))}, nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := policy().Key(testenv.PrincipalPart()).Limit("l", fixed, 5, "1m").Override(tc.overrides...)
+			expect(t, unreachable(planOf(t, p)), tc.want...)
+		})
+	}
+}
+
+func TestIdleLimits(t *testing.T) {
+	second := "spec.limits[1] (b) makes no difference: spec.limits[0] (a) is always tighter"
+	first := "spec.limits[0] (a) makes no difference: spec.limits[1] (b) is always tighter"
+	block := testenv.BlockDuration("1h")
+	tests := map[string]struct {
+		policy *builder
+		want   []string
+	}{
+		"burst and daily, both felt":     {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 20, "24h"), nil},
+		"a day that minutes never fill":  {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 7200, "24h"), []string{second}},
+		"a day that minutes just fill":   {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 7199, "24h"), nil},
+		"a longer window, fewer units":   {policy().Limit("a", rolling, 10, "1m").Limit("b", rolling, 5, "1h"), []string{first}},
+		"fixed windows may meet":         {policy().Limit("a", fixed, 5, "1m").Limit("b", rolling, 7200, "24h"), nil},
+		"fixed windows and one more":     {policy().Limit("a", fixed, 5, "1m").Limit("b", rolling, 7205, "24h"), []string{second}},
+		"fixed in a fixed one":           {policy().Limit("a", fixed, 10, "1h").Limit("b", fixed, 20, "30m"), []string{second}},
+		"the same fixed window":          {policy().Limit("a", fixed, 5, "1m").Limit("b", fixed, 6, "1m"), []string{second}},
+		"twice the same":                 {policy().Limit("a", gcra, 5, "1m").Limit("b", gcra, 5, "1m"), []string{second}},
+		"buckets remember longer":        {policy().Limit("a", rolling, 60, "1h").Limit("b", window, 60, "1h"), []string{first}},
+		"buckets, with room":             {policy().Limit("a", rolling, 60, "1h").Limit("b", window, 120, "1h"), []string{second}},
+		"the same buckets":               {policy().Limit("a", window, 60, "1h").Limit("b", window, 61, "1h"), []string{second}},
+		"a bucket and a day":             {policy().Limit("a", bucket, 10, "1m").Limit("b", fixed, 14410, "24h"), []string{second}},
+		"a bucket and a day, felt":       {policy().Limit("a", bucket, 10, "1m").Limit("b", fixed, 14409, "24h"), nil},
+		"a slower, smaller bucket":       {policy().Limit("a", bucket, 10, "1m").Limit("b", gcra, 10, "1s", testenv.Burst(10)), []string{second}},
+		"a slower bucket that is larger": {policy().Limit("a", bucket, 10, "1m", testenv.Burst(11)).Limit("b", gcra, 10, "1s", testenv.Burst(10)), nil},
+		"a bucket after a window":        {policy().Limit("a", rolling, 1, "1h").Limit("b", bucket, 1000, "1h"), nil},
+		"shedding":                       {policy().Limit("a", shed, 5, "1m").Limit("b", rolling, 90000, "1m"), nil},
+		"before shedding":                {policy().Limit("a", rolling, 5, "1m").Limit("b", shed, 90000, "1m"), nil},
+		"a block of its own":             {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 7200, "24h", block), nil},
+		"a shorter block":                {policy().Limit("a", rolling, 5, "1m", block).Limit("b", rolling, 7200, "24h", testenv.BlockDuration("1m")), []string{second}},
+		"attempts":                       {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 7200, "24h").Counting(v1alpha1.CountingAttempts), nil},
+		"attempts in one window":         {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 6, "1m").Counting(v1alpha1.CountingAttempts), []string{second}},
+		"with a looser override": {
+			policy().Key(testenv.PrincipalPart()).Limit("a", rolling, 5, "1m").Limit("b", rolling, 7200, "24h").
+				Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Threshold: new(int64(6))}))), nil,
+		},
+		"with a tighter override": {
+			policy().Key(testenv.PrincipalPart()).Limit("a", rolling, 5, "1m").Limit("b", rolling, 7200, "24h").
+				Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Threshold: new(int64(4))}))),
+			[]string{second},
+		},
+		"with other windows for some": {
+			policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 5, "1m").Limit("b", fixed, 7, "1m").
+				Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Window: "2m"}))), nil,
+		},
+		"with another rate for some": {
+			policy().Key(testenv.PrincipalPart()).Limit("a", bucket, 5, "1m").Limit("b", bucket, 7, "1m").
+				Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Threshold: new(int64(4))}))), nil,
+		},
+		"largest numbers": {policy().Limit("a", fixed, plan.MaxThreshold, "1ms").Limit("b", window, plan.MaxThreshold, "720h"), []string{first}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) { expect(t, idle(planOf(t, tc.policy)), tc.want...) })
+	}
+}
+
+func TestSweepingMatches(t *testing.T) {
+	sweep := "spec.matches[0] holds for every request"
+	tests := map[string]struct {
+		match v1alpha1.Match
+		mode  v1alpha1.Mode
+		want  []string
+	}{
+		"every path":                {v1alpha1.Match{Paths: []string{"/*"}}, v1alpha1.ModeEnforce, []string{sweep}},
+		"every path and more":       {v1alpha1.Match{Paths: []string{"/a", "/*"}, When: " true "}, v1alpha1.ModeEnforce, []string{sweep}},
+		"true":                      {v1alpha1.Match{When: "true"}, v1alpha1.ModeEnforce, []string{sweep}},
+		"true, tried out":           {v1alpha1.Match{When: "true"}, v1alpha1.ModeShadow, nil},
+		"a host":                    {v1alpha1.Match{Hosts: []string{"*.x"}, Paths: []string{"/*"}}, v1alpha1.ModeEnforce, nil},
+		"a method":                  {v1alpha1.Match{Methods: []string{"GET"}, Paths: []string{"/*"}}, v1alpha1.ModeEnforce, nil},
+		"a domain":                  {v1alpha1.Match{Domain: "d", Paths: []string{"/*"}}, v1alpha1.ModeEnforce, nil},
+		"a descriptor":              {v1alpha1.Match{Descriptors: []v1alpha1.DescriptorMatch{{Key: "k"}}}, v1alpha1.ModeEnforce, nil},
+		"some paths":                {v1alpha1.Match{Paths: []string{"/a*"}}, v1alpha1.ModeEnforce, nil},
+		"an expression that may be": {v1alpha1.Match{When: `request.method == "GET"`}, v1alpha1.ModeEnforce, nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			expect(t, sweeping(planOf(t, policy().Mode(tc.mode).Match(tc.match).Limit("l", fixed, 5, "1m"))), tc.want...)
+		})
+	}
+	expect(t, sweeping(planOf(t, policy().Limit("l", fixed, 5, "1m")))) // only for checks that name it
+}
+
+func TestDroppedCounters(t *testing.T) {
+	limits := func() *builder {
+		return policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 5, "1m").Limit("b", window, 60, "1h").Limit("c", rolling, 7, "1h")
+	}
+	tokens := func(o ...v1alpha1.Override) *builder {
+		return policy().Key(testenv.PrincipalPart()).Limit("a", bucket, 5, "1m").Override(o...)
+	}
+	rate := func(threshold int64) func(*v1alpha1.Override) {
+		return change(v1alpha1.LimitOverride{Name: "a", Threshold: &threshold})
+	}
+	tests := map[string]struct {
+		was, is *builder
+		want    []string
+	}{
+		"nothing": {limits(), limits(), nil},
+		"thresholds": {
+			limits(),
+			policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 9, "1m").Limit("b", window, 9, "1h").Limit("c", rolling, 9, "1h"),
+			nil,
+		},
+		"other ways of saying it": {limits(), policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 5, "60s").
+			Limit("b", window, 60, "60m", testenv.Bucket("1m")).Limit("c", rolling, 7, "1h"), nil},
+		"a window":                {limits(), limits().Edit(0, func(l *v1alpha1.Limit) { l.Window = "2m" }), []string{"spec.limits[0].window: the change drops what limit a"}},
+		"a bucket":                {limits(), limits().Edit(1, func(l *v1alpha1.Limit) { l.Bucket = "2m" }), []string{"spec.limits[1].bucket: the change drops what limit b"}},
+		"algorithm":               {limits(), limits().Edit(0, func(l *v1alpha1.Limit) { l.Algorithm = gcra }), []string{"spec.limits[0].algorithm: the change drops what limit a"}},
+		"a name":                  {limits(), limits().Edit(1, func(l *v1alpha1.Limit) { l.Name = "z" }), []string{"spec.limits[1].name: the change drops what limit b"}},
+		"a log keeps what it has": {limits(), limits().Edit(2, func(l *v1alpha1.Limit) { l.Name, l.Window = "z", "2h" }), nil},
+		"a limit more":            {policy().Limit("a", fixed, 5, "1m"), policy().Limit("a", fixed, 5, "1m").Limit("b", fixed, 5, "1m"), nil},
+		"a limit less":            {policy().Limit("a", fixed, 5, "1m").Limit("b", fixed, 5, "1m"), policy().Limit("a", fixed, 5, "1m"), nil},
+		"another limit":           {policy().Limit("a", fixed, 5, "1m"), policy().Limit("b", fixed, 5, "1h"), nil},
+		"the key":                 {policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 5, "1m"), policy().Key(testenv.HeaderPart("x")).Limit("a", fixed, 5, "1h"), []string{"spec.key: "}},
+		"no key":                  {policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 5, "1m"), policy().Limit("a", fixed, 5, "1m"), []string{"spec.key: "}},
+		"a header in another case": {
+			policy().Key(testenv.HeaderPart("X-Key")).Limit("a", fixed, 5, "1m"),
+			policy().Key(testenv.HeaderPart("x-key")).Limit("a", fixed, 5, "1m"), nil,
+		},
+		"a window of an override": {
+			limits().Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Window: "2m"}))),
+			limits().Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Window: "3m"}))),
+			[]string{"spec.overrides[0].limits[0].window: the change drops what limit a has counted of the callers of override o"},
+		},
+		"a window an override gives no more": {
+			limits().Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Window: "2m"}))),
+			limits().Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Threshold: new(int64(9))}))),
+			[]string{"spec.overrides[0].limits[0].window: "},
+		},
+		"a window, of everybody's": {
+			limits().Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "b", Threshold: new(int64(9))}))),
+			limits().Edit(0, func(l *v1alpha1.Limit) { l.Window = "2m" }).
+				Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "b", Threshold: new(int64(8))}))),
+			[]string{"spec.limits[0].window: "},
+		},
+		"another rate for some, edited":  {tokens(override("o", keys("x"), rate(9))), tokens(override("o", keys("x"), rate(8))), nil},
+		"another rate for some, renamed": {tokens(override("o", keys("x"), rate(9))), tokens(override("q", keys("x"), rate(9))), []string{"spec.overrides[0].name: the change drops what limit a has counted of the callers of override o"}},
+		"another rate for some, new": {
+			tokens(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Burst: new(int64(9))}))),
+			tokens(override("o", keys("x"), rate(9))), []string{"spec.overrides[0].limits[0].threshold: "},
+		},
+		"an override more": {tokens(override("o", keys("x"), rate(9))), tokens(override("o", keys("x"), rate(9)), override("q", keys("x"), rate(9))), nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) { expect(t, dropped(planOf(t, tc.was), planOf(t, tc.is)), tc.want...) })
+	}
+}
+
+func TestOverlaps(t *testing.T) {
+	match := func(hosts ...string) v1alpha1.Match { return v1alpha1.Match{Hosts: hosts} }
+	named := func(name string, matches ...v1alpha1.Match) v1alpha1.RateLimitPolicy {
+		b := testenv.MakePolicy(name).Limit("l", fixed, 5, "1m")
+		for _, m := range matches {
+			b = b.Match(m)
+		}
+		return *b.Obj()
+	}
+	disabled := named("shop/off", match("a"))
+	disabled.Spec.Mode = v1alpha1.ModeDisabled
+	entries := func(e ...string) v1alpha1.Match {
+		var m v1alpha1.Match
+		for _, key := range e {
+			m.Descriptors = append(m.Descriptors, v1alpha1.DescriptorMatch{Key: key})
+		}
+		return m
+	}
+	tests := map[string]struct {
+		policy  v1alpha1.RateLimitPolicy
+		others  []v1alpha1.RateLimitPolicy
+		trusted bool
+		want    []string
+	}{
+		"itself":        {policy: named("shop/p", match("a")), others: []v1alpha1.RateLimitPolicy{named("shop/p", match("a"))}},
+		"another host":  {policy: named("shop/p", match("a")), others: []v1alpha1.RateLimitPolicy{named("shop/q", match("b"))}},
+		"another field": {policy: named("shop/p", match("a")), others: []v1alpha1.RateLimitPolicy{named("shop/q", v1alpha1.Match{Methods: []string{"a"}})}},
+		"no matches":    {policy: named("shop/p"), others: []v1alpha1.RateLimitPolicy{named("shop/q")}},
+		"disabled":      {policy: named("shop/p", match("a")), others: []v1alpha1.RateLimitPolicy{disabled}},
+		"in another order": {
+			policy: named("shop/p", match("x"), match("a", "b")), others: []v1alpha1.RateLimitPolicy{named("shop/q", match("b", "a"), match("y"))},
+			want: []string{"spec.matches[1]: the same is asked for by shop/q;"},
+		},
+		"descriptors in another order": {
+			policy: named("shop/p", entries("a", "b")), others: []v1alpha1.RateLimitPolicy{named("shop/q", entries("b", "a"))},
+			want: []string{"spec.matches[0]: the same is asked for by shop/q;"},
+		},
+		"many": {
+			policy: named("shop/p", match("a")), others: []v1alpha1.RateLimitPolicy{
+				named("shop/s", match("a")), named("shop/q", match("a"), match("a")), named("shop/t", match("a")), named("shop/r", match("a")), named("bank/q", match("a")),
+			},
+			want: []string{"spec.matches[0]: the same is asked for by shop/q, shop/r, shop/s, 2 more;"},
+		},
+		"of another Namespace": {
+			policy: named("shop/p", match("a")), others: []v1alpha1.RateLimitPolicy{named("bank/q", match("a"))},
+			want: []string{"spec.matches[0]: the same is asked for by policies of other Namespaces (1);"},
+		},
+		"of another Namespace, to the trusted": {
+			policy: named("shop/p", match("a")), others: []v1alpha1.RateLimitPolicy{named("bank/q", match("a"))}, trusted: true,
+			want: []string{"spec.matches[0]: the same is asked for by bank/q;"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) { expect(t, overlapping(&tc.policy, tc.others, tc.trusted), tc.want...) })
+	}
+}
+
+func TestShorten(t *testing.T) {
+	g := gomega.NewWithT(t)
+	g.Expect(shorten("short")).To(gomega.Equal("short"))
+	g.Expect(shorten(strings.Repeat("x", 300))).To(gomega.HaveLen(maxWarning))
+}
+
+func BenchmarkOverlaps(b *testing.B) {
+	others := make([]v1alpha1.RateLimitPolicy, 10_000)
+	for i := range others {
+		others[i] = *testenv.MakePolicy("shop/p").Match(v1alpha1.Match{Hosts: []string{strings.Repeat("x", 1+i%50)}, Paths: []string{"/*"}}).Obj()
+	}
+	one := testenv.MakePolicy("bank/p").Match(v1alpha1.Match{Hosts: []string{"x"}, Paths: []string{"/*"}}).Obj()
+	for b.Loop() {
+		overlapping(one, others, true)
+	}
+}
