@@ -1,0 +1,210 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certificate
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"time"
+)
+
+// What the Secret holds. The certificate and its key have the names that
+// everything gives them.
+const (
+	authoritiesEntry  = "ca.crt"
+	authorityKeyEntry = "ca.key"
+	certificateEntry  = "tls.crt"
+	keyEntry          = "tls.key"
+)
+
+// skew is how far a clock that checks certificates may be behind ours.
+const skew = time.Hour
+
+// contents is what the Secret holds, as far as it can be used.
+type contents struct {
+	// authorities are those the API server is to trust, the newest first. Only the
+	// newest issues.
+	authorities []*x509.Certificate
+	// signer is the key of the newest, nil if there is none.
+	signer crypto.Signer
+	// serving is what the webhook shows, nil if there is none.
+	serving *tls.Certificate
+}
+
+// read reads the data of the Secret. What is no certificate or no key is as good as
+// absent: it is made anew.
+func read(data map[string][]byte) (c contents) {
+	for rest := data[authoritiesEntry]; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if authority, err := x509.ParseCertificate(block.Bytes); err == nil && authority.IsCA {
+			c.authorities = append(c.authorities, authority)
+		}
+	}
+	if block, _ := pem.Decode(data[authorityKeyEntry]); block != nil && len(c.authorities) > 0 {
+		if key, err := x509.ParsePKCS8PrivateKey(block.Bytes); err == nil {
+			c.signer = signerOf(c.authorities[0], key)
+		}
+	}
+	if pair, err := tls.X509KeyPair(data[certificateEntry], data[keyEntry]); err == nil {
+		c.serving = &pair
+	}
+	return c
+}
+
+// signerOf returns the key if it is that of the certificate.
+func signerOf(cert *x509.Certificate, key any) crypto.Signer {
+	signer, ok := key.(*ecdsa.PrivateKey)
+	if !ok || !signer.PublicKey.Equal(cert.PublicKey) {
+		return nil
+	}
+	return signer
+}
+
+// write returns the data of the Secret.
+func (c contents) write() (map[string][]byte, error) {
+	authorityKey, err := encodeKey(c.signer)
+	if err != nil {
+		return nil, err
+	}
+	key, err := encodeKey(c.serving.PrivateKey)
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{
+		authoritiesEntry:  c.bundle(),
+		authorityKeyEntry: authorityKey,
+		certificateEntry:  encode("CERTIFICATE", c.serving.Certificate[0]),
+		keyEntry:          key,
+	}, nil
+}
+
+// bundle is the authorities as the API server takes them.
+func (c contents) bundle() []byte {
+	var b bytes.Buffer
+	for _, authority := range c.authorities {
+		b.Write(encode("CERTIFICATE", authority.Raw))
+	}
+	return b.Bytes()
+}
+
+func encode(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+func encodeKey(key crypto.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	return encode("PRIVATE KEY", der), err
+}
+
+// serves says why the certificate cannot be shown now under one of the names; nil
+// if it can.
+func (c contents) serves(names []string, now time.Time) error {
+	if c.serving == nil {
+		return errors.New("there is none")
+	}
+	roots := x509.NewCertPool()
+	for _, authority := range c.authorities {
+		roots.AddCert(authority)
+	}
+	for _, name := range names {
+		if _, err := c.serving.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: now}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isOfNewest reports whether the newest authority issued the certificate.
+func (c contents) isOfNewest() bool {
+	return c.serving.Leaf.CheckSignatureFrom(c.authorities[0]) == nil
+}
+
+// withAuthority returns the contents with a new authority in front of those there
+// are.
+func (c contents) withAuthority(name string, now time.Time, life time.Duration) (contents, error) {
+	template, err := newTemplate(name, now, now.Add(life))
+	if err != nil {
+		return contents{}, err
+	}
+	template.IsCA, template.MaxPathLenZero = true, true
+	template.KeyUsage = x509.KeyUsageCertSign
+	authority, key, err := issue(template, template, nil)
+	if err != nil {
+		return contents{}, err
+	}
+	c.authorities = append([]*x509.Certificate{authority}, c.authorities...)
+	c.signer = key
+	return c, nil
+}
+
+// withCertificate returns the contents with a new certificate for those names, by
+// the newest authority and no longer valid than that.
+func (c contents) withCertificate(names []string, now time.Time, life time.Duration) (contents, error) {
+	until := now.Add(life)
+	if end := c.authorities[0].NotAfter; until.After(end) {
+		until = end
+	}
+	template, err := newTemplate(names[0], now, until)
+	if err != nil {
+		return contents{}, err
+	}
+	for _, name := range names {
+		if address := net.ParseIP(name); address != nil {
+			template.IPAddresses = append(template.IPAddresses, address)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	leaf, key, err := issue(template, c.authorities[0], c.signer)
+	if err != nil {
+		return contents{}, err
+	}
+	c.serving = &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
+	return c, nil
+}
+
+func newTemplate(name string, now, until time.Time) (*x509.Certificate, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	return &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: commonName(name)},
+		NotBefore: now.Add(-skew), NotAfter: until, BasicConstraintsValid: true,
+	}, err
+}
+
+// commonName fits a name into the 64 characters it may have. Nobody goes by it.
+func commonName(name string) string { return name[:min(len(name), 64)] }
+
+// issue makes a key and a certificate for it, signed by the parent, or by the key
+// itself without a signer.
+func issue(template, parent *x509.Certificate, signer crypto.Signer) (*x509.Certificate, crypto.Signer, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	if signer == nil {
+		signer = key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	if err != nil {
+		return nil, nil, fmt.Errorf("certificate of %s: %w", template.Subject.CommonName, err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	return cert, key, err
+}

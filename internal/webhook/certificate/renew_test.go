@@ -1,0 +1,140 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certificate
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+)
+
+const day = 24 * time.Hour
+
+// clock is a time that a test moves.
+type clock struct{ now time.Time }
+
+func (c *clock) read() time.Time { return c.now }
+
+func newRotatorAt(c *clock) *Rotator {
+	return NewRotator(Options{Names: []string{"weir-webhook.weir-system.svc"}, Configuration: "weir", Now: c.read})
+}
+
+// renewed renews and passes the result through the Secret's encoding.
+func renewed(t *testing.T, r *Rotator, c contents, trusted bool) contents {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	next, err := r.renew(c, trusted)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	data, err := next.write()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	got := read(data)
+	g.Expect(got.signer).NotTo(gomega.BeNil())
+	g.Expect(got.serving).NotTo(gomega.BeNil())
+	return got
+}
+
+func TestRenewal(t *testing.T) {
+	g := gomega.NewWithT(t)
+	at := &clock{time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)}
+	r := newRotatorAt(at)
+	first := renewed(t, r, contents{}, false)
+	g.Expect(first.serves(r.options.Names, at.now)).To(gomega.Succeed())
+	g.Expect(first.serves([]string{"else"}, at.now)).NotTo(gomega.Succeed())
+
+	at.now = at.now.Add(59 * day)
+	g.Expect(renewed(t, r, first, true).serving.Leaf).To(gomega.Equal(first.serving.Leaf), "less than two thirds have passed")
+	at.now = at.now.Add(2 * day)
+	g.Expect(renewed(t, r, first, false).serving.Leaf).To(gomega.Equal(first.serving.Leaf), "in good order, while nobody is told of it")
+	second := renewed(t, r, first, true)
+	g.Expect(second.serving.Leaf).NotTo(gomega.Equal(first.serving.Leaf))
+	g.Expect(second.authorities).To(gomega.Equal(first.authorities))
+
+	at.now = at.now.Add(91 * day)
+	third := renewed(t, r, second, false)
+	g.Expect(third.serves(r.options.Names, at.now)).To(gomega.Succeed(), "what has ended is renewed in any case")
+
+	at.now = first.authorities[0].NotAfter.Add(-100 * day)
+	third = renewed(t, r, third, true) // the certificate may have ended as well
+	changed := renewed(t, r, third, true)
+	g.Expect(changed.authorities).To(gomega.HaveLen(2))
+	g.Expect(changed.authorities[1]).To(gomega.Equal(first.authorities[0]))
+	changed = renewed(t, r, changed, true)
+	g.Expect(changed.isOfNewest()).To(gomega.BeTrue(), "once it is trusted, the new authority issues")
+
+	at.now = first.authorities[0].NotAfter
+	g.Expect(renewed(t, r, changed, true).authorities).To(gomega.HaveLen(1), "an authority that has ended is forgotten")
+}
+
+// Three years, with replicas that show what the Secret held a look ago and an API
+// server that trusts what it was told a look ago: every handshake is good.
+func TestNoHandshakeFailsWhileCertificatesChange(t *testing.T) {
+	g := gomega.NewWithT(t)
+	at := &clock{time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)}
+	r := newRotatorAt(at)
+	shown := renewed(t, r, contents{}, false)
+	told, held := shown, shown
+	certificates, authorities := 0, 0
+	for end := at.now.Add(3 * 365 * day); at.now.Before(end); at.now = at.now.Add(6 * time.Hour) {
+		next, err := r.renew(held, string(told.bundle()) == string(held.bundle()))
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		if next.serving != held.serving {
+			certificates++
+		}
+		if !next.authorities[0].Equal(held.authorities[0]) {
+			authorities++
+		}
+		for _, c := range []contents{shown, held, next} {
+			shows := contents{authorities: told.authorities, serving: c.serving}
+			g.Expect(shows.serves(r.options.Names, at.now)).To(gomega.Succeed(), "at %v", at.now)
+		}
+		told, shown, held = held, held, next
+	}
+	g.Expect(certificates).To(gomega.BeNumerically("~", 3*365/60, 6))
+	g.Expect(authorities).To(gomega.Equal(4))
+}
+
+func TestWhatCannotBeUsedIsMadeAnew(t *testing.T) {
+	at := &clock{time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)}
+	r := newRotatorAt(at)
+	good, err := renewed(t, r, contents{}, false).write()
+	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
+	other, err := renewed(t, r, contents{}, false).write()
+	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
+	tests := map[string]func(data map[string][]byte){
+		"nothing":                  func(data map[string][]byte) { clear(data) },
+		"garbage":                  func(data map[string][]byte) { clear(data); data[authoritiesEntry] = []byte("x") },
+		"no authority":             func(data map[string][]byte) { delete(data, authoritiesEntry) },
+		"no key of the authority":  func(data map[string][]byte) { delete(data, authorityKeyEntry) },
+		"the key of another":       func(data map[string][]byte) { data[authorityKeyEntry] = other[authorityKeyEntry] },
+		"another authority":        func(data map[string][]byte) { data[authoritiesEntry] = other[authoritiesEntry] },
+		"a certificate of another": func(data map[string][]byte) { data[certificateEntry] = other[certificateEntry] },
+		"another's certificate": func(data map[string][]byte) {
+			data[certificateEntry], data[keyEntry] = other[certificateEntry], other[keyEntry]
+		},
+		"a certificate as authority": func(data map[string][]byte) { data[authoritiesEntry] = data[certificateEntry] },
+	}
+	for name, spoil := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			data := maps.Clone(good)
+			spoil(data)
+			mended := renewed(t, r, read(data), true)
+			g.Expect(mended.serves(r.options.Names, at.now)).To(gomega.Succeed())
+			g.Expect(renewed(t, r, mended, true).serves(r.options.Names, at.now)).To(gomega.Succeed())
+		})
+	}
+}
+
+func TestOtherNamesAreAnotherCertificate(t *testing.T) {
+	g := gomega.NewWithT(t)
+	at := &clock{time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)}
+	r := newRotatorAt(at)
+	before := renewed(t, r, contents{}, false)
+	r.options.Names = []string{"other.weir-system.svc", "127.0.0.1"}
+	after := renewed(t, r, before, false)
+	g.Expect(after.serves(r.options.Names, at.now)).To(gomega.Succeed())
+	g.Expect(after.authorities).To(gomega.Equal(before.authorities))
+}
