@@ -32,6 +32,7 @@ type managerFlags struct {
 	installation string
 	replica      string
 	lease        manager.LeaseOptions
+	webhook      webhookFlags
 }
 
 func newManagerCommand() *cobra.Command {
@@ -62,6 +63,7 @@ API server: they go on while it is away, and begin without it.`,
 	flags.DurationVar(&f.lease.Duration, "lease-duration", 15*time.Second, "how long others wait for a leader that is silent")
 	flags.DurationVar(&f.lease.RenewDeadline, "lease-renew-deadline", 10*time.Second, "how long a leader goes on that cannot renew")
 	flags.DurationVar(&f.lease.RetryPeriod, "lease-retry-period", 2*time.Second, "the time between attempts to get or renew the lease")
+	f.webhook.add(cmd)
 	return cmd
 }
 
@@ -103,6 +105,7 @@ func (f *managerFlags) run(ctx context.Context) error {
 		Decisions:    f.decisions,
 		Tenancy:      compile.Tenancy(f.tenancy),
 		Lease:        f.lease,
+		Webhook:      f.webhook.options(f.lease.Namespace),
 		Installation: f.installation,
 		Replica:      f.replica,
 	}
@@ -125,6 +128,7 @@ func (f *managerFlags) validate() error {
 	if t := compile.Tenancy(f.tenancy); t != compile.TenancyNamespace && t != compile.TenancyCluster {
 		errs = append(errs, fmt.Errorf("--tenancy %q: must be Namespace or Cluster", f.tenancy))
 	}
+	errs = append(errs, f.webhook.validate())
 	if err := f.lease.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("--lease-duration, --lease-renew-deadline, --lease-retry-period: %w", err))
 	}

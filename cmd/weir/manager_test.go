@@ -53,13 +53,13 @@ func startCluster(tb testing.TB) *cluster {
 	return c
 }
 
-// manager starts a manager that is quick to take over.
+// manager starts a manager that is quick to take over, without a webhook.
 func (c *cluster) manager(args ...string) *process {
 	c.tb.Helper()
 	return startWeir(c.tb, append([]string{
 		"manager", "--redis-url", c.redis.URL, "--kubeconfig", c.kubeconfig, "--tenancy", "Cluster",
 		"--lease-duration", "3s", "--lease-renew-deadline", "2s", "--lease-retry-period", "500ms",
-		"--store-timeout", "2s",
+		"--store-timeout", "2s", "--webhook-address", "",
 	}, args...)...)
 }
 
@@ -317,6 +317,9 @@ func TestManagerFlagsThatCannotWork(t *testing.T) {
 		"a replica":           {[]string{"--redis-url", "redis://x", "--replica", "a/b"}, "--replica"},
 		"a missing config":    {[]string{"--redis-url", "redis://x", "--kubeconfig", "/no/such/file"}, "--kubeconfig: stat /no/such/file"},
 		"a bad URL":           {[]string{"--redis-url", "http://x", "--controllers=false"}, "--redis-url: scheme \"http\""},
+		"half a certificate":  {[]string{"--redis-url", "redis://x", "--webhook-cert-file", "x"}, "--webhook-cert-file: needs --webhook-key-file"},
+		"the other half":      {[]string{"--redis-url", "redis://x", "--webhook-key-file", "x"}, "--webhook-key-file: needs --webhook-cert-file"},
+		"no Secret":           {[]string{"--redis-url", "redis://x", "--webhook-secret", ""}, "--webhook-secret"},
 		"a deadline too long": {[]string{"--redis-url", "redis://x", "--lease-renew-deadline", "20s"}, "--lease-renew-deadline"},
 	} {
 		t.Run(name, func(t *testing.T) {

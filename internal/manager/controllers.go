@@ -45,6 +45,7 @@ type controllers struct {
 	config    *rest.Config
 	tenancy   compile.Tenancy
 	lease     LeaseOptions
+	webhook   WebhookOptions
 	publisher *registry.Publisher
 	logger    *slog.Logger
 	ended     atomic.Pointer[error]
@@ -121,6 +122,11 @@ func (c *controllers) manage(ctx context.Context) error {
 		config: c.config, lease: c.lease, publisher: c.publisher, terms: terms, logger: c.logger,
 	}); err != nil {
 		return err
+	}
+	if c.webhook.Address != "" {
+		if err := addWebhook(mgr, c.webhook, c.tenancy, c.logger); err != nil {
+			return err
+		}
 	}
 	return mgr.Start(ctx)
 }

@@ -51,6 +51,8 @@ type Options struct {
 	Tenancy compile.Tenancy
 	// Lease is what Controllers compete for.
 	Lease LeaseOptions
+	// Webhook is served by every process with Controllers.
+	Webhook WebhookOptions
 	// Installation names those who share one registry: other installations
 	// leave it alone while this one lives.
 	Installation string
@@ -84,7 +86,7 @@ func Run(ctx context.Context, o Options) error {
 	o.Metrics = prometheus.Gatherers{o.Registry, crmetrics.Registry}
 	if o.Controllers {
 		c := &controllers{
-			config: o.Config, tenancy: o.Tenancy, lease: o.Lease, logger: o.Logger,
+			config: o.Config, tenancy: o.Tenancy, lease: o.Lease, webhook: o.Webhook, logger: o.Logger,
 			publisher: registry.NewPublisher(plans, o.RedisPrefix, registry.PublisherOptions{
 				Owner: o.Installation, Logger: o.Logger, Registerer: o.Registry,
 			}),

@@ -24,6 +24,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/manager"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/webhook/certificate"
 )
 
 func TestManager(t *testing.T) {
@@ -40,6 +41,7 @@ var (
 	registry *redis.Client
 	checks   string // the address checks are sent to
 	metrics  string
+	hook     string // the address the webhook is served on
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -51,7 +53,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	server = testenv.StartRedis(GinkgoTB())
 	registry = redis.NewClient(&redis.Options{Addr: server.Addr})
 	DeferCleanup(registry.Close)
-	checks, metrics = testenv.FreeAddr(GinkgoTB()), testenv.FreeAddr(GinkgoTB())
+	checks, metrics, hook = testenv.FreeAddr(GinkgoTB()), testenv.FreeAddr(GinkgoTB()), testenv.FreeAddr(GinkgoTB())
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() {
@@ -66,6 +68,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 				Namespace: "default", Identity: "one",
 				Duration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 200 * time.Millisecond,
 			},
+			Webhook: manager.WebhookOptions{Address: hook, Certificate: certificate.Options{
+				Names: []string{"127.0.0.1"}, Namespace: "default", Secret: "weir-webhook", Configuration: "weir",
+				Now: time.Now, Interval: 50 * time.Millisecond,
+			}},
 		})
 	}()
 	DeferCleanup(func(ctx SpecContext) {

@@ -214,6 +214,16 @@ var _ = Describe("The webhook with tenancy", func() {
 	})
 })
 
+var _ = Describe("The validator", func() {
+	It("lets a policy pass that is being deleted, should it be asked", func(ctx SpecContext) {
+		policy := notSupported("default")
+		policy.DeletionTimestamp = new(metav1.Now())
+		warnings, err := (&webhook.Validator{Tenancy: compile.TenancyCluster}).ValidateUpdate(ctx, good("default", "p").Obj(), policy)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(warnings).To(BeEmpty())
+	})
+})
+
 var _ = Describe("A webhook whose certificate has ended", func() {
 	It("keeps nobody from creating and deleting", func(ctx SpecContext) {
 		namespace := newNamespace(ctx, nil)

@@ -1,0 +1,177 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/config/webhook"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// shownBy returns the serial number of the certificate shown at the address, to
+// those who trust the pool.
+func shownBy(address string, pool *x509.CertPool) func() (string, error) {
+	return func() (string, error) {
+		conn, err := tls.Dial("tcp", address, &tls.Config{
+			RootCAs: pool, ServerName: "weir-webhook.default.svc", MinVersion: tls.VersionTLS12,
+		})
+		if err != nil {
+			return "", err
+		}
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0].SerialNumber.String(), nil
+	}
+}
+
+// secret returns the Secret with the certificate; nil if there is none.
+func (c *cluster) secret() *corev1.Secret {
+	secret := &corev1.Secret{}
+	if err := c.client.Get(c.tb.Context(), types.NamespacedName{Namespace: "default", Name: "weir-webhook"}, secret); err != nil {
+		return nil
+	}
+	return secret
+}
+
+func TestManagersShareTheCertificateOfTheWebhook(t *testing.T) {
+	g := gomega.NewWithT(t)
+	c := startCluster(t)
+	configuration, err := webhook.Configuration()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	c.create(configuration)
+	first, second := testenv.FreeAddr(t), testenv.FreeAddr(t)
+	c.manager("--webhook-address", first)
+	c.manager("--webhook-address", second)
+	pool := x509.NewCertPool()
+	g.Eventually(func() bool {
+		g.Expect(c.client.Get(t.Context(), client.ObjectKeyFromObject(configuration), configuration)).To(gomega.Succeed())
+		return pool.AppendCertsFromPEM(configuration.Webhooks[0].ClientConfig.CABundle)
+	}, "20s").Should(gomega.BeTrue())
+	var serial string
+	g.Eventually(func() (err error) { serial, err = shownBy(first, pool)(); return err }, "20s").Should(gomega.Succeed())
+	g.Eventually(shownBy(second, pool), "20s").Should(gomega.Equal(serial))
+}
+
+// Nothing that becomes of the webhook is felt by policies and decisions.
+func TestManagerGoesOnWithoutItsWebhook(t *testing.T) {
+	g := gomega.NewWithT(t)
+	c := startCluster(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	defer taken.Close()
+	user, err := c.api.Env.AddUser(envtest.User{Name: "weir"}, nil)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	kubeconfig, err := user.KubeConfig()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	g.Expect(os.WriteFile(path, kubeconfig, 0o600)).To(gomega.Succeed())
+	role := c.grantButSecrets("weir")
+
+	p := c.manager("--kubeconfig", path, "--webhook-address", taken.Addr().String())
+	c.apply("p", 5)
+	g.Eventually(p.enforces("p"), "20s").Should(gomega.Equal(int64(5)))
+	g.Eventually(c.condition("p", v1alpha1.ConditionReady), "10s").Should(gomega.Equal("True/Ready"))
+	g.Eventually(p.log.String, "10s").Should(gomega.And(
+		gomega.ContainSubstring("The webhook is not served"), gomega.ContainSubstring("address already in use"),
+		gomega.ContainSubstring("The certificate of the webhook cannot be kept up"),
+		gomega.ContainSubstring(`cannot get resource \"secrets\"`),
+	))
+	g.Expect(status(p, "/healthz")).To(gomega.Equal(200))
+	g.Expect(status(p, "/readyz")).To(gomega.Equal(200))
+	g.Expect(strings.Count(p.log.String(), "The webhook is not served")).To(gomega.Equal(1), "it is said once")
+
+	// Whatever was in the way goes, and the webhook is there.
+	g.Expect(taken.Close()).To(gomega.Succeed())
+	role.Rules = append(role.Rules, rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "create"},
+	})
+	g.Expect(c.client.Update(t.Context(), role)).To(gomega.Succeed())
+	g.Eventually(func() error {
+		pool := x509.NewCertPool()
+		if secret := c.secret(); secret != nil {
+			pool.AppendCertsFromPEM(secret.Data["ca.crt"])
+		}
+		_, err := shownBy(taken.Addr().String(), pool)()
+		return err
+	}, "30s").Should(gomega.Succeed())
+	c.edit("p", 6)
+	g.Eventually(p.enforces("p"), "10s").Should(gomega.Equal(int64(6)))
+}
+
+// grantButSecrets gives the user what the manifests give, except for Secrets, and
+// returns the Role that lacks them.
+func (c *cluster) grantButSecrets(user string) *rbacv1.Role {
+	c.tb.Helper()
+	data, err := os.ReadFile("../../config/rbac/role.yaml")
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	clusterRole, role := &rbacv1.ClusterRole{}, &rbacv1.Role{}
+	for i, into := range []any{clusterRole, role} {
+		if err := yaml.UnmarshalStrict([]byte(strings.Split(string(data), "---\n")[i+1]), into); err != nil {
+			c.tb.Fatal(err)
+		}
+	}
+	role.Namespace = "default"
+	var rules []rbacv1.PolicyRule
+	for _, rule := range role.Rules {
+		if rule.Resources[0] != "secrets" {
+			rules = append(rules, rule)
+		}
+	}
+	role.Rules = rules
+	subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}}
+	c.create(clusterRole)
+	c.create(role)
+	c.create(&rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user}, Subjects: subjects,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterRole.Name},
+	})
+	c.create(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: role.Namespace, Name: user}, Subjects: subjects,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+	})
+	return role
+}
+
+// Files of somebody else need not be there at the start, and then nothing is made.
+func TestWebhookCertificateFiles(t *testing.T) {
+	g := gomega.NewWithT(t)
+	c := startCluster(t)
+	authority, dir, address := testenv.NewAuthority(t), t.TempDir(), testenv.FreeAddr(t)
+	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	p := c.manager("--webhook-address", address, "--webhook-cert-file", certFile, "--webhook-key-file", keyFile)
+	c.apply("p", 5)
+	g.Eventually(p.enforces("p"), "20s").Should(gomega.Equal(int64(5)))
+	g.Eventually(p.log.String, "20s").Should(gomega.ContainSubstring("Waiting for the certificate of the webhook"))
+	shown := shownBy(address, authority.Pool())
+	g.Eventually(func() error { _, err := shown(); return err }, "20s").
+		Should(gomega.MatchError(gomega.ContainSubstring("internal error")), "there is a port, and no certificate")
+
+	previous := ""
+	for range 2 {
+		cert, key := authority.Issue(t, "webhook", "weir-webhook.default.svc")
+		g.Expect(os.WriteFile(certFile, cert, 0o600)).To(gomega.Succeed())
+		g.Expect(os.WriteFile(keyFile, key, 0o600)).To(gomega.Succeed())
+		g.Eventually(shown, "10s").ShouldNot(gomega.Or(gomega.BeEmpty(), gomega.Equal(previous)))
+		previous, _ = shown()
+	}
+	g.Expect(c.secret()).To(gomega.BeNil())
+}

@@ -1,0 +1,106 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/webhook/certificate"
+	"github.com/weir-dev/weir/internal/webhook/v1alpha1"
+)
+
+// listenRetry is the time between attempts to serve the webhook.
+const listenRetry = time.Second
+
+// WebhookOptions configure the validating webhook.
+type WebhookOptions struct {
+	// Address is what to listen on; empty serves no webhook.
+	Address string
+	// CertFile and KeyFile hold a certificate that somebody else renews; empty makes
+	// one by Certificate.
+	CertFile, KeyFile string
+	// Certificate says how to make one, but for what the process knows: clients and
+	// logger.
+	Certificate certificate.Options
+}
+
+// certificates are where the webhook's certificate comes from.
+type certificates interface {
+	Start(ctx context.Context) error
+	GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
+}
+
+// everywhere is a part of the manager that runs in every process. Its error would
+// end the manager, so it has none.
+type everywhere func(ctx context.Context)
+
+// Start implements manager.Runnable.
+func (f everywhere) Start(ctx context.Context) error {
+	f(ctx)
+	return nil
+}
+
+// NeedLeaderElection tells the manager to run it in every process.
+func (everywhere) NeedLeaderElection() bool { return false }
+
+// addWebhook adds the webhook and its certificate to the manager. Once added,
+// neither is needed by anything: what fails is said and tried again.
+func addWebhook(mgr ctrl.Manager, o WebhookOptions, tenancy compile.Tenancy, logger *slog.Logger) error {
+	handler, err := v1alpha1.NewHandler(mgr.GetScheme(), &v1alpha1.Validator{
+		Policies: mgr.GetClient(), Namespaces: mgr.GetAPIReader(), Tenancy: tenancy,
+	})
+	if err != nil {
+		return err
+	}
+	certs, err := o.certificates(mgr.GetConfig(), logger)
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(everywhere(func(ctx context.Context) { _ = certs.Start(ctx) })); err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST "+v1alpha1.Path, handler)
+	return mgr.Add(everywhere(func(ctx context.Context) {
+		serveWebhook(ctx, httpapi.ServerOptions{
+			Address: o.Address, Handler: mux, Logger: logger,
+			TLS: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.GetCertificate},
+		})
+	}))
+}
+
+func (o WebhookOptions) certificates(config *rest.Config, logger *slog.Logger) (certificates, error) {
+	if o.CertFile != "" {
+		return certificate.NewFiles(o.CertFile, o.KeyFile, logger), nil
+	}
+	clients, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "webhook-certificate"))
+	if err != nil {
+		return nil, err
+	}
+	o.Certificate.Clients, o.Certificate.Logger = clients, logger
+	return certificate.NewRotator(o.Certificate), nil
+}
+
+// serveWebhook serves until ctx ends, again and again if need be.
+func serveWebhook(ctx context.Context, o httpapi.ServerOptions) {
+	said := ""
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		err := httpapi.NewServer(o).Start(ctx)
+		if err != nil && err.Error() != said {
+			said = err.Error()
+			o.Logger.Error("The webhook is not served; everything else goes on", "error", err)
+		}
+	}, listenRetry)
+}

@@ -1,0 +1,49 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"context"
+	"crypto/tls"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/config/webhook"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+var _ = Describe("The webhook of the manager", func() {
+	It("is asked by the API server, which trusts the certificate that was made", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		configuration, err := webhook.Configuration()
+		Expect(err).NotTo(HaveOccurred())
+		asked := &configuration.Webhooks[0]
+		asked.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://" + hook + *asked.ClientConfig.Service.Path)}
+		asked.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
+		Expect(api.Create(ctx, configuration)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(api.Delete(ctx, configuration)).To(Succeed()) })
+
+		bad := testenv.MakePolicy(namespace+"/p").Limit("l", v1alpha1.AlgorithmFixedWindow, 5, "1m").
+			FailureMode(v1alpha1.FailureModeLocal)
+		Eventually(ctx, func(ctx context.Context) error { return api.Create(ctx, bad.Obj(), client.DryRunAll) }).
+			Should(MatchError(apierrors.IsInvalid, "invalid"))
+		Expect(api.Create(ctx, bad.FailureMode(v1alpha1.FailureModeOpen).Obj())).To(Succeed())
+
+		_, body := get(metrics, "/metrics")
+		Expect(body).To(ContainSubstring(`controller_runtime_webhook_requests_total{code="200"`))
+	})
+
+	It("speaks no TLS before 1.2", func() {
+		config := &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11, InsecureSkipVerify: true}
+		_, err := tls.Dial("tcp", hook, config)
+		Expect(err).To(MatchError(ContainSubstring("protocol version")))
+	})
+})
