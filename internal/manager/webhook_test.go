@@ -29,7 +29,7 @@ var _ = Describe("The webhook of the manager", func() {
 		asked.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://" + hook + *asked.ClientConfig.Service.Path)}
 		asked.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
 		Expect(api.Create(ctx, configuration)).To(Succeed())
-		DeferCleanup(func(ctx SpecContext) { Expect(api.Delete(ctx, configuration)).To(Succeed()) })
+		DeferCleanup(api.Delete, configuration)
 
 		bad := testenv.MakePolicy(namespace+"/p").Limit("l", v1alpha1.AlgorithmFixedWindow, 5, "1m").
 			FailureMode(v1alpha1.FailureModeLocal)

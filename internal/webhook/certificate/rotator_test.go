@@ -80,7 +80,7 @@ func (s *story) configure(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	configuration.Name = s.options.Configuration
 	Expect(api.Create(ctx, configuration)).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) { Expect(api.Delete(ctx, configuration)).To(Succeed()) })
+	DeferCleanup(api.Delete, configuration)
 }
 
 // start runs a rotator until the story ends.
@@ -182,6 +182,17 @@ var _ = Describe("The certificate of the webhook", func() {
 		}).WithTimeout(20 * time.Second).Should(Succeed())
 		Expect(s.log.String()).NotTo(ContainSubstring("cannot be kept up"))
 	}, NodeTimeout(30*time.Second))
+
+	It("is put into a Secret that somebody has made for it", func(ctx SpecContext) {
+		s := newStory(ctx)
+		s.configure(ctx)
+		Expect(api.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.options.Namespace, Name: s.options.Secret},
+			StringData: map[string]string{"note": "kept"},
+		})).To(Succeed())
+		s.isTrusted(ctx, s.start(ctx))
+		Expect(s.secret(ctx).Data).To(HaveKeyWithValue("note", []byte("kept")))
+	})
 
 	It("is trusted again after somebody told the API server otherwise", func(ctx SpecContext) {
 		s := newStory(ctx)

@@ -38,34 +38,42 @@ func variantsOf(p *plan.Plan) [][]plan.Limit {
 	return variants
 }
 
-// tighter reports whether limit b can certainly not refuse a check that limit a
-// lets pass, whoever the caller is. A caller may be selected by one override now
-// and by none later, and brings along what it has spent: so a is taken with the
-// largest quota it ever has, b with the smallest.
+// tighter reports whether limit j can certainly not refuse a check that limit i
+// lets pass, whoever the caller is.
 func tighter(p *plan.Plan, variants [][]plan.Limit, i, j int) bool {
 	a, b := p.Limits[i], p.Limits[j]
-	if a.Algorithm == plan.Suppressed || b.Algorithm == plan.Suppressed {
-		return false // refuses at random, and counts what it refuses
-	}
 	most, least := int64(0), int64(plan.MaxThreshold)
 	for _, limits := range variants {
 		// Where an override counts apart, a may know nothing of what b has counted.
-		if stateOf(limits[i]) != stateOf(a) || limits[i].WindowMillis != a.WindowMillis ||
-			stateOf(limits[j]) != stateOf(b) || limits[j].WindowMillis != b.WindowMillis {
+		if countsApart(limits[i], a) || countsApart(limits[j], b) {
 			return false
 		}
 		if limits[j].BlockMillis > limits[i].BlockMillis {
 			return false // when both refuse, b makes the block longer
 		}
+		// A caller may be selected by an override now and by none later, and brings
+		// along what it has spent.
 		most, least = max(most, p.Quota(limits[i])), min(least, p.Quota(limits[j]))
 	}
+	return spares(p.Counting, a, most, b, least)
+}
+
+func countsApart(variant, base plan.Limit) bool {
+	return stateOf(variant) != stateOf(base) || variant.WindowMillis != base.WindowMillis
+}
+
+// spares reports whether limit b with its least quota never refuses what limit a
+// with its largest quota lets pass.
+func spares(counting plan.Counting, a plan.Limit, most int64, b plan.Limit, least int64) bool {
 	switch {
+	case a.Algorithm == plan.Suppressed || b.Algorithm == plan.Suppressed:
+		return false // refuses at random, and counts what it refuses
 	case b.Algorithm.Refills():
 		// Both spend the same, and a gives back no faster.
 		return a.Algorithm.Refills() && most <= least && a.Threshold*b.WindowMillis <= b.Threshold*a.WindowMillis
 	case a.Algorithm == b.Algorithm && a.WindowMillis == b.WindowMillis && a.BucketMicros == b.BucketMicros:
 		return most <= least // they count the same
-	case p.Counting == plan.CountAttempts:
+	case counting == plan.CountAttempts:
 		return false // b counts also what a has refused
 	}
 	return admitted(a, most, memory(b)) <= least

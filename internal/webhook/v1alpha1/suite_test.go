@@ -42,7 +42,7 @@ var (
 	heard  warnings
 )
 
-var _ = BeforeSuite(func(ctx SpecContext) {
+var _ = BeforeSuite(func() {
 	log.SetLogger(logr.Discard())
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyTimeout(10 * time.Second)
@@ -50,7 +50,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	server = testenv.StartAPIServer(GinkgoTB())
 	server.Config.WarningHandler = &heard
 	api = server.Client()
-}, NodeTimeout(time.Minute))
+})
 
 // warnings keep what the API server warns of.
 type warnings struct {
@@ -107,7 +107,7 @@ func configure(ctx context.Context, namespace, url string, bundle []byte) {
 	hook.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new(url + v1alpha1.Path), CABundle: bundle}
 	hook.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
 	Expect(api.Create(ctx, configuration)).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) { Expect(api.Delete(ctx, configuration)).To(Succeed()) })
+	DeferCleanup(api.Delete, configuration)
 }
 
 // awaitWebhook waits until the API server asks the webhook about policies of the

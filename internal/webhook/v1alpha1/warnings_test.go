@@ -238,7 +238,8 @@ func TestDroppedCounters(t *testing.T) {
 		"another rate for some, renamed": {tokens(override("o", keys("x"), rate(9))), tokens(override("q", keys("x"), rate(9))), []string{"spec.overrides[0].name: the change drops what limit a has counted of the callers of override o"}},
 		"another rate for some, new": {
 			tokens(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Burst: new(int64(9))}))),
-			tokens(override("o", keys("x"), rate(9))), []string{"spec.overrides[0].limits[0].threshold: "},
+			tokens(override("o", keys("x"), rate(9))),
+			[]string{"spec.overrides[0].limits[0].threshold: "},
 		},
 		"an override more": {tokens(override("o", keys("x"), rate(9))), tokens(override("o", keys("x"), rate(9)), override("q", keys("x"), rate(9))), nil},
 	}
