@@ -28,6 +28,15 @@ func stateOf(l plan.Limit) state {
 	return state{l.Algorithm, l.WindowMillis, l.BucketMicros, l.State}
 }
 
+// lost reports whether what a limit has counted under the policy as it was counts no
+// more. One that becomes a SlidingLog finds the log of others that were there.
+func lost(policy *plan.Plan, was, is plan.Limit) bool {
+	if is.Algorithm == plan.SlidingLog {
+		return !slices.ContainsFunc(policy.Limits, func(l plan.Limit) bool { return l.Algorithm == plan.SlidingLog })
+	}
+	return stateOf(was) != stateOf(is)
+}
+
 // dropped says which counters an edit loses: those it gives another name. Lower or
 // higher thresholds apply to what has been counted and are not mentioned.
 func dropped(was, is *plan.Plan) (warnings []string) {
@@ -37,7 +46,7 @@ func dropped(was, is *plan.Plan) (warnings []string) {
 	for i, limit := range is.Limits {
 		if before, found := limitOf(was.Limits, limit.Name); !found {
 			warnings = append(warnings, renamed(was, is, i)...)
-		} else if stateOf(before) != stateOf(limit) {
+		} else if lost(was, before, limit) {
 			warnings = append(warnings, fmt.Sprintf("%s: the change drops what limit %s has counted",
 				at("limits", i).Child(difference(before, limit)), limit.Name))
 		}
@@ -73,7 +82,7 @@ func droppedByOverride(was, is *plan.Plan, i int) (warnings []string) {
 	for j, limit := range is.LimitsOf(o) {
 		base, found := limitOf(was.Limits, limit.Name)
 		own, _ := limitOf(theirs, limit.Name)
-		if found && stateOf(own) != stateOf(limit) && stateOf(base) == stateOf(is.Limits[j]) {
+		if found && lost(was, own, limit) && !lost(was, base, is.Limits[j]) {
 			warnings = append(warnings, fmt.Sprintf("%s: the change drops what limit %s has counted of the callers of override %s",
 				whereIn(o, i, own, limit), limit.Name, before.Name))
 		}

@@ -79,8 +79,13 @@ func spares(counting plan.Counting, a plan.Limit, most int64, b plan.Limit, leas
 	return admitted(a, most, memory(b)) <= least
 }
 
-// memory is for how many milliseconds a limit that counts remembers a unit.
+// memory is for how many milliseconds at most a limit that counts remembers a unit:
+// a bucket until its end has passed, a window as long as its key in Redis, which
+// outlives its time by less than a millisecond.
 func memory(l plan.Limit) int64 {
+	if l.Algorithm == plan.FixedWindow {
+		return l.WindowMillis + 1
+	}
 	return l.WindowMillis + (l.BucketMicros+999)/1000
 }
 

@@ -1,0 +1,202 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+var algorithms = map[plan.Algorithm]script.Algorithm{
+	plan.FixedWindow: script.FixedWindow, plan.SlidingLog: script.SlidingLog, plan.SlidingWindow: script.SlidingWindow,
+	plan.TokenBucket: script.TokenBucket, plan.GCRA: script.GCRA, plan.Suppressed: script.Suppressed,
+}
+
+// What is said to make no difference makes none: in the reference model of the
+// scripts, no check that one limit lets pass is ever refused by the one that is
+// said to be idle because of it, whatever is asked when, under whatever override.
+func TestIdleLimitsNeverRefuse(t *testing.T) {
+	g := gomega.NewWithT(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	found := map[[2]plan.Algorithm]int{}
+	for range 40_000 {
+		p := randomPlan(random)
+		if p.Validate() != nil {
+			continue
+		}
+		variants := variantsOf(p)
+		if tighter(p, variants, 0, 1) {
+			found[[2]plan.Algorithm{p.Limits[0].Algorithm, p.Limits[1].Algorithm}]++
+			ask(t, random, p, variants)
+		}
+	}
+	t.Log(found)
+	g.Expect(len(found)).To(gomega.BeNumerically(">=", 14), "%v", found)
+}
+
+// ask asks the model for a while and fails if the second limit is ever the only one
+// to refuse.
+func ask(t *testing.T, random *rand.Rand, p *plan.Plan, variants [][]plan.Limit) {
+	t.Helper()
+	policies := scripts(p, variants)
+	model, now := &script.Model{}, time.UnixMicro(1_700_000_000_000_000)
+	for range 150 {
+		now = now.Add(time.Duration(random.IntN(1+1<<random.IntN(15))) * time.Microsecond)
+		entry := script.Entry{Policy: policies[random.IntN(len(policies))], Key: "k", Cost: 1 + random.Int64N(3)}
+		reply := model.Evaluate(&script.Call{Entries: []script.Entry{entry}, Refused: random.IntN(10) == 0}, now).Entries[0]
+		if reply.Verdict != script.Blocked && reply.Limits[0].Fits && !reply.Limits[1].Fits {
+			t.Fatalf("refused by the second only, with %+v: %+v, %+v", reply, p.Limits, p.Overrides)
+		}
+	}
+}
+
+// scripts prepares the policy for the model, as the engine does for Redis.
+func scripts(p *plan.Plan, variants [][]plan.Limit) []*script.Policy {
+	limits := make([][]script.Limit, len(variants))
+	for i, v := range variants {
+		for _, l := range v {
+			limits[i] = append(limits[i], script.Limit{
+				Name: l.Name, Algorithm: algorithms[l.Algorithm], Quota: p.Quota(l), Threshold: l.Threshold,
+				HardQuota: l.HardQuota(), Window: l.Window(), Bucket: l.Bucket(), Block: l.Block(), State: l.State,
+			})
+		}
+	}
+	return script.NewVariants(p.ID(), p.Counting == plan.CountAttempts, false, limits...)
+}
+
+// An edit is warned of exactly if the model holds nothing any more of what was
+// spent before it; what only the callers of an override lose is said of them.
+func TestWarnedOfIsWhatIsDropped(t *testing.T) {
+	g := gomega.NewWithT(t)
+	random := rand.New(rand.NewPCG(3, 4))
+	var kept, dropped int
+	for range 20_000 {
+		was, is := edited(random)
+		if was.Validate() != nil || is.Validate() != nil {
+			continue
+		}
+		before, after := variantsOf(was), variantsOf(is)
+		for v := range before {
+			model, now := &script.Model{}, time.UnixMicro(1_700_000_000_000_000)
+			spend := script.Entry{Policy: scripts(was, before)[v], Key: "k", Cost: 1}
+			model.Evaluate(&script.Call{Entries: []script.Entry{spend}}, now)
+			peek := script.Entry{Policy: scripts(is, after)[v], Key: "k", Cost: 1, Peek: true}
+			reply := model.Evaluate(&script.Call{Entries: []script.Entry{peek}}, now).Entries[0]
+			for i, l := range reply.Limits {
+				if l.Used > 0 {
+					kept++
+				} else {
+					dropped++
+				}
+				everybody, theirs := warnedOf(was, is, i)
+				if v == 0 {
+					g.Expect(l.Used == 0).To(gomega.Equal(everybody), "limit %d of variant %d: %+v to %+v", i, v, was, is)
+				} else if theirs || l.Used == 0 { // an override may keep what everybody else loses
+					g.Expect(l.Used == 0 && (everybody || theirs)).To(gomega.BeTrue(), "limit %d of variant %d: %+v to %+v", i, v, was, is)
+				}
+			}
+		}
+	}
+	g.Expect(min(kept, dropped)).To(gomega.BeNumerically(">", 1000))
+}
+
+// warnedOf reports whether a warning says that limit i is dropped, of everybody or
+// of the callers of the override.
+func warnedOf(was, is *plan.Plan, i int) (everybody, theirs bool) {
+	for _, warning := range dropped(was, is) {
+		everybody = everybody || strings.HasPrefix(warning, at("limits", i).String()+".")
+		theirs = theirs || strings.HasPrefix(warning, "spec.overrides[0].") && strings.Contains(warning, "limit "+is.Limits[i].Name+" ")
+	}
+	return everybody, theirs
+}
+
+// edited is a plan and what one edit makes of it.
+func edited(random *rand.Rand) (was, is *plan.Plan) {
+	was = randomPlan(random)
+	was.Counting, was.DenyWhen = plan.CountAdmitted, plan.ThresholdExceeded
+	copied := *was
+	is, copied.Limits, copied.Overrides = &copied, slices.Clone(was.Limits), slices.Clone(was.Overrides)
+	l := &is.Limits[random.IntN(2)]
+	switch random.IntN(7) {
+	case 0:
+		l.Threshold++
+	case 1:
+		l.WindowMillis++
+	case 2:
+		l.BucketMicros += 10
+	case 3:
+		l.Algorithm = []plan.Algorithm{plan.FixedWindow, plan.SlidingLog, plan.SlidingWindow, plan.TokenBucket, plan.GCRA}[random.IntN(5)]
+	case 4:
+		if len(is.Overrides) == 0 {
+			l.Name = "z"
+		}
+	case 5:
+		if len(is.Overrides) > 0 {
+			is.Overrides[0].Name = "z"
+		}
+	default:
+		if len(is.Overrides) > 0 {
+			o := is.Overrides[0].Limits[0]
+			o.WindowMillis, o.Threshold = randomOf(random, 0, o.WindowMillis, 7), randomOf(random, 0, o.Threshold, 6)
+			is.Overrides[0].Limits = []plan.LimitOverride{o}
+		}
+	}
+	return was, is
+}
+
+func randomOf(random *rand.Rand, from ...int64) int64 { return from[random.IntN(len(from))] }
+
+// randomPlan has two limits with small numbers, so that they often fill each other,
+// and perhaps an override.
+func randomPlan(random *rand.Rand) *plan.Plan {
+	pick := func(from ...int64) int64 { return randomOf(random, from...) }
+	all := []plan.Algorithm{plan.FixedWindow, plan.SlidingLog, plan.SlidingWindow, plan.TokenBucket, plan.GCRA, plan.Suppressed}
+	p := &plan.Plan{
+		Namespace: "n", Name: "p", Mode: plan.ModeEnforce, OnMissingKey: plan.MissingKeyShare, FailureMode: plan.FailOpen,
+		Counting: plan.CountAdmitted, DenyWhen: plan.ThresholdExceeded, Key: []plan.KeyPart{{Type: plan.KeyPrincipal}},
+	}
+	if random.IntN(4) == 0 {
+		p.Counting = plan.CountAttempts
+	}
+	if random.IntN(4) == 0 {
+		p.DenyWhen = plan.ThresholdReached
+	}
+	for _, name := range []string{"a", "b"} {
+		l := plan.Limit{
+			Name: name, Algorithm: all[random.IntN(len(all))], Threshold: pick(1, 2, 3, 4, 5, 8, 12, 20, 40),
+			WindowMillis: pick(2, 3, 5, 10, 20), BlockMillis: pick(0, 0, 0, 3),
+		}
+		switch {
+		case l.Algorithm.Refills():
+			l.Burst = pick(1, 2, 3, 5, 8)
+		case l.Algorithm.Buckets():
+			l.BucketMicros = l.WindowMillis * 1000 / pick(2, 3, 60)
+		}
+		if l.Algorithm == plan.Suppressed {
+			l.HardLimitPercent = 150
+		}
+		p.Limits = append(p.Limits, l)
+	}
+	if random.IntN(2) == 0 {
+		o := plan.LimitOverride{Name: []string{"a", "b"}[random.IntN(2)]}
+		switch random.IntN(3) {
+		case 0:
+			o.Threshold = pick(2, 4, 8, 40)
+		case 1:
+			o.WindowMillis = pick(2, 5, 20)
+		default:
+			o.Threshold, o.Burst = pick(2, 8), pick(0, 1, 3, 8)
+		}
+		p.Overrides = []plan.Override{{Name: "o", Keys: []string{"k"}, Action: plan.ActionLimit, Limits: []plan.LimitOverride{o}}}
+	}
+	return p
+}
