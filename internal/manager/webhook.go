@@ -97,7 +97,11 @@ func (o WebhookOptions) certificates(config *rest.Config, logger *slog.Logger) (
 func serveWebhook(ctx context.Context, o httpapi.ServerOptions) {
 	said := ""
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		err := httpapi.NewServer(o).Start(ctx)
+		server := httpapi.NewServer(o)
+		err := server.Start(ctx)
+		if server.Addr() != "" {
+			said = "" // it was served for a while, so this is news
+		}
 		if err != nil && err.Error() != said {
 			said = err.Error()
 			o.Logger.Error("The webhook is not served; everything else goes on", "error", err)

@@ -98,11 +98,16 @@ func TestWarnedOfIsWhatIsDropped(t *testing.T) {
 					dropped++
 				}
 				everybody, theirs := warnedOf(was, is, i)
-				if v == 0 {
-					g.Expect(l.Used == 0).To(gomega.Equal(everybody), "limit %d of variant %d: %+v to %+v", i, v, was, is)
-				} else if theirs || l.Used == 0 { // an override may keep what everybody else loses
-					g.Expect(l.Used == 0 && (everybody || theirs)).To(gomega.BeTrue(), "limit %d of variant %d: %+v to %+v", i, v, was, is)
+				gone, right := l.Used == 0, false
+				switch {
+				case v == 0:
+					right = gone == everybody
+				case theirs:
+					right = gone
+				default: // an override may keep what everybody else loses
+					right = !gone || everybody
 				}
+				g.Expect(right).To(gomega.BeTrue(), "limit %d of variant %d: %+v to %+v", i, v, was, is)
 			}
 		}
 	}
