@@ -98,7 +98,8 @@ func TestWarnedOfIsWhatIsDropped(t *testing.T) {
 					dropped++
 				}
 				everybody, theirs := warnedOf(was, is, i)
-				gone, right := l.Used == 0, false
+				gone := l.Used == 0
+				var right bool
 				switch {
 				case v == 0:
 					right = gone == everybody
