@@ -1,0 +1,120 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// writeArchive writes the image under its final name once it is complete.
+func writeArchive(path, name string, image v1.Image) (err error) {
+	partial := path + ".partial"
+	file, err := os.Create(partial)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(partial))
+		}
+	}()
+	buffer := bufio.NewWriter(file)
+	err = errors.Join(archive(buffer, name, image), buffer.Flush(), file.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(partial, path)
+}
+
+// archive writes a tar that is an OCI image layout (index.json) and what `docker
+// save` writes (manifest.json) at once: they share the blobs, so every engine finds
+// the form it knows, old ones too.
+func archive(to io.Writer, name string, image v1.Image) error {
+	w := &archiver{tar: tar.NewWriter(to)}
+	w.file("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`))
+	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{
+		Add: image,
+		Descriptor: v1.Descriptor{Annotations: map[string]string{
+			"io.containerd.image.name":          name,
+			"org.opencontainers.image.ref.name": tag(name),
+		}},
+	})
+	w.file("index.json", w.must(index.RawManifest()))
+	digest, err := image.Digest()
+	w.fail(err)
+	w.blob(digest, w.must(image.RawManifest()))
+	config, err := image.ConfigName()
+	w.fail(err)
+	w.blob(config, w.must(image.RawConfigFile()))
+
+	saved := tarball.Descriptor{Config: blobPath(config), RepoTags: []string{name}}
+	layers, err := image.Layers()
+	w.fail(err)
+	for _, layer := range layers {
+		digest, err := layer.Digest()
+		w.fail(err)
+		packed, err := layer.Compressed()
+		w.fail(err)
+		if w.err != nil {
+			return w.err
+		}
+		w.blob(digest, w.must(io.ReadAll(packed)))
+		saved.Layers = append(saved.Layers, blobPath(digest))
+	}
+	w.file("manifest.json", w.must(json.Marshal(tarball.Manifest{saved})))
+	w.fail(w.tar.Close())
+	return w.err
+}
+
+// tag is what comes after the last colon of a name.
+func tag(name string) string {
+	for i := len(name) - 1; i >= 0 && name[i] != '/'; i-- {
+		if name[i] == ':' {
+			return name[i+1:]
+		}
+	}
+	return "latest"
+}
+
+func blobPath(digest v1.Hash) string { return "blobs/" + digest.Algorithm + "/" + digest.Hex }
+
+// archiver writes until something fails, and remembers what.
+type archiver struct {
+	tar *tar.Writer
+	err error
+}
+
+func (a *archiver) fail(err error) {
+	if a.err == nil {
+		a.err = err
+	}
+}
+
+func (a *archiver) must(data []byte, err error) []byte {
+	a.fail(err)
+	return data
+}
+
+func (a *archiver) blob(digest v1.Hash, data []byte) { a.file(blobPath(digest), data) }
+
+func (a *archiver) file(name string, data []byte) {
+	if a.err != nil {
+		return
+	}
+	a.fail(a.tar.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(data))}))
+	if a.err == nil {
+		_, err := a.tar.Write(data)
+		a.fail(err)
+	}
+}
