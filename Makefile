@@ -27,7 +27,7 @@ TOOL := go tool -modfile=tools/go.mod
 
 .PHONY: help
 help: ## Show this help.
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/weir.
@@ -42,8 +42,18 @@ standalone: ## Run the decision endpoint without Kubernetes, with the sample pol
 	go run ./cmd/weir standalone --policies config/samples
 
 .PHONY: clean
-clean: ## Remove everything that was built or fetched.
+clean: cluster-down ## Remove everything that was built or fetched.
 	rm -rf bin
+
+##@ Cluster
+
+.PHONY: cluster-up
+cluster-up: ## Bring up a Kubernetes cluster of one node on this machine, as root.
+	hack/cluster/up.sh
+
+.PHONY: cluster-down
+cluster-down: ## Take it down and leave the machine as it was.
+	hack/cluster/down.sh
 
 ##@ Generated files
 

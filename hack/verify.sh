@@ -61,7 +61,7 @@ if [[ "$before" != "$after" ]]; then
 fi
 
 # Readers.
-for module in . tools hack/kube hack/caddy; do
+for module in . tools hack/kube hack/caddy hack/cluster hack/image; do
   step "go mod tidy in $module" tidy "$module"
 done
 step lint make --no-print-directory lint

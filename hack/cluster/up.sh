@@ -1,0 +1,269 @@
+#!/usr/bin/env bash
+# Copyright The Weir Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# Brings up a real Kubernetes cluster of one node on this machine, without systemd, an
+# image registry or the internet, and prints the KUBECONFIG line. down.sh takes it
+# down. Builds what is missing first.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+# check_machine refuses a machine on which down.sh would harm what is not ours.
+check_machine() {
+  local other
+  need_root
+  if [[ -e "$state" ]]; then
+    if [[ -e "$state/up" ]] && "$kube/kubectl" get --raw /readyz >/dev/null 2>&1; then
+      echo "cluster: it is up already"
+      invite
+      exit 0
+    fi
+    die "$state is of a cluster that did not come up or has died: run hack/cluster/down.sh first"
+  fi
+  if ip link show "$bridge" >/dev/null 2>&1; then
+    die "another cluster is up, $(ip -o link show "$bridge" | grep -o 'alias .*' || echo "on bridge $bridge")"
+  fi
+  for other in containerd dockerd kubelet k3s crio; do
+    # One that was not reaped yet is dead.
+    if pgrep --exact --runstates D,R,S,T "$other" >/dev/null; then
+      die "$other runs on this machine: it shares paths with what would be started here"
+    fi
+  done
+  # The names of sockets are short: the longest of ours adds some forty characters.
+  ((${#state} <= 60)) || die "the path $state is too long for sockets: set CLUSTER_DIR to a shorter one"
+}
+
+# say reports what has been done, and when.
+say() {
+  local ms=$((${EPOCHREALTIME/[.,]/} / 1000 - started))
+  printf '%3d.%03ds  %s\n' $((ms / 1000)) $((ms % 1000)) "$*"
+}
+
+invite() {
+  echo "export KUBECONFIG=$KUBECONFIG PATH=$kube:$helm:\$PATH"
+}
+
+# start NAME COMMAND... starts a process that outlives this script.
+start() {
+  local name="$1"
+  shift
+  setsid "$@" >"$state/log/$name.log" 2>&1 </dev/null &
+  echo $! >"$state/pid/$name"
+}
+
+# await SECONDS WHAT COMMAND... repeats the command until it succeeds.
+await() {
+  local end=$((SECONDS + $1)) what="$2" pid
+  shift 2
+  until "$@" >/dev/null 2>&1; do
+    for pid in "$state"/pid/*; do
+      running "$(<"$pid")" || ended "$(basename "$pid")"
+    done
+    ((SECONDS < end)) || die "gave up waiting for: $what (logs are in $state/log; take it down with hack/cluster/down.sh)"
+    sleep 0.1
+  done
+  say "$what"
+}
+
+ended() {
+  tail -n 5 "$state/log/$1.log" >&2
+  die "$1 ended (logs are in $state/log; take it down with hack/cluster/down.sh)"
+}
+
+# An address for the node that is not the machine's own, and routes between pods. Who
+# can make the bridge has the machine to itself.
+network() {
+  mkdir -p "$(dirname "$state")"
+  ip link add "$bridge" type bridge || die "cannot make bridge $bridge"
+  ip link set "$bridge" alias "with its state in $state" up
+  mkdir -p "$state"/{log,pid,cni,kubelet,podlogs}
+  # The kubelet changes the last three.
+  sysctl net.ipv4.ip_forward kernel.panic kernel.panic_on_oops vm.overcommit_memory >"$state/sysctl"
+  sysctl -qw net.ipv4.ip_forward=1
+  ip address add "$node_ip/32" dev "$bridge"
+  # What is sent to a pod that is gone fails at once, and nothing for the cluster ever
+  # leaves the machine.
+  ip route add unreachable "$pod_cidr"
+  ip route add "$service_cidr" dev "$bridge"
+  cat >"$state/cni/10-ptp.conflist" <<JSON
+{"cniVersion": "1.0.0", "name": "weir", "plugins": [{
+  "type": "ptp", "ipMasq": false,
+  "ipam": {"type": "host-local", "dataDir": "$state/cni/addresses", "ranges": [[{"subnet": "$pod_cidr"}]],
+           "routes": [{"dst": "$service_cidr"}, {"dst": "$node_ip/32"}]}
+}]}
+JSON
+}
+
+# Keys, certificates and kubeconfigs, by those phases of kubeadm that need neither a
+# network nor systemd.
+credentials() {
+  local log="$state/log/kubeadm.log"
+  cat >"$state/kubeadm.yaml" <<YAML
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+localAPIEndpoint: {advertiseAddress: $node_ip, bindPort: 6443}
+nodeRegistration: {name: $node, criSocket: "unix://$socket"}
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: v$kube_version
+certificatesDir: $state/pki
+networking: {serviceSubnet: $service_cidr, dnsDomain: cluster.local}
+encryptionAlgorithm: ECDSA-P256
+YAML
+  "$kube/kubeadm" init phase certs all --config "$state/kubeadm.yaml" >"$log"
+  "$kube/kubeadm" init phase kubeconfig all --config "$state/kubeadm.yaml" --kubeconfig-dir "$state" >>"$log"
+  "$kube/kubeadm" kubeconfig user --client-name system:kube-proxy --config "$state/kubeadm.yaml" \
+    >"$state/kube-proxy.conf" 2>>"$log"
+  say "certificates are made"
+}
+
+# restrict_oom_score_adj is for machines on which even root may not lower a score.
+start_containerd() {
+  cat >"$state/containerd.toml" <<TOML
+version = 2
+root = "$state/containerd"
+state = "$state/containerd-state"
+[grpc]
+  address = "$socket"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "localhost/pause:$pause_version"
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "$state/cni"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "$state/containerd-opt"
+TOML
+  start containerd containerd --config "$state/containerd.toml"
+}
+
+start_etcd() {
+  local client=http://127.0.0.1:12379 peer=http://127.0.0.1:12380
+  start etcd "$kube/etcd" --data-dir "$state/etcd" --unsafe-no-fsync --log-level warn \
+    --listen-client-urls "$client" --advertise-client-urls "$client" \
+    --listen-peer-urls "$peer" --initial-advertise-peer-urls "$peer" --initial-cluster "default=$peer"
+}
+
+start_apiserver() {
+  local pki="$state/pki"
+  start kube-apiserver "$kube/kube-apiserver" --etcd-servers http://127.0.0.1:12379 \
+    --bind-address "$node_ip" --advertise-address "$node_ip" --secure-port 6443 \
+    --service-cluster-ip-range "$service_cidr" \
+    --tls-cert-file "$pki/apiserver.crt" --tls-private-key-file "$pki/apiserver.key" \
+    --client-ca-file "$pki/ca.crt" \
+    --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction --allow-privileged \
+    --service-account-issuer https://kubernetes.default.svc.cluster.local \
+    --service-account-key-file "$pki/sa.pub" --service-account-signing-key-file "$pki/sa.key" \
+    --kubelet-client-certificate "$pki/apiserver-kubelet-client.crt" \
+    --kubelet-client-key "$pki/apiserver-kubelet-client.key" \
+    --kubelet-preferred-address-types InternalIP \
+    --requestheader-client-ca-file "$pki/front-proxy-ca.crt" \
+    --requestheader-allowed-names front-proxy-client \
+    --requestheader-username-headers X-Remote-User --requestheader-group-headers X-Remote-Group \
+    --requestheader-extra-headers-prefix X-Remote-Extra- \
+    --proxy-client-cert-file "$pki/front-proxy-client.crt" --proxy-client-key-file "$pki/front-proxy-client.key"
+}
+
+# The bindings that `kubeadm init` would make: who may do everything, and the API
+# server towards the kubelet, for exec and logs.
+bind_roles() {
+  local kubectl=("$kube/kubectl" --kubeconfig "$state/super-admin.conf")
+  "${kubectl[@]}" create clusterrolebinding kubeadm:cluster-admins \
+    --clusterrole cluster-admin --group kubeadm:cluster-admins
+  "${kubectl[@]}" create clusterrolebinding apiserver-kubelet \
+    --clusterrole system:kubelet-api-admin --user kube-apiserver-kubelet-client
+}
+
+# With the default of 20 requests a second the controllers take 5 s to start.
+start_controllers() {
+  local pki="$state/pki" conf="$state/controller-manager.conf"
+  start kube-controller-manager "$kube/kube-controller-manager" --bind-address 127.0.0.1 \
+    --kubeconfig "$conf" --authentication-kubeconfig "$conf" --authorization-kubeconfig "$conf" \
+    --client-ca-file "$pki/ca.crt" --requestheader-client-ca-file "$pki/front-proxy-ca.crt" \
+    --root-ca-file "$pki/ca.crt" --cluster-signing-cert-file "$pki/ca.crt" --cluster-signing-key-file "$pki/ca.key" \
+    --flex-volume-plugin-dir "$state/volumeplugins" \
+    --service-account-private-key-file "$pki/sa.key" --use-service-account-credentials \
+    --kube-api-qps 500 --kube-api-burst 1000
+  conf="$state/scheduler.conf"
+  start kube-scheduler "$kube/kube-scheduler" --bind-address 127.0.0.1 \
+    --kubeconfig "$conf" --authentication-kubeconfig "$conf" --authorization-kubeconfig "$conf"
+}
+
+# No score is lowered and no limit of files raised above what root may anywhere. An
+# image that was collected could not be pulled again.
+start_kubelet() {
+  cat >"$state/kubelet.yaml" <<YAML
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+address: $node_ip
+authentication: {x509: {clientCAFile: $state/pki/ca.crt}, webhook: {enabled: true}, anonymous: {enabled: false}}
+authorization: {mode: Webhook}
+containerRuntimeEndpoint: unix://$socket
+cgroupDriver: cgroupfs
+failCgroupV1: false
+oomScoreAdj: 0
+maxOpenFiles: 20000
+makeIPTablesUtilChains: false
+clusterDNS: [$dns_ip]
+clusterDomain: cluster.local
+podLogsDir: $state/podlogs
+volumePluginDir: $state/volumeplugins
+imageGCHighThresholdPercent: 100
+evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%}
+YAML
+  start kubelet "$kube/kubelet" --config "$state/kubelet.yaml" --kubeconfig "$state/kubelet.conf" \
+    --hostname-override "$node" --node-ip "$node_ip" --root-dir "$state/kubelet" --cert-dir "$state/kubelet/pki"
+}
+
+# With the default minSyncPeriod a Service lags its pods by up to a second. The
+# settings of conntrack stay the machine's.
+start_proxy() {
+  cat >"$state/kube-proxy.yaml" <<YAML
+apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: nftables
+nftables: {minSyncPeriod: 50ms}
+bindAddress: $node_ip
+healthzBindAddress: 127.0.0.1:10256
+metricsBindAddress: 127.0.0.1:10249
+hostnameOverride: $node
+clusterCIDR: $pod_cidr
+oomScoreAdj: 0
+conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
+clientConnection: {kubeconfig: $state/kube-proxy.conf}
+YAML
+  start kube-proxy "$kube/kube-proxy" --config "$state/kube-proxy.yaml"
+}
+
+deploy_dns() {
+  # shellcheck disable=SC2016 # these are the names in the file
+  sed -e 's/\$dns_ip/'"$dns_ip/" -e 's/\$coredns_version/'"$coredns_version/" "$here/coredns.yaml" |
+    "$kube/kubectl" apply -f -
+}
+
+check_machine
+"$here/build.sh"
+redis_version="$(redis-server --version | sed -n 's/.* v=\([0-9.]*\).*/\1/p')"
+started=$((${EPOCHREALTIME/[.,]/} / 1000))
+
+network
+credentials
+start_containerd
+start_etcd
+start_apiserver
+await 60 "containerd answers" ctr --address "$socket" version
+"$here/load.sh" "$pause_image" "$coredns_image" "$(redis_image)" >"$state/log/images.log"
+say "images are loaded"
+await 120 "the API server is ready" "$kube/kubectl" --kubeconfig "$state/super-admin.conf" get --raw /readyz
+bind_roles >>"$state/log/kubeadm.log"
+start_controllers
+start_kubelet
+start_proxy
+await 120 "the node is ready" "$kube/kubectl" wait --for=condition=Ready "node/$node" --timeout=1s
+await 60 "pods can be made" "$kube/kubectl" get serviceaccount default
+deploy_dns >>"$state/log/kubeadm.log"
+await 60 "names are resolved" "$kube/kubectl" --namespace kube-system rollout status deployment/coredns --timeout=1s
+touch "$state/up"
+invite
