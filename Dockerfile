@@ -1,22 +1,37 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# One static binary on a base without a shell, as a user that is not root.
+# One static binary on a base without a shell, as a user that is not root. `make
+# image` makes an equivalent image without Docker; the two say the same of it.
+#
+#   docker buildx build --platform linux/amd64,linux/arm64 \
+#     --build-arg VERSION=1.0.0 --build-arg COMMIT=... --build-arg DATE=... .
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 ARG TARGETOS=linux
 ARG TARGETARCH=amd64
-ARG VERSION=devel
-ARG COMMIT=unknown
-ARG DATE=unknown
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
+# Down here, so that another version downloads no modules again.
+ARG VERSION=devel
+ARG COMMIT=unknown
+ARG DATE=unknown
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath \
     -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT -X main.date=$DATE" \
     -o /weir ./cmd/weir
 
 FROM gcr.io/distroless/static-debian12:nonroot
+ARG VERSION=devel
+ARG COMMIT=unknown
+ARG DATE=unknown
+LABEL org.opencontainers.image.title="Weir" \
+      org.opencontainers.image.description="Rate limits and abuse protection for Kubernetes" \
+      org.opencontainers.image.source="https://github.com/weir-dev/weir" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$COMMIT" \
+      org.opencontainers.image.created="$DATE" \
+      org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /weir /weir
 USER 65532:65532
 ENTRYPOINT ["/weir"]

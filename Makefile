@@ -15,11 +15,16 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 DATE ?= $(shell git log -1 --format=%cI 2>/dev/null || echo unknown)
 
+# IMAGE is the name of the image that `make image` makes, for GOARCH.
+IMAGE ?= localhost/weir:$(VERSION)
+
 # FUZZTIME is how long each fuzz target may run in `make fuzz`.
 FUZZTIME ?= 10s
 
 # BENCH selects the benchmarks of `make bench`.
 BENCH ?= .
+
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 
 TOOL := go tool -modfile=tools/go.mod
 
@@ -31,7 +36,19 @@ help: ## Show this help.
 
 .PHONY: build
 build: ## Build bin/weir.
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)" -o bin/weir ./cmd/weir
+	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/weir ./cmd/weir
+
+# What is said of the image is what Dockerfile says of its.
+.PHONY: image
+image: ## Build the image for GOARCH without Docker, as a tar in bin/images (IMAGE=name:tag).
+	@LDFLAGS="$(LDFLAGS)" hack/image/program.sh ./cmd/weir $(IMAGE) -cmd manager -created "$(filter-out unknown,$(DATE))" \
+		-label org.opencontainers.image.title="Weir" \
+		-label org.opencontainers.image.description="Rate limits and abuse protection for Kubernetes" \
+		-label org.opencontainers.image.source="https://github.com/weir-dev/weir" \
+		-label org.opencontainers.image.version="$(VERSION)" \
+		-label org.opencontainers.image.revision="$(COMMIT)" \
+		-label org.opencontainers.image.created="$(DATE)" \
+		-label org.opencontainers.image.licenses="Apache-2.0"
 
 .PHONY: run
 run: ## Run Weir on a real API server, with the sample policies; Ctrl-C stops everything.

@@ -106,6 +106,8 @@ func (f *decisionFlags) endpointOptions(logger *slog.Logger) (endpoint.Options, 
 	if err != nil {
 		return endpoint.Options{}, err
 	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(newBuildInfo())
 	return endpoint.Options{
 		RedisPrefix:     f.redisPrefix,
 		HTTPAddress:     f.httpAddress,
@@ -118,7 +120,7 @@ func (f *decisionFlags) endpointOptions(logger *slog.Logger) (endpoint.Options, 
 		StoreTimeout:    f.storeTimeout,
 		LameDuck:        f.drainDelay,
 		Logger:          logger,
-		Registry:        prometheus.NewRegistry(),
+		Registry:        registry,
 	}, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ import (
 func TestMetricsDocument(t *testing.T) {
 	g := gomega.NewWithT(t)
 	registry := prometheus.NewRegistry()
+	registry.MustRegister(newBuildInfo())
 	endpoint, err := standalone.New(t.Context(), standalone.Options{
 		Policies: []string{"../../config/samples"}, RedisURL: "redis://127.0.0.1:1",
 		Options: endpoint.Options{StoreTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), Registry: registry},
@@ -34,6 +36,25 @@ func TestMetricsDocument(t *testing.T) {
 	plans.NewWatcher(nil, "weir:", plans.WatcherOptions{Owner: "weir", Replica: "r", Registerer: registry})
 
 	g.Expect(documentedMetrics(t)).To(gomega.Equal(registeredMetrics(registry)))
+}
+
+func TestBuildInfo(t *testing.T) {
+	g := gomega.NewWithT(t)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(newBuildInfo())
+	families, err := registry.Gather()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(families).To(gomega.HaveLen(1))
+
+	metric := families[0].GetMetric()[0]
+	labels := map[string]string{}
+	for _, label := range metric.GetLabel() {
+		labels[label.GetName()] = label.GetValue()
+	}
+	g.Expect(metric.GetGauge().GetValue()).To(gomega.Equal(1.0))
+	g.Expect(labels).To(gomega.Equal(map[string]string{
+		"version": version, "commit": commit, "date": date, "goversion": runtime.Version(),
+	}))
 }
 
 // registeredMetrics are the labels of each metric of ours, by its name.

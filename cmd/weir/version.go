@@ -5,7 +5,9 @@ package main
 
 import (
 	"fmt"
+	"runtime"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 )
 
@@ -26,4 +28,14 @@ func newVersionCommand() *cobra.Command {
 			return err
 		},
 	}
+}
+
+// newBuildInfo returns the metric that says which weir this is.
+func newBuildInfo() prometheus.Collector {
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "weir_build_info",
+		Help: "1, with what this weir was built from in its labels.",
+	}, []string{"version", "commit", "date", "goversion"})
+	info.WithLabelValues(version, commit, date, runtime.Version()).Set(1)
+	return info
 }
