@@ -124,6 +124,10 @@ test-tools: ## Make the servers and programs that tests run present.
 	hack/caddy/build.sh
 	hack/kube/build.sh
 
+.PHONY: e2e
+e2e: ## Run the end-to-end tests on the cluster of KUBECONFIG, else on one brought up for them.
+	hack/e2e.sh
+
 .PHONY: bench
 bench: ## Run the benchmarks (BENCH=regexp).
 	hack/redis.sh

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Sourced by the scripts that make programs present for the tests.
+# shellcheck shell=bash
 
 # can_apt says whether packages can be installed here.
 can_apt() {

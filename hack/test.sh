@@ -3,18 +3,37 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Runs go test with the race detector and says at the very end, where it is seen,
-# what became of it. Takes packages and flags of go test. A test that was skipped
-# fails the run: what it would have shown is not known.
+# what became of it. Takes packages and flags of go test; ./... is everything but the
+# tests that need a cluster, which hack/e2e.sh runs, and the tests of hack/image, which
+# is a module of its own. A test that was skipped fails the run: what it would have
+# shown is not known.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
 
+run() {
+  local arg everything=false args=() status=0
+  for arg in "$@"; do
+    if [[ $arg == ./... ]]; then
+      everything=true
+      mapfile -t -O "${#args[@]}" args < <(go list ./... | grep -v '/test/e2e$')
+    else
+      args+=("$arg")
+    fi
+  done
+  go test -race -v "${args[@]}" || status=$?
+  if $everything; then
+    GOWORK=off go test -C hack/image -race -v ./... || status=$?
+  fi
+  return "$status"
+}
+
 start=$SECONDS
 # -v is there for the skips; the lines of tests that pass are dropped again.
 set +e
-go test -race -v "$@" 2>&1 | tee "$log" |
+run "$@" 2>&1 | tee "$log" |
   grep --line-buffered -vE '^ *(=== (RUN|PAUSE|CONT|NAME)|--- PASS)|\[no test files\]$'
 status="${PIPESTATUS[0]}"
 set -e

@@ -1,9 +1,9 @@
-# shellcheck shell=bash
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
 # What the scripts of the cluster share: where things are and how they are called.
 # shellcheck disable=SC2034 # used by those that source it
+# shellcheck shell=bash
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(cd "$here/../.." && pwd)"

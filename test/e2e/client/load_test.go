@@ -1,0 +1,57 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"github.com/onsi/gomega"
+)
+
+func TestLoadCountsEveryAnswer(t *testing.T) {
+	g := gomega.NewWithT(t)
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		switch asked.Add(1) {
+		case 1, 2, 3:
+		case 4:
+			panic(http.ErrAbortHandler) // no answer at all
+		default:
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}))
+	t.Cleanup(server.Close)
+
+	var out bytes.Buffer
+	g.Expect(run(t.Context(), []string{"load", "-rate", "200", "-duration", "200ms", server.URL}, &out)).To(gomega.Succeed())
+	var got report
+	g.Expect(json.Unmarshal(out.Bytes(), &got)).To(gomega.Succeed())
+	g.Expect(got.Sent).To(gomega.BeEquivalentTo(asked.Load()))
+	g.Expect(got.Statuses).To(gomega.Equal(map[string]int{"200": 3, "429": got.Sent - 4}))
+	g.Expect(got.Errors).To(gomega.HaveLen(1))
+	g.Expect(got.Max).To(gomega.BeNumerically(">=", got.P99))
+}
+
+func TestHTTPPrintsTheAnswer(t *testing.T) {
+	g := gomega.NewWithT(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", "7")
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = w.Write([]byte(r.Method))
+	}))
+	t.Cleanup(server.Close)
+
+	var out bytes.Buffer
+	g.Expect(run(t.Context(), []string{"http", "-data", "{}", server.URL}, &out)).To(gomega.Succeed())
+	var got answer
+	g.Expect(json.Unmarshal(out.Bytes(), &got)).To(gomega.Succeed())
+	g.Expect(got.Status).To(gomega.Equal(http.StatusTooManyRequests))
+	g.Expect(got.Headers.Get("Retry-After")).To(gomega.Equal("7"))
+	g.Expect(got.Body).To(gomega.Equal("POST"))
+}

@@ -1,0 +1,120 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command client asks Weir from inside the cluster and prints what came of it as
+// JSON. The end-to-end tests run it in a pod, by `kubectl exec`.
+//
+//	client wait                                  stay until told to end
+//	client http [-method M] [-data D] URL        one request
+//	client load [-rate N] [-duration D] ... URL  requests at a steady rate
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// maxBody bounds what is read of an answer.
+const maxBody = 1 << 20
+
+// connections keeps as many open as a load uses: with the two of the default
+// transport most requests would wait for a handshake.
+var connections = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // the first context
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "client:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) == 0 {
+		return errors.New("say what to do: wait, http or load")
+	}
+	var result any
+	var err error
+	switch name := args[0]; name {
+	case "wait":
+		<-ctx.Done()
+		return nil
+	case "http":
+		result, err = once(ctx, args[1:])
+	case "load":
+		result, err = load(ctx, args[1:])
+	default:
+		return fmt.Errorf("%q: not known; wait, http or load", name)
+	}
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(result)
+}
+
+// question is a request to be sent, once or many times.
+type question struct {
+	method, data, url string
+	timeout           time.Duration
+}
+
+// parse reads the flags, which may be more than those of a question.
+func (q *question) parse(flags *flag.FlagSet, args []string) error {
+	flags.StringVar(&q.method, "method", http.MethodPost, "the method")
+	flags.StringVar(&q.data, "data", "", "the body")
+	flags.DurationVar(&q.timeout, "timeout", 5*time.Second, "how long to wait for an answer")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() != 1 {
+		return errors.New("one URL is needed")
+	}
+	q.url = flags.Arg(0)
+	return nil
+}
+
+// answer is what came back.
+type answer struct {
+	Status  int         `json:"status"`
+	Headers http.Header `json:"headers"`
+	Body    string      `json:"body"`
+}
+
+func (q *question) ask(ctx context.Context) (*answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, q.timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, q.method, q.url, strings.NewReader(q.data))
+	if err != nil {
+		return nil, err
+	}
+	response, err := connections.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }() // only read from
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
+	if err != nil {
+		return nil, err
+	}
+	return &answer{Status: response.StatusCode, Headers: response.Header, Body: string(body)}, nil
+}
+
+func once(ctx context.Context, args []string) (*answer, error) {
+	var q question
+	if err := q.parse(flag.NewFlagSet("http", flag.ContinueOnError), args); err != nil {
+		return nil, err
+	}
+	return q.ask(ctx)
+}

@@ -1,0 +1,91 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package e2e tests the image of Weir in pods of a real cluster: the one KUBECONFIG
+// names, or one that is brought up on this machine for the time of the tests.
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+const root = "../.."
+
+// Images that the tests run, as pods name them. On a cluster whose nodes are not
+// this machine they must be there under the names that WEIR_IMAGE and
+// WEIR_CLIENT_IMAGE give.
+var (
+	weirImage   = environment("WEIR_IMAGE", "localhost/weir:e2e")
+	clientImage = environment("WEIR_CLIENT_IMAGE", "localhost/weir-client:e2e")
+)
+
+// ownCluster is the state of the cluster that this run has brought up, else empty.
+var ownCluster string
+
+func TestE2E(t *testing.T) {
+	if os.Getenv("WEIR_E2E") == "" {
+		t.Skip("needs a cluster: run `make e2e`")
+	}
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(time.Minute)
+	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	RunSpecs(t, "End to end")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	kubeconfig := os.Getenv("KUBECONFIG")
+	if kubeconfig == "" {
+		dir, err := filepath.Abs(filepath.Join(root, "bin", "cluster", "e2e"))
+		Expect(err).NotTo(HaveOccurred())
+		By("bringing up a cluster")
+		ownCluster = dir
+		do(ctx, []string{"CLUSTER_DIR=" + dir}, "hack/cluster/up.sh")
+		kubeconfig = filepath.Join(dir, "admin.conf")
+		Expect(os.Setenv("KUBECONFIG", kubeconfig)).To(Succeed())
+	}
+	state := filepath.Dir(kubeconfig)
+	if _, err := os.Stat(filepath.Join(state, "containerd.sock")); err != nil {
+		By("taking images as given: the nodes are not this machine")
+		return
+	}
+	By("building images and loading them")
+	do(ctx, nil, "make", "image", "IMAGE="+weirImage)
+	do(ctx, nil, "hack/image/program.sh", "./test/e2e/client", clientImage, "-cmd", "wait")
+	do(ctx, []string{"CLUSTER_DIR=" + state}, "hack/cluster/load.sh", archive("weir"), archive("client"))
+}, NodeTimeout(20*time.Minute))
+
+var _ = AfterSuite(func(ctx SpecContext) {
+	if ownCluster != "" {
+		do(ctx, []string{"CLUSTER_DIR=" + ownCluster}, "hack/cluster/down.sh")
+	}
+}, NodeTimeout(2*time.Minute))
+
+// do runs a command in the root of the repository.
+func do(ctx SpecContext, env []string, name string, args ...string) {
+	GinkgoHelper()
+	command := exec.CommandContext(ctx, name, args...)
+	command.Dir = root
+	command.Env = append(os.Environ(), env...)
+	command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
+	Expect(command.Run()).To(Succeed(), "%s %v", name, args)
+}
+
+// archive is where hack/image/program.sh puts the image of a program.
+func archive(program string) string {
+	return filepath.Join("bin", "images", program+"-linux-"+runtime.GOARCH+".tar")
+}
+
+func environment(name, otherwise string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return otherwise
+}
