@@ -16,5 +16,7 @@ if [[ -z "$given" ]]; then
   trap '[[ ! -e "$CLUSTER_DIR" ]] || "$here/down.sh"' EXIT
 fi
 unset GOWORK
+# For specs that need a Redis in the cluster, which up.sh loads.
+export REDIS_IMAGE="${REDIS_IMAGE:-localhost/redis:$(redis_version)}"
 export PATH="$kube:$helm:$PATH" WEIR_E2E=true
 "$root/hack/test.sh" -count=1 -timeout 30m ./test/e2e "$@"

@@ -46,8 +46,8 @@ go_build() {
   echo "cluster: $name is ready ($((SECONDS - start))s)"
 }
 
-# image NAME:TAG OUT FLAG... makes an image of the folder $tmp/root, unless there is
-# one; build_root, a function, fills the folder.
+# image NAME:TAG OUT FUNCTION FLAG... makes an image, unless there is one, of a folder
+# that the function fills.
 image() {
   local name="$1" out="$2" build_root="$3"
   shift 3
@@ -85,8 +85,6 @@ tmp="$(mktemp -d)"
 trap 'rm -rf "$tmp"' EXIT
 
 "$here/../redis.sh"
-# It may have been installed just now.
-redis_version="$(redis-server --version | sed -n 's/.* v=\([0-9.]*\).*/\1/p')"
 install_packages
 "$here/../kube/build.sh" etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl kubeadm
 go_build "$programs" coredns ./coredns
@@ -94,5 +92,5 @@ go_build "$programs" rmpods ./rmpods
 go_build "$helm" helm helm.sh/helm/v3/cmd/helm
 image "pause:$pause_version" "$pause_image" pause_root -entrypoint /pause
 image "coredns:$coredns_version" "$coredns_image" coredns_root -entrypoint /coredns
-image "redis:$redis_version" "$(redis_image)" redis_root -base -user 999:999 -workdir /data -env PATH=/usr/bin \
+image "redis:$(redis_version)" "$(redis_image)" redis_root -base -user 999:999 -workdir /data -env PATH=/usr/bin \
   -entrypoint redis-server -cmd --save -cmd "" -cmd --protected-mode -cmd no

@@ -77,13 +77,16 @@ remove_files() {
   for dir in /run/containerd /var/lib/cni /var/lib/kubelet; do
     [[ ! -d "$dir" ]] || find "$dir" -depth -type d -empty -delete
   done
-  rm -rf "$state"
+  # What a pod mounts may be anybody's: nothing is removed through a mount.
+  ! grep -qF " $state/" /proc/self/mountinfo || die "something is still mounted below $state"
+  rm -rf "$state" || die "$state cannot be removed"
 }
 
 if [[ ! -e "$state" ]]; then
   echo "cluster: none is up with its state in $state"
   exit 0
 fi
+[[ -e "$mark" ]] || die "$state is not of a cluster, and is left alone"
 need_root
 for name in kubelet kube-proxy kube-scheduler kube-controller-manager; do
   stop "$name"
@@ -100,7 +103,4 @@ remove_cgroups
 remove_network
 [[ ! -s "$state/sysctl" ]] || sysctl -q -p "$state/sysctl"
 remove_files
-if [[ -e "$state" ]]; then
-  die "$state cannot be removed"
-fi
 echo "cluster: it is down"

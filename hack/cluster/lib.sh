@@ -13,6 +13,8 @@ export GOWORK=off
 # CLUSTER_DIR may name another folder.
 state="$(realpath -m "${CLUSTER_DIR:-$root/bin/cluster/state}")"
 socket="$state/containerd.sock"
+# Says that the folder is of a cluster, and may be removed with all that is in it.
+mark="$state/.weir-cluster"
 export KUBECONFIG="$state/admin.conf"
 
 # There is one cluster to a machine: this bridge is there while it is, and carries
@@ -38,7 +40,6 @@ kube_version="$(required k8s.io/kubernetes "$root/hack/kube")"
 helm_version="$(required helm.sh/helm/v3 "$here")"
 coredns_version="$(required github.com/coredns/coredns "$here")"
 pause_version=1
-redis_version="$(redis-server --version 2>/dev/null | sed -n 's/.* v=\([0-9.]*\).*/\1/p')"
 
 kube="$root/bin/kube/$kube_version"
 helm="$root/bin/helm/$helm_version"
@@ -48,9 +49,14 @@ images="$root/bin/images"
 pause_image="$images/pause-$pause_version-$(sum "$here/pause.c").tar"
 coredns_image="$images/coredns-$coredns_version-$(sum "$here/go.sum" "$here/coredns/main.go").tar"
 
-# redis_image prints where the image is, for the version that is installed.
+# redis_version prints which redis-server is installed.
+redis_version() {
+  redis-server --version | sed -n 's/.* v=\([0-9.]*\).*/\1/p'
+}
+
+# redis_image prints where its image is.
 redis_image() {
-  echo "$images/redis-$redis_version.tar"
+  echo "$images/redis-$(redis_version).tar"
 }
 
 die() {
@@ -63,10 +69,13 @@ need_root() {
   [[ "$(id -u)" == 0 ]] || die "only root can run a kubelet and a container runtime"
 }
 
-# running says whether a process that the cluster started lives: processes get the
-# numbers of others, and one that was not reaped yet is dead. All of ours are told
-# where the state is.
+# alive says whether the process lives; one that was not reaped yet does not.
+alive() {
+  [[ -r "/proc/$1/status" ]] && ! grep -qs '^State:.Z' "/proc/$1/status"
+}
+
+# running says whether the process lives and is one that the cluster started, since
+# numbers of processes are given out again. All of ours are told where the state is.
 running() {
-  [[ -r "/proc/$1/status" ]] && ! grep -qs '^State:.Z' "/proc/$1/status" &&
-    tr '\0' ' ' <"/proc/$1/cmdline" | grep -qF -- "$state/"
+  alive "$1" && tr '\0' ' ' <"/proc/$1/cmdline" | grep -qF -- "$state/"
 }

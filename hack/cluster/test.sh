@@ -50,7 +50,7 @@ spec:
       securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
       containers:
       - name: redis
-        image: localhost/redis:$redis_version
+        image: localhost/redis:$(redis_version)
         imagePullPolicy: Never
         readinessProbe: {exec: {command: [redis-cli, ping]}, periodSeconds: 1}
         securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
@@ -87,7 +87,6 @@ tmp="$(mktemp -d)"
 trap 'rm -rf "$tmp"' EXIT
 "$here/build.sh"
 [[ ! -e "$state" ]] || die "a cluster is up: take it down first"
-redis_version="$(redis-server --version | sed -n 's/.* v=\([0-9.]*\).*/\1/p')"
 machine >"$tmp/before" || true
 
 echo "===== up, use, down"
@@ -105,7 +104,7 @@ down
 
 echo "===== half a way up"
 "$here/up.sh" >"$tmp/up.log" &
-until grep -q "the API server is ready" "$tmp/up.log"; do sleep 0.05; done
+until grep -qs "the API server is ready" "$tmp/up.log"; do sleep 0.05; done
 kill -9 $!
 wait $! 2>/dev/null || true
 expect "a half cluster is refused" "down.sh first" "$here/up.sh"

@@ -18,6 +18,7 @@ check_machine() {
       invite
       exit 0
     fi
+    [[ -e "$mark" ]] || die "$state is there, and is not of a cluster"
     die "$state is of a cluster that did not come up or has died: run hack/cluster/down.sh first"
   fi
   if ip link show "$bridge" >/dev/null 2>&1; then
@@ -26,11 +27,11 @@ check_machine() {
   for other in containerd dockerd kubelet k3s crio; do
     # One that was not reaped yet is dead.
     if pgrep --exact --runstates D,R,S,T "$other" >/dev/null; then
-      die "$other runs on this machine: it shares paths with what would be started here"
+      die "$other runs on this machine and shares paths with what would be started here: stop it first"
     fi
   done
   # The names of sockets are short: the longest of ours adds some forty characters.
-  ((${#state} <= 60)) || die "the path $state is too long for sockets: set CLUSTER_DIR to a shorter one"
+  [[ $state =~ ^[^[:space:]]{2,60}$ ]] || die "the path $state is too long for sockets, or has spaces: set CLUSTER_DIR to another"
 }
 
 # say reports what has been done, and when.
@@ -57,7 +58,7 @@ await() {
   shift 2
   until "$@" >/dev/null 2>&1; do
     for pid in "$state"/pid/*; do
-      running "$(<"$pid")" || ended "$(basename "$pid")"
+      alive "$(<"$pid")" || ended "$(basename "$pid")"
     done
     ((SECONDS < end)) || die "gave up waiting for: $what (logs are in $state/log; take it down with hack/cluster/down.sh)"
     sleep 0.1
@@ -74,9 +75,14 @@ ended() {
 # can make the bridge has the machine to itself.
 network() {
   mkdir -p "$(dirname "$state")"
-  ip link add "$bridge" type bridge || die "cannot make bridge $bridge"
+  mkdir "$state"
+  touch "$mark"
+  if ! ip link add "$bridge" type bridge; then
+    rm -r "$state"
+    die "cannot make bridge $bridge"
+  fi
   ip link set "$bridge" alias "with its state in $state" up
-  mkdir -p "$state"/{log,pid,cni,kubelet,podlogs}
+  mkdir "$state"/{log,pid,cni,kubelet,podlogs}
   # The kubelet changes the last three.
   sysctl net.ipv4.ip_forward kernel.panic kernel.panic_on_oops vm.overcommit_memory >"$state/sysctl"
   sysctl -qw net.ipv4.ip_forward=1
@@ -245,7 +251,6 @@ deploy_dns() {
 
 check_machine
 "$here/build.sh"
-redis_version="$(redis-server --version | sed -n 's/.* v=\([0-9.]*\).*/\1/p')"
 started=$((${EPOCHREALTIME/[.,]/} / 1000))
 
 network

@@ -19,10 +19,10 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// passwd and group name the users that images without a distribution have.
+// users and groups are those that images without a distribution have.
 const (
-	passwd = "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n"
-	group  = "root:x:0:\nnonroot:x:65532:\n"
+	users  = "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n"
+	groups = "root:x:0:\nnonroot:x:65532:\n"
 )
 
 // layer packs the folder.
@@ -115,8 +115,8 @@ func (s *spec) addBase(w *tar.Writer) error {
 		name string
 		data []byte
 	}{
-		{"etc/group", []byte(group)},
-		{"etc/passwd", []byte(passwd)},
+		{"etc/group", []byte(groups)},
+		{"etc/passwd", []byte(users)},
 		{"etc/ssl/certs/ca-certificates.crt", authorities.Bytes()},
 	} {
 		if err := s.add(w, file.name, tar.TypeReg, 0o644, "", file.data); err != nil {

@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,6 +80,27 @@ func TestSameInputsMakeTheSameBytes(t *testing.T) {
 	if string(one) != string(other) {
 		t.Error("two archives differ")
 	}
+}
+
+// The image of `make image` says of itself what that of the Dockerfile says.
+func TestLabelsAreThoseOfTheDockerfile(t *testing.T) {
+	docker, made := labels(t, "../../Dockerfile"), labels(t, "../../Makefile")
+	if len(docker) == 0 || !slices.Equal(docker, made) {
+		t.Errorf("the Dockerfile has  %q\nthe Makefile has %q", docker, made)
+	}
+}
+
+// labels finds name="value" of images in a file. A variable looks different in make.
+func labels(t *testing.T, path string) []string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	check(t, err)
+	found := regexp.MustCompile(`org\.opencontainers\.image\.\w+="[^"]*"`).FindAllString(string(text), -1)
+	for i := range found {
+		found[i] = strings.NewReplacer("(", "", ")", "").Replace(found[i])
+	}
+	slices.Sort(found)
+	return found
 }
 
 func checkConfig(t *testing.T, image v1.Image) {

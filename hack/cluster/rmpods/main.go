@@ -35,7 +35,7 @@ func main() {
 }
 
 func run(socket string) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience) //nolint:forbidigo // the first context
 	defer cancel()
 	connection, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
