@@ -22,7 +22,7 @@ check_machine() {
     die "$state is of a cluster that did not come up or has died: run hack/cluster/down.sh first"
   fi
   if ip link show "$bridge" >/dev/null 2>&1; then
-    die "another cluster is up, $(ip -o link show "$bridge" | grep -o 'alias .*' || echo "on bridge $bridge")"
+    die "another cluster is up, $(ip -oneline link show "$bridge" | sed 's/.* alias //')"
   fi
   for other in containerd dockerd kubelet k3s crio; do
     # One that was not reaped yet is dead.

@@ -12,9 +12,8 @@ import (
 	"os"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // writeArchive writes the image under its final name once it is complete.
@@ -43,17 +42,23 @@ func writeArchive(path, name string, image v1.Image) (err error) {
 func archive(to io.Writer, name string, image v1.Image) error {
 	w := &archiver{tar: tar.NewWriter(to)}
 	w.file("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`))
-	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{
-		Add: image,
-		Descriptor: v1.Descriptor{Annotations: map[string]string{
-			"io.containerd.image.name":          name,
-			"org.opencontainers.image.ref.name": tag(name),
-		}},
-	})
-	w.file("index.json", w.must(index.RawManifest()))
+	manifest := w.must(image.RawManifest())
 	digest, err := image.Digest()
 	w.fail(err)
-	w.blob(digest, w.must(image.RawManifest()))
+	w.file("index.json", w.must(json.Marshal(v1.IndexManifest{
+		SchemaVersion: 2,
+		MediaType:     types.OCIImageIndex,
+		Manifests: []v1.Descriptor{{
+			MediaType: types.OCIManifestSchema1,
+			Size:      int64(len(manifest)),
+			Digest:    digest,
+			Annotations: map[string]string{
+				"io.containerd.image.name":          name,
+				"org.opencontainers.image.ref.name": tag(name),
+			},
+		}},
+	})))
+	w.blob(digest, manifest)
 	config, err := image.ConfigName()
 	w.fail(err)
 	w.blob(config, w.must(image.RawConfigFile()))
