@@ -13,6 +13,7 @@ export GOWORK=off
 # CLUSTER_DIR may name another folder.
 state="$(realpath -m "${CLUSTER_DIR:-$root/bin/cluster/state}")"
 socket="$state/containerd.sock"
+takedown="CLUSTER_DIR=$state hack/cluster/down.sh"
 # Says that the folder is of a cluster, and may be removed with all that is in it.
 mark="$state/.weir-cluster"
 export KUBECONFIG="$state/admin.conf"

@@ -19,7 +19,7 @@ check_machine() {
       exit 0
     fi
     [[ -e "$mark" ]] || die "$state is there, and is not of a cluster"
-    die "$state is of a cluster that did not come up or has died: run hack/cluster/down.sh first"
+    die "$state is of a cluster that did not come up or has died: run $takedown first"
   fi
   if ip link show "$bridge" >/dev/null 2>&1; then
     die "another cluster is up, $(ip -oneline link show "$bridge" | sed 's/.* alias //')"
@@ -60,7 +60,7 @@ await() {
     for pid in "$state"/pid/*; do
       alive "$(<"$pid")" || ended "$(basename "$pid")"
     done
-    ((SECONDS < end)) || die "gave up waiting for: $what (logs are in $state/log; take it down with hack/cluster/down.sh)"
+    ((SECONDS < end)) || die "gave up waiting for: $what (logs are in $state/log; take it down with: $takedown)"
     sleep 0.1
   done
   say "$what"
@@ -68,7 +68,7 @@ await() {
 
 ended() {
   tail -n 5 "$state/log/$1.log" >&2
-  die "$1 ended (logs are in $state/log; take it down with hack/cluster/down.sh)"
+  die "$1 ended (logs are in $state/log; take it down with: $takedown)"
 }
 
 # An address for the node that is not the machine's own, and routes between pods. Who
