@@ -115,6 +115,12 @@ func policyCRD(tb testing.TB) *apiextensionsv1.CustomResourceDefinition {
 	return definition
 }
 
+// Kubectl is the path of the kubectl of that release.
+func Kubectl(tb testing.TB) string {
+	tb.Helper()
+	return filepath.Join(kubeBinaries(tb), "kubectl")
+}
+
 // kubeBinaries is the folder with kube-apiserver, etcd and kubectl. The variable
 // KUBEBUILDER_ASSETS, which envtest itself obeys, goes before.
 func kubeBinaries(tb testing.TB) string {

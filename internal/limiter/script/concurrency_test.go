@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,8 +170,8 @@ func TestPromisesUnderConcurrency(t *testing.T) {
 	}
 }
 
-// admittedStamps offers checks to the limit as fast as it can for several windows
-// and returns when those that passed did, in Redis' own time: a second limit,
+// admittedStamps offers checks to the limit as fast as it can until the quotas of
+// several windows have passed, however slow the machine, and returns when those that passed did, in Redis' own time: a second limit,
 // wide open, keeps a log of them.
 func admittedStamps(t *testing.T, server *testenv.Redis, stores int, limit Limit) []int64 {
 	t.Helper()
@@ -179,16 +180,20 @@ func admittedStamps(t *testing.T, server *testenv.Redis, stores int, limit Limit
 	id := fmt.Sprintf("test/%s-%d", limit.Algorithm, stores)
 	keeps := Limit{Name: "keeps", Algorithm: SlidingLog, Quota: 100_000, Threshold: 100_000, Window: time.Hour}
 	tested, keeper := NewPolicy(id, false, false, []Limit{limit}), NewPolicy(id+"-keeper", false, false, []Limit{keeps})
-	end := time.Now().Add(6 * limit.Window)
-	admitted := concurrently(t, server, stores, 20_000, func(s *Store) bool {
-		if time.Now().After(end) {
+	var passed atomic.Int64
+	admitted := concurrently(t, server, stores, 200_000, func(s *Store) bool {
+		if passed.Load() >= 6*limit.Threshold {
 			return false
 		}
 		call := &Call{Draw: rand.Uint32(), Entries: []Entry{
 			{Policy: tested, Key: "a", Cost: 1}, {Policy: keeper, Key: "a", Cost: 1},
 		}}
 		reply, err := s.Evaluate(t.Context(), call)
-		return err == nil && reply.Entries[0].Verdict == Admitted
+		if err != nil || reply.Entries[0].Verdict != Admitted {
+			return false
+		}
+		passed.Add(1)
+		return true
 	})
 	log, err := observer.LRange(t.Context(), testPrefix+layoutVersion+"{a}:"+id+"-keeper:sl", 0, -1).Result()
 	g.Expect(err).NotTo(gomega.HaveOccurred())

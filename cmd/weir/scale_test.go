@@ -1,0 +1,154 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// replicasAtScale is how many processes enforce.
+const replicasAtScale = 3
+
+// BenchmarkScale starts three processes on an API server that holds so many
+// policies, and an empty Redis. It tells how long it takes until all enforce all and
+// until every policy says so, what memory the largest process ever had, and how long
+// one edit takes from the answer of the API server until all enforce it.
+func BenchmarkScale(b *testing.B) {
+	for _, policies := range []int{1000, 5000} {
+		b.Run(fmt.Sprintf("policies=%d", policies), func(b *testing.B) {
+			c := startCluster(b)
+			c.fill(policies)
+			for b.Loop() {
+				c.redis.Stop()
+				c.redis.Start()
+				c.measure(b, policies)
+			}
+		})
+	}
+}
+
+// fill creates policies that match a host each, a few at a time.
+func (c *cluster) fill(policies int) {
+	c.tb.Helper()
+	var group errgroup.Group
+	group.SetLimit(8)
+	for i := range policies {
+		group.Go(func() error {
+			return c.client.Create(c.tb.Context(), testenv.MakePolicy(fmt.Sprintf("shop/p%d", i)).
+				Match(v1alpha1.Match{Hosts: []string{fmt.Sprintf("h%d.example", i)}, Paths: []string{"/api/*"}}).
+				Limit("hourly", v1alpha1.AlgorithmFixedWindow, 1, "1h").
+				Limit("burst", v1alpha1.AlgorithmTokenBucket, 10, "1s").Obj())
+		})
+	}
+	if err := group.Wait(); err != nil {
+		c.tb.Fatal(err)
+	}
+}
+
+func (c *cluster) measure(b *testing.B, policies int) {
+	b.Helper()
+	g := gomega.NewWithT(b)
+	start := time.Now()
+	all := make([]*process, replicasAtScale)
+	for i := range all {
+		all[i] = c.manager()
+	}
+	for _, p := range all {
+		g.Eventually(p.policies, "120s", "20ms").Should(gomega.Equal(policies))
+	}
+	b.ReportMetric(time.Since(start).Seconds(), "s-to-enforced")
+	g.Eventually(c.unready, "120s", "100ms").Should(gomega.BeZero())
+	b.ReportMetric(time.Since(start).Seconds(), "s-to-status")
+
+	took := c.timeEdits(b, all, 200)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+	var largest int
+	for _, p := range all {
+		largest = max(largest, p.largestMemory(g))
+	}
+	b.ReportMetric(float64(largest)/(1<<20), "MiB")
+	for _, p := range all {
+		g.Expect(p.cmd.Process.Kill()).To(gomega.Succeed())
+	}
+}
+
+// timeEdits returns how long each of so many edits took to reach all, sorted.
+func (c *cluster) timeEdits(b *testing.B, all []*process, edits int) []time.Duration {
+	b.Helper()
+	took := make([]time.Duration, edits)
+	for i := range edits {
+		name, threshold := fmt.Sprintf("p%d", i), int64(i+2)
+		c.edit(name, threshold)
+		start := time.Now()
+		for _, p := range all {
+			for p.threshold(name) != threshold {
+				if time.Since(start) > 10*time.Second {
+					b.Fatalf("%s is not enforced", name)
+				}
+			}
+		}
+		took[i] = time.Since(start)
+		c.edit(name, 1)
+	}
+	slices.Sort(took)
+	return took
+}
+
+// policies is how many the process enforces.
+func (p *process) policies() int {
+	response, err := http.Get("http://" + p.http + "/v1/policies")
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = response.Body.Close() }()
+	var list struct{ Policies []struct{} }
+	if json.NewDecoder(response.Body).Decode(&list) != nil {
+		return 0
+	}
+	return len(list.Policies)
+}
+
+// unready is how many policies do not say yet that they are enforced.
+func (c *cluster) unready() int {
+	list := &v1alpha1.RateLimitPolicyList{}
+	if err := c.client.List(c.tb.Context(), list, client.InNamespace("shop")); err != nil {
+		return -1
+	}
+	n := 0
+	for i := range list.Items {
+		if !apimeta.IsStatusConditionTrue(list.Items[i].Status.Conditions, v1alpha1.ConditionReady) {
+			n++
+		}
+	}
+	return n
+}
+
+// largestMemory is the most memory the process ever had, in bytes.
+func (p *process) largestMemory(g *gomega.WithT) int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	found := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(text)
+	g.Expect(found).NotTo(gomega.BeNil())
+	kilobytes, err := strconv.Atoi(string(found[1]))
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	return kilobytes << 10
+}
