@@ -133,6 +133,12 @@ bench: ## Run the benchmarks (BENCH=regexp).
 	hack/redis.sh
 	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
+.PHONY: scale
+scale: ## Measure cold start, memory and edits with 1,000 and 5,000 policies.
+	hack/redis.sh
+	hack/kube/build.sh
+	go test -run '^$$' -bench BenchmarkScale -benchtime 1x -timeout 30m ./cmd/weir
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for a while (FUZZTIME=10s, or 1000x for so many inputs).
 	hack/redis.sh
