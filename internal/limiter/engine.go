@@ -80,9 +80,10 @@ func NewEngine(o Options) *Engine {
 // not be called concurrently with itself.
 func (e *Engine) Use(snapshot *plan.Snapshot) {
 	previous := e.view.Load()
-	e.view.Store(newView(snapshot, previous, e.metrics))
+	current := newView(snapshot, previous, e.metrics)
+	e.view.Store(current)
 	if previous != nil {
-		e.metrics.forget(previous, snapshot)
+		e.metrics.forget(previous, current)
 	}
 }
 

@@ -65,9 +65,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 }
 
 // forget drops the series of policies that left with the previous view.
-func (m *metrics) forget(previous *view, current *plan.Snapshot) {
+func (m *metrics) forget(previous, current *view) {
 	for _, p := range previous.snapshot.Plans() {
-		if current.Lookup(p.ID()) != nil {
+		if current.policies[p] != nil || current.snapshot.Lookup(p.ID()) != nil {
 			continue
 		}
 		labels := prometheus.Labels{"namespace": p.Namespace, "policy": p.Name}

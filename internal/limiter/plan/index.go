@@ -64,6 +64,9 @@ func newNode(matches []*filed, facts []fact, copies int) *node {
 		if g.largest < len(matches) && g.filings <= copies*len(matches) && (best == nil || g.largest < best.largest) {
 			best = g
 		}
+		if best != nil && best.largest <= few {
+			break // no other fact could do better by much
+		}
 	}
 	if best == nil {
 		return &node{matches: matches}
