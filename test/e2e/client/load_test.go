@@ -55,3 +55,21 @@ func TestHTTPPrintsTheAnswer(t *testing.T) {
 	g.Expect(got.Headers.Get("Retry-After")).To(gomega.Equal("7"))
 	g.Expect(got.Body).To(gomega.Equal("POST"))
 }
+
+func TestUntilWaitsForAll(t *testing.T) {
+	g := gomega.NewWithT(t)
+	var asked atomic.Int64
+	late := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) < 5 {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	t.Cleanup(late.Close)
+	early := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(early.Close)
+
+	var out bytes.Buffer
+	g.Expect(run(t.Context(), []string{"until", early.URL, late.URL}, &out)).To(gomega.Succeed())
+	g.Expect(asked.Load()).To(gomega.BeEquivalentTo(5))
+	g.Expect(run(t.Context(), []string{"until", "-status", "418", "-patience", "50ms", early.URL}, &out)).NotTo(gomega.Succeed())
+}

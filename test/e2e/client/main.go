@@ -7,6 +7,8 @@
 //	client wait                                  stay until told to end
 //	client http [-method M] [-data D] URL        one request
 //	client load [-rate N] [-duration D] ... URL  requests at a steady rate
+//	client until [-status S] ... URL...          ask all URLs until each has that status
+//	client grpc -domain D [-entry K=V] ADDRESS   one request of Envoy's rate limit filter
 package main
 
 import (
@@ -43,7 +45,7 @@ func main() {
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("say what to do: wait, http or load")
+		return errors.New("say what to do: wait, http, load, until or grpc")
 	}
 	var result any
 	var err error
@@ -55,8 +57,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		result, err = once(ctx, args[1:])
 	case "load":
 		result, err = load(ctx, args[1:])
+	case "until":
+		result, err = until(ctx, args[1:])
+	case "grpc":
+		result, err = shouldRateLimit(ctx, args[1:])
 	default:
-		return fmt.Errorf("%q: not known; wait, http or load", name)
+		return fmt.Errorf("%q: not known; wait, http, load, until or grpc", name)
 	}
 	if err != nil {
 		return err
@@ -78,8 +84,8 @@ func (q *question) parse(flags *flag.FlagSet, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if flags.NArg() != 1 {
-		return errors.New("one URL is needed")
+	if flags.NArg() == 0 {
+		return errors.New("a URL is needed")
 	}
 	q.url = flags.Arg(0)
 	return nil
