@@ -25,6 +25,7 @@ const root = "../.."
 var (
 	weirImage   = environment("WEIR_IMAGE", "localhost/weir:e2e")
 	clientImage = environment("WEIR_CLIENT_IMAGE", "localhost/weir-client:e2e")
+	redisImage  = environment("REDIS_IMAGE", "localhost/redis:7.0.15")
 )
 
 // ownCluster is the state of the cluster that this run has brought up, else empty.

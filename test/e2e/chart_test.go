@@ -1,0 +1,264 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/redis/go-redis/v9"
+)
+
+// What a platform team and its tenants do with one installation, one after the other.
+var _ = Describe("weir installed by its chart", Ordered, func() {
+	var i *installation
+
+	BeforeAll(func(ctx SpecContext) { i = install(ctx) }, NodeTimeout(5*time.Minute))
+
+	It("enforces a policy from kubectl apply to kubectl delete", func(ctx SpecContext) {
+		i.policy(ctx, "login", "{limits: [{name: burst, algorithm: SlidingLog, threshold: 3, window: 10m}]}")
+		i.ready(ctx, "login")
+		alice := i.ask("login", "alice")
+		Expect(i.statuses(ctx, alice, 5)).To(Equal([]int{200, 200, 200, 429, 429}))
+		By("an edit that applies to what was counted")
+		i.policy(ctx, "login", "{limits: [{name: burst, algorithm: SlidingLog, threshold: 4, window: 10m}]}")
+		i.ready(ctx, "login")
+		Expect(i.statuses(ctx, alice, 2)).To(Equal([]int{200, 429}))
+		By("a deletion")
+		kubectl(ctx, "delete", "ratelimitpolicy", "login", "--namespace", i.shop, "--timeout=10s")
+		Eventually(i.status).WithArguments(ctx, alice).Should(Equal(http.StatusNotFound))
+	}, SpecTimeout(2*time.Minute))
+
+	It("answers Envoy over gRPC", func(ctx SpecContext) {
+		i.policy(ctx, "edge", "{matches: [{domain: edge, descriptors: [{key: user}]}], key: [{type: Descriptor, descriptor: {key: user}}], "+
+			"limits: [{name: burst, algorithm: SlidingLog, threshold: 2, window: 10m}]}")
+		i.ready(ctx, "edge")
+		var codes []string
+		for range 3 {
+			var got struct{ Code string }
+			Expect(i.asker.run(ctx, &got, "grpc", "-domain", "edge", "-entry", "user=alice", i.host()+":8081")).To(Succeed())
+			codes = append(codes, got.Code)
+		}
+		Expect(codes).To(Equal([]string{"OK", "OK", "OVER_LIMIT"}))
+	}, SpecTimeout(2*time.Minute))
+
+	It("enforces at every replica within a second of apply", func(ctx SpecContext) {
+		pods := i.pods(ctx)
+		Expect(pods).To(HaveLen(2))
+		args := []string{"until", "-data", i.ask("fresh", "k")}
+		for _, pod := range pods {
+			args = append(args, "http://"+pod+":8080/v1/check")
+		}
+		var everywhere struct{ UnixMillis int64 }
+		done := make(chan error, 1)
+		go func() { done <- i.asker.run(ctx, &everywhere, args...) }()
+		i.policy(ctx, "fresh", hourly(10))
+		applied := time.Now().UnixMilli()
+		Eventually(done).WithContext(ctx).Should(Receive(BeNil()))
+		Expect(everywhere.UnixMillis-applied).To(BeNumerically("<", 1000), "milliseconds")
+	}, SpecTimeout(time.Minute))
+
+	It("is exact across replicas", func(ctx SpecContext) {
+		i.policy(ctx, "exact", hourly(100))
+		i.ready(ctx, "exact")
+		got, err := i.asker.load(ctx, i.url, i.ask("exact", "alice"), 200, 3*time.Second)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(got.Errors).To(BeEmpty())
+		Expect(got.Statuses).To(Equal(map[string]int{"200": 100, "429": got.Sent - 100}))
+	}, SpecTimeout(time.Minute))
+
+	It("tells the truth in Enforced while a pod is killed and replaced", func(ctx SpecContext) {
+		i.policy(ctx, "truth", hourly(1))
+		i.ready(ctx, "truth")
+		leader := i.leader(ctx)
+		for pod := range strings.FieldsSeq(kubectl(ctx, "get", "pods", "--namespace", i.namespace, "--selector=ratelimit.weir.dev/decisions=true",
+			"--output=jsonpath={.items[*].metadata.name}")) {
+			if pod != leader {
+				i.kill(ctx, pod)
+			}
+		}
+		i.policy(ctx, "truth", hourly(2))
+		i.ready(ctx, "truth")
+		Expect(i.thresholds(ctx, "truth")).To(HaveEach(2), "Enforced means every replica")
+		rolledOut(ctx, i.namespace, "weir-manager")
+		Expect(i.thresholds(ctx, "truth")).To(Equal([]int{2, 2}))
+		Eventually(i.condition(ctx, "truth", "Enforced")).Should(Equal("True/Enforced"))
+	}, SpecTimeout(2*time.Minute))
+
+	It("goes on under another leader when the leader is killed", func(ctx SpecContext) {
+		leader := i.leader(ctx)
+		Expect(leader).NotTo(BeEmpty())
+		i.kill(ctx, leader)
+		Expect(i.status(ctx, i.ask("truth", "during"))).To(BeElementOf(200, 429))
+		Eventually(i.leader).WithArguments(ctx).Should(And(Not(BeEmpty()), Not(Equal(leader))))
+		i.policy(ctx, "truth", hourly(3))
+		i.ready(ctx, "truth")
+		rolledOut(ctx, i.namespace, "weir-manager")
+	}, SpecTimeout(3*time.Minute))
+
+	It("decides by failure mode without Redis, and heals when it returns empty", func(ctx SpecContext) {
+		i.policy(ctx, "open", hourly(2))
+		i.policy(ctx, "closed", "{failureMode: Closed, "+hourly(2)[1:])
+		i.ready(ctx, "open")
+		i.ready(ctx, "closed")
+		Expect(i.statuses(ctx, i.ask("open", "a"), 3)).To(Equal([]int{200, 200, 429}))
+		kubectl(ctx, "scale", "deployment/redis", "--namespace", i.namespace, "--replicas=0")
+		Eventually(i.status).WithArguments(ctx, i.ask("closed", "a")).Should(Equal(http.StatusServiceUnavailable))
+		got, err := i.asker.check(ctx, i.url, i.ask("open", "a"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect([]any{got.Status, got.Headers.Get("Weir-Degraded")}).To(Equal([]any{200, "open"}))
+		Eventually(i.condition(ctx, "open", "Programmed")).Should(Equal("Unknown/RegistryUnreachable"))
+		Expect(i.pods(ctx)).To(HaveLen(2), "no pod became unready or was restarted for it")
+
+		kubectl(ctx, "scale", "deployment/redis", "--namespace", i.namespace, "--replicas=1")
+		i.ready(ctx, "open")
+		i.ready(ctx, "closed")
+		Eventually(i.status).WithArguments(ctx, i.ask("closed", "b")).Should(Equal(http.StatusOK))
+		Expect(i.statuses(ctx, i.ask("open", "a"), 3)).To(Equal([]int{200, 200, 429}), "counted from zero")
+	}, SpecTimeout(4*time.Minute))
+
+	It("loses no decision while the API server is frozen", func(ctx SpecContext) {
+		process := apiServer()
+		i.policy(ctx, "frozen", hourly(1_000_000))
+		i.ready(ctx, "frozen")
+		got := i.during(ctx, i.ask("frozen", "a"), 50, 30*time.Second, func() {
+			Eventually(func() string { return i.metrics(ctx) }).Should(ContainSubstring(`policy="frozen"`), "the load has begun")
+			Expect(syscall.Kill(process, syscall.SIGSTOP)).To(Succeed())
+			defer func() { Expect(syscall.Kill(process, syscall.SIGCONT)).To(Succeed()) }()
+			// Longer than a leader goes on that cannot renew its Lease.
+			Consistently(func() error { return syscall.Kill(process, 0) }, "15s", "1s").Should(Succeed())
+		})
+		Expect(got.Errors).To(BeEmpty())
+		Expect(got.Statuses).To(Equal(map[string]int{"200": got.Sent}))
+		i.policy(ctx, "frozen", hourly(2))
+		i.ready(ctx, "frozen")
+		Expect(i.thresholds(ctx, "frozen")).To(Equal([]int{2, 2}))
+	}, SpecTimeout(4*time.Minute))
+
+	It("fails no request while it is rolled and upgraded", func(ctx SpecContext) {
+		i.policy(ctx, "rolling", hourly(500))
+		i.ready(ctx, "rolling")
+		got := i.during(ctx, i.ask("rolling", "a"), 50, 90*time.Second, func() {
+			kubectl(ctx, "rollout", "restart", "deployment/weir-manager", "--namespace", i.namespace)
+			rolledOut(ctx, i.namespace, "weir-manager")
+			i.upgrade(ctx, "logLevel=debug")
+		})
+		Expect(got.Errors).To(BeEmpty())
+		Expect(got.Statuses).To(Equal(map[string]int{"200": 500, "429": got.Sent - 500}))
+		tool(ctx, "helm", "rollback", release, "--namespace", i.namespace, "--wait", "--timeout", "120s")
+	}, SpecTimeout(5*time.Minute))
+
+	It("runs as two Deployments", func(ctx SpecContext) {
+		i.upgrade(ctx, "split.enabled=true")
+		Expect(kubectl(ctx, "get", "deployments", "--namespace", i.namespace, "--selector=app.kubernetes.io/name=weir", "--output=name")).
+			To(Equal("deployment.apps/weir-controller\ndeployment.apps/weir-decision\n"))
+		i.policy(ctx, "split", hourly(2))
+		i.ready(ctx, "split")
+		Expect(i.statuses(ctx, i.ask("split", "a"), 3)).To(Equal([]int{200, 200, 429}))
+		i.upgrade(ctx, "split.enabled=false")
+		i.policy(ctx, "split", hourly(3))
+		i.ready(ctx, "split")
+	}, SpecTimeout(5*time.Minute))
+
+	It("refuses what is wrong when it is applied", func(ctx SpecContext) {
+		wrong := "{matches: [{hosts: [shop.example], when: nonesuch}], limits: [{name: l, algorithm: FixedWindow, threshold: 1, window: 1m}]}"
+		Eventually(func() error { return i.tryPolicy(ctx, i.shop, "wrong", wrong) }).
+			Should(MatchError(And(ContainSubstring("spec.matches[0].when"), ContainSubstring("undeclared reference"))))
+		elsewhere := strings.ReplaceAll(strings.ReplaceAll(wrong, "shop.example", "elsewhere.example"), ", when: nonesuch", "")
+		Expect(i.tryPolicy(ctx, i.shop, "elsewhere", elsewhere)).To(MatchError(ContainSubstring("spec.matches[0].hosts")))
+	}, SpecTimeout(time.Minute))
+
+	It("enforces nothing outside the grant of a Namespace", func(ctx SpecContext) {
+		tenant := newNamespace(ctx)
+		kubectl(ctx, "annotate", "namespace", tenant, "ratelimit.weir.dev/hosts=tenant.example")
+		Expect(i.tryPolicy(ctx, tenant, "all", "{matches: [{hosts: [tenant.example]}], limits: [{name: l, algorithm: FixedWindow, threshold: 1, window: 1h}]}")).To(Succeed())
+		body := `{"attributes":{"host":"tenant.example","path":"/"}}`
+		Eventually(i.status).WithArguments(ctx, body).Should(Equal(http.StatusTooManyRequests))
+		kubectl(ctx, "annotate", "namespace", tenant, "ratelimit.weir.dev/hosts-")
+		Eventually(func() string {
+			got, _ := i.asker.check(ctx, i.url, body)
+			return got.Body
+		}).WithContext(ctx).Should(ContainSubstring(`"reason":"NoPolicy"`))
+		Expect(kubectl(ctx, "get", "ratelimitpolicy", "all", "--namespace", tenant, "--output",
+			`jsonpath={.status.conditions[?(@.type=="Accepted")].reason}`)).To(Equal("MatchNotPermitted"))
+	}, SpecTimeout(2*time.Minute))
+
+	It("shows and changes the state of keys for those who may", func(ctx SpecContext) {
+		i.policy(ctx, "state", hourly(1))
+		i.ready(ctx, "state")
+		Expect(i.statuses(ctx, i.ask("state", "a"), 2)).To(Equal([]int{200, 429}))
+		kubectl(ctx, "create", "serviceaccount", "on-call", "--namespace", i.shop)
+		token := strings.TrimSpace(kubectl(ctx, "create", "token", "on-call", "--namespace", i.shop, "--audience", "weir"))
+		local := "http://" + forward(ctx, i.namespace, release, 8080)
+		look := local + "/v1/state?policy=" + i.shop + "/state&key=a"
+		status, body := call(ctx, http.MethodGet, look, token, "")
+		Expect(status).To(Equal(http.StatusForbidden), body)
+		kubectl(ctx, "create", "rolebinding", "on-call", "--namespace", i.shop,
+			"--clusterrole="+release+"-operator", "--serviceaccount="+i.shop+":on-call")
+		Eventually(func() int {
+			status, body = call(ctx, http.MethodGet, look, token, "")
+			return status
+		}).WithContext(ctx).Should(Equal(http.StatusOK))
+		Expect(body).To(ContainSubstring(`"used":1`))
+		status, body = call(ctx, http.MethodPost, local+"/v1/reset", token, `{"policy":"`+i.shop+`/state","key":"a"}`)
+		Expect([]any{status, strings.TrimSpace(body)}).To(Equal([]any{200, `{"found":true}`}))
+		Expect(i.status(ctx, i.ask("state", "a"))).To(Equal(http.StatusOK))
+	}, SpecTimeout(time.Minute))
+
+	It("serves metrics, and only to those who are named", func(ctx SpecContext) {
+		Expect(i.metrics(ctx)).To(And(ContainSubstring(`policy="state"`), ContainSubstring("weir_build_info"),
+			ContainSubstring("controller_runtime_reconcile_total")))
+		rules := kubectl(ctx, "get", "networkpolicy", "weir-manager", "--namespace", i.namespace, "--output=jsonpath={.spec.ingress}")
+		Expect(rules).To(And(ContainSubstring(`"ratelimit.weir.dev/client":"true"`), ContainSubstring(`"port":"grpc"`),
+			ContainSubstring(`"port":"metrics"`), ContainSubstring(`"port":"webhook"`)))
+	}, SpecTimeout(time.Minute))
+
+	It("leaves what is not its own when it is uninstalled", func(ctx SpecContext) {
+		tool(ctx, "helm", "uninstall", release, "--namespace", i.namespace, "--wait", "--timeout", "120s")
+		Expect(kubectl(ctx, "get", "crd", "ratelimitpolicies.ratelimit.weir.dev", "--output=name")).NotTo(BeEmpty())
+		Expect(kubectl(ctx, "get", "ratelimitpolicies", "--namespace", i.shop, "--output=name")).To(ContainSubstring("/exact\n"))
+		Expect(kubectl(ctx, "get", "lease", "weir-manager", "--namespace", i.namespace, "--output=name")).NotTo(BeEmpty())
+		store := redis.NewClient(&redis.Options{Addr: forward(ctx, i.namespace, "redis", 6379)})
+		defer func() { _ = store.Close() }()
+		Expect(store.HExists(ctx, "weir:1:{registry}", i.shop+"/exact").Val()).To(BeTrue())
+
+		By("deleting a policy, and a Namespace with policies, which nothing holds up")
+		kubectl(ctx, "delete", "ratelimitpolicy", "exact", "--namespace", i.shop, "--timeout=10s")
+		kubectl(ctx, "delete", "namespace", i.shop, "--timeout=60s")
+		kubectl(ctx, "delete", "crd", "ratelimitpolicies.ratelimit.weir.dev", "--timeout=20s")
+	}, SpecTimeout(3*time.Minute))
+})
+
+// metrics are those of all pods.
+func (i *installation) metrics(ctx SpecContext) string {
+	var all strings.Builder
+	for _, pod := range i.pods(ctx) {
+		got, err := i.asker.get(ctx, "http://"+pod+":8082/metrics")
+		if err == nil {
+			all.WriteString(got.Body)
+		}
+	}
+	return all.String()
+}
+
+// apiServer is the process of the API server, which only a cluster on this machine
+// has.
+func apiServer() int {
+	GinkgoHelper()
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv("KUBECONFIG")), "pid", "kube-apiserver"))
+	if os.IsNotExist(err) {
+		Skip("the API server is on another machine")
+	}
+	Expect(err).NotTo(HaveOccurred())
+	process, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	Expect(err).NotTo(HaveOccurred())
+	return process
+}
