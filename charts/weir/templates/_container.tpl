@@ -1,0 +1,115 @@
+{{/* The arguments of a container: {root, controllers, decisions}. */}}
+{{- define "weir.args" -}}
+{{- $values := .root.Values -}}
+{{- $fullname := include "weir.fullname" .root -}}
+- manager
+- {{ printf "--redis-url=%s" (include "weir.redisURL" .root) | quote }}
+- {{ printf "--redis-prefix=%s" $values.redis.prefix | quote }}
+{{- if $values.redis.existingSecret }}
+{{- with $values.redis.secretKeys }}
+{{- if .username }}
+- --redis-username-file=/etc/weir/redis/username
+{{- end }}
+{{- if .password }}
+- --redis-password-file=/etc/weir/redis/password
+{{- end }}
+{{- if .ca }}
+- --redis-ca-file=/etc/weir/redis/ca.crt
+{{- end }}
+{{- if .certificate }}
+- --redis-cert-file=/etc/weir/redis/tls.crt
+- --redis-key-file=/etc/weir/redis/tls.key
+{{- end }}
+{{- end }}
+{{- end }}
+- --installation={{ $values.installation }}
+- --store-timeout={{ $values.storeTimeout }}
+- --drain-delay={{ $values.drainDelaySeconds }}s
+- --log-level={{ $values.logLevel }}
+{{- if not .controllers }}
+- --controllers=false
+{{- end }}
+{{- if not .decisions }}
+- --decisions=false
+{{- end }}
+{{- if .decisions }}
+{{- with $values.trustedProxies }}
+- --trusted-proxies={{ join "," . }}
+{{- end }}
+{{- with $values.principalHeader }}
+- --principal-header={{ . }}
+{{- end }}
+{{- if $values.legacyHeaders }}
+- --legacy-headers
+{{- end }}
+{{- end }}
+{{- if .controllers }}
+- --tenancy={{ $values.tenancy }}
+{{- if not $values.webhook.enabled }}
+- --webhook-address=
+{{- else if $values.webhook.certManager.enabled }}
+- --webhook-cert-file=/etc/weir/webhook/tls.crt
+- --webhook-key-file=/etc/weir/webhook/tls.key
+{{- else }}
+- --webhook-secret={{ $fullname }}-webhook
+- --webhook-service={{ $fullname }}-webhook
+- --webhook-configuration={{ $fullname }}
+{{- end }}
+{{- end }}
+{{- if $values.tls.enabled }}
+- --tls-cert-file=/etc/weir/tls/tls.crt
+- --tls-key-file=/etc/weir/tls/tls.key
+{{- if $values.tls.clientCertificates.required }}
+- --client-ca-file=/etc/weir/clients/ca.crt
+{{- with $values.tls.clientCertificates.allowedNames }}
+- {{ printf "--allowed-client-names=%s" (join "," .) | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range $values.extraArgs }}
+- {{ . | quote }}
+{{- end }}
+{{- end -}}
+
+{{/* Volumes, each mounted at /etc/weir/<name>: {root, certManager}. */}}
+{{- define "weir.volumes" -}}
+{{- $values := .root.Values -}}
+{{- if $values.redis.existingSecret }}
+- name: redis
+  secret:
+    secretName: {{ $values.redis.existingSecret }}
+    defaultMode: 0440
+    items:
+    {{- $files := dict "username" "username" "password" "password" "ca" "ca.crt" "certificate" "tls.crt" "privateKey" "tls.key" }}
+    {{- range $value, $path := $files }}
+    {{- with get $values.redis.secretKeys $value }}
+    - {key: {{ . | quote }}, path: {{ $path }}}
+    {{- end }}
+    {{- end }}
+{{- end }}
+{{- if $values.tls.enabled }}
+- name: tls
+  secret:
+    secretName: {{ $values.tls.existingSecret }}
+    defaultMode: 0440
+    items:
+    - {key: tls.crt, path: tls.crt}
+    - {key: tls.key, path: tls.key}
+{{- if $values.tls.clientCertificates.required }}
+- name: clients
+  secret:
+    secretName: {{ $values.tls.clientCertificates.caSecret | default $values.tls.existingSecret }}
+    defaultMode: 0440
+    items:
+    - {key: ca.crt, path: ca.crt}
+{{- end }}
+{{- end }}
+{{- if .certManager }}
+# cert-manager may take its time: the pod starts without, and the files come later.
+- name: webhook
+  secret:
+    secretName: {{ include "weir.fullname" .root }}-webhook-tls
+    defaultMode: 0440
+    optional: true
+{{- end }}
+{{- end -}}
