@@ -16,11 +16,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
+	"github.com/weir-dev/weir/internal/limiter/redisclient"
 )
 
 // decisionFlags are the flags of everything that decides.
 type decisionFlags struct {
 	redisURL       string
+	redisFiles     redisclient.Files
 	redisPrefix    string
 	httpAddress    string
 	grpcAddress    string
@@ -36,6 +38,13 @@ type decisionFlags struct {
 
 func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	flags.StringVar(&f.redisFiles.Username, "redis-username-file", "",
+		"the file with the user for Redis, read for each connection; empty is that of the URL, or the default one")
+	flags.StringVar(&f.redisFiles.Password, "redis-password-file", "", "the file with its password")
+	flags.StringVar(&f.redisFiles.CA, "redis-ca-file", "",
+		"the authorities that Redis has its certificate of, in PEM; empty is those of the system")
+	flags.StringVar(&f.redisFiles.Cert, "redis-cert-file", "", "the certificate to show Redis, in PEM; empty is none")
+	flags.StringVar(&f.redisFiles.Key, "redis-key-file", "", "its key")
 	flags.StringVar(&f.redisPrefix, "redis-prefix", "weir:", "what the name of every key in Redis starts with")
 	flags.StringVar(&f.httpAddress, "http-address", ":8080", "where checks are answered over HTTP")
 	flags.StringVar(&f.grpcAddress, "grpc-address", ":8081", "where checks are answered over gRPC")

@@ -101,6 +101,7 @@ func (f *managerFlags) run(ctx context.Context) error {
 	options := manager.Options{
 		Options:      endpoint,
 		RedisURL:     f.redisURL,
+		RedisFiles:   f.redisFiles,
 		Controllers:  f.controllers,
 		Decisions:    f.decisions,
 		Tenancy:      compile.Tenancy(f.tenancy),

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/standalone"
 	"github.com/weir-dev/weir/internal/tracing"
 )
@@ -72,9 +73,10 @@ func (f *standaloneFlags) run(ctx context.Context) error {
 	// The manager has these from controller-runtime.
 	options.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	e, err := standalone.New(ctx, standalone.Options{
-		Options:  options,
-		Policies: f.policies,
-		RedisURL: f.redisURL,
+		Options:    options,
+		Policies:   f.policies,
+		RedisURL:   f.redisURL,
+		RedisFiles: f.redisFiles,
 	})
 	if err != nil {
 		return err
@@ -86,6 +88,9 @@ func (f *standaloneFlags) validate() error {
 	errs := []error{f.decisionFlags.validate()}
 	if len(f.policies) == 0 {
 		errs = append(errs, errors.New("--policies: name at least one folder"))
+	}
+	if f.redisURL == "" && f.redisFiles != (redisclient.Files{}) {
+		errs = append(errs, errors.New("--redis-password-file and its like: need --redis-url"))
 	}
 	return errors.Join(errs...)
 }

@@ -40,8 +40,10 @@ const registryTimeout = 5 * time.Second
 type Options struct {
 	// Options are those of every endpoint; Redis is made from RedisURL.
 	endpoint.Options
-	// RedisURL is where counters and the registry live.
-	RedisURL string
+	// RedisURL is where counters and the registry live, RedisFiles what it takes to be
+	// let in there.
+	RedisURL   string
+	RedisFiles redisclient.Files
 	// Controllers runs the Kubernetes half, Decisions the decision half.
 	Controllers, Decisions bool
 	// Config reaches the API server. Required by Controllers; without it, Decisions
@@ -64,12 +66,12 @@ type Options struct {
 func Run(ctx context.Context, o Options) error {
 	ctrl.SetLogger(logr.FromSlogHandler(o.Logger.Handler()))
 	klog.SetLogger(ctrl.Log)
-	decisions, err := redisclient.New(o.RedisURL, o.StoreTimeout)
+	decisions, err := o.RedisFiles.New(o.RedisURL, o.StoreTimeout)
 	if err != nil {
 		return fmt.Errorf("--redis-url: %w", err)
 	}
 	defer func() { _ = decisions.Close() }()
-	plans, err := redisclient.New(o.RedisURL, registryTimeout)
+	plans, err := o.RedisFiles.New(o.RedisURL, registryTimeout)
 	if err != nil {
 		return fmt.Errorf("--redis-url: %w", err)
 	}

@@ -27,8 +27,10 @@ type Options struct {
 	endpoint.Options
 	// Policies are the folders the policies are read from. At least one.
 	Policies []string
-	// RedisURL is where counters live; empty is an embedded Redis.
-	RedisURL string
+	// RedisURL is where counters live; empty is an embedded Redis. RedisFiles are what it
+	// takes to be let in there.
+	RedisURL   string
+	RedisFiles redisclient.Files
 }
 
 // Endpoint is a standalone decision endpoint.
@@ -84,7 +86,7 @@ func (e *Endpoint) connect() error {
 		url = server.URL()
 		e.options.Logger.Info("Using an embedded Redis; counters end with this process")
 	}
-	client, err := redisclient.New(url, e.options.StoreTimeout)
+	client, err := e.options.RedisFiles.New(url, e.options.StoreTimeout)
 	if err != nil {
 		return fmt.Errorf("--redis-url: %w", err)
 	}

@@ -32,11 +32,13 @@ const (
 	reloadPause = 100 * time.Millisecond
 )
 
-func newCluster(parsed *url.URL, timeout time.Duration) (redis.UniversalClient, error) {
+func newCluster(parsed *url.URL, timeout time.Duration, files Files) (redis.UniversalClient, error) {
 	options, err := parseCluster(parsed)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", redacted(parsed), err)
 	}
+	options.CredentialsProviderContext = files.credentialsProvider()
+	options.Dialer = files.dialer(options.TLSConfig)
 	options.MaxRedirects = maxRedirects
 	options.MinRetryBackoff = redirectPause
 	options.MaxRetryBackoff = longestRedirectPause

@@ -6,7 +6,6 @@ package redisclient
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"time"
@@ -30,7 +29,8 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// New returns a client for a URL of one of these forms; with rediss in place of
+// New returns a client for a URL of one of these forms, which Files.New completes by
+// what must not stand in a URL; with rediss in place of
 // redis it speaks TLS:
 //
 //	redis://[user:password@]host[:port][/database]
@@ -46,27 +46,16 @@ func (silence) Printf(context.Context, string, ...any) {}
 // other reply and every failure is the caller's to judge. Every command is bounded
 // by its context and by timeout.
 func New(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
-	parsed, err := url.Parse(rawURL)
-	if err != nil {
-		return nil, errors.New("not a URL") // the parser's error repeats the URL, password and all
-	}
-	switch parsed.Scheme {
-	case "redis", "rediss":
-		return newSingle(parsed, timeout)
-	case "redis-cluster", "rediss-cluster":
-		return newCluster(parsed, timeout)
-	case "redis-sentinel", "rediss-sentinel":
-		return nil, fmt.Errorf("scheme %s:// is not supported yet", parsed.Scheme)
-	default:
-		return nil, fmt.Errorf("scheme %q: want redis://, rediss://, redis-cluster:// or rediss-cluster://", parsed.Scheme)
-	}
+	return Files{}.New(rawURL, timeout)
 }
 
-func newSingle(parsed *url.URL, timeout time.Duration) (redis.UniversalClient, error) {
+func newSingle(parsed *url.URL, timeout time.Duration, files Files) (redis.UniversalClient, error) {
 	options, err := redis.ParseURL(parsed.String())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", redacted(parsed), err)
 	}
+	options.CredentialsProviderContext = files.credentialsProvider()
+	options.Dialer = files.dialer(options.TLSConfig)
 	options.MaxRetries = -1
 	options.DialerRetries = 1
 	options.DialTimeout = dialTimeout

@@ -1,0 +1,56 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// The flags that name files let a process in where Redis asks for everything it can
+// ask for.
+func TestRedisFileFlags(t *testing.T) {
+	g := gomega.NewWithT(t)
+	dir := t.TempDir()
+	write := func(name string, content []byte) string {
+		path := filepath.Join(dir, name)
+		g.Expect(os.WriteFile(path, content, 0o600)).To(gomega.Succeed())
+		return path
+	}
+	authority := testenv.NewAuthority(t)
+	ca := write("ca.crt", authority.PEM)
+	cert, key := authority.Issue(t, "both", "127.0.0.1")
+	certFile, keyFile := write("tls.crt", cert), write("tls.key", key)
+	addr := testenv.FreeAddr(t)
+	_, port, err := net.SplitHostPort(addr)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	testenv.StartRedis(t, "--user", "weir", "on", ">s3cret", "~*", "&*", "+@all", "--tls-port", port,
+		"--tls-cert-file", certFile, "--tls-key-file", keyFile, "--tls-ca-cert-file", ca)
+
+	// A policy whose failureMode is Closed: without Redis, 503.
+	p := startStandalone(t, "--policies", "../../config/samples", "--redis-url", "rediss://"+addr, "--store-timeout", "2s",
+		"--redis-username-file", write("username", []byte("weir\n")), "--redis-password-file", write("password", []byte("s3cret\n")),
+		"--redis-ca-file", ca, "--redis-cert-file", certFile, "--redis-key-file", keyFile)
+	g.Eventually(func() (int, error) {
+		status, _, err := p.check(`{"policies":["shop/login"],"key":"alice"}`)
+		return status, err
+	}, "10s").Should(gomega.Equal(http.StatusOK))
+}
+
+func TestStandaloneRefusesFilesWithoutRedis(t *testing.T) {
+	g := gomega.NewWithT(t)
+	path, err := binary()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	out, err := exec.Command(path, "standalone", "--policies", "../../config/samples", "--redis-ca-file", "ca.crt").CombinedOutput()
+	g.Expect(err).To(gomega.HaveOccurred())
+	g.Expect(string(out)).To(gomega.ContainSubstring("need --redis-url"))
+}

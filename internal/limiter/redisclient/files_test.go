@@ -1,0 +1,186 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisclient_test
+
+import (
+	"crypto/tls"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/internal/limiter/redisclient"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// secrets is a folder with files, as a Secret is mounted.
+type secrets struct {
+	t   *testing.T
+	dir string
+}
+
+func (s secrets) path(name string) string { return filepath.Join(s.dir, name) }
+
+func (s secrets) write(name, content string) string {
+	s.t.Helper()
+	if err := os.WriteFile(s.path(name), []byte(content), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.path(name)
+}
+
+func (s secrets) issue(authority *testenv.Authority, name string) (cert, key string) {
+	s.t.Helper()
+	c, k := authority.Issue(s.t, name, "127.0.0.1", "localhost")
+	return s.write(name+".crt", string(c)), s.write(name+".key", string(k))
+}
+
+func TestFilesRefuse(t *testing.T) {
+	s := secrets{t, t.TempDir()}
+	word, empty, absent := s.write("word", "secret"), s.write("empty", "\nsecret\n"), s.path("absent")
+	for name, tc := range map[string]struct {
+		files     redisclient.Files
+		url, want string
+	}{
+		"two users":             {redisclient.Files{Password: word}, "redis://u:secret@h", "the URL has a user, and so do the files"},
+		"user alone":            {redisclient.Files{Username: word}, "redis://h", "a file with a user needs one with a password"},
+		"certificate alone":     {redisclient.Files{Cert: word}, "rediss://h", "need each other"},
+		"key alone":             {redisclient.Files{Key: word}, "rediss://h", "need each other"},
+		"authority without TLS": {redisclient.Files{CA: word}, "redis-cluster://h", "need rediss:// or rediss-cluster://"},
+		"no password":           {redisclient.Files{Password: empty}, "redis://h", "its first line is empty"},
+		"no file":               {redisclient.Files{Password: absent}, "redis://h", "no such file"},
+		"no authority":          {redisclient.Files{CA: word}, "rediss://h", "holds no certificate"},
+		"no certificate":        {redisclient.Files{Cert: word, Key: word}, "rediss-cluster://h", "failed to find any PEM data"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			_, err := tc.files.New(tc.url, time.Second)
+			g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(tc.want)))
+			g.Expect(err.Error()).NotTo(gomega.ContainSubstring("secret"))
+		})
+	}
+}
+
+func TestFilesNameUserAndPassword(t *testing.T) {
+	g := gomega.NewWithT(t)
+	ctx := t.Context()
+	server := testenv.StartRedis(t)
+	admin := newClient(t, server.URL, commandTimeout)
+	password := func(is string) {
+		g.Expect(admin.Do(ctx, "ACL", "SETUSER", "weir", "resetpass", "on", ">"+is, "~*", "+@all").Err()).To(gomega.Succeed())
+	}
+	password("first")
+	s := secrets{t, t.TempDir()}
+	files := redisclient.Files{Username: s.write("username", "weir\r\n"), Password: s.write("password", "first\n")}
+	client, err := files.New(server.URL, commandTimeout)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	defer func() { g.Expect(client.Close()).To(gomega.Succeed()) }()
+	g.Expect(client.Do(ctx, "ACL", "WHOAMI").Val()).To(gomega.Equal("weir"))
+
+	// A new password, for new connections.
+	password("second")
+	s.write("password", "second\n")
+	g.Expect(admin.Do(ctx, "CLIENT", "KILL", "USER", "weir").Err()).To(gomega.Succeed())
+	g.Eventually(func() any { return client.Do(ctx, "ACL", "WHOAMI").Val() }).Should(gomega.Equal("weir"))
+}
+
+// startTLS starts a Redis that asks for certificates of the authority.
+func startTLS(t *testing.T, s secrets, authority *testenv.Authority) string {
+	t.Helper()
+	cert, key := s.issue(authority, "server")
+	addr := testenv.FreeAddr(t)
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.StartRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key,
+		"--tls-ca-cert-file", s.write("ca.crt", string(authority.PEM)), "--tls-auth-clients", "yes")
+	return "rediss://" + addr
+}
+
+func TestFilesHoldCertificates(t *testing.T) {
+	g := gomega.NewWithT(t)
+	s := secrets{t, t.TempDir()}
+	authority := testenv.NewAuthority(t)
+	url := startTLS(t, s, authority)
+	cert, key := s.issue(authority, "client")
+	ping := func(files redisclient.Files) error {
+		client, err := files.New(url, commandTimeout)
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		defer func() { _ = client.Close() }()
+		return client.Ping(t.Context()).Err()
+	}
+	g.Expect(ping(redisclient.Files{CA: s.path("ca.crt"), Cert: cert, Key: key})).To(gomega.Succeed())
+	g.Expect(ping(redisclient.Files{CA: s.path("ca.crt")})).To(gomega.HaveOccurred(), "without a certificate of its own")
+	g.Expect(ping(redisclient.Files{Cert: cert, Key: key})).
+		To(gomega.MatchError(gomega.ContainSubstring("unknown authority")), "who the server is, is asked of the system")
+	stranger, strangerKey := s.issue(testenv.NewAuthority(t), "stranger")
+	g.Expect(ping(redisclient.Files{CA: s.path("ca.crt"), Cert: stranger, Key: strangerKey})).To(gomega.HaveOccurred())
+}
+
+func TestFilesAreReadForEachConnection(t *testing.T) {
+	g := gomega.NewWithT(t)
+	ctx := t.Context()
+	s := secrets{t, t.TempDir()}
+	authority := testenv.NewAuthority(t)
+	url := startTLS(t, s, authority)
+	cert, key := s.issue(authority, "client")
+	files := redisclient.Files{CA: s.path("ca.crt"), Cert: cert, Key: key}
+	client, err := files.New(url, commandTimeout)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	defer func() { g.Expect(client.Close()).To(gomega.Succeed()) }()
+	s.issue(testenv.NewAuthority(t), "client")
+	g.Expect(client.Ping(ctx).Err()).To(gomega.HaveOccurred(), "a certificate that is no good any more")
+	s.issue(authority, "client")
+	g.Eventually(func() error { return client.Ping(ctx).Err() }).Should(gomega.Succeed())
+}
+
+// The nodes of a cluster are asked with what the files hold, too.
+func TestFilesServeClusters(t *testing.T) {
+	g := gomega.NewWithT(t)
+	s := secrets{t, t.TempDir()}
+	authority := testenv.NewAuthority(t)
+	cert, key := s.issue(authority, "client")
+	files := redisclient.Files{
+		Password: s.write("password", "s3cret"), CA: s.write("ca.crt", string(authority.PEM)), Cert: cert, Key: key,
+	}
+	client, err := files.New("rediss-cluster://localhost:1", time.Second)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	defer func() { _ = client.Close() }()
+	options := client.(*redis.ClusterClient).Options()
+	_, password, err := options.CredentialsProviderContext(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(password).To(gomega.Equal("s3cret"))
+
+	// The certificate is for the host of the URL, whichever node is dialled.
+	serverCert, serverKey := authority.Issue(t, "node", "localhost")
+	pair, err := tls.X509KeyPair(serverCert, serverKey)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority.Pool(),
+	})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	defer listener.Close()
+	shown := make(chan string, 1)
+	go func() {
+		defer close(shown)
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		if server := conn.(*tls.Conn); server.HandshakeContext(t.Context()) == nil {
+			shown <- server.ConnectionState().PeerCertificates[0].Subject.CommonName
+		}
+	}()
+	conn, err := options.Dialer(t.Context(), "tcp", listener.Addr().String())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	defer conn.Close()
+	g.Expect(<-shown).To(gomega.Equal("client"))
+}
