@@ -79,10 +79,12 @@ generate: ## Generate Go code (deep copies).
 	$(TOOL) controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
 
 .PHONY: manifests
-manifests: ## Generate manifests (CustomResourceDefinitions, RBAC, webhook) from the markers in the code.
+manifests: ## Generate manifests (CustomResourceDefinitions, RBAC, webhook) from the markers in the code, and what the chart has of them.
 	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	$(TOOL) controller-gen rbac:roleName=weir-manager paths=./internal/... output:rbac:dir=config/rbac
 	$(TOOL) controller-gen webhook paths=./internal/webhook/... output:webhook:dir=config/webhook
+	cp config/crd/bases/*.yaml charts/weir/files/crds/
+	go run ./hack/chart charts/weir
 
 .PHONY: golden
 golden: ## Rewrite the golden files from what the code does now; read the diff.
