@@ -125,6 +125,7 @@ test-tools: ## Make the servers and programs that tests run present.
 	hack/proxies.sh
 	hack/caddy/build.sh
 	hack/kube/build.sh
+	hack/cluster/build.sh helm
 
 .PHONY: e2e
 e2e: ## Run the end-to-end tests on the cluster of KUBECONFIG, else on one brought up for them.

@@ -10,6 +10,8 @@
 # Everything is built from Go modules. It appears under its final name only once it
 # is complete, so an interrupted run is continued by the next one, and a run that
 # finds it all does nothing.
+#
+# `build.sh helm` makes helm alone present, which needs no root.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 source "$here/../apt.sh"
@@ -84,12 +86,17 @@ redis_root() {
 tmp="$(mktemp -d)"
 trap 'rm -rf "$tmp"' EXIT
 
+go_build "$helm" helm helm.sh/helm/v3/cmd/helm
+case "${*:-all}" in
+  all) ;;
+  helm) exit 0 ;;
+  *) die "usage: build.sh [helm]" ;;
+esac
 "$here/../redis.sh"
 install_packages
 "$here/../kube/build.sh" etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl kubeadm
 go_build "$programs" coredns ./coredns
 go_build "$programs" rmpods ./rmpods
-go_build "$helm" helm helm.sh/helm/v3/cmd/helm
 image "pause:$pause_version" "$pause_image" pause_root -entrypoint /pause
 image "coredns:$coredns_version" "$coredns_image" coredns_root -entrypoint /coredns
 image "redis:$(redis_version)" "$(redis_image)" redis_root -base -user 999:999 -workdir /data -env PATH=/usr/bin \

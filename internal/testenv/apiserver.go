@@ -4,10 +4,6 @@
 package testenv
 
 import (
-	"errors"
-	"os"
-	"path/filepath"
-	"regexp"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -113,45 +109,4 @@ func policyCRD(tb testing.TB) *apiextensionsv1.CustomResourceDefinition {
 		tb.Fatal(err)
 	}
 	return definition
-}
-
-// Kubectl is the path of the kubectl of that release.
-func Kubectl(tb testing.TB) string {
-	tb.Helper()
-	return filepath.Join(kubeBinaries(tb), "kubectl")
-}
-
-// kubeBinaries is the folder with kube-apiserver, etcd and kubectl. The variable
-// KUBEBUILDER_ASSETS, which envtest itself obeys, goes before.
-func kubeBinaries(tb testing.TB) string {
-	tb.Helper()
-	dir := os.Getenv("KUBEBUILDER_ASSETS")
-	if dir == "" {
-		root := moduleRoot(tb)
-		dir = filepath.Join(root, "bin", "kube", kubeVersion(tb, root))
-	}
-	for _, name := range []string{"kube-apiserver", "etcd"} {
-		if _, err := os.Stat(filepath.Join(dir, name)); errors.Is(err, os.ErrNotExist) {
-			tb.Fatalf("no %s in %s: %s", name, dir, toolsHint)
-		}
-	}
-	return dir
-}
-
-var kubeRequirement = regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes v(\S+)`)
-
-// kubeVersion is the version of Kubernetes the tests run on. It is written down in
-// one place only, the module that builds it.
-func kubeVersion(tb testing.TB, root string) string {
-	tb.Helper()
-	path := filepath.Join(root, "hack", "kube", "go.mod")
-	data, err := os.ReadFile(path)
-	if err != nil {
-		tb.Fatalf("version of Kubernetes: %v", err)
-	}
-	found := kubeRequirement.FindSubmatch(data)
-	if found == nil {
-		tb.Fatalf("version of Kubernetes: %s does not require k8s.io/kubernetes", path)
-	}
-	return string(found[1])
 }
