@@ -185,7 +185,9 @@ bind_roles() {
 # With the default of 20 requests a second the controllers take 5 s to start.
 start_controllers() {
   local pki="$state/pki" conf="$state/controller-manager.conf"
-  start kube-controller-manager "$kube/kube-controller-manager" --bind-address 127.0.0.1 \
+  # There is one of each, and nobody would start it again: an election would only end
+  # them when the API server is slow.
+  start kube-controller-manager "$kube/kube-controller-manager" --bind-address 127.0.0.1 --leader-elect=false \
     --kubeconfig "$conf" --authentication-kubeconfig "$conf" --authorization-kubeconfig "$conf" \
     --client-ca-file "$pki/ca.crt" --requestheader-client-ca-file "$pki/front-proxy-ca.crt" \
     --root-ca-file "$pki/ca.crt" --cluster-signing-cert-file "$pki/ca.crt" --cluster-signing-key-file "$pki/ca.key" \
@@ -193,7 +195,7 @@ start_controllers() {
     --service-account-private-key-file "$pki/sa.key" --use-service-account-credentials \
     --kube-api-qps 500 --kube-api-burst 1000
   conf="$state/scheduler.conf"
-  start kube-scheduler "$kube/kube-scheduler" --bind-address 127.0.0.1 \
+  start kube-scheduler "$kube/kube-scheduler" --bind-address 127.0.0.1 --leader-elect=false \
     --kubeconfig "$conf" --authentication-kubeconfig "$conf" --authorization-kubeconfig "$conf"
 }
 
