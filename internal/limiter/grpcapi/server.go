@@ -31,8 +31,10 @@ const (
 	// maxMessageBytes is far above what Envoy sends by its own bounds on headers: a
 	// client whose headers do not fit would not be decided about.
 	maxMessageBytes = 4 << 20
-	// maxHeaderBytes bounds the metadata of a call, which are the proxy's own.
-	maxHeaderBytes = 16 << 10
+	// maxHeaderBytes bounds the metadata of a call. An Envoy that traces passes on
+	// the tracestate of its client there, as long as a header may be to it, and lets
+	// a request pass of which the metadata are refused.
+	maxHeaderBytes = 1 << 20
 	// maxStreams bounds the calls in flight of one connection; more have to wait.
 	maxStreams = 10_000
 	// connectTimeout bounds the handshakes of a connection.

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
@@ -75,6 +76,15 @@ func TestLargestMessage(t *testing.T) {
 	g.Expect(string(answer.GetRawBody())).To(gomega.Equal("4194294"))
 	_, err = client.ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{Domain: strings.Repeat("a", 4<<20)})
 	g.Expect(status.Code(err)).To(gomega.Equal(codes.ResourceExhausted))
+}
+
+// Envoy passes on what its client says of its trace.
+func TestLargeMetadata(t *testing.T) {
+	g := gomega.NewWithT(t)
+	client := ratelimitv3.NewRateLimitServiceClient(serve(t, odd{}))
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "tracestate", strings.Repeat("a", 96<<10))
+	_, err := client.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
 func TestReflectionNamesTheServices(t *testing.T) {
