@@ -124,3 +124,46 @@ func TestRequestedLimitsOnRedis(t *testing.T) {
 		})
 	}
 }
+
+// Whoever comes with a contract now and without one then must not find it unspent.
+func TestRequestedLimitIsNotForgotten(t *testing.T) {
+	plain := requesting(0, 0)
+	plain.Charges[0].Limit = nil
+	for _, tc := range []struct {
+		algorithm plan.Algorithm
+		counting  plan.Counting
+		window    time.Duration
+	}{
+		{plan.FixedWindow, plan.CountAttempts, time.Minute},
+		{plan.SlidingWindow, plan.CountAttempts, time.Minute},
+		{plan.SlidingWindow, plan.CountAdmitted, time.Hour},
+		{plan.SlidingLog, plan.CountAdmitted, time.Minute},
+		{plan.SlidingLog, plan.CountAdmitted, time.Hour},
+		{plan.SlidingLog, plan.CountAttempts, time.Hour},
+	} {
+		t.Run(fmt.Sprint(tc.algorithm, " ", tc.counting, " ", tc.window), func(t *testing.T) {
+			p := makePlan("a/x", limited(three(tc.algorithm)), byUser, func(p *plan.Plan) { p.Counting = tc.counting })
+			f, r := newFixture(p), newOnRedis(t, p)
+			both := func(check *limiter.Check) bool {
+				onRedis := r.decide(t, check)
+				byModel := f.decide(t, check)
+				gomega.NewWithT(t).Expect(onRedis.Allowed).To(gomega.Equal(byModel.Allowed))
+				return byModel.Allowed
+			}
+			g := gomega.NewWithT(t)
+			for range 50 {
+				g.Expect(both(requesting(50, tc.window))).To(gomega.BeTrue())
+			}
+			both(plain)
+			g.Expect(both(requesting(50, tc.window))).To(gomega.BeFalse())
+			if tc.window == time.Minute {
+				return
+			}
+			for range 3 {
+				f.evaluator.now = f.evaluator.now.Add(time.Minute + time.Second)
+				f.decide(t, plain)
+				g.Expect(f.decide(t, requesting(50, tc.window)).Allowed).To(gomega.BeFalse())
+			}
+		})
+	}
+}

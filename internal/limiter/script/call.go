@@ -39,7 +39,7 @@ type Limit struct {
 // stateKey is what follows the hash tag in the key of the limit's state. Limits
 // with the same stateKey share a state: their numbers may differ.
 func (l *Limit) stateKey(policy string) string {
-	if l.Algorithm == SlidingLog {
+	if l.Algorithm == SlidingLog && l.State == "" {
 		return logKey(policy)
 	}
 	return counterKey(policy, l)

@@ -84,16 +84,17 @@ func (s *hitLog) add(h hit, now int64, keep time.Duration) {
 }
 
 // addToBucket records a hit together with the newest one if they share a bucket
-// of time. A bucket holds at most so many units of cost.
+// of time. A bucket takes no more units of cost once it holds so many.
 func (s *hitLog) addToBucket(h hit, now int64, l *Limit, most int64) {
 	h.at = s.now(now)
 	bucket := l.Bucket.Microseconds()
+	var before hit
 	if n := len(s.hits); n > 0 && s.hits[n-1].at/bucket == h.at/bucket {
-		h.cost += s.hits[n-1].cost
-		h.admitted += s.hits[n-1].admitted
+		before = s.hits[n-1]
 		s.hits = s.hits[:n-1]
 	}
-	h.cost = min(h.cost, most)
+	h.cost = max(before.cost, min(before.cost+h.cost, most))
+	h.admitted += before.admitted
 	s.append(h, now, l.Window)
 }
 

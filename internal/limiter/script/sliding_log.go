@@ -7,12 +7,15 @@ import "slices"
 
 // SlidingLog admits at most Quota units in any interval of length Window,
 // exact to the microsecond. The state is one log of hits per policy and key,
-// shared by all SlidingLog limits of the policy. See sliding_log.lua.
+// shared by all SlidingLog limits of the policy that name no other State, of which
+// a policy has only one. See sliding_log.lua.
 const SlidingLog Algorithm = "sl"
 
 var slidingLogKind = kind{
 	code: SlidingLog, file: "sliding_log.lua", library: logLibrary, attempts: true,
-	model: func(m *Model, e *Entry, _ *Limit) counter { return state[slidingLog](m, e.Key, logKey(e.Policy.id)) },
+	model: func(m *Model, e *Entry, l *Limit) counter {
+		return state[slidingLog](m, e.Key, l.stateKey(e.Policy.id))
+	},
 }
 
 // slidingLog is the reference model of sliding_log.lua.

@@ -19,7 +19,8 @@ algorithms.sw = {
   spend = function(entry, limit)
     local units = entry.cost
     if entry.attempts then
-      units = min(units, limit.ceiling - bucket_units(limit.log, UNITS, limit.bucket))
+      -- A bucket may hold more already, by a variant with more.
+      units = max(0, min(units, limit.ceiling - bucket_units(limit.log, UNITS, limit.bucket)))
     end
     append_hit(limit.log, { units }, limit.window, limit.bucket)
     limit.used = log_units(limit, UNITS, limit.log.now)

@@ -1,0 +1,28 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+func TestRequestedKeepsTheShareOfABucket(t *testing.T) {
+	for _, parts := range []int64{2, 3, 60, 1000} {
+		for _, from := range []time.Duration{2 * time.Millisecond, time.Second, 7 * 24 * time.Hour, plan.MaxWindow} {
+			for _, to := range []time.Duration{time.Second, 24 * time.Hour} {
+				l := plan.Limit{
+					Name: "l", Algorithm: plan.SlidingWindow, Threshold: 1,
+					WindowMillis: from.Milliseconds(), BucketMicros: from.Microseconds() / parts,
+				}
+				gomega.NewWithT(t).Expect(l.Requested(1, to).Bucket()).
+					To(gomega.BeNumerically("~", to/time.Duration(parts), to/1000), "%v/%d -> %v", from, parts, to)
+			}
+		}
+	}
+}
