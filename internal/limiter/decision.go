@@ -105,6 +105,8 @@ type LimitState struct {
 	// Allowed says whether this limit had no objection. It is false for every
 	// limit of a blocked policy.
 	Allowed bool
+	// Blocked says that the policy was blocked before the check.
+	Blocked bool
 	// Shadow says that the policy is in mode Shadow: it never refuses.
 	Shadow bool
 	// Used is the units held now, Remaining what is left of the quota, which is

@@ -150,6 +150,7 @@ func (a asked) appendStates(states []LimitState, r *script.EntryReply) []LimitSt
 			Override:              a.override,
 			Algorithm:             l.Algorithm,
 			Allowed:               lr.Fits && r.Verdict != script.Blocked,
+			Blocked:               r.Verdict == script.Blocked,
 			Shadow:                a.plan.Mode == plan.ModeShadow,
 			Used:                  lr.Used,
 			Remaining:             max(0, quota-lr.Used),

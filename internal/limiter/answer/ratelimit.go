@@ -37,7 +37,7 @@ func (a *Answer) addLimits(d *limiter.Decision, retryAfter int64, legacy bool) {
 			continue
 		}
 		policies = appendPolicy(policies, l)
-		states = appendState(states, d, l, retryAfter)
+		states = appendState(states, l, retryAfter)
 		if tightest == nil || l.TighterThan(tightest) {
 			tightest = l
 		}
@@ -49,7 +49,7 @@ func (a *Answer) addLimits(d *limiter.Decision, retryAfter int64, legacy bool) {
 	a.add(HeaderRateLimit, string(states))
 	if legacy {
 		a.add(headerLegacyLimit, strconv.FormatInt(tightest.Quota, 10))
-		a.add(headerLegacyRemaining, strconv.FormatInt(Available(d, tightest), 10))
+		a.add(headerLegacyRemaining, strconv.FormatInt(Available(tightest), 10))
 		a.add(headerLegacyReset, strconv.FormatInt(secondsOf(tightest, retryAfter), 10))
 	}
 }
@@ -99,17 +99,17 @@ func appendPolicy(list []byte, l *limiter.LimitState) []byte {
 }
 
 // appendState appends what is left of the limit, and for how long.
-func appendState(list []byte, d *limiter.Decision, l *limiter.LimitState, retryAfter int64) []byte {
+func appendState(list []byte, l *limiter.LimitState, retryAfter int64) []byte {
 	list = append(appendItem(list, l), ";r="...)
-	list = strconv.AppendInt(list, Available(d, l), 10)
+	list = strconv.AppendInt(list, Available(l), 10)
 	list = append(list, ";t="...)
 	return strconv.AppendInt(list, secondsOf(l, retryAfter), 10)
 }
 
 // Available is what is left of the limit: nothing while its policy is blocked,
 // whatever the windows say.
-func Available(d *limiter.Decision, l *limiter.LimitState) int64 {
-	if d.Reason == limiter.ReasonBlocked && l.Policy == d.Policy {
+func Available(l *limiter.LimitState) int64 {
+	if l.Blocked {
 		return 0
 	}
 	return l.Remaining

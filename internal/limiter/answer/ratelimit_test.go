@@ -93,7 +93,7 @@ func TestRateLimitHeaders(t *testing.T) {
 		"blocked": {
 			decision: limiter.Decision{
 				Reason: limiter.ReasonBlocked, Policy: "shop/login", RetryAfter: time.Hour,
-				Limits: []limiter.LimitState{with(burst, func(l *limiter.LimitState) { l.Allowed = false }), daily},
+				Limits: []limiter.LimitState{with(burst, func(l *limiter.LimitState) { l.Allowed, l.Blocked = false, true }), daily},
 			},
 			policies: []field{{"shop/login-burst", numbers{"q": 5, "w": 60}}, {"shop/api-daily", numbers{"q": 1000, "w": 86400}}},
 			states:   []field{{"shop/login-burst", numbers{"r": 0, "t": 3600}}, {"shop/api-daily", numbers{"r": 999, "t": 3600}}},

@@ -30,7 +30,7 @@ func (s *Service) response(d *limiter.Decision) *ratelimitv3.RateLimitResponse {
 		RawBody:              bytes.Clone(a.Body),
 	}
 	for i := range d.Descriptors {
-		r.Statuses[i] = statusOfDescriptor(d, &d.Descriptors[i])
+		r.Statuses[i] = statusOfDescriptor(&d.Descriptors[i])
 	}
 	return r
 }
@@ -50,14 +50,14 @@ func headersOf(headers []answer.Header) []*corev3.HeaderValue {
 	return values
 }
 
-func statusOfDescriptor(d *limiter.Decision, state *limiter.DescriptorState) *ratelimitv3.RateLimitResponse_DescriptorStatus {
+func statusOfDescriptor(state *limiter.DescriptorState) *ratelimitv3.RateLimitResponse_DescriptorStatus {
 	s := &ratelimitv3.RateLimitResponse_DescriptorStatus{Code: codeOf(state.Allowed)}
 	l := state.Tightest
 	if l == nil {
 		return s
 	}
 	s.CurrentLimit = currentLimit(l)
-	s.LimitRemaining = uint32(answer.Available(d, l)) //nolint:gosec // 0..plan.MaxThreshold
+	s.LimitRemaining = uint32(answer.Available(l)) //nolint:gosec // 0..plan.MaxThreshold
 	reset := l.ResetAfter
 	if state.RetryAfter > 0 {
 		reset = state.RetryAfter

@@ -424,6 +424,34 @@ func TestRequestedLimitCountsOn(t *testing.T) {
 	g.Expect(header(nothing, "RateLimit-Policy")).To(ContainSubstring(`"shop/domain-l";q=100`), "a policy that applies whatever the descriptors are keeps its own")
 }
 
+// A block is of one policy and key, whoever the refusal names.
+func TestBlockedDescriptors(t *testing.T) {
+	g := NewWithT(t)
+	blocking := makePlan("user", []string{"user"}, fixed("l", 5, time.Minute))
+	blocking.Limits[0].BlockMillis = 600_000
+	d := newDoor(t, makePlan("path", []string{"path"}, fixed("l", 1, time.Minute)), blocking)
+	d.ask(request(descriptor("path=/a")))
+	for range 2 {
+		d.ask(request(descriptor("user=eve", hits(3)))) // the second starts the block
+	}
+	blocked := d.ask(request(descriptor("user=bob"), descriptor("user=eve")))
+	g.Expect(codesOf(blocked)).To(Equal([]ratelimitv3.RateLimitResponse_Code{over, ok, over}))
+	g.Expect(left(blocked)).To(Equal([]uint32{5, 0}))
+	both := d.ask(request(descriptor("path=/a"), descriptor("user=eve")))
+	g.Expect(codesOf(both)).To(Equal([]ratelimitv3.RateLimitResponse_Code{over, over, over}))
+	g.Expect(left(both)).To(Equal([]uint32{0, 0}))
+	g.Expect(string(both.GetRawBody())).To(ContainSubstring(`"policy":"shop/path"`))
+}
+
+func TestDescriptorsThatPeekAreNotCounted(t *testing.T) {
+	g := NewWithT(t)
+	d := newDoor(t, makePlan("user", []string{"user"}, fixed("l", 5, time.Minute)), makePlan("path", []string{"path"}, fixed("l", 5, time.Minute)))
+	d.ask(request(descriptor("user=a", hits(0)), descriptor("path=/")))
+	g.Expect(d.count("weir_decisions_total")).To(Equal(1))
+	d.ask(request(descriptor("user=a", hits(0)), descriptor("user=a x=1")))
+	g.Expect(d.count("weir_decisions_total")).To(Equal(2), "asked for units by one of them")
+}
+
 func TestErrors(t *testing.T) {
 	many := make([]*commonv3.RateLimitDescriptor, limiter.MaxDescriptors+1)
 	for i := range many {
