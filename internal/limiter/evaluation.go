@@ -31,6 +31,7 @@ type asked struct {
 	*policy
 	*variant
 	descriptors descriptors // it applies by
+	peek        bool        // nobody asks it for units
 }
 
 // refusal is a policy's no that needs no counter.
@@ -118,7 +119,7 @@ func (v *evaluation) ask(p applied, check *Check) {
 	if check.Key == nil {
 		encoded = script.EncodeKey(key...)
 	}
-	v.add(asked{p.policy, variant, applies}, encoded, charge)
+	v.add(asked{p.policy, variant, applies, charge.Peek}, encoded, charge)
 }
 
 // request puts the requested limit in place of one of the base's, if it can.
@@ -157,7 +158,7 @@ func (v *evaluation) add(a asked, key script.Key, charge Charge) {
 		if e := &v.call.Entries[i]; e.Key == key {
 			v.asked[i].descriptors |= a.descriptors
 			largest := charge.or(Charge{Cost: e.Cost, Peek: e.Peek})
-			e.Cost, e.Peek = largest.Cost, largest.Peek
+			e.Cost, e.Peek, v.asked[i].peek = largest.Cost, largest.Peek, largest.Peek
 			return
 		}
 	}
@@ -167,7 +168,8 @@ func (v *evaluation) add(a asked, key script.Key, charge Charge) {
 
 func (p *policy) enforces() bool { return p.plan.Mode == plan.ModeEnforce }
 
-// count writes the metrics of the decision, once per policy and key.
+// count writes the metrics of the decision, once per policy and key, but for those
+// that only peek.
 func (v *evaluation) count(m *metrics, d *Decision, err error) {
 	for _, p := range v.exempt {
 		p.metrics.exempt().Inc()
@@ -183,6 +185,7 @@ func (v *evaluation) count(m *metrics, d *Decision, err error) {
 	}
 	for i, a := range v.asked {
 		switch {
+		case a.peek:
 		case v.reply != nil:
 			a.count(&v.reply.Entries[i])
 		case d.Degraded == "": // refused for a reason that needs no Redis
