@@ -38,9 +38,9 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 }
 
 const (
-	// maxDepth bounds how deep messages within messages are mended. No message of
-	// Envoy has strings of its client that deep.
-	maxDepth = 32
+	// maxDepth bounds how deep messages within messages are mended: as deep as they
+	// are read. Metadata of a request may nest as deep as its client likes.
+	maxDepth = protowire.DefaultRecursionLimit
 	// notUTF8 replaces a byte that belongs to no character. It takes as much room,
 	// so no length changes.
 	notUTF8 = '?'

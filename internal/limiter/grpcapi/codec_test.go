@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 )
 
 // wireOf returns the message with marker replaced by bytes that need not be UTF-8.
@@ -62,6 +64,19 @@ func TestCodecRefusesWhatIsNoMessage(t *testing.T) {
 	for _, wire := range []string{"\xff", "\x0a\x05ab", "\x0b", strings.Repeat("\x12\x7f", 60)} {
 		g.Expect(newCodec().read([]byte(wire), &ratelimitv3.RateLimitRequest{})).NotTo(Succeed(), "%q", wire)
 	}
+}
+
+// Envoy may be told to send what its filters read from a body.
+func TestCodecReadsDeepMetadata(t *testing.T) {
+	g := NewWithT(t)
+	value := structpb.NewStringValue("##")
+	for range 100 {
+		value = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"a": value}})
+	}
+	wire := wireOf(g, &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+		MetadataContext: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"body": value.GetStructValue()}},
+	}}, "##", "\xc3\x28")
+	g.Expect(newCodec().read(wire, &authv3.CheckRequest{})).To(Succeed())
 }
 
 // A message within messages costs neither time nor stack beyond the bound.
