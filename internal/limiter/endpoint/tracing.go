@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/extra/redisotel/v9"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc/stats"
 
@@ -41,10 +42,23 @@ func (e *Endpoint) traceHTTP(handler http.Handler) http.Handler {
 	if e.options.Tracer == nil {
 		return handler
 	}
-	return otelhttp.NewHandler(handler, "weir",
+	return otelhttp.NewHandler(withoutKeys(handler), "weir",
 		otelhttp.WithTracerProvider(e.options.Tracer), otelhttp.WithPropagators(e.options.Propagator),
 		otelhttp.WithFilter(func(r *http.Request) bool { return !httpapi.IsProbe(r) }),
 		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return httpapi.Name(r) }))
+}
+
+// withoutKeys takes out of the span of a request what otelhttp writes of the request
+// that a proxy asks about: addresses, paths and user agents are keys, too.
+func withoutKeys(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		span := trace.SpanFromContext(r.Context())
+		span.SetAttributes(semconv.ClientAddress(""), semconv.UserAgentOriginal(""))
+		if r.URL.Path != "" {
+			span.SetAttributes(semconv.URLPath(httpapi.Path(r)))
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // traceGRPC makes a span of every call.

@@ -69,6 +69,26 @@ func TestSpans(t *testing.T) {
 		ShouldNot(ContainElement(HavePrefix("HTTP")), "probes are no traffic")
 }
 
+// What a proxy passes on of its client is a key to some policy.
+func TestSpansHoldNoFactsOfTheRequestAskedAbout(t *testing.T) {
+	g := NewWithT(t)
+	spans := tracetest.NewInMemoryExporter()
+	h := build(t, func(o *endpoint.Options) {
+		o.Tracer, o.Propagator = sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)), propagation.TraceContext{}
+	}, loginPlan())
+	r, err := http.NewRequest(http.MethodGet, "http://"+h.HTTP.Addr()+"/v1/authorize/orders/secret?card=secret", http.NoBody)
+	g.Expect(err).NotTo(HaveOccurred())
+	r.Header.Set("X-Forwarded-For", "198.51.100.7, 127.0.0.1")
+	r.Header.Set("User-Agent", "secret")
+	response, err := http.DefaultClient.Do(r)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(response.Body.Close()).To(Succeed())
+	g.Eventually(func() []string { return names(spans.GetSpans()) }).Should(ContainElement("/v1/authorize"))
+	for _, s := range spans.GetSpans() {
+		g.Expect(fmt.Sprint(s.Name, s.Attributes, s.Events, s.Status)).NotTo(Or(ContainSubstring("secret"), ContainSubstring("198.51.100.7")))
+	}
+}
+
 func names(spans tracetest.SpanStubs) []string {
 	all := make([]string, len(spans))
 	for i, s := range spans {

@@ -109,11 +109,7 @@ func New(o Options) http.Handler {
 // documents.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.survive(w, r)
-	path := r.URL.Path
-	if isAuthorize(r.URL.EscapedPath()) {
-		path = pathAuthorize
-	}
-	route, ok := h.routes[path]
+	route, ok := h.routes[Path(r)]
 	switch {
 	case h.ClientCertificates && !route.probe && !hasCertificate(r):
 		writeProblem(w, http.StatusForbidden, answer.Problem{Code: codeNoCertificate, Detail: "This path wants a client certificate."})
@@ -132,14 +128,23 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Name is what the request is called where many are counted together: by its method
 // and by the path it is served at, of which there are few.
 func Name(r *http.Request) string {
-	switch path := r.URL.Path; {
-	case isAuthorize(r.URL.EscapedPath()):
-		return pathAuthorize // any method
+	switch path := Path(r); {
+	case path == pathAuthorize:
+		return path // any method
 	case slices.Contains([]string{pathCheck, pathPolicies, pathState, pathReset, pathBlock, pathUnblock, pathOpenAPI}, path):
 		return r.Method + " " + path
 	default:
 		return "HTTP"
 	}
+}
+
+// Path is the path of the request, without what belongs to the request that a proxy
+// asks about.
+func Path(r *http.Request) string {
+	if isAuthorize(r.URL.EscapedPath()) {
+		return pathAuthorize
+	}
+	return r.URL.Path
 }
 
 // IsProbe reports whether the request asks how the process is.
