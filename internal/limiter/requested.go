@@ -65,7 +65,8 @@ func (p *policy) newRequested(base *variant, limit RequestedLimit) *variant {
 	if limit.Units == 0 {
 		v.smallestQuota, v.quotas[place] = 0, 0
 	}
-	v.script = p.variantScripts(v, base)[0]
+	// Among all others, since a log is kept as long as any of them needs it.
+	v.script = p.variantScripts(slices.Insert(p.variants(), 0, v)...)[0]
 	return v
 }
 
@@ -78,17 +79,23 @@ func (p *policy) variantScripts(variants ...*variant) []*script.Policy {
 	return script.NewVariants(p.id, p.plan.Counting == plan.CountAttempts, p.plan.Mode == plan.ModeShadow, limits...)
 }
 
-// everyState returns the policy as a script sees it that knows every state a key
-// can have, those of requested limits included: a window is part of what a state is
-// called by.
-func (p *policy) everyState() *script.Policy {
+// variants returns the policy's own limits and those of its overrides.
+func (p *policy) variants() []*variant {
 	variants := []*variant{p.base}
 	for i := range p.overrides {
 		if v := p.overrides[i].variant; v != nil {
 			variants = append(variants, v)
 		}
 	}
-	for _, base := range slices.Clone(variants) {
+	return variants
+}
+
+// everyState returns the policy as a script sees it that knows every state a key
+// can have, those of requested limits included: a window is part of what a state is
+// called by.
+func (p *policy) everyState() *script.Policy {
+	variants := p.variants()
+	for _, base := range p.variants() {
 		for _, window := range RequestableWindows {
 			if v := p.newRequested(base, RequestedLimit{Units: 1, Window: window}); v != nil {
 				variants = append(variants, v)

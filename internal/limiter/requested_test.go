@@ -5,6 +5,7 @@ package limiter_test
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -166,4 +167,26 @@ func TestRequestedLimitIsNotForgotten(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What one caller's limits are does not cut the log that others' limits need.
+func TestRequestedLimitKeepsTheLogOfOverrides(t *testing.T) {
+	g := gomega.NewWithT(t)
+	daily := plan.Limit{Name: "l", Algorithm: plan.SlidingLog, Threshold: 3, WindowMillis: (24 * time.Hour).Milliseconds()}
+	f := newFixture(makePlan("a/x", limited(daily), byUser, func(p *plan.Plan) {
+		p.Overrides = []plan.Override{{
+			Name: "office", CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Action: plan.ActionLimit,
+			Limits: []plan.LimitOverride{{Name: "l", Threshold: 100, WindowMillis: 60_000}},
+		}}
+	}))
+	plain := requesting(0, 0)
+	plain.Charges[0].Limit = nil
+	for range 3 {
+		g.Expect(f.decide(t, plain).Allowed).To(gomega.BeTrue())
+	}
+	f.evaluator.now = f.evaluator.now.Add(time.Hour)
+	office := requesting(50, time.Minute)
+	office.Attributes.RemoteAddress = netip.MustParseAddr("10.0.0.1")
+	g.Expect(f.decide(t, office).Allowed).To(gomega.BeTrue())
+	g.Expect(f.decide(t, plain).Allowed).To(gomega.BeFalse())
 }
