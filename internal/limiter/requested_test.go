@@ -169,6 +169,17 @@ func TestRequestedLimitIsNotForgotten(t *testing.T) {
 	}
 }
 
+// A log lives as long as its own window, however long that of the policy is.
+func TestLogOfARequestedLimitExpires(t *testing.T) {
+	g := gomega.NewWithT(t)
+	p := makePlan("a/x", limited(plan.Limit{Name: "l", Algorithm: plan.SlidingLog, Threshold: 3, WindowMillis: plan.MaxWindow.Milliseconds()}), byUser)
+	r := newOnRedis(t, p)
+	g.Expect(r.decide(t, requesting(50, time.Minute)).Allowed).To(gomega.BeTrue())
+	keys := r.client.Keys(t.Context(), "*").Val()
+	g.Expect(keys).To(gomega.HaveLen(1))
+	g.Expect(r.client.PTTL(t.Context(), keys[0]).Val()).To(gomega.BeNumerically("~", time.Minute, time.Second))
+}
+
 // What one caller's limits are does not cut the log that others' limits need.
 func TestRequestedLimitKeepsTheLogOfOverrides(t *testing.T) {
 	g := gomega.NewWithT(t)

@@ -87,8 +87,7 @@ func NewVariants(id string, attempts, shadow bool, variants ...[]Limit) []*Polic
 	policies := make([]*Policy, len(variants))
 	states := []string{blockKey(id)}
 	ceilings := map[string]int64{}
-	var keep time.Duration
-	var keepUnits int64
+	keep, keepUnits := map[string]time.Duration{}, map[string]int64{}
 	for i, limits := range variants {
 		policies[i] = &Policy{id: id, attempts: attempts, shadow: shadow, limits: slices.Clone(limits)}
 		for j := range limits {
@@ -101,14 +100,18 @@ func NewVariants(id string, attempts, shadow bool, variants ...[]Limit) []*Polic
 				ceilings[state] = max(ceilings[state], ceiling(l))
 			}
 			if l.Algorithm == SlidingLog {
-				keep, keepUnits = max(keep, l.Window), max(keepUnits, l.Threshold)
+				keep[state], keepUnits[state] = max(keep[state], l.Window), max(keepUnits[state], l.Threshold)
 			}
 		}
 	}
 	for _, p := range policies {
-		p.states, p.keep, p.keepUnits = states, keep, keepUnits
+		p.states = states
 		for j := range p.limits {
-			p.limits[j].ceiling = ceilings[p.limits[j].stateKey(id)]
+			state := p.limits[j].stateKey(id)
+			p.limits[j].ceiling = ceilings[state]
+			if p.limits[j].Algorithm == SlidingLog {
+				p.keep, p.keepUnits = keep[state], keepUnits[state]
+			}
 		}
 		p.prepare()
 	}
