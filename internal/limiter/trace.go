@@ -19,7 +19,7 @@ func (e *Engine) trace(ctx context.Context) (context.Context, func(*Decision, er
 		case err != nil:
 			span.SetStatus(codes.Error, err.Error())
 			return
-		case !span.IsRecording():
+		case d == nil || !span.IsRecording(): // nil on the way out of a panic
 			return
 		}
 		span.SetAttributes(

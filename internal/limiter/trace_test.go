@@ -1,0 +1,38 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+type panicking struct{}
+
+func (panicking) Evaluate(context.Context, *script.Call) (*script.Reply, error) { panic("original") }
+
+// The span ends, and who survives the panic hears of its cause.
+func TestSpanOfAPanic(t *testing.T) {
+	g := gomega.NewWithT(t)
+	spans := tracetest.NewInMemoryExporter()
+	e := limiter.NewEngine(limiter.Options{
+		Evaluator: panicking{}, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
+		Tracer: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)).Tracer("test"),
+	})
+	e.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x")}))
+	g.Expect(func() { _, _ = e.Decide(t.Context(), &limiter.Check{Policies: []string{"a/x"}, Cost: 1}) }).
+		To(gomega.PanicWith("original"))
+	g.Expect(spans.GetSpans()).To(gomega.HaveLen(1))
+}
