@@ -78,7 +78,7 @@ func newNamespace(ctx context.Context) string {
 		if CurrentSpecReport().Failed() {
 			show(ctx, name)
 		}
-		kubectl(ctx, "delete", "namespace", name, "--wait=false")
+		kubectl(ctx, "delete", "namespace", name, "--wait=false", "--ignore-not-found")
 	}, NodeTimeout(time.Minute))
 	kubectl(ctx, "label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
 	return name

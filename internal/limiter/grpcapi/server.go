@@ -45,8 +45,13 @@ const (
 // second; the default would hang up on it.
 var patience = keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}
 
-// alive finds connections whose other end is gone without a word.
-var alive = keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second}
+// alive finds connections whose other end is gone without a word. It also ends one
+// after a while: a proxy keeps its connections for ever, and behind a Service new
+// replicas would never be asked.
+var alive = keepalive.ServerParameters{
+	Time: time.Minute, Timeout: 20 * time.Second,
+	MaxConnectionAge: 5 * time.Minute, MaxConnectionAgeGrace: 10 * time.Second,
+}
 
 // Service is what is served beside health and reflection.
 type Service interface{ Register(grpc.ServiceRegistrar) }
@@ -70,6 +75,7 @@ type ServerOptions struct {
 // Server serves gRPC until its context ends, then drains.
 type Server struct {
 	options ServerOptions
+	grpc    *grpc.Server
 	health  *health.Server
 	bound   atomic.Pointer[string]
 }
@@ -79,12 +85,22 @@ type Server struct {
 func NewServer(o ServerOptions) *Server {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	s := &Server{options: o, health: health.NewServer()}
-	s.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
+	s.grpc = s.server()
+	s.say(healthpb.HealthCheckResponse_NOT_SERVING)
 	return s
 }
 
 // Ready makes the health SERVING, until the server is told to stop.
-func (s *Server) Ready() { s.health.SetServingStatus("", healthpb.HealthCheckResponse_SERVING) }
+func (s *Server) Ready() { s.say(healthpb.HealthCheckResponse_SERVING) }
+
+// say makes that the health of the server and of each of its services: clients ask
+// about either.
+func (s *Server) say(status healthpb.HealthCheckResponse_ServingStatus) {
+	s.health.SetServingStatus("", status)
+	for name := range s.grpc.GetServiceInfo() {
+		s.health.SetServingStatus(name, status)
+	}
+}
 
 // Addr returns the address the server listens on; empty until it does.
 func (s *Server) Addr() string {
@@ -101,9 +117,8 @@ func (s *Server) Start(ctx context.Context) error {
 		return err
 	}
 	s.bound.Store(new(listener.Addr().String()))
-	server := s.server()
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	go func() { served <- s.grpc.Serve(listener) }()
 	select {
 	case err := <-served:
 		return err
@@ -111,9 +126,9 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	s.health.Shutdown()
 	<-time.After(s.options.LameDuck)
-	cutOff := time.AfterFunc(drainTimeout, server.Stop)
+	cutOff := time.AfterFunc(drainTimeout, s.grpc.Stop)
 	defer cutOff.Stop()
-	server.GracefulStop()
+	s.grpc.GracefulStop()
 	return <-served
 }
 

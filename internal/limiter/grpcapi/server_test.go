@@ -106,7 +106,7 @@ func TestReflectionNamesTheServices(t *testing.T) {
 func TestHealthFollowsTheServer(t *testing.T) {
 	g := gomega.NewWithT(t)
 	ctx, stop := context.WithCancel(t.Context())
-	server := grpcapi.NewServer(grpcapi.ServerOptions{Address: "127.0.0.1:0"})
+	server := grpcapi.NewServer(grpcapi.ServerOptions{Address: "127.0.0.1:0", Services: []grpcapi.Service{odd{}}})
 	ended := make(chan error, 1)
 	go func() { ended <- server.Start(ctx) }()
 	g.Eventually(server.Addr).ShouldNot(gomega.BeEmpty())
@@ -124,6 +124,9 @@ func TestHealthFollowsTheServer(t *testing.T) {
 	g.Expect(status()).To(gomega.Equal(healthpb.HealthCheckResponse_NOT_SERVING))
 	server.Ready()
 	g.Expect(status()).To(gomega.Equal(healthpb.HealthCheckResponse_SERVING))
+	of, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: "envoy.service.ratelimit.v3.RateLimitService"})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(of.GetStatus()).To(gomega.Equal(healthpb.HealthCheckResponse_SERVING))
 	stop()
 	g.Expect(status()).To(gomega.Equal(healthpb.HealthCheckResponse_NOT_SERVING))
 	g.Expect(watch.CloseSend()).To(gomega.Succeed())
