@@ -197,7 +197,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(i.statuses(ctx, i.ask("state", "a"), 2)).To(Equal([]int{200, 429}))
 		kubectl(ctx, "create", "serviceaccount", "on-call", "--namespace", i.shop)
 		token := strings.TrimSpace(kubectl(ctx, "create", "token", "on-call", "--namespace", i.shop, "--audience", "weir"))
-		local := "http://" + forward(ctx, i.namespace, release, 8080)
+		local := "http://" + forward(i.namespace, release, 8080)
 		look := local + "/v1/state?policy=" + i.shop + "/state&key=a"
 		status, body := call(ctx, http.MethodGet, look, token, "")
 		Expect(status).To(Equal(http.StatusForbidden), body)
@@ -226,7 +226,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(kubectl(ctx, "get", "crd", "ratelimitpolicies.ratelimit.weir.dev", "--output=name")).NotTo(BeEmpty())
 		Expect(kubectl(ctx, "get", "ratelimitpolicies", "--namespace", i.shop, "--output=name")).To(ContainSubstring("/exact\n"))
 		Expect(kubectl(ctx, "get", "lease", "weir-manager", "--namespace", i.namespace, "--output=name")).NotTo(BeEmpty())
-		store := redis.NewClient(&redis.Options{Addr: forward(ctx, i.namespace, "redis", 6379)})
+		store := redis.NewClient(&redis.Options{Addr: forward(i.namespace, "redis", 6379)})
 		defer func() { _ = store.Close() }()
 		Expect(store.HExists(ctx, "weir:1:{registry}", i.shop+"/exact").Val()).To(BeTrue())
 

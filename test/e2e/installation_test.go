@@ -176,7 +176,7 @@ func (i *installation) during(ctx context.Context, body string, rate int, length
 
 // forward makes a port of a Service one of this machine until the spec ends, and
 // returns its address.
-func forward(ctx context.Context, namespace, service string, port int) string {
+func forward(namespace, service string, port int) string {
 	GinkgoHelper()
 	command := exec.Command("kubectl", "port-forward", "--namespace", namespace, "service/"+service, ":"+strconv.Itoa(port))
 	out, err := command.StdoutPipe()
