@@ -59,12 +59,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   controllers: true
   decisions: false
   replicas: {{ .Values.split.controller.replicas }}
-  resources: {{ .Values.split.controller.resources | default .Values.resources | toJson }}
+  resources: {{ mergeOverwrite (deepCopy .Values.resources) .Values.split.controller.resources | toJson }}
 - name: decision
   controllers: false
   decisions: true
   replicas: {{ .Values.split.decision.replicas }}
-  resources: {{ .Values.split.decision.resources | default .Values.resources | toJson }}
+  resources: {{ mergeOverwrite (deepCopy .Values.resources) .Values.split.decision.resources | toJson }}
 {{- else -}}
 - name: manager
   controllers: true

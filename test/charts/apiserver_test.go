@@ -1,0 +1,87 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// A real API server takes every object, and every pod in a Namespace that only takes
+// restricted ones. Nothing is stored.
+func TestAPIServerTakesWhatIsInstalled(t *testing.T) {
+	server := testenv.StartAPIServer(t)
+	api := server.Client()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "weir-system", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}}
+	gomega.NewWithT(t).Expect(api.Create(t.Context(), namespace)).To(gomega.Succeed())
+	take := func(t *testing.T, m manifests) {
+		t.Helper()
+		g := gomega.NewWithT(t)
+		for _, object := range m {
+			group, _, _ := strings.Cut(object.GetAPIVersion(), "/")
+			if group == "cert-manager.io" || group == "monitoring.coreos.com" {
+				continue // these are not installed here
+			}
+			err := api.Create(t.Context(), object.DeepCopy(), client.DryRunAll)
+			if client.IgnoreAlreadyExists(err) == nil {
+				err = nil // the definition, and the Namespace
+			}
+			g.Expect(err).NotTo(gomega.HaveOccurred(), id(object))
+		}
+		for _, deployment := range of[appsv1.Deployment](t, m, "Deployment") {
+			pod := &corev1.Pod{ObjectMeta: deployment.Spec.Template.ObjectMeta, Spec: deployment.Spec.Template.Spec}
+			pod.Name, pod.Namespace = deployment.Name, deployment.Namespace
+			// A class that is not there is refused by its own.
+			pod.Spec.PriorityClassName = ""
+			g.Expect(api.Create(t.Context(), pod, client.DryRunAll)).To(gomega.Succeed(), deployment.Name)
+		}
+	}
+	for name, values := range variants {
+		t.Run(name, func(t *testing.T) { take(t, render(t, "weir", values...)) })
+	}
+	t.Run("kustomize", func(t *testing.T) { take(t, kustomize(t, root+"/config/default")) })
+
+	t.Run("notes", func(t *testing.T) {
+		kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+		write(t, kubeconfig, string(server.Env.KubeConfig))
+		notes := func(values string) string {
+			g := gomega.NewWithT(t)
+			out, complaint, err := tryHelm(t, "install", "edge", chart, "--kubeconfig", kubeconfig, "--namespace", "limits",
+				"--dry-run=server", "--set", "crds.enabled=false,"+values)
+			g.Expect(err).NotTo(gomega.HaveOccurred(), complaint)
+			_, text, found := strings.Cut(out, "\nNOTES:\n")
+			g.Expect(found).To(gomega.BeTrue())
+			return text
+		}
+		expectNotes(t, notes)
+	})
+}
+
+// expectNotes expects the notes to say what to type next, and what to beware of.
+func expectNotes(t *testing.T, notes func(values string) string) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	usual := notes(redisURL)
+	g.Expect(usual).To(gomega.ContainSubstring("kubectl -n limits rollout status deployment/edge-weir-manager"))
+	g.Expect(usual).To(gomega.ContainSubstring("kubectl apply -f -"))
+	g.Expect(usual).To(gomega.ContainSubstring("http://edge-weir.limits.svc:8080/v1/check"))
+	g.Expect(usual).NotTo(gomega.ContainSubstring("WARNING"))
+	g.Expect(notes("redis.bundled.enabled=true,redis.bundled.image=redis:7.4")).To(gomega.ContainSubstring("WARNING: the bundled Redis forgets"))
+	g.Expect(notes("networkPolicy.enabled=false," + redisURL)).To(gomega.ContainSubstring("WARNING: without a NetworkPolicy"))
+	split := notes("split.enabled=true,tls.enabled=true,tls.existingSecret=tls," + redisURL)
+	g.Expect(split).To(gomega.ContainSubstring("deployment/edge-weir-decision"))
+	g.Expect(split).To(gomega.ContainSubstring("https://edge-weir.limits.svc:8080/v1/check"))
+}
+

@@ -1,0 +1,245 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/weir-dev/weir/config/crd"
+)
+
+// What helm and kustomize install by default is the same, but for labels that name a
+// release, and the Namespace, which helm makes by itself.
+func TestChartAndKustomizeInstallTheSame(t *testing.T) {
+	g := gomega.NewWithT(t)
+	byHelm, byKustomize := comparable(render(t, "weir", redisURL)), comparable(kustomize(t, root+"/config/default"))
+	delete(byKustomize, "Namespace/weir-system")
+	g.Expect(keys(byHelm)).To(gomega.ConsistOf(keys(byKustomize)))
+	for name, object := range byHelm {
+		g.Expect(object).To(gomega.Equal(byKustomize[name]), name)
+	}
+}
+
+// comparable is what two ways to install must have in common.
+func comparable(m manifests) map[string]any {
+	all := map[string]any{}
+	for _, object := range m {
+		aggregation := map[string]string{}
+		for label, value := range object.GetLabels() {
+			if strings.HasPrefix(label, "rbac.authorization.k8s.io/") {
+				aggregation[label] = value
+			}
+		}
+		object.SetLabels(aggregation)
+		object.SetAnnotations(nil)
+		all[id(object)] = without(object.Object, "app.kubernetes.io/instance")
+	}
+	return all
+}
+
+// without drops a key wherever it is.
+func without(value any, key string) any {
+	switch value := value.(type) {
+	case map[string]any:
+		delete(value, key)
+		for name := range value {
+			value[name] = without(value[name], key)
+		}
+	case []any:
+		for i := range value {
+			value[i] = without(value[i], key)
+		}
+	}
+	return value
+}
+
+func keys(m map[string]any) (names []string) {
+	for name := range m {
+		names = append(names, name)
+	}
+	return names
+}
+
+func TestChartHasTheGeneratedDefinition(t *testing.T) {
+	g := gomega.NewWithT(t)
+	want, err := crd.RateLimitPolicies()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	for keep, policy := range map[string]string{"true": "keep", "false": ""} {
+		definitions := of[apiextensionsv1.CustomResourceDefinition](t, render(t, "weir", redisURL, "crds.keep="+keep), "CustomResourceDefinition")
+		g.Expect(definitions).To(gomega.HaveLen(1))
+		g.Expect(definitions[0].Spec).To(gomega.Equal(want.Spec))
+		g.Expect(definitions[0].Annotations["helm.sh/resource-policy"]).To(gomega.Equal(policy))
+	}
+	g.Expect(of[apiextensionsv1.CustomResourceDefinition](t, render(t, "weir", redisURL, "crds.enabled=false"), "CustomResourceDefinition")).
+		To(gomega.BeEmpty())
+}
+
+// Names follow the release, and the flags follow the names.
+func TestNamesFollowTheRelease(t *testing.T) {
+	for name, tc := range map[string]struct{ release, values, want string }{
+		"the usual one": {"weir", "replicas=2", "weir"},
+		"another one":   {"edge", "replicas=2", "edge-weir"},
+		"a long one":    {strings.Repeat("a", 53), "replicas=2", strings.Repeat("a", 40) + "-weir"},
+		"an override":   {"edge", "fullnameOverride=limits", "limits"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			m := render(t, tc.release, redisURL, tc.values)
+			for _, want := range []string{
+				"Service/" + tc.want, "Service/" + tc.want + "-webhook", "Service/" + tc.want + "-metrics",
+				"ValidatingWebhookConfiguration/" + tc.want,
+			} {
+				m.find(t, want)
+			}
+			for _, object := range m {
+				g.Expect(object.GetName()).To(gomega.Or(gomega.HavePrefix(tc.want), gomega.Equal("ratelimitpolicies.ratelimit.weir.dev")))
+				g.Expect(len(object.GetName())).To(gomega.BeNumerically("<=", 63))
+			}
+			g.Expect(weirContainers(t, m)[tc.want+"-manager"].Args).To(gomega.ContainElements(
+				"--webhook-secret="+tc.want+"-webhook", "--webhook-service="+tc.want+"-webhook", "--webhook-configuration="+tc.want))
+		})
+	}
+}
+
+// Every Service leads to the pods that serve its ports, and to no others.
+func TestServicesSelectTheirPods(t *testing.T) {
+	eachVariant(t, func(t *testing.T, g *gomega.WithT, m manifests) {
+		deployments := of[appsv1.Deployment](t, m, "Deployment")
+		for _, service := range of[corev1.Service](t, m, "Service") {
+			served := 0
+			for _, deployment := range deployments {
+				template := deployment.Spec.Template
+				g.Expect(labels.SelectorFromSet(deployment.Spec.Selector.MatchLabels).Matches(labels.Set(template.Labels))).To(gomega.BeTrue())
+				ports := portsOf(template.Spec.Containers[0])
+				wants := slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.TargetPort.StrVal != "http" && ports[p.TargetPort.StrVal] })
+				selected := labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(template.Labels))
+				g.Expect(selected).To(gomega.Equal(wants), "%s and %s", service.Name, deployment.Name)
+				if !selected {
+					continue
+				}
+				served++
+				for _, port := range service.Spec.Ports {
+					g.Expect(ports).To(gomega.HaveKey(port.TargetPort.StrVal), "%s and %s", service.Name, deployment.Name)
+				}
+			}
+			g.Expect(served).To(gomega.BeNumerically(">", 0), service.Name)
+		}
+	})
+}
+
+func portsOf(container corev1.Container) map[string]bool {
+	ports := map[string]bool{}
+	for _, port := range container.Ports {
+		ports[port.Name] = true
+	}
+	return ports
+}
+
+func TestServicePorts(t *testing.T) {
+	g := gomega.NewWithT(t)
+	ports := map[string][]string{}
+	for _, service := range of[corev1.Service](t, render(t, "weir", redisURL), "Service") {
+		for _, port := range service.Spec.Ports {
+			ports[service.Name] = append(ports[service.Name], port.Name+" "+port.TargetPort.String()+" "+*port.AppProtocol)
+		}
+	}
+	g.Expect(ports).To(gomega.Equal(map[string][]string{
+		"weir": {"http http http", "grpc grpc grpc"}, "weir-metrics": {"metrics metrics http"}, "weir-webhook": {"webhook webhook https"},
+	}))
+}
+
+var flagName = regexp.MustCompile(`--[a-z-]+`)
+
+// Every flag that is passed is one the program has, and every file one that is mounted.
+func TestArgumentsAreKnown(t *testing.T) {
+	g := gomega.NewWithT(t)
+	program := filepath.Join(t.TempDir(), "weir")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, root+"/cmd/weir").CombinedOutput()
+	g.Expect(err).NotTo(gomega.HaveOccurred(), string(out))
+	help, err := exec.CommandContext(t.Context(), program, "manager", "--help").Output()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	known := flagName.FindAllString(string(help), -1)
+	g.Expect(len(known)).To(gomega.BeNumerically(">", 20))
+
+	eachVariant(t, func(t *testing.T, g *gomega.WithT, m manifests) {
+		for name, container := range weirContainers(t, m) {
+			g.Expect(container.Args[0]).To(gomega.Equal("manager"))
+			given := map[string]bool{}
+			for _, arg := range container.Args[1:] {
+				flag, value, _ := strings.Cut(arg, "=")
+				g.Expect(known).To(gomega.ContainElement(flag), name)
+				g.Expect(given).NotTo(gomega.HaveKey(flag), name)
+				given[flag] = true
+				if strings.HasSuffix(flag, "-file") {
+					g.Expect(container.VolumeMounts).To(gomega.ContainElement(
+						gomega.HaveField("MountPath", filepath.Dir(value))), "%s: %s", name, arg)
+				}
+			}
+		}
+	})
+}
+
+func TestHalvesAreSplit(t *testing.T) {
+	g := gomega.NewWithT(t)
+	both := weirContainers(t, render(t, "weir", redisURL, "split.enabled=true"))
+	g.Expect(both).To(gomega.HaveLen(2))
+	controller, decision := both["weir-controller"].Args, both["weir-decision"].Args
+	g.Expect(controller).To(gomega.ContainElements("--decisions=false", "--tenancy=Namespace", "--webhook-secret=weir-webhook"))
+	g.Expect(controller).NotTo(gomega.ContainElement("--controllers=false"))
+	g.Expect(decision).To(gomega.ContainElement("--controllers=false"))
+	g.Expect(decision).NotTo(gomega.ContainElement(gomega.HavePrefix("--webhook")))
+	g.Expect(decision).NotTo(gomega.ContainElement("--decisions=false"))
+}
+
+func TestRedisIsReachedByASecret(t *testing.T) {
+	g := gomega.NewWithT(t)
+	container := weirContainers(t, render(t, "weir", variants["everything"]...))["weir-decision"]
+	g.Expect(container.Args).To(gomega.ContainElements(
+		"--redis-url=rediss-cluster://redis.redis.svc:6379",
+		"--redis-username-file=/etc/weir/redis/username", "--redis-password-file=/etc/weir/redis/password",
+		"--redis-ca-file=/etc/weir/redis/ca.crt", "--redis-cert-file=/etc/weir/redis/tls.crt", "--redis-key-file=/etc/weir/redis/tls.key"))
+
+	// config/redis-secret adds the same to config/default.
+	folder := filepath.Join(root, "config", "default")
+	overlay := t.TempDir()
+	text := strings.NewReplacer("# components:", "components:", "# - ../redis-secret", "- ../redis-secret").
+		Replace(read(t, filepath.Join(folder, "kustomization.yaml")))
+	g.Expect(text).NotTo(gomega.Equal(read(t, filepath.Join(folder, "kustomization.yaml"))))
+	for _, name := range []string{"crd", "rbac", "manager", "webhook", "network-policy", "redis-secret", "default"} {
+		out, err := exec.CommandContext(t.Context(), "cp", "-r", filepath.Join(root, "config", name), overlay).CombinedOutput()
+		g.Expect(err).NotTo(gomega.HaveOccurred(), string(out))
+	}
+	write(t, filepath.Join(overlay, "default", "kustomization.yaml"), text)
+	deployment := of[appsv1.Deployment](t, kustomize(t, filepath.Join(overlay, "default")), "Deployment")[0]
+	pod := deployment.Spec.Template.Spec
+	g.Expect(pod.Containers[0].Args).To(gomega.ContainElement("--redis-password-file=/etc/weir/redis/password"))
+	g.Expect(pod.Volumes[0].Secret.SecretName).To(gomega.Equal("weir-redis"))
+	g.Expect(*pod.Volumes[0].Secret.DefaultMode).To(gomega.BeEquivalentTo(0o440))
+}
+
+// A pod has the time to drain, and its place is taken before it goes.
+func TestPodsGoInGoodOrder(t *testing.T) {
+	g := gomega.NewWithT(t)
+	m := render(t, "weir", redisURL, "drainDelaySeconds=60")
+	deployment := of[appsv1.Deployment](t, m, "Deployment")[0]
+	g.Expect(deployment.Spec.Template.Spec.Containers[0].Args).To(gomega.ContainElement("--drain-delay=60s"))
+	g.Expect(*deployment.Spec.Template.Spec.TerminationGracePeriodSeconds).To(gomega.BeNumerically(">", 60+10))
+	g.Expect(deployment.Spec.Strategy.RollingUpdate.MaxUnavailable.String()).To(gomega.Equal("0"))
+	g.Expect(deployment.Spec.Strategy.RollingUpdate.MaxSurge.String()).To(gomega.Equal("1"))
+	g.Expect(*deployment.Spec.Replicas).To(gomega.BeEquivalentTo(2))
+
+	scaled := of[appsv1.Deployment](t, render(t, "weir", redisURL, "autoscaling.enabled=true"), "Deployment")[0]
+	g.Expect(scaled.Spec.Replicas).To(gomega.BeNil(), "the autoscaler says how many")
+}

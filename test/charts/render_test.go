@@ -1,0 +1,190 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package charts tests what is installed: the chart in charts/weir and the bases in
+// config, as helm and kubectl render them.
+package charts
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+const (
+	root  = "../.."
+	chart = root + "/charts/weir"
+
+	// redisURL is the Redis that config/default names.
+	redisURL = "redis.url=redis://redis.redis.svc:6379"
+)
+
+// variants are sets of values that differ in which templates they reach.
+var variants = map[string][]string{
+	"defaults":     {redisURL},
+	"split":        {redisURL, "split.enabled=true"},
+	"cert-manager": {redisURL, "webhook.certManager.enabled=true"},
+	"an issuer":    {redisURL, "webhook.certManager.enabled=true", "webhook.certManager.issuerRef.name=ours", "webhook.certManager.issuerRef.kind=ClusterIssuer"},
+	"bundled":      {"redis.bundled.enabled=true", "redis.bundled.image=redis:7.4"},
+	"little": {
+		redisURL, "webhook.enabled=false", "networkPolicy.enabled=false", "podDisruptionBudget.enabled=false",
+		"crds.enabled=false", "rbac.create=false", "serviceAccount.create=false", "topologySpread.topologyKeys=null",
+	},
+	"everything": {
+		"redis.url=rediss-cluster://redis.redis.svc:6379", "redis.existingSecret=redis", "redis.secretKeys.username=user",
+		"redis.secretKeys.ca=ca", "redis.secretKeys.certificate=crt", "redis.secretKeys.privateKey=key",
+		"split.enabled=true", "split.decision.resources.limits.memory=1Gi", "autoscaling.enabled=true", "tenancy=Cluster",
+		"trustedProxies={10.0.0.0/8,fd00::/8}", "principalHeader=X-User", "legacyHeaders=true", "logLevel=debug",
+		"tls.enabled=true", "tls.existingSecret=tls", "tls.clientCertificates.required=true",
+		"tls.clientCertificates.allowedNames={spiffe://shop/gateway,gateway}", "webhook.failurePolicy=Fail",
+		"serviceMonitor.enabled=true", "prometheusRule.enabled=true", "dashboard.enabled=true",
+		"networkPolicy.extraClients[0].podSelector.matchLabels.app=gateway", "networkPolicy.egress[0].ports[0].port=6379",
+		"image.digest=sha256:" + strings.Repeat("a", 64), "image.pullSecrets[0].name=registry",
+		"extraArgs={--lease-duration=30s}", "extraEnv[0].name=OTEL_EXPORTER_OTLP_ENDPOINT", "extraEnv[0].value=http://otel:4317",
+		"podAnnotations.a=b", "podLabels.c=d", "nodeSelector.disk=ssd", "tolerations[0].operator=Exists",
+		"affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution=null", "priorityClassName=high",
+		"serviceAccount.name=limits", "serviceAccount.annotations.e=f", "service.type=LoadBalancer", "service.annotations.g=h",
+		"crds.keep=false",
+	},
+}
+
+// manifests are rendered objects.
+type manifests []*unstructured.Unstructured
+
+// tryHelm runs helm and returns what it printed, and what it complained of.
+func tryHelm(t *testing.T, args ...string) (out, complaint string, err error) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	command := exec.CommandContext(t.Context(), testenv.Helm(t), args...)
+	command.Stdout, command.Stderr = &stdout, &stderr
+	err = command.Run()
+	return stdout.String(), stderr.String(), err
+}
+
+func template(t *testing.T, release string, values []string) []string {
+	t.Helper()
+	args := []string{"template", release, chart, "--namespace", "weir-system", "--kube-version", testenv.KubeVersion(t)}
+	for _, value := range values {
+		args = append(args, "--set", value)
+	}
+	return args
+}
+
+// render renders the chart.
+func render(t *testing.T, release string, values ...string) manifests {
+	t.Helper()
+	out, complaint, err := tryHelm(t, template(t, release, values)...)
+	if err != nil {
+		t.Fatalf("helm template: %v: %s", err, complaint)
+	}
+	return parse(t, out)
+}
+
+// kustomize renders a folder of config.
+func kustomize(t *testing.T, folder string) manifests {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), testenv.Kubectl(t), "kustomize", folder).Output()
+	if err != nil {
+		t.Fatalf("kubectl kustomize %s: %v", folder, err)
+	}
+	return parse(t, string(out))
+}
+
+func parse(t *testing.T, text string) (all manifests) {
+	t.Helper()
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(object)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(object.Object) > 0 {
+			all = append(all, object)
+		}
+	}
+}
+
+// id names an object among others.
+func id(object *unstructured.Unstructured) string {
+	return object.GetKind() + "/" + object.GetName()
+}
+
+// find returns the object, as "<kind>/<name>".
+func (m manifests) find(t *testing.T, want string) *unstructured.Unstructured {
+	t.Helper()
+	for _, object := range m {
+		if id(object) == want {
+			return object
+		}
+	}
+	t.Fatalf("no %s", want)
+	return nil
+}
+
+// of returns all objects of a kind, in their type.
+func of[T any](t *testing.T, m manifests, kind string) (all []T) {
+	t.Helper()
+	for _, object := range m {
+		if object.GetKind() != kind {
+			continue
+		}
+		var typed T
+		err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &typed, true)
+		if err != nil {
+			t.Fatalf("%s: %v", id(object), err)
+		}
+		all = append(all, typed)
+	}
+	return all
+}
+
+// weirContainers are the containers that run weir, by the name of their Deployment.
+func weirContainers(t *testing.T, m manifests) map[string]corev1.Container {
+	t.Helper()
+	containers := map[string]corev1.Container{}
+	for _, deployment := range of[appsv1.Deployment](t, m, "Deployment") {
+		for _, container := range deployment.Spec.Template.Spec.Containers {
+			if container.Name == "weir" {
+				containers[deployment.Name] = container
+			}
+		}
+	}
+	return containers
+}
+
+// eachVariant runs a test for every set of values.
+func eachVariant(t *testing.T, test func(t *testing.T, g *gomega.WithT, m manifests)) {
+	t.Helper()
+	for name, values := range variants {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, gomega.NewWithT(t), render(t, "weir", values...))
+		})
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

@@ -1,0 +1,218 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+const aggregate = "rbac.authorization.k8s.io/aggregate-to-"
+
+func TestPodsAreRestricted(t *testing.T) {
+	eachVariant(t, func(t *testing.T, g *gomega.WithT, m manifests) {
+		deployments := of[appsv1.Deployment](t, m, "Deployment")
+		g.Expect(deployments).NotTo(gomega.BeEmpty())
+		for _, deployment := range deployments {
+			pod := deployment.Spec.Template.Spec
+			g.Expect(*pod.SecurityContext.RunAsNonRoot).To(gomega.BeTrue())
+			g.Expect(pod.SecurityContext.SeccompProfile.Type).To(gomega.Equal(corev1.SeccompProfileTypeRuntimeDefault))
+			g.Expect(pod.HostNetwork || pod.HostPID || pod.HostIPC).To(gomega.BeFalse())
+			for _, container := range pod.Containers {
+				g.Expect(*container.SecurityContext.AllowPrivilegeEscalation).To(gomega.BeFalse())
+				g.Expect(*container.SecurityContext.ReadOnlyRootFilesystem).To(gomega.BeTrue())
+				g.Expect(container.SecurityContext.Capabilities.Drop).To(gomega.Equal([]corev1.Capability{"ALL"}))
+				g.Expect(container.Resources.Requests).To(gomega.HaveKey(corev1.ResourceMemory))
+				if container.Name == "weir" {
+					g.Expect(*pod.SecurityContext.RunAsUser).To(gomega.BeEquivalentTo(65532))
+				}
+			}
+		}
+	})
+}
+
+// No rule says "all", and none reaches the Secrets of other Namespaces.
+func TestRulesAreNarrow(t *testing.T) {
+	eachVariant(t, func(t *testing.T, g *gomega.WithT, m manifests) {
+		for _, role := range of[rbacv1.ClusterRole](t, m, "ClusterRole") {
+			for _, rule := range role.Rules {
+				g.Expect(strings.Join(slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs), " ")).NotTo(gomega.ContainSubstring("*"))
+				g.Expect(rule.Resources).NotTo(gomega.ContainElement("secrets"), role.Name)
+			}
+		}
+		for _, role := range of[rbacv1.Role](t, m, "Role") {
+			g.Expect(role.Namespace).To(gomega.Equal("weir-system"))
+			for _, rule := range role.Rules {
+				g.Expect(strings.Join(slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs), " ")).NotTo(gomega.ContainSubstring("*"))
+				if slices.Contains(rule.Resources, "secrets") && !slices.Equal(rule.Verbs, []string{"create"}) {
+					g.Expect(rule.ResourceNames).To(gomega.Equal([]string{"weir-webhook"}))
+					g.Expect(rule.Verbs).To(gomega.Equal([]string{"get", "update"}))
+				}
+			}
+		}
+	})
+}
+
+// lines are rules as "<verbs> <group>/<resource> <names>".
+func lines(rules []rbacv1.PolicyRule) (all []string) {
+	for _, rule := range rules {
+		for _, resource := range rule.Resources {
+			all = append(all, strings.TrimSpace(strings.Join(rule.Verbs, ",")+" "+rule.APIGroups[0]+"/"+resource+" "+strings.Join(rule.ResourceNames, ",")))
+		}
+	}
+	return all
+}
+
+func TestHalvesHaveTheirRightsOnly(t *testing.T) {
+	g := gomega.NewWithT(t)
+	rights := func(values ...string) map[string][]string {
+		m := render(t, "weir", append([]string{redisURL}, values...)...)
+		all := map[string][]string{}
+		for _, role := range of[rbacv1.ClusterRole](t, m, "ClusterRole") {
+			all[role.Name] = lines(role.Rules)
+		}
+		for _, role := range of[rbacv1.Role](t, m, "Role") {
+			all["in weir-system: "+role.Name] = lines(role.Rules)
+		}
+		return all
+	}
+	split := rights("split.enabled=true")
+	reviews := []string{"create authentication.k8s.io/tokenreviews", "create authorization.k8s.io/subjectaccessreviews"}
+	g.Expect(split["weir-decision"]).To(gomega.Equal(reviews))
+	g.Expect(split).NotTo(gomega.HaveKey("in weir-system: weir-decision"))
+	g.Expect(split["weir-controller"]).NotTo(gomega.ContainElements(reviews))
+	g.Expect(slices.Concat(split["weir-controller"], split["weir-decision"])).To(gomega.ConsistOf(rights()["weir-manager"]))
+	g.Expect(split["in weir-system: weir-controller"]).To(gomega.Equal(rights()["in weir-system: weir-manager"]))
+
+	// Who makes no certificate needs no right to.
+	for _, values := range []string{"webhook.enabled=false", "webhook.certManager.enabled=true"} {
+		g.Expect(rights(values)["in weir-system: weir-manager"]).To(gomega.Equal([]string{"create,get,update coordination.k8s.io/leases"}))
+		g.Expect(rights(values)["weir-manager"]).NotTo(gomega.ContainElement(gomega.ContainSubstring("admissionregistration")))
+	}
+}
+
+func TestUserRolesAreAggregatedWithCare(t *testing.T) {
+	for name, tc := range map[string]struct {
+		values string
+		want   map[string][]string
+	}{
+		"Namespaces grant":     {"tenancy=Namespace", map[string][]string{"weir-view": {"view"}, "weir-edit": {"admin", "edit"}}},
+		"authors are trusted":  {"tenancy=Cluster", map[string][]string{"weir-view": {"view"}}},
+		"nothing is to happen": {"rbac.aggregate=false", map[string][]string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			got := map[string][]string{}
+			roles := map[string][]string{}
+			for _, role := range of[rbacv1.ClusterRole](t, render(t, "weir", redisURL, tc.values), "ClusterRole") {
+				roles[role.Name] = lines(role.Rules)
+				for label := range role.Labels {
+					if to, found := strings.CutPrefix(label, aggregate); found {
+						got[role.Name] = append(got[role.Name], to)
+						for _, line := range lines(role.Rules) {
+							g.Expect(line).NotTo(gomega.MatchRegexp(`^.*(create|update|patch|delete).* ratelimit.weir.dev/ratelimitpolicies/state`), role.Name)
+						}
+					}
+				}
+				slices.Sort(got[role.Name])
+			}
+			for role := range got {
+				if got[role] == nil {
+					delete(got, role)
+				}
+			}
+			g.Expect(got).To(gomega.Equal(tc.want))
+			g.Expect(roles["weir-view"]).To(gomega.Equal([]string{
+				"get,list,watch ratelimit.weir.dev/ratelimitpolicies", "get ratelimit.weir.dev/ratelimitpolicies/state",
+			}))
+			g.Expect(roles["weir-operator"]).To(gomega.Equal([]string{"get,create,update,delete ratelimit.weir.dev/ratelimitpolicies/state"}))
+		})
+	}
+}
+
+// doors are the ingress rules of a NetworkPolicy as "<peers> -> <ports>".
+func doors(policy networkingv1.NetworkPolicy) (all []string) {
+	for _, rule := range policy.Spec.Ingress {
+		var from, to []string
+		for _, peer := range rule.From {
+			switch {
+			case peer.NamespaceSelector != nil && peer.NamespaceSelector.MatchLabels != nil:
+				from = append(from, "namespaces "+labelsOf(peer.NamespaceSelector.MatchLabels))
+			case peer.NamespaceSelector != nil:
+				from = append(from, "namespaces "+strings.Join(peer.NamespaceSelector.MatchExpressions[0].Values, ","))
+			case peer.PodSelector != nil:
+				from = append(from, "pods "+labelsOf(peer.PodSelector.MatchLabels))
+			}
+		}
+		for _, port := range rule.Ports {
+			to = append(to, port.Port.String())
+		}
+		all = append(all, strings.Join(from, " or ")+" -> "+strings.Join(to, ","))
+	}
+	return all
+}
+
+func labelsOf(set map[string]string) string {
+	var all []string
+	for key, value := range set {
+		all = append(all, key+"="+value)
+	}
+	slices.Sort(all)
+	return strings.Join(all, ",")
+}
+
+func TestNetworkPolicies(t *testing.T) {
+	const clients = "namespaces ratelimit.weir.dev/client=true"
+	for name, tc := range map[string]struct {
+		values []string
+		want   map[string][]string
+	}{
+		"defaults": {[]string{redisURL}, map[string][]string{
+			"weir-manager": {clients + " -> http,grpc", "namespaces monitoring -> metrics", " -> webhook"},
+		}},
+		"without webhook and metrics": {[]string{redisURL, "webhook.enabled=false", "networkPolicy.metricsNamespaces=null"}, map[string][]string{
+			"weir-manager": {clients + " -> http,grpc"},
+		}},
+		"split": {[]string{redisURL, "split.enabled=true", "networkPolicy.metricsNamespaces={a,b}"}, map[string][]string{
+			"weir-controller": {"namespaces a,b -> metrics", " -> webhook"},
+			"weir-decision":   {clients + " -> http,grpc", "namespaces a,b -> metrics"},
+		}},
+		"further clients": {[]string{redisURL, "networkPolicy.extraClients[0].podSelector.matchLabels.app=gateway"}, map[string][]string{
+			"weir-manager": {clients + " or pods app=gateway -> http,grpc", "namespaces monitoring -> metrics", " -> webhook"},
+		}},
+		"bundled": {variants["bundled"], map[string][]string{
+			"weir-manager": {clients + " -> http,grpc", "namespaces monitoring -> metrics", " -> webhook"},
+			"weir-redis":   {"pods app.kubernetes.io/instance=weir,app.kubernetes.io/name=weir -> redis"},
+		}},
+		"none": {[]string{redisURL, "networkPolicy.enabled=false"}, map[string][]string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			got := map[string][]string{}
+			for _, policy := range of[networkingv1.NetworkPolicy](t, render(t, "weir", tc.values...), "NetworkPolicy") {
+				got[policy.Name] = doors(policy)
+				g.Expect(policy.Spec.PolicyTypes).To(gomega.ContainElement(networkingv1.PolicyTypeIngress))
+			}
+			g.Expect(got).To(gomega.Equal(tc.want))
+		})
+	}
+}
+
+func TestEgressIsOpenUnlessSaid(t *testing.T) {
+	g := gomega.NewWithT(t)
+	policy := func(values ...string) networkingv1.NetworkPolicy {
+		return of[networkingv1.NetworkPolicy](t, render(t, "weir", append(values, redisURL)...), "NetworkPolicy")[0]
+	}
+	g.Expect(policy().Spec.PolicyTypes).To(gomega.Equal([]networkingv1.PolicyType{networkingv1.PolicyTypeIngress}))
+	closed := policy("networkPolicy.egress[0].ports[0].port=6379")
+	g.Expect(closed.Spec.PolicyTypes).To(gomega.ContainElement(networkingv1.PolicyTypeEgress))
+	g.Expect(closed.Spec.Egress).To(gomega.HaveLen(1))
+}

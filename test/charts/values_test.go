@@ -1,0 +1,189 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
+)
+
+// Values that make no sense are refused, and the message says which and why.
+func TestNonsenseIsRefused(t *testing.T) {
+	for _, tc := range []struct{ values, want string }{
+		{"replica=3", "additional properties 'replica' not allowed"},
+		{"replicas=0", "at '/replicas': minimum: got 0, want 1"},
+		{"replicas=two", "at '/replicas': got string, want integer"},
+		{"image.tagg=1", "at '/image': additional properties 'tagg' not allowed"},
+		{"image.digest=sha256:12", "at '/image/digest'"},
+		{"image.pullPolicy=Sometimes", "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'"},
+		{"redis.url=", "redis.url: say where Redis is"},
+		{"redis.url=http://redis", "at '/redis/url'"},
+		{"redis.url=redis://user:secret@redis:6379", "at '/redis/url'"},
+		{"redis.prefix={}", "at '/redis/prefix'"},
+		{"redis.bundled.enabled=true", "redis.url and redis.bundled.enabled: choose one"},
+		{"redis.url=,redis.bundled.enabled=true", "redis.bundled.image: say which image"},
+		{"redis.existingSecret=s,redis.secretKeys.password=", "redis.secretKeys: name a key"},
+		{"redis.existingSecret=s,redis.secretKeys.password=,redis.secretKeys.username=u", "redis.secretKeys.username: needs redis.secretKeys.password"},
+		{"redis.existingSecret=s,redis.secretKeys.certificate=c", "redis.secretKeys.certificate, redis.secretKeys.privateKey: need each other"},
+		{"redis.existingSecret=s,redis.secretKeys.ca=c", "need a redis.url with rediss://"},
+		{"tenancy=None", "at '/tenancy': value must be one of 'Namespace', 'Cluster'"},
+		{"installation=a/b", "at '/installation'"},
+		{"storeTimeout=0s", "at '/storeTimeout'"},
+		{"storeTimeout=50", "at '/storeTimeout'"},
+		{"trustedProxies={proxy}", "at '/trustedProxies/0'"},
+		{"logLevel=loud", "at '/logLevel'"},
+		{"drainDelaySeconds=-1", "at '/drainDelaySeconds': minimum: got -1, want 0"},
+		{"tls.enabled=true", "tls.existingSecret: say which Secret"},
+		{"tls.clientCertificates.required=true", "tls.clientCertificates.required: needs tls.enabled"},
+		{"tls.enabled=true,tls.existingSecret=s,tls.clientCertificates.allowedNames={a}", "tls.clientCertificates.allowedNames: needs tls.clientCertificates.required"},
+		{"webhook.failurePolicy=Maybe", "at '/webhook/failurePolicy': value must be one of 'Ignore', 'Fail'"},
+		{"webhook.timeoutSeconds=31", "at '/webhook/timeoutSeconds': maximum: got 31, want 30"},
+		{"webhook.enabled=false,webhook.certManager.enabled=true", "webhook.certManager.enabled: needs webhook.enabled"},
+		{"autoscaling.enabled=true,autoscaling.minReplicas=11", "autoscaling.minReplicas: must not be more than autoscaling.maxReplicas"},
+		{"podDisruptionBudget.maxUnavailable=0", "at '/podDisruptionBudget/maxUnavailable'"},
+		{"networkPolicy.extraClients[0].namespace=a", "additional properties 'namespace' not allowed"},
+		{"networkPolicy.metricsNamespaces={Monitoring}", "at '/networkPolicy/metricsNamespaces/0'"},
+		{"topologySpread.whenUnsatisfiable=Never", "at '/topologySpread/whenUnsatisfiable'"},
+		{"extraArgs={manager}", "at '/extraArgs/0'"},
+		{"extraEnv[0].value=x", "missing property 'name'"},
+		{"service.type=ExternalName", "at '/service/type'"},
+		{"resources.limit=1", "at '/resources': additional properties 'limit' not allowed"},
+	} {
+		t.Run(tc.values, func(t *testing.T) {
+			t.Parallel()
+			g := gomega.NewWithT(t)
+			_, complaint, err := tryHelm(t, template(t, "weir", []string{redisURL, tc.values})...)
+			g.Expect(err).To(gomega.HaveOccurred())
+			g.Expect(complaint).To(gomega.ContainSubstring(tc.want))
+		})
+	}
+}
+
+// The schema knows every value there is, and no others.
+func TestSchemaKnowsTheValues(t *testing.T) {
+	g := gomega.NewWithT(t)
+	var schema, values map[string]any
+	g.Expect(json.Unmarshal([]byte(read(t, chart+"/values.schema.json")), &schema)).To(gomega.Succeed())
+	g.Expect(yaml.Unmarshal([]byte(read(t, chart+"/values.yaml")), &values)).To(gomega.Succeed())
+	definitions := schema["definitions"].(map[string]any)
+	// Some objects are Kubernetes' own, and lists of names that users choose.
+	theirs := regexp.MustCompile(`(resources|issuerRef|affinity|labels|annotations|Annotations|Labels|nodeSelector|global)$`)
+	var compare func(path string, schema, value map[string]any)
+	compare = func(path string, schema, value map[string]any) {
+		if name, found := strings.CutPrefix(text(schema["$ref"]), "#/definitions/"); found {
+			schema = definitions[name].(map[string]any)
+		}
+		if theirs.MatchString(path) {
+			return
+		}
+		g.Expect(schema["additionalProperties"]).To(gomega.Equal(false), path)
+		properties := schema["properties"].(map[string]any)
+		names := slices.Collect(maps.Keys(value))
+		if path == "" {
+			names = append(names, "global")
+		}
+		g.Expect(slices.Collect(maps.Keys(properties))).To(gomega.ConsistOf(names), path)
+		for name, inner := range value {
+			if inner, nested := inner.(map[string]any); nested {
+				compare(path+"."+name, properties[name].(map[string]any), inner)
+			}
+		}
+	}
+	compare("", schema, values)
+}
+
+func text(value any) string {
+	s, _ := value.(string)
+	return s
+}
+
+// Alerts ask for metrics there are, and link to what the runbook has.
+func TestAlertsAreTrue(t *testing.T) {
+	g := gomega.NewWithT(t)
+	var rules []struct {
+		Alert, Expr, For    string
+		Labels, Annotations map[string]string
+	}
+	g.Expect(yaml.UnmarshalStrict([]byte(read(t, chart+"/files/alerts.yaml")), &rules)).To(gomega.Succeed())
+	g.Expect(len(rules)).To(gomega.BeNumerically(">", 5))
+	sections := anchors(read(t, root+"/docs/runbook.md"))
+	for _, rule := range rules {
+		expectMetrics(t, rule.Alert, rule.Expr)
+		g.Expect([]string{"critical", "warning", "info"}).To(gomega.ContainElement(rule.Labels["severity"]), rule.Alert)
+		g.Expect(rule.Annotations).To(gomega.HaveKey("summary"), rule.Alert)
+		anchor, found := strings.CutPrefix(rule.Annotations["runbook_url"], "$RUNBOOK#")
+		g.Expect(found).To(gomega.BeTrue(), rule.Alert)
+		g.Expect(sections).To(gomega.ContainElement(anchor), rule.Alert)
+	}
+	rendered := render(t, "weir", redisURL, "prometheusRule.enabled=true", "prometheusRule.runbookURL=https://runbook.example").
+		find(t, "PrometheusRule/weir")
+	out, err := json.Marshal(rendered.Object)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(string(out)).To(gomega.ContainSubstring("https://runbook.example#redis-does-not-answer"))
+	g.Expect(string(out)).To(gomega.ContainSubstring("{{ $labels.cause }}"))
+	g.Expect(string(out)).NotTo(gomega.ContainSubstring("$RUNBOOK"))
+}
+
+func TestDashboardIsTrue(t *testing.T) {
+	g := gomega.NewWithT(t)
+	config := render(t, "weir", redisURL, "dashboard.enabled=true").find(t, "ConfigMap/weir-dashboard")
+	g.Expect(config.GetLabels()).To(gomega.HaveKeyWithValue("grafana_dashboard", "1"))
+	data, _ := config.Object["data"].(map[string]any)
+	var dashboard struct {
+		Panels []struct {
+			ID      int
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	g.Expect(json.Unmarshal([]byte(text(data["weir.json"])), &dashboard)).To(gomega.Succeed())
+	seen := map[int]bool{}
+	for _, panel := range dashboard.Panels {
+		g.Expect(seen).NotTo(gomega.HaveKey(panel.ID))
+		seen[panel.ID] = true
+		g.Expect(panel.Targets).NotTo(gomega.BeEmpty(), panel.Title)
+		for _, target := range panel.Targets {
+			expectMetrics(t, panel.Title, target.Expr)
+		}
+	}
+}
+
+var metricName = regexp.MustCompile(`weir_[a-z_]+`)
+
+// expectMetrics expects every metric of ours in the query to be in docs/metrics.md.
+func expectMetrics(t *testing.T, what, query string) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	documented := read(t, root+"/docs/metrics.md")
+	for _, name := range metricName.FindAllString(query, -1) {
+		g.Expect(documented).To(gomega.ContainSubstring("| `"+strings.TrimSuffix(name, "_bucket")+"` |"), what)
+	}
+	g.Expect(strings.Count(query, "(")).To(gomega.Equal(strings.Count(query, ")")), what)
+}
+
+var heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+
+// anchors are the headings of a page as links name them.
+func anchors(page string) (all []string) {
+	for _, found := range heading.FindAllStringSubmatch(page, -1) {
+		name := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(found[1]), "")
+		all = append(all, strings.ReplaceAll(name, " ", "-"))
+	}
+	return all
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
