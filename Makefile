@@ -79,7 +79,7 @@ generate: ## Generate Go code (deep copies).
 	$(TOOL) controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
 
 .PHONY: manifests
-manifests: ## Generate manifests (CustomResourceDefinitions, RBAC, webhook) from the markers in the code, and what the chart has of them.
+manifests: ## Generate manifests from the markers in the code, and what the chart has of them.
 	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	$(TOOL) controller-gen rbac:roleName=weir-manager paths=./internal/... output:rbac:dir=config/rbac
 	$(TOOL) controller-gen webhook paths=./internal/webhook/... output:webhook:dir=config/webhook
