@@ -84,4 +84,3 @@ func expectNotes(t *testing.T, notes func(values string) string) {
 	g.Expect(split).To(gomega.ContainSubstring("deployment/edge-weir-decision"))
 	g.Expect(split).To(gomega.ContainSubstring("https://edge-weir.limits.svc:8080/v1/check"))
 }
-

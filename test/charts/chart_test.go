@@ -24,7 +24,7 @@ import (
 // release, and the Namespace, which helm makes by itself.
 func TestChartAndKustomizeInstallTheSame(t *testing.T) {
 	g := gomega.NewWithT(t)
-	byHelm, byKustomize := comparable(render(t, "weir", redisURL)), comparable(kustomize(t, root+"/config/default"))
+	byHelm, byKustomize := common(render(t, "weir", redisURL)), common(kustomize(t, root+"/config/default"))
 	delete(byKustomize, "Namespace/weir-system")
 	g.Expect(keys(byHelm)).To(gomega.ConsistOf(keys(byKustomize)))
 	for name, object := range byHelm {
@@ -32,8 +32,8 @@ func TestChartAndKustomizeInstallTheSame(t *testing.T) {
 	}
 }
 
-// comparable is what two ways to install must have in common.
-func comparable(m manifests) map[string]any {
+// common is what two ways to install must have in common.
+func common(m manifests) map[string]any {
 	all := map[string]any{}
 	for _, object := range m {
 		aggregation := map[string]string{}
@@ -116,6 +116,7 @@ func TestNamesFollowTheRelease(t *testing.T) {
 // Every Service leads to the pods that serve its ports, and to no others.
 func TestServicesSelectTheirPods(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *gomega.WithT, m manifests) {
+		t.Helper()
 		deployments := of[appsv1.Deployment](t, m, "Deployment")
 		for _, service := range of[corev1.Service](t, m, "Service") {
 			served := 0
@@ -152,11 +153,12 @@ func TestServicePorts(t *testing.T) {
 	ports := map[string][]string{}
 	for _, service := range of[corev1.Service](t, render(t, "weir", redisURL), "Service") {
 		for _, port := range service.Spec.Ports {
-			ports[service.Name] = append(ports[service.Name], port.Name+" "+port.TargetPort.String()+" "+*port.AppProtocol)
+			ports[service.Name] = append(ports[service.Name], port.Name+" -> "+port.TargetPort.String()+", "+*port.AppProtocol)
 		}
 	}
 	g.Expect(ports).To(gomega.Equal(map[string][]string{
-		"weir": {"http http http", "grpc grpc grpc"}, "weir-metrics": {"metrics metrics http"}, "weir-webhook": {"webhook webhook https"},
+		"weir": {"http -> http, http", "grpc -> grpc, grpc"}, "weir-metrics": {"metrics -> metrics, http"},
+		"weir-webhook": {"webhook -> webhook, https"},
 	}))
 }
 
@@ -174,6 +176,7 @@ func TestArgumentsAreKnown(t *testing.T) {
 	g.Expect(len(known)).To(gomega.BeNumerically(">", 20))
 
 	eachVariant(t, func(t *testing.T, g *gomega.WithT, m manifests) {
+		t.Helper()
 		for name, container := range weirContainers(t, m) {
 			g.Expect(container.Args[0]).To(gomega.Equal("manager"))
 			given := map[string]bool{}

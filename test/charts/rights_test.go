@@ -19,6 +19,7 @@ const aggregate = "rbac.authorization.k8s.io/aggregate-to-"
 
 func TestPodsAreRestricted(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *gomega.WithT, m manifests) {
+		t.Helper()
 		deployments := of[appsv1.Deployment](t, m, "Deployment")
 		g.Expect(deployments).NotTo(gomega.BeEmpty())
 		for _, deployment := range deployments {
@@ -42,6 +43,7 @@ func TestPodsAreRestricted(t *testing.T) {
 // No rule says "all", and none reaches the Secrets of other Namespaces.
 func TestRulesAreNarrow(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *gomega.WithT, m manifests) {
+		t.Helper()
 		for _, role := range of[rbacv1.ClusterRole](t, m, "ClusterRole") {
 			for _, rule := range role.Rules {
 				g.Expect(strings.Join(slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs), " ")).NotTo(gomega.ContainSubstring("*"))

@@ -85,7 +85,7 @@ func TestSchemaKnowsTheValues(t *testing.T) {
 		if theirs.MatchString(path) {
 			return
 		}
-		g.Expect(schema["additionalProperties"]).To(gomega.Equal(false), path)
+		g.Expect(schema["additionalProperties"]).To(gomega.BeFalse(), path)
 		properties := schema["properties"].(map[string]any)
 		names := slices.Collect(maps.Keys(value))
 		if path == "" {
