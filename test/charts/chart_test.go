@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/weir-dev/weir/config/crd"
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // What helm and kustomize install by default is the same, but for labels that name a
@@ -70,6 +71,12 @@ func keys(m map[string]any) (names []string) {
 		names = append(names, name)
 	}
 	return names
+}
+
+func TestHelmHasNothingToSay(t *testing.T) {
+	g := gomega.NewWithT(t)
+	out, complaint, err := tryHelm(t, "lint", "--strict", chart, "--kube-version", testenv.KubeVersion(t), "--set", redisURL)
+	g.Expect(err).NotTo(gomega.HaveOccurred(), out+complaint)
 }
 
 func TestChartHasTheGeneratedDefinition(t *testing.T) {
