@@ -316,7 +316,7 @@ func TestManagerFlagsThatCannotWork(t *testing.T) {
 		"an installation":     {[]string{"--redis-url", "redis://x", "--installation", "a/b"}, "--installation"},
 		"a replica":           {[]string{"--redis-url", "redis://x", "--replica", "a/b"}, "--replica"},
 		"a missing config":    {[]string{"--redis-url", "redis://x", "--kubeconfig", "/no/such/file"}, "--kubeconfig: stat /no/such/file"},
-		"a missing password":  {[]string{"--redis-url", "redis://x", "--redis-password-file", "/no/such/file"}, "open /no/such/file"},
+		"a missing password":  {[]string{"--redis-url", "redis://x", "--controllers=false", "--redis-password-file", "/no/such/file"}, "open /no/such/file"},
 		"a bad URL":           {[]string{"--redis-url", "http://x", "--controllers=false"}, "--redis-url: scheme \"http\""},
 		"half a certificate":  {[]string{"--redis-url", "redis://x", "--webhook-cert-file", "x"}, "--webhook-cert-file: needs --webhook-key-file"},
 		"the other half":      {[]string{"--redis-url", "redis://x", "--webhook-key-file", "x"}, "--webhook-key-file: needs --webhook-cert-file"},
