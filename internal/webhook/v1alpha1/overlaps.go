@@ -53,9 +53,12 @@ func canonical(m *v1alpha1.Match) string {
 // whole cluster.
 func overlapping(policy *v1alpha1.RateLimitPolicy, others []v1alpha1.RateLimitPolicy, trusted bool) (warnings []string) {
 	matches := policy.Spec.Matches
-	shapes := make(map[shape][]int, len(matches))
+	shapes := make(map[shape]bool, len(matches))
+	same := make(map[string][]int, len(matches))
 	for i := range matches {
-		shapes[shapeOf(&matches[i])] = append(shapes[shapeOf(&matches[i])], i)
+		shapes[shapeOf(&matches[i])] = true
+		text := canonical(&matches[i])
+		same[text] = append(same[text], i)
 	}
 	found := make([][]*v1alpha1.RateLimitPolicy, len(matches))
 	for i := range others {
@@ -65,8 +68,11 @@ func overlapping(policy *v1alpha1.RateLimitPolicy, others []v1alpha1.RateLimitPo
 		}
 		for j := range other.Spec.Matches {
 			theirs := &other.Spec.Matches[j]
-			for _, k := range shapes[shapeOf(theirs)] {
-				if !slices.Contains(found[k], other) && canonical(theirs) == canonical(&matches[k]) {
+			if !shapes[shapeOf(theirs)] {
+				continue
+			}
+			for _, k := range same[canonical(theirs)] {
+				if !slices.Contains(found[k], other) {
 					found[k] = append(found[k], other)
 				}
 			}

@@ -4,6 +4,7 @@
 package v1alpha1
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -312,12 +313,24 @@ func TestShorten(t *testing.T) {
 }
 
 func BenchmarkOverlaps(b *testing.B) {
-	others := make([]v1alpha1.RateLimitPolicy, 10_000)
-	for i := range others {
-		others[i] = *testenv.MakePolicy("shop/p").Match(v1alpha1.Match{Hosts: []string{strings.Repeat("x", 1+i%50)}, Paths: []string{"/*"}}).Obj()
-	}
-	one := testenv.MakePolicy("bank/p").Match(v1alpha1.Match{Hosts: []string{"x"}, Paths: []string{"/*"}}).Obj()
-	for b.Loop() {
-		overlapping(one, others, true)
+	for _, matches := range []int{1, 16} {
+		b.Run(fmt.Sprintf("matches=%d", matches), func(b *testing.B) {
+			// As alike as can be without one that is the same.
+			of := func(name string) *v1alpha1.RateLimitPolicy {
+				policy := testenv.MakePolicy("shop/" + name)
+				for i := range matches {
+					policy.Match(v1alpha1.Match{Hosts: []string{fmt.Sprintf("%s-%d.example", name, i)}, Paths: []string{"/*"}})
+				}
+				return policy.Obj()
+			}
+			others := make([]v1alpha1.RateLimitPolicy, 10_000)
+			for i := range others {
+				others[i] = *of(fmt.Sprintf("p%d", i))
+			}
+			one := of("one")
+			for b.Loop() {
+				overlapping(one, others, true)
+			}
+		})
 	}
 }
