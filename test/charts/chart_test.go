@@ -99,6 +99,7 @@ func TestNamesFollowTheRelease(t *testing.T) {
 		"the usual one": {"weir", "replicas=2", "weir"},
 		"another one":   {"edge", "replicas=2", "edge-weir"},
 		"a long one":    {strings.Repeat("a", 53), "replicas=2", strings.Repeat("a", 40) + "-weir"},
+		"one with dots": {strings.Repeat("a", 39) + ".b", "replicas=2", strings.Repeat("a", 39) + "-weir"},
 		"an override":   {"edge", "fullnameOverride=limits", "limits"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,6 +114,7 @@ func TestNamesFollowTheRelease(t *testing.T) {
 			for _, object := range m {
 				g.Expect(object.GetName()).To(gomega.Or(gomega.HavePrefix(tc.want), gomega.Equal("ratelimitpolicies.ratelimit.weir.dev")))
 				g.Expect(len(object.GetName())).To(gomega.BeNumerically("<=", 63))
+				g.Expect(strings.TrimSuffix(object.GetName(), ".ratelimit.weir.dev")).NotTo(gomega.ContainSubstring("."))
 			}
 			g.Expect(weirContainers(t, m)[tc.want+"-manager"].Args).To(gomega.ContainElements(
 				"--webhook-secret="+tc.want+"-webhook", "--webhook-service="+tc.want+"-webhook", "--webhook-configuration="+tc.want))

@@ -56,6 +56,7 @@ func TestNonsenseIsRefused(t *testing.T) {
 		{"extraArgs={manager}", "at '/extraArgs/0'"},
 		{"extraEnv[0].value=x", "missing property 'name'"},
 		{"service.type=ExternalName", "at '/service/type'"},
+		{`podLabels.ratelimit\.weir\.dev/decisions=no`, "podLabels: pods are found by ratelimit.weir.dev/decisions"},
 		{"resources.limit=1", "at '/resources': additional properties 'limit' not allowed"},
 	} {
 		t.Run(tc.values, func(t *testing.T) {

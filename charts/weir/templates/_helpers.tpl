@@ -5,7 +5,8 @@
 {{- else if eq .Release.Name .Chart.Name -}}
 {{- .Chart.Name -}}
 {{- else -}}
-{{- printf "%s-%s" (.Release.Name | trunc 40 | trimSuffix "-") .Chart.Name -}}
+{{- /* A release may have dots in its name, a Service may not. */ -}}
+{{- printf "%s-%s" (.Release.Name | replace "." "-" | trunc 40 | trimSuffix "-") .Chart.Name -}}
 {{- end -}}
 {{- end -}}
 
@@ -137,6 +138,11 @@ redis://{{ include "weir.fullname" . }}-redis:6379
 {{- end -}}
 {{- if and .autoscaling.enabled (gt (int .autoscaling.minReplicas) (int .autoscaling.maxReplicas)) -}}
 {{- fail "autoscaling.minReplicas: must not be more than autoscaling.maxReplicas" -}}
+{{- end -}}
+{{- range $label, $_ := .podLabels -}}
+{{- if regexMatch "^(app\\.kubernetes\\.io/(name|instance|component|part-of)$|ratelimit\\.weir\\.dev/)" $label -}}
+{{- fail (printf "podLabels: pods are found by %s, and have one" $label) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
