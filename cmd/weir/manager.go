@@ -106,7 +106,7 @@ func (f *managerFlags) run(ctx context.Context) error {
 		Decisions:    f.decisions,
 		Tenancy:      compile.Tenancy(f.tenancy),
 		Lease:        f.lease,
-		Webhook:      f.webhook.options(f.lease.Namespace),
+		Webhook:      f.webhook.options(f.lease.Namespace, f.drainDelay),
 		Installation: f.installation,
 		Replica:      f.replica,
 	}

@@ -7,9 +7,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/onsi/gomega"
@@ -113,6 +115,27 @@ func TestManagerGoesOnWithoutItsWebhook(t *testing.T) {
 	}, "30s").Should(gomega.Succeed())
 	c.edit("p", 6)
 	g.Eventually(p.enforces("p"), "10s").Should(gomega.Equal(int64(6)))
+}
+
+// The API server goes on asking a pod that is to end until it has heard of that.
+func TestManagerServesItsWebhookWhileItDrains(t *testing.T) {
+	g := gomega.NewWithT(t)
+	c := startCluster(t)
+	address := testenv.FreeAddr(t)
+	p := c.manager("--webhook-address", address, "--drain-delay", "3s")
+	pool := x509.NewCertPool()
+	shown := shownBy(address, pool)
+	g.Eventually(func() error {
+		if secret := c.secret(); secret != nil {
+			pool.AppendCertsFromPEM(secret.Data["ca.crt"])
+		}
+		_, err := shown()
+		return err
+	}, "20s").Should(gomega.Succeed())
+	g.Expect(p.cmd.Process.Signal(syscall.SIGTERM)).To(gomega.Succeed())
+	g.Eventually(func() int { return status(p, "/readyz") }, "5s", "5ms").Should(gomega.Equal(http.StatusServiceUnavailable))
+	g.Consistently(func() error { _, err := shown(); return err }, "1s", "50ms").Should(gomega.Succeed())
+	g.Expect(p.cmd.Wait()).To(gomega.Succeed())
 }
 
 // grantButSecrets gives the user what the manifests give, except for Secrets, and

@@ -44,10 +44,11 @@ func (f *webhookFlags) validate() error {
 	return nil
 }
 
-// options are the options of the webhook beside a Lease in that namespace.
-func (f *webhookFlags) options(namespace string) manager.WebhookOptions {
+// options are the options of the webhook beside a Lease in that namespace, of a
+// process that takes so long to drain.
+func (f *webhookFlags) options(namespace string, drainDelay time.Duration) manager.WebhookOptions {
 	return manager.WebhookOptions{
-		Address: f.address, CertFile: f.certFile, KeyFile: f.keyFile,
+		Address: f.address, LameDuck: drainDelay, CertFile: f.certFile, KeyFile: f.keyFile,
 		Certificate: certificate.Options{
 			Names:     []string{f.service + "." + namespace + ".svc"},
 			Namespace: namespace, Secret: f.secret, Configuration: f.configuration,

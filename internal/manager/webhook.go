@@ -28,6 +28,9 @@ const listenRetry = time.Second
 type WebhookOptions struct {
 	// Address is what to listen on; empty serves no webhook.
 	Address string
+	// LameDuck is how long it is still served after the process was told to end, while
+	// the API server learns to ask others.
+	LameDuck time.Duration
 	// CertFile and KeyFile hold a certificate that somebody else renews; empty makes
 	// one by Certificate.
 	CertFile, KeyFile string
@@ -75,7 +78,7 @@ func addWebhook(mgr ctrl.Manager, o WebhookOptions, tenancy compile.Tenancy, log
 	mux.Handle("POST "+v1alpha1.Path, handler)
 	return mgr.Add(everywhere(func(ctx context.Context) {
 		serveWebhook(ctx, httpapi.ServerOptions{
-			Address: o.Address, Handler: mux, Logger: logger,
+			Address: o.Address, Handler: mux, LameDuck: o.LameDuck, Logger: logger,
 			TLS: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.GetCertificate},
 		})
 	}))
