@@ -223,7 +223,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 
 	It("leaves what is not its own when it is uninstalled", func(ctx SpecContext) {
 		tool(ctx, "helm", "uninstall", release, "--namespace", i.namespace, "--wait", "--timeout", "120s")
-		Expect(kubectl(ctx, "get", "crd", "ratelimitpolicies.ratelimit.weir.dev", "--output=name")).NotTo(BeEmpty())
+		Expect(kubectl(ctx, "get", "crd", definition, "--output=name")).NotTo(BeEmpty())
 		Expect(kubectl(ctx, "get", "ratelimitpolicies", "--namespace", i.shop, "--output=name")).To(ContainSubstring("/exact\n"))
 		Expect(kubectl(ctx, "get", "lease", "weir-manager", "--namespace", i.namespace, "--output=name")).NotTo(BeEmpty())
 		store := redis.NewClient(&redis.Options{Addr: forward(i.namespace, "redis", 6379)})
@@ -233,7 +233,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		By("deleting a policy, and a Namespace with policies, which nothing holds up")
 		kubectl(ctx, "delete", "ratelimitpolicy", "exact", "--namespace", i.shop, "--timeout=10s")
 		kubectl(ctx, "delete", "namespace", i.shop, "--timeout=60s")
-		kubectl(ctx, "delete", "crd", "ratelimitpolicies.ratelimit.weir.dev", "--timeout=20s")
+		kubectl(ctx, "delete", "crd", definition, "--timeout=20s")
 	}, SpecTimeout(3*time.Minute))
 })
 

@@ -19,7 +19,11 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-const release = "weir"
+const (
+	release = "weir"
+	// definition belongs to the whole cluster, and all policies go with it.
+	definition = "ratelimitpolicies.ratelimit.weir.dev"
+)
 
 // installation is a release of the chart with a Redis of its own, somebody who asks
 // it, and a Namespace of a team that has policies.
@@ -33,7 +37,9 @@ type installation struct {
 // install installs the chart as a platform team does.
 func install(ctx context.Context) *installation {
 	GinkgoHelper()
+	needsClusterWithoutWeir(ctx)
 	i := &installation{namespace: newNamespace(ctx), shop: newNamespace(ctx)}
+	DeferCleanup(i.remove, NodeTimeout(3*time.Minute))
 	i.url = "http://" + i.host() + ":8080"
 	kubectl(ctx, "annotate", "namespace", i.shop,
 		"ratelimit.weir.dev/hosts=shop.example", "ratelimit.weir.dev/domains=edge")
@@ -42,6 +48,23 @@ func install(ctx context.Context) *installation {
 	rolledOut(ctx, i.namespace, "redis")
 	i.upgrade(ctx)
 	return i
+}
+
+// needsClusterWithoutWeir ends the tests before they touch anything on a cluster that
+// has policies of somebody else: KUBECONFIG may name one that is in use.
+func needsClusterWithoutWeir(ctx context.Context) {
+	GinkgoHelper()
+	Expect(kubectl(ctx, "get", "crd", definition, "--ignore-not-found", "--output=name")).
+		To(BeEmpty(), "there is a Weir on this cluster, or one has left its policies: the tests would delete them")
+}
+
+// remove removes what is not in a Namespace, wherever the tests have stopped.
+func (i *installation) remove(ctx SpecContext) {
+	if CurrentSpecReport().Failed() {
+		show(ctx, i.namespace) // while there is something to see
+	}
+	tool(ctx, "helm", "uninstall", release, "--namespace", i.namespace, "--ignore-not-found", "--wait", "--timeout", "120s")
+	kubectl(ctx, "delete", "crd", definition, "--ignore-not-found", "--timeout=20s")
 }
 
 func (i *installation) host() string { return release + "." + i.namespace + ".svc.cluster.local" }
