@@ -34,7 +34,7 @@ stop() {
 kill_left_over() {
   local pid
   for pid in $(pgrep -f -- "^[^ ]*containerd-shim.* -address $socket") \
-    $(find /sys/fs/cgroup -path '*/kubepods/*' -name cgroup.procs -exec cat {} + 2>/dev/null | sort -u); do
+    $(find /sys/fs/cgroup/kubepods /sys/fs/cgroup/*/kubepods -name cgroup.procs -exec cat {} + 2>/dev/null | sort -u); do
     kill -9 "$pid" 2>/dev/null && echo "cluster: killed process $pid, which was left over"
   done
 }
@@ -69,14 +69,22 @@ remove_network() {
   ip link delete "$bridge" 2>/dev/null
 }
 
-# remove_files removes what cannot be told to be elsewhere, and the state.
+# remove_files removes what cannot be told to be elsewhere.
 remove_files() {
-  local dir
-  rm -rf /run/containerd/s /run/containerd/runc/k8s.io /var/lib/cni/results \
-    /var/lib/kubelet/device-plugins /var/log/containers
-  for dir in /run/containerd /var/lib/cni /var/lib/kubelet; do
+  local dir dirs=(/var/lib/cni /var/lib/kubelet)
+  if pgrep --exact --runstates D,R,S,T containerd >/dev/null; then
+    echo "cluster: another containerd has been started: /run/containerd is left alone" >&2
+  else
+    rm -rf /run/containerd/s /run/containerd/runc/k8s.io
+    dirs+=(/run/containerd)
+  fi
+  rm -rf /var/lib/cni/results /var/lib/kubelet/device-plugins /var/log/containers
+  for dir in "${dirs[@]}"; do
     [[ ! -d "$dir" ]] || find "$dir" -depth -type d -empty -delete
   done
+}
+
+remove_state() {
   # What a pod mounts may be anybody's: nothing is removed through a mount.
   ! grep -qF " $state/" /proc/self/mountinfo || die "something is still mounted below $state"
   rm -rf "$state" || die "$state cannot be removed"
@@ -88,6 +96,11 @@ if [[ ! -e "$state" ]]; then
 fi
 [[ -e "$mark" ]] || die "$state is not of a cluster, and is left alone"
 need_root
+if ! of_this_boot; then
+  remove_state
+  echo "cluster: it went when the machine was restarted; its folder is removed"
+  exit 0
+fi
 for name in kubelet kube-proxy kube-scheduler kube-controller-manager; do
   stop "$name"
 done
@@ -103,4 +116,5 @@ remove_cgroups
 remove_network
 [[ ! -s "$state/sysctl" ]] || sysctl -q -p "$state/sysctl"
 remove_files
+remove_state
 echo "cluster: it is down"

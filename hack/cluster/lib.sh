@@ -14,8 +14,10 @@ export GOWORK=off
 state="$(realpath -m "${CLUSTER_DIR:-$root/bin/cluster/state}")"
 socket="$state/containerd.sock"
 takedown="CLUSTER_DIR=$state hack/cluster/down.sh"
-# Says that the folder is of a cluster, and may be removed with all that is in it.
+# Says that the folder is of a cluster, and may be removed with all that is in it. In it
+# is which boot of the machine it was brought up in.
 mark="$state/.weir-cluster"
+boot=/proc/sys/kernel/random/boot_id
 export KUBECONFIG="$state/admin.conf"
 
 # There is one cluster to a machine: this bridge is there while it is, and carries
@@ -68,6 +70,12 @@ die() {
 # need_root ends what cannot be done by anybody else.
 need_root() {
   [[ "$(id -u)" == 0 ]] || die "only root can run a kubelet and a container runtime"
+}
+
+# of_this_boot says whether the machine is still as up.sh left it. After a restart
+# nothing of the cluster is there but its folder, and what looks like it is another's.
+of_this_boot() {
+  [[ ! -s "$mark" || "$(<"$mark")" == "$(<"$boot")" ]]
 }
 
 # alive says whether the process lives; one that was not reaped yet does not.

@@ -76,7 +76,7 @@ ended() {
 network() {
   mkdir -p "$(dirname "$state")"
   mkdir "$state"
-  touch "$mark"
+  cat "$boot" >"$mark"
   if ! ip link add "$bridge" type bridge; then
     rm -r "$state"
     die "cannot make bridge $bridge"
