@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,6 +68,35 @@ func TestAPIServerTakesWhatIsInstalled(t *testing.T) {
 		}
 		expectNotes(t, notes)
 	})
+}
+
+// An upgrade takes away neither pods nor what was written into its objects meanwhile.
+func TestUpgradeKeepsWhatIsThere(t *testing.T) {
+	g := gomega.NewWithT(t)
+	server := testenv.StartAPIServer(t)
+	api := server.Client()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	write(t, kubeconfig, string(server.Env.KubeConfig))
+	upgrade := func(values string) {
+		t.Helper()
+		_, complaint, err := tryHelm(t, "upgrade", "weir", chart, "--install", "--kubeconfig", kubeconfig, "--namespace", "default",
+			"--set", "crds.enabled=false,"+redisURL+","+values)
+		g.Expect(err).NotTo(gomega.HaveOccurred(), complaint)
+	}
+	upgrade("replicas=4")
+	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	g.Expect(api.Get(t.Context(), client.ObjectKey{Name: "weir"}, configuration)).To(gomega.Succeed())
+	trusted, _ := testenv.NewAuthority(t).Issue(t, "webhook")
+	configuration.Webhooks[0].ClientConfig.CABundle = trusted
+	g.Expect(api.Update(t.Context(), configuration)).To(gomega.Succeed())
+
+	upgrade("autoscaling.enabled=true,webhook.timeoutSeconds=6")
+	deployment := &appsv1.Deployment{}
+	g.Expect(api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "weir-manager"}, deployment)).To(gomega.Succeed())
+	g.Expect(*deployment.Spec.Replicas).To(gomega.BeEquivalentTo(4))
+	g.Expect(api.Get(t.Context(), client.ObjectKey{Name: "weir"}, configuration)).To(gomega.Succeed())
+	g.Expect(*configuration.Webhooks[0].TimeoutSeconds).To(gomega.BeEquivalentTo(6))
+	g.Expect(configuration.Webhooks[0].ClientConfig.CABundle).To(gomega.Equal(trusted))
 }
 
 // expectNotes expects the notes to say what to type next, and what to beware of.
