@@ -97,7 +97,8 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		leader := i.leader(ctx)
 		Expect(leader).NotTo(BeEmpty())
 		i.kill(ctx, leader)
-		Expect(i.status(ctx, i.ask("truth", "during"))).To(BeElementOf(200, 429))
+		// The Service may lead to the pod for a moment more.
+		Eventually(i.status).WithArguments(ctx, i.ask("truth", "during")).WithTimeout(3 * time.Second).Should(BeElementOf(200, 429))
 		Eventually(i.leader).WithArguments(ctx).Should(And(Not(BeEmpty()), Not(Equal(leader))))
 		i.policy(ctx, "truth", hourly(3))
 		i.ready(ctx, "truth")
