@@ -46,6 +46,8 @@ count() {
   interesting "$1" | wc -l
 }
 skips='^ *--- SKIP|[^0-9][1-9][0-9]* (Skipped|Pending)'
+# Ginkgo counts specs that nobody asked for as skipped.
+[[ "$*" != *-ginkgo.* ]] || skips='^ *--- SKIP'
 fails='^(FAIL	|--- FAIL)'
 
 echo

@@ -13,6 +13,7 @@
 #
 # `build.sh helm` makes helm alone present, which needs no root.
 set -euo pipefail
+umask 022 # what is in images is read by others than root
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 source "$here/../apt.sh"
 

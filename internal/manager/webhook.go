@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -75,7 +76,7 @@ func addWebhook(mgr ctrl.Manager, o WebhookOptions, tenancy compile.Tenancy, log
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("POST "+v1alpha1.Path, handler)
+	mux.Handle("POST "+v1alpha1.Path, bounded(runtime.GOMAXPROCS(0), handler))
 	return mgr.Add(everywhere(func(ctx context.Context) {
 		serveWebhook(ctx, httpapi.ServerOptions{
 			Address: o.Address, Handler: mux, LameDuck: o.LameDuck, Logger: logger,

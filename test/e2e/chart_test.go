@@ -117,7 +117,9 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect([]any{got.Status, got.Headers.Get("Weir-Degraded")}).To(Equal([]any{200, "open"}))
 		Eventually(i.condition(ctx, "open", "Programmed")).Should(Equal("Unknown/RegistryUnreachable"))
-		Expect(i.pods(ctx)).To(HaveLen(2), "no pod became unready or was restarted for it")
+		Expect(i.pods(ctx)).To(HaveLen(2), "no pod is unready for it")
+		Expect(kubectl(ctx, "get", "pods", "--namespace", i.namespace, "--selector=ratelimit.weir.dev/decisions=true",
+			"--output=jsonpath={.items[*].status.containerStatuses[0].restartCount}")).To(Equal("0 0"))
 
 		kubectl(ctx, "scale", "deployment/redis", "--namespace", i.namespace, "--replicas=1")
 		i.ready(ctx, "open")
