@@ -72,7 +72,8 @@ func (g *group) refuses() bool {
 	return false
 }
 
-// ask lets every group judge and spend nothing.
+// ask lets every group judge and spend nothing. A group that does not answer keeps
+// the reply it has.
 func (s *Store) ask(ctx context.Context, groups []*group) error {
 	var wait errgroup.Group
 	for _, g := range groups {
@@ -80,8 +81,11 @@ func (s *Store) ask(ctx context.Context, groups []*group) error {
 		for i := range question.Entries {
 			question.Entries[i].asks = true
 		}
-		wait.Go(func() (err error) {
-			g.reply, err = s.evaluate(ctx, &question, false)
+		wait.Go(func() error {
+			reply, err := s.evaluate(ctx, &question, false)
+			if err == nil {
+				g.reply = reply
+			}
 			return err
 		})
 	}
@@ -102,9 +106,9 @@ func (s *Store) spend(ctx context.Context, groups []*group) error {
 			if err != nil && !g.call.Refused {
 				return err
 			}
-			asked := *g
-			if g.reply = reply; err != nil || asked.refuses() && !g.refuses() {
-				g.reply = asked.reply
+			asked, refused := g.reply, g.refuses()
+			if g.reply = reply; err != nil || refused && !g.refuses() {
+				g.reply = asked
 			}
 			return nil
 		})
@@ -146,10 +150,7 @@ func (s *Store) giveBack(ctx context.Context, groups []*group) {
 				}
 			}
 			g.call.Refused = true
-			spent := g.reply
-			if s.ask(ctx, []*group{g}) != nil {
-				g.reply = spent
-			}
+			_ = s.ask(ctx, []*group{g})
 		})
 	}
 	wait.Wait()
