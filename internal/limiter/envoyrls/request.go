@@ -29,8 +29,7 @@ func checkOf(r *ratelimitv3.RateLimitRequest) (*limiter.Check, error) {
 	if err != nil {
 		return nil, err
 	}
-	hits.Cost = max(1, hits.Cost) // here 0 is what those send who know nothing of hits
-	hits.Peek = false
+	hits.Peek = false // here 0 is what those send who know nothing of hits
 	check := &limiter.Check{
 		Attributes: plan.Attributes{Domain: r.GetDomain(), Descriptors: make([]plan.Descriptor, len(r.GetDescriptors()))},
 		Charges:    make([]limiter.Charge, len(r.GetDescriptors())),
