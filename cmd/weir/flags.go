@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
+	"github.com/weir-dev/weir/internal/tracing"
 )
 
 // decisionFlags are the flags of everything that decides.
@@ -105,19 +107,28 @@ func isNoHeaderChar(c rune) bool {
 	return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
 }
 
-// endpointOptions are the options of the endpoint, but for its Redis.
-func (f *decisionFlags) endpointOptions(logger *slog.Logger) (endpoint.Options, error) {
+// endpointOptions are the options of the endpoint, but for its Redis. stop sends the
+// spans that are left, at the end of the process.
+func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.Options, stop func(), err error) {
+	logger, err := f.logger()
+	if err != nil {
+		return options, nil, err
+	}
 	networks, err := f.trustedNetworks()
 	if err != nil {
-		return endpoint.Options{}, err
+		return options, nil, err
 	}
 	certificates, err := f.tls.load(logger)
 	if err != nil {
-		return endpoint.Options{}, err
+		return options, nil, err
+	}
+	spans, err := tracing.FromEnvironment(ctx, version, logger)
+	if err != nil {
+		return options, nil, err
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newBuildInfo())
-	return endpoint.Options{
+	options = endpoint.Options{
 		RedisPrefix:     f.redisPrefix,
 		HTTPAddress:     f.httpAddress,
 		GRPCAddress:     f.grpcAddress,
@@ -130,7 +141,11 @@ func (f *decisionFlags) endpointOptions(logger *slog.Logger) (endpoint.Options, 
 		LameDuck:        f.drainDelay,
 		Logger:          logger,
 		Registry:        registry,
-	}, nil
+	}
+	if spans != nil {
+		options.Tracer, options.Propagator = spans.Provider, spans.Propagator
+	}
+	return options, func() { _ = spans.Close(ctx) }, nil // an error has been logged
 }
 
 // logger returns a logger that writes JSON to standard error.

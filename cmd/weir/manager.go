@@ -17,7 +17,6 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/manager"
-	"github.com/weir-dev/weir/internal/tracing"
 )
 
 // namespaceFile says in which namespace a pod runs.
@@ -71,10 +70,11 @@ func (f *managerFlags) run(ctx context.Context) error {
 	if err := f.validate(); err != nil {
 		return err
 	}
-	logger, err := f.logger()
+	endpoint, stop, err := f.endpointOptions(ctx)
 	if err != nil {
 		return err
 	}
+	defer stop()
 	host, err := os.Hostname()
 	if err != nil {
 		return err
@@ -85,18 +85,6 @@ func (f *managerFlags) run(ctx context.Context) error {
 	f.lease.Identity = f.replica
 	if f.lease.Namespace == "" {
 		f.lease.Namespace = ownNamespace()
-	}
-	endpoint, err := f.endpointOptions(logger)
-	if err != nil {
-		return err
-	}
-	spans, err := tracing.FromEnvironment(ctx, version, logger)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = spans.Close(ctx) }() // an error has been logged
-	if spans != nil {
-		endpoint.Tracer, endpoint.Propagator = spans.Provider, spans.Propagator
 	}
 	options := manager.Options{
 		Options:      endpoint,

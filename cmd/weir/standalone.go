@@ -14,7 +14,6 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/standalone"
-	"github.com/weir-dev/weir/internal/tracing"
 )
 
 type standaloneFlags struct {
@@ -49,22 +48,11 @@ func (f *standaloneFlags) run(ctx context.Context) error {
 	if err := f.validate(); err != nil {
 		return err
 	}
-	logger, err := f.logger()
+	options, stop, err := f.endpointOptions(ctx)
 	if err != nil {
 		return err
 	}
-	options, err := f.endpointOptions(logger)
-	if err != nil {
-		return err
-	}
-	spans, err := tracing.FromEnvironment(ctx, version, logger)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = spans.Close(ctx) }() // an error has been logged
-	if spans != nil {
-		options.Tracer, options.Propagator = spans.Provider, spans.Propagator
-	}
+	defer stop()
 	if f.adminTokenFile != "" {
 		if options.Authorizer, err = httpapi.NewTokenFile(f.adminTokenFile); err != nil {
 			return fmt.Errorf("--admin-token-file: %w", err)
