@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/redis/go-redis/v9"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -142,49 +142,49 @@ func (p *process) enforces(name string) func() int64 {
 }
 
 func TestManagerObeysTheCluster(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	c := startCluster(t)
 	p := c.manager()
 	c.apply("new", 2)
-	g.Eventually(p.enforces("new"), "20s").Should(gomega.Equal(int64(2)))
-	g.Eventually(c.condition("new", v1alpha1.ConditionReady), "10s").Should(gomega.Equal("True/Ready"))
+	g.Eventually(p.enforces("new"), "20s").Should(Equal(int64(2)))
+	g.Eventually(c.condition("new", v1alpha1.ConditionReady), "10s").Should(Equal("True/Ready"))
 	var statuses []int
 	for range 3 {
 		status, _, err := p.check(`{"policies":["shop/new"],"key":"alice"}`)
-		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(err).NotTo(HaveOccurred())
 		statuses = append(statuses, status)
 	}
-	g.Expect(statuses).To(gomega.Equal([]int{200, 200, 429}))
+	g.Expect(statuses).To(Equal([]int{200, 200, 429}))
 	c.edit("new", 3)
-	g.Eventually(p.enforces("new")).Should(gomega.Equal(int64(3)))
-	g.Expect(c.client.Delete(t.Context(), c.policy("new", 1))).To(gomega.Succeed())
-	g.Eventually(p.enforces("new")).Should(gomega.Equal(int64(-404)))
+	g.Eventually(p.enforces("new")).Should(Equal(int64(3)))
+	g.Expect(c.client.Delete(t.Context(), c.policy("new", 1))).To(Succeed())
+	g.Eventually(p.enforces("new")).Should(Equal(int64(-404)))
 
 	// What the schema cannot say is said in the status.
 	c.create(testenv.MakePolicy("shop/later").Limit("l", v1alpha1.AlgorithmGCRA, 5, "1s").
 		FailureMode(v1alpha1.FailureModeLocal).Obj())
-	g.Eventually(c.condition("later", v1alpha1.ConditionAccepted)).Should(gomega.Equal("False/NotSupported"))
+	g.Eventually(c.condition("later", v1alpha1.ConditionAccepted)).Should(Equal("False/NotSupported"))
 
 	// The registry is wiped: no decision is lost, and it is back within 2 s.
 	c.apply("kept", 5)
-	g.Eventually(p.enforces("kept")).Should(gomega.Equal(int64(5)))
+	g.Eventually(p.enforces("kept")).Should(Equal(int64(5)))
 	client := redis.NewClient(&redis.Options{Addr: c.redis.Addr})
-	defer func() { g.Expect(client.Close()).To(gomega.Succeed()) }()
-	g.Expect(client.FlushAll(t.Context()).Err()).To(gomega.Succeed())
+	defer func() { g.Expect(client.Close()).To(Succeed()) }()
+	g.Expect(client.FlushAll(t.Context()).Err()).To(Succeed())
 	wiped := time.Now()
 	g.Eventually(func() bool {
-		g.Expect(p.threshold("kept")).To(gomega.Equal(int64(5)))
+		g.Expect(p.threshold("kept")).To(Equal(int64(5)))
 		return client.HExists(t.Context(), "weir:1:{registry}", "shop/kept").Val()
-	}, "5s", "5ms").Should(gomega.BeTrue())
-	g.Expect(time.Since(wiped)).To(gomega.BeNumerically("<", 2*time.Second))
+	}, "5s", "5ms").Should(BeTrue())
+	g.Expect(time.Since(wiped)).To(BeNumerically("<", 2*time.Second))
 }
 
 func TestManagerNeedsNoAPIServerToDecide(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	c := startCluster(t)
 	p := c.manager()
 	c.apply("p", 5)
-	g.Eventually(p.enforces("p"), "20s").Should(gomega.Equal(int64(5)))
+	g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(5)))
 
 	ctx, stop := context.WithCancel(t.Context())
 	var worst time.Duration
@@ -201,19 +201,19 @@ func TestManagerNeedsNoAPIServerToDecide(t *testing.T) {
 	})
 	c.api.Stop()
 	again := c.manager("--replica", "another")
-	g.Eventually(again.enforces("p"), "20s").Should(gomega.Equal(int64(5)), "a process that starts in the outage decides")
+	g.Eventually(again.enforces("p"), "20s").Should(Equal(int64(5)), "a process that starts in the outage decides")
 	// Longer than the lease: whoever led has noticed.
-	g.Eventually(p.log.String, "20s").Should(gomega.ContainSubstring("Not leading"))
-	g.Expect(again.threshold("p")).To(gomega.Equal(int64(5)))
-	g.Expect(status(p, "/healthz")).To(gomega.Equal(http.StatusOK))
+	g.Eventually(p.log.String, "20s").Should(ContainSubstring("Not leading"))
+	g.Expect(again.threshold("p")).To(Equal(int64(5)))
+	g.Expect(status(p, "/healthz")).To(Equal(http.StatusOK))
 	c.api.Start()
-	g.Eventually(func() error { return c.client.List(t.Context(), &v1alpha1.RateLimitPolicyList{}) }, "30s").Should(gomega.Succeed())
+	g.Eventually(func() error { return c.client.List(t.Context(), &v1alpha1.RateLimitPolicyList{}) }, "30s").Should(Succeed())
 	c.edit("p", 6)
-	g.Eventually(p.enforces("p"), "30s").Should(gomega.Equal(int64(6)), "edits flow again")
-	g.Eventually(again.enforces("p"), "10s").Should(gomega.Equal(int64(6)))
+	g.Eventually(p.enforces("p"), "30s").Should(Equal(int64(6)), "edits flow again")
+	g.Eventually(again.enforces("p"), "10s").Should(Equal(int64(6)))
 	stop()
 	steady.Wait()
-	g.Expect(failed).To(gomega.BeEmpty(), "no decision was lost")
+	g.Expect(failed).To(BeEmpty(), "no decision was lost")
 	t.Logf("slowest decision meanwhile: %v", worst)
 }
 
@@ -227,7 +227,7 @@ func status(p *process, path string) int {
 }
 
 func TestManagersTakeOver(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	c := startCluster(t)
 	// A leader that freezes goes on believing in its lease for the renew deadline.
 	slow := []string{"--lease-duration", "6s", "--lease-renew-deadline", "5s"}
@@ -236,17 +236,17 @@ func TestManagersTakeOver(t *testing.T) {
 	onAll := func(among []*process, want int64) {
 		t.Helper()
 		for _, p := range among {
-			g.Eventually(p.enforces("p"), "30s").Should(gomega.Equal(want))
+			g.Eventually(p.enforces("p"), "30s").Should(Equal(want))
 		}
 	}
 	onAll(all, 10)
 
 	// A leader that freezes is replaced; when it thaws, nothing it does counts.
-	g.Eventually(c.leader(all), "10s").ShouldNot(gomega.BeNil())
+	g.Eventually(c.leader(all), "10s").ShouldNot(BeNil())
 	frozen := c.leader(all)()
-	g.Expect(frozen.cmd.Process.Signal(syscall.SIGSTOP)).To(gomega.Succeed())
+	g.Expect(frozen.cmd.Process.Signal(syscall.SIGSTOP)).To(Succeed())
 	others := slices.DeleteFunc(slices.Clone(all), func(p *process) bool { return p == frozen })
-	g.Eventually(c.leader(others), "30s").ShouldNot(gomega.BeNil())
+	g.Eventually(c.leader(others), "30s").ShouldNot(BeNil())
 	c.edit("p", 11)
 	onAll(others, 11)
 	c.edit("p", 12)
@@ -258,51 +258,51 @@ func TestManagersTakeOver(t *testing.T) {
 		return n
 	}
 	before := terms()
-	g.Expect(frozen.cmd.Process.Signal(syscall.SIGCONT)).To(gomega.Succeed())
+	g.Expect(frozen.cmd.Process.Signal(syscall.SIGCONT)).To(Succeed())
 	onAll(all, 12)
-	g.Consistently(func(g gomega.Gomega) {
+	g.Consistently(func(g Gomega) {
 		g.Expect([]int64{all[0].threshold("p"), all[1].threshold("p"), all[2].threshold("p")}).
-			To(gomega.Equal([]int64{12, 12, 12}), "nothing stale is written")
-		g.Expect(terms()).To(gomega.Equal(before), "the leader is not deposed")
-	}, "7s").Should(gomega.Succeed())
+			To(Equal([]int64{12, 12, 12}), "nothing stale is written")
+		g.Expect(terms()).To(Equal(before), "the leader is not deposed")
+	}, "7s").Should(Succeed())
 
 	// A leader that dies is replaced.
-	g.Eventually(c.leader(all), "10s").ShouldNot(gomega.BeNil())
+	g.Eventually(c.leader(all), "10s").ShouldNot(BeNil())
 	dead := c.leader(all)()
-	g.Expect(dead.cmd.Process.Kill()).To(gomega.Succeed())
+	g.Expect(dead.cmd.Process.Kill()).To(Succeed())
 	alive := slices.DeleteFunc(slices.Clone(all), func(p *process) bool { return p == dead })
 	c.edit("p", 13)
 	onAll(alive, 13)
-	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(gomega.Equal("True/Enforced"))
+	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(Equal("True/Enforced"))
 }
 
 // The halves in processes of their own: the one that decides is given no way to
 // reach the API server.
 func TestManagerHalvesApart(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	c := startCluster(t)
 	c.manager("--decisions=false")
 	c.apply("p", 5)
-	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "20s").Should(gomega.Equal("False/NoReplicas"))
+	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "20s").Should(Equal("False/NoReplicas"))
 	metrics := testenv.FreeAddr(t)
 	t.Setenv("KUBECONFIG", "/no/such/file") // nor that of whoever runs the test
 	p := startWeir(t, "manager", "--controllers=false", "--redis-url", c.redis.URL, "--store-timeout", "2s",
 		"--metrics-address", metrics)
-	g.Eventually(p.enforces("p"), "20s").Should(gomega.Equal(int64(5)))
-	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(gomega.Equal("True/Enforced"))
+	g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(5)))
+	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(Equal("True/Enforced"))
 	state, body := p.operator("any", "GET", "/v1/state?policy=shop/p&key=k", "")
-	g.Expect(state).To(gomega.Equal(http.StatusNotFound), "nobody can say who may: "+body)
+	g.Expect(state).To(Equal(http.StatusNotFound), "nobody can say who may: "+body)
 	response, err := http.Get("http://" + metrics + "/metrics")
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	defer func() { g.Expect(response.Body.Close()).To(gomega.Succeed()) }()
-	g.Expect(response.StatusCode).To(gomega.Equal(http.StatusOK))
-	g.Expect(p.cmd.Process.Kill()).To(gomega.Succeed())
-	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(gomega.Equal("False/NoReplicas"))
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { g.Expect(response.Body.Close()).To(Succeed()) }()
+	g.Expect(response.StatusCode).To(Equal(http.StatusOK))
+	g.Expect(p.cmd.Process.Kill()).To(Succeed())
+	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(Equal("False/NoReplicas"))
 
 	// Who decides for another installation leaves this one's plans alone.
 	stranger := startWeir(t, "manager", "--controllers=false", "--redis-url", c.redis.URL, "--installation", "another")
-	g.Eventually(stranger.log.String, "10s").Should(gomega.ContainSubstring("the registry belongs to another installation"))
-	g.Expect(stranger.threshold("p")).NotTo(gomega.Equal(int64(5)))
+	g.Eventually(stranger.log.String, "10s").Should(ContainSubstring("the registry belongs to another installation"))
+	g.Expect(stranger.threshold("p")).NotTo(Equal(int64(5)))
 }
 
 func TestManagerFlagsThatCannotWork(t *testing.T) {
@@ -327,44 +327,44 @@ func TestManagerFlagsThatCannotWork(t *testing.T) {
 			cmd := newManagerCommand()
 			cmd.SetArgs(tc.args)
 			cmd.SilenceErrors, cmd.SilenceUsage = true, true
-			gomega.NewWithT(t).Expect(cmd.ExecuteContext(t.Context())).To(gomega.MatchError(gomega.ContainSubstring(tc.want)))
+			NewWithT(t).Expect(cmd.ExecuteContext(t.Context())).To(MatchError(ContainSubstring(tc.want)))
 		})
 	}
 }
 
 // A process that was told to end and still decides goes on obeying edits.
 func TestManagerDrainsWithLivePolicies(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	c := startCluster(t)
 	c.manager("--decisions=false")
 	p := c.manager("--controllers=false", "--drain-delay", "3s")
 	c.apply("p", 5)
-	g.Eventually(p.enforces("p"), "20s").Should(gomega.Equal(int64(5)))
+	g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(5)))
 	state, body := p.operator("nobody's", "GET", "/v1/state?policy=shop/p&key=k", "")
-	g.Expect(state).To(gomega.Equal(http.StatusUnauthorized), "who only decides asks the API server about operators: "+body)
-	g.Expect(p.cmd.Process.Signal(syscall.SIGTERM)).To(gomega.Succeed())
-	g.Eventually(func() int { return status(p, "/readyz") }, "5s", "5ms").Should(gomega.Equal(http.StatusServiceUnavailable))
+	g.Expect(state).To(Equal(http.StatusUnauthorized), "who only decides asks the API server about operators: "+body)
+	g.Expect(p.cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
+	g.Eventually(func() int { return status(p, "/readyz") }, "5s", "5ms").Should(Equal(http.StatusServiceUnavailable))
 	c.edit("p", 6)
-	g.Eventually(p.enforces("p"), "2s", "5ms").Should(gomega.Equal(int64(6)))
-	g.Expect(p.cmd.Wait()).To(gomega.Succeed())
-	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(gomega.Equal("False/NoReplicas"))
+	g.Eventually(p.enforces("p"), "2s", "5ms").Should(Equal(int64(6)))
+	g.Expect(p.cmd.Wait()).To(Succeed())
+	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(Equal("False/NoReplicas"))
 }
 
 func TestManagerTenancy(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	c := startCluster(t)
 	p := c.manager("--tenancy", "Namespace")
 	c.create(testenv.MakePolicy("shop/p").Match(v1alpha1.Match{Hosts: []string{"shop.example"}}).
 		Limit("hourly", v1alpha1.AlgorithmFixedWindow, 3, "1h").Obj())
-	g.Eventually(c.condition("p", v1alpha1.ConditionAccepted), "20s").Should(gomega.Equal("False/MatchNotPermitted"))
-	g.Expect(p.threshold("p")).NotTo(gomega.Equal(int64(3)))
+	g.Eventually(c.condition("p", v1alpha1.ConditionAccepted), "20s").Should(Equal("False/MatchNotPermitted"))
+	g.Expect(p.threshold("p")).NotTo(Equal(int64(3)))
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
 	annotate := func(value string) {
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{"ratelimit.weir.dev/hosts":%s}}}`, value)
-		g.Expect(c.client.Patch(t.Context(), namespace, client.RawPatch(types.MergePatchType, []byte(patch)))).To(gomega.Succeed())
+		g.Expect(c.client.Patch(t.Context(), namespace, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 	}
 	annotate(`"shop.example"`)
-	g.Eventually(p.enforces("p"), "10s").Should(gomega.Equal(int64(3)))
+	g.Eventually(p.enforces("p"), "10s").Should(Equal(int64(3)))
 	annotate(`null`)
-	g.Eventually(p.enforces("p"), "10s").Should(gomega.Equal(int64(-404)))
+	g.Eventually(p.enforces("p"), "10s").Should(Equal(int64(-404)))
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
@@ -23,36 +23,36 @@ import (
 // docs/metrics.md lists every metric with its labels, and none that is not
 // there.
 func TestMetricsDocument(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newBuildInfo())
 	endpoint, err := standalone.New(t.Context(), standalone.Options{
 		Policies: []string{"../../config/samples"}, RedisURL: "redis://127.0.0.1:1",
 		Options: endpoint.Options{StoreTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), Registry: registry},
 	})
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	defer endpoint.Close()
 	plans.NewPublisher(nil, "weir:", plans.PublisherOptions{Owner: "weir", Registerer: registry})
 	plans.NewWatcher(nil, "weir:", plans.WatcherOptions{Owner: "weir", Replica: "r", Registerer: registry})
 
-	g.Expect(documentedMetrics(t)).To(gomega.Equal(registeredMetrics(registry)))
+	g.Expect(documentedMetrics(t)).To(Equal(registeredMetrics(registry)))
 }
 
 func TestBuildInfo(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newBuildInfo())
 	families, err := registry.Gather()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(families).To(gomega.HaveLen(1))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(families).To(HaveLen(1))
 
 	metric := families[0].GetMetric()[0]
 	labels := map[string]string{}
 	for _, label := range metric.GetLabel() {
 		labels[label.GetName()] = label.GetValue()
 	}
-	g.Expect(metric.GetGauge().GetValue()).To(gomega.Equal(1.0))
-	g.Expect(labels).To(gomega.Equal(map[string]string{
+	g.Expect(metric.GetGauge().GetValue()).To(Equal(1.0))
+	g.Expect(labels).To(Equal(map[string]string{
 		"version": version, "commit": commit, "date": date, "goversion": runtime.Version(),
 	}))
 }

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
 )
@@ -19,11 +19,11 @@ import (
 // The flags that name files let a process in where Redis asks for everything it can
 // ask for.
 func TestRedisFileFlags(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	dir := t.TempDir()
 	write := func(name string, content []byte) string {
 		path := filepath.Join(dir, name)
-		g.Expect(os.WriteFile(path, content, 0o600)).To(gomega.Succeed())
+		g.Expect(os.WriteFile(path, content, 0o600)).To(Succeed())
 		return path
 	}
 	authority := testenv.NewAuthority(t)
@@ -32,7 +32,7 @@ func TestRedisFileFlags(t *testing.T) {
 	certFile, keyFile := write("tls.crt", cert), write("tls.key", key)
 	addr := testenv.FreeAddr(t)
 	_, port, err := net.SplitHostPort(addr)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	testenv.StartRedis(t, "--user", "weir", "on", ">s3cret", "~*", "&*", "+@all", "--tls-port", port,
 		"--tls-cert-file", certFile, "--tls-key-file", keyFile, "--tls-ca-cert-file", ca)
 
@@ -43,14 +43,14 @@ func TestRedisFileFlags(t *testing.T) {
 	g.Eventually(func() (int, error) {
 		status, _, err := p.check(`{"policies":["shop/login"],"key":"alice"}`)
 		return status, err
-	}, "10s").Should(gomega.Equal(http.StatusOK))
+	}, "10s").Should(Equal(http.StatusOK))
 }
 
 func TestStandaloneRefusesFilesWithoutRedis(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	path, err := binary()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	out, err := exec.Command(path, "standalone", "--policies", "../../config/samples", "--redis-ca-file", "ca.crt").CombinedOutput()
-	g.Expect(err).To(gomega.HaveOccurred())
-	g.Expect(string(out)).To(gomega.ContainSubstring("need --redis-url"))
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(string(out)).To(ContainSubstring("need --redis-url"))
 }

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,17 +64,17 @@ func (c *cluster) fill(policies int) {
 
 func (c *cluster) measure(b *testing.B, policies int) {
 	b.Helper()
-	g := gomega.NewWithT(b)
+	g := NewWithT(b)
 	start := time.Now()
 	all := make([]*process, replicasAtScale)
 	for i := range all {
 		all[i] = c.manager()
 	}
 	for _, p := range all {
-		g.Eventually(p.policies, "120s", "20ms").Should(gomega.Equal(policies))
+		g.Eventually(p.policies, "120s", "20ms").Should(Equal(policies))
 	}
 	b.ReportMetric(time.Since(start).Seconds(), "s-to-enforced")
-	g.Eventually(c.unready, "120s", "100ms").Should(gomega.BeZero())
+	g.Eventually(c.unready, "120s", "100ms").Should(BeZero())
 	b.ReportMetric(time.Since(start).Seconds(), "s-to-status")
 
 	took := c.timeEdits(b, all, 200)
@@ -86,7 +86,7 @@ func (c *cluster) measure(b *testing.B, policies int) {
 	}
 	b.ReportMetric(float64(largest)/(1<<20), "MiB")
 	for _, p := range all {
-		g.Expect(p.cmd.Process.Kill()).To(gomega.Succeed())
+		g.Expect(p.cmd.Process.Kill()).To(Succeed())
 	}
 }
 
@@ -142,12 +142,12 @@ func (c *cluster) unready() int {
 }
 
 // largestMemory is the most memory the process ever had, in bytes.
-func (p *process) largestMemory(g *gomega.WithT) int {
+func (p *process) largestMemory(g *WithT) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	found := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(text)
-	g.Expect(found).NotTo(gomega.BeNil())
+	g.Expect(found).NotTo(BeNil())
 	kilobytes, err := strconv.Atoi(string(found[1]))
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	return kilobytes << 10
 }

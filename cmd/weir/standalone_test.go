@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
 )
@@ -63,14 +63,14 @@ func startStandalone(t *testing.T, args ...string) *process {
 // startWeir starts weir and waits until it answers on its HTTP address.
 func startWeir(tb testing.TB, args ...string) *process {
 	tb.Helper()
-	g := gomega.NewWithT(tb)
+	g := NewWithT(tb)
 	path, err := binary()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	p := &process{http: testenv.FreeAddr(tb)}
 	args = append([]string{args[0], "--http-address", p.http, "--grpc-address", "", "--metrics-address", ""}, args[1:]...)
 	p.cmd = exec.Command(path, args...)
 	p.cmd.Stderr = &p.log
-	g.Expect(p.cmd.Start()).To(gomega.Succeed())
+	g.Expect(p.cmd.Start()).To(Succeed())
 	tb.Cleanup(func() {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
 		_ = p.cmd.Wait()
@@ -84,7 +84,7 @@ func startWeir(tb testing.TB, args ...string) *process {
 			_ = response.Body.Close()
 		}
 		return err
-	}, "20s").Should(gomega.Succeed())
+	}, "20s").Should(Succeed())
 	return p
 }
 
@@ -122,7 +122,7 @@ spec:
   - {name: l, algorithm: %s, threshold: 100, window: 1h}
 ---`
 	text := fmt.Sprintf(policy, "fixed", "FixedWindow") + fmt.Sprintf(policy, "log", "SlidingLog")
-	gomega.NewWithT(t).Expect(os.WriteFile(filepath.Join(dir, "p.yaml"), []byte(text), 0o600)).To(gomega.Succeed())
+	NewWithT(t).Expect(os.WriteFile(filepath.Join(dir, "p.yaml"), []byte(text), 0o600)).To(Succeed())
 	var processes []*process
 	for range 4 {
 		processes = append(processes, startStandalone(t, "--policies", dir, "--redis-url", server.URL, "--store-timeout", "10s"))
@@ -130,7 +130,7 @@ spec:
 	for _, name := range []string{"fixed", "log"} {
 		for round := range 3 {
 			t.Run(fmt.Sprintf("%s/%d", name, round), func(t *testing.T) {
-				g := gomega.NewWithT(t)
+				g := NewWithT(t)
 				var allowed, refused atomic.Int64
 				var wg sync.WaitGroup
 				for i := range 400 {
@@ -145,8 +145,8 @@ spec:
 					})
 				}
 				wg.Wait()
-				g.Expect(allowed.Load()).To(gomega.Equal(int64(100)))
-				g.Expect(refused.Load()).To(gomega.Equal(int64(300)))
+				g.Expect(allowed.Load()).To(Equal(int64(100)))
+				g.Expect(refused.Load()).To(Equal(int64(300)))
 			})
 		}
 	}
@@ -156,7 +156,7 @@ spec:
 // end although its window has slid, and is free after what it was told to
 // wait.
 func TestBlockLastsAsLongAsItSays(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	server := testenv.StartRedis(t)
 	dir := t.TempDir()
 	g.Expect(os.WriteFile(filepath.Join(dir, "p.yaml"), []byte(`
@@ -166,45 +166,45 @@ metadata: {name: block, namespace: shop}
 spec:
   limits:
   - {name: l, algorithm: SlidingLog, threshold: 1, window: 100ms, blockDuration: 700ms}
-`), 0o600)).To(gomega.Succeed())
+`), 0o600)).To(Succeed())
 	p := startStandalone(t, "--policies", dir, "--redis-url", server.URL, "--store-timeout", "10s")
 	check := func() (int, time.Duration) {
 		status, retryAfter, err := p.check(`{"policies":["shop/block"],"key":"alice"}`)
-		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(err).NotTo(HaveOccurred())
 		return status, retryAfter
 	}
 	status, _ := check()
-	g.Expect(status).To(gomega.Equal(http.StatusOK))
+	g.Expect(status).To(Equal(http.StatusOK))
 	before := time.Now()
 	status, wait := check()
-	g.Expect(status).To(gomega.Equal(http.StatusTooManyRequests))
-	g.Expect(wait).To(gomega.Equal(701 * time.Millisecond))
-	g.Eventually(func() int { status, _ := check(); return status }, "5s", "1ms").Should(gomega.Equal(http.StatusOK))
-	g.Expect(time.Since(before)).To(gomega.BeNumerically(">=", 700*time.Millisecond))
+	g.Expect(status).To(Equal(http.StatusTooManyRequests))
+	g.Expect(wait).To(Equal(701 * time.Millisecond))
+	g.Eventually(func() int { status, _ := check(); return status }, "5s", "1ms").Should(Equal(http.StatusOK))
+	g.Expect(time.Since(before)).To(BeNumerically(">=", 700*time.Millisecond))
 
 	status, _ = check()
-	g.Expect(status).To(gomega.Equal(http.StatusTooManyRequests))
+	g.Expect(status).To(Equal(http.StatusTooManyRequests))
 	_, wait = check()
 	<-time.After(wait)
 	status, _ = check()
-	g.Expect(status).To(gomega.Equal(http.StatusOK), "free after what it was told to wait")
+	g.Expect(status).To(Equal(http.StatusOK), "free after what it was told to wait")
 }
 
 // The README's commands do what the README says, with the sample policies.
 func TestReadmeCurls(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	readme, err := os.ReadFile("../../README.md")
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	p := startStandalone(t, "--policies", "../../config/samples")
 	lines := regexp.MustCompile(`(?m)^curl .* -d '([^']+)' localhost:8080/v1/check\s+# (\d+)((?:, then \d+)*)`).FindAllStringSubmatch(string(readme), -1)
-	g.Expect(len(lines)).To(gomega.BeNumerically(">=", 2))
+	g.Expect(len(lines)).To(BeNumerically(">=", 2))
 	turned := false
 	for _, line := range lines {
 		statuses := regexp.MustCompile(`\d+`).FindAllString(line[2]+line[3], -1)
 		seen := []string{}
 		for range 30 {
 			status, _, err := p.check(line[1])
-			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(err).NotTo(HaveOccurred())
 			if s := strconv.Itoa(status); len(seen) == 0 || seen[len(seen)-1] != s {
 				seen = append(seen, s)
 			}
@@ -212,16 +212,16 @@ func TestReadmeCurls(t *testing.T) {
 				break
 			}
 		}
-		g.Expect(seen).To(gomega.Equal(statuses), line[0])
+		g.Expect(seen).To(Equal(statuses), line[0])
 		turned = turned || len(statuses) > 1
 	}
-	g.Expect(turned).To(gomega.BeTrue(), "one line turns a 200 into a 429")
+	g.Expect(turned).To(BeTrue(), "one line turns a 200 into a 429")
 }
 
 func TestGracefulDrain(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	p := startStandalone(t, "--policies", "../../config/samples", "--drain-delay", "300ms")
-	g.Expect(p.cmd.Process.Signal(syscall.SIGTERM)).To(gomega.Succeed())
+	g.Expect(p.cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
 	g.Eventually(func() int {
 		response, err := http.Get("http://" + p.http + "/readyz")
 		if err != nil {
@@ -230,12 +230,12 @@ func TestGracefulDrain(t *testing.T) {
 		defer func() { _ = response.Body.Close() }()
 		_, _ = io.Copy(io.Discard, response.Body)
 		return response.StatusCode
-	}, "5s", "5ms").Should(gomega.Equal(http.StatusServiceUnavailable))
+	}, "5s", "5ms").Should(Equal(http.StatusServiceUnavailable))
 	status, _, err := p.check(`{"policies":["shop/burst"],"key":"late"}`)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(status).To(gomega.Equal(http.StatusOK), "still deciding while it drains")
-	g.Expect(p.cmd.Wait()).To(gomega.Succeed())
-	g.Expect(p.log.String()).To(gomega.ContainSubstring(`"msg":"Stopped"`))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(status).To(Equal(http.StatusOK), "still deciding while it drains")
+	g.Expect(p.cmd.Wait()).To(Succeed())
+	g.Expect(p.log.String()).To(ContainSubstring(`"msg":"Stopped"`))
 }
 
 func TestFlagsThatCannotWork(t *testing.T) {
@@ -265,16 +265,16 @@ func TestFlagsThatCannotWork(t *testing.T) {
 			cmd := newStandaloneCommand()
 			cmd.SetArgs(tc.args)
 			cmd.SilenceErrors, cmd.SilenceUsage = true, true
-			gomega.NewWithT(t).Expect(cmd.ExecuteContext(t.Context())).To(gomega.MatchError(gomega.ContainSubstring(tc.want)))
+			NewWithT(t).Expect(cmd.ExecuteContext(t.Context())).To(MatchError(ContainSubstring(tc.want)))
 		})
 	}
 }
 
 func TestVersion(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	cmd := newVersionCommand()
 	var out bytes.Buffer
 	cmd.SetOut(&out)
-	g.Expect(cmd.Execute()).To(gomega.Succeed())
-	g.Expect(out.String()).To(gomega.MatchRegexp(`^weir \S+ \(commit \S+, built \S+\)\n$`))
+	g.Expect(cmd.Execute()).To(Succeed())
+	g.Expect(out.String()).To(MatchRegexp(`^weir \S+ \(commit \S+, built \S+\)\n$`))
 }

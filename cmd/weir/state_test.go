@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 )
 
 // operator asks the process about the state of keys, and returns the status and
@@ -35,47 +35,47 @@ func (p *process) operator(token, method, target, body string) (int, string) {
 }
 
 func TestAdminTokenFile(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	token := filepath.Join(t.TempDir(), "token")
-	write := func(text string) { g.Expect(os.WriteFile(token, []byte(text), 0o600)).To(gomega.Succeed()) }
+	write := func(text string) { g.Expect(os.WriteFile(token, []byte(text), 0o600)).To(Succeed()) }
 	write("first-token\n")
 	p := startStandalone(t, "--policies", "../../config/samples", "--admin-token-file", token)
 	expect := func(token, method, target, body string, wantStatus int, want string) {
 		t.Helper()
 		status, text := p.operator(token, method, target, body)
-		g.Expect(status).To(gomega.Equal(wantStatus), text)
-		g.Expect(text).To(gomega.ContainSubstring(want))
+		g.Expect(status).To(Equal(wantStatus), text)
+		g.Expect(text).To(ContainSubstring(want))
 	}
 	check := func() int {
 		status, _, err := p.check(`{"policies":["shop/burst"],"key":"mallory-key"}`)
-		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(err).NotTo(HaveOccurred())
 		return status
 	}
 	const inspect, target = "/v1/state?policy=shop/burst&key=mallory-key", `{"policy":"shop/burst","key":"mallory-key"}`
 	expect("wrong", "GET", inspect, "", 401, "Unauthenticated")
 	expect("first-token", "GET", inspect, "", 200, `"blocked":false`)
 	expect("first-token", "POST", "/v1/block", `{"policy":"shop/burst","key":"mallory-key","duration":"10m"}`, 200, `{"found":true}`)
-	g.Expect(check()).To(gomega.Equal(http.StatusTooManyRequests))
+	g.Expect(check()).To(Equal(http.StatusTooManyRequests))
 	expect("first-token", "GET", inspect, "", 200, `"blocked":true`)
 	write("second-token")
 	expect("first-token", "POST", "/v1/unblock", target, 401, "Unauthenticated")
 	expect("second-token", "POST", "/v1/unblock", target, 200, `{"found":true}`)
-	g.Expect(check()).To(gomega.Equal(http.StatusOK))
+	g.Expect(check()).To(Equal(http.StatusOK))
 	expect("second-token", "POST", "/v1/reset", target, 200, `{"found":true}`)
-	g.Expect(os.Remove(token)).To(gomega.Succeed())
+	g.Expect(os.Remove(token)).To(Succeed())
 	expect("second-token", "GET", inspect, "", 503, "Unavailable")
-	g.Expect(check()).To(gomega.Equal(http.StatusOK))
+	g.Expect(check()).To(Equal(http.StatusOK))
 
 	log := p.log.String()
-	g.Expect(log).To(gomega.ContainSubstring(`"msg":"Unblocked a key"`))
-	g.Expect(log).NotTo(gomega.Or(gomega.ContainSubstring("mallory-key"), gomega.ContainSubstring("first-token"),
-		gomega.ContainSubstring("second-token")))
+	g.Expect(log).To(ContainSubstring(`"msg":"Unblocked a key"`))
+	g.Expect(log).NotTo(Or(ContainSubstring("mallory-key"), ContainSubstring("first-token"),
+		ContainSubstring("second-token")))
 }
 
 // Without the flag there are no such paths.
 func TestNoAdminTokenFile(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	p := startStandalone(t, "--policies", "../../config/samples")
 	status, text := p.operator("any", "GET", "/v1/state?policy=shop/burst&key=k", "")
-	g.Expect(status).To(gomega.Equal(http.StatusNotFound), text)
+	g.Expect(status).To(Equal(http.StatusNotFound), text)
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
 )
@@ -19,22 +19,22 @@ import (
 // The flags of TLS reach the port, files that change are taken within moments,
 // and so does --legacy-headers.
 func TestTLSFlags(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	authority, dir := testenv.NewAuthority(t), t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	show := func(commonName string) {
 		cert, key := authority.Issue(t, commonName, "127.0.0.1")
-		g.Expect(os.WriteFile(path("tls.crt"), cert, 0o600)).To(gomega.Succeed())
-		g.Expect(os.WriteFile(path("tls.key"), key, 0o600)).To(gomega.Succeed())
+		g.Expect(os.WriteFile(path("tls.crt"), cert, 0o600)).To(Succeed())
+		g.Expect(os.WriteFile(path("tls.key"), key, 0o600)).To(Succeed())
 	}
 	show("first")
-	g.Expect(os.WriteFile(path("ca.crt"), authority.PEM, 0o600)).To(gomega.Succeed())
+	g.Expect(os.WriteFile(path("ca.crt"), authority.PEM, 0o600)).To(Succeed())
 	p := startStandalone(t, "--policies", "../../config/samples", "--legacy-headers",
 		"--tls-cert-file", path("tls.crt"), "--tls-key-file", path("tls.key"),
 		"--client-ca-file", path("ca.crt"), "--allowed-client-names", "other,spiffe://shop/gateway")
 
 	pair, err := tls.X509KeyPair(authority.Issue(t, "client", "spiffe://shop/gateway"))
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	// ask returns the answer to a check and who answered, over a new connection.
 	ask := func(certificates ...tls.Certificate) (status int, header http.Header, by string) {
 		client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
@@ -49,12 +49,12 @@ func TestTLSFlags(t *testing.T) {
 		return answer.StatusCode, answer.Header, answer.TLS.PeerCertificates[0].Subject.CommonName
 	}
 	status, _, _ := ask()
-	g.Expect(status).To(gomega.Equal(http.StatusForbidden))
+	g.Expect(status).To(Equal(http.StatusForbidden))
 	status, header, by := ask(pair)
-	g.Expect(status).To(gomega.Equal(http.StatusOK))
-	g.Expect(by).To(gomega.Equal("first"))
-	g.Expect(header.Get("X-RateLimit-Limit") + " " + header.Get("X-RateLimit-Remaining")).To(gomega.Equal("3 2"))
+	g.Expect(status).To(Equal(http.StatusOK))
+	g.Expect(by).To(Equal("first"))
+	g.Expect(header.Get("X-RateLimit-Limit") + " " + header.Get("X-RateLimit-Remaining")).To(Equal("3 2"))
 
 	show("second")
-	g.Eventually(func() string { _, _, by := ask(pair); return by }, "10s").Should(gomega.Equal("second"))
+	g.Eventually(func() string { _, _, by := ask(pair); return by }, "10s").Should(Equal("second"))
 }

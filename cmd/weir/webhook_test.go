@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,58 +53,58 @@ func (c *cluster) secret() *corev1.Secret {
 }
 
 func TestManagersShareTheCertificateOfTheWebhook(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	c := startCluster(t)
 	configuration, err := webhook.Configuration()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	c.create(configuration)
 	first, second := testenv.FreeAddr(t), testenv.FreeAddr(t)
 	c.manager("--webhook-address", first)
 	c.manager("--webhook-address", second)
 	pool := x509.NewCertPool()
 	g.Eventually(func() bool {
-		g.Expect(c.client.Get(t.Context(), client.ObjectKeyFromObject(configuration), configuration)).To(gomega.Succeed())
+		g.Expect(c.client.Get(t.Context(), client.ObjectKeyFromObject(configuration), configuration)).To(Succeed())
 		return pool.AppendCertsFromPEM(configuration.Webhooks[0].ClientConfig.CABundle)
-	}, "20s").Should(gomega.BeTrue())
+	}, "20s").Should(BeTrue())
 	var serial string
-	g.Eventually(func() (err error) { serial, err = shownBy(first, pool)(); return err }, "20s").Should(gomega.Succeed())
-	g.Eventually(shownBy(second, pool), "20s").Should(gomega.Equal(serial))
+	g.Eventually(func() (err error) { serial, err = shownBy(first, pool)(); return err }, "20s").Should(Succeed())
+	g.Eventually(shownBy(second, pool), "20s").Should(Equal(serial))
 }
 
 // Nothing that becomes of the webhook is felt by policies and decisions.
 func TestManagerGoesOnWithoutItsWebhook(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	c := startCluster(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	defer taken.Close()
 	user, err := c.api.Env.AddUser(envtest.User{Name: "weir"}, nil)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	kubeconfig, err := user.KubeConfig()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	g.Expect(os.WriteFile(path, kubeconfig, 0o600)).To(gomega.Succeed())
+	g.Expect(os.WriteFile(path, kubeconfig, 0o600)).To(Succeed())
 	role := c.grantButSecrets("weir")
 
 	p := c.manager("--kubeconfig", path, "--webhook-address", taken.Addr().String())
 	c.apply("p", 5)
-	g.Eventually(p.enforces("p"), "20s").Should(gomega.Equal(int64(5)))
-	g.Eventually(c.condition("p", v1alpha1.ConditionReady), "10s").Should(gomega.Equal("True/Ready"))
-	g.Eventually(p.log.String, "10s").Should(gomega.And(
-		gomega.ContainSubstring("The webhook is not served"), gomega.ContainSubstring("address already in use"),
-		gomega.ContainSubstring("The certificate of the webhook cannot be kept up"),
-		gomega.ContainSubstring(`cannot get resource \"secrets\"`),
+	g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(5)))
+	g.Eventually(c.condition("p", v1alpha1.ConditionReady), "10s").Should(Equal("True/Ready"))
+	g.Eventually(p.log.String, "10s").Should(And(
+		ContainSubstring("The webhook is not served"), ContainSubstring("address already in use"),
+		ContainSubstring("The certificate of the webhook cannot be kept up"),
+		ContainSubstring(`cannot get resource \"secrets\"`),
 	))
-	g.Expect(status(p, "/healthz")).To(gomega.Equal(200))
-	g.Expect(status(p, "/readyz")).To(gomega.Equal(200))
-	g.Expect(strings.Count(p.log.String(), "The webhook is not served")).To(gomega.Equal(1), "it is said once")
+	g.Expect(status(p, "/healthz")).To(Equal(200))
+	g.Expect(status(p, "/readyz")).To(Equal(200))
+	g.Expect(strings.Count(p.log.String(), "The webhook is not served")).To(Equal(1), "it is said once")
 
 	// Whatever was in the way goes, and the webhook is there.
-	g.Expect(taken.Close()).To(gomega.Succeed())
+	g.Expect(taken.Close()).To(Succeed())
 	role.Rules = append(role.Rules, rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "create"},
 	})
-	g.Expect(c.client.Update(t.Context(), role)).To(gomega.Succeed())
+	g.Expect(c.client.Update(t.Context(), role)).To(Succeed())
 	g.Eventually(func() error {
 		pool := x509.NewCertPool()
 		if secret := c.secret(); secret != nil {
@@ -112,14 +112,14 @@ func TestManagerGoesOnWithoutItsWebhook(t *testing.T) {
 		}
 		_, err := shownBy(taken.Addr().String(), pool)()
 		return err
-	}, "30s").Should(gomega.Succeed())
+	}, "30s").Should(Succeed())
 	c.edit("p", 6)
-	g.Eventually(p.enforces("p"), "10s").Should(gomega.Equal(int64(6)))
+	g.Eventually(p.enforces("p"), "10s").Should(Equal(int64(6)))
 }
 
 // The API server goes on asking a pod that is to end until it has heard of that.
 func TestManagerServesItsWebhookWhileItDrains(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	c := startCluster(t)
 	address := testenv.FreeAddr(t)
 	p := c.manager("--webhook-address", address, "--drain-delay", "3s")
@@ -131,11 +131,11 @@ func TestManagerServesItsWebhookWhileItDrains(t *testing.T) {
 		}
 		_, err := shown()
 		return err
-	}, "20s").Should(gomega.Succeed())
-	g.Expect(p.cmd.Process.Signal(syscall.SIGTERM)).To(gomega.Succeed())
-	g.Eventually(func() int { return status(p, "/readyz") }, "5s", "5ms").Should(gomega.Equal(http.StatusServiceUnavailable))
-	g.Consistently(func() error { _, err := shown(); return err }, "1s", "50ms").Should(gomega.Succeed())
-	g.Expect(p.cmd.Wait()).To(gomega.Succeed())
+	}, "20s").Should(Succeed())
+	g.Expect(p.cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
+	g.Eventually(func() int { return status(p, "/readyz") }, "5s", "5ms").Should(Equal(http.StatusServiceUnavailable))
+	g.Consistently(func() error { _, err := shown(); return err }, "1s", "50ms").Should(Succeed())
+	g.Expect(p.cmd.Wait()).To(Succeed())
 }
 
 // grantButSecrets gives the user what the manifests give, except for Secrets, and
@@ -176,25 +176,25 @@ func (c *cluster) grantButSecrets(user string) *rbacv1.Role {
 
 // Files of somebody else need not be there at the start, and then nothing is made.
 func TestWebhookCertificateFiles(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	c := startCluster(t)
 	authority, dir, address := testenv.NewAuthority(t), t.TempDir(), testenv.FreeAddr(t)
 	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	p := c.manager("--webhook-address", address, "--webhook-cert-file", certFile, "--webhook-key-file", keyFile)
 	c.apply("p", 5)
-	g.Eventually(p.enforces("p"), "20s").Should(gomega.Equal(int64(5)))
-	g.Eventually(p.log.String, "20s").Should(gomega.ContainSubstring("Waiting for the certificate of the webhook"))
+	g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(5)))
+	g.Eventually(p.log.String, "20s").Should(ContainSubstring("Waiting for the certificate of the webhook"))
 	shown := shownBy(address, authority.Pool())
 	g.Eventually(func() error { _, err := shown(); return err }, "20s").
-		Should(gomega.MatchError(gomega.ContainSubstring("internal error")), "there is a port, and no certificate")
+		Should(MatchError(ContainSubstring("internal error")), "there is a port, and no certificate")
 
 	previous := ""
 	for range 2 {
 		cert, key := authority.Issue(t, "webhook", "weir-webhook.default.svc")
-		g.Expect(os.WriteFile(certFile, cert, 0o600)).To(gomega.Succeed())
-		g.Expect(os.WriteFile(keyFile, key, 0o600)).To(gomega.Succeed())
-		g.Eventually(shown, "10s").ShouldNot(gomega.Or(gomega.BeEmpty(), gomega.Equal(previous)))
+		g.Expect(os.WriteFile(certFile, cert, 0o600)).To(Succeed())
+		g.Expect(os.WriteFile(keyFile, key, 0o600)).To(Succeed())
+		g.Eventually(shown, "10s").ShouldNot(Or(BeEmpty(), Equal(previous)))
 		previous, _ = shown()
 	}
-	g.Expect(c.secret()).To(gomega.BeNil())
+	g.Expect(c.secret()).To(BeNil())
 }

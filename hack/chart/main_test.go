@@ -6,11 +6,11 @@ package main
 import (
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 )
 
 func TestTableOf(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	table, err := tableOf([]byte(`# About the file.
 
 # How many.
@@ -24,22 +24,22 @@ image:
 resources:
   limits: {memory: 1Gi}
 `))
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(table).To(gomega.Equal("| value | default | |\n|---|---|---|\n" +
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(table).To(Equal("| value | default | |\n|---|---|---|\n" +
 		"| `replicas` | `2` | How many. |\n" +
 		"| `image.repository` | `\"a/b\"` | Where it is, or is not. |\n" +
 		"| `resources` | `{\"limits\":{\"memory\":\"1Gi\"}}` | Either \\| or. |\n"))
 
 	_, err = tableOf([]byte("a:\n  b: 1\n"))
-	g.Expect(err).To(gomega.MatchError("a.b: has no comment in values.yaml"))
+	g.Expect(err).To(MatchError("a.b: has no comment in values.yaml"))
 }
 
 func TestInsert(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	once, err := insert("a\n"+begin+end+"b\n", "table\n")
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(once).To(gomega.Equal("a\n" + begin + "\ntable\n\n" + end + "b\n"))
-	g.Expect(insert(once, "table\n")).To(gomega.Equal(once))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(once).To(Equal("a\n" + begin + "\ntable\n\n" + end + "b\n"))
+	g.Expect(insert(once, "table\n")).To(Equal(once))
 	_, err = insert("a\n", "table\n")
-	g.Expect(err).To(gomega.HaveOccurred())
+	g.Expect(err).To(HaveOccurred())
 }

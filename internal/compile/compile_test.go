@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
@@ -28,24 +28,24 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // lines of <case>.out.txt. Inputs pass the schema first, as they do in life.
 func TestGolden(t *testing.T) {
 	inputs, err := filepath.Glob("testdata/*.in.yaml")
-	g := gomega.NewWithT(t)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g := NewWithT(t)
+	g.Expect(err).NotTo(HaveOccurred())
 	samples, err := filepath.Glob("../../config/samples/*.yaml")
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(len(inputs) > 0 && len(samples) > 0).To(gomega.BeTrue())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(len(inputs) > 0 && len(samples) > 0).To(BeTrue())
 	for _, input := range append(inputs, samples...) {
 		name := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(input), ".yaml"), ".in")
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			data, err := os.ReadFile(input)
-			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(err).NotTo(HaveOccurred())
 			policies, err := policyfile.Read(t.Context(), data)
-			g.Expect(err).NotTo(gomega.HaveOccurred())
-			g.Expect(policies).To(gomega.HaveLen(1))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(policies).To(HaveLen(1))
 			before := policies[0].DeepCopy()
 
 			compiled, errs := compile.Compile(policies[0], compile.Everything())
-			g.Expect(policies[0]).To(gomega.Equal(before), "compile changes nothing")
+			g.Expect(policies[0]).To(Equal(before), "compile changes nothing")
 			if errs != nil {
 				var lines strings.Builder
 				for _, e := range errs {
@@ -55,14 +55,14 @@ func TestGolden(t *testing.T) {
 				return
 			}
 			encoded, err := plan.Encode(compiled)
-			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(err).NotTo(HaveOccurred())
 			var indented bytes.Buffer
-			g.Expect(json.Indent(&indented, encoded, "", "  ")).To(gomega.Succeed())
+			g.Expect(json.Indent(&indented, encoded, "", "  ")).To(Succeed())
 			golden(t, "testdata/"+name+".out.json", append(indented.Bytes(), '\n'))
 
 			decoded, err := plan.Decode(encoded)
-			g.Expect(err).NotTo(gomega.HaveOccurred())
-			g.Expect(decoded).To(gomega.Equal(compiled))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(decoded).To(Equal(compiled))
 		})
 	}
 }
@@ -78,7 +78,7 @@ func golden(t *testing.T, file string, got []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gomega.NewWithT(t).Expect(string(got)).To(gomega.Equal(string(want)))
+	NewWithT(t).Expect(string(got)).To(Equal(string(want)))
 }
 
 // Compile is also called on objects no schema has seen: it answers with
@@ -137,10 +137,10 @@ func TestCompileWithoutSchema(t *testing.T) {
 		"a large plan":        {largePolicy(), "bytes, at most 131072 are allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			compiled, errs := compile.Compile(tc.policy.Obj(), compile.Everything())
-			g.Expect(compiled).To(gomega.BeNil())
-			g.Expect(errs.ToAggregate()).To(gomega.MatchError(gomega.ContainSubstring(tc.want)))
+			g.Expect(compiled).To(BeNil())
+			g.Expect(errs.ToAggregate()).To(MatchError(ContainSubstring(tc.want)))
 		})
 	}
 }
@@ -160,15 +160,15 @@ func largePolicy() *testenv.PolicyBuilder {
 
 // The addresses of requests are never IPv4-mapped, so networks must not be.
 func TestNetworksAreNormalised(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	compiled, errs := compile.Compile(testenv.MakePolicy("shop/x").Limit("l", "GCRA", 1, "1s").Override(v1alpha1.Override{
 		Name: "o", Action: v1alpha1.OverrideActionDeny,
 		CIDRs: []string{"::ffff:10.1.2.3/104", "::ffff:192.0.2.1/128", "::ffff:10.0.0.0/90", "2001:db8::1/32", "10.1.2.3/8"},
 	}).Obj(), compile.Everything())
-	g.Expect(errs).To(gomega.BeEmpty())
+	g.Expect(errs).To(BeEmpty())
 	var networks []string
 	for _, network := range compiled.Overrides[0].CIDRs {
 		networks = append(networks, network.String())
 	}
-	g.Expect(networks).To(gomega.Equal([]string{"10.0.0.0/8", "192.0.2.1/32", "::ffc0:0:0/90", "2001:db8::/32", "10.0.0.0/8"}))
+	g.Expect(networks).To(Equal([]string{"10.0.0.0/8", "192.0.2.1/32", "::ffc0:0:0/90", "2001:db8::/32", "10.0.0.0/8"}))
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -69,7 +69,7 @@ func TestGrant(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			policy := testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, "1s")
 			for _, m := range tc.matches {
 				policy.Match(m)
@@ -83,11 +83,11 @@ func TestGrant(t *testing.T) {
 					forbidden = append(forbidden, err.Field)
 				}
 			}
-			g.Expect(forbidden).To(gomega.Equal(tc.want))
+			g.Expect(forbidden).To(Equal(tc.want))
 
 			_, errs = compile.Compile(policy.Obj(), compile.Everything())
 			for _, err := range errs {
-				g.Expect(err.Type).NotTo(gomega.Equal(field.ErrorTypeForbidden))
+				g.Expect(err.Type).NotTo(Equal(field.ErrorTypeForbidden))
 			}
 		})
 	}
@@ -97,7 +97,7 @@ func TestGrantSaysWhichAnnotation(t *testing.T) {
 	t.Parallel()
 	_, errs := compile.Compile(testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, "1s").
 		Match(v1alpha1.Match{Hosts: []string{"a.example"}}).Obj(), compile.Grant{})
-	gomega.NewWithT(t).Expect(errs.ToAggregate()).To(gomega.MatchError(
+	NewWithT(t).Expect(errs.ToAggregate()).To(MatchError(
 		"spec.matches[0].hosts[0]: Forbidden: a.example is not granted to the Namespace by its annotation ratelimit.weir.dev/hosts"))
 }
 
@@ -127,26 +127,26 @@ func TestGrantPermitsPlan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			p := &plan.Plan{Matches: tc.matches}
-			g.Expect(grant.Permits(p)).To(gomega.Equal(tc.want))
-			g.Expect(compile.Everything().Permits(p)).To(gomega.BeTrue())
-			g.Expect(compile.Grant{}.Permits(p)).To(gomega.Equal(tc.matches == nil))
+			g.Expect(grant.Permits(p)).To(Equal(tc.want))
+			g.Expect(compile.Everything().Permits(p)).To(BeTrue())
+			g.Expect(compile.Grant{}.Permits(p)).To(Equal(tc.matches == nil))
 		})
 	}
 }
 
 func TestSummary(t *testing.T) {
 	t.Parallel()
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	spec := &testenv.MakePolicy("x").
 		Limit("burst", v1alpha1.AlgorithmSlidingLog, 5, "1m").
 		Limit("daily", v1alpha1.AlgorithmSlidingLog, 20, "24h").Obj().Spec
-	g.Expect(compile.Summary(spec)).To(gomega.Equal("burst 5/1m, daily 20/24h"))
+	g.Expect(compile.Summary(spec)).To(Equal("burst 5/1m, daily 20/24h"))
 
 	largest := testenv.MakePolicy("x")
 	for range plan.MaxLimits {
 		largest.Limit(strings.Repeat("n", 63), v1alpha1.AlgorithmFixedWindow, plan.MaxThreshold, v1alpha1.Duration(strings.Repeat("9", 24)))
 	}
-	g.Expect(len(compile.Summary(&largest.Obj().Spec))).To(gomega.BeNumerically("<=", 2048))
+	g.Expect(len(compile.Summary(&largest.Obj().Spec))).To(BeNumerically("<=", 2048))
 }

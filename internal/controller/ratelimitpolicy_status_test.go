@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -152,16 +152,16 @@ func TestConditions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			f := facts{uid: "u", generation: 3, problems: tc.problems, standing: tc.standing}
 			conditions := f.conditions()
-			g.Expect(said(conditions)).To(gomega.Equal(tc.want))
+			g.Expect(said(conditions)).To(Equal(tc.want))
 			for _, c := range conditions {
-				g.Expect(c.ObservedGeneration).To(gomega.Equal(int64(3)))
-				g.Expect(c.Message).NotTo(gomega.BeEmpty())
-				g.Expect(len(c.Message)).To(gomega.BeNumerically("<=", maxMessageBytes))
+				g.Expect(c.ObservedGeneration).To(Equal(int64(3)))
+				g.Expect(c.Message).NotTo(BeEmpty())
+				g.Expect(len(c.Message)).To(BeNumerically("<=", maxMessageBytes))
 			}
-			g.Expect(newsIn(conditions)).To(gomega.Equal(tc.news))
+			g.Expect(newsIn(conditions)).To(Equal(tc.news))
 		})
 	}
 }
@@ -176,7 +176,7 @@ func said(conditions []metav1.Condition) []string {
 
 func TestProgrammedSaysWhatStays(t *testing.T) {
 	t.Parallel()
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	invalid := field.ErrorList{field.Invalid(field.NewPath("spec"), 1, "")}
 	forbidden := field.ErrorList{field.Forbidden(field.NewPath("spec"), "")}
 	message := func(problems field.ErrorList, last *plan.Plan) string {
@@ -184,22 +184,22 @@ func TestProgrammedSaysWhatStays(t *testing.T) {
 		return f.programmed().Message
 	}
 	last := &plan.Plan{Generation: 2}
-	g.Expect(message(invalid, last)).To(gomega.Equal("The policy is not accepted. The plan of generation 2 stays enforced."))
-	g.Expect(message(forbidden, last)).To(gomega.Equal("The policy is not accepted. Its plan is being withdrawn."))
-	g.Expect(message(invalid, nil)).To(gomega.Equal("The policy is not accepted and has no plan in the registry."))
+	g.Expect(message(invalid, last)).To(Equal("The policy is not accepted. The plan of generation 2 stays enforced."))
+	g.Expect(message(forbidden, last)).To(Equal("The policy is not accepted. Its plan is being withdrawn."))
+	g.Expect(message(invalid, nil)).To(Equal("The policy is not accepted and has no plan in the registry."))
 }
 
 func TestReadySaysWhatHoldsItBack(t *testing.T) {
 	t.Parallel()
 	f := facts{standing: Standing{Reachable: true, Plan: &plan.Plan{}}}
-	gomega.NewWithT(t).Expect(f.conditions()[0].Message).To(
-		gomega.Equal("NoReplicas: No replica is alive, so nothing is decided."))
+	NewWithT(t).Expect(f.conditions()[0].Message).To(
+		Equal("NoReplicas: No replica is alive, so nothing is decided."))
 }
 
 // A transition is a change of status; another reason or message is none.
 func TestTimesOfTransitions(t *testing.T) {
 	t.Parallel()
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	then := metav1.NewTime(time.Unix(1_600_000_000, 0))
 	kept := condition("Kept", metav1.ConditionFalse, "Old", "old")
 	turned := condition("Turned", metav1.ConditionFalse, "Old", "old")
@@ -210,20 +210,20 @@ func TestTimesOfTransitions(t *testing.T) {
 		condition("Kept", metav1.ConditionFalse, "New", "new"),
 		condition("Turned", metav1.ConditionTrue, "New", "new"),
 	})
-	g.Expect(said(merged)).To(gomega.Equal([]string{"Kept False New", "Turned True New"}))
-	g.Expect(merged[0].LastTransitionTime).To(gomega.Equal(then))
-	g.Expect(merged[1].LastTransitionTime.After(then.Time)).To(gomega.BeTrue())
+	g.Expect(said(merged)).To(Equal([]string{"Kept False New", "Turned True New"}))
+	g.Expect(merged[0].LastTransitionTime).To(Equal(then))
+	g.Expect(merged[1].LastTransitionTime.After(then.Time)).To(BeTrue())
 }
 
 func TestShorten(t *testing.T) {
 	t.Parallel()
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	fits := strings.Repeat("x", maxMessageBytes)
-	g.Expect(shorten(fits)).To(gomega.Equal(fits))
+	g.Expect(shorten(fits)).To(Equal(fits))
 	for pad := range 4 {
 		short := shorten(strings.Repeat("x", pad) + strings.Repeat("€", maxMessageBytes))
-		g.Expect(len(short)).To(gomega.BeNumerically("<=", maxMessageBytes))
-		g.Expect(utf8.ValidString(short)).To(gomega.BeTrue())
-		g.Expect(short).To(gomega.HaveSuffix("€..."))
+		g.Expect(len(short)).To(BeNumerically("<=", maxMessageBytes))
+		g.Expect(utf8.ValidString(short)).To(BeTrue())
+		g.Expect(short).To(HaveSuffix("€..."))
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/convert"
 )
@@ -21,27 +21,27 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // Every in.yaml becomes the policies and notes of its out.yaml.
 func TestGoldenEnvoyRatelimit(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.in.yaml")
-	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
-	gomega.NewWithT(t).Expect(files).NotTo(gomega.BeEmpty())
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(files).NotTo(BeEmpty())
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			data, err := os.ReadFile(file)
-			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(err).NotTo(HaveOccurred())
 			policies, notes, err := convert.EnvoyRatelimit(data, "shop")
-			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(err).NotTo(HaveOccurred())
 			var got strings.Builder
 			for _, n := range notes {
 				fmt.Fprintf(&got, "# %s\n", n)
 			}
-			g.Expect(convert.Write(&got, policies)).To(gomega.Succeed())
+			g.Expect(convert.Write(&got, policies)).To(Succeed())
 			golden := strings.TrimSuffix(file, ".in.yaml") + ".out.yaml"
 			if *update {
-				g.Expect(os.WriteFile(golden, []byte(got.String()), 0o600)).To(gomega.Succeed())
+				g.Expect(os.WriteFile(golden, []byte(got.String()), 0o600)).To(Succeed())
 			}
 			want, err := os.ReadFile(golden)
-			g.Expect(err).NotTo(gomega.HaveOccurred())
-			g.Expect(got.String()).To(gomega.Equal(string(want)))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(got.String()).To(Equal(string(want)))
 		})
 	}
 }
@@ -61,7 +61,7 @@ func TestEnvoyRatelimitErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := convert.EnvoyRatelimit([]byte(tc.config), "shop")
-			gomega.NewWithT(t).Expect(err).To(gomega.MatchError(gomega.ContainSubstring(tc.problem)))
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(tc.problem)))
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/yaml"
 
@@ -102,12 +102,12 @@ func (e *modelEvaluator) Evaluate(_ context.Context, call *script.Call) (*script
 
 // The converted policies give the verdicts of the service.
 func TestConvertedPoliciesDecideAlike(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	data, err := os.ReadFile("testdata/features.in.yaml")
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	engine := newEngine(t, data)
 	var config struct{ Descriptors []node }
-	g.Expect(yaml.Unmarshal(data, &config)).To(gomega.Succeed())
+	g.Expect(yaml.Unmarshal(data, &config)).To(Succeed())
 	s := &service{root: config.Descriptors, counts: map[string]int64{}}
 
 	r := rand.New(rand.NewPCG(1, 1))
@@ -126,28 +126,28 @@ func TestConvertedPoliciesDecideAlike(t *testing.T) {
 		decision, err := engine.Decide(t.Context(), &limiter.Check{
 			Cost: 1, Attributes: plan.Attributes{Domain: "edge", Descriptors: []plan.Descriptor{d}},
 		})
-		g.Expect(err).NotTo(gomega.HaveOccurred())
-		g.Expect(decision.Allowed).To(gomega.Equal(want), "%v: %v", d, decision.Reason)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(decision.Allowed).To(Equal(want), "%v: %v", d, decision.Reason)
 		if !want {
 			refused++
 		}
 	}
-	g.Expect(refused).To(gomega.BeNumerically(">", 500))
+	g.Expect(refused).To(BeNumerically(">", 500))
 }
 
 func newEngine(t *testing.T, data []byte) *limiter.Engine {
 	t.Helper()
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	policies, _, err := convert.EnvoyRatelimit(data, "shop")
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	var text bytes.Buffer
-	g.Expect(convert.Write(&text, policies)).To(gomega.Succeed())
+	g.Expect(convert.Write(&text, policies)).To(Succeed())
 	policies, err = policyfile.Read(t.Context(), text.Bytes())
-	g.Expect(err).NotTo(gomega.HaveOccurred(), "an API server would take them")
+	g.Expect(err).NotTo(HaveOccurred(), "an API server would take them")
 	var plans []*plan.Plan
 	for _, p := range policies {
 		compiled, errs := compile.Compile(p, compile.Everything())
-		g.Expect(errs).To(gomega.BeEmpty(), p.Name)
+		g.Expect(errs).To(BeEmpty(), p.Name)
 		plans = append(plans, compiled)
 	}
 	engine := limiter.NewEngine(limiter.Options{

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -134,16 +134,16 @@ func TestEdits(t *testing.T) {
 
 func (e *edit) run(t *testing.T, algorithm plan.Algorithm) {
 	t.Helper()
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", limited(three(algorithm))))
 	for range e.spent {
-		g.Expect(f.decide(t, named("a/x")).Allowed).To(gomega.BeTrue())
+		g.Expect(f.decide(t, named("a/x")).Allowed).To(BeTrue())
 	}
 	edited := makePlan("a/x", limited(three(algorithm)), e.edit)
-	g.Expect(edited.Validate()).To(gomega.Succeed())
+	g.Expect(edited.Validate()).To(Succeed())
 	f.Use(plan.NewSnapshot(2, []*plan.Plan{edited}))
 	d := f.decide(t, named("a/x"))
-	g.Expect(d.Reason).To(gomega.Equal(e.want(algorithm)))
+	g.Expect(d.Reason).To(Equal(e.want(algorithm)))
 	if e.stays != nil {
 		used := int64(0)
 		if e.stays(algorithm) {
@@ -152,13 +152,13 @@ func (e *edit) run(t *testing.T, algorithm plan.Algorithm) {
 		if d.Allowed {
 			used++
 		}
-		g.Expect(d.Limits[0].Used).To(gomega.Equal(used))
+		g.Expect(d.Limits[0].Used).To(Equal(used))
 	}
 
 	f.Use(plan.NewSnapshot(3, []*plan.Plan{makePlan("a/x", limited(three(algorithm)))}))
 	again := named("a/x")
 	again.Peek = true
-	g.Expect(f.decide(t, again).Limits[0].Used).To(gomega.BeNumerically(">=", int64(e.spent)), "nothing is lost by an edit that is taken back")
+	g.Expect(f.decide(t, again).Limits[0].Used).To(BeNumerically(">=", int64(e.spent)), "nothing is lost by an edit that is taken back")
 }
 
 // A block outlives the blockDuration that started it, and the numbers of the
@@ -166,21 +166,21 @@ func (e *edit) run(t *testing.T, algorithm plan.Algorithm) {
 func TestBlocksSurviveEdits(t *testing.T) {
 	for _, algorithm := range allAlgorithms {
 		t.Run(string(algorithm), func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			f := newFixture(makePlan("a/x", limited(three(algorithm)), func(p *plan.Plan) { p.Limits[0].BlockMillis = 600_000 }))
 			for range 3 {
 				f.decide(t, named("a/x"))
 			}
-			g.Expect(f.decide(t, named("a/x")).Reason).To(gomega.Equal(limiter.ReasonLimitExceeded))
+			g.Expect(f.decide(t, named("a/x")).Reason).To(Equal(limiter.ReasonLimitExceeded))
 			f.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/x", limited(three(algorithm), plan.Limit{
 				Name: "wide", Algorithm: plan.FixedWindow, Threshold: 1000, WindowMillis: 1000,
 			}))}))
 			f.evaluator.now = f.evaluator.now.Add(9 * time.Minute)
 			d := f.decide(t, named("a/x"))
-			g.Expect(d.Reason).To(gomega.Equal(limiter.ReasonBlocked))
-			g.Expect(d.Limit).To(gomega.Equal("burst"))
+			g.Expect(d.Reason).To(Equal(limiter.ReasonBlocked))
+			g.Expect(d.Limit).To(Equal("burst"))
 			f.evaluator.now = f.evaluator.now.Add(d.RetryAfter)
-			g.Expect(f.decide(t, named("a/x")).Allowed).To(gomega.BeTrue())
+			g.Expect(f.decide(t, named("a/x")).Allowed).To(BeTrue())
 		})
 	}
 }
@@ -190,35 +190,35 @@ func TestBlocksSurviveEdits(t *testing.T) {
 func TestBurst(t *testing.T) {
 	for _, algorithm := range []plan.Algorithm{plan.TokenBucket, plan.GCRA} {
 		t.Run(string(algorithm), func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			f := newFixture(makePlan("a/x", limited(plan.Limit{
 				Name: "l", Algorithm: algorithm, Threshold: 60, WindowMillis: 60_000, Burst: 5,
 			})))
 			dear := named("a/x")
 			dear.Cost = 4
 			d := f.decide(t, dear)
-			g.Expect(d.Allowed).To(gomega.BeTrue())
-			g.Expect([]int64{d.Limits[0].Threshold, d.Limits[0].Used, d.Limits[0].Remaining}).To(gomega.Equal([]int64{60, 4, 1}))
-			g.Expect(d.Limits[0].ResetAfter).To(gomega.Equal(4 * time.Second))
+			g.Expect(d.Allowed).To(BeTrue())
+			g.Expect([]int64{d.Limits[0].Threshold, d.Limits[0].Used, d.Limits[0].Remaining}).To(Equal([]int64{60, 4, 1}))
+			g.Expect(d.Limits[0].ResetAfter).To(Equal(4 * time.Second))
 
 			dear = named("a/x")
 			dear.Cost = 2
 			d = f.decide(t, dear)
-			g.Expect(d.Reason).To(gomega.Equal(limiter.ReasonLimitExceeded))
-			g.Expect(d.RetryAfter).To(gomega.Equal(time.Second))
-			g.Expect(d.Limits[0].RemainingAfterWaiting).To(gomega.Equal(int64(2)))
+			g.Expect(d.Reason).To(Equal(limiter.ReasonLimitExceeded))
+			g.Expect(d.RetryAfter).To(Equal(time.Second))
+			g.Expect(d.Limits[0].RemainingAfterWaiting).To(Equal(int64(2)))
 
 			dear = named("a/x")
 			dear.Cost = 6
 			d = f.decide(t, dear)
-			g.Expect(d.Reason).To(gomega.Equal(limiter.ReasonCostExceedsThreshold), "more than may pass at once, less than the threshold")
-			g.Expect(d.Limit).To(gomega.Equal("l"))
+			g.Expect(d.Reason).To(Equal(limiter.ReasonCostExceedsThreshold), "more than may pass at once, less than the threshold")
+			g.Expect(d.Limit).To(Equal("l"))
 		})
 	}
 }
 
 func TestSuppressed(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	shed := plan.Limit{
 		Name: "shed", Algorithm: plan.Suppressed, Threshold: 10, WindowMillis: 10_000, BucketMicros: 100_000,
 		HardLimitPercent: 150, BlockMillis: 60_000,
@@ -226,34 +226,34 @@ func TestSuppressed(t *testing.T) {
 	f := newFixture(makePlan("a/x", limited(shed)))
 	for range 12 {
 		d := f.decide(t, named("a/x"))
-		g.Expect(d.Allowed).To(gomega.BeTrue(), "fortune favours")
+		g.Expect(d.Allowed).To(BeTrue(), "fortune favours")
 	}
 	d := f.decide(t, named("a/x"))
-	g.Expect(d.Limits[0].SuppressionFactor).To(gomega.BeNumerically("~", 1-10.0/13, 1e-6))
-	g.Expect(d.Limits[0].Used).To(gomega.Equal(int64(13)))
-	g.Expect(d.Limits[0].Remaining).To(gomega.BeZero())
+	g.Expect(d.Limits[0].SuppressionFactor).To(BeNumerically("~", 1-10.0/13, 1e-6))
+	g.Expect(d.Limits[0].Used).To(Equal(int64(13)))
+	g.Expect(d.Limits[0].Remaining).To(BeZero())
 
 	f.evaluator.draw = 1<<32 - 1
 	d = f.decide(t, named("a/x"))
-	g.Expect([]string{string(d.Reason), d.Policy, d.Limit}).To(gomega.Equal([]string{"Suppressed", "a/x", "shed"}))
-	g.Expect(d.Limits[0].Allowed).To(gomega.BeFalse())
-	g.Expect(d.Limits[0].Used).To(gomega.Equal(int64(13)), "admissions are what is used")
-	g.Expect(d.RetryAfter).To(gomega.Equal(10 * time.Second))
+	g.Expect([]string{string(d.Reason), d.Policy, d.Limit}).To(Equal([]string{"Suppressed", "a/x", "shed"}))
+	g.Expect(d.Limits[0].Allowed).To(BeFalse())
+	g.Expect(d.Limits[0].Used).To(Equal(int64(13)), "admissions are what is used")
+	g.Expect(d.RetryAfter).To(Equal(10 * time.Second))
 	f.evaluator.draw = 0
-	g.Expect(f.decide(t, named("a/x")).Allowed).To(gomega.BeTrue(), "to be shed starts no block")
-	g.Expect(f.decide(t, named("a/x")).Allowed).To(gomega.BeTrue())
+	g.Expect(f.decide(t, named("a/x")).Allowed).To(BeTrue(), "to be shed starts no block")
+	g.Expect(f.decide(t, named("a/x")).Allowed).To(BeTrue())
 	d = f.decide(t, named("a/x"))
-	g.Expect([]string{string(d.Reason), d.Limit}).To(gomega.Equal([]string{"LimitExceeded", "shed"}), "the hard limit of 15")
-	g.Expect(f.decide(t, named("a/x")).Reason).To(gomega.Equal(limiter.ReasonBlocked))
+	g.Expect([]string{string(d.Reason), d.Limit}).To(Equal([]string{"LimitExceeded", "shed"}), "the hard limit of 15")
+	g.Expect(f.decide(t, named("a/x")).Reason).To(Equal(limiter.ReasonBlocked))
 
 	metrics := exposition(g, f.registry)
-	g.Expect(metrics).To(gomega.ContainSubstring(`weir_decisions_total{limit="shed",namespace="a",policy="x",verdict="denied"}`))
-	g.Expect(metrics).To(gomega.ContainSubstring(`weir_blocks_total{limit="shed",namespace="a",policy="x"}`))
+	g.Expect(metrics).To(ContainSubstring(`weir_decisions_total{limit="shed",namespace="a",policy="x",verdict="denied"}`))
+	g.Expect(metrics).To(ContainSubstring(`weir_blocks_total{limit="shed",namespace="a",policy="x"}`))
 }
 
 // Chance is the reason only where no limit is exceeded.
 func TestSuppressedBesideAnother(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	shed := plan.Limit{Name: "shed", Algorithm: plan.Suppressed, Threshold: 1, WindowMillis: 10_000, BucketMicros: 100_000, HardLimitPercent: 1000}
 	fixed := plan.Limit{Name: "fixed", Algorithm: plan.FixedWindow, Threshold: 2, WindowMillis: 60_000}
 	f := newFixture(makePlan("a/x", limited(shed, fixed)))
@@ -261,8 +261,8 @@ func TestSuppressedBesideAnother(t *testing.T) {
 	f.decide(t, named("a/x"))
 	f.evaluator.draw = 1<<32 - 1
 	d := f.decide(t, named("a/x"))
-	g.Expect([]string{string(d.Reason), d.Limit}).To(gomega.Equal([]string{"LimitExceeded", "fixed"}))
+	g.Expect([]string{string(d.Reason), d.Limit}).To(Equal([]string{"LimitExceeded", "fixed"}))
 
 	f.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/x", limited(shed, fixed), mode(plan.ModeShadow))}))
-	g.Expect(f.decide(t, named("a/x")).Allowed).To(gomega.BeTrue(), "Shadow never sheds")
+	g.Expect(f.decide(t, named("a/x")).Allowed).To(BeTrue(), "Shadow never sheds")
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -94,7 +94,7 @@ func named(ids ...string) *limiter.Check {
 func (f *fixture) decide(t *testing.T, check *limiter.Check) *limiter.Decision {
 	t.Helper()
 	d, err := f.Decide(t.Context(), check)
-	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return d
 }
 
@@ -179,38 +179,38 @@ func TestReasons(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			f := newFixture(tc.plans...)
 			for range tc.spent {
 				again := *tc.check
 				f.decide(t, &again)
 			}
 			d := f.decide(t, tc.check)
-			g.Expect(d.Allowed).To(gomega.Equal(tc.allowed))
-			g.Expect(d.Reason).To(gomega.Equal(tc.reason))
-			g.Expect(d.Policy).To(gomega.Equal(tc.policy))
-			g.Expect(d.Limit).To(gomega.Equal(tc.limit))
-			g.Expect(d.RetryAfter).To(gomega.Equal(tc.retry))
-			g.Expect(d.Revision).To(gomega.Equal(int64(1)))
+			g.Expect(d.Allowed).To(Equal(tc.allowed))
+			g.Expect(d.Reason).To(Equal(tc.reason))
+			g.Expect(d.Policy).To(Equal(tc.policy))
+			g.Expect(d.Limit).To(Equal(tc.limit))
+			g.Expect(d.RetryAfter).To(Equal(tc.retry))
+			g.Expect(d.Revision).To(Equal(int64(1)))
 			if tc.noLimits {
-				g.Expect(d.Limits).To(gomega.BeEmpty())
+				g.Expect(d.Limits).To(BeEmpty())
 			} else {
-				g.Expect(d.Limits).NotTo(gomega.BeEmpty())
+				g.Expect(d.Limits).NotTo(BeEmpty())
 			}
-			g.Expect(f.evaluator.last == nil).To(gomega.Equal(tc.untouched))
+			g.Expect(f.evaluator.last == nil).To(Equal(tc.untouched))
 		})
 	}
 }
 
 func TestRefusedChainSpendsNothing(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	f := newFixture(makePlan("a/tight", threshold(1)), makePlan("a/wide", threshold(100)),
 		makePlan("a/keyed", keyed(plan.KeyPart{Type: plan.KeyPrincipal}), missing(plan.MissingKeyDeny)))
-	g.Expect(f.decide(t, named("a/wide", "a/tight")).Limits[0].Used).To(gomega.Equal(int64(1)))
-	g.Expect(f.decide(t, named("a/wide", "a/tight")).Limits[0].Used).To(gomega.Equal(int64(1)))
+	g.Expect(f.decide(t, named("a/wide", "a/tight")).Limits[0].Used).To(Equal(int64(1)))
+	g.Expect(f.decide(t, named("a/wide", "a/tight")).Limits[0].Used).To(Equal(int64(1)))
 	check := &limiter.Check{Policies: []string{"a/wide", "a/keyed"}, Cost: 1}
-	g.Expect(f.decide(t, check).Limits[0].Used).To(gomega.BeZero(), "refused for a missing key")
-	g.Expect(f.decide(t, named("a/wide")).Limits[0].Used).To(gomega.Equal(int64(2)))
+	g.Expect(f.decide(t, check).Limits[0].Used).To(BeZero(), "refused for a missing key")
+	g.Expect(f.decide(t, named("a/wide")).Limits[0].Used).To(Equal(int64(2)))
 }
 
 func TestKeysFromAttributes(t *testing.T) {
@@ -244,7 +244,7 @@ func TestKeysFromAttributes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(makePlan("a/x", keyed(tc.parts...)))
 			f.decide(t, &limiter.Check{Policies: []string{"a/x"}, Cost: 1, Attributes: tc.attributes})
-			gomega.NewWithT(t).Expect(f.evaluator.last.Entries[0].Key).To(gomega.Equal(tc.want))
+			NewWithT(t).Expect(f.evaluator.last.Entries[0].Key).To(Equal(tc.want))
 		})
 	}
 }
@@ -266,47 +266,47 @@ func TestMalformedChecks(t *testing.T) {
 		"not UTF-8":            {&limiter.Check{Policies: []string{"a/x"}, Cost: 1, Key: []string{"\xff"}}, "key[0]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			f := newFixture(makePlan("a/x"))
 			_, err := f.Decide(t.Context(), tc.check)
 			var invalid *limiter.FieldError
-			g.Expect(errors.As(err, &invalid)).To(gomega.BeTrue())
-			g.Expect(invalid.Field).To(gomega.Equal(tc.field))
-			g.Expect(f.evaluator.last).To(gomega.BeNil())
+			g.Expect(errors.As(err, &invalid)).To(BeTrue())
+			g.Expect(invalid.Field).To(Equal(tc.field))
+			g.Expect(f.evaluator.last).To(BeNil())
 		})
 	}
 }
 
 func TestErrorsOfTheCaller(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	_, err := newFixture().Decide(t.Context(), named("a/x"))
-	g.Expect(err).To(gomega.MatchError(limiter.ErrNotReady))
+	g.Expect(err).To(MatchError(limiter.ErrNotReady))
 	_, err = newFixture(makePlan("a/x")).Decide(t.Context(), named("a/x", "a/y"))
-	g.Expect(err).To(gomega.MatchError(&limiter.UnknownPolicyError{Policy: "a/y"}))
+	g.Expect(err).To(MatchError(&limiter.UnknownPolicyError{Policy: "a/y"}))
 
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	f := newFixture(makePlan("a/x"))
 	f.evaluator.err = &script.StoreError{Cause: script.CauseCanceled, Err: context.Canceled}
 	_, err = f.Decide(gone, named("a/x"))
-	g.Expect(err).To(gomega.MatchError(context.Canceled))
+	g.Expect(err).To(MatchError(context.Canceled))
 }
 
 func TestSnapshotsReplaceEachOther(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	f := newFixture(makePlan("a/x"), makePlan("a/y"))
 	for range 4 {
 		f.decide(t, named("a/x"))
 		f.decide(t, named("a/y"))
 	}
-	g.Expect(testutil.GatherAndCount(f.registry, "weir_decisions_total")).To(gomega.Equal(4))
+	g.Expect(testutil.GatherAndCount(f.registry, "weir_decisions_total")).To(Equal(4))
 
 	f.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/x", threshold(5))}))
 	d := f.decide(t, named("a/x"))
-	g.Expect(d.Allowed).To(gomega.BeTrue(), "the next decision obeys the edit, with the state there was")
-	g.Expect(d.Limits[0].Used).To(gomega.Equal(int64(4)))
-	g.Expect(d.Revision).To(gomega.Equal(int64(2)))
+	g.Expect(d.Allowed).To(BeTrue(), "the next decision obeys the edit, with the state there was")
+	g.Expect(d.Limits[0].Used).To(Equal(int64(4)))
+	g.Expect(d.Revision).To(Equal(int64(2)))
 	_, err := f.Decide(t.Context(), named("a/y"))
-	g.Expect(err).To(gomega.HaveOccurred())
-	g.Expect(testutil.GatherAndCount(f.registry, "weir_decisions_total")).To(gomega.Equal(2), "the series of a/y are gone")
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(testutil.GatherAndCount(f.registry, "weir_decisions_total")).To(Equal(2), "the series of a/y are gone")
 }

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -99,7 +99,7 @@ func TestEvasion(t *testing.T) {
 				as, want = "the same", limiter.ReasonAllowed
 			}
 			d := newFixture(policy).decide(t, &limiter.Check{Cost: 1, Attributes: a})
-			gomega.NewWithT(t).Expect(d.Reason).To(gomega.Equal(want), "%+v: %s", a, as)
+			NewWithT(t).Expect(d.Reason).To(Equal(want), "%+v: %s", a, as)
 		})
 	}
 }
@@ -112,7 +112,7 @@ func TestEvasionOfPrefix(t *testing.T) {
 		"/login/", "/login.", "/login/x/..", "/login%2F", "/login%5C", "/login;v=1", "/login%3Bv=1", "/login%00", "/login%20", "/login%3Fx", "/login\xff", "/login%",
 	} {
 		d := newFixture(policy).decide(t, &limiter.Check{Cost: 1, Attributes: plan.Attributes{Path: text}})
-		gomega.NewWithT(t).Expect(d.Reason).To(gomega.Equal(limiter.ReasonAllowed), text)
+		NewWithT(t).Expect(d.Reason).To(Equal(limiter.ReasonAllowed), text)
 	}
 }
 
@@ -131,13 +131,13 @@ func TestEvasionOfKeys(t *testing.T) {
 			t.Run(text, func(t *testing.T) {
 				a := plan.Attributes{RemoteAddress: netip.MustParseAddr(text), Descriptors: descriptors("user=x user=y", "user=z")}
 				f.decide(t, &limiter.Check{Policies: []string{"a/x"}, Cost: 1, Peek: true, Attributes: a})
-				gomega.NewWithT(t).Expect(f.keysAsked()).To(gomega.Equal([]string{want}))
+				NewWithT(t).Expect(f.keysAsked()).To(Equal([]string{want}))
 			})
 		}
 	}
 	for _, text := range []string{"10.0.0.1", "::ffff:10.0.0.1", "::ffff:a00:1"} {
 		d := f.decide(t, &limiter.Check{Policies: []string{"a/x"}, Cost: 1, Attributes: from(text)})
-		gomega.NewWithT(t).Expect(d.Reason).To(gomega.Equal(limiter.ReasonExempt), text)
+		NewWithT(t).Expect(d.Reason).To(Equal(limiter.ReasonExempt), text)
 	}
 }
 
@@ -146,5 +146,5 @@ func TestEvasionOfKeys(t *testing.T) {
 func TestEvasionByHeaderCase(t *testing.T) {
 	f := newFixture(makePlan("a/x", keyed(apiKey, expression(`request.headers["X-API-Key"]`)), matching(plan.Match{When: `"X-Api-KEY" in request.headers`})))
 	f.decide(t, &limiter.Check{Cost: 1, Attributes: withKey("k")})
-	gomega.NewWithT(t).Expect(f.keysAsked()).To(gomega.Equal([]string{"k|k"}))
+	NewWithT(t).Expect(f.keysAsked()).To(Equal([]string{"k|k"}))
 }

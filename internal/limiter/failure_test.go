@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -37,7 +37,7 @@ func TestFailureModes(t *testing.T) {
 		"shadow beside one that is": {[]*plan.Plan{makePlan("a/x", closed, mode(plan.ModeShadow)), makePlan("a/y", open)}, true, plan.FailOpen, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			f := newFixture(tc.plans...)
 			f.evaluator.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
 			var ids []string
@@ -45,25 +45,25 @@ func TestFailureModes(t *testing.T) {
 				ids = append(ids, p.ID())
 			}
 			d := f.decide(t, named(ids...))
-			g.Expect(d.Allowed).To(gomega.Equal(tc.allowed))
-			g.Expect(d.Reason).To(gomega.Equal(limiter.ReasonStoreUnavailable))
-			g.Expect(d.Degraded).To(gomega.Equal(tc.degraded))
-			g.Expect(d.Policy).To(gomega.Equal(tc.policy))
-			g.Expect(d.RetryAfter).To(gomega.BeZero())
-			g.Expect(testutil.GatherAndCount(f.registry, "weir_degraded_decisions_total")).To(gomega.Equal(len(tc.plans)))
+			g.Expect(d.Allowed).To(Equal(tc.allowed))
+			g.Expect(d.Reason).To(Equal(limiter.ReasonStoreUnavailable))
+			g.Expect(d.Degraded).To(Equal(tc.degraded))
+			g.Expect(d.Policy).To(Equal(tc.policy))
+			g.Expect(d.RetryAfter).To(BeZero())
+			g.Expect(testutil.GatherAndCount(f.registry, "weir_degraded_decisions_total")).To(Equal(len(tc.plans)))
 		})
 	}
 }
 
 func TestImpossibleCostIsRefusedWithoutRedis(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", fails(plan.FailOpen)))
 	f.evaluator.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
 	d := f.decide(t, &limiter.Check{Policies: []string{"a/x"}, Cost: 4})
-	g.Expect(d.Allowed).To(gomega.BeFalse())
-	g.Expect(d.Reason).To(gomega.Equal(limiter.ReasonCostExceedsThreshold))
-	g.Expect(testutil.GatherAndCount(f.registry, "weir_degraded_decisions_total")).To(gomega.BeZero())
-	g.Expect(exposition(g, f.registry)).To(gomega.ContainSubstring(`weir_decisions_total{limit="burst",namespace="a",policy="x",verdict="denied"}`))
+	g.Expect(d.Allowed).To(BeFalse())
+	g.Expect(d.Reason).To(Equal(limiter.ReasonCostExceedsThreshold))
+	g.Expect(testutil.GatherAndCount(f.registry, "weir_degraded_decisions_total")).To(BeZero())
+	g.Expect(exposition(g, f.registry)).To(ContainSubstring(`weir_decisions_total{limit="burst",namespace="a",policy="x",verdict="denied"}`))
 }
 
 // What becomes of decisions while a real Redis fails in each of its ways.
@@ -71,8 +71,8 @@ func TestRealRedisFails(t *testing.T) {
 	const storeTimeout = 100 * time.Millisecond
 	server := testenv.StartRedis(t)
 	client, err := redisclient.New(server.URL, storeTimeout)
-	g := gomega.NewWithT(t)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g := NewWithT(t)
+	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = client.Close() }()
 	registry := prometheus.NewRegistry()
 	var log strings.Builder
@@ -85,7 +85,7 @@ func TestRealRedisFails(t *testing.T) {
 	}))
 	decide := func(id string) *limiter.Decision {
 		d, err := engine.Decide(t.Context(), named(id))
-		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(err).NotTo(HaveOccurred())
 		return d
 	}
 	used := func(id string) int64 {
@@ -96,45 +96,45 @@ func TestRealRedisFails(t *testing.T) {
 		return d.Limits[0].Used
 	}
 	degraded := func(cause string) {
-		g.Expect(decide("a/open").Degraded).To(gomega.Equal(plan.FailOpen), cause)
-		g.Expect(decide("a/closed").Allowed).To(gomega.BeFalse(), cause)
+		g.Expect(decide("a/open").Degraded).To(Equal(plan.FailOpen), cause)
+		g.Expect(decide("a/closed").Allowed).To(BeFalse(), cause)
 		expected := `weir_degraded_decisions_total{cause="` + cause + `",mode="Closed",policy="a/closed"}`
-		g.Expect(exposition(g, registry)).To(gomega.ContainSubstring(expected))
+		g.Expect(exposition(g, registry)).To(ContainSubstring(expected))
 	}
-	g.Expect(used("a/open")).To(gomega.Equal(int64(1)))
+	g.Expect(used("a/open")).To(Equal(int64(1)))
 
-	g.Expect(client.ScriptFlush(t.Context()).Err()).To(gomega.Succeed())
-	g.Expect(used("a/open")).To(gomega.Equal(int64(2)), "a lost script heals in the same call")
+	g.Expect(client.ScriptFlush(t.Context()).Err()).To(Succeed())
+	g.Expect(used("a/open")).To(Equal(int64(2)), "a lost script heals in the same call")
 
 	server.Pause()
 	degraded("timeout")
 	server.Resume()
-	g.Eventually(func() plan.FailureMode { return decide("a/open").Degraded }).Should(gomega.BeEmpty())
+	g.Eventually(func() plan.FailureMode { return decide("a/open").Degraded }).Should(BeEmpty())
 
 	server.Stop()
 	degraded("connection")
 	server.Start()
-	g.Eventually(func() int64 { return used("a/closed") }, "5s").Should(gomega.Equal(int64(1)), "empty, and deciding again")
+	g.Eventually(func() int64 { return used("a/closed") }, "5s").Should(Equal(int64(1)), "empty, and deciding again")
 
-	g.Expect(client.ConfigSet(t.Context(), "maxmemory", "1").Err()).To(gomega.Succeed())
+	g.Expect(client.ConfigSet(t.Context(), "maxmemory", "1").Err()).To(Succeed())
 	degraded("memory")
-	g.Expect(client.ConfigSet(t.Context(), "maxmemory", "0").Err()).To(gomega.Succeed())
+	g.Expect(client.ConfigSet(t.Context(), "maxmemory", "0").Err()).To(Succeed())
 
 	for _, id := range []string{"a/open", "a/closed"} { // somebody else's data where a counter should be
 		key := "weir:1:c:{alice}:" + id + ":burst:fw:1m"
-		g.Expect(client.Del(t.Context(), key).Err()).To(gomega.Succeed())
-		g.Expect(client.RPush(t.Context(), key, "x").Err()).To(gomega.Succeed())
+		g.Expect(client.Del(t.Context(), key).Err()).To(Succeed())
+		g.Expect(client.RPush(t.Context(), key, "x").Err()).To(Succeed())
 	}
 	degraded("script")
-	g.Expect(log.String()).To(gomega.ContainSubstring("Decided without Redis"))
+	g.Expect(log.String()).To(ContainSubstring("Decided without Redis"))
 }
 
 // A decision is never sent again once Redis may have run it.
 func TestLostReplyIsNotSentAgain(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	server := testenv.StartRedis(t)
 	client, err := redisclient.New(server.URL, 50*time.Millisecond)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = client.Close() }()
 	engine := limiter.NewEngine(limiter.Options{
 		Evaluator: script.NewStore(client, "weir:"), Registerer: prometheus.NewRegistry(),
@@ -142,24 +142,24 @@ func TestLostReplyIsNotSentAgain(t *testing.T) {
 	})
 	engine.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", threshold(1000))}))
 	_, err = engine.Decide(t.Context(), named("a/x"))
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	const lost = 5
 	for range lost { // each is in the server's buffers when its reply is given up on
 		server.Pause()
 		d, err := engine.Decide(t.Context(), named("a/x"))
-		g.Expect(err).NotTo(gomega.HaveOccurred())
-		g.Expect(d.Degraded).To(gomega.Equal(plan.FailOpen))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(d.Degraded).To(Equal(plan.FailOpen))
 		server.Resume()
-		g.Eventually(func() error { return client.Ping(t.Context()).Err() }).Should(gomega.Succeed())
+		g.Eventually(func() error { return client.Ping(t.Context()).Err() }).Should(Succeed())
 	}
 	d, err := engine.Decide(t.Context(), named("a/x"))
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(d.Limits[0].Used).To(gomega.BeNumerically("<=", int64(lost+2)), "no decision was spent twice")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(d.Limits[0].Used).To(BeNumerically("<=", int64(lost+2)), "no decision was spent twice")
 }
 
-func exposition(g *gomega.WithT, registry *prometheus.Registry) string {
+func exposition(g *WithT, registry *prometheus.Registry) string {
 	families, err := registry.Gather()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	var text strings.Builder
 	for _, family := range families {
 		for _, m := range family.GetMetric() {

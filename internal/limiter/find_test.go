@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-dev/weir/internal/limiter"
@@ -79,11 +79,11 @@ func TestKeysFromDescriptors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := makePlan("a/x", keyed(tc.part), matching(tc.match))
-			g := gomega.NewWithT(t)
-			g.Expect(p.Validate()).To(gomega.Succeed())
+			g := NewWithT(t)
+			g.Expect(p.Validate()).To(Succeed())
 			f := newFixture(p)
 			f.decide(t, described(tc.sent...))
-			g.Expect(f.keysAsked()).To(gomega.Equal(tc.want))
+			g.Expect(f.keysAsked()).To(Equal(tc.want))
 		})
 	}
 }
@@ -109,18 +109,18 @@ func TestConditionsOfMatches(t *testing.T) {
 		"of another descriptor":           {[]plan.Match{with(asking("a=1"), `descriptor["a"] == "2"`)}, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			f := newFixture(makePlan("a/x", matching(tc.matches...)))
 			want := limiter.ReasonNoPolicy
 			if tc.want {
 				want = limiter.ReasonAllowed
 			}
-			g.Expect(f.decide(t, described("a=1", "a=2")).Reason).To(gomega.Equal(want))
+			g.Expect(f.decide(t, described("a=1", "a=2")).Reason).To(Equal(want))
 			if tc.failed == "" {
-				g.Expect(testutil.GatherAndCount(f.registry, "weir_expression_errors_total")).To(gomega.BeZero())
+				g.Expect(testutil.GatherAndCount(f.registry, "weir_expression_errors_total")).To(BeZero())
 				return
 			}
-			g.Expect(exposition(g, f.registry)).To(gomega.ContainSubstring(
+			g.Expect(exposition(g, f.registry)).To(ContainSubstring(
 				`weir_expression_errors_total{field="` + tc.failed + `",namespace="a",policy="x"} 1`))
 		})
 	}
@@ -134,15 +134,15 @@ func TestFailingKeyExpression(t *testing.T) {
 		plan.MissingKeyDeny:  limiter.ReasonMissingKey,
 	} {
 		t.Run(string(on), func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			f := newFixture(makePlan("a/x", keyed(plan.KeyPart{Type: plan.KeyPrincipal}, expression(`request.path.split("/")[5]`)), missing(on), matching(edge)))
 			check := described()
 			check.Attributes.Principal, check.Peek = "p", true
-			g.Expect(f.decide(t, check).Reason).To(gomega.Equal(want))
-			g.Expect(testutil.GatherAndCount(f.registry, "weir_expression_errors_total")).To(gomega.BeZero(), "peeks are not counted")
+			g.Expect(f.decide(t, check).Reason).To(Equal(want))
+			g.Expect(testutil.GatherAndCount(f.registry, "weir_expression_errors_total")).To(BeZero(), "peeks are not counted")
 			check.Peek = false
 			f.decide(t, check)
-			g.Expect(exposition(g, f.registry)).To(gomega.ContainSubstring(
+			g.Expect(exposition(g, f.registry)).To(ContainSubstring(
 				`weir_expression_errors_total{field="spec.key[1].expression.cel",namespace="a",policy="x"} 1`))
 		})
 	}
@@ -150,25 +150,25 @@ func TestFailingKeyExpression(t *testing.T) {
 
 // Every descriptor that a policy matches by asks it, and the same key once.
 func TestSeveralDescriptors(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	f := newFixture(makePlan("a/all", matching(asking("user"))), makePlan("a/each", keyed(user), matching(asking("user"))))
 	d := f.decide(t, described("user=x", "user=y", "user=x"))
-	g.Expect(f.keysAsked()).To(gomega.Equal([]string{"-", "x", "y"}))
-	g.Expect(d.Limits).To(gomega.HaveLen(3))
+	g.Expect(f.keysAsked()).To(Equal([]string{"-", "x", "y"}))
+	g.Expect(d.Limits).To(HaveLen(3))
 	for _, l := range d.Limits {
-		g.Expect(l.Used).To(gomega.Equal(int64(1)))
+		g.Expect(l.Used).To(Equal(int64(1)))
 	}
-	g.Expect(exposition(g, f.registry)).To(gomega.ContainSubstring(
+	g.Expect(exposition(g, f.registry)).To(ContainSubstring(
 		`weir_decisions_total{limit="",namespace="a",policy="each",verdict="allowed"} 2`), "once per policy and key")
 	for range 2 {
 		f.decide(t, described("user=z"))
 	}
-	g.Expect(f.decide(t, described("user=w")).Policy).To(gomega.Equal("a/all"))
+	g.Expect(f.decide(t, described("user=w")).Policy).To(Equal("a/all"))
 	d = f.decide(t, &limiter.Check{Policies: []string{"a/each"}, Cost: 1, Attributes: described("b=1", "user=x", "user=y").Attributes})
-	g.Expect(f.keysAsked()).To(gomega.Equal([]string{"x"}), "a policy that is named takes part once")
-	g.Expect(d.Limits[0].Used).To(gomega.Equal(int64(2)))
+	g.Expect(f.keysAsked()).To(Equal([]string{"x"}), "a policy that is named takes part once")
+	g.Expect(d.Limits[0].Used).To(Equal(int64(2)))
 	f.decide(t, &limiter.Check{Key: []string{"k"}, Cost: 1, Attributes: described("user=x", "user=y").Attributes})
-	g.Expect(f.keysAsked()).To(gomega.Equal([]string{"k", "k"}), "a key that is given is one key")
+	g.Expect(f.keysAsked()).To(Equal([]string{"k", "k"}), "a key that is given is one key")
 }
 
 // What an override says to one descriptor does not depend on the others.
@@ -186,15 +186,15 @@ func TestOverridesByDescriptor(t *testing.T) {
 		"exempt by another only": {[]string{"user=x", "plan=gold"}, limiter.ReasonAllowed, []string{"x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			f := newFixture(makePlan("a/x", keyed(user), matching(asking("user")), overridden(gold, mallory)))
-			g.Expect(f.decide(t, described(tc.sent...)).Reason).To(gomega.Equal(tc.want))
-			g.Expect(f.keysAsked()).To(gomega.Equal(tc.keys))
+			g.Expect(f.decide(t, described(tc.sent...)).Reason).To(Equal(tc.want))
+			g.Expect(f.keysAsked()).To(Equal(tc.keys))
 		})
 	}
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", keyed(user), matching(asking("user")), overridden(gold, mallory)))
 	f.decide(t, described("user=mallory a=1", "user=mallory a=2", "user=x plan=gold", "user=y plan=gold"))
-	g.Expect(exposition(g, f.registry)).To(gomega.And(
-		gomega.ContainSubstring("verdict=\"denied\"} 1\n"), gomega.ContainSubstring("verdict=\"exempt\"} 1\n")), "each counts once")
+	g.Expect(exposition(g, f.registry)).To(And(
+		ContainSubstring("verdict=\"denied\"} 1\n"), ContainSubstring("verdict=\"exempt\"} 1\n")), "each counts once")
 }

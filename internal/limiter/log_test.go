@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/internal/limiter"
@@ -20,7 +20,7 @@ import (
 // Every decision is logged at level Debug: the policy, the hash of the key and never
 // the key, what is used, the verdict and how long to wait. At Info nothing is.
 func TestDecisionsAreLogged(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	var out bytes.Buffer
 	level := &slog.LevelVar{}
 	level.Set(slog.LevelDebug)
@@ -33,21 +33,21 @@ func TestDecisionsAreLogged(t *testing.T) {
 	decide := func(ids ...string) (line map[string]any) {
 		out.Reset()
 		_, err := engine.Decide(t.Context(), named(ids...))
-		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(err).NotTo(HaveOccurred())
 		if out.Len() > 0 {
-			g.Expect(out.String()).NotTo(gomega.ContainSubstring("alice"))
-			g.Expect(json.Unmarshal(out.Bytes(), &line)).To(gomega.Succeed(), out.String())
+			g.Expect(out.String()).NotTo(ContainSubstring("alice"))
+			g.Expect(json.Unmarshal(out.Bytes(), &line)).To(Succeed(), out.String())
 		}
 		return line
 	}
-	g.Expect(decide("a/x")).To(gomega.And(
-		gomega.HaveKeyWithValue("level", "DEBUG"), gomega.HaveKeyWithValue("policy", "a/x"),
-		gomega.HaveKeyWithValue("keyHash", limiter.KeyHash("alice")), gomega.HaveKeyWithValue("verdict", "admitted"),
-		gomega.HaveKeyWithValue("used", gomega.HaveKeyWithValue("burst", 1.0))))
-	g.Expect(decide("a/x")).To(gomega.And(
-		gomega.HaveKeyWithValue("allowed", false), gomega.HaveKeyWithValue("reason", "LimitExceeded"),
-		gomega.HaveKeyWithValue("verdict", "refused"), gomega.HaveKeyWithValue("retryAfter", gomega.BeNumerically(">", 59e9))))
-	g.Expect(decide("a/y")).To(gomega.HaveKeyWithValue("reason", "Disabled"))
+	g.Expect(decide("a/x")).To(And(
+		HaveKeyWithValue("level", "DEBUG"), HaveKeyWithValue("policy", "a/x"),
+		HaveKeyWithValue("keyHash", limiter.KeyHash("alice")), HaveKeyWithValue("verdict", "admitted"),
+		HaveKeyWithValue("used", HaveKeyWithValue("burst", 1.0))))
+	g.Expect(decide("a/x")).To(And(
+		HaveKeyWithValue("allowed", false), HaveKeyWithValue("reason", "LimitExceeded"),
+		HaveKeyWithValue("verdict", "refused"), HaveKeyWithValue("retryAfter", BeNumerically(">", 59e9))))
+	g.Expect(decide("a/y")).To(HaveKeyWithValue("reason", "Disabled"))
 	level.Set(slog.LevelInfo)
-	g.Expect(decide("a/x")).To(gomega.BeEmpty())
+	g.Expect(decide("a/x")).To(BeEmpty())
 }

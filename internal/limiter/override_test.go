@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-dev/weir/internal/limiter"
@@ -115,15 +115,15 @@ func TestSelectors(t *testing.T) {
 		"all but the key, which is given": {all, []plan.KeyPart{apiKey}, []string{"x"}, request("acme", "10.0.0.1", "GET"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			p := makePlan("a/x", keyed(tc.parts...), overridden(deny(tc.override)))
-			g.Expect(p.Validate()).To(gomega.Succeed())
+			g.Expect(p.Validate()).To(Succeed())
 			d := newFixture(p).decide(t, &limiter.Check{Policies: []string{"a/x"}, Key: tc.given, Attributes: tc.attributes, Cost: 1})
 			want := limiter.ReasonAllowed
 			if tc.want {
 				want = limiter.ReasonDeniedByOverride
 			}
-			g.Expect(d.Reason).To(gomega.Equal(want))
+			g.Expect(d.Reason).To(Equal(want))
 		})
 	}
 }
@@ -142,7 +142,7 @@ func TestFirstOverrideWins(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(makePlan("a/x", keyed(apiKey), overridden(tc.overrides...)))
-			gomega.NewWithT(t).Expect(f.decide(t, named("a/x")).Reason).To(gomega.Equal(tc.want))
+			NewWithT(t).Expect(f.decide(t, named("a/x")).Reason).To(Equal(tc.want))
 		})
 	}
 }
@@ -168,7 +168,7 @@ func TestOverridesComeFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(makePlan("a/x", append(tc.edits, matched)...))
 			tc.attributes.Path = "/a"
-			gomega.NewWithT(t).Expect(f.decide(t, &limiter.Check{Cost: 1, Attributes: tc.attributes}).Reason).To(gomega.Equal(tc.want))
+			NewWithT(t).Expect(f.decide(t, &limiter.Check{Cost: 1, Attributes: tc.attributes}).Reason).To(Equal(tc.want))
 		})
 	}
 }
@@ -186,18 +186,18 @@ func TestExempt(t *testing.T) {
 		"beside one that asks": {[]*plan.Plan{makePlan("a/x", keyed(apiKey), exempt), makePlan("a/y")}, limiter.ReasonAllowed, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			f := newFixture(tc.plans...)
 			var ids []string
 			for _, p := range tc.plans {
 				ids = append(ids, p.ID())
 			}
 			d := f.decide(t, named(ids...))
-			g.Expect(d.Allowed).To(gomega.BeTrue())
-			g.Expect(d.Reason).To(gomega.Equal(tc.reason))
-			g.Expect(d.Limits).To(gomega.HaveLen(tc.limits))
-			g.Expect(f.evaluator.last == nil).To(gomega.Equal(tc.limits == 0), "Redis is asked only for others")
-			g.Expect(exposition(g, f.registry)).To(gomega.ContainSubstring(`weir_decisions_total{limit="",namespace="a",policy="x",verdict="exempt"}`))
+			g.Expect(d.Allowed).To(BeTrue())
+			g.Expect(d.Reason).To(Equal(tc.reason))
+			g.Expect(d.Limits).To(HaveLen(tc.limits))
+			g.Expect(f.evaluator.last == nil).To(Equal(tc.limits == 0), "Redis is asked only for others")
+			g.Expect(exposition(g, f.registry)).To(ContainSubstring(`weir_decisions_total{limit="",namespace="a",policy="x",verdict="exempt"}`))
 		})
 	}
 }
@@ -205,70 +205,70 @@ func TestExempt(t *testing.T) {
 // An override that allows does so under a live block, in mode Closed without
 // Redis, and at any cost.
 func TestExemptFromEverything(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	strict := func(p *plan.Plan) { p.Limits[0].BlockMillis = 600_000 }
 	f := newFixture(makePlan("a/x", keyed(apiKey), strict, threshold(1), fails(plan.FailClosed)))
 	f.decide(t, named("a/x"))
 	f.decide(t, named("a/x"))
-	g.Expect(f.decide(t, named("a/x")).Reason).To(gomega.Equal(limiter.ReasonBlocked))
+	g.Expect(f.decide(t, named("a/x")).Reason).To(Equal(limiter.ReasonBlocked))
 
 	f.Use(plan.NewSnapshot(2, []*plan.Plan{
 		makePlan("a/x", keyed(apiKey), strict, threshold(1), fails(plan.FailClosed), overridden(allow(keys("alice")))),
 	}))
-	g.Expect(f.decide(t, named("a/x")).Reason).To(gomega.Equal(limiter.ReasonExempt))
+	g.Expect(f.decide(t, named("a/x")).Reason).To(Equal(limiter.ReasonExempt))
 	f.evaluator.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
 	dear := named("a/x")
 	dear.Cost = 1000
-	g.Expect(f.decide(t, dear).Reason).To(gomega.Equal(limiter.ReasonExempt))
+	g.Expect(f.decide(t, dear).Reason).To(Equal(limiter.ReasonExempt))
 
 	f.evaluator.err = nil
 	f.Use(plan.NewSnapshot(3, []*plan.Plan{makePlan("a/x", keyed(apiKey), strict, threshold(1))}))
-	g.Expect(f.decide(t, named("a/x")).Reason).To(gomega.Equal(limiter.ReasonBlocked), "the block was there all the time")
+	g.Expect(f.decide(t, named("a/x")).Reason).To(Equal(limiter.ReasonBlocked), "the block was there all the time")
 }
 
 func TestDeniedByOverride(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	f := newFixture(
 		makePlan("a/admitted"), makePlan("a/attempts", counts), makePlan("a/shadow", mode(plan.ModeShadow)),
 		makePlan("a/x", keyed(apiKey), overridden(deny(keys("alice")))),
 		makePlan("a/mild", keyed(apiKey), mode(plan.ModeShadow), overridden(deny(keys("alice")))),
 	)
 	d := f.decide(t, named("a/admitted", "a/x", "a/attempts", "a/shadow"))
-	g.Expect(d.Allowed).To(gomega.BeFalse())
-	g.Expect([]string{string(d.Reason), d.Policy, d.Limit, d.Override}).To(gomega.Equal([]string{"DeniedByOverride", "a/x", "", "denied"}))
-	g.Expect(d.Denial).To(gomega.Equal(plan.Denial{Code: "RateLimited", Message: "This caller is denied."}))
-	g.Expect(d.RetryAfter).To(gomega.BeZero())
-	g.Expect(d.Limits).To(gomega.HaveLen(3))
-	g.Expect(usedOf(d)).To(gomega.Equal(map[string]int64{"a/admitted": 0, "a/attempts": 1, "a/shadow": 0}))
+	g.Expect(d.Allowed).To(BeFalse())
+	g.Expect([]string{string(d.Reason), d.Policy, d.Limit, d.Override}).To(Equal([]string{"DeniedByOverride", "a/x", "", "denied"}))
+	g.Expect(d.Denial).To(Equal(plan.Denial{Code: "RateLimited", Message: "This caller is denied."}))
+	g.Expect(d.RetryAfter).To(BeZero())
+	g.Expect(d.Limits).To(HaveLen(3))
+	g.Expect(usedOf(d)).To(Equal(map[string]int64{"a/admitted": 0, "a/attempts": 1, "a/shadow": 0}))
 
 	d = f.decide(t, named("a/mild", "a/admitted"))
-	g.Expect(d.Reason).To(gomega.Equal(limiter.ReasonAllowed), "Shadow counts what it would do, and nothing more")
-	g.Expect(usedOf(d)).To(gomega.Equal(map[string]int64{"a/admitted": 1}))
-	g.Expect(f.decide(t, named("a/mild")).Reason).To(gomega.Equal(limiter.ReasonAllowed))
+	g.Expect(d.Reason).To(Equal(limiter.ReasonAllowed), "Shadow counts what it would do, and nothing more")
+	g.Expect(usedOf(d)).To(Equal(map[string]int64{"a/admitted": 1}))
+	g.Expect(f.decide(t, named("a/mild")).Reason).To(Equal(limiter.ReasonAllowed))
 
 	metrics := exposition(g, f.registry)
-	g.Expect(metrics).To(gomega.ContainSubstring(`weir_decisions_total{limit="",namespace="a",policy="x",verdict="denied"}`))
-	g.Expect(metrics).To(gomega.ContainSubstring(`weir_decisions_total{limit="",namespace="a",policy="mild",verdict="shadow_denied"}`))
+	g.Expect(metrics).To(ContainSubstring(`weir_decisions_total{limit="",namespace="a",policy="x",verdict="denied"}`))
+	g.Expect(metrics).To(ContainSubstring(`weir_decisions_total{limit="",namespace="a",policy="mild",verdict="shadow_denied"}`))
 	f.evaluator.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
-	g.Expect(f.decide(t, named("a/admitted", "a/x")).Reason).To(gomega.Equal(limiter.ReasonDeniedByOverride), "it needs no Redis")
+	g.Expect(f.decide(t, named("a/admitted", "a/x")).Reason).To(Equal(limiter.ReasonDeniedByOverride), "it needs no Redis")
 }
 
 // The first policy of the chain that refuses outright is the one that is named.
 func TestRefusalsInOrder(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	keyless := makePlan("a/keyless", keyed(apiKey), missing(plan.MissingKeyDeny))
 	denied := makePlan("a/denied", overridden(deny(when("true"))))
 	f := newFixture(keyless, denied)
 	check := func(ids ...string) *limiter.Check { return &limiter.Check{Policies: ids, Cost: 1} }
 	d := f.decide(t, check("a/keyless", "a/denied"))
-	g.Expect([]string{string(d.Reason), d.Policy, d.Override}).To(gomega.Equal([]string{"MissingKey", "a/keyless", ""}))
+	g.Expect([]string{string(d.Reason), d.Policy, d.Override}).To(Equal([]string{"MissingKey", "a/keyless", ""}))
 	d = f.decide(t, check("a/denied", "a/keyless"))
-	g.Expect([]string{string(d.Reason), d.Policy, d.Override}).To(gomega.Equal([]string{"DeniedByOverride", "a/denied", "denied"}))
+	g.Expect([]string{string(d.Reason), d.Policy, d.Override}).To(Equal([]string{"DeniedByOverride", "a/denied", "denied"}))
 }
 
 // Other numbers for some, on the state there is.
 func TestLimitOverride(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", overridden(limits(
 		plan.LimitOverride{Name: "burst", Threshold: 5, BlockMillis: 1000},
 	)), func(p *plan.Plan) {
@@ -278,49 +278,49 @@ func TestLimitOverride(t *testing.T) {
 		return &limiter.Check{Policies: []string{"a/x"}, Key: []string{"k"}, Attributes: plan.Attributes{Principal: principal}, Cost: 1}
 	}
 	for range 3 {
-		g.Expect(f.decide(t, as("")).Allowed).To(gomega.BeTrue())
+		g.Expect(f.decide(t, as("")).Allowed).To(BeTrue())
 	}
-	g.Expect(f.decide(t, as("")).Reason).To(gomega.Equal(limiter.ReasonLimitExceeded))
+	g.Expect(f.decide(t, as("")).Reason).To(Equal(limiter.ReasonLimitExceeded))
 	d := f.decide(t, as("gold"))
-	g.Expect(d.Allowed).To(gomega.BeTrue(), "five are allowed, of which three are spent")
-	g.Expect(d.Limits[0].Threshold).To(gomega.Equal(int64(5)))
-	g.Expect(d.Limits[0].Used).To(gomega.Equal(int64(4)))
-	g.Expect(d.Limits[0].Remaining).To(gomega.Equal(int64(1)))
-	g.Expect([]string{d.Limits[0].Override, d.Limits[1].Override}).To(gomega.Equal([]string{"gold", "gold"}))
-	g.Expect(d.Limits[1].Threshold).To(gomega.Equal(int64(100)), "what is not named keeps its numbers")
-	g.Expect(f.decide(t, as("gold")).Allowed).To(gomega.BeTrue())
-	g.Expect(f.decide(t, as("gold")).Reason).To(gomega.Equal(limiter.ReasonLimitExceeded))
-	g.Expect(f.decide(t, as("")).Reason).To(gomega.Equal(limiter.ReasonBlocked), "a block is of the key, whoever started it")
+	g.Expect(d.Allowed).To(BeTrue(), "five are allowed, of which three are spent")
+	g.Expect(d.Limits[0].Threshold).To(Equal(int64(5)))
+	g.Expect(d.Limits[0].Used).To(Equal(int64(4)))
+	g.Expect(d.Limits[0].Remaining).To(Equal(int64(1)))
+	g.Expect([]string{d.Limits[0].Override, d.Limits[1].Override}).To(Equal([]string{"gold", "gold"}))
+	g.Expect(d.Limits[1].Threshold).To(Equal(int64(100)), "what is not named keeps its numbers")
+	g.Expect(f.decide(t, as("gold")).Allowed).To(BeTrue())
+	g.Expect(f.decide(t, as("gold")).Reason).To(Equal(limiter.ReasonLimitExceeded))
+	g.Expect(f.decide(t, as("")).Reason).To(Equal(limiter.ReasonBlocked), "a block is of the key, whoever started it")
 
 	dear := as("gold")
 	dear.Cost = 6
-	g.Expect(f.decide(t, dear).Reason).To(gomega.Equal(limiter.ReasonCostExceedsThreshold))
+	g.Expect(f.decide(t, dear).Reason).To(Equal(limiter.ReasonCostExceedsThreshold))
 	f.evaluator.now = f.evaluator.now.Add(time.Hour)
 	dear = as("gold")
 	dear.Cost = 4
-	g.Expect(f.decide(t, dear).Allowed).To(gomega.BeTrue(), "a cost that fits the override only")
+	g.Expect(f.decide(t, dear).Allowed).To(BeTrue(), "a cost that fits the override only")
 	dear = as("")
 	dear.Cost = 4
-	g.Expect(f.decide(t, dear).Reason).To(gomega.Equal(limiter.ReasonCostExceedsThreshold))
+	g.Expect(f.decide(t, dear).Reason).To(Equal(limiter.ReasonCostExceedsThreshold))
 }
 
 func TestLimitOverrideOfWindow(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", overridden(limits(plan.LimitOverride{Name: "burst", WindowMillis: 120_000}))))
 	as := func(principal string) *limiter.Check {
 		return &limiter.Check{Policies: []string{"a/x"}, Attributes: plan.Attributes{Principal: principal}, Cost: 1}
 	}
 	d := f.decide(t, as(""))
-	g.Expect(d.Limits[0].Window).To(gomega.Equal(time.Minute))
+	g.Expect(d.Limits[0].Window).To(Equal(time.Minute))
 	d = f.decide(t, as("gold"))
-	g.Expect(d.Limits[0].Window).To(gomega.Equal(2 * time.Minute))
-	g.Expect(d.Limits[0].Used).To(gomega.Equal(int64(1)), "another window is another count")
-	g.Expect(d.Limits[0].ResetAfter).To(gomega.Equal(2*time.Minute + time.Millisecond))
-	g.Expect(f.decide(t, as("")).Limits[0].Used).To(gomega.Equal(int64(2)))
+	g.Expect(d.Limits[0].Window).To(Equal(2 * time.Minute))
+	g.Expect(d.Limits[0].Used).To(Equal(int64(1)), "another window is another count")
+	g.Expect(d.Limits[0].ResetAfter).To(Equal(2*time.Minute + time.Millisecond))
+	g.Expect(f.decide(t, as("")).Limits[0].Used).To(Equal(int64(2)))
 }
 
 func TestExpressionErrorsAreCounted(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", overridden(
 		allow(when("true && false")), deny(when(`request.path.split("/")[5] == ""`)),
 		// A plan of another release may hold what this one does not know.
@@ -330,20 +330,20 @@ func TestExpressionErrorsAreCounted(t *testing.T) {
 	)))
 	check := named("a/x")
 	check.Peek = true
-	g.Expect(f.decide(t, check).Allowed).To(gomega.BeTrue())
-	g.Expect(testutil.GatherAndCount(f.registry, "weir_expression_errors_total")).To(gomega.BeZero(), "peeks are not counted")
-	g.Expect(f.decide(t, named("a/x")).Allowed).To(gomega.BeTrue())
+	g.Expect(f.decide(t, check).Allowed).To(BeTrue())
+	g.Expect(testutil.GatherAndCount(f.registry, "weir_expression_errors_total")).To(BeZero(), "peeks are not counted")
+	g.Expect(f.decide(t, named("a/x")).Allowed).To(BeTrue())
 	gold := named("a/x")
 	gold.Attributes.Principal = "gold"
-	g.Expect(f.decide(t, gold).Limits[0].Threshold).To(gomega.Equal(int64(9)))
+	g.Expect(f.decide(t, gold).Limits[0].Threshold).To(Equal(int64(9)))
 	g.Expect(testutil.GatherAndCompare(f.registry, strings.NewReader(`
 # HELP weir_expression_errors_total Expressions of policies that failed on a request.
 # TYPE weir_expression_errors_total counter
 weir_expression_errors_total{field="spec.overrides[1].when",namespace="a",policy="x"} 2
 weir_expression_errors_total{field="spec.overrides[2].when",namespace="a",policy="x"} 2
-`), "weir_expression_errors_total")).To(gomega.Succeed())
+`), "weir_expression_errors_total")).To(Succeed())
 	f.Use(plan.NewSnapshot(2, nil))
-	g.Expect(testutil.GatherAndCount(f.registry, "weir_expression_errors_total")).To(gomega.BeZero(), "the series of a/x are gone")
+	g.Expect(testutil.GatherAndCount(f.registry, "weir_expression_errors_total")).To(BeZero(), "the series of a/x are gone")
 }
 
 func usedOf(d *limiter.Decision) map[string]int64 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -17,7 +17,7 @@ import (
 func TestOverridesWithAnotherRate(t *testing.T) {
 	for _, algorithm := range []plan.Algorithm{plan.TokenBucket, plan.GCRA} {
 		t.Run(string(algorithm), func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			slow := func(p *plan.Plan) {
 				p.Limits[0] = plan.Limit{Name: "burst", Algorithm: algorithm, Threshold: 10, Burst: 10, WindowMillis: 3_600_000}
 			}
@@ -33,8 +33,8 @@ func TestOverridesWithAnotherRate(t *testing.T) {
 				}
 				f.evaluator.now = f.evaluator.now.Add(20 * time.Millisecond)
 			}
-			g.Expect(passed[""]).To(gomega.Equal(10))
-			g.Expect(passed["gold"]).To(gomega.Equal(1000))
+			g.Expect(passed[""]).To(Equal(10))
+			g.Expect(passed["gold"]).To(Equal(1000))
 		})
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -38,32 +38,32 @@ func TestRequestedLimitsByAlgorithm(t *testing.T) {
 		for _, window := range []time.Duration{time.Minute, time.Hour} {
 			for _, units := range []int64{0, 1, 5, 1 << 32} {
 				t.Run(fmt.Sprint(algorithm, " ", units, " per ", window), func(t *testing.T) {
-					g := gomega.NewWithT(t)
+					g := NewWithT(t)
 					f := newFixture(makePlan("a/x", limited(three(algorithm)), byUser))
 					f.evaluator.draw = 1<<32 - 1 // nothing is shed by chance
 					first := f.decide(t, requesting(units, window))
-					g.Expect(first.Allowed).To(gomega.Equal(units > 0))
-					g.Expect(first.Descriptors).To(gomega.HaveLen(1))
+					g.Expect(first.Allowed).To(Equal(units > 0))
+					g.Expect(first.Descriptors).To(HaveLen(1))
 					tightest := first.Descriptors[0].Tightest
-					g.Expect(tightest.Window).To(gomega.Equal(window))
+					g.Expect(tightest.Window).To(Equal(window))
 					if units < 1<<32 {
-						g.Expect(tightest.Quota).To(gomega.Equal(units))
+						g.Expect(tightest.Quota).To(Equal(units))
 					} else {
-						g.Expect(tightest.Quota).To(gomega.BeElementOf(int64(plan.MaxThreshold), int64(plan.MaxLogThreshold)), "as many as can be counted")
+						g.Expect(tightest.Quota).To(BeElementOf(int64(plan.MaxThreshold), int64(plan.MaxLogThreshold)), "as many as can be counted")
 						return
 					}
 					for n := units; n > 1; n-- {
-						g.Expect(f.decide(t, requesting(units, window)).Allowed).To(gomega.BeTrue())
+						g.Expect(f.decide(t, requesting(units, window)).Allowed).To(BeTrue())
 					}
 					last := f.decide(t, requesting(units, window))
-					g.Expect(last.Allowed).To(gomega.BeFalse())
+					g.Expect(last.Allowed).To(BeFalse())
 					if units == 0 {
-						g.Expect([]any{last.Reason, last.RetryAfter}).To(gomega.Equal([]any{limiter.ReasonCostExceedsThreshold, time.Duration(0)}))
+						g.Expect([]any{last.Reason, last.RetryAfter}).To(Equal([]any{limiter.ReasonCostExceedsThreshold, time.Duration(0)}))
 						return
 					}
 					f.evaluator.now = f.evaluator.now.Add(last.RetryAfter)
 					if algorithm != plan.Suppressed { // what it refuses counts too
-						g.Expect(f.decide(t, requesting(units, window)).Allowed).To(gomega.BeTrue(), "retryAfter is the truth")
+						g.Expect(f.decide(t, requesting(units, window)).Allowed).To(BeTrue(), "retryAfter is the truth")
 					}
 				})
 			}
@@ -73,12 +73,12 @@ func TestRequestedLimitsByAlgorithm(t *testing.T) {
 
 // There is room for so many contracts; one more is as good, and nothing grows.
 func TestMoreRequestedLimitsThanAreKept(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", byUser))
 	for units := int64(1); units <= 1000; units++ {
 		d := f.decide(t, requesting(units, time.Minute))
-		g.Expect(d.Descriptors[0].Tightest.Quota).To(gomega.Equal(units))
-		g.Expect(d.Limits[0].Used).To(gomega.Equal(units), "all count together")
+		g.Expect(d.Descriptors[0].Tightest.Quota).To(Equal(units))
+		g.Expect(d.Limits[0].Used).To(Equal(units), "all count together")
 	}
 }
 
@@ -87,7 +87,7 @@ func TestMoreRequestedLimitsThanAreKept(t *testing.T) {
 // rate of the large one.
 func TestRequestedLimitHasABucketOfItsOwn(t *testing.T) {
 	for _, algorithm := range []plan.Algorithm{plan.TokenBucket, plan.GCRA} {
-		g := gomega.NewWithT(t)
+		g := NewWithT(t)
 		f := newFixture(makePlan("a/x", limited(three(algorithm)), byUser))
 		small := requesting(0, 0)
 		small.Charges[0].Limit = nil
@@ -97,9 +97,9 @@ func TestRequestedLimitHasABucketOfItsOwn(t *testing.T) {
 				admitted++
 			}
 			f.evaluator.now = f.evaluator.now.Add(10 * time.Millisecond)
-			g.Expect(f.decide(t, requesting(1_000_000, time.Minute)).Allowed).To(gomega.BeTrue())
+			g.Expect(f.decide(t, requesting(1_000_000, time.Minute)).Allowed).To(BeTrue())
 		}
-		g.Expect(admitted).To(gomega.Equal(3), "three a minute, however long the other bucket is")
+		g.Expect(admitted).To(Equal(3), "three a minute, however long the other bucket is")
 	}
 }
 
@@ -110,18 +110,18 @@ func TestRequestedLimitsOnRedis(t *testing.T) {
 		plan.FixedWindow, plan.SlidingLog, plan.SlidingWindow, plan.TokenBucket, plan.GCRA, plan.Suppressed,
 	} {
 		t.Run(string(algorithm), func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			r := newOnRedis(t, makePlan("a/x", limited(three(algorithm)), byUser))
-			g.Expect(r.decide(t, requesting(0, time.Hour)).Reason).To(gomega.Equal(limiter.ReasonCostExceedsThreshold))
-			g.Expect(r.client.DBSize(t.Context()).Val()).To(gomega.BeZero(), "nothing was touched")
+			g.Expect(r.decide(t, requesting(0, time.Hour)).Reason).To(Equal(limiter.ReasonCostExceedsThreshold))
+			g.Expect(r.client.DBSize(t.Context()).Val()).To(BeZero(), "nothing was touched")
 			for range 2 { // a Suppressed limit sheds none while it is far from its threshold
 				for _, window := range []time.Duration{time.Minute, time.Hour} {
-					g.Expect(r.decide(t, requesting(1000, window)).Allowed).To(gomega.BeTrue())
+					g.Expect(r.decide(t, requesting(1000, window)).Allowed).To(BeTrue())
 				}
 			}
-			g.Expect(r.client.DBSize(t.Context()).Val()).To(gomega.BeNumerically(">", 0))
-			g.Expect(r.Reset(t.Context(), "a/x", alice)).To(gomega.BeTrue())
-			g.Expect(r.client.DBSize(t.Context()).Val()).To(gomega.BeZero())
+			g.Expect(r.client.DBSize(t.Context()).Val()).To(BeNumerically(">", 0))
+			g.Expect(r.Reset(t.Context(), "a/x", alice)).To(BeTrue())
+			g.Expect(r.client.DBSize(t.Context()).Val()).To(BeZero())
 		})
 	}
 }
@@ -148,22 +148,22 @@ func TestRequestedLimitIsNotForgotten(t *testing.T) {
 			both := func(check *limiter.Check) bool {
 				onRedis := r.decide(t, check)
 				byModel := f.decide(t, check)
-				gomega.NewWithT(t).Expect(onRedis.Allowed).To(gomega.Equal(byModel.Allowed))
+				NewWithT(t).Expect(onRedis.Allowed).To(Equal(byModel.Allowed))
 				return byModel.Allowed
 			}
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			for range 50 {
-				g.Expect(both(requesting(50, tc.window))).To(gomega.BeTrue())
+				g.Expect(both(requesting(50, tc.window))).To(BeTrue())
 			}
 			both(plain)
-			g.Expect(both(requesting(50, tc.window))).To(gomega.BeFalse())
+			g.Expect(both(requesting(50, tc.window))).To(BeFalse())
 			if tc.window == time.Minute {
 				return
 			}
 			for range 3 {
 				f.evaluator.now = f.evaluator.now.Add(time.Minute + time.Second)
 				f.decide(t, plain)
-				g.Expect(f.decide(t, requesting(50, tc.window)).Allowed).To(gomega.BeFalse())
+				g.Expect(f.decide(t, requesting(50, tc.window)).Allowed).To(BeFalse())
 			}
 		})
 	}
@@ -171,18 +171,18 @@ func TestRequestedLimitIsNotForgotten(t *testing.T) {
 
 // A log lives as long as its own window, however long that of the policy is.
 func TestLogOfARequestedLimitExpires(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	p := makePlan("a/x", limited(plan.Limit{Name: "l", Algorithm: plan.SlidingLog, Threshold: 3, WindowMillis: plan.MaxWindow.Milliseconds()}), byUser)
 	r := newOnRedis(t, p)
-	g.Expect(r.decide(t, requesting(50, time.Minute)).Allowed).To(gomega.BeTrue())
+	g.Expect(r.decide(t, requesting(50, time.Minute)).Allowed).To(BeTrue())
 	keys := r.client.Keys(t.Context(), "*").Val()
-	g.Expect(keys).To(gomega.HaveLen(1))
-	g.Expect(r.client.PTTL(t.Context(), keys[0]).Val()).To(gomega.BeNumerically("~", time.Minute, time.Second))
+	g.Expect(keys).To(HaveLen(1))
+	g.Expect(r.client.PTTL(t.Context(), keys[0]).Val()).To(BeNumerically("~", time.Minute, time.Second))
 }
 
 // What one caller's limits are does not cut the log that others' limits need.
 func TestRequestedLimitKeepsTheLogOfOverrides(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	daily := plan.Limit{Name: "l", Algorithm: plan.SlidingLog, Threshold: 3, WindowMillis: (24 * time.Hour).Milliseconds()}
 	f := newFixture(makePlan("a/x", limited(daily), byUser, func(p *plan.Plan) {
 		p.Overrides = []plan.Override{{
@@ -193,11 +193,11 @@ func TestRequestedLimitKeepsTheLogOfOverrides(t *testing.T) {
 	plain := requesting(0, 0)
 	plain.Charges[0].Limit = nil
 	for range 3 {
-		g.Expect(f.decide(t, plain).Allowed).To(gomega.BeTrue())
+		g.Expect(f.decide(t, plain).Allowed).To(BeTrue())
 	}
 	f.evaluator.now = f.evaluator.now.Add(time.Hour)
 	office := requesting(50, time.Minute)
 	office.Attributes.RemoteAddress = netip.MustParseAddr("10.0.0.1")
-	g.Expect(f.decide(t, office).Allowed).To(gomega.BeTrue())
-	g.Expect(f.decide(t, plain).Allowed).To(gomega.BeFalse())
+	g.Expect(f.decide(t, office).Allowed).To(BeTrue())
+	g.Expect(f.decide(t, plain).Allowed).To(BeFalse())
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -25,7 +25,7 @@ func (panicking) Evaluate(context.Context, *script.Call) (*script.Reply, error) 
 
 // The span ends, and who survives the panic hears of its cause.
 func TestSpanOfAPanic(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	spans := tracetest.NewInMemoryExporter()
 	e := limiter.NewEngine(limiter.Options{
 		Evaluator: panicking{}, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
@@ -33,6 +33,6 @@ func TestSpanOfAPanic(t *testing.T) {
 	})
 	e.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x")}))
 	g.Expect(func() { _, _ = e.Decide(t.Context(), &limiter.Check{Policies: []string{"a/x"}, Cost: 1}) }).
-		To(gomega.PanicWith("original"))
-	g.Expect(spans.GetSpans()).To(gomega.HaveLen(1))
+		To(PanicWith("original"))
+	g.Expect(spans.GetSpans()).To(HaveLen(1))
 }

@@ -11,11 +11,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 )
 
 func TestBounded(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	var inside, most atomic.Int64
 	entered, leave := make(chan struct{}, 10), make(chan struct{})
 	handler := bounded(2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -33,14 +33,14 @@ func TestBounded(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	for range 6 {
-		all.Go(func() { g.Expect(ask(t.Context())).To(gomega.Equal(http.StatusOK)) })
+		all.Go(func() { g.Expect(ask(t.Context())).To(Equal(http.StatusOK)) })
 	}
 	<-entered
 	<-entered
 	gone, hangUp := context.WithCancel(t.Context())
 	hangUp()
-	g.Expect(ask(gone)).To(gomega.Equal(http.StatusServiceUnavailable), "nobody waits for it any more")
+	g.Expect(ask(gone)).To(Equal(http.StatusServiceUnavailable), "nobody waits for it any more")
 	close(leave)
 	all.Wait()
-	g.Expect(most.Load()).To(gomega.Equal(int64(2)))
+	g.Expect(most.Load()).To(Equal(int64(2)))
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/policyfile"
@@ -38,15 +38,15 @@ func TestRead(t *testing.T) {
 		"nothing at all":            {"", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			policies, err := policyfile.Read(t.Context(), []byte(tc.text))
-			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(err).NotTo(HaveOccurred())
 			var got []string
 			for _, p := range policies {
 				got = append(got, p.Namespace+"/"+p.Name)
-				g.Expect(p.Spec.Mode).To(gomega.Equal(v1alpha1.ModeEnforce), "defaults are filled in")
+				g.Expect(p.Spec.Mode).To(Equal(v1alpha1.ModeEnforce), "defaults are filled in")
 			}
-			g.Expect(got).To(gomega.Equal(tc.want))
+			g.Expect(got).To(Equal(tc.want))
 		})
 	}
 }
@@ -76,11 +76,11 @@ func TestReadRefuses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			_, err := policyfile.Read(t.Context(), []byte(tc.text))
-			g.Expect(err).To(gomega.HaveOccurred())
+			g.Expect(err).To(HaveOccurred())
 			for _, want := range tc.want {
-				g.Expect(err.Error()).To(gomega.ContainSubstring(want))
+				g.Expect(err.Error()).To(ContainSubstring(want))
 			}
 		})
 	}

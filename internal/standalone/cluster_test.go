@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/testenv"
@@ -18,7 +18,7 @@ import (
 // On a Redis Cluster policies of one request count under keys on different nodes,
 // and the request is charged to all of them or to none.
 func TestRedisCluster(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	cluster := testenv.StartRedisCluster(t)
 	r := start(t, cluster.URL, filesOf(map[string]string{
 		"user": `  matches: [{hosts: [shop.example]}]
@@ -45,14 +45,14 @@ func TestRedisCluster(t *testing.T) {
 	for user := range passed {
 		n := passed[user].Load()
 		all += n
-		g.Expect(n).To(gomega.BeNumerically("<=", 40))
+		g.Expect(n).To(BeNumerically("<=", 40))
 		state, err := r.Inspect(t.Context(), "shop/user", []string{fmt.Sprintf("user-%d", user)}, plan.Attributes{})
-		g.Expect(err).NotTo(gomega.HaveOccurred())
-		g.Expect(state.Limits[0].Used).To(gomega.Equal(n), "what passed is what was charged")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(state.Limits[0].Used).To(Equal(n), "what passed is what was charged")
 	}
-	g.Expect(all).To(gomega.BeNumerically("<=", 100))
+	g.Expect(all).To(BeNumerically("<=", 100))
 	state, err := r.Inspect(t.Context(), "shop/tenant", []string{"acme"}, plan.Attributes{})
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(state.Limits[0].Used).To(gomega.Equal(all))
-	g.Expect(all).To(gomega.BeNumerically(">=", 80), "races are lost now and then, and hardly ever two for one unit")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(state.Limits[0].Used).To(Equal(all))
+	g.Expect(all).To(BeNumerically(">=", 80), "races are lost now and then, and hardly ever two for one unit")
 }

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
@@ -43,7 +43,7 @@ type running struct {
 
 func start(t *testing.T, redisURL string, files map[string]string) *running {
 	t.Helper()
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	r := &running{dir: t.TempDir(), log: &testenv.Log{}}
 	for name, text := range files {
 		r.write(t, name, text)
@@ -56,16 +56,16 @@ func start(t *testing.T, redisURL string, files map[string]string) *running {
 			StoreTimeout: time.Second, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Registry: prometheus.NewRegistry(),
 		},
 	})
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		gomega.NewWithT(t).Eventually(ended, "10s").Should(gomega.Receive(gomega.BeNil()))
+		NewWithT(t).Eventually(ended, "10s").Should(Receive(BeNil()))
 	})
-	g.Eventually(r.HTTP.Addr).ShouldNot(gomega.BeEmpty())
-	g.Eventually(r.Metrics.Addr).ShouldNot(gomega.BeEmpty())
+	g.Eventually(r.HTTP.Addr).ShouldNot(BeEmpty())
+	g.Eventually(r.Metrics.Addr).ShouldNot(BeEmpty())
 	return r
 }
 
@@ -96,7 +96,7 @@ func (r *running) check(policy string) (status int, threshold int64) {
 }
 
 func TestPoliciesAreLive(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	r := start(t, "", map[string]string{"a.yaml": policyText("a", 2)})
 	status := func(policy string) func() int {
 		return func() int { s, _ := r.check(policy); return s }
@@ -104,48 +104,48 @@ func TestPoliciesAreLive(t *testing.T) {
 	threshold := func(policy string) func() int64 {
 		return func() int64 { _, n := r.check(policy); return n }
 	}
-	g.Expect([]int{status("a")(), status("a")(), status("a")()}).To(gomega.Equal([]int{200, 200, 429}))
-	g.Expect(status("never-seen")()).To(gomega.Equal(404))
+	g.Expect([]int{status("a")(), status("a")(), status("a")()}).To(Equal([]int{200, 200, 429}))
+	g.Expect(status("never-seen")()).To(Equal(404))
 
 	r.write(t, "b.yml", policyText("never-seen", 1))
-	g.Eventually(status("never-seen")).Should(gomega.Equal(200))
-	g.Eventually(status("never-seen")).Should(gomega.Equal(429))
+	g.Eventually(status("never-seen")).Should(Equal(200))
+	g.Eventually(status("never-seen")).Should(Equal(429))
 
 	r.write(t, "a.yaml", policyText("a", 1000))
-	g.Eventually(threshold("a")).Should(gomega.Equal(int64(1000)))
-	g.Expect(status("a")()).To(gomega.Equal(200))
+	g.Eventually(threshold("a")).Should(Equal(int64(1000)))
+	g.Expect(status("a")()).To(Equal(200))
 
 	r.write(t, "c.json", `{"apiVersion":"ratelimit.weir.dev/v1alpha1","kind":"RateLimitPolicy","metadata":{"name":"c","namespace":"shop"},
 		"spec":{"limits":[{"name":"l","algorithm":"SlidingLog","threshold":7,"window":"1s"}]}}`)
-	g.Eventually(threshold("c")).Should(gomega.Equal(int64(7)))
+	g.Eventually(threshold("c")).Should(Equal(int64(7)))
 
-	g.Expect(os.Remove(filepath.Join(r.dir, "b.yml"))).To(gomega.Succeed())
-	g.Eventually(status("never-seen")).Should(gomega.Equal(404))
+	g.Expect(os.Remove(filepath.Join(r.dir, "b.yml"))).To(Succeed())
+	g.Eventually(status("never-seen")).Should(Equal(404))
 }
 
 func TestBadFileKeepsLastGoodPlan(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	r := start(t, "", map[string]string{"a.yaml": policyText("a", 10), "b.yaml": policyText("b", 10)})
 	threshold := func(policy string) func() int64 {
 		return func() int64 { _, n := r.check(policy); return n }
 	}
 	// One good edit and one bad one in the same file: the file is bad as a whole.
 	r.write(t, "a.yaml", policyText("a", 11)+"---\n"+policyText("also", -1))
-	g.Eventually(r.log.String).Should(gomega.And(
-		gomega.ContainSubstring("Bad policy file"), gomega.ContainSubstring("a.yaml"),
-		gomega.ContainSubstring("shop/also: spec.limits[0].threshold")))
+	g.Eventually(r.log.String).Should(And(
+		ContainSubstring("Bad policy file"), ContainSubstring("a.yaml"),
+		ContainSubstring("shop/also: spec.limits[0].threshold")))
 	r.write(t, "b.yaml", policyText("b", 12))
-	g.Eventually(threshold("b")).Should(gomega.Equal(int64(12)), "other files go on")
-	g.Expect(threshold("a")()).To(gomega.Equal(int64(10)))
-	g.Eventually(func() string { return r.get(t, "/metrics") }).Should(gomega.ContainSubstring("weir_policy_files_bad 1\n"))
+	g.Eventually(threshold("b")).Should(Equal(int64(12)), "other files go on")
+	g.Expect(threshold("a")()).To(Equal(int64(10)))
+	g.Eventually(func() string { return r.get(t, "/metrics") }).Should(ContainSubstring("weir_policy_files_bad 1\n"))
 
 	r.write(t, "a.yaml", "spec: [")
-	g.Eventually(func() int { return strings.Count(r.log.String(), "Bad policy file") }).Should(gomega.Equal(2))
-	g.Expect(threshold("a")()).To(gomega.Equal(int64(10)))
+	g.Eventually(func() int { return strings.Count(r.log.String(), "Bad policy file") }).Should(Equal(2))
+	g.Expect(threshold("a")()).To(Equal(int64(10)))
 
 	r.write(t, "a.yaml", policyText("a", 13))
-	g.Eventually(threshold("a")).Should(gomega.Equal(int64(13)))
-	g.Eventually(func() string { return r.get(t, "/metrics") }).Should(gomega.ContainSubstring("weir_policy_files_bad 0\n"))
+	g.Eventually(threshold("a")).Should(Equal(int64(13)))
+	g.Eventually(func() string { return r.get(t, "/metrics") }).Should(ContainSubstring("weir_policy_files_bad 0\n"))
 }
 
 func (r *running) get(t *testing.T, path string) string {
@@ -163,58 +163,58 @@ func (r *running) get(t *testing.T, path string) string {
 }
 
 func TestOnePolicyInTwoFiles(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	r := start(t, "", map[string]string{"b.yaml": policyText("a", 10)})
 	r.write(t, "c.yaml", policyText("a", 99))
-	g.Eventually(r.log.String).Should(gomega.ContainSubstring("shop/a is also defined in"))
+	g.Eventually(r.log.String).Should(ContainSubstring("shop/a is also defined in"))
 	_, threshold := r.check("a")
-	g.Expect(threshold).To(gomega.Equal(int64(10)))
+	g.Expect(threshold).To(Equal(int64(10)))
 }
 
 // A folder mounted from a ConfigMap changes by swapping one link.
 func TestFolderOfLinks(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	versions := t.TempDir()
 	for version, threshold := range map[string]int{"v1": 1, "v2": 2} {
-		g.Expect(os.Mkdir(filepath.Join(versions, version), 0o700)).To(gomega.Succeed())
-		g.Expect(os.WriteFile(filepath.Join(versions, version, "a.yaml"), []byte(policyText("a", threshold)), 0o600)).To(gomega.Succeed())
+		g.Expect(os.Mkdir(filepath.Join(versions, version), 0o700)).To(Succeed())
+		g.Expect(os.WriteFile(filepath.Join(versions, version, "a.yaml"), []byte(policyText("a", threshold)), 0o600)).To(Succeed())
 	}
 	dir := t.TempDir()
-	g.Expect(os.Symlink(filepath.Join(versions, "v1"), filepath.Join(dir, "..data"))).To(gomega.Succeed())
-	g.Expect(os.Symlink(filepath.Join("..data", "a.yaml"), filepath.Join(dir, "a.yaml"))).To(gomega.Succeed())
+	g.Expect(os.Symlink(filepath.Join(versions, "v1"), filepath.Join(dir, "..data"))).To(Succeed())
+	g.Expect(os.Symlink(filepath.Join("..data", "a.yaml"), filepath.Join(dir, "a.yaml"))).To(Succeed())
 	files := newPolicyFiles([]string{dir + "/."})
 	snapshot, errs := files.load(t.Context())
-	g.Expect(errs).To(gomega.BeEmpty())
-	g.Expect(snapshot.Lookup("shop/a").Limits[0].Threshold).To(gomega.Equal(int64(1)))
-	g.Expect(os.Symlink(filepath.Join(versions, "v2"), filepath.Join(dir, "..next"))).To(gomega.Succeed())
-	g.Expect(os.Rename(filepath.Join(dir, "..next"), filepath.Join(dir, "..data"))).To(gomega.Succeed())
+	g.Expect(errs).To(BeEmpty())
+	g.Expect(snapshot.Lookup("shop/a").Limits[0].Threshold).To(Equal(int64(1)))
+	g.Expect(os.Symlink(filepath.Join(versions, "v2"), filepath.Join(dir, "..next"))).To(Succeed())
+	g.Expect(os.Rename(filepath.Join(dir, "..next"), filepath.Join(dir, "..data"))).To(Succeed())
 	snapshot, errs = files.load(t.Context())
-	g.Expect(errs).To(gomega.BeEmpty())
-	g.Expect(snapshot.Lookup("shop/a").Limits[0].Threshold).To(gomega.Equal(int64(2)))
+	g.Expect(errs).To(BeEmpty())
+	g.Expect(snapshot.Lookup("shop/a").Limits[0].Threshold).To(Equal(int64(2)))
 }
 
 func TestLoadKeepsWhatDidNotChange(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	dir := t.TempDir()
 	write := func(name, text string) {
-		g.Expect(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)).To(gomega.Succeed())
+		g.Expect(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)).To(Succeed())
 	}
 	write("a.yaml", policyText("a", 1)+"---\n"+policyText("b", 1))
 	files := newPolicyFiles([]string{dir + "/."})
 	first, _ := files.load(t.Context())
 	again, errs := files.load(t.Context())
-	g.Expect(errs).To(gomega.BeEmpty())
-	g.Expect(again).To(gomega.BeNil(), "nothing changed")
+	g.Expect(errs).To(BeEmpty())
+	g.Expect(again).To(BeNil(), "nothing changed")
 	write("a.yaml", "# a comment\n"+policyText("a", 1)+"---\n"+policyText("b", 2))
 	second, _ := files.load(t.Context())
-	g.Expect(second.Revision()).To(gomega.Equal(first.Revision() + 1))
-	g.Expect(second.Lookup("shop/a")).To(gomega.BeIdenticalTo(first.Lookup("shop/a")))
-	g.Expect(second.Lookup("shop/b")).NotTo(gomega.BeIdenticalTo(first.Lookup("shop/b")))
+	g.Expect(second.Revision()).To(Equal(first.Revision() + 1))
+	g.Expect(second.Lookup("shop/a")).To(BeIdenticalTo(first.Lookup("shop/a")))
+	g.Expect(second.Lookup("shop/b")).NotTo(BeIdenticalTo(first.Lookup("shop/b")))
 
-	g.Expect(os.RemoveAll(dir)).To(gomega.Succeed())
+	g.Expect(os.RemoveAll(dir)).To(Succeed())
 	third, errs := files.load(t.Context())
-	g.Expect(errs).To(gomega.HaveLen(1), "a folder that cannot be read loses nothing")
-	g.Expect(third).To(gomega.BeNil())
+	g.Expect(errs).To(HaveLen(1), "a folder that cannot be read loses nothing")
+	g.Expect(third).To(BeNil())
 }
 
 func TestStartRefusesWhatItCannotEnforce(t *testing.T) {
@@ -227,15 +227,15 @@ func TestStartRefusesWhatItCannotEnforce(t *testing.T) {
 		"not YAML at all": {"][", "a.yaml: document 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			dir := t.TempDir()
-			g.Expect(os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(tc.text), 0o600)).To(gomega.Succeed())
+			g.Expect(os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(tc.text), 0o600)).To(Succeed())
 			_, err := New(t.Context(), Options{Policies: []string{dir}, Options: quiet()})
-			g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(tc.want)))
+			g.Expect(err).To(MatchError(ContainSubstring(tc.want)))
 		})
 	}
 	_, err := New(t.Context(), Options{Policies: []string{"/no/such/folder"}, Options: quiet()})
-	gomega.NewWithT(t).Expect(err).To(gomega.MatchError(gomega.ContainSubstring("/no/such/folder: no such file")))
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("/no/such/folder: no such file")))
 }
 
 // quiet are options of an endpoint that never serves.
@@ -246,12 +246,12 @@ func quiet() endpoint.Options {
 }
 
 func TestStartsWhileRedisIsAway(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	server := testenv.StartRedis(t)
 	server.Stop()
 	r := start(t, server.URL, map[string]string{"a.yaml": policyText("a", 1)})
 	status, _ := r.check("a")
-	g.Expect(status).To(gomega.Equal(200), "failureMode Open")
+	g.Expect(status).To(Equal(200), "failureMode Open")
 	server.Start()
-	g.Eventually(func() int { s, _ := r.check("a"); return s }, "5s").Should(gomega.Equal(429))
+	g.Eventually(func() int { s, _ := r.check("a"); return s }, "5s").Should(Equal(429))
 }

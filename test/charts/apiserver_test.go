@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,10 +26,10 @@ func TestAPIServerTakesWhatIsInstalled(t *testing.T) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "weir-system", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}
-	gomega.NewWithT(t).Expect(api.Create(t.Context(), namespace)).To(gomega.Succeed())
+	NewWithT(t).Expect(api.Create(t.Context(), namespace)).To(Succeed())
 	take := func(t *testing.T, m manifests) {
 		t.Helper()
-		g := gomega.NewWithT(t)
+		g := NewWithT(t)
 		for _, object := range m {
 			group, _, _ := strings.Cut(object.GetAPIVersion(), "/")
 			if group == "cert-manager.io" || group == "monitoring.coreos.com" {
@@ -39,14 +39,14 @@ func TestAPIServerTakesWhatIsInstalled(t *testing.T) {
 			if client.IgnoreAlreadyExists(err) == nil {
 				err = nil // the definition, and the Namespace
 			}
-			g.Expect(err).NotTo(gomega.HaveOccurred(), id(object))
+			g.Expect(err).NotTo(HaveOccurred(), id(object))
 		}
 		for _, deployment := range of[appsv1.Deployment](t, m, "Deployment") {
 			pod := &corev1.Pod{ObjectMeta: deployment.Spec.Template.ObjectMeta, Spec: deployment.Spec.Template.Spec}
 			pod.Name, pod.Namespace = deployment.Name, deployment.Namespace
 			// A class that is not there is refused by its own.
 			pod.Spec.PriorityClassName = ""
-			g.Expect(api.Create(t.Context(), pod, client.DryRunAll)).To(gomega.Succeed(), deployment.Name)
+			g.Expect(api.Create(t.Context(), pod, client.DryRunAll)).To(Succeed(), deployment.Name)
 		}
 	}
 	for name, values := range variants {
@@ -58,12 +58,12 @@ func TestAPIServerTakesWhatIsInstalled(t *testing.T) {
 		kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 		write(t, kubeconfig, string(server.Env.KubeConfig))
 		notes := func(values string) string {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			out, complaint, err := tryHelm(t, "install", "edge", chart, "--kubeconfig", kubeconfig, "--namespace", "limits",
 				"--dry-run=server", "--set", "crds.enabled=false,"+values)
-			g.Expect(err).NotTo(gomega.HaveOccurred(), complaint)
+			g.Expect(err).NotTo(HaveOccurred(), complaint)
 			_, text, found := strings.Cut(out, "\nNOTES:\n")
-			g.Expect(found).To(gomega.BeTrue())
+			g.Expect(found).To(BeTrue())
 			return text
 		}
 		expectNotes(t, notes)
@@ -72,7 +72,7 @@ func TestAPIServerTakesWhatIsInstalled(t *testing.T) {
 
 // An upgrade takes away neither pods nor what was written into its objects meanwhile.
 func TestUpgradeKeepsWhatIsThere(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	server := testenv.StartAPIServer(t)
 	api := server.Client()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -81,36 +81,36 @@ func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 		t.Helper()
 		_, complaint, err := tryHelm(t, "upgrade", "weir", chart, "--install", "--kubeconfig", kubeconfig, "--namespace", "default",
 			"--set", "crds.enabled=false,"+redisURL+","+values)
-		g.Expect(err).NotTo(gomega.HaveOccurred(), complaint)
+		g.Expect(err).NotTo(HaveOccurred(), complaint)
 	}
 	upgrade("replicas=4")
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	g.Expect(api.Get(t.Context(), client.ObjectKey{Name: "weir"}, configuration)).To(gomega.Succeed())
+	g.Expect(api.Get(t.Context(), client.ObjectKey{Name: "weir"}, configuration)).To(Succeed())
 	trusted, _ := testenv.NewAuthority(t).Issue(t, "webhook")
 	configuration.Webhooks[0].ClientConfig.CABundle = trusted
-	g.Expect(api.Update(t.Context(), configuration)).To(gomega.Succeed())
+	g.Expect(api.Update(t.Context(), configuration)).To(Succeed())
 
 	upgrade("autoscaling.enabled=true,webhook.timeoutSeconds=6")
 	deployment := &appsv1.Deployment{}
-	g.Expect(api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "weir-manager"}, deployment)).To(gomega.Succeed())
-	g.Expect(*deployment.Spec.Replicas).To(gomega.BeEquivalentTo(4))
-	g.Expect(api.Get(t.Context(), client.ObjectKey{Name: "weir"}, configuration)).To(gomega.Succeed())
-	g.Expect(*configuration.Webhooks[0].TimeoutSeconds).To(gomega.BeEquivalentTo(6))
-	g.Expect(configuration.Webhooks[0].ClientConfig.CABundle).To(gomega.Equal(trusted))
+	g.Expect(api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "weir-manager"}, deployment)).To(Succeed())
+	g.Expect(*deployment.Spec.Replicas).To(BeEquivalentTo(4))
+	g.Expect(api.Get(t.Context(), client.ObjectKey{Name: "weir"}, configuration)).To(Succeed())
+	g.Expect(*configuration.Webhooks[0].TimeoutSeconds).To(BeEquivalentTo(6))
+	g.Expect(configuration.Webhooks[0].ClientConfig.CABundle).To(Equal(trusted))
 }
 
 // expectNotes expects the notes to say what to type next, and what to beware of.
 func expectNotes(t *testing.T, notes func(values string) string) {
 	t.Helper()
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	usual := notes(redisURL)
-	g.Expect(usual).To(gomega.ContainSubstring("kubectl -n limits rollout status deployment/edge-weir-manager"))
-	g.Expect(usual).To(gomega.ContainSubstring("kubectl apply -f -"))
-	g.Expect(usual).To(gomega.ContainSubstring("http://edge-weir.limits.svc:8080/v1/check"))
-	g.Expect(usual).NotTo(gomega.ContainSubstring("WARNING"))
-	g.Expect(notes("redis.bundled.enabled=true,redis.bundled.image=redis:7.4")).To(gomega.ContainSubstring("WARNING: the bundled Redis forgets"))
-	g.Expect(notes("networkPolicy.enabled=false," + redisURL)).To(gomega.ContainSubstring("WARNING: without a NetworkPolicy"))
+	g.Expect(usual).To(ContainSubstring("kubectl -n limits rollout status deployment/edge-weir-manager"))
+	g.Expect(usual).To(ContainSubstring("kubectl apply -f -"))
+	g.Expect(usual).To(ContainSubstring("http://edge-weir.limits.svc:8080/v1/check"))
+	g.Expect(usual).NotTo(ContainSubstring("WARNING"))
+	g.Expect(notes("redis.bundled.enabled=true,redis.bundled.image=redis:7.4")).To(ContainSubstring("WARNING: the bundled Redis forgets"))
+	g.Expect(notes("networkPolicy.enabled=false," + redisURL)).To(ContainSubstring("WARNING: without a NetworkPolicy"))
 	split := notes("split.enabled=true,tls.enabled=true,tls.existingSecret=tls," + redisURL)
-	g.Expect(split).To(gomega.ContainSubstring("deployment/edge-weir-decision"))
-	g.Expect(split).To(gomega.ContainSubstring("https://edge-weir.limits.svc:8080/v1/check"))
+	g.Expect(split).To(ContainSubstring("deployment/edge-weir-decision"))
+	g.Expect(split).To(ContainSubstring("https://edge-weir.limits.svc:8080/v1/check"))
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -24,12 +24,12 @@ import (
 // What helm and kustomize install by default is the same, but for labels that name a
 // release, and the Namespace, which helm makes by itself.
 func TestChartAndKustomizeInstallTheSame(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	byHelm, byKustomize := common(render(t, "weir", redisURL)), common(kustomize(t, root+"/config/default"))
 	delete(byKustomize, "Namespace/weir-system")
-	g.Expect(keys(byHelm)).To(gomega.ConsistOf(keys(byKustomize)))
+	g.Expect(keys(byHelm)).To(ConsistOf(keys(byKustomize)))
 	for name, object := range byHelm {
-		g.Expect(object).To(gomega.Equal(byKustomize[name]), name)
+		g.Expect(object).To(Equal(byKustomize[name]), name)
 	}
 }
 
@@ -74,23 +74,23 @@ func keys(m map[string]any) (names []string) {
 }
 
 func TestHelmHasNothingToSay(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	out, complaint, err := tryHelm(t, "lint", "--strict", chart, "--kube-version", testenv.KubeVersion(t), "--set", redisURL)
-	g.Expect(err).NotTo(gomega.HaveOccurred(), out+complaint)
+	g.Expect(err).NotTo(HaveOccurred(), out+complaint)
 }
 
 func TestChartHasTheGeneratedDefinition(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	want, err := crd.RateLimitPolicies()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	for keep, policy := range map[string]string{"true": "keep", "false": ""} {
 		definitions := of[apiextensionsv1.CustomResourceDefinition](t, render(t, "weir", redisURL, "crds.keep="+keep), "CustomResourceDefinition")
-		g.Expect(definitions).To(gomega.HaveLen(1))
-		g.Expect(definitions[0].Spec).To(gomega.Equal(want.Spec))
-		g.Expect(definitions[0].Annotations["helm.sh/resource-policy"]).To(gomega.Equal(policy))
+		g.Expect(definitions).To(HaveLen(1))
+		g.Expect(definitions[0].Spec).To(Equal(want.Spec))
+		g.Expect(definitions[0].Annotations["helm.sh/resource-policy"]).To(Equal(policy))
 	}
 	g.Expect(of[apiextensionsv1.CustomResourceDefinition](t, render(t, "weir", redisURL, "crds.enabled=false"), "CustomResourceDefinition")).
-		To(gomega.BeEmpty())
+		To(BeEmpty())
 }
 
 // Names follow the release, and the flags follow the names.
@@ -103,7 +103,7 @@ func TestNamesFollowTheRelease(t *testing.T) {
 		"an override":   {"edge", "fullnameOverride=limits", "limits"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			m := render(t, tc.release, redisURL, tc.values)
 			for _, want := range []string{
 				"Service/" + tc.want, "Service/" + tc.want + "-webhook", "Service/" + tc.want + "-metrics",
@@ -112,11 +112,11 @@ func TestNamesFollowTheRelease(t *testing.T) {
 				m.find(t, want)
 			}
 			for _, object := range m {
-				g.Expect(object.GetName()).To(gomega.Or(gomega.HavePrefix(tc.want), gomega.Equal("ratelimitpolicies.ratelimit.weir.dev")))
-				g.Expect(len(object.GetName())).To(gomega.BeNumerically("<=", 63))
-				g.Expect(strings.TrimSuffix(object.GetName(), ".ratelimit.weir.dev")).NotTo(gomega.ContainSubstring("."))
+				g.Expect(object.GetName()).To(Or(HavePrefix(tc.want), Equal("ratelimitpolicies.ratelimit.weir.dev")))
+				g.Expect(len(object.GetName())).To(BeNumerically("<=", 63))
+				g.Expect(strings.TrimSuffix(object.GetName(), ".ratelimit.weir.dev")).NotTo(ContainSubstring("."))
 			}
-			g.Expect(weirContainers(t, m)[tc.want+"-manager"].Args).To(gomega.ContainElements(
+			g.Expect(weirContainers(t, m)[tc.want+"-manager"].Args).To(ContainElements(
 				"--webhook-secret="+tc.want+"-webhook", "--webhook-service="+tc.want+"-webhook", "--webhook-configuration="+tc.want))
 		})
 	}
@@ -124,27 +124,27 @@ func TestNamesFollowTheRelease(t *testing.T) {
 
 // Every Service leads to the pods that serve its ports, and to no others.
 func TestServicesSelectTheirPods(t *testing.T) {
-	eachVariant(t, func(t *testing.T, g *gomega.WithT, m manifests) {
+	eachVariant(t, func(t *testing.T, g *WithT, m manifests) {
 		t.Helper()
 		deployments := of[appsv1.Deployment](t, m, "Deployment")
 		for _, service := range of[corev1.Service](t, m, "Service") {
 			served := 0
 			for _, deployment := range deployments {
 				template := deployment.Spec.Template
-				g.Expect(labels.SelectorFromSet(deployment.Spec.Selector.MatchLabels).Matches(labels.Set(template.Labels))).To(gomega.BeTrue())
+				g.Expect(labels.SelectorFromSet(deployment.Spec.Selector.MatchLabels).Matches(labels.Set(template.Labels))).To(BeTrue())
 				ports := portsOf(template.Spec.Containers[0])
 				wants := slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.TargetPort.StrVal != "http" && ports[p.TargetPort.StrVal] })
 				selected := labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(template.Labels))
-				g.Expect(selected).To(gomega.Equal(wants), "%s and %s", service.Name, deployment.Name)
+				g.Expect(selected).To(Equal(wants), "%s and %s", service.Name, deployment.Name)
 				if !selected {
 					continue
 				}
 				served++
 				for _, port := range service.Spec.Ports {
-					g.Expect(ports).To(gomega.HaveKey(port.TargetPort.StrVal), "%s and %s", service.Name, deployment.Name)
+					g.Expect(ports).To(HaveKey(port.TargetPort.StrVal), "%s and %s", service.Name, deployment.Name)
 				}
 			}
-			g.Expect(served).To(gomega.BeNumerically(">", 0), service.Name)
+			g.Expect(served).To(BeNumerically(">", 0), service.Name)
 		}
 	})
 }
@@ -158,14 +158,14 @@ func portsOf(container corev1.Container) map[string]bool {
 }
 
 func TestServicePorts(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	ports := map[string][]string{}
 	for _, service := range of[corev1.Service](t, render(t, "weir", redisURL), "Service") {
 		for _, port := range service.Spec.Ports {
 			ports[service.Name] = append(ports[service.Name], port.Name+" -> "+port.TargetPort.String()+", "+*port.AppProtocol)
 		}
 	}
-	g.Expect(ports).To(gomega.Equal(map[string][]string{
+	g.Expect(ports).To(Equal(map[string][]string{
 		"weir": {"http -> http, http", "grpc -> grpc, grpc"}, "weir-metrics": {"metrics -> metrics, http"},
 		"weir-webhook": {"webhook -> webhook, https"},
 	}))
@@ -175,28 +175,28 @@ var flagName = regexp.MustCompile(`--[a-z-]+`)
 
 // Every flag that is passed is one the program has, and every file one that is mounted.
 func TestArgumentsAreKnown(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	program := filepath.Join(t.TempDir(), "weir")
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, root+"/cmd/weir").CombinedOutput()
-	g.Expect(err).NotTo(gomega.HaveOccurred(), string(out))
+	g.Expect(err).NotTo(HaveOccurred(), string(out))
 	help, err := exec.CommandContext(t.Context(), program, "manager", "--help").Output()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	known := flagName.FindAllString(string(help), -1)
-	g.Expect(len(known)).To(gomega.BeNumerically(">", 20))
+	g.Expect(len(known)).To(BeNumerically(">", 20))
 
-	eachVariant(t, func(t *testing.T, g *gomega.WithT, m manifests) {
+	eachVariant(t, func(t *testing.T, g *WithT, m manifests) {
 		t.Helper()
 		for name, container := range weirContainers(t, m) {
-			g.Expect(container.Args[0]).To(gomega.Equal("manager"))
+			g.Expect(container.Args[0]).To(Equal("manager"))
 			given := map[string]bool{}
 			for _, arg := range container.Args[1:] {
 				flag, value, _ := strings.Cut(arg, "=")
-				g.Expect(known).To(gomega.ContainElement(flag), name)
-				g.Expect(given).NotTo(gomega.HaveKey(flag), name)
+				g.Expect(known).To(ContainElement(flag), name)
+				g.Expect(given).NotTo(HaveKey(flag), name)
 				given[flag] = true
 				if strings.HasSuffix(flag, "-file") {
-					g.Expect(container.VolumeMounts).To(gomega.ContainElement(
-						gomega.HaveField("MountPath", filepath.Dir(value))), "%s: %s", name, arg)
+					g.Expect(container.VolumeMounts).To(ContainElement(
+						HaveField("MountPath", filepath.Dir(value))), "%s: %s", name, arg)
 				}
 			}
 		}
@@ -204,21 +204,21 @@ func TestArgumentsAreKnown(t *testing.T) {
 }
 
 func TestHalvesAreSplit(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	both := weirContainers(t, render(t, "weir", redisURL, "split.enabled=true"))
-	g.Expect(both).To(gomega.HaveLen(2))
+	g.Expect(both).To(HaveLen(2))
 	controller, decision := both["weir-controller"].Args, both["weir-decision"].Args
-	g.Expect(controller).To(gomega.ContainElements("--decisions=false", "--tenancy=Namespace", "--webhook-secret=weir-webhook"))
-	g.Expect(controller).NotTo(gomega.ContainElement("--controllers=false"))
-	g.Expect(decision).To(gomega.ContainElement("--controllers=false"))
-	g.Expect(decision).NotTo(gomega.ContainElement(gomega.HavePrefix("--webhook")))
-	g.Expect(decision).NotTo(gomega.ContainElement("--decisions=false"))
+	g.Expect(controller).To(ContainElements("--decisions=false", "--tenancy=Namespace", "--webhook-secret=weir-webhook"))
+	g.Expect(controller).NotTo(ContainElement("--controllers=false"))
+	g.Expect(decision).To(ContainElement("--controllers=false"))
+	g.Expect(decision).NotTo(ContainElement(HavePrefix("--webhook")))
+	g.Expect(decision).NotTo(ContainElement("--decisions=false"))
 }
 
 func TestRedisIsReachedByASecret(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	container := weirContainers(t, render(t, "weir", variants["everything"]...))["weir-decision"]
-	g.Expect(container.Args).To(gomega.ContainElements(
+	g.Expect(container.Args).To(ContainElements(
 		"--redis-url=rediss-cluster://redis.redis.svc:6379",
 		"--redis-username-file=/etc/weir/redis/username", "--redis-password-file=/etc/weir/redis/password",
 		"--redis-ca-file=/etc/weir/redis/ca.crt", "--redis-cert-file=/etc/weir/redis/tls.crt", "--redis-key-file=/etc/weir/redis/tls.key"))
@@ -228,30 +228,30 @@ func TestRedisIsReachedByASecret(t *testing.T) {
 	overlay := t.TempDir()
 	text := strings.NewReplacer("# components:", "components:", "# - ../redis-secret", "- ../redis-secret").
 		Replace(read(t, filepath.Join(folder, "kustomization.yaml")))
-	g.Expect(text).NotTo(gomega.Equal(read(t, filepath.Join(folder, "kustomization.yaml"))))
+	g.Expect(text).NotTo(Equal(read(t, filepath.Join(folder, "kustomization.yaml"))))
 	for _, name := range []string{"crd", "rbac", "manager", "webhook", "network-policy", "redis-secret", "default"} {
 		out, err := exec.CommandContext(t.Context(), "cp", "-r", filepath.Join(root, "config", name), overlay).CombinedOutput()
-		g.Expect(err).NotTo(gomega.HaveOccurred(), string(out))
+		g.Expect(err).NotTo(HaveOccurred(), string(out))
 	}
 	write(t, filepath.Join(overlay, "default", "kustomization.yaml"), text)
 	deployment := of[appsv1.Deployment](t, kustomize(t, filepath.Join(overlay, "default")), "Deployment")[0]
 	pod := deployment.Spec.Template.Spec
-	g.Expect(pod.Containers[0].Args).To(gomega.ContainElement("--redis-password-file=/etc/weir/redis/password"))
-	g.Expect(pod.Volumes[0].Secret.SecretName).To(gomega.Equal("weir-redis"))
-	g.Expect(*pod.Volumes[0].Secret.DefaultMode).To(gomega.BeEquivalentTo(0o440))
+	g.Expect(pod.Containers[0].Args).To(ContainElement("--redis-password-file=/etc/weir/redis/password"))
+	g.Expect(pod.Volumes[0].Secret.SecretName).To(Equal("weir-redis"))
+	g.Expect(*pod.Volumes[0].Secret.DefaultMode).To(BeEquivalentTo(0o440))
 }
 
 // A pod has the time to drain, and its place is taken before it goes.
 func TestPodsGoInGoodOrder(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	m := render(t, "weir", redisURL, "drainDelaySeconds=60")
 	deployment := of[appsv1.Deployment](t, m, "Deployment")[0]
-	g.Expect(deployment.Spec.Template.Spec.Containers[0].Args).To(gomega.ContainElement("--drain-delay=60s"))
-	g.Expect(*deployment.Spec.Template.Spec.TerminationGracePeriodSeconds).To(gomega.BeNumerically(">", 60+10))
-	g.Expect(deployment.Spec.Strategy.RollingUpdate.MaxUnavailable.String()).To(gomega.Equal("0"))
-	g.Expect(deployment.Spec.Strategy.RollingUpdate.MaxSurge.String()).To(gomega.Equal("1"))
-	g.Expect(*deployment.Spec.Replicas).To(gomega.BeEquivalentTo(2))
+	g.Expect(deployment.Spec.Template.Spec.Containers[0].Args).To(ContainElement("--drain-delay=60s"))
+	g.Expect(*deployment.Spec.Template.Spec.TerminationGracePeriodSeconds).To(BeNumerically(">", 60+10))
+	g.Expect(deployment.Spec.Strategy.RollingUpdate.MaxUnavailable.String()).To(Equal("0"))
+	g.Expect(deployment.Spec.Strategy.RollingUpdate.MaxSurge.String()).To(Equal("1"))
+	g.Expect(*deployment.Spec.Replicas).To(BeEquivalentTo(2))
 
 	scaled := of[appsv1.Deployment](t, render(t, "weir", redisURL, "autoscaling.enabled=true"), "Deployment")[0]
-	g.Expect(scaled.Spec.Replicas).To(gomega.BeNil(), "the autoscaler says how many")
+	g.Expect(scaled.Spec.Replicas).To(BeNil(), "the autoscaler says how many")
 }

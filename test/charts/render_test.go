@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -170,12 +170,12 @@ func weirContainers(t *testing.T, m manifests) map[string]corev1.Container {
 }
 
 // eachVariant runs a test for every set of values.
-func eachVariant(t *testing.T, test func(t *testing.T, g *gomega.WithT, m manifests)) {
+func eachVariant(t *testing.T, test func(t *testing.T, g *WithT, m manifests)) {
 	t.Helper()
 	for name, values := range variants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, gomega.NewWithT(t), render(t, "weir", values...))
+			test(t, NewWithT(t), render(t, "weir", values...))
 		})
 	}
 }

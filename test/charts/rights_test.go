@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -18,22 +18,22 @@ import (
 const aggregate = "rbac.authorization.k8s.io/aggregate-to-"
 
 func TestPodsAreRestricted(t *testing.T) {
-	eachVariant(t, func(t *testing.T, g *gomega.WithT, m manifests) {
+	eachVariant(t, func(t *testing.T, g *WithT, m manifests) {
 		t.Helper()
 		deployments := of[appsv1.Deployment](t, m, "Deployment")
-		g.Expect(deployments).NotTo(gomega.BeEmpty())
+		g.Expect(deployments).NotTo(BeEmpty())
 		for _, deployment := range deployments {
 			pod := deployment.Spec.Template.Spec
-			g.Expect(*pod.SecurityContext.RunAsNonRoot).To(gomega.BeTrue())
-			g.Expect(pod.SecurityContext.SeccompProfile.Type).To(gomega.Equal(corev1.SeccompProfileTypeRuntimeDefault))
-			g.Expect(pod.HostNetwork || pod.HostPID || pod.HostIPC).To(gomega.BeFalse())
+			g.Expect(*pod.SecurityContext.RunAsNonRoot).To(BeTrue())
+			g.Expect(pod.SecurityContext.SeccompProfile.Type).To(Equal(corev1.SeccompProfileTypeRuntimeDefault))
+			g.Expect(pod.HostNetwork || pod.HostPID || pod.HostIPC).To(BeFalse())
 			for _, container := range pod.Containers {
-				g.Expect(*container.SecurityContext.AllowPrivilegeEscalation).To(gomega.BeFalse())
-				g.Expect(*container.SecurityContext.ReadOnlyRootFilesystem).To(gomega.BeTrue())
-				g.Expect(container.SecurityContext.Capabilities.Drop).To(gomega.Equal([]corev1.Capability{"ALL"}))
-				g.Expect(container.Resources.Requests).To(gomega.HaveKey(corev1.ResourceMemory))
+				g.Expect(*container.SecurityContext.AllowPrivilegeEscalation).To(BeFalse())
+				g.Expect(*container.SecurityContext.ReadOnlyRootFilesystem).To(BeTrue())
+				g.Expect(container.SecurityContext.Capabilities.Drop).To(Equal([]corev1.Capability{"ALL"}))
+				g.Expect(container.Resources.Requests).To(HaveKey(corev1.ResourceMemory))
 				if container.Name == "weir" {
-					g.Expect(*pod.SecurityContext.RunAsUser).To(gomega.BeEquivalentTo(65532))
+					g.Expect(*pod.SecurityContext.RunAsUser).To(BeEquivalentTo(65532))
 				}
 			}
 		}
@@ -42,21 +42,21 @@ func TestPodsAreRestricted(t *testing.T) {
 
 // No rule says "all", and none reaches the Secrets of other Namespaces.
 func TestRulesAreNarrow(t *testing.T) {
-	eachVariant(t, func(t *testing.T, g *gomega.WithT, m manifests) {
+	eachVariant(t, func(t *testing.T, g *WithT, m manifests) {
 		t.Helper()
 		for _, role := range of[rbacv1.ClusterRole](t, m, "ClusterRole") {
 			for _, rule := range role.Rules {
-				g.Expect(strings.Join(slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs), " ")).NotTo(gomega.ContainSubstring("*"))
-				g.Expect(rule.Resources).NotTo(gomega.ContainElement("secrets"), role.Name)
+				g.Expect(strings.Join(slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs), " ")).NotTo(ContainSubstring("*"))
+				g.Expect(rule.Resources).NotTo(ContainElement("secrets"), role.Name)
 			}
 		}
 		for _, role := range of[rbacv1.Role](t, m, "Role") {
-			g.Expect(role.Namespace).To(gomega.Equal("weir-system"))
+			g.Expect(role.Namespace).To(Equal("weir-system"))
 			for _, rule := range role.Rules {
-				g.Expect(strings.Join(slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs), " ")).NotTo(gomega.ContainSubstring("*"))
+				g.Expect(strings.Join(slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs), " ")).NotTo(ContainSubstring("*"))
 				if slices.Contains(rule.Resources, "secrets") && !slices.Equal(rule.Verbs, []string{"create"}) {
-					g.Expect(rule.ResourceNames).To(gomega.Equal([]string{"weir-webhook"}))
-					g.Expect(rule.Verbs).To(gomega.Equal([]string{"get", "update"}))
+					g.Expect(rule.ResourceNames).To(Equal([]string{"weir-webhook"}))
+					g.Expect(rule.Verbs).To(Equal([]string{"get", "update"}))
 				}
 			}
 		}
@@ -74,7 +74,7 @@ func lines(rules []rbacv1.PolicyRule) (all []string) {
 }
 
 func TestHalvesHaveTheirRightsOnly(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	rights := func(values ...string) map[string][]string {
 		m := render(t, "weir", append([]string{redisURL}, values...)...)
 		all := map[string][]string{}
@@ -88,16 +88,16 @@ func TestHalvesHaveTheirRightsOnly(t *testing.T) {
 	}
 	split := rights("split.enabled=true")
 	reviews := []string{"create authentication.k8s.io/tokenreviews", "create authorization.k8s.io/subjectaccessreviews"}
-	g.Expect(split["weir-decision"]).To(gomega.Equal(reviews))
-	g.Expect(split).NotTo(gomega.HaveKey("in weir-system: weir-decision"))
-	g.Expect(split["weir-controller"]).NotTo(gomega.ContainElements(reviews))
-	g.Expect(slices.Concat(split["weir-controller"], split["weir-decision"])).To(gomega.ConsistOf(rights()["weir-manager"]))
-	g.Expect(split["in weir-system: weir-controller"]).To(gomega.Equal(rights()["in weir-system: weir-manager"]))
+	g.Expect(split["weir-decision"]).To(Equal(reviews))
+	g.Expect(split).NotTo(HaveKey("in weir-system: weir-decision"))
+	g.Expect(split["weir-controller"]).NotTo(ContainElements(reviews))
+	g.Expect(slices.Concat(split["weir-controller"], split["weir-decision"])).To(ConsistOf(rights()["weir-manager"]))
+	g.Expect(split["in weir-system: weir-controller"]).To(Equal(rights()["in weir-system: weir-manager"]))
 
 	// Who makes no certificate needs no right to.
 	for _, values := range []string{"webhook.enabled=false", "webhook.certManager.enabled=true"} {
-		g.Expect(rights(values)["in weir-system: weir-manager"]).To(gomega.Equal([]string{"create,get,update coordination.k8s.io/leases"}))
-		g.Expect(rights(values)["weir-manager"]).NotTo(gomega.ContainElement(gomega.ContainSubstring("admissionregistration")))
+		g.Expect(rights(values)["in weir-system: weir-manager"]).To(Equal([]string{"create,get,update coordination.k8s.io/leases"}))
+		g.Expect(rights(values)["weir-manager"]).NotTo(ContainElement(ContainSubstring("admissionregistration")))
 	}
 }
 
@@ -111,7 +111,7 @@ func TestUserRolesAreAggregatedWithCare(t *testing.T) {
 		"nothing is to happen": {"rbac.aggregate=false", map[string][]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			got := map[string][]string{}
 			roles := map[string][]string{}
 			for _, role := range of[rbacv1.ClusterRole](t, render(t, "weir", redisURL, tc.values), "ClusterRole") {
@@ -120,7 +120,7 @@ func TestUserRolesAreAggregatedWithCare(t *testing.T) {
 					if to, found := strings.CutPrefix(label, aggregate); found {
 						got[role.Name] = append(got[role.Name], to)
 						for _, line := range lines(role.Rules) {
-							g.Expect(line).NotTo(gomega.MatchRegexp(`^.*(create|update|patch|delete).* ratelimit.weir.dev/ratelimitpolicies/state`), role.Name)
+							g.Expect(line).NotTo(MatchRegexp(`^.*(create|update|patch|delete).* ratelimit.weir.dev/ratelimitpolicies/state`), role.Name)
 						}
 					}
 				}
@@ -131,11 +131,11 @@ func TestUserRolesAreAggregatedWithCare(t *testing.T) {
 					delete(got, role)
 				}
 			}
-			g.Expect(got).To(gomega.Equal(tc.want))
-			g.Expect(roles["weir-view"]).To(gomega.Equal([]string{
+			g.Expect(got).To(Equal(tc.want))
+			g.Expect(roles["weir-view"]).To(Equal([]string{
 				"get,list,watch ratelimit.weir.dev/ratelimitpolicies", "get ratelimit.weir.dev/ratelimitpolicies/state",
 			}))
-			g.Expect(roles["weir-operator"]).To(gomega.Equal([]string{"get,create,update,delete ratelimit.weir.dev/ratelimitpolicies/state"}))
+			g.Expect(roles["weir-operator"]).To(Equal([]string{"get,create,update,delete ratelimit.weir.dev/ratelimitpolicies/state"}))
 		})
 	}
 }
@@ -197,24 +197,24 @@ func TestNetworkPolicies(t *testing.T) {
 		"none": {[]string{redisURL, "networkPolicy.enabled=false"}, map[string][]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			got := map[string][]string{}
 			for _, policy := range of[networkingv1.NetworkPolicy](t, render(t, "weir", tc.values...), "NetworkPolicy") {
 				got[policy.Name] = doors(policy)
-				g.Expect(policy.Spec.PolicyTypes).To(gomega.ContainElement(networkingv1.PolicyTypeIngress))
+				g.Expect(policy.Spec.PolicyTypes).To(ContainElement(networkingv1.PolicyTypeIngress))
 			}
-			g.Expect(got).To(gomega.Equal(tc.want))
+			g.Expect(got).To(Equal(tc.want))
 		})
 	}
 }
 
 func TestEgressIsOpenUnlessSaid(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	policy := func(values ...string) networkingv1.NetworkPolicy {
 		return of[networkingv1.NetworkPolicy](t, render(t, "weir", append(values, redisURL)...), "NetworkPolicy")[0]
 	}
-	g.Expect(policy().Spec.PolicyTypes).To(gomega.Equal([]networkingv1.PolicyType{networkingv1.PolicyTypeIngress}))
+	g.Expect(policy().Spec.PolicyTypes).To(Equal([]networkingv1.PolicyType{networkingv1.PolicyTypeIngress}))
 	closed := policy("networkPolicy.egress[0].ports[0].port=6379")
-	g.Expect(closed.Spec.PolicyTypes).To(gomega.ContainElement(networkingv1.PolicyTypeEgress))
-	g.Expect(closed.Spec.Egress).To(gomega.HaveLen(1))
+	g.Expect(closed.Spec.PolicyTypes).To(ContainElement(networkingv1.PolicyTypeEgress))
+	g.Expect(closed.Spec.Egress).To(HaveLen(1))
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"sigs.k8s.io/yaml"
 )
 
@@ -61,20 +61,20 @@ func TestNonsenseIsRefused(t *testing.T) {
 	} {
 		t.Run(tc.values, func(t *testing.T) {
 			t.Parallel()
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			_, complaint, err := tryHelm(t, template(t, "weir", []string{redisURL, tc.values})...)
-			g.Expect(err).To(gomega.HaveOccurred())
-			g.Expect(complaint).To(gomega.ContainSubstring(tc.want))
+			g.Expect(err).To(HaveOccurred())
+			g.Expect(complaint).To(ContainSubstring(tc.want))
 		})
 	}
 }
 
 // The schema knows every value there is, and no others.
 func TestSchemaKnowsTheValues(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	var schema, values map[string]any
-	g.Expect(json.Unmarshal([]byte(read(t, chart+"/values.schema.json")), &schema)).To(gomega.Succeed())
-	g.Expect(yaml.Unmarshal([]byte(read(t, chart+"/values.yaml")), &values)).To(gomega.Succeed())
+	g.Expect(json.Unmarshal([]byte(read(t, chart+"/values.schema.json")), &schema)).To(Succeed())
+	g.Expect(yaml.Unmarshal([]byte(read(t, chart+"/values.yaml")), &values)).To(Succeed())
 	definitions := schema["definitions"].(map[string]any)
 	// Some objects are Kubernetes' own, and lists of names that users choose.
 	theirs := regexp.MustCompile(`(resources|issuerRef|affinity|labels|annotations|Annotations|Labels|nodeSelector|global)$`)
@@ -86,13 +86,13 @@ func TestSchemaKnowsTheValues(t *testing.T) {
 		if theirs.MatchString(path) {
 			return
 		}
-		g.Expect(schema["additionalProperties"]).To(gomega.BeFalse(), path)
+		g.Expect(schema["additionalProperties"]).To(BeFalse(), path)
 		properties := schema["properties"].(map[string]any)
 		names := slices.Collect(maps.Keys(value))
 		if path == "" {
 			names = append(names, "global")
 		}
-		g.Expect(slices.Collect(maps.Keys(properties))).To(gomega.ConsistOf(names), path)
+		g.Expect(slices.Collect(maps.Keys(properties))).To(ConsistOf(names), path)
 		for name, inner := range value {
 			if inner, nested := inner.(map[string]any); nested {
 				compare(path+"."+name, properties[name].(map[string]any), inner)
@@ -109,35 +109,35 @@ func text(value any) string {
 
 // Alerts ask for metrics there are, and link to what the runbook has.
 func TestAlertsAreTrue(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	var rules []struct {
 		Alert, Expr, For    string
 		Labels, Annotations map[string]string
 	}
-	g.Expect(yaml.UnmarshalStrict([]byte(read(t, chart+"/files/alerts.yaml")), &rules)).To(gomega.Succeed())
-	g.Expect(len(rules)).To(gomega.BeNumerically(">", 5))
+	g.Expect(yaml.UnmarshalStrict([]byte(read(t, chart+"/files/alerts.yaml")), &rules)).To(Succeed())
+	g.Expect(len(rules)).To(BeNumerically(">", 5))
 	sections := anchors(read(t, root+"/docs/runbook.md"))
 	for _, rule := range rules {
 		expectMetrics(t, rule.Alert, rule.Expr)
-		g.Expect([]string{"critical", "warning", "info"}).To(gomega.ContainElement(rule.Labels["severity"]), rule.Alert)
-		g.Expect(rule.Annotations).To(gomega.HaveKey("summary"), rule.Alert)
+		g.Expect([]string{"critical", "warning", "info"}).To(ContainElement(rule.Labels["severity"]), rule.Alert)
+		g.Expect(rule.Annotations).To(HaveKey("summary"), rule.Alert)
 		anchor, found := strings.CutPrefix(rule.Annotations["runbook_url"], "$RUNBOOK#")
-		g.Expect(found).To(gomega.BeTrue(), rule.Alert)
-		g.Expect(sections).To(gomega.ContainElement(anchor), rule.Alert)
+		g.Expect(found).To(BeTrue(), rule.Alert)
+		g.Expect(sections).To(ContainElement(anchor), rule.Alert)
 	}
 	rendered := render(t, "weir", redisURL, "prometheusRule.enabled=true", "prometheusRule.runbookURL=https://runbook.example").
 		find(t, "PrometheusRule/weir")
 	out, err := json.Marshal(rendered.Object)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(string(out)).To(gomega.ContainSubstring("https://runbook.example#redis-does-not-answer"))
-	g.Expect(string(out)).To(gomega.ContainSubstring("{{ $labels.cause }}"))
-	g.Expect(string(out)).NotTo(gomega.ContainSubstring("$RUNBOOK"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(out)).To(ContainSubstring("https://runbook.example#redis-does-not-answer"))
+	g.Expect(string(out)).To(ContainSubstring("{{ $labels.cause }}"))
+	g.Expect(string(out)).NotTo(ContainSubstring("$RUNBOOK"))
 }
 
 func TestDashboardIsTrue(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	config := render(t, "weir", redisURL, "dashboard.enabled=true").find(t, "ConfigMap/weir-dashboard")
-	g.Expect(config.GetLabels()).To(gomega.HaveKeyWithValue("grafana_dashboard", "1"))
+	g.Expect(config.GetLabels()).To(HaveKeyWithValue("grafana_dashboard", "1"))
 	data, _ := config.Object["data"].(map[string]any)
 	var dashboard struct {
 		Panels []struct {
@@ -146,12 +146,12 @@ func TestDashboardIsTrue(t *testing.T) {
 			Targets []struct{ Expr string }
 		}
 	}
-	g.Expect(json.Unmarshal([]byte(text(data["weir.json"])), &dashboard)).To(gomega.Succeed())
+	g.Expect(json.Unmarshal([]byte(text(data["weir.json"])), &dashboard)).To(Succeed())
 	seen := map[int]bool{}
 	for _, panel := range dashboard.Panels {
-		g.Expect(seen).NotTo(gomega.HaveKey(panel.ID))
+		g.Expect(seen).NotTo(HaveKey(panel.ID))
 		seen[panel.ID] = true
-		g.Expect(panel.Targets).NotTo(gomega.BeEmpty(), panel.Title)
+		g.Expect(panel.Targets).NotTo(BeEmpty(), panel.Title)
 		for _, target := range panel.Targets {
 			expectMetrics(t, panel.Title, target.Expr)
 		}
@@ -163,12 +163,12 @@ var metricName = regexp.MustCompile(`weir_[a-z_]+`)
 // expectMetrics expects every metric of ours in the query to be in docs/metrics.md.
 func expectMetrics(t *testing.T, what, query string) {
 	t.Helper()
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	documented := read(t, root+"/docs/metrics.md")
 	for _, name := range metricName.FindAllString(query, -1) {
-		g.Expect(documented).To(gomega.ContainSubstring("| `"+strings.TrimSuffix(name, "_bucket")+"` |"), what)
+		g.Expect(documented).To(ContainSubstring("| `"+strings.TrimSuffix(name, "_bucket")+"` |"), what)
 	}
-	g.Expect(strings.Count(query, "(")).To(gomega.Equal(strings.Count(query, ")")), what)
+	g.Expect(strings.Count(query, "(")).To(Equal(strings.Count(query, ")")), what)
 }
 
 var heading = regexp.MustCompile(`(?m)^#+ (.*)$`)

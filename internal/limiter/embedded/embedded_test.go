@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter/embedded"
@@ -18,11 +18,11 @@ import (
 // newClient returns a client of server, which ends with the test.
 func newClient(t *testing.T, server *embedded.Redis, err error) redis.UniversalClient {
 	t.Helper()
-	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(server.Close)
 	client, err := redisclient.New(server.URL(), time.Second)
-	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
-	t.Cleanup(func() { gomega.NewWithT(t).Expect(client.Close()).To(gomega.Succeed()) })
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { NewWithT(t).Expect(client.Close()).To(Succeed()) })
 	return client
 }
 
@@ -49,18 +49,18 @@ func (c *clock) Advance(d time.Duration) {
 
 // The clock goes by itself, and keys expire by it.
 func TestClockGoesByItself(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	server, err := embedded.Start()
 	client := newClient(t, server, err)
-	g.Expect(client.Time(t.Context()).Val()).To(gomega.BeTemporally("~", time.Now(), time.Minute))
-	g.Expect(client.Set(t.Context(), "k", "v", 20*time.Millisecond).Err()).To(gomega.Succeed())
-	g.Eventually(func() int64 { return client.DBSize(t.Context()).Val() }).Should(gomega.BeZero())
+	g.Expect(client.Time(t.Context()).Val()).To(BeTemporally("~", time.Now(), time.Minute))
+	g.Expect(client.Set(t.Context(), "k", "v", 20*time.Millisecond).Err()).To(Succeed())
+	g.Eventually(func() int64 { return client.DBSize(t.Context()).Val() }).Should(BeZero())
 }
 
 // The scripts run on the embedded server as they do on Redis: limits hold,
 // windows and blocks end, and keys go.
 func TestScriptsRunEmbedded(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	client, clock := newClientWithClock(t)
 
 	store := script.NewStore(client, "weir:")
@@ -75,20 +75,20 @@ func TestScriptsRunEmbedded(t *testing.T) {
 		reply, err := store.Evaluate(t.Context(), &script.Call{Entries: []script.Entry{
 			{Policy: policy, Key: script.EncodeKey("alice"), Cost: 1},
 		}})
-		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(err).NotTo(HaveOccurred())
 		return reply.Entries[0]
 	}
-	g.Expect(check().Verdict).To(gomega.Equal(script.Admitted))
-	g.Expect(check().Verdict).To(gomega.Equal(script.Admitted))
+	g.Expect(check().Verdict).To(Equal(script.Admitted))
+	g.Expect(check().Verdict).To(Equal(script.Admitted))
 	refused := check()
-	g.Expect(refused.Verdict).To(gomega.Equal(script.Tripped))
-	g.Expect(refused.BlockLeft).To(gomega.Equal(101 * time.Millisecond))
+	g.Expect(refused.Verdict).To(Equal(script.Tripped))
+	g.Expect(refused.BlockLeft).To(Equal(101 * time.Millisecond))
 	clock.Advance(99 * time.Millisecond)
-	g.Expect(check().Verdict).To(gomega.Equal(script.Blocked), "to the end")
+	g.Expect(check().Verdict).To(Equal(script.Blocked), "to the end")
 	clock.Advance(refused.BlockLeft - 99*time.Millisecond)
-	g.Expect(check().Verdict).To(gomega.Equal(script.Admitted))
+	g.Expect(check().Verdict).To(Equal(script.Admitted))
 	clock.Advance(time.Second)
-	g.Expect(client.DBSize(t.Context()).Val()).To(gomega.BeZero(), "everything expires")
+	g.Expect(client.DBSize(t.Context()).Val()).To(BeZero(), "everything expires")
 }
 
 // Each algorithm admits its quota, says how long to wait, is right about it, and
@@ -104,36 +104,36 @@ func TestAlgorithmsRunEmbedded(t *testing.T) {
 		{Algorithm: script.Suppressed, Quota: 3, Threshold: 3, HardQuota: 3, Bucket: time.Millisecond},
 	} {
 		t.Run(string(l.Algorithm), func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			client, clock := newClientWithClock(t)
 			store := script.NewStore(client, "weir:")
 			l.Name, l.Window = "l", window
 			policy := script.NewPolicy("shop/login", false, false, []script.Limit{l})
 			check := func() script.LimitReply {
 				reply, err := store.Evaluate(t.Context(), &script.Call{Entries: []script.Entry{{Policy: policy, Key: "alice", Cost: 3}}})
-				g.Expect(err).NotTo(gomega.HaveOccurred())
+				g.Expect(err).NotTo(HaveOccurred())
 				return reply.Entries[0].Limits[0]
 			}
-			g.Expect(check().Fits).To(gomega.BeTrue())
+			g.Expect(check().Fits).To(BeTrue())
 			refused := check()
-			g.Expect(refused.Fits).To(gomega.BeFalse())
-			g.Expect(refused.Wait).To(gomega.And(gomega.BeNumerically(">", 0), gomega.BeNumerically("<=", window+2*time.Millisecond)))
+			g.Expect(refused.Fits).To(BeFalse())
+			g.Expect(refused.Wait).To(And(BeNumerically(">", 0), BeNumerically("<=", window+2*time.Millisecond)))
 			if l.Algorithm != script.Suppressed { // it counts what it refuses
 				// A key lives to the end of its last millisecond in Redis, not here.
 				clock.Advance(refused.Wait - 2*time.Millisecond)
-				g.Expect(check().Fits).To(gomega.BeFalse(), "too early")
+				g.Expect(check().Fits).To(BeFalse(), "too early")
 				clock.Advance(2 * time.Millisecond)
-				g.Expect(check().Fits).To(gomega.BeTrue())
+				g.Expect(check().Fits).To(BeTrue())
 			}
 			clock.Advance(time.Second)
-			g.Expect(client.DBSize(t.Context()).Val()).To(gomega.BeZero(), "everything expires")
+			g.Expect(client.DBSize(t.Context()).Val()).To(BeZero(), "everything expires")
 		})
 	}
 }
 
 // Numbers beyond the integers of a double are written and read back.
 func TestLargestBucketRunsEmbedded(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	client, _ := newClientWithClock(t)
 	const most = 1<<31 - 1
 	policy := script.NewPolicy("shop/login", false, false, []script.Limit{
@@ -142,7 +142,7 @@ func TestLargestBucketRunsEmbedded(t *testing.T) {
 	store := script.NewStore(client, "weir:")
 	for _, want := range []bool{true, false} {
 		reply, err := store.Evaluate(t.Context(), &script.Call{Entries: []script.Entry{{Policy: policy, Key: "alice", Cost: most}}})
-		g.Expect(err).NotTo(gomega.HaveOccurred())
-		g.Expect(reply.Entries[0].Limits[0].Fits).To(gomega.Equal(want))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(reply.Entries[0].Limits[0].Fits).To(Equal(want))
 	}
 }

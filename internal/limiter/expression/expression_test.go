@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/expression"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -69,10 +69,10 @@ func TestConditions(t *testing.T) {
 		`request.headers["x-tier"] == "gold" ? principal != "" : 1 / 0 == 1`: true,
 	} {
 		t.Run(text, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			compiled, err := expression.Compile[bool](text)
-			g.Expect(err).NotTo(gomega.HaveOccurred())
-			g.Expect(compiled.Evaluate(someRequest(), someRequest().Descriptors)).To(gomega.Equal(want))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(compiled.Evaluate(someRequest(), someRequest().Descriptors)).To(Equal(want))
 		})
 	}
 }
@@ -88,21 +88,21 @@ func TestValues(t *testing.T) {
 		`principal == "" ? remoteAddress : principal`: "gold-acme",
 	} {
 		t.Run(text, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			compiled, err := expression.Compile[string](text)
-			g.Expect(err).NotTo(gomega.HaveOccurred())
-			g.Expect(compiled.Evaluate(someRequest(), someRequest().Descriptors)).To(gomega.Equal(want))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(compiled.Evaluate(someRequest(), someRequest().Descriptors)).To(Equal(want))
 		})
 	}
 }
 
 func TestNothingIsKnown(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	compiled, err := expression.Compile[bool](`request.method + request.host + request.path + principal + remoteAddress +
 		request.domain + request.headers["x"] + descriptor["x"] == "" && request.headers.size() == 0 && !has(request.headers.x) &&
 		size(descriptor) == 0 && !("x" in descriptor)`)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(compiled.Evaluate(&plan.Attributes{}, nil)).To(gomega.BeTrue())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(compiled.Evaluate(&plan.Attributes{}, nil)).To(BeTrue())
 }
 
 func TestDoesNotCompile(t *testing.T) {
@@ -136,14 +136,14 @@ func TestDoesNotCompile(t *testing.T) {
 		`"a"` + strings.Repeat(`.replace("a", "aaaaaaaa")`, 10) + ` == ""`:                                                     `may cost more`,
 	} {
 		t.Run(text, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			_, err := expression.Compile[bool](text)
-			g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(want)))
-			g.Expect(err.Error()).NotTo(gomega.ContainSubstring("\n"))
+			g.Expect(err).To(MatchError(ContainSubstring(want)))
+			g.Expect(err.Error()).NotTo(ContainSubstring("\n"))
 		})
 	}
 	_, err := expression.Compile[string](`true`)
-	gomega.NewWithT(t).Expect(err).To(gomega.MatchError("must yield string, not bool"))
+	NewWithT(t).Expect(err).To(MatchError("must yield string, not bool"))
 }
 
 func TestDoesNotEvaluate(t *testing.T) {
@@ -182,15 +182,15 @@ func TestDoesNotEvaluate(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			a := someRequest()
 			if tc.edit != nil {
 				tc.edit(a)
 			}
 			compiled, err := expression.Compile[bool](tc.text)
-			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(err).NotTo(HaveOccurred())
 			_, err = compiled.Evaluate(a, a.Descriptors)
-			g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(tc.want)))
+			g.Expect(err).To(MatchError(ContainSubstring(tc.want)))
 		})
 	}
 }
@@ -215,19 +215,19 @@ func TestMostExpensiveRequest(t *testing.T) {
 		`[request.path].map(a, a + a).map(a, a + a).all(a, a == request.host)`,
 	} {
 		t.Run(text, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			compiled, err := expression.Compile[bool](text)
-			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(err).NotTo(HaveOccurred())
 			_, err = compiled.Evaluate(a, a.Descriptors)
-			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(err).NotTo(HaveOccurred())
 		})
 	}
 }
 
 func TestConcurrency(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	compiled, err := expression.Compile[string](`request.headers["x-n"] + request.path.split("/")[1]`)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {

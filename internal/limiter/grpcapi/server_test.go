@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -40,96 +40,96 @@ func (odd) ShouldRateLimit(_ context.Context, r *ratelimitv3.RateLimitRequest) (
 // serve starts a server until the test ends and connects to it.
 func serve(t *testing.T, services ...grpcapi.Service) *grpc.ClientConn {
 	t.Helper()
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	ctx, stop := context.WithCancel(t.Context())
 	server := grpcapi.NewServer(grpcapi.ServerOptions{
 		Address: "127.0.0.1:0", Services: services, Logger: slog.New(slog.DiscardHandler),
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- server.Start(ctx) }()
-	g.Eventually(server.Addr).ShouldNot(gomega.BeEmpty())
+	g.Eventually(server.Addr).ShouldNot(BeEmpty())
 	conn, err := grpc.NewClient(server.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() {
 		_ = conn.Close()
 		stop()
-		gomega.NewWithT(t).Eventually(ended, "5s").Should(gomega.Receive(gomega.BeNil()))
+		NewWithT(t).Eventually(ended, "5s").Should(Receive(BeNil()))
 	})
 	return conn
 }
 
 func TestPanicEndsOneCall(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	client := ratelimitv3.NewRateLimitServiceClient(serve(t, odd{}))
 	_, err := client.ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{Domain: "panic"})
-	g.Expect(status.Code(err)).To(gomega.Equal(codes.Internal))
-	g.Expect(err.Error()).NotTo(gomega.ContainSubstring("secret"))
+	g.Expect(status.Code(err)).To(Equal(codes.Internal))
+	g.Expect(err.Error()).NotTo(ContainSubstring("secret"))
 	_, err = client.ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{Domain: "calm"})
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 }
 
 func TestLargestMessage(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	client := ratelimitv3.NewRateLimitServiceClient(serve(t, odd{}))
 	answer, err := client.ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{Domain: strings.Repeat("a", 4<<20-10)})
-	g.Expect(err).NotTo(gomega.HaveOccurred(), "far more than headers can be")
-	g.Expect(string(answer.GetRawBody())).To(gomega.Equal("4194294"))
+	g.Expect(err).NotTo(HaveOccurred(), "far more than headers can be")
+	g.Expect(string(answer.GetRawBody())).To(Equal("4194294"))
 	_, err = client.ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{Domain: strings.Repeat("a", 4<<20)})
-	g.Expect(status.Code(err)).To(gomega.Equal(codes.ResourceExhausted))
+	g.Expect(status.Code(err)).To(Equal(codes.ResourceExhausted))
 }
 
 // Envoy passes on what its client says of its trace.
 func TestLargeMetadata(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	client := ratelimitv3.NewRateLimitServiceClient(serve(t, odd{}))
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "tracestate", strings.Repeat("a", 96<<10))
 	_, err := client.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{})
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 }
 
 func TestReflectionNamesTheServices(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	stream, err := reflectionpb.NewServerReflectionClient(serve(t, odd{})).ServerReflectionInfo(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(stream.Send(&reflectionpb.ServerReflectionRequest{
 		MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{},
-	})).To(gomega.Succeed())
+	})).To(Succeed())
 	answer, err := stream.Recv()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	var names []string
 	for _, s := range answer.GetListServicesResponse().GetService() {
 		names = append(names, s.GetName())
 	}
-	g.Expect(names).To(gomega.ContainElements("envoy.service.ratelimit.v3.RateLimitService", "grpc.health.v1.Health"))
+	g.Expect(names).To(ContainElements("envoy.service.ratelimit.v3.RateLimitService", "grpc.health.v1.Health"))
 }
 
 func TestHealthFollowsTheServer(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	ctx, stop := context.WithCancel(t.Context())
 	server := grpcapi.NewServer(grpcapi.ServerOptions{Address: "127.0.0.1:0", Services: []grpcapi.Service{odd{}}})
 	ended := make(chan error, 1)
 	go func() { ended <- server.Start(ctx) }()
-	g.Eventually(server.Addr).ShouldNot(gomega.BeEmpty())
+	g.Eventually(server.Addr).ShouldNot(BeEmpty())
 
 	conn, err := grpc.NewClient(server.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = conn.Close() }()
 	watch, err := healthpb.NewHealthClient(conn).Watch(t.Context(), &healthpb.HealthCheckRequest{})
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	status := func() healthpb.HealthCheckResponse_ServingStatus {
 		answer, err := watch.Recv()
-		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(err).NotTo(HaveOccurred())
 		return answer.GetStatus()
 	}
-	g.Expect(status()).To(gomega.Equal(healthpb.HealthCheckResponse_NOT_SERVING))
+	g.Expect(status()).To(Equal(healthpb.HealthCheckResponse_NOT_SERVING))
 	server.Ready()
-	g.Expect(status()).To(gomega.Equal(healthpb.HealthCheckResponse_SERVING))
+	g.Expect(status()).To(Equal(healthpb.HealthCheckResponse_SERVING))
 	of, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: "envoy.service.ratelimit.v3.RateLimitService"})
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(of.GetStatus()).To(gomega.Equal(healthpb.HealthCheckResponse_SERVING))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(of.GetStatus()).To(Equal(healthpb.HealthCheckResponse_SERVING))
 	stop()
-	g.Expect(status()).To(gomega.Equal(healthpb.HealthCheckResponse_NOT_SERVING))
-	g.Expect(watch.CloseSend()).To(gomega.Succeed())
-	g.Expect(conn.Close()).To(gomega.Succeed())
-	g.Eventually(ended, "5s").Should(gomega.Receive(gomega.BeNil()))
+	g.Expect(status()).To(Equal(healthpb.HealthCheckResponse_NOT_SERVING))
+	g.Expect(watch.CloseSend()).To(Succeed())
+	g.Expect(conn.Close()).To(Succeed())
+	g.Eventually(ended, "5s").Should(Receive(BeNil()))
 }

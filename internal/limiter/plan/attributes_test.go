@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -51,9 +51,9 @@ func TestNormalizePath(t *testing.T) {
 		"/a%5Cb\\c":         "/a%5Cb%5Cc",
 	} {
 		t.Run(path, func(t *testing.T) {
-			g := gomega.NewWithT(t)
-			g.Expect(plan.NormalizePath(path)).To(gomega.Equal(want))
-			g.Expect(plan.NormalizePath(want)).To(gomega.Equal(want), "normalising again changes nothing")
+			g := NewWithT(t)
+			g.Expect(plan.NormalizePath(path)).To(Equal(want))
+			g.Expect(plan.NormalizePath(want)).To(Equal(want), "normalising again changes nothing")
 		})
 	}
 }
@@ -105,7 +105,7 @@ func TestNormalizeHost(t *testing.T) {
 		"":                       "",
 	} {
 		t.Run(host, func(t *testing.T) {
-			gomega.NewWithT(t).Expect(plan.NormalizeHost(host)).To(gomega.Equal(want))
+			NewWithT(t).Expect(plan.NormalizeHost(host)).To(Equal(want))
 		})
 	}
 }
@@ -113,5 +113,5 @@ func TestNormalizeHost(t *testing.T) {
 func TestNormalizeAddress(t *testing.T) {
 	a := plan.Attributes{RemoteAddress: netip.MustParseAddr("::ffff:192.0.2.1")}
 	a.Normalize()
-	gomega.NewWithT(t).Expect(a.RemoteAddress).To(gomega.Equal(netip.MustParseAddr("192.0.2.1")))
+	NewWithT(t).Expect(a.RemoteAddress).To(Equal(netip.MustParseAddr("192.0.2.1")))
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -86,19 +86,19 @@ func TestMatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := valid()
 			p.Matches = []plan.Match{tc.match}
-			gomega.NewWithT(t).Expect(p.Validate()).To(gomega.Succeed())
+			NewWithT(t).Expect(p.Validate()).To(Succeed())
 			found := plan.NewSnapshot(1, []*plan.Plan{p}).Match(&tc.a)
 			want := 0
 			if tc.want {
 				want = 1
 			}
-			gomega.NewWithT(t).Expect(found).To(gomega.HaveLen(want))
+			NewWithT(t).Expect(found).To(HaveLen(want))
 		})
 	}
 }
 
 func TestSnapshot(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	policy := func(name string, mode plan.Mode, matches ...plan.Match) *plan.Plan {
 		p := valid()
 		p.Name, p.Mode, p.Matches = name, mode, matches
@@ -111,15 +111,15 @@ func TestSnapshot(t *testing.T) {
 		policy("b", plan.ModeDisabled, everything),
 		policy("d", plan.ModeEnforce),
 	})
-	g.Expect(s.Revision()).To(gomega.Equal(int64(7)))
-	g.Expect(ids(s.Plans())).To(gomega.Equal([]string{"shop/a", "shop/b", "shop/c", "shop/d"}))
-	g.Expect(s.Lookup("shop/b").Mode).To(gomega.Equal(plan.ModeDisabled))
-	g.Expect(s.Lookup("shop/x")).To(gomega.BeNil())
+	g.Expect(s.Revision()).To(Equal(int64(7)))
+	g.Expect(ids(s.Plans())).To(Equal([]string{"shop/a", "shop/b", "shop/c", "shop/d"}))
+	g.Expect(s.Lookup("shop/b").Mode).To(Equal(plan.ModeDisabled))
+	g.Expect(s.Lookup("shop/x")).To(BeNil())
 	found := s.Match(&plan.Attributes{
 		Method: "GET", Path: "/x", Descriptors: []plan.Descriptor{descriptor("k=w"), descriptor("a=b"), descriptor("k=v")},
 	})
 	a, c := s.Lookup("shop/a"), s.Lookup("shop/c")
-	g.Expect(found).To(gomega.Equal([]plan.Found{
+	g.Expect(found).To(Equal([]plan.Found{
 		{Plan: a, Match: 0, Descriptor: plan.AnyDescriptor},
 		{Plan: c, Match: 0, Descriptor: plan.AnyDescriptor},
 		{Plan: c, Match: 1, Descriptor: 0},
@@ -141,7 +141,7 @@ func ids(plans []*plan.Plan) []string {
 func TestIndexLosesNothing(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			r := &chooser{rand.New(rand.NewPCG(seed, 1))}
 			plans := make([]*plan.Plan, 1+r.IntN(150))
 			for i := range plans {
@@ -158,7 +158,7 @@ func TestIndexLosesNothing(t *testing.T) {
 				for _, p := range plans {
 					want = append(want, plan.NewSnapshot(1, []*plan.Plan{p}).Match(&a)...)
 				}
-				g.Expect(all.Match(&a)).To(gomega.Equal(want), "%+v", a)
+				g.Expect(all.Match(&a)).To(Equal(want), "%+v", a)
 			}
 		})
 	}
@@ -261,13 +261,13 @@ func theSeventh() *plan.Attributes {
 func TestIndexTellsApart(t *testing.T) {
 	for name, match := range differing {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			few, many := differingBy(match, 10), differingBy(match, 10_000)
-			g.Expect(plan.LookedAt(few, theSeventh())).To(gomega.BeNumerically("<=", 8))
-			g.Expect(plan.LookedAt(many, theSeventh())).To(gomega.BeNumerically("<=", 8))
+			g.Expect(plan.LookedAt(few, theSeventh())).To(BeNumerically("<=", 8))
+			g.Expect(plan.LookedAt(many, theSeventh())).To(BeNumerically("<=", 8))
 			found := plan.NewSnapshot(1, many).Match(theSeventh())
-			g.Expect(found).To(gomega.HaveLen(1))
-			g.Expect(found[0].Plan).To(gomega.BeIdenticalTo(many[7]))
+			g.Expect(found).To(HaveLen(1))
+			g.Expect(found[0].Plan).To(BeIdenticalTo(many[7]))
 		})
 	}
 }
@@ -287,7 +287,7 @@ func TestIndexIsBounded(t *testing.T) {
 	filings := plan.Filings(differingBy(func(i int) plan.Match {
 		return plan.Match{Hosts: list(32, "h%d.example", i), Paths: list(32, "/%d", 3*i), Methods: list(16, "M%d", 7*i)}
 	}, plans))
-	gomega.NewWithT(t).Expect(filings).To(gomega.BeNumerically("<=", plans*plan.MaxPatterns*plan.MaxPatterns))
+	NewWithT(t).Expect(filings).To(BeNumerically("<=", plans*plan.MaxPatterns*plan.MaxPatterns))
 }
 
 // Finding the plans of a request costs the same however many there are for others.

@@ -11,27 +11,27 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 func TestLimitsOf(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	p := overridden()
 	before := overridden()
 	merged := p.LimitsOf(&p.Overrides[0])
-	g.Expect(p).To(gomega.Equal(before), "a plan never changes")
-	g.Expect(merged).To(gomega.HaveLen(len(p.Limits)))
-	g.Expect(merged[:3]).To(gomega.Equal(p.Limits[:3]), "a limit that is not named keeps its numbers")
-	g.Expect(merged[3]).To(gomega.Equal(plan.Limit{
+	g.Expect(p).To(Equal(before), "a plan never changes")
+	g.Expect(merged).To(HaveLen(len(p.Limits)))
+	g.Expect(merged[:3]).To(Equal(p.Limits[:3]), "a limit that is not named keeps its numbers")
+	g.Expect(merged[3]).To(Equal(plan.Limit{
 		Name: "bucket", Algorithm: plan.TokenBucket, Threshold: 100, WindowMillis: 1000, Burst: 200, State: "gold",
 	}))
-	g.Expect(merged[5]).To(gomega.Equal(plan.Limit{
+	g.Expect(merged[5]).To(Equal(plan.Limit{
 		Name: "shed", Algorithm: plan.Suppressed, Threshold: 10, WindowMillis: 120_000, BucketMicros: 2_000_000,
 		HardLimitPercent: 101, BlockMillis: 5,
 	}))
-	g.Expect(p.LimitsOf(&p.Overrides[1])).To(gomega.Equal(p.Limits))
+	g.Expect(p.LimitsOf(&p.Overrides[1])).To(Equal(p.Limits))
 }
 
 func TestQuota(t *testing.T) {
@@ -49,16 +49,16 @@ func TestQuota(t *testing.T) {
 		"sheds a lot":            {plan.Limit{Algorithm: plan.Suppressed, Threshold: plan.MaxThreshold, HardLimitPercent: 1000}, plan.ThresholdExceeded, plan.MaxThreshold, 10 * plan.MaxThreshold},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			p := valid()
 			p.DenyWhen = tc.denyWhen
-			g.Expect(p.Quota(tc.limit)).To(gomega.Equal(tc.quota))
-			g.Expect(tc.limit.HardQuota()).To(gomega.Equal(tc.hard))
+			g.Expect(p.Quota(tc.limit)).To(Equal(tc.quota))
+			g.Expect(tc.limit.HardQuota()).To(Equal(tc.hard))
 		})
 	}
 	limit := plan.Limit{WindowMillis: 1500, BucketMicros: 25, BlockMillis: 1}
-	g := gomega.NewWithT(t)
-	g.Expect([]time.Duration{limit.Window(), limit.Bucket(), limit.Block()}).To(gomega.Equal(
+	g := NewWithT(t)
+	g.Expect([]time.Duration{limit.Window(), limit.Bucket(), limit.Block()}).To(Equal(
 		[]time.Duration{1500 * time.Millisecond, 25 * time.Microsecond, time.Millisecond}))
 }
 
@@ -90,16 +90,16 @@ func TestValidateLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := overridden()
 			tc.edit(p)
-			gomega.NewWithT(t).Expect(p.Validate()).To(gomega.MatchError(gomega.ContainSubstring(tc.want)))
+			NewWithT(t).Expect(p.Validate()).To(MatchError(ContainSubstring(tc.want)))
 		})
 	}
 	p := overridden()
 	p.Limits[3].Threshold, p.Limits[3].Burst, p.Limits[3].WindowMillis = 1, 1216, plan.MaxWindow.Milliseconds()
-	gomega.NewWithT(t).Expect(p.Validate()).To(gomega.Succeed(), "not quite a hundred years")
+	NewWithT(t).Expect(p.Validate()).To(Succeed(), "not quite a hundred years")
 	for _, micros := range []int64{60_000, 30_000_000} {
 		p := overridden()
 		p.Limits[5].BucketMicros = micros
-		gomega.NewWithT(t).Expect(p.Validate()).To(gomega.Succeed(), "the bounds belong to it")
+		NewWithT(t).Expect(p.Validate()).To(Succeed(), "the bounds belong to it")
 	}
 }
 
@@ -147,14 +147,14 @@ func TestValidateOverrides(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := overridden()
 			tc.edit(&p.Overrides[0], p)
-			gomega.NewWithT(t).Expect(p.Validate()).To(gomega.MatchError(gomega.ContainSubstring(tc.want)))
+			NewWithT(t).Expect(p.Validate()).To(MatchError(ContainSubstring(tc.want)))
 		})
 	}
 }
 
 // The largest override there may be fits, and so do several with fewer keys.
 func TestOverridesAreSmall(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	p := overridden()
 	p.Overrides = nil
 	for i := range plan.MaxOverrides {
@@ -164,5 +164,5 @@ func TestOverridesAreSmall(t *testing.T) {
 		})
 	}
 	_, err := plan.Encode(p)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -70,15 +70,15 @@ func prefixes(cidrs ...string) []netip.Prefix {
 func TestCodecRoundTrip(t *testing.T) {
 	for name, build := range map[string]func() *plan.Plan{"plain": valid, "overridden": overridden, "described": described} {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			data, err := plan.Encode(build())
-			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(err).NotTo(HaveOccurred())
 			again, err := plan.Encode(build())
-			g.Expect(err).NotTo(gomega.HaveOccurred())
-			g.Expect(again).To(gomega.Equal(data), "equal plans have equal bytes")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(again).To(Equal(data), "equal plans have equal bytes")
 			decoded, err := plan.Decode(data)
-			g.Expect(err).NotTo(gomega.HaveOccurred())
-			g.Expect(decoded).To(gomega.Equal(build()))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(decoded).To(Equal(build()))
 		})
 	}
 }
@@ -87,12 +87,12 @@ func TestEncodeRefusesLargePlans(t *testing.T) {
 	p := valid()
 	p.Denial.Message = strings.Repeat("x", plan.MaxEncodedBytes)
 	_, err := plan.Encode(p)
-	gomega.NewWithT(t).Expect(err).To(gomega.MatchError(gomega.MatchRegexp(`plan shop/login is \d+ bytes, at most 131072`)))
+	NewWithT(t).Expect(err).To(MatchError(MatchRegexp(`plan shop/login is \d+ bytes, at most 131072`)))
 }
 
 func TestDecodeRefuses(t *testing.T) {
 	good, err := plan.Encode(valid())
-	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	replace := func(old, with string) string { return strings.Replace(string(good), old, with, 1) }
 	for name, tc := range map[string]struct{ data, want string }{
 		"nothing":            {"", "EOF"},
@@ -114,7 +114,7 @@ func TestDecodeRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := plan.Decode([]byte(tc.data))
-			gomega.NewWithT(t).Expect(err).To(gomega.MatchError(gomega.ContainSubstring(tc.want)))
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(tc.want)))
 		})
 	}
 }
@@ -151,11 +151,11 @@ func TestValidateMatchesAndKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := valid()
 			tc.edit(p)
-			want := gomega.Succeed()
+			want := Succeed()
 			if tc.want != "" {
-				want = gomega.MatchError(gomega.ContainSubstring(tc.want))
+				want = MatchError(ContainSubstring(tc.want))
 			}
-			gomega.NewWithT(t).Expect(p.Validate()).To(want)
+			NewWithT(t).Expect(p.Validate()).To(want)
 		})
 	}
 }
@@ -198,7 +198,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		gomega.NewWithT(t).Expect(plan.Encode(again)).To(gomega.Equal(encoded))
+		NewWithT(t).Expect(plan.Encode(again)).To(Equal(encoded))
 		for i := range p.Overrides { // what an override makes of the limits holds the same invariants
 			merged := *p
 			merged.Limits, merged.Overrides = p.LimitsOf(&p.Overrides[i]), nil

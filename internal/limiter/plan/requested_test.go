@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -20,8 +20,8 @@ func TestRequestedKeepsTheShareOfABucket(t *testing.T) {
 					Name: "l", Algorithm: plan.SlidingWindow, Threshold: 1,
 					WindowMillis: from.Milliseconds(), BucketMicros: from.Microseconds() / parts,
 				}
-				gomega.NewWithT(t).Expect(l.Requested(1, to).Bucket()).
-					To(gomega.BeNumerically("~", to/time.Duration(parts), to/1000), "%v/%d -> %v", from, parts, to)
+				NewWithT(t).Expect(l.Requested(1, to).Bucket()).
+					To(BeNumerically("~", to/time.Duration(parts), to/1000), "%v/%d -> %v", from, parts, to)
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
@@ -58,35 +58,35 @@ func TestFilesRefuse(t *testing.T) {
 		"no certificate":        {redisclient.Files{Cert: word, Key: word}, "rediss-cluster://h", "failed to find any PEM data"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			_, err := tc.files.New(tc.url, time.Second)
-			g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(tc.want)))
-			g.Expect(err.Error()).NotTo(gomega.ContainSubstring("secret"))
+			g.Expect(err).To(MatchError(ContainSubstring(tc.want)))
+			g.Expect(err.Error()).NotTo(ContainSubstring("secret"))
 		})
 	}
 }
 
 func TestFilesNameUserAndPassword(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	ctx := t.Context()
 	server := testenv.StartRedis(t)
 	admin := newClient(t, server.URL, commandTimeout)
 	password := func(is string) {
-		g.Expect(admin.Do(ctx, "ACL", "SETUSER", "weir", "resetpass", "on", ">"+is, "~*", "+@all").Err()).To(gomega.Succeed())
+		g.Expect(admin.Do(ctx, "ACL", "SETUSER", "weir", "resetpass", "on", ">"+is, "~*", "+@all").Err()).To(Succeed())
 	}
 	password("first")
 	s := secrets{t, t.TempDir()}
 	files := redisclient.Files{Username: s.write("username", "weir\r\n"), Password: s.write("password", "first\n")}
 	client, err := files.New(server.URL, commandTimeout)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	defer func() { g.Expect(client.Close()).To(gomega.Succeed()) }()
-	g.Expect(client.Do(ctx, "ACL", "WHOAMI").Val()).To(gomega.Equal("weir"))
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { g.Expect(client.Close()).To(Succeed()) }()
+	g.Expect(client.Do(ctx, "ACL", "WHOAMI").Val()).To(Equal("weir"))
 
 	// A new password, for new connections.
 	password("second")
 	s.write("password", "second\n")
-	g.Expect(admin.Do(ctx, "CLIENT", "KILL", "USER", "weir").Err()).To(gomega.Succeed())
-	g.Eventually(func() any { return client.Do(ctx, "ACL", "WHOAMI").Val() }).Should(gomega.Equal("weir"))
+	g.Expect(admin.Do(ctx, "CLIENT", "KILL", "USER", "weir").Err()).To(Succeed())
+	g.Eventually(func() any { return client.Do(ctx, "ACL", "WHOAMI").Val() }).Should(Equal("weir"))
 }
 
 // startTLS starts a Redis that asks for certificates of the authority.
@@ -104,27 +104,27 @@ func startTLS(t *testing.T, s secrets, authority *testenv.Authority) string {
 }
 
 func TestFilesHoldCertificates(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	s := secrets{t, t.TempDir()}
 	authority := testenv.NewAuthority(t)
 	url := startTLS(t, s, authority)
 	cert, key := s.issue(authority, "client")
 	ping := func(files redisclient.Files) error {
 		client, err := files.New(url, commandTimeout)
-		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(err).NotTo(HaveOccurred())
 		defer func() { _ = client.Close() }()
 		return client.Ping(t.Context()).Err()
 	}
-	g.Expect(ping(redisclient.Files{CA: s.path("ca.crt"), Cert: cert, Key: key})).To(gomega.Succeed())
-	g.Expect(ping(redisclient.Files{CA: s.path("ca.crt")})).To(gomega.HaveOccurred(), "without a certificate of its own")
+	g.Expect(ping(redisclient.Files{CA: s.path("ca.crt"), Cert: cert, Key: key})).To(Succeed())
+	g.Expect(ping(redisclient.Files{CA: s.path("ca.crt")})).To(HaveOccurred(), "without a certificate of its own")
 	g.Expect(ping(redisclient.Files{Cert: cert, Key: key})).
-		To(gomega.MatchError(gomega.ContainSubstring("unknown authority")), "who the server is, is asked of the system")
+		To(MatchError(ContainSubstring("unknown authority")), "who the server is, is asked of the system")
 	stranger, strangerKey := s.issue(testenv.NewAuthority(t), "stranger")
-	g.Expect(ping(redisclient.Files{CA: s.path("ca.crt"), Cert: stranger, Key: strangerKey})).To(gomega.HaveOccurred())
+	g.Expect(ping(redisclient.Files{CA: s.path("ca.crt"), Cert: stranger, Key: strangerKey})).To(HaveOccurred())
 }
 
 func TestFilesAreReadForEachConnection(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	ctx := t.Context()
 	s := secrets{t, t.TempDir()}
 	authority := testenv.NewAuthority(t)
@@ -132,17 +132,17 @@ func TestFilesAreReadForEachConnection(t *testing.T) {
 	cert, key := s.issue(authority, "client")
 	files := redisclient.Files{CA: s.path("ca.crt"), Cert: cert, Key: key}
 	client, err := files.New(url, commandTimeout)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	defer func() { g.Expect(client.Close()).To(gomega.Succeed()) }()
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { g.Expect(client.Close()).To(Succeed()) }()
 	s.issue(testenv.NewAuthority(t), "client")
-	g.Expect(client.Ping(ctx).Err()).To(gomega.HaveOccurred(), "a certificate that is no good any more")
+	g.Expect(client.Ping(ctx).Err()).To(HaveOccurred(), "a certificate that is no good any more")
 	s.issue(authority, "client")
-	g.Eventually(func() error { return client.Ping(ctx).Err() }).Should(gomega.Succeed())
+	g.Eventually(func() error { return client.Ping(ctx).Err() }).Should(Succeed())
 }
 
 // The nodes of a cluster are asked with what the files hold, too.
 func TestFilesServeClusters(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	s := secrets{t, t.TempDir()}
 	authority := testenv.NewAuthority(t)
 	cert, key := s.issue(authority, "client")
@@ -150,22 +150,22 @@ func TestFilesServeClusters(t *testing.T) {
 		Password: s.write("password", "s3cret"), CA: s.write("ca.crt", string(authority.PEM)), Cert: cert, Key: key,
 	}
 	client, err := files.New("rediss-cluster://localhost:1", time.Second)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = client.Close() }()
 	options := client.(*redis.ClusterClient).Options()
 	_, password, err := options.CredentialsProviderContext(t.Context())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(password).To(gomega.Equal("s3cret"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(password).To(Equal("s3cret"))
 
 	// The certificate is for the host of the URL, whichever node is dialled.
 	serverCert, serverKey := authority.Issue(t, "node", "localhost")
 	pair, err := tls.X509KeyPair(serverCert, serverKey)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority.Pool(),
 	})
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	defer listener.Close()
 	shown := make(chan string, 1)
 	go func() {
@@ -180,7 +180,7 @@ func TestFilesServeClusters(t *testing.T) {
 		}
 	}()
 	conn, err := options.Dialer(t.Context(), "tcp", listener.Addr().String())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	defer conn.Close()
-	g.Expect(<-shown).To(gomega.Equal("client"))
+	g.Expect(<-shown).To(Equal("client"))
 }

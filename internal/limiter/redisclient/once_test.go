@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/testenv"
@@ -32,7 +32,7 @@ var ways = map[string]func(ctx context.Context, client redis.UniversalClient, ke
 
 func TestClusterNeverSendsTwice(t *testing.T) {
 	t.Parallel()
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	const timeout = 200 * time.Millisecond
 	c := testenv.StartRedisCluster(t)
 	proxy := startProxy(t, c.Nodes[0].Addr)
@@ -46,24 +46,24 @@ func TestClusterNeverSendsTwice(t *testing.T) {
 		key := c.KeyOn(c.Nodes[0], name)
 		// once sends, and sees to it that it was sent and run once.
 		once := func(ctx context.Context, value string) error {
-			g.Eventually(connected).WithArguments(key).Should(gomega.Succeed(), name)
+			g.Eventually(connected).WithArguments(key).Should(Succeed(), name)
 			err := send(ctx, client, key)
 			sent++
-			g.Expect(proxy.increments()).To(gomega.Equal(sent), name)
-			g.Eventually(stored).WithArguments(key).Should(gomega.Equal(value), name)
+			g.Expect(proxy.increments()).To(Equal(sent), name)
+			g.Eventually(stored).WithArguments(key).Should(Equal(value), name)
 			return err
 		}
-		g.Expect(once(t.Context(), "1")).To(gomega.Succeed())
+		g.Expect(once(t.Context(), "1")).To(Succeed())
 
 		proxy.lose(cut)
-		g.Expect(once(t.Context(), "2")).To(gomega.MatchError(isNoReply, "no reply"))
+		g.Expect(once(t.Context(), "2")).To(MatchError(isNoReply, "no reply"))
 
 		proxy.lose(held)
-		g.Expect(once(t.Context(), "3")).To(gomega.MatchError(isTimeout, "a timeout"))
+		g.Expect(once(t.Context(), "3")).To(MatchError(isTimeout, "a timeout"))
 
 		proxy.lose(held)
 		ctx, cancel := context.WithTimeout(t.Context(), timeout/2)
-		g.Expect(once(ctx, "4")).To(gomega.MatchError(isTimeout, "a timeout"))
+		g.Expect(once(ctx, "4")).To(MatchError(isTimeout, "a timeout"))
 		cancel()
 	}
 }
@@ -81,12 +81,12 @@ func isTimeout(err error) bool {
 // again.
 func TestClusterSendsNoPipelineAgain(t *testing.T) {
 	t.Parallel()
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	ctx := t.Context()
 	c := testenv.StartRedisCluster(t)
 	tag := "{" + c.KeyOn(c.Nodes[0], "tag") + "}"
 	client := newClient(t, c.URL, commandTimeout)
-	g.Expect(client.MSet(ctx, tag+"gone", "1", tag+"stays", "1").Err()).To(gomega.Succeed())
+	g.Expect(client.MSet(ctx, tag+"gone", "1", tag+"stays", "1").Err()).To(Succeed())
 	c.StartMigration(c.Slot(tag), c.Nodes[1]).Move(tag + "gone")
 
 	var split *redis.SliceCmd
@@ -96,8 +96,8 @@ func TestClusterSendsNoPipelineAgain(t *testing.T) {
 		increment = p.Incr(ctx, tag+"stays")
 		return nil
 	})
-	g.Expect(err).To(gomega.MatchError(gomega.HavePrefix("TRYAGAIN ")))
-	g.Expect(split.Err()).To(gomega.MatchError(gomega.HavePrefix("TRYAGAIN ")))
-	g.Expect(increment.Val()).To(gomega.BeEquivalentTo(2))
-	g.Expect(c.Client(c.Nodes[0]).Get(ctx, tag+"stays").Val()).To(gomega.Equal("2"))
+	g.Expect(err).To(MatchError(HavePrefix("TRYAGAIN ")))
+	g.Expect(split.Err()).To(MatchError(HavePrefix("TRYAGAIN ")))
+	g.Expect(increment.Val()).To(BeEquivalentTo(2))
+	g.Expect(c.Client(c.Nodes[0]).Get(ctx, tag+"stays").Val()).To(Equal("2"))
 }

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -39,7 +39,7 @@ const (
 func startProxy(t *testing.T, server string) *proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	p := &proxy{addr: listener.Addr().String(), server: server}
 	var running sync.WaitGroup
 	running.Go(func() {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
@@ -30,36 +30,36 @@ func TestNewRefuses(t *testing.T) {
 		"rediss-cluster://h:1?password=secret":          "rediss-cluster://h:1: redis: unexpected option: password",
 	} {
 		t.Run(url, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			_, err := redisclient.New(url, time.Second)
-			g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(want)))
-			g.Expect(err.Error()).NotTo(gomega.ContainSubstring("secret"))
+			g.Expect(err).To(MatchError(ContainSubstring(want)))
+			g.Expect(err.Error()).NotTo(ContainSubstring("secret"))
 		})
 	}
 }
 
 func TestNewConnectsWithUserPasswordAndDatabase(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	server := testenv.StartRedis(t, "--requirepass", "s3cret")
 	client, err := redisclient.New("redis://default:s3cret@"+server.Addr+"/3", time.Second)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	defer func() { g.Expect(client.Close()).To(gomega.Succeed()) }()
-	g.Expect(client.Set(t.Context(), "k", "v", 0).Err()).To(gomega.Succeed())
-	g.Expect(client.Info(t.Context(), "keyspace").Val()).To(gomega.ContainSubstring("db3:keys=1"))
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { g.Expect(client.Close()).To(Succeed()) }()
+	g.Expect(client.Set(t.Context(), "k", "v", 0).Err()).To(Succeed())
+	g.Expect(client.Info(t.Context(), "keyspace").Val()).To(ContainSubstring("db3:keys=1"))
 }
 
 // What New promises is not for a URL to change.
 func TestNewClusterKeepsItsPromises(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	const asked = "&max_redirects=9&max_retries=9&read_only=true&route_randomly=true&route_by_latency=true&pool_size=7"
 	client, err := redisclient.New("rediss-cluster://u:p@h:1?addr=h2:2"+asked, time.Second)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	defer func() { g.Expect(client.Close()).To(gomega.Succeed()) }()
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { g.Expect(client.Close()).To(Succeed()) }()
 	options := client.(*redis.ClusterClient).Options()
-	g.Expect(options.Addrs).To(gomega.Equal([]string{"h:1", "h2:2"}))
-	g.Expect(options.TLSConfig.ServerName).To(gomega.Equal("h"))
-	g.Expect(options.PoolSize).To(gomega.Equal(7))
-	g.Expect(options.MaxRedirects).To(gomega.Equal(3))
-	g.Expect(options.MaxRetries).To(gomega.Equal(-1))
-	g.Expect(options.ReadOnly || options.RouteRandomly || options.RouteByLatency).To(gomega.BeFalse())
+	g.Expect(options.Addrs).To(Equal([]string{"h:1", "h2:2"}))
+	g.Expect(options.TLSConfig.ServerName).To(Equal("h"))
+	g.Expect(options.PoolSize).To(Equal(7))
+	g.Expect(options.MaxRedirects).To(Equal(3))
+	g.Expect(options.MaxRetries).To(Equal(-1))
+	g.Expect(options.ReadOnly || options.RouteRandomly || options.RouteByLatency).To(BeFalse())
 }

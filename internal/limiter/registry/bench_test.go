@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -26,14 +26,14 @@ func BenchmarkSetToUse(b *testing.B) {
 			Use: func(s *plan.Snapshot) { used <- s.Lookup("shop/p7").Limits[0].Threshold },
 		})
 		go func() { _ = w.Start(b.Context()) }()
-		c.Expect(<-used).To(gomega.BeEquivalentTo(5))
+		c.Expect(<-used).To(BeEquivalentTo(5))
 	}
 	var took []time.Duration
 	threshold := int64(5)
 	for b.Loop() {
 		threshold++
 		start := time.Now()
-		c.Expect(l.Set(b.Context(), makePlan("p7", threshold))).To(gomega.Succeed())
+		c.Expect(l.Set(b.Context(), makePlan("p7", threshold))).To(Succeed())
 		for range replicas {
 			for <-used != threshold {
 			}

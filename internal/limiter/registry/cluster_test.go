@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
@@ -30,12 +30,12 @@ func (c *cluster) expectEdits(l *leader, first int64, replicas ...*replica) {
 	const edits = 4
 	began := time.Now()
 	for threshold := first; threshold < first+edits; threshold++ {
-		c.Expect(l.Set(c.tb.Context(), makePlan("login", threshold))).To(gomega.Succeed())
+		c.Expect(l.Set(c.tb.Context(), makePlan("login", threshold))).To(Succeed())
 		for _, r := range replicas {
-			c.Eventually(r.threshold).WithArguments("shop/login").Should(gomega.Equal(threshold))
+			c.Eventually(r.threshold).WithArguments("shop/login").Should(Equal(threshold))
 		}
 	}
-	c.Expect(time.Since(began)).To(gomega.BeNumerically("<", (edits-1)*period))
+	c.Expect(time.Since(began)).To(BeNumerically("<", (edits-1)*period))
 }
 
 func TestRedisClusterCarriesPlans(t *testing.T) {
@@ -44,20 +44,20 @@ func TestRedisClusterCarriesPlans(t *testing.T) {
 	l := c.leadSynced(makePlan("login", 5), makePlan("search", 5))
 	a, b := c.watch("a"), c.watch("b")
 	for _, r := range []*replica{a, b} {
-		c.Eventually(r.plans).Should(gomega.Equal(2))
+		c.Eventually(r.plans).Should(Equal(2))
 	}
 	c.expectEdits(l, 6, a, b)
 	first := c.header().epoch
 	c.Eventually(func() []int { running, live := l.Enforced("shop/login"); return []int{running, live} }).
-		Should(gomega.Equal([]int{2, 2}))
+		Should(Equal([]int{2, 2}))
 
-	c.Expect(l.Delete(t.Context(), "shop/search")).To(gomega.Succeed())
+	c.Expect(l.Delete(t.Context(), "shop/search")).To(Succeed())
 	for _, r := range []*replica{a, b} {
-		c.Eventually(r.plans).Should(gomega.Equal(1))
+		c.Eventually(r.plans).Should(Equal(1))
 	}
 	b.stop()
 	<-b.done
-	c.Eventually(a.Replicas).Should(gomega.ConsistOf(gomega.HaveField("Name", "a")))
+	c.Eventually(a.Replicas).Should(ConsistOf(HaveField("Name", "a")))
 
 	// The slot moves. The subscription stays where it is, and still hears.
 	slot, from := nodes.Slot(c.store.keys[0]), nodes.Owner(c.store.keys[0])
@@ -71,8 +71,8 @@ func TestRedisClusterCarriesPlans(t *testing.T) {
 	c.expectEdits(l, 30, a)
 	m.Finish()
 	c.expectEdits(l, 40, a)
-	c.Expect(c.header().epoch).To(gomega.Equal(first), "all of that is one life of the registry")
-	c.Expect(nodes.Client(to).Exists(t.Context(), c.store.keys...).Val()).To(gomega.BeEquivalentTo(4))
+	c.Expect(c.header().epoch).To(Equal(first), "all of that is one life of the registry")
+	c.Expect(nodes.Client(to).Exists(t.Context(), c.store.keys...).Val()).To(BeEquivalentTo(4))
 }
 
 func TestRedisClusterLosesTheNodeWithThePlans(t *testing.T) {
@@ -80,17 +80,17 @@ func TestRedisClusterLosesTheNodeWithThePlans(t *testing.T) {
 	c, nodes := newRedisCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
 	r := c.watch("a")
-	c.Eventually(r.plans).Should(gomega.Equal(1))
+	c.Eventually(r.plans).Should(Equal(1))
 	first := c.header().epoch
 
 	node := nodes.Owner(c.store.keys[0])
 	node.Stop()
-	c.Eventually(l.Err).Should(gomega.HaveOccurred())
-	c.Eventually(r.isFollowing).Should(gomega.BeFalse())
+	c.Eventually(l.Err).Should(HaveOccurred())
+	c.Eventually(r.isFollowing).Should(BeFalse())
 	node.Start()
-	c.Eventually(l.Err).Should(gomega.Succeed())
-	c.Eventually(r.isFollowing).Should(gomega.BeTrue())
-	c.Expect(c.header().epoch).NotTo(gomega.Equal(first), "it came back empty")
-	c.Expect(r.fewestPlans()).To(gomega.Equal(1))
+	c.Eventually(l.Err).Should(Succeed())
+	c.Eventually(r.isFollowing).Should(BeTrue())
+	c.Expect(c.header().epoch).NotTo(Equal(first), "it came back empty")
+	c.Expect(r.fewestPlans()).To(Equal(1))
 	c.expectEdits(l, 6, r)
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-dev/weir/internal/testenv"
@@ -24,23 +24,23 @@ func TestWipedRegistryIsPublishedAnew(t *testing.T) {
 	l := c.leadSynced(makePlans(10)...)
 	a, b := c.watch("a"), c.watch("b")
 	for _, r := range []*replica{a, b} {
-		c.Eventually(r.plans).Should(gomega.Equal(10))
+		c.Eventually(r.plans).Should(Equal(10))
 	}
 	for range 3 {
 		before := c.header()
-		c.Expect(c.client.FlushAll(t.Context()).Err()).To(gomega.Succeed())
+		c.Expect(c.client.FlushAll(t.Context()).Err()).To(Succeed())
 		c.Eventually(func() epoch { return c.header().epoch }).WithTimeout(comeback).
-			ShouldNot(gomega.Or(gomega.BeEmpty(), gomega.Equal(before.epoch)))
+			ShouldNot(Or(BeEmpty(), Equal(before.epoch)))
 		after := c.header()
-		c.Expect(after.epoch.owner()).To(gomega.Equal(testOwner))
-		c.Expect(after.epoch.stamp()).To(gomega.BeNumerically(">", before.epoch.stamp()))
-		c.Expect(after.revision).To(gomega.Equal(before.revision+1), "one revision for all plans")
+		c.Expect(after.epoch.owner()).To(Equal(testOwner))
+		c.Expect(after.epoch.stamp()).To(BeNumerically(">", before.epoch.stamp()))
+		c.Expect(after.revision).To(Equal(before.revision+1), "one revision for all plans")
 		for _, r := range []*replica{a, b} {
-			c.Eventually(r.revision).WithTimeout(comeback).Should(gomega.Equal(after.revision))
-			c.Expect(r.fewestPlans()).To(gomega.Equal(10), "plans are there throughout")
+			c.Eventually(r.revision).WithTimeout(comeback).Should(Equal(after.revision))
+			c.Expect(r.fewestPlans()).To(Equal(10), "plans are there throughout")
 		}
 	}
-	c.Expect(testutil.ToFloat64(l.metrics.republishes)).To(gomega.BeEquivalentTo(4))
+	c.Expect(testutil.ToFloat64(l.metrics.republishes)).To(BeEquivalentTo(4))
 }
 
 func TestRestoredBackupIsNotLoaded(t *testing.T) {
@@ -51,21 +51,21 @@ func TestRestoredBackupIsNotLoaded(t *testing.T) {
 			c := newCluster(t)
 			l := c.leadSynced(makePlan("login", 5))
 			old := c.backup()
-			c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(gomega.Succeed())
-			c.Expect(l.Set(t.Context(), makePlan("search", 6))).To(gomega.Succeed())
+			c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(Succeed())
+			c.Expect(l.Set(t.Context(), makePlan("search", 6))).To(Succeed())
 			before := c.header()
 			var watchers []*replica
 			for _, name := range []string{"a", "b"}[:replicas] {
 				r := c.watch(name)
-				c.Eventually(r.plans).Should(gomega.Equal(2))
+				c.Eventually(r.plans).Should(Equal(2))
 				watchers = append(watchers, r)
 			}
 			c.restore(old)
-			c.Eventually(func() epoch { return c.header().epoch }).WithTimeout(comeback).ShouldNot(gomega.Equal(before.epoch))
+			c.Eventually(func() epoch { return c.header().epoch }).WithTimeout(comeback).ShouldNot(Equal(before.epoch))
 			for _, r := range watchers {
-				c.Eventually(r.revision).WithTimeout(comeback).Should(gomega.BeNumerically(">", before.revision))
-				c.Expect(r.fewestPlans()).To(gomega.Equal(2))
-				c.Expect(r.threshold("shop/login")).To(gomega.BeEquivalentTo(6))
+				c.Eventually(r.revision).WithTimeout(comeback).Should(BeNumerically(">", before.revision))
+				c.Expect(r.fewestPlans()).To(Equal(2))
+				c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(6))
 			}
 		})
 	}
@@ -76,27 +76,27 @@ func TestBackupOfAnEarlierEpochIsNotLoaded(t *testing.T) {
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
 	r := c.watch("a")
-	c.Eventually(r.plans).Should(gomega.Equal(1))
+	c.Eventually(r.plans).Should(Equal(1))
 	old, first := c.backup(), c.header()
-	c.Expect(c.client.FlushAll(t.Context()).Err()).To(gomega.Succeed())
-	c.Eventually(r.revision).Should(gomega.BeNumerically(">", first.revision))
-	c.Expect(l.Set(t.Context(), makePlan("search", 6))).To(gomega.Succeed())
-	c.Eventually(r.plans).Should(gomega.Equal(2))
+	c.Expect(c.client.FlushAll(t.Context()).Err()).To(Succeed())
+	c.Eventually(r.revision).Should(BeNumerically(">", first.revision))
+	c.Expect(l.Set(t.Context(), makePlan("search", 6))).To(Succeed())
+	c.Eventually(r.plans).Should(Equal(2))
 
 	// The leader that could tell is gone, and its successor takes the backup for
 	// what there is. Only the replica knows better.
 	l.stop()
 	<-l.done
 	c.restore(old)
-	c.Eventually(r.isFollowing).Should(gomega.BeFalse())
+	c.Eventually(r.isFollowing).Should(BeFalse())
 	next := c.lead(testOwner)
-	c.Eventually(next.Err).Should(gomega.Succeed())
+	c.Eventually(next.Err).Should(Succeed())
 	_ = next.Set(t.Context(), makePlan("login", 6))
 	_ = next.Set(t.Context(), makePlan("search", 6))
 	next.Synced()
-	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(comeback).Should(gomega.BeEquivalentTo(6))
-	c.Expect(r.plans()).To(gomega.Equal(2))
-	c.Expect(r.threshold("shop/search")).To(gomega.BeEquivalentTo(6))
+	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(comeback).Should(BeEquivalentTo(6))
+	c.Expect(r.plans()).To(Equal(2))
+	c.Expect(r.threshold("shop/search")).To(BeEquivalentTo(6))
 }
 
 // A failover may lose the newest revision, and another leader may then write its
@@ -106,28 +106,28 @@ func TestOtherHistoryIsNotLoaded(t *testing.T) {
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5), makePlan("search", 5))
 	r := c.watch("a")
-	c.Eventually(r.plans).Should(gomega.Equal(2))
+	c.Eventually(r.plans).Should(Equal(2))
 	old := c.backup()
-	c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(gomega.Succeed())
-	c.Eventually(r.threshold).WithArguments("shop/login").Should(gomega.BeEquivalentTo(6))
+	c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(Succeed())
+	c.Eventually(r.threshold).WithArguments("shop/login").Should(BeEquivalentTo(6))
 	l.stop()
 	<-l.done
 
 	// Nobody answers the replica's distrust until all plans are known.
 	c.restore(old)
 	next := c.lead(testOwner)
-	c.Eventually(next.Err).Should(gomega.Succeed())
+	c.Eventually(next.Err).Should(Succeed())
 	used := r.snapshot()
 	for _, threshold := range []int64{7, 8} {
-		c.Expect(next.Set(t.Context(), makePlan("search", threshold))).To(gomega.Succeed())
-		c.Consistently(r.snapshot).WithTimeout(period + 200*time.Millisecond).Should(gomega.BeIdenticalTo(used))
-		c.Expect(r.isFollowing()).To(gomega.BeFalse())
+		c.Expect(next.Set(t.Context(), makePlan("search", threshold))).To(Succeed())
+		c.Consistently(r.snapshot).WithTimeout(period + 200*time.Millisecond).Should(BeIdenticalTo(used))
+		c.Expect(r.isFollowing()).To(BeFalse())
 	}
-	c.Expect(next.Set(t.Context(), makePlan("login", 6))).To(gomega.Succeed())
+	c.Expect(next.Set(t.Context(), makePlan("login", 6))).To(Succeed())
 	next.Synced()
-	c.Eventually(r.threshold).WithArguments("shop/search").WithTimeout(comeback).Should(gomega.BeEquivalentTo(8))
-	c.Expect(r.threshold("shop/login")).To(gomega.BeEquivalentTo(6))
-	c.Eventually(r.isFollowing).Should(gomega.BeTrue())
+	c.Eventually(r.threshold).WithArguments("shop/search").WithTimeout(comeback).Should(BeEquivalentTo(8))
+	c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(6))
+	c.Eventually(r.isFollowing).Should(BeTrue())
 }
 
 // A failover that is undone leaves what the replica runs.
@@ -136,24 +136,24 @@ func TestReplicaFollowsAgainWhatItRuns(t *testing.T) {
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
 	old := c.backup()
-	c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(gomega.Succeed())
+	c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(Succeed())
 	r := c.watch("a")
-	c.Eventually(r.plans).Should(gomega.Equal(1))
+	c.Eventually(r.plans).Should(Equal(1))
 	l.stop()
 	<-l.done
 	current := c.backup()
 	distrusts := func() epoch {
 		_, alive, err := c.store.heartbeat(t.Context(), "test", "", nil)
-		c.Expect(err).NotTo(gomega.HaveOccurred())
+		c.Expect(err).NotTo(HaveOccurred())
 		i := slices.IndexFunc(alive, func(r report) bool { return r.Name == "a" })
-		c.Expect(i).NotTo(gomega.Equal(-1))
+		c.Expect(i).NotTo(Equal(-1))
 		return alive[i].Distrusts
 	}
 	c.restore(old)
-	c.Eventually(distrusts).Should(gomega.Equal(c.header().epoch))
+	c.Eventually(distrusts).Should(Equal(c.header().epoch))
 	c.restore(current)
-	c.Eventually(distrusts).Should(gomega.BeEmpty())
-	c.Expect(r.isFollowing()).To(gomega.BeTrue())
+	c.Eventually(distrusts).Should(BeEmpty())
+	c.Expect(r.isFollowing()).To(BeTrue())
 }
 
 // The clock of the server may be behind after a failover. Epochs rise all the same,
@@ -164,17 +164,17 @@ func TestEpochsRiseWhenTheClockIsSetBack(t *testing.T) {
 	c := newClusterOn(t, server)
 	l := c.leadSynced(makePlan("login", 5))
 	r := c.watch("a")
-	c.Eventually(r.plans).Should(gomega.Equal(1))
+	c.Eventually(r.plans).Should(Equal(1))
 	before := c.header()
 	l.stop()
 	<-l.done
 	clock.Advance(-time.Hour)
-	c.Expect(c.client.FlushAll(t.Context()).Err()).To(gomega.Succeed())
-	c.Eventually(func() int64 { return c.client.HLen(t.Context(), c.store.keys[3]).Val() }).Should(gomega.BeEquivalentTo(1))
+	c.Expect(c.client.FlushAll(t.Context()).Err()).To(Succeed())
+	c.Eventually(func() int64 { return c.client.HLen(t.Context(), c.store.keys[3]).Val() }).Should(BeEquivalentTo(1))
 
 	c.leadSynced(makePlan("login", 6))
-	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(comeback).Should(gomega.BeEquivalentTo(6))
-	c.Expect(c.header().epoch.stamp()).To(gomega.BeNumerically(">", before.epoch.stamp()))
+	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(comeback).Should(BeEquivalentTo(6))
+	c.Expect(c.header().epoch.stamp()).To(BeNumerically(">", before.epoch.stamp()))
 }
 
 func TestEvictedPlansAreNoEmptyRegistry(t *testing.T) {
@@ -185,11 +185,11 @@ func TestEvictedPlansAreNoEmptyRegistry(t *testing.T) {
 			c := newCluster(t)
 			c.leadSynced(makePlans(3)...)
 			r := c.watch("a")
-			c.Eventually(r.plans).Should(gomega.Equal(3))
+			c.Eventually(r.plans).Should(Equal(3))
 			before := c.header()
-			c.Expect(c.client.Del(t.Context(), c.store.keys[i]).Err()).To(gomega.Succeed())
-			c.Eventually(r.revision).WithTimeout(comeback).Should(gomega.BeNumerically(">", before.revision))
-			c.Expect(r.fewestPlans()).To(gomega.Equal(3))
+			c.Expect(c.client.Del(t.Context(), c.store.keys[i]).Err()).To(Succeed())
+			c.Eventually(r.revision).WithTimeout(comeback).Should(BeNumerically(">", before.revision))
+			c.Expect(r.fewestPlans()).To(Equal(3))
 		})
 	}
 }
@@ -199,15 +199,15 @@ func TestFirstEpochWaitsForAllPlans(t *testing.T) {
 	c := newCluster(t)
 	r := c.watch("a")
 	l := c.lead(testOwner)
-	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(gomega.MatchError(ErrEpochLost))
-	c.Expect(r.plans()).To(gomega.Equal(-1), "a registry without an epoch is not loaded")
-	c.Expect(programmed(l, "shop/login")).To(gomega.BeFalse())
+	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(MatchError(ErrEpochLost))
+	c.Expect(r.plans()).To(Equal(-1), "a registry without an epoch is not loaded")
+	c.Expect(programmed(l, "shop/login")).To(BeFalse())
 	_, err := l.replicas()
-	c.Expect(err).To(gomega.MatchError(ErrEpochLost))
+	c.Expect(err).To(MatchError(ErrEpochLost))
 
 	l.Synced()
-	c.Eventually(r.plans).Should(gomega.Equal(1))
-	c.Eventually(programmed).WithArguments(l, "shop/login").Should(gomega.BeTrue())
+	c.Eventually(r.plans).Should(Equal(1))
+	c.Eventually(programmed).WithArguments(l, "shop/login").Should(BeTrue())
 }
 
 func TestEmptyInstallationHasAnEpoch(t *testing.T) {
@@ -215,7 +215,7 @@ func TestEmptyInstallationHasAnEpoch(t *testing.T) {
 	c := newCluster(t)
 	c.leadSynced()
 	r := c.watch("a")
-	c.Eventually(r.plans).Should(gomega.BeZero())
+	c.Eventually(r.plans).Should(BeZero())
 }
 
 func TestManyPlansAreOneRevision(t *testing.T) {
@@ -230,16 +230,16 @@ func TestManyPlansAreOneRevision(t *testing.T) {
 		l.want(p.ID(), encoded(c, p)) //nolint:errcheck // the leader is there
 	}
 	l.Synced()
-	c.Eventually(l.Err).Should(gomega.Succeed())
-	c.Expect(c.header().revision).To(gomega.BeEquivalentTo(1))
+	c.Eventually(l.Err).Should(Succeed())
+	c.Expect(c.header().revision).To(BeEquivalentTo(1))
 	r := c.watch("a")
-	c.Eventually(r.plans).Should(gomega.Equal(len(plans)))
+	c.Eventually(r.plans).Should(Equal(len(plans)))
 
-	c.Expect(c.client.FlushAll(t.Context()).Err()).To(gomega.Succeed())
-	c.Eventually(func() epoch { return c.header().epoch }).WithTimeout(comeback).ShouldNot(gomega.BeEmpty())
-	c.Expect(c.header().revision).To(gomega.BeEquivalentTo(2))
-	c.Eventually(r.revision).Should(gomega.BeEquivalentTo(2))
-	c.Expect(r.fewestPlans()).To(gomega.Equal(len(plans)))
+	c.Expect(c.client.FlushAll(t.Context()).Err()).To(Succeed())
+	c.Eventually(func() epoch { return c.header().epoch }).WithTimeout(comeback).ShouldNot(BeEmpty())
+	c.Expect(c.header().revision).To(BeEquivalentTo(2))
+	c.Eventually(r.revision).Should(BeEquivalentTo(2))
+	c.Expect(r.fewestPlans()).To(Equal(len(plans)))
 
 	// As many changes within an epoch: more than the set of changes remembers.
 	before := r.snapshot()
@@ -248,10 +248,10 @@ func TestManyPlansAreOneRevision(t *testing.T) {
 		changed.Generation++
 		l.want(p.ID(), encoded(c, &changed)) //nolint:errcheck // the leader is there
 	}
-	c.Expect(l.Set(t.Context(), makePlan("p0", 9))).To(gomega.Succeed())
-	c.Eventually(r.threshold).WithArguments("shop/p0").Should(gomega.BeEquivalentTo(9))
-	c.Expect(r.snapshot().Lookup("shop/p4999")).NotTo(gomega.BeIdenticalTo(before.Lookup("shop/p4999")))
-	c.Expect(c.client.ZCard(t.Context(), c.store.keys[2]).Val()).To(gomega.BeEquivalentTo(rememberedChanges))
+	c.Expect(l.Set(t.Context(), makePlan("p0", 9))).To(Succeed())
+	c.Eventually(r.threshold).WithArguments("shop/p0").Should(BeEquivalentTo(9))
+	c.Expect(r.snapshot().Lookup("shop/p4999")).NotTo(BeIdenticalTo(before.Lookup("shop/p4999")))
+	c.Expect(c.client.ZCard(t.Context(), c.store.keys[2]).Val()).To(BeEquivalentTo(rememberedChanges))
 }
 
 func TestStoppedRedisComesBackEmpty(t *testing.T) {
@@ -259,20 +259,20 @@ func TestStoppedRedisComesBackEmpty(t *testing.T) {
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
 	r := c.watch("a")
-	c.Eventually(r.plans).Should(gomega.Equal(1))
+	c.Eventually(r.plans).Should(Equal(1))
 
 	c.redis.Stop()
-	c.Expect(l.Set(t.Context(), makePlan("search", 5))).To(gomega.MatchError(gomega.ContainSubstring("redis: ")))
-	c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(gomega.MatchError(gomega.ContainSubstring("redis: ")))
-	c.Expect(l.Err()).To(gomega.HaveOccurred())
-	c.Eventually(r.isFollowing).Should(gomega.BeFalse())
-	c.Expect(r.plans()).To(gomega.Equal(1))
+	c.Expect(l.Set(t.Context(), makePlan("search", 5))).To(MatchError(ContainSubstring("redis: ")))
+	c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(MatchError(ContainSubstring("redis: ")))
+	c.Expect(l.Err()).To(HaveOccurred())
+	c.Eventually(r.isFollowing).Should(BeFalse())
+	c.Expect(r.plans()).To(Equal(1))
 
 	c.redis.Start()
-	c.Eventually(r.plans).WithTimeout(comeback).Should(gomega.Equal(2))
-	c.Expect(r.threshold("shop/login")).To(gomega.BeEquivalentTo(6))
-	c.Expect(r.fewestPlans()).To(gomega.Equal(1))
-	c.Eventually(l.Err).Should(gomega.Succeed())
+	c.Eventually(r.plans).WithTimeout(comeback).Should(Equal(2))
+	c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(6))
+	c.Expect(r.fewestPlans()).To(Equal(1))
+	c.Eventually(l.Err).Should(Succeed())
 }
 
 func TestWriteWhoseReplyIsLostIsNotDoneTwice(t *testing.T) {
@@ -280,13 +280,13 @@ func TestWriteWhoseReplyIsLostIsNotDoneTwice(t *testing.T) {
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
 	r := c.watch("a")
-	c.Eventually(r.plans).Should(gomega.Equal(1))
+	c.Eventually(r.plans).Should(Equal(1))
 	before := c.header()
 	c.redis.Pause()
-	c.Expect(l.Set(t.Context(), makePlan("search", 5))).To(gomega.MatchError(gomega.ContainSubstring("redis: ")))
+	c.Expect(l.Set(t.Context(), makePlan("search", 5))).To(MatchError(ContainSubstring("redis: ")))
 	c.redis.Resume()
-	c.Eventually(programmed).WithArguments(l, "shop/search").Should(gomega.BeTrue())
-	c.Eventually(r.plans).Should(gomega.Equal(2))
-	c.Expect(c.header().epoch).To(gomega.Equal(before.epoch))
-	c.Expect(c.header().revision).To(gomega.Equal(before.revision + 1))
+	c.Eventually(programmed).WithArguments(l, "shop/search").Should(BeTrue())
+	c.Eventually(r.plans).Should(Equal(2))
+	c.Expect(c.header().epoch).To(Equal(before.epoch))
+	c.Expect(c.header().revision).To(Equal(before.revision + 1))
 }

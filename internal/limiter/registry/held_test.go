@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 )
 
 func TestJudge(t *testing.T) {
@@ -33,26 +33,26 @@ func TestJudge(t *testing.T) {
 		"epoch that is none of us": {mine, header{mark: mark{"?", 9, "d9"}, whole: true}, elsewhere},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gomega.NewWithT(t).Expect(tc.held.judge(&tc.now, "weir")).To(gomega.Equal(tc.want))
+			NewWithT(t).Expect(tc.held.judge(&tc.now, "weir")).To(Equal(tc.want))
 		})
 	}
 }
 
 func TestDigestIsIndependentOfOrder(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	fields := map[string]string{"shop/a": "1", "shop/b": "2", "shop/c": "3"}
 	var none *held
 	whole, bad := none.next(&header{}, fields, true)
-	g.Expect(bad).To(gomega.HaveLen(3))
+	g.Expect(bad).To(HaveLen(3))
 	step, _ := none.next(&header{}, map[string]string{"shop/c": "3", "shop/b": "x", "shop/d": "4"}, true)
 	step, _ = step.next(&header{}, map[string]string{"shop/b": "2", "shop/d": ""}, false)
 	step, _ = step.next(&header{}, map[string]string{"shop/a": "1", "shop/e": ""}, false)
-	g.Expect(step.sum).To(gomega.Equal(whole.sum))
-	g.Expect(digestOf("shop/a", []byte("b"))).NotTo(gomega.Equal(digestOf("shop/ab", nil)))
+	g.Expect(step.sum).To(Equal(whole.sum))
+	g.Expect(digestOf("shop/a", []byte("b"))).NotTo(Equal(digestOf("shop/ab", nil)))
 }
 
 func TestSkippedIsBounded(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	fields := map[string]string{}
 	for _, p := range makePlans(namedSkips + 8) {
 		fields[p.ID()] = "bad"
@@ -60,17 +60,17 @@ func TestSkippedIsBounded(t *testing.T) {
 	var none *held
 	h, _ := none.next(&header{}, fields, true)
 	skips, named := h.skipped()
-	g.Expect(skips).To(gomega.Equal(namedSkips + 8))
-	g.Expect(named).To(gomega.HaveLen(namedSkips))
+	g.Expect(skips).To(Equal(namedSkips + 8))
+	g.Expect(named).To(HaveLen(namedSkips))
 	r := Replica{Epoch: "e", Revision: 3, Skips: skips, Skipped: named}
-	g.Expect(r.runs("shop/other", "e", 3)).To(gomega.BeFalse(), "it may be among those not named")
+	g.Expect(r.runs("shop/other", "e", 3)).To(BeFalse(), "it may be among those not named")
 }
 
 func TestBackoffIsBounded(t *testing.T) {
-	g := gomega.NewWithT(t)
-	g.Expect(backoff(0)).To(gomega.Equal(shortestRetry))
+	g := NewWithT(t)
+	g.Expect(backoff(0)).To(Equal(shortestRetry))
 	for failures := range 1000 {
-		g.Expect(backoff(failures)).To(gomega.And(
-			gomega.BeNumerically(">", 0), gomega.BeNumerically("<=", 500*time.Millisecond)))
+		g.Expect(backoff(failures)).To(And(
+			BeNumerically(">", 0), BeNumerically("<=", 500*time.Millisecond)))
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // cluster is a Redis with those who use it.
 type cluster struct {
-	gomega.Gomega
+	Gomega
 	tb      testing.TB
 	redis   *testenv.Redis // nil if it is a Redis Cluster
 	connect func() (redis.UniversalClient, error)
@@ -59,7 +59,7 @@ func newClusterOn(tb testing.TB, server *testenv.Redis) *cluster {
 func newClusterBy(tb testing.TB, connect func() (redis.UniversalClient, error)) *cluster {
 	tb.Helper()
 	c := &cluster{
-		Gomega: gomega.NewGomega(func(message string, _ ...int) {
+		Gomega: NewGomega(func(message string, _ ...int) {
 			tb.Helper()
 			tb.Fatal(message)
 		}),
@@ -75,7 +75,7 @@ func newClusterBy(tb testing.TB, connect func() (redis.UniversalClient, error)) 
 func (c *cluster) newClient() redis.UniversalClient {
 	c.tb.Helper()
 	client, err := c.connect()
-	c.Expect(err).NotTo(gomega.HaveOccurred())
+	c.Expect(err).NotTo(HaveOccurred())
 	c.tb.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -108,7 +108,7 @@ func (c *cluster) lead(owner string) *leader {
 		l.err = l.Lead(ctx, nil)
 	}()
 	c.tb.Cleanup(func() { stop(); <-l.done })
-	c.Eventually(func() bool { return errors.Is(l.Err(), ErrNotLeading) }).Should(gomega.BeFalse())
+	c.Eventually(func() bool { return errors.Is(l.Err(), ErrNotLeading) }).Should(BeFalse())
 	return l
 }
 
@@ -120,9 +120,9 @@ func (c *cluster) leadSynced(plans ...*plan.Plan) *leader {
 		_ = l.Set(c.tb.Context(), p) // an empty registry is filled below
 	}
 	l.Synced()
-	c.Eventually(l.Err).Should(gomega.Succeed())
+	c.Eventually(l.Err).Should(Succeed())
 	for _, p := range plans {
-		c.Expect(programmed(l, p.ID())).To(gomega.BeTrue())
+		c.Expect(programmed(l, p.ID())).To(BeTrue())
 	}
 	return l
 }
@@ -231,7 +231,7 @@ func makePlans(n int) []*plan.Plan {
 func (c *cluster) header() header {
 	c.tb.Helper()
 	h, _, err := c.store.heartbeat(c.tb.Context(), "test", "", nil)
-	c.Expect(err).NotTo(gomega.HaveOccurred())
+	c.Expect(err).NotTo(HaveOccurred())
 	return h
 }
 
@@ -242,7 +242,7 @@ func (c *cluster) backup() map[string]string {
 	for _, key := range c.store.keys[:3] {
 		dump, err := c.client.Dump(c.tb.Context(), key).Result()
 		if !errors.Is(err, redis.Nil) {
-			c.Expect(err).NotTo(gomega.HaveOccurred())
+			c.Expect(err).NotTo(HaveOccurred())
 		}
 		saved[key] = dump
 	}
@@ -261,12 +261,12 @@ func (c *cluster) restore(saved map[string]string) {
 		}
 		return nil
 	})
-	c.Expect(err).NotTo(gomega.HaveOccurred())
+	c.Expect(err).NotTo(HaveOccurred())
 }
 
 // encoded is the plan as the Publisher keeps it.
 func encoded(c *cluster, p *plan.Plan) *entry {
 	data, err := plan.Encode(p)
-	c.Expect(err).NotTo(gomega.HaveOccurred())
+	c.Expect(err).NotTo(HaveOccurred())
 	return &entry{data: data, uid: p.UID, generation: p.Generation}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 )
 
 func TestDeposedLeaderIsRefused(t *testing.T) {
@@ -17,12 +17,12 @@ func TestDeposedLeaderIsRefused(t *testing.T) {
 	next := c.leadSynced(makePlan("login", 6))
 	mark := c.header().mark
 
-	c.Expect(old.Set(t.Context(), makePlan("login", 7))).To(gomega.MatchError(ErrDeposed))
-	c.Expect(old.Delete(t.Context(), "shop/login")).To(gomega.MatchError(ErrDeposed))
-	c.Eventually(old.done).Should(gomega.BeClosed())
-	c.Expect(old.err).To(gomega.MatchError(ErrDeposed))
-	c.Expect(c.header().mark).To(gomega.Equal(mark))
-	c.Expect(next.Set(t.Context(), makePlan("login", 8))).To(gomega.Succeed())
+	c.Expect(old.Set(t.Context(), makePlan("login", 7))).To(MatchError(ErrDeposed))
+	c.Expect(old.Delete(t.Context(), "shop/login")).To(MatchError(ErrDeposed))
+	c.Eventually(old.done).Should(BeClosed())
+	c.Expect(old.err).To(MatchError(ErrDeposed))
+	c.Expect(c.header().mark).To(Equal(mark))
+	c.Expect(next.Set(t.Context(), makePlan("login", 8))).To(Succeed())
 }
 
 // Even when it has not looked since, and nothing but Redis can tell.
@@ -34,8 +34,8 @@ func TestDeposedWriteIsRefusedByRedis(t *testing.T) {
 	<-l.done
 	before := c.header()
 	taken, err := c.store.takeTerm(t.Context(), "somebody", 0, before.epoch)
-	c.Expect(err).NotTo(gomega.HaveOccurred())
-	c.Expect(taken.term).To(gomega.BeNumerically(">", before.term))
+	c.Expect(err).NotTo(HaveOccurred())
+	c.Expect(taken.term).To(BeNumerically(">", before.term))
 
 	to := before.mark
 	to.revision++
@@ -44,10 +44,10 @@ func TestDeposedWriteIsRefusedByRedis(t *testing.T) {
 		"delete": {from: before.mark, to: to, changes: map[string][]byte{"shop/login": nil}},
 		"epoch":  {from: before.mark, to: mark{epoch: newEpoch(testOwner, 1, "x"), revision: 1}},
 	} {
-		c.Expect(c.store.publish(t.Context(), before.term, before.holder, w)).To(gomega.MatchError(errMoved), name)
-		c.Expect(c.store.publish(t.Context(), taken.term, "another", w)).To(gomega.MatchError(errMoved), name)
+		c.Expect(c.store.publish(t.Context(), before.term, before.holder, w)).To(MatchError(errMoved), name)
+		c.Expect(c.store.publish(t.Context(), taken.term, "another", w)).To(MatchError(errMoved), name)
 	}
-	c.Expect(c.header().mark).To(gomega.Equal(before.mark))
+	c.Expect(c.header().mark).To(Equal(before.mark))
 }
 
 func TestWriteUponAnotherStateIsRefused(t *testing.T) {
@@ -64,11 +64,11 @@ func TestWriteUponAnotherStateIsRefused(t *testing.T) {
 		"digest":   {epoch: h.epoch, revision: h.revision, digest: "d"},
 	} {
 		w := &write{from: from, to: to, changes: map[string][]byte{"shop/login": nil}}
-		c.Expect(c.store.publish(t.Context(), h.term, h.holder, w)).To(gomega.MatchError(errMoved), name)
+		c.Expect(c.store.publish(t.Context(), h.term, h.holder, w)).To(MatchError(errMoved), name)
 	}
-	c.Expect(c.header().mark).To(gomega.Equal(h.mark))
+	c.Expect(c.header().mark).To(Equal(h.mark))
 	w := &write{from: h.mark, to: to, changes: map[string][]byte{"shop/login": nil}}
-	c.Expect(c.store.publish(t.Context(), h.term, h.holder, w)).To(gomega.Succeed())
+	c.Expect(c.store.publish(t.Context(), h.term, h.holder, w)).To(Succeed())
 }
 
 // A failover may lose the term but not the plans: then it is taken again.
@@ -77,12 +77,12 @@ func TestLostTermIsTakenAgain(t *testing.T) {
 	c := newCluster(t)
 	l := c.lead(testOwner)
 	l.Synced()
-	c.Eventually(l.Err).Should(gomega.Succeed())
+	c.Eventually(l.Err).Should(Succeed())
 	before := c.header()
-	c.Expect(c.client.HSet(t.Context(), c.store.keys[1], "term", "1", "holder", "x").Err()).To(gomega.Succeed())
-	c.Eventually(func() int64 { return c.header().term }).Should(gomega.BeNumerically(">", before.term))
-	c.Expect(c.header().mark).To(gomega.Equal(before.mark))
-	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(gomega.Succeed())
+	c.Expect(c.client.HSet(t.Context(), c.store.keys[1], "term", "1", "holder", "x").Err()).To(Succeed())
+	c.Eventually(func() int64 { return c.header().term }).Should(BeNumerically(">", before.term))
+	c.Expect(c.header().mark).To(Equal(before.mark))
+	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(Succeed())
 }
 
 func TestTermsRiseWhenTheRegistryIsWiped(t *testing.T) {
@@ -91,13 +91,13 @@ func TestTermsRiseWhenTheRegistryIsWiped(t *testing.T) {
 	var last int64
 	for range 3 {
 		taken, err := c.store.takeTerm(t.Context(), "somebody", 0, "")
-		c.Expect(err).NotTo(gomega.HaveOccurred())
-		c.Expect(taken.term).To(gomega.BeNumerically(">=", last))
+		c.Expect(err).NotTo(HaveOccurred())
+		c.Expect(taken.term).To(BeNumerically(">=", last))
 		last = taken.term
 		again, err := c.store.takeTerm(t.Context(), "somebody", last+1000, "")
-		c.Expect(err).NotTo(gomega.HaveOccurred())
-		c.Expect(again.term).To(gomega.Equal(last + 1001))
-		c.Expect(c.client.FlushAll(t.Context()).Err()).To(gomega.Succeed())
+		c.Expect(err).NotTo(HaveOccurred())
+		c.Expect(again.term).To(Equal(last + 1001))
+		c.Expect(c.client.FlushAll(t.Context()).Err()).To(Succeed())
 	}
 }
 
@@ -109,13 +109,13 @@ func TestLiveForeignOwnerIsRespected(t *testing.T) {
 
 	ours := c.lead("elsewhere/weir")
 	err := ours.Set(t.Context(), makePlan("login", 6))
-	c.Expect(err).To(gomega.MatchError(ErrOwnedElsewhere))
-	c.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(testOwner)))
+	c.Expect(err).To(MatchError(ErrOwnedElsewhere))
+	c.Expect(err).To(MatchError(ContainSubstring(testOwner)))
 	ours.Synced()
-	c.Consistently(func() mark { return c.header().mark }).WithTimeout(2 * time.Second).Should(gomega.Equal(before.mark))
-	c.Expect(c.header().term).To(gomega.Equal(before.term), "its leader is not deposed")
-	c.Expect(ours.Err()).To(gomega.MatchError(ErrOwnedElsewhere))
-	c.Expect(theirs.Set(t.Context(), makePlan("login", 7))).To(gomega.Succeed())
+	c.Consistently(func() mark { return c.header().mark }).WithTimeout(2 * time.Second).Should(Equal(before.mark))
+	c.Expect(c.header().term).To(Equal(before.term), "its leader is not deposed")
+	c.Expect(ours.Err()).To(MatchError(ErrOwnedElsewhere))
+	c.Expect(theirs.Set(t.Context(), makePlan("login", 7))).To(Succeed())
 }
 
 func TestReplicasKeepTheirOwnerAlive(t *testing.T) {
@@ -123,17 +123,17 @@ func TestReplicasKeepTheirOwnerAlive(t *testing.T) {
 	c := newCluster(t)
 	theirs := c.leadSynced(makePlan("login", 5))
 	r := c.watch("a")
-	c.Eventually(r.plans).Should(gomega.Equal(1))
+	c.Eventually(r.plans).Should(Equal(1))
 	theirs.stop()
 	<-theirs.done
 	ours := c.lead("elsewhere/weir")
 	ours.Synced()
 	c.Consistently(func() string { return c.header().epoch.owner() }).WithTimeout(lifetime + time.Second).
-		Should(gomega.Equal(testOwner))
+		Should(Equal(testOwner))
 
 	r.stop()
 	<-r.done
-	c.Eventually(func() string { return c.header().epoch.owner() }).Should(gomega.Equal("elsewhere/weir"))
+	c.Eventually(func() string { return c.header().epoch.owner() }).Should(Equal("elsewhere/weir"))
 }
 
 func TestDeadForeignOwnerIsReplaced(t *testing.T) {
@@ -145,18 +145,18 @@ func TestDeadForeignOwnerIsReplaced(t *testing.T) {
 	ours := c.lead("elsewhere/weir")
 	_ = ours.Set(t.Context(), makePlan("login", 6))
 	ours.Synced()
-	c.Eventually(ours.Err).WithTimeout(2 * lifetime).Should(gomega.Succeed())
-	c.Expect(c.header().epoch.owner()).To(gomega.Equal("elsewhere/weir"))
-	c.Expect(c.client.HKeys(t.Context(), c.store.keys[0]).Val()).To(gomega.ConsistOf("shop/login"))
+	c.Eventually(ours.Err).WithTimeout(2 * lifetime).Should(Succeed())
+	c.Expect(c.header().epoch.owner()).To(Equal("elsewhere/weir"))
+	c.Expect(c.client.HKeys(t.Context(), c.store.keys[0]).Val()).To(ConsistOf("shop/login"))
 }
 
 func TestEpoch(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	e := newEpoch("weir-system/weir", 1_900_000_000_123_456, "RANDOM")
-	g.Expect(e.owner()).To(gomega.Equal("weir-system/weir"))
-	g.Expect(e.stamp()).To(gomega.BeEquivalentTo(1_900_000_000_123_456))
+	g.Expect(e.owner()).To(Equal("weir-system/weir"))
+	g.Expect(e.stamp()).To(BeEquivalentTo(1_900_000_000_123_456))
 	for _, other := range []epoch{"", "x", "a/b-c", "a/-"} {
-		g.Expect(other.stamp()).To(gomega.BeNumerically("<", 0), string(other))
+		g.Expect(other.stamp()).To(BeNumerically("<", 0), string(other))
 	}
-	g.Expect(epoch("").owner()).To(gomega.BeEmpty())
+	g.Expect(epoch("").owner()).To(BeEmpty())
 }

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -23,24 +23,24 @@ func TestSetAndDeleteReachEveryReplica(t *testing.T) {
 	l := c.leadSynced(makePlan("login", 5))
 	a, b := c.watch("a"), c.watch("b")
 	for _, r := range []*replica{a, b} {
-		c.Eventually(r.threshold).WithArguments("shop/login").Should(gomega.BeEquivalentTo(5))
+		c.Eventually(r.threshold).WithArguments("shop/login").Should(BeEquivalentTo(5))
 	}
 
-	c.Expect(l.Set(t.Context(), makePlan("search", 7))).To(gomega.Succeed())
+	c.Expect(l.Set(t.Context(), makePlan("search", 7))).To(Succeed())
 	revision, ok := l.programmed("shop/search")
-	c.Expect(ok).To(gomega.BeTrue())
+	c.Expect(ok).To(BeTrue())
 	for _, r := range []*replica{a, b} {
 		login := r.snapshot().Lookup("shop/login")
-		c.Eventually(r.revision).Should(gomega.Equal(revision))
-		c.Expect(r.threshold("shop/search")).To(gomega.BeEquivalentTo(7))
-		c.Expect(r.snapshot().Lookup("shop/login")).To(gomega.BeIdenticalTo(login), "unchanged plans keep their pointer")
+		c.Eventually(r.revision).Should(Equal(revision))
+		c.Expect(r.threshold("shop/search")).To(BeEquivalentTo(7))
+		c.Expect(r.snapshot().Lookup("shop/login")).To(BeIdenticalTo(login), "unchanged plans keep their pointer")
 	}
 
-	c.Expect(l.Delete(t.Context(), "shop/login")).To(gomega.Succeed())
-	c.Expect(programmed(l, "shop/login")).To(gomega.BeFalse())
-	c.Expect(l.Delete(t.Context(), "shop/login")).To(gomega.Succeed(), "what is gone can be deleted")
+	c.Expect(l.Delete(t.Context(), "shop/login")).To(Succeed())
+	c.Expect(programmed(l, "shop/login")).To(BeFalse())
+	c.Expect(l.Delete(t.Context(), "shop/login")).To(Succeed(), "what is gone can be deleted")
 	for _, r := range []*replica{a, b} {
-		c.Eventually(r.plans).Should(gomega.Equal(1))
+		c.Eventually(r.plans).Should(Equal(1))
 	}
 }
 
@@ -49,15 +49,15 @@ func TestEqualBytesAreNoRevision(t *testing.T) {
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
 	before := c.header()
-	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(gomega.Succeed())
-	c.Expect(c.header().mark).To(gomega.Equal(before.mark))
+	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(Succeed())
+	c.Expect(c.header().mark).To(Equal(before.mark))
 
 	// Nor are they for the next leader, which inherits what is there.
 	l.stop()
 	<-l.done
 	next := c.leadSynced(makePlan("login", 5))
-	c.Expect(programmed(next, "shop/login")).To(gomega.BeTrue())
-	c.Expect(c.header().mark).To(gomega.Equal(before.mark))
+	c.Expect(programmed(next, "shop/login")).To(BeTrue())
+	c.Expect(c.header().mark).To(Equal(before.mark))
 }
 
 func TestConcurrentSetsShareRevisions(t *testing.T) {
@@ -76,9 +76,9 @@ func TestConcurrentSetsShareRevisions(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	c.Expect(c.header().revision - before).To(gomega.BeNumerically("<", sets/2))
-	c.Eventually(r.plans).Should(gomega.Equal(sets))
-	c.Expect(c.header().revision).To(gomega.Equal(r.revision()))
+	c.Expect(c.header().revision - before).To(BeNumerically("<", sets/2))
+	c.Eventually(r.plans).Should(Equal(sets))
+	c.Expect(c.header().revision).To(Equal(r.revision()))
 }
 
 func TestGenerationDoesNotGoBack(t *testing.T) {
@@ -86,32 +86,32 @@ func TestGenerationDoesNotGoBack(t *testing.T) {
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
 	err := l.Set(t.Context(), makePlan("login", 4))
-	c.Expect(err).To(gomega.MatchError(ErrOlderGeneration))
-	c.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("publish plan shop/login: generation 4 after 5")))
+	c.Expect(err).To(MatchError(ErrOlderGeneration))
+	c.Expect(err).To(MatchError(ContainSubstring("publish plan shop/login: generation 4 after 5")))
 
 	again := makePlan("login", 4)
 	again.UID = "another"
-	c.Expect(l.Set(t.Context(), again)).To(gomega.Succeed(), "another object of that name begins anew")
+	c.Expect(l.Set(t.Context(), again)).To(Succeed(), "another object of that name begins anew")
 	r := c.watch("a")
-	c.Eventually(r.threshold).WithArguments("shop/login").Should(gomega.BeEquivalentTo(4))
+	c.Eventually(r.threshold).WithArguments("shop/login").Should(BeEquivalentTo(4))
 }
 
 func TestSetNeedsALeader(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	p := NewPublisher(c.client, testPrefix, PublisherOptions{Owner: testOwner})
-	c.Expect(p.Set(t.Context(), makePlan("login", 5))).To(gomega.MatchError(ErrNotLeading))
-	c.Expect(p.Delete(t.Context(), "shop/login")).To(gomega.MatchError(ErrNotLeading))
+	c.Expect(p.Set(t.Context(), makePlan("login", 5))).To(MatchError(ErrNotLeading))
+	c.Expect(p.Delete(t.Context(), "shop/login")).To(MatchError(ErrNotLeading))
 	_, err := p.Sweep(t.Context(), func(string) bool { return true })
-	c.Expect(err).To(gomega.MatchError(ErrNotLeading))
+	c.Expect(err).To(MatchError(ErrNotLeading))
 	_, err = p.replicas()
-	c.Expect(err).To(gomega.MatchError(ErrNotLeading))
+	c.Expect(err).To(MatchError(ErrNotLeading))
 
 	l := c.leadSynced()
 	l.stop()
 	<-l.done
-	c.Expect(l.err).NotTo(gomega.HaveOccurred())
-	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(gomega.MatchError(ErrNotLeading))
+	c.Expect(l.err).NotTo(HaveOccurred())
+	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(MatchError(ErrNotLeading))
 }
 
 func TestSetRefusesWhatCannotBeEncoded(t *testing.T) {
@@ -120,8 +120,8 @@ func TestSetRefusesWhatCannotBeEncoded(t *testing.T) {
 	l := c.leadSynced()
 	huge := makePlan("login", 5)
 	huge.Denial.Message = strings.Repeat("x", plan.MaxEncodedBytes)
-	c.Expect(l.Set(t.Context(), huge)).To(gomega.MatchError(gomega.ContainSubstring("at most")))
-	c.Expect(l.Err()).NotTo(gomega.HaveOccurred())
+	c.Expect(l.Set(t.Context(), huge)).To(MatchError(ContainSubstring("at most")))
+	c.Expect(l.Err()).NotTo(HaveOccurred())
 }
 
 func TestSetEndsWithItsContext(t *testing.T) {
@@ -131,9 +131,9 @@ func TestSetEndsWithItsContext(t *testing.T) {
 	c.redis.Pause()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	c.Expect(l.Set(ctx, makePlan("login", 5))).To(gomega.MatchError(context.Canceled))
+	c.Expect(l.Set(ctx, makePlan("login", 5))).To(MatchError(context.Canceled))
 	c.redis.Resume()
-	c.Eventually(programmed).WithArguments(l, "shop/login").Should(gomega.BeTrue(), "it is wanted all the same")
+	c.Eventually(programmed).WithArguments(l, "shop/login").Should(BeTrue(), "it is wanted all the same")
 }
 
 func TestSweepRemovesWhatNobodyWants(t *testing.T) {
@@ -145,16 +145,16 @@ func TestSweepRemovesWhatNobodyWants(t *testing.T) {
 	<-first.done
 
 	l := c.lead(testOwner)
-	c.Expect(l.Set(t.Context(), makePlan("kept", 5))).To(gomega.Succeed())
-	c.Expect(programmed(l, "shop/live")).To(gomega.BeTrue(), "the last good plan of a policy stays")
+	c.Expect(l.Set(t.Context(), makePlan("kept", 5))).To(Succeed())
+	c.Expect(programmed(l, "shop/live")).To(BeTrue(), "the last good plan of a policy stays")
 	l.Synced()
 	swept, err := l.Sweep(t.Context(), func(id string) bool { return id == "shop/live" })
-	c.Expect(err).NotTo(gomega.HaveOccurred())
-	c.Expect(swept).To(gomega.Equal([]string{"shop/gone", "shop/orphan"}))
-	c.Eventually(r.plans).Should(gomega.Equal(2))
+	c.Expect(err).NotTo(HaveOccurred())
+	c.Expect(swept).To(Equal([]string{"shop/gone", "shop/orphan"}))
+	c.Eventually(r.plans).Should(Equal(2))
 	swept, err = l.Sweep(t.Context(), func(id string) bool { return id == "shop/live" })
-	c.Expect(err).NotTo(gomega.HaveOccurred())
-	c.Expect(swept).To(gomega.BeEmpty())
+	c.Expect(err).NotTo(HaveOccurred())
+	c.Expect(swept).To(BeEmpty())
 }
 
 func TestEnforcedCountsReplicasThatRunThePlan(t *testing.T) {
@@ -162,42 +162,42 @@ func TestEnforcedCountsReplicasThatRunThePlan(t *testing.T) {
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
 	running, live := l.Enforced("shop/login")
-	c.Expect([]int{running, live}).To(gomega.Equal([]int{0, 0}))
+	c.Expect([]int{running, live}).To(Equal([]int{0, 0}))
 	a := c.watch("a")
 	c.watch("b")
 	enforced := func() []int {
 		running, live := l.Enforced("shop/login")
 		return []int{running, live}
 	}
-	c.Eventually(enforced).Should(gomega.Equal([]int{2, 2}))
+	c.Eventually(enforced).Should(Equal([]int{2, 2}))
 	for len(l.Changes()) > 0 {
 		<-l.Changes()
 	}
-	c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(gomega.Succeed())
-	c.Eventually(l.Changes()).Should(gomega.Receive())
-	c.Eventually(enforced).Should(gomega.Equal([]int{2, 2}))
+	c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(Succeed())
+	c.Eventually(l.Changes()).Should(Receive())
+	c.Eventually(enforced).Should(Equal([]int{2, 2}))
 	replicas, err := l.replicas()
-	c.Expect(err).NotTo(gomega.HaveOccurred())
-	c.Expect(replicas).To(gomega.HaveLen(2))
-	c.Expect(replicas[0].Name).To(gomega.Equal("a"))
-	c.Expect(replicas[0].Revision).To(gomega.Equal(a.revision()))
-	c.Expect(replicas[0].Epoch).To(gomega.HavePrefix(testOwner + "/"))
+	c.Expect(err).NotTo(HaveOccurred())
+	c.Expect(replicas).To(HaveLen(2))
+	c.Expect(replicas[0].Name).To(Equal("a"))
+	c.Expect(replicas[0].Revision).To(Equal(a.revision()))
+	c.Expect(replicas[0].Epoch).To(HavePrefix(testOwner + "/"))
 	running, _ = l.Enforced("shop/unknown")
-	c.Expect(running).To(gomega.BeZero())
+	c.Expect(running).To(BeZero())
 }
 
 func TestMetricsOfBothHalvesShareARegistry(t *testing.T) {
 	t.Parallel()
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	metrics := prometheus.NewPedanticRegistry()
 	NewPublisher(nil, testPrefix, PublisherOptions{Owner: testOwner, Registerer: metrics})
 	NewWatcher(nil, testPrefix, WatcherOptions{Owner: testOwner, Replica: "a", Registerer: metrics})
 	problems, err := testutil.GatherAndLint(metrics)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(problems).To(gomega.BeEmpty())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(problems).To(BeEmpty())
 	families, err := metrics.Gather()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	for _, family := range families {
-		g.Expect(family.GetName()).To(gomega.HavePrefix("weir_registry_"))
+		g.Expect(family.GetName()).To(HavePrefix("weir_registry_"))
 	}
 }

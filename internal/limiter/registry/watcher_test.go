@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
 
@@ -22,14 +22,14 @@ func TestLostMessageIsCaughtUp(t *testing.T) {
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5), makePlan("search", 5))
 	r := c.watch("a")
-	c.Eventually(r.plans).Should(gomega.Equal(2))
+	c.Eventually(r.plans).Should(Equal(2))
 	l.stop()
 	<-l.done
 	before := c.header()
 	c.writeQuietly(l, makePlan("login", 6), false)
 	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(period + 500*time.Millisecond).
-		Should(gomega.BeEquivalentTo(6))
-	c.Expect(r.revision()).To(gomega.Equal(before.revision + 1))
+		Should(BeEquivalentTo(6))
+	c.Expect(r.revision()).To(Equal(before.revision + 1))
 }
 
 func TestLostChangesAreNoticed(t *testing.T) {
@@ -37,18 +37,18 @@ func TestLostChangesAreNoticed(t *testing.T) {
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5), makePlan("search", 5))
 	r := c.watch("a")
-	c.Eventually(r.plans).Should(gomega.Equal(2))
+	c.Eventually(r.plans).Should(Equal(2))
 	l.stop()
 	<-l.done
 	used := r.snapshot()
 	c.writeQuietly(l, makePlan("login", 6), true)
-	c.Eventually(r.isFollowing).Should(gomega.BeFalse())
-	c.Expect(r.snapshot()).To(gomega.BeIdenticalTo(used))
-	c.Expect(r.threshold("shop/login")).To(gomega.BeEquivalentTo(5))
+	c.Eventually(r.isFollowing).Should(BeFalse())
+	c.Expect(r.snapshot()).To(BeIdenticalTo(used))
+	c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(5))
 
 	c.leadSynced(makePlan("login", 6), makePlan("search", 5))
-	c.Eventually(r.isFollowing).WithTimeout(comeback).Should(gomega.BeTrue())
-	c.Expect(r.threshold("shop/login")).To(gomega.BeEquivalentTo(6))
+	c.Eventually(r.isFollowing).WithTimeout(comeback).Should(BeTrue())
+	c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(6))
 }
 
 // writeQuietly does what the leader, which must have ended, would have done, but
@@ -57,9 +57,9 @@ func (c *cluster) writeQuietly(l *leader, p *plan.Plan, loseChanges bool) {
 	c.tb.Helper()
 	before := c.header()
 	old, err := c.client.HGet(c.tb.Context(), c.store.keys[0], p.ID()).Result()
-	c.Expect(err).NotTo(gomega.HaveOccurred())
+	c.Expect(err).NotTo(HaveOccurred())
 	sum, err := strconv.ParseUint(before.digest, 16, 64)
-	c.Expect(err).NotTo(gomega.HaveOccurred())
+	c.Expect(err).NotTo(HaveOccurred())
 	data := encoded(c, p).data
 	to := before.mark
 	to.revision++
@@ -68,12 +68,12 @@ func (c *cluster) writeQuietly(l *leader, p *plan.Plan, loseChanges bool) {
 	args, _ := w.arguments(before.term, before.holder)
 
 	prelude, err := sources.ReadFile("prelude.lua")
-	c.Expect(err).NotTo(gomega.HaveOccurred())
+	c.Expect(err).NotTo(HaveOccurred())
 	publish, err := sources.ReadFile("publish.lua")
-	c.Expect(err).NotTo(gomega.HaveOccurred())
+	c.Expect(err).NotTo(HaveOccurred())
 	source := string(prelude) + string(publish)
 	quiet := strings.Replace(source, "call('PUBLISH'", "local _ = tostring('PUBLISH'", 1)
-	c.Expect(quiet).NotTo(gomega.Equal(source))
+	c.Expect(quiet).NotTo(Equal(source))
 	_, err = c.client.TxPipelined(c.tb.Context(), func(tx redis.Pipeliner) error {
 		tx.Eval(c.tb.Context(), quiet, c.store.keys, args...)
 		if loseChanges {
@@ -81,8 +81,8 @@ func (c *cluster) writeQuietly(l *leader, p *plan.Plan, loseChanges bool) {
 		}
 		return nil
 	})
-	c.Expect(err).NotTo(gomega.HaveOccurred())
-	c.Expect(c.header().mark).To(gomega.Equal(to))
+	c.Expect(err).NotTo(HaveOccurred())
+	c.Expect(c.header().mark).To(Equal(to))
 }
 
 func TestCutSubscriptionIsTakenUpAgain(t *testing.T) {
@@ -90,16 +90,16 @@ func TestCutSubscriptionIsTakenUpAgain(t *testing.T) {
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
 	r := c.watch("a")
-	c.Eventually(r.plans).Should(gomega.Equal(1))
+	c.Eventually(r.plans).Should(Equal(1))
 	for threshold := range int64(3) {
 		killed, err := c.client.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Result()
-		c.Expect(err).NotTo(gomega.HaveOccurred())
-		c.Expect(killed).To(gomega.BeEquivalentTo(1))
-		c.Expect(l.Set(t.Context(), makePlan("login", 6+threshold))).To(gomega.Succeed())
-		c.Eventually(r.threshold).WithArguments("shop/login").Should(gomega.Equal(6 + threshold))
+		c.Expect(err).NotTo(HaveOccurred())
+		c.Expect(killed).To(BeEquivalentTo(1))
+		c.Expect(l.Set(t.Context(), makePlan("login", 6+threshold))).To(Succeed())
+		c.Eventually(r.threshold).WithArguments("shop/login").Should(Equal(6 + threshold))
 		c.Eventually(func() int64 {
 			return c.client.PubSubNumSub(t.Context(), c.store.channel()).Val()[c.store.channel()]
-		}).Should(gomega.BeEquivalentTo(1))
+		}).Should(BeEquivalentTo(1))
 	}
 }
 
@@ -108,26 +108,26 @@ func TestBadPayloadIsSkipped(t *testing.T) {
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5), makePlan("search", 5))
 	r := c.watch("a")
-	c.Eventually(r.plans).Should(gomega.Equal(2))
+	c.Eventually(r.plans).Should(Equal(2))
 
 	// Payloads this release cannot read, as a later one might write them.
 	l.publishRaw(t, "shop/login", []byte(`{"version":99}`))
 	l.publishRaw(t, "shop/other", encoded(c, makePlan("search", 9)).data)
-	c.Expect(l.Set(t.Context(), makePlan("search", 6))).To(gomega.Succeed())
-	c.Eventually(r.threshold).WithArguments("shop/search").Should(gomega.BeEquivalentTo(6))
-	c.Expect(r.threshold("shop/login")).To(gomega.BeEquivalentTo(5), "the last good plan stays")
-	c.Expect(r.snapshot().Lookup("shop/other")).To(gomega.BeNil(), "a plan under another id is none")
-	c.Expect(testutil.ToFloat64(r.metrics.bad)).To(gomega.BeEquivalentTo(2))
-	c.Eventually(func() []Replica { replicas, _ := l.replicas(); return replicas }).Should(gomega.ConsistOf(
-		gomega.HaveField("Skipped", gomega.Equal([]string{"shop/login", "shop/other"}))))
+	c.Expect(l.Set(t.Context(), makePlan("search", 6))).To(Succeed())
+	c.Eventually(r.threshold).WithArguments("shop/search").Should(BeEquivalentTo(6))
+	c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(5), "the last good plan stays")
+	c.Expect(r.snapshot().Lookup("shop/other")).To(BeNil(), "a plan under another id is none")
+	c.Expect(testutil.ToFloat64(r.metrics.bad)).To(BeEquivalentTo(2))
+	c.Eventually(func() []Replica { replicas, _ := l.replicas(); return replicas }).Should(ConsistOf(
+		HaveField("Skipped", Equal([]string{"shop/login", "shop/other"}))))
 	running, live := l.Enforced("shop/login")
-	c.Expect([]int{running, live}).To(gomega.Equal([]int{0, 1}))
+	c.Expect([]int{running, live}).To(Equal([]int{0, 1}))
 
 	late := c.watch("late")
-	c.Eventually(late.plans).Should(gomega.Equal(1))
-	c.Expect(testutil.ToFloat64(late.metrics.bad)).To(gomega.BeEquivalentTo(2))
-	c.Expect(l.Set(t.Context(), makePlan("login", 8))).To(gomega.Succeed())
-	c.Eventually(late.threshold).WithArguments("shop/login").Should(gomega.BeEquivalentTo(8))
+	c.Eventually(late.plans).Should(Equal(1))
+	c.Expect(testutil.ToFloat64(late.metrics.bad)).To(BeEquivalentTo(2))
+	c.Expect(l.Set(t.Context(), makePlan("login", 8))).To(Succeed())
+	c.Eventually(late.threshold).WithArguments("shop/login").Should(BeEquivalentTo(8))
 }
 
 // publishRaw publishes what Set would refuse.
@@ -144,14 +144,14 @@ func TestCorruptedFieldIsRepaired(t *testing.T) {
 	c := newCluster(t)
 	c.leadSynced(makePlan("login", 5), makePlan("search", 5))
 	early := c.watch("early")
-	c.Eventually(early.plans).Should(gomega.Equal(2))
-	c.Expect(c.client.HSet(t.Context(), c.store.keys[0], "shop/login", "garbage").Err()).To(gomega.Succeed())
+	c.Eventually(early.plans).Should(Equal(2))
+	c.Expect(c.client.HSet(t.Context(), c.store.keys[0], "shop/login", "garbage").Err()).To(Succeed())
 	// Nobody notices until somebody loads everything.
 	late := c.watch("late")
-	c.Eventually(late.plans).Should(gomega.Equal(1), "the good ones are used")
-	c.Expect(testutil.ToFloat64(late.metrics.bad)).To(gomega.BeEquivalentTo(1))
-	c.Eventually(late.plans).WithTimeout(comeback).Should(gomega.Equal(2))
-	c.Expect(early.fewestPlans()).To(gomega.Equal(2))
+	c.Eventually(late.plans).Should(Equal(1), "the good ones are used")
+	c.Expect(testutil.ToFloat64(late.metrics.bad)).To(BeEquivalentTo(1))
+	c.Eventually(late.plans).WithTimeout(comeback).Should(Equal(2))
+	c.Expect(early.fewestPlans()).To(Equal(2))
 }
 
 func TestRedisAwayAtStart(t *testing.T) {
@@ -160,11 +160,11 @@ func TestRedisAwayAtStart(t *testing.T) {
 	c.redis.Stop()
 	r := c.watch("a")
 	l := c.lead(testOwner)
-	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(gomega.MatchError(gomega.ContainSubstring("redis: ")))
+	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(MatchError(ContainSubstring("redis: ")))
 	l.Synced()
 	c.redis.Start()
-	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(comeback).Should(gomega.BeEquivalentTo(5))
-	c.Eventually(l.Err).Should(gomega.Succeed())
+	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(comeback).Should(BeEquivalentTo(5))
+	c.Eventually(l.Err).Should(Succeed())
 }
 
 func TestHeartbeatIsRemovedAtTheEnd(t *testing.T) {
@@ -172,13 +172,13 @@ func TestHeartbeatIsRemovedAtTheEnd(t *testing.T) {
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
 	a, b := c.watch("a"), c.watch("b")
-	c.Eventually(l.names).Should(gomega.Equal([]string{"a", "b"}))
-	c.Eventually(a.Replicas).Should(gomega.HaveLen(2))
+	c.Eventually(l.names).Should(Equal([]string{"a", "b"}))
+	c.Eventually(a.Replicas).Should(HaveLen(2))
 	b.stop()
 	<-b.done
-	c.Expect(c.client.HKeys(t.Context(), c.store.keys[3]).Val()).To(gomega.ConsistOf(testOwner+"/a", testOwner+"/"))
-	c.Eventually(l.names).WithTimeout(period + 500*time.Millisecond).Should(gomega.Equal([]string{"a"}))
-	c.Eventually(a.Replicas).Should(gomega.HaveLen(1))
+	c.Expect(c.client.HKeys(t.Context(), c.store.keys[3]).Val()).To(ConsistOf(testOwner+"/a", testOwner+"/"))
+	c.Eventually(l.names).WithTimeout(period + 500*time.Millisecond).Should(Equal([]string{"a"}))
+	c.Eventually(a.Replicas).Should(HaveLen(1))
 }
 
 func (l *leader) names() []string {
@@ -195,16 +195,16 @@ func TestHeartbeatExpires(t *testing.T) {
 	c := newCluster(t)
 	l := c.leadSynced()
 	_, _, err := c.store.heartbeat(t.Context(), testOwner, "crashed", &report{})
-	c.Expect(err).NotTo(gomega.HaveOccurred())
-	c.Eventually(l.names).Should(gomega.Equal([]string{"crashed"}))
-	c.Eventually(l.names).WithTimeout(lifetime + 2*period).Should(gomega.BeEmpty())
-	c.Expect(c.client.HKeys(t.Context(), c.store.keys[3]).Val()).To(gomega.ConsistOf(testOwner + "/"))
+	c.Expect(err).NotTo(HaveOccurred())
+	c.Eventually(l.names).Should(Equal([]string{"crashed"}))
+	c.Eventually(l.names).WithTimeout(lifetime + 2*period).Should(BeEmpty())
+	c.Expect(c.client.HKeys(t.Context(), c.store.keys[3]).Val()).To(ConsistOf(testOwner + "/"))
 
 	// One from before the clock was set back by a day.
 	late := "99999999999999999 {}"
-	c.Expect(c.client.HSet(t.Context(), c.store.keys[3], testOwner+"/late", late).Err()).To(gomega.Succeed())
+	c.Expect(c.client.HSet(t.Context(), c.store.keys[3], testOwner+"/late", late).Err()).To(Succeed())
 	c.Eventually(func() []string { return c.client.HKeys(t.Context(), c.store.keys[3]).Val() }).
-		Should(gomega.ConsistOf(testOwner + "/"))
+		Should(ConsistOf(testOwner + "/"))
 }
 
 func TestReplicaWithoutSnapshotDoesNotAppear(t *testing.T) {
@@ -212,7 +212,7 @@ func TestReplicaWithoutSnapshotDoesNotAppear(t *testing.T) {
 	c := newCluster(t)
 	l := c.lead(testOwner)
 	c.watch("a")
-	c.Consistently(l.names).WithTimeout(2 * period).Should(gomega.BeEmpty())
+	c.Consistently(l.names).WithTimeout(2 * period).Should(BeEmpty())
 }
 
 func TestSnapshotIsKeptWhileTheRegistryIsGone(t *testing.T) {
@@ -220,18 +220,18 @@ func TestSnapshotIsKeptWhileTheRegistryIsGone(t *testing.T) {
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
 	r := c.watch("a")
-	c.Eventually(r.plans).Should(gomega.Equal(1))
+	c.Eventually(r.plans).Should(Equal(1))
 	l.stop()
 	<-l.done
-	c.Expect(c.client.FlushAll(t.Context()).Err()).To(gomega.Succeed())
-	c.Eventually(r.isFollowing).Should(gomega.BeFalse())
-	c.Expect(r.plans()).To(gomega.Equal(1))
+	c.Expect(c.client.FlushAll(t.Context()).Err()).To(Succeed())
+	c.Eventually(r.isFollowing).Should(BeFalse())
+	c.Expect(r.plans()).To(Equal(1))
 
 	late := c.watch("late")
-	c.Consistently(late.plans).WithTimeout(period).Should(gomega.Equal(-1))
+	c.Consistently(late.plans).WithTimeout(period).Should(Equal(-1))
 	c.leadSynced(makePlan("login", 5))
-	c.Eventually(late.plans).Should(gomega.Equal(1))
-	c.Eventually(r.isFollowing).Should(gomega.BeTrue())
+	c.Eventually(late.plans).Should(Equal(1))
+	c.Eventually(r.isFollowing).Should(BeTrue())
 }
 
 func TestScriptsAreLoadedAgain(t *testing.T) {
@@ -239,18 +239,18 @@ func TestScriptsAreLoadedAgain(t *testing.T) {
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
 	r := c.watch("a")
-	c.Eventually(r.plans).Should(gomega.Equal(1))
-	c.Expect(c.client.ScriptFlush(t.Context()).Err()).To(gomega.Succeed())
-	c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(gomega.Succeed())
-	c.Eventually(r.threshold).WithArguments("shop/login").Should(gomega.BeEquivalentTo(6))
+	c.Eventually(r.plans).Should(Equal(1))
+	c.Expect(c.client.ScriptFlush(t.Context()).Err()).To(Succeed())
+	c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(Succeed())
+	c.Eventually(r.threshold).WithArguments("shop/login").Should(BeEquivalentTo(6))
 }
 
 func TestKeysShareOneSlot(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	s := newStore(redis.NewClient(&redis.Options{}), "weir:")
-	g.Expect(s.keys).To(gomega.Equal([]string{
+	g.Expect(s.keys).To(Equal([]string{
 		"weir:1:{registry}", "weir:1:{registry}:meta", "weir:1:{registry}:changes", "weir:1:{registry}:replicas",
 	}))
-	g.Expect(slices.Contains(s.keys, s.channel())).To(gomega.BeTrue())
-	g.Expect(s.client.Close()).To(gomega.Succeed())
+	g.Expect(slices.Contains(s.keys, s.channel())).To(BeTrue())
+	g.Expect(s.client.Close()).To(Succeed())
 }

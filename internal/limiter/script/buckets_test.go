@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 )
 
 // Buckets err only towards refusing, and by less than one bucket: what is refused
@@ -20,7 +20,7 @@ func TestBucketsErrByLessThanOne(t *testing.T) {
 	for _, b := range newBackends(t) {
 		for _, bucket := range []time.Duration{window / 60, window / 7, window / 2} {
 			t.Run(fmt.Sprint(b.name, " ", bucket), func(t *testing.T) {
-				g := gomega.NewWithT(t)
+				g := NewWithT(t)
 				b.clear(t)
 				r := rand.New(rand.NewPCG(9, uint64(bucket)))
 				policy := NewPolicy("test/buckets", false, false, []Limit{{
@@ -43,18 +43,18 @@ func TestBucketsErrByLessThanOne(t *testing.T) {
 					call := &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: cost}}}
 					if b.evaluate(t, call).Entries[0].Verdict == Admitted {
 						admitted = append(admitted, hit{at: now, cost: cost})
-						g.Expect(within(now, window)).To(gomega.BeNumerically("<=", quota))
+						g.Expect(within(now, window)).To(BeNumerically("<=", quota))
 						continue
 					}
 					refusals++
-					g.Expect(within(now, window+bucket) + cost).To(gomega.BeNumerically(">", quota))
+					g.Expect(within(now, window+bucket) + cost).To(BeNumerically(">", quota))
 					if within(now, window)+cost <= quota {
 						errors++
 					}
 				}
-				g.Expect(refusals).To(gomega.BeNumerically(">", 100))
+				g.Expect(refusals).To(BeNumerically(">", 100))
 				if bucket == window/2 {
-					g.Expect(errors).To(gomega.BeNumerically(">", 0), "coarse buckets are seen to err")
+					g.Expect(errors).To(BeNumerically(">", 0), "coarse buckets are seen to err")
 				}
 			})
 		}

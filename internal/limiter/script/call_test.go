@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
 )
@@ -17,7 +17,7 @@ import (
 // However many policies and algorithms take part, one EVALSHA decides; a script
 // that Redis does not have, or has lost, is loaded by the call that needs it.
 func TestOneCallDecides(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	client := newClient(t, testenv.StartRedis(t).Addr)
 	store := NewStore(client, testPrefix)
 	call := &Call{}
@@ -34,7 +34,7 @@ func TestOneCallDecides(t *testing.T) {
 	}
 	calls := func(of string) string {
 		info, err := client.Info(t.Context(), "commandstats").Result()
-		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(err).NotTo(HaveOccurred())
 		found := regexp.MustCompile(`cmdstat_` + of + `:calls=(\d+)`).FindStringSubmatch(info)
 		if found == nil {
 			return "0"
@@ -42,18 +42,18 @@ func TestOneCallDecides(t *testing.T) {
 		return found[1]
 	}
 	evaluate := func() {
-		g.Expect(client.ConfigResetStat(t.Context()).Err()).To(gomega.Succeed())
+		g.Expect(client.ConfigResetStat(t.Context()).Err()).To(Succeed())
 		reply, err := store.Evaluate(t.Context(), call)
-		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(err).NotTo(HaveOccurred())
 		for _, e := range reply.Entries {
-			g.Expect(e.Verdict).To(gomega.Equal(Admitted))
+			g.Expect(e.Verdict).To(Equal(Admitted))
 		}
 	}
 	evaluate()
-	g.Expect([]string{calls("evalsha"), calls("eval")}).To(gomega.Equal([]string{"1", "1"}), "healed in the same call")
+	g.Expect([]string{calls("evalsha"), calls("eval")}).To(Equal([]string{"1", "1"}), "healed in the same call")
 	evaluate()
-	g.Expect([]string{calls("evalsha"), calls("eval")}).To(gomega.Equal([]string{"1", "0"}))
-	g.Expect(client.ScriptFlush(t.Context()).Err()).To(gomega.Succeed())
+	g.Expect([]string{calls("evalsha"), calls("eval")}).To(Equal([]string{"1", "0"}))
+	g.Expect(client.ScriptFlush(t.Context()).Err()).To(Succeed())
 	evaluate()
-	g.Expect([]string{calls("evalsha"), calls("eval")}).To(gomega.Equal([]string{"1", "1"}), "healed again")
+	g.Expect([]string{calls("evalsha"), calls("eval")}).To(Equal([]string{"1", "1"}), "healed again")
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
@@ -57,9 +57,9 @@ func TestClusterAgreesWithModel(t *testing.T) {
 					})
 				}
 				got, err := store.Evaluate(t.Context(), call)
-				gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
+				NewWithT(t).Expect(err).NotTo(HaveOccurred())
 				want := model.Evaluate(call, time.Now())
-				gomega.NewWithT(t).Expect(essence(got)).To(gomega.Equal(essence(want)), describe(0, call))
+				NewWithT(t).Expect(essence(got)).To(Equal(essence(want)), describe(0, call))
 			}
 		})
 	}
@@ -86,7 +86,7 @@ func TestClusterChainsAreAllOrNothing(t *testing.T) {
 	for i, a := range algorithms {
 		other := algorithms[(i+1)%len(algorithms)]
 		t.Run(fmt.Sprintf("%s with %s", a, other), func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			store, keys := clusterStore(t, cluster)
 			users := NewPolicy(fmt.Sprintf("test/user%d", i), false, false, []Limit{hourly(a, 60)})
 			tenant := NewPolicy(fmt.Sprintf("test/tenant%d", i), false, false, []Limit{hourly(other, 50)})
@@ -100,7 +100,7 @@ func TestClusterChainsAreAllOrNothing(t *testing.T) {
 						reply, err := store.Evaluate(t.Context(), &Call{Entries: []Entry{
 							{Policy: users, Key: user, Cost: cost}, {Policy: tenant, Key: keys[0], Cost: cost},
 						}})
-						g.Expect(err).NotTo(gomega.HaveOccurred())
+						g.Expect(err).NotTo(HaveOccurred())
 						if reply.Entries[0].Verdict == Admitted && reply.Entries[1].Verdict == Admitted {
 							mu.Lock()
 							spent[user] += cost
@@ -113,10 +113,10 @@ func TestClusterChainsAreAllOrNothing(t *testing.T) {
 			wait.Wait()
 			for key, policy := range map[Key]*Policy{keys[0]: tenant, keys[1]: users, keys[2]: users} {
 				reply, err := store.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: policy, Key: key, Peek: true}}})
-				g.Expect(err).NotTo(gomega.HaveOccurred())
-				g.Expect(reply.Entries[0].Limits[0].Used).To(gomega.Equal(spent[key]), string(key))
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(spent[key]), string(key))
 			}
-			g.Expect(spent[keys[0]]).To(gomega.BeNumerically("~", 50, 1), "the tenant's whole quota and no more")
+			g.Expect(spent[keys[0]]).To(BeNumerically("~", 50, 1), "the tenant's whole quota and no more")
 		})
 	}
 }
@@ -155,7 +155,7 @@ func TestClusterLostRace(t *testing.T) {
 	cluster := testenv.StartRedisCluster(t)
 	for _, a := range algorithms {
 		t.Run(string(a), func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			store, keys := clusterStore(t, cluster)
 			intruder, _ := clusterStore(t, cluster)
 			policy := func(name string, attempts bool, l Limit) *Policy {
@@ -168,29 +168,29 @@ func TestClusterLostRace(t *testing.T) {
 			refuses := policy("refuses", false, tight)
 			before := &Call{Entries: []Entry{{Policy: given, Key: keys[0], Cost: 2}}}
 			_, err := store.Evaluate(t.Context(), before)
-			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(err).NotTo(HaveOccurred())
 
 			// Three nodes are asked, then three are to spend: somebody else takes
 			// the last unit of the tight one in between.
 			store.client.(*redis.ClusterClient).AddHook(&rival{after: 4, spend: func() {
 				_, err := intruder.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: refuses, Key: keys[2], Cost: 1}}})
-				g.Expect(err).NotTo(gomega.HaveOccurred())
+				g.Expect(err).NotTo(HaveOccurred())
 			}})
 			call := &Call{Entries: []Entry{
 				{Policy: given, Key: keys[0], Cost: 3}, {Policy: counted, Key: keys[1], Cost: 1}, {Policy: refuses, Key: keys[2], Cost: 1},
 			}}
 			reply, err := store.Evaluate(t.Context(), call)
-			g.Expect(err).NotTo(gomega.HaveOccurred())
-			g.Expect(reply.Entries[0].Verdict).To(gomega.Equal(Admitted))
-			g.Expect(reply.Entries[0].Limits[0].Used).To(gomega.Equal(int64(2)), "given back")
-			g.Expect(reply.Entries[1].Limits[0].Used).To(gomega.Equal(int64(1)), "counted all the same")
-			g.Expect(reply.Entries[2].Verdict).To(gomega.BeElementOf(Tripped, Blocked))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(reply.Entries[0].Verdict).To(Equal(Admitted))
+			g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(int64(2)), "given back")
+			g.Expect(reply.Entries[1].Limits[0].Used).To(Equal(int64(1)), "counted all the same")
+			g.Expect(reply.Entries[2].Verdict).To(BeElementOf(Tripped, Blocked))
 
 			peek := &Call{Entries: []Entry{{Policy: given, Key: keys[0], Cost: 8, Peek: true}}}
 			reply, err = store.Evaluate(t.Context(), peek)
-			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(err).NotTo(HaveOccurred())
 			if a != Suppressed { // it has observed what was refused
-				g.Expect(reply.Entries[0].Verdict).To(gomega.Equal(Admitted), "as if nothing had happened")
+				g.Expect(reply.Entries[0].Verdict).To(Equal(Admitted), "as if nothing had happened")
 			}
 		})
 	}
@@ -198,7 +198,7 @@ func TestClusterLostRace(t *testing.T) {
 
 // Slots may move while decisions go on: not one is lost or counted twice.
 func TestClusterWhileSlotsMove(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	cluster := testenv.StartRedisCluster(t)
 	store, keys := clusterStore(t, cluster)
 	policy := NewPolicy("test/moving", false, false, []Limit{hourly(FixedWindow, 200), hourly(SlidingLog, 1000)})
@@ -224,5 +224,5 @@ func TestClusterWhileSlotsMove(t *testing.T) {
 			admitted++
 		}
 	}
-	g.Expect(admitted).To(gomega.Equal(200))
+	g.Expect(admitted).To(Equal(200))
 }

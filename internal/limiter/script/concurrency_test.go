@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
 )
@@ -45,7 +45,7 @@ func TestExactUnderConcurrency(t *testing.T) {
 					for stores := 1; stores <= 4; stores++ {
 						policy := NewPolicy(fmt.Sprintf("test/%s-%d", algorithm, stores), false, false, []Limit{hourly(algorithm, 100)})
 						admitted := concurrently(t, server, stores, 400, admits(t, policy))
-						gomega.NewWithT(t).Expect(admitted).To(gomega.Equal(100))
+						NewWithT(t).Expect(admitted).To(Equal(100))
 					}
 				})
 			}
@@ -72,18 +72,18 @@ func TestChainsAreAllOrNothingUnderConcurrency(t *testing.T) {
 			for i, algorithm := range algorithms {
 				other := algorithms[(i+1)%len(algorithms)]
 				t.Run(fmt.Sprintf("%s with %s", algorithm, other), func(t *testing.T) {
-					g := gomega.NewWithT(t)
+					g := NewWithT(t)
 					wide := NewPolicy(fmt.Sprintf("test/wide%d", i), false, false, []Limit{hourly(algorithm, 90)})
 					tight := NewPolicy(fmt.Sprintf("test/tight%d", i), false, false, []Limit{hourly(other, 40)})
 					onWide, onTight := chargeChains(t, server, wide, tight)
 					reply, err := store.Evaluate(t.Context(), &Call{Entries: []Entry{
 						{Policy: wide, Key: "a", Peek: true}, {Policy: tight, Key: "a", Peek: true},
 					}})
-					g.Expect(err).NotTo(gomega.HaveOccurred())
-					g.Expect(reply.Entries[0].Limits[0].Used).To(gomega.Equal(onWide))
-					g.Expect(reply.Entries[1].Limits[0].Used).To(gomega.Equal(onTight))
-					g.Expect(onWide).To(gomega.BeNumerically(">", 85))
-					g.Expect(onTight).To(gomega.BeNumerically(">", 0))
+					g.Expect(err).NotTo(HaveOccurred())
+					g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(onWide))
+					g.Expect(reply.Entries[1].Limits[0].Used).To(Equal(onTight))
+					g.Expect(onWide).To(BeNumerically(">", 85))
+					g.Expect(onTight).To(BeNumerically(">", 0))
 				})
 			}
 		})
@@ -129,39 +129,39 @@ func TestPromisesUnderConcurrency(t *testing.T) {
 			server := on.start(t)
 			for name, tc := range map[string]struct {
 				limit Limit
-				holds func(*gomega.WithT, []int64)
+				holds func(*WithT, []int64)
 			}{
 				"FixedWindow admits exactly its quota in every window": {
 					Limit{Algorithm: FixedWindow, Quota: quota, Threshold: quota, Window: window},
-					func(g *gomega.WithT, stamps []int64) { expectFullWindows(g, stamps, quota, window) },
+					func(g *WithT, stamps []int64) { expectFullWindows(g, stamps, quota, window) },
 				},
 				"SlidingLog admits no more than its quota in any interval": {
 					Limit{Algorithm: SlidingLog, Quota: quota, Threshold: quota, Window: window},
-					func(g *gomega.WithT, stamps []int64) { expectEveryInterval(g, stamps, quota, window) },
+					func(g *WithT, stamps []int64) { expectEveryInterval(g, stamps, quota, window) },
 				},
 				"SlidingWindow admits no more than its quota in any interval": {
 					Limit{Algorithm: SlidingWindow, Quota: quota, Threshold: quota, Window: window, Bucket: bucket},
-					func(g *gomega.WithT, stamps []int64) { expectEveryInterval(g, stamps, quota, window) },
+					func(g *WithT, stamps []int64) { expectEveryInterval(g, stamps, quota, window) },
 				},
 				"TokenBucket admits no more than capacity plus refill": {
 					Limit{Algorithm: TokenBucket, Quota: 7, Threshold: quota, Window: window},
-					func(g *gomega.WithT, stamps []int64) { expectRefill(g, stamps, 7, quota, window) },
+					func(g *WithT, stamps []int64) { expectRefill(g, stamps, 7, quota, window) },
 				},
 				"GCRA admits no more than its burst plus what the spacing allows": {
 					Limit{Algorithm: GCRA, Quota: 1, Threshold: quota, Window: window},
-					func(g *gomega.WithT, stamps []int64) { expectRefill(g, stamps, 1, quota, window) },
+					func(g *WithT, stamps []int64) { expectRefill(g, stamps, 1, quota, window) },
 				},
 				"Suppressed admits no more than its hard limit in any interval": {
 					Limit{Algorithm: Suppressed, Quota: quota, Threshold: quota, HardQuota: 30, Window: window, Bucket: bucket},
-					func(g *gomega.WithT, stamps []int64) { expectEveryInterval(g, stamps, 30, window) },
+					func(g *WithT, stamps []int64) { expectEveryInterval(g, stamps, 30, window) },
 				},
 			} {
 				t.Run(name, func(t *testing.T) {
 					for stores := 1; stores <= 4; stores++ {
 						tc.limit.Name = fmt.Sprintf("l%d", stores)
 						stamps := admittedStamps(t, server, stores, tc.limit)
-						g := gomega.NewWithT(t)
-						g.Expect(len(stamps)).To(gomega.BeNumerically(">", 2*quota), "several windows were filled")
+						g := NewWithT(t)
+						g.Expect(len(stamps)).To(BeNumerically(">", 2*quota), "several windows were filled")
 						tc.holds(g, stamps)
 					}
 				})
@@ -175,7 +175,7 @@ func TestPromisesUnderConcurrency(t *testing.T) {
 // wide open, keeps a log of them.
 func admittedStamps(t *testing.T, server *testenv.Redis, stores int, limit Limit) []int64 {
 	t.Helper()
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	observer := newClient(t, server.Addr)
 	id := fmt.Sprintf("test/%s-%d", limit.Algorithm, stores)
 	keeps := Limit{Name: "keeps", Algorithm: SlidingLog, Quota: 100_000, Threshold: 100_000, Window: time.Hour}
@@ -196,35 +196,35 @@ func admittedStamps(t *testing.T, server *testenv.Redis, stores int, limit Limit
 		return true
 	})
 	log, err := observer.LRange(t.Context(), testPrefix+layoutVersion+"{a}:"+id+"-keeper:sl", 0, -1).Result()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	var stamps []int64
 	for i := 1; i < len(log); i += 2 {
 		at, err := strconv.ParseInt(log[i], 10, 64)
-		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(err).NotTo(HaveOccurred())
 		stamps = append(stamps, at)
 	}
-	g.Expect(stamps).To(gomega.HaveLen(admitted))
+	g.Expect(stamps).To(HaveLen(admitted))
 	return stamps
 }
 
 // expectEveryInterval expects no interval of that length with more than most.
-func expectEveryInterval(g *gomega.WithT, stamps []int64, most int, length time.Duration) {
+func expectEveryInterval(g *WithT, stamps []int64, most int, length time.Duration) {
 	for i := range stamps[most:] {
-		g.Expect(stamps[i+most] - stamps[i]).To(gomega.BeNumerically(">=", length.Microseconds()))
+		g.Expect(stamps[i+most] - stamps[i]).To(BeNumerically(">=", length.Microseconds()))
 	}
 }
 
 // expectFullWindows expects quota stamps in every window but the last: a window
 // starts with the first stamp behind the one before, and its key is gone when the
 // millisecond in which its TTL reads 0 has passed.
-func expectFullWindows(g *gomega.WithT, stamps []int64, quota int, window time.Duration) {
+func expectFullWindows(g *WithT, stamps []int64, quota int, window time.Duration) {
 	for len(stamps) > 0 {
 		end := (stamps[0]/1000 + window.Milliseconds() + 1) * 1000
 		inside, _ := slices.BinarySearch(stamps, end)
 		if inside < len(stamps) {
-			g.Expect(inside).To(gomega.Equal(quota))
+			g.Expect(inside).To(Equal(quota))
 		}
-		g.Expect(inside).To(gomega.BeNumerically("<=", quota))
+		g.Expect(inside).To(BeNumerically("<=", quota))
 		stamps = stamps[inside:]
 	}
 }
@@ -232,14 +232,14 @@ func expectFullWindows(g *gomega.WithT, stamps []int64, quota int, window time.D
 // expectRefill expects that no interval holds more than capacity and what came
 // back in it: a bucket that is drained at the stamps and refilled in between
 // never lacks more than its capacity.
-func expectRefill(g *gomega.WithT, stamps []int64, capacity, rate int64, window time.Duration) {
+func expectRefill(g *WithT, stamps []int64, capacity, rate int64, window time.Duration) {
 	var lacks int64
 	for i, at := range stamps {
 		if i > 0 {
 			lacks = max(0, lacks-(at-stamps[i-1])*rate)
 		}
 		lacks += window.Microseconds()
-		g.Expect(lacks).To(gomega.BeNumerically("<=", capacity*window.Microseconds()))
+		g.Expect(lacks).To(BeNumerically("<=", capacity*window.Microseconds()))
 	}
 }
 
@@ -248,7 +248,7 @@ func expectRefill(g *gomega.WithT, stamps []int64, capacity, rate int64, window 
 func TestFixedWindowIsNeverExtended(t *testing.T) {
 	for _, on := range servers {
 		t.Run(on.name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			server := on.start(t)
 			observer := newClient(t, server.Addr)
 			policy := NewPolicy("test/fixed", false, false, []Limit{
@@ -262,7 +262,7 @@ func TestFixedWindowIsNeverExtended(t *testing.T) {
 			check(NewStore(observer, testPrefix))
 			end := observer.Do(t.Context(), "PEXPIRETIME", key).Val()
 			concurrently(t, server, 4, 200, check)
-			g.Expect(observer.Do(t.Context(), "PEXPIRETIME", key).Val()).To(gomega.Equal(end))
+			g.Expect(observer.Do(t.Context(), "PEXPIRETIME", key).Val()).To(Equal(end))
 		})
 	}
 }

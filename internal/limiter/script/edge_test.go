@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 )
 
 const (
@@ -48,7 +48,7 @@ func TestEdgeValues(t *testing.T) {
 								policy := NewPolicy("test/edge", attempts, false, []Limit{l})
 								probe(t, policy, model, redis)
 								redis.clock.Set(redis.clock.Now().Add(longest + window + time.Hour))
-								gomega.NewWithT(t).Expect(client.Keys(t.Context(), "*").Val()).To(gomega.BeEmpty())
+								NewWithT(t).Expect(client.Keys(t.Context(), "*").Val()).To(BeEmpty())
 							}
 						})
 					}
@@ -61,7 +61,7 @@ func TestEdgeValues(t *testing.T) {
 // probe asks both backends with every edge of cost around every edge of time.
 func probe(t *testing.T, policy *Policy, model, redis *backend) {
 	t.Helper()
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	model.clear(t)
 	redis.clear(t)
 	now, l := redis.clock.Now(), &policy.limits[0]
@@ -79,7 +79,7 @@ func probe(t *testing.T, policy *Policy, model, redis *backend) {
 				expectAbout(g, got.Entries[0].Limits[0], want.Entries[0].Limits[0])
 				continue
 			}
-			g.Expect(got).To(gomega.Equal(want), "after %v: %s", step, describe(0, call))
+			g.Expect(got).To(Equal(want), "after %v: %s", step, describe(0, call))
 		}
 	}
 }
@@ -90,10 +90,10 @@ func inexact(l *Limit) bool {
 }
 
 // expectAbout expects the same answer but for what a double rounds off.
-func expectAbout(g *gomega.WithT, got, want LimitReply) {
-	g.Expect(got.Wait).To(gomega.BeNumerically("~", want.Wait, time.Millisecond))
-	g.Expect(got.Idle).To(gomega.BeNumerically("~", want.Idle, time.Millisecond))
-	g.Expect(got.Used).To(gomega.BeNumerically("~", want.Used, 1))
+func expectAbout(g *WithT, got, want LimitReply) {
+	g.Expect(got.Wait).To(BeNumerically("~", want.Wait, time.Millisecond))
+	g.Expect(got.Idle).To(BeNumerically("~", want.Idle, time.Millisecond))
+	g.Expect(got.Used).To(BeNumerically("~", want.Used, 1))
 }
 
 // A server clock that is set back by hours neither opens a window again nor
@@ -102,7 +102,7 @@ func TestClockThatStepsBack(t *testing.T) {
 	for _, b := range newBackends(t) {
 		for _, a := range algorithms {
 			t.Run(fmt.Sprint(b.name, " ", a), func(t *testing.T) {
-				g := gomega.NewWithT(t)
+				g := NewWithT(t)
 				b.clear(t)
 				l := edgeLimit(a, 5, time.Minute)
 				l.Block, l.HardQuota = 0, 5
@@ -112,15 +112,15 @@ func TestClockThatStepsBack(t *testing.T) {
 					return reply.Verdict, reply.Limits[0].Wait
 				}
 				verdict, _ := ask(5)
-				g.Expect(verdict).To(gomega.Equal(Admitted))
+				g.Expect(verdict).To(Equal(Admitted))
 				start := b.clock.Now()
 				b.clock.Set(start.Add(-3 * time.Hour))
 				verdict, wait := ask(1)
-				g.Expect(verdict).To(gomega.Equal(Refused))
-				g.Expect(wait).To(gomega.And(gomega.BeNumerically(">", 0), gomega.BeNumerically("<=", 3*time.Hour+time.Minute+time.Millisecond)))
+				g.Expect(verdict).To(Equal(Refused))
+				g.Expect(wait).To(And(BeNumerically(">", 0), BeNumerically("<=", 3*time.Hour+time.Minute+time.Millisecond)))
 				b.clock.Set(b.clock.Now().Add(wait.Truncate(time.Millisecond) + time.Millisecond))
 				verdict, _ = ask(1)
-				g.Expect(verdict).To(gomega.Equal(Admitted))
+				g.Expect(verdict).To(Equal(Admitted))
 			})
 		}
 	}
@@ -133,19 +133,19 @@ func TestTTLThatWasRemoved(t *testing.T) {
 			b, client := newServerBackend(t, on)
 			for _, a := range algorithms {
 				t.Run(string(a), func(t *testing.T) {
-					g := gomega.NewWithT(t)
+					g := NewWithT(t)
 					b.clear(t)
 					l := edgeLimit(a, 2, time.Minute)
 					l.Block, l.HardQuota = 0, 2
 					policy := NewPolicy("test/kept", false, false, []Limit{l})
 					key := testPrefix + layoutVersion + "{a}:" + policy.keys[1]
 					call := &Call{Draw: 1<<32 - 1, Entries: []Entry{{Policy: policy, Key: "a", Cost: 2}}}
-					g.Expect(b.evaluate(t, call).Entries[0].Verdict).To(gomega.Equal(Admitted))
-					g.Expect(client.Persist(t.Context(), key).Val()).To(gomega.BeTrue())
-					g.Expect(b.evaluate(t, call).Entries[0].Verdict).To(gomega.Equal(Refused))
+					g.Expect(b.evaluate(t, call).Entries[0].Verdict).To(Equal(Admitted))
+					g.Expect(client.Persist(t.Context(), key).Val()).To(BeTrue())
+					g.Expect(b.evaluate(t, call).Entries[0].Verdict).To(Equal(Refused))
 					b.clock.Set(b.clock.Now().Add(2 * time.Minute))
-					g.Expect(b.evaluate(t, call).Entries[0].Verdict).To(gomega.Equal(Admitted))
-					g.Expect(client.PTTL(t.Context(), key).Val()).To(gomega.BeNumerically(">", 0))
+					g.Expect(b.evaluate(t, call).Entries[0].Verdict).To(Equal(Admitted))
+					g.Expect(client.PTTL(t.Context(), key).Val()).To(BeNumerically(">", 0))
 				})
 			}
 		})
@@ -163,20 +163,20 @@ func TestTotalsStartAgain(t *testing.T) {
 				{Name: "l", Algorithm: SlidingWindow, Quota: 9, Threshold: 9, Window: time.Minute, Bucket: time.Second},
 			} {
 				t.Run(string(l.Algorithm), func(t *testing.T) {
-					g := gomega.NewWithT(t)
+					g := NewWithT(t)
 					b.clear(t)
 					policy := NewPolicy("test/large", false, false, []Limit{l})
 					key := testPrefix + layoutVersion + "{a}:" + policy.keys[1]
 					const total = 1<<52 - 1
 					micros := b.clock.Now().UnixMicro()
-					g.Expect(client.RPush(t.Context(), key, total-5, micros-30_000_000, total-3, micros-10_000_000, total).Err()).To(gomega.Succeed())
+					g.Expect(client.RPush(t.Context(), key, total-5, micros-30_000_000, total-3, micros-10_000_000, total).Err()).To(Succeed())
 					call := &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: 2}}}
-					g.Expect(b.evaluate(t, call).Entries[0].Limits[0].Used).To(gomega.Equal(int64(7)))
-					g.Expect(client.LRange(t.Context(), key, 0, -1).Val()).To(gomega.Equal([]string{
+					g.Expect(b.evaluate(t, call).Entries[0].Limits[0].Used).To(Equal(int64(7)))
+					g.Expect(client.LRange(t.Context(), key, 0, -1).Val()).To(Equal([]string{
 						"0", strconv.FormatInt(micros-30_000_000, 10), "2",
 						strconv.FormatInt(micros-10_000_000, 10), "5", strconv.FormatInt(micros, 10), "7",
 					}))
-					g.Expect(b.evaluate(t, call).Entries[0].Limits[0].Used).To(gomega.Equal(int64(9)))
+					g.Expect(b.evaluate(t, call).Entries[0].Limits[0].Used).To(Equal(int64(9)))
 				})
 			}
 		})

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
 )
@@ -50,7 +50,7 @@ func FuzzCall(f *testing.F) {
 				t.Fatal(err)
 			}
 			if !inexact(&l) { // beyond, TestEdgeValues says how exact it is
-				gomega.NewWithT(t).Expect(got).To(gomega.Equal(model.Evaluate(call, now)))
+				NewWithT(t).Expect(got).To(Equal(model.Evaluate(call, now)))
 			}
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 )
 
 func TestEncodeKey(t *testing.T) {
@@ -36,13 +36,13 @@ func TestEncodeKey(t *testing.T) {
 		"long and short together": {[]string{"u", long}, "u|#85e62acd750c4eb56b7b6a1d66dca5bf"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gomega.NewWithT(t).Expect(EncodeKey(tc.parts...)).To(gomega.Equal(tc.want))
+			NewWithT(t).Expect(EncodeKey(tc.parts...)).To(Equal(tc.want))
 		})
 	}
 }
 
 func TestStateKeys(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	store := NewStore(nil, "weir:")
 	p := NewPolicy("shop/login", false, false, []Limit{
 		{Name: "burst", Algorithm: SlidingLog, Quota: 5, Threshold: 5, Window: time.Minute, Block: time.Hour},
@@ -55,8 +55,8 @@ func TestStateKeys(t *testing.T) {
 		{Name: "shed", Algorithm: Suppressed, Quota: 9, Threshold: 9, Window: time.Minute, Bucket: time.Second},
 	})
 	args := store.decideCommand(&Call{Entries: []Entry{{Policy: p, Key: EncodeKey("alice"), Cost: 1}}}, false).words
-	g.Expect(args[2]).To(gomega.Equal(8))
-	g.Expect(args[3:11]).To(gomega.Equal([]any{
+	g.Expect(args[2]).To(Equal(8))
+	g.Expect(args[3:11]).To(Equal([]any{
 		"weir:1:c:{alice}:shop/login:block",
 		"weir:1:c:{alice}:shop/login:sl",
 		"weir:1:c:{alice}:shop/login:rate:fw:90s",

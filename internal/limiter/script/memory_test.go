@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/testenv"
 )
@@ -19,7 +19,7 @@ func TestEverythingExpires(t *testing.T) {
 		t.Run(on.name, func(t *testing.T) {
 			// The longest window, or the largest bucket at the slowest rate.
 			const need = 12*time.Second/2 + time.Millisecond
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			b, client := newServerBackend(t, on)
 			r := rand.New(rand.NewPCG(3, 4))
 			w := newWorld(r, algorithms)
@@ -30,14 +30,14 @@ func TestEverythingExpires(t *testing.T) {
 				b.evaluate(t, w.nextCall())
 			}
 			keys, err := client.Keys(t.Context(), "*").Result()
-			g.Expect(err).NotTo(gomega.HaveOccurred())
-			g.Expect(keys).NotTo(gomega.BeEmpty())
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(keys).NotTo(BeEmpty())
 			for _, key := range keys {
 				ttl := client.PTTL(t.Context(), key).Val()
-				g.Expect(ttl).To(gomega.And(gomega.BeNumerically(">=", 0), gomega.BeNumerically("<=", need)), key)
+				g.Expect(ttl).To(And(BeNumerically(">=", 0), BeNumerically("<=", need)), key)
 			}
 			b.clock.Set(now.Add(need + 2*time.Millisecond))
-			g.Expect(client.Keys(t.Context(), "*").Val()).To(gomega.BeEmpty())
+			g.Expect(client.Keys(t.Context(), "*").Val()).To(BeEmpty())
 		})
 	}
 }
@@ -50,12 +50,12 @@ func TestMemory(t *testing.T) {
 	store := NewStore(client, "weir:")
 	spend := func(t *testing.T, name string, attempts bool, l Limit, checks int) int64 {
 		t.Helper()
-		gomega.NewWithT(t).Expect(client.FlushAll(t.Context()).Err()).To(gomega.Succeed())
+		NewWithT(t).Expect(client.FlushAll(t.Context()).Err()).To(Succeed())
 		l.Name = "burst"
 		policy := NewPolicy("shop/"+name, attempts, false, []Limit{l})
 		for range checks {
 			_, err := store.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: policy, Key: "0123456789abcdef", Cost: 1}}})
-			gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
+			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		}
 		bytes := client.MemoryUsage(t.Context(), store.key("0123456789abcdef", policy.keys[1]), 0).Val()
 		t.Logf("%s: %d bytes", t.Name(), bytes)
@@ -73,16 +73,16 @@ func TestMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.limit.Threshold = max(tc.limit.Threshold, 1)
-			gomega.NewWithT(t).Expect(spend(t, "login", false, tc.limit, 500)).To(gomega.BeNumerically("<=", tc.most))
+			NewWithT(t).Expect(spend(t, "login", false, tc.limit, 500)).To(BeNumerically("<=", tc.most))
 		})
 	}
 	t.Run("SlidingLog", func(t *testing.T) {
-		g := gomega.NewWithT(t)
+		g := NewWithT(t)
 		log := Limit{Algorithm: SlidingLog, Quota: 2000, Threshold: 2000, Window: time.Hour}
 		ten, full := spend(t, "ten", false, log, 10), spend(t, "full", false, log, 2000)
-		g.Expect(full-ten).To(gomega.BeNumerically("<=", 16*1990), "16 bytes a hit")
+		g.Expect(full-ten).To(BeNumerically("<=", 16*1990), "16 bytes a hit")
 		const node = 8 << 10 // Redis frees the old end of a list in pieces of this size
-		g.Expect(spend(t, "flood", true, log, 6000)).To(gomega.BeNumerically("<=", full+node), "a flood does not grow it")
+		g.Expect(spend(t, "flood", true, log, 6000)).To(BeNumerically("<=", full+node), "a flood does not grow it")
 	})
 }
 
@@ -91,7 +91,7 @@ func TestMemory(t *testing.T) {
 func TestMemoryOfBuckets(t *testing.T) {
 	for _, on := range servers {
 		t.Run(on.name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			b, client := newServerBackend(t, on)
 			for _, l := range []Limit{
 				{Algorithm: SlidingWindow, Quota: 1e6, Threshold: 1e6, Window: time.Minute, Bucket: time.Second},
@@ -107,8 +107,8 @@ func TestMemoryOfBuckets(t *testing.T) {
 				elements := client.LLen(t.Context(), key).Val()
 				bytes := client.MemoryUsage(t.Context(), key, 0).Val()
 				t.Logf("%s: %d bytes in %d elements", l.Algorithm, bytes, elements)
-				g.Expect(elements).To(gomega.BeNumerically("<=", 3*62+2))
-				g.Expect(bytes).To(gomega.BeNumerically("<=", 62*24+200))
+				g.Expect(elements).To(BeNumerically("<=", 3*62+2))
+				g.Expect(bytes).To(BeNumerically("<=", 62*24+200))
 			}
 		})
 	}
@@ -117,7 +117,7 @@ func TestMemoryOfBuckets(t *testing.T) {
 // A log holds what the largest threshold needs, however many are admitted by one
 // variant while another has a longer window.
 func TestMemoryOfVariants(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	b, client := newServerBackend(t, servers[0])
 	log := func(window time.Duration) []Limit {
 		return []Limit{{Name: "l", Algorithm: SlidingLog, Quota: 10, Threshold: 10, Window: window}}
@@ -127,7 +127,7 @@ func TestMemoryOfVariants(t *testing.T) {
 		b.clock.Set(b.clock.Now().Add(time.Millisecond))
 		b.evaluate(t, &Call{Entries: []Entry{{Policy: variants[0], Key: "a", Cost: 1}}})
 	}
-	g.Expect(client.LLen(t.Context(), testPrefix+layoutVersion+"{a}:test/v:sl").Val()).To(gomega.BeNumerically("<=", 2*20+1))
+	g.Expect(client.LLen(t.Context(), testPrefix+layoutVersion+"{a}:test/v:sl").Val()).To(BeNumerically("<=", 2*20+1))
 	reply := b.evaluate(t, &Call{Entries: []Entry{{Policy: variants[1], Key: "a", Cost: 1}}})
-	g.Expect(reply.Entries[0].Verdict).To(gomega.Equal(Refused), "the long window is full")
+	g.Expect(reply.Entries[0].Verdict).To(Equal(Refused), "the long window is full")
 }

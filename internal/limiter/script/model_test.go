@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 )
 
 // The scripts and the model give the same replies to the same random stories:
@@ -62,7 +62,7 @@ func tellStory(t *testing.T, seed uint64, steps int, choice []Algorithm, one, ot
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !gomega.NewWithT(t).Expect(got).To(gomega.Equal(want),
+		if !NewWithT(t).Expect(got).To(Equal(want),
 			"seed %d\n%s", seed, strings.Join(story[max(0, len(story)-12):], "\n")) {
 			t.FailNow()
 		}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 )
 
 var update = flag.Bool("update", false, "rewrite the picture in docs/algorithms.md")
@@ -35,19 +35,19 @@ var pictureLimits = []struct {
 
 // The picture in docs/algorithms.md is what the model does.
 func TestGoldenPicture(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	const page, begin, end = "../../../docs/algorithms.md", "```picture\n", "```\n"
 	text, err := os.ReadFile(page)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	before, rest, found := strings.Cut(string(text), begin)
-	g.Expect(found).To(gomega.BeTrue(), "the page has a picture")
+	g.Expect(found).To(BeTrue(), "the page has a picture")
 	shown, after, _ := strings.Cut(rest, end)
 	drawn := drawPicture()
 	if *update {
-		g.Expect(os.WriteFile(page, []byte(before+begin+drawn+end+after), 0o644)).To(gomega.Succeed())
+		g.Expect(os.WriteFile(page, []byte(before+begin+drawn+end+after), 0o644)).To(Succeed())
 		return
 	}
-	g.Expect(shown).To(gomega.Equal(drawn))
+	g.Expect(shown).To(Equal(drawn))
 }
 
 func drawPicture() string {

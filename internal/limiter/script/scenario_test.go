@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 )
 
 // A scenario file tells a story that the model and a real Redis must both
@@ -30,9 +30,9 @@ import (
 // 0 (never shed) to just below 1; it is 0 where it is not given.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.scenario")
-	g := gomega.NewWithT(t)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(files).NotTo(gomega.BeEmpty())
+	g := NewWithT(t)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(files).NotTo(BeEmpty())
 	backends := newBackends(t)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".scenario"), func(t *testing.T) {
@@ -56,22 +56,22 @@ type step struct {
 
 func runScenario(t *testing.T, b *backend, steps []step) {
 	t.Helper()
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	b.clear(t)
 	start := b.clock.Now().Truncate(time.Hour).Add(time.Hour) // buckets start with the hour
 	for _, s := range steps {
 		b.clock.Set(start.Add(s.at))
 		if s.operate != nil {
-			g.Expect(s.operate(t.Context(), b)).To(gomega.Succeed(), s.line)
+			g.Expect(s.operate(t.Context(), b)).To(Succeed(), s.line)
 			continue
 		}
 		reply := b.evaluate(t, &s.call)
-		g.Expect(outcome(&s.call, reply)).To(gomega.Equal(s.want), s.line)
+		g.Expect(outcome(&s.call, reply)).To(Equal(s.want), s.line)
 		for i, e := range s.call.Entries {
 			for j, l := range e.Policy.limits {
 				got := factsOf(l, &reply.Entries[i].Limits[j])
 				for fact, value := range s.facts[limitID(e.Policy, l.Name)] {
-					g.Expect(got).To(gomega.HaveKeyWithValue(fact, value), s.line)
+					g.Expect(got).To(HaveKeyWithValue(fact, value), s.line)
 				}
 			}
 		}

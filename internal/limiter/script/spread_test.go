@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 )
 
 // Asking all keys first and charging then decides as one step does, for a caller
@@ -62,12 +62,12 @@ func TestGiveBackGivesNoMore(t *testing.T) {
 			return b.evaluate(t, peek).Entries[0].Limits[0].Used
 		}
 		t.Run(string(a), func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			b.clear(t)
 			spend(t, 20)
 			given := spend(t, 30)
 			giveBackTo(t, given)
-			g.Expect(used(t)).To(gomega.Equal(int64(20)))
+			g.Expect(used(t)).To(Equal(int64(20)))
 
 			b.clear(t)
 			given = spend(t, 30)
@@ -76,7 +76,7 @@ func TestGiveBackGivesNoMore(t *testing.T) {
 			spend(t, 50)
 			if a != TokenBucket && a != GCRA { // a bucket knows no single units
 				giveBackTo(t, given)
-				g.Expect(used(t)).To(gomega.Equal(int64(50)), "after a reset")
+				g.Expect(used(t)).To(Equal(int64(50)), "after a reset")
 			}
 
 			if a == TokenBucket || a == GCRA {
@@ -85,7 +85,7 @@ func TestGiveBackGivesNoMore(t *testing.T) {
 				b.clock.Set(b.clock.Now().Add(300 * time.Millisecond))
 				spend(t, 100)
 				giveBackTo(t, given)
-				g.Expect(used(t)).To(gomega.Equal(int64(100)), "all of it was refilled by itself")
+				g.Expect(used(t)).To(Equal(int64(100)), "all of it was refilled by itself")
 			}
 		})
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 )
 
 // Whatever is offered above the threshold, from a little to three times as much,
@@ -31,7 +31,7 @@ func TestSuppressedAdmitsAboutTheThreshold(t *testing.T) {
 func expectAboutTheThreshold(t *testing.T, b *backend, bucket time.Duration, load float64, windows int) {
 	t.Helper()
 	const threshold = 200
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	b.clear(t)
 	limit := Limit{
 		Name: "l", Algorithm: Suppressed, Quota: threshold, Threshold: threshold, HardQuota: threshold * 3 / 2,
@@ -40,10 +40,10 @@ func expectAboutTheThreshold(t *testing.T, b *backend, bucket time.Duration, loa
 	offered := int(load * threshold * float64(windows))
 	stamps, shares := offer(t, b, limit, offered, time.Duration(windows)*time.Second)
 	want := float64(min(offered, threshold*windows))
-	g.Expect(float64(len(stamps))).To(gomega.BeNumerically("~", want, 0.05*want))
-	g.Expect(shares/float64(offered)).To(gomega.BeNumerically("~", max(0, 1-1/load), 0.05), "the factor that answers carry")
+	g.Expect(float64(len(stamps))).To(BeNumerically("~", want, 0.05*want))
+	g.Expect(shares/float64(offered)).To(BeNumerically("~", max(0, 1-1/load), 0.05), "the factor that answers carry")
 	if load < 1 {
-		g.Expect(stamps).To(gomega.HaveLen(offered))
+		g.Expect(stamps).To(HaveLen(offered))
 		return
 	}
 	expectEveryInterval(g, stamps, threshold*3/2, time.Second)
@@ -72,7 +72,7 @@ func offer(t *testing.T, b *backend, limit Limit, checks int, span time.Duration
 func TestSuppressedBlocksAtTheHardLimitOnly(t *testing.T) {
 	for _, b := range newBackends(t) {
 		t.Run(b.name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			b.clear(t)
 			policy := NewPolicy("test/shed", false, false, []Limit{{
 				Name: "l", Algorithm: Suppressed, Quota: 2, Threshold: 2, HardQuota: 3,
@@ -82,17 +82,17 @@ func TestSuppressedBlocksAtTheHardLimitOnly(t *testing.T) {
 				return b.evaluate(t, &Call{Draw: draw, Entries: []Entry{{Policy: policy, Key: "a", Cost: 1}}}).Entries[0]
 			}
 			const unlucky, lucky = 1<<32 - 1, 0
-			g.Expect(ask(unlucky).Verdict).To(gomega.Equal(Admitted), "below the threshold all pass")
-			g.Expect(ask(unlucky).Verdict).To(gomega.Equal(Admitted))
+			g.Expect(ask(unlucky).Verdict).To(Equal(Admitted), "below the threshold all pass")
+			g.Expect(ask(unlucky).Verdict).To(Equal(Admitted))
 			shed := ask(unlucky)
-			g.Expect(shed.Verdict).To(gomega.Equal(Refused))
-			g.Expect(shed.Limits[0].Shed).To(gomega.BeTrue())
-			g.Expect(shed.Limits[0].Suppression).To(gomega.BeNumerically("~", 1.0/3, 1e-6))
-			g.Expect(ask(lucky).Verdict).To(gomega.Equal(Admitted), "three were admitted: the hard limit")
+			g.Expect(shed.Verdict).To(Equal(Refused))
+			g.Expect(shed.Limits[0].Shed).To(BeTrue())
+			g.Expect(shed.Limits[0].Suppression).To(BeNumerically("~", 1.0/3, 1e-6))
+			g.Expect(ask(lucky).Verdict).To(Equal(Admitted), "three were admitted: the hard limit")
 			hard := ask(lucky)
-			g.Expect(hard.Verdict).To(gomega.Equal(Tripped))
-			g.Expect(hard.Limits[0].Shed).To(gomega.BeFalse())
-			g.Expect(ask(lucky).Verdict).To(gomega.Equal(Blocked))
+			g.Expect(hard.Verdict).To(Equal(Tripped))
+			g.Expect(hard.Limits[0].Shed).To(BeFalse())
+			g.Expect(ask(lucky).Verdict).To(Equal(Blocked))
 		})
 	}
 }

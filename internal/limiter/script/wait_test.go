@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 )
 
 // A check that was refused is admitted after its wait and not one millisecond
@@ -63,7 +63,7 @@ func refuseAndWait(t *testing.T, b *backend, w *world) (refusals int) {
 			peek := peekOf(call)
 			peek.Draw = w.r.Uint32()
 			_, stillRefused := waitOfCall(peek, b.evaluate(t, peek))
-			gomega.NewWithT(t).Expect(!stillRefused).To(gomega.Equal(fits),
+			NewWithT(t).Expect(!stillRefused).To(Equal(fits),
 				"%v after %s\nwait %v, reply %+v", after, describe(0, call), wait, reply)
 		}
 		b.clock.Set(now)
@@ -96,7 +96,7 @@ func TestAnswersComeTrue(t *testing.T) {
 // the clock there.
 func expectComesTrue(t *testing.T, b *backend, call *Call, reply *Reply, moment int) {
 	t.Helper()
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	last := len(call.Entries) - 1
 	e, r := call.Entries[last], reply.Entries[last].Limits[0]
 	peek := func(after time.Duration) LimitReply {
@@ -105,14 +105,14 @@ func expectComesTrue(t *testing.T, b *backend, call *Call, reply *Reply, moment 
 		return b.evaluate(t, &Call{Entries: []Entry{e}}).Entries[0].Limits[0]
 	}
 	story := fmt.Sprintf("%s\n%+v", describe(0, call), r)
-	g.Expect(peek(0).Used).To(gomega.Equal(r.Used), story)
+	g.Expect(peek(0).Used).To(Equal(r.Used), story)
 	switch {
 	case moment == 0 && r.Wait > 0:
-		g.Expect(peek(r.Wait).Used).To(gomega.Equal(r.UsedThen), story)
+		g.Expect(peek(r.Wait).Used).To(Equal(r.UsedThen), story)
 	case moment == 1:
-		g.Expect(peek(r.Idle).Used).To(gomega.BeZero(), story)
+		g.Expect(peek(r.Idle).Used).To(BeZero(), story)
 	case r.Idle > time.Millisecond:
-		g.Expect(peek(r.Idle-time.Millisecond).Used).To(gomega.BeNumerically(">", 0), story)
+		g.Expect(peek(r.Idle-time.Millisecond).Used).To(BeNumerically(">", 0), story)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 )
 
 const day = 24 * time.Hour
@@ -25,53 +25,53 @@ func newRotatorAt(c *clock) *Rotator {
 // renewed renews and passes the result through the Secret's encoding.
 func renewed(t *testing.T, r *Rotator, c contents, trusted bool) contents {
 	t.Helper()
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	next, err := r.renew(c, trusted)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	data, err := next.write()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	got := read(data)
-	g.Expect(got.signer).NotTo(gomega.BeNil())
-	g.Expect(got.serving).NotTo(gomega.BeNil())
+	g.Expect(got.signer).NotTo(BeNil())
+	g.Expect(got.serving).NotTo(BeNil())
 	return got
 }
 
 func TestRenewal(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	at := &clock{time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)}
 	r := newRotatorAt(at)
 	first := renewed(t, r, contents{}, false)
-	g.Expect(first.serves(r.options.Names, at.now)).To(gomega.Succeed())
-	g.Expect(first.serves([]string{"else"}, at.now)).NotTo(gomega.Succeed())
+	g.Expect(first.serves(r.options.Names, at.now)).To(Succeed())
+	g.Expect(first.serves([]string{"else"}, at.now)).NotTo(Succeed())
 
 	at.now = at.now.Add(59 * day)
-	g.Expect(renewed(t, r, first, true).serving.Leaf).To(gomega.Equal(first.serving.Leaf), "less than two thirds have passed")
+	g.Expect(renewed(t, r, first, true).serving.Leaf).To(Equal(first.serving.Leaf), "less than two thirds have passed")
 	at.now = at.now.Add(2 * day)
-	g.Expect(renewed(t, r, first, false).serving.Leaf).To(gomega.Equal(first.serving.Leaf), "in good order, while nobody is told of it")
+	g.Expect(renewed(t, r, first, false).serving.Leaf).To(Equal(first.serving.Leaf), "in good order, while nobody is told of it")
 	second := renewed(t, r, first, true)
-	g.Expect(second.serving.Leaf).NotTo(gomega.Equal(first.serving.Leaf))
-	g.Expect(second.authorities).To(gomega.Equal(first.authorities))
+	g.Expect(second.serving.Leaf).NotTo(Equal(first.serving.Leaf))
+	g.Expect(second.authorities).To(Equal(first.authorities))
 
 	at.now = at.now.Add(91 * day)
 	third := renewed(t, r, second, false)
-	g.Expect(third.serves(r.options.Names, at.now)).To(gomega.Succeed(), "what has ended is renewed in any case")
+	g.Expect(third.serves(r.options.Names, at.now)).To(Succeed(), "what has ended is renewed in any case")
 
 	at.now = first.authorities[0].NotAfter.Add(-100 * day)
 	third = renewed(t, r, third, true) // the certificate may have ended as well
 	changed := renewed(t, r, third, true)
-	g.Expect(changed.authorities).To(gomega.HaveLen(2))
-	g.Expect(changed.authorities[1]).To(gomega.Equal(first.authorities[0]))
+	g.Expect(changed.authorities).To(HaveLen(2))
+	g.Expect(changed.authorities[1]).To(Equal(first.authorities[0]))
 	changed = renewed(t, r, changed, true)
-	g.Expect(changed.isOfNewest()).To(gomega.BeTrue(), "once it is trusted, the new authority issues")
+	g.Expect(changed.isOfNewest()).To(BeTrue(), "once it is trusted, the new authority issues")
 
 	at.now = first.authorities[0].NotAfter
-	g.Expect(renewed(t, r, changed, true).authorities).To(gomega.HaveLen(1), "an authority that has ended is forgotten")
+	g.Expect(renewed(t, r, changed, true).authorities).To(HaveLen(1), "an authority that has ended is forgotten")
 }
 
 // Three years, with replicas that show what the Secret held a look ago and an API
 // server that trusts what it was told a look ago: every handshake is good.
 func TestNoHandshakeFailsWhileCertificatesChange(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	at := &clock{time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)}
 	r := newRotatorAt(at)
 	shown := renewed(t, r, contents{}, false)
@@ -79,7 +79,7 @@ func TestNoHandshakeFailsWhileCertificatesChange(t *testing.T) {
 	certificates, authorities := 0, 0
 	for end := at.now.Add(3 * 365 * day); at.now.Before(end); at.now = at.now.Add(6 * time.Hour) {
 		next, err := r.renew(held, string(told.bundle()) == string(held.bundle()))
-		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(err).NotTo(HaveOccurred())
 		if next.serving != held.serving {
 			certificates++
 		}
@@ -88,21 +88,21 @@ func TestNoHandshakeFailsWhileCertificatesChange(t *testing.T) {
 		}
 		for _, c := range []contents{shown, held, next} {
 			shows := contents{authorities: told.authorities, serving: c.serving}
-			g.Expect(shows.serves(r.options.Names, at.now)).To(gomega.Succeed(), "at %v", at.now)
+			g.Expect(shows.serves(r.options.Names, at.now)).To(Succeed(), "at %v", at.now)
 		}
 		told, shown, held = held, held, next
 	}
-	g.Expect(certificates).To(gomega.BeNumerically("~", 3*365/60, 6))
-	g.Expect(authorities).To(gomega.Equal(4))
+	g.Expect(certificates).To(BeNumerically("~", 3*365/60, 6))
+	g.Expect(authorities).To(Equal(4))
 }
 
 func TestWhatCannotBeUsedIsMadeAnew(t *testing.T) {
 	at := &clock{time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)}
 	r := newRotatorAt(at)
 	good, err := renewed(t, r, contents{}, false).write()
-	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	other, err := renewed(t, r, contents{}, false).write()
-	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	tests := map[string]func(data map[string][]byte){
 		"nothing":                  func(data map[string][]byte) { clear(data) },
 		"garbage":                  func(data map[string][]byte) { clear(data); data[authoritiesEntry] = []byte("x") },
@@ -118,23 +118,23 @@ func TestWhatCannotBeUsedIsMadeAnew(t *testing.T) {
 	}
 	for name, spoil := range tests {
 		t.Run(name, func(t *testing.T) {
-			g := gomega.NewWithT(t)
+			g := NewWithT(t)
 			data := maps.Clone(good)
 			spoil(data)
 			mended := renewed(t, r, read(data), true)
-			g.Expect(mended.serves(r.options.Names, at.now)).To(gomega.Succeed())
-			g.Expect(renewed(t, r, mended, true).serves(r.options.Names, at.now)).To(gomega.Succeed())
+			g.Expect(mended.serves(r.options.Names, at.now)).To(Succeed())
+			g.Expect(renewed(t, r, mended, true).serves(r.options.Names, at.now)).To(Succeed())
 		})
 	}
 }
 
 func TestOtherNamesAreAnotherCertificate(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	at := &clock{time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)}
 	r := newRotatorAt(at)
 	before := renewed(t, r, contents{}, false)
 	r.options.Names = []string{"other.weir-system.svc", "127.0.0.1"}
 	after := renewed(t, r, before, false)
-	g.Expect(after.serves(r.options.Names, at.now)).To(gomega.Succeed())
-	g.Expect(after.authorities).To(gomega.Equal(before.authorities))
+	g.Expect(after.serves(r.options.Names, at.now)).To(Succeed())
+	g.Expect(after.authorities).To(Equal(before.authorities))
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
@@ -25,7 +25,7 @@ var algorithms = map[plan.Algorithm]script.Algorithm{
 // scripts, no check that one limit lets pass is ever refused by the one that is
 // said to be idle because of it, whatever is asked when, under whatever override.
 func TestIdleLimitsNeverRefuse(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	found := map[[2]plan.Algorithm]int{}
 	for range 40_000 {
@@ -40,7 +40,7 @@ func TestIdleLimitsNeverRefuse(t *testing.T) {
 		}
 	}
 	t.Log(found)
-	g.Expect(len(found)).To(gomega.BeNumerically(">=", 14), "%v", found)
+	g.Expect(len(found)).To(BeNumerically(">=", 14), "%v", found)
 }
 
 // ask asks the model for a while and fails if the second limit is ever the only one
@@ -76,7 +76,7 @@ func scripts(p *plan.Plan, variants [][]plan.Limit) []*script.Policy {
 // An edit is warned of exactly if the model holds nothing any more of what was
 // spent before it; what only the callers of an override lose is said of them.
 func TestWarnedOfIsWhatIsDropped(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	random := rand.New(rand.NewPCG(3, 4))
 	var kept, dropped int
 	for range 20_000 {
@@ -108,11 +108,11 @@ func TestWarnedOfIsWhatIsDropped(t *testing.T) {
 				default: // an override may keep what everybody else loses
 					right = !gone || everybody
 				}
-				g.Expect(right).To(gomega.BeTrue(), "limit %d of variant %d: %+v to %+v", i, v, was, is)
+				g.Expect(right).To(BeTrue(), "limit %d of variant %d: %+v to %+v", i, v, was, is)
 			}
 		}
 	}
-	g.Expect(min(kept, dropped)).To(gomega.BeNumerically(">", 1000))
+	g.Expect(min(kept, dropped)).To(BeNumerically(">", 1000))
 }
 
 // warnedOf reports whether a warning says that limit i is dropped, of everybody or

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
@@ -42,10 +42,10 @@ func planOf(t *testing.T, b *builder) *plan.Plan {
 // wanted.
 func expect(t *testing.T, warnings []string, want ...string) {
 	t.Helper()
-	g := gomega.NewWithT(t)
-	g.Expect(warnings).To(gomega.HaveLen(len(want)), "%q", warnings)
+	g := NewWithT(t)
+	g.Expect(warnings).To(HaveLen(len(want)), "%q", warnings)
 	for i := range want {
-		g.Expect(warnings[i]).To(gomega.HavePrefix(want[i]))
+		g.Expect(warnings[i]).To(HavePrefix(want[i]))
 	}
 }
 
@@ -307,9 +307,9 @@ func TestOverlaps(t *testing.T) {
 }
 
 func TestShorten(t *testing.T) {
-	g := gomega.NewWithT(t)
-	g.Expect(shorten("short")).To(gomega.Equal("short"))
-	g.Expect(shorten(strings.Repeat("x", 300))).To(gomega.HaveLen(maxWarning))
+	g := NewWithT(t)
+	g.Expect(shorten("short")).To(Equal("short"))
+	g.Expect(shorten(strings.Repeat("x", 300))).To(HaveLen(maxWarning))
 }
 
 func BenchmarkOverlaps(b *testing.B) {

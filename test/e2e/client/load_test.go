@@ -11,11 +11,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 )
 
 func TestLoadCountsEveryAnswer(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		switch asked.Add(1) {
@@ -29,17 +29,17 @@ func TestLoadCountsEveryAnswer(t *testing.T) {
 	t.Cleanup(server.Close)
 
 	var out bytes.Buffer
-	g.Expect(run(t.Context(), []string{"load", "-rate", "200", "-duration", "200ms", server.URL}, &out)).To(gomega.Succeed())
+	g.Expect(run(t.Context(), []string{"load", "-rate", "200", "-duration", "200ms", server.URL}, &out)).To(Succeed())
 	var got report
-	g.Expect(json.Unmarshal(out.Bytes(), &got)).To(gomega.Succeed())
-	g.Expect(got.Sent).To(gomega.BeEquivalentTo(asked.Load()))
-	g.Expect(got.Statuses).To(gomega.Equal(map[string]int{"200": 3, "429": got.Sent - 4}))
-	g.Expect(got.Errors).To(gomega.HaveLen(1))
-	g.Expect(got.Max).To(gomega.BeNumerically(">=", got.P99))
+	g.Expect(json.Unmarshal(out.Bytes(), &got)).To(Succeed())
+	g.Expect(got.Sent).To(BeEquivalentTo(asked.Load()))
+	g.Expect(got.Statuses).To(Equal(map[string]int{"200": 3, "429": got.Sent - 4}))
+	g.Expect(got.Errors).To(HaveLen(1))
+	g.Expect(got.Max).To(BeNumerically(">=", got.P99))
 }
 
 func TestHTTPPrintsTheAnswer(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "7")
 		w.WriteHeader(http.StatusTooManyRequests)
@@ -48,16 +48,16 @@ func TestHTTPPrintsTheAnswer(t *testing.T) {
 	t.Cleanup(server.Close)
 
 	var out bytes.Buffer
-	g.Expect(run(t.Context(), []string{"http", "-data", "{}", server.URL}, &out)).To(gomega.Succeed())
+	g.Expect(run(t.Context(), []string{"http", "-data", "{}", server.URL}, &out)).To(Succeed())
 	var got answer
-	g.Expect(json.Unmarshal(out.Bytes(), &got)).To(gomega.Succeed())
-	g.Expect(got.Status).To(gomega.Equal(http.StatusTooManyRequests))
-	g.Expect(got.Headers.Get("Retry-After")).To(gomega.Equal("7"))
-	g.Expect(got.Body).To(gomega.Equal("POST"))
+	g.Expect(json.Unmarshal(out.Bytes(), &got)).To(Succeed())
+	g.Expect(got.Status).To(Equal(http.StatusTooManyRequests))
+	g.Expect(got.Headers.Get("Retry-After")).To(Equal("7"))
+	g.Expect(got.Body).To(Equal("POST"))
 }
 
 func TestUntilWaitsForAll(t *testing.T) {
-	g := gomega.NewWithT(t)
+	g := NewWithT(t)
 	var asked atomic.Int64
 	late := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if asked.Add(1) < 5 {
@@ -69,7 +69,7 @@ func TestUntilWaitsForAll(t *testing.T) {
 	t.Cleanup(early.Close)
 
 	var out bytes.Buffer
-	g.Expect(run(t.Context(), []string{"until", early.URL, late.URL}, &out)).To(gomega.Succeed())
-	g.Expect(asked.Load()).To(gomega.BeEquivalentTo(5))
-	g.Expect(run(t.Context(), []string{"until", "-status", "418", "-patience", "50ms", early.URL}, &out)).NotTo(gomega.Succeed())
+	g.Expect(run(t.Context(), []string{"until", early.URL, late.URL}, &out)).To(Succeed())
+	g.Expect(asked.Load()).To(BeEquivalentTo(5))
+	g.Expect(run(t.Context(), []string{"until", "-status", "418", "-patience", "50ms", early.URL}, &out)).NotTo(Succeed())
 }
