@@ -20,6 +20,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/convert"
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 	"github.com/weir-dev/weir/internal/policyfile"
@@ -105,7 +106,7 @@ func TestConvertedPoliciesDecideAlike(t *testing.T) {
 	g := NewWithT(t)
 	data, err := os.ReadFile("testdata/features.in.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
-	engine := newEngine(t, data)
+	e := newEngine(t, data)
 	var config struct{ Descriptors []node }
 	g.Expect(yaml.Unmarshal(data, &config)).To(Succeed())
 	s := &service{root: config.Descriptors, counts: map[string]int64{}}
@@ -123,7 +124,7 @@ func TestConvertedPoliciesDecideAlike(t *testing.T) {
 			continue // the order of entries is not carried over, and says so
 		}
 		want := s.allows(d)
-		decision, err := engine.Decide(t.Context(), &limiter.Check{
+		decision, err := e.Decide(t.Context(), &limiter.Check{
 			Cost: 1, Attributes: plan.Attributes{Domain: "edge", Descriptors: []plan.Descriptor{d}},
 		})
 		g.Expect(err).NotTo(HaveOccurred())
@@ -135,7 +136,7 @@ func TestConvertedPoliciesDecideAlike(t *testing.T) {
 	g.Expect(refused).To(BeNumerically(">", 500))
 }
 
-func newEngine(t *testing.T, data []byte) *limiter.Engine {
+func newEngine(t *testing.T, data []byte) *engine.Engine {
 	t.Helper()
 	g := NewWithT(t)
 	policies, _, err := convert.EnvoyRatelimit(data, "shop")
@@ -150,10 +151,10 @@ func newEngine(t *testing.T, data []byte) *limiter.Engine {
 		g.Expect(errs).To(BeEmpty(), p.Name)
 		plans = append(plans, compiled)
 	}
-	engine := limiter.NewEngine(limiter.Options{
+	e := engine.New(engine.Options{
 		Evaluator:  &modelEvaluator{now: time.Unix(1_900_000_000, 0)},
 		Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
 	})
-	engine.Use(plan.NewSnapshot(1, plans))
-	return engine
+	e.Use(plan.NewSnapshot(1, plans))
+	return e
 }

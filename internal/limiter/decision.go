@@ -4,33 +4,10 @@
 package limiter
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
-
-// Check asks whether one request may pass.
-type Check struct {
-	// Policies names a chain of policies that is evaluated as one; their
-	// matches are skipped. Empty means every policy that matches Attributes.
-	Policies []string
-	// Key, when not nil, stands in for the policies' own key parts. No part may
-	// be empty, hold control characters or be anything but UTF-8.
-	Key []string
-	// Attributes are the facts of the request; the engine normalises them in
-	// place.
-	Attributes plan.Attributes
-	// Cost is the units the request spends, 1..plan.MaxThreshold.
-	Cost int64
-	// Peek evaluates and writes nothing.
-	Peek bool
-	// Charges, when not nil, take the place of Cost and Peek: one for each of
-	// Attributes.Descriptors, in the same order. A policy that several of them
-	// charge with the same key spends once, the largest cost.
-	Charges []Charge
-}
 
 // Reason says why a decision is what it is.
 type Reason string
@@ -133,21 +110,28 @@ type LimitState struct {
 	ResetAfter time.Duration
 }
 
-// ErrNotReady is returned while no snapshot of plans has been loaded.
-var ErrNotReady = errors.New("no plans have been loaded yet")
-
-// FieldError is a check that cannot be decided because of what the caller
-// sent. Field is the path within the check, as in "key[1]" or "cost".
-type FieldError struct {
-	Field   string
-	Problem string
+// DescriptorState is one descriptor after a decision.
+type DescriptorState struct {
+	// Allowed says whether no policy refused that applies by this descriptor.
+	Allowed bool
+	// Tightest is the limit that says most of the descriptor, nil where none took
+	// part. Limits in mode Shadow say nothing.
+	Tightest *LimitState
+	// RetryAfter is how long until no limit of the descriptor refuses; 0 when it is
+	// allowed or when waiting does not help.
+	RetryAfter time.Duration
 }
 
-// Error implements error.
-func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
-
-// UnknownPolicyError is a check that names a policy there is no plan for.
-type UnknownPolicyError struct{ Policy string }
-
-// Error implements error.
-func (e *UnknownPolicyError) Error() string { return fmt.Sprintf("there is no policy %q", e.Policy) }
+// TighterThan reports whether the limit says more than the other to somebody who
+// hears of one limit only: one that refuses before one that does not, then less
+// that is left, then the longer time.
+func (l *LimitState) TighterThan(other *LimitState) bool {
+	switch {
+	case l.Allowed != other.Allowed:
+		return other.Allowed
+	case l.Remaining != other.Remaining:
+		return l.Remaining < other.Remaining
+	default:
+		return l.ResetAfter > other.ResetAfter
+	}
+}

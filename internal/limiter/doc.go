@@ -1,23 +1,10 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package limiter is the decision half of Weir: an Engine that answers checks
-// from the plans it was given.
+// Package limiter is the contract between the engine that decides and the doors
+// through which it is asked: what a check is, what a decision is, and which errors
+// there are. It holds types and their validation, and depends on plans alone.
 //
-// The way of a check, which is also an order to read the package in:
-//
-//	decision.go    what is asked and what is answered
-//	engine.go      Decide: find policies, evaluate, decide, count
-//	view.go        a snapshot of plans, prepared for deciding
-//	check.go       what callers may send; the key of a caller
-//	override.go    which callers an override selects
-//	evaluation.go  from policies to one script call
-//	script         the call itself, inside Redis
-//	verdict.go     from its reply to a decision
-//	state.go       what operators ask and do about single keys
-//
-// The engine never writes plans, and knows neither where they come from nor
-// who asks: the doors (httpapi and others) translate their protocol into
-// checks. When Redis cannot answer in time, the failure modes of the policies
-// decide, and the decision says so; the engine itself never fails.
+// Reading order: check.go (the question), decision.go (the answer), errors.go (why
+// there may be no answer), state.go (the state of one key, for operators).
 package limiter

@@ -22,7 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/envoyrls"
 	"github.com/weir-dev/weir/internal/limiter/extauthz"
 	"github.com/weir-dev/weir/internal/limiter/grpcapi"
@@ -78,7 +78,7 @@ type Options struct {
 
 // Endpoint decides checks and answers them.
 type Endpoint struct {
-	*limiter.Engine
+	*engine.Engine
 	HTTP    *httpapi.Server
 	Metrics *httpapi.Server
 	GRPC    *grpcapi.Server
@@ -90,7 +90,7 @@ func New(o Options) *Endpoint {
 	e := &Endpoint{options: o}
 	e.traceRedis()
 	store := script.NewStore(o.Redis, o.RedisPrefix)
-	e.Engine = limiter.NewEngine(limiter.Options{
+	e.Engine = engine.New(engine.Options{
 		Evaluator:    store,
 		Store:        store,
 		Registerer:   o.Registry,

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/envoyrls"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
@@ -59,13 +60,13 @@ type door struct {
 func newDoor(t *testing.T, plans ...*plan.Plan) *door {
 	t.Helper()
 	d := &door{t: t, store: &store{now: time.Unix(1_900_000_000, 0)}, registry: prometheus.NewRegistry()}
-	engine := limiter.NewEngine(limiter.Options{
+	e := engine.New(engine.Options{
 		Evaluator: d.store, Registerer: d.registry, Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
 	})
 	if plans != nil {
-		engine.Use(plan.NewSnapshot(1, plans))
+		e.Use(plan.NewSnapshot(1, plans))
 	}
-	d.Service = envoyrls.New(envoyrls.Options{Engine: engine})
+	d.Service = envoyrls.New(envoyrls.Options{Engine: e})
 	return d
 }
 

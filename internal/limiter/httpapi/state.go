@@ -20,6 +20,8 @@ type State interface {
 	Reset(ctx context.Context, policy string, key []string) (bool, error)
 	Block(ctx context.Context, policy string, key []string, length time.Duration) error
 	Unblock(ctx context.Context, policy string, key []string) (bool, error)
+	// KeyHash identifies a key in logs, which must not hold keys.
+	KeyHash(key ...string) string
 }
 
 // keyState is the state of a key as JSON.
@@ -56,7 +58,7 @@ func (h *handler) inspect(w http.ResponseWriter, r *http.Request) {
 	}
 	state, err := h.State.Inspect(r.Context(), t.policy, t.key, attributes)
 	if err != nil {
-		h.refuseState(w, r, err, t.logged(user)...)
+		h.refuseState(w, r, err, h.logged(&t, user)...)
 		return
 	}
 	writeJSON(w, http.StatusOK, answer.TypeJSON, keyStateOf(state))
@@ -111,10 +113,10 @@ func (h *handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did 
 	// otherwise nobody could tell whether it was done.
 	found, err := do(context.WithoutCancel(r.Context()), t)
 	if err != nil {
-		h.refuseState(w, r, err, t.logged(user)...)
+		h.refuseState(w, r, err, h.logged(&t, user)...)
 		return
 	}
-	h.Logger.InfoContext(r.Context(), did, append(t.logged(user), "found", found)...)
+	h.Logger.InfoContext(r.Context(), did, append(h.logged(&t, user), "found", found)...)
 	writeJSON(w, http.StatusOK, answer.TypeJSON, changed{Found: found})
 }
 
@@ -136,8 +138,8 @@ func (h *handler) readTarget(w http.ResponseWriter, r *http.Request, block bool)
 
 // logged is the target and who is after it, for the log. Keys may be secrets, so
 // only their hash is there.
-func (t *target) logged(user string) []any {
-	logged := []any{"policy", t.policy, "keyHash", limiter.KeyHash(t.key...), "user", user}
+func (h *handler) logged(t *target, user string) []any {
+	logged := []any{"policy", t.policy, "keyHash", h.State.KeyHash(t.key...), "user", user}
 	if t.duration != 0 {
 		logged = append(logged, "duration", t.duration.String())
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/script"
@@ -72,13 +73,13 @@ func operate(t *testing.T) *operated {
 	t.Cleanup(func() { _ = client.Close() })
 	store := script.NewStore(client, "weir:")
 	logger := slog.New(slog.NewJSONHandler(o.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	engine := limiter.NewEngine(limiter.Options{
+	e := engine.New(engine.Options{
 		Evaluator: store, Store: store, Registerer: prometheus.NewRegistry(), Logger: logger, StoreTimeout: time.Second,
 	})
-	engine.Use(plan.NewSnapshot(7, []*plan.Plan{
+	e.Use(plan.NewSnapshot(7, []*plan.Plan{
 		hourly("login", plan.KeyPart{Type: plan.KeyHeader, Header: "x-account"}), hourly("shared"),
 	}))
-	o.Handler = New(Options{Engine: engine, State: engine, Authorizer: team, Logger: logger})
+	o.Handler = New(Options{Engine: e, State: e, Authorizer: team, Logger: logger})
 	return o
 }
 
@@ -315,3 +316,5 @@ func TestStateBeforeTheFirstPlans(t *testing.T) {
 	g.Expect(w.Code).To(Equal(http.StatusServiceUnavailable))
 	g.Expect(decodeProblem(g, w).Code).To(Equal(codeNotReady))
 }
+
+func (*fakeState) KeyHash(...string) string { return "hash" }

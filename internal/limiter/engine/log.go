@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package limiter
+package engine
 
 import (
 	"context"
@@ -10,13 +10,14 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
 // KeyHash tells keys apart in logs, which must not hold them: keys are accounts,
 // addresses and tokens of callers. Equal keys have equal hashes everywhere.
-func KeyHash(key ...string) string { return keyHash(script.EncodeKey(key...)) }
+func (*Engine) KeyHash(key ...string) string { return keyHash(script.EncodeKey(key...)) }
 
 func keyHash(key script.Key) string {
 	sum := sha256.Sum256([]byte(key))
@@ -26,7 +27,7 @@ func keyHash(key script.Key) string {
 // log writes the decision, one line for each policy and key that took part and one
 // if none did. That is for whoever looks into the trouble of one caller, so it is
 // written at level Debug only.
-func (e *Engine) log(ctx context.Context, check *Check, v *evaluation, d *Decision) {
+func (e *Engine) log(ctx context.Context, check *limiter.Check, v *evaluation, d *limiter.Decision) {
 	if !e.logger.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
@@ -35,7 +36,7 @@ func (e *Engine) log(ctx context.Context, check *Check, v *evaluation, d *Decisi
 		slog.Duration("retryAfter", d.RetryAfter),
 	}
 	if len(v.asked) == 0 {
-		charge := check.charge(plan.AnyDescriptor)
+		charge := check.ChargeOf(plan.AnyDescriptor)
 		e.logger.LogAttrs(ctx, slog.LevelDebug, "Decided", append(common, slog.String("policy", d.Policy),
 			slog.Int64("cost", charge.Cost), slog.Bool("peek", charge.Peek))...)
 		return

@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package limiter_test
+package engine_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -24,15 +24,15 @@ func TestDecisionsAreLogged(t *testing.T) {
 	var out bytes.Buffer
 	level := &slog.LevelVar{}
 	level.Set(slog.LevelDebug)
-	engine := limiter.NewEngine(limiter.Options{
+	e := engine.New(engine.Options{
 		Evaluator:  &modelEvaluator{now: time.UnixMicro(1_900_000_000_123_456)},
 		Registerer: prometheus.NewRegistry(), StoreTimeout: time.Second,
 		Logger: slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: level})),
 	})
-	engine.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", threshold(1)), makePlan("a/y", mode(plan.ModeDisabled))}))
+	e.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", threshold(1)), makePlan("a/y", mode(plan.ModeDisabled))}))
 	decide := func(ids ...string) (line map[string]any) {
 		out.Reset()
-		_, err := engine.Decide(t.Context(), named(ids...))
+		_, err := e.Decide(t.Context(), named(ids...))
 		g.Expect(err).NotTo(HaveOccurred())
 		if out.Len() > 0 {
 			g.Expect(out.String()).NotTo(ContainSubstring("alice"))
@@ -42,7 +42,7 @@ func TestDecisionsAreLogged(t *testing.T) {
 	}
 	g.Expect(decide("a/x")).To(And(
 		HaveKeyWithValue("level", "DEBUG"), HaveKeyWithValue("policy", "a/x"),
-		HaveKeyWithValue("keyHash", limiter.KeyHash("alice")), HaveKeyWithValue("verdict", "admitted"),
+		HaveKeyWithValue("keyHash", e.KeyHash("alice")), HaveKeyWithValue("verdict", "admitted"),
 		HaveKeyWithValue("used", HaveKeyWithValue("burst", 1.0))))
 	g.Expect(decide("a/x")).To(And(
 		HaveKeyWithValue("allowed", false), HaveKeyWithValue("reason", "LimitExceeded"),

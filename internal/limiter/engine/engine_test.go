@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package limiter_test
+package engine_test
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
@@ -40,7 +41,7 @@ func (e *modelEvaluator) Evaluate(_ context.Context, call *script.Call) (*script
 }
 
 type fixture struct {
-	*limiter.Engine
+	*engine.Engine
 	evaluator *modelEvaluator
 	registry  *prometheus.Registry
 }
@@ -50,7 +51,7 @@ func newFixture(plans ...*plan.Plan) *fixture {
 		evaluator: &modelEvaluator{now: time.UnixMicro(1_900_000_000_123_456)},
 		registry:  prometheus.NewRegistry(),
 	}
-	f.Engine = limiter.NewEngine(limiter.Options{
+	f.Engine = engine.New(engine.Options{
 		Evaluator: f.evaluator, Registerer: f.registry, Draw: func() uint32 { return f.evaluator.draw },
 		Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
 	})

@@ -1,11 +1,12 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package limiter
+package engine
 
 import (
 	"slices"
 
+	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
@@ -37,12 +38,12 @@ type asked struct {
 // refusal is a policy's no that needs no counter.
 type refusal struct {
 	*policy
-	reason      Reason
+	reason      limiter.Reason
 	override    string
 	descriptors descriptors
 }
 
-func newEvaluation(check *Check, policies []applied, failures []failure) *evaluation {
+func newEvaluation(check *limiter.Check, policies []applied, failures []failure) *evaluation {
 	v := &evaluation{failures: failures, impossible: -1}
 	if check.Key != nil {
 		v.given = script.EncodeKey(check.Key...)
@@ -81,7 +82,7 @@ func (v *evaluation) weigh() {
 
 // ask finds out what part the policy takes. Overrides come before a missing
 // key: an override may select a caller by its address that has no key.
-func (v *evaluation) ask(p applied, check *Check) {
+func (v *evaluation) ask(p applied, check *limiter.Check) {
 	var room [plan.MaxKeyParts]string
 	descriptors := check.Attributes.DescriptorsOf(p.descriptor)
 	key, missing := check.Key, false
@@ -99,7 +100,7 @@ func (v *evaluation) ask(p applied, check *Check) {
 			v.letPass(p.policy)
 			return
 		case plan.ActionDeny:
-			v.refuseOutright(refusal{p.policy, ReasonDeniedByOverride, o.name, applies})
+			v.refuseOutright(refusal{p.policy, limiter.ReasonDeniedByOverride, o.name, applies})
 			return
 		case plan.ActionLimit:
 			variant = o.variant
@@ -109,10 +110,10 @@ func (v *evaluation) ask(p applied, check *Check) {
 	case missing && p.plan.OnMissingKey == plan.MissingKeySkip:
 		return
 	case missing && p.plan.OnMissingKey == plan.MissingKeyDeny:
-		v.refuseOutright(refusal{p.policy, ReasonMissingKey, "", applies})
+		v.refuseOutright(refusal{p.policy, limiter.ReasonMissingKey, "", applies})
 		return
 	}
-	charge, encoded := check.charge(p.descriptor), v.given
+	charge, encoded := check.ChargeOf(p.descriptor), v.given
 	if charge.Limit != nil {
 		variant = v.request(p.policy, variant, *charge.Limit)
 	}
@@ -123,7 +124,7 @@ func (v *evaluation) ask(p applied, check *Check) {
 }
 
 // request puts the requested limit in place of one of the base's, if it can.
-func (v *evaluation) request(p *policy, base *variant, limit RequestedLimit) *variant {
+func (v *evaluation) request(p *policy, base *variant, limit limiter.RequestedLimit) *variant {
 	if found := p.requested(base, limit); found != nil {
 		return found
 	}
@@ -153,11 +154,11 @@ func (v *evaluation) refuseOutright(r refusal) {
 
 // add asks Redis about the key. If one key has different numbers by different
 // descriptors, those of the first count.
-func (v *evaluation) add(a asked, key script.Key, charge Charge) {
+func (v *evaluation) add(a asked, key script.Key, charge limiter.Charge) {
 	for i := len(v.asked) - 1; i >= 0 && v.asked[i].policy == a.policy; i-- {
 		if e := &v.call.Entries[i]; e.Key == key {
 			v.asked[i].descriptors |= a.descriptors
-			largest := charge.or(Charge{Cost: e.Cost, Peek: e.Peek})
+			largest := charge.Or(limiter.Charge{Cost: e.Cost, Peek: e.Peek})
 			e.Cost, e.Peek, v.asked[i].peek = largest.Cost, largest.Peek, largest.Peek
 			return
 		}
@@ -170,7 +171,7 @@ func (p *policy) enforces() bool { return p.plan.Mode == plan.ModeEnforce }
 
 // count writes the metrics of the decision, once per policy and key, but for those
 // that only peek.
-func (v *evaluation) count(m *metrics, d *Decision, err error) {
+func (v *evaluation) count(m *metrics, d *limiter.Decision, err error) {
 	for _, p := range v.exempt {
 		p.metrics.exempt().Inc()
 	}

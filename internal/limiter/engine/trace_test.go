@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package limiter_test
+package engine_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
@@ -27,7 +28,7 @@ func (panicking) Evaluate(context.Context, *script.Call) (*script.Reply, error) 
 func TestSpanOfAPanic(t *testing.T) {
 	g := NewWithT(t)
 	spans := tracetest.NewInMemoryExporter()
-	e := limiter.NewEngine(limiter.Options{
+	e := engine.New(engine.Options{
 		Evaluator: panicking{}, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
 		Tracer: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)).Tracer("test"),
 	})

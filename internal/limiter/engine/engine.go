@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package limiter
+package engine
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/time/rate"
 
+	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
@@ -59,8 +60,8 @@ type Engine struct {
 	view         atomic.Pointer[view]
 }
 
-// NewEngine returns an engine without plans; Use gives it some.
-func NewEngine(o Options) *Engine {
+// New returns an engine without plans; Use gives it some.
+func New(o Options) *Engine {
 	if o.Draw == nil {
 		o.Draw = rand.Uint32
 	}
@@ -98,18 +99,18 @@ func (e *Engine) Snapshot() *plan.Snapshot {
 // Decide answers the check. An error is the caller's fault (*FieldError,
 // *UnknownPolicyError), ErrNotReady, or the end of ctx by cancellation; a
 // Redis that does not answer is not an error but a degraded decision.
-func (e *Engine) Decide(ctx context.Context, check *Check) (decision *Decision, err error) {
+func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *limiter.Decision, err error) {
 	if e.tracer != nil {
-		var end func(*Decision, error)
+		var end func(*limiter.Decision, error)
 		ctx, end = e.trace(ctx)
 		defer func() { end(decision, err) }()
 	}
 	start := time.Now() //nolint:forbidigo // measures, decides nothing
 	v := e.view.Load()
 	if v == nil {
-		return nil, ErrNotReady
+		return nil, limiter.ErrNotReady
 	}
-	if err := check.validate(); err != nil {
+	if err := check.Validate(); err != nil {
 		return nil, err
 	}
 	check.Attributes.Normalize()
@@ -131,7 +132,7 @@ func (e *Engine) Decide(ctx context.Context, check *Check) (decision *Decision, 
 		decision.Descriptors = evaluation.descriptorStates(decision, len(check.Charges))
 	}
 	e.tell(ctx, check, evaluation, decision, err)
-	if !check.peeks() {
+	if !check.Peeks() {
 		evaluation.count(e.metrics, decision, err)
 		e.metrics.duration.Observe(time.Since(start).Seconds())
 	}
@@ -139,7 +140,7 @@ func (e *Engine) Decide(ctx context.Context, check *Check) (decision *Decision, 
 }
 
 // tell writes the log.
-func (e *Engine) tell(ctx context.Context, check *Check, v *evaluation, d *Decision, err error) {
+func (e *Engine) tell(ctx context.Context, check *limiter.Check, v *evaluation, d *limiter.Decision, err error) {
 	if d.Degraded != "" {
 		e.complain(err, d)
 	}
@@ -164,7 +165,7 @@ func (e *Engine) withBudget(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeout(ctx, budget)
 }
 
-func (e *Engine) complain(err error, d *Decision) {
+func (e *Engine) complain(err error, d *limiter.Decision) {
 	e.complaints.Do(func() {
 		e.logger.Error("Decided without Redis", "error", err, "cause", causeOf(err),
 			"failureMode", d.Degraded, "allowed", d.Allowed)

@@ -1,30 +1,15 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package limiter
+package engine
 
 import (
 	"slices"
-	"time"
 
+	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
-
-// RequestedLimit is a limit that comes with a request, where whoever sends it
-// knows the caller's contract: so many units per window. It takes the place of the
-// policy's limit with that window, or of the only one there is. To what counts units
-// it is what an edit of the policy between two requests would be; what refills has
-// another state for it.
-type RequestedLimit struct {
-	// Units is 0 or more; with 0 nothing passes.
-	Units int64
-	// Window is one of RequestableWindows.
-	Window time.Duration
-}
-
-// RequestableWindows are the windows a RequestedLimit may have.
-var RequestableWindows = []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour}
 
 // maxRequested bounds the variants a policy keeps for requested limits. There are
 // as many as there are contracts; a caller that sends ever new ones is served all
@@ -34,12 +19,12 @@ const maxRequested = 256
 // requestedKey is a limit requested for callers with those limits.
 type requestedKey struct {
 	base  *variant
-	limit RequestedLimit
+	limit limiter.RequestedLimit
 }
 
 // requested returns the base with the limit in the place it takes; nil if the
 // policy has none for it.
-func (p *policy) requested(base *variant, limit RequestedLimit) *variant {
+func (p *policy) requested(base *variant, limit limiter.RequestedLimit) *variant {
 	key := requestedKey{base, limit}
 	if found, ok := p.requests.Load(key); ok {
 		return found.(*variant) //nolint:forcetypeassert // only variants are stored
@@ -51,9 +36,9 @@ func (p *policy) requested(base *variant, limit RequestedLimit) *variant {
 	return v
 }
 
-func (p *policy) newRequested(base *variant, limit RequestedLimit) *variant {
+func (p *policy) newRequested(base *variant, limit limiter.RequestedLimit) *variant {
 	place := slices.IndexFunc(base.limits, func(l plan.Limit) bool { return l.Window() == limit.Window })
-	if place < 0 && len(base.limits) == 1 && slices.Contains(RequestableWindows, limit.Window) {
+	if place < 0 && len(base.limits) == 1 && slices.Contains(limiter.RequestableWindows, limit.Window) {
 		place = 0
 	}
 	if place < 0 {
@@ -96,8 +81,8 @@ func (p *policy) variants() []*variant {
 func (p *policy) everyState() *script.Policy {
 	variants := p.variants()
 	for _, base := range p.variants() {
-		for _, window := range RequestableWindows {
-			if v := p.newRequested(base, RequestedLimit{Units: 1, Window: window}); v != nil {
+		for _, window := range limiter.RequestableWindows {
+			if v := p.newRequested(base, limiter.RequestedLimit{Units: 1, Window: window}); v != nil {
 				variants = append(variants, v)
 			}
 		}

@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package limiter_test
+package engine_test
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/script"
@@ -22,7 +23,7 @@ import (
 
 // onRedis is an engine on a real one.
 type onRedis struct {
-	*limiter.Engine
+	*engine.Engine
 	client redis.UniversalClient
 	server *testenv.Redis
 }
@@ -34,7 +35,7 @@ func newOnRedis(t *testing.T, plans ...*plan.Plan) *onRedis {
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
 	store := script.NewStore(client, "weir:")
-	r := &onRedis{client: client, server: server, Engine: limiter.NewEngine(limiter.Options{
+	r := &onRedis{client: client, server: server, Engine: engine.New(engine.Options{
 		Evaluator: store, Store: store, Registerer: prometheus.NewRegistry(),
 		Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
 	})}

@@ -1,12 +1,13 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package limiter
+package engine
 
 import (
 	"fmt"
 	"slices"
 
+	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -19,7 +20,7 @@ type applied struct {
 
 // find returns the policies of the check in the order of the chain, and what failed
 // on the way.
-func (v *view) find(check *Check) (found []applied, failures []failure, err error) {
+func (v *view) find(check *limiter.Check) (found []applied, failures []failure, err error) {
 	if len(check.Policies) == 0 {
 		found, failures = v.matched(&check.Attributes)
 		return found, failures, nil
@@ -28,11 +29,11 @@ func (v *view) find(check *Check) (found []applied, failures []failure, err erro
 	for i, id := range check.Policies {
 		p := v.policies[v.snapshot.Lookup(id)]
 		if p == nil {
-			return nil, nil, &UnknownPolicyError{Policy: id}
+			return nil, nil, &limiter.UnknownPolicyError{Policy: id}
 		}
 		found[i] = applied{p, plan.AnyDescriptor}
 		if slices.Contains(found[:i], found[i]) {
-			return nil, nil, &FieldError{Field: fmt.Sprintf("policies[%d]", i), Problem: "is named twice"}
+			return nil, nil, &limiter.FieldError{Field: fmt.Sprintf("policies[%d]", i), Problem: "is named twice"}
 		}
 	}
 	return found, nil, nil

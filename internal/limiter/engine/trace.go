@@ -1,19 +1,21 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package limiter
+package engine
 
 import (
 	"context"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+
+	"github.com/weir-dev/weir/internal/limiter"
 )
 
 // trace begins the span of one decision. Like logs, spans do not hold keys.
-func (e *Engine) trace(ctx context.Context) (context.Context, func(*Decision, error)) {
+func (e *Engine) trace(ctx context.Context) (context.Context, func(*limiter.Decision, error)) {
 	ctx, span := e.tracer.Start(ctx, "decide")
-	return ctx, func(d *Decision, err error) {
+	return ctx, func(d *limiter.Decision, err error) {
 		defer span.End()
 		switch {
 		case err != nil:
@@ -24,7 +26,7 @@ func (e *Engine) trace(ctx context.Context) (context.Context, func(*Decision, er
 		}
 		span.SetAttributes(
 			attribute.Bool("weir.allowed", d.Allowed), attribute.String("weir.reason", string(d.Reason)),
-			attribute.Int64("weir.revision", d.Revision), attribute.StringSlice("weir.policies", d.policies()))
+			attribute.Int64("weir.revision", d.Revision), attribute.StringSlice("weir.policies", policiesOf(d)))
 		if d.Policy != "" {
 			span.SetAttributes(attribute.String("weir.policy", d.Policy), attribute.String("weir.limit", d.Limit))
 		}
@@ -34,8 +36,8 @@ func (e *Engine) trace(ctx context.Context) (context.Context, func(*Decision, er
 	}
 }
 
-// policies are those whose limits took part, each once.
-func (d *Decision) policies() []string {
+// policiesOf returns those whose limits took part, each once.
+func policiesOf(d *limiter.Decision) []string {
 	var ids []string
 	for i := range d.Limits {
 		if id := d.Limits[i].Policy; len(ids) == 0 || ids[len(ids)-1] != id {

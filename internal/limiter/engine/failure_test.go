@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package limiter_test
+package engine_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/script"
@@ -76,15 +77,15 @@ func TestRealRedisFails(t *testing.T) {
 	defer func() { _ = client.Close() }()
 	registry := prometheus.NewRegistry()
 	var log strings.Builder
-	engine := limiter.NewEngine(limiter.Options{
+	e := engine.New(engine.Options{
 		Evaluator: script.NewStore(client, "weir:"), Registerer: registry,
 		Logger: slog.New(slog.NewTextHandler(&log, nil)), StoreTimeout: storeTimeout,
 	})
-	engine.Use(plan.NewSnapshot(1, []*plan.Plan{
+	e.Use(plan.NewSnapshot(1, []*plan.Plan{
 		makePlan("a/open", threshold(1000)), makePlan("a/closed", threshold(1000), fails(plan.FailClosed)),
 	}))
 	decide := func(id string) *limiter.Decision {
-		d, err := engine.Decide(t.Context(), named(id))
+		d, err := e.Decide(t.Context(), named(id))
 		g.Expect(err).NotTo(HaveOccurred())
 		return d
 	}
@@ -136,23 +137,23 @@ func TestLostReplyIsNotSentAgain(t *testing.T) {
 	client, err := redisclient.New(server.URL, 50*time.Millisecond)
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = client.Close() }()
-	engine := limiter.NewEngine(limiter.Options{
+	e := engine.New(engine.Options{
 		Evaluator: script.NewStore(client, "weir:"), Registerer: prometheus.NewRegistry(),
 		Logger: slog.New(slog.DiscardHandler), StoreTimeout: 50 * time.Millisecond,
 	})
-	engine.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", threshold(1000))}))
-	_, err = engine.Decide(t.Context(), named("a/x"))
+	e.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", threshold(1000))}))
+	_, err = e.Decide(t.Context(), named("a/x"))
 	g.Expect(err).NotTo(HaveOccurred())
 	const lost = 5
 	for range lost { // each is in the server's buffers when its reply is given up on
 		server.Pause()
-		d, err := engine.Decide(t.Context(), named("a/x"))
+		d, err := e.Decide(t.Context(), named("a/x"))
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(d.Degraded).To(Equal(plan.FailOpen))
 		server.Resume()
 		g.Eventually(func() error { return client.Ping(t.Context()).Err() }).Should(Succeed())
 	}
-	d, err := engine.Decide(t.Context(), named("a/x"))
+	d, err := e.Decide(t.Context(), named("a/x"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(d.Limits[0].Used).To(BeNumerically("<=", int64(lost+2)), "no decision was spent twice")
 }

@@ -1,11 +1,12 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package limiter
+package engine
 
 import (
 	"slices"
 
+	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
@@ -18,8 +19,8 @@ const (
 )
 
 // decide turns the reply, or the error that came instead, into a decision.
-func (v *evaluation) decide(err error) *Decision {
-	d := &Decision{Allowed: true, Reason: ReasonAllowed}
+func (v *evaluation) decide(err error) *limiter.Decision {
+	d := &limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed}
 	if v.reply != nil {
 		d.Limits = v.limitStates()
 	}
@@ -38,31 +39,31 @@ func (v *evaluation) decide(err error) *Decision {
 }
 
 // reasonOfNobody says why no policy took part.
-func (v *evaluation) reasonOfNobody() Reason {
+func (v *evaluation) reasonOfNobody() limiter.Reason {
 	switch {
 	case len(v.exempt) > 0:
-		return ReasonExempt
+		return limiter.ReasonExempt
 	case v.disabled:
-		return ReasonDisabled
+		return limiter.ReasonDisabled
 	}
-	return ReasonNoPolicy
+	return limiter.ReasonNoPolicy
 }
 
-func (d *Decision) refusedBy(p *policy, reason Reason, limit string) {
+func refusedBy(d *limiter.Decision, p *policy, reason limiter.Reason, limit string) {
 	d.Allowed, d.Reason = false, reason
 	d.Policy, d.Limit, d.Denial = p.id, limit, p.plan.Denial
 }
 
 // refusedOutright refuses in the name of the first enforcing policy of the chain
 // that refuses whatever its limits say.
-func (v *evaluation) refusedOutright(d *Decision) bool {
+func (v *evaluation) refusedOutright(d *limiter.Decision) bool {
 	for _, r := range v.refusals {
 		if !r.enforces() {
 			continue
 		}
-		d.refusedBy(r.policy, r.reason, "")
+		refusedBy(d, r.policy, r.reason, "")
 		d.Override, d.Denial.Message = r.override, messageMissingKey
-		if r.reason == ReasonDeniedByOverride {
+		if r.reason == limiter.ReasonDeniedByOverride {
 			d.Denial.Message = messageDenied
 		}
 		return true
@@ -70,18 +71,18 @@ func (v *evaluation) refusedOutright(d *Decision) bool {
 	return false
 }
 
-func (v *evaluation) refuseImpossible(d *Decision) {
+func (v *evaluation) refuseImpossible(d *limiter.Decision) {
 	a, cost := v.asked[v.impossible], v.call.Entries[v.impossible].Cost
 	limit := slices.IndexFunc(a.quotas, func(quota int64) bool { return quota < cost })
-	d.refusedBy(a.policy, ReasonCostExceedsThreshold, a.limits[limit].Name)
+	refusedBy(d, a.policy, limiter.ReasonCostExceedsThreshold, a.limits[limit].Name)
 }
 
 // degrade decides without Redis: any Closed refuses, else Open admits.
-func (v *evaluation) degrade(d *Decision) {
-	d.Reason, d.Degraded = ReasonStoreUnavailable, plan.FailOpen
+func (v *evaluation) degrade(d *limiter.Decision) {
+	d.Reason, d.Degraded = limiter.ReasonStoreUnavailable, plan.FailOpen
 	for _, a := range v.asked {
 		if a.enforces() && a.plan.FailureMode == plan.FailClosed {
-			d.refusedBy(a.policy, ReasonStoreUnavailable, "")
+			refusedBy(d, a.policy, limiter.ReasonStoreUnavailable, "")
 			d.Denial.Message = messageUnavailable
 			d.Degraded = plan.FailClosed
 			return
@@ -91,12 +92,12 @@ func (v *evaluation) degrade(d *Decision) {
 
 // refuse refuses if an enforcing policy did: in the name of the first in the
 // chain, until the last limit of all fits.
-func (v *evaluation) refuse(d *Decision) {
+func (v *evaluation) refuse(d *limiter.Decision) {
 	for i, a := range v.asked {
 		r := &v.reply.Entries[i]
 		if r.Verdict != script.Admitted && a.enforces() && d.Allowed {
 			reason, limit := a.refusal(r)
-			d.refusedBy(a.policy, reason, limit)
+			refusedBy(d, a.policy, reason, limit)
 		}
 	}
 	if d.Allowed {
@@ -112,39 +113,39 @@ func (v *evaluation) refuse(d *Decision) {
 // refusal says why the policy refused, and names the limit behind it: the one
 // that started the live block, else the first that does not fit. Being shed by
 // chance is the reason only where nothing else is.
-func (a asked) refusal(r *script.EntryReply) (Reason, string) {
+func (a asked) refusal(r *script.EntryReply) (limiter.Reason, string) {
 	if r.Verdict == script.Blocked {
-		return ReasonBlocked, r.BlockedBy
+		return limiter.ReasonBlocked, r.BlockedBy
 	}
 	shed := ""
 	for i := range r.Limits {
 		switch l := &r.Limits[i]; {
 		case l.Fits:
 		case !l.Shed:
-			return ReasonLimitExceeded, a.limits[i].Name
+			return limiter.ReasonLimitExceeded, a.limits[i].Name
 		case shed == "":
 			shed = a.limits[i].Name
 		}
 	}
-	return ReasonSuppressed, shed
+	return limiter.ReasonSuppressed, shed
 }
 
-func (v *evaluation) limitStates() []LimitState {
+func (v *evaluation) limitStates() []limiter.LimitState {
 	total := 0
 	for _, a := range v.asked {
 		total += len(a.limits)
 	}
-	states := make([]LimitState, 0, total)
+	states := make([]limiter.LimitState, 0, total)
 	for i, a := range v.asked {
 		states = a.appendStates(states, &v.reply.Entries[i])
 	}
 	return states
 }
 
-func (a asked) appendStates(states []LimitState, r *script.EntryReply) []LimitState {
+func (a asked) appendStates(states []limiter.LimitState, r *script.EntryReply) []limiter.LimitState {
 	for i, l := range a.limits {
 		lr, quota := &r.Limits[i], a.quotas[i]
-		states = append(states, LimitState{
+		states = append(states, limiter.LimitState{
 			Policy:                a.id,
 			Limit:                 l.Name,
 			Override:              a.override,
