@@ -13,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
-	"golang.org/x/time/rate"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -23,6 +22,13 @@ import (
 // Evaluator decides a call in one atomic step. script.Store does it in Redis.
 type Evaluator interface {
 	Evaluate(ctx context.Context, call *script.Call) (*script.Reply, error)
+}
+
+// Store changes the state of single keys. script.Store does it in Redis.
+type Store interface {
+	Reset(ctx context.Context, policy *script.Policy, key script.Key) (bool, error)
+	Block(ctx context.Context, policy *script.Policy, key script.Key, length time.Duration) error
+	Unblock(ctx context.Context, policy *script.Policy, key script.Key) (bool, error)
 }
 
 // Options configure an Engine.
@@ -54,10 +60,15 @@ type Engine struct {
 	draw         func() uint32
 	storeTimeout time.Duration
 	metrics      *metrics
-	logger       *slog.Logger
+	log          *decisionLog
 	tracer       trace.Tracer
-	complaints   rate.Sometimes
-	view         atomic.Pointer[view]
+	current      atomic.Pointer[current]
+}
+
+// current is what decisions are made with: a view, and where they are counted.
+type current struct {
+	*view
+	series viewMetrics
 }
 
 // New returns an engine without plans; Use gives it some.
@@ -71,26 +82,29 @@ func New(o Options) *Engine {
 		draw:         o.Draw,
 		storeTimeout: o.StoreTimeout,
 		metrics:      newMetrics(o.Registerer),
-		logger:       o.Logger,
+		log:          newDecisionLog(o.Logger),
 		tracer:       o.Tracer,
-		complaints:   rate.Sometimes{Interval: time.Second},
 	}
 }
 
 // Use makes the snapshot the one that later decisions are made with. It must
 // not be called concurrently with itself.
 func (e *Engine) Use(snapshot *plan.Snapshot) {
-	previous := e.view.Load()
-	current := newView(snapshot, previous, e.metrics)
-	e.view.Store(current)
-	if previous != nil {
-		e.metrics.forget(previous, current)
+	previous := e.current.Load()
+	if previous == nil {
+		previous = &current{}
+	}
+	next := &current{view: newView(snapshot, previous.view)}
+	next.series = e.metrics.of(next.view, previous.series)
+	e.current.Store(next)
+	if previous.view != nil {
+		e.metrics.forget(previous.view, next.view)
 	}
 }
 
 // Snapshot returns the snapshot in use, nil before the first Use.
 func (e *Engine) Snapshot() *plan.Snapshot {
-	if v := e.view.Load(); v != nil {
+	if v := e.current.Load(); v != nil {
 		return v.snapshot
 	}
 	return nil
@@ -102,11 +116,11 @@ func (e *Engine) Snapshot() *plan.Snapshot {
 func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *limiter.Decision, err error) {
 	if e.tracer != nil {
 		var end func(*limiter.Decision, error)
-		ctx, end = e.trace(ctx)
+		ctx, end = startSpan(ctx, e.tracer)
 		defer func() { end(decision, err) }()
 	}
 	start := time.Now() //nolint:forbidigo // measures, decides nothing
-	v := e.view.Load()
+	v := e.current.Load()
 	if v == nil {
 		return nil, limiter.ErrNotReady
 	}
@@ -131,20 +145,15 @@ func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *li
 	if check.Charges != nil {
 		decision.Descriptors = evaluation.descriptorStates(decision, len(check.Charges))
 	}
-	e.tell(ctx, check, evaluation, decision, err)
+	if decision.Degraded != "" {
+		e.log.degraded(err, decision)
+	}
+	e.log.write(ctx, check, evaluation, decision)
 	if !check.Peeks() {
-		evaluation.count(e.metrics, decision, err)
+		e.metrics.count(evaluation, v.series, decision, err)
 		e.metrics.duration.Observe(time.Since(start).Seconds())
 	}
 	return decision, nil
-}
-
-// tell writes the log.
-func (e *Engine) tell(ctx context.Context, check *limiter.Check, v *evaluation, d *limiter.Decision, err error) {
-	if d.Degraded != "" {
-		e.complain(err, d)
-	}
-	e.log(ctx, check, v, d)
 }
 
 // callerMargin is what is left of the caller's own deadline for the way back.
@@ -163,18 +172,4 @@ func (e *Engine) withBudget(ctx context.Context) (context.Context, context.Cance
 		budget = min(budget, time.Until(deadline)-callerMargin)
 	}
 	return context.WithTimeout(ctx, budget)
-}
-
-func (e *Engine) complain(err error, d *limiter.Decision) {
-	e.complaints.Do(func() {
-		e.logger.Error("Decided without Redis", "error", err, "cause", causeOf(err),
-			"failureMode", d.Degraded, "allowed", d.Allowed)
-	})
-}
-
-func causeOf(err error) script.Cause {
-	if failure, ok := errors.AsType[*script.StoreError](err); ok {
-		return failure.Cause
-	}
-	return script.CauseConnection
 }

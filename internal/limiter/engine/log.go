@@ -9,15 +9,24 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// KeyHash tells keys apart in logs, which must not hold them: keys are accounts,
-// addresses and tokens of callers. Equal keys have equal hashes everywhere.
-func (*Engine) KeyHash(key ...string) string { return keyHash(script.EncodeKey(key...)) }
+// decisionLog writes decisions into the log.
+type decisionLog struct {
+	logger     *slog.Logger
+	complaints rate.Sometimes
+}
+
+func newDecisionLog(logger *slog.Logger) *decisionLog {
+	return &decisionLog{logger: logger, complaints: rate.Sometimes{Interval: time.Second}}
+}
 
 func keyHash(key script.Key) string {
 	sum := sha256.Sum256([]byte(key))
@@ -27,8 +36,8 @@ func keyHash(key script.Key) string {
 // log writes the decision, one line for each policy and key that took part and one
 // if none did. That is for whoever looks into the trouble of one caller, so it is
 // written at level Debug only.
-func (e *Engine) log(ctx context.Context, check *limiter.Check, v *evaluation, d *limiter.Decision) {
-	if !e.logger.Enabled(ctx, slog.LevelDebug) {
+func (l *decisionLog) write(ctx context.Context, check *limiter.Check, v *evaluation, d *limiter.Decision) {
+	if !l.logger.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
 	common := []slog.Attr{
@@ -37,7 +46,7 @@ func (e *Engine) log(ctx context.Context, check *limiter.Check, v *evaluation, d
 	}
 	if len(v.asked) == 0 {
 		charge := check.ChargeOf(plan.AnyDescriptor)
-		e.logger.LogAttrs(ctx, slog.LevelDebug, "Decided", append(common, slog.String("policy", d.Policy),
+		l.logger.LogAttrs(ctx, slog.LevelDebug, "Decided", append(common, slog.String("policy", d.Policy),
 			slog.Int64("cost", charge.Cost), slog.Bool("peek", charge.Peek))...)
 		return
 	}
@@ -56,6 +65,13 @@ func (e *Engine) log(ctx context.Context, check *limiter.Check, v *evaluation, d
 			states = states[len(used):]
 			attrs = append(attrs, slog.String("verdict", v.reply.Entries[i].Verdict.String()), slog.Group("used", used...))
 		}
-		e.logger.LogAttrs(ctx, slog.LevelDebug, "Decided", attrs...)
+		l.logger.LogAttrs(ctx, slog.LevelDebug, "Decided", attrs...)
 	}
+}
+
+func (l *decisionLog) degraded(err error, d *limiter.Decision) {
+	l.complaints.Do(func() {
+		l.logger.Error("Decided without Redis", "error", err, "cause", causeOf(err),
+			"failureMode", d.Degraded, "allowed", d.Allowed)
+	})
 }

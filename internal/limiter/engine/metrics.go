@@ -4,11 +4,14 @@
 package engine
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
 // Values of the label verdict.
@@ -90,6 +93,21 @@ type policyMetrics struct {
 	denied          sync.Map // limit -> prometheus.Counter
 }
 
+// viewMetrics are the series of the policies of a view.
+type viewMetrics map[*policy]*policyMetrics
+
+// of returns the series of the policies of the view. A policy that the previous view
+// had, too, keeps its own.
+func (m *metrics) of(v *view, previous viewMetrics) viewMetrics {
+	series := make(viewMetrics, len(v.policies))
+	for _, p := range v.policies {
+		if series[p] = previous[p]; series[p] == nil {
+			series[p] = m.policy(p.plan)
+		}
+	}
+	return series
+}
+
 func (m *metrics) policy(p *plan.Plan) *policyMetrics {
 	labels := prometheus.Labels{"namespace": p.Namespace, "policy": p.Name}
 	pm := &policyMetrics{
@@ -125,3 +143,53 @@ func (pm *policyMetrics) decided(p *policy, admitted bool, limit string) {
 func (pm *policyMetrics) blocked(limit string) { pm.blocks.WithLabelValues(limit).Inc() }
 
 func (pm *policyMetrics) failed(field string) { pm.failures.WithLabelValues(field).Inc() }
+
+// count writes the metrics of the decision, once per policy and key, but for those
+// that only peek.
+func (m *metrics) count(v *evaluation, series viewMetrics, d *limiter.Decision, err error) {
+	for _, p := range v.exempt {
+		series[p].exempt().Inc()
+	}
+	for _, r := range v.refusals {
+		series[r.policy].decided(r.policy, false, "")
+	}
+	for _, f := range v.failures {
+		series[f.policy].failed(f.field)
+	}
+	for _, p := range v.ignored {
+		m.ignored.WithLabelValues(p.plan.Namespace, p.plan.Name).Inc()
+	}
+	for i, a := range v.asked {
+		switch {
+		case a.peek:
+		case v.reply != nil:
+			series[a.policy].count(a, &v.reply.Entries[i])
+		case d.Degraded == "": // refused for a reason that needs no Redis
+			if a.id == d.Policy {
+				series[a.policy].decided(a.policy, false, d.Limit)
+			}
+		case err != nil:
+			series[a.policy].decided(a.policy, a.plan.FailureMode == plan.FailOpen, "")
+			m.degraded.WithLabelValues(a.id, string(a.plan.FailureMode), string(causeOf(err))).Inc()
+		}
+	}
+}
+
+func (pm *policyMetrics) count(a asked, r *script.EntryReply) {
+	if r.Verdict == script.Admitted {
+		pm.decided(a.policy, true, "")
+		return
+	}
+	_, limit := a.refusal(r)
+	pm.decided(a.policy, false, limit)
+	if r.Verdict == script.Tripped {
+		pm.blocked(r.BlockedBy)
+	}
+}
+
+func causeOf(err error) script.Cause {
+	if failure, ok := errors.AsType[*script.StoreError](err); ok {
+		return failure.Cause
+	}
+	return script.CauseConnection
+}

@@ -38,22 +38,6 @@ func newOverride(i int, o *plan.Override) override {
 	return prepared
 }
 
-// overrideOf returns the first override that selects the caller, nil if none does,
-// and what failed on the way.
-func (p *policy) overrideOf(key []string, a *plan.Attributes, descriptors []plan.Descriptor) (found *override, failures []failure) {
-	for i := range p.overrides {
-		o := &p.overrides[i]
-		selected, err := o.selects(key, a, descriptors)
-		if err != nil {
-			failures = append(failures, failure{p, o.when.field})
-		}
-		if selected {
-			return o, failures
-		}
-	}
-	return nil, failures
-}
-
 // selects reports whether every selector holds for the caller. An expression
 // that fails does not hold.
 func (o *override) selects(key []string, a *plan.Attributes, descriptors []plan.Descriptor) (bool, error) {

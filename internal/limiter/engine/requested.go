@@ -55,26 +55,6 @@ func (p *policy) newRequested(base *variant, limit limiter.RequestedLimit) *vari
 	return v
 }
 
-// variantScripts prepares the variants for scripts, as those of one policy.
-func (p *policy) variantScripts(variants ...*variant) []*script.Policy {
-	limits := make([][]script.Limit, len(variants))
-	for i, v := range variants {
-		limits[i] = v.scriptLimits()
-	}
-	return script.NewVariants(p.id, p.plan.Counting == plan.CountAttempts, p.plan.Mode == plan.ModeShadow, limits...)
-}
-
-// variants returns the policy's own limits and those of its overrides.
-func (p *policy) variants() []*variant {
-	variants := []*variant{p.base}
-	for i := range p.overrides {
-		if v := p.overrides[i].variant; v != nil {
-			variants = append(variants, v)
-		}
-	}
-	return variants
-}
-
 // everyState returns the policy as a script sees it that knows every state a key
 // can have, those of requested limits included: a window is part of what a state is
 // called by.

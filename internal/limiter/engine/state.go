@@ -13,13 +13,6 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// Store changes the state of single keys. script.Store does it in Redis.
-type Store interface {
-	Reset(ctx context.Context, policy *script.Policy, key script.Key) (bool, error)
-	Block(ctx context.Context, policy *script.Policy, key script.Key, length time.Duration) error
-	Unblock(ctx context.Context, policy *script.Policy, key script.Key) (bool, error)
-}
-
 // The operations below are for operators. They know keys as their parts: nil is
 // the shared budget of a policy without a key. They work in every mode, also
 // Disabled. Errors are those of Decide, *script.StoreError included: nothing is
@@ -102,7 +95,7 @@ type located struct {
 }
 
 func (e *Engine) locate(id string, key []string) (*located, error) {
-	v := e.view.Load()
+	v := e.current.Load()
 	if v == nil {
 		return nil, limiter.ErrNotReady
 	}
@@ -118,3 +111,7 @@ func (e *Engine) locate(id string, key []string) (*located, error) {
 	}
 	return &located{policy: p, key: script.EncodeKey(key...), revision: v.snapshot.Revision()}, nil
 }
+
+// KeyHash tells keys apart in logs, which must not hold them: keys are accounts,
+// addresses and tokens of callers. Equal keys have equal hashes everywhere.
+func (*Engine) KeyHash(key ...string) string { return keyHash(script.EncodeKey(key...)) }

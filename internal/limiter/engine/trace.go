@@ -8,13 +8,14 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/weir-dev/weir/internal/limiter"
 )
 
 // trace begins the span of one decision. Like logs, spans do not hold keys.
-func (e *Engine) trace(ctx context.Context) (context.Context, func(*limiter.Decision, error)) {
-	ctx, span := e.tracer.Start(ctx, "decide")
+func startSpan(ctx context.Context, tracer trace.Tracer) (context.Context, func(*limiter.Decision, error)) {
+	ctx, span := tracer.Start(ctx, "decide")
 	return ctx, func(d *limiter.Decision, err error) {
 		defer span.End()
 		switch {

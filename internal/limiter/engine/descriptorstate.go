@@ -9,18 +9,6 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// descriptors are places in a list of at most MaxDescriptors, as bits.
-type descriptors uint64
-
-func only(descriptor int) descriptors {
-	if descriptor == plan.AnyDescriptor {
-		return ^descriptors(0)
-	}
-	return 1 << descriptor
-}
-
-func (d descriptors) have(descriptor int) bool { return d&only(descriptor) != 0 }
-
 // descriptorStates says of each of n descriptors what its policies said.
 func (v *evaluation) descriptorStates(d *limiter.Decision, n int) []limiter.DescriptorState {
 	states := make([]limiter.DescriptorState, n)

@@ -33,9 +33,3 @@ func (l *lazy[T]) evaluate(a *plan.Attributes, descriptors []plan.Descriptor) (T
 	}
 	return compiled.Evaluate(a, descriptors)
 }
-
-// failure is an expression that could not be evaluated.
-type failure struct {
-	*policy
-	field string
-}

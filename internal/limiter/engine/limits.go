@@ -1,0 +1,56 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// variant is the limits of a policy with the numbers they have for some
+// callers.
+type variant struct {
+	override      string // whose numbers they are; empty for the policy's own
+	limits        []plan.Limit
+	quotas        []int64
+	smallestQuota int64
+	script        *script.Policy
+}
+
+// algorithms maps the algorithms of plans to those of scripts.
+var algorithms = map[plan.Algorithm]script.Algorithm{
+	plan.FixedWindow:   script.FixedWindow,
+	plan.SlidingLog:    script.SlidingLog,
+	plan.SlidingWindow: script.SlidingWindow,
+	plan.TokenBucket:   script.TokenBucket,
+	plan.GCRA:          script.GCRA,
+	plan.Suppressed:    script.Suppressed,
+}
+
+func newVariant(p *plan.Plan, override string, limits []plan.Limit) *variant {
+	v := &variant{override: override, limits: limits, quotas: make([]int64, len(limits)), smallestQuota: plan.MaxThreshold}
+	for i, l := range limits {
+		v.quotas[i] = p.Quota(l)
+		v.smallestQuota = min(v.smallestQuota, v.quotas[i])
+	}
+	return v
+}
+
+func (v *variant) scriptLimits() []script.Limit {
+	limits := make([]script.Limit, len(v.limits))
+	for i, l := range v.limits {
+		limits[i] = script.Limit{
+			Name:      l.Name,
+			Algorithm: algorithms[l.Algorithm],
+			Quota:     v.quotas[i],
+			Threshold: l.Threshold,
+			HardQuota: l.HardQuota(),
+			Window:    l.Window(),
+			Bucket:    l.Bucket(),
+			Block:     l.Block(),
+			State:     l.State,
+		}
+	}
+	return limits
+}

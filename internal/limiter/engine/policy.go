@@ -1,0 +1,103 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// policy is one plan, prepared.
+type policy struct {
+	plan           *plan.Plan
+	id             string
+	base           *variant
+	conditions     []*lazy[bool]   // of the matches, nil where there is none
+	keyExpressions []*lazy[string] // of the key parts, nil where there is none
+	overrides      []override
+
+	requests     sync.Map // requestedKey -> *variant, nil if there is no place for it
+	requestCount atomic.Int64
+}
+
+// failure is an expression that could not be evaluated.
+type failure struct {
+	*policy
+	field string
+}
+
+func newPolicy(p *plan.Plan) *policy {
+	prepared := &policy{plan: p, id: p.ID(), base: newVariant(p, "", p.Limits)}
+	prepared.prepareExpressions()
+	variants := []*variant{prepared.base}
+	for i := range p.Overrides {
+		o := newOverride(i, &p.Overrides[i])
+		if o.action == plan.ActionLimit {
+			o.variant = newVariant(p, o.name, p.LimitsOf(&p.Overrides[i]))
+			variants = append(variants, o.variant)
+		}
+		prepared.overrides = append(prepared.overrides, o)
+	}
+	for i, s := range prepared.variantScripts(variants...) {
+		variants[i].script = s
+	}
+	return prepared
+}
+
+func (p *policy) prepareExpressions() {
+	p.conditions = make([]*lazy[bool], len(p.plan.Matches))
+	for i, m := range p.plan.Matches {
+		if m.When != "" {
+			p.conditions[i] = newLazy[bool](fmt.Sprintf("spec.matches[%d].when", i), m.When)
+		}
+	}
+	p.keyExpressions = make([]*lazy[string], len(p.plan.Key))
+	for i, part := range p.plan.Key {
+		if part.Type == plan.KeyExpression {
+			p.keyExpressions[i] = newLazy[string](fmt.Sprintf("spec.key[%d].expression.cel", i), part.Expression)
+		}
+	}
+}
+
+// variantScripts prepares the variants for scripts, as those of one policy.
+func (p *policy) variantScripts(variants ...*variant) []*script.Policy {
+	limits := make([][]script.Limit, len(variants))
+	for i, v := range variants {
+		limits[i] = v.scriptLimits()
+	}
+	return script.NewVariants(p.id, p.plan.Counting == plan.CountAttempts, p.plan.Mode == plan.ModeShadow, limits...)
+}
+
+// variants returns the policy's own limits and those of its overrides.
+func (p *policy) variants() []*variant {
+	variants := []*variant{p.base}
+	for i := range p.overrides {
+		if v := p.overrides[i].variant; v != nil {
+			variants = append(variants, v)
+		}
+	}
+	return variants
+}
+
+func (p *policy) enforces() bool { return p.plan.Mode == plan.ModeEnforce }
+
+// overrideOf returns the first override that selects the caller, nil if none does,
+// and what failed on the way.
+func (p *policy) overrideOf(key []string, a *plan.Attributes, descriptors []plan.Descriptor) (found *override, failures []failure) {
+	for i := range p.overrides {
+		o := &p.overrides[i]
+		selected, err := o.selects(key, a, descriptors)
+		if err != nil {
+			failures = append(failures, failure{p, o.when.field})
+		}
+		if selected {
+			return o, failures
+		}
+	}
+	return nil, failures
+}
