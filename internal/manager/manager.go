@@ -12,11 +12,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
@@ -28,6 +28,7 @@ import (
 	"github.com/weir-dev/weir/internal/kubeauth"
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/httpserver"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/registry"
 )
@@ -135,29 +136,34 @@ func replicas(w *registry.Watcher) []httpapi.Replica {
 
 // serveHealth answers probes and metrics where nothing is decided.
 func serveHealth(ctx context.Context, group *errgroup.Group, o Options) {
-	health := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if err := o.Healthy(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
+	var draining atomic.Bool
+	probe := func(ready bool) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			if err := o.Healthy(); err != nil {
+				http.Error(w, err.Error(), http.StatusServiceUnavailable)
+				return
+			}
+			if ready && draining.Load() {
+				http.Error(w, "the server is draining", http.StatusServiceUnavailable)
+				return
+			}
+			_, _ = w.Write([]byte("ok"))
 		}
-		_, _ = w.Write([]byte("ok"))
-	})
+	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /healthz", health)
-	mux.Handle("GET /readyz", health)
-	probes := httpapi.ServerOptions{Address: o.HTTPAddress, Handler: mux, Logger: o.Logger}
+	mux.Handle("GET /healthz", probe(false))
+	mux.Handle("GET /readyz", probe(true))
+	probes := httpserver.Options{
+		Address: o.HTTPAddress, Handler: mux, OnDrain: func() { draining.Store(true) }, Logger: o.Logger,
+	}
 	if o.TLS != nil {
 		probes.TLS = o.TLS.HTTP()
 		group.Go(func() error { return o.TLS.Start(ctx) })
 	}
-	metrics := httpapi.ServerOptions{
-		Address: o.MetricsAddress, Handler: promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}), Logger: o.Logger,
-	}
-	serve := func(so httpapi.ServerOptions, server func(httpapi.ServerOptions) *httpapi.Server) {
-		if so.Address != "" {
-			group.Go(func() error { return server(so).Start(ctx) })
+	metrics := httpserver.Options{Address: o.MetricsAddress, Handler: endpoint.MetricsHandler(o.Metrics), Logger: o.Logger}
+	for _, server := range []httpserver.Options{probes, metrics} {
+		if server.Address != "" {
+			group.Go(func() error { return httpserver.New(server).Start(ctx) })
 		}
 	}
-	serve(probes, httpapi.NewServer)
-	serve(metrics, httpapi.NewMetricsServer)
 }

@@ -17,7 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/weir-dev/weir/internal/compile"
-	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/httpserver"
 	"github.com/weir-dev/weir/internal/webhook/certificate"
 	"github.com/weir-dev/weir/internal/webhook/v1alpha1"
 )
@@ -78,7 +78,7 @@ func addWebhook(mgr ctrl.Manager, o WebhookOptions, tenancy compile.Tenancy, log
 	mux := http.NewServeMux()
 	mux.Handle("POST "+v1alpha1.Path, bounded(runtime.GOMAXPROCS(0), handler))
 	return mgr.Add(everywhere(func(ctx context.Context) {
-		serveWebhook(ctx, httpapi.ServerOptions{
+		serveWebhook(ctx, httpserver.Options{
 			Address: o.Address, Handler: mux, LameDuck: o.LameDuck, Logger: logger,
 			TLS: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.GetCertificate},
 		})
@@ -98,10 +98,10 @@ func (o WebhookOptions) certificates(config *rest.Config, logger *slog.Logger) (
 }
 
 // serveWebhook serves until ctx ends, again and again if need be.
-func serveWebhook(ctx context.Context, o httpapi.ServerOptions) {
+func serveWebhook(ctx context.Context, o httpserver.Options) {
 	said := ""
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		server := httpapi.NewServer(o)
+		server := httpserver.New(o)
 		err := server.Start(ctx)
 		if server.Addr() != "" {
 			said = "" // it was served for a while, so this is news

@@ -7,6 +7,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -25,8 +26,9 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/envoyrls"
 	"github.com/weir-dev/weir/internal/limiter/extauthz"
-	"github.com/weir-dev/weir/internal/limiter/grpcapi"
+	"github.com/weir-dev/weir/internal/limiter/grpcserver"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/httpserver"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
@@ -79,9 +81,9 @@ type Options struct {
 // Endpoint decides checks and answers them.
 type Endpoint struct {
 	*engine.Engine
-	HTTP    *httpapi.Server
-	Metrics *httpapi.Server
-	GRPC    *grpcapi.Server
+	HTTP    *httpserver.Server
+	Metrics *httpserver.Server
+	GRPC    *grpcserver.Server
 	options Options
 }
 
@@ -102,14 +104,16 @@ func New(o Options) *Endpoint {
 	if o.TLS != nil {
 		httpTLS, grpcTLS = o.TLS.HTTP(), o.TLS.GRPC()
 	}
-	e.HTTP = httpapi.NewServer(httpapi.ServerOptions{
+	door := e.httpDoor()
+	e.HTTP = httpserver.New(httpserver.Options{
 		Address:  o.HTTPAddress,
-		Handler:  e.traceHTTP(e.httpHandler()),
+		Handler:  e.traceHTTP(door),
+		OnDrain:  door.Drain,
 		TLS:      httpTLS,
 		Logger:   o.Logger,
 		LameDuck: o.LameDuck,
 	})
-	e.GRPC = grpcapi.NewServer(grpcapi.ServerOptions{
+	e.GRPC = grpcserver.New(grpcserver.Options{
 		Address:  o.GRPCAddress,
 		Services: e.grpcServices(),
 		Tracing:  e.traceGRPC(),
@@ -117,15 +121,15 @@ func New(o Options) *Endpoint {
 		Logger:   o.Logger,
 		LameDuck: o.LameDuck,
 	})
-	e.Metrics = httpapi.NewMetricsServer(httpapi.ServerOptions{
+	e.Metrics = httpserver.New(httpserver.Options{
 		Address: o.MetricsAddress,
-		Handler: metricsHandler(o),
+		Handler: MetricsHandler(cmp.Or[prometheus.Gatherer](o.Metrics, o.Registry)),
 		Logger:  o.Logger,
 	})
 	return e
 }
 
-func (e *Endpoint) httpHandler() http.Handler {
+func (e *Endpoint) httpDoor() *httpapi.Handler {
 	o := &e.options
 	return httpapi.New(httpapi.Options{
 		Engine:             e.Engine,
@@ -141,9 +145,9 @@ func (e *Endpoint) httpHandler() http.Handler {
 	})
 }
 
-func (e *Endpoint) grpcServices() []grpcapi.Service {
+func (e *Endpoint) grpcServices() []grpcserver.Service {
 	o := &e.options
-	return []grpcapi.Service{
+	return []grpcserver.Service{
 		envoyrls.New(envoyrls.Options{Engine: e.Engine, LegacyHeaders: o.LegacyHeaders}),
 		extauthz.New(extauthz.Options{
 			Engine:          e.Engine,
@@ -154,12 +158,11 @@ func (e *Endpoint) grpcServices() []grpcapi.Service {
 	}
 }
 
-func metricsHandler(o Options) http.Handler {
-	metrics := o.Metrics
-	if metrics == nil {
-		metrics = o.Registry
-	}
-	return promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})
+// MetricsHandler serves the metrics at /metrics and nothing else.
+func MetricsHandler(metrics prometheus.Gatherer) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	return mux
 }
 
 // Use makes the snapshot the one that later decisions are made with. With the

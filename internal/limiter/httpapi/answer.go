@@ -15,7 +15,6 @@ import (
 
 const (
 	headerAllow         = "Allow"
-	headerConnection    = "Connection"
 	headerContentLength = "Content-Length"
 
 	typeText = "text/plain; charset=utf-8"

@@ -30,7 +30,7 @@ func isAuthorize(path string) bool {
 
 // authorize decides the request that a proxy asks about. The body, which
 // belongs to that request, is not read.
-func (h *handler) authorize(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) authorize(w http.ResponseWriter, r *http.Request) {
 	m := h.manner()
 	m.Silent, m.policiesField = true, parameterPolicy
 	check := &limiter.Check{Cost: 1}

@@ -88,7 +88,7 @@ func (f TokenFile) Authorize(_ context.Context, token string, _ Verb, _, _ strin
 // request is read, and refuses those that cannot have a right to an answer. A
 // token is a secret: one that comes in plain text from another machine is not even
 // looked at. Who that is says the connection, never a header.
-func (h *handler) bearer(w http.ResponseWriter, r *http.Request) (token string, ok bool) {
+func (h *Handler) bearer(w http.ResponseWriter, r *http.Request) (token string, ok bool) {
 	if r.TLS == nil && !fromLoopback(r) {
 		writeProblem(w, http.StatusForbidden, answer.Problem{Code: codeForbidden, Detail: "Tokens are taken over TLS or from this machine only."})
 		return "", false
@@ -107,7 +107,7 @@ func (h *handler) bearer(w http.ResponseWriter, r *http.Request) (token string, 
 // allow refuses the request unless the bearer of the token may do that with the
 // policy, and says who that is. It comes before anybody looks whether there is
 // such a policy.
-func (h *handler) allow(w http.ResponseWriter, r *http.Request, token string, verb Verb, policy string) (user string, ok bool) {
+func (h *Handler) allow(w http.ResponseWriter, r *http.Request, token string, verb Verb, policy string) (user string, ok bool) {
 	namespace, name, _ := strings.Cut(policy, "/")
 	user, err := h.Authorizer.Authorize(r.Context(), token, verb, namespace, name)
 	if err != nil {
@@ -117,7 +117,7 @@ func (h *handler) allow(w http.ResponseWriter, r *http.Request, token string, ve
 	return user, true
 }
 
-func (h *handler) refuseToken(w http.ResponseWriter, r *http.Request, err error) {
+func (h *Handler) refuseToken(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, ErrUnauthenticated):
 		w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)

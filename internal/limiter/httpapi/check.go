@@ -28,12 +28,12 @@ type manner struct {
 }
 
 // manner returns how most paths answer.
-func (h *handler) manner() manner {
+func (h *Handler) manner() manner {
 	return manner{answer.Manner{LegacyHeaders: h.LegacyHeaders}, "policies"}
 }
 
 // check decides one request.
-func (h *handler) check(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) check(w http.ResponseWriter, r *http.Request) {
 	m := h.manner()
 	body := takeBody()
 	defer releaseBody(body)
@@ -50,7 +50,7 @@ func (h *handler) check(w http.ResponseWriter, r *http.Request) {
 }
 
 // decide answers with what the engine says of the check.
-func (h *handler) decide(w http.ResponseWriter, r *http.Request, check *limiter.Check, m manner) {
+func (h *Handler) decide(w http.ResponseWriter, r *http.Request, check *limiter.Check, m manner) {
 	decision, err := h.Engine.Decide(r.Context(), check)
 	if err != nil {
 		h.refuse(w, r, check, m, err)
@@ -72,7 +72,7 @@ func refuseBody(w http.ResponseWriter, err error) {
 }
 
 // refuse answers a check that was not decided.
-func (h *handler) refuse(w http.ResponseWriter, r *http.Request, check *limiter.Check, m manner, err error) {
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, check *limiter.Check, m manner, err error) {
 	if invalid, ok := errors.AsType[*limiter.FieldError](err); ok {
 		writeProblem(w, http.StatusBadRequest, answer.InvalidRequest(invalid))
 		return

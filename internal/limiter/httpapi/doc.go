@@ -12,6 +12,6 @@
 //
 // Reading order: handler.go (paths), check.go (one check), request.go on top of
 // reader.go (what is accepted), authorize.go on top of forwarded.go (what is
-// believed of proxies), server.go (listening and draining). What is said of a
+// believed of proxies). What is said of a
 // decision is in the package answer, which all doors share.
 package httpapi

@@ -17,7 +17,7 @@ import (
 
 // forwardedFacts returns the facts of the request that is asked about: those a
 // trusted proxy tells, else those of the asking request.
-func (h *handler) forwardedFacts(r *http.Request) (plan.Attributes, error) {
+func (h *Handler) forwardedFacts(r *http.Request) (plan.Attributes, error) {
 	peer := peerOf(r)
 	a := plan.Attributes{
 		Method:        r.Method,

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
@@ -65,11 +66,12 @@ type Options struct {
 	ClientCertificates bool
 }
 
-// handler serves the paths above.
-type handler struct {
+// Handler serves the paths above.
+type Handler struct {
 	Options
-	proxies forwarded.Proxies
-	routes  map[string]route
+	proxies  forwarded.Proxies
+	routes   map[string]route
+	draining atomic.Bool
 }
 
 // route is what one path answers.
@@ -80,11 +82,11 @@ type route struct {
 }
 
 // New returns the handler of the HTTP door.
-func New(o Options) http.Handler {
+func New(o Options) *Handler {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	h := &handler{Options: o, proxies: forwarded.NewProxies(o.TrustedProxies)}
+	h := &Handler{Options: o, proxies: forwarded.NewProxies(o.TrustedProxies)}
 	read := []string{http.MethodGet, http.MethodHead}
 	h.routes = map[string]route{
 		pathCheck:     {methods: []string{http.MethodPost}, serve: h.check},
@@ -107,7 +109,7 @@ func New(o Options) http.Handler {
 // ServeHTTP implements http.Handler. It compares paths as they are instead of
 // using http.ServeMux, whose redirects and plain-text errors are no problem
 // documents.
-func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.survive(w, r)
 	route, ok := h.routes[Path(r)]
 	switch {
@@ -157,7 +159,7 @@ func hasCertificate(r *http.Request) bool { return r.TLS != nil && len(r.TLS.Ver
 // survive turns a panic into an answer, so that one request cannot end the
 // connection it shares with others. Every handler writes its answer as its last
 // step, so none has been started yet.
-func (h *handler) survive(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) survive(w http.ResponseWriter, r *http.Request) {
 	cause := recover()
 	if cause == nil {
 		return
@@ -171,7 +173,7 @@ func (h *handler) survive(w http.ResponseWriter, r *http.Request) {
 }
 
 // health answers whether the process should go on living.
-func (h *handler) health(w http.ResponseWriter, _ *http.Request) {
+func (h *Handler) health(w http.ResponseWriter, _ *http.Request) {
 	if h.Healthy != nil {
 		if err := h.Healthy(); err != nil {
 			writeText(w, http.StatusServiceUnavailable, err.Error())
@@ -183,10 +185,16 @@ func (h *handler) health(w http.ResponseWriter, _ *http.Request) {
 
 // ready answers whether checks can be decided. That needs plans and nothing
 // else: while Redis is away the failure modes decide.
-func (h *handler) ready(w http.ResponseWriter, _ *http.Request) {
-	if h.Engine.Snapshot() == nil {
+func (h *Handler) ready(w http.ResponseWriter, _ *http.Request) {
+	switch {
+	case h.draining.Load():
+		writeText(w, http.StatusServiceUnavailable, "the server is draining")
+	case h.Engine.Snapshot() == nil:
 		writeText(w, http.StatusServiceUnavailable, limiter.ErrNotReady.Error())
-		return
+	default:
+		writeText(w, http.StatusOK, "ok")
 	}
-	writeText(w, http.StatusOK, "ok")
 }
+
+// Drain makes /readyz fail from now on. Everything else is served as before.
+func (h *Handler) Drain() { h.draining.Store(true) }

@@ -167,3 +167,15 @@ func TestAbortIsNotSwallowed(t *testing.T) {
 	}}
 	g.Expect(func() { sendCheck(engine, `{"policies":["a/b"]}`) }).To(PanicWith(http.ErrAbortHandler))
 }
+
+func TestReadinessFailsWhileDraining(t *testing.T) {
+	g := NewWithT(t)
+	handler := New(Options{Engine: &fakeEngine{snapshot: plan.NewSnapshot(1, nil)}})
+	g.Expect(send(handler, http.MethodGet, pathReady, "").Code).To(Equal(http.StatusOK))
+	handler.Drain()
+	w := send(handler, http.MethodGet, pathReady, "")
+	g.Expect(w.Code).To(Equal(http.StatusServiceUnavailable))
+	g.Expect(w.Body.String()).To(ContainSubstring("draining"))
+	g.Expect(send(handler, http.MethodGet, pathPolicies, "").Code).To(Equal(http.StatusOK), "a lame duck still serves")
+	g.Expect(send(handler, http.MethodGet, pathHealth, "").Code).To(Equal(http.StatusOK))
+}

@@ -17,6 +17,6 @@ const typeYAML = "application/yaml"
 //go:embed openapi.yaml
 var openAPI []byte
 
-func (h *handler) openAPI(w http.ResponseWriter, _ *http.Request) {
+func (h *Handler) openAPI(w http.ResponseWriter, _ *http.Request) {
 	write(w, http.StatusOK, typeYAML, openAPI)
 }

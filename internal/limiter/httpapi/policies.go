@@ -39,7 +39,7 @@ type limitSummary struct {
 }
 
 // policies lists the plans in force, in the order of their names.
-func (h *handler) policies(w http.ResponseWriter, _ *http.Request) {
+func (h *Handler) policies(w http.ResponseWriter, _ *http.Request) {
 	snapshot := h.Engine.Snapshot()
 	if snapshot == nil {
 		writeProblem(w, http.StatusServiceUnavailable, notReady())

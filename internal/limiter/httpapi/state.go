@@ -42,7 +42,7 @@ type changed struct {
 }
 
 // inspect answers with the state of a key.
-func (h *handler) inspect(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) inspect(w http.ResponseWriter, r *http.Request) {
 	token, ok := h.bearer(w, r)
 	if !ok {
 		return
@@ -76,19 +76,19 @@ func keyStateOf(state *limiter.KeyState) *keyState {
 	return out
 }
 
-func (h *handler) reset(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) reset(w http.ResponseWriter, r *http.Request) {
 	h.change(w, r, VerbReset, "Reset a key", func(ctx context.Context, t target) (bool, error) {
 		return h.State.Reset(ctx, t.policy, t.key)
 	})
 }
 
-func (h *handler) block(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) block(w http.ResponseWriter, r *http.Request) {
 	h.change(w, r, VerbBlock, "Blocked a key", func(ctx context.Context, t target) (bool, error) {
 		return true, h.State.Block(ctx, t.policy, t.key, t.duration)
 	})
 }
 
-func (h *handler) unblock(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) unblock(w http.ResponseWriter, r *http.Request) {
 	h.change(w, r, VerbUnblock, "Unblocked a key", func(ctx context.Context, t target) (bool, error) {
 		return h.State.Unblock(ctx, t.policy, t.key)
 	})
@@ -96,7 +96,7 @@ func (h *handler) unblock(w http.ResponseWriter, r *http.Request) {
 
 // change does something to the key that the body names, and leaves a line in the
 // log that says who did.
-func (h *handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did string, do func(context.Context, target) (bool, error)) {
+func (h *Handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did string, do func(context.Context, target) (bool, error)) {
 	token, ok := h.bearer(w, r)
 	if !ok {
 		return
@@ -121,7 +121,7 @@ func (h *handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did 
 }
 
 // readTarget reads the body, or refuses it.
-func (h *handler) readTarget(w http.ResponseWriter, r *http.Request, block bool) (t target, ok bool) {
+func (h *Handler) readTarget(w http.ResponseWriter, r *http.Request, block bool) (t target, ok bool) {
 	body := takeBody()
 	defer releaseBody(body)
 	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
@@ -138,7 +138,7 @@ func (h *handler) readTarget(w http.ResponseWriter, r *http.Request, block bool)
 
 // logged is the target and who is after it, for the log. Keys may be secrets, so
 // only their hash is there.
-func (h *handler) logged(t *target, user string) []any {
+func (h *Handler) logged(t *target, user string) []any {
 	logged := []any{"policy", t.policy, "keyHash", h.State.KeyHash(t.key...), "user", user}
 	if t.duration != 0 {
 		logged = append(logged, "duration", t.duration.String())
@@ -148,7 +148,7 @@ func (h *handler) logged(t *target, user string) []any {
 
 // refuseState answers what was not done; context goes into the log with a fault
 // of ours.
-func (h *handler) refuseState(w http.ResponseWriter, r *http.Request, err error, context ...any) {
+func (h *Handler) refuseState(w http.ResponseWriter, r *http.Request, err error, context ...any) {
 	invalid, isInvalid := errors.AsType[*limiter.FieldError](err)
 	unknown, isUnknown := errors.AsType[*limiter.UnknownPolicyError](err)
 	switch {

@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package httpapi
+package httpserver
 
 import (
 	"context"
@@ -18,9 +18,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/weir-dev/weir/internal/limiter"
-	"github.com/weir-dev/weir/internal/limiter/answer"
-	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/listen"
 )
 
 // running is a started server under test.
@@ -33,17 +31,20 @@ type running struct {
 	ended    chan error
 }
 
-func start(t *testing.T, o ServerOptions) *running {
+func start(t *testing.T, o Options) *running {
 	t.Helper()
 	g := NewWithT(t)
 	o.Address = "127.0.0.1:0"
 	o.Logger = slog.New(slog.DiscardHandler)
 	ctx, stop := context.WithCancel(t.Context())
 	s := &running{
-		Server: NewServer(o), stop: stop, client: &http.Client{Transport: &http.Transport{}},
+		Server: New(o), stop: stop, client: &http.Client{Transport: &http.Transport{}},
 		lameDuck: make(chan time.Time, 1), ended: make(chan error, 1),
 	}
-	s.after = func(time.Duration) <-chan time.Time { return s.lameDuck }
+	s.listener = listen.New(listen.Options{
+		Address: o.Address, DrainTimeout: s.options.DrainTimeout,
+		After: func(time.Duration) <-chan time.Time { return s.lameDuck },
+	})
 	go func() { s.ended <- s.Start(ctx) }()
 	t.Cleanup(func() {
 		stop()
@@ -65,62 +66,47 @@ func (s *running) get(path string) (int, string, error) {
 	return r.StatusCode, string(body), err
 }
 
-// gate is an engine whose decisions wait until they are let through.
-type gate struct {
-	fakeEngine
-	entered, open chan struct{}
-}
+// gate is a handler whose requests to /wait end when it opens; all others answer at
+// once.
+type gate struct{ entered, open chan struct{} }
 
 func newGate() *gate {
-	e := &gate{entered: make(chan struct{}, 1), open: make(chan struct{})}
-	e.snapshot = plan.NewSnapshot(1, nil)
-	e.decide = func(ctx context.Context, _ *limiter.Check) (*limiter.Decision, error) {
-		e.entered <- struct{}{}
-		select {
-		case <-e.open:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		return &limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed}, nil
-	}
-	return e
+	return &gate{entered: make(chan struct{}, 1), open: make(chan struct{})}
 }
 
-// checkLater posts a check and returns where its status will be; 0 is none.
-func (s *running) checkLater() <-chan int {
+func (h *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/wait" {
+		h.entered <- struct{}{}
+		select {
+		case <-h.open:
+		case <-r.Context().Done():
+		}
+	}
+	_, _ = io.WriteString(w, "ok")
+}
+
+// getLater sends a request that waits at the gate and returns where its status will be; 0
+// is none.
+func (s *running) getLater() <-chan int {
 	status := make(chan int, 1)
 	go func() {
-		r, err := s.client.Post(s.url+pathCheck, answer.TypeJSON, strings.NewReader(namedCheck))
-		if err != nil {
-			status <- 0
-			return
-		}
-		_ = r.Body.Close()
-		status <- r.StatusCode
+		got, _, _ := s.get("/wait")
+		status <- got
 	}()
 	return status
 }
 
 func TestServerDrains(t *testing.T) {
 	g := NewWithT(t)
-	engine := newGate()
-	s := start(t, ServerOptions{Handler: newHandler(engine), DrainTimeout: time.Minute})
-	status, _, err := s.get(pathReady)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(status).To(Equal(http.StatusOK))
-
-	inFlight := s.checkLater()
-	<-engine.entered
+	handler, drains := newGate(), make(chan struct{}, 2)
+	s := start(t, Options{Handler: handler, DrainTimeout: time.Minute, OnDrain: func() { drains <- struct{}{} }})
+	inFlight := s.getLater()
+	<-handler.entered
+	g.Expect(drains).NotTo(Receive())
 	s.stop()
-	g.Eventually(func() (int, error) {
-		status, _, err := s.get(pathReady)
-		return status, err
-	}).Should(Equal(http.StatusServiceUnavailable))
-	_, why, err := s.get(pathReady)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(why).To(ContainSubstring("draining"))
+	g.Eventually(drains).Should(Receive())
 
-	r, err := s.client.Get(s.url + pathPolicies)
+	r, err := s.client.Get(s.url)
 	g.Expect(err).NotTo(HaveOccurred(), "a lame duck still serves")
 	g.Expect(r.Body.Close()).To(Succeed())
 	g.Expect(r.StatusCode).To(Equal(http.StatusOK))
@@ -135,29 +121,30 @@ func TestServerDrains(t *testing.T) {
 		return err
 	}).Should(HaveOccurred(), "a draining server accepts nothing")
 	g.Expect(s.ended).NotTo(Receive())
-	close(engine.open)
+	close(handler.open)
 	g.Eventually(inFlight).Should(Receive(Equal(http.StatusOK)))
 	g.Eventually(s.ended).Should(Receive(BeNil()))
+	g.Expect(drains).NotTo(Receive(), "once")
 }
 
 func TestServerCutsOffAfterTheDrainTimeout(t *testing.T) {
 	g := NewWithT(t)
-	engine := newGate()
-	s := start(t, ServerOptions{Handler: newHandler(engine), DrainTimeout: time.Millisecond})
-	inFlight := s.checkLater()
-	<-engine.entered
+	handler := newGate()
+	s := start(t, Options{Handler: handler, DrainTimeout: time.Millisecond})
+	inFlight := s.getLater()
+	<-handler.entered
 	s.stop()
 	s.lameDuck <- time.Time{}
 	var err error
 	g.Eventually(s.ended).Should(Receive(&err))
 	g.Expect(err).To(MatchError(context.DeadlineExceeded))
 	g.Eventually(inFlight).Should(Receive(Equal(0)))
-	close(engine.open)
+	close(handler.open)
 }
 
 func TestServerStopsAtOnceWithoutRequests(t *testing.T) {
 	g := NewWithT(t)
-	s := NewServer(ServerOptions{Address: "127.0.0.1:0", Handler: http.NotFoundHandler()})
+	s := New(Options{Address: "127.0.0.1:0", Handler: http.NotFoundHandler()})
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	g.Expect(s.Start(ctx)).To(Succeed())
@@ -167,7 +154,7 @@ func TestServerReportsATakenAddress(t *testing.T) {
 	g := NewWithT(t)
 	taken := httptest.NewServer(http.NotFoundHandler())
 	defer taken.Close()
-	s := NewServer(ServerOptions{Address: taken.Listener.Addr().String(), Handler: http.NotFoundHandler()})
+	s := New(Options{Address: taken.Listener.Addr().String(), Handler: http.NotFoundHandler()})
 	var failed *net.OpError
 	g.Expect(errors.As(s.Start(t.Context()), &failed)).To(BeTrue())
 	g.Expect(s.Addr()).To(BeEmpty())
@@ -177,12 +164,12 @@ func TestServerSpeaksTLS(t *testing.T) {
 	g := NewWithT(t)
 	lender := httptest.NewTLSServer(nil) // for its certificate
 	defer lender.Close()
-	s := start(t, ServerOptions{
-		Handler: newHandler(newGate()),
+	s := start(t, Options{
+		Handler: newGate(),
 		TLS:     &tls.Config{Certificates: lender.TLS.Certificates, MinVersion: tls.VersionTLS12},
 	})
 	s.client, s.url = lender.Client(), "https://"+s.Addr()
-	status, _, err := s.get(pathReady)
+	status, _, err := s.get("/")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(status).To(Equal(http.StatusOK))
 	s.stop()
@@ -192,38 +179,21 @@ func TestServerSpeaksTLS(t *testing.T) {
 
 func TestServerReportsUnusableTLS(t *testing.T) {
 	g := NewWithT(t)
-	s := NewServer(ServerOptions{Address: "127.0.0.1:0", Handler: http.NotFoundHandler(), TLS: &tls.Config{MinVersion: tls.VersionTLS12}})
+	s := New(Options{Address: "127.0.0.1:0", Handler: http.NotFoundHandler(), TLS: &tls.Config{MinVersion: tls.VersionTLS12}})
 	g.Expect(s.Start(t.Context())).NotTo(Succeed())
-}
-
-func TestMetricsServer(t *testing.T) {
-	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "weir_up 1") })
-	handler := NewMetricsServer(ServerOptions{Handler: metrics}).options.Handler
-	for name, tc := range map[string]struct {
-		method, path string
-		status       int
-	}{
-		"read":  {http.MethodGet, "/metrics", 200},
-		"write": {http.MethodPost, "/metrics", 405},
-		"else":  {http.MethodGet, "/", 404},
-	} {
-		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(send(handler, tc.method, tc.path, "").Code).To(Equal(tc.status))
-		})
-	}
 }
 
 // The bounds of what a slow or verbose client can hold are those of the server
 // that runs.
 func TestServerBounds(t *testing.T) {
 	g := NewWithT(t)
-	server := NewServer(ServerOptions{Handler: http.NotFoundHandler()}).server()
+	server := New(Options{Handler: http.NotFoundHandler()}).server()
 	g.Expect([]time.Duration{server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout, server.IdleTimeout}).
 		To(Equal([]time.Duration{5 * time.Second, 10 * time.Second, 10 * time.Second, 2 * time.Minute}))
 	g.Expect(server.MaxHeaderBytes).To(Equal(64 << 10))
 
-	s := start(t, ServerOptions{Handler: newHandler(newGate())})
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+pathHealth, nil)
+	s := start(t, Options{Handler: newGate()})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url, nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	for size, status := range map[int]int{60 << 10: 200, 128 << 10: 431} {
 		r.Header.Set("X-Long", strings.Repeat("x", size))

@@ -1,6 +1,6 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package grpcapi is the gRPC port: listening, draining, health, reflection and
+// Package grpcserver is the gRPC port: listening, draining, health, reflection and
 // what protects the services that are registered on it.
-package grpcapi
+package grpcserver

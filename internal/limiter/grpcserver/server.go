@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package grpcapi
+package grpcserver
 
 import (
 	"cmp"
@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -22,6 +21,8 @@ import (
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
+
+	"github.com/weir-dev/weir/internal/limiter/listen"
 )
 
 const (
@@ -56,8 +57,8 @@ var alive = keepalive.ServerParameters{
 // Service is what is served beside health and reflection.
 type Service interface{ Register(grpc.ServiceRegistrar) }
 
-// ServerOptions are what a server needs. Only Address is required.
-type ServerOptions struct {
+// Options configure a Server. Only Address is required.
+type Options struct {
 	// Address is what to listen on, as in ":8081"; port 0 takes any.
 	Address  string
 	Services []Service
@@ -74,17 +75,23 @@ type ServerOptions struct {
 
 // Server serves gRPC until its context ends, then drains.
 type Server struct {
-	options ServerOptions
-	grpc    *grpc.Server
-	health  *health.Server
-	bound   atomic.Pointer[string]
+	listener *listen.Listener
+	options  Options
+	grpc     *grpc.Server
+	health   *health.Server
 }
 
-// NewServer returns a server that does not listen yet. Its health is NOT_SERVING
+// New returns a server that does not listen yet. Its health is NOT_SERVING
 // until Ready.
-func NewServer(o ServerOptions) *Server {
+func New(o Options) *Server {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
-	s := &Server{options: o, health: health.NewServer()}
+	s := &Server{
+		options: o,
+		health:  health.NewServer(),
+		listener: listen.New(listen.Options{
+			Address: o.Address, LameDuck: o.LameDuck, DrainTimeout: drainTimeout,
+		}),
+	}
 	s.grpc = s.server()
 	s.say(healthpb.HealthCheckResponse_NOT_SERVING)
 	return s
@@ -102,35 +109,11 @@ func (s *Server) say(status healthpb.HealthCheckResponse_ServingStatus) {
 	}
 }
 
-// Addr returns the address the server listens on; empty until it does.
-func (s *Server) Addr() string {
-	if address := s.bound.Load(); address != nil {
-		return *address
-	}
-	return ""
-}
-
 // Start listens and serves until ctx ends, then drains.
-func (s *Server) Start(ctx context.Context) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.options.Address)
-	if err != nil {
-		return err
-	}
-	s.bound.Store(new(listener.Addr().String()))
-	served := make(chan error, 1)
-	go func() { served <- s.grpc.Serve(listener) }()
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-	}
-	s.health.Shutdown()
-	<-time.After(s.options.LameDuck)
-	cutOff := time.AfterFunc(drainTimeout, s.grpc.Stop)
-	defer cutOff.Stop()
-	s.grpc.GracefulStop()
-	return <-served
-}
+func (s *Server) Start(ctx context.Context) error { return s.listener.Run(ctx, protocol{s}) }
+
+// Addr returns the address in use; empty until Start has bound it.
+func (s *Server) Addr() string { return s.listener.Addr() }
 
 // server returns the standard server with our bounds and all services.
 func (s *Server) server() *grpc.Server {
@@ -169,4 +152,20 @@ func (s *Server) survive(ctx context.Context, request any, info *grpc.UnaryServe
 		}
 	}()
 	return handle(ctx, request)
+}
+
+// protocol is the Server as its listener runs it.
+type protocol struct{ *Server }
+
+// Serve implements listen.Server.
+func (p protocol) Serve(listener net.Listener) error { return p.grpc.Serve(listener) }
+
+// Drain implements listen.Server.
+func (p protocol) Drain() { p.health.Shutdown() }
+
+// Shutdown implements listen.Server.
+func (p protocol) Shutdown(ctx context.Context) error {
+	defer context.AfterFunc(ctx, p.grpc.Stop)()
+	p.grpc.GracefulStop()
+	return nil
 }

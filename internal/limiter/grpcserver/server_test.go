@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package grpcapi_test
+package grpcserver_test
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
-	"github.com/weir-dev/weir/internal/limiter/grpcapi"
+	"github.com/weir-dev/weir/internal/limiter/grpcserver"
 )
 
 // odd is a service that panics, or says how large what it got was.
@@ -38,11 +38,11 @@ func (odd) ShouldRateLimit(_ context.Context, r *ratelimitv3.RateLimitRequest) (
 }
 
 // serve starts a server until the test ends and connects to it.
-func serve(t *testing.T, services ...grpcapi.Service) *grpc.ClientConn {
+func serve(t *testing.T, services ...grpcserver.Service) *grpc.ClientConn {
 	t.Helper()
 	g := NewWithT(t)
 	ctx, stop := context.WithCancel(t.Context())
-	server := grpcapi.NewServer(grpcapi.ServerOptions{
+	server := grpcserver.New(grpcserver.Options{
 		Address: "127.0.0.1:0", Services: services, Logger: slog.New(slog.DiscardHandler),
 	})
 	ended := make(chan error, 1)
@@ -106,7 +106,7 @@ func TestReflectionNamesTheServices(t *testing.T) {
 func TestHealthFollowsTheServer(t *testing.T) {
 	g := NewWithT(t)
 	ctx, stop := context.WithCancel(t.Context())
-	server := grpcapi.NewServer(grpcapi.ServerOptions{Address: "127.0.0.1:0", Services: []grpcapi.Service{odd{}}})
+	server := grpcserver.New(grpcserver.Options{Address: "127.0.0.1:0", Services: []grpcserver.Service{odd{}}})
 	ended := make(chan error, 1)
 	go func() { ended <- server.Start(ctx) }()
 	g.Eventually(server.Addr).ShouldNot(BeEmpty())

@@ -1,0 +1,140 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package httpserver serves HTTP on one address, with bounds on what a client can
+// hold, with TLS, and with a drain at the end. The HTTP door, the webhook, the probes
+// and the metrics are all served by it.
+package httpserver
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/listen"
+)
+
+// How long a client may take. A check is small and decided within
+// milliseconds; these bound what a slow or silent client can hold.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 10 * time.Second
+	writeTimeout      = 10 * time.Second
+	// idleTimeout is longer than the usual ones of proxies, so that the proxy
+	// is the one to close: otherwise it may send on a connection just closed.
+	idleTimeout = 2 * time.Minute
+	// maxHeaderBytes leaves room for the forwarded headers of a request.
+	maxHeaderBytes = 64 << 10
+
+	defaultDrainTimeout = 10 * time.Second
+)
+
+// Options configure a Server. Address and Handler are required.
+type Options struct {
+	// Address is what to listen on, as in ":8080"; port 0 takes any.
+	Address string
+	Handler http.Handler
+	// TLS turns TLS on; it must be able to find a certificate.
+	TLS *tls.Config
+	// Logger hears of connections that failed, at level Debug; nil is
+	// slog.Default().
+	Logger *slog.Logger
+	// OnDrain is called once, when the server begins to drain, so that the readiness
+	// that its handler reports can fail; nil does nothing.
+	OnDrain func()
+	// LameDuck is how long the server goes on accepting after that, so that load
+	// balancers can notice.
+	LameDuck time.Duration
+	// DrainTimeout is how long requests in flight may take after that; 0 is 10s.
+	DrainTimeout time.Duration
+}
+
+// Server serves HTTP until its context ends, then drains.
+type Server struct {
+	listener *listen.Listener
+	options  Options
+	http     *http.Server
+	draining atomic.Bool
+}
+
+// New returns a server that does not listen yet.
+func New(o Options) *Server {
+	o.DrainTimeout = cmp.Or(o.DrainTimeout, defaultDrainTimeout)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	s := &Server{
+		options: o,
+		listener: listen.New(listen.Options{
+			Address: o.Address, LameDuck: o.LameDuck, DrainTimeout: o.DrainTimeout,
+		}),
+	}
+	s.http = s.server()
+	return s
+}
+
+// Start listens and serves until ctx ends, then drains. It returns nil after a complete
+// drain.
+func (s *Server) Start(ctx context.Context) error { return s.listener.Run(ctx, protocol{s}) }
+
+// Addr returns the address in use; empty until Start has bound it.
+func (s *Server) Addr() string { return s.listener.Addr() }
+
+// server returns the standard server with our bounds.
+func (s *Server) server() *http.Server {
+	return &http.Server{
+		Handler:           http.HandlerFunc(s.serveHTTP),
+		TLSConfig:         s.options.TLS.Clone(),
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug),
+	}
+}
+
+// serveHTTP is the handler, except that a draining server asks every client to connect
+// elsewhere.
+func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.draining.Load() {
+		w.Header().Set("Connection", "close")
+	}
+	s.options.Handler.ServeHTTP(w, r)
+}
+
+// protocol is the Server as its listener runs it.
+type protocol struct{ *Server }
+
+// Serve implements listen.Server.
+func (p protocol) Serve(listener net.Listener) error {
+	serve := p.http.Serve
+	if p.http.TLSConfig != nil {
+		serve = func(l net.Listener) error { return p.http.ServeTLS(l, "", "") }
+	}
+	if err := serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Drain implements listen.Server.
+func (p protocol) Drain() {
+	p.draining.Store(true)
+	if p.options.OnDrain != nil {
+		p.options.OnDrain()
+	}
+}
+
+// Shutdown implements listen.Server.
+func (p protocol) Shutdown(ctx context.Context) error {
+	if err := p.http.Shutdown(ctx); err != nil {
+		return fmt.Errorf("requests on %s were cut off: %w", p.Addr(), errors.Join(err, p.http.Close()))
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package listen runs a server on a TCP address until a context ends, then drains it.
+// httpserver and grpcserver are built on it.
+package listen
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// Server is a protocol that a Listener runs.
+type Server interface {
+	// Serve accepts connections until Shutdown or an error. It returns nil after
+	// Shutdown.
+	Serve(listener net.Listener) error
+	// Drain is called once, when draining begins. The server goes on accepting, and
+	// should ask its clients to connect elsewhere.
+	Drain()
+	// Shutdown stops accepting and finishes what is in flight. When ctx ends, it cuts
+	// off the rest.
+	Shutdown(ctx context.Context) error
+}
+
+// Options configure a Listener. Address is required.
+type Options struct {
+	// Address is the TCP address, as in ":8080"; port 0 takes any free port.
+	Address string
+	// LameDuck is the time between Drain and Shutdown, in which load balancers can
+	// notice that the server drains.
+	LameDuck time.Duration
+	// DrainTimeout bounds Shutdown.
+	DrainTimeout time.Duration
+	// After is the clock of LameDuck; nil is time.After.
+	After func(time.Duration) <-chan time.Time
+}
+
+// Listener runs one Server.
+type Listener struct {
+	options Options
+	address atomic.Pointer[string]
+}
+
+// New returns a Listener that does not listen yet.
+func New(o Options) *Listener {
+	if o.After == nil {
+		o.After = time.After
+	}
+	return &Listener{options: o}
+}
+
+// Addr returns the address in use; empty until Run has bound it.
+func (l *Listener) Addr() string {
+	if address := l.address.Load(); address != nil {
+		return *address
+	}
+	return ""
+}
+
+// Run binds the address and serves until ctx ends, then drains: it calls Drain, waits
+// LameDuck, and calls Shutdown with DrainTimeout. It returns nil after a complete drain.
+func (l *Listener) Run(ctx context.Context, server Server) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", l.options.Address)
+	if err != nil {
+		return err
+	}
+	// Serve closes the listener, unless it fails before it accepts.
+	defer func() { _ = listener.Close() }()
+	l.address.Store(new(listener.Addr().String()))
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	server.Drain()
+	select {
+	case err := <-served:
+		return err
+	case <-l.options.After(l.options.LameDuck):
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.options.DrainTimeout)
+	defer cancel()
+	return errors.Join(server.Shutdown(ctx), <-served)
+}
