@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/tracing"
@@ -129,18 +130,20 @@ func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.O
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newBuildInfo())
 	options = endpoint.Options{
-		RedisPrefix:     f.redisPrefix,
-		HTTPAddress:     f.httpAddress,
-		GRPCAddress:     f.grpcAddress,
-		MetricsAddress:  f.metricsAddress,
-		TLS:             certificates,
-		TrustedProxies:  networks,
-		PrincipalHeader: f.principal,
-		LegacyHeaders:   f.legacyHeaders,
-		StoreTimeout:    f.storeTimeout,
-		LameDuck:        f.drainDelay,
-		Logger:          logger,
-		Registry:        registry,
+		RedisPrefix:    f.redisPrefix,
+		HTTPAddress:    f.httpAddress,
+		GRPCAddress:    f.grpcAddress,
+		MetricsAddress: f.metricsAddress,
+		TLS:            certificates,
+		Door: limiter.DoorOptions{
+			TrustedProxies:  networks,
+			PrincipalHeader: f.principal,
+			LegacyHeaders:   f.legacyHeaders,
+		},
+		StoreTimeout: f.storeTimeout,
+		LameDuck:     f.drainDelay,
+		Logger:       logger,
+		Registry:     registry,
 	}
 	if spans != nil {
 		options.Tracer, options.Propagator = spans.Provider, spans.Propagator

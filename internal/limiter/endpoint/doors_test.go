@@ -30,6 +30,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
@@ -78,7 +79,9 @@ func build(t *testing.T, edit func(*endpoint.Options), plans ...*plan.Plan) *hou
 	t.Cleanup(func() { _ = client.Close() })
 	options := endpoint.Options{
 		Redis: client, RedisPrefix: "weir:", HTTPAddress: "127.0.0.1:0", GRPCAddress: "127.0.0.1:0",
-		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PrincipalHeader: "x-user", LegacyHeaders: true,
+		Door: limiter.DoorOptions{
+			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PrincipalHeader: "x-user", LegacyHeaders: true,
+		},
 		StoreTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	}
 	if edit != nil {

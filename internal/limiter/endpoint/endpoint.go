@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/envoyrls"
 	"github.com/weir-dev/weir/internal/limiter/extauthz"
@@ -48,13 +48,8 @@ type Options struct {
 	MetricsAddress string
 	// TLS are the certificates of the HTTP and the gRPC port; nil is plain text.
 	TLS *tlsfiles.Files
-	// TrustedProxies are the networks whose forwarding headers are believed.
-	TrustedProxies []netip.Prefix
-	// PrincipalHeader is where trusted proxies say who the caller is; empty is
-	// nowhere.
-	PrincipalHeader string
-	// LegacyHeaders adds X-RateLimit-* to answers.
-	LegacyHeaders bool
+	// Door configures all doors.
+	Door limiter.DoorOptions
 	// Authorizer says who may see and change the state of keys; nil is nobody.
 	Authorizer httpapi.Authorizer
 	// StoreTimeout is the longest a decision waits for Redis.
@@ -138,9 +133,7 @@ func (e *Endpoint) httpDoor() *httpapi.Handler {
 		Logger:             o.Logger,
 		Healthy:            o.Healthy,
 		Replicas:           o.Replicas,
-		TrustedProxies:     o.TrustedProxies,
-		PrincipalHeader:    o.PrincipalHeader,
-		LegacyHeaders:      o.LegacyHeaders,
+		Door:               o.Door,
 		ClientCertificates: o.TLS != nil && o.TLS.VerifiesClients(),
 	})
 }
@@ -148,13 +141,8 @@ func (e *Endpoint) httpDoor() *httpapi.Handler {
 func (e *Endpoint) grpcServices() []grpcserver.Service {
 	o := &e.options
 	return []grpcserver.Service{
-		envoyrls.New(envoyrls.Options{Engine: e.Engine, LegacyHeaders: o.LegacyHeaders}),
-		extauthz.New(extauthz.Options{
-			Engine:          e.Engine,
-			TrustedProxies:  o.TrustedProxies,
-			PrincipalHeader: o.PrincipalHeader,
-			LegacyHeaders:   o.LegacyHeaders,
-		}),
+		envoyrls.New(envoyrls.Options{Engine: e.Engine, Door: o.Door}),
+		extauthz.New(extauthz.Options{Engine: e.Engine, Door: o.Door}),
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 // the reason of a refusal, so that is the one the body names.
 func (s *Service) response(d *limiter.Decision) *ratelimitv3.RateLimitResponse {
 	a := answer.New(d, answer.Manner{
-		Silent: true, DenyStatus: http.StatusTooManyRequests, LegacyHeaders: s.options.LegacyHeaders,
+		Silent: true, DenyStatus: http.StatusTooManyRequests, LegacyHeaders: s.options.Door.LegacyHeaders,
 	})
 	defer a.Release()
 	r := &ratelimitv3.RateLimitResponse{

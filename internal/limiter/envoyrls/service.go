@@ -15,17 +15,11 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 )
 
-// Engine decides checks.
-type Engine interface {
-	Decide(ctx context.Context, check *limiter.Check) (*limiter.Decision, error)
-}
-
 // Options are what a service needs.
 type Options struct {
 	// Engine is required.
-	Engine Engine
-	// LegacyHeaders adds X-RateLimit-* to what the proxy is to tell its client.
-	LegacyHeaders bool
+	Engine limiter.Decider
+	Door   limiter.DoorOptions
 }
 
 // Service answers envoy.service.ratelimit.v3.RateLimitService.

@@ -78,7 +78,7 @@ func addressOf(a *corev3.Address) netip.Addr {
 // toldPrincipal returns who the header of principals says the caller is, if a
 // trusted Envoy sends it.
 func (s *Service) toldPrincipal(ctx context.Context, headers map[string]string) string {
-	if s.options.PrincipalHeader == "" {
+	if s.options.Door.PrincipalHeader == "" {
 		return ""
 	}
 	caller, ok := peer.FromContext(ctx)
@@ -89,5 +89,5 @@ func (s *Service) toldPrincipal(ctx context.Context, headers map[string]string) 
 	if err != nil || !s.proxies.Cover(forwarded.Plain(address.Addr())) {
 		return ""
 	}
-	return strings.TrimSpace(headers[strings.ToLower(s.options.PrincipalHeader)])
+	return strings.TrimSpace(headers[strings.ToLower(s.options.Door.PrincipalHeader)])
 }

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"net/netip"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
@@ -23,22 +22,11 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/forwarded"
 )
 
-// Engine decides checks.
-type Engine interface {
-	Decide(ctx context.Context, check *limiter.Check) (*limiter.Decision, error)
-}
-
 // Options are what a service needs.
 type Options struct {
 	// Engine is required.
-	Engine Engine
-	// TrustedProxies are the networks whose forwarding headers are believed.
-	TrustedProxies []netip.Prefix
-	// PrincipalHeader is where a trusted Envoy says who the caller is, lower-case or
-	// not; empty is nowhere.
-	PrincipalHeader string
-	// LegacyHeaders adds X-RateLimit-* to what the proxy is to tell its client.
-	LegacyHeaders bool
+	Engine limiter.Decider
+	Door   limiter.DoorOptions
 }
 
 // Service answers envoy.service.auth.v3.Authorization.
@@ -51,7 +39,7 @@ type Service struct {
 
 // New returns the service.
 func New(o Options) *Service {
-	return &Service{options: o, proxies: forwarded.NewProxies(o.TrustedProxies)}
+	return &Service{options: o, proxies: forwarded.NewProxies(o.Door.TrustedProxies)}
 }
 
 // Register adds the service to the server.
@@ -71,7 +59,7 @@ func (s *Service) Check(ctx context.Context, r *authv3.CheckRequest) (*authv3.Ch
 	case err != nil:
 		return nil, status.FromContextError(err).Err()
 	}
-	a := answer.New(decision, answer.Manner{Silent: true, LegacyHeaders: s.options.LegacyHeaders})
+	a := answer.New(decision, answer.Manner{Silent: true, LegacyHeaders: s.options.Door.LegacyHeaders})
 	defer a.Release()
 	if decision.Allowed {
 		return allowed(a), nil

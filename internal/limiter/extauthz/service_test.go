@@ -71,7 +71,10 @@ func checkFrom(t *testing.T, e *engine, envoy string, r *authv3.CheckRequest) (*
 	t.Helper()
 	ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(envoy))})
 	return extauthz.New(extauthz.Options{
-		Engine: e, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, PrincipalHeader: "X-User", LegacyHeaders: true,
+		Engine: e,
+		Door: limiter.DoorOptions{
+			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, PrincipalHeader: "X-User", LegacyHeaders: true,
+		},
 	}).Check(ctx, r)
 }
 

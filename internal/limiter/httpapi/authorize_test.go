@@ -43,7 +43,8 @@ func ask(e Engine, method, target, peer string, headers ...string) *httptest.Res
 	}
 	w := httptest.NewRecorder()
 	New(Options{
-		Engine: e, PrincipalHeader: "x-user", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+		Engine: e,
+		Door:   limiter.DoorOptions{PrincipalHeader: "x-user", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
 	}).ServeHTTP(w, r)
 	return w
 }
@@ -278,7 +279,7 @@ func TestAuthorizePrincipalOfCertificate(t *testing.T) {
 			if tc.leaf != nil {
 				r.TLS.VerifiedChains = [][]*x509.Certificate{{tc.leaf}}
 			}
-			New(Options{Engine: engine, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}).
+			New(Options{Engine: engine, Door: limiter.DoorOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}).
 				ServeHTTP(httptest.NewRecorder(), r)
 			NewWithT(t).Expect(engine.asked.Attributes.Principal).To(Equal(tc.want))
 		})
@@ -310,7 +311,7 @@ func FuzzAuthorize(f *testing.F) {
 		}
 		engine := &fakeEngine{}
 		w := httptest.NewRecorder()
-		New(Options{Engine: engine, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}).ServeHTTP(w, r)
+		New(Options{Engine: engine, Door: limiter.DoorOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}).ServeHTTP(w, r)
 		g.Expect(w.Code).To(BeElementOf(200, 400))
 		if engine.asked != nil {
 			a := engine.asked.Attributes

@@ -29,7 +29,7 @@ type manner struct {
 
 // manner returns how most paths answer.
 func (h *Handler) manner() manner {
-	return manner{answer.Manner{LegacyHeaders: h.LegacyHeaders}, "policies"}
+	return manner{answer.Manner{LegacyHeaders: h.Door.LegacyHeaders}, "policies"}
 }
 
 // check decides one request.

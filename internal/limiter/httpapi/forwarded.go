@@ -35,8 +35,8 @@ func (h *Handler) forwardedFacts(r *http.Request) (plan.Attributes, error) {
 		return a, err
 	}
 	a.Method, a.Host, a.Path = cmp.Or(t.method, a.Method), cmp.Or(t.host, a.Host), cmp.Or(t.path, a.Path)
-	if h.PrincipalHeader != "" {
-		a.Principal, err = readValue(r.Header, http.CanonicalHeaderKey(h.PrincipalHeader))
+	if h.Door.PrincipalHeader != "" {
+		a.Principal, err = readValue(r.Header, http.CanonicalHeaderKey(h.Door.PrincipalHeader))
 	}
 	return a, err
 }

@@ -4,11 +4,9 @@
 package httpapi
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -36,7 +34,7 @@ const (
 
 // Engine decides checks.
 type Engine interface {
-	Decide(ctx context.Context, check *limiter.Check) (*limiter.Decision, error)
+	limiter.Decider
 	// Snapshot returns the plans in force; nil until the first were loaded.
 	Snapshot() *plan.Snapshot
 }
@@ -54,13 +52,7 @@ type Options struct {
 	Healthy func() error
 	// Replicas lists the live replicas; nil is none known.
 	Replicas func() []Replica
-	// TrustedProxies are the networks whose forwarding headers are believed.
-	TrustedProxies []netip.Prefix
-	// PrincipalHeader is where trusted proxies say who the caller is; empty is
-	// nowhere.
-	PrincipalHeader string
-	// LegacyHeaders adds X-RateLimit-Limit, -Remaining and -Reset.
-	LegacyHeaders bool
+	Door     limiter.DoorOptions
 	// ClientCertificates refuses callers without a verified certificate, but for
 	// probes, which have none to show.
 	ClientCertificates bool
@@ -86,7 +78,7 @@ func New(o Options) *Handler {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	h := &Handler{Options: o, proxies: forwarded.NewProxies(o.TrustedProxies)}
+	h := &Handler{Options: o, proxies: forwarded.NewProxies(o.Door.TrustedProxies)}
 	read := []string{http.MethodGet, http.MethodHead}
 	h.routes = map[string]route{
 		pathCheck:     {methods: []string{http.MethodPost}, serve: h.check},

@@ -118,7 +118,7 @@ func (c *contract) runOnFakes(run func(h http.Handler, calls ...documentedCall))
 	limited := limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed, Limits: []limiter.LimitState{
 		{Policy: "a/b", Limit: "l", Allowed: true, Threshold: 2, Algorithm: plan.Suppressed, SuppressionFactor: 0.25},
 	}}
-	run(New(Options{Engine: answering(limited), LegacyHeaders: true}),
+	run(New(Options{Engine: answering(limited), Door: limiter.DoorOptions{LegacyHeaders: true}}),
 		documentedCall{"", "POST", pathCheck, `{"policies":["a/b"]}`, 200})
 	run(New(Options{Engine: failing(limiter.ErrNotReady), Healthy: func() error { return context.Canceled }}),
 		documentedCall{"", "POST", pathCheck, `{"policies":["a/b"]}`, 503},

@@ -1,0 +1,29 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter
+
+import (
+	"context"
+	"net/netip"
+)
+
+// Decider answers checks. The engine implements it; doors call it.
+type Decider interface {
+	// Decide answers the check. It returns a *FieldError or *UnknownPolicyError for an
+	// invalid check, ErrNotReady before the first plans are loaded, and the error of ctx
+	// if the caller cancelled.
+	Decide(ctx context.Context, check *Check) (*Decision, error)
+}
+
+// DoorOptions configure every door alike.
+type DoorOptions struct {
+	// TrustedProxies are the networks of the proxies whose forwarding headers are
+	// trusted.
+	TrustedProxies []netip.Prefix
+	// PrincipalHeader is the header, in any case, in which trusted proxies send the
+	// authenticated user; empty is none.
+	PrincipalHeader string
+	// LegacyHeaders adds X-RateLimit-Limit, -Remaining and -Reset to answers.
+	LegacyHeaders bool
+}
