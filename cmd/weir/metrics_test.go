@@ -32,7 +32,7 @@ func TestMetricsDocument(t *testing.T) {
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	defer endpoint.Close()
-	plans.NewPublisher(nil, "weir:", plans.PublisherOptions{Owner: "weir", Registerer: registry})
+	plans.NewWriter(nil, "weir:", plans.WriterOptions{Owner: "weir", Registerer: registry})
 	plans.NewWatcher(nil, "weir:", plans.WatcherOptions{Owner: "weir", Replica: "r", Registerer: registry})
 
 	g.Expect(documentedMetrics(t)).To(Equal(registeredMetrics(registry)))

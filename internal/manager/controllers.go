@@ -46,7 +46,7 @@ type controllers struct {
 	tenancy   compile.Tenancy
 	lease     LeaseOptions
 	webhook   WebhookOptions
-	publisher *registry.Publisher
+	publisher *registry.Writer
 	logger    *slog.Logger
 	ended     atomic.Pointer[error]
 }

@@ -56,7 +56,7 @@ func (o LeaseOptions) Validate() error {
 type leader struct {
 	config    *rest.Config
 	lease     LeaseOptions
-	publisher *registry.Publisher
+	publisher *registry.Writer
 	terms     *controller.Terms
 	logger    *slog.Logger
 	leading   sync.Mutex

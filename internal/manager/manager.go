@@ -90,7 +90,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.Controllers {
 		c := &controllers{
 			config: o.Config, tenancy: o.Tenancy, lease: o.Lease, webhook: o.Webhook, logger: o.Logger,
-			publisher: registry.NewPublisher(plans, o.RedisPrefix, registry.PublisherOptions{
+			publisher: registry.NewWriter(plans, o.RedisPrefix, registry.WriterOptions{
 				Owner: o.Installation, Logger: o.Logger, Registerer: o.Registry,
 			}),
 		}

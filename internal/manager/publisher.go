@@ -13,16 +13,16 @@ import (
 )
 
 // publisher is the registry as the controller wants it.
-type publisher struct{ *registry.Publisher }
+type publisher struct{ *registry.Writer }
 
 // Set implements controller.Publisher.
 func (p publisher) Set(ctx context.Context, wanted *plan.Plan) error {
-	return unlessWaiting(p.Publisher.Set(ctx, wanted))
+	return unlessWaiting(p.Writer.Set(ctx, wanted))
 }
 
 // Delete implements controller.Publisher.
 func (p publisher) Delete(ctx context.Context, id string) error {
-	return unlessWaiting(p.Publisher.Delete(ctx, id))
+	return unlessWaiting(p.Writer.Delete(ctx, id))
 }
 
 // unlessWaiting drops the error of a registry that waits for all plans to be
@@ -36,7 +36,7 @@ func unlessWaiting(err error) error {
 
 // Sweep implements controller.Publisher.
 func (p publisher) Sweep(ctx context.Context, live func(id string) bool) error {
-	_, err := p.Publisher.Sweep(ctx, live)
+	_, err := p.Writer.Sweep(ctx, live)
 	return err
 }
 

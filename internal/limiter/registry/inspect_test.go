@@ -7,19 +7,19 @@ import "slices"
 
 // programmed returns the revision since which the wanted plan of that id is in
 // the registry, and false if it is not.
-func (p *Publisher) programmed(id string) (revision int64, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.revisionOf(id)
+func (w *Writer) programmed(id string) (revision int64, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.revisionOf(id)
 }
 
 // replicas returns the live replicas of the installation by name, as they were
 // within the last second, and what Err returns.
-func (p *Publisher) replicas() ([]Replica, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stopped != nil {
-		return nil, p.stopped
+func (w *Writer) replicas() ([]Replica, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped != nil {
+		return nil, w.stopped
 	}
-	return slices.Clone(p.seen.replicas), p.seen.err
+	return slices.Clone(w.seen.replicas), w.seen.err
 }

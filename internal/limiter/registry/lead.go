@@ -24,7 +24,7 @@ const (
 
 // leadership is one run of Lead. Only its goroutine uses it.
 type leadership struct {
-	*Publisher
+	*Writer
 	holder string
 	term   int64 // 0 while not taken
 
@@ -48,43 +48,43 @@ type leadership struct {
 // caller that is deposed but still holds the lease may call Lead again.
 //
 // begun is called once Set works; nil is nobody.
-func (p *Publisher) Lead(ctx context.Context, begun func()) error {
-	if err := p.begin(); err != nil {
+func (w *Writer) Lead(ctx context.Context, begun func()) error {
+	if err := w.begin(); err != nil {
 		return err
 	}
 	if begun != nil {
 		begun()
 	}
-	l := &leadership{Publisher: p, holder: rand.Text(), stored: map[string][]byte{}}
+	l := &leadership{Writer: w, holder: rand.Text(), stored: map[string][]byte{}}
 	err := l.run(ctx)
-	p.end(err)
+	w.end(err)
 	return err
 }
 
-// begin opens the Publisher for Set and Delete.
-func (p *Publisher) begin() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stopped == nil {
+// begin opens the Writer for Set and Delete.
+func (w *Writer) begin() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped == nil {
 		return errors.New("lead: already leading")
 	}
-	p.stopped, p.synced, p.inherited = nil, false, false
-	p.entries, p.dirty = map[string]*entry{}, map[string]struct{}{}
-	p.seen = seen{err: errNotLooked}
+	w.stopped, w.synced, w.inherited = nil, false, false
+	w.entries, w.dirty = map[string]*entry{}, map[string]struct{}{}
+	w.seen = seen{err: errNotLooked}
 	return nil
 }
 
 // end answers who still waits.
-func (p *Publisher) end(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stopped = ErrNotLeading
+func (w *Writer) end(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = ErrNotLeading
 	if err != nil {
-		p.stopped = err
+		w.stopped = err
 	}
-	p.batch.finish(p.stopped)
-	p.batch = newBatch()
-	notify(p.changed)
+	w.batch.finish(w.stopped)
+	w.batch = newBatch()
+	notify(w.changed)
 }
 
 func (l *leadership) run(ctx context.Context) error {

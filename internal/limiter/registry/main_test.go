@@ -85,9 +85,9 @@ func logger(tb testing.TB, name string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(tb.Output(), nil)).With("who", name)
 }
 
-// leader is a Publisher that leads.
+// leader is a Writer that leads.
 type leader struct {
-	*Publisher
+	*Writer
 	stop context.CancelFunc
 	done chan struct{}
 	err  error // to be read when done is closed
@@ -98,7 +98,7 @@ func (c *cluster) lead(owner string) *leader {
 	c.tb.Helper()
 	ctx, stop := context.WithCancel(c.tb.Context())
 	l := &leader{
-		Publisher: NewPublisher(c.newClient(), testPrefix, PublisherOptions{
+		Writer: NewWriter(c.newClient(), testPrefix, WriterOptions{
 			Owner: owner, Logger: logger(c.tb, "leader "+owner), Registerer: prometheus.NewRegistry(),
 		}),
 		stop: stop, done: make(chan struct{}),
@@ -264,7 +264,7 @@ func (c *cluster) restore(saved map[string]string) {
 	c.Expect(err).NotTo(HaveOccurred())
 }
 
-// encoded is the plan as the Publisher keeps it.
+// encoded is the plan as the Writer keeps it.
 func encoded(c *cluster, p *plan.Plan) *entry {
 	data, err := plan.Encode(p)
 	c.Expect(err).NotTo(HaveOccurred())

@@ -8,15 +8,15 @@ import "github.com/prometheus/client_golang/prometheus"
 // buckets reach from a quiet Redis to an outage of some minutes.
 var buckets = []float64{1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 0.1, 0.2, 0.5, 1, 2, 5, 15, 60, 300}
 
-// publisherMetrics are the metrics of the leader. docs/metrics.md describes them.
-type publisherMetrics struct {
+// writerMetrics are the metrics of the leader. docs/metrics.md describes them.
+type writerMetrics struct {
 	republishes prometheus.Counter
 	orphans     prometheus.Counter
 	duration    prometheus.Histogram
 }
 
-func newPublisherMetrics(r prometheus.Registerer) *publisherMetrics {
-	m := &publisherMetrics{
+func newWriterMetrics(r prometheus.Registerer) *writerMetrics {
+	m := &writerMetrics{
 		republishes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_registry_republishes_total",
 			Help: "Epochs begun: the registry was empty, lost or had gone back, and all plans were published anew.",

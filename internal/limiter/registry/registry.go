@@ -4,7 +4,7 @@
 // Package registry carries plans from the one leader to every replica, through
 // Redis.
 //
-// A Publisher keeps the registry as its leader wants it; a Watcher keeps a
+// A Writer keeps the registry as its leader wants it; a Watcher keeps a
 // replica's snapshot as the registry is. Neither knows where plans come from
 // or what is done with them. The registry may be lost, wiped or restored from
 // a backup at any time: replicas keep what they run, and the leader publishes
@@ -103,7 +103,7 @@ var (
 	ErrOwnedElsewhere = errors.New("registry is owned by another installation")
 
 	// ErrEpochLost means that the registry is empty or has gone back, and that the
-	// leader does not know all plans yet, see Publisher.Synced.
+	// leader does not know all plans yet, see Writer.Synced.
 	ErrEpochLost = errors.New("registry waits for all plans to be known")
 
 	// ErrOlderGeneration means that a newer generation of the same policy was

@@ -42,24 +42,24 @@ var errNotLooked = errors.New("registry not looked at yet")
 
 // Changes is signalled when the answer of Err, Plan or Enforced may have
 // changed. Signals that nobody has taken yet are one.
-func (p *Publisher) Changes() <-chan struct{} { return p.changed }
+func (w *Writer) Changes() <-chan struct{} { return w.changed }
 
 // Err says why the registry is not known to be as wanted: Redis cannot be
 // reached, ErrOwnedElsewhere, ErrEpochLost, or ErrNotLeading. While it is not nil
 // the other answers are the last known ones.
-func (p *Publisher) Err() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stopped != nil {
-		return p.stopped
+func (w *Writer) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped != nil {
+		return w.stopped
 	}
-	return p.seen.err
+	return w.seen.err
 }
 
 // revisionOf returns the revision since which the wanted plan of that id is in
 // the registry, and false if it is not. The caller holds the lock.
-func (p *Publisher) revisionOf(id string) (int64, bool) {
-	e := p.entries[id]
+func (w *Writer) revisionOf(id string) (int64, bool) {
+	e := w.entries[id]
 	if e == nil {
 		return 0, false
 	}
@@ -68,13 +68,13 @@ func (p *Publisher) revisionOf(id string) (int64, bool) {
 
 // Plan returns the wanted plan of that id if it is in the registry, else nil. The
 // plan that a predecessor published is as good as one that was set.
-func (p *Publisher) Plan(id string) *plan.Plan {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, ok := p.revisionOf(id); !ok {
+func (w *Writer) Plan(id string) *plan.Plan {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, ok := w.revisionOf(id); !ok {
 		return nil
 	}
-	e := p.entries[id]
+	e := w.entries[id]
 	if e.plan == nil {
 		// One that cannot be read stays nil: it is of another release.
 		e.plan, _ = plan.Decode(e.data)
@@ -83,16 +83,16 @@ func (p *Publisher) Plan(id string) *plan.Plan {
 }
 
 // Enforced returns how many of the live replicas run the wanted plan of that id.
-func (p *Publisher) Enforced(id string) (running, live int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	revision, ok := p.revisionOf(id)
-	for i := range p.seen.replicas {
-		if ok && p.seen.replicas[i].runs(id, p.seen.epoch, revision) {
+func (w *Writer) Enforced(id string) (running, live int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	revision, ok := w.revisionOf(id)
+	for i := range w.seen.replicas {
+		if ok && w.seen.replicas[i].runs(id, w.seen.epoch, revision) {
 			running++
 		}
 	}
-	return running, len(p.seen.replicas)
+	return running, len(w.seen.replicas)
 }
 
 // replicasAmong returns the replicas of the installation by name.
@@ -110,16 +110,16 @@ func replicasAmong(alive []report, owner string) []Replica {
 }
 
 // note records who is alive and tells about changes.
-func (p *Publisher) note(alive []report) {
-	replicas := replicasAmong(alive, p.owner)
+func (w *Writer) note(alive []report) {
+	replicas := replicasAmong(alive, w.owner)
 	same := func(a, b Replica) bool {
 		return a.Name == b.Name && a.Epoch == b.Epoch && a.Revision == b.Revision &&
 			a.Skips == b.Skips && slices.Equal(a.Skipped, b.Skipped)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !slices.EqualFunc(replicas, p.seen.replicas, same) {
-		p.seen.replicas = replicas
-		notify(p.changed)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.EqualFunc(replicas, w.seen.replicas, same) {
+		w.seen.replicas = replicas
+		notify(w.changed)
 	}
 }

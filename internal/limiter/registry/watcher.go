@@ -19,7 +19,7 @@ import (
 
 // WatcherOptions configure a Watcher.
 type WatcherOptions struct {
-	// Owner names the installation, as in PublisherOptions. Required.
+	// Owner names the installation, as in WriterOptions. Required.
 	Owner string
 	// Replica names this replica among those of the installation, without a slash.
 	// Required.

@@ -18,9 +18,9 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// PublisherOptions configure a Publisher.
-type PublisherOptions struct {
-	// Owner names the installation. Its Publishers and Watchers have the same,
+// WriterOptions configure a Writer.
+type WriterOptions struct {
+	// Owner names the installation. Its Writers and Watchers have the same,
 	// those of every other installation have another. Required.
 	Owner string
 	// Logger defaults to slog.Default().
@@ -29,14 +29,14 @@ type PublisherOptions struct {
 	Registerer prometheus.Registerer
 }
 
-// Publisher keeps the registry as its leader wants it. It remembers every plan
+// Writer keeps the registry as its leader wants it. It remembers every plan
 // it was given, so whatever happens to Redis, what is there becomes right again
 // without the caller. It does nothing unless Lead runs.
-type Publisher struct {
+type Writer struct {
 	store   store
 	owner   string
 	logger  *slog.Logger
-	metrics *publisherMetrics
+	metrics *writerMetrics
 
 	kick    chan struct{} // something is to be written
 	changed chan struct{} // see Changes
@@ -77,15 +77,15 @@ func (b *batch) finish(err error) {
 	close(b.done)
 }
 
-// NewPublisher returns a Publisher of the registry under prefix. The client may
+// NewWriter returns a Writer of the registry under prefix. The client may
 // be one that retries: no write is done twice. Its read timeout should be some
 // seconds, since a new epoch writes all plans in one call.
-func NewPublisher(client redis.UniversalClient, prefix string, o PublisherOptions) *Publisher {
-	return &Publisher{
+func NewWriter(client redis.UniversalClient, prefix string, o WriterOptions) *Writer {
+	return &Writer{
 		store:   newStore(client, prefix),
 		owner:   o.Owner,
 		logger:  cmp.Or(o.Logger, slog.Default()),
-		metrics: newPublisherMetrics(o.Registerer),
+		metrics: newWriterMetrics(o.Registerer),
 		kick:    make(chan struct{}, 1),
 		changed: make(chan struct{}, 1),
 		stopped: ErrNotLeading,
@@ -99,66 +99,66 @@ func NewPublisher(client redis.UniversalClient, prefix string, o PublisherOption
 // After an error the plan is still wanted and Lead goes on trying, unless the
 // error is ErrNotLeading, ErrDeposed, ErrOlderGeneration or says that the plan
 // cannot be encoded.
-func (p *Publisher) Set(ctx context.Context, wanted *plan.Plan) error {
+func (w *Writer) Set(ctx context.Context, wanted *plan.Plan) error {
 	data, err := plan.Encode(wanted)
 	if err != nil {
 		return err
 	}
 	id := wanted.ID()
-	b, err := p.want(id, &entry{data: data, plan: wanted, uid: wanted.UID, generation: wanted.Generation})
-	return p.await(ctx, b, id, err)
+	b, err := w.want(id, &entry{data: data, plan: wanted, uid: wanted.UID, generation: wanted.Generation})
+	return w.await(ctx, b, id, err)
 }
 
 // Delete makes the plan unwanted and returns when it is not in the registry.
 // Errors are as those of Set.
-func (p *Publisher) Delete(ctx context.Context, id string) error {
-	b, err := p.want(id, nil)
-	return p.await(ctx, b, id, err)
+func (w *Writer) Delete(ctx context.Context, id string) error {
+	b, err := w.want(id, nil)
+	return w.await(ctx, b, id, err)
 }
 
 // want records what is wanted; a nil entry deletes. It returns the batch to wait
 // for, or nil if the registry is so already.
-func (p *Publisher) want(id string, next *entry) (*batch, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stopped != nil {
-		return nil, p.stopped
+func (w *Writer) want(id string, next *entry) (*batch, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped != nil {
+		return nil, w.stopped
 	}
-	old := p.entries[id]
+	old := w.entries[id]
 	if next != nil && old != nil && old.uid == next.uid && next.generation < old.generation {
 		return nil, fmt.Errorf("generation %d after %d: %w", next.generation, old.generation, ErrOlderGeneration)
 	}
 	if next == nil {
-		delete(p.entries, id)
+		delete(w.entries, id)
 	} else {
 		if old != nil && bytes.Equal(old.data, next.data) {
 			next.revision = old.revision
 			next.plan = cmp.Or(old.plan, next.plan) // the same object as long as it is the same
 		}
-		p.entries[id] = next
+		w.entries[id] = next
 	}
-	if p.isStored(old, next) {
-		if _, isDirty := p.dirty[id]; !isDirty {
+	if w.isStored(old, next) {
+		if _, isDirty := w.dirty[id]; !isDirty {
 			return nil, nil
 		}
 	}
-	p.dirty[id] = struct{}{}
-	return p.batch, nil
+	w.dirty[id] = struct{}{}
+	return w.batch, nil
 }
 
 // isStored reports whether it is certain, without asking, that what is wanted next
 // is in the registry.
-func (p *Publisher) isStored(old, next *entry) bool {
-	if !p.inherited || p.seen.err != nil {
+func (w *Writer) isStored(old, next *entry) bool {
+	if !w.inherited || w.seen.err != nil {
 		return false
 	}
 	return old == nil && next == nil || next != nil && next.revision > 0
 }
 
 // await waits until the batch is written.
-func (p *Publisher) await(ctx context.Context, b *batch, id string, err error) error {
+func (w *Writer) await(ctx context.Context, b *batch, id string, err error) error {
 	if err == nil && b != nil {
-		notify(p.kick)
+		notify(w.kick)
 		select {
 		case <-b.done:
 			err = b.err
@@ -176,49 +176,49 @@ func (p *Publisher) await(ctx context.Context, b *batch, id string, err error) e
 // began. Only from then on may a registry that is empty or has gone back be
 // replaced: a leader that knew a part of the plans would withdraw the others.
 // Until then Set and Delete return ErrEpochLost if that is the case.
-func (p *Publisher) Synced() {
-	p.mu.Lock()
-	p.synced = true
-	p.mu.Unlock()
-	notify(p.kick)
+func (w *Writer) Synced() {
+	w.mu.Lock()
+	w.synced = true
+	w.mu.Unlock()
+	notify(w.kick)
 }
 
 // Sweep removes the plans that a predecessor left behind, that were not set
 // since Lead began and are not live. It returns their ids in order.
-func (p *Publisher) Sweep(ctx context.Context, live func(id string) bool) ([]string, error) {
-	orphans, b, err := p.orphans(live)
+func (w *Writer) Sweep(ctx context.Context, live func(id string) bool) ([]string, error) {
+	orphans, b, err := w.orphans(live)
 	if err != nil || len(orphans) == 0 {
 		return nil, err
 	}
-	if err := p.await(ctx, b, orphans[0], nil); err != nil {
+	if err := w.await(ctx, b, orphans[0], nil); err != nil {
 		return nil, fmt.Errorf("sweep %d plans: %w", len(orphans), err)
 	}
-	p.metrics.orphans.Add(float64(len(orphans)))
+	w.metrics.orphans.Add(float64(len(orphans)))
 	return orphans, nil
 }
 
 // orphans makes the plans nobody wants unwanted.
-func (p *Publisher) orphans(live func(id string) bool) ([]string, *batch, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (w *Writer) orphans(live func(id string) bool) ([]string, *batch, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch {
-	case p.stopped != nil:
-		return nil, nil, p.stopped
-	case !p.inherited:
-		return nil, nil, fmt.Errorf("sweep: registry not read yet: %w", cmp.Or(p.seen.err, ErrEpochLost))
+	case w.stopped != nil:
+		return nil, nil, w.stopped
+	case !w.inherited:
+		return nil, nil, fmt.Errorf("sweep: registry not read yet: %w", cmp.Or(w.seen.err, ErrEpochLost))
 	}
 	var ids []string
-	for id, e := range p.entries {
+	for id, e := range w.entries {
 		if e.inherited && !live(id) {
 			ids = append(ids, id)
 		}
 	}
 	for _, id := range ids {
-		delete(p.entries, id)
-		p.dirty[id] = struct{}{}
+		delete(w.entries, id)
+		w.dirty[id] = struct{}{}
 	}
 	slices.Sort(ids)
-	return ids, p.batch, nil
+	return ids, w.batch, nil
 }
 
 // notify wakes who waits on a channel of capacity one.

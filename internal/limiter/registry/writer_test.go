@@ -99,7 +99,7 @@ func TestGenerationDoesNotGoBack(t *testing.T) {
 func TestSetNeedsALeader(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	p := NewPublisher(c.client, testPrefix, PublisherOptions{Owner: testOwner})
+	p := NewWriter(c.client, testPrefix, WriterOptions{Owner: testOwner})
 	c.Expect(p.Set(t.Context(), makePlan("login", 5))).To(MatchError(ErrNotLeading))
 	c.Expect(p.Delete(t.Context(), "shop/login")).To(MatchError(ErrNotLeading))
 	_, err := p.Sweep(t.Context(), func(string) bool { return true })
@@ -190,7 +190,7 @@ func TestMetricsOfBothHalvesShareARegistry(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	metrics := prometheus.NewPedanticRegistry()
-	NewPublisher(nil, testPrefix, PublisherOptions{Owner: testOwner, Registerer: metrics})
+	NewWriter(nil, testPrefix, WriterOptions{Owner: testOwner, Registerer: metrics})
 	NewWatcher(nil, testPrefix, WatcherOptions{Owner: testOwner, Replica: "a", Registerer: metrics})
 	problems, err := testutil.GatherAndLint(metrics)
 	g.Expect(err).NotTo(HaveOccurred())
