@@ -36,32 +36,11 @@ type Publisher interface {
 	// the others.
 	Synced()
 
-	// Standing says how far the plan of the ID has got, without any I/O. What it
-	// says of the registry as a whole is the same for every ID, also for "".
-	Standing(id string) Standing
+	// Rollout reports how far the plan of the ID has got, without any I/O. Reachable,
+	// OwnedElsewhere and HasReplicas are the same for every ID, also for "".
+	Rollout(id string) plan.Rollout
 
-	// Changes is sent to, coalesced, after the Standing of any ID may have changed.
+	// Changes is sent to, coalesced, after the Rollout of any ID may have changed.
 	// The controller is the only one to receive from it.
 	Changes() <-chan struct{}
-}
-
-// Standing is what is known of one plan in the registry. It counts nothing:
-// that one more replica came or went is no news as long as all are level, and
-// equal Standings must mean equal conditions.
-type Standing struct {
-	// Reachable is true while Redis answers.
-	Reachable bool
-
-	// OwnedElsewhere is true while another installation owns the registry.
-	OwnedElsewhere bool
-
-	// Plan is what the registry holds under the ID; nil is nothing. While Redis
-	// does not answer it is what was last known.
-	Plan *plan.Plan
-
-	// Live is true while at least one replica is alive.
-	Live bool
-
-	// Level is true while every live replica decides by Plan.
-	Level bool
 }

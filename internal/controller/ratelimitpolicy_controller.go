@@ -28,6 +28,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/grant"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 const (
@@ -61,11 +62,11 @@ type Reconciler struct {
 	Leadership Leadership
 	Tenancy    compile.Tenancy
 
-	client    client.Client
-	recorder  events.EventRecorder
-	standings standings
-	round     round
-	writers   *semaphore.Weighted
+	client   client.Client
+	recorder events.EventRecorder
+	rollouts rolloutCache
+	round    round
+	writers  *semaphore.Weighted
 }
 
 // SetupWithManager adds the controller to the manager. It runs in every process;
@@ -104,7 +105,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	defer release()
 	if request == sweep {
 		// A registry that cannot be written is swept when it can.
-		err = unexplained(r.Publisher.Sweep(ctx, r.exists(ctx)), r.Publisher.Standing(""))
+		err = unexplained(r.Publisher.Sweep(ctx, r.exists(ctx)), r.Publisher.Rollout(""))
 	} else {
 		result, err = r.reconcilePolicy(ctx, request.NamespacedName)
 	}
@@ -131,7 +132,7 @@ func (r *Reconciler) reconcilePolicy(ctx context.Context, name types.NamespacedN
 		uid:        policy.UID,
 		generation: policy.Generation,
 		problems:   problems,
-		standing:   r.standings.observe(r.Publisher, name),
+		rollout:    r.rollouts.observe(r.Publisher, name),
 	}
 	switch err := r.commitStatus(ctx, policy, &observed); {
 	case errors.Is(err, errBusy):
@@ -141,15 +142,15 @@ func (r *Reconciler) reconcilePolicy(ctx context.Context, name types.NamespacedN
 	case err != nil:
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, unexplained(published, observed.standing)
+	return reconcile.Result{}, unexplained(published, observed.rollout)
 }
 
 // forget deletes the plan of a policy that is gone.
 func (r *Reconciler) forget(ctx context.Context, name types.NamespacedName) error {
-	r.standings.forget(name)
+	r.rollouts.forget(name)
 	err := r.withdraw(ctx, name.String())
 	r.known(ctx, name)
-	return unexplained(err, r.Publisher.Standing(name.String()))
+	return unexplained(err, r.Publisher.Rollout(name.String()))
 }
 
 // known takes note that the publisher knows what is wanted of the policy.
@@ -183,7 +184,7 @@ func (r *Reconciler) publish(
 // what has been granted then but is no more: a broken edit must not hold on to
 // it.
 func (r *Reconciler) mayStay(policy *v1alpha1.RateLimitPolicy, granted compile.Grant, id string) bool {
-	last := r.Publisher.Standing(id).Plan
+	last := r.Publisher.Rollout(id).Plan
 	return last == nil || last.UID == string(policy.UID) && granted.Permits(last)
 }
 
@@ -203,10 +204,10 @@ func (r *Reconciler) exists(ctx context.Context) func(id string) bool {
 	}
 }
 
-// unexplained returns the error unless the standing accounts for it: then the
+// unexplained returns the error unless the rollout accounts for it: then the
 // publisher keeps trying, its Changes bring the policy back here, and retrying
 // every policy of the cluster meanwhile would do nothing but fill the log.
-func unexplained(err error, s Standing) error {
+func unexplained(err error, s plan.Rollout) error {
 	if err == nil || !s.Reachable || s.OwnedElsewhere {
 		return nil
 	}

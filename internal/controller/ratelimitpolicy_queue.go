@@ -21,6 +21,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // sweep is the request to sweep the registry. No policy is without a name.
@@ -32,7 +33,7 @@ const listPause = time.Second
 
 // listen queues what is to be done for other reasons than a change in the API:
 // everything when a term begins, a sweep when the registry can be written again,
-// and the policies whose standing has changed.
+// and the policies whose Rollout has changed.
 func (r *Reconciler) listen(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	go func() {
 		writable := r.writable()
@@ -52,7 +53,7 @@ func (r *Reconciler) listen(ctx context.Context, queue workqueue.TypedRateLimiti
 				if writable = r.writable(); writable && !was {
 					later(queue, sweep)
 				}
-				later(queue, r.standings.changed(r.Publisher)...)
+				later(queue, r.rollouts.changed(r.Publisher)...)
 			}
 		}
 	}()
@@ -60,7 +61,7 @@ func (r *Reconciler) listen(ctx context.Context, queue workqueue.TypedRateLimiti
 }
 
 func (r *Reconciler) writable() bool {
-	s := r.Publisher.Standing("")
+	s := r.Publisher.Rollout("")
 	return s.Reachable && !s.OwnedElsewhere
 }
 
@@ -158,40 +159,40 @@ func (r *round) done(policy reconcile.Request) (over bool) {
 	return len(r.pending) == 0
 }
 
-// standings are what the controller last knew of each plan. They keep it from
-// looking at all policies whenever any replica moves.
-type standings struct {
+// rolloutCache holds the last Rollout that the controller saw of each plan, so that
+// a change of one replica requeues only the policies it affects.
+type rolloutCache struct {
 	mu   sync.Mutex
-	last map[types.NamespacedName]Standing
+	last map[types.NamespacedName]plan.Rollout
 }
 
-// observe returns the standing and keeps it in mind. Reading and keeping are one
-// step: a change between them would never be noticed.
-func (s *standings) observe(p Publisher, name types.NamespacedName) Standing {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.last == nil {
-		s.last = map[types.NamespacedName]Standing{}
+// observe returns the Rollout of the policy and stores it. Both happen under one
+// lock: a change in between would be missed.
+func (c *rolloutCache) observe(p Publisher, name types.NamespacedName) plan.Rollout {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last == nil {
+		c.last = map[types.NamespacedName]plan.Rollout{}
 	}
-	standing := p.Standing(name.String())
-	s.last[name] = standing
-	return standing
+	rollout := p.Rollout(name.String())
+	c.last[name] = rollout
+	return rollout
 }
 
-// changed returns the policies whose standing is no longer what was last seen.
-func (s *standings) changed(p Publisher) (requests []reconcile.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, last := range s.last {
-		if p.Standing(name.String()) != last {
+// changed returns the policies whose Rollout differs from the stored one.
+func (c *rolloutCache) changed(p Publisher) (requests []reconcile.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, last := range c.last {
+		if p.Rollout(name.String()) != last {
 			requests = append(requests, reconcile.Request{NamespacedName: name})
 		}
 	}
 	return requests
 }
 
-func (s *standings) forget(name types.NamespacedName) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.last, name)
+func (c *rolloutCache) forget(name types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.last, name)
 }

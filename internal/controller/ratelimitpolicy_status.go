@@ -20,6 +20,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // maxMessageBytes keeps messages within what an event may carry.
@@ -31,7 +32,7 @@ type facts struct {
 	uid        types.UID
 	generation int64
 	problems   field.ErrorList // why the policy has no plan
-	standing   Standing
+	rollout    plan.Rollout
 }
 
 // errBusy means that as many statuses as may be are being written.
@@ -107,7 +108,7 @@ func (f *facts) programmed() metav1.Condition {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return condition(v1alpha1.ConditionProgrammed, status, reason, message)
 	}
-	last := f.standing.Plan
+	last := f.rollout.Plan
 	switch {
 	case len(f.problems) > 0 && last == nil:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNotAccepted,
@@ -118,10 +119,10 @@ func (f *facts) programmed() metav1.Condition {
 	case len(f.problems) > 0:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNotAccepted,
 			fmt.Sprintf("The policy is not accepted. The plan of generation %d stays enforced.", last.Generation))
-	case !f.standing.Reachable:
+	case !f.rollout.Reachable:
 		return is(metav1.ConditionUnknown, v1alpha1.ReasonRegistryUnreachable,
 			"Redis does not answer, so what the registry holds is unknown.")
-	case f.standing.OwnedElsewhere:
+	case f.rollout.OwnedElsewhere:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonRegistryOwnedElsewhere,
 			"Another installation owns the registry. Nothing is written to it.")
 	case last == nil || last.UID != string(f.uid) || last.Generation != f.generation:
@@ -143,9 +144,9 @@ func (f *facts) enforced(programmed metav1.ConditionStatus) metav1.Condition {
 	case programmed == metav1.ConditionFalse:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNotProgrammed,
 			"The plan of this generation is not in the registry, so no replica can have it.")
-	case !f.standing.Live:
+	case !f.rollout.HasReplicas:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNoReplicas, "No replica is alive, so nothing is decided.")
-	case !f.standing.Level:
+	case !f.rollout.AllReplicasCurrent:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonReplicasBehind,
 			"At least one live replica has not loaded the plan of this generation.")
 	default:

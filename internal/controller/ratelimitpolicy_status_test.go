@@ -21,8 +21,8 @@ func TestConditions(t *testing.T) {
 	at := field.NewPath("spec", "limits")
 	current := &plan.Plan{UID: "u", Generation: 3}
 	earlier := &plan.Plan{UID: "u", Generation: 2}
-	level := Standing{Reachable: true, Plan: current, Live: true, Level: true}
-	with := func(change func(*Standing)) Standing {
+	level := plan.Rollout{Reachable: true, Plan: current, HasReplicas: true, AllReplicasCurrent: true}
+	with := func(change func(*plan.Rollout)) plan.Rollout {
 		s := level
 		change(&s)
 		return s
@@ -33,18 +33,18 @@ func TestConditions(t *testing.T) {
 
 	for name, tc := range map[string]struct {
 		problems field.ErrorList
-		standing Standing
+		rollout  plan.Rollout
 		// "<type> <status> <reason>", as the status lists them
 		want []string
 		news news
 	}{
 		"all is well": {
-			standing: level,
-			want:     []string{"Ready True Ready", "Accepted True Accepted", "Programmed True Programmed", "Enforced True Enforced"},
-			news:     news{"Normal", "Ready", "Every live replica decides by this generation."},
+			rollout: level,
+			want:    []string{"Ready True Ready", "Accepted True Accepted", "Programmed True Programmed", "Enforced True Enforced"},
+			news:    news{"Normal", "Ready", "Every live replica decides by this generation."},
 		},
 		"no replica is alive": {
-			standing: with(func(s *Standing) { s.Live, s.Level = false, false }),
+			rollout: with(func(s *plan.Rollout) { s.HasReplicas, s.AllReplicasCurrent = false, false }),
 			want: []string{
 				"Ready False NotReady", "Accepted True Accepted", "Programmed True Programmed", "Enforced False NoReplicas",
 				"Reconciling True NoReplicas",
@@ -52,35 +52,35 @@ func TestConditions(t *testing.T) {
 			news: news{"Warning", "NoReplicas", "No replica is alive, so nothing is decided."},
 		},
 		"a replica is behind": {
-			standing: with(func(s *Standing) { s.Level = false }),
+			rollout: with(func(s *plan.Rollout) { s.AllReplicasCurrent = false }),
 			want: []string{
 				"Ready False NotReady", "Accepted True Accepted", "Programmed True Programmed", "Enforced False ReplicasBehind",
 				"Reconciling True ReplicasBehind",
 			},
 		},
 		"the plan is on its way": {
-			standing: with(func(s *Standing) { s.Plan = earlier }),
+			rollout: with(func(s *plan.Rollout) { s.Plan = earlier }),
 			want: []string{
 				"Ready False NotReady", "Accepted True Accepted", "Programmed False Publishing", "Enforced False NotProgrammed",
 				"Reconciling True Publishing",
 			},
 		},
 		"the plan is of an earlier policy of that name": {
-			standing: with(func(s *Standing) { s.Plan = &plan.Plan{UID: "other", Generation: 3} }),
+			rollout: with(func(s *plan.Rollout) { s.Plan = &plan.Plan{UID: "other", Generation: 3} }),
 			want: []string{
 				"Ready False NotReady", "Accepted True Accepted", "Programmed False Publishing", "Enforced False NotProgrammed",
 				"Reconciling True Publishing",
 			},
 		},
 		"there is no plan": {
-			standing: with(func(s *Standing) { s.Plan = nil }),
+			rollout: with(func(s *plan.Rollout) { s.Plan = nil }),
 			want: []string{
 				"Ready False NotReady", "Accepted True Accepted", "Programmed False Publishing", "Enforced False NotProgrammed",
 				"Reconciling True Publishing",
 			},
 		},
 		"Redis does not answer": {
-			standing: with(func(s *Standing) { s.Reachable = false }),
+			rollout: with(func(s *plan.Rollout) { s.Reachable = false }),
 			want: []string{
 				"Ready Unknown Pending", "Accepted True Accepted", "Programmed Unknown RegistryUnreachable",
 				"Enforced Unknown RegistryUnreachable", "Reconciling True RegistryUnreachable",
@@ -88,7 +88,7 @@ func TestConditions(t *testing.T) {
 			news: news{"Warning", "RegistryUnreachable", "Redis does not answer, so what the registry holds is unknown."},
 		},
 		"Redis does not answer and belonged to others": {
-			standing: with(func(s *Standing) { s.Reachable, s.OwnedElsewhere = false, true }),
+			rollout: with(func(s *plan.Rollout) { s.Reachable, s.OwnedElsewhere = false, true }),
 			want: []string{
 				"Ready Unknown Pending", "Accepted True Accepted", "Programmed Unknown RegistryUnreachable",
 				"Enforced Unknown RegistryUnreachable", "Reconciling True RegistryUnreachable",
@@ -96,7 +96,7 @@ func TestConditions(t *testing.T) {
 			news: news{"Warning", "RegistryUnreachable", "Redis does not answer, so what the registry holds is unknown."},
 		},
 		"the registry belongs to others": {
-			standing: with(func(s *Standing) { s.OwnedElsewhere = true }),
+			rollout: with(func(s *plan.Rollout) { s.OwnedElsewhere = true }),
 			want: []string{
 				"Ready False NotReady", "Accepted True Accepted", "Programmed False RegistryOwnedElsewhere",
 				"Enforced False NotProgrammed", "Reconciling True RegistryOwnedElsewhere",
@@ -105,7 +105,7 @@ func TestConditions(t *testing.T) {
 		},
 		"it does not compile": {
 			problems: invalid,
-			standing: with(func(s *Standing) { s.Plan = earlier }),
+			rollout:  with(func(s *plan.Rollout) { s.Plan = earlier }),
 			want: []string{
 				"Ready False NotReady", "Accepted False InvalidSpec", "Programmed False NotAccepted", "Enforced False NotProgrammed",
 				"Stalled True InvalidSpec",
@@ -114,7 +114,7 @@ func TestConditions(t *testing.T) {
 		},
 		"it does not compile while Redis does not answer": {
 			problems: invalid,
-			standing: with(func(s *Standing) { s.Reachable = false }),
+			rollout:  with(func(s *plan.Rollout) { s.Reachable = false }),
 			want: []string{
 				"Ready False NotReady", "Accepted False InvalidSpec", "Programmed False NotAccepted", "Enforced False NotProgrammed",
 				"Stalled True InvalidSpec",
@@ -153,7 +153,7 @@ func TestConditions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
-			f := facts{uid: "u", generation: 3, problems: tc.problems, standing: tc.standing}
+			f := facts{uid: "u", generation: 3, problems: tc.problems, rollout: tc.rollout}
 			conditions := f.conditions()
 			g.Expect(said(conditions)).To(Equal(tc.want))
 			for _, c := range conditions {
@@ -180,7 +180,7 @@ func TestProgrammedSaysWhatStays(t *testing.T) {
 	invalid := field.ErrorList{field.Invalid(field.NewPath("spec"), 1, "")}
 	forbidden := field.ErrorList{field.Forbidden(field.NewPath("spec"), "")}
 	message := func(problems field.ErrorList, last *plan.Plan) string {
-		f := facts{problems: problems, standing: Standing{Reachable: true, Plan: last}}
+		f := facts{problems: problems, rollout: plan.Rollout{Reachable: true, Plan: last}}
 		return f.programmed().Message
 	}
 	last := &plan.Plan{Generation: 2}
@@ -191,7 +191,7 @@ func TestProgrammedSaysWhatStays(t *testing.T) {
 
 func TestReadySaysWhatHoldsItBack(t *testing.T) {
 	t.Parallel()
-	f := facts{standing: Standing{Reachable: true, Plan: &plan.Plan{}}}
+	f := facts{rollout: plan.Rollout{Reachable: true, Plan: &plan.Plan{}}}
 	NewWithT(t).Expect(f.conditions()[0].Message).To(
 		Equal("NoReplicas: No replica is alive, so nothing is decided."))
 }

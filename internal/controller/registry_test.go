@@ -133,16 +133,16 @@ func (r *registry) tell() {
 	}
 }
 
-func (r *registry) Standing(id string) controller.Standing {
+func (r *registry) Rollout(id string) plan.Rollout {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	held := r.plans[id]
-	return controller.Standing{
+	return plan.Rollout{
 		Reachable:      !r.unreachable,
 		OwnedElsewhere: r.ownedElsewhere,
 		Plan:           held.plan,
-		Live:           len(r.replicas) > 0,
-		Level: !slices.ContainsFunc(slices.Collect(maps.Values(r.replicas)), func(one replica) bool {
+		HasReplicas:    len(r.replicas) > 0,
+		AllReplicasCurrent: len(r.replicas) > 0 && !slices.ContainsFunc(slices.Collect(maps.Values(r.replicas)), func(one replica) bool {
 			return one.revision < held.revision
 		}),
 	}

@@ -114,7 +114,7 @@ func (c *controllers) manage(ctx context.Context) error {
 		return err
 	}
 	terms := controller.NewTerms()
-	reconciler := &controller.Reconciler{Publisher: publisher{c.publisher}, Leadership: terms, Tenancy: c.tenancy}
+	reconciler := &controller.Reconciler{Publisher: c.publisher, Leadership: terms, Tenancy: c.tenancy}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func TestRedisClusterCarriesPlans(t *testing.T) {
 	}
 	c.expectEdits(l, 6, a, b)
 	first := c.header().epoch
-	c.Eventually(func() []int { running, live := l.Enforced("shop/login"); return []int{running, live} }).
+	c.Eventually(func() []int { running, live := l.enforced("shop/login"); return []int{running, live} }).
 		Should(Equal([]int{2, 2}))
 
 	c.Expect(l.Delete(t.Context(), "shop/search")).To(Succeed())

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
@@ -199,11 +200,14 @@ func TestFirstEpochWaitsForAllPlans(t *testing.T) {
 	c := newCluster(t)
 	r := c.watch("a")
 	l := c.lead(testOwner)
-	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(MatchError(ErrEpochLost))
+	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(Succeed(), "the plan is recorded")
+	c.Expect(l.Delete(t.Context(), "shop/gone")).To(Succeed())
 	c.Expect(r.plans()).To(Equal(-1), "a registry without an epoch is not loaded")
 	c.Expect(programmed(l, "shop/login")).To(BeFalse())
+	c.Expect(l.Rollout("shop/login")).To(Equal(plan.Rollout{Reachable: true}))
 	_, err := l.replicas()
 	c.Expect(err).To(MatchError(ErrEpochLost))
+	c.Expect(l.Err()).To(MatchError(ErrEpochLost))
 
 	l.Synced()
 	c.Eventually(r.plans).Should(Equal(1))

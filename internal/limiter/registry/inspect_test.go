@@ -13,6 +13,14 @@ func (w *Writer) programmed(id string) (revision int64, ok bool) {
 	return w.revisionOf(id)
 }
 
+// enforced counts the live replicas that run the wanted plan of that id, and all
+// live replicas.
+func (w *Writer) enforced(id string) (running, live int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.replicasRunning(id), len(w.seen.replicas)
+}
+
 // replicas returns the live replicas of the installation by name, as they were
 // within the last second, and what Err returns.
 func (w *Writer) replicas() ([]Replica, error) {

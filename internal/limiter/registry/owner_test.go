@@ -115,6 +115,9 @@ func TestLiveForeignOwnerIsRespected(t *testing.T) {
 	c.Consistently(func() mark { return c.header().mark }).WithTimeout(2 * time.Second).Should(Equal(before.mark))
 	c.Expect(c.header().term).To(Equal(before.term), "its leader is not deposed")
 	c.Expect(ours.Err()).To(MatchError(ErrOwnedElsewhere))
+	rollout := ours.Rollout("shop/login")
+	c.Expect(rollout.Reachable).To(BeTrue())
+	c.Expect(rollout.OwnedElsewhere).To(BeTrue())
 	c.Expect(theirs.Set(t.Context(), makePlan("login", 7))).To(Succeed())
 }
 

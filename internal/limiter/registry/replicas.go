@@ -40,16 +40,21 @@ type seen struct {
 // errNotLooked is the health of the registry until a leader has seen it.
 var errNotLooked = errors.New("registry not looked at yet")
 
-// Changes is signalled when the answer of Err, Plan or Enforced may have
-// changed. Signals that nobody has taken yet are one.
+// Changes receives a value after the result of Err or Rollout may have changed.
+// Values that were not received yet are coalesced into one.
 func (w *Writer) Changes() <-chan struct{} { return w.changed }
 
-// Err says why the registry is not known to be as wanted: Redis cannot be
+// Err returns why the registry may differ from the wanted plans: Redis cannot be
 // reached, ErrOwnedElsewhere, ErrEpochLost, or ErrNotLeading. While it is not nil
-// the other answers are the last known ones.
+// Rollout returns the last known plan and replicas.
 func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.health()
+}
+
+// health is Err for a caller that holds the lock.
+func (w *Writer) health() error {
 	if w.stopped != nil {
 		return w.stopped
 	}
@@ -66,33 +71,51 @@ func (w *Writer) revisionOf(id string) (int64, bool) {
 	return e.revision, e.revision > 0
 }
 
-// Plan returns the wanted plan of that id if it is in the registry, else nil. The
-// plan that a predecessor published is as good as one that was set.
-func (w *Writer) Plan(id string) *plan.Plan {
+// Rollout reports how far the wanted plan of that id has got, without any I/O. The
+// plan that a predecessor published counts like one that was set.
+func (w *Writer) Rollout(id string) plan.Rollout {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	err := w.health()
+	ownedElsewhere := errors.Is(err, ErrOwnedElsewhere)
+	live := len(w.seen.replicas)
+	return plan.Rollout{
+		// Redis answered a leader that found the registry lost or owned elsewhere.
+		Reachable:          err == nil || ownedElsewhere || errors.Is(err, ErrEpochLost),
+		OwnedElsewhere:     ownedElsewhere,
+		Plan:               w.storedPlan(id),
+		HasReplicas:        live > 0,
+		AllReplicasCurrent: live > 0 && w.replicasRunning(id) == live,
+	}
+}
+
+// storedPlan returns the wanted plan of that id if it is in the registry, else
+// nil. The caller holds the lock.
+func (w *Writer) storedPlan(id string) *plan.Plan {
 	if _, ok := w.revisionOf(id); !ok {
 		return nil
 	}
 	e := w.entries[id]
 	if e.plan == nil {
-		// One that cannot be read stays nil: it is of another release.
+		// A plan of another release that cannot be decoded stays nil.
 		e.plan, _ = plan.Decode(e.data)
 	}
 	return e.plan
 }
 
-// Enforced returns how many of the live replicas run the wanted plan of that id.
-func (w *Writer) Enforced(id string) (running, live int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// replicasRunning counts the live replicas that run the wanted plan of that id.
+// The caller holds the lock.
+func (w *Writer) replicasRunning(id string) (running int) {
 	revision, ok := w.revisionOf(id)
+	if !ok {
+		return 0
+	}
 	for i := range w.seen.replicas {
-		if ok && w.seen.replicas[i].runs(id, w.seen.epoch, revision) {
+		if w.seen.replicas[i].runs(id, w.seen.epoch, revision) {
 			running++
 		}
 	}
-	return running, len(w.seen.replicas)
+	return running
 }
 
 // replicasAmong returns the replicas of the installation by name.

@@ -120,8 +120,9 @@ func TestBadPayloadIsSkipped(t *testing.T) {
 	c.Expect(testutil.ToFloat64(r.metrics.bad)).To(BeEquivalentTo(2))
 	c.Eventually(func() []Replica { replicas, _ := l.replicas(); return replicas }).Should(ConsistOf(
 		HaveField("Skipped", Equal([]string{"shop/login", "shop/other"}))))
-	running, live := l.Enforced("shop/login")
+	running, live := l.enforced("shop/login")
 	c.Expect([]int{running, live}).To(Equal([]int{0, 1}))
+	c.Expect(l.Rollout("shop/login").AllReplicasCurrent).To(BeFalse())
 
 	late := c.watch("late")
 	c.Eventually(late.plans).Should(Equal(1))

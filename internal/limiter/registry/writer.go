@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -96,6 +97,9 @@ func NewWriter(client redis.UniversalClient, prefix string, o WriterOptions) *Wr
 // Set makes the plan the wanted one of its id and returns when it is in the
 // registry. Calls that come while a write is in flight share the next one.
 //
+// While the registry is empty or has gone back and awaits Synced, Set returns nil
+// without having written the plan; Changes and Rollout report when it is there.
+//
 // After an error the plan is still wanted and Lead goes on trying, unless the
 // error is ErrNotLeading, ErrDeposed, ErrOlderGeneration or says that the plan
 // cannot be encoded.
@@ -106,14 +110,23 @@ func (w *Writer) Set(ctx context.Context, wanted *plan.Plan) error {
 	}
 	id := wanted.ID()
 	b, err := w.want(id, &entry{data: data, plan: wanted, uid: wanted.UID, generation: wanted.Generation})
-	return w.await(ctx, b, id, err)
+	return ignoreEpochLost(w.await(ctx, b, id, err))
 }
 
 // Delete makes the plan unwanted and returns when it is not in the registry.
-// Errors are as those of Set.
+// Before Synced, and on errors, it behaves as Set does.
 func (w *Writer) Delete(ctx context.Context, id string) error {
 	b, err := w.want(id, nil)
-	return w.await(ctx, b, id, err)
+	return ignoreEpochLost(w.await(ctx, b, id, err))
+}
+
+// ignoreEpochLost drops the error of a registry that awaits Synced: the wanted
+// plan is recorded and will be written.
+func ignoreEpochLost(err error) error {
+	if errors.Is(err, ErrEpochLost) {
+		return nil
+	}
+	return err
 }
 
 // want records what is wanted; a nil entry deletes. It returns the batch to wait
@@ -175,7 +188,7 @@ func (w *Writer) await(ctx context.Context, b *batch, id string, err error) erro
 // Synced says that Set was called for every policy that compiles since Lead
 // began. Only from then on may a registry that is empty or has gone back be
 // replaced: a leader that knew a part of the plans would withdraw the others.
-// Until then Set and Delete return ErrEpochLost if that is the case.
+// Until then Err returns ErrEpochLost if that is the case.
 func (w *Writer) Synced() {
 	w.mu.Lock()
 	w.synced = true
@@ -184,17 +197,17 @@ func (w *Writer) Synced() {
 }
 
 // Sweep removes the plans that a predecessor left behind, that were not set
-// since Lead began and are not live. It returns their ids in order.
-func (w *Writer) Sweep(ctx context.Context, live func(id string) bool) ([]string, error) {
+// since Lead began and are not live.
+func (w *Writer) Sweep(ctx context.Context, live func(id string) bool) error {
 	orphans, b, err := w.orphans(live)
 	if err != nil || len(orphans) == 0 {
-		return nil, err
+		return err
 	}
 	if err := w.await(ctx, b, orphans[0], nil); err != nil {
-		return nil, fmt.Errorf("sweep %d plans: %w", len(orphans), err)
+		return fmt.Errorf("sweep %d plans: %w", len(orphans), err)
 	}
 	w.metrics.orphans.Add(float64(len(orphans)))
-	return orphans, nil
+	return nil
 }
 
 // orphans makes the plans nobody wants unwanted.

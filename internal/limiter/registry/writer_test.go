@@ -102,9 +102,9 @@ func TestSetNeedsALeader(t *testing.T) {
 	p := NewWriter(c.client, testPrefix, WriterOptions{Owner: testOwner})
 	c.Expect(p.Set(t.Context(), makePlan("login", 5))).To(MatchError(ErrNotLeading))
 	c.Expect(p.Delete(t.Context(), "shop/login")).To(MatchError(ErrNotLeading))
-	_, err := p.Sweep(t.Context(), func(string) bool { return true })
-	c.Expect(err).To(MatchError(ErrNotLeading))
-	_, err = p.replicas()
+	c.Expect(p.Sweep(t.Context(), func(string) bool { return true })).To(MatchError(ErrNotLeading))
+	c.Expect(p.Rollout("shop/login")).To(Equal(plan.Rollout{}))
+	_, err := p.replicas()
 	c.Expect(err).To(MatchError(ErrNotLeading))
 
 	l := c.leadSynced()
@@ -148,25 +148,39 @@ func TestSweepRemovesWhatNobodyWants(t *testing.T) {
 	c.Expect(l.Set(t.Context(), makePlan("kept", 5))).To(Succeed())
 	c.Expect(programmed(l, "shop/live")).To(BeTrue(), "the last good plan of a policy stays")
 	l.Synced()
-	swept, err := l.Sweep(t.Context(), func(id string) bool { return id == "shop/live" })
-	c.Expect(err).NotTo(HaveOccurred())
-	c.Expect(swept).To(Equal([]string{"shop/gone", "shop/orphan"}))
+	live := func(id string) bool { return id == "shop/live" }
+	swept := func() float64 { return testutil.ToFloat64(l.metrics.orphans) }
+	c.Expect(l.Sweep(t.Context(), live)).To(Succeed())
+	c.Expect(swept()).To(BeEquivalentTo(2))
+	c.Expect(c.client.HKeys(t.Context(), c.store.keys[0]).Val()).To(ConsistOf("shop/kept", "shop/live"))
 	c.Eventually(r.plans).Should(Equal(2))
-	swept, err = l.Sweep(t.Context(), func(id string) bool { return id == "shop/live" })
-	c.Expect(err).NotTo(HaveOccurred())
-	c.Expect(swept).To(BeEmpty())
+	c.Expect(l.Sweep(t.Context(), live)).To(Succeed())
+	c.Expect(swept()).To(BeEquivalentTo(2), "nothing is left to sweep")
+}
+
+func TestRolloutReportsThePlanAndItsReplicas(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	login := makePlan("login", 5)
+	l := c.leadSynced(login)
+	c.Expect(l.Rollout("shop/login")).To(Equal(plan.Rollout{Reachable: true, Plan: login}))
+	c.watch("a")
+	c.Eventually(l.Rollout).WithArguments("shop/login").Should(Equal(plan.Rollout{
+		Reachable: true, Plan: login, HasReplicas: true, AllReplicasCurrent: true,
+	}))
+	c.Expect(l.Rollout("shop/unknown")).To(Equal(plan.Rollout{Reachable: true, HasReplicas: true}))
 }
 
 func TestEnforcedCountsReplicasThatRunThePlan(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
-	running, live := l.Enforced("shop/login")
+	running, live := l.enforced("shop/login")
 	c.Expect([]int{running, live}).To(Equal([]int{0, 0}))
 	a := c.watch("a")
 	c.watch("b")
 	enforced := func() []int {
-		running, live := l.Enforced("shop/login")
+		running, live := l.enforced("shop/login")
 		return []int{running, live}
 	}
 	c.Eventually(enforced).Should(Equal([]int{2, 2}))
@@ -182,7 +196,7 @@ func TestEnforcedCountsReplicasThatRunThePlan(t *testing.T) {
 	c.Expect(replicas[0].Name).To(Equal("a"))
 	c.Expect(replicas[0].Revision).To(Equal(a.revision()))
 	c.Expect(replicas[0].Epoch).To(HavePrefix(testOwner + "/"))
-	running, _ = l.Enforced("shop/unknown")
+	running, _ = l.enforced("shop/unknown")
 	c.Expect(running).To(BeZero())
 }
 

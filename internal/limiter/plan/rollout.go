@@ -1,0 +1,26 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+// Rollout is how far one plan has got: from the leader into the registry, and
+// from there to the replicas. It holds no counts, so that a replica that joins or
+// leaves changes it only if the status of the policy changes too.
+type Rollout struct {
+	// Reachable is true while Redis answers.
+	Reachable bool
+
+	// OwnedElsewhere is true while another installation owns the registry.
+	OwnedElsewhere bool
+
+	// Plan is what the registry holds under the ID, or nil. While Redis does not
+	// answer it is the last known plan.
+	Plan *Plan
+
+	// HasReplicas is true while at least one replica is alive.
+	HasReplicas bool
+
+	// AllReplicasCurrent is true while every live replica, and at least one, decides
+	// by Plan.
+	AllReplicasCurrent bool
+}
