@@ -39,13 +39,13 @@ const (
 	// publishTimeout bounds how long a worker waits for the registry.
 	publishTimeout = 2 * time.Second
 
-	// statusWriters is how many statuses are written at once. When replicas catch
+	// maxStatusWrites is how many statuses are written at once. When replicas catch
 	// up, hundreds of policies change their status together; more writers would keep
 	// workers, and the API server, from the edits that come meanwhile.
-	statusWriters = 4
+	maxStatusWrites = 4
 
-	// busyDelay is how long a status waits while others are written.
-	busyDelay = 10 * time.Millisecond
+	// statusBusyDelay is how long a status waits while others are written.
+	statusBusyDelay = 10 * time.Millisecond
 
 	// conflictDelay is how long the cache may take to see the write that another
 	// lost to.
@@ -58,33 +58,33 @@ const (
 
 // Reconciler publishes the plan of every RateLimitPolicy and writes its status.
 type Reconciler struct {
-	Publisher  Publisher
-	Leadership Leadership
-	Tenancy    compile.Tenancy
+	Publisher Publisher
+	Terms     *TermTracker
+	Tenancy   compile.Tenancy
 
-	client   client.Client
-	recorder events.EventRecorder
-	rollouts rolloutCache
-	round    round
-	writers  *semaphore.Weighted
+	client       client.Client
+	recorder     events.EventRecorder
+	rollouts     rolloutCache
+	initialPass  initialPass
+	statusWrites *semaphore.Weighted
 }
 
 // SetupWithManager adds the controller to the manager. It runs in every process;
 // only the leader's does anything.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.client = mgr.GetClient()
-	r.writers = semaphore.NewWeighted(statusWriters)
+	r.statusWrites = semaphore.NewWeighted(maxStatusWrites)
 	r.recorder = mgr.GetEventRecorder("weir-controller")
 	b := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.RateLimitPolicy{}, builder.WithPredicates(specChanged())).
-		WatchesRawSource(source.Func(r.listen)).
+		WatchesRawSource(source.Func(r.enqueueOnSignals)).
 		WithOptions(ctrlcontroller.Options{
 			MaxConcurrentReconciles: workers,
 			NeedLeaderElection:      new(false),
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetryDelay, maxRetryDelay),
 		})
 	if r.Tenancy == compile.TenancyNamespace {
-		b = b.WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.policiesIn),
+		b = b.WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.policiesOfNamespace),
 			builder.WithPredicates(grantChanged()))
 	}
 	return b.Complete(r)
@@ -98,14 +98,14 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // step. It is no reconcile.ObjectReconciler, because a policy that is gone is
 // work here.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (result reconcile.Result, err error) {
-	ctx, release, leading := within(ctx, r.Leadership)
+	ctx, release, leading := bindToTerm(ctx, r.Terms)
 	if !leading {
 		return reconcile.Result{}, nil
 	}
 	defer release()
 	if request == sweep {
 		// A registry that cannot be written is swept when it can.
-		err = unexplained(r.Publisher.Sweep(ctx, r.exists(ctx)), r.Publisher.Rollout(""))
+		err = ignoreIfReported(r.Publisher.Sweep(ctx, r.policyExists(ctx)), r.Publisher.Rollout(""))
 	} else {
 		result, err = r.reconcilePolicy(ctx, request.NamespacedName)
 	}
@@ -118,7 +118,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 func (r *Reconciler) reconcilePolicy(ctx context.Context, name types.NamespacedName) (reconcile.Result, error) {
 	policy := &v1alpha1.RateLimitPolicy{}
 	if err := r.client.Get(ctx, name, policy); apierrors.IsNotFound(err) {
-		return reconcile.Result{}, r.forget(ctx, name)
+		return reconcile.Result{}, r.removePlan(ctx, name)
 	} else if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -126,8 +126,8 @@ func (r *Reconciler) reconcilePolicy(ctx context.Context, name types.NamespacedN
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	problems, published := r.publish(ctx, policy, granted)
-	r.known(ctx, name)
+	problems, publishErr := r.publish(ctx, policy, granted)
+	r.markProcessed(ctx, name)
 	observed := facts{
 		uid:        policy.UID,
 		generation: policy.Generation,
@@ -135,27 +135,27 @@ func (r *Reconciler) reconcilePolicy(ctx context.Context, name types.NamespacedN
 		rollout:    r.rollouts.observe(r.Publisher, name),
 	}
 	switch err := r.commitStatus(ctx, policy, &observed); {
-	case errors.Is(err, errBusy):
-		return reconcile.Result{RequeueAfter: busyDelay}, nil
+	case errors.Is(err, errStatusBusy):
+		return reconcile.Result{RequeueAfter: statusBusyDelay}, nil
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: conflictDelay}, nil
 	case err != nil:
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, unexplained(published, observed.rollout)
+	return reconcile.Result{}, ignoreIfReported(publishErr, observed.rollout)
 }
 
-// forget deletes the plan of a policy that is gone.
-func (r *Reconciler) forget(ctx context.Context, name types.NamespacedName) error {
+// removePlan deletes the plan of a policy that is gone.
+func (r *Reconciler) removePlan(ctx context.Context, name types.NamespacedName) error {
 	r.rollouts.forget(name)
 	err := r.withdraw(ctx, name.String())
-	r.known(ctx, name)
-	return unexplained(err, r.Publisher.Rollout(name.String()))
+	r.markProcessed(ctx, name)
+	return ignoreIfReported(err, r.Publisher.Rollout(name.String()))
 }
 
-// known takes note that the publisher knows what is wanted of the policy.
-func (r *Reconciler) known(ctx context.Context, name types.NamespacedName) {
-	if ctx.Err() == nil && r.round.done(reconcile.Request{NamespacedName: name}) {
+// markProcessed takes note that the publisher knows what is wanted of the policy.
+func (r *Reconciler) markProcessed(ctx context.Context, name types.NamespacedName) {
+	if ctx.Err() == nil && r.initialPass.done(reconcile.Request{NamespacedName: name}) {
 		r.Publisher.Synced()
 	}
 }
@@ -172,18 +172,18 @@ func (r *Reconciler) publish(
 		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 		defer cancel()
 		return nil, r.Publisher.Set(ctx, compiled)
-	case refusal(problems) == v1alpha1.ReasonMatchNotPermitted, !r.mayStay(policy, granted, id):
+	case notAcceptedReason(problems) == v1alpha1.ReasonMatchNotPermitted, !r.mayKeepPlan(policy, granted, id):
 		return problems, r.withdraw(ctx, id)
 	default:
 		return problems, nil
 	}
 }
 
-// mayStay reports whether the plan in the registry may outlive an edit that does
+// mayKeepPlan reports whether the plan in the registry may outlive an edit that does
 // not compile. It may not if it is of an earlier policy of that name or matches
 // what has been granted then but is no more: a broken edit must not hold on to
 // it.
-func (r *Reconciler) mayStay(policy *v1alpha1.RateLimitPolicy, granted compile.Grant, id string) bool {
+func (r *Reconciler) mayKeepPlan(policy *v1alpha1.RateLimitPolicy, granted compile.Grant, id string) bool {
 	last := r.Publisher.Rollout(id).Plan
 	return last == nil || last.UID == string(policy.UID) && granted.Permits(last)
 }
@@ -194,9 +194,9 @@ func (r *Reconciler) withdraw(ctx context.Context, id string) error {
 	return r.Publisher.Delete(ctx, id)
 }
 
-// exists tells whether there is a policy of an ID, as far as the cache knows now.
+// policyExists tells whether there is a policy of an ID, as far as the cache knows now.
 // In doubt there is one: a plan too many is found by the next sweep.
-func (r *Reconciler) exists(ctx context.Context) func(id string) bool {
+func (r *Reconciler) policyExists(ctx context.Context) func(id string) bool {
 	return func(id string) bool {
 		namespace, name, _ := strings.Cut(id, "/")
 		err := r.client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &v1alpha1.RateLimitPolicy{})
@@ -204,10 +204,10 @@ func (r *Reconciler) exists(ctx context.Context) func(id string) bool {
 	}
 }
 
-// unexplained returns the error unless the rollout accounts for it: then the
+// ignoreIfReported returns the error unless the rollout accounts for it: then the
 // publisher keeps trying, its Changes bring the policy back here, and retrying
 // every policy of the cluster meanwhile would do nothing but fill the log.
-func unexplained(err error, s plan.Rollout) error {
+func ignoreIfReported(err error, s plan.Rollout) error {
 	if err == nil || !s.Reachable || s.OwnedElsewhere {
 		return nil
 	}

@@ -52,7 +52,7 @@ var (
 var _ = Describe("A RateLimitPolicy", func() {
 	var (
 		plans   *registry
-		terms   *controller.Terms
+		terms   *controller.TermTracker
 		policy  *v1alpha1.RateLimitPolicy
 		id      string
 		writes  *atomic.Int64
@@ -64,7 +64,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 	// begin prepares a story; the controller does not lead yet.
 	begin := func(ctx SpecContext, tenancy compile.Tenancy) {
 		namespace := makeNamespace(ctx)
-		plans, terms = newRegistry(), controller.NewTerms()
+		plans, terms = newRegistry(), controller.NewTermTracker()
 		policy = testenv.MakePolicy(namespace+"/login").
 			Match(v1alpha1.Match{Hosts: []string{"shop.example"}}).
 			Limit("burst", v1alpha1.AlgorithmSlidingLog, 5, "1m").

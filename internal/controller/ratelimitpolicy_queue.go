@@ -27,33 +27,34 @@ import (
 // sweep is the request to sweep the registry. No policy is without a name.
 var sweep reconcile.Request
 
-// listPause is the time between attempts to list the policies, which fail only
+// listRetryDelay is the time between attempts to list the policies, which fail only
 // while their definition is not installed.
-const listPause = time.Second
+const listRetryDelay = time.Second
 
-// listen queues what is to be done for other reasons than a change in the API:
+// enqueueOnSignals queues what is to be done for other reasons than a change in the API:
 // everything when a term begins, a sweep when the registry can be written again,
 // and the policies whose Rollout has changed.
-func (r *Reconciler) listen(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (r *Reconciler) enqueueOnSignals(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	go func() {
-		writable := r.writable()
+		wasWritable := r.writable()
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-r.Leadership.Won():
-				policies := r.policies(ctx)
-				if r.round.begin(policies) {
+			case <-r.Terms.Begun():
+				policies := r.allPolicies(ctx)
+				if r.initialPass.begin(policies) {
 					r.Publisher.Synced()
 				}
-				later(queue, sweep)
-				later(queue, policies...)
+				enqueueLowPriority(queue, sweep)
+				enqueueLowPriority(queue, policies...)
 			case <-r.Publisher.Changes():
-				was := writable
-				if writable = r.writable(); writable && !was {
-					later(queue, sweep)
+				writable := r.writable()
+				if writable && !wasWritable {
+					enqueueLowPriority(queue, sweep)
 				}
-				later(queue, r.rollouts.changed(r.Publisher)...)
+				wasWritable = writable
+				enqueueLowPriority(queue, r.rollouts.changed(r.Publisher)...)
 			}
 		}
 	}()
@@ -65,11 +66,11 @@ func (r *Reconciler) writable() bool {
 	return s.Reachable && !s.OwnedElsewhere
 }
 
-// policies lists every policy. It waits for the cache.
-func (r *Reconciler) policies(ctx context.Context) (requests []reconcile.Request) {
-	_ = wait.PollUntilContextCancel(ctx, listPause, true, func(ctx context.Context) (bool, error) {
+// allPolicies lists every policy. It waits for the cache.
+func (r *Reconciler) allPolicies(ctx context.Context) (requests []reconcile.Request) {
+	_ = wait.PollUntilContextCancel(ctx, listRetryDelay, true, func(ctx context.Context) (bool, error) {
 		var err error
-		requests, err = r.list(ctx)
+		requests, err = r.listPolicies(ctx)
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Cannot list policies")
 		}
@@ -78,16 +79,16 @@ func (r *Reconciler) policies(ctx context.Context) (requests []reconcile.Request
 	return requests
 }
 
-// policiesIn lists the policies of a Namespace.
-func (r *Reconciler) policiesIn(ctx context.Context, namespace client.Object) []reconcile.Request {
-	requests, err := r.list(ctx, client.InNamespace(namespace.GetName()))
+// policiesOfNamespace lists the policies of a Namespace.
+func (r *Reconciler) policiesOfNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+	requests, err := r.listPolicies(ctx, client.InNamespace(namespace.GetName()))
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Cannot list policies", "namespace", namespace.GetName())
 	}
 	return requests
 }
 
-func (r *Reconciler) list(ctx context.Context, options ...client.ListOption) ([]reconcile.Request, error) {
+func (r *Reconciler) listPolicies(ctx context.Context, options ...client.ListOption) ([]reconcile.Request, error) {
 	list := &v1alpha1.RateLimitPolicyList{}
 	if err := r.client.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil, err
@@ -99,9 +100,9 @@ func (r *Reconciler) list(ctx context.Context, options ...client.ListOption) ([]
 	return requests, nil
 }
 
-// later queues behind what users have just changed: thousands of policies may be
+// enqueueLowPriority queues behind what users have just changed: thousands of policies may be
 // meant.
-func later(queue workqueue.TypedRateLimitingInterface[reconcile.Request], requests ...reconcile.Request) {
+func enqueueLowPriority(queue workqueue.TypedRateLimitingInterface[reconcile.Request], requests ...reconcile.Request) {
 	if q, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
 		q.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, requests...)
 		return
@@ -131,32 +132,32 @@ func grantChanged() predicate.Predicate {
 	}}
 }
 
-// round is the first look at every policy in a term.
-type round struct {
+// initialPass is the first look at every policy in a term.
+type initialPass struct {
 	mu      sync.Mutex
 	pending map[reconcile.Request]struct{}
 }
 
 // begin starts a round of those policies and reports whether it is over already.
-func (r *round) begin(policies []reconcile.Request) (over bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.pending = make(map[reconcile.Request]struct{}, len(policies))
+func (p *initialPass) begin(policies []reconcile.Request) (over bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pending = make(map[reconcile.Request]struct{}, len(policies))
 	for _, policy := range policies {
-		r.pending[policy] = struct{}{}
+		p.pending[policy] = struct{}{}
 	}
 	return len(policies) == 0
 }
 
 // done takes note of a policy and reports whether it was the last one.
-func (r *round) done(policy reconcile.Request) (over bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, waited := r.pending[policy]; !waited {
+func (p *initialPass) done(policy reconcile.Request) (over bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, waited := p.pending[policy]; !waited {
 		return false
 	}
-	delete(r.pending, policy)
-	return len(r.pending) == 0
+	delete(p.pending, policy)
+	return len(p.pending) == 0
 }
 
 // rolloutCache holds the last Rollout that the controller saw of each plan, so that

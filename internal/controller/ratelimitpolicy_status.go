@@ -8,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/message"
 )
 
 // maxMessageBytes keeps messages within what an event may carry.
@@ -35,8 +34,8 @@ type facts struct {
 	rollout    plan.Rollout
 }
 
-// errBusy means that as many statuses as may be are being written.
-var errBusy = errors.New("enough statuses are being written")
+// errStatusBusy means that as many statuses as may be are being written.
+var errStatusBusy = errors.New("enough statuses are being written")
 
 // commitStatus writes the status if it has changed, and tells of it in an event.
 // The lock makes sure that the change is one from what is compared here: a merge
@@ -44,28 +43,28 @@ var errBusy = errors.New("enough statuses are being written")
 func (r *Reconciler) commitStatus(ctx context.Context, policy *v1alpha1.RateLimitPolicy, f *facts) error {
 	before := policy.DeepCopy()
 	policy.Status = v1alpha1.RateLimitPolicyStatus{
-		Conditions:         since(before.Status.Conditions, f.conditions()),
+		Conditions:         keepTransitionTimes(before.Status.Conditions, f.conditions()),
 		ObservedGeneration: policy.Generation,
 		Summary:            compile.Summary(&policy.Spec),
 	}
 	if equality.Semantic.DeepEqual(before.Status, policy.Status) {
 		return nil
 	}
-	if !r.writers.TryAcquire(1) {
-		return errBusy
+	if !r.statusWrites.TryAcquire(1) {
+		return errStatusBusy
 	}
-	defer r.writers.Release(1)
+	defer r.statusWrites.Release(1)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.client.Status().Patch(ctx, policy, patch); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	r.announce(policy, before)
+	r.recordEvent(policy, before)
 	return nil
 }
 
-// since returns the conditions with the time of their last transition, taken from
+// keepTransitionTimes returns the conditions with the time of their last transition, taken from
 // the old ones where the status has not changed.
-func since(old, conditions []metav1.Condition) []metav1.Condition {
+func keepTransitionTimes(old, conditions []metav1.Condition) []metav1.Condition {
 	merged := make([]metav1.Condition, 0, len(conditions))
 	for _, c := range conditions {
 		if was := meta.FindStatusCondition(old, c.Type); was != nil {
@@ -101,7 +100,7 @@ func (f *facts) accepted() metav1.Condition {
 	if len(f.problems) == 0 {
 		return condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "The policy compiles.")
 	}
-	return condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, refusal(f.problems), sentence(f.problems))
+	return condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, notAcceptedReason(f.problems), joinProblems(f.problems))
 }
 
 func (f *facts) programmed() metav1.Condition {
@@ -113,7 +112,7 @@ func (f *facts) programmed() metav1.Condition {
 	case len(f.problems) > 0 && last == nil:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNotAccepted,
 			"The policy is not accepted and has no plan in the registry.")
-	case len(f.problems) > 0 && refusal(f.problems) == v1alpha1.ReasonMatchNotPermitted:
+	case len(f.problems) > 0 && notAcceptedReason(f.problems) == v1alpha1.ReasonMatchNotPermitted:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNotAccepted,
 			"The policy is not accepted. Its plan is being withdrawn.")
 	case len(f.problems) > 0:
@@ -168,7 +167,7 @@ func summarize(conditions ...metav1.Condition) metav1.Condition {
 			status, reason = metav1.ConditionFalse, v1alpha1.ReasonNotReady
 		}
 	}
-	return condition(v1alpha1.ConditionReady, status, reason, shorten(cause.Reason+": "+cause.Message))
+	return condition(v1alpha1.ConditionReady, status, reason, message.Truncate(cause.Reason+": "+cause.Message, maxMessageBytes))
 }
 
 // firstUnmet returns the first condition that is not true, or nil.
@@ -181,9 +180,9 @@ func firstUnmet(conditions ...metav1.Condition) *metav1.Condition {
 	return nil
 }
 
-// refusal is the reason for which a policy with these problems is not accepted.
+// notAcceptedReason is the reason for which a policy with these problems is not accepted.
 // What is not permitted weighs most, since it withdraws the plan.
-func refusal(problems field.ErrorList) string {
+func notAcceptedReason(problems field.ErrorList) string {
 	reason := v1alpha1.ReasonNotSupported
 	for _, p := range problems {
 		switch p.Type {
@@ -197,59 +196,15 @@ func refusal(problems field.ErrorList) string {
 	return reason
 }
 
-// sentence says all problems, in the order of the fields.
-func sentence(problems field.ErrorList) string {
-	said := make([]string, 0, len(problems))
+// joinProblems says all problems, in the order of the fields.
+func joinProblems(problems field.ErrorList) string {
+	texts := make([]string, 0, len(problems))
 	for _, p := range problems {
-		said = append(said, p.Error())
+		texts = append(texts, p.Error())
 	}
-	return shorten(strings.Join(said, "; "))
-}
-
-func shorten(message string) string {
-	const ellipsis = "..."
-	if len(message) <= maxMessageBytes {
-		return message
-	}
-	end := maxMessageBytes - len(ellipsis)
-	for !utf8.RuneStart(message[end]) {
-		end--
-	}
-	return message[:end] + ellipsis
+	return message.Truncate(strings.Join(texts, "; "), maxMessageBytes)
 }
 
 func condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
-}
-
-// news is what an event tells of a policy. The zero news is none.
-type news struct{ eventType, reason, message string }
-
-// newsIn returns what is worth telling of these conditions. That a plan is on its
-// way is not.
-func newsIn(conditions []metav1.Condition) news {
-	if meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady) {
-		return news{corev1.EventTypeNormal, v1alpha1.ReasonReady, "Every live replica decides by this generation."}
-	}
-	for _, t := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionProgrammed, v1alpha1.ConditionEnforced} {
-		c := meta.FindStatusCondition(conditions, t)
-		if c == nil || c.Status == metav1.ConditionTrue {
-			continue
-		}
-		if c.Reason == v1alpha1.ReasonPublishing || c.Reason == v1alpha1.ReasonReplicasBehind {
-			break
-		}
-		return news{corev1.EventTypeWarning, c.Reason, c.Message}
-	}
-	return news{}
-}
-
-// announce tells the news that were none before.
-func (r *Reconciler) announce(policy, before *v1alpha1.RateLimitPolicy) {
-	n := newsIn(policy.Status.Conditions)
-	if n == (news{}) ||
-		n == newsIn(before.Status.Conditions) && policy.Status.ObservedGeneration == before.Status.ObservedGeneration {
-		return
-	}
-	r.recorder.Eventf(policy, nil, n.eventType, n.reason, "Reconcile", "%s", n.message)
 }

@@ -4,10 +4,8 @@
 package controller
 
 import (
-	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,13 +33,13 @@ func TestConditions(t *testing.T) {
 		problems field.ErrorList
 		rollout  plan.Rollout
 		// "<type> <status> <reason>", as the status lists them
-		want []string
-		news news
+		want  []string
+		event transition
 	}{
 		"all is well": {
 			rollout: level,
 			want:    []string{"Ready True Ready", "Accepted True Accepted", "Programmed True Programmed", "Enforced True Enforced"},
-			news:    news{"Normal", "Ready", "Every live replica decides by this generation."},
+			event:   transition{"Normal", "Ready", "Every live replica decides by this generation."},
 		},
 		"no replica is alive": {
 			rollout: with(func(s *plan.Rollout) { s.HasReplicas, s.AllReplicasCurrent = false, false }),
@@ -49,7 +47,7 @@ func TestConditions(t *testing.T) {
 				"Ready False NotReady", "Accepted True Accepted", "Programmed True Programmed", "Enforced False NoReplicas",
 				"Reconciling True NoReplicas",
 			},
-			news: news{"Warning", "NoReplicas", "No replica is alive, so nothing is decided."},
+			event: transition{"Warning", "NoReplicas", "No replica is alive, so nothing is decided."},
 		},
 		"a replica is behind": {
 			rollout: with(func(s *plan.Rollout) { s.AllReplicasCurrent = false }),
@@ -85,7 +83,7 @@ func TestConditions(t *testing.T) {
 				"Ready Unknown Pending", "Accepted True Accepted", "Programmed Unknown RegistryUnreachable",
 				"Enforced Unknown RegistryUnreachable", "Reconciling True RegistryUnreachable",
 			},
-			news: news{"Warning", "RegistryUnreachable", "Redis does not answer, so what the registry holds is unknown."},
+			event: transition{"Warning", "RegistryUnreachable", "Redis does not answer, so what the registry holds is unknown."},
 		},
 		"Redis does not answer and belonged to others": {
 			rollout: with(func(s *plan.Rollout) { s.Reachable, s.OwnedElsewhere = false, true }),
@@ -93,7 +91,7 @@ func TestConditions(t *testing.T) {
 				"Ready Unknown Pending", "Accepted True Accepted", "Programmed Unknown RegistryUnreachable",
 				"Enforced Unknown RegistryUnreachable", "Reconciling True RegistryUnreachable",
 			},
-			news: news{"Warning", "RegistryUnreachable", "Redis does not answer, so what the registry holds is unknown."},
+			event: transition{"Warning", "RegistryUnreachable", "Redis does not answer, so what the registry holds is unknown."},
 		},
 		"the registry belongs to others": {
 			rollout: with(func(s *plan.Rollout) { s.OwnedElsewhere = true }),
@@ -101,7 +99,7 @@ func TestConditions(t *testing.T) {
 				"Ready False NotReady", "Accepted True Accepted", "Programmed False RegistryOwnedElsewhere",
 				"Enforced False NotProgrammed", "Reconciling True RegistryOwnedElsewhere",
 			},
-			news: news{"Warning", "RegistryOwnedElsewhere", "Another installation owns the registry. Nothing is written to it."},
+			event: transition{"Warning", "RegistryOwnedElsewhere", "Another installation owns the registry. Nothing is written to it."},
 		},
 		"it does not compile": {
 			problems: invalid,
@@ -110,7 +108,7 @@ func TestConditions(t *testing.T) {
 				"Ready False NotReady", "Accepted False InvalidSpec", "Programmed False NotAccepted", "Enforced False NotProgrammed",
 				"Stalled True InvalidSpec",
 			},
-			news: news{"Warning", "InvalidSpec", "spec.limits: Invalid value: 1: cannot be"},
+			event: transition{"Warning", "InvalidSpec", "spec.limits: Invalid value: 1: cannot be"},
 		},
 		"it does not compile while Redis does not answer": {
 			problems: invalid,
@@ -119,7 +117,7 @@ func TestConditions(t *testing.T) {
 				"Ready False NotReady", "Accepted False InvalidSpec", "Programmed False NotAccepted", "Enforced False NotProgrammed",
 				"Stalled True InvalidSpec",
 			},
-			news: news{"Warning", "InvalidSpec", "spec.limits: Invalid value: 1: cannot be"},
+			event: transition{"Warning", "InvalidSpec", "spec.limits: Invalid value: 1: cannot be"},
 		},
 		"it asks for too much": {
 			problems: unsupported,
@@ -127,7 +125,7 @@ func TestConditions(t *testing.T) {
 				"Ready False NotReady", "Accepted False NotSupported", "Programmed False NotAccepted", "Enforced False NotProgrammed",
 				"Stalled True NotSupported",
 			},
-			news: news{"Warning", "NotSupported", `spec.limits: Unsupported value: 1: supported values: "2"`},
+			event: transition{"Warning", "NotSupported", `spec.limits: Unsupported value: 1: supported values: "2"`},
 		},
 		"it asks for too much and is wrong": {
 			problems: append(unsupported, invalid...),
@@ -135,7 +133,7 @@ func TestConditions(t *testing.T) {
 				"Ready False NotReady", "Accepted False InvalidSpec", "Programmed False NotAccepted", "Enforced False NotProgrammed",
 				"Stalled True InvalidSpec",
 			},
-			news: news{"Warning", "InvalidSpec", `spec.limits: Unsupported value: 1: supported values: "2"; ` +
+			event: transition{"Warning", "InvalidSpec", `spec.limits: Unsupported value: 1: supported values: "2"; ` +
 				"spec.limits: Invalid value: 1: cannot be"},
 		},
 		"it is not permitted and wrong": {
@@ -144,7 +142,7 @@ func TestConditions(t *testing.T) {
 				"Ready False NotReady", "Accepted False MatchNotPermitted", "Programmed False NotAccepted",
 				"Enforced False NotProgrammed", "Stalled True MatchNotPermitted",
 			},
-			news: news{
+			event: transition{
 				"Warning", "MatchNotPermitted",
 				"spec.limits: Invalid value: 1: cannot be; spec.limits: Forbidden: not granted",
 			},
@@ -155,23 +153,23 @@ func TestConditions(t *testing.T) {
 			g := NewWithT(t)
 			f := facts{uid: "u", generation: 3, problems: tc.problems, rollout: tc.rollout}
 			conditions := f.conditions()
-			g.Expect(said(conditions)).To(Equal(tc.want))
+			g.Expect(describe(conditions)).To(Equal(tc.want))
 			for _, c := range conditions {
 				g.Expect(c.ObservedGeneration).To(Equal(int64(3)))
 				g.Expect(c.Message).NotTo(BeEmpty())
 				g.Expect(len(c.Message)).To(BeNumerically("<=", maxMessageBytes))
 			}
-			g.Expect(newsIn(conditions)).To(Equal(tc.news))
+			g.Expect(transitionOf(conditions)).To(Equal(tc.event))
 		})
 	}
 }
 
-func said(conditions []metav1.Condition) []string {
-	said := make([]string, 0, len(conditions))
+func describe(conditions []metav1.Condition) []string {
+	lines := make([]string, 0, len(conditions))
 	for _, c := range conditions {
-		said = append(said, c.Type+" "+string(c.Status)+" "+c.Reason)
+		lines = append(lines, c.Type+" "+string(c.Status)+" "+c.Reason)
 	}
-	return said
+	return lines
 }
 
 func TestProgrammedSaysWhatStays(t *testing.T) {
@@ -206,24 +204,11 @@ func TestTimesOfTransitions(t *testing.T) {
 	gone := condition("Gone", metav1.ConditionTrue, "Old", "old")
 	kept.LastTransitionTime, turned.LastTransitionTime, gone.LastTransitionTime = then, then, then
 
-	merged := since([]metav1.Condition{gone, turned, kept}, []metav1.Condition{
+	merged := keepTransitionTimes([]metav1.Condition{gone, turned, kept}, []metav1.Condition{
 		condition("Kept", metav1.ConditionFalse, "New", "new"),
 		condition("Turned", metav1.ConditionTrue, "New", "new"),
 	})
-	g.Expect(said(merged)).To(Equal([]string{"Kept False New", "Turned True New"}))
+	g.Expect(describe(merged)).To(Equal([]string{"Kept False New", "Turned True New"}))
 	g.Expect(merged[0].LastTransitionTime).To(Equal(then))
 	g.Expect(merged[1].LastTransitionTime.After(then.Time)).To(BeTrue())
-}
-
-func TestShorten(t *testing.T) {
-	t.Parallel()
-	g := NewWithT(t)
-	fits := strings.Repeat("x", maxMessageBytes)
-	g.Expect(shorten(fits)).To(Equal(fits))
-	for pad := range 4 {
-		short := shorten(strings.Repeat("x", pad) + strings.Repeat("€", maxMessageBytes))
-		g.Expect(len(short)).To(BeNumerically("<=", maxMessageBytes))
-		g.Expect(utf8.ValidString(short)).To(BeTrue())
-		g.Expect(short).To(HaveSuffix("€..."))
-	}
 }

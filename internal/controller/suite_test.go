@@ -80,7 +80,7 @@ func annotate(ctx SpecContext, name, key, value string) {
 // story ends. Without a term it leads nothing. The result counts the attempts to
 // write a status.
 func startController(
-	namespace string, tenancy compile.Tenancy, publisher controller.Publisher, leadership controller.Leadership,
+	namespace string, tenancy compile.Tenancy, publisher controller.Publisher, terms *controller.TermTracker,
 ) (writes *atomic.Int64) {
 	GinkgoHelper()
 	writes = &atomic.Int64{}
@@ -92,7 +92,7 @@ func startController(
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 	Expect(err).NotTo(HaveOccurred())
-	reconciler := &controller.Reconciler{Publisher: publisher, Leadership: leadership, Tenancy: tenancy}
+	reconciler := &controller.Reconciler{Publisher: publisher, Terms: terms, Tenancy: tenancy}
 	Expect(reconciler.SetupWithManager(mgr)).To(Succeed())
 	ctx, cancel := context.WithCancel(GinkgoTB().Context())
 	ended := make(chan error, 1)
@@ -121,7 +121,7 @@ func countWrites(writes *atomic.Int64) client.NewClientFunc {
 }
 
 // lead begins a term, which ends with the story or when the result is called.
-func lead(terms *controller.Terms) (resign context.CancelFunc) {
+func lead(terms *controller.TermTracker) (resign context.CancelFunc) {
 	term, resign := context.WithCancel(GinkgoTB().Context())
 	DeferCleanup(resign)
 	terms.Begin(term)

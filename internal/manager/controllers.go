@@ -113,8 +113,8 @@ func (c *controllers) manage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	terms := controller.NewTerms()
-	reconciler := &controller.Reconciler{Publisher: c.publisher, Leadership: terms, Tenancy: c.tenancy}
+	terms := controller.NewTermTracker()
+	reconciler := &controller.Reconciler{Publisher: c.publisher, Terms: terms, Tenancy: c.tenancy}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ type leader struct {
 	config    *rest.Config
 	lease     LeaseOptions
 	publisher *registry.Writer
-	terms     *controller.Terms
+	terms     *controller.TermTracker
 	logger    *slog.Logger
 	leading   sync.Mutex
 }

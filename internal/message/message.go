@@ -1,0 +1,22 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package message fits texts into the length that Kubernetes accepts.
+package message
+
+import "unicode/utf8"
+
+const ellipsis = "..."
+
+// Truncate returns the text, or its beginning and an ellipsis if it is longer than
+// maxBytes. It never cuts a rune in half. maxBytes must be at least 3.
+func Truncate(text string, maxBytes int) string {
+	if len(text) <= maxBytes {
+		return text
+	}
+	end := maxBytes - len(ellipsis)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + ellipsis
+}
