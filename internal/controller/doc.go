@@ -1,12 +1,21 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller keeps the registry in step with the RateLimitPolicies of
-// the cluster and says on each of them how far it has got.
+// Package controller publishes the plan of every RateLimitPolicy to the registry
+// and reports the rollout in the status of the policy.
 //
-// It works only while its process leads, and each pass ends with the term it
-// began in. It needs no finalizer: a policy that is gone has its plan deleted
-// when that is noticed, and whatever was missed is swept when a term begins and
-// when Redis comes back. It knows neither Redis nor counters; what it needs of the
-// registry is the interface Publisher.
+// It works only while its process is the leader; what a pass left unfinished when
+// the term ends, the next leader does. It uses no finalizer: the plan of a deleted
+// policy is removed when the deletion is seen, and a sweep at the start of each
+// term and after each loss of Redis removes the plans that were missed. It knows
+// neither Redis nor counters, only the interface Publisher.
+//
+// Read the files in this order:
+//
+//	ratelimitpolicy_controller.go  Reconciler: wiring, Reconcile and its steps
+//	publisher.go                   Publisher, the controller's interface to the registry
+//	term.go                        TermTracker: is this process the leader?
+//	ratelimitpolicy_queue.go       what is queued for other reasons than an API event
+//	ratelimitpolicy_status.go      the conditions, and the one write of the status
+//	ratelimitpolicy_events.go      the events
 package controller

@@ -32,26 +32,26 @@ import (
 )
 
 const (
-	// workers is how many policies are worked on at once. It is above one so that
-	// the publisher can put several of them into one write.
+	// workers is the number of policies reconciled concurrently. Several workers let
+	// the publisher put several plans into one write.
 	workers = 16
 
 	// publishTimeout bounds how long a worker waits for the registry.
 	publishTimeout = 2 * time.Second
 
-	// maxStatusWrites is how many statuses are written at once. When replicas catch
-	// up, hundreds of policies change their status together; more writers would keep
-	// workers, and the API server, from the edits that come meanwhile.
+	// maxStatusWrites limits concurrent status writes. When replicas catch up,
+	// hundreds of policies change their status together; more writes would keep the
+	// workers and the API server from handling new edits.
 	maxStatusWrites = 4
 
-	// statusBusyDelay is how long a status waits while others are written.
+	// statusBusyDelay is the requeue delay while maxStatusWrites are in flight.
 	statusBusyDelay = 10 * time.Millisecond
 
-	// conflictDelay is how long the cache may take to see the write that another
-	// lost to.
+	// conflictDelay is the requeue delay after a conflict. It gives the cache time to
+	// receive the newer version.
 	conflictDelay = 50 * time.Millisecond
 
-	// minRetryDelay and maxRetryDelay are between attempts that fail.
+	// minRetryDelay and maxRetryDelay bound the backoff of a failing policy.
 	minRetryDelay = 20 * time.Millisecond
 	maxRetryDelay = 30 * time.Second
 )
@@ -69,8 +69,8 @@ type Reconciler struct {
 	statusWrites *semaphore.Weighted
 }
 
-// SetupWithManager adds the controller to the manager. It runs in every process;
-// only the leader's does anything.
+// SetupWithManager adds the controller to the manager. It runs in every process
+// but acts only while its process is the leader.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.client = mgr.GetClient()
 	r.statusWrites = semaphore.NewWeighted(maxStatusWrites)
@@ -94,9 +94,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // +kubebuilder:rbac:groups=ratelimit.weir.dev,resources=ratelimitpolicies/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconcile brings one policy, or with the request sweep the whole registry, in
-// step. It is no reconcile.ObjectReconciler, because a policy that is gone is
-// work here.
+// Reconcile publishes one policy or, for the request sweep, removes the orphaned
+// plans. Reconciler is not a reconcile.ObjectReconciler because a deleted policy
+// needs work too.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (result reconcile.Result, err error) {
 	ctx, release, leading := bindToTerm(ctx, r.Terms)
 	if !leading {
@@ -104,13 +104,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	defer release()
 	if request == sweep {
-		// A registry that cannot be written is swept when it can.
+		// A registry that cannot be written is swept once it can be: see enqueueOnSignals.
 		err = ignoreIfReported(r.Publisher.Sweep(ctx, r.policyExists(ctx)), r.Publisher.Rollout(""))
 	} else {
 		result, err = r.reconcilePolicy(ctx, request.NamespacedName)
 	}
 	if errors.Is(context.Cause(ctx), errTermEnded) {
-		return reconcile.Result{}, nil // whoever leads next begins with everything
+		return reconcile.Result{}, nil // the next leader starts with every policy
 	}
 	return result, err
 }
@@ -145,7 +145,7 @@ func (r *Reconciler) reconcilePolicy(ctx context.Context, name types.NamespacedN
 	return reconcile.Result{}, ignoreIfReported(publishErr, observed.rollout)
 }
 
-// removePlan deletes the plan of a policy that is gone.
+// removePlan deletes the plan of a deleted policy.
 func (r *Reconciler) removePlan(ctx context.Context, name types.NamespacedName) error {
 	r.rollouts.forget(name)
 	err := r.withdraw(ctx, name.String())
@@ -153,15 +153,16 @@ func (r *Reconciler) removePlan(ctx context.Context, name types.NamespacedName) 
 	return ignoreIfReported(err, r.Publisher.Rollout(name.String()))
 }
 
-// markProcessed takes note that the publisher knows what is wanted of the policy.
+// markProcessed records that the publisher was given the policy in this term, and
+// calls Synced after the last one.
 func (r *Reconciler) markProcessed(ctx context.Context, name types.NamespacedName) {
 	if ctx.Err() == nil && r.initialPass.done(reconcile.Request{NamespacedName: name}) {
 		r.Publisher.Synced()
 	}
 }
 
-// publish hands the plan of the policy to the publisher. Without one the last
-// plan stays, unless it must not.
+// publish hands the plan of the policy to the publisher. A policy that does not
+// compile keeps its last plan if mayKeepPlan allows it.
 func (r *Reconciler) publish(
 	ctx context.Context, policy *v1alpha1.RateLimitPolicy, granted compile.Grant,
 ) (field.ErrorList, error) {
@@ -179,10 +180,9 @@ func (r *Reconciler) publish(
 	}
 }
 
-// mayKeepPlan reports whether the plan in the registry may outlive an edit that does
-// not compile. It may not if it is of an earlier policy of that name or matches
-// what has been granted then but is no more: a broken edit must not hold on to
-// it.
+// mayKeepPlan reports whether the plan in the registry may stay after an edit that
+// does not compile. It must go if it belongs to an earlier policy of that name, or
+// if its matches are no longer granted: a broken edit must not preserve them.
 func (r *Reconciler) mayKeepPlan(policy *v1alpha1.RateLimitPolicy, granted compile.Grant, id string) bool {
 	last := r.Publisher.Rollout(id).Plan
 	return last == nil || last.UID == string(policy.UID) && granted.Permits(last)
@@ -194,8 +194,8 @@ func (r *Reconciler) withdraw(ctx context.Context, id string) error {
 	return r.Publisher.Delete(ctx, id)
 }
 
-// policyExists tells whether there is a policy of an ID, as far as the cache knows now.
-// In doubt there is one: a plan too many is found by the next sweep.
+// policyExists returns a function that reports whether the cache holds a policy of
+// that ID. On a read error it returns true: the next sweep finds an orphaned plan.
 func (r *Reconciler) policyExists(ctx context.Context) func(id string) bool {
 	return func(id string) bool {
 		namespace, name, _ := strings.Cut(id, "/")
@@ -204,11 +204,11 @@ func (r *Reconciler) policyExists(ctx context.Context) func(id string) bool {
 	}
 }
 
-// ignoreIfReported returns the error unless the rollout accounts for it: then the
-// publisher keeps trying, its Changes bring the policy back here, and retrying
-// every policy of the cluster meanwhile would do nothing but fill the log.
-func ignoreIfReported(err error, s plan.Rollout) error {
-	if err == nil || !s.Reachable || s.OwnedElsewhere {
+// ignoreIfReported drops an error whose cause the status already reports: Redis is
+// unreachable or the registry is owned elsewhere. The publisher retries and its
+// Changes requeue the policy; retrying every policy here would only fill the log.
+func ignoreIfReported(err error, rollout plan.Rollout) error {
+	if err == nil || !rollout.Reachable || rollout.OwnedElsewhere {
 		return nil
 	}
 	return fmt.Errorf("publish: %w", err)

@@ -21,7 +21,7 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// What the stories come to, again and again.
+// The outcomes that the specs expect.
 var (
 	enforced = outcome{
 		"True Ready", "True Accepted", "True Programmed", "True Enforced", status.CurrentStatus,
@@ -61,8 +61,8 @@ var _ = Describe("A RateLimitPolicy", func() {
 		stays   func(SpecContext, outcome)
 	)
 
-	// begin prepares a story; the controller does not lead yet.
-	begin := func(ctx SpecContext, tenancy compile.Tenancy) {
+	// setUp starts the controller, which does not lead yet, and prepares a policy.
+	setUp := func(ctx SpecContext, tenancy compile.Tenancy) {
 		namespace := makeNamespace(ctx)
 		plans, terms = newRegistry(), controller.NewTermTracker()
 		policy = testenv.MakePolicy(namespace+"/login").
@@ -101,25 +101,25 @@ var _ = Describe("A RateLimitPolicy", func() {
 		return func(spec *v1alpha1.RateLimitPolicySpec) { spec.Matches[0].Paths = []string{path} }
 	}
 
-	Context("of trusted authors", func() {
+	Context("with --tenancy=Cluster", func() {
 		var resign func()
 		BeforeEach(func(ctx SpecContext) {
-			begin(ctx, compile.TenancyCluster)
+			setUp(ctx, compile.TenancyCluster)
 			resign = lead(terms)
 		})
 
-		It("is enforced once applied, and says so", func(ctx SpecContext) {
+		It("is enforced once applied, and reports it in one status write", func(ctx SpecContext) {
 			apply(ctx)
 			becomes(ctx, enforced)
 			Expect(threshold()).To(Equal(int64(5)))
 			got := read(ctx, policy)
 			Expect(got.Status.Summary).To(Equal("burst 5/1m, daily 20/24h"))
 			Expect(got.Finalizers).To(BeEmpty())
-			Consistently(writes.Load).Should(Equal(int64(1)), "one write says it all")
+			Consistently(writes.Load).Should(Equal(int64(1)), "one status write")
 			Eventually(eventsOn(policy)).WithContext(ctx).Should(Equal([]string{"Ready"}))
 		})
 
-		It("is obeyed when edited", func(ctx SpecContext) {
+		It("is enforced as edited", func(ctx SpecContext) {
 			apply(ctx)
 			becomes(ctx, enforced)
 			edit(ctx, policy, setThreshold(7))
@@ -143,7 +143,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 			Expect(plans.plan(id).Generation).To(Equal(int64(3)))
 		})
 
-		It("says what this release cannot do", func(ctx SpecContext) {
+		It("reports a feature that this release does not support", func(ctx SpecContext) {
 			policy.Spec.FailureMode = v1alpha1.FailureModeLocal
 			apply(ctx)
 			becomes(ctx, notSupported)
@@ -151,7 +151,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 			Expect(plans.plan(id)).To(BeNil())
 		})
 
-		It("loses its plan when deleted", func(ctx SpecContext) {
+		It("has its plan removed when deleted", func(ctx SpecContext) {
 			apply(ctx)
 			becomes(ctx, enforced)
 			Expect(api.Delete(ctx, policy)).To(Succeed())
@@ -161,7 +161,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 		It("does not inherit the plan of an earlier policy of its name", func(ctx SpecContext) {
 			apply(ctx)
 			becomes(ctx, enforced)
-			By("being replaced while nobody leads")
+			By("replacing it while there is no leader")
 			resign()
 			Expect(api.Delete(ctx, policy)).To(Succeed())
 			policy.Spec.Matches[0].Paths = []string{"/a//b"}
@@ -172,7 +172,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 			Eventually(ctx, plans.plan).WithArguments(id).Should(BeNil())
 		})
 
-		It("can be deleted while Redis is away, and loses its plan when Redis is back", func(ctx SpecContext) {
+		It("can be deleted while Redis is down, and has its plan removed when Redis is back", func(ctx SpecContext) {
 			apply(ctx)
 			becomes(ctx, enforced)
 			plans.change(func(r *registry) { r.unreachable = true })
@@ -184,7 +184,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 			Eventually(ctx, plans.plan).WithArguments(id).Should(BeNil())
 		})
 
-		It("waits for Redis", func(ctx SpecContext) {
+		It("is published when Redis is back", func(ctx SpecContext) {
 			plans.change(func(r *registry) { r.unreachable = true })
 			apply(ctx)
 			becomes(ctx, unreachable)
@@ -194,7 +194,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 			Eventually(eventsOn(policy)).WithContext(ctx).Should(ConsistOf("RegistryUnreachable", "Ready"))
 		})
 
-		It("is known to be enforced only while Redis answers", func(ctx SpecContext) {
+		It("is reported as enforced only while Redis answers", func(ctx SpecContext) {
 			apply(ctx)
 			becomes(ctx, enforced)
 			_, sweeps := plans.counts()
@@ -205,7 +205,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 			Eventually(func() int { _, n := plans.counts(); return n }).WithContext(ctx).Should(BeNumerically(">", sweeps))
 		})
 
-		It("leaves a registry alone that belongs to another installation", func(ctx SpecContext) {
+		It("is not written to a registry that another installation owns", func(ctx SpecContext) {
 			plans.change(func(r *registry) { r.ownedElsewhere = true })
 			apply(ctx)
 			becomes(ctx, ownedElsewhere)
@@ -215,7 +215,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 		})
 
 		It("is retried when a write fails", func(ctx SpecContext) {
-			plans.change(func(r *registry) { r.refusing = true })
+			plans.change(func(r *registry) { r.failNextWrite = true })
 			apply(ctx)
 			becomes(ctx, enforced)
 		})
@@ -228,37 +228,37 @@ var _ = Describe("A RateLimitPolicy", func() {
 			becomes(ctx, enforced)
 		})
 
-		It("is not enforced until the last replica has it", func(ctx SpecContext) {
+		It("is not enforced until every replica has loaded its plan", func(ctx SpecContext) {
 			plans.change(func(r *registry) { r.replicas["two"] = replica{stuck: true} })
 			apply(ctx)
 			becomes(ctx, replicasBehind)
 			Expect(threshold()).To(Equal(int64(5)))
 			plans.change(func(r *registry) { r.replicas["two"] = replica{} })
 			becomes(ctx, enforced)
-			Eventually(eventsOn(policy)).WithContext(ctx).Should(Equal([]string{"Ready"}), "being behind for a moment is no news")
+			Eventually(eventsOn(policy)).WithContext(ctx).Should(Equal([]string{"Ready"}), "ReplicasBehind has no event")
 		})
 
-		It("is not written to when replicas come and go", func(ctx SpecContext) {
+		It("keeps its status when replicas come and go", func(ctx SpecContext) {
 			apply(ctx)
 			becomes(ctx, enforced)
 			version, attempts := read(ctx, policy).ResourceVersion, writes.Load()
 			unchanged := func(when string) {
 				GinkgoHelper()
 				before, _ := plans.counts()
-				terms.Begin(terms.Term()) // makes sure that all policies are looked at
+				terms.Begin(terms.Term()) // reconciles every policy again
 				Eventually(func() int { sets, _ := plans.counts(); return sets }).WithContext(ctx).Should(BeNumerically(">", before))
 				Consistently(writes.Load).Should(Equal(attempts), when)
 				Expect(read(ctx, policy).ResourceVersion).To(Equal(version), when)
 			}
-			unchanged("nothing happened")
+			unchanged("nothing changed")
 			plans.change(func(r *registry) { r.replicas["two"] = replica{} })
-			unchanged("a second replica joined, and is level")
+			unchanged("a second replica joined and runs the plan")
 			plans.change(func(r *registry) { delete(r.replicas, "two") })
-			unchanged("it left")
+			unchanged("the second replica left")
 			Expect(eventsOn(policy)(NewWithT(GinkgoT()), ctx)).To(Equal([]string{"Ready"}))
 		})
 
-		It("tells each piece of news once", func(ctx SpecContext) {
+		It("records each transition in one event", func(ctx SpecContext) {
 			policy.Spec.Matches[0].Paths = []string{"/a//b"}
 			apply(ctx)
 			becomes(ctx, invalid)
@@ -268,15 +268,15 @@ var _ = Describe("A RateLimitPolicy", func() {
 			plans.change(func(r *registry) { clear(r.replicas) })
 			becomes(ctx, noReplicas)
 			terms.Begin(terms.Term())
-			news := ConsistOf("InvalidSpec", "Ready", "NoReplicas")
-			Eventually(eventsOn(policy)).WithContext(ctx).Should(news)
-			Consistently(eventsOn(policy)).WithContext(ctx).Should(news)
+			once := ConsistOf("InvalidSpec", "Ready", "NoReplicas")
+			Eventually(eventsOn(policy)).WithContext(ctx).Should(once)
+			Consistently(eventsOn(policy)).WithContext(ctx).Should(once)
 		})
 	})
 
-	Context("in a Namespace of a tenant", func() {
+	Context("with --tenancy=Namespace", func() {
 		BeforeEach(func(ctx SpecContext) {
-			begin(ctx, compile.TenancyNamespace)
+			setUp(ctx, compile.TenancyNamespace)
 			lead(terms)
 		})
 
@@ -285,7 +285,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 			annotate(ctx, policy.Namespace, compile.HostsAnnotation, hosts)
 		}
 
-		It("needs a grant, and lives as long as the grant does", func(ctx SpecContext) {
+		It("is enforced only while its Namespace is granted the host", func(ctx SpecContext) {
 			apply(ctx)
 			becomes(ctx, notPermitted)
 			Expect(message(ctx, policy, v1alpha1.ConditionAccepted)).To(And(
@@ -297,20 +297,20 @@ var _ = Describe("A RateLimitPolicy", func() {
 			becomes(ctx, enforced)
 			Expect(threshold()).To(Equal(int64(5)))
 
-			By("taking the grant back")
+			By("revoking the grant")
 			grant(ctx, "")
 			becomes(ctx, notPermitted)
 			Eventually(ctx, plans.plan).WithArguments(id).Should(BeNil())
 			Expect(read(ctx, policy).Generation).To(Equal(int64(1)))
 		})
 
-		It("needs none when it is only ever named", func(ctx SpecContext) {
+		It("needs no grant without a match", func(ctx SpecContext) {
 			policy.Spec.Matches = nil
 			apply(ctx)
 			becomes(ctx, enforced)
 		})
 
-		It("is withdrawn when an edit reaches beyond the grant", func(ctx SpecContext) {
+		It("has its plan removed when an edit matches beyond the grant", func(ctx SpecContext) {
 			grant(ctx, "shop.example")
 			apply(ctx)
 			becomes(ctx, enforced)
@@ -319,7 +319,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 			Eventually(ctx, plans.plan).WithArguments(id).Should(BeNil())
 		})
 
-		It("cannot hold on to a host by not compiling", func(ctx SpecContext) {
+		It("loses a revoked host even if its last edit does not compile", func(ctx SpecContext) {
 			grant(ctx, "shop.example, new.example")
 			apply(ctx)
 			becomes(ctx, enforced)
@@ -333,7 +333,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 			becomes(ctx, invalid)
 		})
 
-		It("is withdrawn when Redis is back", func(ctx SpecContext) {
+		It("has its plan removed when Redis is back after the grant was revoked", func(ctx SpecContext) {
 			grant(ctx, "shop.example")
 			apply(ctx)
 			becomes(ctx, enforced)
@@ -347,29 +347,37 @@ var _ = Describe("A RateLimitPolicy", func() {
 		})
 	})
 
-	Context("while nobody leads", func() {
-		BeforeEach(func(ctx SpecContext) { begin(ctx, compile.TenancyCluster) })
+	Context("without a leader", func() {
+		BeforeEach(func(ctx SpecContext) { setUp(ctx, compile.TenancyCluster) })
 
-		It("waits for a leader, who then does everything", func(ctx SpecContext) {
-			orphan := policy.Namespace + "/orphan"
-			plans.change(func(r *registry) { r.plans[orphan] = entry{plan: &plan.Plan{}} })
+		It("is not reconciled", func(ctx SpecContext) {
 			apply(ctx)
 			Consistently(func(g Gomega) {
 				g.Expect(read(ctx, policy).Status.ObservedGeneration).To(Equal(int64(-1)))
 				g.Expect(plans.counts()).To(BeZero())
 			}).Should(Succeed())
+		})
 
-			By("winning the lease")
-			resign := lead(terms)
+		It("is enforced when a term begins, which removes orphaned plans", func(ctx SpecContext) {
+			orphan := policy.Namespace + "/orphan"
+			plans.change(func(r *registry) { r.plans[orphan] = entry{plan: &plan.Plan{}} })
+			apply(ctx)
+			lead(terms)
 			becomes(ctx, enforced)
 			Eventually(ctx, plans.plan).WithArguments(orphan).Should(BeNil())
+		})
 
-			By("losing it")
+		It("keeps its plan until the next term begins, which catches up", func(ctx SpecContext) {
+			apply(ctx)
+			resign := lead(terms)
+			becomes(ctx, enforced)
+
+			By("ending the term")
 			resign()
 			edit(ctx, policy, setThreshold(7))
 			Consistently(threshold).Should(Equal(int64(5)))
 
-			By("winning it again, with a policy deleted meanwhile")
+			By("beginning another, after a second policy was deleted")
 			gone := testenv.MakePolicy(policy.Namespace+"/gone").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj()
 			plans.change(func(r *registry) { r.plans[policy.Namespace+"/gone"] = entry{plan: &plan.Plan{}} })
 			Expect(api.Create(ctx, gone)).To(Succeed())
@@ -380,18 +388,18 @@ var _ = Describe("A RateLimitPolicy", func() {
 			Eventually(ctx, plans.plan).WithArguments(policy.Namespace + "/gone").Should(BeNil())
 		})
 
-		It("lets the registry be replaced once every policy is known, and not before", func(ctx SpecContext) {
+		It("is published before Synced, in every term", func(ctx SpecContext) {
 			synced := func() []int {
 				plans.mu.Lock()
 				defer plans.mu.Unlock()
 				return slices.Clone(plans.synced)
 			}
-			By("leading over nothing")
+			By("beginning a term without policies")
 			resign := lead(terms)
 			Eventually(ctx, synced).Should(Equal([]int{0}))
 			resign()
 
-			By("leading over five policies, one of which does not compile, while nothing can be written")
+			By("beginning a term with five policies, one of which does not compile, while Redis is down")
 			plans.change(func(r *registry) { r.unreachable = true })
 			for i := range 4 {
 				Expect(api.Create(ctx, testenv.MakePolicy(fmt.Sprintf("%s/p%d", policy.Namespace, i)).

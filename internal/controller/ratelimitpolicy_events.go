@@ -11,14 +11,15 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// transition is what an event tells of a policy.
+// transition is the content of an event on a policy. The zero transition records
+// none.
 type transition struct{ eventType, reason, message string }
 
-// transitionOf returns what is worth telling of these conditions. That a plan is on its
-// way is not.
+// transitionOf returns the event for these conditions. Publishing and
+// ReplicasBehind, which pass by themselves, have none.
 func transitionOf(conditions []metav1.Condition) transition {
 	if meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady) {
-		return transition{corev1.EventTypeNormal, v1alpha1.ReasonReady, "Every live replica decides by this generation."}
+		return transition{corev1.EventTypeNormal, v1alpha1.ReasonReady, "Every live replica enforces this generation."}
 	}
 	for _, t := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionProgrammed, v1alpha1.ConditionEnforced} {
 		c := meta.FindStatusCondition(conditions, t)
@@ -33,7 +34,8 @@ func transitionOf(conditions []metav1.Condition) transition {
 	return transition{}
 }
 
-// recordEvent tells the news that were none before.
+// recordEvent records the event for the new conditions, unless the status before had
+// the same event for the same generation.
 func (r *Reconciler) recordEvent(policy, before *v1alpha1.RateLimitPolicy) {
 	event := transitionOf(policy.Status.Conditions)
 	if event == (transition{}) ||

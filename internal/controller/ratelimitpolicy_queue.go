@@ -24,16 +24,18 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// sweep is the request to sweep the registry. No policy is without a name.
+// sweep is the request to sweep the registry. It cannot collide with a policy,
+// which always has a name.
 var sweep reconcile.Request
 
-// listRetryDelay is the time between attempts to list the policies, which fail only
-// while their definition is not installed.
+// listRetryDelay is the time between attempts to list the policies. Listing fails
+// only while their CRD is not installed.
 const listRetryDelay = time.Second
 
-// enqueueOnSignals queues what is to be done for other reasons than a change in the API:
-// everything when a term begins, a sweep when the registry can be written again,
-// and the policies whose Rollout has changed.
+// enqueueOnSignals queues work that no API event announces:
+//   - all policies and a sweep when a term begins,
+//   - a sweep when the registry becomes writable again,
+//   - the policies whose Rollout has changed.
 func (r *Reconciler) enqueueOnSignals(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	go func() {
 		wasWritable := r.writable()
@@ -62,17 +64,17 @@ func (r *Reconciler) enqueueOnSignals(ctx context.Context, queue workqueue.Typed
 }
 
 func (r *Reconciler) writable() bool {
-	s := r.Publisher.Rollout("")
-	return s.Reachable && !s.OwnedElsewhere
+	registry := r.Publisher.Rollout("")
+	return registry.Reachable && !registry.OwnedElsewhere
 }
 
-// allPolicies lists every policy. It waits for the cache.
+// allPolicies lists every policy. It waits for the cache and retries until ctx ends.
 func (r *Reconciler) allPolicies(ctx context.Context) (requests []reconcile.Request) {
 	_ = wait.PollUntilContextCancel(ctx, listRetryDelay, true, func(ctx context.Context) (bool, error) {
 		var err error
 		requests, err = r.listPolicies(ctx)
 		if err != nil {
-			log.FromContext(ctx).Error(err, "Cannot list policies")
+			log.FromContext(ctx).Error(err, "Failed to list policies")
 		}
 		return err == nil, nil
 	})
@@ -83,7 +85,7 @@ func (r *Reconciler) allPolicies(ctx context.Context) (requests []reconcile.Requ
 func (r *Reconciler) policiesOfNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
 	requests, err := r.listPolicies(ctx, client.InNamespace(namespace.GetName()))
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Cannot list policies", "namespace", namespace.GetName())
+		log.FromContext(ctx).Error(err, "Failed to list policies", "namespace", namespace.GetName())
 	}
 	return requests
 }
@@ -100,8 +102,8 @@ func (r *Reconciler) listPolicies(ctx context.Context, options ...client.ListOpt
 	return requests, nil
 }
 
-// enqueueLowPriority queues behind what users have just changed: thousands of policies may be
-// meant.
+// enqueueLowPriority queues requests, perhaps thousands, behind those for policies
+// that users have just changed.
 func enqueueLowPriority(queue workqueue.TypedRateLimitingInterface[reconcile.Request], requests ...reconcile.Request) {
 	if q, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
 		q.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, requests...)
@@ -112,9 +114,9 @@ func enqueueLowPriority(queue workqueue.TypedRateLimitingInterface[reconcile.Req
 	}
 }
 
-// specChanged lets through what makes a policy another: a new generation, or a
-// new object of the same name that took the place of the old one unseen. It hides
-// the controller's own writes.
+// specChanged passes updates with a new generation or a new UID: a policy deleted
+// and recreated between two list calls arrives as one update. It filters out the
+// controller's own status writes.
 func specChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
@@ -122,7 +124,7 @@ func specChanged() predicate.Predicate {
 	}}
 }
 
-// grantChanged lets through what may change the grant of a Namespace.
+// grantChanged passes updates that change the grant of a Namespace.
 func grantChanged() predicate.Predicate {
 	differs := func(e event.UpdateEvent, annotation string) bool {
 		return e.ObjectOld.GetAnnotations()[annotation] != e.ObjectNew.GetAnnotations()[annotation]
@@ -132,14 +134,15 @@ func grantChanged() predicate.Predicate {
 	}}
 }
 
-// initialPass is the first look at every policy in a term.
+// initialPass tracks the policies that a new term has not processed yet.
 type initialPass struct {
 	mu      sync.Mutex
 	pending map[reconcile.Request]struct{}
 }
 
-// begin starts a round of those policies and reports whether it is over already.
-func (p *initialPass) begin(policies []reconcile.Request) (over bool) {
+// begin starts a pass over those policies and reports whether it is complete
+// already, because there are none.
+func (p *initialPass) begin(policies []reconcile.Request) (complete bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.pending = make(map[reconcile.Request]struct{}, len(policies))
@@ -149,11 +152,11 @@ func (p *initialPass) begin(policies []reconcile.Request) (over bool) {
 	return len(policies) == 0
 }
 
-// done takes note of a policy and reports whether it was the last one.
-func (p *initialPass) done(policy reconcile.Request) (over bool) {
+// done records a processed policy and reports whether it completed the pass.
+func (p *initialPass) done(policy reconcile.Request) (complete bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, waited := p.pending[policy]; !waited {
+	if _, isPending := p.pending[policy]; !isPending {
 		return false
 	}
 	delete(p.pending, policy)

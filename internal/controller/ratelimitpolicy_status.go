@@ -22,11 +22,11 @@ import (
 	"github.com/weir-dev/weir/internal/message"
 )
 
-// maxMessageBytes keeps messages within what an event may carry.
+// maxMessageBytes keeps condition messages short enough for an event.
 const maxMessageBytes = 1000
 
-// facts are what one pass has observed, and all that the status follows from.
-// Nothing is read back from an earlier status.
+// facts are the observations of one pass. The status is computed from them alone;
+// nothing is read back from an earlier status.
 type facts struct {
 	uid        types.UID
 	generation int64
@@ -34,12 +34,12 @@ type facts struct {
 	rollout    plan.Rollout
 }
 
-// errStatusBusy means that as many statuses as may be are being written.
-var errStatusBusy = errors.New("enough statuses are being written")
+// errStatusBusy means that maxStatusWrites are in flight.
+var errStatusBusy = errors.New("too many status writes in flight")
 
-// commitStatus writes the status if it has changed, and tells of it in an event.
-// The lock makes sure that the change is one from what is compared here: a merge
-// patch would replace the list of conditions whatever it was.
+// commitStatus writes the status if it has changed, then records an event. A merge
+// patch replaces the whole list of conditions, so the patch carries an optimistic
+// lock.
 func (r *Reconciler) commitStatus(ctx context.Context, policy *v1alpha1.RateLimitPolicy, f *facts) error {
 	before := policy.DeepCopy()
 	policy.Status = v1alpha1.RateLimitPolicyStatus{
@@ -62,27 +62,27 @@ func (r *Reconciler) commitStatus(ctx context.Context, policy *v1alpha1.RateLimi
 	return nil
 }
 
-// keepTransitionTimes returns the conditions with the time of their last transition, taken from
-// the old ones where the status has not changed.
+// keepTransitionTimes sets the times of the last transitions: that of the old
+// condition if the status is the same, now otherwise.
 func keepTransitionTimes(old, conditions []metav1.Condition) []metav1.Condition {
 	merged := make([]metav1.Condition, 0, len(conditions))
 	for _, c := range conditions {
-		if was := meta.FindStatusCondition(old, c.Type); was != nil {
-			merged = append(merged, *was)
+		if before := meta.FindStatusCondition(old, c.Type); before != nil {
+			merged = append(merged, *before)
 		}
 		meta.SetStatusCondition(&merged, c)
 	}
 	return merged
 }
 
-// conditions returns every condition that the facts amount to.
+// conditions returns every condition that follows from the facts.
 func (f *facts) conditions() []metav1.Condition {
 	accepted, programmed := f.accepted(), f.programmed()
 	enforced := f.enforced(programmed.Status)
 	ready := summarize(accepted, programmed, enforced)
 	conditions := []metav1.Condition{ready, accepted, programmed, enforced}
-	// kstatus: what only its author can mend has stalled, anything else that is not
-	// ready is on its way.
+	// kstatus: a policy that only its author can repair is Stalled, any other that is
+	// not ready is Reconciling.
 	if accepted.Status != metav1.ConditionTrue {
 		conditions = append(conditions,
 			condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, accepted.Reason, accepted.Message))
@@ -120,13 +120,13 @@ func (f *facts) programmed() metav1.Condition {
 			fmt.Sprintf("The policy is not accepted. The plan of generation %d stays enforced.", last.Generation))
 	case !f.rollout.Reachable:
 		return is(metav1.ConditionUnknown, v1alpha1.ReasonRegistryUnreachable,
-			"Redis does not answer, so what the registry holds is unknown.")
+			"Redis does not answer, so the content of the registry is unknown.")
 	case f.rollout.OwnedElsewhere:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonRegistryOwnedElsewhere,
 			"Another installation owns the registry. Nothing is written to it.")
 	case last == nil || last.UID != string(f.uid) || last.Generation != f.generation:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonPublishing,
-			"The plan of this generation is on its way to the registry.")
+			"The plan of this generation is being written to the registry.")
 	default:
 		return is(metav1.ConditionTrue, v1alpha1.ReasonProgrammed, "The plan of this generation is in the registry.")
 	}
@@ -139,22 +139,22 @@ func (f *facts) enforced(programmed metav1.ConditionStatus) metav1.Condition {
 	switch {
 	case programmed == metav1.ConditionUnknown:
 		return is(metav1.ConditionUnknown, v1alpha1.ReasonRegistryUnreachable,
-			"Redis does not answer, so what the replicas run is unknown.")
+			"Redis does not answer, so the generation that the replicas enforce is unknown.")
 	case programmed == metav1.ConditionFalse:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNotProgrammed,
-			"The plan of this generation is not in the registry, so no replica can have it.")
+			"The plan of this generation is not in the registry, so no replica can enforce it.")
 	case !f.rollout.HasReplicas:
-		return is(metav1.ConditionFalse, v1alpha1.ReasonNoReplicas, "No replica is alive, so nothing is decided.")
+		return is(metav1.ConditionFalse, v1alpha1.ReasonNoReplicas, "No replica is alive, so no request is decided.")
 	case !f.rollout.AllReplicasCurrent:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonReplicasBehind,
 			"At least one live replica has not loaded the plan of this generation.")
 	default:
-		return is(metav1.ConditionTrue, v1alpha1.ReasonEnforced, "Every live replica decides by this generation.")
+		return is(metav1.ConditionTrue, v1alpha1.ReasonEnforced, "Every live replica enforces this generation.")
 	}
 }
 
-// summarize returns the condition Ready: false if any of the others is, unknown if
-// the worst is that one is not known.
+// summarize returns the condition Ready: False if any of the conditions is False,
+// else Unknown if any is Unknown. Its message is that of the first unmet condition.
 func summarize(conditions ...metav1.Condition) metav1.Condition {
 	cause := firstUnmet(conditions...)
 	if cause == nil {
@@ -180,8 +180,8 @@ func firstUnmet(conditions ...metav1.Condition) *metav1.Condition {
 	return nil
 }
 
-// notAcceptedReason is the reason for which a policy with these problems is not accepted.
-// What is not permitted weighs most, since it withdraws the plan.
+// notAcceptedReason returns the reason of the condition Accepted for these problems.
+// MatchNotPermitted takes precedence, since it removes the plan.
 func notAcceptedReason(problems field.ErrorList) string {
 	reason := v1alpha1.ReasonNotSupported
 	for _, p := range problems {
@@ -196,7 +196,7 @@ func notAcceptedReason(problems field.ErrorList) string {
 	return reason
 }
 
-// joinProblems says all problems, in the order of the fields.
+// joinProblems returns all problems as one message, in the order of the fields.
 func joinProblems(problems field.ErrorList) string {
 	texts := make([]string, 0, len(problems))
 	for _, p := range problems {

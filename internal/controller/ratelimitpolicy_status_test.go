@@ -19,11 +19,11 @@ func TestConditions(t *testing.T) {
 	at := field.NewPath("spec", "limits")
 	current := &plan.Plan{UID: "u", Generation: 3}
 	earlier := &plan.Plan{UID: "u", Generation: 2}
-	level := plan.Rollout{Reachable: true, Plan: current, HasReplicas: true, AllReplicasCurrent: true}
+	enforced := plan.Rollout{Reachable: true, Plan: current, HasReplicas: true, AllReplicasCurrent: true}
 	with := func(change func(*plan.Rollout)) plan.Rollout {
-		s := level
-		change(&s)
-		return s
+		r := enforced
+		change(&r)
+		return r
 	}
 	invalid := field.ErrorList{field.Invalid(at, 1, "cannot be")}
 	unsupported := field.ErrorList{field.NotSupported(at, 1, []string{"2"})}
@@ -37,64 +37,64 @@ func TestConditions(t *testing.T) {
 		event transition
 	}{
 		"all is well": {
-			rollout: level,
+			rollout: enforced,
 			want:    []string{"Ready True Ready", "Accepted True Accepted", "Programmed True Programmed", "Enforced True Enforced"},
-			event:   transition{"Normal", "Ready", "Every live replica decides by this generation."},
+			event:   transition{"Normal", "Ready", "Every live replica enforces this generation."},
 		},
 		"no replica is alive": {
-			rollout: with(func(s *plan.Rollout) { s.HasReplicas, s.AllReplicasCurrent = false, false }),
+			rollout: with(func(r *plan.Rollout) { r.HasReplicas, r.AllReplicasCurrent = false, false }),
 			want: []string{
 				"Ready False NotReady", "Accepted True Accepted", "Programmed True Programmed", "Enforced False NoReplicas",
 				"Reconciling True NoReplicas",
 			},
-			event: transition{"Warning", "NoReplicas", "No replica is alive, so nothing is decided."},
+			event: transition{"Warning", "NoReplicas", "No replica is alive, so no request is decided."},
 		},
 		"a replica is behind": {
-			rollout: with(func(s *plan.Rollout) { s.AllReplicasCurrent = false }),
+			rollout: with(func(r *plan.Rollout) { r.AllReplicasCurrent = false }),
 			want: []string{
 				"Ready False NotReady", "Accepted True Accepted", "Programmed True Programmed", "Enforced False ReplicasBehind",
 				"Reconciling True ReplicasBehind",
 			},
 		},
-		"the plan is on its way": {
-			rollout: with(func(s *plan.Rollout) { s.Plan = earlier }),
+		"the plan is being written": {
+			rollout: with(func(r *plan.Rollout) { r.Plan = earlier }),
 			want: []string{
 				"Ready False NotReady", "Accepted True Accepted", "Programmed False Publishing", "Enforced False NotProgrammed",
 				"Reconciling True Publishing",
 			},
 		},
 		"the plan is of an earlier policy of that name": {
-			rollout: with(func(s *plan.Rollout) { s.Plan = &plan.Plan{UID: "other", Generation: 3} }),
+			rollout: with(func(r *plan.Rollout) { r.Plan = &plan.Plan{UID: "other", Generation: 3} }),
 			want: []string{
 				"Ready False NotReady", "Accepted True Accepted", "Programmed False Publishing", "Enforced False NotProgrammed",
 				"Reconciling True Publishing",
 			},
 		},
 		"there is no plan": {
-			rollout: with(func(s *plan.Rollout) { s.Plan = nil }),
+			rollout: with(func(r *plan.Rollout) { r.Plan = nil }),
 			want: []string{
 				"Ready False NotReady", "Accepted True Accepted", "Programmed False Publishing", "Enforced False NotProgrammed",
 				"Reconciling True Publishing",
 			},
 		},
 		"Redis does not answer": {
-			rollout: with(func(s *plan.Rollout) { s.Reachable = false }),
+			rollout: with(func(r *plan.Rollout) { r.Reachable = false }),
 			want: []string{
 				"Ready Unknown Pending", "Accepted True Accepted", "Programmed Unknown RegistryUnreachable",
 				"Enforced Unknown RegistryUnreachable", "Reconciling True RegistryUnreachable",
 			},
-			event: transition{"Warning", "RegistryUnreachable", "Redis does not answer, so what the registry holds is unknown."},
+			event: transition{"Warning", "RegistryUnreachable", "Redis does not answer, so the content of the registry is unknown."},
 		},
-		"Redis does not answer and belonged to others": {
-			rollout: with(func(s *plan.Rollout) { s.Reachable, s.OwnedElsewhere = false, true }),
+		"Redis does not answer, after it was owned elsewhere": {
+			rollout: with(func(r *plan.Rollout) { r.Reachable, r.OwnedElsewhere = false, true }),
 			want: []string{
 				"Ready Unknown Pending", "Accepted True Accepted", "Programmed Unknown RegistryUnreachable",
 				"Enforced Unknown RegistryUnreachable", "Reconciling True RegistryUnreachable",
 			},
-			event: transition{"Warning", "RegistryUnreachable", "Redis does not answer, so what the registry holds is unknown."},
+			event: transition{"Warning", "RegistryUnreachable", "Redis does not answer, so the content of the registry is unknown."},
 		},
-		"the registry belongs to others": {
-			rollout: with(func(s *plan.Rollout) { s.OwnedElsewhere = true }),
+		"the registry is owned elsewhere": {
+			rollout: with(func(r *plan.Rollout) { r.OwnedElsewhere = true }),
 			want: []string{
 				"Ready False NotReady", "Accepted True Accepted", "Programmed False RegistryOwnedElsewhere",
 				"Enforced False NotProgrammed", "Reconciling True RegistryOwnedElsewhere",
@@ -103,7 +103,7 @@ func TestConditions(t *testing.T) {
 		},
 		"it does not compile": {
 			problems: invalid,
-			rollout:  with(func(s *plan.Rollout) { s.Plan = earlier }),
+			rollout:  with(func(r *plan.Rollout) { r.Plan = earlier }),
 			want: []string{
 				"Ready False NotReady", "Accepted False InvalidSpec", "Programmed False NotAccepted", "Enforced False NotProgrammed",
 				"Stalled True InvalidSpec",
@@ -112,14 +112,14 @@ func TestConditions(t *testing.T) {
 		},
 		"it does not compile while Redis does not answer": {
 			problems: invalid,
-			rollout:  with(func(s *plan.Rollout) { s.Reachable = false }),
+			rollout:  with(func(r *plan.Rollout) { r.Reachable = false }),
 			want: []string{
 				"Ready False NotReady", "Accepted False InvalidSpec", "Programmed False NotAccepted", "Enforced False NotProgrammed",
 				"Stalled True InvalidSpec",
 			},
 			event: transition{"Warning", "InvalidSpec", "spec.limits: Invalid value: 1: cannot be"},
 		},
-		"it asks for too much": {
+		"it needs an unsupported feature": {
 			problems: unsupported,
 			want: []string{
 				"Ready False NotReady", "Accepted False NotSupported", "Programmed False NotAccepted", "Enforced False NotProgrammed",
@@ -127,7 +127,7 @@ func TestConditions(t *testing.T) {
 			},
 			event: transition{"Warning", "NotSupported", `spec.limits: Unsupported value: 1: supported values: "2"`},
 		},
-		"it asks for too much and is wrong": {
+		"it needs an unsupported feature and is invalid": {
 			problems: append(unsupported, invalid...),
 			want: []string{
 				"Ready False NotReady", "Accepted False InvalidSpec", "Programmed False NotAccepted", "Enforced False NotProgrammed",
@@ -136,7 +136,7 @@ func TestConditions(t *testing.T) {
 			event: transition{"Warning", "InvalidSpec", `spec.limits: Unsupported value: 1: supported values: "2"; ` +
 				"spec.limits: Invalid value: 1: cannot be"},
 		},
-		"it is not permitted and wrong": {
+		"it is not permitted and is invalid": {
 			problems: append(invalid, forbidden...),
 			want: []string{
 				"Ready False NotReady", "Accepted False MatchNotPermitted", "Programmed False NotAccepted",
@@ -172,7 +172,7 @@ func describe(conditions []metav1.Condition) []string {
 	return lines
 }
 
-func TestProgrammedSaysWhatStays(t *testing.T) {
+func TestProgrammedReportsWhichPlanStays(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	invalid := field.ErrorList{field.Invalid(field.NewPath("spec"), 1, "")}
@@ -187,15 +187,15 @@ func TestProgrammedSaysWhatStays(t *testing.T) {
 	g.Expect(message(invalid, nil)).To(Equal("The policy is not accepted and has no plan in the registry."))
 }
 
-func TestReadySaysWhatHoldsItBack(t *testing.T) {
+func TestReadyNamesTheFirstUnmetCondition(t *testing.T) {
 	t.Parallel()
 	f := facts{rollout: plan.Rollout{Reachable: true, Plan: &plan.Plan{}}}
 	NewWithT(t).Expect(f.conditions()[0].Message).To(
-		Equal("NoReplicas: No replica is alive, so nothing is decided."))
+		Equal("NoReplicas: No replica is alive, so no request is decided."))
 }
 
-// A transition is a change of status; another reason or message is none.
-func TestTimesOfTransitions(t *testing.T) {
+// Only a change of status is a transition, not a change of reason or message.
+func TestTransitionTimesAreKept(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	then := metav1.NewTime(time.Unix(1_600_000_000, 0))

@@ -14,18 +14,18 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// registry is a Publisher in memory, with its replicas, that keeps the promises
-// of the interface and can be put into every state a real one gets into.
+// registry is an in-memory Publisher with its replicas. It fulfills the contract of
+// the interface and can be put into every state of a real one.
 type registry struct {
 	changes chan struct{}
 
 	mu             sync.Mutex
 	unreachable    bool
 	ownedElsewhere bool
-	refusing       bool // answers, and refuses every write once
+	failNextWrite  bool // Redis answers, but one write fails
 	revision       int
 	plans          map[string]entry
-	wanted         map[string]*plan.Plan // nil: none
+	wanted         map[string]*plan.Plan // nil: delete it
 	replicas       map[string]replica
 	sets, sweeps   int
 	synced         []int // see Synced
@@ -43,7 +43,7 @@ type replica struct {
 
 var _ controller.Publisher = (*registry)(nil)
 
-// newRegistry returns a registry that one replica follows.
+// newRegistry returns a registry with one replica.
 func newRegistry() *registry {
 	return &registry{
 		changes:  make(chan struct{}, 1),
@@ -56,22 +56,22 @@ func newRegistry() *registry {
 var (
 	errUnreachable    = errors.New("unreachable")
 	errOwnedElsewhere = errors.New("owned elsewhere")
-	errRefused        = errors.New("refused")
+	errWriteFailed    = errors.New("write failed")
 )
 
 func (r *registry) Set(ctx context.Context, p *plan.Plan) error {
-	return r.do(ctx, func() {
+	return r.record(ctx, func() {
 		r.sets++
 		r.wanted[p.ID()] = p
 	})
 }
 
 func (r *registry) Delete(ctx context.Context, id string) error {
-	return r.do(ctx, func() { r.wanted[id] = nil })
+	return r.record(ctx, func() { r.wanted[id] = nil })
 }
 
 func (r *registry) Sweep(ctx context.Context, live func(id string) bool) error {
-	return r.do(ctx, func() {
+	return r.record(ctx, func() {
 		r.sweeps++
 		for id := range r.plans {
 			if _, wanted := r.wanted[id]; !wanted && !r.unreachable && !r.ownedElsewhere && !live(id) {
@@ -81,8 +81,8 @@ func (r *registry) Sweep(ctx context.Context, live func(id string) bool) error {
 	})
 }
 
-// do notes what is wanted and tries to bring it about.
-func (r *registry) do(ctx context.Context, want func()) error {
+// record records a wanted plan and tries to write it.
+func (r *registry) record(ctx context.Context, want func()) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -94,15 +94,15 @@ func (r *registry) do(ctx context.Context, want func()) error {
 		return errUnreachable
 	case r.ownedElsewhere:
 		return errOwnedElsewhere
-	case r.refusing:
-		r.refusing = false
-		return errRefused
+	case r.failNextWrite:
+		r.failNextWrite = false
+		return errWriteFailed
 	}
 	r.write()
 	return nil
 }
 
-// write does all that is still to be done.
+// write writes all wanted plans and lets the replicas load them.
 func (r *registry) write() {
 	if r.unreachable || r.ownedElsewhere {
 		return
@@ -123,10 +123,10 @@ func (r *registry) write() {
 			r.replicas[name] = replica{revision: r.revision}
 		}
 	}
-	r.tell()
+	r.signal()
 }
 
-func (r *registry) tell() {
+func (r *registry) signal() {
 	select {
 	case r.changes <- struct{}{}:
 	default:
@@ -148,7 +148,7 @@ func (r *registry) Rollout(id string) plan.Rollout {
 	}
 }
 
-// Synced notes how many policies the publisher knew of by then.
+// Synced records how many policies were set or deleted before it.
 func (r *registry) Synced() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,16 +157,16 @@ func (r *registry) Synced() {
 
 func (r *registry) Changes() <-chan struct{} { return r.changes }
 
-// Below is what the stories do to the registry, and what they see of it.
+// The methods below are for the specs.
 
-// change puts the registry into another state, in which it first does what it can
-// of what it was asked for before.
+// change changes the state of the registry, then writes the plans that are still
+// wanted.
 func (r *registry) change(to func(*registry)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	to(r)
 	r.write()
-	r.tell()
+	r.signal()
 }
 
 // plan returns what the registry holds under the ID, or nil.

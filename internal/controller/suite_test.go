@@ -46,7 +46,7 @@ func TestController(t *testing.T) {
 
 var _ = BeforeSuite(func() {
 	log.SetLogger(logr.Discard())
-	EnforceDefaultTimeoutsWhenUsingContexts() // otherwise a spec that fails waits for ever
+	EnforceDefaultTimeoutsWhenUsingContexts() // otherwise a failing spec hangs
 	SetDefaultEventuallyTimeout(10 * time.Second)
 	SetDefaultEventuallyPollingInterval(10 * time.Millisecond)
 	SetDefaultConsistentlyDuration(300 * time.Millisecond)
@@ -54,10 +54,10 @@ var _ = BeforeSuite(func() {
 	api = server.Client()
 })
 
-// makeNamespace creates a Namespace for one story.
+// makeNamespace creates a Namespace for one spec.
 func makeNamespace(ctx SpecContext) string {
 	GinkgoHelper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "story-"}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"}}
 	Expect(api.Create(ctx, namespace)).To(Succeed())
 	return namespace.Name
 }
@@ -77,8 +77,8 @@ func annotate(ctx SpecContext, name, key, value string) {
 }
 
 // startController runs the controller for the policies of one Namespace until the
-// story ends. Without a term it leads nothing. The result counts the attempts to
-// write a status.
+// spec ends. It does nothing before a term begins. The result counts the attempts
+// to write a status.
 func startController(
 	namespace string, tenancy compile.Tenancy, publisher controller.Publisher, terms *controller.TermTracker,
 ) (writes *atomic.Int64) {
@@ -120,7 +120,7 @@ func countWrites(writes *atomic.Int64) client.NewClientFunc {
 	}
 }
 
-// lead begins a term, which ends with the story or when the result is called.
+// lead begins a term, which ends with the spec or when resign is called.
 func lead(terms *controller.TermTracker) (resign context.CancelFunc) {
 	term, resign := context.WithCancel(GinkgoTB().Context())
 	DeferCleanup(resign)
@@ -145,29 +145,29 @@ func edit(ctx context.Context, policy *v1alpha1.RateLimitPolicy, change func(*v1
 	Expect(api.Patch(ctx, after, client.MergeFrom(before))).To(Succeed())
 }
 
-// outcome is what users look at first.
+// outcome holds the conditions and the kstatus of a policy.
 type outcome struct {
 	Ready, Accepted, Programmed, Enforced string // "<status> <reason>"
 	Kstatus                               status.Status
 }
 
-// outcomeOf waits for a policy to have been judged in its present generation and
-// tells how.
+// outcomeOf returns the outcome of a policy in its current generation. It fails
+// until that generation is observed.
 func outcomeOf(policy *v1alpha1.RateLimitPolicy) func(Gomega, SpecContext) outcome {
 	return func(g Gomega, ctx SpecContext) outcome {
 		got := read(ctx, policy)
 		g.Expect(got.Status.ObservedGeneration).To(Equal(got.Generation))
-		one := func(conditionType string) string {
+		describe := func(conditionType string) string {
 			c := meta.FindStatusCondition(got.Status.Conditions, conditionType)
 			g.Expect(c).NotTo(BeNil(), conditionType)
 			g.Expect(c.ObservedGeneration).To(Equal(got.Generation), conditionType)
 			return string(c.Status) + " " + c.Reason
 		}
 		return outcome{
-			Ready:      one(v1alpha1.ConditionReady),
-			Accepted:   one(v1alpha1.ConditionAccepted),
-			Programmed: one(v1alpha1.ConditionProgrammed),
-			Enforced:   one(v1alpha1.ConditionEnforced),
+			Ready:      describe(v1alpha1.ConditionReady),
+			Accepted:   describe(v1alpha1.ConditionAccepted),
+			Programmed: describe(v1alpha1.ConditionProgrammed),
+			Enforced:   describe(v1alpha1.ConditionEnforced),
 			Kstatus:    kstatus(g, got),
 		}
 	}
@@ -189,8 +189,8 @@ func message(ctx SpecContext, policy *v1alpha1.RateLimitPolicy, conditionType st
 	return c.Message
 }
 
-// eventsOn returns the reasons of the events on the policy, in no order, once for
-// each time they were told.
+// eventsOn returns the reasons of the events on the policy, unordered, once for each
+// time they were recorded.
 func eventsOn(policy *v1alpha1.RateLimitPolicy) func(Gomega, SpecContext) []string {
 	return func(g Gomega, ctx SpecContext) []string {
 		list := &eventsv1.EventList{}
