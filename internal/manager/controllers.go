@@ -30,8 +30,8 @@ import (
 const (
 	// apiRetry is the time between attempts to reach the API server at start.
 	apiRetry = time.Second
-	// apiPatience bounds one attempt, and so the time an end of the process waits.
-	apiPatience = 2 * time.Second
+	// apiTimeout bounds one attempt, and so the time an end of the process waits.
+	apiTimeout = 2 * time.Second
 	// cacheSyncTimeout is for ever: an API server that goes away while the caches
 	// fill is waited for, as at any other time.
 	cacheSyncTimeout = 10 * 365 * 24 * time.Hour
@@ -42,18 +42,18 @@ const (
 // and Err says why, which fails /healthz, so that the kubelet replaces the pod
 // in good order.
 type controllers struct {
-	config    *rest.Config
-	tenancy   compile.Tenancy
-	lease     LeaseOptions
-	webhook   WebhookOptions
-	publisher *registry.Writer
-	logger    *slog.Logger
-	ended     atomic.Pointer[error]
+	config  *rest.Config
+	tenancy compile.Tenancy
+	lease   LeaseOptions
+	webhook WebhookOptions
+	writer  *registry.Writer
+	logger  *slog.Logger
+	failure atomic.Pointer[error]
 }
 
 // Err says why the manager ended; nil while it has not.
 func (c *controllers) Err() error {
-	if err := c.ended.Load(); err != nil {
+	if err := c.failure.Load(); err != nil {
 		return *err
 	}
 	return nil
@@ -67,29 +67,29 @@ func (c *controllers) run(ctx context.Context) error {
 	}
 	err := c.manage(ctx)
 	if ctx.Err() == nil {
-		c.hasEnded(cmp.Or(err, errors.New("the controller manager ended")))
+		c.fail(cmp.Or(err, errors.New("the controller manager ended")))
 		<-ctx.Done()
 	}
 	return nil
 }
 
-func (c *controllers) hasEnded(err error) {
-	c.ended.Store(&err)
+func (c *controllers) fail(err error) {
+	c.failure.Store(&err)
 	c.logger.Error("The controller manager ended; decisions go on", "error", err)
 }
 
 // awaitAPI waits until the API server knows the resource.
 func (c *controllers) awaitAPI(ctx context.Context) bool {
-	said := ""
+	lastLogged := ""
 	config := rest.CopyConfig(c.config)
-	config.Timeout = apiPatience
+	config.Timeout = apiTimeout
 	err := wait.PollUntilContextCancel(ctx, apiRetry, true, func(context.Context) (bool, error) {
 		client, err := discovery.NewDiscoveryClientForConfig(config)
 		if err == nil {
 			_, err = client.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
 		}
-		if err != nil && err.Error() != said {
-			said = err.Error()
+		if err != nil && err.Error() != lastLogged {
+			lastLogged = err.Error()
 			c.logger.Warn("Waiting for the API server; decisions do not", "error", err)
 		}
 		return err == nil, nil
@@ -114,12 +114,12 @@ func (c *controllers) manage(ctx context.Context) error {
 		return err
 	}
 	terms := controller.NewTermTracker()
-	reconciler := &controller.Reconciler{Publisher: c.publisher, Terms: terms, Tenancy: c.tenancy}
+	reconciler := &controller.Reconciler{Publisher: c.writer, Terms: terms, Tenancy: c.tenancy}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return err
 	}
-	if err := mgr.Add(&leader{
-		config: c.config, lease: c.lease, publisher: c.publisher, terms: terms, logger: c.logger,
+	if err := mgr.Add(&elector{
+		config: c.config, lease: c.lease, writer: c.writer, terms: terms, logger: c.logger,
 	}); err != nil {
 		return err
 	}

@@ -67,16 +67,16 @@ type Options struct {
 func Run(ctx context.Context, o Options) error {
 	ctrl.SetLogger(logr.FromSlogHandler(o.Logger.Handler()))
 	klog.SetLogger(ctrl.Log)
-	decisions, err := o.RedisFiles.New(o.RedisURL, o.StoreTimeout)
+	counterClient, err := o.RedisFiles.New(o.RedisURL, o.StoreTimeout)
 	if err != nil {
 		return fmt.Errorf("--redis-url: %w", err)
 	}
-	defer func() { _ = decisions.Close() }()
-	plans, err := o.RedisFiles.New(o.RedisURL, registryTimeout)
+	defer func() { _ = counterClient.Close() }()
+	registryClient, err := o.RedisFiles.New(o.RedisURL, registryTimeout)
 	if err != nil {
 		return fmt.Errorf("--redis-url: %w", err)
 	}
-	defer func() { _ = plans.Close() }()
+	defer func() { _ = registryClient.Close() }()
 
 	if o.Decisions && o.Config != nil {
 		if o.Authorizer, err = kubeauth.New(o.Config); err != nil {
@@ -85,12 +85,12 @@ func Run(ctx context.Context, o Options) error {
 	}
 
 	group, ctx := errgroup.WithContext(ctx)
-	o.Redis = decisions
+	o.Redis = counterClient
 	o.Metrics = prometheus.Gatherers{o.Registry, crmetrics.Registry}
 	if o.Controllers {
 		c := &controllers{
 			config: o.Config, tenancy: o.Tenancy, lease: o.Lease, webhook: o.Webhook, logger: o.Logger,
-			publisher: registry.NewWriter(plans, o.RedisPrefix, registry.WriterOptions{
+			writer: registry.NewWriter(registryClient, o.RedisPrefix, registry.WriterOptions{
 				Owner: o.Installation, Logger: o.Logger, Registerer: o.Registry,
 			}),
 		}
@@ -98,7 +98,7 @@ func Run(ctx context.Context, o Options) error {
 		group.Go(func() error { return c.run(ctx) })
 	}
 	if o.Decisions {
-		serveDecisions(ctx, group, plans, o)
+		serveDecisions(ctx, group, registryClient, o)
 	} else {
 		serveHealth(ctx, group, o)
 	}
@@ -108,11 +108,11 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // serveDecisions follows the registry and answers checks.
-func serveDecisions(ctx context.Context, group *errgroup.Group, plans redis.UniversalClient, o Options) {
+func serveDecisions(ctx context.Context, group *errgroup.Group, registryClient redis.UniversalClient, o Options) {
 	var watcher *registry.Watcher
 	o.Replicas = func() []httpapi.Replica { return replicas(watcher) }
 	decisions := endpoint.New(o.Options)
-	watcher = registry.NewWatcher(plans, o.RedisPrefix, registry.WatcherOptions{
+	watcher = registry.NewWatcher(registryClient, o.RedisPrefix, registry.WatcherOptions{
 		Owner: o.Installation, Replica: o.Replica, Use: decisions.Use, Logger: o.Logger, Registerer: o.Registry,
 	})
 	// As long as anything is decided, it is by the latest plans, and this replica

@@ -46,21 +46,21 @@ type certificates interface {
 	GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 }
 
-// everywhere is a part of the manager that runs in every process. Its error would
+// runOnEveryReplica is a part of the manager that runs in every process. Its error would
 // end the manager, so it has none.
-type everywhere func(ctx context.Context)
+type runOnEveryReplica func(ctx context.Context)
 
 // Start implements manager.Runnable.
-func (f everywhere) Start(ctx context.Context) error {
+func (f runOnEveryReplica) Start(ctx context.Context) error {
 	f(ctx)
 	return nil
 }
 
 // NeedLeaderElection tells the manager to run it in every process.
-func (everywhere) NeedLeaderElection() bool { return false }
+func (runOnEveryReplica) NeedLeaderElection() bool { return false }
 
 // addWebhook adds the webhook and its certificate to the manager. Once added,
-// neither is needed by anything: what fails is said and tried again.
+// neither is needed by anything: what fails is lastLogged and tried again.
 func addWebhook(mgr ctrl.Manager, o WebhookOptions, tenancy compile.Tenancy, logger *slog.Logger) error {
 	handler, err := v1alpha1.NewHandler(mgr.GetScheme(), &v1alpha1.Validator{
 		Policies: mgr.GetClient(), Namespaces: mgr.GetAPIReader(), Tenancy: tenancy,
@@ -72,12 +72,12 @@ func addWebhook(mgr ctrl.Manager, o WebhookOptions, tenancy compile.Tenancy, log
 	if err != nil {
 		return err
 	}
-	if err := mgr.Add(everywhere(func(ctx context.Context) { _ = certs.Start(ctx) })); err != nil {
+	if err := mgr.Add(runOnEveryReplica(func(ctx context.Context) { _ = certs.Start(ctx) })); err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("POST "+v1alpha1.Path, bounded(runtime.GOMAXPROCS(0), handler))
-	return mgr.Add(everywhere(func(ctx context.Context) {
+	mux.Handle("POST "+v1alpha1.Path, limitConcurrency(runtime.GOMAXPROCS(0), handler))
+	return mgr.Add(runOnEveryReplica(func(ctx context.Context) {
 		serveWebhook(ctx, httpserver.Options{
 			Address: o.Address, Handler: mux, LameDuck: o.LameDuck, Logger: logger,
 			TLS: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.GetCertificate},
@@ -99,15 +99,15 @@ func (o WebhookOptions) certificates(config *rest.Config, logger *slog.Logger) (
 
 // serveWebhook serves until ctx ends, again and again if need be.
 func serveWebhook(ctx context.Context, o httpserver.Options) {
-	said := ""
+	lastLogged := ""
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		server := httpserver.New(o)
 		err := server.Start(ctx)
 		if server.Addr() != "" {
-			said = "" // it was served for a while, so this is news
+			lastLogged = "" // it was served for a while, so this is news
 		}
-		if err != nil && err.Error() != said {
-			said = err.Error()
+		if err != nil && err.Error() != lastLogged {
+			lastLogged = err.Error()
 			o.Logger.Error("The webhook is not served; everything else goes on", "error", err)
 		}
 	}, listenRetry)

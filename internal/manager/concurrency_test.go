@@ -14,11 +14,11 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestBounded(t *testing.T) {
+func TestLimitConcurrency(t *testing.T) {
 	g := NewWithT(t)
 	var inside, most atomic.Int64
 	entered, leave := make(chan struct{}, 10), make(chan struct{})
-	handler := bounded(2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	handler := limitConcurrency(2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		n := inside.Add(1)
 		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 		}

@@ -50,51 +50,51 @@ func (o LeaseOptions) Validate() error {
 	return nil
 }
 
-// leader competes for the lease and, while it holds it, keeps the registry and
+// elector competes for the lease and, while it holds it, keeps the registry and
 // lets the controller work. The lease only keeps the peace: what makes a
 // former leader harmless is that the registry refuses an older term.
-type leader struct {
-	config    *rest.Config
-	lease     LeaseOptions
-	publisher *registry.Writer
-	terms     *controller.TermTracker
-	logger    *slog.Logger
-	leading   sync.Mutex
+type elector struct {
+	config  *rest.Config
+	lease   LeaseOptions
+	writer  *registry.Writer
+	terms   *controller.TermTracker
+	logger  *slog.Logger
+	leading sync.Mutex
 }
 
 // NeedLeaderElection tells the manager to run it in every process.
-func (l *leader) NeedLeaderElection() bool { return false }
+func (e *elector) NeedLeaderElection() bool { return false }
 
 // Start competes until ctx ends. A lease that is lost is competed for again.
-func (l *leader) Start(ctx context.Context) error {
-	clients, err := kubernetes.NewForConfig(rest.AddUserAgent(l.config, "leader-election"))
+func (e *elector) Start(ctx context.Context) error {
+	clients, err := kubernetes.NewForConfig(rest.AddUserAgent(e.config, "leader-election"))
 	if err != nil {
 		return err
 	}
 	lock := func() *resourcelock.LeaseLock {
 		return &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: l.lease.Namespace, Name: leaseName},
+			LeaseMeta:  metav1.ObjectMeta{Namespace: e.lease.Namespace, Name: leaseName},
 			Client:     clients.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: l.lease.Identity},
+			LockConfig: resourcelock.ResourceLockConfig{Identity: e.lease.Identity},
 		}
 	}
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+	election, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:            lock(),
-		LeaseDuration:   l.lease.Duration,
-		RenewDeadline:   l.lease.RenewDeadline,
-		RetryPeriod:     l.lease.RetryPeriod,
+		LeaseDuration:   e.lease.Duration,
+		RenewDeadline:   e.lease.RenewDeadline,
+		RetryPeriod:     e.lease.RetryPeriod,
 		ReleaseOnCancel: true,
 		Name:            leaseName,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) { l.lead(ctx, lock()) },
-			OnStoppedLeading: func() { l.logger.Info("Not leading") },
+			OnStartedLeading: func(ctx context.Context) { e.lead(ctx, lock()) },
+			OnStoppedLeading: func() { e.logger.Info("Not leading") },
 		},
 	})
 	if err != nil {
 		return fmt.Errorf("leader election: %w", err)
 	}
 	for ctx.Err() == nil {
-		elector.Run(ctx)
+		election.Run(ctx)
 	}
 	return nil
 }
@@ -103,27 +103,27 @@ func (l *leader) Start(ctx context.Context) error {
 // takes yet another one only if the lease itself says that it is ours: the
 // elector of a process that was frozen believes so for some time after it has
 // been replaced, and two leaders would depose each other.
-func (l *leader) lead(ctx context.Context, lock resourcelock.Interface) {
-	l.leading.Lock() // an earlier one may still be on its way out
-	defer l.leading.Unlock()
-	l.logger.Info("Leading")
+func (e *elector) lead(ctx context.Context, lock resourcelock.Interface) {
+	e.leading.Lock() // an earlier one may still be on its way out
+	defer e.leading.Unlock()
+	e.logger.Info("Leading")
 	for ctx.Err() == nil {
 		term, end := context.WithCancel(ctx)
-		err := l.publisher.Lead(term, func() { l.terms.Begin(term) })
+		err := e.writer.Lead(term, func() { e.terms.Begin(term) })
 		end()
 		if err == nil {
 			return
 		}
-		l.logger.Warn("Term in the registry ended", "error", err)
-		_ = wait.PollUntilContextCancel(ctx, l.lease.RetryPeriod, false, func(ctx context.Context) (bool, error) {
-			return l.holds(ctx, lock), nil
+		e.logger.Warn("Term in the registry ended", "error", err)
+		_ = wait.PollUntilContextCancel(ctx, e.lease.RetryPeriod, false, func(ctx context.Context) (bool, error) {
+			return e.holds(ctx, lock), nil
 		})
 	}
 }
 
 // holds reports whether the lease says that this process holds it now.
-func (l *leader) holds(ctx context.Context, lock resourcelock.Interface) bool {
+func (e *elector) holds(ctx context.Context, lock resourcelock.Interface) bool {
 	record, _, err := lock.Get(ctx)
-	return err == nil && record.HolderIdentity == l.lease.Identity &&
-		time.Since(record.RenewTime.Time) < l.lease.RenewDeadline
+	return err == nil && record.HolderIdentity == e.lease.Identity &&
+		time.Since(record.RenewTime.Time) < e.lease.RenewDeadline
 }

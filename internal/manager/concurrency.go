@@ -5,10 +5,10 @@ package manager
 
 import "net/http"
 
-// bounded lets so many requests in at a time; others wait, until their caller gives
+// limitConcurrency lets so many requests in at a time; others wait, until their caller gives
 // up. Judging a policy takes CPU, anybody who reaches the port may ask for it, and
 // decisions are made in the same process.
-func bounded(atOnce int, next http.Handler) http.Handler {
+func limitConcurrency(atOnce int, next http.Handler) http.Handler {
 	slots := make(chan struct{}, atOnce)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
