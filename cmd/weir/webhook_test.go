@@ -91,13 +91,13 @@ func TestManagerGoesOnWithoutItsWebhook(t *testing.T) {
 	g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(5)))
 	g.Eventually(c.condition("p", v1alpha1.ConditionReady), "10s").Should(Equal("True/Ready"))
 	g.Eventually(p.log.String, "10s").Should(And(
-		ContainSubstring("The webhook is not served"), ContainSubstring("address already in use"),
+		ContainSubstring("Failed to serve the webhook"), ContainSubstring("address already in use"),
 		ContainSubstring("The certificate of the webhook cannot be kept up"),
 		ContainSubstring(`cannot get resource \"secrets\"`),
 	))
 	g.Expect(status(p, "/healthz")).To(Equal(200))
 	g.Expect(status(p, "/readyz")).To(Equal(200))
-	g.Expect(strings.Count(p.log.String(), "The webhook is not served")).To(Equal(1), "it is said once")
+	g.Expect(strings.Count(p.log.String(), "Failed to serve the webhook")).To(Equal(1), "it is logged once")
 
 	// Whatever was in the way goes, and the webhook is there.
 	g.Expect(taken.Close()).To(Succeed())

@@ -5,18 +5,19 @@ package manager
 
 import "net/http"
 
-// limitConcurrency lets so many requests in at a time; others wait, until their caller gives
-// up. Judging a policy takes CPU, anybody who reaches the port may ask for it, and
-// decisions are made in the same process.
-func limitConcurrency(atOnce int, next http.Handler) http.Handler {
-	slots := make(chan struct{}, atOnce)
+// limitConcurrency serves at most limit requests concurrently. Others wait until
+// their client gives up and then get 503 Service Unavailable. Validating a policy
+// takes CPU from the decisions of this process, and any client that reaches the port
+// can request it.
+func limitConcurrency(limit int, next http.Handler) http.Handler {
+	slots := make(chan struct{}, limit)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
 			next.ServeHTTP(w, r)
 		case <-r.Context().Done():
-			http.Error(w, "too many policies are being judged", http.StatusServiceUnavailable)
+			http.Error(w, "too many concurrent validations", http.StatusServiceUnavailable)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestLimitConcurrency(t *testing.T) {
+func TestLimitConcurrencyQueuesRequests(t *testing.T) {
 	g := NewWithT(t)
 	var inside, most atomic.Int64
 	entered, leave := make(chan struct{}, 10), make(chan struct{})
@@ -39,7 +39,7 @@ func TestLimitConcurrency(t *testing.T) {
 	<-entered
 	gone, hangUp := context.WithCancel(t.Context())
 	hangUp()
-	g.Expect(ask(gone)).To(Equal(http.StatusServiceUnavailable), "nobody waits for it any more")
+	g.Expect(ask(gone)).To(Equal(http.StatusServiceUnavailable), "its client gave up")
 	close(leave)
 	all.Wait()
 	g.Expect(most.Load()).To(Equal(int64(2)))

@@ -30,17 +30,16 @@ import (
 const (
 	// apiRetry is the time between attempts to reach the API server at start.
 	apiRetry = time.Second
-	// apiTimeout bounds one attempt, and so the time an end of the process waits.
+	// apiTimeout bounds one attempt, and so how much it delays the end of the process.
 	apiTimeout = 2 * time.Second
-	// cacheSyncTimeout is for ever: an API server that goes away while the caches
-	// fill is waited for, as at any other time.
+	// cacheSyncTimeout is practically infinite: an outage of the API server while the
+	// caches fill must not end the manager.
 	cacheSyncTimeout = 10 * 365 * 24 * time.Hour
 )
 
-// controllers are the Kubernetes half: one controller-runtime manager in the
-// life of a process. Should it end before the process does, decisions go on
-// and Err says why, which fails /healthz, so that the kubelet replaces the pod
-// in good order.
+// controllers is the Kubernetes half: one controller-runtime manager per process.
+// If it ends before the process does, decisions continue and Err returns the cause.
+// That fails /healthz, so that the kubelet restarts the container gracefully.
 type controllers struct {
 	config  *rest.Config
 	tenancy compile.Tenancy
@@ -51,7 +50,7 @@ type controllers struct {
 	failure atomic.Pointer[error]
 }
 
-// Err says why the manager ended; nil while it has not.
+// Err returns why the manager ended, nil while it runs.
 func (c *controllers) Err() error {
 	if err := c.failure.Load(); err != nil {
 		return *err
@@ -59,15 +58,15 @@ func (c *controllers) Err() error {
 	return nil
 }
 
-// run runs the manager until ctx ends. It starts once the API server answers,
-// however long that takes.
+// run waits for the API server without a time limit, then runs the manager until ctx
+// ends.
 func (c *controllers) run(ctx context.Context) error {
 	if !c.awaitAPI(ctx) {
 		return nil
 	}
 	err := c.manage(ctx)
 	if ctx.Err() == nil {
-		c.fail(cmp.Or(err, errors.New("the controller manager ended")))
+		c.fail(cmp.Or(err, errors.New("the controller manager ended without an error")))
 		<-ctx.Done()
 	}
 	return nil
@@ -75,10 +74,11 @@ func (c *controllers) run(ctx context.Context) error {
 
 func (c *controllers) fail(err error) {
 	c.failure.Store(&err)
-	c.logger.Error("The controller manager ended; decisions go on", "error", err)
+	c.logger.Error("Controller manager ended; decisions continue", "error", err)
 }
 
-// awaitAPI waits until the API server knows the resource.
+// awaitAPI waits until the API server serves the resource. It returns false if ctx
+// ends first.
 func (c *controllers) awaitAPI(ctx context.Context) bool {
 	lastLogged := ""
 	config := rest.CopyConfig(c.config)
@@ -90,7 +90,7 @@ func (c *controllers) awaitAPI(ctx context.Context) bool {
 		}
 		if err != nil && err.Error() != lastLogged {
 			lastLogged = err.Error()
-			c.logger.Warn("Waiting for the API server; decisions do not", "error", err)
+			c.logger.Warn("Waiting for the API server; decisions continue", "error", err)
 		}
 		return err == nil, nil
 	})
@@ -104,10 +104,10 @@ func (c *controllers) manage(ctx context.Context) error {
 	}
 	mgr, err := ctrl.NewManager(c.config, ctrl.Options{
 		Scheme:     scheme,
-		Metrics:    metricsserver.Options{BindAddress: "0"}, // served beside those of decisions
+		Metrics:    metricsserver.Options{BindAddress: "0"}, // served with those of the decisions
 		Cache:      cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
 		Controller: config.Controller{CacheSyncTimeout: cacheSyncTimeout},
-		// Leadership is the leader's business, see there.
+		// The elector does this: losing the lease must not end the manager.
 		LeaderElection: false,
 	})
 	if err != nil {

@@ -21,26 +21,28 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/registry"
 )
 
-// leaseName is the name of the Lease that processes compete for.
+// leaseName is the name of the Lease of the leader election.
 const leaseName = "weir-manager"
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=weir-system,verbs=get;create;update
 
-// LeaseOptions configure the competition for the lease.
+// LeaseOptions configure the leader election.
 type LeaseOptions struct {
-	// Namespace is where the Lease is.
+	// Namespace is the namespace of the Lease.
 	Namespace string
-	// Identity names this process among the candidates.
+	// Identity is the name of this process, unique among the candidates.
 	Identity string
-	// Duration is how long others wait for a leader that is silent.
+	// Duration is how long candidates wait after the last renewal before they take
+	// over.
 	Duration time.Duration
-	// RenewDeadline is how long a leader goes on that cannot renew.
+	// RenewDeadline is how long a leader that cannot renew the Lease keeps leading.
 	RenewDeadline time.Duration
-	// RetryPeriod is the time between attempts.
+	// RetryPeriod is the time between attempts to acquire or renew the Lease.
 	RetryPeriod time.Duration
 }
 
-// Validate says why the times cannot work together.
+// Validate returns an error unless Duration > RenewDeadline > RetryPeriod with its
+// jitter.
 func (o LeaseOptions) Validate() error {
 	retry := time.Duration(float64(o.RetryPeriod) * leaderelection.JitterFactor)
 	if o.RetryPeriod <= 0 || o.RenewDeadline <= retry || o.Duration <= o.RenewDeadline {
@@ -50,9 +52,9 @@ func (o LeaseOptions) Validate() error {
 	return nil
 }
 
-// elector competes for the lease and, while it holds it, keeps the registry and
-// lets the controller work. The lease only keeps the peace: what makes a
-// former leader harmless is that the registry refuses an older term.
+// elector runs the leader election and, while it holds the lease, a term in the
+// registry with the controller. The lease only avoids conflicts; the fencing token
+// that stops a former leader is the term, since the registry rejects older ones.
 type elector struct {
 	config  *rest.Config
 	lease   LeaseOptions
@@ -62,10 +64,10 @@ type elector struct {
 	leading sync.Mutex
 }
 
-// NeedLeaderElection tells the manager to run it in every process.
+// NeedLeaderElection returns false: the elector runs in every process.
 func (e *elector) NeedLeaderElection() bool { return false }
 
-// Start competes until ctx ends. A lease that is lost is competed for again.
+// Start runs the leader election until ctx ends, again after each lost lease.
 func (e *elector) Start(ctx context.Context) error {
 	clients, err := kubernetes.NewForConfig(rest.AddUserAgent(e.config, "leader-election"))
 	if err != nil {
@@ -99,14 +101,14 @@ func (e *elector) Start(ctx context.Context) error {
 	return nil
 }
 
-// lead leads until ctx ends. When another leader has taken a later term, it
-// takes yet another one only if the lease itself says that it is ours: the
-// elector of a process that was frozen believes so for some time after it has
-// been replaced, and two leaders would depose each other.
+// lead holds a term in the registry until ctx ends. After a term is lost to another
+// leader, it begins the next one only if the Lease names this process: a process
+// that was frozen believes for some time that it still leads, and two leaders would
+// keep deposing each other.
 func (e *elector) lead(ctx context.Context, lock resourcelock.Interface) {
-	e.leading.Lock() // an earlier one may still be on its way out
+	e.leading.Lock() // the previous call may still be returning
 	defer e.leading.Unlock()
-	e.logger.Info("Leading")
+	e.logger.Info("Started leading")
 	for ctx.Err() == nil {
 		term, end := context.WithCancel(ctx)
 		err := e.writer.Lead(term, func() { e.terms.Begin(term) })
@@ -114,14 +116,14 @@ func (e *elector) lead(ctx context.Context, lock resourcelock.Interface) {
 		if err == nil {
 			return
 		}
-		e.logger.Warn("Term in the registry ended", "error", err)
+		e.logger.Warn("Lost the term in the registry", "error", err)
 		_ = wait.PollUntilContextCancel(ctx, e.lease.RetryPeriod, false, func(ctx context.Context) (bool, error) {
 			return e.holds(ctx, lock), nil
 		})
 	}
 }
 
-// holds reports whether the lease says that this process holds it now.
+// holds reports whether the Lease names this process as its current holder.
 func (e *elector) holds(ctx context.Context, lock resourcelock.Interface) bool {
 	record, _, err := lock.Get(ctx)
 	return err == nil && record.HolderIdentity == e.lease.Identity &&

@@ -1,11 +1,6 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manager runs the two halves of Weir in one process. The decision
-// half follows the registry and answers; the Kubernetes half publishes what
-// the API server holds, where it leads. Neither waits for the other: while the
-// API server is away, decisions are made from the registry, also by a process
-// that starts then.
 package manager
 
 import (
@@ -33,37 +28,35 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/registry"
 )
 
-// registryTimeout bounds one command to the registry, which may carry every
-// plan there is.
+// registryTimeout bounds one command to the registry, which may carry all plans.
 const registryTimeout = 5 * time.Second
 
 // Options configure a process.
 type Options struct {
-	// Options are those of every endpoint; Redis is made from RedisURL.
+	// Options are those of every endpoint. Run sets Redis, from RedisURL.
 	endpoint.Options
-	// RedisURL is where counters and the registry live, RedisFiles what it takes to be
-	// let in there.
+	// RedisURL locates the Redis of counters and registry, RedisFiles its credentials.
 	RedisURL   string
 	RedisFiles redisclient.Files
 	// Controllers runs the Kubernetes half, Decisions the decision half.
 	Controllers, Decisions bool
-	// Config reaches the API server. Required by Controllers; without it, Decisions
-	// show nobody the state of keys.
+	// Config locates the API server. Controllers require it; without it, Decisions
+	// reject every call on the state of keys.
 	Config *rest.Config
-	// Tenancy says what policies may match.
+	// Tenancy is which hosts and domains policies may match.
 	Tenancy compile.Tenancy
-	// Lease is what Controllers compete for.
+	// Lease configures the leader election of Controllers.
 	Lease LeaseOptions
 	// Webhook is served by every process with Controllers.
 	Webhook WebhookOptions
-	// Installation names those who share one registry: other installations
-	// leave it alone while this one lives.
+	// Installation is the name that all replicas sharing a registry have in common.
+	// Other installations do not write to it while one of them is alive.
 	Installation string
-	// Replica names this process among the live replicas.
+	// Replica is the name of this process, unique among the live replicas.
 	Replica string
 }
 
-// Run runs the halves until ctx ends, then drains. Both halves start at once.
+// Run runs the halves concurrently until ctx ends, then drains.
 func Run(ctx context.Context, o Options) error {
 	ctrl.SetLogger(logr.FromSlogHandler(o.Logger.Handler()))
 	klog.SetLogger(ctrl.Log)
@@ -115,8 +108,8 @@ func serveDecisions(ctx context.Context, group *errgroup.Group, registryClient r
 	watcher = registry.NewWatcher(registryClient, o.RedisPrefix, registry.WatcherOptions{
 		Owner: o.Installation, Replica: o.Replica, Use: decisions.Use, Logger: o.Logger, Registerer: o.Registry,
 	})
-	// As long as anything is decided, it is by the latest plans, and this replica
-	// counts: the watcher outlives the drain.
+	// The watcher outlives the drain: the last decisions use the latest plans, and the
+	// replica stays in the list of live ones.
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error {
 		defer stop()
@@ -125,7 +118,7 @@ func serveDecisions(ctx context.Context, group *errgroup.Group, registryClient r
 	group.Go(func() error { return watcher.Start(watching) })
 }
 
-// replicas are the live replicas as doors list them.
+// replicas returns the live replicas in the form of the HTTP API.
 func replicas(w *registry.Watcher) []httpapi.Replica {
 	var list []httpapi.Replica
 	for _, r := range w.Replicas() {
@@ -134,7 +127,7 @@ func replicas(w *registry.Watcher) []httpapi.Replica {
 	return list
 }
 
-// serveHealth answers probes and metrics where nothing is decided.
+// serveHealth serves probes and metrics in a process without decisions.
 func serveHealth(ctx context.Context, group *errgroup.Group, o Options) {
 	var draining atomic.Bool
 	probe := func(ready bool) http.HandlerFunc {

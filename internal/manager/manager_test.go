@@ -17,10 +17,10 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// plansKey is the hash with the plans.
+// plansKey is the Redis hash that holds the plans.
 const plansKey = "weir:1:{registry}"
 
-var _ = Describe("A cluster's policy", Serial, func() {
+var _ = Describe("A policy of the cluster", Serial, func() {
 	var policy *v1alpha1.RateLimitPolicy
 	var id string
 	BeforeEach(func(ctx SpecContext) {
@@ -44,11 +44,11 @@ var _ = Describe("A cluster's policy", Serial, func() {
 		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(Succeed())
 	}
 
-	It("is the limit as soon as it is ready", func() {
+	It("is enforced as soon as it is ready", func() {
 		Expect(statuses(3)).To(Equal([]int{200, 200, 429}))
 	})
 
-	It("is the new limit as soon as its edit is ready, for what is held already", func(ctx SpecContext) {
+	It("is enforced as edited as soon as the edit is ready, and keeps its counters", func(ctx SpecContext) {
 		Expect(statuses(3)).To(Equal([]int{200, 200, 429}))
 		setThreshold(ctx, 3)
 		Eventually(condition(policy, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
@@ -58,7 +58,7 @@ var _ = Describe("A cluster's policy", Serial, func() {
 		Expect(statuses(1)).To(Equal([]int{429}))
 	})
 
-	It("stays as it was when an edit cannot be enforced", func(ctx SpecContext) {
+	It("stays enforced when an edit is not accepted", func(ctx SpecContext) {
 		Expect(api.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
 		before := policy.DeepCopy()
 		policy.Spec.FailureMode = v1alpha1.FailureModeLocal
@@ -67,13 +67,13 @@ var _ = Describe("A cluster's policy", Serial, func() {
 		Expect(statuses(3)).To(Equal([]int{200, 200, 429}))
 	})
 
-	It("is unknown once it is deleted", func(ctx SpecContext) {
+	It("is not found once it is deleted", func(ctx SpecContext) {
 		Expect(api.Delete(ctx, policy)).To(Succeed())
 		Eventually(ctx, func() int { return check(id) }).Should(Equal(http.StatusNotFound))
 		Expect(registry.HExists(ctx, plansKey, id).Val()).To(BeFalse())
 	})
 
-	It("goes on while the registry is wiped, which is back within two seconds", func(ctx SpecContext) {
+	It("stays enforced while the registry is wiped, and is published again within two seconds", func(ctx SpecContext) {
 		Expect(registry.FlushAll(ctx).Err()).To(Succeed())
 		wiped := time.Now()
 		Eventually(ctx, func(g Gomega) {
@@ -84,33 +84,39 @@ var _ = Describe("A cluster's policy", Serial, func() {
 		Eventually(condition(policy, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
 	})
 
-	It("says that Redis is away, decides by its failure mode meanwhile, and recovers", func(ctx SpecContext) {
+	It("follows its failure mode while Redis is down, and is enforced again afterwards", func(ctx SpecContext) {
 		server.Stop()
 		Eventually(condition(policy, v1alpha1.ConditionProgrammed)).WithContext(ctx).Should(Equal("Unknown RegistryUnreachable"))
 		Expect(check(id)).To(Equal(http.StatusOK))
 		ready, _ := get(checks, "/readyz")
-		Expect(ready).To(Equal(http.StatusOK), "Redis going away never unreadies")
+		Expect(ready).To(Equal(http.StatusOK), "an outage of Redis does not fail readiness")
 		setThreshold(ctx, 5)
 		server.Start()
 		Eventually(condition(policy, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
-		Expect(statuses(6)).To(Equal([]int{200, 200, 200, 200, 200, 429}), "the edit made meanwhile, on an empty Redis")
+		Expect(statuses(6)).To(Equal([]int{200, 200, 200, 200, 200, 429}), "the edit made during the outage, on an empty Redis")
 	})
 })
 
 var _ = Describe("The manager", func() {
-	It("lists its replicas and serves the metrics of both halves", func(ctx SpecContext) {
+	It("lists its replicas", func(ctx SpecContext) {
 		Eventually(ctx, func() string { _, body := get(checks, "/v1/policies"); return body }).
 			Should(MatchRegexp(`"replicas":\[\{"name":"one","revision":\d+\}\]`))
+	})
+
+	It("serves the metrics of both halves", func() {
 		_, body := get(metrics, "/metrics")
 		Expect(body).To(ContainSubstring("weir_registry_following 1"))
 		Expect(body).To(ContainSubstring("controller_runtime_reconcile_total"))
+	})
+
+	It("is healthy", func() {
 		status, _ := get(checks, "/healthz")
 		Expect(status).To(Equal(http.StatusOK))
 	})
 })
 
-// condition returns "<status> <reason>" of a condition that was written for the
-// present generation.
+// condition returns "<status> <reason>" of a condition, once it is set for the
+// current generation.
 func condition(policy *v1alpha1.RateLimitPolicy, conditionType string) func(context.Context) string {
 	return func(ctx context.Context) string {
 		got := &v1alpha1.RateLimitPolicy{}
@@ -119,7 +125,7 @@ func condition(policy *v1alpha1.RateLimitPolicy, conditionType string) func(cont
 		}
 		c := meta.FindStatusCondition(got.Status.Conditions, conditionType)
 		if c == nil || c.ObservedGeneration != got.Generation {
-			return "not judged yet"
+			return "not observed yet"
 		}
 		return string(c.Status) + " " + c.Reason
 	}

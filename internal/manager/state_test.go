@@ -26,7 +26,7 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// verbs are the rights that state calls need.
+// verbs are the RBAC verbs that the calls on state require.
 var verbs = []string{"get", "create", "update", "delete"}
 
 var _ = Describe("The state of keys", Serial, func() {
@@ -39,7 +39,7 @@ var _ = Describe("The state of keys", Serial, func() {
 		Eventually(condition(policy, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
 	})
 
-	// call makes the call that needs the verb.
+	// call sends the request that requires the verb.
 	call := func(token, verb string) (status int, body string) {
 		target := `{"policy":"` + id + `","key":"alice"`
 		switch verb {
@@ -59,13 +59,13 @@ var _ = Describe("The state of keys", Serial, func() {
 		Expect(status).To(Equal(wantStatus), body)
 		Expect(body).To(ContainSubstring(wantBody))
 	}
-	// allowed waits until the API server has noticed a new right.
+	// allowed waits until the API server applies a new role binding.
 	allowed := func(ctx context.Context, token, verb string) {
 		GinkgoHelper()
 		Eventually(ctx, func() int { status, _ := call(token, verb); return status }).Should(Equal(http.StatusOK))
 	}
 
-	It("is seen and changed by who has the rights", func(ctx SpecContext) {
+	It("is read and changed by a caller with all verbs", func(ctx SpecContext) {
 		token := tokenOf(ctx, namespace, "operator", "weir")
 		grant(ctx, namespace, serviceAccount(namespace, "operator"), verbs...)
 		allowed(ctx, token, "get")
@@ -80,7 +80,7 @@ var _ = Describe("The state of keys", Serial, func() {
 		Expect(check(id)).To(Equal(200))
 	})
 
-	It("is closed to who has none", func(ctx SpecContext) {
+	It("is closed to a caller without verbs", func(ctx SpecContext) {
 		token := tokenOf(ctx, namespace, "stranger", "weir")
 		for _, verb := range verbs {
 			expect(token, verb, 403, "Forbidden")
@@ -89,7 +89,7 @@ var _ = Describe("The state of keys", Serial, func() {
 		Expect(status).To(Equal(403), "nobody learns which policies there are")
 	})
 
-	It("is closed to rights in another namespace", func(ctx SpecContext) {
+	It("is closed to a caller with verbs in another namespace", func(ctx SpecContext) {
 		other := newNamespace(ctx)
 		token := tokenOf(ctx, namespace, "operator", "weir")
 		grant(ctx, other, serviceAccount(namespace, "operator"), verbs...)
@@ -100,7 +100,7 @@ var _ = Describe("The state of keys", Serial, func() {
 		expect(token, "get", 403, "Forbidden")
 	})
 
-	It("is closed to tokens for somebody else, and to what is no token", func(ctx SpecContext) {
+	It("is closed to tokens of another audience and to invalid tokens", func(ctx SpecContext) {
 		grant(ctx, namespace, serviceAccount(namespace, "operator"), verbs...)
 		allowed(ctx, tokenOf(ctx, namespace, "operator", "weir"), "get")
 		expect(tokenOf(ctx, namespace, "other", "another-service"), "get", 401, "Unauthenticated")
@@ -109,7 +109,7 @@ var _ = Describe("The state of keys", Serial, func() {
 	})
 
 	for _, right := range verbs {
-		It("takes the verb "+right+" for nothing else", func(ctx SpecContext) {
+		It("requires the verb "+right+" for its own call only", func(ctx SpecContext) {
 			token := tokenOf(ctx, namespace, "operator", "weir")
 			grant(ctx, namespace, serviceAccount(namespace, "operator"), right)
 			allowed(ctx, token, right)
@@ -121,7 +121,7 @@ var _ = Describe("The state of keys", Serial, func() {
 		})
 	}
 
-	It("is open to members of a group with the rights", func(ctx SpecContext) {
+	It("is open to members of a group with the verb", func(ctx SpecContext) {
 		token := tokenOf(ctx, namespace, "operator", "weir")
 		grant(ctx, namespace, rbacv1.Subject{
 			APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + namespace,
@@ -129,7 +129,7 @@ var _ = Describe("The state of keys", Serial, func() {
 		allowed(ctx, token, "get")
 	})
 
-	It("cannot be reached while the API server is away, and decisions go on", func(ctx SpecContext) {
+	It("is unavailable while the API server is down, and decisions continue", func(ctx SpecContext) {
 		token := tokenOf(ctx, namespace, "operator", "weir")
 		grant(ctx, namespace, serviceAccount(namespace, "operator"), verbs...)
 		allowed(ctx, token, "get")
@@ -142,13 +142,13 @@ var _ = Describe("The state of keys", Serial, func() {
 		Expect([]int{check(id), check(id), check(id)}).To(Equal([]int{200, 200, 429}))
 		kube.Start()
 		allowed(ctx, token, "get")
-		// For the stories after this one: the controller is back as well.
+		// The following specs need the controller.
 		after := testenv.MakePolicy(namespace+"/after").Limit("hourly", v1alpha1.AlgorithmFixedWindow, 2, "1h").Obj()
 		Eventually(ctx, func() error { return api.Create(ctx, after) }).Should(Succeed())
 		Eventually(condition(after, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
 	})
 
-	It("needs no more of the API server than our own ClusterRole allows", func(ctx SpecContext) {
+	It("needs no more permissions on the API server than the ClusterRole of Weir grants", func(ctx SpecContext) {
 		role := clusterRole()
 		Expect(api.Create(ctx, role)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(api.Delete(ctx, role)).To(Succeed()) })
@@ -162,7 +162,7 @@ var _ = Describe("The state of keys", Serial, func() {
 			return err
 		}
 		Expect(ask()).To(And(MatchError(ContainSubstring("token review")), Not(MatchError(httpapi.ErrForbidden))),
-			"who is not let in here is no fault of the operator's")
+			"an error of Weir is not reported as one of the caller")
 		binding := &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: namespace},
 			Subjects:   []rbacv1.Subject{serviceAccount(namespace, "weir")},
@@ -173,7 +173,7 @@ var _ = Describe("The state of keys", Serial, func() {
 	})
 })
 
-// operate sends an operator's call and returns the status and the body.
+// operate sends a call with the token and returns the status and the body.
 func operate(token, method, target, body string) (int, string) {
 	request, err := http.NewRequest(method, "http://"+checks+target, strings.NewReader(body))
 	Expect(err).NotTo(HaveOccurred())
@@ -185,8 +185,8 @@ func serviceAccount(namespace, name string) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
 }
 
-// tokenOf makes the ServiceAccount and a token of it for the audiences; none is
-// the API server itself.
+// tokenOf creates the ServiceAccount and a token of it for the audiences (default:
+// the API server).
 func tokenOf(ctx context.Context, namespace, name string, audiences ...string) string {
 	GinkgoHelper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -196,8 +196,8 @@ func tokenOf(ctx context.Context, namespace, name string, audiences ...string) s
 	return request.Status.Token
 }
 
-// grant gives the subject the verbs on the state of the policies of the
-// namespace, as docs/runbook.md does.
+// grant binds the verbs on the state of the namespace's policies to the subject, as
+// docs/runbook.md does.
 func grant(ctx context.Context, namespace string, subject rbacv1.Subject, verbs ...string) {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "state"}
@@ -210,7 +210,7 @@ func grant(ctx context.Context, namespace string, subject rbacv1.Subject, verbs 
 	})).To(Succeed())
 }
 
-// clusterRole is the one that is made from the markers in the code.
+// clusterRole returns the ClusterRole generated from the markers in the code.
 func clusterRole() *rbacv1.ClusterRole {
 	GinkgoHelper()
 	text, err := os.ReadFile("../../config/rbac/role.yaml")

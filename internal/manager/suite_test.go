@@ -32,16 +32,16 @@ func TestManager(t *testing.T) {
 	RunSpecs(t, "Manager")
 }
 
-// One manager, on a real kube-apiserver and a real Redis, serves all stories:
-// a process has one in its life.
+// One manager, on a real kube-apiserver and a real Redis, serves all specs: a process
+// can have only one.
 var (
 	kube     *testenv.APIServer
 	api      client.Client
 	server   *testenv.Redis
 	registry *redis.Client
-	checks   string // the address checks are sent to
+	checks   string // address of the decision API
 	metrics  string
-	hook     string // the address the webhook is served on
+	hook     string // address of the webhook
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -81,14 +81,14 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Eventually(ctx, func() int { status, _ := get(checks, "/readyz"); return status }).Should(Equal(http.StatusOK))
 }, NodeTimeout(time.Minute))
 
-// get returns the status and the body; 0 if there is no answer.
+// get returns the status and the body; 0 and the error if there is no response.
 func get(address, path string) (int, string) {
 	request, err := http.NewRequest(http.MethodGet, "http://"+address+path, nil)
 	Expect(err).NotTo(HaveOccurred())
 	return send(request)
 }
 
-// check asks the policy about alice.
+// check sends a check of the policy for the key alice and returns the status.
 func check(policy string) int {
 	request, err := http.NewRequest(http.MethodPost, "http://"+checks+"/v1/check",
 		strings.NewReader(`{"policies":["`+policy+`"],"key":"alice"}`))
@@ -112,7 +112,7 @@ func send(request *http.Request) (int, string) {
 
 func newNamespace(ctx context.Context) string {
 	GinkgoHelper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "story-"}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"}}
 	Expect(api.Create(ctx, namespace)).To(Succeed())
 	return namespace.Name
 }

@@ -27,27 +27,26 @@ const listenRetry = time.Second
 
 // WebhookOptions configure the validating webhook.
 type WebhookOptions struct {
-	// Address is what to listen on; empty serves no webhook.
+	// Address is the address to listen on; empty serves no webhook.
 	Address string
-	// LameDuck is how long it is still served after the process was told to end, while
-	// the API server learns to ask others.
+	// LameDuck is how long the webhook is still served after the process began to
+	// stop, until the API server calls other replicas.
 	LameDuck time.Duration
-	// CertFile and KeyFile hold a certificate that somebody else renews; empty makes
-	// one by Certificate.
+	// CertFile and KeyFile hold a certificate that is renewed externally; empty issues
+	// one as Certificate describes.
 	CertFile, KeyFile string
-	// Certificate says how to make one, but for what the process knows: clients and
-	// logger.
+	// Certificate configures the issued certificate; Clients and Logger are set here.
 	Certificate certificate.Options
 }
 
-// certificates are where the webhook's certificate comes from.
+// certificates provides the webhook's certificate.
 type certificates interface {
 	Start(ctx context.Context) error
 	GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 }
 
-// runOnEveryReplica is a part of the manager that runs in every process. Its error would
-// end the manager, so it has none.
+// runOnEveryReplica is a manager.Runnable that runs in every process, not only in the
+// leader's. It returns no error, since one would end the manager.
 type runOnEveryReplica func(ctx context.Context)
 
 // Start implements manager.Runnable.
@@ -56,11 +55,11 @@ func (f runOnEveryReplica) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection tells the manager to run it in every process.
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (runOnEveryReplica) NeedLeaderElection() bool { return false }
 
-// addWebhook adds the webhook and its certificate to the manager. Once added,
-// neither is needed by anything: what fails is lastLogged and tried again.
+// addWebhook adds the webhook and its certificate to the manager. Their failures at
+// run time are logged and retried; nothing else depends on them.
 func addWebhook(mgr ctrl.Manager, o WebhookOptions, tenancy compile.Tenancy, logger *slog.Logger) error {
 	handler, err := v1alpha1.NewHandler(mgr.GetScheme(), &v1alpha1.Validator{
 		Policies: mgr.GetClient(), Namespaces: mgr.GetAPIReader(), Tenancy: tenancy,
@@ -97,18 +96,18 @@ func (o WebhookOptions) certificates(config *rest.Config, logger *slog.Logger) (
 	return certificate.NewRotator(o.Certificate), nil
 }
 
-// serveWebhook serves until ctx ends, again and again if need be.
+// serveWebhook serves until ctx ends. It restarts the server after an error.
 func serveWebhook(ctx context.Context, o httpserver.Options) {
 	lastLogged := ""
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		server := httpserver.New(o)
 		err := server.Start(ctx)
 		if server.Addr() != "" {
-			lastLogged = "" // it was served for a while, so this is news
+			lastLogged = "" // it was served in between, so log the error again
 		}
 		if err != nil && err.Error() != lastLogged {
 			lastLogged = err.Error()
-			o.Logger.Error("The webhook is not served; everything else goes on", "error", err)
+			o.Logger.Error("Failed to serve the webhook; everything else continues", "error", err)
 		}
 	}, listenRetry)
 }

@@ -21,7 +21,7 @@ import (
 )
 
 var _ = Describe("The webhook of the manager", func() {
-	It("is asked by the API server, which trusts the certificate that was made", func(ctx SpecContext) {
+	It("is called by the API server, which trusts the issued certificate", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		configuration, err := webhook.Configuration()
 		Expect(err).NotTo(HaveOccurred())
@@ -41,7 +41,7 @@ var _ = Describe("The webhook of the manager", func() {
 		Expect(body).To(ContainSubstring(`controller_runtime_webhook_requests_total{code="200"`))
 	})
 
-	It("speaks no TLS before 1.2", func() {
+	It("accepts no TLS version before 1.2", func() {
 		config := &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11, InsecureSkipVerify: true}
 		_, err := tls.Dial("tcp", hook, config)
 		Expect(err).To(MatchError(ContainSubstring("protocol version")))
