@@ -45,6 +45,10 @@ func (l *Limit) stateKey(policy string) string {
 	return counterKey(policy, l)
 }
 
+// SharesState reports whether the two limits, of one policy and one key, count in the
+// same state.
+func (l *Limit) SharesState(other *Limit) bool { return l.stateKey("") == other.stateKey("") }
+
 // Policy is the part of a call that stays the same from call to call: the
 // limits of one policy with everything that can be prepared ahead. It is
 // immutable.

@@ -15,8 +15,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 )
 
-// fileInterval is the time between two looks for files that are not there yet.
-const fileInterval = time.Second
+// fileRetry is the time between two looks for files that are not there yet.
+const fileRetry = time.Second
 
 // Files shows a certificate that somebody else keeps in files, such as
 // cert-manager. They need not be there at the start.
@@ -34,13 +34,13 @@ func NewFiles(cert, key string, logger *slog.Logger) *Files {
 
 // Start follows the files until ctx ends.
 func (f *Files) Start(ctx context.Context) error {
-	said := ""
-	_ = wait.PollUntilContextCancel(ctx, fileInterval, true, func(context.Context) (bool, error) {
+	lastLogged := ""
+	_ = wait.PollUntilContextCancel(ctx, fileRetry, true, func(context.Context) (bool, error) {
 		files, err := tlsfiles.Load(tlsfiles.Options{CertFile: f.cert, KeyFile: f.key, Logger: f.logger})
 		if err == nil {
 			f.current.Store(files)
-		} else if err.Error() != said {
-			said = err.Error()
+		} else if err.Error() != lastLogged {
+			lastLogged = err.Error()
 			f.logger.Warn("Waiting for the certificate of the webhook; everything else goes on", "error", err)
 		}
 		return err == nil, nil
@@ -55,7 +55,7 @@ func (f *Files) Start(ctx context.Context) error {
 func (f *Files) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	files := f.current.Load()
 	if files == nil {
-		return nil, errNone
+		return nil, errNoCertificate
 	}
 	config, err := files.HTTP().GetConfigForClient(hello)
 	if err != nil {

@@ -23,10 +23,10 @@ import (
 // What the Secret holds. The certificate and its key have the names that
 // everything gives them.
 const (
-	authoritiesEntry  = "ca.crt"
-	authorityKeyEntry = "ca.key"
-	certificateEntry  = "tls.crt"
-	keyEntry          = "tls.key"
+	caEntry          = "ca.crt"
+	caKeyEntry       = "ca.key"
+	certificateEntry = "tls.crt"
+	keyEntry         = "tls.key"
 )
 
 // skew is how far a clock that checks certificates may be behind ours.
@@ -36,7 +36,7 @@ const skew = time.Hour
 type contents struct {
 	// authorities are those the API server is to trust, the newest first. Only the
 	// newest issues.
-	authorities []*x509.Certificate
+	cas []*x509.Certificate
 	// signer is the key of the newest, nil if there is none.
 	signer crypto.Signer
 	// serving is what the webhook shows, nil if there is none.
@@ -45,19 +45,19 @@ type contents struct {
 
 // read reads the data of the Secret. What is no certificate or no key is as good as
 // absent: it is made anew.
-func read(data map[string][]byte) (c contents) {
-	for rest := data[authoritiesEntry]; ; {
+func parseContents(data map[string][]byte) (c contents) {
+	for rest := data[caEntry]; ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
 			break
 		}
-		if authority, err := x509.ParseCertificate(block.Bytes); err == nil && authority.IsCA {
-			c.authorities = append(c.authorities, authority)
+		if ca, err := x509.ParseCertificate(block.Bytes); err == nil && ca.IsCA {
+			c.cas = append(c.cas, ca)
 		}
 	}
-	if block, _ := pem.Decode(data[authorityKeyEntry]); block != nil && len(c.authorities) > 0 {
+	if block, _ := pem.Decode(data[caKeyEntry]); block != nil && len(c.cas) > 0 {
 		if key, err := x509.ParsePKCS8PrivateKey(block.Bytes); err == nil {
-			c.signer = signerOf(c.authorities[0], key)
+			c.signer = signerOf(c.cas[0], key)
 		}
 	}
 	if pair, err := tls.X509KeyPair(data[certificateEntry], data[keyEntry]); err == nil {
@@ -76,8 +76,8 @@ func signerOf(cert *x509.Certificate, key any) crypto.Signer {
 }
 
 // write returns the data of the Secret.
-func (c contents) write() (map[string][]byte, error) {
-	authorityKey, err := encodeKey(c.signer)
+func (c contents) encode() (map[string][]byte, error) {
+	caKey, err := encodeKey(c.signer)
 	if err != nil {
 		return nil, err
 	}
@@ -86,40 +86,40 @@ func (c contents) write() (map[string][]byte, error) {
 		return nil, err
 	}
 	return map[string][]byte{
-		authoritiesEntry:  c.bundle(),
-		authorityKeyEntry: authorityKey,
-		certificateEntry:  encode("CERTIFICATE", c.serving.Certificate[0]),
-		keyEntry:          key,
+		caEntry:          c.bundle(),
+		caKeyEntry:       caKey,
+		certificateEntry: encodePEM("CERTIFICATE", c.serving.Certificate[0]),
+		keyEntry:         key,
 	}, nil
 }
 
 // bundle is the authorities as the API server takes them.
 func (c contents) bundle() []byte {
 	var b bytes.Buffer
-	for _, authority := range c.authorities {
-		b.Write(encode("CERTIFICATE", authority.Raw))
+	for _, ca := range c.cas {
+		b.Write(encodePEM("CERTIFICATE", ca.Raw))
 	}
 	return b.Bytes()
 }
 
-func encode(kind string, der []byte) []byte {
+func encodePEM(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
 func encodeKey(key crypto.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
-	return encode("PRIVATE KEY", der), err
+	return encodePEM("PRIVATE KEY", der), err
 }
 
 // serves says why the certificate cannot be shown now under one of the names; nil
 // if it can.
-func (c contents) serves(names []string, now time.Time) error {
+func (c contents) verify(names []string, now time.Time) error {
 	if c.serving == nil {
 		return errors.New("there is none")
 	}
 	roots := x509.NewCertPool()
-	for _, authority := range c.authorities {
-		roots.AddCert(authority)
+	for _, ca := range c.cas {
+		roots.AddCert(ca)
 	}
 	for _, name := range names {
 		if _, err := c.serving.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: now}); err != nil {
@@ -129,34 +129,34 @@ func (c contents) serves(names []string, now time.Time) error {
 	return nil
 }
 
-// isOfNewest reports whether the newest authority issued the certificate.
-func (c contents) isOfNewest() bool {
-	return c.serving.Leaf.CheckSignatureFrom(c.authorities[0]) == nil
+// isIssuedByNewestCA reports whether the newest authority issued the certificate.
+func (c contents) isIssuedByNewestCA() bool {
+	return c.serving.Leaf.CheckSignatureFrom(c.cas[0]) == nil
 }
 
-// withAuthority returns the contents with a new authority in front of those there
+// withNewCA returns the contents with a new authority in front of those there
 // are.
-func (c contents) withAuthority(name string, now time.Time, life time.Duration) (contents, error) {
+func (c contents) withNewCA(name string, now time.Time, life time.Duration) (contents, error) {
 	template, err := newTemplate(name, now, now.Add(life))
 	if err != nil {
 		return contents{}, err
 	}
 	template.IsCA, template.MaxPathLenZero = true, true
 	template.KeyUsage = x509.KeyUsageCertSign
-	authority, key, err := issue(template, template, nil)
+	ca, key, err := issue(template, template, nil)
 	if err != nil {
 		return contents{}, err
 	}
-	c.authorities = append([]*x509.Certificate{authority}, c.authorities...)
+	c.cas = append([]*x509.Certificate{ca}, c.cas...)
 	c.signer = key
 	return c, nil
 }
 
-// withCertificate returns the contents with a new certificate for those names, by
+// withNewCertificate returns the contents with a new certificate for those names, by
 // the newest authority and no longer valid than that.
-func (c contents) withCertificate(names []string, now time.Time, life time.Duration) (contents, error) {
+func (c contents) withNewCertificate(names []string, now time.Time, life time.Duration) (contents, error) {
 	until := now.Add(life)
-	if end := c.authorities[0].NotAfter; until.After(end) {
+	if end := c.cas[0].NotAfter; until.After(end) {
 		until = end
 	}
 	template, err := newTemplate(names[0], now, until)
@@ -172,7 +172,7 @@ func (c contents) withCertificate(names []string, now time.Time, life time.Durat
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	leaf, key, err := issue(template, c.authorities[0], c.signer)
+	leaf, key, err := issue(template, c.cas[0], c.signer)
 	if err != nil {
 		return contents{}, err
 	}

@@ -28,9 +28,9 @@ func renewed(t *testing.T, r *Rotator, c contents, trusted bool) contents {
 	g := NewWithT(t)
 	next, err := r.renew(c, trusted)
 	g.Expect(err).NotTo(HaveOccurred())
-	data, err := next.write()
+	data, err := next.encode()
 	g.Expect(err).NotTo(HaveOccurred())
-	got := read(data)
+	got := parseContents(data)
 	g.Expect(got.signer).NotTo(BeNil())
 	g.Expect(got.serving).NotTo(BeNil())
 	return got
@@ -41,8 +41,8 @@ func TestRenewal(t *testing.T) {
 	at := &clock{time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)}
 	r := newRotatorAt(at)
 	first := renewed(t, r, contents{}, false)
-	g.Expect(first.serves(r.options.Names, at.now)).To(Succeed())
-	g.Expect(first.serves([]string{"else"}, at.now)).NotTo(Succeed())
+	g.Expect(first.verify(r.options.Names, at.now)).To(Succeed())
+	g.Expect(first.verify([]string{"else"}, at.now)).NotTo(Succeed())
 
 	at.now = at.now.Add(59 * day)
 	g.Expect(renewed(t, r, first, true).serving.Leaf).To(Equal(first.serving.Leaf), "less than two thirds have passed")
@@ -50,22 +50,22 @@ func TestRenewal(t *testing.T) {
 	g.Expect(renewed(t, r, first, false).serving.Leaf).To(Equal(first.serving.Leaf), "in good order, while nobody is told of it")
 	second := renewed(t, r, first, true)
 	g.Expect(second.serving.Leaf).NotTo(Equal(first.serving.Leaf))
-	g.Expect(second.authorities).To(Equal(first.authorities))
+	g.Expect(second.cas).To(Equal(first.cas))
 
 	at.now = at.now.Add(91 * day)
 	third := renewed(t, r, second, false)
-	g.Expect(third.serves(r.options.Names, at.now)).To(Succeed(), "what has ended is renewed in any case")
+	g.Expect(third.verify(r.options.Names, at.now)).To(Succeed(), "what has ended is renewed in any case")
 
-	at.now = first.authorities[0].NotAfter.Add(-100 * day)
+	at.now = first.cas[0].NotAfter.Add(-100 * day)
 	third = renewed(t, r, third, true) // the certificate may have ended as well
 	changed := renewed(t, r, third, true)
-	g.Expect(changed.authorities).To(HaveLen(2))
-	g.Expect(changed.authorities[1]).To(Equal(first.authorities[0]))
+	g.Expect(changed.cas).To(HaveLen(2))
+	g.Expect(changed.cas[1]).To(Equal(first.cas[0]))
 	changed = renewed(t, r, changed, true)
-	g.Expect(changed.isOfNewest()).To(BeTrue(), "once it is trusted, the new authority issues")
+	g.Expect(changed.isIssuedByNewestCA()).To(BeTrue(), "once it is trusted, the new authority issues")
 
-	at.now = first.authorities[0].NotAfter
-	g.Expect(renewed(t, r, changed, true).authorities).To(HaveLen(1), "an authority that has ended is forgotten")
+	at.now = first.cas[0].NotAfter
+	g.Expect(renewed(t, r, changed, true).cas).To(HaveLen(1), "an authority that has ended is forgotten")
 }
 
 // Three years, with replicas that show what the Secret held a look ago and an API
@@ -83,12 +83,12 @@ func TestNoHandshakeFailsWhileCertificatesChange(t *testing.T) {
 		if next.serving != held.serving {
 			certificates++
 		}
-		if !next.authorities[0].Equal(held.authorities[0]) {
+		if !next.cas[0].Equal(held.cas[0]) {
 			authorities++
 		}
 		for _, c := range []contents{shown, held, next} {
-			shows := contents{authorities: told.authorities, serving: c.serving}
-			g.Expect(shows.serves(r.options.Names, at.now)).To(Succeed(), "at %v", at.now)
+			shows := contents{cas: told.cas, serving: c.serving}
+			g.Expect(shows.verify(r.options.Names, at.now)).To(Succeed(), "at %v", at.now)
 		}
 		told, shown, held = held, held, next
 	}
@@ -99,31 +99,31 @@ func TestNoHandshakeFailsWhileCertificatesChange(t *testing.T) {
 func TestWhatCannotBeUsedIsMadeAnew(t *testing.T) {
 	at := &clock{time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)}
 	r := newRotatorAt(at)
-	good, err := renewed(t, r, contents{}, false).write()
+	good, err := renewed(t, r, contents{}, false).encode()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	other, err := renewed(t, r, contents{}, false).write()
+	other, err := renewed(t, r, contents{}, false).encode()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	tests := map[string]func(data map[string][]byte){
 		"nothing":                  func(data map[string][]byte) { clear(data) },
-		"garbage":                  func(data map[string][]byte) { clear(data); data[authoritiesEntry] = []byte("x") },
-		"no authority":             func(data map[string][]byte) { delete(data, authoritiesEntry) },
-		"no key of the authority":  func(data map[string][]byte) { delete(data, authorityKeyEntry) },
-		"the key of another":       func(data map[string][]byte) { data[authorityKeyEntry] = other[authorityKeyEntry] },
-		"another authority":        func(data map[string][]byte) { data[authoritiesEntry] = other[authoritiesEntry] },
+		"garbage":                  func(data map[string][]byte) { clear(data); data[caEntry] = []byte("x") },
+		"no authority":             func(data map[string][]byte) { delete(data, caEntry) },
+		"no key of the authority":  func(data map[string][]byte) { delete(data, caKeyEntry) },
+		"the key of another":       func(data map[string][]byte) { data[caKeyEntry] = other[caKeyEntry] },
+		"another authority":        func(data map[string][]byte) { data[caEntry] = other[caEntry] },
 		"a certificate of another": func(data map[string][]byte) { data[certificateEntry] = other[certificateEntry] },
 		"another's certificate": func(data map[string][]byte) {
 			data[certificateEntry], data[keyEntry] = other[certificateEntry], other[keyEntry]
 		},
-		"a certificate as authority": func(data map[string][]byte) { data[authoritiesEntry] = data[certificateEntry] },
+		"a certificate as authority": func(data map[string][]byte) { data[caEntry] = data[certificateEntry] },
 	}
 	for name, spoil := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			data := maps.Clone(good)
 			spoil(data)
-			mended := renewed(t, r, read(data), true)
-			g.Expect(mended.serves(r.options.Names, at.now)).To(Succeed())
-			g.Expect(renewed(t, r, mended, true).serves(r.options.Names, at.now)).To(Succeed())
+			mended := renewed(t, r, parseContents(data), true)
+			g.Expect(mended.verify(r.options.Names, at.now)).To(Succeed())
+			g.Expect(renewed(t, r, mended, true).verify(r.options.Names, at.now)).To(Succeed())
 		})
 	}
 }
@@ -135,6 +135,6 @@ func TestOtherNamesAreAnotherCertificate(t *testing.T) {
 	before := renewed(t, r, contents{}, false)
 	r.options.Names = []string{"other.weir-system.svc", "127.0.0.1"}
 	after := renewed(t, r, before, false)
-	g.Expect(after.serves(r.options.Names, at.now)).To(Succeed())
-	g.Expect(after.authorities).To(Equal(before.authorities))
+	g.Expect(after.verify(r.options.Names, at.now)).To(Succeed())
+	g.Expect(after.cas).To(Equal(before.cas))
 }

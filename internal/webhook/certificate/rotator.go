@@ -33,17 +33,17 @@ import (
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=weir,verbs=get;patch
 
 const (
-	defaultInterval      = 10 * time.Second
-	defaultAuthorityLife = 365 * 24 * time.Hour
-	defaultLife          = 90 * 24 * time.Hour
-	// patience bounds one look, which is a handful of requests.
-	patience = 10 * time.Second
+	defaultInterval   = 10 * time.Second
+	defaultCALifetime = 365 * 24 * time.Hour
+	defaultLifetime   = 90 * 24 * time.Hour
+	// syncTimeout bounds one look, which is a handful of requests.
+	syncTimeout = 10 * time.Second
 	// jitter keeps replicas from looking at the same time.
 	jitter = 0.2
 )
 
-// errNone is what handshakes fail with until there is a certificate.
-var errNone = errors.New("the webhook has no certificate yet")
+// errNoCertificate is what handshakes fail with until there is a certificate.
+var errNoCertificate = errors.New("the webhook has no certificate yet")
 
 // Options say what for and where. All but the times are required.
 type Options struct {
@@ -63,9 +63,9 @@ type Options struct {
 	// Interval is the time between two looks at the Secret and the configuration;
 	// 0 is 10 seconds.
 	Interval time.Duration
-	// AuthorityLife and Life are how long an authority and a certificate are valid;
+	// CALifetime and Lifetime are how long an authority and a certificate are valid;
 	// 0 is a year and 90 days. They are replaced when two thirds have passed.
-	AuthorityLife, Life time.Duration
+	CALifetime, Lifetime time.Duration
 }
 
 // Rotator makes the certificate, keeps it new, and makes the API server trust it.
@@ -76,16 +76,16 @@ type Options struct {
 // one in the Secret first, then in the configuration, and issues once it was seen
 // there. The old one stays trusted until it ends.
 type Rotator struct {
-	options Options
-	current atomic.Pointer[tls.Certificate]
-	said    string // the last complaint
+	options    Options
+	current    atomic.Pointer[tls.Certificate]
+	lastLogged string // the last complaint
 }
 
 // NewRotator returns a rotator that has not looked yet.
 func NewRotator(o Options) *Rotator {
 	o.Interval = cmp.Or(o.Interval, defaultInterval)
-	o.AuthorityLife = cmp.Or(o.AuthorityLife, defaultAuthorityLife)
-	o.Life = cmp.Or(o.Life, defaultLife)
+	o.CALifetime = cmp.Or(o.CALifetime, defaultCALifetime)
+	o.Lifetime = cmp.Or(o.Lifetime, defaultLifetime)
 	return &Rotator{options: o}
 }
 
@@ -94,95 +94,95 @@ func (r *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	if current := r.current.Load(); current != nil {
 		return current, nil
 	}
-	return nil, errNone
+	return nil, errNoCertificate
 }
 
 // Start looks until ctx ends. What fails is tried again at the next look.
 func (r *Rotator) Start(ctx context.Context) error {
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
-		look, cancel := context.WithTimeout(ctx, patience)
+		syncCtx, cancel := context.WithTimeout(ctx, syncTimeout)
 		defer cancel()
-		err := retry.OnError(retry.DefaultBackoff, wasSecond, func() error { return r.look(look) })
+		err := retry.OnError(retry.DefaultBackoff, isLostRace, func() error { return r.sync(syncCtx) })
 		if ctx.Err() == nil {
-			r.complain(err)
+			r.logProblem(err)
 		}
 	}, r.options.Interval, jitter, true)
 	return nil
 }
 
-// wasSecond reports whether another was faster, so that a second look may find
+// isLostRace reports whether another was faster, so that a second look may find
 // everything done.
-func wasSecond(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+func isLostRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 
-// complain says once what is wrong.
-func (r *Rotator) complain(err error) {
-	said := ""
+// logProblem says once what is wrong.
+func (r *Rotator) logProblem(err error) {
+	lastLogged := ""
 	if err != nil {
-		said = err.Error()
+		lastLogged = err.Error()
 	}
-	if said != r.said && err != nil {
+	if lastLogged != r.lastLogged && err != nil {
 		r.options.Logger.Warn("The certificate of the webhook cannot be kept up; everything else goes on", "error", err)
 	}
-	r.said = said
+	r.lastLogged = lastLogged
 }
 
 // look does what is to be done now. The configuration is read before the Secret: a
-// write by what the Secret said then conflicts if another has written meanwhile
+// write by what the Secret lastLogged then conflicts if another has written meanwhile
 // what it says now.
-func (r *Rotator) look(ctx context.Context) error {
-	configuration, unread := r.configuration(ctx)
-	secret, err := r.secret(ctx)
+func (r *Rotator) sync(ctx context.Context) error {
+	configuration, configErr := r.readConfiguration(ctx)
+	secret, err := r.readSecret(ctx)
 	if err != nil {
-		return errors.Join(err, unread)
+		return errors.Join(err, configErr)
 	}
-	held := read(secret.Data)
-	r.use(held)
-	wanted, err := r.renew(held, unread == nil && trusts(configuration, held.bundle()))
+	stored := parseContents(secret.Data)
+	r.serve(stored)
+	renewed, err := r.renew(stored, configErr == nil && trustsBundle(configuration, stored.bundle()))
 	if err != nil {
-		return errors.Join(err, unread)
+		return errors.Join(err, configErr)
 	}
-	data, err := wanted.write()
+	data, err := renewed.encode()
 	if err != nil {
-		return errors.Join(err, unread)
+		return errors.Join(err, configErr)
 	}
-	if !bytes.Equal(data[authoritiesEntry], secret.Data[authoritiesEntry]) || wanted.serving != held.serving {
-		if err := r.store(ctx, secret, data); err != nil {
-			return errors.Join(err, unread)
+	if !bytes.Equal(data[caEntry], secret.Data[caEntry]) || renewed.serving != stored.serving {
+		if err := r.writeSecret(ctx, secret, data); err != nil {
+			return errors.Join(err, configErr)
 		}
-		r.use(wanted)
+		r.serve(renewed)
 	}
-	if unread != nil || trusts(configuration, wanted.bundle()) {
-		return unread
+	if configErr != nil || trustsBundle(configuration, renewed.bundle()) {
+		return configErr
 	}
-	return r.inject(ctx, configuration, wanted.bundle())
+	return r.updateBundle(ctx, configuration, renewed.bundle())
 }
 
 // renew returns the contents as they are to be. The API server either trusts all
 // authorities there are already, or a certificate in good order is left alone.
 func (r *Rotator) renew(c contents, trusted bool) (contents, error) {
 	now := r.options.Now()
-	c.authorities = slices.DeleteFunc(slices.Clone(c.authorities), func(a *x509.Certificate) bool { return !now.Before(a.NotAfter) })
-	if len(c.authorities) == 0 || c.signer == nil || due(c.authorities[0], r.options.AuthorityLife, now) {
+	c.cas = slices.DeleteFunc(slices.Clone(c.cas), func(a *x509.Certificate) bool { return !now.Before(a.NotAfter) })
+	if len(c.cas) == 0 || c.signer == nil || needsRenewal(c.cas[0], r.options.CALifetime, now) {
 		var err error
-		if c, err = c.withAuthority(r.options.Configuration+" webhook authority", now, r.options.AuthorityLife); err != nil {
+		if c, err = c.withNewCA(r.options.Configuration+" webhook authority", now, r.options.CALifetime); err != nil {
 			return contents{}, err
 		}
 		trusted = false
 	}
-	if c.serves(r.options.Names, now) == nil &&
-		(!trusted || c.isOfNewest() && !due(c.serving.Leaf, r.options.Life, now)) {
+	if c.verify(r.options.Names, now) == nil &&
+		(!trusted || c.isIssuedByNewestCA() && !needsRenewal(c.serving.Leaf, r.options.Lifetime, now)) {
 		return c, nil
 	}
-	return c.withCertificate(r.options.Names, now, r.options.Life)
+	return c.withNewCertificate(r.options.Names, now, r.options.Lifetime)
 }
 
 // due reports whether two thirds of the life are over.
-func due(c *x509.Certificate, life time.Duration, now time.Time) bool {
+func needsRenewal(c *x509.Certificate, life time.Duration, now time.Time) bool {
 	return now.After(c.NotAfter.Add(-life / 3))
 }
 
 // use shows the certificate from the next handshake on.
-func (r *Rotator) use(c contents) {
+func (r *Rotator) serve(c contents) {
 	current := r.current.Load()
 	if c.serving == nil || current != nil && current.Leaf.Equal(c.serving.Leaf) {
 		return
@@ -192,7 +192,7 @@ func (r *Rotator) use(c contents) {
 }
 
 // secret returns the Secret, or an empty one that does not exist yet.
-func (r *Rotator) secret(ctx context.Context) (*corev1.Secret, error) {
+func (r *Rotator) readSecret(ctx context.Context) (*corev1.Secret, error) {
 	secret, err := r.options.Clients.CoreV1().Secrets(r.options.Namespace).Get(ctx, r.options.Secret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return &corev1.Secret{
@@ -204,7 +204,7 @@ func (r *Rotator) secret(ctx context.Context) (*corev1.Secret, error) {
 }
 
 // store writes the Secret unless it has changed since it was read.
-func (r *Rotator) store(ctx context.Context, secret *corev1.Secret, data map[string][]byte) error {
+func (r *Rotator) writeSecret(ctx context.Context, secret *corev1.Secret, data map[string][]byte) error {
 	secrets := r.options.Clients.CoreV1().Secrets(r.options.Namespace)
 	secret = secret.DeepCopy()
 	if secret.Data == nil {
@@ -222,7 +222,7 @@ func (r *Rotator) store(ctx context.Context, secret *corev1.Secret, data map[str
 
 // configuration returns the webhook configuration, nil if there is none: then
 // nobody asks the webhook, and nobody is to be told whom to trust.
-func (r *Rotator) configuration(ctx context.Context) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
+func (r *Rotator) readConfiguration(ctx context.Context) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
 	c, err := r.options.Clients.AdmissionregistrationV1().ValidatingWebhookConfigurations().
 		Get(ctx, r.options.Configuration, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -233,7 +233,7 @@ func (r *Rotator) configuration(ctx context.Context) (*admissionregistrationv1.V
 
 // trusts reports whether every webhook of the configuration is told those
 // authorities and no others.
-func trusts(c *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) bool {
+func trustsBundle(c *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) bool {
 	return c == nil || !slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
 		return !bytes.Equal(w.ClientConfig.CABundle, bundle)
 	})
@@ -241,7 +241,7 @@ func trusts(c *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []
 
 // inject tells the API server whom to trust. It touches nothing else, so that no
 // field is lost that this release does not know.
-func (r *Rotator) inject(ctx context.Context, c *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) error {
+func (r *Rotator) updateBundle(ctx context.Context, c *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) error {
 	type operation struct {
 		Op    string `json:"op"`
 		Path  string `json:"path"`

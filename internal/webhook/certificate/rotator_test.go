@@ -164,7 +164,7 @@ var _ = Describe("The certificate of the webhook", func() {
 	It("is renewed, with its authority, and every moment trusted by the API server", func(ctx SpecContext) {
 		s := newStory(ctx)
 		s.configure(ctx)
-		s.options.Life, s.options.AuthorityLife = 3*time.Second, 6*time.Second
+		s.options.Lifetime, s.options.CALifetime = 3*time.Second, 6*time.Second
 		both := []*certificate.Rotator{s.start(ctx), s.start(ctx)}
 		first := s.isTrusted(ctx, both[0])
 		s.isTrusted(ctx, both[1])

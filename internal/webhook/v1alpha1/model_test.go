@@ -16,11 +16,6 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-var algorithms = map[plan.Algorithm]script.Algorithm{
-	plan.FixedWindow: script.FixedWindow, plan.SlidingLog: script.SlidingLog, plan.SlidingWindow: script.SlidingWindow,
-	plan.TokenBucket: script.TokenBucket, plan.GCRA: script.GCRA, plan.Suppressed: script.Suppressed,
-}
-
 // What is said to make no difference makes none: in the reference model of the
 // scripts, no check that one limit lets pass is ever refused by the one that is
 // said to be idle because of it, whatever is asked when, under whatever override.
@@ -34,7 +29,7 @@ func TestIdleLimitsNeverRefuse(t *testing.T) {
 			continue
 		}
 		variants := variantsOf(p)
-		if tighter(p, variants, 0, 1) {
+		if isTighter(p, variants, 0, 1) {
 			found[[2]plan.Algorithm{p.Limits[0].Algorithm, p.Limits[1].Algorithm}]++
 			ask(t, random, p, variants)
 		}
@@ -118,7 +113,7 @@ func TestWarnedOfIsWhatIsDropped(t *testing.T) {
 // warnedOf reports whether a warning says that limit i is dropped, of everybody or
 // of the callers of the override.
 func warnedOf(was, is *plan.Plan, i int) (everybody, theirs bool) {
-	for _, warning := range dropped(was, is) {
+	for _, warning := range droppedCounters(was, is) {
 		everybody = everybody || strings.HasPrefix(warning, at("limits", i).String()+".")
 		theirs = theirs || strings.HasPrefix(warning, "spec.overrides[0].") && strings.Contains(warning, "limit "+is.Limits[i].Name+" ")
 	}

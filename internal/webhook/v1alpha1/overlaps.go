@@ -47,11 +47,11 @@ func canonical(m *v1alpha1.Match) string {
 	return string(text)
 }
 
-// overlapping says which other policies have a match that asks for the same as one
+// overlappingPolicies says which other policies have a match that asks for the same as one
 // of the policy's. All of them apply to such a request, which may be meant.
 // Policies of other Namespaces are named only to those who are trusted with the
 // whole cluster.
-func overlapping(policy *v1alpha1.RateLimitPolicy, others []v1alpha1.RateLimitPolicy, trusted bool) (warnings []string) {
+func overlappingPolicies(policy *v1alpha1.RateLimitPolicy, others []v1alpha1.RateLimitPolicy, trusted bool) (warnings []string) {
 	matches := policy.Spec.Matches
 	shapes := make(map[shape]bool, len(matches))
 	same := make(map[string][]int, len(matches))
@@ -81,14 +81,14 @@ func overlapping(policy *v1alpha1.RateLimitPolicy, others []v1alpha1.RateLimitPo
 	for k := range found {
 		if len(found[k]) > 0 {
 			warnings = append(warnings, fmt.Sprintf("%s: the same is asked for by %s; a request must pass each of them",
-				at("matches", k), names(found[k], policy.Namespace, trusted)))
+				at("matches", k), nameList(found[k], policy.Namespace, trusted)))
 		}
 	}
 	return warnings
 }
 
-// names lists policies, those of the Namespace first.
-func names(policies []*v1alpha1.RateLimitPolicy, namespace string, trusted bool) string {
+// nameList lists policies, those of the Namespace first.
+func nameList(policies []*v1alpha1.RateLimitPolicy, namespace string, trusted bool) string {
 	var named []string
 	for _, p := range policies {
 		if trusted || p.Namespace == namespace {

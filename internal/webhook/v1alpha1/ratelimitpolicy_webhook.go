@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/grant"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/message"
 )
 
 // +kubebuilder:webhookconfiguration:mutating=false,name=weir
@@ -27,8 +28,8 @@ import (
 // Path is where the API server asks.
 const Path = "/validate-ratelimit-weir-dev-v1alpha1-ratelimitpolicy"
 
-// maxWarning is the length from which on the API server may cut a warning.
-const maxWarning = 256
+// maxWarningBytes is the length from which on the API server may cut a warning.
+const maxWarningBytes = 256
 
 // Validator judges policies that are created or updated.
 type Validator struct {
@@ -52,7 +53,7 @@ func NewHandler(scheme *runtime.Scheme, v *Validator) (http.Handler, error) {
 
 // ValidateCreate refuses a policy that would not be accepted.
 func (v *Validator) ValidateCreate(ctx context.Context, policy *v1alpha1.RateLimitPolicy) (admission.Warnings, error) {
-	return v.judge(ctx, nil, policy)
+	return v.validate(ctx, nil, policy)
 }
 
 // ValidateUpdate refuses a spec that would not be accepted. An update that leaves
@@ -62,7 +63,7 @@ func (v *Validator) ValidateUpdate(ctx context.Context, was, policy *v1alpha1.Ra
 	if !policy.DeletionTimestamp.IsZero() || equality.Semantic.DeepEqual(was.Spec, policy.Spec) {
 		return nil, nil
 	}
-	return v.judge(ctx, was, policy)
+	return v.validate(ctx, was, policy)
 }
 
 // ValidateDelete lets everything go. Nobody asks it.
@@ -70,7 +71,7 @@ func (*Validator) ValidateDelete(context.Context, *v1alpha1.RateLimitPolicy) (ad
 	return nil, nil
 }
 
-func (v *Validator) judge(ctx context.Context, was, policy *v1alpha1.RateLimitPolicy) (warnings admission.Warnings, err error) {
+func (v *Validator) validate(ctx context.Context, was, policy *v1alpha1.RateLimitPolicy) (warnings admission.Warnings, err error) {
 	granted, err := grant.Of(ctx, v.Namespaces, v.Tenancy, policy.Namespace)
 	if err != nil {
 		// As if there were no webhook: the controller judges again.
@@ -82,31 +83,31 @@ func (v *Validator) judge(ctx context.Context, was, policy *v1alpha1.RateLimitPo
 	if len(problems) > 0 {
 		return warnings, apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("RateLimitPolicy").GroupKind(), policy.Name, problems)
 	}
-	warnings = append(warnings, unreachable(compiled)...)
-	warnings = append(warnings, idle(compiled)...)
-	warnings = append(warnings, sweeping(compiled)...)
-	warnings = append(warnings, v.overlaps(ctx, policy)...)
+	warnings = append(warnings, unusedOverrides(compiled)...)
+	warnings = append(warnings, idleLimits(compiled)...)
+	warnings = append(warnings, catchAllMatches(compiled)...)
+	warnings = append(warnings, v.overlapWarnings(ctx, policy)...)
 	if was != nil {
-		warnings = append(warnings, drops(was, compiled)...)
+		warnings = append(warnings, editWarnings(was, compiled)...)
 	}
 	for i := range warnings {
-		warnings[i] = shorten(warnings[i])
+		warnings[i] = message.Truncate(warnings[i], maxWarningBytes)
 	}
 	return warnings, nil
 }
 
-// drops says which counters the edit loses. A policy that did not compile has none
+// editWarnings says which counters the edit loses. A policy that did not compile has none
 // that are known here.
-func drops(was *v1alpha1.RateLimitPolicy, is *plan.Plan) []string {
+func editWarnings(was *v1alpha1.RateLimitPolicy, is *plan.Plan) []string {
 	before, problems := compile.Compile(was, compile.Everything())
 	if len(problems) > 0 {
 		return nil
 	}
-	return dropped(before, is)
+	return droppedCounters(before, is)
 }
 
-// overlaps names the policies that apply to the same requests.
-func (v *Validator) overlaps(ctx context.Context, policy *v1alpha1.RateLimitPolicy) []string {
+// overlapWarnings names the policies that apply to the same requests.
+func (v *Validator) overlapWarnings(ctx context.Context, policy *v1alpha1.RateLimitPolicy) []string {
 	if len(policy.Spec.Matches) == 0 || policy.Spec.Mode == v1alpha1.ModeDisabled {
 		return nil
 	}
@@ -115,15 +116,8 @@ func (v *Validator) overlaps(ctx context.Context, policy *v1alpha1.RateLimitPoli
 		log.FromContext(ctx).Error(err, "Cannot list policies")
 		return nil
 	}
-	return overlapping(policy, list.Items, v.Tenancy == compile.TenancyCluster)
+	return overlappingPolicies(policy, list.Items, v.Tenancy == compile.TenancyCluster)
 }
 
 // at is the path of an entry of a list in the spec, as errors write it.
 func at(list string, i int) *field.Path { return field.NewPath("spec", list).Index(i) }
-
-func shorten(warning string) string {
-	if len(warning) <= maxWarning {
-		return warning
-	}
-	return warning[:maxWarning-3] + "..."
-}

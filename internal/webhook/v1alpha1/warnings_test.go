@@ -5,7 +5,6 @@ package v1alpha1
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -97,7 +96,7 @@ func TestUnreachableOverrides(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := policy().Key(testenv.PrincipalPart()).Limit("l", fixed, 5, "1m").Override(tc.overrides...)
-			expect(t, unreachable(planOf(t, p)), tc.want...)
+			expect(t, unusedOverrides(planOf(t, p)), tc.want...)
 		})
 	}
 }
@@ -153,7 +152,7 @@ func TestIdleLimits(t *testing.T) {
 		"largest numbers": {policy().Limit("a", fixed, plan.MaxThreshold, "1ms").Limit("b", window, plan.MaxThreshold, "720h"), []string{first}},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) { expect(t, idle(planOf(t, tc.policy)), tc.want...) })
+		t.Run(name, func(t *testing.T) { expect(t, idleLimits(planOf(t, tc.policy)), tc.want...) })
 	}
 }
 
@@ -177,10 +176,10 @@ func TestSweepingMatches(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			expect(t, sweeping(planOf(t, policy().Mode(tc.mode).Match(tc.match).Limit("l", fixed, 5, "1m"))), tc.want...)
+			expect(t, catchAllMatches(planOf(t, policy().Mode(tc.mode).Match(tc.match).Limit("l", fixed, 5, "1m"))), tc.want...)
 		})
 	}
-	expect(t, sweeping(planOf(t, policy().Limit("l", fixed, 5, "1m")))) // only for checks that name it
+	expect(t, catchAllMatches(planOf(t, policy().Limit("l", fixed, 5, "1m")))) // only for checks that name it
 }
 
 func TestDroppedCounters(t *testing.T) {
@@ -245,7 +244,7 @@ func TestDroppedCounters(t *testing.T) {
 		"an override more": {tokens(override("o", keys("x"), rate(9))), tokens(override("o", keys("x"), rate(9)), override("q", keys("x"), rate(9))), nil},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) { expect(t, dropped(planOf(t, tc.was), planOf(t, tc.is)), tc.want...) })
+		t.Run(name, func(t *testing.T) { expect(t, droppedCounters(planOf(t, tc.was), planOf(t, tc.is)), tc.want...) })
 	}
 }
 
@@ -302,14 +301,8 @@ func TestOverlaps(t *testing.T) {
 		},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) { expect(t, overlapping(&tc.policy, tc.others, tc.trusted), tc.want...) })
+		t.Run(name, func(t *testing.T) { expect(t, overlappingPolicies(&tc.policy, tc.others, tc.trusted), tc.want...) })
 	}
-}
-
-func TestShorten(t *testing.T) {
-	g := NewWithT(t)
-	g.Expect(shorten("short")).To(Equal("short"))
-	g.Expect(shorten(strings.Repeat("x", 300))).To(HaveLen(maxWarning))
 }
 
 func BenchmarkOverlaps(b *testing.B) {
@@ -329,7 +322,7 @@ func BenchmarkOverlaps(b *testing.B) {
 			}
 			one := of("one")
 			for b.Loop() {
-				overlapping(one, others, true)
+				overlappingPolicies(one, others, true)
 			}
 		})
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// unreachable says which overrides are never used, because an earlier one selects
+// unusedOverrides says which overrides are never used, because an earlier one selects
 // every caller they select.
-func unreachable(p *plan.Plan) (warnings []string) {
+func unusedOverrides(p *plan.Plan) (warnings []string) {
 	for j := range p.Overrides {
 		earlier := slices.IndexFunc(p.Overrides[:j], func(o plan.Override) bool { return selectsAll(&o, &p.Overrides[j]) })
 		if earlier >= 0 {
@@ -32,25 +32,25 @@ func selectsAll(a, b *plan.Override) bool {
 	keys := len(a.Keys) == 0 ||
 		len(b.Keys) > 0 && !slices.ContainsFunc(b.Keys, func(key string) bool { return !slices.Contains(a.Keys, key) })
 	networks := len(a.CIDRs) == 0 ||
-		len(b.CIDRs) > 0 && !slices.ContainsFunc(b.CIDRs, func(n netip.Prefix) bool { return !within(n, a.CIDRs) })
+		len(b.CIDRs) > 0 && !slices.ContainsFunc(b.CIDRs, func(n netip.Prefix) bool { return !contains(n, a.CIDRs) })
 	return keys && networks && (a.When == "" || a.When == b.When)
 }
 
-// within reports whether one of the networks holds the whole of n.
-func within(n netip.Prefix, networks []netip.Prefix) bool {
+// contains reports whether one of the networks holds the whole of n.
+func contains(n netip.Prefix, networks []netip.Prefix) bool {
 	return slices.ContainsFunc(networks, func(other netip.Prefix) bool {
 		return other.Bits() <= n.Bits() && other.Contains(n.Addr())
 	})
 }
 
-// sweeping says which matches hold for whatever request there is. What asks for
+// catchAllMatches says which matches hold for whatever request there is. What asks for
 // nothing at all is not accepted; this is about what asks for nothing in more words.
-func sweeping(p *plan.Plan) (warnings []string) {
+func catchAllMatches(p *plan.Plan) (warnings []string) {
 	if p.Mode != plan.ModeEnforce {
 		return nil
 	}
 	for i := range p.Matches {
-		if everything(&p.Matches[i]) {
+		if matchesEverything(&p.Matches[i]) {
 			warnings = append(warnings, fmt.Sprintf("%s holds for every request; mode Shadow would show first what it refuses",
 				at("matches", i)))
 		}
@@ -58,7 +58,7 @@ func sweeping(p *plan.Plan) (warnings []string) {
 	return warnings
 }
 
-func everything(m *plan.Match) bool {
+func matchesEverything(m *plan.Match) bool {
 	when := strings.TrimSpace(m.When)
 	return len(m.Hosts) == 0 && len(m.Methods) == 0 && len(m.Descriptors) == 0 && m.Domain == "" &&
 		(len(m.Paths) == 0 || slices.Contains(m.Paths, "/*")) &&

@@ -9,14 +9,14 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// idle says which limits make no difference, because another limit of the policy
+// idleLimits warns of limits make no difference, because another limit of the policy
 // refuses whatever they would refuse.
-func idle(p *plan.Plan) (warnings []string) {
+func idleLimits(p *plan.Plan) (warnings []string) {
 	variants := variantsOf(p)
 	for j := range p.Limits {
 		for i := range p.Limits {
 			// Of two that are equally tight the second is the one too many.
-			if i == j || !tighter(p, variants, i, j) || j < i && tighter(p, variants, j, i) {
+			if i == j || !isTighter(p, variants, i, j) || j < i && isTighter(p, variants, j, i) {
 				continue
 			}
 			warnings = append(warnings, fmt.Sprintf("%s (%s) makes no difference: %s (%s) is always tighter",
@@ -38,14 +38,14 @@ func variantsOf(p *plan.Plan) [][]plan.Limit {
 	return variants
 }
 
-// tighter reports whether limit j can certainly not refuse a check that limit i
+// isTighter reports whether limit j can certainly not refuse a check that limit i
 // lets pass, whoever the caller is.
-func tighter(p *plan.Plan, variants [][]plan.Limit, i, j int) bool {
+func isTighter(p *plan.Plan, variants [][]plan.Limit, i, j int) bool {
 	a, b := p.Limits[i], p.Limits[j]
 	most, least := int64(0), int64(plan.MaxThreshold)
 	for _, limits := range variants {
 		// Where an override counts apart, a may know nothing of what b has counted.
-		if countsApart(limits[i], a) || countsApart(limits[j], b) {
+		if hasOwnState(limits[i], a) || hasOwnState(limits[j], b) {
 			return false
 		}
 		if limits[j].BlockMillis > limits[i].BlockMillis {
@@ -55,16 +55,16 @@ func tighter(p *plan.Plan, variants [][]plan.Limit, i, j int) bool {
 		// along what it has spent.
 		most, least = max(most, p.Quota(limits[i])), min(least, p.Quota(limits[j]))
 	}
-	return spares(p.Counting, a, most, b, least)
+	return alwaysFits(p.Counting, a, most, b, least)
 }
 
-func countsApart(variant, base plan.Limit) bool {
-	return stateOf(variant) != stateOf(base) || variant.WindowMillis != base.WindowMillis
+func hasOwnState(variant, base plan.Limit) bool {
+	return !sharesState(&variant, &base) || variant.WindowMillis != base.WindowMillis
 }
 
-// spares reports whether limit b with its least quota never refuses what limit a
+// alwaysFits reports whether limit b with its least quota never refuses what limit a
 // with its largest quota lets pass.
-func spares(counting plan.Counting, a plan.Limit, most int64, b plan.Limit, least int64) bool {
+func alwaysFits(counting plan.Counting, a plan.Limit, most int64, b plan.Limit, least int64) bool {
 	switch {
 	case a.Algorithm == plan.Suppressed || b.Algorithm == plan.Suppressed:
 		return false // refuses at random, and counts what it refuses
@@ -76,22 +76,22 @@ func spares(counting plan.Counting, a plan.Limit, most int64, b plan.Limit, leas
 	case counting == plan.CountAttempts:
 		return false // b counts also what a has refused
 	}
-	return admitted(a, most, memory(b)) <= least
+	return mostAdmitted(a, most, retention(b)) <= least
 }
 
-// memory is for how many milliseconds at most a limit that counts remembers a unit:
+// retention is for how many milliseconds at most a limit that counts remembers a unit:
 // a bucket until its end has passed, a window as long as its key in Redis, which
 // outlives its time by less than a millisecond.
-func memory(l plan.Limit) int64 {
+func retention(l plan.Limit) int64 {
 	if l.Algorithm == plan.FixedWindow {
 		return l.WindowMillis + 1
 	}
 	return l.WindowMillis + (l.BucketMicros+999)/1000
 }
 
-// admitted is the most units that a limit with that quota admits in any so many
+// mostAdmitted is the most units that a limit with that quota admits in any so many
 // milliseconds.
-func admitted(l plan.Limit, quota, millis int64) int64 {
+func mostAdmitted(l plan.Limit, quota, millis int64) int64 {
 	windows := (millis + l.WindowMillis - 1) / l.WindowMillis
 	switch {
 	case l.Algorithm.Refills():

@@ -1,0 +1,159 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+var algorithms = map[plan.Algorithm]script.Algorithm{
+	plan.FixedWindow:   script.FixedWindow,
+	plan.SlidingLog:    script.SlidingLog,
+	plan.SlidingWindow: script.SlidingWindow,
+	plan.TokenBucket:   script.TokenBucket,
+	plan.GCRA:          script.GCRA,
+	plan.Suppressed:    script.Suppressed,
+}
+
+// scriptLimit returns the limit as the scripts know it, as far as it identifies a
+// state.
+func scriptLimit(l *plan.Limit) *script.Limit {
+	return &script.Limit{
+		Name:      l.Name,
+		Algorithm: algorithms[l.Algorithm],
+		Window:    l.Window(),
+		Bucket:    l.Bucket(),
+		State:     l.State,
+	}
+}
+
+// sharesState reports whether two limits of one policy count in the same state.
+func sharesState(a, b *plan.Limit) bool { return scriptLimit(a).SharesState(scriptLimit(b)) }
+
+// startsAfresh reports whether the limit finds none of its counters among those of
+// the old limits.
+func startsAfresh(old []plan.Limit, limit *plan.Limit) bool {
+	return !slices.ContainsFunc(old, func(before plan.Limit) bool { return sharesState(&before, limit) })
+}
+
+// droppedCounters warns of the counters that an edit discards. A new threshold keeps
+// the counters and causes no warning.
+func droppedCounters(was, is *plan.Plan) (warnings []string) {
+	if !slices.Equal(was.Key, is.Key) {
+		return []string{"spec.key: callers are told apart by something else now: what has been counted, and every live block, is dropped"}
+	}
+	for i, limit := range is.Limits {
+		if before, found := limitOf(was.Limits, limit.Name); !found {
+			warnings = append(warnings, droppedByRename(was, is, i)...)
+		} else if startsAfresh(was.Limits, &limit) {
+			warnings = append(warnings, fmt.Sprintf("%s: the change drops what limit %s has counted",
+				at("limits", i).Child(changedField(before, limit)), limit.Name))
+		}
+	}
+	for i := range is.Overrides {
+		warnings = append(warnings, droppedByOverride(was, is, i)...)
+	}
+	return warnings
+}
+
+// droppedByRename warns of the counters of a limit that an edit renames. Without the
+// name, they would be those of the new limit.
+func droppedByRename(was, is *plan.Plan, i int) []string {
+	if !startsAfresh(was.Limits, &is.Limits[i]) {
+		return nil
+	}
+	for _, before := range was.Limits {
+		renamed := is.Limits[i]
+		renamed.Name = before.Name
+		if _, stays := limitOf(is.Limits, before.Name); !stays && sharesState(&before, &renamed) {
+			return []string{fmt.Sprintf("%s: the change drops what limit %s has counted", at("limits", i).Child("name"), before.Name)}
+		}
+	}
+	return nil
+}
+
+// droppedByOverride warns of counters that are discarded only for the callers that
+// an override selects.
+func droppedByOverride(was, is *plan.Plan, i int) (warnings []string) {
+	o := &is.Overrides[i]
+	old := overrideBefore(was, is, o)
+	if o.Action != plan.ActionLimit || old == nil || old.Action != plan.ActionLimit {
+		return nil
+	}
+	theirs := was.LimitsOf(old)
+	for j, limit := range is.LimitsOf(o) {
+		before, found := limitOf(theirs, limit.Name)
+		if found && startsAfresh(theirs, &limit) && !startsAfresh(was.Limits, &is.Limits[j]) {
+			warnings = append(warnings, fmt.Sprintf("%s: the change drops what limit %s has counted of the callers of override %s",
+				overrideField(o, i, before, limit), limit.Name, old.Name))
+		}
+	}
+	return warnings
+}
+
+// overrideBefore returns the override before the edit: the one with its name, or the
+// one with its selectors whose name is gone. It returns nil for a new override.
+func overrideBefore(was, is *plan.Plan, o *plan.Override) *plan.Override {
+	if same := overrideOf(was, o.Name); same != nil {
+		return same
+	}
+	for i := range was.Overrides {
+		b := &was.Overrides[i]
+		if overrideOf(is, b.Name) == nil &&
+			slices.Equal(b.Keys, o.Keys) && slices.Equal(b.CIDRs, o.CIDRs) && b.When == o.When {
+			return b
+		}
+	}
+	return nil
+}
+
+func overrideOf(p *plan.Plan, name string) *plan.Override {
+	for i := range p.Overrides {
+		if p.Overrides[i].Name == name {
+			return &p.Overrides[i]
+		}
+	}
+	return nil
+}
+
+// overrideField returns the field of the override whose change discards the counters.
+func overrideField(o *plan.Override, i int, was, is plan.Limit) *field.Path {
+	if was.State != "" && is.State != "" && was.State != is.State {
+		return at("overrides", i).Child("name")
+	}
+	j := slices.IndexFunc(o.Limits, func(l plan.LimitOverride) bool { return l.Name == is.Name })
+	if j < 0 {
+		return at("overrides", i).Child("limits")
+	}
+	return at("overrides", i).Child("limits").Index(j).Child(changedField(was, is))
+}
+
+// changedField returns the name of the first field that gives a limit a new state. A
+// bucket that is not set follows the window, so the window comes first.
+func changedField(was, is plan.Limit) string {
+	switch {
+	case was.Algorithm != is.Algorithm:
+		return "algorithm"
+	case was.WindowMillis != is.WindowMillis:
+		return "window"
+	case was.BucketMicros != is.BucketMicros:
+		return "bucket"
+	default:
+		return "threshold" // an override of the refill rate has a state of its own
+	}
+}
+
+func limitOf(limits []plan.Limit, name string) (plan.Limit, bool) {
+	i := slices.IndexFunc(limits, func(l plan.Limit) bool { return l.Name == name })
+	if i < 0 {
+		return plan.Limit{}, false
+	}
+	return limits[i], true
+}
