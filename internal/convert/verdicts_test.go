@@ -92,12 +92,14 @@ func lookUp(level []node, entry plan.Entry) *node {
 	return alone
 }
 
-type modelEvaluator struct {
+type modelStore struct {
+	engine.Store
+
 	model script.Model
 	now   time.Time
 }
 
-func (e *modelEvaluator) Evaluate(_ context.Context, call *script.Call) (*script.Reply, error) {
+func (e *modelStore) Evaluate(_ context.Context, call *script.Call) (*script.Reply, error) {
 	return e.model.Evaluate(call, e.now), nil
 }
 
@@ -152,7 +154,7 @@ func newEngine(t *testing.T, data []byte) *engine.Engine {
 		plans = append(plans, compiled)
 	}
 	e := engine.New(engine.Options{
-		Evaluator:  &modelEvaluator{now: time.Unix(1_900_000_000, 0)},
+		Store:      &modelStore{now: time.Unix(1_900_000_000, 0)},
 		Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
 	})
 	e.Use(plan.NewSnapshot(1, plans))

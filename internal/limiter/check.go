@@ -135,14 +135,14 @@ func (c *Check) ChargeOf(descriptor int) Charge {
 	}
 	largest := c.Charges[0]
 	for _, other := range c.Charges[1:] {
-		largest = largest.Or(other)
+		largest = largest.Larger(other)
 	}
 	largest.Limit = nil
 	return largest
 }
 
-// Or returns the larger charge: to spend anything is more than to peek.
-func (c Charge) Or(other Charge) Charge {
+// Larger returns the larger charge: to spend anything is more than to peek.
+func (c Charge) Larger(other Charge) Charge {
 	if c.Peek != other.Peek {
 		if c.Peek {
 			return other
@@ -153,5 +153,5 @@ func (c Charge) Or(other Charge) Charge {
 	return c
 }
 
-// Peeks reports whether the check writes nothing.
-func (c *Check) Peeks() bool { return c.ChargeOf(plan.AnyDescriptor).Peek }
+// IsPeek reports whether the check writes nothing.
+func (c *Check) IsPeek() bool { return c.ChargeOf(plan.AnyDescriptor).Peek }

@@ -86,10 +86,8 @@ type Endpoint struct {
 func New(o Options) *Endpoint {
 	e := &Endpoint{options: o}
 	e.traceRedis()
-	store := script.NewStore(o.Redis, o.RedisPrefix)
 	e.Engine = engine.New(engine.Options{
-		Evaluator:    store,
-		Store:        store,
+		Store:        script.NewStore(o.Redis, o.RedisPrefix),
 		Registerer:   o.Registry,
 		Logger:       o.Logger,
 		StoreTimeout: o.StoreTimeout,

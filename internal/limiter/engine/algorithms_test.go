@@ -175,11 +175,11 @@ func TestBlocksSurviveEdits(t *testing.T) {
 			f.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/x", limited(three(algorithm), plan.Limit{
 				Name: "wide", Algorithm: plan.FixedWindow, Threshold: 1000, WindowMillis: 1000,
 			}))}))
-			f.evaluator.now = f.evaluator.now.Add(9 * time.Minute)
+			f.store.now = f.store.now.Add(9 * time.Minute)
 			d := f.decide(t, named("a/x"))
 			g.Expect(d.Reason).To(Equal(limiter.ReasonBlocked))
 			g.Expect(d.Limit).To(Equal("burst"))
-			f.evaluator.now = f.evaluator.now.Add(d.RetryAfter)
+			f.store.now = f.store.now.Add(d.RetryAfter)
 			g.Expect(f.decide(t, named("a/x")).Allowed).To(BeTrue())
 		})
 	}
@@ -233,13 +233,13 @@ func TestSuppressed(t *testing.T) {
 	g.Expect(d.Limits[0].Used).To(Equal(int64(13)))
 	g.Expect(d.Limits[0].Remaining).To(BeZero())
 
-	f.evaluator.draw = 1<<32 - 1
+	f.store.draw = 1<<32 - 1
 	d = f.decide(t, named("a/x"))
 	g.Expect([]string{string(d.Reason), d.Policy, d.Limit}).To(Equal([]string{"Suppressed", "a/x", "shed"}))
 	g.Expect(d.Limits[0].Allowed).To(BeFalse())
 	g.Expect(d.Limits[0].Used).To(Equal(int64(13)), "admissions are what is used")
 	g.Expect(d.RetryAfter).To(Equal(10 * time.Second))
-	f.evaluator.draw = 0
+	f.store.draw = 0
 	g.Expect(f.decide(t, named("a/x")).Allowed).To(BeTrue(), "to be shed starts no block")
 	g.Expect(f.decide(t, named("a/x")).Allowed).To(BeTrue())
 	d = f.decide(t, named("a/x"))
@@ -259,7 +259,7 @@ func TestSuppressedBesideAnother(t *testing.T) {
 	f := newFixture(makePlan("a/x", limited(shed, fixed)))
 	f.decide(t, named("a/x"))
 	f.decide(t, named("a/x"))
-	f.evaluator.draw = 1<<32 - 1
+	f.store.draw = 1<<32 - 1
 	d := f.decide(t, named("a/x"))
 	g.Expect([]string{string(d.Reason), d.Limit}).To(Equal([]string{"LimitExceeded", "fixed"}))
 

@@ -6,13 +6,13 @@ package engine
 import "github.com/weir-dev/weir/internal/limiter/plan"
 
 // descriptors are places in a list of at most MaxDescriptors, as bits.
-type descriptors uint64
+type descriptorSet uint64
 
-func only(descriptor int) descriptors {
+func descriptorSetOf(descriptor int) descriptorSet {
 	if descriptor == plan.AnyDescriptor {
-		return ^descriptors(0)
+		return ^descriptorSet(0)
 	}
 	return 1 << descriptor
 }
 
-func (d descriptors) have(descriptor int) bool { return d&only(descriptor) != 0 }
+func (d descriptorSet) has(descriptor int) bool { return d&descriptorSetOf(descriptor) != 0 }

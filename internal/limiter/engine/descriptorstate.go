@@ -10,24 +10,24 @@ import (
 )
 
 // descriptorStates says of each of n descriptors what its policies said.
-func (v *evaluation) descriptorStates(d *limiter.Decision, n int) []limiter.DescriptorState {
+func (ev *evaluation) descriptorStates(d *limiter.Decision, n int) []limiter.DescriptorState {
 	states := make([]limiter.DescriptorState, n)
 	for i := range states {
 		states[i].Allowed = true
-		for _, r := range v.refusals {
-			if r.enforces() && r.descriptors.have(i) {
+		for _, r := range ev.outrightDenials {
+			if r.enforces() && r.descriptors.has(i) {
 				states[i].Allowed = false
 			}
 		}
 	}
 	limits := d.Limits
-	for i, a := range v.asked {
-		refuses := v.refuses(i, d)
+	for i, a := range ev.participants {
+		denies := ev.denies(i, d)
 		of := limits[:min(len(a.limits), len(limits))] // none if Redis did not answer
 		limits = limits[len(of):]
 		for j := range states {
-			if a.descriptors.have(j) {
-				take(&states[j], of, refuses)
+			if a.descriptors.has(j) {
+				addOutcome(&states[j], of, denies)
 			}
 		}
 	}
@@ -35,8 +35,8 @@ func (v *evaluation) descriptorStates(d *limiter.Decision, n int) []limiter.Desc
 }
 
 // take adds what one policy said.
-func take(s *limiter.DescriptorState, limits []limiter.LimitState, refuses bool) {
-	s.Allowed = s.Allowed && !refuses
+func addOutcome(s *limiter.DescriptorState, limits []limiter.LimitState, denies bool) {
+	s.Allowed = s.Allowed && !denies
 	for i := range limits {
 		l := &limits[i]
 		if l.Shadow {
@@ -45,22 +45,22 @@ func take(s *limiter.DescriptorState, limits []limiter.LimitState, refuses bool)
 		if s.Tightest == nil || l.TighterThan(s.Tightest) {
 			s.Tightest = l
 		}
-		if refuses {
+		if denies {
 			s.RetryAfter = max(s.RetryAfter, l.RetryAfter)
 		}
 	}
 }
 
 // refuses reports whether the i-th policy asked is one that refused the check.
-func (v *evaluation) refuses(i int, d *limiter.Decision) bool {
-	a, entry := v.asked[i], &v.call.Entries[i]
+func (ev *evaluation) denies(i int, d *limiter.Decision) bool {
+	a, entry := ev.participants[i], &ev.call.Entries[i]
 	switch {
 	case !a.enforces():
 		return false
 	case entry.Cost > a.smallestQuota:
 		return true
-	case v.reply != nil:
-		return v.reply.Entries[i].Verdict != script.Admitted
+	case ev.reply != nil:
+		return ev.reply.Entries[i].Verdict != script.Admitted
 	default:
 		return d.Degraded == plan.FailClosed && a.plan.FailureMode == plan.FailClosed
 	}

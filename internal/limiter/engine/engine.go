@@ -19,13 +19,11 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// Evaluator decides a call in one atomic step. script.Store does it in Redis.
-type Evaluator interface {
-	Evaluate(ctx context.Context, call *script.Call) (*script.Reply, error)
-}
-
-// Store changes the state of single keys. script.Store does it in Redis.
+// Store holds the counters and blocks of keys. script.Store holds them in Redis.
 type Store interface {
+	// Evaluate decides a call in one atomic step.
+	Evaluate(ctx context.Context, call *script.Call) (*script.Reply, error)
+	// Reset, Block and Unblock change the state of one key of one policy.
 	Reset(ctx context.Context, policy *script.Policy, key script.Key) (bool, error)
 	Block(ctx context.Context, policy *script.Policy, key script.Key, length time.Duration) error
 	Unblock(ctx context.Context, policy *script.Policy, key script.Key) (bool, error)
@@ -33,9 +31,7 @@ type Store interface {
 
 // Options configure an Engine.
 type Options struct {
-	// Evaluator decides. Required.
-	Evaluator Evaluator
-	// Store changes states for operators. Required by Reset, Block and Unblock.
+	// Store holds the counters. Required.
 	Store Store
 	// Draw returns random numbers, all equally likely, by which Suppressed limits
 	// shed. Nil is math/rand/v2.
@@ -45,7 +41,7 @@ type Options struct {
 	// Logger receives degraded decisions, rate-limited, and at level Debug every
 	// decision. Required.
 	Logger *slog.Logger
-	// StoreTimeout is the longest a decision waits for the Evaluator; after it
+	// StoreTimeout is the longest a decision waits for the Store; after it
 	// the failure mode of the policies decides. Required.
 	StoreTimeout time.Duration
 	// Tracer makes a span of every decision; nil makes none.
@@ -55,7 +51,6 @@ type Options struct {
 // Engine decides checks against the current snapshot of plans. It may be used
 // by any number of goroutines.
 type Engine struct {
-	evaluator    Evaluator
 	store        Store
 	draw         func() uint32
 	storeTimeout time.Duration
@@ -77,7 +72,6 @@ func New(o Options) *Engine {
 		o.Draw = rand.Uint32
 	}
 	return &Engine{
-		evaluator:    o.Evaluator,
 		store:        o.Store,
 		draw:         o.Draw,
 		storeTimeout: o.StoreTimeout,
@@ -149,7 +143,7 @@ func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *li
 		e.log.degraded(err, decision)
 	}
 	e.log.write(ctx, check, evaluation, decision)
-	if !check.Peeks() {
+	if !check.IsPeek() {
 		e.metrics.count(evaluation, v.series, decision, err)
 		e.metrics.duration.Observe(time.Since(start).Seconds())
 	}
@@ -162,7 +156,7 @@ const callerMargin = 2 * time.Millisecond
 func (e *Engine) evaluate(ctx context.Context, call *script.Call) (*script.Reply, error) {
 	ctx, cancel := e.withBudget(ctx)
 	defer cancel()
-	return e.evaluator.Evaluate(ctx, call)
+	return e.store.Evaluate(ctx, call)
 }
 
 // withBudget bounds how long Redis is waited for.

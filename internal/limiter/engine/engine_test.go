@@ -22,9 +22,11 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// modelEvaluator decides with the reference model, at a time the test sets, or
+// modelStore decides with the reference model, at a time the test sets, or
 // fails with err. It records the last call.
-type modelEvaluator struct {
+type modelStore struct {
+	engine.Store
+
 	model script.Model
 	now   time.Time
 	draw  uint32
@@ -32,7 +34,7 @@ type modelEvaluator struct {
 	last  *script.Call
 }
 
-func (e *modelEvaluator) Evaluate(_ context.Context, call *script.Call) (*script.Reply, error) {
+func (e *modelStore) Evaluate(_ context.Context, call *script.Call) (*script.Reply, error) {
 	e.last = call
 	if e.err != nil {
 		return nil, e.err
@@ -42,17 +44,17 @@ func (e *modelEvaluator) Evaluate(_ context.Context, call *script.Call) (*script
 
 type fixture struct {
 	*engine.Engine
-	evaluator *modelEvaluator
-	registry  *prometheus.Registry
+	store    *modelStore
+	registry *prometheus.Registry
 }
 
 func newFixture(plans ...*plan.Plan) *fixture {
 	f := &fixture{
-		evaluator: &modelEvaluator{now: time.UnixMicro(1_900_000_000_123_456)},
-		registry:  prometheus.NewRegistry(),
+		store:    &modelStore{now: time.UnixMicro(1_900_000_000_123_456)},
+		registry: prometheus.NewRegistry(),
 	}
 	f.Engine = engine.New(engine.Options{
-		Evaluator: f.evaluator, Registerer: f.registry, Draw: func() uint32 { return f.evaluator.draw },
+		Store: f.store, Registerer: f.registry, Draw: func() uint32 { return f.store.draw },
 		Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
 	})
 	if plans != nil {
@@ -198,7 +200,7 @@ func TestReasons(t *testing.T) {
 			} else {
 				g.Expect(d.Limits).NotTo(BeEmpty())
 			}
-			g.Expect(f.evaluator.last == nil).To(Equal(tc.untouched))
+			g.Expect(f.store.last == nil).To(Equal(tc.untouched))
 		})
 	}
 }
@@ -245,7 +247,7 @@ func TestKeysFromAttributes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(makePlan("a/x", keyed(tc.parts...)))
 			f.decide(t, &limiter.Check{Policies: []string{"a/x"}, Cost: 1, Attributes: tc.attributes})
-			NewWithT(t).Expect(f.evaluator.last.Entries[0].Key).To(Equal(tc.want))
+			NewWithT(t).Expect(f.store.last.Entries[0].Key).To(Equal(tc.want))
 		})
 	}
 }
@@ -273,7 +275,7 @@ func TestMalformedChecks(t *testing.T) {
 			var invalid *limiter.FieldError
 			g.Expect(errors.As(err, &invalid)).To(BeTrue())
 			g.Expect(invalid.Field).To(Equal(tc.field))
-			g.Expect(f.evaluator.last).To(BeNil())
+			g.Expect(f.store.last).To(BeNil())
 		})
 	}
 }
@@ -288,7 +290,7 @@ func TestErrorsOfTheCaller(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	f := newFixture(makePlan("a/x"))
-	f.evaluator.err = &script.StoreError{Cause: script.CauseCanceled, Err: context.Canceled}
+	f.store.err = &script.StoreError{Cause: script.CauseCanceled, Err: context.Canceled}
 	_, err = f.Decide(gone, named("a/x"))
 	g.Expect(err).To(MatchError(context.Canceled))
 }

@@ -12,20 +12,20 @@ import (
 
 // lazy is an expression of a plan that is compiled when it is first needed: it
 // takes a tenth of a millisecond, and there may be thousands in a snapshot.
-type lazy[T expression.Result] struct {
+type lazyExpression[T expression.Result] struct {
 	field    string // where it is in the policy
 	compiled func() (*expression.Expression[T], error)
 }
 
-func newLazy[T expression.Result](field, text string) *lazy[T] {
-	return &lazy[T]{field: field, compiled: sync.OnceValues(func() (*expression.Expression[T], error) {
+func newLazyExpression[T expression.Result](field, text string) *lazyExpression[T] {
+	return &lazyExpression[T]{field: field, compiled: sync.OnceValues(func() (*expression.Expression[T], error) {
 		return expression.Compile[T](text)
 	})}
 }
 
 // evaluate returns what the expression yields. One that does not compile, from a
 // plan of another release, fails on every request.
-func (l *lazy[T]) evaluate(a *plan.Attributes, descriptors []plan.Descriptor) (T, error) {
+func (l *lazyExpression[T]) evaluate(a *plan.Attributes, descriptors []plan.Descriptor) (T, error) {
 	compiled, err := l.compiled()
 	if err != nil {
 		var none T

@@ -40,7 +40,7 @@ func TestFailureModes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			f := newFixture(tc.plans...)
-			f.evaluator.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
+			f.store.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
 			var ids []string
 			for _, p := range tc.plans {
 				ids = append(ids, p.ID())
@@ -59,7 +59,7 @@ func TestFailureModes(t *testing.T) {
 func TestImpossibleCostIsRefusedWithoutRedis(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", fails(plan.FailOpen)))
-	f.evaluator.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
+	f.store.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
 	d := f.decide(t, &limiter.Check{Policies: []string{"a/x"}, Cost: 4})
 	g.Expect(d.Allowed).To(BeFalse())
 	g.Expect(d.Reason).To(Equal(limiter.ReasonCostExceedsThreshold))
@@ -78,7 +78,7 @@ func TestRealRedisFails(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	var log strings.Builder
 	e := engine.New(engine.Options{
-		Evaluator: script.NewStore(client, "weir:"), Registerer: registry,
+		Store: script.NewStore(client, "weir:"), Registerer: registry,
 		Logger: slog.New(slog.NewTextHandler(&log, nil)), StoreTimeout: storeTimeout,
 	})
 	e.Use(plan.NewSnapshot(1, []*plan.Plan{
@@ -138,7 +138,7 @@ func TestLostReplyIsNotSentAgain(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = client.Close() }()
 	e := engine.New(engine.Options{
-		Evaluator: script.NewStore(client, "weir:"), Registerer: prometheus.NewRegistry(),
+		Store: script.NewStore(client, "weir:"), Registerer: prometheus.NewRegistry(),
 		Logger: slog.New(slog.DiscardHandler), StoreTimeout: 50 * time.Millisecond,
 	})
 	e.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", threshold(1000))}))

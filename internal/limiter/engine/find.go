@@ -13,25 +13,25 @@ import (
 
 // applied is a policy that applies to a check, by one descriptor of the request or
 // by plan.AnyDescriptor. A policy that applies by several is applied once by each.
-type applied struct {
+type applicable struct {
 	*policy
 	descriptor int
 }
 
 // find returns the policies of the check in the order of the chain, and what failed
 // on the way.
-func (v *view) find(check *limiter.Check) (found []applied, failures []failure, err error) {
+func (v *view) find(check *limiter.Check) (found []applicable, failures []expressionFailure, err error) {
 	if len(check.Policies) == 0 {
 		found, failures = v.matched(&check.Attributes)
 		return found, failures, nil
 	}
-	found = make([]applied, len(check.Policies))
+	found = make([]applicable, len(check.Policies))
 	for i, id := range check.Policies {
 		p := v.policies[v.snapshot.Lookup(id)]
 		if p == nil {
 			return nil, nil, &limiter.UnknownPolicyError{Policy: id}
 		}
-		found[i] = applied{p, plan.AnyDescriptor}
+		found[i] = applicable{p, plan.AnyDescriptor}
 		if slices.Contains(found[:i], found[i]) {
 			return nil, nil, &limiter.FieldError{Field: fmt.Sprintf("policies[%d]", i), Problem: "is named twice"}
 		}
@@ -40,19 +40,19 @@ func (v *view) find(check *limiter.Check) (found []applied, failures []failure, 
 }
 
 // matched returns the policies whose matches hold for the attributes.
-func (v *view) matched(a *plan.Attributes) (found []applied, failures []failure) {
+func (v *view) matched(a *plan.Attributes) (found []applicable, failures []expressionFailure) {
 	matches := v.snapshot.Match(a)
 	if len(matches) > 0 {
-		found = make([]applied, 0, len(matches))
+		found = make([]applicable, 0, len(matches))
 	}
 	for _, m := range matches {
-		candidate := applied{v.policies[m.Plan], m.Descriptor}
+		candidate := applicable{v.policies[m.Plan], m.Descriptor}
 		if n := len(found); n > 0 && found[n-1] == candidate {
 			continue // by a match before this one
 		}
 		holds, err := candidate.holds(m.Match, a)
 		if err != nil {
-			failures = append(failures, failure{candidate.policy, candidate.conditions[m.Match].field})
+			failures = append(failures, expressionFailure{candidate.policy, candidate.conditions[m.Match].field})
 		}
 		if holds {
 			found = append(found, candidate)
@@ -63,7 +63,7 @@ func (v *view) matched(a *plan.Attributes) (found []applied, failures []failure)
 
 // holds reports whether the expression of the match holds. One that fails
 // does: no request may talk its way out of a policy.
-func (p applied) holds(match int, a *plan.Attributes) (bool, error) {
+func (p applicable) holds(match int, a *plan.Attributes) (bool, error) {
 	condition := p.conditions[match]
 	if condition == nil {
 		return true, nil

@@ -36,8 +36,8 @@ func described(texts ...string) *limiter.Check {
 
 func (f *fixture) keysAsked() []string {
 	var keys []string
-	if f.evaluator.last != nil {
-		for _, e := range f.evaluator.last.Entries {
+	if f.store.last != nil {
+		for _, e := range f.store.last.Entries {
 			keys = append(keys, string(e.Key))
 		}
 	}

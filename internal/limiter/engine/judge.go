@@ -19,49 +19,49 @@ const (
 )
 
 // decide turns the reply, or the error that came instead, into a decision.
-func (v *evaluation) decide(err error) *limiter.Decision {
+func (ev *evaluation) decide(err error) *limiter.Decision {
 	d := &limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed}
-	if v.reply != nil {
-		d.Limits = v.limitStates()
+	if ev.reply != nil {
+		d.Limits = ev.limitStates()
 	}
 	switch {
-	case len(v.asked) == 0 && len(v.refusals) == 0:
-		d.Reason = v.reasonOfNobody()
-	case v.refusedOutright(d):
-	case v.impossible >= 0:
-		v.refuseImpossible(d)
+	case len(ev.participants) == 0 && len(ev.outrightDenials) == 0:
+		d.Reason = ev.reasonWithoutLimits()
+	case ev.deniedOutright(d):
+	case ev.neverFits >= 0:
+		ev.denyNeverFits(d)
 	case err != nil:
-		v.degrade(d)
+		ev.degrade(d)
 	default:
-		v.refuse(d)
+		ev.denyByVerdicts(d)
 	}
 	return d
 }
 
-// reasonOfNobody says why no policy took part.
-func (v *evaluation) reasonOfNobody() limiter.Reason {
+// reasonWithoutLimits says why no policy took part.
+func (ev *evaluation) reasonWithoutLimits() limiter.Reason {
 	switch {
-	case len(v.exempt) > 0:
+	case len(ev.exempt) > 0:
 		return limiter.ReasonExempt
-	case v.disabled:
+	case ev.sawDisabled:
 		return limiter.ReasonDisabled
 	}
 	return limiter.ReasonNoPolicy
 }
 
-func refusedBy(d *limiter.Decision, p *policy, reason limiter.Reason, limit string) {
+func deny(d *limiter.Decision, p *policy, reason limiter.Reason, limit string) {
 	d.Allowed, d.Reason = false, reason
 	d.Policy, d.Limit, d.Denial = p.id, limit, p.plan.Denial
 }
 
-// refusedOutright refuses in the name of the first enforcing policy of the chain
+// deniedOutright refuses in the name of the first enforcing policy of the chain
 // that refuses whatever its limits say.
-func (v *evaluation) refusedOutright(d *limiter.Decision) bool {
-	for _, r := range v.refusals {
+func (ev *evaluation) deniedOutright(d *limiter.Decision) bool {
+	for _, r := range ev.outrightDenials {
 		if !r.enforces() {
 			continue
 		}
-		refusedBy(d, r.policy, r.reason, "")
+		deny(d, r.policy, r.reason, "")
 		d.Override, d.Denial.Message = r.override, messageMissingKey
 		if r.reason == limiter.ReasonDeniedByOverride {
 			d.Denial.Message = messageDenied
@@ -71,18 +71,18 @@ func (v *evaluation) refusedOutright(d *limiter.Decision) bool {
 	return false
 }
 
-func (v *evaluation) refuseImpossible(d *limiter.Decision) {
-	a, cost := v.asked[v.impossible], v.call.Entries[v.impossible].Cost
+func (ev *evaluation) denyNeverFits(d *limiter.Decision) {
+	a, cost := ev.participants[ev.neverFits], ev.call.Entries[ev.neverFits].Cost
 	limit := slices.IndexFunc(a.quotas, func(quota int64) bool { return quota < cost })
-	refusedBy(d, a.policy, limiter.ReasonCostExceedsThreshold, a.limits[limit].Name)
+	deny(d, a.policy, limiter.ReasonCostExceedsThreshold, a.limits[limit].Name)
 }
 
 // degrade decides without Redis: any Closed refuses, else Open admits.
-func (v *evaluation) degrade(d *limiter.Decision) {
+func (ev *evaluation) degrade(d *limiter.Decision) {
 	d.Reason, d.Degraded = limiter.ReasonStoreUnavailable, plan.FailOpen
-	for _, a := range v.asked {
+	for _, a := range ev.participants {
 		if a.enforces() && a.plan.FailureMode == plan.FailClosed {
-			refusedBy(d, a.policy, limiter.ReasonStoreUnavailable, "")
+			deny(d, a.policy, limiter.ReasonStoreUnavailable, "")
 			d.Denial.Message = messageUnavailable
 			d.Degraded = plan.FailClosed
 			return
@@ -92,12 +92,12 @@ func (v *evaluation) degrade(d *limiter.Decision) {
 
 // refuse refuses if an enforcing policy did: in the name of the first in the
 // chain, until the last limit of all fits.
-func (v *evaluation) refuse(d *limiter.Decision) {
-	for i, a := range v.asked {
-		r := &v.reply.Entries[i]
+func (ev *evaluation) denyByVerdicts(d *limiter.Decision) {
+	for i, a := range ev.participants {
+		r := &ev.reply.Entries[i]
 		if r.Verdict != script.Admitted && a.enforces() && d.Allowed {
-			reason, limit := a.refusal(r)
-			refusedBy(d, a.policy, reason, limit)
+			reason, limit := a.denialReason(r)
+			deny(d, a.policy, reason, limit)
 		}
 	}
 	if d.Allowed {
@@ -113,7 +113,7 @@ func (v *evaluation) refuse(d *limiter.Decision) {
 // refusal says why the policy refused, and names the limit behind it: the one
 // that started the live block, else the first that does not fit. Being shed by
 // chance is the reason only where nothing else is.
-func (a asked) refusal(r *script.EntryReply) (limiter.Reason, string) {
+func (a participant) denialReason(r *script.EntryReply) (limiter.Reason, string) {
 	if r.Verdict == script.Blocked {
 		return limiter.ReasonBlocked, r.BlockedBy
 	}
@@ -130,19 +130,19 @@ func (a asked) refusal(r *script.EntryReply) (limiter.Reason, string) {
 	return limiter.ReasonSuppressed, shed
 }
 
-func (v *evaluation) limitStates() []limiter.LimitState {
+func (ev *evaluation) limitStates() []limiter.LimitState {
 	total := 0
-	for _, a := range v.asked {
+	for _, a := range ev.participants {
 		total += len(a.limits)
 	}
 	states := make([]limiter.LimitState, 0, total)
-	for i, a := range v.asked {
-		states = a.appendStates(states, &v.reply.Entries[i])
+	for i, a := range ev.participants {
+		states = a.appendStates(states, &ev.reply.Entries[i])
 	}
 	return states
 }
 
-func (a asked) appendStates(states []limiter.LimitState, r *script.EntryReply) []limiter.LimitState {
+func (a participant) appendStates(states []limiter.LimitState, r *script.EntryReply) []limiter.LimitState {
 	for i, l := range a.limits {
 		lr, quota := &r.Limits[i], a.quotas[i]
 		states = append(states, limiter.LimitState{

@@ -11,11 +11,11 @@ import (
 
 // deriveKey appends the parts of the key that the request holds. Whether one is
 // missing is said too; a missing part is empty. So is one whose expression fails.
-func (p *policy) deriveKey(values []string, a *plan.Attributes, descriptors []plan.Descriptor) (key []string, missing bool, failures []failure) {
+func (p *policy) deriveKey(values []string, a *plan.Attributes, descriptors []plan.Descriptor) (key []string, missing bool, failures []expressionFailure) {
 	for i := range p.plan.Key {
 		value, err := p.keyValue(i, a, descriptors)
 		if err != nil {
-			failures = append(failures, failure{p, p.keyExpressions[i].field})
+			failures = append(failures, expressionFailure{p, p.keyExpressions[i].field})
 		}
 		missing = missing || value == ""
 		values = append(values, value)

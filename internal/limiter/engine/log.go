@@ -36,7 +36,7 @@ func keyHash(key script.Key) string {
 // log writes the decision, one line for each policy and key that took part and one
 // if none did. That is for whoever looks into the trouble of one caller, so it is
 // written at level Debug only.
-func (l *decisionLog) write(ctx context.Context, check *limiter.Check, v *evaluation, d *limiter.Decision) {
+func (l *decisionLog) write(ctx context.Context, check *limiter.Check, ev *evaluation, d *limiter.Decision) {
 	if !l.logger.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
@@ -44,15 +44,15 @@ func (l *decisionLog) write(ctx context.Context, check *limiter.Check, v *evalua
 		slog.Bool("allowed", d.Allowed), slog.String("reason", string(d.Reason)),
 		slog.Duration("retryAfter", d.RetryAfter),
 	}
-	if len(v.asked) == 0 {
+	if len(ev.participants) == 0 {
 		charge := check.ChargeOf(plan.AnyDescriptor)
 		l.logger.LogAttrs(ctx, slog.LevelDebug, "Decided", append(common, slog.String("policy", d.Policy),
 			slog.Int64("cost", charge.Cost), slog.Bool("peek", charge.Peek))...)
 		return
 	}
 	states := d.Limits
-	for i, a := range v.asked {
-		entry := &v.call.Entries[i]
+	for i, a := range ev.participants {
+		entry := &ev.call.Entries[i]
 		attrs := slices.Concat(common, []slog.Attr{
 			slog.String("policy", a.id), slog.String("keyHash", keyHash(entry.Key)),
 			slog.Int64("cost", entry.Cost), slog.Bool("peek", entry.Peek),
@@ -63,7 +63,7 @@ func (l *decisionLog) write(ctx context.Context, check *limiter.Check, v *evalua
 				used[j] = slog.Int64(states[j].Limit, states[j].Used)
 			}
 			states = states[len(used):]
-			attrs = append(attrs, slog.String("verdict", v.reply.Entries[i].Verdict.String()), slog.Group("used", used...))
+			attrs = append(attrs, slog.String("verdict", ev.reply.Entries[i].Verdict.String()), slog.Group("used", used...))
 		}
 		l.logger.LogAttrs(ctx, slog.LevelDebug, "Decided", attrs...)
 	}

@@ -25,7 +25,7 @@ func TestDecisionsAreLogged(t *testing.T) {
 	level := &slog.LevelVar{}
 	level.Set(slog.LevelDebug)
 	e := engine.New(engine.Options{
-		Evaluator:  &modelEvaluator{now: time.UnixMicro(1_900_000_000_123_456)},
+		Store:      &modelStore{now: time.UnixMicro(1_900_000_000_123_456)},
 		Registerer: prometheus.NewRegistry(), StoreTimeout: time.Second,
 		Logger: slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: level})),
 	})

@@ -124,7 +124,7 @@ func (m *metrics) policy(p *plan.Plan) *policyMetrics {
 	return pm
 }
 
-func (pm *policyMetrics) decided(p *policy, admitted bool, limit string) {
+func (pm *policyMetrics) countDecision(p *policy, admitted bool, limit string) {
 	if admitted {
 		pm.allowed().Inc()
 		return
@@ -140,50 +140,50 @@ func (pm *policyMetrics) decided(p *policy, admitted bool, limit string) {
 	counter.(prometheus.Counter).Inc() //nolint:forcetypeassert // only counters are stored
 }
 
-func (pm *policyMetrics) blocked(limit string) { pm.blocks.WithLabelValues(limit).Inc() }
+func (pm *policyMetrics) countBlock(limit string) { pm.blocks.WithLabelValues(limit).Inc() }
 
-func (pm *policyMetrics) failed(field string) { pm.failures.WithLabelValues(field).Inc() }
+func (pm *policyMetrics) countExpressionError(field string) { pm.failures.WithLabelValues(field).Inc() }
 
 // count writes the metrics of the decision, once per policy and key, but for those
 // that only peek.
-func (m *metrics) count(v *evaluation, series viewMetrics, d *limiter.Decision, err error) {
-	for _, p := range v.exempt {
+func (m *metrics) count(ev *evaluation, series viewMetrics, d *limiter.Decision, err error) {
+	for _, p := range ev.exempt {
 		series[p].exempt().Inc()
 	}
-	for _, r := range v.refusals {
-		series[r.policy].decided(r.policy, false, "")
+	for _, r := range ev.outrightDenials {
+		series[r.policy].countDecision(r.policy, false, "")
 	}
-	for _, f := range v.failures {
-		series[f.policy].failed(f.field)
+	for _, f := range ev.failures {
+		series[f.policy].countExpressionError(f.field)
 	}
-	for _, p := range v.ignored {
+	for _, p := range ev.ignoredRequests {
 		m.ignored.WithLabelValues(p.plan.Namespace, p.plan.Name).Inc()
 	}
-	for i, a := range v.asked {
+	for i, a := range ev.participants {
 		switch {
 		case a.peek:
-		case v.reply != nil:
-			series[a.policy].count(a, &v.reply.Entries[i])
+		case ev.reply != nil:
+			series[a.policy].countReply(a, &ev.reply.Entries[i])
 		case d.Degraded == "": // refused for a reason that needs no Redis
 			if a.id == d.Policy {
-				series[a.policy].decided(a.policy, false, d.Limit)
+				series[a.policy].countDecision(a.policy, false, d.Limit)
 			}
 		case err != nil:
-			series[a.policy].decided(a.policy, a.plan.FailureMode == plan.FailOpen, "")
+			series[a.policy].countDecision(a.policy, a.plan.FailureMode == plan.FailOpen, "")
 			m.degraded.WithLabelValues(a.id, string(a.plan.FailureMode), string(causeOf(err))).Inc()
 		}
 	}
 }
 
-func (pm *policyMetrics) count(a asked, r *script.EntryReply) {
+func (pm *policyMetrics) countReply(a participant, r *script.EntryReply) {
 	if r.Verdict == script.Admitted {
-		pm.decided(a.policy, true, "")
+		pm.countDecision(a.policy, true, "")
 		return
 	}
-	_, limit := a.refusal(r)
-	pm.decided(a.policy, false, limit)
+	_, limit := a.denialReason(r)
+	pm.countDecision(a.policy, false, limit)
 	if r.Verdict == script.Tripped {
-		pm.blocked(r.BlockedBy)
+		pm.countBlock(r.BlockedBy)
 	}
 }
 

@@ -16,7 +16,7 @@ type override struct {
 	name     string
 	keys     map[string]struct{}
 	networks *networks
-	when     *lazy[bool] // nil if there is none
+	when     *lazyExpression[bool] // nil if there is none
 	action   plan.Action
 	variant  *variant // with plan.ActionLimit
 }
@@ -33,7 +33,7 @@ func newOverride(i int, o *plan.Override) override {
 		prepared.networks = newNetworks(o.CIDRs)
 	}
 	if o.When != "" {
-		prepared.when = newLazy[bool](fmt.Sprintf("spec.overrides[%d].when", i), o.When)
+		prepared.when = newLazyExpression[bool](fmt.Sprintf("spec.overrides[%d].when", i), o.When)
 	}
 	return prepared
 }

@@ -196,7 +196,7 @@ func TestExempt(t *testing.T) {
 			g.Expect(d.Allowed).To(BeTrue())
 			g.Expect(d.Reason).To(Equal(tc.reason))
 			g.Expect(d.Limits).To(HaveLen(tc.limits))
-			g.Expect(f.evaluator.last == nil).To(Equal(tc.limits == 0), "Redis is asked only for others")
+			g.Expect(f.store.last == nil).To(Equal(tc.limits == 0), "Redis is asked only for others")
 			g.Expect(exposition(g, f.registry)).To(ContainSubstring(`weir_decisions_total{limit="",namespace="a",policy="x",verdict="exempt"}`))
 		})
 	}
@@ -216,12 +216,12 @@ func TestExemptFromEverything(t *testing.T) {
 		makePlan("a/x", keyed(apiKey), strict, threshold(1), fails(plan.FailClosed), overridden(allow(keys("alice")))),
 	}))
 	g.Expect(f.decide(t, named("a/x")).Reason).To(Equal(limiter.ReasonExempt))
-	f.evaluator.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
+	f.store.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
 	dear := named("a/x")
 	dear.Cost = 1000
 	g.Expect(f.decide(t, dear).Reason).To(Equal(limiter.ReasonExempt))
 
-	f.evaluator.err = nil
+	f.store.err = nil
 	f.Use(plan.NewSnapshot(3, []*plan.Plan{makePlan("a/x", keyed(apiKey), strict, threshold(1))}))
 	g.Expect(f.decide(t, named("a/x")).Reason).To(Equal(limiter.ReasonBlocked), "the block was there all the time")
 }
@@ -249,7 +249,7 @@ func TestDeniedByOverride(t *testing.T) {
 	metrics := exposition(g, f.registry)
 	g.Expect(metrics).To(ContainSubstring(`weir_decisions_total{limit="",namespace="a",policy="x",verdict="denied"}`))
 	g.Expect(metrics).To(ContainSubstring(`weir_decisions_total{limit="",namespace="a",policy="mild",verdict="shadow_denied"}`))
-	f.evaluator.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
+	f.store.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
 	g.Expect(f.decide(t, named("a/admitted", "a/x")).Reason).To(Equal(limiter.ReasonDeniedByOverride), "it needs no Redis")
 }
 
@@ -295,7 +295,7 @@ func TestLimitOverride(t *testing.T) {
 	dear := as("gold")
 	dear.Cost = 6
 	g.Expect(f.decide(t, dear).Reason).To(Equal(limiter.ReasonCostExceedsThreshold))
-	f.evaluator.now = f.evaluator.now.Add(time.Hour)
+	f.store.now = f.store.now.Add(time.Hour)
 	dear = as("gold")
 	dear.Cost = 4
 	g.Expect(f.decide(t, dear).Allowed).To(BeTrue(), "a cost that fits the override only")

@@ -17,16 +17,16 @@ type policy struct {
 	plan           *plan.Plan
 	id             string
 	base           *variant
-	conditions     []*lazy[bool]   // of the matches, nil where there is none
-	keyExpressions []*lazy[string] // of the key parts, nil where there is none
+	conditions     []*lazyExpression[bool]   // of the matches, nil where there is none
+	keyExpressions []*lazyExpression[string] // of the key parts, nil where there is none
 	overrides      []override
 
-	requests     sync.Map // requestedKey -> *variant, nil if there is no place for it
-	requestCount atomic.Int64
+	requestedVariants sync.Map // requestedKey -> *variant, nil if there is no place for it
+	requestedCount    atomic.Int64
 }
 
 // failure is an expression that could not be evaluated.
-type failure struct {
+type expressionFailure struct {
 	*policy
 	field string
 }
@@ -50,16 +50,16 @@ func newPolicy(p *plan.Plan) *policy {
 }
 
 func (p *policy) prepareExpressions() {
-	p.conditions = make([]*lazy[bool], len(p.plan.Matches))
+	p.conditions = make([]*lazyExpression[bool], len(p.plan.Matches))
 	for i, m := range p.plan.Matches {
 		if m.When != "" {
-			p.conditions[i] = newLazy[bool](fmt.Sprintf("spec.matches[%d].when", i), m.When)
+			p.conditions[i] = newLazyExpression[bool](fmt.Sprintf("spec.matches[%d].when", i), m.When)
 		}
 	}
-	p.keyExpressions = make([]*lazy[string], len(p.plan.Key))
+	p.keyExpressions = make([]*lazyExpression[string], len(p.plan.Key))
 	for i, part := range p.plan.Key {
 		if part.Type == plan.KeyExpression {
-			p.keyExpressions[i] = newLazy[string](fmt.Sprintf("spec.key[%d].expression.cel", i), part.Expression)
+			p.keyExpressions[i] = newLazyExpression[string](fmt.Sprintf("spec.key[%d].expression.cel", i), part.Expression)
 		}
 	}
 }
@@ -88,12 +88,12 @@ func (p *policy) enforces() bool { return p.plan.Mode == plan.ModeEnforce }
 
 // overrideOf returns the first override that selects the caller, nil if none does,
 // and what failed on the way.
-func (p *policy) overrideOf(key []string, a *plan.Attributes, descriptors []plan.Descriptor) (found *override, failures []failure) {
+func (p *policy) overrideOf(key []string, a *plan.Attributes, descriptors []plan.Descriptor) (found *override, failures []expressionFailure) {
 	for i := range p.overrides {
 		o := &p.overrides[i]
 		selected, err := o.selects(key, a, descriptors)
 		if err != nil {
-			failures = append(failures, failure{p, o.when.field})
+			failures = append(failures, expressionFailure{p, o.when.field})
 		}
 		if selected {
 			return o, failures

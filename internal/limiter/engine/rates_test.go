@@ -31,7 +31,7 @@ func TestOverridesWithAnotherRate(t *testing.T) {
 						passed[who]++
 					}
 				}
-				f.evaluator.now = f.evaluator.now.Add(20 * time.Millisecond)
+				f.store.now = f.store.now.Add(20 * time.Millisecond)
 			}
 			g.Expect(passed[""]).To(Equal(10))
 			g.Expect(passed["gold"]).To(Equal(1000))

@@ -26,12 +26,12 @@ type requestedKey struct {
 // policy has none for it.
 func (p *policy) requested(base *variant, limit limiter.RequestedLimit) *variant {
 	key := requestedKey{base, limit}
-	if found, ok := p.requests.Load(key); ok {
+	if found, ok := p.requestedVariants.Load(key); ok {
 		return found.(*variant) //nolint:forcetypeassert // only variants are stored
 	}
 	v := p.newRequested(base, limit)
-	if p.requestCount.Add(1) <= maxRequested {
-		p.requests.Store(key, v)
+	if p.requestedCount.Add(1) <= maxRequested {
+		p.requestedVariants.Store(key, v)
 	}
 	return v
 }
@@ -55,10 +55,10 @@ func (p *policy) newRequested(base *variant, limit limiter.RequestedLimit) *vari
 	return v
 }
 
-// everyState returns the policy as a script sees it that knows every state a key
+// allStates returns the policy as a script sees it that knows every state a key
 // can have, those of requested limits included: a window is part of what a state is
 // called by.
-func (p *policy) everyState() *script.Policy {
+func (p *policy) allStates() *script.Policy {
 	variants := p.variants()
 	for _, base := range p.variants() {
 		for _, window := range limiter.RequestableWindows {

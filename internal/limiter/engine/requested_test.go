@@ -40,7 +40,7 @@ func TestRequestedLimitsByAlgorithm(t *testing.T) {
 				t.Run(fmt.Sprint(algorithm, " ", units, " per ", window), func(t *testing.T) {
 					g := NewWithT(t)
 					f := newFixture(makePlan("a/x", limited(three(algorithm)), byUser))
-					f.evaluator.draw = 1<<32 - 1 // nothing is shed by chance
+					f.store.draw = 1<<32 - 1 // nothing is shed by chance
 					first := f.decide(t, requesting(units, window))
 					g.Expect(first.Allowed).To(Equal(units > 0))
 					g.Expect(first.Descriptors).To(HaveLen(1))
@@ -61,7 +61,7 @@ func TestRequestedLimitsByAlgorithm(t *testing.T) {
 						g.Expect([]any{last.Reason, last.RetryAfter}).To(Equal([]any{limiter.ReasonCostExceedsThreshold, time.Duration(0)}))
 						return
 					}
-					f.evaluator.now = f.evaluator.now.Add(last.RetryAfter)
+					f.store.now = f.store.now.Add(last.RetryAfter)
 					if algorithm != plan.Suppressed { // what it refuses counts too
 						g.Expect(f.decide(t, requesting(units, window)).Allowed).To(BeTrue(), "retryAfter is the truth")
 					}
@@ -96,7 +96,7 @@ func TestRequestedLimitHasABucketOfItsOwn(t *testing.T) {
 			if f.decide(t, small).Allowed {
 				admitted++
 			}
-			f.evaluator.now = f.evaluator.now.Add(10 * time.Millisecond)
+			f.store.now = f.store.now.Add(10 * time.Millisecond)
 			g.Expect(f.decide(t, requesting(1_000_000, time.Minute)).Allowed).To(BeTrue())
 		}
 		g.Expect(admitted).To(Equal(3), "three a minute, however long the other bucket is")
@@ -161,7 +161,7 @@ func TestRequestedLimitIsNotForgotten(t *testing.T) {
 				return
 			}
 			for range 3 {
-				f.evaluator.now = f.evaluator.now.Add(time.Minute + time.Second)
+				f.store.now = f.store.now.Add(time.Minute + time.Second)
 				f.decide(t, plain)
 				g.Expect(f.decide(t, requesting(50, tc.window)).Allowed).To(BeFalse())
 			}
@@ -195,7 +195,7 @@ func TestRequestedLimitKeepsTheLogOfOverrides(t *testing.T) {
 	for range 3 {
 		g.Expect(f.decide(t, plain).Allowed).To(BeTrue())
 	}
-	f.evaluator.now = f.evaluator.now.Add(time.Hour)
+	f.store.now = f.store.now.Add(time.Hour)
 	office := requesting(50, time.Minute)
 	office.Attributes.RemoteAddress = netip.MustParseAddr("10.0.0.1")
 	g.Expect(f.decide(t, office).Allowed).To(BeTrue())

@@ -27,7 +27,7 @@ func (e *Engine) Inspect(ctx context.Context, id string, key []string, attribute
 	}
 	attributes.Normalize()
 	state := &limiter.KeyState{Policy: id, Revision: k.revision}
-	found := asked{policy: k.policy, variant: k.policy.base}
+	found := participant{policy: k.policy, variant: k.policy.base}
 	if o, _ := k.policy.overrideOf(key, &attributes, attributes.Descriptors); o != nil {
 		state.Override, state.Action = o.name, o.action
 		if o.variant != nil {
@@ -57,7 +57,7 @@ func (e *Engine) Reset(ctx context.Context, id string, key []string) (bool, erro
 	}
 	ctx, cancel := e.withBudget(ctx)
 	defer cancel()
-	return e.store.Reset(ctx, k.policy.everyState(), k.key)
+	return e.store.Reset(ctx, k.policy.allStates(), k.key)
 }
 
 // Block refuses the key everything by this policy for so long, in place of a
@@ -87,14 +87,14 @@ func (e *Engine) Unblock(ctx context.Context, id string, key []string) (bool, er
 	return e.store.Unblock(ctx, k.policy.base.script, k.key)
 }
 
-// located is one key of one policy.
-type located struct {
+// policyKey is one key of one policy.
+type policyKey struct {
 	policy   *policy
 	key      script.Key
 	revision int64
 }
 
-func (e *Engine) locate(id string, key []string) (*located, error) {
+func (e *Engine) locate(id string, key []string) (*policyKey, error) {
 	v := e.current.Load()
 	if v == nil {
 		return nil, limiter.ErrNotReady
@@ -109,7 +109,7 @@ func (e *Engine) locate(id string, key []string) (*located, error) {
 	if key == nil && len(p.plan.Key) > 0 {
 		return nil, &limiter.FieldError{Field: "key", Problem: "must be given: the policy has a key"}
 	}
-	return &located{policy: p, key: script.EncodeKey(key...), revision: v.snapshot.Revision()}, nil
+	return &policyKey{policy: p, key: script.EncodeKey(key...), revision: v.snapshot.Revision()}, nil
 }
 
 // KeyHash tells keys apart in logs, which must not hold them: keys are accounts,

@@ -36,7 +36,7 @@ func newOnRedis(t *testing.T, plans ...*plan.Plan) *onRedis {
 	t.Cleanup(func() { _ = client.Close() })
 	store := script.NewStore(client, "weir:")
 	r := &onRedis{client: client, server: server, Engine: engine.New(engine.Options{
-		Evaluator: store, Store: store, Registerer: prometheus.NewRegistry(),
+		Store: store, Registerer: prometheus.NewRegistry(),
 		Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
 	})}
 	r.Use(plan.NewSnapshot(7, plans))

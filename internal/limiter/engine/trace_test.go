@@ -20,7 +20,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-type panicking struct{}
+type panicking struct{ engine.Store }
 
 func (panicking) Evaluate(context.Context, *script.Call) (*script.Reply, error) { panic("original") }
 
@@ -29,7 +29,7 @@ func TestSpanOfAPanic(t *testing.T) {
 	g := NewWithT(t)
 	spans := tracetest.NewInMemoryExporter()
 	e := engine.New(engine.Options{
-		Evaluator: panicking{}, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
+		Store: panicking{}, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
 		Tracer: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)).Tracer("test"),
 	})
 	e.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x")}))

@@ -35,6 +35,8 @@ const (
 
 // store decides with the reference model, or fails with err.
 type store struct {
+	engine.Store
+
 	model script.Model
 	now   time.Time
 	err   error
@@ -61,7 +63,7 @@ func newDoor(t *testing.T, plans ...*plan.Plan) *door {
 	t.Helper()
 	d := &door{t: t, store: &store{now: time.Unix(1_900_000_000, 0)}, registry: prometheus.NewRegistry()}
 	e := engine.New(engine.Options{
-		Evaluator: d.store, Registerer: d.registry, Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
+		Store: d.store, Registerer: d.registry, Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
 	})
 	if plans != nil {
 		e.Use(plan.NewSnapshot(1, plans))

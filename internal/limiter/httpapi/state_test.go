@@ -74,7 +74,7 @@ func operate(t *testing.T) *operated {
 	store := script.NewStore(client, "weir:")
 	logger := slog.New(slog.NewJSONHandler(o.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	e := engine.New(engine.Options{
-		Evaluator: store, Store: store, Registerer: prometheus.NewRegistry(), Logger: logger, StoreTimeout: time.Second,
+		Store: store, Registerer: prometheus.NewRegistry(), Logger: logger, StoreTimeout: time.Second,
 	})
 	e.Use(plan.NewSnapshot(7, []*plan.Plan{
 		hourly("login", plan.KeyPart{Type: plan.KeyHeader, Header: "x-account"}), hourly("shared"),
