@@ -21,51 +21,51 @@ const MaxDescriptors = 64
 
 // Check asks whether one request may pass.
 type Check struct {
-	// Policies names a chain of policies that is evaluated as one; their
-	// matches are skipped. Empty means every policy that matches Attributes.
+	// Policies is a chain of policies, evaluated as one step without looking at their
+	// matches. Empty means every policy that matches Attributes.
 	Policies []string
-	// Key, when not nil, stands in for the policies' own key parts. No part may
-	// be empty, hold control characters or be anything but UTF-8.
+	// Key, when not nil, replaces the keys that the policies derive from Attributes. No
+	// part may be empty, contain control characters or be invalid UTF-8.
 	Key []string
-	// Attributes are the facts of the request; the engine normalises them in
-	// place.
+	// Attributes are the facts of the request. The engine normalizes them in place.
 	Attributes plan.Attributes
-	// Cost is the units the request spends, 1..plan.MaxThreshold.
+	// Cost is the number of units to spend, 1..plan.MaxThreshold.
 	Cost int64
-	// Peek evaluates and writes nothing.
+	// Peek evaluates the check and writes nothing.
 	Peek bool
-	// Charges, when not nil, take the place of Cost and Peek: one for each of
-	// Attributes.Descriptors, in the same order. A policy that several of them
-	// charge with the same key spends once, the largest cost.
+	// Charges, when not nil, replaces Cost and Peek with one charge for each of
+	// Attributes.Descriptors, in the same order. Where several charges meet the same
+	// policy and key, the largest cost is spent, once.
 	Charges []Charge
 }
 
-// Charge is what a check asks for by one of its descriptors.
+// Charge is what one descriptor of a check spends.
 type Charge struct {
-	// Cost is the units to spend, 1..plan.MaxThreshold.
+	// Cost is the number of units to spend, 1..plan.MaxThreshold.
 	Cost int64
-	// Peek evaluates and writes nothing.
+	// Peek evaluates the check and writes nothing.
 	Peek bool
-	// Limit, when not nil, is a limit that the caller knows better than the policy.
+	// Limit, when not nil, overrides a limit of the policy for this check.
 	Limit *RequestedLimit
 }
 
-// RequestedLimit is a limit that comes with a request, where whoever sends it
-// knows the caller's contract: so many units per window. It takes the place of the
-// policy's limit with that window, or of the only one there is. To what counts units
-// it is what an edit of the policy between two requests would be; what refills has
-// another state for it.
+// RequestedLimit is a limit that the request brings along, as in the limit field of an
+// Envoy rate limit descriptor. It replaces the limit of the policy with the same window,
+// or the only limit of the policy.
+//
+// For limits that count units it acts like a policy edit: the count is kept and compared
+// with the requested limit. For TokenBucket and GCRA it has a state of its own.
 type RequestedLimit struct {
-	// Units is 0 or more; with 0 nothing passes.
+	// Units is the threshold, 0 or more; 0 admits nothing.
 	Units int64
 	// Window is one of RequestableWindows.
 	Window time.Duration
 }
 
-// RequestableWindows are the windows a RequestedLimit may have.
+// RequestableWindows lists the windows that a RequestedLimit may have.
 var RequestableWindows = []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour}
 
-// Validate returns a *FieldError if the check breaks a rule.
+// Validate returns a *FieldError for the first invalid field, or nil.
 func (c *Check) Validate() error {
 	if len(c.Charges) == 0 && (c.Cost < 1 || c.Cost > plan.MaxThreshold) {
 		return &FieldError{Field: "cost", Problem: costProblem}
@@ -81,7 +81,8 @@ func (c *Check) Validate() error {
 
 var costProblem = fmt.Sprintf("must be 1..%d", plan.MaxThreshold)
 
-// ValidateKey checks a key that a caller gave; nil is none.
+// ValidateKey returns a *FieldError for a key that a caller may not send. A nil key is
+// valid.
 func ValidateKey(key []string) error {
 	if key == nil {
 		return nil
@@ -97,8 +98,7 @@ func ValidateKey(key []string) error {
 	return nil
 }
 
-// KeyProblem says what is wrong with a part of a key that a caller gave; it is
-// empty when nothing is.
+// KeyProblem returns why a caller may not send the key part; empty if it may.
 func KeyProblem(part string) string {
 	switch {
 	case part == "":
@@ -123,9 +123,8 @@ func (c *Check) validateCharges() error {
 	return nil
 }
 
-// ChargeOf returns what the check asks for by that descriptor. A policy that
-// applies whatever the descriptors are is asked for the largest charge of all, and
-// keeps its own limits: none of them is about it.
+// ChargeOf returns the charge of the descriptor with that index. For plan.AnyDescriptor
+// it returns the largest charge of all, without a requested limit.
 func (c *Check) ChargeOf(descriptor int) Charge {
 	switch {
 	case len(c.Charges) == 0:
@@ -141,7 +140,7 @@ func (c *Check) ChargeOf(descriptor int) Charge {
 	return largest
 }
 
-// Larger returns the larger charge: to spend anything is more than to peek.
+// Larger returns the larger of two charges. Any spending is larger than a peek.
 func (c Charge) Larger(other Charge) Charge {
 	if c.Peek != other.Peek {
 		if c.Peek {

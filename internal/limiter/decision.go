@@ -9,39 +9,39 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// Reason says why a decision is what it is.
+// Reason is why a check was allowed or denied.
 type Reason string
 
-// The reasons.
+// The reasons of decisions.
 const (
-	// ReasonAllowed means that every limit fits.
+	// ReasonAllowed means that every limit admitted the cost.
 	ReasonAllowed Reason = "Allowed"
 	// ReasonNoPolicy means that no policy applies.
 	ReasonNoPolicy Reason = "NoPolicy"
 	// ReasonDisabled means that only policies with mode Disabled apply.
 	ReasonDisabled Reason = "Disabled"
-	// ReasonExempt means that the policies that would apply let the caller
-	// pass, by an override with action Allow.
+	// ReasonExempt means that an override with action Allow exempts the caller from the
+	// policies that would apply.
 	ReasonExempt Reason = "Exempt"
-	// ReasonDeniedByOverride means that an override with action Deny selects the
-	// caller. Asking again does not help.
+	// ReasonDeniedByOverride means that an override with action Deny selects the caller.
+	// Retrying does not help.
 	ReasonDeniedByOverride Reason = "DeniedByOverride"
-	// ReasonMissingKey means that a key part is missing and the policy says
-	// onMissingKey: Deny. Asking again does not help.
+	// ReasonMissingKey means that a key part is missing and the policy has onMissingKey:
+	// Deny. Retrying does not help.
 	ReasonMissingKey Reason = "MissingKey"
-	// ReasonLimitExceeded means that a limit does not fit.
+	// ReasonLimitExceeded means that a limit has no room for the cost.
 	ReasonLimitExceeded Reason = "LimitExceeded"
-	// ReasonSuppressed means that chance chose the check to be shed, by a limit
-	// that has room for some checks but not for all that come.
+	// ReasonSuppressed means that a Suppressed limit shed the check at random, because it
+	// observes more checks than its threshold.
 	ReasonSuppressed Reason = "Suppressed"
-	// ReasonBlocked means that a block is live, from an earlier refusal by the
-	// limit that is named or, if none is, set by hand.
+	// ReasonBlocked means that the key is blocked: by an earlier denial of the named
+	// limit or, without a limit, by an operator.
 	ReasonBlocked Reason = "Blocked"
-	// ReasonCostExceedsThreshold means that the cost can never fit; nothing was
-	// spent, counted or blocked.
+	// ReasonCostExceedsThreshold means that the cost exceeds the quota of a limit, so
+	// that it can never be admitted. Nothing was spent, counted or blocked.
 	ReasonCostExceedsThreshold Reason = "CostExceedsThreshold"
-	// ReasonStoreUnavailable means that Redis could not answer in time and the
-	// failure mode of the policies decided.
+	// ReasonStoreUnavailable means that Redis did not answer in time and the failure
+	// modes of the policies decided.
 	ReasonStoreUnavailable Reason = "StoreUnavailable"
 )
 
@@ -49,82 +49,80 @@ const (
 type Decision struct {
 	Allowed bool
 	Reason  Reason
-	// Policy and Limit name who refused; empty when allowed. Limit is also
-	// empty when the refusal is not a limit's.
+	// Policy and Limit name the policy and the limit that denied; empty when allowed.
+	// Limit is also empty if the reason has no limit, as in ReasonMissingKey.
 	Policy string
 	Limit  string
 	// Override names the override behind ReasonDeniedByOverride.
 	Override string
-	// Denial is what the refusing policy wants the caller to be told.
+	// Denial is the code and the message that the policy sends with a denial.
 	Denial plan.Denial
-	// Limits are the limits that took part, in the order of the chain.
+	// Limits holds every limit that took part, in the order of the chain.
 	Limits []LimitState
-	// Descriptors say what became of each descriptor of a check with Charges.
+	// Descriptors holds the outcome of each descriptor of a check with Charges.
 	Descriptors []DescriptorState
-	// RetryAfter is how long until the same check is admitted, if the caller is
-	// alone on its keys. 0 when allowed or when waiting does not help.
+	// RetryAfter is the time until the same check is admitted, if no other caller uses
+	// the same keys. 0 when allowed or when waiting does not help.
 	RetryAfter time.Duration
-	// Degraded is the failure mode that decided in place of Redis; empty when
-	// Redis answered or was not needed.
+	// Degraded is the failure mode that decided because Redis did not answer; else
+	// empty.
 	Degraded plan.FailureMode
-	// Revision is the revision of the registry the decision was made with.
+	// Revision is the registry revision of the plans that decided.
 	Revision int64
 }
 
-// LimitState is one limit after a decision.
+// LimitState is the state of one limit after a decision.
 type LimitState struct {
 	Policy string
 	Limit  string
-	// Override names the override whose numbers the limit has; empty for the
-	// policy's own.
+	// Override names the override that set the numbers of the limit; empty for the
+	// policy's own numbers.
 	Override  string
 	Algorithm plan.Algorithm
-	// Allowed says whether this limit had no objection. It is false for every
-	// limit of a blocked policy.
+	// Allowed is true if this limit admits the cost. It is false for every limit of a
+	// blocked key.
 	Allowed bool
-	// Blocked says that the policy was blocked before the check.
+	// Blocked is true if the key was blocked before the check.
 	Blocked bool
-	// Shadow says that the policy is in mode Shadow: it never refuses.
+	// Shadow is true for a policy in mode Shadow, which never denies.
 	Shadow bool
-	// Used is the units held now, Remaining what is left of the quota, which is
-	// the burst where the limit has one.
+	// Used is the number of units held now, Remaining the number left of Quota.
 	Used      int64
 	Remaining int64
-	// SuppressionFactor is the share of checks that a Suppressed limit sheds,
-	// 0..1.
+	// SuppressionFactor is the share of checks, 0..1, that a Suppressed limit sheds.
 	SuppressionFactor float64
-	// Quota is the units that may pass: the threshold or one less, or the burst of
-	// a TokenBucket or GCRA.
+	// Quota is the number of units that the limit admits: the threshold, one less with
+	// ThresholdReached, or the burst of a TokenBucket or GCRA.
 	Quota int64
-	// Threshold is the threshold in force, as in the policy.
+	// Threshold is the threshold of the policy or override.
 	Threshold int64
 	// Window is the length of the window.
 	Window time.Duration
-	// RetryAfter is how long until this limit would admit the same check, its
-	// policy's block included; 0 when the check was allowed or this limit fits
-	// at once, script.Never (-1) when it never does.
+	// RetryAfter is the time until this limit would admit the same check, including a
+	// block. It is 0 if the check was allowed or the limit has room now, and negative if
+	// the limit can never admit it.
 	RetryAfter time.Duration
-	// RemainingAfterWaiting is what will be left of the quota at RetryAfter.
+	// RemainingAfterWaiting is the number of units that will be left after RetryAfter.
 	RemainingAfterWaiting int64
-	// ResetAfter is how long until Used is 0 if nothing more comes.
+	// ResetAfter is the time until Used is 0 if no further check comes.
 	ResetAfter time.Duration
 }
 
-// DescriptorState is one descriptor after a decision.
+// DescriptorState is the outcome of one descriptor of a check.
 type DescriptorState struct {
-	// Allowed says whether no policy refused that applies by this descriptor.
+	// Allowed is true if no policy that matches the descriptor denied.
 	Allowed bool
-	// Tightest is the limit that says most of the descriptor, nil where none took
-	// part. Limits in mode Shadow say nothing.
+	// Tightest is the tightest limit of the descriptor (see TighterThan), without those in
+	// mode Shadow; nil if none took part.
 	Tightest *LimitState
-	// RetryAfter is how long until no limit of the descriptor refuses; 0 when it is
+	// RetryAfter is the time until every limit of the descriptor admits the check; 0 when
 	// allowed or when waiting does not help.
 	RetryAfter time.Duration
 }
 
-// TighterThan reports whether the limit says more than the other to somebody who
-// hears of one limit only: one that refuses before one that does not, then less
-// that is left, then the longer time.
+// TighterThan reports whether the limit should be shown instead of the other where there
+// is room for only one: a denying limit first, then fewer units remaining, then the longer
+// ResetAfter.
 func (l *LimitState) TighterThan(other *LimitState) bool {
 	switch {
 	case l.Allowed != other.Allowed:

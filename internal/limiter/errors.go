@@ -8,21 +8,20 @@ import (
 	"fmt"
 )
 
-// ErrNotReady is returned while no snapshot of plans has been loaded.
+// ErrNotReady is returned until the first snapshot of plans is loaded.
 var ErrNotReady = errors.New("no plans have been loaded yet")
 
-// FieldError is a check that cannot be decided because of what the caller
-// sent. Field is the path within the check, as in "key[1]" or "cost".
+// FieldError reports an invalid field of a request.
 type FieldError struct {
-	Field   string
-	Problem string
+	Field   string // path within the request, as in "key[1]"
+	Problem string // why the value is invalid, as in "must not be empty"
 }
 
 // Error implements error.
 func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
 
-// UnknownPolicyError is a check that names a policy there is no plan for.
+// UnknownPolicyError reports a check that names a policy without a plan.
 type UnknownPolicyError struct{ Policy string }
 
 // Error implements error.
-func (e *UnknownPolicyError) Error() string { return fmt.Sprintf("there is no policy %q", e.Policy) }
+func (e *UnknownPolicyError) Error() string { return fmt.Sprintf("policy %q does not exist", e.Policy) }

@@ -9,21 +9,21 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// KeyState is what a policy knows of one key.
+// KeyState is the state of one key of one policy.
 type KeyState struct {
 	Policy string
-	// Override names the override that selects the key, and Action what it does;
-	// both are empty if none does.
+	// Override and Action are the name and the action of the override that selects the
+	// key; both are empty if none does.
 	Override string
 	Action   plan.Action
-	// Limits are as a check of cost 1 finds them that is not shed by chance. With
-	// ActionAllow and ActionDeny they are the policy's own, which take no part.
+	// Limits are the states that a check of cost 1 would find. With ActionAllow and
+	// ActionDeny they are the policy's own limits, which such a check does not use.
 	Limits []LimitState
-	// Blocked says that a block is live, for so long; BlockedBy names the limit
-	// that started it and is empty if it was set by hand.
+	// Blocked is true while the key is blocked, for another BlockLeft. BlockedBy names
+	// the limit that started the block; empty if an operator did.
 	Blocked   bool
 	BlockedBy string
 	BlockLeft time.Duration
-	// Revision is the revision of the registry the plan is of.
+	// Revision is the registry revision of the plan.
 	Revision int64
 }

@@ -5,9 +5,11 @@ package engine
 
 import "github.com/weir-dev/weir/internal/limiter/plan"
 
-// descriptors are places in a list of at most MaxDescriptors, as bits.
+// descriptorSet is a set of indexes of at most limiter.MaxDescriptors descriptors, one
+// bit each.
 type descriptorSet uint64
 
+// descriptorSetOf returns the set of one descriptor; plan.AnyDescriptor is all of them.
 func descriptorSetOf(descriptor int) descriptorSet {
 	if descriptor == plan.AnyDescriptor {
 		return ^descriptorSet(0)

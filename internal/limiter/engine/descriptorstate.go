@@ -9,7 +9,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// descriptorStates says of each of n descriptors what its policies said.
+// descriptorStates returns the outcome of each of n descriptors.
 func (ev *evaluation) descriptorStates(d *limiter.Decision, n int) []limiter.DescriptorState {
 	states := make([]limiter.DescriptorState, n)
 	for i := range states {
@@ -21,12 +21,12 @@ func (ev *evaluation) descriptorStates(d *limiter.Decision, n int) []limiter.Des
 		}
 	}
 	limits := d.Limits
-	for i, a := range ev.participants {
+	for i, pt := range ev.participants {
 		denies := ev.denies(i, d)
-		of := limits[:min(len(a.limits), len(limits))] // none if Redis did not answer
+		of := limits[:min(len(pt.limits), len(limits))] // empty if Redis did not answer
 		limits = limits[len(of):]
 		for j := range states {
-			if a.descriptors.has(j) {
+			if pt.descriptors.has(j) {
 				addOutcome(&states[j], of, denies)
 			}
 		}
@@ -34,7 +34,7 @@ func (ev *evaluation) descriptorStates(d *limiter.Decision, n int) []limiter.Des
 	return states
 }
 
-// take adds what one policy said.
+// addOutcome adds the outcome of one policy to the state of a descriptor.
 func addOutcome(s *limiter.DescriptorState, limits []limiter.LimitState, denies bool) {
 	s.Allowed = s.Allowed && !denies
 	for i := range limits {
@@ -51,17 +51,17 @@ func addOutcome(s *limiter.DescriptorState, limits []limiter.LimitState, denies 
 	}
 }
 
-// refuses reports whether the i-th policy asked is one that refused the check.
+// denies reports whether the i-th participant denied the check.
 func (ev *evaluation) denies(i int, d *limiter.Decision) bool {
-	a, entry := ev.participants[i], &ev.call.Entries[i]
+	pt, entry := ev.participants[i], &ev.call.Entries[i]
 	switch {
-	case !a.enforces():
+	case !pt.enforces():
 		return false
-	case entry.Cost > a.smallestQuota:
+	case entry.Cost > pt.smallestQuota:
 		return true
 	case ev.reply != nil:
 		return ev.reply.Entries[i].Verdict != script.Admitted
 	default:
-		return d.Degraded == plan.FailClosed && a.plan.FailureMode == plan.FailClosed
+		return d.Degraded == plan.FailClosed && pt.plan.FailureMode == plan.FailClosed
 	}
 }

@@ -21,7 +21,7 @@ import (
 
 // Store holds the counters and blocks of keys. script.Store holds them in Redis.
 type Store interface {
-	// Evaluate decides a call in one atomic step.
+	// Evaluate decides all entries of the call in one atomic step.
 	Evaluate(ctx context.Context, call *script.Call) (*script.Reply, error)
 	// Reset, Block and Unblock change the state of one key of one policy.
 	Reset(ctx context.Context, policy *script.Policy, key script.Key) (bool, error)
@@ -33,23 +33,23 @@ type Store interface {
 type Options struct {
 	// Store holds the counters. Required.
 	Store Store
-	// Draw returns random numbers, all equally likely, by which Suppressed limits
-	// shed. Nil is math/rand/v2.
+	// Draw returns uniformly distributed random numbers for Suppressed limits; nil is
+	// math/rand/v2.
 	Draw func() uint32
 	// Registerer receives the metrics of decisions. Required.
 	Registerer prometheus.Registerer
-	// Logger receives degraded decisions, rate-limited, and at level Debug every
+	// Logger receives degraded decisions, at most one a second, and at level Debug every
 	// decision. Required.
 	Logger *slog.Logger
-	// StoreTimeout is the longest a decision waits for the Store; after it
-	// the failure mode of the policies decides. Required.
+	// StoreTimeout is the longest that a decision waits for the Store. After it the
+	// failure modes of the policies decide. Required.
 	StoreTimeout time.Duration
-	// Tracer makes a span of every decision; nil makes none.
+	// Tracer creates a span for every decision; nil creates none.
 	Tracer trace.Tracer
 }
 
-// Engine decides checks against the current snapshot of plans. It may be used
-// by any number of goroutines.
+// Engine decides checks against the current snapshot of plans. It is safe for concurrent
+// use.
 type Engine struct {
 	store        Store
 	draw         func() uint32
@@ -60,13 +60,13 @@ type Engine struct {
 	current      atomic.Pointer[current]
 }
 
-// current is what decisions are made with: a view, and where they are counted.
+// current is the view that decisions use, with the series that count them.
 type current struct {
 	*view
 	series viewMetrics
 }
 
-// New returns an engine without plans; Use gives it some.
+// New returns an engine without plans. Decide returns limiter.ErrNotReady until Use.
 func New(o Options) *Engine {
 	if o.Draw == nil {
 		o.Draw = rand.Uint32
@@ -81,22 +81,22 @@ func New(o Options) *Engine {
 	}
 }
 
-// Use makes the snapshot the one that later decisions are made with. It must
-// not be called concurrently with itself.
+// Use replaces the snapshot for all decisions that start after it returns. It must not
+// be called concurrently with itself.
 func (e *Engine) Use(snapshot *plan.Snapshot) {
 	previous := e.current.Load()
 	if previous == nil {
 		previous = &current{}
 	}
 	next := &current{view: newView(snapshot, previous.view)}
-	next.series = e.metrics.of(next.view, previous.series)
+	next.series = e.metrics.forView(next.view, previous.series)
 	e.current.Store(next)
 	if previous.view != nil {
 		e.metrics.forget(previous.view, next.view)
 	}
 }
 
-// Snapshot returns the snapshot in use, nil before the first Use.
+// Snapshot returns the current snapshot, or nil before the first Use.
 func (e *Engine) Snapshot() *plan.Snapshot {
 	if v := e.current.Load(); v != nil {
 		return v.snapshot
@@ -104,16 +104,15 @@ func (e *Engine) Snapshot() *plan.Snapshot {
 	return nil
 }
 
-// Decide answers the check. An error is the caller's fault (*FieldError,
-// *UnknownPolicyError), ErrNotReady, or the end of ctx by cancellation; a
-// Redis that does not answer is not an error but a degraded decision.
+// Decide implements limiter.Decider. A store that does not answer is not an error: the
+// failure modes of the policies decide, and the decision is marked as degraded.
 func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *limiter.Decision, err error) {
 	if e.tracer != nil {
 		var end func(*limiter.Decision, error)
 		ctx, end = startSpan(ctx, e.tracer)
 		defer func() { end(decision, err) }()
 	}
-	start := time.Now() //nolint:forbidigo // measures, decides nothing
+	start := time.Now() //nolint:forbidigo // for the duration metric only
 	v := e.current.Load()
 	if v == nil {
 		return nil, limiter.ErrNotReady
@@ -134,7 +133,7 @@ func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *li
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return nil, ctx.Err()
 	}
-	decision = evaluation.decide(err)
+	decision = evaluation.judge(err)
 	decision.Revision = v.snapshot.Revision()
 	if check.Charges != nil {
 		decision.Descriptors = evaluation.descriptorStates(decision, len(check.Charges))
@@ -150,7 +149,7 @@ func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *li
 	return decision, nil
 }
 
-// callerMargin is what is left of the caller's own deadline for the way back.
+// callerMargin is the part of the caller's deadline that is kept for sending the answer.
 const callerMargin = 2 * time.Millisecond
 
 func (e *Engine) evaluate(ctx context.Context, call *script.Call) (*script.Reply, error) {
@@ -159,7 +158,7 @@ func (e *Engine) evaluate(ctx context.Context, call *script.Call) (*script.Reply
 	return e.store.Evaluate(ctx, call)
 }
 
-// withBudget bounds how long Redis is waited for.
+// withBudget bounds ctx by the store timeout and by the deadline of the caller.
 func (e *Engine) withBudget(ctx context.Context) (context.Context, context.CancelFunc) {
 	budget := e.storeTimeout
 	if deadline, ok := ctx.Deadline(); ok {

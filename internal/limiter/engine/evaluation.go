@@ -11,31 +11,32 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// evaluation is one check on its way to a decision: the policies that take part,
-// the call that asks about them, and the reply.
+// evaluation is one check on its way to a decision: the policies that take part, the
+// call to the store, and its reply.
 type evaluation struct {
 	call  script.Call
-	reply *script.Reply // nil when Redis did not answer or was not asked
+	reply *script.Reply // nil if the store was not called or did not answer
 
-	participants    []participant       // of the entries of the call, in the same order
-	outrightDenials []outrightDenial    // by policies that refuse whatever their limits say
-	exempt          []*policy           // that let the caller pass by an override
-	failures        []expressionFailure // of expressions
-	ignoredRequests []*policy           // that had no place for a requested limit
-	neverFits       int                 // the first entry that enforces what it can never fit, -1 if none
-	givenKey        script.Key          // stands in for the policies' own keys, if any
-	sawDisabled     bool                // a Disabled policy was asked
+	participants    []participant // participants[i] belongs to call.Entries[i]
+	outrightDenials []outrightDenial
+	exempt          []*policy // policies whose override allows the caller
+	failures        []expressionFailure
+	ignoredRequests []*policy  // policies without a limit that the requested one could replace
+	neverFits       int        // index of the first enforcing participant that can never admit the cost, or -1
+	givenKey        script.Key // the key of the check, encoded; empty if it has none
+	sawDisabled     bool       // a policy with mode Disabled applies
 }
 
-// asked is a policy that takes part, with the limits the caller has.
+// participant is a policy that takes part in a decision, with the variant for the caller.
 type participant struct {
 	*policy
 	*variant
-	descriptors descriptorSet // it applies by
-	peek        bool          // nobody asks it for units
+	descriptors descriptorSet // the descriptors because of which it applies
+	peek        bool          // the check spends nothing from it
 }
 
-// refusal is a policy's no that needs no counter.
+// outrightDenial is a denial that needs no counter: by an override with action Deny, or
+// for a missing key.
 type outrightDenial struct {
 	*policy
 	reason      limiter.Reason
@@ -61,69 +62,59 @@ func newEvaluation(check *limiter.Check, policies []applicable, failures []expre
 	return ev
 }
 
-// weigh finds costs that can never fit. They are not asked for, and if a policy
-// enforces one, nothing is touched at all.
-func (ev *evaluation) markCostsThatNeverFit() {
-	for i, a := range ev.participants {
-		if ev.call.Entries[i].Cost <= a.smallestQuota {
-			continue
-		}
-		ev.call.Entries[i].Peek = true
-		if a.enforces() && ev.neverFits < 0 {
-			ev.neverFits = i
-		}
-	}
-	if ev.neverFits >= 0 {
-		for i := range ev.call.Entries {
-			ev.call.Entries[i].Peek = true
-		}
-	}
-}
-
-// ask finds out what part the policy takes. Overrides come before a missing
-// key: an override may select a caller by its address that has no key.
+// addPolicy finds the key and the override of the caller and adds the policy to the
+// participants, the outright denials or the exemptions. Overrides come before
+// onMissingKey: an override can select a caller without a key by its address.
 func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
-	var room [plan.MaxKeyParts]string
 	descriptors := check.Attributes.DescriptorsOf(p.descriptor)
-	key, missing := check.Key, false
-	if check.Key == nil {
-		var failures []expressionFailure
-		key, missing, failures = p.deriveKey(room[:0], &check.Attributes, descriptors)
-		ev.failures = append(ev.failures, failures...)
-	}
-	variant, applies := p.base, descriptorSetOf(p.descriptor)
+	var buffer [plan.MaxKeyParts]string
+	key, missing := ev.keyOf(p, check, descriptors, buffer[:0])
 	o, failures := p.overrideOf(key, &check.Attributes, descriptors)
 	ev.failures = append(ev.failures, failures...)
-	if o != nil {
-		switch o.action {
-		case plan.ActionAllow:
-			ev.addExempt(p.policy)
-			return
-		case plan.ActionDeny:
-			ev.denyOutright(outrightDenial{p.policy, limiter.ReasonDeniedByOverride, o.name, applies})
-			return
-		case plan.ActionLimit:
-			variant = o.variant
-		}
-	}
+	variant := p.base
 	switch {
+	case o != nil && o.action == plan.ActionAllow:
+		ev.addExempt(p.policy)
+		return
+	case o != nil && o.action == plan.ActionDeny:
+		ev.denyOutright(p, limiter.ReasonDeniedByOverride, o.name)
+		return
 	case missing && p.plan.OnMissingKey == plan.MissingKeySkip:
 		return
 	case missing && p.plan.OnMissingKey == plan.MissingKeyDeny:
-		ev.denyOutright(outrightDenial{p.policy, limiter.ReasonMissingKey, "", applies})
+		ev.denyOutright(p, limiter.ReasonMissingKey, "")
 		return
+	case o != nil:
+		variant = o.variant
 	}
-	charge, encoded := check.ChargeOf(p.descriptor), ev.givenKey
+	charge := check.ChargeOf(p.descriptor)
 	if charge.Limit != nil {
 		variant = ev.applyRequestedLimit(p.policy, variant, *charge.Limit)
 	}
+	encoded := ev.givenKey
 	if check.Key == nil {
 		encoded = script.EncodeKey(key...)
 	}
-	ev.add(participant{p.policy, variant, applies, charge.Peek}, encoded, charge)
+	ev.addParticipant(participant{
+		policy: p.policy, variant: variant, descriptors: descriptorSetOf(p.descriptor), peek: charge.Peek,
+	}, encoded, charge)
 }
 
-// request puts the requested limit in place of one of the base's, if it can.
+// keyOf returns the key of the check or, if it has none, the key that the policy derives,
+// appended to buffer.
+func (ev *evaluation) keyOf(
+	p applicable, check *limiter.Check, descriptors []plan.Descriptor, buffer []string,
+) (key []string, missing bool) {
+	if check.Key != nil {
+		return check.Key, false
+	}
+	key, missing, failures := p.deriveKey(buffer, &check.Attributes, descriptors)
+	ev.failures = append(ev.failures, failures...)
+	return key, missing
+}
+
+// applyRequestedLimit returns the base variant with the requested limit in it, or the base
+// itself if the policy has no limit that it could replace.
 func (ev *evaluation) applyRequestedLimit(p *policy, base *variant, limit limiter.RequestedLimit) *variant {
 	if found := p.requested(base, limit); found != nil {
 		return found
@@ -132,8 +123,8 @@ func (ev *evaluation) applyRequestedLimit(p *policy, base *variant, limit limite
 	return base
 }
 
-// A policy that applies by several descriptors takes part once with each key:
-// what follows is done once for each, however often it is asked for.
+// A policy that matches several descriptors is applicable several times. The functions
+// below merge those with the same outcome, so that each counts once.
 
 func (ev *evaluation) addExempt(p *policy) {
 	if !slices.Contains(ev.exempt, p) {
@@ -141,28 +132,55 @@ func (ev *evaluation) addExempt(p *policy) {
 	}
 }
 
-func (ev *evaluation) denyOutright(r outrightDenial) {
+func (ev *evaluation) denyOutright(p applicable, reason limiter.Reason, override string) {
+	descriptors := descriptorSetOf(p.descriptor)
 	for i := range ev.outrightDenials {
-		if o := &ev.outrightDenials[i]; o.policy == r.policy && o.reason == r.reason && o.override == r.override {
-			o.descriptors |= r.descriptors
+		if o := &ev.outrightDenials[i]; o.policy == p.policy && o.reason == reason && o.override == override {
+			o.descriptors |= descriptors
 			return
 		}
 	}
-	ev.outrightDenials = append(ev.outrightDenials, r)
-	ev.call.Refused = ev.call.Refused || r.enforces()
+	ev.outrightDenials = append(ev.outrightDenials, outrightDenial{
+		policy: p.policy, reason: reason, override: override, descriptors: descriptors,
+	})
+	ev.call.Refused = ev.call.Refused || p.enforces()
 }
 
-// add asks Redis about the key. If one key has different numbers by different
-// descriptors, those of the first count.
-func (ev *evaluation) add(a participant, key script.Key, charge limiter.Charge) {
-	for i := len(ev.participants) - 1; i >= 0 && ev.participants[i].policy == a.policy; i-- {
-		if e := &ev.call.Entries[i]; e.Key == key {
-			ev.participants[i].descriptors |= a.descriptors
-			largest := charge.Larger(limiter.Charge{Cost: e.Cost, Peek: e.Peek})
-			e.Cost, e.Peek, ev.participants[i].peek = largest.Cost, largest.Peek, largest.Peek
-			return
+// addParticipant adds an entry to the call. Where descriptors give one policy and key
+// different limits, those of the first descriptor apply, with the largest charge.
+func (ev *evaluation) addParticipant(added participant, key script.Key, charge limiter.Charge) {
+	for i := len(ev.participants) - 1; i >= 0 && ev.participants[i].policy == added.policy; i-- {
+		entry, same := &ev.call.Entries[i], &ev.participants[i]
+		if entry.Key != key {
+			continue
+		}
+		largest := charge.Larger(limiter.Charge{Cost: entry.Cost, Peek: entry.Peek})
+		entry.Cost, entry.Peek = largest.Cost, largest.Peek
+		same.peek = largest.Peek
+		same.descriptors |= added.descriptors
+		return
+	}
+	ev.participants = append(ev.participants, added)
+	ev.call.Entries = append(ev.call.Entries, script.Entry{
+		Policy: added.script, Key: key, Cost: charge.Cost, Peek: charge.Peek,
+	})
+}
+
+// markCostsThatNeverFit turns entries whose cost exceeds a quota into peeks. If one of
+// them enforces, the check is denied, so all entries become peeks.
+func (ev *evaluation) markCostsThatNeverFit() {
+	for i, pt := range ev.participants {
+		if ev.call.Entries[i].Cost <= pt.smallestQuota {
+			continue
+		}
+		ev.call.Entries[i].Peek = true
+		if pt.enforces() && ev.neverFits < 0 {
+			ev.neverFits = i
 		}
 	}
-	ev.participants = append(ev.participants, a)
-	ev.call.Entries = append(ev.call.Entries, script.Entry{Policy: a.script, Key: key, Cost: charge.Cost, Peek: charge.Peek})
+	if ev.neverFits >= 0 {
+		for i := range ev.call.Entries {
+			ev.call.Entries[i].Peek = true
+		}
+	}
 }

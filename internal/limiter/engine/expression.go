@@ -10,26 +10,26 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// lazy is an expression of a plan that is compiled when it is first needed: it
-// takes a tenth of a millisecond, and there may be thousands in a snapshot.
+// lazyExpression is a CEL expression that is compiled on first use: compiling takes
+// about 0.1 ms, and a snapshot may hold thousands of expressions.
 type lazyExpression[T expression.Result] struct {
-	field    string // where it is in the policy
-	compiled func() (*expression.Expression[T], error)
+	field   string // path within the policy, as in "spec.matches[0].when"
+	compile func() (*expression.Expression[T], error)
 }
 
 func newLazyExpression[T expression.Result](field, text string) *lazyExpression[T] {
-	return &lazyExpression[T]{field: field, compiled: sync.OnceValues(func() (*expression.Expression[T], error) {
+	return &lazyExpression[T]{field: field, compile: sync.OnceValues(func() (*expression.Expression[T], error) {
 		return expression.Compile[T](text)
 	})}
 }
 
-// evaluate returns what the expression yields. One that does not compile, from a
-// plan of another release, fails on every request.
+// evaluate returns the result for a request. An expression that does not compile, which
+// only a plan of another release can hold, fails for every request.
 func (l *lazyExpression[T]) evaluate(a *plan.Attributes, descriptors []plan.Descriptor) (T, error) {
-	compiled, err := l.compiled()
+	compiled, err := l.compile()
 	if err != nil {
-		var none T
-		return none, err
+		var zero T
+		return zero, err
 	}
 	return compiled.Evaluate(a, descriptors)
 }

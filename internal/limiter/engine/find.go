@@ -11,15 +11,16 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// applied is a policy that applies to a check, by one descriptor of the request or
-// by plan.AnyDescriptor. A policy that applies by several is applied once by each.
+// applicable is a policy that applies to a check because of one descriptor, or
+// whatever the descriptors are (plan.AnyDescriptor). A policy that matches several
+// descriptors applies once for each.
 type applicable struct {
 	*policy
 	descriptor int
 }
 
-// find returns the policies of the check in the order of the chain, and what failed
-// on the way.
+// find returns the policies of the check in the order of the chain, and the expressions
+// that failed.
 func (v *view) find(check *limiter.Check) (found []applicable, failures []expressionFailure, err error) {
 	if len(check.Policies) == 0 {
 		found, failures = v.matched(&check.Attributes)
@@ -31,7 +32,7 @@ func (v *view) find(check *limiter.Check) (found []applicable, failures []expres
 		if p == nil {
 			return nil, nil, &limiter.UnknownPolicyError{Policy: id}
 		}
-		found[i] = applicable{p, plan.AnyDescriptor}
+		found[i] = applicable{policy: p, descriptor: plan.AnyDescriptor}
 		if slices.Contains(found[:i], found[i]) {
 			return nil, nil, &limiter.FieldError{Field: fmt.Sprintf("policies[%d]", i), Problem: "is named twice"}
 		}
@@ -39,20 +40,22 @@ func (v *view) find(check *limiter.Check) (found []applicable, failures []expres
 	return found, nil, nil
 }
 
-// matched returns the policies whose matches hold for the attributes.
+// matched returns the policies of which at least one match holds for the attributes.
 func (v *view) matched(a *plan.Attributes) (found []applicable, failures []expressionFailure) {
 	matches := v.snapshot.Match(a)
 	if len(matches) > 0 {
 		found = make([]applicable, 0, len(matches))
 	}
 	for _, m := range matches {
-		candidate := applicable{v.policies[m.Plan], m.Descriptor}
+		candidate := applicable{policy: v.policies[m.Plan], descriptor: m.Descriptor}
 		if n := len(found); n > 0 && found[n-1] == candidate {
-			continue // by a match before this one
+			continue // an earlier match of the policy holds
 		}
 		holds, err := candidate.holds(m.Match, a)
 		if err != nil {
-			failures = append(failures, expressionFailure{candidate.policy, candidate.conditions[m.Match].field})
+			failures = append(failures, expressionFailure{
+				policy: candidate.policy, field: candidate.conditions[m.Match].field,
+			})
 		}
 		if holds {
 			found = append(found, candidate)
@@ -61,13 +64,13 @@ func (v *view) matched(a *plan.Attributes) (found []applicable, failures []expre
 	return found, failures
 }
 
-// holds reports whether the expression of the match holds. One that fails
-// does: no request may talk its way out of a policy.
-func (p applicable) holds(match int, a *plan.Attributes) (bool, error) {
-	condition := p.conditions[match]
+// holds reports whether the expression of the match holds. A failing expression counts
+// as holding: otherwise a request could avoid the policy by making it fail.
+func (a applicable) holds(match int, attributes *plan.Attributes) (bool, error) {
+	condition := a.conditions[match]
 	if condition == nil {
 		return true, nil
 	}
-	holds, err := condition.evaluate(a, a.DescriptorsOf(p.descriptor))
+	holds, err := condition.evaluate(attributes, attributes.DescriptorsOf(a.descriptor))
 	return holds || err != nil, err
 }

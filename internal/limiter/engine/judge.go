@@ -11,15 +11,15 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// What callers are told where the policy's own message would mislead.
+// Messages of denials to which the denial message of the policy does not apply.
 const (
-	messageMissingKey  = "The request lacks what identifies its caller."
+	messageMissingKey  = "The request lacks the key that identifies its caller."
 	messageDenied      = "This caller is denied."
 	messageUnavailable = "Rate limits cannot be checked at the moment."
 )
 
-// decide turns the reply, or the error that came instead, into a decision.
-func (ev *evaluation) decide(err error) *limiter.Decision {
+// judge turns the reply of the store, or the error in its place, into a decision.
+func (ev *evaluation) judge(err error) *limiter.Decision {
 	d := &limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed}
 	if ev.reply != nil {
 		d.Limits = ev.limitStates()
@@ -38,7 +38,7 @@ func (ev *evaluation) decide(err error) *limiter.Decision {
 	return d
 }
 
-// reasonWithoutLimits says why no policy took part.
+// reasonWithoutLimits returns why no policy took part.
 func (ev *evaluation) reasonWithoutLimits() limiter.Reason {
 	switch {
 	case len(ev.exempt) > 0:
@@ -49,20 +49,23 @@ func (ev *evaluation) reasonWithoutLimits() limiter.Reason {
 	return limiter.ReasonNoPolicy
 }
 
+// deny makes the decision a denial by the policy and, unless empty, the limit.
 func deny(d *limiter.Decision, p *policy, reason limiter.Reason, limit string) {
 	d.Allowed, d.Reason = false, reason
-	d.Policy, d.Limit, d.Denial = p.id, limit, p.plan.Denial
+	d.Policy, d.Limit = p.id, limit
+	d.Denial = p.plan.Denial
 }
 
-// deniedOutright refuses in the name of the first enforcing policy of the chain
-// that refuses whatever its limits say.
+// deniedOutright denies the check if an outright denial comes from an enforcing policy,
+// and reports whether it did. The first such policy of the chain is named.
 func (ev *evaluation) deniedOutright(d *limiter.Decision) bool {
 	for _, r := range ev.outrightDenials {
 		if !r.enforces() {
 			continue
 		}
 		deny(d, r.policy, r.reason, "")
-		d.Override, d.Denial.Message = r.override, messageMissingKey
+		d.Override = r.override
+		d.Denial.Message = messageMissingKey
 		if r.reason == limiter.ReasonDeniedByOverride {
 			d.Denial.Message = messageDenied
 		}
@@ -71,18 +74,20 @@ func (ev *evaluation) deniedOutright(d *limiter.Decision) bool {
 	return false
 }
 
+// denyNeverFits denies a cost that is larger than the quota of some limit.
 func (ev *evaluation) denyNeverFits(d *limiter.Decision) {
-	a, cost := ev.participants[ev.neverFits], ev.call.Entries[ev.neverFits].Cost
-	limit := slices.IndexFunc(a.quotas, func(quota int64) bool { return quota < cost })
-	deny(d, a.policy, limiter.ReasonCostExceedsThreshold, a.limits[limit].Name)
+	pt, cost := ev.participants[ev.neverFits], ev.call.Entries[ev.neverFits].Cost
+	limit := slices.IndexFunc(pt.quotas, func(quota int64) bool { return quota < cost })
+	deny(d, pt.policy, limiter.ReasonCostExceedsThreshold, pt.limits[limit].Name)
 }
 
-// degrade decides without Redis: any Closed refuses, else Open admits.
+// degrade decides by failureMode: one enforcing policy with Closed denies, otherwise the
+// check is allowed.
 func (ev *evaluation) degrade(d *limiter.Decision) {
 	d.Reason, d.Degraded = limiter.ReasonStoreUnavailable, plan.FailOpen
-	for _, a := range ev.participants {
-		if a.enforces() && a.plan.FailureMode == plan.FailClosed {
-			deny(d, a.policy, limiter.ReasonStoreUnavailable, "")
+	for _, pt := range ev.participants {
+		if pt.enforces() && pt.plan.FailureMode == plan.FailClosed {
+			deny(d, pt.policy, limiter.ReasonStoreUnavailable, "")
 			d.Denial.Message = messageUnavailable
 			d.Degraded = plan.FailClosed
 			return
@@ -90,14 +95,14 @@ func (ev *evaluation) degrade(d *limiter.Decision) {
 	}
 }
 
-// refuse refuses if an enforcing policy did: in the name of the first in the
-// chain, until the last limit of all fits.
+// denyByVerdicts denies the check if the verdict of an enforcing policy does. The first
+// such policy of the chain is named; RetryAfter is the longest wait of all limits.
 func (ev *evaluation) denyByVerdicts(d *limiter.Decision) {
-	for i, a := range ev.participants {
+	for i, pt := range ev.participants {
 		r := &ev.reply.Entries[i]
-		if r.Verdict != script.Admitted && a.enforces() && d.Allowed {
-			reason, limit := a.denialReason(r)
-			deny(d, a.policy, reason, limit)
+		if r.Verdict != script.Admitted && pt.enforces() && d.Allowed {
+			reason, limit := pt.denialReason(r)
+			deny(d, pt.policy, reason, limit)
 		}
 	}
 	if d.Allowed {
@@ -110,10 +115,10 @@ func (ev *evaluation) denyByVerdicts(d *limiter.Decision) {
 	}
 }
 
-// refusal says why the policy refused, and names the limit behind it: the one
-// that started the live block, else the first that does not fit. Being shed by
-// chance is the reason only where nothing else is.
-func (a participant) denialReason(r *script.EntryReply) (limiter.Reason, string) {
+// denialReason returns why the policy denied and the limit that caused it: the limit that
+// started the live block, else the first limit that does not fit. Suppressed is the reason
+// only if no limit is exceeded.
+func (pt participant) denialReason(r *script.EntryReply) (limiter.Reason, string) {
 	if r.Verdict == script.Blocked {
 		return limiter.ReasonBlocked, r.BlockedBy
 	}
@@ -122,9 +127,9 @@ func (a participant) denialReason(r *script.EntryReply) (limiter.Reason, string)
 		switch l := &r.Limits[i]; {
 		case l.Fits:
 		case !l.Shed:
-			return limiter.ReasonLimitExceeded, a.limits[i].Name
+			return limiter.ReasonLimitExceeded, pt.limits[i].Name
 		case shed == "":
-			shed = a.limits[i].Name
+			shed = pt.limits[i].Name
 		}
 	}
 	return limiter.ReasonSuppressed, shed
@@ -132,27 +137,27 @@ func (a participant) denialReason(r *script.EntryReply) (limiter.Reason, string)
 
 func (ev *evaluation) limitStates() []limiter.LimitState {
 	total := 0
-	for _, a := range ev.participants {
-		total += len(a.limits)
+	for _, pt := range ev.participants {
+		total += len(pt.limits)
 	}
 	states := make([]limiter.LimitState, 0, total)
-	for i, a := range ev.participants {
-		states = a.appendStates(states, &ev.reply.Entries[i])
+	for i, pt := range ev.participants {
+		states = pt.appendStates(states, &ev.reply.Entries[i])
 	}
 	return states
 }
 
-func (a participant) appendStates(states []limiter.LimitState, r *script.EntryReply) []limiter.LimitState {
-	for i, l := range a.limits {
-		lr, quota := &r.Limits[i], a.quotas[i]
+func (pt participant) appendStates(states []limiter.LimitState, r *script.EntryReply) []limiter.LimitState {
+	for i, l := range pt.limits {
+		lr, quota := &r.Limits[i], pt.quotas[i]
 		states = append(states, limiter.LimitState{
-			Policy:                a.id,
+			Policy:                pt.id,
 			Limit:                 l.Name,
-			Override:              a.override,
+			Override:              pt.override,
 			Algorithm:             l.Algorithm,
 			Allowed:               lr.Fits && r.Verdict != script.Blocked,
 			Blocked:               r.Verdict == script.Blocked,
-			Shadow:                a.plan.Mode == plan.ModeShadow,
+			Shadow:                pt.plan.Mode == plan.ModeShadow,
 			Used:                  lr.Used,
 			Remaining:             max(0, quota-lr.Used),
 			SuppressionFactor:     lr.Suppression,

@@ -9,13 +9,13 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// deriveKey appends the parts of the key that the request holds. Whether one is
-// missing is said too; a missing part is empty. So is one whose expression fails.
+// deriveKey appends the key parts of the request to values. A part that the request lacks
+// or whose expression fails is empty, and missing is true.
 func (p *policy) deriveKey(values []string, a *plan.Attributes, descriptors []plan.Descriptor) (key []string, missing bool, failures []expressionFailure) {
 	for i := range p.plan.Key {
 		value, err := p.keyValue(i, a, descriptors)
 		if err != nil {
-			failures = append(failures, expressionFailure{p, p.keyExpressions[i].field})
+			failures = append(failures, expressionFailure{policy: p, field: p.keyExpressions[i].field})
 		}
 		missing = missing || value == ""
 		values = append(values, value)
@@ -39,8 +39,8 @@ func (p *policy) keyValue(i int, a *plan.Attributes, descriptors []plan.Descript
 	return "", nil
 }
 
-// networkOf returns the address cut to the prefix length of its family: as
-// it is when nothing is cut, else in CIDR notation.
+// networkOf returns the network of the address in CIDR notation, or the address itself
+// where the prefix length is the whole address.
 func networkOf(address netip.Addr, part *plan.KeyPart) string {
 	if !address.IsValid() {
 		return ""
@@ -54,7 +54,7 @@ func networkOf(address netip.Addr, part *plan.KeyPart) string {
 	}
 	network, err := address.Prefix(bits)
 	if err != nil {
-		return "" // a plan's prefix lengths are in bounds
+		return "" // cannot happen: the plan bounds prefix lengths
 	}
 	return network.String()
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// variant is the limits of a policy with the numbers they have for some
-// callers.
+// variant holds the limits of a policy with the numbers of one override, or with the
+// policy's own.
 type variant struct {
-	override      string // whose numbers they are; empty for the policy's own
+	override      string // name of the override; empty for the policy's own numbers
 	limits        []plan.Limit
-	quotas        []int64
+	quotas        []int64 // of limits, in the same order
 	smallestQuota int64
 	script        *script.Policy
 }
@@ -28,6 +28,8 @@ var algorithms = map[plan.Algorithm]script.Algorithm{
 	plan.Suppressed:    script.Suppressed,
 }
 
+// newVariant returns the variant without its script, which depends on all variants of
+// the policy.
 func newVariant(p *plan.Plan, override string, limits []plan.Limit) *variant {
 	v := &variant{override: override, limits: limits, quotas: make([]int64, len(limits)), smallestQuota: plan.MaxThreshold}
 	for i, l := range limits {

@@ -18,24 +18,25 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// decisionLog writes decisions into the log.
+// decisionLog logs decisions.
 type decisionLog struct {
-	logger     *slog.Logger
-	complaints rate.Sometimes
+	logger      *slog.Logger
+	everySecond rate.Sometimes
 }
 
 func newDecisionLog(logger *slog.Logger) *decisionLog {
-	return &decisionLog{logger: logger, complaints: rate.Sometimes{Interval: time.Second}}
+	return &decisionLog{logger: logger, everySecond: rate.Sometimes{Interval: time.Second}}
 }
 
+// keyHash identifies a key in logs, which must not hold keys: they are accounts, addresses
+// and tokens. It is the same on every replica.
 func keyHash(key script.Key) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:8])
 }
 
-// log writes the decision, one line for each policy and key that took part and one
-// if none did. That is for whoever looks into the trouble of one caller, so it is
-// written at level Debug only.
+// write logs the decision at level Debug, for finding out why one caller was denied: one
+// line for each policy and key that took part, or one line if none did.
 func (l *decisionLog) write(ctx context.Context, check *limiter.Check, ev *evaluation, d *limiter.Decision) {
 	if !l.logger.Enabled(ctx, slog.LevelDebug) {
 		return
@@ -51,14 +52,14 @@ func (l *decisionLog) write(ctx context.Context, check *limiter.Check, ev *evalu
 		return
 	}
 	states := d.Limits
-	for i, a := range ev.participants {
+	for i, pt := range ev.participants {
 		entry := &ev.call.Entries[i]
 		attrs := slices.Concat(common, []slog.Attr{
-			slog.String("policy", a.id), slog.String("keyHash", keyHash(entry.Key)),
+			slog.String("policy", pt.id), slog.String("keyHash", keyHash(entry.Key)),
 			slog.Int64("cost", entry.Cost), slog.Bool("peek", entry.Peek),
 		})
-		if len(states) > 0 { // else Redis did not answer
-			used := make([]any, len(a.limits))
+		if len(states) > 0 { // empty if Redis did not answer
+			used := make([]any, len(pt.limits))
 			for j := range used {
 				used[j] = slog.Int64(states[j].Limit, states[j].Used)
 			}
@@ -69,8 +70,9 @@ func (l *decisionLog) write(ctx context.Context, check *limiter.Check, ev *evalu
 	}
 }
 
+// degraded logs that Redis did not answer, at most once a second.
 func (l *decisionLog) degraded(err error, d *limiter.Decision) {
-	l.complaints.Do(func() {
+	l.everySecond.Do(func() {
 		l.logger.Error("Decided without Redis", "error", err, "cause", causeOf(err),
 			"failureMode", d.Degraded, "allowed", d.Allowed)
 	})

@@ -22,13 +22,13 @@ const (
 	verdictExempt       = "exempt"
 )
 
-// metrics are the metrics of decisions. docs/metrics.md describes them.
+// metrics holds the metrics of decisions. docs/metrics.md describes them.
 type metrics struct {
 	decisions *prometheus.CounterVec
 	blocks    *prometheus.CounterVec
 	degraded  *prometheus.CounterVec
-	failures  *prometheus.CounterVec
-	ignored   *prometheus.CounterVec
+	failures  *prometheus.CounterVec // of expressions
+	ignored   *prometheus.CounterVec // requested limits
 	duration  prometheus.Histogram
 }
 
@@ -36,27 +36,27 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decisions_total",
-			Help: "Decisions, once per policy and key that took part. limit is the one that refused, else empty.",
+			Help: "Decisions, counted once per policy and key. limit is the limit that denied, else empty.",
 		}, []string{"namespace", "policy", "limit", "verdict"}),
 		blocks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_blocks_total",
-			Help: "Blocks started, by the limit that started them.",
+			Help: "Blocks started, by limit.",
 		}, []string{"namespace", "policy", "limit"}),
 		degraded: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_degraded_decisions_total",
-			Help: "Decisions made by failure mode because Redis did not answer in time.",
+			Help: "Decisions made by failureMode because Redis did not answer in time.",
 		}, []string{"policy", "mode", "cause"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_expression_errors_total",
-			Help: "Expressions of policies that failed on a request.",
+			Help: "CEL expressions of policies that failed for a request.",
 		}, []string{"namespace", "policy", "field"}),
 		ignored: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_requested_limits_ignored_total",
-			Help: "Limits that came with a descriptor and that the policy had no place for.",
+			Help: "Limits requested by a descriptor that could not replace a limit of the policy.",
 		}, []string{"namespace", "policy"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_decision_duration_seconds",
-			Help: "Time from a check's arrival at the engine to its decision.",
+			Help: "Time from the arrival of a check at the engine to its decision.",
 			Buckets: []float64{
 				50e-6, 100e-6, 200e-6, 300e-6, 500e-6, 750e-6, 1e-3, 1.5e-3, 2e-3, 3e-3, 5e-3,
 				10e-3, 20e-3, 50e-3, 100e-3, 250e-3,
@@ -67,7 +67,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-// forget drops the series of policies that left with the previous view.
+// forget deletes the series of policies that the current view no longer has.
 func (m *metrics) forget(previous, current *view) {
 	for _, p := range previous.snapshot.Plans() {
 		if current.policies[p] != nil || current.snapshot.Lookup(p.ID()) != nil {
@@ -82,8 +82,8 @@ func (m *metrics) forget(previous, current *view) {
 	}
 }
 
-// policyMetrics are the series of one policy. A series appears when it is
-// first counted, and is looked up only then.
+// policyMetrics holds the series of one policy. Each series is created when it is first
+// counted.
 type policyMetrics struct {
 	decisions *prometheus.CounterVec
 	blocks    *prometheus.CounterVec
@@ -93,12 +93,12 @@ type policyMetrics struct {
 	denied          sync.Map // limit -> prometheus.Counter
 }
 
-// viewMetrics are the series of the policies of a view.
+// viewMetrics holds the series of the policies of one view.
 type viewMetrics map[*policy]*policyMetrics
 
-// of returns the series of the policies of the view. A policy that the previous view
-// had, too, keeps its own.
-func (m *metrics) of(v *view, previous viewMetrics) viewMetrics {
+// forView returns the series of the policies of the view. Policies that the previous view
+// shares keep theirs.
+func (m *metrics) forView(v *view, previous viewMetrics) viewMetrics {
 	series := make(viewMetrics, len(v.policies))
 	for _, p := range v.policies {
 		if series[p] = previous[p]; series[p] == nil {
@@ -144,8 +144,8 @@ func (pm *policyMetrics) countBlock(limit string) { pm.blocks.WithLabelValues(li
 
 func (pm *policyMetrics) countExpressionError(field string) { pm.failures.WithLabelValues(field).Inc() }
 
-// count writes the metrics of the decision, once per policy and key, but for those
-// that only peek.
+// count counts the decision, once per policy and key. Participants that peek are not
+// counted.
 func (m *metrics) count(ev *evaluation, series viewMetrics, d *limiter.Decision, err error) {
 	for _, p := range ev.exempt {
 		series[p].exempt().Inc()
@@ -159,34 +159,35 @@ func (m *metrics) count(ev *evaluation, series viewMetrics, d *limiter.Decision,
 	for _, p := range ev.ignoredRequests {
 		m.ignored.WithLabelValues(p.plan.Namespace, p.plan.Name).Inc()
 	}
-	for i, a := range ev.participants {
+	for i, pt := range ev.participants {
 		switch {
-		case a.peek:
+		case pt.peek:
 		case ev.reply != nil:
-			series[a.policy].countReply(a, &ev.reply.Entries[i])
-		case d.Degraded == "": // refused for a reason that needs no Redis
-			if a.id == d.Policy {
-				series[a.policy].countDecision(a.policy, false, d.Limit)
+			series[pt.policy].countReply(pt, &ev.reply.Entries[i])
+		case d.Degraded == "": // denied without the store
+			if pt.id == d.Policy {
+				series[pt.policy].countDecision(pt.policy, false, d.Limit)
 			}
 		case err != nil:
-			series[a.policy].countDecision(a.policy, a.plan.FailureMode == plan.FailOpen, "")
-			m.degraded.WithLabelValues(a.id, string(a.plan.FailureMode), string(causeOf(err))).Inc()
+			series[pt.policy].countDecision(pt.policy, pt.plan.FailureMode == plan.FailOpen, "")
+			m.degraded.WithLabelValues(pt.id, string(pt.plan.FailureMode), string(causeOf(err))).Inc()
 		}
 	}
 }
 
-func (pm *policyMetrics) countReply(a participant, r *script.EntryReply) {
+func (pm *policyMetrics) countReply(pt participant, r *script.EntryReply) {
 	if r.Verdict == script.Admitted {
-		pm.countDecision(a.policy, true, "")
+		pm.countDecision(pt.policy, true, "")
 		return
 	}
-	_, limit := a.denialReason(r)
-	pm.countDecision(a.policy, false, limit)
+	_, limit := pt.denialReason(r)
+	pm.countDecision(pt.policy, false, limit)
 	if r.Verdict == script.Tripped {
 		pm.countBlock(r.BlockedBy)
 	}
 }
 
+// causeOf returns the cause label of an error of the store.
 func causeOf(err error) script.Cause {
 	if failure, ok := errors.AsType[*script.StoreError](err); ok {
 		return failure.Cause

@@ -11,14 +11,14 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// override is one override of a plan, prepared.
+// override is one override of a plan, prepared for deciding.
 type override struct {
 	name     string
 	keys     map[string]struct{}
 	networks *networks
-	when     *lazyExpression[bool] // nil if there is none
+	when     *lazyExpression[bool] // nil without a when
 	action   plan.Action
-	variant  *variant // with plan.ActionLimit
+	variant  *variant // nil unless action is plan.ActionLimit
 }
 
 func newOverride(i int, o *plan.Override) override {
@@ -38,8 +38,8 @@ func newOverride(i int, o *plan.Override) override {
 	return prepared
 }
 
-// selects reports whether every selector holds for the caller. An expression
-// that fails does not hold.
+// selects reports whether every selector holds for the caller. A failing expression
+// does not hold.
 func (o *override) selects(key []string, a *plan.Attributes, descriptors []plan.Descriptor) (bool, error) {
 	if o.keys != nil {
 		if len(key) != 1 {
@@ -58,11 +58,10 @@ func (o *override) selects(key []string, a *plan.Attributes, descriptors []plan.
 	return o.when.evaluate(a, descriptors)
 }
 
-// networks finds the network of an address by the lengths of their prefixes:
-// there are far fewer of those than there may be networks.
+// networks looks up addresses in a set of CIDRs, once per distinct prefix length.
 type networks struct {
 	all        map[netip.Prefix]struct{}
-	ipv4, ipv6 []int // the prefix lengths, each once
+	ipv4, ipv6 []int // distinct prefix lengths
 }
 
 func newNetworks(cidrs []netip.Prefix) *networks {
@@ -80,8 +79,8 @@ func newNetworks(cidrs []netip.Prefix) *networks {
 	return n
 }
 
-// contain reports whether one of the networks holds the normalised address; an
-// absent one lies in none.
+// contain reports whether one of the networks contains the normalized address. The zero
+// address lies in none.
 func (n *networks) contain(address netip.Addr) bool {
 	lengths := n.ipv6
 	if address.Is4() {
@@ -90,7 +89,7 @@ func (n *networks) contain(address netip.Addr) bool {
 	for _, bits := range lengths {
 		network, err := address.Prefix(bits)
 		if err != nil {
-			return false // there is no address
+			return false // the zero address
 		}
 		if _, found := n.all[network]; found {
 			return true

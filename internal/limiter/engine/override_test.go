@@ -337,7 +337,7 @@ func TestExpressionErrorsAreCounted(t *testing.T) {
 	gold.Attributes.Principal = "gold"
 	g.Expect(f.decide(t, gold).Limits[0].Threshold).To(Equal(int64(9)))
 	g.Expect(testutil.GatherAndCompare(f.registry, strings.NewReader(`
-# HELP weir_expression_errors_total Expressions of policies that failed on a request.
+# HELP weir_expression_errors_total CEL expressions of policies that failed for a request.
 # TYPE weir_expression_errors_total counter
 weir_expression_errors_total{field="spec.overrides[1].when",namespace="a",policy="x"} 2
 weir_expression_errors_total{field="spec.overrides[2].when",namespace="a",policy="x"} 2

@@ -12,23 +12,23 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// policy is one plan, prepared.
+// policy is one plan, prepared for deciding.
 type policy struct {
 	plan           *plan.Plan
 	id             string
 	base           *variant
-	conditions     []*lazyExpression[bool]   // of the matches, nil where there is none
-	keyExpressions []*lazyExpression[string] // of the key parts, nil where there is none
+	conditions     []*lazyExpression[bool]   // one per match, nil without a when
+	keyExpressions []*lazyExpression[string] // one per key part, nil unless it is an expression
 	overrides      []override
 
-	requestedVariants sync.Map // requestedKey -> *variant, nil if there is no place for it
+	requestedVariants sync.Map // requestedKey -> *variant; a nil variant means not applicable
 	requestedCount    atomic.Int64
 }
 
-// failure is an expression that could not be evaluated.
+// expressionFailure is an expression that failed for a request.
 type expressionFailure struct {
-	*policy
-	field string
+	policy *policy
+	field  string // path of the expression within the policy
 }
 
 func newPolicy(p *plan.Plan) *policy {
@@ -64,7 +64,7 @@ func (p *policy) prepareExpressions() {
 	}
 }
 
-// variantScripts prepares the variants for scripts, as those of one policy.
+// variantScripts prepares the variants of one policy for the store.
 func (p *policy) variantScripts(variants ...*variant) []*script.Policy {
 	limits := make([][]script.Limit, len(variants))
 	for i, v := range variants {
@@ -73,7 +73,7 @@ func (p *policy) variantScripts(variants ...*variant) []*script.Policy {
 	return script.NewVariants(p.id, p.plan.Counting == plan.CountAttempts, p.plan.Mode == plan.ModeShadow, limits...)
 }
 
-// variants returns the policy's own limits and those of its overrides.
+// variants returns the base variant and those of the overrides.
 func (p *policy) variants() []*variant {
 	variants := []*variant{p.base}
 	for i := range p.overrides {
@@ -86,14 +86,14 @@ func (p *policy) variants() []*variant {
 
 func (p *policy) enforces() bool { return p.plan.Mode == plan.ModeEnforce }
 
-// overrideOf returns the first override that selects the caller, nil if none does,
-// and what failed on the way.
+// overrideOf returns the first override that selects the caller, or nil, and the
+// expressions that failed.
 func (p *policy) overrideOf(key []string, a *plan.Attributes, descriptors []plan.Descriptor) (found *override, failures []expressionFailure) {
 	for i := range p.overrides {
 		o := &p.overrides[i]
 		selected, err := o.selects(key, a, descriptors)
 		if err != nil {
-			failures = append(failures, expressionFailure{p, o.when.field})
+			failures = append(failures, expressionFailure{policy: p, field: o.when.field})
 		}
 		if selected {
 			return o, failures

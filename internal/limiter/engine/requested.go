@@ -11,19 +11,18 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// maxRequested bounds the variants a policy keeps for requested limits. There are
-// as many as there are contracts; a caller that sends ever new ones is served all
-// the same, but slower.
+// maxRequested bounds the variants that a policy caches for requested limits. Beyond it,
+// a new requested limit is prepared again for each check.
 const maxRequested = 256
 
-// requestedKey is a limit requested for callers with those limits.
+// requestedKey identifies a requested limit on top of a base variant.
 type requestedKey struct {
 	base  *variant
 	limit limiter.RequestedLimit
 }
 
-// requested returns the base with the limit in the place it takes; nil if the
-// policy has none for it.
+// requested returns the base with the requested limit in place of one of its limits, or
+// nil if the policy has no limit that it could replace.
 func (p *policy) requested(base *variant, limit limiter.RequestedLimit) *variant {
 	key := requestedKey{base, limit}
 	if found, ok := p.requestedVariants.Load(key); ok {
@@ -36,6 +35,7 @@ func (p *policy) requested(base *variant, limit limiter.RequestedLimit) *variant
 	return v
 }
 
+// newRequested replaces the limit with the same window, or the only limit.
 func (p *policy) newRequested(base *variant, limit limiter.RequestedLimit) *variant {
 	place := slices.IndexFunc(base.limits, func(l plan.Limit) bool { return l.Window() == limit.Window })
 	if place < 0 && len(base.limits) == 1 && slices.Contains(limiter.RequestableWindows, limit.Window) {
@@ -50,14 +50,13 @@ func (p *policy) newRequested(base *variant, limit limiter.RequestedLimit) *vari
 	if limit.Units == 0 {
 		v.smallestQuota, v.quotas[place] = 0, 0
 	}
-	// Among all others, since a log is kept as long as any of them needs it.
+	// Prepared together with all variants: a log keeps the hits that any of them needs.
 	v.script = p.variantScripts(slices.Insert(p.variants(), 0, v)...)[0]
 	return v
 }
 
-// allStates returns the policy as a script sees it that knows every state a key
-// can have, those of requested limits included: a window is part of what a state is
-// called by.
+// allStates returns a script policy that covers every state a key can have, also those of
+// requested limits, whose window is part of the name of the state.
 func (p *policy) allStates() *script.Policy {
 	variants := p.variants()
 	for _, base := range p.variants() {

@@ -13,13 +13,12 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// The operations below are for operators. They know keys as their parts: nil is
-// the shared budget of a policy without a key. They work in every mode, also
-// Disabled. Errors are those of Decide, *script.StoreError included: nothing is
-// done or said without Redis.
+// The methods below are for operators. A key is the list of its parts; nil is the shared
+// budget of a policy without a key. They work in every mode, also Disabled. They return
+// the errors of Decide, and a *script.StoreError when Redis does not answer.
 
-// Inspect returns the state of the key and writes nothing. The attributes
-// matter to overrides only.
+// Inspect returns the state of the key and writes nothing. The attributes select the
+// override.
 func (e *Engine) Inspect(ctx context.Context, id string, key []string, attributes plan.Attributes) (*limiter.KeyState, error) {
 	k, err := e.locate(id, key)
 	if err != nil {
@@ -43,13 +42,14 @@ func (e *Engine) Inspect(ctx context.Context, id string, key []string, attribute
 	r := &reply.Entries[0]
 	state.Limits = found.appendStates(nil, r)
 	if r.Verdict == script.Blocked {
-		state.Blocked, state.BlockedBy, state.BlockLeft = true, r.BlockedBy, r.BlockLeft
+		state.Blocked, state.BlockedBy = true, r.BlockedBy
+		state.BlockLeft = r.BlockLeft
 	}
 	return state, nil
 }
 
-// Reset forgets everything about the key: what was spent and whether it is
-// blocked, under every override and requested limit. It reports whether there was anything.
+// Reset deletes the counters and the block of the key, under every override and requested
+// limit. It reports whether any existed.
 func (e *Engine) Reset(ctx context.Context, id string, key []string) (bool, error) {
 	k, err := e.locate(id, key)
 	if err != nil {
@@ -60,8 +60,8 @@ func (e *Engine) Reset(ctx context.Context, id string, key []string) (bool, erro
 	return e.store.Reset(ctx, k.policy.allStates(), k.key)
 }
 
-// Block refuses the key everything by this policy for so long, in place of a
-// block there may be: whole milliseconds, 1 ms to plan.MaxWindow.
+// Block denies the key under this policy for length, in whole milliseconds from 1 ms to
+// plan.MaxWindow. It replaces an existing block.
 func (e *Engine) Block(ctx context.Context, id string, key []string, length time.Duration) error {
 	k, err := e.locate(id, key)
 	if err != nil {
@@ -75,8 +75,8 @@ func (e *Engine) Block(ctx context.Context, id string, key []string, length time
 	return e.store.Block(ctx, k.policy.base.script, k.key, length)
 }
 
-// Unblock lifts the block of the key, whoever set it; what was spent stays
-// spent. It reports whether there was one.
+// Unblock removes the block of the key and keeps its counters. It reports whether a block
+// existed.
 func (e *Engine) Unblock(ctx context.Context, id string, key []string) (bool, error) {
 	k, err := e.locate(id, key)
 	if err != nil {
@@ -87,13 +87,14 @@ func (e *Engine) Unblock(ctx context.Context, id string, key []string) (bool, er
 	return e.store.Unblock(ctx, k.policy.base.script, k.key)
 }
 
-// policyKey is one key of one policy.
+// policyKey is one key of one policy, encoded for the store.
 type policyKey struct {
 	policy   *policy
 	key      script.Key
 	revision int64
 }
 
+// locate resolves the ID of a policy and encodes the key.
 func (e *Engine) locate(id string, key []string) (*policyKey, error) {
 	v := e.current.Load()
 	if v == nil {
@@ -112,6 +113,5 @@ func (e *Engine) locate(id string, key []string) (*policyKey, error) {
 	return &policyKey{policy: p, key: script.EncodeKey(key...), revision: v.snapshot.Revision()}, nil
 }
 
-// KeyHash tells keys apart in logs, which must not hold them: keys are accounts,
-// addresses and tokens of callers. Equal keys have equal hashes everywhere.
+// KeyHash returns the hash that stands for the key in logs, which must not hold keys.
 func (*Engine) KeyHash(key ...string) string { return keyHash(script.EncodeKey(key...)) }

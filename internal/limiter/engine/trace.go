@@ -13,7 +13,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 )
 
-// trace begins the span of one decision. Like logs, spans do not hold keys.
+// startSpan starts the span of one decision and returns the function that ends it. Like
+// logs, spans never hold keys.
 func startSpan(ctx context.Context, tracer trace.Tracer) (context.Context, func(*limiter.Decision, error)) {
 	ctx, span := tracer.Start(ctx, "decide")
 	return ctx, func(d *limiter.Decision, err error) {
@@ -22,7 +23,7 @@ func startSpan(ctx context.Context, tracer trace.Tracer) (context.Context, func(
 		case err != nil:
 			span.SetStatus(codes.Error, err.Error())
 			return
-		case d == nil || !span.IsRecording(): // nil on the way out of a panic
+		case d == nil || !span.IsRecording(): // d is nil during a panic
 			return
 		}
 		span.SetAttributes(
@@ -37,7 +38,7 @@ func startSpan(ctx context.Context, tracer trace.Tracer) (context.Context, func(
 	}
 }
 
-// policiesOf returns those whose limits took part, each once.
+// policiesOf returns the policies whose limits took part, without duplicates.
 func policiesOf(d *limiter.Decision) []string {
 	var ids []string
 	for i := range d.Limits {

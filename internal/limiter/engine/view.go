@@ -7,15 +7,15 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// view is a snapshot with everything a decision needs prepared: script
-// arguments and metric handles are resolved once per plan, not per decision.
+// view is a snapshot prepared for deciding: script arguments are built once per plan,
+// not per decision.
 type view struct {
 	snapshot *plan.Snapshot
 	policies map[*plan.Plan]*policy
 }
 
-// newView prepares the snapshot. Plans that are unchanged since the previous
-// view keep what was prepared for them.
+// newView prepares the snapshot. Unchanged plans keep their prepared policy from the
+// previous view, which may be nil.
 func newView(snapshot *plan.Snapshot, previous *view) *view {
 	v := &view{snapshot: snapshot, policies: make(map[*plan.Plan]*policy, len(snapshot.Plans()))}
 	for _, p := range snapshot.Plans() {
