@@ -29,13 +29,13 @@ const (
 	TypeProblem = "application/problem+json"
 )
 
-// Manner is how a door answers.
-type Manner struct {
+// Options is how a door answers.
+type Options struct {
 	// DenyStatus is the status of all refusals, for a door whose proxy knows one
 	// only; 0 is one for each reason.
 	DenyStatus int
-	// Silent leaves out the body where the request may pass.
-	Silent bool
+	// BodyOnDenialOnly leaves out the body where the request may pass.
+	BodyOnDenialOnly bool
 	// LegacyHeaders adds X-RateLimit-Limit, -Remaining and -Reset.
 	LegacyHeaders bool
 }
@@ -54,33 +54,33 @@ type Answer struct {
 
 	out     bytes.Buffer
 	encoder *json.Encoder // writes to out
-	said    refusal
+	content denialBody
 }
 
 var answers = sync.Pool{New: func() any {
 	a := &Answer{}
-	a.said.Limits = []LimitState{} // an empty list, not null
+	a.content.Limits = []LimitState{} // an empty list, not null
 	a.encoder = json.NewEncoder(&a.out)
 	a.encoder.SetEscapeHTML(false)
 	return a
 }}
 
 // New returns the decision in that manner.
-func New(d *limiter.Decision, m Manner) *Answer {
+func New(d *limiter.Decision, o Options) *Answer {
 	a := answers.Get().(*Answer)
 	a.Status = http.StatusOK
 	if d.Degraded != "" {
 		a.add(HeaderDegraded, strings.ToLower(string(d.Degraded)))
 	}
 	if !d.Allowed {
-		a.refuse(d, m)
+		a.setDenial(d, o)
 	}
-	a.addLimits(d, a.said.RetryAfter, m.LegacyHeaders)
+	a.addLimits(d, a.content.RetryAfter, o.LegacyHeaders)
 	switch {
 	case !d.Allowed:
-		a.encode(d, TypeProblem, &a.said)
-	case !m.Silent:
-		a.encode(d, TypeJSON, &a.said.Verdict)
+		a.encode(d, TypeProblem, &a.content)
+	case !o.BodyOnDenialOnly:
+		a.encode(d, TypeJSON, &a.content.DecisionBody)
 	}
 	return a
 }
@@ -88,8 +88,8 @@ func New(d *limiter.Decision, m Manner) *Answer {
 // Release gives back the memory of the answer, for the next one.
 func (a *Answer) Release() {
 	a.out.Reset()
-	clear(a.said.Limits)
-	a.said = refusal{Verdict: Verdict{Limits: a.said.Limits[:0]}}
+	clear(a.content.Limits)
+	a.content = denialBody{DecisionBody: DecisionBody{Limits: a.content.Limits[:0]}}
 	clear(a.Headers)
 	a.Headers, a.Body = a.Headers[:0], nil
 	answers.Put(a)
@@ -98,20 +98,20 @@ func (a *Answer) Release() {
 func (a *Answer) add(name, value string) { a.Headers = append(a.Headers, Header{name, value}) }
 
 // refuse says how long to wait; no Retry-After means that it is no use.
-func (a *Answer) refuse(d *limiter.Decision, m Manner) {
+func (a *Answer) setDenial(d *limiter.Decision, o Options) {
 	a.Status = statusOf(d.Reason)
-	a.said.Problem = refused(d, a.Status)
-	if m.DenyStatus != 0 {
-		a.Status = m.DenyStatus
-		a.said.Problem = a.said.About(a.Status)
+	a.content.Problem = problemOf(d, a.Status)
+	if o.DenyStatus != 0 {
+		a.Status = o.DenyStatus
+		a.content.Problem = a.content.WithStatus(a.Status)
 	}
-	if a.said.RetryAfter > 0 {
-		a.add(HeaderRetryAfter, strconv.FormatInt(a.said.RetryAfter, 10))
+	if a.content.RetryAfter > 0 {
+		a.add(HeaderRetryAfter, strconv.FormatInt(a.content.RetryAfter, 10))
 	}
 }
 
 func (a *Answer) encode(d *limiter.Decision, contentType string, body any) {
-	a.said.fill(d)
+	a.content.fill(d)
 	a.add(HeaderContentType, contentType)
 	_ = a.encoder.Encode(body) //nolint:errchkjson // body is one of two plain structs
 	a.Body = a.out.Bytes()

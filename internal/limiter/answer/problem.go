@@ -39,7 +39,7 @@ type RetryContext struct {
 }
 
 // About fills what follows from the status and from RetryAfter.
-func (p Problem) About(status int) Problem {
+func (p Problem) WithStatus(status int) Problem {
 	p.Type, p.Status = "about:blank", status
 	p.Title = cmp.Or(http.StatusText(status), "Client Closed Request")
 	p.Context.RetryAfter = p.RetryAfter
@@ -56,7 +56,7 @@ func InvalidRequest(e *limiter.FieldError) Problem {
 }
 
 // refused is the problem of a refused decision.
-func refused(d *limiter.Decision, status int) Problem {
+func problemOf(d *limiter.Decision, status int) Problem {
 	p := Problem{Code: cmp.Or(d.Denial.Code, "RateLimited")}
 	switch status {
 	case http.StatusForbidden: // waiting does not help
@@ -73,7 +73,7 @@ func refused(d *limiter.Decision, status int) Problem {
 	default:
 		p.Detail += fmt.Sprintf(" Try again in %d seconds.", p.RetryAfter)
 	}
-	return p.About(status)
+	return p.WithStatus(status)
 }
 
 // sentence ends the text with a full stop unless it ends as a sentence does.

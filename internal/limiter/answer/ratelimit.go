@@ -50,7 +50,7 @@ func (a *Answer) addLimits(d *limiter.Decision, retryAfter int64, legacy bool) {
 	if legacy {
 		a.add(headerLegacyLimit, strconv.FormatInt(tightest.Quota, 10))
 		a.add(headerLegacyRemaining, strconv.FormatInt(Available(tightest), 10))
-		a.add(headerLegacyReset, strconv.FormatInt(secondsOf(tightest, retryAfter), 10))
+		a.add(headerLegacyReset, strconv.FormatInt(resetSeconds(tightest, retryAfter), 10))
 	}
 }
 
@@ -103,7 +103,7 @@ func appendState(list []byte, l *limiter.LimitState, retryAfter int64) []byte {
 	list = append(appendItem(list, l), ";r="...)
 	list = strconv.AppendInt(list, Available(l), 10)
 	list = append(list, ";t="...)
-	return strconv.AppendInt(list, secondsOf(l, retryAfter), 10)
+	return strconv.AppendInt(list, resetSeconds(l, retryAfter), 10)
 }
 
 // Available is what is left of the limit: nothing while its policy is blocked,
@@ -117,7 +117,7 @@ func Available(l *limiter.LimitState) int64 {
 
 // secondsOf is how long what is left has to last. In a refusal that is Retry-After
 // for all limits: the draft wants no end of a window to be later than it.
-func secondsOf(l *limiter.LimitState, retryAfter int64) int64 {
+func resetSeconds(l *limiter.LimitState, retryAfter int64) int64 {
 	if retryAfter > 0 {
 		return retryAfter
 	}

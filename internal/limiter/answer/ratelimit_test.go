@@ -44,7 +44,7 @@ func readFields(g *WithT, values []string) []field {
 }
 
 // headersOf returns the headers of the answer.
-func headersOf(d *limiter.Decision, m Manner) map[string][]string {
+func headersOf(d *limiter.Decision, m Options) map[string][]string {
 	a := New(d, m)
 	defer a.Release()
 	headers := map[string][]string{}
@@ -134,7 +134,7 @@ func TestRateLimitHeaders(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			headers := headersOf(&tc.decision, Manner{})
+			headers := headersOf(&tc.decision, Options{})
 			g.Expect(readFields(g, headers[HeaderRateLimitPolicy])).To(Equal(tc.policies))
 			g.Expect(readFields(g, headers[HeaderRateLimit])).To(Equal(tc.states))
 			g.Expect(headers).NotTo(HaveKey(headerLegacyLimit))
@@ -161,7 +161,7 @@ func TestLegacyHeaders(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			for _, m := range []Manner{{LegacyHeaders: true}, {LegacyHeaders: true, Silent: true}, {LegacyHeaders: true, DenyStatus: 403}} {
+			for _, m := range []Options{{LegacyHeaders: true}, {LegacyHeaders: true, BodyOnDenialOnly: true}, {LegacyHeaders: true, DenyStatus: 403}} {
 				var got []string
 				headers := headersOf(&tc.decision, m)
 				for _, name := range []string{headerLegacyLimit, headerLegacyRemaining, headerLegacyReset} {

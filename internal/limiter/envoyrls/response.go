@@ -19,8 +19,8 @@ import (
 // response says the decision. Envoy answers its client with one status whatever
 // the reason of a refusal, so that is the one the body names.
 func (s *Service) response(d *limiter.Decision) *ratelimitv3.RateLimitResponse {
-	a := answer.New(d, answer.Manner{
-		Silent: true, DenyStatus: http.StatusTooManyRequests, LegacyHeaders: s.options.Door.LegacyHeaders,
+	a := answer.New(d, answer.Options{
+		BodyOnDenialOnly: true, DenyStatus: http.StatusTooManyRequests, LegacyHeaders: s.options.Door.LegacyHeaders,
 	})
 	defer a.Release()
 	r := &ratelimitv3.RateLimitResponse{

@@ -48,10 +48,10 @@ func (s *Service) Register(r grpc.ServiceRegistrar) { authv3.RegisterAuthorizati
 // Check decides one request. Errors are Unavailable before plans were loaded, and
 // the caller's own end.
 func (s *Service) Check(ctx context.Context, r *authv3.CheckRequest) (*authv3.CheckResponse, error) {
-	check := &limiter.Check{Cost: 1, Attributes: s.factsOf(ctx, r.GetAttributes())}
+	check := &limiter.Check{Cost: 1, Attributes: s.attributesOf(ctx, r.GetAttributes())}
 	decision, err := s.options.Engine.Decide(ctx, check)
 	if invalid, ok := errors.AsType[*limiter.FieldError](err); ok {
-		return malformed(invalid), nil
+		return badRequest(invalid), nil
 	}
 	switch {
 	case errors.Is(err, limiter.ErrNotReady):
@@ -59,7 +59,7 @@ func (s *Service) Check(ctx context.Context, r *authv3.CheckRequest) (*authv3.Ch
 	case err != nil:
 		return nil, status.FromContextError(err).Err()
 	}
-	a := answer.New(decision, answer.Manner{Silent: true, LegacyHeaders: s.options.Door.LegacyHeaders})
+	a := answer.New(decision, answer.Options{BodyOnDenialOnly: true, LegacyHeaders: s.options.Door.LegacyHeaders})
 	defer a.Release()
 	if decision.Allowed {
 		return allowed(a), nil
@@ -88,8 +88,8 @@ func denied(code int, headers []answer.Header, body string) *authv3.CheckRespons
 }
 
 // malformed refuses a request that breaks a rule.
-func malformed(e *limiter.FieldError) *authv3.CheckResponse {
-	body, _ := json.Marshal(answer.InvalidRequest(e).About(http.StatusBadRequest)) //nolint:errchkjson // plain data
+func badRequest(e *limiter.FieldError) *authv3.CheckResponse {
+	body, _ := json.Marshal(answer.InvalidRequest(e).WithStatus(http.StatusBadRequest)) //nolint:errchkjson // plain data
 	headers := []answer.Header{{Name: answer.HeaderContentType, Value: answer.TypeProblem}}
 	return denied(http.StatusBadRequest, headers, string(body))
 }

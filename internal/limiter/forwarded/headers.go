@@ -17,15 +17,15 @@ const (
 	HeaderOriginalURL    = "X-Original-Url" // the ingress controller of nginx
 )
 
-// notFacts are the headers that are no facts of the request asked about: the ones
+// proxyHeaders are the headers that are no facts of the request asked about: the ones
 // above, and those of the connection.
-var notFacts = []string{
+var proxyHeaders = []string{
 	HeaderMethod, HeaderURI, HeaderHost, HeaderFor,
 	HeaderOriginalMethod, HeaderOriginalURI, HeaderOriginalURL,
 	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// IsFact reports whether the header, by its canonical name, is a fact of the
+// IsRequestHeader reports whether the header, by its canonical name, is a fact of the
 // request that a proxy asks about, for policies to look at.
-func IsFact(name string) bool { return !slices.Contains(notFacts, name) }
+func IsRequestHeader(name string) bool { return !slices.Contains(proxyHeaders, name) }

@@ -26,7 +26,7 @@ func NewProxies(networks []netip.Prefix) Proxies {
 }
 
 // Cover reports whether the address is that of a trusted proxy.
-func (p Proxies) Cover(address netip.Addr) bool {
+func (p Proxies) Contains(address netip.Addr) bool {
 	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
@@ -37,10 +37,10 @@ func (p Proxies) Cover(address netip.Addr) bool {
 // is. An entry that is no address ends the reading, and its writer is the
 // client: nothing vouches for what is left of it.
 func (p Proxies) Client(peer netip.Addr, forwardedFor []string) netip.Addr {
-	client := Plain(peer)
+	client := CanonicalAddr(peer)
 	hops := strings.Split(strings.Join(forwardedFor, ","), ",")
 	for _, hop := range slices.Backward(hops) {
-		if !p.Cover(client) {
+		if !p.Contains(client) {
 			break
 		}
 		address, ok := parseHop(hop)
@@ -57,15 +57,15 @@ func (p Proxies) Client(peer netip.Addr, forwardedFor []string) netip.Addr {
 func parseHop(hop string) (netip.Addr, bool) {
 	hop = strings.Trim(hop, " \t")
 	if address, err := netip.ParseAddr(hop); err == nil {
-		return Plain(address), true
+		return CanonicalAddr(address), true
 	}
 	if inside, ok := strings.CutSuffix(hop, "]"); ok {
 		hop = inside + "]:0"
 	}
 	withPort, err := netip.ParseAddrPort(hop)
-	return Plain(withPort.Addr()), err == nil
+	return CanonicalAddr(withPort.Addr()), err == nil
 }
 
-// Plain is the one form of an address: IPv4 where it is mapped into IPv6, and
+// CanonicalAddr is the one form of an address: IPv4 where it is mapped into IPv6, and
 // without the zone, which means nothing to others.
-func Plain(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }
+func CanonicalAddr(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }

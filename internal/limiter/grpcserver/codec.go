@@ -33,7 +33,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		return err
 	}
 	wire := data.Materialize()
-	mend(wire, message.ProtoReflect().Descriptor(), maxDepth)
+	sanitize(wire, message.ProtoReflect().Descriptor(), maxDepth)
 	return protobuf.Unmarshal(wire, message)
 }
 
@@ -41,14 +41,14 @@ const (
 	// maxDepth bounds how deep messages within messages are mended: as deep as they
 	// are read. Metadata of a request may nest as deep as its client likes.
 	maxDepth = protowire.DefaultRecursionLimit
-	// notUTF8 replaces a byte that belongs to no character. It takes as much room,
+	// replacement replaces a byte that belongs to no character. It takes as much room,
 	// so no length changes.
-	notUTF8 = '?'
+	replacement = '?'
 )
 
 // mend replaces what is not UTF-8 in the strings of the message. What cannot be
 // read it leaves to Unmarshal to complain about.
-func mend(wire []byte, d protoreflect.MessageDescriptor, depth int) {
+func sanitize(wire []byte, d protoreflect.MessageDescriptor, depth int) {
 	for len(wire) > 0 && depth > 0 {
 		number, kind, n := protowire.ConsumeTag(wire)
 		if n < 0 {
@@ -71,18 +71,18 @@ func mend(wire []byte, d protoreflect.MessageDescriptor, depth int) {
 		switch {
 		case field == nil:
 		case field.Kind() == protoreflect.StringKind:
-			mendText(value)
+			replaceInvalidUTF8(value)
 		case field.Kind() == protoreflect.MessageKind:
-			mend(value, field.Message(), depth-1)
+			sanitize(value, field.Message(), depth-1)
 		}
 	}
 }
 
-func mendText(text []byte) {
+func replaceInvalidUTF8(text []byte) {
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRune(text[i:])
 		if r == utf8.RuneError && size == 1 {
-			text[i] = notUTF8
+			text[i] = replacement
 		}
 		i += size
 	}

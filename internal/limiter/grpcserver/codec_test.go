@@ -86,9 +86,9 @@ func TestCodecBoundsDepth(t *testing.T) {
 	wire := protowire.AppendTag(nil, 1, protowire.BytesType)
 	wire = protowire.AppendBytes(wire, append(protowire.AppendTag(nil, 2, protowire.BytesType), 1, 0xff))
 	kept := bytes.Clone(wire)
-	mend(wire, d, 1)
+	sanitize(wire, d, 1)
 	g.Expect(wire).To(Equal(kept))
-	mend(wire, d, 2)
+	sanitize(wire, d, 2)
 	g.Expect(wire).NotTo(Equal(kept))
 }
 

@@ -44,12 +44,12 @@ const (
 
 // patience is how often a client may ping. Envoy may be told to do so every
 // second; the default would hang up on it.
-var patience = keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}
+var keepalivePolicy = keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}
 
 // alive finds connections whose other end is gone without a word. It also ends one
 // after a while: a proxy keeps its connections for ever, and behind a Service new
 // replicas would never be asked.
-var alive = keepalive.ServerParameters{
+var keepaliveParams = keepalive.ServerParameters{
 	Time: time.Minute, Timeout: 20 * time.Second,
 	MaxConnectionAge: 5 * time.Minute, MaxConnectionAgeGrace: 10 * time.Second,
 }
@@ -93,16 +93,16 @@ func New(o Options) *Server {
 		}),
 	}
 	s.grpc = s.server()
-	s.say(healthpb.HealthCheckResponse_NOT_SERVING)
+	s.setHealth(healthpb.HealthCheckResponse_NOT_SERVING)
 	return s
 }
 
 // Ready makes the health SERVING, until the server is told to stop.
-func (s *Server) Ready() { s.say(healthpb.HealthCheckResponse_SERVING) }
+func (s *Server) Ready() { s.setHealth(healthpb.HealthCheckResponse_SERVING) }
 
 // say makes that the health of the server and of each of its services: clients ask
 // about either.
-func (s *Server) say(status healthpb.HealthCheckResponse_ServingStatus) {
+func (s *Server) setHealth(status healthpb.HealthCheckResponse_ServingStatus) {
 	s.health.SetServingStatus("", status)
 	for name := range s.grpc.GetServiceInfo() {
 		s.health.SetServingStatus(name, status)
@@ -123,9 +123,9 @@ func (s *Server) server() *grpc.Server {
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(connectTimeout),
-		grpc.KeepaliveEnforcementPolicy(patience),
-		grpc.KeepaliveParams(alive),
-		grpc.UnaryInterceptor(s.survive),
+		grpc.KeepaliveEnforcementPolicy(keepalivePolicy),
+		grpc.KeepaliveParams(keepaliveParams),
+		grpc.UnaryInterceptor(s.recoverPanic),
 	}
 	if s.options.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(s.options.TLS)))
@@ -142,8 +142,8 @@ func (s *Server) server() *grpc.Server {
 	return server
 }
 
-// survive turns a panic into an error of one call, so that the others go on.
-func (s *Server) survive(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
+// recoverPanic turns a panic into an error of one call, so that the others go on.
+func (s *Server) recoverPanic(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.options.Logger.ErrorContext(ctx, "Service panicked",

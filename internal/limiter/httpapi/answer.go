@@ -31,8 +31,8 @@ func releaseBody(b *bytes.Buffer) {
 }
 
 // writeDecision answers with the decision.
-func writeDecision(w http.ResponseWriter, d *limiter.Decision, m answer.Manner) {
-	a := answer.New(d, m)
+func writeDecision(w http.ResponseWriter, d *limiter.Decision, o answer.Options) {
+	a := answer.New(d, o)
 	defer a.Release()
 	for _, h := range a.Headers {
 		// Not by Set, which spells some of them otherwise.

@@ -213,9 +213,9 @@ func TestExchangeForgets(t *testing.T) {
 	})
 	for range 10 {
 		g.Expect(sendCheck(full, namedCheck).Code).To(Equal(429))
-		var v answer.Verdict
+		var v answer.DecisionBody
 		g.Expect(json.Unmarshal(sendCheck(&fakeEngine{}, namedCheck).Body.Bytes(), &v)).To(Succeed())
-		g.Expect(v).To(Equal(answer.Verdict{Allowed: true, Reason: limiter.ReasonAllowed, Limits: []answer.LimitState{}, Revision: 7}))
+		g.Expect(v).To(Equal(answer.DecisionBody{Allowed: true, Reason: limiter.ReasonAllowed, Limits: []answer.LimitState{}, Revision: 7}))
 	}
 }
 

@@ -31,25 +31,25 @@ func isAuthorize(path string) bool {
 // authorize decides the request that a proxy asks about. The body, which
 // belongs to that request, is not read.
 func (h *Handler) authorize(w http.ResponseWriter, r *http.Request) {
-	m := h.manner()
-	m.Silent, m.policiesField = true, parameterPolicy
+	o := h.answerOptions()
+	o.BodyOnDenialOnly, o.policiesField = true, parameterPolicy
 	check := &limiter.Check{Cost: 1}
-	err := readParameters(r.URL, check, &m)
+	err := readParameters(r.URL, check, &o)
 	if err == nil {
 		check.Attributes, err = h.forwardedFacts(r)
 	}
 	if err != nil {
-		h.refuse(w, r, check, m, err)
+		h.writeCheckError(w, r, check, o, err)
 		return
 	}
-	h.decide(w, r, check, m)
+	h.decide(w, r, check, o)
 }
 
 // readParameters reads what whoever configured the proxy wants. Below
 // pathAuthorize there is none of that: a proxy that appends the path of a
 // request appends the query of its client as well, and a client must not choose
 // its policies.
-func readParameters(u *url.URL, check *limiter.Check, m *manner) (err error) {
+func readParameters(u *url.URL, check *limiter.Check, o *answerOptions) (err error) {
 	if u.EscapedPath() != pathAuthorize {
 		return nil
 	}
@@ -62,7 +62,7 @@ func readParameters(u *url.URL, check *limiter.Check, m *manner) (err error) {
 		case parameterPolicy:
 			check.Policies, err = policyParameters(values)
 		case parameterDeny:
-			m.DenyStatus, err = denyParameter(values)
+			o.DenyStatus, err = denyParameter(values)
 		default:
 			err = &limiter.FieldError{Field: name, Problem: "is not a known parameter"}
 		}

@@ -120,7 +120,7 @@ func TestAuthorizeFacts(t *testing.T) {
 			}
 			g.Expect(engine.asked).To(Equal(&limiter.Check{Cost: 1, Attributes: want}))
 			for name := range engine.asked.Attributes.Headers {
-				g.Expect(forwarded.IsFact(http.CanonicalHeaderKey(name))).To(BeTrue(), name)
+				g.Expect(forwarded.IsRequestHeader(http.CanonicalHeaderKey(name))).To(BeTrue(), name)
 			}
 		})
 	}

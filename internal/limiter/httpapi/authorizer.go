@@ -88,7 +88,7 @@ func (f TokenFile) Authorize(_ context.Context, token string, _ Verb, _, _ strin
 // request is read, and refuses those that cannot have a right to an answer. A
 // token is a secret: one that comes in plain text from another machine is not even
 // looked at. Who that is says the connection, never a header.
-func (h *Handler) bearer(w http.ResponseWriter, r *http.Request) (token string, ok bool) {
+func (h *Handler) bearerToken(w http.ResponseWriter, r *http.Request) (token string, ok bool) {
 	if r.TLS == nil && !fromLoopback(r) {
 		writeProblem(w, http.StatusForbidden, answer.Problem{Code: codeForbidden, Detail: "Tokens are taken over TLS or from this machine only."})
 		return "", false
@@ -100,24 +100,24 @@ func (h *Handler) bearer(w http.ResponseWriter, r *http.Request) (token string, 
 			return token, true
 		}
 	}
-	h.refuseToken(w, r, ErrUnauthenticated)
+	h.writeTokenError(w, r, ErrUnauthenticated)
 	return "", false
 }
 
 // allow refuses the request unless the bearer of the token may do that with the
 // policy, and says who that is. It comes before anybody looks whether there is
 // such a policy.
-func (h *Handler) allow(w http.ResponseWriter, r *http.Request, token string, verb Verb, policy string) (user string, ok bool) {
+func (h *Handler) authorizeVerb(w http.ResponseWriter, r *http.Request, token string, verb Verb, policy string) (user string, ok bool) {
 	namespace, name, _ := strings.Cut(policy, "/")
 	user, err := h.Authorizer.Authorize(r.Context(), token, verb, namespace, name)
 	if err != nil {
-		h.refuseToken(w, r, err)
+		h.writeTokenError(w, r, err)
 		return "", false
 	}
 	return user, true
 }
 
-func (h *Handler) refuseToken(w http.ResponseWriter, r *http.Request, err error) {
+func (h *Handler) writeTokenError(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, ErrUnauthenticated):
 		w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
@@ -125,7 +125,7 @@ func (h *Handler) refuseToken(w http.ResponseWriter, r *http.Request, err error)
 	case errors.Is(err, ErrForbidden):
 		writeProblem(w, http.StatusForbidden, answer.Problem{Code: codeForbidden, Detail: "The bearer of the token may not do this."})
 	case r.Context().Err() != nil:
-		refuseGone(w)
+		writeClientClosed(w)
 	default:
 		h.Logger.ErrorContext(r.Context(), "Token was not judged", "error", err)
 		writeProblem(w, http.StatusServiceUnavailable, answer.Problem{

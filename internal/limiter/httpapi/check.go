@@ -21,46 +21,46 @@ const maxBody = 64 << 10
 const statusClientClosed = 499
 
 // manner is how a path answers.
-type manner struct {
-	answer.Manner
+type answerOptions struct {
+	answer.Options
 	// policiesField is what the list of policies is called in a request.
 	policiesField string
 }
 
 // manner returns how most paths answer.
-func (h *Handler) manner() manner {
-	return manner{answer.Manner{LegacyHeaders: h.Door.LegacyHeaders}, "policies"}
+func (h *Handler) answerOptions() answerOptions {
+	return answerOptions{Options: answer.Options{LegacyHeaders: h.Door.LegacyHeaders}, policiesField: "policies"}
 }
 
 // check decides one request.
 func (h *Handler) check(w http.ResponseWriter, r *http.Request) {
-	m := h.manner()
+	o := h.answerOptions()
 	body := takeBody()
 	defer releaseBody(body)
 	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
-		refuseBody(w, err)
+		writeBodyError(w, err)
 		return
 	}
 	check, err := decodeCheck(body.Bytes())
 	if err != nil {
-		h.refuse(w, r, check, m, err)
+		h.writeCheckError(w, r, check, o, err)
 		return
 	}
-	h.decide(w, r, check, m)
+	h.decide(w, r, check, o)
 }
 
 // decide answers with what the engine says of the check.
-func (h *Handler) decide(w http.ResponseWriter, r *http.Request, check *limiter.Check, m manner) {
+func (h *Handler) decide(w http.ResponseWriter, r *http.Request, check *limiter.Check, o answerOptions) {
 	decision, err := h.Engine.Decide(r.Context(), check)
 	if err != nil {
-		h.refuse(w, r, check, m, err)
+		h.writeCheckError(w, r, check, o, err)
 		return
 	}
-	writeDecision(w, decision, m.Manner)
+	writeDecision(w, decision, o.Options)
 }
 
 // refuseBody answers a request whose body could not be read.
-func refuseBody(w http.ResponseWriter, err error) {
+func writeBodyError(w http.ResponseWriter, err error) {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		writeProblem(w, http.StatusRequestEntityTooLarge, answer.Problem{
 			Code:   codeBodyTooLarge,
@@ -72,13 +72,13 @@ func refuseBody(w http.ResponseWriter, err error) {
 }
 
 // refuse answers a check that was not decided.
-func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, check *limiter.Check, m manner, err error) {
+func (h *Handler) writeCheckError(w http.ResponseWriter, r *http.Request, check *limiter.Check, o answerOptions, err error) {
 	if invalid, ok := errors.AsType[*limiter.FieldError](err); ok {
 		writeProblem(w, http.StatusBadRequest, answer.InvalidRequest(invalid))
 		return
 	}
 	if unknown, ok := errors.AsType[*limiter.UnknownPolicyError](err); ok {
-		field := m.policiesField
+		field := o.policiesField
 		if i := slices.Index(check.Policies, unknown.Policy); i >= 0 {
 			field = fmt.Sprintf("%s[%d]", field, i)
 		}
@@ -89,7 +89,7 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, check *limiter.
 	case errors.Is(err, limiter.ErrNotReady):
 		writeProblem(w, http.StatusServiceUnavailable, notReady())
 	case r.Context().Err() != nil:
-		refuseGone(w)
+		writeClientClosed(w)
 	default:
 		h.Logger.ErrorContext(r.Context(), "Check was not decided", "error", err)
 		writeProblem(w, http.StatusInternalServerError, answer.Problem{Code: codeInternal, Detail: detailInternal})
@@ -99,6 +99,6 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, check *limiter.
 // refuseGone answers a caller that hung up. Nobody may be listening any more,
 // but a caller that only closed its sending side still reads, and must not see a
 // success.
-func refuseGone(w http.ResponseWriter) {
+func writeClientClosed(w http.ResponseWriter) {
 	writeProblem(w, statusClientClosed, answer.Problem{Code: codeClientClosed, Detail: "The request was cancelled."})
 }

@@ -26,11 +26,11 @@ func (h *Handler) forwardedFacts(r *http.Request) (plan.Attributes, error) {
 		Headers:       attributeHeaders(r.Header),
 		RemoteAddress: h.proxies.Client(peer, r.Header.Values(forwarded.HeaderFor)),
 	}
-	if !h.proxies.Cover(peer) {
+	if !h.proxies.Contains(peer) {
 		a.Principal = principalOf(r.TLS)
 		return a, nil
 	}
-	t, err := readTold(r.Header)
+	t, err := readForwardedTarget(r.Header)
 	if err != nil {
 		return a, err
 	}
@@ -46,7 +46,7 @@ func (h *Handler) forwardedFacts(r *http.Request) (plan.Attributes, error) {
 func attributeHeaders(header http.Header) map[string]string {
 	headers := make(map[string]string, len(header))
 	for name, values := range header {
-		if forwarded.IsFact(name) {
+		if forwarded.IsRequestHeader(name) {
 			headers[strings.ToLower(name)] = strings.Join(values, ",")
 		}
 	}
@@ -70,43 +70,43 @@ func principalOf(state *tls.ConnectionState) string {
 }
 
 // told is what a proxy tells of a request; what it does not tell is empty.
-type told struct{ method, host, path string }
+type forwardedTarget struct{ method, host, path string }
 
-// readTold reads both families of headers. A proxy sends one and lets pass what
+// readForwardedTarget reads both families of headers. A proxy sends one and lets pass what
 // its client sends of the other, so neither can come first: where both are there
 // they must say the same, or else a client could tell Weir another story than its
 // request.
-func readTold(h http.Header) (told, error) {
-	one, err := readForwarded(h)
+func readForwardedTarget(h http.Header) (forwardedTarget, error) {
+	one, err := readXForwarded(h)
 	if err != nil {
-		return told{}, err
+		return forwardedTarget{}, err
 	}
-	other, err := readOriginal(h)
+	other, err := readXOriginal(h)
 	if err != nil {
-		return told{}, err
+		return forwardedTarget{}, err
 	}
 	// nginx has no header of its own for the host, so that may come from either.
 	host, err := agreed(forwarded.HeaderHost, one.host, other.host)
 	if err != nil {
-		return told{}, err
+		return forwardedTarget{}, err
 	}
 	one.host, other.host = host, host
-	switch (told{host: host}) {
+	switch (forwardedTarget{host: host}) {
 	case other:
 		return one, nil
 	case one:
 		return other, nil
 	}
 	if one.method != other.method {
-		return told{}, differs(forwarded.HeaderMethod)
+		return forwardedTarget{}, errDiffers(forwarded.HeaderMethod)
 	}
 	if one.path != other.path {
-		return told{}, differs(forwarded.HeaderURI)
+		return forwardedTarget{}, errDiffers(forwarded.HeaderURI)
 	}
 	return one, nil
 }
 
-func readForwarded(h http.Header) (t told, err error) {
+func readXForwarded(h http.Header) (t forwardedTarget, err error) {
 	if t.method, err = readWord(h, forwarded.HeaderMethod); err != nil {
 		return t, err
 	}
@@ -118,7 +118,7 @@ func readForwarded(h http.Header) (t told, err error) {
 	return t, err
 }
 
-func readOriginal(h http.Header) (t told, err error) {
+func readXOriginal(h http.Header) (t forwardedTarget, err error) {
 	if t.method, err = readWord(h, forwarded.HeaderOriginalMethod); err != nil {
 		return t, err
 	}
@@ -138,12 +138,12 @@ func readOriginal(h http.Header) (t told, err error) {
 // agreed returns what one of the two says; if both do, it must be the same.
 func agreed(name, a, b string) (string, error) {
 	if a != "" && b != "" && a != b {
-		return "", differs(name)
+		return "", errDiffers(name)
 	}
 	return cmp.Or(a, b), nil
 }
 
-func differs(name string) error {
+func errDiffers(name string) error {
 	return &limiter.FieldError{Field: name, Problem: "differs from what another header says"}
 }
 
@@ -198,5 +198,5 @@ func peerOf(r *http.Request) netip.Addr {
 	if err != nil {
 		return netip.Addr{}
 	}
-	return forwarded.Plain(peer.Addr())
+	return forwarded.CanonicalAddr(peer.Addr())
 }

@@ -102,7 +102,7 @@ func New(o Options) *Handler {
 // using http.ServeMux, whose redirects and plain-text errors are no problem
 // documents.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer h.survive(w, r)
+	defer h.recoverPanic(w, r)
 	route, ok := h.routes[Path(r)]
 	switch {
 	case h.ClientCertificates && !route.probe && !hasCertificate(r):
@@ -148,10 +148,10 @@ func IsProbe(r *http.Request) bool { return r.URL.Path == pathHealth || r.URL.Pa
 // verified.
 func hasCertificate(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }
 
-// survive turns a panic into an answer, so that one request cannot end the
+// recoverPanic turns a panic into an answer, so that one request cannot end the
 // connection it shares with others. Every handler writes its answer as its last
 // step, so none has been started yet.
-func (h *Handler) survive(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) recoverPanic(w http.ResponseWriter, r *http.Request) {
 	cause := recover()
 	if cause == nil {
 		return

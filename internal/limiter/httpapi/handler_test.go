@@ -155,7 +155,7 @@ func TestPanicIsAnswered(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(answer.Body.Close()).To(Succeed())
 		g.Expect(answer.StatusCode).To(Equal(step.status))
-		g.Expect(reused).To(Equal(step.reused), "the connection must survive")
+		g.Expect(reused).To(Equal(step.reused), "the connection must recoverPanic")
 	}
 	g.Expect(log.String()).To(And(ContainSubstring("unforeseen"), ContainSubstring("handler_test.go")))
 }

@@ -46,7 +46,7 @@ func setRetryAfter(w http.ResponseWriter, seconds int64) {
 // writeProblem answers with the problem.
 func writeProblem(w http.ResponseWriter, status int, p answer.Problem) {
 	setRetryAfter(w, p.RetryAfter)
-	writeJSON(w, status, answer.TypeProblem, p.About(status))
+	writeJSON(w, status, answer.TypeProblem, p.WithStatus(status))
 }
 
 // writeJSON answers with the value, which must be plain data: encoding it

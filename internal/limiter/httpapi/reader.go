@@ -40,7 +40,7 @@ type reader struct {
 func invalid(problem string) error { return &limiter.FieldError{Problem: problem} }
 
 // within puts the error of a value below the member or index that holds it.
-func within(holder string, err error) error {
+func inField(holder string, err error) error {
 	e, ok := err.(*limiter.FieldError) //nolint:errorlint // the reader returns nothing else, and never wrapped
 	if !ok {
 		return err
@@ -100,12 +100,12 @@ func (r *reader) object(most int, member func(name []byte) error) error {
 		}
 		for _, other := range seen {
 			if bytes.Equal(name, other) {
-				return within(label(name), invalid("is given twice"))
+				return inField(label(name), invalid("is given twice"))
 			}
 		}
 		seen = append(seen, name)
 		if err := member(name); err != nil {
-			return within(label(name), err)
+			return inField(label(name), err)
 		}
 		return nil
 	})
@@ -115,7 +115,7 @@ func (r *reader) object(most int, member func(name []byte) error) error {
 func (r *reader) array(most int, element func() error) error {
 	return r.sequence("[]", "a list", most, func(i int) error {
 		if err := element(); err != nil {
-			return within("["+strconv.Itoa(i)+"]", err)
+			return inField("["+strconv.Itoa(i)+"]", err)
 		}
 		return nil
 	})

@@ -65,7 +65,7 @@ func (r *reader) check() (*limiter.Check, error) {
 		return err
 	})
 	if err == nil && check.Policies == nil && !matching {
-		err = within("policies", invalid("must be given where there are no attributes"))
+		err = inField("policies", invalid("must be given where there are no attributes"))
 	}
 	return check, err
 }
@@ -221,7 +221,7 @@ func (r *reader) descriptor() (d plan.Descriptor, err error) {
 		})
 	})
 	if err == nil && !given {
-		err = within("entries", invalid("must be given"))
+		err = inField("entries", invalid("must be given"))
 	}
 	return d, err
 }
@@ -239,7 +239,7 @@ func (r *reader) descriptorEntry() (e plan.Entry, err error) {
 		return err
 	})
 	if err == nil && e.Key == "" {
-		err = within("key", invalid("must not be empty"))
+		err = inField("key", invalid("must not be empty"))
 	}
 	return e, err
 }

@@ -37,28 +37,28 @@ type keyState struct {
 }
 
 // changed answers what changed something: whether there was anything to change.
-type changed struct {
+type changeResult struct {
 	Found bool `json:"found"`
 }
 
 // inspect answers with the state of a key.
 func (h *Handler) inspect(w http.ResponseWriter, r *http.Request) {
-	token, ok := h.bearer(w, r)
+	token, ok := h.bearerToken(w, r)
 	if !ok {
 		return
 	}
 	t, attributes, err := targetOfQuery(r.URL.RawQuery)
 	if err != nil {
-		h.refuseState(w, r, err)
+		h.writeStateError(w, r, err)
 		return
 	}
-	user, ok := h.allow(w, r, token, VerbInspect, t.policy)
+	user, ok := h.authorizeVerb(w, r, token, VerbInspect, t.policy)
 	if !ok {
 		return
 	}
 	state, err := h.State.Inspect(r.Context(), t.policy, t.key, attributes)
 	if err != nil {
-		h.refuseState(w, r, err, h.logged(&t, user)...)
+		h.writeStateError(w, r, err, h.logAttrs(&t, user)...)
 		return
 	}
 	writeJSON(w, http.StatusOK, answer.TypeJSON, keyStateOf(state))
@@ -97,7 +97,7 @@ func (h *Handler) unblock(w http.ResponseWriter, r *http.Request) {
 // change does something to the key that the body names, and leaves a line in the
 // log that says who did.
 func (h *Handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did string, do func(context.Context, target) (bool, error)) {
-	token, ok := h.bearer(w, r)
+	token, ok := h.bearerToken(w, r)
 	if !ok {
 		return
 	}
@@ -105,7 +105,7 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did 
 	if !ok {
 		return
 	}
-	user, ok := h.allow(w, r, token, verb, t.policy)
+	user, ok := h.authorizeVerb(w, r, token, verb, t.policy)
 	if !ok {
 		return
 	}
@@ -113,11 +113,11 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did 
 	// otherwise nobody could tell whether it was done.
 	found, err := do(context.WithoutCancel(r.Context()), t)
 	if err != nil {
-		h.refuseState(w, r, err, h.logged(&t, user)...)
+		h.writeStateError(w, r, err, h.logAttrs(&t, user)...)
 		return
 	}
-	h.Logger.InfoContext(r.Context(), did, append(h.logged(&t, user), "found", found)...)
-	writeJSON(w, http.StatusOK, answer.TypeJSON, changed{Found: found})
+	h.Logger.InfoContext(r.Context(), did, append(h.logAttrs(&t, user), "found", found)...)
+	writeJSON(w, http.StatusOK, answer.TypeJSON, changeResult{Found: found})
 }
 
 // readTarget reads the body, or refuses it.
@@ -125,12 +125,12 @@ func (h *Handler) readTarget(w http.ResponseWriter, r *http.Request, block bool)
 	body := takeBody()
 	defer releaseBody(body)
 	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
-		refuseBody(w, err)
+		writeBodyError(w, err)
 		return t, false
 	}
 	t, err := decodeTarget(body.Bytes(), block)
 	if err != nil {
-		h.refuseState(w, r, err)
+		h.writeStateError(w, r, err)
 		return t, false
 	}
 	return t, true
@@ -138,17 +138,17 @@ func (h *Handler) readTarget(w http.ResponseWriter, r *http.Request, block bool)
 
 // logged is the target and who is after it, for the log. Keys may be secrets, so
 // only their hash is there.
-func (h *Handler) logged(t *target, user string) []any {
-	logged := []any{"policy", t.policy, "keyHash", h.State.KeyHash(t.key...), "user", user}
+func (h *Handler) logAttrs(t *target, user string) []any {
+	attrs := []any{"policy", t.policy, "keyHash", h.State.KeyHash(t.key...), "user", user}
 	if t.duration != 0 {
-		logged = append(logged, "duration", t.duration.String())
+		attrs = append(attrs, "duration", t.duration.String())
 	}
-	return logged
+	return attrs
 }
 
 // refuseState answers what was not done; context goes into the log with a fault
 // of ours.
-func (h *Handler) refuseState(w http.ResponseWriter, r *http.Request, err error, context ...any) {
+func (h *Handler) writeStateError(w http.ResponseWriter, r *http.Request, err error, context ...any) {
 	invalid, isInvalid := errors.AsType[*limiter.FieldError](err)
 	unknown, isUnknown := errors.AsType[*limiter.UnknownPolicyError](err)
 	switch {
@@ -159,7 +159,7 @@ func (h *Handler) refuseState(w http.ResponseWriter, r *http.Request, err error,
 	case errors.Is(err, limiter.ErrNotReady):
 		writeProblem(w, http.StatusServiceUnavailable, notReady())
 	case errors.Is(err, r.Context().Err()): // never of a change, which goes on without its caller
-		refuseGone(w)
+		writeClientClosed(w)
 	default: // Redis; a change may have been made nevertheless
 		h.Logger.ErrorContext(r.Context(), "State was not reached", append(context, "path", r.URL.Path, "error", err)...)
 		writeProblem(w, http.StatusServiceUnavailable, answer.Problem{

@@ -131,7 +131,7 @@ func (o *operated) state(query string) (s keyState) {
 func (o *operated) check(body string) (status int, reason limiter.Reason, limit string) {
 	o.t.Helper()
 	w := send(o, http.MethodPost, pathCheck, body)
-	var v answer.Verdict
+	var v answer.DecisionBody
 	NewWithT(o.t).Expect(json.Unmarshal(w.Body.Bytes(), &v)).To(Succeed())
 	return w.Code, v.Reason, v.Limit
 }

@@ -25,7 +25,7 @@ type target struct {
 // engine judges, once it is known that the caller may hear of it.
 func (t *target) check() error {
 	if problem := policyNameProblem(t.policy, nil); problem != "" {
-		return within("policy", invalid(problem))
+		return inField("policy", invalid(problem))
 	}
 	return nil
 }
@@ -36,11 +36,11 @@ func (t *target) check() error {
 func targetOfQuery(text string) (t target, a plan.Attributes, err error) {
 	query, err := url.ParseQuery(text)
 	if err != nil {
-		return t, a, within("query", invalid("must be pairs of names and values"))
+		return t, a, inField("query", invalid("must be pairs of names and values"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		if err := readStateParameter(&t, &a, name, query[name]); err != nil {
-			return t, a, within(label([]byte(name)), err)
+			return t, a, inField(label([]byte(name)), err)
 		}
 	}
 	return t, a, t.check()
@@ -99,7 +99,7 @@ func decodeTarget(body []byte, block bool) (t target, err error) {
 		err = t.check()
 	}
 	if err == nil && block && !given {
-		err = within("duration", invalid("must be given"))
+		err = inField("duration", invalid("must be given"))
 	}
 	return t, err
 }

@@ -46,8 +46,8 @@ type Options struct {
 // contents is what the files hold.
 type contents struct{ cert, key, clientCA string }
 
-// complaint is what is wrong with which contents.
-type complaint struct {
+// failure is what is wrong with which contents.
+type failure struct {
 	contents
 	problem string
 }
@@ -56,11 +56,11 @@ type complaint struct {
 type Files struct {
 	options Options
 	current atomic.Pointer[tls.Config]
-	inForce contents
+	inUse   contents
 	// broken is what the last look found, zero if all was well, and looks how
 	// often in a row.
-	broken complaint
-	looks  int
+	failing  failure
+	failures int
 }
 
 // Load reads the files. At a start there is no last good one to go on with, so
@@ -89,16 +89,16 @@ func (f *Files) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			f.look()
+			f.poll()
 		}
 	}
 }
 
 // look takes what the files hold now, if it is new and can be used.
-func (f *Files) look() {
+func (f *Files) poll() {
 	read, err := f.read()
-	if err == nil && read == f.inForce {
-		f.broken, f.looks = complaint{}, 0
+	if err == nil && read == f.inUse {
+		f.failing, f.failures = failure{}, 0
 		return
 	}
 	var config *tls.Config
@@ -106,7 +106,7 @@ func (f *Files) look() {
 		config, err = f.config(read)
 	}
 	if err != nil {
-		f.complain(complaint{read, err.Error()})
+		f.logUnusable(failure{contents: read, problem: err.Error()})
 		return
 	}
 	f.use(read, config)
@@ -116,17 +116,17 @@ func (f *Files) look() {
 
 // complain says once what is wrong, and only of files that two looks found so:
 // one look may meet files of which the second is being written.
-func (f *Files) complain(c complaint) {
-	if c != f.broken {
-		f.broken, f.looks = c, 0
+func (f *Files) logUnusable(found failure) {
+	if found != f.failing {
+		f.failing, f.failures = found, 0
 	}
-	if f.looks++; f.looks == 2 {
-		f.options.Logger.Error("New TLS files cannot be used, the last good ones stay in force", "error", c.problem)
+	if f.failures++; f.failures == 2 {
+		f.options.Logger.Error("New TLS files cannot be used, the last good ones stay in force", "error", found.problem)
 	}
 }
 
 func (f *Files) use(read contents, config *tls.Config) {
-	f.inForce, f.broken, f.looks = read, complaint{}, 0
+	f.inUse, f.failing, f.failures = read, failure{}, 0
 	f.current.Store(config)
 }
 

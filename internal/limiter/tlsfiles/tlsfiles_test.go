@@ -139,7 +139,7 @@ func TestBrokenFilesKeepTheLastGood(t *testing.T) {
 	otherCert, otherKey := authority.Issue(t, "other", "weir")
 	tests := map[string]struct {
 		cert, key, clientCA []byte
-		complaint           string
+		failure             string
 	}{
 		"a key of another":    {otherCert, key, authority.PEM, "private key does not match"},
 		"no certificate":      {nil, otherKey, authority.PEM, "failed to find any PEM data"},
@@ -156,21 +156,21 @@ func TestBrokenFilesKeepTheLastGood(t *testing.T) {
 			client := clientOf(t, authority, authority, "client")
 
 			volume.swap(tc.cert, tc.key, tc.clientCA)
-			files.look()
+			files.poll()
 			g.Expect(log.String()).To(BeEmpty(), "the files may be being written")
 			for range 3 {
-				files.look()
+				files.poll()
 			}
 			g.Expect(strings.Count(log.String(), "cannot be used")).To(Equal(1), "it is said once")
-			g.Expect(log.String()).To(ContainSubstring(tc.complaint))
+			g.Expect(log.String()).To(ContainSubstring(tc.failure))
 			g.Expect(shown(files.GRPC(), client)).To(Equal("good"))
 			_, err = Load(volume.options(log))
-			g.Expect(err).To(MatchError(ContainSubstring(tc.complaint)), "nothing starts with them")
+			g.Expect(err).To(MatchError(ContainSubstring(tc.failure)), "nothing starts with them")
 
 			volume.swap(cert, key, authority.PEM) // back to what is in force
-			files.look()
+			files.poll()
 			volume.swap(otherCert, otherKey, authority.PEM)
-			files.look()
+			files.poll()
 			g.Expect(shown(files.GRPC(), client)).To(Equal("other"))
 		})
 	}
@@ -185,8 +185,8 @@ func TestFilesThatGo(t *testing.T) {
 	files, err := Load(volume.options(log))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(os.Remove(volume.path("..data"))).To(Succeed())
-	files.look()
-	files.look()
+	files.poll()
+	files.poll()
 	g.Expect(log.String()).To(ContainSubstring("no such file"))
 	g.Expect(shown(files.GRPC(), clientOf(t, authority, authority, "client"))).To(Equal("good"))
 }

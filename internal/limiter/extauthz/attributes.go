@@ -21,10 +21,10 @@ import (
 // domainExtension is the context extension that names the rate limit domain.
 const domainExtension = "domain"
 
-// factsOf returns the facts of the request that Envoy asks about. Envoy tells of
+// attributesOf returns the facts of the request that Envoy asks about. Envoy tells of
 // it in fields of its own, so only what it passes on of the client, the addresses
 // before its own peer, depends on who is trusted.
-func (s *Service) factsOf(ctx context.Context, a *authv3.AttributeContext) plan.Attributes {
+func (s *Service) attributesOf(ctx context.Context, a *authv3.AttributeContext) plan.Attributes {
 	request := a.GetRequest().GetHttp()
 	headers, forwardedFor := headersOfRequest(request)
 	return plan.Attributes{
@@ -33,7 +33,7 @@ func (s *Service) factsOf(ctx context.Context, a *authv3.AttributeContext) plan.
 		Path:          request.GetPath(),
 		Headers:       headers,
 		RemoteAddress: s.proxies.Client(addressOf(a.GetSource().GetAddress()), forwardedFor),
-		Principal:     cmp.Or(s.toldPrincipal(ctx, headers), a.GetSource().GetPrincipal()),
+		Principal:     cmp.Or(s.principalFromHeader(ctx, headers), a.GetSource().GetPrincipal()),
 		Domain:        a.GetContextExtensions()[domainExtension],
 	}
 }
@@ -49,7 +49,7 @@ func headersOfRequest(r *authv3.AttributeContext_HttpRequest) (headers map[strin
 		case strings.HasPrefix(name, ":"):
 		case canonical == forwarded.HeaderFor:
 			forwardedFor = append(forwardedFor, value)
-		case !forwarded.IsFact(canonical):
+		case !forwarded.IsRequestHeader(canonical):
 		default:
 			if before, twice := headers[name]; twice {
 				value = before + "," + value
@@ -72,12 +72,12 @@ func addressOf(a *corev3.Address) netip.Addr {
 	if err != nil {
 		return netip.Addr{}
 	}
-	return forwarded.Plain(address)
+	return forwarded.CanonicalAddr(address)
 }
 
-// toldPrincipal returns who the header of principals says the caller is, if a
+// principalFromHeader returns who the header of principals says the caller is, if a
 // trusted Envoy sends it.
-func (s *Service) toldPrincipal(ctx context.Context, headers map[string]string) string {
+func (s *Service) principalFromHeader(ctx context.Context, headers map[string]string) string {
 	if s.options.Door.PrincipalHeader == "" {
 		return ""
 	}
@@ -86,7 +86,7 @@ func (s *Service) toldPrincipal(ctx context.Context, headers map[string]string) 
 		return ""
 	}
 	address, err := netip.ParseAddrPort(caller.Addr.String())
-	if err != nil || !s.proxies.Cover(forwarded.Plain(address.Addr())) {
+	if err != nil || !s.proxies.Contains(forwarded.CanonicalAddr(address.Addr())) {
 		return ""
 	}
 	return strings.TrimSpace(headers[strings.ToLower(s.options.Door.PrincipalHeader)])

@@ -11,7 +11,7 @@ import (
 )
 
 // Verdict is a decision as JSON.
-type Verdict struct {
+type DecisionBody struct {
 	Allowed  bool           `json:"allowed"`
 	Reason   limiter.Reason `json:"reason"`
 	Policy   string         `json:"policy"`
@@ -52,17 +52,17 @@ type waitMs int64
 func (w waitMs) IsZero() bool { return w < 0 }
 
 // refusal is a refused decision as JSON.
-type refusal struct {
+type denialBody struct {
 	Problem
-	Verdict
+	DecisionBody
 }
 
 // fill makes the verdict of the decision.
-func (v *Verdict) fill(d *limiter.Decision) {
-	v.Allowed, v.Reason, v.Revision = d.Allowed, d.Reason, d.Revision
-	v.Policy, v.Limit, v.Override = d.Policy, d.Limit, d.Override
+func (b *DecisionBody) fill(d *limiter.Decision) {
+	b.Allowed, b.Reason, b.Revision = d.Allowed, d.Reason, d.Revision
+	b.Policy, b.Limit, b.Override = d.Policy, d.Limit, d.Override
 	for i := range d.Limits {
-		v.Limits = append(v.Limits, LimitStateOf(&d.Limits[i]))
+		b.Limits = append(b.Limits, LimitStateOf(&d.Limits[i]))
 	}
 }
 
