@@ -255,7 +255,7 @@ func TestFlagsThatCannotWork(t *testing.T) {
 		"no such files":    {[]string{"--policies", "../../config/samples", "--tls-cert-file", "/no/cert", "--tls-key-file", "/no/key"}, "open /no/cert"},
 		"a bad header":     {[]string{"--policies", ".", "--principal-header", "X-User:"}, "--principal-header"},
 		"no token file":    {[]string{"--policies", ".", "--admin-token-file", "/no/token"}, "--admin-token-file: open /no/token"},
-		"an empty token":   {[]string{"--policies", ".", "--admin-token-file", os.DevNull}, "--admin-token-file: /dev/null holds no token"},
+		"an empty token":   {[]string{"--policies", ".", "--admin-token-file", os.DevNull}, "--admin-token-file: /dev/null contains no token"},
 		"a level":          {[]string{"--policies", ".", "--log-level", "loud"}, "--log-level"},
 		"a taken address":  {[]string{"--policies", "../../config/samples", "--http-address", "256.0.0.1:1", "--grpc-address", "", "--metrics-address", ""}, "http: listen tcp"},
 		"an unknown flag":  {[]string{"--polices", "."}, "unknown flag: --polices"},

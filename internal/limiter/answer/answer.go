@@ -14,27 +14,27 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 )
 
-// The headers of answers, beside those of ratelimit.go.
+// Headers of answers; ratelimit.go has the others.
 const (
 	HeaderContentType = "Content-Type"
 	HeaderRetryAfter  = "Retry-After"
-	// HeaderDegraded names the failure mode that decided in place of Redis: open,
-	// closed or local.
+	// HeaderDegraded is the failure mode that decided because Redis did not answer:
+	// open, closed or local.
 	HeaderDegraded = "Weir-Degraded"
 )
 
-// The types of bodies.
+// Content types of bodies.
 const (
 	TypeJSON    = "application/json"
 	TypeProblem = "application/problem+json"
 )
 
-// Options is how a door answers.
+// Options select how a door answers.
 type Options struct {
-	// DenyStatus is the status of all refusals, for a door whose proxy knows one
-	// only; 0 is one for each reason.
+	// DenyStatus is the status of every denial, for a proxy that understands only one;
+	// 0 selects the status by reason.
 	DenyStatus int
-	// BodyOnDenialOnly leaves out the body where the request may pass.
+	// BodyOnDenialOnly leaves out the body of an allowed decision.
 	BodyOnDenialOnly bool
 	// LegacyHeaders adds X-RateLimit-Limit, -Remaining and -Reset.
 	LegacyHeaders bool
@@ -43,14 +43,13 @@ type Options struct {
 // Header is one header of an answer.
 type Header struct{ Name, Value string }
 
-// Answer is a decision as HTTP says it. It is valid until Release.
+// Answer is a decision as an HTTP response. It is valid until Release.
 type Answer struct {
 	Status int
-	// Headers are in the spelling in which they are to be sent, each name once,
-	// Content-Type among them where there is a body.
+	// Headers are spelled as they must be sent. Each name occurs once. Content-Type is
+	// among them if there is a body.
 	Headers []Header
-	// Body is empty where there is none.
-	Body []byte
+	Body    []byte // may be empty
 
 	out     bytes.Buffer
 	encoder *json.Encoder // writes to out
@@ -65,7 +64,7 @@ var answers = sync.Pool{New: func() any {
 	return a
 }}
 
-// New returns the decision in that manner.
+// New returns the answer for the decision.
 func New(d *limiter.Decision, o Options) *Answer {
 	a := answers.Get().(*Answer)
 	a.Status = http.StatusOK
@@ -85,7 +84,7 @@ func New(d *limiter.Decision, o Options) *Answer {
 	return a
 }
 
-// Release gives back the memory of the answer, for the next one.
+// Release returns the answer to a pool. It must not be used afterwards.
 func (a *Answer) Release() {
 	a.out.Reset()
 	clear(a.content.Limits)
@@ -97,7 +96,8 @@ func (a *Answer) Release() {
 
 func (a *Answer) add(name, value string) { a.Headers = append(a.Headers, Header{name, value}) }
 
-// refuse says how long to wait; no Retry-After means that it is no use.
+// setDenial sets the status, the problem and Retry-After, which is left out where waiting
+// does not help.
 func (a *Answer) setDenial(d *limiter.Decision, o Options) {
 	a.Status = statusOf(d.Reason)
 	a.content.Problem = problemOf(d, a.Status)
@@ -117,7 +117,7 @@ func (a *Answer) encode(d *limiter.Decision, contentType string, body any) {
 	a.Body = a.out.Bytes()
 }
 
-// statusOf returns the status of a refusal.
+// statusOf returns the status of a denial.
 func statusOf(reason limiter.Reason) int {
 	switch reason {
 	case limiter.ReasonMissingKey, limiter.ReasonDeniedByOverride:

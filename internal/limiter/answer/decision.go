@@ -10,7 +10,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// Verdict is a decision as JSON.
+// DecisionBody is a decision as JSON.
 type DecisionBody struct {
 	Allowed  bool           `json:"allowed"`
 	Reason   limiter.Reason `json:"reason"`
@@ -37,27 +37,26 @@ type LimitState struct {
 	SuppressionFactor     share  `json:"suppressionFactor,omitzero"`
 }
 
-// share is a part of a whole, 0..1. Negative is one that the limit does not
-// have, and is left out.
+// share is a fraction, 0..1. Negative values are left out: the limit has no share.
 type share float64
 
-// IsZero says which values encoding/json leaves out.
+// IsZero tells encoding/json to leave the member out.
 func (s share) IsZero() bool { return s < 0 }
 
-// waitMs is a time to wait in milliseconds. Negative is for ever, which JSON
-// says by leaving the member out.
+// waitMs is a time to wait in milliseconds. Negative values, which mean that waiting does
+// not help, are left out.
 type waitMs int64
 
-// IsZero says which values encoding/json leaves out.
+// IsZero tells encoding/json to leave the member out.
 func (w waitMs) IsZero() bool { return w < 0 }
 
-// refusal is a refused decision as JSON.
+// denialBody is a denial as JSON: a problem document with the members of a decision.
 type denialBody struct {
 	Problem
 	DecisionBody
 }
 
-// fill makes the verdict of the decision.
+// fill copies the decision into the body.
 func (b *DecisionBody) fill(d *limiter.Decision) {
 	b.Allowed, b.Reason, b.Revision = d.Allowed, d.Reason, d.Revision
 	b.Policy, b.Limit, b.Override = d.Policy, d.Limit, d.Override
@@ -92,7 +91,8 @@ func LimitStateOf(l *limiter.LimitState) LimitState {
 	}
 }
 
-// RoundUp returns the duration in units, so that waiting that long is enough.
+// RoundUp returns the duration in whole units, rounded up, so that waiting that long is
+// enough.
 func RoundUp(d, unit time.Duration) int64 {
 	n := int64(d / unit)
 	if d%unit > 0 {

@@ -1,10 +1,9 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package answer is what all doors say of a decision: the status, the headers and
-// the body of an HTTP answer. A door of gRPC hands the same to its proxy, which
-// says it to its client.
+// Package answer encodes a decision as an HTTP response: status, headers and body. The
+// HTTP doors send it; the gRPC doors hand it to their proxy, which sends it.
 //
-// Reading order: answer.go (the whole), verdict.go (a decision as JSON), problem.go
-// (a refusal as JSON), ratelimit.go (the RateLimit headers).
+// Reading order: answer.go (the whole response), decision.go (a decision as JSON),
+// problem.go (a problem document), ratelimit.go (the RateLimit headers).
 package answer

@@ -13,32 +13,31 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 )
 
-// CodeInvalidRequest is the code of a request that breaks a rule.
+// CodeInvalidRequest is the code of a malformed request.
 const CodeInvalidRequest = "InvalidRequest"
 
-// Problem is a problem document (RFC 9457). Its type is "about:blank", which
-// says that the status is the kind of problem; code tells kinds of one status
-// apart.
+// Problem is a problem document (RFC 9457). Its type is "about:blank": the status is the
+// kind of problem, and code distinguishes problems with the same status.
 type Problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
 	Code   string `json:"code"`
-	// Field is the path of the part of the request that is wrong.
+	// Field is the path of the invalid field of the request.
 	Field string `json:"field,omitempty"`
-	// RetryAfter is in whole seconds; 0 where waiting does not help.
+	// RetryAfter is in whole seconds; 0 if waiting does not help.
 	RetryAfter int64        `json:"retryAfter,omitempty"`
 	Context    RetryContext `json:"context,omitzero"`
 }
 
-// RetryContext repeats the time to wait where generic error handlers of
-// clients look for it.
+// RetryContext repeats RetryAfter in the place where generic error handlers of clients
+// look for it.
 type RetryContext struct {
 	RetryAfter int64 `json:"retryAfter"`
 }
 
-// About fills what follows from the status and from RetryAfter.
+// WithStatus sets the status and the members that follow from it and from RetryAfter.
 func (p Problem) WithStatus(status int) Problem {
 	p.Type, p.Status = "about:blank", status
 	p.Title = cmp.Or(http.StatusText(status), "Client Closed Request")
@@ -46,7 +45,7 @@ func (p Problem) WithStatus(status int) Problem {
 	return p
 }
 
-// InvalidRequest is the problem of a request that breaks a rule.
+// InvalidRequest returns the problem of a malformed request.
 func InvalidRequest(e *limiter.FieldError) Problem {
 	return Problem{
 		Code:   CodeInvalidRequest,
@@ -55,7 +54,7 @@ func InvalidRequest(e *limiter.FieldError) Problem {
 	}
 }
 
-// refused is the problem of a refused decision.
+// problemOf returns the problem of a denial.
 func problemOf(d *limiter.Decision, status int) Problem {
 	p := Problem{Code: cmp.Or(d.Denial.Code, "RateLimited")}
 	switch status {
@@ -76,7 +75,7 @@ func problemOf(d *limiter.Decision, status int) Problem {
 	return p.WithStatus(status)
 }
 
-// sentence ends the text with a full stop unless it ends as a sentence does.
+// sentence adds a full stop unless the text already ends like a sentence.
 func sentence(text string) string {
 	text = strings.TrimSpace(text)
 	if strings.HasSuffix(text, ".") || strings.HasSuffix(text, "!") || strings.HasSuffix(text, "?") {

@@ -10,9 +10,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 )
 
-// The headers of draft-ietf-httpapi-ratelimit-headers-11, and those that were
-// usual before it. They are sent as spelled here, which http.Header.Set would
-// not do.
+// Headers of draft-ietf-httpapi-ratelimit-headers-11, and the older X-RateLimit headers.
+// http.Header.Set would change their spelling.
 const (
 	HeaderRateLimit       = "RateLimit"
 	HeaderRateLimitPolicy = "RateLimit-Policy"
@@ -21,13 +20,12 @@ const (
 	headerLegacyReset     = "X-RateLimit-Reset"
 )
 
-// maxField is the largest integer of a structured field (RFC 9651 section
-// 3.3.1).
+// maxField is the largest integer of a structured field (RFC 9651, section 3.3.1).
 const maxField = 999_999_999_999_999
 
-// addLimits tells of the limits that took part, but for those in mode
-// Shadow: a caller must not notice that something is being tried out.
-// retryAfter is the header of that name, 0 for none.
+// addLimits adds the RateLimit headers for the limits that took part. Limits in mode
+// Shadow are left out, so that callers do not notice them. retryAfter is the value of the
+// Retry-After header in seconds, 0 without one.
 func (a *Answer) addLimits(d *limiter.Decision, retryAfter int64, legacy bool) {
 	var policies, states []byte
 	var tightest *limiter.LimitState
@@ -54,8 +52,8 @@ func (a *Answer) addLimits(d *limiter.Decision, retryAfter int64, legacy bool) {
 	}
 }
 
-// tightestOfItsName reports whether no other state of the same limit says more: a
-// policy may take part with several keys, and a name stands in the list once.
+// tightestOfItsName reports whether the i-th state is the tightest of its limit. A policy
+// can take part with several keys, but the list may hold each name only once.
 func tightestOfItsName(states []limiter.LimitState, i int) bool {
 	for j := range states {
 		same := i != j && !states[j].Shadow &&
@@ -67,7 +65,7 @@ func tightestOfItsName(states []limiter.LimitState, i int) bool {
 	return true
 }
 
-// ItemName is what the limit is called in the headers.
+// ItemName returns the name of the limit in the headers: "<policy>-<limit>".
 func ItemName(l *limiter.LimitState) string { return string(appendName(nil, l)) }
 
 func appendName(text []byte, l *limiter.LimitState) []byte {
@@ -76,8 +74,8 @@ func appendName(text []byte, l *limiter.LimitState) []byte {
 	return append(text, l.Limit...)
 }
 
-// appendItem appends the name of the limit as a string of a list. Names are DNS
-// labels, so nothing in them needs escaping.
+// appendItem appends the name of the limit as a quoted list item. Names are DNS labels, so
+// they need no escaping.
 func appendItem(list []byte, l *limiter.LimitState) []byte {
 	if len(list) > 0 {
 		list = append(list, ", "...)
@@ -86,8 +84,8 @@ func appendItem(list []byte, l *limiter.LimitState) []byte {
 	return append(appendName(list, l), '"')
 }
 
-// appendPolicy appends what the limit grants. A window that is not whole seconds
-// cannot be said.
+// appendPolicy appends the quota and the window of the limit. The header cannot express a
+// window that is not whole seconds, so it is left out.
 func appendPolicy(list []byte, l *limiter.LimitState) []byte {
 	list = append(appendItem(list, l), ";q="...)
 	list = strconv.AppendInt(list, l.Quota, 10)
@@ -98,7 +96,7 @@ func appendPolicy(list []byte, l *limiter.LimitState) []byte {
 	return list
 }
 
-// appendState appends what is left of the limit, and for how long.
+// appendState appends the units left and the seconds until the limit resets.
 func appendState(list []byte, l *limiter.LimitState, retryAfter int64) []byte {
 	list = append(appendItem(list, l), ";r="...)
 	list = strconv.AppendInt(list, Available(l), 10)
@@ -106,8 +104,7 @@ func appendState(list []byte, l *limiter.LimitState, retryAfter int64) []byte {
 	return strconv.AppendInt(list, resetSeconds(l, retryAfter), 10)
 }
 
-// Available is what is left of the limit: nothing while its policy is blocked,
-// whatever the windows say.
+// Available returns the units left of the limit: none while the key is blocked.
 func Available(l *limiter.LimitState) int64 {
 	if l.Blocked {
 		return 0
@@ -115,8 +112,8 @@ func Available(l *limiter.LimitState) int64 {
 	return l.Remaining
 }
 
-// secondsOf is how long what is left has to last. In a refusal that is Retry-After
-// for all limits: the draft wants no end of a window to be later than it.
+// resetSeconds returns the seconds until the limit resets. In a denial it is Retry-After
+// for every limit: the draft allows no reset later than that.
 func resetSeconds(l *limiter.LimitState, retryAfter int64) int64 {
 	if retryAfter > 0 {
 		return retryAfter

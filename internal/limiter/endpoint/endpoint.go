@@ -1,9 +1,10 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package endpoint puts the decision half together: the engine, the doors it
-// answers through, and the metrics. Whoever runs it gives the engine its
-// plans.
+// Package endpoint assembles the decision half: the engine, the doors and their listeners,
+// and the metrics. Its caller provides the plans.
+//
+// Reading order: endpoint.go (options and assembly), tracing.go (spans).
 package endpoint
 
 import (
@@ -36,44 +37,44 @@ import (
 
 // Options configure an Endpoint.
 type Options struct {
-	// Redis is where counters live. Its client must not retry. Required.
+	// Redis holds the counters. Its client must not retry. Required.
 	Redis redis.UniversalClient
-	// RedisPrefix starts the name of every key in Redis.
+	// RedisPrefix is the prefix of every key in Redis.
 	RedisPrefix string
-	// HTTPAddress is where checks are answered.
+	// HTTPAddress is the address of the HTTP door.
 	HTTPAddress string
-	// GRPCAddress is where gRPC is served; empty is nowhere.
+	// GRPCAddress is the address of the gRPC doors; empty turns them off.
 	GRPCAddress string
-	// MetricsAddress is where metrics are served; empty is nowhere.
+	// MetricsAddress is the address of the metrics; empty turns it off.
 	MetricsAddress string
-	// TLS are the certificates of the HTTP and the gRPC port; nil is plain text.
+	// TLS provides the certificates of the HTTP and gRPC ports; nil is plain text.
 	TLS *tlsfiles.Files
 	// Door configures all doors.
 	Door limiter.DoorOptions
-	// Authorizer says who may see and change the state of keys; nil is nobody.
+	// Authorizer decides who may read and change the state of keys; nil turns the state
+	// calls off.
 	Authorizer httpapi.Authorizer
-	// StoreTimeout is the longest a decision waits for Redis.
+	// StoreTimeout is the longest that a decision waits for Redis.
 	StoreTimeout time.Duration
-	// LameDuck is how long requests are still accepted after the process was
-	// told to end.
+	// LameDuck is how long requests are still accepted after draining began.
 	LameDuck time.Duration
-	// Logger receives the log. Required.
+	// Logger is required.
 	Logger *slog.Logger
-	// Registry takes the metrics of decisions. Required.
+	// Registry registers the metrics of decisions. Required.
 	Registry *prometheus.Registry
-	// Metrics are what is served; nil is Registry.
+	// Metrics are the metrics to serve; nil is Registry.
 	Metrics prometheus.Gatherer
-	// Healthy makes /healthz fail with its error; nil is always healthy.
+	// Healthy returns why /healthz should fail, or nil. A nil function is always healthy.
 	Healthy func() error
-	// Replicas lists the live replicas; nil is none known.
+	// Replicas lists the live replicas; may be nil.
 	Replicas func() []httpapi.Replica
-	// Tracer makes spans of what doors are asked, of decisions and of commands to
-	// Redis; nil makes none. Propagator reads which trace a caller belongs to.
+	// Tracer creates spans for requests, decisions and Redis commands; nil creates none.
+	// Propagator reads the trace context of callers.
 	Tracer     trace.TracerProvider
 	Propagator propagation.TextMapPropagator
 }
 
-// Endpoint decides checks and answers them.
+// Endpoint is the engine with its doors.
 type Endpoint struct {
 	*engine.Engine
 	HTTP    *httpserver.Server
@@ -82,7 +83,7 @@ type Endpoint struct {
 	options Options
 }
 
-// New returns an endpoint that does not listen yet and has no plans.
+// New returns an endpoint without plans that does not listen yet.
 func New(o Options) *Endpoint {
 	e := &Endpoint{options: o}
 	e.traceRedis()
@@ -151,15 +152,15 @@ func MetricsHandler(metrics prometheus.Gatherer) http.Handler {
 	return mux
 }
 
-// Use makes the snapshot the one that later decisions are made with. With the
-// first one gRPC health begins to say SERVING.
+// Use replaces the snapshot for later decisions. The first snapshot sets the gRPC health to
+// SERVING.
 func (e *Endpoint) Use(snapshot *plan.Snapshot) {
 	e.Engine.Use(snapshot)
 	e.GRPC.Ready()
 }
 
-// Run serves until ctx ends, then drains. A door that cannot listen ends it
-// with an error.
+// Run serves until ctx ends, then drains. It returns an error if an address cannot be
+// bound.
 func (e *Endpoint) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	serve := func(door, address string, start func(context.Context) error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 )
 
-// tracer is the engine's; nil if there is no tracing.
+// tracer returns the tracer of the engine, or nil without tracing.
 func (e *Endpoint) tracer() trace.Tracer {
 	if e.options.Tracer == nil {
 		return nil
@@ -24,8 +24,8 @@ func (e *Endpoint) tracer() trace.Tracer {
 	return e.options.Tracer.Tracer("github.com/weir-dev/weir/internal/limiter")
 }
 
-// traceRedis makes a span of every command. Statements hold the keys of callers, so
-// spans do not hold statements.
+// traceRedis adds a span for every command, without its statement, which contains keys of
+// callers.
 func (e *Endpoint) traceRedis() {
 	if e.options.Tracer == nil {
 		return
@@ -33,11 +33,11 @@ func (e *Endpoint) traceRedis() {
 	err := redisotel.InstrumentTracing(e.options.Redis,
 		redisotel.WithTracerProvider(e.options.Tracer), redisotel.WithDBStatement(false))
 	if err != nil {
-		e.options.Logger.Error("Commands to Redis are not traced", "error", err)
+		e.options.Logger.Error("Failed to trace Redis commands", "error", err)
 	}
 }
 
-// traceHTTP makes a span of every request that is not a probe.
+// traceHTTP adds a span for every request that is not a probe.
 func (e *Endpoint) traceHTTP(handler http.Handler) http.Handler {
 	if e.options.Tracer == nil {
 		return handler
@@ -48,8 +48,8 @@ func (e *Endpoint) traceHTTP(handler http.Handler) http.Handler {
 		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return httpapi.Name(r) }))
 }
 
-// withoutKeys takes out of the span of a request what otelhttp writes of the request
-// that a proxy asks about: addresses, paths and user agents are keys, too.
+// withoutKeys clears the attributes in which otelhttp records the original request:
+// addresses, paths and user agents can be keys.
 func withoutKeys(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		span := trace.SpanFromContext(r.Context())
@@ -61,7 +61,7 @@ func withoutKeys(next http.Handler) http.Handler {
 	})
 }
 
-// traceGRPC makes a span of every call.
+// traceGRPC adds a span for every call.
 func (e *Endpoint) traceGRPC() stats.Handler {
 	if e.options.Tracer == nil {
 		return nil

@@ -1,16 +1,15 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package envoyrls is the door for Envoy's global rate limit filters: the
-// envoy.service.ratelimit.v3.RateLimitService. A request is a domain and
-// descriptors; every policy that applies by one of them takes part, in one atomic
-// step, and the answer says of each descriptor what became of it.
+// Package envoyrls is the door for Envoy's global rate limit filters. It implements
+// envoy.service.ratelimit.v3.RateLimitService. A request is a domain and a list of
+// descriptors. All policies that match a descriptor are decided in one atomic step, and the
+// response holds a status for each descriptor.
 //
-// Envoy lets a request pass when this service fails, unless told otherwise. So
-// nothing that the client of a request chooses may end in an error here: errors
-// are for what the configuration of the proxy got wrong, and for a server without
-// plans.
+// By default Envoy allows a request when this service returns an error. So nothing that a
+// client chooses may cause an error: errors report a wrong configuration of the proxy, or a
+// server without plans.
 //
-// Reading order: service.go, request.go (what is asked), response.go (what is
-// said).
+// Reading order: service.go (the call), request.go (from the request to a check),
+// response.go (from the decision to the response).
 package envoyrls

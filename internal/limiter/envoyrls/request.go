@@ -15,21 +15,22 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// checkOf turns the request into a check. Errors are *limiter.FieldError.
+// checkOf converts the request into a check. It returns a *limiter.FieldError for a
+// malformed request.
 func checkOf(r *ratelimitv3.RateLimitRequest) (*limiter.Check, error) {
 	switch n := len(r.GetDescriptors()); {
 	case r.GetDomain() == "":
 		return nil, &limiter.FieldError{Field: "domain", Problem: "must not be empty"}
 	case n == 0:
 		return nil, &limiter.FieldError{Field: "descriptors", Problem: "must not be empty"}
-	case n > limiter.MaxDescriptors: // before anything is made of them
+	case n > limiter.MaxDescriptors: // before anything is allocated for them
 		return nil, &limiter.FieldError{Field: "descriptors", Problem: fmt.Sprintf("has %d elements, at most %d", n, limiter.MaxDescriptors)}
 	}
 	hits, err := hitsOf("hits_addend", uint64(r.GetHitsAddend()))
 	if err != nil {
 		return nil, err
 	}
-	hits.Peek = false // here 0 is what those send who know nothing of hits
+	hits.Peek = false // on the request, 0 is the default and means 1
 	check := &limiter.Check{
 		Attributes: plan.Attributes{Domain: r.GetDomain(), Descriptors: make([]plan.Descriptor, len(r.GetDescriptors()))},
 		Charges:    make([]limiter.Charge, len(r.GetDescriptors())),
@@ -51,13 +52,12 @@ func descriptorOf(d *commonv3.RateLimitDescriptor) plan.Descriptor {
 	return entries
 }
 
-// chargeOf returns what the i-th descriptor asks for: its own hits where it says
-// them, else those of the request.
+// chargeOf returns the charge of the i-th descriptor: its own hits, or else those of the
+// request.
 func chargeOf(d *commonv3.RateLimitDescriptor, hits limiter.Charge, i int) (charge limiter.Charge, err error) {
 	at := fmt.Sprintf("descriptors[%d]", i)
 	if d.GetIsNegativeHits() {
-		// What was spent comes back with time; who could return it, could spend
-		// without end.
+		// A client that could return units could spend without end.
 		return charge, &limiter.FieldError{Field: at + ".is_negative_hits", Problem: "is not supported"}
 	}
 	charge = hits
@@ -70,8 +70,8 @@ func chargeOf(d *commonv3.RateLimitDescriptor, hits limiter.Charge, i int) (char
 	return charge, nil
 }
 
-// hitsOf returns the charge of so many hits; none at all is a peek, which looks
-// whether one would pass.
+// hitsOf returns the charge for a number of hits. 0 hits peek whether one unit would be
+// admitted.
 func hitsOf(field string, hits uint64) (limiter.Charge, error) {
 	if hits > plan.MaxThreshold {
 		return limiter.Charge{}, &limiter.FieldError{Field: field, Problem: fmt.Sprintf("must be at most %d", plan.MaxThreshold)}
@@ -79,7 +79,7 @@ func hitsOf(field string, hits uint64) (limiter.Charge, error) {
 	return limiter.Charge{Cost: max(1, int64(hits)), Peek: hits == 0}, nil
 }
 
-// windows are the lengths of Envoy's units; no limit is as long as the others.
+// windows maps the units of Envoy to windows. MONTH and YEAR are longer than any window.
 var windows = map[typev3.RateLimitUnit]time.Duration{
 	typev3.RateLimitUnit_SECOND: time.Second,
 	typev3.RateLimitUnit_MINUTE: time.Minute,
@@ -87,8 +87,8 @@ var windows = map[typev3.RateLimitUnit]time.Duration{
 	typev3.RateLimitUnit_DAY:    24 * time.Hour,
 }
 
-// requestedLimit returns the limit that comes with the descriptor, nil if none
-// does. One with a unit that has no length here fits no policy, which is counted.
+// requestedLimit returns the limit of the descriptor, or nil if it has none. A unit that is
+// not in windows matches no limit of a policy; the engine ignores it and counts it.
 func requestedLimit(l *commonv3.RateLimitDescriptor_RateLimitOverride) *limiter.RequestedLimit {
 	if l == nil {
 		return nil

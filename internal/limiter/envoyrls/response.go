@@ -16,8 +16,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/answer"
 )
 
-// response says the decision. Envoy answers its client with one status whatever
-// the reason of a refusal, so that is the one the body names.
+// response returns the decision as a response. The body of a denial names status 429
+// whatever the reason, because Envoy sends that status for every denial.
 func (s *Service) response(d *limiter.Decision) *ratelimitv3.RateLimitResponse {
 	a := answer.New(d, answer.Options{
 		BodyOnDenialOnly: true, DenyStatus: http.StatusTooManyRequests, LegacyHeaders: s.options.Door.LegacyHeaders,
@@ -66,7 +66,7 @@ func statusOfDescriptor(state *limiter.DescriptorState) *ratelimitv3.RateLimitRe
 	return s
 }
 
-// units are Envoy's names of windows.
+// units maps windows to the units of Envoy.
 var units = map[time.Duration]ratelimitv3.RateLimitResponse_RateLimit_Unit{
 	time.Second:        ratelimitv3.RateLimitResponse_RateLimit_SECOND,
 	time.Minute:        ratelimitv3.RateLimitResponse_RateLimit_MINUTE,
@@ -75,8 +75,8 @@ var units = map[time.Duration]ratelimitv3.RateLimitResponse_RateLimit_Unit{
 	7 * 24 * time.Hour: ratelimitv3.RateLimitResponse_RateLimit_WEEK,
 }
 
-// currentLimit describes the limit by the name it has in the RateLimit headers. A
-// window without a name is UNKNOWN.
+// currentLimit returns the limit under the name it has in the RateLimit headers. The unit of
+// a window that is not in units is UNKNOWN.
 func currentLimit(l *limiter.LimitState) *ratelimitv3.RateLimitResponse_RateLimit {
 	return &ratelimitv3.RateLimitResponse_RateLimit{
 		Name:            answer.ItemName(l),

@@ -15,7 +15,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 )
 
-// Options are what a service needs.
+// Options configure a Service.
 type Options struct {
 	// Engine is required.
 	Engine limiter.Decider
@@ -35,9 +35,9 @@ func New(o Options) *Service { return &Service{options: o} }
 // Register adds the service to the server.
 func (s *Service) Register(r grpc.ServiceRegistrar) { ratelimitv3.RegisterRateLimitServiceServer(r, s) }
 
-// ShouldRateLimit decides one request. Errors are InvalidArgument for a request
-// that breaks a rule, with the field named, Unavailable before plans were loaded,
-// and the caller's own end.
+// ShouldRateLimit decides one request. It returns InvalidArgument, with the field named, for
+// a malformed request, Unavailable before the first plans are loaded, and the status of a
+// cancelled call.
 func (s *Service) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
 	check, err := checkOf(r)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Service) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLimitR
 	return s.response(decision), nil
 }
 
-// statusOf returns the error as gRPC says it.
+// statusOf returns the gRPC status of the error.
 func statusOf(err error) error {
 	if invalid, ok := errors.AsType[*limiter.FieldError](err); ok {
 		return status.Error(codes.InvalidArgument, invalid.Error())

@@ -21,9 +21,9 @@ import (
 // domainExtension is the context extension that names the rate limit domain.
 const domainExtension = "domain"
 
-// attributesOf returns the facts of the request that Envoy asks about. Envoy tells of
-// it in fields of its own, so only what it passes on of the client, the addresses
-// before its own peer, depends on who is trusted.
+// attributesOf returns the attributes of the original request. Envoy sends most of them in
+// fields of its own, which are trusted; X-Forwarded-For is trusted only as far as
+// TrustedProxies covers.
 func (s *Service) attributesOf(ctx context.Context, a *authv3.AttributeContext) plan.Attributes {
 	request := a.GetRequest().GetHttp()
 	headers, forwardedFor := headersOfRequest(request)
@@ -39,8 +39,8 @@ func (s *Service) attributesOf(ctx context.Context, a *authv3.AttributeContext) 
 }
 
 // headersOfRequest returns the headers by lower-case name, and the values of
-// X-Forwarded-For. Envoy sends values of one name joined, or, where it is told to
-// send headers raw, one by one.
+// X-Forwarded-For. Envoy sends repeated headers joined, or one by one if it is configured to
+// send raw headers.
 func headersOfRequest(r *authv3.AttributeContext_HttpRequest) (headers map[string]string, forwardedFor []string) {
 	headers = make(map[string]string, len(r.GetHeaders())+len(r.GetHeaderMap().GetHeaders()))
 	add := func(name, value string) {
@@ -66,7 +66,7 @@ func headersOfRequest(r *authv3.AttributeContext_HttpRequest) (headers map[strin
 	return headers, forwardedFor
 }
 
-// addressOf returns the address of a socket; the zero one when it is not known.
+// addressOf returns the address of a socket, or the zero address if it is unknown.
 func addressOf(a *corev3.Address) netip.Addr {
 	address, err := netip.ParseAddr(a.GetSocketAddress().GetAddress())
 	if err != nil {
@@ -75,8 +75,7 @@ func addressOf(a *corev3.Address) netip.Addr {
 	return forwarded.CanonicalAddr(address)
 }
 
-// principalFromHeader returns who the header of principals says the caller is, if a
-// trusted Envoy sends it.
+// principalFromHeader returns the value of PrincipalHeader if a trusted Envoy sent it.
 func (s *Service) principalFromHeader(ctx context.Context, headers map[string]string) string {
 	if s.options.Door.PrincipalHeader == "" {
 		return ""

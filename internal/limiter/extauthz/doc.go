@@ -1,8 +1,11 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package extauthz is the door for Envoy's external authorization filter: the
-// envoy.service.auth.v3.Authorization. It decides by the request itself, as
-// forward-auth does over HTTP: policies match and take their keys from what Envoy
-// tells of it. A refusal is the same answer that the HTTP door gives.
+// Package extauthz is the door for Envoy's external authorization filter. It implements
+// envoy.service.auth.v3.Authorization. Like forward-auth over HTTP it decides by the
+// original request: Envoy sends its attributes, from which policies match and take keys. A
+// denial is the answer that the HTTP door would send.
+//
+// Reading order: service.go (the call and the response), attributes.go (from the request to
+// attributes).
 package extauthz

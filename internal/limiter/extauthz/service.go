@@ -22,7 +22,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/forwarded"
 )
 
-// Options are what a service needs.
+// Options configure a Service.
 type Options struct {
 	// Engine is required.
 	Engine limiter.Decider
@@ -45,8 +45,8 @@ func New(o Options) *Service {
 // Register adds the service to the server.
 func (s *Service) Register(r grpc.ServiceRegistrar) { authv3.RegisterAuthorizationServer(r, s) }
 
-// Check decides one request. Errors are Unavailable before plans were loaded, and
-// the caller's own end.
+// Check decides one request. It returns Unavailable before the first plans are loaded, and
+// the status of a cancelled call.
 func (s *Service) Check(ctx context.Context, r *authv3.CheckRequest) (*authv3.CheckResponse, error) {
 	check := &limiter.Check{Cost: 1, Attributes: s.attributesOf(ctx, r.GetAttributes())}
 	decision, err := s.options.Engine.Decide(ctx, check)
@@ -87,14 +87,14 @@ func denied(code int, headers []answer.Header, body string) *authv3.CheckRespons
 	}
 }
 
-// malformed refuses a request that breaks a rule.
+// badRequest returns the answer for a malformed request.
 func badRequest(e *limiter.FieldError) *authv3.CheckResponse {
 	body, _ := json.Marshal(answer.InvalidRequest(e).WithStatus(http.StatusBadRequest)) //nolint:errchkjson // plain data
 	headers := []answer.Header{{Name: answer.HeaderContentType, Value: answer.TypeProblem}}
 	return denied(http.StatusBadRequest, headers, string(body))
 }
 
-// codeOf returns the code of gRPC that is nearest to the status.
+// codeOf returns the gRPC code that is closest to the HTTP status.
 func codeOf(status int) codes.Code {
 	switch status {
 	case http.StatusBadRequest:
@@ -108,8 +108,7 @@ func codeOf(status int) codes.Code {
 	}
 }
 
-// headersOf returns headers that take the place of what the upstream may say under
-// the same names: it cannot know better.
+// headersOf returns headers that overwrite headers of the upstream with the same names.
 func headersOf(headers []answer.Header) []*corev3.HeaderValueOption {
 	options := make([]*corev3.HeaderValueOption, len(headers))
 	for i, h := range headers {

@@ -1,6 +1,9 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package forwarded says what is believed of the headers that proxies send about
-// the requests of their clients, and whose.
+// Package forwarded decides which forwarding headers are trusted, and finds the address of
+// the client in them.
+//
+// It has two files: headers.go (the headers that proxies add) and proxies.go (the trusted
+// proxies).
 package forwarded

@@ -5,8 +5,8 @@ package forwarded
 
 import "slices"
 
-// The headers by which proxies tell of the request they ask about: Traefik and
-// Caddy by X-Forwarded-*, nginx by X-Original-*.
+// The headers in which proxies describe the original request: Traefik and Caddy use
+// X-Forwarded-*, nginx uses X-Original-*.
 const (
 	HeaderFor            = "X-Forwarded-For"
 	HeaderMethod         = "X-Forwarded-Method"
@@ -14,11 +14,11 @@ const (
 	HeaderHost           = "X-Forwarded-Host"
 	HeaderOriginalMethod = "X-Original-Method"
 	HeaderOriginalURI    = "X-Original-Uri"
-	HeaderOriginalURL    = "X-Original-Url" // the ingress controller of nginx
+	HeaderOriginalURL    = "X-Original-Url" // ingress-nginx
 )
 
-// proxyHeaders are the headers that are no facts of the request asked about: the ones
-// above, and those of the connection.
+// proxyHeaders do not belong to the original request: the headers above and hop-by-hop
+// headers (RFC 9110, section 7.6.1).
 var proxyHeaders = []string{
 	HeaderMethod, HeaderURI, HeaderHost, HeaderFor,
 	HeaderOriginalMethod, HeaderOriginalURI, HeaderOriginalURL,
@@ -26,6 +26,6 @@ var proxyHeaders = []string{
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// IsRequestHeader reports whether the header, by its canonical name, is a fact of the
-// request that a proxy asks about, for policies to look at.
+// IsRequestHeader reports whether the header, given by its canonical name, belongs to the
+// original request, so that policies may use it.
 func IsRequestHeader(name string) bool { return !slices.Contains(proxyHeaders, name) }

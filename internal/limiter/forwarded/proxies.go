@@ -9,12 +9,11 @@ import (
 	"strings"
 )
 
-// Proxies are the networks of the proxies whose forwarding headers are
-// believed.
+// Proxies is the set of networks of the trusted proxies.
 type Proxies []netip.Prefix
 
-// NewProxies returns the proxies of those networks. It writes networks of IPv4-mapped IPv6 addresses as IPv4, which is how
-// addresses are compared.
+// NewProxies returns the proxies in those networks. It converts networks of IPv4-mapped
+// IPv6 addresses to IPv4, as CanonicalAddr does with addresses.
 func NewProxies(networks []netip.Prefix) Proxies {
 	p := slices.Clone(Proxies(networks))
 	for i, network := range p {
@@ -25,17 +24,18 @@ func NewProxies(networks []netip.Prefix) Proxies {
 	return p
 }
 
-// Cover reports whether the address is that of a trusted proxy.
+// Contains reports whether the address, in the form of CanonicalAddr, is a trusted proxy.
 func (p Proxies) Contains(address netip.Addr) bool {
 	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
-// Client returns who sent a request that came from the peer with those
-// X-Forwarded-For lines. Every proxy appends the address it was called from, so
-// the list is read from its right end, as long as the one who wrote the next
-// entry is trusted: the client is the first who is not, or else the last there
-// is. An entry that is no address ends the reading, and its writer is the
-// client: nothing vouches for what is left of it.
+// Client returns the address of the client of a request that arrived from peer with these
+// X-Forwarded-For lines.
+//
+// Every proxy appends the address of its own peer, so the list is read from the right while
+// the proxy that wrote the entry is trusted. The client is the first address that is not a
+// trusted proxy, or the leftmost one. An entry that is not an address ends the search: the
+// client is the proxy that wrote it.
 func (p Proxies) Client(peer netip.Addr, forwardedFor []string) netip.Addr {
 	client := CanonicalAddr(peer)
 	hops := strings.Split(strings.Join(forwardedFor, ","), ",")
@@ -52,7 +52,7 @@ func (p Proxies) Client(peer netip.Addr, forwardedFor []string) netip.Addr {
 	return client
 }
 
-// parseHop reads an address, which some proxies write with a port, or IPv6 in
+// parseHop parses an entry of X-Forwarded-For. Some proxies add a port, or put IPv6 in
 // brackets.
 func parseHop(hop string) (netip.Addr, bool) {
 	hop = strings.Trim(hop, " \t")
@@ -66,6 +66,6 @@ func parseHop(hop string) (netip.Addr, bool) {
 	return CanonicalAddr(withPort.Addr()), err == nil
 }
 
-// CanonicalAddr is the one form of an address: IPv4 where it is mapped into IPv6, and
-// without the zone, which means nothing to others.
+// CanonicalAddr returns the address in its only form: an IPv4-mapped IPv6 address becomes
+// IPv4, and the zone, which has a meaning on one host only, is dropped.
 func CanonicalAddr(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }

@@ -14,10 +14,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// codec is the usual one, except that it reads messages whose strings are not
-// UTF-8. Envoy fills strings with bytes that its clients chose, and Go refuses to
-// read those; the call would end in an error, and Envoy lets a request pass when a
-// call ends so. A client could then get round every limit with one byte.
+// codec is the standard protobuf codec, except that it also accepts strings that are not
+// valid UTF-8. Envoy copies bytes that its clients chose into strings. The standard codec
+// rejects those with an error, and Envoy allows a request when the call fails: one byte
+// would evade every limit.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
@@ -38,16 +38,15 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 }
 
 const (
-	// maxDepth bounds how deep messages within messages are mended: as deep as they
-	// are read. Metadata of a request may nest as deep as its client likes.
+	// maxDepth bounds the nesting of messages that sanitize descends into. It is the
+	// limit of the decoder; clients choose how deep the metadata of a request nests.
 	maxDepth = protowire.DefaultRecursionLimit
-	// replacement replaces a byte that belongs to no character. It takes as much room,
-	// so no length changes.
+	// replacement replaces each invalid byte. It is one byte, so no length changes.
 	replacement = '?'
 )
 
-// mend replaces what is not UTF-8 in the strings of the message. What cannot be
-// read it leaves to Unmarshal to complain about.
+// sanitize replaces invalid UTF-8 in the strings of the message, in place. It stops at
+// malformed bytes, which Unmarshal then rejects.
 func sanitize(wire []byte, d protoreflect.MessageDescriptor, depth int) {
 	for len(wire) > 0 && depth > 0 {
 		number, kind, n := protowire.ConsumeTag(wire)

@@ -1,6 +1,8 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package grpcserver is the gRPC port: listening, draining, health, reflection and
-// what protects the services that are registered on it.
+// Package grpcserver serves gRPC on one address, with TLS, health, reflection, bounds on what
+// a client can hold, and a drain at the end.
+//
+// Reading order: server.go (the server), codec.go (messages with invalid UTF-8).
 package grpcserver

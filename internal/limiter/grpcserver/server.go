@@ -26,50 +26,49 @@ import (
 )
 
 const (
-	// drainTimeout is how long calls in flight may take after the server was told
-	// to stop.
+	// drainTimeout bounds the calls in flight when the server shuts down.
 	drainTimeout = 10 * time.Second
-	// maxMessageBytes is far above what Envoy sends by its own bounds on headers: a
-	// client whose headers do not fit would not be decided about.
+	// maxMessageBytes is far above what Envoy sends with its own bounds on headers. A
+	// larger message fails the call, and Envoy then allows the request.
 	maxMessageBytes = 4 << 20
-	// maxHeaderBytes bounds the metadata of a call. An Envoy that traces passes on
-	// the tracestate of its client there, as long as a header may be to it, and lets
-	// a request pass of which the metadata are refused.
+	// maxHeaderBytes bounds the metadata of a call. With tracing on, Envoy forwards the
+	// tracestate of its client there, as long as the largest header it accepts. Larger
+	// metadata fail the call, and Envoy then allows the request.
 	maxHeaderBytes = 1 << 20
-	// maxStreams bounds the calls in flight of one connection; more have to wait.
+	// maxStreams bounds the concurrent calls of one connection; further calls wait.
 	maxStreams = 10_000
-	// connectTimeout bounds the handshakes of a connection.
+	// connectTimeout bounds the TLS and HTTP/2 handshakes.
 	connectTimeout = 10 * time.Second
 )
 
-// patience is how often a client may ping. Envoy may be told to do so every
-// second; the default would hang up on it.
+// keepalivePolicy allows a ping every second, which Envoy can be configured to send; the
+// default of gRPC would close the connection.
 var keepalivePolicy = keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}
 
-// alive finds connections whose other end is gone without a word. It also ends one
-// after a while: a proxy keeps its connections for ever, and behind a Service new
-// replicas would never be asked.
+// keepaliveParams closes connections to peers that vanished, and every connection after
+// MaxConnectionAge: proxies keep connections open, so new replicas behind a Service would
+// otherwise get no calls.
 var keepaliveParams = keepalive.ServerParameters{
 	Time: time.Minute, Timeout: 20 * time.Second,
 	MaxConnectionAge: 5 * time.Minute, MaxConnectionAgeGrace: 10 * time.Second,
 }
 
-// Service is what is served beside health and reflection.
+// Service is a gRPC service to serve, beside health and reflection.
 type Service interface{ Register(grpc.ServiceRegistrar) }
 
 // Options configure a Server. Only Address is required.
 type Options struct {
-	// Address is what to listen on, as in ":8081"; port 0 takes any.
+	// Address is the TCP address, as in ":8081"; port 0 takes any free port.
 	Address  string
 	Services []Service
-	// TLS turns TLS on; it must be able to find a certificate.
+	// TLS turns TLS on. It must provide a certificate.
 	TLS *tls.Config
-	// Tracing makes a span of every call; nil makes none.
+	// Tracing creates a span for every call; nil creates none.
 	Tracing stats.Handler
-	// Logger hears of faults of the server; nil is slog.Default().
+	// Logger receives panics of services; nil is slog.Default().
 	Logger *slog.Logger
-	// LameDuck is how long the server goes on accepting after it was told to stop,
-	// not serving by its health, so that those who send to it can notice.
+	// LameDuck is the time between NOT_SERVING and the shutdown, in which load balancers
+	// can notice.
 	LameDuck time.Duration
 }
 
@@ -97,11 +96,11 @@ func New(o Options) *Server {
 	return s
 }
 
-// Ready makes the health SERVING, until the server is told to stop.
+// Ready sets the health to SERVING, until the server drains.
 func (s *Server) Ready() { s.setHealth(healthpb.HealthCheckResponse_SERVING) }
 
-// say makes that the health of the server and of each of its services: clients ask
-// about either.
+// setHealth sets the health of the server and of each of its services, since clients may
+// watch either.
 func (s *Server) setHealth(status healthpb.HealthCheckResponse_ServingStatus) {
 	s.health.SetServingStatus("", status)
 	for name := range s.grpc.GetServiceInfo() {
@@ -115,7 +114,7 @@ func (s *Server) Start(ctx context.Context) error { return s.listener.Run(ctx, p
 // Addr returns the address in use; empty until Start has bound it.
 func (s *Server) Addr() string { return s.listener.Addr() }
 
-// server returns the standard server with our bounds and all services.
+// server returns the standard server with these bounds and all services.
 func (s *Server) server() *grpc.Server {
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
@@ -142,7 +141,7 @@ func (s *Server) server() *grpc.Server {
 	return server
 }
 
-// recoverPanic turns a panic into an error of one call, so that the others go on.
+// recoverPanic turns a panic into an error of its call, so that other calls continue.
 func (s *Server) recoverPanic(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -154,7 +153,7 @@ func (s *Server) recoverPanic(ctx context.Context, request any, info *grpc.Unary
 	return handle(ctx, request)
 }
 
-// protocol is the Server as its listener runs it.
+// protocol implements listen.Server.
 type protocol struct{ *Server }
 
 // Serve implements listen.Server.

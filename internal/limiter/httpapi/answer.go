@@ -20,7 +20,7 @@ const (
 	typeText = "text/plain; charset=utf-8"
 )
 
-// bodies are buffers for the bodies of requests.
+// bodies pools buffers for request bodies.
 var bodies = sync.Pool{New: func() any { return &bytes.Buffer{} }}
 
 func takeBody() *bytes.Buffer { return bodies.Get().(*bytes.Buffer) }
@@ -35,7 +35,7 @@ func writeDecision(w http.ResponseWriter, d *limiter.Decision, o answer.Options)
 	a := answer.New(d, o)
 	defer a.Release()
 	for _, h := range a.Headers {
-		// Not by Set, which spells some of them otherwise.
+		// Set would change the spelling of some names.
 		w.Header()[h.Name] = []string{h.Value}
 	}
 	if len(a.Body) == 0 {
@@ -45,7 +45,7 @@ func writeDecision(w http.ResponseWriter, d *limiter.Decision, o answer.Options)
 	writeBody(w, a.Status, a.Body)
 }
 
-// write sends a whole answer.
+// write sends a whole response.
 func write(w http.ResponseWriter, status int, contentType string, body []byte) {
 	w.Header().Set(answer.HeaderContentType, contentType)
 	writeBody(w, status, body)
@@ -54,11 +54,11 @@ func write(w http.ResponseWriter, status int, contentType string, body []byte) {
 func writeBody(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set(headerContentLength, strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	// An error means that the caller has gone.
+	// An error means that the client closed the connection.
 	_, _ = w.Write(body)
 }
 
-// writeText sends an answer for people and probes.
+// writeText sends a plain-text response.
 func writeText(w http.ResponseWriter, status int, text string) {
 	write(w, status, typeText, []byte(text))
 }

@@ -14,29 +14,28 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 )
 
-// The parameters of pathAuthorize.
+// Query parameters of pathAuthorize.
 const (
 	parameterDeny   = "deny"
 	parameterPolicy = "policy"
 )
 
-// isAuthorize reports whether the path is pathAuthorize or below it. What is
-// below it may be the path of the request that is asked about, so it is looked
-// at as it was sent.
+// isAuthorize reports whether the escaped path is pathAuthorize or below it. A proxy may
+// append the path of the original request.
 func isAuthorize(path string) bool {
 	rest, ok := strings.CutPrefix(path, pathAuthorize)
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// authorize decides the request that a proxy asks about. The body, which
-// belongs to that request, is not read.
+// authorize serves /v1/authorize: it decides the original request of a proxy. It does not
+// read the body, which belongs to that request.
 func (h *Handler) authorize(w http.ResponseWriter, r *http.Request) {
 	o := h.answerOptions()
 	o.BodyOnDenialOnly, o.policiesField = true, parameterPolicy
 	check := &limiter.Check{Cost: 1}
 	err := readParameters(r.URL, check, &o)
 	if err == nil {
-		check.Attributes, err = h.forwardedFacts(r)
+		check.Attributes, err = h.originalAttributes(r)
 	}
 	if err != nil {
 		h.writeCheckError(w, r, check, o, err)
@@ -45,10 +44,9 @@ func (h *Handler) authorize(w http.ResponseWriter, r *http.Request) {
 	h.decide(w, r, check, o)
 }
 
-// readParameters reads what whoever configured the proxy wants. Below
-// pathAuthorize there is none of that: a proxy that appends the path of a
-// request appends the query of its client as well, and a client must not choose
-// its policies.
+// readParameters reads the query parameters that the configuration of the proxy sets. It
+// reads none below pathAuthorize: a proxy that appends the path of the original request also
+// appends its query, and a client must not choose its policies.
 func readParameters(u *url.URL, check *limiter.Check, o *answerOptions) (err error) {
 	if u.EscapedPath() != pathAuthorize {
 		return nil
@@ -85,7 +83,7 @@ func policyParameters(values []string) ([]string, error) {
 	return values, nil
 }
 
-// denyParameter reads the status of all refusals. nginx knows this one only.
+// denyParameter reads the status of every denial. 403 is the only one that nginx accepts.
 func denyParameter(values []string) (int, error) {
 	if !slices.Equal(values, []string{"403"}) {
 		return 0, &limiter.FieldError{Field: parameterDeny, Problem: "must be 403, once"}

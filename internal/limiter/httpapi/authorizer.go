@@ -17,11 +17,10 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/answer"
 )
 
-// Verb is what somebody wants to do with the state of a key: the verb of the
-// Kubernetes right to ratelimitpolicies/state that allows it.
+// Verb is the Kubernetes verb on ratelimitpolicies/state that a state call requires.
 type Verb string
 
-// The verbs.
+// Verbs of the state calls.
 const (
 	VerbInspect Verb = "get"
 	VerbBlock   Verb = "create"
@@ -29,27 +28,25 @@ const (
 	VerbReset   Verb = "delete"
 )
 
-// Authorizer says who may see and change the state of keys.
+// Authorizer decides who may read and change the state of keys.
 type Authorizer interface {
-	// Authorize returns the name of the bearer of the token if it may do that with
-	// the policy. It returns ErrUnauthenticated if the token is nobody's,
-	// ErrForbidden if its bearer may not, and any other error if neither can be
-	// found out at the moment.
+	// Authorize returns the user of the token if it has the verb on the policy. It returns
+	// ErrUnauthenticated for an invalid token, ErrForbidden for a user without the verb,
+	// and any other error if it cannot find out now.
 	Authorize(ctx context.Context, token string, verb Verb, namespace, policy string) (user string, err error)
 }
 
-// What an Authorizer says of a token.
+// Errors of an Authorizer.
 var (
 	ErrUnauthenticated = errors.New("the token is not valid")
-	ErrForbidden       = errors.New("the bearer of the token may not do this")
+	ErrForbidden       = errors.New("the user of the token is not allowed to do this")
 )
 
-// TokenFile is an Authorizer that lets the bearer of the one token in a file do
-// everything. The file is read for each request, so a new token holds at once.
+// TokenFile is an Authorizer that grants every verb to the token in a file. It reads the file
+// for each request, so a new token is valid at once.
 type TokenFile string
 
-// NewTokenFile returns the authorizer of the file, which must hold a token: one
-// word, with white space around it or not.
+// NewTokenFile returns the authorizer of the file, which must contain one word, the token.
 func NewTokenFile(path string) (TokenFile, error) {
 	_, err := TokenFile(path).token()
 	return TokenFile(path), err
@@ -62,11 +59,11 @@ func (f TokenFile) token() (string, error) {
 	}
 	switch words := strings.Fields(string(text)); len(words) {
 	case 0:
-		return "", fmt.Errorf("%s holds no token", string(f))
+		return "", fmt.Errorf("%s contains no token", string(f))
 	case 1:
 		return words[0], nil
-	default: // no request can show that
-		return "", fmt.Errorf("%s holds more than one word", string(f))
+	default: // no bearer token can contain white space
+		return "", fmt.Errorf("%s contains more than one word", string(f))
 	}
 }
 
@@ -76,7 +73,7 @@ func (f TokenFile) Authorize(_ context.Context, token string, _ Verb, _, _ strin
 	if err != nil {
 		return "", err
 	}
-	// Hashes have one length, so the time to compare tells nothing of the token.
+	// Hashes have equal length, so that the comparison leaks nothing about the token.
 	a, b := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(want))
 	if subtle.ConstantTimeCompare(a[:], b[:]) != 1 {
 		return "", ErrUnauthenticated
@@ -84,16 +81,15 @@ func (f TokenFile) Authorize(_ context.Context, token string, _ Verb, _, _ strin
 	return "admin", nil
 }
 
-// bearer returns the token of the request. It comes before anything else of the
-// request is read, and refuses those that cannot have a right to an answer. A
-// token is a secret: one that comes in plain text from another machine is not even
-// looked at. Who that is says the connection, never a header.
+// bearerToken returns the token of the request, or answers with an error. It runs before the
+// rest of the request is read. Tokens are secrets: one that arrives in plain text from
+// another host, judged by the connection and not by headers, is not even parsed.
 func (h *Handler) bearerToken(w http.ResponseWriter, r *http.Request) (token string, ok bool) {
 	if r.TLS == nil && !fromLoopback(r) {
-		writeProblem(w, http.StatusForbidden, answer.Problem{Code: codeForbidden, Detail: "Tokens are taken over TLS or from this machine only."})
+		writeProblem(w, http.StatusForbidden, answer.Problem{Code: codeForbidden, Detail: "Tokens are accepted only over TLS or from loopback."})
 		return "", false
 	}
-	// Of two headers, another program may have judged the other one.
+	// With two headers, a program in front of Weir may have checked the other one.
 	if values := r.Header.Values("Authorization"); len(values) == 1 {
 		scheme, rest, _ := strings.Cut(values[0], " ")
 		if token = strings.TrimLeft(rest, " "); strings.EqualFold(scheme, "Bearer") && token != "" {
@@ -104,9 +100,9 @@ func (h *Handler) bearerToken(w http.ResponseWriter, r *http.Request) (token str
 	return "", false
 }
 
-// allow refuses the request unless the bearer of the token may do that with the
-// policy, and says who that is. It comes before anybody looks whether there is
-// such a policy.
+// authorizeVerb returns the user of the token if it has the verb on the policy, or answers
+// with an error. It runs before the policy is looked up, so that unauthorized callers cannot
+// find out which policies exist.
 func (h *Handler) authorizeVerb(w http.ResponseWriter, r *http.Request, token string, verb Verb, policy string) (user string, ok bool) {
 	namespace, name, _ := strings.Cut(policy, "/")
 	user, err := h.Authorizer.Authorize(r.Context(), token, verb, namespace, name)
@@ -121,15 +117,15 @@ func (h *Handler) writeTokenError(w http.ResponseWriter, r *http.Request, err er
 	switch {
 	case errors.Is(err, ErrUnauthenticated):
 		w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
-		writeProblem(w, http.StatusUnauthorized, answer.Problem{Code: codeUnauthenticated, Detail: "This path wants a valid bearer token."})
+		writeProblem(w, http.StatusUnauthorized, answer.Problem{Code: codeUnauthenticated, Detail: "This path requires a valid bearer token."})
 	case errors.Is(err, ErrForbidden):
-		writeProblem(w, http.StatusForbidden, answer.Problem{Code: codeForbidden, Detail: "The bearer of the token may not do this."})
+		writeProblem(w, http.StatusForbidden, answer.Problem{Code: codeForbidden, Detail: "The user of the token is not allowed to do this."})
 	case r.Context().Err() != nil:
 		writeClientClosed(w)
 	default:
-		h.Logger.ErrorContext(r.Context(), "Token was not judged", "error", err)
+		h.Logger.ErrorContext(r.Context(), "Failed to review a token", "error", err)
 		writeProblem(w, http.StatusServiceUnavailable, answer.Problem{
-			Code: codeUnavailable, Detail: "Tokens cannot be judged at the moment.", RetryAfter: 1,
+			Code: codeUnavailable, Detail: "Tokens cannot be reviewed at the moment.", RetryAfter: 1,
 		})
 	}
 }

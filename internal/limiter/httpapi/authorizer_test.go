@@ -184,7 +184,7 @@ func TestTokenFile(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("no such file")))
 	write(" \n")
 	_, err = NewTokenFile(path)
-	g.Expect(err).To(MatchError(ContainSubstring("holds no token")))
+	g.Expect(err).To(MatchError(ContainSubstring("contains no token")))
 	write("two words\n")
 	_, err = NewTokenFile(path)
 	g.Expect(err).To(MatchError(ContainSubstring("more than one word")))

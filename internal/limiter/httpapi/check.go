@@ -16,23 +16,23 @@ import (
 // maxBody is the largest request body in bytes.
 const maxBody = 64 << 10
 
-// statusClientClosed answers a caller that hung up before the decision. It is
-// the status proxies use for this, which net/http has no name for.
+// statusClientClosed is the status for a caller that cancelled its request, as nginx
+// defined it.
 const statusClientClosed = 499
 
-// manner is how a path answers.
+// answerOptions select how a path answers.
 type answerOptions struct {
 	answer.Options
-	// policiesField is what the list of policies is called in a request.
+	// policiesField is the name of the list of policies in the request, for errors.
 	policiesField string
 }
 
-// manner returns how most paths answer.
+// answerOptions returns the options of POST /v1/check.
 func (h *Handler) answerOptions() answerOptions {
 	return answerOptions{Options: answer.Options{LegacyHeaders: h.Door.LegacyHeaders}, policiesField: "policies"}
 }
 
-// check decides one request.
+// check serves POST /v1/check.
 func (h *Handler) check(w http.ResponseWriter, r *http.Request) {
 	o := h.answerOptions()
 	body := takeBody()
@@ -49,7 +49,7 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) {
 	h.decide(w, r, check, o)
 }
 
-// decide answers with what the engine says of the check.
+// decide answers the check.
 func (h *Handler) decide(w http.ResponseWriter, r *http.Request, check *limiter.Check, o answerOptions) {
 	decision, err := h.Engine.Decide(r.Context(), check)
 	if err != nil {
@@ -59,7 +59,7 @@ func (h *Handler) decide(w http.ResponseWriter, r *http.Request, check *limiter.
 	writeDecision(w, decision, o.Options)
 }
 
-// refuseBody answers a request whose body could not be read.
+// writeBodyError answers a request whose body could not be read.
 func writeBodyError(w http.ResponseWriter, err error) {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		writeProblem(w, http.StatusRequestEntityTooLarge, answer.Problem{
@@ -71,7 +71,7 @@ func writeBodyError(w http.ResponseWriter, err error) {
 	writeProblem(w, http.StatusBadRequest, answer.Problem{Code: answer.CodeInvalidRequest, Detail: "The body could not be read."})
 }
 
-// refuse answers a check that was not decided.
+// writeCheckError answers a check that was not decided.
 func (h *Handler) writeCheckError(w http.ResponseWriter, r *http.Request, check *limiter.Check, o answerOptions, err error) {
 	if invalid, ok := errors.AsType[*limiter.FieldError](err); ok {
 		writeProblem(w, http.StatusBadRequest, answer.InvalidRequest(invalid))
@@ -91,14 +91,13 @@ func (h *Handler) writeCheckError(w http.ResponseWriter, r *http.Request, check 
 	case r.Context().Err() != nil:
 		writeClientClosed(w)
 	default:
-		h.Logger.ErrorContext(r.Context(), "Check was not decided", "error", err)
+		h.Logger.ErrorContext(r.Context(), "Failed to decide a check", "error", err)
 		writeProblem(w, http.StatusInternalServerError, answer.Problem{Code: codeInternal, Detail: detailInternal})
 	}
 }
 
-// refuseGone answers a caller that hung up. Nobody may be listening any more,
-// but a caller that only closed its sending side still reads, and must not see a
-// success.
+// writeClientClosed answers a caller that cancelled. A caller that closed only its sending
+// side still reads the response, so it must not be a success.
 func writeClientClosed(w http.ResponseWriter) {
-	writeProblem(w, statusClientClosed, answer.Problem{Code: codeClientClosed, Detail: "The request was cancelled."})
+	writeProblem(w, statusClientClosed, answer.Problem{Code: codeClientClosed, Detail: "The request was canceled."})
 }

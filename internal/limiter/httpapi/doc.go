@@ -1,17 +1,30 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package httpapi is the HTTP door of the decision endpoint: it turns JSON
-// requests into checks, decisions into answers, and shows which policies are
-// enforced. Proxies ask it about their requests with nothing but headers.
+// Package httpapi is the HTTP door: checks as JSON, forward-auth for proxies, the list of
+// policies, and the operators' calls on the state of keys.
 //
-// What it promises: a request means exactly one thing or is refused with the
-// field named, nothing a client sends ends in a 5xx or a panic, and a server
-// that is told to stop finishes what it has accepted. It knows neither Redis
-// nor Kubernetes and decides nothing itself.
+// It guarantees:
+//   - A request has exactly one meaning, or is rejected with the field named.
+//   - Nothing that a client sends causes a 5xx or a panic.
 //
-// Reading order: handler.go (paths), check.go (one check), request.go on top of
-// reader.go (what is accepted), authorize.go on top of forwarded.go (what is
-// believed of proxies). What is said of a
-// decision is in the package answer, which all doors share.
+// It knows neither Redis nor Kubernetes and decides nothing itself.
+//
+// Reading order:
+//
+//	handler.go      options and routes
+//	check.go        POST /v1/check, and errors of checks
+//	request.go      from JSON to a check, on top of
+//	reader.go         a strict JSON reader
+//	authorize.go    /v1/authorize, for forward-auth
+//	forwarded.go    from forwarding headers to attributes
+//	policies.go     GET /v1/policies
+//	state.go        inspect, reset, block and unblock one key
+//	target.go       from a request to the key it names
+//	authorizer.go   who may use the state calls
+//	answer.go       writing responses
+//	problem.go      problem documents (RFC 9457) for errors
+//	openapi.go      GET /openapi.yaml
+//
+// Package answer encodes decisions, for all doors.
 package httpapi

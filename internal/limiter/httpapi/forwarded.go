@@ -15,9 +15,9 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// forwardedFacts returns the facts of the request that is asked about: those a
-// trusted proxy tells, else those of the asking request.
-func (h *Handler) forwardedFacts(r *http.Request) (plan.Attributes, error) {
+// originalAttributes returns the attributes of the original request: those that a trusted
+// proxy forwards, else those of the HTTP request itself.
+func (h *Handler) originalAttributes(r *http.Request) (plan.Attributes, error) {
 	peer := peerOf(r)
 	a := plan.Attributes{
 		Method:        r.Method,
@@ -41,8 +41,8 @@ func (h *Handler) forwardedFacts(r *http.Request) (plan.Attributes, error) {
 	return a, err
 }
 
-// attributeHeaders returns the headers by lower-case name. Values of one name
-// are joined as Envoy joins them, so that its doors see the same.
+// attributeHeaders returns the headers by lower-case name. Repeated headers are joined with
+// commas, as Envoy joins them, so that all doors see the same value.
 func attributeHeaders(header http.Header) map[string]string {
 	headers := make(map[string]string, len(header))
 	for name, values := range header {
@@ -53,8 +53,8 @@ func attributeHeaders(header http.Header) map[string]string {
 	return headers
 }
 
-// principalOf returns what the client's certificate says it is: its first URI,
-// which is where SPIFFE ids are, else its first DNS name.
+// principalOf returns the principal of the client certificate: its first URI, which holds a
+// SPIFFE ID, else its first DNS name.
 func principalOf(state *tls.ConnectionState) string {
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return ""
@@ -69,13 +69,13 @@ func principalOf(state *tls.ConnectionState) string {
 	return ""
 }
 
-// told is what a proxy tells of a request; what it does not tell is empty.
+// forwardedTarget is the part of the original request that a proxy forwards; absent members
+// are empty.
 type forwardedTarget struct{ method, host, path string }
 
-// readForwardedTarget reads both families of headers. A proxy sends one and lets pass what
-// its client sends of the other, so neither can come first: where both are there
-// they must say the same, or else a client could tell Weir another story than its
-// request.
+// readForwardedTarget reads the X-Forwarded-* and the X-Original-* headers. A proxy sets one
+// family and may forward the other from its client unchanged. So neither takes precedence:
+// if both are present they must agree, or the client could describe another request.
 func readForwardedTarget(h http.Header) (forwardedTarget, error) {
 	one, err := readXForwarded(h)
 	if err != nil {
@@ -85,7 +85,7 @@ func readForwardedTarget(h http.Header) (forwardedTarget, error) {
 	if err != nil {
 		return forwardedTarget{}, err
 	}
-	// nginx has no header of its own for the host, so that may come from either.
+	// nginx has no X-Original header for the host, so either family may provide it.
 	host, err := agreed(forwarded.HeaderHost, one.host, other.host)
 	if err != nil {
 		return forwardedTarget{}, err
@@ -135,7 +135,7 @@ func readXOriginal(h http.Header) (t forwardedTarget, err error) {
 	return t, err
 }
 
-// agreed returns what one of the two says; if both do, it must be the same.
+// agreed returns the value that is not empty. Two different values are an error.
 func agreed(name, a, b string) (string, error) {
 	if a != "" && b != "" && a != b {
 		return "", errDiffers(name)
@@ -144,11 +144,11 @@ func agreed(name, a, b string) (string, error) {
 }
 
 func errDiffers(name string) error {
-	return &limiter.FieldError{Field: name, Problem: "differs from what another header says"}
+	return &limiter.FieldError{Field: name, Problem: "differs from another header"}
 }
 
-// readValue returns the one value of the header, empty where there is none.
-// Which of two counted would be chance.
+// readValue returns the value of the header, empty if it is absent. A repeated header is an
+// error.
 func readValue(h http.Header, name string) (string, error) {
 	switch values := h.Values(name); len(values) {
 	case 0:
@@ -160,7 +160,7 @@ func readValue(h http.Header, name string) (string, error) {
 	}
 }
 
-// readWord is readValue for what cannot be a list.
+// readWord is readValue for a header that cannot be a list.
 func readWord(h http.Header, name string) (string, error) {
 	value, err := readValue(h, name)
 	if err == nil && strings.ContainsAny(value, ", \t") {
@@ -169,8 +169,8 @@ func readWord(h http.Header, name string) (string, error) {
 	return value, err
 }
 
-// readURI returns the path of the URI, query included, and its host if it has
-// one. "*" has neither.
+// readURI returns the host of the URI, if it has one, and its path with the query. "*" has
+// neither.
 func readURI(h http.Header, name string) (host, path string, err error) {
 	uri, err := readValue(h, name)
 	if err != nil || uri == "" || uri == "*" {
@@ -191,8 +191,7 @@ func readURI(h http.Header, name string) (host, path string, err error) {
 	return host, "/" + strings.TrimPrefix(path, "/"), nil
 }
 
-// peerOf returns the address that the request came from; the zero one when it
-// is not known.
+// peerOf returns the address of the peer, or the zero address if it is unknown.
 func peerOf(r *http.Request) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// The paths that are served.
+// Paths.
 const (
 	pathCheck     = "/v1/check"
 	pathAuthorize = "/v1/authorize" // and everything below it
@@ -32,29 +32,29 @@ const (
 	pathOpenAPI   = "/openapi.yaml"
 )
 
-// Engine decides checks.
+// Engine decides checks and lists the plans in force.
 type Engine interface {
 	limiter.Decider
-	// Snapshot returns the plans in force; nil until the first were loaded.
+	// Snapshot returns the plans in force, or nil before the first are loaded.
 	Snapshot() *plan.Snapshot
 }
 
-// Options are what a handler needs. Only Engine is required.
+// Options configure a Handler. Only Engine is required.
 type Options struct {
 	Engine Engine
-	// State and Authorizer open the paths of operators; without both there are none.
+	// State and Authorizer serve the state calls. Without both, their paths do not exist.
 	State      State
 	Authorizer Authorizer
-	// Logger hears of faults of the server and of what operators do, never of
-	// single decisions; nil is slog.Default().
+	// Logger receives faults of the server and changes by operators, never decisions; nil
+	// is slog.Default().
 	Logger *slog.Logger
-	// Healthy makes /healthz fail with its error; nil is always healthy.
+	// Healthy returns why /healthz should fail, or nil. A nil function is always healthy.
 	Healthy func() error
-	// Replicas lists the live replicas; nil is none known.
+	// Replicas lists the live replicas; may be nil.
 	Replicas func() []Replica
 	Door     limiter.DoorOptions
-	// ClientCertificates refuses callers without a verified certificate, but for
-	// probes, which have none to show.
+	// ClientCertificates rejects requests without a verified client certificate, except
+	// for probes.
 	ClientCertificates bool
 }
 
@@ -66,11 +66,11 @@ type Handler struct {
 	draining atomic.Bool
 }
 
-// route is what one path answers.
+// route serves one path.
 type route struct {
-	methods []string // nil is every method
+	methods []string // nil allows every method
 	serve   http.HandlerFunc
-	probe   bool // whether anybody may ask
+	probe   bool // served without a client certificate
 }
 
 // New returns the handler of the HTTP door.
@@ -98,29 +98,28 @@ func New(o Options) *Handler {
 	return h
 }
 
-// ServeHTTP implements http.Handler. It compares paths as they are instead of
-// using http.ServeMux, whose redirects and plain-text errors are no problem
-// documents.
+// ServeHTTP implements http.Handler. It does not use http.ServeMux, which redirects unclean
+// paths and answers errors in plain text instead of problem documents.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.recoverPanic(w, r)
 	route, ok := h.routes[Path(r)]
 	switch {
 	case h.ClientCertificates && !route.probe && !hasCertificate(r):
-		writeProblem(w, http.StatusForbidden, answer.Problem{Code: codeNoCertificate, Detail: "This path wants a client certificate."})
+		writeProblem(w, http.StatusForbidden, answer.Problem{Code: codeNoCertificate, Detail: "This path requires a client certificate."})
 	case !ok:
-		writeProblem(w, http.StatusNotFound, answer.Problem{Code: codeNotFound, Detail: "There is nothing at this path."})
+		writeProblem(w, http.StatusNotFound, answer.Problem{Code: codeNotFound, Detail: "This path does not exist."})
 	case route.methods != nil && !slices.Contains(route.methods, r.Method):
 		allow := strings.Join(route.methods, ", ")
 		w.Header().Set(headerAllow, allow)
 		writeProblem(w, http.StatusMethodNotAllowed,
-			answer.Problem{Code: codeMethodNotAllowed, Detail: "This path answers " + allow + "."})
+			answer.Problem{Code: codeMethodNotAllowed, Detail: "This path supports " + allow + "."})
 	default:
 		route.serve(w, r)
 	}
 }
 
-// Name is what the request is called where many are counted together: by its method
-// and by the path it is served at, of which there are few.
+// Name returns a name of low cardinality for the request: its method and route, or "HTTP"
+// for an unknown path.
 func Name(r *http.Request) string {
 	switch path := Path(r); {
 	case path == pathAuthorize:
@@ -132,8 +131,8 @@ func Name(r *http.Request) string {
 	}
 }
 
-// Path is the path of the request, without what belongs to the request that a proxy
-// asks about.
+// Path returns the path of the request. For forward-auth it leaves out the appended path of
+// the original request.
 func Path(r *http.Request) string {
 	if isAuthorize(r.URL.EscapedPath()) {
 		return pathAuthorize
@@ -141,16 +140,14 @@ func Path(r *http.Request) string {
 	return r.URL.Path
 }
 
-// IsProbe reports whether the request asks how the process is.
+// IsProbe reports whether the request is a liveness or readiness probe.
 func IsProbe(r *http.Request) bool { return r.URL.Path == pathHealth || r.URL.Path == pathReady }
 
-// hasCertificate reports whether the caller showed a certificate that was
-// verified.
+// hasCertificate reports whether the client certificate was verified.
 func hasCertificate(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }
 
-// recoverPanic turns a panic into an answer, so that one request cannot end the
-// connection it shares with others. Every handler writes its answer as its last
-// step, so none has been started yet.
+// recoverPanic turns a panic into a 500 response, so that one request cannot close a shared
+// connection. Handlers write their response as their last step, so none has been started.
 func (h *Handler) recoverPanic(w http.ResponseWriter, r *http.Request) {
 	cause := recover()
 	if cause == nil {
@@ -164,7 +161,7 @@ func (h *Handler) recoverPanic(w http.ResponseWriter, r *http.Request) {
 	writeProblem(w, http.StatusInternalServerError, answer.Problem{Code: codeInternal, Detail: detailInternal})
 }
 
-// health answers whether the process should go on living.
+// health serves the liveness probe.
 func (h *Handler) health(w http.ResponseWriter, _ *http.Request) {
 	if h.Healthy != nil {
 		if err := h.Healthy(); err != nil {
@@ -175,8 +172,8 @@ func (h *Handler) health(w http.ResponseWriter, _ *http.Request) {
 	writeText(w, http.StatusOK, "ok")
 }
 
-// ready answers whether checks can be decided. That needs plans and nothing
-// else: while Redis is away the failure modes decide.
+// ready serves the readiness probe. Deciding needs plans, but not Redis: while Redis is
+// away the failure modes decide.
 func (h *Handler) ready(w http.ResponseWriter, _ *http.Request) {
 	switch {
 	case h.draining.Load():
@@ -188,5 +185,5 @@ func (h *Handler) ready(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// Drain makes /readyz fail from now on. Everything else is served as before.
+// Drain makes /readyz fail from now on. All other paths are served as before.
 func (h *Handler) Drain() { h.draining.Store(true) }

@@ -4,15 +4,15 @@
 package httpapi
 
 import (
-	_ "embed" // for the document
+	_ "embed" // for openapi.yaml
 	"net/http"
 )
 
 // typeYAML is the type of the document (RFC 9512).
 const typeYAML = "application/yaml"
 
-// openAPI describes every path in OpenAPI 3.1. It is the same everywhere: it
-// tells of the paths of operators also where there are none.
+// openAPI describes every path in OpenAPI 3.1. It includes the state calls also where they
+// are turned off.
 //
 //go:embed openapi.yaml
 var openAPI []byte

@@ -14,11 +14,11 @@ import (
 // Replica is one live process that decides checks.
 type Replica struct {
 	Name string `json:"name"`
-	// Revision is the revision of the registry it decides with.
+	// Revision is the registry revision that it runs.
 	Revision int64 `json:"revision"`
 }
 
-// policyList is what is enforced, as JSON.
+// policyList is the answer of GET /v1/policies.
 type policyList struct {
 	Revision int64           `json:"revision"`
 	Policies []policySummary `json:"policies"`
@@ -38,7 +38,7 @@ type limitSummary struct {
 	Window    string         `json:"window"`
 }
 
-// policies lists the plans in force, in the order of their names.
+// policies serves GET /v1/policies: the plans in force, sorted by name.
 func (h *Handler) policies(w http.ResponseWriter, _ *http.Request) {
 	snapshot := h.Engine.Snapshot()
 	if snapshot == nil {
@@ -72,7 +72,7 @@ func summaryOf(p *plan.Plan) policySummary {
 	return s
 }
 
-// formatWindow writes a duration as policies do: "1h30m", not "1h30m0s".
+// formatWindow formats a duration as policies do: "1h30m", not "1h30m0s".
 func formatWindow(millis int64) string {
 	var text []byte
 	for _, unit := range [...]struct {

@@ -13,8 +13,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/answer"
 )
 
-// The codes of problems that are not a policy's refusal. Those carry the code
-// of the policy.
+// Codes of problems other than denials, which carry the code of the policy.
 const (
 	codeUnknownPolicy    = "UnknownPolicy"
 	codeNotFound         = "NotFound"
@@ -31,26 +30,26 @@ const (
 
 const detailInternal = "The server could not handle the request."
 
-// notReady is the problem of a server that has no plans yet.
+// notReady returns the problem of a server that has not loaded plans yet.
 func notReady() answer.Problem {
 	return answer.Problem{Code: codeNotReady, Detail: limiter.ErrNotReady.Error(), RetryAfter: 1}
 }
 
-// setRetryAfter tells the caller to wait; 0 seconds means that it is no use.
+// setRetryAfter sets Retry-After unless seconds is 0, which means that waiting does not
+// help.
 func setRetryAfter(w http.ResponseWriter, seconds int64) {
 	if seconds > 0 {
 		w.Header().Set(answer.HeaderRetryAfter, strconv.FormatInt(seconds, 10))
 	}
 }
 
-// writeProblem answers with the problem.
+// writeProblem sends the problem.
 func writeProblem(w http.ResponseWriter, status int, p answer.Problem) {
 	setRetryAfter(w, p.RetryAfter)
 	writeJSON(w, status, answer.TypeProblem, p.WithStatus(status))
 }
 
-// writeJSON answers with the value, which must be plain data: encoding it
-// cannot fail.
+// writeJSON sends the value, which must be plain data so that encoding cannot fail.
 func writeJSON(w http.ResponseWriter, status int, contentType string, value any) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)

@@ -17,29 +17,28 @@ import (
 const (
 	// maxText is the longest string in a request, in bytes.
 	maxText = 8 << 10
-	// maxLabel is how much of a member's name an error repeats, in characters.
+	// maxLabel is the number of characters of a member name that an error repeats.
 	maxLabel = 64
 )
 
 // reader reads one JSON text (RFC 8259) of a known shape.
 //
-// It takes the place of encoding/json because that reads more than was
-// written: it accepts members twice and in any case, takes null for anything
-// and turns half a surrogate pair into U+FFFD. Each lets one text mean two
-// things to two programs, or two keys become one. It also cannot say which
-// field of a list was wrong.
+// It is stricter than encoding/json, which accepts duplicate members and members in any
+// case, takes null for any value and turns half a surrogate pair into U+FFFD. With each of
+// these, two programs can read one text differently, or two keys become one. encoding/json
+// also does not report the index of an invalid list element.
 //
-// The text must be valid UTF-8. Strings are unescaped in place, so the reader
-// owns its data. All errors are *limiter.FieldError, relative to what is read.
+// The text must be valid UTF-8. Strings are unescaped in place, so the reader owns its data.
+// All errors are *limiter.FieldError with a path relative to the value being read.
 type reader struct {
 	data []byte
 	pos  int
 }
 
-// invalid is an error about the value being read.
+// invalid returns an error about the value being read.
 func invalid(problem string) error { return &limiter.FieldError{Problem: problem} }
 
-// within puts the error of a value below the member or index that holds it.
+// inField prefixes the path of an error with the member or index that holds the value.
 func inField(holder string, err error) error {
 	e, ok := err.(*limiter.FieldError) //nolint:errorlint // the reader returns nothing else, and never wrapped
 	if !ok {
@@ -52,8 +51,7 @@ func inField(holder string, err error) error {
 	return e
 }
 
-// next skips white space and returns the byte after it without reading it; 0,
-// which starts no value, at the end.
+// next skips white space and returns the next byte without consuming it; 0 at the end.
 func (r *reader) next() byte {
 	for ; r.pos < len(r.data); r.pos++ {
 		switch c := r.data[r.pos]; c {
@@ -65,7 +63,7 @@ func (r *reader) next() byte {
 	return 0
 }
 
-// skip reads the byte if it is the next one.
+// skip consumes c if it is the next byte.
 func (r *reader) skip(c byte) bool {
 	if r.next() != c || r.pos == len(r.data) {
 		return false
@@ -74,7 +72,7 @@ func (r *reader) skip(c byte) bool {
 	return true
 }
 
-// expected is the error where something else than what should be is next.
+// expected returns the error for a value of the wrong type.
 func (r *reader) expected(what string) error {
 	if r.next(); r.pos == len(r.data) {
 		return invalid("ends too early")
@@ -82,8 +80,8 @@ func (r *reader) expected(what string) error {
 	return invalid("must be " + what)
 }
 
-// object reads an object of at most that many members. The callback reads the
-// value of the member; the name is only valid during the call.
+// object reads an object of at most that many members. member reads the value of one
+// member; its name is valid only during the call.
 func (r *reader) object(most int, member func(name []byte) error) error {
 	var few [8][]byte
 	seen := few[:0]
@@ -111,7 +109,7 @@ func (r *reader) object(most int, member func(name []byte) error) error {
 	})
 }
 
-// array reads an array of at most that many elements.
+// array reads a list of at most that many elements.
 func (r *reader) array(most int, element func() error) error {
 	return r.sequence("[]", "a list", most, func(i int) error {
 		if err := element(); err != nil {
@@ -158,8 +156,7 @@ func (r *reader) bytes() ([]byte, error) {
 		return nil, r.expected("a string")
 	}
 	start := r.pos
-	// An escape is never shorter than what it stands for, so writing stays
-	// behind reading.
+	// An escape is at least as long as its character, so writing never overtakes reading.
 	for end := start; r.pos < len(r.data); {
 		switch c := r.data[r.pos]; {
 		case c == '"':
@@ -182,7 +179,7 @@ func (r *reader) bytes() ([]byte, error) {
 	return nil, invalid("ends too early")
 }
 
-// escape reads an escape sequence. Half a surrogate pair is none.
+// escape reads an escape sequence. Half a surrogate pair is invalid.
 func (r *reader) escape() (rune, bool) {
 	rest := r.data[r.pos:]
 	if len(rest) < 2 {
@@ -242,7 +239,7 @@ func (r *reader) boolean() (bool, error) {
 	return false, r.expected("true or false")
 }
 
-// end makes sure that nothing follows.
+// end returns an error unless only white space is left.
 func (r *reader) end() error {
 	if r.next(); r.pos < len(r.data) {
 		return invalid("has data after its end")
@@ -250,7 +247,7 @@ func (r *reader) end() error {
 	return nil
 }
 
-// label returns as much of a member's name as an error should repeat.
+// label returns the name of a member, cut to maxLabel characters.
 func label(name []byte) string {
 	if len(name) <= maxLabel {
 		return string(name)

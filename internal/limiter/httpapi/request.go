@@ -14,17 +14,16 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// Bounds of a check, beside those of the body and of a string.
+// Bounds of a check, in addition to maxBody and maxText.
 const (
 	maxHeaders     = 128
 	maxDescriptors = 16
 	maxEntries     = 16
-	// maxMembers is more than any object with known members has.
+	// maxMembers is larger than the number of known members of any object.
 	maxMembers = 16
 )
 
-// decodeCheck reads the body of a check and overwrites it on the way. All
-// errors are *limiter.FieldError.
+// decodeCheck parses the body of a check and overwrites it. Errors are *limiter.FieldError.
 func decodeCheck(body []byte) (*limiter.Check, error) {
 	if !utf8.Valid(body) {
 		return nil, invalid("must be UTF-8")
@@ -72,8 +71,8 @@ func (r *reader) check() (*limiter.Check, error) {
 
 func unknown() error { return invalid("is not a known member") }
 
-// policies reads a list of policy names. An empty list is refused: a caller
-// that computed one hardly meant "whatever matches".
+// policies reads a list of policy names. An empty list is rejected: a caller that computed
+// it hardly meant "every policy that matches".
 func (r *reader) policies() (names []string, err error) {
 	err = r.array(limiter.MaxChain, func() error {
 		name, err := r.text()
@@ -92,8 +91,8 @@ func (r *reader) policies() (names []string, err error) {
 	return names, err
 }
 
-// policyNameProblem says what is wrong with the name of a policy that comes
-// after those; it is empty when nothing is.
+// policyNameProblem returns why the name of a policy is invalid after those before it, or
+// an empty string.
 func policyNameProblem(name string, before []string) string {
 	namespace, rest, _ := strings.Cut(name, "/")
 	switch {
@@ -105,7 +104,7 @@ func policyNameProblem(name string, before []string) string {
 	return ""
 }
 
-// key reads a key: a string, or a list with one string for each part.
+// key reads a key: a string for one part, or a list of strings, one per part.
 func (r *reader) key() ([]string, error) {
 	switch r.next() {
 	case '"':
@@ -138,8 +137,8 @@ func (r *reader) keyPart() (string, error) {
 	return part, nil
 }
 
-// attributes reads the facts of a request. A fact that is an empty string is
-// an absent one, but for the address.
+// attributes reads the attributes of a request. An empty string means absent, except for
+// remoteAddress, where it is invalid.
 func (r *reader) attributes(a *plan.Attributes) error {
 	return r.object(maxMembers, func(name []byte) (err error) {
 		switch string(name) {
@@ -166,8 +165,8 @@ func (r *reader) attributes(a *plan.Attributes) error {
 	})
 }
 
-// headers reads header values by name. Names are case-insensitive, so two
-// spellings of one are refused: which value counted would be chance.
+// headers reads header values by name. Names are case-insensitive, and a name that occurs
+// twice in different case is rejected.
 func (r *reader) headers() (map[string]string, error) {
 	headers := map[string]string{}
 	err := r.object(maxHeaders, func(name []byte) error {

@@ -14,13 +14,13 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// State sees and changes the state of single keys.
+// State reads and changes the state of single keys. The engine implements it.
 type State interface {
 	Inspect(ctx context.Context, policy string, key []string, attributes plan.Attributes) (*limiter.KeyState, error)
 	Reset(ctx context.Context, policy string, key []string) (bool, error)
 	Block(ctx context.Context, policy string, key []string, length time.Duration) error
 	Unblock(ctx context.Context, policy string, key []string) (bool, error)
-	// KeyHash identifies a key in logs, which must not hold keys.
+	// KeyHash returns the hash that stands for the key in logs.
 	KeyHash(key ...string) string
 }
 
@@ -36,12 +36,13 @@ type keyState struct {
 	Revision    int64               `json:"revision"`
 }
 
-// changed answers what changed something: whether there was anything to change.
+// changeResult is the answer of reset, block and unblock. Found reports whether there was
+// anything to change.
 type changeResult struct {
 	Found bool `json:"found"`
 }
 
-// inspect answers with the state of a key.
+// inspect serves GET /v1/state.
 func (h *Handler) inspect(w http.ResponseWriter, r *http.Request) {
 	token, ok := h.bearerToken(w, r)
 	if !ok {
@@ -94,8 +95,7 @@ func (h *Handler) unblock(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// change does something to the key that the body names, and leaves a line in the
-// log that says who did.
+// change changes the key that the body names and logs who did it.
 func (h *Handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did string, do func(context.Context, target) (bool, error)) {
 	token, ok := h.bearerToken(w, r)
 	if !ok {
@@ -109,8 +109,8 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did 
 	if !ok {
 		return
 	}
-	// What may have begun is finished and logged, also for a caller that hangs up:
-	// otherwise nobody could tell whether it was done.
+	// A caller that disconnects does not cancel the change, so that the log always tells
+	// whether it was made.
 	found, err := do(context.WithoutCancel(r.Context()), t)
 	if err != nil {
 		h.writeStateError(w, r, err, h.logAttrs(&t, user)...)
@@ -120,7 +120,7 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did 
 	writeJSON(w, http.StatusOK, answer.TypeJSON, changeResult{Found: found})
 }
 
-// readTarget reads the body, or refuses it.
+// readTarget reads the body or answers with an error.
 func (h *Handler) readTarget(w http.ResponseWriter, r *http.Request, block bool) (t target, ok bool) {
 	body := takeBody()
 	defer releaseBody(body)
@@ -136,8 +136,8 @@ func (h *Handler) readTarget(w http.ResponseWriter, r *http.Request, block bool)
 	return t, true
 }
 
-// logged is the target and who is after it, for the log. Keys may be secrets, so
-// only their hash is there.
+// logAttrs describes the target and the user for the log. Keys may be secrets, so only the
+// hash is logged.
 func (h *Handler) logAttrs(t *target, user string) []any {
 	attrs := []any{"policy", t.policy, "keyHash", h.State.KeyHash(t.key...), "user", user}
 	if t.duration != 0 {
@@ -146,8 +146,8 @@ func (h *Handler) logAttrs(t *target, user string) []any {
 	return attrs
 }
 
-// refuseState answers what was not done; context goes into the log with a fault
-// of ours.
+// writeStateError answers a state call that failed. context is added to the log line of a
+// server error.
 func (h *Handler) writeStateError(w http.ResponseWriter, r *http.Request, err error, context ...any) {
 	invalid, isInvalid := errors.AsType[*limiter.FieldError](err)
 	unknown, isUnknown := errors.AsType[*limiter.UnknownPolicyError](err)
@@ -158,10 +158,10 @@ func (h *Handler) writeStateError(w http.ResponseWriter, r *http.Request, err er
 		writeProblem(w, http.StatusNotFound, answer.Problem{Code: codeUnknownPolicy, Field: "policy", Detail: unknown.Error()})
 	case errors.Is(err, limiter.ErrNotReady):
 		writeProblem(w, http.StatusServiceUnavailable, notReady())
-	case errors.Is(err, r.Context().Err()): // never of a change, which goes on without its caller
+	case errors.Is(err, r.Context().Err()): // inspect only: change ignores cancellation
 		writeClientClosed(w)
-	default: // Redis; a change may have been made nevertheless
-		h.Logger.ErrorContext(r.Context(), "State was not reached", append(context, "path", r.URL.Path, "error", err)...)
+	default: // an error of Redis; a change may have been made all the same
+		h.Logger.ErrorContext(r.Context(), "Failed to reach the state of a key", append(context, "path", r.URL.Path, "error", err)...)
 		writeProblem(w, http.StatusServiceUnavailable, answer.Problem{
 			Code: codeUnavailable, Detail: "The state of keys cannot be reached at the moment.", RetryAfter: 1,
 		})

@@ -14,15 +14,15 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// target is the key that an operator's request is about.
+// target is the key that a state call names.
 type target struct {
 	policy   string
-	key      []string      // nil is the shared budget of a policy without a key
+	key      []string      // nil for the shared budget of a policy without a key
 	duration time.Duration // of a block
 }
 
-// check says what is wrong with what was read. What depends on the policy, the
-// engine judges, once it is known that the caller may hear of it.
+// check validates what does not depend on the policy. The engine validates the rest, after
+// the caller is authorized.
 func (t *target) check() error {
 	if problem := policyNameProblem(t.policy, nil); problem != "" {
 		return inField("policy", invalid(problem))
@@ -30,9 +30,8 @@ func (t *target) check() error {
 	return nil
 }
 
-// targetOfQuery reads policy, key (once for each part) and, for overrides that
-// select by them, remoteAddress and principal. All errors are
-// *limiter.FieldError.
+// targetOfQuery reads policy, key (once per part) and, for overrides that select by them,
+// remoteAddress and principal. Errors are *limiter.FieldError.
 func targetOfQuery(text string) (t target, a plan.Attributes, err error) {
 	query, err := url.ParseQuery(text)
 	if err != nil {
@@ -67,8 +66,8 @@ func readStateParameter(t *target, a *plan.Attributes, name string, values []str
 	return nil
 }
 
-// decodeTarget reads {"policy", "key"} and, for a block, "duration", and
-// overwrites the body on the way. All errors are *limiter.FieldError.
+// decodeTarget parses {"policy", "key"} and, for a block, "duration". It overwrites the
+// body. Errors are *limiter.FieldError.
 func decodeTarget(body []byte, block bool) (t target, err error) {
 	if !utf8.Valid(body) {
 		return t, invalid("must be UTF-8")

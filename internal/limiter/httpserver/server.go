@@ -1,9 +1,8 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package httpserver serves HTTP on one address, with bounds on what a client can
-// hold, with TLS, and with a drain at the end. The HTTP door, the webhook, the probes
-// and the metrics are all served by it.
+// Package httpserver serves HTTP on one address, with TLS, bounds on what a client can hold,
+// and a drain at the end. It serves the HTTP door, the webhook, the probes and the metrics.
 package httpserver
 
 import (
@@ -21,16 +20,16 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/listen"
 )
 
-// How long a client may take. A check is small and decided within
-// milliseconds; these bound what a slow or silent client can hold.
+// Bounds on what a slow or silent client can hold. A check is small and takes
+// milliseconds.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 10 * time.Second
 	writeTimeout      = 10 * time.Second
-	// idleTimeout is longer than the usual ones of proxies, so that the proxy
-	// is the one to close: otherwise it may send on a connection just closed.
+	// idleTimeout is longer than the usual timeout of proxies, so that the proxy closes
+	// first. Otherwise it could send a request on a connection that was just closed.
 	idleTimeout = 2 * time.Minute
-	// maxHeaderBytes leaves room for the forwarded headers of a request.
+	// maxHeaderBytes leaves room for the headers of a forwarded request.
 	maxHeaderBytes = 64 << 10
 
 	defaultDrainTimeout = 10 * time.Second
@@ -38,21 +37,20 @@ const (
 
 // Options configure a Server. Address and Handler are required.
 type Options struct {
-	// Address is what to listen on, as in ":8080"; port 0 takes any.
+	// Address is the TCP address, as in ":8080"; port 0 takes any free port.
 	Address string
 	Handler http.Handler
-	// TLS turns TLS on; it must be able to find a certificate.
+	// TLS turns TLS on. It must provide a certificate.
 	TLS *tls.Config
-	// Logger hears of connections that failed, at level Debug; nil is
-	// slog.Default().
+	// Logger receives failed connections, at level Debug; nil is slog.Default().
 	Logger *slog.Logger
-	// OnDrain is called once, when the server begins to drain, so that the readiness
-	// that its handler reports can fail; nil does nothing.
+	// OnDrain is called once, when draining begins, so that readiness can fail; nil does
+	// nothing.
 	OnDrain func()
-	// LameDuck is how long the server goes on accepting after that, so that load
-	// balancers can notice.
+	// LameDuck is the time between OnDrain and the shutdown, in which load balancers can
+	// notice.
 	LameDuck time.Duration
-	// DrainTimeout is how long requests in flight may take after that; 0 is 10s.
+	// DrainTimeout bounds the requests in flight after that; 0 is 10s.
 	DrainTimeout time.Duration
 }
 
@@ -85,7 +83,7 @@ func (s *Server) Start(ctx context.Context) error { return s.listener.Run(ctx, p
 // Addr returns the address in use; empty until Start has bound it.
 func (s *Server) Addr() string { return s.listener.Addr() }
 
-// server returns the standard server with our bounds.
+// server returns the standard server with these bounds.
 func (s *Server) server() *http.Server {
 	return &http.Server{
 		Handler:           http.HandlerFunc(s.serveHTTP),
@@ -99,8 +97,8 @@ func (s *Server) server() *http.Server {
 	}
 }
 
-// serveHTTP is the handler, except that a draining server asks every client to connect
-// elsewhere.
+// serveHTTP calls the handler. While draining it also asks the client to close the
+// connection.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.draining.Load() {
 		w.Header().Set("Connection", "close")
@@ -108,7 +106,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	s.options.Handler.ServeHTTP(w, r)
 }
 
-// protocol is the Server as its listener runs it.
+// protocol implements listen.Server.
 type protocol struct{ *Server }
 
 // Serve implements listen.Server.

@@ -130,7 +130,7 @@ func (f Files) tlsConfig(base *tls.Config) (*tls.Config, error) {
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(data) {
-			return nil, fmt.Errorf("%s: holds no certificate", f.CA)
+			return nil, fmt.Errorf("%s: contains no certificate", f.CA)
 		}
 	}
 	if f.Cert != "" {

@@ -54,7 +54,7 @@ func TestFilesRefuse(t *testing.T) {
 		"authority without TLS": {redisclient.Files{CA: word}, "redis-cluster://h", "need rediss:// or rediss-cluster://"},
 		"no password":           {redisclient.Files{Password: empty}, "redis://h", "its first line is empty"},
 		"no file":               {redisclient.Files{Password: absent}, "redis://h", "no such file"},
-		"no authority":          {redisclient.Files{CA: word}, "rediss://h", "holds no certificate"},
+		"no authority":          {redisclient.Files{CA: word}, "rediss://h", "contains no certificate"},
 		"no certificate":        {redisclient.Files{Cert: word, Key: word}, "rediss-cluster://h", "failed to find any PEM data"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,13 +1,12 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tlsfiles serves TLS with certificates from files, and with new ones as
-// soon as the files hold them: nothing is restarted, and connections that are
-// open go on. Files that cannot be used leave the last good ones in force.
+// Package tlsfiles provides TLS configurations from certificate files and reloads them when
+// the files change, without a restart and without closing connections. If the new files
+// are unusable, the last good ones stay in use.
 //
-// The files are read again every second instead of being watched, because of the
-// volumes they usually are in: there a file is a link to a link that is swapped,
-// and reading is the same for every kind of file system.
+// It polls the files every second instead of watching them: in a Secret volume a file is a
+// symbolic link to a link that is swapped, and polling works alike on every file system.
 package tlsfiles
 
 import (
@@ -26,45 +25,44 @@ import (
 
 const defaultInterval = time.Second
 
-// Options name the files. CertFile, KeyFile and Logger are required.
+// Options configure Files. CertFile, KeyFile and Logger are required.
 type Options struct {
-	// CertFile and KeyFile are what the server shows, in PEM, intermediate
-	// certificates included.
+	// CertFile and KeyFile hold the certificate of the server, with its intermediates, and
+	// its key, in PEM.
 	CertFile, KeyFile string
-	// ClientCAFile holds the authorities that clients must have a certificate
-	// of; empty asks for none.
+	// ClientCAFile holds the CAs that verify client certificates, in PEM; empty turns mTLS
+	// off.
 	ClientCAFile string
-	// AllowedNames are the names of which a client's certificate must have one;
-	// none allows every certificate of those authorities.
+	// AllowedNames lists names of which a client certificate must have one; empty allows
+	// every certificate of those CAs.
 	AllowedNames []string
-	// Logger hears of new files and of ones that cannot be used.
+	// Logger receives reloads and unusable files.
 	Logger *slog.Logger
-	// Interval is the time between two looks at the files; 0 is a second.
+	// Interval is the polling interval; 0 is one second.
 	Interval time.Duration
 }
 
-// contents is what the files hold.
+// contents holds the text of the files.
 type contents struct{ cert, key, clientCA string }
 
-// failure is what is wrong with which contents.
+// failure is an error and the contents that caused it.
 type failure struct {
 	contents
 	problem string
 }
 
-// Files are certificates that follow their files.
+// Files holds the certificates that were last loaded.
 type Files struct {
 	options Options
 	current atomic.Pointer[tls.Config]
 	inUse   contents
-	// broken is what the last look found, zero if all was well, and looks how
-	// often in a row.
+	// failing is the failure of the last poll, zero if it succeeded, and failures counts
+	// how often it occurred in a row.
 	failing  failure
 	failures int
 }
 
-// Load reads the files. At a start there is no last good one to go on with, so
-// files that cannot be used are an error.
+// Load reads the files. It returns an error if they are unusable.
 func Load(o Options) (*Files, error) {
 	o.Interval = cmp.Or(o.Interval, defaultInterval)
 	f := &Files{options: o}
@@ -80,7 +78,7 @@ func Load(o Options) (*Files, error) {
 	return f, nil
 }
 
-// Start follows the files until ctx ends.
+// Start polls the files until ctx ends.
 func (f *Files) Start(ctx context.Context) error {
 	ticker := time.NewTicker(f.options.Interval)
 	defer ticker.Stop()
@@ -94,7 +92,7 @@ func (f *Files) Start(ctx context.Context) error {
 	}
 }
 
-// look takes what the files hold now, if it is new and can be used.
+// poll loads the files if they have changed and are usable.
 func (f *Files) poll() {
 	read, err := f.read()
 	if err == nil && read == f.inUse {
@@ -110,18 +108,18 @@ func (f *Files) poll() {
 		return
 	}
 	f.use(read, config)
-	f.options.Logger.Info("Took new TLS files", "certificate", f.options.CertFile,
+	f.options.Logger.Info("Loaded new TLS files", "certificate", f.options.CertFile,
 		"expires", config.Certificates[0].Leaf.NotAfter)
 }
 
-// complain says once what is wrong, and only of files that two looks found so:
-// one look may meet files of which the second is being written.
+// logUnusable logs a failure once, at its second poll in a row: a single poll may read files
+// of which one is still being written.
 func (f *Files) logUnusable(found failure) {
 	if found != f.failing {
 		f.failing, f.failures = found, 0
 	}
 	if f.failures++; f.failures == 2 {
-		f.options.Logger.Error("New TLS files cannot be used, the last good ones stay in force", "error", found.problem)
+		f.options.Logger.Error("Failed to load new TLS files; the last good ones stay in use", "error", found.problem)
 	}
 }
 
@@ -151,8 +149,7 @@ func (f *Files) read() (c contents, err error) {
 	return c, nil
 }
 
-// config makes a configuration of the contents, without what differs between
-// ports.
+// config builds the configuration that all ports share.
 func (f *Files) config(c contents) (*tls.Config, error) {
 	pair, err := tls.X509KeyPair([]byte(c.cert), []byte(c.key))
 	if err != nil {
@@ -164,23 +161,24 @@ func (f *Files) config(c contents) (*tls.Config, error) {
 	}
 	config.ClientCAs = x509.NewCertPool()
 	if !config.ClientCAs.AppendCertsFromPEM([]byte(c.clientCA)) {
-		return nil, fmt.Errorf("%s: holds no certificate", f.options.ClientCAFile)
+		return nil, fmt.Errorf("%s: contains no certificate", f.options.ClientCAFile)
 	}
 	config.VerifyConnection = f.verifyName
-	// A resumed session would outlive the authority it was let in by.
+	// A resumed session would stay valid after its CA was removed.
 	config.SessionTicketsDisabled = true
 	return config, nil
 }
 
-// VerifiesClients reports whether clients must have a certificate.
+// VerifiesClients reports whether mTLS is on.
 func (f *Files) VerifiesClients() bool { return f.options.ClientCAFile != "" }
 
-// HTTP returns the configuration of an HTTP port. A client that shows no
-// certificate is let in: the kubelet's probes have none, so the server has to tell
-// who may ask what.
+// HTTP returns the configuration of an HTTP port. The handshake also accepts clients
+// without a certificate, because the kubelet's probes have none. The handler must reject
+// them on other paths.
 func (f *Files) HTTP() *tls.Config { return f.port(tls.VerifyClientCertIfGiven, "h2", "http/1.1") }
 
-// GRPC returns the configuration of a gRPC port.
+// GRPC returns the configuration of a gRPC port. With mTLS the handshake requires a client
+// certificate.
 func (f *Files) GRPC() *tls.Config { return f.port(tls.RequireAndVerifyClientCert, "h2") }
 
 func (f *Files) port(clients tls.ClientAuthType, protocols ...string) *tls.Config {
@@ -197,8 +195,7 @@ func (f *Files) port(clients tls.ClientAuthType, protocols ...string) *tls.Confi
 	}
 }
 
-// verifyName refuses a client whose verified certificate has none of the allowed
-// names.
+// verifyName rejects a client whose certificate has none of the allowed names.
 func (f *Files) verifyName(state tls.ConnectionState) error {
 	if len(f.options.AllowedNames) == 0 || len(state.VerifiedChains) == 0 {
 		return nil
@@ -208,10 +205,10 @@ func (f *Files) verifyName(state tls.ConnectionState) error {
 			return nil
 		}
 	}
-	return errors.New("no name of the client's certificate is allowed")
+	return errors.New("no name of the client certificate is allowed")
 }
 
-// namesOf are the URIs (SPIFFE ids), DNS names and the common name.
+// namesOf returns the DNS names, the common name and the URIs (SPIFFE IDs) of the certificate.
 func namesOf(cert *x509.Certificate) []string {
 	names := slices.Clone(cert.DNSNames)
 	if cert.Subject.CommonName != "" {

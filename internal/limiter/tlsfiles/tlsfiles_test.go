@@ -123,7 +123,7 @@ func TestNewFilesAreTaken(t *testing.T) {
 	cert, key = authority.Issue(t, "second", "weir")
 	volume.swap(cert, key, clients.PEM)
 	g.Eventually(name).Should(Equal("second"))
-	g.Expect(log.String()).To(ContainSubstring("Took new TLS files"))
+	g.Expect(log.String()).To(ContainSubstring("Loaded new TLS files"))
 
 	// An authority that is replaced lets in nobody any more, and who comes back
 	// gets no session of before.
@@ -144,7 +144,7 @@ func TestBrokenFilesKeepTheLastGood(t *testing.T) {
 		"a key of another":    {otherCert, key, authority.PEM, "private key does not match"},
 		"no certificate":      {nil, otherKey, authority.PEM, "failed to find any PEM data"},
 		"cut short":           {otherCert[:len(otherCert)/2], otherKey, authority.PEM, "tls.crt"},
-		"no client authority": {otherCert, otherKey, []byte("-"), "ca.crt: holds no certificate"},
+		"no client authority": {otherCert, otherKey, []byte("-"), "ca.crt: contains no certificate"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestBrokenFilesKeepTheLastGood(t *testing.T) {
 			for range 3 {
 				files.poll()
 			}
-			g.Expect(strings.Count(log.String(), "cannot be used")).To(Equal(1), "it is said once")
+			g.Expect(strings.Count(log.String(), "Failed to load new TLS files")).To(Equal(1), "logged once")
 			g.Expect(log.String()).To(ContainSubstring(tc.failure))
 			g.Expect(shown(files.GRPC(), client)).To(Equal("good"))
 			_, err = Load(volume.options(log))
