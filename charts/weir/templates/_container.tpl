@@ -105,7 +105,7 @@
 {{- end }}
 {{- end }}
 {{- if .certManager }}
-# cert-manager may take its time: the pod starts without, and the files come later.
+# Optional: the pod starts before cert-manager has issued the certificate.
 - name: webhook
   secret:
     secretName: {{ include "weir.fullname" .root }}-webhook-tls

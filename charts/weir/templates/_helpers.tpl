@@ -5,12 +5,12 @@
 {{- else if eq .Release.Name .Chart.Name -}}
 {{- .Chart.Name -}}
 {{- else -}}
-{{- /* A release may have dots in its name, a Service may not. */ -}}
+{{- /* A release name may contain dots, a Service name may not. */ -}}
 {{- printf "%s-%s" (.Release.Name | replace "." "-" | trunc 40 | trimSuffix "-") .Chart.Name -}}
 {{- end -}}
 {{- end -}}
 
-{{/* Labels by which the pods of Weir are found, whatever they do. */}}
+{{/* Selector labels of all pods of Weir. */}}
 {{- define "weir.selectorLabels" -}}
 app.kubernetes.io/name: weir
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -29,8 +29,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") }}
 {{- end -}}
 
-{{/* Labels of pods by what they do: Services find them by these, so that it does not
-     matter how the halves are spread over Deployments. */}}
+{{/* Labels of pods by role. Services select pods by these, whether the halves run in one
+     Deployment or in two. */}}
 {{- define "weir.controllersLabel" -}}
 ratelimit.weir.dev/controllers: "true"
 {{- end -}}
@@ -75,7 +75,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 {{- end -}}
 
-{{/* The account of a Deployment: {root, name}. */}}
+{{/* The ServiceAccount of a Deployment: {root, name}. */}}
 {{- define "weir.serviceAccountName" -}}
 {{- $base := .root.Values.serviceAccount.name | default (include "weir.fullname" .root) -}}
 {{- if .root.Values.split.enabled -}}
@@ -93,21 +93,21 @@ redis://{{ include "weir.fullname" . }}-redis:6379
 {{- end -}}
 {{- end -}}
 
-{{/* What the schema cannot say: values that need each other. */}}
+{{/* Checks that the schema cannot express: values that require each other. */}}
 {{- define "weir.validate" -}}
 {{- with .Values -}}
 {{- if and .redis.bundled.enabled .redis.url -}}
 {{- fail "redis.url and redis.bundled.enabled: choose one" -}}
 {{- end -}}
 {{- if not (or .redis.bundled.enabled .redis.url) -}}
-{{- fail "redis.url: say where Redis is, as in --set redis.url=redis://redis.example:6379; or set redis.bundled.enabled to try Weir out" -}}
+{{- fail "redis.url: set the URL of Redis, as in --set redis.url=redis://redis.example:6379; or set redis.bundled.enabled to try Weir out" -}}
 {{- end -}}
 {{- if and .redis.bundled.enabled (not .redis.bundled.image) -}}
-{{- fail "redis.bundled.image: say which image of Redis to run" -}}
+{{- fail "redis.bundled.image: set the image of Redis" -}}
 {{- end -}}
 {{- if .redis.existingSecret -}}
 {{- if .redis.bundled.enabled -}}
-{{- fail "redis.existingSecret: the bundled Redis asks for nothing" -}}
+{{- fail "redis.existingSecret: the bundled Redis has no credentials" -}}
 {{- end -}}
 {{- with .redis.secretKeys -}}
 {{- if not (or .username .password .ca .certificate) -}}
@@ -125,7 +125,7 @@ redis://{{ include "weir.fullname" . }}-redis:6379
 {{- end -}}
 {{- end -}}
 {{- if and .tls.enabled (not .tls.existingSecret) -}}
-{{- fail "tls.existingSecret: say which Secret holds tls.crt and tls.key" -}}
+{{- fail "tls.existingSecret: set the Secret with tls.crt and tls.key" -}}
 {{- end -}}
 {{- if and .tls.clientCertificates.required (not .tls.enabled) -}}
 {{- fail "tls.clientCertificates.required: needs tls.enabled" -}}
@@ -141,7 +141,7 @@ redis://{{ include "weir.fullname" . }}-redis:6379
 {{- end -}}
 {{- range $label, $_ := .podLabels -}}
 {{- if regexMatch "^(app\\.kubernetes\\.io/(name|instance|component|part-of)$|ratelimit\\.weir\\.dev/)" $label -}}
-{{- fail (printf "podLabels: pods are found by %s, and have one" $label) -}}
+{{- fail (printf "podLabels: %s is a selector label set by the chart" $label) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
