@@ -1,8 +1,8 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# One static binary on a base without a shell, as a user that is not root. `make
-# image` makes an equivalent image without Docker; the two say the same of it.
+# One static binary on a base image without a shell, run as a non-root user. `make image`
+# builds an equivalent image, with the same labels, without Docker.
 #
 #   docker buildx build --platform linux/amd64,linux/arm64 \
 #     --build-arg VERSION=1.0.0 --build-arg COMMIT=... --build-arg DATE=... .
@@ -13,7 +13,7 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-# Down here, so that another version downloads no modules again.
+# After the download, so that another version reuses the downloaded modules.
 ARG VERSION=devel
 ARG COMMIT=unknown
 ARG DATE=unknown

@@ -1,24 +1,23 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Tools are pinned in tools/go.mod and run from there; nothing is downloaded by
-# hand. Targets that write tracked files: generate, manifests, golden, fmt and
-# lint-fix. Targets that test never do.
+# Tools are pinned in tools/go.mod and tools/vale/go.mod and run from there. Targets that
+# write tracked files: generate, manifests, golden, fmt and lint-fix. Test targets never do.
 
 SHELL := /usr/bin/env bash -o pipefail
 .DEFAULT_GOAL := help
 
-# VERSION is what `weir version` says.
+# VERSION is the output of `weir version`.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-# COMMIT and DATE are of the commit that is built, so that builds repeat.
+# COMMIT and DATE are those of the commit, so that builds are reproducible.
 COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 DATE ?= $(shell git log -1 --format=%cI 2>/dev/null || echo unknown)
 
-# IMAGE is the name of the image that `make image` makes, for GOARCH.
+# IMAGE is the name of the image that `make image` builds, for GOARCH.
 IMAGE ?= localhost/weir:$(VERSION)
 
-# FUZZTIME is how long each fuzz target may run in `make fuzz`.
+# FUZZTIME is the -fuzztime of each target in `make fuzz`.
 FUZZTIME ?= 10s
 
 # BENCH selects the benchmarks of `make bench`.
@@ -38,7 +37,7 @@ help: ## Show this help.
 build: ## Build bin/weir.
 	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/weir ./cmd/weir
 
-# What is said of the image is what Dockerfile says of its.
+# The labels are those of the Dockerfile.
 .PHONY: image
 image: ## Build the image for GOARCH without Docker, as a tar in bin/images (IMAGE=name:tag).
 	@LDFLAGS="$(LDFLAGS)" hack/image/program.sh ./cmd/weir $(IMAGE) -cmd manager -created "$(filter-out unknown,$(DATE))" \
@@ -59,7 +58,7 @@ standalone: ## Run the decision endpoint without Kubernetes, with the sample pol
 	go run ./cmd/weir standalone --policies config/samples
 
 .PHONY: clean
-clean: cluster-down ## Remove everything that was built or fetched.
+clean: cluster-down ## Remove all files that were built or fetched.
 	rm -rf bin
 
 ##@ Cluster
@@ -69,7 +68,7 @@ cluster-up: ## Bring up a Kubernetes cluster of one node on this machine, as roo
 	hack/cluster/up.sh
 
 .PHONY: cluster-down
-cluster-down: ## Take it down and leave the machine as it was.
+cluster-down: ## Take the cluster down and restore the machine.
 	hack/cluster/down.sh
 
 ##@ Generated files
@@ -79,7 +78,7 @@ generate: ## Generate Go code (deep copies).
 	$(TOOL) controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
 
 .PHONY: manifests
-manifests: ## Generate manifests from the markers in the code, and what the chart has of them.
+manifests: ## Generate manifests from the markers in the code, and the chart's CRD and README.
 	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	$(TOOL) controller-gen rbac:roleName=weir-manager paths=./internal/... output:rbac:dir=config/rbac
 	$(TOOL) controller-gen webhook paths=./internal/webhook/... output:webhook:dir=config/webhook
@@ -87,7 +86,7 @@ manifests: ## Generate manifests from the markers in the code, and what the char
 	go run ./hack/chart charts/weir
 
 .PHONY: golden
-golden: ## Rewrite the golden files from what the code does now; read the diff.
+golden: ## Rewrite the golden files from the code's current behavior; read the diff.
 	hack/golden.sh
 
 ##@ Checks
@@ -97,7 +96,7 @@ lint: ## Run the linters and the import rules.
 	$(TOOL) golangci-lint run ./...
 
 .PHONY: lint-fix
-lint-fix: ## Run the linters and let them repair what they can.
+lint-fix: ## Run the linters and apply their fixes.
 	$(TOOL) golangci-lint run --fix ./...
 
 .PHONY: fmt
@@ -105,7 +104,7 @@ fmt: ## Format the Go code.
 	$(TOOL) golangci-lint fmt ./...
 
 .PHONY: verify
-verify: ## Check that generated files are up to date, modules tidy and linters content.
+verify: ## Check generated files, modules, linters and prose.
 	hack/verify.sh
 
 ##@ Tests
@@ -120,7 +119,7 @@ test-scripts: ## Run only the tests of the Redis scripts.
 	hack/test.sh ./internal/limiter/script/...
 
 .PHONY: test-tools
-test-tools: ## Make the servers and programs that tests run present.
+test-tools: ## Install or build the servers and programs that tests run.
 	hack/redis.sh
 	hack/proxies.sh
 	hack/caddy/build.sh
@@ -128,7 +127,7 @@ test-tools: ## Make the servers and programs that tests run present.
 	hack/cluster/build.sh helm
 
 .PHONY: e2e
-e2e: ## Run the end-to-end tests on the cluster of KUBECONFIG, else on one brought up for them.
+e2e: ## Run the end-to-end tests on the cluster of KUBECONFIG, else on a new one.
 	hack/e2e.sh
 
 .PHONY: bench
@@ -143,6 +142,6 @@ scale: ## Measure cold start, memory and edits with 1,000 and 5,000 policies.
 	go test -run '^$$' -bench BenchmarkScale -benchtime 1x -timeout 30m ./cmd/weir
 
 .PHONY: fuzz
-fuzz: ## Run every fuzz target for a while (FUZZTIME=10s, or 1000x for so many inputs).
+fuzz: ## Run every fuzz target (FUZZTIME=10s, or 1000x for a number of inputs).
 	hack/redis.sh
 	hack/fuzz.sh $(FUZZTIME)

@@ -1,16 +1,16 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Sourced by the scripts that make programs present for the tests.
+# Sourced by the scripts that install programs for the tests.
 # shellcheck shell=bash
 
-# can_apt says whether packages can be installed here.
+# can_apt reports whether this user can install packages.
 can_apt() {
   [[ "$(id -u)" == 0 ]] && command -v apt-get >/dev/null
 }
 
-# apt_begin gets ready to install the packages, for the script of that name. The
-# tests start servers of their own: no package may start one.
+# apt_begin NAME PACKAGE... prepares the installation of the packages, for the script NAME.
+# No package may start a server, because the tests start their own.
 apt_begin() {
   echo "$1: installing ${*:2} with apt-get"
   export DEBIAN_FRONTEND=noninteractive
@@ -23,7 +23,7 @@ apt_begin() {
   apt-get update -qq
 }
 
-# apt_install installs the packages, without what they only recommend.
+# apt_install installs the packages, without recommended ones.
 apt_install() {
   apt-get install -y -qq --no-install-recommends "$@"
 }

@@ -2,8 +2,8 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs the end-to-end tests, on the cluster that KUBECONFIG names or, without it, on
-# one of their own. Takes flags of go test, as in: hack/e2e.sh -ginkgo.focus standalone
+# Runs the end-to-end tests on the cluster of KUBECONFIG or, without it, on one brought up
+# for them. Takes flags of go test, for example: hack/e2e.sh -ginkgo.focus standalone
 set -euo pipefail
 
 given="${KUBECONFIG:-}"
@@ -11,12 +11,12 @@ source "$(dirname "${BASH_SOURCE[0]}")/cluster/lib.sh"
 export KUBECONFIG="$given"
 if [[ -z "$given" ]]; then
   "$here/build.sh"
-  # The tests take down what they brought up, unless they are killed.
+  # The tests take the cluster down themselves, unless they are killed.
   export CLUSTER_DIR="$root/bin/cluster/e2e"
   trap '[[ ! -e "$CLUSTER_DIR" ]] || "$here/down.sh"' EXIT
 fi
 unset GOWORK
-# For specs that need a Redis in the cluster, which up.sh loads.
+# The Redis image that up.sh loads, for specs that need a Redis in the cluster.
 export REDIS_IMAGE="${REDIS_IMAGE:-localhost/redis:$(redis_version)}"
 export PATH="$kube:$helm:$PATH" WEIR_E2E=true
 "$root/hack/test.sh" -count=1 -timeout 30m ./test/e2e "$@"

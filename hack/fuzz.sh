@@ -2,8 +2,8 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs every fuzz target for a while, one after the other: go test fuzzes only one
-# at a time. The argument is how long each may take.
+# Runs every fuzz target, one after the other, because go test fuzzes one at a time. The
+# argument is the -fuzztime of each: a duration, or a number of inputs such as 1000x.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

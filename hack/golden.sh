@@ -2,8 +2,8 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Rewrites the golden files from what the code does now. Only packages that define
-# the flag -update take part, since go test refuses a flag a package does not know.
+# Rewrites the golden files from the current behavior of the code. Only packages that define
+# the flag -update take part, since go test rejects a flag that a package does not define.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -2,12 +2,12 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes nginx, python3 and node (18 or later, which has fetch) present: the tests
-# run what docs/integrations shows with them. Does nothing when all are there.
+# Installs nginx, python3 and node (18 or later, which has fetch), unless all are present.
+# The tests run the examples of docs/integrations with them.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/apt.sh"
 
-# Where Debian has nginx, which is not on the PATH of everybody.
+# Debian installs nginx here, which is not on every PATH.
 PATH="$PATH:/usr/sbin"
 min_node=18
 
@@ -23,7 +23,7 @@ has_node() {
   return 1
 }
 
-# missing sets packages to those that lack, by their names in Debian.
+# missing sets packages to the missing ones, by their names in Debian.
 missing() {
   packages=()
   command -v nginx >/dev/null || packages+=(nginx)
@@ -40,7 +40,7 @@ if can_apt; then
 fi
 
 cat >&2 <<TEXT
-proxies: ${packages[*]} missing. Please install
+proxies: missing ${packages[*]}. Please install
   on Debian or Ubuntu:  sudo apt-get install nginx python3 nodejs
   on Fedora:            sudo dnf install nginx python3 nodejs
   on macOS:             brew install nginx python3 node

@@ -2,10 +2,10 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes a redis-server (7.0 or later, which the tests of a cluster need), a
-# valkey-server and a C compiler present: the tests start the first two and compile
-# the clock they preload into them with the third, which Go's race detector needs
-# as well. Does nothing when all are there.
+# Installs redis-server (7.0 or later, which the tests of Redis Cluster need),
+# valkey-server and a C compiler, unless all are present. The tests start the servers
+# and preload a clock into them, which the compiler builds; Go's race detector needs the
+# compiler as well.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/apt.sh"
 
@@ -23,7 +23,7 @@ has_redis() {
   return 1
 }
 
-# missing sets packages to those that lack, by their names in Debian.
+# missing sets packages to the missing ones, by their names in Debian.
 missing() {
   packages=()
   has_redis || packages+=(redis-server)
@@ -32,18 +32,31 @@ missing() {
   ((${#packages[@]} > 0))
 }
 
-# add_backports makes apt know valkey-server, which Debian 12 has in its backports
-# only. They rank below everything else, so no other package changes.
+# debian_mirror CODENAME prints the URI of the Debian archive that the machine's own apt
+# sources use for that release. apt reads the sources, in the one-line and the deb822
+# format, and excludes -security and -updates by their codenames.
+debian_mirror() {
+  # shellcheck disable=SC2016 # apt expands $(REPO_URI)
+  apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' "Codename: $1" |
+    sed -n 1p
+}
+
+# add_backports adds the backports of Debian 12 to apt's sources, the only place where it
+# has valkey-server. Backports have the lowest priority, so no other package changes.
 add_backports() {
-  local id codename
+  local id codename mirror
   id="$(. /etc/os-release && echo "${ID:-}")"
   codename="$(. /etc/os-release && echo "${VERSION_CODENAME:-}")"
   if [[ $id != debian || -z $codename ]]; then
     return
   fi
-  echo "redis: adding $codename-backports to the sources of apt"
-  echo "deb http://deb.debian.org/debian $codename-backports main" \
-    >"/etc/apt/sources.list.d/$codename-backports.list"
+  mirror="$(debian_mirror "$codename")"
+  if [[ -z $mirror ]]; then
+    echo "redis: no source of apt is a Debian archive of $codename: not adding $codename-backports"
+    return
+  fi
+  echo "redis: adding $codename-backports from $mirror to the sources of apt"
+  echo "deb $mirror $codename-backports main" >"/etc/apt/sources.list.d/$codename-backports.list"
   apt-get update -qq
 }
 
@@ -53,15 +66,15 @@ if can_apt; then
   if [[ " ${packages[*]} " == *" valkey-server "* ]] && ! apt-cache show valkey-server >/dev/null 2>&1; then
     add_backports
   fi
-  # Without what is only recommended, redis-server stays that of Redis.
+  # No recommended packages, so that redis-server stays that of Redis.
   apt_install "${packages[@]}"
   missing || exit 0
 fi
 
 cat >&2 <<TEXT
-redis: ${packages[*]} missing. Please install
+redis: missing ${packages[*]}. Please install
   on Debian or Ubuntu:  sudo apt-get install redis-server valkey-server gcc libc6-dev
-                        (valkey-server of Debian 12 is in bookworm-backports)
+                        (on Debian 12 valkey-server is in bookworm-backports)
   on Fedora:            sudo dnf install valkey valkey-compat-redis gcc
   on macOS:             brew install valkey   (which brings a redis-server, too)
 redis-server must be $min_major.$min_minor or later.

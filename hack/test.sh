@@ -2,11 +2,9 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs go test with the race detector and says at the very end, where it is seen,
-# what became of it. Takes packages and flags of go test; ./... is everything but the
-# tests that need a cluster, which hack/e2e.sh runs, and the tests of hack/image, which
-# is a module of its own. A test that was skipped fails the run: what it would have
-# shown is not known.
+# Runs go test with the race detector and prints a summary at the very end. Takes packages
+# and flags of go test. ./... means all packages except the tests that need a cluster, which
+# hack/e2e.sh runs, and includes the module hack/image. A skipped test fails the run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -31,14 +29,14 @@ run() {
 }
 
 start=$SECONDS
-# -v is there for the skips; the lines of tests that pass are dropped again.
+# -v reports skips; the lines of passing tests are filtered out.
 set +e
 run "$@" 2>&1 | tee "$log" |
   grep --line-buffered -vE '^ *(=== (RUN|PAUSE|CONT|NAME)|--- PASS)|\[no test files\]$'
 status="${PIPESTATUS[0]}"
 set -e
 
-# An input that a fuzz target skips is no skipped test.
+# An input that a fuzz target skips is not a skipped test.
 interesting() {
   grep -E "$1" "$log" | grep -v -- '--- SKIP: Fuzz'
 }
@@ -46,7 +44,7 @@ count() {
   interesting "$1" | wc -l
 }
 skips='^ *--- SKIP|[^0-9][1-9][0-9]* (Skipped|Pending)'
-# Ginkgo counts specs that nobody asked for as skipped.
+# Ginkgo counts specs outside the focus as skipped.
 [[ "$*" != *-ginkgo.* ]] || skips='^ *--- SKIP'
 fails='^(FAIL	|--- FAIL)'
 

@@ -2,19 +2,17 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Checks everything that can be checked without running the program: that what is
-# generated is up to date, that the modules are tidy, and that the linters are
-# content.
+# Runs all static checks: generated files are up to date, modules are tidy, the linters of
+# code and prose pass.
 #
-# To add a check: a step that writes tracked files goes under "writers", any other
-# under "readers". The tree is compared with itself before the writers ran, so
-# verify works on a tree with changes too; what a writer changed stays changed, and
-# is what to commit.
+# To add a check: a step that writes tracked files goes under "writers", any other under
+# "readers". The tree is compared before and after the writers, so verify also works on a
+# tree with changes; it leaves the changes of a writer in place, to be committed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 if ! git rev-parse --git-dir >/dev/null 2>&1; then
-  echo "verify: needs a git checkout, to see what regeneration changes" >&2
+  echo "verify: needs a git checkout, to detect changes of generated files" >&2
   exit 1
 fi
 
@@ -23,8 +21,8 @@ trap 'rm -rf "$scratch"' EXIT
 mkdir "$scratch/objects"
 objects="$(git rev-parse --path-format=absolute --git-path objects)"
 
-# snapshot names the whole content of the tree, new files included, without touching
-# the index or leaving anything in the repository.
+# snapshot prints an id of the whole content of the tree, including new files. It neither
+# touches the index nor leaves objects in the repository.
 aside() {
   GIT_INDEX_FILE="$scratch/index" GIT_OBJECT_DIRECTORY="$scratch/objects" \
     GIT_ALTERNATE_OBJECT_DIRECTORIES="$objects" git "$@"
@@ -57,7 +55,7 @@ step golden make --no-print-directory golden
 after="$(snapshot)"
 if [[ "$before" != "$after" ]]; then
   aside --no-pager diff "$before" "$after"
-  failed+=("generated files: they were not up to date, and are now; please commit the difference above")
+  failed+=("generated files: were not up to date and have been regenerated; please commit the difference above")
 fi
 
 # Readers.
@@ -70,4 +68,4 @@ if ((${#failed[@]} > 0)); then
   printf 'verify: FAILED: %s\n' "${failed[@]}" >&2
   exit 1
 fi
-echo "verify: all fine"
+echo "verify: passed"

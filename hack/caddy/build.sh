@@ -2,12 +2,11 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes caddy present in bin/caddy/<version>/, where the tests of
-# docs/integrations look for it.
+# Builds caddy in bin/caddy/<version>/, where the tests of docs/integrations look for it.
 #
-# The version is the one go.mod beside this script requires. It is built from its
-# Go module, which takes a few minutes on two cores. The binary appears under its
-# final name only once it is complete; a run that finds it does nothing.
+# go.mod beside this script pins the version. The build from the Go module takes a few
+# minutes on two cores. The binary gets its final name only once it is complete; a run that
+# finds it does nothing.
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -27,4 +26,4 @@ start=$SECONDS
 echo "caddy: building caddy $version from its Go module"
 (cd "$here" && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$tmp/caddy" github.com/caddyserver/caddy/v2/cmd/caddy)
 mv "$tmp/caddy" "$dir/caddy"
-echo "caddy: it is in ${dir#"$root"/} ($((SECONDS - start))s)"
+echo "caddy: built in ${dir#"$root"/} ($((SECONDS - start))s)"

@@ -2,16 +2,14 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes programs of Kubernetes present in bin/kube/<version>/: those that are named,
-# or kube-apiserver, etcd and kubectl, which the tests look for there (envtest's
-# BinaryAssetsDirectory).
+# Installs programs of Kubernetes in bin/kube/<version>/: the named ones, or kube-apiserver,
+# etcd and kubectl, which the tests look for there (envtest's BinaryAssetsDirectory).
 #
-# The version is the one go.mod beside this script requires. Those three are
-# downloaded with setup-envtest where its download site can be reached; whatever is
-# missing then is built from Go modules, which needs nothing but a Go module proxy
-# and takes a few minutes on two cores. Every binary appears
-# under its final name only once it is complete, so an interrupted run is
-# continued by the next one, and a run that finds them all does nothing.
+# go.mod beside this script pins the version. setup-envtest downloads those three if its
+# download site is reachable; the missing ones are built from Go modules, which needs only a
+# Go module proxy and takes a few minutes on two cores. Every binary gets its final name
+# only once it is complete, so the next run continues an interrupted one, and a run that
+# finds them all does nothing.
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -23,10 +21,10 @@ dir="$root/bin/kube/$version"
 envtest=(etcd kube-apiserver kubectl)
 binaries=("${@:-${envtest[@]}}")
 
-# How long setup-envtest may try before the binaries are built instead.
+# Timeout of setup-envtest in seconds; then the binaries are built instead.
 download_timeout="${KUBE_DOWNLOAD_TIMEOUT:-60}"
 
-# missing prints the names of those that are not there.
+# missing prints the names of the missing binaries.
 missing() {
   local name
   for name in "$@"; do
@@ -42,8 +40,8 @@ mkdir -p "$dir"
 tmp="$(mktemp -d "$dir/.partial.XXXXXX")"
 trap 'rm -rf "$tmp"' EXIT
 
-# download fetches what envtest needs, all of the same minor release. The patch
-# release may differ, since not every one is published for envtest.
+# download fetches the binaries of envtest, all of the same minor release. The patch release
+# may differ, since not every one is published for envtest.
 download() {
   local from name
   [[ "${KUBE_DOWNLOAD:-true}" == true ]] || return 1
@@ -56,7 +54,7 @@ download() {
   done
 }
 
-# build links one binary into a temporary name and then moves it into place.
+# build links one binary under a temporary name and then moves it into place.
 build() {
   local name="$1" package="k8s.io/kubernetes/cmd/$1" start=$SECONDS
   local info=k8s.io/component-base/version
@@ -73,7 +71,7 @@ build() {
 
 wanted=" ${binaries[*]} "
 if [[ -n "$(missing "${envtest[@]}")" && $wanted =~ \ (etcd|kube-apiserver|kubectl)\  ]] && ! download; then
-  echo "kube: no download: $(tail -n 1 "$tmp/download.log" 2>/dev/null || echo "switched off")"
+  echo "kube: no download: $(tail -n 1 "$tmp/download.log" 2>/dev/null || echo disabled)"
 fi
 for name in $(missing "${binaries[@]}"); do
   build "$name"
