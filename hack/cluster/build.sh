@@ -2,22 +2,21 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes everything present that a cluster needs: the programs of Kubernetes in
-# bin/kube/<version>/, helm in bin/helm/<version>/, CoreDNS and rmpods in
-# bin/cluster/, images in bin/images/, and the container runtime, which is installed.
+# Builds and installs the programs of a cluster: Kubernetes in bin/kube/<version>/, helm in
+# bin/helm/<version>/, CoreDNS and rmpods in bin/cluster/, images in bin/images/, and the
+# container runtime from packages.
 #
-# Versions are those that hack/kube/go.mod and go.mod beside this script require.
-# Everything is built from Go modules. It appears under its final name only once it
-# is complete, so an interrupted run is continued by the next one, and a run that
-# finds it all does nothing.
+# hack/kube/go.mod and go.mod beside this script pin the versions. Programs are built from Go
+# modules and get their final name only once they are complete, so the next run continues an
+# interrupted one, and a run that finds them all does nothing.
 #
-# `build.sh helm` makes helm alone present, which needs no root.
+# `build.sh helm` builds only helm, which needs no root.
 set -euo pipefail
-umask 022 # what is in images is read by others than root
+umask 022 # users other than root read the files in images
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 source "$here/../apt.sh"
 
-# packages sets packages to those that lack, by their names in Debian.
+# packages sets packages to the missing ones, by their names in Debian.
 packages() {
   packages=()
   command -v containerd >/dev/null && command -v ctr >/dev/null || packages+=(containerd)
@@ -32,7 +31,7 @@ packages() {
 # In a subshell: apt_begin sets a trap of its own.
 install_packages() (
   packages || return 0
-  can_apt || die "${packages[*]} missing: please install them, as root on Debian or Ubuntu with apt-get install"
+  can_apt || die "missing ${packages[*]}: please install them, as root on Debian or Ubuntu with apt-get install"
   apt_begin cluster "${packages[@]}"
   apt_install "${packages[@]}"
   ! packages || die "${packages[*]} still missing"
@@ -49,8 +48,8 @@ go_build() {
   echo "cluster: $name is ready ($((SECONDS - start))s)"
 }
 
-# image NAME:TAG OUT FUNCTION FLAG... makes an image, unless there is one, of a folder
-# that the function fills.
+# image NAME:TAG OUT FUNCTION FLAG... builds the image OUT, unless it exists, from a folder
+# that FUNCTION fills.
 image() {
   local name="$1" out="$2" build_root="$3"
   shift 3
@@ -70,7 +69,7 @@ coredns_root() {
   cp "$programs/coredns" "$1/coredns"
 }
 
-# The redis-server that is installed, with the libraries it is linked to.
+# The installed redis-server, with the libraries it is linked to.
 redis_root() {
   local program library
   mkdir -p "$1/usr/bin" "$1/data"

@@ -2,15 +2,15 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Takes down the cluster that up.sh brought up, also where up.sh did not come to its
-# end or daemons have died, and leaves the machine as it was: processes, mounts,
-# interfaces, routes, cgroups, rules of nftables, settings of the kernel, files.
+# Takes down the cluster that up.sh brought up, also after a partial up.sh or if daemons have
+# died, and restores the machine: processes, mounts, interfaces, routes, cgroups, nftables
+# rules, kernel settings, files.
 #
-# What fails is said and does not keep the rest from being cleaned up.
+# A failing step is reported and does not stop the others.
 set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# stop ends the process that up.sh started under the name.
+# stop NAME ends the process that up.sh started under that name.
 stop() {
   local file="$state/pid/$1" pid turn
   [[ -e "$file" ]] || return 0
@@ -22,24 +22,24 @@ stop() {
       sleep 0.05
     done
     if running "$pid"; then
-      echo "cluster: $1 did not end by itself"
+      echo "cluster: $1 did not stop on SIGTERM; killing it"
       kill -9 "$pid"
     fi
   fi
   rm -f "$file"
 }
 
-# kill_left_over ends what a containerd that had died left running: its shims, which
-# name its socket, and what is in the cgroups of pods.
+# kill_left_over ends processes left by a dead containerd: its shims, whose arguments
+# contain its socket, and the processes in the cgroups of pods.
 kill_left_over() {
   local pid
   for pid in $(pgrep -f -- "^[^ ]*containerd-shim.* -address $socket") \
     $(find /sys/fs/cgroup/kubepods /sys/fs/cgroup/*/kubepods -name cgroup.procs -exec cat {} + 2>/dev/null | sort -u); do
-    kill -9 "$pid" 2>/dev/null && echo "cluster: killed process $pid, which was left over"
+    kill -9 "$pid" 2>/dev/null && echo "cluster: killed leftover process $pid"
   done
 }
 
-# unmount takes off what is mounted below the state, the deepest first.
+# unmount unmounts everything below the state, the deepest mount first.
 unmount() {
   local mount
   awk -v state="$state/" 'index($5, state) == 1 {print $5}' /proc/self/mountinfo | sort -r | while read -r mount; do
@@ -47,7 +47,7 @@ unmount() {
   done
 }
 
-# A cgroup can be removed once its processes are reaped, which may take a moment.
+# remove_cgroups retries, because a cgroup can be removed only once its processes are reaped.
 remove_cgroups() {
   local cgroup turn
   for cgroup in /sys/fs/cgroup/kubepods /sys/fs/cgroup/*/kubepods; do
@@ -56,12 +56,12 @@ remove_cgroups() {
       find "$cgroup" -depth -type d -exec rmdir {} + 2>/dev/null
       [[ -d "$cgroup" ]] && sleep 0.05
     done
-    [[ ! -d "$cgroup" ]] || echo "cluster: $cgroup cannot be removed" >&2
+    [[ ! -d "$cgroup" ]] || echo "cluster: cannot remove $cgroup" >&2
   done
 }
 
-# The network namespaces of pods that nobody stopped went with their mounts, and
-# their links with them.
+# The network namespaces of pods that were not stopped ended with their mounts, and so did
+# their links.
 remove_network() {
   nft delete table ip kube-proxy 2>/dev/null
   nft delete table ip6 kube-proxy 2>/dev/null
@@ -69,11 +69,11 @@ remove_network() {
   ip link delete "$bridge" 2>/dev/null
 }
 
-# remove_files removes what cannot be told to be elsewhere.
+# remove_files removes the files whose paths are not configurable.
 remove_files() {
   local dir dirs=(/var/lib/cni /var/lib/kubelet)
   if pgrep --exact --runstates D,R,S,T containerd >/dev/null; then
-    echo "cluster: another containerd has been started: /run/containerd is left alone" >&2
+    echo "cluster: another containerd has been started: keeping /run/containerd" >&2
   else
     rm -rf /run/containerd/s /run/containerd/runc/k8s.io
     dirs+=(/run/containerd)
@@ -85,20 +85,20 @@ remove_files() {
 }
 
 remove_state() {
-  # What a pod mounts may be anybody's: nothing is removed through a mount.
-  ! grep -qF " $state/" /proc/self/mountinfo || die "something is still mounted below $state"
-  rm -rf "$state" || die "$state cannot be removed"
+  # A mount of a pod may hold files of the machine: never remove through a mount.
+  ! grep -qF " $state/" /proc/self/mountinfo || die "there are still mounts below $state"
+  rm -rf "$state" || die "cannot remove $state"
 }
 
 if [[ ! -e "$state" ]]; then
-  echo "cluster: none is up with its state in $state"
+  echo "cluster: no cluster has its state in $state"
   exit 0
 fi
-[[ -e "$mark" ]] || die "$state is not of a cluster, and is left alone"
+[[ -e "$mark" ]] || die "$state does not belong to a cluster: keeping it"
 need_root
 if ! of_this_boot; then
   remove_state
-  echo "cluster: it went when the machine was restarted; its folder is removed"
+  echo "cluster: ended by a restart of the machine; removed its folder"
   exit 0
 fi
 for name in kubelet kube-proxy kube-scheduler kube-controller-manager; do
@@ -117,4 +117,4 @@ remove_network
 [[ ! -s "$state/sysctl" ]] || sysctl -q -p "$state/sysctl"
 remove_files
 remove_state
-echo "cluster: it is down"
+echo "cluster: down"

@@ -2,9 +2,9 @@
  * Copyright The Weir Authors.
  * SPDX-License-Identifier: Apache-2.0
  *
- * What runs in every pod beside its containers: it holds the namespaces they share,
- * reaps orphans where processes are shared, and leaves when it is told to. In C,
- * since what it needs counts against the memory limit of the pod.
+ * The sandbox process of every pod: it holds the namespaces that the containers share,
+ * reaps orphans of shared process namespaces, and exits on a signal. In C, since its memory
+ * counts against the limit of the pod.
  */
 #include <signal.h>
 #include <sys/wait.h>

@@ -2,15 +2,14 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Tests the cluster itself: brings it up, uses it and takes it down, three times, as
-# one would, with daemons that were killed, and after half a way up. Whatever of the
-# machine is not as before then is shown, and fails the test.
+# Tests the cluster itself: brings it up, uses it and takes it down, three times: normally,
+# with killed daemons, and after a partial up.sh. Any difference of the machine afterwards is
+# printed and fails the test.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# machine prints what a cluster changes; much of it is usually not there, so what it
-# returns says nothing. Of the settings of the kernel those are left
-# out that change by themselves.
+# machine prints the state that a cluster changes. Much of it may be absent, so its exit status
+# has no meaning. Kernel settings that change by themselves are left out.
 machine() {
   heading mounts && awk '{print $5}' /proc/self/mountinfo | sort
   heading links && ip -brief link
@@ -66,11 +65,11 @@ YAML
     "$kubectl" exec deployment/redis -- redis-cli -h redis.default.svc ping
   expect "logs" "Ready to accept connections" "$kubectl" logs deployment/redis
   expect "helm" "NAME" "$helm/helm" list --all-namespaces
-  expect "only who may" "no" "$kubectl" auth can-i get secrets --as system:serviceaccount:default:default
+  expect "RBAC denies by default" "no" "$kubectl" auth can-i get secrets --as system:serviceaccount:default:default
 }
 
-# down takes it down and compares. It may take a moment until the kernel has let go
-# of what lived in the network namespaces of pods.
+# down takes the cluster down and compares the machine. The kernel may release the network
+# namespaces of pods with a delay.
 down() {
   local turn
   "$here/down.sh"
@@ -79,8 +78,8 @@ down() {
     ! cmp -s "$tmp/before" "$tmp/after" || break
     sleep 0.1
   done
-  diff "$tmp/before" "$tmp/after" || die "the machine is not as before"
-  echo "ok: the machine is as before"
+  diff "$tmp/before" "$tmp/after" || die "the machine was not restored"
+  echo "ok: the machine was restored"
 }
 
 tmp="$(mktemp -d)"
@@ -102,10 +101,10 @@ for name in containerd kubelet kube-proxy etcd; do
 done
 down
 
-echo "===== half a way up"
+echo "===== partial up.sh"
 "$here/up.sh" >"$tmp/up.log" &
 until grep -qs "the API server is ready" "$tmp/up.log"; do sleep 0.05; done
 kill -9 $!
 wait $! 2>/dev/null || true
-expect "a half cluster is refused" "down.sh first" "$here/up.sh"
+expect "up.sh fails on a partial cluster" "down.sh first" "$here/up.sh"
 down

@@ -3,38 +3,38 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Brings up a real Kubernetes cluster of one node on this machine, without systemd, an
-# image registry or the internet, and prints the KUBECONFIG line. down.sh takes it
-# down. Builds what is missing first.
+# image registry or the internet, and prints the KUBECONFIG line. Builds missing programs
+# first. down.sh takes the cluster down.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# check_machine refuses a machine on which down.sh would harm what is not ours.
+# check_machine fails on a machine where down.sh would remove files of other software.
 check_machine() {
   local other
   need_root
   if [[ -e "$state" ]]; then
     if [[ -e "$state/up" ]] && "$kube/kubectl" get --raw /readyz >/dev/null 2>&1; then
-      echo "cluster: it is up already"
+      echo "cluster: already up"
       invite
       exit 0
     fi
-    [[ -e "$mark" ]] || die "$state is there, and is not of a cluster"
-    die "$state is of a cluster that did not come up or has died: run $takedown first"
+    [[ -e "$mark" ]] || die "$state exists and does not belong to a cluster"
+    die "$state belongs to a cluster that failed to start or has died: run $takedown first"
   fi
   if ip link show "$bridge" >/dev/null 2>&1; then
     die "another cluster is up, $(ip -oneline link show "$bridge" | sed 's/.* alias //')"
   fi
   for other in containerd dockerd kubelet k3s crio; do
-    # One that was not reaped yet is dead.
+    # A process that was not reaped yet is dead.
     if pgrep --exact --runstates D,R,S,T "$other" >/dev/null; then
-      die "$other runs on this machine and shares paths with what would be started here: stop it first"
+      die "$other runs on this machine and uses the same paths as the cluster: stop it first"
     fi
   done
-  # The names of sockets are short: the longest of ours adds some forty characters.
-  [[ $state =~ ^[^[:space:]]{2,60}$ ]] || die "the path $state is too long for sockets, or has spaces: set CLUSTER_DIR to another"
+  # Socket paths have a short maximum: the longest one here adds about forty characters.
+  [[ $state =~ ^[^[:space:]]{2,60}$ ]] || die "the path $state is too long for sockets, or has spaces: set CLUSTER_DIR to another path"
 }
 
-# say reports what has been done, and when.
+# say prints a completed step with the time since the start.
 say() {
   local ms=$((${EPOCHREALTIME/[.,]/} / 1000 - started))
   printf '%3d.%03ds  %s\n' $((ms / 1000)) $((ms % 1000)) "$*"
@@ -60,7 +60,7 @@ await() {
     for pid in "$state"/pid/*; do
       alive "$(<"$pid")" || ended "$(basename "$pid")"
     done
-    ((SECONDS < end)) || die "gave up waiting for: $what (logs are in $state/log; take it down with: $takedown)"
+    ((SECONDS < end)) || die "timeout waiting for: $what (logs are in $state/log; take it down with: $takedown)"
     sleep 0.1
   done
   say "$what"
@@ -71,24 +71,23 @@ ended() {
   die "$1 ended (logs are in $state/log; take it down with: $takedown)"
 }
 
-# An address for the node that is not the machine's own, and routes between pods. Who
-# can make the bridge has the machine to itself.
+# network creates an address for the node that is not the machine's own, and routes
+# between pods. The bridge is the lock: only one cluster can create it.
 network() {
   mkdir -p "$(dirname "$state")"
   mkdir "$state"
   cat "$boot" >"$mark"
   if ! ip link add "$bridge" type bridge; then
     rm -r "$state"
-    die "cannot make bridge $bridge"
+    die "cannot create bridge $bridge"
   fi
   ip link set "$bridge" alias "with its state in $state" up
   mkdir "$state"/{log,pid,cni,kubelet,podlogs}
-  # The kubelet changes the last three.
+  # Saved for down.sh; the kubelet changes the last three.
   sysctl net.ipv4.ip_forward kernel.panic kernel.panic_on_oops vm.overcommit_memory >"$state/sysctl"
   sysctl -qw net.ipv4.ip_forward=1
   ip address add "$node_ip/32" dev "$bridge"
-  # What is sent to a pod that is gone fails at once, and nothing for the cluster ever
-  # leaves the machine.
+  # Packets to a deleted pod fail at once, and no packet for the cluster leaves the machine.
   ip route add unreachable "$pod_cidr"
   ip route add "$service_cidr" dev "$bridge"
   cat >"$state/cni/10-ptp.conflist" <<JSON
@@ -100,8 +99,8 @@ network() {
 JSON
 }
 
-# Keys, certificates and kubeconfigs, by those phases of kubeadm that need neither a
-# network nor systemd.
+# credentials creates keys, certificates and kubeconfigs, with the phases of kubeadm that
+# need neither a network nor systemd.
 credentials() {
   local log="$state/log/kubeadm.log"
   cat >"$state/kubeadm.yaml" <<YAML
@@ -124,7 +123,7 @@ YAML
   say "certificates are made"
 }
 
-# restrict_oom_score_adj is for machines on which even root may not lower a score.
+# restrict_oom_score_adj is for machines where even root may not lower an OOM score.
 start_containerd() {
   cat >"$state/containerd.toml" <<TOML
 version = 2
@@ -172,8 +171,8 @@ start_apiserver() {
     --proxy-client-cert-file "$pki/front-proxy-client.crt" --proxy-client-key-file "$pki/front-proxy-client.key"
 }
 
-# The bindings that `kubeadm init` would make: who may do everything, and the API
-# server towards the kubelet, for exec and logs.
+# The bindings that `kubeadm init` would create: administrators to cluster-admin, and the
+# API server to the kubelet, for exec and logs.
 bind_roles() {
   local kubectl=("$kube/kubectl" --kubeconfig "$state/super-admin.conf")
   "${kubectl[@]}" create clusterrolebinding kubeadm:cluster-admins \
@@ -185,7 +184,7 @@ bind_roles() {
 # With the default of 20 requests a second the controllers take 5 s to start.
 start_controllers() {
   local pki="$state/pki" conf="$state/controller-manager.conf"
-  # There is one of each, and nobody would start it again: an election would only end
+  # There is one of each, and no supervisor restarts it: leader election would only end
   # them when the API server is slow.
   start kube-controller-manager "$kube/kube-controller-manager" --bind-address 127.0.0.1 --leader-elect=false \
     --kubeconfig "$conf" --authentication-kubeconfig "$conf" --authorization-kubeconfig "$conf" \
@@ -199,8 +198,8 @@ start_controllers() {
     --kubeconfig "$conf" --authentication-kubeconfig "$conf" --authorization-kubeconfig "$conf"
 }
 
-# No score is lowered and no limit of files raised above what root may anywhere. An
-# image that was collected could not be pulled again.
+# Settings that root may apply on every machine: no OOM score is lowered, no file limit
+# raised. Image garbage collection is off, because an image could not be pulled again.
 start_kubelet() {
   cat >"$state/kubelet.yaml" <<YAML
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -225,8 +224,8 @@ YAML
     --hostname-override "$node" --node-ip "$node_ip" --root-dir "$state/kubelet" --cert-dir "$state/kubelet/pki"
 }
 
-# With the default minSyncPeriod a Service lags its pods by up to a second. The
-# settings of conntrack stay the machine's.
+# With the default minSyncPeriod a Service lags its pods by up to a second. The conntrack
+# settings of the machine stay unchanged.
 start_proxy() {
   cat >"$state/kube-proxy.yaml" <<YAML
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
@@ -246,7 +245,7 @@ YAML
 }
 
 deploy_dns() {
-  # shellcheck disable=SC2016 # these are the names in the file
+  # shellcheck disable=SC2016 # variable names in the file
   sed -e 's/\$dns_ip/'"$dns_ip/" -e 's/\$coredns_version/'"$coredns_version/" "$here/coredns.yaml" |
     "$kube/kubectl" apply -f -
 }
