@@ -99,6 +99,10 @@ lint: ## Run the linters and the import rules.
 lint-fix: ## Run the linters and apply their fixes.
 	$(TOOL) golangci-lint run --fix ./...
 
+.PHONY: prose
+prose: ## Check the prose of documents, comments and messages with Vale.
+	hack/prose.sh
+
 .PHONY: fmt
 fmt: ## Format the Go code.
 	$(TOOL) golangci-lint fmt ./...

@@ -59,10 +59,11 @@ if [[ "$before" != "$after" ]]; then
 fi
 
 # Readers.
-for module in . tools hack/kube hack/caddy hack/cluster hack/image; do
+for module in . tools tools/vale hack/kube hack/caddy hack/cluster hack/image; do
   step "go mod tidy in $module" tidy "$module"
 done
 step lint make --no-print-directory lint
+step prose make --no-print-directory prose
 
 if ((${#failed[@]} > 0)); then
   printf 'verify: FAILED: %s\n' "${failed[@]}" >&2

@@ -34,8 +34,8 @@ check_machine() {
   [[ $state =~ ^[^[:space:]]{2,60}$ ]] || die "the path $state is too long for sockets, or has spaces: set CLUSTER_DIR to another path"
 }
 
-# say prints a completed step with the time since the start.
-say() {
+# report prints a completed step with the time since the start.
+report() {
   local ms=$((${EPOCHREALTIME/[.,]/} / 1000 - started))
   printf '%3d.%03ds  %s\n' $((ms / 1000)) $((ms % 1000)) "$*"
 }
@@ -63,7 +63,7 @@ await() {
     ((SECONDS < end)) || die "timeout waiting for: $what (logs are in $state/log; take it down with: $takedown)"
     sleep 0.1
   done
-  say "$what"
+  report "$what"
 }
 
 ended() {
@@ -120,7 +120,7 @@ YAML
   "$kube/kubeadm" init phase kubeconfig all --config "$state/kubeadm.yaml" --kubeconfig-dir "$state" >>"$log"
   "$kube/kubeadm" kubeconfig user --client-name system:kube-proxy --config "$state/kubeadm.yaml" \
     >"$state/kube-proxy.conf" 2>>"$log"
-  say "certificates are made"
+  report "certificates are made"
 }
 
 # restrict_oom_score_adj is for machines where even root may not lower an OOM score.
@@ -261,7 +261,7 @@ start_etcd
 start_apiserver
 await 60 "containerd answers" ctr --address "$socket" version
 "$here/load.sh" "$pause_image" "$coredns_image" "$(redis_image)" >"$state/log/images.log"
-say "images are loaded"
+report "images are loaded"
 await 120 "the API server is ready" "$kube/kubectl" --kubeconfig "$state/super-admin.conf" get --raw /readyz
 bind_roles >>"$state/log/kubeadm.log"
 start_controllers
