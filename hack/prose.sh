@@ -4,15 +4,30 @@
 #
 # Checks prose with Vale: documents, comments and messages. The rules are in
 # hack/vale/styles/Weir. Takes paths to check instead of the whole tree.
+#
+# Vale is built from its Go module, at the version in tools/vale/go.mod, which takes a
+# minute the first time and needs a C++ compiler for the parsers of source code.
 set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/apt.sh"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 paths=('*.md' '*.sh' '*.yaml' '*.yml' '*.tpl' '*.json' '*.txt' '*.c' Makefile Dockerfile .ci)
 # Add '*.go' '*.lua' to paths, and drop the two exclusions of CRDs, once their comments pass.
 excluded=(':!:**/testdata/**' ':!:hack/vale' ':!:config/crd' ':!:charts/weir/files/crds')
 
+compiler="$(go env CXX)"
+if ! command -v "${compiler%% *}" >/dev/null; then
+  can_apt || { echo "prose: missing $compiler. Please install a C++ compiler" >&2 && exit 1; }
+  apt_begin prose g++
+  apt_install g++
+fi
+
 if (($# > 0)); then
   paths=("$@")
 fi
-git ls-files -z --cached --others --exclude-standard -- "${paths[@]}" "${excluded[@]}" |
-  xargs -0 go tool -modfile=tools/vale/go.mod vale --output=line
+mapfile -d '' files < <(
+  git ls-files -z -- "${paths[@]}" "${excluded[@]}"
+  git ls-files -z --others --exclude-standard -- "${paths[@]}" "${excluded[@]}"
+)
+((${#files[@]} > 0)) || { echo "prose: no files match ${paths[*]}" >&2 && exit 1; }
+go tool -modfile=tools/vale/go.mod vale --output=line "${files[@]}"
