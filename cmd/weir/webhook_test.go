@@ -92,7 +92,7 @@ func TestManagerGoesOnWithoutItsWebhook(t *testing.T) {
 	g.Eventually(c.condition("p", v1alpha1.ConditionReady), "10s").Should(Equal("True/Ready"))
 	g.Eventually(p.log.String, "10s").Should(And(
 		ContainSubstring("Failed to serve the webhook"), ContainSubstring("address already in use"),
-		ContainSubstring("The certificate of the webhook cannot be kept up"),
+		ContainSubstring("Failed to maintain the webhook certificate"),
 		ContainSubstring(`cannot get resource \"secrets\"`),
 	))
 	g.Expect(status(p, "/healthz")).To(Equal(200))
@@ -183,7 +183,7 @@ func TestWebhookCertificateFiles(t *testing.T) {
 	p := c.manager("--webhook-address", address, "--webhook-cert-file", certFile, "--webhook-key-file", keyFile)
 	c.apply("p", 5)
 	g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(5)))
-	g.Eventually(p.log.String, "20s").Should(ContainSubstring("Waiting for the certificate of the webhook"))
+	g.Eventually(p.log.String, "20s").Should(ContainSubstring("Waiting for the webhook certificate files"))
 	shown := shownBy(address, authority.Pool())
 	g.Eventually(func() error { _, err := shown(); return err }, "20s").
 		Should(MatchError(ContainSubstring("internal error")), "there is a port, and no certificate")

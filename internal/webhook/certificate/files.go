@@ -15,24 +15,23 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 )
 
-// fileRetry is the time between two looks for files that are not there yet.
+// fileRetry is the time between attempts to load files that do not exist yet.
 const fileRetry = time.Second
 
-// Files shows a certificate that somebody else keeps in files, such as
-// cert-manager. They need not be there at the start.
+// Files provides a certificate that another program, such as cert-manager, keeps in
+// files. The files need not exist at the start.
 type Files struct {
 	cert, key string
 	logger    *slog.Logger
 	current   atomic.Pointer[tlsfiles.Files]
 }
 
-// NewFiles returns what shows the certificate in the files, once Start has found
-// it.
+// NewFiles returns Files without a certificate; Start loads it.
 func NewFiles(cert, key string, logger *slog.Logger) *Files {
 	return &Files{cert: cert, key: key, logger: logger}
 }
 
-// Start follows the files until ctx ends.
+// Start waits for the files, then reloads them when they change, until ctx ends.
 func (f *Files) Start(ctx context.Context) error {
 	lastLogged := ""
 	_ = wait.PollUntilContextCancel(ctx, fileRetry, true, func(context.Context) (bool, error) {
@@ -41,7 +40,7 @@ func (f *Files) Start(ctx context.Context) error {
 			f.current.Store(files)
 		} else if err.Error() != lastLogged {
 			lastLogged = err.Error()
-			f.logger.Warn("Waiting for the certificate of the webhook; everything else goes on", "error", err)
+			f.logger.Warn("Waiting for the webhook certificate files; everything else continues", "error", err)
 		}
 		return err == nil, nil
 	})
@@ -51,7 +50,8 @@ func (f *Files) Start(ctx context.Context) error {
 	return nil
 }
 
-// GetCertificate is for tls.Config.
+// GetCertificate implements the field of tls.Config. It fails until Start has loaded
+// the files.
 func (f *Files) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	files := f.current.Load()
 	if files == nil {

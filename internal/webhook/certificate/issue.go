@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// What the Secret holds. The certificate and its key have the names that
-// everything gives them.
+// The keys of the Secret. Those of the certificate are the ones of Secrets of type
+// kubernetes.io/tls.
 const (
 	caEntry          = "ca.crt"
 	caKeyEntry       = "ca.key"
@@ -29,22 +29,22 @@ const (
 	keyEntry         = "tls.key"
 )
 
-// skew is how far a clock that checks certificates may be behind ours.
+// skew is how far the clock of a TLS client may be behind ours.
 const skew = time.Hour
 
-// contents is what the Secret holds, as far as it can be used.
+// contents is the usable content of the Secret.
 type contents struct {
-	// authorities are those the API server is to trust, the newest first. Only the
-	// newest issues.
+	// cas are the CAs that the API server has to trust, newest first. Only the newest
+	// issues certificates.
 	cas []*x509.Certificate
-	// signer is the key of the newest, nil if there is none.
+	// signer is the key of the newest CA, nil if it is missing.
 	signer crypto.Signer
-	// serving is what the webhook shows, nil if there is none.
+	// serving is the certificate of the webhook, nil if it is missing.
 	serving *tls.Certificate
 }
 
-// read reads the data of the Secret. What is no certificate or no key is as good as
-// absent: it is made anew.
+// parseContents parses the data of the Secret. Invalid certificates and keys count as
+// missing and will be replaced.
 func parseContents(data map[string][]byte) (c contents) {
 	for rest := data[caEntry]; ; {
 		var block *pem.Block
@@ -66,7 +66,7 @@ func parseContents(data map[string][]byte) (c contents) {
 	return c
 }
 
-// signerOf returns the key if it is that of the certificate.
+// signerOf returns the key if it belongs to the certificate, else nil.
 func signerOf(cert *x509.Certificate, key any) crypto.Signer {
 	signer, ok := key.(*ecdsa.PrivateKey)
 	if !ok || !signer.PublicKey.Equal(cert.PublicKey) {
@@ -75,7 +75,7 @@ func signerOf(cert *x509.Certificate, key any) crypto.Signer {
 	return signer
 }
 
-// write returns the data of the Secret.
+// encode returns the data of the Secret.
 func (c contents) encode() (map[string][]byte, error) {
 	caKey, err := encodeKey(c.signer)
 	if err != nil {
@@ -93,7 +93,7 @@ func (c contents) encode() (map[string][]byte, error) {
 	}, nil
 }
 
-// bundle is the authorities as the API server takes them.
+// bundle returns the CA bundle for the API server, in PEM.
 func (c contents) bundle() []byte {
 	var b bytes.Buffer
 	for _, ca := range c.cas {
@@ -111,11 +111,10 @@ func encodeKey(key crypto.PrivateKey) ([]byte, error) {
 	return encodePEM("PRIVATE KEY", der), err
 }
 
-// serves says why the certificate cannot be shown now under one of the names; nil
-// if it can.
+// verify returns an error unless the certificate is valid now for all the names.
 func (c contents) verify(names []string, now time.Time) error {
 	if c.serving == nil {
-		return errors.New("there is none")
+		return errors.New("no certificate")
 	}
 	roots := x509.NewCertPool()
 	for _, ca := range c.cas {
@@ -129,13 +128,12 @@ func (c contents) verify(names []string, now time.Time) error {
 	return nil
 }
 
-// isIssuedByNewestCA reports whether the newest authority issued the certificate.
+// isIssuedByNewestCA reports whether the newest CA issued the certificate.
 func (c contents) isIssuedByNewestCA() bool {
 	return c.serving.Leaf.CheckSignatureFrom(c.cas[0]) == nil
 }
 
-// withNewCA returns the contents with a new authority in front of those there
-// are.
+// withNewCA returns the contents with a new CA in front of the others.
 func (c contents) withNewCA(name string, now time.Time, life time.Duration) (contents, error) {
 	template, err := newTemplate(name, now, now.Add(life))
 	if err != nil {
@@ -152,8 +150,8 @@ func (c contents) withNewCA(name string, now time.Time, life time.Duration) (con
 	return c, nil
 }
 
-// withNewCertificate returns the contents with a new certificate for those names, by
-// the newest authority and no longer valid than that.
+// withNewCertificate returns the contents with a new certificate for the names. The
+// newest CA issues it, and it expires no later than that CA.
 func (c contents) withNewCertificate(names []string, now time.Time, life time.Duration) (contents, error) {
 	until := now.Add(life)
 	if end := c.cas[0].NotAfter; until.After(end) {
@@ -188,11 +186,12 @@ func newTemplate(name string, now, until time.Time) (*x509.Certificate, error) {
 	}, err
 }
 
-// commonName fits a name into the 64 characters it may have. Nobody goes by it.
+// commonName truncates a name to the 64 characters that a common name may have. No
+// client verifies it.
 func commonName(name string) string { return name[:min(len(name), 64)] }
 
-// issue makes a key and a certificate for it, signed by the parent, or by the key
-// itself without a signer.
+// issue creates a key and its certificate, signed by the parent's signer, or
+// self-signed if signer is nil.
 func issue(template, parent *x509.Certificate, signer crypto.Signer) (*x509.Certificate, crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

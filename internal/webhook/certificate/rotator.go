@@ -36,52 +36,52 @@ const (
 	defaultInterval   = 10 * time.Second
 	defaultCALifetime = 365 * 24 * time.Hour
 	defaultLifetime   = 90 * 24 * time.Hour
-	// syncTimeout bounds one look, which is a handful of requests.
+	// syncTimeout bounds one sync, which is a handful of requests.
 	syncTimeout = 10 * time.Second
-	// jitter keeps replicas from looking at the same time.
+	// jitter keeps replicas from syncing at the same time.
 	jitter = 0.2
 )
 
-// errNoCertificate is what handshakes fail with until there is a certificate.
+// errNoCertificate fails handshakes until there is a certificate.
 var errNoCertificate = errors.New("the webhook has no certificate yet")
 
-// Options say what for and where. All but the times are required.
+// Options configure a Rotator. All but Interval, CALifetime and Lifetime are required.
 type Options struct {
-	// Names are the names and addresses the API server reaches the webhook by.
+	// Names are the DNS names and IP addresses at which the API server calls the webhook.
 	Names []string
-	// Namespace and Secret are where the certificate is kept, with the authority.
+	// Namespace and Secret locate the Secret of the certificate and its CAs.
 	Namespace, Secret string
-	// Configuration is the ValidatingWebhookConfiguration that is told whom to trust.
+	// Configuration is the ValidatingWebhookConfiguration whose CA bundles are set.
 	Configuration string
-	// Clients reach the API server; nothing is cached, so that no right to list is
+	// Clients call the API server. Nothing is cached, so no permission to list is
 	// needed.
 	Clients kubernetes.Interface
-	// Logger hears of new certificates, and of what is in their way.
+	// Logger logs new certificates, and failures when they change.
 	Logger *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
-	// Interval is the time between two looks at the Secret and the configuration;
-	// 0 is 10 seconds.
+	// Interval is the time between syncs with the Secret and the configuration
+	// (default 10 seconds).
 	Interval time.Duration
-	// CALifetime and Lifetime are how long an authority and a certificate are valid;
-	// 0 is a year and 90 days. They are replaced when two thirds have passed.
+	// CALifetime and Lifetime are how long a CA and a certificate are valid (default 365
+	// and 90 days). They are renewed after two thirds of that.
 	CALifetime, Lifetime time.Duration
 }
 
-// Rotator makes the certificate, keeps it new, and makes the API server trust it.
-// Any number of them share one Secret: each does what is left to do, and whoever
-// comes second sees that it is done.
+// Rotator issues the certificate, renews it, and sets the CA bundle in the webhook
+// configuration. Any number of rotators share one Secret: each does what is missing,
+// and one that loses a race finds the work done.
 //
-// A new authority is trusted before anything it issued is shown: it joins the old
-// one in the Secret first, then in the configuration, and issues once it was seen
-// there. The old one stays trusted until it ends.
+// A new CA is trusted before it issues: it joins the old one first in the Secret,
+// then in the configuration, and issues once it was read back from there. The old CA
+// stays trusted until it expires.
 type Rotator struct {
 	options    Options
 	current    atomic.Pointer[tls.Certificate]
-	lastLogged string // the last complaint
+	lastLogged string // the last failure logged
 }
 
-// NewRotator returns a rotator that has not looked yet.
+// NewRotator returns a Rotator without a certificate; Start provides it.
 func NewRotator(o Options) *Rotator {
 	o.Interval = cmp.Or(o.Interval, defaultInterval)
 	o.CALifetime = cmp.Or(o.CALifetime, defaultCALifetime)
@@ -89,7 +89,8 @@ func NewRotator(o Options) *Rotator {
 	return &Rotator{options: o}
 }
 
-// GetCertificate is for tls.Config.
+// GetCertificate implements the field of tls.Config. It fails until there is a
+// certificate.
 func (r *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if current := r.current.Load(); current != nil {
 		return current, nil
@@ -97,7 +98,8 @@ func (r *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	return nil, errNoCertificate
 }
 
-// Start looks until ctx ends. What fails is tried again at the next look.
+// Start syncs every Interval until ctx ends. A failure is logged and retried at the
+// next sync.
 func (r *Rotator) Start(ctx context.Context) error {
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 		syncCtx, cancel := context.WithTimeout(ctx, syncTimeout)
@@ -110,25 +112,24 @@ func (r *Rotator) Start(ctx context.Context) error {
 	return nil
 }
 
-// isLostRace reports whether another was faster, so that a second look may find
-// everything done.
+// isLostRace reports whether another replica was faster, so that a second sync may
+// find everything done.
 func isLostRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 
-// logProblem says once what is wrong.
+// logProblem logs a failure, once until it changes.
 func (r *Rotator) logProblem(err error) {
 	lastLogged := ""
 	if err != nil {
 		lastLogged = err.Error()
 	}
 	if lastLogged != r.lastLogged && err != nil {
-		r.options.Logger.Warn("The certificate of the webhook cannot be kept up; everything else goes on", "error", err)
+		r.options.Logger.Warn("Failed to maintain the webhook certificate; everything else continues", "error", err)
 	}
 	r.lastLogged = lastLogged
 }
 
-// look does what is to be done now. The configuration is read before the Secret: a
-// write by what the Secret lastLogged then conflicts if another has written meanwhile
-// what it says now.
+// sync does what is missing now. It reads the configuration before the Secret: if
+// another replica changes both in between, the write of the bundle conflicts.
 func (r *Rotator) sync(ctx context.Context) error {
 	configuration, configErr := r.readConfiguration(ctx)
 	secret, err := r.readSecret(ctx)
@@ -157,8 +158,8 @@ func (r *Rotator) sync(ctx context.Context) error {
 	return r.updateBundle(ctx, configuration, renewed.bundle())
 }
 
-// renew returns the contents as they are to be. The API server either trusts all
-// authorities there are already, or a certificate in good order is left alone.
+// renew returns the contents after the renewals that are due. trusted reports that
+// the API server trusts all CAs; until then a valid certificate is kept.
 func (r *Rotator) renew(c contents, trusted bool) (contents, error) {
 	now := r.options.Now()
 	c.cas = slices.DeleteFunc(slices.Clone(c.cas), func(a *x509.Certificate) bool { return !now.Before(a.NotAfter) })
@@ -176,22 +177,22 @@ func (r *Rotator) renew(c contents, trusted bool) (contents, error) {
 	return c.withNewCertificate(r.options.Names, now, r.options.Lifetime)
 }
 
-// due reports whether two thirds of the life are over.
+// needsRenewal reports whether two thirds of the lifetime have passed.
 func needsRenewal(c *x509.Certificate, life time.Duration, now time.Time) bool {
 	return now.After(c.NotAfter.Add(-life / 3))
 }
 
-// use shows the certificate from the next handshake on.
+// serve uses the certificate from the next handshake on.
 func (r *Rotator) serve(c contents) {
 	current := r.current.Load()
 	if c.serving == nil || current != nil && current.Leaf.Equal(c.serving.Leaf) {
 		return
 	}
 	r.current.Store(c.serving)
-	r.options.Logger.Info("Took a certificate for the webhook", "expires", c.serving.Leaf.NotAfter)
+	r.options.Logger.Info("Loaded a new webhook certificate", "expires", c.serving.Leaf.NotAfter)
 }
 
-// secret returns the Secret, or an empty one that does not exist yet.
+// readSecret returns the Secret, or a new one without data if it does not exist.
 func (r *Rotator) readSecret(ctx context.Context) (*corev1.Secret, error) {
 	secret, err := r.options.Clients.CoreV1().Secrets(r.options.Namespace).Get(ctx, r.options.Secret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -203,7 +204,7 @@ func (r *Rotator) readSecret(ctx context.Context) (*corev1.Secret, error) {
 	return secret, err
 }
 
-// store writes the Secret unless it has changed since it was read.
+// writeSecret writes the Secret unless it has changed since it was read.
 func (r *Rotator) writeSecret(ctx context.Context, secret *corev1.Secret, data map[string][]byte) error {
 	secrets := r.options.Clients.CoreV1().Secrets(r.options.Namespace)
 	secret = secret.DeepCopy()
@@ -220,8 +221,8 @@ func (r *Rotator) writeSecret(ctx context.Context, secret *corev1.Secret, data m
 	return err
 }
 
-// configuration returns the webhook configuration, nil if there is none: then
-// nobody asks the webhook, and nobody is to be told whom to trust.
+// readConfiguration returns the webhook configuration, or nil if it does not exist:
+// then no webhook is called, and there is no CA bundle to set.
 func (r *Rotator) readConfiguration(ctx context.Context) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
 	c, err := r.options.Clients.AdmissionregistrationV1().ValidatingWebhookConfigurations().
 		Get(ctx, r.options.Configuration, metav1.GetOptions{})
@@ -231,23 +232,23 @@ func (r *Rotator) readConfiguration(ctx context.Context) (*admissionregistration
 	return c, err
 }
 
-// trusts reports whether every webhook of the configuration is told those
-// authorities and no others.
+// trustsBundle reports whether every webhook of the configuration has exactly this CA
+// bundle.
 func trustsBundle(c *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) bool {
 	return c == nil || !slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
 		return !bytes.Equal(w.ClientConfig.CABundle, bundle)
 	})
 }
 
-// inject tells the API server whom to trust. It touches nothing else, so that no
-// field is lost that this release does not know.
+// updateBundle sets the CA bundle of every webhook. It patches nothing else, so that
+// fields that this release does not know are kept.
 func (r *Rotator) updateBundle(ctx context.Context, c *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) error {
 	type operation struct {
 		Op    string `json:"op"`
 		Path  string `json:"path"`
 		Value any    `json:"value"`
 	}
-	// Naming the version makes this a conflict if somebody else was faster.
+	// The resource version turns a lost race into a conflict.
 	operations := []operation{{"replace", "/metadata/resourceVersion", c.ResourceVersion}}
 	for i := range c.Webhooks {
 		operations = append(operations, operation{"add", fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i), bundle})
@@ -259,7 +260,7 @@ func (r *Rotator) updateBundle(ctx context.Context, c *admissionregistrationv1.V
 	_, err = r.options.Clients.AdmissionregistrationV1().ValidatingWebhookConfigurations().
 		Patch(ctx, c.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
 	if err == nil {
-		r.options.Logger.Info("Told the API server whom to trust", "configuration", c.Name)
+		r.options.Logger.Info("Updated the CA bundle of the webhook configuration", "configuration", c.Name)
 	}
 	return err
 }

@@ -54,39 +54,39 @@ var _ = BeforeSuite(func() {
 
 const name = "weir-webhook.weir-system.svc"
 
-// story is a Namespace and a webhook configuration of its own, with the rotators
-// that look after them.
-type story struct {
+// fixture is a Namespace and a webhook configuration for one spec, with the rotators
+// that maintain them.
+type fixture struct {
 	options certificate.Options
 	log     *testenv.Log
 }
 
-func newStory(ctx context.Context) *story {
+func newFixture(ctx context.Context) *fixture {
 	GinkgoHelper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "story-"}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"}}
 	Expect(api.Create(ctx, namespace)).To(Succeed())
-	s := &story{log: &testenv.Log{}}
-	s.options = certificate.Options{
+	f := &fixture{log: &testenv.Log{}}
+	f.options = certificate.Options{
 		Names: []string{name}, Namespace: namespace.Name, Secret: "weir-webhook", Configuration: namespace.Name,
-		Clients: admin, Logger: slog.New(slog.NewTextHandler(s.log, nil)), Now: time.Now, Interval: 20 * time.Millisecond,
+		Clients: admin, Logger: slog.New(slog.NewTextHandler(f.log, nil)), Now: time.Now, Interval: 20 * time.Millisecond,
 	}
-	return s
+	return f
 }
 
-// configure applies the webhook configuration of the release under the story's name.
-func (s *story) configure(ctx context.Context) {
+// configure applies the webhook configuration of the release under the spec's name.
+func (f *fixture) configure(ctx context.Context) {
 	GinkgoHelper()
 	configuration, err := webhook.Configuration()
 	Expect(err).NotTo(HaveOccurred())
-	configuration.Name = s.options.Configuration
+	configuration.Name = f.options.Configuration
 	Expect(api.Create(ctx, configuration)).To(Succeed())
 	DeferCleanup(api.Delete, configuration)
 }
 
-// start runs a rotator until the story ends.
-func (s *story) start(ctx context.Context) *certificate.Rotator {
+// start runs a rotator until the spec ends.
+func (f *fixture) start(ctx context.Context) *certificate.Rotator {
 	GinkgoHelper()
-	r := certificate.NewRotator(s.options)
+	r := certificate.NewRotator(f.options)
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- r.Start(run) }()
@@ -97,168 +97,169 @@ func (s *story) start(ctx context.Context) *certificate.Rotator {
 	return r
 }
 
-func (s *story) secret(ctx context.Context) *corev1.Secret {
+func (f *fixture) secret(ctx context.Context) *corev1.Secret {
 	secret := &corev1.Secret{}
-	_ = api.Get(ctx, client.ObjectKey{Namespace: s.options.Namespace, Name: s.options.Secret}, secret)
+	_ = api.Get(ctx, client.ObjectKey{Namespace: f.options.Namespace, Name: f.options.Secret}, secret)
 	return secret
 }
 
-func (s *story) configuration(ctx context.Context) *admissionregistrationv1.ValidatingWebhookConfiguration {
+func (f *fixture) configuration(ctx context.Context) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	_ = api.Get(ctx, client.ObjectKey{Name: s.options.Configuration}, configuration)
+	_ = api.Get(ctx, client.ObjectKey{Name: f.options.Configuration}, configuration)
 	return configuration
 }
 
-func (s *story) bundle(ctx context.Context) []byte {
-	configuration := s.configuration(ctx)
+func (f *fixture) bundle(ctx context.Context) []byte {
+	configuration := f.configuration(ctx)
 	if len(configuration.Webhooks) == 0 {
 		return nil
 	}
 	return configuration.Webhooks[0].ClientConfig.CABundle
 }
 
-// shown is the certificate that the rotator shows, if the API server would trust it.
-func (s *story) shown(ctx context.Context, r *certificate.Rotator) (*x509.Certificate, error) {
-	shown, err := r.GetCertificate(nil)
+// served returns the certificate that the rotator serves, and an error if the API
+// server would not trust it.
+func (f *fixture) served(ctx context.Context, r *certificate.Rotator) (*x509.Certificate, error) {
+	cert, err := r.GetCertificate(nil)
 	if err != nil {
 		return nil, err
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(s.bundle(ctx))
-	_, err = shown.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots})
-	return shown.Leaf, err
+	roots.AppendCertsFromPEM(f.bundle(ctx))
+	_, err = cert.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots})
+	return cert.Leaf, err
 }
 
-// isTrusted waits until the API server trusts what the rotator shows.
-func (s *story) isTrusted(ctx context.Context, r *certificate.Rotator) (leaf *x509.Certificate) {
+// awaitTrust waits until the API server trusts the certificate that the rotator serves.
+func (f *fixture) awaitTrust(ctx context.Context, r *certificate.Rotator) (leaf *x509.Certificate) {
 	GinkgoHelper()
-	Eventually(ctx, func() (err error) { leaf, err = s.shown(ctx, r); return err }).Should(Succeed())
+	Eventually(ctx, func() (err error) { leaf, err = f.served(ctx, r); return err }).Should(Succeed())
 	return leaf
 }
 
 var _ = Describe("The certificate of the webhook", func() {
-	It("is made, kept in the Secret and trusted by the API server", func(ctx SpecContext) {
-		s := newStory(ctx)
-		s.configure(ctx)
-		r := s.start(ctx)
-		leaf := s.isTrusted(ctx, r)
+	It("is issued, stored in the Secret and trusted by the API server", func(ctx SpecContext) {
+		f := newFixture(ctx)
+		f.configure(ctx)
+		r := f.start(ctx)
+		leaf := f.awaitTrust(ctx, r)
 		Expect(leaf.NotAfter).To(BeTemporally("~", time.Now().Add(90*24*time.Hour), time.Minute))
-		secret := s.secret(ctx)
+		secret := f.secret(ctx)
 		Expect(secret.Type).To(Equal(corev1.SecretTypeTLS))
 		Expect(secret.Data).To(And(HaveKey("ca.crt"), HaveKey("ca.key"), HaveKey("tls.crt"), HaveKey("tls.key")))
-		Expect(s.configuration(ctx).Webhooks[0].MatchConditions).To(HaveLen(1), "nothing else was changed")
+		Expect(f.configuration(ctx).Webhooks[0].MatchConditions).To(HaveLen(1), "nothing else was changed")
 
-		again := s.start(ctx)
-		Expect(s.isTrusted(ctx, again)).To(Equal(leaf), "another process shows the same")
+		again := f.start(ctx)
+		Expect(f.awaitTrust(ctx, again)).To(Equal(leaf), "another process serves the same")
 	})
 
-	It("is there before the webhook is configured, and trusted once it is", func(ctx SpecContext) {
-		s := newStory(ctx)
-		r := s.start(ctx)
+	It("is issued before the webhook is configured, and trusted once it is", func(ctx SpecContext) {
+		f := newFixture(ctx)
+		r := f.start(ctx)
 		Eventually(ctx, func() error { _, err := r.GetCertificate(nil); return err }).Should(Succeed())
-		s.configure(ctx)
-		s.isTrusted(ctx, r)
-		Expect(s.log.String()).NotTo(ContainSubstring("cannot be kept up"))
+		f.configure(ctx)
+		f.awaitTrust(ctx, r)
+		Expect(f.log.String()).NotTo(ContainSubstring("Failed to maintain the webhook certificate"))
 	})
 
-	It("is renewed, with its authority, and every moment trusted by the API server", func(ctx SpecContext) {
-		s := newStory(ctx)
-		s.configure(ctx)
-		s.options.Lifetime, s.options.CALifetime = 3*time.Second, 6*time.Second
-		both := []*certificate.Rotator{s.start(ctx), s.start(ctx)}
-		first := s.isTrusted(ctx, both[0])
-		s.isTrusted(ctx, both[1])
-		authority := s.secret(ctx).Data["ca.crt"]
+	It("is renewed, with its CA, and trusted by the API server at every moment", func(ctx SpecContext) {
+		f := newFixture(ctx)
+		f.configure(ctx)
+		f.options.Lifetime, f.options.CALifetime = 3*time.Second, 6*time.Second
+		both := []*certificate.Rotator{f.start(ctx), f.start(ctx)}
+		first := f.awaitTrust(ctx, both[0])
+		f.awaitTrust(ctx, both[1])
+		ca := f.secret(ctx).Data["ca.crt"]
 		Eventually(ctx, func(g Gomega) {
 			for _, r := range both {
-				leaf, err := s.shown(ctx, r)
+				leaf, err := f.served(ctx, r)
 				if err != nil {
-					StopTrying("it is not trusted").Wrap(err).Now()
+					StopTrying("not trusted").Wrap(err).Now()
 				}
 				g.Expect(leaf.NotBefore).To(BeTemporally(">", first.NotBefore))
 			}
-			g.Expect(s.bundle(ctx)).NotTo(BeEmpty())
-			g.Expect(bytes.Contains(s.bundle(ctx), authority)).To(BeFalse(), "the first authority has ended")
+			g.Expect(f.bundle(ctx)).NotTo(BeEmpty())
+			g.Expect(bytes.Contains(f.bundle(ctx), ca)).To(BeFalse(), "the first CA has expired")
 		}).WithTimeout(20 * time.Second).Should(Succeed())
-		Expect(s.log.String()).NotTo(ContainSubstring("cannot be kept up"))
+		Expect(f.log.String()).NotTo(ContainSubstring("Failed to maintain the webhook certificate"))
 	}, NodeTimeout(30*time.Second))
 
-	It("is put into a Secret that somebody has made for it", func(ctx SpecContext) {
-		s := newStory(ctx)
-		s.configure(ctx)
+	It("is added to an existing Secret", func(ctx SpecContext) {
+		f := newFixture(ctx)
+		f.configure(ctx)
 		Expect(api.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.options.Namespace, Name: s.options.Secret},
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.options.Namespace, Name: f.options.Secret},
 			StringData: map[string]string{"note": "kept"},
 		})).To(Succeed())
-		s.isTrusted(ctx, s.start(ctx))
-		Expect(s.secret(ctx).Data).To(HaveKeyWithValue("note", []byte("kept")))
+		f.awaitTrust(ctx, f.start(ctx))
+		Expect(f.secret(ctx).Data).To(HaveKeyWithValue("note", []byte("kept")))
 	})
 
-	It("is trusted again after somebody told the API server otherwise", func(ctx SpecContext) {
-		s := newStory(ctx)
-		s.configure(ctx)
-		r := s.start(ctx)
-		s.isTrusted(ctx, r)
-		want := s.bundle(ctx)
+	It("is trusted again after another client changed the CA bundle", func(ctx SpecContext) {
+		f := newFixture(ctx)
+		f.configure(ctx)
+		r := f.start(ctx)
+		f.awaitTrust(ctx, r)
+		want := f.bundle(ctx)
 		for _, foreign := range [][]byte{testenv.NewAuthority(GinkgoTB()).PEM, nil} {
-			configuration := s.configuration(ctx)
+			configuration := f.configuration(ctx)
 			before := configuration.DeepCopy()
 			configuration.Webhooks[0].ClientConfig.CABundle = foreign
 			Expect(api.Patch(ctx, configuration, client.MergeFrom(before))).To(Succeed())
-			Eventually(ctx, func() []byte { return s.bundle(ctx) }).Should(Equal(want))
+			Eventually(ctx, func() []byte { return f.bundle(ctx) }).Should(Equal(want))
 		}
 	})
 
-	It("is made anew when the Secret is lost", func(ctx SpecContext) {
-		s := newStory(ctx)
-		s.configure(ctx)
-		r := s.start(ctx)
-		before := s.isTrusted(ctx, r)
-		Expect(api.Delete(ctx, s.secret(ctx))).To(Succeed())
-		Eventually(ctx, func() (*x509.Certificate, error) { return s.shown(ctx, r) }).ShouldNot(Equal(before))
-		s.isTrusted(ctx, r)
+	It("is issued again when the Secret is deleted", func(ctx SpecContext) {
+		f := newFixture(ctx)
+		f.configure(ctx)
+		r := f.start(ctx)
+		before := f.awaitTrust(ctx, r)
+		Expect(api.Delete(ctx, f.secret(ctx))).To(Succeed())
+		Eventually(ctx, func() (*x509.Certificate, error) { return f.served(ctx, r) }).ShouldNot(Equal(before))
+		f.awaitTrust(ctx, r)
 	})
 
-	It("is made once by many at the same time, who then leave it alone", func(ctx SpecContext) {
-		s := newStory(ctx)
-		s.configure(ctx)
-		s.options.Interval = 2 * time.Millisecond
+	It("is issued once by concurrent rotators", func(ctx SpecContext) {
+		f := newFixture(ctx)
+		f.configure(ctx)
+		f.options.Interval = 2 * time.Millisecond
 		rotators := make([]*certificate.Rotator, 8)
 		for i := range rotators {
-			rotators[i] = s.start(ctx)
+			rotators[i] = f.start(ctx)
 		}
-		leaf := s.isTrusted(ctx, rotators[0])
+		leaf := f.awaitTrust(ctx, rotators[0])
 		for _, r := range rotators {
-			Eventually(ctx, func() (*x509.Certificate, error) { return s.shown(ctx, r) }).Should(Equal(leaf))
+			Eventually(ctx, func() (*x509.Certificate, error) { return f.served(ctx, r) }).Should(Equal(leaf))
 		}
 		versions := func() []string {
-			return []string{s.secret(ctx).ResourceVersion, s.configuration(ctx).ResourceVersion}
+			return []string{f.secret(ctx).ResourceVersion, f.configuration(ctx).ResourceVersion}
 		}
 		settled := versions()
 		Consistently(ctx, versions).WithTimeout(500 * time.Millisecond).Should(Equal(settled))
-		Expect(s.log.String()).NotTo(ContainSubstring("cannot be kept up"))
+		Expect(f.log.String()).NotTo(ContainSubstring("Failed to maintain the webhook certificate"))
 	})
 
-	It("needs no more rights than the manifests give, and says which are missing", func(ctx SpecContext) {
-		s := newStory(ctx)
-		s.configure(ctx)
-		user, err := server.Env.AddUser(envtest.User{Name: "weir-" + s.options.Namespace}, nil)
+	It("needs no more permissions than the manifests grant, and logs a missing one", func(ctx SpecContext) {
+		f := newFixture(ctx)
+		f.configure(ctx)
+		user, err := server.Env.AddUser(envtest.User{Name: "weir-" + f.options.Namespace}, nil)
 		Expect(err).NotTo(HaveOccurred())
-		s.options.Clients, err = kubernetes.NewForConfig(user.Config())
+		f.options.Clients, err = kubernetes.NewForConfig(user.Config())
 		Expect(err).NotTo(HaveOccurred())
-		r := s.start(ctx)
-		Eventually(ctx, s.log.String).Should(And(ContainSubstring("cannot be kept up"), ContainSubstring("forbidden")))
+		r := f.start(ctx)
+		Eventually(ctx, f.log.String).Should(And(ContainSubstring("Failed to maintain the webhook certificate"), ContainSubstring("forbidden")))
 		_, err = r.GetCertificate(nil)
 		Expect(err).To(MatchError(ContainSubstring("no certificate yet")))
 
-		s.grant(ctx, "weir-"+s.options.Namespace)
-		s.isTrusted(ctx, r)
+		f.grant(ctx, "weir-"+f.options.Namespace)
+		f.awaitTrust(ctx, r)
 	})
 })
 
-// grant gives the user what the manifests give the manager, for the names of the
-// story.
-func (s *story) grant(ctx context.Context, user string) {
+// grant binds the manager's roles from the manifests, with the names of the spec, to
+// the user.
+func (f *fixture) grant(ctx context.Context, user string) {
 	GinkgoHelper()
 	data, err := os.ReadFile("../../../config/rbac/role.yaml")
 	Expect(err).NotTo(HaveOccurred())
@@ -269,10 +270,10 @@ func (s *story) grant(ctx context.Context, user string) {
 	Expect(yaml.UnmarshalStrict([]byte(documents[2]), role)).To(Succeed())
 	for i := range clusterRole.Rules {
 		if slices.Equal(clusterRole.Rules[i].ResourceNames, []string{"weir"}) {
-			clusterRole.Rules[i].ResourceNames = []string{s.options.Configuration}
+			clusterRole.Rules[i].ResourceNames = []string{f.options.Configuration}
 		}
 	}
-	role.Name, role.Namespace, clusterRole.Name = s.options.Namespace, s.options.Namespace, s.options.Namespace
+	role.Name, role.Namespace, clusterRole.Name = f.options.Namespace, f.options.Namespace, f.options.Namespace
 	subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}}
 	for _, object := range []client.Object{
 		role, clusterRole,

@@ -1,10 +1,18 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 judges RateLimitPolicies before the API server stores them.
+// Package v1alpha1 validates RateLimitPolicies before the API server stores them.
 //
-// It refuses what the controller would not accept, no more and no less, since
-// both ask internal/compile. What is accepted but probably not meant is said in
-// warnings, which never refuse. A warning of something that "never" happens is
-// given only where that can be shown from the policy alone.
+// It rejects exactly what the controller would not accept, since both call
+// internal/compile. A policy that is valid but probably a mistake gets warnings,
+// which never reject it. A warning that something "never" happens is given only
+// where the policy alone proves it.
+//
+// Read the files in this order:
+//
+//	ratelimitpolicy_webhook.go  Validator: what is rejected, and the order of warnings
+//	shadowed.go                 overrides that are never used, matches of every request
+//	idle_limits.go              limits that another limit makes ineffective
+//	overlaps.go                 policies with the same match
+//	dropped_counters.go         counters that an edit resets
 package v1alpha1

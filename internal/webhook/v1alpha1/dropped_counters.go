@@ -13,6 +13,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
+// algorithms maps the algorithms of plans to those of scripts.
 var algorithms = map[plan.Algorithm]script.Algorithm{
 	plan.FixedWindow:   script.FixedWindow,
 	plan.SlidingLog:    script.SlidingLog,
@@ -22,8 +23,7 @@ var algorithms = map[plan.Algorithm]script.Algorithm{
 	plan.Suppressed:    script.Suppressed,
 }
 
-// scriptLimit returns the limit as the scripts know it, as far as it identifies a
-// state.
+// scriptLimit returns the fields of the limit that identify its state in Redis.
 func scriptLimit(l *plan.Limit) *script.Limit {
 	return &script.Limit{
 		Name:      l.Name,
@@ -43,17 +43,17 @@ func startsAfresh(old []plan.Limit, limit *plan.Limit) bool {
 	return !slices.ContainsFunc(old, func(before plan.Limit) bool { return sharesState(&before, limit) })
 }
 
-// droppedCounters warns of the counters that an edit discards. A new threshold keeps
+// droppedCounters warns of the counters that an edit resets. A new threshold keeps
 // the counters and causes no warning.
 func droppedCounters(was, is *plan.Plan) (warnings []string) {
 	if !slices.Equal(was.Key, is.Key) {
-		return []string{"spec.key: callers are told apart by something else now: what has been counted, and every live block, is dropped"}
+		return []string{"spec.key: the new key resets all counters and removes every live block"}
 	}
 	for i, limit := range is.Limits {
 		if before, found := limitOf(was.Limits, limit.Name); !found {
 			warnings = append(warnings, droppedByRename(was, is, i)...)
 		} else if startsAfresh(was.Limits, &limit) {
-			warnings = append(warnings, fmt.Sprintf("%s: the change drops what limit %s has counted",
+			warnings = append(warnings, fmt.Sprintf("%s: the change resets the counters of limit %s",
 				at("limits", i).Child(changedField(before, limit)), limit.Name))
 		}
 	}
@@ -73,13 +73,13 @@ func droppedByRename(was, is *plan.Plan, i int) []string {
 		renamed := is.Limits[i]
 		renamed.Name = before.Name
 		if _, stays := limitOf(is.Limits, before.Name); !stays && sharesState(&before, &renamed) {
-			return []string{fmt.Sprintf("%s: the change drops what limit %s has counted", at("limits", i).Child("name"), before.Name)}
+			return []string{fmt.Sprintf("%s: the change resets the counters of limit %s", at("limits", i).Child("name"), before.Name)}
 		}
 	}
 	return nil
 }
 
-// droppedByOverride warns of counters that are discarded only for the callers that
+// droppedByOverride warns of counters that are reset only for the callers that
 // an override selects.
 func droppedByOverride(was, is *plan.Plan, i int) (warnings []string) {
 	o := &is.Overrides[i]
@@ -91,7 +91,7 @@ func droppedByOverride(was, is *plan.Plan, i int) (warnings []string) {
 	for j, limit := range is.LimitsOf(o) {
 		before, found := limitOf(theirs, limit.Name)
 		if found && startsAfresh(theirs, &limit) && !startsAfresh(was.Limits, &is.Limits[j]) {
-			warnings = append(warnings, fmt.Sprintf("%s: the change drops what limit %s has counted of the callers of override %s",
+			warnings = append(warnings, fmt.Sprintf("%s: the change resets the counters of limit %s for the callers of override %s",
 				overrideField(o, i, before, limit), limit.Name, old.Name))
 		}
 	}
@@ -123,7 +123,7 @@ func overrideOf(p *plan.Plan, name string) *plan.Override {
 	return nil
 }
 
-// overrideField returns the field of the override whose change discards the counters.
+// overrideField returns the field of the override whose change resets the counters.
 func overrideField(o *plan.Override, i int, was, is plan.Limit) *field.Path {
 	if was.State != "" && is.State != "" && was.State != is.State {
 		return at("overrides", i).Child("name")

@@ -9,17 +9,17 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// idleLimits warns of limits make no difference, because another limit of the policy
-// refuses whatever they would refuse.
+// idleLimits warns of limits without an effect: another limit of the policy denies
+// every request that they would deny.
 func idleLimits(p *plan.Plan) (warnings []string) {
 	variants := variantsOf(p)
 	for j := range p.Limits {
 		for i := range p.Limits {
-			// Of two that are equally tight the second is the one too many.
+			// Of two equally tight limits only the second is reported.
 			if i == j || !isTighter(p, variants, i, j) || j < i && isTighter(p, variants, j, i) {
 				continue
 			}
-			warnings = append(warnings, fmt.Sprintf("%s (%s) makes no difference: %s (%s) is always tighter",
+			warnings = append(warnings, fmt.Sprintf("%s (%s) has no effect: %s (%s) is always tighter",
 				at("limits", j), p.Limits[j].Name, at("limits", i), p.Limits[i].Name))
 			break
 		}
@@ -27,7 +27,7 @@ func idleLimits(p *plan.Plan) (warnings []string) {
 	return warnings
 }
 
-// variantsOf are the limits of the policy, and those it has under each override.
+// variantsOf returns the limits of the policy and those under each of its overrides.
 func variantsOf(p *plan.Plan) [][]plan.Limit {
 	variants := [][]plan.Limit{p.Limits}
 	for i := range p.Overrides {
@@ -38,21 +38,20 @@ func variantsOf(p *plan.Plan) [][]plan.Limit {
 	return variants
 }
 
-// isTighter reports whether limit j can certainly not refuse a check that limit i
-// lets pass, whoever the caller is.
+// isTighter reports whether limit j provably admits every check that limit i admits,
+// for every caller.
 func isTighter(p *plan.Plan, variants [][]plan.Limit, i, j int) bool {
 	a, b := p.Limits[i], p.Limits[j]
 	most, least := int64(0), int64(plan.MaxThreshold)
 	for _, limits := range variants {
-		// Where an override counts apart, a may know nothing of what b has counted.
+		// Where an override has a state of its own, a may not hold what b has counted.
 		if hasOwnState(limits[i], a) || hasOwnState(limits[j], b) {
 			return false
 		}
 		if limits[j].BlockMillis > limits[i].BlockMillis {
-			return false // when both refuse, b makes the block longer
+			return false // when both deny, b makes the block longer
 		}
-		// A caller may be selected by an override now and by none later, and brings
-		// along what it has spent.
+		// A caller that an override selects only at times keeps its used units.
 		most, least = max(most, p.Quota(limits[i])), min(least, p.Quota(limits[j]))
 	}
 	return alwaysFits(p.Counting, a, most, b, least)
@@ -62,26 +61,26 @@ func hasOwnState(variant, base plan.Limit) bool {
 	return !sharesState(&variant, &base) || variant.WindowMillis != base.WindowMillis
 }
 
-// alwaysFits reports whether limit b with its least quota never refuses what limit a
-// with its largest quota lets pass.
+// alwaysFits reports whether limit b with its smallest quota admits every check that
+// limit a with its largest quota admits.
 func alwaysFits(counting plan.Counting, a plan.Limit, most int64, b plan.Limit, least int64) bool {
 	switch {
 	case a.Algorithm == plan.Suppressed || b.Algorithm == plan.Suppressed:
-		return false // refuses at random, and counts what it refuses
+		return false // denies at random, and counts denied checks
 	case b.Algorithm.Refills():
-		// Both spend the same, and a gives back no faster.
+		// Both charge the same units, and a refills no faster.
 		return a.Algorithm.Refills() && most <= least && a.Threshold*b.WindowMillis <= b.Threshold*a.WindowMillis
 	case a.Algorithm == b.Algorithm && a.WindowMillis == b.WindowMillis && a.BucketMicros == b.BucketMicros:
-		return most <= least // they count the same
+		return most <= least // both count the same units
 	case counting == plan.CountAttempts:
-		return false // b counts also what a has refused
+		return false // b also counts the checks that a denied
 	}
 	return mostAdmitted(a, most, retention(b)) <= least
 }
 
-// retention is for how many milliseconds at most a limit that counts remembers a unit:
-// a bucket until its end has passed, a window as long as its key in Redis, which
-// outlives its time by less than a millisecond.
+// retention is the longest time in milliseconds for which a counting limit holds a
+// unit: a bucket until its end has passed, a window as long as its Redis key, which
+// outlives it by less than a millisecond.
 func retention(l plan.Limit) int64 {
 	if l.Algorithm == plan.FixedWindow {
 		return l.WindowMillis + 1
@@ -89,15 +88,15 @@ func retention(l plan.Limit) int64 {
 	return l.WindowMillis + (l.BucketMicros+999)/1000
 }
 
-// mostAdmitted is the most units that a limit with that quota admits in any so many
-// milliseconds.
+// mostAdmitted is the most units that a limit with that quota admits in any period of
+// millis milliseconds.
 func mostAdmitted(l plan.Limit, quota, millis int64) int64 {
 	windows := (millis + l.WindowMillis - 1) / l.WindowMillis
 	switch {
 	case l.Algorithm.Refills():
 		return quota + l.Threshold*millis/l.WindowMillis
 	case l.Algorithm == plan.FixedWindow:
-		return (windows + 1) * quota // they need not begin where the time begins
+		return (windows + 1) * quota // the period may begin within a window
 	default:
 		return windows * quota
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// What is said to make no difference makes none: in the reference model of the
-// scripts, no check that one limit lets pass is ever refused by the one that is
-// said to be idle because of it, whatever is asked when, under whatever override.
-func TestIdleLimitsNeverRefuse(t *testing.T) {
+// In the reference model of the scripts, a limit that a warning calls ineffective
+// never denies a check that the tighter limit admits: random checks at random times,
+// under random overrides.
+func TestIdleLimitsNeverDeny(t *testing.T) {
 	g := NewWithT(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	found := map[[2]plan.Algorithm]int{}
@@ -31,16 +31,16 @@ func TestIdleLimitsNeverRefuse(t *testing.T) {
 		variants := variantsOf(p)
 		if isTighter(p, variants, 0, 1) {
 			found[[2]plan.Algorithm{p.Limits[0].Algorithm, p.Limits[1].Algorithm}]++
-			ask(t, random, p, variants)
+			expectIdle(t, random, p, variants)
 		}
 	}
 	t.Log(found)
 	g.Expect(len(found)).To(BeNumerically(">=", 14), "%v", found)
 }
 
-// ask asks the model for a while and fails if the second limit is ever the only one
-// to refuse.
-func ask(t *testing.T, random *rand.Rand, p *plan.Plan, variants [][]plan.Limit) {
+// expectIdle sends random checks to the model and fails if only the second limit
+// denies one.
+func expectIdle(t *testing.T, random *rand.Rand, p *plan.Plan, variants [][]plan.Limit) {
 	t.Helper()
 	policies := scripts(p, variants)
 	model, now := &script.Model{}, time.UnixMicro(1_700_000_000_000_000)
@@ -49,12 +49,12 @@ func ask(t *testing.T, random *rand.Rand, p *plan.Plan, variants [][]plan.Limit)
 		entry := script.Entry{Policy: policies[random.IntN(len(policies))], Key: "k", Cost: 1 + random.Int64N(3)}
 		reply := model.Evaluate(&script.Call{Entries: []script.Entry{entry}, Refused: random.IntN(10) == 0}, now).Entries[0]
 		if reply.Verdict != script.Blocked && reply.Limits[0].Fits && !reply.Limits[1].Fits {
-			t.Fatalf("refused by the second only, with %+v: %+v, %+v", reply, p.Limits, p.Overrides)
+			t.Fatalf("denied by the second limit only, with %+v: %+v, %+v", reply, p.Limits, p.Overrides)
 		}
 	}
 }
 
-// scripts prepares the policy for the model, as the engine does for Redis.
+// scripts compiles the policy for the model, as the engine does for Redis.
 func scripts(p *plan.Plan, variants [][]plan.Limit) []*script.Policy {
 	limits := make([][]script.Limit, len(variants))
 	for i, v := range variants {
@@ -68,9 +68,9 @@ func scripts(p *plan.Plan, variants [][]plan.Limit) []*script.Policy {
 	return script.NewVariants(p.ID(), p.Counting == plan.CountAttempts, false, limits...)
 }
 
-// An edit is warned of exactly if the model holds nothing any more of what was
-// spent before it; what only the callers of an override lose is said of them.
-func TestWarnedOfIsWhatIsDropped(t *testing.T) {
+// An edit gets a warning exactly if the model holds no used units after it. Counters
+// that are reset only for the callers of an override get a warning that names it.
+func TestWarningsMatchTheResetCounters(t *testing.T) {
 	g := NewWithT(t)
 	random := rand.New(rand.NewPCG(3, 4))
 	var kept, dropped int
@@ -92,16 +92,16 @@ func TestWarnedOfIsWhatIsDropped(t *testing.T) {
 				} else {
 					dropped++
 				}
-				everybody, theirs := warnedOf(was, is, i)
+				forAll, forOverride := warned(was, is, i)
 				gone := l.Used == 0
 				var right bool
 				switch {
 				case v == 0:
-					right = gone == everybody
-				case theirs:
+					right = gone == forAll
+				case forOverride:
 					right = gone
-				default: // an override may keep what everybody else loses
-					right = !gone || everybody
+				default: // an override may keep counters that are reset for all others
+					right = !gone || forAll
 				}
 				g.Expect(right).To(BeTrue(), "limit %d of variant %d: %+v to %+v", i, v, was, is)
 			}
@@ -110,17 +110,17 @@ func TestWarnedOfIsWhatIsDropped(t *testing.T) {
 	g.Expect(min(kept, dropped)).To(BeNumerically(">", 1000))
 }
 
-// warnedOf reports whether a warning says that limit i is dropped, of everybody or
-// of the callers of the override.
-func warnedOf(was, is *plan.Plan, i int) (everybody, theirs bool) {
+// warned reports whether a warning names the counters of limit i, for all callers or
+// for those of the override.
+func warned(was, is *plan.Plan, i int) (forAll, forOverride bool) {
 	for _, warning := range droppedCounters(was, is) {
-		everybody = everybody || strings.HasPrefix(warning, at("limits", i).String()+".")
-		theirs = theirs || strings.HasPrefix(warning, "spec.overrides[0].") && strings.Contains(warning, "limit "+is.Limits[i].Name+" ")
+		forAll = forAll || strings.HasPrefix(warning, at("limits", i).String()+".")
+		forOverride = forOverride || strings.HasPrefix(warning, "spec.overrides[0].") && strings.Contains(warning, "limit "+is.Limits[i].Name+" ")
 	}
-	return everybody, theirs
+	return forAll, forOverride
 }
 
-// edited is a plan and what one edit makes of it.
+// edited returns a plan before and after a random edit.
 func edited(random *rand.Rand) (was, is *plan.Plan) {
 	was = randomPlan(random)
 	was.Counting, was.DenyWhen = plan.CountAdmitted, plan.ThresholdExceeded
@@ -156,8 +156,8 @@ func edited(random *rand.Rand) (was, is *plan.Plan) {
 
 func randomOf(random *rand.Rand, from ...int64) int64 { return from[random.IntN(len(from))] }
 
-// randomPlan has two limits with small numbers, so that they often fill each other,
-// and perhaps an override.
+// randomPlan returns a plan with two limits and perhaps an override. Its numbers are
+// small, so that one limit often makes the other ineffective.
 func randomPlan(random *rand.Rand) *plan.Plan {
 	pick := func(from ...int64) int64 { return randomOf(random, from...) }
 	all := []plan.Algorithm{plan.FixedWindow, plan.SlidingLog, plan.SlidingWindow, plan.TokenBucket, plan.GCRA, plan.Suppressed}

@@ -13,11 +13,11 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// maxNamed is how many policies one warning names.
+// maxNamed is the largest number of policies that one warning names.
 const maxNamed = 3
 
-// shape is what is cheap to compare of a match: most policies of a cluster differ
-// in it, and are not looked at any closer.
+// shape holds what is cheap to compare of a match. It rules out most policies of a
+// cluster before the expensive comparison.
 type shape struct {
 	hosts, methods, paths, descriptors int
 	domain, when                       string
@@ -30,8 +30,8 @@ func shapeOf(m *v1alpha1.Match) shape {
 	}
 }
 
-// canonical is the same text for matches that differ only in the order of what
-// they list.
+// canonical returns the same text for matches that differ only in the order of their
+// lists.
 func canonical(m *v1alpha1.Match) string {
 	sorted := *m
 	sorted.Hosts = slices.Sorted(slices.Values(m.Hosts))
@@ -42,15 +42,14 @@ func canonical(m *v1alpha1.Match) string {
 	})
 	text, err := json.Marshal(sorted)
 	if err != nil {
-		panic(err) // strings and lists of them
+		panic(err) // strings and lists of strings always encode
 	}
 	return string(text)
 }
 
-// overlappingPolicies says which other policies have a match that asks for the same as one
-// of the policy's. All of them apply to such a request, which may be meant.
-// Policies of other Namespaces are named only to those who are trusted with the
-// whole cluster.
+// overlappingPolicies warns of other policies, not Disabled, with a match that equals
+// one of the policy. All of them apply to such a request, which may be intended. The
+// names of policies in other Namespaces are given only if trusted.
 func overlappingPolicies(policy *v1alpha1.RateLimitPolicy, others []v1alpha1.RateLimitPolicy, trusted bool) (warnings []string) {
 	matches := policy.Spec.Matches
 	shapes := make(map[shape]bool, len(matches))
@@ -67,11 +66,11 @@ func overlappingPolicies(policy *v1alpha1.RateLimitPolicy, others []v1alpha1.Rat
 			continue
 		}
 		for j := range other.Spec.Matches {
-			theirs := &other.Spec.Matches[j]
-			if !shapes[shapeOf(theirs)] {
+			candidate := &other.Spec.Matches[j]
+			if !shapes[shapeOf(candidate)] {
 				continue
 			}
-			for _, k := range same[canonical(theirs)] {
+			for _, k := range same[canonical(candidate)] {
 				if !slices.Contains(found[k], other) {
 					found[k] = append(found[k], other)
 				}
@@ -80,14 +79,15 @@ func overlappingPolicies(policy *v1alpha1.RateLimitPolicy, others []v1alpha1.Rat
 	}
 	for k := range found {
 		if len(found[k]) > 0 {
-			warnings = append(warnings, fmt.Sprintf("%s: the same is asked for by %s; a request must pass each of them",
+			warnings = append(warnings, fmt.Sprintf("%s: same match as %s; a request must pass every policy",
 				at("matches", k), nameList(found[k], policy.Namespace, trusted)))
 		}
 	}
 	return warnings
 }
 
-// nameList lists policies, those of the Namespace first.
+// nameList returns up to maxNamed names in alphabetical order, and the number of the
+// other policies.
 func nameList(policies []*v1alpha1.RateLimitPolicy, namespace string, trusted bool) string {
 	var named []string
 	for _, p := range policies {

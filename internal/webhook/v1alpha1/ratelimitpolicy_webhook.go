@@ -25,40 +25,40 @@ import (
 // +kubebuilder:webhookconfiguration:mutating=false,name=weir
 // +kubebuilder:webhook:path=/validate-ratelimit-weir-dev-v1alpha1-ratelimitpolicy,mutating=false,failurePolicy=ignore,matchPolicy=Equivalent,sideEffects=None,timeoutSeconds=5,groups=ratelimit.weir.dev,resources=ratelimitpolicies,verbs=create;update,versions=v1alpha1,name=ratelimitpolicies.ratelimit.weir.dev,serviceName=weir-webhook,serviceNamespace=weir-system,admissionReviewVersions=v1,patch=`{"matchConditions":[{"name":"not-being-deleted","expression":"!has(object.metadata.deletionTimestamp)"}]}`
 
-// Path is where the API server asks.
+// Path is the HTTP path of the webhook.
 const Path = "/validate-ratelimit-weir-dev-v1alpha1-ratelimitpolicy"
 
-// maxWarningBytes is the length from which on the API server may cut a warning.
+// maxWarningBytes is the longest warning that the API server never truncates.
 const maxWarningBytes = 256
 
-// Validator judges policies that are created or updated.
+// Validator validates policies that are created or updated.
 type Validator struct {
-	// Policies lists the policies there are, from a cache.
+	// Policies lists all policies, from a cache.
 	Policies client.Reader
-	// Namespaces reads from the API server itself: a cache that has not seen the
-	// annotation of a moment ago would refuse what is granted.
+	// Namespaces reads from the API server: a cache that lags behind an annotation
+	// would reject what was just granted.
 	Namespaces client.Reader
-	// Tenancy says what policies may match.
+	// Tenancy is which hosts and domains policies may match.
 	Tenancy compile.Tenancy
 }
 
 var _ admission.Validator[*v1alpha1.RateLimitPolicy] = (*Validator)(nil)
 
-// NewHandler returns what answers at Path, for any server.
+// NewHandler returns the HTTP handler for Path.
 func NewHandler(scheme *runtime.Scheme, v *Validator) (http.Handler, error) {
 	return admission.StandaloneWebhook(admission.WithValidator(scheme, v), admission.StandaloneOptions{
 		Logger: log.Log.WithName("webhook"), MetricsPath: Path,
 	})
 }
 
-// ValidateCreate refuses a policy that would not be accepted.
+// ValidateCreate rejects a policy that the controller would not accept.
 func (v *Validator) ValidateCreate(ctx context.Context, policy *v1alpha1.RateLimitPolicy) (admission.Warnings, error) {
 	return v.validate(ctx, nil, policy)
 }
 
-// ValidateUpdate refuses a spec that would not be accepted. An update that leaves
-// the spec as it was passes whatever it says: to refuse it would mend nothing, and
-// keep others from taking their label or finalizer off.
+// ValidateUpdate rejects a spec that the controller would not accept. An update that
+// leaves the spec unchanged always passes: the metadata of a policy that became
+// invalid, by a grant that was narrowed, can still be edited.
 func (v *Validator) ValidateUpdate(ctx context.Context, was, policy *v1alpha1.RateLimitPolicy) (admission.Warnings, error) {
 	if !policy.DeletionTimestamp.IsZero() || equality.Semantic.DeepEqual(was.Spec, policy.Spec) {
 		return nil, nil
@@ -66,7 +66,7 @@ func (v *Validator) ValidateUpdate(ctx context.Context, was, policy *v1alpha1.Ra
 	return v.validate(ctx, was, policy)
 }
 
-// ValidateDelete lets everything go. Nobody asks it.
+// ValidateDelete accepts every deletion. The webhook is not configured for them.
 func (*Validator) ValidateDelete(context.Context, *v1alpha1.RateLimitPolicy) (admission.Warnings, error) {
 	return nil, nil
 }
@@ -74,10 +74,10 @@ func (*Validator) ValidateDelete(context.Context, *v1alpha1.RateLimitPolicy) (ad
 func (v *Validator) validate(ctx context.Context, was, policy *v1alpha1.RateLimitPolicy) (warnings admission.Warnings, err error) {
 	granted, err := grant.Of(ctx, v.Namespaces, v.Tenancy, policy.Namespace)
 	if err != nil {
-		// As if there were no webhook: the controller judges again.
-		log.FromContext(ctx).Error(err, "Cannot read what the Namespace is granted", "namespace", policy.Namespace)
+		// Accept as without a webhook: the controller checks the grant too.
+		log.FromContext(ctx).Error(err, "Failed to read the grant of the Namespace", "namespace", policy.Namespace)
 		granted = compile.Everything()
-		warnings = append(warnings, "spec.matches: could not be compared with what the Namespace is granted; see condition Accepted")
+		warnings = append(warnings, "spec.matches: failed to read the grant of the Namespace; see condition Accepted")
 	}
 	compiled, problems := compile.Compile(policy, granted)
 	if len(problems) > 0 {
@@ -96,8 +96,8 @@ func (v *Validator) validate(ctx context.Context, was, policy *v1alpha1.RateLimi
 	return warnings, nil
 }
 
-// editWarnings says which counters the edit loses. A policy that did not compile has none
-// that are known here.
+// editWarnings warns of the counters that the edit resets. The counters of an old
+// policy that does not compile are unknown here.
 func editWarnings(was *v1alpha1.RateLimitPolicy, is *plan.Plan) []string {
 	before, problems := compile.Compile(was, compile.Everything())
 	if len(problems) > 0 {
@@ -106,18 +106,18 @@ func editWarnings(was *v1alpha1.RateLimitPolicy, is *plan.Plan) []string {
 	return droppedCounters(before, is)
 }
 
-// overlapWarnings names the policies that apply to the same requests.
+// overlapWarnings warns of policies that apply to the same requests.
 func (v *Validator) overlapWarnings(ctx context.Context, policy *v1alpha1.RateLimitPolicy) []string {
 	if len(policy.Spec.Matches) == 0 || policy.Spec.Mode == v1alpha1.ModeDisabled {
 		return nil
 	}
 	list := &v1alpha1.RateLimitPolicyList{}
 	if err := v.Policies.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot list policies")
+		log.FromContext(ctx).Error(err, "Failed to list policies")
 		return nil
 	}
 	return overlappingPolicies(policy, list.Items, v.Tenancy == compile.TenancyCluster)
 }
 
-// at is the path of an entry of a list in the spec, as errors write it.
+// at returns the path of a list item in the spec.
 func at(list string, i int) *field.Path { return field.NewPath("spec", list).Index(i) }

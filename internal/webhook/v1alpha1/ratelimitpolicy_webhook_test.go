@@ -31,17 +31,17 @@ func good(namespace, name string) *testenv.PolicyBuilder {
 		Limit("burst", v1alpha1.AlgorithmFixedWindow, 5, "1m")
 }
 
-// notSupported is a policy that the schema admits and compile does not.
+// notSupported returns a policy that is valid by the schema but does not compile.
 func notSupported(namespace string) *v1alpha1.RateLimitPolicy {
 	return good(namespace, "not-supported").FailureMode(v1alpha1.FailureModeLocal).Obj()
 }
 
-// refuse succeeds for the refusal that names the fields.
-func refuse(fields ...string) gomegatypes.GomegaMatcher {
+// rejectFields matches the rejection of a policy that names these fields.
+func rejectFields(fields ...string) gomegatypes.GomegaMatcher {
 	return WithTransform(func(err error) (named []string) {
 		var status apierrors.APIStatus
 		if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
-			return []string{"not refused as invalid: " + err.Error()}
+			return []string{"not rejected as invalid: " + err.Error()}
 		}
 		for _, cause := range status.Status().Details.Causes {
 			named = append(named, cause.Field)
@@ -59,7 +59,7 @@ var _ = Describe("The webhook", func() {
 		awaitWebhook(ctx, namespace)
 	})
 
-	It("lets the sample policies pass, without a word", func(ctx SpecContext) {
+	It("accepts the sample policies without warnings", func(ctx SpecContext) {
 		samples, err := filepath.Glob("../../../config/samples/*.yaml")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(samples).NotTo(BeEmpty())
@@ -71,17 +71,17 @@ var _ = Describe("The webhook", func() {
 			policy.Namespace = namespace
 			Expect(api.Create(ctx, policy)).To(Succeed(), sample)
 		}
-		Expect(heard.take()).To(BeEmpty())
+		Expect(received.take()).To(BeEmpty())
 	})
 
-	DescribeTable("refuses what would not be accepted, with its field",
+	DescribeTable("rejects what the controller would not accept, and names the field",
 		func(ctx SpecContext, change func(*testenv.PolicyBuilder), fields ...string) {
 			b := good(namespace, "p")
 			change(b)
-			Expect(api.Create(ctx, b.Obj())).To(refuse(fields...))
+			Expect(api.Create(ctx, b.Obj())).To(rejectFields(fields...))
 			Expect(api.Create(ctx, good(namespace, "p").Obj())).To(Succeed())
 			policy := b.Obj()
-			Expect(api.Patch(ctx, policy, client.Merge)).To(refuse(fields...), "an edit as well")
+			Expect(api.Patch(ctx, policy, client.Merge)).To(rejectFields(fields...), "an edit is rejected too")
 		},
 		Entry("an expression that does not compile", func(b *testenv.PolicyBuilder) {
 			b.Match(v1alpha1.Match{When: "request.nonesuch"})
@@ -92,36 +92,36 @@ var _ = Describe("The webhook", func() {
 		Entry("a path that no request has", func(b *testenv.PolicyBuilder) {
 			b.Match(v1alpha1.Match{Hosts: []string{"x"}}).Match(v1alpha1.Match{Paths: []string{"/a", "/a//b"}})
 		}, "spec.matches[1].paths[1]"),
-		Entry("what is not supported yet", func(b *testenv.PolicyBuilder) {
+		Entry("an unsupported feature", func(b *testenv.PolicyBuilder) {
 			b.FailureMode(v1alpha1.FailureModeLocal)
 		}, "spec.failureMode"),
-		Entry("several faults at once", func(b *testenv.PolicyBuilder) {
+		Entry("several problems at once", func(b *testenv.PolicyBuilder) {
 			b.Match(v1alpha1.Match{When: "1"}).FailureMode(v1alpha1.FailureModeLocal)
 		}, "spec.matches[0].when", "spec.failureMode"),
 	)
 
-	It("warns of what is probably not meant", func(ctx SpecContext) {
+	It("warns of probable mistakes", func(ctx SpecContext) {
 		everything := v1alpha1.Match{Paths: []string{"/*"}}
 		Expect(api.Create(ctx, good(namespace, "first").Match(everything).Obj())).To(Succeed())
-		Expect(heard.take()).To(ConsistOf(HavePrefix("spec.matches[0] holds for every request")))
+		Expect(received.take()).To(ConsistOf(HavePrefix("spec.matches[0] matches every request")))
 
 		second := good(namespace, "second").Match(everything).Limit("daily", v1alpha1.AlgorithmSlidingLog, 90000, "24h").
 			Override(
 				v1alpha1.Override{Name: "a", Keys: []string{"x", "y"}, Action: v1alpha1.OverrideActionAllow},
 				v1alpha1.Override{Name: "b", Keys: []string{"x"}, Action: v1alpha1.OverrideActionAllow},
 			)
-		Eventually(ctx, func(ctx context.Context) []string { // until the cache has seen the first
+		Eventually(ctx, func(ctx context.Context) []string { // until the cache holds the first
 			Expect(api.Create(ctx, second.Obj(), client.DryRunAll)).To(Succeed())
-			return heard.take()
+			return received.take()
 		}).Should(ConsistOf(
 			HavePrefix("spec.overrides[1] (b) is never used"),
-			HavePrefix("spec.limits[1] (daily) makes no difference"),
-			HavePrefix("spec.matches[0] holds for every request"),
-			HavePrefix("spec.matches[0]: the same is asked for by "+namespace+"/first"),
+			HavePrefix("spec.limits[1] (daily) has no effect"),
+			HavePrefix("spec.matches[0] matches every request"),
+			HavePrefix("spec.matches[0]: same match as "+namespace+"/first"),
 		))
 	})
 
-	It("warns of an edit that drops counters, and of no other", func(ctx SpecContext) {
+	It("warns of an edit that resets counters, and of no other", func(ctx SpecContext) {
 		policy := good(namespace, "p").Obj()
 		Expect(api.Create(ctx, policy)).To(Succeed())
 		edit := func(change func(*v1alpha1.RateLimitPolicySpec)) []string {
@@ -129,19 +129,19 @@ var _ = Describe("The webhook", func() {
 			before := policy.DeepCopy()
 			change(&policy.Spec)
 			Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(Succeed())
-			return heard.take()
+			return received.take()
 		}
 		Expect(edit(func(s *v1alpha1.RateLimitPolicySpec) { s.Limits[0].Threshold = 9 })).To(BeEmpty())
 		Expect(edit(func(s *v1alpha1.RateLimitPolicySpec) { s.Limits[0].Window = "2m" })).To(ConsistOf(
-			HavePrefix("spec.limits[0].window: the change drops what limit burst has counted")))
+			HavePrefix("spec.limits[0].window: the change resets the counters of limit burst")))
 		Expect(edit(func(s *v1alpha1.RateLimitPolicySpec) { s.Key = nil })).To(ConsistOf(HavePrefix("spec.key: ")))
 	})
 
-	It("lets everything pass when it is dead, also the deletion of a policy that is invalid", func(ctx SpecContext) {
+	It("blocks no request while it is down, nor the deletion of an invalid policy", func(ctx SpecContext) {
 		policy := notSupported(namespace)
 		policy.Finalizers = []string{"test.weir.dev/wait"}
 		stop()
-		Expect(api.Create(ctx, policy)).To(Succeed(), "a dead webhook refuses nothing")
+		Expect(api.Create(ctx, policy)).To(Succeed(), "a webhook that is down rejects nothing")
 		before := policy.DeepCopy()
 		policy.Labels = map[string]string{"a": "b"}
 		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(Succeed())
@@ -154,9 +154,9 @@ var _ = Describe("The webhook", func() {
 		}).Should(MatchError(apierrors.IsNotFound, "gone"))
 	})
 
-	It("lets what is invalid now be labelled and deleted, but not edited", func(ctx SpecContext) {
+	It("accepts labels and the deletion of a policy that became invalid, but no edit", func(ctx SpecContext) {
 		other := newNamespace(ctx, nil)
-		policy := notSupported(other) // nobody is asked about this Namespace yet
+		policy := notSupported(other) // no webhook serves this Namespace yet
 		Expect(api.Create(ctx, policy)).To(Succeed())
 		serve(ctx, other, compile.TenancyCluster)
 		awaitWebhook(ctx, other)
@@ -165,9 +165,9 @@ var _ = Describe("The webhook", func() {
 		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(Succeed())
 		before = policy.DeepCopy()
 		policy.Spec.Limits[0].Threshold = 6
-		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(refuse("spec.failureMode"))
+		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(rejectFields("spec.failureMode"))
 
-		// Whoever deletes it may still put its spec in any order.
+		// A policy that is being deleted may have any spec.
 		Expect(api.Delete(ctx, policy)).To(Succeed())
 		Expect(api.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
 		Expect(policy.DeletionTimestamp).NotTo(BeNil())
@@ -179,7 +179,7 @@ var _ = Describe("The webhook", func() {
 })
 
 var _ = Describe("The webhook with tenancy", func() {
-	It("refuses what the Namespace is not granted, and sees a new grant at once", func(ctx SpecContext) {
+	It("rejects hosts that the Namespace is not granted, and applies a new grant at once", func(ctx SpecContext) {
 		namespace := newNamespace(ctx, map[string]string{compile.HostsAnnotation: "*.shop.example"})
 		serve(ctx, namespace, compile.TenancyNamespace)
 		awaitWebhook(ctx, namespace)
@@ -188,7 +188,7 @@ var _ = Describe("The webhook with tenancy", func() {
 		}
 		Expect(api.Create(ctx, match("granted", "a.shop.example"))).To(Succeed())
 		err := api.Create(ctx, match("bank", "bank.example"))
-		Expect(err).To(refuse("spec.matches[0].hosts[0]"))
+		Expect(err).To(rejectFields("spec.matches[0].hosts[0]"))
 		Expect(err).To(MatchError(ContainSubstring("is not granted")))
 
 		annotated := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
@@ -198,7 +198,7 @@ var _ = Describe("The webhook with tenancy", func() {
 		Expect(api.Create(ctx, match("bank", "bank.example"))).To(Succeed())
 	})
 
-	It("says so and lets pass when it cannot read the grant", func(ctx SpecContext) {
+	It("accepts with a warning when it fails to read the grant", func(ctx SpecContext) {
 		blind := interceptor.NewClient(nil, interceptor.Funcs{
 			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 				return apierrors.NewTooManyRequestsError("later")
@@ -208,14 +208,14 @@ var _ = Describe("The webhook with tenancy", func() {
 		policy := good("default", "p").Match(v1alpha1.Match{Hosts: []string{"x"}})
 		warnings, err := v.ValidateCreate(ctx, policy.Obj())
 		Expect(err).NotTo(HaveOccurred())
-		Expect(warnings).To(ConsistOf(ContainSubstring("could not be compared")))
+		Expect(warnings).To(ConsistOf(ContainSubstring("failed to read the grant")))
 		_, err = v.ValidateCreate(ctx, policy.FailureMode(v1alpha1.FailureModeLocal).Obj())
-		Expect(err).To(refuse("spec.failureMode"))
+		Expect(err).To(rejectFields("spec.failureMode"))
 	})
 })
 
 var _ = Describe("The validator", func() {
-	It("lets a policy pass that is being deleted, should it be asked", func(ctx SpecContext) {
+	It("accepts any update of a policy that is being deleted", func(ctx SpecContext) {
 		policy := notSupported("default")
 		policy.DeletionTimestamp = new(metav1.Now())
 		warnings, err := (&webhook.Validator{Tenancy: compile.TenancyCluster}).ValidateUpdate(ctx, good("default", "p").Obj(), policy)
@@ -224,15 +224,15 @@ var _ = Describe("The validator", func() {
 	})
 })
 
-var _ = Describe("A webhook whose certificate has ended", func() {
-	It("keeps nobody from creating and deleting", func(ctx SpecContext) {
+var _ = Describe("A webhook with an expired certificate", func() {
+	It("does not block creation and deletion", func(ctx SpecContext) {
 		namespace := newNamespace(ctx, nil)
 		var asked atomic.Int64
-		expired(ctx, namespace, func() { asked.Add(1) })
+		serveExpired(ctx, namespace, func() { asked.Add(1) })
 		Eventually(ctx, func(ctx context.Context) int64 {
 			Expect(api.Create(ctx, good(namespace, "p").Obj(), client.DryRunAll)).To(Succeed())
 			return asked.Load()
-		}).Should(BeNumerically(">", 0), "the API server has tried")
+		}).Should(BeNumerically(">", 0), "the API server has called it")
 		policy := good(namespace, "p").Obj()
 		Expect(api.Create(ctx, policy)).To(Succeed())
 		Expect(api.Delete(ctx, policy)).To(Succeed())

@@ -12,22 +12,21 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// unusedOverrides says which overrides are never used, because an earlier one selects
-// every caller they select.
+// unusedOverrides warns of overrides that are never used because an earlier one
+// selects all their callers.
 func unusedOverrides(p *plan.Plan) (warnings []string) {
 	for j := range p.Overrides {
 		earlier := slices.IndexFunc(p.Overrides[:j], func(o plan.Override) bool { return selectsAll(&o, &p.Overrides[j]) })
 		if earlier >= 0 {
-			warnings = append(warnings, fmt.Sprintf("%s (%s) is never used: %s (%s) comes first and selects everyone it selects",
+			warnings = append(warnings, fmt.Sprintf("%s (%s) is never used: %s (%s) comes first and selects all its callers",
 				at("overrides", j), p.Overrides[j].Name, at("overrides", earlier), p.Overrides[earlier].Name))
 		}
 	}
 	return warnings
 }
 
-// selectsAll reports whether a certainly selects whomever b selects: whatever a
-// asks for, b asks for too, at least as strictly. Of expressions only the same text
-// is known to hold for the same callers.
+// selectsAll reports whether a provably selects every caller that b selects: each
+// selector of a is at least as strict in b. Expressions are compared as text.
 func selectsAll(a, b *plan.Override) bool {
 	keys := len(a.Keys) == 0 ||
 		len(b.Keys) > 0 && !slices.ContainsFunc(b.Keys, func(key string) bool { return !slices.Contains(a.Keys, key) })
@@ -36,22 +35,22 @@ func selectsAll(a, b *plan.Override) bool {
 	return keys && networks && (a.When == "" || a.When == b.When)
 }
 
-// contains reports whether one of the networks holds the whole of n.
+// contains reports whether one of the networks contains the whole network n.
 func contains(n netip.Prefix, networks []netip.Prefix) bool {
 	return slices.ContainsFunc(networks, func(other netip.Prefix) bool {
 		return other.Bits() <= n.Bits() && other.Contains(n.Addr())
 	})
 }
 
-// catchAllMatches says which matches hold for whatever request there is. What asks for
-// nothing at all is not accepted; this is about what asks for nothing in more words.
+// catchAllMatches warns of matches that hold for every request. An empty match is
+// invalid; this finds those that are empty in effect.
 func catchAllMatches(p *plan.Plan) (warnings []string) {
 	if p.Mode != plan.ModeEnforce {
 		return nil
 	}
 	for i := range p.Matches {
 		if matchesEverything(&p.Matches[i]) {
-			warnings = append(warnings, fmt.Sprintf("%s holds for every request; mode Shadow would show first what it refuses",
+			warnings = append(warnings, fmt.Sprintf("%s matches every request; mode Shadow shows what it would deny",
 				at("matches", i)))
 		}
 	}

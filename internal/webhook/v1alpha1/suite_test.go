@@ -37,9 +37,9 @@ func TestWebhook(t *testing.T) {
 }
 
 var (
-	server *testenv.APIServer
-	api    client.Client
-	heard  warnings
+	server   *testenv.APIServer
+	api      client.Client
+	received warnings
 )
 
 var _ = BeforeSuite(func() {
@@ -48,11 +48,11 @@ var _ = BeforeSuite(func() {
 	SetDefaultEventuallyTimeout(10 * time.Second)
 	SetDefaultEventuallyPollingInterval(10 * time.Millisecond)
 	server = testenv.StartAPIServer(GinkgoTB())
-	server.Config.WarningHandler = &heard
+	server.Config.WarningHandler = &received
 	api = server.Client()
 })
 
-// warnings keep what the API server warns of.
+// warnings collects the warnings of the API server.
 type warnings struct {
 	mu   sync.Mutex
 	list []string
@@ -65,7 +65,7 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.list = append(w.list, text)
 }
 
-// take returns the warnings since it was last called.
+// take returns the warnings since the last call.
 func (w *warnings) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,8 +76,7 @@ func (w *warnings) take() []string {
 
 var _ rest.WarningHandler = (*warnings)(nil)
 
-// serve answers the API server with the validator, until the story ends or the
-// returned function is called.
+// serve serves the validator to the API server until the spec ends or stop is called.
 func serve(ctx context.Context, namespace string, tenancy compile.Tenancy) (stop func()) {
 	GinkgoHelper()
 	policies, err := cache.New(server.Config, cache.Options{Scheme: server.Env.Scheme})
@@ -95,8 +94,8 @@ func serve(ctx context.Context, namespace string, tenancy compile.Tenancy) (stop
 	return https.Close
 }
 
-// configure applies the configuration of the release for the policies of one
-// Namespace, with another way to reach the webhook.
+// configure applies the webhook configuration of the release for the policies of one
+// Namespace, with the given URL and CA bundle.
 func configure(ctx context.Context, namespace, url string, bundle []byte) {
 	GinkgoHelper()
 	configuration, err := webhook.Configuration()
@@ -110,25 +109,25 @@ func configure(ctx context.Context, namespace, url string, bundle []byte) {
 	DeferCleanup(api.Delete, configuration)
 }
 
-// awaitWebhook waits until the API server asks the webhook about policies of the
-// Namespace: it takes a moment to notice a configuration.
+// awaitWebhook waits until the API server has loaded the webhook configuration and
+// calls the webhook for policies of the Namespace.
 func awaitWebhook(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	Eventually(ctx, func(ctx context.Context) error {
 		return api.Create(ctx, notSupported(namespace), client.DryRunAll)
 	}).ShouldNot(Succeed())
-	heard.take()
+	received.take()
 }
 
 func newNamespace(ctx context.Context, annotations map[string]string) string {
 	GinkgoHelper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "story-", Annotations: annotations}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-", Annotations: annotations}}
 	Expect(api.Create(ctx, namespace)).To(Succeed())
 	return namespace.Name
 }
 
-// expired serves with a certificate that has ended.
-func expired(ctx context.Context, namespace string, asked func()) {
+// serveExpired serves the webhook with an expired certificate.
+func serveExpired(ctx context.Context, namespace string, asked func()) {
 	GinkgoHelper()
 	authority := testenv.NewAuthority(GinkgoTB())
 	pair, err := tls.X509KeyPair(authority.IssueUntil(GinkgoTB(), time.Now().Add(-time.Minute), "webhook", "127.0.0.1"))

@@ -37,8 +37,7 @@ func planOf(t *testing.T, b *builder) *plan.Plan {
 	return compiled
 }
 
-// expect compares the beginnings of warnings, which name the field, with those
-// wanted.
+// expect compares the beginnings of the warnings, which name the field, with want.
 func expect(t *testing.T, warnings []string, want ...string) {
 	t.Helper()
 	g := NewWithT(t)
@@ -86,8 +85,8 @@ func TestUnreachableOverrides(t *testing.T) {
 		"another network":          {[]v1alpha1.Override{override("a", cidrs("10.0.0.0/8")), override("b", cidrs("11.0.0.0/8"))}, nil},
 		"another family":           {[]v1alpha1.Override{override("a", cidrs("::/0")), override("b", cidrs("10.0.0.0/8"))}, nil},
 		"one of two without":       {[]v1alpha1.Override{override("a", cidrs("10.0.0.0/8")), override("b", cidrs("10.1.0.0/16", "11.0.0.0/8"))}, nil},
-		"more is asked":            {[]v1alpha1.Override{override("a", keys("x")), override("b", keys("x"), cidrs("10.0.0.0/8"), when(cel))}, []string{never}},
-		"less is asked":            {[]v1alpha1.Override{override("a", keys("x"), cidrs("10.0.0.0/8")), override("b", keys("x"))}, nil},
+		"more selectors":           {[]v1alpha1.Override{override("a", keys("x")), override("b", keys("x"), cidrs("10.0.0.0/8"), when(cel))}, []string{never}},
+		"fewer selectors":          {[]v1alpha1.Override{override("a", keys("x"), cidrs("10.0.0.0/8")), override("b", keys("x"))}, nil},
 		"the same expression":      {[]v1alpha1.Override{override("a", when(cel)), override("b", when(cel), keys("x"))}, []string{never}},
 		"another expression":       {[]v1alpha1.Override{override("a", when(cel)), override("b", when(other))}, nil},
 		"no expression after one":  {[]v1alpha1.Override{override("a", when(cel), keys("x")), override("b", keys("x"))}, nil},
@@ -102,36 +101,36 @@ func TestUnreachableOverrides(t *testing.T) {
 }
 
 func TestIdleLimits(t *testing.T) {
-	second := "spec.limits[1] (b) makes no difference: spec.limits[0] (a) is always tighter"
-	first := "spec.limits[0] (a) makes no difference: spec.limits[1] (b) is always tighter"
+	second := "spec.limits[1] (b) has no effect: spec.limits[0] (a) is always tighter"
+	first := "spec.limits[0] (a) has no effect: spec.limits[1] (b) is always tighter"
 	block := testenv.BlockDuration("1h")
 	tests := map[string]struct {
 		policy *builder
 		want   []string
 	}{
-		"burst and daily, both felt":     {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 20, "24h"), nil},
-		"a day that minutes never fill":  {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 7200, "24h"), []string{second}},
-		"a day that minutes just fill":   {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 7199, "24h"), nil},
-		"a longer window, fewer units":   {policy().Limit("a", rolling, 10, "1m").Limit("b", rolling, 5, "1h"), []string{first}},
-		"fixed windows may meet":         {policy().Limit("a", fixed, 5, "1m").Limit("b", rolling, 7200, "24h"), nil},
-		"fixed windows and one more":     {policy().Limit("a", fixed, 5, "1m").Limit("b", rolling, 7205, "24h"), []string{second}},
-		"fixed in a fixed one":           {policy().Limit("a", fixed, 10, "1h").Limit("b", fixed, 20, "30m"), []string{second}},
-		"the same fixed window":          {policy().Limit("a", fixed, 5, "1m").Limit("b", fixed, 6, "1m"), []string{second}},
-		"twice the same":                 {policy().Limit("a", gcra, 5, "1m").Limit("b", gcra, 5, "1m"), []string{second}},
-		"buckets remember longer":        {policy().Limit("a", rolling, 60, "1h").Limit("b", window, 60, "1h"), []string{first}},
-		"buckets, with room":             {policy().Limit("a", rolling, 60, "1h").Limit("b", window, 120, "1h"), []string{second}},
-		"the same buckets":               {policy().Limit("a", window, 60, "1h").Limit("b", window, 61, "1h"), []string{second}},
-		"a bucket and a day":             {policy().Limit("a", bucket, 10, "1m").Limit("b", fixed, 14410, "24h"), []string{second}},
-		"a bucket and a day, felt":       {policy().Limit("a", bucket, 10, "1m").Limit("b", fixed, 14409, "24h"), nil},
-		"a slower, smaller bucket":       {policy().Limit("a", bucket, 10, "1m").Limit("b", gcra, 10, "1s", testenv.Burst(10)), []string{second}},
-		"a slower bucket that is larger": {policy().Limit("a", bucket, 10, "1m", testenv.Burst(11)).Limit("b", gcra, 10, "1s", testenv.Burst(10)), nil},
-		"a bucket after a window":        {policy().Limit("a", rolling, 1, "1h").Limit("b", bucket, 1000, "1h"), nil},
-		"shedding":                       {policy().Limit("a", shed, 5, "1m").Limit("b", rolling, 90000, "1m"), nil},
-		"before shedding":                {policy().Limit("a", rolling, 5, "1m").Limit("b", shed, 90000, "1m"), nil},
-		"a block of its own":             {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 7200, "24h", block), nil},
-		"a shorter block":                {policy().Limit("a", rolling, 5, "1m", block).Limit("b", rolling, 7200, "24h", testenv.BlockDuration("1m")), []string{second}},
-		"attempts":                       {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 7200, "24h").Counting(v1alpha1.CountingAttempts), nil},
-		"attempts in one window":         {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 6, "1m").Counting(v1alpha1.CountingAttempts), []string{second}},
+		"burst and daily, both effective": {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 20, "24h"), nil},
+		"a day that minutes never fill":   {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 7200, "24h"), []string{second}},
+		"a day that minutes just fill":    {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 7199, "24h"), nil},
+		"a longer window, fewer units":    {policy().Limit("a", rolling, 10, "1m").Limit("b", rolling, 5, "1h"), []string{first}},
+		"fixed windows may meet":          {policy().Limit("a", fixed, 5, "1m").Limit("b", rolling, 7200, "24h"), nil},
+		"fixed windows and one more":      {policy().Limit("a", fixed, 5, "1m").Limit("b", rolling, 7205, "24h"), []string{second}},
+		"fixed in a fixed one":            {policy().Limit("a", fixed, 10, "1h").Limit("b", fixed, 20, "30m"), []string{second}},
+		"the same fixed window":           {policy().Limit("a", fixed, 5, "1m").Limit("b", fixed, 6, "1m"), []string{second}},
+		"twice the same":                  {policy().Limit("a", gcra, 5, "1m").Limit("b", gcra, 5, "1m"), []string{second}},
+		"buckets remember longer":         {policy().Limit("a", rolling, 60, "1h").Limit("b", window, 60, "1h"), []string{first}},
+		"buckets, with room":              {policy().Limit("a", rolling, 60, "1h").Limit("b", window, 120, "1h"), []string{second}},
+		"the same buckets":                {policy().Limit("a", window, 60, "1h").Limit("b", window, 61, "1h"), []string{second}},
+		"a bucket and a day":              {policy().Limit("a", bucket, 10, "1m").Limit("b", fixed, 14410, "24h"), []string{second}},
+		"a bucket and a day, effective":   {policy().Limit("a", bucket, 10, "1m").Limit("b", fixed, 14409, "24h"), nil},
+		"a slower, smaller bucket":        {policy().Limit("a", bucket, 10, "1m").Limit("b", gcra, 10, "1s", testenv.Burst(10)), []string{second}},
+		"a slower bucket that is larger":  {policy().Limit("a", bucket, 10, "1m", testenv.Burst(11)).Limit("b", gcra, 10, "1s", testenv.Burst(10)), nil},
+		"a bucket after a window":         {policy().Limit("a", rolling, 1, "1h").Limit("b", bucket, 1000, "1h"), nil},
+		"shedding":                        {policy().Limit("a", shed, 5, "1m").Limit("b", rolling, 90000, "1m"), nil},
+		"before shedding":                 {policy().Limit("a", rolling, 5, "1m").Limit("b", shed, 90000, "1m"), nil},
+		"a block of its own":              {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 7200, "24h", block), nil},
+		"a shorter block":                 {policy().Limit("a", rolling, 5, "1m", block).Limit("b", rolling, 7200, "24h", testenv.BlockDuration("1m")), []string{second}},
+		"attempts":                        {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 7200, "24h").Counting(v1alpha1.CountingAttempts), nil},
+		"attempts in one window":          {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 6, "1m").Counting(v1alpha1.CountingAttempts), []string{second}},
 		"with a looser override": {
 			policy().Key(testenv.PrincipalPart()).Limit("a", rolling, 5, "1m").Limit("b", rolling, 7200, "24h").
 				Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Threshold: new(int64(6))}))), nil,
@@ -157,7 +156,7 @@ func TestIdleLimits(t *testing.T) {
 }
 
 func TestSweepingMatches(t *testing.T) {
-	sweep := "spec.matches[0] holds for every request"
+	sweep := "spec.matches[0] matches every request"
 	tests := map[string]struct {
 		match v1alpha1.Match
 		mode  v1alpha1.Mode
@@ -166,7 +165,7 @@ func TestSweepingMatches(t *testing.T) {
 		"every path":                {v1alpha1.Match{Paths: []string{"/*"}}, v1alpha1.ModeEnforce, []string{sweep}},
 		"every path and more":       {v1alpha1.Match{Paths: []string{"/a", "/*"}, When: " true "}, v1alpha1.ModeEnforce, []string{sweep}},
 		"true":                      {v1alpha1.Match{When: "true"}, v1alpha1.ModeEnforce, []string{sweep}},
-		"true, tried out":           {v1alpha1.Match{When: "true"}, v1alpha1.ModeShadow, nil},
+		"true, in mode Shadow":      {v1alpha1.Match{When: "true"}, v1alpha1.ModeShadow, nil},
 		"a host":                    {v1alpha1.Match{Hosts: []string{"*.x"}, Paths: []string{"/*"}}, v1alpha1.ModeEnforce, nil},
 		"a method":                  {v1alpha1.Match{Methods: []string{"GET"}, Paths: []string{"/*"}}, v1alpha1.ModeEnforce, nil},
 		"a domain":                  {v1alpha1.Match{Domain: "d", Paths: []string{"/*"}}, v1alpha1.ModeEnforce, nil},
@@ -179,7 +178,7 @@ func TestSweepingMatches(t *testing.T) {
 			expect(t, catchAllMatches(planOf(t, policy().Mode(tc.mode).Match(tc.match).Limit("l", fixed, 5, "1m"))), tc.want...)
 		})
 	}
-	expect(t, catchAllMatches(planOf(t, policy().Limit("l", fixed, 5, "1m")))) // only for checks that name it
+	expect(t, catchAllMatches(planOf(t, policy().Limit("l", fixed, 5, "1m")))) // applies only to checks that name it
 }
 
 func TestDroppedCounters(t *testing.T) {
@@ -202,12 +201,12 @@ func TestDroppedCounters(t *testing.T) {
 			policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 9, "1m").Limit("b", window, 9, "1h").Limit("c", rolling, 9, "1h"),
 			nil,
 		},
-		"other ways of saying it": {limits(), policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 5, "60s").
+		"the same lengths in other units": {limits(), policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 5, "60s").
 			Limit("b", window, 60, "60m", testenv.Bucket("1m")).Limit("c", rolling, 7, "1h"), nil},
-		"a window":                {limits(), limits().Edit(0, func(l *v1alpha1.Limit) { l.Window = "2m" }), []string{"spec.limits[0].window: the change drops what limit a"}},
-		"a bucket":                {limits(), limits().Edit(1, func(l *v1alpha1.Limit) { l.Bucket = "2m" }), []string{"spec.limits[1].bucket: the change drops what limit b"}},
-		"algorithm":               {limits(), limits().Edit(0, func(l *v1alpha1.Limit) { l.Algorithm = gcra }), []string{"spec.limits[0].algorithm: the change drops what limit a"}},
-		"a name":                  {limits(), limits().Edit(1, func(l *v1alpha1.Limit) { l.Name = "z" }), []string{"spec.limits[1].name: the change drops what limit b"}},
+		"a window":                {limits(), limits().Edit(0, func(l *v1alpha1.Limit) { l.Window = "2m" }), []string{"spec.limits[0].window: the change resets the counters of limit a"}},
+		"a bucket":                {limits(), limits().Edit(1, func(l *v1alpha1.Limit) { l.Bucket = "2m" }), []string{"spec.limits[1].bucket: the change resets the counters of limit b"}},
+		"algorithm":               {limits(), limits().Edit(0, func(l *v1alpha1.Limit) { l.Algorithm = gcra }), []string{"spec.limits[0].algorithm: the change resets the counters of limit a"}},
+		"a name":                  {limits(), limits().Edit(1, func(l *v1alpha1.Limit) { l.Name = "z" }), []string{"spec.limits[1].name: the change resets the counters of limit b"}},
 		"a log keeps what it has": {limits(), limits().Edit(2, func(l *v1alpha1.Limit) { l.Name, l.Window = "z", "2h" }), nil},
 		"a limit more":            {policy().Limit("a", fixed, 5, "1m"), policy().Limit("a", fixed, 5, "1m").Limit("b", fixed, 5, "1m"), nil},
 		"a limit less":            {policy().Limit("a", fixed, 5, "1m").Limit("b", fixed, 5, "1m"), policy().Limit("a", fixed, 5, "1m"), nil},
@@ -221,21 +220,21 @@ func TestDroppedCounters(t *testing.T) {
 		"a window of an override": {
 			limits().Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Window: "2m"}))),
 			limits().Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Window: "3m"}))),
-			[]string{"spec.overrides[0].limits[0].window: the change drops what limit a has counted of the callers of override o"},
+			[]string{"spec.overrides[0].limits[0].window: the change resets the counters of limit a for the callers of override o"},
 		},
-		"a window an override gives no more": {
+		"a window that an override no longer changes": {
 			limits().Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Window: "2m"}))),
 			limits().Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Threshold: new(int64(9))}))),
 			[]string{"spec.overrides[0].limits[0].window: "},
 		},
-		"a window, of everybody's": {
+		"a window, for all callers": {
 			limits().Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "b", Threshold: new(int64(9))}))),
 			limits().Edit(0, func(l *v1alpha1.Limit) { l.Window = "2m" }).
 				Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "b", Threshold: new(int64(8))}))),
 			[]string{"spec.limits[0].window: "},
 		},
 		"another rate for some, edited":  {tokens(override("o", keys("x"), rate(9))), tokens(override("o", keys("x"), rate(8))), nil},
-		"another rate for some, renamed": {tokens(override("o", keys("x"), rate(9))), tokens(override("q", keys("x"), rate(9))), []string{"spec.overrides[0].name: the change drops what limit a has counted of the callers of override o"}},
+		"another rate for some, renamed": {tokens(override("o", keys("x"), rate(9))), tokens(override("q", keys("x"), rate(9))), []string{"spec.overrides[0].name: the change resets the counters of limit a for the callers of override o"}},
 		"another rate for some, new": {
 			tokens(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Burst: new(int64(9))}))),
 			tokens(override("o", keys("x"), rate(9))),
@@ -279,25 +278,25 @@ func TestOverlaps(t *testing.T) {
 		"disabled":      {policy: named("shop/p", match("a")), others: []v1alpha1.RateLimitPolicy{disabled}},
 		"in another order": {
 			policy: named("shop/p", match("x"), match("a", "b")), others: []v1alpha1.RateLimitPolicy{named("shop/q", match("b", "a"), match("y"))},
-			want: []string{"spec.matches[1]: the same is asked for by shop/q;"},
+			want: []string{"spec.matches[1]: same match as shop/q;"},
 		},
 		"descriptors in another order": {
 			policy: named("shop/p", entries("a", "b")), others: []v1alpha1.RateLimitPolicy{named("shop/q", entries("b", "a"))},
-			want: []string{"spec.matches[0]: the same is asked for by shop/q;"},
+			want: []string{"spec.matches[0]: same match as shop/q;"},
 		},
 		"many": {
 			policy: named("shop/p", match("a")), others: []v1alpha1.RateLimitPolicy{
 				named("shop/s", match("a")), named("shop/q", match("a"), match("a")), named("shop/t", match("a")), named("shop/r", match("a")), named("bank/q", match("a")),
 			},
-			want: []string{"spec.matches[0]: the same is asked for by shop/q, shop/r, shop/s, 2 more;"},
+			want: []string{"spec.matches[0]: same match as shop/q, shop/r, shop/s, 2 more;"},
 		},
-		"of another Namespace": {
+		"in another Namespace": {
 			policy: named("shop/p", match("a")), others: []v1alpha1.RateLimitPolicy{named("bank/q", match("a"))},
-			want: []string{"spec.matches[0]: the same is asked for by policies of other Namespaces (1);"},
+			want: []string{"spec.matches[0]: same match as policies of other Namespaces (1);"},
 		},
-		"of another Namespace, to the trusted": {
+		"in another Namespace, for trusted authors": {
 			policy: named("shop/p", match("a")), others: []v1alpha1.RateLimitPolicy{named("bank/q", match("a"))}, trusted: true,
-			want: []string{"spec.matches[0]: the same is asked for by bank/q;"},
+			want: []string{"spec.matches[0]: same match as bank/q;"},
 		},
 	}
 	for name, tc := range tests {
@@ -308,7 +307,7 @@ func TestOverlaps(t *testing.T) {
 func BenchmarkOverlaps(b *testing.B) {
 	for _, matches := range []int{1, 16} {
 		b.Run(fmt.Sprintf("matches=%d", matches), func(b *testing.B) {
-			// As alike as can be without one that is the same.
+			// As similar as possible without an equal match.
 			of := func(name string) *v1alpha1.RateLimitPolicy {
 				policy := testenv.MakePolicy("shop/" + name)
 				for i := range matches {
