@@ -1,13 +1,6 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package compile turns a RateLimitPolicy into a plan.
-//
-// Compilation is pure: it reads nothing but its arguments, and equal policies
-// give equal plans. It fills every default (except the enums on the top level
-// of the spec, which the schema fills), so that nothing is written back to
-// the resource. It trusts what the schema of the resource guarantees and says
-// the rest itself, with the path of the field.
 package compile
 
 import (
@@ -19,7 +12,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// Defaults that compile fills.
+// Defaults that Compile fills in.
 const (
 	defaultIPv4PrefixLength = 32
 	defaultIPv6PrefixLength = 64
@@ -28,16 +21,17 @@ const (
 	defaultBucketsPerWindow = 60
 )
 
-// defaultMessages are what refused callers are told, by denial code.
+// defaultMessages are the messages of denied requests, by denial code.
 var defaultMessages = map[v1alpha1.DenialCode]string{
 	v1alpha1.DenialCodeRateLimited:     "Rate limit exceeded.",
 	v1alpha1.DenialCodeTooManyAttempts: "Too many attempts.",
 }
 
-// Compile returns the plan of the policy, or every reason why there is none.
-// Features this release does not have are refused, never ignored: their
-// errors have type field.ErrorTypeNotSupported. What the grant does not permit
-// has errors of type field.ErrorTypeForbidden.
+// Compile returns the plan of the policy, or every problem that prevents one:
+//   - field.ErrorTypeNotSupported for a feature that this release does not support;
+//     none is silently ignored,
+//   - field.ErrorTypeForbidden for a match outside the grant,
+//   - other types for an invalid spec.
 func Compile(policy *v1alpha1.RateLimitPolicy, grant Grant) (*plan.Plan, field.ErrorList) {
 	spec := &policy.Spec
 	c := &compiler{grant: grant}
@@ -78,14 +72,13 @@ type compiler struct {
 
 func (c *compiler) add(err *field.Error) { c.errs = append(c.errs, err) }
 
-// notSupported refuses a feature of the schema that this release cannot
-// enforce.
+// notSupported reports a feature of the schema that this release cannot enforce.
 func (c *compiler) notSupported(at *field.Path, value any) {
 	c.add(&field.Error{Type: field.ErrorTypeNotSupported, Field: at.String(), BadValue: value, Detail: "not supported yet"})
 }
 
-// verify is the last word: what the schema should have caught must not reach
-// the decision half, and neither must a plan that is too large to publish.
+// verify validates the plan once more: a spec that the schema should have rejected, or
+// a plan that is too large to publish, must not reach the decision half.
 func (c *compiler) verify(at *field.Path, p *plan.Plan) {
 	if err := p.Validate(); err != nil {
 		c.add(field.Invalid(at, field.OmitValueType{}, strings.ReplaceAll(err.Error(), "\n", "; ")))
@@ -97,7 +90,8 @@ func (c *compiler) verify(at *field.Path, p *plan.Plan) {
 func (c *compiler) matches(at *field.Path, matches []v1alpha1.Match) []plan.Match {
 	var compiled []plan.Match
 	for i := range matches {
-		m, at := c.match(at.Index(i), &matches[i]), at.Index(i)
+		at := at.Index(i)
+		m := c.match(at, &matches[i])
 		c.errs = append(c.errs, c.grant.check(at, &m)...)
 		compiled = append(compiled, m)
 	}
@@ -108,7 +102,7 @@ func (c *compiler) match(at *field.Path, m *v1alpha1.Match) plan.Match {
 	for i, path := range m.Paths {
 		if normal := normalPattern(path); normal != path {
 			c.add(field.Invalid(at.Child("paths").Index(i), path,
-				"would never hold: paths are normalised before they are compared, write "+normal))
+				"never matches: paths are normalized before matching, write "+normal))
 		}
 	}
 	compiled := plan.Match{
@@ -120,8 +114,8 @@ func (c *compiler) match(at *field.Path, m *v1alpha1.Match) plan.Match {
 	return compiled
 }
 
-// normalPattern normalises a path pattern as requests' paths are. A prefix may
-// end within a segment, so a letter stands in for the rest of it.
+// normalPattern normalizes a path pattern like the paths of requests. A prefix may end
+// within a segment, so a letter stands for the rest of it.
 func normalPattern(pattern string) string {
 	prefix, isPrefix := strings.CutSuffix(pattern, "*")
 	if !isPrefix {
@@ -144,7 +138,7 @@ func (c *compiler) key(at *field.Path, parts []v1alpha1.KeyPart) []plan.KeyPart 
 			p.Descriptor = part.Descriptor.Key
 		case part.Expression != nil:
 			p.Expression = part.Expression.CEL
-			compiles[string](c, at.Index(i).Child("expression", "cel"), p.Expression)
+			checkExpression[string](c, at.Index(i).Child("expression", "cel"), p.Expression)
 		}
 		compiled = append(compiled, p)
 	}

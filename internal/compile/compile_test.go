@@ -25,7 +25,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 // Each testdata/<case>.in.yaml compiles to <case>.out.json, or fails with the
-// lines of <case>.out.txt. Inputs pass the schema first, as they do in life.
+// lines of <case>.out.txt. Inputs pass the schema first, as on an API server.
 func TestGolden(t *testing.T) {
 	inputs, err := filepath.Glob("testdata/*.in.yaml")
 	g := NewWithT(t)
@@ -45,7 +45,7 @@ func TestGolden(t *testing.T) {
 			before := policies[0].DeepCopy()
 
 			compiled, errs := compile.Compile(policies[0], compile.Everything())
-			g.Expect(policies[0]).To(Equal(before), "compile changes nothing")
+			g.Expect(policies[0]).To(Equal(before), "the policy is unchanged")
 			if errs != nil {
 				var lines strings.Builder
 				for _, e := range errs {
@@ -81,8 +81,8 @@ func golden(t *testing.T, file string, got []byte) {
 	NewWithT(t).Expect(string(got)).To(Equal(string(want)))
 }
 
-// Compile is also called on objects no schema has seen: it answers with
-// errors, never with a plan that breaks an invariant.
+// Compile may get policies that were not validated by the schema. It returns errors
+// then, never an invalid plan.
 func TestCompileWithoutSchema(t *testing.T) {
 	limited := func() *testenv.PolicyBuilder {
 		return testenv.MakePolicy("shop/x").Key(testenv.PrincipalPart()).
@@ -145,7 +145,7 @@ func TestCompileWithoutSchema(t *testing.T) {
 	}
 }
 
-// largePolicy is within every bound of the schema, and too large all the same.
+// largePolicy returns a policy within every bound of the schema whose plan is too large.
 func largePolicy() *testenv.PolicyBuilder {
 	policy := testenv.MakePolicy("shop/x").Key(testenv.PrincipalPart()).Limit("l", "FixedWindow", 1, "1s")
 	for i := range 10 {
@@ -159,7 +159,7 @@ func largePolicy() *testenv.PolicyBuilder {
 }
 
 // The addresses of requests are never IPv4-mapped, so networks must not be.
-func TestNetworksAreNormalised(t *testing.T) {
+func TestNetworksAreNormalized(t *testing.T) {
 	g := NewWithT(t)
 	compiled, errs := compile.Compile(testenv.MakePolicy("shop/x").Limit("l", "GCRA", 1, "1s").Override(v1alpha1.Override{
 		Name: "o", Action: v1alpha1.OverrideActionDeny,

@@ -12,44 +12,44 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// Tenancy says whose traffic the author of a policy may match.
+// Tenancy is which hosts and domains policies may match.
 type Tenancy string
 
 const (
-	// TenancyNamespace lets policies match what their Namespace is granted.
+	// TenancyNamespace restricts policies to the grant of their Namespace.
 	TenancyNamespace Tenancy = "Namespace"
 
 	// TenancyCluster trusts every author.
 	TenancyCluster Tenancy = "Cluster"
 )
 
-// Annotations of a Namespace that grant its policies something to match. Each
-// is a list separated by commas.
+// The annotations that grant hosts and domains to the policies of a Namespace. Each is
+// a list separated by commas.
 const (
-	// DomainsAnnotation lists Envoy rate limit domains; "*" is all of them.
+	// DomainsAnnotation lists Envoy rate limit domains; "*" grants all.
 	DomainsAnnotation = "ratelimit.weir.dev/domains"
 
-	// HostsAnnotation lists hosts; "*.x" is every name below x, but not x
-	// itself, and "*" is all of them.
+	// HostsAnnotation lists hosts; "*.x" grants every subdomain of x but not x itself,
+	// "*" grants all.
 	HostsAnnotation = "ratelimit.weir.dev/hosts"
 )
 
 // all is the entry of an annotation that grants everything.
 const all = "*"
 
-// Grant says which traffic the policies of one Namespace may match. The zero
-// Grant permits none. Policies that are only ever named need no grant: whoever
-// names them has chosen them.
+// Grant is which hosts and domains the policies of one Namespace may match. The zero
+// Grant permits none. A policy without matches needs no grant, since it applies only
+// to checks that name it.
 type Grant struct {
 	everything     bool
 	domains, hosts []string
 }
 
-// Everything is the grant of those who trust every author of policies.
+// Everything returns the grant of TenancyCluster: every host and domain.
 func Everything() Grant { return Grant{everything: true} }
 
-// GrantOf reads the grant from the annotations of a Namespace. An entry that
-// is no name grants nothing, as no match can name it.
+// GrantOf reads the grant from the annotations of a Namespace. An entry that is not a
+// valid name grants nothing, since no match can contain it.
 func GrantOf(annotations map[string]string) Grant {
 	return Grant{
 		domains: entries(annotations[DomainsAnnotation]),
@@ -67,8 +67,8 @@ func entries(list string) []string {
 	return found
 }
 
-// Permits reports whether everything the plan matches lies within the grant. A
-// plan may have been published under another grant than the one of today.
+// Permits reports whether all matches of the plan are within the grant, which may have
+// changed since the plan was published.
 func (g Grant) Permits(p *plan.Plan) bool {
 	at := field.NewPath("matches")
 	for i := range p.Matches {
@@ -79,13 +79,13 @@ func (g Grant) Permits(p *plan.Plan) bool {
 	return true
 }
 
-// check says what of a match lies outside the grant.
+// check returns an error for every host and domain of the match outside the grant.
 func (g Grant) check(at *field.Path, m *plan.Match) (errs field.ErrorList) {
 	if g.everything {
 		return nil
 	}
 	if m.Domain == "" && len(m.Hosts) == 0 {
-		return field.ErrorList{field.Forbidden(at, "must name hosts or domain, within what the Namespace is granted")}
+		return field.ErrorList{field.Forbidden(at, "must set hosts or domain, within the grant of the Namespace")}
 	}
 	if m.Domain != "" && !g.domain(m.Domain) {
 		errs = append(errs, notGranted(at.Child("domain"), m.Domain, DomainsAnnotation))
@@ -106,13 +106,13 @@ func (g Grant) domain(name string) bool {
 	return slices.Contains(g.domains, all) || slices.Contains(g.domains, name)
 }
 
-// host reports whether every host that the pattern holds for is granted.
+// host reports whether every host that the pattern matches is granted.
 func (g Grant) host(pattern string) bool {
 	return slices.ContainsFunc(g.hosts, func(entry string) bool {
 		if entry == all || entry == pattern {
 			return true
 		}
-		// Whatever ends in ".x" lies below x, be it a name or a wildcard.
+		// A name or a wildcard that ends in ".x" is a subdomain of x.
 		suffix, wildcard := strings.CutPrefix(entry, "*")
 		return wildcard && strings.HasPrefix(suffix, ".") && strings.HasSuffix(pattern, suffix)
 	})

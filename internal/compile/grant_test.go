@@ -24,7 +24,7 @@ func TestGrant(t *testing.T) {
 		matches        []v1alpha1.Match
 		want           []string // the fields that are forbidden
 	}{
-		"a policy that is only named": {},
+		"a policy without matches": {},
 		"no annotations": {
 			matches: []v1alpha1.Match{hosts("a.example")},
 			want:    []string{"spec.matches[0].hosts[0]"},
@@ -40,7 +40,7 @@ func TestGrant(t *testing.T) {
 		"a wildcard below a wildcard":  {hosts: "*.x.example", matches: []v1alpha1.Match{hosts("*.a.x.example")}},
 		"the name above its wildcard":  {hosts: "*.x.example", matches: []v1alpha1.Match{hosts("x.example")}, want: []string{"spec.matches[0].hosts[0]"}},
 		"a wildcard above a wildcard":  {hosts: "*.x.example", matches: []v1alpha1.Match{hosts("*.example")}, want: []string{"spec.matches[0].hosts[0]"}},
-		"a name that only ends alike":  {hosts: "*.x.example", matches: []v1alpha1.Match{hosts("evilx.example")}, want: []string{"spec.matches[0].hosts[0]"}},
+		"a name with the same ending":  {hosts: "*.x.example", matches: []v1alpha1.Match{hosts("evilx.example")}, want: []string{"spec.matches[0].hosts[0]"}},
 		"a wildcard of a granted name": {hosts: "x.example", matches: []v1alpha1.Match{hosts("*.x.example")}, want: []string{"spec.matches[0].hosts[0]"}},
 		"an entry that is no name":     {hosts: "*x.example", matches: []v1alpha1.Match{hosts("ax.example")}, want: []string{"spec.matches[0].hosts[0]"}},
 		"every host":                   {hosts: "*", matches: []v1alpha1.Match{hosts("*.example", "a")}},
@@ -93,7 +93,7 @@ func TestGrant(t *testing.T) {
 	}
 }
 
-func TestGrantSaysWhichAnnotation(t *testing.T) {
+func TestGrantErrorNamesTheAnnotation(t *testing.T) {
 	t.Parallel()
 	_, errs := compile.Compile(testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, "1s").
 		Match(v1alpha1.Match{Hosts: []string{"a.example"}}).Obj(), compile.Grant{})
@@ -143,7 +143,11 @@ func TestSummary(t *testing.T) {
 		Limit("burst", v1alpha1.AlgorithmSlidingLog, 5, "1m").
 		Limit("daily", v1alpha1.AlgorithmSlidingLog, 20, "24h").Obj().Spec
 	g.Expect(compile.Summary(spec)).To(Equal("burst 5/1m, daily 20/24h"))
+}
 
+func TestSummaryFitsItsField(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
 	largest := testenv.MakePolicy("x")
 	for range plan.MaxLimits {
 		largest.Limit(strings.Repeat("n", 63), v1alpha1.AlgorithmFixedWindow, plan.MaxThreshold, v1alpha1.Duration(strings.Repeat("9", 24)))

@@ -40,8 +40,8 @@ func (c *compiler) limit(at *field.Path, l *v1alpha1.Limit) plan.Limit {
 	return compiled
 }
 
-// defaultBurst is the burst of a limit that gives none; 0 where there is no
-// such thing.
+// defaultBurst returns the burst of a limit that sets none, 0 for an algorithm without
+// a burst.
 func defaultBurst(algorithm v1alpha1.Algorithm, threshold int64) int64 {
 	switch algorithm {
 	case v1alpha1.AlgorithmTokenBucket:
@@ -53,8 +53,8 @@ func defaultBurst(algorithm v1alpha1.Algorithm, threshold int64) int64 {
 	}
 }
 
-// defaultBucketMicros is the bucket of a limit that gives none; 0 where there is
-// no such thing.
+// defaultBucketMicros returns the bucket of a limit that sets none, 0 for an algorithm
+// without buckets.
 func defaultBucketMicros(algorithm v1alpha1.Algorithm, windowMillis int64) int64 {
 	if !plan.Algorithm(algorithm).Buckets() {
 		return 0

@@ -17,7 +17,8 @@ import (
 func (c *compiler) overrides(at *field.Path, spec *v1alpha1.RateLimitPolicySpec) []plan.Override {
 	var compiled []plan.Override
 	for i := range spec.Overrides {
-		o, at := &spec.Overrides[i], at.Index(i)
+		o := &spec.Overrides[i]
+		at := at.Index(i)
 		compiled = append(compiled, plan.Override{
 			Name:   o.Name,
 			Keys:   o.Keys,
@@ -30,23 +31,23 @@ func (c *compiler) overrides(at *field.Path, spec *v1alpha1.RateLimitPolicySpec)
 	return compiled
 }
 
-// condition returns the text of an expression that must yield a bool.
+// condition checks an expression that must yield a bool, and returns its text.
 func (c *compiler) condition(at *field.Path, text string) string {
 	if text != "" {
-		compiles[bool](c, at, text)
+		checkExpression[bool](c, at, text)
 	}
 	return text
 }
 
-// compiles checks that an expression compiles to one that yields that type.
-func compiles[T expression.Result](c *compiler, at *field.Path, text string) {
+// checkExpression reports an expression that does not compile or yields another type.
+func checkExpression[T expression.Result](c *compiler, at *field.Path, text string) {
 	if _, err := expression.Compile[T](text); err != nil {
 		c.add(field.Invalid(at, text, err.Error()))
 	}
 }
 
-// networks brings CIDRs into the form that addresses of requests are compared
-// with.
+// networks converts CIDRs into the form of the plan: without host bits, and IPv4 for
+// IPv4-mapped networks.
 func (c *compiler) networks(at *field.Path, cidrs []string) []netip.Prefix {
 	var compiled []netip.Prefix
 	for i, cidr := range cidrs {
@@ -60,12 +61,12 @@ func (c *compiler) networks(at *field.Path, cidrs []string) []netip.Prefix {
 	return compiled
 }
 
-// mappedBits is how many bits of an IPv4-mapped IPv6 address are not IPv4.
+// mappedBits is the length of the prefix of an IPv4-mapped IPv6 address.
 const mappedBits = 96
 
 func unmapped(network netip.Prefix) netip.Prefix {
 	if !network.Addr().Is4In6() {
-		return network // or one that holds more than IPv4-mapped addresses
+		return network
 	}
 	return netip.PrefixFrom(network.Addr().Unmap(), network.Bits()-mappedBits)
 }
@@ -74,7 +75,7 @@ func (c *compiler) overriddenLimits(at *field.Path, limits []v1alpha1.Limit, ove
 	var compiled []plan.LimitOverride
 	for i := range overrides {
 		o := &overrides[i]
-		base := v1alpha1.Limit{} // of a name that Validate refuses
+		base := v1alpha1.Limit{} // of an unknown name, which Validate rejects
 		if j := slices.IndexFunc(limits, func(l v1alpha1.Limit) bool { return l.Name == o.Name }); j >= 0 {
 			base = limits[j]
 		}
@@ -83,9 +84,8 @@ func (c *compiler) overriddenLimits(at *field.Path, limits []v1alpha1.Limit, ove
 	return compiled
 }
 
-// overriddenLimit says what the override changes. A burst or a bucket that the
-// limit has by default follows from the threshold or the window that the
-// override gives.
+// overriddenLimit returns the numbers that the override changes. A default burst or
+// bucket follows the overridden threshold or window.
 func (c *compiler) overriddenLimit(at *field.Path, base *v1alpha1.Limit, o *v1alpha1.LimitOverride) plan.LimitOverride {
 	compiled := plan.LimitOverride{
 		Name:         o.Name,

@@ -1,20 +1,27 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package convert turns the configurations of other rate limiters into
+// Package convert converts the configurations of other rate limiters into
 // RateLimitPolicies.
 //
-// A conversion keeps the verdicts: the same request is counted under the same
-// budget and refused at the same number. What the other limiter can do and a
-// policy cannot is never dropped in silence: it comes back as a Note.
+// A conversion keeps the decisions: the same request spends from the same budget and
+// is denied at the same count. A feature without a counterpart is never dropped
+// silently: it is reported as a Note.
+//
+// Read the files in this order:
+//
+//	doc.go                    Note
+//	envoyratelimit.go         EnvoyRatelimit: envoyproxy/ratelimit to policies
+//	envoyratelimit_config.go  reading and checking its configuration
+//	write.go                  Write: policies as YAML
 package convert
 
-// Note is something that was not carried over, or that differs.
+// Note is a part of the source that was not converted, or that behaves differently.
 type Note struct {
-	// At is where in the source, as "descriptors[0].rate_limit.unit"; empty for all
-	// of it.
+	// At is the path in the source, such as "descriptors[0].rate_limit.unit"; empty if
+	// the note applies to all of it.
 	At string
-	// Text says what differs, and what to do about it.
+	// Text describes the difference and what to do about it.
 	Text string
 }
 

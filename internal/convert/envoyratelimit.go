@@ -18,13 +18,14 @@ import (
 const maxThreshold = 1<<31 - 1
 
 // EnvoyRatelimit converts one configuration file of envoyproxy/ratelimit into one
-// policy for each of its limits, in that namespace.
+// policy per limit, in that namespace. It returns an error for a file that the service
+// itself would reject.
 //
-// That service looks a descriptor up entry by entry: at each level the exact value
-// wins over a wildcard, and that over a key without a value, and a limit holds for
-// descriptors of exactly its depth. A policy matches every descriptor that has its
-// entries, so each gets an expression that leaves out what the service gives to
-// another limit. An error says what the service itself would refuse.
+// The service looks up a descriptor entry by entry: at each level the exact value wins
+// over a wildcard, and a wildcard over a key without a value. A limit applies to
+// descriptors of exactly its depth. A policy matches every descriptor that contains
+// its entries, so each policy gets an expression that excludes the descriptors of the
+// other limits.
 func EnvoyRatelimit(data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
 	config, err := readERL(data)
 	if err != nil {
@@ -33,7 +34,7 @@ func EnvoyRatelimit(data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy,
 	c := &erlConverter{namespace: namespace, domain: config.Domain, names: map[string]bool{}}
 	c.level("descriptors", config.Descriptors, nil)
 	if len(c.policies) > 0 {
-		c.note("", "windows start with the first request of a caller and not with the clock's minute, hour or day")
+		c.note("", "windows start at the first request of a caller, not at the full minute, hour or day")
 		c.note("", "the entries of a descriptor may come in any order")
 	}
 	return c.policies, c.notes, nil
@@ -50,27 +51,27 @@ func (c *erlConverter) note(at, format string, args ...any) {
 	c.notes = append(c.notes, Note{At: at, Text: fmt.Sprintf(format, args...)})
 }
 
-// erlStep is one entry of the way to a limit.
+// erlStep is one entry on the path to a limit.
 type erlStep struct {
 	key, value string
-	// prefix is set for a wildcard: what precedes the "*" of the value.
+	// prefix is the text before the "*" of a wildcard value, nil for other values.
 	prefix *string
-	shared bool // all values of a wildcard have one budget
-	// others are the siblings that win over this one where they hold.
+	shared bool // all values of a wildcard share one budget
+	// others are the siblings that win over this one where they match.
 	others []erlDescriptor
 }
 
 func (s *erlStep) isExact() bool { return s.value != "" && s.prefix == nil }
 
-func (c *erlConverter) level(at string, descriptors []erlDescriptor, way []erlStep) {
+func (c *erlConverter) level(at string, descriptors []erlDescriptor, path []erlStep) {
 	for i, d := range descriptors {
 		at := fmt.Sprintf("%s[%d]", at, i)
 		step := erlStep{key: d.Key, value: d.Value, shared: d.ShareThreshold, others: winners(descriptors, i)}
 		if prefix, wildcard := strings.CutSuffix(d.Value, "*"); wildcard {
 			step.prefix = &prefix
 		}
-		here := append(slices.Clone(way), step)
-		c.remarks(at, &d)
+		here := append(slices.Clone(path), step)
+		c.noteUnsupported(at, &d)
 		if d.RateLimit != nil {
 			c.limit(at, &d, here)
 		}
@@ -78,9 +79,8 @@ func (c *erlConverter) level(at string, descriptors []erlDescriptor, way []erlSt
 	}
 }
 
-// winners are the siblings with the same key that win over descriptor i: exact
-// values over wildcards and earlier wildcards over later ones, and any value over
-// none.
+// winners returns the siblings with the same key that win over descriptor i: exact
+// values over wildcards, earlier wildcards over later ones, and any value over none.
 func winners(siblings []erlDescriptor, i int) []erlDescriptor {
 	var found []erlDescriptor
 	loser := siblings[i]
@@ -104,7 +104,7 @@ func winners(siblings []erlDescriptor, i int) []erlDescriptor {
 	return found
 }
 
-func (c *erlConverter) remarks(at string, d *erlDescriptor) {
+func (c *erlConverter) noteUnsupported(at string, d *erlDescriptor) {
 	if d.DetailedMetric {
 		c.note(at+".detailed_metric", "not carried over: metrics are by policy and limit, and never hold values of callers")
 	}
@@ -112,7 +112,7 @@ func (c *erlConverter) remarks(at string, d *erlDescriptor) {
 		c.note(at+".value_to_metric", "not carried over: metrics are by policy and limit, and never hold values of callers")
 	}
 	if d.QuotaMode {
-		c.note(at+".quota_mode", "not carried over: the limit refuses; mode Shadow counts without refusing")
+		c.note(at+".quota_mode", "not carried over: the limit denies; mode Shadow counts without denying")
 	}
 	if d.ShareThreshold && !strings.HasSuffix(d.Value, "*") {
 		c.note(at+".share_threshold", "has no effect without a wildcard value")
@@ -120,15 +120,15 @@ func (c *erlConverter) remarks(at string, d *erlDescriptor) {
 	if d.RateLimit != nil {
 		for i, r := range d.RateLimit.Replaces {
 			c.note(fmt.Sprintf("%s.rate_limit.replaces[%d]", at, i),
-				"not carried over: the limit %q stays in force beside this one; exempt its callers with an override there", r.Name)
+				"not carried over: the limit %q stays in force too; exempt its callers with an override there", r.Name)
 		}
 	}
 }
 
-func (c *erlConverter) limit(at string, d *erlDescriptor, way []erlStep) {
+func (c *erlConverter) limit(at string, d *erlDescriptor, path []erlStep) {
 	l := d.RateLimit
 	if l.Unlimited {
-		return // nothing limits it; the limits it wins over leave it out
+		return // no policy: the limits that it wins over exclude it
 	}
 	window := erlWindows[strings.ToLower(l.Unit)]
 	if window == "" {
@@ -137,10 +137,10 @@ func (c *erlConverter) limit(at string, d *erlDescriptor, way []erlStep) {
 	}
 	policy := &v1alpha1.RateLimitPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "RateLimitPolicy"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.name(way)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.name(path)},
 		Spec: v1alpha1.RateLimitPolicySpec{
-			Matches: []v1alpha1.Match{c.match(way)},
-			Key:     c.key(at, way),
+			Matches: []v1alpha1.Match{c.match(path)},
+			Key:     c.key(at, path),
 			Limits: []v1alpha1.Limit{{
 				Name: limitName(l.Name), Algorithm: v1alpha1.AlgorithmFixedWindow, Window: v1alpha1.Duration(window),
 			}},
@@ -151,20 +151,21 @@ func (c *erlConverter) limit(at string, d *erlDescriptor, way []erlStep) {
 	}
 	c.threshold(at, policy, l.RequestsPerUnit)
 	if when := policy.Spec.Matches[0].When; len(when) > 1024 {
-		c.note(at, "not carried over: leaving out the more specific limits takes an expression of %d characters, at most 1024 are allowed", len(when))
+		c.note(at, "not carried over: the expression that excludes the more specific limits has %d characters, at most 1024 are allowed", len(when))
 		return
 	}
 	c.policies = append(c.policies, policy)
 }
 
-// threshold sets what passes; none is 0, which a policy says with an override.
+// threshold sets the threshold. The service's 0, which is also its default, becomes an
+// override that denies every request.
 func (c *erlConverter) threshold(at string, policy *v1alpha1.RateLimitPolicy, perUnit *int64) {
 	n := int64(0)
 	if perUnit != nil {
 		n = *perUnit
 	}
 	if n > maxThreshold {
-		c.note(at+".rate_limit.requests_per_unit", "%d is more than a threshold may be; %d is used", n, int64(maxThreshold))
+		c.note(at+".rate_limit.requests_per_unit", "%d exceeds the largest threshold; %d is used", n, int64(maxThreshold))
 		n = maxThreshold
 	}
 	if n == 0 {
@@ -174,10 +175,10 @@ func (c *erlConverter) threshold(at string, policy *v1alpha1.RateLimitPolicy, pe
 	policy.Spec.Limits[0].Threshold = n
 }
 
-func (c *erlConverter) match(way []erlStep) v1alpha1.Match {
+func (c *erlConverter) match(path []erlStep) v1alpha1.Match {
 	m := v1alpha1.Match{Domain: c.domain}
-	conditions := []string{"size(descriptor) == " + strconv.Itoa(len(way))}
-	for _, s := range way {
+	conditions := []string{"size(descriptor) == " + strconv.Itoa(len(path))}
+	for _, s := range path {
 		d := v1alpha1.DescriptorMatch{Key: s.key}
 		value := "descriptor[" + strconv.Quote(s.key) + "]"
 		switch {
@@ -193,7 +194,7 @@ func (c *erlConverter) match(way []erlStep) v1alpha1.Match {
 	return m
 }
 
-// exclusions say that a value is none of those that others win.
+// exclusions returns conditions that are false for the values of the others.
 func exclusions(value string, others []erlDescriptor) []string {
 	var exact, conditions []string
 	for _, o := range others {
@@ -209,10 +210,10 @@ func exclusions(value string, others []erlDescriptor) []string {
 	return conditions
 }
 
-// key makes every value that the limit leaves open a budget of its own.
-func (c *erlConverter) key(at string, way []erlStep) []v1alpha1.KeyPart {
+// key returns the key of the limit: every value that it leaves open has its own budget.
+func (c *erlConverter) key(at string, path []erlStep) []v1alpha1.KeyPart {
 	var parts []v1alpha1.KeyPart
-	for _, s := range way {
+	for _, s := range path {
 		if s.isExact() || s.prefix != nil && s.shared {
 			continue
 		}
@@ -221,16 +222,16 @@ func (c *erlConverter) key(at string, way []erlStep) []v1alpha1.KeyPart {
 		})
 	}
 	if len(parts) > 8 {
-		c.note(at, "%d values make the key, at most 8 may: the last %d share budgets", len(parts), len(parts)-8)
+		c.note(at, "the key has %d values, at most 8 are allowed: the last %d share budgets", len(parts), len(parts)-8)
 		parts = parts[:8]
 	}
 	return parts
 }
 
-// name makes a name of the domain and the way, once in the file.
-func (c *erlConverter) name(way []erlStep) string {
+// name returns a policy name from the domain and the path, unique in the file.
+func (c *erlConverter) name(path []erlStep) string {
 	words := []string{c.domain}
-	for _, s := range way {
+	for _, s := range path {
 		words = append(words, s.key, s.value)
 	}
 	base := slug(strings.Join(words, "-"), 55)
@@ -249,8 +250,8 @@ func limitName(name string) string {
 	return slug(name, 63)
 }
 
-// slug makes a DNS label of at most that many characters.
-func slug(text string, most int) string {
+// slug returns a DNS label of at most maxLength characters.
+func slug(text string, maxLength int) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(text) {
 		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
@@ -260,7 +261,7 @@ func slug(text string, most int) string {
 		}
 	}
 	s := b.String()
-	s = strings.Trim(s[:min(len(s), most)], "-")
+	s = strings.Trim(s[:min(len(s), maxLength)], "-")
 	if s == "" {
 		return "limit"
 	}

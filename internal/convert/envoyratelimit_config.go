@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// erlConfig is one file of envoyproxy/ratelimit, as its README describes it.
+// erlConfig is a configuration file of envoyproxy/ratelimit; see its README.
 type erlConfig struct {
 	Domain      string          `json:"domain"`
 	Descriptors []erlDescriptor `json:"descriptors"`
 }
 
-// erlDescriptor is a node of the tree of descriptors.
+// erlDescriptor is a node of the descriptor tree.
 type erlDescriptor struct {
 	Key            string          `json:"key"`
 	Value          string          `json:"value"`
@@ -37,21 +37,21 @@ type erlRateLimit struct {
 	Unlimited       bool         `json:"unlimited"`
 	Name            string       `json:"name"`
 	Replaces        []erlReplace `json:"replaces"`
-	// Algorithm and others that forks add are refused as unknown.
+	// Fields of forks, such as algorithm, are rejected as unknown.
 }
 
 type erlReplace struct {
 	Name string `json:"name"`
 }
 
-// erlWindows are the windows of the units. A year is longer than any window of
-// a policy.
+// erlWindows maps units to windows. A year is longer than the longest window of a
+// policy.
 var erlWindows = map[string]string{
 	"second": "1s", "minute": "1m", "hour": "1h", "day": "24h", "week": "168h", "month": "720h", "year": "",
 }
 
-// readERL reads and checks a configuration, by the rules that make the service
-// refuse it. Errors name the field.
+// readERL reads a configuration and rejects what the service rejects. Errors name the
+// field.
 func readERL(data []byte) (*erlConfig, error) {
 	config := &erlConfig{}
 	asJSON, err := yaml.YAMLToJSONStrict(data)
@@ -77,7 +77,7 @@ func checkERL(at string, descriptors []erlDescriptor) (errs []error) {
 			errs = append(errs, fmt.Errorf("%s.key: must not be empty", at))
 		}
 		if id := d.Key + "_" + d.Value; seen[id] {
-			errs = append(errs, fmt.Errorf("%s: key %q with value %q is there twice", at, d.Key, d.Value))
+			errs = append(errs, fmt.Errorf("%s: key %q with value %q is defined twice", at, d.Key, d.Value))
 		} else {
 			seen[id] = true
 		}

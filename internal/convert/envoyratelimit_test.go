@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// Every in.yaml becomes the policies and notes of its out.yaml.
+// Each in.yaml converts to the policies and notes of its out.yaml.
 func TestGoldenEnvoyRatelimit(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.in.yaml")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -46,13 +46,13 @@ func TestGoldenEnvoyRatelimit(t *testing.T) {
 	}
 }
 
-// What the service refuses to load is refused here, with the field.
+// A configuration that the service rejects is rejected with the field.
 func TestEnvoyRatelimitErrors(t *testing.T) {
 	for name, tc := range map[string]struct{ config, problem string }{
 		"no domain":             {"descriptors: [{key: a}]", "domain: must not be empty"},
 		"no key":                {"domain: d\ndescriptors: [{value: a}]", "descriptors[0].key: must not be empty"},
 		"no key, nested":        {"domain: d\ndescriptors: [{key: a, descriptors: [{value: b}]}]", "descriptors[0].descriptors[0].key"},
-		"twice":                 {"domain: d\ndescriptors: [{key: a}, {key: a}]", `descriptors[1]: key "a" with value "" is there twice`},
+		"twice":                 {"domain: d\ndescriptors: [{key: a}, {key: a}]", `descriptors[1]: key "a" with value "" is defined twice`},
 		"unknown unit":          {"domain: d\ndescriptors: [{key: a, rate_limit: {unit: fortnight}}]", `descriptors[0].rate_limit.unit: "fortnight" is not one of`},
 		"unlimited with a unit": {"domain: d\ndescriptors: [{key: a, rate_limit: {unlimited: true, unit: day}}]", "descriptors[0].rate_limit.unit: must not be set"},
 		"unknown field":         {"domain: d\ndescriptors: [{key: a, ratelimit: {}}]", `unknown field "descriptors[0].ratelimit"`},

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// Write writes the policies as YAML documents, as kubectl apply takes them:
-// without a status and without what the API server fills in.
+// Write writes the policies as YAML documents for kubectl apply, without a status and
+// without the fields that the API server sets.
 func Write(w io.Writer, policies []*v1alpha1.RateLimitPolicy) error {
 	for _, p := range policies {
 		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p)

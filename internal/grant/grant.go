@@ -1,8 +1,8 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package grant reads what the policies of a Namespace may match. The controller
-// and the webhook judge by the same facts because they both ask here.
+// Package grant reads which hosts and domains the policies of a Namespace may match,
+// for the controller and the webhook alike.
 package grant
 
 import (
@@ -18,9 +18,8 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 
-// Of returns what the policies of the Namespace may match. A Namespace that is not
-// found is an error: where there is a policy there is one, and a cache is about to
-// see it.
+// Of returns the grant of the Namespace. A Namespace that is not found is an error: it
+// has a policy, so it exists and the cache only lags behind.
 func Of(ctx context.Context, reader client.Reader, tenancy compile.Tenancy, namespace string) (compile.Grant, error) {
 	if tenancy != compile.TenancyNamespace {
 		return compile.Everything(), nil

@@ -1,9 +1,8 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeauth asks the API server who an operator is and what that one may
-// do with the state of keys. Nobody else is asked by it: decisions go on while
-// the API server is away.
+// Package kubeauth authorizes the calls on the state of keys with the API server. No
+// decision needs it, so decisions continue while the API server is down.
 package kubeauth
 
 import (
@@ -23,36 +22,34 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 )
 
-// Audience is what a token must be meant for, so that nobody can use here what
-// was given to another service.
+// Audience is the audience that a token must have, so that a token issued for another
+// service is rejected.
 const Audience = "weir"
 
-// The resource whose rights count. There is no such object: the subresource
-// exists for Roles only.
+// The resource that Roles grant verbs on. The subresource has no objects.
 const (
 	resource    = "ratelimitpolicies"
 	subresource = "state"
 )
 
-// patience bounds both questions together. It is well below the time in which
-// the door must have answered.
-const patience = 3 * time.Second
+// apiTimeout bounds both requests together. It is well below the write timeout of the
+// HTTP server.
+const apiTimeout = 3 * time.Second
 
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// Authorizer implements httpapi.Authorizer by TokenReview and
-// SubjectAccessReview. Nothing is remembered: a right that is withdrawn, or a
-// token that is deleted, is gone with the next request.
+// Authorizer implements httpapi.Authorizer with TokenReview and SubjectAccessReview.
+// Nothing is cached: a revoked permission or token applies to the next call.
 type Authorizer struct {
 	tokens authenticationclient.TokenReviewInterface
 	access authorizationclient.SubjectAccessReviewInterface
 }
 
-// New returns an authorizer that has not asked the API server anything yet.
+// New returns an Authorizer. It does not contact the API server yet.
 func New(config *rest.Config) (*Authorizer, error) {
 	config = rest.AddUserAgent(config, "state-authorizer")
-	// The API server has its own way to fend off clients.
+	// The API server has its own flow control.
 	config.QPS = -1
 	authentication, err := authenticationclient.NewForConfig(config)
 	if err != nil {
@@ -67,7 +64,7 @@ func New(config *rest.Config) (*Authorizer, error) {
 
 // Authorize implements httpapi.Authorizer.
 func (a *Authorizer) Authorize(ctx context.Context, token string, verb httpapi.Verb, namespace, policy string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	user, err := a.authenticate(ctx, token)
 	if err != nil {
@@ -97,7 +94,7 @@ func (a *Authorizer) Authorize(ctx context.Context, token string, verb httpapi.V
 	return user.Username, nil
 }
 
-// authenticate returns who the token is of.
+// authenticate returns the user of the token, or httpapi.ErrUnauthenticated.
 func (a *Authorizer) authenticate(ctx context.Context, token string) (*authenticationv1.UserInfo, error) {
 	review, err := a.tokens.Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{Audience}},
@@ -105,14 +102,14 @@ func (a *Authorizer) authenticate(ctx context.Context, token string) (*authentic
 	if err != nil {
 		return nil, fmt.Errorf("token review: %w", err)
 	}
-	// An authenticator that knows no audiences names none, whatever it was asked.
+	// An authenticator without support for audiences returns none.
 	if !review.Status.Authenticated || !slices.Contains(review.Status.Audiences, Audience) {
 		return nil, httpapi.ErrUnauthenticated
 	}
 	return &review.Status.User, nil
 }
 
-// extraOf passes on what authorizers other than RBAC may look at.
+// extraOf returns the extra attributes of the user, for authorizers other than RBAC.
 func extraOf(user *authenticationv1.UserInfo) map[string]authorizationv1.ExtraValue {
 	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
 	for name, values := range user.Extra {

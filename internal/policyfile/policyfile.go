@@ -1,9 +1,6 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policyfile reads RateLimitPolicies from YAML and JSON, without a
-// Kubernetes API server but with its judgement: a file is refused here for
-// the same reasons, in the same words, as kubectl apply would refuse it.
 package policyfile
 
 import (
@@ -23,13 +20,13 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// DefaultNamespace is the namespace of a policy that names none.
+// DefaultNamespace is the namespace of a policy that sets none.
 const DefaultNamespace = "default"
 
-// Read returns the policies among the documents, defaults filled in.
-// Documents of other API groups are passed over, so that the same folder may
-// serve kubectl. The error joins everything that is wrong with any document;
-// each problem names the document, the policy and the field.
+// Read returns the policies of the documents, with defaults filled in. It skips
+// documents of other API groups, so that kubectl can use the same folder. The error
+// joins the problems of all documents; each names the document, the policy and the
+// field.
 func Read(ctx context.Context, data []byte) ([]*v1alpha1.RateLimitPolicy, error) {
 	var policies []*v1alpha1.RateLimitPolicy
 	var errs []error
@@ -56,10 +53,10 @@ func readDocument(ctx context.Context, document []byte) ([]*v1alpha1.RateLimitPo
 		return nil, err
 	}
 	var object map[string]any
-	if err := json.Unmarshal(asJSON, &object); err != nil { // keeps integers whole
+	if err := json.Unmarshal(asJSON, &object); err != nil { // keeps integers exact
 		return nil, err
 	}
-	if len(object) == 0 { // nothing but comments
+	if len(object) == 0 { // only comments
 		return nil, nil
 	}
 	return readObject(ctx, object)
@@ -79,7 +76,7 @@ func readObject(ctx context.Context, object map[string]any) ([]*v1alpha1.RateLim
 	case version.Group != v1alpha1.GroupVersion.Group:
 		return nil, nil
 	case version != v1alpha1.GroupVersion || kind != "RateLimitPolicy":
-		return nil, fmt.Errorf("apiVersion %q, kind %q: this release knows %s, RateLimitPolicy",
+		return nil, fmt.Errorf("apiVersion %q, kind %q: this release supports %s, RateLimitPolicy",
 			apiVersion, kind, v1alpha1.GroupVersion)
 	}
 	policy, err := readPolicy(ctx, object)
@@ -112,7 +109,7 @@ func readItems(ctx context.Context, list map[string]any) ([]*v1alpha1.RateLimitP
 }
 
 func readPolicy(ctx context.Context, object map[string]any) (*v1alpha1.RateLimitPolicy, error) {
-	schema, err := theSchema()
+	schema, err := loadSchema()
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +118,7 @@ func readPolicy(ctx context.Context, object map[string]any) (*v1alpha1.RateLimit
 		metadata["namespace"] = DefaultNamespace
 	}
 	id := fmt.Sprintf("%v/%v", metadata["namespace"], metadata["name"])
-	if errs := schema.admit(ctx, object); len(errs) > 0 {
+	if errs := schema.validate(ctx, object); len(errs) > 0 {
 		return nil, fmt.Errorf("%s: %w", id, errs.ToAggregate())
 	}
 	policy := &v1alpha1.RateLimitPolicy{}

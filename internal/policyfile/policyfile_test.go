@@ -32,7 +32,7 @@ func TestRead(t *testing.T) {
 		"one document":              {named("a"), []string{"shop/a"}},
 		"several, with empty ones":  {"# nothing\n---" + named("a") + "---\n---" + named("b"), []string{"shop/a", "shop/b"}},
 		"no namespace":              {strings.Replace(named("a"), ", namespace: shop", "", 1), []string{"default/a"}},
-		"other groups passed over":  {"apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n---" + named("a"), []string{"shop/a"}},
+		"other groups skipped":      {"apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n---" + named("a"), []string{"shop/a"}},
 		"JSON":                      {`{"apiVersion":"ratelimit.weir.dev/v1alpha1","kind":"RateLimitPolicy","metadata":{"name":"j"},"spec":{"limits":[{"name":"l","algorithm":"FixedWindow","threshold":1,"window":"1s"}]}}`, []string{"default/j"}},
 		"a list as kubectl gets it": {"apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(named("a")), "\n", "\n  "), []string{"shop/a"}},
 		"nothing at all":            {"", nil},
@@ -51,7 +51,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestReadRefuses(t *testing.T) {
+func TestReadRejects(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text string
 		want []string
@@ -59,7 +59,7 @@ func TestReadRefuses(t *testing.T) {
 		"text that is not YAML":   {"a: [", []string{"document 1"}},
 		"a list":                  {"- a", []string{"document 1"}},
 		"no kind":                 {"apiVersion: v1", []string{`kind "" do not name`}},
-		"another version":         {strings.Replace(named("a"), "v1alpha1", "v9", 1), []string{"v9", "this release knows"}},
+		"another version":         {strings.Replace(named("a"), "v1alpha1", "v9", 1), []string{"v9", "this release supports"}},
 		"another kind":            {strings.Replace(named("a"), "RateLimitPolicy", "RateLimit", 1), []string{`kind "RateLimit"`}},
 		"a member twice":          {named("a") + "  limits: []\n", []string{"already set"}},
 		"an unknown member":       {named("a") + "  limit: []\n", []string{"shop/a", "spec.limit", "unknown field"}},
@@ -86,7 +86,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// Whatever a file holds, reading it ends with policies or an error.
+// Read returns valid policies or an error for any input.
 func FuzzRead(f *testing.F) {
 	f.Add(named("a"))
 	f.Add("apiVersion: v1\nkind: List\nitems: [1, {}, null]")

@@ -23,17 +23,16 @@ import (
 	"github.com/weir-dev/weir/config/crd"
 )
 
-// resourceSchema judges objects as an API server that has the CRD installed does, with
-// the API server's own code: what `kubectl apply` refuses is refused here with
-// the same words, and no bound is written down twice.
+// resourceSchema validates objects with the code of the API server and the CRD, so
+// that the errors are those of kubectl apply and no bound is written twice.
 type resourceSchema struct {
 	structural *structuralschema.Structural
 	validator  validation.SchemaValidator
 	rules      *cel.Validator
 }
 
-// theSchema is built once: compiling its CEL rules takes a while.
-var theSchema = sync.OnceValues(newSchema)
+// loadSchema builds the schema once, since compiling its CEL rules is slow.
+var loadSchema = sync.OnceValues(newSchema)
 
 func newSchema() (*resourceSchema, error) {
 	definition, err := crd.RateLimitPolicies()
@@ -60,9 +59,8 @@ func newSchema() (*resourceSchema, error) {
 	}, nil
 }
 
-// admit fills the defaults of the schema in and returns everything the schema
-// has against the object.
-func (s *resourceSchema) admit(ctx context.Context, object map[string]any) field.ErrorList {
+// validate fills in the defaults of the schema and returns all its errors.
+func (s *resourceSchema) validate(ctx context.Context, object map[string]any) field.ErrorList {
 	var errs field.ErrorList
 	unknown := pruning.PruneWithOptions(object, s.structural, true,
 		structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
@@ -74,7 +72,7 @@ func (s *resourceSchema) admit(ctx context.Context, object map[string]any) field
 	errs = append(errs, validation.ValidateCustomResource(nil, object, s.validator)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, object)...)
 	if len(errs) > 0 {
-		return errs // rules may fail in confusing ways on objects of a wrong form
+		return errs // CEL rules report confusing errors for objects of a wrong form
 	}
 	errs, _ = s.rules.Validate(ctx, nil, s.structural, object, nil, celconfig.RuntimeCELCostBudget)
 	return errs

@@ -15,8 +15,8 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// On a Redis Cluster policies of one request count under keys on different nodes,
-// and the request is charged to all of them or to none.
+// On a Redis Cluster the policies of one request have counters on different nodes; a
+// request is charged to all of them or to none.
 func TestRedisCluster(t *testing.T) {
 	g := NewWithT(t)
 	cluster := testenv.StartRedisCluster(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
-// policyFiles are the plans compiled from the files of some folders.
+// policyFiles holds the plans compiled from the files of some folders.
 type policyFiles struct {
 	dirs     []string
 	files    map[string]*policyFile // by path
@@ -28,13 +28,13 @@ type policyFiles struct {
 	revision int64
 }
 
-// policyFile is what a file last held when it was good.
+// policyFile holds the plans of a file when it was last valid.
 type policyFile struct {
 	plans []*plan.Plan
-	bytes map[*plan.Plan][]byte // encodings, to tell what changed
+	bytes map[*plan.Plan][]byte // encodings, to detect changes
 }
 
-// fileError is a file that cannot be used as it is.
+// fileError is the error of a file or folder that failed to load.
 type fileError struct {
 	path string
 	err  error
@@ -51,9 +51,9 @@ func newPolicyFiles(dirs []string) *policyFiles {
 	return f
 }
 
-// load reads all files again. A file that is bad keeps the plans it had when
-// it was last good; the errors say which and why. The snapshot is nil when
-// nothing changed. Plans that did not change stay the same objects.
+// load reads all files. An invalid file keeps its last good plans, and its error is
+// returned. The snapshot is nil if nothing changed. Unchanged plans stay the same
+// objects.
 func (f *policyFiles) load(ctx context.Context) (*plan.Snapshot, []*fileError) {
 	paths, errs := f.list()
 	files := make(map[string]*policyFile, len(paths))
@@ -64,10 +64,10 @@ func (f *policyFiles) load(ctx context.Context) (*plan.Snapshot, []*fileError) {
 			read = f.files[path]
 		}
 		if read != nil {
-			files[path] = read.keeping(f.files[path])
+			files[path] = read.reusingPlans(f.files[path])
 		}
 	}
-	if len(errs) > 0 { // what cannot be listed now may be there again in a moment
+	if len(errs) > 0 { // keep the plans of a folder that failed to list
 		for path, last := range f.files {
 			if files[path] == nil && slices.ContainsFunc(errs, func(e *fileError) bool { return e.path == filepath.Dir(path) }) {
 				files[path] = last
@@ -85,7 +85,7 @@ func (f *policyFiles) load(ctx context.Context) (*plan.Snapshot, []*fileError) {
 	return plan.NewSnapshot(f.revision, plans), errs
 }
 
-// list returns the policy files of the folders in order.
+// list returns the paths of the policy files, folder by folder.
 func (f *policyFiles) list() (paths []string, errs []*fileError) {
 	for _, dir := range f.dirs {
 		entries, err := os.ReadDir(dir)
@@ -101,9 +101,8 @@ func (f *policyFiles) list() (paths []string, errs []*fileError) {
 	return paths, errs
 }
 
-// isPolicyFile reports whether the name ends like one, is not hidden and does
-// not name a folder. Links are followed: that is how volumes of ConfigMaps
-// look.
+// isPolicyFile reports whether the name has a YAML or JSON extension, is not hidden
+// and is not a folder. It follows symbolic links, which ConfigMap volumes use.
 func isPolicyFile(dir, name string) bool {
 	if strings.HasPrefix(name, ".") || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) {
 		return false
@@ -115,13 +114,13 @@ func isPolicyFile(dir, name string) bool {
 func readPolicyFile(ctx context.Context, path string) (*policyFile, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, errors.Unwrap(err) // the path is said already
+		return nil, errors.Unwrap(err) // the fileError has the path
 	}
 	policies, err := policyfile.Read(ctx, data)
 	errs := []error{err}
 	file := &policyFile{bytes: map[*plan.Plan][]byte{}}
 	for _, policy := range policies {
-		compiled, encoded, err := compileWhole(policy)
+		compiled, encoded, err := compileAndEncode(policy)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -132,7 +131,7 @@ func readPolicyFile(ctx context.Context, path string) (*policyFile, error) {
 	return file, errors.Join(errs...)
 }
 
-func compileWhole(policy *v1alpha1.RateLimitPolicy) (*plan.Plan, []byte, error) {
+func compileAndEncode(policy *v1alpha1.RateLimitPolicy) (*plan.Plan, []byte, error) {
 	compiled, problems := compile.Compile(policy, compile.Everything())
 	if len(problems) > 0 {
 		return nil, nil, fmt.Errorf("%s/%s: %w", policy.Namespace, policy.Name, problems.ToAggregate())
@@ -141,8 +140,8 @@ func compileWhole(policy *v1alpha1.RateLimitPolicy) (*plan.Plan, []byte, error) 
 	return compiled, encoded, err
 }
 
-// keeping returns the file with the plans of last where they are equal.
-func (f *policyFile) keeping(last *policyFile) *policyFile {
+// reusingPlans returns the file with the plan objects of last where they are equal.
+func (f *policyFile) reusingPlans(last *policyFile) *policyFile {
 	if last == nil || last == f {
 		return f
 	}
@@ -160,22 +159,22 @@ func (f *policyFile) keeping(last *policyFile) *policyFile {
 	return kept
 }
 
-// merge returns the plans of all files in the order of their IDs. Of two plans
-// with one ID, the one in the file that sorts first counts.
+// merge returns the plans of all files in the order of their IDs. Of two plans with
+// the same ID it takes the one from the file that sorts first, and reports the other.
 func merge(files map[string]*policyFile) (plans []*plan.Plan, errs []*fileError) {
 	paths := make([]string, 0, len(files))
 	for path := range files {
 		paths = append(paths, path)
 	}
 	slices.Sort(paths)
-	from := map[string]string{}
+	definedIn := map[string]string{}
 	for _, path := range paths {
 		for _, p := range files[path].plans {
-			if other, taken := from[p.ID()]; taken {
-				errs = append(errs, &fileError{path: path, err: fmt.Errorf("%s is also defined in %s, which counts", p.ID(), other)})
+			if other, taken := definedIn[p.ID()]; taken {
+				errs = append(errs, &fileError{path: path, err: fmt.Errorf("%s is also defined in %s, which takes precedence", p.ID(), other)})
 				continue
 			}
-			from[p.ID()] = path
+			definedIn[p.ID()] = path
 			plans = append(plans, p)
 		}
 	}

@@ -20,11 +20,11 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// The behaviours of the five documents that this product grew from, each asked for
-// as a user would: policies in YAML, questions over HTTP, a real Redis. Their
-// names are those documents' words.
+// The behaviors required by the five documents that this product started from, tested
+// as a user would: policies in YAML, checks over HTTP, a real Redis. The names of the
+// subtests quote the documents.
 
-// answer is what comes back from /v1/check.
+// answer is the response of /v1/check.
 type answer struct {
 	status  int
 	header  http.Header
@@ -33,7 +33,7 @@ type answer struct {
 	Limit   string
 	Code    string
 	Detail  string
-	// RetryAfter is in seconds, twice.
+	// RetryAfter is in seconds. Context repeats it.
 	RetryAfter int64
 	Context    struct{ RetryAfter int64 }
 	Limits     []limitAnswer
@@ -48,8 +48,8 @@ type limitAnswer struct {
 	SuppressionFactor          float64
 }
 
-// seed is an endpoint with the policies of one document, on a Redis whose clock
-// the test moves.
+// seed is an endpoint with the policies of one document, on a Redis whose clock the
+// test sets.
 type seed struct {
 	*running
 	g      *WithT
@@ -69,7 +69,7 @@ func plant(t *testing.T, specs map[string]string) *seed {
 	}
 }
 
-// filesOf makes a policy file of each spec.
+// filesOf returns a policy file for each spec.
 func filesOf(specs map[string]string) map[string]string {
 	files := map[string]string{}
 	for name, spec := range specs {
@@ -79,7 +79,7 @@ func filesOf(specs map[string]string) map[string]string {
 	return files
 }
 
-// ask sends a check of these policies for that key; more are further members.
+// ask sends a check of the policies for the key; more holds further JSON members.
 func (r *running) ask(g *WithT, policies, key string, more ...string) answer {
 	body := fmt.Sprintf(`{"policies":["shop/%s"],"key":%q%s}`,
 		strings.ReplaceAll(policies, " ", `","shop/`), key, strings.Join(append([]string{""}, more...), ","))
@@ -106,7 +106,7 @@ func (r *running) metrics(g *WithT) string {
 	return string(text)
 }
 
-// counters are the keys in Redis.
+// counters returns the keys in Redis.
 func (s *seed) counters(t *testing.T) []string {
 	t.Helper()
 	keys, err := s.client.Keys(t.Context(), "weir:1:c:*").Result()
@@ -114,8 +114,8 @@ func (s *seed) counters(t *testing.T) []string {
 	return keys
 }
 
-// Document 000, the abuse limiter. What it logs for each decision is tested by
-// TestDecisionsAreLogged of the engine.
+// Document 000, the abuse limiter. Its decision log is tested by TestDecisionsAreLogged
+// of the engine.
 func TestSeedAbuseLimiter(t *testing.T) {
 	const verification = `  limits:
   - {name: temp, algorithm: SlidingLog, threshold: 3, window: 1m, blockDuration: 5m}

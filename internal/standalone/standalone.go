@@ -1,10 +1,6 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package standalone runs the decision endpoint without Kubernetes: policies
-// come from files, which are read again when they change, and plans are kept
-// in memory. Counters live in the Redis that is given, where any number of
-// processes share them, or in an embedded one.
 package standalone
 
 import (
@@ -23,12 +19,12 @@ import (
 
 // Options configure a standalone endpoint.
 type Options struct {
-	// Options are those of every endpoint; Redis is made from RedisURL.
+	// Options are those of every endpoint. New sets Redis, from RedisURL.
 	endpoint.Options
-	// Policies are the folders the policies are read from. At least one.
+	// Policies are the folders of the policy files. At least one.
 	Policies []string
-	// RedisURL is where counters live; empty is an embedded Redis. RedisFiles are what it
-	// takes to be let in there.
+	// RedisURL locates the Redis of the counters (default: an embedded one), RedisFiles
+	// its credentials.
 	RedisURL   string
 	RedisFiles redisclient.Files
 }
@@ -39,21 +35,21 @@ type Endpoint struct {
 	options  Options
 	files    *policyFiles
 	badFiles prometheus.Gauge
-	// complaints are the problems that were logged, by file.
-	complaints map[string]string
-	close      []func()
+	// loggedProblems are the problems that were logged, by file.
+	loggedProblems map[string]string
+	close          []func()
 }
 
-// New prepares an endpoint. Policies that cannot be used are an error here:
-// there is no last good plan to go on with, and to start without a limit
-// somebody asked for would be to lift it silently.
+// New loads the policies and prepares an endpoint. An invalid policy file is an error
+// here: there are no last good plans yet, and starting without its limits would lift
+// them silently.
 func New(ctx context.Context, o Options) (*Endpoint, error) {
 	e := &Endpoint{
 		options: o,
 		files:   newPolicyFiles(o.Policies),
 		badFiles: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "weir_policy_files_bad",
-			Help: "Policy files that cannot be used as they are; the plans they last held stay in force.",
+			Help: "Policy files that failed to load; their last good plans stay in force.",
 		}),
 	}
 	o.Registry.MustRegister(e.badFiles)
@@ -74,7 +70,7 @@ func New(ctx context.Context, o Options) (*Endpoint, error) {
 	return e, nil
 }
 
-// connect makes a client of the Redis that was given, or of an embedded one.
+// connect creates the client of the given Redis or of an embedded one.
 func (e *Endpoint) connect() error {
 	url := e.options.RedisURL
 	if url == "" {
@@ -84,7 +80,7 @@ func (e *Endpoint) connect() error {
 		}
 		e.close = append(e.close, server.Close)
 		url = server.URL()
-		e.options.Logger.Info("Using an embedded Redis; counters end with this process")
+		e.options.Logger.Info("Using an embedded Redis; counters are lost when this process ends")
 	}
 	client, err := e.options.RedisFiles.New(url, e.options.StoreTimeout)
 	if err != nil {

@@ -34,7 +34,7 @@ spec:
 `, name, threshold)
 }
 
-// running is an endpoint that runs, and the folder its policies are in.
+// running is a running endpoint with the folder of its policies.
 type running struct {
 	*Endpoint
 	dir string
@@ -76,8 +76,7 @@ func (r *running) write(t *testing.T, name, text string) {
 	}
 }
 
-// check asks for that policy and returns the status and the threshold in
-// force.
+// check sends a check of the policy and returns the status and the threshold.
 func (r *running) check(policy string) (status int, threshold int64) {
 	response, err := http.Post("http://"+r.HTTP.Addr()+"/v1/check", "application/json",
 		strings.NewReader(`{"policies":["shop/`+policy+`"],"key":"alice"}`))
@@ -95,7 +94,7 @@ func (r *running) check(policy string) (status int, threshold int64) {
 	return response.StatusCode, threshold
 }
 
-func TestPoliciesAreLive(t *testing.T) {
+func TestPolicyFilesAreReloaded(t *testing.T) {
 	g := NewWithT(t)
 	r := start(t, "", map[string]string{"a.yaml": policyText("a", 2)})
 	status := func(policy string) func() int {
@@ -129,18 +128,18 @@ func TestBadFileKeepsLastGoodPlan(t *testing.T) {
 	threshold := func(policy string) func() int64 {
 		return func() int64 { _, n := r.check(policy); return n }
 	}
-	// One good edit and one bad one in the same file: the file is bad as a whole.
+	// One valid and one invalid edit in the same file: the whole file is rejected.
 	r.write(t, "a.yaml", policyText("a", 11)+"---\n"+policyText("also", -1))
 	g.Eventually(r.log.String).Should(And(
-		ContainSubstring("Bad policy file"), ContainSubstring("a.yaml"),
+		ContainSubstring("Failed to load policy file"), ContainSubstring("a.yaml"),
 		ContainSubstring("shop/also: spec.limits[0].threshold")))
 	r.write(t, "b.yaml", policyText("b", 12))
-	g.Eventually(threshold("b")).Should(Equal(int64(12)), "other files go on")
+	g.Eventually(threshold("b")).Should(Equal(int64(12)), "other files are reloaded")
 	g.Expect(threshold("a")()).To(Equal(int64(10)))
 	g.Eventually(func() string { return r.get(t, "/metrics") }).Should(ContainSubstring("weir_policy_files_bad 1\n"))
 
 	r.write(t, "a.yaml", "spec: [")
-	g.Eventually(func() int { return strings.Count(r.log.String(), "Bad policy file") }).Should(Equal(2))
+	g.Eventually(func() int { return strings.Count(r.log.String(), "Failed to load policy file") }).Should(Equal(2))
 	g.Expect(threshold("a")()).To(Equal(int64(10)))
 
 	r.write(t, "a.yaml", policyText("a", 13))
@@ -162,7 +161,7 @@ func (r *running) get(t *testing.T, path string) string {
 	return string(body)
 }
 
-func TestOnePolicyInTwoFiles(t *testing.T) {
+func TestFirstFileWinsForADuplicatePolicy(t *testing.T) {
 	g := NewWithT(t)
 	r := start(t, "", map[string]string{"b.yaml": policyText("a", 10)})
 	r.write(t, "c.yaml", policyText("a", 99))
@@ -171,8 +170,8 @@ func TestOnePolicyInTwoFiles(t *testing.T) {
 	g.Expect(threshold).To(Equal(int64(10)))
 }
 
-// A folder mounted from a ConfigMap changes by swapping one link.
-func TestFolderOfLinks(t *testing.T) {
+// A folder mounted from a ConfigMap changes when one link is replaced.
+func TestConfigMapVolumeIsReloaded(t *testing.T) {
 	g := NewWithT(t)
 	versions := t.TempDir()
 	for version, threshold := range map[string]int{"v1": 1, "v2": 2} {
@@ -193,7 +192,7 @@ func TestFolderOfLinks(t *testing.T) {
 	g.Expect(snapshot.Lookup("shop/a").Limits[0].Threshold).To(Equal(int64(2)))
 }
 
-func TestLoadKeepsWhatDidNotChange(t *testing.T) {
+func TestLoadKeepsUnchangedPlans(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -210,14 +209,22 @@ func TestLoadKeepsWhatDidNotChange(t *testing.T) {
 	g.Expect(second.Revision()).To(Equal(first.Revision() + 1))
 	g.Expect(second.Lookup("shop/a")).To(BeIdenticalTo(first.Lookup("shop/a")))
 	g.Expect(second.Lookup("shop/b")).NotTo(BeIdenticalTo(first.Lookup("shop/b")))
-
-	g.Expect(os.RemoveAll(dir)).To(Succeed())
-	third, errs := files.load(t.Context())
-	g.Expect(errs).To(HaveLen(1), "a folder that cannot be read loses nothing")
-	g.Expect(third).To(BeNil())
 }
 
-func TestStartRefusesWhatItCannotEnforce(t *testing.T) {
+func TestUnreadableFolderKeepsItsPlans(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	g.Expect(os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(policyText("a", 1)), 0o600)).To(Succeed())
+	files := newPolicyFiles([]string{dir})
+	_, errs := files.load(t.Context())
+	g.Expect(errs).To(BeEmpty())
+	g.Expect(os.RemoveAll(dir)).To(Succeed())
+	snapshot, errs := files.load(t.Context())
+	g.Expect(errs).To(HaveLen(1))
+	g.Expect(snapshot).To(BeNil(), "nothing changed")
+}
+
+func TestStartRejectsInvalidPolicies(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text string
 		want string
@@ -238,14 +245,14 @@ func TestStartRefusesWhatItCannotEnforce(t *testing.T) {
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("/no/such/folder: no such file")))
 }
 
-// quiet are options of an endpoint that never serves.
+// quiet returns the options of an endpoint that never serves.
 func quiet() endpoint.Options {
 	return endpoint.Options{
 		Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second, Registry: prometheus.NewRegistry(),
 	}
 }
 
-func TestStartsWhileRedisIsAway(t *testing.T) {
+func TestStartsWhileRedisIsDown(t *testing.T) {
 	g := NewWithT(t)
 	server := testenv.StartRedis(t)
 	server.Stop()

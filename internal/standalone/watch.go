@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// settle is how long files must be quiet before they are read: an editor
-	// truncates, writes and renames, and half a file is not what was meant.
-	settle = 50 * time.Millisecond
-	// recheck is how often the files are read although nothing was reported:
-	// some file systems report nothing.
-	recheck = 10 * time.Second
+	// settleTime is how long files must be unchanged before they are read: an editor
+	// truncates, writes and renames, and an incomplete file must not be loaded.
+	settleTime = 50 * time.Millisecond
+	// recheckInterval is how often the files are read without a change event: some
+	// file systems send none.
+	recheckInterval = 10 * time.Second
 )
 
-// watch reads the files again when they change, until ctx ends.
+// watch reloads the files when they change, until ctx ends.
 func (e *Endpoint) watch(ctx context.Context) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -34,24 +34,24 @@ func (e *Endpoint) watch(ctx context.Context) error {
 		}
 	}
 	// A file may have changed between the first load and now.
-	due := time.NewTimer(settle)
+	due := time.NewTimer(settleTime)
 	defer due.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-watcher.Events:
-			due.Reset(settle)
+			due.Reset(settleTime)
 		case err := <-watcher.Errors:
-			e.options.Logger.Warn("Watching policy files", "error", err)
+			e.options.Logger.Warn("Failed to watch policy files", "error", err)
 		case <-due.C:
 			e.reload(ctx)
-			due.Reset(recheck)
+			due.Reset(recheckInterval)
 		}
 	}
 }
 
-// reload takes over what changed and says what is wrong, each problem once.
+// reload loads the files, uses the plans if they changed, and logs each problem once.
 func (e *Endpoint) reload(ctx context.Context) {
 	snapshot, errs := e.files.load(ctx)
 	bad := map[string]string{}
@@ -59,19 +59,19 @@ func (e *Endpoint) reload(ctx context.Context) {
 		bad[err.path] = strings.TrimPrefix(bad[err.path]+"; "+err.err.Error(), "; ")
 	}
 	for path, problem := range bad {
-		if e.complaints[path] != problem {
-			e.options.Logger.Error("Bad policy file; the plans it last held stay in force", "file", path, "error", problem)
+		if e.loggedProblems[path] != problem {
+			e.options.Logger.Error("Failed to load policy file; its last good plans stay in force", "file", path, "error", problem)
 		}
 	}
-	for path := range e.complaints {
+	for path := range e.loggedProblems {
 		if _, still := bad[path]; !still {
-			e.options.Logger.Info("Policy file is good again", "file", path)
+			e.options.Logger.Info("Policy file is valid again", "file", path)
 		}
 	}
-	e.complaints = bad
+	e.loggedProblems = bad
 	e.badFiles.Set(float64(len(bad)))
 	if snapshot != nil {
 		e.Use(snapshot)
-		e.options.Logger.Info("Policies changed", "revision", snapshot.Revision(), "policies", len(snapshot.Plans()))
+		e.options.Logger.Info("Reloaded policies", "revision", snapshot.Revision(), "policies", len(snapshot.Plans()))
 	}
 }

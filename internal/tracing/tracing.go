@@ -1,8 +1,8 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tracing sends spans to where the environment says, by the variables that
-// every program with OpenTelemetry obeys:
+// Package tracing exports spans as configured by the environment variables of
+// OpenTelemetry:
 // https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
 package tracing
 
@@ -26,14 +26,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// wishes are the variables by which somebody asks for spans. Without one there are
-// none: the exporters would otherwise send them to a collector on this host.
-var wishes = []string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}
+// enablingVariables turn tracing on. Without any of them it stays off; the exporters
+// would otherwise send spans to a collector on localhost.
+var enablingVariables = []string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}
 
-// flushTimeout bounds how long the end of the process waits for spans to be sent.
+// flushTimeout bounds how long Close waits for the last spans to be exported.
 const flushTimeout = 5 * time.Second
 
-// Tracing is where spans go and how calls say which trace they belong to.
+// Tracing is the provider of spans and the propagator of trace contexts.
 type Tracing struct {
 	Provider   trace.TracerProvider
 	Propagator propagation.TextMapPropagator
@@ -41,16 +41,16 @@ type Tracing struct {
 	shutdown func(context.Context) error
 }
 
-// FromEnvironment returns the tracing that the environment asks for, nil if it asks
-// for none. Errors of sending are logged, and never hold up a decision: spans wait
-// in a queue, and those that find it full are dropped.
+// FromEnvironment returns the tracing that the environment configures, nil if it
+// enables none. Exporting never delays a decision: spans wait in a queue and are
+// dropped when it is full. Export errors are logged.
 func FromEnvironment(ctx context.Context, version string, logger *slog.Logger) (*Tracing, error) {
-	wished := slices.ContainsFunc(wishes, func(name string) bool { return variable(name) != "" })
-	if !wished || strings.EqualFold(variable("OTEL_SDK_DISABLED"), "true") {
+	enabled := slices.ContainsFunc(enablingVariables, func(name string) bool { return environment(name) != "" })
+	if !enabled || strings.EqualFold(environment("OTEL_SDK_DISABLED"), "true") {
 		return nil, nil //nolint:nilnil // no tracing is no error
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		logger.Warn("Spans were not sent", "error", err)
+		logger.Warn("Failed to export spans", "error", err)
 	}))
 	exporter, err := autoexport.NewSpanExporter(ctx)
 	if err != nil {
@@ -59,22 +59,22 @@ func FromEnvironment(ctx context.Context, version string, logger *slog.Logger) (
 	if autoexport.IsNoneSpanExporter(exporter) {
 		return nil, nil //nolint:nilnil // no tracing is no error
 	}
-	// What the environment says of the resource comes last and wins.
-	about, err := resource.New(ctx,
+	// Attributes from the environment come last and take precedence.
+	attributes, err := resource.New(ctx,
 		resource.WithAttributes(semconv.ServiceName("weir"), semconv.ServiceVersion(version)),
 		resource.WithTelemetrySDK(), resource.WithHost(), resource.WithFromEnv())
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(attributes))
 	return &Tracing{Provider: provider, Propagator: autoprop.NewTextMapPropagator(), shutdown: provider.Shutdown}, nil
 }
 
-// variable reads a variable of the environment. The library reads the others itself:
-// flags for these would be names nobody knows.
-func variable(name string) string { return os.Getenv(name) } //nolint:forbidigo // see above
+// environment reads an environment variable. The OpenTelemetry library reads the others
+// itself; flags for these would have unfamiliar names.
+func environment(name string) string { return os.Getenv(name) } //nolint:forbidigo // see above
 
-// Close sends what is left, also after the end of ctx. It may be called on nil.
+// Close exports the remaining spans, even if ctx has ended. It may be called on nil.
 func (t *Tracing) Close(ctx context.Context) error {
 	if t == nil {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-dev/weir/internal/tracing"
 )
 
-// collector takes spans over OTLP.
+// collector receives spans over OTLP.
 func collector(t *testing.T) (url string, received func() *coltracepb.ExportTraceServiceRequest) {
 	t.Helper()
 	bodies := make(chan []byte, 10)
@@ -34,7 +34,7 @@ func collector(t *testing.T) (url string, received func() *coltracepb.ExportTrac
 	}
 }
 
-// unset makes the environment of the test ask for nothing.
+// unset clears the variables that enable tracing.
 func unset(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{
@@ -44,7 +44,7 @@ func unset(t *testing.T) {
 	}
 }
 
-func TestSpansGoWhereTheEnvironmentSays(t *testing.T) {
+func TestSpansAreExportedAsTheEnvironmentConfigures(t *testing.T) {
 	g := NewWithT(t)
 	unset(t)
 	url, received := collector(t)
@@ -55,21 +55,21 @@ func TestSpansGoWhereTheEnvironmentSays(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	_, span := spans.Provider.Tracer("test").Start(t.Context(), "one")
 	span.End()
-	g.Expect(spans.Close(t.Context())).To(Succeed(), "sends what is left")
+	g.Expect(spans.Close(t.Context())).To(Succeed(), "exports the remaining spans")
 	sent := received().GetResourceSpans()[0]
 	g.Expect(sent.GetScopeSpans()[0].GetSpans()[0].GetName()).To(Equal("one"))
-	about := map[string]string{}
+	attributes := map[string]string{}
 	for _, a := range sent.GetResource().GetAttributes() {
-		about[a.GetKey()] = a.GetValue().GetStringValue()
+		attributes[a.GetKey()] = a.GetValue().GetStringValue()
 	}
-	g.Expect(about).To(And(HaveKeyWithValue("service.name", "weir"), HaveKeyWithValue("service.version", "v1.2.3"),
+	g.Expect(attributes).To(And(HaveKeyWithValue("service.name", "weir"), HaveKeyWithValue("service.version", "v1.2.3"),
 		HaveKeyWithValue("deployment.environment", "test")))
 	g.Expect(spans.Propagator.Fields()).To(ContainElement("traceparent"))
 }
 
-func TestNoTracing(t *testing.T) {
+func TestTracingIsOffByDefaultAndWhenDisabled(t *testing.T) {
 	for name, environment := range map[string]map[string]string{
-		"nobody asks": {},
+		"no variable": {},
 		"none":        {"OTEL_TRACES_EXPORTER": "none"},
 		"disabled":    {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318", "OTEL_SDK_DISABLED": "true"},
 	} {

@@ -26,10 +26,9 @@ import (
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
-// service decides as envoyproxy/ratelimit documents it, within one unit of every
-// limit: descriptors are looked up entry by entry, the exact value first, then the
-// wildcards in their order, then the key alone; the limit of the last entry
-// counts, if there is one.
+// service models envoyproxy/ratelimit as documented, within one window of every limit:
+// it looks up descriptors entry by entry, the exact value first, then the wildcards in
+// their order, then the key alone. The limit of the last entry applies, if any.
 type service struct {
 	root   []node
 	counts map[string]int64
@@ -103,7 +102,7 @@ func (e *modelStore) Evaluate(_ context.Context, call *script.Call) (*script.Rep
 	return e.model.Evaluate(call, e.now), nil
 }
 
-// The converted policies give the verdicts of the service.
+// The converted policies decide like the service.
 func TestConvertedPoliciesDecideAlike(t *testing.T) {
 	g := NewWithT(t)
 	data, err := os.ReadFile("testdata/features.in.yaml")
@@ -116,14 +115,14 @@ func TestConvertedPoliciesDecideAlike(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	keys := []string{"remote_address", "user", "tenant", "plan", "banned", "upload", "other"}
 	values := []string{"", "a", "b", "bot", "internal", "partner-1", "partner-2", "guest-1", "guest-2", "guest-", "free"}
-	refused := 0
+	denied := 0
 	for range 4000 {
 		var d plan.Descriptor
 		for range 1 + r.IntN(2) {
 			d = append(d, plan.Entry{Key: keys[r.IntN(len(keys))], Value: values[r.IntN(len(values))]})
 		}
 		if len(d) == 2 && (d[0].Key == d[1].Key || d[0].Key == "plan") {
-			continue // the order of entries is not carried over, and says so
+			continue // the order of entries is not converted, which a Note reports
 		}
 		want := s.allows(d)
 		decision, err := e.Decide(t.Context(), &limiter.Check{
@@ -132,10 +131,10 @@ func TestConvertedPoliciesDecideAlike(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(decision.Allowed).To(Equal(want), "%v: %v", d, decision.Reason)
 		if !want {
-			refused++
+			denied++
 		}
 	}
-	g.Expect(refused).To(BeNumerically(">", 500))
+	g.Expect(denied).To(BeNumerically(">", 500))
 }
 
 func newEngine(t *testing.T, data []byte) *engine.Engine {
@@ -146,7 +145,7 @@ func newEngine(t *testing.T, data []byte) *engine.Engine {
 	var text bytes.Buffer
 	g.Expect(convert.Write(&text, policies)).To(Succeed())
 	policies, err = policyfile.Read(t.Context(), text.Bytes())
-	g.Expect(err).NotTo(HaveOccurred(), "an API server would take them")
+	g.Expect(err).NotTo(HaveOccurred(), "valid for an API server")
 	var plans []*plan.Plan
 	for _, p := range policies {
 		compiled, errs := compile.Compile(p, compile.Everything())

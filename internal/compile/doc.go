@@ -1,0 +1,19 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package compile turns a RateLimitPolicy into a plan.
+//
+// Compilation is pure: it depends on its arguments only, and equal policies give
+// equal plans. It fills in every default, except those of the enums at the top level
+// of the spec, which the schema fills in, so that nothing is written back to the
+// resource. It relies on the schema of the resource and reports every other problem
+// with the path of its field.
+//
+// Read the files in this order:
+//
+//	compile.go   Compile: the policy, its matches, key and denial
+//	limit.go     limits and their defaults
+//	override.go  overrides and the limits they change
+//	grant.go     Grant: which hosts and domains a Namespace may match
+//	summary.go   Summary: the limits in one line
+package compile
