@@ -4,9 +4,18 @@
 // Package v1alpha1 is the API of the group ratelimit.weir.dev: the kind
 // RateLimitPolicy with its conditions.
 //
-// It holds types and constants only. Whatever a schema can refuse is refused by
-// the markers here, which the generated CustomResourceDefinition carries to the
-// API server; the rest is the business of the packages that read the types.
+// It holds types and constants only. The markers generate the schema of the
+// CustomResourceDefinition, which rejects everything that a schema can reject;
+// internal/compile reports the rest.
+//
+// Read the files in this order:
+//
+//	ratelimitpolicy_types.go        RateLimitPolicy, its spec and status
+//	ratelimitpolicy_match_types.go  which requests, and whose budget
+//	ratelimitpolicy_limit_types.go  limits, overrides and the denial
+//	ratelimitpolicy_enums.go        enumerations
+//	ratelimitpolicy_conditions.go   types and reasons of the conditions
+//	groupversion_info.go            the group, and registering its types
 //
 // +kubebuilder:object:generate=true
 // +groupName=ratelimit.weir.dev

@@ -23,15 +23,15 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// rule is one thing the schema refuses: a spec that is just inside it, one that
-// is just outside, and what the API server must say about the latter.
+// rule is one rule of the schema: a spec that is barely valid, one that is barely
+// invalid, and the error of the API server for the latter.
 type rule struct {
 	good, bad string
 	field     string
 	message   string
 }
 
-// rules are all of them, by what is refused.
+// rules are all rules of the schema, by what they reject.
 var rules = map[string]rule{
 	"a policy without limits": {
 		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s}`),
@@ -521,9 +521,9 @@ var _ = Describe("RateLimitPolicy", func() {
 		Entry("more than 24 characters", "00001h00001m00001s00001ms"),
 	)
 
-	It("takes a policy with everything at its upper bound", func(ctx SpecContext) {
-		// Whatever the schema admits, the rules must be able to judge within the
-		// budget the API server gives them.
+	It("accepts a policy with every field at its upper bound", func(ctx SpecContext) {
+		// The CEL rules must stay within the cost budget of the API server for every
+		// policy that is valid by the schema.
 		long := strings.Repeat("x", 60)
 		limitOverrides := repeat(16, `{name: `+long+`%d, threshold: 100000, window: 1000s, blockDuration: 720h}`)
 		spec := `{key: [{type: Principal, principal: {}}], limits: [` +
@@ -532,7 +532,7 @@ var _ = Describe("RateLimitPolicy", func() {
 		Expect(create(ctx, spec)).To(Succeed())
 	})
 
-	It("has a bad example for every rule of the schema", func() {
+	It("has an invalid example for every rule of the schema", func() {
 		var provoked []string
 		for _, r := range rules {
 			provoked = append(provoked, r.message)
@@ -569,7 +569,7 @@ var _ = Describe("RateLimitPolicy", func() {
 		Expect(policy.Object["status"]).To(Equal(map[string]any{"observedGeneration": int64(-1)}))
 	})
 
-	It("writes back through Go types what it has read", func(ctx SpecContext) {
+	It("is unchanged by a round trip through the Go types", func(ctx SpecContext) {
 		policy := policyFrom(limits(aLimit))
 		policy.SetName("round-trip")
 		Expect(api.Create(ctx, policy)).To(Succeed())
@@ -596,7 +596,7 @@ var _ = Describe("The samples", func() {
 				if object.GetKind() != "RateLimitPolicy" {
 					continue
 				}
-				// The namespaces the samples are for do not exist here.
+				// The namespaces of the samples do not exist here.
 				object.SetNamespace(metav1.NamespaceDefault)
 				Expect(api.Create(ctx, object, client.DryRunAll)).To(Succeed(), "%s, document %d", file, i)
 			}
@@ -604,25 +604,25 @@ var _ = Describe("The samples", func() {
 	})
 })
 
-// aLimit is a limit whose numbers do not matter.
+// aLimit is a limit with arbitrary numbers.
 const aLimit = `{name: a, algorithm: FixedWindow, threshold: 5, window: 1m}`
 
-// limits is a spec with just these limits.
+// limits returns a spec with only these limits.
 func limits(entries ...string) string {
 	return `{limits: [` + strings.Join(entries, ", ") + `]}`
 }
 
-// matches is a spec with these matches.
+// matches returns a spec with these matches.
 func matches(entries ...string) string {
 	return `{matches: [` + strings.Join(entries, ", ") + `], ` + limits(aLimit)[1:]
 }
 
-// key is a spec with a key of these parts.
+// key returns a spec with a key of these parts.
 func key(parts ...string) string {
 	return `{key: [` + strings.Join(parts, ", ") + `], ` + limits(aLimit)[1:]
 }
 
-// overrides is a spec with these overrides and a limit of each sort they may name.
+// overrides returns a spec with these overrides and one limit of each algorithm.
 func overrides(entries ...string) string {
 	return `{overrides: [` + strings.Join(entries, ", ") + `], ` + limits(
 		`{name: log, algorithm: SlidingLog, threshold: 5, window: 1m}`,
@@ -632,7 +632,7 @@ func overrides(entries ...string) string {
 	)[1:]
 }
 
-// repeat is n entries, each with its number in place of %d.
+// repeat returns n entries, each with its number in place of %d.
 func repeat(n int, entry string) string {
 	entries := make([]string, n)
 	for i := range entries {
@@ -641,8 +641,8 @@ func repeat(n int, entry string) string {
 	return strings.Join(entries, ", ")
 }
 
-// policyFrom is a policy with a spec in YAML, as somebody would apply it: no Go
-// type comes between that could drop an empty field.
+// policyFrom returns a policy with a spec in YAML, unstructured, since Go types would
+// drop empty fields.
 func policyFrom(spec string) *unstructured.Unstructured {
 	GinkgoHelper()
 	data, err := yaml.YAMLToJSON([]byte(`{
@@ -654,8 +654,8 @@ func policyFrom(spec string) *unstructured.Unstructured {
 	return policy
 }
 
-// causes are the single complaints of a refusal, without the remark that some
-// rules were not reached because of them.
+// causes returns the causes of a rejection, without the note that some rules were not
+// checked because of them.
 func causes(err error) []metav1.StatusCause {
 	GinkgoHelper()
 	var status apierrors.APIStatus

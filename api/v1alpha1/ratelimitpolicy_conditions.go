@@ -3,8 +3,8 @@
 
 package v1alpha1
 
-// Types of the conditions of a RateLimitPolicy. All carry the generation they
-// speak of.
+// Types of the conditions of a RateLimitPolicy. Each has the observedGeneration that it
+// applies to.
 const (
 	// ConditionAccepted is true when the policy compiles to a plan.
 	ConditionAccepted = "Accepted"
@@ -13,19 +13,19 @@ const (
 	// registry.
 	ConditionProgrammed = "Programmed"
 
-	// ConditionEnforced is true when every live replica decides by the plan of this
+	// ConditionEnforced is true when every live replica enforces the plan of this
 	// generation.
 	ConditionEnforced = "Enforced"
 
-	// ConditionReady is true when Accepted, Programmed and Enforced all are.
+	// ConditionReady is true when Accepted, Programmed and Enforced are all true.
 	ConditionReady = "Ready"
 
-	// ConditionStalled is present, and true, only while nothing but a change of the
-	// policy or of its Namespace can help.
+	// ConditionStalled is present, and true, only while the policy needs a change of its
+	// spec or of its Namespace.
 	ConditionStalled = "Stalled"
 
-	// ConditionReconciling is present, and true, only while the controller is still
-	// working towards this generation.
+	// ConditionReconciling is present, and true, only while the rollout of this
+	// generation is in progress.
 	ConditionReconciling = "Reconciling"
 )
 
@@ -34,16 +34,16 @@ const (
 	// ReasonAccepted: the policy compiles.
 	ReasonAccepted = "Accepted"
 
-	// ReasonInvalidSpec: the policy says something that cannot work, such as a CEL
-	// expression that does not compile. The last plan that compiled stays enforced.
+	// ReasonInvalidSpec: the spec is invalid, for example a CEL expression that does
+	// not compile. The last plan that compiled stays enforced.
 	ReasonInvalidSpec = "InvalidSpec"
 
-	// ReasonNotSupported: the policy asks for something this version of Weir
-	// cannot do. The last plan that compiled stays enforced.
+	// ReasonNotSupported: this version of Weir does not support a feature that the
+	// policy uses. The last plan that compiled stays enforced.
 	ReasonNotSupported = "NotSupported"
 
-	// ReasonMatchNotPermitted: the policy matches domains or hosts that its
-	// Namespace has not been granted. Its plan is withdrawn.
+	// ReasonMatchNotPermitted: the policy matches domains or hosts outside the grant of
+	// its Namespace. Its plan is removed.
 	ReasonMatchNotPermitted = "MatchNotPermitted"
 )
 
@@ -52,15 +52,15 @@ const (
 	// ReasonProgrammed: the plan of this generation is in the registry.
 	ReasonProgrammed = "Programmed"
 
-	// ReasonNotAccepted: there is no plan of this generation, because the policy is
-	// not accepted.
+	// ReasonNotAccepted: this generation has no plan because the policy is not
+	// accepted.
 	ReasonNotAccepted = "NotAccepted"
 
-	// ReasonPublishing: the plan is on its way to the registry.
+	// ReasonPublishing: the plan is being written to the registry.
 	ReasonPublishing = "Publishing"
 
-	// ReasonRegistryUnreachable: Redis does not answer, so what it holds is
-	// unknown. Also a reason of ConditionEnforced.
+	// ReasonRegistryUnreachable: Redis does not answer, so the content of the registry
+	// is unknown. Also a reason of ConditionEnforced.
 	ReasonRegistryUnreachable = "RegistryUnreachable"
 
 	// ReasonRegistryOwnedElsewhere: another installation owns the registry and is
@@ -70,30 +70,29 @@ const (
 
 // Reasons of ConditionEnforced.
 const (
-	// ReasonEnforced: every live replica decides by the plan of this generation.
+	// ReasonEnforced: every live replica enforces the plan of this generation.
 	ReasonEnforced = "Enforced"
 
-	// ReasonNoReplicas: no replica is alive, so nothing is decided at all.
+	// ReasonNoReplicas: no replica is alive, so no request is decided.
 	ReasonNoReplicas = "NoReplicas"
 
 	// ReasonReplicasBehind: at least one live replica has not loaded the plan yet.
 	ReasonReplicasBehind = "ReplicasBehind"
 
 	// ReasonNotProgrammed: the plan of this generation is not in the registry, so no
-	// replica can have it.
+	// replica can enforce it.
 	ReasonNotProgrammed = "NotProgrammed"
 )
 
-// Reasons of ConditionReady. When it is not true, the reason of the first
-// condition that holds it back is in its message.
+// Reasons of ConditionReady. When it is not true, its message starts with the reason of
+// the first other condition that is not true.
 const (
 	// ReasonReady: the policy is accepted, programmed and enforced.
 	ReasonReady = "Ready"
 
-	// ReasonNotReady: one of those three is false.
+	// ReasonNotReady: at least one of these three is false.
 	ReasonNotReady = "NotReady"
 
-	// ReasonPending: none of those three is false, but at least one is not yet
-	// known.
+	// ReasonPending: none of these three is false, but at least one is unknown.
 	ReasonPending = "Pending"
 )

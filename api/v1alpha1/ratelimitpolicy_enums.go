@@ -3,23 +3,23 @@
 
 package v1alpha1
 
-// Mode says what a policy does to the requests it applies to.
+// Mode is what a policy does to the requests it applies to.
 //
 // +kubebuilder:validation:Enum=Enforce;Shadow;Disabled
 type Mode string
 
 const (
-	// ModeEnforce refuses requests over a limit.
+	// ModeEnforce denies requests over a limit.
 	ModeEnforce Mode = "Enforce"
 
-	// ModeShadow evaluates and counts as ModeEnforce would, and never refuses.
+	// ModeShadow evaluates and counts like ModeEnforce but never denies.
 	ModeShadow Mode = "Shadow"
 
 	// ModeDisabled matches nothing and counts nothing.
 	ModeDisabled Mode = "Disabled"
 )
 
-// KeyPartType names the source of one part of the key.
+// KeyPartType is the source of one part of the key.
 //
 // +kubebuilder:validation:Enum=Header;RemoteAddress;Descriptor;Principal;Expression
 type KeyPartType string
@@ -41,23 +41,23 @@ const (
 	KeyPartExpression KeyPartType = "Expression"
 )
 
-// OnMissingKey says what happens to a request that lacks a part of the key.
+// OnMissingKey is what happens to a request without a part of the key.
 //
 // +kubebuilder:validation:Enum=Share;Skip;Deny
 type OnMissingKey string
 
 const (
-	// OnMissingKeyShare lets all requests that lack a part share one budget.
+	// OnMissingKeyShare counts all requests without a part in one shared budget.
 	OnMissingKeyShare OnMissingKey = "Share"
 
 	// OnMissingKeySkip exempts such a request from the policy.
 	OnMissingKeySkip OnMissingKey = "Skip"
 
-	// OnMissingKeyDeny refuses such a request.
+	// OnMissingKeyDeny denies such a request.
 	OnMissingKeyDeny OnMissingKey = "Deny"
 )
 
-// Algorithm names how one limit counts.
+// Algorithm is how one limit counts.
 //
 // +kubebuilder:validation:Enum=FixedWindow;SlidingLog;SlidingWindow;TokenBucket;GCRA;Suppressed
 type Algorithm string
@@ -67,16 +67,15 @@ const (
 	// first hit.
 	AlgorithmFixedWindow Algorithm = "FixedWindow"
 
-	// AlgorithmSlidingLog admits the quota in any interval as long as the window,
-	// exactly.
+	// AlgorithmSlidingLog admits exactly the quota in any interval of the length of the
+	// window.
 	AlgorithmSlidingLog Algorithm = "SlidingLog"
 
-	// AlgorithmSlidingWindow is AlgorithmSlidingLog counted in buckets: less
-	// memory, and up to one bucket too strict.
+	// AlgorithmSlidingWindow is AlgorithmSlidingLog counted in buckets: it takes less
+	// memory and is up to one bucket too strict.
 	AlgorithmSlidingWindow Algorithm = "SlidingWindow"
 
-	// AlgorithmTokenBucket lets bursts pass from a bucket that refills
-	// continuously.
+	// AlgorithmTokenBucket admits bursts from a bucket that refills continuously.
 	AlgorithmTokenBucket Algorithm = "TokenBucket"
 
 	// AlgorithmGCRA spaces admissions evenly.
@@ -86,7 +85,7 @@ const (
 	AlgorithmSuppressed Algorithm = "Suppressed"
 )
 
-// Counting says which checks spend from the limits.
+// Counting is which checks spend from the limits.
 //
 // +kubebuilder:validation:Enum=Admitted;Attempts
 type Counting string
@@ -95,56 +94,56 @@ const (
 	// CountingAdmitted spends only for requests that are admitted.
 	CountingAdmitted Counting = "Admitted"
 
-	// CountingAttempts spends for every request that meets no live block.
+	// CountingAttempts spends for every request that is not blocked.
 	CountingAttempts Counting = "Attempts"
 )
 
-// DenyWhen says whether the request that reaches the threshold still passes.
+// DenyWhen is whether the unit that reaches the threshold is admitted or denied.
 //
 // +kubebuilder:validation:Enum=ThresholdExceeded;ThresholdReached
 type DenyWhen string
 
 const (
-	// DenyWhenThresholdExceeded lets as many units pass as the threshold says.
+	// DenyWhenThresholdExceeded admits threshold units.
 	DenyWhenThresholdExceeded DenyWhen = "ThresholdExceeded"
 
-	// DenyWhenThresholdReached refuses the unit that reaches the threshold.
+	// DenyWhenThresholdReached denies the unit that reaches the threshold.
 	DenyWhenThresholdReached DenyWhen = "ThresholdReached"
 )
 
-// OverrideAction says what an override does to the requests it selects.
+// OverrideAction is what an override does to the requests it selects.
 //
 // +kubebuilder:validation:Enum=Limit;Allow;Deny
 type OverrideAction string
 
 const (
-	// OverrideActionLimit applies the limits with other numbers.
+	// OverrideActionLimit applies the limits with the numbers of the override.
 	OverrideActionLimit OverrideAction = "Limit"
 
-	// OverrideActionAllow exempts from the policy, even under a live block.
+	// OverrideActionAllow exempts the requests from the policy, even during a block.
 	OverrideActionAllow OverrideAction = "Allow"
 
-	// OverrideActionDeny refuses.
+	// OverrideActionDeny denies the requests.
 	OverrideActionDeny OverrideAction = "Deny"
 )
 
-// FailureMode says how a policy decides while Redis cannot answer in time.
+// FailureMode is how a policy decides while Redis does not answer in time.
 //
 // +kubebuilder:validation:Enum=Open;Closed;Local
 type FailureMode string
 
 const (
-	// FailureModeOpen admits.
+	// FailureModeOpen allows every request.
 	FailureModeOpen FailureMode = "Open"
 
-	// FailureModeClosed refuses.
+	// FailureModeClosed denies every request.
 	FailureModeClosed FailureMode = "Closed"
 
-	// FailureModeLocal limits in each replica with its share of the threshold.
+	// FailureModeLocal limits in each replica with its share of the thresholds.
 	FailureModeLocal FailureMode = "Local"
 )
 
-// DenialCode is the machine-readable code of a refusal.
+// DenialCode is the machine-readable code of a denial.
 //
 // +kubebuilder:validation:Enum=RateLimited;TooManyAttempts
 type DenialCode string

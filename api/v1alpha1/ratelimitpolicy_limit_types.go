@@ -3,8 +3,8 @@
 
 package v1alpha1
 
-// Duration is a length of time as GEP-2257 writes it: one to four whole numbers,
-// each with a unit of h, m, s or ms, such as "1h30m" or "500ms".
+// Duration is a length of time in the format of GEP-2257: one to four whole numbers,
+// each with the unit h, m, s or ms, such as "1h30m" or "500ms".
 //
 // +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
 // +kubebuilder:validation:MaxLength=24
@@ -19,9 +19,9 @@ type Duration string
 // +kubebuilder:validation:XValidation:rule="!has(self.bucket) || duration(self.window).getMilliseconds() <= 1000 * duration(self.bucket).getMilliseconds() && 2 * duration(self.bucket).getMilliseconds() <= duration(self.window).getMilliseconds()",fieldPath=".bucket",message="bucket must be between a thousandth and a half of window"
 // +kubebuilder:validation:XValidation:rule="!has(self.hardLimitPercent) || self.algorithm == 'Suppressed'",fieldPath=".hardLimitPercent",message="hardLimitPercent needs algorithm Suppressed"
 type Limit struct {
-	// name identifies the limit in answers, metrics and overrides. A DNS label of 1
+	// name identifies the limit in responses, metrics and overrides. A DNS label of 1
 	// to 63 lower-case letters, digits and dashes, unique in the policy. Renaming a
-	// limit starts its counts afresh.
+	// limit resets its counters, except with SlidingLog.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -30,46 +30,49 @@ type Limit struct {
 	Name string `json:"name"`
 
 	// algorithm is how the limit counts. FixedWindow admits threshold units per
-	// window. SlidingLog admits them in any interval as long as the window.
-	// SlidingWindow does the same from buckets. TokenBucket refills threshold units
-	// per window and saves up to burst. GCRA spaces units evenly. Suppressed sheds
-	// a random share of the load above the threshold.
+	// window. SlidingLog admits them in any interval of the length of the window.
+	// SlidingWindow does the same approximately, with buckets. TokenBucket refills
+	// threshold units per window and holds up to burst. GCRA spaces units evenly.
+	// Suppressed denies a random share of the load above the threshold.
 	//
 	// +required
 	Algorithm Algorithm `json:"algorithm"`
 
-	// threshold is how many units one key may spend per window, 1 to 2147483647; at
-	// most 100000 with SlidingLog. A change applies to the next decision and keeps
-	// what has been counted.
+	// threshold is the number of units that one key may spend per window, 1 to
+	// 2147483647; at most 100000 with SlidingLog. A change applies to the next
+	// decision and keeps the counters.
 	//
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	Threshold int64 `json:"threshold"`
 
-	// window is the length of time the threshold speaks of, 1ms to 720h; at least
-	// 2ms with SlidingWindow and Suppressed. A change starts the limit afresh.
+	// window is the length of time that the threshold applies to, 1ms to 720h; at
+	// least 2ms with SlidingWindow and Suppressed. A change resets the counters of the
+	// limit, except with SlidingLog.
 	//
 	// +required
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="window must be between 1ms and 720h"
 	Window Duration `json:"window"`
 
-	// burst is how many units may pass at once, 1 to 2147483647. Only with
-	// TokenBucket, where it defaults to threshold, and GCRA, where it defaults to 1.
+	// burst is the number of units that are admitted at once, 1 to 2147483647. Only
+	// with TokenBucket, where it defaults to threshold, and GCRA, where it defaults
+	// to 1.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	Burst *int64 `json:"burst,omitempty"`
 
-	// bucket is how finely time is counted, from a thousandth to a half of window.
-	// Smaller is more exact and takes more memory. Only with SlidingWindow and
-	// Suppressed. Defaults to a sixtieth of window.
+	// bucket is the length of the intervals that are counted together, from a
+	// thousandth to a half of window. Smaller buckets are more exact and take more
+	// memory. Only with SlidingWindow and Suppressed. Defaults to a sixtieth of
+	// window. A change resets the counters of the limit.
 	//
 	// +optional
 	Bucket Duration `json:"bucket,omitempty"`
 
-	// hardLimitPercent bounds what is ever admitted in a window, in percent of
+	// hardLimitPercent is the most that is ever admitted per window, in percent of
 	// threshold, 101 to 1000. Only with Suppressed. Defaults to 150.
 	//
 	// +optional
@@ -77,23 +80,23 @@ type Limit struct {
 	// +kubebuilder:validation:Maximum=1000
 	HardLimitPercent *int32 `json:"hardLimitPercent,omitempty"`
 
-	// blockDuration is how long a key is refused everything by this policy once
-	// this limit has refused it, 1ms to 720h. A later refusal never shortens or
-	// restarts a block. Without it a refusal starts no block.
+	// blockDuration is how long the policy denies every request of a key after this
+	// limit denied one, 1ms to 720h. A later denial never shortens or restarts a block.
+	// Without it a denial starts no block.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="blockDuration must be between 1ms and 720h"
 	BlockDuration Duration `json:"blockDuration,omitempty"`
 }
 
-// Override treats the callers it selects differently. Every selector given
-// (keys, cidrs, when) must hold, and at least one is given.
+// Override changes how the policy treats the callers that it selects. All selectors
+// that are set (keys, cidrs, when) must match, and at least one must be set.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.keys) || has(self.cidrs) || has(self.when)",message="overrides must give at least one of keys, cidrs and when in every entry"
 // +kubebuilder:validation:XValidation:rule="has(self.action) && self.action != 'Limit' || has(self.limits)",fieldPath=".limits",message="limits must be set when action is Limit"
 // +kubebuilder:validation:XValidation:rule="!has(self.action) || self.action == 'Limit' || !has(self.limits)",fieldPath=".limits",message="limits must not be set when action is Allow or Deny"
 type Override struct {
-	// name identifies the override in answers and logs. A DNS label of 1 to 63
+	// name identifies the override in responses and logs. A DNS label of 1 to 63
 	// lower-case letters, digits and dashes, unique in the policy.
 	//
 	// +required
@@ -102,9 +105,9 @@ type Override struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="name must be a DNS label: lower-case letters, digits and inner dashes"
 	Name string `json:"name"`
 
-	// keys are the values of the key this override is for, compared exactly. Only
-	// in a policy whose key has one part. At most 256 entries of 1 to 255
-	// characters. Without entries any key holds.
+	// keys are the values of the key that the override selects, compared exactly. Only
+	// in a policy whose key has one part. At most 256 entries of 1 to 255 characters.
+	// Without entries any key matches.
 	//
 	// +optional
 	// +listType=atomic
@@ -114,8 +117,8 @@ type Override struct {
 	// +kubebuilder:validation:items:MaxLength=255
 	Keys []string `json:"keys,omitempty"`
 
-	// cidrs are networks, IPv4 or IPv6; the client address must be in one of them.
-	// At most 256 entries. Without entries any address holds.
+	// cidrs are IPv4 or IPv6 networks; the client address must be in one of them. At
+	// most 256 entries. Without entries any address matches.
 	//
 	// +optional
 	// +listType=atomic
@@ -126,25 +129,25 @@ type Override struct {
 	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="cidrs must be networks in CIDR form, such as 10.0.0.0/8 or 2001:db8::/32"
 	CIDRs []string `json:"cidrs,omitempty"`
 
-	// when is a CEL expression over the request that must yield true. One that
-	// fails at run time counts as false. At most 1024 characters. Without it
-	// nothing more is asked.
+	// when is a CEL expression over the request that must yield true. An expression
+	// that fails at run time counts as false. At most 1024 characters. Without it there
+	// is no further condition.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	When string `json:"when,omitempty"`
 
-	// action is what happens to the selected callers. Limit applies the policy with
-	// the numbers in limits. Allow exempts them from this policy, even under a live
-	// block. Deny refuses them. Defaults to Limit.
+	// action is what happens to the selected callers. Limit applies the policy with the
+	// numbers in limits. Allow exempts them from this policy, even during a block. Deny
+	// denies all their requests. Defaults to Limit.
 	//
 	// +optional
 	Action OverrideAction `json:"action,omitempty"`
 
-	// limits are other numbers for limits of the policy, by name. Needed when
-	// action is Limit, not allowed otherwise. At most 16 entries. A limit that is
-	// not named keeps its numbers.
+	// limits are the changed numbers of limits of the policy, by name. Required when
+	// action is Limit, not allowed otherwise. At most 16 entries. A limit that is not
+	// named keeps its numbers.
 	//
 	// +optional
 	// +listType=map
@@ -154,8 +157,8 @@ type Override struct {
 	Limits []LimitOverride `json:"limits,omitempty"`
 }
 
-// LimitOverride gives one limit other numbers. What is not given stays as in the
-// limit itself.
+// LimitOverride changes the numbers of one limit. Fields that are not set keep the
+// value of the limit.
 type LimitOverride struct {
 	// name is the name of the limit in the policy. 1 to 63 characters.
 	//
@@ -195,16 +198,16 @@ type LimitOverride struct {
 	BlockDuration Duration `json:"blockDuration,omitempty"`
 }
 
-// Denial shapes the answer to a refused request.
+// Denial configures the response to a denied request.
 type Denial struct {
-	// code is the machine-readable code of the refusal: RateLimited, or
-	// TooManyAttempts for authentication and verification. Defaults to RateLimited.
+	// code is the machine-readable code of the denial: RateLimited, or TooManyAttempts
+	// for authentication and verification. Defaults to RateLimited.
 	//
 	// +optional
 	Code DenialCode `json:"code,omitempty"`
 
-	// message is the sentence people see; the time to wait is added behind it. At
-	// most 255 characters. Defaults to a general sentence that fits the code.
+	// message is the text for users; the time to wait is appended. At most 255
+	// characters. Defaults to a general message for the code.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1

@@ -3,14 +3,15 @@
 
 package v1alpha1
 
-// Match selects requests: every field given must hold, and at least one is given.
+// Match selects requests. All fields that are set must match, and at least one must be
+// set.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.hosts) || has(self.methods) || has(self.paths) || has(self.when) || has(self.domain) || has(self.descriptors)",message="matches must give at least one of hosts, methods, paths, when, domain and descriptors in every entry"
 type Match struct {
 	// hosts are the hosts of the request, without port: a lower-case name such as
-	// "shop.example", or "*." and a name, which holds for every name below it but
-	// not for the name itself. One of them must hold. At most 32 entries of at most
-	// 253 characters. Without entries any host holds.
+	// "shop.example", or "*." and a name, which matches every subdomain but not the
+	// name itself. One of them must match. At most 32 entries of at most 253
+	// characters. Without entries any host matches.
 	//
 	// +optional
 	// +listType=set
@@ -22,8 +23,8 @@ type Match struct {
 	Hosts []string `json:"hosts,omitempty"`
 
 	// methods are the HTTP methods of the request, in upper case. One of them must
-	// hold. At most 16 entries of at most 32 characters. Without entries any method
-	// holds.
+	// match. At most 16 entries of at most 32 characters. Without entries any method
+	// matches.
 	//
 	// +optional
 	// +listType=set
@@ -34,10 +35,10 @@ type Match struct {
 	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[A-Z][-_A-Z0-9]*$')",message="methods must be HTTP methods in upper case"
 	Methods []string `json:"methods,omitempty"`
 
-	// paths are the paths of the request after normalisation (no query, no dot
+	// paths are the paths of the request after normalization (no query, no dot
 	// segments, no double slashes): an exact path such as "/login", or a prefix
-	// followed by "*". One of them must hold. At most 32 entries of at most 255
-	// characters. Without entries any path holds.
+	// followed by "*". One of them must match. At most 32 entries of at most 255
+	// characters. Without entries any path matches.
 	//
 	// +optional
 	// +listType=set
@@ -49,9 +50,9 @@ type Match struct {
 	Paths []string `json:"paths,omitempty"`
 
 	// when is a CEL expression over the request that must yield true. An absent
-	// header reads as the empty string. An expression that fails at run time counts
-	// as true, so that no request can talk its way out of a limit. At most 1024
-	// characters. Without it nothing more is asked.
+	// header is the empty string. An expression that fails at run time counts as true,
+	// so that no request can evade a limit by making it fail. At most 1024 characters.
+	// Without it there is no further condition.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -59,7 +60,7 @@ type Match struct {
 	When string `json:"when,omitempty"`
 
 	// domain is the Envoy rate limit domain of the request. At most 255 characters.
-	// Without it any domain holds, and none at all.
+	// Without it requests match with any domain or none.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -68,7 +69,7 @@ type Match struct {
 
 	// descriptors are Envoy descriptor entries that must all be present in one
 	// descriptor of the request. At most 16 entries. Without entries any request
-	// holds, also one without descriptors.
+	// matches, even one without descriptors.
 	//
 	// +optional
 	// +listType=atomic
@@ -79,15 +80,15 @@ type Match struct {
 
 // DescriptorMatch selects one entry of an Envoy rate limit descriptor.
 type DescriptorMatch struct {
-	// key is the key the entry must have. 1 to 255 characters.
+	// key is the key of the entry. 1 to 255 characters.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	Key string `json:"key"`
 
-	// value is the value the entry must have. At most 255 characters. Without it
-	// any value holds.
+	// value is the value of the entry. At most 255 characters. Without it any value
+	// matches.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -95,7 +96,7 @@ type DescriptorMatch struct {
 	Value string `json:"value,omitempty"`
 }
 
-// KeyPart is one part of the key. Exactly the member that type names is set.
+// KeyPart is one part of the key. Exactly the field that type names must be set.
 //
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Header') == has(self.header)",message="header must be set when type is Header, and only then"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'RemoteAddress') == has(self.remoteAddress)",message="remoteAddress must be set when type is RemoteAddress, and only then"
@@ -103,8 +104,8 @@ type DescriptorMatch struct {
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Principal') == has(self.principal)",message="principal must be set when type is Principal, and only then"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Expression') == has(self.expression)",message="expression must be set when type is Expression, and only then"
 type KeyPart struct {
-	// type is where the value of this part comes from: Header, RemoteAddress,
-	// Descriptor, Principal or Expression. The member of that name must be set.
+	// type is the source of the value of this part: Header, RemoteAddress, Descriptor,
+	// Principal or Expression. The field of that name must be set.
 	//
 	// +required
 	Type KeyPartType `json:"type"`
@@ -126,8 +127,8 @@ type KeyPart struct {
 	// +optional
 	Descriptor *DescriptorKey `json:"descriptor,omitempty"`
 
-	// principal takes the authenticated user, the SPIFFE identity or the name in
-	// the client certificate. Only with type Principal.
+	// principal takes the authenticated user, the SPIFFE identity or the name in the
+	// client certificate. Only with type Principal.
 	//
 	// +optional
 	Principal *PrincipalKey `json:"principal,omitempty"`
@@ -140,7 +141,7 @@ type KeyPart struct {
 
 // HeaderKey takes the value of a request header.
 type HeaderKey struct {
-	// name is the name of the header, in any case. 1 to 255 characters.
+	// name is the name of the header, case-insensitive. 1 to 255 characters.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -149,20 +150,21 @@ type HeaderKey struct {
 	Name string `json:"name"`
 }
 
-// RemoteAddressKey takes the network of the client address, so that one client
-// cannot multiply its budget with the addresses it owns.
+// RemoteAddressKey takes the network of the client address, so that a client cannot
+// multiply its budget by using several addresses of its network.
 type RemoteAddressKey struct {
-	// ipv4PrefixLength is how many leading bits of an IPv4 address count, 0 to 32.
-	// 0 makes all IPv4 clients one. Defaults to 32, the whole address.
+	// ipv4PrefixLength is the number of leading bits of an IPv4 address that are used,
+	// 0 to 32. With 0 all IPv4 clients share one value. Defaults to 32, the whole
+	// address.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=32
 	IPv4PrefixLength *int32 `json:"ipv4PrefixLength,omitempty"`
 
-	// ipv6PrefixLength is how many leading bits of an IPv6 address count, 0 to 128.
-	// 0 makes all IPv6 clients one. Defaults to 64, the network a client usually
-	// owns.
+	// ipv6PrefixLength is the number of leading bits of an IPv6 address that are used,
+	// 0 to 128. With 0 all IPv6 clients share one value. Defaults to 64, the usual
+	// network of one client.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -172,7 +174,7 @@ type RemoteAddressKey struct {
 
 // DescriptorKey takes the value of a descriptor entry.
 type DescriptorKey struct {
-	// key is the key of the entry whose value is taken. 1 to 255 characters.
+	// key is the key of the entry. 1 to 255 characters.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -185,8 +187,8 @@ type PrincipalKey struct{}
 
 // ExpressionKey takes the result of a CEL expression.
 type ExpressionKey struct {
-	// cel is the expression over the request; it must yield a string. One that
-	// fails at run time is a missing part. 1 to 1024 characters.
+	// cel is the expression over the request; it must yield a string. If it fails at
+	// run time the part is missing: see onMissingKey. 1 to 1024 characters.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1

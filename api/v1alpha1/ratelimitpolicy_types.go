@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RateLimitPolicySpec is the desired behaviour of a RateLimitPolicy.
+// RateLimitPolicySpec is the desired behavior of a RateLimitPolicy.
 //
 // +kubebuilder:validation:XValidation:rule="self.counting != 'Attempts' || self.limits.all(l, l.algorithm in ['FixedWindow', 'SlidingLog', 'SlidingWindow'])",fieldPath=".counting",message="counting Attempts needs every limit to use FixedWindow, SlidingLog or SlidingWindow"
 // +kubebuilder:validation:XValidation:rule="self.denyWhen != 'ThresholdReached' || self.limits.all(l, l.algorithm in ['FixedWindow', 'SlidingLog', 'SlidingWindow'])",fieldPath=".denyWhen",message="denyWhen ThresholdReached needs every limit to use FixedWindow, SlidingLog or SlidingWindow"
@@ -20,18 +20,18 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.overrides) || self.overrides.all(o, !has(o.limits) || o.limits.all(l, !has(l.window) || self.limits.all(b, b.name != l.name || !(b.algorithm in ['SlidingWindow', 'Suppressed']) || duration(l.window) >= duration('2ms'))))",fieldPath=".overrides",message="window of an override must be at least 2ms for a limit that uses SlidingWindow or Suppressed"
 // +kubebuilder:validation:XValidation:rule="!has(self.overrides) || self.overrides.all(o, !has(o.limits) || o.limits.all(l, !has(l.window) || self.limits.all(b, b.name != l.name || !has(b.bucket) || duration(l.window).getMilliseconds() <= 1000 * duration(b.bucket).getMilliseconds() && 2 * duration(b.bucket).getMilliseconds() <= duration(l.window).getMilliseconds())))",fieldPath=".overrides",message="window of an override must be between 2 and 1000 times the bucket of the limit"
 type RateLimitPolicySpec struct {
-	// mode is what the policy does to the requests it applies to. Enforce refuses
-	// those over a limit. Shadow evaluates and counts exactly as Enforce would but
-	// never refuses, to try a policy out. Disabled matches nothing and counts
-	// nothing. Defaults to Enforce.
+	// mode is what the policy does to the requests it applies to. Enforce denies those
+	// over a limit. Shadow evaluates and counts exactly like Enforce but never denies,
+	// to try out a policy. Disabled matches nothing and counts nothing. Defaults to
+	// Enforce.
 	//
 	// +optional
 	// +kubebuilder:default=Enforce
 	Mode Mode `json:"mode,omitempty"`
 
-	// matches selects the requests the policy applies to: those for which at least
-	// one entry holds. At most 16 entries. Without entries the policy applies only
-	// to checks that name it. A check that names the policy skips matches.
+	// matches selects the requests that the policy applies to: at least one entry must
+	// match. At most 16 entries. Without entries the policy applies only to checks that
+	// name it. A check that names the policy ignores matches.
 	//
 	// +optional
 	// +listType=atomic
@@ -39,9 +39,9 @@ type RateLimitPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Matches []Match `json:"matches,omitempty"`
 
-	// key says whose budget a request spends from: requests with the same values in
-	// all parts, in order, share one budget. At most 8 parts. Without a key all
-	// requests share one budget.
+	// key is whose budget a request spends from: requests with the same values in all
+	// parts, in order, share one budget. At most 8 parts. Without a key all requests
+	// share one budget.
 	//
 	// +optional
 	// +listType=atomic
@@ -49,18 +49,18 @@ type RateLimitPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	Key []KeyPart `json:"key,omitempty"`
 
-	// onMissingKey is what happens to a request for which a part of the key is
-	// absent or empty. Share counts all of them in one common budget, which no
-	// value can name. Skip exempts them from the policy. Deny refuses them.
-	// Defaults to Share.
+	// onMissingKey is what happens to a request with an absent or empty part of the
+	// key. Share counts all such requests in one common budget, separate from that of
+	// every value. Skip exempts them from the policy. Deny denies them. Defaults to
+	// Share.
 	//
 	// +optional
 	// +kubebuilder:default=Share
 	OnMissingKey OnMissingKey `json:"onMissingKey,omitempty"`
 
-	// limits are what each key may spend, decided together in one atomic step: a
-	// request passes only if it fits all of them. 1 to 16 entries with distinct
-	// names. Their order decides which of several refusing limits is reported.
+	// limits are the limits of each key, decided together in one atomic step: a request
+	// is allowed only if it fits all of them. 1 to 16 entries with distinct names. If
+	// several limits deny a request, the first is reported.
 	//
 	// +required
 	// +listType=map
@@ -69,26 +69,26 @@ type RateLimitPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Limits []Limit `json:"limits"`
 
-	// counting is which checks spend from the limits. With Admitted a refused
-	// check spends nothing. With Attempts every check counts unless it meets a live
-	// block; this needs limits that use FixedWindow, SlidingLog or SlidingWindow.
-	// Defaults to Admitted.
+	// counting is which checks spend from the limits. With Admitted a denied check
+	// spends nothing. With Attempts every check counts unless its key is blocked; this
+	// requires limits that use FixedWindow, SlidingLog or SlidingWindow. Defaults to
+	// Admitted.
 	//
 	// +optional
 	// +kubebuilder:default=Admitted
 	Counting Counting `json:"counting,omitempty"`
 
-	// denyWhen is where refusals begin. With ThresholdExceeded as many units pass
-	// as the threshold says. With ThresholdReached the unit that reaches the
-	// threshold is refused; this needs limits that use FixedWindow, SlidingLog or
-	// SlidingWindow, with thresholds of at least 2. Defaults to ThresholdExceeded.
+	// denyWhen is which unit is the first denied. With ThresholdExceeded, threshold
+	// units are admitted. With ThresholdReached the unit that reaches the threshold is
+	// denied; this requires limits that use FixedWindow, SlidingLog or SlidingWindow,
+	// with thresholds of at least 2. Defaults to ThresholdExceeded.
 	//
 	// +optional
 	// +kubebuilder:default=ThresholdExceeded
 	DenyWhen DenyWhen `json:"denyWhen,omitempty"`
 
-	// overrides treat some callers differently. The first entry whose selectors all
-	// hold is used, the others are ignored. At most 64 entries with distinct names.
+	// overrides change how the policy treats some callers. The first entry whose selectors all
+	// match is used, the others are ignored. At most 64 entries with distinct names.
 	// Without entries every caller has the same limits.
 	//
 	// +optional
@@ -98,26 +98,27 @@ type RateLimitPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(o, self.exists_one(p, p.name == o.name))",message="name of every override must be unique"
 	Overrides []Override `json:"overrides,omitempty"`
 
-	// failureMode is how the policy decides while Redis cannot answer in time. Open
-	// admits. Closed refuses. Local limits inside each replica, with the thresholds
-	// shared out among the replicas and counts that start empty. Defaults to Open.
+	// failureMode is how the policy decides while Redis does not answer in time. Open
+	// allows every request. Closed denies every request. Local limits inside each
+	// replica, with the thresholds divided among the replicas and counters that start
+	// empty; it is not supported yet. Defaults to Open.
 	//
 	// +optional
 	// +kubebuilder:default=Open
 	FailureMode FailureMode `json:"failureMode,omitempty"`
 
-	// denial shapes the answer to a refused request. Without it the code is
+	// denial configures the response to a denied request. Without it the code is
 	// RateLimited and the message a general one.
 	//
 	// +optional
 	Denial Denial `json:"denial,omitzero"`
 }
 
-// RateLimitPolicyStatus is what the controller has observed of a RateLimitPolicy.
+// RateLimitPolicyStatus is the observed state of a RateLimitPolicy.
 type RateLimitPolicyStatus struct {
-	// conditions say whether the policy compiles (Accepted), is in the registry
-	// (Programmed), is used by every replica (Enforced) and all three (Ready);
-	// Stalled and Reconciling are present only while they are true. At most 8.
+	// conditions report whether the policy compiles (Accepted), is in the registry
+	// (Programmed), is enforced by every live replica (Enforced), and all three
+	// (Ready). Stalled and Reconciling are present only while they are true. At most 8.
 	//
 	// +optional
 	// +listType=map
@@ -125,23 +126,23 @@ type RateLimitPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation the conditions speak of. Defaults to -1:
-	// the policy has not been seen yet.
+	// observedGeneration is the generation that the conditions apply to. Defaults to
+	// -1: the controller has not processed the policy yet.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// summary is the limits in one line, such as "burst 5/1m, daily 20/24h". At most
-	// 2048 characters. Empty until the policy has been seen.
+	// 2048 characters. Empty until the controller has processed the policy.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	Summary string `json:"summary,omitempty"`
 }
 
-// RateLimitPolicy limits how often something may be done: it selects requests,
-// says whose budget each spends from, and how much of it there is.
+// RateLimitPolicy is a rate limit: it selects requests, the key whose budget each of
+// them spends from, and the limits of that budget.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -159,13 +160,13 @@ type RateLimitPolicy struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is the desired behaviour of the policy.
+	// spec is the desired behavior of the policy.
 	//
 	// +required
 	Spec RateLimitPolicySpec `json:"spec"`
 
-	// status is what the controller has observed. Defaults to an observedGeneration
-	// of -1, so that nothing takes a policy nobody has seen for a current one.
+	// status is the observed state. Defaults to an observedGeneration of -1, so that
+	// tools do not take a policy that was not processed yet for a current one.
 	//
 	// +optional
 	// +kubebuilder:default:={"observedGeneration":-1}

@@ -17,9 +17,9 @@ import (
 
 type schema = apiextensionsv1.JSONSchemaProps
 
-// TestSchema holds the generated schema to what every good API keeps to: all is
-// described and bounded, and no type is used that clients round or that leaves no
-// room for a third value.
+// TestSchema checks the conventions of the generated schema: every field is described
+// and bounded, and there are no floats, which clients round, and no booleans, which
+// have no third value.
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	root := policySchema(t)
@@ -39,10 +39,10 @@ func checkField(g *WithT, path string, s *schema) {
 	if !strings.HasSuffix(path, "[]") {
 		g.Expect(s.Description).NotTo(BeEmpty(), "description")
 		name := path[strings.LastIndex(path, ".")+1:]
-		// The conditions are of a type of Kubernetes, which says it in its own way.
+		// The type of the conditions belongs to Kubernetes.
 		if !strings.Contains(path, "conditions[]") {
 			g.Expect(s.Description).To(HavePrefix(name+" "), "a description begins with the name of the field")
-			g.Expect(s.Description).To(HaveSuffix("."), "a description is made of sentences")
+			g.Expect(s.Description).To(HaveSuffix("."), "a description consists of sentences")
 		}
 	}
 	switch s.Type {
@@ -77,7 +77,7 @@ func TestSchemaDefaults(t *testing.T) {
 	NewWithT(t).Expect(defaulted).To(ConsistOf(
 		`.spec.mode="Enforce"`, `.spec.onMissingKey="Share"`, `.spec.counting="Admitted"`,
 		`.spec.denyWhen="ThresholdExceeded"`, `.spec.failureMode="Open"`, `.status={"observedGeneration":-1}`,
-	), "any other default would be written back into objects that tools keep in step with a repository")
+	), "GitOps tools report any other default as a difference to the repository")
 }
 
 func TestSchemaListTypes(t *testing.T) {
@@ -134,7 +134,7 @@ func walk(path string, s *schema, visit func(path string, s *schema)) {
 	}
 }
 
-// ruleMessages are the messages of all CEL rules of the schema.
+// ruleMessages returns the messages of all CEL rules of the schema.
 func ruleMessages(root *schema) []string {
 	var messages []string
 	walk("", root, func(_ string, s *schema) {

@@ -15,8 +15,7 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// api reads and writes a real API server that has the generated
-// CustomResourceDefinition.
+// api is a client of a real API server with the generated CustomResourceDefinition.
 var api client.Client
 
 func TestAPI(t *testing.T) {
