@@ -622,7 +622,7 @@ func key(parts ...string) string {
 	return `{key: [` + strings.Join(parts, ", ") + `], ` + limits(aLimit)[1:]
 }
 
-// overrides returns a spec with these overrides and one limit of each algorithm.
+// overrides returns a spec with these overrides and the limits that they may change.
 func overrides(entries ...string) string {
 	return `{overrides: [` + strings.Join(entries, ", ") + `], ` + limits(
 		`{name: log, algorithm: SlidingLog, threshold: 5, window: 1m}`,

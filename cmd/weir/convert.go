@@ -17,7 +17,7 @@ import (
 func newConvertCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert",
-		Short: "Turn the configuration of another rate limiter into policies",
+		Short: "Convert the configuration of another rate limiter into policies",
 	}
 	cmd.AddCommand(newConvertEnvoyRatelimitCommand())
 	return cmd
@@ -28,8 +28,10 @@ func newConvertEnvoyRatelimitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "envoy-ratelimit FILE",
 		Short: "Convert a configuration of envoyproxy/ratelimit",
-		Long: `Writes a RateLimitPolicy for every limit of the file to standard output, and what
-could not be carried over to standard error. FILE may be - for standard input.`,
+		Long: `Convert a configuration of envoyproxy/ratelimit.
+
+Writes a RateLimitPolicy for every limit of the file to standard output, and notes
+on what could not be converted to standard error. FILE may be - for standard input.`,
 		Example: "  weir convert envoy-ratelimit config.yaml | kubectl apply -f -",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -22,7 +22,7 @@ import (
 	"github.com/weir-dev/weir/internal/tracing"
 )
 
-// decisionFlags are the flags of everything that decides.
+// decisionFlags are the flags of every command that makes decisions.
 type decisionFlags struct {
 	redisURL       string
 	redisFiles     redisclient.Files
@@ -42,32 +42,32 @@ type decisionFlags struct {
 func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.redisFiles.Username, "redis-username-file", "",
-		"the file with the user for Redis, read for each connection; empty is that of the URL, or the default one")
-	flags.StringVar(&f.redisFiles.Password, "redis-password-file", "", "the file with its password")
+		"file with the Redis user, read for each connection (default: the user of the URL, or Redis's default user)")
+	flags.StringVar(&f.redisFiles.Password, "redis-password-file", "", "file with the Redis password, read for each connection (default: the password of the URL)")
 	flags.StringVar(&f.redisFiles.CA, "redis-ca-file", "",
-		"the authorities that Redis has its certificate of, in PEM; empty is those of the system")
-	flags.StringVar(&f.redisFiles.Cert, "redis-cert-file", "", "the certificate to show Redis, in PEM; empty is none")
-	flags.StringVar(&f.redisFiles.Key, "redis-key-file", "", "its key")
-	flags.StringVar(&f.redisPrefix, "redis-prefix", "weir:", "what the name of every key in Redis starts with")
-	flags.StringVar(&f.httpAddress, "http-address", ":8080", "where checks are answered over HTTP")
-	flags.StringVar(&f.grpcAddress, "grpc-address", ":8081", "where checks are answered over gRPC")
-	flags.StringVar(&f.metricsAddress, "metrics-address", ":8082", "where metrics are served; empty is nowhere")
+		"PEM file with the CAs that verify Redis (default: system roots)")
+	flags.StringVar(&f.redisFiles.Cert, "redis-cert-file", "", "PEM file with the client certificate for Redis (default: none)")
+	flags.StringVar(&f.redisFiles.Key, "redis-key-file", "", "PEM file with the key of the client certificate for Redis")
+	flags.StringVar(&f.redisPrefix, "redis-prefix", "weir:", "prefix of every key in Redis")
+	flags.StringVar(&f.httpAddress, "http-address", ":8080", "address of the HTTP API")
+	flags.StringVar(&f.grpcAddress, "grpc-address", ":8081", "address of the gRPC API")
+	flags.StringVar(&f.metricsAddress, "metrics-address", ":8082", "address of the metrics; empty serves none")
 	flags.DurationVar(&f.storeTimeout, "store-timeout", 50*time.Millisecond,
-		"the longest a decision waits for Redis; then the failureMode of the policies decides")
+		"timeout of Redis per decision; after it the failureMode of the policies decides")
 	flags.DurationVar(&f.drainDelay, "drain-delay", 0,
-		"how long requests are still accepted, with /readyz failing, after the process was told to end")
+		"how long a stopping process still accepts requests while /readyz fails")
 	flags.StringSliceVar(&f.trustedProxies, "trusted-proxies",
 		[]string{
 			"127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7",
-		}, "networks of proxies, whose word is believed on whom they forward for")
+		}, "networks of proxies whose forwarding headers are trusted")
 	flags.StringVar(&f.principal, "principal-header", "",
-		"the header in which trusted proxies name the caller they have authenticated; empty is none")
-	flags.BoolVar(&f.legacyHeaders, "legacy-headers", false, "answer with X-RateLimit-Limit, -Remaining and -Reset as well")
-	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+		"header in which trusted proxies pass the authenticated user (default: none)")
+	flags.BoolVar(&f.legacyHeaders, "legacy-headers", false, "also set the response headers X-RateLimit-Limit, -Remaining and -Reset")
+	flags.StringVar(&f.logLevel, "log-level", "info", "lowest level to log: debug, info, warn or error")
 	f.tls.add(cmd)
 }
 
-// validate refuses values that cannot work and flags that would be ignored.
+// validate rejects invalid values and flags that would be ignored.
 func (f *decisionFlags) validate() error {
 	var errs []error
 	if f.storeTimeout <= 0 {
@@ -77,19 +77,19 @@ func (f *decisionFlags) validate() error {
 		errs = append(errs, fmt.Errorf("--drain-delay %v: must not be negative", f.drainDelay))
 	}
 	if strings.ContainsAny(f.redisPrefix, "{}") {
-		errs = append(errs, fmt.Errorf("--redis-prefix %q: must not hold braces", f.redisPrefix))
+		errs = append(errs, fmt.Errorf("--redis-prefix %q: must not contain braces", f.redisPrefix))
 	}
 	if _, err := f.trustedNetworks(); err != nil {
 		errs = append(errs, err)
 	}
 	if strings.ContainsFunc(f.principal, isNoHeaderChar) {
-		errs = append(errs, fmt.Errorf("--principal-header %q: must be the name of a header", f.principal))
+		errs = append(errs, fmt.Errorf("--principal-header %q: must be a header name", f.principal))
 	}
 	errs = append(errs, f.tls.validate())
 	return errors.Join(errs...)
 }
 
-// trustedNetworks reads --trusted-proxies.
+// trustedNetworks parses --trusted-proxies.
 func (f *decisionFlags) trustedNetworks() ([]netip.Prefix, error) {
 	networks := make([]netip.Prefix, 0, len(f.trustedProxies))
 	for _, text := range f.trustedProxies {
@@ -102,14 +102,14 @@ func (f *decisionFlags) trustedNetworks() ([]netip.Prefix, error) {
 	return networks, nil
 }
 
-// isNoHeaderChar reports whether the name of no header holds the character (RFC
-// 9110 section 5.6.2).
+// isNoHeaderChar reports whether the character is not allowed in header names (RFC 9110
+// section 5.6.2).
 func isNoHeaderChar(c rune) bool {
 	return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
 }
 
-// endpointOptions are the options of the endpoint, but for its Redis. stop sends the
-// spans that are left, at the end of the process.
+// endpointOptions returns the options of the endpoint, without its Redis. stop exports
+// the remaining spans; call it at the end of the process.
 func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.Options, stop func(), err error) {
 	logger, err := f.logger()
 	if err != nil {
@@ -148,7 +148,7 @@ func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.O
 	if spans != nil {
 		options.Tracer, options.Propagator = spans.Provider, spans.Propagator
 	}
-	return options, func() { _ = spans.Close(ctx) }, nil // an error has been logged
+	return options, func() { _ = spans.Close(ctx) }, nil // its errors are logged
 }
 
 // logger returns a logger that writes JSON to standard error.

@@ -1,8 +1,18 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command weir decides whether requests may pass, by the rate limits that
-// RateLimitPolicy resources declare.
+// Command weir enforces the rate limits of RateLimitPolicy resources.
+//
+// Read the files in this order:
+//
+//	main.go          the commands
+//	manager.go       weir manager: flags and run
+//	standalone.go    weir standalone: flags and run
+//	flags.go         the flags that both have
+//	tlsflags.go      the flags of TLS on the HTTP and gRPC ports
+//	webhookflags.go  the flags of the validating webhook
+//	convert.go       weir convert
+//	version.go       weir version
 package main
 
 import (
@@ -27,6 +37,6 @@ func main() {
 	root.AddCommand(newManagerCommand(), newStandaloneCommand(), newConvertCommand(), newVersionCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "weir:", err)
-		os.Exit(1) //nolint:gocritic // nothing is left to stop
+		os.Exit(1) //nolint:gocritic // stop only releases the signal handler
 	}
 }

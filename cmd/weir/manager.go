@@ -19,7 +19,7 @@ import (
 	"github.com/weir-dev/weir/internal/manager"
 )
 
-// namespaceFile says in which namespace a pod runs.
+// namespaceFile holds the namespace of the pod.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 type managerFlags struct {
@@ -38,30 +38,30 @@ func newManagerCommand() *cobra.Command {
 	f := &managerFlags{}
 	cmd := &cobra.Command{
 		Use:   "manager --redis-url URL",
-		Short: "Publish the policies of a cluster, and decide by them",
-		Long: `Publish the policies of a cluster, and decide by them.
+		Short: "Publish the policies of a cluster and enforce them",
+		Long: `Publish the policies of a cluster and enforce them.
 
-Every process decides by the plans in the registry in Redis; the one that
-holds the lease publishes what the API server holds. Decisions do not need the
-API server: they go on while it is away, and begin without it.`,
+Every process decides by the plans in the registry in Redis. The leader publishes
+the policies of the API server to that registry. Decisions do not need the API
+server: they continue while it is down, even in a process that starts meanwhile.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
 	}
 	f.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.redisURL, "redis-url", "", "where counters and plans live, as redis://, rediss://, redis-cluster:// or rediss-cluster://")
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "how to reach the API server; empty is KUBECONFIG, or the pod's own account")
-	flags.BoolVar(&f.controllers, "controllers", true, "publish the policies of the cluster, where this process holds the lease")
+	flags.StringVar(&f.redisURL, "redis-url", "", "Redis of counters and plans: redis://, rediss://, redis-cluster:// or rediss-cluster:// (required)")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default: that of KUBECONFIG, or the service account of the pod)")
+	flags.BoolVar(&f.controllers, "controllers", true, "publish the policies of the cluster while this process is the leader")
 	flags.BoolVar(&f.decisions, "decisions", true, "answer checks")
 	flags.StringVar(&f.tenancy, "tenancy", string(compile.TenancyNamespace),
-		"Namespace: policies match only what the annotations of their Namespace grant; Cluster: every author is trusted")
+		"what policies may match: Namespace (only what the annotations of their namespace grant) or Cluster (everything)")
 	flags.StringVar(&f.installation, "installation", "weir",
-		"names those who share one registry; two clusters on one Redis need different prefixes, and would notice by different names")
-	flags.StringVar(&f.replica, "replica", "", "names this process among the live replicas; empty is the host name and process id")
-	flags.StringVar(&f.lease.Namespace, "lease-namespace", "", "where the Lease is; empty is the pod's own namespace, or default")
-	flags.DurationVar(&f.lease.Duration, "lease-duration", 15*time.Second, "how long others wait for a leader that is silent")
-	flags.DurationVar(&f.lease.RenewDeadline, "lease-renew-deadline", 10*time.Second, "how long a leader goes on that cannot renew")
-	flags.DurationVar(&f.lease.RetryPeriod, "lease-retry-period", 2*time.Second, "the time between attempts to get or renew the lease")
+		"name of this installation; replicas with the same name share a registry. Two clusters on one Redis need different prefixes; different names detect a shared one")
+	flags.StringVar(&f.replica, "replica", "", "name of this replica, unique among the live ones (default: host name and process ID)")
+	flags.StringVar(&f.lease.Namespace, "lease-namespace", "", "namespace of the Lease (default: that of the pod, or default)")
+	flags.DurationVar(&f.lease.Duration, "lease-duration", 15*time.Second, "how long candidates wait after the leader's last renewal before they take over")
+	flags.DurationVar(&f.lease.RenewDeadline, "lease-renew-deadline", 10*time.Second, "how long a leader that cannot renew the Lease keeps leading")
+	flags.DurationVar(&f.lease.RetryPeriod, "lease-retry-period", 2*time.Second, "time between attempts to acquire or renew the Lease")
 	f.webhook.add(cmd)
 	return cmd
 }
@@ -98,7 +98,7 @@ func (f *managerFlags) run(ctx context.Context) error {
 		Installation: f.installation,
 		Replica:      f.replica,
 	}
-	// Who only decides can do without an API server, and then has no operators.
+	// Decisions alone work without an API server; the calls on state are then disabled.
 	options.Config, err = f.restConfig()
 	if err != nil && (f.controllers || !clientcmd.IsEmptyConfig(err)) {
 		return fmt.Errorf("--kubeconfig: %w", err)
@@ -112,7 +112,7 @@ func (f *managerFlags) validate() error {
 		errs = append(errs, errors.New("--redis-url: is required"))
 	}
 	if !f.controllers && !f.decisions {
-		errs = append(errs, errors.New("--controllers=false --decisions=false: nothing is left to do"))
+		errs = append(errs, errors.New("--controllers=false --decisions=false: at least one must be true"))
 	}
 	if t := compile.Tenancy(f.tenancy); t != compile.TenancyNamespace && t != compile.TenancyCluster {
 		errs = append(errs, fmt.Errorf("--tenancy %q: must be Namespace or Cluster", f.tenancy))
@@ -122,7 +122,7 @@ func (f *managerFlags) validate() error {
 		errs = append(errs, fmt.Errorf("--lease-duration, --lease-renew-deadline, --lease-retry-period: %w", err))
 	}
 	if strings.Contains(f.replica, "/") {
-		errs = append(errs, fmt.Errorf("--replica %q: must not hold slashes", f.replica))
+		errs = append(errs, fmt.Errorf("--replica %q: must not contain slashes", f.replica))
 	}
 	if f.installation == "" || strings.Contains(f.installation, "/") {
 		errs = append(errs, fmt.Errorf("--installation %q: must be a name without slashes", f.installation))
@@ -130,7 +130,8 @@ func (f *managerFlags) validate() error {
 	return errors.Join(errs...)
 }
 
-// restConfig finds the API server as kubectl does, or as a pod does.
+// restConfig returns the API server of the kubeconfig or, in a pod, of the service
+// account.
 func (f *managerFlags) restConfig() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
@@ -138,8 +139,8 @@ func (f *managerFlags) restConfig() (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The API server has its own way to fend off clients; ours would only make a
-	// burst of statuses slow.
+	// The API server has its own flow control; client-side limits would only delay a
+	// burst of status writes.
 	config.QPS = -1
 	return config, nil
 }

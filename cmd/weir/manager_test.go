@@ -31,8 +31,7 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// cluster is a real kube-apiserver and a real Redis for managers that run as
-// processes.
+// cluster is a real kube-apiserver and a real Redis for manager processes.
 type cluster struct {
 	tb         testing.TB
 	api        *testenv.APIServer
@@ -53,7 +52,7 @@ func startCluster(tb testing.TB) *cluster {
 	return c
 }
 
-// manager starts a manager that is quick to take over, without a webhook.
+// manager starts a manager with a short lease and without a webhook.
 func (c *cluster) manager(args ...string) *process {
 	c.tb.Helper()
 	return startWeir(c.tb, append([]string{
@@ -87,7 +86,7 @@ func (c *cluster) edit(name string, threshold int64) {
 	}
 }
 
-// condition returns the status of a condition of the policy.
+// condition returns "<status>/<reason>" of a condition of the policy.
 func (c *cluster) condition(name, kind string) func() string {
 	return func() string {
 		policy := &v1alpha1.RateLimitPolicy{}
@@ -101,7 +100,7 @@ func (c *cluster) condition(name, kind string) func() string {
 	}
 }
 
-// leader returns who holds the lease.
+// leader returns the process that holds the lease, nil if there is none.
 func (c *cluster) leader(among []*process) func() *process {
 	return func() *process {
 		lease := &coordinationv1.Lease{}
@@ -118,8 +117,8 @@ func (c *cluster) leader(among []*process) func() *process {
 	}
 }
 
-// threshold asks the process for the threshold it enforces; 0 if there is no
-// answer, -404 if it knows no such policy.
+// threshold returns the threshold that the process enforces; 0 without a response, -404
+// for an unknown policy.
 func (p *process) threshold(name string) int64 {
 	response, err := http.Post("http://"+p.http+"/v1/check", "application/json",
 		strings.NewReader(`{"policies":["shop/`+name+`"],"key":"t","peek":true}`))
@@ -141,45 +140,51 @@ func (p *process) enforces(name string) func() int64 {
 	return func() int64 { return p.threshold(name) }
 }
 
-func TestManagerObeysTheCluster(t *testing.T) {
-	g := NewWithT(t)
+func TestManagerEnforcesThePoliciesOfTheCluster(t *testing.T) {
 	c := startCluster(t)
 	p := c.manager()
-	c.apply("new", 2)
-	g.Eventually(p.enforces("new"), "20s").Should(Equal(int64(2)))
-	g.Eventually(c.condition("new", v1alpha1.ConditionReady), "10s").Should(Equal("True/Ready"))
-	var statuses []int
-	for range 3 {
-		status, _, err := p.check(`{"policies":["shop/new"],"key":"alice"}`)
-		g.Expect(err).NotTo(HaveOccurred())
-		statuses = append(statuses, status)
-	}
-	g.Expect(statuses).To(Equal([]int{200, 200, 429}))
-	c.edit("new", 3)
-	g.Eventually(p.enforces("new")).Should(Equal(int64(3)))
-	g.Expect(c.client.Delete(t.Context(), c.policy("new", 1))).To(Succeed())
-	g.Eventually(p.enforces("new")).Should(Equal(int64(-404)))
 
-	// What the schema cannot say is said in the status.
-	c.create(testenv.MakePolicy("shop/later").Limit("l", v1alpha1.AlgorithmGCRA, 5, "1s").
-		FailureMode(v1alpha1.FailureModeLocal).Obj())
-	g.Eventually(c.condition("later", v1alpha1.ConditionAccepted)).Should(Equal("False/NotSupported"))
+	t.Run("a policy is enforced, edited and deleted", func(t *testing.T) {
+		g := NewWithT(t)
+		c.apply("new", 2)
+		g.Eventually(p.enforces("new"), "20s").Should(Equal(int64(2)))
+		g.Eventually(c.condition("new", v1alpha1.ConditionReady), "10s").Should(Equal("True/Ready"))
+		var statuses []int
+		for range 3 {
+			status, _, err := p.check(`{"policies":["shop/new"],"key":"alice"}`)
+			g.Expect(err).NotTo(HaveOccurred())
+			statuses = append(statuses, status)
+		}
+		g.Expect(statuses).To(Equal([]int{200, 200, 429}))
+		c.edit("new", 3)
+		g.Eventually(p.enforces("new")).Should(Equal(int64(3)))
+		g.Expect(c.client.Delete(t.Context(), c.policy("new", 1))).To(Succeed())
+		g.Eventually(p.enforces("new")).Should(Equal(int64(-404)))
+	})
 
-	// The registry is wiped: no decision is lost, and it is back within 2 s.
-	c.apply("kept", 5)
-	g.Eventually(p.enforces("kept")).Should(Equal(int64(5)))
-	client := redis.NewClient(&redis.Options{Addr: c.redis.Addr})
-	defer func() { g.Expect(client.Close()).To(Succeed()) }()
-	g.Expect(client.FlushAll(t.Context()).Err()).To(Succeed())
-	wiped := time.Now()
-	g.Eventually(func() bool {
-		g.Expect(p.threshold("kept")).To(Equal(int64(5)))
-		return client.HExists(t.Context(), "weir:1:{registry}", "shop/kept").Val()
-	}, "5s", "5ms").Should(BeTrue())
-	g.Expect(time.Since(wiped)).To(BeNumerically("<", 2*time.Second))
+	t.Run("the status reports an unsupported feature", func(t *testing.T) {
+		c.create(testenv.MakePolicy("shop/later").Limit("l", v1alpha1.AlgorithmGCRA, 5, "1s").
+			FailureMode(v1alpha1.FailureModeLocal).Obj())
+		NewWithT(t).Eventually(c.condition("later", v1alpha1.ConditionAccepted)).Should(Equal("False/NotSupported"))
+	})
+
+	t.Run("a wiped registry is published again within 2 s and no decision is lost", func(t *testing.T) {
+		g := NewWithT(t)
+		c.apply("kept", 5)
+		g.Eventually(p.enforces("kept")).Should(Equal(int64(5)))
+		client := redis.NewClient(&redis.Options{Addr: c.redis.Addr})
+		defer func() { g.Expect(client.Close()).To(Succeed()) }()
+		g.Expect(client.FlushAll(t.Context()).Err()).To(Succeed())
+		wiped := time.Now()
+		g.Eventually(func() bool {
+			g.Expect(p.threshold("kept")).To(Equal(int64(5)))
+			return client.HExists(t.Context(), "weir:1:{registry}", "shop/kept").Val()
+		}, "5s", "5ms").Should(BeTrue())
+		g.Expect(time.Since(wiped)).To(BeNumerically("<", 2*time.Second))
+	})
 }
 
-func TestManagerNeedsNoAPIServerToDecide(t *testing.T) {
+func TestManagerDecidesWithoutTheAPIServer(t *testing.T) {
 	g := NewWithT(t)
 	c := startCluster(t)
 	p := c.manager()
@@ -201,20 +206,20 @@ func TestManagerNeedsNoAPIServerToDecide(t *testing.T) {
 	})
 	c.api.Stop()
 	again := c.manager("--replica", "another")
-	g.Eventually(again.enforces("p"), "20s").Should(Equal(int64(5)), "a process that starts in the outage decides")
-	// Longer than the lease: whoever led has noticed.
+	g.Eventually(again.enforces("p"), "20s").Should(Equal(int64(5)), "a process that starts during the outage decides")
+	// Longer than the lease duration: the leader has lost its lease.
 	g.Eventually(p.log.String, "20s").Should(ContainSubstring("Not leading"))
 	g.Expect(again.threshold("p")).To(Equal(int64(5)))
 	g.Expect(status(p, "/healthz")).To(Equal(http.StatusOK))
 	c.api.Start()
 	g.Eventually(func() error { return c.client.List(t.Context(), &v1alpha1.RateLimitPolicyList{}) }, "30s").Should(Succeed())
 	c.edit("p", 6)
-	g.Eventually(p.enforces("p"), "30s").Should(Equal(int64(6)), "edits flow again")
+	g.Eventually(p.enforces("p"), "30s").Should(Equal(int64(6)), "edits are published again")
 	g.Eventually(again.enforces("p"), "10s").Should(Equal(int64(6)))
 	stop()
 	steady.Wait()
 	g.Expect(failed).To(BeEmpty(), "no decision was lost")
-	t.Logf("slowest decision meanwhile: %v", worst)
+	t.Logf("slowest decision during the outage: %v", worst)
 }
 
 func status(p *process, path string) int {
@@ -226,10 +231,10 @@ func status(p *process, path string) int {
 	return response.StatusCode
 }
 
-func TestManagersTakeOver(t *testing.T) {
+func TestManagersFailOver(t *testing.T) {
 	g := NewWithT(t)
 	c := startCluster(t)
-	// A leader that freezes goes on believing in its lease for the renew deadline.
+	// A frozen leader still considers itself the leader for the renew deadline.
 	slow := []string{"--lease-duration", "6s", "--lease-renew-deadline", "5s"}
 	all := []*process{c.manager(slow...), c.manager(slow...), c.manager(slow...)}
 	c.apply("p", 10)
@@ -241,7 +246,7 @@ func TestManagersTakeOver(t *testing.T) {
 	}
 	onAll(all, 10)
 
-	// A leader that freezes is replaced; when it thaws, nothing it does counts.
+	// A frozen leader is replaced. After it thaws, its writes are rejected.
 	g.Eventually(c.leader(all), "10s").ShouldNot(BeNil())
 	frozen := c.leader(all)()
 	g.Expect(frozen.cmd.Process.Signal(syscall.SIGSTOP)).To(Succeed())
@@ -262,11 +267,11 @@ func TestManagersTakeOver(t *testing.T) {
 	onAll(all, 12)
 	g.Consistently(func(g Gomega) {
 		g.Expect([]int64{all[0].threshold("p"), all[1].threshold("p"), all[2].threshold("p")}).
-			To(Equal([]int64{12, 12, 12}), "nothing stale is written")
+			To(Equal([]int64{12, 12, 12}), "no stale plan is written")
 		g.Expect(terms()).To(Equal(before), "the leader is not deposed")
 	}, "7s").Should(Succeed())
 
-	// A leader that dies is replaced.
+	// A killed leader is replaced.
 	g.Eventually(c.leader(all), "10s").ShouldNot(BeNil())
 	dead := c.leader(all)()
 	g.Expect(dead.cmd.Process.Kill()).To(Succeed())
@@ -276,16 +281,15 @@ func TestManagersTakeOver(t *testing.T) {
 	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(Equal("True/Enforced"))
 }
 
-// The halves in processes of their own: the one that decides is given no way to
-// reach the API server.
-func TestManagerHalvesApart(t *testing.T) {
+// Each half runs in a process of its own; the deciding one has no kubeconfig.
+func TestManagerHalvesInSeparateProcesses(t *testing.T) {
 	g := NewWithT(t)
 	c := startCluster(t)
 	c.manager("--decisions=false")
 	c.apply("p", 5)
 	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "20s").Should(Equal("False/NoReplicas"))
 	metrics := testenv.FreeAddr(t)
-	t.Setenv("KUBECONFIG", "/no/such/file") // nor that of whoever runs the test
+	t.Setenv("KUBECONFIG", "/no/such/file") // nor the kubeconfig of the developer
 	p := startWeir(t, "manager", "--controllers=false", "--redis-url", c.redis.URL, "--store-timeout", "2s",
 		"--metrics-address", metrics)
 	g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(5)))
@@ -299,19 +303,19 @@ func TestManagerHalvesApart(t *testing.T) {
 	g.Expect(p.cmd.Process.Kill()).To(Succeed())
 	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(Equal("False/NoReplicas"))
 
-	// Who decides for another installation leaves this one's plans alone.
+	// A replica of another installation does not use the plans of this one.
 	stranger := startWeir(t, "manager", "--controllers=false", "--redis-url", c.redis.URL, "--installation", "another")
 	g.Eventually(stranger.log.String, "10s").Should(ContainSubstring("the registry belongs to another installation"))
 	g.Expect(stranger.threshold("p")).NotTo(Equal(int64(5)))
 }
 
-func TestManagerFlagsThatCannotWork(t *testing.T) {
+func TestManagerRejectsInvalidFlags(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args []string
 		want string
 	}{
 		"no Redis":            {nil, "--redis-url: is required"},
-		"nothing to do":       {[]string{"--redis-url", "redis://x", "--controllers=false", "--decisions=false"}, "nothing is left to do"},
+		"nothing to do":       {[]string{"--redis-url", "redis://x", "--controllers=false", "--decisions=false"}, "at least one must be true"},
 		"an unknown tenancy":  {[]string{"--redis-url", "redis://x", "--tenancy", "Maybe"}, "--tenancy \"Maybe\": must be Namespace or Cluster"},
 		"an installation":     {[]string{"--redis-url", "redis://x", "--installation", "a/b"}, "--installation"},
 		"a replica":           {[]string{"--redis-url", "redis://x", "--replica", "a/b"}, "--replica"},
@@ -332,16 +336,16 @@ func TestManagerFlagsThatCannotWork(t *testing.T) {
 	}
 }
 
-// A process that was told to end and still decides goes on obeying edits.
-func TestManagerDrainsWithLivePolicies(t *testing.T) {
+// A stopping process applies edits until it is drained.
+func TestManagerAppliesEditsWhileItDrains(t *testing.T) {
 	g := NewWithT(t)
 	c := startCluster(t)
 	c.manager("--decisions=false")
 	p := c.manager("--controllers=false", "--drain-delay", "3s")
 	c.apply("p", 5)
 	g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(5)))
-	state, body := p.operator("nobody's", "GET", "/v1/state?policy=shop/p&key=k", "")
-	g.Expect(state).To(Equal(http.StatusUnauthorized), "who only decides asks the API server about operators: "+body)
+	state, body := p.operator("unknown", "GET", "/v1/state?policy=shop/p&key=k", "")
+	g.Expect(state).To(Equal(http.StatusUnauthorized), "a process without controllers authorizes with the API server: "+body)
 	g.Expect(p.cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
 	g.Eventually(func() int { return status(p, "/readyz") }, "5s", "5ms").Should(Equal(http.StatusServiceUnavailable))
 	c.edit("p", 6)

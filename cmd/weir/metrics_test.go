@@ -20,8 +20,7 @@ import (
 	"github.com/weir-dev/weir/internal/standalone"
 )
 
-// docs/metrics.md lists every metric with its labels, and none that is not
-// there.
+// docs/metrics.md lists exactly the registered metrics with their labels.
 func TestMetricsDocument(t *testing.T) {
 	g := NewWithT(t)
 	registry := prometheus.NewRegistry()
@@ -57,7 +56,7 @@ func TestBuildInfo(t *testing.T) {
 	}))
 }
 
-// registeredMetrics are the labels of each metric of ours, by its name.
+// registeredMetrics returns the labels of each weir_ metric, by its name.
 func registeredMetrics(registry *prometheus.Registry) map[string]string {
 	descriptions := make(chan *prometheus.Desc)
 	go func() {

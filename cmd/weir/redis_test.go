@@ -16,8 +16,7 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// The flags that name files let a process in where Redis asks for everything it can
-// ask for.
+// The file flags suffice for a Redis that requires a user, a password and mTLS.
 func TestRedisFileFlags(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
@@ -46,11 +45,11 @@ func TestRedisFileFlags(t *testing.T) {
 	}, "10s").Should(Equal(http.StatusOK))
 }
 
-func TestStandaloneRefusesFilesWithoutRedis(t *testing.T) {
+func TestStandaloneRejectsRedisFilesWithoutRedis(t *testing.T) {
 	g := NewWithT(t)
 	path, err := binary()
 	g.Expect(err).NotTo(HaveOccurred())
 	out, err := exec.Command(path, "standalone", "--policies", "../../config/samples", "--redis-ca-file", "ca.crt").CombinedOutput()
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(string(out)).To(ContainSubstring("need --redis-url"))
+	g.Expect(string(out)).To(ContainSubstring("needs --redis-url"))
 }

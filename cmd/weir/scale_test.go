@@ -23,13 +23,15 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// replicasAtScale is how many processes enforce.
+// replicasAtScale is the number of processes that enforce the policies.
 const replicasAtScale = 3
 
-// BenchmarkScale starts three processes on an API server that holds so many
-// policies, and an empty Redis. It tells how long it takes until all enforce all and
-// until every policy says so, what memory the largest process ever had, and how long
-// one edit takes from the answer of the API server until all enforce it.
+// BenchmarkScale starts three processes on an API server with many policies and an empty
+// Redis. It reports
+//   - the time until all processes enforce all policies,
+//   - the time until every policy has the condition Enforced,
+//   - the peak memory of the largest process,
+//   - the time of an edit from the response of the API server until all enforce it.
 func BenchmarkScale(b *testing.B) {
 	for _, policies := range []int{1000, 5000} {
 		b.Run(fmt.Sprintf("policies=%d", policies), func(b *testing.B) {
@@ -44,7 +46,7 @@ func BenchmarkScale(b *testing.B) {
 	}
 }
 
-// fill creates policies that match a host each, a few at a time.
+// fill creates policies that match one host each, with limited concurrency.
 func (c *cluster) fill(policies int) {
 	c.tb.Helper()
 	var group errgroup.Group
@@ -90,7 +92,7 @@ func (c *cluster) measure(b *testing.B, policies int) {
 	}
 }
 
-// timeEdits returns how long each of so many edits took to reach all, sorted.
+// timeEdits returns the sorted times that edits took to reach all processes.
 func (c *cluster) timeEdits(b *testing.B, all []*process, edits int) []time.Duration {
 	b.Helper()
 	took := make([]time.Duration, edits)
@@ -112,7 +114,7 @@ func (c *cluster) timeEdits(b *testing.B, all []*process, edits int) []time.Dura
 	return took
 }
 
-// policies is how many the process enforces.
+// policies returns the number of policies that the process enforces.
 func (p *process) policies() int {
 	response, err := http.Get("http://" + p.http + "/v1/policies")
 	if err != nil {
@@ -126,7 +128,7 @@ func (p *process) policies() int {
 	return len(list.Policies)
 }
 
-// unready is how many policies do not say yet that they are enforced.
+// unready returns the number of policies without the condition Enforced.
 func (c *cluster) unready() int {
 	list := &v1alpha1.RateLimitPolicyList{}
 	if err := c.client.List(c.tb.Context(), list, client.InNamespace("shop")); err != nil {
@@ -141,7 +143,7 @@ func (c *cluster) unready() int {
 	return n
 }
 
-// largestMemory is the most memory the process ever had, in bytes.
+// largestMemory returns the peak memory of the process in bytes.
 func (p *process) largestMemory(g *WithT) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	g.Expect(err).NotTo(HaveOccurred())

@@ -26,21 +26,21 @@ func newStandaloneCommand() *cobra.Command {
 	f := &standaloneFlags{}
 	cmd := &cobra.Command{
 		Use:   "standalone --policies DIR",
-		Short: "Decide without Kubernetes, by policies in files",
-		Long: `Decide without Kubernetes.
+		Short: "Enforce policies from files, without Kubernetes",
+		Long: `Enforce policies from files, without Kubernetes.
 
-Policies are read from the files of the folders given by --policies (.yaml,
-.yml and .json, several documents a file), and again whenever they change. A
-file that turns bad keeps what it last held in force, and the log says why.`,
+Policies are read from the .yaml, .yml and .json files in the folders of
+--policies, with several documents per file, and reloaded when they change. A file
+that fails to load is logged, and its last good policies stay in force.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
 	}
 	f.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.redisURL, "redis-url", "", "where counters live, as redis://, rediss://, redis-cluster:// or rediss-cluster://; empty is an embedded Redis")
-	flags.StringSliceVar(&f.policies, "policies", nil, "a folder with policies; may be repeated")
+	flags.StringVar(&f.redisURL, "redis-url", "", "Redis of the counters: redis://, rediss://, redis-cluster:// or rediss-cluster:// (default: an embedded Redis)")
+	flags.StringSliceVar(&f.policies, "policies", nil, "folder with policy files; may be repeated (required)")
 	flags.StringVar(&f.adminTokenFile, "admin-token-file", "",
-		"the file with the token of operators, who may see and change the state of keys; empty is nobody")
+		"file with the token that authorizes reading and changing the state of keys (default: disabled)")
 	return cmd
 }
 
@@ -58,7 +58,7 @@ func (f *standaloneFlags) run(ctx context.Context) error {
 			return fmt.Errorf("--admin-token-file: %w", err)
 		}
 	}
-	// The manager has these from controller-runtime.
+	// The manager gets these collectors from controller-runtime.
 	options.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	e, err := standalone.New(ctx, standalone.Options{
 		Options:    options,
@@ -75,10 +75,10 @@ func (f *standaloneFlags) run(ctx context.Context) error {
 func (f *standaloneFlags) validate() error {
 	errs := []error{f.decisionFlags.validate()}
 	if len(f.policies) == 0 {
-		errs = append(errs, errors.New("--policies: name at least one folder"))
+		errs = append(errs, errors.New("--policies: at least one folder is required"))
 	}
 	if f.redisURL == "" && f.redisFiles != (redisclient.Files{}) {
-		errs = append(errs, errors.New("--redis-password-file and its like: need --redis-url"))
+		errs = append(errs, errors.New("--redis-*-file: needs --redis-url"))
 	}
 	return errors.Join(errs...)
 }

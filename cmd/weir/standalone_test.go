@@ -26,7 +26,7 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// binary is weir, built once for the tests that run it as a process.
+// binary builds weir once for all tests and returns its path.
 var binary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "weir-test-")
 	if err != nil {
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// process is a running weir.
+// process is a running weir process.
 type process struct {
 	cmd  *exec.Cmd
 	http string
@@ -60,7 +60,7 @@ func startStandalone(t *testing.T, args ...string) *process {
 	return startWeir(t, append([]string{"standalone"}, args...)...)
 }
 
-// startWeir starts weir and waits until it answers on its HTTP address.
+// startWeir starts weir and waits until it serves HTTP.
 func startWeir(tb testing.TB, args ...string) *process {
 	tb.Helper()
 	g := NewWithT(tb)
@@ -88,7 +88,7 @@ func startWeir(tb testing.TB, args ...string) *process {
 	return p
 }
 
-// check asks and returns the status, and the longest wait of any limit.
+// check sends a check and returns the status and the longest retryAfter of its limits.
 func (p *process) check(body string) (status int, retryAfter time.Duration, err error) {
 	response, err := http.Post("http://"+p.http+"/v1/check", "application/json", strings.NewReader(body))
 	if err != nil {
@@ -107,8 +107,8 @@ func (p *process) check(body string) (status int, retryAfter time.Duration, err 
 	return response.StatusCode, retryAfter, err
 }
 
-// Four processes share one Redis: of 400 parallel checks on one key exactly
-// the threshold of 100 pass, for each algorithm.
+// Four processes share one Redis: of 400 concurrent checks of one key exactly the
+// threshold of 100 are allowed, with each algorithm.
 func TestFourProcessesShareOneLimit(t *testing.T) {
 	server := testenv.StartRedis(t)
 	dir := t.TempDir()
@@ -152,10 +152,9 @@ spec:
 	}
 }
 
-// On the wall clock of a real Redis: a blocked caller stays blocked to the
-// end although its window has slid, and is free after what it was told to
-// wait.
-func TestBlockLastsAsLongAsItSays(t *testing.T) {
+// With the wall clock of a real Redis: a blocked caller stays blocked although its
+// window has slid, and is allowed again after retryAfter.
+func TestBlockEndsAfterRetryAfter(t *testing.T) {
 	g := NewWithT(t)
 	server := testenv.StartRedis(t)
 	dir := t.TempDir()
@@ -187,10 +186,10 @@ spec:
 	_, wait = check()
 	<-time.After(wait)
 	status, _ = check()
-	g.Expect(status).To(Equal(http.StatusOK), "free after what it was told to wait")
+	g.Expect(status).To(Equal(http.StatusOK), "allowed after retryAfter")
 }
 
-// The README's commands do what the README says, with the sample policies.
+// The commands of the README have the results that it documents.
 func TestReadmeCurls(t *testing.T) {
 	g := NewWithT(t)
 	readme, err := os.ReadFile("../../README.md")
@@ -233,17 +232,17 @@ func TestGracefulDrain(t *testing.T) {
 	}, "5s", "5ms").Should(Equal(http.StatusServiceUnavailable))
 	status, _, err := p.check(`{"policies":["shop/burst"],"key":"late"}`)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(status).To(Equal(http.StatusOK), "still deciding while it drains")
+	g.Expect(status).To(Equal(http.StatusOK), "checks are answered during the drain")
 	g.Expect(p.cmd.Wait()).To(Succeed())
 	g.Expect(p.log.String()).To(ContainSubstring(`"msg":"Stopped"`))
 }
 
-func TestFlagsThatCannotWork(t *testing.T) {
+func TestStandaloneRejectsInvalidFlags(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args []string
 		want string
 	}{
-		"no policies":      {nil, "--policies: name at least one folder"},
+		"no policies":      {nil, "--policies: at least one folder is required"},
 		"a bad timeout":    {[]string{"--policies", ".", "--store-timeout", "0s"}, "--store-timeout 0s: must be more than 0"},
 		"braces":           {[]string{"--policies", ".", "--redis-prefix", "{x}"}, "--redis-prefix"},
 		"a bad network":    {[]string{"--policies", ".", "--trusted-proxies", "10.0.0.0/33"}, "--trusted-proxies"},
@@ -251,7 +250,7 @@ func TestFlagsThatCannotWork(t *testing.T) {
 		"no TLS key":       {[]string{"--policies", ".", "--tls-cert-file", "x"}, "--tls-cert-file: needs --tls-key-file"},
 		"no certificate":   {[]string{"--policies", ".", "--tls-key-file", "x"}, "--tls-key-file: needs --tls-cert-file"},
 		"no TLS at all":    {[]string{"--policies", ".", "--client-ca-file", "x"}, "--client-ca-file: needs --tls-cert-file"},
-		"no authority":     {[]string{"--policies", ".", "--tls-cert-file", "x", "--tls-key-file", "x", "--allowed-client-names", "a"}, "--allowed-client-names: needs --client-ca-file"},
+		"no client CA":     {[]string{"--policies", ".", "--tls-cert-file", "x", "--tls-key-file", "x", "--allowed-client-names", "a"}, "--allowed-client-names: needs --client-ca-file"},
 		"no such files":    {[]string{"--policies", "../../config/samples", "--tls-cert-file", "/no/cert", "--tls-key-file", "/no/key"}, "open /no/cert"},
 		"a bad header":     {[]string{"--policies", ".", "--principal-header", "X-User:"}, "--principal-header"},
 		"no token file":    {[]string{"--policies", ".", "--admin-token-file", "/no/token"}, "--admin-token-file: open /no/token"},

@@ -14,8 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// operator asks the process about the state of keys, and returns the status and
-// the body.
+// operator sends a call on the state of keys and returns the status and the body.
 func (p *process) operator(token, method, target, body string) (int, string) {
 	request, err := http.NewRequest(method, "http://"+p.http+target, strings.NewReader(body))
 	if err != nil {
@@ -72,7 +71,7 @@ func TestAdminTokenFile(t *testing.T) {
 		ContainSubstring("second-token")))
 }
 
-// Without the flag there are no such paths.
+// Without the flag the paths do not exist.
 func TestNoAdminTokenFile(t *testing.T) {
 	g := NewWithT(t)
 	p := startStandalone(t, "--policies", "../../config/samples")

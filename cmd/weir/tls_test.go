@@ -16,8 +16,8 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// The flags of TLS reach the port, files that change are taken within moments,
-// and so does --legacy-headers.
+// The TLS flags configure the HTTP port, changed files are reloaded, and
+// --legacy-headers works over TLS.
 func TestTLSFlags(t *testing.T) {
 	g := NewWithT(t)
 	authority, dir := testenv.NewAuthority(t), t.TempDir()
@@ -35,7 +35,8 @@ func TestTLSFlags(t *testing.T) {
 
 	pair, err := tls.X509KeyPair(authority.Issue(t, "client", "spiffe://shop/gateway"))
 	g.Expect(err).NotTo(HaveOccurred())
-	// ask returns the answer to a check and who answered, over a new connection.
+	// ask sends a check over a new connection and returns the response and the server
+	// certificate.
 	ask := func(certificates ...tls.Certificate) (status int, header http.Header, by string) {
 		client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 			DisableKeepAlives: true,

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 )
 
-// tlsFlags are the flags of TLS on the ports that decide.
+// tlsFlags are the flags of TLS on the HTTP and gRPC ports.
 type tlsFlags struct {
 	certFile, keyFile, clientCAFile string
 	clientNames                     []string
@@ -21,14 +21,14 @@ type tlsFlags struct {
 
 func (f *tlsFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.certFile, "tls-cert-file", "", "the certificate of the HTTP and gRPC ports, in PEM; empty is plain text")
-	flags.StringVar(&f.keyFile, "tls-key-file", "", "its key")
-	flags.StringVar(&f.clientCAFile, "client-ca-file", "", "the authorities of which clients must have a certificate; empty asks for none")
+	flags.StringVar(&f.certFile, "tls-cert-file", "", "PEM file with the certificate of the HTTP and gRPC ports (default: plain text)")
+	flags.StringVar(&f.keyFile, "tls-key-file", "", "PEM file with the key of the certificate")
+	flags.StringVar(&f.clientCAFile, "client-ca-file", "", "PEM file with the CAs that verify client certificates, which are then required (mTLS; default: off)")
 	flags.StringSliceVar(&f.clientNames, "allowed-client-names", nil,
-		"names of which a client's certificate must have one: URI (as SPIFFE ids are), DNS name or common name; none allows all")
+		"allowlist for mTLS: URIs (such as SPIFFE IDs), DNS names or common names of client certificates (default: all)")
 }
 
-// validate refuses flags that would promise what is not done without others.
+// validate rejects flags without an effect for lack of another flag.
 func (f *tlsFlags) validate() error {
 	switch {
 	case f.certFile != "" && f.keyFile == "":
@@ -43,10 +43,10 @@ func (f *tlsFlags) validate() error {
 	return nil
 }
 
-// load reads the files; without flags it returns nil.
+// load loads the files. It returns nil without --tls-cert-file.
 func (f *tlsFlags) load(logger *slog.Logger) (*tlsfiles.Files, error) {
 	if f.certFile == "" {
-		return nil, nil //nolint:nilnil // no files are no fault
+		return nil, nil //nolint:nilnil // plain text is no error
 	}
 	files, err := tlsfiles.Load(tlsfiles.Options{
 		CertFile: f.certFile, KeyFile: f.keyFile, ClientCAFile: f.clientCAFile, AllowedNames: f.clientNames, Logger: logger,

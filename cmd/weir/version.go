@@ -30,11 +30,11 @@ func newVersionCommand() *cobra.Command {
 	}
 }
 
-// newBuildInfo returns the metric that says which weir this is.
+// newBuildInfo returns the metric with the version of this build.
 func newBuildInfo() prometheus.Collector {
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "weir_build_info",
-		Help: "1, with what this weir was built from in its labels.",
+		Help: "Constant 1, with the version, commit, date and Go version of this build as labels.",
 	}, []string{"version", "commit", "date", "goversion"})
 	info.WithLabelValues(version, commit, date, runtime.Version()).Set(1)
 	return info

@@ -28,8 +28,8 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// shownBy returns the serial number of the certificate shown at the address, to
-// those who trust the pool.
+// shownBy returns the serial number of the certificate that the address serves. It fails
+// if the pool does not verify it.
 func shownBy(address string, pool *x509.CertPool) func() (string, error) {
 	return func() (string, error) {
 		conn, err := tls.Dial("tcp", address, &tls.Config{
@@ -43,7 +43,7 @@ func shownBy(address string, pool *x509.CertPool) func() (string, error) {
 	}
 }
 
-// secret returns the Secret with the certificate; nil if there is none.
+// secret returns the Secret of the certificate; nil if it does not exist.
 func (c *cluster) secret() *corev1.Secret {
 	secret := &corev1.Secret{}
 	if err := c.client.Get(c.tb.Context(), types.NamespacedName{Namespace: "default", Name: "weir-webhook"}, secret); err != nil {
@@ -52,7 +52,7 @@ func (c *cluster) secret() *corev1.Secret {
 	return secret
 }
 
-func TestManagersShareTheCertificateOfTheWebhook(t *testing.T) {
+func TestManagersShareTheWebhookCertificate(t *testing.T) {
 	g := NewWithT(t)
 	c := startCluster(t)
 	configuration, err := webhook.Configuration()
@@ -71,8 +71,8 @@ func TestManagersShareTheCertificateOfTheWebhook(t *testing.T) {
 	g.Eventually(shownBy(second, pool), "20s").Should(Equal(serial))
 }
 
-// Nothing that becomes of the webhook is felt by policies and decisions.
-func TestManagerGoesOnWithoutItsWebhook(t *testing.T) {
+// Failures of the webhook do not affect policies and decisions.
+func TestManagerWorksWithoutItsWebhook(t *testing.T) {
 	g := NewWithT(t)
 	c := startCluster(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -99,7 +99,7 @@ func TestManagerGoesOnWithoutItsWebhook(t *testing.T) {
 	g.Expect(status(p, "/readyz")).To(Equal(200))
 	g.Expect(strings.Count(p.log.String(), "Failed to serve the webhook")).To(Equal(1), "it is logged once")
 
-	// Whatever was in the way goes, and the webhook is there.
+	// The webhook is served once the problems are gone.
 	g.Expect(taken.Close()).To(Succeed())
 	role.Rules = append(role.Rules, rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "create"},
@@ -117,7 +117,7 @@ func TestManagerGoesOnWithoutItsWebhook(t *testing.T) {
 	g.Eventually(p.enforces("p"), "10s").Should(Equal(int64(6)))
 }
 
-// The API server goes on asking a pod that is to end until it has heard of that.
+// The API server calls a stopping pod until the endpoints are updated.
 func TestManagerServesItsWebhookWhileItDrains(t *testing.T) {
 	g := NewWithT(t)
 	c := startCluster(t)
@@ -138,8 +138,8 @@ func TestManagerServesItsWebhookWhileItDrains(t *testing.T) {
 	g.Expect(p.cmd.Wait()).To(Succeed())
 }
 
-// grantButSecrets gives the user what the manifests give, except for Secrets, and
-// returns the Role that lacks them.
+// grantButSecrets binds the permissions of the manifests except those on Secrets to the
+// user, and returns the Role without them.
 func (c *cluster) grantButSecrets(user string) *rbacv1.Role {
 	c.tb.Helper()
 	data, err := os.ReadFile("../../config/rbac/role.yaml")
@@ -174,7 +174,7 @@ func (c *cluster) grantButSecrets(user string) *rbacv1.Role {
 	return role
 }
 
-// Files of somebody else need not be there at the start, and then nothing is made.
+// Certificate files need not exist at the start, and no certificate is issued then.
 func TestWebhookCertificateFiles(t *testing.T) {
 	g := NewWithT(t)
 	c := startCluster(t)
@@ -186,7 +186,7 @@ func TestWebhookCertificateFiles(t *testing.T) {
 	g.Eventually(p.log.String, "20s").Should(ContainSubstring("Waiting for the webhook certificate files"))
 	shown := shownBy(address, authority.Pool())
 	g.Eventually(func() error { _, err := shown(); return err }, "20s").
-		Should(MatchError(ContainSubstring("internal error")), "there is a port, and no certificate")
+		Should(MatchError(ContainSubstring("internal error")), "the port is open but has no certificate")
 
 	previous := ""
 	for range 2 {

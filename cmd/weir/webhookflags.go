@@ -22,16 +22,16 @@ type webhookFlags struct {
 func (f *webhookFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.address, "webhook-address", ":9443",
-		"where the API server asks whether a policy is valid, in a process with --controllers; empty is nowhere")
-	flags.StringVar(&f.certFile, "webhook-cert-file", "", "the certificate of the webhook, in PEM; empty makes one and renews it")
-	flags.StringVar(&f.keyFile, "webhook-key-file", "", "its key")
-	flags.StringVar(&f.secret, "webhook-secret", "weir-webhook", "the Secret beside the Lease in which a certificate that is made is kept")
-	flags.StringVar(&f.service, "webhook-service", "weir-webhook", "the Service beside the Lease by which the API server reaches the webhook")
+		"address of the validating webhook, in a process with --controllers; empty serves none")
+	flags.StringVar(&f.certFile, "webhook-cert-file", "", "PEM file with the certificate of the webhook (default: issue and renew one)")
+	flags.StringVar(&f.keyFile, "webhook-key-file", "", "PEM file with the key of the webhook certificate")
+	flags.StringVar(&f.secret, "webhook-secret", "weir-webhook", "Secret of the issued certificate, in the namespace of the Lease")
+	flags.StringVar(&f.service, "webhook-service", "weir-webhook", "Service of the webhook, in the namespace of the Lease")
 	flags.StringVar(&f.configuration, "webhook-configuration", "weir",
-		"the ValidatingWebhookConfiguration that is told to trust a certificate that is made")
+		"ValidatingWebhookConfiguration whose CA bundle is set for the issued certificate")
 }
 
-// validate refuses flags that would promise what is not done without others.
+// validate rejects flags without an effect for lack of another flag.
 func (f *webhookFlags) validate() error {
 	switch {
 	case f.certFile != "" && f.keyFile == "":
@@ -44,8 +44,7 @@ func (f *webhookFlags) validate() error {
 	return nil
 }
 
-// options are the options of the webhook beside a Lease in that namespace, of a
-// process that takes so long to drain.
+// options returns the options of a webhook in the namespace of the Lease.
 func (f *webhookFlags) options(namespace string, drainDelay time.Duration) manager.WebhookOptions {
 	return manager.WebhookOptions{
 		Address: f.address, LameDuck: drainDelay, CertFile: f.certFile, KeyFile: f.keyFile,

@@ -40,8 +40,8 @@ type Options struct {
 	RedisFiles redisclient.Files
 	// Controllers runs the Kubernetes half, Decisions the decision half.
 	Controllers, Decisions bool
-	// Config locates the API server. Controllers require it; without it, Decisions
-	// reject every call on the state of keys.
+	// Config locates the API server. Controllers require it; without it, Decisions have
+	// no calls on the state of keys.
 	Config *rest.Config
 	// Tenancy is which hosts and domains policies may match.
 	Tenancy compile.Tenancy
