@@ -1,9 +1,8 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Chart writes the table of values into the README.md of a chart, between its two
-// marks, from the values.yaml beside it: chart FOLDER. A value is a line of the table if
-// it has a comment.
+// Command chart writes the table of values of a Helm chart into its README.md, between
+// two markers: chart FOLDER. Every value in values.yaml with a comment is a row.
 package main
 
 import (
@@ -33,7 +32,7 @@ func run(args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("want the folder of a chart, got %d arguments", len(args))
 	}
-	values, err := os.ReadFile(filepath.Join(args[0], "values.yaml")) //nolint:gosec // whose folder it is, is up to who runs it
+	values, err := os.ReadFile(filepath.Join(args[0], "values.yaml")) //nolint:gosec // the folder is an argument
 	if err != nil {
 		return err
 	}
@@ -42,7 +41,7 @@ func run(args []string) error {
 		return err
 	}
 	path := filepath.Join(args[0], "README.md")
-	readme, err := os.ReadFile(path) //nolint:gosec // the same
+	readme, err := os.ReadFile(path) //nolint:gosec // the folder is an argument
 	if err != nil {
 		return err
 	}
@@ -53,7 +52,7 @@ func run(args []string) error {
 	return os.WriteFile(path, []byte(updated), 0o644) //nolint:gosec // a file of the repository
 }
 
-// insert puts the table between the marks.
+// insert replaces the text between the markers with the table.
 func insert(readme, table string) (string, error) {
 	before, rest, found := strings.Cut(readme, begin)
 	_, after, closed := strings.Cut(rest, end)
@@ -63,7 +62,7 @@ func insert(readme, table string) (string, error) {
 	return before + begin + "\n" + table + "\n" + end + after, nil
 }
 
-// tableOf is the table in Markdown of the values in YAML.
+// tableOf returns the Markdown table of the values in YAML.
 func tableOf(values []byte) (string, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(values, &document); err != nil {
@@ -78,7 +77,7 @@ func tableOf(values []byte) (string, error) {
 	return table.String(), err
 }
 
-// describe writes the lines of a mapping.
+// describe writes the rows of a mapping.
 func describe(table *strings.Builder, prefix string, mapping *yaml.Node) error {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		key, value := mapping.Content[i], mapping.Content[i+1]
@@ -86,11 +85,11 @@ func describe(table *strings.Builder, prefix string, mapping *yaml.Node) error {
 		comment := lastParagraph(key.HeadComment)
 		switch {
 		case comment != "":
-			shown, err := show(value)
+			text, err := formatValue(value)
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
-			fmt.Fprintf(table, "| `%s` | `%s` | %s |\n", path, shown, strings.ReplaceAll(comment, "|", `\|`))
+			fmt.Fprintf(table, "| `%s` | `%s` | %s |\n", path, text, strings.ReplaceAll(comment, "|", `\|`))
 		case value.Kind == yaml.MappingNode && len(value.Content) > 0:
 			if err := describe(table, path+".", value); err != nil {
 				return err
@@ -102,8 +101,8 @@ func describe(table *strings.Builder, prefix string, mapping *yaml.Node) error {
 	return nil
 }
 
-// lastParagraph is the paragraph that belongs to the value: what is above an empty line
-// is about the file.
+// lastParagraph returns the last paragraph of a comment, which describes the value. The
+// ones before it describe the file.
 func lastParagraph(comment string) string {
 	paragraphs := strings.Split(comment, "\n\n")
 	var words []string
@@ -113,8 +112,8 @@ func lastParagraph(comment string) string {
 	return strings.Join(words, " ")
 }
 
-// show is a value as JSON, on one line.
-func show(node *yaml.Node) (string, error) {
+// formatValue returns a value as JSON on one line.
+func formatValue(node *yaml.Node) (string, error) {
 	var value any
 	if err := node.Decode(&value); err != nil {
 		return "", err

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// writeArchive writes the image under its final name once it is complete.
+// writeArchive writes the image to a temporary file and renames it when complete.
 func writeArchive(path, name string, image v1.Image) (err error) {
 	partial := path + ".partial"
 	file, err := os.Create(partial)
@@ -36,9 +36,8 @@ func writeArchive(path, name string, image v1.Image) (err error) {
 	return os.Rename(partial, path)
 }
 
-// archive writes a tar that is an OCI image layout (index.json) and what `docker
-// save` writes (manifest.json) at once: they share the blobs, so every engine finds
-// the form it knows, old ones too.
+// archive writes a tar that is both an OCI image layout (index.json) and a docker save
+// archive (manifest.json), for old engines. Both share the blobs.
 func archive(to io.Writer, name string, image v1.Image) error {
 	w := &archiver{tar: tar.NewWriter(to)}
 	w.file("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`))
@@ -82,7 +81,7 @@ func archive(to io.Writer, name string, image v1.Image) error {
 	return w.err
 }
 
-// tag is what comes after the last colon of a name.
+// tag returns the tag of an image name, "latest" without one.
 func tag(name string) string {
 	for i := len(name) - 1; i >= 0 && name[i] != '/'; i-- {
 		if name[i] == ':' {
@@ -94,7 +93,7 @@ func tag(name string) string {
 
 func blobPath(digest v1.Hash) string { return "blobs/" + digest.Algorithm + "/" + digest.Hex }
 
-// archiver writes until something fails, and remembers what.
+// archiver writes files to a tar. After an error it writes nothing and keeps the error.
 type archiver struct {
 	tar *tar.Writer
 	err error

@@ -19,13 +19,13 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// users and groups are those that images without a distribution have.
+// users and groups are those of distroless images.
 const (
 	users  = "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n"
 	groups = "root:x:0:\nnonroot:x:65532:\n"
 )
 
-// layer packs the folder.
+// layer packs the folder into a layer.
 func (s *spec) layer() (v1.Layer, error) {
 	var packed bytes.Buffer
 	w := tar.NewWriter(&packed)
@@ -34,7 +34,7 @@ func (s *spec) layer() (v1.Layer, error) {
 			return nil, err
 		}
 	}
-	// In lexical order, so always in the same.
+	// WalkDir uses lexical order, so the result is reproducible.
 	err := filepath.WalkDir(s.root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || path == s.root {
 			return err
@@ -52,7 +52,7 @@ func (s *spec) layer() (v1.Layer, error) {
 	}, tarball.WithMediaType(types.OCILayer))
 }
 
-// addFile adds what is at the path, as the same in the folder.
+// addFile adds the folder, file or link at the path.
 func (s *spec) addFile(w *tar.Writer, path string, entry fs.DirEntry) error {
 	info, err := entry.Info()
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *spec) addFile(w *tar.Writer, path string, entry fs.DirEntry) error {
 	}
 }
 
-// mode is the mode of a file as a tar has it.
+// mode returns the mode of a file in tar format.
 func mode(info fs.FileInfo) int64 {
 	bits := int64(info.Mode().Perm())
 	if info.Mode()&fs.ModeSticky != 0 {
@@ -92,17 +92,16 @@ func mode(info fs.FileInfo) int64 {
 	return bits
 }
 
-// addBase adds the files that a static program may look for: who there is, whom to
-// trust, and a place for what is temporary. The authorities are those of Mozilla, of
-// the version in go.mod; one that Mozilla trusts under conditions only is left out,
-// since a file cannot say them.
+// addBase adds the files that static programs may need: users, groups, CA certificates
+// and /tmp. The CAs are those of Mozilla, in the version of go.mod, without those that
+// Mozilla trusts only under conditions, since a file cannot express them.
 func (s *spec) addBase(w *tar.Writer) error {
-	var authorities bytes.Buffer
+	var cas bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint != nil {
 			continue
 		}
-		if err := pem.Encode(&authorities, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}); err != nil {
+		if err := pem.Encode(&cas, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}); err != nil {
 			return err
 		}
 	}
@@ -117,7 +116,7 @@ func (s *spec) addBase(w *tar.Writer) error {
 	}{
 		{"etc/group", []byte(groups)},
 		{"etc/passwd", []byte(users)},
-		{"etc/ssl/certs/ca-certificates.crt", authorities.Bytes()},
+		{"etc/ssl/certs/ca-certificates.crt", cas.Bytes()},
 	} {
 		if err := s.add(w, file.name, tar.TypeReg, 0o644, "", file.data); err != nil {
 			return err

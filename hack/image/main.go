@@ -1,13 +1,12 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command image makes a container image of one layer from a folder, without an
-// engine, a registry or a base image. The same folder and flags make the same
-// bytes: files belong to root and are as old as -created says, the rest of their
-// metadata is left out.
+// Command image builds a container image with one layer from a folder, without an
+// engine, a registry or a base image. Builds are reproducible: files belong to root and
+// have the time of -created, and other metadata is omitted.
 //
-// `make image` makes the image of Weir with it, hack/cluster/build.sh those that a
-// cluster for the tests needs.
+// `make image` builds the image of Weir with it, hack/cluster/build.sh the images of the
+// test cluster.
 package main
 
 import (
@@ -25,11 +24,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// spec is what an image is made of.
+// spec describes an image.
 type spec struct {
-	root    string    // the folder that becomes its root
-	base    bool      // with what every program expects to find, see addBase
-	arch    string    // as Go calls it
+	root    string    // folder with its content
+	base    bool      // see addBase
+	arch    string    // GOARCH
 	created time.Time // of the image and of its files
 	config  v1.Config
 }
@@ -45,18 +44,18 @@ func run(args []string) error {
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	s := spec{config: v1.Config{Labels: map[string]string{}}}
 	var name, out, created string
-	flags.StringVar(&name, "name", "", "the name of the image with its tag, as localhost/weir:1.0.0")
-	flags.StringVar(&out, "out", "", "the file to write, a tar for `docker load` and `ctr images import`")
-	flags.StringVar(&s.root, "root", "", "the folder whose content is the image's")
-	flags.BoolVar(&s.base, "base", false, "add users, certificate authorities and /tmp, as static programs expect them")
-	flags.StringVar(&s.arch, "arch", "amd64", "the architecture of the programs in it")
-	flags.StringVar(&created, "created", "", "when it was made, in RFC 3339; otherwise 1970")
-	flags.StringVar(&s.config.User, "user", "65532:65532", "the user and group it runs as")
-	flags.StringVar(&s.config.WorkingDir, "workdir", "/", "the folder it runs in")
-	flags.Func("entrypoint", "the program, or one of its first arguments; may be repeated", add(&s.config.Entrypoint))
-	flags.Func("cmd", "an argument that who runs it may replace; may be repeated", add(&s.config.Cmd))
-	flags.Func("env", "NAME=value; may be repeated", add(&s.config.Env))
-	flags.Func("label", "name=value; may be repeated", func(text string) error {
+	flags.StringVar(&name, "name", "", "image name with tag, such as localhost/weir:1.0.0")
+	flags.StringVar(&out, "out", "", "archive to write, for docker load and ctr images import")
+	flags.StringVar(&s.root, "root", "", "folder with the content of the image")
+	flags.BoolVar(&s.base, "base", false, "add users, CA certificates and /tmp for static programs")
+	flags.StringVar(&s.arch, "arch", "amd64", "architecture (GOARCH)")
+	flags.StringVar(&created, "created", "", "creation time in RFC 3339 (default: 1970)")
+	flags.StringVar(&s.config.User, "user", "65532:65532", "user and group of the process")
+	flags.StringVar(&s.config.WorkingDir, "workdir", "/", "working directory")
+	flags.Func("entrypoint", "entrypoint: the program or an argument; may be repeated", add(&s.config.Entrypoint))
+	flags.Func("cmd", "default argument; may be repeated", add(&s.config.Cmd))
+	flags.Func("env", "environment variable NAME=value; may be repeated", add(&s.config.Env))
+	flags.Func("label", "label name=value; may be repeated", func(text string) error {
 		key, value, found := strings.Cut(text, "=")
 		if !found {
 			return errors.New("is not name=value")
@@ -68,7 +67,7 @@ func run(args []string) error {
 		return err
 	}
 	if name == "" || out == "" || s.root == "" || flags.NArg() > 0 {
-		return errors.New("-name, -out and -root are needed, and no arguments")
+		return errors.New("-name, -out and -root are required, without further arguments")
 	}
 	s.created = time.Unix(0, 0).UTC()
 	if created != "" {

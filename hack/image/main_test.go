@@ -44,7 +44,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// What `docker load` reads and what an OCI layout says are the same image.
+// The docker save archive and the OCI layout hold the same image.
 func TestArchiveHasBothForms(t *testing.T) {
 	path := makeImage(t)
 	saved, err := tarball.ImageFromPath(path, nil)
@@ -72,7 +72,7 @@ func TestArchiveHasBothForms(t *testing.T) {
 	checkFiles(t, image)
 }
 
-func TestSameInputsMakeTheSameBytes(t *testing.T) {
+func TestBuildIsReproducible(t *testing.T) {
 	one, err := os.ReadFile(makeImage(t))
 	check(t, err)
 	other, err := os.ReadFile(makeImage(t))
@@ -82,7 +82,7 @@ func TestSameInputsMakeTheSameBytes(t *testing.T) {
 	}
 }
 
-// The image of `make image` says of itself what that of the Dockerfile says.
+// `make image` and the Dockerfile set the same labels.
 func TestLabelsAreThoseOfTheDockerfile(t *testing.T) {
 	docker, made := labels(t, "../../Dockerfile"), labels(t, "../../Makefile")
 	if len(docker) == 0 || !slices.Equal(docker, made) {

@@ -17,15 +17,14 @@ import (
 	"github.com/weir-dev/weir/config/crd"
 )
 
-// APIServer is a kube-apiserver with an etcd of its own, in which the
-// CustomResourceDefinitions of Weir are installed. No controllers run: nothing
-// makes service accounts, and a deleted Namespace stays terminating.
+// APIServer is a kube-apiserver with its own etcd and the CustomResourceDefinitions of
+// Weir. No controllers run: no service accounts are created, and a deleted Namespace
+// stays terminating.
 type APIServer struct {
 	// Config connects as a member of system:masters.
 	Config *rest.Config
 
-	// Env is the environment below, for what has no method here: webhooks, the
-	// kubeconfig, further users.
+	// Env is the underlying environment, for webhooks, the kubeconfig and further users.
 	Env *envtest.Environment
 
 	tb testing.TB
@@ -41,15 +40,15 @@ func StartAPIServer(tb testing.TB, configure ...func(*envtest.Environment)) *API
 		CRDs:                  []*apiextensionsv1.CustomResourceDefinition{policyCRD(tb)},
 		BinaryAssetsDirectory: kubeBinaries(tb),
 	}
-	// With a folder from outside, certificates and keys outlive a stop of the
-	// server, so that Start brings the same one back.
+	// With a folder of our own, certificates and keys survive a stop of the server, so
+	// that Start restarts the same one.
 	env.ControlPlane.GetAPIServer().CertDir = tb.TempDir()
 	for _, f := range configure {
 		f(env)
 	}
 	config, err := env.Start()
 	tb.Cleanup(func() {
-		// Stopping also cleans up after a start that failed half way.
+		// Stop also cleans up after a failed start.
 		if err := env.Stop(); err != nil {
 			tb.Errorf("stop kube-apiserver and etcd: %v", err)
 		}
@@ -60,8 +59,7 @@ func StartAPIServer(tb testing.TB, configure ...func(*envtest.Environment)) *API
 	return &APIServer{Config: config, Env: env, tb: tb}
 }
 
-// Client returns a client that knows the types of Kubernetes and of Weir and
-// reads from the server, not from a cache.
+// Client returns a client without a cache, for the types of Kubernetes and of Weir.
 func (s *APIServer) Client() client.Client {
 	s.tb.Helper()
 	c, err := client.New(s.Config, client.Options{Scheme: s.Env.Scheme, FieldValidation: "Strict"})
@@ -71,9 +69,8 @@ func (s *APIServer) Client() client.Client {
 	return c
 }
 
-// Stop kills kube-apiserver and leaves etcd running: an outage of the API server.
-// Asked politely, it would wait for its clients to hang up, which a manager's
-// watches never do.
+// Stop kills kube-apiserver and leaves etcd running: an outage of the API server. A
+// graceful shutdown would wait for watches to end, which those of a manager never do.
 func (s *APIServer) Stop() {
 	s.tb.Helper()
 	killChild("kube-apiserver", "--secure-port="+s.Env.ControlPlane.GetAPIServer().Port)
@@ -82,7 +79,7 @@ func (s *APIServer) Stop() {
 	}
 }
 
-// Start ends an outage: the server comes back on its old address with its data.
+// Start ends an outage: it restarts the server at the same address with its data.
 func (s *APIServer) Start() {
 	s.tb.Helper()
 	if err := s.Env.ControlPlane.GetAPIServer().Start(); err != nil {

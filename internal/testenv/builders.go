@@ -12,15 +12,14 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// PolicyBuilder builds a RateLimitPolicy step by step, so that a test shows what
-// matters to it and nothing else.
+// PolicyBuilder builds a RateLimitPolicy step by step, so that a test sets only the
+// fields that matter to it.
 type PolicyBuilder struct {
 	policy v1alpha1.RateLimitPolicy
 }
 
-// MakePolicy starts a policy with the given "namespace/name"; a name alone lies in
-// the namespace "default". It has no limits yet, and none of the defaults the API
-// server would fill in.
+// MakePolicy starts a policy with the given "namespace/name"; the default namespace is
+// "default". It has no limits and none of the defaults of the API server.
 func MakePolicy(name string) *PolicyBuilder {
 	namespace, base, found := strings.Cut(name, "/")
 	if !found {
@@ -40,13 +39,13 @@ func (b *PolicyBuilder) Obj() *v1alpha1.RateLimitPolicy {
 	return b.policy.DeepCopy()
 }
 
-// Generation sets metadata.generation, which the API server otherwise counts.
+// Generation sets metadata.generation, which the API server otherwise sets.
 func (b *PolicyBuilder) Generation(generation int64) *PolicyBuilder {
 	b.policy.Generation = generation
 	return b
 }
 
-// UID sets metadata.uid, which the API server otherwise makes.
+// UID sets metadata.uid, which the API server otherwise sets.
 func (b *PolicyBuilder) UID(uid string) *PolicyBuilder {
 	b.policy.UID = types.UID(uid)
 	return b
@@ -76,7 +75,7 @@ func (b *PolicyBuilder) OnMissingKey(onMissingKey v1alpha1.OnMissingKey) *Policy
 	return b
 }
 
-// Limit adds an entry to spec.limits; the functions may set what else it has.
+// Limit adds an entry to spec.limits; the functions may set its other fields.
 func (b *PolicyBuilder) Limit(
 	name string, algorithm v1alpha1.Algorithm, threshold int64, window v1alpha1.Duration,
 	set ...func(*v1alpha1.Limit),
@@ -89,7 +88,7 @@ func (b *PolicyBuilder) Limit(
 	return b
 }
 
-// Edit changes the entry of spec.limits at that place.
+// Edit changes the entry of spec.limits at index i.
 func (b *PolicyBuilder) Edit(i int, edit func(*v1alpha1.Limit)) *PolicyBuilder {
 	edit(&b.policy.Spec.Limits[i])
 	return b
@@ -125,48 +124,48 @@ func (b *PolicyBuilder) Denial(code v1alpha1.DenialCode, message string) *Policy
 	return b
 }
 
-// Burst is a setting for Limit.
+// Burst sets the burst of a Limit.
 func Burst(units int64) func(*v1alpha1.Limit) {
 	return func(l *v1alpha1.Limit) { l.Burst = &units }
 }
 
-// Bucket is a setting for Limit.
+// Bucket sets the bucket of a Limit.
 func Bucket(bucket v1alpha1.Duration) func(*v1alpha1.Limit) {
 	return func(l *v1alpha1.Limit) { l.Bucket = bucket }
 }
 
-// HardLimitPercent is a setting for Limit.
+// HardLimitPercent sets the hardLimitPercent of a Limit.
 func HardLimitPercent(percent int32) func(*v1alpha1.Limit) {
 	return func(l *v1alpha1.Limit) { l.HardLimitPercent = &percent }
 }
 
-// BlockDuration is a setting for Limit.
+// BlockDuration sets the blockDuration of a Limit.
 func BlockDuration(duration v1alpha1.Duration) func(*v1alpha1.Limit) {
 	return func(l *v1alpha1.Limit) { l.BlockDuration = duration }
 }
 
-// HeaderPart is a part of a key that takes a header.
+// HeaderPart returns a part of a key that takes a header.
 func HeaderPart(name string) v1alpha1.KeyPart {
 	return v1alpha1.KeyPart{Type: v1alpha1.KeyPartHeader, Header: &v1alpha1.HeaderKey{Name: name}}
 }
 
-// RemoteAddressPart is a part of a key that takes the client address, with the
+// RemoteAddressPart returns a part of a key that takes the client address, with the
 // default prefix lengths.
 func RemoteAddressPart() v1alpha1.KeyPart {
 	return v1alpha1.KeyPart{Type: v1alpha1.KeyPartRemoteAddress, RemoteAddress: &v1alpha1.RemoteAddressKey{}}
 }
 
-// DescriptorPart is a part of a key that takes the value of a descriptor entry.
+// DescriptorPart returns a part of a key that takes the value of a descriptor entry.
 func DescriptorPart(key string) v1alpha1.KeyPart {
 	return v1alpha1.KeyPart{Type: v1alpha1.KeyPartDescriptor, Descriptor: &v1alpha1.DescriptorKey{Key: key}}
 }
 
-// PrincipalPart is a part of a key that takes the authenticated identity.
+// PrincipalPart returns a part of a key that takes the authenticated identity.
 func PrincipalPart() v1alpha1.KeyPart {
 	return v1alpha1.KeyPart{Type: v1alpha1.KeyPartPrincipal, Principal: &v1alpha1.PrincipalKey{}}
 }
 
-// ExpressionPart is a part of a key that takes the result of a CEL expression.
+// ExpressionPart returns a part of a key that takes the result of a CEL expression.
 func ExpressionPart(cel string) v1alpha1.KeyPart {
 	return v1alpha1.KeyPart{Type: v1alpha1.KeyPartExpression, Expression: &v1alpha1.ExpressionKey{CEL: cel}}
 }

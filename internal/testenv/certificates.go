@@ -18,16 +18,16 @@ import (
 	"time"
 )
 
-// Authority issues certificates.
+// Authority is a CA for tests.
 type Authority struct {
-	// PEM is its own certificate.
+	// PEM is the certificate of the CA.
 	PEM []byte
 
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority returns an authority that nothing else trusts.
+// NewAuthority returns a new CA.
 func NewAuthority(tb testing.TB) *Authority {
 	tb.Helper()
 	a := &Authority{key: newKey(tb)}
@@ -38,21 +38,21 @@ func NewAuthority(tb testing.TB) *Authority {
 	return a
 }
 
-// Pool trusts the authority.
+// Pool returns a pool with only this CA.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	return pool
 }
 
-// Issue returns a certificate with that common name and its key, in PEM, for
-// servers and clients. Further names may be URIs, IP addresses and DNS names.
+// Issue returns a certificate with the common name and its key, in PEM, for servers and
+// clients. Further names may be URIs, IP addresses and DNS names.
 func (a *Authority) Issue(tb testing.TB, commonName string, names ...string) (cert, key []byte) {
 	tb.Helper()
 	return a.IssueUntil(tb, time.Now().Add(time.Hour), commonName, names...)
 }
 
-// IssueUntil returns a certificate that ends at that time, perhaps a past one.
+// IssueUntil is Issue with the end of the validity, which may be in the past.
 func (a *Authority) IssueUntil(tb testing.TB, end time.Time, commonName string, names ...string) (cert, key []byte) {
 	tb.Helper()
 	template := newTemplate(tb, commonName)

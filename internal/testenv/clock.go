@@ -5,7 +5,7 @@ package testenv
 
 import (
 	"crypto/sha256"
-	_ "embed" // for the source of the clock
+	_ "embed" // for clockSource
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -19,49 +19,48 @@ import (
 	"unsafe"
 )
 
-// clockSource is preloaded into the servers. It lies in testdata because cgo
-// would otherwise make it part of this package.
+// clockSource is the C source of the library that is preloaded into the servers. It is
+// in testdata because cgo would otherwise compile it into this package.
 //
 //go:embed testdata/clock.c
 var clockSource []byte
 
-// clockEnv is the variable that gives the preloaded library the path of the file
-// it reads the time from.
+// clockEnv is the environment variable with the path of the file from which the
+// preloaded library reads the time.
 const clockEnv = "WEIR_TEST_CLOCK"
 
-// clockStart is what a Clock shows first: some instant with a fraction in every
-// digit, so that a test that loses precision notices.
+// clockStart is the initial time of a Clock. All digits of its fraction are set, so that
+// a test detects a loss of precision.
 var clockStart = time.UnixMicro(1_900_000_000_123_456)
 
-// Clock is the wall clock of one server. It stands still until the test
-// moves it, and the server follows at once: TIME, PTTL and the expiry of keys all
-// go by it, to the microsecond and millisecond they have.
+// Clock is the wall clock of one server. It stands still until the test sets it, which
+// takes effect at once: TIME, PTTL and the expiry of keys use it, at their resolution of
+// microseconds or milliseconds.
 type Clock struct {
 	micros *atomic.Int64
 }
 
-// Now is the time the server sees.
+// Now returns the time of the server.
 func (c *Clock) Now() time.Time {
 	return time.UnixMicro(c.Micros())
 }
 
-// Micros is the time the server sees, in microseconds since 1970.
+// Micros returns the time of the server in microseconds since 1970.
 func (c *Clock) Micros() int64 {
 	return c.micros.Load()
 }
 
-// Set moves the clock to t, cut to microseconds; going back is possible.
+// Set sets the clock to t, truncated to microseconds; t may be earlier.
 func (c *Clock) Set(t time.Time) {
 	c.SetMicros(t.UnixMicro())
 }
 
-// SetMicros moves the clock to that many microseconds since 1970. 0 lets the
-// server see real time.
+// SetMicros sets the clock to a number of microseconds since 1970; 0 restores real time.
 func (c *Clock) SetMicros(micros int64) {
 	c.micros.Store(micros)
 }
 
-// Advance moves the clock on by d, cut to microseconds, and returns the new time.
+// Advance advances the clock by d, truncated to microseconds, and returns the new time.
 func (c *Clock) Advance(d time.Duration) time.Time {
 	return time.UnixMicro(c.micros.Add(d.Microseconds()))
 }
@@ -86,7 +85,7 @@ func startWithClock(tb testing.TB, program string, args []string) (*Redis, *Cloc
 	return r, clock
 }
 
-// newClock returns a clock and the environment in which a server goes by it.
+// newClock returns a clock and the environment variables for its server.
 func newClock(tb testing.TB) (*Clock, []string) {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "clock")
@@ -103,13 +102,13 @@ func newClock(tb testing.TB) (*Clock, []string) {
 	if err != nil {
 		tb.Fatalf("map clock file: %v", err)
 	}
-	// The page stays mapped: a goroutine of a finished test that still reads the
-	// clock must not crash the other tests, and it is only a page.
+	// The page stays mapped: a leaked goroutine that reads the clock after its test must
+	// not crash other tests.
 	clock := &Clock{micros: (*atomic.Int64)(unsafe.Pointer(&page[0]))}
 	return clock, []string{clockEnv + "=" + path, "LD_PRELOAD=" + clockLibrary(tb)}
 }
 
-// clockLibrary compiles the preloaded library, once for all tests and runs.
+// clockLibrary compiles the preloaded library unless it exists, and returns its path.
 func clockLibrary(tb testing.TB) string {
 	tb.Helper()
 	if runtime.GOOS != "linux" {

@@ -21,19 +21,19 @@ const (
 	clusterNodes = 3
 	clusterSlots = 16384
 
-	// nodeTimeout is how long a node may be silent before the others call it failed.
-	// Shorter, a busy machine would look like an outage.
+	// nodeTimeout is how long a node may be silent before the others mark it failed. A
+	// shorter one would report outages on a busy machine.
 	nodeTimeout = time.Second
 
 	// commandTimeout bounds a command of the test environment itself.
 	commandTimeout = 5 * time.Second
 )
 
-// RedisCluster is a Redis Cluster of its own for one test: three masters that share
-// all slots, without replicas and persistence. As by default, it takes no commands
-// while a slot has no living owner.
+// RedisCluster is a Redis Cluster for one test: three masters that share all slots,
+// without replicas and persistence. As by default, it rejects commands while a slot has
+// no live owner.
 type RedisCluster struct {
-	// Nodes are the masters. Each begins with a third of the slots, in this order.
+	// Nodes are the masters. Each starts with a third of the slots, in this order.
 	Nodes []*Redis
 
 	// URL is the redis-cluster:// URL that names all nodes.
@@ -61,8 +61,8 @@ func StartRedisCluster(tb testing.TB, args ...string) *RedisCluster {
 		c.must(node, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 		c.must(node, "CLUSTER", "ADDSLOTSRANGE", clusterSlots*i/clusterNodes, clusterSlots*(i+1)/clusterNodes-1)
 	}
-	// A node takes no writes for two seconds after it has first looked at the
-	// cluster, which it did with its slots. Its clock stood still until here.
+	// A node rejects writes for two seconds after it first checked the cluster, which it
+	// did when it got its slots. Its clock stood still until here.
 	clock.SetMicros(0)
 	c.meet()
 	c.AwaitOK()
@@ -78,7 +78,7 @@ func clusterURL(nodes []*Redis) string {
 	return (&url.URL{Scheme: "redis-cluster", Host: nodes[0].Addr, RawQuery: query.Encode()}).String()
 }
 
-// newNodeClient returns a client of one node, which follows no redirections.
+// newNodeClient returns a client of one node that follows no redirections.
 func newNodeClient(tb testing.TB, node *Redis) *redis.Client {
 	tb.Helper()
 	client := redis.NewClient(&redis.Options{
@@ -90,8 +90,7 @@ func newNodeClient(tb testing.TB, node *Redis) *redis.Client {
 	return client
 }
 
-// meet introduces every node to every other: to leave that to their gossip takes a
-// second.
+// meet introduces every node to every other, since gossip alone takes a second.
 func (c *RedisCluster) meet() {
 	c.tb.Helper()
 	for i, node := range c.Nodes {
@@ -101,13 +100,13 @@ func (c *RedisCluster) meet() {
 	}
 }
 
-// Client returns a client of that node alone, which follows no redirections.
+// Client returns a client of one node that follows no redirections.
 func (c *RedisCluster) Client(node *Redis) *redis.Client {
 	return c.clients[node]
 }
 
-// AwaitOK waits until every node sees every other and all slots served, as it is
-// after the start, and again some seconds after a node has come back.
+// AwaitOK waits until every node sees all others and all slots are served: after the
+// start, or some seconds after a node was restarted.
 func (c *RedisCluster) AwaitOK() {
 	c.tb.Helper()
 	await(c.tb, "the cluster", func() error {
@@ -136,8 +135,8 @@ func (c *RedisCluster) Slot(key string) int {
 	return int(c.must(c.running(), "CLUSTER", "KEYSLOT", key).(int64))
 }
 
-// Owner returns the node that owns the slot of the key. While the slot is on its
-// way that is still the one it comes from.
+// Owner returns the node that owns the slot of the key. During a migration that is still
+// the source.
 func (c *RedisCluster) Owner(key string) *Redis {
 	c.tb.Helper()
 	owner, err := c.ownerOf(c.running(), c.Slot(key))
@@ -147,8 +146,8 @@ func (c *RedisCluster) Owner(key string) *Redis {
 	return owner
 }
 
-// KeyOn returns a key in a slot of that node; other names give other keys, in other
-// slots.
+// KeyOn returns a key in a slot of the node. Different names give different keys in
+// different slots.
 func (c *RedisCluster) KeyOn(node *Redis, name string) string {
 	c.tb.Helper()
 	for i := range clusterSlots {
@@ -160,7 +159,7 @@ func (c *RedisCluster) KeyOn(node *Redis, name string) string {
 	return ""
 }
 
-// ownerOf is the owner of a slot in the eyes of one node.
+// ownerOf returns the owner of a slot according to one node.
 func (c *RedisCluster) ownerOf(node *Redis, slot int) (*Redis, error) {
 	ctx, cancel := context.WithTimeout(c.tb.Context(), commandTimeout)
 	defer cancel()
@@ -171,14 +170,14 @@ func (c *RedisCluster) ownerOf(node *Redis, slot int) (*Redis, error) {
 	for _, shard := range shards {
 		for _, slots := range shard.Slots {
 			if slots.Start <= int64(slot) && int64(slot) <= slots.End {
-				return c.ids[shard.Nodes[0].ID], nil // its only one
+				return c.ids[shard.Nodes[0].ID], nil // the shard has only a master
 			}
 		}
 	}
 	return nil, fmt.Errorf("%s knows no owner of slot %d", node.Addr, slot)
 }
 
-// running is any node that runs.
+// running returns any running node.
 func (c *RedisCluster) running() *Redis {
 	c.tb.Helper()
 	i := slices.IndexFunc(c.Nodes, func(node *Redis) bool { return node.Pid() != 0 })
@@ -188,7 +187,7 @@ func (c *RedisCluster) running() *Redis {
 	return c.Nodes[i]
 }
 
-// id is the name of the node in the cluster.
+// id returns the ID of the node in the cluster.
 func (c *RedisCluster) id(node *Redis) string {
 	for id, other := range c.ids {
 		if other == node {
@@ -198,7 +197,7 @@ func (c *RedisCluster) id(node *Redis) string {
 	return ""
 }
 
-// do sends a command to that node.
+// do sends a command to the node.
 func (c *RedisCluster) do(node *Redis, args ...any) (any, error) {
 	ctx, cancel := context.WithTimeout(c.tb.Context(), commandTimeout)
 	defer cancel()
@@ -209,7 +208,7 @@ func (c *RedisCluster) do(node *Redis, args ...any) (any, error) {
 	return reply, nil
 }
 
-// must is do for what cannot fail.
+// must is do that fails the test on an error.
 func (c *RedisCluster) must(node *Redis, args ...any) any {
 	c.tb.Helper()
 	reply, err := c.do(node, args...)

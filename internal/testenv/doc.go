@@ -1,13 +1,26 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testenv runs what the tests need: real Redis and Valkey servers,
-// optionally with a clock the test sets, a real Redis Cluster, and a real
+// Package testenv runs the servers that tests need: real Redis and Valkey servers,
+// optionally with a clock that the test sets, a real Redis Cluster, and a real
 // kube-apiserver with etcd.
 //
-// Nothing here is simulated, and nothing is ever skipped: what is missing on the
-// machine fails the test with the command that provides it. Every server belongs
-// to the test that started it and ends with it, so tests may run side by side.
+// Nothing is simulated or skipped: a missing program fails the test with the command
+// that installs it. Every server belongs to the test that started it and stops with it,
+// so tests can run in parallel.
+//
+// Read the files in this order:
+//
+//	redis.go         Redis: one redis-server or valkey-server
+//	clock.go         Clock: the wall clock of a server, set by the test
+//	cluster.go       RedisCluster: three masters
+//	migration.go     Migration: moving a slot of a cluster
+//	apiserver.go     APIServer: kube-apiserver and etcd
+//	builders.go      PolicyBuilder: RateLimitPolicies for tests
+//	certificates.go  Authority: a CA for tests
+//	log.go           Log: the log of a process under test
+//	programs.go      the paths of programs such as kubectl and helm
+//	proc_linux.go    processes on Linux; proc_other.go elsewhere
 package testenv
 
 import (
@@ -19,11 +32,11 @@ import (
 	"time"
 )
 
-// toolsHint tells how to get what a test misses.
-const toolsHint = "run `make test-tools` in the root of the module to install what the tests need"
+// toolsHint is the command that installs missing programs.
+const toolsHint = "run `make test-tools` in the root of the module to install the programs that the tests need"
 
-// moduleRoot is the folder with the go.mod of Weir. Tests run in the folder of
-// their package, somewhere below it.
+// moduleRoot returns the folder with the go.mod of Weir, searching upwards from the
+// folder of the test's package.
 func moduleRoot(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.Getwd()
@@ -42,14 +55,14 @@ func moduleRoot(tb testing.TB) string {
 	}
 }
 
-// writing keeps the tests of one binary from making the same file at once.
-var writing sync.Mutex
+// writeMutex serializes writeOnce within one test binary.
+var writeMutex sync.Mutex
 
-// writeOnce makes the file path with write unless it is there already. The file
-// appears complete or not at all, also when several test binaries race for it.
+// writeOnce creates the file at path unless it exists. The file appears complete or not
+// at all, even if several test binaries create it concurrently.
 func writeOnce(path string, write func(temporary string) error) error {
-	writing.Lock()
-	defer writing.Unlock()
+	writeMutex.Lock()
+	defer writeMutex.Unlock()
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
@@ -63,8 +76,8 @@ func writeOnce(path string, write func(temporary string) error) error {
 	return os.Rename(temporary, path)
 }
 
-// await asks until the condition holds, and fails the test with what it lacked last
-// if that takes too long.
+// await polls until the condition returns nil. After startTimeout it fails the test with
+// the last error.
 func await(tb testing.TB, what string, condition func() error) {
 	tb.Helper()
 	ticker := time.NewTicker(pollInterval)

@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// Log keeps what a server writes while the test reads. Its zero value is empty.
+// Log collects the log of a server for the test. It is safe for concurrent use; the zero
+// value is empty.
 type Log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -21,7 +22,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// String returns what was written so far.
+// String returns the log so far.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

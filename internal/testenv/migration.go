@@ -5,12 +5,12 @@ package testenv
 
 import "fmt"
 
-// migrateBatch is how many keys of a slot are moved at a time.
+// migrateBatch is the number of keys that are moved at once.
 const migrateBatch = 100
 
-// Migration is a slot on its way from one node to another. As long as it is not
-// finished, the node it comes from answers ASK for a key that it lacks, and for
-// several keys of which it lacks some TRYAGAIN.
+// Migration moves a slot from one node to another. Until it is finished, the source
+// replies ASK for a key that it no longer has, and TRYAGAIN for several keys of which it
+// has only some.
 type Migration struct {
 	Slot     int
 	From, To *Redis
@@ -18,7 +18,7 @@ type Migration struct {
 	cluster *RedisCluster
 }
 
-// StartMigration opens both ends of the way of a slot and moves nothing yet.
+// StartMigration prepares both nodes for the migration of a slot and moves no keys yet.
 func (c *RedisCluster) StartMigration(slot int, to *Redis) *Migration {
 	c.tb.Helper()
 	from, err := c.ownerOf(to, slot)
@@ -30,7 +30,7 @@ func (c *RedisCluster) StartMigration(slot int, to *Redis) *Migration {
 	return &Migration{Slot: slot, From: from, To: to, cluster: c}
 }
 
-// Move moves these keys of the slot, those that do not exist aside.
+// Move moves keys of the slot. It ignores keys that do not exist.
 func (m *Migration) Move(keys ...string) {
 	m.cluster.tb.Helper()
 	args := []any{"MIGRATE", hostOf(m.To.Addr), portOf(m.To.Addr), "", 0, commandTimeout.Milliseconds(), "KEYS"}
@@ -40,8 +40,8 @@ func (m *Migration) Move(keys ...string) {
 	m.cluster.must(m.From, args...)
 }
 
-// Finish moves all keys that are left, makes the other node the owner and waits
-// until all nodes know.
+// Finish moves all remaining keys, makes the target the owner and waits until all nodes
+// agree.
 func (m *Migration) Finish() {
 	c := m.cluster
 	c.tb.Helper()
@@ -52,7 +52,7 @@ func (m *Migration) Finish() {
 		}
 		m.Move(keys...)
 	}
-	// The new owner first, so that there is never none.
+	// The new owner first, so that the slot always has one.
 	c.must(m.To, "CLUSTER", "SETSLOT", m.Slot, "NODE", c.id(m.To))
 	c.must(m.From, "CLUSTER", "SETSLOT", m.Slot, "NODE", c.id(m.To))
 	await(c.tb, fmt.Sprintf("slot %d on %s", m.Slot, m.To.Addr), func() error {
@@ -69,7 +69,7 @@ func (m *Migration) Finish() {
 	})
 }
 
-// keys are some of those that are left.
+// keys returns some of the remaining keys.
 func (m *Migration) keys() []string {
 	m.cluster.tb.Helper()
 	reply, _ := m.cluster.must(m.From, "CLUSTER", "GETKEYSINSLOT", m.Slot, migrateBatch).([]any)

@@ -14,14 +14,14 @@ import (
 	"syscall"
 )
 
-// dieWithParent makes the kernel end a server when the test binary is killed, for
-// example by a timeout, since no cleanup runs then.
+// dieWithParent makes the kernel kill a server with the test binary, for example after a
+// timeout, when no cleanup runs.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// halted reports whether every thread of the process has stopped: the signal
-// that stops it is only on its way when kill returns.
+// halted reports whether every thread of the process has stopped. kill returns before
+// the signal has taken effect.
 func halted(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -32,14 +32,14 @@ func halted(pid int) bool {
 	return len(fields) > 0 && string(fields[0]) == "T"
 }
 
-// killChild kills the processes of that name which have that argument, which must
-// tell ours from all others.
+// killChild kills the processes with the name and the argument, which must identify the
+// test's own process.
 func killChild(name, argument string) {
 	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range commands {
 		command, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // the process has ended
 		}
 		args := strings.Split(string(command), "\x00")
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))

@@ -7,14 +7,14 @@ package testenv
 
 import "syscall"
 
-// dieWithParent has no counterpart outside Linux: a server whose test binary is
-// killed stays behind.
+// dieWithParent does nothing outside Linux: a server survives if its test binary is
+// killed.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{}
 }
 
-// halted cannot be told outside Linux.
+// halted cannot be determined outside Linux.
 func halted(int) bool { return true }
 
-// killChild leaves the process to be asked politely.
+// killChild does nothing outside Linux; the caller stops the process gracefully.
 func killChild(string, string) {}

@@ -11,28 +11,28 @@ import (
 	"testing"
 )
 
-// Kubectl is where kubectl is, of the version of the API server.
+// Kubectl returns the path of kubectl, in the version of the API server.
 func Kubectl(tb testing.TB) string {
 	tb.Helper()
-	return present(tb, filepath.Join(kubeBinaries(tb), "kubectl"))
+	return requireProgram(tb, filepath.Join(kubeBinaries(tb), "kubectl"))
 }
 
-// Helm is where helm is.
+// Helm returns the path of helm.
 func Helm(tb testing.TB) string {
 	tb.Helper()
 	root := moduleRoot(tb)
-	return present(tb, filepath.Join(root, "bin", "helm", required(tb, root, "hack/cluster", "helm.sh/helm/v3"), "helm"))
+	return requireProgram(tb, filepath.Join(root, "bin", "helm", requiredVersion(tb, root, "hack/cluster", "helm.sh/helm/v3"), "helm"))
 }
 
-// KubeVersion is the version of Kubernetes the tests run on. It is written down in
-// one place only, the module that builds it.
+// KubeVersion returns the version of Kubernetes in the tests. It is defined only in the
+// module that builds it.
 func KubeVersion(tb testing.TB) string {
 	tb.Helper()
-	return required(tb, moduleRoot(tb), "hack/kube", "k8s.io/kubernetes")
+	return requiredVersion(tb, moduleRoot(tb), "hack/kube", "k8s.io/kubernetes")
 }
 
-// kubeBinaries is the folder with kube-apiserver, etcd and kubectl. The variable
-// KUBEBUILDER_ASSETS, which envtest itself obeys, goes before.
+// kubeBinaries returns the folder with kube-apiserver, etcd and kubectl. Like in envtest,
+// KUBEBUILDER_ASSETS takes precedence.
 func kubeBinaries(tb testing.TB) string {
 	tb.Helper()
 	dir := os.Getenv("KUBEBUILDER_ASSETS")
@@ -40,13 +40,13 @@ func kubeBinaries(tb testing.TB) string {
 		dir = filepath.Join(moduleRoot(tb), "bin", "kube", KubeVersion(tb))
 	}
 	for _, name := range []string{"kube-apiserver", "etcd"} {
-		present(tb, filepath.Join(dir, name))
+		requireProgram(tb, filepath.Join(dir, name))
 	}
 	return dir
 }
 
-// present ends the test if there is no such program.
-func present(tb testing.TB, path string) string {
+// requireProgram returns the path. It fails the test if there is no program.
+func requireProgram(tb testing.TB, path string) string {
 	tb.Helper()
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		tb.Fatalf("no %s in %s: %s", filepath.Base(path), filepath.Dir(path), toolsHint)
@@ -54,8 +54,8 @@ func present(tb testing.TB, path string) string {
 	return path
 }
 
-// required is the version of a module that the go.mod in a folder requires.
-func required(tb testing.TB, root, folder, module string) string {
+// requiredVersion returns the version of a module in the go.mod of a folder.
+func requiredVersion(tb testing.TB, root, folder, module string) string {
 	tb.Helper()
 	path := filepath.Join(root, folder, "go.mod")
 	data, err := os.ReadFile(path)

@@ -19,15 +19,13 @@ import (
 )
 
 const (
-	// startTimeout is how long a server may take to answer. It is generous because
-	// it is only ever reached on a machine that is far too busy.
+	// startTimeout bounds the start of a server. It is generous, for very busy machines.
 	startTimeout = 20 * time.Second
 
-	// pollInterval is how often a server is asked for what is awaited.
+	// pollInterval is the time between polls of a server.
 	pollInterval = 5 * time.Millisecond
 
-	// portAttempts bounds how often another port is tried when somebody took the
-	// one that was free a moment ago.
+	// portAttempts bounds the attempts to find a port that no other process takes first.
 	portAttempts = 10
 )
 
@@ -37,13 +35,13 @@ const (
 	valkeyServer = "valkey-server"
 )
 
-// Redis is a server of its own for one test, without persistence: a redis-server
-// or a valkey-server.
+// Redis is a redis-server or valkey-server for one test, without persistence.
 type Redis struct {
-	// Addr is where the server listens, as host:port. It survives Stop and Start.
+	// Addr is the address of the server, host:port. It stays the same after Stop and
+	// Start.
 	Addr string
 
-	// URL is the same as a redis:// URL.
+	// URL is the address as a redis:// URL.
 	URL string
 
 	tb      testing.TB
@@ -51,14 +49,14 @@ type Redis struct {
 	dir     string
 	args    []string
 	env     []string
-	bus     string // where the other nodes of a cluster connect; "" without one
+	bus     string // address for other nodes of a cluster; "" without a cluster
 	cmd     *exec.Cmd
 	done    chan struct{}
 }
 
 // StartRedis starts a redis-server on a free port, waits until it answers and
-// stops it when the test ends. The arguments, such as "--requirepass", "secret",
-// go to redis-server behind the ones every test has.
+// stops it when the test ends. The arguments, such as "--requirepass", "secret", are
+// appended to those of every test.
 func StartRedis(tb testing.TB, args ...string) *Redis {
 	tb.Helper()
 	r := &Redis{tb: tb, program: redisServer, args: args}
@@ -74,7 +72,7 @@ func StartValkey(tb testing.TB, args ...string) *Redis {
 	return r
 }
 
-// launch starts the server for the first time, on ports it finds free.
+// launch starts the server for the first time, on free ports.
 func (r *Redis) launch(clustered bool) {
 	r.tb.Helper()
 	r.dir = r.tb.TempDir()
@@ -96,8 +94,8 @@ func (r *Redis) launch(clustered bool) {
 	r.tb.Fatalf("%s found no free port in %d attempts", r.program, portAttempts)
 }
 
-// Start starts a stopped server again, empty, on the port it had. A server that
-// runs is left alone.
+// Start restarts a stopped server, empty, on the same port. It does nothing if the server
+// runs.
 func (r *Redis) Start() {
 	r.tb.Helper()
 	if r.cmd != nil {
@@ -108,38 +106,38 @@ func (r *Redis) Start() {
 	}
 }
 
-// Stop kills the server, as a crash would: connections break and the data is
-// gone. It returns when the process is gone; a stopped server is left alone.
+// Stop kills the server like a crash: connections break and the data is lost. It returns
+// when the process has ended. It does nothing if the server is stopped.
 func (r *Redis) Stop() {
 	if r.cmd == nil {
 		return
 	}
-	// Killing fails only if the process has ended by itself, which is as good.
+	// Kill fails only if the process has already ended.
 	_ = r.cmd.Process.Kill()
 	<-r.done
 	r.cmd = nil
 }
 
-// Pause halts the process: the port accepts connections and nothing answers.
-// It returns when the process has halted.
+// Pause halts the process: the port accepts connections but sends no replies. It returns
+// when the process has halted.
 func (r *Redis) Pause() {
 	r.tb.Helper()
 	r.signal(syscall.SIGSTOP)
 	await(r.tb, r.program+" to halt", func() error {
 		if !halted(r.Pid()) {
-			return errors.New("it runs")
+			return errors.New("still running")
 		}
 		return nil
 	})
 }
 
-// Resume lets a paused process go on with what has queued up meanwhile.
+// Resume continues a paused process, which then handles the queued commands.
 func (r *Redis) Resume() {
 	r.tb.Helper()
 	r.signal(syscall.SIGCONT)
 }
 
-// Pid is the process id of the running server, and 0 while it is stopped.
+// Pid returns the process ID of the running server, 0 while it is stopped.
 func (r *Redis) Pid() int {
 	if r.cmd == nil {
 		return 0
@@ -157,8 +155,7 @@ func (r *Redis) signal(sig os.Signal) {
 	}
 }
 
-// errPortTaken reports that another process has bound the port since it was found
-// free.
+// errPortTaken means that another process has bound the port in the meantime.
 var errPortTaken = errors.New("port taken")
 
 func (r *Redis) start() error {
@@ -183,7 +180,7 @@ func (r *Redis) start() error {
 	}
 	args = append(args, r.args...)
 
-	// The process ends with Stop; a context would end it at another time.
+	// Only Stop ends the process, no context.
 	cmd := exec.Command(server, args...)
 	cmd.Env = append(os.Environ(), r.env...)
 	cmd.SysProcAttr = dieWithParent()
@@ -193,7 +190,7 @@ func (r *Redis) start() error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = cmd.Wait() // how it ended is in the log
+		_ = cmd.Wait() // the log has the cause
 	}()
 	r.cmd, r.done = cmd, done
 
@@ -208,8 +205,7 @@ func (r *Redis) start() error {
 	return nil
 }
 
-// waitForRedis returns when the server answers anything at all: one that asks for
-// a password first is up too.
+// waitForRedis waits for any reply of the server, even an error that requires a password.
 func waitForRedis(addr string, ended <-chan struct{}) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -220,7 +216,7 @@ func waitForRedis(addr string, ended <-chan struct{}) error {
 		}
 		select {
 		case <-ended:
-			return errors.New("ended at once")
+			return errors.New("ended during the start")
 		case <-timeout:
 			return fmt.Errorf("no answer within %v", startTimeout)
 		case <-ticker.C:
@@ -242,12 +238,11 @@ func answers(addr string) bool {
 	}
 	reply := make([]byte, 1)
 	_, err = conn.Read(reply)
-	// "+PONG", or "-NOAUTH ...". A server started with TLS only says nothing.
+	// "+PONG" or "-NOAUTH ...". A server with TLS only never replies.
 	return err == nil && (reply[0] == '+' || reply[0] == '-')
 }
 
-// FreeAddr returns an address of the loopback interface, as host:port, on which
-// nobody listened a moment ago.
+// FreeAddr returns a loopback address, host:port, whose port was free a moment ago.
 func FreeAddr(tb testing.TB) string {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -262,12 +257,12 @@ func FreeAddr(tb testing.TB) string {
 	return net.JoinHostPort(addr.IP.String(), strconv.Itoa(addr.Port))
 }
 
-// hostOf is the host in host:port.
+// hostOf returns the host of host:port.
 func hostOf(addr string) string {
 	return addr[:strings.LastIndexByte(addr, ':')]
 }
 
-// portOf is the port in host:port.
+// portOf returns the port of host:port.
 func portOf(addr string) string {
 	return addr[strings.LastIndexByte(addr, ':')+1:]
 }

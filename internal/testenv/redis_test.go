@@ -37,7 +37,7 @@ func TestRedisServersAreSeparate(t *testing.T) {
 	g.Expect(connect(t, second).Get(t.Context(), "k").Err()).To(MatchError(redis.Nil))
 }
 
-func TestServersAreWhatTheyAreCalled(t *testing.T) {
+func TestServersReportTheirKind(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	g.Expect(connect(t, testenv.StartRedis(t)).Info(t.Context(), "server").Val()).NotTo(ContainSubstring("valkey"))
@@ -93,7 +93,7 @@ func TestRedisPauseAndResume(t *testing.T) {
 	g.Expect(client.Ping(t.Context()).Err()).To(Succeed())
 }
 
-// The two servers the clock is preloaded into.
+// The servers with the preloaded clock.
 var withClock = map[string]func(testing.TB, ...string) (*testenv.Redis, *testenv.Clock){
 	"redis":  testenv.StartRedisWithClock,
 	"valkey": testenv.StartValkeyWithClock,

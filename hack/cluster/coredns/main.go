@@ -1,8 +1,8 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command coredns is CoreDNS with the few plugins that a cluster without the
-// internet needs: it answers for the names of the cluster and for no others.
+// Command coredns is CoreDNS with only the plugins that a cluster without internet
+// access needs. It resolves names of the cluster and no others.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	// In the order in which a request meets them.
+	// In the order in which they handle a request.
 	dnsserver.Directives = []string{"health", "ready", "errors", "cache", "kubernetes"}
 	coremain.Run()
 }

@@ -1,11 +1,10 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command rmpods removes every container and every pod sandbox of the container
-// runtime whose socket is named, and with them their processes, mounts and network
-// namespaces.
+// Command rmpods removes all containers and pod sandboxes of the container runtime at
+// the given socket, with their processes, mounts and network namespaces.
 //
-// down.sh needs it: the kubelet leaves its pods running when it ends.
+// down.sh runs it because the kubelet leaves its pods running when it ends.
 package main
 
 import (
@@ -20,8 +19,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// patience bounds the whole of it.
-const patience = time.Minute
+// timeout bounds the whole run.
+const timeout = time.Minute
 
 func main() {
 	if len(os.Args) != 2 {
@@ -35,7 +34,7 @@ func main() {
 }
 
 func run(socket string) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience) //nolint:forbidigo // the first context
+	ctx, cancel := context.WithTimeout(context.Background(), timeout) //nolint:forbidigo // the first context
 	defer cancel()
 	connection, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -43,8 +42,8 @@ func run(socket string) (err error) {
 	}
 	defer func() { err = errors.Join(err, connection.Close()) }()
 	runtime := cri.NewRuntimeServiceClient(connection)
-	// Containers first: removing one kills it, while stopping its sandbox would wait
-	// for it to end by itself.
+	// Containers first: removing a container kills it, while stopping its sandbox waits
+	// until it ends.
 	return errors.Join(removeContainers(ctx, runtime), removeSandboxes(ctx, runtime))
 }
 
