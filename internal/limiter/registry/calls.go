@@ -40,30 +40,30 @@ func newScript(name string) *redis.Script {
 const (
 	// patience is how long a small call may take. It is well below the time in
 	// which a lost registry must be back, as a broken connection may cost one.
-	patience = time.Second
+	callTimeout = time.Second
 
 	// patienceWithAll is how long loading all plans may take.
-	patienceWithAll = 10 * time.Second
+	loadAllTimeout = 10 * time.Second
 
 	// slowestBytes is the throughput per second that a large write may count on.
-	slowestBytes = 4 << 20
+	minWriteBytesPerSecond = 4 << 20
 )
 
 // store calls the scripts.
-type store struct {
+type scripts struct {
 	client redis.UniversalClient
 	keys   []string
 }
 
-func newStore(client redis.UniversalClient, prefix string) store {
+func newScripts(client redis.UniversalClient, prefix string) scripts {
 	plans := prefix + layoutVersion + "{registry}"
-	return store{client: client, keys: []string{plans, plans + ":meta", plans + ":changes", plans + ":replicas"}}
+	return scripts{client: client, keys: []string{plans, plans + ":meta", plans + ":changes", plans + ":replicas"}}
 }
 
-func (s *store) channel() string { return s.keys[0] }
+func (s *scripts) channel() string { return s.keys[0] }
 
 // call runs a script and reads the elements of its reply into what is given.
-func (s *store) call(ctx context.Context, limit time.Duration, script *redis.Script, args []any, into ...any) error {
+func (s *scripts) call(ctx context.Context, limit time.Duration, script *redis.Script, args []any, into ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	reply, err := script.Run(ctx, s.client, s.keys, args...).Slice()
@@ -78,7 +78,7 @@ func (s *store) call(ctx context.Context, limit time.Duration, script *redis.Scr
 
 // header is what every script returns about the registry.
 type header struct {
-	mark
+	version
 	whole     bool
 	published int64 // microseconds of server time
 	term      int64
@@ -88,14 +88,14 @@ type header struct {
 
 // takeTerm begins a term above the one before; it has if the header names the
 // holder.
-func (s *store) takeTerm(ctx context.Context, holder string, before int64, seen epoch) (h header, err error) {
-	err = s.call(ctx, patience, termScript, []any{holder, before, string(seen)}, &h)
+func (s *scripts) takeTerm(ctx context.Context, holder string, before int64, seen epoch) (h header, err error) {
+	err = s.call(ctx, callTimeout, termScript, []any{holder, before, string(seen)}, &h)
 	return h, err
 }
 
 // write is a batch of changes that leads from one state to the next.
 type write struct {
-	from, to mark
+	from, to version
 	changes  map[string][]byte // nil deletes
 	count    int               // plans after the write
 }
@@ -116,9 +116,9 @@ func (w *write) arguments(term int64, holder string) (args []any, size int) {
 }
 
 // publish writes, or returns errMoved.
-func (s *store) publish(ctx context.Context, term int64, holder string, w *write) error {
+func (s *scripts) publish(ctx context.Context, term int64, holder string, w *write) error {
 	args, size := w.arguments(term, holder)
-	limit := patience + time.Duration(size)*time.Second/slowestBytes
+	limit := callTimeout + time.Duration(size)*time.Second/minWriteBytesPerSecond
 	var (
 		written int64
 		h       header
@@ -140,8 +140,8 @@ const (
 )
 
 // read returns what a reader that holds epoch and revision lacks.
-func (s *store) read(ctx context.Context, held mark) (h header, what int64, plans map[string]string, err error) {
-	err = s.call(ctx, patienceWithAll, readScript, []any{string(held.epoch), held.revision}, &h, &what, &plans)
+func (s *scripts) read(ctx context.Context, have version) (h header, what int64, plans map[string]string, err error) {
+	err = s.call(ctx, loadAllTimeout, readScript, []any{string(have.epoch), have.revision}, &h, &what, &plans)
 	return h, what, plans, err
 }
 
@@ -153,7 +153,7 @@ type report struct {
 	Revision int64  `json:"revision,omitempty"`
 	// Distrusts is the epoch that the replica finds in the registry and does not
 	// follow.
-	Distrusts epoch `json:"distrusts,omitempty"`
+	Rejects epoch `json:"distrusts,omitempty"`
 	// Skips is the number of plans the replica cannot read; Skipped names some.
 	Skips   int      `json:"skips,omitempty"`
 	Skipped []string `json:"skipped,omitempty"`
@@ -161,16 +161,16 @@ type report struct {
 
 // heartbeat says that name, one of the installation owner, is alive and returns
 // who is. A nil report leaves.
-func (s *store) heartbeat(ctx context.Context, owner, name string, r *report) (h header, alive []report, err error) {
-	said := []byte{}
+func (s *scripts) heartbeat(ctx context.Context, owner, name string, r *report) (h header, alive []report, err error) {
+	encoded := []byte{}
 	if r != nil {
-		if said, err = json.Marshal(r); err != nil {
+		if encoded, err = json.Marshal(r); err != nil {
 			return h, nil, fmt.Errorf("encode heartbeat: %w", err)
 		}
 	}
 	var reports map[string]string
-	args := []any{owner + "/" + name, said, lifetime.Microseconds()}
-	if err := s.call(ctx, patience, heartbeatScript, args, &h, &reports); err != nil {
+	args := []any{owner + "/" + name, encoded, lifetime.Microseconds()}
+	if err := s.call(ctx, callTimeout, heartbeatScript, args, &h, &reports); err != nil {
 		return h, nil, err
 	}
 	for field, text := range reports {

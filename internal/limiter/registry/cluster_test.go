@@ -60,19 +60,19 @@ func TestRedisClusterCarriesPlans(t *testing.T) {
 	c.Eventually(a.Replicas).Should(ConsistOf(HaveField("Name", "a")))
 
 	// The slot moves. The subscription stays where it is, and still hears.
-	slot, from := nodes.Slot(c.store.keys[0]), nodes.Owner(c.store.keys[0])
+	slot, from := nodes.Slot(c.scripts.keys[0]), nodes.Owner(c.scripts.keys[0])
 	to := nodes.Nodes[0]
 	if from == to {
 		to = nodes.Nodes[1]
 	}
 	m := nodes.StartMigration(slot, to)
 	c.expectEdits(l, 20, a)
-	m.Move(c.store.keys...)
+	m.Move(c.scripts.keys...)
 	c.expectEdits(l, 30, a)
 	m.Finish()
 	c.expectEdits(l, 40, a)
 	c.Expect(c.header().epoch).To(Equal(first), "all of that is one life of the registry")
-	c.Expect(nodes.Client(to).Exists(t.Context(), c.store.keys...).Val()).To(BeEquivalentTo(4))
+	c.Expect(nodes.Client(to).Exists(t.Context(), c.scripts.keys...).Val()).To(BeEquivalentTo(4))
 }
 
 func TestRedisClusterLosesTheNodeWithThePlans(t *testing.T) {
@@ -83,7 +83,7 @@ func TestRedisClusterLosesTheNodeWithThePlans(t *testing.T) {
 	c.Eventually(r.plans).Should(Equal(1))
 	first := c.header().epoch
 
-	node := nodes.Owner(c.store.keys[0])
+	node := nodes.Owner(c.scripts.keys[0])
 	node.Stop()
 	c.Eventually(l.Err).Should(HaveOccurred())
 	c.Eventually(r.isFollowing).Should(BeFalse())

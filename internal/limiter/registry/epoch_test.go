@@ -144,11 +144,11 @@ func TestReplicaFollowsAgainWhatItRuns(t *testing.T) {
 	<-l.done
 	current := c.backup()
 	distrusts := func() epoch {
-		_, alive, err := c.store.heartbeat(t.Context(), "test", "", nil)
+		_, alive, err := c.scripts.heartbeat(t.Context(), "test", "", nil)
 		c.Expect(err).NotTo(HaveOccurred())
 		i := slices.IndexFunc(alive, func(r report) bool { return r.Name == "a" })
 		c.Expect(i).NotTo(Equal(-1))
-		return alive[i].Distrusts
+		return alive[i].Rejects
 	}
 	c.restore(old)
 	c.Eventually(distrusts).Should(Equal(c.header().epoch))
@@ -171,7 +171,7 @@ func TestEpochsRiseWhenTheClockIsSetBack(t *testing.T) {
 	<-l.done
 	clock.Advance(-time.Hour)
 	c.Expect(c.client.FlushAll(t.Context()).Err()).To(Succeed())
-	c.Eventually(func() int64 { return c.client.HLen(t.Context(), c.store.keys[3]).Val() }).Should(BeEquivalentTo(1))
+	c.Eventually(func() int64 { return c.client.HLen(t.Context(), c.scripts.keys[3]).Val() }).Should(BeEquivalentTo(1))
 
 	c.leadSynced(makePlan("login", 6))
 	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(comeback).Should(BeEquivalentTo(6))
@@ -188,7 +188,7 @@ func TestEvictedPlansAreNoEmptyRegistry(t *testing.T) {
 			r := c.watch("a")
 			c.Eventually(r.plans).Should(Equal(3))
 			before := c.header()
-			c.Expect(c.client.Del(t.Context(), c.store.keys[i]).Err()).To(Succeed())
+			c.Expect(c.client.Del(t.Context(), c.scripts.keys[i]).Err()).To(Succeed())
 			c.Eventually(r.revision).WithTimeout(comeback).Should(BeNumerically(">", before.revision))
 			c.Expect(r.fewestPlans()).To(Equal(3))
 		})
@@ -231,7 +231,7 @@ func TestManyPlansAreOneRevision(t *testing.T) {
 	}
 	l := c.lead(testOwner)
 	for _, p := range plans {
-		l.want(p.ID(), encoded(c, p)) //nolint:errcheck // the leader is there
+		l.setWanted(p.ID(), encoded(c, p)) //nolint:errcheck // the leader is there
 	}
 	l.Synced()
 	c.Eventually(l.Err).Should(Succeed())
@@ -250,12 +250,12 @@ func TestManyPlansAreOneRevision(t *testing.T) {
 	for _, p := range plans {
 		changed := *p
 		changed.Generation++
-		l.want(p.ID(), encoded(c, &changed)) //nolint:errcheck // the leader is there
+		l.setWanted(p.ID(), encoded(c, &changed)) //nolint:errcheck // the leader is there
 	}
 	c.Expect(l.Set(t.Context(), makePlan("p0", 9))).To(Succeed())
 	c.Eventually(r.threshold).WithArguments("shop/p0").Should(BeEquivalentTo(9))
 	c.Expect(r.snapshot().Lookup("shop/p4999")).NotTo(BeIdenticalTo(before.Lookup("shop/p4999")))
-	c.Expect(c.client.ZCard(t.Context(), c.store.keys[2]).Val()).To(BeEquivalentTo(rememberedChanges))
+	c.Expect(c.client.ZCard(t.Context(), c.scripts.keys[2]).Val()).To(BeEquivalentTo(rememberedChanges))
 }
 
 func TestStoppedRedisComesBackEmpty(t *testing.T) {

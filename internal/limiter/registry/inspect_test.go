@@ -18,7 +18,7 @@ func (w *Writer) programmed(id string) (revision int64, ok bool) {
 func (w *Writer) enforced(id string) (running, live int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.replicasRunning(id), len(w.seen.replicas)
+	return w.replicasRunning(id), len(w.observed.replicas)
 }
 
 // replicas returns the live replicas of the installation by name, as they were
@@ -29,5 +29,5 @@ func (w *Writer) replicas() ([]Replica, error) {
 	if w.stopped != nil {
 		return nil, w.stopped
 	}
-	return slices.Clone(w.seen.replicas), w.seen.err
+	return slices.Clone(w.observed.replicas), w.observed.err
 }

@@ -14,32 +14,32 @@ import (
 const (
 	// glance is how often the leader looks while replicas load what it has just
 	// published, and glances how many times.
-	glance  = 50 * time.Millisecond
-	glances = 20
+	rolloutPollInterval = 50 * time.Millisecond
+	maxRolloutPolls     = 20
 
 	// looks bounds how often the leader looks again, within one step, because what
 	// it has seen is not there any more when it writes.
-	looks = 3
+	maxAttempts = 3
 )
 
 // leadership is one run of Lead. Only its goroutine uses it.
-type leadership struct {
+type leaderLoop struct {
 	*Writer
 	holder string
 	term   int64 // 0 while not taken
 
-	known  mark              // what the registry is, as far as we know
-	stored map[string][]byte // the plans of known
-	sum    uint64            // the digest of known
-	trusts bool              // known was so when we last looked or wrote
+	current   version           // what the registry is, as far as we know
+	stored    map[string][]byte // the plans of known
+	digestSum uint64            // the digest of known
+	inSync    bool              // known was so when we last looked or wrote
 
 	// attempt is a write whose reply did not arrive.
-	attempt *write
+	unconfirmed *write
 	// answered is the server time at which a replica's distrust was last answered.
-	answered int64
+	lastRepublish int64
 
-	failures int
-	glances  int
+	failures     int
+	rolloutPolls int
 }
 
 // Lead takes a term and keeps the registry as it is wanted until ctx ends, which
@@ -49,20 +49,20 @@ type leadership struct {
 //
 // begun is called once Set works; nil is nobody.
 func (w *Writer) Lead(ctx context.Context, begun func()) error {
-	if err := w.begin(); err != nil {
+	if err := w.open(); err != nil {
 		return err
 	}
 	if begun != nil {
 		begun()
 	}
-	l := &leadership{Writer: w, holder: rand.Text(), stored: map[string][]byte{}}
+	l := &leaderLoop{Writer: w, holder: rand.Text(), stored: map[string][]byte{}}
 	err := l.run(ctx)
-	w.end(err)
+	w.shut(err)
 	return err
 }
 
 // begin opens the Writer for Set and Delete.
-func (w *Writer) begin() error {
+func (w *Writer) open() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopped == nil {
@@ -70,12 +70,12 @@ func (w *Writer) begin() error {
 	}
 	w.stopped, w.synced, w.inherited = nil, false, false
 	w.entries, w.dirty = map[string]*entry{}, map[string]struct{}{}
-	w.seen = seen{err: errNotLooked}
+	w.observed = observation{err: errNotObserved}
 	return nil
 }
 
 // end answers who still waits.
-func (w *Writer) end(err error) {
+func (w *Writer) shut(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stopped = ErrNotLeading
@@ -87,35 +87,35 @@ func (w *Writer) end(err error) {
 	notify(w.changed)
 }
 
-func (l *leadership) run(ctx context.Context) error {
+func (l *leaderLoop) run(ctx context.Context) error {
 	every := time.NewTicker(period)
 	defer every.Stop()
 	soon := time.NewTimer(0)
 	defer soon.Stop()
 	for {
-		kicked := false
+		woken := false
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-l.kick:
-			kicked = true
+		case <-l.wake:
+			woken = true
 		case <-every.C:
 		case <-soon.C:
 		}
 		b := l.takeBatch()
-		err := l.step(ctx, kicked)
-		l.settle(ctx, b, err)
+		err := l.step(ctx, woken)
+		l.finishRound(ctx, b, err)
 		if errors.Is(err, ErrDeposed) {
 			return ErrDeposed
 		}
-		if wait, ok := l.nextLook(err); ok {
+		if wait, ok := l.nextDelay(err); ok {
 			soon.Reset(wait)
 		}
 	}
 }
 
 // takeBatch returns who waits for the write that comes now.
-func (l *leadership) takeBatch() *batch {
+func (l *leaderLoop) takeBatch() *batch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.batch
@@ -125,31 +125,31 @@ func (l *leadership) takeBatch() *batch {
 
 // settle answers the batch and keeps the health of the registry, with one log
 // line when it changes.
-func (l *leadership) settle(ctx context.Context, b *batch, err error) {
+func (l *leaderLoop) finishRound(ctx context.Context, b *batch, err error) {
 	if ctx.Err() != nil {
 		err = ErrNotLeading
 	}
-	l.trusts = err == nil
+	l.inSync = err == nil
 	l.mu.Lock()
-	before := l.seen.err
-	l.seen.err, l.seen.epoch = err, l.known.epoch
+	before := l.observed.err
+	l.observed.err, l.observed.epoch = err, l.current.epoch
 	l.mu.Unlock()
 	b.finish(err)
-	if kindOf(before) == kindOf(err) {
+	if errorKind(before) == errorKind(err) {
 		return
 	}
 	notify(l.changed)
 	switch {
 	case err == nil:
-		l.logger.Info("Registry is as wanted", "epoch", l.known.epoch, "revision", l.known.revision, "term", l.term)
+		l.logger.Info("Registry is as wanted", "epoch", l.current.epoch, "revision", l.current.revision, "term", l.term)
 	case ctx.Err() == nil:
 		l.logger.Warn("Registry is not as wanted", "error", err)
 	}
 }
 
 // kindOf is what makes a failure another one.
-func kindOf(err error) string {
-	for _, kind := range []error{errNotLooked, ErrDeposed, ErrOwnedElsewhere, ErrEpochLost, ErrNotLeading} {
+func errorKind(err error) string {
+	for _, kind := range []error{errNotObserved, ErrDeposed, ErrOwnedElsewhere, ErrEpochLost, ErrNotLeading} {
 		if errors.Is(err, kind) {
 			return kind.Error()
 		}
@@ -162,22 +162,22 @@ func kindOf(err error) string {
 
 // nextLook says when to look again if that is before the period is over: to retry,
 // or because replicas are about to load what was published.
-func (l *leadership) nextLook(err error) (time.Duration, bool) {
+func (l *leaderLoop) nextDelay(err error) (time.Duration, bool) {
 	if err != nil {
 		l.failures++
 		return backoff(l.failures - 1), true
 	}
 	l.failures = 0
-	l.glances--
-	return glance, l.glances >= 0 && l.lagging()
+	l.rolloutPolls--
+	return rolloutPollInterval, l.rolloutPolls >= 0 && l.lagging()
 }
 
 // lagging reports whether a live replica runs something older.
-func (l *leadership) lagging() bool {
+func (l *leaderLoop) lagging() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, r := range l.seen.replicas {
-		if r.Epoch != string(l.known.epoch) || r.Revision < l.known.revision {
+	for _, r := range l.observed.replicas {
+		if r.Epoch != string(l.current.epoch) || r.Revision < l.current.revision {
 			return true
 		}
 	}
@@ -185,47 +185,47 @@ func (l *leadership) lagging() bool {
 }
 
 // step makes the registry as it is wanted.
-func (l *leadership) step(ctx context.Context, kicked bool) error {
+func (l *leaderLoop) step(ctx context.Context, woken bool) error {
 	// While all is well a write needs no look before: Redis refuses it if something
 	// has changed.
-	if kicked && l.trusts {
+	if woken && l.inSync {
 		if err := l.flush(ctx); !errors.Is(err, errMoved) {
 			return err
 		}
 	}
-	for range looks {
-		if err := l.lookAndConverge(ctx); !errors.Is(err, errMoved) {
+	for range maxAttempts {
+		if err := l.observeAndConverge(ctx); !errors.Is(err, errMoved) {
 			return err
 		}
 	}
 	return errMoved
 }
 
-func (l *leadership) lookAndConverge(ctx context.Context) error {
-	h, alive, err := l.store.heartbeat(ctx, l.owner, "", &report{})
+func (l *leaderLoop) observeAndConverge(ctx context.Context) error {
+	h, alive, err := l.scripts.heartbeat(ctx, l.owner, "", &report{})
 	if err != nil {
 		return err
 	}
-	l.note(alive)
-	if err := l.claim(ctx, &h, alive); err != nil {
+	l.recordReplicas(alive)
+	if err := l.claimTerm(ctx, &h, alive); err != nil {
 		return err
 	}
-	if err := l.inherit(ctx, &h); err != nil {
+	if err := l.loadInherited(ctx, &h); err != nil {
 		return err
 	}
 	switch {
-	case h.whole && l.attempt != nil && h.mark == l.attempt.to:
-		l.commit(l.attempt) // it had arrived
-	case h.whole && h.mark == l.known:
+	case h.whole && l.unconfirmed != nil && h.version == l.unconfirmed.to:
+		l.commit(l.unconfirmed) // it had arrived
+	case h.whole && h.version == l.current:
 	default:
 		return l.startEpoch(ctx, &h, alive, "the registry is empty or has gone back")
 	}
-	l.attempt = nil
-	if l.distrusted(&h, alive) {
+	l.unconfirmed = nil
+	if l.rejectedByReplica(&h, alive) {
 		// A leader that does not know all plans yet goes on for now.
 		err := l.startEpoch(ctx, &h, alive, "a replica distrusts the registry")
 		if !errors.Is(err, ErrEpochLost) {
-			l.answered = h.now
+			l.lastRepublish = h.now
 			return err
 		}
 	}
@@ -233,7 +233,7 @@ func (l *leadership) lookAndConverge(ctx context.Context) error {
 }
 
 // claim makes sure that the registry is ours and that we hold the term.
-func (l *leadership) claim(ctx context.Context, h *header, alive []report) error {
+func (l *leaderLoop) claimTerm(ctx context.Context, h *header, alive []report) error {
 	holds := h.term == l.term && h.holder == l.holder
 	if h.epoch != "" && h.epoch.owner() != l.owner {
 		for _, other := range alive {
@@ -248,7 +248,7 @@ func (l *leadership) claim(ctx context.Context, h *header, alive []report) error
 		return nil
 	}
 	// The first time, or the term was lost with the registry.
-	taken, err := l.store.takeTerm(ctx, l.holder, l.term, h.epoch)
+	taken, err := l.scripts.takeTerm(ctx, l.holder, l.term, h.epoch)
 	if err != nil {
 		return err
 	}
@@ -262,17 +262,17 @@ func (l *leadership) claim(ctx context.Context, h *header, alive []report) error
 
 // inherit learns what a predecessor has published: it goes on as it is until
 // somebody sets or deletes it.
-func (l *leadership) inherit(ctx context.Context, h *header) error {
+func (l *leaderLoop) loadInherited(ctx context.Context, h *header) error {
 	if l.hasInherited() {
 		return nil
 	}
 	stored, sum := map[string][]byte{}, uint64(0)
 	if h.whole && h.epoch.owner() == l.owner {
-		read, _, plans, err := l.store.read(ctx, mark{})
+		read, _, plans, err := l.scripts.read(ctx, version{})
 		if err != nil {
 			return err
 		}
-		if read.mark != h.mark {
+		if read.version != h.version {
 			return errMoved
 		}
 		for id, data := range plans {
@@ -281,7 +281,7 @@ func (l *leadership) inherit(ctx context.Context, h *header) error {
 		}
 	}
 	if h.whole && formatDigest(sum) == h.digest {
-		l.known, l.stored, l.sum = h.mark, stored, sum
+		l.current, l.stored, l.digestSum = h.version, stored, sum
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -289,13 +289,13 @@ func (l *leadership) inherit(ctx context.Context, h *header) error {
 	for id, data := range stored {
 		_, isDirty := l.dirty[id]
 		if l.entries[id] == nil && !isDirty {
-			l.entries[id] = &entry{data: data, inherited: true, revision: l.known.revision}
+			l.entries[id] = &entry{data: data, inherited: true, revision: l.current.revision}
 		}
 	}
 	return nil
 }
 
-func (l *leadership) hasInherited() bool {
+func (l *leaderLoop) hasInherited() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.inherited

@@ -37,7 +37,7 @@ type cluster struct {
 	redis   *testenv.Redis // nil if it is a Redis Cluster
 	connect func() (redis.UniversalClient, error)
 	client  redis.UniversalClient
-	store   store
+	scripts scripts
 }
 
 func newCluster(tb testing.TB) *cluster {
@@ -68,7 +68,7 @@ func newClusterBy(tb testing.TB, connect func() (redis.UniversalClient, error)) 
 	c.SetDefaultEventuallyTimeout(10 * time.Second)
 	c.SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
 	c.client = c.newClient()
-	c.store = newStore(c.client, testPrefix)
+	c.scripts = newScripts(c.client, testPrefix)
 	return c
 }
 
@@ -230,7 +230,7 @@ func makePlans(n int) []*plan.Plan {
 // header reads what the registry is.
 func (c *cluster) header() header {
 	c.tb.Helper()
-	h, _, err := c.store.heartbeat(c.tb.Context(), "test", "", nil)
+	h, _, err := c.scripts.heartbeat(c.tb.Context(), "test", "", nil)
 	c.Expect(err).NotTo(HaveOccurred())
 	return h
 }
@@ -239,7 +239,7 @@ func (c *cluster) header() header {
 func (c *cluster) backup() map[string]string {
 	c.tb.Helper()
 	saved := map[string]string{}
-	for _, key := range c.store.keys[:3] {
+	for _, key := range c.scripts.keys[:3] {
 		dump, err := c.client.Dump(c.tb.Context(), key).Result()
 		if !errors.Is(err, redis.Nil) {
 			c.Expect(err).NotTo(HaveOccurred())

@@ -15,13 +15,13 @@ func TestDeposedLeaderIsRefused(t *testing.T) {
 	c := newCluster(t)
 	old := c.leadSynced(makePlan("login", 5))
 	next := c.leadSynced(makePlan("login", 6))
-	mark := c.header().mark
+	version := c.header().version
 
 	c.Expect(old.Set(t.Context(), makePlan("login", 7))).To(MatchError(ErrDeposed))
 	c.Expect(old.Delete(t.Context(), "shop/login")).To(MatchError(ErrDeposed))
 	c.Eventually(old.done).Should(BeClosed())
 	c.Expect(old.err).To(MatchError(ErrDeposed))
-	c.Expect(c.header().mark).To(Equal(mark))
+	c.Expect(c.header().version).To(Equal(version))
 	c.Expect(next.Set(t.Context(), makePlan("login", 8))).To(Succeed())
 }
 
@@ -33,21 +33,21 @@ func TestDeposedWriteIsRefusedByRedis(t *testing.T) {
 	l.stop()
 	<-l.done
 	before := c.header()
-	taken, err := c.store.takeTerm(t.Context(), "somebody", 0, before.epoch)
+	taken, err := c.scripts.takeTerm(t.Context(), "somebody", 0, before.epoch)
 	c.Expect(err).NotTo(HaveOccurred())
 	c.Expect(taken.term).To(BeNumerically(">", before.term))
 
-	to := before.mark
+	to := before.version
 	to.revision++
 	for name, w := range map[string]*write{
-		"set":    {from: before.mark, to: to, changes: map[string][]byte{"shop/login": []byte("{}")}, count: 1},
-		"delete": {from: before.mark, to: to, changes: map[string][]byte{"shop/login": nil}},
-		"epoch":  {from: before.mark, to: mark{epoch: newEpoch(testOwner, 1, "x"), revision: 1}},
+		"set":    {from: before.version, to: to, changes: map[string][]byte{"shop/login": []byte("{}")}, count: 1},
+		"delete": {from: before.version, to: to, changes: map[string][]byte{"shop/login": nil}},
+		"epoch":  {from: before.version, to: version{epoch: newEpoch(testOwner, 1, "x"), revision: 1}},
 	} {
-		c.Expect(c.store.publish(t.Context(), before.term, before.holder, w)).To(MatchError(errMoved), name)
-		c.Expect(c.store.publish(t.Context(), taken.term, "another", w)).To(MatchError(errMoved), name)
+		c.Expect(c.scripts.publish(t.Context(), before.term, before.holder, w)).To(MatchError(errMoved), name)
+		c.Expect(c.scripts.publish(t.Context(), taken.term, "another", w)).To(MatchError(errMoved), name)
 	}
-	c.Expect(c.header().mark).To(Equal(before.mark))
+	c.Expect(c.header().version).To(Equal(before.version))
 }
 
 func TestWriteUponAnotherStateIsRefused(t *testing.T) {
@@ -57,18 +57,18 @@ func TestWriteUponAnotherStateIsRefused(t *testing.T) {
 	l.stop()
 	<-l.done
 	h := c.header()
-	to := mark{epoch: h.epoch, revision: h.revision + 1, digest: "d"}
-	for name, from := range map[string]mark{
+	to := version{epoch: h.epoch, revision: h.revision + 1, digest: "d"}
+	for name, from := range map[string]version{
 		"epoch":    {epoch: "weir/1-x", revision: h.revision, digest: h.digest},
 		"revision": {epoch: h.epoch, revision: h.revision - 1, digest: h.digest},
 		"digest":   {epoch: h.epoch, revision: h.revision, digest: "d"},
 	} {
 		w := &write{from: from, to: to, changes: map[string][]byte{"shop/login": nil}}
-		c.Expect(c.store.publish(t.Context(), h.term, h.holder, w)).To(MatchError(errMoved), name)
+		c.Expect(c.scripts.publish(t.Context(), h.term, h.holder, w)).To(MatchError(errMoved), name)
 	}
-	c.Expect(c.header().mark).To(Equal(h.mark))
-	w := &write{from: h.mark, to: to, changes: map[string][]byte{"shop/login": nil}}
-	c.Expect(c.store.publish(t.Context(), h.term, h.holder, w)).To(Succeed())
+	c.Expect(c.header().version).To(Equal(h.version))
+	w := &write{from: h.version, to: to, changes: map[string][]byte{"shop/login": nil}}
+	c.Expect(c.scripts.publish(t.Context(), h.term, h.holder, w)).To(Succeed())
 }
 
 // A failover may lose the term but not the plans: then it is taken again.
@@ -79,9 +79,9 @@ func TestLostTermIsTakenAgain(t *testing.T) {
 	l.Synced()
 	c.Eventually(l.Err).Should(Succeed())
 	before := c.header()
-	c.Expect(c.client.HSet(t.Context(), c.store.keys[1], "term", "1", "holder", "x").Err()).To(Succeed())
+	c.Expect(c.client.HSet(t.Context(), c.scripts.keys[1], "term", "1", "holder", "x").Err()).To(Succeed())
 	c.Eventually(func() int64 { return c.header().term }).Should(BeNumerically(">", before.term))
-	c.Expect(c.header().mark).To(Equal(before.mark))
+	c.Expect(c.header().version).To(Equal(before.version))
 	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(Succeed())
 }
 
@@ -90,11 +90,11 @@ func TestTermsRiseWhenTheRegistryIsWiped(t *testing.T) {
 	c := newCluster(t)
 	var last int64
 	for range 3 {
-		taken, err := c.store.takeTerm(t.Context(), "somebody", 0, "")
+		taken, err := c.scripts.takeTerm(t.Context(), "somebody", 0, "")
 		c.Expect(err).NotTo(HaveOccurred())
 		c.Expect(taken.term).To(BeNumerically(">=", last))
 		last = taken.term
-		again, err := c.store.takeTerm(t.Context(), "somebody", last+1000, "")
+		again, err := c.scripts.takeTerm(t.Context(), "somebody", last+1000, "")
 		c.Expect(err).NotTo(HaveOccurred())
 		c.Expect(again.term).To(Equal(last + 1001))
 		c.Expect(c.client.FlushAll(t.Context()).Err()).To(Succeed())
@@ -112,7 +112,7 @@ func TestLiveForeignOwnerIsRespected(t *testing.T) {
 	c.Expect(err).To(MatchError(ErrOwnedElsewhere))
 	c.Expect(err).To(MatchError(ContainSubstring(testOwner)))
 	ours.Synced()
-	c.Consistently(func() mark { return c.header().mark }).WithTimeout(2 * time.Second).Should(Equal(before.mark))
+	c.Consistently(func() version { return c.header().version }).WithTimeout(2 * time.Second).Should(Equal(before.version))
 	c.Expect(c.header().term).To(Equal(before.term), "its leader is not deposed")
 	c.Expect(ours.Err()).To(MatchError(ErrOwnedElsewhere))
 	rollout := ours.Rollout("shop/login")
@@ -150,7 +150,7 @@ func TestDeadForeignOwnerIsReplaced(t *testing.T) {
 	ours.Synced()
 	c.Eventually(ours.Err).WithTimeout(2 * lifetime).Should(Succeed())
 	c.Expect(c.header().epoch.owner()).To(Equal("elsewhere/weir"))
-	c.Expect(c.client.HKeys(t.Context(), c.store.keys[0]).Val()).To(ConsistOf("shop/login"))
+	c.Expect(c.client.HKeys(t.Context(), c.scripts.keys[0]).Val()).To(ConsistOf("shop/login"))
 }
 
 func TestEpoch(t *testing.T) {

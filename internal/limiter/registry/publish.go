@@ -20,23 +20,23 @@ const answerEvery = 5 * time.Second
 
 // distrusted reports whether a replica does not follow this epoch: it has seen
 // more of it than is there, or something else.
-func (l *leadership) distrusted(h *header, alive []report) bool {
-	if l.answered != 0 && h.now-l.answered < answerEvery.Microseconds() {
+func (l *leaderLoop) rejectedByReplica(h *header, alive []report) bool {
+	if l.lastRepublish != 0 && h.now-l.lastRepublish < answerEvery.Microseconds() {
 		return false
 	}
 	return slices.ContainsFunc(alive, func(r report) bool {
-		return r.isReplica(l.owner) && r.Distrusts == h.epoch
+		return r.isReplica(l.owner) && r.Rejects == h.epoch
 	})
 }
 
 // startEpoch replaces whatever is there by all plans.
-func (l *leadership) startEpoch(ctx context.Context, h *header, alive []report, reason string) error {
-	changes, ok := l.everything()
+func (l *leaderLoop) startEpoch(ctx context.Context, h *header, alive []report, reason string) error {
+	changes, ok := l.allPlans()
 	if !ok {
 		return ErrEpochLost
 	}
-	next := mark{revision: max(h.revision, l.known.revision)}
-	stamp := max(h.now-1, h.epoch.stamp(), l.known.epoch.stamp())
+	next := version{revision: max(h.revision, l.current.revision)}
+	stamp := max(h.now-1, h.epoch.stamp(), l.current.epoch.stamp())
 	for _, r := range alive {
 		stamp = max(stamp, r.Epoch.stamp())
 		if r.isReplica(l.owner) {
@@ -50,7 +50,7 @@ func (l *leadership) startEpoch(ctx context.Context, h *header, alive []report, 
 		sum += digestOf(id, data)
 	}
 	next.digest = formatDigest(sum)
-	w := &write{from: h.mark, to: next, changes: changes, count: len(changes)}
+	w := &write{from: h.version, to: next, changes: changes, count: len(changes)}
 	if err := l.publish(ctx, w); err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (l *leadership) startEpoch(ctx context.Context, h *header, alive []report, 
 }
 
 // everything returns all plans that are wanted, if all are known.
-func (l *leadership) everything() (map[string][]byte, bool) {
+func (l *leaderLoop) allPlans() (map[string][]byte, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := make(map[string][]byte, len(l.entries))
@@ -72,12 +72,12 @@ func (l *leadership) everything() (map[string][]byte, bool) {
 }
 
 // flush writes what has changed since the last write.
-func (l *leadership) flush(ctx context.Context) error {
+func (l *leaderLoop) flush(ctx context.Context) error {
 	changes := l.takeDirty()
 	if len(changes) == 0 {
 		return nil
 	}
-	sum, count := l.sum, len(l.stored)
+	sum, count := l.digestSum, len(l.stored)
 	for id, data := range changes {
 		if old, ok := l.stored[id]; ok {
 			sum -= digestOf(id, old)
@@ -88,8 +88,8 @@ func (l *leadership) flush(ctx context.Context) error {
 			count++
 		}
 	}
-	to := mark{epoch: l.known.epoch, revision: l.known.revision + 1, digest: formatDigest(sum)}
-	err := l.publish(ctx, &write{from: l.known, to: to, changes: changes, count: count})
+	to := version{epoch: l.current.epoch, revision: l.current.revision + 1, digest: formatDigest(sum)}
+	err := l.publish(ctx, &write{from: l.current, to: to, changes: changes, count: count})
 	if err != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -101,7 +101,7 @@ func (l *leadership) flush(ctx context.Context) error {
 }
 
 // takeDirty returns how the wanted plans differ from the stored ones.
-func (l *leadership) takeDirty() map[string][]byte {
+func (l *leaderLoop) takeDirty() map[string][]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	changes := make(map[string][]byte, len(l.dirty))
@@ -114,7 +114,7 @@ func (l *leadership) takeDirty() map[string][]byte {
 		case e == nil:
 		case isStored && bytes.Equal(old, e.data):
 			if e.revision == 0 {
-				e.revision = l.known.revision
+				e.revision = l.current.revision
 				notify(l.changed)
 			}
 		default:
@@ -126,12 +126,12 @@ func (l *leadership) takeDirty() map[string][]byte {
 }
 
 // publish writes and, if that is certain, takes note of it.
-func (l *leadership) publish(ctx context.Context, w *write) error {
+func (l *leaderLoop) publish(ctx context.Context, w *write) error {
 	timer := prometheus.NewTimer(l.metrics.duration)
-	if err := l.store.publish(ctx, l.term, l.holder, w); err != nil {
+	if err := l.scripts.publish(ctx, l.term, l.holder, w); err != nil {
 		// It may have been done all the same; a client that retries may even have
 		// been refused because of itself.
-		l.attempt = w
+		l.unconfirmed = w
 		return fmt.Errorf("write %d plans: %w", len(w.changes), err)
 	}
 	timer.ObserveDuration()
@@ -140,24 +140,24 @@ func (l *leadership) publish(ctx context.Context, w *write) error {
 }
 
 // commit takes note of a write that Redis has done.
-func (l *leadership) commit(w *write) {
+func (l *leaderLoop) commit(w *write) {
 	if w.replaces() {
-		l.stored, l.sum = make(map[string][]byte, len(w.changes)), 0
+		l.stored, l.digestSum = make(map[string][]byte, len(w.changes)), 0
 	}
 	for id, data := range w.changes {
 		if old, ok := l.stored[id]; ok {
-			l.sum -= digestOf(id, old)
+			l.digestSum -= digestOf(id, old)
 			delete(l.stored, id)
 		}
 		if data != nil {
 			l.stored[id] = data
-			l.sum += digestOf(id, data)
+			l.digestSum += digestOf(id, data)
 		}
 	}
-	l.known, l.attempt, l.glances = w.to, nil, glances
+	l.current, l.unconfirmed, l.rolloutPolls = w.to, nil, maxRolloutPolls
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.seen.epoch = l.known.epoch
+	l.observed.epoch = l.current.epoch
 	for id := range w.changes {
 		if e := l.entries[id]; e != nil && bytes.Equal(e.data, l.stored[id]) {
 			e.revision = w.to.revision

@@ -115,7 +115,7 @@ var (
 )
 
 // mark is one state of the registry. No two states have the same.
-type mark struct {
+type version struct {
 	epoch    epoch
 	revision int64
 	digest   string

@@ -31,14 +31,14 @@ func (r *Replica) runs(id string, e epoch, revision int64) bool {
 }
 
 // seen is what the leader saw when it last looked.
-type seen struct {
+type observation struct {
 	err      error
 	epoch    epoch
 	replicas []Replica // by name
 }
 
 // errNotLooked is the health of the registry until a leader has seen it.
-var errNotLooked = errors.New("registry not looked at yet")
+var errNotObserved = errors.New("registry not looked at yet")
 
 // Changes receives a value after the result of Err or Rollout may have changed.
 // Values that were not received yet are coalesced into one.
@@ -58,7 +58,7 @@ func (w *Writer) health() error {
 	if w.stopped != nil {
 		return w.stopped
 	}
-	return w.seen.err
+	return w.observed.err
 }
 
 // revisionOf returns the revision since which the wanted plan of that id is in
@@ -77,12 +77,12 @@ func (w *Writer) Rollout(id string) plan.Rollout {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	err := w.health()
-	ownedElsewhere := errors.Is(err, ErrOwnedElsewhere)
-	live := len(w.seen.replicas)
+	isElsewhere := errors.Is(err, ErrOwnedElsewhere)
+	live := len(w.observed.replicas)
 	return plan.Rollout{
 		// Redis answered a leader that found the registry lost or owned elsewhere.
-		Reachable:          err == nil || ownedElsewhere || errors.Is(err, ErrEpochLost),
-		OwnedElsewhere:     ownedElsewhere,
+		Reachable:          err == nil || isElsewhere || errors.Is(err, ErrEpochLost),
+		OwnedElsewhere:     isElsewhere,
 		Plan:               w.storedPlan(id),
 		HasReplicas:        live > 0,
 		AllReplicasCurrent: live > 0 && w.replicasRunning(id) == live,
@@ -110,8 +110,8 @@ func (w *Writer) replicasRunning(id string) (running int) {
 	if !ok {
 		return 0
 	}
-	for i := range w.seen.replicas {
-		if w.seen.replicas[i].runs(id, w.seen.epoch, revision) {
+	for i := range w.observed.replicas {
+		if w.observed.replicas[i].runs(id, w.observed.epoch, revision) {
 			running++
 		}
 	}
@@ -133,7 +133,7 @@ func replicasAmong(alive []report, owner string) []Replica {
 }
 
 // note records who is alive and tells about changes.
-func (w *Writer) note(alive []report) {
+func (w *Writer) recordReplicas(alive []report) {
 	replicas := replicasAmong(alive, w.owner)
 	same := func(a, b Replica) bool {
 		return a.Name == b.Name && a.Epoch == b.Epoch && a.Revision == b.Revision &&
@@ -141,8 +141,8 @@ func (w *Writer) note(alive []report) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !slices.EqualFunc(replicas, w.seen.replicas, same) {
-		w.seen.replicas = replicas
+	if !slices.EqualFunc(replicas, w.observed.replicas, same) {
+		w.observed.replicas = replicas
 		notify(w.changed)
 	}
 }

@@ -36,16 +36,16 @@ type WatcherOptions struct {
 // Watcher keeps the snapshot of one replica as the registry is. What it has once
 // loaded it never takes back but for something newer.
 type Watcher struct {
-	store   store
+	scripts scripts
 	options WatcherOptions
 	logger  *slog.Logger
 	metrics *watcherMetrics
 	alive   atomic.Pointer[[]Replica]
 
 	// Only the goroutine of Start uses these.
-	held     *held // nil until something is loaded
-	refused  mark  // what was read and refused
-	standing standing
+	loaded   *loaded // nil until something is loaded
+	rejected version // what was read and refused
+	health   health
 	skips    int
 	named    []string
 }
@@ -54,7 +54,7 @@ type Watcher struct {
 // timeout should be some seconds: a load reads all plans in one reply.
 func NewWatcher(client redis.UniversalClient, prefix string, o WatcherOptions) *Watcher {
 	return &Watcher{
-		store:   newStore(client, prefix),
+		scripts: newScripts(client, prefix),
 		options: o,
 		logger:  cmp.Or(o.Logger, slog.Default()),
 		metrics: newWatcherMetrics(o.Registerer),
@@ -75,7 +75,7 @@ func (w *Watcher) Replicas() []Replica {
 func (w *Watcher) Start(ctx context.Context) error {
 	// Whatever the loop below reads is read after the subscription stands or is
 	// followed by the message that it does: nothing falls between.
-	subscription := w.store.client.Subscribe(ctx, w.store.channel())
+	subscription := w.scripts.client.Subscribe(ctx, w.scripts.channel())
 	defer func() { _ = subscription.Close() }()
 	defer w.leave(ctx)
 	messages := subscription.ChannelWithSubscriptions()
@@ -93,18 +93,18 @@ func (w *Watcher) Start(ctx context.Context) error {
 				messages = nil // somebody closed the client; the ticker goes on
 			}
 			drain(messages)
-			err = w.pull(ctx)
+			err = w.load(ctx)
 		case <-every.C:
-			err = w.look(ctx)
+			err = w.poll(ctx)
 		case <-soon.C:
-			err = w.look(ctx)
+			err = w.poll(ctx)
 		}
 		if err == nil {
 			failures = 0
 			continue
 		}
 		if ctx.Err() == nil {
-			w.stand(unreachable, err)
+			w.setHealth(unreachable, err)
 		}
 		soon.Reset(backoff(failures))
 		failures++
@@ -126,120 +126,120 @@ func drain(messages <-chan any) {
 }
 
 // look compares the registry with what is held and loads what is new.
-func (w *Watcher) look(ctx context.Context) error {
-	h, err := w.beat(ctx)
+func (w *Watcher) poll(ctx context.Context) error {
+	h, err := w.heartbeat(ctx)
 	if err != nil {
 		return err
 	}
 	w.metrics.lag.Set(0)
-	if w.held != nil {
-		w.metrics.lag.Set(float64(max(0, h.revision-w.held.revision)))
+	if w.loaded != nil {
+		w.metrics.lag.Set(float64(max(0, h.revision-w.loaded.revision)))
 	}
-	switch now := w.held.judge(&h, w.options.Owner); {
+	switch now := w.loaded.compare(&h, w.options.Owner); {
 	case now != following:
-		if w.refuse(&h, now) {
-			_, err = w.beat(ctx) // the leader is to know at once
+		if w.reject(&h, now) {
+			_, err = w.heartbeat(ctx) // the leader is to know at once
 		}
 		return err
-	case h.mark == w.refused:
-		w.stand(foreign, nil) // read before, and nothing has changed
+	case h.version == w.rejected:
+		w.setHealth(otherPlans, nil) // read before, and nothing has changed
 		return nil
-	case w.held != nil && w.held.mark == h.mark:
-		w.refused = mark{}
-		w.stand(following, nil)
+	case w.loaded != nil && w.loaded.version == h.version:
+		w.rejected = version{}
+		w.setHealth(following, nil)
 		return nil
 	}
-	return w.pull(ctx)
+	return w.load(ctx)
 }
 
 // pull reads what is lacking and uses it.
-func (w *Watcher) pull(ctx context.Context) error {
-	var mine mark
-	if w.held != nil {
-		mine = w.held.mark
+func (w *Watcher) load(ctx context.Context) error {
+	var mine version
+	if w.loaded != nil {
+		mine = w.loaded.version
 	}
-	h, what, fields, err := w.store.read(ctx, mine)
+	h, what, fields, err := w.scripts.read(ctx, mine)
 	if err != nil {
 		return err
 	}
-	since := prometheus.NewTimer(nil)
-	if w.held.judge(&h, w.options.Owner) != following || what == readNothing || h.mark == w.refused {
+	applyTimer := prometheus.NewTimer(nil)
+	if w.loaded.compare(&h, w.options.Owner) != following || what == readNothing || h.version == w.rejected {
 		return nil // the next look says what it is
 	}
-	next, bad := w.held.next(&h, fields, what == readAll)
+	next, bad := w.loaded.next(&h, fields, what == readAll)
 	if len(bad) > 0 {
 		w.metrics.bad.Add(float64(len(bad)))
 		w.logger.Error("Skipped plans that cannot be read", "plans", len(bad), "first", bad[0])
 	}
 	// Within an epoch, plans that are not those that were written belong to
 	// another history. In a new one they are better than those of the old.
-	if !next.right() && w.held != nil && w.held.epoch == h.epoch {
-		w.refuse(&h, foreign)
+	if !next.matchesDigest() && w.loaded != nil && w.loaded.epoch == h.epoch {
+		w.reject(&h, otherPlans)
 	} else {
-		w.use(next, &h, since)
+		w.use(next, &h, applyTimer)
 	}
-	_, err = w.beat(ctx)
+	_, err = w.heartbeat(ctx)
 	return err
 }
 
 // use makes next what the replica runs.
-func (w *Watcher) use(next *held, h *header, since *prometheus.Timer) {
-	first := w.held == nil
-	w.held, w.refused = next, mark{}
+func (w *Watcher) use(next *loaded, h *header, applyTimer *prometheus.Timer) {
+	first := w.loaded == nil
+	w.loaded, w.rejected = next, version{}
 	w.skips, w.named = next.skipped()
 	w.options.Use(next.snapshot())
 	w.metrics.revision.Set(float64(next.revision))
 	w.metrics.lag.Set(0)
 	if !first {
 		// Two moments of the server's clock, and what has passed here since.
-		w.metrics.apply.Observe(float64(h.now-h.published)/1e6 + since.ObserveDuration().Seconds())
+		w.metrics.apply.Observe(float64(h.now-h.published)/1e6 + applyTimer.ObserveDuration().Seconds())
 	}
-	if next.right() {
-		w.stand(following, nil)
+	if next.matchesDigest() {
+		w.setHealth(following, nil)
 		return
 	}
-	w.refuse(h, foreign) // used for want of better, but the leader is to know
+	w.reject(h, otherPlans) // used for want of better, but the leader is to know
 }
 
 // refuse keeps what is held. It returns whether that is news.
-func (w *Watcher) refuse(h *header, why standing) bool {
-	news := w.refused != h.mark || w.standing != why
-	w.refused = h.mark
-	w.stand(why, nil)
-	return news
+func (w *Watcher) reject(h *header, why health) bool {
+	changed := w.rejected != h.version || w.health != why
+	w.rejected = h.version
+	w.setHealth(why, nil)
+	return changed
 }
 
-const unreachable standing = "redis cannot be reached"
+const unreachable health = "redis cannot be reached"
 
 // stand keeps how the registry stands, with one log line when it changes.
-func (w *Watcher) stand(now standing, err error) {
-	if now == following && w.held != nil {
+func (w *Watcher) setHealth(now health, err error) {
+	if now == following && w.loaded != nil {
 		w.metrics.following.Set(1)
 	} else {
 		w.metrics.following.Set(0)
 	}
-	if w.standing == now {
+	if w.health == now {
 		return
 	}
-	w.standing = now
+	w.health = now
 	if now == following {
-		w.logger.Info("Following the registry", "epoch", w.held.epoch, "revision", w.held.revision)
+		w.logger.Info("Following the registry", "epoch", w.loaded.epoch, "revision", w.loaded.revision)
 		return
 	}
-	w.logger.Warn("Not following the registry", "reason", string(now), "error", err, "loaded", w.held != nil)
+	w.logger.Warn("Not following the registry", "reason", string(now), "error", err, "loaded", w.loaded != nil)
 }
 
 // beat says what the replica runs and returns what the registry is. A replica that
 // runs nothing serves nobody and does not appear.
-func (w *Watcher) beat(ctx context.Context) (header, error) {
+func (w *Watcher) heartbeat(ctx context.Context) (header, error) {
 	var r *report
-	if w.held != nil {
+	if w.loaded != nil {
 		r = &report{
-			Epoch: w.held.epoch, Revision: w.held.revision, Distrusts: w.refused.epoch,
+			Epoch: w.loaded.epoch, Revision: w.loaded.revision, Rejects: w.rejected.epoch,
 			Skips: w.skips, Skipped: w.named,
 		}
 	}
-	h, alive, err := w.store.heartbeat(ctx, w.options.Owner, w.options.Replica, r)
+	h, alive, err := w.scripts.heartbeat(ctx, w.options.Owner, w.options.Replica, r)
 	if err != nil {
 		return h, err
 	}
@@ -251,9 +251,9 @@ func (w *Watcher) beat(ctx context.Context) (header, error) {
 
 // leave takes the replica out of the set of those alive.
 func (w *Watcher) leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	_, _, err := w.store.heartbeat(ctx, w.options.Owner, w.options.Replica, nil)
+	_, _, err := w.scripts.heartbeat(ctx, w.options.Owner, w.options.Replica, nil)
 	if err != nil && !errors.Is(err, redis.ErrClosed) {
 		w.logger.Info("Left without saying so; the heartbeat ends by itself", "error", err)
 	}

@@ -56,15 +56,15 @@ func TestLostChangesAreNoticed(t *testing.T) {
 func (c *cluster) writeQuietly(l *leader, p *plan.Plan, loseChanges bool) {
 	c.tb.Helper()
 	before := c.header()
-	old, err := c.client.HGet(c.tb.Context(), c.store.keys[0], p.ID()).Result()
+	old, err := c.client.HGet(c.tb.Context(), c.scripts.keys[0], p.ID()).Result()
 	c.Expect(err).NotTo(HaveOccurred())
 	sum, err := strconv.ParseUint(before.digest, 16, 64)
 	c.Expect(err).NotTo(HaveOccurred())
 	data := encoded(c, p).data
-	to := before.mark
+	to := before.version
 	to.revision++
 	to.digest = formatDigest(sum - digestOf(p.ID(), []byte(old)) + digestOf(p.ID(), data))
-	w := &write{from: before.mark, to: to, changes: map[string][]byte{p.ID(): data}, count: len(l.entries)}
+	w := &write{from: before.version, to: to, changes: map[string][]byte{p.ID(): data}, count: len(l.entries)}
 	args, _ := w.arguments(before.term, before.holder)
 
 	prelude, err := sources.ReadFile("prelude.lua")
@@ -75,14 +75,14 @@ func (c *cluster) writeQuietly(l *leader, p *plan.Plan, loseChanges bool) {
 	quiet := strings.Replace(source, "call('PUBLISH'", "local _ = tostring('PUBLISH'", 1)
 	c.Expect(quiet).NotTo(Equal(source))
 	_, err = c.client.TxPipelined(c.tb.Context(), func(tx redis.Pipeliner) error {
-		tx.Eval(c.tb.Context(), quiet, c.store.keys, args...)
+		tx.Eval(c.tb.Context(), quiet, c.scripts.keys, args...)
 		if loseChanges {
-			tx.Del(c.tb.Context(), c.store.keys[2])
+			tx.Del(c.tb.Context(), c.scripts.keys[2])
 		}
 		return nil
 	})
 	c.Expect(err).NotTo(HaveOccurred())
-	c.Expect(c.header().mark).To(Equal(to))
+	c.Expect(c.header().version).To(Equal(to))
 }
 
 func TestCutSubscriptionIsTakenUpAgain(t *testing.T) {
@@ -98,7 +98,7 @@ func TestCutSubscriptionIsTakenUpAgain(t *testing.T) {
 		c.Expect(l.Set(t.Context(), makePlan("login", 6+threshold))).To(Succeed())
 		c.Eventually(r.threshold).WithArguments("shop/login").Should(Equal(6 + threshold))
 		c.Eventually(func() int64 {
-			return c.client.PubSubNumSub(t.Context(), c.store.channel()).Val()[c.store.channel()]
+			return c.client.PubSubNumSub(t.Context(), c.scripts.channel()).Val()[c.scripts.channel()]
 		}).Should(BeEquivalentTo(1))
 	}
 }
@@ -134,7 +134,7 @@ func TestBadPayloadIsSkipped(t *testing.T) {
 // publishRaw publishes what Set would refuse.
 func (l *leader) publishRaw(t *testing.T, id string, data []byte) {
 	t.Helper()
-	b, err := l.want(id, &entry{data: data})
+	b, err := l.setWanted(id, &entry{data: data})
 	if err := l.await(t.Context(), b, id, err); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestCorruptedFieldIsRepaired(t *testing.T) {
 	c.leadSynced(makePlan("login", 5), makePlan("search", 5))
 	early := c.watch("early")
 	c.Eventually(early.plans).Should(Equal(2))
-	c.Expect(c.client.HSet(t.Context(), c.store.keys[0], "shop/login", "garbage").Err()).To(Succeed())
+	c.Expect(c.client.HSet(t.Context(), c.scripts.keys[0], "shop/login", "garbage").Err()).To(Succeed())
 	// Nobody notices until somebody loads everything.
 	late := c.watch("late")
 	c.Eventually(late.plans).Should(Equal(1), "the good ones are used")
@@ -177,7 +177,7 @@ func TestHeartbeatIsRemovedAtTheEnd(t *testing.T) {
 	c.Eventually(a.Replicas).Should(HaveLen(2))
 	b.stop()
 	<-b.done
-	c.Expect(c.client.HKeys(t.Context(), c.store.keys[3]).Val()).To(ConsistOf(testOwner+"/a", testOwner+"/"))
+	c.Expect(c.client.HKeys(t.Context(), c.scripts.keys[3]).Val()).To(ConsistOf(testOwner+"/a", testOwner+"/"))
 	c.Eventually(l.names).WithTimeout(period + 500*time.Millisecond).Should(Equal([]string{"a"}))
 	c.Eventually(a.Replicas).Should(HaveLen(1))
 }
@@ -195,16 +195,16 @@ func TestHeartbeatExpires(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced()
-	_, _, err := c.store.heartbeat(t.Context(), testOwner, "crashed", &report{})
+	_, _, err := c.scripts.heartbeat(t.Context(), testOwner, "crashed", &report{})
 	c.Expect(err).NotTo(HaveOccurred())
 	c.Eventually(l.names).Should(Equal([]string{"crashed"}))
 	c.Eventually(l.names).WithTimeout(lifetime + 2*period).Should(BeEmpty())
-	c.Expect(c.client.HKeys(t.Context(), c.store.keys[3]).Val()).To(ConsistOf(testOwner + "/"))
+	c.Expect(c.client.HKeys(t.Context(), c.scripts.keys[3]).Val()).To(ConsistOf(testOwner + "/"))
 
 	// One from before the clock was set back by a day.
 	late := "99999999999999999 {}"
-	c.Expect(c.client.HSet(t.Context(), c.store.keys[3], testOwner+"/late", late).Err()).To(Succeed())
-	c.Eventually(func() []string { return c.client.HKeys(t.Context(), c.store.keys[3]).Val() }).
+	c.Expect(c.client.HSet(t.Context(), c.scripts.keys[3], testOwner+"/late", late).Err()).To(Succeed())
+	c.Eventually(func() []string { return c.client.HKeys(t.Context(), c.scripts.keys[3]).Val() }).
 		Should(ConsistOf(testOwner + "/"))
 }
 
@@ -248,7 +248,7 @@ func TestScriptsAreLoadedAgain(t *testing.T) {
 
 func TestKeysShareOneSlot(t *testing.T) {
 	g := NewWithT(t)
-	s := newStore(redis.NewClient(&redis.Options{}), "weir:")
+	s := newScripts(redis.NewClient(&redis.Options{}), "weir:")
 	g.Expect(s.keys).To(Equal([]string{
 		"weir:1:{registry}", "weir:1:{registry}:meta", "weir:1:{registry}:changes", "weir:1:{registry}:replicas",
 	}))

@@ -34,12 +34,12 @@ type WriterOptions struct {
 // it was given, so whatever happens to Redis, what is there becomes right again
 // without the caller. It does nothing unless Lead runs.
 type Writer struct {
-	store   store
+	scripts scripts
 	owner   string
 	logger  *slog.Logger
 	metrics *writerMetrics
 
-	kick    chan struct{} // something is to be written
+	wake    chan struct{} // something is to be written
 	changed chan struct{} // see Changes
 
 	mu        sync.Mutex
@@ -49,7 +49,7 @@ type Writer struct {
 	entries   map[string]*entry   // the plans there are to be, by id
 	dirty     map[string]struct{} // ids that may differ from the registry
 	batch     *batch              // who waits for the next write
-	seen      seen
+	observed  observation
 }
 
 // entry is one plan as it is to be in the registry.
@@ -83,11 +83,11 @@ func (b *batch) finish(err error) {
 // seconds, since a new epoch writes all plans in one call.
 func NewWriter(client redis.UniversalClient, prefix string, o WriterOptions) *Writer {
 	return &Writer{
-		store:   newStore(client, prefix),
+		scripts: newScripts(client, prefix),
 		owner:   o.Owner,
 		logger:  cmp.Or(o.Logger, slog.Default()),
 		metrics: newWriterMetrics(o.Registerer),
-		kick:    make(chan struct{}, 1),
+		wake:    make(chan struct{}, 1),
 		changed: make(chan struct{}, 1),
 		stopped: ErrNotLeading,
 		batch:   newBatch(),
@@ -109,14 +109,14 @@ func (w *Writer) Set(ctx context.Context, wanted *plan.Plan) error {
 		return err
 	}
 	id := wanted.ID()
-	b, err := w.want(id, &entry{data: data, plan: wanted, uid: wanted.UID, generation: wanted.Generation})
+	b, err := w.setWanted(id, &entry{data: data, plan: wanted, uid: wanted.UID, generation: wanted.Generation})
 	return ignoreEpochLost(w.await(ctx, b, id, err))
 }
 
 // Delete makes the plan unwanted and returns when it is not in the registry.
 // Before Synced, and on errors, it behaves as Set does.
 func (w *Writer) Delete(ctx context.Context, id string) error {
-	b, err := w.want(id, nil)
+	b, err := w.setWanted(id, nil)
 	return ignoreEpochLost(w.await(ctx, b, id, err))
 }
 
@@ -131,7 +131,7 @@ func ignoreEpochLost(err error) error {
 
 // want records what is wanted; a nil entry deletes. It returns the batch to wait
 // for, or nil if the registry is so already.
-func (w *Writer) want(id string, next *entry) (*batch, error) {
+func (w *Writer) setWanted(id string, next *entry) (*batch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopped != nil {
@@ -162,7 +162,7 @@ func (w *Writer) want(id string, next *entry) (*batch, error) {
 // isStored reports whether it is certain, without asking, that what is wanted next
 // is in the registry.
 func (w *Writer) isStored(old, next *entry) bool {
-	if !w.inherited || w.seen.err != nil {
+	if !w.inherited || w.observed.err != nil {
 		return false
 	}
 	return old == nil && next == nil || next != nil && next.revision > 0
@@ -171,7 +171,7 @@ func (w *Writer) isStored(old, next *entry) bool {
 // await waits until the batch is written.
 func (w *Writer) await(ctx context.Context, b *batch, id string, err error) error {
 	if err == nil && b != nil {
-		notify(w.kick)
+		notify(w.wake)
 		select {
 		case <-b.done:
 			err = b.err
@@ -193,7 +193,7 @@ func (w *Writer) Synced() {
 	w.mu.Lock()
 	w.synced = true
 	w.mu.Unlock()
-	notify(w.kick)
+	notify(w.wake)
 }
 
 // Sweep removes the plans that a predecessor left behind, that were not set
@@ -218,7 +218,7 @@ func (w *Writer) orphans(live func(id string) bool) ([]string, *batch, error) {
 	case w.stopped != nil:
 		return nil, nil, w.stopped
 	case !w.inherited:
-		return nil, nil, fmt.Errorf("sweep: registry not read yet: %w", cmp.Or(w.seen.err, ErrEpochLost))
+		return nil, nil, fmt.Errorf("sweep: registry not read yet: %w", cmp.Or(w.observed.err, ErrEpochLost))
 	}
 	var ids []string
 	for id, e := range w.entries {

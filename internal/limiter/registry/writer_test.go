@@ -50,14 +50,14 @@ func TestEqualBytesAreNoRevision(t *testing.T) {
 	l := c.leadSynced(makePlan("login", 5))
 	before := c.header()
 	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(Succeed())
-	c.Expect(c.header().mark).To(Equal(before.mark))
+	c.Expect(c.header().version).To(Equal(before.version))
 
 	// Nor are they for the next leader, which inherits what is there.
 	l.stop()
 	<-l.done
 	next := c.leadSynced(makePlan("login", 5))
 	c.Expect(programmed(next, "shop/login")).To(BeTrue())
-	c.Expect(c.header().mark).To(Equal(before.mark))
+	c.Expect(c.header().version).To(Equal(before.version))
 }
 
 func TestConcurrentSetsShareRevisions(t *testing.T) {
@@ -152,7 +152,7 @@ func TestSweepRemovesWhatNobodyWants(t *testing.T) {
 	swept := func() float64 { return testutil.ToFloat64(l.metrics.orphans) }
 	c.Expect(l.Sweep(t.Context(), live)).To(Succeed())
 	c.Expect(swept()).To(BeEquivalentTo(2))
-	c.Expect(c.client.HKeys(t.Context(), c.store.keys[0]).Val()).To(ConsistOf("shop/kept", "shop/live"))
+	c.Expect(c.client.HKeys(t.Context(), c.scripts.keys[0]).Val()).To(ConsistOf("shop/kept", "shop/live"))
 	c.Eventually(r.plans).Should(Equal(2))
 	c.Expect(l.Sweep(t.Context(), live)).To(Succeed())
 	c.Expect(swept()).To(BeEquivalentTo(2), "nothing is left to sweep")

@@ -12,28 +12,28 @@ import (
 
 func TestJudge(t *testing.T) {
 	const first, second epoch = "weir/100-a", "weir/200-b"
-	mine := &held{mark: mark{epoch: second, revision: 5, digest: "d5"}}
+	mine := &loaded{version: version{epoch: second, revision: 5, digest: "d5"}}
 	for name, tc := range map[string]struct {
-		held *held
-		now  header
-		want standing
+		loaded *loaded
+		now    header
+		want   health
 	}{
 		"nothing there":            {mine, header{}, noEpoch},
 		"nothing there or here":    {nil, header{}, noEpoch},
-		"plans evicted":            {mine, header{mark: mine.mark}, notWhole},
-		"first load":               {nil, header{mark: mark{first, 1, "d1"}, whole: true}, following},
-		"the same":                 {mine, header{mark: mine.mark, whole: true}, following},
-		"later revision":           {mine, header{mark: mark{second, 7, "d7"}, whole: true}, following},
-		"earlier revision":         {mine, header{mark: mark{second, 4, "d4"}, whole: true}, older},
-		"same revision, other":     {mine, header{mark: mark{second, 5, "dx"}, whole: true}, foreign},
-		"earlier epoch":            {mine, header{mark: mark{first, 9, "d9"}, whole: true}, gone},
-		"later epoch":              {mine, header{mark: mark{"weir/201-c", 1, "d1"}, whole: true}, following},
-		"later epoch of another":   {mine, header{mark: mark{"other/201-c", 1, "d1"}, whole: true}, elsewhere},
-		"epoch of the same stamp":  {mine, header{mark: mark{"weir/200-c", 9, "d9"}, whole: true}, gone},
-		"epoch that is none of us": {mine, header{mark: mark{"?", 9, "d9"}, whole: true}, elsewhere},
+		"plans evicted":            {mine, header{version: mine.version}, incomplete},
+		"first load":               {nil, header{version: version{first, 1, "d1"}, whole: true}, following},
+		"the same":                 {mine, header{version: mine.version, whole: true}, following},
+		"later revision":           {mine, header{version: version{second, 7, "d7"}, whole: true}, following},
+		"earlier revision":         {mine, header{version: version{second, 4, "d4"}, whole: true}, earlierRevision},
+		"same revision, other":     {mine, header{version: version{second, 5, "dx"}, whole: true}, otherPlans},
+		"earlier epoch":            {mine, header{version: version{first, 9, "d9"}, whole: true}, earlierEpoch},
+		"later epoch":              {mine, header{version: version{"weir/201-c", 1, "d1"}, whole: true}, following},
+		"later epoch of another":   {mine, header{version: version{"other/201-c", 1, "d1"}, whole: true}, ownedElsewhere},
+		"epoch of the same stamp":  {mine, header{version: version{"weir/200-c", 9, "d9"}, whole: true}, earlierEpoch},
+		"epoch that is none of us": {mine, header{version: version{"?", 9, "d9"}, whole: true}, ownedElsewhere},
 	} {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(tc.held.judge(&tc.now, "weir")).To(Equal(tc.want))
+			NewWithT(t).Expect(tc.loaded.compare(&tc.now, "weir")).To(Equal(tc.want))
 		})
 	}
 }
@@ -41,7 +41,7 @@ func TestJudge(t *testing.T) {
 func TestDigestIsIndependentOfOrder(t *testing.T) {
 	g := NewWithT(t)
 	fields := map[string]string{"shop/a": "1", "shop/b": "2", "shop/c": "3"}
-	var none *held
+	var none *loaded
 	whole, bad := none.next(&header{}, fields, true)
 	g.Expect(bad).To(HaveLen(3))
 	step, _ := none.next(&header{}, map[string]string{"shop/c": "3", "shop/b": "x", "shop/d": "4"}, true)
@@ -57,7 +57,7 @@ func TestSkippedIsBounded(t *testing.T) {
 	for _, p := range makePlans(namedSkips + 8) {
 		fields[p.ID()] = "bad"
 	}
-	var none *held
+	var none *loaded
 	h, _ := none.next(&header{}, fields, true)
 	skips, named := h.skipped()
 	g.Expect(skips).To(Equal(namedSkips + 8))

@@ -12,8 +12,8 @@ import (
 )
 
 // held is what a replica holds of the registry. It is immutable.
-type held struct {
-	mark
+type loaded struct {
+	version
 	sum   uint64
 	items map[string]item
 }
@@ -28,39 +28,39 @@ type item struct {
 
 // standing is how the registry stands to what a replica holds. It is also what is
 // logged.
-type standing string
+type health string
 
 const (
-	following standing = "following" // the same, or what can be loaded
-	noEpoch   standing = "the registry has no epoch"
-	notWhole  standing = "the registry has not as many plans as were written"
-	gone      standing = "the registry shows an earlier epoch"
-	older     standing = "the registry shows an earlier revision of the epoch"
-	foreign   standing = "the registry shows other plans than were written"
-	elsewhere standing = "the registry belongs to another installation"
+	following       health = "following" // the same, or what can be loaded
+	noEpoch         health = "the registry has no epoch"
+	incomplete      health = "the registry has not as many plans as were written"
+	earlierEpoch    health = "the registry shows an earlier epoch"
+	earlierRevision health = "the registry shows an earlier revision of the epoch"
+	otherPlans      health = "the registry shows other plans than were written"
+	ownedElsewhere  health = "the registry belongs to another installation"
 )
 
 // judge compares the registry with what is held by a replica of that
 // installation; nil holds nothing.
-func (h *held) judge(now *header, owner string) standing {
+func (l *loaded) compare(now *header, owner string) health {
 	switch {
 	case now.epoch == "":
 		return noEpoch
 	case now.epoch.owner() != owner:
-		return elsewhere
+		return ownedElsewhere
 	case !now.whole:
-		return notWhole
-	case h == nil:
+		return incomplete
+	case l == nil:
 		return following
-	case now.epoch != h.epoch:
-		if now.epoch.stamp() > h.epoch.stamp() {
+	case now.epoch != l.epoch:
+		if now.epoch.stamp() > l.epoch.stamp() {
 			return following
 		}
-		return gone
-	case now.revision < h.revision:
-		return older
-	case now.revision == h.revision && now.digest != h.digest:
-		return foreign
+		return earlierEpoch
+	case now.revision < l.revision:
+		return earlierRevision
+	case now.revision == l.revision && now.digest != l.digest:
+		return otherPlans
 	default:
 		return following
 	}
@@ -69,15 +69,15 @@ func (h *held) judge(now *header, owner string) standing {
 // next returns what is held after loading the fields, all of them or those that
 // have changed, and why each bad one is. Fields that did not change keep their
 // plan, and a bad one keeps the last that was good.
-func (h *held) next(now *header, fields map[string]string, all bool) (*held, []error) {
-	next := &held{mark: now.mark, items: make(map[string]item, len(fields))}
+func (l *loaded) next(now *header, fields map[string]string, all bool) (*loaded, []error) {
+	next := &loaded{version: now.version, items: make(map[string]item, len(fields))}
 	before := map[string]item{}
-	if h != nil {
-		before = h.items
+	if l != nil {
+		before = l.items
 	}
 	if !all {
 		maps.Copy(next.items, before)
-		next.sum = h.sum
+		next.sum = l.sum
 	}
 	var bad []error
 	for id, text := range fields {
@@ -117,26 +117,26 @@ func read(id string, data []byte, lastGood *plan.Plan) (item, error) {
 }
 
 // right reports whether the plans are those that were written.
-func (h *held) right() bool { return formatDigest(h.sum) == h.digest }
+func (l *loaded) matchesDigest() bool { return formatDigest(l.sum) == l.digest }
 
 // snapshot builds the snapshot of the plans held.
-func (h *held) snapshot() *plan.Snapshot {
-	plans := make([]*plan.Plan, 0, len(h.items))
-	for _, it := range h.items {
+func (l *loaded) snapshot() *plan.Snapshot {
+	plans := make([]*plan.Plan, 0, len(l.items))
+	for _, it := range l.items {
 		if it.plan != nil {
 			plans = append(plans, it.plan)
 		}
 	}
-	return plan.NewSnapshot(h.revision, plans)
+	return plan.NewSnapshot(l.revision, plans)
 }
 
 // namedSkips bounds how many skipped plans a replica names in its heartbeat.
 const namedSkips = 32
 
 // skipped returns how many fields are bad, and some of their ids.
-func (h *held) skipped() (int, []string) {
+func (l *loaded) skipped() (int, []string) {
 	var ids []string
-	for id, it := range h.items {
+	for id, it := range l.items {
 		if it.bad {
 			ids = append(ids, id)
 		}
