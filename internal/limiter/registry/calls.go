@@ -38,18 +38,18 @@ func newScript(name string) *redis.Script {
 }
 
 const (
-	// patience is how long a small call may take. It is well below the time in
-	// which a lost registry must be back, as a broken connection may cost one.
+	// callTimeout bounds a small call. It is well below the 2 s in which a lost registry
+	// must be restored, because a broken connection can cost one timeout.
 	callTimeout = time.Second
 
-	// patienceWithAll is how long loading all plans may take.
+	// loadAllTimeout bounds loading all plans.
 	loadAllTimeout = 10 * time.Second
 
-	// slowestBytes is the throughput per second that a large write may count on.
+	// minWriteBytesPerSecond is the throughput that the timeout of a large write assumes.
 	minWriteBytesPerSecond = 4 << 20
 )
 
-// store calls the scripts.
+// scripts calls the Lua scripts of the registry.
 type scripts struct {
 	client redis.UniversalClient
 	keys   []string
@@ -62,21 +62,21 @@ func newScripts(client redis.UniversalClient, prefix string) scripts {
 
 func (s *scripts) channel() string { return s.keys[0] }
 
-// call runs a script and reads the elements of its reply into what is given.
-func (s *scripts) call(ctx context.Context, limit time.Duration, script *redis.Script, args []any, into ...any) error {
+// call runs a script and decodes the elements of its reply into the targets.
+func (s *scripts) call(ctx context.Context, limit time.Duration, script *redis.Script, args []any, targets ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	reply, err := script.Run(ctx, s.client, s.keys, args...).Slice()
 	if err != nil {
 		return fmt.Errorf("redis: %w", err)
 	}
-	if err := scan(reply, into...); err != nil {
-		return fmt.Errorf("redis: reply of a script: %w", err)
+	if err := scan(reply, targets...); err != nil {
+		return fmt.Errorf("redis: decode reply: %w", err)
 	}
 	return nil
 }
 
-// header is what every script returns about the registry.
+// header is the state of the registry that every script returns.
 type header struct {
 	version
 	whole     bool
@@ -86,24 +86,24 @@ type header struct {
 	now       int64 // microseconds of server time
 }
 
-// takeTerm begins a term above the one before; it has if the header names the
-// holder.
+// takeTerm begins a term above before, unless the epoch is no longer seen. It succeeded if
+// the header names the holder.
 func (s *scripts) takeTerm(ctx context.Context, holder string, before int64, seen epoch) (h header, err error) {
 	err = s.call(ctx, callTimeout, termScript, []any{holder, before, string(seen)}, &h)
 	return h, err
 }
 
-// write is a batch of changes that leads from one state to the next.
+// write is a batch of changes from one version of the registry to the next.
 type write struct {
 	from, to version
 	changes  map[string][]byte // nil deletes
 	count    int               // plans after the write
 }
 
-// replaces says that the write begins a new epoch: its changes are all plans.
+// replaces reports whether the write begins a new epoch: then its changes are all plans.
 func (w *write) replaces() bool { return w.from.epoch != w.to.epoch }
 
-// arguments returns what publish.lua takes, and the size of the plans among it.
+// arguments returns the arguments of publish.lua and the total size of the plans.
 func (w *write) arguments(term int64, holder string) (args []any, size int) {
 	args = make([]any, 0, 10+2*len(w.changes))
 	args = append(args, term, holder, string(w.from.epoch), w.from.revision, w.from.digest,
@@ -115,7 +115,7 @@ func (w *write) arguments(term int64, holder string) (args []any, size int) {
 	return args, size
 }
 
-// publish writes, or returns errMoved.
+// publish writes the batch. It returns errMoved if Redis rejected it.
 func (s *scripts) publish(ctx context.Context, term int64, holder string, w *write) error {
 	args, size := w.arguments(term, holder)
 	limit := callTimeout + time.Duration(size)*time.Second/minWriteBytesPerSecond
@@ -132,35 +132,34 @@ func (s *scripts) publish(ctx context.Context, term int64, holder string, w *wri
 	return nil
 }
 
-// What read returns.
+// Kinds of replies of read.
 const (
 	readNothing int64 = iota
 	readChanges
 	readAll
 )
 
-// read returns what a reader that holds epoch and revision lacks.
+// read returns the changes since the version that the reader has, or all plans.
 func (s *scripts) read(ctx context.Context, have version) (h header, what int64, plans map[string]string, err error) {
 	err = s.call(ctx, loadAllTimeout, readScript, []any{string(have.epoch), have.revision}, &h, &what, &plans)
 	return h, what, plans, err
 }
 
-// report is what a replica says of itself. A leader has no name and says nothing.
+// report is the heartbeat of a replica. That of a leader has no name and is empty.
 type report struct {
 	Owner    string `json:"-"`
 	Name     string `json:"-"`
 	Epoch    epoch  `json:"epoch,omitempty"`
 	Revision int64  `json:"revision,omitempty"`
-	// Distrusts is the epoch that the replica finds in the registry and does not
-	// follow.
+	// Rejects is the epoch in the registry that the replica does not load.
 	Rejects epoch `json:"distrusts,omitempty"`
-	// Skips is the number of plans the replica cannot read; Skipped names some.
+	// Skips is the number of plans that the replica cannot decode; Skipped names some.
 	Skips   int      `json:"skips,omitempty"`
 	Skipped []string `json:"skipped,omitempty"`
 }
 
-// heartbeat says that name, one of the installation owner, is alive and returns
-// who is. A nil report leaves.
+// heartbeat reports the replica with that name as alive and returns all live replicas and
+// leaders. A nil report removes it.
 func (s *scripts) heartbeat(ctx context.Context, owner, name string, r *report) (h header, alive []report, err error) {
 	encoded := []byte{}
 	if r != nil {
@@ -175,7 +174,7 @@ func (s *scripts) heartbeat(ctx context.Context, owner, name string, r *report) 
 	}
 	for field, text := range reports {
 		var other report
-		// One that cannot be read is of another release, and alive all the same.
+		// A report of another release may not decode; its replica is alive nevertheless.
 		_ = json.Unmarshal([]byte(text), &other)
 		slash := max(0, strings.LastIndexByte(field, '/'))
 		other.Owner, other.Name = field[:slash], strings.TrimPrefix(field[slash:], "/")
@@ -184,20 +183,20 @@ func (s *scripts) heartbeat(ctx context.Context, owner, name string, r *report) 
 	return h, alive, nil
 }
 
-// isReplica reports whether this is a replica of the installation.
+// isReplica reports whether the report is from a replica of the installation.
 func (r *report) isReplica(owner string) bool { return r.Owner == owner && r.Name != "" }
 
 var errReply = errors.New("unexpected shape")
 
-// scan reads the elements of a reply. Missing ones at the end leave their
-// targets as they are.
-func scan(reply []any, into ...any) error {
+// scan decodes the elements of a reply into the targets. Targets without an element keep
+// their value.
+func scan(reply []any, targets ...any) error {
 	for i, element := range reply {
-		if i == len(into) {
+		if i == len(targets) {
 			return errReply
 		}
 		ok := false
-		switch target := into[i].(type) {
+		switch target := targets[i].(type) {
 		case *int64:
 			*target, ok = element.(int64)
 		case *string:

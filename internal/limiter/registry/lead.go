@@ -12,42 +12,43 @@ import (
 )
 
 const (
-	// glance is how often the leader looks while replicas load what it has just
-	// published, and glances how many times.
+	// After a write the leader observes the registry every rolloutPollInterval, at most
+	// maxRolloutPolls times, so that Rollout follows the replicas closely.
 	rolloutPollInterval = 50 * time.Millisecond
 	maxRolloutPolls     = 20
 
-	// looks bounds how often the leader looks again, within one step, because what
-	// it has seen is not there any more when it writes.
+	// maxAttempts bounds the attempts within one step when the registry changes between
+	// observing and writing.
 	maxAttempts = 3
 )
 
-// leadership is one run of Lead. Only its goroutine uses it.
+// leaderLoop is the state of one run of Lead. Only its goroutine uses it.
 type leaderLoop struct {
 	*Writer
 	holder string
 	term   int64 // 0 while not taken
 
-	current   version           // what the registry is, as far as we know
-	stored    map[string][]byte // the plans of known
-	digestSum uint64            // the digest of known
-	inSync    bool              // known was so when we last looked or wrote
+	current   version           // last known version of the registry
+	stored    map[string][]byte // plans of current
+	digestSum uint64            // digest of current
+	inSync    bool              // the last round confirmed current
 
-	// attempt is a write whose reply did not arrive.
+	// unconfirmed is a write whose reply did not arrive.
 	unconfirmed *write
-	// answered is the server time at which a replica's distrust was last answered.
+	// lastRepublish is the server time, in microseconds, of the last epoch begun because
+	// a replica rejected the previous one.
 	lastRepublish int64
 
-	failures     int
-	rolloutPolls int
+	failures     int // rounds in a row that failed
+	rolloutPolls int // polls left after the last write
 }
 
-// Lead takes a term and keeps the registry as it is wanted until ctx ends, which
-// is no error, or another leader has begun a term, which is ErrDeposed. It forgets
-// what was wanted before, so the caller calls Set for every policy, then Synced. A
-// caller that is deposed but still holds the lease may call Lead again.
+// Lead takes a term and keeps the registry equal to the wanted plans. It returns nil when
+// ctx ends, and ErrDeposed when another leader has begun a later term.
 //
-// begun is called once Set works; nil is nobody.
+//   - It forgets all wanted plans, so the caller must call Set for every policy, then Synced.
+//   - It calls begun, unless nil, once Set works.
+//   - A deposed caller that still holds the lease may call Lead again.
 func (w *Writer) Lead(ctx context.Context, begun func()) error {
 	if err := w.open(); err != nil {
 		return err
@@ -61,7 +62,7 @@ func (w *Writer) Lead(ctx context.Context, begun func()) error {
 	return err
 }
 
-// begin opens the Writer for Set and Delete.
+// open makes Set and Delete work.
 func (w *Writer) open() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,7 +75,7 @@ func (w *Writer) open() error {
 	return nil
 }
 
-// end answers who still waits.
+// shut makes Set and Delete fail, and ends the calls that wait.
 func (w *Writer) shut(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,7 +115,7 @@ func (l *leaderLoop) run(ctx context.Context) error {
 	}
 }
 
-// takeBatch returns who waits for the write that comes now.
+// takeBatch returns the calls that wait for the coming write and starts a new batch.
 func (l *leaderLoop) takeBatch() *batch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,8 +124,8 @@ func (l *leaderLoop) takeBatch() *batch {
 	return b
 }
 
-// settle answers the batch and keeps the health of the registry, with one log
-// line when it changes.
+// finishRound ends the batch with err, stores the health of the registry and logs it when it
+// changes.
 func (l *leaderLoop) finishRound(ctx context.Context, b *batch, err error) {
 	if ctx.Err() != nil {
 		err = ErrNotLeading
@@ -141,13 +142,13 @@ func (l *leaderLoop) finishRound(ctx context.Context, b *batch, err error) {
 	notify(l.changed)
 	switch {
 	case err == nil:
-		l.logger.Info("Registry is as wanted", "epoch", l.current.epoch, "revision", l.current.revision, "term", l.term)
+		l.logger.Info("Registry in sync", "epoch", l.current.epoch, "revision", l.current.revision, "term", l.term)
 	case ctx.Err() == nil:
-		l.logger.Warn("Registry is not as wanted", "error", err)
+		l.logger.Warn("Registry out of sync", "error", err)
 	}
 }
 
-// kindOf is what makes a failure another one.
+// errorKind groups errors, so that only a change of the kind is logged.
 func errorKind(err error) string {
 	for _, kind := range []error{errNotObserved, ErrDeposed, ErrOwnedElsewhere, ErrEpochLost, ErrNotLeading} {
 		if errors.Is(err, kind) {
@@ -160,8 +161,8 @@ func errorKind(err error) string {
 	return ""
 }
 
-// nextLook says when to look again if that is before the period is over: to retry,
-// or because replicas are about to load what was published.
+// nextDelay returns the delay of the next round if it should start before the period ends: to
+// retry, or to watch replicas load a write.
 func (l *leaderLoop) nextDelay(err error) (time.Duration, bool) {
 	if err != nil {
 		l.failures++
@@ -172,7 +173,7 @@ func (l *leaderLoop) nextDelay(err error) (time.Duration, bool) {
 	return rolloutPollInterval, l.rolloutPolls >= 0 && l.lagging()
 }
 
-// lagging reports whether a live replica runs something older.
+// lagging reports whether a live replica runs an earlier version.
 func (l *leaderLoop) lagging() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,10 +185,10 @@ func (l *leaderLoop) lagging() bool {
 	return false
 }
 
-// step makes the registry as it is wanted.
+// step makes the registry equal to the wanted plans.
 func (l *leaderLoop) step(ctx context.Context, woken bool) error {
-	// While all is well a write needs no look before: Redis refuses it if something
-	// has changed.
+	// In sync, write without observing first: Redis rejects the write if the registry has
+	// changed.
 	if woken && l.inSync {
 		if err := l.flush(ctx); !errors.Is(err, errMoved) {
 			return err
@@ -215,15 +216,15 @@ func (l *leaderLoop) observeAndConverge(ctx context.Context) error {
 	}
 	switch {
 	case h.whole && l.unconfirmed != nil && h.version == l.unconfirmed.to:
-		l.commit(l.unconfirmed) // it had arrived
+		l.commit(l.unconfirmed) // Redis had run it
 	case h.whole && h.version == l.current:
 	default:
-		return l.startEpoch(ctx, &h, alive, "the registry is empty or has gone back")
+		return l.startEpoch(ctx, &h, alive, "registry lost or restored from an earlier state")
 	}
 	l.unconfirmed = nil
 	if l.rejectedByReplica(&h, alive) {
-		// A leader that does not know all plans yet goes on for now.
-		err := l.startEpoch(ctx, &h, alive, "a replica distrusts the registry")
+		// Before Synced the leader cannot begin an epoch, so it continues with this one.
+		err := l.startEpoch(ctx, &h, alive, "rejected by a replica")
 		if !errors.Is(err, ErrEpochLost) {
 			l.lastRepublish = h.now
 			return err
@@ -232,7 +233,8 @@ func (l *leaderLoop) observeAndConverge(ctx context.Context) error {
 	return l.flush(ctx)
 }
 
-// claim makes sure that the registry is ours and that we hold the term.
+// claimTerm checks that this installation owns the registry and that this leader holds the
+// term, and takes a term if it has none.
 func (l *leaderLoop) claimTerm(ctx context.Context, h *header, alive []report) error {
 	holds := h.term == l.term && h.holder == l.holder
 	if h.epoch != "" && h.epoch.owner() != l.owner {
@@ -247,7 +249,7 @@ func (l *leaderLoop) claimTerm(ctx context.Context, h *header, alive []report) e
 	if holds {
 		return nil
 	}
-	// The first time, or the term was lost with the registry.
+	// This leader has no term yet, or the term was lost with the registry.
 	taken, err := l.scripts.takeTerm(ctx, l.holder, l.term, h.epoch)
 	if err != nil {
 		return err
@@ -260,8 +262,8 @@ func (l *leaderLoop) claimTerm(ctx context.Context, h *header, alive []report) e
 	return nil
 }
 
-// inherit learns what a predecessor has published: it goes on as it is until
-// somebody sets or deletes it.
+// loadInherited reads the plans of the previous leader once. They stay wanted until they are
+// set or deleted.
 func (l *leaderLoop) loadInherited(ctx context.Context, h *header) error {
 	if l.hasInherited() {
 		return nil

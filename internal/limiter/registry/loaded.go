@@ -11,7 +11,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// held is what a replica holds of the registry. It is immutable.
+// loaded is the version of the registry that a replica has loaded. It is immutable.
 type loaded struct {
 	version
 	sum   uint64
@@ -21,27 +21,27 @@ type loaded struct {
 // item is one field of the registry.
 type item struct {
 	sum uint64
-	// plan is nil if the payload is bad and no earlier one was good.
+	// plan is the last good plan; nil if there was none.
 	plan *plan.Plan
 	bad  bool
 }
 
-// standing is how the registry stands to what a replica holds. It is also what is
-// logged.
+// health is the relation of the registry to the version that a replica has loaded. Its text
+// is logged as the reason.
 type health string
 
 const (
-	following       health = "following" // the same, or what can be loaded
+	following       health = "following" // the registry shows the loaded version or one that can be loaded
 	noEpoch         health = "the registry has no epoch"
-	incomplete      health = "the registry has not as many plans as were written"
+	incomplete      health = "the registry has lost plans"
 	earlierEpoch    health = "the registry shows an earlier epoch"
 	earlierRevision health = "the registry shows an earlier revision of the epoch"
-	otherPlans      health = "the registry shows other plans than were written"
+	otherPlans      health = "the plans in the registry do not match its digest"
 	ownedElsewhere  health = "the registry belongs to another installation"
 )
 
-// judge compares the registry with what is held by a replica of that
-// installation; nil holds nothing.
+// compare returns the health of the registry for a replica of the installation owner. A nil
+// receiver has loaded nothing.
 func (l *loaded) compare(now *header, owner string) health {
 	switch {
 	case now.epoch == "":
@@ -66,9 +66,9 @@ func (l *loaded) compare(now *header, owner string) health {
 	}
 }
 
-// next returns what is held after loading the fields, all of them or those that
-// have changed, and why each bad one is. Fields that did not change keep their
-// plan, and a bad one keeps the last that was good.
+// next returns the version after loading the fields, which are all fields or only the
+// changed ones, and an error for each field that cannot be decoded. Such a field keeps its
+// last good plan. Unchanged fields keep their plan.
 func (l *loaded) next(now *header, fields map[string]string, all bool) (*loaded, []error) {
 	next := &loaded{version: now.version, items: make(map[string]item, len(fields))}
 	before := map[string]item{}
@@ -108,7 +108,7 @@ func (l *loaded) next(now *header, fields map[string]string, all bool) (*loaded,
 func read(id string, data []byte, lastGood *plan.Plan) (item, error) {
 	p, err := plan.Decode(data)
 	if err == nil && p.ID() != id {
-		err = fmt.Errorf("it is plan %s", p.ID())
+		err = fmt.Errorf("contains plan %s", p.ID())
 	}
 	if err != nil {
 		return item{plan: lastGood, bad: true}, fmt.Errorf("field %s: %w", id, err)
@@ -116,10 +116,10 @@ func read(id string, data []byte, lastGood *plan.Plan) (item, error) {
 	return item{plan: p}, nil
 }
 
-// right reports whether the plans are those that were written.
+// matchesDigest reports whether the plans are the ones that were written.
 func (l *loaded) matchesDigest() bool { return formatDigest(l.sum) == l.digest }
 
-// snapshot builds the snapshot of the plans held.
+// snapshot builds a snapshot of the loaded plans.
 func (l *loaded) snapshot() *plan.Snapshot {
 	plans := make([]*plan.Plan, 0, len(l.items))
 	for _, it := range l.items {
@@ -130,10 +130,10 @@ func (l *loaded) snapshot() *plan.Snapshot {
 	return plan.NewSnapshot(l.revision, plans)
 }
 
-// namedSkips bounds how many skipped plans a replica names in its heartbeat.
+// namedSkips is the number of skipped plans that a heartbeat names.
 const namedSkips = 32
 
-// skipped returns how many fields are bad, and some of their ids.
+// skipped returns the number of undecodable fields and some of their IDs.
 func (l *loaded) skipped() (int, []string) {
 	var ids []string
 	for id, it := range l.items {

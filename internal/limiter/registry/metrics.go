@@ -5,10 +5,10 @@ package registry
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// buckets reach from a quiet Redis to an outage of some minutes.
+// buckets range from a quiet Redis to an outage of several minutes.
 var buckets = []float64{1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 0.1, 0.2, 0.5, 1, 2, 5, 15, 60, 300}
 
-// writerMetrics are the metrics of the leader. docs/metrics.md describes them.
+// writerMetrics holds the metrics of the leader. docs/metrics.md describes them.
 type writerMetrics struct {
 	republishes prometheus.Counter
 	orphans     prometheus.Counter
@@ -19,11 +19,11 @@ func newWriterMetrics(r prometheus.Registerer) *writerMetrics {
 	m := &writerMetrics{
 		republishes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_registry_republishes_total",
-			Help: "Epochs begun: the registry was empty, lost or had gone back, and all plans were published anew.",
+			Help: "Epochs begun because the registry was lost or restored from an earlier state: all plans were published again.",
 		}),
 		orphans: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_registry_orphans_total",
-			Help: "Plans removed because no policy belongs to them any more.",
+			Help: "Plans removed because their policy no longer exists.",
 		}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "weir_registry_publish_duration_seconds",
@@ -37,7 +37,7 @@ func newWriterMetrics(r prometheus.Registerer) *writerMetrics {
 	return m
 }
 
-// watcherMetrics are the metrics of every replica. docs/metrics.md describes them.
+// watcherMetrics holds the metrics of every replica. docs/metrics.md describes them.
 type watcherMetrics struct {
 	revision  prometheus.Gauge
 	lag       prometheus.Gauge
@@ -52,13 +52,13 @@ func newWatcherMetrics(r prometheus.Registerer) *watcherMetrics {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_registry_" + name, Help: help})
 	}
 	m := &watcherMetrics{
-		revision:  gauge("revision", "Revision of the registry that this replica runs."),
-		lag:       gauge("lag", "Revisions between what the registry has shown last and what this replica runs."),
-		following: gauge("following", "1 while this replica runs what the registry shows, 0 while it keeps what it has."),
-		replicas:  gauge("replicas", "Replicas alive, as this one has seen last."),
+		revision:  gauge("revision", "Registry revision that this replica runs."),
+		lag:       gauge("lag", "Revisions by which this replica lags behind the registry."),
+		following: gauge("following", "1 while this replica follows the registry, 0 while it keeps older plans."),
+		replicas:  gauge("replicas", "Live replicas, as of the last heartbeat of this one."),
 		bad: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_registry_bad_payloads_total",
-			Help: "Plans in the registry that could not be read and were skipped.",
+			Help: "Plans in the registry that could not be decoded and were skipped.",
 		}),
 		apply: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "weir_registry_apply_duration_seconds",

@@ -14,14 +14,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// answerEvery bounds how often a replica's distrust is answered by a new epoch. A
-// replica that never trusts must not keep everybody loading.
-const answerEvery = 5 * time.Second
+// minRepublishInterval is the minimum time between epochs begun because a replica rejects
+// the registry. A replica that rejects every epoch must not make all others reload endlessly.
+const minRepublishInterval = 5 * time.Second
 
-// distrusted reports whether a replica does not follow this epoch: it has seen
-// more of it than is there, or something else.
+// rejectedByReplica reports whether a live replica rejects the current epoch: it has seen a
+// later revision of it, or other plans.
 func (l *leaderLoop) rejectedByReplica(h *header, alive []report) bool {
-	if l.lastRepublish != 0 && h.now-l.lastRepublish < answerEvery.Microseconds() {
+	if l.lastRepublish != 0 && h.now-l.lastRepublish < minRepublishInterval.Microseconds() {
 		return false
 	}
 	return slices.ContainsFunc(alive, func(r report) bool {
@@ -29,7 +29,7 @@ func (l *leaderLoop) rejectedByReplica(h *header, alive []report) bool {
 	})
 }
 
-// startEpoch replaces whatever is there by all plans.
+// startEpoch replaces the registry by all wanted plans under a new epoch.
 func (l *leaderLoop) startEpoch(ctx context.Context, h *header, alive []report, reason string) error {
 	changes, ok := l.allPlans()
 	if !ok {
@@ -60,7 +60,7 @@ func (l *leaderLoop) startEpoch(ctx context.Context, h *header, alive []report, 
 	return nil
 }
 
-// everything returns all plans that are wanted, if all are known.
+// allPlans returns all wanted plans, and whether they are complete.
 func (l *leaderLoop) allPlans() (map[string][]byte, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +71,7 @@ func (l *leaderLoop) allPlans() (map[string][]byte, bool) {
 	return all, l.synced
 }
 
-// flush writes what has changed since the last write.
+// flush writes the changes since the last write.
 func (l *leaderLoop) flush(ctx context.Context) error {
 	changes := l.takeDirty()
 	if len(changes) == 0 {
@@ -100,7 +100,7 @@ func (l *leaderLoop) flush(ctx context.Context) error {
 	return err
 }
 
-// takeDirty returns how the wanted plans differ from the stored ones.
+// takeDirty returns the changes from the stored plans to the wanted ones; nil data deletes.
 func (l *leaderLoop) takeDirty() map[string][]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,12 +125,12 @@ func (l *leaderLoop) takeDirty() map[string][]byte {
 	return changes
 }
 
-// publish writes and, if that is certain, takes note of it.
+// publish writes the batch and commits it once Redis confirmed it.
 func (l *leaderLoop) publish(ctx context.Context, w *write) error {
 	timer := prometheus.NewTimer(l.metrics.duration)
 	if err := l.scripts.publish(ctx, l.term, l.holder, w); err != nil {
-		// It may have been done all the same; a client that retries may even have
-		// been refused because of itself.
+		// Redis may have run it: the reply may be lost, or a retry of the client was
+		// rejected because the first attempt succeeded.
 		l.unconfirmed = w
 		return fmt.Errorf("write %d plans: %w", len(w.changes), err)
 	}
@@ -139,7 +139,7 @@ func (l *leaderLoop) publish(ctx context.Context, w *write) error {
 	return nil
 }
 
-// commit takes note of a write that Redis has done.
+// commit records a write that Redis has run.
 func (l *leaderLoop) commit(w *write) {
 	if w.replaces() {
 		l.stored, l.digestSum = make(map[string][]byte, len(w.changes)), 0

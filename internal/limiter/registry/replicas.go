@@ -11,34 +11,34 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// Replica is a replica that was alive when the leader last looked.
+// Replica is a live replica, as of the last heartbeat.
 type Replica struct {
 	Name string
-	// Epoch and Revision are what the replica runs.
+	// Epoch and Revision identify the plans that the replica runs.
 	Epoch    string
 	Revision int64
-	// Skips is the number of plans the replica cannot read and Skipped names some
-	// of them; it runs the last good ones instead.
+	// Skips is the number of plans that the replica cannot decode; Skipped names some. It
+	// runs their last good version, if any.
 	Skips   int
 	Skipped []string
 }
 
-// runs reports whether the replica runs the plan as of that revision. When it
-// skips more plans than it names, any may be among them.
+// runs reports whether the replica runs the plan as of that revision. It is false for every
+// plan while the replica skips more plans than it names.
 func (r *Replica) runs(id string, e epoch, revision int64) bool {
 	return r.Epoch == string(e) && r.Revision >= revision &&
 		r.Skips == len(r.Skipped) && !slices.Contains(r.Skipped, id)
 }
 
-// seen is what the leader saw when it last looked.
+// observation is the result of the last round of the leader.
 type observation struct {
 	err      error
 	epoch    epoch
 	replicas []Replica // by name
 }
 
-// errNotLooked is the health of the registry until a leader has seen it.
-var errNotObserved = errors.New("registry not looked at yet")
+// errNotObserved is the error of the first observation.
+var errNotObserved = errors.New("registry not observed yet")
 
 // Changes receives a value after the result of Err or Rollout may have changed.
 // Values that were not received yet are coalesced into one.
@@ -118,7 +118,7 @@ func (w *Writer) replicasRunning(id string) (running int) {
 	return running
 }
 
-// replicasAmong returns the replicas of the installation by name.
+// replicasAmong returns the replicas of the installation, sorted by name.
 func replicasAmong(alive []report, owner string) []Replica {
 	var replicas []Replica
 	for _, r := range alive {
@@ -132,7 +132,7 @@ func replicasAmong(alive []report, owner string) []Replica {
 	return replicas
 }
 
-// note records who is alive and tells about changes.
+// recordReplicas stores the live replicas and signals Changes if they differ.
 func (w *Writer) recordReplicas(alive []report) {
 	replicas := replicasAmong(alive, w.owner)
 	same := func(a, b Replica) bool {

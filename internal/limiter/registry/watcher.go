@@ -19,22 +19,22 @@ import (
 
 // WatcherOptions configure a Watcher.
 type WatcherOptions struct {
-	// Owner names the installation, as in WriterOptions. Required.
+	// Owner is the name of the installation, as in WriterOptions. Required.
 	Owner string
-	// Replica names this replica among those of the installation, without a slash.
+	// Replica is the name of this replica, unique in the installation and without a slash.
 	// Required.
 	Replica string
-	// Use takes every new snapshot, one at a time. It is part of the time a change
-	// needs to take effect. Required.
+	// Use is called with every new snapshot, one at a time. Its duration delays the
+	// change. Required.
 	Use func(*plan.Snapshot)
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
-	// Registerer takes the metrics; nil keeps them private.
+	// Registerer registers the metrics; nil does not export them.
 	Registerer prometheus.Registerer
 }
 
-// Watcher keeps the snapshot of one replica as the registry is. What it has once
-// loaded it never takes back but for something newer.
+// Watcher keeps the snapshot of one replica equal to the registry. It never replaces a
+// loaded version by an older one.
 type Watcher struct {
 	scripts scripts
 	options WatcherOptions
@@ -42,16 +42,16 @@ type Watcher struct {
 	metrics *watcherMetrics
 	alive   atomic.Pointer[[]Replica]
 
-	// Only the goroutine of Start uses these.
-	loaded   *loaded // nil until something is loaded
-	rejected version // what was read and refused
+	// Used only by the goroutine of Start.
+	loaded   *loaded // nil before the first load
+	rejected version // version that was read and rejected
 	health   health
 	skips    int
 	named    []string
 }
 
-// NewWatcher returns a Watcher of the registry under prefix. The client's read
-// timeout should be some seconds: a load reads all plans in one reply.
+// NewWatcher returns a Watcher of the registry under prefix. The read timeout of the client
+// should be several seconds, because a load reads all plans in one reply.
 func NewWatcher(client redis.UniversalClient, prefix string, o WatcherOptions) *Watcher {
 	return &Watcher{
 		scripts: newScripts(client, prefix),
@@ -61,8 +61,7 @@ func NewWatcher(client redis.UniversalClient, prefix string, o WatcherOptions) *
 	}
 }
 
-// Replicas returns the replicas that were alive when this one last looked, by
-// name.
+// Replicas returns the live replicas as of the last heartbeat, sorted by name.
 func (w *Watcher) Replicas() []Replica {
 	if replicas := w.alive.Load(); replicas != nil {
 		return *replicas
@@ -70,11 +69,11 @@ func (w *Watcher) Replicas() []Replica {
 	return nil
 }
 
-// Start follows the registry until ctx ends. It never gives up: while Redis is
-// away it keeps the snapshot and tries again.
+// Start follows the registry until ctx ends. While Redis is away it keeps the snapshot and
+// retries.
 func (w *Watcher) Start(ctx context.Context) error {
-	// Whatever the loop below reads is read after the subscription stands or is
-	// followed by the message that it does: nothing falls between.
+	// Subscribe before the first read: a change is either read or announced, never lost
+	// in between.
 	subscription := w.scripts.client.Subscribe(ctx, w.scripts.channel())
 	defer func() { _ = subscription.Close() }()
 	defer w.leave(ctx)
@@ -90,7 +89,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 			return nil
 		case _, open := <-messages:
 			if !open {
-				messages = nil // somebody closed the client; the ticker goes on
+				messages = nil // the client was closed; the ticker continues
 			}
 			drain(messages)
 			err = w.load(ctx)
@@ -111,7 +110,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 	}
 }
 
-// drain takes the messages that say the same as the one just received.
+// drain discards queued messages: one load covers them all.
 func drain(messages <-chan any) {
 	for {
 		select {
@@ -125,7 +124,8 @@ func drain(messages <-chan any) {
 	}
 }
 
-// look compares the registry with what is held and loads what is new.
+// poll sends a heartbeat, compares the registry with the loaded version and loads a newer
+// one.
 func (w *Watcher) poll(ctx context.Context) error {
 	h, err := w.heartbeat(ctx)
 	if err != nil {
@@ -138,11 +138,11 @@ func (w *Watcher) poll(ctx context.Context) error {
 	switch now := w.loaded.compare(&h, w.options.Owner); {
 	case now != following:
 		if w.reject(&h, now) {
-			_, err = w.heartbeat(ctx) // the leader is to know at once
+			_, err = w.heartbeat(ctx) // report it to the leader at once
 		}
 		return err
 	case h.version == w.rejected:
-		w.setHealth(otherPlans, nil) // read before, and nothing has changed
+		w.setHealth(otherPlans, nil) // rejected before and unchanged
 		return nil
 	case w.loaded != nil && w.loaded.version == h.version:
 		w.rejected = version{}
@@ -152,7 +152,7 @@ func (w *Watcher) poll(ctx context.Context) error {
 	return w.load(ctx)
 }
 
-// pull reads what is lacking and uses it.
+// load reads the missing changes and uses them.
 func (w *Watcher) load(ctx context.Context) error {
 	var mine version
 	if w.loaded != nil {
@@ -164,15 +164,15 @@ func (w *Watcher) load(ctx context.Context) error {
 	}
 	applyTimer := prometheus.NewTimer(nil)
 	if w.loaded.compare(&h, w.options.Owner) != following || what == readNothing || h.version == w.rejected {
-		return nil // the next look says what it is
+		return nil // the next poll reports it
 	}
 	next, bad := w.loaded.next(&h, fields, what == readAll)
 	if len(bad) > 0 {
 		w.metrics.bad.Add(float64(len(bad)))
-		w.logger.Error("Skipped plans that cannot be read", "plans", len(bad), "first", bad[0])
+		w.logger.Error("Skipped plans that cannot be decoded", "plans", len(bad), "first", bad[0])
 	}
-	// Within an epoch, plans that are not those that were written belong to
-	// another history. In a new one they are better than those of the old.
+	// Within an epoch, a wrong digest means another history: reject it. In a new epoch the
+	// plans are still better than those of the old one.
 	if !next.matchesDigest() && w.loaded != nil && w.loaded.epoch == h.epoch {
 		w.reject(&h, otherPlans)
 	} else {
@@ -182,7 +182,7 @@ func (w *Watcher) load(ctx context.Context) error {
 	return err
 }
 
-// use makes next what the replica runs.
+// use replaces the loaded version and the snapshot.
 func (w *Watcher) use(next *loaded, h *header, applyTimer *prometheus.Timer) {
 	first := w.loaded == nil
 	w.loaded, w.rejected = next, version{}
@@ -191,17 +191,17 @@ func (w *Watcher) use(next *loaded, h *header, applyTimer *prometheus.Timer) {
 	w.metrics.revision.Set(float64(next.revision))
 	w.metrics.lag.Set(0)
 	if !first {
-		// Two moments of the server's clock, and what has passed here since.
+		// Server time from publication to the read, plus local time since then.
 		w.metrics.apply.Observe(float64(h.now-h.published)/1e6 + applyTimer.ObserveDuration().Seconds())
 	}
 	if next.matchesDigest() {
 		w.setHealth(following, nil)
 		return
 	}
-	w.reject(h, otherPlans) // used for want of better, but the leader is to know
+	w.reject(h, otherPlans) // in use, but reported to the leader
 }
 
-// refuse keeps what is held. It returns whether that is news.
+// reject keeps the loaded version. It reports whether the rejection is new.
 func (w *Watcher) reject(h *header, why health) bool {
 	changed := w.rejected != h.version || w.health != why
 	w.rejected = h.version
@@ -211,7 +211,7 @@ func (w *Watcher) reject(h *header, why health) bool {
 
 const unreachable health = "redis cannot be reached"
 
-// stand keeps how the registry stands, with one log line when it changes.
+// setHealth stores the health of the registry and logs it when it changes.
 func (w *Watcher) setHealth(now health, err error) {
 	if now == following && w.loaded != nil {
 		w.metrics.following.Set(1)
@@ -229,8 +229,8 @@ func (w *Watcher) setHealth(now health, err error) {
 	w.logger.Warn("Not following the registry", "reason", string(now), "error", err, "loaded", w.loaded != nil)
 }
 
-// beat says what the replica runs and returns what the registry is. A replica that
-// runs nothing serves nobody and does not appear.
+// heartbeat reports the version that the replica runs and returns the state of the registry.
+// A replica that has loaded nothing is not reported.
 func (w *Watcher) heartbeat(ctx context.Context) (header, error) {
 	var r *report
 	if w.loaded != nil {
@@ -249,12 +249,12 @@ func (w *Watcher) heartbeat(ctx context.Context) (header, error) {
 	return h, nil
 }
 
-// leave takes the replica out of the set of those alive.
+// leave removes the replica from the live replicas.
 func (w *Watcher) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	_, _, err := w.scripts.heartbeat(ctx, w.options.Owner, w.options.Replica, nil)
 	if err != nil && !errors.Is(err, redis.ErrClosed) {
-		w.logger.Info("Left without saying so; the heartbeat ends by itself", "error", err)
+		w.logger.Info("Failed to remove the heartbeat; it expires by itself", "error", err)
 	}
 }

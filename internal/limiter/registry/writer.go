@@ -21,54 +21,54 @@ import (
 
 // WriterOptions configure a Writer.
 type WriterOptions struct {
-	// Owner names the installation. Its Writers and Watchers have the same,
-	// those of every other installation have another. Required.
+	// Owner is the name of the installation, which all its Writers and Watchers share and
+	// no other installation uses. Required.
 	Owner string
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
-	// Registerer takes the metrics; nil keeps them private.
+	// Registerer registers the metrics; nil does not export them.
 	Registerer prometheus.Registerer
 }
 
-// Writer keeps the registry as its leader wants it. It remembers every plan
-// it was given, so whatever happens to Redis, what is there becomes right again
-// without the caller. It does nothing unless Lead runs.
+// Writer keeps the registry equal to the plans that the leader wants. It remembers them
+// all, so it repairs the registry by itself whatever happens to Redis. It does nothing
+// unless Lead runs. It is safe for concurrent use.
 type Writer struct {
 	scripts scripts
 	owner   string
 	logger  *slog.Logger
 	metrics *writerMetrics
 
-	wake    chan struct{} // something is to be written
+	wake    chan struct{} // wakes Lead to write
 	changed chan struct{} // see Changes
 
 	mu        sync.Mutex
-	stopped   error               // why Set does not work, nil while Lead runs
+	stopped   error               // why Set fails; nil while Lead runs
 	synced    bool                // see Synced
-	inherited bool                // what the registry held at the start is in entries
-	entries   map[string]*entry   // the plans there are to be, by id
-	dirty     map[string]struct{} // ids that may differ from the registry
-	batch     *batch              // who waits for the next write
+	inherited bool                // entries include the plans of the previous leader
+	entries   map[string]*entry   // the wanted plans, by ID
+	dirty     map[string]struct{} // IDs whose plan may differ from the registry
+	batch     *batch              // calls that wait for the next write
 	observed  observation
 }
 
-// entry is one plan as it is to be in the registry.
+// entry is one wanted plan.
 type entry struct {
 	data       []byte
-	plan       *plan.Plan // what data says; nil until somebody asks
+	plan       *plan.Plan // decoded data; nil until first needed
 	uid        string
 	generation int64
-	// inherited means that a predecessor published the plan and nobody has set it
+	// inherited means that the previous leader published the plan and that it was not set
 	// since.
 	inherited bool
-	// revision is the revision at which data was in the registry, 0 if not yet.
+	// revision is a revision at which the registry held data; 0 if it has not yet.
 	revision int64
 }
 
-// batch are the calls that are answered by the same write.
+// batch is the set of calls that wait for the same write.
 type batch struct {
 	done chan struct{}
-	err  error // to be read when done is closed
+	err  error // valid once done is closed
 }
 
 func newBatch() *batch { return &batch{done: make(chan struct{})} }
@@ -78,9 +78,9 @@ func (b *batch) finish(err error) {
 	close(b.done)
 }
 
-// NewWriter returns a Writer of the registry under prefix. The client may
-// be one that retries: no write is done twice. Its read timeout should be some
-// seconds, since a new epoch writes all plans in one call.
+// NewWriter returns a Writer of the registry under prefix. The client may retry, because
+// Redis rejects a repeated write. Its read timeout should be several seconds, because a new
+// epoch writes all plans in one call.
 func NewWriter(client redis.UniversalClient, prefix string, o WriterOptions) *Writer {
 	return &Writer{
 		scripts: newScripts(client, prefix),
@@ -94,15 +94,13 @@ func NewWriter(client redis.UniversalClient, prefix string, o WriterOptions) *Wr
 	}
 }
 
-// Set makes the plan the wanted one of its id and returns when it is in the
-// registry. Calls that come while a write is in flight share the next one.
+// Set makes the plan the wanted plan of its ID and returns when the registry holds it.
+// Calls that arrive during a write share the next one.
 //
-// While the registry is empty or has gone back and awaits Synced, Set returns nil
-// without having written the plan; Changes and Rollout report when it is there.
-//
-// After an error the plan is still wanted and Lead goes on trying, unless the
-// error is ErrNotLeading, ErrDeposed, ErrOlderGeneration or says that the plan
-// cannot be encoded.
+//   - While the registry is lost and awaits Synced, Set returns nil before the plan is
+//     written. Changes and Rollout report when the registry holds it.
+//   - After an error the plan is still wanted and Lead retries, unless the error is
+//     ErrNotLeading, ErrDeposed, ErrOlderGeneration or an encoding error.
 func (w *Writer) Set(ctx context.Context, wanted *plan.Plan) error {
 	data, err := plan.Encode(wanted)
 	if err != nil {
@@ -113,15 +111,15 @@ func (w *Writer) Set(ctx context.Context, wanted *plan.Plan) error {
 	return ignoreEpochLost(w.await(ctx, b, id, err))
 }
 
-// Delete makes the plan unwanted and returns when it is not in the registry.
-// Before Synced, and on errors, it behaves as Set does.
+// Delete makes the plan unwanted and returns when the registry no longer holds it. Before
+// Synced, and after errors, it behaves like Set.
 func (w *Writer) Delete(ctx context.Context, id string) error {
 	b, err := w.setWanted(id, nil)
 	return ignoreEpochLost(w.await(ctx, b, id, err))
 }
 
-// ignoreEpochLost drops the error of a registry that awaits Synced: the wanted
-// plan is recorded and will be written.
+// ignoreEpochLost drops the error of a lost registry that awaits Synced: the plan is
+// recorded and will be written.
 func ignoreEpochLost(err error) error {
 	if errors.Is(err, ErrEpochLost) {
 		return nil
@@ -129,8 +127,8 @@ func ignoreEpochLost(err error) error {
 	return err
 }
 
-// want records what is wanted; a nil entry deletes. It returns the batch to wait
-// for, or nil if the registry is so already.
+// setWanted records the wanted plan; a nil entry deletes it. It returns the batch to wait
+// for, or nil if the registry is already right.
 func (w *Writer) setWanted(id string, next *entry) (*batch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,7 +144,7 @@ func (w *Writer) setWanted(id string, next *entry) (*batch, error) {
 	} else {
 		if old != nil && bytes.Equal(old.data, next.data) {
 			next.revision = old.revision
-			next.plan = cmp.Or(old.plan, next.plan) // the same object as long as it is the same
+			next.plan = cmp.Or(old.plan, next.plan) // keep the pointer of an equal plan
 		}
 		w.entries[id] = next
 	}
@@ -159,8 +157,7 @@ func (w *Writer) setWanted(id string, next *entry) (*batch, error) {
 	return w.batch, nil
 }
 
-// isStored reports whether it is certain, without asking, that what is wanted next
-// is in the registry.
+// isStored reports whether the registry is known to hold the wanted entry.
 func (w *Writer) isStored(old, next *entry) bool {
 	if !w.inherited || w.observed.err != nil {
 		return false
@@ -185,10 +182,9 @@ func (w *Writer) await(ctx context.Context, b *batch, id string, err error) erro
 	return nil
 }
 
-// Synced says that Set was called for every policy that compiles since Lead
-// began. Only from then on may a registry that is empty or has gone back be
-// replaced: a leader that knew a part of the plans would withdraw the others.
-// Until then Err returns ErrEpochLost if that is the case.
+// Synced reports that Set was called for every policy that compiles since Lead began. Only
+// then may the Writer replace a lost registry: a leader that knew only some of the plans
+// would withdraw the others. Until then Err returns ErrEpochLost for a lost registry.
 func (w *Writer) Synced() {
 	w.mu.Lock()
 	w.synced = true
@@ -196,8 +192,8 @@ func (w *Writer) Synced() {
 	notify(w.wake)
 }
 
-// Sweep removes the plans that a predecessor left behind, that were not set
-// since Lead began and are not live.
+// Sweep deletes orphans: plans that the previous leader published, that were not set since
+// Lead began, and whose ID is not live.
 func (w *Writer) Sweep(ctx context.Context, live func(id string) bool) error {
 	orphans, b, err := w.orphans(live)
 	if err != nil || len(orphans) == 0 {
@@ -210,7 +206,7 @@ func (w *Writer) Sweep(ctx context.Context, live func(id string) bool) error {
 	return nil
 }
 
-// orphans makes the plans nobody wants unwanted.
+// orphans makes the orphaned plans unwanted and returns their IDs, sorted.
 func (w *Writer) orphans(live func(id string) bool) ([]string, *batch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -234,7 +230,7 @@ func (w *Writer) orphans(live func(id string) bool) ([]string, *batch, error) {
 	return ids, w.batch, nil
 }
 
-// notify wakes who waits on a channel of capacity one.
+// notify sends to a channel of capacity one unless it is full.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

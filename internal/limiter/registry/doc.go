@@ -1,0 +1,72 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package registry carries plans from the one leader to every replica, through Redis.
+//
+// A Writer keeps the registry equal to the plans that the leader wants. A Watcher keeps the
+// snapshot of a replica equal to the registry. Neither knows where plans come from or how
+// they are used. The registry may be lost, wiped or restored from a backup at any time:
+// replicas keep the plans they run, and the leader publishes everything again.
+//
+// Reading order:
+//
+//	registry.go     names: versions, epochs, digests, errors
+//	calls.go        one method per Lua script, and the decoding of replies
+//	writer.go       what the leader wants: Set, Delete, Sweep
+//	lead.go         the loop of the leader: term, observe, converge
+//	publish.go      writing changes, and beginning an epoch
+//	replicas.go     the answers to the controller: Rollout, Changes, Err
+//	loaded.go       the plans that a replica has loaded, compared with the registry
+//	watcher.go      the loop of a replica: heartbeat, compare, load
+//	metrics.go
+//
+// # Layout
+//
+// All keys share one hash tag, so that every script may use all of them:
+//
+//	<prefix>1:{registry}            hash: "<namespace>/<name>" -> encoded plan
+//	<prefix>1:{registry}:meta       hash, see below
+//	<prefix>1:{registry}:changes    sorted set: id, scored by the revision that
+//	                                last set or deleted it; the newest 1,024
+//	<prefix>1:{registry}:replicas   hash: "<owner>/<replica>" -> expiry in
+//	                                microseconds of server time, report as JSON;
+//	                                the leader is "<owner>/"
+//
+// The channel has the name of the first key. A message only announces that there is
+// something to read, so lost and foreign messages do no harm. In a Redis Cluster messages
+// reach every node, so a subscription keeps working after the slot has moved. The fields of
+// meta are:
+//
+//	epoch       one life of the registry: "<owner>/<stamp>-<random>". The stamp is
+//	            server time and rises from epoch to epoch, so that a reader can
+//	            tell a new epoch from an old one in a restored backup
+//	revision    rises by one with every batch of changes; continues in the next
+//	            epoch as far as the leader knows it
+//	digest      sum of a hash of every plan, independent of order: equal digests
+//	            mean equal plans. Computed by the writer and by every reader
+//	count       number of plans, to tell a lost hash from an empty one
+//	floor       changes up to this revision may be missing in the set of changes
+//	published   server time of the revision, in microseconds
+//	term        the fencing token of one leadership: a write with a lower term is
+//	            rejected. Never below the seconds of server time, so that terms
+//	            rise even after this field was lost
+//	holder      random name of the leadership that holds the term
+//
+// # Writing
+//
+// A write names the epoch, revision and digest it builds upon. Redis rejects it if they are
+// not the current ones, so one epoch has one history. A rejected leader observes the
+// registry again and finds one of these:
+//
+//   - a higher term: the leader is deposed;
+//   - the epoch of another installation: it waits until that installation is gone;
+//   - its own write, whose reply was lost: nothing is left to do;
+//   - an earlier or empty registry: it begins a new epoch.
+//
+// # Reading
+//
+// A replica loads a later revision of its epoch if the digest matches, and any epoch with a
+// later stamp. It rejects everything else, keeps the plans it runs and reports the rejected
+// epoch in its heartbeat. The leader answers such a report with a new epoch. A replica
+// without plans loads any registry that is complete.
+package registry
