@@ -12,8 +12,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/apt.sh"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 paths=('*.md' '*.sh' '*.yaml' '*.yml' '*.tpl' '*.json' '*.txt' '*.c' Makefile Dockerfile .ci)
-# Add '*.go' '*.lua' to paths, and drop the two exclusions of CRDs, once their comments pass.
-excluded=(':!:**/testdata/**' ':!:hack/vale' ':!:config/crd' ':!:charts/weir/files/crds')
+# Add '*.go' '*.lua' to paths, and drop the two folders of CRDs, once their comments pass.
+excluded='(^|/)testdata/|^hack/vale/|^config/crd/|^charts/weir/files/crds/'
 
 compiler="$(go env CXX)"
 if ! command -v "${compiler%% *}" >/dev/null; then
@@ -26,8 +26,7 @@ if (($# > 0)); then
   paths=("$@")
 fi
 mapfile -d '' files < <(
-  git ls-files -z -- "${paths[@]}" "${excluded[@]}"
-  git ls-files -z --others --exclude-standard -- "${paths[@]}" "${excluded[@]}"
+  git ls-files -z --cached --others --exclude-standard -- "${paths[@]}" | grep -zvE "$excluded"
 )
 ((${#files[@]} > 0)) || { echo "prose: no files match ${paths[*]}" >&2 && exit 1; }
 go tool -modfile=tools/vale/go.mod vale --output=line "${files[@]}"
