@@ -40,14 +40,14 @@ type LimitState struct {
 // share is a fraction, 0..1. Negative values are left out: the limit has no share.
 type share float64
 
-// IsZero tells encoding/json to leave the member out.
+// IsZero makes encoding/json leave the member out.
 func (s share) IsZero() bool { return s < 0 }
 
 // waitMs is a time to wait in milliseconds. Negative values, which mean that waiting does
 // not help, are left out.
 type waitMs int64
 
-// IsZero tells encoding/json to leave the member out.
+// IsZero makes encoding/json leave the member out.
 func (w waitMs) IsZero() bool { return w < 0 }
 
 // denialBody is a denial as JSON: a problem document with the members of a decision.
@@ -91,7 +91,7 @@ func LimitStateOf(l *limiter.LimitState) LimitState {
 	}
 }
 
-// RoundUp returns the duration in whole units, rounded up, so that waiting that long is
+// RoundUp returns the duration in whole units, rounded up, so that waiting for it is
 // enough.
 func RoundUp(d, unit time.Duration) int64 {
 	n := int64(d / unit)

@@ -51,7 +51,7 @@ type Options struct {
 	TLS *tlsfiles.Files
 	// Door configures all doors.
 	Door limiter.DoorOptions
-	// Authorizer decides who may read and change the state of keys; nil turns the state
+	// Authorizer authorizes calls that read or change the state of keys; nil turns these
 	// calls off.
 	Authorizer httpapi.Authorizer
 	// StoreTimeout is the longest that a decision waits for Redis.

@@ -28,7 +28,7 @@ const (
 	VerbReset   Verb = "delete"
 )
 
-// Authorizer decides who may read and change the state of keys.
+// Authorizer authorizes calls that read or change the state of keys.
 type Authorizer interface {
 	// Authorize returns the user of the token if it has the verb on the policy. It returns
 	// ErrUnauthenticated for an invalid token, ErrForbidden for a user without the verb,

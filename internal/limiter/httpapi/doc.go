@@ -21,7 +21,7 @@
 //	policies.go     GET /v1/policies
 //	state.go        inspect, reset, block and unblock one key
 //	target.go       from a request to the key it names
-//	authorizer.go   who may use the state calls
+//	authorizer.go   authorization of the state calls
 //	answer.go       writing responses
 //	problem.go      problem documents (RFC 9457) for errors
 //	openapi.go      GET /openapi.yaml

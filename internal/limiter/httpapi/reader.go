@@ -80,12 +80,12 @@ func (r *reader) expected(what string) error {
 	return invalid("must be " + what)
 }
 
-// object reads an object of at most that many members. member reads the value of one
+// object reads an object of up to limit members. member reads the value of one
 // member; its name is valid only during the call.
-func (r *reader) object(most int, member func(name []byte) error) error {
+func (r *reader) object(limit int, member func(name []byte) error) error {
 	var few [8][]byte
 	seen := few[:0]
-	return r.sequence("{}", "an object", most, func(int) error {
+	return r.sequence("{}", "an object", limit, func(int) error {
 		if r.next() != '"' {
 			return r.expected("an object with quoted member names")
 		}
@@ -109,9 +109,9 @@ func (r *reader) object(most int, member func(name []byte) error) error {
 	})
 }
 
-// array reads a list of at most that many elements.
-func (r *reader) array(most int, element func() error) error {
-	return r.sequence("[]", "a list", most, func(i int) error {
+// array reads a list of up to limit elements.
+func (r *reader) array(limit int, element func() error) error {
+	return r.sequence("[]", "a list", limit, func(i int) error {
 		if err := element(); err != nil {
 			return inField("["+strconv.Itoa(i)+"]", err)
 		}
@@ -120,14 +120,14 @@ func (r *reader) array(most int, element func() error) error {
 }
 
 // sequence reads items between brackets, separated by commas.
-func (r *reader) sequence(brackets, what string, most int, item func(i int) error) error {
+func (r *reader) sequence(brackets, what string, limit int, item func(i int) error) error {
 	if !r.skip(brackets[0]) {
 		return r.expected(what)
 	}
 	if r.skip(brackets[1]) {
 		return nil
 	}
-	for i := range most {
+	for i := range limit {
 		if err := item(i); err != nil {
 			return err
 		}
@@ -138,7 +138,7 @@ func (r *reader) sequence(brackets, what string, most int, item func(i int) erro
 			return invalid("lacks a comma or a closing bracket")
 		}
 	}
-	return invalid(fmt.Sprintf("holds more than %d entries", most))
+	return invalid(fmt.Sprintf("contains more than %d entries", limit))
 }
 
 // text reads a string.

@@ -109,7 +109,7 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did 
 	if !ok {
 		return
 	}
-	// A caller that disconnects does not cancel the change, so that the log always tells
+	// A caller that disconnects does not cancel the change, so that the log always records
 	// whether it was made.
 	found, err := do(context.WithoutCancel(r.Context()), t)
 	if err != nil {

@@ -18,7 +18,7 @@ type Server interface {
 	// Serve accepts connections until Shutdown or an error. It returns nil after
 	// Shutdown.
 	Serve(listener net.Listener) error
-	// Drain is called once, when draining begins. The server goes on accepting, and
+	// Drain is called once, when draining begins. The server continues to accept, and
 	// should ask its clients to connect elsewhere.
 	Drain()
 	// Shutdown stops accepting and finishes what is in flight. When ctx ends, it cuts

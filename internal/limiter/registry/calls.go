@@ -79,7 +79,7 @@ func (s *scripts) call(ctx context.Context, limit time.Duration, script *redis.S
 // header is the state of the registry that every script returns.
 type header struct {
 	version
-	whole     bool
+	complete  bool
 	published int64 // microseconds of server time
 	term      int64
 	holder    string
@@ -228,7 +228,7 @@ func scanHeader(reply []any, h *header) error {
 	if len(reply) != 8 {
 		return errReply
 	}
-	return scan(reply, &h.epoch, &h.revision, &h.digest, &h.whole, &h.published, &h.term, &h.holder, &h.now)
+	return scan(reply, &h.epoch, &h.revision, &h.digest, &h.complete, &h.published, &h.term, &h.holder, &h.now)
 }
 
 func scanPairs(element any) (map[string]string, bool) {

@@ -39,12 +39,12 @@
 //
 //	epoch       one life of the registry: "<owner>/<stamp>-<random>". The stamp is
 //	            server time and rises from epoch to epoch, so that a reader can
-//	            tell a new epoch from an old one in a restored backup
+//	            distinguish a new epoch from one in a restored backup
 //	revision    rises by one with every batch of changes; continues in the next
 //	            epoch as far as the leader knows it
 //	digest      sum of a hash of every plan, independent of order: equal digests
 //	            mean equal plans. Computed by the writer and by every reader
-//	count       number of plans, to tell a lost hash from an empty one
+//	count       number of plans, to distinguish a lost hash from an empty one
 //	floor       changes up to this revision may be missing in the set of changes
 //	published   server time of the revision, in microseconds
 //	term        the fencing token of one leadership: a write with a lower term is

@@ -1,13 +1,13 @@
--- heartbeat: say that a replica or leader is alive, and learn who else is and
--- what the registry is.
+-- heartbeat: report a replica or leader as alive, and return all live ones and
+-- the state of the registry.
 --
 -- KEYS     as in prelude.lua
 -- ARGV     1 name
---          2 what it reports, '' to leave (or not to appear)
---          3 how long that holds, in microseconds
--- returns  {header, {name, report, ...}} of all that are alive after the call
+--          2 its report; '' removes it
+--          3 lifetime of the report, in microseconds
+-- returns  {header, {name, report, ...}} of all live names after the call
 -- clock    TIME
--- cost     O(replicas); those whose time is over are removed
+-- cost     O(replicas); expired ones are removed
 
 local at, lifetime = now(), tonumber(ARGV[3])
 if ARGV[2] == '' then
@@ -21,7 +21,7 @@ local all = call('HGETALL', replicas)
 for i = 1, #all, 2 do
   local ends, report = string.match(all[i + 1], '^(%d+) (.*)$')
   ends = tonumber(ends) or 0
-  -- One that ends too late was written before the clock was set back.
+  -- An expiry too far ahead was written before the clock was set back.
   if ends <= at or ends > at + lifetime then
     call('HDEL', replicas, all[i])
   else

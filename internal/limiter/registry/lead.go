@@ -215,9 +215,9 @@ func (l *leaderLoop) observeAndConverge(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case h.whole && l.unconfirmed != nil && h.version == l.unconfirmed.to:
+	case h.complete && l.unconfirmed != nil && h.version == l.unconfirmed.to:
 		l.commit(l.unconfirmed) // Redis had run it
-	case h.whole && h.version == l.current:
+	case h.complete && h.version == l.current:
 	default:
 		return l.startEpoch(ctx, &h, alive, "registry lost or restored from an earlier state")
 	}
@@ -269,7 +269,7 @@ func (l *leaderLoop) loadInherited(ctx context.Context, h *header) error {
 		return nil
 	}
 	stored, sum := map[string][]byte{}, uint64(0)
-	if h.whole && h.epoch.owner() == l.owner {
+	if h.complete && h.epoch.owner() == l.owner {
 		read, _, plans, err := l.scripts.read(ctx, version{})
 		if err != nil {
 			return err
@@ -282,7 +282,7 @@ func (l *leaderLoop) loadInherited(ctx context.Context, h *header) error {
 			sum += digestOf(id, stored[id])
 		}
 	}
-	if h.whole && formatDigest(sum) == h.digest {
+	if h.complete && formatDigest(sum) == h.digest {
 		l.current, l.stored, l.digestSum = h.version, stored, sum
 	}
 	l.mu.Lock()

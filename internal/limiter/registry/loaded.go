@@ -21,7 +21,7 @@ type loaded struct {
 // item is one field of the registry.
 type item struct {
 	sum uint64
-	// plan is the last good plan; nil if there was none.
+	// plan is the last plan that could be decoded, or nil.
 	plan *plan.Plan
 	bad  bool
 }
@@ -48,7 +48,7 @@ func (l *loaded) compare(now *header, owner string) health {
 		return noEpoch
 	case now.epoch.owner() != owner:
 		return ownedElsewhere
-	case !now.whole:
+	case !now.complete:
 		return incomplete
 	case l == nil:
 		return following

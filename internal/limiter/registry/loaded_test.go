@@ -21,16 +21,16 @@ func TestJudge(t *testing.T) {
 		"nothing there":            {mine, header{}, noEpoch},
 		"nothing there or here":    {nil, header{}, noEpoch},
 		"plans evicted":            {mine, header{version: mine.version}, incomplete},
-		"first load":               {nil, header{version: version{first, 1, "d1"}, whole: true}, following},
-		"the same":                 {mine, header{version: mine.version, whole: true}, following},
-		"later revision":           {mine, header{version: version{second, 7, "d7"}, whole: true}, following},
-		"earlier revision":         {mine, header{version: version{second, 4, "d4"}, whole: true}, earlierRevision},
-		"same revision, other":     {mine, header{version: version{second, 5, "dx"}, whole: true}, otherPlans},
-		"earlier epoch":            {mine, header{version: version{first, 9, "d9"}, whole: true}, earlierEpoch},
-		"later epoch":              {mine, header{version: version{"weir/201-c", 1, "d1"}, whole: true}, following},
-		"later epoch of another":   {mine, header{version: version{"other/201-c", 1, "d1"}, whole: true}, ownedElsewhere},
-		"epoch of the same stamp":  {mine, header{version: version{"weir/200-c", 9, "d9"}, whole: true}, earlierEpoch},
-		"epoch that is none of us": {mine, header{version: version{"?", 9, "d9"}, whole: true}, ownedElsewhere},
+		"first load":               {nil, header{version: version{first, 1, "d1"}, complete: true}, following},
+		"the same":                 {mine, header{version: mine.version, complete: true}, following},
+		"later revision":           {mine, header{version: version{second, 7, "d7"}, complete: true}, following},
+		"earlier revision":         {mine, header{version: version{second, 4, "d4"}, complete: true}, earlierRevision},
+		"same revision, other":     {mine, header{version: version{second, 5, "dx"}, complete: true}, otherPlans},
+		"earlier epoch":            {mine, header{version: version{first, 9, "d9"}, complete: true}, earlierEpoch},
+		"later epoch":              {mine, header{version: version{"weir/201-c", 1, "d1"}, complete: true}, following},
+		"later epoch of another":   {mine, header{version: version{"other/201-c", 1, "d1"}, complete: true}, ownedElsewhere},
+		"epoch of the same stamp":  {mine, header{version: version{"weir/200-c", 9, "d9"}, complete: true}, earlierEpoch},
+		"epoch that is none of us": {mine, header{version: version{"?", 9, "d9"}, complete: true}, ownedElsewhere},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(tc.loaded.compare(&tc.now, "weir")).To(Equal(tc.want))
@@ -42,12 +42,12 @@ func TestDigestIsIndependentOfOrder(t *testing.T) {
 	g := NewWithT(t)
 	fields := map[string]string{"shop/a": "1", "shop/b": "2", "shop/c": "3"}
 	var none *loaded
-	whole, bad := none.next(&header{}, fields, true)
+	complete, bad := none.next(&header{}, fields, true)
 	g.Expect(bad).To(HaveLen(3))
 	step, _ := none.next(&header{}, map[string]string{"shop/c": "3", "shop/b": "x", "shop/d": "4"}, true)
 	step, _ = step.next(&header{}, map[string]string{"shop/b": "2", "shop/d": ""}, false)
 	step, _ = step.next(&header{}, map[string]string{"shop/a": "1", "shop/e": ""}, false)
-	g.Expect(step.sum).To(Equal(whole.sum))
+	g.Expect(step.sum).To(Equal(complete.sum))
 	g.Expect(digestOf("shop/a", []byte("b"))).NotTo(Equal(digestOf("shop/ab", nil)))
 }
 

@@ -27,7 +27,7 @@ func newWriterMetrics(r prometheus.Registerer) *writerMetrics {
 		}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "weir_registry_publish_duration_seconds",
-			Help:    "Time Redis took for a batch of changes to the registry.",
+			Help:    "Time that Redis took for a batch of changes to the registry.",
 			Buckets: buckets,
 		}),
 	}
@@ -62,7 +62,7 @@ func newWatcherMetrics(r prometheus.Registerer) *watcherMetrics {
 		}),
 		apply: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "weir_registry_apply_duration_seconds",
-			Help:    "Time from the publication of a revision until this replica decided by it.",
+			Help:    "Time from the publication of a revision until this replica uses it.",
 			Buckets: buckets,
 		}),
 	}

@@ -1,6 +1,6 @@
--- prelude: what every script of the registry begins with.
+-- prelude: the common start of all scripts of the registry.
 --
--- KEYS     1 plans, 2 meta, 3 changes, 4 replicas; one hash tag, see registry.go
+-- KEYS     1 plans, 2 meta, 3 changes, 4 replicas; one hash tag, see doc.go
 -- clock    TIME of the server, in microseconds; exact in a Lua number until 2255
 
 local plans, meta, changes, replicas = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -11,12 +11,11 @@ local function now()
   return tonumber(t[1]) * 1000000 + tonumber(t[2])
 end
 
--- Numbers are never joined into strings by Lua itself: it keeps 14 digits.
+-- Lua itself converts numbers to strings with only 14 digits.
 local function text(n) return string.format('%.0f', n) end
 
--- What the registry is. It is whole when it has an epoch and as many plans as
--- were written: an evicted or half restored key does not pass for a set of
--- plans.
+-- The state of the registry. It is complete if it has an epoch and the number of
+-- plans that was written: an evicted or half restored key is incomplete.
 local function state()
   local m = call('HMGET', meta,
     'epoch', 'revision', 'digest', 'count', 'floor', 'published', 'term', 'holder')
@@ -25,7 +24,7 @@ local function state()
     epoch = epoch,
     revision = tonumber(m[2]) or 0,
     digest = m[3] or '',
-    whole = epoch ~= '' and call('HLEN', plans) == tonumber(m[4]),
+    complete = epoch ~= '' and call('HLEN', plans) == tonumber(m[4]),
     floor = tonumber(m[5]) or 0,
     published = tonumber(m[6]) or 0,
     term = tonumber(m[7]) or 0,
@@ -35,5 +34,5 @@ end
 
 -- The state as a reply; calls.go reads it.
 local function header(s)
-  return { s.epoch, s.revision, s.digest, s.whole and 1 or 0, s.published, s.term, s.holder, now() }
+  return { s.epoch, s.revision, s.digest, s.complete and 1 or 0, s.published, s.term, s.holder, now() }
 end

@@ -1,26 +1,26 @@
--- publish: make one revision of the registry out of a batch of changes, or
--- begin a new epoch with all plans, and tell the replicas.
+-- publish: write a batch of changes as one revision, or begin a new epoch with
+-- all plans, and notify the replicas.
 --
 -- KEYS     as in prelude.lua
 -- ARGV     1, 2 term and holder of the leader
---          3, 4, 5 epoch, revision and digest the leader builds upon
+--          3, 4, 5 epoch, revision and digest that the write builds upon
 --          6, 7, 8 epoch, revision and digest after the call; another epoch
---            than ARGV[3] replaces everything there is
+--            than ARGV[3] replaces all plans
 --          9 number of plans after the call
---          10 how many changes to remember
---          11... pairs of id and plan; an empty plan deletes
+--          10 number of changes to remember
+--          11... pairs of ID and plan; an empty plan deletes
 -- returns  {1 if written else 0, header after the call}
--- clock    TIME, kept as the moment of publication
+-- clock    TIME, stored as the time of publication
 -- cost     O(changes), in a new epoch O(plans)
--- refused  (a higher term, an equal one of somebody else, or not what the
---          leader builds upon) writes nothing and tells nobody
+-- rejected (a higher term, an equal term of another holder, or another state
+--          than the write builds upon) writes nothing and notifies no replica
 
 local s = state()
 local term = tonumber(ARGV[1])
 local replace = ARGV[3] ~= ARGV[6]
 if s.term > term or (s.term == term and s.holder ~= ARGV[2])
   or s.epoch ~= ARGV[3] or s.revision ~= tonumber(ARGV[4]) or s.digest ~= ARGV[5]
-  or not (s.whole or replace) then
+  or not (s.complete or replace) then
   return { 0, header(s) }
 end
 

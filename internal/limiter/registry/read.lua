@@ -1,18 +1,18 @@
--- read: what a reader that holds an epoch up to a revision lacks.
+-- read: the changes since the revision that a reader has, or all plans.
 --
 -- KEYS     as in prelude.lua
--- ARGV     1, 2 epoch and revision the reader holds, '' and 0 for nothing
+-- ARGV     1, 2 epoch and revision that the reader has, '' and 0 for none
 -- returns  {header, 0}                      nothing to load: the registry is not
---                                           whole, or not ahead of the reader
---          {header, 1, {id, plan, ...}}     the changes; an empty plan is deleted
---          {header, 2, {id, plan, ...}}     all plans
+--                                           complete, or not ahead of the reader
+--          {header, 1, {ID, plan, ...}}     the changes; an empty plan was deleted
+--          {header, 2, {ID, plan, ...}}     all plans
 -- clock    TIME, in the header
 -- cost     O(what is returned)
 -- writes   nothing
 
 local s = state()
 local epoch, revision = ARGV[1], tonumber(ARGV[2])
-if not s.whole or (s.epoch == epoch and s.revision <= revision) then
+if not s.complete or (s.epoch == epoch and s.revision <= revision) then
   return { header(s), 0 }
 end
 if s.epoch ~= epoch or revision < s.floor then

@@ -1,14 +1,14 @@
 -- term: begin a term of leadership.
 --
 -- KEYS     as in prelude.lua
--- ARGV     1 holder: what tells this leadership from every other
---          2 the term it had before, 0 for none
---          3 the epoch the caller has looked at, '' for none
--- returns  {header after the call}; the term was taken if it shows the holder
+-- ARGV     1 holder: random name of this leadership
+--          2 its previous term, 0 for none
+--          3 the epoch that the caller has observed, '' for none
+-- returns  {header after the call}; the term was taken if it names the holder
 -- clock    TIME: a term is never below the seconds of the clock, so that terms
---          go on rising when the registry has been wiped
+--          rise even after the registry was wiped
 -- cost     O(1)
--- refused  (another epoch than the caller has looked at) writes nothing
+-- rejected (another epoch than the caller has observed) writes nothing
 
 local s = state()
 if s.epoch == ARGV[3] then

@@ -183,8 +183,8 @@ func (w *Writer) await(ctx context.Context, b *batch, id string, err error) erro
 }
 
 // Synced reports that Set was called for every policy that compiles since Lead began. Only
-// then may the Writer replace a lost registry: a leader that knew only some of the plans
-// would withdraw the others. Until then Err returns ErrEpochLost for a lost registry.
+// then may the Writer replace a lost registry: with only some of the plans it would withdraw
+// the others. Until then Err returns ErrEpochLost for a lost registry.
 func (w *Writer) Synced() {
 	w.mu.Lock()
 	w.synced = true
