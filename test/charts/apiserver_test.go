@@ -18,9 +18,9 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// A real API server takes every object, and every pod in a Namespace that only takes
-// restricted ones. Nothing is stored.
-func TestAPIServerTakesWhatIsInstalled(t *testing.T) {
+// A real API server accepts every object in a dry run, and every pod in a Namespace with
+// the restricted Pod Security Standard.
+func TestAPIServerAcceptsTheObjects(t *testing.T) {
 	server := testenv.StartAPIServer(t)
 	api := server.Client()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -33,18 +33,18 @@ func TestAPIServerTakesWhatIsInstalled(t *testing.T) {
 		for _, object := range m {
 			group, _, _ := strings.Cut(object.GetAPIVersion(), "/")
 			if group == "cert-manager.io" || group == "monitoring.coreos.com" {
-				continue // these are not installed here
+				continue // their CRDs are not installed here
 			}
 			err := api.Create(t.Context(), object.DeepCopy(), client.DryRunAll)
 			if client.IgnoreAlreadyExists(err) == nil {
-				err = nil // the definition, and the Namespace
+				err = nil // the CRD and the Namespace
 			}
 			g.Expect(err).NotTo(HaveOccurred(), id(object))
 		}
 		for _, deployment := range of[appsv1.Deployment](t, m, "Deployment") {
 			pod := &corev1.Pod{ObjectMeta: deployment.Spec.Template.ObjectMeta, Spec: deployment.Spec.Template.Spec}
 			pod.Name, pod.Namespace = deployment.Name, deployment.Namespace
-			// A class that is not there is refused by its own.
+			// Another admission plugin rejects a missing PriorityClass.
 			pod.Spec.PriorityClassName = ""
 			g.Expect(api.Create(t.Context(), pod, client.DryRunAll)).To(Succeed(), deployment.Name)
 		}
@@ -70,8 +70,8 @@ func TestAPIServerTakesWhatIsInstalled(t *testing.T) {
 	})
 }
 
-// An upgrade takes away neither pods nor what was written into its objects meanwhile.
-func TestUpgradeKeepsWhatIsThere(t *testing.T) {
+// An upgrade keeps the replicas of an autoscaler and the CA bundle of the webhook.
+func TestUpgradeKeepsForeignFields(t *testing.T) {
 	g := NewWithT(t)
 	server := testenv.StartAPIServer(t)
 	api := server.Client()
@@ -99,7 +99,7 @@ func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 	g.Expect(configuration.Webhooks[0].ClientConfig.CABundle).To(Equal(trusted))
 }
 
-// expectNotes expects the notes to say what to type next, and what to beware of.
+// expectNotes expects the notes to have the next commands and the warnings.
 func expectNotes(t *testing.T, notes func(values string) string) {
 	t.Helper()
 	g := NewWithT(t)

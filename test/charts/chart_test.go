@@ -21,8 +21,8 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// What helm and kustomize install by default is the same, but for labels that name a
-// release, and the Namespace, which helm makes by itself.
+// By default helm and kustomize install the same objects, except for the labels of the
+// release and the Namespace, which helm creates itself.
 func TestChartAndKustomizeInstallTheSame(t *testing.T) {
 	g := NewWithT(t)
 	byHelm, byKustomize := common(render(t, "weir", redisURL)), common(kustomize(t, root+"/config/default"))
@@ -33,7 +33,7 @@ func TestChartAndKustomizeInstallTheSame(t *testing.T) {
 	}
 }
 
-// common is what two ways to install must have in common.
+// common returns the object without the fields that may differ.
 func common(m manifests) map[string]any {
 	all := map[string]any{}
 	for _, object := range m {
@@ -50,7 +50,7 @@ func common(m manifests) map[string]any {
 	return all
 }
 
-// without drops a key wherever it is.
+// without removes a key at every level.
 func without(value any, key string) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -73,13 +73,13 @@ func keys(m map[string]any) (names []string) {
 	return names
 }
 
-func TestHelmHasNothingToSay(t *testing.T) {
+func TestHelmLintIsClean(t *testing.T) {
 	g := NewWithT(t)
 	out, complaint, err := tryHelm(t, "lint", "--strict", chart, "--kube-version", testenv.KubeVersion(t), "--set", redisURL)
 	g.Expect(err).NotTo(HaveOccurred(), out+complaint)
 }
 
-func TestChartHasTheGeneratedDefinition(t *testing.T) {
+func TestChartHasTheGeneratedCRD(t *testing.T) {
 	g := NewWithT(t)
 	want, err := crd.RateLimitPolicies()
 	g.Expect(err).NotTo(HaveOccurred())
@@ -93,7 +93,7 @@ func TestChartHasTheGeneratedDefinition(t *testing.T) {
 		To(BeEmpty())
 }
 
-// Names follow the release, and the flags follow the names.
+// Names contain the release name, and the flags use these names.
 func TestNamesFollowTheRelease(t *testing.T) {
 	for name, tc := range map[string]struct{ release, values, want string }{
 		"the usual one": {"weir", "replicas=2", "weir"},
@@ -122,7 +122,7 @@ func TestNamesFollowTheRelease(t *testing.T) {
 	}
 }
 
-// Every Service leads to the pods that serve its ports, and to no others.
+// Every Service selects exactly the pods that serve its ports.
 func TestServicesSelectTheirPods(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *WithT, m manifests) {
 		t.Helper()
@@ -173,8 +173,8 @@ func TestServicePorts(t *testing.T) {
 
 var flagName = regexp.MustCompile(`--[a-z-]+`)
 
-// Every flag that is passed is one the program has, and every file one that is mounted.
-func TestArgumentsAreKnown(t *testing.T) {
+// Every flag of a container exists, and every file in it is mounted.
+func TestArgumentsExist(t *testing.T) {
 	g := NewWithT(t)
 	program := filepath.Join(t.TempDir(), "weir")
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, root+"/cmd/weir").CombinedOutput()
@@ -203,7 +203,7 @@ func TestArgumentsAreKnown(t *testing.T) {
 	})
 }
 
-func TestHalvesAreSplit(t *testing.T) {
+func TestControllersAndDecisionsCanBeSplit(t *testing.T) {
 	g := NewWithT(t)
 	both := weirContainers(t, render(t, "weir", redisURL, "split.enabled=true"))
 	g.Expect(both).To(HaveLen(2))
@@ -215,7 +215,7 @@ func TestHalvesAreSplit(t *testing.T) {
 	g.Expect(decision).NotTo(ContainElement("--decisions=false"))
 }
 
-func TestRedisIsReachedByASecret(t *testing.T) {
+func TestRedisCredentialsComeFromASecret(t *testing.T) {
 	g := NewWithT(t)
 	container := weirContainers(t, render(t, "weir", variants["everything"]...))["weir-decision"]
 	g.Expect(container.Args).To(ContainElements(
@@ -241,8 +241,8 @@ func TestRedisIsReachedByASecret(t *testing.T) {
 	g.Expect(*pod.Volumes[0].Secret.DefaultMode).To(BeEquivalentTo(0o440))
 }
 
-// A pod has the time to drain, and its place is taken before it goes.
-func TestPodsGoInGoodOrder(t *testing.T) {
+// A pod has time to drain, and its successor starts before it stops.
+func TestPodsDrainAndRollGracefully(t *testing.T) {
 	g := NewWithT(t)
 	m := render(t, "weir", redisURL, "drainDelaySeconds=60")
 	deployment := of[appsv1.Deployment](t, m, "Deployment")[0]

@@ -1,8 +1,8 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package charts tests what is installed: the chart in charts/weir and the bases in
-// config, as helm and kubectl render them.
+// Package charts tests the installation manifests: the chart in charts/weir and the
+// bases in config, rendered with helm and kubectl.
 package charts
 
 import (
@@ -28,11 +28,11 @@ const (
 	root  = "../.."
 	chart = root + "/charts/weir"
 
-	// redisURL is the Redis that config/default names.
+	// redisURL is the Redis of config/default.
 	redisURL = "redis.url=redis://redis.redis.svc:6379"
 )
 
-// variants are sets of values that differ in which templates they reach.
+// variants are sets of values that together cover all templates.
 var variants = map[string][]string{
 	"defaults":     {redisURL},
 	"split":        {redisURL, "split.enabled=true"},
@@ -61,10 +61,10 @@ var variants = map[string][]string{
 	},
 }
 
-// manifests are rendered objects.
+// manifests is a list of rendered objects.
 type manifests []*unstructured.Unstructured
 
-// tryHelm runs helm and returns what it printed, and what it complained of.
+// tryHelm runs helm and returns its standard output and its error.
 func tryHelm(t *testing.T, args ...string) (out, complaint string, err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -121,7 +121,7 @@ func parse(t *testing.T, text string) (all manifests) {
 	}
 }
 
-// id names an object among others.
+// id returns an ID of the object, unique among the manifests.
 func id(object *unstructured.Unstructured) string {
 	return object.GetKind() + "/" + object.GetName()
 }
@@ -138,7 +138,7 @@ func (m manifests) find(t *testing.T, want string) *unstructured.Unstructured {
 	return nil
 }
 
-// of returns all objects of a kind, in their type.
+// of returns all objects of a kind, decoded into their type.
 func of[T any](t *testing.T, m manifests, kind string) (all []T) {
 	t.Helper()
 	for _, object := range m {
@@ -155,7 +155,7 @@ func of[T any](t *testing.T, m manifests, kind string) (all []T) {
 	return all
 }
 
-// weirContainers are the containers that run weir, by the name of their Deployment.
+// weirContainers returns the containers that run weir, by the name of their Deployment.
 func weirContainers(t *testing.T, m manifests) map[string]corev1.Container {
 	t.Helper()
 	containers := map[string]corev1.Container{}

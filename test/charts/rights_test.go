@@ -40,7 +40,7 @@ func TestPodsAreRestricted(t *testing.T) {
 	})
 }
 
-// No rule says "all", and none reaches the Secrets of other Namespaces.
+// No RBAC rule has wildcards or grants access to Secrets of other Namespaces.
 func TestRulesAreNarrow(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *WithT, m manifests) {
 		t.Helper()
@@ -63,7 +63,7 @@ func TestRulesAreNarrow(t *testing.T) {
 	})
 }
 
-// lines are rules as "<verbs> <group>/<resource> <names>".
+// lines returns the rules as "<verbs> <group>/<resource> <names>".
 func lines(rules []rbacv1.PolicyRule) (all []string) {
 	for _, rule := range rules {
 		for _, resource := range rule.Resources {
@@ -73,7 +73,7 @@ func lines(rules []rbacv1.PolicyRule) (all []string) {
 	return all
 }
 
-func TestHalvesHaveTheirRightsOnly(t *testing.T) {
+func TestHalvesHaveOnlyTheirPermissions(t *testing.T) {
 	g := NewWithT(t)
 	rights := func(values ...string) map[string][]string {
 		m := render(t, "weir", append([]string{redisURL}, values...)...)
@@ -94,14 +94,14 @@ func TestHalvesHaveTheirRightsOnly(t *testing.T) {
 	g.Expect(slices.Concat(split["weir-controller"], split["weir-decision"])).To(ConsistOf(rights()["weir-manager"]))
 	g.Expect(split["in weir-system: weir-controller"]).To(Equal(rights()["in weir-system: weir-manager"]))
 
-	// Who makes no certificate needs no right to.
+	// Without an issued certificate its permissions are not needed.
 	for _, values := range []string{"webhook.enabled=false", "webhook.certManager.enabled=true"} {
 		g.Expect(rights(values)["in weir-system: weir-manager"]).To(Equal([]string{"create,get,update coordination.k8s.io/leases"}))
 		g.Expect(rights(values)["weir-manager"]).NotTo(ContainElement(ContainSubstring("admissionregistration")))
 	}
 }
 
-func TestUserRolesAreAggregatedWithCare(t *testing.T) {
+func TestUserRolesAreAggregated(t *testing.T) {
 	for name, tc := range map[string]struct {
 		values string
 		want   map[string][]string
@@ -140,8 +140,8 @@ func TestUserRolesAreAggregatedWithCare(t *testing.T) {
 	}
 }
 
-// doors are the ingress rules of a NetworkPolicy as "<peers> -> <ports>".
-func doors(policy networkingv1.NetworkPolicy) (all []string) {
+// ingressRules returns the ingress rules of a NetworkPolicy as "<peers> -> <ports>".
+func ingressRules(policy networkingv1.NetworkPolicy) (all []string) {
 	for _, rule := range policy.Spec.Ingress {
 		var from, to []string
 		for _, peer := range rule.From {
@@ -200,7 +200,7 @@ func TestNetworkPolicies(t *testing.T) {
 			g := NewWithT(t)
 			got := map[string][]string{}
 			for _, policy := range of[networkingv1.NetworkPolicy](t, render(t, "weir", tc.values...), "NetworkPolicy") {
-				got[policy.Name] = doors(policy)
+				got[policy.Name] = ingressRules(policy)
 				g.Expect(policy.Spec.PolicyTypes).To(ContainElement(networkingv1.PolicyTypeIngress))
 			}
 			g.Expect(got).To(Equal(tc.want))
@@ -208,7 +208,7 @@ func TestNetworkPolicies(t *testing.T) {
 	}
 }
 
-func TestEgressIsOpenUnlessSaid(t *testing.T) {
+func TestEgressIsOpenByDefault(t *testing.T) {
 	g := NewWithT(t)
 	policy := func(values ...string) networkingv1.NetworkPolicy {
 		return of[networkingv1.NetworkPolicy](t, render(t, "weir", append(values, redisURL)...), "NetworkPolicy")[0]

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Values that make no sense are refused, and the message says which and why.
-func TestNonsenseIsRefused(t *testing.T) {
+// Invalid values are rejected with a message that names them.
+func TestInvalidValuesAreRejected(t *testing.T) {
 	for _, tc := range []struct{ values, want string }{
 		{"replica=3", "additional properties 'replica' not allowed"},
 		{"replicas=0", "at '/replicas': minimum: got 0, want 1"},
@@ -69,14 +69,14 @@ func TestNonsenseIsRefused(t *testing.T) {
 	}
 }
 
-// The schema knows every value there is, and no others.
-func TestSchemaKnowsTheValues(t *testing.T) {
+// The schema has exactly the values of values.yaml.
+func TestSchemaMatchesTheValues(t *testing.T) {
 	g := NewWithT(t)
 	var schema, values map[string]any
 	g.Expect(json.Unmarshal([]byte(read(t, chart+"/values.schema.json")), &schema)).To(Succeed())
 	g.Expect(yaml.Unmarshal([]byte(read(t, chart+"/values.yaml")), &values)).To(Succeed())
 	definitions := schema["definitions"].(map[string]any)
-	// Some objects are Kubernetes' own, and lists of names that users choose.
+	// Some objects are of Kubernetes types, or maps with keys that users choose.
 	theirs := regexp.MustCompile(`(resources|issuerRef|affinity|labels|annotations|Annotations|Labels|nodeSelector|global)$`)
 	var compare func(path string, schema, value map[string]any)
 	compare = func(path string, schema, value map[string]any) {
@@ -107,8 +107,8 @@ func text(value any) string {
 	return s
 }
 
-// Alerts ask for metrics there are, and link to what the runbook has.
-func TestAlertsAreTrue(t *testing.T) {
+// Alerts query existing metrics and link to existing sections of the runbook.
+func TestAlertsReferToMetricsAndRunbook(t *testing.T) {
 	g := NewWithT(t)
 	var rules []struct {
 		Alert, Expr, For    string
@@ -134,7 +134,7 @@ func TestAlertsAreTrue(t *testing.T) {
 	g.Expect(string(out)).NotTo(ContainSubstring("$RUNBOOK"))
 }
 
-func TestDashboardIsTrue(t *testing.T) {
+func TestDashboardQueriesExistingMetrics(t *testing.T) {
 	g := NewWithT(t)
 	config := render(t, "weir", redisURL, "dashboard.enabled=true").find(t, "ConfigMap/weir-dashboard")
 	g.Expect(config.GetLabels()).To(HaveKeyWithValue("grafana_dashboard", "1"))
@@ -160,7 +160,7 @@ func TestDashboardIsTrue(t *testing.T) {
 
 var metricName = regexp.MustCompile(`weir_[a-z_]+`)
 
-// expectMetrics expects every metric of ours in the query to be in docs/metrics.md.
+// expectMetrics expects every weir_ metric of the query to be in docs/metrics.md.
 func expectMetrics(t *testing.T, what, query string) {
 	t.Helper()
 	g := NewWithT(t)
@@ -173,7 +173,7 @@ func expectMetrics(t *testing.T, what, query string) {
 
 var heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 
-// anchors are the headings of a page as links name them.
+// anchors returns the link anchors of the headings of a page.
 func anchors(page string) (all []string) {
 	for _, found := range heading.FindAllStringSubmatch(page, -1) {
 		name := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(found[1]), "")

@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What a platform team and its tenants do with one installation, one after the other.
+// The tasks of a platform team and its tenants with one installation, in order.
 var _ = Describe("weir installed by its chart", Ordered, func() {
 	var i *installation
 
@@ -28,7 +28,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		i.ready(ctx, "login")
 		alice := i.ask("login", "alice")
 		Expect(i.statuses(ctx, alice, 5)).To(Equal([]int{200, 200, 200, 429, 429}))
-		By("an edit that applies to what was counted")
+		By("an edit that keeps the counters")
 		i.policy(ctx, "login", "{limits: [{name: burst, algorithm: SlidingLog, threshold: 4, window: 10m}]}")
 		i.ready(ctx, "login")
 		Expect(i.statuses(ctx, alice, 2)).To(Equal([]int{200, 429}))
@@ -37,7 +37,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Eventually(i.status).WithArguments(ctx, alice).Should(Equal(http.StatusNotFound))
 	}, SpecTimeout(2*time.Minute))
 
-	It("answers Envoy over gRPC", func(ctx SpecContext) {
+	It("serves Envoy over gRPC", func(ctx SpecContext) {
 		i.policy(ctx, "edge", "{matches: [{domain: edge, descriptors: [{key: user}]}], key: [{type: Descriptor, descriptor: {key: user}}], "+
 			"limits: [{name: burst, algorithm: SlidingLog, threshold: 2, window: 10m}]}")
 		i.ready(ctx, "edge")
@@ -75,7 +75,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(got.Statuses).To(Equal(map[string]int{"200": 100, "429": got.Sent - 100}))
 	}, SpecTimeout(time.Minute))
 
-	It("tells the truth in Enforced while a pod is killed and replaced", func(ctx SpecContext) {
+	It("reports Enforced correctly while a pod is killed and replaced", func(ctx SpecContext) {
 		i.policy(ctx, "truth", hourly(1))
 		i.ready(ctx, "truth")
 		leader := i.leader(ctx)
@@ -93,11 +93,11 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Eventually(i.condition(ctx, "truth", "Enforced")).Should(Equal("True/Enforced"))
 	}, SpecTimeout(2*time.Minute))
 
-	It("goes on under another leader when the leader is killed", func(ctx SpecContext) {
+	It("fails over to another leader when the leader is killed", func(ctx SpecContext) {
 		leader := i.leader(ctx)
 		Expect(leader).NotTo(BeEmpty())
 		i.kill(ctx, leader)
-		// The Service may lead to the pod for a moment more.
+		// The Service may still select the pod for a moment.
 		Eventually(i.status).WithArguments(ctx, i.ask("truth", "during")).WithTimeout(3 * time.Second).Should(BeElementOf(200, 429))
 		Eventually(i.leader).WithArguments(ctx).Should(And(Not(BeEmpty()), Not(Equal(leader))))
 		i.policy(ctx, "truth", hourly(3))
@@ -105,7 +105,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		rolledOut(ctx, i.namespace, "weir-manager")
 	}, SpecTimeout(3*time.Minute))
 
-	It("decides by failure mode without Redis, and heals when it returns empty", func(ctx SpecContext) {
+	It("follows the failure mode without Redis, and recovers when Redis returns empty", func(ctx SpecContext) {
 		i.policy(ctx, "open", hourly(2))
 		i.policy(ctx, "closed", "{failureMode: Closed, "+hourly(2)[1:])
 		i.ready(ctx, "open")
@@ -136,7 +136,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 			Eventually(func() string { return i.metrics(ctx) }).Should(ContainSubstring(`policy="frozen"`), "the load has begun")
 			Expect(syscall.Kill(process, syscall.SIGSTOP)).To(Succeed())
 			defer func() { Expect(syscall.Kill(process, syscall.SIGCONT)).To(Succeed()) }()
-			// Longer than a leader goes on that cannot renew its Lease.
+			// Longer than the lease renew deadline.
 			Consistently(func() error { return syscall.Kill(process, 0) }, "15s", "1s").Should(Succeed())
 		})
 		Expect(got.Errors).To(BeEmpty())
@@ -146,7 +146,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(i.thresholds(ctx, "frozen")).To(Equal([]int{2, 2}))
 	}, SpecTimeout(4*time.Minute))
 
-	It("fails no request while it is rolled and upgraded", func(ctx SpecContext) {
+	It("fails no request during a rollout and an upgrade", func(ctx SpecContext) {
 		i.policy(ctx, "rolling", hourly(500))
 		i.ready(ctx, "rolling")
 		got := i.during(ctx, i.ask("rolling", "a"), 50, 90*time.Second, func() {
@@ -159,7 +159,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		tool(ctx, "helm", "rollback", release, "--namespace", i.namespace, "--wait", "--timeout", "120s")
 	}, SpecTimeout(5*time.Minute))
 
-	It("runs as two Deployments", func(ctx SpecContext) {
+	It("runs as separate Deployments for controllers and decisions", func(ctx SpecContext) {
 		i.upgrade(ctx, "split.enabled=true")
 		Expect(kubectl(ctx, "get", "deployments", "--namespace", i.namespace, "--selector=app.kubernetes.io/name=weir", "--output=name")).
 			To(Equal("deployment.apps/weir-controller\ndeployment.apps/weir-decision\n"))
@@ -171,7 +171,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		i.ready(ctx, "split")
 	}, SpecTimeout(5*time.Minute))
 
-	It("refuses what is wrong when it is applied", func(ctx SpecContext) {
+	It("rejects an invalid policy when it is applied", func(ctx SpecContext) {
 		wrong := "{matches: [{hosts: [shop.example], when: nonesuch}], limits: [{name: l, algorithm: FixedWindow, threshold: 1, window: 1m}]}"
 		Eventually(func() error { return i.tryPolicy(ctx, i.shop, "wrong", wrong) }).
 			Should(MatchError(And(ContainSubstring("spec.matches[0].when"), ContainSubstring("undeclared reference"))))
@@ -179,7 +179,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(i.tryPolicy(ctx, i.shop, "elsewhere", elsewhere)).To(MatchError(ContainSubstring("spec.matches[0].hosts")))
 	}, SpecTimeout(time.Minute))
 
-	It("enforces nothing outside the grant of a Namespace", func(ctx SpecContext) {
+	It("enforces no policy outside the grant of its Namespace", func(ctx SpecContext) {
 		tenant := newNamespace(ctx)
 		kubectl(ctx, "annotate", "namespace", tenant, "ratelimit.weir.dev/hosts=tenant.example")
 		Expect(i.tryPolicy(ctx, tenant, "all", "{matches: [{hosts: [tenant.example]}], limits: [{name: l, algorithm: FixedWindow, threshold: 1, window: 1h}]}")).To(Succeed())
@@ -194,7 +194,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 			`jsonpath={.status.conditions[?(@.type=="Accepted")].reason}`)).To(Equal("MatchNotPermitted"))
 	}, SpecTimeout(2*time.Minute))
 
-	It("shows and changes the state of keys for those who may", func(ctx SpecContext) {
+	It("returns and changes the state of keys for callers with permission", func(ctx SpecContext) {
 		i.policy(ctx, "state", hourly(1))
 		i.ready(ctx, "state")
 		Expect(i.statuses(ctx, i.ask("state", "a"), 2)).To(Equal([]int{200, 429}))
@@ -216,7 +216,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(i.status(ctx, i.ask("state", "a"))).To(Equal(http.StatusOK))
 	}, SpecTimeout(time.Minute))
 
-	It("serves metrics, and only to those who are named", func(ctx SpecContext) {
+	It("serves metrics only to the allowed clients", func(ctx SpecContext) {
 		Expect(i.metrics(ctx)).To(And(ContainSubstring(`policy="state"`), ContainSubstring("weir_build_info"),
 			ContainSubstring("controller_runtime_reconcile_total")))
 		rules := kubectl(ctx, "get", "networkpolicy", "weir-manager", "--namespace", i.namespace, "--output=jsonpath={.spec.ingress}")
@@ -224,7 +224,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 			ContainSubstring(`"port":"metrics"`), ContainSubstring(`"port":"webhook"`)))
 	}, SpecTimeout(time.Minute))
 
-	It("leaves what is not its own when it is uninstalled", func(ctx SpecContext) {
+	It("keeps policies and the CRD when it is uninstalled", func(ctx SpecContext) {
 		tool(ctx, "helm", "uninstall", release, "--namespace", i.namespace, "--wait", "--timeout", "120s")
 		Expect(kubectl(ctx, "get", "crd", definition, "--output=name")).NotTo(BeEmpty())
 		Expect(kubectl(ctx, "get", "ratelimitpolicies", "--namespace", i.shop, "--output=name")).To(ContainSubstring("/exact\n"))
@@ -233,14 +233,14 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		defer func() { _ = store.Close() }()
 		Expect(store.HExists(ctx, "weir:1:{registry}", i.shop+"/exact").Val()).To(BeTrue())
 
-		By("deleting a policy, and a Namespace with policies, which nothing holds up")
+		By("deleting a policy and a Namespace with policies, without a finalizer in the way")
 		kubectl(ctx, "delete", "ratelimitpolicy", "exact", "--namespace", i.shop, "--timeout=10s")
 		kubectl(ctx, "delete", "namespace", i.shop, "--timeout=60s")
 		kubectl(ctx, "delete", "crd", definition, "--timeout=20s")
 	}, SpecTimeout(3*time.Minute))
 })
 
-// metrics are those of all pods.
+// metrics returns the metrics of all pods.
 func (i *installation) metrics(ctx SpecContext) string {
 	var all strings.Builder
 	for _, pod := range i.pods(ctx) {
@@ -252,8 +252,7 @@ func (i *installation) metrics(ctx SpecContext) string {
 	return all.String()
 }
 
-// apiServer is the process of the API server, which only a cluster on this machine
-// has.
+// apiServer returns the process of the API server, for a cluster on this machine only.
 func apiServer() int {
 	GinkgoHelper()
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv("KUBECONFIG")), "pid", "kube-apiserver"))

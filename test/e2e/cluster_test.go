@@ -20,18 +20,18 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// kubectl runs kubectl, which must succeed, and returns what it printed.
+// kubectl runs kubectl and returns its output. It fails the spec on an error.
 func kubectl(ctx context.Context, args ...string) string {
 	GinkgoHelper()
 	return tool(ctx, "kubectl", args...)
 }
 
-// tryKubectl is kubectl for Eventually.
+// tryKubectl is kubectl that returns the error, for Eventually.
 func tryKubectl(ctx context.Context, args ...string) (string, error) {
 	return tryTool(ctx, "", "kubectl", args...)
 }
 
-// tool runs kubectl or helm, which must succeed, and returns what it printed.
+// tool runs kubectl or helm and returns its output. It fails the spec on an error.
 func tool(ctx context.Context, name string, args ...string) string {
 	GinkgoHelper()
 	out, err := tryTool(ctx, "", name, args...)
@@ -53,8 +53,8 @@ func apply(ctx context.Context, namespace, file string, values map[string]string
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// tryTool runs a program with its input. What it says is in the error, and in the
-// output of the spec.
+// tryTool runs a program with the given input. Its standard error is part of the returned
+// error and of the spec's output.
 func tryTool(ctx context.Context, input, name string, args ...string) (string, error) {
 	var out, complaint bytes.Buffer
 	command := exec.CommandContext(ctx, name, args...)
@@ -68,8 +68,8 @@ func tryTool(ctx context.Context, input, name string, args ...string) (string, e
 	return out.String(), nil
 }
 
-// newNamespace makes a namespace for one spec, which refuses pods that ask for
-// more than they need. If the spec fails, what was in it is shown.
+// newNamespace creates a namespace with the restricted Pod Security Standard for one spec.
+// If the spec fails, its objects and logs are reported.
 func newNamespace(ctx context.Context) string {
 	GinkgoHelper()
 	name := "e2e-" + strconv.FormatInt(time.Now().UnixNano(), 36)
@@ -84,7 +84,7 @@ func newNamespace(ctx context.Context) string {
 	return name
 }
 
-// show adds to the report what helps to see why a spec failed.
+// show adds the objects and logs of a namespace to the report of a failed spec.
 func show(ctx context.Context, namespace string) {
 	for _, args := range [][]string{
 		{"get", "all", "--output=wide"},
@@ -107,17 +107,17 @@ func rolledOut(ctx context.Context, namespace, deployment string) {
 	kubectl(ctx, "rollout", "status", "deployment/"+deployment, "--namespace", namespace, "--timeout=60s")
 }
 
-// client asks from a pod.
+// client sends requests from a pod.
 type client struct{ namespace string }
 
-// answer is what came back.
+// answer is a response.
 type answer struct {
 	Status  int         `json:"status"`
 	Headers http.Header `json:"headers"`
 	Body    string      `json:"body"`
 }
 
-// load is what became of requests at a steady rate.
+// load is the result of requests at a steady rate.
 type load struct {
 	Sent     int            `json:"sent"`
 	Statuses map[string]int `json:"statuses"`
@@ -125,7 +125,7 @@ type load struct {
 	P99      float64        `json:"p99Millis"`
 }
 
-// newClient starts a pod to ask from.
+// newClient starts the client pod.
 func newClient(ctx context.Context, namespace string) *client {
 	GinkgoHelper()
 	apply(ctx, namespace, "client.yaml", map[string]string{"image": clientImage})
@@ -133,7 +133,7 @@ func newClient(ctx context.Context, namespace string) *client {
 	return &client{namespace: namespace}
 }
 
-// run runs the program in the pod; test/e2e/client says what it can do.
+// run runs test/e2e/client in the pod and decodes its output.
 func (c *client) run(ctx context.Context, result any, args ...string) error {
 	out, err := tryKubectl(ctx, append([]string{
 		"exec", "deployment/client", "--namespace", c.namespace, "--", "/client",
@@ -144,7 +144,7 @@ func (c *client) run(ctx context.Context, result any, args ...string) error {
 	return json.Unmarshal([]byte(out), result)
 }
 
-// check asks whether a request may pass.
+// check sends a check.
 func (c *client) check(ctx context.Context, url, body string) (got answer, err error) {
 	err = c.run(ctx, &got, "http", "-data", body, url+"/v1/check")
 	return got, err
@@ -156,7 +156,7 @@ func (c *client) get(ctx context.Context, url string) (got answer, err error) {
 	return got, err
 }
 
-// load asks at a steady rate, and says what became of it once it is over.
+// load sends requests at a steady rate and returns the result at the end.
 func (c *client) load(ctx context.Context, url, body string, rate int, duration time.Duration) (got load, err error) {
 	err = c.run(ctx, &got, "load", "-data", body, "-rate", strconv.Itoa(rate), "-duration", duration.String(), url+"/v1/check")
 	return got, err

@@ -21,12 +21,12 @@ import (
 
 const (
 	release = "weir"
-	// definition belongs to the whole cluster, and all policies go with it.
+	// definition is the name of the CRD. Deleting it deletes all policies of the cluster.
 	definition = "ratelimitpolicies.ratelimit.weir.dev"
 )
 
-// installation is a release of the chart with a Redis of its own, somebody who asks
-// it, and a Namespace of a team that has policies.
+// installation is a release of the chart with its own Redis, a client pod, and the
+// Namespace of a team with policies.
 type installation struct {
 	namespace string // of the release, and of Redis
 	shop      string // of the team
@@ -34,7 +34,7 @@ type installation struct {
 	asker     *client
 }
 
-// install installs the chart as a platform team does.
+// install installs the chart like a platform team.
 func install(ctx context.Context) *installation {
 	GinkgoHelper()
 	needsClusterWithoutWeir(ctx)
@@ -50,18 +50,18 @@ func install(ctx context.Context) *installation {
 	return i
 }
 
-// needsClusterWithoutWeir ends the tests before they touch anything on a cluster that
-// has policies of somebody else: KUBECONFIG may name one that is in use.
+// needsClusterWithoutWeir fails the tests, before any change, on a cluster that already has
+// policies: KUBECONFIG may name a cluster in use.
 func needsClusterWithoutWeir(ctx context.Context) {
 	GinkgoHelper()
 	Expect(kubectl(ctx, "get", "crd", definition, "--ignore-not-found", "--output=name")).
 		To(BeEmpty(), "there is a Weir on this cluster, or one has left its policies: the tests would delete them")
 }
 
-// remove removes what is not in a Namespace, wherever the tests have stopped.
+// remove removes the cluster-scoped objects, whatever state the tests ended in.
 func (i *installation) remove(ctx SpecContext) {
 	if CurrentSpecReport().Failed() {
-		show(ctx, i.namespace) // while there is something to see
+		show(ctx, i.namespace) // before the objects are gone
 	}
 	tool(ctx, "helm", "uninstall", release, "--namespace", i.namespace, "--ignore-not-found", "--wait", "--timeout", "120s")
 	kubectl(ctx, "delete", "crd", definition, "--ignore-not-found", "--timeout=20s")
@@ -69,8 +69,8 @@ func (i *installation) remove(ctx SpecContext) {
 
 func (i *installation) host() string { return release + "." + i.namespace + ".svc.cluster.local" }
 
-// upgrade installs the release with those values, or makes it so, and waits until all
-// pods are ready.
+// upgrade installs or upgrades the release with the values and waits until all pods are
+// ready.
 func (i *installation) upgrade(ctx context.Context, values ...string) {
 	GinkgoHelper()
 	repository, tag, _ := strings.Cut(weirImage, ":")
@@ -97,12 +97,12 @@ func (i *installation) tryPolicy(ctx context.Context, namespace, name, spec stri
 	return err
 }
 
-// hourly is the spec of a policy of so many requests an hour.
+// hourly returns the spec of a policy with a number of requests per hour.
 func hourly(threshold int) string {
 	return fmt.Sprintf("{limits: [{name: hourly, algorithm: FixedWindow, threshold: %d, window: 1h}]}", threshold)
 }
 
-// ready waits until every replica enforces the policy as it was last applied.
+// ready waits until every replica enforces the current generation of the policy.
 func (i *installation) ready(ctx context.Context, name string) {
 	GinkgoHelper()
 	kubectl(ctx, "wait", "--namespace", i.shop, "--for=condition=Ready", "--timeout=60s", "ratelimitpolicy/"+name)
@@ -116,12 +116,12 @@ func (i *installation) condition(ctx context.Context, name, kind string) func() 
 	}
 }
 
-// ask is the body of a check of the team's policy.
+// ask returns the body of a check of the team's policy.
 func (i *installation) ask(policy, key string) string {
 	return fmt.Sprintf(`{"policies":["%s/%s"],"key":%q}`, i.shop, policy, key)
 }
 
-// status asks and returns the status of the answer; 0 if there is none.
+// status sends a check and returns the status, 0 without a response.
 func (i *installation) status(ctx context.Context, body string) int {
 	got, err := i.asker.check(ctx, i.url, body)
 	if err != nil {
@@ -130,7 +130,7 @@ func (i *installation) status(ctx context.Context, body string) int {
 	return got.Status
 }
 
-// statuses asks so often.
+// statuses sends several checks and returns their statuses.
 func (i *installation) statuses(ctx context.Context, body string, times int) []int {
 	all := make([]int, times)
 	for n := range all {
@@ -139,7 +139,7 @@ func (i *installation) statuses(ctx context.Context, body string, times int) []i
 	return all
 }
 
-// pods are the addresses of the pods that decide.
+// pods returns the addresses of the pods that make decisions.
 func (i *installation) pods(ctx context.Context) []string {
 	GinkgoHelper()
 	return strings.Fields(kubectl(ctx, "get", "pods", "--namespace", i.namespace,
@@ -147,7 +147,7 @@ func (i *installation) pods(ctx context.Context) []string {
 		"--output=jsonpath={range .items[?(@.status.containerStatuses[0].ready)]}{.status.podIP} {end}"))
 }
 
-// thresholds are what each pod that decides enforces of the policy's first limit.
+// thresholds returns the threshold of the policy's first limit in each of these pods.
 func (i *installation) thresholds(ctx context.Context, policy string) []int {
 	GinkgoHelper()
 	pods := i.pods(ctx)
@@ -164,23 +164,23 @@ func (i *installation) thresholds(ctx context.Context, policy string) []int {
 	return all
 }
 
-// leader is the pod that holds the Lease.
+// leader returns the pod that holds the Lease.
 func (i *installation) leader(ctx context.Context) string {
 	holder, err := tryKubectl(ctx, "get", "lease", "weir-manager", "--namespace", i.namespace, "--output=jsonpath={.spec.holderIdentity}")
 	if err != nil {
 		return ""
 	}
-	return holder[:max(0, strings.LastIndexByte(holder, '-'))] // without the number of the process
+	return holder[:max(0, strings.LastIndexByte(holder, '-'))] // without the process ID
 }
 
-// kill ends a pod without giving it time for anything.
+// kill deletes a pod without a grace period.
 func (i *installation) kill(ctx context.Context, pod string) {
 	GinkgoHelper()
 	kubectl(ctx, "delete", "pod", pod, "--namespace", i.namespace, "--grace-period=0", "--force")
 }
 
-// during asks at a steady rate for as long as something else is done, and some time
-// more, and says what became of it.
+// during sends checks at a steady rate while another function runs and some time longer,
+// and returns the result.
 func (i *installation) during(ctx context.Context, body string, rate int, length time.Duration, do func()) load {
 	GinkgoHelper()
 	var got load
@@ -197,8 +197,8 @@ func (i *installation) during(ctx context.Context, body string, rate int, length
 	return got
 }
 
-// forward makes a port of a Service one of this machine until the spec ends, and
-// returns its address.
+// forward forwards a local port to a port of a Service until the spec ends, and returns
+// the local address.
 func forward(namespace, service string, port int) string {
 	GinkgoHelper()
 	command := exec.Command("kubectl", "port-forward", "--namespace", namespace, "service/"+service, ":"+strconv.Itoa(port))
@@ -207,7 +207,7 @@ func forward(namespace, service string, port int) string {
 	Expect(command.Start()).To(Succeed())
 	DeferCleanup(func() {
 		_ = command.Process.Kill()
-		_ = command.Wait() // killed
+		_ = command.Wait() // it was killed
 	})
 	// Forwarding from 127.0.0.1:40123 -> 8080
 	line, err := bufio.NewReader(out).ReadString('\n')

@@ -25,9 +25,9 @@ var _ = Describe("weir standalone in a pod", func() {
 		metrics = "http://weir." + namespace + ".svc.cluster.local:8082/metrics"
 	}, NodeTimeout(3*time.Minute))
 
-	It("lets three requests pass and refuses the fourth", func(ctx SpecContext) {
+	It("allows three requests and denies the fourth", func(ctx SpecContext) {
 		const alice = `{"policies": ["shop/burst"], "key": "alice"}`
-		// The first may come before every node knows the Service.
+		// The first request may be sent before every node knows the Service.
 		var got answer
 		Eventually(func() (err error) {
 			got, err = asker.check(ctx, url, alice)
@@ -60,7 +60,7 @@ var _ = Describe("weir standalone in a pod", func() {
 		Expect(got.Statuses).To(Equal(map[string]int{"200": 3, "429": got.Sent - 3}))
 	}, SpecTimeout(2*time.Minute))
 
-	It("says what it was built from", func(ctx SpecContext) {
+	It("reports its build", func(ctx SpecContext) {
 		var got answer
 		Eventually(func() (err error) {
 			got, err = asker.get(ctx, metrics)

@@ -1,8 +1,8 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package e2e tests the image of Weir in pods of a real cluster: the one KUBECONFIG
-// names, or one that is brought up on this machine for the time of the tests.
+// Package e2e tests the image of Weir in pods of a real cluster: that of KUBECONFIG, or a
+// temporary one on this machine.
 package e2e
 
 import (
@@ -19,16 +19,15 @@ import (
 
 const root = "../.."
 
-// Images that the tests run, as pods name them. On a cluster whose nodes are not
-// this machine they must be there under the names that WEIR_IMAGE and
-// WEIR_CLIENT_IMAGE give.
+// The images of the tests. On a cluster with other nodes than this machine they must be
+// available under the names in WEIR_IMAGE and WEIR_CLIENT_IMAGE.
 var (
 	weirImage   = environment("WEIR_IMAGE", "localhost/weir:e2e")
 	clientImage = environment("WEIR_CLIENT_IMAGE", "localhost/weir-client:e2e")
 	redisImage  = environment("REDIS_IMAGE", "localhost/redis:7.0.15")
 )
 
-// ownCluster is the state of the cluster that this run has brought up, else empty.
+// ownCluster is the state folder of the temporary cluster, "" without one.
 var ownCluster string
 
 func TestE2E(t *testing.T) {
@@ -46,7 +45,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	if kubeconfig == "" {
 		dir, err := filepath.Abs(filepath.Join(root, "bin", "cluster", "e2e"))
 		Expect(err).NotTo(HaveOccurred())
-		By("bringing up a cluster")
+		By("starting a cluster")
 		ownCluster = dir
 		do(ctx, []string{"CLUSTER_DIR=" + dir}, "hack/cluster/up.sh")
 		kubeconfig = filepath.Join(dir, "admin.conf")
@@ -54,7 +53,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 	state := filepath.Dir(kubeconfig)
 	if _, err := os.Stat(filepath.Join(state, "containerd.sock")); err != nil {
-		By("taking images as given: the nodes are not this machine")
+		By("using the given images: the nodes are other machines")
 		return
 	}
 	By("building images and loading them")
@@ -79,7 +78,7 @@ func do(ctx SpecContext, env []string, name string, args ...string) {
 	Expect(command.Run()).To(Succeed(), "%s %v", name, args)
 }
 
-// archive is where hack/image/program.sh puts the image of a program.
+// archive returns the path of the image archive that hack/image/program.sh writes.
 func archive(program string) string {
 	return filepath.Join("bin", "images", program+"-linux-"+runtime.GOARCH+".tar")
 }

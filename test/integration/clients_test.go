@@ -14,11 +14,11 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// The proxies that cannot be run here: a client sends what they send.
+// For proxies that cannot run here, a client sends the requests they document.
 func TestProxiesByTheirDocumentation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		page    string
-		address string // how the page gives the door's URL
+		address string // the URL of the front door on the page
 		headers []string
 		refused int
 	}{
@@ -61,13 +61,13 @@ func TestProxiesByTheirDocumentation(t *testing.T) {
 	}
 }
 
-// The programs of docs/integrations/http-clients.md print what it says.
+// The programs of docs/integrations/http-clients.md print the documented output.
 func TestPrograms(t *testing.T) {
 	w := newWorld(t)
 	for language, tc := range map[string]struct {
 		command []string
 		file    string
-		want    string // three that pass, one that does not
+		want    string // three allowed requests, one denied
 	}{
 		"go":     {[]string{"go", "run"}, "main.go", `^(true  <nil>\n){3}false (\d|10) <nil>\n$`},
 		"python": {[]string{"python3"}, "client.py", `^(True None\n){3}False (\d|10)\n$`},

@@ -43,7 +43,7 @@ func blocks(t *testing.T, page string) []string {
 	return all
 }
 
-// read reads what Envoy would, and holds it against Envoy's schema and rules.
+// read parses a configuration and validates it by Envoy's schema and rules.
 func read[M interface {
 	proto.Message
 	ValidateAll() error
@@ -55,7 +55,7 @@ func read[M interface {
 	return m
 }
 
-// unpack reads a typed configuration, and holds it against Envoy's rules.
+// unpack unpacks a typed configuration and validates it by Envoy's rules.
 func unpack[M interface {
 	proto.Message
 	ValidateAll() error
@@ -65,10 +65,10 @@ func unpack[M interface {
 	return m
 }
 
-// envoy is what a bootstrap of the documents makes of an Envoy.
+// envoy is the parsed bootstrap configuration of a page.
 type envoy struct {
 	routes *routev3.VirtualHost
-	filter *anypb.Any // the first one, which asks Weir
+	filter *anypb.Any // the first one, which calls Weir
 	weir   *corev3.SocketAddress
 }
 
@@ -79,7 +79,7 @@ func readBootstrap(g *WithT, text string) *envoy {
 	cluster := b.GetClusters()[0]
 	g.Expect(cluster.GetName()).To(Equal("weir"))
 	for _, options := range cluster.GetTypedExtensionProtocolOptions() {
-		_, err := options.UnmarshalNew() // that it speaks HTTP/2
+		_, err := options.UnmarshalNew() // it must set HTTP/2
 		g.Expect(err).NotTo(HaveOccurred())
 	}
 	endpoint := cluster.GetLoadAssignment().GetEndpoints()[0].GetLbEndpoints()[0].GetEndpoint()
@@ -90,8 +90,8 @@ func readBootstrap(g *WithT, text string) *envoy {
 	}
 }
 
-// descriptorsOf makes descriptors of a request as the filter does: all actions of a
-// rate limit have a part in one, which is not sent when one of them has none.
+// descriptorsOf returns the descriptors of a request like the filter: each rate limit
+// gives one with an entry per action, or none if an action has no entry.
 func descriptorsOf(limits []*routev3.RateLimit, client string, headers map[string]string) (all []*commonv3.RateLimitDescriptor) {
 	for _, limit := range limits {
 		d := &commonv3.RateLimitDescriptor{}
@@ -212,7 +212,7 @@ func TestEnvoyTransportSocket(t *testing.T) {
 	g.Expect(tls.(interface{ ValidateAll() error }).ValidateAll()).To(Succeed())
 }
 
-// What Istio hands to Envoy as it is.
+// The patches that Istio passes to Envoy unchanged.
 func TestIstioPatches(t *testing.T) {
 	g := NewWithT(t)
 	var kinds []string
@@ -240,7 +240,7 @@ func TestIstioPatches(t *testing.T) {
 			case "HTTP_FILTER":
 				f := read(g, string(value), &hcmv3.HttpFilter{})
 				g.Expect(unpack(g, f.GetTypedConfig(), &ratelimitfilterv3.RateLimit{}).GetDomain()).To(Equal("edge"))
-			case "VIRTUAL_HOST": // a part of one: what it is merged into has the rest
+			case "VIRTUAL_HOST": // a partial one: it is merged into the generated one
 				p.Patch.Value["name"], p.Patch.Value["domains"] = "merged", []string{"*"}
 				value, err = yaml.Marshal(p.Patch.Value)
 				g.Expect(err).NotTo(HaveOccurred())
@@ -252,7 +252,7 @@ func TestIstioPatches(t *testing.T) {
 	g.Expect(kinds).To(Equal([]string{"HTTP_FILTER", "VIRTUAL_HOST"}))
 }
 
-// All addresses on these pages are those of the Service.
+// All addresses on these pages are the Service's.
 func TestEnvoyPagesNameTheService(t *testing.T) {
 	g := NewWithT(t)
 	for _, page := range []string{"envoy.md", "istio.md", "envoy-gateway.md"} {

@@ -22,7 +22,7 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// health runs the script of the page over an object, as Argo CD does.
+// health runs the health script of the page on an object, like Argo CD.
 func health(g *WithT, script, object string) (status, message string) {
 	var fields map[string]any
 	g.Expect(yaml.Unmarshal([]byte(object), &fields)).To(Succeed())
@@ -85,8 +85,8 @@ func TestArgoCDHealth(t *testing.T) {
 	}
 }
 
-// Applying what is there changes nothing, by the server and by kubectl's own merge,
-// and nobody sees a difference: the defaults of the schema belong to nobody.
+// Applying the same files again changes nothing, with server-side and client-side apply,
+// and kubectl diff reports nothing: the schema's defaults have no field owner.
 func TestApplyingAgainChangesNothing(t *testing.T) {
 	g := NewWithT(t)
 	api := testenv.StartAPIServer(t)
@@ -111,7 +111,7 @@ func TestApplyingAgainChangesNothing(t *testing.T) {
 	kubectl("apply", "--server-side")
 	list := &v1alpha1.RateLimitPolicyList{}
 	g.Expect(api.Client().List(t.Context(), list)).To(Succeed())
-	for i := range list.Items { // as the controller does; no default of the status is stored before
+	for i := range list.Items { // like the controller; before it, no default of the status is stored
 		list.Items[i].Status.ObservedGeneration = 1
 		g.Expect(api.Client().Status().Update(t.Context(), &list.Items[i], client.FieldOwner("weir"))).To(Succeed())
 	}

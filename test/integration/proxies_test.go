@@ -19,16 +19,16 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// nobody is the account without rights.
+// nobody is the unprivileged user.
 const nobody = 65534
 
-// startNginx runs nginx, without privileges, with those servers.
+// startNginx runs an unprivileged nginx with the given servers.
 func startNginx(t *testing.T, w *world, servers string) {
 	t.Helper()
 	g := NewWithT(t)
 	nginx, err := exec.LookPath("nginx")
 	if err != nil {
-		nginx, err = exec.LookPath("/usr/sbin/nginx") // not on everybody's PATH
+		nginx, err = exec.LookPath("/usr/sbin/nginx") // often not on PATH
 	}
 	g.Expect(err).NotTo(HaveOccurred(), hint)
 	dir, err := os.MkdirTemp("", "weir-nginx-") //nolint:usetesting // nobody may not enter the folders of t.TempDir
@@ -81,9 +81,9 @@ func nginxServers(t *testing.T, w *world) string {
 	return w.block(t, "nginx.md", "nginx", "listen 80;", "listen "+w.proxy+";")
 }
 
-// limited is what somebody behind a proxy sees: three requests get through,
-// the next one is refused with all that helps to wait, and claiming to be
-// somebody else gives no new budget; a real other client has one.
+// limited checks the responses through a proxy: three requests are allowed, the fourth is
+// denied with the headers for a retry, a forged client address gets no new budget, and
+// another client has its own.
 func limited(t *testing.T, w *world) {
 	t.Helper()
 	g := NewWithT(t)
@@ -121,9 +121,9 @@ func TestNginx(t *testing.T) {
 	g.Expect(a.header.Get("RateLimit")).To(MatchRegexp(`^"shop/burst-short";r=2;t=10$`), "who passes is told as well")
 }
 
-// Behind another proxy nginx passes the list on, and the walk along it does what
-// nginx did before.
-func TestNginxThatPassesTheListOn(t *testing.T) {
+// Behind another proxy nginx forwards the X-Forwarded-For list, and Weir finds the client
+// in it.
+func TestNginxThatForwardsTheList(t *testing.T) {
 	w := newWorld(t)
 	servers := nginxServers(t, w)
 	appended := strings.Replace(servers, "X-Forwarded-For    $remote_addr", "X-Forwarded-For    $proxy_add_x_forwarded_for", 1)
@@ -132,7 +132,7 @@ func TestNginxThatPassesTheListOn(t *testing.T) {
 	limited(t, w)
 }
 
-// A refusal that no waiting helps against stays a 403.
+// A denial without a retry time stays a 403.
 func TestNginxKeepsForbidden(t *testing.T) {
 	g := NewWithT(t)
 	w := newWorld(t)
@@ -147,7 +147,7 @@ func TestNginxKeepsForbidden(t *testing.T) {
 	g.Expect(a.status).To(Equal(http.StatusOK))
 }
 
-// What the pages say of a Weir that cannot be reached.
+// The documented behavior of the proxies while Weir is unreachable.
 func TestProxiesWithoutWeir(t *testing.T) {
 	w := newWorld(t)
 	w.weir = testenv.FreeAddr(t)
@@ -184,7 +184,7 @@ func TestCaddy(t *testing.T) {
 	g.Expect(a.header.Get("Content-Type")).To(Equal("application/problem+json"))
 	g.Expect(a.body).To(ContainSubstring(`"reason":"LimitExceeded"`))
 
-	// Caddy passes on the headers of nginx, which tell another story here.
+	// Caddy forwards the headers of nginx, which differ here.
 	a = get(t, clientFrom(t, "127.0.0.5"), "http://"+w.proxy+"/", "X-Original-URI", "/else", "X-Original-Method", "PUT")
 	g.Expect(a.status).To(Equal(http.StatusBadRequest))
 	g.Expect(a.body).To(ContainSubstring(`"field":"X-Forwarded-Method"`))

@@ -1,8 +1,8 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package integration runs what docs/integrations shows: real proxies in front of
-// a tiny upstream, and programs, each asking a real weir on a real Redis.
+// Package integration tests the examples of docs/integrations: real proxies in front of
+// a small upstream, and client programs, with a real weir on a real Redis.
 package integration
 
 import (
@@ -28,11 +28,11 @@ import (
 
 const (
 	root = "../.."
-	// hint is for a machine that lacks a program.
+	// hint is the command that installs missing programs.
 	hint = "run `make test-tools`, which installs or builds it"
 )
 
-// weirBinary is weir, built once.
+// weirBinary builds weir once and returns its path.
 var weirBinary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "weir-integration-")
 	if err != nil {
@@ -54,13 +54,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// world is a weir with the sample policies, an upstream, and what is to be put
-// for the names in the documents.
+// world is a weir with the sample policies, an upstream, and the addresses that replace
+// the names in the documents.
 type world struct {
 	weir, grpc, upstream, proxy string
 }
 
-// noNameless is a policy that refuses, for good, who has no account.
+// noNameless is a policy that denies every request without a user.
 const noNameless = `
 apiVersion: ratelimit.weir.dev/v1alpha1
 kind: RateLimitPolicy
@@ -71,8 +71,8 @@ spec:
   limits: [{name: hourly, algorithm: FixedWindow, threshold: 10, window: 1h}]
 `
 
-// newWorld starts a weir, with more policies if there are, that trusts 127.0.0.1, where the proxies are, and not
-// 127.0.0.2, where the clients are.
+// newWorld starts a weir with the sample policies and any further ones. It trusts
+// 127.0.0.1, the address of the proxies, but not 127.0.0.2, that of the clients.
 func newWorld(t *testing.T, more ...string) *world {
 	t.Helper()
 	path, err := weirBinary()
@@ -91,8 +91,8 @@ func newWorld(t *testing.T, more ...string) *world {
 	return w
 }
 
-// block returns the fenced block of that language of a page, with the addresses
-// of this world in place of those of the page, as given by further pairs.
+// block returns the fenced block of a language from a page, with the addresses of this
+// world, and the further replacements in pairs.
 func (w *world) block(t *testing.T, page, language string, pairs ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs/integrations", page))
@@ -107,8 +107,8 @@ func (w *world) block(t *testing.T, page, language string, pairs ...string) stri
 	return block + "\n"
 }
 
-// run starts a server, waits until it listens on that address, and ends it with
-// the test.
+// run starts a server, waits until it listens on the address, and stops it when the test
+// ends.
 func run(t *testing.T, address string, cmd *exec.Cmd) {
 	t.Helper()
 	g, log := NewWithT(t), &testenv.Log{}
@@ -117,7 +117,7 @@ func run(t *testing.T, address string, cmd *exec.Cmd) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = cmd.Wait() // how it ended is in the log
+		_ = cmd.Wait() // the log has the cause
 	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
@@ -145,8 +145,7 @@ func run(t *testing.T, address string, cmd *exec.Cmd) {
 	}, "30s").Should(Succeed())
 }
 
-// clientFrom returns an HTTP client that calls from that address of the loopback
-// network.
+// clientFrom returns an HTTP client that connects from the given loopback address.
 func clientFrom(t *testing.T, address string) *http.Client {
 	t.Helper()
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
@@ -155,14 +154,14 @@ func clientFrom(t *testing.T, address string) *http.Client {
 	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
 }
 
-// answer is what came back.
+// answer is a response.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// get sends a request with headers given as pairs.
+// get sends a request; the headers are given in pairs.
 func get(t *testing.T, client *http.Client, url string, headers ...string) answer {
 	t.Helper()
 	g := NewWithT(t)

@@ -16,12 +16,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// rateLimit is an answer to Envoy.
+// rateLimit is a response to Envoy.
 type rateLimit struct {
 	Code string `json:"code"`
 }
 
-// shouldRateLimit asks as Envoy's rate limit filter does, with one descriptor.
+// shouldRateLimit sends a request of Envoy's rate limit filter with one descriptor.
 func shouldRateLimit(ctx context.Context, args []string) (*rateLimit, error) {
 	flags := flag.NewFlagSet("grpc", flag.ContinueOnError)
 	domain := flags.String("domain", "", "the domain")
@@ -44,7 +44,7 @@ func shouldRateLimit(ctx context.Context, args []string) (*rateLimit, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = conn.Close() }() // nothing was left to send
+	defer func() { _ = conn.Close() }() // nothing is pending
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	got, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// report is what became of a load. Times are those of answers, whatever they say.
+// report is the result of a load. The times include all responses, of any status.
 type report struct {
 	Sent     int            `json:"sent"`
 	Statuses map[string]int `json:"statuses"`
@@ -26,13 +26,13 @@ type report struct {
 	Max      float64        `json:"maxMillis"`
 }
 
-// load sends at a steady rate for a while. A request that gets no answer delays no
-// other: what a caller of a stuck server would see is counted, not waited for.
+// load sends requests at a steady rate. A request without a response does not delay the
+// others, so a server that hangs does not slow the load down.
 func load(ctx context.Context, args []string) (*report, error) {
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
-	var q question
-	rate := flags.Int("rate", 100, "requests a second")
-	duration := flags.Duration("duration", 10*time.Second, "for how long; less if told to end")
+	var q requestSpec
+	rate := flags.Int("rate", 100, "requests per second")
+	duration := flags.Duration("duration", 10*time.Second, "length of the load; shorter if the process is stopped")
 	if err := q.parse(flags, args); err != nil {
 		return nil, err
 	}
@@ -41,8 +41,8 @@ func load(ctx context.Context, args []string) (*report, error) {
 	}
 	sending, cancel := context.WithTimeout(ctx, *duration)
 	defer cancel()
-	// What was sent is waited for, also when the client is told to end.
-	asking := context.WithoutCancel(ctx)
+	// Wait for all responses, even if the process is stopped.
+	requests := context.WithoutCancel(ctx)
 
 	t := &tally{report: report{Statuses: map[string]int{}, Errors: map[string]int{}}}
 	var group sync.WaitGroup
@@ -54,7 +54,7 @@ func load(ctx context.Context, args []string) (*report, error) {
 		case <-ticker.C:
 			group.Go(func() {
 				start := time.Now() //nolint:forbidigo // a stopwatch
-				got, err := q.ask(asking)
+				got, err := q.send(requests)
 				t.count(got, err, time.Since(start))
 			})
 		}
@@ -63,7 +63,7 @@ func load(ctx context.Context, args []string) (*report, error) {
 	return t.finish(), nil
 }
 
-// tally counts answers as they come.
+// tally counts responses.
 type tally struct {
 	mu     sync.Mutex
 	report report
@@ -93,14 +93,15 @@ func (t *tally) finish() *report {
 	return &t.report
 }
 
-// kind says in a word what went wrong, so that equal errors count as one.
+// kind returns a word for the kind of error, so that errors of one kind are counted
+// together.
 func kind(err error) string {
 	var lookup *net.DNSError
-	var about *url.Error
+	var urlError *url.Error
 	switch {
 	case errors.As(err, &lookup):
 		return "name"
-	case errors.As(err, &about) && about.Timeout():
+	case errors.As(err, &urlError) && urlError.Timeout():
 		return "timeout"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "refused"

@@ -14,14 +14,14 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestLoadCountsEveryAnswer(t *testing.T) {
+func TestLoadCountsEveryResponse(t *testing.T) {
 	g := NewWithT(t)
 	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		switch asked.Add(1) {
 		case 1, 2, 3:
 		case 4:
-			panic(http.ErrAbortHandler) // no answer at all
+			panic(http.ErrAbortHandler) // closes the connection without a response
 		default:
 			w.WriteHeader(http.StatusTooManyRequests)
 		}
@@ -38,7 +38,7 @@ func TestLoadCountsEveryAnswer(t *testing.T) {
 	g.Expect(got.Max).To(BeNumerically(">=", got.P99))
 }
 
-func TestHTTPPrintsTheAnswer(t *testing.T) {
+func TestHTTPPrintsTheResponse(t *testing.T) {
 	g := NewWithT(t)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "7")

@@ -1,13 +1,13 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command client asks Weir from inside the cluster and prints what came of it as
-// JSON. The end-to-end tests run it in a pod, by `kubectl exec`.
+// Command client sends requests to Weir from inside the cluster and prints the result as
+// JSON. The end-to-end tests run it in a pod with kubectl exec.
 //
-//	client wait                                  stay until told to end
+//	client wait                                  wait until the process is stopped
 //	client http [-method M] [-data D] URL        one request
 //	client load [-rate N] [-duration D] ... URL  requests at a steady rate
-//	client until [-status S] ... URL...          ask all URLs until each has that status
+//	client until [-status S] ... URL...          poll all URLs until each returns the status
 //	client grpc -domain D [-entry K=V] ADDRESS   one request of Envoy's rate limit filter
 package main
 
@@ -26,11 +26,11 @@ import (
 	"time"
 )
 
-// maxBody bounds what is read of an answer.
+// maxBody is the most that is read of a response body.
 const maxBody = 1 << 20
 
-// connections keeps as many open as a load uses: with the two of the default
-// transport most requests would wait for a handshake.
+// connections keeps all idle connections of a load open. With the default of two per
+// host, most requests would wait for a handshake.
 var connections = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
 
 func main() {
@@ -70,35 +70,35 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return json.NewEncoder(out).Encode(result)
 }
 
-// question is a request to be sent, once or many times.
-type question struct {
+// requestSpec is a request that can be sent many times.
+type requestSpec struct {
 	method, data, url string
 	timeout           time.Duration
 }
 
-// parse reads the flags, which may be more than those of a question.
-func (q *question) parse(flags *flag.FlagSet, args []string) error {
-	flags.StringVar(&q.method, "method", http.MethodPost, "the method")
-	flags.StringVar(&q.data, "data", "", "the body")
-	flags.DurationVar(&q.timeout, "timeout", 5*time.Second, "how long to wait for an answer")
+// parse adds the flags of a requestSpec to flags and parses all of them.
+func (q *requestSpec) parse(flags *flag.FlagSet, args []string) error {
+	flags.StringVar(&q.method, "method", http.MethodPost, "HTTP method")
+	flags.StringVar(&q.data, "data", "", "request body")
+	flags.DurationVar(&q.timeout, "timeout", 5*time.Second, "timeout of one request")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() == 0 {
-		return errors.New("a URL is needed")
+		return errors.New("a URL is required")
 	}
 	q.url = flags.Arg(0)
 	return nil
 }
 
-// answer is what came back.
+// answer is an HTTP response.
 type answer struct {
 	Status  int         `json:"status"`
 	Headers http.Header `json:"headers"`
 	Body    string      `json:"body"`
 }
 
-func (q *question) ask(ctx context.Context) (*answer, error) {
+func (q *requestSpec) send(ctx context.Context) (*answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, q.method, q.url, strings.NewReader(q.data))
@@ -109,7 +109,7 @@ func (q *question) ask(ctx context.Context) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = response.Body.Close() }() // only read from
+	defer func() { _ = response.Body.Close() }() // read-only
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
 	if err != nil {
 		return nil, err
@@ -118,9 +118,9 @@ func (q *question) ask(ctx context.Context) (*answer, error) {
 }
 
 func once(ctx context.Context, args []string) (*answer, error) {
-	var q question
+	var q requestSpec
 	if err := q.parse(flag.NewFlagSet("http", flag.ContinueOnError), args); err != nil {
 		return nil, err
 	}
-	return q.ask(ctx)
+	return q.send(ctx)
 }

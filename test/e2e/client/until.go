@@ -11,24 +11,24 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// poll is the time between two questions to one URL.
-const poll = 2 * time.Millisecond
+// pollInterval is the time between two requests to one URL.
+const pollInterval = 2 * time.Millisecond
 
-// arrival says when the last URL had the status.
+// arrival is when the last URL first returned the status.
 type arrival struct {
 	UnixMillis int64 `json:"unixMillis"`
 }
 
-// until asks all URLs again and again until each has answered with the status.
+// until polls all URLs until each returns the status.
 func until(ctx context.Context, args []string) (*arrival, error) {
 	flags := flag.NewFlagSet("until", flag.ContinueOnError)
-	var q question
-	status := flags.Int("status", 200, "the status to wait for")
-	patience := flags.Duration("patience", time.Minute, "how long to wait in all")
+	var q requestSpec
+	status := flags.Int("status", 200, "status to wait for")
+	limit := flags.Duration("patience", time.Minute, "timeout for all URLs together")
 	if err := q.parse(flags, args); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, *patience)
+	ctx, cancel := context.WithTimeout(ctx, *limit)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, url := range flags.Args() {
@@ -44,11 +44,11 @@ func until(ctx context.Context, args []string) (*arrival, error) {
 	return &arrival{UnixMillis: time.Now().UnixMilli()}, nil //nolint:forbidigo // a stopwatch
 }
 
-func (q *question) await(ctx context.Context, status int) error {
-	ticker := time.NewTicker(poll)
+func (q *requestSpec) await(ctx context.Context, status int) error {
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
-		if got, err := q.ask(ctx); err == nil && got.Status == status {
+		if got, err := q.send(ctx); err == nil && got.Status == status {
 			return nil
 		}
 		select {
