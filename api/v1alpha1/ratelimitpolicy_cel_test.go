@@ -185,7 +185,7 @@ var rules = map[string]rule{
 		field:   "spec.denyWhen",
 		message: "denyWhen ThresholdReached needs every limit to use FixedWindow, SlidingLog or SlidingWindow",
 	},
-	"a threshold of 1 that would refuse everything": {
+	"a threshold of 1 that would deny everything": {
 		good:    `{denyWhen: ThresholdReached, ` + limits(`{name: a, algorithm: FixedWindow, threshold: 2, window: 1s}`)[1:],
 		bad:     `{denyWhen: ThresholdReached, ` + limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s}`)[1:],
 		field:   "spec.limits",
@@ -332,7 +332,7 @@ var rules = map[string]rule{
 		message: "should be at least 1 chars long",
 	},
 
-	"an override that selects nobody": {
+	"an override without selectors": {
 		good:    overrides(`{name: o, when: 'true', action: Allow}`),
 		bad:     overrides(`{name: o, action: Allow}`),
 		field:   "spec.overrides[0]",
@@ -423,7 +423,7 @@ var rules = map[string]rule{
 		field:   "spec.overrides",
 		message: "threshold of an override must be at most 100000 for a limit that uses SlidingLog",
 	},
-	"an override threshold of 1 that would refuse everything": {
+	"an override threshold of 1 that would deny everything": {
 		good: `{denyWhen: ThresholdReached, limits: [` + aLimit + `], overrides: [
 			{name: o, when: a, limits: [{name: a, threshold: 2}]}]}`,
 		bad: `{denyWhen: ThresholdReached, limits: [` + aLimit + `], overrides: [
@@ -495,18 +495,18 @@ var _ = Describe("RateLimitPolicy", func() {
 		return api.Create(ctx, policyFrom(spec), client.DryRunAll)
 	}
 
-	DescribeTable("refuses", func(ctx SpecContext, r rule) {
+	DescribeTable("rejects", func(ctx SpecContext, r rule) {
 		Expect(create(ctx, r.good)).To(Succeed())
 
 		err := create(ctx, r.bad)
-		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "want a refusal by the schema, got %v", err)
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "want a rejection by the schema, got %v", err)
 		Expect(causes(err)).To(ConsistOf(And(
 			HaveField("Field", r.field),
 			HaveField("Message", ContainSubstring(r.message)),
 		)), "one complaint, about the right field")
 	}, ruleEntries())
 
-	DescribeTable("refuses a duration that is not GEP-2257", func(ctx SpecContext, duration string) {
+	DescribeTable("rejects a duration that is not GEP-2257", func(ctx SpecContext, duration string) {
 		err := create(ctx, limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: "`+duration+`"}`))
 		Expect(causes(err)).To(ContainElement(HaveField("Field", "spec.limits[0].window")))
 	},
@@ -659,7 +659,7 @@ func policyFrom(spec string) *unstructured.Unstructured {
 func causes(err error) []metav1.StatusCause {
 	GinkgoHelper()
 	var status apierrors.APIStatus
-	Expect(errors.As(err, &status)).To(BeTrue(), "want a refusal, got %v", err)
+	Expect(errors.As(err, &status)).To(BeTrue(), "want a rejection, got %v", err)
 	Expect(status.Status().Details).NotTo(BeNil())
 	return slices.DeleteFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool {
 		return strings.Contains(cause.Message, "some validation rules were not checked")

@@ -295,7 +295,7 @@ func TestManagerHalvesInSeparateProcesses(t *testing.T) {
 	g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(5)))
 	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(Equal("True/Enforced"))
 	state, body := p.operator("any", "GET", "/v1/state?policy=shop/p&key=k", "")
-	g.Expect(state).To(Equal(http.StatusNotFound), "nobody can say who may: "+body)
+	g.Expect(state).To(Equal(http.StatusNotFound), "the calls on state are disabled: "+body)
 	response, err := http.Get("http://" + metrics + "/metrics")
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { g.Expect(response.Body.Close()).To(Succeed()) }()

@@ -131,7 +131,7 @@ spec:
 		for round := range 3 {
 			t.Run(fmt.Sprintf("%s/%d", name, round), func(t *testing.T) {
 				g := NewWithT(t)
-				var allowed, refused atomic.Int64
+				var allowed, denied atomic.Int64
 				var wg sync.WaitGroup
 				for i := range 400 {
 					wg.Go(func() {
@@ -140,13 +140,13 @@ spec:
 						case err == nil && status == http.StatusOK:
 							allowed.Add(1)
 						case err == nil && status == http.StatusTooManyRequests:
-							refused.Add(1)
+							denied.Add(1)
 						}
 					})
 				}
 				wg.Wait()
 				g.Expect(allowed.Load()).To(Equal(int64(100)))
-				g.Expect(refused.Load()).To(Equal(int64(300)))
+				g.Expect(denied.Load()).To(Equal(int64(300)))
 			})
 		}
 	}

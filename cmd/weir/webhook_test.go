@@ -178,7 +178,8 @@ func (c *cluster) grantButSecrets(user string) *rbacv1.Role {
 func TestWebhookCertificateFiles(t *testing.T) {
 	g := NewWithT(t)
 	c := startCluster(t)
-	authority, dir, address := testenv.NewAuthority(t), t.TempDir(), testenv.FreeAddr(t)
+	authority := testenv.NewAuthority(t)
+	dir, address := t.TempDir(), testenv.FreeAddr(t)
 	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	p := c.manager("--webhook-address", address, "--webhook-cert-file", certFile, "--webhook-key-file", keyFile)
 	c.apply("p", 5)

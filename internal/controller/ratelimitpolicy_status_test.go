@@ -202,7 +202,9 @@ func TestTransitionTimesAreKept(t *testing.T) {
 	kept := condition("Kept", metav1.ConditionFalse, "Old", "old")
 	turned := condition("Turned", metav1.ConditionFalse, "Old", "old")
 	gone := condition("Gone", metav1.ConditionTrue, "Old", "old")
-	kept.LastTransitionTime, turned.LastTransitionTime, gone.LastTransitionTime = then, then, then
+	for _, c := range []*metav1.Condition{&kept, &turned, &gone} {
+		c.LastTransitionTime = then
+	}
 
 	merged := keepTransitionTimes([]metav1.Condition{gone, turned, kept}, []metav1.Condition{
 		condition("Kept", metav1.ConditionFalse, "New", "new"),

@@ -102,6 +102,8 @@ func Run(ctx context.Context, o Options) error {
 
 // serveDecisions follows the registry and answers checks.
 func serveDecisions(ctx context.Context, group *errgroup.Group, registryClient redis.UniversalClient, o Options) {
+	// The endpoint lists the replicas of the watcher, and the watcher hands its snapshots
+	// to the endpoint, so one of them is set later. Neither runs before both exist.
 	var watcher *registry.Watcher
 	o.Replicas = func() []httpapi.Replica { return replicas(watcher) }
 	decisions := endpoint.New(o.Options)

@@ -86,7 +86,7 @@ var _ = Describe("The state of keys", Serial, func() {
 			expect(token, verb, 403, "Forbidden")
 		}
 		status, _ := operate(token, http.MethodGet, "/v1/state?policy="+namespace+"/nonesuch&key=alice", "")
-		Expect(status).To(Equal(403), "nobody learns which policies there are")
+		Expect(status).To(Equal(403), "the response does not reveal which policies exist")
 	})
 
 	It("is closed to a caller with verbs in another namespace", func(ctx SpecContext) {
@@ -135,9 +135,9 @@ var _ = Describe("The state of keys", Serial, func() {
 		allowed(ctx, token, "get")
 		kube.Stop()
 		for _, verb := range verbs {
-			asked := time.Now()
+			started := time.Now()
 			expect(token, verb, 503, "Unavailable")
-			Expect(time.Since(asked)).To(BeNumerically("<", 5*time.Second))
+			Expect(time.Since(started)).To(BeNumerically("<", 5*time.Second))
 		}
 		Expect([]int{check(id), check(id), check(id)}).To(Equal([]int{200, 200, 429}))
 		kube.Start()

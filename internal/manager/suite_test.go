@@ -53,7 +53,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	server = testenv.StartRedis(GinkgoTB())
 	registry = redis.NewClient(&redis.Options{Addr: server.Addr})
 	DeferCleanup(registry.Close)
-	checks, metrics, hook = testenv.FreeAddr(GinkgoTB()), testenv.FreeAddr(GinkgoTB()), testenv.FreeAddr(GinkgoTB())
+	checks = testenv.FreeAddr(GinkgoTB())
+	metrics = testenv.FreeAddr(GinkgoTB())
+	hook = testenv.FreeAddr(GinkgoTB())
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() {

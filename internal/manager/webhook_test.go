@@ -25,9 +25,9 @@ var _ = Describe("The webhook of the manager", func() {
 		namespace := newNamespace(ctx)
 		configuration, err := webhook.Configuration()
 		Expect(err).NotTo(HaveOccurred())
-		asked := &configuration.Webhooks[0]
-		asked.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://" + hook + *asked.ClientConfig.Service.Path)}
-		asked.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
+		hookConfig := &configuration.Webhooks[0]
+		hookConfig.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://" + hook + *hookConfig.ClientConfig.Service.Path)}
+		hookConfig.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
 		Expect(api.Create(ctx, configuration)).To(Succeed())
 		DeferCleanup(api.Delete, configuration)
 

@@ -348,9 +348,9 @@ func TestSeedTokenBuckets(t *testing.T) {
 		g := NewWithT(t)
 		g.Expect(s.ask(g, "gold daily", "chain", `"cost":9`).status).To(Equal(200))
 		s.clock.Advance(time.Minute)
-		refused := s.ask(g, "gold daily", "chain", `"cost":5`)
-		g.Expect([]any{refused.status, refused.Limit}).To(Equal([]any{429, "l"}))
-		g.Expect([]int64{refused.Limits[0].Used, refused.Limits[1].Used}).To(Equal([]int64{0, 9}))
+		denied := s.ask(g, "gold daily", "chain", `"cost":5`)
+		g.Expect([]any{denied.status, denied.Limit}).To(Equal([]any{429, "l"}))
+		g.Expect([]int64{denied.Limits[0].Used, denied.Limits[1].Used}).To(Equal([]int64{0, 9}))
 		g.Expect(s.ask(g, "gold daily", "chain", `"cost":3`).status).To(Equal(200))
 	})
 	t.Run("keys are resolved from a header or the principal", func(t *testing.T) {

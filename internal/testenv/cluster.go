@@ -121,7 +121,7 @@ func (c *RedisCluster) AwaitOK() {
 				fmt.Sprintf("cluster_known_nodes:%d", clusterNodes),
 			} {
 				if !slices.Contains(strings.Fields(fmt.Sprint(info)), line) {
-					return fmt.Errorf("%s does not say %s but\n%v", node.Addr, line, info)
+					return fmt.Errorf("%s does not report %s but\n%v", node.Addr, line, info)
 				}
 			}
 		}

@@ -21,9 +21,9 @@ func TestClusterServes(t *testing.T) {
 	for _, node := range c.Nodes {
 		key := c.KeyOn(node, "k")
 		g.Expect(c.Owner(key)).To(BeIdenticalTo(node))
-		for _, asked := range c.Nodes {
-			err := c.Client(asked).Set(t.Context(), key, "v", 0).Err()
-			if asked == node {
+		for _, entryNode := range c.Nodes {
+			err := c.Client(entryNode).Set(t.Context(), key, "v", 0).Err()
+			if entryNode == node {
 				g.Expect(err).NotTo(HaveOccurred())
 			} else {
 				g.Expect(err).To(MatchError(HavePrefix("MOVED ")))

@@ -62,7 +62,7 @@ func (m *Migration) Finish() {
 				return err
 			}
 			if owner != m.To {
-				return fmt.Errorf("%s says it is on %s", node.Addr, owner.Addr)
+				return fmt.Errorf("%s reports it on %s", node.Addr, owner.Addr)
 			}
 		}
 		return nil

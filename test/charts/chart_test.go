@@ -253,5 +253,5 @@ func TestPodsDrainAndRollGracefully(t *testing.T) {
 	g.Expect(*deployment.Spec.Replicas).To(BeEquivalentTo(2))
 
 	scaled := of[appsv1.Deployment](t, render(t, "weir", redisURL, "autoscaling.enabled=true"), "Deployment")[0]
-	g.Expect(scaled.Spec.Replicas).To(BeNil(), "the autoscaler says how many")
+	g.Expect(scaled.Spec.Replicas).To(BeNil(), "the autoscaler sets the replicas")
 }

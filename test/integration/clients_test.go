@@ -20,7 +20,7 @@ func TestProxiesByTheirDocumentation(t *testing.T) {
 		page    string
 		address string // the URL of the front door on the page
 		headers []string
-		refused int
+		denied  int
 	}{
 		"Traefik": {
 			"traefik.md", `address: (\S+)`,
@@ -52,7 +52,7 @@ func TestProxiesByTheirDocumentation(t *testing.T) {
 				g.Expect(a.body).To(BeEmpty())
 			}
 			a := get(t, proxy, url[1], tc.headers...)
-			g.Expect(a.status).To(Equal(tc.refused), a.body)
+			g.Expect(a.status).To(Equal(tc.denied), a.body)
 			g.Expect(a.header.Get("Retry-After")).NotTo(BeEmpty())
 
 			a = get(t, proxy, url[1], append(tc.headers, "X-Forwarded-Uri", "/a", "X-Original-URI", "/b")...)

@@ -150,13 +150,13 @@ func TestEnvoyRateLimit(t *testing.T) {
 	for range 3 {
 		g.Expect(ask("192.0.2.1", nil).GetOverallCode()).To(Equal(ok))
 	}
-	refused := ask("192.0.2.1", map[string]string{"x-user-id": "alice"})
-	g.Expect(refused.GetOverallCode()).To(Equal(over))
-	g.Expect(refused.GetStatuses()).To(HaveLen(2))
-	g.Expect(refused.GetStatuses()[1].GetCode()).To(Equal(ok))
-	g.Expect(refused.GetStatuses()[1].GetCurrentLimit().GetName()).To(Equal("shop/edge-writes-minute"), "of config/samples")
-	g.Expect(refused.GetStatuses()[1].GetLimitRemaining()).To(BeEquivalentTo(300), "unspent")
-	g.Expect(string(refused.GetRawBody())).To(ContainSubstring(`"policy":"shop/edge-clients"`))
+	denied := ask("192.0.2.1", map[string]string{"x-user-id": "alice"})
+	g.Expect(denied.GetOverallCode()).To(Equal(over))
+	g.Expect(denied.GetStatuses()).To(HaveLen(2))
+	g.Expect(denied.GetStatuses()[1].GetCode()).To(Equal(ok))
+	g.Expect(denied.GetStatuses()[1].GetCurrentLimit().GetName()).To(Equal("shop/edge-writes-minute"), "of config/samples")
+	g.Expect(denied.GetStatuses()[1].GetLimitRemaining()).To(BeEquivalentTo(300), "unspent")
+	g.Expect(string(denied.GetRawBody())).To(ContainSubstring(`"policy":"shop/edge-clients"`))
 	internal := ask("192.0.2.2", map[string]string{"x-user-id": "alice", "x-plan": "internal"})
 	g.Expect(internal.GetStatuses()[1].GetCurrentLimit()).To(BeNil(), "its expression exempts that plan")
 }
@@ -192,10 +192,10 @@ func TestEnvoyExtAuthz(t *testing.T) {
 	for range 3 {
 		g.Expect(ask("192.0.2.1").GetOkResponse()).NotTo(BeNil())
 	}
-	refused := ask("192.0.2.1").GetDeniedResponse()
-	g.Expect(refused.GetStatus().GetCode()).To(BeEquivalentTo(429))
-	g.Expect(refused.GetBody()).To(ContainSubstring(`"policy":"shop/shop-clients"`))
-	g.Expect(ask("192.0.2.2").GetOkResponse()).NotTo(BeNil(), "somebody else")
+	denied := ask("192.0.2.1").GetDeniedResponse()
+	g.Expect(denied.GetStatus().GetCode()).To(BeEquivalentTo(429))
+	g.Expect(denied.GetBody()).To(ContainSubstring(`"policy":"shop/shop-clients"`))
+	g.Expect(ask("192.0.2.2").GetOkResponse()).NotTo(BeNil(), "another client")
 }
 
 func TestEnvoyTransportSocket(t *testing.T) {

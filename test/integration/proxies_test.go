@@ -31,7 +31,7 @@ func startNginx(t *testing.T, w *world, servers string) {
 		nginx, err = exec.LookPath("/usr/sbin/nginx") // often not on PATH
 	}
 	g.Expect(err).NotTo(HaveOccurred(), hint)
-	dir, err := os.MkdirTemp("", "weir-nginx-") //nolint:usetesting // nobody may not enter the folders of t.TempDir
+	dir, err := os.MkdirTemp("", "weir-nginx-") //nolint:usetesting // the user nobody cannot enter the folders of t.TempDir
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	config := fmt.Sprintf(`daemon off; master_process off; pid %[1]s/pid; error_log stderr;
@@ -118,7 +118,7 @@ func TestNginx(t *testing.T) {
 	limited(t, w)
 	a := get(t, clientFrom(t, "127.0.0.4"), "http://"+w.proxy+"/")
 	g := NewWithT(t)
-	g.Expect(a.header.Get("RateLimit")).To(MatchRegexp(`^"shop/burst-short";r=2;t=10$`), "who passes is told as well")
+	g.Expect(a.header.Get("RateLimit")).To(MatchRegexp(`^"shop/burst-short";r=2;t=10$`), "allowed requests have the header too")
 }
 
 // Behind another proxy nginx forwards the X-Forwarded-For list, and Weir finds the client
@@ -160,7 +160,7 @@ func TestProxiesWithoutWeir(t *testing.T) {
 		startNginx(t, w, nginxServers(t, w))
 		NewWithT(t).Expect(status()).To(Equal(http.StatusInternalServerError))
 	})
-	t.Run("nginx that lets pass", func(t *testing.T) {
+	t.Run("nginx that allows", func(t *testing.T) {
 		text, err := os.ReadFile(root + "/docs/integrations/nginx.md")
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		page := strings.Join(strings.Fields(string(text)), " ")

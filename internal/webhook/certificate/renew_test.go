@@ -119,7 +119,8 @@ func TestNoHandshakeFailsWhileCertificatesChange(t *testing.T) {
 			shows := contents{cas: trusted.cas, serving: c.serving}
 			g.Expect(shows.verify(r.options.Names, at.now)).To(Succeed(), "at %v", at.now)
 		}
-		trusted, shown, held = held, held, next
+		trusted, shown = held, held
+		held = next
 	}
 	g.Expect(certificates).To(BeNumerically("~", 3*365/60, 6))
 	g.Expect(cas).To(Equal(4))

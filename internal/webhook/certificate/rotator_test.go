@@ -273,7 +273,8 @@ func (f *fixture) grant(ctx context.Context, user string) {
 			clusterRole.Rules[i].ResourceNames = []string{f.options.Configuration}
 		}
 	}
-	role.Name, role.Namespace, clusterRole.Name = f.options.Namespace, f.options.Namespace, f.options.Namespace
+	clusterRole.Name = f.options.Namespace
+	role.Name, role.Namespace = f.options.Namespace, f.options.Namespace
 	subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}}
 	for _, object := range []client.Object{
 		role, clusterRole,

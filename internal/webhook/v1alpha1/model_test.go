@@ -125,7 +125,8 @@ func edited(random *rand.Rand) (was, is *plan.Plan) {
 	was = randomPlan(random)
 	was.Counting, was.DenyWhen = plan.CountAdmitted, plan.ThresholdExceeded
 	copied := *was
-	is, copied.Limits, copied.Overrides = &copied, slices.Clone(was.Limits), slices.Clone(was.Overrides)
+	copied.Limits, copied.Overrides = slices.Clone(was.Limits), slices.Clone(was.Overrides)
+	is = &copied
 	l := &is.Limits[random.IntN(2)]
 	switch random.IntN(7) {
 	case 0:

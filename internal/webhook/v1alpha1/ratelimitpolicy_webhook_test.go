@@ -227,11 +227,11 @@ var _ = Describe("The validator", func() {
 var _ = Describe("A webhook with an expired certificate", func() {
 	It("does not block creation and deletion", func(ctx SpecContext) {
 		namespace := newNamespace(ctx, nil)
-		var asked atomic.Int64
-		serveExpired(ctx, namespace, func() { asked.Add(1) })
+		var calls atomic.Int64
+		serveExpired(ctx, namespace, func() { calls.Add(1) })
 		Eventually(ctx, func(ctx context.Context) int64 {
 			Expect(api.Create(ctx, good(namespace, "p").Obj(), client.DryRunAll)).To(Succeed())
-			return asked.Load()
+			return calls.Load()
 		}).Should(BeNumerically(">", 0), "the API server has called it")
 		policy := good(namespace, "p").Obj()
 		Expect(api.Create(ctx, policy)).To(Succeed())

@@ -127,7 +127,7 @@ func newNamespace(ctx context.Context, annotations map[string]string) string {
 }
 
 // serveExpired serves the webhook with an expired certificate.
-func serveExpired(ctx context.Context, namespace string, asked func()) {
+func serveExpired(ctx context.Context, namespace string, onCall func()) {
 	GinkgoHelper()
 	authority := testenv.NewAuthority(GinkgoTB())
 	pair, err := tls.X509KeyPair(authority.IssueUntil(GinkgoTB(), time.Now().Add(-time.Minute), "webhook", "127.0.0.1"))
@@ -136,7 +136,7 @@ func serveExpired(ctx context.Context, namespace string, asked func()) {
 	https := httptest.NewUnstartedServer(http.NotFoundHandler())
 	https.TLS = &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { asked(); return nil, nil }, //nolint:nilnil // no other
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { onCall(); return nil, nil }, //nolint:nilnil // no other
 	}
 	https.Config.ErrorLog = stdlog.New(GinkgoWriter, "", 0)
 	https.StartTLS()

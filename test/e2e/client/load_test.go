@@ -16,9 +16,9 @@ import (
 
 func TestLoadCountsEveryResponse(t *testing.T) {
 	g := NewWithT(t)
-	var asked atomic.Int64
+	var received atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		switch asked.Add(1) {
+		switch received.Add(1) {
 		case 1, 2, 3:
 		case 4:
 			panic(http.ErrAbortHandler) // closes the connection without a response
@@ -32,7 +32,7 @@ func TestLoadCountsEveryResponse(t *testing.T) {
 	g.Expect(run(t.Context(), []string{"load", "-rate", "200", "-duration", "200ms", server.URL}, &out)).To(Succeed())
 	var got report
 	g.Expect(json.Unmarshal(out.Bytes(), &got)).To(Succeed())
-	g.Expect(got.Sent).To(BeEquivalentTo(asked.Load()))
+	g.Expect(got.Sent).To(BeEquivalentTo(received.Load()))
 	g.Expect(got.Statuses).To(Equal(map[string]int{"200": 3, "429": got.Sent - 4}))
 	g.Expect(got.Errors).To(HaveLen(1))
 	g.Expect(got.Max).To(BeNumerically(">=", got.P99))
@@ -58,9 +58,9 @@ func TestHTTPPrintsTheResponse(t *testing.T) {
 
 func TestUntilWaitsForAll(t *testing.T) {
 	g := NewWithT(t)
-	var asked atomic.Int64
+	var received atomic.Int64
 	late := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if asked.Add(1) < 5 {
+		if received.Add(1) < 5 {
 			w.WriteHeader(http.StatusNotFound)
 		}
 	}))
@@ -70,6 +70,6 @@ func TestUntilWaitsForAll(t *testing.T) {
 
 	var out bytes.Buffer
 	g.Expect(run(t.Context(), []string{"until", early.URL, late.URL}, &out)).To(Succeed())
-	g.Expect(asked.Load()).To(BeEquivalentTo(5))
+	g.Expect(received.Load()).To(BeEquivalentTo(5))
 	g.Expect(run(t.Context(), []string{"until", "-status", "418", "-patience", "50ms", early.URL}, &out)).NotTo(Succeed())
 }

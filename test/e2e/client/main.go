@@ -4,7 +4,7 @@
 // Command client sends requests to Weir from inside the cluster and prints the result as
 // JSON. The end-to-end tests run it in a pod with kubectl exec.
 //
-//	client wait                                  wait until the process is stopped
+//	client wait                                  block until the process is stopped
 //	client http [-method M] [-data D] URL        one request
 //	client load [-rate N] [-duration D] ... URL  requests at a steady rate
 //	client until [-status S] ... URL...          poll all URLs until each returns the status
@@ -45,7 +45,7 @@ func main() {
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("say what to do: wait, http, load, until or grpc")
+		return errors.New("missing command: wait, http, load, until or grpc")
 	}
 	var result any
 	var err error
