@@ -232,53 +232,58 @@ func status(p *process, path string) int {
 }
 
 func TestManagersFailOver(t *testing.T) {
-	g := NewWithT(t)
 	c := startCluster(t)
 	// A frozen leader still considers itself the leader for the renew deadline.
 	slow := []string{"--lease-duration", "6s", "--lease-renew-deadline", "5s"}
 	all := []*process{c.manager(slow...), c.manager(slow...), c.manager(slow...)}
-	c.apply("p", 10)
-	onAll := func(among []*process, want int64) {
+	without := func(excluded *process) []*process {
+		return slices.DeleteFunc(slices.Clone(all), func(p *process) bool { return p == excluded })
+	}
+	expectThreshold := func(g *WithT, among []*process, want int64) {
 		t.Helper()
 		for _, p := range among {
 			g.Eventually(p.enforces("p"), "30s").Should(Equal(want))
 		}
 	}
-	onAll(all, 10)
+	c.apply("p", 10)
+	expectThreshold(NewWithT(t), all, 10)
 
-	// A frozen leader is replaced. After it thaws, its writes are rejected.
-	g.Eventually(c.leader(all), "10s").ShouldNot(BeNil())
-	frozen := c.leader(all)()
-	g.Expect(frozen.cmd.Process.Signal(syscall.SIGSTOP)).To(Succeed())
-	others := slices.DeleteFunc(slices.Clone(all), func(p *process) bool { return p == frozen })
-	g.Eventually(c.leader(others), "30s").ShouldNot(BeNil())
-	c.edit("p", 11)
-	onAll(others, 11)
-	c.edit("p", 12)
-	onAll(others, 12)
-	terms := func() (n int) {
-		for _, p := range all {
-			n += strings.Count(p.log.String(), "Took a term in the registry")
+	t.Run("a frozen leader is replaced, and its writes are rejected when it thaws", func(t *testing.T) {
+		g := NewWithT(t)
+		g.Eventually(c.leader(all), "10s").ShouldNot(BeNil())
+		frozen := c.leader(all)()
+		g.Expect(frozen.cmd.Process.Signal(syscall.SIGSTOP)).To(Succeed())
+		others := without(frozen)
+		g.Eventually(c.leader(others), "30s").ShouldNot(BeNil())
+		c.edit("p", 11)
+		expectThreshold(g, others, 11)
+		c.edit("p", 12)
+		expectThreshold(g, others, 12)
+		terms := func() (n int) {
+			for _, p := range all {
+				n += strings.Count(p.log.String(), "Took a term in the registry")
+			}
+			return n
 		}
-		return n
-	}
-	before := terms()
-	g.Expect(frozen.cmd.Process.Signal(syscall.SIGCONT)).To(Succeed())
-	onAll(all, 12)
-	g.Consistently(func(g Gomega) {
-		g.Expect([]int64{all[0].threshold("p"), all[1].threshold("p"), all[2].threshold("p")}).
-			To(Equal([]int64{12, 12, 12}), "no stale plan is written")
-		g.Expect(terms()).To(Equal(before), "the leader is not deposed")
-	}, "7s").Should(Succeed())
+		before := terms()
+		g.Expect(frozen.cmd.Process.Signal(syscall.SIGCONT)).To(Succeed())
+		expectThreshold(g, all, 12)
+		g.Consistently(func(g Gomega) {
+			g.Expect([]int64{all[0].threshold("p"), all[1].threshold("p"), all[2].threshold("p")}).
+				To(Equal([]int64{12, 12, 12}), "no stale plan is written")
+			g.Expect(terms()).To(Equal(before), "the leader is not deposed")
+		}, "7s").Should(Succeed())
+	})
 
-	// A killed leader is replaced.
-	g.Eventually(c.leader(all), "10s").ShouldNot(BeNil())
-	dead := c.leader(all)()
-	g.Expect(dead.cmd.Process.Kill()).To(Succeed())
-	alive := slices.DeleteFunc(slices.Clone(all), func(p *process) bool { return p == dead })
-	c.edit("p", 13)
-	onAll(alive, 13)
-	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(Equal("True/Enforced"))
+	t.Run("a killed leader is replaced", func(t *testing.T) {
+		g := NewWithT(t)
+		g.Eventually(c.leader(all), "10s").ShouldNot(BeNil())
+		killed := c.leader(all)()
+		g.Expect(killed.cmd.Process.Kill()).To(Succeed())
+		c.edit("p", 13)
+		expectThreshold(g, without(killed), 13)
+		g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(Equal("True/Enforced"))
+	})
 }
 
 // Each half runs in a process of its own; the deciding one has no kubeconfig.

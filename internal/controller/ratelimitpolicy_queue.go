@@ -114,9 +114,9 @@ func enqueueLowPriority(queue workqueue.TypedRateLimitingInterface[reconcile.Req
 	}
 }
 
-// specChanged passes updates with a new generation or a new UID: a policy deleted
-// and recreated between two list calls arrives as one update. It filters out the
-// controller's own status writes.
+// specChanged passes updates with a new generation or a new UID: a policy that is
+// deleted and recreated while the watch is interrupted arrives as one update. It
+// filters out the controller's own status writes.
 func specChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||

@@ -35,7 +35,8 @@ const registryTimeout = 5 * time.Second
 type Options struct {
 	// Options are those of every endpoint. Run sets Redis, from RedisURL.
 	endpoint.Options
-	// RedisURL locates the Redis of counters and registry, RedisFiles its credentials.
+	// RedisURL locates the Redis of counters and registry, RedisFiles its
+	// credentials and certificates.
 	RedisURL   string
 	RedisFiles redisclient.Files
 	// Controllers runs the Kubernetes half, Decisions the decision half.

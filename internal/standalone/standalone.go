@@ -24,7 +24,7 @@ type Options struct {
 	// Policies are the folders of the policy files. At least one.
 	Policies []string
 	// RedisURL locates the Redis of the counters (default: an embedded one), RedisFiles
-	// its credentials.
+	// its credentials and certificates.
 	RedisURL   string
 	RedisFiles redisclient.Files
 }
