@@ -154,24 +154,39 @@ var _ = Describe("The webhook", func() {
 		}).Should(MatchError(apierrors.IsNotFound, "gone"))
 	})
 
-	It("accepts labels and the deletion of a policy that became invalid, but no edit", func(ctx SpecContext) {
+	// createInvalid stores an invalid policy in a Namespace that is then served.
+	createInvalid := func(ctx SpecContext) *v1alpha1.RateLimitPolicy {
+		GinkgoHelper()
 		other := newNamespace(ctx, nil)
-		policy := notSupported(other) // no webhook serves this Namespace yet
+		policy := notSupported(other)
+		policy.Finalizers = []string{"test.weir.dev/wait"}
 		Expect(api.Create(ctx, policy)).To(Succeed())
 		serve(ctx, other, compile.TenancyCluster)
 		awaitWebhook(ctx, other)
+		return policy
+	}
+
+	It("accepts labels and finalizers on a policy that became invalid", func(ctx SpecContext) {
+		policy := createInvalid(ctx)
 		before := policy.DeepCopy()
-		policy.Labels, policy.Finalizers = map[string]string{"a": "b"}, []string{"test.weir.dev/wait"}
+		policy.Labels = map[string]string{"a": "b"}
+		policy.Finalizers = append(policy.Finalizers, "test.weir.dev/another")
 		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(Succeed())
-		before = policy.DeepCopy()
+	})
+
+	It("rejects an edit of a policy that became invalid", func(ctx SpecContext) {
+		policy := createInvalid(ctx)
+		before := policy.DeepCopy()
 		policy.Spec.Limits[0].Threshold = 6
 		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(rejectFields("spec.failureMode"))
+	})
 
-		// A policy that is being deleted may have any spec.
+	It("accepts any edit of a policy that is being deleted", func(ctx SpecContext) {
+		policy := createInvalid(ctx)
 		Expect(api.Delete(ctx, policy)).To(Succeed())
 		Expect(api.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
 		Expect(policy.DeletionTimestamp).NotTo(BeNil())
-		before = policy.DeepCopy()
+		before := policy.DeepCopy()
 		policy.Spec.Limits[0].Threshold = 7
 		policy.Finalizers = nil
 		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(Succeed())
