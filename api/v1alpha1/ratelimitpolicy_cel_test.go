@@ -202,7 +202,7 @@ var rules = map[string]rule{
 		good:    matches(`{methods: [GET]}`),
 		bad:     matches(`{}`),
 		field:   "spec.matches[0]",
-		message: "matches must give at least one of hosts, methods, paths, when, domain and descriptors in every entry",
+		message: "every match must set at least one of hosts, methods, paths, when, domain and descriptors",
 	},
 	"a match with an empty list": {
 		good:    matches(`{hosts: [a.example]}`),
@@ -220,19 +220,19 @@ var rules = map[string]rule{
 		good:    matches(`{hosts: [shop.example, "*.shop.example", localhost, 10.0.0.1]}`),
 		bad:     matches(`{hosts: [Shop.example]}`),
 		field:   "spec.matches[0].hosts[0]",
-		message: "hosts must be lower-case DNS names, with *. in front to mean every name below",
+		message: "hosts must be lower-case DNS names, with the prefix *. for all subdomains",
 	},
 	"a host with a wildcard inside": {
 		good:    matches(`{hosts: ["*.example"]}`),
 		bad:     matches(`{hosts: ["shop.*.example"]}`),
 		field:   "spec.matches[0].hosts[0]",
-		message: "hosts must be lower-case DNS names, with *. in front to mean every name below",
+		message: "hosts must be lower-case DNS names, with the prefix *. for all subdomains",
 	},
 	"a host with a port": {
 		good:    matches(`{hosts: [a.example, b.example]}`),
 		bad:     matches(`{hosts: [a.example, "b.example:443"]}`),
 		field:   "spec.matches[0].hosts[1]",
-		message: "hosts must be lower-case DNS names, with *. in front to mean every name below",
+		message: "hosts must be lower-case DNS names, with the prefix *. for all subdomains",
 	},
 	"one host twice": {
 		good:    matches(`{hosts: [a.example, b.example]}`),
@@ -336,7 +336,7 @@ var rules = map[string]rule{
 		good:    overrides(`{name: o, when: 'true', action: Allow}`),
 		bad:     overrides(`{name: o, action: Allow}`),
 		field:   "spec.overrides[0]",
-		message: "overrides must give at least one of keys, cidrs and when in every entry",
+		message: "every override must set at least one of keys, cidrs and when",
 	},
 	"two overrides of one name": {
 		good:    overrides(`{name: o, when: a, action: Allow}`, `{name: p, when: b, action: Allow}`),

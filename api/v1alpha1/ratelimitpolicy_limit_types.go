@@ -92,7 +92,7 @@ type Limit struct {
 // Override changes how the policy treats the callers that it selects. All selectors
 // that are set (keys, cidrs, when) must match, and at least one must be set.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.keys) || has(self.cidrs) || has(self.when)",message="overrides must give at least one of keys, cidrs and when in every entry"
+// +kubebuilder:validation:XValidation:rule="has(self.keys) || has(self.cidrs) || has(self.when)",message="every override must set at least one of keys, cidrs and when"
 // +kubebuilder:validation:XValidation:rule="has(self.action) && self.action != 'Limit' || has(self.limits)",fieldPath=".limits",message="limits must be set when action is Limit"
 // +kubebuilder:validation:XValidation:rule="!has(self.action) || self.action == 'Limit' || !has(self.limits)",fieldPath=".limits",message="limits must not be set when action is Allow or Deny"
 type Override struct {

@@ -6,7 +6,7 @@ package v1alpha1
 // Match selects requests. All fields that are set must match, and at least one must be
 // set.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.hosts) || has(self.methods) || has(self.paths) || has(self.when) || has(self.domain) || has(self.descriptors)",message="matches must give at least one of hosts, methods, paths, when, domain and descriptors in every entry"
+// +kubebuilder:validation:XValidation:rule="has(self.hosts) || has(self.methods) || has(self.paths) || has(self.when) || has(self.domain) || has(self.descriptors)",message="every match must set at least one of hosts, methods, paths, when, domain and descriptors"
 type Match struct {
 	// hosts are the hosts of the request, without port: a lower-case name such as
 	// "shop.example", or "*." and a name, which matches every subdomain but not the
@@ -19,7 +19,7 @@ type Match struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
-	// +kubebuilder:validation:items:XValidation:rule="self.matches('^([*][.])?[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$')",message="hosts must be lower-case DNS names, with *. in front to mean every name below"
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^([*][.])?[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$')",message="hosts must be lower-case DNS names, with the prefix *. for all subdomains"
 	Hosts []string `json:"hosts,omitempty"`
 
 	// methods are the HTTP methods of the request, in upper case. One of them must

@@ -39,7 +39,7 @@ func (f *webhookFlags) validate() error {
 	case f.keyFile != "" && f.certFile == "":
 		return errors.New("--webhook-key-file: needs --webhook-cert-file")
 	case f.secret == "" || f.service == "" || f.configuration == "":
-		return errors.New("--webhook-secret, --webhook-service, --webhook-configuration: must be names")
+		return errors.New("--webhook-secret, --webhook-service, --webhook-configuration: must not be empty")
 	}
 	return nil
 }

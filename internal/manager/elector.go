@@ -46,7 +46,7 @@ type LeaseOptions struct {
 func (o LeaseOptions) Validate() error {
 	retry := time.Duration(float64(o.RetryPeriod) * leaderelection.JitterFactor)
 	if o.RetryPeriod <= 0 || o.RenewDeadline <= retry || o.Duration <= o.RenewDeadline {
-		return fmt.Errorf("%v must be longer than %v, and that longer than %v with its jitter",
+		return fmt.Errorf("duration %v must exceed the renew deadline %v, which must exceed the retry period %v with jitter",
 			o.Duration, o.RenewDeadline, o.RetryPeriod)
 	}
 	return nil
