@@ -4,6 +4,7 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"testing"
@@ -21,7 +22,7 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// onRedis is an engine on a real one.
+// onRedis is an engine with a real Redis.
 type onRedis struct {
 	*engine.Engine
 	client redis.UniversalClient
@@ -59,45 +60,71 @@ func (r *onRedis) inspect(t *testing.T, id string, key []string, a plan.Attribut
 
 var alice = []string{"alice"}
 
-func TestInspect(t *testing.T) {
+func TestInspectShowsAFreshKeyAndWritesNothing(t *testing.T) {
 	g := NewWithT(t)
-	r := newOnRedis(t, makePlan("a/x", keyed(apiKey), func(p *plan.Plan) { p.Limits[0].BlockMillis = 600_000 },
-		overridden(limits(plan.LimitOverride{Name: "burst", Threshold: 10}), allow(keys("root")), deny(cidrs("192.0.2.0/24")))))
+	r := newOnRedis(t, makePlan("a/x", keyed(apiKey)))
 	state := r.inspect(t, "a/x", alice, plan.Attributes{})
 	g.Expect(state).To(Equal(&limiter.KeyState{Policy: "a/x", Revision: 7, Limits: []limiter.LimitState{{
 		Policy: "a/x", Limit: "burst", Algorithm: plan.FixedWindow, Allowed: true,
 		Remaining: 3, Quota: 3, Threshold: 3, Window: time.Minute, RemainingAfterWaiting: 3,
 	}}}))
-	g.Expect(r.client.DBSize(t.Context()).Val()).To(BeZero(), "nothing was written")
+	g.Expect(r.client.DBSize(t.Context()).Val()).To(BeZero())
+}
 
+func TestInspectShowsAnExhaustedLimit(t *testing.T) {
+	g := NewWithT(t)
+	r := newOnRedis(t, makePlan("a/x", keyed(apiKey)))
 	for range 3 {
 		r.decide(t, named("a/x"))
 	}
-	state = r.inspect(t, "a/x", alice, plan.Attributes{})
+	state := r.inspect(t, "a/x", alice, plan.Attributes{})
 	g.Expect(state.Blocked).To(BeFalse())
 	g.Expect(state.Limits[0].Allowed).To(BeFalse())
 	g.Expect(state.Limits[0].Used).To(Equal(int64(3)))
 	g.Expect(state.Limits[0].RetryAfter).To(BeNumerically("~", time.Minute, 10*time.Second))
+}
 
-	state = r.inspect(t, "a/x", alice, plan.Attributes{Principal: "gold"})
-	g.Expect([]string{state.Override, string(state.Action)}).To(Equal([]string{"gold", "Limit"}))
-	g.Expect(state.Limits[0].Remaining).To(Equal(int64(7)))
-	state = r.inspect(t, "a/x", []string{"root"}, plan.Attributes{})
-	g.Expect([]string{state.Override, string(state.Action)}).To(Equal([]string{"allowed", "Allow"}))
-	g.Expect(state.Limits).To(HaveLen(1))
-	state = r.inspect(t, "a/x", alice, from("::ffff:192.0.2.1"))
-	g.Expect([]string{state.Override, string(state.Action)}).To(Equal([]string{"denied", "Deny"}))
+func TestInspectShowsTheOverride(t *testing.T) {
+	r := newOnRedis(t, makePlan("a/x", keyed(apiKey), overridden(
+		limits(plan.LimitOverride{Name: "burst", Threshold: 10}), allow(keys("root")), deny(cidrs("192.0.2.0/24")))))
+	for name, tc := range map[string]struct {
+		key        []string
+		attributes plan.Attributes
+		override   string
+		action     plan.Action
+		remaining  int64
+	}{
+		"other limits": {key: alice, attributes: plan.Attributes{Principal: "gold"}, override: "gold", action: plan.ActionLimit, remaining: 10},
+		"allow":        {key: []string{"root"}, override: "allowed", action: plan.ActionAllow, remaining: 3},
+		"deny":         {key: alice, attributes: from("::ffff:192.0.2.1"), override: "denied", action: plan.ActionDeny, remaining: 3},
+		"no override":  {key: alice, remaining: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			state := r.inspect(t, "a/x", tc.key, tc.attributes)
+			g.Expect(state.Override).To(Equal(tc.override))
+			g.Expect(state.Action).To(Equal(tc.action))
+			g.Expect(state.Limits).To(HaveLen(1))
+			g.Expect(state.Limits[0].Remaining).To(Equal(tc.remaining))
+		})
+	}
+}
 
-	g.Expect(r.decide(t, named("a/x")).Allowed).To(BeFalse())
-	state = r.inspect(t, "a/x", alice, plan.Attributes{})
+func TestInspectShowsABlockOfThatKeyOnly(t *testing.T) {
+	g := NewWithT(t)
+	r := newOnRedis(t, makePlan("a/x", keyed(apiKey), func(p *plan.Plan) { p.Limits[0].BlockMillis = 600_000 }))
+	for range 4 {
+		r.decide(t, named("a/x"))
+	}
+	state := r.inspect(t, "a/x", alice, plan.Attributes{})
 	g.Expect(state.Blocked).To(BeTrue())
 	g.Expect(state.BlockedBy).To(Equal("burst"))
 	g.Expect(state.BlockLeft).To(BeNumerically("~", 10*time.Minute, 10*time.Second))
 	g.Expect(r.inspect(t, "a/x", []string{"bob"}, plan.Attributes{}).Blocked).To(BeFalse())
 }
 
-// What Inspect says does not depend on chance.
-func TestInspectSuppressed(t *testing.T) {
+// A Suppressed limit sheds at random, but a state is the same each time.
+func TestInspectIsNotRandom(t *testing.T) {
 	g := NewWithT(t)
 	shed := three(plan.Suppressed)
 	shed.HardLimitPercent = 1000
@@ -112,14 +139,20 @@ func TestInspectSuppressed(t *testing.T) {
 	}
 }
 
-func TestReset(t *testing.T) {
-	g := NewWithT(t)
-	r := newOnRedis(t, makePlan("a/x", func(p *plan.Plan) {
+// resettable has three limits with different kinds of state, a block, and an override with a
+// window of its own.
+func resettable() *plan.Plan {
+	return makePlan("a/x", func(p *plan.Plan) {
 		p.Limits[0].BlockMillis = 600_000
 		p.Limits = append(p.Limits, three(plan.SlidingLog), three(plan.TokenBucket))
 		p.Limits[1].Name, p.Limits[2].Name = "log", "tokens"
 		p.Limits[1].Threshold, p.Limits[2].Burst = 100, 100
-	}, overridden(limits(plan.LimitOverride{Name: "burst", WindowMillis: 120_000}))))
+	}, overridden(limits(plan.LimitOverride{Name: "burst", WindowMillis: 120_000})))
+}
+
+func TestResetDeletesEveryStateOfTheKeyOnly(t *testing.T) {
+	g := NewWithT(t)
+	r := newOnRedis(t, resettable())
 	gold := named("a/x")
 	gold.Attributes.Principal = "gold"
 	r.decide(t, gold)
@@ -132,16 +165,21 @@ func TestReset(t *testing.T) {
 	g.Expect(r.Reset(t.Context(), "a/x", alice)).To(BeTrue())
 	keys := r.client.Keys(t.Context(), "*").Val()
 	g.Expect(keys).To(HaveLen(3))
-	g.Expect(keys).To(HaveEach(ContainSubstring("{bob}")), "nothing else is touched")
+	g.Expect(keys).To(HaveEach(ContainSubstring("{bob}")), "other keys are not touched")
 	g.Expect(r.decide(t, named("a/x")).Limits[0].Used).To(Equal(int64(1)))
-	g.Expect(r.Reset(t.Context(), "a/x", alice)).To(BeTrue())
-	g.Expect(r.Reset(t.Context(), "a/x", alice)).To(BeFalse(), "there was nothing left")
 }
 
-func TestBlockByHand(t *testing.T) {
+func TestResetReportsWhetherAnyStateExisted(t *testing.T) {
+	g := NewWithT(t)
+	r := newOnRedis(t, resettable())
+	r.decide(t, named("a/x"))
+	g.Expect(r.Reset(t.Context(), "a/x", alice)).To(BeTrue())
+	g.Expect(r.Reset(t.Context(), "a/x", alice)).To(BeFalse())
+}
+
+func TestBlockDeniesTheKey(t *testing.T) {
 	g := NewWithT(t)
 	r := newOnRedis(t, makePlan("a/x", keyed(apiKey)))
-	r.decide(t, named("a/x"))
 	g.Expect(r.Block(t.Context(), "a/x", alice, time.Hour)).To(Succeed())
 	d := r.decide(t, named("a/x"))
 	g.Expect([]string{string(d.Reason), d.Policy, d.Limit}).To(Equal([]string{"Blocked", "a/x", ""}))
@@ -151,76 +189,116 @@ func TestBlockByHand(t *testing.T) {
 	state := r.inspect(t, "a/x", alice, plan.Attributes{})
 	g.Expect(state.Blocked).To(BeTrue())
 	g.Expect(state.BlockedBy).To(BeEmpty())
-
-	g.Expect(r.Block(t.Context(), "a/x", alice, time.Minute)).To(Succeed())
-	g.Expect(r.inspect(t, "a/x", alice, plan.Attributes{}).BlockLeft).To(BeNumerically("<=", time.Minute+time.Millisecond), "in place of the other")
-	g.Expect(r.Unblock(t.Context(), "a/x", alice)).To(BeTrue())
-	g.Expect(r.Unblock(t.Context(), "a/x", alice)).To(BeFalse())
-	d = r.decide(t, named("a/x"))
-	g.Expect(d.Allowed).To(BeTrue())
-	g.Expect(d.Limits[0].Used).To(Equal(int64(2)), "what was spent stays spent")
 }
 
-func TestStateOfWhichKey(t *testing.T) {
+func TestBlockReplacesABlock(t *testing.T) {
 	g := NewWithT(t)
-	r := newOnRedis(t, makePlan("a/shared"), makePlan("a/off", keyed(apiKey), mode(plan.ModeDisabled)), makePlan("a/keyed", keyed(apiKey)))
+	r := newOnRedis(t, makePlan("a/x", keyed(apiKey)))
+	g.Expect(r.Block(t.Context(), "a/x", alice, time.Hour)).To(Succeed())
+	g.Expect(r.Block(t.Context(), "a/x", alice, time.Minute)).To(Succeed())
+	g.Expect(r.inspect(t, "a/x", alice, plan.Attributes{}).BlockLeft).To(BeNumerically("<=", time.Minute+time.Millisecond))
+}
+
+func TestUnblockKeepsCounters(t *testing.T) {
+	g := NewWithT(t)
+	r := newOnRedis(t, makePlan("a/x", keyed(apiKey)))
+	r.decide(t, named("a/x"))
+	g.Expect(r.Block(t.Context(), "a/x", alice, time.Hour)).To(Succeed())
+	g.Expect(r.Unblock(t.Context(), "a/x", alice)).To(BeTrue())
+	g.Expect(r.Unblock(t.Context(), "a/x", alice)).To(BeFalse(), "no block is left")
+	d := r.decide(t, named("a/x"))
+	g.Expect(d.Allowed).To(BeTrue())
+	g.Expect(d.Limits[0].Used).To(Equal(int64(2)))
+}
+
+func TestStateOfAPolicyWithoutKey(t *testing.T) {
+	g := NewWithT(t)
+	r := newOnRedis(t, makePlan("a/shared"))
 	r.decide(t, &limiter.Check{Policies: []string{"a/shared"}, Cost: 2})
 	g.Expect(r.inspect(t, "a/shared", nil, plan.Attributes{}).Limits[0].Used).To(Equal(int64(2)))
 	g.Expect(r.inspect(t, "a/shared", alice, plan.Attributes{}).Limits[0].Used).To(BeZero())
 	g.Expect(r.Reset(t.Context(), "a/shared", nil)).To(BeTrue())
+}
 
+func TestStateOfADisabledPolicy(t *testing.T) {
+	g := NewWithT(t)
+	r := newOnRedis(t, makePlan("a/off", keyed(apiKey), mode(plan.ModeDisabled)))
 	g.Expect(r.Block(t.Context(), "a/off", alice, time.Hour)).To(Succeed())
-	g.Expect(r.inspect(t, "a/off", alice, plan.Attributes{}).Blocked).To(BeTrue(), "a Disabled policy has states, too")
+	g.Expect(r.inspect(t, "a/off", alice, plan.Attributes{}).Blocked).To(BeTrue())
 	g.Expect(r.decide(t, named("a/off")).Reason).To(Equal(limiter.ReasonDisabled))
 	g.Expect(r.Reset(t.Context(), "a/off", alice)).To(BeTrue())
+}
 
+func TestStateOfAKeyWithSeparators(t *testing.T) {
+	g := NewWithT(t)
+	r := newOnRedis(t, makePlan("a/keyed", keyed(apiKey)))
 	parts := []string{"a|b", "c:{d}"}
 	r.decide(t, &limiter.Check{Policies: []string{"a/keyed"}, Key: parts, Cost: 1})
 	g.Expect(r.inspect(t, "a/keyed", parts, plan.Attributes{}).Limits[0].Used).To(Equal(int64(1)))
 }
 
-func TestMalformedOperations(t *testing.T) {
-	r := newOnRedis(t, makePlan("a/keyed", keyed(apiKey)))
-	operations := map[string]func(id string, key []string) error{
-		"inspect": func(id string, key []string) error {
-			_, err := r.Inspect(t.Context(), id, key, plan.Attributes{})
+// stateCall is Inspect, Reset, Block or Unblock.
+type stateCall func(ctx context.Context, id string, key []string) error
+
+func stateCalls(e *engine.Engine) map[string]stateCall {
+	return map[string]stateCall{
+		"inspect": func(ctx context.Context, id string, key []string) error {
+			_, err := e.Inspect(ctx, id, key, plan.Attributes{})
 			return err
 		},
-		"reset": func(id string, key []string) error {
-			_, err := r.Reset(t.Context(), id, key)
+		"reset": func(ctx context.Context, id string, key []string) error {
+			_, err := e.Reset(ctx, id, key)
 			return err
 		},
-		"block": func(id string, key []string) error { return r.Block(t.Context(), id, key, time.Hour) },
-		"unblock": func(id string, key []string) error {
-			_, err := r.Unblock(t.Context(), id, key)
+		"block": func(ctx context.Context, id string, key []string) error {
+			return e.Block(ctx, id, key, time.Hour)
+		},
+		"unblock": func(ctx context.Context, id string, key []string) error {
+			_, err := e.Unblock(ctx, id, key)
 			return err
 		},
 	}
-	for name, operation := range operations {
+}
+
+func TestStateCallsRejectInvalidTargets(t *testing.T) {
+	r := newOnRedis(t, makePlan("a/keyed", keyed(apiKey)))
+	for name, call := range stateCalls(r.Engine) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			for _, key := range [][]string{nil, {}, {""}, {"a\n"}, {"\xff"}, make([]string, 9)} {
 				var invalid *limiter.FieldError
-				g.Expect(errors.As(operation("a/keyed", key), &invalid)).To(BeTrue())
+				g.Expect(errors.As(call(t.Context(), "a/keyed", key), &invalid)).To(BeTrue())
 				g.Expect(invalid.Field).To(HavePrefix("key"))
 			}
-			g.Expect(operation("a/none", alice)).To(MatchError(&limiter.UnknownPolicyError{Policy: "a/none"}))
+			g.Expect(call(t.Context(), "a/none", alice)).To(MatchError(&limiter.UnknownPolicyError{Policy: "a/none"}))
 			g.Expect(r.client.DBSize(t.Context()).Val()).To(BeZero())
 		})
 	}
+}
+
+func TestBlockRejectsInvalidDurations(t *testing.T) {
+	g := NewWithT(t)
+	r := newOnRedis(t, makePlan("a/keyed", keyed(apiKey)))
 	for _, length := range []time.Duration{0, -time.Second, time.Millisecond - 1, time.Millisecond + 1, plan.MaxWindow + time.Millisecond} {
 		err := r.Block(t.Context(), "a/keyed", alice, length)
-		NewWithT(t).Expect(err).To(MatchError("duration: must be whole milliseconds, 1ms to 720h"), length.String())
+		g.Expect(err).To(MatchError("duration: must be whole milliseconds, 1ms to 720h"), length.String())
 	}
 	for _, length := range []time.Duration{time.Millisecond, plan.MaxWindow} {
-		NewWithT(t).Expect(r.Block(t.Context(), "a/keyed", alice, length)).To(Succeed())
+		g.Expect(r.Block(t.Context(), "a/keyed", alice, length)).To(Succeed())
 	}
+}
+
+func TestStateCallsReportAnUnreachableRedis(t *testing.T) {
+	r := newOnRedis(t, makePlan("a/keyed", keyed(apiKey)))
 	r.server.Stop()
-	for name, operation := range operations {
+	for name, call := range stateCalls(r.Engine) {
 		var failure *script.StoreError
-		NewWithT(t).Expect(errors.As(operation("a/keyed", alice), &failure)).To(BeTrue(), name)
+		NewWithT(t).Expect(errors.As(call(t.Context(), "a/keyed", alice), &failure)).To(BeTrue(), name)
 	}
-	unready := newFixture()
-	_, err := unready.Inspect(t.Context(), "a/x", alice, plan.Attributes{})
-	NewWithT(t).Expect(err).To(MatchError(limiter.ErrNotReady))
+}
+
+func TestStateCallsNeedPlans(t *testing.T) {
+	for name, call := range stateCalls(newFixture().Engine) {
+		NewWithT(t).Expect(call(t.Context(), "a/x", alice)).To(MatchError(limiter.ErrNotReady), name)
+	}
 }
