@@ -103,14 +103,11 @@ func Run(ctx context.Context, o Options) error {
 
 // serveDecisions follows the registry and answers checks.
 func serveDecisions(ctx context.Context, group *errgroup.Group, registryClient redis.UniversalClient, o Options) {
-	// The endpoint lists the replicas of the watcher, and the watcher hands its snapshots
-	// to the endpoint, so one of them is set later. Neither runs before both exist.
-	var watcher *registry.Watcher
+	watcher := registry.NewWatcher(registryClient, o.RedisPrefix, registry.WatcherOptions{
+		Owner: o.Installation, Replica: o.Replica, Logger: o.Logger, Registerer: o.Registry,
+	})
 	o.Replicas = func() []httpapi.Replica { return replicas(watcher) }
 	decisions := endpoint.New(o.Options)
-	watcher = registry.NewWatcher(registryClient, o.RedisPrefix, registry.WatcherOptions{
-		Owner: o.Installation, Replica: o.Replica, Use: decisions.Use, Logger: o.Logger, Registerer: o.Registry,
-	})
 	// The watcher outlives the drain: the last decisions use the latest plans, and the
 	// replica stays in the list of live ones.
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -118,7 +115,7 @@ func serveDecisions(ctx context.Context, group *errgroup.Group, registryClient r
 		defer stop()
 		return decisions.Run(ctx)
 	})
-	group.Go(func() error { return watcher.Start(watching) })
+	group.Go(func() error { return watcher.Start(watching, decisions.Use) })
 }
 
 // replicas returns the live replicas in the form of the HTTP API.

@@ -23,9 +23,10 @@ func BenchmarkSetToUse(b *testing.B) {
 	for _, name := range []string{"a", "b", "c"} {
 		w := NewWatcher(c.newClient(), testPrefix, WatcherOptions{
 			Owner: testOwner, Replica: name, Logger: logger(b, name),
-			Use: func(s *plan.Snapshot) { used <- s.Lookup("shop/p7").Limits[0].Threshold },
 		})
-		go func() { _ = w.Start(b.Context()) }()
+		go func() {
+			_ = w.Start(b.Context(), func(s *plan.Snapshot) { used <- s.Lookup("shop/p7").Limits[0].Threshold })
+		}()
 		c.Expect(<-used).To(BeEquivalentTo(5))
 	}
 	var took []time.Duration

@@ -149,12 +149,12 @@ func (c *cluster) watch(name string) *replica {
 	ctx, stop := context.WithCancel(c.tb.Context())
 	r := &replica{stop: stop, done: make(chan struct{}), fewest: math.MaxInt}
 	r.Watcher = NewWatcher(c.newClient(), testPrefix, WatcherOptions{
-		Owner: testOwner, Replica: name, Use: r.use,
+		Owner: testOwner, Replica: name,
 		Logger: logger(c.tb, name), Registerer: prometheus.NewRegistry(),
 	})
 	go func() {
 		defer close(r.done)
-		_ = r.Start(ctx)
+		_ = r.Start(ctx, r.use)
 	}()
 	c.tb.Cleanup(func() { stop(); <-r.done })
 	return r

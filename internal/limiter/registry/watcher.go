@@ -24,9 +24,6 @@ type WatcherOptions struct {
 	// Replica is the name of this replica, unique in the installation and without a slash.
 	// Required.
 	Replica string
-	// Use is called with every new snapshot, one at a time. Its duration delays the
-	// change. Required.
-	Use func(*plan.Snapshot)
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 	// Registerer registers the metrics; nil does not export them.
@@ -43,11 +40,12 @@ type Watcher struct {
 	alive   atomic.Pointer[[]Replica]
 
 	// Used only by the goroutine of Start.
-	loaded   *loaded // nil before the first load
-	rejected version // version that was read and rejected
-	health   health
-	skips    int
-	named    []string
+	useSnapshot func(*plan.Snapshot)
+	loaded      *loaded // nil before the first load
+	rejected    version // version that was read and rejected
+	health      health
+	skips       int
+	named       []string
 }
 
 // NewWatcher returns a Watcher of the registry under prefix. The read timeout of the client
@@ -69,9 +67,10 @@ func (w *Watcher) Replicas() []Replica {
 	return nil
 }
 
-// Start follows the registry until ctx ends. While Redis is away it keeps the snapshot and
-// retries.
-func (w *Watcher) Start(ctx context.Context) error {
+// Start follows the registry until ctx ends and calls use with every new snapshot, one at a
+// time. The duration of use delays the change. While Redis is away the Watcher retries.
+func (w *Watcher) Start(ctx context.Context, use func(*plan.Snapshot)) error {
+	w.useSnapshot = use
 	// Subscribe before the first read: a change is either read or announced, never lost
 	// in between.
 	subscription := w.scripts.client.Subscribe(ctx, w.scripts.channel())
@@ -187,7 +186,7 @@ func (w *Watcher) use(next *loaded, h *header, applyTimer *prometheus.Timer) {
 	first := w.loaded == nil
 	w.loaded, w.rejected = next, version{}
 	w.skips, w.named = next.skipped()
-	w.options.Use(next.snapshot())
+	w.useSnapshot(next.snapshot())
 	w.metrics.revision.Set(float64(next.revision))
 	w.metrics.lag.Set(0)
 	if !first {
