@@ -130,8 +130,8 @@ type Override struct {
 	CIDRs []string `json:"cidrs,omitempty"`
 
 	// when is a CEL expression over the request that must yield true. An expression
-	// that fails at run time counts as false. At most 1024 characters. Without it there
-	// is no further condition.
+	// that fails at run time counts as false. At most 1024 characters. Without it any
+	// caller matches.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1

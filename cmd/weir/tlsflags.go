@@ -46,7 +46,7 @@ func (f *tlsFlags) validate() error {
 // load loads the files. It returns nil without --tls-cert-file.
 func (f *tlsFlags) load(logger *slog.Logger) (*tlsfiles.Files, error) {
 	if f.certFile == "" {
-		return nil, nil //nolint:nilnil // plain text is no error
+		return nil, nil //nolint:nilnil // plain text is valid
 	}
 	files, err := tlsfiles.Load(tlsfiles.Options{
 		CertFile: f.certFile, KeyFile: f.keyFile, ClientCAFile: f.clientCAFile, AllowedNames: f.clientNames, Logger: logger,

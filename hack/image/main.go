@@ -7,6 +7,8 @@
 //
 // `make image` builds the image of Weir with it, hack/cluster/build.sh the images of the
 // test cluster.
+//
+// Reading order: main.go (flags), layer.go (the layer), archive.go (the archive).
 package main
 
 import (

@@ -13,15 +13,15 @@ import (
 // called concurrently, also for the same ID.
 //
 // Set, Delete and Sweep fail at once while the registry is known to be
-// unreachable or owned elsewhere. The publisher remembers the plan that Set or
-// Delete asked for, retries by itself and signals Changes when it has written it.
+// unreachable or owned elsewhere. The publisher remembers each Set and
+// Delete, retries by itself and signals Changes when it has written it.
 type Publisher interface {
 	// Set makes p the wanted plan of its ID and returns when the registry holds it.
 	// Setting the plan that the registry already holds costs nothing.
 	Set(ctx context.Context, p *plan.Plan) error
 
 	// Delete makes the ID one without a plan and returns when the registry holds
-	// none. Deleting an ID without a plan is no error.
+	// none. Deleting an ID without a plan succeeds.
 	Delete(ctx context.Context, id string) error
 
 	// Sweep deletes the plans whose IDs are not live. A plan that is set during the

@@ -140,8 +140,8 @@ type initialPass struct {
 	pending map[reconcile.Request]struct{}
 }
 
-// begin starts a pass over those policies and reports whether it is complete
-// already, because there are none.
+// begin starts a pass over the policies. It reports whether the pass is complete at once,
+// because the list is empty.
 func (p *initialPass) begin(policies []reconcile.Request) (complete bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

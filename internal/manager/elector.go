@@ -103,7 +103,7 @@ func (e *elector) Start(ctx context.Context) error {
 
 // lead holds a term in the registry until ctx ends. After a term is lost to another
 // leader, it begins the next one only if the Lease names this process: a process
-// that was frozen believes for some time that it still leads, and two leaders would
+// that was frozen acts as leader for some time after it was replaced, and two leaders would
 // keep deposing each other.
 func (e *elector) lead(ctx context.Context, lock resourcelock.Interface) {
 	e.leading.Lock() // the previous call may still be returning

@@ -47,7 +47,7 @@ type Tracing struct {
 func FromEnvironment(ctx context.Context, version string, logger *slog.Logger) (*Tracing, error) {
 	enabled := slices.ContainsFunc(enablingVariables, func(name string) bool { return environment(name) != "" })
 	if !enabled || strings.EqualFold(environment("OTEL_SDK_DISABLED"), "true") {
-		return nil, nil //nolint:nilnil // no tracing is no error
+		return nil, nil //nolint:nilnil // tracing is off
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		logger.Warn("Failed to export spans", "error", err)
@@ -57,7 +57,7 @@ func FromEnvironment(ctx context.Context, version string, logger *slog.Logger) (
 		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER: %w", err)
 	}
 	if autoexport.IsNoneSpanExporter(exporter) {
-		return nil, nil //nolint:nilnil // no tracing is no error
+		return nil, nil //nolint:nilnil // tracing is off
 	}
 	// Attributes from the environment come last and take precedence.
 	attributes, err := resource.New(ctx,

@@ -69,8 +69,8 @@ type Options struct {
 }
 
 // Rotator issues the certificate, renews it, and sets the CA bundle in the webhook
-// configuration. Any number of rotators share one Secret: each does what is missing,
-// and one that loses a race finds the work done.
+// configuration. Any number of rotators share one Secret: each completes the
+// missing steps, and one that loses a race finds them done.
 //
 // A new CA is trusted before it issues: it joins the old one first in the Secret,
 // then in the configuration, and issues once it was read back from there. The old CA
@@ -128,7 +128,7 @@ func (r *Rotator) logProblem(err error) {
 	r.lastLogged = lastLogged
 }
 
-// sync does what is missing now. It reads the configuration before the Secret: if
+// sync completes the missing steps. It reads the configuration before the Secret: if
 // another replica changes both in between, the write of the bundle conflicts.
 func (r *Rotator) sync(ctx context.Context) error {
 	configuration, configErr := r.readConfiguration(ctx)

@@ -9,6 +9,8 @@
 //	client load [-rate N] [-duration D] ... URL  requests at a steady rate
 //	client until [-status S] ... URL...          poll all URLs until each returns the status
 //	client grpc -domain D [-entry K=V] ADDRESS   one request of Envoy's rate limit filter
+//
+// Reading order: main.go (wait, http), load.go (load), until.go (until), grpc.go (grpc).
 package main
 
 import (
