@@ -23,6 +23,9 @@ FUZZTIME ?= 10s
 # BENCH selects the benchmarks of `make bench`.
 BENCH ?= .
 
+# ROUNDS is the number of paired rounds of `make bench-compare`; few rounds mislead.
+ROUNDS ?= 6
+
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 
 TOOL := go tool -modfile=tools/go.mod
@@ -144,6 +147,12 @@ scale: ## Measure cold start, memory and edits with 1,000 and 5,000 policies.
 	hack/redis.sh
 	hack/kube/build.sh
 	go test -run '^$$' -bench BenchmarkScale -benchtime 1x -timeout 30m ./cmd/weir
+
+.PHONY: bench-compare
+bench-compare: ## Compare Weir with no-op services (ROUNDS=6); UPDATE=docs writes the result into docs/performance.md.
+	hack/redis.sh
+	go test -run '^$$' -bench BenchmarkCompare -benchtime 1x -timeout 60m ./test/bench \
+		-rounds $(ROUNDS) -report "$(if $(UPDATE),$(CURDIR)/$(UPDATE))"
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target (FUZZTIME=10s, or 1000x for a number of inputs).
