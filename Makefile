@@ -151,7 +151,7 @@ scale: ## Measure cold start, memory and edits with 1,000 and 5,000 policies.
 .PHONY: bench-compare
 bench-compare: ## Compare Weir with no-op services (ROUNDS=6); UPDATE=docs writes the result into docs/performance.md.
 	hack/redis.sh
-	go test -run '^$$' -bench BenchmarkCompare -benchtime 1x -timeout 60m ./test/bench \
+	go test -run '^$$' -bench 'BenchmarkCompare$$' -benchtime 1x -timeout 60m ./test/bench \
 		-rounds $(ROUNDS) -report "$(if $(UPDATE),$(CURDIR)/$(UPDATE))"
 
 .PHONY: fuzz

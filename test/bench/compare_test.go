@@ -95,10 +95,17 @@ func (s *scenario) pair(tb testing.TB) {
 func BenchmarkCompare(b *testing.B) {
 	for b.Loop() {
 		r := &results{}
-		compareGRPC(b, r)
+		compareGRPC(b, r, 1, 16, 64, 256)
 		compareHTTP(b, r)
 		comparePolicies(b, r)
 		r.publish(b, *report)
+	}
+}
+
+// BenchmarkCompareBriefly compares gRPC at 64 callers only.
+func BenchmarkCompareBriefly(b *testing.B) {
+	for b.Loop() {
+		compareGRPC(b, &results{}, 64)
 	}
 }
 
@@ -117,7 +124,7 @@ func responseOf(tb testing.TB, weir *target, w *workload) []byte {
 	return data
 }
 
-func compareGRPC(b *testing.B, r *results) {
+func compareGRPC(b *testing.B, r *results, callers ...int) {
 	b.Helper()
 	weir, _ := weirTargets(b, policyFolder(b, 0))
 	workloads := []*workload{
@@ -131,10 +138,10 @@ func compareGRPC(b *testing.B, r *results) {
 	for _, w := range workloads {
 		exhaust(b, &weir, w)
 		same := noopTarget(b, "no-op, Weir's options and fields", noopWeir, responseOf(b, &weir, w))
-		for _, callers := range []int{1, 16, 64, 256} {
-			s := &scenario{name: w.name, callers: callers, targets: []target{plain, same, weir}}
+		for _, n := range callers {
+			s := &scenario{name: w.name, callers: n, targets: []target{plain, same, weir}}
 			for i := range s.targets {
-				s.calls = append(s.calls, w.overGRPC(b, &s.targets[i], callers))
+				s.calls = append(s.calls, w.overGRPC(b, &s.targets[i], n))
 			}
 			s.pair(b)
 			r.add("gRPC ShouldRateLimit", s)
