@@ -80,12 +80,12 @@ func TestScriptsRunEmbedded(t *testing.T) {
 	}
 	g.Expect(check().Verdict).To(Equal(script.Admitted))
 	g.Expect(check().Verdict).To(Equal(script.Admitted))
-	refused := check()
-	g.Expect(refused.Verdict).To(Equal(script.Tripped))
-	g.Expect(refused.BlockLeft).To(Equal(101 * time.Millisecond))
+	denied := check()
+	g.Expect(denied.Verdict).To(Equal(script.Tripped))
+	g.Expect(denied.BlockLeft).To(Equal(101 * time.Millisecond))
 	clock.Advance(99 * time.Millisecond)
 	g.Expect(check().Verdict).To(Equal(script.Blocked), "to the end")
-	clock.Advance(refused.BlockLeft - 99*time.Millisecond)
+	clock.Advance(denied.BlockLeft - 99*time.Millisecond)
 	g.Expect(check().Verdict).To(Equal(script.Admitted))
 	clock.Advance(time.Second)
 	g.Expect(client.DBSize(t.Context()).Val()).To(BeZero(), "everything expires")
@@ -115,12 +115,12 @@ func TestAlgorithmsRunEmbedded(t *testing.T) {
 				return reply.Entries[0].Limits[0]
 			}
 			g.Expect(check().Fits).To(BeTrue())
-			refused := check()
-			g.Expect(refused.Fits).To(BeFalse())
-			g.Expect(refused.Wait).To(And(BeNumerically(">", 0), BeNumerically("<=", window+2*time.Millisecond)))
+			denied := check()
+			g.Expect(denied.Fits).To(BeFalse())
+			g.Expect(denied.Wait).To(And(BeNumerically(">", 0), BeNumerically("<=", window+2*time.Millisecond)))
 			if l.Algorithm != script.Suppressed { // it counts what it refuses
 				// A key lives to the end of its last millisecond in Redis, not here.
-				clock.Advance(refused.Wait - 2*time.Millisecond)
+				clock.Advance(denied.Wait - 2*time.Millisecond)
 				g.Expect(check().Fits).To(BeFalse(), "too early")
 				clock.Advance(2 * time.Millisecond)
 				g.Expect(check().Fits).To(BeTrue())

@@ -143,7 +143,7 @@ func (ev *evaluation) denyOutright(p applicable, reason limiter.Reason, override
 	ev.outrightDenials = append(ev.outrightDenials, outrightDenial{
 		policy: p.policy, reason: reason, override: override, descriptors: descriptors,
 	})
-	ev.call.Refused = ev.call.Refused || p.enforces()
+	ev.call.Denied = ev.call.Denied || p.enforces()
 }
 
 // addParticipant adds an entry to the call. Where descriptors give one policy and key

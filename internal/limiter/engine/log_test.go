@@ -46,7 +46,7 @@ func TestDecisionsAreLogged(t *testing.T) {
 		HaveKeyWithValue("used", HaveKeyWithValue("burst", 1.0))))
 	g.Expect(decide("a/x")).To(And(
 		HaveKeyWithValue("allowed", false), HaveKeyWithValue("reason", "LimitExceeded"),
-		HaveKeyWithValue("verdict", "refused"), HaveKeyWithValue("retryAfter", BeNumerically(">", 59e9))))
+		HaveKeyWithValue("verdict", "denied"), HaveKeyWithValue("retryAfter", BeNumerically(">", 59e9))))
 	g.Expect(decide("a/y")).To(HaveKeyWithValue("reason", "Disabled"))
 	level.Set(slog.LevelInfo)
 	g.Expect(decide("a/x")).To(BeEmpty())

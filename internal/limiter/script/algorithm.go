@@ -21,7 +21,7 @@ type kind struct {
 	// ceiling is how far the state of the limit can grow; limits that share a
 	// state share the largest of theirs. Nil if nothing bounds it.
 	ceiling func(*Limit) int64
-	// attempts says that the algorithm can count refused checks.
+	// attempts says that the algorithm can count denied checks.
 	attempts bool
 	// model returns the state of the reference model.
 	model func(*Model, *Entry, *Limit) counter

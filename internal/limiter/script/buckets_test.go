@@ -12,7 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// Buckets err only towards refusing, and by less than one bucket: what is refused
+// Buckets err only towards refusing, and by less than one bucket: what is denied
 // would have been over the quota of a log that reaches back one bucket further,
 // and what is admitted never is over that of a log of the window itself.
 func TestBucketsErrByLessThanOne(t *testing.T) {
@@ -36,7 +36,7 @@ func TestBucketsErrByLessThanOne(t *testing.T) {
 					}
 					return units
 				}
-				refusals, errors := 0, 0
+				denials, errors := 0, 0
 				for range 600 {
 					b.clock.Set(b.clock.Now().Add(time.Duration(r.Int64N(80_000)) * time.Microsecond))
 					now, cost := b.clock.Now().UnixMicro(), 1+r.Int64N(3)
@@ -46,13 +46,13 @@ func TestBucketsErrByLessThanOne(t *testing.T) {
 						g.Expect(within(now, window)).To(BeNumerically("<=", quota))
 						continue
 					}
-					refusals++
+					denials++
 					g.Expect(within(now, window+bucket) + cost).To(BeNumerically(">", quota))
 					if within(now, window)+cost <= quota {
 						errors++
 					}
 				}
-				g.Expect(refusals).To(BeNumerically(">", 100))
+				g.Expect(denials).To(BeNumerically(">", 100))
 				if bucket == window/2 {
 					g.Expect(errors).To(BeNumerically(">", 0), "coarse buckets are seen to err")
 				}

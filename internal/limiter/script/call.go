@@ -74,7 +74,7 @@ const (
 	flagPeek
 	flagBlocks
 	flagLog
-	flagAsks
+	flagDryRun
 )
 
 // NewPolicy prepares a policy. id is "<namespace>/<name>"; attempts makes
@@ -183,16 +183,16 @@ type Entry struct {
 	// Peek evaluates and writes nothing.
 	Peek bool
 
-	asks bool // spends nothing, but mends states
+	dryRun bool // spends nothing, but mends states
 }
 
 // Call is one atomic decision. No two entries may have both the same policy
 // and the same key.
 type Call struct {
 	Entries []Entry
-	// Refused says that the check is refused already, by somebody outside the
+	// Denied says that the check is denied already, by somebody outside the
 	// call: nothing is spent except by policies that count attempts.
-	Refused bool
+	Denied bool
 	// Draw is the caller's random number, which decides what Suppressed sheds:
 	// all of 0..2^32-1 equally likely.
 	Draw uint32
@@ -204,10 +204,10 @@ type Verdict int
 // The verdicts.
 const (
 	// Admitted means that the policy has no objection. Units are spent only if
-	// no other entry that enforces refused.
+	// no other entry that enforces denied.
 	Admitted Verdict = iota
-	// Refused means that a limit does not fit.
-	Refused
+	// Denied means that a limit does not fit.
+	Denied
 	// Blocked means that a block was live before the call.
 	Blocked
 	// Tripped means that a limit does not fit and the call started a block.
@@ -216,7 +216,7 @@ const (
 
 // String returns the verdict in one word.
 func (v Verdict) String() string {
-	return [...]string{Admitted: "admitted", Refused: "refused", Blocked: "blocked", Tripped: "tripped"}[v]
+	return [...]string{Admitted: "admitted", Denied: "denied", Blocked: "blocked", Tripped: "tripped"}[v]
 }
 
 // Reply is the answer to a Call, entry by entry.
@@ -248,7 +248,7 @@ type LimitReply struct {
 	// Used is the units held after the call.
 	Used int64
 	// Wait is how long until the same entry fits and no block is live, if the
-	// caller is alone on its key; 0 when nobody was refused; Never.
+	// caller is alone on its key; 0 when nobody was denied; Never.
 	Wait time.Duration
 	// UsedThen is the units held after Wait.
 	UsedThen int64

@@ -50,7 +50,7 @@ func TestClusterAgreesWithModel(t *testing.T) {
 				policies = append(policies, NewPolicy(fmt.Sprintf("test/%s%d", a, i), i == 2 && a.kind().attempts, false, []Limit{l}))
 			}
 			for range 60 {
-				call := &Call{Draw: r.Uint32(), Refused: r.IntN(10) == 0}
+				call := &Call{Draw: r.Uint32(), Denied: r.IntN(10) == 0}
 				for _, i := range r.Perm(3)[:1+r.IntN(3)] {
 					call.Entries = append(call.Entries, Entry{
 						Policy: policies[i], Key: keys[r.IntN(3)], Cost: 1 + r.Int64N(2), Peek: r.IntN(8) == 0,
@@ -148,7 +148,7 @@ func (r *rival) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A check that was admitted everywhere when it asked, and is then refused by one
+// A check that was admitted everywhere when it asked, and is then denied by one
 // node, gives back what it spent on the others; what counts attempts keeps its
 // count; a block that the refusing node started stays.
 func TestClusterLostRace(t *testing.T) {
@@ -165,7 +165,7 @@ func TestClusterLostRace(t *testing.T) {
 			counted := policy("counted", true, hourly(SlidingLog, 10))
 			tight := hourly(FixedWindow, 1)
 			tight.Block = time.Hour
-			refuses := policy("refuses", false, tight)
+			denies := policy("denies", false, tight)
 			before := &Call{Entries: []Entry{{Policy: given, Key: keys[0], Cost: 2}}}
 			_, err := store.Evaluate(t.Context(), before)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -173,11 +173,11 @@ func TestClusterLostRace(t *testing.T) {
 			// Three nodes are asked, then three are to spend: somebody else takes
 			// the last unit of the tight one in between.
 			store.client.(*redis.ClusterClient).AddHook(&rival{after: 4, spend: func() {
-				_, err := intruder.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: refuses, Key: keys[2], Cost: 1}}})
+				_, err := intruder.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: denies, Key: keys[2], Cost: 1}}})
 				g.Expect(err).NotTo(HaveOccurred())
 			}})
 			call := &Call{Entries: []Entry{
-				{Policy: given, Key: keys[0], Cost: 3}, {Policy: counted, Key: keys[1], Cost: 1}, {Policy: refuses, Key: keys[2], Cost: 1},
+				{Policy: given, Key: keys[0], Cost: 3}, {Policy: counted, Key: keys[1], Cost: 1}, {Policy: denies, Key: keys[2], Cost: 1},
 			}}
 			reply, err := store.Evaluate(t.Context(), call)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -189,7 +189,7 @@ func TestClusterLostRace(t *testing.T) {
 			peek := &Call{Entries: []Entry{{Policy: given, Key: keys[0], Cost: 8, Peek: true}}}
 			reply, err = store.Evaluate(t.Context(), peek)
 			g.Expect(err).NotTo(HaveOccurred())
-			if a != Suppressed { // it has observed what was refused
+			if a != Suppressed { // it has observed what was denied
 				g.Expect(reply.Entries[0].Verdict).To(Equal(Admitted), "as if nothing had happened")
 			}
 		})

@@ -2,16 +2,16 @@
 --
 -- KEYS     the entries'. A block is looked for whatever the limits say: it may
 --          be older than the last edit of the policy, or set by hand
--- ARGV     flags (1 somebody outside the call refused already, 2 receipts are
+-- ARGV     flags (1 somebody outside the call denied already, 2 receipts are
 --          wanted); the caller's draw, 0..2^32-1; number of entries; the entries
 -- returns  a flat array, per entry
---            verdict (0 admitted, 1 refused, 2 blocked before, 3 refused and now blocked),
+--            verdict (0 admitted, 1 denied, 2 blocked before, 3 denied and now blocked),
 --            [block left (us), name of the limit that blocked, if verdict >= 2],
 --            then per limit: fits (0 no, 1 yes, 2 shed by chance), used, wait (us,
 --            -1 never), used after the wait, idle (us), [share that is shed, in
 --            millionths, if Suppressed], [receipt, if wanted]
 -- written  nothing for a peek; nothing by an entry that is blocked; nothing by
---          an entry counting admissions when anybody who enforces refuses, except
+--          an entry counting admissions when anybody who enforces denies, except
 --          what its algorithm observes
 
 local function judge(entry)
@@ -24,7 +24,7 @@ local function judge(entry)
   end
 end
 
--- The longest block among the limits that refuse; it carries the name of the
+-- The longest block among the limits that deny; it carries the name of the
 -- first of them. The TTL is the only record of its end. What is shed by chance
 -- is no reason to block.
 local function start_block(entry)
@@ -40,9 +40,9 @@ local function start_block(entry)
   entry.verdict, entry.block_left = 3, (longest + 1) * 1000
 end
 
-local function spend(entry, anybody_refused)
-  if entry.peek or entry.asks or entry.verdict == 2 then return end
-  local passes = entry.admitted and not anybody_refused
+local function spend(entry, denied)
+  if entry.peek or entry.dry_run or entry.verdict == 2 then return end
+  local passes = entry.admitted and not denied
   for _, limit in ipairs(entry.limits) do
     if entry.attempts or passes or limit.algorithm.observes then
       limit.algorithm.spend(entry, limit, passes)
@@ -51,11 +51,11 @@ local function spend(entry, anybody_refused)
   if entry.blocks and not entry.admitted then start_block(entry) end
 end
 
-local function report_limit(entry, limit, refused, reply)
+local function report_limit(entry, limit, denied, reply)
   local wait, used_then = 0, limit.used
   if entry.cost > limit.quota then
     wait = -1
-  elseif refused then
+  elseif denied then
     wait = max(limit.algorithm.fit(entry, limit), entry.block_left or 0)
     used_then = limit.algorithm.used_in(entry, limit, wait)
   end
@@ -67,14 +67,14 @@ local function report_limit(entry, limit, refused, reply)
   if limit.suppression then reply[#reply + 1] = limit.suppression end
 end
 
-local function report(entry, anybody_refused, receipts, reply)
+local function report(entry, denied, receipts, reply)
   reply[#reply + 1] = entry.verdict
   if entry.verdict >= 2 then
     reply[#reply + 1] = entry.block_left
     reply[#reply + 1] = entry.blocked_by
   end
   for _, limit in ipairs(entry.limits) do
-    report_limit(entry, limit, anybody_refused or not entry.admitted, reply)
+    report_limit(entry, limit, denied or not entry.admitted, reply)
     if receipts then
       local receipt = limit.algorithm.receipt
       reply[#reply + 1] = receipt and receipt(entry, limit) or 0
@@ -83,15 +83,15 @@ local function report(entry, anybody_refused, receipts, reply)
 end
 
 local flags = next_number()
-local anybody_refused, receipts = flags % 2 >= 1, flags >= 2
+local denied, receipts = flags % 2 >= 1, flags >= 2
 draw = next_number() / 2 ^ 32
 local entries, reply = {}, {}
 for i = 1, next_number() do
   local entry = read_entry()
   judge(entry)
   entries[i] = entry
-  if not (entry.admitted or entry.shadow) then anybody_refused = true end
+  if not (entry.admitted or entry.shadow) then denied = true end
 end
-for _, entry in ipairs(entries) do spend(entry, anybody_refused) end
-for _, entry in ipairs(entries) do report(entry, anybody_refused, receipts, reply) end
+for _, entry in ipairs(entries) do spend(entry, denied) end
+for _, entry in ipairs(entries) do report(entry, denied, receipts, reply) end
 return reply

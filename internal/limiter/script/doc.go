@@ -24,10 +24,10 @@
 //  1. Read. Every entry's block and limits are read; nothing is written. An
 //     entry is admitted when no block is live and every limit fits its cost.
 //  2. Spend. When every enforcing entry is admitted, each admitted entry
-//     spends. When one is refused, only entries that count attempts and are
+//     spends. When one is denied, only entries that count attempts and are
 //     not blocked themselves spend, and Suppressed notes what it observed. An
-//     entry that refuses starts its block.
-//  3. Report. What is held now and, if somebody was refused, how long each
+//     entry that denies starts its block.
+//  3. Report. What is held now and, if somebody was denied, how long each
 //     limit needs until the same call fits.
 //
 // # Facts about Redis the scripts rely on

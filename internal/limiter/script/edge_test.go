@@ -116,7 +116,7 @@ func TestClockThatStepsBack(t *testing.T) {
 				start := b.clock.Now()
 				b.clock.Set(start.Add(-3 * time.Hour))
 				verdict, wait := ask(1)
-				g.Expect(verdict).To(Equal(Refused))
+				g.Expect(verdict).To(Equal(Denied))
 				g.Expect(wait).To(And(BeNumerically(">", 0), BeNumerically("<=", 3*time.Hour+time.Minute+time.Millisecond)))
 				b.clock.Set(b.clock.Now().Add(wait.Truncate(time.Millisecond) + time.Millisecond))
 				verdict, _ = ask(1)
@@ -142,7 +142,7 @@ func TestTTLThatWasRemoved(t *testing.T) {
 					call := &Call{Draw: 1<<32 - 1, Entries: []Entry{{Policy: policy, Key: "a", Cost: 2}}}
 					g.Expect(b.evaluate(t, call).Entries[0].Verdict).To(Equal(Admitted))
 					g.Expect(client.Persist(t.Context(), key).Val()).To(BeTrue())
-					g.Expect(b.evaluate(t, call).Entries[0].Verdict).To(Equal(Refused))
+					g.Expect(b.evaluate(t, call).Entries[0].Verdict).To(Equal(Denied))
 					b.clock.Set(b.clock.Now().Add(2 * time.Minute))
 					g.Expect(b.evaluate(t, call).Entries[0].Verdict).To(Equal(Admitted))
 					g.Expect(client.PTTL(t.Context(), key).Val()).To(BeNumerically(">", 0))

@@ -28,7 +28,7 @@ local function read_entry()
   entry.shadow = flags % 4 >= 2
   entry.peek = flags % 8 >= 4
   entry.blocks = flags % 16 >= 8
-  entry.asks = flags >= 32
+  entry.dry_run = flags >= 32
   if flags % 32 >= 16 then entry.keep, entry.keep_units = next_number(), next_number() end
   for i = 1, next_number() do
     local limit = read_limit(entry)

@@ -5,7 +5,7 @@
 -- ARGV     ceiling: where counted attempts saturate
 -- clock    none: the TTL is the only truth
 -- cost     O(1); GET, SET or INCRBY, PTTL
--- refused  writes nothing, except that an entry counting attempts adds its
+-- denied  writes nothing, except that an entry counting attempts adds its
 --          cost until the counter stands at `ceiling`
 
 -- Microseconds until the window is over. A TTL that is missing or longer than

@@ -11,7 +11,7 @@
 --          limits that share it
 -- clock    TIME
 -- cost     O(1); GET, SET
--- refused  writes nothing, except that an arrival time too far ahead, after an
+-- denied  writes nothing, except that an arrival time too far ahead, after an
 --          edit that made the rate higher or a server clock that was set back, is
 --          brought back to the ceiling; a peek takes it as it is
 

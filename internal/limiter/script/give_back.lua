@@ -1,5 +1,5 @@
 -- give_back: takes back what entries spent, when part of a check that was spread
--- over several nodes of a Redis Cluster was refused after all.
+-- over several nodes of a Redis Cluster was denied after all.
 --
 -- KEYS     the entries', as decide
 -- ARGV     number of entries; then per entry what decide takes and, per limit,

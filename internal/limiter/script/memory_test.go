@@ -129,5 +129,5 @@ func TestMemoryOfVariants(t *testing.T) {
 	}
 	g.Expect(client.LLen(t.Context(), testPrefix+layoutVersion+"{a}:test/v:sl").Val()).To(BeNumerically("<=", 2*20+1))
 	reply := b.evaluate(t, &Call{Entries: []Entry{{Policy: variants[1], Key: "a", Cost: 1}}})
-	g.Expect(reply.Entries[0].Verdict).To(Equal(Refused), "the long window is full")
+	g.Expect(reply.Entries[0].Verdict).To(Equal(Denied), "the long window is full")
 }

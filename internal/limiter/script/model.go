@@ -50,18 +50,18 @@ func (m *Model) Evaluate(call *Call, now time.Time) *Reply {
 	at := now.UnixMicro()
 	m.expire(at)
 	reply := &Reply{Entries: make([]EntryReply, len(call.Entries))}
-	anybodyRefused := call.Refused
+	denied := call.Denied
 	for i := range call.Entries {
 		m.judge(&call.Entries[i], &reply.Entries[i], call.Draw, at)
 		if reply.Entries[i].Verdict != Admitted && !call.Entries[i].Policy.shadow {
-			anybodyRefused = true
+			denied = true
 		}
 	}
 	for i := range call.Entries {
-		m.spend(&call.Entries[i], &reply.Entries[i], anybodyRefused, at)
+		m.spend(&call.Entries[i], &reply.Entries[i], denied, at)
 	}
 	for i := range call.Entries {
-		m.report(&call.Entries[i], &reply.Entries[i], anybodyRefused, at)
+		m.report(&call.Entries[i], &reply.Entries[i], denied, at)
 	}
 	return reply
 }
@@ -79,17 +79,17 @@ func (m *Model) judge(e *Entry, r *EntryReply, draw uint32, now int64) {
 			lr.Fits = c.held(e, l, now)+e.Cost <= l.Quota
 		}
 		if !lr.Fits && r.Verdict == Admitted {
-			r.Verdict = Refused
+			r.Verdict = Denied
 		}
 		r.Limits = append(r.Limits, lr)
 	}
 }
 
-func (m *Model) spend(e *Entry, r *EntryReply, anybodyRefused bool, now int64) {
+func (m *Model) spend(e *Entry, r *EntryReply, denied bool, now int64) {
 	if e.Peek || r.Verdict == Blocked {
 		return
 	}
-	passes := r.Verdict == Admitted && !anybodyRefused
+	passes := r.Verdict == Admitted && !denied
 	logged := false
 	for i := range e.Policy.limits {
 		l := &e.Policy.limits[i]
@@ -105,7 +105,7 @@ func (m *Model) spend(e *Entry, r *EntryReply, anybodyRefused bool, now int64) {
 		}
 		c.spend(e, l, now, passes)
 	}
-	if r.Verdict == Refused {
+	if r.Verdict == Denied {
 		m.startBlock(e, r, now)
 	}
 }
@@ -129,7 +129,7 @@ func (m *Model) startBlock(e *Entry, r *EntryReply, now int64) {
 	r.Verdict, r.BlockLeft, r.BlockedBy = Tripped, micros(b.end.left(now)), by
 }
 
-func (m *Model) report(e *Entry, r *EntryReply, anybodyRefused bool, now int64) {
+func (m *Model) report(e *Entry, r *EntryReply, denied bool, now int64) {
 	for i := range e.Policy.limits {
 		l, lr := &e.Policy.limits[i], &r.Limits[i]
 		c := m.counter(e, l)
@@ -139,7 +139,7 @@ func (m *Model) report(e *Entry, r *EntryReply, anybodyRefused bool, now int64) 
 		switch {
 		case e.Cost > l.Quota:
 			lr.Wait = Never
-		case anybodyRefused || r.Verdict != Admitted:
+		case denied || r.Verdict != Admitted:
 			lr.Wait = max(micros(c.fit(e, l, now)), r.BlockLeft)
 			lr.UsedThen = c.heldAfter(e, l, now, lr.Wait.Microseconds())
 		}

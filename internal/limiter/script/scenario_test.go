@@ -25,7 +25,7 @@ import (
 // Times count from the start and never repeat an earlier file's state. Facts
 // are used, remaining, retryAfter, remainingAfterWaiting, resetAfter and suppression; a
 // LIMIT is POLICY/LIMIT, or LIMIT where only one policy is asked. Without
-// policies the one stated last is asked. deny means that this check was refused by
+// policies the one stated last is asked. deny means that this check was denied by
 // a limit, blocked that it met a live block. draw is the caller's random number,
 // 0 (never shed) to just below 1; it is 0 where it is not given.
 func TestScenarios(t *testing.T) {
@@ -89,7 +89,7 @@ func outcome(call *Call, r *Reply) string {
 			worst = v
 		}
 	}
-	return map[Verdict]string{Admitted: "allow", Refused: "deny", Tripped: "deny", Blocked: "blocked"}[worst]
+	return map[Verdict]string{Admitted: "allow", Denied: "deny", Tripped: "deny", Blocked: "blocked"}[worst]
 }
 
 func factsOf(l Limit, r *LimitReply) map[string]string {

@@ -11,7 +11,7 @@
 -- clock    TIME, but never before the newest hit
 -- cost     O(log n) list reads of O(n/600) each for a window; pruning is O(1)
 --          amortised
--- refused  writes nothing, except that an entry counting attempts appends its
+-- denied  writes nothing, except that an entry counting attempts appends its
 --          hit and drops the oldest beyond keep_units, and that a log whose TTL
 --          became too short, after an edit to a longer window, is given the time
 --          it needs

@@ -1,12 +1,12 @@
 -- SlidingWindow: at most `quota` units in any interval of length `window`, from
 -- buckets: hits in one bucket of time are kept as one, which counts as long as
--- the latest of them. It errs only towards refusing, by less than a bucket.
+-- the latest of them. It errs only towards denying, by less than a bucket.
 --
 -- KEYS     one per limit: a log of at most window/bucket + 2 hits
 -- ARGV     bucket (us); ceiling: where a bucket of counted attempts saturates
 -- clock    TIME, but never before the newest hit
 -- cost     as SlidingLog, over the buckets
--- refused  writes nothing, except that an entry counting attempts adds its cost
+-- denied  writes nothing, except that an entry counting attempts adds its cost
 --          until the bucket stands at `ceiling`
 
 algorithms.sw = {

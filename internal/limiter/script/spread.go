@@ -32,17 +32,17 @@ func oneKey(call *Call) bool {
 // check spent, which errs towards refusing.
 func (s *Store) evaluateSpread(ctx context.Context, call *Call) (*Reply, error) {
 	groups := groupsOf(call)
-	if err := s.ask(ctx, groups); err != nil {
+	if err := s.dryRun(ctx, groups); err != nil {
 		return nil, err
 	}
-	refused := call.Refused || slices.ContainsFunc(groups, (*group).refuses)
+	denied := call.Denied || slices.ContainsFunc(groups, (*group).denies)
 	for _, g := range groups {
-		g.call.Refused = refused
+		g.call.Denied = denied
 	}
 	if err := s.spend(ctx, groups); err != nil {
 		return nil, err
 	}
-	if !refused && slices.ContainsFunc(groups, (*group).refuses) {
+	if !denied && slices.ContainsFunc(groups, (*group).denies) {
 		s.giveBack(ctx, groups)
 	}
 	return merge(call, groups), nil
@@ -54,7 +54,7 @@ func groupsOf(call *Call) []*group {
 		at := slices.IndexFunc(groups, func(g *group) bool { return g.call.Entries[0].Key == e.Key })
 		if at < 0 {
 			at = len(groups)
-			groups = append(groups, &group{call: Call{Refused: call.Refused, Draw: call.Draw}})
+			groups = append(groups, &group{call: Call{Denied: call.Denied, Draw: call.Draw}})
 		}
 		groups[at].call.Entries = append(groups[at].call.Entries, e)
 		groups[at].indices = append(groups[at].indices, i)
@@ -62,8 +62,8 @@ func groupsOf(call *Call) []*group {
 	return groups
 }
 
-// refuses reports whether an enforcing policy of the group does.
-func (g *group) refuses() bool {
+// denies reports whether an enforcing policy of the group does.
+func (g *group) denies() bool {
 	for i, e := range g.call.Entries {
 		if !e.Policy.shadow && g.reply.Entries[i].Verdict != Admitted {
 			return true
@@ -74,15 +74,15 @@ func (g *group) refuses() bool {
 
 // ask lets every group judge and spend nothing. A group that does not answer keeps
 // the reply it has.
-func (s *Store) ask(ctx context.Context, groups []*group) error {
+func (s *Store) dryRun(ctx context.Context, groups []*group) error {
 	var wait errgroup.Group
 	for _, g := range groups {
-		question := Call{Entries: slices.Clone(g.call.Entries), Refused: g.call.Refused, Draw: g.call.Draw}
-		for i := range question.Entries {
-			question.Entries[i].asks = true
+		dry := Call{Entries: slices.Clone(g.call.Entries), Denied: g.call.Denied, Draw: g.call.Draw}
+		for i := range dry.Entries {
+			dry.Entries[i].dryRun = true
 		}
 		wait.Go(func() error {
-			reply, err := s.evaluate(ctx, &question, false)
+			reply, err := s.evaluate(ctx, &dry, false)
 			if err == nil {
 				g.reply = reply
 			}
@@ -93,8 +93,8 @@ func (s *Store) ask(ctx context.Context, groups []*group) error {
 }
 
 // spend lets every group do what it does for a call that all admit, or that
-// somebody refused: then attempts are counted and blocks start. What is refused
-// stays refused, even if it would be admitted by now or nobody answers.
+// somebody denied: then attempts are counted and blocks start. What is denied
+// stays denied, even if it would be admitted by now or nobody answers.
 func (s *Store) spend(ctx context.Context, groups []*group) error {
 	var wait errgroup.Group
 	for _, g := range groups {
@@ -103,11 +103,11 @@ func (s *Store) spend(ctx context.Context, groups []*group) error {
 		}
 		wait.Go(func() error {
 			reply, err := s.evaluate(ctx, &g.call, true)
-			if err != nil && !g.call.Refused {
+			if err != nil && !g.call.Denied {
 				return err
 			}
-			asked, refused := g.reply, g.refuses()
-			if g.reply = reply; err != nil || refused && !g.refuses() {
+			asked, denied := g.reply, g.denies()
+			if g.reply = reply; err != nil || denied && !g.denies() {
 				g.reply = asked
 			}
 			return nil
@@ -117,11 +117,11 @@ func (s *Store) spend(ctx context.Context, groups []*group) error {
 }
 
 // needsSecond reports whether the entry has something to write. A Suppressed
-// limit also has another answer when somebody refused: when it would pass for
+// limit also has another answer when somebody denied: when it would pass for
 // certain.
 func (g *group) needsSecond(e Entry) bool {
 	suppressed := e.Policy.algorithms&Suppressed.bit() != 0
-	if g.call.Refused {
+	if g.call.Denied {
 		return suppressed || !e.Peek && e.Policy.flags&(flagAttempts|flagBlocks) != 0
 	}
 	return !e.Peek
@@ -131,16 +131,16 @@ func (g *group) needsSecond(e Entry) bool {
 // the caller may have gone.
 const giveBackTimeout = time.Second
 
-// giveBack takes back what groups spent on a check that another one refused, and
-// asks them for their answer to the refused check. Policies that count attempts
-// keep what they counted. The check is refused whether or not that succeeds:
+// giveBack takes back what groups spent on a check that another one denied, and
+// asks them for their answer to the denied check. Policies that count attempts
+// keep what they counted. The check is denied whether or not that succeeds:
 // what cannot be given back is spent.
 func (s *Store) giveBack(ctx context.Context, groups []*group) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 	defer cancel()
 	var wait sync.WaitGroup
 	for _, g := range groups {
-		if g.refuses() {
+		if g.denies() {
 			continue
 		}
 		wait.Go(func() {
@@ -149,8 +149,8 @@ func (s *Store) giveBack(ctx context.Context, groups []*group) {
 					return
 				}
 			}
-			g.call.Refused = true
-			_ = s.ask(ctx, []*group{g})
+			g.call.Denied = true
+			_ = s.dryRun(ctx, []*group{g})
 		})
 	}
 	wait.Wait()

@@ -20,7 +20,7 @@ func (s *Store) Reset(ctx context.Context, policy *Policy, key Key) (bool, error
 	return deleted > 0, storeError(ctx, err)
 }
 
-// Block refuses the key everything by this policy for so long, in whole
+// Block denies the key everything by this policy for so long, in whole
 // milliseconds, whether or not it was blocked before. Errors are *StoreError.
 func (s *Store) Block(ctx context.Context, policy *Policy, key Key, length time.Duration) error {
 	return storeError(ctx, s.client.Set(ctx, s.key(key, blockKey(policy.id)), byHand, length).Err())

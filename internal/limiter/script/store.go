@@ -101,8 +101,8 @@ func (c *command) add(e *Entry) {
 	if e.Peek {
 		flags |= flagPeek
 	}
-	if e.asks {
-		flags |= flagAsks
+	if e.dryRun {
+		flags |= flagDryRun
 	}
 	c.words = append(c.words, e.Cost, flags)
 	c.words = append(c.words, e.Policy.args...)
@@ -110,14 +110,14 @@ func (c *command) add(e *Entry) {
 
 // Flags of a call, as decide.lua reads them.
 const (
-	callRefused = 1 << iota
+	callDenied = 1 << iota
 	callReceipts
 )
 
 func (s *Store) decideCommand(call *Call, receipts bool) command {
 	flags := 0
-	if call.Refused {
-		flags |= callRefused
+	if call.Denied {
+		flags |= callDenied
 	}
 	if receipts {
 		flags |= callReceipts

@@ -9,7 +9,7 @@
 -- ARGV     bucket (us); hard
 -- clock    TIME, but never before the newest hit
 -- cost     as SlidingWindow
--- refused  adds its cost to what was observed, unless it is blocked
+-- denied  adds its cost to what was observed, unless it is blocked
 
 -- The observed units of a bucket saturate: it is a share of them that matters.
 local ADMITTED, MOST_OBSERVED = 1, 2 ^ 41

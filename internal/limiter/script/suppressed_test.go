@@ -85,7 +85,7 @@ func TestSuppressedBlocksAtTheHardLimitOnly(t *testing.T) {
 			g.Expect(ask(unlucky).Verdict).To(Equal(Admitted), "below the threshold all pass")
 			g.Expect(ask(unlucky).Verdict).To(Equal(Admitted))
 			shed := ask(unlucky)
-			g.Expect(shed.Verdict).To(Equal(Refused))
+			g.Expect(shed.Verdict).To(Equal(Denied))
 			g.Expect(shed.Limits[0].Shed).To(BeTrue())
 			g.Expect(shed.Limits[0].Suppression).To(BeNumerically("~", 1.0/3, 1e-6))
 			g.Expect(ask(lucky).Verdict).To(Equal(Admitted), "three were admitted: the hard limit")

@@ -9,7 +9,7 @@
 --          so an edit to a smaller one leaves an empty bucket and not a debt
 -- clock    TIME, but never before the time in the key
 -- cost     O(1); GET, SET
--- refused  writes nothing, except that a key whose TTL became too short, after an
+-- denied  writes nothing, except that a key whose TTL became too short, after an
 --          edit to a slower rate, is given the time it needs
 
 -- Microseconds until the bucket is full.

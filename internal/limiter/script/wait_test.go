@@ -13,7 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// A check that was refused is admitted after its wait and not one millisecond
+// A check that was denied is admitted after its wait and not one millisecond
 // earlier, for every mix of limits, costs, blocks and ways of counting. Where a
 // Suppressed limit takes part chance may admit it earlier, but waiting is
 // enough whatever chance says.
@@ -25,20 +25,20 @@ func TestWaitIsTheTruth(t *testing.T) {
 	for _, b := range newBackends(t) {
 		for _, choice := range choices {
 			t.Run(fmt.Sprint(b.name, choice), func(t *testing.T) {
-				const refusals = 250
+				const denials = 250
 				r := rand.New(rand.NewPCG(1, 2))
-				for seen := 0; seen < refusals; {
+				for seen := 0; seen < denials; {
 					b.clear(t)
-					seen += refuseAndWait(t, b, newWorld(r, choice))
+					seen += denyAndWait(t, b, newWorld(r, choice))
 				}
 			})
 		}
 	}
 }
 
-// refuseAndWait makes calls in a new world; after each that is refused it looks
+// denyAndWait makes calls in a new world; after each that is denied it looks
 // at the moment that the answer named, and at the one before.
-func refuseAndWait(t *testing.T, b *backend, w *world) (refusals int) {
+func denyAndWait(t *testing.T, b *backend, w *world) (denials int) {
 	t.Helper()
 	now := b.clock.Now()
 	for range 60 {
@@ -46,11 +46,11 @@ func refuseAndWait(t *testing.T, b *backend, w *world) (refusals int) {
 		b.clock.Set(now)
 		call := w.possibleCall()
 		reply := b.evaluate(t, call)
-		wait, refused := waitOfCall(call, reply)
-		if !refused {
+		wait, denied := waitOfCall(call, reply)
+		if !denied {
 			continue
 		}
-		refusals++
+		denials++
 		for _, fits := range []bool{false, true} {
 			after := wait
 			if !fits {
@@ -62,16 +62,16 @@ func refuseAndWait(t *testing.T, b *backend, w *world) (refusals int) {
 			b.clock.Set(now.Add(after))
 			peek := peekOf(call)
 			peek.Draw = w.r.Uint32()
-			_, stillRefused := waitOfCall(peek, b.evaluate(t, peek))
-			NewWithT(t).Expect(!stillRefused).To(Equal(fits),
+			_, stillDenied := waitOfCall(peek, b.evaluate(t, peek))
+			NewWithT(t).Expect(!stillDenied).To(Equal(fits),
 				"%v after %s\nwait %v, reply %+v", after, describe(0, call), wait, reply)
 		}
 		b.clock.Set(now)
 	}
-	return refusals
+	return denials
 }
 
-// What an answer says of later times comes true, admitted, refused, blocked, in
+// What an answer says of later times comes true, admitted, denied, blocked, in
 // Shadow or as a peek: what is held after the wait, and when nothing is any more.
 func TestAnswersComeTrue(t *testing.T) {
 	for _, b := range newBackends(t) {
@@ -123,17 +123,17 @@ func byChance(call *Call) bool {
 
 // waitOfCall is what the engine makes of the waits: the longest of those who
 // enforce, in whole milliseconds.
-func waitOfCall(call *Call, reply *Reply) (wait time.Duration, refused bool) {
+func waitOfCall(call *Call, reply *Reply) (wait time.Duration, denied bool) {
 	for i, e := range call.Entries {
 		if e.Policy.shadow {
 			continue
 		}
-		refused = refused || reply.Entries[i].Verdict != Admitted
+		denied = denied || reply.Entries[i].Verdict != Admitted
 		for _, l := range reply.Entries[i].Limits {
 			wait = max(wait, (l.Wait + time.Millisecond - 1).Truncate(time.Millisecond))
 		}
 	}
-	return wait, refused
+	return wait, denied
 }
 
 func peekOf(call *Call) *Call {

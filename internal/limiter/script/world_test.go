@@ -117,7 +117,7 @@ func (w *world) nextCall() *Call {
 		i := w.r.IntN(len(w.policies))
 		w.policies[i] = w.randomPolicy(i)
 	}
-	call := &Call{Refused: w.r.IntN(20) == 0, Draw: w.r.Uint32()}
+	call := &Call{Denied: w.r.IntN(20) == 0, Draw: w.r.Uint32()}
 	for _, i := range w.r.Perm(len(w.policies))[:1+w.r.IntN(len(w.policies))] {
 		e := w.randomEntry(i)
 		e.Cost, e.Peek = 1+w.r.Int64N(3), w.r.IntN(6) == 0
@@ -136,7 +136,7 @@ func (w *world) nextCall() *Call {
 func (w *world) possibleCall() *Call {
 	for {
 		call := w.nextCall()
-		call.Refused = false
+		call.Denied = false
 		possible := true
 		for _, e := range call.Entries {
 			for _, l := range e.Policy.limits {
@@ -151,7 +151,7 @@ func (w *world) possibleCall() *Call {
 
 func describe(at time.Duration, call *Call) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "at %v refused=%v draw=%d", at, call.Refused, call.Draw)
+	fmt.Fprintf(&b, "at %v denied=%v draw=%d", at, call.Denied, call.Draw)
 	for _, e := range call.Entries {
 		fmt.Fprintf(&b, "\n  %s key %s cost %d peek %v attempts %v shadow %v %+v",
 			e.Policy.id, e.Key, e.Cost, e.Peek, e.Policy.attempts, e.Policy.shadow, e.Policy.limits)

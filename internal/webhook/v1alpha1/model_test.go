@@ -47,7 +47,7 @@ func expectIdle(t *testing.T, random *rand.Rand, p *plan.Plan, variants [][]plan
 	for range 150 {
 		now = now.Add(time.Duration(random.IntN(1+1<<random.IntN(15))) * time.Microsecond)
 		entry := script.Entry{Policy: policies[random.IntN(len(policies))], Key: "k", Cost: 1 + random.Int64N(3)}
-		reply := model.Evaluate(&script.Call{Entries: []script.Entry{entry}, Refused: random.IntN(10) == 0}, now).Entries[0]
+		reply := model.Evaluate(&script.Call{Entries: []script.Entry{entry}, Denied: random.IntN(10) == 0}, now).Entries[0]
 		if reply.Verdict != script.Blocked && reply.Limits[0].Fits && !reply.Limits[1].Fits {
 			t.Fatalf("denied by the second limit only, with %+v: %+v, %+v", reply, p.Limits, p.Overrides)
 		}
