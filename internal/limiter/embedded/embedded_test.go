@@ -117,10 +117,10 @@ func TestAlgorithmsRunEmbedded(t *testing.T) {
 			g.Expect(check().Fits).To(BeTrue())
 			denied := check()
 			g.Expect(denied.Fits).To(BeFalse())
-			g.Expect(denied.Wait).To(And(BeNumerically(">", 0), BeNumerically("<=", window+2*time.Millisecond)))
+			g.Expect(denied.RetryAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", window+2*time.Millisecond)))
 			if l.Algorithm != script.Suppressed { // it counts what it refuses
 				// A key lives to the end of its last millisecond in Redis, not here.
-				clock.Advance(denied.Wait - 2*time.Millisecond)
+				clock.Advance(denied.RetryAfter - 2*time.Millisecond)
 				g.Expect(check().Fits).To(BeFalse(), "too early")
 				clock.Advance(2 * time.Millisecond)
 				g.Expect(check().Fits).To(BeTrue())

@@ -164,9 +164,9 @@ func (pt participant) appendStates(states []limiter.LimitState, r *script.EntryR
 			Quota:                 quota,
 			Threshold:             l.Threshold,
 			Window:                l.Window(),
-			RetryAfter:            lr.Wait,
-			RemainingAfterWaiting: max(0, quota-lr.UsedThen),
-			ResetAfter:            lr.Idle,
+			RetryAfter:            lr.RetryAfter,
+			RemainingAfterWaiting: max(0, quota-lr.UsedAfterWaiting),
+			ResetAfter:            lr.ResetAfter,
 		})
 	}
 	return states

@@ -247,13 +247,13 @@ type LimitReply struct {
 	Suppression float64
 	// Used is the units held after the call.
 	Used int64
-	// Wait is how long until the same entry fits and no block is live, if the
+	// RetryAfter is how long until the same entry fits and no block is live, if the
 	// caller is alone on its key; 0 when nobody was denied; Never.
-	Wait time.Duration
-	// UsedThen is the units held after Wait.
-	UsedThen int64
-	// Idle is how long until nothing is held if nothing more comes.
-	Idle time.Duration
+	RetryAfter time.Duration
+	// UsedAfterWaiting is the units held after RetryAfter.
+	UsedAfterWaiting int64
+	// ResetAfter is how long until nothing is held if nothing more comes.
+	ResetAfter time.Duration
 
 	receipt int64 // finds what was spent, to give it back
 }

@@ -24,7 +24,7 @@ func TestOneCallDecides(t *testing.T) {
 	for i := range 3 {
 		var limits []Limit
 		for _, a := range algorithms {
-			l := hourly(a, 100)
+			l := slowLimit(a, 100)
 			l.Name, l.Block = string(a), time.Hour
 			limits = append(limits, l)
 		}

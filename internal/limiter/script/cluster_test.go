@@ -43,7 +43,7 @@ func TestClusterAgreesWithModel(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, uint64(a.index())))
 			var policies []*Policy
 			for i := range 3 {
-				l := hourly(a, 3+r.Int64N(4))
+				l := slowLimit(a, 3+r.Int64N(4))
 				if i == 1 {
 					l.Block = time.Hour
 				}
@@ -59,15 +59,15 @@ func TestClusterAgreesWithModel(t *testing.T) {
 				got, err := store.Evaluate(t.Context(), call)
 				NewWithT(t).Expect(err).NotTo(HaveOccurred())
 				want := model.Evaluate(call, time.Now())
-				NewWithT(t).Expect(essence(got)).To(Equal(essence(want)), describe(0, call))
+				NewWithT(t).Expect(withoutTimes(got)).To(Equal(withoutTimes(want)), describe(0, call))
 			}
 		})
 	}
 }
 
-// essence is a reply without times, which differ from those of the model by how
+// withoutTimes is a reply without times, which differ from those of the model by how
 // long the call took.
-func essence(reply *Reply) []string {
+func withoutTimes(reply *Reply) []string {
 	var all []string
 	for _, e := range reply.Entries {
 		all = append(all, fmt.Sprint(e.Verdict, e.BlockedBy))
@@ -88,8 +88,8 @@ func TestClusterChainsAreAllOrNothing(t *testing.T) {
 		t.Run(fmt.Sprintf("%s with %s", a, other), func(t *testing.T) {
 			g := NewWithT(t)
 			store, keys := clusterStore(t, cluster)
-			users := NewPolicy(fmt.Sprintf("test/user%d", i), false, false, []Limit{hourly(a, 60)})
-			tenant := NewPolicy(fmt.Sprintf("test/tenant%d", i), false, false, []Limit{hourly(other, 50)})
+			users := NewPolicy(fmt.Sprintf("test/user%d", i), false, false, []Limit{slowLimit(a, 60)})
+			tenant := NewPolicy(fmt.Sprintf("test/tenant%d", i), false, false, []Limit{slowLimit(other, 50)})
 			spent := map[Key]int64{}
 			var mu sync.Mutex
 			var wait sync.WaitGroup
@@ -121,20 +121,20 @@ func TestClusterChainsAreAllOrNothing(t *testing.T) {
 	}
 }
 
-// rival spends just before the second round trip of a call, as often as it is
+// raceHook spends just before the second round trip of a call, as often as it is
 // told to: the race is lost every time.
-type rival struct {
+type raceHook struct {
 	spend func()
 	after int
 }
 
-func (*rival) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*raceHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (*rival) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (*raceHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-func (r *rival) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (r *raceHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	var mu sync.Mutex
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		mu.Lock()
@@ -157,13 +157,13 @@ func TestClusterLostRace(t *testing.T) {
 		t.Run(string(a), func(t *testing.T) {
 			g := NewWithT(t)
 			store, keys := clusterStore(t, cluster)
-			intruder, _ := clusterStore(t, cluster)
+			competitor, _ := clusterStore(t, cluster)
 			policy := func(name string, attempts bool, l Limit) *Policy {
 				return NewPolicy("test/"+string(a)+"-"+name, attempts, false, []Limit{l})
 			}
-			given := policy("given", false, hourly(a, 10))
-			counted := policy("counted", true, hourly(SlidingLog, 10))
-			tight := hourly(FixedWindow, 1)
+			given := policy("given", false, slowLimit(a, 10))
+			counted := policy("counted", true, slowLimit(SlidingLog, 10))
+			tight := slowLimit(FixedWindow, 1)
 			tight.Block = time.Hour
 			denies := policy("denies", false, tight)
 			before := &Call{Entries: []Entry{{Policy: given, Key: keys[0], Cost: 2}}}
@@ -172,8 +172,8 @@ func TestClusterLostRace(t *testing.T) {
 
 			// Three nodes are asked, then three are to spend: somebody else takes
 			// the last unit of the tight one in between.
-			store.client.(*redis.ClusterClient).AddHook(&rival{after: 4, spend: func() {
-				_, err := intruder.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: denies, Key: keys[2], Cost: 1}}})
+			store.client.(*redis.ClusterClient).AddHook(&raceHook{after: 4, spend: func() {
+				_, err := competitor.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: denies, Key: keys[2], Cost: 1}}})
 				g.Expect(err).NotTo(HaveOccurred())
 			}})
 			call := &Call{Entries: []Entry{
@@ -201,7 +201,7 @@ func TestClusterWhileSlotsMove(t *testing.T) {
 	g := NewWithT(t)
 	cluster := testenv.StartRedisCluster(t)
 	store, keys := clusterStore(t, cluster)
-	policy := NewPolicy("test/moving", false, false, []Limit{hourly(FixedWindow, 200), hourly(SlidingLog, 1000)})
+	policy := NewPolicy("test/moving", false, false, []Limit{slowLimit(FixedWindow, 200), slowLimit(SlidingLog, 1000)})
 	decided := make(chan bool, 400)
 	go func() {
 		defer close(decided)

@@ -18,9 +18,9 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// hourly is a limit of the algorithm that admits quota units and then none for a
+// slowLimit is a limit of the algorithm that admits quota units and then none for a
 // long time.
-func hourly(algorithm Algorithm, quota int64) Limit {
+func slowLimit(algorithm Algorithm, quota int64) Limit {
 	l := Limit{Name: "l", Algorithm: algorithm, Quota: quota, Threshold: quota, Window: 100 * time.Hour}
 	switch algorithm {
 	case FixedWindow, SlidingLog:
@@ -36,14 +36,14 @@ func hourly(algorithm Algorithm, quota int64) Limit {
 
 // 400 parallel checks on one key, from one to four stores with connections of
 // their own, with room for 100: exactly 100 pass, for each algorithm.
-func TestExactUnderConcurrency(t *testing.T) {
+func TestQuotaIsExactUnderConcurrency(t *testing.T) {
 	for _, on := range servers {
 		t.Run(on.name, func(t *testing.T) {
 			server := on.start(t)
 			for _, algorithm := range algorithms {
 				t.Run(string(algorithm), func(t *testing.T) {
 					for stores := 1; stores <= 4; stores++ {
-						policy := NewPolicy(fmt.Sprintf("test/%s-%d", algorithm, stores), false, false, []Limit{hourly(algorithm, 100)})
+						policy := NewPolicy(fmt.Sprintf("test/%s-%d", algorithm, stores), false, false, []Limit{slowLimit(algorithm, 100)})
 						admitted := concurrently(t, server, stores, 400, admits(t, policy))
 						NewWithT(t).Expect(admitted).To(Equal(100))
 					}
@@ -73,8 +73,8 @@ func TestChainsAreAllOrNothingUnderConcurrency(t *testing.T) {
 				other := algorithms[(i+1)%len(algorithms)]
 				t.Run(fmt.Sprintf("%s with %s", algorithm, other), func(t *testing.T) {
 					g := NewWithT(t)
-					wide := NewPolicy(fmt.Sprintf("test/wide%d", i), false, false, []Limit{hourly(algorithm, 90)})
-					tight := NewPolicy(fmt.Sprintf("test/tight%d", i), false, false, []Limit{hourly(other, 40)})
+					wide := NewPolicy(fmt.Sprintf("test/wide%d", i), false, false, []Limit{slowLimit(algorithm, 90)})
+					tight := NewPolicy(fmt.Sprintf("test/tight%d", i), false, false, []Limit{slowLimit(other, 40)})
 					onWide, onTight := chargeChains(t, server, wide, tight)
 					reply, err := store.Evaluate(t.Context(), &Call{Entries: []Entry{
 						{Policy: wide, Key: "a", Peek: true}, {Policy: tight, Key: "a", Peek: true},
@@ -231,15 +231,15 @@ func expectFullWindows(g *WithT, stamps []int64, quota int, window time.Duration
 
 // expectRefill expects that no interval holds more than capacity and what came
 // back in it: a bucket that is drained at the stamps and refilled in between
-// never lacks more than its capacity.
+// never missing more than its capacity.
 func expectRefill(g *WithT, stamps []int64, capacity, rate int64, window time.Duration) {
-	var lacks int64
+	var missing int64
 	for i, at := range stamps {
 		if i > 0 {
-			lacks = max(0, lacks-(at-stamps[i-1])*rate)
+			missing = max(0, missing-(at-stamps[i-1])*rate)
 		}
-		lacks += window.Microseconds()
-		g.Expect(lacks).To(BeNumerically("<=", capacity*window.Microseconds()))
+		missing += window.Microseconds()
+		g.Expect(missing).To(BeNumerically("<=", capacity*window.Microseconds()))
 	}
 }
 

@@ -8,7 +8,7 @@
 --            verdict (0 admitted, 1 denied, 2 blocked before, 3 denied and now blocked),
 --            [block left (us), name of the limit that blocked, if verdict >= 2],
 --            then per limit: fits (0 no, 1 yes, 2 shed by chance), used, wait (us,
---            -1 never), used after the wait, idle (us), [share that is shed, in
+--            -1 never), used after the wait, reset_after (us), [share that is shed, in
 --            millionths, if Suppressed], [receipt, if wanted]
 -- written  nothing for a peek; nothing by an entry that is blocked; nothing by
 --          an entry counting admissions when anybody who enforces denies, except
@@ -52,18 +52,18 @@ local function spend(entry, denied)
 end
 
 local function report_limit(entry, limit, denied, reply)
-  local wait, used_then = 0, limit.used
+  local wait, used_after = 0, limit.used
   if entry.cost > limit.quota then
     wait = -1
   elseif denied then
-    wait = max(limit.algorithm.fit(entry, limit), entry.block_left or 0)
-    used_then = limit.algorithm.used_in(entry, limit, wait)
+    wait = max(limit.algorithm.time_to_fit(entry, limit), entry.block_left or 0)
+    used_after = limit.algorithm.used_after(entry, limit, wait)
   end
   reply[#reply + 1] = limit.fits and 1 or limit.shed and 2 or 0
   reply[#reply + 1] = limit.used
   reply[#reply + 1] = wait
-  reply[#reply + 1] = used_then
-  reply[#reply + 1] = limit.algorithm.idle(entry, limit)
+  reply[#reply + 1] = used_after
+  reply[#reply + 1] = limit.algorithm.reset_after(entry, limit)
   if limit.suppression then reply[#reply + 1] = limit.suppression end
 end
 

@@ -7,21 +7,21 @@ import "math/big"
 
 const deficitLibrary = "deficit.lua"
 
-// deficit is the reference model of deficit.lua: what a bucket lacks until it is
+// deficit is the reference model of deficit.lua: what a bucket missing until it is
 // full, in units times the window in microseconds, without rounding. One
 // microsecond gives back l.Threshold of it.
 type deficit struct{ *big.Int }
 
-func product(a, b int64) deficit {
+func newDeficit(a, b int64) deficit {
 	return deficit{new(big.Int).Mul(big.NewInt(a), big.NewInt(b))}
 }
 
-func unitsOf(units int64, l *Limit) deficit { return product(units, l.Window.Microseconds()) }
+func deficitOf(units int64, l *Limit) deficit { return newDeficit(units, l.Window.Microseconds()) }
 
-func (d deficit) add(o deficit) deficit { return deficit{new(big.Int).Add(d.Int, o.Int)} }
+func (d deficit) plus(o deficit) deficit { return deficit{new(big.Int).Add(d.Int, o.Int)} }
 
 // less takes o away; a deficit is never below nothing.
-func (d deficit) less(o deficit) deficit {
+func (d deficit) minus(o deficit) deficit {
 	left := new(big.Int).Sub(d.Int, o.Int)
 	if left.Sign() < 0 {
 		left.SetInt64(0)
@@ -37,7 +37,7 @@ func (d deficit) atMost(o deficit) deficit {
 }
 
 // over divides and rounds up.
-func (d deficit) over(n int64) int64 {
+func (d deficit) ceilDiv(n int64) int64 {
 	quotient, rest := new(big.Int).QuoRem(d.Int, big.NewInt(n), new(big.Int))
 	if rest.Sign() > 0 {
 		return quotient.Int64() + 1
@@ -46,17 +46,17 @@ func (d deficit) over(n int64) int64 {
 }
 
 // after is what is left after so many microseconds of refill.
-func (d deficit) after(wait int64, l *Limit) deficit {
-	return d.less(product(max(0, wait), l.Threshold))
+func (d deficit) afterRefill(wait int64, l *Limit) deficit {
+	return d.minus(newDeficit(max(0, wait), l.Threshold))
 }
 
 // used is the units that are missing, rounded up.
-func (d deficit) used(l *Limit) int64 { return d.over(l.Window.Microseconds()) }
+func (d deficit) used(l *Limit) int64 { return d.ceilDiv(l.Window.Microseconds()) }
 
 // fit is the microseconds until the cost fits.
-func (d deficit) fit(e *Entry, l *Limit) int64 {
-	return d.less(unitsOf(l.Quota-e.Cost, l)).over(l.Threshold)
+func (d deficit) timeToFit(e *Entry, l *Limit) int64 {
+	return d.minus(deficitOf(l.Quota-e.Cost, l)).ceilDiv(l.Threshold)
 }
 
 // idle is the microseconds until the bucket is full.
-func (d deficit) idle(l *Limit) int64 { return d.over(l.Threshold) }
+func (d deficit) resetAfter(l *Limit) int64 { return d.ceilDiv(l.Threshold) }

@@ -14,18 +14,18 @@ end
 
 -- Microseconds until the cost fits. The limit's own time may be ahead of the
 -- server's by `lag`: nothing is refilled until the server has caught up.
-local function deficit_fit(entry, limit)
+local function deficit_time_to_fit(entry, limit)
   local excess = limit.deficit - (limit.quota - entry.cost) * limit.window_us
   if excess <= 0 then return 0 end
   return ceil_div(excess, limit.rate) + limit.lag
 end
 
-local function deficit_used_in(_, limit, wait)
+local function deficit_used_after(_, limit, wait)
   local left = max(0, limit.deficit - max(0, wait - limit.lag) * limit.rate)
   return ceil_div(left, limit.window_us)
 end
 
-local function deficit_idle(_, limit)
+local function deficit_reset_after(_, limit)
   if limit.deficit == 0 then return 0 end
   return ceil_div(limit.deficit, limit.rate) + limit.lag
 end
@@ -50,7 +50,7 @@ end
 local function deficit_receipt(_, limit) return limit.full_at or 0 end
 
 -- What came back after that has been refilled already.
-local function deficit_give_back(entry, limit, full_at)
+local function deficit_refund(entry, limit, full_at)
   local refilled = max(0, server_time() + limit.lag - full_at) * limit.rate
   deficit_add(limit, -max(0, entry.cost * limit.window_us - refilled))
 end

@@ -46,7 +46,7 @@ func TestEdgeValues(t *testing.T) {
 							l := edgeLimit(a, threshold, window)
 							for _, attempts := range []bool{false, a.kind().attempts} {
 								policy := NewPolicy("test/edge", attempts, false, []Limit{l})
-								probe(t, policy, model, redis)
+								compareAtEdges(t, policy, model, redis)
 								redis.clock.Set(redis.clock.Now().Add(longest + window + time.Hour))
 								NewWithT(t).Expect(client.Keys(t.Context(), "*").Val()).To(BeEmpty())
 							}
@@ -58,8 +58,8 @@ func TestEdgeValues(t *testing.T) {
 	}
 }
 
-// probe asks both backends with every edge of cost around every edge of time.
-func probe(t *testing.T, policy *Policy, model, redis *backend) {
+// compareAtEdges asks both backends with every edge of cost around every edge of time.
+func compareAtEdges(t *testing.T, policy *Policy, model, redis *backend) {
 	t.Helper()
 	g := NewWithT(t)
 	model.clear(t)
@@ -76,7 +76,7 @@ func probe(t *testing.T, policy *Policy, model, redis *backend) {
 			call := &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: cost, Peek: cost == 0 || cost > l.Quota}}}
 			want, got := model.evaluate(t, call), redis.evaluate(t, call)
 			if inexact(l) {
-				expectAbout(g, got.Entries[0].Limits[0], want.Entries[0].Limits[0])
+				expectApproximately(g, got.Entries[0].Limits[0], want.Entries[0].Limits[0])
 				continue
 			}
 			g.Expect(got).To(Equal(want), "after %v: %s", step, describe(0, call))
@@ -86,19 +86,19 @@ func probe(t *testing.T, policy *Policy, model, redis *backend) {
 
 // inexact reports whether the deficit of the limit leaves the integers of a double.
 func inexact(l *Limit) bool {
-	return unitsOf(l.Quota, l).Cmp(product(1<<31, 1<<22).Int) > 0 && l.Algorithm.kind().library == deficitLibrary
+	return deficitOf(l.Quota, l).Cmp(newDeficit(1<<31, 1<<22).Int) > 0 && l.Algorithm.kind().library == deficitLibrary
 }
 
-// expectAbout expects the same answer but for what a double rounds off.
-func expectAbout(g *WithT, got, want LimitReply) {
-	g.Expect(got.Wait).To(BeNumerically("~", want.Wait, time.Millisecond))
-	g.Expect(got.Idle).To(BeNumerically("~", want.Idle, time.Millisecond))
+// expectApproximately expects the same answer but for what a double rounds off.
+func expectApproximately(g *WithT, got, want LimitReply) {
+	g.Expect(got.RetryAfter).To(BeNumerically("~", want.RetryAfter, time.Millisecond))
+	g.Expect(got.ResetAfter).To(BeNumerically("~", want.ResetAfter, time.Millisecond))
 	g.Expect(got.Used).To(BeNumerically("~", want.Used, 1))
 }
 
 // A server clock that is set back by hours neither opens a window again nor
 // wedges a key: the answer says how long to wait, and that is enough.
-func TestClockThatStepsBack(t *testing.T) {
+func TestClockStepsBack(t *testing.T) {
 	for _, b := range newBackends(t) {
 		for _, a := range algorithms {
 			t.Run(fmt.Sprint(b.name, " ", a), func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestClockThatStepsBack(t *testing.T) {
 				ask := func(cost int64) (Verdict, time.Duration) {
 					call := &Call{Draw: 1<<32 - 1, Entries: []Entry{{Policy: NewPolicy("test/back", false, false, []Limit{l}), Key: "a", Cost: cost}}}
 					reply := b.evaluate(t, call).Entries[0]
-					return reply.Verdict, reply.Limits[0].Wait
+					return reply.Verdict, reply.Limits[0].RetryAfter
 				}
 				verdict, _ := ask(5)
 				g.Expect(verdict).To(Equal(Admitted))

@@ -1,4 +1,4 @@
--- entry: reads the entries of a call, for decide and give_back.
+-- entry: reads the entries of a call, for decide and refund.
 --
 -- KEYS     per entry: its block key, then what its algorithms take
 -- ARGV     per entry

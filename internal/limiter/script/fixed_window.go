@@ -20,24 +20,24 @@ var fixedWindowKind = kind{
 
 // fixedWindow is the reference model of fixed_window.lua.
 type fixedWindow struct {
-	used int64
-	end  expiry
+	units int64
+	end   expiry
 }
 
 func (w *fixedWindow) alive(now int64) bool { return w.end.alive(now) }
 
-func (w *fixedWindow) held(_ *Entry, _ *Limit, now int64) int64 {
+func (w *fixedWindow) used(_ *Entry, _ *Limit, now int64) int64 {
 	if !w.end.alive(now) {
 		return 0
 	}
-	return w.used
+	return w.units
 }
 
-func (w *fixedWindow) heldAfter(e *Entry, l *Limit, now, wait int64) int64 {
-	if w.held(e, l, now) == 0 || wait >= w.left(e, l, now) {
+func (w *fixedWindow) usedAfter(e *Entry, l *Limit, now, wait int64) int64 {
+	if w.used(e, l, now) == 0 || wait >= w.left(e, l, now) {
 		return 0
 	}
-	return w.used
+	return w.units
 }
 
 func (w *fixedWindow) spend(e *Entry, l *Limit, now int64, _ bool) {
@@ -46,20 +46,20 @@ func (w *fixedWindow) spend(e *Entry, l *Limit, now int64, _ bool) {
 	}
 	units := e.Cost
 	if e.Policy.attempts {
-		units = max(0, min(units, l.ceiling-w.used))
+		units = max(0, min(units, l.ceiling-w.units))
 	}
-	w.used += units
+	w.units += units
 }
 
-func (w *fixedWindow) fit(e *Entry, l *Limit, now int64) int64 {
-	if w.held(e, l, now)+e.Cost <= l.Quota {
+func (w *fixedWindow) timeToFit(e *Entry, l *Limit, now int64) int64 {
+	if w.used(e, l, now)+e.Cost <= l.Quota {
 		return 0
 	}
 	return w.left(e, l, now)
 }
 
-func (w *fixedWindow) idle(e *Entry, l *Limit, now int64) int64 {
-	if w.held(e, l, now) == 0 {
+func (w *fixedWindow) resetAfter(e *Entry, l *Limit, now int64) int64 {
+	if w.used(e, l, now) == 0 {
 		return 0
 	}
 	return w.left(e, l, now)

@@ -47,23 +47,23 @@ algorithms.fw = {
     limit.used = limit.used + units
   end,
 
-  fit = function(entry, limit)
+  time_to_fit = function(entry, limit)
     if limit.used + entry.cost <= limit.quota then return 0 end
     return window_left(entry, limit)
   end,
 
-  used_in = function(entry, limit, wait)
+  used_after = function(entry, limit, wait)
     if wait >= window_left(entry, limit) then return 0 end
     return limit.used
   end,
 
-  idle = window_left,
+  reset_after = window_left,
 
   receipt = window_end,
 
   -- Only to the window that was charged, and not to one after a reset or after its
   -- end; windows too short to tell them apart are gone by themselves.
-  give_back = function(entry, limit, charged_end)
+  refund = function(entry, limit, charged_end)
     if limit.used == 0 or limit.window < 5 then return end
     if math.abs(window_end(entry, limit) - charged_end) > 3 then return end
     if limit.used > entry.cost then

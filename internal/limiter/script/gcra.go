@@ -17,7 +17,7 @@ var gcraKind = kind{
 	code: GCRA, file: "gcra.lua", library: deficitLibrary,
 	arguments: func(l *Limit) []int64 { return []int64{l.Threshold, l.ceiling} },
 	ceiling: func(l *Limit) int64 {
-		full := unitsOf(l.Quota, l)
+		full := deficitOf(l.Quota, l)
 		if full.Quo(full.Int, big.NewInt(l.Threshold)); !full.IsInt64() {
 			return math.MaxInt64
 		}
@@ -42,38 +42,40 @@ func (g *gcra) alive(now int64) bool { return g.end.alive(now) }
 func (g *gcra) load(e *Entry, l *Limit, now int64) deficit {
 	ahead, part := g.whole-now, min(g.part, l.Threshold-1)
 	if g.whole == 0 || ahead < 0 {
-		return product(0, 0)
+		return newDeficit(0, 0)
 	}
 	if ahead <= l.ceiling || e.Peek {
-		return product(ahead, l.Threshold).add(product(part, 1))
+		return newDeficit(ahead, l.Threshold).plus(newDeficit(part, 1))
 	}
-	lacks := product(l.ceiling, l.Threshold)
-	g.store(lacks, l, now)
-	return lacks
+	missing := newDeficit(l.ceiling, l.Threshold)
+	g.store(missing, l, now)
+	return missing
 }
 
-func (g *gcra) store(lacks deficit, l *Limit, now int64) {
-	whole, part := new(big.Int).QuoRem(lacks.Int, big.NewInt(l.Threshold), new(big.Int))
+func (g *gcra) store(missing deficit, l *Limit, now int64) {
+	whole, part := new(big.Int).QuoRem(missing.Int, big.NewInt(l.Threshold), new(big.Int))
 	g.whole, g.part = now+whole.Int64(), part.Int64()
-	g.end = expireAfter(now, lacks.idle(l))
+	g.end = expireAfter(now, missing.resetAfter(l))
 }
 
-func (g *gcra) held(e *Entry, l *Limit, now int64) int64 { return g.load(e, l, now).used(l) }
+func (g *gcra) used(e *Entry, l *Limit, now int64) int64 { return g.load(e, l, now).used(l) }
 
-func (g *gcra) heldAfter(e *Entry, l *Limit, now, wait int64) int64 {
-	return g.load(e, l, now).after(wait, l).used(l)
+func (g *gcra) usedAfter(e *Entry, l *Limit, now, wait int64) int64 {
+	return g.load(e, l, now).afterRefill(wait, l).used(l)
 }
 
-func (g *gcra) fit(e *Entry, l *Limit, now int64) int64 {
-	lacks := g.load(e, l, now)
-	if lacks.used(l)+e.Cost <= l.Quota {
+func (g *gcra) timeToFit(e *Entry, l *Limit, now int64) int64 {
+	missing := g.load(e, l, now)
+	if missing.used(l)+e.Cost <= l.Quota {
 		return 0
 	}
-	return lacks.fit(e, l)
+	return missing.timeToFit(e, l)
 }
 
-func (g *gcra) idle(e *Entry, l *Limit, now int64) int64 { return g.load(e, l, now).idle(l) }
+func (g *gcra) resetAfter(e *Entry, l *Limit, now int64) int64 {
+	return g.load(e, l, now).resetAfter(l)
+}
 
 func (g *gcra) spend(e *Entry, l *Limit, now int64, _ bool) {
-	g.store(g.load(e, l, now).add(unitsOf(e.Cost, l)), l, now)
+	g.store(g.load(e, l, now).plus(deficitOf(e.Cost, l)), l, now)
 }

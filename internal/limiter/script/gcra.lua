@@ -41,9 +41,9 @@ algorithms.gc = {
   end,
 
   spend = deficit_spend,
-  fit = deficit_fit,
-  used_in = deficit_used_in,
-  idle = deficit_idle,
+  time_to_fit = deficit_time_to_fit,
+  used_after = deficit_used_after,
+  reset_after = deficit_reset_after,
   receipt = deficit_receipt,
-  give_back = deficit_give_back,
+  refund = deficit_refund,
 }

@@ -42,13 +42,13 @@ func (s *hitLog) sum(l *Limit, at int64, units func(hit) int64) int64 {
 func costOf(h hit) int64     { return h.cost }
 func admittedOf(h hit) int64 { return h.admitted }
 
-func (s *hitLog) held(_ *Entry, l *Limit, now int64) int64 { return s.sum(l, s.now(now), costOf) }
+func (s *hitLog) used(_ *Entry, l *Limit, now int64) int64 { return s.sum(l, s.now(now), costOf) }
 
-func (s *hitLog) heldAfter(_ *Entry, l *Limit, now, wait int64) int64 {
+func (s *hitLog) usedAfter(_ *Entry, l *Limit, now, wait int64) int64 {
 	return s.sum(l, s.now(now+wait), costOf)
 }
 
-func (s *hitLog) fit(e *Entry, l *Limit, now int64) int64 {
+func (s *hitLog) timeToFit(e *Entry, l *Limit, now int64) int64 {
 	if s.sum(l, s.now(now), costOf)+e.Cost <= l.Quota {
 		return 0
 	}
@@ -61,10 +61,12 @@ func (s *hitLog) fit(e *Entry, l *Limit, now int64) int64 {
 	panic("script: a cost above the quota has no time to fit")
 }
 
-func (s *hitLog) idle(_ *Entry, l *Limit, now int64) int64 { return s.idleOf(l, now, costOf) }
+func (s *hitLog) resetAfter(_ *Entry, l *Limit, now int64) int64 {
+	return s.resetAfterOf(l, now, costOf)
+}
 
-// idleOf returns the time until the last of the units has left the window.
-func (s *hitLog) idleOf(l *Limit, now int64, units func(hit) int64) int64 {
+// resetAfterOf returns the time until the last of the units has left the window.
+func (s *hitLog) resetAfterOf(l *Limit, now int64, units func(hit) int64) int64 {
 	if s.sum(l, s.now(now), units) == 0 {
 		return 0
 	}

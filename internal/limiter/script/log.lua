@@ -135,19 +135,19 @@ end
 
 -- Microseconds until the cost fits: until the hits up to i have left the window,
 -- where i is the first with total(i) >= total + cost - quota.
-local function log_fit(limit, used, cost)
+local function log_time_to_fit(limit, used, cost)
   if used + cost <= limit.quota then return 0 end
   local log = limit.log
   local i = last_at_most(log, UNITS, log.total[UNITS] + cost - limit.quota - 1) + 1
   return tonumber(log_element(log, i, TIME)) + limit.window * 1000 - server_time()
 end
 
-local function log_used_in(limit, column, wait)
+local function log_used_after(limit, column, wait)
   return log_units(limit, column, max(server_time() + wait, limit.log.now))
 end
 
 -- Microseconds until `used`, the units in the window, have all left it.
-local function log_idle(limit, used)
+local function log_reset_after(limit, used)
   if used == 0 then return 0 end
   return limit.log.newest + limit.window * 1000 - server_time()
 end
@@ -155,7 +155,7 @@ end
 -- Takes units back from the hit at that time, or in the same bucket of time. Later
 -- hits carry them in their totals too. A hit that is not there any more, because it
 -- left the log or somebody reset it, has taken them along.
-local function give_back_hit(log, column, units, time, bucket)
+local function refund_hit(log, column, units, time, bucket)
   if log.empty then return end
   local i = last_at_most(log, TIME, time - 1)
   local found = tonumber(log_element(log, i + 1, TIME) or -1)

@@ -22,7 +22,7 @@ func TestEverythingExpires(t *testing.T) {
 			g := NewWithT(t)
 			b, client := newServerBackend(t, on)
 			r := rand.New(rand.NewPCG(3, 4))
-			w := newWorld(r, algorithms)
+			w := newWorkload(r, algorithms)
 			now := b.clock.Now()
 			for range 500 {
 				now = now.Add(time.Duration(r.Int64N(2000)) * time.Microsecond)

@@ -22,10 +22,10 @@ type modelState interface{ alive(now int64) bool }
 // counter is the state of an algorithm. now is the server's time in
 // microseconds since 1970, waits are microseconds.
 type counter interface {
-	held(e *Entry, l *Limit, now int64) int64
-	heldAfter(e *Entry, l *Limit, now, wait int64) int64
-	fit(e *Entry, l *Limit, now int64) int64
-	idle(e *Entry, l *Limit, now int64) int64
+	used(e *Entry, l *Limit, now int64) int64
+	usedAfter(e *Entry, l *Limit, now, wait int64) int64
+	timeToFit(e *Entry, l *Limit, now int64) int64
+	resetAfter(e *Entry, l *Limit, now int64) int64
 	spend(e *Entry, l *Limit, now int64, passes bool)
 }
 
@@ -76,7 +76,7 @@ func (m *Model) judge(e *Entry, r *EntryReply, draw uint32, now int64) {
 		if j, ok := c.(judge); ok {
 			lr.Fits, lr.Shed, lr.Suppression = j.judge(e, l, now, draw)
 		} else {
-			lr.Fits = c.held(e, l, now)+e.Cost <= l.Quota
+			lr.Fits = c.used(e, l, now)+e.Cost <= l.Quota
 		}
 		if !lr.Fits && r.Verdict == Admitted {
 			r.Verdict = Denied
@@ -133,15 +133,15 @@ func (m *Model) report(e *Entry, r *EntryReply, denied bool, now int64) {
 	for i := range e.Policy.limits {
 		l, lr := &e.Policy.limits[i], &r.Limits[i]
 		c := m.counter(e, l)
-		lr.Used = c.held(e, l, now)
-		lr.UsedThen = lr.Used
-		lr.Idle = micros(c.idle(e, l, now))
+		lr.Used = c.used(e, l, now)
+		lr.UsedAfterWaiting = lr.Used
+		lr.ResetAfter = micros(c.resetAfter(e, l, now))
 		switch {
 		case e.Cost > l.Quota:
-			lr.Wait = Never
+			lr.RetryAfter = Never
 		case denied || r.Verdict != Admitted:
-			lr.Wait = max(micros(c.fit(e, l, now)), r.BlockLeft)
-			lr.UsedThen = c.heldAfter(e, l, now, lr.Wait.Microseconds())
+			lr.RetryAfter = max(micros(c.timeToFit(e, l, now)), r.BlockLeft)
+			lr.UsedAfterWaiting = c.usedAfter(e, l, now, lr.RetryAfter.Microseconds())
 		}
 		e.Policy.saturate(i, lr)
 	}

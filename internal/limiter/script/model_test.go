@@ -31,7 +31,7 @@ func TestScriptsAgreeWithModel(t *testing.T) {
 			for _, choice := range choices {
 				t.Run(fmt.Sprint(choice), func(t *testing.T) {
 					for seed := range uint64(runs) {
-						tellStory(t, seed, steps, choice, model, redis)
+						compareBackends(t, seed, steps, choice, model, redis)
 					}
 				})
 			}
@@ -39,10 +39,10 @@ func TestScriptsAgreeWithModel(t *testing.T) {
 	}
 }
 
-// tellStory has two backends tell the same random story.
-func tellStory(t *testing.T, seed uint64, steps int, choice []Algorithm, one, other *backend) {
+// compareBackends has two backends tell the same random story.
+func compareBackends(t *testing.T, seed uint64, steps int, choice []Algorithm, one, other *backend) {
 	t.Helper()
-	w := newWorld(rand.New(rand.NewPCG(seed, 7)), choice)
+	w := newWorkload(rand.New(rand.NewPCG(seed, 7)), choice)
 	one.clear(t)
 	other.clear(t)
 	start := other.clock.Now()
@@ -70,7 +70,7 @@ func tellStory(t *testing.T, seed uint64, steps int, choice []Algorithm, one, ot
 }
 
 // nextStep is mostly a call, now and then something an operator does.
-func (w *world) nextStep() (did string, do func(context.Context, decider) (any, error)) {
+func (w *workload) nextStep() (did string, do func(context.Context, decider) (any, error)) {
 	e := w.randomEntry(w.r.IntN(len(w.policies)))
 	switch w.r.IntN(60) {
 	case 0:
@@ -78,7 +78,7 @@ func (w *world) nextStep() (did string, do func(context.Context, decider) (any, 
 			return d.Reset(ctx, e.Policy, e.Key)
 		}
 	case 1:
-		length := worldWindows[w.r.IntN(len(worldWindows))]
+		length := workloadWindows[w.r.IntN(len(workloadWindows))]
 		return fmt.Sprintf("block %s key %s for %v", e.Policy.id, e.Key, length), func(ctx context.Context, d decider) (any, error) {
 			return "blocked", d.Block(ctx, e.Policy, e.Key, length)
 		}

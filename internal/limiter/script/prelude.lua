@@ -60,10 +60,10 @@ end
 --                                may set limit.fits, else used + cost <= quota says it
 --   spend(entry, limit, passes)  records entry.cost, updates limit.used; passes says
 --                                whether the check is admitted by everybody
---   fit(entry, limit)            microseconds until entry.cost fits; 0 if it does now
---   used_in(entry, limit, wait)  units held after that many microseconds
---   idle(entry, limit)           microseconds until limit.used is 0
---   receipt(entry, limit)        what give_back needs to find what spend recorded; optional
---   give_back(entry, limit, receipt)  takes back what spend recorded
+--   time_to_fit(entry, limit)            microseconds until entry.cost fits; 0 if it does now
+--   used_after(entry, limit, wait)  units held after that many microseconds
+--   reset_after(entry, limit)           microseconds until limit.used is 0
+--   receipt(entry, limit)        what refund needs to find what spend recorded; optional
+--   refund(entry, limit, receipt)  takes back what spend recorded
 --   observes                     spend is called for every unblocked check
 local algorithms = {}

@@ -25,7 +25,7 @@ type program struct {
 // assembled on first use.
 type programs [1 << len(kinds)]func() program
 
-var decide, giveBack = newPrograms("decide.lua"), newPrograms("give_back.lua")
+var decideScripts, refundScripts = newPrograms("decide.lua"), newPrograms("refund.lua")
 
 func newPrograms(main string) *programs {
 	var all programs

@@ -32,9 +32,9 @@ func decodeReply(call *Call, receipts bool, values []any) (*Reply, error) {
 			fits := c.number()
 			l.Fits, l.Shed = fits == 1, fits == 2
 			l.Used = c.number()
-			l.Wait = waitOf(c.number())
-			l.UsedThen = c.number()
-			l.Idle = micros(c.number())
+			l.RetryAfter = waitOf(c.number())
+			l.UsedAfterWaiting = c.number()
+			l.ResetAfter = micros(c.number())
 			if policy.limits[j].Algorithm == Suppressed {
 				l.Suppression = float64(c.number()) / millionths
 			}
@@ -55,7 +55,7 @@ func decodeReply(call *Call, receipts bool, values []any) (*Reply, error) {
 func (p *Policy) saturate(i int, l *LimitReply) {
 	if p.attempts {
 		l.Used = min(l.Used, p.limits[i].Threshold)
-		l.UsedThen = min(l.UsedThen, p.limits[i].Threshold)
+		l.UsedAfterWaiting = min(l.UsedAfterWaiting, p.limits[i].Threshold)
 	}
 }
 

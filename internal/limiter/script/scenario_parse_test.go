@@ -67,7 +67,7 @@ func (p *scenarioParser) line(line string) error {
 		if check, want, ok := strings.Cut(line, "->"); ok {
 			return p.check(line, strings.Fields(check), strings.Fields(want))
 		}
-		return p.operate(line, words)
+		return p.action(line, words)
 	}
 	return fmt.Errorf("unknown word %q", words[0])
 }
@@ -109,8 +109,8 @@ func (p *scenarioParser) limit(policy *scenarioPolicy, words []string) error {
 	return err
 }
 
-// operate reads "at TIME reset|block DURATION|unblock POLICY [key KEY]".
-func (p *scenarioParser) operate(line string, words []string) (err error) {
+// action reads "at TIME reset|block DURATION|unblock POLICY [key KEY]".
+func (p *scenarioParser) action(line string, words []string) (err error) {
 	s := step{line: line}
 	if s.at, err = time.ParseDuration(words[1]); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (p *scenarioParser) operate(line string, words []string) (err error) {
 	if len(rest) == 3 {
 		key = EncodeKey(rest[2])
 	}
-	s.operate = func(ctx context.Context, d decider) (err error) {
+	s.action = func(ctx context.Context, d decider) (err error) {
 		switch verb {
 		case "reset":
 			_, err = d.Reset(ctx, policy, key)
@@ -150,7 +150,7 @@ func (p *scenarioParser) check(line string, words, want []string) (err error) {
 		return err
 	}
 	key, entry := "alice", Entry{Cost: 1}
-	var asked []string
+	var names []string
 	for i := 2; i < len(words) && err == nil; i++ {
 		switch words[i] {
 		case "key":
@@ -167,13 +167,13 @@ func (p *scenarioParser) check(line string, words, want []string) (err error) {
 		case "peek":
 			entry.Peek = true
 		default:
-			asked = append(asked, words[i])
+			names = append(names, words[i])
 		}
 	}
-	if len(asked) == 0 {
-		asked = []string{p.latest}
+	if len(names) == 0 {
+		names = []string{p.latest}
 	}
-	for _, name := range asked {
+	for _, name := range names {
 		if p.policies[name] == nil {
 			return fmt.Errorf("no policy %q", name)
 		}
@@ -194,7 +194,7 @@ func (s *step) parseWant(words []string) error {
 	for i := 1; i < len(words); i++ {
 		if name, ok := strings.CutSuffix(words[i], ":"); ok {
 			if limit = s.limitNamed(name); limit == "" {
-				return fmt.Errorf("no limit %q is asked", name)
+				return fmt.Errorf("no limit %q is names", name)
 			}
 			s.facts[limit] = map[string]string{}
 			continue

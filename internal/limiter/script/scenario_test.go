@@ -47,11 +47,11 @@ func TestScenarios(t *testing.T) {
 type step struct {
 	line string
 	at   time.Duration
-	// operate is what an operator does; without it call is made.
-	operate func(context.Context, decider) error
-	call    Call
-	want    string
-	facts   map[string]map[string]string // limit -> fact -> value
+	// action is what an operator does; without it call is made.
+	action func(context.Context, decider) error
+	call   Call
+	want   string
+	facts  map[string]map[string]string // limit -> fact -> value
 }
 
 func runScenario(t *testing.T, b *backend, steps []step) {
@@ -61,8 +61,8 @@ func runScenario(t *testing.T, b *backend, steps []step) {
 	start := b.clock.Now().Truncate(time.Hour).Add(time.Hour) // buckets start with the hour
 	for _, s := range steps {
 		b.clock.Set(start.Add(s.at))
-		if s.operate != nil {
-			g.Expect(s.operate(t.Context(), b)).To(Succeed(), s.line)
+		if s.action != nil {
+			g.Expect(s.action(t.Context(), b)).To(Succeed(), s.line)
 			continue
 		}
 		reply := b.evaluate(t, &s.call)
@@ -94,15 +94,15 @@ func outcome(call *Call, r *Reply) string {
 
 func factsOf(l Limit, r *LimitReply) map[string]string {
 	wait := "never"
-	if r.Wait != Never {
-		wait = r.Wait.String()
+	if r.RetryAfter != Never {
+		wait = r.RetryAfter.String()
 	}
 	return map[string]string{
 		"used":                  strconv.FormatInt(r.Used, 10),
 		"remaining":             strconv.FormatInt(max(0, l.Quota-r.Used), 10),
-		"remainingAfterWaiting": strconv.FormatInt(max(0, l.Quota-r.UsedThen), 10),
+		"remainingAfterWaiting": strconv.FormatInt(max(0, l.Quota-r.UsedAfterWaiting), 10),
 		"retryAfter":            wait,
-		"resetAfter":            r.Idle.String(),
+		"resetAfter":            r.ResetAfter.String(),
 		"suppression":           strconv.FormatFloat(r.Suppression, 'f', 2, 64),
 	}
 }

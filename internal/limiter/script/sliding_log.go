@@ -43,25 +43,25 @@ func (s *slidingLog) left(e *Entry, now int64) int64 {
 	return left
 }
 
-func (s *slidingLog) fit(e *Entry, l *Limit, now int64) int64 {
-	wait := s.hitLog.fit(e, l, now)
+func (s *slidingLog) timeToFit(e *Entry, l *Limit, now int64) int64 {
+	wait := s.hitLog.timeToFit(e, l, now)
 	if wait == 0 {
 		return 0
 	}
 	return min(wait, s.left(e, now))
 }
 
-func (s *slidingLog) heldAfter(e *Entry, l *Limit, now, wait int64) int64 {
-	if s.held(e, l, now) == 0 || wait >= s.left(e, now) {
+func (s *slidingLog) usedAfter(e *Entry, l *Limit, now, wait int64) int64 {
+	if s.used(e, l, now) == 0 || wait >= s.left(e, now) {
 		return 0
 	}
-	return s.hitLog.heldAfter(e, l, now, wait)
+	return s.hitLog.usedAfter(e, l, now, wait)
 }
 
-func (s *slidingLog) idle(e *Entry, l *Limit, now int64) int64 {
-	idle := s.hitLog.idle(e, l, now)
-	if idle == 0 {
+func (s *slidingLog) resetAfter(e *Entry, l *Limit, now int64) int64 {
+	resetAfter := s.hitLog.resetAfter(e, l, now)
+	if resetAfter == 0 {
 		return 0
 	}
-	return min(idle, s.left(e, now))
+	return min(resetAfter, s.left(e, now))
 }

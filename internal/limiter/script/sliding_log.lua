@@ -43,26 +43,26 @@ algorithms.sl = {
     limit.used = log_units(limit, UNITS, log.now)
   end,
 
-  fit = function(entry, limit)
-    local wait = log_fit(limit, limit.used, entry.cost)
+  time_to_fit = function(entry, limit)
+    local wait = log_time_to_fit(limit, limit.used, entry.cost)
     return wait > 0 and min(wait, log_left(entry)) or 0
   end,
 
-  used_in = function(entry, limit, wait)
+  used_after = function(entry, limit, wait)
     if limit.used == 0 or wait >= log_left(entry) then return 0 end
-    return log_used_in(limit, UNITS, wait)
+    return log_used_after(limit, UNITS, wait)
   end,
 
-  idle = function(entry, limit)
-    local idle = log_idle(limit, limit.used)
-    return idle > 0 and min(idle, log_left(entry)) or 0
+  reset_after = function(entry, limit)
+    local reset_after = log_reset_after(limit, limit.used)
+    return reset_after > 0 and min(reset_after, log_left(entry)) or 0
   end,
 
   receipt = function(_, limit) return limit.log.newest end,
 
-  give_back = function(entry, limit, time)
-    if limit.log.given_back then return end
-    give_back_hit(limit.log, UNITS, entry.cost, time, 1)
-    limit.log.given_back = true
+  refund = function(entry, limit, time)
+    if limit.log.refunded then return end
+    refund_hit(limit.log, UNITS, entry.cost, time, 1)
+    limit.log.refunded = true
   end,
 }

@@ -26,15 +26,15 @@ algorithms.sw = {
     limit.used = log_units(limit, UNITS, limit.log.now)
   end,
 
-  fit = function(entry, limit) return log_fit(limit, limit.used, entry.cost) end,
+  time_to_fit = function(entry, limit) return log_time_to_fit(limit, limit.used, entry.cost) end,
 
-  used_in = function(_, limit, wait) return log_used_in(limit, UNITS, wait) end,
+  used_after = function(_, limit, wait) return log_used_after(limit, UNITS, wait) end,
 
-  idle = function(_, limit) return log_idle(limit, limit.used) end,
+  reset_after = function(_, limit) return log_reset_after(limit, limit.used) end,
 
   receipt = function(_, limit) return limit.log.newest end,
 
-  give_back = function(entry, limit, time)
-    give_back_hit(limit.log, UNITS, entry.cost, time, limit.bucket)
+  refund = function(entry, limit, time)
+    refund_hit(limit.log, UNITS, entry.cost, time, limit.bucket)
   end,
 }

@@ -43,7 +43,7 @@ func (s *Store) evaluateSpread(ctx context.Context, call *Call) (*Reply, error) 
 		return nil, err
 	}
 	if !denied && slices.ContainsFunc(groups, (*group).denies) {
-		s.giveBack(ctx, groups)
+		s.refund(ctx, groups)
 	}
 	return merge(call, groups), nil
 }
@@ -127,16 +127,16 @@ func (g *group) needsSecond(e Entry) bool {
 	return !e.Peek
 }
 
-// giveBackTimeout bounds taking back what was spent, which goes on although
+// refundTimeout bounds taking back what was spent, which goes on although
 // the caller may have gone.
-const giveBackTimeout = time.Second
+const refundTimeout = time.Second
 
-// giveBack takes back what groups spent on a check that another one denied, and
+// refund takes back what groups spent on a check that another one denied, and
 // asks them for their answer to the denied check. Policies that count attempts
 // keep what they counted. The check is denied whether or not that succeeds:
 // what cannot be given back is spent.
-func (s *Store) giveBack(ctx context.Context, groups []*group) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
+func (s *Store) refund(ctx context.Context, groups []*group) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTimeout)
 	defer cancel()
 	var wait sync.WaitGroup
 	for _, g := range groups {
@@ -144,8 +144,8 @@ func (s *Store) giveBack(ctx context.Context, groups []*group) {
 			continue
 		}
 		wait.Go(func() {
-			if command := s.giveBackCommand(g); command.algorithms != 0 {
-				if _, err := s.run(ctx, giveBack, command); err != nil {
+			if command := s.refundCommand(g); command.algorithms != 0 {
+				if _, err := s.run(ctx, refundScripts, command); err != nil {
 					return
 				}
 			}
@@ -156,8 +156,8 @@ func (s *Store) giveBack(ctx context.Context, groups []*group) {
 	wait.Wait()
 }
 
-// giveBackCommand returns the EVALSHA for what the group spent.
-func (s *Store) giveBackCommand(g *group) command {
+// refundCommand returns the EVALSHA for what the group spent.
+func (s *Store) refundCommand(g *group) command {
 	var spent []Entry
 	var receipts [][]LimitReply
 	for i, e := range g.call.Entries {

@@ -24,7 +24,7 @@ func TestSpreadAgreesWithModel(t *testing.T) {
 	for _, choice := range choices {
 		t.Run(fmt.Sprint(choice), func(t *testing.T) {
 			for seed := range uint64(8) {
-				tellStory(t, 1000+seed, 200, choice, model, spread)
+				compareBackends(t, 1000+seed, 200, choice, model, spread)
 			}
 		})
 	}
@@ -32,11 +32,11 @@ func TestSpreadAgreesWithModel(t *testing.T) {
 
 // What is given back is what is still held of it: not what has been refilled
 // since, and nothing of what came after a reset.
-func TestGiveBackGivesNoMore(t *testing.T) {
+func TestRefund(t *testing.T) {
 	b, _ := newServerBackend(t, servers[0])
 	store := b.decider.(*Store) //nolint:forcetypeassert // it is one
 	for _, a := range algorithms {
-		l := hourly(a, 100)
+		l := slowLimit(a, 100)
 		if a == TokenBucket || a == GCRA {
 			l.Threshold, l.Window = 100, time.Second
 		}
@@ -50,9 +50,9 @@ func TestGiveBackGivesNoMore(t *testing.T) {
 			}
 			return g
 		}
-		giveBackTo := func(t *testing.T, g *group) {
+		refund := func(t *testing.T, g *group) {
 			t.Helper()
-			if _, err := store.run(t.Context(), giveBack, store.giveBackCommand(g)); err != nil {
+			if _, err := store.run(t.Context(), refundScripts, store.refundCommand(g)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -66,7 +66,7 @@ func TestGiveBackGivesNoMore(t *testing.T) {
 			b.clear(t)
 			spend(t, 20)
 			given := spend(t, 30)
-			giveBackTo(t, given)
+			refund(t, given)
 			g.Expect(used(t)).To(Equal(int64(20)))
 
 			b.clear(t)
@@ -75,7 +75,7 @@ func TestGiveBackGivesNoMore(t *testing.T) {
 			b.clock.Set(b.clock.Now().Add(2 * time.Minute)) // another bucket
 			spend(t, 50)
 			if a != TokenBucket && a != GCRA { // a bucket knows no single units
-				giveBackTo(t, given)
+				refund(t, given)
 				g.Expect(used(t)).To(Equal(int64(50)), "after a reset")
 			}
 
@@ -84,7 +84,7 @@ func TestGiveBackGivesNoMore(t *testing.T) {
 				given = spend(t, 30)
 				b.clock.Set(b.clock.Now().Add(300 * time.Millisecond))
 				spend(t, 100)
-				giveBackTo(t, given)
+				refund(t, given)
 				g.Expect(used(t)).To(Equal(int64(100)), "all of it was refilled by itself")
 			}
 		})

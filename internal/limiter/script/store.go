@@ -36,7 +36,7 @@ func (s *Store) Evaluate(ctx context.Context, call *Call) (*Reply, error) {
 
 // evaluate decides a call whose keys lie on one node.
 func (s *Store) evaluate(ctx context.Context, call *Call, receipts bool) (*Reply, error) {
-	values, err := s.run(ctx, decide, s.decideCommand(call, receipts))
+	values, err := s.run(ctx, decideScripts, s.decideCommand(call, receipts))
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ type suppressed struct{ hitLog }
 func (s *suppressed) judge(e *Entry, l *Limit, now int64, draw uint32) (fits, shed bool, suppression float64) {
 	observed := s.observed(l, now) + float64(e.Cost)
 	suppression = math.Floor(max(0, 1-float64(l.Quota)/observed)*millionths) / millionths
-	if e.Cost > l.Quota || s.held(e, l, now)+e.Cost > l.HardQuota {
+	if e.Cost > l.Quota || s.used(e, l, now)+e.Cost > l.HardQuota {
 		return false, false, suppression
 	}
 	shed = float64(draw)/(1<<32)*observed >= float64(l.Quota)
@@ -55,16 +55,16 @@ func (s *suppressed) observed(l *Limit, now int64) float64 {
 	return units
 }
 
-func (s *suppressed) held(_ *Entry, l *Limit, now int64) int64 {
+func (s *suppressed) used(_ *Entry, l *Limit, now int64) int64 {
 	return s.sum(l, s.now(now), admittedOf)
 }
 
-func (s *suppressed) heldAfter(_ *Entry, l *Limit, now, wait int64) int64 {
+func (s *suppressed) usedAfter(_ *Entry, l *Limit, now, wait int64) int64 {
 	return s.sum(l, s.now(now+wait), admittedOf)
 }
 
-func (s *suppressed) idle(_ *Entry, l *Limit, now int64) int64 {
-	return s.idleOf(l, now, admittedOf)
+func (s *suppressed) resetAfter(_ *Entry, l *Limit, now int64) int64 {
+	return s.resetAfterOf(l, now, admittedOf)
 }
 
 func (s *suppressed) spend(e *Entry, l *Limit, now int64, passes bool) {

@@ -1,12 +1,12 @@
 -- Suppressed: below `quota` all pass; above it a share 1 - quota/observed is
 -- shed at random, so that admissions stay near the quota however much is
 -- offered. observed is what was asked for in the last window, this check
--- included, whether it was admitted or not. Admissions never exceed `hard`
+-- included, whether it was admitted or not. Admissions never exceed `hard_quota`
 -- in any interval of length `window`.
 --
 -- KEYS     one per limit: a log of at most window/bucket + 2 hits, with totals of
 --          what was observed and what was admitted
--- ARGV     bucket (us); hard
+-- ARGV     bucket (us); hard_quota
 -- clock    TIME, but never before the newest hit
 -- cost     as SlidingWindow
 -- denied  adds its cost to what was observed, unless it is blocked
@@ -34,12 +34,12 @@ algorithms.su = {
   observes = true,
 
   read = function(entry, limit)
-    limit.bucket, limit.hard = next_number(), next_number()
+    limit.bucket, limit.hard_quota = next_number(), next_number()
     limit.log = open_log(next_key(), 3)
     limit.used = log_units(limit, ADMITTED, limit.log.now)
     local observed = observed_units(limit) + entry.cost
     limit.suppression = floor(max(0, 1 - limit.quota / observed) * 1e6)
-    limit.fits = entry.cost <= limit.quota and limit.used + entry.cost <= limit.hard
+    limit.fits = entry.cost <= limit.quota and limit.used + entry.cost <= limit.hard_quota
     if limit.fits and draw * observed >= limit.quota then
       limit.fits, limit.shed = false, true
     end
@@ -53,14 +53,14 @@ algorithms.su = {
   end,
 
   -- Until all would pass: what was observed then leaves room for the cost.
-  fit = function(entry, limit)
-    return log_fit(limit, log_units(limit, UNITS, limit.log.now), entry.cost)
+  time_to_fit = function(entry, limit)
+    return log_time_to_fit(limit, log_units(limit, UNITS, limit.log.now), entry.cost)
   end,
 
-  used_in = function(_, limit, wait) return log_used_in(limit, ADMITTED, wait) end,
+  used_after = function(_, limit, wait) return log_used_after(limit, ADMITTED, wait) end,
 
   -- Not every hit was admitted: what is held leaves with the last that was.
-  idle = function(_, limit)
+  reset_after = function(_, limit)
     local log = limit.log
     if limit.used == 0 then return 0 end
     local i = last_at_most(log, ADMITTED, log.total[ADMITTED] - 1) + 1
@@ -69,7 +69,7 @@ algorithms.su = {
 
   receipt = function(_, limit) return limit.log.newest end,
 
-  give_back = function(entry, limit, time)
-    give_back_hit(limit.log, ADMITTED, entry.cost, time, limit.bucket)
+  refund = function(entry, limit, time)
+    refund_hit(limit.log, ADMITTED, entry.cost, time, limit.bucket)
   end,
 }

@@ -4,7 +4,7 @@
 package script
 
 // TokenBucket admits while its bucket of Quota tokens holds the cost; Threshold
-// tokens per Window come back, continuously. The state is what the bucket lacks
+// tokens per Window come back, continuously. The state is what the bucket missing
 // and since when. See token_bucket.lua.
 const TokenBucket Algorithm = "tb"
 
@@ -19,57 +19,57 @@ var tokenBucketKind = kind{
 
 // tokenBucket is the reference model of token_bucket.lua.
 type tokenBucket struct {
-	lacks deficit
-	at    int64
-	end   expiry
+	missing deficit
+	at      int64
+	end     expiry
 }
 
 func (b *tokenBucket) alive(now int64) bool { return b.end.alive(now) }
 
-// load returns what the bucket lacks now, and how far its own time is ahead of
+// load returns what the bucket missing now, and how far its own time is ahead of
 // the server's, which never runs back behind the last spending.
-func (b *tokenBucket) load(l *Limit, server int64) (lacks deficit, lag int64) {
-	if b.lacks.Int == nil {
-		return product(0, 0), 0
+func (b *tokenBucket) load(l *Limit, server int64) (missing deficit, lag int64) {
+	if b.missing.Int == nil {
+		return newDeficit(0, 0), 0
 	}
 	now := max(server, b.at)
-	return b.lacks.atMost(unitsOf(l.ceiling, l)).after(now-b.at, l), now - server
+	return b.missing.atMost(deficitOf(l.ceiling, l)).afterRefill(now-b.at, l), now - server
 }
 
-func (b *tokenBucket) held(_ *Entry, l *Limit, now int64) int64 {
-	lacks, _ := b.load(l, now)
-	return lacks.used(l)
+func (b *tokenBucket) used(_ *Entry, l *Limit, now int64) int64 {
+	missing, _ := b.load(l, now)
+	return missing.used(l)
 }
 
-func (b *tokenBucket) heldAfter(e *Entry, l *Limit, now, wait int64) int64 {
-	lacks, lag := b.load(l, now)
-	if wait >= b.idle(e, l, now) {
+func (b *tokenBucket) usedAfter(e *Entry, l *Limit, now, wait int64) int64 {
+	missing, lag := b.load(l, now)
+	if wait >= b.resetAfter(e, l, now) {
 		return 0
 	}
-	return lacks.after(wait-lag, l).used(l)
+	return missing.afterRefill(wait-lag, l).used(l)
 }
 
-func (b *tokenBucket) fit(e *Entry, l *Limit, now int64) int64 {
-	lacks, lag := b.load(l, now)
-	if lacks.used(l)+e.Cost <= l.Quota {
+func (b *tokenBucket) timeToFit(e *Entry, l *Limit, now int64) int64 {
+	missing, lag := b.load(l, now)
+	if missing.used(l)+e.Cost <= l.Quota {
 		return 0
 	}
-	return min(lacks.fit(e, l)+lag, b.idle(e, l, now))
+	return min(missing.timeToFit(e, l)+lag, b.resetAfter(e, l, now))
 }
 
-func (b *tokenBucket) idle(e *Entry, l *Limit, now int64) int64 {
-	lacks, lag := b.load(l, now)
-	if lacks.Sign() == 0 {
+func (b *tokenBucket) resetAfter(e *Entry, l *Limit, now int64) int64 {
+	missing, lag := b.load(l, now)
+	if missing.Sign() == 0 {
 		return 0
 	}
-	full := lacks.idle(l) + lag
+	full := missing.resetAfter(l) + lag
 	left, end := b.end.keepAlive(e, now, full)
 	b.end = end
 	return min(full, left)
 }
 
 func (b *tokenBucket) spend(e *Entry, l *Limit, now int64, _ bool) {
-	lacks, lag := b.load(l, now)
-	b.lacks, b.at = lacks.add(unitsOf(e.Cost, l)), now+lag
-	b.end = expireAfter(now, b.lacks.idle(l)+lag)
+	missing, lag := b.load(l, now)
+	b.missing, b.at = missing.plus(deficitOf(e.Cost, l)), now+lag
+	b.end = expireAfter(now, b.missing.resetAfter(l)+lag)
 }

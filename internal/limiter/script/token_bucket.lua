@@ -13,9 +13,9 @@
 --          edit to a slower rate, is given the time it needs
 
 -- Microseconds until the bucket is full.
-local function bucket_idle(entry, limit)
+local function bucket_reset_after(entry, limit)
   if limit.deficit == 0 then return 0 end
-  local full = deficit_idle(entry, limit)
+  local full = deficit_reset_after(entry, limit)
   if limit.written then return full end
   limit.left = limit.left or keep_alive(entry, limit.key, full)
   return min(full, limit.left)
@@ -46,17 +46,17 @@ algorithms.tb = {
 
   spend = deficit_spend,
 
-  fit = function(entry, limit)
-    local wait = deficit_fit(entry, limit)
-    return wait > 0 and min(wait, bucket_idle(entry, limit)) or 0
+  time_to_fit = function(entry, limit)
+    local wait = deficit_time_to_fit(entry, limit)
+    return wait > 0 and min(wait, bucket_reset_after(entry, limit)) or 0
   end,
 
-  used_in = function(entry, limit, wait)
-    if wait >= bucket_idle(entry, limit) then return 0 end
-    return deficit_used_in(entry, limit, wait)
+  used_after = function(entry, limit, wait)
+    if wait >= bucket_reset_after(entry, limit) then return 0 end
+    return deficit_used_after(entry, limit, wait)
   end,
 
-  idle = bucket_idle,
+  reset_after = bucket_reset_after,
   receipt = deficit_receipt,
-  give_back = deficit_give_back,
+  refund = deficit_refund,
 }

@@ -17,7 +17,7 @@ import (
 // earlier, for every mix of limits, costs, blocks and ways of counting. Where a
 // Suppressed limit takes part chance may admit it earlier, but waiting is
 // enough whatever chance says.
-func TestWaitIsTheTruth(t *testing.T) {
+func TestRetryAfterIsExact(t *testing.T) {
 	choices := [][]Algorithm{algorithms}
 	for _, a := range algorithms {
 		choices = append(choices, []Algorithm{a})
@@ -29,16 +29,16 @@ func TestWaitIsTheTruth(t *testing.T) {
 				r := rand.New(rand.NewPCG(1, 2))
 				for seen := 0; seen < denials; {
 					b.clear(t)
-					seen += denyAndWait(t, b, newWorld(r, choice))
+					seen += checkRetryAfter(t, b, newWorkload(r, choice))
 				}
 			})
 		}
 	}
 }
 
-// denyAndWait makes calls in a new world; after each that is denied it looks
+// checkRetryAfter makes calls in a new world; after each that is denied it looks
 // at the moment that the answer named, and at the one before.
-func denyAndWait(t *testing.T, b *backend, w *world) (denials int) {
+func checkRetryAfter(t *testing.T, b *backend, w *workload) (denials int) {
 	t.Helper()
 	now := b.clock.Now()
 	for range 60 {
@@ -73,18 +73,18 @@ func denyAndWait(t *testing.T, b *backend, w *world) (denials int) {
 
 // What an answer says of later times comes true, admitted, denied, blocked, in
 // Shadow or as a peek: what is held after the wait, and when nothing is any more.
-func TestAnswersComeTrue(t *testing.T) {
+func TestPredictionsHold(t *testing.T) {
 	for _, b := range newBackends(t) {
 		for _, a := range algorithms {
 			t.Run(fmt.Sprint(b.name, " ", a), func(t *testing.T) {
 				r := rand.New(rand.NewPCG(8, uint64(a.index())))
 				for range 60 {
 					b.clear(t)
-					w := newWorld(r, []Algorithm{a})
+					w := newWorkload(r, []Algorithm{a})
 					for range 12 {
 						b.clock.Set(b.clock.Now().Add(time.Duration(r.Int64N(400)) * 100 * time.Microsecond))
 						call := w.possibleCall()
-						expectComesTrue(t, b, call, b.evaluate(t, call), r.IntN(3))
+						expectPrediction(t, b, call, b.evaluate(t, call), r.IntN(3))
 					}
 				}
 			})
@@ -92,9 +92,9 @@ func TestAnswersComeTrue(t *testing.T) {
 	}
 }
 
-// expectComesTrue looks at one limit of one entry at one later moment, and leaves
+// expectPrediction looks at one limit of one entry at one later moment, and leaves
 // the clock there.
-func expectComesTrue(t *testing.T, b *backend, call *Call, reply *Reply, moment int) {
+func expectPrediction(t *testing.T, b *backend, call *Call, reply *Reply, moment int) {
 	t.Helper()
 	g := NewWithT(t)
 	last := len(call.Entries) - 1
@@ -107,12 +107,12 @@ func expectComesTrue(t *testing.T, b *backend, call *Call, reply *Reply, moment 
 	story := fmt.Sprintf("%s\n%+v", describe(0, call), r)
 	g.Expect(peek(0).Used).To(Equal(r.Used), story)
 	switch {
-	case moment == 0 && r.Wait > 0:
-		g.Expect(peek(r.Wait).Used).To(Equal(r.UsedThen), story)
+	case moment == 0 && r.RetryAfter > 0:
+		g.Expect(peek(r.RetryAfter).Used).To(Equal(r.UsedAfterWaiting), story)
 	case moment == 1:
-		g.Expect(peek(r.Idle).Used).To(BeZero(), story)
-	case r.Idle > time.Millisecond:
-		g.Expect(peek(r.Idle-time.Millisecond).Used).To(BeNumerically(">", 0), story)
+		g.Expect(peek(r.ResetAfter).Used).To(BeZero(), story)
+	case r.ResetAfter > time.Millisecond:
+		g.Expect(peek(r.ResetAfter-time.Millisecond).Used).To(BeNumerically(">", 0), story)
 	}
 }
 
@@ -130,7 +130,7 @@ func waitOfCall(call *Call, reply *Reply) (wait time.Duration, denied bool) {
 		}
 		denied = denied || reply.Entries[i].Verdict != Admitted
 		for _, l := range reply.Entries[i].Limits {
-			wait = max(wait, (l.Wait + time.Millisecond - 1).Truncate(time.Millisecond))
+			wait = max(wait, (l.RetryAfter + time.Millisecond - 1).Truncate(time.Millisecond))
 		}
 	}
 	return wait, denied

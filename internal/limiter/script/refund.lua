@@ -1,4 +1,4 @@
--- give_back: takes back what entries spent, when part of a check that was spread
+-- refund: takes back what entries spent, when part of a check that was spread
 -- over several nodes of a Redis Cluster was denied after all.
 --
 -- KEYS     the entries', as decide
@@ -10,7 +10,7 @@
 for _ = 1, next_number() do
   local entry = read_entry()
   for _, limit in ipairs(entry.limits) do
-    limit.algorithm.give_back(entry, limit, next_number())
+    limit.algorithm.refund(entry, limit, next_number())
   end
 end
 return {}

@@ -11,16 +11,16 @@ import (
 )
 
 // world makes random calls to a few random policies.
-type world struct {
+type workload struct {
 	r        *rand.Rand
 	choice   []Algorithm
 	policies [][]*Policy // with their variants
 	keys     []Key
 }
 
-// newWorld makes policies of the given algorithms.
-func newWorld(r *rand.Rand, choice []Algorithm) *world {
-	w := &world{r: r, choice: choice, keys: []Key{"a", "b"}}
+// newWorkload makes policies of the given algorithms.
+func newWorkload(r *rand.Rand, choice []Algorithm) *workload {
+	w := &workload{r: r, choice: choice, keys: []Key{"a", "b"}}
 	for i := range 3 {
 		w.policies = append(w.policies, w.randomPolicy(i))
 	}
@@ -28,10 +28,10 @@ func newWorld(r *rand.Rand, choice []Algorithm) *world {
 }
 
 // kind of policy: what its limits must agree on.
-type manner struct{ attempts, reached, shadow bool }
+type traits struct{ attempts, reached, shadow bool }
 
-func (w *world) randomPolicy(i int) []*Policy {
-	m := manner{attempts: w.r.IntN(3) == 0, reached: w.r.IntN(4) == 0, shadow: w.r.IntN(5) == 0}
+func (w *workload) randomPolicy(i int) []*Policy {
+	m := traits{attempts: w.r.IntN(3) == 0, reached: w.r.IntN(4) == 0, shadow: w.r.IntN(5) == 0}
 	var counting []Algorithm
 	for _, a := range w.choice {
 		if a.kind().attempts {
@@ -56,7 +56,7 @@ func (w *world) randomPolicy(i int) []*Policy {
 	return NewVariants(fmt.Sprintf("test/p%d", i), m.attempts, m.shadow, variants...)
 }
 
-func (w *world) override(limits []Limit, reached bool) []Limit {
+func (w *workload) override(limits []Limit, reached bool) []Limit {
 	other := make([]Limit, len(limits))
 	for j, l := range limits {
 		other[j] = w.randomLimit(l.Algorithm, reached)
@@ -68,15 +68,15 @@ func (w *world) override(limits []Limit, reached bool) []Limit {
 	return other
 }
 
-var worldWindows = []time.Duration{
+var workloadWindows = []time.Duration{
 	time.Millisecond, 7 * time.Millisecond, 50 * time.Millisecond, time.Second,
 }
 
-func (w *world) randomLimit(a Algorithm, reached bool) Limit {
+func (w *workload) randomLimit(a Algorithm, reached bool) Limit {
 	l := Limit{
 		Algorithm: a,
 		Threshold: 2 + w.r.Int64N(12),
-		Window:    worldWindows[w.r.IntN(len(worldWindows))],
+		Window:    workloadWindows[w.r.IntN(len(workloadWindows))],
 	}
 	l.Quota = l.Threshold
 	switch a {
@@ -93,26 +93,26 @@ func (w *world) randomLimit(a Algorithm, reached bool) Limit {
 		l.Quota--
 	}
 	if w.r.IntN(3) == 0 {
-		l.Block = worldWindows[w.r.IntN(len(worldWindows))]
+		l.Block = workloadWindows[w.r.IntN(len(workloadWindows))]
 	}
 	return l
 }
 
-func (w *world) randomBucket(window time.Duration) time.Duration {
+func (w *workload) randomBucket(window time.Duration) time.Duration {
 	return (window / []time.Duration{2, 3, 7, 60}[w.r.IntN(4)]).Truncate(time.Microsecond)
 }
 
-func (w *world) nextTime(now time.Time) time.Time {
+func (w *workload) nextTime(now time.Time) time.Time {
 	micros := []int64{0, 1, 300, 999, 1000, 1001, 7000, 20_000, 49_999, 400_000, 1_100_000, -700, -3000}
 	return time.UnixMicro(now.UnixMicro() + micros[w.r.IntN(len(micros))])
 }
 
-func (w *world) randomEntry(i int) Entry {
+func (w *workload) randomEntry(i int) Entry {
 	variants := w.policies[i]
 	return Entry{Policy: variants[w.r.IntN(len(variants))], Key: w.keys[w.r.IntN(len(w.keys))]}
 }
 
-func (w *world) nextCall() *Call {
+func (w *workload) nextCall() *Call {
 	if w.r.IntN(15) == 0 { // somebody edits a policy
 		i := w.r.IntN(len(w.policies))
 		w.policies[i] = w.randomPolicy(i)
@@ -133,7 +133,7 @@ func (w *world) nextCall() *Call {
 }
 
 // possibleCall makes a random call that could be admitted at some time.
-func (w *world) possibleCall() *Call {
+func (w *workload) possibleCall() *Call {
 	for {
 		call := w.nextCall()
 		call.Denied = false
