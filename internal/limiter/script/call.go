@@ -60,7 +60,7 @@ type Policy struct {
 
 	algorithms uint
 	keys       []string // what follows the hash tag, in the order scripts take them
-	states     []string // the same of every variant of the policy, each once
+	allKeys    []string // the same of every variant of the policy, each once
 	flags      int
 	args       []any // everything after cost and flags
 	keep       time.Duration
@@ -109,7 +109,7 @@ func NewVariants(id string, attempts, shadow bool, variants ...[]Limit) []*Polic
 		}
 	}
 	for _, p := range policies {
-		p.states = states
+		p.allKeys = states
 		for j := range p.limits {
 			state := p.limits[j].stateKey(id)
 			p.limits[j].ceiling = ceilings[state]

@@ -1,18 +1,18 @@
--- decide: judges every entry of the call, spends, reports.
+-- decide: evaluates every entry of the call, spends and reports.
 --
--- KEYS     the entries'. A block is looked for whatever the limits say: it may
---          be older than the last edit of the policy, or set by hand
--- ARGV     flags (1 somebody outside the call denied already, 2 receipts are
---          wanted); the caller's draw, 0..2^32-1; number of entries; the entries
+-- KEYS     the keys of the entries. The block key is always read: a block may be
+--          older than the last edit of the policy, or set by an operator
+-- ARGV     flags (1 the check is denied already, outside the call; 2 return
+--          receipts); the caller's draw, 0..2^32-1; number of entries; the entries
 -- returns  a flat array, per entry
---            verdict (0 admitted, 1 denied, 2 blocked before, 3 denied and now blocked),
+--            verdict (0 admitted, 1 denied, 2 already blocked, 3 denied and now blocked),
 --            [block left (us), name of the limit that blocked, if verdict >= 2],
---            then per limit: fits (0 no, 1 yes, 2 shed by chance), used, wait (us,
---            -1 never), used after the wait, reset_after (us), [share that is shed, in
---            millionths, if Suppressed], [receipt, if wanted]
--- written  nothing for a peek; nothing by an entry that is blocked; nothing by
---          an entry counting admissions when anybody who enforces denies, except
---          what its algorithm observes
+--            then per limit: fits (0 no, 1 yes, 2 shed at random), used, retry after
+--            (us, -1 never), used after that time, reset after (us), [share of checks
+--            that is shed, in millionths, if Suppressed], [receipt, if wanted]
+-- writes   nothing for a peek or for an entry that is blocked. When an enforcing
+--          entry denies, an entry that counts admissions writes only what its
+--          algorithm observes
 
 local function judge(entry)
   local left = call('PTTL', entry.block)
@@ -24,9 +24,8 @@ local function judge(entry)
   end
 end
 
--- The longest block among the limits that deny; it carries the name of the
--- first of them. The TTL is the only record of its end. What is shed by chance
--- is no reason to block.
+-- Starts the longest block of the limits that do not fit, named after the first of
+-- them. The TTL is the only record of its end. Random shedding starts no block.
 local function start_block(entry)
   local longest = 0
   for _, limit in ipairs(entry.limits) do
@@ -52,16 +51,16 @@ local function spend(entry, denied)
 end
 
 local function report_limit(entry, limit, denied, reply)
-  local wait, used_after = 0, limit.used
+  local retry_after, used_after = 0, limit.used
   if entry.cost > limit.quota then
-    wait = -1
+    retry_after = -1
   elseif denied then
-    wait = max(limit.algorithm.time_to_fit(entry, limit), entry.block_left or 0)
-    used_after = limit.algorithm.used_after(entry, limit, wait)
+    retry_after = max(limit.algorithm.time_to_fit(entry, limit), entry.block_left or 0)
+    used_after = limit.algorithm.used_after(entry, limit, retry_after)
   end
   reply[#reply + 1] = limit.fits and 1 or limit.shed and 2 or 0
   reply[#reply + 1] = limit.used
-  reply[#reply + 1] = wait
+  reply[#reply + 1] = retry_after
   reply[#reply + 1] = used_after
   reply[#reply + 1] = limit.algorithm.reset_after(entry, limit)
   if limit.suppression then reply[#reply + 1] = limit.suppression end

@@ -1,19 +1,19 @@
--- deficit: what a bucket lacks until it is full, for the algorithms that refill.
+-- deficit: how far a bucket is from full, for the algorithms that refill.
 --
--- A limit refills at the rate of `rate` units per window and holds `quota` units
--- when it is full. Its deficit is kept in units times the window in
--- microseconds: one unit is `window_us`, one microsecond gives back `rate`, and
--- everything stays a whole number. That is exact while quota * window_us is at
--- most 2^53. Beyond, what a double rounds off is less than a millisecond of
--- refill as long as the quota is less than two million times the rate.
+-- A limit refills at `rate` units per window and holds `quota` units when full.
+-- The deficit is kept in units times the window in microseconds: one unit is
+-- `window_us`, one microsecond refills `rate`, and all values stay integers. This
+-- is exact while quota * window_us is at most 2^53. Above that, rounding to a
+-- double costs less than a millisecond of refill while the quota is less than two
+-- million times the rate.
 
--- The units that are missing from a full bucket, rounded up.
+-- Units missing from a full bucket, rounded up.
 local function deficit_used(limit)
   return ceil_div(limit.deficit, limit.window_us)
 end
 
 -- Microseconds until the cost fits. The limit's own time may be ahead of the
--- server's by `lag`: nothing is refilled until the server has caught up.
+-- server's by `lag`; refill starts when the server has caught up.
 local function deficit_time_to_fit(entry, limit)
   local excess = limit.deficit - (limit.quota - entry.cost) * limit.window_us
   if excess <= 0 then return 0 end
@@ -30,7 +30,7 @@ local function deficit_reset_after(_, limit)
   return ceil_div(limit.deficit, limit.rate) + limit.lag
 end
 
--- Adds to the deficit, or takes off it what is negative.
+-- Adds the amount, which may be negative, to the deficit and stores the state.
 local function deficit_add(limit, amount)
   limit.deficit = max(0, limit.deficit + amount)
   limit.used = deficit_used(limit)
@@ -46,10 +46,10 @@ local function deficit_spend(entry, limit)
   deficit_add(limit, entry.cost * limit.window_us)
 end
 
--- When the bucket would have been full without what was spent.
+-- When the bucket would have been full without this spend.
 local function deficit_receipt(_, limit) return limit.full_at or 0 end
 
--- What came back after that has been refilled already.
+-- Refunds the cost, less the units that have been refilled since `full_at`.
 local function deficit_refund(entry, limit, full_at)
   local refilled = max(0, server_time() + limit.lag - full_at) * limit.rate
   deficit_add(limit, -max(0, entry.cost * limit.window_us - refilled))

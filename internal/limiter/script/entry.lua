@@ -1,13 +1,13 @@
 -- entry: reads the entries of a call, for decide and refund.
 --
--- KEYS     per entry: its block key, then what its algorithms take
+-- KEYS     per entry: its block key, then the keys of its algorithms
 -- ARGV     per entry
 --            cost, flags (1 attempts, 2 shadow, 4 peek: writes nothing, 8 blocks,
---            16 log, 32 asks: spends nothing, but puts right what an edit or a
---            clock left wrong),
+--            16 log, 32 dry run: spends nothing, but repairs state after an edit or a
+--            clock change),
 --            [keep, keep_units if 16], number of limits, then per limit
---              algorithm, quota, window (ms), [block (ms), name if 8], and what
---              its algorithm takes
+--              algorithm, quota, window (ms), [block (ms), name if 8], and the
+--              arguments of its algorithm
 
 local function read_limit(entry)
   local limit = {

@@ -1,16 +1,16 @@
 -- FixedWindow: at most `quota` units per window; the window starts with the
 -- first unit and no later one extends it.
 --
--- KEYS     one per limit: a counter, its TTL is what is left of the window
+-- KEYS     one per limit: a counter whose TTL is the rest of the window
 -- ARGV     ceiling: where counted attempts saturate
--- clock    none: the TTL is the only truth
+-- clock    none: the TTL is the only record of the window's end
 -- cost     O(1); GET, SET or INCRBY, PTTL
--- denied  writes nothing, except that an entry counting attempts adds its
---          cost until the counter stands at `ceiling`
+-- denied   writes nothing, except that an entry counting attempts adds its
+--          cost until the counter reaches `ceiling`
 
--- Microseconds until the window is over. A TTL that is missing or longer than
--- the window cannot be ours (PERSIST by hand, a server clock set back): it
--- is put right, so that no counter lives for ever.
+-- Microseconds until the window ends. Resets a TTL that is missing or longer than
+-- the window (after a manual PERSIST, or a server clock set back), so that every
+-- counter expires.
 local function window_left(entry, limit)
   if limit.used == 0 then return 0 end
   if not limit.ttl then
@@ -23,7 +23,7 @@ local function window_left(entry, limit)
   return (limit.ttl + 1) * 1000
 end
 
--- When the window ends, in milliseconds since 1970, give or take one.
+-- When the window ends, in milliseconds since 1970, to within one.
 local function window_end(entry, limit)
   return floor((server_time() + window_left(entry, limit)) / 1000)
 end
@@ -61,8 +61,8 @@ algorithms.fw = {
 
   receipt = window_end,
 
-  -- Only to the window that was charged, and not to one after a reset or after its
-  -- end; windows too short to tell them apart are gone by themselves.
+  -- Refunds only the window that was charged, not a later one. Windows under 5 ms
+  -- are too short to distinguish and expire on their own.
   refund = function(entry, limit, charged_end)
     if limit.used == 0 or limit.window < 5 then return end
     if math.abs(window_end(entry, limit) - charged_end) > 3 then return end

@@ -1,19 +1,19 @@
--- GCRA: units pass evenly spaced at `rate` per window, and up to `quota` of them
--- may pass in one instant. This is the Generic Cell Rate Algorithm of ITU-T
--- I.371 (virtual scheduling) with a cost: the key holds the theoretical arrival
--- time, and a unit moves it on by window/rate.
+-- GCRA: admits units evenly spaced at `rate` per window, and up to `quota` units in
+-- one instant. This is the Generic Cell Rate Algorithm of ITU-T I.371 (virtual
+-- scheduling) with a cost: the key holds the theoretical arrival time, and each
+-- unit moves it later by window/rate.
 --
 -- KEYS     one per limit: the theoretical arrival time in microseconds since 1970,
 --          16 digits, followed by the digits of n if it is n/rate microseconds
---          later; Redis keeps up to 19 digits as an integer, in no memory of
---          its own. No key is an arrival time in the past
--- ARGV     rate; ceiling: how far ahead (us) the arrival time can be, over all
---          limits that share it
+--          later; Redis stores up to 19 digits as an integer, without extra
+--          memory. A missing key means an arrival time in the past
+-- ARGV     rate; ceiling: the furthest (us) the arrival time can be ahead, over all
+--          limits that share the key
 -- clock    TIME
 -- cost     O(1); GET, SET
--- denied  writes nothing, except that an arrival time too far ahead, after an
---          edit that made the rate higher or a server clock that was set back, is
---          brought back to the ceiling; a peek takes it as it is
+-- denied   writes nothing, except that an arrival time too far ahead, after an
+--          edit to a higher rate or a server clock set back, is moved back to the
+--          ceiling; a peek uses it unchanged
 
 algorithms.gc = {
   read = function(entry, limit)

@@ -1,29 +1,29 @@
--- log: the hits of a key in the order of time, for the algorithms that slide.
+-- log: the hits of a key in order of time, for the sliding algorithms.
 --
 -- A log is a list
 --   totals(0) time(1) totals(1) time(2) totals(2) ... time(n) totals(n)
--- where time(i) is when hit i came and totals(i) the units of all hits up to
--- it, so that the units between two hits are one subtraction. One hit takes 10
--- to 16 bytes; in a sorted set it would take 120 or more. There are
--- `width` elements a hit: its time, and the totals of one or two kinds of units.
+-- where time(i) is the time of hit i and totals(i) the units of all hits up to and
+-- including it, so that the units between two hits are one subtraction. One hit
+-- takes 10 to 16 bytes; in a sorted set it would take 120 or more. A hit has `width`
+-- elements: its time, and the totals of one or two kinds of units.
 --
--- The log's own time never runs back behind its newest hit: a server clock that
--- is set back must not reopen a window. Waits are measured from the server's
--- clock all the same: that is the one the caller waits by.
+-- The log's own time is never before its newest hit: a server clock that is set
+-- back must not reopen a window. Times to wait are measured from the server's clock,
+-- since the caller waits by that clock.
 
 -- Element width*i + column, counted from 0, belongs to hit i.
 local TIME, UNITS = -1, 0
 
--- Totals start again from 0 before they could leave the integers of a double.
+-- Above this total the totals are rebased, before they exceed the integers of a double.
 local LARGEST_TOTAL = 2 ^ 52
 
 local function log_element(log, i, column)
   return call('LINDEX', log.key, log.width * i + column)
 end
 
--- The largest i with time(i) (or a total(i)) <= bound, 0 if there is none: they
--- never fall, so the search gallops from the old end, where the answer mostly
--- is, and then halves.
+-- The largest i with time(i), or a total(i), <= bound; 0 if all are larger. The values
+-- never decrease: the search gallops from the old end, where most results are, and
+-- then bisects.
 local function last_at_most(log, column, bound)
   local key, width = log.key, log.width
   local known, step = 0, 1
@@ -95,10 +95,10 @@ local function rebase(log)
   read_newest(log)
 end
 
--- Records a hit now. units is a list of what it adds to each total; keep is how
--- long it is needed, in milliseconds. With a bucket, in microseconds, a hit is added
--- to the newest one when both came in the same bucket of time: the two then
--- count as long as the later one, so that nothing is ever forgotten too early.
+-- Records a hit now. units lists the units to add to each total; keep is the time in
+-- milliseconds for which the hit is needed. With a bucket, in microseconds, a hit in
+-- the same bucket of time as the newest one is merged into it. Both then count as
+-- long as the later one, so that no hit is dropped too early.
 local function append_hit(log, units, keep, bucket)
   local elements = {}
   if log.empty then
@@ -122,7 +122,7 @@ local function append_hit(log, units, keep, bucket)
   call('PEXPIRE', log.key, ttl_of(log.left))
 end
 
--- What the newest bucket holds, 0 unless a hit now would be added to it.
+-- The units of the current bucket of time; 0 if the newest hit is in an earlier one.
 local function bucket_units(log, column, bucket)
   if log.empty or floor(log.newest / bucket) ~= floor(log.now / bucket) then return 0 end
   local before = call('LINDEX', log.key, column + 1 - 2 * log.width)
@@ -146,26 +146,26 @@ local function log_used_after(limit, column, wait)
   return log_units(limit, column, max(server_time() + wait, limit.log.now))
 end
 
--- Microseconds until `used`, the units in the window, have all left it.
+-- Microseconds until all `used` units have left the window.
 local function log_reset_after(limit, used)
   if used == 0 then return 0 end
   return limit.log.newest + limit.window * 1000 - server_time()
 end
 
--- Takes units back from the hit at that time, or in the same bucket of time. Later
--- hits carry them in their totals too. A hit that is not there any more, because it
--- left the log or somebody reset it, has taken them along.
+-- Refunds units of the hit at that time, or in the same bucket of time. The totals of
+-- later hits include these units too. If the hit has left the log, or the log was
+-- reset, its units are gone already.
 local function refund_hit(log, column, units, time, bucket)
   if log.empty then return end
   local i = last_at_most(log, TIME, time - 1)
   local found = tonumber(log_element(log, i + 1, TIME) or -1)
   if floor(found / bucket) ~= floor(time / bucket) then return end
-  local floor_total = tonumber(log_element(log, i, column))
+  local minimum = tonumber(log_element(log, i, column))
   while true do
     i = i + 1
     local total = log_element(log, i, column)
     if not total then return end
-    floor_total = max(total - units, floor_total)
-    call('LSET', log.key, log.width * i + column, floor_total)
+    minimum = max(total - units, minimum)
+    call('LSET', log.key, log.width * i + column, minimum)
   end
 end

@@ -31,7 +31,7 @@ type counter interface {
 
 // judge is a counter that says itself whether a check fits, and that is told of
 // every unblocked check.
-type judge interface {
+type observer interface {
 	judge(e *Entry, l *Limit, now int64, draw uint32) (fits, shed bool, suppression float64)
 }
 
@@ -73,7 +73,7 @@ func (m *Model) judge(e *Entry, r *EntryReply, draw uint32, now int64) {
 	for i := range e.Policy.limits {
 		l, lr := &e.Policy.limits[i], LimitReply{}
 		c := m.counter(e, l)
-		if j, ok := c.(judge); ok {
+		if j, ok := c.(observer); ok {
 			lr.Fits, lr.Shed, lr.Suppression = j.judge(e, l, now, draw)
 		} else {
 			lr.Fits = c.used(e, l, now)+e.Cost <= l.Quota
@@ -94,7 +94,7 @@ func (m *Model) spend(e *Entry, r *EntryReply, denied bool, now int64) {
 	for i := range e.Policy.limits {
 		l := &e.Policy.limits[i]
 		c := m.counter(e, l)
-		if _, observes := c.(judge); !passes && !e.Policy.attempts && !observes {
+		if _, observes := c.(observer); !passes && !e.Policy.attempts && !observes {
 			continue
 		}
 		if l.Algorithm == SlidingLog {
@@ -170,7 +170,7 @@ func state[S any, P interface {
 
 // Reset forgets everything about the key in the policy, as Store.Reset does.
 func (m *Model) Reset(policy *Policy, key Key, now time.Time) bool {
-	return m.forget(policy.states, key, now)
+	return m.forget(policy.allKeys, key, now)
 }
 
 // Block blocks the key, as Store.Block does.
@@ -179,7 +179,7 @@ func (m *Model) Block(policy *Policy, key Key, length time.Duration, now time.Ti
 	defer m.mu.Unlock()
 	m.expire(now.UnixMicro())
 	b := state[block](m, key, blockKey(policy.id))
-	b.by, b.end = byHand, expireIn(now.UnixMicro(), length)
+	b.by, b.end = manualBlock, expireIn(now.UnixMicro(), length)
 }
 
 // Unblock lifts the block of the key, as Store.Unblock does.

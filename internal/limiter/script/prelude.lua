@@ -1,5 +1,5 @@
--- prelude: cursors over KEYS and ARGV, and the clock.
--- Every script starts with it; algorithms register themselves in `algorithms`.
+-- prelude: cursors over KEYS and ARGV, the clock and the table of algorithms.
+-- Every script starts with it.
 
 local call = redis.call
 local floor, max, min = math.floor, math.max, math.min
@@ -24,12 +24,12 @@ local function ceil_div(a, b)
   return -floor(-a / b)
 end
 
--- A random number in [0, 1) that the caller drew, for algorithms that need one:
--- the same call must give the same answer here and in the model.
+-- A random number in [0, 1), drawn by the caller so that the script and the model
+-- give the same reply to the same call.
 local draw = 0
 
--- Redis server time in microseconds since 1970; asked at most once a script,
--- and only by algorithms that need it.
+-- Redis server time in microseconds since 1970, read at most once a script and
+-- only if an algorithm needs it.
 local clock
 local function server_time()
   if not clock then
@@ -39,15 +39,15 @@ local function server_time()
   return clock
 end
 
--- The TTL in milliseconds of a key that is needed for so many microseconds: one
--- millisecond longer, because TIME may be a moment ahead of the clock that
--- expiry goes by, and never more than about 150 years, which every server takes.
+-- The TTL in milliseconds of a key that is needed for `micros` microseconds. It is
+-- one millisecond longer, because TIME may be slightly ahead of the clock that
+-- Redis uses for expiry, and at most about 150 years, which every server accepts.
 local function ttl_of(micros)
   return min(ceil_div(micros, 1000) + 1, 5e12)
 end
 
--- Microseconds that the key still lives, at least `need` of them: an edit may make
--- a state last longer than the TTL it was given. A peek leaves the TTL as it is.
+-- Microseconds until the key expires. Extends the TTL to `need` microseconds if it
+-- is shorter, as it can be after an edit; a peek leaves the TTL unchanged.
 local function keep_alive(entry, key, need)
   local left = (call('PTTL', key) + 1) * 1000
   if left >= need or left > 0 and entry.peek then return left end
@@ -55,15 +55,17 @@ local function keep_alive(entry, key, need)
   return need
 end
 
--- By the code that Go's Algorithm gives it. Each entry has
---   read(entry, limit)           loads the state, sets limit.used (units held now);
---                                may set limit.fits, else used + cost <= quota says it
---   spend(entry, limit, passes)  records entry.cost, updates limit.used; passes says
---                                whether the check is admitted by everybody
---   time_to_fit(entry, limit)            microseconds until entry.cost fits; 0 if it does now
---   used_after(entry, limit, wait)  units held after that many microseconds
---   reset_after(entry, limit)           microseconds until limit.used is 0
---   receipt(entry, limit)        what refund needs to find what spend recorded; optional
---   refund(entry, limit, receipt)  takes back what spend recorded
---   observes                     spend is called for every unblocked check
+-- The algorithms, by the code of Go's Algorithm. Each file adds its own, with
+--   read(entry, limit)              loads the state, sets limit.used (units held now);
+--                                   may set limit.fits, whose default is
+--                                   used + cost <= quota
+--   spend(entry, limit, passes)     records entry.cost and updates limit.used; passes
+--                                   is true if the entry and the check are admitted
+--   time_to_fit(entry, limit)       microseconds until entry.cost fits; 0 if it fits now
+--   used_after(entry, limit, wait)  units held after `wait` microseconds
+--   reset_after(entry, limit)       microseconds until limit.used is 0
+--   receipt(entry, limit)           a number with which refund finds what spend
+--                                   recorded; optional
+--   refund(entry, limit, receipt)   reverts what spend recorded
+--   observes                        if true, spend is called for every unblocked check
 local algorithms = {}

@@ -1,11 +1,11 @@
--- refund: takes back what entries spent, when part of a check that was spread
--- over several nodes of a Redis Cluster was denied after all.
+-- refund: returns the units that entries spent on a check over several nodes of a
+-- Redis Cluster, after another node denied the check.
 --
--- KEYS     the entries', as decide
--- ARGV     number of entries; then per entry what decide takes and, per limit,
---          the receipt that decide gave
+-- KEYS     the keys of the entries, as for decide
+-- ARGV     number of entries; then per entry the arguments of decide and, per limit,
+--          the receipt that decide returned
 -- returns  an empty array
--- written  as if the entries had not been admitted; blocks stay
+-- writes   the state as if the entries had not been admitted; blocks stay
 
 for _ = 1, next_number() do
   local entry = read_entry()

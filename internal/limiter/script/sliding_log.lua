@@ -2,21 +2,19 @@
 -- to the microsecond. A hit at t stops counting at t + window.
 --
 -- KEYS     one per entry, shared by all its SlidingLog limits: a log
--- ARGV     nothing beyond the common arguments of a limit; of the entry: keep
---          (longest window, ms) and keep_units (largest threshold), over all
---          limits and overrides that share the log
--- kept     the newest units that the largest threshold needs: an override with a
---          longer window must not keep all that others were admitted. Twice as
---          many where units can be given back
+-- ARGV     per limit: none; per entry: keep (longest window, ms) and keep_units
+--          (largest threshold), over all limits and overrides that share the log
+-- kept     the newest hits, up to the units of the largest threshold, because an
+--          override with a longer window must not keep every hit admitted under a
+--          shorter one. Twice the units where hits can be refunded
 -- clock    TIME, but never before the newest hit
 -- cost     O(log n) list reads of O(n/600) each for a window; pruning is O(1)
---          amortised
--- denied  writes nothing, except that an entry counting attempts appends its
---          hit and drops the oldest beyond keep_units, and that a log whose TTL
---          became too short, after an edit to a longer window, is given the time
---          it needs
+--          amortized
+-- denied   writes nothing, with two exceptions: an entry counting attempts appends
+--          its hit and drops the oldest beyond keep_units, and a TTL that became
+--          too short after an edit to a longer window is extended
 
--- Microseconds that the log still lives, asked only about one with hits.
+-- Microseconds until the log expires. The log must have hits.
 local function log_left(entry)
   local log = entry.log
   log.left = log.left or keep_alive(entry, log.key, log.newest + entry.keep * 1000 - server_time())

@@ -1,13 +1,14 @@
--- SlidingWindow: at most `quota` units in any interval of length `window`, from
--- buckets: hits in one bucket of time are kept as one, which counts as long as
--- the latest of them. It errs only towards denying, by less than a bucket.
+-- SlidingWindow: at most `quota` units in any interval of length `window`, counted
+-- in buckets: hits in one bucket of time are stored as one, which counts as long as
+-- the latest of them. So it may deny for less than a bucket longer than SlidingLog
+-- does, and never admits more.
 --
 -- KEYS     one per limit: a log of at most window/bucket + 2 hits
 -- ARGV     bucket (us); ceiling: where a bucket of counted attempts saturates
 -- clock    TIME, but never before the newest hit
 -- cost     as SlidingLog, over the buckets
--- denied  writes nothing, except that an entry counting attempts adds its cost
---          until the bucket stands at `ceiling`
+-- denied   writes nothing, except that an entry counting attempts adds its cost
+--          until the bucket reaches `ceiling`
 
 algorithms.sw = {
   read = function(_, limit)
@@ -19,7 +20,7 @@ algorithms.sw = {
   spend = function(entry, limit)
     local units = entry.cost
     if entry.attempts then
-      -- A bucket may hold more already, by a variant with more.
+      -- The bucket may already hold more than this variant's ceiling.
       units = max(0, min(units, limit.ceiling - bucket_units(limit.log, UNITS, limit.bucket)))
     end
     append_hit(limit.log, { units }, limit.window, limit.bucket)

@@ -20,7 +20,7 @@ type group struct {
 	reply   *Reply
 }
 
-func oneKey(call *Call) bool {
+func haveOneKey(call *Call) bool {
 	return !slices.ContainsFunc(call.Entries, func(e Entry) bool { return e.Key != call.Entries[0].Key })
 }
 
@@ -45,7 +45,7 @@ func (s *Store) evaluateSpread(ctx context.Context, call *Call) (*Reply, error) 
 	if !denied && slices.ContainsFunc(groups, (*group).denies) {
 		s.refund(ctx, groups)
 	}
-	return merge(call, groups), nil
+	return mergeReplies(call, groups), nil
 }
 
 func groupsOf(call *Call) []*group {
@@ -98,7 +98,7 @@ func (s *Store) dryRun(ctx context.Context, groups []*group) error {
 func (s *Store) spend(ctx context.Context, groups []*group) error {
 	var wait errgroup.Group
 	for _, g := range groups {
-		if !slices.ContainsFunc(g.call.Entries, g.needsSecond) {
+		if !slices.ContainsFunc(g.call.Entries, g.needsSpend) {
 			continue
 		}
 		wait.Go(func() error {
@@ -106,9 +106,9 @@ func (s *Store) spend(ctx context.Context, groups []*group) error {
 			if err != nil && !g.call.Denied {
 				return err
 			}
-			asked, denied := g.reply, g.denies()
+			dryRun, denied := g.reply, g.denies()
 			if g.reply = reply; err != nil || denied && !g.denies() {
-				g.reply = asked
+				g.reply = dryRun
 			}
 			return nil
 		})
@@ -116,10 +116,10 @@ func (s *Store) spend(ctx context.Context, groups []*group) error {
 	return wait.Wait()
 }
 
-// needsSecond reports whether the entry has something to write. A Suppressed
+// needsSpend reports whether the entry has something to write. A Suppressed
 // limit also has another answer when somebody denied: when it would pass for
 // certain.
-func (g *group) needsSecond(e Entry) bool {
+func (g *group) needsSpend(e Entry) bool {
 	suppressed := e.Policy.algorithms&Suppressed.bit() != 0
 	if g.call.Denied {
 		return suppressed || !e.Peek && e.Policy.flags&(flagAttempts|flagBlocks) != 0
@@ -168,18 +168,18 @@ func (s *Store) refundCommand(g *group) command {
 		}
 	}
 	c := s.newCommand(spent)
-	c.words = append(c.words, len(spent))
+	c.args = append(c.args, len(spent))
 	for i := range spent {
 		c.add(&spent[i])
 		for _, l := range receipts[i] {
-			c.words = append(c.words, l.receipt)
+			c.args = append(c.args, l.receipt)
 		}
 	}
 	return c
 }
 
-// merge puts the replies of the groups in the order of the call.
-func merge(call *Call, groups []*group) *Reply {
+// mergeReplies puts the replies of the groups in the order of the call.
+func mergeReplies(call *Call, groups []*group) *Reply {
 	reply := &Reply{Entries: make([]EntryReply, len(call.Entries))}
 	for _, g := range groups {
 		for i, at := range g.indices {

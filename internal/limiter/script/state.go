@@ -12,8 +12,8 @@ import (
 // what was spent and whether it is blocked. It reports whether there was
 // anything. Errors are *StoreError.
 func (s *Store) Reset(ctx context.Context, policy *Policy, key Key) (bool, error) {
-	keys := make([]string, len(policy.states))
-	for i, suffix := range policy.states {
+	keys := make([]string, len(policy.allKeys))
+	for i, suffix := range policy.allKeys {
 		keys[i] = s.key(key, suffix)
 	}
 	deleted, err := s.client.Del(ctx, keys...).Result()
@@ -23,11 +23,11 @@ func (s *Store) Reset(ctx context.Context, policy *Policy, key Key) (bool, error
 // Block denies the key everything by this policy for so long, in whole
 // milliseconds, whether or not it was blocked before. Errors are *StoreError.
 func (s *Store) Block(ctx context.Context, policy *Policy, key Key, length time.Duration) error {
-	return storeError(ctx, s.client.Set(ctx, s.key(key, blockKey(policy.id)), byHand, length).Err())
+	return storeError(ctx, s.client.Set(ctx, s.key(key, blockKey(policy.id)), manualBlock, length).Err())
 }
 
-// byHand stands where a block otherwise names the limit that started it.
-const byHand = ""
+// manualBlock stands where a block otherwise names the limit that started it.
+const manualBlock = ""
 
 // Unblock lifts the block of the key, whoever set it; what was spent stays
 // spent. It reports whether there was one. Errors are *StoreError.

@@ -28,7 +28,7 @@ func NewStore(client redis.UniversalClient, prefix string) *Store {
 // Evaluate decides the call, in one EVALSHA unless its keys lie on several nodes
 // of a Redis Cluster. Errors are *StoreError.
 func (s *Store) Evaluate(ctx context.Context, call *Call) (*Reply, error) {
-	if s.spread && !oneKey(call) {
+	if s.spread && !haveOneKey(call) {
 		return s.evaluateSpread(ctx, call)
 	}
 	return s.evaluate(ctx, call, false)
@@ -51,16 +51,16 @@ const retryPause = 2 * time.Millisecond
 // loading its data set, a replica, a slot on the move), and only until ctx ends.
 func (s *Store) run(ctx context.Context, main *programs, c command) ([]any, error) {
 	program := main[c.algorithms]()
-	c.words[0], c.words[1] = "EVALSHA", program.sha
+	c.args[0], c.args[1] = "EVALSHA", program.sha
 	for {
-		reply, err := s.client.Do(ctx, c.words...).Slice()
+		reply, err := s.client.Do(ctx, c.args...).Slice()
 		if err == nil {
 			return reply, nil
 		}
 		cause := causeOf(ctx, err)
 		switch cause {
 		case causeNoScript:
-			c.words[0], c.words[1] = "EVAL", program.source
+			c.args[0], c.args[1] = "EVAL", program.source
 		case CauseLoading, CauseReadOnly, CauseMoved:
 			if !sleep(ctx, retryPause) {
 				return nil, &StoreError{Cause: cause, Err: err}
@@ -73,26 +73,26 @@ func (s *Store) run(ctx context.Context, main *programs, c command) ([]any, erro
 
 // command is the words of an EVALSHA; the first two are up to run.
 type command struct {
-	words      []any
+	args       []any
 	algorithms uint
 }
 
-// newCommand holds the keys of the entries, with room for their arguments.
+// newCommand holds the keys of the entries, with capacity for their arguments.
 func (s *Store) newCommand(entries []Entry) command {
 	c := command{}
-	room := 6
+	capacity := 6
 	for i := range entries {
 		p := entries[i].Policy
 		c.algorithms |= p.algorithms
-		room += len(p.keys) + len(p.args) + 2
+		capacity += len(p.keys) + len(p.args) + 2
 	}
-	c.words = make([]any, 3, room)
+	c.args = make([]any, 3, capacity)
 	for i := range entries {
 		for _, suffix := range entries[i].Policy.keys {
-			c.words = append(c.words, s.key(entries[i].Key, suffix))
+			c.args = append(c.args, s.key(entries[i].Key, suffix))
 		}
 	}
-	c.words[2] = len(c.words) - 3
+	c.args[2] = len(c.args) - 3
 	return c
 }
 
@@ -104,8 +104,8 @@ func (c *command) add(e *Entry) {
 	if e.dryRun {
 		flags |= flagDryRun
 	}
-	c.words = append(c.words, e.Cost, flags)
-	c.words = append(c.words, e.Policy.args...)
+	c.args = append(c.args, e.Cost, flags)
+	c.args = append(c.args, e.Policy.args...)
 }
 
 // Flags of a call, as decide.lua reads them.
@@ -123,7 +123,7 @@ func (s *Store) decideCommand(call *Call, receipts bool) command {
 		flags |= callReceipts
 	}
 	c := s.newCommand(call.Entries)
-	c.words = append(c.words, flags, call.Draw, len(call.Entries))
+	c.args = append(c.args, flags, call.Draw, len(call.Entries))
 	for i := range call.Entries {
 		c.add(&call.Entries[i])
 	}

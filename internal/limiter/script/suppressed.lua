@@ -1,21 +1,21 @@
--- Suppressed: below `quota` all pass; above it a share 1 - quota/observed is
--- shed at random, so that admissions stay near the quota however much is
--- offered. observed is what was asked for in the last window, this check
--- included, whether it was admitted or not. Admissions never exceed `hard_quota`
--- in any interval of length `window`.
+-- Suppressed: admits everything below `quota`; above it, sheds the share
+-- 1 - quota/observed at random, so that admissions stay near the quota at any load.
+-- observed is the cost of all checks of the last window, admitted or not, including
+-- this one. Admissions never exceed `hard_quota` in any interval of length `window`.
 --
 -- KEYS     one per limit: a log of at most window/bucket + 2 hits, with totals of
---          what was observed and what was admitted
+--          the observed and of the admitted units
 -- ARGV     bucket (us); hard_quota
 -- clock    TIME, but never before the newest hit
 -- cost     as SlidingWindow
--- denied  adds its cost to what was observed, unless it is blocked
+-- denied   adds its cost to the observed units, unless the key is blocked
 
--- The observed units of a bucket saturate: it is a share of them that matters.
+-- The observed units of a bucket saturate at MOST_OBSERVED: only their ratio to the
+-- quota matters.
 local ADMITTED, MOST_OBSERVED = 1, 2 ^ 41
 
--- The units observed in the last window. The oldest bucket may lie in it with
--- only a part of its time; hits are taken as evenly spread over that.
+-- The units observed in the last window. The oldest bucket may lie only partly in
+-- the window; its hits are assumed to be spread evenly over the bucket.
 local function observed_units(limit)
   local log = limit.log
   local cutoff = log.now - limit.window * 1000
@@ -52,14 +52,14 @@ algorithms.su = {
     limit.used = log_units(limit, ADMITTED, log.now)
   end,
 
-  -- Until all would pass: what was observed then leaves room for the cost.
+  -- Until the observed units leave room for the cost, so that nothing is shed.
   time_to_fit = function(entry, limit)
     return log_time_to_fit(limit, log_units(limit, UNITS, limit.log.now), entry.cost)
   end,
 
   used_after = function(_, limit, wait) return log_used_after(limit, ADMITTED, wait) end,
 
-  -- Not every hit was admitted: what is held leaves with the last that was.
+  -- Until the last admitted hit leaves the window; later hits may be denied ones.
   reset_after = function(_, limit)
     local log = limit.log
     if limit.used == 0 then return 0 end

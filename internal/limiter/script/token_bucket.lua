@@ -1,16 +1,16 @@
 -- TokenBucket: a bucket of `quota` tokens, refilled continuously at `rate` tokens
 -- per window; a check takes its cost out of it.
 --
--- KEYS     one per limit: a string "<deficit> <time>", the time in microseconds
---          since 1970 when the bucket lacked that much, both hexadecimal, which
---          is 16 bytes less; "<deficit>/<time>" with a decimal deficit if that
---          is beyond the integers of a double. No key is a full bucket
+-- KEYS     one per limit: a string "<deficit> <time>", the deficit at that time in
+--          microseconds since 1970, both hexadecimal, which saves 16 bytes;
+--          "<deficit>/<time>" with a decimal deficit if the deficit is beyond the
+--          integers of a double. A missing key means a full bucket
 -- ARGV     rate; ceiling: the largest quota of all limits that share the bucket,
---          so an edit to a smaller one leaves an empty bucket and not a debt
+--          so that an edit to a smaller quota leaves an empty bucket, not a debt
 -- clock    TIME, but never before the time in the key
 -- cost     O(1); GET, SET
--- denied  writes nothing, except that a key whose TTL became too short, after an
---          edit to a slower rate, is given the time it needs
+-- denied   writes nothing, except that a TTL that became too short after an edit
+--          to a slower rate is extended
 
 -- Microseconds until the bucket is full.
 local function bucket_reset_after(entry, limit)
