@@ -5,30 +5,27 @@ package script
 
 import "strconv"
 
-// Algorithm is how a limit counts. Its value is the code that names it in
-// scripts and in keys.
+// Algorithm is how a limit counts. Its value is its code in scripts and in keys.
 type Algorithm string
 
-// kind is what the Go half of an algorithm brings; the other half is its Lua
-// file.
+// kind describes an algorithm. Its decisions are made by its Lua file.
 type kind struct {
 	code Algorithm
-	// file is the Lua of the algorithm, library what several share, if anything.
+	// file is the Lua file of the algorithm, library one that it shares with others.
 	file, library string
-	// arguments are what the script takes for a limit beyond quota, window and
-	// block.
+	// arguments returns the arguments of a limit after quota, window and block.
 	arguments func(*Limit) []int64
-	// ceiling is how far the state of the limit can grow; limits that share a
-	// state share the largest of theirs. Nil if nothing bounds it.
+	// ceiling returns how far the state of the limit can grow; limits that share a
+	// state share the largest ceiling. Nil if the algorithm needs no ceiling.
 	ceiling func(*Limit) int64
-	// attempts says that the algorithm can count denied checks.
+	// attempts is true if the algorithm can count denied checks.
 	attempts bool
-	// model returns the state of the reference model.
+	// model returns the state of the limit in the reference model.
 	model func(*Model, *Entry, *Limit) counter
 }
 
-// kinds in the order in which scripts are assembled. A bit set of algorithms
-// has the bit of the index of each.
+// kinds are all algorithms, in the order in which scripts are assembled. The index is
+// the bit of an algorithm in a bit set.
 var kinds = [...]*kind{
 	&fixedWindowKind, &slidingLogKind, &slidingWindowKind, &tokenBucketKind, &gcraKind, &suppressedKind,
 }

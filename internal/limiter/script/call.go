@@ -11,33 +11,34 @@ import (
 
 // Limit is one limit of a policy.
 type Limit struct {
-	// Name is unique within the policy and part of the state's identity.
+	// Name is unique within the policy and part of the identity of the state.
 	Name      string
 	Algorithm Algorithm
-	// Quota is the units that pass, at least 1: per window, or in one instant
-	// with TokenBucket and GCRA.
+	// Quota is the number of units that are admitted, at least 1: per window, or in
+	// one instant with TokenBucket and GCRA.
 	Quota int64
-	// Threshold is where counted attempts saturate, at least Quota; with
-	// TokenBucket and GCRA the units that come back per window.
+	// Threshold is where counted attempts saturate, at least Quota; with TokenBucket
+	// and GCRA the units that are refilled per window.
 	Threshold int64
-	// HardQuota bounds what Suppressed ever admits per window, at least Quota.
+	// HardQuota bounds the units that Suppressed admits per window, at least Quota.
 	HardQuota int64
-	// Window is whole milliseconds, at least one.
+	// Window is in whole milliseconds, at least one.
 	Window time.Duration
-	// Bucket is how finely SlidingWindow and Suppressed keep time, whole
+	// Bucket is the resolution of time of SlidingWindow and Suppressed, in whole
 	// microseconds.
 	Bucket time.Duration
-	// Block is how long a refusal blocks, whole milliseconds; 0 is not at all.
+	// Block is the length of the block after a denial, in whole milliseconds; 0 is
+	// no block.
 	Block time.Duration
-	// State names a state of its own; limits that differ in nothing else of their
-	// identity share one where it is empty.
+	// State separates the state of limits whose identity is otherwise the same. Limits
+	// with an empty State share theirs.
 	State string
 
 	ceiling int64 // see kind
 }
 
-// stateKey is what follows the hash tag in the key of the limit's state. Limits
-// with the same stateKey share a state: their numbers may differ.
+// stateKey returns the part after the hash tag in the key of the limit's state. Limits
+// with the same stateKey share a state, although their numbers may differ.
 func (l *Limit) stateKey(policy string) string {
 	if l.Algorithm == SlidingLog && l.State == "" {
 		return logKey(policy)
@@ -49,8 +50,7 @@ func (l *Limit) stateKey(policy string) string {
 // same state.
 func (l *Limit) SharesState(other *Limit) bool { return l.stateKey("") == other.stateKey("") }
 
-// Policy is the part of a call that stays the same from call to call: the
-// limits of one policy with everything that can be prepared ahead. It is
+// Policy is one variant of the limits of a policy, prepared for many calls. It is
 // immutable.
 type Policy struct {
 	id       string
@@ -59,12 +59,12 @@ type Policy struct {
 	limits   []Limit
 
 	algorithms uint
-	keys       []string // what follows the hash tag, in the order scripts take them
-	allKeys    []string // the same of every variant of the policy, each once
+	keys       []string // the parts after the hash tag, in the order of the script
+	allKeys    []string // those of every variant of the policy, each once
 	flags      int
-	args       []any // everything after cost and flags
-	keep       time.Duration
-	keepUnits  int64
+	args       []any         // the arguments after cost and flags
+	keep       time.Duration // how long the SlidingLog keeps hits
+	keepUnits  int64         // and how many units it keeps
 }
 
 // Flags of an entry, as entry.lua reads them.
@@ -77,44 +77,38 @@ const (
 	flagDryRun
 )
 
-// NewPolicy prepares a policy. id is "<namespace>/<name>"; attempts makes
-// every unblocked check count instead of only admitted ones; shadow keeps the
-// policy from refusing others.
+// NewPolicy prepares a policy without variants, see NewVariants.
 func NewPolicy(id string, attempts, shadow bool, limits []Limit) *Policy {
 	return NewVariants(id, attempts, shadow, limits)[0]
 }
 
-// NewVariants prepares a policy whose limits have other numbers for some
-// callers. Variants share every state that has the same name, algorithm, window
-// and bucket, so one caller may be asked about by one variant after another.
+// NewVariants prepares the variants of a policy. id is "<namespace>/<name>"; attempts
+// counts every unblocked check instead of only admitted ones; a shadow policy never
+// denies a check. Limits with the same name, algorithm, window and bucket share a state,
+// so that one key may use different variants in turn.
 func NewVariants(id string, attempts, shadow bool, variants ...[]Limit) []*Policy {
 	policies := make([]*Policy, len(variants))
-	states := []string{blockKey(id)}
-	ceilings := map[string]int64{}
-	keep, keepUnits := map[string]time.Duration{}, map[string]int64{}
+	keys := []string{blockKey(id)}
+	bounds := map[string]*stateBounds{}
 	for i, limits := range variants {
 		policies[i] = &Policy{id: id, attempts: attempts, shadow: shadow, limits: slices.Clone(limits)}
 		for j := range limits {
-			l := &limits[j]
-			state := l.stateKey(id)
-			if !slices.Contains(states, state) {
-				states = append(states, state)
+			key := limits[j].stateKey(id)
+			if bounds[key] == nil {
+				keys = append(keys, key)
+				bounds[key] = &stateBounds{}
 			}
-			if ceiling := l.Algorithm.kind().ceiling; ceiling != nil {
-				ceilings[state] = max(ceilings[state], ceiling(l))
-			}
-			if l.Algorithm == SlidingLog {
-				keep[state], keepUnits[state] = max(keep[state], l.Window), max(keepUnits[state], l.Threshold)
-			}
+			bounds[key].include(&limits[j])
 		}
 	}
 	for _, p := range policies {
-		p.allKeys = states
+		p.allKeys = keys
 		for j := range p.limits {
-			state := p.limits[j].stateKey(id)
-			p.limits[j].ceiling = ceilings[state]
-			if p.limits[j].Algorithm == SlidingLog {
-				p.keep, p.keepUnits = keep[state], keepUnits[state]
+			l := &p.limits[j]
+			b := bounds[l.stateKey(id)]
+			l.ceiling = b.ceiling
+			if l.Algorithm == SlidingLog {
+				p.keep, p.keepUnits = b.keep, b.keepUnits
 			}
 		}
 		p.prepare()
@@ -122,7 +116,24 @@ func NewVariants(id string, attempts, shadow bool, variants ...[]Limit) []*Polic
 	return policies
 }
 
-// prepare fills in what scripts are given.
+// stateBounds are the largest numbers of all limits that share one state.
+type stateBounds struct {
+	ceiling   int64
+	keep      time.Duration
+	keepUnits int64
+}
+
+func (b *stateBounds) include(l *Limit) {
+	if ceiling := l.Algorithm.kind().ceiling; ceiling != nil {
+		b.ceiling = max(b.ceiling, ceiling(l))
+	}
+	if l.Algorithm == SlidingLog {
+		b.keep = max(b.keep, l.Window)
+		b.keepUnits = max(b.keepUnits, l.Threshold)
+	}
+}
+
+// prepare sets the keys, flags and arguments of the policy.
 func (p *Policy) prepare() {
 	p.keys = []string{blockKey(p.id)}
 	if p.attempts {
@@ -139,7 +150,7 @@ func (p *Policy) prepare() {
 		}
 		if l.Algorithm == SlidingLog {
 			if p.flags&flagLog != 0 {
-				continue // they share one key
+				continue // SlidingLog limits share one key
 			}
 			p.flags |= flagLog
 		}
@@ -174,7 +185,7 @@ func (p *Policy) arguments() []any {
 	return args
 }
 
-// Entry asks one policy about one key.
+// Entry is one policy and one key of a call.
 type Entry struct {
 	Policy *Policy
 	Key    Key
@@ -183,28 +194,27 @@ type Entry struct {
 	// Peek evaluates and writes nothing.
 	Peek bool
 
-	dryRun bool // spends nothing, but mends states
+	dryRun bool // spends nothing, but repairs state, see entry.lua
 }
 
 // Call is one atomic decision. No two entries may have both the same policy
 // and the same key.
 type Call struct {
 	Entries []Entry
-	// Denied says that the check is denied already, by somebody outside the
-	// call: nothing is spent except by policies that count attempts.
+	// Denied is true if the check is denied already, outside the call: only policies
+	// that count attempts spend.
 	Denied bool
-	// Draw is the caller's random number, which decides what Suppressed sheds:
-	// all of 0..2^32-1 equally likely.
+	// Draw is a uniform random number in 0..2^32-1, with which Suppressed sheds.
 	Draw uint32
 }
 
-// Verdict is what a policy says of one key.
+// Verdict is what a policy decides for one key.
 type Verdict int
 
 // The verdicts.
 const (
-	// Admitted means that the policy has no objection. Units are spent only if
-	// no other entry that enforces denied.
+	// Admitted means that every limit fits and no block is live. Units are spent only
+	// if no enforcing entry of the call denies.
 	Admitted Verdict = iota
 	// Denied means that a limit does not fit.
 	Denied
@@ -234,26 +244,26 @@ type EntryReply struct {
 	Limits    []LimitReply
 }
 
-// Never is the wait of a cost that can never fit.
+// Never is the RetryAfter of a cost that can never fit.
 const Never time.Duration = -1
 
 // LimitReply is the answer of one limit.
 type LimitReply struct {
-	// Fits says whether the limit alone, blocks aside, admitted the cost.
+	// Fits is true if the limit alone, without blocks, admits the cost.
 	Fits bool
-	// Shed says that it did not fit only because chance chose it to be shed.
+	// Shed is true if Suppressed shed the check at random, below its hard limit.
 	Shed bool
 	// Suppression is the share of checks that a Suppressed limit sheds, 0..1.
 	Suppression float64
-	// Used is the units held after the call.
+	// Used is the number of units held after the call.
 	Used int64
-	// RetryAfter is how long until the same entry fits and no block is live, if the
-	// caller is alone on its key; 0 when nobody was denied; Never.
+	// RetryAfter is the time until the same entry fits and no block is live, if no
+	// other caller uses the key; 0 if the check is allowed; Never.
 	RetryAfter time.Duration
-	// UsedAfterWaiting is the units held after RetryAfter.
+	// UsedAfterWaiting is the number of units held after RetryAfter.
 	UsedAfterWaiting int64
-	// ResetAfter is how long until nothing is held if nothing more comes.
+	// ResetAfter is the time until no units are held, without further checks.
 	ResetAfter time.Duration
 
-	receipt int64 // finds what was spent, to give it back
+	receipt int64 // identifies the spent units for a refund
 }

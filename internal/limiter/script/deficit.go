@@ -7,11 +7,12 @@ import "math/big"
 
 const deficitLibrary = "deficit.lua"
 
-// deficit is the reference model of deficit.lua: what a bucket missing until it is
-// full, in units times the window in microseconds, without rounding. One
-// microsecond gives back l.Threshold of it.
+// deficit is the reference model of deficit.lua: how far a bucket is from full, in units
+// times the window in microseconds, without rounding. One microsecond refills
+// l.Threshold of it.
 type deficit struct{ *big.Int }
 
+// newDeficit returns a*b.
 func newDeficit(a, b int64) deficit {
 	return deficit{new(big.Int).Mul(big.NewInt(a), big.NewInt(b))}
 }
@@ -36,7 +37,7 @@ func (d deficit) atMost(o deficit) deficit {
 	return d
 }
 
-// over divides and rounds up.
+// ceilDiv returns d/n, rounded up.
 func (d deficit) ceilDiv(n int64) int64 {
 	quotient, rest := new(big.Int).QuoRem(d.Int, big.NewInt(n), new(big.Int))
 	if rest.Sign() > 0 {
@@ -45,18 +46,18 @@ func (d deficit) ceilDiv(n int64) int64 {
 	return quotient.Int64()
 }
 
-// after is what is left after so many microseconds of refill.
+// afterRefill returns the deficit after wait microseconds of refill.
 func (d deficit) afterRefill(wait int64, l *Limit) deficit {
 	return d.minus(newDeficit(max(0, wait), l.Threshold))
 }
 
-// used is the units that are missing, rounded up.
+// used returns the missing units, rounded up.
 func (d deficit) used(l *Limit) int64 { return d.ceilDiv(l.Window.Microseconds()) }
 
-// fit is the microseconds until the cost fits.
+// timeToFit returns the microseconds until the cost fits.
 func (d deficit) timeToFit(e *Entry, l *Limit) int64 {
 	return d.minus(deficitOf(l.Quota-e.Cost, l)).ceilDiv(l.Threshold)
 }
 
-// idle is the microseconds until the bucket is full.
+// resetAfter returns the microseconds until the bucket is full.
 func (d deficit) resetAfter(l *Limit) int64 { return d.ceilDiv(l.Threshold) }

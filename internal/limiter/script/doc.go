@@ -1,43 +1,57 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package script decides: it holds the Lua scripts that run inside Redis, the
-// Go that assembles and calls them, the layout of the counter keys, and a
-// model in plain Go that decides exactly as the scripts do.
+// Package script evaluates limits atomically in Redis. It contains the Lua scripts, the
+// Go code that assembles and calls them, the layout of the counter keys, and a reference
+// model in Go that the tests compare with the scripts.
 //
-// One Call is one atomic decision about one or several (policy, key) pairs
-// and costs one EVALSHA, however many limits take part. Only in a Redis Cluster,
-// where keys may lie on several nodes, does a call with several keys take more
-// (spread.go). The package knows neither plans nor requests: it is given typed
-// numbers and returns typed numbers, so the scripts can be tested with nothing
-// but a Redis.
+// One Call is one atomic decision about one or several (policy, key) pairs. It takes one
+// EVALSHA, for any number of limits; only in a Redis Cluster does a call with several
+// keys take more round trips. Calls and replies contain only numbers and names, no plans
+// and no requests, so the scripts can be tested with nothing but a Redis.
 //
-// An algorithm is one Lua and one Go file; those that keep logs of hits share
-// log.lua, those that refill share deficit.lua. The Go file holds what scripts
-// are given for a limit, and the reference model.
+// Reading order:
+//
+//	call.go            Call and Reply; Policy, prepared once for many calls
+//	keys.go            the layout of the counter keys
+//	store.go           Store: sends a Call to Redis
+//	program.go           the assembly of the scripts
+//	reply.go             the decoding of replies
+//	error.go             the causes of failed calls
+//	spread.go          calls with keys on several nodes of a Redis Cluster
+//	state.go           reset, block and unblock one key
+//	algorithm.go       the table of algorithms, each one Lua and one Go file:
+//	fixed_window.go      FixedWindow
+//	sliding_log.go       SlidingLog
+//	sliding_window.go    SlidingWindow
+//	token_bucket.go      TokenBucket
+//	gcra.go              GCRA
+//	suppressed.go        Suppressed
+//	model.go           the reference model: states and blocks
+//	log.go               the log of hits, shared by the sliding algorithms
+//	deficit.go           the deficit of a bucket, shared by those that refill
+//
+// A script is assembled from prelude.lua, the files of the algorithms it needs (with
+// log.lua or deficit.lua, if they share it), entry.lua, and decide.lua or refund.lua.
 //
 // # How a decision is made
 //
-// The script that runs is assembled from prelude.lua, the algorithms in play,
-// entry.lua and decide.lua. It goes through three phases:
+// decide.lua has three phases:
 //
-//  1. Read. Every entry's block and limits are read; nothing is written. An
-//     entry is admitted when no block is live and every limit fits its cost.
-//  2. Spend. When every enforcing entry is admitted, each admitted entry
-//     spends. When one is denied, only entries that count attempts and are
-//     not blocked themselves spend, and Suppressed notes what it observed. An
-//     entry that denies starts its block.
-//  3. Report. What is held now and, if somebody was denied, how long each
-//     limit needs until the same call fits.
+//  1. Read the blocks and limits of every entry. An entry is admitted if its key has no
+//     live block and every limit fits its cost.
+//  2. Spend. If every enforcing entry is admitted, each admitted entry spends. If one is
+//     denied, only entries that count attempts and are not blocked spend, Suppressed
+//     adds to what it observed, and each denied entry starts its block.
+//  3. Report the units held now and, after a denial, when the same call fits.
 //
-// # Facts about Redis the scripts rely on
+// # Facts about Redis that the scripts rely on
 //
-//   - Redis answers integers: a float in a reply is cut, a nil ends it. All
+//   - Redis replies with integers: it truncates a float and ends an array at a nil. All
 //     times in replies are microseconds.
-//   - A number passed to redis.call is written with 17 digits, so 16-digit
-//     microsecond times survive; tostring and .. keep only 14 digits and are
-//     never used on numbers.
-//   - A key whose PTTL is 0 is still there; it goes with the next
-//     millisecond. Waits that depend on a TTL are therefore PTTL+1.
-//   - A script sees one moment for expiry, however long it runs.
+//   - A number passed to redis.call keeps 17 digits, so 16-digit microsecond times
+//     survive. tostring and .. keep only 14 digits and are never used on numbers.
+//   - A key whose PTTL is 0 still exists; it expires with the next millisecond. Times to
+//     wait that depend on a TTL are therefore PTTL+1.
+//   - Expiry uses one moment for a whole script, regardless of its run time.
 package script

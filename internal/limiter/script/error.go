@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Cause says why Redis did not decide; it is a metric label.
+// Cause is why Redis did not decide a call; it is the value of a metric label.
 type Cause string
 
 // The causes.
@@ -21,17 +21,17 @@ const (
 	CauseConnection Cause = "connection"
 	CauseLoading    Cause = "loading"
 	CauseReadOnly   Cause = "readonly"
-	CauseMoved      Cause = "moved"   // the slot of the keys is on its way to another node
+	CauseMoved      Cause = "moved"   // the slot of the keys moves to another node
 	CauseCluster    Cause = "cluster" // CLUSTERDOWN: no node serves the slot
 	CauseMemory     Cause = "memory"
-	CauseCanceled   Cause = "canceled" // the caller went away
-	CauseScript     Cause = "script"   // Redis or the script answered with an error
+	CauseCanceled   Cause = "canceled" // the caller canceled the call
+	CauseScript     Cause = "script"   // Redis or the script returned an error
 
 	causeNoScript Cause = "noscript"
 )
 
-// StoreError is a call that Redis did not decide, or whose decision did not
-// arrive: what it was to spend may have been spent.
+// StoreError is a call that Redis did not decide, or whose reply was lost: its cost may
+// have been spent.
 type StoreError struct {
 	Cause Cause
 	Err   error

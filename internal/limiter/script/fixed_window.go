@@ -3,10 +3,9 @@
 
 package script
 
-// FixedWindow admits at most Quota units per window. The window starts with
-// the first unit and later ones never extend it, so up to twice the quota may
-// pass around the moment where one window ends and the next begins. The state
-// is one counter with a TTL. See fixed_window.lua.
+// FixedWindow admits at most Quota units per window. The window starts with the first
+// unit and later units never extend it, so up to twice the quota may be admitted around
+// the end of a window. The state is one counter with a TTL. See fixed_window.lua.
 const FixedWindow Algorithm = "fw"
 
 var fixedWindowKind = kind{
@@ -65,8 +64,8 @@ func (w *fixedWindow) resetAfter(e *Entry, l *Limit, now int64) int64 {
 	return w.left(e, l, now)
 }
 
-// left is what is left of the window. After the server's clock was set back
-// it would be longer than the window; then the window starts anew.
+// left returns the microseconds until the window ends. After the server's clock is set
+// back that would be more than the window; then the window is restarted.
 func (w *fixedWindow) left(e *Entry, l *Limit, now int64) int64 {
 	whole := expireIn(now, l.Window)
 	if w.end <= whole {

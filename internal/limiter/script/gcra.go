@@ -8,9 +8,9 @@ import (
 	"math/big"
 )
 
-// GCRA admits units that are evenly spaced at Threshold per Window, up to Quota
-// of them in one instant: the Generic Cell Rate Algorithm of ITU-T I.371 with a
-// cost. The state is the theoretical arrival time. See gcra.lua.
+// GCRA admits units evenly spaced at Threshold per Window, and up to Quota units in one
+// instant: the Generic Cell Rate Algorithm of ITU-T I.371 with a cost. The state is the
+// theoretical arrival time. See gcra.lua.
 const GCRA Algorithm = "gc"
 
 var gcraKind = kind{
@@ -37,8 +37,8 @@ type gcra struct {
 
 func (g *gcra) alive(now int64) bool { return g.end.alive(now) }
 
-// load returns how far the arrival time is ahead, as the deficit of a bucket. An
-// arrival time that is too far ahead is brought back, but not by a peek.
+// load returns how far the arrival time is ahead, as the deficit of a bucket. Unless it
+// peeks, it moves an arrival time that is too far ahead back to the ceiling.
 func (g *gcra) load(e *Entry, l *Limit, now int64) deficit {
 	ahead, part := g.whole-now, min(g.part, l.Threshold-1)
 	if g.whole == 0 || ahead < 0 {

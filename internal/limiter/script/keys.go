@@ -19,17 +19,16 @@ import (
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:sl       the log of all SlidingLog limits
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:block    the block
 //
-// Everything of one caller shares a hash tag, so one script may touch it in a
-// Redis Cluster. The names of namespaces, policies and limits are DNS names
-// and need no escaping; the key is escaped by EncodeKey. Two releases that
-// share a Redis during a rollout agree as long as the version is the same.
+// All keys of one caller share a hash tag, so that one script may use them in a Redis
+// Cluster. The names of namespaces, policies and limits are DNS names and need no
+// escaping; EncodeKey escapes the key. Releases with the same layout version can share a
+// Redis during a rollout.
 const layoutVersion = "1:c:"
 
-// MaxValueBytes is the longest key value that is kept as it is; a longer one
-// is replaced by its hash.
+// MaxValueBytes is the length of the longest key value that is stored unhashed.
 const MaxValueBytes = 255
 
-// Key is one caller's key in encoded form, the content of the hash tag.
+// Key is the encoded key of one caller, the content of the hash tag.
 type Key string
 
 const (
@@ -39,11 +38,12 @@ const (
 	escapeMark    = '%'
 )
 
-// EncodeKey encodes the parts of a key. An empty part is a missing one; no
-// parts at all and one missing part are the shared budget, Key("-"). The
-// encoding is injective: lists of parts that differ otherwise never encode
-// alike, whatever bytes they hold. Values over MaxValueBytes are replaced by
-// the first 128 bits of their SHA-256.
+// EncodeKey encodes the parts of a key. An empty part is a missing part.
+//
+//   - No parts and one missing part both are the shared budget, Key("-").
+//   - Otherwise the encoding is injective, for any bytes: different lists of parts
+//     have different keys.
+//   - A value over MaxValueBytes is replaced by the first 128 bits of its SHA-256.
 func EncodeKey(parts ...string) Key {
 	if len(parts) == 1 && isPlain(parts[0]) {
 		return Key(parts[0])
@@ -134,8 +134,8 @@ func logKey(policy string) string { return policy + ":" + string(SlidingLog) }
 
 func blockKey(policy string) string { return policy + ":block" }
 
-// formatLength writes a length of time in the largest unit that holds it exactly,
-// for the people who read keys.
+// formatLength formats a duration in the largest unit that is exact, so that keys are
+// readable.
 func formatLength(d time.Duration) string {
 	for _, unit := range []struct {
 		length time.Duration

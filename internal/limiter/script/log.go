@@ -10,8 +10,8 @@ const logLibrary = "log.lua"
 // hit is one entry of a log.
 type hit struct{ at, cost, admitted int64 }
 
-// hitLog is the reference model of log.lua: a plain list of hits, counted one by
-// one. It is embedded by the algorithms that slide.
+// hitLog is the reference model of log.lua: a plain list of hits, counted one by one.
+// The sliding algorithms embed it.
 type hitLog struct {
 	hits []hit
 	end  expiry
@@ -19,7 +19,7 @@ type hitLog struct {
 
 func (s *hitLog) alive(now int64) bool { return s.end.alive(now) }
 
-// now is the log's own time: it never runs back behind the newest hit.
+// now returns the log's own time, which is never before the newest hit.
 func (s *hitLog) now(server int64) int64 {
 	if len(s.hits) == 0 {
 		return server
@@ -27,7 +27,7 @@ func (s *hitLog) now(server int64) int64 {
 	return max(server, s.hits[len(s.hits)-1].at)
 }
 
-// sum adds up the hits that lie in the window that ends at that time.
+// sum returns the units of the hits in the window that ends at the given time.
 func (s *hitLog) sum(l *Limit, at int64, units func(hit) int64) int64 {
 	cutoff := at - l.Window.Microseconds()
 	var sum int64
@@ -79,14 +79,14 @@ func (s *hitLog) resetAfterOf(l *Limit, now int64, units func(hit) int64) int64 
 	return last + l.Window.Microseconds() - now
 }
 
-// add records a hit and forgets what is older than keep.
+// add records a hit and drops the hits older than keep.
 func (s *hitLog) add(h hit, now int64, keep time.Duration) {
 	h.at = s.now(now)
 	s.append(h, now, keep)
 }
 
-// addToBucket records a hit together with the newest one if they share a bucket
-// of time. A bucket takes no more units of cost once it holds so many.
+// addToBucket records a hit, merged with the newest one if they share a bucket of time.
+// The cost of a bucket saturates at most.
 func (s *hitLog) addToBucket(h hit, now int64, l *Limit, most int64) {
 	h.at = s.now(now)
 	bucket := l.Bucket.Microseconds()

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Model decides in process exactly as the scripts decide in Redis. It is the
-// reference the scripts are tested against, written for plainness and not for
-// speed. Its zero value is empty and ready for use.
+// Model makes the same decisions in process that the scripts make in Redis. It is the
+// reference of the tests, written to be simple, not fast. The zero value is ready for
+// use.
 type Model struct {
 	mu     sync.Mutex
 	states map[string]modelState
@@ -19,8 +19,8 @@ type Model struct {
 // modelState is the state of one limit, one log or one block.
 type modelState interface{ alive(now int64) bool }
 
-// counter is the state of an algorithm. now is the server's time in
-// microseconds since 1970, waits are microseconds.
+// counter is the state of one limit. now is the server time in microseconds since 1970;
+// all other times are microseconds too. The methods correspond to those in prelude.lua.
 type counter interface {
 	used(e *Entry, l *Limit, now int64) int64
 	usedAfter(e *Entry, l *Limit, now, wait int64) int64
@@ -29,8 +29,8 @@ type counter interface {
 	spend(e *Entry, l *Limit, now int64, passes bool)
 }
 
-// judge is a counter that says itself whether a check fits, and that is told of
-// every unblocked check.
+// observer is a counter that decides itself whether a check fits, and whose spend is
+// called for every unblocked check.
 type observer interface {
 	judge(e *Entry, l *Limit, now int64, draw uint32) (fits, shed bool, suppression float64)
 }
@@ -99,7 +99,7 @@ func (m *Model) spend(e *Entry, r *EntryReply, denied bool, now int64) {
 		}
 		if l.Algorithm == SlidingLog {
 			if logged {
-				continue // its log was shared by an earlier limit
+				continue // an earlier limit has spent in the shared log
 			}
 			logged = true
 		}
@@ -151,7 +151,7 @@ func (m *Model) counter(e *Entry, l *Limit) counter { return l.Algorithm.kind().
 
 func (m *Model) block(e *Entry) *block { return state[block](m, e.Key, blockKey(e.Policy.id)) }
 
-// state returns the state under that key, an empty one if there is none.
+// state returns the state of a key, which it creates if needed.
 func state[S any, P interface {
 	*S
 	modelState
@@ -168,7 +168,7 @@ func state[S any, P interface {
 	return fresh
 }
 
-// Reset forgets everything about the key in the policy, as Store.Reset does.
+// Reset deletes all state of the key in the policy, as Store.Reset does.
 func (m *Model) Reset(policy *Policy, key Key, now time.Time) bool {
 	return m.forget(policy.allKeys, key, now)
 }
@@ -199,7 +199,7 @@ func (m *Model) forget(suffixes []string, key Key, now time.Time) (found bool) {
 	return found
 }
 
-// expire drops what has expired.
+// expire deletes the expired states.
 func (m *Model) expire(now int64) {
 	for name, s := range m.states {
 		if !s.alive(now) {
@@ -210,25 +210,24 @@ func (m *Model) expire(now int64) {
 
 func stateName(key Key, suffix string) string { return "{" + string(key) + "}:" + suffix }
 
-// expiry is when a key goes, in milliseconds since 1970, as Redis keeps it: in
-// that millisecond it is still there. The zero expiry has passed.
+// expiry is the last millisecond since 1970 in which a key exists, as in Redis. The zero
+// expiry has passed.
 type expiry int64
 
 func expireIn(now int64, d time.Duration) expiry { return expiry(now/1000 + d.Milliseconds()) }
 
-// expireAfter is the expiry of what is needed for so many microseconds.
+// expireAfter returns the expiry of a state that is needed for the given microseconds.
 func expireAfter(now, micros int64) expiry {
 	return expiry(now/1000 + min((micros+999)/1000+1, 5e12))
 }
 
 func (x expiry) alive(now int64) bool { return now/1000 <= int64(x) }
 
-// left returns microseconds: PTTL+1 in the words of Redis.
+// left returns the microseconds until the key expires: PTTL+1 in Redis.
 func (x expiry) left(now int64) int64 { return (int64(x) - now/1000 + 1) * 1000 }
 
-// keepAlive returns how long the state still lives, at least need, and its expiry:
-// an edit may make a state last longer than the time it was given. A peek leaves
-// it so.
+// keepAlive returns the microseconds until the state expires, and its expiry. Unless it
+// peeks, it extends a state that expires before need, as it can after an edit.
 func (x expiry) keepAlive(e *Entry, now, need int64) (int64, expiry) {
 	if left := x.left(now); left >= need || e.Peek {
 		return left, x

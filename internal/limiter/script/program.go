@@ -4,7 +4,7 @@
 package script
 
 import (
-	"crypto/sha1" //nolint:gosec // the name Redis gives a script, not a safeguard
+	"crypto/sha1" //nolint:gosec // the name of a script in Redis, not a safeguard
 	"embed"
 	"encoding/hex"
 	"slices"
@@ -21,7 +21,7 @@ type program struct {
 	sha    string
 }
 
-// programs holds, for each main file, every combination of algorithms,
+// programs are the scripts of one main file, one for every bit set of algorithms,
 // assembled on first use.
 type programs [1 << len(kinds)]func() program
 

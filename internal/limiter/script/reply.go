@@ -10,7 +10,7 @@ import (
 
 var errReply = errors.New("reply does not have the form of decide.lua")
 
-// millionths are what shares are counted in: replies are whole numbers.
+// millionths is the unit of shares in replies, which contain only integers.
 const millionths = 1e6
 
 // decodeReply reads the flat array that decide.lua returns.
@@ -50,8 +50,8 @@ func decodeReply(call *Call, receipts bool, values []any) (*Reply, error) {
 	return reply, nil
 }
 
-// saturate keeps counted attempts from showing above the threshold: the state
-// may hold more, for variants with a larger one.
+// saturate caps the reported attempts at the threshold. The state may hold more, for a
+// variant with a larger threshold.
 func (p *Policy) saturate(i int, l *LimitReply) {
 	if p.attempts {
 		l.Used = min(l.Used, p.limits[i].Threshold)

@@ -5,10 +5,9 @@ package script
 
 import "slices"
 
-// SlidingLog admits at most Quota units in any interval of length Window,
-// exact to the microsecond. The state is one log of hits per policy and key,
-// shared by all SlidingLog limits of the policy that name no other State, of which
-// a policy has only one. See sliding_log.lua.
+// SlidingLog admits at most Quota units in any interval of length Window, exact to the
+// microsecond. The state is one log of hits per policy and key, which all SlidingLog
+// limits without a State share; at most one limit has a State. See sliding_log.lua.
 const SlidingLog Algorithm = "sl"
 
 var slidingLogKind = kind{
@@ -36,7 +35,7 @@ func (s *slidingLog) spend(e *Entry, _ *Limit, now int64, _ bool) {
 	}
 }
 
-// left is how long the log still lives.
+// left returns the microseconds until the log expires.
 func (s *slidingLog) left(e *Entry, now int64) int64 {
 	left, end := s.end.keepAlive(e, now, s.hits[len(s.hits)-1].at+e.Policy.keep.Microseconds()-now)
 	s.end = end

@@ -3,10 +3,10 @@
 
 package script
 
-// SlidingWindow admits at most Quota units in any interval of length Window,
-// counted in buckets: hits within one Bucket of time are kept as one, which
-// counts as long as the latest of them. So it denies for less than a Bucket
-// longer than SlidingLog would, and never admits more. See sliding_window.lua.
+// SlidingWindow admits at most Quota units in any interval of length Window, counted in
+// buckets: hits within one Bucket of time are stored as one, which counts as long as the
+// latest of them. So it may deny for less than a Bucket longer than SlidingLog does, and
+// never admits more. See sliding_window.lua.
 const SlidingWindow Algorithm = "sw"
 
 var slidingWindowKind = kind{

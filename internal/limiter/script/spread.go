@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// group is the entries of a call that have one key, so their states lie on one
-// node of a Redis Cluster.
+// group is the entries of a call with one key, whose states lie on one node of a Redis
+// Cluster.
 type group struct {
 	call    Call
 	indices []int // of the entries in the whole call
@@ -24,12 +24,13 @@ func haveOneKey(call *Call) bool {
 	return !slices.ContainsFunc(call.Entries, func(e Entry) bool { return e.Key != call.Entries[0].Key })
 }
 
-// evaluateSpread decides a call whose keys may lie on several nodes, where no
-// script can see them all: it asks everybody first and spends only if all admit.
-// Between the two somebody else may have spent the last unit; then what was
-// spent elsewhere is given back. That makes two round trips, and a third when a
-// race was lost. A crash or a lost reply between them leaves the cost of one
-// check spent, which errs towards refusing.
+// evaluateSpread decides a call whose keys may lie on several nodes, which no script can
+// read together. It evaluates every group as a dry run and spends only if all admit. If
+// another check spends the last units in between, it refunds the groups that have spent.
+//
+//   - It takes two round trips, and a third after such a lost race.
+//   - After a crash or a lost reply the cost of one check stays spent, so that the
+//     limits deny too early, never too late.
 func (s *Store) evaluateSpread(ctx context.Context, call *Call) (*Reply, error) {
 	groups := groupsOf(call)
 	if err := s.dryRun(ctx, groups); err != nil {
@@ -72,17 +73,17 @@ func (g *group) denies() bool {
 	return false
 }
 
-// ask lets every group judge and spend nothing. A group that does not answer keeps
-// the reply it has.
+// dryRun evaluates every group without spending. A group whose call fails keeps its
+// earlier reply.
 func (s *Store) dryRun(ctx context.Context, groups []*group) error {
 	var wait errgroup.Group
 	for _, g := range groups {
-		dry := Call{Entries: slices.Clone(g.call.Entries), Denied: g.call.Denied, Draw: g.call.Draw}
-		for i := range dry.Entries {
-			dry.Entries[i].dryRun = true
+		dryCall := Call{Entries: slices.Clone(g.call.Entries), Denied: g.call.Denied, Draw: g.call.Draw}
+		for i := range dryCall.Entries {
+			dryCall.Entries[i].dryRun = true
 		}
 		wait.Go(func() error {
-			reply, err := s.evaluate(ctx, &dry, false)
+			reply, err := s.evaluate(ctx, &dryCall, false)
 			if err == nil {
 				g.reply = reply
 			}
@@ -92,9 +93,9 @@ func (s *Store) dryRun(ctx context.Context, groups []*group) error {
 	return wait.Wait()
 }
 
-// spend lets every group do what it does for a call that all admit, or that
-// somebody denied: then attempts are counted and blocks start. What is denied
-// stays denied, even if it would be admitted by now or nobody answers.
+// spend evaluates the groups that have something to write: they spend if the check is
+// admitted; if it is denied, they count attempts and start blocks. A denied check stays
+// denied, even if a group admits it by now or its call fails.
 func (s *Store) spend(ctx context.Context, groups []*group) error {
 	var wait errgroup.Group
 	for _, g := range groups {
@@ -116,9 +117,9 @@ func (s *Store) spend(ctx context.Context, groups []*group) error {
 	return wait.Wait()
 }
 
-// needsSpend reports whether the entry has something to write. A Suppressed
-// limit also has another answer when somebody denied: when it would pass for
-// certain.
+// needsSpend reports whether the entry has something to write. A Suppressed limit of a
+// denied check is evaluated again also for its reply: the time after which it sheds
+// nothing.
 func (g *group) needsSpend(e Entry) bool {
 	suppressed := e.Policy.algorithms&Suppressed.bit() != 0
 	if g.call.Denied {
@@ -127,14 +128,13 @@ func (g *group) needsSpend(e Entry) bool {
 	return !e.Peek
 }
 
-// refundTimeout bounds taking back what was spent, which goes on although
-// the caller may have gone.
+// refundTimeout bounds a refund, which continues after the caller's context ends.
 const refundTimeout = time.Second
 
-// refund takes back what groups spent on a check that another one denied, and
-// asks them for their answer to the denied check. Policies that count attempts
-// keep what they counted. The check is denied whether or not that succeeds:
-// what cannot be given back is spent.
+// refund returns the units that groups spent on a check that another group denied, and
+// evaluates these groups again for their reply to the denied check. Policies that count
+// attempts keep their counts. The check is denied even if a refund fails; its units then
+// stay spent.
 func (s *Store) refund(ctx context.Context, groups []*group) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTimeout)
 	defer cancel()
@@ -156,7 +156,7 @@ func (s *Store) refund(ctx context.Context, groups []*group) {
 	wait.Wait()
 }
 
-// refundCommand returns the EVALSHA for what the group spent.
+// refundCommand returns the command that refunds the units the group spent.
 func (s *Store) refundCommand(g *group) command {
 	var spent []Entry
 	var receipts [][]LimitReply
@@ -178,14 +178,14 @@ func (s *Store) refundCommand(g *group) command {
 	return c
 }
 
-// mergeReplies puts the replies of the groups in the order of the call.
+// mergeReplies returns the replies of the groups in the order of the call.
 func mergeReplies(call *Call, groups []*group) *Reply {
 	reply := &Reply{Entries: make([]EntryReply, len(call.Entries))}
 	for _, g := range groups {
 		for i, at := range g.indices {
 			reply.Entries[at] = g.reply.Entries[i]
 			for j := range reply.Entries[at].Limits {
-				reply.Entries[at].Limits[j].receipt = 0 // nobody else's business
+				reply.Entries[at].Limits[j].receipt = 0
 			}
 		}
 	}

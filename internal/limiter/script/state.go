@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// Reset forgets everything about the key in the policy, in all its variants:
-// what was spent and whether it is blocked. It reports whether there was
-// anything. Errors are *StoreError.
+// Reset deletes the spent units and the block of the key in all variants of the policy,
+// and reports whether any existed. Errors are *StoreError.
 func (s *Store) Reset(ctx context.Context, policy *Policy, key Key) (bool, error) {
 	keys := make([]string, len(policy.allKeys))
 	for i, suffix := range policy.allKeys {
@@ -20,17 +19,17 @@ func (s *Store) Reset(ctx context.Context, policy *Policy, key Key) (bool, error
 	return deleted > 0, storeError(ctx, err)
 }
 
-// Block denies the key everything by this policy for so long, in whole
-// milliseconds, whether or not it was blocked before. Errors are *StoreError.
+// Block denies every check of the key by this policy for length, in whole milliseconds,
+// in place of an existing block. Errors are *StoreError.
 func (s *Store) Block(ctx context.Context, policy *Policy, key Key, length time.Duration) error {
 	return storeError(ctx, s.client.Set(ctx, s.key(key, blockKey(policy.id)), manualBlock, length).Err())
 }
 
-// manualBlock stands where a block otherwise names the limit that started it.
+// manualBlock is the value of a block that no limit started.
 const manualBlock = ""
 
-// Unblock lifts the block of the key, whoever set it; what was spent stays
-// spent. It reports whether there was one. Errors are *StoreError.
+// Unblock deletes the block of the key, set by a limit or by Block, and reports whether
+// one existed. Spent units stay spent. Errors are *StoreError.
 func (s *Store) Unblock(ctx context.Context, policy *Policy, key Key) (bool, error) {
 	deleted, err := s.client.Del(ctx, s.key(key, blockKey(policy.id))).Result()
 	return deleted > 0, storeError(ctx, err)

@@ -10,16 +10,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Store decides in Redis.
+// Store decides calls in Redis.
 type Store struct {
 	client redis.UniversalClient
 	prefix string
-	// spread says that the keys of a call may lie on several nodes.
-	spread bool
+	spread bool // the keys of a call may lie on several nodes
 }
 
-// NewStore returns a Store that keeps its keys under prefix. The client must
-// not retry by itself: a call may have written although its reply was lost.
+// NewStore returns a Store whose keys start with prefix. The client must not retry by
+// itself: a call may have written although its reply was lost.
 func NewStore(client redis.UniversalClient, prefix string) *Store {
 	_, cluster := client.(*redis.ClusterClient)
 	return &Store{client: client, prefix: prefix + layoutVersion, spread: cluster}
@@ -43,12 +42,12 @@ func (s *Store) evaluate(ctx context.Context, call *Call, receipts bool) (*Reply
 	return decodeReply(call, receipts, values)
 }
 
-// retryPause is the wait before a call that Redis turned away is sent again.
+// retryPause is the wait before a rejected command is sent again.
 const retryPause = 2 * time.Millisecond
 
-// run sends a command that was made for one of the programs. It is sent a
-// second time only when Redis said that it did not run it (script not loaded,
-// loading its data set, a replica, a slot on the move), and only until ctx ends.
+// run sends the command with the script for its algorithms. Until ctx ends, it sends the
+// command again if Redis rejected it without running it: script not loaded, loading its
+// data set, a replica, a slot that moves.
 func (s *Store) run(ctx context.Context, main *programs, c command) ([]any, error) {
 	program := main[c.algorithms]()
 	c.args[0], c.args[1] = "EVALSHA", program.sha
@@ -71,13 +70,13 @@ func (s *Store) run(ctx context.Context, main *programs, c command) ([]any, erro
 	}
 }
 
-// command is the words of an EVALSHA; the first two are up to run.
+// command is an EVALSHA; run sets the first two arguments.
 type command struct {
 	args       []any
 	algorithms uint
 }
 
-// newCommand holds the keys of the entries, with capacity for their arguments.
+// newCommand returns a command with the keys of the entries.
 func (s *Store) newCommand(entries []Entry) command {
 	c := command{}
 	capacity := 6

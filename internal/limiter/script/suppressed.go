@@ -5,11 +5,10 @@ package script
 
 import "math"
 
-// Suppressed admits everything below Quota and sheds the share
-// 1 - Quota/observed above it, at random, where observed is what was asked for
-// in the last Window, this check included. Admissions stay near Quota however
-// much is offered, and never exceed HardQuota in any interval of length Window.
-// See suppressed.lua.
+// Suppressed admits everything below Quota and sheds the share 1 - Quota/observed above
+// it at random. observed is the cost of all checks of the last Window, including this
+// one. Admissions stay near Quota at any load, and never exceed HardQuota in any interval
+// of length Window. See suppressed.lua.
 const Suppressed Algorithm = "su"
 
 var suppressedKind = kind{
@@ -20,7 +19,7 @@ var suppressedKind = kind{
 	},
 }
 
-// mostObserved is where the observed units of a bucket saturate.
+// mostObserved bounds the observed units of a bucket.
 const mostObserved = 1 << 41
 
 // suppressed is the reference model of suppressed.lua.
@@ -36,8 +35,8 @@ func (s *suppressed) judge(e *Entry, l *Limit, now int64, draw uint32) (fits, sh
 	return !shed, shed, suppression
 }
 
-// observed estimates the units that were asked for in the last window: a bucket
-// of which only a part lies in the window counts with that part.
+// observed estimates the units of all checks of the last window: a bucket that lies only
+// partly in the window counts with that part.
 func (s *suppressed) observed(l *Limit, now int64) float64 {
 	cutoff := s.now(now) - l.Window.Microseconds()
 	var units float64

@@ -3,9 +3,9 @@
 
 package script
 
-// TokenBucket admits while its bucket of Quota tokens holds the cost; Threshold
-// tokens per Window come back, continuously. The state is what the bucket missing
-// and since when. See token_bucket.lua.
+// TokenBucket admits while its bucket of Quota tokens holds the cost. Threshold tokens
+// per Window are refilled continuously. The state is the deficit of the bucket and its
+// time. See token_bucket.lua.
 const TokenBucket Algorithm = "tb"
 
 var tokenBucketKind = kind{
@@ -26,8 +26,8 @@ type tokenBucket struct {
 
 func (b *tokenBucket) alive(now int64) bool { return b.end.alive(now) }
 
-// load returns what the bucket missing now, and how far its own time is ahead of
-// the server's, which never runs back behind the last spending.
+// load returns the deficit now, and how far the bucket's own time, which is never before
+// the last spend, is ahead of the server's.
 func (b *tokenBucket) load(l *Limit, server int64) (missing deficit, lag int64) {
 	if b.missing.Int == nil {
 		return newDeficit(0, 0), 0
