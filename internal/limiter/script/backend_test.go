@@ -24,7 +24,7 @@ var algorithms = func() []Algorithm {
 	return all
 }()
 
-// decider is what a Store does, and what the model does in its place.
+// decider is the methods of a Store, which modelDecider implements with the model.
 type decider interface {
 	Evaluate(ctx context.Context, call *Call) (*Reply, error)
 	Reset(ctx context.Context, policy *Policy, key Key) (bool, error)
@@ -32,14 +32,14 @@ type decider interface {
 	Unblock(ctx context.Context, policy *Policy, key Key) (bool, error)
 }
 
-// backend is something that decides calls, with a clock the test sets.
+// backend is a Store or the model, with a clock that the test sets.
 type backend struct {
 	decider
 	name  string
 	clock clock
 	clear func(testing.TB)
-	// setTime sets the clock and drops what has expired by then: Redis does that
-	// when it comes across it, and a clock that runs back afterwards would tell.
+	// setTime sets the clock and deletes the expired keys. Redis deletes them lazily,
+	// so that they would exist again after the clock is set back.
 	setTime func(testing.TB, time.Time)
 }
 
@@ -98,14 +98,14 @@ func newModelBackend() *backend {
 	}
 }
 
-// server is a program that the scripts run on.
+// server is a server program that runs the scripts.
 type server struct {
 	name      string
 	start     func(testing.TB, ...string) *testenv.Redis
 	withClock func(testing.TB, ...string) (*testenv.Redis, *testenv.Clock)
 }
 
-// servers are those that the scripts are made for.
+// servers are the supported server programs.
 var servers = []server{
 	{"redis", testenv.StartRedis, testenv.StartRedisWithClock},
 	{"valkey", testenv.StartValkey, testenv.StartValkeyWithClock},

@@ -16,8 +16,7 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// Decisions over 10,000 keys from parallel callers, with the CPU time that
-// Redis spends on each.
+// Decisions for 10,000 keys from parallel callers, with the CPU time of Redis for each.
 func BenchmarkEvaluate(b *testing.B) {
 	server := testenv.StartRedis(b)
 	client := newClient(b, server.Addr)
@@ -49,7 +48,7 @@ func BenchmarkEvaluate(b *testing.B) {
 
 var cpuLine = regexp.MustCompile(`used_cpu_(?:user|sys)_main_thread:([0-9.]+)`)
 
-// redisCPU is the CPU time the server's main thread has used.
+// redisCPU returns the CPU time of the server's main thread.
 func redisCPU(b *testing.B, client *redis.Client) time.Duration {
 	b.Helper()
 	info, err := client.Info(b.Context(), "cpu").Result()
@@ -69,8 +68,8 @@ func redisCPU(b *testing.B, client *redis.Client) time.Duration {
 
 var scriptLine = regexp.MustCompile(`cmdstat_evalsha:.*usec_per_call=([0-9.]+)`)
 
-// scriptTime is what Redis says a script takes on average, in microseconds: its
-// CPU time without that of reading the command and writing the reply.
+// scriptTime returns the average run time of a script in microseconds, as Redis reports
+// it: without reading the command and writing the reply.
 func scriptTime(b *testing.B, client *redis.Client) float64 {
 	b.Helper()
 	info, err := client.Info(b.Context(), "commandstats").Result()

@@ -12,10 +12,10 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// Buckets err only towards refusing, and by less than one bucket: what is denied
-// would have been over the quota of a log that reaches back one bucket further,
-// and what is admitted never is over that of a log of the window itself.
-func TestBucketsErrByLessThanOne(t *testing.T) {
+// Buckets may deny too early, by less than one bucket, and never admit too much. A denied
+// check exceeds the quota of an interval that is one bucket longer than the window; an
+// admitted check never exceeds the quota of the window.
+func TestBucketsDenyTooEarlyByLessThanOne(t *testing.T) {
 	const quota, window = 12, time.Second
 	for _, b := range newBackends(t) {
 		for _, bucket := range []time.Duration{window / 60, window / 7, window / 2} {
@@ -36,7 +36,7 @@ func TestBucketsErrByLessThanOne(t *testing.T) {
 					}
 					return units
 				}
-				denials, errors := 0, 0
+				denials, tooEarly := 0, 0
 				for range 600 {
 					b.clock.Set(b.clock.Now().Add(time.Duration(r.Int64N(80_000)) * time.Microsecond))
 					now, cost := b.clock.Now().UnixMicro(), 1+r.Int64N(3)
@@ -49,12 +49,12 @@ func TestBucketsErrByLessThanOne(t *testing.T) {
 					denials++
 					g.Expect(within(now, window+bucket) + cost).To(BeNumerically(">", quota))
 					if within(now, window)+cost <= quota {
-						errors++
+						tooEarly++
 					}
 				}
 				g.Expect(denials).To(BeNumerically(">", 100))
 				if bucket == window/2 {
-					g.Expect(errors).To(BeNumerically(">", 0), "coarse buckets are seen to err")
+					g.Expect(tooEarly).To(BeNumerically(">", 0), "coarse buckets deny some checks too early")
 				}
 			})
 		}

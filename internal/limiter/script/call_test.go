@@ -14,9 +14,9 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// However many policies and algorithms take part, one EVALSHA decides; a script
-// that Redis does not have, or has lost, is loaded by the call that needs it.
-func TestOneCallDecides(t *testing.T) {
+// One EVALSHA decides, for any number of policies and algorithms. If Redis does not have
+// the script, or has lost it, the same call loads it.
+func TestOneScriptCallDecides(t *testing.T) {
 	g := NewWithT(t)
 	client := newClient(t, testenv.StartRedis(t).Addr)
 	store := NewStore(client, testPrefix)
@@ -50,10 +50,10 @@ func TestOneCallDecides(t *testing.T) {
 		}
 	}
 	evaluate()
-	g.Expect([]string{calls("evalsha"), calls("eval")}).To(Equal([]string{"1", "1"}), "healed in the same call")
+	g.Expect([]string{calls("evalsha"), calls("eval")}).To(Equal([]string{"1", "1"}), "loaded in the same call")
 	evaluate()
 	g.Expect([]string{calls("evalsha"), calls("eval")}).To(Equal([]string{"1", "0"}))
 	g.Expect(client.ScriptFlush(t.Context()).Err()).To(Succeed())
 	evaluate()
-	g.Expect([]string{calls("evalsha"), calls("eval")}).To(Equal([]string{"1", "1"}), "healed again")
+	g.Expect([]string{calls("evalsha"), calls("eval")}).To(Equal([]string{"1", "1"}), "loaded again")
 }

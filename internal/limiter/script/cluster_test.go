@@ -18,7 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// clusterStore is a store on a cluster, and keys that lie on different nodes.
+// clusterStore returns a store on the cluster, and one key on each node.
 func clusterStore(t *testing.T, cluster *testenv.RedisCluster) (store *Store, keys []Key) {
 	t.Helper()
 	client, err := redisclient.New(cluster.URL, time.Second)
@@ -32,8 +32,8 @@ func clusterStore(t *testing.T, cluster *testenv.RedisCluster) (store *Store, ke
 	return NewStore(client, testPrefix), keys
 }
 
-// What one key's policies decide takes one script call on its node; a chain over
-// several keys decides as the model does, for a caller alone.
+// A call with keys on several nodes gives the same reply as the model, without
+// concurrent calls.
 func TestClusterAgreesWithModel(t *testing.T) {
 	cluster := testenv.StartRedisCluster(t)
 	store, keys := clusterStore(t, cluster)
@@ -65,8 +65,8 @@ func TestClusterAgreesWithModel(t *testing.T) {
 	}
 }
 
-// withoutTimes is a reply without times, which differ from those of the model by how
-// long the call took.
+// withoutTimes returns a reply without its times, which differ from those of the model by
+// the duration of the call.
 func withoutTimes(reply *Reply) []string {
 	var all []string
 	for _, e := range reply.Entries {
@@ -78,9 +78,9 @@ func withoutTimes(reply *Reply) []string {
 	return all
 }
 
-// Chains over keys on different nodes, in parallel, with an allowance that all of
-// them share: what was admitted is what was spent, on every key, and no more than
-// the quota. Whoever lost a race has got back what it spent elsewhere.
+// Parallel chains over keys on different nodes, with one key that all of them share: on
+// every key the units of the admitted checks are the spent units, and no more than the
+// quota. A chain that lost a race has been refunded.
 func TestClusterChainsAreAllOrNothing(t *testing.T) {
 	cluster := testenv.StartRedisCluster(t)
 	for i, a := range algorithms {
@@ -121,11 +121,10 @@ func TestClusterChainsAreAllOrNothing(t *testing.T) {
 	}
 }
 
-// raceHook spends just before the second round trip of a call, as often as it is
-// told to: the race is lost every time.
+// raceHook calls spend just before the given script call, so that the store loses a race.
 type raceHook struct {
-	spend func()
-	after int
+	spend  func()
+	before int // counts down the script calls
 }
 
 func (*raceHook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -139,7 +138,7 @@ func (r *raceHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		mu.Lock()
 		if cmd.Name() == "evalsha" {
-			if r.after--; r.after == 0 {
+			if r.before--; r.before == 0 {
 				r.spend()
 			}
 		}
@@ -148,9 +147,9 @@ func (r *raceHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A check that was admitted everywhere when it asked, and is then denied by one
-// node, gives back what it spent on the others; what counts attempts keeps its
-// count; a block that the refusing node started stays.
+// A check that passes its dry run on every node, and is then denied by one node, is
+// refunded on the others. A policy that counts attempts keeps its count. A block that the
+// denying node started stays.
 func TestClusterLostRace(t *testing.T) {
 	cluster := testenv.StartRedisCluster(t)
 	for _, a := range algorithms {
@@ -170,9 +169,9 @@ func TestClusterLostRace(t *testing.T) {
 			_, err := store.Evaluate(t.Context(), before)
 			g.Expect(err).NotTo(HaveOccurred())
 
-			// Three nodes are asked, then three are to spend: somebody else takes
-			// the last unit of the tight one in between.
-			store.client.(*redis.ClusterClient).AddHook(&raceHook{after: 4, spend: func() {
+			// Three dry runs, then three calls that spend: the competitor takes the last
+			// unit of the tight limit in between.
+			store.client.(*redis.ClusterClient).AddHook(&raceHook{before: 4, spend: func() {
 				_, err := competitor.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: denies, Key: keys[2], Cost: 1}}})
 				g.Expect(err).NotTo(HaveOccurred())
 			}})
@@ -182,21 +181,21 @@ func TestClusterLostRace(t *testing.T) {
 			reply, err := store.Evaluate(t.Context(), call)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(reply.Entries[0].Verdict).To(Equal(Admitted))
-			g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(int64(2)), "given back")
-			g.Expect(reply.Entries[1].Limits[0].Used).To(Equal(int64(1)), "counted all the same")
+			g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(int64(2)), "refunded")
+			g.Expect(reply.Entries[1].Limits[0].Used).To(Equal(int64(1)), "an attempt stays counted")
 			g.Expect(reply.Entries[2].Verdict).To(BeElementOf(Tripped, Blocked))
 
 			peek := &Call{Entries: []Entry{{Policy: given, Key: keys[0], Cost: 8, Peek: true}}}
 			reply, err = store.Evaluate(t.Context(), peek)
 			g.Expect(err).NotTo(HaveOccurred())
-			if a != Suppressed { // it has observed what was denied
-				g.Expect(reply.Entries[0].Verdict).To(Equal(Admitted), "as if nothing had happened")
+			if a != Suppressed { // it also observes denied checks
+				g.Expect(reply.Entries[0].Verdict).To(Equal(Admitted), "the rest of the quota is free")
 			}
 		})
 	}
 }
 
-// Slots may move while decisions go on: not one is lost or counted twice.
+// While slots move between nodes, no decision is lost or counted twice.
 func TestClusterWhileSlotsMove(t *testing.T) {
 	g := NewWithT(t)
 	cluster := testenv.StartRedisCluster(t)

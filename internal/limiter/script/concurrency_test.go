@@ -18,8 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// slowLimit is a limit of the algorithm that admits quota units and then none for a
-// long time.
+// slowLimit returns a limit that admits quota units, and then no more for hours.
 func slowLimit(algorithm Algorithm, quota int64) Limit {
 	l := Limit{Name: "l", Algorithm: algorithm, Quota: quota, Threshold: quota, Window: 100 * time.Hour}
 	switch algorithm {
@@ -28,14 +27,14 @@ func slowLimit(algorithm Algorithm, quota int64) Limit {
 		l.Threshold = 1
 	case SlidingWindow:
 		l.Bucket = time.Minute
-	case Suppressed: // what chance does not shed is bounded by the hard limit
+	case Suppressed: // sheds nothing at a draw of 0, so the hard limit is its quota
 		l.Bucket, l.HardQuota = time.Minute, quota
 	}
 	return l
 }
 
-// 400 parallel checks on one key, from one to four stores with connections of
-// their own, with room for 100: exactly 100 pass, for each algorithm.
+// Of 400 parallel checks on one key with a quota of 100, from one to four stores, exactly
+// 100 are admitted, for each algorithm.
 func TestQuotaIsExactUnderConcurrency(t *testing.T) {
 	for _, on := range servers {
 		t.Run(on.name, func(t *testing.T) {
@@ -53,7 +52,8 @@ func TestQuotaIsExactUnderConcurrency(t *testing.T) {
 	}
 }
 
-// admits returns a check of that policy, by one caller.
+// admits returns a function that sends a check by one caller, and reports whether it is
+// admitted.
 func admits(t *testing.T, policy *Policy) func(*Store) bool {
 	t.Helper()
 	return func(s *Store) bool {
@@ -62,8 +62,8 @@ func admits(t *testing.T, policy *Policy) func(*Store) bool {
 	}
 }
 
-// A chain is charged as a whole or not at all, whoever runs at the same time and
-// whatever algorithms it mixes.
+// A chain is charged as a whole or not at all, under concurrency and for every pair of
+// algorithms.
 func TestChainsAreAllOrNothingUnderConcurrency(t *testing.T) {
 	for _, on := range servers {
 		t.Run(on.name, func(t *testing.T) {
@@ -90,8 +90,8 @@ func TestChainsAreAllOrNothingUnderConcurrency(t *testing.T) {
 	}
 }
 
-// chargeChains sends three chains of the two policies in parallel and returns
-// what the admitted ones cost each.
+// chargeChains sends random chains of the two policies in parallel and returns the cost of
+// the admitted ones for each policy.
 func chargeChains(t *testing.T, server *testenv.Redis, wide, tight *Policy) (onWide, onTight int64) {
 	t.Helper()
 	chains := [][]Entry{
@@ -170,9 +170,9 @@ func TestPromisesUnderConcurrency(t *testing.T) {
 	}
 }
 
-// admittedStamps offers checks to the limit as fast as it can until the quotas of
-// several windows have passed, however slow the machine, and returns when those that passed did, in Redis' own time: a second limit,
-// wide open, keeps a log of them.
+// admittedStamps sends checks as fast as it can until the quotas of six windows are
+// admitted, on a machine of any speed. It returns the times of the admitted checks in
+// Redis server time, from the log of a second limit that admits everything.
 func admittedStamps(t *testing.T, server *testenv.Redis, stores int, limit Limit) []int64 {
 	t.Helper()
 	g := NewWithT(t)
@@ -207,16 +207,17 @@ func admittedStamps(t *testing.T, server *testenv.Redis, stores int, limit Limit
 	return stamps
 }
 
-// expectEveryInterval expects no interval of that length with more than most.
+// expectEveryInterval expects at most the given number of stamps in any interval of that
+// length.
 func expectEveryInterval(g *WithT, stamps []int64, most int, length time.Duration) {
 	for i := range stamps[most:] {
 		g.Expect(stamps[i+most] - stamps[i]).To(BeNumerically(">=", length.Microseconds()))
 	}
 }
 
-// expectFullWindows expects quota stamps in every window but the last: a window
-// starts with the first stamp behind the one before, and its key is gone when the
-// millisecond in which its TTL reads 0 has passed.
+// expectFullWindows expects quota stamps in every window but the last. A window starts
+// with the first stamp after the window before. It ends one millisecond after its TTL
+// reads 0, when its key expires.
 func expectFullWindows(g *WithT, stamps []int64, quota int, window time.Duration) {
 	for len(stamps) > 0 {
 		end := (stamps[0]/1000 + window.Milliseconds() + 1) * 1000
@@ -229,9 +230,8 @@ func expectFullWindows(g *WithT, stamps []int64, quota int, window time.Duration
 	}
 }
 
-// expectRefill expects that no interval holds more than capacity and what came
-// back in it: a bucket that is drained at the stamps and refilled in between
-// never missing more than its capacity.
+// expectRefill expects that no interval holds more stamps than capacity plus its refill: a
+// bucket that is drained at the stamps and refilled in between is never overdrawn.
 func expectRefill(g *WithT, stamps []int64, capacity, rate int64, window time.Duration) {
 	var missing int64
 	for i, at := range stamps {
@@ -243,8 +243,7 @@ func expectRefill(g *WithT, stamps []int64, capacity, rate int64, window time.Du
 	}
 }
 
-// The window of a fixed window starts with the first unit and no later check
-// extends it.
+// The window of FixedWindow starts with the first unit, and no later check extends it.
 func TestFixedWindowIsNeverExtended(t *testing.T) {
 	for _, on := range servers {
 		t.Run(on.name, func(t *testing.T) {
@@ -267,8 +266,8 @@ func TestFixedWindowIsNeverExtended(t *testing.T) {
 	}
 }
 
-// concurrently calls check that often in all, from goroutines spread over that
-// many stores with connections of their own, and counts how often it is true.
+// concurrently calls check the given number of times, from goroutines over the given
+// number of stores, each with its own connections. It returns how many calls were true.
 func concurrently(t *testing.T, server *testenv.Redis, stores, checks int, check func(*Store) bool) int {
 	t.Helper()
 	const goroutines = 16 // each store

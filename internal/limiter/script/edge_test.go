@@ -17,7 +17,7 @@ const (
 	largest = 1<<31 - 1
 )
 
-// edgeLimit is a limit of the algorithm with the largest numbers it may have.
+// edgeLimit returns a limit of the algorithm with the largest numbers that it may have.
 func edgeLimit(a Algorithm, threshold int64, window time.Duration) Limit {
 	l := Limit{Name: "l", Algorithm: a, Quota: threshold, Threshold: threshold, Window: window, Block: window}
 	switch a {
@@ -31,9 +31,9 @@ func edgeLimit(a Algorithm, threshold int64, window time.Duration) Limit {
 	return l
 }
 
-// The smallest and the largest thresholds, windows and costs, at the moments where
-// something ends, with a clock that stands still, runs on and steps back: the
-// model and Redis agree, and no state stays behind.
+// The smallest and the largest thresholds, windows and costs, around the end of windows
+// and with a clock that stands still, advances and is set back: the model and Redis agree,
+// and all state expires.
 func TestEdgeValues(t *testing.T) {
 	for _, on := range servers {
 		t.Run(on.name, func(t *testing.T) {
@@ -58,7 +58,8 @@ func TestEdgeValues(t *testing.T) {
 	}
 }
 
-// compareAtEdges asks both backends with every edge of cost around every edge of time.
+// compareAtEdges compares the replies of both backends for every edge of cost at every
+// edge of time.
 func compareAtEdges(t *testing.T, policy *Policy, model, redis *backend) {
 	t.Helper()
 	g := NewWithT(t)
@@ -89,15 +90,15 @@ func inexact(l *Limit) bool {
 	return deficitOf(l.Quota, l).Cmp(newDeficit(1<<31, 1<<22).Int) > 0 && l.Algorithm.kind().library == deficitLibrary
 }
 
-// expectApproximately expects the same answer but for what a double rounds off.
+// expectApproximately expects the same reply, except for the rounding of a double.
 func expectApproximately(g *WithT, got, want LimitReply) {
 	g.Expect(got.RetryAfter).To(BeNumerically("~", want.RetryAfter, time.Millisecond))
 	g.Expect(got.ResetAfter).To(BeNumerically("~", want.ResetAfter, time.Millisecond))
 	g.Expect(got.Used).To(BeNumerically("~", want.Used, 1))
 }
 
-// A server clock that is set back by hours neither opens a window again nor
-// wedges a key: the answer says how long to wait, and that is enough.
+// A server clock that is set back by hours neither opens a window again nor blocks a key:
+// the check is admitted after RetryAfter.
 func TestClockStepsBack(t *testing.T) {
 	for _, b := range newBackends(t) {
 		for _, a := range algorithms {
@@ -106,28 +107,28 @@ func TestClockStepsBack(t *testing.T) {
 				b.clear(t)
 				l := edgeLimit(a, 5, time.Minute)
 				l.Block, l.HardQuota = 0, 5
-				ask := func(cost int64) (Verdict, time.Duration) {
+				check := func(cost int64) (Verdict, time.Duration) {
 					call := &Call{Draw: 1<<32 - 1, Entries: []Entry{{Policy: NewPolicy("test/back", false, false, []Limit{l}), Key: "a", Cost: cost}}}
 					reply := b.evaluate(t, call).Entries[0]
 					return reply.Verdict, reply.Limits[0].RetryAfter
 				}
-				verdict, _ := ask(5)
+				verdict, _ := check(5)
 				g.Expect(verdict).To(Equal(Admitted))
 				start := b.clock.Now()
 				b.clock.Set(start.Add(-3 * time.Hour))
-				verdict, wait := ask(1)
+				verdict, wait := check(1)
 				g.Expect(verdict).To(Equal(Denied))
 				g.Expect(wait).To(And(BeNumerically(">", 0), BeNumerically("<=", 3*time.Hour+time.Minute+time.Millisecond)))
 				b.clock.Set(b.clock.Now().Add(wait.Truncate(time.Millisecond) + time.Millisecond))
-				verdict, _ = ask(1)
+				verdict, _ = check(1)
 				g.Expect(verdict).To(Equal(Admitted))
 			})
 		}
 	}
 }
 
-// A key whose TTL somebody removed by hand gets one again: nothing lives for ever.
-func TestTTLThatWasRemoved(t *testing.T) {
+// A key whose TTL an operator removed gets one again, so that it expires.
+func TestRemovedTTLIsSetAgain(t *testing.T) {
 	for _, on := range servers {
 		t.Run(on.name, func(t *testing.T) {
 			b, client := newServerBackend(t, on)
@@ -152,9 +153,9 @@ func TestTTLThatWasRemoved(t *testing.T) {
 	}
 }
 
-// Totals that come near the end of the whole numbers of a double start again from
-// 0, and nothing that is in the window is lost.
-func TestTotalsStartAgain(t *testing.T) {
+// Totals near the largest integer of a double are rebased, and no hit in the window is
+// lost.
+func TestTotalsAreRebased(t *testing.T) {
 	for _, on := range servers {
 		t.Run(on.name, func(t *testing.T) {
 			b, client := newServerBackend(t, on)

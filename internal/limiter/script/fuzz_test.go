@@ -13,8 +13,7 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// Whatever is in the arguments, a call ends with a reply, and the model agrees
-// with it.
+// For any arguments a call returns the same reply as the model.
 func FuzzCall(f *testing.F) {
 	server, clock := testenv.StartRedisWithClock(f)
 	client := newClient(f, server.Addr)
@@ -49,7 +48,7 @@ func FuzzCall(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !inexact(&l) { // beyond, TestEdgeValues says how exact it is
+			if !inexact(&l) { // TestEdgeValues covers inexact limits
 				NewWithT(t).Expect(got).To(Equal(model.Evaluate(call, now)))
 			}
 		}

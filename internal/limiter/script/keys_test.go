@@ -68,8 +68,8 @@ func TestStateKeys(t *testing.T) {
 	}))
 }
 
-// Two lists of parts encode alike only if they are the same list, where
-// nothing at all and one missing part are the same.
+// Two lists of parts have the same encoding only if they are the same list, where no parts
+// and one missing part are the same.
 func FuzzEncodeKeyIsInjective(f *testing.F) {
 	f.Add("a|b", "", "a", "b", true)
 	f.Add("-", "", "", "", false)

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// After all windows and blocks have passed nothing is left in Redis.
+// After all windows and blocks have passed, Redis is empty.
 func TestEverythingExpires(t *testing.T) {
 	for _, on := range servers {
 		t.Run(on.name, func(t *testing.T) {
@@ -42,8 +42,8 @@ func TestEverythingExpires(t *testing.T) {
 	}
 }
 
-// Bytes of a key of each algorithm, by MEMORY USAGE, with a 16-byte key value.
-// docs/algorithms.md shows these figures.
+// The size of a key of each algorithm, by MEMORY USAGE, with a 16-byte key value.
+// docs/algorithms.md lists these figures.
 func TestMemory(t *testing.T) {
 	server := testenv.StartRedis(t)
 	client := newClient(t, server.Addr)
@@ -86,8 +86,8 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// A key that counts in buckets is bounded by their number, however many checks
-// come and however they are counted.
+// The size of a key that counts in buckets is bounded by the number of buckets, for any
+// number of checks.
 func TestMemoryOfBuckets(t *testing.T) {
 	for _, on := range servers {
 		t.Run(on.name, func(t *testing.T) {
@@ -114,8 +114,8 @@ func TestMemoryOfBuckets(t *testing.T) {
 	}
 }
 
-// A log holds what the largest threshold needs, however many are admitted by one
-// variant while another has a longer window.
+// A log holds only the hits that the largest threshold needs, even if one variant admits
+// many while another has a longer window.
 func TestMemoryOfVariants(t *testing.T) {
 	g := NewWithT(t)
 	b, client := newServerBackend(t, servers[0])

@@ -14,10 +14,9 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// The scripts and the model give the same replies to the same random stories:
-// calls to chains of random policies, costs, peeks, overrides, edits, resets,
-// blocks by hand, and time that mostly runs forward. Every algorithm alone and
-// all of them mixed.
+// The scripts and the model give the same replies to the same random steps: calls to
+// chains of random policies, costs, peeks, overrides, edits, resets, manual blocks, and
+// time that mostly advances. Every algorithm alone, and all of them mixed.
 func TestScriptsAgreeWithModel(t *testing.T) {
 	for _, on := range servers {
 		t.Run(on.name, func(t *testing.T) {
@@ -39,7 +38,7 @@ func TestScriptsAgreeWithModel(t *testing.T) {
 	}
 }
 
-// compareBackends has two backends tell the same random story.
+// compareBackends runs the same random steps on two backends and compares the replies.
 func compareBackends(t *testing.T, seed uint64, steps int, choice []Algorithm, one, other *backend) {
 	t.Helper()
 	w := newWorkload(rand.New(rand.NewPCG(seed, 7)), choice)
@@ -47,13 +46,13 @@ func compareBackends(t *testing.T, seed uint64, steps int, choice []Algorithm, o
 	other.clear(t)
 	start := other.clock.Now()
 	now := start
-	var story []string
+	var history []string
 	for range steps {
 		now = w.nextTime(now)
 		one.setTime(t, now)
 		other.setTime(t, now)
 		did, do := w.nextStep()
-		story = append(story, fmt.Sprintf("at %v %s", now.Sub(start), did))
+		history = append(history, fmt.Sprintf("at %v %s", now.Sub(start), did))
 		want, err := do(t.Context(), one)
 		if err != nil {
 			t.Fatal(err)
@@ -63,13 +62,13 @@ func compareBackends(t *testing.T, seed uint64, steps int, choice []Algorithm, o
 			t.Fatal(err)
 		}
 		if !NewWithT(t).Expect(got).To(Equal(want),
-			"seed %d\n%s", seed, strings.Join(story[max(0, len(story)-12):], "\n")) {
+			"seed %d\n%s", seed, strings.Join(history[max(0, len(history)-12):], "\n")) {
 			t.FailNow()
 		}
 	}
 }
 
-// nextStep is mostly a call, now and then something an operator does.
+// nextStep returns a random step, mostly a call, sometimes an operator's action.
 func (w *workload) nextStep() (did string, do func(context.Context, decider) (any, error)) {
 	e := w.randomEntry(w.r.IntN(len(w.policies)))
 	switch w.r.IntN(60) {

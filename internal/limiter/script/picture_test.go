@@ -17,10 +17,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the picture in docs/algorithms.md")
 
-// pictureTraffic is what comes in each second of the picture.
+// pictureTraffic is the number of checks in each second of the picture.
 const pictureTraffic = "1111111111     666          222222222222222222222222222222"
 
-// pictureLimits are 10 per 10 s, each in its way.
+// pictureLimits admit 10 per 10 s, one for each algorithm.
 var pictureLimits = []struct {
 	name  string
 	limit Limit
@@ -33,7 +33,7 @@ var pictureLimits = []struct {
 	{"Suppressed", Limit{Algorithm: Suppressed, HardQuota: 15, Bucket: time.Second / 6}},
 }
 
-// The picture in docs/algorithms.md is what the model does.
+// The picture in docs/algorithms.md shows the decisions of the model.
 func TestGoldenPicture(t *testing.T) {
 	g := NewWithT(t)
 	const page, begin, end = "../../../docs/algorithms.md", "```picture\n", "```\n"
@@ -64,7 +64,7 @@ func drawPicture() string {
 	return b.String()
 }
 
-// drawRow writes how many checks pass in each second, and a dot where none does.
+// drawRow returns the number of admitted checks in each second, and a dot for 0.
 func drawRow(l Limit) string {
 	l.Name, l.Threshold, l.Window = "l", 10, 10*time.Second
 	if l.Quota == 0 {

@@ -45,7 +45,7 @@ func (p *scenarioPolicy) prepare() *Policy {
 
 type scenarioParser struct {
 	policies map[string]*scenarioPolicy
-	latest   string // the policy that was stated last
+	latest   string // the last policy of the file so far
 	steps    []step
 }
 
@@ -58,7 +58,7 @@ func (p *scenarioParser) line(line string) error {
 			policy.attempts = policy.attempts || w == "attempts"
 			policy.shadow = policy.shadow || w == "shadow"
 		}
-		p.policies[policy.name] = policy // stated again, it is an edit
+		p.policies[policy.name] = policy // a second definition is an edit
 		p.latest = policy.name
 		return nil
 	case "limit":
@@ -194,7 +194,7 @@ func (s *step) parseWant(words []string) error {
 	for i := 1; i < len(words); i++ {
 		if name, ok := strings.CutSuffix(words[i], ":"); ok {
 			if limit = s.limitNamed(name); limit == "" {
-				return fmt.Errorf("no limit %q is names", name)
+				return fmt.Errorf("no limit %q in the policies of this check", name)
 			}
 			s.facts[limit] = map[string]string{}
 			continue
@@ -209,7 +209,7 @@ func (s *step) parseWant(words []string) error {
 	return nil
 }
 
-// limitNamed returns the ID of the limit of that name, or of that ID.
+// limitNamed returns the ID of the limit with that name or ID, or "".
 func (s *step) limitNamed(name string) string {
 	for _, e := range s.call.Entries {
 		at := slices.IndexFunc(e.Policy.limits, func(l Limit) bool {

@@ -14,20 +14,20 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// A scenario file tells a story that the model and a real Redis must both
-// tell:
+// A scenario file lists checks with the replies that the model and every server must
+// give:
 //
-//	policy NAME [attempts] [shadow]
-//	  limit NAME ALGORITHM THRESHOLD/WINDOW [burst N] [bucket DURATION] [block DURATION] [reached]
-//	at TIME [POLICY ...] [key KEY] [cost N] [peek] [draw SHARE] -> allow|deny|blocked [LIMIT: FACT VALUE ...]
-//	at TIME reset|block DURATION|unblock POLICY [key KEY]
+//		policy NAME [attempts] [shadow]
+//		  limit NAME ALGORITHM THRESHOLD/WINDOW [burst N] [bucket DURATION] [block DURATION] [reached]
+//		at TIME [POLICY ...] [key KEY] [cost N] [peek] [draw SHARE] -> allow|deny|blocked [LIMIT: FACT VALUE ...]
+//		at TIME reset|block DURATION|unblock POLICY [key KEY]
 //
-// Times count from the start and never repeat an earlier file's state. Facts
-// are used, remaining, retryAfter, remainingAfterWaiting, resetAfter and suppression; a
-// LIMIT is POLICY/LIMIT, or LIMIT where only one policy is asked. Without
-// policies the one stated last is asked. deny means that this check was denied by
-// a limit, blocked that it met a live block. draw is the caller's random number,
-// 0 (never shed) to just below 1; it is 0 where it is not given.
+//	  - TIME counts from the start of the file. Every file starts without state.
+//	  - FACT is used, remaining, retryAfter, remainingAfterWaiting, resetAfter or
+//	    suppression. LIMIT is POLICY/LIMIT, or just LIMIT with one POLICY.
+//	  - Without POLICY a check uses the last policy above it.
+//	  - deny: a limit denied the check. blocked: the key had a live block.
+//	  - draw is the caller's random number, 0 (never shed, the default) to just below 1.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.scenario")
 	g := NewWithT(t)
@@ -47,7 +47,7 @@ func TestScenarios(t *testing.T) {
 type step struct {
 	line string
 	at   time.Duration
-	// action is what an operator does; without it call is made.
+	// action is an operator's action; if it is nil, the step makes the call.
 	action func(context.Context, decider) error
 	call   Call
 	want   string
@@ -81,7 +81,7 @@ func runScenario(t *testing.T, b *backend, steps []step) {
 // limitID is POLICY/LIMIT.
 func limitID(p *Policy, limit string) string { return strings.TrimPrefix(p.id, "test/") + "/" + limit }
 
-// outcome is allow, deny or blocked: what an enforcing policy does.
+// outcome returns allow, deny or blocked, by the verdicts of the enforcing policies.
 func outcome(call *Call, r *Reply) string {
 	worst := Admitted
 	for i, e := range call.Entries {

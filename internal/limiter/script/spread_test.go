@@ -11,8 +11,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// Asking all keys first and charging then decides as one step does, for a caller
-// alone: with edits, overrides, blocks, and a clock that steps back.
+// A dry run of all keys and then a charge give the same replies as one step, without
+// concurrent calls: with edits, overrides, blocks, and a clock that is set back.
 func TestSpreadAgreesWithModel(t *testing.T) {
 	model := newModelBackend()
 	spread, _ := newServerBackend(t, servers[0])
@@ -30,63 +30,91 @@ func TestSpreadAgreesWithModel(t *testing.T) {
 	}
 }
 
-// What is given back is what is still held of it: not what has been refilled
-// since, and nothing of what came after a reset.
-func TestRefund(t *testing.T) {
+// refundTest spends from one policy and refunds single calls.
+type refundTest struct {
+	*backend
+	store  *Store
+	policy *Policy
+}
+
+func newRefundTest(t *testing.T, a Algorithm) *refundTest {
+	t.Helper()
 	b, _ := newServerBackend(t, servers[0])
-	store := b.decider.(*Store) //nolint:forcetypeassert // it is one
+	l := slowLimit(a, 100)
+	if refills(a) {
+		l.Threshold, l.Window = 100, time.Second
+	}
+	return &refundTest{
+		backend: b,
+		store:   b.decider.(*Store), //nolint:forcetypeassert // it is one
+		policy:  NewPolicy("test/refund", false, false, []Limit{l}),
+	}
+}
+
+func refills(a Algorithm) bool { return a == TokenBucket || a == GCRA }
+
+func (r *refundTest) spend(t *testing.T, cost int64) *group {
+	t.Helper()
+	g := &group{call: Call{Entries: []Entry{{Policy: r.policy, Key: "a", Cost: cost}}}}
+	var err error
+	if g.reply, err = r.store.evaluate(t.Context(), &g.call, true); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func (r *refundTest) refund(t *testing.T, g *group) {
+	t.Helper()
+	if _, err := r.store.run(t.Context(), refundScripts, r.store.refundCommand(g)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *refundTest) used(t *testing.T) int64 {
+	t.Helper()
+	peek := &Call{Entries: []Entry{{Policy: r.policy, Key: "a", Peek: true}}}
+	return r.evaluate(t, peek).Entries[0].Limits[0].Used
+}
+
+func TestRefundReturnsTheCost(t *testing.T) {
 	for _, a := range algorithms {
-		l := slowLimit(a, 100)
-		if a == TokenBucket || a == GCRA {
-			l.Threshold, l.Window = 100, time.Second
-		}
-		policy := NewPolicy("test/back", false, false, []Limit{l})
-		spend := func(t *testing.T, cost int64) *group {
-			t.Helper()
-			g := &group{call: Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: cost}}}}
-			var err error
-			if g.reply, err = store.evaluate(t.Context(), &g.call, true); err != nil {
-				t.Fatal(err)
-			}
-			return g
-		}
-		refund := func(t *testing.T, g *group) {
-			t.Helper()
-			if _, err := store.run(t.Context(), refundScripts, store.refundCommand(g)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		used := func(t *testing.T) int64 {
-			t.Helper()
-			peek := &Call{Entries: []Entry{{Policy: policy, Key: "a", Peek: true}}}
-			return b.evaluate(t, peek).Entries[0].Limits[0].Used
+		t.Run(string(a), func(t *testing.T) {
+			r := newRefundTest(t, a)
+			r.spend(t, 20)
+			r.refund(t, r.spend(t, 30))
+			NewWithT(t).Expect(r.used(t)).To(Equal(int64(20)))
+		})
+	}
+}
+
+// A refund after a reset takes nothing from later units. The algorithms that refill cannot
+// distinguish single units.
+func TestRefundAfterResetReturnsNothing(t *testing.T) {
+	for _, a := range algorithms {
+		if refills(a) {
+			continue
 		}
 		t.Run(string(a), func(t *testing.T) {
-			g := NewWithT(t)
-			b.clear(t)
-			spend(t, 20)
-			given := spend(t, 30)
-			refund(t, given)
-			g.Expect(used(t)).To(Equal(int64(20)))
+			r := newRefundTest(t, a)
+			refunded := r.spend(t, 30)
+			r.clear(t)                                      // as a reset does
+			r.clock.Set(r.clock.Now().Add(2 * time.Minute)) // another bucket
+			r.spend(t, 50)
+			r.refund(t, refunded)
+			NewWithT(t).Expect(r.used(t)).To(Equal(int64(50)))
+		})
+	}
+}
 
-			b.clear(t)
-			given = spend(t, 30)
-			b.clear(t)                                      // as a reset does
-			b.clock.Set(b.clock.Now().Add(2 * time.Minute)) // another bucket
-			spend(t, 50)
-			if a != TokenBucket && a != GCRA { // a bucket knows no single units
-				refund(t, given)
-				g.Expect(used(t)).To(Equal(int64(50)), "after a reset")
-			}
-
-			if a == TokenBucket || a == GCRA {
-				b.clear(t)
-				given = spend(t, 30)
-				b.clock.Set(b.clock.Now().Add(300 * time.Millisecond))
-				spend(t, 100)
-				refund(t, given)
-				g.Expect(used(t)).To(Equal(int64(100)), "all of it was refilled by itself")
-			}
+func TestRefundExcludesRefilledUnits(t *testing.T) {
+	for _, a := range []Algorithm{TokenBucket, GCRA} {
+		t.Run(string(a), func(t *testing.T) {
+			r := newRefundTest(t, a)
+			refunded := r.spend(t, 30)
+			r.clock.Set(r.clock.Now().Add(300 * time.Millisecond))
+			r.spend(t, 100)
+			r.refund(t, refunded)
+			NewWithT(t).Expect(r.used(t)).To(Equal(int64(100)), "all 30 units had been refilled")
 		})
 	}
 }

@@ -12,9 +12,9 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// Whatever is offered above the threshold, from a little to three times as much,
-// about the threshold is admitted, with fine buckets and with the coarsest; what
-// is offered below it all passes; and no interval holds more than the hard limit.
+// Above the threshold, from slightly above to three times the load, about the threshold is
+// admitted, with fine and with the coarsest buckets. Below it everything is admitted. No
+// interval exceeds the hard limit.
 func TestSuppressedAdmitsAboutTheThreshold(t *testing.T) {
 	model := newModelBackend()
 	for _, bucket := range []time.Duration{time.Second / 60, time.Second / 2} {
@@ -41,7 +41,7 @@ func expectAboutTheThreshold(t *testing.T, b *backend, bucket time.Duration, loa
 	stamps, shares := offer(t, b, limit, offered, time.Duration(windows)*time.Second)
 	want := float64(min(offered, threshold*windows))
 	g.Expect(float64(len(stamps))).To(BeNumerically("~", want, 0.05*want))
-	g.Expect(shares/float64(offered)).To(BeNumerically("~", max(0, 1-1/load), 0.05), "the factor that answers carry")
+	g.Expect(shares/float64(offered)).To(BeNumerically("~", max(0, 1-1/load), 0.05), "the reported suppression factor")
 	if load < 1 {
 		g.Expect(stamps).To(HaveLen(offered))
 		return
@@ -49,8 +49,8 @@ func expectAboutTheThreshold(t *testing.T, b *backend, bucket time.Duration, loa
 	expectEveryInterval(g, stamps, threshold*3/2, time.Second)
 }
 
-// offer sends that many checks over the time, irregularly, and returns when those
-// that passed came, and the sum of the suppression factors of all answers.
+// offer sends the given number of checks at irregular moments of the span. It returns the
+// times of the admitted ones, and the sum of the suppression factors of all replies.
 func offer(t *testing.T, b *backend, limit Limit, checks int, span time.Duration) (stamps []int64, shares float64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(5, 6))
@@ -68,7 +68,7 @@ func offer(t *testing.T, b *backend, limit Limit, checks int, span time.Duration
 	return stamps, shares
 }
 
-// Only the hard limit blocks: what chance sheds does not.
+// Only the hard limit starts a block: random shedding does not.
 func TestSuppressedBlocksAtTheHardLimitOnly(t *testing.T) {
 	for _, b := range newBackends(t) {
 		t.Run(b.name, func(t *testing.T) {
@@ -78,21 +78,21 @@ func TestSuppressedBlocksAtTheHardLimitOnly(t *testing.T) {
 				Name: "l", Algorithm: Suppressed, Quota: 2, Threshold: 2, HardQuota: 3,
 				Window: time.Second, Bucket: 100 * time.Millisecond, Block: time.Minute,
 			}})
-			ask := func(draw uint32) EntryReply {
+			check := func(draw uint32) EntryReply {
 				return b.evaluate(t, &Call{Draw: draw, Entries: []Entry{{Policy: policy, Key: "a", Cost: 1}}}).Entries[0]
 			}
 			const unlucky, lucky = 1<<32 - 1, 0
-			g.Expect(ask(unlucky).Verdict).To(Equal(Admitted), "below the threshold all pass")
-			g.Expect(ask(unlucky).Verdict).To(Equal(Admitted))
-			shed := ask(unlucky)
+			g.Expect(check(unlucky).Verdict).To(Equal(Admitted), "below the threshold all pass")
+			g.Expect(check(unlucky).Verdict).To(Equal(Admitted))
+			shed := check(unlucky)
 			g.Expect(shed.Verdict).To(Equal(Denied))
 			g.Expect(shed.Limits[0].Shed).To(BeTrue())
 			g.Expect(shed.Limits[0].Suppression).To(BeNumerically("~", 1.0/3, 1e-6))
-			g.Expect(ask(lucky).Verdict).To(Equal(Admitted), "three were admitted: the hard limit")
-			hard := ask(lucky)
+			g.Expect(check(lucky).Verdict).To(Equal(Admitted), "three were admitted: the hard limit")
+			hard := check(lucky)
 			g.Expect(hard.Verdict).To(Equal(Tripped))
 			g.Expect(hard.Limits[0].Shed).To(BeFalse())
-			g.Expect(ask(lucky).Verdict).To(Equal(Blocked))
+			g.Expect(check(lucky).Verdict).To(Equal(Blocked))
 		})
 	}
 }

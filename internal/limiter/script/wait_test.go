@@ -13,10 +13,9 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// A check that was denied is admitted after its wait and not one millisecond
-// earlier, for every mix of limits, costs, blocks and ways of counting. Where a
-// Suppressed limit takes part chance may admit it earlier, but waiting is
-// enough whatever chance says.
+// A denied check is admitted after RetryAfter and not one millisecond earlier, for every
+// mix of limits, costs, blocks and ways of counting. With a Suppressed limit it may be
+// admitted earlier at random, and always is after RetryAfter.
 func TestRetryAfterIsExact(t *testing.T) {
 	choices := [][]Algorithm{algorithms}
 	for _, a := range algorithms {
@@ -36,8 +35,8 @@ func TestRetryAfterIsExact(t *testing.T) {
 	}
 }
 
-// checkRetryAfter makes calls in a new world; after each that is denied it looks
-// at the moment that the answer named, and at the one before.
+// checkRetryAfter makes calls of a new workload. It repeats each denied call as a peek
+// after its RetryAfter, and one millisecond earlier.
 func checkRetryAfter(t *testing.T, b *backend, w *workload) (denials int) {
 	t.Helper()
 	now := b.clock.Now()
@@ -71,8 +70,8 @@ func checkRetryAfter(t *testing.T, b *backend, w *workload) (denials int) {
 	return denials
 }
 
-// What an answer says of later times comes true, admitted, denied, blocked, in
-// Shadow or as a peek: what is held after the wait, and when nothing is any more.
+// UsedAfterWaiting and ResetAfter are exact, for replies that are admitted, denied,
+// blocked, in Shadow or a peek.
 func TestPredictionsHold(t *testing.T) {
 	for _, b := range newBackends(t) {
 		for _, a := range algorithms {
@@ -92,8 +91,8 @@ func TestPredictionsHold(t *testing.T) {
 	}
 }
 
-// expectPrediction looks at one limit of one entry at one later moment, and leaves
-// the clock there.
+// expectPrediction checks one limit of one entry at one later moment, and leaves the
+// clock there.
 func expectPrediction(t *testing.T, b *backend, call *Call, reply *Reply, moment int) {
 	t.Helper()
 	g := NewWithT(t)
@@ -104,25 +103,25 @@ func expectPrediction(t *testing.T, b *backend, call *Call, reply *Reply, moment
 		e.Peek = true
 		return b.evaluate(t, &Call{Entries: []Entry{e}}).Entries[0].Limits[0]
 	}
-	story := fmt.Sprintf("%s\n%+v", describe(0, call), r)
-	g.Expect(peek(0).Used).To(Equal(r.Used), story)
+	history := fmt.Sprintf("%s\n%+v", describe(0, call), r)
+	g.Expect(peek(0).Used).To(Equal(r.Used), history)
 	switch {
 	case moment == 0 && r.RetryAfter > 0:
-		g.Expect(peek(r.RetryAfter).Used).To(Equal(r.UsedAfterWaiting), story)
+		g.Expect(peek(r.RetryAfter).Used).To(Equal(r.UsedAfterWaiting), history)
 	case moment == 1:
-		g.Expect(peek(r.ResetAfter).Used).To(BeZero(), story)
+		g.Expect(peek(r.ResetAfter).Used).To(BeZero(), history)
 	case r.ResetAfter > time.Millisecond:
-		g.Expect(peek(r.ResetAfter-time.Millisecond).Used).To(BeNumerically(">", 0), story)
+		g.Expect(peek(r.ResetAfter-time.Millisecond).Used).To(BeNumerically(">", 0), history)
 	}
 }
 
-// byChance reports whether chance takes part in the decision.
+// byChance reports whether the decision of the call is random.
 func byChance(call *Call) bool {
 	return slices.ContainsFunc(call.Entries, func(e Entry) bool { return e.Policy.algorithms&Suppressed.bit() != 0 })
 }
 
-// waitOfCall is what the engine makes of the waits: the longest of those who
-// enforce, in whole milliseconds.
+// waitOfCall returns the longest RetryAfter of the enforcing policies in whole
+// milliseconds, as the engine reports it.
 func waitOfCall(call *Call, reply *Reply) (wait time.Duration, denied bool) {
 	for i, e := range call.Entries {
 		if e.Policy.shadow {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// world makes random calls to a few random policies.
+// workload generates random calls to a few random policies.
 type workload struct {
 	r        *rand.Rand
 	choice   []Algorithm
@@ -18,7 +18,7 @@ type workload struct {
 	keys     []Key
 }
 
-// newWorkload makes policies of the given algorithms.
+// newWorkload returns a workload with policies of the given algorithms.
 func newWorkload(r *rand.Rand, choice []Algorithm) *workload {
 	w := &workload{r: r, choice: choice, keys: []Key{"a", "b"}}
 	for i := range 3 {
@@ -27,7 +27,7 @@ func newWorkload(r *rand.Rand, choice []Algorithm) *workload {
 	return w
 }
 
-// kind of policy: what its limits must agree on.
+// traits are the properties of a policy that all its limits must support.
 type traits struct{ attempts, reached, shadow bool }
 
 func (w *workload) randomPolicy(i int) []*Policy {
@@ -113,7 +113,7 @@ func (w *workload) randomEntry(i int) Entry {
 }
 
 func (w *workload) nextCall() *Call {
-	if w.r.IntN(15) == 0 { // somebody edits a policy
+	if w.r.IntN(15) == 0 { // edit a policy
 		i := w.r.IntN(len(w.policies))
 		w.policies[i] = w.randomPolicy(i)
 	}
@@ -132,7 +132,7 @@ func (w *workload) nextCall() *Call {
 	return call
 }
 
-// possibleCall makes a random call that could be admitted at some time.
+// possibleCall returns a random call that is admitted at some time.
 func (w *workload) possibleCall() *Call {
 	for {
 		call := w.nextCall()
