@@ -17,17 +17,18 @@ import (
 // A scenario file lists checks with the replies that the model and every server must
 // give:
 //
-//		policy NAME [attempts] [shadow]
-//		  limit NAME ALGORITHM THRESHOLD/WINDOW [burst N] [bucket DURATION] [block DURATION] [reached]
-//		at TIME [POLICY ...] [key KEY] [cost N] [peek] [draw SHARE] -> allow|deny|blocked [LIMIT: FACT VALUE ...]
-//		at TIME reset|block DURATION|unblock POLICY [key KEY]
+//	policy NAME [attempts] [shadow]
+//	  limit NAME ALGORITHM THRESHOLD/WINDOW [burst N] [bucket DURATION] [block DURATION] [reached]
+//	at TIME [POLICY ...] [key KEY] [cost N] [peek] [draw SHARE] -> allow|deny|blocked [LIMIT: FACT VALUE ...]
+//	at TIME reset|block DURATION|unblock POLICY [key KEY]
 //
-//	  - TIME counts from the start of the file. Every file starts without state.
-//	  - FACT is used, remaining, retryAfter, remainingAfterWaiting, resetAfter or
-//	    suppression. LIMIT is POLICY/LIMIT, or just LIMIT with one POLICY.
-//	  - Without POLICY a check uses the last policy above it.
-//	  - deny: a limit denied the check. blocked: the key had a live block.
-//	  - draw is the caller's random number, 0 (never shed, the default) to just below 1.
+// where
+//   - TIME counts from the start of the file. Every file starts without state.
+//   - FACT is used, remaining, retryAfter, remainingAfterWaiting, resetAfter or
+//     suppression. LIMIT is POLICY/LIMIT, or just LIMIT with one POLICY.
+//   - Without POLICY a check uses the last policy above it.
+//   - deny: a limit denied the check. blocked: the key had a live block.
+//   - draw is the caller's random number, 0 (never shed, the default) to just below 1.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.scenario")
 	g := NewWithT(t)
