@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// maxRedirects is how many nodes in a row may send a command elsewhere: to the
-	// new owner of a slot and, if that gives it away in turn, on from there.
+	// maxRedirects is the number of nodes in a row that may redirect a command: to the
+	// new owner of a slot, and to the next one if the slot moves again.
 	maxRedirects = 3
 
 	// redirectPause and longestRedirectPause bound the wait before a command that a
-	// replica turned away, or a part of a pipeline, goes to another node. They must
-	// fit into the time of a decision.
+	// replica rejected, or a part of a pipeline, is sent to another node. They must be
+	// shorter than a decision.
 	redirectPause        = time.Millisecond
 	longestRedirectPause = 8 * time.Millisecond
 
-	// reloadPause is the least time between two looks at who serves what that
-	// failures give rise to.
+	// reloadPause is the shortest time between two reloads of the slot map after
+	// failures.
 	reloadPause = 100 * time.Millisecond
 )
 
@@ -37,39 +37,29 @@ func newCluster(parsed *url.URL, timeout time.Duration, files Files) (redis.Univ
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", redacted(parsed), err)
 	}
-	options.CredentialsProviderContext = files.credentialsProvider()
-	options.Dialer = files.dialer(options.TLSConfig)
+	overwrite(options, fixedOptions(files, options.TLSConfig, timeout))
 	options.MaxRedirects = maxRedirects
 	options.MinRetryBackoff = redirectPause
 	options.MaxRetryBackoff = longestRedirectPause
-	options.MaxRetries = -1
-	options.DialerRetries = 1
-	options.DialTimeout = dialTimeout
-	options.ContextTimeoutEnabled = true
-	options.ReadTimeout = timeout
-	options.WriteTimeout = timeout
-	options.Protocol = 2
-	options.DisableIdentity = true
-	options.MaintNotificationsConfig = withoutNotifications()
-	// Policies would split commands among nodes, and have the first ones wait for a
-	// COMMAND that no context bounds.
+	// Routing policies would split commands among nodes, and the first commands would
+	// wait for a COMMAND that no context bounds.
 	options.DisableRoutingPolicies = true
 	options.ReadOnly = false
 	options.RouteByLatency = false
 	options.RouteRandomly = false
 	client := redis.NewClusterClient(options)
-	client.AddHook(&once{client: client})
+	client.AddHook(&noRetry{client: client})
 	return client, nil
 }
 
-// parseCluster leaves the URL to the library, which knows the schemes of a single
-// server only, and refuses what it would pass over.
+// parseCluster parses the URL with the library, which supports only the schemes of a single
+// server, and rejects parts of the URL that the library ignores.
 func parseCluster(parsed *url.URL) (*redis.ClusterOptions, error) {
 	if parsed.Path != "" && parsed.Path != "/" {
-		return nil, errors.New("a cluster has no databases to choose from")
+		return nil, errors.New("a cluster has no numbered databases")
 	}
 	for _, addr := range parsed.Query()["addr"] {
-		// What is wrong with it is not repeated: it may have a password in it.
+		// The error must not repeat the address, which may contain a password.
 		if _, _, err := net.SplitHostPort(addr); err != nil || strings.Contains(addr, "@") {
 			return nil, errors.New("addr: want host:port")
 		}
@@ -79,63 +69,63 @@ func parseCluster(parsed *url.URL) (*redis.ClusterOptions, error) {
 	return redis.ParseClusterURL(single.String())
 }
 
-// once keeps the client of a cluster from sending commands again by itself. By
-// default it does so after timeouts and broken connections, when the command may
-// have been run, and sends a whole pipeline again if its first command failed.
-type once struct {
-	client  *redis.ClusterClient
-	resting atomic.Bool // a reload was begun less than reloadPause ago
+// noRetry is a hook that prevents the client of a cluster from retrying commands. By
+// default the client does so after timeouts and broken connections, when the command may
+// have run, and sends a whole pipeline again if its first command failed.
+type noRetry struct {
+	client   *redis.ClusterClient
+	reloaded atomic.Bool // a reload began less than reloadPause ago
 }
 
-// final is a command that is not sent again. The library still follows MOVED and
-// ASK, and takes a command from a replica to the master.
-type final struct {
+// noRetryCmd is a command that is not retried. The library still follows MOVED and ASK, and
+// sends a command that a replica rejected to the master.
+type noRetryCmd struct {
 	redis.Cmder
 }
 
 // NoRetry implements redis.Cmder.
-func (final) NoRetry() bool { return true }
+func (noRetryCmd) NoRetry() bool { return true }
 
 // DialHook implements redis.Hook.
-func (*once) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*noRetry) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook implements redis.Hook.
-func (o *once) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (n *noRetry) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, final{cmd})
-		o.heed(ctx, err)
+		err := next(ctx, noRetryCmd{cmd})
+		n.reloadAfter(ctx, err)
 		return err
 	}
 }
 
 // ProcessPipelineHook implements redis.Hook.
-func (o *once) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (n *noRetry) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		finals := make([]redis.Cmder, len(cmds))
+		wrapped := make([]redis.Cmder, len(cmds))
 		for i, cmd := range cmds {
-			finals[i] = final{cmd}
+			wrapped[i] = noRetryCmd{cmd}
 		}
-		err := next(ctx, finals)
+		err := next(ctx, wrapped)
 		for _, cmd := range cmds {
-			o.heed(ctx, cmd.Err())
+			n.reloadAfter(ctx, cmd.Err())
 		}
 		return err
 	}
 }
 
-// heed has the client ask anew who serves what, in the background, if the error
-// says that this may have changed. The library does so by itself only when a node
-// sends a command elsewhere, which one that is gone never does, and once a minute.
-func (o *once) heed(ctx context.Context, err error) {
-	if !doubtsOwner(err) || !o.resting.CompareAndSwap(false, true) {
+// reloadAfter reloads the slot map in the background if the error means that it may have
+// changed. The library itself reloads it only after a redirect, which a lost node never
+// sends, and once a minute.
+func (n *noRetry) reloadAfter(ctx context.Context, err error) {
+	if !ownerMayHaveChanged(err) || !n.reloaded.CompareAndSwap(false, true) {
 		return
 	}
-	time.AfterFunc(reloadPause, func() { o.resting.Store(false) })
-	o.client.ReloadState(ctx)
+	time.AfterFunc(reloadPause, func() { n.reloaded.Store(false) })
+	n.client.ReloadState(ctx)
 }
 
-// doubtsOwner reports whether after this error another node may serve the slot.
-func doubtsOwner(err error) bool {
+// ownerMayHaveChanged reports whether after this error another node may own the slot.
+func ownerMayHaveChanged(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return false
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// commandTimeout is long: what is to time out has a context of its own.
+// commandTimeout is long: tests of timeouts use a context.
 const commandTimeout = 5 * time.Second
 
 func newClient(t *testing.T, url string, timeout time.Duration) redis.UniversalClient {
@@ -54,10 +54,10 @@ func TestClusterServesKeysOfEveryNode(t *testing.T) {
 	g.Expect(pipeline.Exec(ctx)).To(HaveLen(len(c.Nodes)))
 	g.Expect(client.Get(ctx, c.KeyOn(c.Nodes[2], "k")).Val()).To(Equal("6"))
 	g.Expect(client.Del(ctx, c.KeyOn(c.Nodes[0], "k"), c.KeyOn(c.Nodes[1], "k")).Err()).
-		To(MatchError(HavePrefix("CROSSSLOT ")), "a command is for one node")
+		To(MatchError(HavePrefix("CROSSSLOT ")), "keys of a command on several nodes")
 }
 
-func TestClusterNeedsOneOfItsAddressesOnly(t *testing.T) {
+func TestClusterNeedsOneReachableAddress(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	c := testenv.StartRedisCluster(t)
@@ -79,7 +79,7 @@ func TestClusterConnectsWithUserAndPassword(t *testing.T) {
 	for _, node := range c.Nodes {
 		key := c.KeyOn(node, "k")
 		g.Expect(client.Eval(t.Context(), `return redis.call("ACL", "WHOAMI")`, []string{key}).Err()).
-			To(HaveOccurred(), "ACL is not for scripts")
+			To(HaveOccurred(), "scripts cannot run ACL")
 		g.Expect(client.Incr(t.Context(), key).Err()).To(Succeed())
 		g.Expect(c.Client(node).ClientList(t.Context()).Val()).To(ContainSubstring("user=weir"))
 	}
@@ -136,14 +136,14 @@ func TestClusterWithoutOneMaster(t *testing.T) {
 	client := newClient(t, c.URL, commandTimeout)
 	lost := c.KeyOn(c.Nodes[0], "k")
 	others := []string{c.KeyOn(c.Nodes[1], "k"), c.KeyOn(c.Nodes[2], "k")}
-	const patience = 200 * time.Millisecond
-	// increment bounds every call, and sees to it that the bound holds.
+	const timeout = 200 * time.Millisecond
+	// increment bounds the call, and checks that the bound holds.
 	increment := func(key string) error {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
 		began := time.Now()
 		err := client.Incr(ctx, key).Err()
-		g.Expect(time.Since(began)).To(BeNumerically("<", patience+time.Second))
+		g.Expect(time.Since(began)).To(BeNumerically("<", timeout+time.Second))
 		return err
 	}
 	for _, key := range append(others, lost) {
@@ -154,7 +154,7 @@ func TestClusterWithoutOneMaster(t *testing.T) {
 	g.Expect(increment(lost)).To(MatchError(isNoReply, "no reply"))
 	for _, key := range others {
 		g.Eventually(func() error { return increment(key) }).WithTimeout(20*time.Second).Should(
-			MatchError(HavePrefix("CLUSTERDOWN ")), "goes on until the others know, and then fails at once")
+			MatchError(HavePrefix("CLUSTERDOWN ")), "served until the other nodes notice the failure, then rejected at once")
 	}
 
 	c.Nodes[0].Start()
@@ -168,9 +168,9 @@ func isNoReply(err error) bool {
 	return err != nil && !isReply
 }
 
-// A node that is gone sends nobody to the one that took over: the client has to
-// find out by itself.
-func TestClusterFindsWhoTookOver(t *testing.T) {
+// A lost node does not redirect to the node that took over its slots: the client must
+// reload the slot map itself.
+func TestClusterFindsNewOwner(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	ctx := t.Context()
@@ -187,10 +187,10 @@ func TestClusterFindsWhoTookOver(t *testing.T) {
 	g.Expect(c.Client(c.Nodes[1]).Do(ctx, "CLUSTER", "ADDSLOTSRANGE", 0, 5460).Err()).To(Succeed())
 	g.Eventually(func() error { return client.Incr(ctx, key).Err() }).WithTimeout(20 * time.Second).
 		Should(Succeed())
-	g.Expect(c.Client(c.Nodes[1]).Get(ctx, key).Val()).To(Equal("1"), "in its new place")
+	g.Expect(c.Client(c.Nodes[1]).Get(ctx, key).Val()).To(Equal("1"), "on the new owner")
 }
 
-func TestClusterStartsWhileRedisIsAway(t *testing.T) {
+func TestClusterConnectsOnceRedisStarts(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	c := testenv.StartRedisCluster(t)

@@ -18,30 +18,29 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// keepAlive is the time between signs of life on a connection nothing is sent on.
+// keepAlive is the interval of TCP keep-alives on an idle connection.
 const keepAlive = 5 * time.Minute
 
-// Files are where a client finds what must not stand in a URL, which everybody sees
-// who sees the command line. An empty path is none. They are read for each new
-// connection, so a password or a certificate that is changed needs no restart.
+// Files are the paths of files with credentials and certificates, which must not be part of
+// a URL because the command line is visible to others. Each file is optional. The files
+// are read for each new connection, so a changed password or certificate needs no restart.
 type Files struct {
-	// Username and Password are of the ACL user; without Username it is the default
-	// one. What follows the first line is ignored.
+	// Username and Password are of the ACL user (default: the default user). Only the
+	// first line is read.
 	Username, Password string
-	// CA are the authorities the server must have its certificate of, in PEM; without
-	// it, those of the system.
+	// CA holds the CAs that verify the server, in PEM (default: system roots).
 	CA string
-	// Cert and Key are the client's own certificate, in PEM.
+	// Cert and Key are the client certificate and its key, in PEM.
 	Cert, Key string
 }
 
-// New is New with the URL completed by the files.
+// New is like the function New, with the credentials and certificates of the files.
 func (f Files) New(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 	parsed, err := url.Parse(rawURL)
 	if err != nil {
-		return nil, errors.New("not a URL") // the parser's error repeats the URL, password and all
+		return nil, errors.New("not a URL") // the parser's error repeats the URL with its password
 	}
-	if err := f.fit(parsed); err != nil {
+	if err := f.validate(parsed); err != nil {
 		return nil, err
 	}
 	switch parsed.Scheme {
@@ -56,19 +55,19 @@ func (f Files) New(rawURL string, timeout time.Duration) (redis.UniversalClient,
 	}
 }
 
-// fit says why the files cannot be used, with that URL or at all.
-func (f Files) fit(parsed *url.URL) error {
+// validate returns an error if the files cannot be used with the URL, or cannot be read.
+func (f Files) validate(parsed *url.URL) error {
 	switch {
 	case (f.Username != "" || f.Password != "") && parsed.User != nil:
-		return errors.New("the URL has a user, and so do the files: choose one")
+		return errors.New("credentials are in both the URL and the files: use one of them")
 	case f.Username != "" && f.Password == "":
-		return errors.New("a file with a user needs one with a password")
+		return errors.New("the username file needs a password file")
 	case (f.Cert == "") != (f.Key == ""):
-		return errors.New("a file with a certificate and one with its key need each other")
+		return errors.New("the certificate file and the key file need each other")
 	case (f.CA != "" || f.Cert != "") && !strings.HasPrefix(parsed.Scheme, "rediss"):
-		return errors.New("files with certificates need rediss:// or rediss-cluster://")
+		return errors.New("certificate files need rediss:// or rediss-cluster://")
 	}
-	// What is wrong now is better said now than by each connection.
+	// Report unreadable files now, and not for each connection.
 	if _, _, err := f.credentials(); err != nil {
 		return err
 	}
@@ -76,7 +75,7 @@ func (f Files) fit(parsed *url.URL) error {
 	return err
 }
 
-// credentialsProvider is nil where those of the URL count.
+// credentialsProvider returns nil if the credentials are those of the URL.
 func (f Files) credentialsProvider() func(context.Context) (username, password string, err error) {
 	if f.Password == "" {
 		return nil
@@ -87,7 +86,7 @@ func (f Files) credentialsProvider() func(context.Context) (username, password s
 func (f Files) credentials() (username, password string, err error) {
 	for _, file := range []struct {
 		path string
-		into *string
+		text *string
 	}{{f.Username, &username}, {f.Password, &password}} {
 		if file.path == "" {
 			continue
@@ -96,16 +95,16 @@ func (f Files) credentials() (username, password string, err error) {
 		if err != nil {
 			return "", "", err
 		}
-		*file.into, _, _ = strings.Cut(string(data), "\n")
-		*file.into = strings.TrimSuffix(*file.into, "\r")
-		if *file.into == "" {
-			return "", "", fmt.Errorf("%s: its first line is empty", file.path)
+		*file.text, _, _ = strings.Cut(string(data), "\n")
+		*file.text = strings.TrimSuffix(*file.text, "\r")
+		if *file.text == "" {
+			return "", "", fmt.Errorf("%s: the first line is empty", file.path)
 		}
 	}
 	return username, password, nil
 }
 
-// dialer is nil where the library's own will do.
+// dialer returns nil if the files have no certificates; the library then uses its own dialer.
 func (f Files) dialer(base *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	if f.CA == "" && f.Cert == "" {
 		return nil
@@ -120,7 +119,7 @@ func (f Files) dialer(base *tls.Config) func(ctx context.Context, network, addr 
 	}
 }
 
-// tlsConfig is base with what the files hold now.
+// tlsConfig returns base with the certificates that the files hold now.
 func (f Files) tlsConfig(base *tls.Config) (*tls.Config, error) {
 	config := base.Clone()
 	if f.CA != "" {

@@ -40,19 +40,19 @@ func (s secrets) issue(authority *testenv.Authority, name string) (cert, key str
 	return s.write(name+".crt", string(c)), s.write(name+".key", string(k))
 }
 
-func TestFilesRefuse(t *testing.T) {
+func TestFilesAreRejected(t *testing.T) {
 	s := secrets{t, t.TempDir()}
 	word, empty, absent := s.write("word", "secret"), s.write("empty", "\nsecret\n"), s.path("absent")
 	for name, tc := range map[string]struct {
 		files     redisclient.Files
 		url, want string
 	}{
-		"two users":             {redisclient.Files{Password: word}, "redis://u:secret@h", "the URL has a user, and so do the files"},
-		"user alone":            {redisclient.Files{Username: word}, "redis://h", "a file with a user needs one with a password"},
+		"two users":             {redisclient.Files{Password: word}, "redis://u:secret@h", "credentials are in both the URL and the files"},
+		"user alone":            {redisclient.Files{Username: word}, "redis://h", "the username file needs a password file"},
 		"certificate alone":     {redisclient.Files{Cert: word}, "rediss://h", "need each other"},
 		"key alone":             {redisclient.Files{Key: word}, "rediss://h", "need each other"},
 		"authority without TLS": {redisclient.Files{CA: word}, "redis-cluster://h", "need rediss:// or rediss-cluster://"},
-		"no password":           {redisclient.Files{Password: empty}, "redis://h", "its first line is empty"},
+		"no password":           {redisclient.Files{Password: empty}, "redis://h", "the first line is empty"},
 		"no file":               {redisclient.Files{Password: absent}, "redis://h", "no such file"},
 		"no authority":          {redisclient.Files{CA: word}, "rediss://h", "contains no certificate"},
 		"no certificate":        {redisclient.Files{Cert: word, Key: word}, "rediss-cluster://h", "failed to find any PEM data"},
@@ -66,15 +66,15 @@ func TestFilesRefuse(t *testing.T) {
 	}
 }
 
-func TestFilesNameUserAndPassword(t *testing.T) {
+func TestUsernameAndPasswordFiles(t *testing.T) {
 	g := NewWithT(t)
 	ctx := t.Context()
 	server := testenv.StartRedis(t)
 	admin := newClient(t, server.URL, commandTimeout)
-	password := func(is string) {
+	setPassword := func(is string) {
 		g.Expect(admin.Do(ctx, "ACL", "SETUSER", "weir", "resetpass", "on", ">"+is, "~*", "+@all").Err()).To(Succeed())
 	}
-	password("first")
+	setPassword("first")
 	s := secrets{t, t.TempDir()}
 	files := redisclient.Files{Username: s.write("username", "weir\r\n"), Password: s.write("password", "first\n")}
 	client, err := files.New(server.URL, commandTimeout)
@@ -82,14 +82,14 @@ func TestFilesNameUserAndPassword(t *testing.T) {
 	defer func() { g.Expect(client.Close()).To(Succeed()) }()
 	g.Expect(client.Do(ctx, "ACL", "WHOAMI").Val()).To(Equal("weir"))
 
-	// A new password, for new connections.
-	password("second")
+	// New connections use the new password.
+	setPassword("second")
 	s.write("password", "second\n")
 	g.Expect(admin.Do(ctx, "CLIENT", "KILL", "USER", "weir").Err()).To(Succeed())
 	g.Eventually(func() any { return client.Do(ctx, "ACL", "WHOAMI").Val() }).Should(Equal("weir"))
 }
 
-// startTLS starts a Redis that asks for certificates of the authority.
+// startTLS starts a Redis that requires client certificates of the CA.
 func startTLS(t *testing.T, s secrets, authority *testenv.Authority) string {
 	t.Helper()
 	cert, key := s.issue(authority, "server")
@@ -103,7 +103,7 @@ func startTLS(t *testing.T, s secrets, authority *testenv.Authority) string {
 	return "rediss://" + addr
 }
 
-func TestFilesHoldCertificates(t *testing.T) {
+func TestCertificateFiles(t *testing.T) {
 	g := NewWithT(t)
 	s := secrets{t, t.TempDir()}
 	authority := testenv.NewAuthority(t)
@@ -116,9 +116,9 @@ func TestFilesHoldCertificates(t *testing.T) {
 		return client.Ping(t.Context()).Err()
 	}
 	g.Expect(ping(redisclient.Files{CA: s.path("ca.crt"), Cert: cert, Key: key})).To(Succeed())
-	g.Expect(ping(redisclient.Files{CA: s.path("ca.crt")})).To(HaveOccurred(), "without a certificate of its own")
+	g.Expect(ping(redisclient.Files{CA: s.path("ca.crt")})).To(HaveOccurred(), "without a client certificate")
 	g.Expect(ping(redisclient.Files{Cert: cert, Key: key})).
-		To(MatchError(ContainSubstring("unknown authority")), "who the server is, is asked of the system")
+		To(MatchError(ContainSubstring("unknown authority")), "system roots verify the server")
 	stranger, strangerKey := s.issue(testenv.NewAuthority(t), "stranger")
 	g.Expect(ping(redisclient.Files{CA: s.path("ca.crt"), Cert: stranger, Key: strangerKey})).To(HaveOccurred())
 }
@@ -135,13 +135,13 @@ func TestFilesAreReadForEachConnection(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { g.Expect(client.Close()).To(Succeed()) }()
 	s.issue(testenv.NewAuthority(t), "client")
-	g.Expect(client.Ping(ctx).Err()).To(HaveOccurred(), "a certificate that is no good any more")
+	g.Expect(client.Ping(ctx).Err()).To(HaveOccurred(), "client certificate of an unknown CA")
 	s.issue(authority, "client")
 	g.Eventually(func() error { return client.Ping(ctx).Err() }).Should(Succeed())
 }
 
-// The nodes of a cluster are asked with what the files hold, too.
-func TestFilesServeClusters(t *testing.T) {
+// The credentials and certificates of the files apply to the nodes of a cluster, too.
+func TestFilesApplyToClusters(t *testing.T) {
 	g := NewWithT(t)
 	s := secrets{t, t.TempDir()}
 	authority := testenv.NewAuthority(t)
@@ -157,7 +157,7 @@ func TestFilesServeClusters(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(password).To(Equal("s3cret"))
 
-	// The certificate is for the host of the URL, whichever node is dialled.
+	// The certificate of every node is verified for the host of the URL.
 	serverCert, serverKey := authority.Issue(t, "node", "localhost")
 	pair, err := tls.X509KeyPair(serverCert, serverKey)
 	g.Expect(err).NotTo(HaveOccurred())

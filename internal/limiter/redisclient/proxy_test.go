@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// proxy stands between clients and one server. It counts the INCRs that pass it and
-// can lose the reply to one.
+// proxy forwards between clients and one server. It counts the INCRs and can lose the
+// reply to one.
 type proxy struct {
 	addr   string
 	server string
@@ -27,13 +27,13 @@ type proxy struct {
 	conns []net.Conn
 }
 
-// fate is what becomes of a reply.
+// fate is how the proxy handles a reply.
 type fate int32
 
 const (
-	passed fate = iota
-	held        // never passed on; the connection stays open
-	cut         // the connection breaks instead
+	forwarded fate = iota
+	held           // not forwarded; the connection stays open
+	cut            // not forwarded; the connection is closed
 )
 
 func startProxy(t *testing.T, server string) *proxy {
@@ -63,21 +63,21 @@ func startProxy(t *testing.T, server string) *proxy {
 	return p
 }
 
-// between leads the connections of a client of the cluster to that server through
-// the proxy. The client must not have connected yet.
-func (p *proxy) between(client redis.UniversalClient) {
+// intercept redirects the connections of the cluster client to the server through the
+// proxy. The client must not have connected yet.
+func (p *proxy) intercept(client redis.UniversalClient) {
 	cluster, _ := client.(*redis.ClusterClient)
 	cluster.OnNewNode(func(node *redis.Client) { node.AddHook(detour{p}) })
 }
 
-// lose lets the next INCR pass but not the reply to it, which it waits for.
+// lose forwards the next INCR but loses the reply to it, in the given way.
 func (p *proxy) lose(how fate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.next = how
 }
 
-// increments is how often an INCR has passed.
+// increments returns the number of forwarded INCRs.
 func (p *proxy) increments() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,40 +98,40 @@ func (p *proxy) serve(client net.Conn) {
 	var reply atomic.Int32
 	go func() {
 		defer server.Close()
-		pass(client, server, func(chunk []byte) fate {
+		forward(client, server, func(chunk []byte) fate {
 			reply.Store(int32(max(fate(reply.Load()), p.note(chunk))))
-			return passed
+			return forwarded
 		})
 	}()
-	pass(server, client, func([]byte) fate { return fate(reply.Load()) })
+	forward(server, client, func([]byte) fate { return fate(reply.Load()) })
 }
 
-// note counts, and says what is to become of the reply.
+// note counts an INCR, and returns the fate of its reply.
 func (p *proxy) note(chunk []byte) fate {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !bytes.Contains(bytes.ToLower(chunk), []byte("incr\r\n")) {
-		return passed
+		return forwarded
 	}
 	p.seen++
 	next := p.next
-	p.next = passed
+	p.next = forwarded
 	return next
 }
 
-// pass copies until one side ends or a chunk is to cut the connection.
-func pass(from, to net.Conn, judge func([]byte) fate) {
+// forward copies until one side closes or the fate of a chunk is cut.
+func forward(from, to net.Conn, fateOf func([]byte) fate) {
 	chunk := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(chunk)
 		if err != nil {
 			return
 		}
-		switch judge(chunk[:n]) {
+		switch fateOf(chunk[:n]) {
 		case cut:
 			return
 		case held:
-		case passed:
+		case forwarded:
 			if _, err := to.Write(chunk[:n]); err != nil {
 				return
 			}
@@ -139,7 +139,7 @@ func pass(from, to net.Conn, judge func([]byte) fate) {
 	}
 }
 
-// detour dials the proxy in place of its server.
+// detour is a hook that dials the proxy instead of its server.
 type detour struct{ proxy *proxy }
 
 func (d detour) DialHook(next redis.DialHook) redis.DialHook {

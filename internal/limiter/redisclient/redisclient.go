@@ -1,50 +1,56 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package redisclient makes the one Redis client of a process from its URL.
+// Package redisclient creates the Redis clients of a process from one URL.
+//
+// Reading order:
+//
+//	redisclient.go  the forms of a URL, and the options of every client
+//	cluster.go      the client of a Redis Cluster, which never retries a command
+//	files.go        credentials and certificates from files
 package redisclient
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net/url"
+	"reflect"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// dialTimeout bounds one attempt to connect. Connecting goes on behind the
-// back of the decision that needed the connection first, so it may take longer
-// than a decision does.
+// dialTimeout bounds one attempt to connect. It may be longer than the time of a decision,
+// because connecting continues in the background after the decision fails.
 const dialTimeout = 2 * time.Second
 
 func init() {
-	// The library writes dial errors to standard error by itself. They reach the
-	// logs through the decisions and watchers that fail, with a rate limit.
-	redis.SetLogger(silence{})
+	// The library writes dial errors to standard error. The decisions and watchers that
+	// fail log them too, with a rate limit.
+	redis.SetLogger(discardLogger{})
 }
 
-type silence struct{}
+type discardLogger struct{}
 
-func (silence) Printf(context.Context, string, ...any) {}
+func (discardLogger) Printf(context.Context, string, ...any) {}
 
-// New returns a client for a URL of one of these forms, which Files.New completes by
-// what must not stand in a URL; with rediss in place of
-// redis it speaks TLS:
+// New returns a client for a URL of one of these forms; rediss in place of redis uses TLS:
 //
 //	redis://[user:password@]host[:port][/database]
 //	redis-cluster://[user:password@]host[:port][?addr=host:port&addr=...]
 //
-// One address that answers is enough to find all nodes of a cluster. With TLS all
-// of them need a certificate for the host of the URL.
+// Files.New adds credentials and certificates that must not be part of a URL.
 //
-// It does not connect: Redis may be away. The client never sends a command twice,
-// because a command whose reply was lost may have been run. Only when a node of a
-// cluster says that it did not run a command, because another one is to (MOVED,
-// ASK) or because it is a replica (READONLY), is the command sent again. Every
-// other reply and every failure is the caller's to judge. Every command is bounded
-// by its context and by timeout.
+//   - New does not connect: Redis may be unavailable.
+//   - Every command is bounded by its context and by timeout.
+//   - The client never sends a command twice, because a command whose reply was lost may
+//     have run. It sends a command again only if a node of a cluster reports that it did
+//     not run it, because another node owns the slot (MOVED, ASK) or because it is a
+//     replica (READONLY). The caller handles all other replies and failures.
+//   - One address that answers is enough to find all nodes of a cluster. With TLS every
+//     node needs a certificate for the host of the URL.
 func New(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 	return Files{}.New(rawURL, timeout)
 }
@@ -54,25 +60,40 @@ func newSingle(parsed *url.URL, timeout time.Duration, files Files) (redis.Unive
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", redacted(parsed), err)
 	}
-	options.CredentialsProviderContext = files.credentialsProvider()
-	options.Dialer = files.dialer(options.TLSConfig)
-	options.MaxRetries = -1
-	options.DialerRetries = 1
-	options.DialTimeout = dialTimeout
-	options.ContextTimeoutEnabled = true
-	options.ReadTimeout = timeout
-	options.WriteTimeout = timeout
-	options.Protocol = 2
-	options.DisableIdentity = true
-	options.MaintNotificationsConfig = withoutNotifications()
+	overwrite(options, fixedOptions(files, options.TLSConfig, timeout))
 	return redis.NewClient(options), nil
 }
 
-func withoutNotifications() *maintnotifications.Config {
-	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+// fixedOptions returns the options that a URL cannot change, for a single server and for a
+// cluster.
+func fixedOptions(files Files, tlsConfig *tls.Config, timeout time.Duration) *redis.UniversalOptions {
+	return &redis.UniversalOptions{
+		CredentialsProviderContext: files.credentialsProvider(),
+		Dialer:                     files.dialer(tlsConfig),
+		MaxRetries:                 -1,
+		DialerRetries:              1,
+		DialTimeout:                dialTimeout,
+		ContextTimeoutEnabled:      true,
+		ReadTimeout:                timeout,
+		WriteTimeout:               timeout,
+		Protocol:                   2,
+		DisableIdentity:            true,
+		MaintNotificationsConfig:   &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
 }
 
-// redacted is the URL without what may be secret.
+// overwrite sets the fields of options, a *redis.Options or *redis.ClusterOptions, to the
+// fields of fixed with the same name, unless those are zero.
+func overwrite(options any, fixed *redis.UniversalOptions) {
+	target, source := reflect.ValueOf(options).Elem(), reflect.ValueOf(fixed).Elem()
+	for i := range source.NumField() {
+		if value := source.Field(i); !value.IsZero() {
+			target.FieldByName(source.Type().Field(i).Name).Set(value)
+		}
+	}
+}
+
+// redacted returns the URL without password and query.
 func redacted(u *url.URL) string {
 	public := *u
 	public.RawQuery = ""

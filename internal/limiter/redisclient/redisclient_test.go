@@ -14,7 +14,7 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-func TestNewRefuses(t *testing.T) {
+func TestNewRejectsURL(t *testing.T) {
 	for url, want := range map[string]string{
 		"":                                 `scheme "": want redis://, rediss://, redis-cluster:// or rediss-cluster://`,
 		"http://localhost":                 `scheme "http": want redis://`,
@@ -23,7 +23,7 @@ func TestNewRefuses(t *testing.T) {
 		"redis://u:secret@h:6379/many":     "redis://u:xxxxx@h:6379/many",
 		"redis://h:6379?password=secret":   "redis://h:6379: redis: unexpected option: password",
 
-		"redis-cluster://u:secret@h:6379/1":             "redis-cluster://u:xxxxx@h:6379/1: a cluster has no databases",
+		"redis-cluster://u:secret@h:6379/1":             "redis-cluster://u:xxxxx@h:6379/1: a cluster has no numbered databases",
 		"redis-cluster://u:secret@h?addr=h2":            "redis-cluster://u:xxxxx@h: addr: want host:port",
 		"redis-cluster://h:1?addr=u:secret@h2:6379":     "redis-cluster://h:1: addr: want host:port",
 		"redis-cluster://h:1?addr=h2:2&addr=secret@h:3": "redis-cluster://h:1: addr: want host:port",
@@ -48,11 +48,11 @@ func TestNewConnectsWithUserPasswordAndDatabase(t *testing.T) {
 	g.Expect(client.Info(t.Context(), "keyspace").Val()).To(ContainSubstring("db3:keys=1"))
 }
 
-// What New promises is not for a URL to change.
-func TestNewClusterKeepsItsPromises(t *testing.T) {
+// A URL cannot change the options that New fixes.
+func TestClusterURLCannotChangeFixedOptions(t *testing.T) {
 	g := NewWithT(t)
-	const asked = "&max_redirects=9&max_retries=9&read_only=true&route_randomly=true&route_by_latency=true&pool_size=7"
-	client, err := redisclient.New("rediss-cluster://u:p@h:1?addr=h2:2"+asked, time.Second)
+	const parameters = "&max_redirects=9&max_retries=9&read_only=true&route_randomly=true&route_by_latency=true&pool_size=7"
+	client, err := redisclient.New("rediss-cluster://u:p@h:1?addr=h2:2"+parameters, time.Second)
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { g.Expect(client.Close()).To(Succeed()) }()
 	options := client.(*redis.ClusterClient).Options()

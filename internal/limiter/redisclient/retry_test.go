@@ -15,8 +15,8 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// The ways a caller can send an INCR.
-var ways = map[string]func(ctx context.Context, client redis.UniversalClient, key string) error{
+// senders send an INCR in the different ways of the client.
+var senders = map[string]func(ctx context.Context, client redis.UniversalClient, key string) error{
 	"Do": func(ctx context.Context, client redis.UniversalClient, key string) error {
 		return client.Do(ctx, "INCR", key).Err()
 	},
@@ -37,14 +37,14 @@ func TestClusterNeverSendsTwice(t *testing.T) {
 	c := testenv.StartRedisCluster(t)
 	proxy := startProxy(t, c.Nodes[0].Addr)
 	client := newClient(t, c.URL, timeout)
-	proxy.between(client)
+	proxy.intercept(client)
 	stored := func(key string) string { return c.Client(c.Nodes[0]).Get(t.Context(), key).Val() }
-	// To connect is no part of what times out.
+	// Connect first, so that only the command times out.
 	connected := func(key string) error { return client.Exists(t.Context(), key).Err() }
 	sent := 0
-	for name, send := range ways {
+	for name, send := range senders {
 		key := c.KeyOn(c.Nodes[0], name)
-		// once sends, and sees to it that it was sent and run once.
+		// once sends, and checks that the command was sent and run once.
 		once := func(ctx context.Context, value string) error {
 			g.Eventually(connected).WithArguments(key).Should(Succeed(), name)
 			err := send(ctx, client, key)
@@ -68,7 +68,7 @@ func TestClusterNeverSendsTwice(t *testing.T) {
 	}
 }
 
-// isTimeout is how the callers tell.
+// isTimeout recognizes a timeout as the callers do.
 func isTimeout(err error) bool {
 	timeout, ok := errors.AsType[interface {
 		error
@@ -77,9 +77,8 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || ok && timeout.Timeout()
 }
 
-// The library sends a pipeline again as a whole if its first command is to be tried
-// again.
-func TestClusterSendsNoPipelineAgain(t *testing.T) {
+// The library would send a whole pipeline again if its first command can be retried.
+func TestClusterNeverSendsPipelineTwice(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	ctx := t.Context()
