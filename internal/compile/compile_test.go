@@ -111,7 +111,7 @@ func TestCompileWithoutSchema(t *testing.T) {
 		"an algorithm":       {testenv.MakePolicy("shop/x").Limit("l", "Abacus", 1, "1s"), "limits[0].algorithm"},
 		"a burst of windows": {testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, "1s", testenv.Burst(2)), "limits[0].burst 2"},
 		"no burst":           {testenv.MakePolicy("shop/x").Limit("l", "GCRA", 1, "1s", testenv.Burst(0)), "limits[0].burst 0"},
-		"a burst for ever":   {testenv.MakePolicy("shop/x").Limit("l", "GCRA", 1, "720h", testenv.Burst(plan.MaxThreshold)), "takes more than a hundred years to come back"},
+		"a burst for ever":   {testenv.MakePolicy("shop/x").Limit("l", "GCRA", 1, "720h", testenv.Burst(plan.MaxThreshold)), "takes more than a hundred years to refill"},
 		"a bucket":           {testenv.MakePolicy("shop/x").Limit("l", "TokenBucket", 1, "1s", testenv.Bucket("1ms")), "a bucket of 1000 us"},
 		"a bad bucket":       {testenv.MakePolicy("shop/x").Limit("l", "Suppressed", 1, "1s", testenv.Bucket("1")), "spec.limits[0].bucket"},
 		"a large bucket":     {testenv.MakePolicy("shop/x").Limit("l", "Suppressed", 1, "1s", testenv.Bucket("501ms")), "a bucket of 501000 us"},
@@ -119,7 +119,7 @@ func TestCompileWithoutSchema(t *testing.T) {
 		"a hard limit":       {testenv.MakePolicy("shop/x").Limit("l", "Suppressed", 1, "1s", testenv.HardLimitPercent(100)), "hardLimitPercent 100"},
 		"attempts":           {testenv.MakePolicy("shop/x").Counting("Attempts").Limit("l", "TokenBucket", 1, "1s"), "neither counts attempts"},
 
-		"an empty match":     {testenv.MakePolicy("shop/x").Match(v1alpha1.Match{}).Limit("l", "FixedWindow", 1, "1s"), "matches[0] asks for nothing"},
+		"an empty match":     {testenv.MakePolicy("shop/x").Match(v1alpha1.Match{}).Limit("l", "FixedWindow", 1, "1s"), "matches[0] is empty"},
 		"an entry of no key": {testenv.MakePolicy("shop/x").Match(v1alpha1.Match{Descriptors: []v1alpha1.DescriptorMatch{{Value: "v"}}}).Limit("l", "FixedWindow", 1, "1s"), "matches[0].descriptors[0]"},
 		"a part of no entry": {testenv.MakePolicy("shop/x").Key(testenv.DescriptorPart("")).Limit("l", "FixedWindow", 1, "1s"), "key[0].descriptor"},
 		"a part of nothing":  {testenv.MakePolicy("shop/x").Key(v1alpha1.KeyPart{Type: v1alpha1.KeyPartExpression}).Limit("l", "FixedWindow", 1, "1s"), "key[0].expression"},

@@ -9,22 +9,21 @@ import (
 	"unicode"
 )
 
-// Attributes are the facts of one request that plans match on and take keys
-// from. Absent facts are empty. Normalize brings what a caller sent into the
-// one form that plans are compared with.
+// Attributes are the facts of one request that plans match on and derive keys from. Absent
+// facts are empty. Plans are compared with normalized attributes, see Normalize.
 type Attributes struct {
 	Method        string
 	Host          string
 	Path          string
-	Headers       map[string]string // by lower-case name; the doors see to that
+	Headers       map[string]string // by lower-case name, which the doors ensure
 	RemoteAddress netip.Addr
 	Principal     string
-	Domain        string       // the rate limit domain, compared as it is
-	Descriptors   []Descriptor // compared as they are
+	Domain        string       // the rate limit domain, not normalized
+	Descriptors   []Descriptor // not normalized
 }
 
-// DescriptorsOf returns the descriptors that a plan reads that applies by that
-// one: just it, or with AnyDescriptor all.
+// DescriptorsOf returns the descriptors that a plan reads if it applies through the given
+// one: only that one, or all with AnyDescriptor.
 func (a *Attributes) DescriptorsOf(descriptor int) []Descriptor {
 	if descriptor == AnyDescriptor {
 		return a.Descriptors
@@ -32,8 +31,7 @@ func (a *Attributes) DescriptorsOf(descriptor int) []Descriptor {
 	return a.Descriptors[descriptor : descriptor+1]
 }
 
-// ValueOf returns the value of the first entry with that key; empty if there is
-// none.
+// ValueOf returns the value of the first entry with the key, or "".
 func ValueOf(descriptors []Descriptor, key string) string {
 	for _, d := range descriptors {
 		for _, e := range d {
@@ -45,21 +43,20 @@ func ValueOf(descriptors []Descriptor, key string) string {
 	return ""
 }
 
-// Normalize rewrites the attributes so that different spellings of one
-// request compare equal: otherwise a caller could choose the spelling that no
-// policy matches.
+// Normalize rewrites the attributes so that different spellings of one request are equal:
+// otherwise a caller could choose a spelling that no policy matches.
 func (a *Attributes) Normalize() {
 	a.Method = strings.ToUpper(a.Method)
 	a.Host = NormalizeHost(a.Host)
 	if a.Path != "" {
 		a.Path = NormalizePath(a.Path)
 	}
-	a.RemoteAddress = normalAddress(a.RemoteAddress)
+	a.RemoteAddress = normalizeAddress(a.RemoteAddress)
 }
 
-// NormalizeHost returns the host in lower case without port and without the
-// dot of a fully qualified name; an address in its one form. More than one port or
-// dot is nothing a host may have, and no way to be another one.
+// NormalizeHost returns the host in lower case, without port and without the trailing dot of
+// a fully qualified name. An address is returned in its canonical form. Repeated ports and
+// trailing dots, which are invalid, are removed as well, so that they cannot bypass a match.
 func NormalizeHost(host string) string {
 	host = strings.ToLower(strings.TrimSpace(host))
 	literal := host
@@ -67,21 +64,24 @@ func NormalizeHost(host string) string {
 		literal, _, _ = strings.Cut(host[1:], "]")
 	}
 	if address, err := netip.ParseAddr(literal); err == nil {
-		return normalAddress(address).String()
+		return normalizeAddress(address).String()
 	}
 	host, _, _ = strings.Cut(host, ":")
 	return strings.TrimRightFunc(host, func(r rune) bool { return r == '.' || unicode.IsSpace(r) })
 }
 
-// normalAddress is the address without what says nothing of whose it is.
-func normalAddress(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }
+// normalizeAddress returns the address without zone, and an IPv4-mapped one as IPv4.
+func normalizeAddress(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }
 
-// NormalizePath returns the path without query and fragment, with every
-// character in its one form, and with dot segments and empty segments
-// resolved. A character that may stand in a path as it is (RFC 3986 section
-// 3.3) is not escaped, every other one is, with upper-case digits; an escaped
-// slash stays escaped, since it separates nothing. The result starts with a
-// slash; a trailing slash is kept. To normalise again changes nothing.
+// NormalizePath returns the path in its canonical form:
+//
+//   - It has no query, fragment, dot segments or empty segments.
+//   - It starts with a slash; a trailing slash is kept.
+//   - A character that is allowed in a path (RFC 3986 section 3.3) is not escaped; every
+//     other one is, with upper-case digits. An escaped slash stays escaped, since it does
+//     not separate segments.
+//
+// NormalizePath is idempotent.
 func NormalizePath(path string) string {
 	if i := strings.IndexAny(path, "?#"); i >= 0 {
 		path = path[:i]
@@ -116,7 +116,7 @@ func isClean(path string) bool {
 	return !strings.Contains(path, "//") && !strings.Contains(path, "/.")
 }
 
-// canonicalEscapes escapes what must be and nothing else.
+// canonicalEscapes escapes only the characters that must be escaped.
 func canonicalEscapes(path string) string {
 	if isCanonical(path) {
 		return path
@@ -154,17 +154,17 @@ func unhex(c byte) byte {
 	return c - '0'
 }
 
-// isCanonical reports whether nothing is escaped and nothing needs to be.
+// isCanonical reports whether no character is escaped or must be.
 func isCanonical(path string) bool {
 	for i := range len(path) {
-		if !isPathChar(path[i]) { // neither is the percent sign
+		if !isPathChar(path[i]) { // false for the percent sign, too
 			return false
 		}
 	}
 	return true
 }
 
-// isPathChar reports whether the character may stand unescaped in a path.
+// isPathChar reports whether a path may contain the character unescaped.
 func isPathChar(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
 		strings.IndexByte("-._~!$&'()*+,;=:@/", c) >= 0

@@ -11,10 +11,10 @@ import (
 	"io"
 )
 
-// Version is the version of the encoding. A reader refuses every other one,
-// so a release that changes the meaning of a plan must raise it. One that adds a
-// member or a value need not: a reader that does not know them refuses the plan
-// and keeps the one it has, and plans without them stay the same bytes.
+// Version is the version of the encoding. A reader rejects every other version, so a release
+// that changes the meaning of a plan must raise it. A release that adds a member or a value
+// need not: an earlier reader rejects a plan with them and keeps the one it has, and the
+// encoding of plans without them does not change.
 const Version = 1
 
 // MaxEncodedBytes is the largest encoding of one plan.
@@ -26,9 +26,8 @@ type versioned struct {
 	Plan    *Plan `json:"plan"`
 }
 
-// Encode returns the plan as JSON. Equal plans have equal bytes, so bytes may
-// be compared to see whether anything changed. A plan above MaxEncodedBytes
-// is an error that names its size.
+// Encode returns the plan as JSON. Equal plans have equal bytes, so a change can be detected
+// by comparing bytes. A plan above MaxEncodedBytes is an error with its size.
 func Encode(p *Plan) ([]byte, error) {
 	data, err := json.Marshal(versioned{Version: Version, Plan: p})
 	if err != nil {
@@ -40,9 +39,9 @@ func Encode(p *Plan) ([]byte, error) {
 	return data, nil
 }
 
-// Decode reads what Encode wrote. It refuses another version, unknown
-// members, trailing data and a plan that breaks an invariant: a reader that
-// skipped what it does not know would enforce something else than was asked.
+// Decode parses the output of Encode. It rejects another version, unknown members, trailing
+// data and a plan that violates an invariant: a reader that ignored unknown members would
+// enforce a different policy.
 func Decode(data []byte) (*Plan, error) {
 	if len(data) > MaxEncodedBytes {
 		return nil, fmt.Errorf("plan is %d bytes, at most %d are allowed", len(data), MaxEncodedBytes)

@@ -3,22 +3,22 @@
 
 package plan
 
-// LookedAt says how many matches of the plans a decision looks at.
-func LookedAt(plans []*Plan, a *Attributes) int {
+// Candidates returns the number of matches that the index finds for a request.
+func Candidates(plans []*Plan, a *Attributes) int {
 	x := newIndex(plans)
 	return len(x.root.find(nil, a))
 }
 
-// Filings says how many places the index files matches in.
-func Filings(plans []*Plan) int { return newIndex(plans).root.filings() }
+// IndexCopies returns the number of copies of matches in the index.
+func IndexCopies(plans []*Plan) int { return newIndex(plans).root.copies() }
 
-func (n *node) filings() int {
+func (n *node) copies() int {
 	if n.split == nil {
 		return len(n.matches)
 	}
-	total := n.split.rest.filings()
+	total := n.split.rest.copies()
 	for _, group := range n.split.groups {
-		total += group.filings()
+		total += group.copies()
 	}
 	return total
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// descriptor makes one of "key=value" texts.
+// descriptor returns a descriptor with the given "key=value" entries.
 func descriptor(entries ...string) plan.Descriptor {
 	var d plan.Descriptor
 	for _, e := range entries {
@@ -28,7 +28,9 @@ func descriptor(entries ...string) plan.Descriptor {
 
 func descriptors(all ...plan.Descriptor) plan.Attributes { return plan.Attributes{Descriptors: all} }
 
-func asking(entries ...string) plan.Match { return plan.Match{Descriptors: descriptor(entries...)} }
+func matchEntries(entries ...string) plan.Match {
+	return plan.Match{Descriptors: descriptor(entries...)}
+}
 
 func TestMatch(t *testing.T) {
 	everything := plan.Match{
@@ -64,18 +66,18 @@ func TestMatch(t *testing.T) {
 		"a domain":                   {plan.Match{Domain: "edge"}, plan.Attributes{Domain: "edge"}, true},
 		"another domain":             {plan.Match{Domain: "edge"}, plan.Attributes{Domain: "Edge"}, false},
 		"no domain":                  {plan.Match{Domain: "edge"}, plan.Attributes{}, false},
-		"an entry":                   {asking("k=v"), descriptors(descriptor("a=b", "k=v")), true},
-		"another value":              {asking("k=v"), descriptors(descriptor("k=V")), false},
-		"another key":                {asking("k=v"), descriptors(descriptor("K=v")), false},
-		"any value":                  {asking("k"), descriptors(descriptor("k=v")), true},
-		"also an empty one":          {asking("k"), descriptors(descriptor("k")), true},
-		"a value is not a key":       {asking("v"), descriptors(descriptor("k=v")), false},
-		"in the second descriptor":   {asking("k=v"), descriptors(descriptor("k=w"), descriptor("k=v")), true},
-		"two entries of one":         {asking("k=v", "a"), descriptors(descriptor("a=b", "k=v")), true},
-		"two entries of two":         {asking("k=v", "a"), descriptors(descriptor("a=b"), descriptor("k=v")), false},
-		"a key twice":                {asking("k=v"), descriptors(descriptor("k=w", "k=v")), true},
-		"no entries":                 {asking("k"), descriptors(plan.Descriptor{}), false},
-		"no descriptors":             {asking("k"), plan.Attributes{}, false},
+		"an entry":                   {matchEntries("k=v"), descriptors(descriptor("a=b", "k=v")), true},
+		"another value":              {matchEntries("k=v"), descriptors(descriptor("k=V")), false},
+		"another key":                {matchEntries("k=v"), descriptors(descriptor("K=v")), false},
+		"any value":                  {matchEntries("k"), descriptors(descriptor("k=v")), true},
+		"also an empty one":          {matchEntries("k"), descriptors(descriptor("k")), true},
+		"a value is not a key":       {matchEntries("v"), descriptors(descriptor("k=v")), false},
+		"in the second descriptor":   {matchEntries("k=v"), descriptors(descriptor("k=w"), descriptor("k=v")), true},
+		"two entries of one":         {matchEntries("k=v", "a"), descriptors(descriptor("a=b", "k=v")), true},
+		"two entries of two":         {matchEntries("k=v", "a"), descriptors(descriptor("a=b"), descriptor("k=v")), false},
+		"a key twice":                {matchEntries("k=v"), descriptors(descriptor("k=w", "k=v")), true},
+		"no entries":                 {matchEntries("k"), descriptors(plan.Descriptor{}), false},
+		"no descriptors":             {matchEntries("k"), plan.Attributes{}, false},
 		"an expression, unevaluated": {plan.Match{When: "false"}, plan.Attributes{}, true},
 
 		"all fields":           {everything, request("GET", "edge"), true},
@@ -106,7 +108,7 @@ func TestSnapshot(t *testing.T) {
 	}
 	everything := plan.Match{Paths: []string{"/*"}}
 	s := plan.NewSnapshot(7, []*plan.Plan{
-		policy("c", plan.ModeEnforce, everything, asking("k"), asking("k=v"), plan.Match{Methods: []string{"POST"}}),
+		policy("c", plan.ModeEnforce, everything, matchEntries("k"), matchEntries("k=v"), plan.Match{Methods: []string{"POST"}}),
 		policy("a", plan.ModeShadow, everything),
 		policy("b", plan.ModeDisabled, everything),
 		policy("d", plan.ModeEnforce),
@@ -136,13 +138,12 @@ func ids(plans []*plan.Plan) []string {
 	return ids
 }
 
-// A snapshot of many plans finds of them what a snapshot of each one alone finds,
-// whatever they differ by.
-func TestIndexLosesNothing(t *testing.T) {
+// A snapshot of many plans finds the same matches as a snapshot of each plan alone.
+func TestIndexFindsEveryMatch(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			g := NewWithT(t)
-			r := &chooser{rand.New(rand.NewPCG(seed, 1))}
+			r := &generator{rand.New(rand.NewPCG(seed, 1))}
 			plans := make([]*plan.Plan, 1+r.IntN(150))
 			for i := range plans {
 				plans[i] = valid()
@@ -164,11 +165,10 @@ func TestIndexLosesNothing(t *testing.T) {
 	}
 }
 
-// chooser makes random matches and requests out of few words, so that they
-// often meet.
-type chooser struct{ *rand.Rand }
+// generator generates random matches and requests from a few words, so that they often match.
+type generator struct{ *rand.Rand }
 
-func (r *chooser) some(upTo int, words ...string) []string {
+func (r *generator) some(upTo int, words ...string) []string {
 	chosen := map[string]bool{}
 	for range r.IntN(upTo + 1) {
 		chosen[words[r.IntN(len(words))]] = true
@@ -182,7 +182,7 @@ func (r *chooser) some(upTo int, words ...string) []string {
 	return list
 }
 
-func (r *chooser) match() plan.Match {
+func (r *generator) match() plan.Match {
 	m := plan.Match{
 		Hosts:       r.some(3, "a.example", "b.example", "c.b.example", "*.example", "*.b.example", "d", "e", "f"),
 		Paths:       r.some(3, "/", "/a", "/a/b", "/a*", "/a/*", "/b/*", "/*", "/c", "/d", "/e"),
@@ -195,7 +195,7 @@ func (r *chooser) match() plan.Match {
 	return m
 }
 
-func (r *chooser) request() plan.Attributes {
+func (r *generator) request() plan.Attributes {
 	one := func(words ...string) string { return words[r.IntN(len(words))] }
 	a := plan.Attributes{
 		Host: one("", "a.example", "b.example", "c.b.example", "z.c.b.example", "d"), Path: one("", "/", "/a", "/a/", "/a/b", "/b/c", "/c"),
@@ -207,9 +207,8 @@ func (r *chooser) request() plan.Attributes {
 	return a
 }
 
-// differing makes the match of the i-th of many policies that differ by one
-// fact only.
-var differing = map[string]func(i int) plan.Match{
+// oneFactMatches return the match of the i-th of many policies that differ in one fact.
+var oneFactMatches = map[string]func(i int) plan.Match{
 	"hosts": func(i int) plan.Match {
 		return plan.Match{Hosts: []string{fmt.Sprintf("h%d.example", i), fmt.Sprintf("*.w%d.example", i)}}
 	},
@@ -239,7 +238,7 @@ var differing = map[string]func(i int) plan.Match{
 	},
 }
 
-func differingBy(match func(i int) plan.Match, n int) []*plan.Plan {
+func plansWith(match func(i int) plan.Match, n int) []*plan.Plan {
 	plans := make([]*plan.Plan, n)
 	for i := range plans {
 		plans[i] = valid()
@@ -249,34 +248,34 @@ func differingBy(match func(i int) plan.Match, n int) []*plan.Plan {
 	return plans
 }
 
-// theSeventh is a request that only the seventh of those policies applies to.
-func theSeventh() *plan.Attributes {
+// requestOfPlan7 returns a request to which only the plan with i = 7 applies.
+func requestOfPlan7() *plan.Attributes {
 	return &plan.Attributes{
 		Host: "x.y.w7.example", Path: "/7/x", Method: "M7", Domain: "d7",
 		Descriptors: []plan.Descriptor{descriptor("a=b"), descriptor("generic_key=login", "user=7", "k7=x")},
 	}
 }
 
-// A decision looks at no more matches among 10,000 policies than among 10.
-func TestIndexTellsApart(t *testing.T) {
-	for name, match := range differing {
+// The index finds no more candidates among 10,000 policies than among 10.
+func TestIndexNarrowsDown(t *testing.T) {
+	for name, match := range oneFactMatches {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			few, many := differingBy(match, 10), differingBy(match, 10_000)
-			g.Expect(plan.LookedAt(few, theSeventh())).To(BeNumerically("<=", 8))
-			g.Expect(plan.LookedAt(many, theSeventh())).To(BeNumerically("<=", 8))
-			found := plan.NewSnapshot(1, many).Match(theSeventh())
+			few, many := plansWith(match, 10), plansWith(match, 10_000)
+			g.Expect(plan.Candidates(few, requestOfPlan7())).To(BeNumerically("<=", 8))
+			g.Expect(plan.Candidates(many, requestOfPlan7())).To(BeNumerically("<=", 8))
+			found := plan.NewSnapshot(1, many).Match(requestOfPlan7())
 			g.Expect(found).To(HaveLen(1))
 			g.Expect(found[0].Plan).To(BeIdenticalTo(many[7]))
 		})
 	}
 }
 
-// The tree stays within its bounds whatever authors write: it cannot be made to
-// file a match under every combination of what it names.
+// No policy can make the index copy a match for every combination of its hosts, paths and
+// methods.
 func TestIndexIsBounded(t *testing.T) {
 	const plans = 40
-	// n words of as many and a few, so that no group is small.
+	// n of n+n/4 words, so that no group is small.
 	list := func(n int, format string, from int) []string {
 		var words []string
 		for i := range n {
@@ -284,23 +283,23 @@ func TestIndexIsBounded(t *testing.T) {
 		}
 		return words
 	}
-	filings := plan.Filings(differingBy(func(i int) plan.Match {
+	copies := plan.IndexCopies(plansWith(func(i int) plan.Match {
 		return plan.Match{Hosts: list(32, "h%d.example", i), Paths: list(32, "/%d", 3*i), Methods: list(16, "M%d", 7*i)}
 	}, plans))
-	NewWithT(t).Expect(filings).To(BeNumerically("<=", plans*plan.MaxPatterns*plan.MaxPatterns))
+	NewWithT(t).Expect(copies).To(BeNumerically("<=", plans*plan.MaxPatterns*plan.MaxPatterns))
 }
 
-// Finding the plans of a request costs the same however many there are for others.
+// The cost of finding the plans of a request is independent of the number of other plans.
 func BenchmarkMatch(b *testing.B) {
 	var names []string
-	for name := range differing {
+	for name := range oneFactMatches {
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	for _, name := range names {
 		for _, n := range []int{10, 10_000} {
 			b.Run(name+"/"+strconv.Itoa(n), func(b *testing.B) {
-				s, a := plan.NewSnapshot(1, differingBy(differing[name], n)), theSeventh()
+				s, a := plan.NewSnapshot(1, plansWith(oneFactMatches[name], n)), requestOfPlan7()
 				b.ReportAllocs()
 				for b.Loop() {
 					if len(s.Match(a)) != 1 {
@@ -315,7 +314,7 @@ func BenchmarkMatch(b *testing.B) {
 func BenchmarkNewSnapshot(b *testing.B) {
 	for _, n := range []int{10, 1000, 10_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			plans := differingBy(differing["everything"], n)
+			plans := plansWith(oneFactMatches["everything"], n)
 			for b.Loop() {
 				plan.NewSnapshot(1, plans)
 			}

@@ -5,7 +5,7 @@ package plan
 
 import "fmt"
 
-// KeyPartType names the source of one key part.
+// KeyPartType is the source of one key part.
 type KeyPartType string
 
 // The sources of key parts.
@@ -17,7 +17,7 @@ const (
 	KeyExpression    KeyPartType = "Expression"
 )
 
-// KeyPart is one source of the key, in the order the key is built.
+// KeyPart is one part of the key.
 type KeyPart struct {
 	Type             KeyPartType `json:"type"`
 	Header           string      `json:"header,omitempty"` // lower case
@@ -33,17 +33,17 @@ func (p *Plan) validateKey(fail func(string, ...any)) {
 	}
 	for i := range p.Key {
 		part, at := &p.Key[i], fmt.Sprintf("key[%d]", i)
-		oneOf(fail, at+".type", part.Type, KeyHeader, KeyRemoteAddress, KeyDescriptor, KeyPrincipal, KeyExpression)
+		requireOneOf(fail, at+".type", part.Type, KeyHeader, KeyRemoteAddress, KeyDescriptor, KeyPrincipal, KeyExpression)
 		if part.IPv4PrefixLength < 0 || part.IPv4PrefixLength > 32 {
 			fail("%s.ipv4PrefixLength %d is not in 0..32", at, part.IPv4PrefixLength)
 		}
 		if part.IPv6PrefixLength < 0 || part.IPv6PrefixLength > 128 {
 			fail("%s.ipv6PrefixLength %d is not in 0..128", at, part.IPv6PrefixLength)
 		}
-		if (part.Type == KeyDescriptor) != (part.Descriptor != "") || exceeds(part.Descriptor, MaxText) {
+		if (part.Type == KeyDescriptor) != (part.Descriptor != "") || longerThan(part.Descriptor, MaxText) {
 			fail("%s.descriptor must be 1 to %d characters with type Descriptor, and only then", at, MaxText)
 		}
-		if (part.Type == KeyExpression) != (part.Expression != "") || exceeds(part.Expression, MaxExpression) {
+		if (part.Type == KeyExpression) != (part.Expression != "") || longerThan(part.Expression, MaxExpression) {
 			fail("%s.expression must be 1 to %d characters with type Expression, and only then", at, MaxExpression)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Algorithm names how a limit counts.
+// Algorithm is how a limit counts.
 type Algorithm string
 
 // The algorithms a plan may hold.
@@ -21,23 +21,22 @@ const (
 	Suppressed    Algorithm = "Suppressed"
 )
 
-// Counts reports whether the algorithm counts units up to the threshold, so
-// that refused checks can be counted and the threshold itself refused.
+// Counts reports whether the algorithm counts units up to the threshold, and so supports
+// CountAttempts and ThresholdReached.
 func (a Algorithm) Counts() bool { return a == FixedWindow || a == SlidingLog || a == SlidingWindow }
 
-// Refills reports whether the algorithm gives units back evenly, and so takes
-// a burst.
+// Refills reports whether the algorithm refills units evenly, and so has a burst.
 func (a Algorithm) Refills() bool { return a == TokenBucket || a == GCRA }
 
-// Buckets reports whether the algorithm keeps time in buckets.
+// Buckets reports whether the algorithm divides time into buckets.
 func (a Algorithm) Buckets() bool { return a == SlidingWindow || a == Suppressed }
 
-// Bounds of what a limit has beside threshold and window.
+// Bounds of the other numbers of a limit.
 const (
 	minBucketWindowMillis = 2
 	minHardLimitPercent   = 101
 	maxHardLimitPercent   = 1000
-	// A window is at least so many buckets, and at most so many.
+	// Buckets per window.
 	minBuckets, maxBuckets = 2, 1000
 )
 
@@ -48,25 +47,26 @@ type Limit struct {
 	Threshold int64     `json:"threshold"`
 	// WindowMillis is the length of the window in milliseconds.
 	WindowMillis int64 `json:"windowMillis"`
-	// Burst is the units that may pass in one instant; of algorithms that refill.
+	// Burst is the number of units that are admitted in one instant, for algorithms
+	// that refill.
 	Burst int64 `json:"burst,omitempty"`
-	// BucketMicros is how finely time is kept, in microseconds; of algorithms
-	// that keep it in buckets.
+	// BucketMicros is the length of a bucket in microseconds, for algorithms with
+	// buckets.
 	BucketMicros int64 `json:"bucketMicros,omitempty"`
-	// HardLimitPercent bounds what Suppressed ever admits per window, in percent
-	// of the threshold.
+	// HardLimitPercent bounds the units that Suppressed admits per window, in percent of
+	// the threshold.
 	HardLimitPercent int64 `json:"hardLimitPercent,omitempty"`
-	// BlockMillis is the penalty after a refusal in milliseconds; 0 is none.
+	// BlockMillis is the length of the block after a denial in milliseconds; 0
+	// disables it.
 	BlockMillis int64 `json:"blockMillis,omitempty"`
-	// State names the state that counts, where it is not the one that all callers'
-	// numbers share: an override that gives a limit another rate of refill has one
-	// of its own, since what came back since the last time depends on the rate.
-	// LimitsOf sets it; a plan does not hold it.
+	// State names a separate state; limits with an empty State share one. An override
+	// with another rate of refill needs a separate one, since the units refilled since
+	// the last check depend on the rate. LimitsOf sets it; it is not encoded.
 	State string `json:"-"`
 }
 
-// Quota is the number of units that limit admits, per window or, where it has
-// a burst, in one instant.
+// Quota returns the number of units that the limit admits per window or, with a burst, in
+// one instant.
 func (p *Plan) Quota(limit Limit) int64 {
 	switch {
 	case limit.Algorithm.Refills():
@@ -77,7 +77,7 @@ func (p *Plan) Quota(limit Limit) int64 {
 	return limit.Threshold
 }
 
-// HardQuota is the number of units that Suppressed never exceeds per window.
+// HardQuota returns the number of units that Suppressed never exceeds per window.
 func (l Limit) HardQuota() int64 { return l.Threshold * l.HardLimitPercent / 100 }
 
 // Window returns the length of the window.
@@ -86,7 +86,7 @@ func (l Limit) Window() time.Duration { return time.Duration(l.WindowMillis) * t
 // Bucket returns the length of a bucket.
 func (l Limit) Bucket() time.Duration { return time.Duration(l.BucketMicros) * time.Microsecond }
 
-// Block returns the length of the block a refusal starts; 0 is none.
+// Block returns the length of the block after a denial; 0 disables it.
 func (l Limit) Block() time.Duration { return time.Duration(l.BlockMillis) * time.Millisecond }
 
 func (p *Plan) validateLimits(fail func(string, ...any)) {
@@ -104,10 +104,9 @@ func (p *Plan) validateLimits(fail func(string, ...any)) {
 	}
 }
 
-// validateLimit checks the numbers of a limit, which may be those it has under
-// an override.
+// validateLimit checks the numbers of a limit, with or without an override.
 func (p *Plan) validateLimit(fail func(string, ...any), at string, l Limit) {
-	oneOf(fail, at+".algorithm", l.Algorithm, FixedWindow, SlidingLog, SlidingWindow, TokenBucket, GCRA, Suppressed)
+	requireOneOf(fail, at+".algorithm", l.Algorithm, FixedWindow, SlidingLog, SlidingWindow, TokenBucket, GCRA, Suppressed)
 	if l.Threshold < 1 || l.Threshold > l.maxThreshold() || p.DenyWhen == ThresholdReached && l.Threshold < 2 {
 		fail("%s.threshold %d is out of bounds", at, l.Threshold)
 	}
@@ -118,7 +117,7 @@ func (p *Plan) validateLimit(fail func(string, ...any), at string, l Limit) {
 		fail("%s: a block of %d ms is out of bounds", at, l.BlockMillis)
 	}
 	if !l.Algorithm.Counts() && (p.Counting == CountAttempts || p.DenyWhen == ThresholdReached) {
-		fail("%s.algorithm %q neither counts attempts nor refuses at the threshold", at, l.Algorithm)
+		fail("%s.algorithm %q neither counts attempts nor denies at the threshold", at, l.Algorithm)
 	}
 	l.validateBurst(fail, at)
 	l.validateBucket(fail, at)
@@ -133,7 +132,7 @@ func (l Limit) validateBurst(fail func(string, ...any), at string) {
 	if l.Burst < smallest || l.Burst > largest {
 		fail("%s.burst %d is out of bounds", at, l.Burst)
 	} else if l.Threshold > 0 && l.Burst*min(l.WindowMillis, MaxWindow.Milliseconds())/l.Threshold > MaxRefill.Milliseconds() {
-		fail("%s.burst %d takes more than a hundred years to come back", at, l.Burst)
+		fail("%s.burst %d takes more than a hundred years to refill", at, l.Burst)
 	}
 }
 

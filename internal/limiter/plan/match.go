@@ -9,18 +9,17 @@ import (
 	"strings"
 )
 
-// Match is one set of request facts under which the plan applies. Everything
-// that is given must hold.
+// Match is one set of conditions under which the plan applies to a request. All fields that
+// are set must hold.
 type Match struct {
-	Hosts   []string `json:"hosts,omitempty"`   // exact, or "*." and a suffix
+	Hosts   []string `json:"hosts,omitempty"`   // exact, or "*." and a parent domain
 	Methods []string `json:"methods,omitempty"` // exact
 	Paths   []string `json:"paths,omitempty"`   // exact, or a prefix and "*"
 	Domain  string   `json:"domain,omitempty"`  // exact
-	// Descriptors are entries that one descriptor of the request must all have. An
-	// empty value holds for any.
+	// Descriptors are entries that one descriptor of the request must contain, all of
+	// them. An empty value matches any value.
 	Descriptors []Entry `json:"descriptors,omitempty"`
-	// When is an expression that must yield true. Evaluating it is left to those
-	// who know expressions.
+	// When is an expression that must yield true. The engine evaluates it.
 	When string `json:"when,omitempty"`
 }
 
@@ -33,7 +32,7 @@ type Entry struct {
 // Descriptor is one descriptor of a request, as proxies such as Envoy send them.
 type Descriptor []Entry
 
-// hasAll reports whether the descriptor has all those entries.
+// hasAll reports whether the descriptor has all the entries.
 func (d Descriptor) hasAll(entries []Entry) bool {
 	for _, want := range entries {
 		if !slices.ContainsFunc(d, func(e Entry) bool {
@@ -45,31 +44,30 @@ func (d Descriptor) hasAll(entries []Entry) bool {
 	return true
 }
 
-// AnyDescriptor stands for all descriptors of a request, in place of one.
+// AnyDescriptor in place of the index of a descriptor means all descriptors of a request.
 const AnyDescriptor = -1
 
-// Found is one way in which a plan applies to a request, if the expression of the
-// match holds as well.
+// Found is a match that holds for a request, except that its expression is not evaluated.
 type Found struct {
 	Plan *Plan
-	// Match is the place in Plan.Matches of the match that holds.
+	// Match is the index in Plan.Matches.
 	Match int
-	// Descriptor is the place of the descriptor that has all entries that the match
-	// asks for, AnyDescriptor if it asks for none.
+	// Descriptor is the index of the descriptor with all entries of the match, or
+	// AnyDescriptor if the match has none.
 	Descriptor int
 }
 
-// holds reports whether everything but descriptors and expression holds.
+// holds reports whether all fields but descriptors and expression hold.
 func (m *Match) holds(a *Attributes) bool {
 	return (m.Domain == "" || m.Domain == a.Domain) &&
 		(len(m.Methods) == 0 || slices.Contains(m.Methods, a.Method)) &&
-		(len(m.Hosts) == 0 || slices.ContainsFunc(m.Hosts, func(pattern string) bool { return isHost(pattern, a.Host) })) &&
-		(len(m.Paths) == 0 || slices.ContainsFunc(m.Paths, func(pattern string) bool { return isPath(pattern, a.Path) }))
+		(len(m.Hosts) == 0 || slices.ContainsFunc(m.Hosts, func(pattern string) bool { return matchesHost(pattern, a.Host) })) &&
+		(len(m.Paths) == 0 || slices.ContainsFunc(m.Paths, func(pattern string) bool { return matchesPath(pattern, a.Path) }))
 }
 
-// isHost reports whether the pattern holds for the host. "*.b.c" does for
-// "a.b.c" and "z.a.b.c", but not for "b.c" itself.
-func isHost(pattern, host string) bool {
+// matchesHost reports whether the pattern matches the host. "*.b.c" matches "a.b.c" and
+// "z.a.b.c", but not "b.c" itself.
+func matchesHost(pattern, host string) bool {
 	suffix, wildcard := strings.CutPrefix(pattern, "*")
 	if !wildcard {
 		return pattern == host
@@ -77,7 +75,7 @@ func isHost(pattern, host string) bool {
 	return len(host) > len(suffix) && strings.HasSuffix(host, suffix)
 }
 
-func isPath(pattern, path string) bool {
+func matchesPath(pattern, path string) bool {
 	prefix, open := strings.CutSuffix(pattern, "*")
 	if !open {
 		return pattern == path
@@ -96,7 +94,7 @@ func (p *Plan) validateMatches(fail func(string, ...any)) {
 
 func (m *Match) validate(fail func(string, ...any), at string) {
 	if len(m.Hosts)+len(m.Methods)+len(m.Paths)+len(m.Descriptors) == 0 && m.Domain == "" && m.When == "" {
-		fail("%s asks for nothing", at)
+		fail("%s is empty", at)
 	}
 	if len(m.Hosts) > MaxPatterns || len(m.Paths) > MaxPatterns || len(m.Methods) > MaxMethods || len(m.Descriptors) > MaxEntries {
 		fail("%s has %d hosts, %d paths, %d methods and %d descriptors, at most %d, %d, %d and %d", at,
@@ -106,15 +104,15 @@ func (m *Match) validate(fail func(string, ...any), at string) {
 }
 
 func (m *Match) validateTexts(fail func(string, ...any), at string) {
-	if exceeds(m.Domain, MaxText) {
+	if longerThan(m.Domain, MaxText) {
 		fail("%s.domain is longer than %d characters", at, MaxText)
 	}
 	for j, e := range m.Descriptors {
-		if e.Key == "" || exceeds(e.Key, MaxText) || exceeds(e.Value, MaxText) {
+		if e.Key == "" || longerThan(e.Key, MaxText) || longerThan(e.Value, MaxText) {
 			fail("%s.descriptors[%d] must have a key of 1 to %d characters and a value of at most as many", at, j, MaxText)
 		}
 	}
-	if exceeds(m.When, MaxExpression) {
+	if longerThan(m.When, MaxExpression) {
 		fail("%s.when is longer than %d characters", at, MaxExpression)
 	}
 }

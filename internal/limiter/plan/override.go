@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// Action says what an override does to the callers it selects.
+// Action is the effect of an override on the callers it selects.
 type Action string
 
 // The actions of an override.
@@ -20,14 +20,14 @@ const (
 	ActionDeny  Action = "Deny"
 )
 
-// Override treats the callers it selects differently. Every selector given
-// must hold, and at least one is given.
+// Override changes a policy for the callers it selects. All selectors that are set must
+// hold; at least one is set.
 type Override struct {
 	Name string `json:"name"`
-	// Keys are values of the only part of the key, compared exactly.
+	// Keys are values of the key, which must have one part. They are compared exactly.
 	Keys []string `json:"keys,omitempty"`
-	// CIDRs are networks of the client address, without host bits; those of IPv4
-	// are written as such.
+	// CIDRs are networks of the client address, without host bits; IPv4 networks are
+	// not IPv4-mapped.
 	CIDRs []netip.Prefix `json:"cidrs,omitempty"`
 	// When is an expression that must yield true.
 	When   string `json:"when,omitempty"`
@@ -36,9 +36,8 @@ type Override struct {
 	Limits []LimitOverride `json:"limits,omitempty"`
 }
 
-// LimitOverride gives one limit of the plan other numbers; 0 inherits. A plan
-// says only what changes, because 64 overrides with all the numbers of 16
-// limits would not fit MaxEncodedBytes.
+// LimitOverride changes numbers of one limit of the plan; 0 inherits. It contains only the
+// changes, because 64 overrides with all numbers of 16 limits would exceed MaxEncodedBytes.
 type LimitOverride struct {
 	Name         string `json:"name"`
 	Threshold    int64  `json:"threshold,omitempty"`
@@ -48,14 +47,13 @@ type LimitOverride struct {
 	BlockMillis  int64  `json:"blockMillis,omitempty"`
 }
 
-// LimitsOf returns all limits of the plan, with the numbers they have under
-// the override.
+// LimitsOf returns all limits of the plan, with the numbers of the override.
 func (p *Plan) LimitsOf(o *Override) []Limit {
 	limits := slices.Clone(p.Limits)
 	for i := range limits {
 		for j := range o.Limits {
 			if o.Limits[j].Name == limits[i].Name {
-				limits[i] = o.Limits[j].over(limits[i])
+				limits[i] = o.Limits[j].apply(limits[i])
 				if o.Limits[j].Threshold != 0 && limits[i].Algorithm.Refills() {
 					limits[i].State = o.Name
 				}
@@ -65,7 +63,7 @@ func (p *Plan) LimitsOf(o *Override) []Limit {
 	return limits
 }
 
-func (o *LimitOverride) over(l Limit) Limit {
+func (o *LimitOverride) apply(l Limit) Limit {
 	l.Threshold = cmp.Or(o.Threshold, l.Threshold)
 	l.WindowMillis = cmp.Or(o.WindowMillis, l.WindowMillis)
 	l.Burst = cmp.Or(o.Burst, l.Burst)
@@ -92,7 +90,7 @@ func (p *Plan) validateOverrides(fail func(string, ...any)) {
 
 func (p *Plan) validateSelectors(fail func(string, ...any), at string, o *Override) {
 	if len(o.Keys)+len(o.CIDRs) == 0 && o.When == "" {
-		fail("%s selects nobody", at)
+		fail("%s has no selector", at)
 	}
 	if len(o.Keys) > MaxSelected || len(o.CIDRs) > MaxSelected {
 		fail("%s has %d keys and %d cidrs, at most %d of each", at, len(o.Keys), len(o.CIDRs), MaxSelected)
@@ -104,23 +102,22 @@ func (p *Plan) validateSelectors(fail func(string, ...any), at string, o *Overri
 		fail("%s.keys hold an empty value", at)
 	}
 	for j, network := range o.CIDRs {
-		if !isNormal(network) {
-			fail("%s.cidrs[%d] %q is not a network in normal form", at, j, network)
+		if !isNormalized(network) {
+			fail("%s.cidrs[%d] %q is not a normalized network", at, j, network)
 		}
 	}
-	if exceeds(o.When, MaxExpression) {
+	if longerThan(o.When, MaxExpression) {
 		fail("%s.when is longer than %d characters", at, MaxExpression)
 	}
 }
 
-// isNormal reports whether the network is one that normalised addresses can be
-// compared with.
-func isNormal(network netip.Prefix) bool {
+// isNormalized reports whether the network can be compared with normalized addresses.
+func isNormalized(network netip.Prefix) bool {
 	return network.IsValid() && network == network.Masked() && !network.Addr().Is4In6()
 }
 
 func (p *Plan) validateAction(fail func(string, ...any), at string, o *Override) {
-	oneOf(fail, at+".action", o.Action, ActionLimit, ActionAllow, ActionDeny)
+	requireOneOf(fail, at+".action", o.Action, ActionLimit, ActionAllow, ActionDeny)
 	if (o.Action == ActionLimit) != (len(o.Limits) > 0) {
 		fail("%s: action %q and %d limits", at, o.Action, len(o.Limits))
 	}
@@ -133,6 +130,6 @@ func (p *Plan) validateAction(fail func(string, ...any), at string, o *Override)
 			continue
 		}
 		seen[changed.Name] = true
-		p.validateLimit(fail, at, changed.over(p.Limits[base]))
+		p.validateLimit(fail, at, changed.apply(p.Limits[base]))
 	}
 }

@@ -18,8 +18,8 @@ import (
 
 func TestLimitsOf(t *testing.T) {
 	g := NewWithT(t)
-	p := overridden()
-	before := overridden()
+	p := withOverrides()
+	before := withOverrides()
 	merged := p.LimitsOf(&p.Overrides[0])
 	g.Expect(p).To(Equal(before), "a plan never changes")
 	g.Expect(merged).To(HaveLen(len(p.Limits)))
@@ -62,7 +62,7 @@ func TestQuota(t *testing.T) {
 		[]time.Duration{1500 * time.Millisecond, 25 * time.Microsecond, time.Millisecond}))
 }
 
-// What each edit breaks must be refused, with words that find it.
+// Every invalid edit is rejected with a message that names the field.
 func TestValidateLimits(t *testing.T) {
 	type edit = func(*plan.Plan)
 	limit := func(i int, change func(*plan.Limit)) edit { return func(p *plan.Plan) { change(&p.Limits[i]) } }
@@ -85,19 +85,19 @@ func TestValidateLimits(t *testing.T) {
 		"a high hard limit":          {limit(5, func(l *plan.Limit) { l.HardLimitPercent = 1001 }), "limits[5].hardLimitPercent 1001"},
 		"a hard limit of no use":     {limit(0, func(l *plan.Limit) { l.HardLimitPercent = 150 }), "limits[0].hardLimitPercent"},
 		"counted attempts":           {func(p *plan.Plan) { p.Counting = plan.CountAttempts }, `limits[3].algorithm "TokenBucket" neither`},
-		"refused at the threshold":   {func(p *plan.Plan) { p.DenyWhen = plan.ThresholdReached }, `limits[5].algorithm "Suppressed" neither`},
+		"denied at the threshold":    {func(p *plan.Plan) { p.DenyWhen = plan.ThresholdReached }, `limits[5].algorithm "Suppressed" neither`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := overridden()
+			p := withOverrides()
 			tc.edit(p)
 			NewWithT(t).Expect(p.Validate()).To(MatchError(ContainSubstring(tc.want)))
 		})
 	}
-	p := overridden()
+	p := withOverrides()
 	p.Limits[3].Threshold, p.Limits[3].Burst, p.Limits[3].WindowMillis = 1, 1216, plan.MaxWindow.Milliseconds()
 	NewWithT(t).Expect(p.Validate()).To(Succeed(), "not quite a hundred years")
 	for _, micros := range []int64{60_000, 30_000_000} {
-		p := overridden()
+		p := withOverrides()
 		p.Limits[5].BucketMicros = micros
 		NewWithT(t).Expect(p.Validate()).To(Succeed(), "the bounds belong to it")
 	}
@@ -116,15 +116,15 @@ func TestValidateOverrides(t *testing.T) {
 	}{
 		"a name with colons":   {func(o *plan.Override, _ *plan.Plan) { o.Name = "g:old" }, "overrides[0].name"},
 		"a name twice":         {func(o *plan.Override, _ *plan.Plan) { o.Name = "office" }, "overrides[1].name"},
-		"nobody":               {func(o *plan.Override, _ *plan.Plan) { o.Keys, o.When = nil, "" }, "overrides[0] selects nobody"},
+		"no selector":          {func(o *plan.Override, _ *plan.Plan) { o.Keys, o.When = nil, "" }, "overrides[0] has no selector"},
 		"too many keys":        {func(o *plan.Override, _ *plan.Plan) { o.Keys = many(257) }, "overrides[0] has 257 keys"},
 		"too many networks":    {func(o *plan.Override, _ *plan.Plan) { o.CIDRs = make([]netip.Prefix, 257) }, "and 257 cidrs"},
 		"an empty key":         {func(o *plan.Override, _ *plan.Plan) { o.Keys = []string{"a", ""} }, "overrides[0].keys hold an empty value"},
 		"keys of no key":       {func(_ *plan.Override, p *plan.Plan) { p.Key = nil }, "a key of one part, not of 0"},
 		"keys of two parts":    {func(_ *plan.Override, p *plan.Plan) { p.Key = append(p.Key, p.Key[0]) }, "a key of one part, not of 2"},
 		"no network":           {func(o *plan.Override, _ *plan.Plan) { o.CIDRs = []netip.Prefix{{}} }, "overrides[0].cidrs[0]"},
-		"host bits":            {func(o *plan.Override, _ *plan.Plan) { o.CIDRs = prefixes("10.0.0.1/8") }, `"10.0.0.1/8" is not a network in normal form`},
-		"mapped":               {func(o *plan.Override, _ *plan.Plan) { o.CIDRs = prefixes("::ffff:10.0.0.0/104") }, "is not a network in normal form"},
+		"host bits":            {func(o *plan.Override, _ *plan.Plan) { o.CIDRs = prefixes("10.0.0.1/8") }, `"10.0.0.1/8" is not a normalized network`},
+		"mapped":               {func(o *plan.Override, _ *plan.Plan) { o.CIDRs = prefixes("::ffff:10.0.0.0/104") }, "is not a normalized network"},
 		"a long expression":    {func(o *plan.Override, _ *plan.Plan) { o.When = strings.Repeat("é", 1025) }, "overrides[0].when is longer than 1024"},
 		"an unknown action":    {func(o *plan.Override, _ *plan.Plan) { o.Action = "Delay" }, "overrides[0].action"},
 		"limits to allow with": {func(o *plan.Override, _ *plan.Plan) { o.Action = plan.ActionAllow }, `action "Allow" and 2 limits`},
@@ -145,17 +145,17 @@ func TestValidateOverrides(t *testing.T) {
 		}, "67 overrides, at most 64"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := overridden()
+			p := withOverrides()
 			tc.edit(&p.Overrides[0], p)
 			NewWithT(t).Expect(p.Validate()).To(MatchError(ContainSubstring(tc.want)))
 		})
 	}
 }
 
-// The largest override there may be fits, and so do several with fewer keys.
-func TestOverridesAreSmall(t *testing.T) {
+// The largest possible override fits into an encoded plan, and so do several with fewer keys.
+func TestLargestOverrideFits(t *testing.T) {
 	g := NewWithT(t)
-	p := overridden()
+	p := withOverrides()
 	p.Overrides = nil
 	for i := range plan.MaxOverrides {
 		p.Overrides = append(p.Overrides, plan.Override{

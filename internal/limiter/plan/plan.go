@@ -1,14 +1,6 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan holds the compiled, immutable form of rate-limit policies and
-// the index that finds the plans of a request.
-//
-// A plan is the only thing the two halves of Weir share: internal/compile
-// makes it from a RateLimitPolicy, the decision half reads it. The package
-// therefore imports nothing but the standard library and knows neither
-// Kubernetes nor Redis. A plan is never changed after it was built, so it may
-// be read by any number of goroutines without a lock.
 package plan
 
 import (
@@ -19,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a plan. The schema of the resource states the same bounds to
-// users; here they guard the decision half against a corrupt payload.
+// Bounds of a plan. The schema of the resource has the same bounds; here they protect the
+// decision half from a corrupt payload.
 const (
 	// MaxLimits is the largest number of limits in one plan.
 	MaxLimits = 16
@@ -44,8 +36,8 @@ const (
 	MaxLogThreshold = 100_000
 	// MaxWindow is the longest window and the longest block.
 	MaxWindow = 720 * time.Hour
-	// MaxRefill is the longest time in which a burst may come back: a hundred
-	// years. Beyond, times to wait would not fit a time.Duration.
+	// MaxRefill is the longest time in which a burst may be refilled: a hundred years.
+	// Above that, times to wait would overflow a time.Duration.
 	MaxRefill = 100 * 365 * 24 * time.Hour
 	// MaxOverrides is the largest number of overrides in one plan.
 	MaxOverrides = 64
@@ -56,7 +48,7 @@ const (
 	MaxExpression = 1024
 )
 
-// Mode says what a plan's verdict does to the caller.
+// Mode is the effect of a plan's verdict on the caller.
 type Mode string
 
 // The modes of a plan.
@@ -66,16 +58,16 @@ const (
 	ModeDisabled Mode = "Disabled"
 )
 
-// Counting says which checks spend.
+// Counting is which checks spend.
 type Counting string
 
-// The ways of counting.
+// The values of Counting.
 const (
 	CountAdmitted Counting = "Admitted"
 	CountAttempts Counting = "Attempts"
 )
 
-// DenyWhen says whether the threshold itself still passes.
+// DenyWhen is whether the unit that reaches the threshold is still admitted.
 type DenyWhen string
 
 // The two meanings of a threshold.
@@ -84,17 +76,17 @@ const (
 	ThresholdReached  DenyWhen = "ThresholdReached"
 )
 
-// OnMissingKey says what an absent or empty key part does.
+// OnMissingKey is the effect of an absent or empty key part.
 type OnMissingKey string
 
-// The answers to a missing key part.
+// The values of OnMissingKey.
 const (
 	MissingKeyShare OnMissingKey = "Share"
 	MissingKeySkip  OnMissingKey = "Skip"
 	MissingKeyDeny  OnMissingKey = "Deny"
 )
 
-// FailureMode says what happens while Redis cannot answer in time.
+// FailureMode is the decision while Redis does not answer in time.
 type FailureMode string
 
 // The failure modes a plan may hold.
@@ -121,7 +113,7 @@ type Plan struct {
 	Denial       Denial       `json:"denial"`
 }
 
-// Denial is what a refused caller is told.
+// Denial is the part of a denied response that the policy sets.
 type Denial struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -130,20 +122,20 @@ type Denial struct {
 // ID returns "<namespace>/<name>", the name callers use.
 func (p *Plan) ID() string { return p.Namespace + "/" + p.Name }
 
-// Validate checks the invariants the decision half relies on and returns
-// every violation, joined. Plans made by internal/compile hold them by
-// construction; Validate guards against payloads from elsewhere.
+// Validate checks the invariants that the decision half relies on and returns all
+// violations, joined. internal/compile never violates them; Validate is for payloads from
+// elsewhere.
 func (p *Plan) Validate() error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if !isName(p.Namespace) || !isName(p.Name) {
 		fail("namespace %q and name %q must be lower-case DNS names", p.Namespace, p.Name)
 	}
-	oneOf(fail, "mode", p.Mode, ModeEnforce, ModeShadow, ModeDisabled)
-	oneOf(fail, "onMissingKey", p.OnMissingKey, MissingKeyShare, MissingKeySkip, MissingKeyDeny)
-	oneOf(fail, "counting", p.Counting, CountAdmitted, CountAttempts)
-	oneOf(fail, "denyWhen", p.DenyWhen, ThresholdExceeded, ThresholdReached)
-	oneOf(fail, "failureMode", p.FailureMode, FailOpen, FailClosed)
+	requireOneOf(fail, "mode", p.Mode, ModeEnforce, ModeShadow, ModeDisabled)
+	requireOneOf(fail, "onMissingKey", p.OnMissingKey, MissingKeyShare, MissingKeySkip, MissingKeyDeny)
+	requireOneOf(fail, "counting", p.Counting, CountAdmitted, CountAttempts)
+	requireOneOf(fail, "denyWhen", p.DenyWhen, ThresholdExceeded, ThresholdReached)
+	requireOneOf(fail, "failureMode", p.FailureMode, FailOpen, FailClosed)
 	p.validateMatches(fail)
 	p.validateKey(fail)
 	p.validateLimits(fail)
@@ -151,18 +143,18 @@ func (p *Plan) Validate() error {
 	return errors.Join(errs...)
 }
 
-func oneOf[T ~string](fail func(string, ...any), field string, got T, known ...T) {
+func requireOneOf[T ~string](fail func(string, ...any), field string, got T, known ...T) {
 	if slices.Contains(known, got) {
 		return
 	}
 	fail("%s %q is not one of %q", field, got, known)
 }
 
-// exceeds reports whether s has more than so many characters.
-func exceeds(s string, characters int) bool { return utf8.RuneCountInString(s) > characters }
+// longerThan reports whether s has more than the given number of characters.
+func longerThan(s string, characters int) bool { return utf8.RuneCountInString(s) > characters }
 
-// isName reports whether s may stand in a Redis key between separators
-// without escaping: lower-case letters, digits, '-' and '.'.
+// isName reports whether s needs no escaping between the separators of a Redis key:
+// lower-case letters, digits, '-' and '.'.
 func isName(s string) bool {
 	if s == "" || len(s) > 253 {
 		return false

@@ -27,8 +27,8 @@ func valid() *plan.Plan {
 	}
 }
 
-// overridden returns a plan with every algorithm and every kind of override.
-func overridden() *plan.Plan {
+// withOverrides returns a plan with every algorithm and every kind of override.
+func withOverrides() *plan.Plan {
 	p := valid()
 	p.Limits = append(p.Limits,
 		plan.Limit{Name: "fixed", Algorithm: plan.FixedWindow, Threshold: plan.MaxThreshold, WindowMillis: 1, BlockMillis: 60_000},
@@ -48,8 +48,8 @@ func overridden() *plan.Plan {
 	return p
 }
 
-// described returns a plan that matches and takes its key by everything there is.
-func described() *plan.Plan {
+// withDescriptors returns a plan that uses every kind of match and of key part.
+func withDescriptors() *plan.Plan {
 	p := valid()
 	p.Matches = append(p.Matches, plan.Match{
 		Domain: "edge", Descriptors: descriptor("generic_key=login", "user_id"), When: `descriptor["user_id"] != ""`,
@@ -68,7 +68,7 @@ func prefixes(cidrs ...string) []netip.Prefix {
 }
 
 func TestCodecRoundTrip(t *testing.T) {
-	for name, build := range map[string]func() *plan.Plan{"plain": valid, "overridden": overridden, "described": described} {
+	for name, build := range map[string]func() *plan.Plan{"plain": valid, "withOverrides": withOverrides, "withDescriptors": withDescriptors} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			data, err := plan.Encode(build())
@@ -83,14 +83,14 @@ func TestCodecRoundTrip(t *testing.T) {
 	}
 }
 
-func TestEncodeRefusesLargePlans(t *testing.T) {
+func TestEncodeRejectsLargePlan(t *testing.T) {
 	p := valid()
 	p.Denial.Message = strings.Repeat("x", plan.MaxEncodedBytes)
 	_, err := plan.Encode(p)
 	NewWithT(t).Expect(err).To(MatchError(MatchRegexp(`plan shop/login is \d+ bytes, at most 131072`)))
 }
 
-func TestDecodeRefuses(t *testing.T) {
+func TestDecodeRejects(t *testing.T) {
 	good, err := plan.Encode(valid())
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	replace := func(old, with string) string { return strings.Replace(string(good), old, with, 1) }
@@ -125,13 +125,13 @@ func TestValidateMatchesAndKeys(t *testing.T) {
 	text, code := strings.Repeat("é", plan.MaxText), strings.Repeat("é", plan.MaxExpression)
 	for name, tc := range map[string]struct {
 		edit func(*plan.Plan)
-		want string // empty if nothing is wrong
+		want string // empty if the plan is valid
 	}{
 		"the longest texts":    {matches(plan.Match{Domain: text, Descriptors: []plan.Entry{{Key: text, Value: text}}, When: code}), ""},
 		"the longest key":      {key(plan.KeyPart{Type: plan.KeyDescriptor, Descriptor: text}), ""},
 		"the longest value":    {key(plan.KeyPart{Type: plan.KeyExpression, Expression: code}), ""},
 		"sixteen descriptors":  {matches(plan.Match{Descriptors: make16(plan.Entry{Key: "k"})}), ""},
-		"nothing":              {matches(plan.Match{}), "matches[0] asks for nothing"},
+		"nothing":              {matches(plan.Match{}), "matches[0] is empty"},
 		"a long domain":        {matches(plan.Match{Domain: text + "x"}), "matches[0].domain"},
 		"no key of an entry":   {matches(plan.Match{Descriptors: []plan.Entry{{Value: "v"}}}), "matches[0].descriptors[0]"},
 		"a long key":           {matches(plan.Match{Descriptors: []plan.Entry{{Key: text + "x"}}}), "matches[0].descriptors[0]"},
@@ -162,20 +162,20 @@ func TestValidateMatchesAndKeys(t *testing.T) {
 
 func make16(e plan.Entry) []plan.Entry { return slices.Repeat([]plan.Entry{e}, plan.MaxEntries) }
 
-// Whatever bytes come, Decode ends with an error or with a plan that holds its
-// invariants and encodes to what decodes to itself.
+// For any bytes Decode returns an error, or a valid plan whose encoding decodes to the same
+// plan.
 func FuzzDecode(f *testing.F) {
 	good, err := plan.Encode(valid())
 	if err != nil {
 		f.Fatal(err)
 	}
-	full, err := plan.Encode(overridden())
+	full, err := plan.Encode(withOverrides())
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(good)
 	f.Add(full)
-	all, err := plan.Encode(described())
+	all, err := plan.Encode(withDescriptors())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		encoded, err := plan.Encode(p)
 		if err != nil {
-			return // the canonical form may be longer than what came
+			return // the canonical form may be longer than the input
 		}
 		again, err := plan.Decode(encoded)
 		if err != nil {

@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
-// requestedState is added to the name of a state that only requested limits use. No
-// override can have that name.
+// requestedState is the suffix of the State of requested limits. The name of an override
+// cannot contain it.
 const requestedState = "+requested"
 
-// Requested returns the limit with so many units per window, as a request may ask
-// for. More units than the algorithm can count are as many as it can, and it
-// always has at least one; a burst becomes the units, and buckets keep their share
-// of the window. A limit that refills has another state then, for the reason that
-// Limit.State gives, and so has a log with another window, which the policy's own
-// checks would cut to theirs.
+// Requested returns the limit with the units and the window that a request brings.
+//
+//   - The units are capped at the largest threshold of the algorithm, and at least 1.
+//   - They replace the burst, if any. A bucket keeps its share of the window.
+//   - A limit that refills gets a separate State, for the reason given there. So does a
+//     SlidingLog with another window, since checks of the policy itself would drop hits
+//     that it needs.
 func (l Limit) Requested(units int64, window time.Duration) Limit {
 	l.Threshold = max(1, min(units, l.maxThreshold()))
 	switch {

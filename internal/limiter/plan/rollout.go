@@ -13,14 +13,14 @@ type Rollout struct {
 	// OwnedElsewhere is true while another installation owns the registry.
 	OwnedElsewhere bool
 
-	// Plan is what the registry holds under the ID, or nil. While Redis does not
-	// answer it is the last known plan.
+	// Plan is the plan with the ID in the registry, or nil. While Redis does not answer
+	// it is the last known plan.
 	Plan *Plan
 
 	// HasReplicas is true while at least one replica is alive.
 	HasReplicas bool
 
-	// AllReplicasCurrent is true while every live replica, and at least one, decides
-	// by Plan.
+	// AllReplicasCurrent is true while at least one replica is alive, and every live one
+	// decides by Plan.
 	AllReplicasCurrent bool
 }

@@ -14,8 +14,8 @@ type Snapshot struct {
 	index    index
 }
 
-// NewSnapshot builds a snapshot of the plans at that revision of the
-// registry. The plans must have distinct IDs and must not change afterwards.
+// NewSnapshot returns a snapshot of the plans at a revision of the registry. The plans must
+// have distinct IDs and must not change afterwards.
 func NewSnapshot(revision int64, plans []*Plan) *Snapshot {
 	s := &Snapshot{
 		revision: revision,
@@ -36,16 +36,16 @@ func NewSnapshot(revision int64, plans []*Plan) *Snapshot {
 	return s
 }
 
-// Revision is the revision of the registry the snapshot shows.
+// Revision returns the revision of the registry that the snapshot contains.
 func (s *Snapshot) Revision() int64 { return s.revision }
 
 // Plans returns all plans in the order of their IDs. The caller must not
 // change the slice.
 func (s *Snapshot) Plans() []*Plan { return s.plans }
 
-// Lookup returns the plan of that ID, or nil.
+// Lookup returns the plan with the ID, or nil.
 func (s *Snapshot) Lookup(id string) *Plan { return s.byID[id] }
 
-// Match returns how plans apply to the normalised attributes, in the order of
-// their IDs. Disabled plans never do.
+// Match returns the matches that hold for the normalized attributes, in the order of the
+// plans' IDs. It ignores disabled plans.
 func (s *Snapshot) Match(a *Attributes) []Found { return s.index.match(a) }

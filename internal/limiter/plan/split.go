@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// fact is something of a request that matches can be told apart by.
+// fact is a property of a request by which the index divides matches.
 type fact int
 
 const (
@@ -19,68 +19,67 @@ const (
 	factMethod
 )
 
-// grouping is how matches fall into groups by one fact.
+// grouping is a division of matches into groups by one fact.
 type grouping struct {
 	by      fact
-	groups  map[Entry][]*filed
-	rest    []*filed // that ask nothing of the fact
-	lengths []int    // of the prefixes of paths, each once
-	largest int      // how many matches are left to look at, at worst
-	filings int      // how many matches the groups have together
+	groups  map[Entry][]*candidate
+	rest    []*candidate // without a condition on the fact
+	lengths []int        // of the prefixes of paths, each once
+	largest int          // the largest number of candidates for a request
+	copies  int          // the number of matches in all groups
 }
 
-// group files each match under what it asks of the fact. Only descriptors have
-// keys; the others are filed by value.
-func (by fact) group(matches []*filed) *grouping {
-	g := &grouping{by: by, groups: map[Entry][]*filed{}}
-	var common map[Entry]int
-	if by == factDescriptor {
-		common = count(matches)
+// group adds each match to the groups of the values that it requires of the fact. Only
+// descriptor entries have keys; the other facts have only values.
+func (f fact) group(matches []*candidate) *grouping {
+	g := &grouping{by: f, groups: map[Entry][]*candidate{}}
+	var counts map[Entry]int
+	if f == factDescriptor {
+		counts = countEntries(matches)
 	}
-	for _, f := range matches {
-		switch by {
+	for _, c := range matches {
+		switch f {
 		case factHost:
-			g.file(f, f.match.Hosts, func(host string) string { return strings.TrimPrefix(host, "*") })
+			g.addAll(c, c.match.Hosts, func(host string) string { return strings.TrimPrefix(host, "*") })
 		case factPath:
-			g.file(f, f.match.Paths, g.pathValue)
+			g.addAll(c, c.match.Paths, g.pathValue)
 		case factMethod:
-			g.file(f, f.match.Methods, func(method string) string { return method })
+			g.addAll(c, c.match.Methods, func(method string) string { return method })
 		case factDomain:
-			g.add(f, Entry{Value: f.match.Domain})
+			g.add(c, Entry{Value: c.match.Domain})
 		case factDescriptor:
-			g.add(f, f.match.rarest(common))
+			g.add(c, c.match.rarest(counts))
 		}
 	}
 	for _, group := range g.groups {
 		g.largest = max(g.largest, len(group))
-		g.filings += len(group)
+		g.copies += len(group)
 	}
 	g.largest += len(g.rest)
-	g.filings += len(g.rest)
+	g.copies += len(g.rest)
 	return g
 }
 
-// file files the match under each of the patterns, one of which must hold.
-func (g *grouping) file(f *filed, patterns []string, valueOf func(string) string) {
+// addAll adds the match to the group of each pattern, one of which must hold.
+func (g *grouping) addAll(c *candidate, patterns []string, valueOf func(string) string) {
 	if len(patterns) == 0 {
-		g.rest = append(g.rest, f)
+		g.rest = append(g.rest, c)
 	}
 	for _, pattern := range patterns {
-		g.add(f, Entry{Value: valueOf(pattern)})
+		g.add(c, Entry{Value: valueOf(pattern)})
 	}
 }
 
-// add files the match under the value, or with those that ask nothing.
-func (g *grouping) add(f *filed, value Entry) {
+// add adds the match to the group of the value, or to the rest if the value is empty.
+func (g *grouping) add(c *candidate, value Entry) {
 	if value == (Entry{}) {
-		g.rest = append(g.rest, f)
+		g.rest = append(g.rest, c)
 		return
 	}
-	g.groups[value] = append(g.groups[value], f)
+	g.groups[value] = append(g.groups[value], c)
 }
 
-// pathValue is what a path pattern is filed under: a prefix and the same exact
-// path share a group.
+// pathValue returns the group of a path pattern: a prefix and the same exact path share one.
 func (g *grouping) pathValue(pattern string) string {
 	prefix, open := strings.CutSuffix(pattern, "*")
 	if open && !slices.Contains(g.lengths, len(prefix)) {
@@ -89,39 +88,39 @@ func (g *grouping) pathValue(pattern string) string {
 	return prefix
 }
 
-// count says how many matches ask for each descriptor entry.
-func count(matches []*filed) map[Entry]int {
-	common := map[Entry]int{}
-	for _, f := range matches {
-		for _, e := range f.match.Descriptors {
-			common[e]++
+// countEntries returns the number of matches with each descriptor entry.
+func countEntries(matches []*candidate) map[Entry]int {
+	counts := map[Entry]int{}
+	for _, c := range matches {
+		for _, e := range c.match.Descriptors {
+			counts[e]++
 		}
 	}
-	return common
+	return counts
 }
 
-// rarest returns the descriptor entry that the fewest others ask for. All must
-// hold, so to be filed under one is enough.
-func (m *Match) rarest(common map[Entry]int) Entry {
+// rarest returns the descriptor entry that the fewest matches have. All entries must hold,
+// so the group of one of them is enough.
+func (m *Match) rarest(counts map[Entry]int) Entry {
 	var rarest Entry
 	for i, e := range m.Descriptors {
-		if i == 0 || common[e] < common[rarest] {
+		if i == 0 || counts[e] < counts[rarest] {
 			rarest = e
 		}
 	}
 	return rarest
 }
 
-// split is a set of matches in groups by one fact.
+// split is a set of matches, divided into groups by one fact.
 type split struct {
 	by      fact
 	groups  map[Entry]*node
-	rest    *node // of matches that ask nothing of the fact
+	rest    *node // matches without a condition on the fact
 	lengths []int // of the prefixes of paths, each once
 }
 
 // find appends the matches that may hold for the request.
-func (n *node) find(found []*filed, a *Attributes) []*filed {
+func (n *node) find(found []*candidate, a *Attributes) []*candidate {
 	if n == nil {
 		return found
 	}
@@ -131,7 +130,7 @@ func (n *node) find(found []*filed, a *Attributes) []*filed {
 	return n.split.find(n.split.rest.find(found, a), a)
 }
 
-func (s *split) find(found []*filed, a *Attributes) []*filed {
+func (s *split) find(found []*candidate, a *Attributes) []*candidate {
 	switch s.by {
 	case factHost:
 		return s.findHost(found, a)
@@ -154,8 +153,8 @@ func (s *split) find(found []*filed, a *Attributes) []*filed {
 	return found
 }
 
-// findHost looks up the host itself, and all that follows each of its dots.
-func (s *split) findHost(found []*filed, a *Attributes) []*filed {
+// findHost looks up the host itself and every suffix that starts with a dot.
+func (s *split) findHost(found []*candidate, a *Attributes) []*candidate {
 	for name := a.Host; name != ""; {
 		found = s.groups[Entry{Value: name}].find(found, a)
 		i := strings.IndexByte(name[1:], '.')
@@ -167,8 +166,8 @@ func (s *split) findHost(found []*filed, a *Attributes) []*filed {
 	return found
 }
 
-// findDescriptor looks up each entry, with its value and with any.
-func (s *split) findDescriptor(found []*filed, a *Attributes, d Descriptor) []*filed {
+// findDescriptor looks up each entry, with its value and for any value.
+func (s *split) findDescriptor(found []*candidate, a *Attributes, d Descriptor) []*candidate {
 	for _, e := range d {
 		found = s.groups[e].find(found, a)
 		if e.Value != "" {

@@ -27,8 +27,8 @@ type Limit struct {
 	// Bucket is the resolution of time of SlidingWindow and Suppressed, in whole
 	// microseconds.
 	Bucket time.Duration
-	// Block is the length of the block after a denial, in whole milliseconds; 0 is
-	// no block.
+	// Block is the length of the block after a denial, in whole milliseconds; 0
+	// disables it.
 	Block time.Duration
 	// State separates the state of limits whose identity is otherwise the same. Limits
 	// with an empty State share theirs.

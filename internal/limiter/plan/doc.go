@@ -1,0 +1,26 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plan holds the compiled, immutable form of rate-limit policies and the index that
+// finds the plans of a request.
+//
+// A plan is the only thing that both halves of Weir share: internal/compile builds it from
+// a RateLimitPolicy, the decision half reads it. The package therefore imports only the
+// standard library and depends on neither Kubernetes nor Redis. A plan never changes after
+// it was built, so any number of goroutines may read it without a lock.
+//
+// Reading order:
+//
+//	plan.go        Plan, its bounds and its validation
+//	match.go         which requests it applies to
+//	key.go           the parts of its key
+//	limit.go         its limits
+//	override.go      other numbers, or another action, for some callers
+//	requested.go     a limit with the numbers of a request
+//	codec.go       the encoding of a plan in the registry
+//	attributes.go  the facts of a request, and their normalization
+//	snapshot.go    a set of plans, with
+//	index.go         the index of their matches, and
+//	split.go         how the index divides them
+//	rollout.go     how far a plan has got
+package plan
