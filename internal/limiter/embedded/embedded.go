@@ -1,9 +1,9 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package embedded runs a Redis inside the process, for trying Weir out
-// without a server. It decides as exactly as Redis does, but for one process
-// only, slower, and it forgets everything when the process ends.
+// Package embedded runs a Redis inside the process, to try Weir without a server. Decisions
+// are as exact as with Redis, but slower and for one process only, and all data is lost when
+// the process ends.
 package embedded
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// tick is how often the server's clock moves. Each move visits every key, so a
-// finer clock would cost more than the decisions.
+// tick is the resolution of the server's clock. Every tick visits all keys, so a finer clock
+// would cost more than the decisions.
 const tick = time.Millisecond
 
 // Redis is a running embedded server.
@@ -29,7 +29,7 @@ func Start() (*Redis, error) {
 	return start(time.Now(), time.NewTicker(tick).C) //nolint:forbidigo // this is the clock
 }
 
-// start starts a server whose clock shows now, then the latest of ticks.
+// start starts a server whose clock is now, and then the latest of ticks.
 func start(now time.Time, ticks <-chan time.Time) (*Redis, error) {
 	server := miniredis.NewMiniRedis()
 	server.SetTime(now)
@@ -42,16 +42,16 @@ func start(now time.Time, ticks <-chan time.Time) (*Redis, error) {
 	return r, nil
 }
 
-// URL returns where the server listens.
+// URL returns the Redis URL of the server.
 func (r *Redis) URL() string { return "redis://" + r.server.Addr() }
 
-// Close stops the server. It is called once.
+// Close stops the server. It must be called once only.
 func (r *Redis) Close() {
 	close(r.stop)
 	<-r.stopped
 }
 
-// run moves the server's clock, which TIME shows and expiry goes by.
+// run advances the server's clock, which TIME and expiry use.
 func (r *Redis) run(ticks <-chan time.Time) {
 	defer close(r.stopped)
 	defer r.server.Close()

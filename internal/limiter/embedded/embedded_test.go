@@ -15,7 +15,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// newClient returns a client of server, which ends with the test.
+// newClient returns a client of the server and closes both after the test.
 func newClient(t *testing.T, server *embedded.Redis, err error) redis.UniversalClient {
 	t.Helper()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -26,13 +26,13 @@ func newClient(t *testing.T, server *embedded.Redis, err error) redis.UniversalC
 	return client
 }
 
-// clock is the time of an embedded server, which stands still between two moves.
+// clock is the clock of an embedded server, which only Advance moves.
 type clock struct {
 	now   time.Time
 	ticks chan time.Time
 }
 
-// newClientWithClock returns a client of a server that goes by the clock.
+// newClientWithClock returns a client of a server with the returned clock.
 func newClientWithClock(t *testing.T) (redis.UniversalClient, *clock) {
 	t.Helper()
 	c := &clock{now: time.UnixMilli(1_790_000_000_000), ticks: make(chan time.Time)}
@@ -40,15 +40,15 @@ func newClientWithClock(t *testing.T) (redis.UniversalClient, *clock) {
 	return newClient(t, server, err), c
 }
 
-// Advance moves the clock. The second tick is received once the first was obeyed.
+// Advance moves the clock. The server receives the second tick after it applied the first.
 func (c *clock) Advance(d time.Duration) {
 	c.now = c.now.Add(d)
 	c.ticks <- c.now
 	c.ticks <- c.now
 }
 
-// The clock goes by itself, and keys expire by it.
-func TestClockGoesByItself(t *testing.T) {
+// The clock follows the time of the machine, and keys expire by it.
+func TestKeysExpireByTheClock(t *testing.T) {
 	g := NewWithT(t)
 	server, err := embedded.Start()
 	client := newClient(t, server, err)
@@ -57,8 +57,8 @@ func TestClockGoesByItself(t *testing.T) {
 	g.Eventually(func() int64 { return client.DBSize(t.Context()).Val() }).Should(BeZero())
 }
 
-// The scripts run on the embedded server as they do on Redis: limits hold,
-// windows and blocks end, and keys go.
+// The scripts run on the embedded server as they do on Redis: limits hold, windows and
+// blocks end, and keys expire.
 func TestScriptsRunEmbedded(t *testing.T) {
 	g := NewWithT(t)
 	client, clock := newClientWithClock(t)
@@ -84,15 +84,14 @@ func TestScriptsRunEmbedded(t *testing.T) {
 	g.Expect(denied.Verdict).To(Equal(script.Tripped))
 	g.Expect(denied.BlockLeft).To(Equal(101 * time.Millisecond))
 	clock.Advance(99 * time.Millisecond)
-	g.Expect(check().Verdict).To(Equal(script.Blocked), "to the end")
+	g.Expect(check().Verdict).To(Equal(script.Blocked), "until the block ends")
 	clock.Advance(denied.BlockLeft - 99*time.Millisecond)
 	g.Expect(check().Verdict).To(Equal(script.Admitted))
 	clock.Advance(time.Second)
 	g.Expect(client.DBSize(t.Context()).Val()).To(BeZero(), "everything expires")
 }
 
-// Each algorithm admits its quota, says how long to wait, is right about it, and
-// leaves nothing behind.
+// Each algorithm admits its quota, reports the correct RetryAfter, and all its keys expire.
 func TestAlgorithmsRunEmbedded(t *testing.T) {
 	const window = 60 * time.Millisecond
 	for _, l := range []script.Limit{
@@ -118,8 +117,8 @@ func TestAlgorithmsRunEmbedded(t *testing.T) {
 			denied := check()
 			g.Expect(denied.Fits).To(BeFalse())
 			g.Expect(denied.RetryAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", window+2*time.Millisecond)))
-			if l.Algorithm != script.Suppressed { // it counts what it refuses
-				// A key lives to the end of its last millisecond in Redis, not here.
+			if l.Algorithm != script.Suppressed { // it also counts denied checks
+				// In Redis a key exists until the end of its last millisecond, not here.
 				clock.Advance(denied.RetryAfter - 2*time.Millisecond)
 				g.Expect(check().Fits).To(BeFalse(), "too early")
 				clock.Advance(2 * time.Millisecond)
@@ -131,7 +130,7 @@ func TestAlgorithmsRunEmbedded(t *testing.T) {
 	}
 }
 
-// Numbers beyond the integers of a double are written and read back.
+// A deficit beyond the integers of a double is written and read back.
 func TestLargestBucketRunsEmbedded(t *testing.T) {
 	g := NewWithT(t)
 	client, _ := newClientWithClock(t)

@@ -3,5 +3,5 @@
 
 package embedded
 
-// StartWithClock starts a server whose clock the test moves.
+// StartWithClock starts a server whose clock the test advances.
 var StartWithClock = start

@@ -17,33 +17,31 @@ import (
 	"github.com/google/cel-go/parser"
 )
 
-// MaxCost is what an expression may cost, in the units of CEL, for the most
-// expensive request there can be. It is judged when the expression is compiled,
-// so that no caller can make an expression fail by what it sends; evaluation
-// stops there all the same.
+// MaxCost is the largest cost of an expression, in the units of CEL, for the most expensive
+// request. Compile estimates the cost, so that no request can make a compiled expression
+// fail; evaluation is limited to the same cost.
 const MaxCost = 100_000
 
-// The most expensive request there can be. What is larger is an error when it
-// is read.
+// The bounds of the most expensive request. Reading a larger value is an error.
 const (
 	maxText    = 8 << 10 // bytes of a value
 	maxEntries = 128     // of a map: headers, and entries of descriptors
 )
 
-// refusedFunctions make values whose size the CEL library does not estimate
-// well enough to judge what is done with them.
-var refusedFunctions = []string{"format", "join", "strings.quote"}
+// unavailableFunctions return values whose size the CEL library cannot estimate well enough
+// to bound the cost of using them.
+var unavailableFunctions = []string{"format", "join", "strings.quote"}
 
-// judgeCost refuses an expression that may be too expensive.
-func judgeCost(env *cel.Env, checked *cel.Ast) error {
-	m := makingsOf(checked.NativeRep())
-	if m.refused != "" {
-		return fmt.Errorf("function %s is not available", m.refused)
+// checkCost rejects an expression that may be too expensive.
+func checkCost(env *cel.Env, checked *cel.Ast) error {
+	bound := newSizeBound(checked.NativeRep())
+	if bound.unavailable != "" {
+		return fmt.Errorf("function %s is not available", bound.unavailable)
 	}
-	// The library knows the size of what it finds in the text, and nothing of
-	// what comes out of a split. Both estimates are upper bounds: one is enough.
-	for _, others := range []*checker.SizeEstimate{nil, m.largest()} {
-		cost, err := env.EstimateCost(checked, sizes{others})
+	// The library estimates the size of literals, but not, for example, of the result of
+	// a split. Both estimates are upper bounds: one is enough.
+	for _, unknown := range []*checker.SizeEstimate{nil, bound.largest()} {
+		cost, err := env.EstimateCost(checked, sizes{unknown: unknown})
 		if err != nil {
 			return err
 		}
@@ -54,9 +52,9 @@ func judgeCost(env *cel.Env, checked *cel.Ast) error {
 	return fmt.Errorf("may cost more than %d units for values of %d bytes and %d headers or descriptor entries", MaxCost, maxText, maxEntries)
 }
 
-// sizes tells the library how large values can be.
+// sizes estimates the sizes of values for the library.
 type sizes struct {
-	others *checker.SizeEstimate // of what is no variable; nil leaves it to the library
+	unknown *checker.SizeEstimate // of values that are not variables; nil uses the library's
 }
 
 // EstimateSize implements checker.CostEstimator.
@@ -69,87 +67,87 @@ func (s sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 	}
 	switch node.Type().Kind() {
 	case types.StringKind, types.BytesKind, types.ListKind, types.MapKind, types.DynKind:
-		return s.others
+		return s.unknown
 	default:
-		return nil // the library knows the others
+		return nil // the estimate of the library
 	}
 }
 
-// EstimateCallCost implements checker.CostEstimator: the library knows.
+// EstimateCallCost implements checker.CostEstimator with the estimate of the library.
 func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
 	return nil
 }
 
-// makings are what the values of an expression are made of and by, which
-// bounds their size.
-type makings struct {
-	checked *ast.AST
-	refused string
-	mass    uint64 // all that values are made of, together
-	growth  uint64 // how much larger replacing makes a value
-	grows   bool   // makes larger values of smaller ones
-	loops   bool
+// sizeBound computes a bound of the size of all values in an expression: the total size of
+// its parts, times the growth by replacing.
+type sizeBound struct {
+	checked     *ast.AST
+	unavailable string
+	total       uint64 // size of all parts of the expression
+	growth      uint64 // factor by which replacing enlarges a value
+	grows       bool   // a call may return a value larger than its arguments
+	loops       bool
 }
 
-func makingsOf(checked *ast.AST) *makings {
-	m := &makings{checked: checked, mass: 1, growth: 1}
-	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(m.visit))
-	return m
+func newSizeBound(checked *ast.AST) *sizeBound {
+	b := &sizeBound{checked: checked, total: 1, growth: 1}
+	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(b.visit))
+	return b
 }
 
-// largest bounds every value in the expression: nothing is larger than all
-// that it is made of, unless a loop makes it grow again and again.
-func (m *makings) largest() *checker.SizeEstimate {
-	if m.loops && m.grows {
+// largest returns a bound of every value in the expression, or nil if a loop can make
+// values grow without bound.
+func (b *sizeBound) largest() *checker.SizeEstimate {
+	if b.loops && b.grows {
 		return nil
 	}
-	return &checker.SizeEstimate{Max: times(m.mass, m.growth)}
+	return &checker.SizeEstimate{Max: saturatingMul(b.total, b.growth)}
 }
 
-// textOfScalar is more than the text of any number or time.
-const textOfScalar = 64
+// maxScalarText bounds the text of any number or time.
+const maxScalarText = 64
 
-func (m *makings) visit(e ast.Expr) {
-	m.mass++
+func (b *sizeBound) visit(e ast.Expr) {
+	b.total++
 	switch e.Kind() {
 	case ast.IdentKind:
 		if slices.Contains(variables, e.AsIdent()) {
-			m.mass += maxText
+			b.total += maxText
 		}
 	case ast.LiteralKind:
-		m.mass += sizeOf(e)
+		b.total += sizeOf(e)
 	case ast.ComprehensionKind:
-		m.loops = true
+		b.loops = true
 	case ast.CallKind:
-		m.mass += textOfScalar
-		m.call(e, e.AsCall())
-	default: // is made of others
+		b.total += maxScalarText
+		b.call(e, e.AsCall())
+	default: // consists of other expressions
 	}
 }
 
-func (m *makings) call(e ast.Expr, call ast.CallExpr) {
+func (b *sizeBound) call(e ast.Expr, call ast.CallExpr) {
 	switch name := call.FunctionName(); {
-	case slices.Contains(refusedFunctions, name):
-		m.refused = name
+	case slices.Contains(unavailableFunctions, name):
+		b.unavailable = name
 	case name == operators.Add:
-		m.grows = m.grows || !isScalar(m.checked.GetType(e.ID())) && !isAccumulator(call.Args()[0])
+		b.grows = b.grows || !isScalar(b.checked.GetType(e.ID())) && !isAccumulator(call.Args()[0])
 	case name == "replace":
-		m.grows = true
+		b.grows = true
 		if with := call.Args()[1]; with.Kind() == ast.LiteralKind {
-			m.growth = times(m.growth, sizeOf(with)+1)
+			b.growth = saturatingMul(b.growth, sizeOf(with)+1)
 		} else {
-			m.growth = math.MaxUint64
+			b.growth = math.MaxUint64
 		}
 	}
 }
 
-// isAccumulator reports whether the expression is the list that a macro such
-// as map() is putting together.
+// isAccumulator reports whether the expression is the list that a macro such as map()
+// builds.
 func isAccumulator(e ast.Expr) bool {
 	return e.Kind() == ast.IdentKind && e.AsIdent() == parser.HiddenAccumulatorName
 }
 
-// isScalar reports whether values of the type are small.
+// isScalar reports whether values of the type are numbers or times.
 func isScalar(t *cel.Type) bool {
 	switch t.Kind() {
 	case types.IntKind, types.UintKind, types.DoubleKind, types.DurationKind, types.TimestampKind:
@@ -159,7 +157,7 @@ func isScalar(t *cel.Type) bool {
 	}
 }
 
-// sizeOf is the size of a literal.
+// sizeOf returns the size of a literal.
 func sizeOf(literal ast.Expr) uint64 {
 	switch value := literal.AsLiteral().(type) {
 	case types.String:
@@ -170,8 +168,8 @@ func sizeOf(literal ast.Expr) uint64 {
 	return 1
 }
 
-// times multiplies, up to what a uint64 holds.
-func times(a, b uint64) uint64 {
+// saturatingMul returns a*b, or the largest uint64 on overflow.
+func saturatingMul(a, b uint64) uint64 {
 	if high, low := bits.Mul64(a, b); high == 0 {
 		return low
 	}

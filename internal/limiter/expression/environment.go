@@ -15,8 +15,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// The variables of expressions. All are strings but two maps of strings: the headers
-// by lower-case name, and the entries of the descriptor. What is not known is empty.
+// The variables of expressions. All are strings except two maps of strings: the headers by
+// lower-case name, and the entries of the descriptor. Absent facts are empty.
 const (
 	method        = "request.method"
 	host          = "request.host"
@@ -33,11 +33,11 @@ var variables = []string{method, host, path, headers, domain, descriptor, princi
 // isMap reports whether the variable is a map.
 func isMap(variable string) bool { return variable == headers || variable == descriptor }
 
-// stringsVersion pins the functions on strings: a later version of the library
-// may have more, and every release must refuse what the others do not know.
+// stringsVersion pins the string functions: a later version may have more, and all releases
+// must reject the same expressions.
 const stringsVersion = 5
 
-// environment returns what all expressions are compiled against.
+// environment returns the CEL environment of all expressions.
 var environment = sync.OnceValue(func() *cel.Env {
 	options := []cel.EnvOption{
 		ext.Strings(ext.StringsVersion(stringsVersion)),
@@ -57,7 +57,7 @@ var environment = sync.OnceValue(func() *cel.Env {
 	return env
 })
 
-// request gives an expression its variables, each only when it is asked for.
+// request resolves the variables of an expression on first use.
 type request struct {
 	*plan.Attributes
 	descriptors []plan.Descriptor
@@ -67,19 +67,19 @@ type request struct {
 func (r request) ResolveName(name string) (any, bool) {
 	switch name {
 	case method:
-		return bounded(r.Method), true
+		return boundedString(r.Method), true
 	case host:
-		return bounded(r.Host), true
+		return boundedString(r.Host), true
 	case path:
-		return bounded(r.Path), true
+		return boundedString(r.Path), true
 	case headers:
 		return newTextMap(r.Headers, strings.ToLower), true
 	case domain:
-		return bounded(r.Domain), true
+		return boundedString(r.Domain), true
 	case descriptor:
-		return newTextMap(entriesOf(r.descriptors), exactly), true
+		return newTextMap(entriesOf(r.descriptors), unchanged), true
 	case principal:
-		return bounded(r.Principal), true
+		return boundedString(r.Principal), true
 	case remoteAddress:
 		if !r.RemoteAddress.IsValid() {
 			return types.String(""), true
@@ -92,8 +92,8 @@ func (r request) ResolveName(name string) (any, bool) {
 // Parent implements cel.Activation.
 func (request) Parent() cel.Activation { return nil }
 
-// bounded refuses what is longer than the cost of expressions was judged by.
-func bounded(value string) ref.Val {
+// boundedString returns the value, or an error if it is longer than the cost estimate allows.
+func boundedString(value string) ref.Val {
 	if len(value) > maxText {
 		return types.NewErr("a value of %d bytes is longer than %d", len(value), maxText)
 	}

@@ -1,12 +1,6 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expression evaluates the CEL expressions of policies on the
-// attributes of a request.
-//
-// An expression is compiled once, against the variables and functions in
-// environment.go, and evaluated by any number of goroutines. It must be cheap
-// for every request there can be: see cost.go.
 package expression
 
 import (
@@ -20,18 +14,17 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// Result is what an expression may yield.
+// Result is the type that an expression yields.
 type Result interface{ bool | string }
 
-// Expression is a compiled expression. It may be used by any number of
-// goroutines.
+// Expression is a compiled expression. It is safe for concurrent use.
 type Expression[T Result] struct{ program cel.Program }
 
-// Compile compiles the text of an expression. Errors say where in the text
-// something is wrong, in one line.
+// Compile compiles the text of an expression. Errors are one line, with the position in the
+// text.
 func Compile[T Result](text string) (compiled *Expression[T], err error) {
-	// The text comes from whoever may write policies, and every replica compiles
-	// it: a fault of the library must not end them all.
+	// All replicas compile the texts of policy authors: a panic of the library must not
+	// end all replicas.
 	defer func() {
 		if cause := recover(); cause != nil {
 			compiled, err = nil, fmt.Errorf("%w: %v", errInternal, cause)
@@ -43,34 +36,34 @@ func Compile[T Result](text string) (compiled *Expression[T], err error) {
 	env := environment()
 	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
-		return nil, readable(issues)
+		return nil, oneLine(issues)
 	}
 	if want := typeOf[T](); !checked.OutputType().IsExactType(want) {
 		return nil, fmt.Errorf("must yield %s, not %s", want, checked.OutputType())
 	}
-	if err := judgeCost(env, checked); err != nil {
+	if err := checkCost(env, checked); err != nil {
 		return nil, err
 	}
 	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(MaxCost))
 	if err != nil {
 		return nil, err
 	}
-	return &Expression[T]{program}, nil
+	return &Expression[T]{program: program}, nil
 }
 
 var errInternal = errors.New("internal error of the CEL library")
 
-// Evaluate returns what the expression yields for the normalised attributes and
-// those of its descriptors that are to be read.
+// Evaluate returns the result of the expression for the normalized attributes and the
+// descriptors, which may be some of those in the attributes.
 func (e *Expression[T]) Evaluate(a *plan.Attributes, descriptors []plan.Descriptor) (T, error) {
-	var none T
-	result, _, err := e.program.Eval(request{a, descriptors})
+	var zero T
+	result, _, err := e.program.Eval(request{Attributes: a, descriptors: descriptors})
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	value, ok := result.Value().(T)
 	if !ok {
-		return none, fmt.Errorf("yields %s", result.Type().TypeName())
+		return zero, fmt.Errorf("yields %s", result.Type().TypeName())
 	}
 	return value, nil
 }
@@ -82,8 +75,8 @@ func typeOf[T Result]() *cel.Type {
 	return cel.BoolType
 }
 
-// readable puts the issues into one line, for messages of conditions.
-func readable(issues *cel.Issues) error {
+// oneLine returns the issues as one line, for the message of a status condition.
+func oneLine(issues *cel.Issues) error {
 	problems := make([]string, 0, len(issues.Errors()))
 	for _, e := range issues.Errors() {
 		problem := e.Message

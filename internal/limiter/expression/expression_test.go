@@ -96,7 +96,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-func TestNothingIsKnown(t *testing.T) {
+func TestAbsentFactsAreEmpty(t *testing.T) {
 	g := NewWithT(t)
 	compiled, err := expression.Compile[bool](`request.method + request.host + request.path + principal + remoteAddress +
 		request.domain + request.headers["x"] + descriptor["x"] == "" && request.headers.size() == 0 && !has(request.headers.x) &&
@@ -105,7 +105,7 @@ func TestNothingIsKnown(t *testing.T) {
 	g.Expect(compiled.Evaluate(&plan.Attributes{}, nil)).To(BeTrue())
 }
 
-func TestDoesNotCompile(t *testing.T) {
+func TestCompileRejects(t *testing.T) {
 	names := "request.method, request.host, request.path, request.headers, request.domain, descriptor, principal, remoteAddress"
 	for text, want := range map[string]string{
 		``:                                   `Syntax error`,
@@ -146,7 +146,7 @@ func TestDoesNotCompile(t *testing.T) {
 	NewWithT(t).Expect(err).To(MatchError("must yield string, not bool"))
 }
 
-func TestDoesNotEvaluate(t *testing.T) {
+func TestEvaluateFails(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text string
 		edit func(*plan.Attributes)
@@ -195,9 +195,9 @@ func TestDoesNotEvaluate(t *testing.T) {
 	}
 }
 
-// What compiles stays below the limit for the most expensive request, so that
-// nothing a caller sends makes it fail.
-func TestMostExpensiveRequest(t *testing.T) {
+// A compiled expression stays below the cost limit for the most expensive request, so that
+// no request makes it fail.
+func TestCostLimitHoldsForMostExpensiveRequest(t *testing.T) {
 	long := strings.Repeat("a/", 4096)
 	a := &plan.Attributes{Method: long, Host: long, Path: long, Principal: long, Headers: map[string]string{}}
 	for i := range 128 {
@@ -224,7 +224,7 @@ func TestMostExpensiveRequest(t *testing.T) {
 	}
 }
 
-func TestConcurrency(t *testing.T) {
+func TestEvaluateConcurrently(t *testing.T) {
 	g := NewWithT(t)
 	compiled, err := expression.Compile[string](`request.headers["x-n"] + request.path.split("/")[1]`)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -243,7 +243,7 @@ func TestConcurrency(t *testing.T) {
 	all.Wait()
 }
 
-// Whatever the text, it compiles or is refused; what compiles can be evaluated.
+// Every text compiles or is rejected; a compiled expression can be evaluated.
 func FuzzCompile(f *testing.F) {
 	for _, text := range []string{
 		`request.headers["x-tier"] != "internal" && has(request.headers.a)`,
@@ -254,17 +254,17 @@ func FuzzCompile(f *testing.F) {
 	} {
 		f.Add(text)
 	}
-	hostile := someRequest()
-	hostile.Principal = "\xff\x00{}%"
+	unusual := someRequest()
+	unusual.Principal = "\xff\x00{}%"
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, a := range []*plan.Attributes{someRequest(), hostile, {}} {
+		for _, a := range []*plan.Attributes{someRequest(), unusual, {}} {
 			evaluateBoth(t, text, a)
 		}
 	})
 }
 
-// Whatever a caller sends, evaluating ends with a value or an error that is no
-// fault of ours.
+// For any request Evaluate returns a value, or an error that is neither an internal error
+// nor the cost limit.
 func FuzzEvaluate(f *testing.F) {
 	f.Add("GET", "a.example", "/a/b", "x-tier", "gold", "alice", uint8(0))
 	f.Add("", "", "", "", "\xff", "\x00", uint8(3))
@@ -288,7 +288,7 @@ func FuzzEvaluate(f *testing.F) {
 			Domain: host, Descriptors: []plan.Descriptor{{{Key: name, Value: value}}, {{Key: value, Value: name}}},
 		}
 		_, err := conditions[int(which)%len(conditions)].Evaluate(a, a.Descriptors)
-		noFault(t, err)
+		expectNoInternalError(t, err)
 	})
 }
 
@@ -296,17 +296,17 @@ func evaluateBoth(t *testing.T, text string, a *plan.Attributes) {
 	t.Helper()
 	if condition, err := expression.Compile[bool](text); err == nil {
 		_, err = condition.Evaluate(a, a.Descriptors)
-		noFault(t, err)
+		expectNoInternalError(t, err)
 	} else {
-		noFault(t, err)
+		expectNoInternalError(t, err)
 	}
 	if value, err := expression.Compile[string](text); err == nil {
 		_, err = value.Evaluate(a, a.Descriptors)
-		noFault(t, err)
+		expectNoInternalError(t, err)
 	}
 }
 
-func noFault(t *testing.T, err error) {
+func expectNoInternalError(t *testing.T, err error) {
 	t.Helper()
 	if err != nil && (strings.Contains(err.Error(), "internal error") || strings.Contains(err.Error(), "cost limit")) {
 		t.Error(err)

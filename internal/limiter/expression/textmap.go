@@ -11,17 +11,16 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// textMap is a CEL map of strings, except that an absent key reads as the empty
-// string, and that keys are compared in one form. What tells which are there, `in`
-// and has(), still does.
+// textMap is a CEL map of strings in which an absent key reads as the empty string, and
+// keys are normalized. `in` and has() still report whether a key is present.
 type textMap struct {
 	celMap
-	values map[string]string
-	form   func(string) string
+	values       map[string]string
+	normalizeKey func(string) string
 }
 
-// celMap is what CEL asks of a map. It leaves out traits.Mapper's Find, by which
-// has() would take a key that reads as empty for one that is there.
+// celMap is the interface of a CEL map, without the Find of traits.Mapper: with it has()
+// would report an absent key as present.
 type celMap interface {
 	ref.Val
 	traits.Container
@@ -30,23 +29,27 @@ type celMap interface {
 	traits.Sizer
 }
 
-func newTextMap(values map[string]string, form func(string) string) ref.Val {
+func newTextMap(values map[string]string, normalizeKey func(string) string) ref.Val {
 	if len(values) > maxEntries {
 		return types.NewErr("there are %d headers or descriptor entries, more than %d", len(values), maxEntries)
 	}
-	return textMap{types.NewStringStringMap(types.DefaultTypeAdapter, values), values, form}
+	return textMap{
+		celMap:       types.NewStringStringMap(types.DefaultTypeAdapter, values),
+		values:       values,
+		normalizeKey: normalizeKey,
+	}
 }
 
-// exactly is the form of keys that are compared as they are.
-func exactly(key string) string { return key }
+// unchanged returns the key without normalization.
+func unchanged(key string) string { return key }
 
-// entriesOf reads the descriptors as one: of entries with the same key the first
-// counts, as it does in a key.
+// entriesOf returns the entries of all descriptors. Of several entries with one key it
+// returns the first, as for a key of type Descriptor.
 func entriesOf(descriptors []plan.Descriptor) map[string]string {
 	entries := map[string]string{}
 	for _, d := range descriptors {
 		for _, e := range d {
-			if _, twice := entries[e.Key]; !twice {
+			if _, seen := entries[e.Key]; !seen {
 				entries[e.Key] = e.Value
 			}
 		}
@@ -60,7 +63,7 @@ func (m textMap) Get(key ref.Val) ref.Val {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(key)
 	}
-	return bounded(m.values[m.form(string(text))])
+	return boundedString(m.values[m.normalizeKey(string(text))])
 }
 
 // Contains implements traits.Container.
@@ -69,7 +72,7 @@ func (m textMap) Contains(key ref.Val) ref.Val {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(key)
 	}
-	_, present := m.values[m.form(string(text))]
+	_, present := m.values[m.normalizeKey(string(text))]
 	return types.Bool(present)
 }
 

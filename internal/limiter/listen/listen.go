@@ -21,8 +21,8 @@ type Server interface {
 	// Drain is called once, when draining begins. The server continues to accept, and
 	// should ask its clients to connect elsewhere.
 	Drain()
-	// Shutdown stops accepting and finishes what is in flight. When ctx ends, it cuts
-	// off the rest.
+	// Shutdown stops accepting and finishes the requests in flight. When ctx ends, it
+	// closes the remaining connections.
 	Shutdown(ctx context.Context) error
 }
 

@@ -17,7 +17,7 @@ import (
 type fakeServer struct {
 	steps chan string
 	stop  chan struct{}
-	fails error // what Serve returns at once, if not nil
+	fails error // if not nil, Serve returns it at once
 }
 
 func newFakeServer() *fakeServer {
@@ -67,7 +67,7 @@ func TestRunDrainsBeforeItShutsDown(t *testing.T) {
 	g.Eventually(ended).Should(Receive(BeNil()))
 }
 
-func TestRunReturnsTheErrorOfServe(t *testing.T) {
+func TestRunReturnsServeError(t *testing.T) {
 	g := NewWithT(t)
 	server := newFakeServer()
 	server.fails = errors.New("no certificate")
@@ -77,7 +77,7 @@ func TestRunReturnsTheErrorOfServe(t *testing.T) {
 	g.Expect(server.steps).NotTo(Receive(), "a server that failed is not drained")
 }
 
-func TestRunReportsATakenAddress(t *testing.T) {
+func TestRunReportsAddressInUse(t *testing.T) {
 	g := NewWithT(t)
 	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	g.Expect(err).NotTo(HaveOccurred())
