@@ -53,7 +53,7 @@ func TestNormalizePath(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			g := NewWithT(t)
 			g.Expect(plan.NormalizePath(path)).To(Equal(want))
-			g.Expect(plan.NormalizePath(want)).To(Equal(want), "normalising again changes nothing")
+			g.Expect(plan.NormalizePath(want)).To(Equal(want), "normalization is idempotent")
 		})
 	}
 }

@@ -99,7 +99,7 @@ func TestValidateLimits(t *testing.T) {
 	for _, micros := range []int64{60_000, 30_000_000} {
 		p := withOverrides()
 		p.Limits[5].BucketMicros = micros
-		NewWithT(t).Expect(p.Validate()).To(Succeed(), "the bounds belong to it")
+		NewWithT(t).Expect(p.Validate()).To(Succeed(), "the bounds are inclusive")
 	}
 }
 

@@ -97,7 +97,8 @@ func TestClusterFollowsSlots(t *testing.T) {
 	c := testenv.StartRedisCluster(t)
 	from, to := c.Nodes[0], c.Nodes[2]
 	tag := "{" + c.KeyOn(from, "tag") + "}"
-	gone, stays, fresh := tag+"gone", tag+"stays", tag+"fresh"
+	gone, stays := tag+"gone", tag+"stays"
+	fresh := tag + "fresh"
 	client := newClient(t, c.URL, commandTimeout)
 	increment := func(key string) int64 {
 		n, err := client.Incr(ctx, key).Result()

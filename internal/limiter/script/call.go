@@ -189,7 +189,7 @@ func (p *Policy) arguments() []any {
 type Entry struct {
 	Policy *Policy
 	Key    Key
-	// Cost is the units to spend, at least 1 unless Peek.
+	// Cost is the number of units to spend, at least 1 unless Peek.
 	Cost int64
 	// Peek evaluates and writes nothing.
 	Peek bool
@@ -237,7 +237,7 @@ type Reply struct {
 // EntryReply is the answer to one entry.
 type EntryReply struct {
 	Verdict Verdict
-	// BlockLeft is how long the block still lasts, when Blocked or Tripped.
+	// BlockLeft is the time until the block ends, if Blocked or Tripped.
 	BlockLeft time.Duration
 	// BlockedBy names the limit that started the block.
 	BlockedBy string
@@ -258,7 +258,7 @@ type LimitReply struct {
 	// Used is the number of units held after the call.
 	Used int64
 	// RetryAfter is the time until the same entry fits and no block is live, if no
-	// other caller uses the key; 0 if the check is allowed; Never.
+	// other caller uses the key; 0 if neither the entry nor the check is denied; Never.
 	RetryAfter time.Duration
 	// UsedAfterWaiting is the number of units held after RetryAfter.
 	UsedAfterWaiting int64

@@ -125,7 +125,8 @@ func chargeChains(t *testing.T, server *testenv.Redis, wide, tight *Policy) (onW
 func TestPromisesUnderConcurrency(t *testing.T) {
 	for _, on := range servers {
 		t.Run(on.name, func(t *testing.T) {
-			const quota, window, bucket = 20, 40 * time.Millisecond, 4 * time.Millisecond
+			const quota = 20
+			const window, bucket = 40 * time.Millisecond, 4 * time.Millisecond
 			server := on.start(t)
 			for name, tc := range map[string]struct {
 				limit Limit

@@ -42,7 +42,7 @@
 //     live block and every limit fits its cost.
 //  2. Spend. If every enforcing entry is admitted, each admitted entry spends. If one is
 //     denied, only entries that count attempts and are not blocked spend, Suppressed
-//     adds to what it observed, and each denied entry starts its block.
+//     adds to the units it observed, and each denied entry starts its block.
 //  3. Report the units held now and, after a denial, when the same call fits.
 //
 // # Facts about Redis that the scripts rely on

@@ -80,7 +80,7 @@ func compareAtEdges(t *testing.T, policy *Policy, model, redis *backend) {
 				expectApproximately(g, got.Entries[0].Limits[0], want.Entries[0].Limits[0])
 				continue
 			}
-			g.Expect(got).To(Equal(want), "after %v: %s", step, describe(0, call))
+			g.Expect(got).To(Equal(want), "after %v: %s", step, describe(call))
 		}
 	}
 }

@@ -32,7 +32,7 @@ const MaxValueBytes = 255
 type Key string
 
 const (
-	missingPart   = "-" // no value escapes to this
+	missingPart   = "-" // no escaped value equals this
 	partSeparator = '|'
 	hashMark      = '#'
 	escapeMark    = '%'

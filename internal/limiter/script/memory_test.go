@@ -82,7 +82,7 @@ func TestMemory(t *testing.T) {
 		ten, full := spend(t, "ten", false, log, 10), spend(t, "full", false, log, 2000)
 		g.Expect(full-ten).To(BeNumerically("<=", 16*1990), "16 bytes a hit")
 		const node = 8 << 10 // Redis frees the old end of a list in pieces of this size
-		g.Expect(spend(t, "flood", true, log, 6000)).To(BeNumerically("<=", full+node), "a flood does not grow it")
+		g.Expect(spend(t, "flood", true, log, 6000)).To(BeNumerically("<=", full+node), "a flood does not grow the log")
 	})
 }
 

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 )
@@ -87,5 +86,5 @@ func (w *workload) nextStep() (did string, do func(context.Context, decider) (an
 		}
 	}
 	call := w.nextCall()
-	return describe(time.Duration(0), call), func(ctx context.Context, d decider) (any, error) { return d.Evaluate(ctx, call) }
+	return describe(call), func(ctx context.Context, d decider) (any, error) { return d.Evaluate(ctx, call) }
 }

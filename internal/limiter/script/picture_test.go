@@ -36,7 +36,8 @@ var pictureLimits = []struct {
 // The picture in docs/algorithms.md shows the decisions of the model.
 func TestGoldenPicture(t *testing.T) {
 	g := NewWithT(t)
-	const page, begin, end = "../../../docs/algorithms.md", "```picture\n", "```\n"
+	const page = "../../../docs/algorithms.md"
+	const begin, end = "```picture\n", "```\n"
 	text, err := os.ReadFile(page)
 	g.Expect(err).NotTo(HaveOccurred())
 	before, rest, found := strings.Cut(string(text), begin)

@@ -63,7 +63,7 @@ func checkRetryAfter(t *testing.T, b *backend, w *workload) (denials int) {
 			peek.Draw = w.r.Uint32()
 			_, stillDenied := waitOfCall(peek, b.evaluate(t, peek))
 			NewWithT(t).Expect(!stillDenied).To(Equal(fits),
-				"%v after %s\nwait %v, reply %+v", after, describe(0, call), wait, reply)
+				"%v after %s\nwait %v, reply %+v", after, describe(call), wait, reply)
 		}
 		b.clock.Set(now)
 	}
@@ -103,15 +103,15 @@ func expectPrediction(t *testing.T, b *backend, call *Call, reply *Reply, moment
 		e.Peek = true
 		return b.evaluate(t, &Call{Entries: []Entry{e}}).Entries[0].Limits[0]
 	}
-	history := fmt.Sprintf("%s\n%+v", describe(0, call), r)
-	g.Expect(peek(0).Used).To(Equal(r.Used), history)
+	details := fmt.Sprintf("%s\n%+v", describe(call), r)
+	g.Expect(peek(0).Used).To(Equal(r.Used), details)
 	switch {
 	case moment == 0 && r.RetryAfter > 0:
-		g.Expect(peek(r.RetryAfter).Used).To(Equal(r.UsedAfterWaiting), history)
+		g.Expect(peek(r.RetryAfter).Used).To(Equal(r.UsedAfterWaiting), details)
 	case moment == 1:
-		g.Expect(peek(r.ResetAfter).Used).To(BeZero(), history)
+		g.Expect(peek(r.ResetAfter).Used).To(BeZero(), details)
 	case r.ResetAfter > time.Millisecond:
-		g.Expect(peek(r.ResetAfter-time.Millisecond).Used).To(BeNumerically(">", 0), history)
+		g.Expect(peek(r.ResetAfter-time.Millisecond).Used).To(BeNumerically(">", 0), details)
 	}
 }
 

@@ -149,9 +149,9 @@ func (w *workload) possibleCall() *Call {
 	}
 }
 
-func describe(at time.Duration, call *Call) string {
+func describe(call *Call) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "at %v denied=%v draw=%d", at, call.Denied, call.Draw)
+	fmt.Fprintf(&b, "denied=%v draw=%d", call.Denied, call.Draw)
 	for _, e := range call.Entries {
 		fmt.Fprintf(&b, "\n  %s key %s cost %d peek %v attempts %v shadow %v %+v",
 			e.Policy.id, e.Key, e.Cost, e.Peek, e.Policy.attempts, e.Policy.shadow, e.Policy.limits)
