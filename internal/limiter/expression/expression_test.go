@@ -142,6 +142,9 @@ func TestCompileRejects(t *testing.T) {
 			g.Expect(err.Error()).NotTo(ContainSubstring("\n"))
 		})
 	}
+}
+
+func TestCompileRejectsOtherType(t *testing.T) {
 	_, err := expression.Compile[string](`true`)
 	NewWithT(t).Expect(err).To(MatchError("must yield string, not bool"))
 }

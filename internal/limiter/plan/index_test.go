@@ -99,24 +99,36 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-func TestSnapshot(t *testing.T) {
-	g := NewWithT(t)
+// newTestSnapshot returns a snapshot of four plans: enforced, in shadow, disabled and without
+// matches.
+func newTestSnapshot() *plan.Snapshot {
 	policy := func(name string, mode plan.Mode, matches ...plan.Match) *plan.Plan {
 		p := valid()
 		p.Name, p.Mode, p.Matches = name, mode, matches
 		return p
 	}
 	everything := plan.Match{Paths: []string{"/*"}}
-	s := plan.NewSnapshot(7, []*plan.Plan{
+	return plan.NewSnapshot(7, []*plan.Plan{
 		policy("c", plan.ModeEnforce, everything, matchEntries("k"), matchEntries("k=v"), plan.Match{Methods: []string{"POST"}}),
 		policy("a", plan.ModeShadow, everything),
 		policy("b", plan.ModeDisabled, everything),
 		policy("d", plan.ModeEnforce),
 	})
+}
+
+func TestSnapshotListsPlans(t *testing.T) {
+	g := NewWithT(t)
+	s := newTestSnapshot()
 	g.Expect(s.Revision()).To(Equal(int64(7)))
 	g.Expect(ids(s.Plans())).To(Equal([]string{"shop/a", "shop/b", "shop/c", "shop/d"}))
 	g.Expect(s.Lookup("shop/b").Mode).To(Equal(plan.ModeDisabled))
 	g.Expect(s.Lookup("shop/x")).To(BeNil())
+}
+
+// Matches are in order, each once, without those of disabled plans.
+func TestSnapshotMatches(t *testing.T) {
+	g := NewWithT(t)
+	s := newTestSnapshot()
 	found := s.Match(&plan.Attributes{
 		Method: "GET", Path: "/x", Descriptors: []plan.Descriptor{descriptor("k=w"), descriptor("a=b"), descriptor("k=v")},
 	})
@@ -127,7 +139,7 @@ func TestSnapshot(t *testing.T) {
 		{Plan: c, Match: 1, Descriptor: 0},
 		{Plan: c, Match: 1, Descriptor: 2},
 		{Plan: c, Match: 2, Descriptor: 2},
-	}), "in order, each once, without the disabled")
+	}))
 }
 
 func ids(plans []*plan.Plan) []string {

@@ -83,7 +83,12 @@ func TestClusterConnectsWithUserAndPassword(t *testing.T) {
 		g.Expect(client.Incr(t.Context(), key).Err()).To(Succeed())
 		g.Expect(c.Client(node).ClientList(t.Context()).Val()).To(ContainSubstring("user=weir"))
 	}
+}
 
+func TestClusterErrorOmitsWrongPassword(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	c := testenv.StartRedisCluster(t)
 	wrong := newClient(t, strings.Replace(c.URL, "://", "://weir:guess@", 1), commandTimeout)
 	err := wrong.Ping(t.Context()).Err()
 	g.Expect(err).To(MatchError(ContainSubstring("WRONGPASS")))
