@@ -18,16 +18,6 @@ type variant struct {
 	script        *script.Policy
 }
 
-// algorithms maps the algorithms of plans to those of scripts.
-var algorithms = map[plan.Algorithm]script.Algorithm{
-	plan.FixedWindow:   script.FixedWindow,
-	plan.SlidingLog:    script.SlidingLog,
-	plan.SlidingWindow: script.SlidingWindow,
-	plan.TokenBucket:   script.TokenBucket,
-	plan.GCRA:          script.GCRA,
-	plan.Suppressed:    script.Suppressed,
-}
-
 // newVariant returns the variant without its script, which depends on all variants of
 // the policy.
 func newVariant(p *plan.Plan, override string, limits []plan.Limit) *variant {
@@ -44,7 +34,7 @@ func (v *variant) scriptLimits() []script.Limit {
 	for i, l := range v.limits {
 		limits[i] = script.Limit{
 			Name:      l.Name,
-			Algorithm: algorithms[l.Algorithm],
+			Algorithm: script.AlgorithmNamed(string(l.Algorithm)),
 			Quota:     v.quotas[i],
 			Threshold: l.Threshold,
 			HardQuota: l.HardQuota(),

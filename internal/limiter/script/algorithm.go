@@ -11,6 +11,7 @@ type Algorithm string
 // kind describes an algorithm. Its decisions are made by its Lua file.
 type kind struct {
 	code Algorithm
+	name string // in the API
 	// file is the Lua file of the algorithm, library one that it shares with others.
 	file, library string
 	// arguments returns the arguments of a limit after quota, window and block.
@@ -28,6 +29,17 @@ type kind struct {
 // the bit of an algorithm in a bit set.
 var kinds = [...]*kind{
 	&fixedWindowKind, &slidingLogKind, &slidingWindowKind, &tokenBucketKind, &gcraKind, &suppressedKind,
+}
+
+// AlgorithmNamed returns the algorithm with that name in the API, such as "FixedWindow"; ""
+// if there is no such algorithm.
+func AlgorithmNamed(name string) Algorithm {
+	for _, k := range kinds {
+		if k.name == name {
+			return k.code
+		}
+	}
+	return ""
 }
 
 func (a Algorithm) index() int {

@@ -9,7 +9,7 @@ package script
 const FixedWindow Algorithm = "fw"
 
 var fixedWindowKind = kind{
-	code: FixedWindow, file: "fixed_window.lua", attempts: true,
+	code: FixedWindow, name: "FixedWindow", file: "fixed_window.lua", attempts: true,
 	arguments: func(l *Limit) []int64 { return []int64{l.ceiling} },
 	ceiling:   func(l *Limit) int64 { return l.Threshold },
 	model: func(m *Model, e *Entry, l *Limit) counter {

@@ -14,7 +14,7 @@ import (
 const GCRA Algorithm = "gc"
 
 var gcraKind = kind{
-	code: GCRA, file: "gcra.lua", library: deficitLibrary,
+	code: GCRA, name: "GCRA", file: "gcra.lua", library: deficitLibrary,
 	arguments: func(l *Limit) []int64 { return []int64{l.Threshold, l.ceiling} },
 	ceiling: func(l *Limit) int64 {
 		full := deficitOf(l.Quota, l)

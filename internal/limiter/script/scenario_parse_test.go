@@ -72,13 +72,8 @@ func (p *scenarioParser) line(line string) error {
 	return fmt.Errorf("unknown word %q", words[0])
 }
 
-var algorithmNames = map[string]Algorithm{
-	"FixedWindow": FixedWindow, "SlidingLog": SlidingLog, "SlidingWindow": SlidingWindow,
-	"TokenBucket": TokenBucket, "GCRA": GCRA, "Suppressed": Suppressed,
-}
-
 func (p *scenarioParser) limit(policy *scenarioPolicy, words []string) error {
-	l := Limit{Name: words[0], Algorithm: algorithmNames[words[1]]}
+	l := Limit{Name: words[0], Algorithm: AlgorithmNamed(words[1])}
 	threshold, window, _ := strings.Cut(words[2], "/")
 	var err error
 	if l.Threshold, err = strconv.ParseInt(threshold, 10, 64); err != nil {

@@ -11,7 +11,7 @@ import "slices"
 const SlidingLog Algorithm = "sl"
 
 var slidingLogKind = kind{
-	code: SlidingLog, file: "sliding_log.lua", library: logLibrary, attempts: true,
+	code: SlidingLog, name: "SlidingLog", file: "sliding_log.lua", library: logLibrary, attempts: true,
 	model: func(m *Model, e *Entry, l *Limit) counter {
 		return state[slidingLog](m, e.Key, l.stateKey(e.Policy.id))
 	},

@@ -12,7 +12,7 @@ import "math"
 const Suppressed Algorithm = "su"
 
 var suppressedKind = kind{
-	code: Suppressed, file: "suppressed.lua", library: logLibrary,
+	code: Suppressed, name: "Suppressed", file: "suppressed.lua", library: logLibrary,
 	arguments: func(l *Limit) []int64 { return []int64{l.Bucket.Microseconds(), l.HardQuota} },
 	model: func(m *Model, e *Entry, l *Limit) counter {
 		return state[suppressed](m, e.Key, l.stateKey(e.Policy.id))

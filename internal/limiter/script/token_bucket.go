@@ -9,7 +9,7 @@ package script
 const TokenBucket Algorithm = "tb"
 
 var tokenBucketKind = kind{
-	code: TokenBucket, file: "token_bucket.lua", library: deficitLibrary,
+	code: TokenBucket, name: "TokenBucket", file: "token_bucket.lua", library: deficitLibrary,
 	arguments: func(l *Limit) []int64 { return []int64{l.Threshold, l.ceiling} },
 	ceiling:   func(l *Limit) int64 { return l.Quota },
 	model: func(m *Model, e *Entry, l *Limit) counter {

@@ -13,21 +13,11 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// algorithms maps the algorithms of plans to those of scripts.
-var algorithms = map[plan.Algorithm]script.Algorithm{
-	plan.FixedWindow:   script.FixedWindow,
-	plan.SlidingLog:    script.SlidingLog,
-	plan.SlidingWindow: script.SlidingWindow,
-	plan.TokenBucket:   script.TokenBucket,
-	plan.GCRA:          script.GCRA,
-	plan.Suppressed:    script.Suppressed,
-}
-
 // scriptLimit returns the fields of the limit that identify its state in Redis.
 func scriptLimit(l *plan.Limit) *script.Limit {
 	return &script.Limit{
 		Name:      l.Name,
-		Algorithm: algorithms[l.Algorithm],
+		Algorithm: script.AlgorithmNamed(string(l.Algorithm)),
 		Window:    l.Window(),
 		Bucket:    l.Bucket(),
 		State:     l.State,

@@ -60,7 +60,7 @@ func scripts(p *plan.Plan, variants [][]plan.Limit) []*script.Policy {
 	for i, v := range variants {
 		for _, l := range v {
 			limits[i] = append(limits[i], script.Limit{
-				Name: l.Name, Algorithm: algorithms[l.Algorithm], Quota: p.Quota(l), Threshold: l.Threshold,
+				Name: l.Name, Algorithm: script.AlgorithmNamed(string(l.Algorithm)), Quota: p.Quota(l), Threshold: l.Threshold,
 				HardQuota: l.HardQuota(), Window: l.Window(), Bucket: l.Bucket(), Block: l.Block(), State: l.State,
 			})
 		}
