@@ -31,9 +31,9 @@ func three(algorithm plan.Algorithm) plan.Limit {
 	return l
 }
 
-// atOnce makes so many units pass at once and, where it has a meaning of its
-// own, leaves the rate as it is.
-func atOnce(l *plan.Limit, units int64) {
+// setCapacity sets the number of units that pass at once. A limit with a burst keeps
+// its rate.
+func setCapacity(l *plan.Limit, units int64) {
 	if l.Algorithm.Refills() {
 		l.Burst = units
 	} else {
@@ -45,49 +45,47 @@ var allAlgorithms = []plan.Algorithm{
 	plan.FixedWindow, plan.SlidingLog, plan.SlidingWindow, plan.TokenBucket, plan.GCRA, plan.Suppressed,
 }
 
-// edit is a case of TestEdits.
+// edit is a change to a plan whose limit has already counted units.
 type edit struct {
-	spent int
-	edit  func(*plan.Plan)
-	stays func(plan.Algorithm) bool // what was spent; nil where no limit takes part
-	want  func(plan.Algorithm) limiter.Reason
+	spent      int
+	edit       func(*plan.Plan)
+	keepsCount func(plan.Algorithm) bool // nil when the decision evaluates no limit
+	want       func(plan.Algorithm) limiter.Reason
 }
 
-// Whatever the algorithm, an edit applies to the next decision: to the state
-// there is, or to a fresh one where the edit makes it another state.
-func TestEdits(t *testing.T) {
-	shared := func(algorithm plan.Algorithm) bool { return algorithm == plan.SlidingLog } // one log for all its windows
+func edits() map[string]edit {
+	sharesLog := func(algorithm plan.Algorithm) bool { return algorithm == plan.SlidingLog } // one log for all windows of a policy
 	always := func(plan.Algorithm) bool { return true }
 	never := func(plan.Algorithm) bool { return false }
-	for name, tc := range map[string]edit{
+	return map[string]edit{
 		"more may pass": {
-			spent: 3, edit: func(p *plan.Plan) { atOnce(&p.Limits[0], 5) }, stays: always,
+			spent: 3, edit: func(p *plan.Plan) { setCapacity(&p.Limits[0], 5) }, keepsCount: always,
 			want: func(plan.Algorithm) limiter.Reason { return limiter.ReasonAllowed },
 		},
 		"less may pass": {
-			spent: 2, edit: func(p *plan.Plan) { atOnce(&p.Limits[0], 2) }, stays: always,
+			spent: 2, edit: func(p *plan.Plan) { setCapacity(&p.Limits[0], 2) }, keepsCount: always,
 			want: func(plan.Algorithm) limiter.Reason { return limiter.ReasonLimitExceeded },
 		},
 		"another window": {
-			spent: 3, edit: func(p *plan.Plan) { p.Limits[0].WindowMillis = 61_000 }, stays: shared,
+			spent: 3, edit: func(p *plan.Plan) { p.Limits[0].WindowMillis = 61_000 }, keepsCount: sharesLog,
 			want: func(a plan.Algorithm) limiter.Reason {
-				if shared(a) {
+				if sharesLog(a) {
 					return limiter.ReasonLimitExceeded
 				}
 				return limiter.ReasonAllowed
 			},
 		},
 		"another name": {
-			spent: 3, edit: func(p *plan.Plan) { p.Limits[0].Name = "other" }, stays: shared,
+			spent: 3, edit: func(p *plan.Plan) { p.Limits[0].Name = "other" }, keepsCount: sharesLog,
 			want: func(a plan.Algorithm) limiter.Reason {
-				if shared(a) {
+				if sharesLog(a) {
 					return limiter.ReasonLimitExceeded
 				}
 				return limiter.ReasonAllowed
 			},
 		},
 		"another algorithm": {
-			spent: 3, stays: never,
+			spent: 3, keepsCount: never,
 			edit: func(p *plan.Plan) {
 				next := plan.FixedWindow
 				if p.Limits[0].Algorithm == next {
@@ -98,12 +96,12 @@ func TestEdits(t *testing.T) {
 			want: func(plan.Algorithm) limiter.Reason { return limiter.ReasonAllowed },
 		},
 		"a penalty": {
-			spent: 3, edit: func(p *plan.Plan) { p.Limits[0].BlockMillis = 600_000 }, stays: always,
+			spent: 3, edit: func(p *plan.Plan) { p.Limits[0].BlockMillis = 600_000 }, keepsCount: always,
 			want: func(plan.Algorithm) limiter.Reason { return limiter.ReasonLimitExceeded },
 		},
 		"an override that limits": {
 			// Another rate of refill is another bucket.
-			spent: 3, stays: func(a plan.Algorithm) bool { return !a.Refills() },
+			spent: 3, keepsCount: func(a plan.Algorithm) bool { return !a.Refills() },
 			edit: func(p *plan.Plan) {
 				changed := plan.LimitOverride{Name: "burst", Threshold: 5}
 				if p.Limits[0].Algorithm.Refills() {
@@ -125,14 +123,12 @@ func TestEdits(t *testing.T) {
 			spent: 3, edit: mode(plan.ModeDisabled),
 			want: func(plan.Algorithm) limiter.Reason { return limiter.ReasonDisabled },
 		},
-	} {
-		for _, algorithm := range allAlgorithms {
-			t.Run(name+"/"+string(algorithm), func(t *testing.T) { tc.run(t, algorithm) })
-		}
 	}
 }
 
-func (e *edit) run(t *testing.T, algorithm plan.Algorithm) {
+// editedFixture returns an engine that has admitted the units of e.spent and then
+// received the edited plan.
+func (e *edit) editedFixture(t *testing.T, algorithm plan.Algorithm) *fixture {
 	t.Helper()
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", limited(three(algorithm))))
@@ -142,27 +138,49 @@ func (e *edit) run(t *testing.T, algorithm plan.Algorithm) {
 	edited := makePlan("a/x", limited(three(algorithm)), e.edit)
 	g.Expect(edited.Validate()).To(Succeed())
 	f.Use(plan.NewSnapshot(2, []*plan.Plan{edited}))
-	d := f.decide(t, named("a/x"))
-	g.Expect(d.Reason).To(Equal(e.want(algorithm)))
-	if e.stays != nil {
-		used := int64(0)
-		if e.stays(algorithm) {
-			used = int64(e.spent)
-		}
-		if d.Allowed {
-			used++
-		}
-		g.Expect(d.Limits[0].Used).To(Equal(used))
-	}
-
-	f.Use(plan.NewSnapshot(3, []*plan.Plan{makePlan("a/x", limited(three(algorithm)))}))
-	again := named("a/x")
-	again.Peek = true
-	g.Expect(f.decide(t, again).Limits[0].Used).To(BeNumerically(">=", int64(e.spent)), "nothing is lost by an edit that is taken back")
+	return f
 }
 
-// A block outlives the blockDuration that started it, and the numbers of the
-// override it was started under.
+// An edit keeps existing counters unless it changes which counter the limit uses.
+func TestEditsApplyToTheNextDecision(t *testing.T) {
+	for name, tc := range edits() {
+		for _, algorithm := range allAlgorithms {
+			t.Run(name+"/"+string(algorithm), func(t *testing.T) {
+				g := NewWithT(t)
+				d := tc.editedFixture(t, algorithm).decide(t, named("a/x"))
+				g.Expect(d.Reason).To(Equal(tc.want(algorithm)))
+				if tc.keepsCount == nil {
+					return
+				}
+				used := int64(0)
+				if tc.keepsCount(algorithm) {
+					used = int64(tc.spent)
+				}
+				if d.Allowed {
+					used++
+				}
+				g.Expect(d.Limits[0].Used).To(Equal(used))
+			})
+		}
+	}
+}
+
+func TestRevertedEditsKeepCounters(t *testing.T) {
+	for name, tc := range edits() {
+		for _, algorithm := range allAlgorithms {
+			t.Run(name+"/"+string(algorithm), func(t *testing.T) {
+				f := tc.editedFixture(t, algorithm)
+				f.decide(t, named("a/x"))
+				f.Use(plan.NewSnapshot(3, []*plan.Plan{makePlan("a/x", limited(three(algorithm)))}))
+				peek := named("a/x")
+				peek.Peek = true
+				NewWithT(t).Expect(f.decide(t, peek).Limits[0].Used).To(BeNumerically(">=", int64(tc.spent)))
+			})
+		}
+	}
+}
+
+// A block outlives both the blockDuration and the limits that started it.
 func TestBlocksSurviveEdits(t *testing.T) {
 	for _, algorithm := range allAlgorithms {
 		t.Run(string(algorithm), func(t *testing.T) {
@@ -185,84 +203,145 @@ func TestBlocksSurviveEdits(t *testing.T) {
 	}
 }
 
-// What a limit with a burst says of itself: threshold as in the policy, and
-// what is left of the burst.
-func TestBurst(t *testing.T) {
-	for _, algorithm := range []plan.Algorithm{plan.TokenBucket, plan.GCRA} {
+func costing(units int64) *limiter.Check {
+	check := named("a/x")
+	check.Cost = units
+	return check
+}
+
+// withBurst has one limit of 60 a minute with a burst of 5.
+func withBurst(algorithm plan.Algorithm) *fixture {
+	return newFixture(makePlan("a/x", limited(plan.Limit{
+		Name: "l", Algorithm: algorithm, Threshold: 60, WindowMillis: 60_000, Burst: 5,
+	})))
+}
+
+var burstAlgorithms = []plan.Algorithm{plan.TokenBucket, plan.GCRA}
+
+func TestBurstIsReportedBesideTheThreshold(t *testing.T) {
+	for _, algorithm := range burstAlgorithms {
 		t.Run(string(algorithm), func(t *testing.T) {
 			g := NewWithT(t)
-			f := newFixture(makePlan("a/x", limited(plan.Limit{
-				Name: "l", Algorithm: algorithm, Threshold: 60, WindowMillis: 60_000, Burst: 5,
-			})))
-			dear := named("a/x")
-			dear.Cost = 4
-			d := f.decide(t, dear)
+			d := withBurst(algorithm).decide(t, costing(4))
 			g.Expect(d.Allowed).To(BeTrue())
 			g.Expect([]int64{d.Limits[0].Threshold, d.Limits[0].Used, d.Limits[0].Remaining}).To(Equal([]int64{60, 4, 1}))
 			g.Expect(d.Limits[0].ResetAfter).To(Equal(4 * time.Second))
+		})
+	}
+}
 
-			dear = named("a/x")
-			dear.Cost = 2
-			d = f.decide(t, dear)
+func TestBurstDeniesUntilItRefills(t *testing.T) {
+	for _, algorithm := range burstAlgorithms {
+		t.Run(string(algorithm), func(t *testing.T) {
+			g := NewWithT(t)
+			f := withBurst(algorithm)
+			g.Expect(f.decide(t, costing(4)).Allowed).To(BeTrue())
+			d := f.decide(t, costing(2))
 			g.Expect(d.Reason).To(Equal(limiter.ReasonLimitExceeded))
 			g.Expect(d.RetryAfter).To(Equal(time.Second))
 			g.Expect(d.Limits[0].RemainingAfterWaiting).To(Equal(int64(2)))
+		})
+	}
+}
 
-			dear = named("a/x")
-			dear.Cost = 6
-			d = f.decide(t, dear)
-			g.Expect(d.Reason).To(Equal(limiter.ReasonCostExceedsThreshold), "more than may pass at once, less than the threshold")
+func TestBurstBoundsTheCost(t *testing.T) {
+	for _, algorithm := range burstAlgorithms {
+		t.Run(string(algorithm), func(t *testing.T) {
+			g := NewWithT(t)
+			f := withBurst(algorithm)
+			g.Expect(f.decide(t, costing(4)).Allowed).To(BeTrue())
+			d := f.decide(t, costing(6))
+			g.Expect(d.Reason).To(Equal(limiter.ReasonCostExceedsThreshold), "6 units exceed the burst but not the threshold")
 			g.Expect(d.Limit).To(Equal("l"))
 		})
 	}
 }
 
-func TestSuppressed(t *testing.T) {
-	g := NewWithT(t)
-	shed := plan.Limit{
+const (
+	drawAdmits = uint32(0)
+	drawSheds  = uint32(1<<32 - 1)
+)
+
+// suppressed has a Suppressed limit of 10 in 10 s with a hard limit of 15, and has
+// admitted 12 units.
+func suppressed(t *testing.T) *fixture {
+	t.Helper()
+	f := newFixture(makePlan("a/x", limited(plan.Limit{
 		Name: "shed", Algorithm: plan.Suppressed, Threshold: 10, WindowMillis: 10_000, BucketMicros: 100_000,
 		HardLimitPercent: 150, BlockMillis: 60_000,
-	}
-	f := newFixture(makePlan("a/x", limited(shed)))
+	})))
 	for range 12 {
-		d := f.decide(t, named("a/x"))
-		g.Expect(d.Allowed).To(BeTrue(), "fortune favours")
+		NewWithT(t).Expect(f.decide(t, named("a/x")).Allowed).To(BeTrue(), "the draw admits")
 	}
-	d := f.decide(t, named("a/x"))
+	return f
+}
+
+func TestSuppressedReportsItsFactor(t *testing.T) {
+	g := NewWithT(t)
+	d := suppressed(t).decide(t, named("a/x"))
 	g.Expect(d.Limits[0].SuppressionFactor).To(BeNumerically("~", 1-10.0/13, 1e-6))
 	g.Expect(d.Limits[0].Used).To(Equal(int64(13)))
 	g.Expect(d.Limits[0].Remaining).To(BeZero())
-
-	f.store.draw = 1<<32 - 1
-	d = f.decide(t, named("a/x"))
-	g.Expect([]string{string(d.Reason), d.Policy, d.Limit}).To(Equal([]string{"Suppressed", "a/x", "shed"}))
-	g.Expect(d.Limits[0].Allowed).To(BeFalse())
-	g.Expect(d.Limits[0].Used).To(Equal(int64(13)), "admissions are what is used")
-	g.Expect(d.RetryAfter).To(Equal(10 * time.Second))
-	f.store.draw = 0
-	g.Expect(f.decide(t, named("a/x")).Allowed).To(BeTrue(), "to be shed starts no block")
-	g.Expect(f.decide(t, named("a/x")).Allowed).To(BeTrue())
-	d = f.decide(t, named("a/x"))
-	g.Expect([]string{string(d.Reason), d.Limit}).To(Equal([]string{"LimitExceeded", "shed"}), "the hard limit of 15")
-	g.Expect(f.decide(t, named("a/x")).Reason).To(Equal(limiter.ReasonBlocked))
-
-	metrics := exposition(g, f.registry)
-	g.Expect(metrics).To(ContainSubstring(`weir_decisions_total{limit="shed",namespace="a",policy="x",verdict="denied"}`))
-	g.Expect(metrics).To(ContainSubstring(`weir_blocks_total{limit="shed",namespace="a",policy="x"}`))
 }
 
-// Chance is the reason only where no limit is exceeded.
-func TestSuppressedBesideAnother(t *testing.T) {
+func TestSuppressedShedsByChance(t *testing.T) {
 	g := NewWithT(t)
-	shed := plan.Limit{Name: "shed", Algorithm: plan.Suppressed, Threshold: 1, WindowMillis: 10_000, BucketMicros: 100_000, HardLimitPercent: 1000}
-	fixed := plan.Limit{Name: "fixed", Algorithm: plan.FixedWindow, Threshold: 2, WindowMillis: 60_000}
-	f := newFixture(makePlan("a/x", limited(shed, fixed)))
+	f := suppressed(t)
 	f.decide(t, named("a/x"))
-	f.decide(t, named("a/x"))
-	f.store.draw = 1<<32 - 1
+	f.store.draw = drawSheds
 	d := f.decide(t, named("a/x"))
-	g.Expect([]string{string(d.Reason), d.Limit}).To(Equal([]string{"LimitExceeded", "fixed"}))
+	g.Expect([]string{string(d.Reason), d.Policy, d.Limit}).To(Equal([]string{"Suppressed", "a/x", "shed"}))
+	g.Expect(d.Limits[0].Allowed).To(BeFalse())
+	g.Expect(d.Limits[0].Used).To(Equal(int64(13)), "a shed request is not used")
+	g.Expect(d.RetryAfter).To(Equal(10 * time.Second))
+	g.Expect(exposition(g, f.registry)).To(ContainSubstring(`weir_decisions_total{limit="shed",namespace="a",policy="x",verdict="denied"}`))
+}
 
-	f.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/x", limited(shed, fixed), mode(plan.ModeShadow))}))
-	g.Expect(f.decide(t, named("a/x")).Allowed).To(BeTrue(), "Shadow never sheds")
+func TestSheddingStartsNoBlock(t *testing.T) {
+	g := NewWithT(t)
+	f := suppressed(t)
+	f.store.draw = drawSheds
+	g.Expect(f.decide(t, named("a/x")).Reason).To(Equal(limiter.ReasonSuppressed))
+	f.store.draw = drawAdmits
+	g.Expect(f.decide(t, named("a/x")).Allowed).To(BeTrue())
+}
+
+// Admitted units count toward the hard limit, shed requests do not.
+func TestSuppressedHardLimitStartsABlock(t *testing.T) {
+	g := NewWithT(t)
+	f := suppressed(t)
+	f.decide(t, named("a/x"))
+	f.store.draw = drawSheds
+	f.decide(t, named("a/x"))
+	f.store.draw = drawAdmits
+	g.Expect(f.decide(t, named("a/x")).Allowed).To(BeTrue())
+	g.Expect(f.decide(t, named("a/x")).Allowed).To(BeTrue())
+	d := f.decide(t, named("a/x"))
+	g.Expect([]string{string(d.Reason), d.Limit}).To(Equal([]string{"LimitExceeded", "shed"}), "the hard limit of 15")
+	g.Expect(f.decide(t, named("a/x")).Reason).To(Equal(limiter.ReasonBlocked))
+	g.Expect(exposition(g, f.registry)).To(ContainSubstring(`weir_blocks_total{limit="shed",namespace="a",policy="x"}`))
+}
+
+// suppressedBesideFixed has a limit that suppresses strongly and an exhausted fixed one.
+func suppressedBesideFixed(t *testing.T, edits ...func(*plan.Plan)) *fixture {
+	t.Helper()
+	both := limited(
+		plan.Limit{Name: "shed", Algorithm: plan.Suppressed, Threshold: 1, WindowMillis: 10_000, BucketMicros: 100_000, HardLimitPercent: 1000},
+		plan.Limit{Name: "fixed", Algorithm: plan.FixedWindow, Threshold: 2, WindowMillis: 60_000},
+	)
+	f := newFixture(makePlan("a/x", both))
+	f.decide(t, named("a/x"))
+	f.decide(t, named("a/x"))
+	f.store.draw = drawSheds
+	f.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/x", append(edits, both)...)}))
+	return f
+}
+
+func TestExceededLimitIsReportedBeforeSuppression(t *testing.T) {
+	d := suppressedBesideFixed(t).decide(t, named("a/x"))
+	NewWithT(t).Expect([]string{string(d.Reason), d.Limit}).To(Equal([]string{"LimitExceeded", "fixed"}))
+}
+
+func TestShadowNeverSheds(t *testing.T) {
+	NewWithT(t).Expect(suppressedBesideFixed(t, mode(plan.ModeShadow)).decide(t, named("a/x")).Allowed).To(BeTrue())
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// modelStore decides with the reference model, at a time the test sets, or
-// fails with err. It records the last call.
+// modelStore decides with the reference model at the time now, or fails with err. It
+// records the last call.
 type modelStore struct {
 	engine.Store
 
@@ -34,12 +34,12 @@ type modelStore struct {
 	last  *script.Call
 }
 
-func (e *modelStore) Evaluate(_ context.Context, call *script.Call) (*script.Reply, error) {
-	e.last = call
-	if e.err != nil {
-		return nil, e.err
+func (s *modelStore) Evaluate(_ context.Context, call *script.Call) (*script.Reply, error) {
+	s.last = call
+	if s.err != nil {
+		return nil, s.err
 	}
-	return e.model.Evaluate(call, e.now), nil
+	return s.model.Evaluate(call, s.now), nil
 }
 
 type fixture struct {
@@ -101,22 +101,22 @@ func (f *fixture) decide(t *testing.T, check *limiter.Check) *limiter.Decision {
 	return d
 }
 
-func TestReasons(t *testing.T) {
+func TestDecisionReasons(t *testing.T) {
 	apiKey := plan.KeyPart{Type: plan.KeyHeader, Header: "x-api-key"}
 	block := func(p *plan.Plan) { p.Limits[0].BlockMillis = 600_000 }
 	for name, tc := range map[string]struct {
 		plans     []*plan.Plan
 		check     *limiter.Check
-		spent     int // the same check before, that often
+		spent     int // number of equal checks before this one
 		allowed   bool
 		reason    limiter.Reason
 		policy    string
 		limit     string
 		retry     time.Duration
 		noLimits  bool
-		untouched bool // Redis must not be asked
+		untouched bool // the store must not be called
 	}{
-		"fits": {
+		"within the limit": {
 			plans: []*plan.Plan{makePlan("a/x")}, check: named("a/x"), allowed: true, reason: limiter.ReasonAllowed,
 		},
 		"over the limit": {
@@ -127,20 +127,20 @@ func TestReasons(t *testing.T) {
 			plans: []*plan.Plan{makePlan("a/x", block)}, check: named("a/x"), spent: 4,
 			reason: limiter.ReasonBlocked, policy: "a/x", limit: "burst", retry: 10*time.Minute + time.Millisecond,
 		},
-		"the first policy of the chain that refuses is named": {
+		"the first policy of the chain that denies is reported": {
 			plans: []*plan.Plan{makePlan("a/wide", threshold(100)), makePlan("a/y"), makePlan("a/x")},
 			check: named("a/wide", "a/y", "a/x"), spent: 3,
 			reason: limiter.ReasonLimitExceeded, policy: "a/y", limit: "burst", retry: time.Minute + time.Millisecond,
 		},
-		"a shadow policy never refuses": {
+		"a shadow policy never denies": {
 			plans: []*plan.Plan{makePlan("a/x", mode(plan.ModeShadow))}, check: named("a/x"), spent: 5,
 			allowed: true, reason: limiter.ReasonAllowed,
 		},
-		"a cost that can never fit": {
+		"a cost above the threshold": {
 			plans: []*plan.Plan{makePlan("a/x")}, check: &limiter.Check{Policies: []string{"a/x"}, Cost: 4},
 			reason: limiter.ReasonCostExceedsThreshold, policy: "a/x", limit: "burst",
 		},
-		"a cost that only shadow could refuse": {
+		"a cost that only shadow could deny": {
 			plans: []*plan.Plan{makePlan("a/x", mode(plan.ModeShadow))},
 			check: &limiter.Check{Policies: []string{"a/x"}, Cost: 4}, allowed: true, reason: limiter.ReasonAllowed,
 		},
@@ -148,15 +148,15 @@ func TestReasons(t *testing.T) {
 			plans: []*plan.Plan{makePlan("a/x", mode(plan.ModeDisabled))}, check: named("a/x"),
 			allowed: true, reason: limiter.ReasonDisabled, noLimits: true, untouched: true,
 		},
-		"disabled beside another": {
+		"disabled beside an enforced policy": {
 			plans: []*plan.Plan{makePlan("a/x", mode(plan.ModeDisabled)), makePlan("a/y")}, check: named("a/x", "a/y"),
 			allowed: true, reason: limiter.ReasonAllowed,
 		},
-		"nothing matches": {
+		"no policy matches": {
 			plans: []*plan.Plan{makePlan("a/x")}, check: &limiter.Check{Cost: 1},
 			allowed: true, reason: limiter.ReasonNoPolicy, noLimits: true, untouched: true,
 		},
-		"matches": {
+		"a policy that matches": {
 			plans: []*plan.Plan{makePlan("a/x", matching(plan.Match{Hosts: []string{"*.shop.example"}, Paths: []string{"/api/*"}}))},
 			check: &limiter.Check{Cost: 1, Attributes: plan.Attributes{Host: "EU.Shop.Example:443", Path: "/x/../api//v1?q"}},
 			spent: 3, reason: limiter.ReasonLimitExceeded, policy: "a/x", limit: "burst", retry: time.Minute + time.Millisecond,
@@ -170,12 +170,12 @@ func TestReasons(t *testing.T) {
 			check: &limiter.Check{Policies: []string{"a/x"}, Cost: 1}, spent: 3,
 			allowed: true, reason: limiter.ReasonNoPolicy, noLimits: true, untouched: true,
 		},
-		"a missing key refuses": {
+		"a missing key denies": {
 			plans:  []*plan.Plan{makePlan("a/x", keyed(apiKey), missing(plan.MissingKeyDeny))},
 			check:  &limiter.Check{Policies: []string{"a/x"}, Cost: 1},
 			reason: limiter.ReasonMissingKey, policy: "a/x", noLimits: true, untouched: true,
 		},
-		"a missing key refuses for all": {
+		"a missing key denies the whole chain": {
 			plans: []*plan.Plan{makePlan("a/x", keyed(apiKey), missing(plan.MissingKeyDeny)), makePlan("a/y")},
 			check: &limiter.Check{Policies: []string{"a/y", "a/x"}, Cost: 1}, spent: 5,
 			reason: limiter.ReasonMissingKey, policy: "a/x",
@@ -205,15 +205,21 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-func TestRefusedChainSpendsNothing(t *testing.T) {
+func TestDeniedChainSpendsNothing(t *testing.T) {
 	g := NewWithT(t)
-	f := newFixture(makePlan("a/tight", threshold(1)), makePlan("a/wide", threshold(100)),
-		makePlan("a/keyed", keyed(plan.KeyPart{Type: plan.KeyPrincipal}), missing(plan.MissingKeyDeny)))
+	f := newFixture(makePlan("a/tight", threshold(1)), makePlan("a/wide", threshold(100)))
 	g.Expect(f.decide(t, named("a/wide", "a/tight")).Limits[0].Used).To(Equal(int64(1)))
 	g.Expect(f.decide(t, named("a/wide", "a/tight")).Limits[0].Used).To(Equal(int64(1)))
-	check := &limiter.Check{Policies: []string{"a/wide", "a/keyed"}, Cost: 1}
-	g.Expect(f.decide(t, check).Limits[0].Used).To(BeZero(), "refused for a missing key")
 	g.Expect(f.decide(t, named("a/wide")).Limits[0].Used).To(Equal(int64(2)))
+}
+
+func TestChainDeniedForAMissingKeySpendsNothing(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/wide", threshold(100)),
+		makePlan("a/keyed", keyed(plan.KeyPart{Type: plan.KeyPrincipal}), missing(plan.MissingKeyDeny)))
+	check := &limiter.Check{Policies: []string{"a/wide", "a/keyed"}, Cost: 1}
+	g.Expect(f.decide(t, check).Limits[0].Used).To(BeZero())
+	g.Expect(f.decide(t, &limiter.Check{Policies: []string{"a/wide"}, Cost: 1}).Limits[0].Used).To(Equal(int64(1)))
 }
 
 func TestKeysFromAttributes(t *testing.T) {
@@ -229,20 +235,20 @@ func TestKeysFromAttributes(t *testing.T) {
 		attributes plan.Attributes
 		want       script.Key
 	}{
-		"no parts":               {nil, from("192.0.2.7"), "-"},
-		"a header":               {[]plan.KeyPart{header}, plan.Attributes{Headers: map[string]string{"x-api-key": "k1"}}, "k1"},
-		"an absent header":       {[]plan.KeyPart{header}, plan.Attributes{}, "-"},
-		"an empty header":        {[]plan.KeyPart{header}, plan.Attributes{Headers: map[string]string{"x-api-key": ""}}, "-"},
-		"control characters":     {[]plan.KeyPart{header}, plan.Attributes{Headers: map[string]string{"x-api-key": "a\r\nb"}}, "a%0D%0Ab"},
-		"an address":             {[]plan.KeyPart{address}, from("192.0.2.7"), "192.0.2.7"},
-		"a mapped address":       {[]plan.KeyPart{address}, from("::ffff:192.0.2.7"), "192.0.2.7"},
-		"an IPv6 network":        {[]plan.KeyPart{address}, from("2001:db8::1:2"), "2001%3Adb8%3A%3A/64"},
-		"its neighbour":          {[]plan.KeyPart{address}, from("2001:db8::ffff"), "2001%3Adb8%3A%3A/64"},
-		"a whole IPv6 address":   {[]plan.KeyPart{network}, from("2001:db8::1%eth0"), "2001%3Adb8%3A%3A1"},
-		"an IPv4 network":        {[]plan.KeyPart{network}, from("192.0.2.7"), "192.0.2.0/24"},
-		"no address":             {[]plan.KeyPart{address, principal}, plan.Attributes{Principal: "bob"}, "-|bob"},
-		"several, in order":      {[]plan.KeyPart{principal, header}, plan.Attributes{Principal: "bob", Headers: map[string]string{"x-api-key": "k"}}, "bob|k"},
-		"a value like a missing": {[]plan.KeyPart{principal}, plan.Attributes{Principal: "-"}, "%2D"},
+		"no parts":                                {nil, from("192.0.2.7"), "-"},
+		"a header":                                {[]plan.KeyPart{header}, plan.Attributes{Headers: map[string]string{"x-api-key": "k1"}}, "k1"},
+		"an absent header":                        {[]plan.KeyPart{header}, plan.Attributes{}, "-"},
+		"an empty header":                         {[]plan.KeyPart{header}, plan.Attributes{Headers: map[string]string{"x-api-key": ""}}, "-"},
+		"control characters":                      {[]plan.KeyPart{header}, plan.Attributes{Headers: map[string]string{"x-api-key": "a\r\nb"}}, "a%0D%0Ab"},
+		"an address":                              {[]plan.KeyPart{address}, from("192.0.2.7"), "192.0.2.7"},
+		"a mapped address":                        {[]plan.KeyPart{address}, from("::ffff:192.0.2.7"), "192.0.2.7"},
+		"an IPv6 network":                         {[]plan.KeyPart{address}, from("2001:db8::1:2"), "2001%3Adb8%3A%3A/64"},
+		"another address of that IPv6 network":    {[]plan.KeyPart{address}, from("2001:db8::ffff"), "2001%3Adb8%3A%3A/64"},
+		"a whole IPv6 address":                    {[]plan.KeyPart{network}, from("2001:db8::1%eth0"), "2001%3Adb8%3A%3A1"},
+		"an IPv4 network":                         {[]plan.KeyPart{network}, from("192.0.2.7"), "192.0.2.0/24"},
+		"no address":                              {[]plan.KeyPart{address, principal}, plan.Attributes{Principal: "bob"}, "-|bob"},
+		"several, in order":                       {[]plan.KeyPart{principal, header}, plan.Attributes{Principal: "bob", Headers: map[string]string{"x-api-key": "k"}}, "bob|k"},
+		"a value like the mark of a missing part": {[]plan.KeyPart{principal}, plan.Attributes{Principal: "-"}, "%2D"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(makePlan("a/x", keyed(tc.parts...)))
@@ -252,7 +258,7 @@ func TestKeysFromAttributes(t *testing.T) {
 	}
 }
 
-func TestMalformedChecks(t *testing.T) {
+func TestInvalidChecksAreRejected(t *testing.T) {
 	for name, tc := range map[string]struct {
 		check *limiter.Check
 		field string
@@ -280,22 +286,39 @@ func TestMalformedChecks(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTheCaller(t *testing.T) {
-	g := NewWithT(t)
+func TestDecideNeedsPlans(t *testing.T) {
 	_, err := newFixture().Decide(t.Context(), named("a/x"))
-	g.Expect(err).To(MatchError(limiter.ErrNotReady))
-	_, err = newFixture(makePlan("a/x")).Decide(t.Context(), named("a/x", "a/y"))
-	g.Expect(err).To(MatchError(&limiter.UnknownPolicyError{Policy: "a/y"}))
-
-	gone, leave := context.WithCancel(t.Context())
-	leave()
-	f := newFixture(makePlan("a/x"))
-	f.store.err = &script.StoreError{Cause: script.CauseCanceled, Err: context.Canceled}
-	_, err = f.Decide(gone, named("a/x"))
-	g.Expect(err).To(MatchError(context.Canceled))
+	NewWithT(t).Expect(err).To(MatchError(limiter.ErrNotReady))
 }
 
-func TestSnapshotsReplaceEachOther(t *testing.T) {
+func TestDecideRejectsUnknownPolicies(t *testing.T) {
+	_, err := newFixture(makePlan("a/x")).Decide(t.Context(), named("a/x", "a/y"))
+	NewWithT(t).Expect(err).To(MatchError(&limiter.UnknownPolicyError{Policy: "a/y"}))
+}
+
+func TestDecideReportsCancellation(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	f := newFixture(makePlan("a/x"))
+	f.store.err = &script.StoreError{Cause: script.CauseCanceled, Err: context.Canceled}
+	_, err := f.Decide(ctx, named("a/x"))
+	NewWithT(t).Expect(err).To(MatchError(context.Canceled))
+}
+
+func TestNewSnapshotKeepsCounters(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/x"))
+	for range 4 {
+		f.decide(t, named("a/x"))
+	}
+	f.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/x", threshold(5))}))
+	d := f.decide(t, named("a/x"))
+	g.Expect(d.Allowed).To(BeTrue(), "the next decision uses the new threshold")
+	g.Expect(d.Limits[0].Used).To(Equal(int64(4)))
+	g.Expect(d.Revision).To(Equal(int64(2)))
+}
+
+func TestNewSnapshotRemovesPolicies(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x"), makePlan("a/y"))
 	for range 4 {
@@ -305,10 +328,6 @@ func TestSnapshotsReplaceEachOther(t *testing.T) {
 	g.Expect(testutil.GatherAndCount(f.registry, "weir_decisions_total")).To(Equal(4))
 
 	f.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/x", threshold(5))}))
-	d := f.decide(t, named("a/x"))
-	g.Expect(d.Allowed).To(BeTrue(), "the next decision obeys the edit, with the state there was")
-	g.Expect(d.Limits[0].Used).To(Equal(int64(4)))
-	g.Expect(d.Revision).To(Equal(int64(2)))
 	_, err := f.Decide(t.Context(), named("a/y"))
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(testutil.GatherAndCount(f.registry, "weir_decisions_total")).To(Equal(2), "the series of a/y are gone")

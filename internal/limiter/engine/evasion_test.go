@@ -22,10 +22,10 @@ func login() plan.Attributes {
 	}
 }
 
-// spelling is a request that a caller spells as it likes.
+// spelling is one way to write the request of login().
 type spelling struct {
 	edit func(*plan.Attributes)
-	// distinct says why this is another request; empty if it is the same one.
+	// distinct is why this is another request, or empty if it is the same one.
 	distinct string
 }
 
@@ -49,15 +49,15 @@ func sent(distinct string, texts ...string) spelling {
 	return spelling{func(a *plan.Attributes) { a.Descriptors = descriptors(texts...) }, distinct}
 }
 
-// A caller has no other spelling of a request by which it gets round a policy.
-// What is distinct on purpose is in docs/spec/ratelimitpolicy.md.
-func TestEvasion(t *testing.T) {
+// A client cannot bypass a policy by spelling a request differently. The intended
+// distinctions are in docs/spec/ratelimitpolicy.md.
+func TestSpellingsOfARequestMatchAlike(t *testing.T) {
 	const (
 		separates = "an escaped slash, a backslash and a semicolon separate nothing"
 		exact     = "a path is compared whole, and in its case"
-		data      = "an escape of what may not stand in a path is part of the name"
+		data      = "an escaped character that a path cannot contain is part of the name"
 		once      = "escapes are decoded once"
-		proxies   = "what proxies send is compared as it is"
+		proxies   = "values from proxies are compared unchanged"
 	)
 	policy := makePlan("a/x", matching(plan.Match{
 		Hosts: []string{"shop.example", "192.0.2.1"}, Methods: []string{"POST"}, Paths: []string{"/login"},
@@ -104,9 +104,9 @@ func TestEvasion(t *testing.T) {
 	}
 }
 
-// Where a server takes more spellings for one path than Weir does, a prefix holds
-// for those that go on after it.
-func TestEvasionOfPrefix(t *testing.T) {
+// A server may treat more spellings as one path than Weir does. A prefix matches those
+// that continue after it.
+func TestPrefixMatchesLongerSpellings(t *testing.T) {
 	policy := makePlan("a/x", matching(plan.Match{Paths: []string{"/login*"}}))
 	for _, text := range []string{
 		"/login/", "/login.", "/login/x/..", "/login%2F", "/login%5C", "/login;v=1", "/login%3Bv=1", "/login%00", "/login%20", "/login%3Fx", "/login\xff", "/login%",
@@ -116,10 +116,10 @@ func TestEvasionOfPrefix(t *testing.T) {
 	}
 }
 
-// A caller has one budget, and one address, however the address is written.
-func TestEvasionOfKeys(t *testing.T) {
+// An address is one key, however it is written.
+func TestSpellingsOfAnAddressShareAKey(t *testing.T) {
 	address := plan.KeyPart{Type: plan.KeyRemoteAddress, IPv4PrefixLength: 32, IPv6PrefixLength: 64}
-	f := newFixture(makePlan("a/x", keyed(address, expression("remoteAddress"), user), overridden(allow(cidrs("10.0.0.0/8")))))
+	f := newFixture(makePlan("a/x", keyed(address, expression("remoteAddress"), user)))
 	spellings := map[string][]string{
 		"192.0.2.7|192.0.2.7|x": {"192.0.2.7", "::ffff:192.0.2.7", "::ffff:c000:207", "0:0:0:0:0:FFFF:192.0.2.7", "::ffff:192.0.2.7%eth0"},
 		"fe80%3A%3A/64|fe80%3A%3A1|x": {
@@ -131,20 +131,24 @@ func TestEvasionOfKeys(t *testing.T) {
 			t.Run(text, func(t *testing.T) {
 				a := plan.Attributes{RemoteAddress: netip.MustParseAddr(text), Descriptors: descriptors("user=x user=y", "user=z")}
 				f.decide(t, &limiter.Check{Policies: []string{"a/x"}, Cost: 1, Peek: true, Attributes: a})
-				NewWithT(t).Expect(f.keysAsked()).To(Equal([]string{want}))
+				NewWithT(t).Expect(f.evaluatedKeys()).To(Equal([]string{want}))
 			})
 		}
 	}
+}
+
+func TestSpellingsOfAnAddressSelectAnOverride(t *testing.T) {
+	f := newFixture(makePlan("a/x", overridden(allow(cidrs("10.0.0.0/8")))))
 	for _, text := range []string{"10.0.0.1", "::ffff:10.0.0.1", "::ffff:a00:1"} {
 		d := f.decide(t, &limiter.Check{Policies: []string{"a/x"}, Cost: 1, Attributes: from(text)})
 		NewWithT(t).Expect(d.Reason).To(Equal(limiter.ReasonExempt), text)
 	}
 }
 
-// Names of headers are found in any case: doors make them lower-case, and so are
-// those of policies.
-func TestEvasionByHeaderCase(t *testing.T) {
+// Doors convert header names to lower case, and policies are compiled with lower-case
+// names, so a policy finds a header in any case.
+func TestHeaderNamesMatchInAnyCase(t *testing.T) {
 	f := newFixture(makePlan("a/x", keyed(apiKey, expression(`request.headers["X-API-Key"]`)), matching(plan.Match{When: `"X-Api-KEY" in request.headers`})))
 	f.decide(t, &limiter.Check{Cost: 1, Attributes: withKey("k")})
-	NewWithT(t).Expect(f.keysAsked()).To(Equal([]string{"k|k"}))
+	NewWithT(t).Expect(f.evaluatedKeys()).To(Equal([]string{"k|k"}))
 }

@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
@@ -23,7 +24,7 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-func TestFailureModes(t *testing.T) {
+func TestFailureModeDecidesWithoutRedis(t *testing.T) {
 	open, closed := fails(plan.FailOpen), fails(plan.FailClosed)
 	for name, tc := range map[string]struct {
 		plans    []*plan.Plan
@@ -31,11 +32,11 @@ func TestFailureModes(t *testing.T) {
 		degraded plan.FailureMode
 		policy   string
 	}{
-		"open admits":               {[]*plan.Plan{makePlan("a/x", open)}, true, plan.FailOpen, ""},
-		"closed refuses":            {[]*plan.Plan{makePlan("a/x", closed)}, false, plan.FailClosed, "a/x"},
-		"any closed refuses":        {[]*plan.Plan{makePlan("a/x", open), makePlan("a/y", closed)}, false, plan.FailClosed, "a/y"},
-		"shadow never refuses":      {[]*plan.Plan{makePlan("a/x", closed, mode(plan.ModeShadow))}, true, plan.FailOpen, ""},
-		"shadow beside one that is": {[]*plan.Plan{makePlan("a/x", closed, mode(plan.ModeShadow)), makePlan("a/y", open)}, true, plan.FailOpen, ""},
+		"open admits":                  {[]*plan.Plan{makePlan("a/x", open)}, true, plan.FailOpen, ""},
+		"closed denies":                {[]*plan.Plan{makePlan("a/x", closed)}, false, plan.FailClosed, "a/x"},
+		"any closed denies":            {[]*plan.Plan{makePlan("a/x", open), makePlan("a/y", closed)}, false, plan.FailClosed, "a/y"},
+		"shadow never denies":          {[]*plan.Plan{makePlan("a/x", closed, mode(plan.ModeShadow))}, true, plan.FailOpen, ""},
+		"shadow beside an open policy": {[]*plan.Plan{makePlan("a/x", closed, mode(plan.ModeShadow)), makePlan("a/y", open)}, true, plan.FailOpen, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -56,7 +57,7 @@ func TestFailureModes(t *testing.T) {
 	}
 }
 
-func TestImpossibleCostIsRefusedWithoutRedis(t *testing.T) {
+func TestCostAboveTheThresholdIsDeniedWithoutRedis(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", fails(plan.FailOpen)))
 	f.store.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
@@ -67,95 +68,117 @@ func TestImpossibleCostIsRefusedWithoutRedis(t *testing.T) {
 	g.Expect(exposition(g, f.registry)).To(ContainSubstring(`weir_decisions_total{limit="burst",namespace="a",policy="x",verdict="denied"}`))
 }
 
-// What becomes of decisions while a real Redis fails in each of its ways.
-func TestRealRedisFails(t *testing.T) {
-	const storeTimeout = 100 * time.Millisecond
-	server := testenv.StartRedis(t)
-	client, err := redisclient.New(server.URL, storeTimeout)
-	g := NewWithT(t)
-	g.Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = client.Close() }()
-	registry := prometheus.NewRegistry()
-	var log strings.Builder
-	e := engine.New(engine.Options{
-		Store: script.NewStore(client, "weir:"), Registerer: registry,
-		Logger: slog.New(slog.NewTextHandler(&log, nil)), StoreTimeout: storeTimeout,
-	})
-	e.Use(plan.NewSnapshot(1, []*plan.Plan{
-		makePlan("a/open", threshold(1000)), makePlan("a/closed", threshold(1000), fails(plan.FailClosed)),
-	}))
-	decide := func(id string) *limiter.Decision {
-		d, err := e.Decide(t.Context(), named(id))
-		g.Expect(err).NotTo(HaveOccurred())
-		return d
-	}
-	used := func(id string) int64 {
-		d := decide(id)
-		if d.Degraded != "" {
-			return -1
-		}
-		return d.Limits[0].Used
-	}
-	degraded := func(cause string) {
-		g.Expect(decide("a/open").Degraded).To(Equal(plan.FailOpen), cause)
-		g.Expect(decide("a/closed").Allowed).To(BeFalse(), cause)
-		expected := `weir_degraded_decisions_total{cause="` + cause + `",mode="Closed",policy="a/closed"}`
-		g.Expect(exposition(g, registry)).To(ContainSubstring(expected))
-	}
-	g.Expect(used("a/open")).To(Equal(int64(1)))
-
-	g.Expect(client.ScriptFlush(t.Context()).Err()).To(Succeed())
-	g.Expect(used("a/open")).To(Equal(int64(2)), "a lost script heals in the same call")
-
-	server.Pause()
-	degraded("timeout")
-	server.Resume()
-	g.Eventually(func() plan.FailureMode { return decide("a/open").Degraded }).Should(BeEmpty())
-
-	server.Stop()
-	degraded("connection")
-	server.Start()
-	g.Eventually(func() int64 { return used("a/closed") }, "5s").Should(Equal(int64(1)), "empty, and deciding again")
-
-	g.Expect(client.ConfigSet(t.Context(), "maxmemory", "1").Err()).To(Succeed())
-	degraded("memory")
-	g.Expect(client.ConfigSet(t.Context(), "maxmemory", "0").Err()).To(Succeed())
-
-	for _, id := range []string{"a/open", "a/closed"} { // somebody else's data where a counter should be
-		key := "weir:1:c:{alice}:" + id + ":burst:fw:1m"
-		g.Expect(client.Del(t.Context(), key).Err()).To(Succeed())
-		g.Expect(client.RPush(t.Context(), key, "x").Err()).To(Succeed())
-	}
-	degraded("script")
-	g.Expect(log.String()).To(ContainSubstring("Decided without Redis"))
+// failing is an engine with a short timeout for a Redis that the test makes fail. It has
+// two policies of 1000 a minute: a/open and a/closed.
+type failing struct {
+	*engine.Engine
+	client  redis.UniversalClient
+	server  *testenv.Redis
+	metrics *prometheus.Registry
+	log     strings.Builder
 }
 
-// A decision is never sent again once Redis may have run it.
-func TestLostReplyIsNotSentAgain(t *testing.T) {
-	g := NewWithT(t)
+func newFailing(t *testing.T, storeTimeout time.Duration) *failing {
+	t.Helper()
 	server := testenv.StartRedis(t)
-	client, err := redisclient.New(server.URL, 50*time.Millisecond)
-	g.Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = client.Close() }()
-	e := engine.New(engine.Options{
-		Store: script.NewStore(client, "weir:"), Registerer: prometheus.NewRegistry(),
-		Logger: slog.New(slog.DiscardHandler), StoreTimeout: 50 * time.Millisecond,
+	client, err := redisclient.New(server.URL, storeTimeout)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = client.Close() })
+	f := &failing{client: client, server: server, metrics: prometheus.NewRegistry()}
+	f.Engine = engine.New(engine.Options{
+		Store: script.NewStore(client, "weir:"), Registerer: f.metrics,
+		Logger: slog.New(slog.NewTextHandler(&f.log, nil)), StoreTimeout: storeTimeout,
 	})
-	e.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", threshold(1000))}))
-	_, err = e.Decide(t.Context(), named("a/x"))
-	g.Expect(err).NotTo(HaveOccurred())
-	const lost = 5
-	for range lost { // each is in the server's buffers when its reply is given up on
-		server.Pause()
-		d, err := e.Decide(t.Context(), named("a/x"))
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(d.Degraded).To(Equal(plan.FailOpen))
-		server.Resume()
-		g.Eventually(func() error { return client.Ping(t.Context()).Err() }).Should(Succeed())
+	f.Use(plan.NewSnapshot(1, []*plan.Plan{
+		makePlan("a/open", threshold(1000)), makePlan("a/closed", threshold(1000), fails(plan.FailClosed)),
+	}))
+	return f
+}
+
+func (f *failing) decide(t *testing.T, id string) *limiter.Decision {
+	t.Helper()
+	d, err := f.Decide(t.Context(), named(id))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return d
+}
+
+// spend decides and returns the used units, or -1 for a degraded decision.
+func (f *failing) spend(t *testing.T, id string) int64 {
+	t.Helper()
+	d := f.decide(t, id)
+	if d.Degraded != "" {
+		return -1
 	}
-	d, err := e.Decide(t.Context(), named("a/x"))
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(d.Limits[0].Used).To(BeNumerically("<=", int64(lost+2)), "no decision was spent twice")
+	return d.Limits[0].Used
+}
+
+// expectDegraded expects both failure modes to decide, and the cause in the metrics.
+func (f *failing) expectDegraded(t *testing.T, cause string) {
+	t.Helper()
+	g := NewWithT(t)
+	g.Expect(f.decide(t, "a/open").Degraded).To(Equal(plan.FailOpen), cause)
+	g.Expect(f.decide(t, "a/closed").Allowed).To(BeFalse(), cause)
+	expected := `weir_degraded_decisions_total{cause="` + cause + `",mode="Closed",policy="a/closed"}`
+	g.Expect(exposition(g, f.metrics)).To(ContainSubstring(expected))
+	g.Expect(f.log.String()).To(ContainSubstring("Decided without Redis"))
+}
+
+func TestMissingScriptIsLoadedInTheSameCall(t *testing.T) {
+	g := NewWithT(t)
+	f := newFailing(t, 100*time.Millisecond)
+	g.Expect(f.spend(t, "a/open")).To(Equal(int64(1)))
+	g.Expect(f.client.ScriptFlush(t.Context()).Err()).To(Succeed())
+	g.Expect(f.spend(t, "a/open")).To(Equal(int64(2)))
+}
+
+func TestPausedRedisDegradesDecisions(t *testing.T) {
+	f := newFailing(t, 100*time.Millisecond)
+	f.server.Pause()
+	f.expectDegraded(t, "timeout")
+	f.server.Resume()
+	NewWithT(t).Eventually(func() plan.FailureMode { return f.decide(t, "a/open").Degraded }).Should(BeEmpty())
+}
+
+func TestStoppedRedisDegradesDecisions(t *testing.T) {
+	f := newFailing(t, 100*time.Millisecond)
+	f.server.Stop()
+	f.expectDegraded(t, "connection")
+	f.server.Start()
+	NewWithT(t).Eventually(func() int64 { return f.spend(t, "a/closed") }, "5s").
+		Should(Equal(int64(1)), "Redis restarts without counters")
+}
+
+func TestFullRedisDegradesDecisions(t *testing.T) {
+	f := newFailing(t, 100*time.Millisecond)
+	NewWithT(t).Expect(f.client.ConfigSet(t.Context(), "maxmemory", "1").Err()).To(Succeed())
+	f.expectDegraded(t, "memory")
+}
+
+func TestForeignDataDegradesDecisions(t *testing.T) {
+	g := NewWithT(t)
+	f := newFailing(t, 100*time.Millisecond)
+	for _, id := range []string{"a/open", "a/closed"} {
+		f.decide(t, id)
+		counter := "weir:1:c:{alice}:" + id + ":burst:fw:1m"
+		g.Expect(f.client.Del(t.Context(), counter).Val()).To(Equal(int64(1)))
+		g.Expect(f.client.RPush(t.Context(), counter, "x").Err()).To(Succeed())
+	}
+	f.expectDegraded(t, "script")
+}
+
+// A call is not retried when Redis may already have run it.
+func TestDecisionIsNotRetriedAfterALostReply(t *testing.T) {
+	g := NewWithT(t)
+	f := newFailing(t, 50*time.Millisecond)
+	f.decide(t, "a/open")
+	const lost = 5
+	for range lost { // Redis has received each call when the engine stops waiting for the reply
+		f.server.Pause()
+		g.Expect(f.decide(t, "a/open").Degraded).To(Equal(plan.FailOpen))
+		f.server.Resume()
+		g.Eventually(func() error { return f.client.Ping(t.Context()).Err() }).Should(Succeed())
+	}
+	g.Expect(f.spend(t, "a/open")).To(And(BeNumerically(">", 0), BeNumerically("<=", lost+2)), "no decision was spent twice")
 }
 
 func exposition(g *WithT, registry *prometheus.Registry) string {

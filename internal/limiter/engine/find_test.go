@@ -28,13 +28,15 @@ func descriptors(texts ...string) []plan.Descriptor {
 	return all
 }
 
-func asking(entries string) plan.Match { return plan.Match{Descriptors: descriptors(entries)[0]} }
+func matchingDescriptor(entries string) plan.Match {
+	return plan.Match{Descriptors: descriptors(entries)[0]}
+}
 
 func described(texts ...string) *limiter.Check {
 	return &limiter.Check{Cost: 1, Attributes: plan.Attributes{Domain: "edge", Path: "/a", Descriptors: descriptors(texts...)}}
 }
 
-func (f *fixture) keysAsked() []string {
+func (f *fixture) evaluatedKeys() []string {
 	var keys []string
 	if f.store.last != nil {
 		for _, e := range f.store.last.Entries {
@@ -45,14 +47,14 @@ func (f *fixture) keysAsked() []string {
 }
 
 var (
-	user       = plan.KeyPart{Type: plan.KeyDescriptor, Descriptor: "user"}
-	edge       = plan.Match{Domain: "edge"}
-	fails5     = `request.path.split("/")[5] == "x"`
-	expression = func(text string) plan.KeyPart { return plan.KeyPart{Type: plan.KeyExpression, Expression: text} }
+	user             = plan.KeyPart{Type: plan.KeyDescriptor, Descriptor: "user"}
+	edge             = plan.Match{Domain: "edge"}
+	failingCondition = `request.path.split("/")[5] == "x"`
+	expression       = func(text string) plan.KeyPart { return plan.KeyPart{Type: plan.KeyExpression, Expression: text} }
 )
 
-// A key part of type Descriptor, and the variable descriptor, read the descriptor
-// that the policy matched by.
+// A key part of type Descriptor and the CEL variable descriptor both read the descriptor
+// that matched the policy.
 func TestKeysFromDescriptors(t *testing.T) {
 	for name, tc := range map[string]struct {
 		part  plan.KeyPart
@@ -60,22 +62,22 @@ func TestKeysFromDescriptors(t *testing.T) {
 		sent  []string
 		want  []string
 	}{
-		"the descriptor that matches":  {user, asking("a=1"), []string{"a=2 user=x", "a=1 user=y"}, []string{"y"}},
-		"both that match":              {user, asking("a=1"), []string{"a=1 user=x", "a=1 user=y"}, []string{"x", "y"}},
-		"the same twice":               {user, asking("a=1"), []string{"a=1 user=x", "b=1", "a=1 user=x"}, []string{"x"}},
-		"an entry twice":               {user, asking("user=y"), []string{"user=x user=y"}, []string{"x"}},
-		"only another has it":          {user, asking("a=1"), []string{"a=1", "user=y"}, []string{"-"}},
-		"matched otherwise":            {user, edge, []string{"a=1", "user=x", "user=y"}, []string{"x"}},
-		"none has it":                  {user, edge, []string{"a=1"}, []string{"-"}},
-		"an empty value":               {user, edge, []string{"user"}, []string{"-"}},
-		"no descriptors":               {user, edge, nil, []string{"-"}},
-		"by an expression":             {expression(`descriptor["user"] + request.domain`), asking("a"), []string{"user=z", "a=1 user=x"}, []string{"xedge"}},
-		"by one that reads all":        {expression(`descriptor["user"]`), edge, []string{"a=1", "user=x"}, []string{"x"}},
-		"by one that yields nothing":   {expression(`descriptor["user"]`), edge, []string{"a=1"}, []string{"-"}},
-		"by one that fails":            {expression(`request.path.split("/")[5]`), edge, nil, []string{"-"}},
-		"what is escaped in keys":      {expression(`"a|b\n"`), edge, nil, []string{"a%7Cb%0A"}},
-		"a part of another release":    {expression(`request.mood`), edge, nil, []string{"-"}},
-		"no part reads the descriptor": {plan.KeyPart{Type: plan.KeyPrincipal}, asking("a"), []string{"a=1", "a=2"}, []string{"-"}},
+		"the descriptor that matches":                {user, matchingDescriptor("a=1"), []string{"a=2 user=x", "a=1 user=y"}, []string{"y"}},
+		"both that match":                            {user, matchingDescriptor("a=1"), []string{"a=1 user=x", "a=1 user=y"}, []string{"x", "y"}},
+		"the same key twice":                         {user, matchingDescriptor("a=1"), []string{"a=1 user=x", "b=1", "a=1 user=x"}, []string{"x"}},
+		"an entry key twice":                         {user, matchingDescriptor("user=y"), []string{"user=x user=y"}, []string{"x"}},
+		"only another descriptor has it":             {user, matchingDescriptor("a=1"), []string{"a=1", "user=y"}, []string{"-"}},
+		"a match without descriptors":                {user, edge, []string{"a=1", "user=x", "user=y"}, []string{"x"}},
+		"no descriptor has it":                       {user, edge, []string{"a=1"}, []string{"-"}},
+		"an empty value":                             {user, edge, []string{"user"}, []string{"-"}},
+		"no descriptors":                             {user, edge, nil, []string{"-"}},
+		"an expression":                              {expression(`descriptor["user"] + request.domain`), matchingDescriptor("a"), []string{"user=z", "a=1 user=x"}, []string{"xedge"}},
+		"an expression without a matched descriptor": {expression(`descriptor["user"]`), edge, []string{"a=1", "user=x"}, []string{"x"}},
+		"an expression that yields nothing":          {expression(`descriptor["user"]`), edge, []string{"a=1"}, []string{"-"}},
+		"an expression that fails":                   {expression(`request.path.split("/")[5]`), edge, nil, []string{"-"}},
+		"an expression with characters to escape":    {expression(`"a|b\n"`), edge, nil, []string{"a%7Cb%0A"}},
+		"an expression of another release":           {expression(`request.mood`), edge, nil, []string{"-"}},
+		"a key without the descriptor":               {plan.KeyPart{Type: plan.KeyPrincipal}, matchingDescriptor("a"), []string{"a=1", "a=2"}, []string{"-"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := makePlan("a/x", keyed(tc.part), matching(tc.match))
@@ -83,30 +85,30 @@ func TestKeysFromDescriptors(t *testing.T) {
 			g.Expect(p.Validate()).To(Succeed())
 			f := newFixture(p)
 			f.decide(t, described(tc.sent...))
-			g.Expect(f.keysAsked()).To(Equal(tc.want))
+			g.Expect(f.evaluatedKeys()).To(Equal(tc.want))
 		})
 	}
 }
 
-func TestConditionsOfMatches(t *testing.T) {
+func TestMatchConditions(t *testing.T) {
 	with := func(m plan.Match, when string) plan.Match { m.When = when; return m }
 	for name, tc := range map[string]struct {
 		matches []plan.Match
 		want    bool
 		failed  string // the fields of expressions that failed
 	}{
-		"true":                            {[]plan.Match{{When: `request.domain == "edge"`}}, true, ""},
-		"false":                           {[]plan.Match{{When: `request.domain != "edge"`}}, false, ""},
-		"true, and the rest does not":     {[]plan.Match{with(plan.Match{Domain: "core"}, "true")}, false, ""},
-		"fails":                           {[]plan.Match{{When: fails5}}, true, "spec.matches[0].when"},
-		"of another release":              {[]plan.Match{{When: `request.mood == "bad"`}}, true, "spec.matches[0].when"},
-		"is not asked for another domain": {[]plan.Match{with(plan.Match{Domain: "core"}, fails5)}, false, ""},
-		"the second is true":              {[]plan.Match{{When: "false"}, {When: "true"}}, true, ""},
-		"the second fails":                {[]plan.Match{{When: "false"}, {When: fails5}}, true, "spec.matches[1].when"},
-		"is not asked after another":      {[]plan.Match{edge, {When: fails5}}, true, ""},
-		"of the descriptor":               {[]plan.Match{with(asking("a"), `descriptor["a"] == "2" && size(descriptor) == 1`)}, true, ""},
-		"of no descriptor":                {[]plan.Match{with(asking("a"), `descriptor["a"] == "3"`)}, false, ""},
-		"of another descriptor":           {[]plan.Match{with(asking("a=1"), `descriptor["a"] == "2"`)}, false, ""},
+		"true":                                   {[]plan.Match{{When: `request.domain == "edge"`}}, true, ""},
+		"false":                                  {[]plan.Match{{When: `request.domain != "edge"`}}, false, ""},
+		"true, but another field does not match": {[]plan.Match{with(plan.Match{Domain: "core"}, "true")}, false, ""},
+		"fails":                                  {[]plan.Match{{When: failingCondition}}, true, "spec.matches[0].when"},
+		"of another release":                     {[]plan.Match{{When: `request.mood == "bad"`}}, true, "spec.matches[0].when"},
+		"not evaluated for another domain":       {[]plan.Match{with(plan.Match{Domain: "core"}, failingCondition)}, false, ""},
+		"the second is true":                     {[]plan.Match{{When: "false"}, {When: "true"}}, true, ""},
+		"the second fails":                       {[]plan.Match{{When: "false"}, {When: failingCondition}}, true, "spec.matches[1].when"},
+		"not evaluated after a match":            {[]plan.Match{edge, {When: failingCondition}}, true, ""},
+		"of the descriptor":                      {[]plan.Match{with(matchingDescriptor("a"), `descriptor["a"] == "2" && size(descriptor) == 1`)}, true, ""},
+		"of no descriptor":                       {[]plan.Match{with(matchingDescriptor("a"), `descriptor["a"] == "3"`)}, false, ""},
+		"of another descriptor":                  {[]plan.Match{with(matchingDescriptor("a=1"), `descriptor["a"] == "2"`)}, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -126,8 +128,8 @@ func TestConditionsOfMatches(t *testing.T) {
 	}
 }
 
-// An expression of the key that fails is a missing part.
-func TestFailingKeyExpression(t *testing.T) {
+// A key expression that fails is a missing key part.
+func TestFailingKeyExpressionIsAMissingKey(t *testing.T) {
 	for on, want := range map[plan.OnMissingKey]limiter.Reason{
 		plan.MissingKeyShare: limiter.ReasonAllowed,
 		plan.MissingKeySkip:  limiter.ReasonNoPolicy,
@@ -137,43 +139,68 @@ func TestFailingKeyExpression(t *testing.T) {
 			g := NewWithT(t)
 			f := newFixture(makePlan("a/x", keyed(plan.KeyPart{Type: plan.KeyPrincipal}, expression(`request.path.split("/")[5]`)), missing(on), matching(edge)))
 			check := described()
-			check.Attributes.Principal, check.Peek = "p", true
-			g.Expect(f.decide(t, check).Reason).To(Equal(want))
+			check.Attributes.Principal = "p"
+			peek := *check
+			peek.Peek = true
+			g.Expect(f.decide(t, &peek).Reason).To(Equal(want))
 			g.Expect(testutil.GatherAndCount(f.registry, "weir_expression_errors_total")).To(BeZero(), "peeks are not counted")
-			check.Peek = false
-			f.decide(t, check)
+			g.Expect(f.decide(t, check).Reason).To(Equal(want))
 			g.Expect(exposition(g, f.registry)).To(ContainSubstring(
 				`weir_expression_errors_total{field="spec.key[1].expression.cel",namespace="a",policy="x"} 1`))
 		})
 	}
 }
 
-// Every descriptor that a policy matches by asks it, and the same key once.
-func TestSeveralDescriptors(t *testing.T) {
+// byDescriptors has the policy a/all with one shared key and a/each with a key per user.
+func byDescriptors() *fixture {
+	matched := matching(matchingDescriptor("user"))
+	return newFixture(makePlan("a/all", matched), makePlan("a/each", keyed(user), matched))
+}
+
+// A policy evaluates each descriptor it matches, and an equal key once.
+func TestMatchingDescriptorsAreCharged(t *testing.T) {
 	g := NewWithT(t)
-	f := newFixture(makePlan("a/all", matching(asking("user"))), makePlan("a/each", keyed(user), matching(asking("user"))))
+	f := byDescriptors()
 	d := f.decide(t, described("user=x", "user=y", "user=x"))
-	g.Expect(f.keysAsked()).To(Equal([]string{"-", "x", "y"}))
+	g.Expect(f.evaluatedKeys()).To(Equal([]string{"-", "x", "y"}))
 	g.Expect(d.Limits).To(HaveLen(3))
 	for _, l := range d.Limits {
 		g.Expect(l.Used).To(Equal(int64(1)))
 	}
 	g.Expect(exposition(g, f.registry)).To(ContainSubstring(
 		`weir_decisions_total{limit="",namespace="a",policy="each",verdict="allowed"} 2`), "once per policy and key")
-	for range 2 {
-		f.decide(t, described("user=z"))
-	}
-	g.Expect(f.decide(t, described("user=w")).Policy).To(Equal("a/all"))
-	d = f.decide(t, &limiter.Check{Policies: []string{"a/each"}, Cost: 1, Attributes: described("b=1", "user=x", "user=y").Attributes})
-	g.Expect(f.keysAsked()).To(Equal([]string{"x"}), "a policy that is named takes part once")
-	g.Expect(d.Limits[0].Used).To(Equal(int64(2)))
-	f.decide(t, &limiter.Check{Key: []string{"k"}, Cost: 1, Attributes: described("user=x", "user=y").Attributes})
-	g.Expect(f.keysAsked()).To(Equal([]string{"k", "k"}), "a key that is given is one key")
 }
 
-// What an override says to one descriptor does not depend on the others.
-func TestOverridesByDescriptor(t *testing.T) {
+func TestDescriptorsShareTheBudgetOfAPolicyWithoutKey(t *testing.T) {
+	f := byDescriptors()
+	for _, name := range []string{"user=x", "user=z", "user=z"} {
+		f.decide(t, described(name))
+	}
+	NewWithT(t).Expect(f.decide(t, described("user=w")).Policy).To(Equal("a/all"))
+}
+
+func TestNamedPolicyUsesTheFirstMatchingDescriptor(t *testing.T) {
+	g := NewWithT(t)
+	f := byDescriptors()
+	f.decide(t, described("user=x"))
+	d := f.decide(t, &limiter.Check{Policies: []string{"a/each"}, Cost: 1, Attributes: described("b=1", "user=x", "user=y").Attributes})
+	g.Expect(f.evaluatedKeys()).To(Equal([]string{"x"}))
+	g.Expect(d.Limits[0].Used).To(Equal(int64(2)))
+}
+
+func TestGivenKeyReplacesTheKeysOfDescriptors(t *testing.T) {
+	f := byDescriptors()
+	f.decide(t, &limiter.Check{Key: []string{"k"}, Cost: 1, Attributes: described("user=x", "user=y").Attributes})
+	NewWithT(t).Expect(f.evaluatedKeys()).To(Equal([]string{"k", "k"}))
+}
+
+// byDescriptorOverrides limits each user, allows the plan gold and denies the user mallory.
+func byDescriptorOverrides() *fixture {
 	gold, mallory := allow(when(`descriptor["plan"] == "gold"`)), deny(when(`descriptor["user"] == "mallory"`))
+	return newFixture(makePlan("a/x", keyed(user), matching(matchingDescriptor("user")), overridden(gold, mallory)))
+}
+
+func TestOverridesSelectEachDescriptorAlone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		sent []string
 		want limiter.Reason
@@ -187,14 +214,17 @@ func TestOverridesByDescriptor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			f := newFixture(makePlan("a/x", keyed(user), matching(asking("user")), overridden(gold, mallory)))
+			f := byDescriptorOverrides()
 			g.Expect(f.decide(t, described(tc.sent...)).Reason).To(Equal(tc.want))
-			g.Expect(f.keysAsked()).To(Equal(tc.keys))
+			g.Expect(f.evaluatedKeys()).To(Equal(tc.keys))
 		})
 	}
+}
+
+func TestOverridesOfSeveralDescriptorsAreCountedOnce(t *testing.T) {
 	g := NewWithT(t)
-	f := newFixture(makePlan("a/x", keyed(user), matching(asking("user")), overridden(gold, mallory)))
+	f := byDescriptorOverrides()
 	f.decide(t, described("user=mallory a=1", "user=mallory a=2", "user=x plan=gold", "user=y plan=gold"))
 	g.Expect(exposition(g, f.registry)).To(And(
-		ContainSubstring("verdict=\"denied\"} 1\n"), ContainSubstring("verdict=\"exempt\"} 1\n")), "each counts once")
+		ContainSubstring("verdict=\"denied\"} 1\n"), ContainSubstring("verdict=\"exempt\"} 1\n")))
 }

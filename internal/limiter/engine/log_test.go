@@ -17,37 +17,50 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// Every decision is logged at level Debug: the policy, the hash of the key and never
-// the key, what is used, the verdict and how long to wait. At Info nothing is.
-func TestDecisionsAreLogged(t *testing.T) {
-	g := NewWithT(t)
-	var out bytes.Buffer
-	level := &slog.LevelVar{}
-	level.Set(slog.LevelDebug)
-	e := engine.New(engine.Options{
+// logged is an engine that logs to out: a/x admits one unit a minute, a/y is disabled.
+type logged struct {
+	*engine.Engine
+	out bytes.Buffer
+}
+
+func newLogged(level slog.Level) *logged {
+	l := &logged{}
+	l.Engine = engine.New(engine.Options{
 		Store:      &modelStore{now: time.UnixMicro(1_900_000_000_123_456)},
 		Registerer: prometheus.NewRegistry(), StoreTimeout: time.Second,
-		Logger: slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: level})),
+		Logger: slog.New(slog.NewJSONHandler(&l.out, &slog.HandlerOptions{Level: level})),
 	})
-	e.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", threshold(1)), makePlan("a/y", mode(plan.ModeDisabled))}))
-	decide := func(ids ...string) (line map[string]any) {
-		out.Reset()
-		_, err := e.Decide(t.Context(), named(ids...))
-		g.Expect(err).NotTo(HaveOccurred())
-		if out.Len() > 0 {
-			g.Expect(out.String()).NotTo(ContainSubstring("alice"))
-			g.Expect(json.Unmarshal(out.Bytes(), &line)).To(Succeed(), out.String())
-		}
-		return line
+	l.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", threshold(1)), makePlan("a/y", mode(plan.ModeDisabled))}))
+	return l
+}
+
+// decide returns the line that the decision logs, or nil. The line never contains the key.
+func (l *logged) decide(t *testing.T, id string) (line map[string]any) {
+	t.Helper()
+	g := NewWithT(t)
+	l.out.Reset()
+	_, err := l.Decide(t.Context(), named(id))
+	g.Expect(err).NotTo(HaveOccurred())
+	if l.out.Len() > 0 {
+		g.Expect(l.out.String()).NotTo(ContainSubstring("alice"))
+		g.Expect(json.Unmarshal(l.out.Bytes(), &line)).To(Succeed(), l.out.String())
 	}
-	g.Expect(decide("a/x")).To(And(
+	return line
+}
+
+func TestDebugLogShowsEveryDecision(t *testing.T) {
+	g := NewWithT(t)
+	l := newLogged(slog.LevelDebug)
+	g.Expect(l.decide(t, "a/x")).To(And(
 		HaveKeyWithValue("level", "DEBUG"), HaveKeyWithValue("policy", "a/x"),
-		HaveKeyWithValue("keyHash", e.KeyHash("alice")), HaveKeyWithValue("verdict", "admitted"),
+		HaveKeyWithValue("keyHash", l.KeyHash("alice")), HaveKeyWithValue("verdict", "admitted"),
 		HaveKeyWithValue("used", HaveKeyWithValue("burst", 1.0))))
-	g.Expect(decide("a/x")).To(And(
+	g.Expect(l.decide(t, "a/x")).To(And(
 		HaveKeyWithValue("allowed", false), HaveKeyWithValue("reason", "LimitExceeded"),
 		HaveKeyWithValue("verdict", "denied"), HaveKeyWithValue("retryAfter", BeNumerically(">", 59e9))))
-	g.Expect(decide("a/y")).To(HaveKeyWithValue("reason", "Disabled"))
-	level.Set(slog.LevelInfo)
-	g.Expect(decide("a/x")).To(BeEmpty())
+	g.Expect(l.decide(t, "a/y")).To(HaveKeyWithValue("reason", "Disabled"))
+}
+
+func TestInfoLogShowsNoDecision(t *testing.T) {
+	NewWithT(t).Expect(newLogged(slog.LevelInfo).decide(t, "a/x")).To(BeEmpty())
 }

@@ -24,8 +24,7 @@ type panicking struct{ engine.Store }
 
 func (panicking) Evaluate(context.Context, *script.Call) (*script.Reply, error) { panic("original") }
 
-// The span ends, and who survives the panic hears of its cause.
-func TestSpanOfAPanic(t *testing.T) {
+func TestPanicEndsTheSpanAndKeepsItsCause(t *testing.T) {
 	g := NewWithT(t)
 	spans := tracetest.NewInMemoryExporter()
 	e := engine.New(engine.Options{
