@@ -235,20 +235,20 @@ func TestKeysFromAttributes(t *testing.T) {
 		attributes plan.Attributes
 		want       script.Key
 	}{
-		"no parts":                                {nil, from("192.0.2.7"), "-"},
-		"a header":                                {[]plan.KeyPart{header}, plan.Attributes{Headers: map[string]string{"x-api-key": "k1"}}, "k1"},
-		"an absent header":                        {[]plan.KeyPart{header}, plan.Attributes{}, "-"},
-		"an empty header":                         {[]plan.KeyPart{header}, plan.Attributes{Headers: map[string]string{"x-api-key": ""}}, "-"},
-		"control characters":                      {[]plan.KeyPart{header}, plan.Attributes{Headers: map[string]string{"x-api-key": "a\r\nb"}}, "a%0D%0Ab"},
-		"an address":                              {[]plan.KeyPart{address}, from("192.0.2.7"), "192.0.2.7"},
-		"a mapped address":                        {[]plan.KeyPart{address}, from("::ffff:192.0.2.7"), "192.0.2.7"},
-		"an IPv6 network":                         {[]plan.KeyPart{address}, from("2001:db8::1:2"), "2001%3Adb8%3A%3A/64"},
-		"another address of that IPv6 network":    {[]plan.KeyPart{address}, from("2001:db8::ffff"), "2001%3Adb8%3A%3A/64"},
-		"a whole IPv6 address":                    {[]plan.KeyPart{network}, from("2001:db8::1%eth0"), "2001%3Adb8%3A%3A1"},
-		"an IPv4 network":                         {[]plan.KeyPart{network}, from("192.0.2.7"), "192.0.2.0/24"},
-		"no address":                              {[]plan.KeyPart{address, principal}, plan.Attributes{Principal: "bob"}, "-|bob"},
-		"several, in order":                       {[]plan.KeyPart{principal, header}, plan.Attributes{Principal: "bob", Headers: map[string]string{"x-api-key": "k"}}, "bob|k"},
-		"a value like the mark of a missing part": {[]plan.KeyPart{principal}, plan.Attributes{Principal: "-"}, "%2D"},
+		"no parts":                             {nil, from("192.0.2.7"), "-"},
+		"a header":                             {[]plan.KeyPart{header}, plan.Attributes{Headers: map[string]string{"x-api-key": "k1"}}, "k1"},
+		"an absent header":                     {[]plan.KeyPart{header}, plan.Attributes{}, "-"},
+		"an empty header":                      {[]plan.KeyPart{header}, plan.Attributes{Headers: map[string]string{"x-api-key": ""}}, "-"},
+		"control characters":                   {[]plan.KeyPart{header}, plan.Attributes{Headers: map[string]string{"x-api-key": "a\r\nb"}}, "a%0D%0Ab"},
+		"an address":                           {[]plan.KeyPart{address}, from("192.0.2.7"), "192.0.2.7"},
+		"a mapped address":                     {[]plan.KeyPart{address}, from("::ffff:192.0.2.7"), "192.0.2.7"},
+		"an IPv6 network":                      {[]plan.KeyPart{address}, from("2001:db8::1:2"), "2001%3Adb8%3A%3A/64"},
+		"another address of that IPv6 network": {[]plan.KeyPart{address}, from("2001:db8::ffff"), "2001%3Adb8%3A%3A/64"},
+		"a whole IPv6 address":                 {[]plan.KeyPart{network}, from("2001:db8::1%eth0"), "2001%3Adb8%3A%3A1"},
+		"an IPv4 network":                      {[]plan.KeyPart{network}, from("192.0.2.7"), "192.0.2.0/24"},
+		"no address":                           {[]plan.KeyPart{address, principal}, plan.Attributes{Principal: "bob"}, "-|bob"},
+		"several, in order":                    {[]plan.KeyPart{principal, header}, plan.Attributes{Principal: "bob", Headers: map[string]string{"x-api-key": "k"}}, "bob|k"},
+		"a value that looks missing":           {[]plan.KeyPart{principal}, plan.Attributes{Principal: "-"}, "%2D"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(makePlan("a/x", keyed(tc.parts...)))

@@ -128,29 +128,6 @@ func TestMatchConditions(t *testing.T) {
 	}
 }
 
-// A key expression that fails is a missing key part.
-func TestFailingKeyExpressionIsAMissingKey(t *testing.T) {
-	for on, want := range map[plan.OnMissingKey]limiter.Reason{
-		plan.MissingKeyShare: limiter.ReasonAllowed,
-		plan.MissingKeySkip:  limiter.ReasonNoPolicy,
-		plan.MissingKeyDeny:  limiter.ReasonMissingKey,
-	} {
-		t.Run(string(on), func(t *testing.T) {
-			g := NewWithT(t)
-			f := newFixture(makePlan("a/x", keyed(plan.KeyPart{Type: plan.KeyPrincipal}, expression(`request.path.split("/")[5]`)), missing(on), matching(edge)))
-			check := described()
-			check.Attributes.Principal = "p"
-			peek := *check
-			peek.Peek = true
-			g.Expect(f.decide(t, &peek).Reason).To(Equal(want))
-			g.Expect(testutil.GatherAndCount(f.registry, "weir_expression_errors_total")).To(BeZero(), "peeks are not counted")
-			g.Expect(f.decide(t, check).Reason).To(Equal(want))
-			g.Expect(exposition(g, f.registry)).To(ContainSubstring(
-				`weir_expression_errors_total{field="spec.key[1].expression.cel",namespace="a",policy="x"} 1`))
-		})
-	}
-}
-
 // byDescriptors has the policy a/all with one shared key and a/each with a key per user.
 func byDescriptors() *fixture {
 	matched := matching(matchingDescriptor("user"))

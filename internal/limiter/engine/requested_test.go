@@ -15,11 +15,18 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// requesting is a check by one descriptor that brings a limit.
+// requesting returns a check with one descriptor that requests a limit.
 func requesting(units int64, window time.Duration) *limiter.Check {
+	check := requestingNothing()
+	check.Charges[0].Limit = &limiter.RequestedLimit{Units: units, Window: window}
+	return check
+}
+
+// requestingNothing returns the check of requesting without a requested limit.
+func requestingNothing() *limiter.Check {
 	return &limiter.Check{
 		Attributes: plan.Attributes{Domain: "edge", Descriptors: []plan.Descriptor{{{Key: "user", Value: "alice"}}}},
-		Charges:    []limiter.Charge{{Cost: 1, Limit: &limiter.RequestedLimit{Units: units, Window: window}}},
+		Charges:    []limiter.Charge{{Cost: 1}},
 	}
 }
 
@@ -29,92 +36,136 @@ func byUser(p *plan.Plan) {
 	p.Key = []plan.KeyPart{{Type: plan.KeyDescriptor, Descriptor: "user"}}
 }
 
-// Each algorithm takes a limit that comes with the request, in its own window and in
-// another, and so does one that has not a single unit.
-func TestRequestedLimitsByAlgorithm(t *testing.T) {
-	for _, algorithm := range []plan.Algorithm{
-		plan.FixedWindow, plan.SlidingLog, plan.SlidingWindow, plan.TokenBucket, plan.GCRA, plan.Suppressed,
-	} {
+// requestedCase is an algorithm of the policy with a limit that the request brings.
+type requestedCase struct {
+	algorithm plan.Algorithm
+	limit     limiter.RequestedLimit
+}
+
+// requestedCases combines the units with every algorithm, in the window of the policy and in
+// another.
+func requestedCases(units ...int64) []requestedCase {
+	var cases []requestedCase
+	for _, algorithm := range allAlgorithms {
 		for _, window := range []time.Duration{time.Minute, time.Hour} {
-			for _, units := range []int64{0, 1, 5, 1 << 32} {
-				t.Run(fmt.Sprint(algorithm, " ", units, " per ", window), func(t *testing.T) {
-					g := NewWithT(t)
-					f := newFixture(makePlan("a/x", limited(three(algorithm)), byUser))
-					f.store.draw = 1<<32 - 1 // nothing is shed by chance
-					first := f.decide(t, requesting(units, window))
-					g.Expect(first.Allowed).To(Equal(units > 0))
-					g.Expect(first.Descriptors).To(HaveLen(1))
-					tightest := first.Descriptors[0].Tightest
-					g.Expect(tightest.Window).To(Equal(window))
-					if units < 1<<32 {
-						g.Expect(tightest.Quota).To(Equal(units))
-					} else {
-						g.Expect(tightest.Quota).To(BeElementOf(int64(plan.MaxThreshold), int64(plan.MaxLogThreshold)), "as many as can be counted")
-						return
-					}
-					for n := units; n > 1; n-- {
-						g.Expect(f.decide(t, requesting(units, window)).Allowed).To(BeTrue())
-					}
-					last := f.decide(t, requesting(units, window))
-					g.Expect(last.Allowed).To(BeFalse())
-					if units == 0 {
-						g.Expect([]any{last.Reason, last.RetryAfter}).To(Equal([]any{limiter.ReasonCostExceedsThreshold, time.Duration(0)}))
-						return
-					}
-					f.store.now = f.store.now.Add(last.RetryAfter)
-					if algorithm != plan.Suppressed { // what it refuses counts too
-						g.Expect(f.decide(t, requesting(units, window)).Allowed).To(BeTrue(), "retryAfter is the truth")
-					}
-				})
+			for _, n := range units {
+				cases = append(cases, requestedCase{algorithm, limiter.RequestedLimit{Units: n, Window: window}})
 			}
 		}
 	}
+	return cases
 }
 
-// There is room for so many contracts; one more is as good, and nothing grows.
-func TestMoreRequestedLimitsThanAreKept(t *testing.T) {
+func (c *requestedCase) String() string {
+	return fmt.Sprint(c.algorithm, " ", c.limit.Units, " per ", c.limit.Window)
+}
+
+func (c *requestedCase) fixture() *fixture {
+	f := newFixture(makePlan("a/x", limited(three(c.algorithm)), byUser))
+	f.store.draw = drawSheds
+	return f
+}
+
+func (c *requestedCase) check() *limiter.Check { return requesting(c.limit.Units, c.limit.Window) }
+
+func TestRequestedLimitIsReported(t *testing.T) {
+	for _, tc := range requestedCases(0, 1, 5, 1<<32) {
+		t.Run(tc.String(), func(t *testing.T) {
+			g := NewWithT(t)
+			d := tc.fixture().decide(t, tc.check())
+			g.Expect(d.Allowed).To(Equal(tc.limit.Units > 0))
+			g.Expect(d.Descriptors).To(HaveLen(1))
+			tightest := d.Descriptors[0].Tightest
+			g.Expect(tightest.Window).To(Equal(tc.limit.Window))
+			if tc.limit.Units < 1<<32 {
+				g.Expect(tightest.Quota).To(Equal(tc.limit.Units))
+			} else {
+				g.Expect(tightest.Quota).To(BeElementOf(int64(plan.MaxThreshold), int64(plan.MaxLogThreshold)), "the largest quota the algorithm counts")
+			}
+		})
+	}
+}
+
+func TestRequestedLimitIsEnforced(t *testing.T) {
+	for _, tc := range requestedCases(1, 5) {
+		t.Run(tc.String(), func(t *testing.T) {
+			g := NewWithT(t)
+			f := tc.fixture()
+			for range tc.limit.Units {
+				g.Expect(f.decide(t, tc.check()).Allowed).To(BeTrue())
+			}
+			last := f.decide(t, tc.check())
+			g.Expect(last.Allowed).To(BeFalse())
+			if tc.algorithm == plan.Suppressed {
+				return // denied requests count toward its rate, so it may shed again after the wait
+			}
+			f.store.now = f.store.now.Add(last.RetryAfter)
+			g.Expect(f.decide(t, tc.check()).Allowed).To(BeTrue(), "allowed after retryAfter")
+		})
+	}
+}
+
+func TestRequestedLimitOfZeroDenies(t *testing.T) {
+	for _, tc := range requestedCases(0) {
+		t.Run(tc.String(), func(t *testing.T) {
+			g := NewWithT(t)
+			f := tc.fixture()
+			for range 2 {
+				d := f.decide(t, tc.check())
+				g.Expect(d.Allowed).To(BeFalse())
+				g.Expect([]any{d.Reason, d.RetryAfter}).To(Equal([]any{limiter.ReasonCostExceedsThreshold, time.Duration(0)}))
+			}
+		})
+	}
+}
+
+// The engine caches a bounded number of requested limits. The others work as well.
+func TestRequestedLimitsExceedTheCache(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", byUser))
 	for units := int64(1); units <= 1000; units++ {
 		d := f.decide(t, requesting(units, time.Minute))
 		g.Expect(d.Descriptors[0].Tightest.Quota).To(Equal(units))
-		g.Expect(d.Limits[0].Used).To(Equal(units), "all count together")
+		g.Expect(d.Limits[0].Used).To(Equal(units), "all limits share a counter")
 	}
 }
 
-// What comes back to a bucket depends on the rate of whoever asks: a caller whose
-// contract is only sent now and then must not have its small bucket refilled at the
-// rate of the large one.
-func TestRequestedLimitHasABucketOfItsOwn(t *testing.T) {
-	for _, algorithm := range []plan.Algorithm{plan.TokenBucket, plan.GCRA} {
+// A client whose requests carry a limit only sometimes must not have the small bucket of
+// the policy refilled at the rate of the large one.
+func TestRequestedLimitHasItsOwnBucket(t *testing.T) {
+	for _, algorithm := range burstAlgorithms {
 		g := NewWithT(t)
 		f := newFixture(makePlan("a/x", limited(three(algorithm)), byUser))
-		small := requesting(0, 0)
-		small.Charges[0].Limit = nil
 		admitted := 0
 		for range 100 {
-			if f.decide(t, small).Allowed {
+			if f.decide(t, requestingNothing()).Allowed {
 				admitted++
 			}
 			f.store.now = f.store.now.Add(10 * time.Millisecond)
 			g.Expect(f.decide(t, requesting(1_000_000, time.Minute)).Allowed).To(BeTrue())
 		}
-		g.Expect(admitted).To(Equal(3), "three a minute, however long the other bucket is")
+		g.Expect(admitted).To(Equal(3), "the policy admits three a minute")
 	}
 }
 
-// On Redis as by the model, and a reset forgets what was counted by limits that
-// only requests know.
-func TestRequestedLimitsOnRedis(t *testing.T) {
-	for _, algorithm := range []plan.Algorithm{
-		plan.FixedWindow, plan.SlidingLog, plan.SlidingWindow, plan.TokenBucket, plan.GCRA, plan.Suppressed,
-	} {
+func TestRequestedLimitOfZeroWritesNothing(t *testing.T) {
+	for _, algorithm := range allAlgorithms {
 		t.Run(string(algorithm), func(t *testing.T) {
 			g := NewWithT(t)
 			r := newOnRedis(t, makePlan("a/x", limited(three(algorithm)), byUser))
 			g.Expect(r.decide(t, requesting(0, time.Hour)).Reason).To(Equal(limiter.ReasonCostExceedsThreshold))
-			g.Expect(r.client.DBSize(t.Context()).Val()).To(BeZero(), "nothing was touched")
-			for range 2 { // a Suppressed limit sheds none while it is far from its threshold
+			g.Expect(r.client.DBSize(t.Context()).Val()).To(BeZero())
+		})
+	}
+}
+
+// Reset deletes the state of requested limits that no policy contains.
+func TestResetDeletesRequestedLimits(t *testing.T) {
+	for _, algorithm := range allAlgorithms {
+		t.Run(string(algorithm), func(t *testing.T) {
+			g := NewWithT(t)
+			r := newOnRedis(t, makePlan("a/x", limited(three(algorithm)), byUser))
+			for range 2 { // a Suppressed limit sheds nothing far below its threshold
 				for _, window := range []time.Duration{time.Minute, time.Hour} {
 					g.Expect(r.decide(t, requesting(1000, window)).Allowed).To(BeTrue())
 				}
@@ -126,10 +177,9 @@ func TestRequestedLimitsOnRedis(t *testing.T) {
 	}
 }
 
-// Whoever comes with a contract now and without one then must not find it unspent.
-func TestRequestedLimitIsNotForgotten(t *testing.T) {
-	plain := requesting(0, 0)
-	plain.Charges[0].Limit = nil
+// A request without a requested limit keeps the units that requests with one have used.
+func TestRequestedLimitKeepsItsCount(t *testing.T) {
+	plain := requestingNothing()
 	for _, tc := range []struct {
 		algorithm plan.Algorithm
 		counting  plan.Counting
@@ -169,7 +219,7 @@ func TestRequestedLimitIsNotForgotten(t *testing.T) {
 	}
 }
 
-// A log lives as long as its own window, however long that of the policy is.
+// The log expires after the requested window, not after that of the policy.
 func TestLogOfARequestedLimitExpires(t *testing.T) {
 	g := NewWithT(t)
 	p := makePlan("a/x", limited(plan.Limit{Name: "l", Algorithm: plan.SlidingLog, Threshold: 3, WindowMillis: plan.MaxWindow.Milliseconds()}), byUser)
@@ -180,8 +230,8 @@ func TestLogOfARequestedLimitExpires(t *testing.T) {
 	g.Expect(r.client.PTTL(t.Context(), keys[0]).Val()).To(BeNumerically("~", time.Minute, time.Second))
 }
 
-// What one caller's limits are does not cut the log that others' limits need.
-func TestRequestedLimitKeepsTheLogOfOverrides(t *testing.T) {
+// A requested limit with a short window does not trim the log that the policy still needs.
+func TestRequestedLimitDoesNotTrimTheLog(t *testing.T) {
 	g := NewWithT(t)
 	daily := plan.Limit{Name: "l", Algorithm: plan.SlidingLog, Threshold: 3, WindowMillis: (24 * time.Hour).Milliseconds()}
 	f := newFixture(makePlan("a/x", limited(daily), byUser, func(p *plan.Plan) {
@@ -190,8 +240,7 @@ func TestRequestedLimitKeepsTheLogOfOverrides(t *testing.T) {
 			Limits: []plan.LimitOverride{{Name: "l", Threshold: 100, WindowMillis: 60_000}},
 		}}
 	}))
-	plain := requesting(0, 0)
-	plain.Charges[0].Limit = nil
+	plain := requestingNothing()
 	for range 3 {
 		g.Expect(f.decide(t, plain).Allowed).To(BeTrue())
 	}
