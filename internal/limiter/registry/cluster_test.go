@@ -23,8 +23,8 @@ func newRedisCluster(tb testing.TB) (*cluster, *testenv.RedisCluster) {
 	return c, nodes
 }
 
-// expectEdits edits a plan some times and sees to it that the replicas hear of it:
-// if they only looked, once a period, it would take longer than it may.
+// expectEdits edits a plan four times and expects the replicas to receive each edit
+// through the subscription: polling once a period would take too long.
 func (c *cluster) expectEdits(l *leader, first int64, replicas ...*replica) {
 	c.tb.Helper()
 	const edits = 4
@@ -38,7 +38,7 @@ func (c *cluster) expectEdits(l *leader, first int64, replicas ...*replica) {
 	c.Expect(time.Since(began)).To(BeNumerically("<", (edits-1)*period))
 }
 
-func TestRedisClusterCarriesPlans(t *testing.T) {
+func TestReplicasFollowOnRedisCluster(t *testing.T) {
 	t.Parallel()
 	c, nodes := newRedisCluster(t)
 	l := c.leadSynced(makePlan("login", 5), makePlan("search", 5))
@@ -48,8 +48,7 @@ func TestRedisClusterCarriesPlans(t *testing.T) {
 	}
 	c.expectEdits(l, 6, a, b)
 	first := c.header().epoch
-	c.Eventually(func() []int { running, live := l.enforced("shop/login"); return []int{running, live} }).
-		Should(Equal([]int{2, 2}))
+	c.Eventually(l.enforcedCounts).WithArguments("shop/login").Should(Equal([]int{2, 2}))
 
 	c.Expect(l.Delete(t.Context(), "shop/search")).To(Succeed())
 	for _, r := range []*replica{a, b} {
@@ -59,7 +58,7 @@ func TestRedisClusterCarriesPlans(t *testing.T) {
 	<-b.done
 	c.Eventually(a.Replicas).Should(ConsistOf(HaveField("Name", "a")))
 
-	// The slot moves. The subscription stays where it is, and still hears.
+	// The slot moves. The subscription stays on its node and still receives messages.
 	slot, from := nodes.Slot(c.scripts.keys[0]), nodes.Owner(c.scripts.keys[0])
 	to := nodes.Nodes[0]
 	if from == to {
@@ -71,11 +70,11 @@ func TestRedisClusterCarriesPlans(t *testing.T) {
 	c.expectEdits(l, 30, a)
 	m.Finish()
 	c.expectEdits(l, 40, a)
-	c.Expect(c.header().epoch).To(Equal(first), "all of that is one life of the registry")
+	c.Expect(c.header().epoch).To(Equal(first), "the epoch stays")
 	c.Expect(nodes.Client(to).Exists(t.Context(), c.scripts.keys...).Val()).To(BeEquivalentTo(4))
 }
 
-func TestRedisClusterLosesTheNodeWithThePlans(t *testing.T) {
+func TestRedisClusterRestoresTheNodeWithThePlans(t *testing.T) {
 	t.Parallel()
 	c, nodes := newRedisCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
@@ -90,7 +89,7 @@ func TestRedisClusterLosesTheNodeWithThePlans(t *testing.T) {
 	node.Start()
 	c.Eventually(l.Err).Should(Succeed())
 	c.Eventually(r.isFollowing).Should(BeTrue())
-	c.Expect(c.header().epoch).NotTo(Equal(first), "it came back empty")
+	c.Expect(c.header().epoch).NotTo(Equal(first), "the node restarts empty")
 	c.Expect(r.fewestPlans()).To(Equal(1))
 	c.expectEdits(l, 6, r)
 }

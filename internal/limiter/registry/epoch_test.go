@@ -16,10 +16,10 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// comeback is how soon a lost registry must be back.
-const comeback = 2 * time.Second
+// restoreTimeout bounds the time until a lost registry is published again.
+const restoreTimeout = 2 * time.Second
 
-func TestWipedRegistryIsPublishedAnew(t *testing.T) {
+func TestWipedRegistryIsPublishedAgain(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced(makePlans(10)...)
@@ -30,15 +30,15 @@ func TestWipedRegistryIsPublishedAnew(t *testing.T) {
 	for range 3 {
 		before := c.header()
 		c.Expect(c.client.FlushAll(t.Context()).Err()).To(Succeed())
-		c.Eventually(func() epoch { return c.header().epoch }).WithTimeout(comeback).
+		c.Eventually(func() epoch { return c.header().epoch }).WithTimeout(restoreTimeout).
 			ShouldNot(Or(BeEmpty(), Equal(before.epoch)))
 		after := c.header()
 		c.Expect(after.epoch.owner()).To(Equal(testOwner))
 		c.Expect(after.epoch.stamp()).To(BeNumerically(">", before.epoch.stamp()))
 		c.Expect(after.revision).To(Equal(before.revision+1), "one revision for all plans")
 		for _, r := range []*replica{a, b} {
-			c.Eventually(r.revision).WithTimeout(comeback).Should(Equal(after.revision))
-			c.Expect(r.fewestPlans()).To(Equal(10), "plans are there throughout")
+			c.Eventually(r.revision).WithTimeout(restoreTimeout).Should(Equal(after.revision))
+			c.Expect(r.fewestPlans()).To(Equal(10), "the replica never runs fewer plans")
 		}
 	}
 	c.Expect(testutil.ToFloat64(l.metrics.republishes)).To(BeEquivalentTo(4))
@@ -62,9 +62,9 @@ func TestRestoredBackupIsNotLoaded(t *testing.T) {
 				watchers = append(watchers, r)
 			}
 			c.restore(old)
-			c.Eventually(func() epoch { return c.header().epoch }).WithTimeout(comeback).ShouldNot(Equal(before.epoch))
+			c.Eventually(func() epoch { return c.header().epoch }).WithTimeout(restoreTimeout).ShouldNot(Equal(before.epoch))
 			for _, r := range watchers {
-				c.Eventually(r.revision).WithTimeout(comeback).Should(BeNumerically(">", before.revision))
+				c.Eventually(r.revision).WithTimeout(restoreTimeout).Should(BeNumerically(">", before.revision))
 				c.Expect(r.fewestPlans()).To(Equal(2))
 				c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(6))
 			}
@@ -84,8 +84,8 @@ func TestBackupOfAnEarlierEpochIsNotLoaded(t *testing.T) {
 	c.Expect(l.Set(t.Context(), makePlan("search", 6))).To(Succeed())
 	c.Eventually(r.plans).Should(Equal(2))
 
-	// The leader that could tell is gone, and its successor takes the backup for
-	// what there is. Only the replica knows better.
+	// The leader that wrote the later epoch is gone, and its successor trusts the backup.
+	// Only the replica has seen the later epoch.
 	l.stop()
 	<-l.done
 	c.restore(old)
@@ -95,13 +95,13 @@ func TestBackupOfAnEarlierEpochIsNotLoaded(t *testing.T) {
 	_ = next.Set(t.Context(), makePlan("login", 6))
 	_ = next.Set(t.Context(), makePlan("search", 6))
 	next.Synced()
-	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(comeback).Should(BeEquivalentTo(6))
+	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(restoreTimeout).Should(BeEquivalentTo(6))
 	c.Expect(r.plans()).To(Equal(2))
 	c.Expect(r.threshold("shop/search")).To(BeEquivalentTo(6))
 }
 
-// A failover may lose the newest revision, and another leader may then write its
-// own of the same number.
+// A failover may lose the newest revision, and another leader may then write other plans
+// under the same revision number.
 func TestOtherHistoryIsNotLoaded(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -114,7 +114,8 @@ func TestOtherHistoryIsNotLoaded(t *testing.T) {
 	l.stop()
 	<-l.done
 
-	// Nobody answers the replica's distrust until all plans are known.
+	// The leader republishes for a replica that rejects the registry only once it has all
+	// plans.
 	c.restore(old)
 	next := c.lead(testOwner)
 	c.Eventually(next.Err).Should(Succeed())
@@ -126,13 +127,13 @@ func TestOtherHistoryIsNotLoaded(t *testing.T) {
 	}
 	c.Expect(next.Set(t.Context(), makePlan("login", 6))).To(Succeed())
 	next.Synced()
-	c.Eventually(r.threshold).WithArguments("shop/search").WithTimeout(comeback).Should(BeEquivalentTo(8))
+	c.Eventually(r.threshold).WithArguments("shop/search").WithTimeout(restoreTimeout).Should(BeEquivalentTo(8))
 	c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(6))
 	c.Eventually(r.isFollowing).Should(BeTrue())
 }
 
-// A failover that is undone leaves what the replica runs.
-func TestReplicaFollowsAgainWhatItRuns(t *testing.T) {
+// A failover that is reverted restores the plans that the replica already runs.
+func TestReplicaFollowsTheRegistryItRanBefore(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
@@ -143,7 +144,7 @@ func TestReplicaFollowsAgainWhatItRuns(t *testing.T) {
 	l.stop()
 	<-l.done
 	current := c.backup()
-	distrusts := func() epoch {
+	rejectedEpoch := func() epoch {
 		_, alive, err := c.scripts.heartbeat(t.Context(), "test", "", nil)
 		c.Expect(err).NotTo(HaveOccurred())
 		i := slices.IndexFunc(alive, func(r report) bool { return r.Name == "a" })
@@ -151,14 +152,14 @@ func TestReplicaFollowsAgainWhatItRuns(t *testing.T) {
 		return alive[i].Rejects
 	}
 	c.restore(old)
-	c.Eventually(distrusts).Should(Equal(c.header().epoch))
+	c.Eventually(rejectedEpoch).Should(Equal(c.header().epoch))
 	c.restore(current)
-	c.Eventually(distrusts).Should(BeEmpty())
+	c.Eventually(rejectedEpoch).Should(BeEmpty())
 	c.Expect(r.isFollowing()).To(BeTrue())
 }
 
-// The clock of the server may be behind after a failover. Epochs rise all the same,
-// because the replicas know the last one.
+// The clock of the server may be behind after a failover. Replicas report their epoch, so
+// the next one is still later.
 func TestEpochsRiseWhenTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	server, clock := testenv.StartRedisWithClock(t)
@@ -174,14 +175,14 @@ func TestEpochsRiseWhenTheClockIsSetBack(t *testing.T) {
 	c.Eventually(func() int64 { return c.client.HLen(t.Context(), c.scripts.keys[3]).Val() }).Should(BeEquivalentTo(1))
 
 	c.leadSynced(makePlan("login", 6))
-	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(comeback).Should(BeEquivalentTo(6))
+	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(restoreTimeout).Should(BeEquivalentTo(6))
 	c.Expect(c.header().epoch.stamp()).To(BeNumerically(">", before.epoch.stamp()))
 }
 
-func TestEvictedPlansAreNoEmptyRegistry(t *testing.T) {
+func TestEvictedRegistryIsNotLoadedAsEmpty(t *testing.T) {
 	t.Parallel()
-	for i, what := range []string{"plans", "meta"} {
-		t.Run(what, func(t *testing.T) {
+	for i, evicted := range []string{"plans", "meta"} {
+		t.Run(evicted, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t)
 			c.leadSynced(makePlans(3)...)
@@ -189,7 +190,7 @@ func TestEvictedPlansAreNoEmptyRegistry(t *testing.T) {
 			c.Eventually(r.plans).Should(Equal(3))
 			before := c.header()
 			c.Expect(c.client.Del(t.Context(), c.scripts.keys[i]).Err()).To(Succeed())
-			c.Eventually(r.revision).WithTimeout(comeback).Should(BeNumerically(">", before.revision))
+			c.Eventually(r.revision).WithTimeout(restoreTimeout).Should(BeNumerically(">", before.revision))
 			c.Expect(r.fewestPlans()).To(Equal(3))
 		})
 	}
@@ -222,17 +223,28 @@ func TestEmptyInstallationHasAnEpoch(t *testing.T) {
 	c.Eventually(r.plans).Should(BeZero())
 }
 
-func TestManyPlansAreOneRevision(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	plans := makePlans(5000)
+// setWantedPlans makes the leader want the plans without publishing each.
+func (c *cluster) setWantedPlans(l *leader, plans []*plan.Plan) {
+	c.tb.Helper()
+	for _, p := range plans {
+		l.setWanted(p.ID(), encoded(c, p)) //nolint:errcheck // the leader leads
+	}
+}
+
+func makeLargePlans(n int) []*plan.Plan {
+	plans := makePlans(n)
 	for _, p := range plans {
 		p.Denial.Message = strings.Repeat("x", 1500)
 	}
+	return plans
+}
+
+func TestManyPlansAreOneRevision(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	plans := makeLargePlans(5000)
 	l := c.lead(testOwner)
-	for _, p := range plans {
-		l.setWanted(p.ID(), encoded(c, p)) //nolint:errcheck // the leader is there
-	}
+	c.setWantedPlans(l, plans)
 	l.Synced()
 	c.Eventually(l.Err).Should(Succeed())
 	c.Expect(c.header().revision).To(BeEquivalentTo(1))
@@ -240,25 +252,35 @@ func TestManyPlansAreOneRevision(t *testing.T) {
 	c.Eventually(r.plans).Should(Equal(len(plans)))
 
 	c.Expect(c.client.FlushAll(t.Context()).Err()).To(Succeed())
-	c.Eventually(func() epoch { return c.header().epoch }).WithTimeout(comeback).ShouldNot(BeEmpty())
+	c.Eventually(func() epoch { return c.header().epoch }).WithTimeout(restoreTimeout).ShouldNot(BeEmpty())
 	c.Expect(c.header().revision).To(BeEquivalentTo(2))
 	c.Eventually(r.revision).Should(BeEquivalentTo(2))
 	c.Expect(r.fewestPlans()).To(Equal(len(plans)))
+}
 
-	// As many changes within an epoch: more than the set of changes remembers.
+// The set of changes has room for fewer changes than this revision has.
+func TestRevisionWithManyChangesIsLoaded(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	plans := makeLargePlans(5000)
+	l := c.lead(testOwner)
+	c.setWantedPlans(l, plans)
+	l.Synced()
+	c.Eventually(l.Err).Should(Succeed())
+	r := c.watch("a")
+	c.Eventually(r.plans).Should(Equal(len(plans)))
 	before := r.snapshot()
 	for _, p := range plans {
-		changed := *p
-		changed.Generation++
-		l.setWanted(p.ID(), encoded(c, &changed)) //nolint:errcheck // the leader is there
+		p.Generation++
 	}
+	c.setWantedPlans(l, plans)
 	c.Expect(l.Set(t.Context(), makePlan("p0", 9))).To(Succeed())
 	c.Eventually(r.threshold).WithArguments("shop/p0").Should(BeEquivalentTo(9))
 	c.Expect(r.snapshot().Lookup("shop/p4999")).NotTo(BeIdenticalTo(before.Lookup("shop/p4999")))
 	c.Expect(c.client.ZCard(t.Context(), c.scripts.keys[2]).Val()).To(BeEquivalentTo(rememberedChanges))
 }
 
-func TestStoppedRedisComesBackEmpty(t *testing.T) {
+func TestRedisRestartedEmptyIsFilled(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
@@ -273,13 +295,13 @@ func TestStoppedRedisComesBackEmpty(t *testing.T) {
 	c.Expect(r.plans()).To(Equal(1))
 
 	c.redis.Start()
-	c.Eventually(r.plans).WithTimeout(comeback).Should(Equal(2))
+	c.Eventually(r.plans).WithTimeout(restoreTimeout).Should(Equal(2))
 	c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(6))
 	c.Expect(r.fewestPlans()).To(Equal(1))
 	c.Eventually(l.Err).Should(Succeed())
 }
 
-func TestWriteWhoseReplyIsLostIsNotDoneTwice(t *testing.T) {
+func TestWriteWithLostReplyIsAppliedOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))

@@ -5,24 +5,24 @@ package registry
 
 import "slices"
 
-// programmed returns the revision since which the wanted plan of that id is in
-// the registry, and false if it is not.
+// programmed returns the first revision with the wanted plan, or false if the registry
+// does not have it.
 func (w *Writer) programmed(id string) (revision int64, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.revisionOf(id)
 }
 
-// enforced counts the live replicas that run the wanted plan of that id, and all
-// live replicas.
+// enforced returns the number of live replicas that run the wanted plan, and of all live
+// replicas.
 func (w *Writer) enforced(id string) (running, live int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.replicasRunning(id), len(w.observed.replicas)
 }
 
-// replicas returns the live replicas of the installation by name, as they were
-// within the last second, and what Err returns.
+// replicas returns the live replicas of the installation in the order of their names, as
+// of the last second, and the error that Err returns.
 func (w *Writer) replicas() ([]Replica, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestJudge(t *testing.T) {
+func TestHealthOfALoadedRegistry(t *testing.T) {
 	const first, second epoch = "weir/100-a", "weir/200-b"
 	mine := &loaded{version: version{epoch: second, revision: 5, digest: "d5"}}
 	for name, tc := range map[string]struct {
@@ -18,19 +18,19 @@ func TestJudge(t *testing.T) {
 		now    header
 		want   health
 	}{
-		"nothing there":            {mine, header{}, noEpoch},
-		"nothing there or here":    {nil, header{}, noEpoch},
-		"plans evicted":            {mine, header{version: mine.version}, incomplete},
-		"first load":               {nil, header{version: version{first, 1, "d1"}, complete: true}, following},
-		"the same":                 {mine, header{version: mine.version, complete: true}, following},
-		"later revision":           {mine, header{version: version{second, 7, "d7"}, complete: true}, following},
-		"earlier revision":         {mine, header{version: version{second, 4, "d4"}, complete: true}, earlierRevision},
-		"same revision, other":     {mine, header{version: version{second, 5, "dx"}, complete: true}, otherPlans},
-		"earlier epoch":            {mine, header{version: version{first, 9, "d9"}, complete: true}, earlierEpoch},
-		"later epoch":              {mine, header{version: version{"weir/201-c", 1, "d1"}, complete: true}, following},
-		"later epoch of another":   {mine, header{version: version{"other/201-c", 1, "d1"}, complete: true}, ownedElsewhere},
-		"epoch of the same stamp":  {mine, header{version: version{"weir/200-c", 9, "d9"}, complete: true}, earlierEpoch},
-		"epoch that is none of us": {mine, header{version: version{"?", 9, "d9"}, complete: true}, ownedElsewhere},
+		"wiped":                           {mine, header{}, noEpoch},
+		"empty before the first load":     {nil, header{}, noEpoch},
+		"plans evicted":                   {mine, header{version: mine.version}, incomplete},
+		"first load":                      {nil, header{version: version{first, 1, "d1"}, complete: true}, following},
+		"the same":                        {mine, header{version: mine.version, complete: true}, following},
+		"later revision":                  {mine, header{version: version{second, 7, "d7"}, complete: true}, following},
+		"earlier revision":                {mine, header{version: version{second, 4, "d4"}, complete: true}, earlierRevision},
+		"same revision, other digest":     {mine, header{version: version{second, 5, "dx"}, complete: true}, otherPlans},
+		"earlier epoch":                   {mine, header{version: version{first, 9, "d9"}, complete: true}, earlierEpoch},
+		"later epoch":                     {mine, header{version: version{"weir/201-c", 1, "d1"}, complete: true}, following},
+		"later epoch of another owner":    {mine, header{version: version{"other/201-c", 1, "d1"}, complete: true}, ownedElsewhere},
+		"another epoch of the same stamp": {mine, header{version: version{"weir/200-c", 9, "d9"}, complete: true}, earlierEpoch},
+		"malformed epoch":                 {mine, header{version: version{"?", 9, "d9"}, complete: true}, ownedElsewhere},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(tc.loaded.compare(&tc.now, "weir")).To(Equal(tc.want))
@@ -48,10 +48,13 @@ func TestDigestIsIndependentOfOrder(t *testing.T) {
 	step, _ = step.next(&header{}, map[string]string{"shop/b": "2", "shop/d": ""}, false)
 	step, _ = step.next(&header{}, map[string]string{"shop/a": "1", "shop/e": ""}, false)
 	g.Expect(step.sum).To(Equal(complete.sum))
-	g.Expect(digestOf("shop/a", []byte("b"))).NotTo(Equal(digestOf("shop/ab", nil)))
 }
 
-func TestSkippedIsBounded(t *testing.T) {
+func TestDigestSeparatesIDAndData(t *testing.T) {
+	NewWithT(t).Expect(digestOf("shop/a", []byte("b"))).NotTo(Equal(digestOf("shop/ab", nil)))
+}
+
+func TestSkippedIDsAreBounded(t *testing.T) {
 	g := NewWithT(t)
 	fields := map[string]string{}
 	for _, p := range makePlans(namedSkips + 8) {
@@ -63,7 +66,7 @@ func TestSkippedIsBounded(t *testing.T) {
 	g.Expect(skips).To(Equal(namedSkips + 8))
 	g.Expect(named).To(HaveLen(namedSkips))
 	r := Replica{Epoch: "e", Revision: 3, Skips: skips, Skipped: named}
-	g.Expect(r.runs("shop/other", "e", 3)).To(BeFalse(), "it may be among those not named")
+	g.Expect(r.runs("shop/other", "e", 3)).To(BeFalse(), "the plan may be one of those without a name")
 }
 
 func TestBackoffIsBounded(t *testing.T) {

@@ -30,11 +30,11 @@ const (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// cluster is a Redis with those who use it.
+// cluster is a Redis with the leaders and replicas of a test.
 type cluster struct {
 	Gomega
 	tb      testing.TB
-	redis   *testenv.Redis // nil if it is a Redis Cluster
+	redis   *testenv.Redis // nil for a Redis Cluster
 	connect func() (redis.UniversalClient, error)
 	client  redis.UniversalClient
 	scripts scripts
@@ -82,7 +82,7 @@ func (c *cluster) newClient() redis.UniversalClient {
 
 func logger(tb testing.TB, name string) *slog.Logger {
 	tb.Helper()
-	return slog.New(slog.NewTextHandler(tb.Output(), nil)).With("who", name)
+	return slog.New(slog.NewTextHandler(tb.Output(), nil)).With("client", name)
 }
 
 // leader is a Writer that leads.
@@ -90,10 +90,10 @@ type leader struct {
 	*Writer
 	stop context.CancelFunc
 	done chan struct{}
-	err  error // to be read when done is closed
+	err  error // valid once done is closed
 }
 
-// lead begins to lead and does not wait for anything.
+// lead starts a leader and waits until it leads, but not for a registry with plans.
 func (c *cluster) lead(owner string) *leader {
 	c.tb.Helper()
 	ctx, stop := context.WithCancel(c.tb.Context())
@@ -132,7 +132,7 @@ func programmed(l *leader, id string) bool {
 	return ok
 }
 
-// replica is a Watcher that keeps what it was told to use.
+// replica is a Watcher that keeps the snapshot it uses.
 type replica struct {
 	*Watcher
 	stop context.CancelFunc
@@ -140,8 +140,7 @@ type replica struct {
 
 	mu      sync.Mutex
 	current *plan.Snapshot
-	used    int
-	fewest  int // plans in any snapshot since the last call of forget
+	fewest  int // number of plans in the smallest snapshot
 }
 
 func (c *cluster) watch(name string) *replica {
@@ -164,7 +163,6 @@ func (r *replica) use(s *plan.Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.current = s
-	r.used++
 	r.fewest = min(r.fewest, len(s.Plans()))
 }
 
@@ -174,7 +172,7 @@ func (r *replica) snapshot() *plan.Snapshot {
 	return r.current
 }
 
-// plans is the number of plans the replica runs, -1 without a snapshot.
+// plans returns the number of plans the replica runs, or -1 without a snapshot.
 func (r *replica) plans() int {
 	if s := r.snapshot(); s != nil {
 		return len(s.Plans())
@@ -189,7 +187,7 @@ func (r *replica) revision() int64 {
 	return -1
 }
 
-// threshold is that of the plan, 0 if the replica does not run it.
+// threshold returns the threshold of the plan, or 0 if the replica does not run it.
 func (r *replica) threshold(id string) int64 {
 	if s := r.snapshot(); s != nil && s.Lookup(id) != nil {
 		return s.Lookup(id).Limits[0].Threshold
@@ -205,7 +203,7 @@ func (r *replica) fewestPlans() int {
 
 func (r *replica) isFollowing() bool { return testutil.ToFloat64(r.metrics.following) == 1 }
 
-// makePlan makes a plan of the namespace shop. The threshold is its generation.
+// makePlan returns a plan in the namespace shop whose generation is its threshold.
 func makePlan(name string, threshold int64) *plan.Plan {
 	return &plan.Plan{
 		Namespace: "shop", Name: name, UID: "uid-" + name, Generation: threshold,
@@ -227,7 +225,7 @@ func makePlans(n int) []*plan.Plan {
 	return plans
 }
 
-// header reads what the registry is.
+// header reads the epoch, version and term of the registry.
 func (c *cluster) header() header {
 	c.tb.Helper()
 	h, _, err := c.scripts.heartbeat(c.tb.Context(), "test", "", nil)
@@ -235,7 +233,7 @@ func (c *cluster) header() header {
 	return h
 }
 
-// backup saves the registry but not who is alive.
+// backup saves the registry without the heartbeats.
 func (c *cluster) backup() map[string]string {
 	c.tb.Helper()
 	saved := map[string]string{}
@@ -249,7 +247,7 @@ func (c *cluster) backup() map[string]string {
 	return saved
 }
 
-// restore puts a backup in place of the registry.
+// restore replaces the registry with a backup.
 func (c *cluster) restore(saved map[string]string) {
 	c.tb.Helper()
 	_, err := c.client.TxPipelined(c.tb.Context(), func(tx redis.Pipeliner) error {
@@ -264,7 +262,7 @@ func (c *cluster) restore(saved map[string]string) {
 	c.Expect(err).NotTo(HaveOccurred())
 }
 
-// encoded is the plan as the Writer keeps it.
+// encoded returns the entry that the Writer keeps for the plan.
 func encoded(c *cluster, p *plan.Plan) *entry {
 	data, err := plan.Encode(p)
 	c.Expect(err).NotTo(HaveOccurred())

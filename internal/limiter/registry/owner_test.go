@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestDeposedLeaderIsRefused(t *testing.T) {
+func TestWritesOfADeposedLeaderAreRejected(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	old := c.leadSynced(makePlan("login", 5))
@@ -25,15 +25,15 @@ func TestDeposedLeaderIsRefused(t *testing.T) {
 	c.Expect(next.Set(t.Context(), makePlan("login", 8))).To(Succeed())
 }
 
-// Even when it has not looked since, and nothing but Redis can tell.
-func TestDeposedWriteIsRefusedByRedis(t *testing.T) {
+// A leader that has not seen the new term yet relies on Redis to reject its writes.
+func TestRedisRejectsWritesOfAnOldTerm(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
 	l.stop()
 	<-l.done
 	before := c.header()
-	taken, err := c.scripts.takeTerm(t.Context(), "somebody", 0, before.epoch)
+	taken, err := c.scripts.takeTerm(t.Context(), "successor", 0, before.epoch)
 	c.Expect(err).NotTo(HaveOccurred())
 	c.Expect(taken.term).To(BeNumerically(">", before.term))
 
@@ -50,7 +50,7 @@ func TestDeposedWriteIsRefusedByRedis(t *testing.T) {
 	c.Expect(c.header().version).To(Equal(before.version))
 }
 
-func TestWriteUponAnotherStateIsRefused(t *testing.T) {
+func TestRedisRejectsWritesFromAnotherVersion(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
@@ -71,7 +71,7 @@ func TestWriteUponAnotherStateIsRefused(t *testing.T) {
 	c.Expect(c.scripts.publish(t.Context(), h.term, h.holder, w)).To(Succeed())
 }
 
-// A failover may lose the term but not the plans: then it is taken again.
+// A failover may lose the term but not the plans. The leader then takes a new term.
 func TestLostTermIsTakenAgain(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -85,23 +85,23 @@ func TestLostTermIsTakenAgain(t *testing.T) {
 	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(Succeed())
 }
 
-func TestTermsRiseWhenTheRegistryIsWiped(t *testing.T) {
+func TestTermsRiseAfterAWipe(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	var last int64
 	for range 3 {
-		taken, err := c.scripts.takeTerm(t.Context(), "somebody", 0, "")
+		taken, err := c.scripts.takeTerm(t.Context(), "successor", 0, "")
 		c.Expect(err).NotTo(HaveOccurred())
 		c.Expect(taken.term).To(BeNumerically(">=", last))
 		last = taken.term
-		again, err := c.scripts.takeTerm(t.Context(), "somebody", last+1000, "")
+		again, err := c.scripts.takeTerm(t.Context(), "successor", last+1000, "")
 		c.Expect(err).NotTo(HaveOccurred())
 		c.Expect(again.term).To(Equal(last + 1001))
 		c.Expect(c.client.FlushAll(t.Context()).Err()).To(Succeed())
 	}
 }
 
-func TestLiveForeignOwnerIsRespected(t *testing.T) {
+func TestLeaderDoesNotReplaceALiveOwner(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	theirs := c.leadSynced(makePlan("login", 5))
@@ -113,7 +113,7 @@ func TestLiveForeignOwnerIsRespected(t *testing.T) {
 	c.Expect(err).To(MatchError(ContainSubstring(testOwner)))
 	ours.Synced()
 	c.Consistently(func() version { return c.header().version }).WithTimeout(2 * time.Second).Should(Equal(before.version))
-	c.Expect(c.header().term).To(Equal(before.term), "its leader is not deposed")
+	c.Expect(c.header().term).To(Equal(before.term), "the leader of the owner keeps its term")
 	c.Expect(ours.Err()).To(MatchError(ErrOwnedElsewhere))
 	rollout := ours.Rollout("shop/login")
 	c.Expect(rollout.Reachable).To(BeTrue())
@@ -139,7 +139,7 @@ func TestReplicasKeepTheirOwnerAlive(t *testing.T) {
 	c.Eventually(func() string { return c.header().epoch.owner() }).Should(Equal("elsewhere/weir"))
 }
 
-func TestDeadForeignOwnerIsReplaced(t *testing.T) {
+func TestLeaderReplacesADeadOwner(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	theirs := c.leadSynced(makePlan("login", 5), makePlan("theirs", 5))
@@ -153,13 +153,17 @@ func TestDeadForeignOwnerIsReplaced(t *testing.T) {
 	c.Expect(c.client.HKeys(t.Context(), c.scripts.keys[0]).Val()).To(ConsistOf("shop/login"))
 }
 
-func TestEpoch(t *testing.T) {
+func TestEpochContainsOwnerAndStamp(t *testing.T) {
 	g := NewWithT(t)
 	e := newEpoch("weir-system/weir", 1_900_000_000_123_456, "RANDOM")
 	g.Expect(e.owner()).To(Equal("weir-system/weir"))
 	g.Expect(e.stamp()).To(BeEquivalentTo(1_900_000_000_123_456))
-	for _, other := range []epoch{"", "x", "a/b-c", "a/-"} {
-		g.Expect(other.stamp()).To(BeNumerically("<", 0), string(other))
+}
+
+func TestMalformedEpochHasANegativeStamp(t *testing.T) {
+	g := NewWithT(t)
+	for _, malformed := range []epoch{"", "x", "a/b-c", "a/-"} {
+		g.Expect(malformed.stamp()).To(BeNumerically("<", 0), string(malformed))
 	}
 	g.Expect(epoch("").owner()).To(BeEmpty())
 }

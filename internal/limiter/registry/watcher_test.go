@@ -17,7 +17,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-func TestLostMessageIsCaughtUp(t *testing.T) {
+func TestReplicaLoadsARevisionWhoseMessageIsLost(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5), makePlan("search", 5))
@@ -26,13 +26,13 @@ func TestLostMessageIsCaughtUp(t *testing.T) {
 	l.stop()
 	<-l.done
 	before := c.header()
-	c.writeQuietly(l, makePlan("login", 6), false)
+	c.writeWithoutMessage(l, makePlan("login", 6), false)
 	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(period + 500*time.Millisecond).
 		Should(BeEquivalentTo(6))
 	c.Expect(r.revision()).To(Equal(before.revision + 1))
 }
 
-func TestLostChangesAreNoticed(t *testing.T) {
+func TestReplicaRejectsARevisionWhoseChangesAreLost(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5), makePlan("search", 5))
@@ -41,19 +41,19 @@ func TestLostChangesAreNoticed(t *testing.T) {
 	l.stop()
 	<-l.done
 	used := r.snapshot()
-	c.writeQuietly(l, makePlan("login", 6), true)
+	c.writeWithoutMessage(l, makePlan("login", 6), true)
 	c.Eventually(r.isFollowing).Should(BeFalse())
 	c.Expect(r.snapshot()).To(BeIdenticalTo(used))
 	c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(5))
 
 	c.leadSynced(makePlan("login", 6), makePlan("search", 5))
-	c.Eventually(r.isFollowing).WithTimeout(comeback).Should(BeTrue())
+	c.Eventually(r.isFollowing).WithTimeout(restoreTimeout).Should(BeTrue())
 	c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(6))
 }
 
-// writeQuietly does what the leader, which must have ended, would have done, but
-// tells nobody; without changes it also loses the set of changes.
-func (c *cluster) writeQuietly(l *leader, p *plan.Plan, loseChanges bool) {
+// writeWithoutMessage publishes the plan in place of the leader, which must have ended,
+// and sends no message. With loseChanges it also deletes the set of changes.
+func (c *cluster) writeWithoutMessage(l *leader, p *plan.Plan, loseChanges bool) {
 	c.tb.Helper()
 	before := c.header()
 	old, err := c.client.HGet(c.tb.Context(), c.scripts.keys[0], p.ID()).Result()
@@ -85,7 +85,7 @@ func (c *cluster) writeQuietly(l *leader, p *plan.Plan, loseChanges bool) {
 	c.Expect(c.header().version).To(Equal(to))
 }
 
-func TestCutSubscriptionIsTakenUpAgain(t *testing.T) {
+func TestReplicaSubscribesAgainAfterADisconnect(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
@@ -103,59 +103,79 @@ func TestCutSubscriptionIsTakenUpAgain(t *testing.T) {
 	}
 }
 
-func TestBadPayloadIsSkipped(t *testing.T) {
+// publishBad publishes a replacement of shop/login and a new shop/other that this release
+// cannot read, as a later release might write them.
+func (l *leader) publishBad(c *cluster) {
+	c.tb.Helper()
+	l.publishRaw(c.tb, "shop/login", []byte(`{"version":99}`))
+	l.publishRaw(c.tb, "shop/other", encoded(c, makePlan("search", 9)).data)
+}
+
+func TestReplicaSkipsBadPlans(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5), makePlan("search", 5))
 	r := c.watch("a")
 	c.Eventually(r.plans).Should(Equal(2))
-
-	// Payloads this release cannot read, as a later one might write them.
-	l.publishRaw(t, "shop/login", []byte(`{"version":99}`))
-	l.publishRaw(t, "shop/other", encoded(c, makePlan("search", 9)).data)
+	l.publishBad(c)
 	c.Expect(l.Set(t.Context(), makePlan("search", 6))).To(Succeed())
 	c.Eventually(r.threshold).WithArguments("shop/search").Should(BeEquivalentTo(6))
-	c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(5), "the last good plan stays")
-	c.Expect(r.snapshot().Lookup("shop/other")).To(BeNil(), "a plan under another id is none")
+	c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(5), "the replica keeps the last good plan")
+	c.Expect(r.snapshot().Lookup("shop/other")).To(BeNil(), "the replica rejects a plan under another id")
 	c.Expect(testutil.ToFloat64(r.metrics.bad)).To(BeEquivalentTo(2))
+}
+
+func TestSkippedPlansAreNotEnforced(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadSynced(makePlan("login", 5), makePlan("search", 5))
+	r := c.watch("a")
+	c.Eventually(r.plans).Should(Equal(2))
+	l.publishBad(c)
 	c.Eventually(func() []Replica { replicas, _ := l.replicas(); return replicas }).Should(ConsistOf(
 		HaveField("Skipped", Equal([]string{"shop/login", "shop/other"}))))
 	running, live := l.enforced("shop/login")
 	c.Expect([]int{running, live}).To(Equal([]int{0, 1}))
 	c.Expect(l.Rollout("shop/login").AllReplicasCurrent).To(BeFalse())
-
-	late := c.watch("late")
-	c.Eventually(late.plans).Should(Equal(1))
-	c.Expect(testutil.ToFloat64(late.metrics.bad)).To(BeEquivalentTo(2))
-	c.Expect(l.Set(t.Context(), makePlan("login", 8))).To(Succeed())
-	c.Eventually(late.threshold).WithArguments("shop/login").Should(BeEquivalentTo(8))
 }
 
-// publishRaw publishes what Set would refuse.
-func (l *leader) publishRaw(t *testing.T, id string, data []byte) {
-	t.Helper()
+func TestNewReplicaSkipsBadPlansUntilTheyAreReplaced(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadSynced(makePlan("login", 5), makePlan("search", 5))
+	l.publishBad(c)
+	r := c.watch("a")
+	c.Eventually(r.plans).Should(Equal(1))
+	c.Expect(testutil.ToFloat64(r.metrics.bad)).To(BeEquivalentTo(2))
+	c.Expect(l.Set(t.Context(), makePlan("login", 8))).To(Succeed())
+	c.Eventually(r.threshold).WithArguments("shop/login").Should(BeEquivalentTo(8))
+}
+
+// publishRaw publishes data that Set would reject.
+func (l *leader) publishRaw(tb testing.TB, id string, data []byte) {
+	tb.Helper()
 	b, err := l.setWanted(id, &entry{data: data})
-	if err := l.await(t.Context(), b, id, err); err != nil {
-		t.Fatal(err)
+	if err := l.await(tb.Context(), b, id, err); err != nil {
+		tb.Fatal(err)
 	}
 }
 
-func TestCorruptedFieldIsRepaired(t *testing.T) {
+func TestCorruptedPlanIsRepaired(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.leadSynced(makePlan("login", 5), makePlan("search", 5))
 	early := c.watch("early")
 	c.Eventually(early.plans).Should(Equal(2))
 	c.Expect(c.client.HSet(t.Context(), c.scripts.keys[0], "shop/login", "garbage").Err()).To(Succeed())
-	// Nobody notices until somebody loads everything.
+	// Only a replica that loads the whole registry detects the corruption.
 	late := c.watch("late")
-	c.Eventually(late.plans).Should(Equal(1), "the good ones are used")
+	c.Eventually(late.plans).Should(Equal(1), "the replica uses the valid plan")
 	c.Expect(testutil.ToFloat64(late.metrics.bad)).To(BeEquivalentTo(1))
-	c.Eventually(late.plans).WithTimeout(comeback).Should(Equal(2))
+	c.Eventually(late.plans).WithTimeout(restoreTimeout).Should(Equal(2))
 	c.Expect(early.fewestPlans()).To(Equal(2))
 }
 
-func TestRedisAwayAtStart(t *testing.T) {
+func TestReplicaAndLeaderStartWithoutRedis(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.redis.Stop()
@@ -164,11 +184,11 @@ func TestRedisAwayAtStart(t *testing.T) {
 	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(MatchError(ContainSubstring("redis: ")))
 	l.Synced()
 	c.redis.Start()
-	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(comeback).Should(BeEquivalentTo(5))
+	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(restoreTimeout).Should(BeEquivalentTo(5))
 	c.Eventually(l.Err).Should(Succeed())
 }
 
-func TestHeartbeatIsRemovedAtTheEnd(t *testing.T) {
+func TestStoppedReplicaRemovesItsHeartbeat(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
@@ -191,7 +211,7 @@ func (l *leader) names() []string {
 	return names
 }
 
-func TestHeartbeatExpires(t *testing.T) {
+func TestHeartbeatOfACrashedReplicaExpires(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced()
@@ -200,15 +220,19 @@ func TestHeartbeatExpires(t *testing.T) {
 	c.Eventually(l.names).Should(Equal([]string{"crashed"}))
 	c.Eventually(l.names).WithTimeout(lifetime + 2*period).Should(BeEmpty())
 	c.Expect(c.client.HKeys(t.Context(), c.scripts.keys[3]).Val()).To(ConsistOf(testOwner + "/"))
+}
 
-	// One from before the clock was set back by a day.
+func TestHeartbeatFromTheFutureExpires(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.leadSynced()
 	late := "99999999999999999 {}"
 	c.Expect(c.client.HSet(t.Context(), c.scripts.keys[3], testOwner+"/late", late).Err()).To(Succeed())
 	c.Eventually(func() []string { return c.client.HKeys(t.Context(), c.scripts.keys[3]).Val() }).
 		Should(ConsistOf(testOwner + "/"))
 }
 
-func TestReplicaWithoutSnapshotDoesNotAppear(t *testing.T) {
+func TestReplicaWithoutSnapshotIsNotLive(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.lead(testOwner)
@@ -216,7 +240,7 @@ func TestReplicaWithoutSnapshotDoesNotAppear(t *testing.T) {
 	c.Consistently(l.names).WithTimeout(2 * period).Should(BeEmpty())
 }
 
-func TestSnapshotIsKeptWhileTheRegistryIsGone(t *testing.T) {
+func TestReplicaKeepsItsSnapshotWithoutARegistry(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
@@ -235,7 +259,7 @@ func TestSnapshotIsKeptWhileTheRegistryIsGone(t *testing.T) {
 	c.Eventually(r.isFollowing).Should(BeTrue())
 }
 
-func TestScriptsAreLoadedAgain(t *testing.T) {
+func TestMissingScriptsAreLoadedAgain(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))

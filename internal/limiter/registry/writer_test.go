@@ -17,7 +17,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-func TestSetAndDeleteReachEveryReplica(t *testing.T) {
+func TestSetReachesEveryReplica(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
@@ -30,29 +30,53 @@ func TestSetAndDeleteReachEveryReplica(t *testing.T) {
 	revision, ok := l.programmed("shop/search")
 	c.Expect(ok).To(BeTrue())
 	for _, r := range []*replica{a, b} {
-		login := r.snapshot().Lookup("shop/login")
 		c.Eventually(r.revision).Should(Equal(revision))
 		c.Expect(r.threshold("shop/search")).To(BeEquivalentTo(7))
-		c.Expect(r.snapshot().Lookup("shop/login")).To(BeIdenticalTo(login), "unchanged plans keep their pointer")
 	}
+}
 
+func TestSetKeepsUnchangedPlans(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadSynced(makePlan("login", 5))
+	r := c.watch("a")
+	c.Eventually(r.threshold).WithArguments("shop/login").Should(BeEquivalentTo(5))
+	login := r.snapshot().Lookup("shop/login")
+	c.Expect(l.Set(t.Context(), makePlan("search", 7))).To(Succeed())
+	c.Eventually(r.plans).Should(Equal(2))
+	c.Expect(r.snapshot().Lookup("shop/login")).To(BeIdenticalTo(login))
+}
+
+func TestDeleteReachesEveryReplica(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadSynced(makePlan("login", 5), makePlan("search", 5))
+	a, b := c.watch("a"), c.watch("b")
+	for _, r := range []*replica{a, b} {
+		c.Eventually(r.plans).Should(Equal(2))
+	}
 	c.Expect(l.Delete(t.Context(), "shop/login")).To(Succeed())
 	c.Expect(programmed(l, "shop/login")).To(BeFalse())
-	c.Expect(l.Delete(t.Context(), "shop/login")).To(Succeed(), "what is gone can be deleted")
+	c.Expect(l.Delete(t.Context(), "shop/login")).To(Succeed(), "deleting again succeeds")
 	for _, r := range []*replica{a, b} {
 		c.Eventually(r.plans).Should(Equal(1))
 	}
 }
 
-func TestEqualBytesAreNoRevision(t *testing.T) {
+func TestSetOfAnEqualPlanWritesNoRevision(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
 	before := c.header()
 	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(Succeed())
 	c.Expect(c.header().version).To(Equal(before.version))
+}
 
-	// Nor are they for the next leader, which inherits what is there.
+func TestNextLeaderInheritsEqualPlans(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadSynced(makePlan("login", 5))
+	before := c.header()
 	l.stop()
 	<-l.done
 	next := c.leadSynced(makePlan("login", 5))
@@ -81,32 +105,41 @@ func TestConcurrentSetsShareRevisions(t *testing.T) {
 	c.Expect(c.header().revision).To(Equal(r.revision()))
 }
 
-func TestGenerationDoesNotGoBack(t *testing.T) {
+func TestSetRejectsAnOlderGeneration(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
 	err := l.Set(t.Context(), makePlan("login", 4))
 	c.Expect(err).To(MatchError(ErrOlderGeneration))
 	c.Expect(err).To(MatchError(ContainSubstring("publish plan shop/login: generation 4 after 5")))
+}
 
-	again := makePlan("login", 4)
-	again.UID = "another"
-	c.Expect(l.Set(t.Context(), again)).To(Succeed(), "another object of that name begins anew")
+func TestSetTakesAnyGenerationOfANewObject(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadSynced(makePlan("login", 5))
+	recreated := makePlan("login", 4)
+	recreated.UID = "another"
+	c.Expect(l.Set(t.Context(), recreated)).To(Succeed())
 	r := c.watch("a")
 	c.Eventually(r.threshold).WithArguments("shop/login").Should(BeEquivalentTo(4))
 }
 
-func TestSetNeedsALeader(t *testing.T) {
+func TestWriterNeedsToLead(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	p := NewWriter(c.client, testPrefix, WriterOptions{Owner: testOwner})
-	c.Expect(p.Set(t.Context(), makePlan("login", 5))).To(MatchError(ErrNotLeading))
-	c.Expect(p.Delete(t.Context(), "shop/login")).To(MatchError(ErrNotLeading))
-	c.Expect(p.Sweep(t.Context(), func(string) bool { return true })).To(MatchError(ErrNotLeading))
-	c.Expect(p.Rollout("shop/login")).To(Equal(plan.Rollout{}))
-	_, err := p.replicas()
+	w := NewWriter(c.client, testPrefix, WriterOptions{Owner: testOwner})
+	c.Expect(w.Set(t.Context(), makePlan("login", 5))).To(MatchError(ErrNotLeading))
+	c.Expect(w.Delete(t.Context(), "shop/login")).To(MatchError(ErrNotLeading))
+	c.Expect(w.Sweep(t.Context(), func(string) bool { return true })).To(MatchError(ErrNotLeading))
+	c.Expect(w.Rollout("shop/login")).To(Equal(plan.Rollout{}))
+	_, err := w.replicas()
 	c.Expect(err).To(MatchError(ErrNotLeading))
+}
 
+func TestStoppedLeaderRejectsSet(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
 	l := c.leadSynced()
 	l.stop()
 	<-l.done
@@ -114,7 +147,7 @@ func TestSetNeedsALeader(t *testing.T) {
 	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(MatchError(ErrNotLeading))
 }
 
-func TestSetRefusesWhatCannotBeEncoded(t *testing.T) {
+func TestSetRejectsAPlanTooLargeToEncode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced()
@@ -133,10 +166,10 @@ func TestSetEndsWithItsContext(t *testing.T) {
 	cancel()
 	c.Expect(l.Set(ctx, makePlan("login", 5))).To(MatchError(context.Canceled))
 	c.redis.Resume()
-	c.Eventually(programmed).WithArguments(l, "shop/login").Should(BeTrue(), "it is wanted all the same")
+	c.Eventually(programmed).WithArguments(l, "shop/login").Should(BeTrue(), "the leader publishes the plan later")
 }
 
-func TestSweepRemovesWhatNobodyWants(t *testing.T) {
+func TestSweepDeletesPlansWithoutPolicy(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	first := c.leadSynced(makePlan("kept", 5), makePlan("live", 5), makePlan("orphan", 5), makePlan("gone", 5))
@@ -146,7 +179,7 @@ func TestSweepRemovesWhatNobodyWants(t *testing.T) {
 
 	l := c.lead(testOwner)
 	c.Expect(l.Set(t.Context(), makePlan("kept", 5))).To(Succeed())
-	c.Expect(programmed(l, "shop/live")).To(BeTrue(), "the last good plan of a policy stays")
+	c.Expect(programmed(l, "shop/live")).To(BeTrue(), "the leader inherits the last good plan of a policy")
 	l.Synced()
 	live := func(id string) bool { return id == "shop/live" }
 	swept := func() float64 { return testutil.ToFloat64(l.metrics.orphans) }
@@ -171,36 +204,53 @@ func TestRolloutReportsThePlanAndItsReplicas(t *testing.T) {
 	c.Expect(l.Rollout("shop/unknown")).To(Equal(plan.Rollout{Reachable: true, HasReplicas: true}))
 }
 
+func (l *leader) enforcedCounts(id string) []int {
+	running, live := l.enforced(id)
+	return []int{running, live}
+}
+
 func TestEnforcedCountsReplicasThatRunThePlan(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
-	running, live := l.enforced("shop/login")
-	c.Expect([]int{running, live}).To(Equal([]int{0, 0}))
-	a := c.watch("a")
+	c.Expect(l.enforcedCounts("shop/login")).To(Equal([]int{0, 0}))
+	c.watch("a")
 	c.watch("b")
-	enforced := func() []int {
-		running, live := l.enforced("shop/login")
-		return []int{running, live}
-	}
-	c.Eventually(enforced).Should(Equal([]int{2, 2}))
+	c.Eventually(l.enforcedCounts).WithArguments("shop/login").Should(Equal([]int{2, 2}))
+	c.Expect(l.enforcedCounts("shop/unknown")).To(Equal([]int{0, 2}))
+}
+
+func TestChangesSignalsTheRolloutOfAnEdit(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadSynced(makePlan("login", 5))
+	c.watch("a")
+	c.watch("b")
+	c.Eventually(l.enforcedCounts).WithArguments("shop/login").Should(Equal([]int{2, 2}))
 	for len(l.Changes()) > 0 {
 		<-l.Changes()
 	}
 	c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(Succeed())
 	c.Eventually(l.Changes()).Should(Receive())
-	c.Eventually(enforced).Should(Equal([]int{2, 2}))
+	c.Eventually(l.enforcedCounts).WithArguments("shop/login").Should(Equal([]int{2, 2}))
+}
+
+func TestLeaderListsReplicas(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadSynced(makePlan("login", 5))
+	a := c.watch("a")
+	c.watch("b")
+	c.Eventually(l.enforcedCounts).WithArguments("shop/login").Should(Equal([]int{2, 2}))
 	replicas, err := l.replicas()
 	c.Expect(err).NotTo(HaveOccurred())
 	c.Expect(replicas).To(HaveLen(2))
 	c.Expect(replicas[0].Name).To(Equal("a"))
 	c.Expect(replicas[0].Revision).To(Equal(a.revision()))
 	c.Expect(replicas[0].Epoch).To(HavePrefix(testOwner + "/"))
-	running, _ = l.enforced("shop/unknown")
-	c.Expect(running).To(BeZero())
 }
 
-func TestMetricsOfBothHalvesShareARegistry(t *testing.T) {
+func TestMetricsOfWriterAndWatcherShareARegistry(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	metrics := prometheus.NewPedanticRegistry()
