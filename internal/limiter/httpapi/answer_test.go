@@ -24,7 +24,7 @@ import (
 
 const namedCheck = `{"policies":["other/one","shop/login"],"key":"user-42"}`
 
-func TestAllowedAnswer(t *testing.T) {
+func TestAnswerToAnAllowedCheck(t *testing.T) {
 	g := NewWithT(t)
 	w := sendCheck(answering(limiter.Decision{Allowed: true, Reason: limiter.ReasonNoPolicy, Revision: 42}), namedCheck)
 	g.Expect(w.Code).To(Equal(http.StatusOK))
@@ -35,7 +35,7 @@ func TestAllowedAnswer(t *testing.T) {
 	}))
 }
 
-func TestRefusedAnswer(t *testing.T) {
+func TestAnswerToADeniedCheck(t *testing.T) {
 	g := NewWithT(t)
 	w := sendCheck(answering(limiter.Decision{
 		Reason: limiter.ReasonLimitExceeded, Policy: "shop/login", Limit: "burst", Revision: 42,
@@ -71,7 +71,7 @@ func TestRefusedAnswer(t *testing.T) {
 		]}`))
 }
 
-func TestOverrideAndSuppressionInAnswer(t *testing.T) {
+func TestAnswerContainsOverrideAndSuppression(t *testing.T) {
 	g := NewWithT(t)
 	w := sendCheck(answering(limiter.Decision{
 		Reason: limiter.ReasonDeniedByOverride, Policy: "shop/login", Override: "banned",
@@ -93,27 +93,27 @@ func TestOverrideAndSuppressionInAnswer(t *testing.T) {
 		]}`))
 }
 
-func TestStatusAndRetryAfter(t *testing.T) {
+func TestStatusAndRetryAfterOfEachReason(t *testing.T) {
 	tests := map[string]struct {
 		decision   limiter.Decision
 		status     int
 		retryAfter string
 	}{
-		"nanosecond":          {limiter.Decision{Reason: limiter.ReasonLimitExceeded, RetryAfter: 1}, 429, "1"},
-		"whole second":        {limiter.Decision{Reason: limiter.ReasonBlocked, RetryAfter: time.Second}, 429, "1"},
-		"just over":           {limiter.Decision{Reason: limiter.ReasonBlocked, RetryAfter: time.Second + 1}, 429, "2"},
-		"longest":             {limiter.Decision{Reason: limiter.ReasonBlocked, RetryAfter: plan.MaxWindow}, 429, "2592000"},
-		"suppressed":          {limiter.Decision{Reason: limiter.ReasonSuppressed, RetryAfter: time.Second}, 429, "1"},
-		"never fits":          {limiter.Decision{Reason: limiter.ReasonCostExceedsThreshold}, 429, ""},
-		"negative wait":       {limiter.Decision{Reason: limiter.ReasonCostExceedsThreshold, RetryAfter: -time.Second}, 429, ""},
-		"missing key":         {limiter.Decision{Reason: limiter.ReasonMissingKey, RetryAfter: time.Second}, 403, ""},
-		"denied by override":  {limiter.Decision{Reason: limiter.ReasonDeniedByOverride}, 403, ""},
-		"store away, closed":  {limiter.Decision{Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailClosed}, 503, "1"},
-		"store away for long": {limiter.Decision{Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailClosed, RetryAfter: 1500 * time.Millisecond}, 503, "2"},
-		"store away, open":    {limiter.Decision{Allowed: true, Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailOpen}, 200, ""},
-		"allowed":             {limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed}, 200, ""},
-		"disabled":            {limiter.Decision{Allowed: true, Reason: limiter.ReasonDisabled}, 200, ""},
-		"exempt":              {limiter.Decision{Allowed: true, Reason: limiter.ReasonExempt}, 200, ""},
+		"nanosecond":         {limiter.Decision{Reason: limiter.ReasonLimitExceeded, RetryAfter: 1}, 429, "1"},
+		"whole second":       {limiter.Decision{Reason: limiter.ReasonBlocked, RetryAfter: time.Second}, 429, "1"},
+		"just over":          {limiter.Decision{Reason: limiter.ReasonBlocked, RetryAfter: time.Second + 1}, 429, "2"},
+		"longest":            {limiter.Decision{Reason: limiter.ReasonBlocked, RetryAfter: plan.MaxWindow}, 429, "2592000"},
+		"suppressed":         {limiter.Decision{Reason: limiter.ReasonSuppressed, RetryAfter: time.Second}, 429, "1"},
+		"cost above quota":   {limiter.Decision{Reason: limiter.ReasonCostExceedsThreshold}, 429, ""},
+		"negative wait":      {limiter.Decision{Reason: limiter.ReasonCostExceedsThreshold, RetryAfter: -time.Second}, 429, ""},
+		"missing key":        {limiter.Decision{Reason: limiter.ReasonMissingKey, RetryAfter: time.Second}, 403, ""},
+		"denied by override": {limiter.Decision{Reason: limiter.ReasonDeniedByOverride}, 403, ""},
+		"no store, closed":   {limiter.Decision{Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailClosed}, 503, "1"},
+		"no store for long":  {limiter.Decision{Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailClosed, RetryAfter: 1500 * time.Millisecond}, 503, "2"},
+		"no store, open":     {limiter.Decision{Allowed: true, Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailOpen}, 200, ""},
+		"allowed":            {limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed}, 200, ""},
+		"disabled":           {limiter.Decision{Allowed: true, Reason: limiter.ReasonDisabled}, 200, ""},
+		"exempt":             {limiter.Decision{Allowed: true, Reason: limiter.ReasonExempt}, 200, ""},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -140,20 +140,20 @@ func TestStatusAndRetryAfter(t *testing.T) {
 	}
 }
 
-func TestDetail(t *testing.T) {
+func TestDetailContainsMessageAndWait(t *testing.T) {
 	tests := map[string]struct {
 		message string
 		wait    time.Duration
 		want    string
 	}{
-		"no full stop":  {"Slow down", 12 * time.Second, "Slow down. Try again in 12 seconds."},
-		"a full stop":   {"Slow down.", time.Minute, "Slow down. Try again in 60 seconds."},
-		"an outcry":     {"Slow down! ", time.Minute, "Slow down! Try again in 60 seconds."},
-		"one second":    {"Slow down.", time.Millisecond, "Slow down. Try again in 1 second."},
-		"no use":        {"Slow down", 0, "Slow down."},
-		"no message":    {"", 0, "Too Many Requests."},
-		"not escaped":   {"A < B & C", 0, "A < B & C."},
-		"a placeholder": {"100%d", time.Second, "100%d. Try again in 1 second."},
+		"no full stop":        {"Slow down", 12 * time.Second, "Slow down. Try again in 12 seconds."},
+		"a full stop":         {"Slow down.", time.Minute, "Slow down. Try again in 60 seconds."},
+		"an exclamation mark": {"Slow down! ", time.Minute, "Slow down! Try again in 60 seconds."},
+		"one second":          {"Slow down.", time.Millisecond, "Slow down. Try again in 1 second."},
+		"no wait":             {"Slow down", 0, "Slow down."},
+		"no message":          {"", 0, "Too Many Requests."},
+		"not escaped":         {"A < B & C", 0, "A < B & C."},
+		"a placeholder":       {"100%d", time.Second, "100%d. Try again in 1 second."},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestDetail(t *testing.T) {
 	}
 }
 
-func TestUndecided(t *testing.T) {
+func TestErrorsOfTheEngine(t *testing.T) {
 	tests := map[string]struct {
 		err         error
 		status      int
@@ -177,7 +177,7 @@ func TestUndecided(t *testing.T) {
 		"unknown, not named":  {&limiter.UnknownPolicyError{Policy: "x/y"}, 404, "UnknownPolicy", "policies", ""},
 		"field of the engine": {fmt.Errorf("decide: %w", &limiter.FieldError{Field: "key", Problem: "has one part too many"}), 400, "InvalidRequest", "key", ""},
 		"not ready":           {limiter.ErrNotReady, 503, "NotReady", "", "1"},
-		"unforeseen":          {errors.New("secret of the server"), 500, "InternalError", "", ""},
+		"unexpected":          {errors.New("secret of the server"), 500, "InternalError", "", ""},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -193,7 +193,7 @@ func TestUndecided(t *testing.T) {
 	}
 }
 
-func TestCallerHungUp(t *testing.T) {
+func TestCheckOfACallerThatHungUp(t *testing.T) {
 	g := NewWithT(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -204,8 +204,8 @@ func TestCallerHungUp(t *testing.T) {
 	g.Expect(decodeProblem(g, w).Code).To(Equal("ClientClosedRequest"))
 }
 
-// TestExchangeForgets makes sure that nothing of one answer shows in the next.
-func TestExchangeForgets(t *testing.T) {
+// An answer is built in a reused buffer, which must not leak into the next answer.
+func TestAnswersAreIndependent(t *testing.T) {
 	g := NewWithT(t)
 	full := answering(limiter.Decision{
 		Policy: "a/b", Limit: "c", RetryAfter: time.Hour,
@@ -219,7 +219,7 @@ func TestExchangeForgets(t *testing.T) {
 	}
 }
 
-func TestPolicies(t *testing.T) {
+func TestPoliciesListsLimitsAndReplicas(t *testing.T) {
 	g := NewWithT(t)
 	snapshot := plan.NewSnapshot(42, []*plan.Plan{
 		{Namespace: "shop", Name: "login", Mode: plan.ModeEnforce, Limits: []plan.Limit{
@@ -237,12 +237,15 @@ func TestPolicies(t *testing.T) {
 			{"name": "burst", "algorithm": "SlidingLog", "threshold": 5, "window": "1m"},
 			{"name": "daily", "algorithm": "FixedWindow", "threshold": 20, "window": "24h"}]}
 		], "replicas": [{"name": "weir-0", "revision": 41}]}`))
+}
 
-	w = send(newHandler(&fakeEngine{snapshot: plan.NewSnapshot(0, nil)}), http.MethodGet, pathPolicies, "")
+func TestPoliciesOfAnEmptySnapshot(t *testing.T) {
+	g := NewWithT(t)
+	w := send(newHandler(&fakeEngine{snapshot: plan.NewSnapshot(0, nil)}), http.MethodGet, pathPolicies, "")
 	g.Expect(w.Body.String()).To(MatchJSON(`{"revision": 0, "policies": [], "replicas": []}`))
 }
 
-func TestFormatWindow(t *testing.T) {
+func TestWindowsAreGoDurations(t *testing.T) {
 	g := NewWithT(t)
 	for millis, want := range map[int64]string{
 		1: "1ms", 1_000: "1s", 90_000: "1m30s", 5_400_000: "1h30m", 720 * 3_600_000: "720h", 3_661_001: "1h1m1s1ms",

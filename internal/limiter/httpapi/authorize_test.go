@@ -26,15 +26,15 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// The peers of the tests: httptest's own address is no proxy of ours.
+// The peers of the tests. The stranger, which is httptest's own address, is not trusted.
 const (
 	proxy    = "10.0.0.1:4711"
 	stranger = "192.0.2.1:4711"
 )
 
-// ask sends a request to the forward-auth door, from that peer, with headers
-// given as "Name: value".
-func ask(e Engine, method, target, peer string, headers ...string) *httptest.ResponseRecorder {
+// sendAuthorize sends a request to the forward-auth door from the peer. Headers have the
+// form "Name: value".
+func sendAuthorize(e Engine, method, target, peer string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, nil)
 	r.RemoteAddr = peer
 	for _, header := range headers {
@@ -49,7 +49,7 @@ func ask(e Engine, method, target, peer string, headers ...string) *httptest.Res
 	return w
 }
 
-func TestAuthorizeFacts(t *testing.T) {
+func TestAuthorizeReadsForwardedAttributes(t *testing.T) {
 	address := netip.MustParseAddr
 	traefik := []string{
 		"X-Forwarded-Method: POST", "X-Forwarded-Proto: https", "X-Forwarded-Host: shop.example",
@@ -79,27 +79,27 @@ func TestAuthorizeFacts(t *testing.T) {
 		headers []string
 		want    plan.Attributes
 	}{
-		"Traefik and Caddy":           {"", proxy, traefik, login},
-		"nginx":                       {"", proxy, nginx, login},
-		"ingress-nginx":               {"", proxy, ingress, login},
-		"ingress-nginx, both":         {"", proxy, append([]string{"X-Original-URI: /login?next=/"}, ingress...), login},
-		"both families, agreeing":     {"", proxy, append([]string{"X-Original-Method: POST", "X-Original-URI: /login?next=/"}, traefik...), login},
-		"a path below it, forwarded":  {"/else", proxy, traefik, login},
-		"nothing forwarded":           {"", proxy, nil, own},
-		"empty headers":               {"", proxy, []string{"X-Forwarded-Uri: ", "X-Forwarded-Method: ", "X-Forwarded-Host: "}, own},
-		"what follows":                {"/login", proxy, nil, path(own, "/login")},
-		"what follows, escaped":       {"/a%2Fb/%2e%2e/c", proxy, nil, path(own, "/a%2Fb/%2e%2e/c")},
-		"what follows, a slash":       {"/", proxy, nil, path(own, "/")},
-		"the query is not ours there": {"/login?policy=x/y&cost=0&%zz", proxy, nil, path(own, "/login")},
-		"an asterisk":                 {"", proxy, []string{"X-Forwarded-Uri: *"}, own},
-		"an absolute URI":             {"", proxy, []string{"X-Forwarded-Uri: http://evil.example/login"}, path(own, "/login")},
-		"an absolute URI, no path":    {"", proxy, []string{"X-Forwarded-Uri: http://evil.example?x"}, path(own, "/?x")},
-		"commas in a path":            {"", proxy, []string{"X-Forwarded-Uri: /a,b?c,d"}, path(own, "/a,b?c,d")},
-		"spoofed, Traefik's":          {"", stranger, traefik, foreign},
-		"spoofed, nginx's":            {"/real", stranger, nginx, path(foreign, "/real")},
-		"spoofed twice, unread":       {"", stranger, []string{"X-Forwarded-Uri: /a", "X-Forwarded-Uri: /b"}, foreign},
-		"a principal":                 {"", proxy, []string{"X-User: dave"}, with(own, func(a *plan.Attributes) { a.Principal = "dave" })},
-		"a principal, spoofed":        {"", stranger, []string{"X-User: dave"}, foreign},
+		"Traefik and Caddy":          {"", proxy, traefik, login},
+		"nginx":                      {"", proxy, nginx, login},
+		"ingress-nginx":              {"", proxy, ingress, login},
+		"ingress-nginx, both":        {"", proxy, append([]string{"X-Original-URI: /login?next=/"}, ingress...), login},
+		"both families, agreeing":    {"", proxy, append([]string{"X-Original-Method: POST", "X-Original-URI: /login?next=/"}, traefik...), login},
+		"a path below and forwarded": {"/else", proxy, traefik, login},
+		"nothing forwarded":          {"", proxy, nil, own},
+		"empty headers":              {"", proxy, []string{"X-Forwarded-Uri: ", "X-Forwarded-Method: ", "X-Forwarded-Host: "}, own},
+		"a path below":               {"/login", proxy, nil, path(own, "/login")},
+		"a path below, escaped":      {"/a%2Fb/%2e%2e/c", proxy, nil, path(own, "/a%2Fb/%2e%2e/c")},
+		"a slash below":              {"/", proxy, nil, path(own, "/")},
+		"the query of a path below":  {"/login?policy=x/y&cost=0&%zz", proxy, nil, path(own, "/login")},
+		"an asterisk":                {"", proxy, []string{"X-Forwarded-Uri: *"}, own},
+		"an absolute URI":            {"", proxy, []string{"X-Forwarded-Uri: http://evil.example/login"}, path(own, "/login")},
+		"an absolute URI, no path":   {"", proxy, []string{"X-Forwarded-Uri: http://evil.example?x"}, path(own, "/?x")},
+		"commas in a path":           {"", proxy, []string{"X-Forwarded-Uri: /a,b?c,d"}, path(own, "/a,b?c,d")},
+		"spoofed, Traefik's":         {"", stranger, traefik, foreign},
+		"spoofed, nginx's":           {"/real", stranger, nginx, path(foreign, "/real")},
+		"spoofed twice":              {"", stranger, []string{"X-Forwarded-Uri: /a", "X-Forwarded-Uri: /b"}, foreign},
+		"a principal":                {"", proxy, []string{"X-User: dave"}, with(own, func(a *plan.Attributes) { a.Principal = "dave" })},
+		"a principal, spoofed":       {"", stranger, []string{"X-User: dave"}, foreign},
 		"other headers": {
 			"", proxy,
 			[]string{"X-API-Key: k", "Cookie: a=b", "Accept: x", "Accept: y", "Connection: close", "Te: trailers", "X-Forwarded-Proto: https"},
@@ -112,68 +112,68 @@ func TestAuthorizeFacts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			engine := &fakeEngine{}
-			w := ask(engine, http.MethodPut, "http://weir.test"+pathAuthorize+tc.path, tc.peer, tc.headers...)
+			w := sendAuthorize(engine, http.MethodPut, "http://weir.test"+pathAuthorize+tc.path, tc.peer, tc.headers...)
 			g.Expect(w.Code).To(Equal(http.StatusOK), w.Body.String())
 			want := tc.want
-			if want.Headers == nil { // the ones that came along are no matter of this case
-				want.Headers = engine.asked.Attributes.Headers
+			if want.Headers == nil { // this case does not concern headers
+				want.Headers = engine.received.Attributes.Headers
 			}
-			g.Expect(engine.asked).To(Equal(&limiter.Check{Cost: 1, Attributes: want}))
-			for name := range engine.asked.Attributes.Headers {
+			g.Expect(engine.received).To(Equal(&limiter.Check{Cost: 1, Attributes: want}))
+			for name := range engine.received.Attributes.Headers {
 				g.Expect(forwarded.IsRequestHeader(http.CanonicalHeaderKey(name))).To(BeTrue(), name)
 			}
 		})
 	}
 }
 
-// TestAuthorizeRefusesTwoStories has the field that each refusal must name.
-func TestAuthorizeRefusesTwoStories(t *testing.T) {
+// The answer names the invalid header or parameter.
+func TestAuthorizeRejectsInvalidRequests(t *testing.T) {
 	tests := map[string]struct {
 		target  string
 		headers []string
 		field   string
 	}{
-		"methods differ":          {"", []string{"X-Forwarded-Method: GET", "X-Original-Method: POST"}, "X-Forwarded-Method"},
-		"paths differ":            {"", []string{"X-Forwarded-Uri: /a", "X-Original-URI: /b"}, "X-Forwarded-Uri"},
-		"paths differ in case":    {"", []string{"X-Forwarded-Uri: /a", "X-Original-URI: /A"}, "X-Forwarded-Uri"},
-		"a method slipped in":     {"", []string{"X-Forwarded-Method: GET", "X-Original-URI: /a"}, "X-Forwarded-Method"},
-		"a path slipped in":       {"", []string{"X-Forwarded-Uri: /a", "X-Original-Method: GET"}, "X-Forwarded-Method"},
-		"half a story more":       {"", []string{"X-Forwarded-Uri: /a", "X-Forwarded-Method: GET", "X-Original-Method: GET"}, "X-Forwarded-Uri"},
-		"hosts differ":            {"", []string{"X-Forwarded-Host: a.example", "X-Original-URL: https://b.example/"}, "X-Forwarded-Host"},
-		"nginx's paths differ":    {"", []string{"X-Original-URI: /a", "X-Original-URL: https://b.example/b"}, "X-Original-Url"},
-		"two methods":             {"", []string{"X-Forwarded-Method: GET", "X-Forwarded-Method: POST"}, "X-Forwarded-Method"},
-		"a list of methods":       {"", []string{"X-Forwarded-Method: GET, POST"}, "X-Forwarded-Method"},
-		"two paths":               {"", []string{"X-Forwarded-Uri: /a", "X-Forwarded-Uri: /a"}, "X-Forwarded-Uri"},
-		"two hosts":               {"", []string{"X-Forwarded-Host: a", "X-Forwarded-Host: b"}, "X-Forwarded-Host"},
-		"a list of hosts":         {"", []string{"X-Forwarded-Host: a.example, b.example"}, "X-Forwarded-Host"},
-		"two original methods":    {"", []string{"X-Original-Method: GET", "X-Original-Method: GET"}, "X-Original-Method"},
-		"two original paths":      {"", []string{"X-Original-URI: /a", "X-Original-URI: /b"}, "X-Original-Uri"},
-		"two original URLs":       {"", []string{"X-Original-URL: http://a/", "X-Original-URL: http://a/"}, "X-Original-Url"},
-		"no path":                 {"", []string{"X-Forwarded-Uri: login"}, "X-Forwarded-Uri"},
-		"a URI in a query":        {"", []string{"X-Forwarded-Uri: login?http://a/b"}, "X-Forwarded-Uri"},
-		"two principals":          {"", []string{"X-User: a", "X-User: b"}, "X-User"},
-		"an unknown parameter":    {"?policies=a/b", nil, "policies"},
-		"a cost":                  {"?cost=2", nil, "cost"},
-		"another status":          {"?deny=429", nil, "deny"},
-		"no status":               {"?deny=", nil, "deny"},
-		"two statuses":            {"?deny=403&deny=403", nil, "deny"},
-		"an unqualified policy":   {"?policy=a/b&policy=b", nil, "policy[1]"},
-		"a policy twice":          {"?policy=a/b&policy=a/b", nil, "policy[1]"},
-		"17 policies":             {"?" + strings.ReplaceAll(many(17, "policy=a/p%d"), ",", "&"), nil, "policy"},
-		"an escape cut short":     {"?policy=%2", nil, "query"},
-		"a semicolon":             {"?policy=a/b;deny=403", nil, "query"},
-		"the parameters come 1st": {"?cost=2", []string{"X-Forwarded-Uri: x"}, "cost"},
+		"methods differ":                 {"", []string{"X-Forwarded-Method: GET", "X-Original-Method: POST"}, "X-Forwarded-Method"},
+		"paths differ":                   {"", []string{"X-Forwarded-Uri: /a", "X-Original-URI: /b"}, "X-Forwarded-Uri"},
+		"paths differ in case":           {"", []string{"X-Forwarded-Uri: /a", "X-Original-URI: /A"}, "X-Forwarded-Uri"},
+		"a method of another family":     {"", []string{"X-Forwarded-Method: GET", "X-Original-URI: /a"}, "X-Forwarded-Method"},
+		"a path of another family":       {"", []string{"X-Forwarded-Uri: /a", "X-Original-Method: GET"}, "X-Forwarded-Method"},
+		"a second method without a path": {"", []string{"X-Forwarded-Uri: /a", "X-Forwarded-Method: GET", "X-Original-Method: GET"}, "X-Forwarded-Uri"},
+		"hosts differ":                   {"", []string{"X-Forwarded-Host: a.example", "X-Original-URL: https://b.example/"}, "X-Forwarded-Host"},
+		"nginx's paths differ":           {"", []string{"X-Original-URI: /a", "X-Original-URL: https://b.example/b"}, "X-Original-Url"},
+		"two methods":                    {"", []string{"X-Forwarded-Method: GET", "X-Forwarded-Method: POST"}, "X-Forwarded-Method"},
+		"a list of methods":              {"", []string{"X-Forwarded-Method: GET, POST"}, "X-Forwarded-Method"},
+		"two paths":                      {"", []string{"X-Forwarded-Uri: /a", "X-Forwarded-Uri: /a"}, "X-Forwarded-Uri"},
+		"two hosts":                      {"", []string{"X-Forwarded-Host: a", "X-Forwarded-Host: b"}, "X-Forwarded-Host"},
+		"a list of hosts":                {"", []string{"X-Forwarded-Host: a.example, b.example"}, "X-Forwarded-Host"},
+		"two original methods":           {"", []string{"X-Original-Method: GET", "X-Original-Method: GET"}, "X-Original-Method"},
+		"two original paths":             {"", []string{"X-Original-URI: /a", "X-Original-URI: /b"}, "X-Original-Uri"},
+		"two original URLs":              {"", []string{"X-Original-URL: http://a/", "X-Original-URL: http://a/"}, "X-Original-Url"},
+		"no path":                        {"", []string{"X-Forwarded-Uri: login"}, "X-Forwarded-Uri"},
+		"a URI in a query":               {"", []string{"X-Forwarded-Uri: login?http://a/b"}, "X-Forwarded-Uri"},
+		"two principals":                 {"", []string{"X-User: a", "X-User: b"}, "X-User"},
+		"an unknown parameter":           {"?policies=a/b", nil, "policies"},
+		"a cost":                         {"?cost=2", nil, "cost"},
+		"another status":                 {"?deny=429", nil, "deny"},
+		"no status":                      {"?deny=", nil, "deny"},
+		"two statuses":                   {"?deny=403&deny=403", nil, "deny"},
+		"an unqualified policy":          {"?policy=a/b&policy=b", nil, "policy[1]"},
+		"a policy twice":                 {"?policy=a/b&policy=a/b", nil, "policy[1]"},
+		"17 policies":                    {"?" + strings.ReplaceAll(many(17, "policy=a/p%d"), ",", "&"), nil, "policy"},
+		"an escape cut short":            {"?policy=%2", nil, "query"},
+		"a semicolon":                    {"?policy=a/b;deny=403", nil, "query"},
+		"parameters before headers":      {"?cost=2", []string{"X-Forwarded-Uri: x"}, "cost"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			engine := &fakeEngine{}
-			w := ask(engine, http.MethodGet, pathAuthorize+tc.target, proxy, tc.headers...)
+			w := sendAuthorize(engine, http.MethodGet, pathAuthorize+tc.target, proxy, tc.headers...)
 			g.Expect(w.Code).To(Equal(http.StatusBadRequest))
 			p := decodeProblem(g, w)
 			g.Expect(p.Code).To(Equal("InvalidRequest"))
 			g.Expect(p.Field).To(Equal(tc.field), p.Detail)
-			g.Expect(engine.asked).To(BeNil(), "the engine must not be asked")
+			g.Expect(engine.received).To(BeNil(), "the engine must not be called")
 		})
 	}
 }
@@ -181,16 +181,21 @@ func TestAuthorizeRefusesTwoStories(t *testing.T) {
 func TestAuthorizeByName(t *testing.T) {
 	g := NewWithT(t)
 	engine := &fakeEngine{}
-	g.Expect(ask(engine, http.MethodGet, pathAuthorize+"?policy=shop/login&policy=shop%2Fapi", stranger).Code).To(Equal(http.StatusOK))
-	g.Expect(engine.asked.Policies).To(Equal([]string{"shop/login", "shop/api"}))
+	w := sendAuthorize(engine, http.MethodGet, pathAuthorize+"?policy=shop/login&policy=shop%2Fapi", stranger)
+	g.Expect(w.Code).To(Equal(http.StatusOK))
+	g.Expect(engine.received.Policies).To(Equal([]string{"shop/login", "shop/api"}))
+}
 
-	w := ask(failing(&limiter.UnknownPolicyError{Policy: "shop/api"}), http.MethodGet, pathAuthorize+"?policy=shop/login&policy=shop/api", stranger)
+func TestAuthorizeReportsAnUnknownPolicy(t *testing.T) {
+	g := NewWithT(t)
+	w := sendAuthorize(failing(&limiter.UnknownPolicyError{Policy: "shop/api"}), http.MethodGet,
+		pathAuthorize+"?policy=shop/login&policy=shop/api", stranger)
 	g.Expect(w.Code).To(Equal(http.StatusNotFound))
 	g.Expect(decodeProblem(g, w).Field).To(Equal("policy[1]"))
 }
 
-// Every method decides alike, and nothing is read of a body.
-func TestAuthorizeAnyMethod(t *testing.T) {
+// The door accepts every method and does not read the body.
+func TestAuthorizeAcceptsAnyMethod(t *testing.T) {
 	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "made-up"} {
 		t.Run(method, func(t *testing.T) {
 			g := NewWithT(t)
@@ -206,30 +211,30 @@ func TestAuthorizeAnyMethod(t *testing.T) {
 				r := httptest.NewRequest(method, pathAuthorize, iotest.ErrReader(errors.New("the body was read")))
 				newHandler(engine).ServeHTTP(w, r)
 				g.Expect(w.Code).To(Equal(tc.status))
-				g.Expect(engine.asked.Attributes.Method).To(Equal(method))
+				g.Expect(engine.received.Attributes.Method).To(Equal(method))
 			}
 		})
 	}
 }
 
-func TestAuthorizeAnswer(t *testing.T) {
+func TestAuthorizeStatusOfEachReason(t *testing.T) {
 	tests := map[string]struct {
 		decision   limiter.Decision
 		status     int
 		retryAfter string
 	}{
-		"allowed":        {limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed}, 200, ""},
-		"let pass":       {limiter.Decision{Allowed: true, Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailOpen}, 200, ""},
-		"limit exceeded": {limiter.Decision{Reason: limiter.ReasonLimitExceeded, RetryAfter: 1500 * time.Millisecond}, 429, "2"},
-		"never fits":     {limiter.Decision{Reason: limiter.ReasonCostExceedsThreshold}, 429, ""},
-		"missing key":    {limiter.Decision{Reason: limiter.ReasonMissingKey}, 403, ""},
-		"store away":     {limiter.Decision{Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailClosed}, 503, "1"},
+		"allowed":          {limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed}, 200, ""},
+		"no store, open":   {limiter.Decision{Allowed: true, Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailOpen}, 200, ""},
+		"limit exceeded":   {limiter.Decision{Reason: limiter.ReasonLimitExceeded, RetryAfter: 1500 * time.Millisecond}, 429, "2"},
+		"cost above quota": {limiter.Decision{Reason: limiter.ReasonCostExceedsThreshold}, 429, ""},
+		"missing key":      {limiter.Decision{Reason: limiter.ReasonMissingKey}, 403, ""},
+		"no store, closed": {limiter.Decision{Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailClosed}, 503, "1"},
 	}
 	for name, tc := range tests {
 		for _, query := range []string{"", "?deny=403"} {
 			t.Run(name+query, func(t *testing.T) {
 				g := NewWithT(t)
-				w := ask(answering(tc.decision), http.MethodGet, pathAuthorize+query, stranger)
+				w := sendAuthorize(answering(tc.decision), http.MethodGet, pathAuthorize+query, stranger)
 				status := tc.status
 				if query != "" && status != http.StatusOK {
 					status = http.StatusForbidden
@@ -254,11 +259,11 @@ func TestAuthorizeRoutes(t *testing.T) {
 		"/v1/authorize": 200, "/v1/authorize/": 200, "/v1/authorize/a/b": 200, "/v1/authorize//": 200,
 		"/v1/authorized": 404, "/v1/authorize%2Fa": 404, "/v1/%61uthorize/a": 404, "//v1/authorize": 404,
 	} {
-		NewWithT(t).Expect(ask(&fakeEngine{}, http.MethodGet, "http://weir.test"+path, stranger).Code).To(Equal(status), path)
+		NewWithT(t).Expect(sendAuthorize(&fakeEngine{}, http.MethodGet, "http://weir.test"+path, stranger).Code).To(Equal(status), path)
 	}
 }
 
-func TestAuthorizePrincipalOfCertificate(t *testing.T) {
+func TestAuthorizeReadsThePrincipalOfACertificate(t *testing.T) {
 	spiffe, err := url.Parse("spiffe://shop/sa/cart")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	for name, tc := range map[string]struct {
@@ -269,7 +274,7 @@ func TestAuthorizePrincipalOfCertificate(t *testing.T) {
 		"SPIFFE id":       {stranger, &x509.Certificate{URIs: []*url.URL{spiffe}, DNSNames: []string{"cart"}}, "spiffe://shop/sa/cart"},
 		"DNS name":        {stranger, &x509.Certificate{DNSNames: []string{"cart", "b"}}, "cart"},
 		"no name":         {stranger, &x509.Certificate{}, ""},
-		"none verified":   {stranger, nil, ""},
+		"not verified":    {stranger, nil, ""},
 		"the proxy's own": {proxy, &x509.Certificate{DNSNames: []string{"ingress"}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -281,13 +286,13 @@ func TestAuthorizePrincipalOfCertificate(t *testing.T) {
 			}
 			New(Options{Engine: engine, Door: limiter.DoorOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}).
 				ServeHTTP(httptest.NewRecorder(), r)
-			NewWithT(t).Expect(engine.asked.Attributes.Principal).To(Equal(tc.want))
+			NewWithT(t).Expect(engine.received.Attributes.Principal).To(Equal(tc.want))
 		})
 	}
 }
 
-// FuzzAuthorize sends what any client of a proxy may: no answer is the server's
-// fault, and no client header changes what the proxy told.
+// FuzzAuthorize sends arbitrary requests of a proxy's client. No answer is a server error,
+// and no header of the client changes an attribute that the proxy forwards.
 func FuzzAuthorize(f *testing.F) {
 	f.Add("/v1/authorize?policy=a/b&deny=403", "X-Original-Uri", "/else")
 	f.Add("/v1/authorize/a%2Fb", "X-Forwarded-Host", "b.example")
@@ -302,19 +307,19 @@ func FuzzAuthorize(f *testing.F) {
 		}
 		r := httptest.NewRequest(http.MethodGet, pathAuthorize, nil)
 		r.URL, r.RemoteAddr = u, proxy
-		// A proxy of the kind of Traefik overwrites these and passes on the rest.
+		// A proxy like Traefik overwrites these headers and forwards the others.
 		r.Header.Set(name, value)
-		for header, told := range map[string]string{
+		for header, value := range map[string]string{
 			forwarded.HeaderMethod: "PUT", forwarded.HeaderURI: "/login", forwarded.HeaderHost: "a.example", forwarded.HeaderFor: "192.0.2.1",
 		} {
-			r.Header.Set(header, told)
+			r.Header.Set(header, value)
 		}
 		engine := &fakeEngine{}
 		w := httptest.NewRecorder()
 		New(Options{Engine: engine, Door: limiter.DoorOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}).ServeHTTP(w, r)
 		g.Expect(w.Code).To(BeElementOf(200, 400))
-		if engine.asked != nil {
-			a := engine.asked.Attributes
+		if engine.received != nil {
+			a := engine.received.Attributes
 			g.Expect([]string{a.Method, a.Path, a.Host, a.RemoteAddress.String(), a.Principal}).
 				To(Equal([]string{"PUT", "/login", "a.example", "192.0.2.1", ""}))
 		}

@@ -28,14 +28,14 @@ var stateCalls = map[Verb]struct{ method, target, body string }{
 	VerbUnblock: {"POST", pathUnblock, `{"policy":"shop/a","key":"k"}`},
 }
 
-// Each verb is a right of its own, and nothing is touched without it.
-func TestRights(t *testing.T) {
-	may := map[string]Verb{"eyes": VerbInspect, "eraser": VerbReset, "stopper": VerbBlock, "lifter": VerbUnblock}
+// Each verb needs its own right. A denied call changes no state.
+func TestEachVerbNeedsItsRight(t *testing.T) {
+	right := map[string]Verb{"eyes": VerbInspect, "eraser": VerbReset, "stopper": VerbBlock, "lifter": VerbUnblock}
 	for verb, call := range stateCalls {
 		for token, want := range map[string]int{
-			"root": 200, "eyes": 403, "eraser": 403, "stopper": 403, "lifter": 403, "nobody": 401, "unjudged": 503,
+			"root": 200, "eyes": 403, "eraser": 403, "stopper": 403, "lifter": 403, "unknown": 401, "unreachable": 503,
 		} {
-			if may[token] == verb {
+			if right[token] == verb {
 				want = 200
 			}
 			t.Run(string(verb)+" by "+token, func(t *testing.T) {
@@ -55,8 +55,25 @@ func TestRights(t *testing.T) {
 	}
 }
 
-func TestHowTokensAreShown(t *testing.T) {
-	const stranger = "192.0.2.1:4711"
+// expectReset sends a reset with headers of the form "Name: value". It expects the status, and
+// a call of the state only for status 200.
+func expectReset(t *testing.T, peer string, connection *tls.ConnectionState, headers []string, want int) {
+	t.Helper()
+	g, state := NewWithT(t), &fakeState{}
+	r := httptest.NewRequest(http.MethodPost, pathReset, strings.NewReader(`{"policy":"shop/a"}`))
+	r.RemoteAddr, r.TLS = peer, connection
+	for _, header := range headers {
+		key, value, _ := strings.Cut(header, ": ")
+		r.Header.Add(key, value)
+	}
+	w := httptest.NewRecorder()
+	New(Options{Engine: &fakeEngine{}, State: state, Authorizer: team}).ServeHTTP(w, r)
+	g.Expect(w.Code).To(Equal(want), w.Body.String())
+	g.Expect(state.calls).To(Equal(map[int]int{200: 1}[want]))
+}
+
+func TestTokensNeedTLSOrLoopback(t *testing.T) {
+	const token = "Authorization: Bearer root"
 	https := &tls.ConnectionState{}
 	for name, tc := range map[string]struct {
 		peer    string
@@ -64,55 +81,57 @@ func TestHowTokensAreShown(t *testing.T) {
 		headers []string
 		want    int
 	}{
-		"from this machine":           {loopback, nil, []string{"Authorization: Bearer root"}, 200},
-		"from this machine, IPv6":     {"[::1]:4711", nil, []string{"Authorization: Bearer root"}, 200},
-		"from this machine, mapped":   {"[::ffff:127.0.0.1]:4711", nil, []string{"Authorization: Bearer root"}, 200},
-		"over TLS":                    {stranger, https, []string{"Authorization: Bearer root"}, 200},
-		"in plain text":               {stranger, nil, []string{"Authorization: Bearer root"}, 403},
-		"in plain text, no token":     {stranger, nil, nil, 403},
-		"claiming to be from here":    {stranger, nil, []string{"Authorization: Bearer root", "X-Forwarded-For: 127.0.0.1", "Forwarded: for=127.0.0.1", "X-Real-IP: 127.0.0.1"}, 403},
-		"claiming TLS":                {stranger, nil, []string{"Authorization: Bearer root", "X-Forwarded-Proto: https"}, 403},
-		"from a peer without address": {"@", nil, []string{"Authorization: Bearer root"}, 403},
-		"the scheme in any case":      {loopback, nil, []string{"Authorization: bEARER root"}, 200},
-		"after two spaces":            {loopback, nil, []string{"Authorization: Bearer  root"}, 200},
-		"no token":                    {loopback, nil, nil, 401},
-		"an empty one":                {loopback, nil, []string{"Authorization: Bearer "}, 401},
-		"no scheme":                   {loopback, nil, []string{"Authorization: root"}, 401},
-		"another scheme":              {loopback, nil, []string{"Authorization: Basic root"}, 401},
-		"two of them":                 {loopback, nil, []string{"Authorization: Bearer root", "Authorization: Bearer nobody"}, 401},
-		"in another header":           {loopback, nil, []string{"X-Token: root"}, 401},
+		"from this machine":           {loopback, nil, []string{token}, 200},
+		"from this machine, IPv6":     {"[::1]:4711", nil, []string{token}, 200},
+		"from this machine, mapped":   {"[::ffff:127.0.0.1]:4711", nil, []string{token}, 200},
+		"over TLS":                    {stranger, https, []string{token}, 200},
+		"over plain HTTP":             {stranger, nil, []string{token}, 403},
+		"over plain HTTP, no token":   {stranger, nil, nil, 403},
+		"forwarded from this machine": {stranger, nil, []string{token, "X-Forwarded-For: 127.0.0.1", "Forwarded: for=127.0.0.1", "X-Real-IP: 127.0.0.1"}, 403},
+		"forwarded over TLS":          {stranger, nil, []string{token, "X-Forwarded-Proto: https"}, 403},
+		"from a peer without address": {"@", nil, []string{token}, 403},
 	} {
-		t.Run(name, func(t *testing.T) {
-			g, state := NewWithT(t), &fakeState{}
-			r := httptest.NewRequest(http.MethodPost, pathReset, strings.NewReader(`{"policy":"shop/a"}`))
-			r.RemoteAddr, r.TLS = tc.peer, tc.tls
-			for _, header := range tc.headers {
-				key, value, _ := strings.Cut(header, ": ")
-				r.Header.Add(key, value)
-			}
-			w := httptest.NewRecorder()
-			New(Options{Engine: &fakeEngine{}, State: state, Authorizer: team}).ServeHTTP(w, r)
-			g.Expect(w.Code).To(Equal(tc.want), w.Body.String())
-			g.Expect(state.calls).To(Equal(map[int]int{200: 1}[tc.want]))
-		})
+		t.Run(name, func(t *testing.T) { expectReset(t, tc.peer, tc.tls, tc.headers, tc.want) })
 	}
 }
 
-// Whoever has no right to a policy cannot tell whether it exists, and without a
-// token the body is not even read.
-func TestStrangersLearnNothing(t *testing.T) {
+func TestTokensNeedOneBearerHeader(t *testing.T) {
+	for name, tc := range map[string]struct {
+		headers []string
+		want    int
+	}{
+		"the scheme in any case": {[]string{"Authorization: bEARER root"}, 200},
+		"after two spaces":       {[]string{"Authorization: Bearer  root"}, 200},
+		"no token":               {nil, 401},
+		"an empty token":         {[]string{"Authorization: Bearer "}, 401},
+		"no scheme":              {[]string{"Authorization: root"}, 401},
+		"another scheme":         {[]string{"Authorization: Basic root"}, 401},
+		"two tokens":             {[]string{"Authorization: Bearer root", "Authorization: Bearer unknown"}, 401},
+		"in another header":      {[]string{"X-Token: root"}, 401},
+	} {
+		t.Run(name, func(t *testing.T) { expectReset(t, loopback, nil, tc.headers, tc.want) })
+	}
+}
+
+// A caller without a right to a policy cannot find out whether it exists.
+func TestDeniedCallsDoNotRevealPolicies(t *testing.T) {
 	g, o := NewWithT(t), operate(t)
-	for _, token := range []string{"nobody", "eyes"} {
+	for _, token := range []string{"unknown", "eyes"} {
 		known := o.as(token, http.MethodPost, pathReset, `{"policy":"shop/login","key":"a"}`)
 		unknown := o.as(token, http.MethodPost, pathReset, `{"policy":"shop/nonesuch","key":"a"}`)
 		g.Expect(unknown.Code).To(Equal(known.Code))
 		g.Expect(unknown.Body.String()).To(Equal(known.Body.String()))
 	}
+}
+
+func TestBodyIsNotReadWithoutAToken(t *testing.T) {
+	g := NewWithT(t)
+	h := New(Options{Engine: &fakeEngine{}, State: &fakeState{}, Authorizer: team})
 	body := &readCounter{}
 	r := httptest.NewRequest(http.MethodPost, pathReset, body)
 	r.RemoteAddr = loopback
 	w := httptest.NewRecorder()
-	o.ServeHTTP(w, r)
+	h.ServeHTTP(w, r)
 	g.Expect(w.Code).To(Equal(http.StatusUnauthorized))
 	g.Expect(body.reads).To(BeZero())
 }
@@ -121,7 +140,7 @@ type readCounter struct{ reads int }
 
 func (c *readCounter) Read([]byte) (int, error) { c.reads++; return 0, io.EOF }
 
-func TestNoPathsWithoutAnAuthorizer(t *testing.T) {
+func TestStatePathsNeedAnAuthorizer(t *testing.T) {
 	for name, o := range map[string]Options{
 		"no authorizer": {State: &fakeState{}},
 		"no state":      {Authorizer: team},
@@ -138,8 +157,8 @@ func TestNoPathsWithoutAnAuthorizer(t *testing.T) {
 	}
 }
 
-// A token is no certificate: where clients need one, operators do as well.
-func TestStateWantsClientCertificates(t *testing.T) {
+// A token does not replace a client certificate.
+func TestStatePathsNeedClientCertificates(t *testing.T) {
 	g := NewWithT(t)
 	h := New(Options{Engine: &fakeEngine{}, State: &fakeState{}, Authorizer: team, ClientCertificates: true})
 	for _, call := range stateCalls {
@@ -149,15 +168,15 @@ func TestStateWantsClientCertificates(t *testing.T) {
 	}
 }
 
-// gone is an Authorizer that is asked on behalf of somebody who hangs up.
-type gone struct{ hangUp func() }
+// hangingUp is an Authorizer during whose call the client hangs up.
+type hangingUp struct{ hangUp func() }
 
-func (a gone) Authorize(ctx context.Context, _ string, _ Verb, _, _ string) (string, error) {
+func (a hangingUp) Authorize(ctx context.Context, _ string, _ Verb, _, _ string) (string, error) {
 	a.hangUp()
 	return "", ctx.Err()
 }
 
-func TestCallerHangsUpWhileItIsJudged(t *testing.T) {
+func TestCallerHangsUpDuringAuthorization(t *testing.T) {
 	g := NewWithT(t)
 	ctx, hangUp := context.WithCancel(t.Context())
 	var log testenv.Log
@@ -166,43 +185,73 @@ func TestCallerHangsUpWhileItIsJudged(t *testing.T) {
 	r.Header.Set("Authorization", "Bearer root")
 	w := httptest.NewRecorder()
 	New(Options{
-		Engine: &fakeEngine{}, State: &fakeState{}, Authorizer: gone{hangUp}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Engine: &fakeEngine{}, State: &fakeState{}, Authorizer: hangingUp{hangUp}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	}).ServeHTTP(w, r)
 	g.Expect(w.Code).To(Equal(statusClientClosed))
 	g.Expect(log.String()).To(BeEmpty())
 }
 
-func TestTokenFile(t *testing.T) {
-	g := NewWithT(t)
-	path := filepath.Join(t.TempDir(), "token")
-	write := func(text string) { g.Expect(os.WriteFile(path, []byte(text), 0o600)).To(Succeed()) }
-	authorize := func(token string) error {
-		_, err := TokenFile(path).Authorize(t.Context(), token, VerbReset, "shop", "a")
-		return err
-	}
-	_, err := NewTokenFile(path)
-	g.Expect(err).To(MatchError(ContainSubstring("no such file")))
-	write(" \n")
-	_, err = NewTokenFile(path)
-	g.Expect(err).To(MatchError(ContainSubstring("contains no token")))
-	write("two words\n")
-	_, err = NewTokenFile(path)
-	g.Expect(err).To(MatchError(ContainSubstring("more than one word")))
+// tokenFile is a file with a token in a folder of the test.
+type tokenFile struct {
+	*WithT
+	t    *testing.T
+	path string
+}
 
-	write("first\n")
-	_, err = NewTokenFile(path)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(authorize("first")).To(Succeed())
+func newTokenFile(t *testing.T, text string) *tokenFile {
+	t.Helper()
+	f := &tokenFile{WithT: NewWithT(t), t: t, path: filepath.Join(t.TempDir(), "token")}
+	f.write(text)
+	return f
+}
+
+func (f *tokenFile) write(text string) {
+	f.t.Helper()
+	f.Expect(os.WriteFile(f.path, []byte(text), 0o600)).To(Succeed())
+}
+
+func (f *tokenFile) authorize(token string) error {
+	_, err := TokenFile(f.path).Authorize(f.t.Context(), token, VerbReset, "shop", "a")
+	return err
+}
+
+func TestTokenFileNeedsOneToken(t *testing.T) {
+	for text, want := range map[string]string{" \n": "contains no token", "two words\n": "more than one word"} {
+		f := newTokenFile(t, text)
+		_, err := NewTokenFile(f.path)
+		f.Expect(err).To(MatchError(ContainSubstring(want)))
+	}
+}
+
+func TestTokenFileNeedsAFile(t *testing.T) {
+	_, err := NewTokenFile(filepath.Join(t.TempDir(), "token"))
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("no such file")))
+}
+
+func TestTokenFileAcceptsItsToken(t *testing.T) {
+	f := newTokenFile(t, "first\n")
+	_, err := NewTokenFile(f.path)
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(f.authorize("first")).To(Succeed())
 	for _, wrong := range []string{"", "firs", "first ", "First", "second"} {
-		g.Expect(authorize(wrong)).To(MatchError(ErrUnauthenticated), wrong)
+		f.Expect(f.authorize(wrong)).To(MatchError(ErrUnauthenticated), wrong)
 	}
-	write("second")
-	g.Expect(authorize("second")).To(Succeed(), "a new token holds at once")
-	g.Expect(authorize("first")).To(MatchError(ErrUnauthenticated))
+}
 
-	// A file that is lost or emptied lets nobody in, also not with an empty token.
-	write("")
-	g.Expect(authorize("")).To(And(HaveOccurred(), Not(MatchError(ErrUnauthenticated))))
-	g.Expect(os.Remove(path)).To(Succeed())
-	g.Expect(authorize("second")).To(And(HaveOccurred(), Not(MatchError(ErrUnauthenticated))))
+func TestTokenFileIsReadForEachCall(t *testing.T) {
+	f := newTokenFile(t, "first\n")
+	f.Expect(f.authorize("first")).To(Succeed())
+	f.write("second")
+	f.Expect(f.authorize("second")).To(Succeed())
+	f.Expect(f.authorize("first")).To(MatchError(ErrUnauthenticated))
+}
+
+// A missing or empty file authorizes no token, not even an empty one.
+func TestLostTokenFileAuthorizesNoToken(t *testing.T) {
+	f := newTokenFile(t, "second")
+	f.Expect(f.authorize("second")).To(Succeed())
+	f.write("")
+	f.Expect(f.authorize("")).To(And(HaveOccurred(), Not(MatchError(ErrUnauthenticated))))
+	f.Expect(os.Remove(f.path)).To(Succeed())
+	f.Expect(f.authorize("second")).To(And(HaveOccurred(), Not(MatchError(ErrUnauthenticated))))
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// moody decides by what it is asked, so that a fuzzer reaches every answer.
-func moody(_ context.Context, check *limiter.Check) (*limiter.Decision, error) {
+// decideByCheck derives the decision from the check, so that a fuzzer reaches every answer.
+func decideByCheck(_ context.Context, check *limiter.Check) (*limiter.Decision, error) {
 	if len(check.Policies) > 1 {
 		return nil, &limiter.UnknownPolicyError{Policy: check.Policies[1]}
 	}
@@ -51,21 +51,21 @@ func FuzzCheckRequest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		g := NewWithT(t)
-		engine := &fakeEngine{decide: moody}
+		engine := &fakeEngine{decide: decideByCheck}
 		w := sendCheck(engine, string(body))
 		g.Expect(w.Code).To(BeElementOf(200, 400, 404, 413, 429))
 		g.Expect(json.Valid(w.Body.Bytes())).To(BeTrue())
 		if w.Code != 200 {
 			decodeProblem(g, w)
 		}
-		if engine.asked != nil {
-			expectFaithful(g, body, engine.asked)
+		if engine.received != nil {
+			expectFaithful(g, body, engine.received)
 		}
 	})
 }
 
-// expectFaithful checks that the check obeys the rules of the package and is
-// what the standard library reads from the body.
+// expectFaithful expects the check to follow the rules of the package and to equal what the
+// standard library reads from the body.
 func expectFaithful(g *WithT, body []byte, check *limiter.Check) {
 	reference := struct {
 		Policies   []string
@@ -100,25 +100,25 @@ func expectFaithful(g *WithT, body []byte, check *limiter.Check) {
 	for _, part := range check.Key {
 		g.Expect(part != "" && utf8.ValidString(part) && !strings.ContainsFunc(part, unicode.IsControl)).To(BeTrue())
 	}
-	if facts := reference.Attributes; facts != nil {
+	if want := reference.Attributes; want != nil {
 		a := check.Attributes
 		g.Expect([]string{a.Method, a.Host, a.Path, a.Principal, a.Domain}).
-			To(Equal([]string{facts.Method, facts.Host, facts.Path, facts.Principal, facts.Domain}))
-		g.Expect(a.Descriptors).To(HaveLen(len(facts.Descriptors)))
-		for i, d := range facts.Descriptors {
+			To(Equal([]string{want.Method, want.Host, want.Path, want.Principal, want.Domain}))
+		g.Expect(a.Descriptors).To(HaveLen(len(want.Descriptors)))
+		for i, d := range want.Descriptors {
 			g.Expect(a.Descriptors[i]).To(HaveLen(len(d.Entries)))
 			for j, e := range d.Entries {
 				g.Expect(a.Descriptors[i][j]).To(Equal(plan.Entry(e)))
 			}
 		}
-		g.Expect(a.Headers).To(HaveLen(len(facts.Headers)))
-		for name, value := range facts.Headers {
+		g.Expect(a.Headers).To(HaveLen(len(want.Headers)))
+		for name, value := range want.Headers {
 			g.Expect(a.Headers).To(HaveKeyWithValue(strings.ToLower(name), value))
 		}
 	}
 }
 
-// discard is a ResponseWriter that costs nothing.
+// discard is a ResponseWriter that discards the body.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header         { return d.header }
@@ -130,10 +130,10 @@ func BenchmarkCheck(b *testing.B) {
 		{Policy: "shop/login", Limit: "burst", Allowed: true, Used: 3, Threshold: 5, Remaining: 2, ResetAfter: time.Minute},
 		{Policy: "shop/login", Limit: "daily", Allowed: true, Used: 3, Threshold: 20, Remaining: 17, ResetAfter: time.Hour},
 	}
-	const facts = `{"attributes":{"method":"POST","host":"shop.example","path":"/login","remoteAddress":"192.0.2.1",
+	const matching = `{"attributes":{"method":"POST","host":"shop.example","path":"/login","remoteAddress":"192.0.2.1",
 		"headers":{"x-api-key":"k","user-agent":"curl/8"}}}`
 	allowed := limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed, Limits: states, Revision: 42}
-	refused := limiter.Decision{
+	denied := limiter.Decision{
 		Reason: limiter.ReasonLimitExceeded, Policy: "shop/login", Limit: "burst", Limits: states,
 		Denial: plan.Denial{Code: "RateLimited", Message: "Too many requests."}, RetryAfter: 12 * time.Second,
 	}
@@ -142,8 +142,8 @@ func BenchmarkCheck(b *testing.B) {
 		decision limiter.Decision
 	}{
 		"named-allowed":    {`{"policies":["shop/login"],"key":"user-42"}`, allowed},
-		"named-refused":    {`{"policies":["shop/login"],"key":"user-42"}`, refused},
-		"matching-allowed": {facts, allowed},
+		"named-denied":     {`{"policies":["shop/login"],"key":"user-42"}`, denied},
+		"matching-allowed": {matching, allowed},
 		"malformed":        {`{"policies":["shop/login"],"key":""}`, allowed},
 	} {
 		b.Run(name, func(b *testing.B) {

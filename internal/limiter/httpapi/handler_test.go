@@ -24,15 +24,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeEngine decides as it is told and remembers what it was asked.
+// fakeEngine decides with decide, or allows, and keeps the last check.
 type fakeEngine struct {
 	decide   func(ctx context.Context, check *limiter.Check) (*limiter.Decision, error)
 	snapshot *plan.Snapshot
-	asked    *limiter.Check
+	received *limiter.Check
 }
 
 func (e *fakeEngine) Decide(ctx context.Context, check *limiter.Check) (*limiter.Decision, error) {
-	e.asked = check
+	e.received = check
 	if e.decide != nil {
 		return e.decide(ctx, check)
 	}
@@ -53,7 +53,7 @@ func newHandler(e Engine) http.Handler {
 	return New(Options{Engine: e, Logger: slog.New(slog.DiscardHandler)})
 }
 
-// send returns the answer to one request.
+// send serves one request and returns the answer.
 func send(h http.Handler, method, path, body string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
@@ -64,7 +64,7 @@ func sendCheck(e Engine, body string) *httptest.ResponseRecorder {
 	return send(newHandler(e), http.MethodPost, pathCheck, body)
 }
 
-// decodeProblem checks what every problem document has and returns it.
+// decodeProblem returns the problem document and expects the members that all have.
 func decodeProblem(g *WithT, w *httptest.ResponseRecorder) answer.Problem {
 	var p answer.Problem
 	g.ExpectWithOffset(1, w.Header().Get(answer.HeaderContentType)).To(Equal(answer.TypeProblem))
@@ -85,7 +85,7 @@ func TestRoutes(t *testing.T) {
 		allow        string
 	}{
 		"check by GET":        {method: "GET", path: "/v1/check", status: 405, allow: "POST"},
-		"check by made-up":    {method: "BREW", path: "/v1/check", status: 405, allow: "POST"},
+		"check by BREW":       {method: "BREW", path: "/v1/check", status: 405, allow: "POST"},
 		"policies by DELETE":  {method: "DELETE", path: "/v1/policies", status: 405, allow: "GET, HEAD"},
 		"policies by HEAD":    {method: "HEAD", path: "/v1/policies", snapshot: loaded, status: 200},
 		"policies, not ready": {method: "GET", path: "/v1/policies", status: 503},
@@ -109,7 +109,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-func TestHealthFailsWithItsReason(t *testing.T) {
+func TestHealthReportsItsError(t *testing.T) {
 	g := NewWithT(t)
 	h := New(Options{Engine: &fakeEngine{}, Healthy: func() error { return context.Canceled }})
 	w := send(h, http.MethodGet, pathHealth, "")
@@ -117,19 +117,22 @@ func TestHealthFailsWithItsReason(t *testing.T) {
 	g.Expect(w.Body.String()).To(Equal(context.Canceled.Error()))
 }
 
-func TestProbesSayWhy(t *testing.T) {
-	g := NewWithT(t)
-	g.Expect(send(newHandler(&fakeEngine{}), http.MethodGet, pathHealth, "").Body.String()).To(Equal("ok"))
-	g.Expect(send(newHandler(&fakeEngine{}), http.MethodGet, pathReady, "").Body.String()).
-		To(Equal(limiter.ErrNotReady.Error()))
+func TestHealthAnswersOK(t *testing.T) {
+	w := send(newHandler(&fakeEngine{}), http.MethodGet, pathHealth, "")
+	NewWithT(t).Expect(w.Body.String()).To(Equal("ok"))
 }
 
-func TestPanicIsAnswered(t *testing.T) {
+func TestReadinessReportsMissingPlans(t *testing.T) {
+	w := send(newHandler(&fakeEngine{}), http.MethodGet, pathReady, "")
+	NewWithT(t).Expect(w.Body.String()).To(Equal(limiter.ErrNotReady.Error()))
+}
+
+func TestPanicEndsOneRequest(t *testing.T) {
 	g := NewWithT(t)
 	engine := &fakeEngine{}
 	engine.decide = func(_ context.Context, check *limiter.Check) (*limiter.Decision, error) {
 		if check.Cost == 2 {
-			panic("unforeseen")
+			panic("unexpected")
 		}
 		return &limiter.Decision{Allowed: true}, nil
 	}
@@ -155,12 +158,12 @@ func TestPanicIsAnswered(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(answer.Body.Close()).To(Succeed())
 		g.Expect(answer.StatusCode).To(Equal(step.status))
-		g.Expect(reused).To(Equal(step.reused), "the connection must recoverPanic")
+		g.Expect(reused).To(Equal(step.reused), "the connection survives the panic")
 	}
-	g.Expect(log.String()).To(And(ContainSubstring("unforeseen"), ContainSubstring("handler_test.go")))
+	g.Expect(log.String()).To(And(ContainSubstring("unexpected"), ContainSubstring("handler_test.go")))
 }
 
-func TestAbortIsNotSwallowed(t *testing.T) {
+func TestAbortHandlerIsNotRecovered(t *testing.T) {
 	g := NewWithT(t)
 	engine := &fakeEngine{decide: func(context.Context, *limiter.Check) (*limiter.Decision, error) {
 		panic(http.ErrAbortHandler)
@@ -168,7 +171,7 @@ func TestAbortIsNotSwallowed(t *testing.T) {
 	g.Expect(func() { sendCheck(engine, `{"policies":["a/b"]}`) }).To(PanicWith(http.ErrAbortHandler))
 }
 
-func TestReadinessFailsWhileDraining(t *testing.T) {
+func TestOnlyReadinessFailsWhileDraining(t *testing.T) {
 	g := NewWithT(t)
 	handler := New(Options{Engine: &fakeEngine{snapshot: plan.NewSnapshot(1, nil)}})
 	g.Expect(send(handler, http.MethodGet, pathReady, "").Code).To(Equal(http.StatusOK))
@@ -176,6 +179,6 @@ func TestReadinessFailsWhileDraining(t *testing.T) {
 	w := send(handler, http.MethodGet, pathReady, "")
 	g.Expect(w.Code).To(Equal(http.StatusServiceUnavailable))
 	g.Expect(w.Body.String()).To(ContainSubstring("draining"))
-	g.Expect(send(handler, http.MethodGet, pathPolicies, "").Code).To(Equal(http.StatusOK), "a lame duck still serves")
+	g.Expect(send(handler, http.MethodGet, pathPolicies, "").Code).To(Equal(http.StatusOK), "a draining server still serves")
 	g.Expect(send(handler, http.MethodGet, pathHealth, "").Code).To(Equal(http.StatusOK))
 }

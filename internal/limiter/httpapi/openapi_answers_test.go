@@ -17,15 +17,14 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// documentedCall is a request that operators and others may send.
+// documentedCall is a request with the status that its answer must have.
 type documentedCall struct {
 	token, method, target, body string
 	status                      int
 }
 
-// Real answers are as the document says, and every status it names was answered
-// at least once.
-func TestAnswersAreAsOpenAPISays(t *testing.T) {
+// Every answer conforms to the document, and every documented status is answered.
+func TestAnswersConformToOpenAPI(t *testing.T) {
 	g, c, o := NewWithT(t), loadContract(t), operate(t)
 	const shared = `{"policies":["shop/login"],"key":["alice","b"],"cost":1,"peek":false,
 		"attributes":{"method":"GET","host":"h","path":"/","headers":{"a":"b"},"remoteAddress":"::1","principal":"p",
@@ -43,7 +42,7 @@ func TestAnswersAreAsOpenAPISays(t *testing.T) {
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
 			g.Expect(w.Code).To(Equal(call.status), call.target+": "+w.Body.String())
-			g.Expect(c.complaint(r, call.body, w)).To(BeEmpty(), call.target+": "+w.Body.String())
+			g.Expect(c.violation(r, call.body, w)).To(BeEmpty(), call.target+": "+w.Body.String())
 		}
 	}
 	big := strings.Repeat(" ", maxBody+1)
@@ -78,12 +77,12 @@ func TestAnswersAreAsOpenAPISays(t *testing.T) {
 	for path, body := range map[string]string{pathReset: target, pathUnblock: target, pathBlock: block} {
 		run(o,
 			documentedCall{"", "POST", path, body, 401},
-			documentedCall{"nobody", "POST", path, body, 401},
+			documentedCall{"unknown", "POST", path, body, 401},
 			documentedCall{"eyes", "POST", path, body, 403},
 			documentedCall{"root", "POST", path, "{}", 400},
 			documentedCall{"root", "POST", path, strings.Replace(body, "login", "nonesuch", 1), 404},
 			documentedCall{"root", "POST", path, big, 413},
-			documentedCall{"unjudged", "POST", path, body, 503},
+			documentedCall{"unreachable", "POST", path, body, 503},
 		)
 	}
 	run(o,
@@ -100,12 +99,12 @@ func TestAnswersAreAsOpenAPISays(t *testing.T) {
 	)
 	c.runOnFakes(run)
 	g.Expect(slices.DeleteFunc(c.documented(), func(s string) bool {
-		// Below /v1/authorize the same code answers.
+		// The same handler serves the paths below /v1/authorize.
 		return c.seen[s] || strings.HasPrefix(s, "/v1/authorize/")
-	})).To(BeEmpty(), "documented, and never answered")
+	})).To(BeEmpty(), "documented statuses without an answer")
 }
 
-// runOnFakes adds the answers that would need a server of their own.
+// runOnFakes runs the calls whose answers the real engine does not give.
 func (c *contract) runOnFakes(run func(h http.Handler, calls ...documentedCall)) {
 	closed := limiter.Decision{Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailClosed, Policy: "a/b"}
 	denied := limiter.Decision{Reason: limiter.ReasonDeniedByOverride, Policy: "a/b", Override: "o"}

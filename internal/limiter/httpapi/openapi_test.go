@@ -27,14 +27,14 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/answer"
 )
 
-// contract is the document and finds the operation of a request in it.
+// contract is the OpenAPI document with a router to its operations.
 type contract struct {
 	*openapi3.T
 	router routers.Router
-	seen   map[string]bool // operations and statuses that real answers had
+	seen   map[string]bool // paths and statuses of the validated answers
 }
 
-// loadContract takes the document as it is served.
+// loadContract loads the document from the handler.
 func loadContract(t *testing.T) *contract {
 	t.Helper()
 	g := NewWithT(t)
@@ -50,16 +50,16 @@ func loadContract(t *testing.T) *contract {
 	return &contract{T: doc, router: router, seen: map[string]bool{}}
 }
 
-// complaint says what is wrong with the answer, or with a request that was
-// understood. It is a text because the error holds the whole document.
-func (c *contract) complaint(r *http.Request, body string, w *httptest.ResponseRecorder) string {
-	if err := c.holds(r, body, w); err != nil {
+// violation returns how the answer, or the request of an allowed or denied check, violates
+// the document, or "". It returns text because the error contains the whole document.
+func (c *contract) violation(r *http.Request, body string, w *httptest.ResponseRecorder) string {
+	if err := c.validateCall(r, body, w); err != nil {
 		return err.Error()
 	}
 	return ""
 }
 
-func (c *contract) holds(r *http.Request, body string, w *httptest.ResponseRecorder) error {
+func (c *contract) validateCall(r *http.Request, body string, w *httptest.ResponseRecorder) error {
 	route, parameters, err := c.router.FindRoute(r)
 	if err != nil {
 		return err
@@ -85,8 +85,8 @@ func (c *contract) holds(r *http.Request, body string, w *httptest.ResponseRecor
 	})
 }
 
-// documented lists the statuses of each path that real answers can have: nobody
-// sees the answer to a caller that hung up, or wants to see a fault.
+// documented returns each path with its documented statuses, except 499, which no caller
+// receives, and 500.
 func (c *contract) documented() (all []string) {
 	for path, item := range c.Paths.Map() {
 		for _, operation := range item.Operations() {
@@ -101,7 +101,7 @@ func (c *contract) documented() (all []string) {
 	return slices.Compact(all)
 }
 
-func TestOpenAPINamesEveryRoute(t *testing.T) {
+func TestOpenAPIDocumentsEveryRoute(t *testing.T) {
 	g, c := NewWithT(t), loadContract(t)
 	h := New(Options{Engine: &fakeEngine{}, State: &fakeState{}, Authorizer: team})
 	documented := slices.Sorted(maps.Keys(c.Paths.Map()))
@@ -113,13 +113,13 @@ func TestOpenAPINamesEveryRoute(t *testing.T) {
 			g.Expect(methods).To(HaveLen(8), path+": any method")
 			continue
 		}
-		// The document says once for all that HEAD goes with GET.
+		// The document describes HEAD together with GET.
 		want := slices.DeleteFunc(slices.Clone(route.methods), func(m string) bool { return m == http.MethodHead })
 		g.Expect(methods).To(Equal(want), path)
 	}
 }
 
-func TestOpenAPINamesEveryReasonAndCode(t *testing.T) {
+func TestOpenAPIDocumentsEveryReasonAndCode(t *testing.T) {
 	c := loadContract(t)
 	for schema, source := range map[string]struct {
 		constant string
@@ -142,7 +142,7 @@ func TestOpenAPINamesEveryReasonAndCode(t *testing.T) {
 	}
 }
 
-// The library that reads the document is for tests.
+// Only tests use the library that reads the document.
 func TestOpenAPILibraryIsNotInTheBinary(t *testing.T) {
 	g := NewWithT(t)
 	output, err := exec.Command("go", "list", "-deps", "../../../cmd/weir").CombinedOutput()
@@ -151,23 +151,31 @@ func TestOpenAPILibraryIsNotInTheBinary(t *testing.T) {
 	g.Expect(string(output)).NotTo(Or(ContainSubstring("kin-openapi"), ContainSubstring("santhosh-tekuri")))
 }
 
-// A document that anything fits would hold any answer true.
-func TestOpenAPIRefusesOtherAnswers(t *testing.T) {
+// A document that accepts any answer would make the other tests pass.
+func TestOpenAPIRejectsOtherAnswers(t *testing.T) {
 	c := loadContract(t)
 	const problemStart = `{"type":"about:blank","title":"t","status":400,"detail":"d","code":`
+	const reset, check = `{"policy":"a/b"}`, `{"policies":["a/b"]}`
 	for name, tc := range map[string]struct {
+		path, request      string
 		status             int
 		contentType, body  string
 		header, headerText string
 	}{
-		"another member":    {200, answer.TypeJSON, `{"found":true,"x":1}`, "", ""},
-		"a member less":     {200, answer.TypeJSON, `{}`, "", ""},
-		"another type":      {200, answer.TypeJSON, `{"found":"yes"}`, "", ""},
-		"another status":    {202, answer.TypeJSON, `{"found":true}`, "", ""},
-		"an unknown code":   {400, answer.TypeProblem, problemStart + `"Odd"}`, "", ""},
-		"a member too many": {400, answer.TypeProblem, problemStart + `"InvalidRequest","allowed":false}`, "", ""},
-		"no problem":        {400, answer.TypeJSON, problemStart + `"InvalidRequest"}`, "", ""},
-		"an odd header":     {503, answer.TypeProblem, problemStart + `"Unavailable"}`, answer.HeaderRetryAfter, "soon"},
+		"another member":    {pathReset, reset, 200, answer.TypeJSON, `{"found":true,"x":1}`, "", ""},
+		"a missing member":  {pathReset, reset, 200, answer.TypeJSON, `{}`, "", ""},
+		"another type":      {pathReset, reset, 200, answer.TypeJSON, `{"found":"yes"}`, "", ""},
+		"another status":    {pathReset, reset, 202, answer.TypeJSON, `{"found":true}`, "", ""},
+		"an unknown code":   {pathReset, reset, 400, answer.TypeProblem, problemStart + `"Odd"}`, "", ""},
+		"a member too many": {pathReset, reset, 400, answer.TypeProblem, problemStart + `"InvalidRequest","allowed":false}`, "", ""},
+		"not a problem":     {pathReset, reset, 400, answer.TypeJSON, problemStart + `"InvalidRequest"}`, "", ""},
+		"an invalid header": {pathReset, reset, 503, answer.TypeProblem, problemStart + `"Unavailable"}`, answer.HeaderRetryAfter, "soon"},
+
+		"a denial without a decision": {pathCheck, check, 429, answer.TypeProblem, problemStart + `"RateLimited"}`, "", ""},
+		"a decision with another member": {
+			pathCheck, check, 200, answer.TypeJSON,
+			`{"allowed":true,"reason":"` + string(limiter.ReasonAllowed) + `","policy":"","limit":"","limits":[],"revision":1,"x":1}`, "", "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := httptest.NewRecorder()
@@ -175,17 +183,8 @@ func TestOpenAPIRefusesOtherAnswers(t *testing.T) {
 				w.Header().Set(tc.header, tc.headerText)
 			}
 			write(w, tc.status, tc.contentType, []byte(tc.body))
-			body := `{"policy":"a/b"}`
-			NewWithT(t).Expect(c.complaint(httptest.NewRequest(http.MethodPost, pathReset, strings.NewReader(body)), body, w)).NotTo(BeEmpty())
+			r := httptest.NewRequest(http.MethodPost, tc.path, strings.NewReader(tc.request))
+			NewWithT(t).Expect(c.violation(r, tc.request, w)).NotTo(BeEmpty())
 		})
 	}
-	w := httptest.NewRecorder()
-	write(w, 429, answer.TypeProblem, []byte(problemStart+`"RateLimited"}`))
-	body := `{"policies":["a/b"]}`
-	NewWithT(t).Expect(c.complaint(httptest.NewRequest(http.MethodPost, pathCheck, strings.NewReader(body)), body, w)).
-		NotTo(BeEmpty(), "a refusal without a decision")
-	w = httptest.NewRecorder()
-	write(w, 200, answer.TypeJSON, []byte(`{"allowed":true,"reason":"`+string(limiter.ReasonAllowed)+`","policy":"","limit":"","limits":[],"revision":1,"x":1}`))
-	NewWithT(t).Expect(c.complaint(httptest.NewRequest(http.MethodPost, pathCheck, strings.NewReader(body)), body, w)).
-		NotTo(BeEmpty(), "a decision with another member")
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// many returns n copies of the pattern, each with its number, in a list.
+// many returns n copies of the pattern with their indexes, separated by commas.
 func many(n int, pattern string) string {
 	items := make([]string, n)
 	for i := range items {
@@ -29,7 +29,7 @@ func many(n int, pattern string) string {
 	return strings.Join(items, ",")
 }
 
-func TestRequestAccepted(t *testing.T) {
+func TestCheckRequestsAreDecoded(t *testing.T) {
 	named := func(key ...string) *limiter.Check {
 		return &limiter.Check{Policies: []string{"shop/login"}, Key: key, Cost: 1}
 	}
@@ -47,15 +47,15 @@ func TestRequestAccepted(t *testing.T) {
 		"key with escapes": {
 			`{"policies":["shop/login"],"key":"\"\\\/\u00e9\uD83D\uDE00{}:\ufffd"}`, named("\"\\/é😀{}:\ufffd"),
 		},
-		"key with bytes":  {`{"policies":["shop/login"],"key":"é😀"}`, named("é😀")},
-		"longest key":     {`{"policies":["shop/login"],"key":"` + strings.Repeat("k", maxText) + `"}`, named(strings.Repeat("k", maxText))},
-		"cost and peek":   {`{"policies":["a/b"],"cost":2147483647,"peek":true}`, &limiter.Check{Policies: []string{"a/b"}, Cost: 2147483647, Peek: true}},
-		"no peek":         {`{"policies":["shop/login"],"cost":1,"peek":false}`, named()},
-		"no facts":        {`{"attributes":{}}`, matching(plan.Attributes{})},
-		"absent facts":    {`{"attributes":{"host":"","path":""}}`, matching(plan.Attributes{})},
-		"zoned address":   {`{"attributes":{"remoteAddress":"fe80::1%eth0"}}`, matching(plan.Attributes{RemoteAddress: netip.MustParseAddr("fe80::1%eth0")})},
-		"facts and names": {`{"attributes":{"method":"GET"},"policies":["a/b"]}`, &limiter.Check{Policies: []string{"a/b"}, Cost: 1, Attributes: plan.Attributes{Method: "GET"}}},
-		"all facts": {
+		"key with bytes":          {`{"policies":["shop/login"],"key":"é😀"}`, named("é😀")},
+		"longest key":             {`{"policies":["shop/login"],"key":"` + strings.Repeat("k", maxText) + `"}`, named(strings.Repeat("k", maxText))},
+		"cost and peek":           {`{"policies":["a/b"],"cost":2147483647,"peek":true}`, &limiter.Check{Policies: []string{"a/b"}, Cost: 2147483647, Peek: true}},
+		"no peek":                 {`{"policies":["shop/login"],"cost":1,"peek":false}`, named()},
+		"no attributes":           {`{"attributes":{}}`, matching(plan.Attributes{})},
+		"empty attributes":        {`{"attributes":{"host":"","path":""}}`, matching(plan.Attributes{})},
+		"zoned address":           {`{"attributes":{"remoteAddress":"fe80::1%eth0"}}`, matching(plan.Attributes{RemoteAddress: netip.MustParseAddr("fe80::1%eth0")})},
+		"attributes and policies": {`{"attributes":{"method":"GET"},"policies":["a/b"]}`, &limiter.Check{Policies: []string{"a/b"}, Cost: 1, Attributes: plan.Attributes{Method: "GET"}}},
+		"all attributes": {
 			`{"attributes":{"domain":"edge","method":"POST","host":"shop.example","path":"/login","principal":"p",
 			"headers":{"X-Api-Key":"k","accept":""},"remoteAddress":"192.0.2.1",
 			"descriptors":[{"entries":[{"key":"generic_key","value":"login"},{"key":"k"}]},{"entries":[]}]}}`,
@@ -73,105 +73,105 @@ func TestRequestAccepted(t *testing.T) {
 			engine := &fakeEngine{}
 			w := sendCheck(engine, tc.body)
 			g.Expect(w.Code).To(Equal(http.StatusOK), w.Body.String())
-			g.Expect(engine.asked).To(Equal(tc.want))
+			g.Expect(engine.received).To(Equal(tc.want))
 		})
 	}
 }
 
-// TestRequestRefused has the field that each refusal must name.
-func TestRequestRefused(t *testing.T) {
+// The answer names the invalid field.
+func TestInvalidCheckRequestsAreRejected(t *testing.T) {
 	with := func(members string) string { return `{"policies":["a/b"],` + members + `}` }
-	fact := func(members string) string { return `{"attributes":{` + members + `}}` }
+	attribute := func(members string) string { return `{"attributes":{` + members + `}}` }
 	tests := map[string]struct{ body, field string }{
-		"empty":                {"", ""},
-		"blank":                {" \n", ""},
-		"byte order mark":      {"\ufeff{}", ""},
-		"not UTF-8":            {with("\"key\":\"a\xff\""), ""},
-		"not an object":        {`["a/b"]`, ""},
-		"null":                 {`null`, ""},
-		"cut short":            {`{"policies":["a/b"]`, ""},
-		"cut in a name":        {`{"polic`, ""},
-		"cut in a key":         {with(`"key":"ab`), "key"},
-		"trailing data":        {`{"policies":["a/b"]} {}`, ""},
-		"trailing NUL":         {"{\"policies\":[\"a/b\"]}\x00", ""},
-		"NUL between":          {"{\"policies\":\x00[\"a/b\"]}", "policies"},
-		"trailing comma":       {`{"policies":["a/b"],}`, ""},
-		"no comma":             {`{"policies":["a/b"] "cost":1}`, ""},
-		"no colon":             {`{"policies" ["a/b"]}`, ""},
-		"unquoted name":        {`{policies:["a/b"]}`, ""},
-		"unknown member":       {with(`"burst":1`), "burst"},
-		"other case":           {`{"Policies":["a/b"]}`, "Policies"},
-		"long unknown member":  {with(`"` + strings.Repeat("é", 100) + `":1`), strings.Repeat("é", 64)},
-		"twice":                {with(`"cost":1,"cost":2`), "cost"},
-		"twice by escape":      {with(`"cost":1,"c\u006fst":2`), "cost"},
-		"nothing asked":        {`{}`, "policies"},
-		"only a key":           {`{"key":"a"}`, "policies"},
-		"policies null":        {`{"policies":null}`, "policies"},
-		"policies a string":    {`{"policies":"a/b"}`, "policies"},
-		"no policies":          {`{"policies":[],"attributes":{}}`, "policies"},
-		"17 policies":          {`{"policies":[` + many(17, `"a/p%d"`) + `]}`, "policies"},
-		"policy a number":      {`{"policies":["a/b",1]}`, "policies[1]"},
-		"policy unqualified":   {`{"policies":["login"]}`, "policies[0]"},
-		"policy no namespace":  {`{"policies":["/login"]}`, "policies[0]"},
-		"policy no name":       {`{"policies":["shop/"]}`, "policies[0]"},
-		"policy two slashes":   {`{"policies":["a/b/c"]}`, "policies[0]"},
-		"policy twice":         {`{"policies":["a/b","c/d","a/b"]}`, "policies[2]"},
-		"key empty":            {with(`"key":""`), "key"},
-		"key null":             {with(`"key":null`), "key"},
-		"key a number":         {with(`"key":42`), "key"},
-		"key no parts":         {with(`"key":[]`), "key"},
-		"key nine parts":       {with(`"key":[` + many(9, `"%d"`) + `]`), "key"},
-		"key part empty":       {with(`"key":["a",""]`), "key[1]"},
-		"key part a list":      {with(`"key":[["a"]]`), "key[0]"},
-		"key raw control":      {with("\"key\":\"a\nb\""), "key"},
-		"key C0 control":       {with(`"key":"a\u0000b"`), "key"},
-		"key short escape":     {with(`"key":"a\tb"`), "key"},
-		"key DEL":              {with("\"key\":[\"a\",\"\x7f\"]"), "key[1]"},
-		"key C1 control":       {with(`"key":"\u0085"`), "key"},
-		"key high surrogate":   {with(`"key":"\ud800"`), "key"},
-		"key two high ones":    {with(`"key":"\ud800\ud800"`), "key"},
-		"key low surrogate":    {with(`"key":"\udc00\ud800"`), "key"},
-		"key unknown escape":   {with(`"key":"\x41"`), "key"},
-		"key short hex":        {with(`"key":"\u41"`), "key"},
-		"key signed hex":       {with(`"key":"\u+041"`), "key"},
-		"key too long":         {with(`"key":"` + strings.Repeat("k", maxText+1) + `"`), "key"},
-		"cost zero":            {with(`"cost":0`), "cost"},
-		"cost negative":        {with(`"cost":-1`), "cost"},
-		"cost too large":       {with(`"cost":2147483648`), "cost"},
-		"cost huge":            {with(`"cost":` + strings.Repeat("9", 400)), "cost"},
-		"cost with fraction":   {with(`"cost":1.0`), "cost"},
-		"cost with exponent":   {with(`"cost":1e3`), "cost"},
-		"cost leading zero":    {with(`"cost":01`), "cost"},
-		"cost plus":            {with(`"cost":+1`), "cost"},
-		"cost a string":        {with(`"cost":"1"`), "cost"},
-		"cost null":            {with(`"cost":null`), "cost"},
-		"peek a number":        {with(`"peek":1`), "peek"},
-		"peek a string":        {with(`"peek":"true"`), "peek"},
-		"peek longer":          {with(`"peek":trueish`), ""},
-		"attributes null":      {`{"attributes":null}`, "attributes"},
-		"unknown fact":         {fact(`"ip":"192.0.2.1"`), "attributes.ip"},
-		"fact twice":           {fact(`"host":"a","host":"b"`), "attributes.host"},
-		"fact a number":        {fact(`"path":1`), "attributes.path"},
-		"fact too long":        {fact(`"principal":"` + strings.Repeat("p", maxText+1) + `"`), "attributes.principal"},
-		"half a fact":          {fact(`"method":"\ud83d"`), "attributes.method"},
-		"address empty":        {fact(`"remoteAddress":""`), "attributes.remoteAddress"},
-		"address with port":    {fact(`"remoteAddress":"192.0.2.1:80"`), "attributes.remoteAddress"},
-		"address a host":       {fact(`"remoteAddress":"localhost"`), "attributes.remoteAddress"},
-		"address leading zero": {fact(`"remoteAddress":"192.0.2.010"`), "attributes.remoteAddress"},
-		"headers a list":       {fact(`"headers":["a"]`), "attributes.headers"},
-		"header a list":        {fact(`"headers":{"accept":["a"]}`), "attributes.headers.accept"},
-		"header twice":         {fact(`"headers":{"x-a":"1","X-A":"2"}`), "attributes.headers.X-A"},
-		"header no name":       {fact(`"headers":{"":"1"}`), "attributes.headers"},
-		"129 headers":          {fact(`"headers":{` + many(129, `"h%d":""`) + `}`), "attributes.headers"},
-		"domain a number":      {fact(`"domain":1`), "attributes.domain"},
-		"descriptors object":   {fact(`"descriptors":{}`), "attributes.descriptors"},
-		"descriptor a string":  {fact(`"descriptors":["a"]`), "attributes.descriptors[0]"},
-		"descriptor empty":     {fact(`"descriptors":[{}]`), "attributes.descriptors[0].entries"},
-		"descriptor unknown":   {fact(`"descriptors":[{"limit":1}]`), "attributes.descriptors[0].limit"},
-		"17 descriptors":       {fact(`"descriptors":[` + strings.Repeat(`{"entries":[]},`, 16) + `{"entries":[]}]`), "attributes.descriptors"},
-		"entry no key":         {fact(`"descriptors":[{"entries":[{"value":"v"}]}]`), "attributes.descriptors[0].entries[0].key"},
-		"entry value a number": {fact(`"descriptors":[{"entries":[{"key":"k","value":1}]}]`), "attributes.descriptors[0].entries[0].value"},
-		"entry unknown":        {fact(`"descriptors":[{"entries":[{"key":"k"},{"k":"v"}]}]`), "attributes.descriptors[0].entries[1].k"},
+		"empty":                      {"", ""},
+		"blank":                      {" \n", ""},
+		"byte order mark":            {"\ufeff{}", ""},
+		"not UTF-8":                  {with("\"key\":\"a\xff\""), ""},
+		"not an object":              {`["a/b"]`, ""},
+		"null":                       {`null`, ""},
+		"cut short":                  {`{"policies":["a/b"]`, ""},
+		"cut in a name":              {`{"polic`, ""},
+		"cut in a key":               {with(`"key":"ab`), "key"},
+		"trailing data":              {`{"policies":["a/b"]} {}`, ""},
+		"trailing NUL":               {"{\"policies\":[\"a/b\"]}\x00", ""},
+		"NUL between":                {"{\"policies\":\x00[\"a/b\"]}", "policies"},
+		"trailing comma":             {`{"policies":["a/b"],}`, ""},
+		"no comma":                   {`{"policies":["a/b"] "cost":1}`, ""},
+		"no colon":                   {`{"policies" ["a/b"]}`, ""},
+		"unquoted name":              {`{policies:["a/b"]}`, ""},
+		"unknown member":             {with(`"burst":1`), "burst"},
+		"other case":                 {`{"Policies":["a/b"]}`, "Policies"},
+		"long unknown member":        {with(`"` + strings.Repeat("é", 100) + `":1`), strings.Repeat("é", 64)},
+		"twice":                      {with(`"cost":1,"cost":2`), "cost"},
+		"twice by escape":            {with(`"cost":1,"c\u006fst":2`), "cost"},
+		"no members":                 {`{}`, "policies"},
+		"only a key":                 {`{"key":"a"}`, "policies"},
+		"policies null":              {`{"policies":null}`, "policies"},
+		"policies a string":          {`{"policies":"a/b"}`, "policies"},
+		"no policies":                {`{"policies":[],"attributes":{}}`, "policies"},
+		"17 policies":                {`{"policies":[` + many(17, `"a/p%d"`) + `]}`, "policies"},
+		"policy a number":            {`{"policies":["a/b",1]}`, "policies[1]"},
+		"policy unqualified":         {`{"policies":["login"]}`, "policies[0]"},
+		"policy no namespace":        {`{"policies":["/login"]}`, "policies[0]"},
+		"policy no name":             {`{"policies":["shop/"]}`, "policies[0]"},
+		"policy two slashes":         {`{"policies":["a/b/c"]}`, "policies[0]"},
+		"policy twice":               {`{"policies":["a/b","c/d","a/b"]}`, "policies[2]"},
+		"key empty":                  {with(`"key":""`), "key"},
+		"key null":                   {with(`"key":null`), "key"},
+		"key a number":               {with(`"key":42`), "key"},
+		"key no parts":               {with(`"key":[]`), "key"},
+		"key nine parts":             {with(`"key":[` + many(9, `"%d"`) + `]`), "key"},
+		"key part empty":             {with(`"key":["a",""]`), "key[1]"},
+		"key part a list":            {with(`"key":[["a"]]`), "key[0]"},
+		"key raw control":            {with("\"key\":\"a\nb\""), "key"},
+		"key C0 control":             {with(`"key":"a\u0000b"`), "key"},
+		"key short escape":           {with(`"key":"a\tb"`), "key"},
+		"key DEL":                    {with("\"key\":[\"a\",\"\x7f\"]"), "key[1]"},
+		"key C1 control":             {with(`"key":"\u0085"`), "key"},
+		"key high surrogate":         {with(`"key":"\ud800"`), "key"},
+		"key two high ones":          {with(`"key":"\ud800\ud800"`), "key"},
+		"key low surrogate":          {with(`"key":"\udc00\ud800"`), "key"},
+		"key unknown escape":         {with(`"key":"\x41"`), "key"},
+		"key short hex":              {with(`"key":"\u41"`), "key"},
+		"key signed hex":             {with(`"key":"\u+041"`), "key"},
+		"key too long":               {with(`"key":"` + strings.Repeat("k", maxText+1) + `"`), "key"},
+		"cost zero":                  {with(`"cost":0`), "cost"},
+		"cost negative":              {with(`"cost":-1`), "cost"},
+		"cost too large":             {with(`"cost":2147483648`), "cost"},
+		"cost huge":                  {with(`"cost":` + strings.Repeat("9", 400)), "cost"},
+		"cost with fraction":         {with(`"cost":1.0`), "cost"},
+		"cost with exponent":         {with(`"cost":1e3`), "cost"},
+		"cost leading zero":          {with(`"cost":01`), "cost"},
+		"cost plus":                  {with(`"cost":+1`), "cost"},
+		"cost a string":              {with(`"cost":"1"`), "cost"},
+		"cost null":                  {with(`"cost":null`), "cost"},
+		"peek a number":              {with(`"peek":1`), "peek"},
+		"peek a string":              {with(`"peek":"true"`), "peek"},
+		"peek longer":                {with(`"peek":trueish`), ""},
+		"attributes null":            {`{"attributes":null}`, "attributes"},
+		"unknown attribute":          {attribute(`"ip":"192.0.2.1"`), "attributes.ip"},
+		"attribute twice":            {attribute(`"host":"a","host":"b"`), "attributes.host"},
+		"attribute a number":         {attribute(`"path":1`), "attributes.path"},
+		"attribute too long":         {attribute(`"principal":"` + strings.Repeat("p", maxText+1) + `"`), "attributes.principal"},
+		"attribute half a character": {attribute(`"method":"\ud83d"`), "attributes.method"},
+		"address empty":              {attribute(`"remoteAddress":""`), "attributes.remoteAddress"},
+		"address with port":          {attribute(`"remoteAddress":"192.0.2.1:80"`), "attributes.remoteAddress"},
+		"address a host":             {attribute(`"remoteAddress":"localhost"`), "attributes.remoteAddress"},
+		"address leading zero":       {attribute(`"remoteAddress":"192.0.2.010"`), "attributes.remoteAddress"},
+		"headers a list":             {attribute(`"headers":["a"]`), "attributes.headers"},
+		"header a list":              {attribute(`"headers":{"accept":["a"]}`), "attributes.headers.accept"},
+		"header twice":               {attribute(`"headers":{"x-a":"1","X-A":"2"}`), "attributes.headers.X-A"},
+		"header no name":             {attribute(`"headers":{"":"1"}`), "attributes.headers"},
+		"129 headers":                {attribute(`"headers":{` + many(129, `"h%d":""`) + `}`), "attributes.headers"},
+		"domain a number":            {attribute(`"domain":1`), "attributes.domain"},
+		"descriptors object":         {attribute(`"descriptors":{}`), "attributes.descriptors"},
+		"descriptor a string":        {attribute(`"descriptors":["a"]`), "attributes.descriptors[0]"},
+		"descriptor empty":           {attribute(`"descriptors":[{}]`), "attributes.descriptors[0].entries"},
+		"descriptor unknown":         {attribute(`"descriptors":[{"limit":1}]`), "attributes.descriptors[0].limit"},
+		"17 descriptors":             {attribute(`"descriptors":[` + strings.Repeat(`{"entries":[]},`, 16) + `{"entries":[]}]`), "attributes.descriptors"},
+		"entry no key":               {attribute(`"descriptors":[{"entries":[{"value":"v"}]}]`), "attributes.descriptors[0].entries[0].key"},
+		"entry value a number":       {attribute(`"descriptors":[{"entries":[{"key":"k","value":1}]}]`), "attributes.descriptors[0].entries[0].value"},
+		"entry unknown":              {attribute(`"descriptors":[{"entries":[{"key":"k"},{"k":"v"}]}]`), "attributes.descriptors[0].entries[1].k"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -182,12 +182,12 @@ func TestRequestRefused(t *testing.T) {
 			p := decodeProblem(g, w)
 			g.Expect(p.Code).To(Equal("InvalidRequest"))
 			g.Expect(p.Field).To(Equal(tc.field), p.Detail)
-			g.Expect(engine.asked).To(BeNil(), "the engine must not be asked")
+			g.Expect(engine.received).To(BeNil(), "the engine must not be called")
 		})
 	}
 }
 
-func TestBodyBounds(t *testing.T) {
+func TestBodyIsBounded(t *testing.T) {
 	body := `{"policies":["a/b"]}`
 	for name, tc := range map[string]struct{ length, status int }{
 		"largest":   {maxBody, http.StatusOK},
@@ -204,7 +204,7 @@ func TestBodyBounds(t *testing.T) {
 	}
 }
 
-func TestUnreadableBody(t *testing.T) {
+func TestUnreadableBodyIsRejected(t *testing.T) {
 	g := NewWithT(t)
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodPost, pathCheck, iotest.ErrReader(io.ErrUnexpectedEOF))
@@ -213,9 +213,9 @@ func TestUnreadableBody(t *testing.T) {
 	g.Expect(decodeProblem(g, w).Code).To(Equal("InvalidRequest"))
 }
 
-// TestHeaderNamesAreNormal guards what the engine relies on: lowering a
-// lowered name changes nothing, so normalising merges no two headers.
-func TestHeaderNamesAreNormal(t *testing.T) {
+// Header names are converted to lower case more than once. If the second conversion changed a
+// name, it could merge two headers.
+func TestLowerCaseIsStable(t *testing.T) {
 	g := NewWithT(t)
 	for char := rune(0); char <= unicode.MaxRune; char++ {
 		lower := strings.ToLower(string(char))

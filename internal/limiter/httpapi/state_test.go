@@ -28,17 +28,16 @@ import (
 
 const loopback = "127.0.0.1:4711"
 
-// rights is an Authorizer: what the bearer of a token, who is called as it, may
-// do.
+// rights is an Authorizer that maps a token, which is also the name of its user, to verbs.
 type rights map[string][]Verb
 
-var errAway = errors.New("away")
+var errUnreachable = errors.New("unreachable")
 
-func (a rights) Authorize(_ context.Context, token string, verb Verb, namespace, policy string) (string, error) {
-	if token == "unjudged" {
-		return "", errAway
+func (r rights) Authorize(_ context.Context, token string, verb Verb, namespace, policy string) (string, error) {
+	if token == "unreachable" {
+		return "", errUnreachable
 	}
-	verbs, known := a[token]
+	verbs, known := r[token]
 	if !known {
 		return "", ErrUnauthenticated
 	}
@@ -55,9 +54,8 @@ var team = rights{
 	"eyes": {VerbInspect}, "stopper": {VerbBlock}, "lifter": {VerbUnblock}, "eraser": {VerbReset},
 }
 
-// operated is the handler of a real engine on a real Redis with the policies
-// shop/login, which has a key, and shop/shared, which has none. Each admits two
-// units an hour.
+// operated is the handler of a real engine on a real Redis. It has the policies shop/login,
+// with a key, and shop/shared, without one. Each admits two units an hour.
 type operated struct {
 	http.Handler
 	t     *testing.T
@@ -92,7 +90,7 @@ func hourly(name string, key ...plan.KeyPart) *plan.Plan {
 	}
 }
 
-// as sends a request with the token from this machine.
+// as sends a request with the token from a loopback address.
 func (o *operated) as(token, method, target, body string) *httptest.ResponseRecorder {
 	return sendAs(o, token, method, target, body)
 }
@@ -106,8 +104,8 @@ func sendAs(h http.Handler, token, method, target, body string) *httptest.Respon
 	return w
 }
 
-// does makes a change and returns whether there was anything to change.
-func (o *operated) does(path, body string) bool {
+// found changes state and returns the member found of the answer.
+func (o *operated) found(path, body string) bool {
 	o.t.Helper()
 	w := o.as("root", http.MethodPost, path, body)
 	var answer struct{ Found *bool }
@@ -127,7 +125,7 @@ func (o *operated) state(query string) (s keyState) {
 	return s
 }
 
-// check returns the status, the reason and the limit.
+// check sends a check and returns the status, the reason and the limit.
 func (o *operated) check(body string) (status int, reason limiter.Reason, limit string) {
 	o.t.Helper()
 	w := send(o, http.MethodPost, pathCheck, body)
@@ -136,46 +134,87 @@ func (o *operated) check(body string) (status int, reason limiter.Reason, limit 
 	return w.Code, v.Reason, v.Limit
 }
 
-func TestOperatorsSeeAndChangeState(t *testing.T) {
-	for name, tc := range map[string]struct{ policy, key, query string }{
-		"a key":         {`"shop/login"`, `,"key":"secret-alice"`, "policy=shop/login&key=secret-alice"},
-		"a key, parts":  {`"shop/login"`, `,"key":["secret-alice","b"]`, "policy=shop/login&key=secret-alice&key=b"},
-		"no key at all": {`"shop/shared"`, "", "policy=shop/shared"},
-	} {
+// stateTarget is a key of a policy, as members of a JSON object and as a query.
+type stateTarget struct{ policy, key, query string }
+
+func (s *stateTarget) check() string { return `{"policies":[` + s.policy + "]" + s.key + "}" }
+
+func (s *stateTarget) body() string { return `{"policy":` + s.policy + s.key + "}" }
+
+func (s *stateTarget) block(duration string) string {
+	return `{"policy":` + s.policy + s.key + `,"duration":"` + duration + `"}`
+}
+
+var stateTargets = map[string]stateTarget{
+	"a key":          {`"shop/login"`, `,"key":"secret-alice"`, "policy=shop/login&key=secret-alice"},
+	"a key of parts": {`"shop/login"`, `,"key":["secret-alice","b"]`, "policy=shop/login&key=secret-alice&key=b"},
+	"no key":         {`"shop/shared"`, "", "policy=shop/shared"},
+}
+
+// expect sends a check and expects its status, reason and limit.
+func (o *operated) expect(check string, status int, reason limiter.Reason, limit string) {
+	o.t.Helper()
+	gotStatus, gotReason, gotLimit := o.check(check)
+	NewWithT(o.t).Expect([]any{gotStatus, gotReason, gotLimit}).To(Equal([]any{status, reason, limit}))
+}
+
+func TestInspectShowsUsedUnits(t *testing.T) {
+	for name, tc := range stateTargets {
 		t.Run(name, func(t *testing.T) {
 			g, o := NewWithT(t), operate(t)
-			check, target := `{"policies":[`+tc.policy+"]"+tc.key+"}", `{"policy":`+tc.policy+tc.key+"}"
-			expect := func(status int, reason limiter.Reason, limit string) {
-				t.Helper()
-				gotStatus, gotReason, gotLimit := o.check(check)
-				g.Expect([]any{gotStatus, gotReason, gotLimit}).To(Equal([]any{status, reason, limit}))
-			}
 			before := o.state(tc.query)
 			g.Expect(before.Blocked).To(BeFalse())
 			g.Expect(before.Revision).To(Equal(int64(7)))
 			g.Expect(before.Limits).To(HaveLen(1))
-			g.Expect(before.Limits[0].Remaining).To(Equal(int64(2)), "looking spends nothing")
-			g.Expect(o.does(pathReset, target)).To(BeFalse())
-			g.Expect(o.does(pathUnblock, target)).To(BeFalse())
-
-			expect(200, limiter.ReasonAllowed, "")
-			expect(200, limiter.ReasonAllowed, "")
-			expect(429, limiter.ReasonLimitExceeded, "hourly")
+			g.Expect(before.Limits[0].Remaining).To(Equal(int64(2)))
+			o.expect(tc.check(), 200, limiter.ReasonAllowed, "")
+			o.expect(tc.check(), 200, limiter.ReasonAllowed, "")
+			o.expect(tc.check(), 429, limiter.ReasonLimitExceeded, "hourly")
 			g.Expect(o.state(tc.query).Limits[0].Used).To(Equal(int64(2)))
-			g.Expect(o.does(pathReset, target)).To(BeTrue())
-			g.Expect(o.state(tc.query).Limits[0].Used).To(BeZero())
-			expect(200, limiter.ReasonAllowed, "")
+		})
+	}
+}
 
-			g.Expect(o.does(pathBlock, `{"policy":`+tc.policy+tc.key+`,"duration":"10m"}`)).To(BeTrue())
-			expect(429, limiter.ReasonBlocked, "")
+func TestResetRestoresTheBudget(t *testing.T) {
+	for name, tc := range stateTargets {
+		t.Run(name, func(t *testing.T) {
+			g, o := NewWithT(t), operate(t)
+			g.Expect(o.found(pathReset, tc.body())).To(BeFalse())
+			o.expect(tc.check(), 200, limiter.ReasonAllowed, "")
+			o.expect(tc.check(), 200, limiter.ReasonAllowed, "")
+			o.expect(tc.check(), 429, limiter.ReasonLimitExceeded, "hourly")
+			g.Expect(o.found(pathReset, tc.body())).To(BeTrue())
+			g.Expect(o.state(tc.query).Limits[0].Used).To(BeZero())
+			o.expect(tc.check(), 200, limiter.ReasonAllowed, "")
+		})
+	}
+}
+
+func TestBlockDeniesUntilUnblock(t *testing.T) {
+	for name, tc := range stateTargets {
+		t.Run(name, func(t *testing.T) {
+			g, o := NewWithT(t), operate(t)
+			g.Expect(o.found(pathUnblock, tc.body())).To(BeFalse())
+			g.Expect(o.found(pathBlock, tc.block("10m"))).To(BeTrue())
+			o.expect(tc.check(), 429, limiter.ReasonBlocked, "")
 			blocked := o.state(tc.query)
 			g.Expect(blocked.Blocked).To(BeTrue())
-			g.Expect(blocked.BlockedBy).To(BeEmpty(), "set by hand")
-			// To wait that long is enough, so it counts the millisecond that has begun.
+			g.Expect(blocked.BlockedBy).To(BeEmpty(), "no limit started the block")
+			// The remaining time is rounded up, so a caller that waits for it does not come early.
 			g.Expect(blocked.BlockLeftMs).To(And(BeNumerically(">", 590_000), BeNumerically("<=", 600_001)))
-			g.Expect(o.does(pathUnblock, target)).To(BeTrue())
-			expect(200, limiter.ReasonAllowed, "")
+			g.Expect(o.found(pathUnblock, tc.body())).To(BeTrue())
+			o.expect(tc.check(), 200, limiter.ReasonAllowed, "")
+		})
+	}
+}
 
+func TestChangesAreLoggedWithoutKeyAndToken(t *testing.T) {
+	for name, tc := range stateTargets {
+		t.Run(name, func(t *testing.T) {
+			g, o := NewWithT(t), operate(t)
+			o.found(pathReset, tc.body())
+			o.found(pathBlock, tc.block("10m"))
+			o.found(pathUnblock, tc.body())
 			log := o.log.String()
 			g.Expect(log).To(ContainSubstring(`"level":"INFO","msg":"Blocked a key","policy":"shop/`))
 			g.Expect(log).To(MatchRegexp(`"msg":"Blocked a key",.*"keyHash":"[0-9a-f]{16}","user":"root","duration":"10m0s","found":true`))
@@ -186,7 +225,7 @@ func TestOperatorsSeeAndChangeState(t *testing.T) {
 	}
 }
 
-func TestStateRequestsThatAreWrong(t *testing.T) {
+func TestInvalidStateRequestsAreRejected(t *testing.T) {
 	o := operate(t)
 	target := `{"policy":"shop/login","key":"alice"`
 	for name, tc := range map[string]struct {
@@ -194,38 +233,38 @@ func TestStateRequestsThatAreWrong(t *testing.T) {
 		status               int
 		field                string
 	}{
-		"no policy":            {"GET", "/v1/state?key=a", "", 400, "policy"},
-		"no namespace":         {"GET", "/v1/state?policy=login", "", 400, "policy"},
-		"two policies":         {"GET", "/v1/state?policy=a/b&policy=a/c", "", 400, "policy"},
-		"an unknown parameter": {"GET", "/v1/state?policy=shop/login&key=a&cost=1", "", 400, "cost"},
-		"no address":           {"GET", "/v1/state?policy=shop/login&key=a&remoteAddress=here", "", 400, "remoteAddress"},
-		"a query that is none": {"GET", "/v1/state?policy=shop/login&key=%zz", "", 400, "query"},
-		"no key in the query":  {"GET", "/v1/state?policy=shop/login", "", 400, "key"},
-		"an empty key":         {"GET", "/v1/state?policy=shop/login&key=", "", 400, "key[0]"},
-		"too many parts":       {"GET", "/v1/state?policy=shop/login" + strings.Repeat("&key=a", 9), "", 400, "key"},
-		"a key of odd bytes":   {"GET", "/v1/state?policy=shop/login&key=%ff", "", 400, "key[0]"},
-		"an unknown policy":    {"GET", "/v1/state?policy=shop/nonesuch&key=a", "", 404, "policy"},
-		"to reset, unknown":    {"POST", pathReset, `{"policy":"shop/nonesuch","key":"a"}`, 404, "policy"},
-		"by POST":              {"POST", "/v1/state?policy=shop/login&key=a", "", 405, ""},
-		"by GET":               {"GET", pathReset, "", 405, ""},
-		"nothing":              {"POST", pathReset, "", 400, ""},
-		"no object":            {"POST", pathReset, "[]", 400, ""},
-		"odd bytes":            {"POST", pathReset, "\xff", 400, ""},
-		"more after it":        {"POST", pathReset, target + "}}", 400, ""},
-		"an unknown member":    {"POST", pathReset, target + `,"x":1}`, 400, "x"},
-		"a duration, to reset": {"POST", pathReset, target + `,"duration":"1m"}`, 400, "duration"},
-		"no duration":          {"POST", pathBlock, target + `}`, 400, "duration"},
-		"a duration in words":  {"POST", pathBlock, target + `,"duration":"soon"}`, 400, "duration"},
-		"a number of seconds":  {"POST", pathBlock, target + `,"duration":60}`, 400, "duration"},
-		"a duration of none":   {"POST", pathBlock, target + `,"duration":"0s"}`, 400, "duration"},
-		"one in the past":      {"POST", pathBlock, target + `,"duration":"-1m"}`, 400, "duration"},
-		"one too long":         {"POST", pathBlock, target + `,"duration":"9000h"}`, 400, "duration"},
-		"one too fine":         {"POST", pathBlock, target + `,"duration":"1.5ms"}`, 400, "duration"},
-		"no key":               {"POST", pathBlock, `{"policy":"shop/login","duration":"1m"}`, 400, "key"},
-		"a key of no parts":    {"POST", pathUnblock, `{"policy":"shop/login","key":[]}`, 400, "key"},
-		"a key that is null":   {"POST", pathUnblock, `{"policy":"shop/login","key":null}`, 400, "key"},
-		"a part that is empty": {"POST", pathUnblock, `{"policy":"shop/login","key":["a",""]}`, 400, "key[1]"},
-		"too large":            {"POST", pathUnblock, strings.Repeat(" ", maxBody+1), 413, ""},
+		"no policy":                   {"GET", "/v1/state?key=a", "", 400, "policy"},
+		"no namespace":                {"GET", "/v1/state?policy=login", "", 400, "policy"},
+		"two policies":                {"GET", "/v1/state?policy=a/b&policy=a/c", "", 400, "policy"},
+		"an unknown parameter":        {"GET", "/v1/state?policy=shop/login&key=a&cost=1", "", 400, "cost"},
+		"an invalid address":          {"GET", "/v1/state?policy=shop/login&key=a&remoteAddress=here", "", 400, "remoteAddress"},
+		"a malformed query":           {"GET", "/v1/state?policy=shop/login&key=%zz", "", 400, "query"},
+		"no key in the query":         {"GET", "/v1/state?policy=shop/login", "", 400, "key"},
+		"an empty key":                {"GET", "/v1/state?policy=shop/login&key=", "", 400, "key[0]"},
+		"too many parts":              {"GET", "/v1/state?policy=shop/login" + strings.Repeat("&key=a", 9), "", 400, "key"},
+		"a key that is not UTF-8":     {"GET", "/v1/state?policy=shop/login&key=%ff", "", 400, "key[0]"},
+		"an unknown policy":           {"GET", "/v1/state?policy=shop/nonesuch&key=a", "", 404, "policy"},
+		"an unknown policy to reset":  {"POST", pathReset, `{"policy":"shop/nonesuch","key":"a"}`, 404, "policy"},
+		"by POST":                     {"POST", "/v1/state?policy=shop/login&key=a", "", 405, ""},
+		"by GET":                      {"GET", pathReset, "", 405, ""},
+		"an empty body":               {"POST", pathReset, "", 400, ""},
+		"not an object":               {"POST", pathReset, "[]", 400, ""},
+		"not UTF-8":                   {"POST", pathReset, "\xff", 400, ""},
+		"trailing data":               {"POST", pathReset, target + "}}", 400, ""},
+		"an unknown member":           {"POST", pathReset, target + `,"x":1}`, 400, "x"},
+		"a duration, to reset":        {"POST", pathReset, target + `,"duration":"1m"}`, 400, "duration"},
+		"no duration":                 {"POST", pathBlock, target + `}`, 400, "duration"},
+		"a duration in words":         {"POST", pathBlock, target + `,"duration":"soon"}`, 400, "duration"},
+		"a number of seconds":         {"POST", pathBlock, target + `,"duration":60}`, 400, "duration"},
+		"a duration of zero":          {"POST", pathBlock, target + `,"duration":"0s"}`, 400, "duration"},
+		"a negative duration":         {"POST", pathBlock, target + `,"duration":"-1m"}`, 400, "duration"},
+		"a duration too long":         {"POST", pathBlock, target + `,"duration":"9000h"}`, 400, "duration"},
+		"a fraction of a millisecond": {"POST", pathBlock, target + `,"duration":"1.5ms"}`, 400, "duration"},
+		"no key":                      {"POST", pathBlock, `{"policy":"shop/login","duration":"1m"}`, 400, "key"},
+		"a key of no parts":           {"POST", pathUnblock, `{"policy":"shop/login","key":[]}`, 400, "key"},
+		"a key that is null":          {"POST", pathUnblock, `{"policy":"shop/login","key":null}`, 400, "key"},
+		"a part that is empty":        {"POST", pathUnblock, `{"policy":"shop/login","key":["a",""]}`, 400, "key[1]"},
+		"too large":                   {"POST", pathUnblock, strings.Repeat(" ", maxBody+1), 413, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -236,7 +275,7 @@ func TestStateRequestsThatAreWrong(t *testing.T) {
 	}
 }
 
-func TestStateWithoutRedis(t *testing.T) {
+func TestStateReportsAnUnreachableRedis(t *testing.T) {
 	g, o := NewWithT(t), operate(t)
 	o.redis.Stop()
 	for _, call := range [][3]string{
@@ -254,7 +293,7 @@ func TestStateWithoutRedis(t *testing.T) {
 	g.Expect(o.log.String()).NotTo(ContainSubstring("secret-alice"))
 }
 
-// fakeState counts what it is asked and does what it is told.
+// fakeState counts calls, runs began in each and returns err.
 type fakeState struct {
 	calls int
 	err   error
@@ -285,31 +324,36 @@ func (s *fakeState) Unblock(ctx context.Context, _ string, _ []string) (bool, er
 	return s.do(ctx)
 }
 
-// A change is finished and logged for a caller that hangs up meanwhile; a look
-// is not, and is no fault of ours.
-func TestCallerHangsUp(t *testing.T) {
+// sendAndHangUp sends a request of which the client hangs up while state runs.
+func sendAndHangUp(t *testing.T, log *testenv.Log, method, target, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	ctx, hangUp := context.WithCancel(t.Context())
+	state := &fakeState{}
+	state.began = func(ctx context.Context) { hangUp(); state.err = ctx.Err() }
+	r := httptest.NewRequest(method, target, strings.NewReader(body)).WithContext(ctx)
+	r.RemoteAddr = loopback
+	r.Header.Set("Authorization", "Bearer root")
+	w := httptest.NewRecorder()
+	New(Options{Engine: &fakeEngine{}, State: state, Authorizer: team, Logger: slog.New(slog.NewTextHandler(log, nil))}).ServeHTTP(w, r)
+	return w
+}
+
+func TestInspectIsCanceledForACallerThatHangsUp(t *testing.T) {
 	g := NewWithT(t)
 	var log testenv.Log
-	for path, want := range map[string]int{pathState + "?policy=shop/a": statusClientClosed, pathReset: http.StatusOK} {
-		ctx, hangUp := context.WithCancel(t.Context())
-		state := &fakeState{}
-		state.began = func(ctx context.Context) { hangUp(); state.err = ctx.Err() }
-		method, body := http.MethodGet, ""
-		if path == pathReset {
-			method, body = http.MethodPost, `{"policy":"shop/a"}`
-		}
-		r := httptest.NewRequest(method, path, strings.NewReader(body)).WithContext(ctx)
-		r.RemoteAddr = loopback
-		r.Header.Set("Authorization", "Bearer root")
-		w := httptest.NewRecorder()
-		New(Options{Engine: &fakeEngine{}, State: state, Authorizer: team, Logger: slog.New(slog.NewTextHandler(&log, nil))}).ServeHTTP(w, r)
-		g.Expect(w.Code).To(Equal(want), path)
-	}
+	g.Expect(sendAndHangUp(t, &log, http.MethodGet, pathState+"?policy=shop/a", "").Code).To(Equal(statusClientClosed))
+	g.Expect(log.String()).NotTo(ContainSubstring("ERROR"))
+}
+
+func TestChangeFinishesForACallerThatHangsUp(t *testing.T) {
+	g := NewWithT(t)
+	var log testenv.Log
+	g.Expect(sendAndHangUp(t, &log, http.MethodPost, pathReset, `{"policy":"shop/a"}`).Code).To(Equal(http.StatusOK))
 	g.Expect(log.String()).To(ContainSubstring("Reset a key"))
 	g.Expect(log.String()).NotTo(ContainSubstring("ERROR"))
 }
 
-func TestStateBeforeTheFirstPlans(t *testing.T) {
+func TestStateNeedsPlans(t *testing.T) {
 	g := NewWithT(t)
 	h := New(Options{Engine: &fakeEngine{}, State: &fakeState{err: limiter.ErrNotReady}, Authorizer: team})
 	w := sendAs(h, "root", http.MethodPost, pathReset, `{"policy":"shop/a"}`)

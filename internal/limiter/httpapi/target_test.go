@@ -15,8 +15,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 )
 
-// FuzzTarget shows that what is accepted means the same to encoding/json, and
-// that what is refused is refused with a field.
+// FuzzTarget expects a decoded target to equal what encoding/json decodes, and an error to
+// name a field.
 func FuzzTarget(f *testing.F) {
 	for _, seed := range []string{
 		`{"policy":"shop/login","key":"alice"}`, `{"policy":"shop/login","key":["a","b"],"duration":"10m"}`,
