@@ -15,15 +15,13 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// field is one item of a structured list: its name and its parameters, without
-// those that are absent.
+// field is one item of a structured list with the parameters it has.
 type field struct {
 	name       string
 	parameters map[string]int64
 }
 
-// readFields reads the header as a client with a library for structured fields
-// does.
+// readFields parses the header with a library for structured fields.
 func readFields(g *WithT, values []string) []field {
 	if values == nil {
 		return nil
@@ -43,9 +41,9 @@ func readFields(g *WithT, values []string) []field {
 	return fields
 }
 
-// headersOf returns the headers of the answer.
-func headersOf(d *limiter.Decision, m Options) map[string][]string {
-	a := New(d, m)
+// headersOf returns the headers of the answer by name.
+func headersOf(d *limiter.Decision, o Options) map[string][]string {
+	a := New(d, o)
 	defer a.Release()
 	headers := map[string][]string{}
 	for _, h := range a.Headers {
@@ -54,7 +52,7 @@ func headersOf(d *limiter.Decision, m Options) map[string][]string {
 	return headers
 }
 
-func TestRateLimitHeaders(t *testing.T) {
+func TestRateLimitHeadersDescribeEachLimit(t *testing.T) {
 	type numbers = map[string]int64
 	burst := limiter.LimitState{
 		Policy: "shop/login", Limit: "burst", Allowed: true, Quota: 5, Threshold: 6, Window: time.Minute,
@@ -74,18 +72,18 @@ func TestRateLimitHeaders(t *testing.T) {
 		decision         limiter.Decision
 		policies, states []field
 	}{
-		"no policy":         {decision: limiter.Decision{Allowed: true, Reason: limiter.ReasonNoPolicy}},
-		"disabled":          {decision: limiter.Decision{Allowed: true, Reason: limiter.ReasonDisabled}},
-		"exempt":            {decision: limiter.Decision{Allowed: true, Reason: limiter.ReasonExempt}},
-		"store away":        {decision: limiter.Decision{Allowed: true, Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailOpen}},
-		"store away closed": {decision: limiter.Decision{Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailClosed, RetryAfter: time.Second}},
-		"shadow":            {decision: limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed, Limits: []limiter.LimitState{shadow}}},
+		"no policy":        {decision: limiter.Decision{Allowed: true, Reason: limiter.ReasonNoPolicy}},
+		"disabled":         {decision: limiter.Decision{Allowed: true, Reason: limiter.ReasonDisabled}},
+		"exempt":           {decision: limiter.Decision{Allowed: true, Reason: limiter.ReasonExempt}},
+		"no store, open":   {decision: limiter.Decision{Allowed: true, Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailOpen}},
+		"no store, closed": {decision: limiter.Decision{Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailClosed, RetryAfter: time.Second}},
+		"shadow":           {decision: limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed, Limits: []limiter.LimitState{shadow}}},
 		"allowed": {
 			decision: limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed, Limits: []limiter.LimitState{burst, shadow, daily}},
 			policies: []field{{"shop/login-burst", numbers{"q": 5, "w": 60}}, {"shop/api-daily", numbers{"q": 1000, "w": 86400}}},
 			states:   []field{{"shop/login-burst", numbers{"r": 3, "t": 42}}, {"shop/api-daily", numbers{"r": 999, "t": 86400}}},
 		},
-		"refused": {
+		"denied": {
 			decision: limiter.Decision{Reason: limiter.ReasonLimitExceeded, RetryAfter: 11001 * time.Millisecond, Limits: []limiter.LimitState{full, daily}},
 			policies: []field{{"shop/login-burst", numbers{"q": 5, "w": 60}}, {"shop/api-daily", numbers{"q": 1000, "w": 86400}}},
 			states:   []field{{"shop/login-burst", numbers{"r": 0, "t": 12}}, {"shop/api-daily", numbers{"r": 999, "t": 12}}},
@@ -98,12 +96,12 @@ func TestRateLimitHeaders(t *testing.T) {
 			policies: []field{{"shop/login-burst", numbers{"q": 5, "w": 60}}, {"shop/api-daily", numbers{"q": 1000, "w": 86400}}},
 			states:   []field{{"shop/login-burst", numbers{"r": 0, "t": 3600}}, {"shop/api-daily", numbers{"r": 999, "t": 3600}}},
 		},
-		"never fits": {
+		"cost above the quota": {
 			decision: limiter.Decision{Reason: limiter.ReasonCostExceedsThreshold, Limits: []limiter.LimitState{burst}},
 			policies: []field{{"shop/login-burst", numbers{"q": 5, "w": 60}}},
 			states:   []field{{"shop/login-burst", numbers{"r": 3, "t": 42}}},
 		},
-		"no whole seconds": {
+		"fractions of a second": {
 			decision: limiter.Decision{Allowed: true, Limits: []limiter.LimitState{
 				with(burst, func(l *limiter.LimitState) { l.Limit, l.Window = "a", 1500*time.Millisecond }),
 				with(burst, func(l *limiter.LimitState) { l.Limit, l.Window = "b", time.Millisecond }),
@@ -123,7 +121,7 @@ func TestRateLimitHeaders(t *testing.T) {
 			policies: []field{{"shop/login-burst", numbers{"q": 5, "w": 60}}},
 			states:   []field{{"shop/login-burst", numbers{"r": 1, "t": 42}}},
 		},
-		"largest": {
+		"largest numbers": {
 			decision: limiter.Decision{Allowed: true, Limits: []limiter.LimitState{with(burst, func(l *limiter.LimitState) {
 				l.Quota, l.Remaining, l.Window, l.ResetAfter = plan.MaxThreshold, plan.MaxThreshold, plan.MaxWindow, 1<<63-1
 			})}},
@@ -142,7 +140,7 @@ func TestRateLimitHeaders(t *testing.T) {
 	}
 }
 
-func TestLegacyHeaders(t *testing.T) {
+func TestLegacyHeadersDescribeTheTightestLimit(t *testing.T) {
 	limit := func(allowed bool, quota, remaining int64, reset time.Duration) limiter.LimitState {
 		return limiter.LimitState{Policy: "a/b", Limit: "l", Allowed: allowed, Quota: quota, Remaining: remaining, ResetAfter: reset}
 	}
@@ -152,18 +150,18 @@ func TestLegacyHeaders(t *testing.T) {
 		decision limiter.Decision
 		want     []string // limit, remaining, reset
 	}{
-		"none":          {limiter.Decision{Allowed: true}, []string{"", "", ""}},
-		"only shadow":   {limiter.Decision{Allowed: true, Limits: []limiter.LimitState{shadow}}, []string{"", "", ""}},
-		"least is left": {limiter.Decision{Allowed: true, Limits: []limiter.LimitState{limit(true, 100, 50, 0), limit(true, 5, 3, 1), limit(true, 7, 4, 0)}}, []string{"5", "3", "1"}},
-		"longest wait":  {limiter.Decision{Allowed: true, Limits: []limiter.LimitState{limit(true, 5, 0, time.Second), limit(true, 7, 0, time.Minute)}}, []string{"7", "0", "60"}},
-		"who refuses":   {limiter.Decision{RetryAfter: 1, Limits: []limiter.LimitState{limit(true, 5, 0, time.Hour), limit(false, 7, 2, 0)}}, []string{"7", "2", "1"}},
+		"none":                  {limiter.Decision{Allowed: true}, []string{"", "", ""}},
+		"only shadow":           {limiter.Decision{Allowed: true, Limits: []limiter.LimitState{shadow}}, []string{"", "", ""}},
+		"least remaining":       {limiter.Decision{Allowed: true, Limits: []limiter.LimitState{limit(true, 100, 50, 0), limit(true, 5, 3, 1), limit(true, 7, 4, 0)}}, []string{"5", "3", "1"}},
+		"longest wait":          {limiter.Decision{Allowed: true, Limits: []limiter.LimitState{limit(true, 5, 0, time.Second), limit(true, 7, 0, time.Minute)}}, []string{"7", "0", "60"}},
+		"the limit that denies": {limiter.Decision{RetryAfter: 1, Limits: []limiter.LimitState{limit(true, 5, 0, time.Hour), limit(false, 7, 2, 0)}}, []string{"7", "2", "1"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			for _, m := range []Options{{LegacyHeaders: true}, {LegacyHeaders: true, BodyOnDenialOnly: true}, {LegacyHeaders: true, DenyStatus: 403}} {
+			for _, o := range []Options{{LegacyHeaders: true}, {LegacyHeaders: true, BodyOnDenialOnly: true}, {LegacyHeaders: true, DenyStatus: 403}} {
 				var got []string
-				headers := headersOf(&tc.decision, m)
+				headers := headersOf(&tc.decision, o)
 				for _, name := range []string{headerLegacyLimit, headerLegacyRemaining, headerLegacyReset} {
 					got = append(got, strings.Join(headers[name], ","))
 				}

@@ -17,9 +17,9 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// FuzzShouldRateLimit asks with whatever can be read as a request, of policies
-// whose match and key are expressions over it. An answer has a status for each
-// descriptor; an error names what the proxy's configuration got wrong.
+// FuzzShouldRateLimit sends every request that can be decoded, to policies whose match and key
+// are expressions over it. An answer has a status for each descriptor. An error is always
+// InvalidArgument, which is a fault in the configuration of the proxy.
 func FuzzShouldRateLimit(f *testing.F) {
 	for _, seed := range []*ratelimitv3.RateLimitRequest{
 		{},
@@ -51,7 +51,7 @@ func FuzzShouldRateLimit(f *testing.F) {
 			for _, s := range response.GetStatuses() {
 				worst = max(worst, s.GetCode())
 			}
-			g.Expect(worst).To(Equal(response.GetOverallCode()), "somebody refused, or nobody did")
+			g.Expect(worst).To(Equal(response.GetOverallCode()), "the overall code is that of the worst descriptor")
 			_, err = proto.Marshal(response)
 			g.Expect(err).NotTo(HaveOccurred())
 		}

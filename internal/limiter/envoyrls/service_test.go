@@ -6,6 +6,7 @@ package envoyrls_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -51,7 +52,7 @@ func (s *store) Evaluate(_ context.Context, call *script.Call) (*script.Reply, e
 	return s.model.Evaluate(call, s.now), nil
 }
 
-// door is the service over an engine with plans.
+// door is the service with an engine on a model store.
 type door struct {
 	*envoyrls.Service
 	t        *testing.T
@@ -72,23 +73,23 @@ func newDoor(t *testing.T, plans ...*plan.Plan) *door {
 	return d
 }
 
-// ask sends the request, which must not be an error.
-func (d *door) ask(r *ratelimitv3.RateLimitRequest) *ratelimitv3.RateLimitResponse {
+// send sends a valid request.
+func (d *door) send(r *ratelimitv3.RateLimitRequest) *ratelimitv3.RateLimitResponse {
 	d.t.Helper()
 	response, err := d.ShouldRateLimit(d.t.Context(), r)
 	NewWithT(d.t).Expect(err).NotTo(HaveOccurred())
 	return response
 }
 
-// count returns a counter of the engine.
+// count returns the number of series of a metric.
 func (d *door) count(name string) int {
 	n, err := testutil.GatherAndCount(d.registry, name)
 	NewWithT(d.t).Expect(err).NotTo(HaveOccurred())
 	return n
 }
 
-// makePlan returns a plan for descriptors of the domain "edge" that have all those
-// keys, counted by the value of the first.
+// makePlan returns a plan that matches descriptors of the domain "edge" with all the keys. Its
+// key is the value of the first.
 func makePlan(name string, keys []string, limits ...plan.Limit) *plan.Plan {
 	match := plan.Match{Domain: "edge"}
 	p := &plan.Plan{
@@ -110,7 +111,7 @@ func fixed(name string, threshold int64, window time.Duration) plan.Limit {
 	return plan.Limit{Name: name, Algorithm: plan.FixedWindow, Threshold: threshold, WindowMillis: window.Milliseconds()}
 }
 
-// descriptor makes one of "key=value" words.
+// descriptor returns a descriptor with an entry for each "key=value" word.
 func descriptor(words string, edits ...func(*commonv3.RateLimitDescriptor)) *commonv3.RateLimitDescriptor {
 	d := &commonv3.RateLimitDescriptor{}
 	for word := range strings.FieldsSeq(words) {
@@ -137,6 +138,7 @@ func request(descriptors ...*commonv3.RateLimitDescriptor) *ratelimitv3.RateLimi
 	return &ratelimitv3.RateLimitRequest{Domain: "edge", Descriptors: descriptors}
 }
 
+// codesOf returns the overall code, then that of each descriptor.
 func codesOf(r *ratelimitv3.RateLimitResponse) []ratelimitv3.RateLimitResponse_Code {
 	all := []ratelimitv3.RateLimitResponse_Code{r.GetOverallCode()}
 	for _, s := range r.GetStatuses() {
@@ -145,7 +147,8 @@ func codesOf(r *ratelimitv3.RateLimitResponse) []ratelimitv3.RateLimitResponse_C
 	return all
 }
 
-func left(r *ratelimitv3.RateLimitResponse) []uint32 {
+// remaining returns the remaining units of each descriptor.
+func remaining(r *ratelimitv3.RateLimitResponse) []uint32 {
 	var all []uint32
 	for _, s := range r.GetStatuses() {
 		all = append(all, s.GetLimitRemaining())
@@ -162,11 +165,16 @@ func header(r *ratelimitv3.RateLimitResponse, name string) string {
 	return ""
 }
 
-func TestStatuses(t *testing.T) {
-	g := NewWithT(t)
-	d := newDoor(t, makePlan("user", []string{"user"}, fixed("minute", 3, time.Minute), fixed("odd", 100, 90*time.Second)),
+// newUserAndPathDoor has a policy of two limits by user and one of two a day by path.
+func newUserAndPathDoor(t *testing.T) *door {
+	t.Helper()
+	return newDoor(t, makePlan("user", []string{"user"}, fixed("minute", 3, time.Minute), fixed("odd", 100, 90*time.Second)),
 		makePlan("path", []string{"path"}, fixed("day", 2, 24*time.Hour)))
-	r := d.ask(request(descriptor("user=alice"), descriptor("other=x"), descriptor("path=/a")))
+}
+
+func TestStatusesOfAnAllowedRequest(t *testing.T) {
+	g := NewWithT(t)
+	r := newUserAndPathDoor(t).send(request(descriptor("user=alice"), descriptor("other=x"), descriptor("path=/a")))
 	g.Expect(codesOf(r)).To(HaveEach(ok))
 	g.Expect(r.GetRawBody()).To(BeEmpty())
 	g.Expect(header(r, "RateLimit")).To(Equal(`"shop/path-day";r=1;t=86401, "shop/user-minute";r=2;t=61, "shop/user-odd";r=99;t=91`))
@@ -174,35 +182,39 @@ func TestStatuses(t *testing.T) {
 	g.Expect(first.GetCurrentLimit().String()).To(And(
 		ContainSubstring(`name:"shop/user-minute"`), ContainSubstring("requests_per_unit:3"), ContainSubstring("unit:MINUTE")))
 	g.Expect([]any{first.GetLimitRemaining(), first.GetDurationUntilReset().AsDuration()}).To(Equal([]any{uint32(2), time.Minute + time.Second}))
-	g.Expect(r.GetStatuses()[1].GetCurrentLimit()).To(BeNil(), "nothing applies by it")
+	g.Expect(r.GetStatuses()[1].GetCurrentLimit()).To(BeNil(), "no policy matches the descriptor")
 	g.Expect(r.GetStatuses()[1].GetDurationUntilReset()).To(BeNil())
 	g.Expect(r.GetStatuses()[2].GetCurrentLimit().GetUnit()).To(Equal(ratelimitv3.RateLimitResponse_RateLimit_DAY))
+}
 
-	d.ask(request(descriptor("path=/a")))
-	refused := d.ask(request(descriptor("user=alice"), descriptor("path=/a")))
-	g.Expect(codesOf(refused)).To(Equal([]ratelimitv3.RateLimitResponse_Code{over, ok, over}))
-	g.Expect(left(refused)).To(Equal([]uint32{2, 0}), "the other descriptor is unspent")
-	g.Expect(refused.GetStatuses()[1].GetDurationUntilReset().AsDuration()).To(Equal(24*time.Hour + time.Second))
-	g.Expect(header(refused, "Retry-After")).To(Equal("86401"))
-	g.Expect(header(refused, "Content-Type")).To(Equal("application/problem+json"))
-	g.Expect(string(refused.GetRawBody())).To(And(
+func TestStatusesOfADeniedRequest(t *testing.T) {
+	g := NewWithT(t)
+	d := newUserAndPathDoor(t)
+	d.send(request(descriptor("user=alice"), descriptor("path=/a")))
+	d.send(request(descriptor("path=/a")))
+	denied := d.send(request(descriptor("user=alice"), descriptor("path=/a")))
+	g.Expect(codesOf(denied)).To(Equal([]ratelimitv3.RateLimitResponse_Code{over, ok, over}))
+	g.Expect(remaining(denied)).To(Equal([]uint32{2, 0}), "the other descriptor is not charged")
+	g.Expect(denied.GetStatuses()[1].GetDurationUntilReset().AsDuration()).To(Equal(24*time.Hour + time.Second))
+	g.Expect(header(denied, "Retry-After")).To(Equal("86401"))
+	g.Expect(header(denied, "Content-Type")).To(Equal("application/problem+json"))
+	g.Expect(string(denied.GetRawBody())).To(And(
 		ContainSubstring(`"status":429`), ContainSubstring(`"code":"Slow"`), ContainSubstring("Slow down. Try again in 86401 seconds.")))
 }
 
-func TestUnits(t *testing.T) {
+func TestWindowsBecomeUnits(t *testing.T) {
 	for window, unit := range map[time.Duration]ratelimitv3.RateLimitResponse_RateLimit_Unit{
 		time.Second: 1, time.Minute: 2, time.Hour: 3, 24 * time.Hour: 4, 7 * 24 * time.Hour: 7,
 		90 * time.Second: 0, 500 * time.Millisecond: 0, 30 * 24 * time.Hour: 0,
 	} {
-		r := newDoor(t, makePlan("p", []string{"a"}, fixed("l", 5, window))).ask(request(descriptor("a=1")))
+		r := newDoor(t, makePlan("p", []string{"a"}, fixed("l", 5, window))).send(request(descriptor("a=1")))
 		current := r.GetStatuses()[0].GetCurrentLimit()
 		NewWithT(t).Expect([]any{current.GetUnit(), current.GetName()}).To(Equal([]any{unit, "shop/p-l"}), window.String())
 	}
 }
 
-// Every case begins with nothing spent and sends one request before the one that
-// is looked at.
-func TestCharges(t *testing.T) {
+// Each case sends one request before the one whose answer it expects.
+func TestDescriptorsAreCharged(t *testing.T) {
 	user := func(threshold int64) *plan.Plan {
 		return makePlan("user", []string{"user"}, fixed("l", threshold, time.Minute))
 	}
@@ -216,27 +228,27 @@ func TestCharges(t *testing.T) {
 		plans       []*plan.Plan
 		before, now *ratelimitv3.RateLimitRequest
 		codes       []ratelimitv3.RateLimitResponse_Code
-		left        []uint32
+		remaining   []uint32
 	}{
-		"no hits are one": {
+		"no hits mean one": {
 			[]*plan.Plan{user(5)},
 			send(0, descriptor("user=a")), send(0, descriptor("user=a")),
 			[]ratelimitv3.RateLimitResponse_Code{ok, ok},
 			[]uint32{3},
 		},
-		"hits of the request are for all": {
+		"hits of the request apply to each descriptor": {
 			[]*plan.Plan{user(5)},
 			send(2, descriptor("user=a")), send(2, descriptor("user=a"), descriptor("user=b")),
 			[]ratelimitv3.RateLimitResponse_Code{ok, ok, ok},
 			[]uint32{1, 3},
 		},
-		"a descriptor's own hits come first": {
+		"hits of a descriptor override those of the request": {
 			[]*plan.Plan{user(5)},
 			send(9, descriptor("user=a", hits(3))), send(1, descriptor("user=a", hits(2)), descriptor("user=b")),
 			[]ratelimitv3.RateLimitResponse_Code{ok, ok, ok},
 			[]uint32{0, 4},
 		},
-		"a descriptor without hits peeks": {
+		"a descriptor with zero hits peeks": {
 			[]*plan.Plan{user(5)},
 			send(4, descriptor("user=a")), send(1, descriptor("user=a", hits(0)), descriptor("user=b")),
 			[]ratelimitv3.RateLimitResponse_Code{ok, ok, ok},
@@ -248,32 +260,32 @@ func TestCharges(t *testing.T) {
 			[]ratelimitv3.RateLimitResponse_Code{over, over, ok},
 			[]uint32{0, 5},
 		},
-		"the same policy and key charge once, the largest": {
+		"the same policy and key is charged once, with the most hits": {
 			[]*plan.Plan{user(9)},
 			send(1, descriptor("user=b")),
 			send(1, descriptor("user=a x=1", hits(2)), descriptor("user=a x=2", hits(4)), descriptor("user=a x=3", hits(0))),
 			[]ratelimitv3.RateLimitResponse_Code{ok, ok, ok, ok},
 			[]uint32{5, 5, 5},
 		},
-		"a policy of the domain is every descriptor's and charged once": {
+		"a policy of the domain matches each descriptor and is charged once": {
 			[]*plan.Plan{domain},
 			send(3, descriptor("x=1")), send(1, descriptor("x=1", hits(0)), descriptor("y=2", hits(2))),
 			[]ratelimitv3.RateLimitResponse_Code{ok, ok, ok},
 			[]uint32{5, 5},
 		},
-		"a policy of the domain refuses every descriptor": {
+		"a policy of the domain denies each descriptor": {
 			[]*plan.Plan{domain, user(99)},
 			send(10, descriptor("x=1")), send(1, descriptor("user=a"), descriptor("y=2")),
 			[]ratelimitv3.RateLimitResponse_Code{over, over, over},
 			[]uint32{0, 0},
 		},
-		"a cost that never fits touches nobody": {
+		"a cost above the threshold charges no descriptor": {
 			[]*plan.Plan{user(5)},
 			send(1, descriptor("user=b")), send(1, descriptor("user=a", hits(6)), descriptor("user=b")),
 			[]ratelimitv3.RateLimitResponse_Code{over, over, ok},
 			[]uint32{5, 4},
 		},
-		"a cost that never fits one is taken from none, though another would refuse": {
+		"a cost above the threshold beside an exhausted key": {
 			[]*plan.Plan{user(5)},
 			send(5, descriptor("user=b")), send(1, descriptor("user=b"), descriptor("user=a", hits(6))),
 			[]ratelimitv3.RateLimitResponse_Code{over, over, over},
@@ -289,22 +301,22 @@ func TestCharges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			d := newDoor(t, tc.plans...)
-			d.ask(tc.before)
-			r := d.ask(tc.now)
+			d.send(tc.before)
+			r := d.send(tc.now)
 			g.Expect(codesOf(r)).To(Equal(tc.codes))
-			g.Expect(left(r)).To(Equal(tc.left))
-			g.Expect(d.store.calls).To(Equal(2), "one step a request")
+			g.Expect(remaining(r)).To(Equal(tc.remaining))
+			g.Expect(d.store.calls).To(Equal(2), "one store call a request")
 		})
 	}
 }
 
-func TestOutcomesWithoutCounting(t *testing.T) {
+func TestDecisionsWithoutLimits(t *testing.T) {
 	edited := func(edit func(*plan.Plan)) *plan.Plan {
 		p := makePlan("user", []string{"user"}, fixed("l", 5, time.Minute))
 		edit(p)
 		return p
 	}
-	both := []ratelimitv3.RateLimitResponse_Code{over, over, ok}
+	first := []ratelimitv3.RateLimitResponse_Code{over, over, ok}
 	for name, tc := range map[string]struct {
 		plan   *plan.Plan
 		err    error
@@ -316,25 +328,25 @@ func TestOutcomesWithoutCounting(t *testing.T) {
 		"denied by an override": {
 			plan: edited(func(p *plan.Plan) {
 				p.Overrides = []plan.Override{{Name: "banned", Keys: []string{"eve"}, Action: plan.ActionDeny}}
-			}), user: "eve", codes: both, reason: "DeniedByOverride",
+			}), user: "eve", codes: first, reason: "DeniedByOverride",
 		},
 		"allowed by an override": {
 			plan: edited(func(p *plan.Plan) {
 				p.Overrides = []plan.Override{{Name: "staff", Keys: []string{"eve"}, Action: plan.ActionAllow}}
 			}), user: "eve", codes: []ratelimitv3.RateLimitResponse_Code{ok, ok, ok},
 		},
-		"a missing key": {
-			plan: edited(func(p *plan.Plan) { p.OnMissingKey = plan.MissingKeyDeny }), codes: both, reason: "MissingKey",
+		"denied for a missing key": {
+			plan: edited(func(p *plan.Plan) { p.OnMissingKey = plan.MissingKeyDeny }), codes: first, reason: "MissingKey",
 		},
-		"shadow says nothing": {
+		"a shadow policy": {
 			plan:  edited(func(p *plan.Plan) { p.Mode, p.Limits[0].Threshold = plan.ModeShadow, 1 }),
 			codes: []ratelimitv3.RateLimitResponse_Code{ok, ok, ok}, user: "eve",
 		},
-		"Redis is down and the policy closed": {
+		"closed without Redis": {
 			plan: edited(func(p *plan.Plan) { p.FailureMode = plan.FailClosed }), err: errors.New("down"),
-			user: "eve", codes: both, reason: "StoreUnavailable", header: "closed",
+			user: "eve", codes: first, reason: "StoreUnavailable", header: "closed",
 		},
-		"Redis is down and the policy open": {
+		"open without Redis": {
 			plan: edited(func(*plan.Plan) {}), err: errors.New("down"),
 			user: "eve", codes: []ratelimitv3.RateLimitResponse_Code{ok, ok, ok}, header: "open",
 		},
@@ -343,7 +355,7 @@ func TestOutcomesWithoutCounting(t *testing.T) {
 			g := NewWithT(t)
 			d := newDoor(t, tc.plan)
 			d.store.err = tc.err
-			r := d.ask(request(descriptor("user="+tc.user), descriptor("other=x")))
+			r := d.send(request(descriptor("user="+tc.user), descriptor("other=x")))
 			g.Expect(codesOf(r)).To(Equal(tc.codes))
 			for _, s := range r.GetStatuses() {
 				g.Expect(s.GetCurrentLimit()).To(BeNil())
@@ -358,24 +370,24 @@ func TestOutcomesWithoutCounting(t *testing.T) {
 	}
 }
 
-func TestRequestedLimits(t *testing.T) {
+func TestRequestedLimitReplacesALimit(t *testing.T) {
 	minute, hour := fixed("minute", 5, time.Minute), fixed("hour", 50, time.Hour)
 	for name, tc := range map[string]struct {
-		limits  []plan.Limit
-		asked   func(*commonv3.RateLimitDescriptor)
-		current string // name, units, unit, left
-		ignored int
+		limits    []plan.Limit
+		requested func(*commonv3.RateLimitDescriptor)
+		current   string // name, units, unit, remaining
+		ignored   int
 	}{
-		"in place of the limit with that window": {
+		"the limit with its window": {
 			[]plan.Limit{minute, hour}, limit(2, typev3.RateLimitUnit_MINUTE), "shop/user-minute 2 MINUTE 1", 0,
 		},
-		"the others stay": {
+		"another limit is tighter": {
 			[]plan.Limit{minute, hour}, limit(9000, typev3.RateLimitUnit_HOUR), "shop/user-minute 5 MINUTE 4", 0,
 		},
-		"in place of the only limit": {
+		"the only limit": {
 			[]plan.Limit{minute}, limit(7, typev3.RateLimitUnit_HOUR), "shop/user-minute 7 HOUR 6", 0,
 		},
-		"of several, none has that window": {
+		"no limit with its window": {
 			[]plan.Limit{minute, hour}, limit(7, typev3.RateLimitUnit_DAY), "shop/user-minute 5 MINUTE 4", 1,
 		},
 		"a unit longer than any limit": {
@@ -384,7 +396,7 @@ func TestRequestedLimits(t *testing.T) {
 		"no unit": {
 			[]plan.Limit{minute}, limit(7, typev3.RateLimitUnit_UNKNOWN), "shop/user-minute 5 MINUTE 4", 1,
 		},
-		"more than can be counted": {
+		"more than the largest quota": {
 			[]plan.Limit{minute}, limit(1<<32-1, typev3.RateLimitUnit_MINUTE), "shop/user-minute 2147483647 MINUTE 2147483646", 0,
 		},
 		"a bucket": {
@@ -395,67 +407,76 @@ func TestRequestedLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			d := newDoor(t, makePlan("user", []string{"user"}, tc.limits...))
-			s := d.ask(request(descriptor("user=a", tc.asked))).GetStatuses()[0]
+			s := d.send(request(descriptor("user=a", tc.requested))).GetStatuses()[0]
 			l := s.GetCurrentLimit()
-			got := strings.Join([]string{
-				l.GetName(), uintText(l.GetRequestsPerUnit()), l.GetUnit().String(), uintText(s.GetLimitRemaining()),
-			}, " ")
+			got := fmt.Sprint(l.GetName(), " ", l.GetRequestsPerUnit(), " ", l.GetUnit(), " ", s.GetLimitRemaining())
 			g.Expect(got).To(Equal(tc.current))
 			g.Expect(d.count("weir_requested_limits_ignored_total")).To(Equal(tc.ignored))
 		})
 	}
 }
 
-func uintText(n uint32) string { return wrapperspb.UInt32(n).String()[len("value:"):] }
+// newRequestableDoor has a policy of two a minute by user and one of 100 a minute for the domain.
+func newRequestableDoor(t *testing.T) *door {
+	t.Helper()
+	return newDoor(t, makePlan("user", []string{"user"}, fixed("l", 2, time.Minute)), makePlan("domain", nil, fixed("l", 100, time.Minute)))
+}
 
-// A contract of the caller takes the place of the policy's numbers for as long as
-// it is sent, over the same counter.
-func TestRequestedLimitCountsOn(t *testing.T) {
+// A requested limit applies to its request only, and uses the counter of the policy.
+func TestRequestedLimitSharesTheCounter(t *testing.T) {
 	g := NewWithT(t)
-	d := newDoor(t, makePlan("user", []string{"user"}, fixed("l", 2, time.Minute)), makePlan("domain", nil, fixed("l", 100, time.Minute)))
+	d := newRequestableDoor(t)
 	plain, gold := descriptor("user=a"), descriptor("user=a", limit(4, typev3.RateLimitUnit_MINUTE))
 	for _, step := range []struct {
 		d    *commonv3.RateLimitDescriptor
 		code ratelimitv3.RateLimitResponse_Code
 	}{{plain, ok}, {plain, ok}, {plain, over}, {gold, ok}, {gold, ok}, {gold, over}, {plain, over}} {
-		g.Expect(d.ask(request(step.d)).GetOverallCode()).To(Equal(step.code))
+		g.Expect(d.send(request(step.d)).GetOverallCode()).To(Equal(step.code))
 	}
-	nothing := d.ask(request(descriptor("user=b", limit(0, typev3.RateLimitUnit_MINUTE))))
-	g.Expect(nothing.GetOverallCode()).To(Equal(over))
-	g.Expect(nothing.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit()).To(BeZero())
-	g.Expect(header(nothing, "Retry-After")).To(BeEmpty(), "waiting does not help")
-	g.Expect(header(nothing, "RateLimit-Policy")).To(ContainSubstring(`"shop/domain-l";q=100`), "a policy that applies whatever the descriptors are keeps its own")
 }
 
-// A block is of one policy and key, whoever the refusal names.
-func TestBlockedDescriptors(t *testing.T) {
+func TestRequestedLimitOfZeroDenies(t *testing.T) {
+	g := NewWithT(t)
+	r := newRequestableDoor(t).send(request(descriptor("user=b", limit(0, typev3.RateLimitUnit_MINUTE))))
+	g.Expect(r.GetOverallCode()).To(Equal(over))
+	g.Expect(r.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit()).To(BeZero())
+	g.Expect(header(r, "Retry-After")).To(BeEmpty(), "waiting does not help")
+}
+
+func TestRequestedLimitKeepsPoliciesOfTheDomain(t *testing.T) {
+	r := newRequestableDoor(t).send(request(descriptor("user=b", limit(0, typev3.RateLimitUnit_MINUTE))))
+	NewWithT(t).Expect(header(r, "RateLimit-Policy")).To(ContainSubstring(`"shop/domain-l";q=100`))
+}
+
+// A block applies to one policy and key, also when the answer names another policy.
+func TestBlockDeniesOneDescriptor(t *testing.T) {
 	g := NewWithT(t)
 	blocking := makePlan("user", []string{"user"}, fixed("l", 5, time.Minute))
 	blocking.Limits[0].BlockMillis = 600_000
 	d := newDoor(t, makePlan("path", []string{"path"}, fixed("l", 1, time.Minute)), blocking)
-	d.ask(request(descriptor("path=/a")))
+	d.send(request(descriptor("path=/a")))
 	for range 2 {
-		d.ask(request(descriptor("user=eve", hits(3)))) // the second starts the block
+		d.send(request(descriptor("user=eve", hits(3)))) // the second starts the block
 	}
-	blocked := d.ask(request(descriptor("user=bob"), descriptor("user=eve")))
+	blocked := d.send(request(descriptor("user=bob"), descriptor("user=eve")))
 	g.Expect(codesOf(blocked)).To(Equal([]ratelimitv3.RateLimitResponse_Code{over, ok, over}))
-	g.Expect(left(blocked)).To(Equal([]uint32{5, 0}))
-	both := d.ask(request(descriptor("path=/a"), descriptor("user=eve")))
+	g.Expect(remaining(blocked)).To(Equal([]uint32{5, 0}))
+	both := d.send(request(descriptor("path=/a"), descriptor("user=eve")))
 	g.Expect(codesOf(both)).To(Equal([]ratelimitv3.RateLimitResponse_Code{over, over, over}))
-	g.Expect(left(both)).To(Equal([]uint32{0, 0}))
+	g.Expect(remaining(both)).To(Equal([]uint32{0, 0}))
 	g.Expect(string(both.GetRawBody())).To(ContainSubstring(`"policy":"shop/path"`))
 }
 
-func TestDescriptorsThatPeekAreNotCounted(t *testing.T) {
+func TestPeeksAreNotCounted(t *testing.T) {
 	g := NewWithT(t)
 	d := newDoor(t, makePlan("user", []string{"user"}, fixed("l", 5, time.Minute)), makePlan("path", []string{"path"}, fixed("l", 5, time.Minute)))
-	d.ask(request(descriptor("user=a", hits(0)), descriptor("path=/")))
+	d.send(request(descriptor("user=a", hits(0)), descriptor("path=/")))
 	g.Expect(d.count("weir_decisions_total")).To(Equal(1))
-	d.ask(request(descriptor("user=a", hits(0)), descriptor("user=a x=1")))
-	g.Expect(d.count("weir_decisions_total")).To(Equal(2), "asked for units by one of them")
+	d.send(request(descriptor("user=a", hits(0)), descriptor("user=a x=1")))
+	g.Expect(d.count("weir_decisions_total")).To(Equal(2), "one of the descriptors charges units")
 }
 
-func TestErrors(t *testing.T) {
+func TestInvalidRequestsAreRejected(t *testing.T) {
 	many := make([]*commonv3.RateLimitDescriptor, limiter.MaxDescriptors+1)
 	for i := range many {
 		many[i] = descriptor("user=a")
@@ -465,13 +486,13 @@ func TestErrors(t *testing.T) {
 		request *ratelimitv3.RateLimitRequest
 		want    string
 	}{
-		"nothing":         {&ratelimitv3.RateLimitRequest{}, "domain: must not be empty"},
-		"no domain":       {&ratelimitv3.RateLimitRequest{Descriptors: many[:1]}, "domain: must not be empty"},
-		"no descriptors":  {&ratelimitv3.RateLimitRequest{Domain: "edge"}, "descriptors: must not be empty"},
-		"too many":        {request(many...), "descriptors: has 65 elements, at most 64"},
-		"too many hits":   {&ratelimitv3.RateLimitRequest{Domain: "edge", Descriptors: many[:1], HitsAddend: 1 << 31}, "hits_addend: must be at most 2147483647"},
-		"too many of one": {request(many[0], descriptor("user=a", hits(1<<31))), "descriptors[1].hits_addend: must be at most 2147483647"},
-		"beyond int64":    {request(descriptor("user=a", hits(1<<64-1))), "descriptors[0].hits_addend: must be at most 2147483647"},
+		"an empty request":              {&ratelimitv3.RateLimitRequest{}, "domain: must not be empty"},
+		"no domain":                     {&ratelimitv3.RateLimitRequest{Descriptors: many[:1]}, "domain: must not be empty"},
+		"no descriptors":                {&ratelimitv3.RateLimitRequest{Domain: "edge"}, "descriptors: must not be empty"},
+		"too many descriptors":          {request(many...), "descriptors: has 65 elements, at most 64"},
+		"too many hits":                 {&ratelimitv3.RateLimitRequest{Domain: "edge", Descriptors: many[:1], HitsAddend: 1 << 31}, "hits_addend: must be at most 2147483647"},
+		"too many hits of a descriptor": {request(many[0], descriptor("user=a", hits(1<<31))), "descriptors[1].hits_addend: must be at most 2147483647"},
+		"more hits than an int64":       {request(descriptor("user=a", hits(1<<64-1))), "descriptors[0].hits_addend: must be at most 2147483647"},
 		"negative hits": {
 			request(descriptor("user=a", func(d *commonv3.RateLimitDescriptor) { d.IsNegativeHits = true })),
 			"descriptors[0].is_negative_hits: is not supported",
@@ -487,27 +508,28 @@ func TestErrors(t *testing.T) {
 	NewWithT(t).Expect(d.store.calls).To(BeZero())
 }
 
-// What a client of the proxy puts into its request must never end in an error:
-// the proxy would let it pass.
-func TestOddValuesAreNoErrors(t *testing.T) {
+// Values from a client of the proxy must not cause an error, because the proxy allows requests
+// whose check fails.
+func TestAnyDescriptorValueIsLimited(t *testing.T) {
 	g := NewWithT(t)
 	d := newDoor(t, makePlan("user", []string{"user"}, fixed("l", 1, time.Minute)))
 	for _, value := range []string{"", "\x00", "a b", strings.Repeat("x", 100_000), "{}:|%", "☃", "\xff"} {
 		r := request(&commonv3.RateLimitDescriptor{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: value}}})
-		g.Expect([]any{d.ask(r).GetOverallCode(), d.ask(r).GetOverallCode()}).To(Equal([]any{ok, over}), value[:min(9, len(value))])
+		g.Expect([]any{d.send(r).GetOverallCode(), d.send(r).GetOverallCode()}).To(Equal([]any{ok, over}), value[:min(9, len(value))])
 	}
-	g.Expect(codesOf(d.ask(request(&commonv3.RateLimitDescriptor{}, nil)))).To(Equal([]ratelimitv3.RateLimitResponse_Code{ok, ok, ok}))
+	g.Expect(codesOf(d.send(request(&commonv3.RateLimitDescriptor{}, nil)))).To(Equal([]ratelimitv3.RateLimitResponse_Code{ok, ok, ok}))
 }
 
-func TestBeforePlansAndAfterTheCaller(t *testing.T) {
-	g := NewWithT(t)
+func TestRequestNeedsPlans(t *testing.T) {
 	_, err := newDoor(t).ShouldRateLimit(t.Context(), request(descriptor("a=1")))
-	g.Expect(status.Code(err)).To(Equal(codes.Unavailable))
+	NewWithT(t).Expect(status.Code(err)).To(Equal(codes.Unavailable))
+}
 
+func TestCanceledRequestIsReported(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	d := newDoor(t, makePlan("user", []string{"user"}, fixed("l", 1, time.Minute)))
 	d.store.err = context.Canceled
-	_, err = d.ShouldRateLimit(ctx, request(descriptor("user=1")))
-	g.Expect(status.Code(err)).To(Equal(codes.Canceled))
+	_, err := d.ShouldRateLimit(ctx, request(descriptor("user=1")))
+	NewWithT(t).Expect(status.Code(err)).To(Equal(codes.Canceled))
 }

@@ -24,19 +24,19 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// engine says the decision of whatever it is asked, and keeps the question.
+// engine returns decision and err, and keeps the last check.
 type engine struct {
 	decision limiter.Decision
 	err      error
-	asked    *limiter.Check
+	received *limiter.Check
 }
 
 func (e *engine) Decide(_ context.Context, check *limiter.Check) (*limiter.Decision, error) {
-	e.asked = check
+	e.received = check
 	return &e.decision, e.err
 }
 
-// request is one from 192.0.2.1 by way of an Envoy.
+// request returns a request from 192.0.2.1 as Envoy sends it.
 func request(edits ...func(*authv3.AttributeContext)) *authv3.CheckRequest {
 	a := &authv3.AttributeContext{
 		Source: &authv3.AttributeContext_Peer{Address: addressOf("192.0.2.1"), Principal: "spiffe://mesh/shop"},
@@ -66,7 +66,7 @@ func from(literal string) func(*authv3.AttributeContext) {
 	return func(a *authv3.AttributeContext) { a.Source.Address = addressOf(literal) }
 }
 
-// checkFrom asks as an Envoy at that address does.
+// checkFrom sends the request from an Envoy at the address.
 func checkFrom(t *testing.T, e *engine, envoy string, r *authv3.CheckRequest) (*authv3.CheckResponse, error) {
 	t.Helper()
 	ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(envoy))})
@@ -78,7 +78,7 @@ func checkFrom(t *testing.T, e *engine, envoy string, r *authv3.CheckRequest) (*
 	}).Check(ctx, r)
 }
 
-func TestFacts(t *testing.T) {
+func TestAttributesOfARequest(t *testing.T) {
 	plain := plan.Attributes{
 		Method: "GET", Host: "shop.example", Path: "/api/items?x=1", Headers: map[string]string{"x-user": "alice"},
 		RemoteAddress: netip.MustParseAddr("192.0.2.1"), Principal: "alice",
@@ -105,52 +105,53 @@ func TestFacts(t *testing.T) {
 		request *authv3.CheckRequest
 		want    plan.Attributes
 	}{
-		"what Envoy tells":                {"10.0.0.9:1", request(), plain},
-		"nobody believes a strange Envoy": {"203.0.113.1:1", request(), with(func(a *plan.Attributes) { a.Principal = "spiffe://mesh/shop" })},
-		"the domain": {
+		"a trusted Envoy":              {"10.0.0.9:1", request(), plain},
+		"an Envoy that is not trusted": {"203.0.113.1:1", request(), with(func(a *plan.Attributes) { a.Principal = "spiffe://mesh/shop" })},
+		"a domain": {
 			"10.0.0.9:1", request(func(a *authv3.AttributeContext) { a.ContextExtensions = map[string]string{"domain": "edge", "x": "y"} }),
 			with(func(a *plan.Attributes) { a.Domain = "edge" }),
 		},
-		"a client behind proxies":       {"10.0.0.9:1", request(from("10.0.0.1"), header("x-forwarded-for", "198.51.100.7, 10.0.0.2")), address("198.51.100.7")},
-		"a client that invents proxies": {"10.0.0.9:1", request(header("x-forwarded-for", "198.51.100.7")), address("192.0.2.1")},
-		"one that invents them behind":  {"10.0.0.9:1", request(from("10.0.0.1"), header("x-forwarded-for", "198.51.100.7, 192.0.2.9")), address("192.0.2.9")},
-		"mapped IPv4":                   {"[::ffff:10.0.0.9]:1", request(from("::ffff:192.0.2.1")), plain},
-		"no IP address":                 {"10.0.0.9:1", request(from("/run/envoy.sock")), with(func(a *plan.Attributes) { a.RemoteAddress = netip.Addr{} })},
-		"raw headers":                   {"10.0.0.9:1", request(raw), with(func(a *plan.Attributes) { a.Headers = map[string]string{"x-user": "alice", "accept": "a,\xff"} })},
-		"nothing":                       {"10.0.0.9:1", &authv3.CheckRequest{}, plan.Attributes{Headers: map[string]string{}}},
+		"a client behind proxies":         {"10.0.0.9:1", request(from("10.0.0.1"), header("x-forwarded-for", "198.51.100.7, 10.0.0.2")), address("198.51.100.7")},
+		"a client with invented proxies":  {"10.0.0.9:1", request(header("x-forwarded-for", "198.51.100.7")), address("192.0.2.1")},
+		"invented proxies behind a proxy": {"10.0.0.9:1", request(from("10.0.0.1"), header("x-forwarded-for", "198.51.100.7, 192.0.2.9")), address("192.0.2.9")},
+		"mapped IPv4":                     {"[::ffff:10.0.0.9]:1", request(from("::ffff:192.0.2.1")), plain},
+		"no IP address":                   {"10.0.0.9:1", request(from("/run/envoy.sock")), with(func(a *plan.Attributes) { a.RemoteAddress = netip.Addr{} })},
+		"raw headers":                     {"10.0.0.9:1", request(raw), with(func(a *plan.Attributes) { a.Headers = map[string]string{"x-user": "alice", "accept": "a,\xff"} })},
+		"an empty request":                {"10.0.0.9:1", &authv3.CheckRequest{}, plan.Attributes{Headers: map[string]string{}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			e := &engine{decision: limiter.Decision{Allowed: true}}
 			_, err := checkFrom(t, e, tc.envoy, tc.request)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(e.asked).To(Equal(&limiter.Check{Cost: 1, Attributes: tc.want}))
+			g.Expect(e.received).To(Equal(&limiter.Check{Cost: 1, Attributes: tc.want}))
 		})
 	}
 }
 
-// said is an answer as Envoy takes it.
-type said struct {
+// answer is the answer as Envoy reads it.
+type answer struct {
 	code    codes.Code
 	status  int
 	headers map[string]string
 	body    string
 }
 
-func readAnswer(g *WithT, r *authv3.CheckResponse) said {
-	s := said{code: codes.Code(r.GetStatus().GetCode()), status: 200, headers: map[string]string{}}
+func readAnswer(g *WithT, r *authv3.CheckResponse) answer {
+	a := answer{code: codes.Code(r.GetStatus().GetCode()), status: 200, headers: map[string]string{}}
 	options := r.GetOkResponse().GetResponseHeadersToAdd()
 	if denied := r.GetDeniedResponse(); denied != nil {
-		s.status, s.body, options = int(denied.GetStatus().GetCode()), denied.GetBody(), denied.GetHeaders()
+		a.status, a.body = int(denied.GetStatus().GetCode()), denied.GetBody()
+		options = denied.GetHeaders()
 	}
 	for _, o := range options {
 		g.Expect(o.GetAppendAction()).To(Equal(corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD))
-		s.headers[o.GetHeader().GetKey()] = o.GetHeader().GetValue()
+		a.headers[o.GetHeader().GetKey()] = o.GetHeader().GetValue()
 	}
-	return s
+	return a
 }
 
-func TestAnswers(t *testing.T) {
+func TestAnswerToEachDecision(t *testing.T) {
 	burst := limiter.LimitState{Policy: "shop/api", Limit: "burst", Allowed: true, Quota: 5, Window: time.Minute, Remaining: 3, ResetAfter: time.Minute}
 	limits := map[string]string{
 		"RateLimit": `"shop/api-burst";r=3;t=60`, "RateLimit-Policy": `"shop/api-burst";q=5;w=60`,
@@ -158,25 +159,25 @@ func TestAnswers(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		decision limiter.Decision
-		want     said
+		want     answer
 		problem  map[string]any
 	}{
-		"allowed":   {limiter.Decision{Allowed: true, Limits: []limiter.LimitState{burst}}, said{codes.OK, 200, limits, ""}, nil},
-		"no policy": {limiter.Decision{Allowed: true, Reason: limiter.ReasonNoPolicy}, said{codes.OK, 200, map[string]string{}, ""}, nil},
-		"open":      {limiter.Decision{Allowed: true, Degraded: plan.FailOpen}, said{codes.OK, 200, map[string]string{"Weir-Degraded": "open"}, ""}, nil},
+		"allowed":   {limiter.Decision{Allowed: true, Limits: []limiter.LimitState{burst}}, answer{codes.OK, 200, limits, ""}, nil},
+		"no policy": {limiter.Decision{Allowed: true, Reason: limiter.ReasonNoPolicy}, answer{codes.OK, 200, map[string]string{}, ""}, nil},
+		"open":      {limiter.Decision{Allowed: true, Degraded: plan.FailOpen}, answer{codes.OK, 200, map[string]string{"Weir-Degraded": "open"}, ""}, nil},
 		"over": {
 			limiter.Decision{Reason: limiter.ReasonLimitExceeded, RetryAfter: 1500 * time.Millisecond, Denial: plan.Denial{Code: "Slow"}},
-			said{codes.ResourceExhausted, 429, map[string]string{"Retry-After": "2", "Content-Type": "application/problem+json"}, ""},
+			answer{codes.ResourceExhausted, 429, map[string]string{"Retry-After": "2", "Content-Type": "application/problem+json"}, ""},
 			map[string]any{"status": 429.0, "code": "Slow", "retryAfter": 2.0, "reason": "LimitExceeded"},
 		},
 		"denied": {
 			limiter.Decision{Reason: limiter.ReasonDeniedByOverride},
-			said{codes.PermissionDenied, 403, map[string]string{"Content-Type": "application/problem+json"}, ""},
+			answer{codes.PermissionDenied, 403, map[string]string{"Content-Type": "application/problem+json"}, ""},
 			map[string]any{"status": 403.0, "reason": "DeniedByOverride"},
 		},
 		"closed": {
 			limiter.Decision{Reason: limiter.ReasonStoreUnavailable, Degraded: plan.FailClosed},
-			said{codes.Unavailable, 503, map[string]string{"Weir-Degraded": "closed", "Retry-After": "1", "Content-Type": "application/problem+json"}, ""},
+			answer{codes.Unavailable, 503, map[string]string{"Weir-Degraded": "closed", "Retry-After": "1", "Content-Type": "application/problem+json"}, ""},
 			map[string]any{"status": 503.0, "reason": "StoreUnavailable"},
 		},
 	} {
@@ -198,20 +199,28 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func TestErrors(t *testing.T) {
-	g := NewWithT(t)
+func TestCheckNeedsPlans(t *testing.T) {
 	_, err := checkFrom(t, &engine{err: limiter.ErrNotReady}, "10.0.0.9:1", request())
-	g.Expect(status.Code(err)).To(Equal(codes.Unavailable))
-	_, err = checkFrom(t, &engine{err: context.Canceled}, "10.0.0.9:1", request())
-	g.Expect(status.Code(err)).To(Equal(codes.Canceled))
+	NewWithT(t).Expect(status.Code(err)).To(Equal(codes.Unavailable))
+}
+
+func TestCanceledCheckIsReported(t *testing.T) {
+	_, err := checkFrom(t, &engine{err: context.Canceled}, "10.0.0.9:1", request())
+	NewWithT(t).Expect(status.Code(err)).To(Equal(codes.Canceled))
+}
+
+// Envoy may be configured to allow requests whose check fails, so an invalid request is denied
+// and is not an error.
+func TestInvalidRequestIsDenied(t *testing.T) {
+	g := NewWithT(t)
 	r, err := checkFrom(t, &engine{err: &limiter.FieldError{Field: "headers", Problem: "are odd"}}, "10.0.0.9:1", request())
-	g.Expect(err).NotTo(HaveOccurred(), "the client's fault must not let it pass")
+	g.Expect(err).NotTo(HaveOccurred())
 	got := readAnswer(g, r)
 	g.Expect([]any{got.code, got.status, got.headers["Content-Type"]}).To(Equal([]any{codes.InvalidArgument, 400, "application/problem+json"}))
 	g.Expect(got.body).To(And(ContainSubstring(`"field":"headers"`), ContainSubstring(`"detail":"headers: are odd"`)))
 }
 
-// FuzzCheck asks with whatever can be read as a request: there is always an answer.
+// FuzzCheck sends every request that can be decoded. Each has an answer.
 func FuzzCheck(f *testing.F) {
 	for _, seed := range []*authv3.CheckRequest{{}, request(), request(from("10.0.0.1"), header("x-forwarded-for", ",[::1]:8,"))} {
 		wire, err := proto.Marshal(seed)
@@ -227,7 +236,7 @@ func FuzzCheck(f *testing.F) {
 		e := &engine{decision: limiter.Decision{Allowed: true}}
 		_, err := checkFrom(t, e, "10.0.0.9:1", r)
 		g.Expect(err).NotTo(HaveOccurred())
-		for name := range e.asked.Attributes.Headers {
+		for name := range e.received.Attributes.Headers {
 			g.Expect(name).NotTo(HavePrefix(":"))
 		}
 	})
