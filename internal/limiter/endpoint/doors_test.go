@@ -37,16 +37,16 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// said is what a door answered. A proxy of the rate limit protocol has one status
-// for all refusals, so it is not compared by its number.
-type said struct {
+// doorAnswer is the part of an answer that all doors share. The status code is not part of it,
+// because the rate limit protocol has one code for all denials.
+type doorAnswer struct {
 	Allowed bool
 	Headers map[string]string
-	Body    verdict // of a refusal
+	Body    decision // of a denial
 }
 
-// verdict is what a body says of the decision.
-type verdict struct {
+// decision is the decision in a body.
+type decision struct {
 	Code, Reason, Policy, Limit, Detail string
 	RetryAfter                          int64
 	Limits                              []struct {
@@ -55,19 +55,19 @@ type verdict struct {
 	}
 }
 
-// compared are the headers that all doors have to say alike.
+// compared are the headers that all doors must set to the same values.
 var compared = []string{"RateLimit", "RateLimit-Policy", "Retry-After", "Weir-Degraded", "X-RateLimit-Limit", "X-RateLimit-Remaining"}
 
-// house is an endpoint with four doors on a Redis whose clock stands still.
+// house is an endpoint with four doors on a Redis whose clock the test sets.
 type house struct {
 	*endpoint.Endpoint
 	t     *testing.T
 	redis *testenv.Redis
 	clock *testenv.Clock
 	conn  *grpc.ClientConn
-	// parent is the span that callers say they are in; empty is none.
+	// parent is the span of the callers, or empty.
 	parent string
-	doors  map[string]func(g *WithT, user string) said
+	doors  map[string]func(g *WithT, user string) doorAnswer
 }
 
 func build(t *testing.T, edit func(*endpoint.Options), plans ...*plan.Plan) *house {
@@ -101,13 +101,13 @@ func build(t *testing.T, edit func(*endpoint.Options), plans ...*plan.Plan) *hou
 		stop()
 		NewWithT(t).Eventually(ended, "15s").Should(Receive(BeNil()))
 	})
-	h.doors = map[string]func(*WithT, string) said{
+	h.doors = map[string]func(*WithT, string) doorAnswer{
 		"check": h.check, "authorize": h.authorize, "ext_authz": h.extAuthz, "ratelimit": h.rateLimit,
 	}
 	return h
 }
 
-// context says which span a caller by gRPC is in.
+// context returns the context of a gRPC caller in the span parent.
 func (h *house) context() context.Context {
 	if h.parent == "" {
 		return h.t.Context()
@@ -115,7 +115,7 @@ func (h *house) context() context.Context {
 	return metadata.AppendToOutgoingContext(h.t.Context(), "traceparent", h.parent)
 }
 
-func (h *house) send(g *WithT, r *http.Request) said {
+func (h *house) send(g *WithT, r *http.Request) doorAnswer {
 	if h.parent != "" {
 		r.Header.Set("Traceparent", h.parent)
 	}
@@ -128,13 +128,12 @@ func (h *house) send(g *WithT, r *http.Request) said {
 	for name, values := range response.Header {
 		headers[name] = values[0]
 	}
-	return newSaid(g, response.StatusCode == http.StatusOK, headers, body)
+	return newDoorAnswer(g, response.StatusCode == http.StatusOK, headers, body)
 }
 
-// newSaid keeps what is compared. Header names are compared without case: how they
-// are spelled is up to the transport.
-func newSaid(g *WithT, allowed bool, headers map[string]string, body []byte) said {
-	s := said{Allowed: allowed, Headers: map[string]string{}}
+// newDoorAnswer keeps the compared headers. Their case depends on the transport.
+func newDoorAnswer(g *WithT, allowed bool, headers map[string]string, body []byte) doorAnswer {
+	s := doorAnswer{Allowed: allowed, Headers: map[string]string{}}
 	for name, value := range headers {
 		if i := slices.IndexFunc(compared, func(c string) bool { return strings.EqualFold(c, name) }); i >= 0 {
 			s.Headers[compared[i]] = value
@@ -146,7 +145,7 @@ func newSaid(g *WithT, allowed bool, headers map[string]string, body []byte) sai
 	return s
 }
 
-func (h *house) check(g *WithT, user string) said {
+func (h *house) check(g *WithT, user string) doorAnswer {
 	body := fmt.Sprintf(`{"attributes":{"method":"POST","host":"Shop.Example:443","path":"/a/../login?x=1",
 		"headers":{"X-User":%q},"principal":%[1]q,"remoteAddress":"192.0.2.1"}}`, user)
 	r, err := http.NewRequest(http.MethodPost, "http://"+h.HTTP.Addr()+"/v1/check", strings.NewReader(body))
@@ -154,7 +153,7 @@ func (h *house) check(g *WithT, user string) said {
 	return h.send(g, r)
 }
 
-func (h *house) authorize(g *WithT, user string) said {
+func (h *house) authorize(g *WithT, user string) doorAnswer {
 	r, err := http.NewRequest(http.MethodGet, "http://"+h.HTTP.Addr()+"/v1/authorize", http.NoBody)
 	g.Expect(err).NotTo(HaveOccurred())
 	for name, value := range map[string]string{
@@ -166,7 +165,7 @@ func (h *house) authorize(g *WithT, user string) said {
 	return h.send(g, r)
 }
 
-func (h *house) extAuthz(g *WithT, user string) said {
+func (h *house) extAuthz(g *WithT, user string) doorAnswer {
 	address := &corev3.SocketAddress{Address: "192.0.2.1"}
 	response, err := authv3.NewAuthorizationClient(h.conn).Check(h.context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
 		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: address}}},
@@ -180,10 +179,10 @@ func (h *house) extAuthz(g *WithT, user string) said {
 		headers[o.GetHeader().GetKey()] = o.GetHeader().GetValue()
 	}
 	allowed := codes.Code(response.GetStatus().GetCode()) == codes.OK
-	return newSaid(g, allowed, headers, []byte(response.GetDeniedResponse().GetBody()))
+	return newDoorAnswer(g, allowed, headers, []byte(response.GetDeniedResponse().GetBody()))
 }
 
-func (h *house) rateLimit(g *WithT, user string) said {
+func (h *house) rateLimit(g *WithT, user string) doorAnswer {
 	response, err := ratelimitv3.NewRateLimitServiceClient(h.conn).ShouldRateLimit(h.context(), &ratelimitv3.RateLimitRequest{
 		Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{
 			{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "path", Value: "/login"}, {Key: "user", Value: user}}},
@@ -197,10 +196,10 @@ func (h *house) rateLimit(g *WithT, user string) said {
 	allowed := response.GetOverallCode() == ratelimitv3.RateLimitResponse_OK
 	g.Expect(response.GetStatuses()[0].GetCode()).To(Equal(response.GetOverallCode()))
 	g.Expect(bytes.TrimSpace(response.GetRawBody()) == nil || !allowed).To(BeTrue())
-	return newSaid(g, allowed, headers, response.GetRawBody())
+	return newDoorAnswer(g, allowed, headers, response.GetRawBody())
 }
 
-// loginPlan applies to a request to log in, however a door tells of it.
+// loginPlan matches the login request of each door.
 func loginPlan(edits ...func(*plan.Plan)) *plan.Plan {
 	p := &plan.Plan{
 		Namespace: "shop", Name: "login", Mode: plan.ModeEnforce, OnMissingKey: plan.MissingKeyShare,
@@ -224,19 +223,19 @@ func loginPlan(edits ...func(*plan.Plan)) *plan.Plan {
 	return p
 }
 
-// The same request is decided alike at every door: the verdict, what is left, the
-// reason and the headers, one request after another.
+// A sequence of equal requests has the same decisions, reasons, remaining units and headers at
+// every door.
 func TestDoorsAgree(t *testing.T) {
 	block := func(p *plan.Plan) { p.Limits[0].BlockMillis = 600_000 }
 	for name, tc := range map[string]struct {
 		plan    *plan.Plan
 		user    string
-		want    []string // of one request after the other: "allowed" or the reason
-		stopped bool     // Redis is
+		want    []string // "allowed" or the reason of each request
+		stopped bool     // Redis is stopped
 	}{
 		"over the limit": {loginPlan(), "alice", []string{"allowed", "allowed", "allowed", "LimitExceeded", "LimitExceeded"}, false},
 		"blocked":        {loginPlan(block), "alice", []string{"allowed", "allowed", "allowed", "LimitExceeded", "Blocked"}, false},
-		"buckets": {loginPlan(func(p *plan.Plan) {
+		"refilling limits": {loginPlan(func(p *plan.Plan) {
 			p.Limits = []plan.Limit{
 				{Name: "t", Algorithm: plan.TokenBucket, Threshold: 1, Burst: 2, WindowMillis: 1000},
 				{Name: "g", Algorithm: plan.GCRA, Threshold: 1, Burst: 3, WindowMillis: 5000},
@@ -245,7 +244,7 @@ func TestDoorsAgree(t *testing.T) {
 		}), "alice", []string{"allowed", "allowed", "LimitExceeded"}, false},
 		"shadow":             {loginPlan(func(p *plan.Plan) { p.Mode = plan.ModeShadow }), "alice", []string{"allowed", "allowed", "allowed", "allowed"}, false},
 		"disabled":           {loginPlan(func(p *plan.Plan) { p.Mode = plan.ModeDisabled }), "alice", []string{"allowed"}, false},
-		"nothing applies":    {loginPlan(func(p *plan.Plan) { p.Matches = p.Matches[:0] }), "alice", []string{"allowed"}, false},
+		"no policy matches":  {loginPlan(func(p *plan.Plan) { p.Matches = p.Matches[:0] }), "alice", []string{"allowed"}, false},
 		"no key":             {loginPlan(func(p *plan.Plan) { p.OnMissingKey = plan.MissingKeyDeny }), "", []string{"MissingKey"}, false},
 		"shared without key": {loginPlan(), "", []string{"allowed", "allowed", "allowed", "LimitExceeded"}, false},
 		"banned": {loginPlan(func(p *plan.Plan) {
@@ -256,7 +255,7 @@ func TestDoorsAgree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			all := map[string][]said{}
+			all := map[string][]doorAnswer{}
 			for _, door := range []string{"check", "authorize", "ext_authz", "ratelimit"} {
 				h := build(t, nil, tc.plan)
 				h.clock.Set(time.Unix(1_900_000_000, 0))
@@ -284,8 +283,7 @@ func TestDoorsAgree(t *testing.T) {
 	}
 }
 
-// Behind the doors is one counter.
-func TestDoorsCountTogether(t *testing.T) {
+func TestDoorsShareCounters(t *testing.T) {
 	g := NewWithT(t)
 	h := build(t, nil, loginPlan())
 	for i, door := range []string{"check", "authorize", "ext_authz"} {
@@ -294,13 +292,13 @@ func TestDoorsCountTogether(t *testing.T) {
 		g.Expect(first.Headers).To(HaveKeyWithValue("RateLimit", ContainSubstring(fmt.Sprintf(`"shop/login-burst";r=%d;t=60`, 2-i))))
 		g.Expect(first.Headers).To(HaveKeyWithValue("X-RateLimit-Limit", "3"))
 	}
-	for door, ask := range h.doors {
-		g.Expect(ask(g, "alice").Body.Code).To(Equal("TooManyAttempts"), door)
+	for door, send := range h.doors {
+		g.Expect(send(g, "alice").Body.Code).To(Equal("TooManyAttempts"), door)
 	}
 	g.Expect(h.rateLimit(g, "bob").Allowed).To(BeTrue())
 }
 
-// A client cannot make the rate limit protocol fail by the bytes it sends.
+// A client cannot cause an error of the rate limit protocol by bytes that are not UTF-8.
 func TestBytesThatAreNotUTF8AreLimited(t *testing.T) {
 	g := NewWithT(t)
 	h := build(t, nil, loginPlan())
@@ -320,7 +318,7 @@ func TestBytesThatAreNotUTF8AreLimited(t *testing.T) {
 	g.Expect(answers).To(Equal([]ratelimitv3.RateLimitResponse_Code{ok, ok, ok, over}))
 }
 
-// rawCodec sends bytes as they are, as C++ does.
+// rawCodec sends bytes unchanged, as Envoy does.
 type rawCodec struct{}
 
 func (rawCodec) Name() string                       { return "proto" }

@@ -12,15 +12,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-func TestMetricsHandler(t *testing.T) {
+func TestMetricsAreReadOnly(t *testing.T) {
 	handler := MetricsHandler(prometheus.NewRegistry())
 	for name, tc := range map[string]struct {
 		method, path string
 		status       int
 	}{
-		"read":  {http.MethodGet, "/metrics", 200},
-		"write": {http.MethodPost, "/metrics", 405},
-		"else":  {http.MethodGet, "/", 404},
+		"read":         {http.MethodGet, "/metrics", 200},
+		"write":        {http.MethodPost, "/metrics", 405},
+		"another path": {http.MethodGet, "/", 404},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := httptest.NewRecorder()

@@ -27,8 +27,8 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// running is an endpoint without policies that serves TLS to clients with
-// certificates of the authority clients, one of which is "gateway".
+// running is an endpoint without policies that serves TLS. It accepts certificates of the CA
+// clients with the name "gateway".
 type running struct {
 	*endpoint.Endpoint
 	t                *testing.T
@@ -40,7 +40,7 @@ func start(t *testing.T) *running {
 	t.Helper()
 	g := NewWithT(t)
 	r := &running{t: t, servers: testenv.NewAuthority(t), clients: testenv.NewAuthority(t), dir: t.TempDir()}
-	r.showCertificate("first")
+	r.replaceCertificate("first")
 	g.Expect(os.WriteFile(filepath.Join(r.dir, "ca.crt"), r.clients.PEM, 0o600)).To(Succeed())
 	logger := slog.New(slog.DiscardHandler)
 	files, err := tlsfiles.Load(tlsfiles.Options{
@@ -68,15 +68,15 @@ func start(t *testing.T) *running {
 	return r
 }
 
-// showCertificate puts a new certificate with that common name into the files.
-func (r *running) showCertificate(commonName string) {
+// replaceCertificate writes a new server certificate with the common name to the files.
+func (r *running) replaceCertificate(commonName string) {
 	r.t.Helper()
 	cert, key := r.servers.Issue(r.t, commonName, "127.0.0.1")
 	r.write("tls.crt", cert)
 	r.write("tls.key", key)
 }
 
-// write replaces the file at one instant.
+// write replaces the file atomically.
 func (r *running) write(name string, content []byte) {
 	r.t.Helper()
 	g, path := NewWithT(r.t), filepath.Join(r.dir, name)
@@ -84,8 +84,8 @@ func (r *running) write(name string, content []byte) {
 	g.Expect(os.Rename(path+".next", path)).To(Succeed())
 }
 
-// client is the TLS of a client with a certificate of that authority; nil is
-// none.
+// client returns the TLS configuration of a client with a certificate of the CA, or without
+// one for nil.
 func (r *running) client(authority *testenv.Authority, name string) *tls.Config {
 	r.t.Helper()
 	config := &tls.Config{RootCAs: r.servers.Pool(), MinVersion: tls.VersionTLS12}
@@ -103,8 +103,8 @@ func (r *running) httpClient(config *tls.Config) *http.Client {
 	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
 }
 
-// get returns the status, and the common name of the server's certificate.
-func (r *running) get(client *http.Client, path string) (status int, shown string) {
+// get returns the status and the common name of the server certificate.
+func (r *running) get(client *http.Client, path string) (status int, commonName string) {
 	response, err := client.Get("https://" + r.HTTP.Addr() + path)
 	if err != nil {
 		return 0, ""
@@ -114,7 +114,7 @@ func (r *running) get(client *http.Client, path string) (status int, shown strin
 	return response.StatusCode, response.TLS.PeerCertificates[0].Subject.CommonName
 }
 
-// dial returns a function that asks for the health over one gRPC connection.
+// dial returns a function that checks the health over one gRPC connection.
 func (r *running) dial(config *tls.Config) func() error {
 	conn, err := grpc.NewClient(r.GRPC.Addr(), grpc.WithTransportCredentials(credentials.NewTLS(config)))
 	NewWithT(r.t).Expect(err).NotTo(HaveOccurred())
@@ -127,17 +127,17 @@ func (r *running) dial(config *tls.Config) func() error {
 	}
 }
 
-func TestClientCertificates(t *testing.T) {
+func TestDoorsNeedClientCertificates(t *testing.T) {
 	r := start(t)
 	for name, tc := range map[string]struct {
 		client                  *tls.Config
 		probe, check, authorize int
 		grpc                    bool
 	}{
-		"none":                   {r.client(nil, ""), 200, 403, 403, false},
-		"of another authority":   {r.client(testenv.NewAuthority(t), "gateway"), 0, 0, 0, false},
-		"with no allowed name":   {r.client(r.clients, "somebody"), 0, 0, 0, false},
-		"with one that is right": {r.client(r.clients, "gateway"), 200, 405, 200, true},
+		"no certificate":  {r.client(nil, ""), 200, 403, 403, false},
+		"another CA":      {r.client(testenv.NewAuthority(t), "gateway"), 0, 0, 0, false},
+		"another name":    {r.client(r.clients, "stranger"), 0, 0, 0, false},
+		"an allowed name": {r.client(r.clients, "gateway"), 200, 405, 200, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -153,36 +153,49 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// Both ports show a new certificate to new connections, while old ones go on.
-func TestCertificatesAreReplacedUnderConnections(t *testing.T) {
+// newName returns the common name of the certificate that a new HTTP connection receives.
+func (r *running) newName(config *tls.Config) string {
+	_, name := r.get(r.httpClient(config), "/readyz")
+	return name
+}
+
+func TestNewConnectionsReceiveANewCertificate(t *testing.T) {
 	g := NewWithT(t)
 	r := start(t)
 	config := r.client(r.clients, "gateway")
-	oldHTTP, oldGRPC := r.httpClient(config), r.dial(config)
-	_, shown := r.get(oldHTTP, "/readyz")
-	g.Expect(shown).To(Equal("first"))
-	g.Expect(oldGRPC()).To(Succeed())
-
-	r.showCertificate("second")
-	newlyShown := func() string {
-		_, shown := r.get(r.httpClient(config), "/readyz")
-		return shown
-	}
-	g.Eventually(newlyShown).Should(Equal("second"))
+	g.Expect(r.newName(config)).To(Equal("first"))
+	r.replaceCertificate("second")
+	g.Eventually(r.newName).WithArguments(config).Should(Equal("second"))
 	conn, err := tls.Dial("tcp", r.GRPC.Addr(), &tls.Config{
 		RootCAs: r.servers.Pool(), MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, GetClientCertificate: config.GetClientCertificate,
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(conn.ConnectionState().PeerCertificates[0].Subject.CommonName).To(Equal("second"))
 	g.Expect(conn.Close()).To(Succeed())
+}
 
-	status, shown := r.get(oldHTTP, "/readyz")
-	g.Expect(status).To(Equal(200))
-	g.Expect(shown).To(Equal("first"), "the old connection goes on")
+func TestOpenConnectionsSurviveANewCertificate(t *testing.T) {
+	g := NewWithT(t)
+	r := start(t)
+	config := r.client(r.clients, "gateway")
+	oldHTTP, oldGRPC := r.httpClient(config), r.dial(config)
+	_, name := r.get(oldHTTP, "/readyz")
+	g.Expect(name).To(Equal("first"))
 	g.Expect(oldGRPC()).To(Succeed())
 
-	// A pair that does not belong together is not taken.
+	r.replaceCertificate("second")
+	g.Eventually(r.newName).WithArguments(config).Should(Equal("second"))
+	status, name := r.get(oldHTTP, "/readyz")
+	g.Expect(status).To(Equal(200))
+	g.Expect(name).To(Equal("first"), "the connection of before the change")
+	g.Expect(oldGRPC()).To(Succeed())
+}
+
+func TestMismatchedKeyIsNotLoaded(t *testing.T) {
+	g := NewWithT(t)
+	r := start(t)
+	config := r.client(r.clients, "gateway")
 	_, key := r.servers.Issue(t, "third")
 	r.write("tls.key", key)
-	g.Consistently(newlyShown, "100ms").Should(Equal("second"))
+	g.Consistently(r.newName).WithArguments(config).WithTimeout(100 * time.Millisecond).Should(Equal("first"))
 }

@@ -18,14 +18,21 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 )
 
-// Each door, the decision and the command to Redis are spans of the trace that the
-// caller names, one within the other, and none of them tells who the caller's
-// caller is.
-func TestSpans(t *testing.T) {
+// buildTraced returns an endpoint with loginPlan and the exporter of its spans.
+func buildTraced(t *testing.T) (*house, *tracetest.InMemoryExporter) {
+	t.Helper()
 	spans := tracetest.NewInMemoryExporter()
 	h := build(t, func(o *endpoint.Options) {
-		o.Tracer, o.Propagator = sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)), propagation.TraceContext{}
+		o.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+		o.Propagator = propagation.TraceContext{}
 	}, loginPlan())
+	return h, spans
+}
+
+// The call of a door, the decision and the Redis command are nested spans in the trace of the
+// caller. No span contains the user.
+func TestSpansOfEachDoor(t *testing.T) {
+	h, spans := buildTraced(t)
 	const user = "alice-who-has-a-secret"
 	for door, name := range map[string]string{
 		"check": "POST /v1/check", "authorize": "/v1/authorize",
@@ -37,7 +44,7 @@ func TestSpans(t *testing.T) {
 			h.parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 			h.doors[door](g, user)
 			g.Eventually(func() []string { return names(spans.GetSpans()) }).Should(ContainElements(name, "decide", HavePrefix("evalsha")))
-			// Connections belong to the pool and to no trace.
+			// The pool opens connections outside the trace of a request.
 			all := slices.DeleteFunc(spans.GetSpans(), func(s tracetest.SpanStub) bool { return s.Name == "redis.dial" })
 			spans.Reset()
 			ids := map[string]string{}
@@ -55,27 +62,28 @@ func TestSpans(t *testing.T) {
 					g.Expect(fmt.Sprint(s.Attributes)).To(And(ContainSubstring("weir.reason"), ContainSubstring("shop/login")))
 				case strings.HasPrefix(s.Name, "evalsha"):
 					g.Expect(parent).To(Equal(ids["decide"]))
-				} // a first command also brings those of its connection
+				} // the first command on a connection also has spans that set it up
 			}
 		})
 	}
+}
+
+func TestProbesHaveNoSpans(t *testing.T) {
 	g := NewWithT(t)
+	h, spans := buildTraced(t)
 	for _, path := range []string{"/healthz", "/readyz"} {
 		response, err := http.Get("http://" + h.HTTP.Addr() + path)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(response.Body.Close()).To(Succeed())
 	}
 	g.Consistently(func() []string { return names(spans.GetSpans()) }, "50ms").
-		ShouldNot(ContainElement(HavePrefix("HTTP")), "probes are no traffic")
+		ShouldNot(ContainElement(HavePrefix("HTTP")))
 }
 
-// What a proxy passes on of its client is a key to some policy.
-func TestSpansHoldNoFactsOfTheRequestAskedAbout(t *testing.T) {
+// Attributes of the original request can be the key of a policy.
+func TestSpansContainNoAttributesOfTheRequest(t *testing.T) {
 	g := NewWithT(t)
-	spans := tracetest.NewInMemoryExporter()
-	h := build(t, func(o *endpoint.Options) {
-		o.Tracer, o.Propagator = sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)), propagation.TraceContext{}
-	}, loginPlan())
+	h, spans := buildTraced(t)
 	r, err := http.NewRequest(http.MethodGet, "http://"+h.HTTP.Addr()+"/v1/authorize/orders/secret?card=secret", http.NoBody)
 	g.Expect(err).NotTo(HaveOccurred())
 	r.Header.Set("X-Forwarded-For", "198.51.100.7, 127.0.0.1")
