@@ -20,31 +20,31 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// wireOf returns the message with marker replaced by bytes that need not be UTF-8.
-func wireOf(g *WithT, m proto.Message, marker, odd string) []byte {
+// wireOf encodes the message with other bytes, which need not be UTF-8, in place of marker.
+func wireOf(g *WithT, m proto.Message, marker, replacement string) []byte {
 	wire, err := proto.Marshal(m)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(odd).To(HaveLen(len(marker)), "or lengths would be wrong")
-	return bytes.ReplaceAll(wire, []byte(marker), []byte(odd))
+	g.Expect(replacement).To(HaveLen(len(marker)), "the encoded lengths must stay valid")
+	return bytes.ReplaceAll(wire, []byte(marker), []byte(replacement))
 }
 
 func (c codec) read(wire []byte, m proto.Message) error {
 	return c.Unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}, m)
 }
 
-func TestCodecReadsWhatIsNotUTF8(t *testing.T) {
+func TestCodecReplacesBytesThatAreNotUTF8(t *testing.T) {
 	g := NewWithT(t)
 	wire := wireOf(g, &ratelimitv3.RateLimitRequest{Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{
 		{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: "ä####ö"}}},
 	}}, "####", "\xff☃")
 	r := &ratelimitv3.RateLimitRequest{}
-	g.Expect(proto.Unmarshal(wire, r)).NotTo(Succeed(), "else there is no need for the codec")
+	g.Expect(proto.Unmarshal(wire, r)).NotTo(Succeed(), "the usual codec rejects the message")
 	g.Expect(newCodec().read(wire, r)).To(Succeed())
 	g.Expect(r.GetDomain()).To(Equal("edge"))
 	g.Expect(r.GetDescriptors()[0].GetEntries()[0].GetValue()).To(Equal("ä?☃ö"))
 }
 
-func TestCodecReadsMapsAndLeavesBytes(t *testing.T) {
+func TestCodecSanitizesMapsButNotBytes(t *testing.T) {
 	g := NewWithT(t)
 	wire := wireOf(g, &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
 		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
@@ -59,14 +59,14 @@ func TestCodecReadsMapsAndLeavesBytes(t *testing.T) {
 	g.Expect(http.GetRawBody()).To(Equal([]byte("\xc3\x28")))
 }
 
-func TestCodecRefusesWhatIsNoMessage(t *testing.T) {
+func TestCodecRejectsMalformedMessages(t *testing.T) {
 	g := NewWithT(t)
 	for _, wire := range []string{"\xff", "\x0a\x05ab", "\x0b", strings.Repeat("\x12\x7f", 60)} {
 		g.Expect(newCodec().read([]byte(wire), &ratelimitv3.RateLimitRequest{})).NotTo(Succeed(), "%q", wire)
 	}
 }
 
-// Envoy may be told to send what its filters read from a body.
+// Envoy can be configured to send metadata that its filters read from a body.
 func TestCodecReadsDeepMetadata(t *testing.T) {
 	g := NewWithT(t)
 	value := structpb.NewStringValue("##")
@@ -79,7 +79,7 @@ func TestCodecReadsDeepMetadata(t *testing.T) {
 	g.Expect(newCodec().read(wire, &authv3.CheckRequest{})).To(Succeed())
 }
 
-// A message within messages costs neither time nor stack beyond the bound.
+// The codec sanitizes nested messages up to a bound, which limits its time and stack.
 func TestCodecBoundsDepth(t *testing.T) {
 	g := NewWithT(t)
 	d := (&commonv3.RateLimitDescriptor{}).ProtoReflect().Descriptor()
@@ -92,9 +92,8 @@ func TestCodecBoundsDepth(t *testing.T) {
 	g.Expect(wire).NotTo(Equal(kept))
 }
 
-// FuzzCodec holds that mending only makes messages readable: what the usual codec
-// reads is read alike, and what it refuses is either no message or all UTF-8
-// afterwards.
+// FuzzCodec expects the codec to read every message of the usual codec as the same message, and
+// every string it reads to be UTF-8.
 func FuzzCodec(f *testing.F) {
 	f.Add([]byte("\x0a\x04edge\x12\x0e\x0a\x0c\x0a\x04user\x12\x04\xff\xfe\xc3\x28"))
 	f.Add([]byte("\x0a\x01\xff"))
@@ -102,9 +101,9 @@ func FuzzCodec(f *testing.F) {
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		g := NewWithT(t)
 		usual, ours := &ratelimitv3.RateLimitRequest{}, &ratelimitv3.RateLimitRequest{}
-		usually := proto.Unmarshal(wire, usual)
+		usualErr := proto.Unmarshal(wire, usual)
 		err := newCodec().read(bytes.Clone(wire), ours)
-		if usually == nil {
+		if usualErr == nil {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(proto.Equal(usual, ours)).To(BeTrue())
 		}
