@@ -66,27 +66,26 @@ func (s *running) get(path string) (int, string, error) {
 	return r.StatusCode, string(body), err
 }
 
-// gate is a handler whose requests to /wait end when it opens; all others answer at
-// once.
+// gate is a handler whose requests to /wait end when it opens. It answers others immediately.
 type gate struct{ entered, open chan struct{} }
 
 func newGate() *gate {
 	return &gate{entered: make(chan struct{}, 1), open: make(chan struct{})}
 }
 
-func (h *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/wait" {
-		h.entered <- struct{}{}
+		g.entered <- struct{}{}
 		select {
-		case <-h.open:
+		case <-g.open:
 		case <-r.Context().Done():
 		}
 	}
 	_, _ = io.WriteString(w, "ok")
 }
 
-// getLater sends a request that waits at the gate and returns where its status will be; 0
-// is none.
+// getLater sends a request that waits at the gate. The channel receives its status, or 0 for an
+// error.
 func (s *running) getLater() <-chan int {
 	status := make(chan int, 1)
 	go func() {
@@ -96,22 +95,40 @@ func (s *running) getLater() <-chan int {
 	return status
 }
 
-func TestServerDrains(t *testing.T) {
+func TestServerCallsOnDrainOnce(t *testing.T) {
 	g := NewWithT(t)
-	handler, drains := newGate(), make(chan struct{}, 2)
-	s := start(t, Options{Handler: handler, DrainTimeout: time.Minute, OnDrain: func() { drains <- struct{}{} }})
-	inFlight := s.getLater()
-	<-handler.entered
+	drains := make(chan struct{}, 2)
+	s := start(t, Options{Handler: newGate(), DrainTimeout: time.Minute, OnDrain: func() { drains <- struct{}{} }})
 	g.Expect(drains).NotTo(Receive())
 	s.stop()
 	g.Eventually(drains).Should(Receive())
+	s.lameDuck <- time.Time{}
+	g.Eventually(s.ended).Should(Receive(BeNil()))
+	g.Expect(drains).NotTo(Receive())
+}
 
+func TestServerServesDuringTheLameDuckTime(t *testing.T) {
+	g := NewWithT(t)
+	drains := make(chan struct{}, 1)
+	s := start(t, Options{Handler: newGate(), DrainTimeout: time.Minute, OnDrain: func() { drains <- struct{}{} }})
+	s.stop()
+	g.Eventually(drains).Should(Receive())
 	r, err := s.client.Get(s.url)
-	g.Expect(err).NotTo(HaveOccurred(), "a lame duck still serves")
+	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(r.Body.Close()).To(Succeed())
 	g.Expect(r.StatusCode).To(Equal(http.StatusOK))
-	g.Expect(r.Close).To(BeTrue(), "a lame duck sends its clients away")
+	g.Expect(r.Close).To(BeTrue(), "the answer closes the connection")
+	s.lameDuck <- time.Time{}
+	g.Eventually(s.ended).Should(Receive(BeNil()))
+}
 
+func TestDrainingServerFinishesRequests(t *testing.T) {
+	g := NewWithT(t)
+	handler := newGate()
+	s := start(t, Options{Handler: handler, DrainTimeout: time.Minute})
+	inFlight := s.getLater()
+	<-handler.entered
+	s.stop()
 	s.lameDuck <- time.Time{}
 	g.Eventually(func() error {
 		connection, err := net.Dial("tcp", s.Addr())
@@ -119,12 +136,11 @@ func TestServerDrains(t *testing.T) {
 			_ = connection.Close()
 		}
 		return err
-	}).Should(HaveOccurred(), "a draining server accepts nothing")
+	}).Should(HaveOccurred(), "a draining server accepts no connection")
 	g.Expect(s.ended).NotTo(Receive())
 	close(handler.open)
 	g.Eventually(inFlight).Should(Receive(Equal(http.StatusOK)))
 	g.Eventually(s.ended).Should(Receive(BeNil()))
-	g.Expect(drains).NotTo(Receive(), "once")
 }
 
 func TestServerCutsOffAfterTheDrainTimeout(t *testing.T) {
@@ -160,15 +176,15 @@ func TestServerReportsATakenAddress(t *testing.T) {
 	g.Expect(s.Addr()).To(BeEmpty())
 }
 
-func TestServerSpeaksTLS(t *testing.T) {
+func TestServerServesTLS(t *testing.T) {
 	g := NewWithT(t)
-	lender := httptest.NewTLSServer(nil) // for its certificate
-	defer lender.Close()
+	other := httptest.NewTLSServer(nil) // lends its certificate
+	defer other.Close()
 	s := start(t, Options{
 		Handler: newGate(),
-		TLS:     &tls.Config{Certificates: lender.TLS.Certificates, MinVersion: tls.VersionTLS12},
+		TLS:     &tls.Config{Certificates: other.TLS.Certificates, MinVersion: tls.VersionTLS12},
 	})
-	s.client, s.url = lender.Client(), "https://"+s.Addr()
+	s.client, s.url = other.Client(), "https://"+s.Addr()
 	status, _, err := s.get("/")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(status).To(Equal(http.StatusOK))
@@ -183,15 +199,15 @@ func TestServerReportsUnusableTLS(t *testing.T) {
 	g.Expect(s.Start(t.Context())).NotTo(Succeed())
 }
 
-// The bounds of what a slow or verbose client can hold are those of the server
-// that runs.
-func TestServerBounds(t *testing.T) {
-	g := NewWithT(t)
+func TestServerHasTimeouts(t *testing.T) {
 	server := New(Options{Handler: http.NotFoundHandler()}).server()
-	g.Expect([]time.Duration{server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout, server.IdleTimeout}).
+	NewWithT(t).Expect([]time.Duration{server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout, server.IdleTimeout}).
 		To(Equal([]time.Duration{5 * time.Second, 10 * time.Second, 10 * time.Second, 2 * time.Minute}))
-	g.Expect(server.MaxHeaderBytes).To(Equal(64 << 10))
+}
 
+func TestServerBoundsHeaders(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(New(Options{Handler: http.NotFoundHandler()}).server().MaxHeaderBytes).To(Equal(64 << 10))
 	s := start(t, Options{Handler: newGate()})
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url, nil)
 	g.Expect(err).NotTo(HaveOccurred())
