@@ -20,8 +20,8 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// volume is a folder with TLS files, in the way a Secret is mounted: the files
-// are links into a folder that is swapped as a whole.
+// volume is a folder with TLS files in the layout of a mounted Secret: the files are links into
+// a folder that is replaced as a whole.
 type volume struct {
 	tb  testing.TB
 	dir string
@@ -32,12 +32,12 @@ func newVolume(tb testing.TB) *volume {
 	tb.Helper()
 	v := &volume{tb: tb, dir: tb.TempDir()}
 	for _, name := range []string{"tls.crt", "tls.key", "ca.crt"} {
-		v.do(os.Symlink(filepath.Join("..data", name), v.path(name)))
+		v.must(os.Symlink(filepath.Join("..data", name), v.path(name)))
 	}
 	return v
 }
 
-func (v *volume) do(err error) {
+func (v *volume) must(err error) {
 	v.tb.Helper()
 	if err != nil {
 		v.tb.Fatal(err)
@@ -46,17 +46,17 @@ func (v *volume) do(err error) {
 
 func (v *volume) path(name string) string { return filepath.Join(v.dir, name) }
 
-// swap puts new files in place of all there are.
+// swap replaces all files.
 func (v *volume) swap(cert, key, clientCA []byte) {
 	v.tb.Helper()
 	v.n++
 	data := strings.Repeat("x", v.n)
-	v.do(os.Mkdir(v.path(data), 0o700))
+	v.must(os.Mkdir(v.path(data), 0o700))
 	for name, content := range map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": clientCA} {
-		v.do(os.WriteFile(filepath.Join(v.dir, data, name), content, 0o600))
+		v.must(os.WriteFile(filepath.Join(v.dir, data, name), content, 0o600))
 	}
-	v.do(os.Symlink(data, v.path("..next")))
-	v.do(os.Rename(v.path("..next"), v.path("..data")))
+	v.must(os.Symlink(data, v.path("..next")))
+	v.must(os.Rename(v.path("..next"), v.path("..data")))
 }
 
 func (v *volume) options(log *testenv.Log) Options {
@@ -66,9 +66,9 @@ func (v *volume) options(log *testenv.Log) Options {
 	}
 }
 
-// shown returns the common name of the certificate that a new connection is
-// shown, if both sides are content.
-func shown(server, client *tls.Config) (string, error) {
+// handshake connects a new client and returns the common name of the server certificate, or the
+// errors of both sides.
+func handshake(server, client *tls.Config) (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
@@ -88,7 +88,7 @@ func shown(server, client *tls.Config) (string, error) {
 		return "", errors.Join(err, <-ended)
 	}
 	defer conn.Close()
-	// In TLS 1.3 a client is content before the server has looked at it.
+	// In TLS 1.3 the handshake of the client ends before the server has verified the client.
 	if _, err := conn.Read(make([]byte, 1)); err != nil {
 		return "", errors.Join(err, <-ended)
 	}
@@ -101,97 +101,191 @@ func clientOf(t *testing.T, servers, clients *testenv.Authority, commonName stri
 	if clients != nil {
 		pair, err := tls.X509KeyPair(clients.Issue(t, commonName, names...))
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		// Shown even to a server that asks for other authorities.
+		// Sent even to a server that accepts other CAs only.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	return config
 }
 
-func TestNewFilesAreTaken(t *testing.T) {
-	g := NewWithT(t)
-	authority, clients := testenv.NewAuthority(t), testenv.NewAuthority(t)
-	volume, log := newVolume(t), &testenv.Log{}
-	cert, key := authority.Issue(t, "first", "weir")
-	volume.swap(cert, key, clients.PEM)
-	files, err := Load(volume.options(log))
-	g.Expect(err).NotTo(HaveOccurred())
-	go func() { _ = files.Start(t.Context()) }()
-	client := clientOf(t, authority, clients, "client")
-	name := func() (string, error) { return shown(files.GRPC(), client) }
-	g.Expect(name()).To(Equal("first"))
-
-	cert, key = authority.Issue(t, "second", "weir")
-	volume.swap(cert, key, clients.PEM)
-	g.Eventually(name).Should(Equal("second"))
-	g.Expect(log.String()).To(ContainSubstring("Loaded new TLS files"))
-
-	// An authority that is replaced lets in nobody any more, and who comes back
-	// gets no session of before.
-	others := testenv.NewAuthority(t)
-	volume.swap(cert, key, others.PEM)
-	g.Eventually(func() error { _, err := name(); return err }).Should(HaveOccurred())
-	g.Expect(shown(files.GRPC(), clientOf(t, authority, others, "client"))).To(Equal("second"))
+// loaded are files that are polled, with the certificate "first" of the CA servers and with the
+// client CA clients.
+type loaded struct {
+	*Files
+	t                *testing.T
+	volume           *volume
+	log              *testenv.Log
+	servers, clients *testenv.Authority
+	cert, key        []byte
 }
 
-func TestBrokenFilesKeepTheLastGood(t *testing.T) {
-	authority := testenv.NewAuthority(t)
-	cert, key := authority.Issue(t, "good", "weir")
-	otherCert, otherKey := authority.Issue(t, "other", "weir")
-	tests := map[string]struct {
-		cert, key, clientCA []byte
-		failure             string
-	}{
-		"a key of another":    {otherCert, key, authority.PEM, "private key does not match"},
-		"no certificate":      {nil, otherKey, authority.PEM, "failed to find any PEM data"},
-		"cut short":           {otherCert[:len(otherCert)/2], otherKey, authority.PEM, "tls.crt"},
-		"no client authority": {otherCert, otherKey, []byte("-"), "ca.crt: contains no certificate"},
-	}
-	for name, tc := range tests {
+func newLoaded(t *testing.T) *loaded {
+	t.Helper()
+	l := &loaded{t: t, volume: newVolume(t), log: &testenv.Log{}, servers: testenv.NewAuthority(t), clients: testenv.NewAuthority(t)}
+	l.swapCertificate("first")
+	files, err := Load(l.volume.options(l.log))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	l.Files = files
+	go func() { _ = files.Start(t.Context()) }()
+	return l
+}
+
+// swapCertificate replaces the server certificate.
+func (l *loaded) swapCertificate(commonName string) {
+	l.t.Helper()
+	l.cert, l.key = l.servers.Issue(l.t, commonName, "weir")
+	l.volume.swap(l.cert, l.key, l.clients.PEM)
+}
+
+func TestNewCertificateIsLoaded(t *testing.T) {
+	g := NewWithT(t)
+	l := newLoaded(t)
+	client := clientOf(t, l.servers, l.clients, "client")
+	name := func() (string, error) { return handshake(l.GRPC(), client) }
+	g.Expect(name()).To(Equal("first"))
+	l.swapCertificate("second")
+	g.Eventually(name).Should(Equal("second"))
+	g.Expect(l.log.String()).To(ContainSubstring("Loaded new TLS files"))
+}
+
+// The client that connected before cannot resume its session.
+func TestNewClientCAReplacesTheOld(t *testing.T) {
+	g := NewWithT(t)
+	l := newLoaded(t)
+	client := clientOf(t, l.servers, l.clients, "client")
+	client.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+	others := testenv.NewAuthority(t)
+	connect := func() error { _, err := handshake(l.GRPC(), client); return err }
+	g.Expect(connect()).To(Succeed())
+	l.volume.swap(l.cert, l.key, others.PEM)
+	g.Eventually(connect).Should(HaveOccurred())
+	g.Expect(handshake(l.GRPC(), clientOf(t, l.servers, others, "client"))).To(Equal("first"))
+}
+
+// fileSet is the content of the three files.
+type fileSet struct{ cert, key, clientCA []byte }
+
+// polled are files with the certificate "good" of a CA for servers and clients. The test calls
+// poll.
+type polled struct {
+	*Files
+	ca     *testenv.Authority
+	volume *volume
+	log    *testenv.Log
+	good   fileSet
+}
+
+func newPolled(t *testing.T) *polled {
+	t.Helper()
+	p := &polled{ca: testenv.NewAuthority(t), volume: newVolume(t), log: &testenv.Log{}}
+	p.good = p.issue(t, "good")
+	p.swap(p.good)
+	files, err := Load(p.volume.options(p.log))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	p.Files = files
+	return p
+}
+
+func (p *polled) issue(t *testing.T, commonName string) fileSet {
+	t.Helper()
+	cert, key := p.ca.Issue(t, commonName, "weir")
+	return fileSet{cert, key, p.ca.PEM}
+}
+
+func (p *polled) swap(f fileSet) { p.volume.swap(f.cert, f.key, f.clientCA) }
+
+// handshake returns the common name of the certificate that a new client receives.
+func (p *polled) handshake(t *testing.T) (string, error) {
+	t.Helper()
+	return handshake(p.GRPC(), clientOf(t, p.ca, p.ca, "client"))
+}
+
+// invalidFiles spoil a valid set. Loading them fails with a message that contains failure.
+var invalidFiles = map[string]struct {
+	spoil   func(f, good *fileSet)
+	failure string
+}{
+	"a key of another certificate": {func(f, good *fileSet) { f.key = good.key }, "private key does not match"},
+	"no certificate":               {func(f, _ *fileSet) { f.cert = nil }, "failed to find any PEM data"},
+	"a truncated certificate":      {func(f, _ *fileSet) { f.cert = f.cert[:len(f.cert)/2] }, "tls.crt"},
+	"no client CA":                 {func(f, _ *fileSet) { f.clientCA = []byte("-") }, "ca.crt: contains no certificate"},
+}
+
+// swapInvalid replaces the files with new ones that spoil has made invalid.
+func (p *polled) swapInvalid(t *testing.T, spoil func(f, good *fileSet)) {
+	t.Helper()
+	c := p.issue(t, "other")
+	spoil(&c, &p.good)
+	p.swap(c)
+}
+
+func TestInvalidFilesKeepTheLastGood(t *testing.T) {
+	for name, tc := range invalidFiles {
 		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			volume, log := newVolume(t), &testenv.Log{}
-			volume.swap(cert, key, authority.PEM)
-			files, err := Load(volume.options(log))
-			g.Expect(err).NotTo(HaveOccurred())
-			client := clientOf(t, authority, authority, "client")
-
-			volume.swap(tc.cert, tc.key, tc.clientCA)
-			files.poll()
-			g.Expect(log.String()).To(BeEmpty(), "the files may be being written")
-			for range 3 {
-				files.poll()
-			}
-			g.Expect(strings.Count(log.String(), "Failed to load new TLS files")).To(Equal(1), "logged once")
-			g.Expect(log.String()).To(ContainSubstring(tc.failure))
-			g.Expect(shown(files.GRPC(), client)).To(Equal("good"))
-			_, err = Load(volume.options(log))
-			g.Expect(err).To(MatchError(ContainSubstring(tc.failure)), "nothing starts with them")
-
-			volume.swap(cert, key, authority.PEM) // back to what is in force
-			files.poll()
-			volume.swap(otherCert, otherKey, authority.PEM)
-			files.poll()
-			g.Expect(shown(files.GRPC(), client)).To(Equal("other"))
+			p := newPolled(t)
+			p.swapInvalid(t, tc.spoil)
+			p.poll()
+			p.poll()
+			NewWithT(t).Expect(p.handshake(t)).To(Equal("good"))
 		})
 	}
 }
 
-func TestFilesThatGo(t *testing.T) {
-	g := NewWithT(t)
-	authority := testenv.NewAuthority(t)
-	volume, log := newVolume(t), &testenv.Log{}
-	cert, key := authority.Issue(t, "good", "weir")
-	volume.swap(cert, key, authority.PEM)
-	files, err := Load(volume.options(log))
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(os.Remove(volume.path("..data"))).To(Succeed())
-	files.poll()
-	files.poll()
-	g.Expect(log.String()).To(ContainSubstring("no such file"))
-	g.Expect(shown(files.GRPC(), clientOf(t, authority, authority, "client"))).To(Equal("good"))
+// The first failure is not logged, because the files may be incomplete.
+func TestInvalidFilesAreLoggedOnce(t *testing.T) {
+	for name, tc := range invalidFiles {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			p := newPolled(t)
+			p.swapInvalid(t, tc.spoil)
+			p.poll()
+			g.Expect(p.log.String()).To(BeEmpty())
+			for range 3 {
+				p.poll()
+			}
+			g.Expect(strings.Count(p.log.String(), "Failed to load new TLS files")).To(Equal(1))
+			g.Expect(p.log.String()).To(ContainSubstring(tc.failure))
+		})
+	}
 }
 
-func TestWhoIsLetIn(t *testing.T) {
+func TestLoadRejectsInvalidFiles(t *testing.T) {
+	for name, tc := range invalidFiles {
+		t.Run(name, func(t *testing.T) {
+			p := newPolled(t)
+			p.swapInvalid(t, tc.spoil)
+			_, err := Load(p.volume.options(p.log))
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(tc.failure)))
+		})
+	}
+}
+
+func TestValidFilesAreLoadedAfterInvalidOnes(t *testing.T) {
+	for name, tc := range invalidFiles {
+		t.Run(name, func(t *testing.T) {
+			p := newPolled(t)
+			p.swapInvalid(t, tc.spoil)
+			p.poll()
+			p.poll()
+			p.swap(p.good) // the files in use
+			p.poll()
+			p.swap(p.issue(t, "other"))
+			p.poll()
+			NewWithT(t).Expect(p.handshake(t)).To(Equal("other"))
+		})
+	}
+}
+
+func TestDeletedFilesKeepTheLastGood(t *testing.T) {
+	g := NewWithT(t)
+	p := newPolled(t)
+	g.Expect(os.Remove(p.volume.path("..data"))).To(Succeed())
+	p.poll()
+	p.poll()
+	g.Expect(p.log.String()).To(ContainSubstring("no such file"))
+	g.Expect(p.handshake(t)).To(Equal("good"))
+}
+
+func TestClientCertificatesAreVerified(t *testing.T) {
 	authority, clients, strangers := testenv.NewAuthority(t), testenv.NewAuthority(t), testenv.NewAuthority(t)
 	cert, key := authority.Issue(t, "server", "weir")
 	names := []string{"spiffe://shop/gateway", "gateway.shop.svc", "old gateway"}
@@ -199,13 +293,13 @@ func TestWhoIsLetIn(t *testing.T) {
 		client     *tls.Config
 		grpc, http bool
 	}{
-		"no certificate":    {clientOf(t, authority, nil, ""), false, true},
-		"another authority": {clientOf(t, authority, strangers, "old gateway"), false, false},
-		"no allowed name":   {clientOf(t, authority, clients, "gateway", "spiffe://shop/gateway/x"), false, false},
-		"no name":           {clientOf(t, authority, clients, ""), false, false},
-		"a SPIFFE id":       {clientOf(t, authority, clients, "x", "spiffe://shop/gateway"), true, true},
-		"a DNS name":        {clientOf(t, authority, clients, "x", "y", "gateway.shop.svc"), true, true},
-		"a common name":     {clientOf(t, authority, clients, "old gateway"), true, true},
+		"no certificate": {clientOf(t, authority, nil, ""), false, true},
+		"another CA":     {clientOf(t, authority, strangers, "old gateway"), false, false},
+		"another name":   {clientOf(t, authority, clients, "gateway", "spiffe://shop/gateway/x"), false, false},
+		"no name":        {clientOf(t, authority, clients, ""), false, false},
+		"a SPIFFE id":    {clientOf(t, authority, clients, "x", "spiffe://shop/gateway"), true, true},
+		"a DNS name":     {clientOf(t, authority, clients, "x", "y", "gateway.shop.svc"), true, true},
+		"a common name":  {clientOf(t, authority, clients, "old gateway"), true, true},
 	}
 	volume := newVolume(t)
 	volume.swap(cert, key, clients.PEM)
@@ -216,36 +310,50 @@ func TestWhoIsLetIn(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, err := shown(files.GRPC(), tc.client)
+			_, err := handshake(files.GRPC(), tc.client)
 			g.Expect(err == nil).To(Equal(tc.grpc), "%v", err)
-			_, err = shown(files.HTTP(), tc.client)
+			_, err = handshake(files.HTTP(), tc.client)
 			g.Expect(err == nil).To(Equal(tc.http), "%v", err)
 		})
 	}
 }
 
-func TestOldTLSIsRefused(t *testing.T) {
-	g := NewWithT(t)
-	authority := testenv.NewAuthority(t)
+// loadWithoutClientCA loads files that do not verify clients.
+func loadWithoutClientCA(t *testing.T, servers *testenv.Authority) *Files {
+	t.Helper()
 	volume := newVolume(t)
-	cert, key := authority.Issue(t, "server", "weir")
+	cert, key := servers.Issue(t, "server", "weir")
 	volume.swap(cert, key, nil)
 	options := volume.options(&testenv.Log{})
 	options.ClientCAFile = ""
 	files, err := Load(options)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(files.VerifiesClients()).To(BeFalse())
-	client := clientOf(t, authority, nil, "")
-	g.Expect(shown(files.GRPC(), client)).To(Equal("server"))
-	client.MinVersion, client.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
-	_, err = shown(files.GRPC(), client)
-	g.Expect(err).To(MatchError(ContainSubstring("protocol version")))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return files
 }
 
-func TestNamesOf(t *testing.T) {
+func TestClientsNeedNoCertificateWithoutClientCA(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(namesOf(&x509.Certificate{})).To(BeEmpty())
+	servers := testenv.NewAuthority(t)
+	files := loadWithoutClientCA(t, servers)
+	g.Expect(files.VerifiesClients()).To(BeFalse())
+	g.Expect(handshake(files.GRPC(), clientOf(t, servers, nil, ""))).To(Equal("server"))
+}
+
+func TestOldTLSIsRejected(t *testing.T) {
+	servers := testenv.NewAuthority(t)
+	files := loadWithoutClientCA(t, servers)
+	client := clientOf(t, servers, nil, "")
+	client.MinVersion, client.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+	_, err := handshake(files.GRPC(), client)
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("protocol version")))
+}
+
+func TestCertificateWithoutNames(t *testing.T) {
+	NewWithT(t).Expect(namesOf(&x509.Certificate{})).To(BeEmpty())
+}
+
+func TestEmptyAllowedNameAllowsNoCertificate(t *testing.T) {
 	options := Options{AllowedNames: []string{""}}
 	state := tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{}}}}
-	g.Expect((&Files{options: options}).verifyName(state)).NotTo(Succeed(), "to have no name is no name")
+	NewWithT(t).Expect((&Files{options: options}).verifyName(state)).NotTo(Succeed())
 }
