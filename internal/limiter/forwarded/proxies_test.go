@@ -11,7 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// trusting returns the proxies of those networks.
+// trusting returns proxies that trust the networks.
 func trusting(networks ...string) Proxies {
 	prefixes := make([]netip.Prefix, len(networks))
 	for i, network := range networks {
@@ -20,52 +20,52 @@ func trusting(networks ...string) Proxies {
 	return NewProxies(prefixes)
 }
 
-func TestClientAddress(t *testing.T) {
+func TestClientIsTheNearestUntrustedAddress(t *testing.T) {
 	tests := map[string]struct {
 		peer string
 		via  []string
 		want string
 	}{
-		"nothing forwarded":           {"10.0.0.1", nil, "10.0.0.1"},
-		"an empty header":             {"10.0.0.1", []string{""}, "10.0.0.1"},
-		"one proxy":                   {"10.0.0.1", []string{"192.0.2.1"}, "192.0.2.1"},
-		"two proxies":                 {"10.0.0.1", []string{"192.0.2.1, 10.0.0.2"}, "192.0.2.1"},
-		"no white space":              {"10.0.0.1", []string{"192.0.2.1,10.0.0.2"}, "192.0.2.1"},
-		"tabs":                        {"10.0.0.1", []string{"\t192.0.2.1 \t,\t10.0.0.2\t"}, "192.0.2.1"},
-		"several lines":               {"10.0.0.1", []string{"192.0.2.1", "10.0.0.3, 10.0.0.2"}, "192.0.2.1"},
-		"a client inside":             {"10.0.0.1", []string{"10.0.0.9, 10.0.0.2"}, "10.0.0.9"},
-		"a port":                      {"10.0.0.1", []string{"192.0.2.1:4711"}, "192.0.2.1"},
-		"IPv6":                        {"10.0.0.1", []string{"2001:db8::1"}, "2001:db8::1"},
-		"IPv6 in brackets":            {"10.0.0.1", []string{"[2001:db8::1]"}, "2001:db8::1"},
-		"IPv6 with a port":            {"10.0.0.1", []string{"[2001:db8::1]:4711"}, "2001:db8::1"},
-		"IPv6 spelled out":            {"10.0.0.1", []string{"2001:0DB8:0:0::0001"}, "2001:db8::1"},
-		"mapped IPv4":                 {"10.0.0.1", []string{"::ffff:192.0.2.1"}, "192.0.2.1"},
-		"a mapped proxy":              {"::ffff:10.0.0.1", []string{"192.0.2.1, ::ffff:10.0.0.2"}, "192.0.2.1"},
-		"a zone":                      {"10.0.0.1", []string{"fe80::1%eth0"}, "fe80::1"},
-		"a peer with a zone":          {"fe80::2%eth0", []string{"192.0.2.1"}, "fe80::2"},
-		"IPv6 proxies":                {"fd00::1", []string{"192.0.2.1, fd00::2"}, "192.0.2.1"},
-		"spoofed by the client":       {"10.0.0.1", []string{"203.0.113.9, 192.0.2.1"}, "192.0.2.1"},
-		"spoofed as a proxy":          {"10.0.0.1", []string{"203.0.113.9, 10.0.0.7, 192.0.2.1"}, "192.0.2.1"},
-		"spoofed by a line":           {"10.0.0.1", []string{"203.0.113.9", "192.0.2.1"}, "192.0.2.1"},
-		"spoofed behind two":          {"10.0.0.1", []string{"203.0.113.9, 192.0.2.1, 10.0.0.2"}, "192.0.2.1"},
-		"spoofed without a proxy":     {"192.0.2.1", []string{"203.0.113.9"}, "192.0.2.1"},
-		"spoofed with a proxy's name": {"192.0.2.1", []string{"203.0.113.9, 10.0.0.1"}, "192.0.2.1"},
-		"spoofed to end the reading":  {"10.0.0.1", []string{"], 192.0.2.1"}, "192.0.2.1"},
-		"spoofed with an empty entry": {"10.0.0.1", []string{", 192.0.2.1"}, "192.0.2.1"},
-		"unknown":                     {"10.0.0.1", []string{"192.0.2.1, unknown"}, "10.0.0.1"},
-		"unknown behind a proxy":      {"10.0.0.1", []string{"192.0.2.1, unknown, 10.0.0.2"}, "10.0.0.2"},
-		"an empty entry":              {"10.0.0.1", []string{"192.0.2.1, , 10.0.0.2"}, "10.0.0.2"},
-		"a comma at the end":          {"10.0.0.1", []string{"192.0.2.1,"}, "10.0.0.1"},
-		"IPv4 in brackets":            {"10.0.0.1", []string{"[192.0.2.1]"}, "10.0.0.1"},
-		"half a bracket":              {"10.0.0.1", []string{"2001:db8::1]"}, "10.0.0.1"},
-		"a leading zero":              {"10.0.0.1", []string{"192.0.2.01"}, "10.0.0.1"},
-		"a number":                    {"10.0.0.1", []string{"3221225985"}, "10.0.0.1"},
-		"a network":                   {"10.0.0.1", []string{"192.0.2.1/32"}, "10.0.0.1"},
-		"a host":                      {"10.0.0.1", []string{"localhost"}, "10.0.0.1"},
-		"a port too large":            {"10.0.0.1", []string{"192.0.2.1:65536"}, "10.0.0.1"},
-		"no port":                     {"10.0.0.1", []string{"192.0.2.1:"}, "10.0.0.1"},
-		"quoted":                      {"10.0.0.1", []string{`"192.0.2.1"`}, "10.0.0.1"},
-		"a NUL":                       {"10.0.0.1", []string{"192.0.2.1\x00"}, "10.0.0.1"},
+		"nothing forwarded":              {"10.0.0.1", nil, "10.0.0.1"},
+		"an empty header":                {"10.0.0.1", []string{""}, "10.0.0.1"},
+		"one proxy":                      {"10.0.0.1", []string{"192.0.2.1"}, "192.0.2.1"},
+		"two proxies":                    {"10.0.0.1", []string{"192.0.2.1, 10.0.0.2"}, "192.0.2.1"},
+		"no space":                       {"10.0.0.1", []string{"192.0.2.1,10.0.0.2"}, "192.0.2.1"},
+		"tabs":                           {"10.0.0.1", []string{"\t192.0.2.1 \t,\t10.0.0.2\t"}, "192.0.2.1"},
+		"several lines":                  {"10.0.0.1", []string{"192.0.2.1", "10.0.0.3, 10.0.0.2"}, "192.0.2.1"},
+		"a client in a trusted network":  {"10.0.0.1", []string{"10.0.0.9, 10.0.0.2"}, "10.0.0.9"},
+		"a port":                         {"10.0.0.1", []string{"192.0.2.1:4711"}, "192.0.2.1"},
+		"IPv6":                           {"10.0.0.1", []string{"2001:db8::1"}, "2001:db8::1"},
+		"IPv6 in brackets":               {"10.0.0.1", []string{"[2001:db8::1]"}, "2001:db8::1"},
+		"IPv6 with a port":               {"10.0.0.1", []string{"[2001:db8::1]:4711"}, "2001:db8::1"},
+		"IPv6 in full":                   {"10.0.0.1", []string{"2001:0DB8:0:0::0001"}, "2001:db8::1"},
+		"mapped IPv4":                    {"10.0.0.1", []string{"::ffff:192.0.2.1"}, "192.0.2.1"},
+		"a mapped proxy":                 {"::ffff:10.0.0.1", []string{"192.0.2.1, ::ffff:10.0.0.2"}, "192.0.2.1"},
+		"a zone":                         {"10.0.0.1", []string{"fe80::1%eth0"}, "fe80::1"},
+		"a peer with a zone":             {"fe80::2%eth0", []string{"192.0.2.1"}, "fe80::2"},
+		"IPv6 proxies":                   {"fd00::1", []string{"192.0.2.1, fd00::2"}, "192.0.2.1"},
+		"spoofed by the client":          {"10.0.0.1", []string{"203.0.113.9, 192.0.2.1"}, "192.0.2.1"},
+		"spoofed as a proxy":             {"10.0.0.1", []string{"203.0.113.9, 10.0.0.7, 192.0.2.1"}, "192.0.2.1"},
+		"spoofed by another header line": {"10.0.0.1", []string{"203.0.113.9", "192.0.2.1"}, "192.0.2.1"},
+		"spoofed behind two":             {"10.0.0.1", []string{"203.0.113.9, 192.0.2.1, 10.0.0.2"}, "192.0.2.1"},
+		"spoofed without a proxy":        {"192.0.2.1", []string{"203.0.113.9"}, "192.0.2.1"},
+		"spoofed with a proxy address":   {"192.0.2.1", []string{"203.0.113.9, 10.0.0.1"}, "192.0.2.1"},
+		"spoofed with a malformed entry": {"10.0.0.1", []string{"], 192.0.2.1"}, "192.0.2.1"},
+		"spoofed with an empty entry":    {"10.0.0.1", []string{", 192.0.2.1"}, "192.0.2.1"},
+		"unknown":                        {"10.0.0.1", []string{"192.0.2.1, unknown"}, "10.0.0.1"},
+		"unknown behind a proxy":         {"10.0.0.1", []string{"192.0.2.1, unknown, 10.0.0.2"}, "10.0.0.2"},
+		"an empty entry":                 {"10.0.0.1", []string{"192.0.2.1, , 10.0.0.2"}, "10.0.0.2"},
+		"a comma at the end":             {"10.0.0.1", []string{"192.0.2.1,"}, "10.0.0.1"},
+		"IPv4 in brackets":               {"10.0.0.1", []string{"[192.0.2.1]"}, "10.0.0.1"},
+		"half a bracket":                 {"10.0.0.1", []string{"2001:db8::1]"}, "10.0.0.1"},
+		"a leading zero":                 {"10.0.0.1", []string{"192.0.2.01"}, "10.0.0.1"},
+		"a number":                       {"10.0.0.1", []string{"3221225985"}, "10.0.0.1"},
+		"a network":                      {"10.0.0.1", []string{"192.0.2.1/32"}, "10.0.0.1"},
+		"a host":                         {"10.0.0.1", []string{"localhost"}, "10.0.0.1"},
+		"a port too large":               {"10.0.0.1", []string{"192.0.2.1:65536"}, "10.0.0.1"},
+		"an empty port":                  {"10.0.0.1", []string{"192.0.2.1:"}, "10.0.0.1"},
+		"quoted":                         {"10.0.0.1", []string{`"192.0.2.1"`}, "10.0.0.1"},
+		"a NUL":                          {"10.0.0.1", []string{"192.0.2.1\x00"}, "10.0.0.1"},
 	}
 	trusted := trusting("10.0.0.0/8", "fd00::/8")
 	for name, tc := range tests {
@@ -76,20 +76,27 @@ func TestClientAddress(t *testing.T) {
 	}
 }
 
-func TestTrustedNetworks(t *testing.T) {
+func TestNetworksContainAddresses(t *testing.T) {
 	g := NewWithT(t)
 	address := netip.MustParseAddr
 	g.Expect(trusting().Contains(address("127.0.0.1"))).To(BeFalse())
 	g.Expect(trusting("10.0.0.0/8").Contains(netip.Addr{})).To(BeFalse())
-	g.Expect(trusting("::ffff:10.0.0.0/104").Contains(address("10.9.9.9"))).To(BeTrue(), "a mapped network is an IPv4 one")
+	g.Expect(trusting("::ffff:10.0.0.0/104").Contains(address("10.9.9.9"))).To(BeTrue(), "a mapped network is an IPv4 network")
 	g.Expect(trusting("::/0").Contains(address("10.0.0.1"))).To(BeFalse())
-	g.Expect(trusting("0.0.0.0/0").Client(address("10.0.0.1"), []string{"192.0.2.1, 203.0.113.1"}).String()).
-		To(Equal("192.0.2.1"), "who trusts everybody believes everybody")
-	g.Expect(trusting("10.0.0.0/8").Client(netip.Addr{}, []string{"192.0.2.1"}).IsValid()).To(BeFalse())
 }
 
-// FuzzClientAddress holds what the walk is for: whatever a client sends, the
-// proxy's own entry behind it decides.
+func TestTrustInEveryAddressReturnsTheFirstEntry(t *testing.T) {
+	client := trusting("0.0.0.0/0").Client(netip.MustParseAddr("10.0.0.1"), []string{"192.0.2.1, 203.0.113.1"})
+	NewWithT(t).Expect(client.String()).To(Equal("192.0.2.1"))
+}
+
+func TestPeerWithoutAddressHasNoClient(t *testing.T) {
+	client := trusting("10.0.0.0/8").Client(netip.Addr{}, []string{"192.0.2.1"})
+	NewWithT(t).Expect(client.IsValid()).To(BeFalse())
+}
+
+// FuzzClientAddress expects the entry of the trusted proxy to decide, whatever the client sends
+// before it.
 func FuzzClientAddress(f *testing.F) {
 	for _, seed := range []string{
 		"", ",", "203.0.113.9", "10.0.0.1", "203.0.113.9, 10.0.0.1", "[::1]:80", "::ffff:10.0.0.1", "fe80::1%,", "unknown", "]",
@@ -105,7 +112,7 @@ func FuzzClientAddress(f *testing.F) {
 			client = netip.MustParseAddr("192.0.2.1")
 		}
 		client = CanonicalAddr(client)
-		g.Expect(trusted.Client(client, []string{sent})).To(Equal(client), "nobody between")
+		g.Expect(trusted.Client(client, []string{sent})).To(Equal(client), "a client that is its own peer")
 		g.Expect(trusted.Client(proxy, []string{sent + "," + client.String()})).To(Equal(client))
 		g.Expect(trusted.Client(proxy, []string{sent, client.String() + ",10.0.0.2"})).To(Equal(client))
 		alone := trusted.Client(proxy, []string{sent})
