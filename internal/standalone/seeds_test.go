@@ -114,7 +114,7 @@ func (s *seed) counters(t *testing.T) []string {
 	return keys
 }
 
-// Document 000, the abuse limiter. Its decision log is tested by TestDecisionsAreLogged
+// Document 000, the abuse limiter. Its decision log is tested by TestDebugLogShowsEveryDecision
 // of the engine.
 func TestSeedAbuseLimiter(t *testing.T) {
 	const verification = `  limits:
