@@ -100,7 +100,7 @@ func edits() map[string]edit {
 			want: func(plan.Algorithm) limiter.Reason { return limiter.ReasonLimitExceeded },
 		},
 		"an override that limits": {
-			// Another rate of refill is another bucket.
+			// Another refill rate has its own bucket.
 			spent: 3, keepsCount: func(a plan.Algorithm) bool { return !a.Refills() },
 			edit: func(p *plan.Plan) {
 				changed := plan.LimitOverride{Name: "burst", Threshold: 5}
@@ -209,7 +209,7 @@ func costing(units int64) *limiter.Check {
 	return check
 }
 
-// withBurst has one limit of 60 a minute with a burst of 5.
+// withBurst returns an engine with one limit of 60 a minute with a burst of 5.
 func withBurst(algorithm plan.Algorithm) *fixture {
 	return newFixture(makePlan("a/x", limited(plan.Limit{
 		Name: "l", Algorithm: algorithm, Threshold: 60, WindowMillis: 60_000, Burst: 5,
@@ -262,8 +262,8 @@ const (
 	drawSheds  = uint32(1<<32 - 1)
 )
 
-// suppressed has a Suppressed limit of 10 in 10 s with a hard limit of 15, and has
-// admitted 12 units.
+// suppressed returns an engine with a Suppressed limit of 10 in 10 s and a hard
+// limit of 15, which has admitted 12 units.
 func suppressed(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture(makePlan("a/x", limited(plan.Limit{
@@ -322,7 +322,8 @@ func TestSuppressedHardLimitStartsABlock(t *testing.T) {
 	g.Expect(exposition(g, f.registry)).To(ContainSubstring(`weir_blocks_total{limit="shed",namespace="a",policy="x"}`))
 }
 
-// suppressedBesideFixed has a limit that suppresses strongly and an exhausted fixed one.
+// suppressedBesideFixed returns an engine with a limit that sheds nearly every request and an
+// exhausted fixed window.
 func suppressedBesideFixed(t *testing.T, edits ...func(*plan.Plan)) *fixture {
 	t.Helper()
 	both := limited(

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// login is the request that spellings try to pass off as another one.
+// login returns the request that the policies here match.
 func login() plan.Attributes {
 	return plan.Attributes{
 		Method: "POST", Host: "shop.example", Path: "/login", Domain: "edge", Descriptors: descriptors("generic_key=login"),

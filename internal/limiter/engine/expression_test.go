@@ -14,7 +14,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// failingConditions has two overrides whose condition fails, before one for gold.
+// failingConditions returns an engine with two overrides whose condition fails, and a later one
+// for the principal gold.
 func failingConditions() *fixture {
 	return newFixture(makePlan("a/x", overridden(
 		allow(when("true && false")), deny(when(`request.path.split("/")[5] == ""`)),

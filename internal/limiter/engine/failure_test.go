@@ -112,7 +112,8 @@ func (f *failing) spend(t *testing.T, id string) int64 {
 	return d.Limits[0].Used
 }
 
-// expectDegraded expects both failure modes to decide, and the cause in the metrics.
+// expectDegraded expects each policy to decide by its failure mode, and the cause to be in the
+// metrics.
 func (f *failing) expectDegraded(t *testing.T, cause string) {
 	t.Helper()
 	g := NewWithT(t)

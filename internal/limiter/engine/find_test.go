@@ -14,7 +14,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// descriptors makes one descriptor of each text, as in "generic_key=login user=7".
+// descriptors returns a descriptor for each text, such as "generic_key=login user=7".
 func descriptors(texts ...string) []plan.Descriptor {
 	var all []plan.Descriptor
 	for _, text := range texts {
@@ -128,13 +128,14 @@ func TestMatchConditions(t *testing.T) {
 	}
 }
 
-// byDescriptors has the policy a/all with one shared key and a/each with a key per user.
+// byDescriptors returns an engine with the policy a/all, without key, and a/each with
+// a key per user.
 func byDescriptors() *fixture {
 	matched := matching(matchingDescriptor("user"))
 	return newFixture(makePlan("a/all", matched), makePlan("a/each", keyed(user), matched))
 }
 
-// A policy evaluates each descriptor it matches, and an equal key once.
+// A policy charges the key of each descriptor it matches. Equal keys are charged once.
 func TestMatchingDescriptorsAreCharged(t *testing.T) {
 	g := NewWithT(t)
 	f := byDescriptors()
@@ -171,7 +172,8 @@ func TestGivenKeyReplacesTheKeysOfDescriptors(t *testing.T) {
 	NewWithT(t).Expect(f.evaluatedKeys()).To(Equal([]string{"k", "k"}))
 }
 
-// byDescriptorOverrides limits each user, allows the plan gold and denies the user mallory.
+// byDescriptorOverrides returns an engine that limits each user, allows the plan gold and denies
+// the user mallory.
 func byDescriptorOverrides() *fixture {
 	gold, mallory := allow(when(`descriptor["plan"] == "gold"`)), deny(when(`descriptor["user"] == "mallory"`))
 	return newFixture(makePlan("a/x", keyed(user), matching(matchingDescriptor("user")), overridden(gold, mallory)))

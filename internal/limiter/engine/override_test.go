@@ -272,7 +272,7 @@ func TestDenyingOverrideNeedsNoRedis(t *testing.T) {
 	NewWithT(t).Expect(f.decide(t, named("a/admitted", "a/x")).Reason).To(Equal(limiter.ReasonDeniedByOverride))
 }
 
-// Denials that need no store: a missing key and an override.
+// A missing key and an override deny without the store.
 func TestFirstDenialOfTheChainIsReported(t *testing.T) {
 	g := NewWithT(t)
 	keyless := makePlan("a/keyless", keyed(apiKey), missing(plan.MissingKeyDeny))
@@ -285,8 +285,8 @@ func TestFirstDenialOfTheChainIsReported(t *testing.T) {
 	g.Expect([]string{string(d.Reason), d.Policy, d.Override}).To(Equal([]string{"DeniedByOverride", "a/denied", "denied"}))
 }
 
-// goldAllowsFive has the limits burst of 3 a minute, with 5 for the principal gold, and hour
-// of 100 an hour. Each override starts a block of one second.
+// goldAllowsFive returns an engine with the limits burst of 3 a minute and hour of 100 an hour.
+// The override for the principal gold has a burst of 5 and a block of one second.
 func goldAllowsFive() *fixture {
 	return newFixture(makePlan("a/x", overridden(limits(
 		plan.LimitOverride{Name: "burst", Threshold: 5, BlockMillis: 1000},
