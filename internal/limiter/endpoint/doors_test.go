@@ -58,8 +58,8 @@ type decision struct {
 // compared are the headers that all doors must set to the same values.
 var compared = []string{"RateLimit", "RateLimit-Policy", "Retry-After", "Weir-Degraded", "X-RateLimit-Limit", "X-RateLimit-Remaining"}
 
-// house is an endpoint with four doors on a Redis whose clock the test sets.
-type house struct {
+// fixture is an endpoint with four doors on a Redis whose clock the test sets.
+type fixture struct {
 	*endpoint.Endpoint
 	t     *testing.T
 	redis *testenv.Redis
@@ -70,7 +70,7 @@ type house struct {
 	doors  map[string]func(g *WithT, user string) doorAnswer
 }
 
-func build(t *testing.T, edit func(*endpoint.Options), plans ...*plan.Plan) *house {
+func newFixture(t *testing.T, edit func(*endpoint.Options), plans ...*plan.Plan) *fixture {
 	t.Helper()
 	g := NewWithT(t)
 	server, clock := testenv.StartRedisWithClock(t)
@@ -87,37 +87,37 @@ func build(t *testing.T, edit func(*endpoint.Options), plans ...*plan.Plan) *hou
 	if edit != nil {
 		edit(&options)
 	}
-	h := &house{t: t, redis: server, clock: clock, Endpoint: endpoint.New(options)}
-	h.Use(plan.NewSnapshot(1, plans))
+	f := &fixture{t: t, redis: server, clock: clock, Endpoint: endpoint.New(options)}
+	f.Use(plan.NewSnapshot(1, plans))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- h.Run(ctx) }()
-	g.Eventually(h.HTTP.Addr).ShouldNot(BeEmpty())
-	g.Eventually(h.GRPC.Addr).ShouldNot(BeEmpty())
-	h.conn, err = grpc.NewClient(h.GRPC.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	go func() { ended <- f.Run(ctx) }()
+	g.Eventually(f.HTTP.Addr).ShouldNot(BeEmpty())
+	g.Eventually(f.GRPC.Addr).ShouldNot(BeEmpty())
+	f.conn, err = grpc.NewClient(f.GRPC.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() {
-		_ = h.conn.Close()
+		_ = f.conn.Close()
 		stop()
 		NewWithT(t).Eventually(ended, "15s").Should(Receive(BeNil()))
 	})
-	h.doors = map[string]func(*WithT, string) doorAnswer{
-		"check": h.check, "authorize": h.authorize, "ext_authz": h.extAuthz, "ratelimit": h.rateLimit,
+	f.doors = map[string]func(*WithT, string) doorAnswer{
+		"check": f.check, "authorize": f.authorize, "ext_authz": f.extAuthz, "ratelimit": f.rateLimit,
 	}
-	return h
+	return f
 }
 
 // context returns the context of a gRPC caller in the span parent.
-func (h *house) context() context.Context {
-	if h.parent == "" {
-		return h.t.Context()
+func (f *fixture) context() context.Context {
+	if f.parent == "" {
+		return f.t.Context()
 	}
-	return metadata.AppendToOutgoingContext(h.t.Context(), "traceparent", h.parent)
+	return metadata.AppendToOutgoingContext(f.t.Context(), "traceparent", f.parent)
 }
 
-func (h *house) send(g *WithT, r *http.Request) doorAnswer {
-	if h.parent != "" {
-		r.Header.Set("Traceparent", h.parent)
+func (f *fixture) send(g *WithT, r *http.Request) doorAnswer {
+	if f.parent != "" {
+		r.Header.Set("Traceparent", f.parent)
 	}
 	response, err := http.DefaultClient.Do(r)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -145,16 +145,16 @@ func newDoorAnswer(g *WithT, allowed bool, headers map[string]string, body []byt
 	return s
 }
 
-func (h *house) check(g *WithT, user string) doorAnswer {
+func (f *fixture) check(g *WithT, user string) doorAnswer {
 	body := fmt.Sprintf(`{"attributes":{"method":"POST","host":"Shop.Example:443","path":"/a/../login?x=1",
 		"headers":{"X-User":%q},"principal":%[1]q,"remoteAddress":"192.0.2.1"}}`, user)
-	r, err := http.NewRequest(http.MethodPost, "http://"+h.HTTP.Addr()+"/v1/check", strings.NewReader(body))
+	r, err := http.NewRequest(http.MethodPost, "http://"+f.HTTP.Addr()+"/v1/check", strings.NewReader(body))
 	g.Expect(err).NotTo(HaveOccurred())
-	return h.send(g, r)
+	return f.send(g, r)
 }
 
-func (h *house) authorize(g *WithT, user string) doorAnswer {
-	r, err := http.NewRequest(http.MethodGet, "http://"+h.HTTP.Addr()+"/v1/authorize", http.NoBody)
+func (f *fixture) authorize(g *WithT, user string) doorAnswer {
+	r, err := http.NewRequest(http.MethodGet, "http://"+f.HTTP.Addr()+"/v1/authorize", http.NoBody)
 	g.Expect(err).NotTo(HaveOccurred())
 	for name, value := range map[string]string{
 		"X-Forwarded-Method": "POST", "X-Forwarded-Host": "Shop.Example:443", "X-Forwarded-Uri": "/a/../login?x=1",
@@ -162,12 +162,12 @@ func (h *house) authorize(g *WithT, user string) doorAnswer {
 	} {
 		r.Header.Set(name, value)
 	}
-	return h.send(g, r)
+	return f.send(g, r)
 }
 
-func (h *house) extAuthz(g *WithT, user string) doorAnswer {
+func (f *fixture) extAuthz(g *WithT, user string) doorAnswer {
 	address := &corev3.SocketAddress{Address: "192.0.2.1"}
-	response, err := authv3.NewAuthorizationClient(h.conn).Check(h.context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+	response, err := authv3.NewAuthorizationClient(f.conn).Check(f.context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
 		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: address}}},
 		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
 			Method: "POST", Host: "Shop.Example:443", Path: "/a/../login?x=1", Headers: map[string]string{"x-user": user},
@@ -182,8 +182,8 @@ func (h *house) extAuthz(g *WithT, user string) doorAnswer {
 	return newDoorAnswer(g, allowed, headers, []byte(response.GetDeniedResponse().GetBody()))
 }
 
-func (h *house) rateLimit(g *WithT, user string) doorAnswer {
-	response, err := ratelimitv3.NewRateLimitServiceClient(h.conn).ShouldRateLimit(h.context(), &ratelimitv3.RateLimitRequest{
+func (f *fixture) rateLimit(g *WithT, user string) doorAnswer {
+	response, err := ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(f.context(), &ratelimitv3.RateLimitRequest{
 		Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{
 			{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "path", Value: "/login"}, {Key: "user", Value: user}}},
 		},
@@ -257,14 +257,14 @@ func TestDoorsAgree(t *testing.T) {
 			g := NewWithT(t)
 			all := map[string][]doorAnswer{}
 			for _, door := range []string{"check", "authorize", "ext_authz", "ratelimit"} {
-				h := build(t, nil, tc.plan)
-				h.clock.Set(time.Unix(1_900_000_000, 0))
+				f := newFixture(t, nil, tc.plan)
+				f.clock.Set(time.Unix(1_900_000_000, 0))
 				if tc.stopped {
-					h.redis.Stop()
+					f.redis.Stop()
 				}
 				for range tc.want {
-					all[door] = append(all[door], h.doors[door](g, tc.user))
-					h.clock.Advance(10 * time.Millisecond)
+					all[door] = append(all[door], f.doors[door](g, tc.user))
+					f.clock.Advance(10 * time.Millisecond)
 				}
 			}
 			var got []string
@@ -285,23 +285,23 @@ func TestDoorsAgree(t *testing.T) {
 
 func TestDoorsShareCounters(t *testing.T) {
 	g := NewWithT(t)
-	h := build(t, nil, loginPlan())
+	f := newFixture(t, nil, loginPlan())
 	for i, door := range []string{"check", "authorize", "ext_authz"} {
-		first := h.doors[door](g, "alice")
+		first := f.doors[door](g, "alice")
 		g.Expect(first.Allowed).To(BeTrue())
 		g.Expect(first.Headers).To(HaveKeyWithValue("RateLimit", ContainSubstring(fmt.Sprintf(`"shop/login-burst";r=%d;t=60`, 2-i))))
 		g.Expect(first.Headers).To(HaveKeyWithValue("X-RateLimit-Limit", "3"))
 	}
-	for door, send := range h.doors {
+	for door, send := range f.doors {
 		g.Expect(send(g, "alice").Body.Code).To(Equal("TooManyAttempts"), door)
 	}
-	g.Expect(h.rateLimit(g, "bob").Allowed).To(BeTrue())
+	g.Expect(f.rateLimit(g, "bob").Allowed).To(BeTrue())
 }
 
 // A client cannot cause an error of the rate limit protocol by bytes that are not UTF-8.
 func TestBytesThatAreNotUTF8AreLimited(t *testing.T) {
 	g := NewWithT(t)
-	h := build(t, nil, loginPlan())
+	f := newFixture(t, nil, loginPlan())
 	value := "####"
 	wire, err := proto.Marshal(&ratelimitv3.RateLimitRequest{Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{
 		{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "path", Value: "/login"}, {Key: "user", Value: value}}},
@@ -311,7 +311,7 @@ func TestBytesThatAreNotUTF8AreLimited(t *testing.T) {
 	var answers []ratelimitv3.RateLimitResponse_Code
 	for range 4 {
 		r := &ratelimitv3.RateLimitResponse{}
-		g.Expect(h.conn.Invoke(t.Context(), ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, wire, r, grpc.ForceCodec(rawCodec{}))).To(Succeed())
+		g.Expect(f.conn.Invoke(t.Context(), ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, wire, r, grpc.ForceCodec(rawCodec{}))).To(Succeed())
 		answers = append(answers, r.GetOverallCode())
 	}
 	const ok, over = ratelimitv3.RateLimitResponse_OK, ratelimitv3.RateLimitResponse_OVER_LIMIT

@@ -187,7 +187,7 @@ func TestOpenConnectionsSurviveANewCertificate(t *testing.T) {
 	g.Eventually(r.newName).WithArguments(config).Should(Equal("second"))
 	status, name := r.get(oldHTTP, "/readyz")
 	g.Expect(status).To(Equal(200))
-	g.Expect(name).To(Equal("first"), "the connection of before the change")
+	g.Expect(name).To(Equal("first"), "an open connection keeps its certificate")
 	g.Expect(oldGRPC()).To(Succeed())
 }
 

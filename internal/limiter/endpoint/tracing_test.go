@@ -18,21 +18,21 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 )
 
-// buildTraced returns an endpoint with loginPlan and the exporter of its spans.
-func buildTraced(t *testing.T) (*house, *tracetest.InMemoryExporter) {
+// newTraced returns an endpoint with loginPlan and the exporter of its spans.
+func newTraced(t *testing.T) (*fixture, *tracetest.InMemoryExporter) {
 	t.Helper()
 	spans := tracetest.NewInMemoryExporter()
-	h := build(t, func(o *endpoint.Options) {
+	f := newFixture(t, func(o *endpoint.Options) {
 		o.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 		o.Propagator = propagation.TraceContext{}
 	}, loginPlan())
-	return h, spans
+	return f, spans
 }
 
 // The call of a door, the decision and the Redis command are nested spans in the trace of the
 // caller. No span contains the user.
 func TestSpansOfEachDoor(t *testing.T) {
-	h, spans := buildTraced(t)
+	f, spans := newTraced(t)
 	const user = "alice-who-has-a-secret"
 	for door, name := range map[string]string{
 		"check": "POST /v1/check", "authorize": "/v1/authorize",
@@ -41,8 +41,8 @@ func TestSpansOfEachDoor(t *testing.T) {
 	} {
 		t.Run(door, func(t *testing.T) {
 			g := NewWithT(t)
-			h.parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-			h.doors[door](g, user)
+			f.parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+			f.doors[door](g, user)
 			g.Eventually(func() []string { return names(spans.GetSpans()) }).Should(ContainElements(name, "decide", HavePrefix("evalsha")))
 			// The pool opens connections outside the trace of a request.
 			all := slices.DeleteFunc(spans.GetSpans(), func(s tracetest.SpanStub) bool { return s.Name == "redis.dial" })
@@ -70,9 +70,9 @@ func TestSpansOfEachDoor(t *testing.T) {
 
 func TestProbesHaveNoSpans(t *testing.T) {
 	g := NewWithT(t)
-	h, spans := buildTraced(t)
+	f, spans := newTraced(t)
 	for _, path := range []string{"/healthz", "/readyz"} {
-		response, err := http.Get("http://" + h.HTTP.Addr() + path)
+		response, err := http.Get("http://" + f.HTTP.Addr() + path)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(response.Body.Close()).To(Succeed())
 	}
@@ -83,8 +83,8 @@ func TestProbesHaveNoSpans(t *testing.T) {
 // Attributes of the original request can be the key of a policy.
 func TestSpansContainNoAttributesOfTheRequest(t *testing.T) {
 	g := NewWithT(t)
-	h, spans := buildTraced(t)
-	r, err := http.NewRequest(http.MethodGet, "http://"+h.HTTP.Addr()+"/v1/authorize/orders/secret?card=secret", http.NoBody)
+	f, spans := newTraced(t)
+	r, err := http.NewRequest(http.MethodGet, "http://"+f.HTTP.Addr()+"/v1/authorize/orders/secret?card=secret", http.NoBody)
 	g.Expect(err).NotTo(HaveOccurred())
 	r.Header.Set("X-Forwarded-For", "198.51.100.7, 127.0.0.1")
 	r.Header.Set("User-Agent", "secret")
