@@ -213,11 +213,11 @@ func TestCanceledCheckIsReported(t *testing.T) {
 // and is not an error.
 func TestInvalidRequestIsDenied(t *testing.T) {
 	g := NewWithT(t)
-	r, err := checkFrom(t, &engine{err: &limiter.FieldError{Field: "headers", Problem: "are odd"}}, "10.0.0.9:1", request())
+	r, err := checkFrom(t, &engine{err: &limiter.FieldError{Field: "headers", Problem: "are invalid"}}, "10.0.0.9:1", request())
 	g.Expect(err).NotTo(HaveOccurred())
 	got := readAnswer(g, r)
 	g.Expect([]any{got.code, got.status, got.headers["Content-Type"]}).To(Equal([]any{codes.InvalidArgument, 400, "application/problem+json"}))
-	g.Expect(got.body).To(And(ContainSubstring(`"field":"headers"`), ContainSubstring(`"detail":"headers: are odd"`)))
+	g.Expect(got.body).To(And(ContainSubstring(`"field":"headers"`), ContainSubstring(`"detail":"headers: are invalid"`)))
 }
 
 // FuzzCheck sends every request that can be decoded. Each has an answer.

@@ -30,10 +30,10 @@ var stateCalls = map[Verb]struct{ method, target, body string }{
 
 // Each verb needs its own right. A denied call changes no state.
 func TestEachVerbNeedsItsRight(t *testing.T) {
-	right := map[string]Verb{"eyes": VerbInspect, "eraser": VerbReset, "stopper": VerbBlock, "lifter": VerbUnblock}
+	right := map[string]Verb{"inspector": VerbInspect, "resetter": VerbReset, "blocker": VerbBlock, "unblocker": VerbUnblock}
 	for verb, call := range stateCalls {
 		for token, want := range map[string]int{
-			"root": 200, "eyes": 403, "eraser": 403, "stopper": 403, "lifter": 403, "unknown": 401, "unreachable": 503,
+			"root": 200, "inspector": 403, "resetter": 403, "blocker": 403, "unblocker": 403, "unknown": 401, "unreachable": 503,
 		} {
 			if right[token] == verb {
 				want = 200
@@ -115,8 +115,8 @@ func TestTokensNeedOneBearerHeader(t *testing.T) {
 
 // A caller without a right to a policy cannot find out whether it exists.
 func TestDeniedCallsDoNotRevealPolicies(t *testing.T) {
-	g, o := NewWithT(t), operate(t)
-	for _, token := range []string{"unknown", "eyes"} {
+	g, o := NewWithT(t), newOnRedis(t)
+	for _, token := range []string{"unknown", "inspector"} {
 		known := o.as(token, http.MethodPost, pathReset, `{"policy":"shop/login","key":"a"}`)
 		unknown := o.as(token, http.MethodPost, pathReset, `{"policy":"shop/nonesuch","key":"a"}`)
 		g.Expect(unknown.Code).To(Equal(known.Code))

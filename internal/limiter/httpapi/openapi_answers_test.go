@@ -25,7 +25,7 @@ type documentedCall struct {
 
 // Every answer conforms to the document, and every documented status is answered.
 func TestAnswersConformToOpenAPI(t *testing.T) {
-	g, c, o := NewWithT(t), loadContract(t), operate(t)
+	g, c, o := NewWithT(t), loadContract(t), newOnRedis(t)
 	const shared = `{"policies":["shop/login"],"key":["alice","b"],"cost":1,"peek":false,
 		"attributes":{"method":"GET","host":"h","path":"/","headers":{"a":"b"},"remoteAddress":"::1","principal":"p",
 		"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}}`
@@ -78,7 +78,7 @@ func TestAnswersConformToOpenAPI(t *testing.T) {
 		run(o,
 			documentedCall{"", "POST", path, body, 401},
 			documentedCall{"unknown", "POST", path, body, 401},
-			documentedCall{"eyes", "POST", path, body, 403},
+			documentedCall{"inspector", "POST", path, body, 403},
 			documentedCall{"root", "POST", path, "{}", 400},
 			documentedCall{"root", "POST", path, strings.Replace(body, "login", "nonesuch", 1), 404},
 			documentedCall{"root", "POST", path, big, 413},
@@ -87,7 +87,7 @@ func TestAnswersConformToOpenAPI(t *testing.T) {
 	}
 	run(o,
 		documentedCall{"", "GET", inspect, "", 401},
-		documentedCall{"lifter", "GET", inspect, "", 403},
+		documentedCall{"unblocker", "GET", inspect, "", 403},
 		documentedCall{"root", "GET", "/v1/state?policy=shop/nonesuch", "", 404},
 		documentedCall{"root", "GET", "/v1/state?policy=shop/login", "", 400},
 	)

@@ -50,22 +50,22 @@ func (r rights) Authorize(_ context.Context, token string, verb Verb, namespace,
 }
 
 var team = rights{
-	"root": {VerbInspect, VerbBlock, VerbUnblock, VerbReset},
-	"eyes": {VerbInspect}, "stopper": {VerbBlock}, "lifter": {VerbUnblock}, "eraser": {VerbReset},
+	"root":      {VerbInspect, VerbBlock, VerbUnblock, VerbReset},
+	"inspector": {VerbInspect}, "blocker": {VerbBlock}, "unblocker": {VerbUnblock}, "resetter": {VerbReset},
 }
 
-// operated is the handler of a real engine on a real Redis. It has the policies shop/login,
+// onRedis is a handler with a real engine and Redis. It has the policies shop/login,
 // with a key, and shop/shared, without one. Each admits two units an hour.
-type operated struct {
+type onRedis struct {
 	http.Handler
 	t     *testing.T
 	redis *testenv.Redis
 	log   *testenv.Log
 }
 
-func operate(t *testing.T) *operated {
+func newOnRedis(t *testing.T) *onRedis {
 	t.Helper()
-	o := &operated{t: t, redis: testenv.StartRedis(t), log: &testenv.Log{}}
+	o := &onRedis{t: t, redis: testenv.StartRedis(t), log: &testenv.Log{}}
 	client, err := redisclient.New(o.redis.URL, time.Second)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
@@ -91,7 +91,7 @@ func hourly(name string, key ...plan.KeyPart) *plan.Plan {
 }
 
 // as sends a request with the token from a loopback address.
-func (o *operated) as(token, method, target, body string) *httptest.ResponseRecorder {
+func (o *onRedis) as(token, method, target, body string) *httptest.ResponseRecorder {
 	return sendAs(o, token, method, target, body)
 }
 
@@ -105,7 +105,7 @@ func sendAs(h http.Handler, token, method, target, body string) *httptest.Respon
 }
 
 // found changes state and returns the member found of the answer.
-func (o *operated) found(path, body string) bool {
+func (o *onRedis) found(path, body string) bool {
 	o.t.Helper()
 	w := o.as("root", http.MethodPost, path, body)
 	var answer struct{ Found *bool }
@@ -116,7 +116,7 @@ func (o *operated) found(path, body string) bool {
 	return *answer.Found
 }
 
-func (o *operated) state(query string) (s keyState) {
+func (o *onRedis) state(query string) (s keyState) {
 	o.t.Helper()
 	w := o.as("root", http.MethodGet, pathState+"?"+query, "")
 	g := NewWithT(o.t)
@@ -126,7 +126,7 @@ func (o *operated) state(query string) (s keyState) {
 }
 
 // check sends a check and returns the status, the reason and the limit.
-func (o *operated) check(body string) (status int, reason limiter.Reason, limit string) {
+func (o *onRedis) check(body string) (status int, reason limiter.Reason, limit string) {
 	o.t.Helper()
 	w := send(o, http.MethodPost, pathCheck, body)
 	var v answer.DecisionBody
@@ -152,7 +152,7 @@ var stateTargets = map[string]stateTarget{
 }
 
 // expect sends a check and expects its status, reason and limit.
-func (o *operated) expect(check string, status int, reason limiter.Reason, limit string) {
+func (o *onRedis) expect(check string, status int, reason limiter.Reason, limit string) {
 	o.t.Helper()
 	gotStatus, gotReason, gotLimit := o.check(check)
 	NewWithT(o.t).Expect([]any{gotStatus, gotReason, gotLimit}).To(Equal([]any{status, reason, limit}))
@@ -161,7 +161,7 @@ func (o *operated) expect(check string, status int, reason limiter.Reason, limit
 func TestInspectShowsUsedUnits(t *testing.T) {
 	for name, tc := range stateTargets {
 		t.Run(name, func(t *testing.T) {
-			g, o := NewWithT(t), operate(t)
+			g, o := NewWithT(t), newOnRedis(t)
 			before := o.state(tc.query)
 			g.Expect(before.Blocked).To(BeFalse())
 			g.Expect(before.Revision).To(Equal(int64(7)))
@@ -178,7 +178,7 @@ func TestInspectShowsUsedUnits(t *testing.T) {
 func TestResetRestoresTheBudget(t *testing.T) {
 	for name, tc := range stateTargets {
 		t.Run(name, func(t *testing.T) {
-			g, o := NewWithT(t), operate(t)
+			g, o := NewWithT(t), newOnRedis(t)
 			g.Expect(o.found(pathReset, tc.body())).To(BeFalse())
 			o.expect(tc.check(), 200, limiter.ReasonAllowed, "")
 			o.expect(tc.check(), 200, limiter.ReasonAllowed, "")
@@ -193,7 +193,7 @@ func TestResetRestoresTheBudget(t *testing.T) {
 func TestBlockDeniesUntilUnblock(t *testing.T) {
 	for name, tc := range stateTargets {
 		t.Run(name, func(t *testing.T) {
-			g, o := NewWithT(t), operate(t)
+			g, o := NewWithT(t), newOnRedis(t)
 			g.Expect(o.found(pathUnblock, tc.body())).To(BeFalse())
 			g.Expect(o.found(pathBlock, tc.block("10m"))).To(BeTrue())
 			o.expect(tc.check(), 429, limiter.ReasonBlocked, "")
@@ -211,7 +211,7 @@ func TestBlockDeniesUntilUnblock(t *testing.T) {
 func TestChangesAreLoggedWithoutKeyAndToken(t *testing.T) {
 	for name, tc := range stateTargets {
 		t.Run(name, func(t *testing.T) {
-			g, o := NewWithT(t), operate(t)
+			g, o := NewWithT(t), newOnRedis(t)
 			o.found(pathReset, tc.body())
 			o.found(pathBlock, tc.block("10m"))
 			o.found(pathUnblock, tc.body())
@@ -226,7 +226,7 @@ func TestChangesAreLoggedWithoutKeyAndToken(t *testing.T) {
 }
 
 func TestInvalidStateRequestsAreRejected(t *testing.T) {
-	o := operate(t)
+	o := newOnRedis(t)
 	target := `{"policy":"shop/login","key":"alice"`
 	for name, tc := range map[string]struct {
 		method, target, body string
@@ -276,7 +276,7 @@ func TestInvalidStateRequestsAreRejected(t *testing.T) {
 }
 
 func TestStateReportsAnUnreachableRedis(t *testing.T) {
-	g, o := NewWithT(t), operate(t)
+	g, o := NewWithT(t), newOnRedis(t)
 	o.redis.Stop()
 	for _, call := range [][3]string{
 		{"GET", "/v1/state?policy=shop/login&key=secret-alice", ""},
@@ -324,7 +324,7 @@ func (s *fakeState) Unblock(ctx context.Context, _ string, _ []string) (bool, er
 	return s.do(ctx)
 }
 
-// sendAndHangUp sends a request of which the client hangs up while state runs.
+// sendAndHangUp sends a request whose client hangs up while the state call runs.
 func sendAndHangUp(t *testing.T, log *testenv.Log, method, target, body string) *httptest.ResponseRecorder {
 	t.Helper()
 	ctx, hangUp := context.WithCancel(t.Context())
