@@ -100,7 +100,7 @@ func (c *cluster) condition(name, kind string) func() string {
 	}
 }
 
-// leader returns the process that holds the lease, nil if there is none.
+// leader returns the process that holds the lease, or nil.
 func (c *cluster) leader(among []*process) func() *process {
 	return func() *process {
 		lease := &coordinationv1.Lease{}

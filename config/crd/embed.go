@@ -1,8 +1,8 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crd carries the generated CustomResourceDefinitions, so that whoever
-// installs them or judges by them need not know where it runs.
+// Package crd embeds the generated CustomResourceDefinitions. Code that installs them or
+// validates with them does not depend on its working directory.
 package crd
 
 import (

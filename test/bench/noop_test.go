@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serveNoop serves until the process is told to stop.
+// serveNoop serves until the process receives a signal.
 func serveNoop(kind string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // a process of its own, without a test
 	defer stop()

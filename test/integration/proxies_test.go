@@ -19,8 +19,8 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// nobody is the unprivileged user.
-const nobody = 65534
+// unprivileged is a user and group ID without rights, 65534 on Debian.
+const unprivileged = 65534
 
 // startNginx runs an unprivileged nginx with the given servers.
 func startNginx(t *testing.T, w *world, servers string) {
@@ -31,7 +31,7 @@ func startNginx(t *testing.T, w *world, servers string) {
 		nginx, err = exec.LookPath("/usr/sbin/nginx") // often not on PATH
 	}
 	g.Expect(err).NotTo(HaveOccurred(), hint)
-	dir, err := os.MkdirTemp("", "weir-nginx-") //nolint:usetesting // the user nobody cannot enter the folders of t.TempDir
+	dir, err := os.MkdirTemp("", "weir-nginx-") //nolint:usetesting // other users cannot enter the folders of t.TempDir
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	config := fmt.Sprintf(`daemon off; master_process off; pid %[1]s/pid; error_log stderr;
@@ -46,8 +46,8 @@ uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
 	g.Expect(os.WriteFile(path, []byte(config), 0o644)).To(Succeed())
 	cmd := exec.Command(nginx, "-c", path, "-p", dir, "-e", "stderr")
 	if os.Geteuid() == 0 {
-		g.Expect(os.Chown(dir, nobody, nobody)).To(Succeed())
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		g.Expect(os.Chown(dir, unprivileged, unprivileged)).To(Succeed())
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 	}
 	run(t, w.proxy, cmd)
 }

@@ -50,6 +50,34 @@ func sourceFiles(t *testing.T) (*token.FileSet, map[string]*ast.File) {
 	return fset, files
 }
 
+// The package comment of a package with three or more files names each file, in the order in
+// which to read them. It is in doc.go, or in one of the files that it names.
+func TestPackageCommentNamesEveryFile(t *testing.T) {
+	_, files := sourceFiles(t)
+	byFolder := map[string][]string{}
+	comments := map[string]string{}
+	for path, file := range files {
+		folder, name := filepath.Split(path)
+		if file.Doc != nil {
+			comments[folder] += file.Doc.Text()
+		}
+		if name != "doc.go" {
+			byFolder[folder] = append(byFolder[folder], name)
+		}
+	}
+	for folder, names := range byFolder {
+		if len(names) < 3 {
+			continue
+		}
+		named := strings.FieldsFunc(comments[folder], func(r rune) bool { return strings.ContainsRune(" \t\n(),:;", r) })
+		for _, name := range names {
+			if !slices.Contains(named, name) {
+				t.Errorf("the package comment of %s does not name %s", folder, name)
+			}
+		}
+	}
+}
+
 func TestSizes(t *testing.T) {
 	g := NewWithT(t)
 	fset, files := sourceFiles(t)
