@@ -4,8 +4,8 @@
 // Package controller publishes the plan of every RateLimitPolicy to the registry
 // and reports the rollout in the status of the policy.
 //
-// It works only while its process is the leader; what a pass left unfinished when
-// the term ends, the next leader does. It uses no finalizer: the plan of a deleted
+// It works only while its process is the leader. The next leader completes whatever is
+// unfinished when the term ends. It uses no finalizer: the plan of a deleted
 // policy is removed when the deletion is seen, and a sweep at the start of each
 // term and after each loss of Redis removes the plans that were missed. It knows
 // neither Redis nor counters, only the interface Publisher.

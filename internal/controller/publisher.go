@@ -12,16 +12,17 @@ import (
 // Publisher is the controller's interface to the registry. Its methods may be
 // called concurrently, also for the same ID.
 //
-// Set, Delete and Sweep fail at once while the registry is known to be
-// unreachable or owned elsewhere. The publisher remembers each Set and
-// Delete, retries by itself and signals Changes when it has written it.
+// Set and Delete wait for one attempt to write, not for the registry to recover, and
+// return its error. The publisher remembers them and retries; Changes and Rollout report
+// when the registry holds the result. While a lost registry waits for MarkSynced, they
+// return nil.
 type Publisher interface {
-	// Set makes p the wanted plan of its ID and returns when the registry holds it.
+	// Set makes p the desired plan of its ID and returns when the registry holds it.
 	// Setting the plan that the registry already holds costs nothing.
 	Set(ctx context.Context, p *plan.Plan) error
 
-	// Delete makes the ID one without a plan and returns when the registry holds
-	// none. Deleting an ID without a plan succeeds.
+	// Delete removes the plan of the ID and returns when it is no longer in the registry.
+	// Deleting an ID without a plan succeeds.
 	Delete(ctx context.Context, id string) error
 
 	// Sweep deletes the plans whose IDs are not live. A plan that is set during the
@@ -29,11 +30,11 @@ type Publisher interface {
 	// after the return.
 	Sweep(ctx context.Context, live func(id string) bool) error
 
-	// Synced reports to the publisher that Set or Delete was called for every policy
-	// since the term began, whatever they returned. Only then may the publisher
-	// replace a registry that was lost: with only some of the plans known, it would
-	// remove the others.
-	Synced()
+	// MarkSynced reports that every policy was processed in this term: set, deleted, or
+	// left unchanged because it does not compile. Failed calls count, because the publisher
+	// remembers them. Only then may the publisher replace a lost registry: with only some
+	// of the plans it would remove the others.
+	MarkSynced()
 
 	// Rollout returns how far the plan of the ID has got, without any I/O. Reachable,
 	// OwnedElsewhere and HasReplicas are the same for every ID, also for "".

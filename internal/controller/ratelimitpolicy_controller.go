@@ -154,10 +154,10 @@ func (r *Reconciler) removePlan(ctx context.Context, name types.NamespacedName) 
 }
 
 // markProcessed records that the publisher was given the policy in this term, and
-// calls Synced after the last one.
+// calls MarkSynced after the last one.
 func (r *Reconciler) markProcessed(ctx context.Context, name types.NamespacedName) {
 	if ctx.Err() == nil && r.initialPass.done(reconcile.Request{NamespacedName: name}) {
-		r.Publisher.Synced()
+		r.Publisher.MarkSynced()
 	}
 }
 

@@ -388,7 +388,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 			Eventually(ctx, plans.plan).WithArguments(policy.Namespace + "/gone").Should(BeNil())
 		})
 
-		It("is published before Synced, in every term", func(ctx SpecContext) {
+		It("is published before MarkSynced, in every term", func(ctx SpecContext) {
 			synced := func() []int {
 				plans.mu.Lock()
 				defer plans.mu.Unlock()

@@ -11,15 +11,15 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// transition is the content of an event on a policy. The zero transition records
+// eventContent is the content of an event on a policy. The zero eventContent records
 // none.
-type transition struct{ eventType, reason, message string }
+type eventContent struct{ eventType, reason, message string }
 
-// transitionOf returns the event for these conditions. Publishing and
+// eventOf returns the event for these conditions. Publishing and
 // ReplicasBehind, which pass by themselves, have none.
-func transitionOf(conditions []metav1.Condition) transition {
+func eventOf(conditions []metav1.Condition) eventContent {
 	if meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady) {
-		return transition{corev1.EventTypeNormal, v1alpha1.ReasonReady, "Every live replica enforces this generation."}
+		return eventContent{corev1.EventTypeNormal, v1alpha1.ReasonReady, "Every live replica enforces this generation."}
 	}
 	for _, t := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionProgrammed, v1alpha1.ConditionEnforced} {
 		c := meta.FindStatusCondition(conditions, t)
@@ -29,17 +29,17 @@ func transitionOf(conditions []metav1.Condition) transition {
 		if c.Reason == v1alpha1.ReasonPublishing || c.Reason == v1alpha1.ReasonReplicasBehind {
 			break
 		}
-		return transition{corev1.EventTypeWarning, c.Reason, c.Message}
+		return eventContent{corev1.EventTypeWarning, c.Reason, c.Message}
 	}
-	return transition{}
+	return eventContent{}
 }
 
 // recordEvent records the event for the new conditions, unless the status before had
 // the same event for the same generation.
 func (r *Reconciler) recordEvent(policy, before *v1alpha1.RateLimitPolicy) {
-	event := transitionOf(policy.Status.Conditions)
-	if event == (transition{}) ||
-		event == transitionOf(before.Status.Conditions) && policy.Status.ObservedGeneration == before.Status.ObservedGeneration {
+	event := eventOf(policy.Status.Conditions)
+	if event == (eventContent{}) ||
+		event == eventOf(before.Status.Conditions) && policy.Status.ObservedGeneration == before.Status.ObservedGeneration {
 		return
 	}
 	r.recorder.Eventf(policy, nil, event.eventType, event.reason, "Reconcile", "%s", event.message)

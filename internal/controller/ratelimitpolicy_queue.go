@@ -46,7 +46,7 @@ func (r *Reconciler) enqueueOnSignals(ctx context.Context, queue workqueue.Typed
 			case <-r.Terms.Begun():
 				policies := r.allPolicies(ctx)
 				if r.initialPass.begin(policies) {
-					r.Publisher.Synced()
+					r.Publisher.MarkSynced()
 				}
 				enqueueLowPriority(queue, sweep)
 				enqueueLowPriority(queue, policies...)

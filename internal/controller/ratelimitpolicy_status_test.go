@@ -34,12 +34,12 @@ func TestConditions(t *testing.T) {
 		rollout  plan.Rollout
 		// "<type> <status> <reason>", as the status lists them
 		want  []string
-		event transition
+		event eventContent
 	}{
 		"all is well": {
 			rollout: enforced,
 			want:    []string{"Ready True Ready", "Accepted True Accepted", "Programmed True Programmed", "Enforced True Enforced"},
-			event:   transition{"Normal", "Ready", "Every live replica enforces this generation."},
+			event:   eventContent{"Normal", "Ready", "Every live replica enforces this generation."},
 		},
 		"no replica is alive": {
 			rollout: with(func(r *plan.Rollout) { r.HasReplicas, r.AllReplicasCurrent = false, false }),
@@ -47,7 +47,7 @@ func TestConditions(t *testing.T) {
 				"Ready False NotReady", "Accepted True Accepted", "Programmed True Programmed", "Enforced False NoReplicas",
 				"Reconciling True NoReplicas",
 			},
-			event: transition{"Warning", "NoReplicas", "No replica is alive, so no request is decided."},
+			event: eventContent{"Warning", "NoReplicas", "No replica is alive, so no request is decided."},
 		},
 		"a replica is behind": {
 			rollout: with(func(r *plan.Rollout) { r.AllReplicasCurrent = false }),
@@ -83,7 +83,7 @@ func TestConditions(t *testing.T) {
 				"Ready Unknown Pending", "Accepted True Accepted", "Programmed Unknown RegistryUnreachable",
 				"Enforced Unknown RegistryUnreachable", "Reconciling True RegistryUnreachable",
 			},
-			event: transition{"Warning", "RegistryUnreachable", "Redis does not answer, so the content of the registry is unknown."},
+			event: eventContent{"Warning", "RegistryUnreachable", "Redis does not answer, so the content of the registry is unknown."},
 		},
 		"Redis does not answer, after it was owned elsewhere": {
 			rollout: with(func(r *plan.Rollout) { r.Reachable, r.OwnedElsewhere = false, true }),
@@ -91,7 +91,7 @@ func TestConditions(t *testing.T) {
 				"Ready Unknown Pending", "Accepted True Accepted", "Programmed Unknown RegistryUnreachable",
 				"Enforced Unknown RegistryUnreachable", "Reconciling True RegistryUnreachable",
 			},
-			event: transition{"Warning", "RegistryUnreachable", "Redis does not answer, so the content of the registry is unknown."},
+			event: eventContent{"Warning", "RegistryUnreachable", "Redis does not answer, so the content of the registry is unknown."},
 		},
 		"the registry is owned elsewhere": {
 			rollout: with(func(r *plan.Rollout) { r.OwnedElsewhere = true }),
@@ -99,7 +99,7 @@ func TestConditions(t *testing.T) {
 				"Ready False NotReady", "Accepted True Accepted", "Programmed False RegistryOwnedElsewhere",
 				"Enforced False NotProgrammed", "Reconciling True RegistryOwnedElsewhere",
 			},
-			event: transition{"Warning", "RegistryOwnedElsewhere", "Another installation owns the registry. Nothing is written to it."},
+			event: eventContent{"Warning", "RegistryOwnedElsewhere", "Another installation owns the registry. Nothing is written to it."},
 		},
 		"it does not compile": {
 			problems: invalid,
@@ -108,7 +108,7 @@ func TestConditions(t *testing.T) {
 				"Ready False NotReady", "Accepted False InvalidSpec", "Programmed False NotAccepted", "Enforced False NotProgrammed",
 				"Stalled True InvalidSpec",
 			},
-			event: transition{"Warning", "InvalidSpec", "spec.limits: Invalid value: 1: cannot be"},
+			event: eventContent{"Warning", "InvalidSpec", "spec.limits: Invalid value: 1: cannot be"},
 		},
 		"it does not compile while Redis does not answer": {
 			problems: invalid,
@@ -117,7 +117,7 @@ func TestConditions(t *testing.T) {
 				"Ready False NotReady", "Accepted False InvalidSpec", "Programmed False NotAccepted", "Enforced False NotProgrammed",
 				"Stalled True InvalidSpec",
 			},
-			event: transition{"Warning", "InvalidSpec", "spec.limits: Invalid value: 1: cannot be"},
+			event: eventContent{"Warning", "InvalidSpec", "spec.limits: Invalid value: 1: cannot be"},
 		},
 		"it needs an unsupported feature": {
 			problems: unsupported,
@@ -125,7 +125,7 @@ func TestConditions(t *testing.T) {
 				"Ready False NotReady", "Accepted False NotSupported", "Programmed False NotAccepted", "Enforced False NotProgrammed",
 				"Stalled True NotSupported",
 			},
-			event: transition{"Warning", "NotSupported", `spec.limits: Unsupported value: 1: supported values: "2"`},
+			event: eventContent{"Warning", "NotSupported", `spec.limits: Unsupported value: 1: supported values: "2"`},
 		},
 		"it needs an unsupported feature and is invalid": {
 			problems: append(unsupported, invalid...),
@@ -133,7 +133,7 @@ func TestConditions(t *testing.T) {
 				"Ready False NotReady", "Accepted False InvalidSpec", "Programmed False NotAccepted", "Enforced False NotProgrammed",
 				"Stalled True InvalidSpec",
 			},
-			event: transition{"Warning", "InvalidSpec", `spec.limits: Unsupported value: 1: supported values: "2"; ` +
+			event: eventContent{"Warning", "InvalidSpec", `spec.limits: Unsupported value: 1: supported values: "2"; ` +
 				"spec.limits: Invalid value: 1: cannot be"},
 		},
 		"it is not permitted and is invalid": {
@@ -142,7 +142,7 @@ func TestConditions(t *testing.T) {
 				"Ready False NotReady", "Accepted False MatchNotPermitted", "Programmed False NotAccepted",
 				"Enforced False NotProgrammed", "Stalled True MatchNotPermitted",
 			},
-			event: transition{
+			event: eventContent{
 				"Warning", "MatchNotPermitted",
 				"spec.limits: Invalid value: 1: cannot be; spec.limits: Forbidden: not granted",
 			},
@@ -159,7 +159,7 @@ func TestConditions(t *testing.T) {
 				g.Expect(c.Message).NotTo(BeEmpty())
 				g.Expect(len(c.Message)).To(BeNumerically("<=", maxMessageBytes))
 			}
-			g.Expect(transitionOf(conditions)).To(Equal(tc.event))
+			g.Expect(eventOf(conditions)).To(Equal(tc.event))
 		})
 	}
 }
@@ -194,7 +194,7 @@ func TestReadyNamesTheFirstUnmetCondition(t *testing.T) {
 		Equal("NoReplicas: No replica is alive, so no request is decided."))
 }
 
-// Only a change of status is a transition, not a change of reason or message.
+// Only a change of status is a eventContent, not a change of reason or message.
 func TestTransitionTimesAreKept(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

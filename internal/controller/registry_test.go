@@ -28,7 +28,7 @@ type registry struct {
 	wanted         map[string]*plan.Plan // nil: delete it
 	replicas       map[string]replica
 	sets, sweeps   int
-	synced         []int // see Synced
+	synced         []int // see MarkSynced
 }
 
 type entry struct {
@@ -148,8 +148,8 @@ func (r *registry) Rollout(id string) plan.Rollout {
 	}
 }
 
-// Synced records how many policies were set or deleted before it.
-func (r *registry) Synced() {
+// MarkSynced records how many policies were set or deleted before it.
+func (r *registry) MarkSynced() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.synced = append(r.synced, len(r.wanted))

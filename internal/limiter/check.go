@@ -34,8 +34,8 @@ type Check struct {
 	// Peek evaluates the check and writes nothing.
 	Peek bool
 	// Charges, when not nil, replaces Cost and Peek with one charge for each of
-	// Attributes.Descriptors, in the same order. Where several charges meet the same
-	// policy and key, the largest cost is spent, once.
+	// Attributes.Descriptors, in the same order. If several charges apply to the
+	// same policy and key, only the largest is spent.
 	Charges []Charge
 }
 
@@ -45,7 +45,7 @@ type Charge struct {
 	Cost int64
 	// Peek evaluates the check and writes nothing.
 	Peek bool
-	// Limit, when not nil, overrides a limit of the policy for this check.
+	// Limit, when not nil, replaces a limit of the policy for this check.
 	Limit *RequestedLimit
 }
 
@@ -134,14 +134,15 @@ func (c *Check) ChargeOf(descriptor int) Charge {
 	}
 	largest := c.Charges[0]
 	for _, other := range c.Charges[1:] {
-		largest = largest.Larger(other)
+		largest = largest.Merge(other)
 	}
 	largest.Limit = nil
 	return largest
 }
 
-// Larger returns the larger of two charges. Any spending is larger than a peek.
-func (c Charge) Larger(other Charge) Charge {
+// Merge returns the charge of two descriptors with the same policy and key: the larger
+// cost, where any spending outweighs a peek. The result keeps the Limit of one of the two.
+func (c Charge) Merge(other Charge) Charge {
 	if c.Peek != other.Peek {
 		if c.Peek {
 			return other

@@ -14,16 +14,16 @@ type Reason string
 
 // The reasons of decisions.
 const (
-	// ReasonAllowed means that every limit admitted the cost.
+	// ReasonAllowed means that every limit admits the cost.
 	ReasonAllowed Reason = "Allowed"
 	// ReasonNoPolicy means that no policy applies.
 	ReasonNoPolicy Reason = "NoPolicy"
 	// ReasonDisabled means that only policies with mode Disabled apply.
 	ReasonDisabled Reason = "Disabled"
-	// ReasonExempt means that an override with action Allow exempts the caller from the
+	// ReasonExempt means that an override with action Allow exempts the key from the
 	// policies that would apply.
 	ReasonExempt Reason = "Exempt"
-	// ReasonDeniedByOverride means that an override with action Deny selects the caller.
+	// ReasonDeniedByOverride means that an override with action Deny selects the key.
 	// Retrying does not help.
 	ReasonDeniedByOverride Reason = "DeniedByOverride"
 	// ReasonMissingKey means that a key part is missing and the policy has onMissingKey:
@@ -61,7 +61,7 @@ type Decision struct {
 	Limits []LimitState
 	// Descriptors holds the outcome of each descriptor of a check with Charges.
 	Descriptors []DescriptorState
-	// RetryAfter is the time until the same check is admitted, if no other caller uses
+	// RetryAfter is the time until the same check is admitted, if no other check uses
 	// the same keys. 0 when allowed or when waiting does not help.
 	RetryAfter time.Duration
 	// Degraded is the failure mode that decided because Redis did not answer; else

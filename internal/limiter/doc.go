@@ -1,11 +1,11 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package limiter is the contract between the engine, which decides, and the doors,
-// which translate one protocol each. It holds the types of questions and answers and
-// their validation, and imports only package plan.
+// Package limiter is the contract between the engine, which decides checks, and the front
+// doors, which serve one protocol each (packages httpapi, envoyrls and extauthz). It holds
+// the types of checks and decisions and their validation, and imports only package plan.
 //
-// Reading order: check.go (the question), decision.go (the answer), errors.go (why a
-// check has no answer), door.go (what every door is given), state.go (one key as
-// operators see it).
+// Reading order: check.go (checks), decision.go (decisions), errors.go (the errors of
+// Decide), door.go (the interface Decider and the options of all doors), state.go (the
+// state of one key).
 package limiter

@@ -12,7 +12,7 @@ import (
 type Decider interface {
 	// Decide answers the check. It returns a *FieldError or *UnknownPolicyError for an
 	// invalid check, ErrNotReady before the first plans are loaded, and the error of ctx
-	// if the caller cancelled.
+	// if the caller canceled.
 	Decide(ctx context.Context, check *Check) (*Decision, error)
 }
 
@@ -21,8 +21,8 @@ type DoorOptions struct {
 	// TrustedProxies are the networks of the proxies whose forwarding headers are
 	// trusted.
 	TrustedProxies []netip.Prefix
-	// PrincipalHeader is the header, in any case, in which trusted proxies send the
-	// authenticated user; empty is none.
+	// PrincipalHeader is the name, case-insensitive, of the header in which trusted proxies
+	// send the authenticated user; empty turns it off.
 	PrincipalHeader string
 	// LegacyHeaders adds X-RateLimit-Limit, -Remaining and -Reset to answers.
 	LegacyHeaders bool

@@ -24,4 +24,6 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
 type UnknownPolicyError struct{ Policy string }
 
 // Error implements error.
-func (e *UnknownPolicyError) Error() string { return fmt.Sprintf("policy %q does not exist", e.Policy) }
+func (e *UnknownPolicyError) Error() string {
+	return fmt.Sprintf("policy %q has no plan: it does not exist or is not accepted", e.Policy)
+}

@@ -23,7 +23,8 @@ import (
 type Store interface {
 	// Evaluate decides all entries of the call in one atomic step.
 	Evaluate(ctx context.Context, call *script.Call) (*script.Reply, error)
-	// Reset, Block and Unblock change the state of one key of one policy.
+	// Reset and Unblock delete the state or the block of a key and report whether there was
+	// any. Block denies the key for length, in place of an existing block.
 	Reset(ctx context.Context, policy *script.Policy, key script.Key) (bool, error)
 	Block(ctx context.Context, policy *script.Policy, key script.Key, length time.Duration) error
 	Unblock(ctx context.Context, policy *script.Policy, key script.Key) (bool, error)
@@ -57,11 +58,11 @@ type Engine struct {
 	metrics      *metrics
 	log          *decisionLog
 	tracer       trace.Tracer
-	current      atomic.Pointer[current]
+	active       atomic.Pointer[activeView]
 }
 
-// current is the view that decisions use, with the series that count them.
-type current struct {
+// activeView is the view that decisions use, with the series that count them.
+type activeView struct {
 	*view
 	series viewMetrics
 }
@@ -84,13 +85,13 @@ func New(o Options) *Engine {
 // Use replaces the snapshot for all decisions that start after it returns. It must not
 // be called concurrently with itself.
 func (e *Engine) Use(snapshot *plan.Snapshot) {
-	previous := e.current.Load()
+	previous := e.active.Load()
 	if previous == nil {
-		previous = &current{}
+		previous = &activeView{}
 	}
-	next := &current{view: newView(snapshot, previous.view)}
+	next := &activeView{view: newView(snapshot, previous.view)}
 	next.series = e.metrics.forView(next.view, previous.series)
-	e.current.Store(next)
+	e.active.Store(next)
 	if previous.view != nil {
 		e.metrics.forget(previous.view, next.view)
 	}
@@ -98,7 +99,7 @@ func (e *Engine) Use(snapshot *plan.Snapshot) {
 
 // Snapshot returns the current snapshot, or nil before the first Use.
 func (e *Engine) Snapshot() *plan.Snapshot {
-	if v := e.current.Load(); v != nil {
+	if v := e.active.Load(); v != nil {
 		return v.snapshot
 	}
 	return nil
@@ -113,7 +114,7 @@ func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *li
 		defer func() { end(decision, err) }()
 	}
 	start := time.Now() //nolint:forbidigo // for the duration metric only
-	v := e.current.Load()
+	v := e.active.Load()
 	if v == nil {
 		return nil, limiter.ErrNotReady
 	}

@@ -19,15 +19,15 @@ type evaluation struct {
 
 	participants    []participant // participants[i] belongs to call.Entries[i]
 	outrightDenials []outrightDenial
-	exempt          []*policy // policies whose override allows the caller
+	exempt          []*policy // policies whose override exempts the key
 	failures        []expressionFailure
-	ignoredRequests []*policy  // policies without a limit that the requested one could replace
-	neverFits       int        // index of the first enforcing participant that can never admit the cost, or -1
+	ignoredLimits   []*policy  // policies that ignore a requested limit, having none it could replace
+	overQuota       int        // index of the first enforcing participant whose quota the cost exceeds, or -1
 	givenKey        script.Key // the key of the check, encoded; empty if it has none
 	sawDisabled     bool       // a policy with mode Disabled applies
 }
 
-// participant is a policy that takes part in a decision, with the variant for the caller.
+// participant is a policy that takes part in a decision, with the variant for the key.
 type participant struct {
 	*policy
 	*variant
@@ -44,8 +44,8 @@ type outrightDenial struct {
 	descriptors descriptorSet
 }
 
-func newEvaluation(check *limiter.Check, policies []applicable, failures []expressionFailure) *evaluation {
-	ev := &evaluation{failures: failures, neverFits: -1}
+func newEvaluation(check *limiter.Check, policies []candidate, failures []expressionFailure) *evaluation {
+	ev := &evaluation{failures: failures, overQuota: -1}
 	if check.Key != nil {
 		ev.givenKey = script.EncodeKey(check.Key...)
 	}
@@ -58,14 +58,14 @@ func newEvaluation(check *limiter.Check, policies []applicable, failures []expre
 		}
 		ev.addPolicy(p, check)
 	}
-	ev.markCostsThatNeverFit()
+	ev.markOverQuota()
 	return ev
 }
 
-// addPolicy finds the key and the override of the caller and adds the policy to the
+// addPolicy finds the key and its override and adds the policy to the
 // participants, the outright denials or the exemptions. Overrides come before
-// onMissingKey: an override can select a caller without a key by its address.
-func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
+// onMissingKey: an override can select a client without a key by its address.
+func (ev *evaluation) addPolicy(p candidate, check *limiter.Check) {
 	descriptors := check.Attributes.DescriptorsOf(p.descriptor)
 	var buffer [plan.MaxKeyParts]string
 	key, missing := ev.keyOf(p, check, descriptors, buffer[:0])
@@ -103,7 +103,7 @@ func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 // keyOf returns the key of the check or, if it has none, the key that the policy derives,
 // appended to buffer.
 func (ev *evaluation) keyOf(
-	p applicable, check *limiter.Check, descriptors []plan.Descriptor, buffer []string,
+	p candidate, check *limiter.Check, descriptors []plan.Descriptor, buffer []string,
 ) (key []string, missing bool) {
 	if check.Key != nil {
 		return check.Key, false
@@ -113,18 +113,18 @@ func (ev *evaluation) keyOf(
 	return key, missing
 }
 
-// applyRequestedLimit returns the base variant with the requested limit in it, or the base
-// itself if the policy has no limit that it could replace.
-func (ev *evaluation) applyRequestedLimit(p *policy, base *variant, limit limiter.RequestedLimit) *variant {
-	if found := p.requested(base, limit); found != nil {
+// applyRequestedLimit returns the selected variant with the requested limit in it, or the
+// selected variant itself if it has no limit to replace.
+func (ev *evaluation) applyRequestedLimit(p *policy, selected *variant, limit limiter.RequestedLimit) *variant {
+	if found := p.requestedVariant(selected, limit); found != nil {
 		return found
 	}
-	ev.ignoredRequests = append(ev.ignoredRequests, p)
-	return base
+	ev.ignoredLimits = append(ev.ignoredLimits, p)
+	return selected
 }
 
-// A policy that matches several descriptors is applicable several times. The functions
-// below merge those with the same outcome, so that each counts once.
+// A policy that matches several descriptors is several candidates. The functions below merge
+// those with the same outcome, so that each counts once.
 
 func (ev *evaluation) addExempt(p *policy) {
 	if !slices.Contains(ev.exempt, p) {
@@ -132,7 +132,7 @@ func (ev *evaluation) addExempt(p *policy) {
 	}
 }
 
-func (ev *evaluation) denyOutright(p applicable, reason limiter.Reason, override string) {
+func (ev *evaluation) denyOutright(p candidate, reason limiter.Reason, override string) {
 	descriptors := descriptorSetOf(p.descriptor)
 	for i := range ev.outrightDenials {
 		if o := &ev.outrightDenials[i]; o.policy == p.policy && o.reason == reason && o.override == override {
@@ -154,7 +154,7 @@ func (ev *evaluation) addParticipant(added participant, key script.Key, charge l
 		if entry.Key != key {
 			continue
 		}
-		largest := charge.Larger(limiter.Charge{Cost: entry.Cost, Peek: entry.Peek})
+		largest := charge.Merge(limiter.Charge{Cost: entry.Cost, Peek: entry.Peek})
 		entry.Cost, entry.Peek = largest.Cost, largest.Peek
 		same.peek = largest.Peek
 		same.descriptors |= added.descriptors
@@ -166,19 +166,19 @@ func (ev *evaluation) addParticipant(added participant, key script.Key, charge l
 	})
 }
 
-// markCostsThatNeverFit turns entries whose cost exceeds a quota into peeks. If one of
+// markOverQuota turns entries whose cost exceeds a quota into peeks. If one of
 // them enforces, the check is denied, so all entries become peeks.
-func (ev *evaluation) markCostsThatNeverFit() {
+func (ev *evaluation) markOverQuota() {
 	for i, pt := range ev.participants {
 		if ev.call.Entries[i].Cost <= pt.smallestQuota {
 			continue
 		}
 		ev.call.Entries[i].Peek = true
-		if pt.enforces() && ev.neverFits < 0 {
-			ev.neverFits = i
+		if pt.enforces() && ev.overQuota < 0 {
+			ev.overQuota = i
 		}
 	}
-	if ev.neverFits >= 0 {
+	if ev.overQuota >= 0 {
 		for i := range ev.call.Entries {
 			ev.call.Entries[i].Peek = true
 		}

@@ -13,8 +13,8 @@ import (
 
 // Messages of denials to which the denial message of the policy does not apply.
 const (
-	messageMissingKey  = "The request lacks the key that identifies its caller."
-	messageDenied      = "This caller is denied."
+	messageMissingKey  = "The request lacks the key that identifies its client."
+	messageDenied      = "This client is denied."
 	messageUnavailable = "Rate limits cannot be checked at the moment."
 )
 
@@ -28,8 +28,8 @@ func (ev *evaluation) judge(err error) *limiter.Decision {
 	case len(ev.participants) == 0 && len(ev.outrightDenials) == 0:
 		d.Reason = ev.reasonWithoutLimits()
 	case ev.deniedOutright(d):
-	case ev.neverFits >= 0:
-		ev.denyNeverFits(d)
+	case ev.overQuota >= 0:
+		ev.denyOverQuota(d)
 	case err != nil:
 		ev.degrade(d)
 	default:
@@ -74,9 +74,9 @@ func (ev *evaluation) deniedOutright(d *limiter.Decision) bool {
 	return false
 }
 
-// denyNeverFits denies a cost that is larger than the quota of some limit.
-func (ev *evaluation) denyNeverFits(d *limiter.Decision) {
-	pt, cost := ev.participants[ev.neverFits], ev.call.Entries[ev.neverFits].Cost
+// denyOverQuota denies a cost that is larger than the quota of some limit.
+func (ev *evaluation) denyOverQuota(d *limiter.Decision) {
+	pt, cost := ev.participants[ev.overQuota], ev.call.Entries[ev.overQuota].Cost
 	limit := slices.IndexFunc(pt.quotas, func(quota int64) bool { return quota < cost })
 	deny(d, pt.policy, limiter.ReasonCostExceedsThreshold, pt.limits[limit].Name)
 }
@@ -95,8 +95,9 @@ func (ev *evaluation) degrade(d *limiter.Decision) {
 	}
 }
 
-// denyByVerdicts denies the check if the verdict of an enforcing policy does. The first
-// such policy of the chain is named; RetryAfter is the longest wait of all limits.
+// denyByVerdicts denies the check if an enforcing policy did not admit it. The first such
+// policy of the chain is named. RetryAfter is the longest of all limits that are not in mode
+// Shadow.
 func (ev *evaluation) denyByVerdicts(d *limiter.Decision) {
 	for i, pt := range ev.participants {
 		r := &ev.reply.Entries[i]

@@ -35,7 +35,7 @@ func keyHash(key script.Key) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// write logs the decision at level Debug, for finding out why one caller was denied: one
+// write logs the decision at level Debug, to find out why a key was denied: one
 // line for each policy and key that took part, or one line if none did.
 func (l *decisionLog) write(ctx context.Context, check *limiter.Check, ev *evaluation, d *limiter.Decision) {
 	if !l.logger.Enabled(ctx, slog.LevelDebug) {

@@ -67,10 +67,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-// forget deletes the series of policies that the current view no longer has.
-func (m *metrics) forget(previous, current *view) {
+// forget deletes the series of policies that the next view no longer has.
+func (m *metrics) forget(previous, next *view) {
 	for _, p := range previous.snapshot.Plans() {
-		if current.policies[p] != nil || current.snapshot.Lookup(p.ID()) != nil {
+		if next.policies[p] != nil || next.snapshot.Lookup(p.ID()) != nil {
 			continue
 		}
 		labels := prometheus.Labels{"namespace": p.Namespace, "policy": p.Name}
@@ -156,7 +156,7 @@ func (m *metrics) count(ev *evaluation, series viewMetrics, d *limiter.Decision,
 	for _, f := range ev.failures {
 		series[f.policy].countExpressionError(f.field)
 	}
-	for _, p := range ev.ignoredRequests {
+	for _, p := range ev.ignoredLimits {
 		m.ignored.WithLabelValues(p.plan.Namespace, p.plan.Name).Inc()
 	}
 	for i, pt := range ev.participants {

@@ -38,7 +38,7 @@ func newOverride(i int, o *plan.Override) override {
 	return prepared
 }
 
-// selects reports whether every selector holds for the caller. A failing expression
+// selects reports whether every selector holds for the key and the attributes. A failing expression
 // does not hold.
 func (o *override) selects(key []string, a *plan.Attributes, descriptors []plan.Descriptor) (bool, error) {
 	if o.keys != nil {

@@ -238,7 +238,7 @@ func TestDenyingOverrideDenies(t *testing.T) {
 	d := f.decide(t, named("a/x"))
 	g.Expect(d.Allowed).To(BeFalse())
 	g.Expect([]string{string(d.Reason), d.Policy, d.Limit, d.Override}).To(Equal([]string{"DeniedByOverride", "a/x", "", "denied"}))
-	g.Expect(d.Denial).To(Equal(plan.Denial{Code: "RateLimited", Message: "This caller is denied."}))
+	g.Expect(d.Denial).To(Equal(plan.Denial{Code: "RateLimited", Message: "This client is denied."}))
 	g.Expect(d.RetryAfter).To(BeZero())
 	g.Expect(exposition(g, f.registry)).To(ContainSubstring(`weir_decisions_total{limit="",namespace="a",policy="x",verdict="denied"}`))
 }

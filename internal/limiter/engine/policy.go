@@ -86,7 +86,7 @@ func (p *policy) variants() []*variant {
 
 func (p *policy) enforces() bool { return p.plan.Mode == plan.ModeEnforce }
 
-// overrideOf returns the first override that selects the caller, or nil, and the
+// overrideOf returns the first override that selects the key, or nil, and the
 // expressions that failed.
 func (p *policy) overrideOf(key []string, a *plan.Attributes, descriptors []plan.Descriptor) (found *override, failures []expressionFailure) {
 	for i := range p.overrides {

@@ -15,20 +15,20 @@ import (
 // a new requested limit is prepared again for each check.
 const maxRequested = 256
 
-// requestedKey identifies a requested limit on top of a base variant.
+// requestedKey identifies a requested limit in a variant.
 type requestedKey struct {
-	base  *variant
-	limit limiter.RequestedLimit
+	selected *variant
+	limit    limiter.RequestedLimit
 }
 
-// requested returns the base with the requested limit in place of one of its limits, or
-// nil if the policy has no limit that it could replace.
-func (p *policy) requested(base *variant, limit limiter.RequestedLimit) *variant {
-	key := requestedKey{base, limit}
+// requestedVariant returns the selected variant with the requested limit in place of one of
+// its limits, or nil if it has no limit to replace.
+func (p *policy) requestedVariant(selected *variant, limit limiter.RequestedLimit) *variant {
+	key := requestedKey{selected: selected, limit: limit}
 	if found, ok := p.requestedVariants.Load(key); ok {
 		return found.(*variant) //nolint:forcetypeassert // only variants are stored
 	}
-	v := p.newRequested(base, limit)
+	v := p.newRequested(selected, limit)
 	if p.requestedCount.Add(1) <= maxRequested {
 		p.requestedVariants.Store(key, v)
 	}
@@ -36,17 +36,17 @@ func (p *policy) requested(base *variant, limit limiter.RequestedLimit) *variant
 }
 
 // newRequested replaces the limit with the same window, or the only limit.
-func (p *policy) newRequested(base *variant, limit limiter.RequestedLimit) *variant {
-	place := slices.IndexFunc(base.limits, func(l plan.Limit) bool { return l.Window() == limit.Window })
-	if place < 0 && len(base.limits) == 1 && slices.Contains(limiter.RequestableWindows, limit.Window) {
+func (p *policy) newRequested(selected *variant, limit limiter.RequestedLimit) *variant {
+	place := slices.IndexFunc(selected.limits, func(l plan.Limit) bool { return l.Window() == limit.Window })
+	if place < 0 && len(selected.limits) == 1 && slices.Contains(limiter.RequestableWindows, limit.Window) {
 		place = 0
 	}
 	if place < 0 {
 		return nil
 	}
-	limits := slices.Clone(base.limits)
+	limits := slices.Clone(selected.limits)
 	limits[place] = limits[place].Requested(limit.Units, limit.Window)
-	v := newVariant(p.plan, base.override, limits)
+	v := newVariant(p.plan, selected.override, limits)
 	if limit.Units == 0 {
 		v.smallestQuota, v.quotas[place] = 0, 0
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// The methods below are for operators. A key is the list of its parts; nil is the shared
-// budget of a policy without a key. They work in every mode, also Disabled. They return
-// the errors of Decide, and a *script.StoreError when Redis does not answer.
+// The methods below are for operators. They work in every mode, even Disabled. They return
+// the errors of Decide, and a *script.StoreError when Redis does not answer. A key is the
+// list of its parts; nil is the shared budget of a policy without a key.
 
 // Inspect returns the state of the key and writes nothing. The attributes select the
 // override.
@@ -96,7 +96,7 @@ type policyKey struct {
 
 // locate resolves the ID of a policy and encodes the key.
 func (e *Engine) locate(id string, key []string) (*policyKey, error) {
-	v := e.current.Load()
+	v := e.active.Load()
 	if v == nil {
 		return nil, limiter.ErrNotReady
 	}

@@ -75,7 +75,7 @@ func TestAnswerContainsOverrideAndSuppression(t *testing.T) {
 	g := NewWithT(t)
 	w := sendCheck(answering(limiter.Decision{
 		Reason: limiter.ReasonDeniedByOverride, Policy: "shop/login", Override: "banned",
-		Denial: plan.Denial{Code: "RateLimited", Message: "This caller is denied."},
+		Denial: plan.Denial{Code: "RateLimited", Message: "This client is denied."},
 		Limits: []limiter.LimitState{
 			{Policy: "a/b", Limit: "shed", Override: "gold", Algorithm: plan.Suppressed, SuppressionFactor: 0.25, Threshold: 3},
 			{Policy: "a/b", Limit: "calm", Algorithm: plan.Suppressed, Threshold: 3},
@@ -83,7 +83,7 @@ func TestAnswerContainsOverrideAndSuppression(t *testing.T) {
 	}), namedCheck)
 	g.Expect(w.Code).To(Equal(http.StatusForbidden))
 	g.Expect(w.Body.String()).To(MatchJSON(`{
-		"type": "about:blank", "title": "Forbidden", "status": 403, "detail": "This caller is denied.", "code": "RateLimited",
+		"type": "about:blank", "title": "Forbidden", "status": 403, "detail": "This client is denied.", "code": "RateLimited",
 		"allowed": false, "reason": "DeniedByOverride", "policy": "shop/login", "limit": "", "override": "banned", "revision": 0,
 		"limits": [
 			{"policy": "a/b", "limit": "shed", "override": "gold", "allowed": false, "used": 0, "threshold": 3, "remaining": 0,

@@ -86,10 +86,10 @@ type header struct {
 	now       int64 // microseconds of server time
 }
 
-// takeTerm begins a term above before, unless the epoch is no longer seen. It succeeded if
-// the header names the holder.
-func (s *scripts) takeTerm(ctx context.Context, holder string, before int64, seen epoch) (h header, err error) {
-	err = s.call(ctx, callTimeout, termScript, []any{holder, before, string(seen)}, &h)
+// takeTerm begins a term higher than previous, provided that the registry is still in the
+// observed epoch. It succeeded if the header names the holder.
+func (s *scripts) takeTerm(ctx context.Context, holder string, previous int64, observed epoch) (h header, err error) {
+	err = s.call(ctx, callTimeout, termScript, []any{holder, previous, string(observed)}, &h)
 	return h, err
 }
 
@@ -115,7 +115,7 @@ func (w *write) arguments(term int64, holder string) (args []any, size int) {
 	return args, size
 }
 
-// publish writes the batch. It returns errMoved if Redis rejected it.
+// publish writes the batch. It returns errConflict if Redis rejected it.
 func (s *scripts) publish(ctx context.Context, term int64, holder string, w *write) error {
 	args, size := w.arguments(term, holder)
 	limit := callTimeout + time.Duration(size)*time.Second/minWriteBytesPerSecond
@@ -127,7 +127,7 @@ func (s *scripts) publish(ctx context.Context, term int64, holder string, w *wri
 		return err
 	}
 	if written == 0 {
-		return errMoved
+		return errConflict
 	}
 	return nil
 }
@@ -151,7 +151,8 @@ type report struct {
 	Name     string `json:"-"`
 	Epoch    epoch  `json:"epoch,omitempty"`
 	Revision int64  `json:"revision,omitempty"`
-	// Rejects is the epoch in the registry that the replica does not load.
+	// Rejects is the epoch of the registry that the replica has rejected, or empty. Other
+	// releases read it under its JSON name.
 	Rejects epoch `json:"distrusts,omitempty"`
 	// Skips is the number of plans that the replica cannot decode; Skipped names some.
 	Skips   int      `json:"skips,omitempty"`

@@ -3,7 +3,7 @@
 
 // Package registry carries plans from the one leader to every replica, through Redis.
 //
-// A Writer keeps the registry equal to the plans that the leader wants. A Watcher keeps the
+// A Writer keeps the registry equal to the plans that the leader desires. A Watcher keeps the
 // snapshot of a replica equal to the registry. Neither knows where plans come from or how
 // they are used. The registry may be lost, wiped or restored from a backup at any time:
 // replicas keep the plans they run, and the leader publishes everything again.
@@ -65,8 +65,9 @@
 //
 // # Reading
 //
-// A replica loads a later revision of its epoch if the digest matches, and any epoch with a
-// later stamp. It rejects everything else, keeps the plans it runs and reports the rejected
-// epoch in its heartbeat. The leader answers such a report with a new epoch. A replica
-// without plans loads any registry that is complete.
+// A replica loads only a complete registry of its own installation: a later revision of its
+// epoch if the digest matches, or an epoch with a later stamp. It rejects everything else,
+// keeps the plans it runs and reports the rejected epoch in its heartbeat. The leader answers
+// such a report with a new epoch. A replica without plans loads any complete registry of its
+// installation.
 package registry

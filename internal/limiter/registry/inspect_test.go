@@ -5,15 +5,15 @@ package registry
 
 import "slices"
 
-// programmed returns the first revision with the wanted plan, or false if the registry
+// programmed returns the first revision with the desired plan, or false if the registry
 // does not have it.
 func (w *Writer) programmed(id string) (revision int64, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.revisionOf(id)
+	return w.publishedRevision(id)
 }
 
-// enforced returns the number of live replicas that run the wanted plan, and of all live
+// enforced returns the number of live replicas that run the desired plan, and of all live
 // replicas.
 func (w *Writer) enforced(id string) (running, live int) {
 	w.mu.Lock()

@@ -28,10 +28,10 @@ type leaderLoop struct {
 	holder string
 	term   int64 // 0 while not taken
 
-	current   version           // last known version of the registry
-	stored    map[string][]byte // plans of current
-	digestSum uint64            // digest of current
-	inSync    bool              // the last round confirmed current
+	current     version           // last known version of the registry
+	stored      map[string][]byte // plans of current
+	digestSum   uint64            // digest of current
+	lastRoundOK bool              // the last round confirmed current
 
 	// unconfirmed is a write whose reply did not arrive.
 	unconfirmed *write
@@ -43,10 +43,10 @@ type leaderLoop struct {
 	rolloutPolls int // polls left after the last write
 }
 
-// Lead takes a term and keeps the registry equal to the wanted plans. It returns nil when
+// Lead takes a term and keeps the registry equal to the desired plans. It returns nil when
 // ctx ends, and ErrDeposed when another leader has begun a later term.
 //
-//   - It forgets all wanted plans, so the caller must call Set for every policy, then Synced.
+//   - It forgets all desired plans, so the caller must call Set for every policy, then MarkSynced.
 //   - It calls begun, unless nil, once Set works.
 //   - A deposed caller that still holds the lease may call Lead again.
 func (w *Writer) Lead(ctx context.Context, begun func()) error {
@@ -124,13 +124,12 @@ func (l *leaderLoop) takeBatch() *batch {
 	return b
 }
 
-// finishRound ends the batch with err, stores the health of the registry and logs it when it
-// changes.
+// finishRound ends the batch with err, stores the error and logs a change of its kind.
 func (l *leaderLoop) finishRound(ctx context.Context, b *batch, err error) {
 	if ctx.Err() != nil {
 		err = ErrNotLeading
 	}
-	l.inSync = err == nil
+	l.lastRoundOK = err == nil
 	l.mu.Lock()
 	before := l.observed.err
 	l.observed.err, l.observed.epoch = err, l.current.epoch
@@ -185,21 +184,21 @@ func (l *leaderLoop) lagging() bool {
 	return false
 }
 
-// step makes the registry equal to the wanted plans.
+// step makes the registry equal to the desired plans.
 func (l *leaderLoop) step(ctx context.Context, woken bool) error {
 	// In sync, write without observing first: Redis rejects the write if the registry has
 	// changed.
-	if woken && l.inSync {
-		if err := l.flush(ctx); !errors.Is(err, errMoved) {
+	if woken && l.lastRoundOK {
+		if err := l.flush(ctx); !errors.Is(err, errConflict) {
 			return err
 		}
 	}
 	for range maxAttempts {
-		if err := l.observeAndConverge(ctx); !errors.Is(err, errMoved) {
+		if err := l.observeAndConverge(ctx); !errors.Is(err, errConflict) {
 			return err
 		}
 	}
-	return errMoved
+	return errConflict
 }
 
 func (l *leaderLoop) observeAndConverge(ctx context.Context) error {
@@ -223,7 +222,7 @@ func (l *leaderLoop) observeAndConverge(ctx context.Context) error {
 	}
 	l.unconfirmed = nil
 	if l.rejectedByReplica(&h, alive) {
-		// Before Synced the leader cannot begin an epoch, so it continues with this one.
+		// Before MarkSynced the leader cannot begin an epoch, so it continues with this one.
 		err := l.startEpoch(ctx, &h, alive, "rejected by a replica")
 		if !errors.Is(err, ErrEpochLost) {
 			l.lastRepublish = h.now
@@ -255,14 +254,14 @@ func (l *leaderLoop) claimTerm(ctx context.Context, h *header, alive []report) e
 		return err
 	}
 	if taken.holder != l.holder {
-		return errMoved
+		return errConflict
 	}
 	l.term, *h = taken.term, taken
 	l.logger.Info("Took a term in the registry", "term", l.term, "epoch", h.epoch, "revision", h.revision)
 	return nil
 }
 
-// loadInherited reads the plans of the previous leader once. They stay wanted until they are
+// loadInherited reads the plans of the previous leader once. They stay desired until they are
 // set or deleted.
 func (l *leaderLoop) loadInherited(ctx context.Context, h *header) error {
 	if l.hasInherited() {
@@ -275,7 +274,7 @@ func (l *leaderLoop) loadInherited(ctx context.Context, h *header) error {
 			return err
 		}
 		if read.version != h.version {
-			return errMoved
+			return errConflict
 		}
 		for id, data := range plans {
 			stored[id] = []byte(data)

@@ -26,23 +26,23 @@ type item struct {
 	bad  bool
 }
 
-// health is the relation of the registry to the version that a replica has loaded. Its text
-// is logged as the reason.
-type health string
+// followState is whether a replica follows the registry and, if not, why. Its text is logged
+// as the reason.
+type followState string
 
 const (
-	following       health = "following" // the registry shows the loaded version or one that can be loaded
-	noEpoch         health = "the registry has no epoch"
-	incomplete      health = "the registry has lost plans"
-	earlierEpoch    health = "the registry shows an earlier epoch"
-	earlierRevision health = "the registry shows an earlier revision of the epoch"
-	otherPlans      health = "the plans in the registry do not match its digest"
-	ownedElsewhere  health = "the registry belongs to another installation"
+	following       followState = "following" // the registry shows the loaded version or one that can be loaded
+	noEpoch         followState = "the registry has no epoch"
+	incomplete      followState = "the registry has lost plans"
+	earlierEpoch    followState = "the registry shows an earlier epoch"
+	earlierRevision followState = "the registry shows an earlier revision of the epoch"
+	otherPlans      followState = "the plans in the registry do not match its digest"
+	ownedElsewhere  followState = "the registry belongs to another installation"
 )
 
-// compare returns the health of the registry for a replica of the installation owner. A nil
+// compare returns whether a replica of the installation owner can follow the registry. A nil
 // receiver has loaded nothing.
-func (l *loaded) compare(now *header, owner string) health {
+func (l *loaded) compare(now *header, owner string) followState {
 	switch {
 	case now.epoch == "":
 		return noEpoch
@@ -66,11 +66,11 @@ func (l *loaded) compare(now *header, owner string) health {
 	}
 }
 
-// next returns the version after loading the fields, which are all fields or only the
-// changed ones, and an error for each field that cannot be decoded. Such a field keeps its
-// last good plan. Unchanged fields keep their plan.
-func (l *loaded) next(now *header, fields map[string]string, all bool) (*loaded, []error) {
-	next := &loaded{version: now.version, items: make(map[string]item, len(fields))}
+// next returns what the replica has loaded after reading plans, encoded by ID: all of them if
+// all is true, else the changed ones. It returns an error for each plan that cannot be
+// decoded; the last good version of that plan stays. Unchanged plans keep their pointer.
+func (l *loaded) next(now *header, encoded map[string]string, all bool) (*loaded, []error) {
+	next := &loaded{version: now.version, items: make(map[string]item, len(encoded))}
 	before := map[string]item{}
 	if l != nil {
 		before = l.items
@@ -80,7 +80,7 @@ func (l *loaded) next(now *header, fields map[string]string, all bool) (*loaded,
 		next.sum = l.sum
 	}
 	var bad []error
-	for id, text := range fields {
+	for id, text := range encoded {
 		if old, ok := next.items[id]; ok {
 			next.sum -= old.sum
 			delete(next.items, id)
@@ -93,7 +93,7 @@ func (l *loaded) next(now *header, fields map[string]string, all bool) (*loaded,
 		it := before[id]
 		if it.sum != sum {
 			var err error
-			if it, err = read(id, data, it.plan); err != nil {
+			if it, err = decodeItem(id, data, it.plan); err != nil {
 				bad = append(bad, err)
 			}
 			it.sum = sum
@@ -104,8 +104,8 @@ func (l *loaded) next(now *header, fields map[string]string, all bool) (*loaded,
 	return next, bad
 }
 
-// read decodes one field.
-func read(id string, data []byte, lastGood *plan.Plan) (item, error) {
+// decodeItem decodes one plan.
+func decodeItem(id string, data []byte, lastGood *plan.Plan) (item, error) {
 	p, err := plan.Decode(data)
 	if err == nil && p.ID() != id {
 		err = fmt.Errorf("contains plan %s", p.ID())

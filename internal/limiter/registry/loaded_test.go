@@ -16,7 +16,7 @@ func TestHealthOfALoadedRegistry(t *testing.T) {
 	for name, tc := range map[string]struct {
 		loaded *loaded
 		now    header
-		want   health
+		want   followState
 	}{
 		"wiped":                           {mine, header{}, noEpoch},
 		"empty before the first load":     {nil, header{}, noEpoch},

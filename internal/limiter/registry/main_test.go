@@ -119,7 +119,7 @@ func (c *cluster) leadSynced(plans ...*plan.Plan) *leader {
 	for _, p := range plans {
 		_ = l.Set(c.tb.Context(), p) // an empty registry is filled below
 	}
-	l.Synced()
+	l.MarkSynced()
 	c.Eventually(l.Err).Should(Succeed())
 	for _, p := range plans {
 		c.Expect(programmed(l, p.ID())).To(BeTrue())

@@ -19,7 +19,7 @@ func newWriterMetrics(r prometheus.Registerer) *writerMetrics {
 	m := &writerMetrics{
 		republishes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_registry_republishes_total",
-			Help: "Epochs begun because the registry was lost or restored from an earlier state: all plans were published again.",
+			Help: "Epochs begun, each with all plans published again: at the first start, after the registry was lost or restored, or because a replica rejected it.",
 		}),
 		orphans: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_registry_orphans_total",

@@ -44,8 +44,8 @@ func TestRedisRejectsWritesOfAnOldTerm(t *testing.T) {
 		"delete": {from: before.version, to: to, changes: map[string][]byte{"shop/login": nil}},
 		"epoch":  {from: before.version, to: version{epoch: newEpoch(testOwner, 1, "x"), revision: 1}},
 	} {
-		c.Expect(c.scripts.publish(t.Context(), before.term, before.holder, w)).To(MatchError(errMoved), name)
-		c.Expect(c.scripts.publish(t.Context(), taken.term, "another", w)).To(MatchError(errMoved), name)
+		c.Expect(c.scripts.publish(t.Context(), before.term, before.holder, w)).To(MatchError(errConflict), name)
+		c.Expect(c.scripts.publish(t.Context(), taken.term, "another", w)).To(MatchError(errConflict), name)
 	}
 	c.Expect(c.header().version).To(Equal(before.version))
 }
@@ -64,7 +64,7 @@ func TestRedisRejectsWritesFromAnotherVersion(t *testing.T) {
 		"digest":   {epoch: h.epoch, revision: h.revision, digest: "d"},
 	} {
 		w := &write{from: from, to: to, changes: map[string][]byte{"shop/login": nil}}
-		c.Expect(c.scripts.publish(t.Context(), h.term, h.holder, w)).To(MatchError(errMoved), name)
+		c.Expect(c.scripts.publish(t.Context(), h.term, h.holder, w)).To(MatchError(errConflict), name)
 	}
 	c.Expect(c.header().version).To(Equal(h.version))
 	w := &write{from: h.version, to: to, changes: map[string][]byte{"shop/login": nil}}
@@ -76,7 +76,7 @@ func TestLostTermIsTakenAgain(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.lead(testOwner)
-	l.Synced()
+	l.MarkSynced()
 	c.Eventually(l.Err).Should(Succeed())
 	before := c.header()
 	c.Expect(c.client.HSet(t.Context(), c.scripts.keys[1], "term", "1", "holder", "x").Err()).To(Succeed())
@@ -111,7 +111,7 @@ func TestLeaderDoesNotReplaceALiveOwner(t *testing.T) {
 	err := ours.Set(t.Context(), makePlan("login", 6))
 	c.Expect(err).To(MatchError(ErrOwnedElsewhere))
 	c.Expect(err).To(MatchError(ContainSubstring(testOwner)))
-	ours.Synced()
+	ours.MarkSynced()
 	c.Consistently(func() version { return c.header().version }).WithTimeout(2 * time.Second).Should(Equal(before.version))
 	c.Expect(c.header().term).To(Equal(before.term), "the leader of the owner keeps its term")
 	c.Expect(ours.Err()).To(MatchError(ErrOwnedElsewhere))
@@ -130,7 +130,7 @@ func TestReplicasKeepTheirOwnerAlive(t *testing.T) {
 	theirs.stop()
 	<-theirs.done
 	ours := c.lead("elsewhere/weir")
-	ours.Synced()
+	ours.MarkSynced()
 	c.Consistently(func() string { return c.header().epoch.owner() }).WithTimeout(lifetime + time.Second).
 		Should(Equal(testOwner))
 
@@ -147,7 +147,7 @@ func TestLeaderReplacesADeadOwner(t *testing.T) {
 	<-theirs.done
 	ours := c.lead("elsewhere/weir")
 	_ = ours.Set(t.Context(), makePlan("login", 6))
-	ours.Synced()
+	ours.MarkSynced()
 	c.Eventually(ours.Err).WithTimeout(2 * lifetime).Should(Succeed())
 	c.Expect(c.header().epoch.owner()).To(Equal("elsewhere/weir"))
 	c.Expect(c.client.HKeys(t.Context(), c.scripts.keys[0]).Val()).To(ConsistOf("shop/login"))

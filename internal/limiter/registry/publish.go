@@ -29,7 +29,7 @@ func (l *leaderLoop) rejectedByReplica(h *header, alive []report) bool {
 	})
 }
 
-// startEpoch replaces the registry by all wanted plans under a new epoch.
+// startEpoch replaces the content of the registry with all desired plans, under a new epoch.
 func (l *leaderLoop) startEpoch(ctx context.Context, h *header, alive []report, reason string) error {
 	changes, ok := l.allPlans()
 	if !ok {
@@ -60,7 +60,7 @@ func (l *leaderLoop) startEpoch(ctx context.Context, h *header, alive []report, 
 	return nil
 }
 
-// allPlans returns all wanted plans, and whether they are complete.
+// allPlans returns all desired plans, and whether they are complete.
 func (l *leaderLoop) allPlans() (map[string][]byte, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,7 +100,7 @@ func (l *leaderLoop) flush(ctx context.Context) error {
 	return err
 }
 
-// takeDirty returns the changes from the stored plans to the wanted ones; nil data deletes.
+// takeDirty returns the changes from the stored plans to the desired ones; nil data deletes.
 func (l *leaderLoop) takeDirty() map[string][]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,8 +12,9 @@
 -- returns  {1 if written else 0, header after the call}
 -- clock    TIME, stored as the time of publication
 -- cost     O(changes), in a new epoch O(plans)
--- rejected (a higher term, an equal term of another holder, or another state
---          than the write builds upon) writes nothing and notifies no replica
+-- rejects  a higher term, an equal term of another holder, and a state other than
+--          the one that the write builds upon; then it writes nothing and notifies
+--          no replica
 
 local s = state()
 local term = tonumber(ARGV[1])

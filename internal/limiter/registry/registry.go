@@ -47,14 +47,14 @@ var (
 	ErrOwnedElsewhere = errors.New("registry is owned by another installation")
 
 	// ErrEpochLost means that the registry is empty or went back to an earlier state, and
-	// that the leader does not know all plans yet; see Writer.Synced.
-	ErrEpochLost = errors.New("registry waits for all plans to be known")
+	// that the leader does not know all plans yet; see Writer.MarkSynced.
+	ErrEpochLost = errors.New("registry lost: not all plans are known yet")
 
 	// ErrOlderGeneration means that a newer generation of the same policy is published.
 	ErrOlderGeneration = errors.New("a newer generation was published")
 
-	// errMoved means that the registry has changed since the leader observed it.
-	errMoved = errors.New("registry keeps changing")
+	// errConflict means that the registry has changed since the leader observed it.
+	errConflict = errors.New("registry changed concurrently")
 )
 
 // version identifies one state of the registry.

@@ -23,8 +23,9 @@ type Replica struct {
 	Skipped []string
 }
 
-// runs reports whether the replica runs the plan as of that revision. It is false for every
-// plan while the replica skips more plans than it names.
+// runs reports whether the replica runs the plan as of that revision. A heartbeat names at
+// most namedSkips skipped plans. If the replica skips more, any plan may be among them, so
+// runs is false for all.
 func (r *Replica) runs(id string, e epoch, revision int64) bool {
 	return r.Epoch == string(e) && r.Revision >= revision &&
 		r.Skips == len(r.Skipped) && !slices.Contains(r.Skipped, id)
@@ -44,26 +45,26 @@ var errNotObserved = errors.New("registry not observed yet")
 // Values that were not received yet are coalesced into one.
 func (w *Writer) Changes() <-chan struct{} { return w.changed }
 
-// Err returns why the registry may differ from the wanted plans: Redis cannot be
+// Err returns why the registry may differ from the desired plans: Redis cannot be
 // reached, ErrOwnedElsewhere, ErrEpochLost, or ErrNotLeading. While it is not nil
 // Rollout returns the last known plan and replicas.
 func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.health()
+	return w.errLocked()
 }
 
-// health is Err for a caller that holds the lock.
-func (w *Writer) health() error {
+// errLocked is Err for a caller that holds the lock.
+func (w *Writer) errLocked() error {
 	if w.stopped != nil {
 		return w.stopped
 	}
 	return w.observed.err
 }
 
-// revisionOf returns the revision since which the wanted plan of that id is in
-// the registry, and false if it is not. The caller holds the lock.
-func (w *Writer) revisionOf(id string) (int64, bool) {
+// publishedRevision returns a revision at which the registry holds the desired plan of id, or
+// false if it does not hold it. The caller holds the lock.
+func (w *Writer) publishedRevision(id string) (int64, bool) {
 	e := w.entries[id]
 	if e == nil {
 		return 0, false
@@ -71,12 +72,12 @@ func (w *Writer) revisionOf(id string) (int64, bool) {
 	return e.revision, e.revision > 0
 }
 
-// Rollout reports how far the wanted plan of that id has got, without any I/O. The
+// Rollout reports how far the desired plan of that id has got, without any I/O. The
 // plan that a predecessor published counts like one that was set.
 func (w *Writer) Rollout(id string) plan.Rollout {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	err := w.health()
+	err := w.errLocked()
 	isElsewhere := errors.Is(err, ErrOwnedElsewhere)
 	live := len(w.observed.replicas)
 	return plan.Rollout{
@@ -89,10 +90,10 @@ func (w *Writer) Rollout(id string) plan.Rollout {
 	}
 }
 
-// storedPlan returns the wanted plan of that id if it is in the registry, else
+// storedPlan returns the desired plan of that id if it is in the registry, else
 // nil. The caller holds the lock.
 func (w *Writer) storedPlan(id string) *plan.Plan {
-	if _, ok := w.revisionOf(id); !ok {
+	if _, ok := w.publishedRevision(id); !ok {
 		return nil
 	}
 	e := w.entries[id]
@@ -103,10 +104,10 @@ func (w *Writer) storedPlan(id string) *plan.Plan {
 	return e.plan
 }
 
-// replicasRunning counts the live replicas that run the wanted plan of that id.
+// replicasRunning counts the live replicas that run the desired plan of that id.
 // The caller holds the lock.
 func (w *Writer) replicasRunning(id string) (running int) {
-	revision, ok := w.revisionOf(id)
+	revision, ok := w.publishedRevision(id)
 	if !ok {
 		return 0
 	}

@@ -8,7 +8,7 @@
 -- clock    TIME: a term is never below the seconds of the clock, so that terms
 --          rise even after the registry was wiped
 -- cost     O(1)
--- rejected (another epoch than the caller has observed) writes nothing
+-- rejects  an epoch other than the observed one; then it writes nothing
 
 local s = state()
 if s.epoch == ARGV[3] then

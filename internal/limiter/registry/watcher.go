@@ -31,7 +31,7 @@ type WatcherOptions struct {
 }
 
 // Watcher keeps the snapshot of one replica equal to the registry. It never replaces a
-// loaded version by an older one.
+// loaded version with an older one.
 type Watcher struct {
 	scripts scripts
 	options WatcherOptions
@@ -40,12 +40,12 @@ type Watcher struct {
 	alive   atomic.Pointer[[]Replica]
 
 	// Used only by the goroutine of Start.
-	useSnapshot func(*plan.Snapshot)
-	loaded      *loaded // nil before the first load
-	rejected    version // version that was read and rejected
-	health      health
-	skips       int
-	named       []string
+	applySnapshot func(*plan.Snapshot)
+	loaded        *loaded // nil before the first load
+	rejected      version // version that was read and rejected
+	state         followState
+	skips         int
+	named         []string
 }
 
 // NewWatcher returns a Watcher of the registry under prefix. The read timeout of the client
@@ -67,10 +67,11 @@ func (w *Watcher) Replicas() []Replica {
 	return nil
 }
 
-// Start follows the registry until ctx ends and calls use with every new snapshot, one at a
-// time. The duration of use delays the change. While Redis is away the Watcher retries.
-func (w *Watcher) Start(ctx context.Context, use func(*plan.Snapshot)) error {
-	w.useSnapshot = use
+// Start follows the registry until ctx ends and passes every new snapshot to apply, one at a
+// time. A snapshot takes effect when apply returns, so apply must be fast. While Redis is
+// unreachable the Watcher retries.
+func (w *Watcher) Start(ctx context.Context, apply func(*plan.Snapshot)) error {
+	w.applySnapshot = apply
 	// Subscribe before the first read: a change is either read or announced, never lost
 	// in between.
 	subscription := w.scripts.client.Subscribe(ctx, w.scripts.channel())
@@ -102,7 +103,7 @@ func (w *Watcher) Start(ctx context.Context, use func(*plan.Snapshot)) error {
 			continue
 		}
 		if ctx.Err() == nil {
-			w.setHealth(unreachable, err)
+			w.setState(unreachable, err)
 		}
 		soon.Reset(backoff(failures))
 		failures++
@@ -136,16 +137,16 @@ func (w *Watcher) poll(ctx context.Context) error {
 	}
 	switch now := w.loaded.compare(&h, w.options.Owner); {
 	case now != following:
-		if w.reject(&h, now) {
+		if w.markRejected(&h, now) {
 			_, err = w.heartbeat(ctx) // report it to the leader at once
 		}
 		return err
 	case h.version == w.rejected:
-		w.setHealth(otherPlans, nil) // rejected before and unchanged
+		w.setState(otherPlans, nil) // rejected before and unchanged
 		return nil
 	case w.loaded != nil && w.loaded.version == h.version:
 		w.rejected = version{}
-		w.setHealth(following, nil)
+		w.setState(following, nil)
 		return nil
 	}
 	return w.load(ctx)
@@ -173,7 +174,7 @@ func (w *Watcher) load(ctx context.Context) error {
 	// Within an epoch, a wrong digest means another history: reject it. In a new epoch the
 	// plans are still better than those of the old one.
 	if !next.matchesDigest() && w.loaded != nil && w.loaded.epoch == h.epoch {
-		w.reject(&h, otherPlans)
+		w.markRejected(&h, otherPlans)
 	} else {
 		w.use(next, &h, applyTimer)
 	}
@@ -186,7 +187,7 @@ func (w *Watcher) use(next *loaded, h *header, applyTimer *prometheus.Timer) {
 	first := w.loaded == nil
 	w.loaded, w.rejected = next, version{}
 	w.skips, w.named = next.skipped()
-	w.useSnapshot(next.snapshot())
+	w.applySnapshot(next.snapshot())
 	w.metrics.revision.Set(float64(next.revision))
 	w.metrics.lag.Set(0)
 	if !first {
@@ -194,33 +195,34 @@ func (w *Watcher) use(next *loaded, h *header, applyTimer *prometheus.Timer) {
 		w.metrics.apply.Observe(float64(h.now-h.published)/1e6 + applyTimer.ObserveDuration().Seconds())
 	}
 	if next.matchesDigest() {
-		w.setHealth(following, nil)
+		w.setState(following, nil)
 		return
 	}
-	w.reject(h, otherPlans) // in use, but reported to the leader
+	w.markRejected(h, otherPlans) // in use, but reported to the leader
 }
 
-// reject keeps the loaded version. It reports whether the rejection is new.
-func (w *Watcher) reject(h *header, why health) bool {
-	changed := w.rejected != h.version || w.health != why
+// markRejected records the version as rejected, which the next heartbeat reports to the
+// leader. It returns whether that is new.
+func (w *Watcher) markRejected(h *header, why followState) bool {
+	changed := w.rejected != h.version || w.state != why
 	w.rejected = h.version
-	w.setHealth(why, nil)
+	w.setState(why, nil)
 	return changed
 }
 
-const unreachable health = "redis cannot be reached"
+const unreachable followState = "redis cannot be reached"
 
-// setHealth stores the health of the registry and logs it when it changes.
-func (w *Watcher) setHealth(now health, err error) {
+// setState stores whether the replica follows the registry and logs a change.
+func (w *Watcher) setState(now followState, err error) {
 	if now == following && w.loaded != nil {
 		w.metrics.following.Set(1)
 	} else {
 		w.metrics.following.Set(0)
 	}
-	if w.health == now {
+	if w.state == now {
 		return
 	}
-	w.health = now
+	w.state = now
 	if now == following {
 		w.logger.Info("Following the registry", "epoch", w.loaded.epoch, "revision", w.loaded.revision)
 		return

@@ -154,7 +154,7 @@ func TestNewReplicaSkipsBadPlansUntilTheyAreReplaced(t *testing.T) {
 // publishRaw publishes data that Set would reject.
 func (l *leader) publishRaw(tb testing.TB, id string, data []byte) {
 	tb.Helper()
-	b, err := l.setWanted(id, &entry{data: data})
+	b, err := l.setDesired(id, &entry{data: data})
 	if err := l.await(tb.Context(), b, id, err); err != nil {
 		tb.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestReplicaAndLeaderStartWithoutRedis(t *testing.T) {
 	r := c.watch("a")
 	l := c.lead(testOwner)
 	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(MatchError(ContainSubstring("redis: ")))
-	l.Synced()
+	l.MarkSynced()
 	c.redis.Start()
 	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(restoreTimeout).Should(BeEquivalentTo(5))
 	c.Eventually(l.Err).Should(Succeed())

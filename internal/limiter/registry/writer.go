@@ -30,7 +30,7 @@ type WriterOptions struct {
 	Registerer prometheus.Registerer
 }
 
-// Writer keeps the registry equal to the plans that the leader wants. It remembers them
+// Writer keeps the registry equal to the plans that the leader desires. It remembers them
 // all, so it repairs the registry by itself whatever happens to Redis. It does nothing
 // unless Lead runs. It is safe for concurrent use.
 type Writer struct {
@@ -44,15 +44,15 @@ type Writer struct {
 
 	mu        sync.Mutex
 	stopped   error               // why Set fails; nil while Lead runs
-	synced    bool                // see Synced
+	synced    bool                // see MarkSynced
 	inherited bool                // entries include the plans of the previous leader
-	entries   map[string]*entry   // the wanted plans, by ID
+	entries   map[string]*entry   // the desired plans, by ID
 	dirty     map[string]struct{} // IDs whose plan may differ from the registry
 	batch     *batch              // calls that wait for the next write
 	observed  observation
 }
 
-// entry is one wanted plan.
+// entry is one desired plan.
 type entry struct {
 	data       []byte
 	plan       *plan.Plan // decoded data; nil until first needed
@@ -94,31 +94,31 @@ func NewWriter(client redis.UniversalClient, prefix string, o WriterOptions) *Wr
 	}
 }
 
-// Set makes the plan the wanted plan of its ID and returns when the registry holds it.
+// Set makes the plan the desired plan of its ID and returns when the registry holds it.
 // Calls that arrive during a write share the next one.
 //
-//   - While the registry is lost and awaits Synced, Set returns nil before the plan is
+//   - While the registry is lost and awaits MarkSynced, Set returns nil before the plan is
 //     written. Changes and Rollout report when the registry holds it.
-//   - After an error the plan is still wanted and Lead retries, unless the error is
+//   - After an error the plan is still desired and Lead retries, unless the error is
 //     ErrNotLeading, ErrDeposed, ErrOlderGeneration or an encoding error.
-func (w *Writer) Set(ctx context.Context, wanted *plan.Plan) error {
-	data, err := plan.Encode(wanted)
+func (w *Writer) Set(ctx context.Context, desired *plan.Plan) error {
+	data, err := plan.Encode(desired)
 	if err != nil {
 		return err
 	}
-	id := wanted.ID()
-	b, err := w.setWanted(id, &entry{data: data, plan: wanted, uid: wanted.UID, generation: wanted.Generation})
+	id := desired.ID()
+	b, err := w.setDesired(id, &entry{data: data, plan: desired, uid: desired.UID, generation: desired.Generation})
 	return ignoreEpochLost(w.await(ctx, b, id, err))
 }
 
-// Delete makes the plan unwanted and returns when the registry no longer holds it. Before
-// Synced, and after errors, it behaves like Set.
+// Delete removes the desired plan of the ID and returns when the registry no longer holds
+// it. Before MarkSynced, and after errors, it behaves like Set.
 func (w *Writer) Delete(ctx context.Context, id string) error {
-	b, err := w.setWanted(id, nil)
+	b, err := w.setDesired(id, nil)
 	return ignoreEpochLost(w.await(ctx, b, id, err))
 }
 
-// ignoreEpochLost drops the error of a lost registry that awaits Synced: the plan is
+// ignoreEpochLost drops the error of a lost registry that awaits MarkSynced: the plan is
 // recorded and will be written.
 func ignoreEpochLost(err error) error {
 	if errors.Is(err, ErrEpochLost) {
@@ -127,9 +127,9 @@ func ignoreEpochLost(err error) error {
 	return err
 }
 
-// setWanted records the wanted plan; a nil entry deletes it. It returns the batch to wait
+// setDesired records the desired plan; a nil entry deletes it. It returns the batch to wait
 // for, or nil if the registry is already right.
-func (w *Writer) setWanted(id string, next *entry) (*batch, error) {
+func (w *Writer) setDesired(id string, next *entry) (*batch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopped != nil {
@@ -157,7 +157,7 @@ func (w *Writer) setWanted(id string, next *entry) (*batch, error) {
 	return w.batch, nil
 }
 
-// isStored reports whether the registry is known to hold the wanted entry.
+// isStored reports whether the registry is known to hold the desired entry.
 func (w *Writer) isStored(old, next *entry) bool {
 	if !w.inherited || w.observed.err != nil {
 		return false
@@ -182,10 +182,11 @@ func (w *Writer) await(ctx context.Context, b *batch, id string, err error) erro
 	return nil
 }
 
-// Synced reports that Set was called for every policy that compiles since Lead began. Only
-// then may the Writer replace a lost registry: with only some of the plans it would withdraw
-// the others. Until then Err returns ErrEpochLost for a lost registry.
-func (w *Writer) Synced() {
+// MarkSynced reports that every policy was processed since Lead began: set, deleted, or left
+// unchanged because it does not compile. Failed calls count, because the Writer remembers
+// them. Only then may the Writer replace a lost registry: with only some of the plans it
+// would remove the others. Until then Err returns ErrEpochLost for a lost registry.
+func (w *Writer) MarkSynced() {
 	w.mu.Lock()
 	w.synced = true
 	w.mu.Unlock()
@@ -206,7 +207,7 @@ func (w *Writer) Sweep(ctx context.Context, live func(id string) bool) error {
 	return nil
 }
 
-// orphans makes the orphaned plans unwanted and returns their IDs, sorted.
+// orphans removes the orphaned plans from the desired ones and returns their IDs, sorted.
 func (w *Writer) orphans(live func(id string) bool) ([]string, *batch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -180,7 +180,7 @@ func TestSweepDeletesPlansWithoutPolicy(t *testing.T) {
 	l := c.lead(testOwner)
 	c.Expect(l.Set(t.Context(), makePlan("kept", 5))).To(Succeed())
 	c.Expect(programmed(l, "shop/live")).To(BeTrue(), "the leader inherits the last good plan of a policy")
-	l.Synced()
+	l.MarkSynced()
 	live := func(id string) bool { return id == "shop/live" }
 	swept := func() float64 { return testutil.ToFloat64(l.metrics.orphans) }
 	c.Expect(l.Sweep(t.Context(), live)).To(Succeed())
