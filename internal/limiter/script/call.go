@@ -208,6 +208,15 @@ type Call struct {
 	Draw uint32
 }
 
+// keys returns the number of Redis keys of the call.
+func (c *Call) keys() int {
+	n := 0
+	for i := range c.Entries {
+		n += len(c.Entries[i].Policy.keys)
+	}
+	return n
+}
+
 // Verdict is what a policy decides for one key.
 type Verdict int
 

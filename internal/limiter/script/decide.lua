@@ -1,10 +1,14 @@
--- decide: evaluates every entry of the call, spends and reports.
+-- decide: decides a batch of calls of different callers, one after the other at one
+-- instant, as if each had come alone. Of each call it evaluates every entry, spends
+-- and reports.
 --
--- KEYS     the keys of the entries. The block key is always read: a block may be
---          older than the last edit of the policy, or set by an operator
--- ARGV     flags (1 the check is denied already, outside the call; 2 return
---          receipts); the caller's draw, 0..2^32-1; number of entries; the entries
--- returns  a flat array, per entry
+-- KEYS     per call the keys of its entries. The block key is always read: a block
+--          may be older than the last edit of the policy, or set by an operator
+-- ARGV     number of calls; per call
+--            number of its keys, number of the arguments that follow;
+--            flags (1 the check is denied already, outside the call; 2 return
+--            receipts); the caller's draw, 0..2^32-1; number of entries; the entries
+-- returns  per call the text of the error that ended it, or a flat array, per entry
 --            verdict (0 admitted, 1 denied, 2 already blocked, 3 denied and now blocked),
 --            [block left (us), name of the limit that blocked, if verdict >= 2],
 --            then per limit: fits (0 no, 1 yes, 2 shed at random), used, retry after
@@ -81,16 +85,31 @@ local function report(entry, denied, receipts, reply)
   end
 end
 
-local flags = next_number()
-local denied, receipts = flags % 2 >= 1, flags >= 2
-draw = next_number() / 2 ^ 32
-local entries, reply = {}, {}
-for i = 1, next_number() do
-  local entry = read_entry()
-  judge(entry)
-  entries[i] = entry
-  if not (entry.admitted or entry.shadow) then denied = true end
+local function decide()
+  local flags = next_number()
+  local denied, receipts = flags % 2 >= 1, flags >= 2
+  draw = next_number() / 2 ^ 32
+  local entries, reply = {}, {}
+  for i = 1, next_number() do
+    local entry = read_entry()
+    judge(entry)
+    entries[i] = entry
+    if not (entry.admitted or entry.shadow) then denied = true end
+  end
+  for _, entry in ipairs(entries) do spend(entry, denied) end
+  for _, entry in ipairs(entries) do report(entry, denied, receipts, reply) end
+  return reply
 end
-for _, entry in ipairs(entries) do spend(entry, denied) end
-for _, entry in ipairs(entries) do report(entry, denied, receipts, reply) end
-return reply
+
+-- An error, such as a key of another type, ends its call and not the others: the
+-- cursors go to the next call wherever it stopped.
+local replies = {}
+for i = 1, next_number() do
+  local keys, args = next_number(), next_number()
+  local keys_end, args_end = key_at + keys, arg_at + args
+  local ok, reply = pcall(decide)
+  if not ok then reply = type(reply) == 'table' and reply.err or tostring(reply) end
+  replies[i] = reply
+  key_at, arg_at = keys_end, args_end
+end
+return replies

@@ -15,6 +15,7 @@
 //	call.go            Call and Reply; Policy, prepared once for many calls
 //	keys.go            the layout of the counter keys
 //	store.go           Store: sends a Call to Redis
+//	batch.go             batches of concurrent calls
 //	program.go           the assembly of the scripts
 //	reply.go             the decoding of replies
 //	error.go             the causes of failed calls

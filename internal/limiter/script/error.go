@@ -45,22 +45,7 @@ func (e *StoreError) Unwrap() error { return e.Err }
 
 func causeOf(ctx context.Context, err error) Cause {
 	if answer, ok := errors.AsType[redis.Error](err); ok {
-		code, _, _ := strings.Cut(answer.Error(), " ")
-		switch code {
-		case "NOSCRIPT":
-			return causeNoScript
-		case "LOADING", "MASTERDOWN":
-			return CauseLoading
-		case "READONLY":
-			return CauseReadOnly
-		case "MOVED", "ASK", "TRYAGAIN":
-			return CauseMoved
-		case "CLUSTERDOWN":
-			return CauseCluster
-		case "OOM":
-			return CauseMemory
-		}
-		return CauseScript
+		return causeOfText(answer.Error())
 	}
 	timeout, isTimeout := errors.AsType[interface {
 		error
@@ -73,4 +58,29 @@ func causeOf(ctx context.Context, err error) Cause {
 		return CauseTimeout
 	}
 	return CauseConnection
+}
+
+// causeOfText returns the cause of an error that Redis returned, by its code.
+func causeOfText(text string) Cause {
+	code, _, _ := strings.Cut(text, " ")
+	switch code {
+	case "NOSCRIPT":
+		return causeNoScript
+	case "LOADING", "MASTERDOWN":
+		return CauseLoading
+	case "READONLY":
+		return CauseReadOnly
+	case "MOVED", "ASK", "TRYAGAIN":
+		return CauseMoved
+	case "CLUSTERDOWN":
+		return CauseCluster
+	case "OOM":
+		return CauseMemory
+	}
+	return CauseScript
+}
+
+func isReadOnly(err error) bool {
+	failure, ok := errors.AsType[*StoreError](err)
+	return ok && failure.Cause == CauseReadOnly
 }

@@ -5,6 +5,7 @@ package script
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,31 +16,62 @@ type Store struct {
 	client redis.UniversalClient
 	prefix string
 	spread bool // the keys of a call may lie on several nodes
+
+	batches batcher
 }
 
 // NewStore returns a Store whose keys start with prefix. The client must not retry by
 // itself: a call may have written although its reply was lost.
 func NewStore(client redis.UniversalClient, prefix string) *Store {
 	_, cluster := client.(*redis.ClusterClient)
-	return &Store{client: client, prefix: prefix + layoutVersion, spread: cluster}
+	s := &Store{client: client, prefix: prefix + layoutVersion, spread: cluster}
+	s.batches.send = s.evaluateBatch
+	return s
 }
 
-// Evaluate decides the call, in one EVALSHA unless its keys lie on several nodes
-// of a Redis Cluster. Errors are *StoreError.
+// Evaluate decides the call. Outside a Redis Cluster it shares one EVALSHA with the calls
+// that arrive at the same time. In a cluster it takes one EVALSHA, unless the keys lie on
+// several nodes. Errors are *StoreError.
 func (s *Store) Evaluate(ctx context.Context, call *Call) (*Reply, error) {
-	if s.spread && !haveOneKey(call) {
+	switch {
+	case !s.spread:
+		return s.batches.do(ctx, call)
+	case haveOneKey(call):
+		return s.evaluate(ctx, call, false)
+	default:
 		return s.evaluateSpread(ctx, call)
 	}
-	return s.evaluate(ctx, call, false)
 }
 
-// evaluate decides a call whose keys lie on one node.
+// evaluate decides one call whose keys lie on one node.
 func (s *Store) evaluate(ctx context.Context, call *Call, receipts bool) (*Reply, error) {
-	values, err := s.run(ctx, decideScripts, s.decideCommand(call, receipts))
-	if err != nil {
-		return nil, err
+	p := &pending{call: call, receipts: receipts}
+	s.evaluateBatch(ctx, []*pending{p})
+	return p.reply, p.err
+}
+
+// evaluateBatch decides the calls in one EVALSHA and sets their replies and errors.
+func (s *Store) evaluateBatch(ctx context.Context, batch []*pending) {
+	for {
+		values, err := s.run(ctx, decideScripts, s.decideCommand(batch))
+		if err == nil && len(values) != len(batch) {
+			err = &StoreError{Cause: CauseScript, Err: errReply}
+		}
+		if err != nil {
+			for _, p := range batch {
+				p.err = err
+			}
+			return
+		}
+		for i, p := range batch {
+			p.reply, p.err = decodeReply(p.call, p.receipts, values[i])
+		}
+		// A replica rejects the first write of a call, so such a call has written nothing.
+		batch = slices.DeleteFunc(slices.Clone(batch), func(p *pending) bool { return !isReadOnly(p.err) })
+		if len(batch) == 0 || !sleep(ctx, retryPause) {
+			return
+		}
 	}
-	return decodeReply(call, receipts, values)
 }
 
 // retryPause is the wait before a rejected command is sent again.
@@ -76,19 +108,24 @@ type command struct {
 	algorithms uint
 }
 
-// newCommand returns a command with the keys of the entries.
-func (s *Store) newCommand(entries []Entry) command {
+// newCommand returns a command with the keys of the entries and no arguments yet.
+func (s *Store) newCommand(entries ...[]Entry) command {
 	c := command{}
-	capacity := 6
-	for i := range entries {
-		p := entries[i].Policy
-		c.algorithms |= p.algorithms
-		capacity += len(p.keys) + len(p.args) + 2
+	capacity := 4
+	for _, list := range entries {
+		capacity += 5
+		for i := range list {
+			p := list[i].Policy
+			c.algorithms |= p.algorithms
+			capacity += len(p.keys) + len(p.args) + 2
+		}
 	}
 	c.args = make([]any, 3, capacity)
-	for i := range entries {
-		for _, suffix := range entries[i].Policy.keys {
-			c.args = append(c.args, s.key(entries[i].Key, suffix))
+	for _, list := range entries {
+		for i := range list {
+			for _, suffix := range list[i].Policy.keys {
+				c.args = append(c.args, s.key(list[i].Key, suffix))
+			}
 		}
 	}
 	c.args[2] = len(c.args) - 3
@@ -113,7 +150,21 @@ const (
 	callReceipts
 )
 
-func (s *Store) decideCommand(call *Call, receipts bool) command {
+func (s *Store) decideCommand(batch []*pending) command {
+	entries := make([][]Entry, len(batch))
+	for i, p := range batch {
+		entries[i] = p.call.Entries
+	}
+	c := s.newCommand(entries...)
+	c.args = append(c.args, len(batch))
+	for _, p := range batch {
+		c.addCall(p.call, p.receipts)
+	}
+	return c
+}
+
+// addCall appends the arguments of one call of a batch.
+func (c *command) addCall(call *Call, receipts bool) {
 	flags := 0
 	if call.Denied {
 		flags |= callDenied
@@ -121,12 +172,12 @@ func (s *Store) decideCommand(call *Call, receipts bool) command {
 	if receipts {
 		flags |= callReceipts
 	}
-	c := s.newCommand(call.Entries)
-	c.args = append(c.args, flags, call.Draw, len(call.Entries))
+	c.args = append(c.args, call.keys(), nil, flags, call.Draw, len(call.Entries))
+	start := len(c.args) - 3
 	for i := range call.Entries {
 		c.add(&call.Entries[i])
 	}
-	return c
+	c.args[start-1] = len(c.args) - start
 }
 
 func (s *Store) key(key Key, suffix string) string {

@@ -1,0 +1,321 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+// A batch of random calls gives the replies that the model gives to the same calls one
+// after the other, at one instant.
+func TestBatchesAgreeWithModel(t *testing.T) {
+	for _, on := range servers {
+		t.Run(on.name, func(t *testing.T) {
+			const runs, steps = 20, 60
+			model := newModelBackend()
+			server, client := newServerBackend(t, on)
+			store := NewStore(client, testPrefix)
+			for seed := range uint64(runs) {
+				w := newWorkload(rand.New(rand.NewPCG(seed, 11)), algorithms)
+				model.clear(t)
+				server.clear(t)
+				now := server.clock.Now()
+				for step := range steps {
+					now = w.nextTime(now)
+					model.setTime(t, now)
+					server.setTime(t, now)
+					compareBatch(t, fmt.Sprintf("seed %d step %d", seed, step), w, model, store)
+				}
+			}
+		})
+	}
+}
+
+func compareBatch(t *testing.T, name string, w *workload, model *backend, store *Store) {
+	t.Helper()
+	g := NewWithT(t)
+	var batch []*pending
+	var want []*Reply
+	var did []string
+	for range 1 + w.r.IntN(8) {
+		call := w.nextCall()
+		did = append(did, describe(call))
+		batch = append(batch, &pending{call: call})
+		want = append(want, model.evaluate(t, call))
+	}
+	store.evaluateBatch(t.Context(), batch)
+	for i, p := range batch {
+		g.Expect(p.err).NotTo(HaveOccurred())
+		g.Expect(p.reply).To(Equal(want[i]), "%s, call %d of\n%s", name, i, strings.Join(did, "\n"))
+	}
+}
+
+// blockingStore is a store whose batches wait until the test lets them go.
+type blockingStore struct {
+	*Store
+	sent  chan []*pending
+	admit chan struct{}
+}
+
+func newBlockingStore(store *Store) *blockingStore {
+	s := &blockingStore{Store: store, sent: make(chan []*pending, 10), admit: make(chan struct{})}
+	s.batches.send = func(ctx context.Context, batch []*pending) {
+		s.sent <- batch
+		<-s.admit
+		s.evaluateBatch(ctx, batch)
+	}
+	return s
+}
+
+// queued is the number of calls that wait for the batch in flight.
+func (s *blockingStore) queued() int {
+	s.batches.mu.Lock()
+	defer s.batches.mu.Unlock()
+	return len(s.batches.queue)
+}
+
+// result is what Evaluate returned.
+type result struct {
+	reply *Reply
+	err   error
+}
+
+// start evaluates the call in the background.
+func (s *blockingStore) start(ctx context.Context, call *Call) <-chan result {
+	done := make(chan result, 1)
+	go func() {
+		reply, err := s.Evaluate(ctx, call)
+		done <- result{reply, err}
+	}()
+	return done
+}
+
+// startInOrder starts the calls so that they queue in their order, behind one in flight.
+func (s *blockingStore) startInOrder(g *WithT, ctx context.Context, calls []*Call) []<-chan result {
+	started := make([]<-chan result, len(calls))
+	for i, call := range calls {
+		started[i] = s.start(ctx, call)
+		g.Eventually(s.queued, "5s", "100us").Should(Equal(i + 1))
+	}
+	return started
+}
+
+func spendOne(policy *Policy, key Key) *Call {
+	return &Call{Entries: []Entry{{Policy: policy, Key: key, Cost: 1}}}
+}
+
+func newBlockingBackend(t *testing.T) (*blockingStore, *backend) {
+	t.Helper()
+	b, client := newServerBackend(t, servers[0])
+	return newBlockingStore(NewStore(client, testPrefix)), b
+}
+
+func TestCallsQueuedDuringABatchShareTheNextInOrder(t *testing.T) {
+	g := NewWithT(t)
+	s, _ := newBlockingBackend(t)
+	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30)})
+	first := s.start(t.Context(), spendOne(policy, "a"))
+	g.Eventually(s.sent).Should(Receive(HaveLen(1)))
+	queued := make([]*Call, 40)
+	for i := range queued {
+		queued[i] = spendOne(policy, "a")
+	}
+	started := s.startInOrder(g, t.Context(), queued)
+	close(s.admit)
+	g.Eventually(s.sent).Should(Receive(HaveLen(maxBatchCalls)))
+	g.Eventually(s.sent).Should(Receive(HaveLen(40 - maxBatchCalls)))
+	g.Expect((<-first).reply.Entries[0].Limits[0].Used).To(Equal(int64(1)))
+	for i, done := range started {
+		r := <-done
+		g.Expect(r.err).NotTo(HaveOccurred())
+		want := Admitted
+		if i >= 29 {
+			want = Denied
+		}
+		g.Expect(r.reply.Entries[0].Verdict).To(Equal(want), "call %d", i)
+		g.Expect(r.reply.Entries[0].Limits[0].Used).To(Equal(min(int64(i)+2, 30)), "call %d", i)
+	}
+}
+
+func TestBatchesBoundTheirKeys(t *testing.T) {
+	g := NewWithT(t)
+	limits := make([]Limit, 16)
+	for i := range limits {
+		limits[i] = slowLimit(FixedWindow, 30)
+		limits[i].Name = fmt.Sprintf("l%d", i)
+	}
+	policy := NewPolicy("test/p", false, false, limits)
+	b := &batcher{busy: true}
+	for range 40 {
+		b.queue = append(b.queue, &pending{call: spendOne(policy, "a")})
+	}
+	g.Expect(b.next()).To(HaveLen(maxBatchKeys / 17))
+	large := &Call{Entries: slices.Repeat(spendOne(policy, "a").Entries, 20)}
+	b.queue = []*pending{{call: large}, {call: large}}
+	g.Expect(b.next()).To(HaveLen(1), "a large call goes alone")
+}
+
+func TestAnErrorOfOneCallDoesNotFailTheBatch(t *testing.T) {
+	for _, on := range servers {
+		t.Run(on.name, func(t *testing.T) {
+			g := NewWithT(t)
+			_, client := newServerBackend(t, on)
+			store := NewStore(client, testPrefix)
+			policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30)})
+			broken := store.key("broken", policy.keys[1])
+			g.Expect(client.LPush(t.Context(), broken, "not a counter").Err()).To(Succeed())
+			var batch []*pending
+			for _, key := range []Key{"a", "broken", "a", "broken", "b"} {
+				batch = append(batch, &pending{call: spendOne(policy, key)})
+			}
+			store.evaluateBatch(t.Context(), batch)
+			for i, used := range map[int]int64{0: 1, 2: 2, 4: 1} {
+				g.Expect(batch[i].err).NotTo(HaveOccurred())
+				g.Expect(batch[i].reply.Entries[0].Limits[0].Used).To(Equal(used))
+			}
+			for _, i := range []int{1, 3} {
+				var failure *StoreError
+				g.Expect(errors.As(batch[i].err, &failure)).To(BeTrue())
+				g.Expect(failure.Cause).To(Equal(CauseScript))
+				g.Expect(failure).To(MatchError(ContainSubstring("WRONGTYPE")))
+			}
+		})
+	}
+}
+
+func TestAQueuedCallerThatCancelsIsNotCharged(t *testing.T) {
+	g := NewWithT(t)
+	s, _ := newBlockingBackend(t)
+	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30)})
+	first := s.start(t.Context(), spendOne(policy, "a"))
+	g.Eventually(s.sent).Should(Receive())
+	ctx, cancel := context.WithCancel(t.Context())
+	canceled := s.start(ctx, spendOne(policy, "a"))
+	g.Eventually(s.queued).Should(Equal(1))
+	cancel()
+	var r result
+	g.Eventually(canceled).Should(Receive(&r))
+	g.Expect(r.err).To(MatchError(context.Canceled))
+	g.Expect(s.queued()).To(BeZero())
+	close(s.admit)
+	g.Expect((<-first).err).NotTo(HaveOccurred())
+	reply, err := s.Evaluate(t.Context(), spendOne(policy, "a"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(int64(2)))
+}
+
+func TestACallerThatCancelsInFlightDoesNotStopItsBatch(t *testing.T) {
+	g := NewWithT(t)
+	s, _ := newBlockingBackend(t)
+	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30)})
+	first := s.start(t.Context(), spendOne(policy, "a"))
+	g.Eventually(s.sent).Should(Receive())
+	ctx, cancel := context.WithCancel(t.Context())
+	started := s.startInOrder(g, ctx, []*Call{spendOne(policy, "a")})
+	other := s.start(t.Context(), spendOne(policy, "a"))
+	g.Eventually(s.queued).Should(Equal(2))
+	s.admit <- struct{}{}
+	g.Eventually(s.sent).Should(Receive(HaveLen(2)))
+	cancel()
+	g.Expect((<-started[0]).err).To(MatchError(context.Canceled))
+	close(s.admit)
+	g.Expect((<-first).err).NotTo(HaveOccurred())
+	r := <-other
+	g.Expect(r.err).NotTo(HaveOccurred())
+	g.Expect(r.reply.Entries[0].Limits[0].Used).To(Equal(int64(3)), "the canceled call was in flight, and spent")
+}
+
+func TestAPanicFailsItsBatchOnly(t *testing.T) {
+	g := NewWithT(t)
+	s, _ := newBlockingBackend(t)
+	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30)})
+	evaluate := s.batches.send
+	s.batches.send = func(ctx context.Context, batch []*pending) {
+		if len(batch) == 2 {
+			panic("hook")
+		}
+		evaluate(ctx, batch)
+	}
+	first := s.start(t.Context(), spendOne(policy, "a"))
+	g.Eventually(s.sent).Should(Receive())
+	started := s.startInOrder(g, t.Context(), []*Call{spendOne(policy, "a"), spendOne(policy, "a")})
+	close(s.admit)
+	g.Expect((<-first).err).NotTo(HaveOccurred())
+	for _, done := range started {
+		g.Expect((<-done).err).To(MatchError(ContainSubstring("panic: hook")))
+	}
+	_, err := s.Evaluate(t.Context(), spendOne(policy, "a"))
+	g.Expect(err).NotTo(HaveOccurred())
+}
+
+// Callers of a Redis that does not answer wait until their own deadline, not for the
+// batches before theirs.
+func TestQueuedCallersKeepTheirDeadline(t *testing.T) {
+	g := NewWithT(t)
+	process := servers[0].start(t)
+	store := NewStore(newClient(t, process.Addr), testPrefix)
+	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30)})
+	_, err := store.Evaluate(t.Context(), spendOne(policy, "a"))
+	g.Expect(err).NotTo(HaveOccurred())
+	process.Pause()
+	defer process.Resume()
+	const budget = 200 * time.Millisecond
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), budget)
+			defer cancel()
+			start := time.Now()
+			_, err := store.Evaluate(ctx, spendOne(policy, "a"))
+			var failure *StoreError
+			g.Expect(errors.As(err, &failure)).To(BeTrue())
+			g.Expect(failure.Cause).To(Equal(CauseTimeout))
+			g.Expect(time.Since(start)).To(BeNumerically("<", 5*budget))
+		})
+	}
+	all.Wait()
+}
+
+// Concurrent calls take fewer round trips than calls.
+func TestConcurrentCallsShareRoundTrips(t *testing.T) {
+	g := NewWithT(t)
+	_, client := newServerBackend(t, servers[0])
+	store := NewStore(client, testPrefix)
+	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 1_000_000)})
+	const callers, calls = 64, 100
+	_, err := store.Evaluate(t.Context(), spendOne(policy, "a"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(client.ConfigResetStat(t.Context()).Err()).To(Succeed())
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for range calls {
+				_, err := store.Evaluate(t.Context(), spendOne(policy, "a"))
+				g.Expect(err).NotTo(HaveOccurred())
+			}
+		})
+	}
+	all.Wait()
+	info, err := client.Info(t.Context(), "commandstats").Result()
+	g.Expect(err).NotTo(HaveOccurred())
+	_, stat, found := strings.Cut(info, "cmdstat_evalsha:calls=")
+	g.Expect(found).To(BeTrue())
+	var trips int
+	_, err = fmt.Sscanf(stat, "%d,", &trips)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(trips).To(BeNumerically("<", callers*calls/2))
+	reply, err := store.Evaluate(t.Context(), spendOne(policy, "a"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(int64(callers*calls + 2)))
+}
