@@ -29,12 +29,12 @@ type onRedis struct {
 	server *testenv.Redis
 }
 
-func newOnRedis(t *testing.T, plans ...*plan.Plan) *onRedis {
-	t.Helper()
-	server := testenv.StartRedis(t)
+func newOnRedis(tb testing.TB, plans ...*plan.Plan) *onRedis {
+	tb.Helper()
+	server := testenv.StartRedis(tb)
 	client, err := redisclient.New(server.URL, time.Second)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { _ = client.Close() })
+	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
+	tb.Cleanup(func() { _ = client.Close() })
 	store := script.NewStore(client, "weir:")
 	r := &onRedis{client: client, server: server, Engine: engine.New(engine.Options{
 		Store: store, Registerer: prometheus.NewRegistry(),
