@@ -101,13 +101,27 @@ local function decide()
   return reply
 end
 
+-- Decides the next call, by the lean function of its algorithm if it has a single entry
+-- and that function takes it.
+local function decide_lean_or_full()
+  local keys, args = key_at, arg_at
+  if ARGV[args + 1] == '0' and ARGV[args + 3] == '1' then
+    local decide_lean = lean[ARGV[args + 7]] -- the algorithm of the first limit
+    arg_at = args + 3
+    local reply = decide_lean and decide_lean()
+    if reply then return reply end
+    key_at, arg_at = keys, args
+  end
+  return decide()
+end
+
 -- An error, such as a key of another type, ends its call and not the others: the
 -- cursors go to the next call wherever it stopped.
 local replies = {}
 for i = 1, next_number() do
   local keys, args = next_number(), next_number()
   local keys_end, args_end = key_at + keys, arg_at + args
-  local ok, reply = pcall(decide)
+  local ok, reply = pcall(decide_lean_or_full)
   if not ok then reply = type(reply) == 'table' and reply.err or tostring(reply) end
   replies[i] = reply
   key_at, arg_at = keys_end, args_end

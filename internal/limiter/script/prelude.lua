@@ -69,3 +69,6 @@ end
 --   refund(entry, limit, receipt)   reverts what spend recorded
 --   observes                        if true, spend is called for every unblocked check
 local algorithms = {}
+
+-- Functions that decide the common case of an algorithm, by its code; optional.
+local lean = {}
