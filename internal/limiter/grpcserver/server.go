@@ -37,6 +37,12 @@ const (
 	maxHeaderBytes = 1 << 20
 	// maxStreams bounds the concurrent calls of one connection; further calls wait.
 	maxStreams = 10_000
+	// streamWorkers is the number of goroutines that are kept for calls. Further concurrent
+	// calls get a goroutine of their own, whose stack has to grow first.
+	streamWorkers = 128
+	// bufferBytes is the size of the read and of the write buffer of a connection: one
+	// system call serves many of the small calls that a proxy multiplexes.
+	bufferBytes = 64 << 10
 	// connectTimeout bounds the TLS and HTTP/2 handshakes.
 	connectTimeout = 10 * time.Second
 )
@@ -122,6 +128,9 @@ func (s *Server) server() *grpc.Server {
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(connectTimeout),
+		grpc.NumStreamWorkers(streamWorkers),
+		grpc.ReadBufferSize(bufferBytes),
+		grpc.WriteBufferSize(bufferBytes),
 		grpc.KeepaliveEnforcementPolicy(keepalivePolicy),
 		grpc.KeepaliveParams(keepaliveParams),
 		grpc.UnaryInterceptor(s.recoverPanic),
