@@ -115,6 +115,7 @@ func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.O
 	if err != nil {
 		return options, nil, err
 	}
+	tuneMemory(logger)
 	networks, err := f.trustedNetworks()
 	if err != nil {
 		return options, nil, err

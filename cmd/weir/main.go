@@ -11,6 +11,7 @@
 //	flags.go         the flags that both have
 //	tlsflags.go      the flags of TLS on the HTTP and gRPC ports
 //	webhookflags.go  the flags of the validating webhook
+//	memory.go        the memory limit and the garbage collector
 //	convert.go       weir convert
 //	version.go       weir version
 package main

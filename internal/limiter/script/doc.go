@@ -37,7 +37,8 @@
 //
 // # How a decision is made
 //
-// decide.lua has three phases:
+// A batch of calls runs in one script, one call after the other. For each call decide.lua has
+// three phases, unless the lean function of an algorithm decides it:
 //
 //  1. Read the blocks and limits of every entry. An entry is admitted if its key has no
 //     live block and every limit fits its cost.
