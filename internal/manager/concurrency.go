@@ -5,10 +5,10 @@ package manager
 
 import "net/http"
 
-// limitConcurrency serves at most limit requests concurrently. Others wait until
-// their client gives up and then get 503 Service Unavailable. Validating a policy
-// takes CPU from the decisions of this process, and any client that reaches the port
-// can request it.
+// limitConcurrency serves at most limit requests at a time. Further requests wait for a
+// free slot; a request whose client gives up first gets 503 Service Unavailable.
+// Validating a policy takes CPU from the decisions of this process, and any client that
+// reaches the port can request it.
 func limitConcurrency(limit int, next http.Handler) http.Handler {
 	slots := make(chan struct{}, limit)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
