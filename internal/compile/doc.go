@@ -4,10 +4,9 @@
 // Package compile turns a RateLimitPolicy into a plan.
 //
 // Compilation is pure: it depends on its arguments only, and equal policies give
-// equal plans. It fills in every default, except those of the enums at the top level
-// of the spec, which the schema fills in, so that nothing is written back to the
-// resource. It relies on the schema of the resource and reports every other problem
-// with the path of its field.
+// equal plans. It fills in every default and never changes the resource. Only the enums
+// at the top level of the spec also have a default in the schema. It relies on the
+// schema of the resource and reports every other problem with the path of its field.
 //
 // Read the files in this order:
 //
