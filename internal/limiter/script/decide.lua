@@ -14,9 +14,10 @@
 --            then per limit: fits (0 no, 1 yes, 2 shed at random), used, retry after
 --            (us, -1 never), used after that time, reset after (us), [share of checks
 --            that is shed, in millionths, if Suppressed], [receipt, if wanted]
--- writes   nothing for a peek or for an entry that is blocked. When an enforcing
---          entry denies, an entry that counts admissions writes only what its
---          algorithm observes
+-- writes   nothing for a peek. For a blocked entry at most a repair: a TTL or an
+--          arrival time that an edit or a clock change made wrong. When an enforcing
+--          entry denies, an entry that counts admissions writes only such repairs,
+--          what its algorithm observes and, if it is denied itself, its block
 
 local function judge(entry)
   local left = call('PTTL', entry.block)

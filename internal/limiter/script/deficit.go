@@ -21,7 +21,7 @@ func deficitOf(units int64, l *Limit) deficit { return newDeficit(units, l.Windo
 
 func (d deficit) plus(o deficit) deficit { return deficit{new(big.Int).Add(d.Int, o.Int)} }
 
-// less takes o away; a deficit is never below nothing.
+// minus subtracts o; the result is at least 0.
 func (d deficit) minus(o deficit) deficit {
 	left := new(big.Int).Sub(d.Int, o.Int)
 	if left.Sign() < 0 {

@@ -5,8 +5,9 @@
 -- ARGV     ceiling: where counted attempts saturate
 -- clock    none: the TTL is the only record of the window's end
 -- cost     O(1); GET, SET or INCRBY, PTTL
--- denied   writes nothing, except that an entry counting attempts adds its
---          cost until the counter reaches `ceiling`
+-- denied   writes nothing, with two exceptions: an entry counting attempts adds
+--          its cost until the counter reaches `ceiling`, and a TTL that is missing
+--          or longer than the window is reset
 
 -- Microseconds until the window ends. Resets a TTL that is missing or longer than
 -- the window (after a manual PERSIST, or a server clock set back), so that every
