@@ -4,10 +4,10 @@
 // Package plan holds the compiled, immutable form of rate-limit policies and the index that
 // finds the plans of a request.
 //
-// A plan is the only thing that both halves of Weir share: internal/compile builds it from
-// a RateLimitPolicy, the decision half reads it. The package therefore imports only the
-// standard library and depends on neither Kubernetes nor Redis. A plan never changes after
-// it was built, so any number of goroutines may read it without a lock.
+// A plan is where the operator and the decisions of Weir meet: internal/compile builds it
+// from a RateLimitPolicy, package engine decides by it. The package therefore imports only
+// the standard library and depends on neither Kubernetes nor Redis. A plan never changes
+// after it was built, so any number of goroutines may read it without a lock.
 //
 // Reading order:
 //

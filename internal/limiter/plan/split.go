@@ -25,7 +25,7 @@ type grouping struct {
 	groups  map[Entry][]*candidate
 	rest    []*candidate // without a condition on the fact
 	lengths []int        // of the prefixes of paths, each once
-	largest int          // the largest number of candidates for a request
+	largest int          // the largest group plus the rest: the estimated candidates of a request
 	copies  int          // the number of matches in all groups
 }
 
