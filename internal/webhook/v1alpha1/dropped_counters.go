@@ -37,7 +37,7 @@ func startsAfresh(old []plan.Limit, limit *plan.Limit) bool {
 // the counters and causes no warning.
 func droppedCounters(was, is *plan.Plan) (warnings []string) {
 	if !slices.Equal(was.Key, is.Key) {
-		return []string{"spec.key: the new key resets all counters and removes every live block"}
+		return []string{"spec.key: callers get the counters of the new key; counters and live blocks of other key values no longer apply"}
 	}
 	for i, limit := range is.Limits {
 		if before, found := limitOf(was.Limits, limit.Name); !found {

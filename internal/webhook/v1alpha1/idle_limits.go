@@ -44,8 +44,8 @@ func isTighter(p *plan.Plan, variants [][]plan.Limit, i, j int) bool {
 	a, b := p.Limits[i], p.Limits[j]
 	most, least := int64(0), int64(plan.MaxThreshold)
 	for _, limits := range variants {
-		// Where an override has a state of its own, a may not hold what b has counted.
-		if hasOwnState(limits[i], a) || hasOwnState(limits[j], b) {
+		// Under such an override limit a does not necessarily hold the units that b counted.
+		if countsDifferently(limits[i], a) || countsDifferently(limits[j], b) {
 			return false
 		}
 		if limits[j].BlockMillis > limits[i].BlockMillis {
@@ -57,7 +57,9 @@ func isTighter(p *plan.Plan, variants [][]plan.Limit, i, j int) bool {
 	return alwaysFits(p.Counting, a, most, b, least)
 }
 
-func hasOwnState(variant, base plan.Limit) bool {
+// countsDifferently reports whether the variant counts in another state or over another
+// window than the limit of the policy.
+func countsDifferently(variant, base plan.Limit) bool {
 	return !sharesState(&variant, &base) || variant.WindowMillis != base.WindowMillis
 }
 

@@ -74,7 +74,7 @@ func (*Validator) ValidateDelete(context.Context, *v1alpha1.RateLimitPolicy) (ad
 func (v *Validator) validate(ctx context.Context, was, policy *v1alpha1.RateLimitPolicy) (warnings admission.Warnings, err error) {
 	granted, err := grant.Of(ctx, v.Namespaces, v.Tenancy, policy.Namespace)
 	if err != nil {
-		// Accept as without a webhook: the controller checks the grant too.
+		// Skip only the grant check, which the controller repeats.
 		log.FromContext(ctx).Error(err, "Failed to read the grant of the Namespace", "namespace", policy.Namespace)
 		granted = compile.Everything()
 		warnings = append(warnings, "spec.matches: failed to read the grant of the Namespace; see condition Accepted")
