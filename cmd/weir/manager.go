@@ -56,7 +56,7 @@ server: they continue while it is down, even in a process that starts meanwhile.
 	flags.StringVar(&f.tenancy, "tenancy", string(compile.TenancyNamespace),
 		"what policies may match: Namespace (only what the annotations of their namespace grant) or Cluster (everything)")
 	flags.StringVar(&f.installation, "installation", "weir",
-		"name of this installation, whose replicas share a registry; clusters on one Redis need different names and different --redis-prefix")
+		"name of this installation, shared by its replicas; clusters on one Redis need different --redis-prefix")
 	flags.StringVar(&f.replica, "replica", "", "name of this replica, unique among the live ones (default: host name and process ID)")
 	flags.StringVar(&f.lease.Namespace, "lease-namespace", "", "namespace of the Lease (default: that of the pod, or default)")
 	flags.DurationVar(&f.lease.Duration, "lease-duration", 15*time.Second, "how long candidates wait after the leader's last renewal before they take over")
