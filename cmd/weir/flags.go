@@ -82,7 +82,7 @@ func (f *decisionFlags) validate() error {
 	if _, err := f.trustedNetworks(); err != nil {
 		errs = append(errs, err)
 	}
-	if strings.ContainsFunc(f.principal, isNoHeaderChar) {
+	if strings.ContainsFunc(f.principal, isInvalidHeaderChar) {
 		errs = append(errs, fmt.Errorf("--principal-header %q: must be a header name", f.principal))
 	}
 	errs = append(errs, f.tls.validate())
@@ -102,9 +102,9 @@ func (f *decisionFlags) trustedNetworks() ([]netip.Prefix, error) {
 	return networks, nil
 }
 
-// isNoHeaderChar reports whether the character is not allowed in header names (RFC 9110
+// isInvalidHeaderChar reports whether the character is not allowed in header names (RFC 9110
 // section 5.6.2).
-func isNoHeaderChar(c rune) bool {
+func isInvalidHeaderChar(c rune) bool {
 	return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
 }
 
@@ -142,7 +142,7 @@ func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.O
 			LegacyHeaders:   f.legacyHeaders,
 		},
 		StoreTimeout: f.storeTimeout,
-		LameDuck:     f.drainDelay,
+		DrainDelay:   f.drainDelay,
 		Logger:       logger,
 		Registry:     registry,
 	}

@@ -47,7 +47,7 @@ func (f *webhookFlags) validate() error {
 // options returns the options of a webhook in the namespace of the Lease.
 func (f *webhookFlags) options(namespace string, drainDelay time.Duration) manager.WebhookOptions {
 	return manager.WebhookOptions{
-		Address: f.address, LameDuck: drainDelay, CertFile: f.certFile, KeyFile: f.keyFile,
+		Address: f.address, DrainDelay: drainDelay, CertFile: f.certFile, KeyFile: f.keyFile,
 		Certificate: certificate.Options{
 			Names:     []string{f.service + "." + namespace + ".svc"},
 			Namespace: namespace, Secret: f.secret, Configuration: f.configuration,

@@ -29,9 +29,9 @@ const listenRetry = time.Second
 type WebhookOptions struct {
 	// Address is the address to listen on; empty serves no webhook.
 	Address string
-	// LameDuck is how long the webhook is still served after the process began to
+	// DrainDelay is how long the webhook is still served after the process began to
 	// stop, until the API server calls other replicas.
-	LameDuck time.Duration
+	DrainDelay time.Duration
 	// CertFile and KeyFile hold a certificate that is renewed externally; empty issues
 	// one as Certificate describes.
 	CertFile, KeyFile string
@@ -78,7 +78,7 @@ func addWebhook(mgr ctrl.Manager, o WebhookOptions, tenancy compile.Tenancy, log
 	mux.Handle("POST "+v1alpha1.Path, limitConcurrency(runtime.GOMAXPROCS(0), handler))
 	return mgr.Add(runOnEveryReplica(func(ctx context.Context) {
 		serveWebhook(ctx, httpserver.Options{
-			Address: o.Address, Handler: mux, LameDuck: o.LameDuck, Logger: logger,
+			Address: o.Address, Handler: mux, DrainDelay: o.DrainDelay, Logger: logger,
 			TLS: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.GetCertificate},
 		})
 	}))

@@ -56,8 +56,8 @@ type Options struct {
 	Authorizer httpapi.Authorizer
 	// StoreTimeout is the longest that a decision waits for Redis.
 	StoreTimeout time.Duration
-	// LameDuck is how long requests are still accepted after draining began.
-	LameDuck time.Duration
+	// DrainDelay is how long requests are still accepted after draining began.
+	DrainDelay time.Duration
 	// Logger is required.
 	Logger *slog.Logger
 	// Registry registers the metrics of decisions. Required.
@@ -100,20 +100,20 @@ func New(o Options) *Endpoint {
 	}
 	door := e.httpDoor()
 	e.HTTP = httpserver.New(httpserver.Options{
-		Address:  o.HTTPAddress,
-		Handler:  e.traceHTTP(door),
-		OnDrain:  door.Drain,
-		TLS:      httpTLS,
-		Logger:   o.Logger,
-		LameDuck: o.LameDuck,
+		Address:    o.HTTPAddress,
+		Handler:    e.traceHTTP(door),
+		OnDrain:    door.Drain,
+		TLS:        httpTLS,
+		Logger:     o.Logger,
+		DrainDelay: o.DrainDelay,
 	})
 	e.GRPC = grpcserver.New(grpcserver.Options{
-		Address:  o.GRPCAddress,
-		Services: e.grpcServices(),
-		Tracing:  e.traceGRPC(),
-		TLS:      grpcTLS,
-		Logger:   o.Logger,
-		LameDuck: o.LameDuck,
+		Address:    o.GRPCAddress,
+		Services:   e.grpcServices(),
+		Tracing:    e.traceGRPC(),
+		TLS:        grpcTLS,
+		Logger:     o.Logger,
+		DrainDelay: o.DrainDelay,
 	})
 	e.Metrics = httpserver.New(httpserver.Options{
 		Address: o.MetricsAddress,

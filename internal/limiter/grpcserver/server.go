@@ -73,9 +73,9 @@ type Options struct {
 	Tracing stats.Handler
 	// Logger receives panics of services; nil is slog.Default().
 	Logger *slog.Logger
-	// LameDuck is the time between NOT_SERVING and the shutdown, in which load balancers
+	// DrainDelay is the time between NOT_SERVING and the shutdown, in which load balancers
 	// can notice.
-	LameDuck time.Duration
+	DrainDelay time.Duration
 }
 
 // Server serves gRPC until its context ends, then drains.
@@ -94,7 +94,7 @@ func New(o Options) *Server {
 		options: o,
 		health:  health.NewServer(),
 		listener: listen.New(listen.Options{
-			Address: o.Address, LameDuck: o.LameDuck, DrainTimeout: drainTimeout,
+			Address: o.Address, DrainDelay: o.DrainDelay, DrainTimeout: drainTimeout,
 		}),
 	}
 	s.grpc = s.server()

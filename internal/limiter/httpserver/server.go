@@ -47,9 +47,9 @@ type Options struct {
 	// OnDrain is called once, when draining begins, so that readiness can fail; nil does
 	// nothing.
 	OnDrain func()
-	// LameDuck is the time between OnDrain and the shutdown, in which load balancers can
+	// DrainDelay is the time between OnDrain and the shutdown, in which load balancers can
 	// notice.
-	LameDuck time.Duration
+	DrainDelay time.Duration
 	// DrainTimeout bounds the requests in flight after that; 0 is 10s.
 	DrainTimeout time.Duration
 }
@@ -69,7 +69,7 @@ func New(o Options) *Server {
 	s := &Server{
 		options: o,
 		listener: listen.New(listen.Options{
-			Address: o.Address, LameDuck: o.LameDuck, DrainTimeout: o.DrainTimeout,
+			Address: o.Address, DrainDelay: o.DrainDelay, DrainTimeout: o.DrainTimeout,
 		}),
 	}
 	s.http = s.server()

@@ -24,11 +24,11 @@ import (
 // running is a started server under test.
 type running struct {
 	*Server
-	url      string
-	client   *http.Client
-	stop     context.CancelFunc
-	lameDuck chan time.Time // ends the lame-duck time
-	ended    chan error
+	url        string
+	client     *http.Client
+	stop       context.CancelFunc
+	drainDelay chan time.Time // ends the drain delay
+	ended      chan error
 }
 
 func start(t *testing.T, o Options) *running {
@@ -39,11 +39,11 @@ func start(t *testing.T, o Options) *running {
 	ctx, stop := context.WithCancel(t.Context())
 	s := &running{
 		Server: New(o), stop: stop, client: &http.Client{Transport: &http.Transport{}},
-		lameDuck: make(chan time.Time, 1), ended: make(chan error, 1),
+		drainDelay: make(chan time.Time, 1), ended: make(chan error, 1),
 	}
 	s.listener = listen.New(listen.Options{
 		Address: o.Address, DrainTimeout: s.options.DrainTimeout,
-		After: func(time.Duration) <-chan time.Time { return s.lameDuck },
+		After: func(time.Duration) <-chan time.Time { return s.drainDelay },
 	})
 	go func() { s.ended <- s.Start(ctx) }()
 	t.Cleanup(func() {
@@ -102,12 +102,12 @@ func TestServerCallsOnDrainOnce(t *testing.T) {
 	g.Expect(drains).NotTo(Receive())
 	s.stop()
 	g.Eventually(drains).Should(Receive())
-	s.lameDuck <- time.Time{}
+	s.drainDelay <- time.Time{}
 	g.Eventually(s.ended).Should(Receive(BeNil()))
 	g.Expect(drains).NotTo(Receive())
 }
 
-func TestServerServesDuringTheLameDuckTime(t *testing.T) {
+func TestServerServesDuringTheDrainDelay(t *testing.T) {
 	g := NewWithT(t)
 	drains := make(chan struct{}, 1)
 	s := start(t, Options{Handler: newGate(), DrainTimeout: time.Minute, OnDrain: func() { drains <- struct{}{} }})
@@ -118,7 +118,7 @@ func TestServerServesDuringTheLameDuckTime(t *testing.T) {
 	g.Expect(r.Body.Close()).To(Succeed())
 	g.Expect(r.StatusCode).To(Equal(http.StatusOK))
 	g.Expect(r.Close).To(BeTrue(), "the answer closes the connection")
-	s.lameDuck <- time.Time{}
+	s.drainDelay <- time.Time{}
 	g.Eventually(s.ended).Should(Receive(BeNil()))
 }
 
@@ -129,7 +129,7 @@ func TestDrainingServerFinishesRequests(t *testing.T) {
 	inFlight := s.getLater()
 	<-handler.entered
 	s.stop()
-	s.lameDuck <- time.Time{}
+	s.drainDelay <- time.Time{}
 	g.Eventually(func() error {
 		connection, err := net.Dial("tcp", s.Addr())
 		if err == nil {
@@ -150,7 +150,7 @@ func TestServerCutsOffAfterTheDrainTimeout(t *testing.T) {
 	inFlight := s.getLater()
 	<-handler.entered
 	s.stop()
-	s.lameDuck <- time.Time{}
+	s.drainDelay <- time.Time{}
 	var err error
 	g.Eventually(s.ended).Should(Receive(&err))
 	g.Expect(err).To(MatchError(context.DeadlineExceeded))
@@ -189,7 +189,7 @@ func TestServerServesTLS(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(status).To(Equal(http.StatusOK))
 	s.stop()
-	s.lameDuck <- time.Time{}
+	s.drainDelay <- time.Time{}
 	g.Eventually(s.ended).Should(Receive(BeNil()))
 }
 
@@ -219,6 +219,6 @@ func TestServerBoundsHeaders(t *testing.T) {
 		g.Expect(answer.StatusCode).To(Equal(status))
 	}
 	s.stop()
-	s.lameDuck <- time.Time{}
+	s.drainDelay <- time.Time{}
 	g.Eventually(s.ended, "5s").Should(Receive(BeNil()))
 }

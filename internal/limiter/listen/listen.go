@@ -30,12 +30,12 @@ type Server interface {
 type Options struct {
 	// Address is the TCP address, as in ":8080"; port 0 takes any free port.
 	Address string
-	// LameDuck is the time between Drain and Shutdown, in which load balancers can
+	// DrainDelay is the time between Drain and Shutdown, in which load balancers can
 	// notice that the server drains.
-	LameDuck time.Duration
+	DrainDelay time.Duration
 	// DrainTimeout bounds Shutdown.
 	DrainTimeout time.Duration
-	// After is the clock of LameDuck; nil is time.After.
+	// After is the clock of DrainDelay; nil is time.After.
 	After func(time.Duration) <-chan time.Time
 }
 
@@ -62,7 +62,7 @@ func (l *Listener) Addr() string {
 }
 
 // Run binds the address and serves until ctx ends, then drains: it calls Drain, waits
-// LameDuck, and calls Shutdown with DrainTimeout. It returns nil after a complete drain.
+// DrainDelay, and calls Shutdown with DrainTimeout. It returns nil after a complete drain.
 func (l *Listener) Run(ctx context.Context, server Server) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", l.options.Address)
 	if err != nil {
@@ -82,7 +82,7 @@ func (l *Listener) Run(ctx context.Context, server Server) error {
 	select {
 	case err := <-served:
 		return err
-	case <-l.options.After(l.options.LameDuck):
+	case <-l.options.After(l.options.DrainDelay):
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.options.DrainTimeout)
 	defer cancel()

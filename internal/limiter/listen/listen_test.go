@@ -46,12 +46,12 @@ func (s *fakeServer) Shutdown(ctx context.Context) error {
 
 func TestRunDrainsBeforeItShutsDown(t *testing.T) {
 	g := NewWithT(t)
-	server, lameDuck := newFakeServer(), make(chan time.Time)
+	server, drainDelay := newFakeServer(), make(chan time.Time)
 	l := New(Options{
-		Address: "127.0.0.1:0", LameDuck: time.Hour, DrainTimeout: time.Minute,
+		Address: "127.0.0.1:0", DrainDelay: time.Hour, DrainTimeout: time.Minute,
 		After: func(d time.Duration) <-chan time.Time {
 			g.Expect(d).To(Equal(time.Hour))
-			return lameDuck
+			return drainDelay
 		},
 	})
 	ctx, stop := context.WithCancel(t.Context())
@@ -62,7 +62,7 @@ func TestRunDrainsBeforeItShutsDown(t *testing.T) {
 	stop()
 	g.Eventually(server.steps).Should(Receive(Equal("drain")))
 	g.Consistently(server.steps, "50ms").ShouldNot(Receive())
-	lameDuck <- time.Time{}
+	drainDelay <- time.Time{}
 	g.Eventually(server.steps).Should(Receive(Equal("shutdown")))
 	g.Eventually(ended).Should(Receive(BeNil()))
 }
