@@ -45,7 +45,7 @@ func (e *Endpoint) traceHTTP(handler http.Handler) http.Handler {
 	return otelhttp.NewHandler(withoutKeys(handler), "weir",
 		otelhttp.WithTracerProvider(e.options.Tracer), otelhttp.WithPropagators(e.options.Propagator),
 		otelhttp.WithFilter(func(r *http.Request) bool { return !httpapi.IsProbe(r) }),
-		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return httpapi.Name(r) }))
+		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return httpapi.SpanName(r) }))
 }
 
 // withoutKeys clears the attributes in which otelhttp records the original request:
@@ -55,7 +55,7 @@ func withoutKeys(next http.Handler) http.Handler {
 		span := trace.SpanFromContext(r.Context())
 		span.SetAttributes(semconv.ClientAddress(""), semconv.UserAgentOriginal(""))
 		if r.URL.Path != "" {
-			span.SetAttributes(semconv.URLPath(httpapi.Path(r)))
+			span.SetAttributes(semconv.URLPath(httpapi.RoutePath(r)))
 		}
 		next.ServeHTTP(w, r)
 	})

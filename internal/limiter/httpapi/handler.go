@@ -102,7 +102,7 @@ func New(o Options) *Handler {
 // paths and answers errors in plain text instead of problem documents.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.recoverPanic(w, r)
-	route, ok := h.routes[Path(r)]
+	route, ok := h.routes[RoutePath(r)]
 	switch {
 	case h.ClientCertificates && !route.probe && !hasCertificate(r):
 		writeProblem(w, http.StatusForbidden, answer.Problem{Code: codeNoCertificate, Detail: "This path requires a client certificate."})
@@ -118,10 +118,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Name returns a name of low cardinality for the request: its method and route, or "HTTP"
+// SpanName returns a name of low cardinality for the request: its method and route, or "HTTP"
 // for an unknown path.
-func Name(r *http.Request) string {
-	switch path := Path(r); {
+func SpanName(r *http.Request) string {
+	switch path := RoutePath(r); {
 	case path == pathAuthorize:
 		return path // any method
 	case slices.Contains([]string{pathCheck, pathPolicies, pathState, pathReset, pathBlock, pathUnblock, pathOpenAPI}, path):
@@ -131,9 +131,9 @@ func Name(r *http.Request) string {
 	}
 }
 
-// Path returns the path of the request. For forward-auth it leaves out the appended path of
+// RoutePath returns the path of the request. For forward-auth it leaves out the appended path of
 // the original request.
-func Path(r *http.Request) string {
+func RoutePath(r *http.Request) string {
 	if isAuthorize(r.URL.EscapedPath()) {
 		return pathAuthorize
 	}

@@ -21,9 +21,9 @@ type target struct {
 	duration time.Duration // of a block
 }
 
-// check validates what does not depend on the policy. The engine validates the rest, after
+// validate checks what does not depend on the policy. The engine validates the rest, after
 // the caller is authorized.
-func (t *target) check() error {
+func (t *target) validate() error {
 	if problem := policyNameProblem(t.policy, nil); problem != "" {
 		return inField("policy", invalid(problem))
 	}
@@ -42,7 +42,7 @@ func targetOfQuery(text string) (t target, a plan.Attributes, err error) {
 			return t, a, inField(label([]byte(name)), err)
 		}
 	}
-	return t, a, t.check()
+	return t, a, t.validate()
 }
 
 func readStateParameter(t *target, a *plan.Attributes, name string, values []string) (err error) {
@@ -95,7 +95,7 @@ func decodeTarget(body []byte, block bool) (t target, err error) {
 		err = r.end()
 	}
 	if err == nil {
-		err = t.check()
+		err = t.validate()
 	}
 	if err == nil && block && !given {
 		err = inField("duration", invalid("must be given"))
