@@ -123,13 +123,13 @@ func (c *Check) validateCharges() error {
 	return nil
 }
 
-// ChargeOf returns the charge of the descriptor with that index. For plan.AnyDescriptor
+// ChargeOf returns the charge of the descriptor with that index. For plan.AllDescriptors
 // it returns the largest charge of all, without a requested limit.
 func (c *Check) ChargeOf(descriptor int) Charge {
 	switch {
 	case len(c.Charges) == 0:
 		return Charge{Cost: c.Cost, Peek: c.Peek}
-	case descriptor != plan.AnyDescriptor:
+	case descriptor != plan.AllDescriptors:
 		return c.Charges[descriptor]
 	}
 	largest := c.Charges[0]
@@ -154,4 +154,4 @@ func (c Charge) Merge(other Charge) Charge {
 }
 
 // IsPeek reports whether the check writes nothing.
-func (c *Check) IsPeek() bool { return c.ChargeOf(plan.AnyDescriptor).Peek }
+func (c *Check) IsPeek() bool { return c.ChargeOf(plan.AllDescriptors).Peek }

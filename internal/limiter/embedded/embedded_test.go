@@ -113,16 +113,16 @@ func TestAlgorithmsRunEmbedded(t *testing.T) {
 				g.Expect(err).NotTo(HaveOccurred())
 				return reply.Entries[0].Limits[0]
 			}
-			g.Expect(check().Fits).To(BeTrue())
+			g.Expect(check().Admits).To(BeTrue())
 			denied := check()
-			g.Expect(denied.Fits).To(BeFalse())
+			g.Expect(denied.Admits).To(BeFalse())
 			g.Expect(denied.RetryAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", window+2*time.Millisecond)))
 			if l.Algorithm != script.Suppressed { // it also counts denied checks
 				// In Redis a key exists until the end of its last millisecond, not here.
 				clock.Advance(denied.RetryAfter - 2*time.Millisecond)
-				g.Expect(check().Fits).To(BeFalse(), "too early")
+				g.Expect(check().Admits).To(BeFalse(), "too early")
 				clock.Advance(2 * time.Millisecond)
-				g.Expect(check().Fits).To(BeTrue())
+				g.Expect(check().Admits).To(BeTrue())
 			}
 			clock.Advance(time.Second)
 			g.Expect(client.DBSize(t.Context()).Val()).To(BeZero(), "everything expires")
@@ -142,6 +142,6 @@ func TestLargestBucketRunsEmbedded(t *testing.T) {
 	for _, want := range []bool{true, false} {
 		reply, err := store.Evaluate(t.Context(), &script.Call{Entries: []script.Entry{{Policy: policy, Key: "alice", Cost: most}}})
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(reply.Entries[0].Limits[0].Fits).To(Equal(want))
+		g.Expect(reply.Entries[0].Limits[0].Admits).To(Equal(want))
 	}
 }

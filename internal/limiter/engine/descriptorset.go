@@ -9,9 +9,9 @@ import "github.com/weir-dev/weir/internal/limiter/plan"
 // bit each.
 type descriptorSet uint64
 
-// descriptorSetOf returns the set of one descriptor; plan.AnyDescriptor is all of them.
+// descriptorSetOf returns the set of one descriptor; plan.AllDescriptors is all of them.
 func descriptorSetOf(descriptor int) descriptorSet {
-	if descriptor == plan.AnyDescriptor {
+	if descriptor == plan.AllDescriptors {
 		return ^descriptorSet(0)
 	}
 	return 1 << descriptor

@@ -12,7 +12,7 @@ import (
 )
 
 // candidate is a policy that applies to a check, with the descriptor that it matched;
-// plan.AnyDescriptor if the match does not depend on a descriptor. A policy that matches
+// plan.AllDescriptors if the match does not depend on a descriptor. A policy that matches
 // several descriptors is several candidates.
 type candidate struct {
 	*policy
@@ -32,7 +32,7 @@ func (v *view) find(check *limiter.Check) (found []candidate, failures []express
 		if p == nil {
 			return nil, nil, &limiter.UnknownPolicyError{Policy: id}
 		}
-		found[i] = candidate{policy: p, descriptor: plan.AnyDescriptor}
+		found[i] = candidate{policy: p, descriptor: plan.AllDescriptors}
 		if slices.Contains(found[:i], found[i]) {
 			return nil, nil, &limiter.FieldError{Field: fmt.Sprintf("policies[%d]", i), Problem: "is named twice"}
 		}

@@ -126,7 +126,7 @@ func (pt participant) denialReason(r *script.EntryReply) (limiter.Reason, string
 	shed := ""
 	for i := range r.Limits {
 		switch l := &r.Limits[i]; {
-		case l.Fits:
+		case l.Admits:
 		case !l.Shed:
 			return limiter.ReasonLimitExceeded, pt.limits[i].Name
 		case shed == "":
@@ -156,7 +156,7 @@ func (pt participant) appendStates(states []limiter.LimitState, r *script.EntryR
 			Limit:                 l.Name,
 			Override:              pt.override,
 			Algorithm:             l.Algorithm,
-			Allowed:               lr.Fits && r.Verdict != script.Blocked,
+			Allowed:               lr.Admits && r.Verdict != script.Blocked,
 			Blocked:               r.Verdict == script.Blocked,
 			Shadow:                pt.plan.Mode == plan.ModeShadow,
 			Used:                  lr.Used,

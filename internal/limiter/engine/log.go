@@ -46,7 +46,7 @@ func (l *decisionLog) write(ctx context.Context, check *limiter.Check, ev *evalu
 		slog.Duration("retryAfter", d.RetryAfter),
 	}
 	if len(ev.participants) == 0 {
-		charge := check.ChargeOf(plan.AnyDescriptor)
+		charge := check.ChargeOf(plan.AllDescriptors)
 		l.logger.LogAttrs(ctx, slog.LevelDebug, "Decided", append(common, slog.String("policy", d.Policy),
 			slog.Int64("cost", charge.Cost), slog.Bool("peek", charge.Peek))...)
 		return

@@ -33,15 +33,15 @@ func (v *variant) scriptLimits() []script.Limit {
 	limits := make([]script.Limit, len(v.limits))
 	for i, l := range v.limits {
 		limits[i] = script.Limit{
-			Name:      l.Name,
-			Algorithm: script.AlgorithmNamed(string(l.Algorithm)),
-			Quota:     v.quotas[i],
-			Threshold: l.Threshold,
-			HardQuota: l.HardQuota(),
-			Window:    l.Window(),
-			Bucket:    l.Bucket(),
-			Block:     l.Block(),
-			State:     l.State,
+			Name:        l.Name,
+			Algorithm:   script.AlgorithmNamed(string(l.Algorithm)),
+			Quota:       v.quotas[i],
+			Threshold:   l.Threshold,
+			HardQuota:   l.HardQuota(),
+			Window:      l.Window(),
+			Bucket:      l.Bucket(),
+			Block:       l.Block(),
+			StateSuffix: l.StateSuffix,
 		}
 	}
 	return limits

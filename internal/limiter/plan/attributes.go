@@ -23,9 +23,9 @@ type Attributes struct {
 }
 
 // DescriptorsOf returns the descriptors that a plan reads if it applies through the given
-// one: only that one, or all with AnyDescriptor.
+// one: only that one, or all with AllDescriptors.
 func (a *Attributes) DescriptorsOf(descriptor int) []Descriptor {
-	if descriptor == AnyDescriptor {
+	if descriptor == AllDescriptors {
 		return a.Descriptors
 	}
 	return a.Descriptors[descriptor : descriptor+1]
@@ -118,7 +118,7 @@ func isClean(path string) bool {
 
 // canonicalEscapes escapes only the characters that must be escaped.
 func canonicalEscapes(path string) string {
-	if isCanonical(path) {
+	if needsNoEscapes(path) {
 		return path
 	}
 	const digits = "0123456789ABCDEF"
@@ -154,8 +154,8 @@ func unhex(c byte) byte {
 	return c - '0'
 }
 
-// isCanonical reports whether no character is escaped or must be.
-func isCanonical(path string) bool {
+// needsNoEscapes reports whether no character is escaped or must be.
+func needsNoEscapes(path string) bool {
 	for i := range len(path) {
 		if !isPathChar(path[i]) { // false for the percent sign, too
 			return false

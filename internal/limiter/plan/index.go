@@ -106,7 +106,7 @@ func (c *candidate) appendTo(found []Found, a *Attributes) []Found {
 		return found
 	}
 	if len(c.match.Descriptors) == 0 {
-		return append(found, Found{Plan: c.plan, Match: c.position, Descriptor: AnyDescriptor})
+		return append(found, Found{Plan: c.plan, Match: c.position, Descriptor: AllDescriptors})
 	}
 	for i, d := range a.Descriptors {
 		if d.hasAll(c.match.Descriptors) {

@@ -134,8 +134,8 @@ func TestSnapshotMatches(t *testing.T) {
 	})
 	a, c := s.Lookup("shop/a"), s.Lookup("shop/c")
 	g.Expect(found).To(Equal([]plan.Found{
-		{Plan: a, Match: 0, Descriptor: plan.AnyDescriptor},
-		{Plan: c, Match: 0, Descriptor: plan.AnyDescriptor},
+		{Plan: a, Match: 0, Descriptor: plan.AllDescriptors},
+		{Plan: c, Match: 0, Descriptor: plan.AllDescriptors},
 		{Plan: c, Match: 1, Descriptor: 0},
 		{Plan: c, Match: 1, Descriptor: 2},
 		{Plan: c, Match: 2, Descriptor: 2},

@@ -23,7 +23,9 @@ const (
 
 // Counts reports whether the algorithm counts units up to the threshold, and so supports
 // CountAttempts and ThresholdReached.
-func (a Algorithm) Counts() bool { return a == FixedWindow || a == SlidingLog || a == SlidingWindow }
+func (a Algorithm) SupportsAttempts() bool {
+	return a == FixedWindow || a == SlidingLog || a == SlidingWindow
+}
 
 // Refills reports whether the algorithm refills units evenly, and so has a burst.
 func (a Algorithm) Refills() bool { return a == TokenBucket || a == GCRA }
@@ -62,7 +64,7 @@ type Limit struct {
 	// State names a separate state; limits with an empty State share one. An override
 	// with another rate of refill needs a separate one, since the units refilled since
 	// the last check depend on the rate. LimitsOf sets it; it is not encoded.
-	State string `json:"-"`
+	StateSuffix string `json:"-"`
 }
 
 // Quota returns the number of units that the limit admits per window or, with a burst, in
@@ -116,7 +118,7 @@ func (p *Plan) validateLimit(fail func(string, ...any), at string, l Limit) {
 	if l.BlockMillis < 0 || l.BlockMillis > MaxWindow.Milliseconds() {
 		fail("%s: a block of %d ms is out of bounds", at, l.BlockMillis)
 	}
-	if !l.Algorithm.Counts() && (p.Counting == CountAttempts || p.DenyWhen == ThresholdReached) {
+	if !l.Algorithm.SupportsAttempts() && (p.Counting == CountAttempts || p.DenyWhen == ThresholdReached) {
 		fail("%s.algorithm %q neither counts attempts nor denies at the threshold", at, l.Algorithm)
 	}
 	l.validateBurst(fail, at)

@@ -44,8 +44,8 @@ func (d Descriptor) hasAll(entries []Entry) bool {
 	return true
 }
 
-// AnyDescriptor in place of the index of a descriptor means all descriptors of a request.
-const AnyDescriptor = -1
+// AllDescriptors in place of the index of a descriptor means all descriptors of a request.
+const AllDescriptors = -1
 
 // Found is a match that holds for a request, except that its expression is not evaluated.
 type Found struct {
@@ -53,7 +53,7 @@ type Found struct {
 	// Match is the index in Plan.Matches.
 	Match int
 	// Descriptor is the index of the descriptor with all entries of the match, or
-	// AnyDescriptor if the match has none.
+	// AllDescriptors if the match has none.
 	Descriptor int
 }
 

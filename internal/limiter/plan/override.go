@@ -55,7 +55,7 @@ func (p *Plan) LimitsOf(o *Override) []Limit {
 			if o.Limits[j].Name == limits[i].Name {
 				limits[i] = o.Limits[j].apply(limits[i])
 				if o.Limits[j].Threshold != 0 && limits[i].Algorithm.Refills() {
-					limits[i].State = o.Name
+					limits[i].StateSuffix = o.Name
 				}
 			}
 		}

@@ -25,7 +25,7 @@ func TestLimitsOf(t *testing.T) {
 	g.Expect(merged).To(HaveLen(len(p.Limits)))
 	g.Expect(merged[:3]).To(Equal(p.Limits[:3]), "a limit that is not named keeps its numbers")
 	g.Expect(merged[3]).To(Equal(plan.Limit{
-		Name: "bucket", Algorithm: plan.TokenBucket, Threshold: 100, WindowMillis: 1000, Burst: 200, State: "gold",
+		Name: "bucket", Algorithm: plan.TokenBucket, Threshold: 100, WindowMillis: 1000, Burst: 200, StateSuffix: "gold",
 	}))
 	g.Expect(merged[5]).To(Equal(plan.Limit{
 		Name: "shed", Algorithm: plan.Suppressed, Threshold: 10, WindowMillis: 120_000, BucketMicros: 2_000_000,

@@ -24,9 +24,9 @@ func (l Limit) Requested(units int64, window time.Duration) Limit {
 	switch {
 	case l.Algorithm.Refills():
 		l.Burst = l.Threshold
-		l.State += requestedState
+		l.StateSuffix += requestedState
 	case l.Algorithm == SlidingLog && window != l.Window():
-		l.State += requestedState
+		l.StateSuffix += requestedState
 	}
 	l.BucketMicros = scale(l.BucketMicros, window.Milliseconds(), l.WindowMillis)
 	l.WindowMillis = window.Milliseconds()

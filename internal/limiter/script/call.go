@@ -32,7 +32,7 @@ type Limit struct {
 	Block time.Duration
 	// State separates the state of limits whose identity is otherwise the same. Limits
 	// with an empty State share theirs.
-	State string
+	StateSuffix string
 
 	ceiling int64 // see kind
 }
@@ -40,7 +40,7 @@ type Limit struct {
 // stateKey returns the part after the hash tag in the key of the limit's state. Limits
 // with the same stateKey share a state, although their numbers may differ.
 func (l *Limit) stateKey(policy string) string {
-	if l.Algorithm == SlidingLog && l.State == "" {
+	if l.Algorithm == SlidingLog && l.StateSuffix == "" {
 		return logKey(policy)
 	}
 	return counterKey(policy, l)
@@ -259,7 +259,7 @@ const Never time.Duration = -1
 // LimitReply is the answer of one limit.
 type LimitReply struct {
 	// Fits is true if the limit alone, without blocks, admits the cost.
-	Fits bool
+	Admits bool
 	// Shed is true if Suppressed shed the check at random, below its hard limit.
 	Shed bool
 	// Suppression is the share of checks that a Suppressed limit sheds, 0..1.

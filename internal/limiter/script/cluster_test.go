@@ -72,7 +72,7 @@ func withoutTimes(reply *Reply) []string {
 	for _, e := range reply.Entries {
 		all = append(all, fmt.Sprint(e.Verdict, e.BlockedBy))
 		for _, l := range e.Limits {
-			all = append(all, fmt.Sprintf("fits %v shed %v used %d suppression %.3f", l.Fits, l.Shed, l.Used, l.Suppression))
+			all = append(all, fmt.Sprintf("admits %v shed %v used %d suppression %.3f", l.Admits, l.Shed, l.Used, l.Suppression))
 		}
 	}
 	return all

@@ -34,7 +34,7 @@ end
 local function start_block(entry)
   local longest = 0
   for _, limit in ipairs(entry.limits) do
-    if not limit.fits and not limit.shed then
+    if not limit.admits and not limit.shed then
       entry.blocked_by = entry.blocked_by or limit.name
       longest = max(longest, limit.block)
     end
@@ -63,7 +63,7 @@ local function report_limit(entry, limit, denied, reply)
     retry_after = max(limit.algorithm.time_to_fit(entry, limit), entry.block_left or 0)
     used_after = limit.algorithm.used_after(entry, limit, retry_after)
   end
-  reply[#reply + 1] = limit.fits and 1 or limit.shed and 2 or 0
+  reply[#reply + 1] = limit.admits and 1 or limit.shed and 2 or 0
   reply[#reply + 1] = limit.used
   reply[#reply + 1] = retry_after
   reply[#reply + 1] = used_after

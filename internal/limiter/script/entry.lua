@@ -17,7 +17,7 @@ local function read_limit(entry)
   }
   if entry.blocks then limit.block, limit.name = next_number(), next_string() end
   limit.algorithm.read(entry, limit)
-  if limit.fits == nil then limit.fits = limit.used + entry.cost <= limit.quota end
+  if limit.admits == nil then limit.admits = limit.used + entry.cost <= limit.quota end
   return limit
 end
 
@@ -33,7 +33,7 @@ local function read_entry()
   for i = 1, next_number() do
     local limit = read_limit(entry)
     entry.limits[i] = limit
-    entry.admitted = entry.admitted and limit.fits
+    entry.admitted = entry.admitted and limit.admits
   end
   return entry
 end

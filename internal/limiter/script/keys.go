@@ -124,8 +124,8 @@ func counterKey(policy string, l *Limit) string {
 	if l.Bucket > 0 {
 		key += ":" + formatLength(l.Bucket)
 	}
-	if l.State != "" {
-		key += ":" + l.State
+	if l.StateSuffix != "" {
+		key += ":" + l.StateSuffix
 	}
 	return key
 }

@@ -74,11 +74,11 @@ func (m *Model) judge(e *Entry, r *EntryReply, draw uint32, now int64) {
 		l, lr := &e.Policy.limits[i], LimitReply{}
 		c := m.counter(e, l)
 		if j, ok := c.(observer); ok {
-			lr.Fits, lr.Shed, lr.Suppression = j.judge(e, l, now, draw)
+			lr.Admits, lr.Shed, lr.Suppression = j.judge(e, l, now, draw)
 		} else {
-			lr.Fits = c.used(e, l, now)+e.Cost <= l.Quota
+			lr.Admits = c.used(e, l, now)+e.Cost <= l.Quota
 		}
-		if !lr.Fits && r.Verdict == Admitted {
+		if !lr.Admits && r.Verdict == Admitted {
 			r.Verdict = Denied
 		}
 		r.Limits = append(r.Limits, lr)
@@ -114,7 +114,7 @@ func (m *Model) startBlock(e *Entry, r *EntryReply, now int64) {
 	var longest time.Duration
 	var by string
 	for i, l := range e.Policy.limits {
-		if !r.Limits[i].Fits && !r.Limits[i].Shed {
+		if !r.Limits[i].Admits && !r.Limits[i].Shed {
 			longest = max(longest, l.Block)
 			if by == "" {
 				by = l.Name

@@ -57,7 +57,7 @@ end
 
 -- The algorithms, by the code of Go's Algorithm. Each file adds its own, with
 --   read(entry, limit)              loads the state, sets limit.used (units held now);
---                                   may set limit.fits, whose default is
+--                                   may set limit.admits, whose default is
 --                                   used + cost <= quota
 --   spend(entry, limit, passes)     records entry.cost and updates limit.used; passes
 --                                   is true if the entry and the check are admitted

@@ -35,7 +35,7 @@ func decodeReply(call *Call, receipts bool, value any) (*Reply, error) {
 		for j := range e.Limits {
 			l := &e.Limits[j]
 			fits := c.number()
-			l.Fits, l.Shed = fits == 1, fits == 2
+			l.Admits, l.Shed = fits == 1, fits == 2
 			l.Used = c.number()
 			l.RetryAfter = waitOf(c.number())
 			l.UsedAfterWaiting = c.number()

@@ -39,9 +39,9 @@ algorithms.su = {
     limit.used = log_units(limit, ADMITTED, limit.log.now)
     local observed = observed_units(limit) + entry.cost
     limit.suppression = floor(max(0, 1 - limit.quota / observed) * 1e6)
-    limit.fits = entry.cost <= limit.quota and limit.used + entry.cost <= limit.hard_quota
-    if limit.fits and draw * observed >= limit.quota then
-      limit.fits, limit.shed = false, true
+    limit.admits = entry.cost <= limit.quota and limit.used + entry.cost <= limit.hard_quota
+    if limit.admits and draw * observed >= limit.quota then
+      limit.admits, limit.shed = false, true
     end
   end,
 

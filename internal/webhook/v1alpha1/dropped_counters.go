@@ -16,11 +16,11 @@ import (
 // scriptLimit returns the fields of the limit that identify its state in Redis.
 func scriptLimit(l *plan.Limit) *script.Limit {
 	return &script.Limit{
-		Name:      l.Name,
-		Algorithm: script.AlgorithmNamed(string(l.Algorithm)),
-		Window:    l.Window(),
-		Bucket:    l.Bucket(),
-		State:     l.State,
+		Name:        l.Name,
+		Algorithm:   script.AlgorithmNamed(string(l.Algorithm)),
+		Window:      l.Window(),
+		Bucket:      l.Bucket(),
+		StateSuffix: l.StateSuffix,
 	}
 }
 
@@ -115,7 +115,7 @@ func overrideOf(p *plan.Plan, name string) *plan.Override {
 
 // overrideField returns the field of the override whose change resets the counters.
 func overrideField(o *plan.Override, i int, was, is plan.Limit) *field.Path {
-	if was.State != "" && is.State != "" && was.State != is.State {
+	if was.StateSuffix != "" && is.StateSuffix != "" && was.StateSuffix != is.StateSuffix {
 		return at("overrides", i).Child("name")
 	}
 	j := slices.IndexFunc(o.Limits, func(l plan.LimitOverride) bool { return l.Name == is.Name })

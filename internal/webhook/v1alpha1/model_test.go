@@ -48,7 +48,7 @@ func expectIdle(t *testing.T, random *rand.Rand, p *plan.Plan, variants [][]plan
 		now = now.Add(time.Duration(random.IntN(1+1<<random.IntN(15))) * time.Microsecond)
 		entry := script.Entry{Policy: policies[random.IntN(len(policies))], Key: "k", Cost: 1 + random.Int64N(3)}
 		reply := model.Evaluate(&script.Call{Entries: []script.Entry{entry}, Denied: random.IntN(10) == 0}, now).Entries[0]
-		if reply.Verdict != script.Blocked && reply.Limits[0].Fits && !reply.Limits[1].Fits {
+		if reply.Verdict != script.Blocked && reply.Limits[0].Admits && !reply.Limits[1].Admits {
 			t.Fatalf("denied by the second limit only, with %+v: %+v, %+v", reply, p.Limits, p.Overrides)
 		}
 	}
@@ -61,7 +61,7 @@ func scripts(p *plan.Plan, variants [][]plan.Limit) []*script.Policy {
 		for _, l := range v {
 			limits[i] = append(limits[i], script.Limit{
 				Name: l.Name, Algorithm: script.AlgorithmNamed(string(l.Algorithm)), Quota: p.Quota(l), Threshold: l.Threshold,
-				HardQuota: l.HardQuota(), Window: l.Window(), Bucket: l.Bucket(), Block: l.Block(), State: l.State,
+				HardQuota: l.HardQuota(), Window: l.Window(), Bucket: l.Bucket(), Block: l.Block(), StateSuffix: l.StateSuffix,
 			})
 		}
 	}
