@@ -19,7 +19,7 @@ import (
 // In the reference model of the scripts, a limit that a warning calls ineffective
 // never denies a check that the tighter limit admits: random checks at random times,
 // under random overrides.
-func TestIdleLimitsNeverDeny(t *testing.T) {
+func TestIneffectiveLimitsNeverDeny(t *testing.T) {
 	g := NewWithT(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	found := map[[2]plan.Algorithm]int{}

@@ -84,7 +84,7 @@ func (v *Validator) validate(ctx context.Context, was, policy *v1alpha1.RateLimi
 		return warnings, apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("RateLimitPolicy").GroupKind(), policy.Name, problems)
 	}
 	warnings = append(warnings, unusedOverrides(compiled)...)
-	warnings = append(warnings, idleLimits(compiled)...)
+	warnings = append(warnings, ineffectiveLimits(compiled)...)
 	warnings = append(warnings, catchAllMatches(compiled)...)
 	warnings = append(warnings, v.overlapWarnings(ctx, policy)...)
 	if was != nil {

@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	fixed   = v1alpha1.AlgorithmFixedWindow
-	rolling = v1alpha1.AlgorithmSlidingLog
-	window  = v1alpha1.AlgorithmSlidingWindow
-	bucket  = v1alpha1.AlgorithmTokenBucket
-	gcra    = v1alpha1.AlgorithmGCRA
-	shed    = v1alpha1.AlgorithmSuppressed
+	fixed         = v1alpha1.AlgorithmFixedWindow
+	slidingLog    = v1alpha1.AlgorithmSlidingLog
+	slidingWindow = v1alpha1.AlgorithmSlidingWindow
+	tokenBucket   = v1alpha1.AlgorithmTokenBucket
+	gcra          = v1alpha1.AlgorithmGCRA
+	shed          = v1alpha1.AlgorithmSuppressed
 )
 
 type builder = testenv.PolicyBuilder
@@ -68,26 +68,26 @@ func cidrs(c ...string) func(*v1alpha1.Override) { return func(o *v1alpha1.Overr
 
 func when(text string) func(*v1alpha1.Override) { return func(o *v1alpha1.Override) { o.When = text } }
 
-func TestUnreachableOverrides(t *testing.T) {
+func TestUnusedOverrides(t *testing.T) {
 	const cel, other = `request.method == "GET"`, `request.method == "PUT"`
-	never := "spec.overrides[1] (b) is never used: spec.overrides[0] (a) comes first"
+	unused := "spec.overrides[1] (b) is never used: spec.overrides[0] (a) comes first"
 	tests := map[string]struct {
 		overrides []v1alpha1.Override
 		want      []string
 	}{
 		"one":                      {[]v1alpha1.Override{override("a", keys("x"))}, nil},
 		"other keys":               {[]v1alpha1.Override{override("a", keys("x")), override("b", keys("y"))}, nil},
-		"fewer keys":               {[]v1alpha1.Override{override("a", keys("x", "y")), override("b", keys("y"))}, []string{never}},
+		"fewer keys":               {[]v1alpha1.Override{override("a", keys("x", "y")), override("b", keys("y"))}, []string{unused}},
 		"more keys":                {[]v1alpha1.Override{override("a", keys("x")), override("b", keys("x", "y"))}, nil},
 		"keys after networks":      {[]v1alpha1.Override{override("a", cidrs("0.0.0.0/0")), override("b", keys("x"))}, nil},
-		"a network within":         {[]v1alpha1.Override{override("a", cidrs("10.0.0.0/8")), override("b", cidrs("10.1.0.0/16"))}, []string{never}},
+		"a network within":         {[]v1alpha1.Override{override("a", cidrs("10.0.0.0/8")), override("b", cidrs("10.1.0.0/16"))}, []string{unused}},
 		"a network around":         {[]v1alpha1.Override{override("a", cidrs("10.1.0.0/16")), override("b", cidrs("10.0.0.0/8"))}, nil},
 		"another network":          {[]v1alpha1.Override{override("a", cidrs("10.0.0.0/8")), override("b", cidrs("11.0.0.0/8"))}, nil},
 		"another family":           {[]v1alpha1.Override{override("a", cidrs("::/0")), override("b", cidrs("10.0.0.0/8"))}, nil},
 		"one of two without":       {[]v1alpha1.Override{override("a", cidrs("10.0.0.0/8")), override("b", cidrs("10.1.0.0/16", "11.0.0.0/8"))}, nil},
-		"more selectors":           {[]v1alpha1.Override{override("a", keys("x")), override("b", keys("x"), cidrs("10.0.0.0/8"), when(cel))}, []string{never}},
+		"more selectors":           {[]v1alpha1.Override{override("a", keys("x")), override("b", keys("x"), cidrs("10.0.0.0/8"), when(cel))}, []string{unused}},
 		"fewer selectors":          {[]v1alpha1.Override{override("a", keys("x"), cidrs("10.0.0.0/8")), override("b", keys("x"))}, nil},
-		"the same expression":      {[]v1alpha1.Override{override("a", when(cel)), override("b", when(cel), keys("x"))}, []string{never}},
+		"the same expression":      {[]v1alpha1.Override{override("a", when(cel)), override("b", when(cel), keys("x"))}, []string{unused}},
 		"another expression":       {[]v1alpha1.Override{override("a", when(cel)), override("b", when(other))}, nil},
 		"no expression after one":  {[]v1alpha1.Override{override("a", when(cel), keys("x")), override("b", keys("x"))}, nil},
 		"together but not by each": {[]v1alpha1.Override{override("a", keys("x")), override("b", keys("y")), override("c", keys("x", "y"))}, nil},
@@ -100,7 +100,7 @@ func TestUnreachableOverrides(t *testing.T) {
 	}
 }
 
-func TestIdleLimits(t *testing.T) {
+func TestIneffectiveLimits(t *testing.T) {
 	second := "spec.limits[1] (b) has no effect: spec.limits[0] (a) is always tighter"
 	first := "spec.limits[0] (a) has no effect: spec.limits[1] (b) is always tighter"
 	block := testenv.BlockDuration("1h")
@@ -108,35 +108,35 @@ func TestIdleLimits(t *testing.T) {
 		policy *builder
 		want   []string
 	}{
-		"burst and daily, both effective": {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 20, "24h"), nil},
-		"a day that minutes never fill":   {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 7200, "24h"), []string{second}},
-		"a day that minutes just fill":    {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 7199, "24h"), nil},
-		"a longer window, fewer units":    {policy().Limit("a", rolling, 10, "1m").Limit("b", rolling, 5, "1h"), []string{first}},
-		"fixed windows may meet":          {policy().Limit("a", fixed, 5, "1m").Limit("b", rolling, 7200, "24h"), nil},
-		"fixed windows and one more":      {policy().Limit("a", fixed, 5, "1m").Limit("b", rolling, 7205, "24h"), []string{second}},
+		"burst and daily, both effective": {policy().Limit("a", slidingLog, 5, "1m").Limit("b", slidingLog, 20, "24h"), nil},
+		"a day that minutes never fill":   {policy().Limit("a", slidingLog, 5, "1m").Limit("b", slidingLog, 7200, "24h"), []string{second}},
+		"a day that minutes just fill":    {policy().Limit("a", slidingLog, 5, "1m").Limit("b", slidingLog, 7199, "24h"), nil},
+		"a longer window, fewer units":    {policy().Limit("a", slidingLog, 10, "1m").Limit("b", slidingLog, 5, "1h"), []string{first}},
+		"fixed windows may meet":          {policy().Limit("a", fixed, 5, "1m").Limit("b", slidingLog, 7200, "24h"), nil},
+		"fixed windows and one more":      {policy().Limit("a", fixed, 5, "1m").Limit("b", slidingLog, 7205, "24h"), []string{second}},
 		"fixed in a fixed one":            {policy().Limit("a", fixed, 10, "1h").Limit("b", fixed, 20, "30m"), []string{second}},
 		"the same fixed window":           {policy().Limit("a", fixed, 5, "1m").Limit("b", fixed, 6, "1m"), []string{second}},
 		"twice the same":                  {policy().Limit("a", gcra, 5, "1m").Limit("b", gcra, 5, "1m"), []string{second}},
-		"buckets remember longer":         {policy().Limit("a", rolling, 60, "1h").Limit("b", window, 60, "1h"), []string{first}},
-		"buckets, with room":              {policy().Limit("a", rolling, 60, "1h").Limit("b", window, 120, "1h"), []string{second}},
-		"the same buckets":                {policy().Limit("a", window, 60, "1h").Limit("b", window, 61, "1h"), []string{second}},
-		"a bucket and a day":              {policy().Limit("a", bucket, 10, "1m").Limit("b", fixed, 14410, "24h"), []string{second}},
-		"a bucket and a day, effective":   {policy().Limit("a", bucket, 10, "1m").Limit("b", fixed, 14409, "24h"), nil},
-		"a slower, smaller bucket":        {policy().Limit("a", bucket, 10, "1m").Limit("b", gcra, 10, "1s", testenv.Burst(10)), []string{second}},
-		"a slower bucket that is larger":  {policy().Limit("a", bucket, 10, "1m", testenv.Burst(11)).Limit("b", gcra, 10, "1s", testenv.Burst(10)), nil},
-		"a bucket after a window":         {policy().Limit("a", rolling, 1, "1h").Limit("b", bucket, 1000, "1h"), nil},
-		"shedding":                        {policy().Limit("a", shed, 5, "1m").Limit("b", rolling, 90000, "1m"), nil},
-		"before shedding":                 {policy().Limit("a", rolling, 5, "1m").Limit("b", shed, 90000, "1m"), nil},
-		"a block of its own":              {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 7200, "24h", block), nil},
-		"a shorter block":                 {policy().Limit("a", rolling, 5, "1m", block).Limit("b", rolling, 7200, "24h", testenv.BlockDuration("1m")), []string{second}},
-		"attempts":                        {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 7200, "24h").Counting(v1alpha1.CountingAttempts), nil},
-		"attempts in one window":          {policy().Limit("a", rolling, 5, "1m").Limit("b", rolling, 6, "1m").Counting(v1alpha1.CountingAttempts), []string{second}},
+		"buckets remember longer":         {policy().Limit("a", slidingLog, 60, "1h").Limit("b", slidingWindow, 60, "1h"), []string{first}},
+		"buckets, with room":              {policy().Limit("a", slidingLog, 60, "1h").Limit("b", slidingWindow, 120, "1h"), []string{second}},
+		"the same buckets":                {policy().Limit("a", slidingWindow, 60, "1h").Limit("b", slidingWindow, 61, "1h"), []string{second}},
+		"a bucket and a day":              {policy().Limit("a", tokenBucket, 10, "1m").Limit("b", fixed, 14410, "24h"), []string{second}},
+		"a bucket and a day, effective":   {policy().Limit("a", tokenBucket, 10, "1m").Limit("b", fixed, 14409, "24h"), nil},
+		"a slower, smaller bucket":        {policy().Limit("a", tokenBucket, 10, "1m").Limit("b", gcra, 10, "1s", testenv.Burst(10)), []string{second}},
+		"a slower bucket that is larger":  {policy().Limit("a", tokenBucket, 10, "1m", testenv.Burst(11)).Limit("b", gcra, 10, "1s", testenv.Burst(10)), nil},
+		"a bucket after a window":         {policy().Limit("a", slidingLog, 1, "1h").Limit("b", tokenBucket, 1000, "1h"), nil},
+		"shedding":                        {policy().Limit("a", shed, 5, "1m").Limit("b", slidingLog, 90000, "1m"), nil},
+		"before shedding":                 {policy().Limit("a", slidingLog, 5, "1m").Limit("b", shed, 90000, "1m"), nil},
+		"a block of its own":              {policy().Limit("a", slidingLog, 5, "1m").Limit("b", slidingLog, 7200, "24h", block), nil},
+		"a shorter block":                 {policy().Limit("a", slidingLog, 5, "1m", block).Limit("b", slidingLog, 7200, "24h", testenv.BlockDuration("1m")), []string{second}},
+		"attempts":                        {policy().Limit("a", slidingLog, 5, "1m").Limit("b", slidingLog, 7200, "24h").Counting(v1alpha1.CountingAttempts), nil},
+		"attempts in one window":          {policy().Limit("a", slidingLog, 5, "1m").Limit("b", slidingLog, 6, "1m").Counting(v1alpha1.CountingAttempts), []string{second}},
 		"with a looser override": {
-			policy().Key(testenv.PrincipalPart()).Limit("a", rolling, 5, "1m").Limit("b", rolling, 7200, "24h").
+			policy().Key(testenv.PrincipalPart()).Limit("a", slidingLog, 5, "1m").Limit("b", slidingLog, 7200, "24h").
 				Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Threshold: new(int64(6))}))), nil,
 		},
 		"with a tighter override": {
-			policy().Key(testenv.PrincipalPart()).Limit("a", rolling, 5, "1m").Limit("b", rolling, 7200, "24h").
+			policy().Key(testenv.PrincipalPart()).Limit("a", slidingLog, 5, "1m").Limit("b", slidingLog, 7200, "24h").
 				Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Threshold: new(int64(4))}))),
 			[]string{second},
 		},
@@ -145,26 +145,26 @@ func TestIdleLimits(t *testing.T) {
 				Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Window: "2m"}))), nil,
 		},
 		"with another rate for some": {
-			policy().Key(testenv.PrincipalPart()).Limit("a", bucket, 5, "1m").Limit("b", bucket, 7, "1m").
+			policy().Key(testenv.PrincipalPart()).Limit("a", tokenBucket, 5, "1m").Limit("b", tokenBucket, 7, "1m").
 				Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Threshold: new(int64(4))}))), nil,
 		},
-		"largest numbers": {policy().Limit("a", fixed, plan.MaxThreshold, "1ms").Limit("b", window, plan.MaxThreshold, "720h"), []string{first}},
+		"largest numbers": {policy().Limit("a", fixed, plan.MaxThreshold, "1ms").Limit("b", slidingWindow, plan.MaxThreshold, "720h"), []string{first}},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) { expect(t, idleLimits(planOf(t, tc.policy)), tc.want...) })
+		t.Run(name, func(t *testing.T) { expect(t, ineffectiveLimits(planOf(t, tc.policy)), tc.want...) })
 	}
 }
 
-func TestSweepingMatches(t *testing.T) {
-	sweep := "spec.matches[0] matches every request"
+func TestCatchAllMatches(t *testing.T) {
+	catchAll := "spec.matches[0] matches every request"
 	tests := map[string]struct {
 		match v1alpha1.Match
 		mode  v1alpha1.Mode
 		want  []string
 	}{
-		"every path":                {v1alpha1.Match{Paths: []string{"/*"}}, v1alpha1.ModeEnforce, []string{sweep}},
-		"every path and more":       {v1alpha1.Match{Paths: []string{"/a", "/*"}, When: " true "}, v1alpha1.ModeEnforce, []string{sweep}},
-		"true":                      {v1alpha1.Match{When: "true"}, v1alpha1.ModeEnforce, []string{sweep}},
+		"every path":                {v1alpha1.Match{Paths: []string{"/*"}}, v1alpha1.ModeEnforce, []string{catchAll}},
+		"every path and more":       {v1alpha1.Match{Paths: []string{"/a", "/*"}, When: " true "}, v1alpha1.ModeEnforce, []string{catchAll}},
+		"true":                      {v1alpha1.Match{When: "true"}, v1alpha1.ModeEnforce, []string{catchAll}},
 		"true, in mode Shadow":      {v1alpha1.Match{When: "true"}, v1alpha1.ModeShadow, nil},
 		"a host":                    {v1alpha1.Match{Hosts: []string{"*.x"}, Paths: []string{"/*"}}, v1alpha1.ModeEnforce, nil},
 		"a method":                  {v1alpha1.Match{Methods: []string{"GET"}, Paths: []string{"/*"}}, v1alpha1.ModeEnforce, nil},
@@ -183,10 +183,10 @@ func TestSweepingMatches(t *testing.T) {
 
 func TestDroppedCounters(t *testing.T) {
 	limits := func() *builder {
-		return policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 5, "1m").Limit("b", window, 60, "1h").Limit("c", rolling, 7, "1h")
+		return policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 5, "1m").Limit("b", slidingWindow, 60, "1h").Limit("c", slidingLog, 7, "1h")
 	}
 	tokens := func(o ...v1alpha1.Override) *builder {
-		return policy().Key(testenv.PrincipalPart()).Limit("a", bucket, 5, "1m").Override(o...)
+		return policy().Key(testenv.PrincipalPart()).Limit("a", tokenBucket, 5, "1m").Override(o...)
 	}
 	rate := func(threshold int64) func(*v1alpha1.Override) {
 		return change(v1alpha1.LimitOverride{Name: "a", Threshold: &threshold})
@@ -198,11 +198,11 @@ func TestDroppedCounters(t *testing.T) {
 		"nothing": {limits(), limits(), nil},
 		"thresholds": {
 			limits(),
-			policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 9, "1m").Limit("b", window, 9, "1h").Limit("c", rolling, 9, "1h"),
+			policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 9, "1m").Limit("b", slidingWindow, 9, "1h").Limit("c", slidingLog, 9, "1h"),
 			nil,
 		},
 		"the same lengths in other units": {limits(), policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 5, "60s").
-			Limit("b", window, 60, "60m", testenv.Bucket("1m")).Limit("c", rolling, 7, "1h"), nil},
+			Limit("b", slidingWindow, 60, "60m", testenv.Bucket("1m")).Limit("c", slidingLog, 7, "1h"), nil},
 		"a window":                {limits(), limits().Edit(0, func(l *v1alpha1.Limit) { l.Window = "2m" }), []string{"spec.limits[0].window: the change resets the counters of limit a"}},
 		"a bucket":                {limits(), limits().Edit(1, func(l *v1alpha1.Limit) { l.Bucket = "2m" }), []string{"spec.limits[1].bucket: the change resets the counters of limit b"}},
 		"algorithm":               {limits(), limits().Edit(0, func(l *v1alpha1.Limit) { l.Algorithm = gcra }), []string{"spec.limits[0].algorithm: the change resets the counters of limit a"}},

@@ -9,9 +9,9 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// idleLimits warns of limits without an effect: another limit of the policy denies
+// ineffectiveLimits warns of limits without an effect: another limit of the policy denies
 // every request that they would deny.
-func idleLimits(p *plan.Plan) (warnings []string) {
+func ineffectiveLimits(p *plan.Plan) (warnings []string) {
 	variants := variantsOf(p)
 	for j := range p.Limits {
 		for i := range p.Limits {
@@ -54,7 +54,7 @@ func isTighter(p *plan.Plan, variants [][]plan.Limit, i, j int) bool {
 		// A caller that an override selects only at times keeps its used units.
 		most, least = max(most, p.Quota(limits[i])), min(least, p.Quota(limits[j]))
 	}
-	return alwaysFits(p.Counting, a, most, b, least)
+	return admitsNoLess(p.Counting, a, most, b, least)
 }
 
 // countsDifferently reports whether the variant counts in another state or over another
@@ -63,9 +63,9 @@ func countsDifferently(variant, base plan.Limit) bool {
 	return !sharesState(&variant, &base) || variant.WindowMillis != base.WindowMillis
 }
 
-// alwaysFits reports whether limit b with its smallest quota admits every check that
+// admitsNoLess reports whether limit b with its smallest quota admits every check that
 // limit a with its largest quota admits.
-func alwaysFits(counting plan.Counting, a plan.Limit, most int64, b plan.Limit, least int64) bool {
+func admitsNoLess(counting plan.Counting, a plan.Limit, most int64, b plan.Limit, least int64) bool {
 	switch {
 	case a.Algorithm == plan.Suppressed || b.Algorithm == plan.Suppressed:
 		return false // denies at random, and counts denied checks

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -40,26 +39,4 @@ func contains(n netip.Prefix, networks []netip.Prefix) bool {
 	return slices.ContainsFunc(networks, func(other netip.Prefix) bool {
 		return other.Bits() <= n.Bits() && other.Contains(n.Addr())
 	})
-}
-
-// catchAllMatches warns of matches that hold for every request. An empty match is
-// invalid; this finds those that are empty in effect.
-func catchAllMatches(p *plan.Plan) (warnings []string) {
-	if p.Mode != plan.ModeEnforce {
-		return nil
-	}
-	for i := range p.Matches {
-		if matchesEverything(&p.Matches[i]) {
-			warnings = append(warnings, fmt.Sprintf("%s matches every request; mode Shadow shows what it would deny",
-				at("matches", i)))
-		}
-	}
-	return warnings
-}
-
-func matchesEverything(m *plan.Match) bool {
-	when := strings.TrimSpace(m.When)
-	return len(m.Hosts) == 0 && len(m.Methods) == 0 && len(m.Descriptors) == 0 && m.Domain == "" &&
-		(len(m.Paths) == 0 || slices.Contains(m.Paths, "/*")) &&
-		(when == "" || when == "true")
 }
