@@ -19,7 +19,7 @@ func catchAllMatches(p *plan.Plan) (warnings []string) {
 	}
 	for i := range p.Matches {
 		if isCatchAll(&p.Matches[i]) {
-			warnings = append(warnings, fmt.Sprintf("%s matches every request; mode Shadow shows what it would deny",
+			warnings = append(warnings, fmt.Sprintf("%s is a catch-all match: it holds for every request; mode Shadow shows what it would deny",
 				at("matches", i)))
 		}
 	}

@@ -5,14 +5,15 @@
 //
 // It rejects exactly what the controller would not accept, since both call
 // internal/compile. A policy that is valid but probably a mistake gets warnings,
-// which never reject it. A warning that something "never" happens is given only
-// where the policy alone proves it.
+// which never reject it. A warning of an unused override or an
+// ineffective limit is given only where the policy alone proves it.
 //
 // Read the files in this order:
 //
 //	ratelimitpolicy_webhook.go  Validator: what is rejected, and the order of warnings
-//	shadowed.go                 overrides that are never used, matches of every request
-//	idle_limits.go              limits that another limit makes ineffective
+//	unused_overrides.go         overrides whose callers an earlier one selects
+//	ineffective_limits.go       limits that another limit makes ineffective
+//	catch_all_matches.go        matches that hold for every request
 //	overlaps.go                 policies with the same match
 //	dropped_counters.go         counters that an edit resets
 package v1alpha1

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// ineffectiveLimits warns of limits without an effect: another limit of the policy denies
-// every request that they would deny.
+// ineffectiveLimits warns of limits that never change a decision, because another limit
+// of the policy denies every request that they would deny.
 func ineffectiveLimits(p *plan.Plan) (warnings []string) {
 	variants := variantsOf(p)
 	for j := range p.Limits {
@@ -19,7 +19,7 @@ func ineffectiveLimits(p *plan.Plan) (warnings []string) {
 			if i == j || !isTighter(p, variants, i, j) || j < i && isTighter(p, variants, j, i) {
 				continue
 			}
-			warnings = append(warnings, fmt.Sprintf("%s (%s) has no effect: %s (%s) is always tighter",
+			warnings = append(warnings, fmt.Sprintf("%s (%s) is ineffective: %s (%s) is always tighter",
 				at("limits", j), p.Limits[j].Name, at("limits", i), p.Limits[i].Name))
 			break
 		}
@@ -54,7 +54,7 @@ func isTighter(p *plan.Plan, variants [][]plan.Limit, i, j int) bool {
 		// A caller that an override selects only at times keeps its used units.
 		most, least = max(most, p.Quota(limits[i])), min(least, p.Quota(limits[j]))
 	}
-	return admitsNoLess(p.Counting, a, most, b, least)
+	return admitsAllOf(p.Counting, a, most, b, least)
 }
 
 // countsDifferently reports whether the variant counts in another state or over another
@@ -63,9 +63,9 @@ func countsDifferently(variant, base plan.Limit) bool {
 	return !sharesState(&variant, &base) || variant.WindowMillis != base.WindowMillis
 }
 
-// admitsNoLess reports whether limit b with its smallest quota admits every check that
+// admitsAllOf reports whether limit b with its smallest quota admits every check that
 // limit a with its largest quota admits.
-func admitsNoLess(counting plan.Counting, a plan.Limit, most int64, b plan.Limit, least int64) bool {
+func admitsAllOf(counting plan.Counting, a plan.Limit, most int64, b plan.Limit, least int64) bool {
 	switch {
 	case a.Algorithm == plan.Suppressed || b.Algorithm == plan.Suppressed:
 		return false // denies at random, and counts denied checks

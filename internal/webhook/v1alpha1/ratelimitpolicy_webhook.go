@@ -38,7 +38,7 @@ type Validator struct {
 	// Namespaces reads from the API server: a cache that lags behind an annotation
 	// would reject what was just granted.
 	Namespaces client.Reader
-	// Tenancy is which hosts and domains policies may match.
+	// Tenancy determines which hosts and domains policies may match.
 	Tenancy compile.Tenancy
 }
 

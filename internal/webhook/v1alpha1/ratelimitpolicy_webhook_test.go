@@ -103,7 +103,7 @@ var _ = Describe("The webhook", func() {
 	It("warns of probable mistakes", func(ctx SpecContext) {
 		everything := v1alpha1.Match{Paths: []string{"/*"}}
 		Expect(api.Create(ctx, good(namespace, "first").Match(everything).Obj())).To(Succeed())
-		Expect(received.take()).To(ConsistOf(HavePrefix("spec.matches[0] matches every request")))
+		Expect(received.take()).To(ConsistOf(HavePrefix("spec.matches[0] is a catch-all match")))
 
 		second := good(namespace, "second").Match(everything).Limit("daily", v1alpha1.AlgorithmSlidingLog, 90000, "24h").
 			Override(
@@ -114,9 +114,9 @@ var _ = Describe("The webhook", func() {
 			Expect(api.Create(ctx, second.Obj(), client.DryRunAll)).To(Succeed())
 			return received.take()
 		}).Should(ConsistOf(
-			HavePrefix("spec.overrides[1] (b) is never used"),
-			HavePrefix("spec.limits[1] (daily) has no effect"),
-			HavePrefix("spec.matches[0] matches every request"),
+			HavePrefix("spec.overrides[1] (b) is unused"),
+			HavePrefix("spec.limits[1] (daily) is ineffective"),
+			HavePrefix("spec.matches[0] is a catch-all match"),
 			HavePrefix("spec.matches[0]: same match as "+namespace+"/first"),
 		))
 	})

@@ -11,13 +11,13 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// unusedOverrides warns of overrides that are never used because an earlier one
-// selects all their callers.
+// unusedOverrides warns of overrides that never apply, because an earlier one selects
+// all their callers.
 func unusedOverrides(p *plan.Plan) (warnings []string) {
 	for j := range p.Overrides {
 		earlier := slices.IndexFunc(p.Overrides[:j], func(o plan.Override) bool { return selectsAll(&o, &p.Overrides[j]) })
 		if earlier >= 0 {
-			warnings = append(warnings, fmt.Sprintf("%s (%s) is never used: %s (%s) comes first and selects all its callers",
+			warnings = append(warnings, fmt.Sprintf("%s (%s) is unused: %s (%s) comes first and selects all its callers",
 				at("overrides", j), p.Overrides[j].Name, at("overrides", earlier), p.Overrides[earlier].Name))
 		}
 	}

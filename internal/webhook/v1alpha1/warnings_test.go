@@ -70,27 +70,27 @@ func when(text string) func(*v1alpha1.Override) { return func(o *v1alpha1.Overri
 
 func TestUnusedOverrides(t *testing.T) {
 	const cel, other = `request.method == "GET"`, `request.method == "PUT"`
-	unused := "spec.overrides[1] (b) is never used: spec.overrides[0] (a) comes first"
+	unused := "spec.overrides[1] (b) is unused: spec.overrides[0] (a) comes first"
 	tests := map[string]struct {
 		overrides []v1alpha1.Override
 		want      []string
 	}{
-		"one":                      {[]v1alpha1.Override{override("a", keys("x"))}, nil},
-		"other keys":               {[]v1alpha1.Override{override("a", keys("x")), override("b", keys("y"))}, nil},
-		"fewer keys":               {[]v1alpha1.Override{override("a", keys("x", "y")), override("b", keys("y"))}, []string{unused}},
-		"more keys":                {[]v1alpha1.Override{override("a", keys("x")), override("b", keys("x", "y"))}, nil},
-		"keys after networks":      {[]v1alpha1.Override{override("a", cidrs("0.0.0.0/0")), override("b", keys("x"))}, nil},
-		"a network within":         {[]v1alpha1.Override{override("a", cidrs("10.0.0.0/8")), override("b", cidrs("10.1.0.0/16"))}, []string{unused}},
-		"a network around":         {[]v1alpha1.Override{override("a", cidrs("10.1.0.0/16")), override("b", cidrs("10.0.0.0/8"))}, nil},
-		"another network":          {[]v1alpha1.Override{override("a", cidrs("10.0.0.0/8")), override("b", cidrs("11.0.0.0/8"))}, nil},
-		"another family":           {[]v1alpha1.Override{override("a", cidrs("::/0")), override("b", cidrs("10.0.0.0/8"))}, nil},
-		"one of two without":       {[]v1alpha1.Override{override("a", cidrs("10.0.0.0/8")), override("b", cidrs("10.1.0.0/16", "11.0.0.0/8"))}, nil},
-		"more selectors":           {[]v1alpha1.Override{override("a", keys("x")), override("b", keys("x"), cidrs("10.0.0.0/8"), when(cel))}, []string{unused}},
-		"fewer selectors":          {[]v1alpha1.Override{override("a", keys("x"), cidrs("10.0.0.0/8")), override("b", keys("x"))}, nil},
-		"the same expression":      {[]v1alpha1.Override{override("a", when(cel)), override("b", when(cel), keys("x"))}, []string{unused}},
-		"another expression":       {[]v1alpha1.Override{override("a", when(cel)), override("b", when(other))}, nil},
-		"no expression after one":  {[]v1alpha1.Override{override("a", when(cel), keys("x")), override("b", keys("x"))}, nil},
-		"together but not by each": {[]v1alpha1.Override{override("a", keys("x")), override("b", keys("y")), override("c", keys("x", "y"))}, nil},
+		"one":                                    {[]v1alpha1.Override{override("a", keys("x"))}, nil},
+		"other keys":                             {[]v1alpha1.Override{override("a", keys("x")), override("b", keys("y"))}, nil},
+		"fewer keys":                             {[]v1alpha1.Override{override("a", keys("x", "y")), override("b", keys("y"))}, []string{unused}},
+		"more keys":                              {[]v1alpha1.Override{override("a", keys("x")), override("b", keys("x", "y"))}, nil},
+		"keys after networks":                    {[]v1alpha1.Override{override("a", cidrs("0.0.0.0/0")), override("b", keys("x"))}, nil},
+		"a network within":                       {[]v1alpha1.Override{override("a", cidrs("10.0.0.0/8")), override("b", cidrs("10.1.0.0/16"))}, []string{unused}},
+		"a network around":                       {[]v1alpha1.Override{override("a", cidrs("10.1.0.0/16")), override("b", cidrs("10.0.0.0/8"))}, nil},
+		"another network":                        {[]v1alpha1.Override{override("a", cidrs("10.0.0.0/8")), override("b", cidrs("11.0.0.0/8"))}, nil},
+		"another family":                         {[]v1alpha1.Override{override("a", cidrs("::/0")), override("b", cidrs("10.0.0.0/8"))}, nil},
+		"one of two networks outside":            {[]v1alpha1.Override{override("a", cidrs("10.0.0.0/8")), override("b", cidrs("10.1.0.0/16", "11.0.0.0/8"))}, nil},
+		"more selectors":                         {[]v1alpha1.Override{override("a", keys("x")), override("b", keys("x"), cidrs("10.0.0.0/8"), when(cel))}, []string{unused}},
+		"fewer selectors":                        {[]v1alpha1.Override{override("a", keys("x"), cidrs("10.0.0.0/8")), override("b", keys("x"))}, nil},
+		"the same expression":                    {[]v1alpha1.Override{override("a", when(cel)), override("b", when(cel), keys("x"))}, []string{unused}},
+		"another expression":                     {[]v1alpha1.Override{override("a", when(cel)), override("b", when(other))}, nil},
+		"no expression after one":                {[]v1alpha1.Override{override("a", when(cel), keys("x")), override("b", keys("x"))}, nil},
+		"covered only by two overrides together": {[]v1alpha1.Override{override("a", keys("x")), override("b", keys("y")), override("c", keys("x", "y"))}, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -101,8 +101,8 @@ func TestUnusedOverrides(t *testing.T) {
 }
 
 func TestIneffectiveLimits(t *testing.T) {
-	second := "spec.limits[1] (b) has no effect: spec.limits[0] (a) is always tighter"
-	first := "spec.limits[0] (a) has no effect: spec.limits[1] (b) is always tighter"
+	second := "spec.limits[1] (b) is ineffective: spec.limits[0] (a) is always tighter"
+	first := "spec.limits[0] (a) is ineffective: spec.limits[1] (b) is always tighter"
 	block := testenv.BlockDuration("1h")
 	tests := map[string]struct {
 		policy *builder
@@ -116,7 +116,7 @@ func TestIneffectiveLimits(t *testing.T) {
 		"fixed windows and one more":      {policy().Limit("a", fixed, 5, "1m").Limit("b", slidingLog, 7205, "24h"), []string{second}},
 		"fixed in a fixed one":            {policy().Limit("a", fixed, 10, "1h").Limit("b", fixed, 20, "30m"), []string{second}},
 		"the same fixed window":           {policy().Limit("a", fixed, 5, "1m").Limit("b", fixed, 6, "1m"), []string{second}},
-		"twice the same":                  {policy().Limit("a", gcra, 5, "1m").Limit("b", gcra, 5, "1m"), []string{second}},
+		"two equal limits":                {policy().Limit("a", gcra, 5, "1m").Limit("b", gcra, 5, "1m"), []string{second}},
 		"buckets remember longer":         {policy().Limit("a", slidingLog, 60, "1h").Limit("b", slidingWindow, 60, "1h"), []string{first}},
 		"buckets, with room":              {policy().Limit("a", slidingLog, 60, "1h").Limit("b", slidingWindow, 120, "1h"), []string{second}},
 		"the same buckets":                {policy().Limit("a", slidingWindow, 60, "1h").Limit("b", slidingWindow, 61, "1h"), []string{second}},
@@ -156,7 +156,7 @@ func TestIneffectiveLimits(t *testing.T) {
 }
 
 func TestCatchAllMatches(t *testing.T) {
-	catchAll := "spec.matches[0] matches every request"
+	catchAll := "spec.matches[0] is a catch-all match"
 	tests := map[string]struct {
 		match v1alpha1.Match
 		mode  v1alpha1.Mode
@@ -208,8 +208,8 @@ func TestDroppedCounters(t *testing.T) {
 		"algorithm":               {limits(), limits().Edit(0, func(l *v1alpha1.Limit) { l.Algorithm = gcra }), []string{"spec.limits[0].algorithm: the change resets the counters of limit a"}},
 		"a name":                  {limits(), limits().Edit(1, func(l *v1alpha1.Limit) { l.Name = "z" }), []string{"spec.limits[1].name: the change resets the counters of limit b"}},
 		"a log keeps what it has": {limits(), limits().Edit(2, func(l *v1alpha1.Limit) { l.Name, l.Window = "z", "2h" }), nil},
-		"a limit more":            {policy().Limit("a", fixed, 5, "1m"), policy().Limit("a", fixed, 5, "1m").Limit("b", fixed, 5, "1m"), nil},
-		"a limit less":            {policy().Limit("a", fixed, 5, "1m").Limit("b", fixed, 5, "1m"), policy().Limit("a", fixed, 5, "1m"), nil},
+		"an added limit":          {policy().Limit("a", fixed, 5, "1m"), policy().Limit("a", fixed, 5, "1m").Limit("b", fixed, 5, "1m"), nil},
+		"a removed limit":         {policy().Limit("a", fixed, 5, "1m").Limit("b", fixed, 5, "1m"), policy().Limit("a", fixed, 5, "1m"), nil},
 		"another limit":           {policy().Limit("a", fixed, 5, "1m"), policy().Limit("b", fixed, 5, "1h"), nil},
 		"the key":                 {policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 5, "1m"), policy().Key(testenv.HeaderPart("x")).Limit("a", fixed, 5, "1h"), []string{"spec.key: "}},
 		"no key":                  {policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 5, "1m"), policy().Limit("a", fixed, 5, "1m"), []string{"spec.key: "}},
@@ -240,7 +240,7 @@ func TestDroppedCounters(t *testing.T) {
 			tokens(override("o", keys("x"), rate(9))),
 			[]string{"spec.overrides[0].limits[0].threshold: "},
 		},
-		"an override more": {tokens(override("o", keys("x"), rate(9))), tokens(override("o", keys("x"), rate(9)), override("q", keys("x"), rate(9))), nil},
+		"an added override": {tokens(override("o", keys("x"), rate(9))), tokens(override("o", keys("x"), rate(9)), override("q", keys("x"), rate(9))), nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) { expect(t, droppedCounters(planOf(t, tc.was), planOf(t, tc.is)), tc.want...) })
