@@ -117,7 +117,7 @@ func TestCompileWithoutSchema(t *testing.T) {
 		"a large bucket":     {testenv.MakePolicy("shop/x").Limit("l", "Suppressed", 1, "1s", testenv.Bucket("501ms")), "a bucket of 501000 us"},
 		"a short window":     {testenv.MakePolicy("shop/x").Limit("l", "SlidingWindow", 1, "1ms"), "a window of 1 ms"},
 		"a hard limit":       {testenv.MakePolicy("shop/x").Limit("l", "Suppressed", 1, "1s", testenv.HardLimitPercent(100)), "hardLimitPercent 100"},
-		"attempts":           {testenv.MakePolicy("shop/x").Counting("Attempts").Limit("l", "TokenBucket", 1, "1s"), "neither counts attempts"},
+		"attempts":           {testenv.MakePolicy("shop/x").Counting("Attempts").Limit("l", "TokenBucket", 1, "1s"), "supports neither counting Attempts nor denyWhen ThresholdReached"},
 
 		"an empty match":     {testenv.MakePolicy("shop/x").Match(v1alpha1.Match{}).Limit("l", "FixedWindow", 1, "1s"), "matches[0] is empty"},
 		"an entry of no key": {testenv.MakePolicy("shop/x").Match(v1alpha1.Match{Descriptors: []v1alpha1.DescriptorMatch{{Value: "v"}}}).Limit("l", "FixedWindow", 1, "1s"), "matches[0].descriptors[0]"},

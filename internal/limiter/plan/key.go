@@ -41,10 +41,10 @@ func (p *Plan) validateKey(fail func(string, ...any)) {
 			fail("%s.ipv6PrefixLength %d is not in 0..128", at, part.IPv6PrefixLength)
 		}
 		if (part.Type == KeyDescriptor) != (part.Descriptor != "") || longerThan(part.Descriptor, MaxText) {
-			fail("%s.descriptor must be 1 to %d characters with type Descriptor, and only then", at, MaxText)
+			fail("%s.descriptor must have 1 to %d characters if type is Descriptor, and must be empty otherwise", at, MaxText)
 		}
 		if (part.Type == KeyExpression) != (part.Expression != "") || longerThan(part.Expression, MaxExpression) {
-			fail("%s.expression must be 1 to %d characters with type Expression, and only then", at, MaxExpression)
+			fail("%s.expression must have 1 to %d characters if type is Expression, and must be empty otherwise", at, MaxExpression)
 		}
 	}
 }

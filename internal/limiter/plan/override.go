@@ -119,7 +119,7 @@ func isNormalized(network netip.Prefix) bool {
 func (p *Plan) validateAction(fail func(string, ...any), at string, o *Override) {
 	requireOneOf(fail, at+".action", o.Action, ActionLimit, ActionAllow, ActionDeny)
 	if (o.Action == ActionLimit) != (len(o.Limits) > 0) {
-		fail("%s: action %q and %d limits", at, o.Action, len(o.Limits))
+		fail("%s: action Limit needs limits and the other actions must have none, got action %q and %d limits", at, o.Action, len(o.Limits))
 	}
 	seen := map[string]bool{}
 	for j := range o.Limits {

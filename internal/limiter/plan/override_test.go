@@ -75,7 +75,7 @@ func TestValidateLimits(t *testing.T) {
 		"a large burst":              {limit(4, func(l *plan.Limit) { l.Burst = 1 << 31 }), "limits[4].burst"},
 		"a burst for centuries":      {limit(3, func(l *plan.Limit) { l.Threshold, l.Burst, l.WindowMillis = 1, 1217, plan.MaxWindow.Milliseconds() }), "limits[3].burst 1217 takes more than a hundred years"},
 		"no rate":                    {limit(4, func(l *plan.Limit) { l.Threshold = 0 }), "limits[4].threshold 0"},
-		"a bucket that nothing uses": {limit(1, func(l *plan.Limit) { l.BucketMicros = 1 }), "limits[1]: a bucket of 1 us needs another algorithm"},
+		"a bucket that nothing uses": {limit(1, func(l *plan.Limit) { l.BucketMicros = 1 }), "limits[1]: a bucket of 1 us is only for SlidingWindow and Suppressed"},
 		"a short window of buckets":  {limit(2, func(l *plan.Limit) { l.WindowMillis, l.BucketMicros = 1, 500 }), "limits[2]: a bucket of 500 us"},
 		"no bucket":                  {limit(5, func(l *plan.Limit) { l.BucketMicros = 0 }), "limits[5]: a bucket of 0 us"},
 		"a large bucket":             {limit(5, func(l *plan.Limit) { l.BucketMicros = 30_000_001 }), "limits[5]: a bucket"},
