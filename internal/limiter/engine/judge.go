@@ -117,7 +117,7 @@ func (ev *evaluation) denyByVerdicts(d *limiter.Decision) {
 }
 
 // denialReason returns why the policy denied and the limit that caused it: the limit that
-// started the live block, else the first limit that does not fit. Suppressed is the reason
+// started the live block, else the first limit that does not admit the cost. Suppressed is the reason
 // only if no limit is exceeded.
 func (pt participant) denialReason(r *script.EntryReply) (limiter.Reason, string) {
 	if r.Verdict == script.Blocked {

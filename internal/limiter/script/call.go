@@ -30,8 +30,8 @@ type Limit struct {
 	// Block is the length of the block after a denial, in whole milliseconds; 0
 	// disables it.
 	Block time.Duration
-	// State separates the state of limits whose identity is otherwise the same. Limits
-	// with an empty State share theirs.
+	// StateSuffix ends the key of the state, unless it is empty. It separates the state
+	// of the limit from that of the same limit with other numbers.
 	StateSuffix string
 
 	ceiling int64 // see kind
@@ -50,8 +50,8 @@ func (l *Limit) stateKey(policy string) string {
 // same state.
 func (l *Limit) SharesState(other *Limit) bool { return l.stateKey("") == other.stateKey("") }
 
-// Policy is one variant of the limits of a policy, prepared for many calls. It is
-// immutable.
+// Policy is one variant of a policy, prepared for many calls: a set of limits of the
+// policy, with or without the numbers of an override. It is immutable.
 type Policy struct {
 	id       string
 	attempts bool
@@ -77,14 +77,14 @@ const (
 	flagDryRun
 )
 
-// NewPolicy prepares a policy without variants, see NewVariants.
+// NewPolicy prepares the only variant of a policy without overrides, see NewVariants.
 func NewPolicy(id string, attempts, shadow bool, limits []Limit) *Policy {
 	return NewVariants(id, attempts, shadow, limits)[0]
 }
 
-// NewVariants prepares the variants of a policy. id is "<namespace>/<name>"; attempts
-// counts every unblocked check instead of only admitted ones; a shadow policy never
-// denies a check. Limits with the same name, algorithm, window and bucket share a state,
+// NewVariants prepares the variants of a policy, one from each set of limits. id is
+// "<namespace>/<name>"; attempts counts every unblocked check instead of only admitted
+// ones; a shadow policy never denies a check. Limits with the same name, algorithm, window and bucket share a state,
 // so that one key may use different variants in turn.
 func NewVariants(id string, attempts, shadow bool, variants ...[]Limit) []*Policy {
 	policies := make([]*Policy, len(variants))
@@ -222,14 +222,14 @@ type Verdict int
 
 // The verdicts.
 const (
-	// Admitted means that every limit fits and no block is live. Units are spent only
+	// Admitted means that every limit admits the cost and no block is live. Units are spent only
 	// if no enforcing entry of the call denies.
 	Admitted Verdict = iota
-	// Denied means that a limit does not fit.
+	// Denied means that a limit does not admit the cost.
 	Denied
 	// Blocked means that a block was live before the call.
 	Blocked
-	// Tripped means that a limit does not fit and the call started a block.
+	// Tripped means that a limit does not admit the cost and the call started a block.
 	Tripped
 )
 
@@ -253,12 +253,12 @@ type EntryReply struct {
 	Limits    []LimitReply
 }
 
-// Never is the RetryAfter of a cost that can never fit.
+// Never is the RetryAfter of a cost above the quota.
 const Never time.Duration = -1
 
 // LimitReply is the answer of one limit.
 type LimitReply struct {
-	// Fits is true if the limit alone, without blocks, admits the cost.
+	// Admits is true if the limit alone, without blocks, admits the cost.
 	Admits bool
 	// Shed is true if Suppressed shed the check at random, below its hard limit.
 	Shed bool
@@ -266,8 +266,9 @@ type LimitReply struct {
 	Suppression float64
 	// Used is the number of units held after the call.
 	Used int64
-	// RetryAfter is the time until the same entry fits and no block is live, if no
-	// other caller uses the key; 0 if neither the entry nor the check is denied; Never.
+	// RetryAfter is the time until the limit admits the same cost and no block is live,
+	// if no other caller uses the key. It is 0 if neither the entry nor the check is
+	// denied, and Never if the cost exceeds the quota.
 	RetryAfter time.Duration
 	// UsedAfterWaiting is the number of units held after RetryAfter.
 	UsedAfterWaiting int64

@@ -11,7 +11,7 @@
 -- returns  per call the text of the error that ended it, or a flat array, per entry
 --            verdict (0 admitted, 1 denied, 2 already blocked, 3 denied and now blocked),
 --            [block left (us), name of the limit that blocked, if verdict >= 2],
---            then per limit: fits (0 no, 1 yes, 2 shed at random), used, retry after
+--            then per limit: admits (0 no, 1 yes, 2 shed at random), used, retry after
 --            (us, -1 never), used after that time, reset after (us), [share of checks
 --            that is shed, in millionths, if Suppressed], [receipt, if wanted]
 -- writes   nothing for a peek. For a blocked entry at most a repair: a TTL or an
@@ -29,8 +29,8 @@ local function judge(entry)
   end
 end
 
--- Starts the longest block of the limits that do not fit, named after the first of
--- them. The TTL is the only record of its end. Random shedding starts no block.
+-- Starts the longest block of the limits that do not admit the cost, named after the
+-- first of them. The TTL is the only record of its end. Random shedding starts no block.
 local function start_block(entry)
   local longest = 0
   for _, limit in ipairs(entry.limits) do

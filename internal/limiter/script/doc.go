@@ -12,7 +12,7 @@
 //
 // Reading order:
 //
-//	call.go            Call and Reply; Policy, prepared once for many calls
+//	call.go            Call and Reply; Policy, one variant prepared for many calls
 //	keys.go            the layout of the counter keys
 //	store.go           Store: sends a Call to Redis
 //	batch.go             batches of concurrent calls
@@ -41,11 +41,11 @@
 // three phases, unless the lean function of an algorithm decides it:
 //
 //  1. Read the blocks and limits of every entry. An entry is admitted if its key has no
-//     live block and every limit fits its cost.
+//     live block and every limit admits its cost.
 //  2. Spend. If every enforcing entry is admitted, each admitted entry spends. If one is
 //     denied, only entries that count attempts and are not blocked spend, Suppressed
 //     adds to the units it observed, and each denied entry starts its block.
-//  3. Report the units held now and, after a denial, when the same call fits.
+//  3. Report the units held now and, after a denial, when the same call is admitted.
 //
 // # Facts about Redis that the scripts rely on
 //

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Cause is why Redis did not decide a call; it is the value of a metric label.
+// Cause names the reason why Redis did not decide a call; it is the value of a metric label.
 type Cause string
 
 // The causes.

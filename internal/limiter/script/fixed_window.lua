@@ -76,7 +76,7 @@ algorithms.fw = {
 }
 
 -- Decides the common case without building tables: one entry that is not blocked and
--- whose limits are all FixedWindow and all fit. Returns the reply, or nil without having
+-- whose limits are all FixedWindow and all admit the cost. Returns the reply, or nil without having
 -- written anything; then decide() decides the call.
 lean.fw = function()
   local block, cost = next_key(), next_number()

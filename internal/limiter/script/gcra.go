@@ -37,8 +37,8 @@ type gcra struct {
 
 func (g *gcra) alive(now int64) bool { return g.end.alive(now) }
 
-// load returns how far the arrival time is ahead, as the deficit of a bucket. Unless it
-// peeks, it moves an arrival time that is too far ahead back to the ceiling.
+// load returns how far the arrival time is ahead, as the deficit of a bucket. For an entry
+// that is not a peek, it moves an arrival time that is too far ahead back to the ceiling.
 func (g *gcra) load(e *Entry, l *Limit, now int64) deficit {
 	ahead, part := g.whole-now, min(g.part, l.Threshold-1)
 	if g.whole == 0 || ahead < 0 {

@@ -3,10 +3,11 @@
 -- scheduling) with a cost: the key holds the theoretical arrival time, and each
 -- unit moves it later by window/rate.
 --
--- KEYS     one per limit: the theoretical arrival time in microseconds since 1970,
---          16 digits, followed by the digits of n if it is n/rate microseconds
---          later; Redis stores up to 19 digits as an integer, without extra
---          memory. A missing key means an arrival time in the past
+-- KEYS     one per limit: the theoretical arrival time. The whole microseconds
+--          since 1970 have 16 digits; if the time has a fraction of n/rate
+--          microseconds, the digits of n follow. Redis stores up to 19 digits as
+--          an integer, without extra memory. A missing key means an arrival time
+--          in the past
 -- ARGV     rate; ceiling: the furthest (us) the arrival time can be ahead, over all
 --          limits that share the key
 -- clock    TIME

@@ -86,8 +86,8 @@ func (s *hitLog) add(h hit, now int64, keep time.Duration) {
 }
 
 // addToBucket records a hit, merged with the newest one if they share a bucket of time.
-// The cost of a bucket saturates at most.
-func (s *hitLog) addToBucket(h hit, now int64, l *Limit, most int64) {
+// The cost of a bucket grows up to ceiling; a bucket that already holds more keeps it.
+func (s *hitLog) addToBucket(h hit, now int64, l *Limit, ceiling int64) {
 	h.at = s.now(now)
 	bucket := l.Bucket.Microseconds()
 	var before hit
@@ -95,7 +95,7 @@ func (s *hitLog) addToBucket(h hit, now int64, l *Limit, most int64) {
 		before = s.hits[n-1]
 		s.hits = s.hits[:n-1]
 	}
-	h.cost = max(before.cost, min(before.cost+h.cost, most))
+	h.cost = max(before.cost, min(before.cost+h.cost, ceiling))
 	h.admitted += before.admitted
 	s.append(h, now, l.Window)
 }

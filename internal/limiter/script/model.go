@@ -29,10 +29,10 @@ type counter interface {
 	spend(e *Entry, l *Limit, now int64, passes bool)
 }
 
-// observer is a counter that decides itself whether a check fits, and whose spend is
+// observer is a counter that decides itself whether a check is admitted, and whose spend is
 // called for every unblocked check.
 type observer interface {
-	judge(e *Entry, l *Limit, now int64, draw uint32) (fits, shed bool, suppression float64)
+	judge(e *Entry, l *Limit, now int64, draw uint32) (admits, shed bool, suppression float64)
 }
 
 // block is the state of a block.
@@ -226,8 +226,9 @@ func (x expiry) alive(now int64) bool { return now/1000 <= int64(x) }
 // left returns the microseconds until the key expires: PTTL+1 in Redis.
 func (x expiry) left(now int64) int64 { return (int64(x) - now/1000 + 1) * 1000 }
 
-// keepAlive returns the microseconds until the state expires, and its expiry. Unless it
-// peeks, it extends a state that expires before need, as it can after an edit.
+// keepAlive returns the microseconds until the state expires, and its expiry. For an
+// entry that is not a peek, it extends a state that expires before need, as it can
+// after an edit.
 func (x expiry) keepAlive(e *Entry, now, need int64) (int64, expiry) {
 	if left := x.left(now); left >= need || e.Peek {
 		return left, x

@@ -34,8 +34,8 @@ func decodeReply(call *Call, receipts bool, value any) (*Reply, error) {
 		e.Limits = make([]LimitReply, len(policy.limits))
 		for j := range e.Limits {
 			l := &e.Limits[j]
-			fits := c.number()
-			l.Admits, l.Shed = fits == 1, fits == 2
+			admits := c.number()
+			l.Admits, l.Shed = admits == 1, admits == 2
 			l.Used = c.number()
 			l.RetryAfter = waitOf(c.number())
 			l.UsedAfterWaiting = c.number()

@@ -7,7 +7,8 @@ import "slices"
 
 // SlidingLog admits at most Quota units in any interval of length Window, exact to the
 // microsecond. The state is one log of hits per policy and key, which all SlidingLog
-// limits without a State share; at most one limit has a State. See sliding_log.lua.
+// limits share. Only a requested limit with another window has a StateSuffix and a log of
+// its own; a check requests at most one. See sliding_log.lua.
 const SlidingLog Algorithm = "sl"
 
 var slidingLogKind = kind{
@@ -22,13 +23,13 @@ type slidingLog struct{ hitLog }
 
 func (s *slidingLog) spend(e *Entry, _ *Limit, now int64, _ bool) {
 	s.add(hit{cost: e.Cost}, now, e.Policy.keep)
-	most := e.Policy.keepUnits
+	ceiling := e.Policy.keepUnits
 	if !e.Policy.attempts {
-		most *= 2
+		ceiling *= 2
 	}
 	var units int64
 	for i, h := range slices.Backward(s.hits) {
-		if units += h.cost; units >= most {
+		if units += h.cost; units >= ceiling {
 			s.hits = s.hits[i:]
 			return
 		}

@@ -4,12 +4,12 @@
 -- KEYS     one per entry, shared by all its SlidingLog limits: a log
 -- ARGV     per limit: none; per entry: keep (longest window, ms) and keep_units
 --          (largest threshold), over all limits and overrides that share the log
--- kept     the newest hits, up to the units of the largest threshold, because an
---          override with a longer window must not keep every hit admitted under a
---          shorter one. Twice the units where hits can be refunded
+-- kept     the newest hits whose units reach the largest threshold, or twice that
+--          where hits can be refunded. Without this bound, one override with a long
+--          window would keep all hits that others admit under a short window
 -- clock    TIME, but never before the newest hit
--- cost     O(log n) list reads of O(n/600) each for a window; pruning is O(1)
---          amortized
+-- cost     O(log n) LINDEX calls for a window, each of which walks the nodes of the
+--          Redis list (8 KiB, about 600 hits); pruning is O(1) amortized
 -- denied   writes nothing, with two exceptions: an entry counting attempts appends
 --          its hit and drops the oldest beyond keep_units, and a TTL that became
 --          too short after an edit to a longer window is extended
@@ -32,9 +32,9 @@ algorithms.sl = {
     local log = entry.log
     if not log.spent then
       append_hit(log, { entry.cost }, entry.keep)
-      local most = entry.keep_units * (entry.attempts and 1 or 2)
-      if log.total[UNITS] - log.base[UNITS] > most then
-        drop_hits(log, last_at_most(log, UNITS, log.total[UNITS] - most))
+      local ceiling = entry.keep_units * (entry.attempts and 1 or 2)
+      if log.total[UNITS] - log.base[UNITS] > ceiling then
+        drop_hits(log, last_at_most(log, UNITS, log.total[UNITS] - ceiling))
       end
       log.spent = true
     end

@@ -22,9 +22,9 @@ var slidingWindowKind = kind{
 type slidingWindow struct{ hitLog }
 
 func (s *slidingWindow) spend(e *Entry, l *Limit, now int64, _ bool) {
-	most := int64(1) << 62
+	ceiling := int64(1) << 62
 	if e.Policy.attempts {
-		most = l.ceiling
+		ceiling = l.ceiling
 	}
-	s.addToBucket(hit{cost: e.Cost}, now, l, most)
+	s.addToBucket(hit{cost: e.Cost}, now, l, ceiling)
 }

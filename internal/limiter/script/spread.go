@@ -107,9 +107,12 @@ func (s *Store) spend(ctx context.Context, groups []*group) error {
 			if err != nil && !g.call.Denied {
 				return err
 			}
-			dryRun, denied := g.reply, g.denies()
-			if g.reply = reply; err != nil || denied && !g.denies() {
-				g.reply = dryRun
+			dryReply, denied := g.reply, g.denies()
+			if err == nil {
+				g.reply = reply
+			}
+			if denied && !g.denies() {
+				g.reply = dryReply
 			}
 			return nil
 		})

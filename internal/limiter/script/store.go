@@ -78,10 +78,10 @@ func (s *Store) evaluateBatch(ctx context.Context, batch []*pending) {
 const retryPause = 2 * time.Millisecond
 
 // run sends the command with the script for its algorithms. Until ctx ends, it sends the
-// command again if Redis rejected it without running it: script not loaded, loading its
-// data set, a replica, a slot that moves.
-func (s *Store) run(ctx context.Context, main *programs, c command) ([]any, error) {
-	program := main[c.algorithms]()
+// command again if Redis rejected it without running it: the script is not loaded, the
+// server loads its data set or is a replica, or the slot is moving.
+func (s *Store) run(ctx context.Context, scripts *programs, c command) ([]any, error) {
+	program := scripts[c.algorithms]()
 	c.args[0], c.args[1] = "EVALSHA", program.sha
 	for {
 		reply, err := s.client.Do(ctx, c.args...).Slice()
