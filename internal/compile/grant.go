@@ -12,7 +12,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// Tenancy is which hosts and domains policies may match.
+// Tenancy determines which hosts and domains policies may match.
 type Tenancy string
 
 const (
@@ -37,8 +37,8 @@ const (
 // all is the entry of an annotation that grants everything.
 const all = "*"
 
-// Grant is which hosts and domains the policies of one Namespace may match. The zero
-// Grant permits none. A policy without matches needs no grant, since it applies only
+// Grant holds the hosts and domains that the policies of one Namespace may match. The
+// zero Grant permits none. A policy without matches needs no grant, since it applies only
 // to checks that name it.
 type Grant struct {
 	everything     bool

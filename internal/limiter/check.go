@@ -49,8 +49,8 @@ type Charge struct {
 	Limit *RequestedLimit
 }
 
-// RequestedLimit is a limit that the request brings along, as in the limit field of an
-// Envoy rate limit descriptor. It replaces the limit of the policy with the same window,
+// RequestedLimit is a limit that the request carries, as in the limit field of an Envoy
+// rate limit descriptor. It replaces the limit of the policy with the same window,
 // or the only limit of the policy.
 //
 // For limits that count units it acts like a policy edit: the count is kept and compared

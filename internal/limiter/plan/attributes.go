@@ -15,7 +15,7 @@ type Attributes struct {
 	Method        string
 	Host          string
 	Path          string
-	Headers       map[string]string // by lower-case name, which the doors ensure
+	Headers       map[string]string // by lower-case name; every front door ensures that
 	RemoteAddress netip.Addr
 	Principal     string
 	Domain        string       // the rate limit domain, not normalized
@@ -154,7 +154,8 @@ func unhex(c byte) byte {
 	return c - '0'
 }
 
-// needsNoEscapes reports whether no character is escaped or must be.
+// needsNoEscapes reports whether the path consists of characters that a path may contain
+// unescaped.
 func needsNoEscapes(path string) bool {
 	for i := range len(path) {
 		if !isPathChar(path[i]) { // false for the percent sign, too

@@ -16,7 +16,7 @@
 //	key.go           the parts of its key
 //	limit.go         its limits
 //	override.go      other numbers, or another action, for some callers
-//	requested.go     a limit with the numbers of a request
+//	requested.go     a limit with the numbers that a descriptor requests
 //	codec.go       the encoding of a plan in the registry
 //	attributes.go  the facts of a request, and their normalization
 //	snapshot.go    a set of plans, with

@@ -31,8 +31,9 @@ type node struct {
 const (
 	// maxUnsplit is the number of matches that are evaluated one by one.
 	maxUnsplit = 8
-	// maxCopies bounds the average number of copies of a match: one for each of its
-	// hosts, there one for each of its paths, and so on.
+	// maxCopies bounds the average number of copies of a match: it is copied into the
+	// group of each of its hosts, within each of these into the group of each of its
+	// paths, and so on.
 	maxCopies = MaxPatterns * MaxPatterns
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Algorithm is how a limit counts.
+// Algorithm determines how a limit counts.
 type Algorithm string
 
 // The algorithms a plan may hold.
@@ -21,8 +21,8 @@ const (
 	Suppressed    Algorithm = "Suppressed"
 )
 
-// Counts reports whether the algorithm counts units up to the threshold, and so supports
-// CountAttempts and ThresholdReached.
+// SupportsAttempts reports whether the algorithm supports CountAttempts and
+// ThresholdReached.
 func (a Algorithm) SupportsAttempts() bool {
 	return a == FixedWindow || a == SlidingLog || a == SlidingWindow
 }
@@ -61,9 +61,14 @@ type Limit struct {
 	// BlockMillis is the length of the block after a denial in milliseconds; 0
 	// disables it.
 	BlockMillis int64 `json:"blockMillis,omitempty"`
-	// State names a separate state; limits with an empty State share one. An override
-	// with another rate of refill needs a separate one, since the units refilled since
-	// the last check depend on the rate. LimitsOf sets it; it is not encoded.
+	// StateSuffix separates the state of the limit from that of the same limit with
+	// other numbers. It is set only
+	//
+	//   - for another rate of refill, since the units refilled since the last check
+	//     depend on the rate,
+	//   - for a requested SlidingLog with another window, see Requested.
+	//
+	// LimitsOf and Requested set it; it is not encoded.
 	StateSuffix string `json:"-"`
 }
 
@@ -119,7 +124,7 @@ func (p *Plan) validateLimit(fail func(string, ...any), at string, l Limit) {
 		fail("%s: a block of %d ms is out of bounds", at, l.BlockMillis)
 	}
 	if !l.Algorithm.SupportsAttempts() && (p.Counting == CountAttempts || p.DenyWhen == ThresholdReached) {
-		fail("%s.algorithm %q neither counts attempts nor denies at the threshold", at, l.Algorithm)
+		fail("%s.algorithm %q supports neither counting Attempts nor denyWhen ThresholdReached", at, l.Algorithm)
 	}
 	l.validateBurst(fail, at)
 	l.validateBucket(fail, at)
@@ -141,7 +146,7 @@ func (l Limit) validateBurst(fail func(string, ...any), at string) {
 func (l Limit) validateBucket(fail func(string, ...any), at string) {
 	if !l.Algorithm.Buckets() {
 		if l.BucketMicros != 0 {
-			fail("%s: a bucket of %d us needs another algorithm", at, l.BucketMicros)
+			fail("%s: a bucket of %d us is only for SlidingWindow and Suppressed", at, l.BucketMicros)
 		}
 		return
 	}

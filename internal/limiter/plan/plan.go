@@ -58,7 +58,7 @@ const (
 	ModeDisabled Mode = "Disabled"
 )
 
-// Counting is which checks spend.
+// Counting selects which checks spend units.
 type Counting string
 
 // The values of Counting.
@@ -67,7 +67,7 @@ const (
 	CountAttempts Counting = "Attempts"
 )
 
-// DenyWhen is whether the unit that reaches the threshold is still admitted.
+// DenyWhen determines whether the unit that reaches the threshold is still admitted.
 type DenyWhen string
 
 // The two meanings of a threshold.
@@ -86,7 +86,7 @@ const (
 	MissingKeyDeny  OnMissingKey = "Deny"
 )
 
-// FailureMode is the decision while Redis does not answer in time.
+// FailureMode determines the decision while Redis does not answer in time.
 type FailureMode string
 
 // The failure modes a plan may hold.

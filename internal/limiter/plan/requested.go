@@ -8,25 +8,26 @@ import (
 	"time"
 )
 
-// requestedState is the suffix of the State of requested limits. The name of an override
-// cannot contain it.
-const requestedState = "+requested"
+// requestedSuffix ends the StateSuffix of requested limits. The name of an override cannot
+// contain it.
+const requestedSuffix = "+requested"
 
-// Requested returns the limit with the units and the window that a request brings.
+// Requested returns the limit with the units and the window that an Envoy descriptor
+// requests in its `limit` field.
 //
 //   - The units are capped at the largest threshold of the algorithm, and at least 1.
 //   - They replace the burst, if any. A bucket keeps its share of the window.
-//   - A limit that refills gets a separate State, for the reason given there. So does a
-//     SlidingLog with another window, since checks of the policy itself would drop hits
-//     that it needs.
+//   - A limit that refills gets a separate state, for the reason given at
+//     Limit.StateSuffix. So does a SlidingLog with another window, since checks of the
+//     policy itself would drop hits that it needs.
 func (l Limit) Requested(units int64, window time.Duration) Limit {
 	l.Threshold = max(1, min(units, l.maxThreshold()))
 	switch {
 	case l.Algorithm.Refills():
 		l.Burst = l.Threshold
-		l.StateSuffix += requestedState
+		l.StateSuffix += requestedSuffix
 	case l.Algorithm == SlidingLog && window != l.Window():
-		l.StateSuffix += requestedState
+		l.StateSuffix += requestedSuffix
 	}
 	l.BucketMicros = scale(l.BucketMicros, window.Milliseconds(), l.WindowMillis)
 	l.WindowMillis = window.Milliseconds()
