@@ -82,14 +82,14 @@ func (f TokenFile) Authorize(_ context.Context, token string, _ Verb, _, _ strin
 }
 
 // bearerToken returns the token of the request, or answers with an error. It runs before the
-// rest of the request is read. Tokens are secrets: one that arrives in plain text from
-// another host, judged by the connection and not by headers, is not even parsed.
+// rest of the request is read. A token sent in plain text from another host is rejected
+// unread. The address of the connection decides, not a header.
 func (h *Handler) bearerToken(w http.ResponseWriter, r *http.Request) (token string, ok bool) {
 	if r.TLS == nil && !fromLoopback(r) {
 		writeProblem(w, http.StatusForbidden, answer.Problem{Code: codeForbidden, Detail: "Tokens are accepted only over TLS or from loopback."})
 		return "", false
 	}
-	// With two headers, a program in front of Weir may have checked the other one.
+	// If the header is repeated, a proxy may have verified another token than Weir would.
 	if values := r.Header.Values("Authorization"); len(values) == 1 {
 		scheme, rest, _ := strings.Cut(values[0], " ")
 		if token = strings.TrimLeft(rest, " "); strings.EqualFold(scheme, "Bearer") && token != "" {
@@ -123,9 +123,9 @@ func (h *Handler) writeTokenError(w http.ResponseWriter, r *http.Request, err er
 	case r.Context().Err() != nil:
 		writeClientClosed(w)
 	default:
-		h.Logger.ErrorContext(r.Context(), "Failed to review a token", "error", err)
+		h.Logger.ErrorContext(r.Context(), "Failed to verify a token", "error", err)
 		writeProblem(w, http.StatusServiceUnavailable, answer.Problem{
-			Code: codeUnavailable, Detail: "Tokens cannot be reviewed at the moment.", RetryAfter: 1,
+			Code: codeUnavailable, Detail: "Tokens cannot be verified at the moment.", RetryAfter: 1,
 		})
 	}
 }

@@ -77,34 +77,37 @@ type forwardedTarget struct{ method, host, path string }
 // family and may forward the other from its client unchanged. So neither takes precedence:
 // if both are present they must agree, or the client could describe another request.
 func readForwardedTarget(h http.Header) (forwardedTarget, error) {
-	one, err := readXForwarded(h)
+	xForwarded, err := readXForwarded(h)
 	if err != nil {
 		return forwardedTarget{}, err
 	}
-	other, err := readXOriginal(h)
+	xOriginal, err := readXOriginal(h)
 	if err != nil {
 		return forwardedTarget{}, err
 	}
 	// nginx has no X-Original header for the host, so either family may provide it.
-	host, err := agreed(forwarded.HeaderHost, one.host, other.host)
+	host, err := agreed(forwarded.HeaderHost, xForwarded.host, xOriginal.host)
 	if err != nil {
 		return forwardedTarget{}, err
 	}
-	one.host, other.host = host, host
-	switch (forwardedTarget{host: host}) {
-	case other:
-		return one, nil
-	case one:
-		return other, nil
+	xForwarded.host, xOriginal.host = host, host
+	// A family that sets nothing but the host is absent: use the other one.
+	if !xOriginal.hasMethodOrPath() {
+		return xForwarded, nil
 	}
-	if one.method != other.method {
+	if !xForwarded.hasMethodOrPath() {
+		return xOriginal, nil
+	}
+	if xForwarded.method != xOriginal.method {
 		return forwardedTarget{}, errDiffers(forwarded.HeaderMethod)
 	}
-	if one.path != other.path {
+	if xForwarded.path != xOriginal.path {
 		return forwardedTarget{}, errDiffers(forwarded.HeaderURI)
 	}
-	return one, nil
+	return xForwarded, nil
 }
+
+func (t forwardedTarget) hasMethodOrPath() bool { return t.method != "" || t.path != "" }
 
 func readXForwarded(h http.Header) (t forwardedTarget, err error) {
 	if t.method, err = readWord(h, forwarded.HeaderMethod); err != nil {

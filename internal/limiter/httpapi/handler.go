@@ -42,7 +42,7 @@ type Engine interface {
 // Options configure a Handler. Only Engine is required.
 type Options struct {
 	Engine Engine
-	// State and Authorizer serve the state calls. Without both, their paths do not exist.
+	// State and Authorizer serve the state calls. Their paths exist only if both are set.
 	State      State
 	Authorizer Authorizer
 	// Logger receives faults of the server and changes by operators, never decisions; nil
@@ -118,8 +118,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// SpanName returns a name of low cardinality for the request: its method and route, or "HTTP"
-// for an unknown path.
+// SpanName returns the name of the request's span, of low cardinality: its method and route, or
+// "HTTP" for an unknown path.
 func SpanName(r *http.Request) string {
 	switch path := RoutePath(r); {
 	case path == pathAuthorize:
@@ -131,8 +131,8 @@ func SpanName(r *http.Request) string {
 	}
 }
 
-// RoutePath returns the path of the request. For forward-auth it leaves out the appended path of
-// the original request.
+// RoutePath returns the path of the request. For forward-auth it leaves out the appended path
+// of the original request.
 func RoutePath(r *http.Request) string {
 	if isAuthorize(r.URL.EscapedPath()) {
 		return pathAuthorize

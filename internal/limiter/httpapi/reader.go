@@ -212,8 +212,8 @@ func utf16Escape(text []byte) (rune, bool) {
 	return rune(unit), err == nil
 }
 
-// integer reads an integer from 1 to most.
-func (r *reader) integer(most uint64) (int64, error) {
+// integer reads an integer from 1 to largest.
+func (r *reader) integer(largest uint64) (int64, error) {
 	r.next()
 	start := r.pos
 	for r.pos < len(r.data) && strings.IndexByte("+-.0123456789eE", r.data[r.pos]) >= 0 {
@@ -221,8 +221,8 @@ func (r *reader) integer(most uint64) (int64, error) {
 	}
 	digits := r.data[start:r.pos]
 	n, err := strconv.ParseUint(string(digits), 10, 63)
-	if err != nil || n > most || digits[0] == '0' {
-		return 0, invalid(fmt.Sprintf("must be an integer from 1 to %d", most))
+	if err != nil || n > largest || digits[0] == '0' {
+		return 0, invalid(fmt.Sprintf("must be an integer from 1 to %d", largest))
 	}
 	return int64(n), nil
 }

@@ -64,7 +64,7 @@ func (r *reader) check() (*limiter.Check, error) {
 		return err
 	})
 	if err == nil && check.Policies == nil && !matching {
-		err = inField("policies", invalid("must be given where there are no attributes"))
+		err = inField("policies", invalid("is required without attributes"))
 	}
 	return check, err
 }

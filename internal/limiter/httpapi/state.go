@@ -161,9 +161,9 @@ func (h *Handler) writeStateError(w http.ResponseWriter, r *http.Request, err er
 	case errors.Is(err, r.Context().Err()): // inspect only: change ignores cancellation
 		writeClientClosed(w)
 	default: // an error of Redis; a change may have been made all the same
-		h.Logger.ErrorContext(r.Context(), "Failed to reach the state of a key", append(context, "path", r.URL.Path, "error", err)...)
+		h.Logger.ErrorContext(r.Context(), "Failed to read or change the state of a key", append(context, "path", r.URL.Path, "error", err)...)
 		writeProblem(w, http.StatusServiceUnavailable, answer.Problem{
-			Code: codeUnavailable, Detail: "The state of keys cannot be reached at the moment.", RetryAfter: 1,
+			Code: codeUnavailable, Detail: "Redis cannot be reached at the moment.", RetryAfter: 1,
 		})
 	}
 }

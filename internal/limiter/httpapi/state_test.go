@@ -289,7 +289,7 @@ func TestStateReportsAnUnreachableRedis(t *testing.T) {
 		g.Expect(w.Header().Get(answer.HeaderRetryAfter)).To(Equal("1"))
 		g.Expect(decodeProblem(g, w).Code).To(Equal(codeUnavailable))
 	}
-	g.Expect(o.log.String()).To(MatchRegexp(`"ERROR","msg":"Failed to reach the state of a key",.*"keyHash":"[0-9a-f]{16}","user":"root","duration":"1m0s","path":"/v1/block"`))
+	g.Expect(o.log.String()).To(MatchRegexp(`"ERROR","msg":"Failed to read or change the state of a key",.*"keyHash":"[0-9a-f]{16}","user":"root","duration":"1m0s","path":"/v1/block"`))
 	g.Expect(o.log.String()).NotTo(ContainSubstring("secret-alice"))
 }
 
