@@ -52,9 +52,9 @@ func (o LeaseOptions) Validate() error {
 	return nil
 }
 
-// elector runs the leader election and, while it holds the lease, a term in the
-// registry with the controller. The lease only avoids conflicts; the fencing token
-// that stops a former leader is the term, since the registry rejects older ones.
+// elector runs the leader election. While it holds the Lease it also holds a term in the
+// registry, in which the controller publishes. The Lease only avoids conflicts; the fencing
+// token that stops a former leader is the term, since the registry rejects older ones.
 type elector struct {
 	config  *rest.Config
 	lease   LeaseOptions

@@ -44,14 +44,14 @@ type Options struct {
 	// Config locates the API server. Controllers require it; without it, Decisions have
 	// no calls on the state of keys.
 	Config *rest.Config
-	// Tenancy is which hosts and domains policies may match.
+	// Tenancy determines which hosts and domains policies may match.
 	Tenancy compile.Tenancy
 	// Lease configures the leader election of Controllers.
 	Lease LeaseOptions
 	// Webhook is served by every process with Controllers.
 	Webhook WebhookOptions
-	// Installation is the name that all replicas sharing a registry have in common.
-	// Other installations do not write to it while one of them is alive.
+	// Installation is the name of the installation; all its replicas share one registry.
+	// While one of them is alive, other installations do not write to that registry.
 	Installation string
 	// Replica is the name of this process, unique among the live replicas.
 	Replica string

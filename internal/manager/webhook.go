@@ -29,11 +29,11 @@ const listenRetry = time.Second
 type WebhookOptions struct {
 	// Address is the address to listen on; empty serves no webhook.
 	Address string
-	// DrainDelay is how long the webhook is still served after the process began to
-	// stop, until the API server calls other replicas.
+	// DrainDelay is how long the webhook still accepts calls after the process starts to
+	// stop, so that the API server can switch to other replicas.
 	DrainDelay time.Duration
-	// CertFile and KeyFile hold a certificate that is renewed externally; empty issues
-	// one as Certificate describes.
+	// CertFile and KeyFile name the files of a certificate that is renewed externally. If
+	// they are empty, Weir issues a certificate as Certificate configures.
 	CertFile, KeyFile string
 	// Certificate configures the issued certificate; Clients and Logger are set here.
 	Certificate certificate.Options
