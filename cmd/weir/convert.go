@@ -30,8 +30,9 @@ func newConvertEnvoyRatelimitCommand() *cobra.Command {
 		Short: "Convert a configuration of envoyproxy/ratelimit",
 		Long: `Convert a configuration of envoyproxy/ratelimit.
 
-Writes a RateLimitPolicy for every limit of the file to standard output, and notes
-on what could not be converted to standard error. FILE may be - for standard input.`,
+Writes a RateLimitPolicy for every limit of the file to standard output. Standard
+error gets a note for everything that could not be converted. FILE may be - for
+standard input.`,
 		Example: "  weir convert envoy-ratelimit config.yaml | kubectl apply -f -",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -53,7 +53,7 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.grpcAddress, "grpc-address", ":8081", "address of the gRPC API")
 	flags.StringVar(&f.metricsAddress, "metrics-address", ":8082", "address of the metrics; empty serves none")
 	flags.DurationVar(&f.storeTimeout, "store-timeout", 50*time.Millisecond,
-		"timeout of Redis per decision; after it the failureMode of the policies decides")
+		"time that a decision waits for Redis; then the failureMode of each policy decides")
 	flags.DurationVar(&f.drainDelay, "drain-delay", 0,
 		"how long a stopping process still accepts requests while /readyz fails")
 	flags.StringSliceVar(&f.trustedProxies, "trusted-proxies",
@@ -102,7 +102,7 @@ func (f *decisionFlags) trustedNetworks() ([]netip.Prefix, error) {
 	return networks, nil
 }
 
-// isInvalidHeaderChar reports whether the character is not allowed in header names (RFC 9110
+// isInvalidHeaderChar reports whether header names must not contain the character (RFC 9110
 // section 5.6.2).
 func isInvalidHeaderChar(c rune) bool {
 	return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)

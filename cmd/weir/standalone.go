@@ -37,7 +37,7 @@ that fails to load is logged, and its last good policies stay in force.`,
 	}
 	f.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.redisURL, "redis-url", "", "Redis of the counters: redis://, rediss://, redis-cluster:// or rediss-cluster:// (default: an embedded Redis)")
+	flags.StringVar(&f.redisURL, "redis-url", "", "URL of the Redis for counters: redis://, rediss://, redis-cluster:// or rediss-cluster:// (default: an embedded Redis)")
 	flags.StringSliceVar(&f.policies, "policies", nil, "folder with policy files; may be repeated (required)")
 	flags.StringVar(&f.adminTokenFile, "admin-token-file", "",
 		"file with the token that authorizes reading and changing the state of keys (default: disabled)")

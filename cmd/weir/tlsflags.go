@@ -28,7 +28,7 @@ func (f *tlsFlags) add(cmd *cobra.Command) {
 		"allowlist for mTLS: URIs (such as SPIFFE IDs), DNS names or common names of client certificates (default: all)")
 }
 
-// validate rejects flags without an effect for lack of another flag.
+// validate rejects a flag whose companion flag is missing.
 func (f *tlsFlags) validate() error {
 	switch {
 	case f.certFile != "" && f.keyFile == "":

@@ -31,7 +31,7 @@ func (f *webhookFlags) add(cmd *cobra.Command) {
 		"ValidatingWebhookConfiguration whose CA bundle is set for the issued certificate")
 }
 
-// validate rejects flags without an effect for lack of another flag.
+// validate rejects a flag whose companion flag is missing, and empty names.
 func (f *webhookFlags) validate() error {
 	switch {
 	case f.certFile != "" && f.keyFile == "":
