@@ -44,7 +44,7 @@ func (d Descriptor) hasAll(entries []Entry) bool {
 	return true
 }
 
-// AllDescriptors, in place of an index, stands for all descriptors of a request.
+// AllDescriptors as an index stands for all descriptors of a request.
 const AllDescriptors = -1
 
 // Found is a match that holds for a request, except that its expression is not evaluated.

@@ -84,8 +84,8 @@ func TestValidateLimits(t *testing.T) {
 		"no hard limit":              {limit(5, func(l *plan.Limit) { l.HardLimitPercent = 100 }), "limits[5].hardLimitPercent 100"},
 		"a high hard limit":          {limit(5, func(l *plan.Limit) { l.HardLimitPercent = 1001 }), "limits[5].hardLimitPercent 1001"},
 		"a hard limit of no use":     {limit(0, func(l *plan.Limit) { l.HardLimitPercent = 150 }), "limits[0].hardLimitPercent"},
-		"counted attempts":           {func(p *plan.Plan) { p.Counting = plan.CountAttempts }, `limits[3].algorithm "TokenBucket" neither`},
-		"denied at the threshold":    {func(p *plan.Plan) { p.DenyWhen = plan.ThresholdReached }, `limits[5].algorithm "Suppressed" neither`},
+		"counted attempts":           {func(p *plan.Plan) { p.Counting = plan.CountAttempts }, `limits[3].algorithm "TokenBucket" supports neither`},
+		"denied at the threshold":    {func(p *plan.Plan) { p.DenyWhen = plan.ThresholdReached }, `limits[5].algorithm "Suppressed" supports neither`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := withOverrides()
