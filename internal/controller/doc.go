@@ -15,7 +15,7 @@
 //	ratelimitpolicy_controller.go  Reconciler: wiring, Reconcile and its steps
 //	publisher.go                   Publisher, the controller's interface to the registry
 //	term.go                        TermTracker: is this process the leader?
-//	ratelimitpolicy_queue.go       what is queued for other reasons than an API event
+//	ratelimitpolicy_queue.go       what queues a policy: API events, a new term, a changed rollout
 //	ratelimitpolicy_status.go      the conditions, and the one write of the status
 //	ratelimitpolicy_events.go      the events
 package controller

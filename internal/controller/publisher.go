@@ -25,8 +25,8 @@ type Publisher interface {
 	// Deleting an ID without a plan succeeds.
 	Delete(ctx context.Context, id string) error
 
-	// Sweep deletes the plans whose IDs are not live. A plan that is set during the
-	// call stays. After an error the caller must sweep again; live is not called
+	// Sweep deletes the plans that were not set in this term and whose IDs are not live.
+	// A plan that is set during the call stays. After an error the caller must sweep again; live is not called
 	// after the return.
 	Sweep(ctx context.Context, live func(id string) bool) error
 

@@ -162,7 +162,7 @@ func (r *Reconciler) markProcessed(ctx context.Context, name types.NamespacedNam
 }
 
 // publish hands the plan of the policy to the publisher. A policy that does not
-// compile keeps its last plan if mayKeepPlan allows it.
+// compile keeps its last plan, unless a match is not permitted or mayKeepPlan forbids it.
 func (r *Reconciler) publish(
 	ctx context.Context, policy *v1alpha1.RateLimitPolicy, granted compile.Grant,
 ) (field.ErrorList, error) {

@@ -50,11 +50,11 @@ type Charge struct {
 }
 
 // RequestedLimit is a limit that the request carries, as in the limit field of an Envoy
-// rate limit descriptor. It replaces the limit of the policy with the same window,
-// or the only limit of the policy.
+// rate limit descriptor. It replaces the limit that has the same window or, if the policy
+// has a single limit, that one.
 //
-// For limits that count units it acts like a policy edit: the count is kept and compared
-// with the requested limit. For TokenBucket and GCRA it has a state of its own.
+// A limit that counts units keeps its count if the window is the same. Another window, a
+// TokenBucket and a GCRA have a state of their own.
 type RequestedLimit struct {
 	// Units is the threshold, 0 or more; 0 admits nothing.
 	Units int64

@@ -14,11 +14,11 @@ type Reason string
 
 // The reasons of decisions.
 const (
-	// ReasonAllowed means that every limit admits the cost.
+	// ReasonAllowed means that no enforcing policy denies the check.
 	ReasonAllowed Reason = "Allowed"
 	// ReasonNoPolicy means that no policy applies.
 	ReasonNoPolicy Reason = "NoPolicy"
-	// ReasonDisabled means that only policies with mode Disabled apply.
+	// ReasonDisabled means that only policies with mode Disabled were named.
 	ReasonDisabled Reason = "Disabled"
 	// ReasonExempt means that an override with action Allow exempts the key from the
 	// policies that would apply.
@@ -94,13 +94,14 @@ type LimitState struct {
 	// Quota is the number of units that the limit admits: the threshold, one less with
 	// ThresholdReached, or the burst of a TokenBucket or GCRA.
 	Quota int64
-	// Threshold is the threshold of the policy or override.
+	// Threshold is the threshold in force: that of the limit, of the override, or of the
+	// requested limit.
 	Threshold int64
 	// Window is the length of the window.
 	Window time.Duration
 	// RetryAfter is the time until this limit would admit the same check, including a
-	// block. It is 0 if the check was allowed or the limit has room now, and negative if
-	// the limit can never admit it.
+	// block. It is 0 if the limit has room now, and negative if the limit can never admit
+	// the check. In an allowed check only limits in mode Shadow have one.
 	RetryAfter time.Duration
 	// RemainingAfterWaiting is the number of units that will be left after RetryAfter.
 	RemainingAfterWaiting int64

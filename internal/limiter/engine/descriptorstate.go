@@ -23,11 +23,11 @@ func (ev *evaluation) descriptorStates(d *limiter.Decision, n int) []limiter.Des
 	limits := d.Limits
 	for i, pt := range ev.participants {
 		denies := ev.denies(i, d)
-		of := limits[:min(len(pt.limits), len(limits))] // empty if Redis did not answer
-		limits = limits[len(of):]
+		own := limits[:min(len(pt.limits), len(limits))] // empty if Redis did not answer
+		limits = limits[len(own):]
 		for j := range states {
 			if pt.descriptors.has(j) {
-				addOutcome(&states[j], of, denies)
+				addOutcome(&states[j], own, denies)
 			}
 		}
 	}

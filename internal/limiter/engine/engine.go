@@ -21,7 +21,8 @@ import (
 
 // Store holds the counters and blocks of keys. script.Store holds them in Redis.
 type Store interface {
-	// Evaluate decides all entries of the call in one atomic step.
+	// Evaluate decides all entries of the call together: either all admitted entries spend,
+	// or none. It is one atomic step unless the keys lie on several nodes of a cluster.
 	Evaluate(ctx context.Context, call *script.Call) (*script.Reply, error)
 	// Reset and Unblock delete the state or the block of a key and report whether there was
 	// any. Block denies the key for length, in place of an existing block.

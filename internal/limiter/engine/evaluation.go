@@ -24,7 +24,7 @@ type evaluation struct {
 	ignoredLimits   []*policy  // policies that ignore a requested limit, having none it could replace
 	overQuota       int        // index of the first enforcing participant whose quota the cost exceeds, or -1
 	givenKey        script.Key // the key of the check, encoded; empty if it has none
-	sawDisabled     bool       // a policy with mode Disabled applies
+	sawDisabled     bool       // a policy with mode Disabled was named
 }
 
 // participant is a policy that takes part in a decision, with the variant for the key.
@@ -44,7 +44,7 @@ type outrightDenial struct {
 	descriptors descriptorSet
 }
 
-func newEvaluation(check *limiter.Check, policies []candidate, failures []expressionFailure) *evaluation {
+func newEvaluation(check *limiter.Check, policies []applicable, failures []expressionFailure) *evaluation {
 	ev := &evaluation{failures: failures, overQuota: -1}
 	if check.Key != nil {
 		ev.givenKey = script.EncodeKey(check.Key...)
@@ -65,7 +65,7 @@ func newEvaluation(check *limiter.Check, policies []candidate, failures []expres
 // addPolicy finds the key and its override and adds the policy to the
 // participants, the outright denials or the exemptions. Overrides come before
 // onMissingKey: an override can select a client without a key by its address.
-func (ev *evaluation) addPolicy(p candidate, check *limiter.Check) {
+func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 	descriptors := check.Attributes.DescriptorsOf(p.descriptor)
 	var buffer [plan.MaxKeyParts]string
 	key, missing := ev.keyOf(p, check, descriptors, buffer[:0])
@@ -77,12 +77,12 @@ func (ev *evaluation) addPolicy(p candidate, check *limiter.Check) {
 		ev.addExempt(p.policy)
 		return
 	case o != nil && o.action == plan.ActionDeny:
-		ev.denyOutright(p, limiter.ReasonDeniedByOverride, o.name)
+		ev.addOutrightDenial(p, limiter.ReasonDeniedByOverride, o.name)
 		return
 	case missing && p.plan.OnMissingKey == plan.MissingKeySkip:
 		return
 	case missing && p.plan.OnMissingKey == plan.MissingKeyDeny:
-		ev.denyOutright(p, limiter.ReasonMissingKey, "")
+		ev.addOutrightDenial(p, limiter.ReasonMissingKey, "")
 		return
 	case o != nil:
 		variant = o.variant
@@ -103,7 +103,7 @@ func (ev *evaluation) addPolicy(p candidate, check *limiter.Check) {
 // keyOf returns the key of the check or, if it has none, the key that the policy derives,
 // appended to buffer.
 func (ev *evaluation) keyOf(
-	p candidate, check *limiter.Check, descriptors []plan.Descriptor, buffer []string,
+	p applicable, check *limiter.Check, descriptors []plan.Descriptor, buffer []string,
 ) (key []string, missing bool) {
 	if check.Key != nil {
 		return check.Key, false
@@ -123,8 +123,8 @@ func (ev *evaluation) applyRequestedLimit(p *policy, selected *variant, limit li
 	return selected
 }
 
-// A policy that matches several descriptors is several candidates. The functions below merge
-// those with the same outcome, so that each counts once.
+// A policy that matches several descriptors is applicable once for each. The functions below
+// merge those with the same outcome, so that each counts once.
 
 func (ev *evaluation) addExempt(p *policy) {
 	if !slices.Contains(ev.exempt, p) {
@@ -132,7 +132,7 @@ func (ev *evaluation) addExempt(p *policy) {
 	}
 }
 
-func (ev *evaluation) denyOutright(p candidate, reason limiter.Reason, override string) {
+func (ev *evaluation) addOutrightDenial(p applicable, reason limiter.Reason, override string) {
 	descriptors := descriptorSetOf(p.descriptor)
 	for i := range ev.outrightDenials {
 		if o := &ev.outrightDenials[i]; o.policy == p.policy && o.reason == reason && o.override == override {

@@ -11,28 +11,28 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// candidate is a policy that applies to a check, with the descriptor that it matched;
+// applicable is a policy that applies to a check, with the descriptor that it matched;
 // plan.AllDescriptors if the match does not depend on a descriptor. A policy that matches
-// several descriptors is several candidates.
-type candidate struct {
+// several descriptors is in the list once for each.
+type applicable struct {
 	*policy
 	descriptor int
 }
 
 // find returns the policies of the check in the order of the chain, and the expressions
 // that failed.
-func (v *view) find(check *limiter.Check) (found []candidate, failures []expressionFailure, err error) {
+func (v *view) find(check *limiter.Check) (found []applicable, failures []expressionFailure, err error) {
 	if len(check.Policies) == 0 {
 		found, failures = v.matched(&check.Attributes)
 		return found, failures, nil
 	}
-	found = make([]candidate, len(check.Policies))
+	found = make([]applicable, len(check.Policies))
 	for i, id := range check.Policies {
 		p := v.policies[v.snapshot.Lookup(id)]
 		if p == nil {
 			return nil, nil, &limiter.UnknownPolicyError{Policy: id}
 		}
-		found[i] = candidate{policy: p, descriptor: plan.AllDescriptors}
+		found[i] = applicable{policy: p, descriptor: plan.AllDescriptors}
 		if slices.Contains(found[:i], found[i]) {
 			return nil, nil, &limiter.FieldError{Field: fmt.Sprintf("policies[%d]", i), Problem: "is named twice"}
 		}
@@ -41,13 +41,13 @@ func (v *view) find(check *limiter.Check) (found []candidate, failures []express
 }
 
 // matched returns the policies of which at least one match holds for the attributes.
-func (v *view) matched(a *plan.Attributes) (found []candidate, failures []expressionFailure) {
+func (v *view) matched(a *plan.Attributes) (found []applicable, failures []expressionFailure) {
 	matches := v.snapshot.Match(a)
 	if len(matches) > 0 {
-		found = make([]candidate, 0, len(matches))
+		found = make([]applicable, 0, len(matches))
 	}
 	for _, m := range matches {
-		c := candidate{policy: v.policies[m.Plan], descriptor: m.Descriptor}
+		c := applicable{policy: v.policies[m.Plan], descriptor: m.Descriptor}
 		if n := len(found); n > 0 && found[n-1] == c {
 			continue // an earlier match of the policy holds
 		}
@@ -66,7 +66,7 @@ func (v *view) matched(a *plan.Attributes) (found []candidate, failures []expres
 
 // holds reports whether the expression of the match holds. A failing expression counts
 // as holding: otherwise a request could avoid the policy by making it fail.
-func (c candidate) holds(match int, attributes *plan.Attributes) (bool, error) {
+func (c applicable) holds(match int, attributes *plan.Attributes) (bool, error) {
 	condition := c.conditions[match]
 	if condition == nil {
 		return true, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// Messages of denials to which the denial message of the policy does not apply.
+// Messages that replace the one of the policy, which is about exceeded limits.
 const (
 	messageMissingKey  = "The request lacks the key that identifies its client."
 	messageDenied      = "This client is denied."
@@ -27,7 +27,7 @@ func (ev *evaluation) judge(err error) *limiter.Decision {
 	switch {
 	case len(ev.participants) == 0 && len(ev.outrightDenials) == 0:
 		d.Reason = ev.reasonWithoutLimits()
-	case ev.deniedOutright(d):
+	case ev.applyOutrightDenials(d):
 	case ev.overQuota >= 0:
 		ev.denyOverQuota(d)
 	case err != nil:
@@ -56,9 +56,9 @@ func deny(d *limiter.Decision, p *policy, reason limiter.Reason, limit string) {
 	d.Denial = p.plan.Denial
 }
 
-// deniedOutright denies the check if an outright denial comes from an enforcing policy,
+// applyOutrightDenials denies the check if an outright denial comes from an enforcing policy,
 // and reports whether it did. The first such policy of the chain is named.
-func (ev *evaluation) deniedOutright(d *limiter.Decision) bool {
+func (ev *evaluation) applyOutrightDenials(d *limiter.Decision) bool {
 	for _, r := range ev.outrightDenials {
 		if !r.enforces() {
 			continue

@@ -48,8 +48,8 @@
 //	floor       changes up to this revision may be missing in the set of changes
 //	published   server time of the revision, in microseconds
 //	term        the fencing token of one leadership: a write with a lower term is
-//	            rejected. Never below the seconds of server time, so that terms
-//	            rise even after this field was lost
+//	            rejected. When taken it is at least the seconds of server time,
+//	            so that terms rise even after this field was lost
 //	holder      random name of the leadership that holds the term
 //
 // # Writing

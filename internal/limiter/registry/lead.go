@@ -33,7 +33,7 @@ type leaderLoop struct {
 	digestSum   uint64            // digest of current
 	lastRoundOK bool              // the last round confirmed current
 
-	// unconfirmed is a write whose reply did not arrive.
+	// unconfirmed is a failed write that Redis may have run; see publish.
 	unconfirmed *write
 	// lastRepublish is the server time, in microseconds, of the last epoch begun because
 	// a replica rejected the previous one.
@@ -221,7 +221,7 @@ func (l *leaderLoop) observeAndConverge(ctx context.Context) error {
 		return l.startEpoch(ctx, &h, alive, "registry lost or restored from an earlier state")
 	}
 	l.unconfirmed = nil
-	if l.rejectedByReplica(&h, alive) {
+	if l.mustRepublish(&h, alive) {
 		// Before MarkSynced the leader cannot begin an epoch, so it continues with this one.
 		err := l.startEpoch(ctx, &h, alive, "rejected by a replica")
 		if !errors.Is(err, ErrEpochLost) {

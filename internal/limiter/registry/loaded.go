@@ -36,7 +36,7 @@ const (
 	incomplete      followState = "the registry has lost plans"
 	earlierEpoch    followState = "the registry shows an earlier epoch"
 	earlierRevision followState = "the registry shows an earlier revision of the epoch"
-	otherPlans      followState = "the plans in the registry do not match its digest"
+	otherPlans      followState = "the registry has other plans than its digest, or than this replica at the same revision"
 	ownedElsewhere  followState = "the registry belongs to another installation"
 )
 

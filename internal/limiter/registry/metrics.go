@@ -54,7 +54,7 @@ func newWatcherMetrics(r prometheus.Registerer) *watcherMetrics {
 	m := &watcherMetrics{
 		revision:  gauge("revision", "Registry revision that this replica runs."),
 		lag:       gauge("lag", "Revisions by which this replica lags behind the registry."),
-		following: gauge("following", "1 while this replica follows the registry, 0 while it keeps older plans."),
+		following: gauge("following", "1 while this replica follows the registry, else 0."),
 		replicas:  gauge("replicas", "Live replicas, as of the last heartbeat of this one."),
 		bad: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_registry_bad_payloads_total",

@@ -18,9 +18,9 @@ import (
 // the registry. A replica that rejects every epoch must not make all others reload endlessly.
 const minRepublishInterval = 5 * time.Second
 
-// rejectedByReplica reports whether a live replica rejects the current epoch: it has seen a
-// later revision of it, or other plans.
-func (l *leaderLoop) rejectedByReplica(h *header, alive []report) bool {
+// mustRepublish reports whether a live replica rejects the current epoch, because it runs a
+// later version or found other plans; at most once per minRepublishInterval.
+func (l *leaderLoop) mustRepublish(h *header, alive []report) bool {
 	if l.lastRepublish != 0 && h.now-l.lastRepublish < minRepublishInterval.Microseconds() {
 		return false
 	}

@@ -12,9 +12,10 @@
 -- returns  {1 if written else 0, header after the call}
 -- clock    TIME, stored as the time of publication
 -- cost     O(changes), in a new epoch O(plans)
--- rejects  a higher term, an equal term of another holder, and a state other than
---          the one that the write builds upon; then it writes nothing and notifies
---          no replica
+-- rejects  the write if the registry has a higher term, an equal term of another
+--          holder, or a state other than the one that the write builds upon, or is
+--          incomplete within the epoch; then it writes nothing and notifies no
+--          replica
 
 local s = state()
 local term = tonumber(ARGV[1])

@@ -99,7 +99,7 @@ func digestOf(id string, data []byte) uint64 {
 
 func formatDigest(sum uint64) string { return fmt.Sprintf("%016x", sum) }
 
-// backoff returns the wait after a number of failures in a row.
+// backoff returns the wait after a failure that followed others in a row.
 func backoff(failures int) time.Duration {
 	return min(longestRetry, shortestRetry<<min(failures, 10))
 }

@@ -46,8 +46,8 @@ var errNotObserved = errors.New("registry not observed yet")
 func (w *Writer) Changes() <-chan struct{} { return w.changed }
 
 // Err returns why the registry may differ from the desired plans: Redis cannot be
-// reached, ErrOwnedElsewhere, ErrEpochLost, or ErrNotLeading. While it is not nil
-// Rollout returns the last known plan and replicas.
+// reached or was not observed yet, ErrOwnedElsewhere, ErrEpochLost, ErrNotLeading or
+// ErrDeposed. While it is not nil Rollout returns the last known plan and replicas.
 func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

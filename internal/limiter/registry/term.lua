@@ -5,7 +5,7 @@
 --          2 its previous term, 0 for none
 --          3 the epoch that the caller has observed, '' for none
 -- returns  {header after the call}; the term was taken if it names the holder
--- clock    TIME: a term is never below the seconds of the clock, so that terms
+-- clock    TIME: a new term is at least the seconds of the clock, so that terms
 --          rise even after the registry was wiped
 -- cost     O(1)
 -- rejects  an epoch other than the observed one; then it writes nothing

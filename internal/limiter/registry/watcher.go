@@ -42,10 +42,10 @@ type Watcher struct {
 	// Used only by the goroutine of Start.
 	applySnapshot func(*plan.Snapshot)
 	loaded        *loaded // nil before the first load
-	rejected      version // version that was read and rejected
+	rejected      version // reported to the leader as wrong; the loaded one after a digest mismatch
 	state         followState
-	skips         int
-	named         []string
+	skips         int      // plans that cannot be decoded
+	skipped       []string // some of their IDs
 }
 
 // NewWatcher returns a Watcher of the registry under prefix. The read timeout of the client
@@ -186,7 +186,7 @@ func (w *Watcher) load(ctx context.Context) error {
 func (w *Watcher) use(next *loaded, h *header, applyTimer *prometheus.Timer) {
 	first := w.loaded == nil
 	w.loaded, w.rejected = next, version{}
-	w.skips, w.named = next.skipped()
+	w.skips, w.skipped = next.skipped()
 	w.applySnapshot(next.snapshot())
 	w.metrics.revision.Set(float64(next.revision))
 	w.metrics.lag.Set(0)
@@ -237,7 +237,7 @@ func (w *Watcher) heartbeat(ctx context.Context) (header, error) {
 	if w.loaded != nil {
 		r = &report{
 			Epoch: w.loaded.epoch, Revision: w.loaded.revision, Rejects: w.rejected.epoch,
-			Skips: w.skips, Skipped: w.named,
+			Skips: w.skips, Skipped: w.skipped,
 		}
 	}
 	h, alive, err := w.scripts.heartbeat(ctx, w.options.Owner, w.options.Replica, r)

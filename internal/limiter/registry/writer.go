@@ -61,7 +61,7 @@ type entry struct {
 	// inherited means that the previous leader published the plan and that it was not set
 	// since.
 	inherited bool
-	// revision is a revision at which the registry held data; 0 if it has not yet.
+	// revision is a revision at which the registry holds this plan; 0 if none is known.
 	revision int64
 }
 
@@ -215,7 +215,7 @@ func (w *Writer) orphans(live func(id string) bool) ([]string, *batch, error) {
 	case w.stopped != nil:
 		return nil, nil, w.stopped
 	case !w.inherited:
-		return nil, nil, fmt.Errorf("sweep: registry not read yet: %w", cmp.Or(w.observed.err, ErrEpochLost))
+		return nil, nil, fmt.Errorf("sweep: %w", w.observed.err)
 	}
 	var ids []string
 	for id, e := range w.entries {

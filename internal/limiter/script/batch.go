@@ -39,7 +39,7 @@ type batcher struct {
 type pending struct {
 	ctx      context.Context //nolint:containedctx // its deadline bounds the batch
 	call     *Call
-	receipts bool
+	receipts bool          // the reply identifies the spent units, for a refund
 	done     chan struct{} // closed when reply and err are set
 
 	reply *Reply

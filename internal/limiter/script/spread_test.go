@@ -16,7 +16,7 @@ import (
 func TestSpreadAgreesWithModel(t *testing.T) {
 	model := newModelBackend()
 	spread, _ := newServerBackend(t, servers[0])
-	spread.decider.(*Store).spread = true //nolint:forcetypeassert // it is one
+	spread.decider.(*Store).cluster = true //nolint:forcetypeassert // it is one
 	choices := [][]Algorithm{algorithms}
 	for _, a := range algorithms {
 		choices = append(choices, []Algorithm{a})

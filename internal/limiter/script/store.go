@@ -13,9 +13,9 @@ import (
 
 // Store decides calls in Redis.
 type Store struct {
-	client redis.UniversalClient
-	prefix string
-	spread bool // the keys of a call may lie on several nodes
+	client  redis.UniversalClient
+	prefix  string
+	cluster bool // the keys of a call may lie on several nodes
 
 	batches batcher
 }
@@ -24,17 +24,17 @@ type Store struct {
 // itself: a call may have written although its reply was lost.
 func NewStore(client redis.UniversalClient, prefix string) *Store {
 	_, cluster := client.(*redis.ClusterClient)
-	s := &Store{client: client, prefix: prefix + layoutVersion, spread: cluster}
+	s := &Store{client: client, prefix: prefix + layoutVersion, cluster: cluster}
 	s.batches.send = s.evaluateBatch
 	return s
 }
 
 // Evaluate decides the call. Outside a Redis Cluster it shares one EVALSHA with the calls
-// that arrive at the same time. In a cluster it takes one EVALSHA, unless the keys lie on
-// several nodes. Errors are *StoreError.
+// that arrive at the same time. In a cluster it takes one EVALSHA for entries with one key,
+// and two or three round trips for several keys. Errors are *StoreError.
 func (s *Store) Evaluate(ctx context.Context, call *Call) (*Reply, error) {
 	switch {
-	case !s.spread:
+	case !s.cluster:
 		return s.batches.do(ctx, call)
 	case haveOneKey(call):
 		return s.evaluate(ctx, call, false)
@@ -66,7 +66,7 @@ func (s *Store) evaluateBatch(ctx context.Context, batch []*pending) {
 		for i, p := range batch {
 			p.reply, p.err = decodeReply(p.call, p.receipts, values[i])
 		}
-		// A replica rejects the first write of a call, so such a call has written nothing.
+		// A read-only Redis rejects the first write of a call, which has then written nothing.
 		batch = slices.DeleteFunc(slices.Clone(batch), func(p *pending) bool { return !isReadOnly(p.err) })
 		if len(batch) == 0 || !sleep(ctx, retryPause) {
 			return
@@ -172,7 +172,7 @@ func (c *command) addCall(call *Call, receipts bool) {
 	if receipts {
 		flags |= callReceipts
 	}
-	c.args = append(c.args, call.keys(), nil, flags, call.Draw, len(call.Entries))
+	c.args = append(c.args, call.keys(), nil /* set below */, flags, call.Draw, len(call.Entries))
 	start := len(c.args) - 3
 	for i := range call.Entries {
 		c.add(&call.Entries[i])
