@@ -137,7 +137,7 @@ func TestSeedAbuseLimiter(t *testing.T) {
 		g.Expect([]any{third.Reason, third.Limit}).To(Equal([]any{"LimitExceeded", "temp"}))
 		g.Expect([]int64{third.Limits[0].Used, third.Limits[1].Used}).To(Equal([]int64{3, 3}), "short and long count")
 	})
-	t.Run("a refusal is an error response that says when to come back, in header and JSON", func(t *testing.T) {
+	t.Run("a denial is an error response with the time to retry, in header and JSON", func(t *testing.T) {
 		g := NewWithT(t)
 		blocked := ask("a")
 		g.Expect(blocked.Reason).To(Equal("Blocked"))
@@ -165,7 +165,7 @@ func TestSeedAbuseLimiter(t *testing.T) {
 		g.Expect([]any{fifth.status, fifth.Limit}).To(Equal([]any{429, "long"}))
 		g.Expect(fifth.RetryAfter).To(BeNumerically(">", 86_000))
 	})
-	t.Run("concurrent calls block once, and none slips through before", func(t *testing.T) {
+	t.Run("concurrent calls block once, and no more than the quota passes before", func(t *testing.T) {
 		g := NewWithT(t)
 		passed := s.inParallel(100, func() bool { return ask("burst").status == 200 })
 		g.Expect(passed).To(Equal(2))
@@ -176,7 +176,7 @@ func TestSeedAbuseLimiter(t *testing.T) {
 		s.ask(g, "generic", "a")
 		g.Expect(s.ask(g, "generic", "a").Code).To(Equal("RateLimited"))
 	})
-	t.Run("a canary counts and refuses nobody", func(t *testing.T) {
+	t.Run("a canary counts and denies no request", func(t *testing.T) {
 		g := NewWithT(t)
 		for range 6 {
 			g.Expect(s.ask(g, "canary", "a").status).To(Equal(200))
@@ -270,7 +270,7 @@ func TestSeedBucketedWindow(t *testing.T) {
 		g.Expect([]any{rejected.status, rejected.Limits[0].Used}).To(Equal([]any{429, int64(4)}))
 		g.Expect(s.ask(g, "absolute", "a").Limits[0].Used).To(Equal(int64(5)))
 	})
-	t.Run("a rejection says when to retry and how much is free then", func(t *testing.T) {
+	t.Run("a denial has the time to retry and the units free then", func(t *testing.T) {
 		g := NewWithT(t)
 		rejected := s.ask(g, "absolute", "a").Limits[0]
 		g.Expect(rejected.RetryAfterMs).To(Equal(int64(2000)))
@@ -296,13 +296,13 @@ func TestSeedBucketedWindow(t *testing.T) {
 		}
 		g.Expect(passed).To(BeNumerically("~", 25, 2))
 	})
-	t.Run("keys: empty is refused, a colon and 300 bytes are not", func(t *testing.T) {
+	t.Run("keys: empty is rejected, a colon and 300 bytes are not", func(t *testing.T) {
 		g := NewWithT(t)
 		g.Expect(s.ask(g, "absolute", "").status).To(Equal(400))
 		g.Expect(s.ask(g, "absolute", "a:b").status).To(Equal(200))
 		g.Expect(s.ask(g, "absolute", strings.Repeat("x", 300)).status).To(Equal(200))
 	})
-	t.Run("suppression sheds a share and says which", func(t *testing.T) {
+	t.Run("suppression sheds a share and reports it", func(t *testing.T) {
 		g := NewWithT(t)
 		g.Expect(s.ask(g, "suppressed", "a", `"cost":2`).Limits[0].SuppressionFactor).To(BeZero())
 		third := s.ask(g, "suppressed", "a")
@@ -344,7 +344,7 @@ func TestSeedTokenBuckets(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(ttl).To(BeNumerically("~", 7*time.Second, 2*time.Millisecond))
 	})
-	t.Run("chained plans are one atomic step: a refusal takes from none", func(t *testing.T) {
+	t.Run("chained plans are one atomic step: a denial spends from none", func(t *testing.T) {
 		g := NewWithT(t)
 		g.Expect(s.ask(g, "gold daily", "chain", `"cost":9`).status).To(Equal(200))
 		s.clock.Advance(time.Minute)
@@ -396,7 +396,7 @@ func TestSeedOneTruth(t *testing.T) {
 		g.Expect(exchange(nodes[0], "customer").status).To(Equal(200))
 		g.Expect(nodes[0].ask(g, "ast-analysis", "attacker").status).To(Equal(200))
 	})
-	t.Run("a limited request is told 429 with retry-after, and both outcomes are counted", func(t *testing.T) {
+	t.Run("a limited request gets 429 with Retry-After, and both outcomes are counted", func(t *testing.T) {
 		g := NewWithT(t)
 		g.Expect(exchange(nodes[1], "newcomer").status).To(Equal(200))
 		limited := exchange(nodes[1], "attacker")

@@ -57,13 +57,13 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		for _, pod := range pods {
 			args = append(args, "http://"+pod+":8080/v1/check")
 		}
-		var everywhere struct{ UnixMillis int64 }
+		var enforced struct{ UnixMillis int64 }
 		done := make(chan error, 1)
-		go func() { done <- i.asker.run(ctx, &everywhere, args...) }()
+		go func() { done <- i.asker.run(ctx, &enforced, args...) }()
 		i.policy(ctx, "fresh", hourly(10))
 		applied := time.Now().UnixMilli()
 		Eventually(done).WithContext(ctx).Should(Receive(BeNil()))
-		Expect(everywhere.UnixMillis-applied).To(BeNumerically("<", 1000), "milliseconds")
+		Expect(enforced.UnixMillis-applied).To(BeNumerically("<", 1000), "milliseconds")
 	}, SpecTimeout(time.Minute))
 
 	It("is exact across replicas", func(ctx SpecContext) {
