@@ -34,15 +34,14 @@ type expressionFailure struct {
 func newPolicy(p *plan.Plan) *policy {
 	prepared := &policy{plan: p, id: p.ID(), base: newVariant(p, "", p.Limits)}
 	prepared.prepareExpressions()
-	variants := []*variant{prepared.base}
 	for i := range p.Overrides {
 		o := newOverride(i, &p.Overrides[i])
 		if o.action == plan.ActionLimit {
 			o.variant = newVariant(p, o.name, p.LimitsOf(&p.Overrides[i]))
-			variants = append(variants, o.variant)
 		}
 		prepared.overrides = append(prepared.overrides, o)
 	}
+	variants := prepared.variants()
 	for i, s := range prepared.variantScripts(variants...) {
 		variants[i].script = s
 	}

@@ -60,7 +60,7 @@ func (b *batcher) do(ctx context.Context, call *Call) (*Reply, error) {
 		return p.reply, p.err
 	case <-ctx.Done():
 		b.leave(p)
-		return nil, &StoreError{Cause: causeOf(ctx, ctx.Err()), Err: ctx.Err()}
+		return nil, storeError(ctx, ctx.Err())
 	}
 }
 

@@ -5,7 +5,6 @@ package script
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -63,14 +62,18 @@ func (s *Store) evaluateBatch(ctx context.Context, batch []*pending) {
 			}
 			return
 		}
+		// A read-only Redis rejects the first write of a call, which has then written nothing.
+		var rejected []*pending
 		for i, p := range batch {
 			p.reply, p.err = decodeReply(p.call, p.receipts, values[i])
+			if isReadOnly(p.err) {
+				rejected = append(rejected, p)
+			}
 		}
-		// A read-only Redis rejects the first write of a call, which has then written nothing.
-		batch = slices.DeleteFunc(slices.Clone(batch), func(p *pending) bool { return !isReadOnly(p.err) })
-		if len(batch) == 0 || !sleep(ctx, retryPause) {
+		if len(rejected) == 0 || !sleep(ctx, retryPause) {
 			return
 		}
+		batch = rejected
 	}
 }
 
