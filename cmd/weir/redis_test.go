@@ -47,9 +47,7 @@ func TestRedisFileFlags(t *testing.T) {
 
 func TestStandaloneRejectsRedisFilesWithoutRedis(t *testing.T) {
 	g := NewWithT(t)
-	path, err := binary()
-	g.Expect(err).NotTo(HaveOccurred())
-	out, err := exec.Command(path, "standalone", "--policies", "../../config/samples", "--redis-ca-file", "ca.crt").CombinedOutput()
+	out, err := exec.Command(testenv.Weir(t), "standalone", "--policies", "../../config/samples", "--redis-ca-file", "ca.crt").CombinedOutput()
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(string(out)).To(ContainSubstring("needs --redis-url"))
 }

@@ -26,25 +26,9 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// binary builds weir once for all tests and returns its path.
-var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "weir-test-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "weir")
-	output, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, output)
-	}
-	return path, nil
-})
-
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if path, err := binary(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
-	}
+	testenv.RemoveWeir()
 	os.Exit(code)
 }
 
@@ -64,11 +48,9 @@ func startStandalone(t *testing.T, args ...string) *process {
 func startWeir(tb testing.TB, args ...string) *process {
 	tb.Helper()
 	g := NewWithT(tb)
-	path, err := binary()
-	g.Expect(err).NotTo(HaveOccurred())
 	p := &process{http: testenv.FreeAddr(tb)}
 	args = append([]string{args[0], "--http-address", p.http, "--grpc-address", "", "--metrics-address", ""}, args[1:]...)
-	p.cmd = exec.Command(path, args...)
+	p.cmd = exec.Command(testenv.Weir(tb), args...)
 	p.cmd.Stderr = &p.log
 	g.Expect(p.cmd.Start()).To(Succeed())
 	tb.Cleanup(func() {

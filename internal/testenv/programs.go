@@ -5,11 +5,49 @@ package testenv
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"sync"
 	"testing"
 )
+
+// weirFolder is the folder of the program that Weir builds; empty before the first build.
+var weirFolder string
+
+var buildWeir = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "weir-test-")
+	if err != nil {
+		return "", err
+	}
+	weirFolder = dir
+	path := filepath.Join(dir, "weir")
+	output, err := exec.Command("go", "build", "-o", path, "github.com/weir-dev/weir/cmd/weir").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build weir: %w: %s", err, output)
+	}
+	return path, nil
+})
+
+// Weir returns the path of weir, built once for all tests of a package. TestMain must call
+// RemoveWeir after them.
+func Weir(tb testing.TB) string {
+	tb.Helper()
+	path, err := buildWeir()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+// RemoveWeir removes the program that Weir built, if any.
+func RemoveWeir() {
+	if weirFolder != "" {
+		_ = os.RemoveAll(weirFolder)
+	}
+}
 
 // Kubectl returns the path of kubectl, in the version of the API server.
 func Kubectl(tb testing.TB) string {

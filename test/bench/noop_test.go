@@ -21,6 +21,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/grpcserver"
 	"github.com/weir-dev/weir/internal/limiter/httpserver"
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // Environment of a test process that runs as a no-op service instead of running tests.
@@ -45,7 +46,9 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	testenv.RemoveWeir()
+	os.Exit(code)
 }
 
 // serveNoop serves until the process receives a signal.

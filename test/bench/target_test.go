@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -31,30 +30,13 @@ type target struct {
 	allowsAll bool
 }
 
-// buildWeir builds weir once and returns its path.
-var buildWeir = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "weir-bench-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "weir")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/weir-dev/weir/cmd/weir").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build weir: %w: %s", err, out)
-	}
-	return path, nil
-})
-
 // weirTargets starts weir on an empty Redis and returns its gRPC and its HTTP address as
 // targets. policies is a folder.
 func weirTargets(tb testing.TB, policies string) (overGRPC, overHTTP target) {
 	tb.Helper()
-	g := NewWithT(tb)
-	path, err := buildWeir()
-	g.Expect(err).NotTo(HaveOccurred())
 	redis := testenv.StartRedis(tb)
 	grpcAddress, httpAddress := testenv.FreeAddr(tb), testenv.FreeAddr(tb)
-	pid := startProcess(tb, exec.Command(path, "standalone", "--policies", policies, "--redis-url", redis.URL,
+	pid := startProcess(tb, exec.Command(testenv.Weir(tb), "standalone", "--policies", policies, "--redis-url", redis.URL,
 		"--grpc-address", grpcAddress, "--http-address", httpAddress, "--metrics-address", ""), grpcAddress)
 	overGRPC = target{name: "Weir", address: grpcAddress, pid: pid, redis: redis.Pid()}
 	overHTTP = target{name: "Weir", address: httpAddress, pid: pid, redis: redis.Pid()}

@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -32,25 +31,9 @@ const (
 	hint = "run `make test-tools`, which installs or builds it"
 )
 
-// weirBinary builds weir once and returns its path.
-var weirBinary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "weir-integration-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "weir")
-	output, err := exec.Command("go", "build", "-o", path, root+"/cmd/weir").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, output)
-	}
-	return path, nil
-})
-
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if path, err := weirBinary(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
-	}
+	testenv.RemoveWeir()
 	os.Exit(code)
 }
 
@@ -75,8 +58,6 @@ spec:
 // 127.0.0.1, the address of the proxies, but not 127.0.0.2, that of the clients.
 func newWorld(t *testing.T, more ...string) *world {
 	t.Helper()
-	path, err := weirBinary()
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	policies := t.TempDir()
 	text := strings.Join(append(more, noNameless), "\n---\n")
 	NewWithT(t).Expect(os.WriteFile(filepath.Join(policies, "p.yaml"), []byte(text), 0o600)).To(Succeed())
@@ -85,7 +66,7 @@ func newWorld(t *testing.T, more ...string) *world {
 	}))
 	t.Cleanup(upstream.Close)
 	w := &world{weir: testenv.FreeAddr(t), grpc: testenv.FreeAddr(t), upstream: upstream.Listener.Addr().String(), proxy: testenv.FreeAddr(t)}
-	run(t, w.weir, exec.Command(path, "standalone", "--policies", root+"/config/samples", "--policies", policies, "--redis-url", testenv.StartRedis(t).URL,
+	run(t, w.weir, exec.Command(testenv.Weir(t), "standalone", "--policies", root+"/config/samples", "--policies", policies, "--redis-url", testenv.StartRedis(t).URL,
 		"--http-address", w.weir, "--grpc-address", w.grpc, "--metrics-address", "",
 		"--trusted-proxies", "127.0.0.1/32", "--store-timeout", "5s"))
 	return w
