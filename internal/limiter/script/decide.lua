@@ -4,10 +4,11 @@
 --
 -- KEYS     per call the keys of its entries. The block key is always read: a block
 --          may be older than the last edit of the policy, or set by an operator
--- ARGV     number of calls; per call
---            number of its keys, number of the arguments that follow;
---            flags (1 the check is denied already, outside the call; 2 return
---            receipts); the caller's draw, 0..2^32-1; number of entries; the entries
+-- ARGV     number of runs; per run of successive calls with the same policies
+--            number of calls, of the keys and of the own arguments of one call;
+--            flags (1 the calls are denied already, outside the call; 2 return
+--            receipts; 4 the calls have draws); number of entries; the entries;
+--            per call [the caller's draw, 0..2^32-1]; per entry its own arguments
 -- returns  per call the text of the error that ended it, or a flat array, per entry
 --            verdict (0 admitted, 1 denied, 2 already blocked, 3 denied and now blocked),
 --            [block left (us), name of the limit that blocked, if verdict >= 2],
@@ -20,34 +21,35 @@
 --          what its algorithm observes and, if it is denied itself, its block
 
 local function judge(entry)
-  local left = call('PTTL', entry.block)
-  if left >= 0 then
-    entry.verdict, entry.admitted = 2, false
-    entry.block_left, entry.blocked_by = (left + 1) * 1000, call('GET', entry.block)
-  else
-    entry.verdict = entry.admitted and 0 or 1
-  end
+  entry.verdict, entry.block_left, entry.blocked_by = entry.admitted and 0 or 1, nil, nil
+  local blocked_by = values[entry.block]
+  local left = blocked_by and call('PTTL', entry.block) or -1
+  if left < 0 then return end
+  entry.verdict, entry.admitted = 2, false
+  entry.block_left, entry.blocked_by = (left + 1) * 1000, blocked_by
 end
 
 -- Starts the longest block of the limits that do not admit the cost, named after the
 -- first of them. The TTL is the only record of its end. Random shedding starts no block.
 local function start_block(entry)
-  local longest = 0
+  local longest, name = 0, nil
   for _, limit in ipairs(entry.limits) do
     if not limit.admits and not limit.shed then
-      entry.blocked_by = entry.blocked_by or limit.name
+      name = name or limit.name
       longest = max(longest, limit.block)
     end
   end
   if longest == 0 then return end
-  call('SET', entry.block, entry.blocked_by, 'PX', longest)
-  entry.verdict, entry.block_left = 3, (longest + 1) * 1000
+  set_value(entry.block, name, longest)
+  entry.verdict, entry.block_left, entry.blocked_by = 3, (longest + 1) * 1000, name
 end
 
 local function spend(entry, denied)
   if entry.peek or entry.dry_run or entry.verdict == 2 then return end
   local passes = entry.admitted and not denied
-  for _, limit in ipairs(entry.limits) do
+  local limits = entry.limits
+  for i = 1, #limits do
+    local limit = limits[i]
     if entry.attempts or passes or limit.algorithm.observes then
       limit.algorithm.spend(entry, limit, passes)
     end
@@ -55,76 +57,84 @@ local function spend(entry, denied)
   if entry.blocks and not entry.admitted then start_block(entry) end
 end
 
-local function report_limit(entry, limit, denied, reply)
-  local retry_after, used_after = 0, limit.used
+-- Appends the report of one limit after reply[n] and returns the new length.
+local function report_limit(entry, limit, denied, reply, n)
+  local algorithm, used = limit.algorithm, limit.used
+  local retry_after, used_after = 0, used
   if entry.cost > limit.quota then
     retry_after = -1
   elseif denied then
-    retry_after = max(limit.algorithm.time_to_fit(entry, limit), entry.block_left or 0)
-    used_after = limit.algorithm.used_after(entry, limit, retry_after)
+    retry_after = max(algorithm.time_to_fit(entry, limit), entry.block_left or 0)
+    used_after = algorithm.used_after(entry, limit, retry_after)
   end
-  reply[#reply + 1] = limit.admits and 1 or limit.shed and 2 or 0
-  reply[#reply + 1] = limit.used
-  reply[#reply + 1] = retry_after
-  reply[#reply + 1] = used_after
-  reply[#reply + 1] = limit.algorithm.reset_after(entry, limit)
-  if limit.suppression then reply[#reply + 1] = limit.suppression end
+  reply[n + 1] = limit.admits and 1 or limit.shed and 2 or 0
+  reply[n + 2] = used
+  reply[n + 3] = retry_after
+  reply[n + 4] = used_after
+  reply[n + 5] = algorithm.reset_after(entry, limit)
+  if not limit.suppression then return n + 5 end
+  reply[n + 6] = limit.suppression
+  return n + 6
 end
 
 local function report(entry, denied, receipts, reply)
-  reply[#reply + 1] = entry.verdict
+  local n = #reply + 1
+  reply[n] = entry.verdict
   if entry.verdict >= 2 then
-    reply[#reply + 1] = entry.block_left
-    reply[#reply + 1] = entry.blocked_by
+    reply[n + 1], reply[n + 2] = entry.block_left, entry.blocked_by
+    n = n + 2
   end
-  for _, limit in ipairs(entry.limits) do
-    report_limit(entry, limit, denied or not entry.admitted, reply)
+  denied = denied or not entry.admitted
+  local limits = entry.limits
+  for i = 1, #limits do
+    local limit = limits[i]
+    n = report_limit(entry, limit, denied, reply, n)
     if receipts then
       local receipt = limit.algorithm.receipt
-      reply[#reply + 1] = receipt and receipt(entry, limit) or 0
+      n = n + 1
+      reply[n] = receipt and receipt(entry, limit) or 0
     end
   end
 end
 
-local function decide()
-  local flags = next_number()
-  local denied, receipts = flags % 2 >= 1, flags >= 2
-  draw = next_number() / 2 ^ 32
-  local entries, reply = {}, {}
-  for i = 1, next_number() do
-    local entry = read_entry()
+-- Decides the next call of a run.
+local function decide(run)
+  local entries, denied = run.entries, run.denied
+  if run.draws then draw = next_own_number() / 2 ^ 32 end
+  for i = 1, #entries do
+    local entry = entries[i]
+    read_entry(entry)
     judge(entry)
-    entries[i] = entry
     if not (entry.admitted or entry.shadow) then denied = true end
   end
-  for _, entry in ipairs(entries) do spend(entry, denied) end
-  for _, entry in ipairs(entries) do report(entry, denied, receipts, reply) end
+  for i = 1, #entries do spend(entries[i], denied) end
+  local reply = {}
+  for i = 1, #entries do report(entries[i], denied, run.receipts, reply) end
   return reply
 end
 
--- Decides the next call, by the lean function of its algorithm if it has a single entry
--- and that function takes it.
-local function decide_lean_or_full()
-  local keys, args = key_at, arg_at
-  if ARGV[args + 1] == '0' and ARGV[args + 3] == '1' then
-    local decide_lean = lean[ARGV[args + 7]] -- the algorithm of the first limit
-    arg_at = args + 3
-    local reply = decide_lean and decide_lean()
-    if reply then return reply end
-    key_at, arg_at = keys, args
+-- Decides the calls of the next run. An error, such as a key of another type, ends its
+-- call and not the others: the cursors go to the next call wherever it stopped.
+local function decide_run(replies)
+  local calls, keys, own = next_number(), next_number(), next_number()
+  local flags = next_number()
+  local run = {
+    denied = flags % 2 >= 1,
+    receipts = flags % 4 >= 2,
+    draws = flags >= 4,
+    entries = prepare_entries(),
+  }
+  local first_key, first_own = key_at, arg_at
+  load_values(first_key + 1, first_key + calls * keys)
+  for i = 0, calls - 1 do
+    key_at, own_at = first_key + i * keys, first_own + i * own
+    local ok, reply = pcall(decide, run)
+    if not ok then reply = type(reply) == 'table' and reply.err or tostring(reply) end
+    replies[#replies + 1] = reply
   end
-  return decide()
+  key_at, arg_at = first_key + calls * keys, first_own + calls * own
 end
 
--- An error, such as a key of another type, ends its call and not the others: the
--- cursors go to the next call wherever it stopped.
 local replies = {}
-for i = 1, next_number() do
-  local keys, args = next_number(), next_number()
-  local keys_end, args_end = key_at + keys, arg_at + args
-  local ok, reply = pcall(decide_lean_or_full)
-  if not ok then reply = type(reply) == 'table' and reply.err or tostring(reply) end
-  replies[i] = reply
-  key_at, arg_at = keys_end, args_end
-end
+for _ = 1, next_number() do decide_run(replies) end
 return replies

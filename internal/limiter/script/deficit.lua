@@ -7,6 +7,11 @@
 -- double costs less than a millisecond of refill while the quota is less than two
 -- million times the rate.
 
+local function deficit_prepare(limit)
+  limit.rate, limit.ceiling = next_number(), next_number()
+  limit.window_us = limit.window * 1000
+end
+
 -- Units missing from a full bucket, rounded up.
 local function deficit_used(limit)
   return ceil_div(limit.deficit, limit.window_us)
@@ -35,7 +40,7 @@ local function deficit_add(limit, amount)
   limit.deficit = max(0, limit.deficit + amount)
   limit.used = deficit_used(limit)
   if limit.deficit == 0 then
-    call('DEL', limit.key)
+    delete_value(limit.key)
     return
   end
   limit.algorithm.write(limit, ttl_of(ceil_div(limit.deficit, limit.rate) + limit.lag))

@@ -16,6 +16,7 @@
 //	keys.go            the layout of the counter keys
 //	store.go           Store: sends a Call to Redis
 //	batch.go             batches of concurrent calls
+//	command.go           the command for a batch
 //	program.go           the assembly of the scripts
 //	reply.go             the decoding of replies
 //	error.go             the causes of failed calls
@@ -37,8 +38,9 @@
 //
 // # How a decision is made
 //
-// A batch of calls runs in one script, one call after the other. For each call decide.lua has
-// three phases, unless the lean function of an algorithm decides it:
+// A batch of calls runs in one script, one call after the other. Successive calls with the same
+// policies are a run: their limits are prepared once, and one MGET reads their values. For each
+// call decide.lua has three phases:
 //
 //  1. Read the blocks and limits of every entry. An entry is admitted if its key has no
 //     live block and every limit admits its cost.

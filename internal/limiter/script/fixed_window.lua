@@ -4,7 +4,7 @@
 -- KEYS     one per limit: a counter whose TTL is the rest of the window
 -- ARGV     ceiling: where counted attempts saturate
 -- clock    none: the TTL is the only record of the window's end
--- cost     O(1); GET, SET or INCRBY, PTTL
+-- cost     O(1); SET or INCRBY, PTTL
 -- denied   writes nothing, with two exceptions: an entry counting attempts adds
 --          its cost until the counter reaches `ceiling`, and a TTL that is missing
 --          or longer than the window is reset
@@ -30,9 +30,11 @@ local function window_end(entry, limit)
 end
 
 algorithms.fw = {
+  prepare = function(limit) limit.ceiling = next_number() end,
+
   read = function(_, limit)
-    limit.key, limit.ceiling = next_key(), next_number()
-    limit.used = tonumber(call('GET', limit.key) or 0)
+    limit.key, limit.ttl = next_key(), nil
+    limit.used = tonumber(values[limit.key] or 0)
   end,
 
   spend = function(entry, limit)
@@ -40,12 +42,12 @@ algorithms.fw = {
     if entry.attempts then units = min(units, limit.ceiling - limit.used) end
     if units <= 0 then return end
     if limit.used == 0 then
-      call('SET', limit.key, units, 'PX', limit.window)
-      limit.ttl = limit.window
+      set_value(limit.key, units, limit.window)
+      limit.used, limit.ttl = units, limit.window
     else
-      call('INCRBY', limit.key, units)
+      limit.used = call('INCRBY', limit.key, units)
+      values[limit.key] = limit.used
     end
-    limit.used = limit.used + units
   end,
 
   time_to_fit = function(entry, limit)
@@ -68,51 +70,9 @@ algorithms.fw = {
     if limit.used == 0 or limit.window < 5 then return end
     if math.abs(window_end(entry, limit) - charged_end) > 3 then return end
     if limit.used > entry.cost then
-      call('DECRBY', limit.key, entry.cost)
+      values[limit.key] = call('DECRBY', limit.key, entry.cost)
     else
-      call('DEL', limit.key)
+      delete_value(limit.key)
     end
   end,
 }
-
--- Decides the common case without building tables: one entry that is not blocked and
--- whose limits are all FixedWindow and all admit the cost. Returns the reply, or nil without having
--- written anything; then decide() decides the call.
-lean.fw = function()
-  local block, cost = next_key(), next_number()
-  local flags, count = next_number(), next_number()
-  local width -- arguments of a limit after quota and window
-  if flags == 0 then width = 1 elseif flags == 8 then width = 3 else return nil end
-  if call('EXISTS', block) == 1 then return nil end
-  local reply, at = { 0 }, 1
-  local first_key, first_arg = key_at, arg_at
-  for _ = 1, count do
-    if next_string() ~= 'fw' then return nil end
-    local quota, window = next_number(), next_number()
-    arg_at = arg_at + width
-    local key = next_key()
-    local used = tonumber(call('GET', key) or 0)
-    if used + cost > quota then return nil end
-    local ttl = window
-    if used > 0 then
-      ttl = call('PTTL', key)
-      if ttl < 0 or ttl > window then return nil end
-    end
-    used = used + cost
-    reply[at + 1], reply[at + 2], reply[at + 3] = 1, used, 0
-    reply[at + 4], reply[at + 5] = used, (ttl + 1) * 1000
-    at = at + 5
-  end
-  key_at, arg_at = first_key, first_arg
-  for i = 1, count do
-    local window = ARGV[arg_at + 3]
-    arg_at = arg_at + 3 + width
-    local key = next_key()
-    if reply[5 * i - 2] == cost then
-      call('SET', key, cost, 'PX', window)
-    else
-      call('INCRBY', key, cost)
-    end
-  end
-  return reply
-end

@@ -11,17 +11,18 @@
 -- ARGV     rate; ceiling: the furthest (us) the arrival time can be ahead, over all
 --          limits that share the key
 -- clock    TIME
--- cost     O(1); GET, SET
+-- cost     O(1); SET
 -- denied   writes nothing, except that an arrival time too far ahead, after an
 --          edit to a higher rate or a server clock set back, is moved back to the
 --          ceiling; a peek uses it unchanged
 
 algorithms.gc = {
+  prepare = deficit_prepare,
+
   read = function(entry, limit)
-    limit.key, limit.rate, limit.ceiling = next_key(), next_number(), next_number()
-    limit.window_us = limit.window * 1000
+    limit.key, limit.full_at = next_key(), nil
     limit.deficit, limit.lag = 0, 0
-    local value = call('GET', limit.key)
+    local value = values[limit.key]
     if value then
       local ahead = tonumber(string.sub(value, 1, 16)) - server_time()
       local part = min(tonumber(string.sub(value, 17)) or 0, limit.rate - 1)
@@ -38,7 +39,7 @@ algorithms.gc = {
     local part = limit.deficit - ahead * limit.rate
     local value = string.format('%016d', server_time() + ahead)
     if part > 0 then value = value .. string.format('%d', part) end
-    call('SET', limit.key, value, 'PX', ttl)
+    set_value(limit.key, value, ttl)
   end,
 
   spend = deficit_spend,

@@ -1,10 +1,12 @@
--- prelude: cursors over KEYS and ARGV, the clock and the table of algorithms.
--- Every script starts with it.
+-- prelude: cursors over KEYS and ARGV, the values of keys, the clock and the table of
+-- algorithms. Every script starts with it.
 
 local call = redis.call
 local floor, max, min = math.floor, math.max, math.min
 
-local key_at, arg_at = 0, 0
+-- arg_at is the cursor over what the calls of a run have in common, own_at the one over
+-- the arguments of one call.
+local key_at, arg_at, own_at = 0, 0, 0
 
 local function next_key()
   key_at = key_at + 1
@@ -18,6 +20,36 @@ end
 
 local function next_number()
   return tonumber(next_string())
+end
+
+local function next_own_number()
+  own_at = own_at + 1
+  return tonumber(ARGV[own_at])
+end
+
+-- The values of string keys, read by one MGET for all calls of a run and kept up to date
+-- by this script; false for a missing key and for one of another type.
+local values = {}
+
+-- Reads the values of KEYS[first] to KEYS[last].
+local function load_values(first, last)
+  local loaded = call('MGET', unpack(KEYS, first, last))
+  for i = first, last do values[KEYS[i]] = loaded[i - first + 1] end
+end
+
+-- Writes the value of a key for `ttl` milliseconds. NX protects a key of another type.
+local function set_value(key, value, ttl)
+  if values[key] then
+    call('SET', key, value, 'PX', ttl)
+  elseif not call('SET', key, value, 'PX', ttl, 'NX') then
+    error({ err = 'WRONGTYPE Operation against a key holding the wrong kind of value' })
+  end
+  values[key] = value
+end
+
+local function delete_value(key)
+  call('DEL', key)
+  values[key] = false
 end
 
 local function ceil_div(a, b)
@@ -56,7 +88,8 @@ local function keep_alive(entry, key, need)
 end
 
 -- The algorithms, by the code of Go's Algorithm. Each file adds its own, with
---   read(entry, limit)              loads the state, sets limit.used (units held now);
+--   prepare(limit)                  reads the arguments of the algorithm; optional
+--   read(entry, limit)              reads the state, sets limit.used (units held now);
 --                                   may set limit.admits, whose default is
 --                                   used + cost <= quota
 --   spend(entry, limit, passes)     records entry.cost and updates limit.used; passes
@@ -69,6 +102,3 @@ end
 --   refund(entry, limit, receipt)   reverts what spend recorded
 --   observes                        if true, spend is called for every unblocked check
 local algorithms = {}
-
--- Functions that decide the common case of an algorithm, by its code; optional.
-local lean = {}

@@ -2,15 +2,18 @@
 -- Redis Cluster, after another node denied the check.
 --
 -- KEYS     the keys of the entries, as for decide
--- ARGV     number of entries; then per entry the arguments of decide and, per limit,
---          the receipt that decide returned
+-- ARGV     number of entries; the entries; then per entry its own arguments and, per
+--          limit, the receipt that decide returned
 -- returns  an empty array
 -- writes   the state as if the entries had not been admitted; blocks stay
 
-for _ = 1, next_number() do
-  local entry = read_entry()
+local entries = prepare_entries()
+own_at = arg_at
+load_values(1, #KEYS)
+for _, entry in ipairs(entries) do
+  read_entry(entry)
   for _, limit in ipairs(entry.limits) do
-    limit.algorithm.refund(entry, limit, next_number())
+    limit.algorithm.refund(entry, limit, next_own_number())
   end
 end
 return {}

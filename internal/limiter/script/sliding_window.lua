@@ -11,8 +11,9 @@
 --          until the bucket reaches `ceiling`
 
 algorithms.sw = {
+  prepare = function(limit) limit.bucket, limit.ceiling = next_number(), next_number() end,
+
   read = function(_, limit)
-    limit.bucket, limit.ceiling = next_number(), next_number()
     limit.log = open_log(next_key(), 2)
     limit.used = log_units(limit, UNITS, limit.log.now)
   end,

@@ -170,10 +170,10 @@ func (s *Store) refundCommand(g *group) command {
 			receipts = append(receipts, r.Limits)
 		}
 	}
-	c := s.newCommand(spent)
-	c.args = append(c.args, len(spent))
+	c := s.newCommand(&Call{Entries: spent})
+	c.addEntries(spent)
 	for i := range spent {
-		c.add(&spent[i])
+		c.args = append(c.args, spent[i].Cost)
 		for _, l := range receipts[i] {
 			c.args = append(c.args, l.receipt)
 		}

@@ -33,16 +33,16 @@ end
 algorithms.su = {
   observes = true,
 
+  prepare = function(limit) limit.bucket, limit.hard_quota = next_number(), next_number() end,
+
   read = function(entry, limit)
-    limit.bucket, limit.hard_quota = next_number(), next_number()
     limit.log = open_log(next_key(), 3)
     limit.used = log_units(limit, ADMITTED, limit.log.now)
     local observed = observed_units(limit) + entry.cost
     limit.suppression = floor(max(0, 1 - limit.quota / observed) * 1e6)
     limit.admits = entry.cost <= limit.quota and limit.used + entry.cost <= limit.hard_quota
-    if limit.admits and draw * observed >= limit.quota then
-      limit.admits, limit.shed = false, true
-    end
+    limit.shed = limit.admits and draw * observed >= limit.quota
+    limit.admits = limit.admits and not limit.shed
   end,
 
   spend = function(entry, limit, passes)

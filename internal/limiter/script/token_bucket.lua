@@ -8,7 +8,7 @@
 -- ARGV     rate; ceiling: the largest quota of all limits that share the bucket,
 --          so that an edit to a smaller quota leaves an empty bucket, not a debt
 -- clock    TIME, but never before the time in the key
--- cost     O(1); GET, SET
+-- cost     O(1); SET
 -- denied   writes nothing, except that a TTL that became too short after an edit
 --          to a slower rate is extended
 
@@ -22,11 +22,12 @@ local function bucket_reset_after(entry, limit)
 end
 
 algorithms.tb = {
+  prepare = deficit_prepare,
+
   read = function(_, limit)
-    limit.key, limit.rate, limit.ceiling = next_key(), next_number(), next_number()
-    limit.window_us = limit.window * 1000
+    limit.key, limit.written, limit.left, limit.full_at = next_key(), nil, nil, nil
     limit.deficit, limit.now = 0, server_time()
-    local value = call('GET', limit.key)
+    local value = values[limit.key]
     if value then
       local digits, mark, time = string.match(value, '^(%S-)([ /])(%x+)$')
       local deficit = mark == ' ' and tonumber(digits, 16) or tonumber(digits)
@@ -41,7 +42,7 @@ algorithms.tb = {
   write = function(limit, ttl)
     limit.written = true
     local form = limit.deficit <= 2 ^ 53 and '%x %x' or '%.17g/%x'
-    call('SET', limit.key, string.format(form, limit.deficit, limit.now), 'PX', ttl)
+    set_value(limit.key, string.format(form, limit.deficit, limit.now), ttl)
   end,
 
   spend = deficit_spend,
