@@ -154,7 +154,7 @@ func newEngine(t *testing.T, data []byte) *engine.Engine {
 	}
 	e := engine.New(engine.Options{
 		Store:      &modelStore{now: time.Unix(1_900_000_000, 0)},
-		Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
+		Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
 	e.Use(plan.NewSnapshot(1, plans))
 	return e

@@ -63,7 +63,7 @@ func TestScriptsRunEmbedded(t *testing.T) {
 	g := NewWithT(t)
 	client, clock := newClientWithClock(t)
 
-	store := script.NewStore(client, "weir:")
+	store := script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: 5 * time.Second})
 	policy := script.NewPolicy("shop/login", true, false, []script.Limit{
 		{Name: "fixed", Algorithm: script.FixedWindow, Quota: 3, Threshold: 3, Window: 50 * time.Millisecond},
 		{
@@ -105,7 +105,7 @@ func TestAlgorithmsRunEmbedded(t *testing.T) {
 		t.Run(string(l.Algorithm), func(t *testing.T) {
 			g := NewWithT(t)
 			client, clock := newClientWithClock(t)
-			store := script.NewStore(client, "weir:")
+			store := script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: 5 * time.Second})
 			l.Name, l.Window = "l", window
 			policy := script.NewPolicy("shop/login", false, false, []script.Limit{l})
 			check := func() script.LimitReply {
@@ -138,7 +138,7 @@ func TestLargestBucketRunsEmbedded(t *testing.T) {
 	policy := script.NewPolicy("shop/login", false, false, []script.Limit{
 		{Name: "l", Algorithm: script.TokenBucket, Quota: most, Threshold: 1, Window: 720 * time.Hour},
 	})
-	store := script.NewStore(client, "weir:")
+	store := script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: 5 * time.Second})
 	for _, want := range []bool{true, false} {
 		reply, err := store.Evaluate(t.Context(), &script.Call{Entries: []script.Entry{{Policy: policy, Key: "alice", Cost: most}}})
 		g.Expect(err).NotTo(HaveOccurred())

@@ -88,11 +88,12 @@ func New(o Options) *Endpoint {
 	e := &Endpoint{options: o}
 	e.traceRedis()
 	e.Engine = engine.New(engine.Options{
-		Store:        script.NewStore(o.Redis, o.RedisPrefix),
-		Registerer:   o.Registry,
-		Logger:       o.Logger,
-		StoreTimeout: o.StoreTimeout,
-		Tracer:       e.tracer(),
+		Store: script.NewStore(script.Options{
+			Client: o.Redis, Prefix: o.RedisPrefix, Timeout: o.StoreTimeout,
+		}),
+		Registerer: o.Registry,
+		Logger:     o.Logger,
+		Tracer:     e.tracer(),
 	})
 	var httpTLS, grpcTLS *tls.Config
 	if o.TLS != nil {

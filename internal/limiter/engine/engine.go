@@ -22,7 +22,8 @@ import (
 // Store holds the counters and blocks of keys. script.Store holds them in Redis.
 type Store interface {
 	// Evaluate decides all entries of the call together: either all admitted entries spend,
-	// or none. It is one atomic step unless the keys lie on several nodes of a cluster.
+	// or none. It is one atomic step unless the keys lie on several nodes of a cluster. It
+	// returns in time for the caller's deadline. After an error the call must not be changed.
 	Evaluate(ctx context.Context, call *script.Call) (*script.Reply, error)
 	// Reset and Unblock delete the state or the block of a key and report whether there was
 	// any. Block denies the key for length, in place of an existing block.
@@ -43,9 +44,6 @@ type Options struct {
 	// Logger receives degraded decisions, at most one a second, and at level Debug every
 	// decision. Required.
 	Logger *slog.Logger
-	// StoreTimeout is the longest that a decision waits for the Store. After it the
-	// failure modes of the policies decide. Required.
-	StoreTimeout time.Duration
 	// Tracer creates a span for every decision; nil creates none.
 	Tracer trace.Tracer
 }
@@ -53,13 +51,12 @@ type Options struct {
 // Engine decides checks against the current snapshot of plans. It is safe for concurrent
 // use.
 type Engine struct {
-	store        Store
-	draw         func() uint32
-	storeTimeout time.Duration
-	metrics      *metrics
-	log          *decisionLog
-	tracer       trace.Tracer
-	active       atomic.Pointer[activeView]
+	store   Store
+	draw    func() uint32
+	metrics *metrics
+	log     *decisionLog
+	tracer  trace.Tracer
+	active  atomic.Pointer[activeView]
 }
 
 // activeView is the view that decisions use, with the series that count them.
@@ -74,12 +71,11 @@ func New(o Options) *Engine {
 		o.Draw = rand.Uint32
 	}
 	return &Engine{
-		store:        o.Store,
-		draw:         o.Draw,
-		storeTimeout: o.StoreTimeout,
-		metrics:      newMetrics(o.Registerer),
-		log:          newDecisionLog(o.Logger),
-		tracer:       o.Tracer,
+		store:   o.Store,
+		draw:    o.Draw,
+		metrics: newMetrics(o.Registerer),
+		log:     newDecisionLog(o.Logger),
+		tracer:  o.Tracer,
 	}
 }
 
@@ -130,7 +126,7 @@ func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *li
 	evaluation := newEvaluation(check, policies, failures)
 	if len(evaluation.call.Entries) > 0 {
 		evaluation.call.Draw = e.draw()
-		evaluation.reply, err = e.evaluate(ctx, &evaluation.call)
+		evaluation.reply, err = e.store.Evaluate(ctx, &evaluation.call)
 	}
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return nil, ctx.Err()
@@ -149,22 +145,4 @@ func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *li
 		e.metrics.duration.Observe(time.Since(start).Seconds())
 	}
 	return decision, nil
-}
-
-// callerMargin is the part of the caller's deadline that is kept for sending the answer.
-const callerMargin = 2 * time.Millisecond
-
-func (e *Engine) evaluate(ctx context.Context, call *script.Call) (*script.Reply, error) {
-	ctx, cancel := e.withBudget(ctx)
-	defer cancel()
-	return e.store.Evaluate(ctx, call)
-}
-
-// withBudget bounds ctx by the store timeout and by the deadline of the caller.
-func (e *Engine) withBudget(ctx context.Context) (context.Context, context.CancelFunc) {
-	budget := e.storeTimeout
-	if deadline, ok := ctx.Deadline(); ok {
-		budget = min(budget, time.Until(deadline)-callerMargin)
-	}
-	return context.WithTimeout(ctx, budget)
 }

@@ -55,7 +55,7 @@ func newFixture(plans ...*plan.Plan) *fixture {
 	}
 	f.Engine = engine.New(engine.Options{
 		Store: f.store, Registerer: f.registry, Draw: func() uint32 { return f.store.draw },
-		Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if plans != nil {
 		f.Use(plan.NewSnapshot(1, plans))

@@ -27,8 +27,8 @@ func newLogged(level slog.Level) *logged {
 	l := &logged{}
 	l.Engine = engine.New(engine.Options{
 		Store:      &modelStore{now: time.UnixMicro(1_900_000_000_123_456)},
-		Registerer: prometheus.NewRegistry(), StoreTimeout: time.Second,
-		Logger: slog.New(slog.NewJSONHandler(&l.out, &slog.HandlerOptions{Level: level})),
+		Registerer: prometheus.NewRegistry(),
+		Logger:     slog.New(slog.NewJSONHandler(&l.out, &slog.HandlerOptions{Level: level})),
 	})
 	l.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", threshold(1)), makePlan("a/y", mode(plan.ModeDisabled))}))
 	return l

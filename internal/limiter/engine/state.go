@@ -33,7 +33,7 @@ func (e *Engine) Inspect(ctx context.Context, id string, key []string, attribute
 			found.variant = o.variant
 		}
 	}
-	reply, err := e.evaluate(ctx, &script.Call{
+	reply, err := e.store.Evaluate(ctx, &script.Call{
 		Entries: []script.Entry{{Policy: found.script, Key: k.key, Cost: 1, Peek: true}},
 	})
 	if err != nil {
@@ -55,8 +55,6 @@ func (e *Engine) Reset(ctx context.Context, id string, key []string) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	ctx, cancel := e.withBudget(ctx)
-	defer cancel()
 	return e.store.Reset(ctx, k.policy.allStates(), k.key)
 }
 
@@ -70,8 +68,6 @@ func (e *Engine) Block(ctx context.Context, id string, key []string, length time
 	if length < time.Millisecond || length > plan.MaxWindow || length%time.Millisecond != 0 {
 		return &limiter.FieldError{Field: "duration", Problem: fmt.Sprintf("must be whole milliseconds, 1ms to %gh", plan.MaxWindow.Hours())}
 	}
-	ctx, cancel := e.withBudget(ctx)
-	defer cancel()
 	return e.store.Block(ctx, k.policy.base.script, k.key, length)
 }
 
@@ -82,8 +78,6 @@ func (e *Engine) Unblock(ctx context.Context, id string, key []string) (bool, er
 	if err != nil {
 		return false, err
 	}
-	ctx, cancel := e.withBudget(ctx)
-	defer cancel()
 	return e.store.Unblock(ctx, k.policy.base.script, k.key)
 }
 

@@ -35,10 +35,10 @@ func newOnRedis(tb testing.TB, plans ...*plan.Plan) *onRedis {
 	client, err := redisclient.New(server.URL, time.Second)
 	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
 	tb.Cleanup(func() { _ = client.Close() })
-	store := script.NewStore(client, "weir:")
+	store := script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: 5 * time.Second})
 	r := &onRedis{client: client, server: server, Engine: engine.New(engine.Options{
 		Store: store, Registerer: prometheus.NewRegistry(),
-		Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
+		Logger: slog.New(slog.DiscardHandler),
 	})}
 	r.Use(plan.NewSnapshot(7, plans))
 	return r

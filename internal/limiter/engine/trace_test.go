@@ -7,7 +7,6 @@ import (
 	"context"
 	"log/slog"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,7 +27,7 @@ func TestPanicEndsTheSpanAndKeepsItsCause(t *testing.T) {
 	g := NewWithT(t)
 	spans := tracetest.NewInMemoryExporter()
 	e := engine.New(engine.Options{
-		Store: panicking{}, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
+		Store: panicking{}, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 		Tracer: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)).Tracer("test"),
 	})
 	e.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x")}))

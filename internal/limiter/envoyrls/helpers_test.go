@@ -59,7 +59,7 @@ func newDoor(t *testing.T, plans ...*plan.Plan) *door {
 	t.Helper()
 	d := &door{t: t, store: &store{now: time.Unix(1_900_000_000, 0)}, registry: prometheus.NewRegistry()}
 	e := engine.New(engine.Options{
-		Store: d.store, Registerer: d.registry, Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
+		Store: d.store, Registerer: d.registry, Logger: slog.New(slog.DiscardHandler),
 	})
 	if plans != nil {
 		e.Use(plan.NewSnapshot(1, plans))

@@ -69,10 +69,10 @@ func newOnRedis(t *testing.T) *onRedis {
 	client, err := redisclient.New(o.redis.URL, time.Second)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
-	store := script.NewStore(client, "weir:")
+	store := script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: 5 * time.Second})
 	logger := slog.New(slog.NewJSONHandler(o.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	e := engine.New(engine.Options{
-		Store: store, Registerer: prometheus.NewRegistry(), Logger: logger, StoreTimeout: time.Second,
+		Store: store, Registerer: prometheus.NewRegistry(), Logger: logger,
 	})
 	e.Use(plan.NewSnapshot(7, []*plan.Plan{
 		hourly("login", plan.KeyPart{Type: plan.KeyHeader, Header: "x-account"}), hourly("shared"),

@@ -15,6 +15,12 @@ import (
 
 const testPrefix = "weir-test:"
 
+// newStore returns a store with the prefix of the tests, and more time than Redis needs on a
+// machine that is busy.
+func newStore(client redis.UniversalClient) *Store {
+	return NewStore(Options{Client: client, Prefix: testPrefix, Timeout: 10 * time.Second})
+}
+
 // algorithms are the codes of all kinds.
 var algorithms = func() []Algorithm {
 	var all []Algorithm
@@ -116,7 +122,7 @@ func newServerBackend(tb testing.TB, s server) (*backend, *redis.Client) {
 	process, clock := s.withClock(tb)
 	client := newClient(tb, process.Addr)
 	return &backend{
-		name: s.name, decider: NewStore(client, testPrefix), clock: clock,
+		name: s.name, decider: newStore(client), clock: clock,
 		setTime: func(tb testing.TB, now time.Time) {
 			tb.Helper()
 			clock.Set(now)

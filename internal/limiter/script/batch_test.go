@@ -5,14 +5,12 @@ package script
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 )
@@ -25,7 +23,7 @@ func TestBatchesAgreeWithModel(t *testing.T) {
 			const runs, steps = 20, 60
 			model := newModelBackend()
 			server, client := newServerBackend(t, on)
-			store := NewStore(client, testPrefix)
+			store := newStore(client)
 			for seed := range uint64(runs) {
 				w := newWorkload(rand.New(rand.NewPCG(seed, 11)), algorithms)
 				model.clear(t)
@@ -54,35 +52,54 @@ func compareBatch(t *testing.T, name string, w *workload, model *backend, store 
 		batch = append(batch, &pending{call: call})
 		want = append(want, model.evaluate(t, call))
 	}
-	store.evaluateBatch(t.Context(), batch)
-	for i, p := range batch {
-		g.Expect(p.err).NotTo(HaveOccurred())
-		g.Expect(p.reply).To(Equal(want[i]), "%s, call %d of\n%s", name, i, strings.Join(did, "\n"))
+	for i, o := range store.send(t.Context(), batch) {
+		g.Expect(decoded(t, batch[i], o)).To(Equal(want[i]), "%s, call %d of\n%s", name, i, strings.Join(did, "\n"))
 	}
+}
+
+// decoded returns the reply of a call that was decided.
+func decoded(t *testing.T, p *pending, o outcome) *Reply {
+	t.Helper()
+	if o.err != nil {
+		t.Fatal(o.err)
+	}
+	reply, err := decodeReply(p.call, p.receipts, o.value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply
 }
 
 // blockingStore is a store whose batches wait until the test lets them go.
 type blockingStore struct {
 	*Store
+	node  *node
 	sent  chan []*pending
 	admit chan struct{}
 }
 
 func newBlockingStore(store *Store) *blockingStore {
 	s := &blockingStore{Store: store, sent: make(chan []*pending, 10), admit: make(chan struct{})}
-	s.batches.send = func(ctx context.Context, batch []*pending) {
+	s.node = store.route(nil, "")
+	s.node.send = func(ctx context.Context, batch []*pending) []outcome {
 		s.sent <- batch
 		<-s.admit
-		s.evaluateBatch(ctx, batch)
+		return store.send(ctx, batch)
 	}
 	return s
 }
 
 // queued is the number of calls that wait for the batch in flight.
 func (s *blockingStore) queued() int {
-	s.batches.mu.Lock()
-	defer s.batches.mu.Unlock()
-	return len(s.batches.queue)
+	s.node.mu.Lock()
+	defer s.node.mu.Unlock()
+	waiting := 0
+	for _, p := range s.node.queue {
+		if !p.settled.Load() {
+			waiting++
+		}
+	}
+	return waiting
 }
 
 // result is what Evaluate returned.
@@ -118,7 +135,7 @@ func spendOne(policy *Policy, key Key) *Call {
 func newBlockingBackend(t *testing.T) (*blockingStore, *backend) {
 	t.Helper()
 	b, client := newServerBackend(t, servers[0])
-	return newBlockingStore(NewStore(client, testPrefix)), b
+	return newBlockingStore(newStore(client)), b
 }
 
 func TestCallsQueuedDuringABatchShareTheNextInOrder(t *testing.T) {
@@ -156,14 +173,17 @@ func TestBatchesBoundTheirKeys(t *testing.T) {
 		limits[i].Name = fmt.Sprintf("l%d", i)
 	}
 	policy := NewPolicy("test/p", false, false, limits)
-	b := &batcher{busy: true}
+	var queue []*pending
 	for range 40 {
-		b.queue = append(b.queue, &pending{call: spendOne(policy, "a")})
+		queue = append(queue, &pending{call: spendOne(policy, "a")})
 	}
-	g.Expect(b.next()).To(HaveLen(maxBatchKeys / 17))
+	batch, rest := nextBatch(queue)
+	g.Expect(batch).To(HaveLen(maxBatchKeys / 17))
+	g.Expect(rest).To(HaveLen(40 - maxBatchKeys/17))
 	large := &Call{Entries: slices.Repeat(spendOne(policy, "a").Entries, 20)}
-	b.queue = []*pending{{call: large}, {call: large}}
-	g.Expect(b.next()).To(HaveLen(1), "a large call goes alone")
+	batch, rest = nextBatch([]*pending{{call: large}, {call: large}})
+	g.Expect(batch).To(HaveLen(1), "a large call goes alone")
+	g.Expect(rest).To(HaveLen(1))
 }
 
 func TestAnErrorOfOneCallDoesNotFailTheBatch(t *testing.T) {
@@ -171,7 +191,7 @@ func TestAnErrorOfOneCallDoesNotFailTheBatch(t *testing.T) {
 		t.Run(on.name, func(t *testing.T) {
 			g := NewWithT(t)
 			_, client := newServerBackend(t, on)
-			store := NewStore(client, testPrefix)
+			store := newStore(client)
 			policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30)})
 			broken := store.key("broken", policy.keys[1])
 			g.Expect(client.LPush(t.Context(), broken, "not a counter").Err()).To(Succeed())
@@ -179,16 +199,14 @@ func TestAnErrorOfOneCallDoesNotFailTheBatch(t *testing.T) {
 			for _, key := range []Key{"a", "broken", "a", "broken", "b"} {
 				batch = append(batch, &pending{call: spendOne(policy, key)})
 			}
-			store.evaluateBatch(t.Context(), batch)
+			outcomes := store.send(t.Context(), batch)
 			for i, used := range map[int]int64{0: 1, 2: 2, 4: 1} {
-				g.Expect(batch[i].err).NotTo(HaveOccurred())
-				g.Expect(batch[i].reply.Entries[0].Limits[0].Used).To(Equal(used))
+				reply := decoded(t, batch[i], outcomes[i])
+				g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(used))
 			}
 			for _, i := range []int{1, 3} {
-				var failure *StoreError
-				g.Expect(errors.As(batch[i].err, &failure)).To(BeTrue())
-				g.Expect(failure.Cause).To(Equal(CauseScript))
-				g.Expect(failure).To(MatchError(ContainSubstring("WRONGTYPE")))
+				g.Expect(outcomes[i].err.Cause).To(Equal(CauseScript))
+				g.Expect(outcomes[i].err).To(MatchError(ContainSubstring("WRONGTYPE")))
 			}
 		})
 	}
@@ -240,12 +258,12 @@ func TestAPanicFailsItsBatchOnly(t *testing.T) {
 	g := NewWithT(t)
 	s, _ := newBlockingBackend(t)
 	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30)})
-	evaluate := s.batches.send
-	s.batches.send = func(ctx context.Context, batch []*pending) {
+	send := s.node.send
+	s.node.send = func(ctx context.Context, batch []*pending) []outcome {
 		if len(batch) == 2 {
 			panic("hook")
 		}
-		evaluate(ctx, batch)
+		return send(ctx, batch)
 	}
 	first := s.start(t.Context(), spendOne(policy, "a"))
 	g.Eventually(s.sent).Should(Receive())
@@ -259,39 +277,11 @@ func TestAPanicFailsItsBatchOnly(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 }
 
-// Callers of a Redis that does not answer wait until their own deadline, not for the
-// batches before theirs.
-func TestQueuedCallersKeepTheirDeadline(t *testing.T) {
-	g := NewWithT(t)
-	process := servers[0].start(t)
-	store := NewStore(newClient(t, process.Addr), testPrefix)
-	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30)})
-	_, err := store.Evaluate(t.Context(), spendOne(policy, "a"))
-	g.Expect(err).NotTo(HaveOccurred())
-	process.Pause()
-	defer process.Resume()
-	const budget = 200 * time.Millisecond
-	var all sync.WaitGroup
-	for range 100 {
-		all.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), budget)
-			defer cancel()
-			start := time.Now()
-			_, err := store.Evaluate(ctx, spendOne(policy, "a"))
-			var failure *StoreError
-			g.Expect(errors.As(err, &failure)).To(BeTrue())
-			g.Expect(failure.Cause).To(Equal(CauseTimeout))
-			g.Expect(time.Since(start)).To(BeNumerically("<", 5*budget))
-		})
-	}
-	all.Wait()
-}
-
 // Concurrent calls take fewer round trips than calls.
 func TestConcurrentCallsShareRoundTrips(t *testing.T) {
 	g := NewWithT(t)
 	_, client := newServerBackend(t, servers[0])
-	store := NewStore(client, testPrefix)
+	store := newStore(client)
 	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 1_000_000)})
 	const callers, calls = 64, 100
 	_, err := store.Evaluate(t.Context(), spendOne(policy, "a"))

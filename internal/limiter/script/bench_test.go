@@ -20,7 +20,7 @@ import (
 func BenchmarkBatch(b *testing.B) {
 	server := testenv.StartRedis(b)
 	client := newClient(b, server.Addr)
-	store := NewStore(client, testPrefix)
+	store := newStore(client)
 	for _, verdict := range []Verdict{Admitted, Denied} {
 		for _, algorithm := range algorithms {
 			for _, limits := range []int{1, 4} {
@@ -63,9 +63,8 @@ func benchmarkBatch(b *testing.B, store *Store, client *redis.Client, policy *Po
 			next++
 			batch[i] = &pending{call: &Call{Entries: []Entry{{Policy: policy, Key: key, Cost: 1}}}}
 		}
-		store.evaluateBatch(b.Context(), batch)
-		if batch[0].err != nil {
-			b.Fatal(batch[0].err)
+		if outcomes := store.send(b.Context(), batch); outcomes[0].err != nil {
+			b.Fatal(outcomes[0].err)
 		}
 	}
 	for next < 10_000 {

@@ -19,7 +19,7 @@ import (
 func TestOneScriptCallDecides(t *testing.T) {
 	g := NewWithT(t)
 	client := newClient(t, testenv.StartRedis(t).Addr)
-	store := NewStore(client, testPrefix)
+	store := newStore(client)
 	call := &Call{}
 	for i := range 3 {
 		var limits []Limit

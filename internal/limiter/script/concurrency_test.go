@@ -68,7 +68,7 @@ func TestChainsAreAllOrNothingUnderConcurrency(t *testing.T) {
 	for _, on := range servers {
 		t.Run(on.name, func(t *testing.T) {
 			server := on.start(t)
-			store := NewStore(newClient(t, server.Addr), testPrefix)
+			store := newStore(newClient(t, server.Addr))
 			for i, algorithm := range algorithms {
 				other := algorithms[(i+1)%len(algorithms)]
 				t.Run(fmt.Sprintf("%s with %s", algorithm, other), func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestFixedWindowIsNeverExtended(t *testing.T) {
 				_, err := s.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: 1}}})
 				return err == nil
 			}
-			check(NewStore(observer, testPrefix))
+			check(newStore(observer))
 			end := observer.Do(t.Context(), "PEXPIRETIME", key).Val()
 			concurrently(t, server, 4, 200, check)
 			g.Expect(observer.Do(t.Context(), "PEXPIRETIME", key).Val()).To(Equal(end))
@@ -281,7 +281,7 @@ func concurrently(t *testing.T, server *testenv.Redis, stores, checks int, check
 	}
 	close(todo)
 	for range stores {
-		store := NewStore(newClient(t, server.Addr), testPrefix)
+		store := newStore(newClient(t, server.Addr))
 		for range goroutines {
 			wg.Go(func() {
 				for range todo {

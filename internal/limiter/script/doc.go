@@ -14,8 +14,11 @@
 //
 //	call.go            Call and Reply; Policy, one variant prepared for many calls
 //	keys.go            the layout of the counter keys
-//	store.go           Store: sends a Call to Redis
-//	batch.go             batches of concurrent calls
+//	store.go           Store: sends calls to Redis
+//	node.go              one Redis node: its queue, its batches in flight
+//	batch.go             one call on its way through a batch
+//	breaker.go           when to stop asking a node
+//	cluster.go           the nodes of a Redis Cluster
 //	command.go           the command for a batch
 //	program.go           the assembly of the scripts
 //	reply.go             the decoding of replies

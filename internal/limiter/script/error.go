@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -26,6 +27,8 @@ const (
 	CauseMemory     Cause = "memory"
 	CauseCanceled   Cause = "canceled" // the caller canceled the call
 	CauseScript     Cause = "script"   // Redis or the script returned an error
+	CauseBreaker    Cause = "breaker"  // no calls are sent to the node, because it failed
+	CauseQueue      Cause = "queue"    // too many calls wait for the node
 
 	causeNoScript Cause = "noscript"
 )
@@ -80,7 +83,15 @@ func causeOfText(text string) Cause {
 	return CauseScript
 }
 
-func isReadOnly(err error) bool {
-	failure, ok := errors.AsType[*StoreError](err)
-	return ok && failure.Cause == CauseReadOnly
+// rejected reports whether Redis rejected the call without running it, so that sending it again
+// cannot spend twice.
+func (e *StoreError) rejected() bool {
+	return e != nil && slices.Contains([]Cause{causeNoScript, CauseLoading, CauseReadOnly, CauseMoved}, e.Cause)
+}
+
+// blamesNode reports whether the error means that the node cannot decide at present.
+func (e *StoreError) blamesNode() bool {
+	return e != nil && slices.Contains([]Cause{
+		CauseTimeout, CauseConnection, CauseLoading, CauseReadOnly, CauseCluster, CauseMemory,
+	}, e.Cause)
 }

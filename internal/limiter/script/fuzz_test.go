@@ -17,7 +17,7 @@ import (
 func FuzzCall(f *testing.F) {
 	server, clock := testenv.StartRedisWithClock(f)
 	client := newClient(f, server.Addr)
-	store := NewStore(client, testPrefix)
+	store := newStore(client)
 	for kind := range algorithms {
 		f.Add(uint8(kind), int64(1), int64(1), int64(1), int64(1), uint32(0), uint32(0), "alice", false)
 		f.Add(uint8(kind), int64(largest), int64(largest), int64(720*3600*1000), int64(1000), uint32(1000), uint32(1<<31), "}{", true)

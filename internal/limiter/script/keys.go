@@ -18,6 +18,7 @@ import (
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:<limit>:<algorithm>:<window>[:<bucket>][:<state>]
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:sl       the log of all SlidingLog limits
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:block    the block
+//	<prefix>1:c:{<key>}:probe                         a probe of a node that failed
 //
 // All keys of one caller share a hash tag, so that one script may use them in a Redis
 // Cluster. The names of namespaces, policies and limits are DNS names and need no
@@ -129,6 +130,9 @@ func counterKey(policy string, l *Limit) string {
 	}
 	return key
 }
+
+// probeKey differs from the keys of policies, which have a namespace.
+const probeKey = "probe"
 
 func logKey(policy string) string { return policy + ":" + string(SlidingLog) }
 

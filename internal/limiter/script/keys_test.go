@@ -43,7 +43,7 @@ func TestEncodeKey(t *testing.T) {
 
 func TestStateKeys(t *testing.T) {
 	g := NewWithT(t)
-	store := NewStore(nil, "weir:")
+	store := NewStore(Options{Prefix: "weir:"})
 	p := NewPolicy("shop/login", false, false, []Limit{
 		{Name: "burst", Algorithm: SlidingLog, Quota: 5, Threshold: 5, Window: time.Minute, Block: time.Hour},
 		{Name: "daily", Algorithm: SlidingLog, Quota: 9, Threshold: 9, Window: 24 * time.Hour},

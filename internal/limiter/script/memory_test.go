@@ -47,7 +47,7 @@ func TestEverythingExpires(t *testing.T) {
 func TestMemory(t *testing.T) {
 	server := testenv.StartRedis(t)
 	client := newClient(t, server.Addr)
-	store := NewStore(client, "weir:")
+	store := NewStore(Options{Client: client, Prefix: "weir:", Timeout: time.Minute})
 	spend := func(t *testing.T, name string, attempts bool, l Limit, checks int) int64 {
 		t.Helper()
 		NewWithT(t).Expect(client.FlushAll(t.Context()).Err()).To(Succeed())

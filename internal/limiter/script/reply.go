@@ -13,12 +13,8 @@ var errReply = errors.New("reply does not have the form of decide.lua")
 // millionths is the unit of shares in replies, which contain only integers.
 const millionths = 1e6
 
-// decodeReply reads what decide.lua returns for one call: a flat array, or the text of an
-// error.
+// decodeReply reads the array that decide.lua returns for one call.
 func decodeReply(call *Call, receipts bool, value any) (*Reply, error) {
-	if text, failed := value.(string); failed {
-		return nil, &StoreError{Cause: causeOfText(text), Err: errors.New(text)}
-	}
 	values, _ := value.([]any)
 	c := replyCursor{values: values}
 	reply := &Reply{Entries: make([]EntryReply, len(call.Entries))}

@@ -67,7 +67,7 @@ func runScenario(t *testing.T, b *backend, steps []step) {
 			continue
 		}
 		reply := b.evaluate(t, &s.call)
-		g.Expect(outcome(&s.call, reply)).To(Equal(s.want), s.line)
+		g.Expect(verdictOf(&s.call, reply)).To(Equal(s.want), s.line)
 		for i, e := range s.call.Entries {
 			for j, l := range e.Policy.limits {
 				got := factsOf(l, &reply.Entries[i].Limits[j])
@@ -82,8 +82,8 @@ func runScenario(t *testing.T, b *backend, steps []step) {
 // limitID is POLICY/LIMIT.
 func limitID(p *Policy, limit string) string { return strings.TrimPrefix(p.id, "test/") + "/" + limit }
 
-// outcome returns allow, deny or blocked, by the verdicts of the enforcing policies.
-func outcome(call *Call, r *Reply) string {
+// verdictOf returns allow, deny or blocked, by the verdicts of the enforcing policies.
+func verdictOf(call *Call, r *Reply) string {
 	worst := Admitted
 	for i, e := range call.Entries {
 		if v := r.Entries[i].Verdict; !e.Policy.shadow && v != Admitted && worst != Blocked {

@@ -6,7 +6,6 @@ package script
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,9 +14,10 @@ import (
 // group is the entries of a call with one key, whose states lie on one node of a Redis
 // Cluster.
 type group struct {
-	call    Call
-	indices []int // of the entries in the whole call
-	reply   *Reply
+	call     Call
+	indices  []int  // of the entries in the whole call
+	dryReply *Reply // of the dry run
+	reply    *Reply // of the last call
 }
 
 func haveOneKey(call *Call) bool {
@@ -28,23 +28,24 @@ func haveOneKey(call *Call) bool {
 // read together. It evaluates every group as a dry run and spends only if all admit. If
 // another check spends the last units in between, it refunds the groups that have spent.
 //
-//   - It takes two round trips, and a third after such a lost race.
+//   - It takes two round trips. The refund after such a lost race is a third one, which the
+//     caller does not wait for.
 //   - After a crash or a lost reply the cost of one check stays spent, so that the
 //     limits deny too early, never too late.
-func (s *Store) evaluateSpread(ctx context.Context, call *Call) (*Reply, error) {
+func (s *Store) evaluateSpread(ctx context.Context, call *Call, deadline time.Time) (*Reply, error) {
 	groups := groupsOf(call)
-	if err := s.dryRun(ctx, groups); err != nil {
+	if err := s.dryRun(ctx, groups, deadline); err != nil {
 		return nil, err
 	}
 	denied := call.Denied || slices.ContainsFunc(groups, (*group).denies)
 	for _, g := range groups {
 		g.call.Denied = denied
 	}
-	if err := s.spend(ctx, groups); err != nil {
+	if err := s.spend(ctx, groups, deadline); err != nil {
 		return nil, err
 	}
 	if !denied && slices.ContainsFunc(groups, (*group).denies) {
-		s.refund(ctx, groups)
+		s.refundLostRace(groups) //nolint:contextcheck // no caller waits for the refund
 	}
 	return mergeReplies(call, groups), nil
 }
@@ -73,20 +74,17 @@ func (g *group) denies() bool {
 	return false
 }
 
-// dryRun evaluates every group without spending. A group whose call fails keeps its
-// earlier reply.
-func (s *Store) dryRun(ctx context.Context, groups []*group) error {
+// dryRun evaluates every group without spending.
+func (s *Store) dryRun(ctx context.Context, groups []*group, deadline time.Time) error {
 	var wait errgroup.Group
 	for _, g := range groups {
-		dryCall := Call{Entries: slices.Clone(g.call.Entries), Denied: g.call.Denied, Draw: g.call.Draw}
+		dryCall := &Call{Entries: slices.Clone(g.call.Entries), Denied: g.call.Denied, Draw: g.call.Draw}
 		for i := range dryCall.Entries {
 			dryCall.Entries[i].dryRun = true
 		}
-		wait.Go(func() error {
-			reply, err := s.evaluate(ctx, &dryCall, false)
-			if err == nil {
-				g.reply = reply
-			}
+		wait.Go(func() (err error) {
+			g.dryReply, err = s.evaluate(ctx, dryCall, false, deadline)
+			g.reply = g.dryReply
 			return err
 		})
 	}
@@ -96,23 +94,23 @@ func (s *Store) dryRun(ctx context.Context, groups []*group) error {
 // spend evaluates the groups that have something to write: they spend if the check is
 // admitted; if it is denied, they count attempts and start blocks. A denied check stays
 // denied, even if a group admits it by now or its call fails.
-func (s *Store) spend(ctx context.Context, groups []*group) error {
+func (s *Store) spend(ctx context.Context, groups []*group, deadline time.Time) error {
 	var wait errgroup.Group
 	for _, g := range groups {
 		if !slices.ContainsFunc(g.call.Entries, g.needsSpend) {
 			continue
 		}
 		wait.Go(func() error {
-			reply, err := s.evaluate(ctx, &g.call, true)
-			if err != nil && !g.call.Denied {
+			denied := g.denies()
+			reply, err := s.evaluate(ctx, &g.call, true, deadline)
+			if err != nil {
+				if g.call.Denied {
+					return nil
+				}
 				return err
 			}
-			dryReply, denied := g.reply, g.denies()
-			if err == nil {
-				g.reply = reply
-			}
-			if denied && !g.denies() {
-				g.reply = dryReply
+			if g.reply = reply; denied && !g.denies() {
+				g.reply = g.dryReply
 			}
 			return nil
 		})
@@ -131,32 +129,31 @@ func (g *group) needsSpend(e Entry) bool {
 	return !e.Peek
 }
 
-// refundTimeout bounds a refund, which continues after the caller's context ends.
+// refundTimeout bounds a refund, for which no caller waits.
 const refundTimeout = time.Second
 
-// refund returns the units that groups spent on a check that another group denied, and
-// evaluates these groups again for their reply to the denied check. Policies that count
-// attempts keep their counts. The check is denied even if a refund fails; its units then
-// stay spent.
-func (s *Store) refund(ctx context.Context, groups []*group) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTimeout)
-	defer cancel()
-	var wait sync.WaitGroup
+// refundLostRace returns the units that groups spent on a check that another group denied, in
+// the background. The reply of such a policy is the one of the dry run: the state without these
+// units. Policies that count attempts keep their counts. The check is denied even if a refund
+// fails; its units then stay spent.
+func (s *Store) refundLostRace(groups []*group) {
 	for _, g := range groups {
 		if g.denies() {
 			continue
 		}
-		wait.Go(func() {
-			if command := s.refundCommand(g); command.algorithms != 0 {
-				if _, err := s.run(ctx, refundScripts, command); err != nil {
-					return
-				}
+		if command := s.refundCommand(g); command.algorithms != 0 {
+			go func() {
+				ctx, cancel := context.WithTimeout(context.Background(), refundTimeout) //nolint:forbidigo // no caller waits for it
+				defer cancel()
+				_, _ = s.run(ctx, refundScripts, command) // an error leaves the units spent
+			}()
+		}
+		for i, e := range g.call.Entries {
+			if !e.Policy.attempts {
+				g.reply.Entries[i] = g.dryReply.Entries[i]
 			}
-			g.call.Denied = true
-			_ = s.dryRun(ctx, []*group{g})
-		})
+		}
 	}
-	wait.Wait()
 }
 
 // refundCommand returns the command that refunds the units the group spent.

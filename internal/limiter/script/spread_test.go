@@ -16,7 +16,7 @@ import (
 func TestSpreadAgreesWithModel(t *testing.T) {
 	model := newModelBackend()
 	spread, _ := newServerBackend(t, servers[0])
-	spread.decider.(*Store).cluster = true //nolint:forcetypeassert // it is one
+	spread.decider.(*Store).spreads = true //nolint:forcetypeassert // it is one
 	choices := [][]Algorithm{algorithms}
 	for _, a := range algorithms {
 		choices = append(choices, []Algorithm{a})
@@ -57,7 +57,7 @@ func (r *refundTest) spend(t *testing.T, cost int64) *group {
 	t.Helper()
 	g := &group{call: Call{Entries: []Entry{{Policy: r.policy, Key: "a", Cost: cost}}}}
 	var err error
-	if g.reply, err = r.store.evaluate(t.Context(), &g.call, true); err != nil {
+	if g.reply, err = r.store.evaluate(t.Context(), &g.call, true, time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	return g

@@ -5,113 +5,129 @@ package script
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Store decides calls in Redis.
+// Options configure a Store. All fields are required.
+type Options struct {
+	// Client must not retry by itself: a call may have written although its reply was lost.
+	Client redis.UniversalClient
+	// Prefix starts every key.
+	Prefix string
+	// Timeout is the longest that Redis may take to answer. A caller with an earlier deadline
+	// waits until shortly before it.
+	Timeout time.Duration
+}
+
+// Store decides calls in Redis. It is safe for concurrent use.
 type Store struct {
 	client  redis.UniversalClient
 	prefix  string
-	cluster bool // the keys of a call may lie on several nodes
-
-	batches batcher
+	timeout time.Duration
+	// route returns the node that has the key.
+	route func(ctx context.Context, key Key) *node
+	// spreads is true if the keys of a call may lie on several nodes.
+	spreads bool
 }
 
-// NewStore returns a Store whose keys start with prefix. The client must not retry by
-// itself: a call may have written although its reply was lost.
-func NewStore(client redis.UniversalClient, prefix string) *Store {
-	_, cluster := client.(*redis.ClusterClient)
-	s := &Store{client: client, prefix: prefix + layoutVersion, cluster: cluster}
-	s.batches.send = s.evaluateBatch
+// NewStore returns a Store.
+func NewStore(o Options) *Store {
+	s := &Store{client: o.Client, prefix: o.Prefix + layoutVersion, timeout: o.Timeout}
+	if client, ok := o.Client.(*redis.ClusterClient); ok {
+		s.spreads, s.route = true, newClusterNodes(s, client).of
+		return s
+	}
+	only := s.newNode()
+	only.send, only.resend = s.send, s.send
+	s.route = func(context.Context, Key) *node { return only }
 	return s
 }
 
-// Evaluate decides the call. Outside a Redis Cluster it shares one EVALSHA with the calls
-// that arrive at the same time. In a cluster it takes one EVALSHA for entries with one key,
-// and two or three round trips for several keys. Errors are *StoreError.
-func (s *Store) Evaluate(ctx context.Context, call *Call) (*Reply, error) {
-	switch {
-	case !s.cluster:
-		return s.batches.do(ctx, call)
-	case haveOneKey(call):
-		return s.evaluate(ctx, call, false)
-	default:
-		return s.evaluateSpread(ctx, call)
+func (s *Store) newNode() *node {
+	n := newNode(s.timeout)
+	n.probe = s.probe
+	return n
+}
+
+// probe writes a key beside those of the key: what a node without memory, or one that has
+// become a replica, rejects.
+func (s *Store) probe(ctx context.Context, key Key) error {
+	return s.client.Set(ctx, s.key(key, probeKey), "", probeLife).Err()
+}
+
+// probeLife is how long the key of a probe exists.
+const probeLife = time.Second
+
+// callerMargin is the part of the caller's deadline that is kept for sending the answer.
+const callerMargin = 2 * time.Millisecond
+
+// deadline returns when a call must be answered: after the timeout, or shortly before the
+// deadline of the caller.
+func (s *Store) deadline(ctx context.Context) time.Time {
+	deadline := time.Now().Add(s.timeout) //nolint:forbidigo // deadlines of callers
+	if callers, ok := ctx.Deadline(); ok && callers.Add(-callerMargin).Before(deadline) {
+		return callers.Add(-callerMargin)
 	}
+	return deadline
+}
+
+// Evaluate decides the call. It shares a round trip with the calls for the same node that arrive
+// at the same time. In a cluster a call with several keys takes two round trips. Errors are
+// *StoreError; the call must then not be changed, because it may still be in flight.
+func (s *Store) Evaluate(ctx context.Context, call *Call) (*Reply, error) {
+	deadline := s.deadline(ctx)
+	if s.spreads && !haveOneKey(call) {
+		return s.evaluateSpread(ctx, call, deadline)
+	}
+	return s.evaluate(ctx, call, false, deadline)
 }
 
 // evaluate decides one call whose keys lie on one node.
-func (s *Store) evaluate(ctx context.Context, call *Call, receipts bool) (*Reply, error) {
-	p := &pending{call: call, receipts: receipts}
-	s.evaluateBatch(ctx, []*pending{p})
-	return p.reply, p.err
+func (s *Store) evaluate(ctx context.Context, call *Call, receipts bool, deadline time.Time) (*Reply, error) {
+	return s.route(ctx, call.Entries[0].Key).decide(ctx, call, receipts, deadline)
 }
 
-// evaluateBatch decides the calls in one EVALSHA and sets their replies and errors.
-func (s *Store) evaluateBatch(ctx context.Context, batch []*pending) {
-	for {
-		values, err := s.run(ctx, decideScripts, s.decideCommand(batch))
-		if err == nil && len(values) != len(batch) {
-			err = &StoreError{Cause: CauseScript, Err: errReply}
-		}
-		if err != nil {
-			for _, p := range batch {
-				p.err = err
-			}
-			return
-		}
-		// A read-only Redis rejects the first write of a call, which has then written nothing.
-		var rejected []*pending
-		for i, p := range batch {
-			p.reply, p.err = decodeReply(p.call, p.receipts, values[i])
-			if isReadOnly(p.err) {
-				rejected = append(rejected, p)
-			}
-		}
-		if len(rejected) == 0 || !sleep(ctx, retryPause) {
-			return
-		}
-		batch = rejected
+// send decides the calls of a batch in one EVALSHA.
+func (s *Store) send(ctx context.Context, batch []*pending) []outcome {
+	c := s.decideCommand(batch)
+	values, err := s.run(ctx, decideScripts, c)
+	if err == nil && len(values) != len(batch) {
+		err = &StoreError{Cause: CauseScript, Err: errReply}
 	}
+	if err != nil {
+		return failAll(batch, err)
+	}
+	outcomes := make([]outcome, len(batch))
+	for i, value := range values {
+		outcomes[i] = outcomeOf(value)
+	}
+	return outcomes
 }
 
-// retryPause is the wait before a rejected command is sent again.
-const retryPause = 2 * time.Millisecond
+// outcomeOf returns the outcome for what decide.lua returned for one call: a flat array, or the
+// text of an error.
+func outcomeOf(value any) outcome {
+	if text, failed := value.(string); failed {
+		return outcome{err: &StoreError{Cause: causeOfText(text), Err: errors.New(text)}}
+	}
+	return outcome{value: value}
+}
 
-// run sends the command with the script for its algorithms. Until ctx ends, it sends the
-// command again if Redis rejected it without running it: the script is not loaded, the
-// server loads its data set or is a replica, or the slot is moving.
-func (s *Store) run(ctx context.Context, scripts *programs, c command) ([]any, error) {
+// run sends the command with the script for its algorithms, and the source of the script if Redis
+// does not have it.
+func (s *Store) run(ctx context.Context, scripts *programs, c command) ([]any, *StoreError) {
 	program := scripts[c.algorithms]()
 	c.args[0], c.args[1] = "EVALSHA", program.sha
-	for {
-		reply, err := s.client.Do(ctx, c.args...).Slice()
-		if err == nil {
-			return reply, nil
-		}
-		cause := causeOf(ctx, err)
-		switch cause {
-		case causeNoScript:
-			c.args[0], c.args[1] = "EVAL", program.source
-		case CauseLoading, CauseReadOnly, CauseMoved:
-			if !sleep(ctx, retryPause) {
-				return nil, &StoreError{Cause: cause, Err: err}
-			}
-		default:
-			return nil, &StoreError{Cause: cause, Err: err}
-		}
+	reply, err := s.client.Do(ctx, c.args...).Slice()
+	if err != nil && causeOf(ctx, err) == causeNoScript {
+		c.args[0], c.args[1] = "EVAL", program.source
+		reply, err = s.client.Do(ctx, c.args...).Slice()
 	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
+	if err != nil {
+		return nil, &StoreError{Cause: causeOf(ctx, err), Err: err}
 	}
+	return reply, nil
 }

@@ -1,0 +1,116 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// clusterNodes are the nodes of a Redis Cluster. A node keeps its queue and its breaker as long
+// as the process runs.
+type clusterNodes struct {
+	store  *Store
+	client *redis.ClusterClient
+	loaded atomic.Bool // the client knows the slots
+	nodes  sync.Map    // address -> *node
+}
+
+func newClusterNodes(s *Store, client *redis.ClusterClient) *clusterNodes {
+	return &clusterNodes{store: s, client: client}
+}
+
+// of returns the node that has the key. While the client does not know any node of the cluster,
+// that is a node without an address.
+func (c *clusterNodes) of(ctx context.Context, key Key) *node {
+	if !c.loaded.Load() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.store.timeout)
+		defer cancel()
+	}
+	address := ""
+	if master, err := c.client.MasterForKey(ctx, c.store.key(key, "")); err == nil {
+		c.loaded.Store(true)
+		address = master.Options().Addr
+	}
+	if n, ok := c.nodes.Load(address); ok {
+		return n.(*node) //nolint:forcetypeassert // only nodes are stored
+	}
+	added := c.store.newNode()
+	added.send, added.resend = c.send, c.resend
+	n, _ := c.nodes.LoadOrStore(address, added)
+	return n.(*node) //nolint:forcetypeassert // only nodes are stored
+}
+
+// send decides the calls of a batch in one round trip: one EVALSHA for the calls of each key,
+// because a script may only use keys of one slot.
+func (c *clusterNodes) send(ctx context.Context, batch []*pending) []outcome {
+	groups := groupByKey(batch)
+	if len(groups) == 1 {
+		return c.store.send(ctx, batch)
+	}
+	outcomes := make([]outcome, len(batch))
+	pipeline := c.client.Pipeline()
+	replies := make([]*redis.Cmd, len(groups))
+	for i, group := range groups {
+		command := c.store.decideCommand(at(batch, group))
+		command.args[0], command.args[1] = "EVALSHA", decideScripts[command.algorithms]().sha
+		replies[i] = pipeline.Do(ctx, command.args...)
+	}
+	_, _ = pipeline.Exec(ctx) // every command has its own error
+	for i, group := range groups {
+		values, err := replies[i].Slice()
+		for j, position := range group {
+			switch {
+			case err != nil:
+				outcomes[position].err = &StoreError{Cause: causeOf(ctx, err), Err: err}
+			case len(values) != len(group):
+				outcomes[position].err = &StoreError{Cause: CauseScript, Err: errReply}
+			default:
+				outcomes[position] = outcomeOf(values[j])
+			}
+		}
+	}
+	return outcomes
+}
+
+// resend decides each call by a command of its own, so that the client can look for the node that
+// has the key by now.
+func (c *clusterNodes) resend(ctx context.Context, batch []*pending) []outcome {
+	outcomes := make([]outcome, len(batch))
+	var wait sync.WaitGroup
+	for i := range batch {
+		wait.Go(func() { outcomes[i] = c.store.send(ctx, batch[i:i+1])[0] })
+	}
+	wait.Wait()
+	return outcomes
+}
+
+// groupByKey returns the positions of the calls with the same key, in order of arrival.
+func groupByKey(batch []*pending) [][]int {
+	var groups [][]int
+	first := make(map[Key]int, len(batch))
+	for i, p := range batch {
+		key := p.call.Entries[0].Key
+		group, found := first[key]
+		if !found {
+			group = len(groups)
+			first[key] = group
+			groups = append(groups, nil)
+		}
+		groups[group] = append(groups[group], i)
+	}
+	return groups
+}
+
+func at(batch []*pending, positions []int) []*pending {
+	group := make([]*pending, len(positions))
+	for i, position := range positions {
+		group[i] = batch[position]
+	}
+	return group
+}

@@ -1,0 +1,258 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// maxQueued bounds the calls that wait for a node. More would not be decided in time.
+	maxQueued = 4096
+	// maxSends bounds how often a call is sent that a node rejects without running it.
+	maxSends = 4
+	// resendPause is the wait before a rejected call is sent again; it doubles each time.
+	resendPause = 2 * time.Millisecond
+)
+
+// node is one Redis server, with the calls that wait for it and its breaker.
+//
+// Concurrent calls share round trips, without a timer: a batch is the calls that were queued
+// while the previous batch was in flight. At most one batch is in flight, apart from calls that
+// are sent again. The calls of a batch are decided in the order of their arrival.
+type node struct {
+	// send decides the calls and returns their outcomes in the same order.
+	send func(ctx context.Context, batch []*pending) []outcome
+	// resend does the same for calls that the node rejected.
+	resend func(ctx context.Context, batch []*pending) []outcome
+	// probe writes a key beside those of the key, to find out whether the node works again.
+	probe func(ctx context.Context, key Key) error
+	// timeout is how long a batch and a probe wait for the node.
+	timeout time.Duration
+
+	mu      sync.Mutex
+	queue   []*pending
+	sending bool      // the queue is being sent
+	flights []*flight // batches in flight
+	expiry  *time.Timer
+	expires time.Time // when expiry fires; zero if it is stopped
+	breaker breaker
+	down    *StoreError // why the breaker is open
+}
+
+// flight is a batch that has been sent.
+type flight struct {
+	batch []*pending
+	sends int // how often it has been sent
+}
+
+func newNode(timeout time.Duration) *node {
+	n := &node{timeout: timeout}
+	n.expiry = time.AfterFunc(timeout, n.expire)
+	n.expiry.Stop()
+	return n
+}
+
+// decide decides the call in a batch with others. It returns before the deadline even if the
+// node does not answer; the cost of the call may then be spent.
+func (n *node) decide(ctx context.Context, call *Call, receipts bool, deadline time.Time) (*Reply, error) {
+	p := newPending(ctx, call, receipts, deadline)
+	if err := n.enqueue(p); err != nil { //nolint:contextcheck // the batch has a context of its own
+		return nil, err
+	}
+	return p.wait(ctx)
+}
+
+// enqueue queues the call, and starts to send the queue unless it is being sent.
+func (n *node) enqueue(p *pending) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.down != nil {
+		return n.down
+	}
+	if len(n.queue) >= maxQueued {
+		return errQueueFull
+	}
+	n.queue = append(n.queue, p)
+	n.expireBy(p.deadline)
+	if !n.sending {
+		n.sending = true
+		go n.sendQueue()
+	}
+	return nil
+}
+
+var errQueueFull = &StoreError{Cause: CauseQueue, Err: fmt.Errorf("%d calls wait for this node", maxQueued)}
+
+// sendQueue sends batches until the queue is empty.
+func (n *node) sendQueue() {
+	for f := n.takeBatch(); f != nil; f = n.takeBatch() {
+		n.fly(f, n.send)
+	}
+}
+
+// takeBatch takes a batch from the queue. It returns nil if the queue is empty; then the queue
+// is not being sent any more.
+func (n *node) takeBatch() *flight {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	batch, rest := nextBatch(n.queue)
+	n.queue = rest
+	if len(batch) == 0 {
+		n.sending = false
+		return nil
+	}
+	f := &flight{batch: batch}
+	n.flights = append(n.flights, f)
+	return f
+}
+
+// fly sends the batch and returns the outcomes to its callers. A flight always has the whole
+// timeout, whatever the deadlines of its callers are, so that a caller in a hurry cannot make the
+// node look broken.
+func (n *node) fly(f *flight, send func(context.Context, []*pending) []outcome) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.batch[0].ctx), n.timeout)
+	defer cancel()
+	f.sends++
+	outcomes := n.sendSafely(ctx, f.batch, send)
+	n.record(f, outcomes)
+	n.land(f, outcomes)
+}
+
+// sendSafely turns a panic into an error of the batch: it runs outside the goroutines of the
+// callers.
+func (n *node) sendSafely(ctx context.Context, batch []*pending, send func(context.Context, []*pending) []outcome) (outcomes []outcome) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			outcomes = failAll(batch, &StoreError{Cause: CauseScript, Err: fmt.Errorf("panic: %v", cause)})
+		}
+	}()
+	return send(ctx, batch)
+}
+
+// land returns the outcomes to the callers. Calls that the node rejected without running them are
+// sent again after a pause, beside the following batches.
+func (n *node) land(f *flight, outcomes []outcome) {
+	now := time.Now() //nolint:forbidigo // deadlines of callers
+	pause := resendPause << (f.sends - 1)
+	again := &flight{sends: f.sends}
+	n.mu.Lock()
+	for i, p := range f.batch {
+		if outcomes[i].err.rejected() && f.sends < maxSends && now.Add(pause).Before(p.deadline) && !p.settled.Load() {
+			again.batch = append(again.batch, p)
+			outcomes[i].err = errResend
+		}
+	}
+	n.removeFlight(f)
+	if len(again.batch) > 0 {
+		n.flights = append(n.flights, again)
+		time.AfterFunc(pause, func() { n.fly(again, n.resend) })
+	}
+	n.mu.Unlock()
+	for i, p := range f.batch {
+		if outcomes[i].err != errResend {
+			p.settle(outcomes[i])
+		}
+	}
+}
+
+// errResend marks the outcome of a call that is sent again.
+var errResend = &StoreError{}
+
+func (n *node) removeFlight(f *flight) {
+	for i, other := range n.flights {
+		if other == f {
+			n.flights = append(n.flights[:i], n.flights[i+1:]...)
+			return
+		}
+	}
+}
+
+// record reports the outcome of a round trip to the breaker: it failed if it decided no call because
+// of a failure of the node. If the breaker opens, the queued calls fail at once and probes start.
+func (n *node) record(f *flight, outcomes []outcome) {
+	var failure *StoreError
+	for _, o := range outcomes {
+		if o.err == nil || !o.err.blamesNode() {
+			failure = nil
+			break
+		}
+		failure = o.err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	//nolint:forbidigo // the window of the breaker
+	if !n.breaker.record(time.Now(), failure != nil) {
+		return
+	}
+	n.down = &StoreError{Cause: CauseBreaker, Err: fmt.Errorf("no calls are sent after failures, the last one: %w", failure)}
+	for _, p := range n.queue {
+		p.settle(outcome{err: n.down})
+	}
+	n.queue = nil
+	go n.probeUntilUp(f.batch[0].call.Entries[0].Key)
+}
+
+// probeUntilUp closes the breaker after the first probe that succeeds in time.
+func (n *node) probeUntilUp(key Key) {
+	for range time.Tick(probePause) {
+		ctx, cancel := context.WithTimeout(context.Background(), n.timeout) //nolint:forbidigo // no caller waits for it
+		err := n.probe(ctx, key)
+		cancel()
+		if err == nil || errors.Is(err, redis.ErrClosed) {
+			break
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.breaker.close()
+	n.down = nil
+}
+
+// expireBy makes the timer fire at the deadline or before. Callers that all have the same
+// timeout need it once in that time, not once each.
+func (n *node) expireBy(deadline time.Time) {
+	if n.expires.IsZero() || deadline.Before(n.expires) {
+		n.expires = deadline
+		n.expiry.Reset(time.Until(deadline))
+	}
+}
+
+// expire fails the calls whose deadline has passed. They return to their callers although they
+// may be in flight.
+func (n *node) expire() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := time.Now() //nolint:forbidigo // deadlines of callers
+	n.expires = time.Time{}
+	n.queue = n.expireList(n.queue, now)
+	for _, f := range n.flights {
+		n.expireList(f.batch, now)
+	}
+}
+
+// expireList fails the calls of the list whose deadline has passed, and sets the timer for the
+// others, which it returns.
+func (n *node) expireList(list []*pending, now time.Time) []*pending {
+	var waiting []*pending
+	for _, p := range list {
+		switch {
+		case p.settled.Load():
+		case p.deadline.After(now):
+			n.expireBy(p.deadline)
+			waiting = append(waiting, p)
+		default:
+			p.settle(outcome{err: errDeadline})
+		}
+	}
+	return waiting
+}
+
+var errDeadline = &StoreError{Cause: CauseTimeout, Err: context.DeadlineExceeded}
