@@ -18,12 +18,40 @@ import (
 // valid UTF-8. Envoy copies bytes that its clients chose into strings. The standard codec
 // rejects those with an error, and Envoy allows a request when the call fails: one byte
 // would evade every limit.
+//
+// A wireMarshaler encodes itself, and a wireUnmarshaler decodes itself.
 type codec struct{ encoding.CodecV2 }
+
+// wireMarshaler is a message that encodes itself in the protobuf encoding.
+type wireMarshaler interface {
+	// MarshalWire returns the message, which gRPC frees after it was sent.
+	MarshalWire() mem.BufferSlice
+}
+
+// wireUnmarshaler is a message that decodes itself from the protobuf encoding.
+type wireUnmarshaler interface {
+	// UnmarshalWire replaces the message. It accepts strings that are not valid UTF-8, does
+	// not keep or change wire, and returns an error for malformed bytes.
+	UnmarshalWire(wire []byte) error
+}
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
 
+// Marshal implements encoding.CodecV2.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if message, ok := v.(wireMarshaler); ok {
+		return message.MarshalWire(), nil
+	}
+	return c.CodecV2.Marshal(v)
+}
+
 // Unmarshal implements encoding.CodecV2.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if message, ok := v.(wireUnmarshaler); ok {
+		buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
+		defer buffer.Free()
+		return message.UnmarshalWire(buffer.ReadOnlyData())
+	}
 	err := c.CodecV2.Unmarshal(data, v)
 	if err == nil {
 		return nil

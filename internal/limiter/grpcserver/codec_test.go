@@ -5,6 +5,7 @@ package grpcserver
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -64,6 +65,32 @@ func TestCodecRejectsMalformedMessages(t *testing.T) {
 	for _, wire := range []string{"\xff", "\x0a\x05ab", "\x0b", strings.Repeat("\x12\x7f", 60)} {
 		g.Expect(newCodec().read([]byte(wire), &ratelimitv3.RateLimitRequest{})).NotTo(Succeed(), "%q", wire)
 	}
+}
+
+// selfCoded is a message that encodes and decodes itself.
+type selfCoded struct{ wire string }
+
+func (m *selfCoded) MarshalWire() mem.BufferSlice {
+	return mem.BufferSlice{mem.SliceBuffer(m.wire)}
+}
+
+func (m *selfCoded) UnmarshalWire(wire []byte) error {
+	m.wire = string(wire)
+	if m.wire == "malformed" {
+		return errors.New("malformed")
+	}
+	return nil
+}
+
+func TestCodecLeavesMessagesToThemselves(t *testing.T) {
+	g := NewWithT(t)
+	m := &selfCoded{}
+	g.Expect(newCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer("a\xff"), mem.SliceBuffer("b")}, m)).To(Succeed())
+	g.Expect(m.wire).To(Equal("a\xffb"))
+	encoded, err := newCodec().Marshal(m)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(encoded.Materialize())).To(Equal("a\xffb"))
+	g.Expect(newCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer("malformed")}, m)).To(MatchError("malformed"))
 }
 
 // Envoy can be configured to send metadata that its filters read from a body.
