@@ -4,8 +4,6 @@
 package answer
 
 import (
-	"bytes"
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -51,17 +49,20 @@ type Answer struct {
 	Headers []Header
 	Body    []byte // may be empty
 
-	out     bytes.Buffer
-	encoder *json.Encoder // writes to out
-	content denialBody
+	text   []byte // the values of the headers in parts
+	parts  []part
+	states []byte // memory for the RateLimit header
+	json   []byte // memory of Body
+
+	problem  Problem // of a denial
+	decision DecisionBody
 }
 
+// part is the part of Answer.text that is the value of a header.
+type part struct{ header, start, end int }
+
 var answers = sync.Pool{New: func() any {
-	a := &Answer{}
-	a.content.Limits = []LimitState{} // an empty list, not null
-	a.encoder = json.NewEncoder(&a.out)
-	a.encoder.SetEscapeHTML(false)
-	return a
+	return &Answer{decision: DecisionBody{Limits: []LimitState{}}} // an empty list, not null
 }}
 
 // New returns the answer for the decision.
@@ -74,47 +75,74 @@ func New(d *limiter.Decision, o Options) *Answer {
 	if !d.Allowed {
 		a.setDenial(d, o)
 	}
-	a.addLimits(d, a.content.RetryAfter, o.LegacyHeaders)
-	switch {
-	case !d.Allowed:
-		a.encode(d, TypeProblem, &a.content)
-	case !o.BodyOnDenialOnly:
-		a.encode(d, TypeJSON, &a.content.DecisionBody)
+	a.addLimits(d, a.problem.RetryAfter, o.LegacyHeaders)
+	if !d.Allowed || !o.BodyOnDenialOnly {
+		a.setBody(d)
 	}
+	a.closeHeaders()
 	return a
 }
 
 // Release returns the answer to a pool. It must not be used afterwards.
 func (a *Answer) Release() {
-	a.out.Reset()
-	clear(a.content.Limits)
-	a.content = denialBody{DecisionBody: DecisionBody{Limits: a.content.Limits[:0]}}
+	clear(a.decision.Limits)
 	clear(a.Headers)
-	a.Headers, a.Body = a.Headers[:0], nil
+	*a = Answer{
+		Headers: a.Headers[:0], text: a.text[:0], parts: a.parts[:0], states: a.states[:0], json: a.json[:0],
+		decision: DecisionBody{Limits: a.decision.Limits[:0]},
+	}
 	answers.Put(a)
 }
 
 func (a *Answer) add(name, value string) { a.Headers = append(a.Headers, Header{name, value}) }
 
+// addText adds a header whose value is the text from start on.
+func (a *Answer) addText(name string, start int) {
+	a.parts = append(a.parts, part{header: len(a.Headers), start: start, end: len(a.text)})
+	a.add(name, "")
+}
+
+func (a *Answer) addNumber(name string, value int64) {
+	start := len(a.text)
+	a.text = strconv.AppendInt(a.text, value, 10)
+	a.addText(name, start)
+}
+
+// closeHeaders sets the values of the headers added by addText. They share one string.
+func (a *Answer) closeHeaders() {
+	text := string(a.text)
+	for _, p := range a.parts {
+		a.Headers[p.header].Value = text[p.start:p.end]
+	}
+}
+
 // setDenial sets the status, the problem and Retry-After, which is left out where waiting
 // does not help.
 func (a *Answer) setDenial(d *limiter.Decision, o Options) {
 	a.Status = statusOf(d.Reason)
-	a.content.Problem = problemOf(d, a.Status)
+	a.problem = problemOf(d, a.Status)
 	if o.DenyStatus != 0 {
 		a.Status = o.DenyStatus
-		a.content.Problem = a.content.WithStatus(a.Status)
+		a.problem = a.problem.WithStatus(a.Status)
 	}
-	if a.content.RetryAfter > 0 {
-		a.add(HeaderRetryAfter, strconv.FormatInt(a.content.RetryAfter, 10))
+	if a.problem.RetryAfter > 0 {
+		a.addNumber(HeaderRetryAfter, a.problem.RetryAfter)
 	}
 }
 
-func (a *Answer) encode(d *limiter.Decision, contentType string, body any) {
-	a.content.fill(d)
+// setBody sets the body: the decision or, for a denial, a problem document that also has the
+// members of a decision.
+func (a *Answer) setBody(d *limiter.Decision) {
+	contentType := TypeJSON
+	a.json = append(a.json, '{')
+	if !d.Allowed {
+		contentType = TypeProblem
+		a.json = a.problem.appendTo(a.json)
+	}
+	a.decision.fill(d)
+	a.json = append(a.decision.appendTo(a.json), "}\n"...)
 	a.add(HeaderContentType, contentType)
-	_ = a.encoder.Encode(body) //nolint:errchkjson // body is one of two plain structs
-	a.Body = a.out.Bytes()
+	a.Body = a.json
 }
 
 // statusOf returns the status of a denial.

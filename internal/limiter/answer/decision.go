@@ -40,21 +40,15 @@ type LimitState struct {
 // share is a fraction, 0..1. Negative values are left out: the limit has no share.
 type share float64
 
-// IsZero makes encoding/json leave the member out.
+// IsZero reports whether the member is left out.
 func (s share) IsZero() bool { return s < 0 }
 
 // waitMs is a time to wait in milliseconds. Negative values, which mean that waiting does
 // not help, are left out.
 type waitMs int64
 
-// IsZero makes encoding/json leave the member out.
+// IsZero reports whether the member is left out.
 func (w waitMs) IsZero() bool { return w < 0 }
-
-// denialBody is a denial as JSON: a problem document with the members of a decision.
-type denialBody struct {
-	Problem
-	DecisionBody
-}
 
 // fill copies the decision into the body.
 func (b *DecisionBody) fill(d *limiter.Decision) {
@@ -63,6 +57,44 @@ func (b *DecisionBody) fill(d *limiter.Decision) {
 	for i := range d.Limits {
 		b.Limits = append(b.Limits, LimitStateOf(&d.Limits[i]))
 	}
+}
+
+// appendTo appends the members to an object that is not closed yet.
+func (b *DecisionBody) appendTo(json []byte) []byte {
+	json = appendBoolMember(json, "allowed", b.Allowed)
+	json = appendStringMember(json, "reason", string(b.Reason))
+	json = appendStringMember(json, "policy", b.Policy)
+	json = appendStringMember(json, "limit", b.Limit)
+	json = appendOptionalMember(json, "override", b.Override)
+	json = append(appendName(json, "limits"), '[')
+	for i := range b.Limits {
+		if i > 0 {
+			json = append(json, ',')
+		}
+		json = append(b.Limits[i].appendTo(append(json, '{')), '}')
+	}
+	return appendIntMember(append(json, ']'), "revision", b.Revision)
+}
+
+// appendTo appends the members to an object that is not closed yet.
+func (l *LimitState) appendTo(json []byte) []byte {
+	json = appendStringMember(json, "policy", l.Policy)
+	json = appendStringMember(json, "limit", l.Limit)
+	json = appendOptionalMember(json, "override", l.Override)
+	json = appendBoolMember(json, "allowed", l.Allowed)
+	json = appendIntMember(json, "used", l.Used)
+	json = appendIntMember(json, "threshold", l.Threshold)
+	json = appendIntMember(json, "remaining", l.Remaining)
+	if !l.RetryAfterMs.IsZero() {
+		json = appendIntMember(json, "retryAfterMs", int64(l.RetryAfterMs))
+	}
+	json = appendIntMember(json, "remainingAfterWaiting", l.RemainingAfterWaiting)
+	json = appendIntMember(json, "resetAfterMs", l.ResetAfterMs)
+	json = appendBoolMember(json, "shadow", l.Shadow)
+	if !l.SuppressionFactor.IsZero() {
+		json = appendFraction(appendName(json, "suppressionFactor"), float64(l.SuppressionFactor))
+	}
+	return json
 }
 
 // LimitStateOf returns the state as JSON.

@@ -5,5 +5,6 @@
 // HTTP doors send it; the gRPC doors hand it to their proxy, which sends it.
 //
 // Reading order: answer.go (the whole response), decision.go (a decision as JSON),
-// problem.go (a problem document), ratelimit.go (the RateLimit headers).
+// problem.go (a problem document), json.go (how both are written), ratelimit.go (the
+// RateLimit headers).
 package answer

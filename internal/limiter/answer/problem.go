@@ -5,8 +5,8 @@ package answer
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -64,22 +64,40 @@ func problemOf(d *limiter.Decision, status int) Problem {
 	default:
 		p.RetryAfter = max(0, RoundUp(d.RetryAfter, time.Second))
 	}
-	p.Detail = sentence(cmp.Or(d.Denial.Message, http.StatusText(status)))
+	message := strings.TrimSpace(cmp.Or(d.Denial.Message, http.StatusText(status)))
 	switch p.RetryAfter {
 	case 0:
+		p.Detail = message + fullStop(message)
 	case 1:
-		p.Detail += " Try again in 1 second."
+		p.Detail = message + fullStop(message) + " Try again in 1 second."
 	default:
-		p.Detail += fmt.Sprintf(" Try again in %d seconds.", p.RetryAfter)
+		p.Detail = message + fullStop(message) + " Try again in " + strconv.FormatInt(p.RetryAfter, 10) + " seconds."
 	}
 	return p.WithStatus(status)
 }
 
-// sentence adds a full stop unless the text already ends like a sentence.
-func sentence(text string) string {
-	text = strings.TrimSpace(text)
+// fullStop returns a full stop, or nothing if the text already ends like a sentence.
+func fullStop(text string) string {
 	if strings.HasSuffix(text, ".") || strings.HasSuffix(text, "!") || strings.HasSuffix(text, "?") {
-		return text
+		return ""
 	}
-	return text + "."
+	return "."
+}
+
+// appendTo appends the members to an object that is not closed yet.
+func (p Problem) appendTo(json []byte) []byte {
+	json = appendStringMember(json, "type", p.Type)
+	json = appendStringMember(json, "title", p.Title)
+	json = appendIntMember(json, "status", int64(p.Status))
+	json = appendStringMember(json, "detail", p.Detail)
+	json = appendStringMember(json, "code", p.Code)
+	json = appendOptionalMember(json, "field", p.Field)
+	if p.RetryAfter != 0 {
+		json = appendIntMember(json, "retryAfter", p.RetryAfter)
+	}
+	if p.Context.RetryAfter != 0 {
+		json = append(appendName(json, "context"), '{')
+		json = append(appendIntMember(json, "retryAfter", p.Context.RetryAfter), '}')
+	}
+	return json
 }

@@ -27,15 +27,18 @@ const maxField = 999_999_999_999_999
 // Shadow are left out, so that callers do not notice them. retryAfter is the value of the
 // Retry-After header in seconds, 0 without one.
 func (a *Answer) addLimits(d *limiter.Decision, retryAfter int64, legacy bool) {
-	var policies, states []byte
+	start := len(a.text)
+	a.states = a.states[:0]
 	var tightest *limiter.LimitState
 	for i := range d.Limits {
 		l := &d.Limits[i]
 		if l.Shadow || !tightestOfItsName(d.Limits, i) {
 			continue
 		}
-		policies = appendPolicy(policies, l)
-		states = appendState(states, l, retryAfter)
+		if tightest != nil {
+			a.text, a.states = append(a.text, separator...), append(a.states, separator...)
+		}
+		a.text, a.states = appendPolicy(a.text, l), appendState(a.states, l, retryAfter)
 		if tightest == nil || l.TighterThan(tightest) {
 			tightest = l
 		}
@@ -43,14 +46,19 @@ func (a *Answer) addLimits(d *limiter.Decision, retryAfter int64, legacy bool) {
 	if tightest == nil {
 		return
 	}
-	a.add(HeaderRateLimitPolicy, string(policies))
-	a.add(HeaderRateLimit, string(states))
+	a.addText(HeaderRateLimitPolicy, start)
+	start = len(a.text)
+	a.text = append(a.text, a.states...)
+	a.addText(HeaderRateLimit, start)
 	if legacy {
-		a.add(headerLegacyLimit, strconv.FormatInt(tightest.Quota, 10))
-		a.add(headerLegacyRemaining, strconv.FormatInt(Available(tightest), 10))
-		a.add(headerLegacyReset, strconv.FormatInt(resetSeconds(tightest, retryAfter), 10))
+		a.addNumber(headerLegacyLimit, tightest.Quota)
+		a.addNumber(headerLegacyRemaining, Available(tightest))
+		a.addNumber(headerLegacyReset, resetSeconds(tightest, retryAfter))
 	}
 }
+
+// separator is between the items of a list.
+const separator = ", "
 
 // tightestOfItsName reports whether the i-th state is the tightest of its limit. A policy
 // can take part with several keys, but the list may hold each name only once.
@@ -65,10 +73,8 @@ func tightestOfItsName(states []limiter.LimitState, i int) bool {
 	return true
 }
 
-// ItemName returns the name of the limit in the headers: "<policy>-<limit>".
-func ItemName(l *limiter.LimitState) string { return string(appendName(nil, l)) }
-
-func appendName(text []byte, l *limiter.LimitState) []byte {
+// AppendItemName appends the name of the limit in the headers: "<policy>-<limit>".
+func AppendItemName(text []byte, l *limiter.LimitState) []byte {
 	text = append(text, l.Policy...)
 	text = append(text, '-')
 	return append(text, l.Limit...)
@@ -77,11 +83,8 @@ func appendName(text []byte, l *limiter.LimitState) []byte {
 // appendItem appends the name of the limit as a quoted list item. Names are DNS labels, so
 // they need no escaping.
 func appendItem(list []byte, l *limiter.LimitState) []byte {
-	if len(list) > 0 {
-		list = append(list, ", "...)
-	}
 	list = append(list, '"')
-	return append(appendName(list, l), '"')
+	return append(AppendItemName(list, l), '"')
 }
 
 // appendPolicy appends the quota and the window of the limit. The header cannot express a

@@ -79,7 +79,7 @@ var units = map[time.Duration]ratelimitv3.RateLimitResponse_RateLimit_Unit{
 // a window that is not in units is UNKNOWN.
 func currentLimit(l *limiter.LimitState) *ratelimitv3.RateLimitResponse_RateLimit {
 	return &ratelimitv3.RateLimitResponse_RateLimit{
-		Name:            answer.ItemName(l),
+		Name:            string(answer.AppendItemName(nil, l)),
 		RequestsPerUnit: uint32(l.Quota), //nolint:gosec // 0..plan.MaxThreshold
 		Unit:            units[l.Window],
 	}
