@@ -10,6 +10,10 @@
 // client chooses may cause an error: errors report a wrong configuration of the proxy, or a
 // server without plans.
 //
-// Reading order: service.go (the call), request.go (from the request to a check),
-// response.go (from the decision to the response).
+// The package decodes requests and encodes responses itself, because the generated messages
+// need some 40 allocations for each call. Tests compare both with the generated code.
+//
+// Reading order: service.go (the call), request.go (from the bytes to a request, by the
+// fields that reader.go reads), check.go (from the request to a check), response.go (from
+// the decision to the bytes of the response).
 package envoyrls

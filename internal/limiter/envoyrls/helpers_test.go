@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -16,6 +17,12 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weir-dev/weir/internal/limiter/engine"
@@ -47,9 +54,75 @@ func (s *store) Evaluate(_ context.Context, call *script.Call) (*script.Reply, e
 	return s.model.Evaluate(call, s.now), nil
 }
 
+// wired calls a service in the encoding of the wire, as the gRPC server does. It implements
+// grpc.ServiceRegistrar.
+type wired struct {
+	service     any
+	description *grpc.ServiceDesc
+	method      grpc.MethodHandler
+	interceptor grpc.UnaryServerInterceptor
+}
+
+func newWired(s *envoyrls.Service) *wired {
+	w := &wired{}
+	s.Register(w)
+	return w
+}
+
+func (w *wired) RegisterService(d *grpc.ServiceDesc, service any) {
+	w.service, w.description = service, d
+	w.method = d.Methods[0].Handler
+}
+
+// call sends an encoded request and returns the encoded response.
+func (w *wired) call(ctx context.Context, wire []byte) (mem.BufferSlice, error) {
+	decode := func(message any) error {
+		if err := message.(interface{ UnmarshalWire(wire []byte) error }).UnmarshalWire(wire); err != nil {
+			return status.Error(codes.Internal, err.Error())
+		}
+		return nil
+	}
+	response, err := w.method(w.service, ctx, decode, w.interceptor)
+	if err != nil {
+		return nil, err
+	}
+	return response.(interface{ MarshalWire() mem.BufferSlice }).MarshalWire(), nil
+}
+
+// ShouldRateLimit sends the request, in the encoding and through the decoder of the generated
+// code.
+func (w *wired) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
+	wire, err := proto.Marshal(withAnyBytes(r))
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := w.call(ctx, wire)
+	if err != nil {
+		return nil, err
+	}
+	defer encoded.Free()
+	response := &ratelimitv3.RateLimitResponse{}
+	return response, proto.Unmarshal(encoded.Materialize(), response)
+}
+
+// withAnyBytes returns the request in a form that the generated code encodes although values
+// are not valid UTF-8: it copies unknown fields as they are.
+func withAnyBytes(r *ratelimitv3.RateLimitRequest) *ratelimitv3.RateLimitRequest {
+	r = proto.CloneOf(r)
+	for _, d := range r.GetDescriptors() {
+		for _, e := range d.GetEntries() {
+			if !utf8.ValidString(e.GetValue()) {
+				e.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), e.GetValue()))
+				e.Value = ""
+			}
+		}
+	}
+	return r
+}
+
 // door is the service with an engine on a model store.
 type door struct {
-	*envoyrls.Service
+	*wired
 	t        *testing.T
 	store    *store
 	registry *prometheus.Registry
@@ -64,7 +137,7 @@ func newDoor(t *testing.T, plans ...*plan.Plan) *door {
 	if plans != nil {
 		e.Use(plan.NewSnapshot(1, plans))
 	}
-	d.Service = envoyrls.New(envoyrls.Options{Engine: e})
+	d.wired = newWired(envoyrls.New(envoyrls.Options{Engine: e}))
 	return d
 }
 

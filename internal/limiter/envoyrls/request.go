@@ -4,94 +4,167 @@
 package envoyrls
 
 import (
-	"fmt"
-	"time"
+	"sync"
 
-	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// checkOf converts the request into a check. It returns a *limiter.FieldError for a
-// malformed request.
-func checkOf(r *ratelimitv3.RateLimitRequest) (*limiter.Check, error) {
-	switch n := len(r.GetDescriptors()); {
-	case r.GetDomain() == "":
-		return nil, &limiter.FieldError{Field: "domain", Problem: "must not be empty"}
-	case n == 0:
-		return nil, &limiter.FieldError{Field: "descriptors", Problem: "must not be empty"}
-	case n > limiter.MaxDescriptors: // before anything is allocated for them
-		return nil, &limiter.FieldError{Field: "descriptors", Problem: fmt.Sprintf("has %d elements, at most %d", n, limiter.MaxDescriptors)}
+// request is a RateLimitRequest, and the check that it asks for. Requests are pooled: a
+// decoded request costs one string, of which its strings are parts.
+//
+// The numbers of fields are those of
+// https://github.com/envoyproxy/envoy/blob/main/api/envoy/service/ratelimit/v3/rls.proto and
+// https://github.com/envoyproxy/envoy/blob/main/api/envoy/extensions/common/ratelimit/v3/ratelimit.proto.
+type request struct {
+	domain      string
+	hits        uint32
+	count       int          // the number of descriptors
+	descriptors []descriptor // the descriptors, at most limiter.MaxDescriptors
+	entries     []plan.Entry // the entries of all descriptors, in order
+
+	check   limiter.Check
+	lists   []plan.Descriptor        // memory of check.Attributes.Descriptors
+	charges []limiter.Charge         // memory of check.Charges
+	limits  []limiter.RequestedLimit // memory of the limits in charges
+}
+
+// descriptor is a RateLimitDescriptor without its entries.
+type descriptor struct {
+	end      int // the index in request.entries after its last entry
+	hits     uint64
+	hasHits  bool
+	negative bool
+	hasLimit bool
+	units    uint32
+	unit     int32
+}
+
+// maxPooledEntries is the largest number of entries whose memory is kept for later requests.
+const maxPooledEntries = 1024
+
+var requests = sync.Pool{New: func() any {
+	return &request{
+		descriptors: make([]descriptor, 0, 4), entries: make([]plan.Entry, 0, 16),
+		lists: make([]plan.Descriptor, 0, 4), charges: make([]limiter.Charge, 0, 4),
 	}
-	hits, err := hitsOf("hits_addend", uint64(r.GetHitsAddend()))
-	if err != nil {
-		return nil, err
+}}
+
+// release returns the request to the pool. It must not be used afterwards.
+func (r *request) release() {
+	if cap(r.entries) > maxPooledEntries {
+		return
 	}
-	hits.Peek = false // on the request, 0 is the default and means 1
-	check := &limiter.Check{
-		Attributes: plan.Attributes{Domain: r.GetDomain(), Descriptors: make([]plan.Descriptor, len(r.GetDescriptors()))},
-		Charges:    make([]limiter.Charge, len(r.GetDescriptors())),
+	r.reset()
+	requests.Put(r)
+}
+
+// reset forgets all content, and keeps memory.
+func (r *request) reset() {
+	clear(r.entries)
+	clear(r.lists)
+	clear(r.charges)
+	*r = request{
+		descriptors: r.descriptors[:0], entries: r.entries[:0],
+		lists: r.lists[:0], charges: r.charges[:0], limits: r.limits[:0],
 	}
-	for i, d := range r.GetDescriptors() {
-		check.Attributes.Descriptors[i] = descriptorOf(d)
-		if check.Charges[i], err = chargeOf(d, hits, i); err != nil {
-			return nil, err
+}
+
+// UnmarshalWire decodes the request. Like the generated code it skips unknown fields, merges
+// repeated messages of a singular field, and returns an error for malformed bytes. It does
+// not keep wire.
+func (r *request) UnmarshalWire(wire []byte) error {
+	r.reset()
+	in := reader{wire: wire, text: string(wire)}
+	for f := (field{}); in.next(&f); {
+		switch {
+		case f.is(1, protowire.BytesType):
+			r.domain = in.string(&f)
+		case f.is(2, protowire.BytesType):
+			if err := r.addDescriptor(in.message(&f)); err != nil {
+				return err
+			}
+		case f.is(3, protowire.VarintType):
+			r.hits = uint32(f.varint) //nolint:gosec // decoders of protobuf truncate
 		}
 	}
-	return check, nil
+	return in.err
 }
 
-func descriptorOf(d *commonv3.RateLimitDescriptor) plan.Descriptor {
-	entries := make(plan.Descriptor, len(d.GetEntries()))
-	for i, e := range d.GetEntries() {
-		entries[i] = plan.Entry{Key: e.GetKey(), Value: e.GetValue()}
-	}
-	return entries
-}
-
-// chargeOf returns the charge of the i-th descriptor: its own hits, or else those of the
-// request.
-func chargeOf(d *commonv3.RateLimitDescriptor, hits limiter.Charge, i int) (charge limiter.Charge, err error) {
-	at := fmt.Sprintf("descriptors[%d]", i)
-	if d.GetIsNegativeHits() {
-		// A client that could return units could spend without end.
-		return charge, &limiter.FieldError{Field: at + ".is_negative_hits", Problem: "is not supported"}
-	}
-	charge = hits
-	if own := d.GetHitsAddend(); own != nil {
-		if charge, err = hitsOf(at+".hits_addend", own.GetValue()); err != nil {
-			return charge, err
+// addDescriptor decodes a descriptor. Those above the bound are decoded to find malformed
+// bytes, but not kept.
+func (r *request) addDescriptor(in reader) error {
+	var d descriptor
+	r.count++
+	keep := r.count <= limiter.MaxDescriptors
+	for f := (field{}); in.next(&f); {
+		var err error
+		switch {
+		case f.is(1, protowire.BytesType):
+			err = r.addEntry(in.message(&f), keep)
+		case f.is(2, protowire.BytesType):
+			err = d.readLimit(in.message(&f))
+		case f.is(3, protowire.BytesType):
+			d.hasHits = true
+			err = readNumber(in.message(&f), &d.hits)
+		case f.is(4, protowire.VarintType):
+			d.negative = f.varint != 0
+		}
+		if err != nil {
+			return err
 		}
 	}
-	charge.Limit = requestedLimit(d.GetLimit())
-	return charge, nil
-}
-
-// hitsOf returns the charge for a number of hits. 0 hits peek whether one unit would be
-// admitted.
-func hitsOf(field string, hits uint64) (limiter.Charge, error) {
-	if hits > plan.MaxThreshold {
-		return limiter.Charge{}, &limiter.FieldError{Field: field, Problem: fmt.Sprintf("must be at most %d", plan.MaxThreshold)}
+	if keep {
+		d.end = len(r.entries)
+		r.descriptors = append(r.descriptors, d)
 	}
-	return limiter.Charge{Cost: max(1, int64(hits)), Peek: hits == 0}, nil
+	return in.err
 }
 
-// windows maps the units of Envoy to windows. MONTH and YEAR are longer than any window.
-var windows = map[typev3.RateLimitUnit]time.Duration{
-	typev3.RateLimitUnit_SECOND: time.Second,
-	typev3.RateLimitUnit_MINUTE: time.Minute,
-	typev3.RateLimitUnit_HOUR:   time.Hour,
-	typev3.RateLimitUnit_DAY:    24 * time.Hour,
-}
-
-// requestedLimit returns the limit of the descriptor, or nil if it has none. A unit that is
-// not in windows matches no limit of a policy; the engine ignores it and counts it.
-func requestedLimit(l *commonv3.RateLimitDescriptor_RateLimitOverride) *limiter.RequestedLimit {
-	if l == nil {
-		return nil
+func (r *request) addEntry(in reader, keep bool) error {
+	var e plan.Entry
+	for f := (field{}); in.next(&f); {
+		switch {
+		case f.is(1, protowire.BytesType):
+			e.Key = in.string(&f)
+		case f.is(2, protowire.BytesType):
+			e.Value = in.string(&f)
+		}
 	}
-	return &limiter.RequestedLimit{Units: int64(l.GetRequestsPerUnit()), Window: windows[l.GetUnit()]}
+	if keep {
+		r.entries = append(r.entries, e)
+	}
+	return in.err
+}
+
+// readLimit decodes a RateLimitOverride.
+func (d *descriptor) readLimit(in reader) error {
+	d.hasLimit = true
+	for f := (field{}); in.next(&f); {
+		switch {
+		case f.is(1, protowire.VarintType):
+			d.units = uint32(f.varint) //nolint:gosec // decoders of protobuf truncate
+		case f.is(2, protowire.VarintType):
+			d.unit = int32(f.varint) //nolint:gosec // decoders of protobuf truncate
+		case f.is(3, protowire.BytesType): // unit_multiplier, which is not supported
+			var multiplier uint64
+			if err := readNumber(in.message(&f), &multiplier); err != nil {
+				return err
+			}
+		}
+	}
+	return in.err
+}
+
+// readNumber decodes a wrapper of an integer, such as google.protobuf.UInt64Value. A wrapper
+// without a value leaves the number.
+func readNumber(in reader, number *uint64) error {
+	for f := (field{}); in.next(&f); {
+		if f.is(1, protowire.VarintType) {
+			*number = f.varint
+		}
+	}
+	return in.err
 }

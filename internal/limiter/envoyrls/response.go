@@ -6,81 +6,158 @@ package envoyrls
 import (
 	"bytes"
 	"net/http"
+	"sync"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
 )
 
-// response returns the decision as a response. The body of a denial names status 429
+// response is an encoded RateLimitResponse.
+type response struct {
+	buffer mem.SliceBuffer
+	// buffers holds buffer, so that both need no allocation of their own.
+	buffers [1]mem.Buffer
+}
+
+// MarshalWire returns the response in the protobuf encoding.
+func (r *response) MarshalWire() mem.BufferSlice { return r.buffers[:] }
+
+// scratch pools the memory in which responses grow.
+var scratch = sync.Pool{New: func() any { return new(make([]byte, 0, 1024)) }}
+
+// responseOf returns the response for the decision. The body of a denial names status 429
 // whatever the reason, because Envoy sends that status for every denial.
-func (s *Service) response(d *limiter.Decision) *ratelimitv3.RateLimitResponse {
+func (s *Service) responseOf(d *limiter.Decision) *response {
 	a := answer.New(d, answer.Options{
 		BodyOnDenialOnly: true, DenyStatus: http.StatusTooManyRequests, LegacyHeaders: s.options.Door.LegacyHeaders,
 	})
 	defer a.Release()
-	r := &ratelimitv3.RateLimitResponse{
-		OverallCode:          codeOf(d.Allowed),
-		Statuses:             make([]*ratelimitv3.RateLimitResponse_DescriptorStatus, len(d.Descriptors)),
-		ResponseHeadersToAdd: headersOf(a.Headers),
-		RawBody:              bytes.Clone(a.Body),
-	}
-	for i := range d.Descriptors {
-		r.Statuses[i] = statusOfDescriptor(&d.Descriptors[i])
+	wire := scratch.Get().(*[]byte)
+	defer scratch.Put(wire)
+	*wire = appendResponse((*wire)[:0], d, a)
+	r := &response{}
+	if mem.IsBelowBufferPoolingThreshold(len(*wire)) {
+		r.buffer = bytes.Clone(*wire)
+		r.buffers[0] = &r.buffer
+	} else {
+		r.buffers[0] = mem.Copy(*wire, mem.DefaultBufferPool())
 	}
 	return r
 }
 
-func codeOf(allowed bool) ratelimitv3.RateLimitResponse_Code {
+// The functions below append messages in the protobuf encoding. The numbers of fields are
+// those of https://github.com/envoyproxy/envoy/blob/main/api/envoy/service/ratelimit/v3/rls.proto.
+
+func appendResponse(b []byte, d *limiter.Decision, a *answer.Answer) []byte {
+	b = appendNumber(b, 1, codeOf(d.Allowed))
+	for i := range d.Descriptors {
+		var start int
+		b, start = openMessage(b, 2)
+		b = closeMessage(appendStatus(b, &d.Descriptors[i]), start)
+	}
+	for _, h := range a.Headers {
+		var start int
+		b, start = openMessage(b, 3)
+		b = appendText(b, 1, h.Name)
+		b = closeMessage(appendText(b, 2, h.Value), start)
+	}
+	if len(a.Body) > 0 {
+		b = protowire.AppendBytes(protowire.AppendTag(b, 5, protowire.BytesType), a.Body)
+	}
+	return b
+}
+
+// codeOf returns the number of a RateLimitResponse.Code.
+func codeOf(allowed bool) uint64 {
 	if allowed {
-		return ratelimitv3.RateLimitResponse_OK
+		return uint64(ratelimitv3.RateLimitResponse_OK)
 	}
-	return ratelimitv3.RateLimitResponse_OVER_LIMIT
+	return uint64(ratelimitv3.RateLimitResponse_OVER_LIMIT)
 }
 
-func headersOf(headers []answer.Header) []*corev3.HeaderValue {
-	values := make([]*corev3.HeaderValue, len(headers))
-	for i, h := range headers {
-		values[i] = &corev3.HeaderValue{Key: h.Name, Value: h.Value}
-	}
-	return values
-}
-
-func statusOfDescriptor(state *limiter.DescriptorState) *ratelimitv3.RateLimitResponse_DescriptorStatus {
-	s := &ratelimitv3.RateLimitResponse_DescriptorStatus{Code: codeOf(state.Allowed)}
+// appendStatus appends the fields of a DescriptorStatus.
+func appendStatus(b []byte, state *limiter.DescriptorState) []byte {
+	b = appendNumber(b, 1, codeOf(state.Allowed))
 	l := state.Tightest
 	if l == nil {
-		return s
+		return b
 	}
-	s.CurrentLimit = currentLimit(l)
-	s.LimitRemaining = uint32(answer.Available(l)) //nolint:gosec // 0..plan.MaxThreshold
+	b, start := openMessage(b, 2)
+	b = closeMessage(appendLimit(b, l), start)
+	b = appendNumber(b, 3, uint64(uint32(answer.Available(l)))) //nolint:gosec // 0..plan.MaxThreshold
 	reset := l.ResetAfter
 	if state.RetryAfter > 0 {
 		reset = state.RetryAfter
 	}
-	s.DurationUntilReset = durationpb.New(time.Duration(answer.RoundUp(reset, time.Second)) * time.Second)
-	return s
+	b, start = openMessage(b, 4)
+	b = appendNumber(b, 1, uint64(answer.RoundUp(reset, time.Second))) //nolint:gosec // protobuf encodes an int64 this way
+	return closeMessage(b, start)
 }
 
-// units maps windows to the units of Envoy.
-var units = map[time.Duration]ratelimitv3.RateLimitResponse_RateLimit_Unit{
-	time.Second:        ratelimitv3.RateLimitResponse_RateLimit_SECOND,
-	time.Minute:        ratelimitv3.RateLimitResponse_RateLimit_MINUTE,
-	time.Hour:          ratelimitv3.RateLimitResponse_RateLimit_HOUR,
-	24 * time.Hour:     ratelimitv3.RateLimitResponse_RateLimit_DAY,
-	7 * 24 * time.Hour: ratelimitv3.RateLimitResponse_RateLimit_WEEK,
+// appendLimit appends the fields of a RateLimit. Its name is the one in the RateLimit
+// headers.
+func appendLimit(b []byte, l *limiter.LimitState) []byte {
+	b = appendNumber(b, 1, uint64(uint32(l.Quota))) //nolint:gosec // 0..plan.MaxThreshold
+	b = appendNumber(b, 2, unitOf(l.Window))
+	b, start := openMessage(b, 3) // a string is encoded as a message is
+	return closeMessage(answer.AppendItemName(b, l), start)
 }
 
-// currentLimit returns the limit under the name it has in the RateLimit headers. The unit of
-// a window that is not in units is UNKNOWN.
-func currentLimit(l *limiter.LimitState) *ratelimitv3.RateLimitResponse_RateLimit {
-	return &ratelimitv3.RateLimitResponse_RateLimit{
-		Name:            string(answer.AppendItemName(nil, l)),
-		RequestsPerUnit: uint32(l.Quota), //nolint:gosec // 0..plan.MaxThreshold
-		Unit:            units[l.Window],
+// unitOf returns the number of the RateLimit.Unit of the window. It is UNKNOWN for a window
+// without a unit.
+func unitOf(window time.Duration) uint64 {
+	switch window {
+	case time.Second:
+		return uint64(ratelimitv3.RateLimitResponse_RateLimit_SECOND)
+	case time.Minute:
+		return uint64(ratelimitv3.RateLimitResponse_RateLimit_MINUTE)
+	case time.Hour:
+		return uint64(ratelimitv3.RateLimitResponse_RateLimit_HOUR)
+	case 24 * time.Hour:
+		return uint64(ratelimitv3.RateLimitResponse_RateLimit_DAY)
+	case 7 * 24 * time.Hour:
+		return uint64(ratelimitv3.RateLimitResponse_RateLimit_WEEK)
+	default:
+		return uint64(ratelimitv3.RateLimitResponse_RateLimit_UNKNOWN)
 	}
+}
+
+// appendNumber appends an integer field, which is left out if it is 0.
+func appendNumber(b []byte, number protowire.Number, value uint64) []byte {
+	if value == 0 {
+		return b
+	}
+	return protowire.AppendVarint(protowire.AppendTag(b, number, protowire.VarintType), value)
+}
+
+// appendText appends a string field, which is left out if it is empty.
+func appendText(b []byte, number protowire.Number, text string) []byte {
+	if text == "" {
+		return b
+	}
+	return protowire.AppendString(protowire.AppendTag(b, number, protowire.BytesType), text)
+}
+
+// openMessage starts a field that holds a message. It returns the position of the message,
+// for closeMessage.
+func openMessage(b []byte, number protowire.Number) ([]byte, int) {
+	b = append(protowire.AppendTag(b, number, protowire.BytesType), 0) // most lengths need one byte
+	return b, len(b)
+}
+
+// closeMessage ends the message that starts at the position and sets its length.
+func closeMessage(b []byte, start int) []byte {
+	length := len(b) - start
+	more := protowire.SizeVarint(uint64(length)) - 1 //nolint:gosec // a length is not negative
+	if more > 0 {
+		b = append(b, make([]byte, more)...)
+		copy(b[start+more:], b[start:start+length])
+	}
+	protowire.AppendVarint(b[:start-1], uint64(length)) //nolint:gosec // a length is not negative
+	return b
 }

@@ -24,22 +24,57 @@ type Options struct {
 
 // Service answers envoy.service.ratelimit.v3.RateLimitService.
 type Service struct {
-	ratelimitv3.UnimplementedRateLimitServiceServer
-
 	options Options
+	// info and handle are arguments for interceptors, the same for every call.
+	info   *grpc.UnaryServerInfo
+	handle grpc.UnaryHandler
 }
 
 // New returns the service.
-func New(o Options) *Service { return &Service{options: o} }
+func New(o Options) *Service {
+	s := &Service{options: o}
+	s.info = &grpc.UnaryServerInfo{Server: s, FullMethod: ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName}
+	s.handle = func(ctx context.Context, message any) (any, error) {
+		return s.shouldRateLimit(ctx, message.(*request))
+	}
+	return s
+}
 
-// Register adds the service to the server.
-func (s *Service) Register(r grpc.ServiceRegistrar) { ratelimitv3.RegisterRateLimitServiceServer(r, s) }
+// Register adds the service to the server. The codec of the server must be the one of
+// package grpcserver.
+func (s *Service) Register(r grpc.ServiceRegistrar) { r.RegisterService(&description, s) }
 
-// ShouldRateLimit decides one request. It returns InvalidArgument, with the field named, for
+// description is ratelimitv3.RateLimitService_ServiceDesc with messages that encode
+// themselves.
+var description = grpc.ServiceDesc{
+	ServiceName: "envoy.service.ratelimit.v3.RateLimitService",
+	HandlerType: (*any)(nil),
+	Metadata:    "envoy/service/ratelimit/v3/rls.proto", // for server reflection
+	Methods: []grpc.MethodDesc{{
+		MethodName: "ShouldRateLimit",
+		Handler: func(service any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+			return service.(*Service).serve(ctx, decode, interceptor)
+		},
+	}},
+}
+
+// serve decodes the request and decides it. Interceptors must not keep the request.
+func (s *Service) serve(ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+	r := requests.Get().(*request)
+	if err := decode(r); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return s.handle(ctx, r)
+	}
+	return interceptor(ctx, r, s.info, s.handle)
+}
+
+// shouldRateLimit decides one request. It returns InvalidArgument, with the field named, for
 // a malformed request, Unavailable before the first plans are loaded, and the status of a
 // cancelled call.
-func (s *Service) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
-	check, err := checkOf(r)
+func (s *Service) shouldRateLimit(ctx context.Context, r *request) (*response, error) {
+	check, err := r.toCheck()
 	if err != nil {
 		return nil, statusOf(err)
 	}
@@ -47,7 +82,10 @@ func (s *Service) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLimitR
 	if err != nil {
 		return nil, statusOf(err)
 	}
-	return s.response(decision), nil
+	if decision.Degraded == "" { // else a call to the store may still read the check
+		r.release()
+	}
+	return s.responseOf(decision), nil
 }
 
 // statusOf returns the gRPC status of the error.

@@ -1,0 +1,218 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package envoyrls_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// This file is the specification of the wire format: the same conversions, with the messages
+// of the generated code.
+
+// readRequest decodes the request with the generated code, after it replaced the bytes of
+// strings that are not valid UTF-8.
+func readRequest(wire []byte) (*ratelimitv3.RateLimitRequest, error) {
+	r := &ratelimitv3.RateLimitRequest{}
+	return r, proto.Unmarshal(withUTF8(wire, r.ProtoReflect().Descriptor()), r)
+}
+
+// withUTF8 returns the message with a question mark for each invalid byte in its strings. It
+// stops at malformed bytes.
+func withUTF8(wire []byte, d protoreflect.MessageDescriptor) (out []byte) {
+	for len(wire) > 0 {
+		number, kind, n := protowire.ConsumeField(wire)
+		if n < 0 {
+			return append(out, wire...)
+		}
+		f := d.Fields().ByNumber(number)
+		if kind != protowire.BytesType || f == nil {
+			out, wire = append(out, wire[:n]...), wire[n:]
+			continue
+		}
+		_, _, tag := protowire.ConsumeTag(wire)
+		value, _ := protowire.ConsumeBytes(wire[tag:])
+		if f.Kind() == protoreflect.MessageKind {
+			value = withUTF8(value, f.Message())
+		} else if f.Kind() == protoreflect.StringKind {
+			value = []byte(withQuestionMarks(string(value)))
+		}
+		out, wire = protowire.AppendBytes(append(out, wire[:tag]...), value), wire[n:]
+	}
+	return out
+}
+
+func withQuestionMarks(text string) string {
+	var b strings.Builder
+	for i, r := range text {
+		if r == utf8.RuneError && !strings.HasPrefix(text[i:], string(utf8.RuneError)) {
+			r = '?'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// checkOf converts the request into a check. It returns a *limiter.FieldError for a
+// malformed request.
+func checkOf(r *ratelimitv3.RateLimitRequest) (*limiter.Check, error) {
+	switch n := len(r.GetDescriptors()); {
+	case r.GetDomain() == "":
+		return nil, &limiter.FieldError{Field: "domain", Problem: "must not be empty"}
+	case n == 0:
+		return nil, &limiter.FieldError{Field: "descriptors", Problem: "must not be empty"}
+	case n > limiter.MaxDescriptors: // before anything is allocated for them
+		return nil, &limiter.FieldError{Field: "descriptors", Problem: fmt.Sprintf("has %d elements, at most %d", n, limiter.MaxDescriptors)}
+	}
+	hits, err := hitsOf("hits_addend", uint64(r.GetHitsAddend()))
+	if err != nil {
+		return nil, err
+	}
+	hits.Peek = false // on the request, 0 is the default and means 1
+	check := &limiter.Check{
+		Attributes: plan.Attributes{Domain: r.GetDomain(), Descriptors: make([]plan.Descriptor, len(r.GetDescriptors()))},
+		Charges:    make([]limiter.Charge, len(r.GetDescriptors())),
+	}
+	for i, d := range r.GetDescriptors() {
+		check.Attributes.Descriptors[i] = descriptorOf(d)
+		if check.Charges[i], err = chargeOf(d, hits, i); err != nil {
+			return nil, err
+		}
+	}
+	return check, nil
+}
+
+func descriptorOf(d *commonv3.RateLimitDescriptor) plan.Descriptor {
+	entries := make(plan.Descriptor, len(d.GetEntries()))
+	for i, e := range d.GetEntries() {
+		entries[i] = plan.Entry{Key: e.GetKey(), Value: e.GetValue()}
+	}
+	return entries
+}
+
+// chargeOf returns the charge of the i-th descriptor: its own hits, or else those of the
+// request.
+func chargeOf(d *commonv3.RateLimitDescriptor, hits limiter.Charge, i int) (charge limiter.Charge, err error) {
+	at := fmt.Sprintf("descriptors[%d]", i)
+	if d.GetIsNegativeHits() {
+		// A client that could return units could spend without end.
+		return charge, &limiter.FieldError{Field: at + ".is_negative_hits", Problem: "is not supported"}
+	}
+	charge = hits
+	if own := d.GetHitsAddend(); own != nil {
+		if charge, err = hitsOf(at+".hits_addend", own.GetValue()); err != nil {
+			return charge, err
+		}
+	}
+	charge.Limit = requestedLimit(d.GetLimit())
+	return charge, nil
+}
+
+// hitsOf returns the charge for a number of hits. 0 hits peek whether one unit would be
+// admitted.
+func hitsOf(field string, hits uint64) (limiter.Charge, error) {
+	if hits > plan.MaxThreshold {
+		return limiter.Charge{}, &limiter.FieldError{Field: field, Problem: fmt.Sprintf("must be at most %d", plan.MaxThreshold)}
+	}
+	return limiter.Charge{Cost: max(1, int64(hits)), Peek: hits == 0}, nil
+}
+
+// windows maps the units of Envoy to windows. MONTH and YEAR are longer than any window.
+var windows = map[typev3.RateLimitUnit]time.Duration{
+	typev3.RateLimitUnit_SECOND: time.Second,
+	typev3.RateLimitUnit_MINUTE: time.Minute,
+	typev3.RateLimitUnit_HOUR:   time.Hour,
+	typev3.RateLimitUnit_DAY:    24 * time.Hour,
+}
+
+// requestedLimit returns the limit of the descriptor, or nil if it has none. A unit that is
+// not in windows matches no limit of a policy; the engine ignores it and counts it.
+func requestedLimit(l *commonv3.RateLimitDescriptor_RateLimitOverride) *limiter.RequestedLimit {
+	if l == nil {
+		return nil
+	}
+	return &limiter.RequestedLimit{Units: int64(l.GetRequestsPerUnit()), Window: windows[l.GetUnit()]}
+}
+
+// responseOf returns the response for the decision.
+func responseOf(d *limiter.Decision, legacyHeaders bool) *ratelimitv3.RateLimitResponse {
+	a := answer.New(d, answer.Options{BodyOnDenialOnly: true, DenyStatus: 429, LegacyHeaders: legacyHeaders})
+	defer a.Release()
+	r := &ratelimitv3.RateLimitResponse{
+		OverallCode:          codeOf(d.Allowed),
+		Statuses:             make([]*ratelimitv3.RateLimitResponse_DescriptorStatus, len(d.Descriptors)),
+		ResponseHeadersToAdd: headersOf(a.Headers),
+		RawBody:              bytes.Clone(a.Body),
+	}
+	for i := range d.Descriptors {
+		r.Statuses[i] = statusOfDescriptor(&d.Descriptors[i])
+	}
+	return r
+}
+
+func codeOf(allowed bool) ratelimitv3.RateLimitResponse_Code {
+	if allowed {
+		return ok
+	}
+	return over
+}
+
+func headersOf(headers []answer.Header) []*corev3.HeaderValue {
+	values := make([]*corev3.HeaderValue, len(headers))
+	for i, h := range headers {
+		values[i] = &corev3.HeaderValue{Key: h.Name, Value: h.Value}
+	}
+	return values
+}
+
+func statusOfDescriptor(state *limiter.DescriptorState) *ratelimitv3.RateLimitResponse_DescriptorStatus {
+	s := &ratelimitv3.RateLimitResponse_DescriptorStatus{Code: codeOf(state.Allowed)}
+	l := state.Tightest
+	if l == nil {
+		return s
+	}
+	s.CurrentLimit = currentLimit(l)
+	s.LimitRemaining = uint32(answer.Available(l))
+	reset := l.ResetAfter
+	if state.RetryAfter > 0 {
+		reset = state.RetryAfter
+	}
+	s.DurationUntilReset = durationpb.New(time.Duration(answer.RoundUp(reset, time.Second)) * time.Second)
+	return s
+}
+
+// units maps windows to the units of Envoy.
+var units = map[time.Duration]ratelimitv3.RateLimitResponse_RateLimit_Unit{
+	time.Second:        ratelimitv3.RateLimitResponse_RateLimit_SECOND,
+	time.Minute:        ratelimitv3.RateLimitResponse_RateLimit_MINUTE,
+	time.Hour:          ratelimitv3.RateLimitResponse_RateLimit_HOUR,
+	24 * time.Hour:     ratelimitv3.RateLimitResponse_RateLimit_DAY,
+	7 * 24 * time.Hour: ratelimitv3.RateLimitResponse_RateLimit_WEEK,
+}
+
+// currentLimit returns the limit under the name it has in the RateLimit headers. The unit of
+// a window that is not in units is UNKNOWN.
+func currentLimit(l *limiter.LimitState) *ratelimitv3.RateLimitResponse_RateLimit {
+	return &ratelimitv3.RateLimitResponse_RateLimit{
+		Name:            string(answer.AppendItemName(nil, l)),
+		RequestsPerUnit: uint32(l.Quota),
+		Unit:            units[l.Window],
+	}
+}
