@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // standardJSON returns the value as encoding/json writes it.
@@ -111,16 +112,6 @@ func TestAnswersAllocateOnce(t *testing.T) {
 		{Policy: "shop/login", Limit: "burst", Quota: 100, Remaining: 97, Window: time.Minute},
 		{Policy: "shop/login", Limit: "daily", Quota: 1000, Remaining: 997, Window: 24 * time.Hour},
 	}}
-	allocations := fewestAllocations(func() { New(d, Options{LegacyHeaders: true}).Release() })
+	allocations := testenv.FewestAllocations(func() { New(d, Options{LegacyHeaders: true}).Release() })
 	NewWithT(t).Expect(allocations).To(BeNumerically("<=", 1))
-}
-
-// fewestAllocations returns the number of allocations of the call that needs the fewest. The
-// race detector makes a sync.Pool drop some of its content, so not every call finds any.
-func fewestAllocations(call func()) float64 {
-	fewest := testing.AllocsPerRun(1, call)
-	for range 100 {
-		fewest = min(fewest, testing.AllocsPerRun(1, call))
-	}
-	return fewest
 }

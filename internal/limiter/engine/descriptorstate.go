@@ -4,14 +4,16 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// descriptorStates returns the outcome of each of n descriptors.
-func (ev *evaluation) descriptorStates(d *limiter.Decision, n int) []limiter.DescriptorState {
-	states := make([]limiter.DescriptorState, n)
+// appendDescriptorStates appends the outcome of each of n descriptors to an empty list.
+func (ev *evaluation) appendDescriptorStates(states []limiter.DescriptorState, d *limiter.Decision, n int) []limiter.DescriptorState {
+	states = slices.Grow(states, n)[:n]
 	for i := range states {
 		states[i].Allowed = true
 		for _, r := range ev.outrightDenials {
@@ -21,8 +23,8 @@ func (ev *evaluation) descriptorStates(d *limiter.Decision, n int) []limiter.Des
 		}
 	}
 	limits := d.Limits
-	for i, pt := range ev.participants {
-		denies := ev.denies(i, d)
+	for i := range ev.participants {
+		pt, denies := &ev.participants[i], ev.denies(i, d)
 		own := limits[:min(len(pt.limits), len(limits))] // empty if Redis did not answer
 		limits = limits[len(own):]
 		for j := range states {
@@ -53,7 +55,7 @@ func addOutcome(s *limiter.DescriptorState, limits []limiter.LimitState, denies 
 
 // denies reports whether the i-th participant denied the check.
 func (ev *evaluation) denies(i int, d *limiter.Decision) bool {
-	pt, entry := ev.participants[i], &ev.call.Entries[i]
+	pt, entry := &ev.participants[i], &ev.call.Entries[i]
 	switch {
 	case !pt.enforces():
 		return false

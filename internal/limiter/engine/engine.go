@@ -119,11 +119,11 @@ func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *li
 		return nil, err
 	}
 	check.Attributes.Normalize()
-	policies, failures, err := v.find(check)
-	if err != nil {
+	evaluation := newEvaluation()
+	if err := evaluation.find(v.view, check); err != nil {
 		return nil, err
 	}
-	evaluation := newEvaluation(check, policies, failures)
+	evaluation.addPolicies(check)
 	if len(evaluation.call.Entries) > 0 {
 		evaluation.call.Draw = e.draw()
 		evaluation.reply, err = e.store.Evaluate(ctx, &evaluation.call)
@@ -131,11 +131,8 @@ func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *li
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return nil, ctx.Err()
 	}
-	decision = evaluation.judge(err)
+	decision = evaluation.judge(check, err)
 	decision.Revision = v.snapshot.Revision()
-	if check.Charges != nil {
-		decision.Descriptors = evaluation.descriptorStates(decision, len(check.Charges))
-	}
 	if decision.Degraded != "" {
 		e.log.degraded(err, decision)
 	}
@@ -143,6 +140,9 @@ func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *li
 	if !check.IsPeek() {
 		e.metrics.count(evaluation, v.series, decision, err)
 		e.metrics.duration.Observe(time.Since(start).Seconds())
+	}
+	if err == nil {
+		evaluation.release()
 	}
 	return decision, nil
 }

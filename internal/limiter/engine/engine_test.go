@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ type modelStore struct {
 }
 
 func (s *modelStore) Evaluate(_ context.Context, call *script.Call) (*script.Reply, error) {
-	s.last = call
+	s.last = &script.Call{Entries: slices.Clone(call.Entries), Denied: call.Denied, Draw: call.Draw}
 	if s.err != nil {
 		return nil, s.err
 	}

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -16,6 +17,9 @@ import (
 type evaluation struct {
 	call  script.Call
 	reply *script.Reply // nil if the store was not called or did not answer
+
+	matches []plan.Found
+	found   []applicable // the policies that apply
 
 	participants    []participant // participants[i] belongs to call.Entries[i]
 	outrightDenials []outrightDenial
@@ -44,14 +48,36 @@ type outrightDenial struct {
 	descriptors descriptorSet
 }
 
-func newEvaluation(check *limiter.Check, policies []applicable, failures []expressionFailure) *evaluation {
-	ev := &evaluation{failures: failures, overQuota: -1}
+var evaluations = sync.Pool{New: func() any { return &evaluation{} }}
+
+func newEvaluation() *evaluation {
+	ev := evaluations.Get().(*evaluation) //nolint:forcetypeassert // the pool holds only these
+	ev.overQuota = -1
+	return ev
+}
+
+// release returns the evaluation to the pool. It must not be called while the call may still be
+// in flight.
+func (ev *evaluation) release() {
+	clear(ev.matches)
+	clear(ev.found)
+	clear(ev.participants)
+	clear(ev.outrightDenials)
+	ev.call.Clear()
+	*ev = evaluation{
+		call: ev.call, matches: ev.matches[:0], found: ev.found[:0],
+		participants: ev.participants[:0], outrightDenials: ev.outrightDenials[:0],
+	}
+	evaluations.Put(ev)
+}
+
+// addPolicies sets the participants of the check, and its other outcomes, from the policies that
+// apply.
+func (ev *evaluation) addPolicies(check *limiter.Check) {
 	if check.Key != nil {
 		ev.givenKey = script.EncodeKey(check.Key...)
 	}
-	ev.call.Entries = make([]script.Entry, 0, len(policies))
-	ev.participants = make([]participant, 0, len(policies))
-	for _, p := range policies {
+	for _, p := range ev.found {
 		if p.plan.Mode == plan.ModeDisabled {
 			ev.sawDisabled = true
 			continue
@@ -59,7 +85,6 @@ func newEvaluation(check *limiter.Check, policies []applicable, failures []expre
 		ev.addPolicy(p, check)
 	}
 	ev.markOverQuota()
-	return ev
 }
 
 // addPolicy finds the key and its override and adds the policy to the

@@ -19,49 +19,45 @@ type applicable struct {
 	descriptor int
 }
 
-// find returns the policies of the check in the order of the chain, and the expressions
-// that failed.
-func (v *view) find(check *limiter.Check) (found []applicable, failures []expressionFailure, err error) {
+// find sets the policies of the check in the order of the chain, and the expressions that
+// failed.
+func (ev *evaluation) find(v *view, check *limiter.Check) error {
 	if len(check.Policies) == 0 {
-		found, failures = v.matched(&check.Attributes)
-		return found, failures, nil
+		ev.findMatching(v, &check.Attributes)
+		return nil
 	}
-	found = make([]applicable, len(check.Policies))
 	for i, id := range check.Policies {
 		p := v.policies[v.snapshot.Lookup(id)]
 		if p == nil {
-			return nil, nil, &limiter.UnknownPolicyError{Policy: id}
+			return &limiter.UnknownPolicyError{Policy: id}
 		}
-		found[i] = applicable{policy: p, descriptor: plan.AllDescriptors}
-		if slices.Contains(found[:i], found[i]) {
-			return nil, nil, &limiter.FieldError{Field: fmt.Sprintf("policies[%d]", i), Problem: "is named twice"}
+		named := applicable{policy: p, descriptor: plan.AllDescriptors}
+		if slices.Contains(ev.found, named) {
+			return &limiter.FieldError{Field: fmt.Sprintf("policies[%d]", i), Problem: "is named twice"}
 		}
+		ev.found = append(ev.found, named)
 	}
-	return found, nil, nil
+	return nil
 }
 
-// matched returns the policies of which at least one match holds for the attributes.
-func (v *view) matched(a *plan.Attributes) (found []applicable, failures []expressionFailure) {
-	matches := v.snapshot.Match(a)
-	if len(matches) > 0 {
-		found = make([]applicable, 0, len(matches))
-	}
-	for _, m := range matches {
+// findMatching finds the policies of which at least one match holds for the attributes.
+func (ev *evaluation) findMatching(v *view, a *plan.Attributes) {
+	ev.matches = v.snapshot.AppendMatches(ev.matches, a)
+	for _, m := range ev.matches {
 		c := applicable{policy: v.policies[m.Plan], descriptor: m.Descriptor}
-		if n := len(found); n > 0 && found[n-1] == c {
+		if n := len(ev.found); n > 0 && ev.found[n-1] == c {
 			continue // an earlier match of the policy holds
 		}
 		holds, err := c.holds(m.Match, a)
 		if err != nil {
-			failures = append(failures, expressionFailure{
+			ev.failures = append(ev.failures, expressionFailure{
 				policy: c.policy, field: c.conditions[m.Match].field,
 			})
 		}
 		if holds {
-			found = append(found, c)
+			ev.found = append(ev.found, c)
 		}
 	}
-	return found, failures
 }
 
 // holds reports whether the expression of the match holds. A failing expression counts

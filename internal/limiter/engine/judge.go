@@ -18,12 +18,32 @@ const (
 	messageUnavailable = "Rate limits cannot be checked at the moment."
 )
 
+// decisionMemory is a decision with memory for the limits and descriptors of most checks, so that
+// it is one allocation.
+type decisionMemory struct {
+	limiter.Decision
+
+	limits      [2]limiter.LimitState
+	descriptors [1]limiter.DescriptorState
+}
+
 // judge turns the reply of the store, or the error in its place, into a decision.
-func (ev *evaluation) judge(err error) *limiter.Decision {
-	d := &limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed}
+func (ev *evaluation) judge(check *limiter.Check, err error) *limiter.Decision {
+	memory := &decisionMemory{}
+	d := &memory.Decision
+	d.Allowed, d.Reason = true, limiter.ReasonAllowed
 	if ev.reply != nil {
-		d.Limits = ev.limitStates()
+		d.Limits = ev.appendLimitStates(memory.limits[:0])
 	}
+	ev.decide(d, err)
+	if check.Charges != nil {
+		d.Descriptors = ev.appendDescriptorStates(memory.descriptors[:0], d, len(check.Charges))
+	}
+	return d
+}
+
+// decide sets the outcome of the decision.
+func (ev *evaluation) decide(d *limiter.Decision, err error) {
 	switch {
 	case len(ev.participants) == 0 && len(ev.outrightDenials) == 0:
 		d.Reason = ev.reasonWithoutLimits()
@@ -35,7 +55,6 @@ func (ev *evaluation) judge(err error) *limiter.Decision {
 	default:
 		ev.denyByVerdicts(d)
 	}
-	return d
 }
 
 // reasonWithoutLimits returns why no policy took part.
@@ -99,8 +118,8 @@ func (ev *evaluation) degrade(d *limiter.Decision) {
 // policy of the chain is named. RetryAfter is the longest of all limits that are not in mode
 // Shadow.
 func (ev *evaluation) denyByVerdicts(d *limiter.Decision) {
-	for i, pt := range ev.participants {
-		r := &ev.reply.Entries[i]
+	for i := range ev.participants {
+		pt, r := &ev.participants[i], &ev.reply.Entries[i]
 		if r.Verdict != script.Admitted && pt.enforces() && d.Allowed {
 			reason, limit := pt.denialReason(r)
 			deny(d, pt.policy, reason, limit)
@@ -119,7 +138,7 @@ func (ev *evaluation) denyByVerdicts(d *limiter.Decision) {
 // denialReason returns why the policy denied and the limit that caused it: the limit that
 // started the live block, else the first limit that does not admit the cost. Suppressed is the reason
 // only if no limit is exceeded.
-func (pt participant) denialReason(r *script.EntryReply) (limiter.Reason, string) {
+func (pt *participant) denialReason(r *script.EntryReply) (limiter.Reason, string) {
 	if r.Verdict == script.Blocked {
 		return limiter.ReasonBlocked, r.BlockedBy
 	}
@@ -136,20 +155,16 @@ func (pt participant) denialReason(r *script.EntryReply) (limiter.Reason, string
 	return limiter.ReasonSuppressed, shed
 }
 
-func (ev *evaluation) limitStates() []limiter.LimitState {
-	total := 0
-	for _, pt := range ev.participants {
-		total += len(pt.limits)
-	}
-	states := make([]limiter.LimitState, 0, total)
-	for i, pt := range ev.participants {
-		states = pt.appendStates(states, &ev.reply.Entries[i])
+func (ev *evaluation) appendLimitStates(states []limiter.LimitState) []limiter.LimitState {
+	for i := range ev.participants {
+		states = ev.participants[i].appendStates(states, &ev.reply.Entries[i])
 	}
 	return states
 }
 
-func (pt participant) appendStates(states []limiter.LimitState, r *script.EntryReply) []limiter.LimitState {
-	for i, l := range pt.limits {
+func (pt *participant) appendStates(states []limiter.LimitState, r *script.EntryReply) []limiter.LimitState {
+	for i := range pt.limits {
+		l := &pt.limits[i]
 		lr, quota := &r.Limits[i], pt.quotas[i]
 		states = append(states, limiter.LimitState{
 			Policy:                pt.id,

@@ -52,7 +52,8 @@ func (l *decisionLog) write(ctx context.Context, check *limiter.Check, ev *evalu
 		return
 	}
 	states := d.Limits
-	for i, pt := range ev.participants {
+	for i := range ev.participants {
+		pt := &ev.participants[i]
 		entry := &ev.call.Entries[i]
 		attrs := slices.Concat(common, []slog.Attr{
 			slog.String("policy", pt.id), slog.String("keyHash", keyHash(entry.Key)),

@@ -159,7 +159,8 @@ func (m *metrics) count(ev *evaluation, series viewMetrics, d *limiter.Decision,
 	for _, p := range ev.ignoredLimits {
 		m.ignored.WithLabelValues(p.plan.Namespace, p.plan.Name).Inc()
 	}
-	for i, pt := range ev.participants {
+	for i := range ev.participants {
+		pt := &ev.participants[i]
 		switch {
 		case pt.peek:
 		case ev.reply != nil:
@@ -175,7 +176,7 @@ func (m *metrics) count(ev *evaluation, series viewMetrics, d *limiter.Decision,
 	}
 }
 
-func (pm *policyMetrics) countReply(pt participant, r *script.EntryReply) {
+func (pm *policyMetrics) countReply(pt *participant, r *script.EntryReply) {
 	if r.Verdict == script.Admitted {
 		pm.countDecision(pt.policy, true, "")
 		return

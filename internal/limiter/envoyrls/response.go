@@ -4,8 +4,8 @@
 package envoyrls
 
 import (
-	"bytes"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,17 +18,37 @@ import (
 )
 
 // response is an encoded RateLimitResponse.
-type response struct {
-	buffer mem.SliceBuffer
-	// buffers holds buffer, so that both need no allocation of their own.
-	buffers [1]mem.Buffer
-}
+type response struct{ buffers [1]mem.Buffer }
 
 // MarshalWire returns the response in the protobuf encoding.
 func (r *response) MarshalWire() mem.BufferSlice { return r.buffers[:] }
 
-// scratch pools the memory in which responses grow.
-var scratch = sync.Pool{New: func() any { return new(make([]byte, 0, 1024)) }}
+const (
+	// responseBytes is the memory for a response: more than the size up to which gRPC does not
+	// return memory to its pool.
+	responseBytes = 2 << 10
+	// maxPooledBytes keeps the memory of rare large responses out of the pool.
+	maxPooledBytes = 64 << 10
+)
+
+// responsePool implements mem.BufferPool for responses, which gRPC frees after it has sent them.
+type responsePool struct{ buffers sync.Pool }
+
+var pool = &responsePool{buffers: sync.Pool{New: func() any { return new(make([]byte, 0, responseBytes)) }}}
+
+// Get returns an empty buffer with at least the capacity.
+func (p *responsePool) Get(capacity int) *[]byte {
+	b := p.buffers.Get().(*[]byte)
+	*b = slices.Grow((*b)[:0], capacity)
+	return b
+}
+
+// Put returns a buffer to the pool.
+func (p *responsePool) Put(b *[]byte) {
+	if cap(*b) <= maxPooledBytes {
+		p.buffers.Put(b)
+	}
+}
 
 // responseOf returns the response for the decision. The body of a denial names status 429
 // whatever the reason, because Envoy sends that status for every denial.
@@ -37,17 +57,9 @@ func (s *Service) responseOf(d *limiter.Decision) *response {
 		BodyOnDenialOnly: true, DenyStatus: http.StatusTooManyRequests, LegacyHeaders: s.options.Door.LegacyHeaders,
 	})
 	defer a.Release()
-	wire := scratch.Get().(*[]byte)
-	defer scratch.Put(wire)
-	*wire = appendResponse((*wire)[:0], d, a)
-	r := &response{}
-	if mem.IsBelowBufferPoolingThreshold(len(*wire)) {
-		r.buffer = bytes.Clone(*wire)
-		r.buffers[0] = &r.buffer
-	} else {
-		r.buffers[0] = mem.Copy(*wire, mem.DefaultBufferPool())
-	}
-	return r
+	wire := pool.Get(responseBytes)
+	*wire = appendResponse(*wire, d, a)
+	return &response{buffers: [1]mem.Buffer{mem.NewBuffer(wire, pool)}}
 }
 
 // The functions below append messages in the protobuf encoding. The numbers of fields are

@@ -63,11 +63,19 @@ func NormalizeHost(host string) string {
 	if strings.HasPrefix(host, "[") { // [IPv6] or [IPv6]:port
 		literal, _, _ = strings.Cut(host[1:], "]")
 	}
-	if address, err := netip.ParseAddr(literal); err == nil {
-		return normalizeAddress(address).String()
+	if mayBeAddress(literal) {
+		if address, err := netip.ParseAddr(literal); err == nil {
+			return normalizeAddress(address).String()
+		}
 	}
 	host, _, _ = strings.Cut(host, ":")
 	return strings.TrimRightFunc(host, func(r rune) bool { return r == '.' || unicode.IsSpace(r) })
+}
+
+// mayBeAddress reports whether the host may be an IP address. Almost no host is one, and parsing
+// the others would allocate an error for each.
+func mayBeAddress(host string) bool {
+	return host != "" && (host[0] >= '0' && host[0] <= '9' || strings.Count(host, ":") >= 2)
 }
 
 // normalizeAddress returns the address without zone, and an IPv4-mapped one as IPv4.

@@ -6,6 +6,7 @@ package plan
 import (
 	"cmp"
 	"slices"
+	"sync"
 )
 
 // index finds the matches that may hold for a request. It is a tree: many matches are
@@ -79,16 +80,18 @@ func newNode(matches []*candidate, facts []fact, copiesPerMatch int) *node {
 	return &node{split: s}
 }
 
-// match returns the matches that hold for the request, in the order of the plans' IDs, and
-// for one plan in the order of descriptors.
-func (x *index) match(a *Attributes) []Found {
-	matches := x.root.find(nil, a)
-	if len(matches) == 0 {
-		return nil
-	}
+// candidates pools the memory for the candidates of a request.
+var candidates = sync.Pool{New: func() any { return new([]*candidate) }}
+
+// appendMatches appends the matches that hold for the request, in the order of the plans' IDs,
+// and for one plan in the order of descriptors.
+func (x *index) appendMatches(found []Found, a *Attributes) []Found {
+	buffer := candidates.Get().(*[]*candidate) //nolint:forcetypeassert // the pool holds only these
+	defer candidates.Put(buffer)
+	*buffer = x.root.find((*buffer)[:0], a)
+	matches := *buffer
 	// A match is found twice if two of its hosts, or two descriptors, lead to it.
 	slices.SortFunc(matches, func(a, b *candidate) int { return cmp.Or(a.rank-b.rank, a.position-b.position) })
-	var found []Found
 	for i := 0; i < len(matches); {
 		first, plan := len(found), matches[i].plan
 		for ; i < len(matches) && matches[i].plan == plan; i++ {

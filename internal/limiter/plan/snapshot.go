@@ -48,4 +48,9 @@ func (s *Snapshot) Lookup(id string) *Plan { return s.byID[id] }
 
 // Match returns the matches that hold for the normalized attributes, in the order of the
 // plans' IDs. It ignores disabled plans.
-func (s *Snapshot) Match(a *Attributes) []Found { return s.index.match(a) }
+func (s *Snapshot) Match(a *Attributes) []Found { return s.AppendMatches(nil, a) }
+
+// AppendMatches appends to found what Match returns.
+func (s *Snapshot) AppendMatches(found []Found, a *Attributes) []Found {
+	return s.index.appendMatches(found, a)
+}

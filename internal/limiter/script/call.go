@@ -198,7 +198,7 @@ type Entry struct {
 }
 
 // Call is one atomic decision. No two entries may have both the same policy
-// and the same key.
+// and the same key. It holds the memory of its reply, so that calls can be pooled.
 type Call struct {
 	Entries []Entry
 	// Denied is true if the check is denied already, outside the call: only policies
@@ -206,6 +206,22 @@ type Call struct {
 	Denied bool
 	// Draw is a uniform random number in 0..2^32-1, with which Suppressed sheds.
 	Draw uint32
+
+	reply    Reply
+	limits   []LimitReply // of reply
+	keyText  []byte       // the Redis keys, one after the other
+	keyNames []string     // the Redis keys
+}
+
+// Clear empties the call, which keeps its memory. The reply to it is no longer valid.
+func (c *Call) Clear() {
+	clear(c.Entries)
+	clear(c.reply.Entries)
+	clear(c.keyNames)
+	*c = Call{
+		Entries: c.Entries[:0], reply: Reply{Entries: c.reply.Entries[:0]},
+		limits: c.limits[:0], keyText: c.keyText[:0], keyNames: c.keyNames[:0],
+	}
 }
 
 // keys returns the number of Redis keys of the call.
@@ -238,7 +254,8 @@ func (v Verdict) String() string {
 	return [...]string{Admitted: "admitted", Denied: "denied", Blocked: "blocked", Tripped: "tripped"}[v]
 }
 
-// Reply is the answer to a Call, entry by entry.
+// Reply is the answer to a Call, entry by entry. It is valid until the call is cleared or evaluated
+// again.
 type Reply struct {
 	Entries []EntryReply
 }

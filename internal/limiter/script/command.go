@@ -22,18 +22,48 @@ func (s *Store) newCommand(calls ...*Call) command {
 	}
 	c.args = make([]any, 3, capacity)
 	for _, call := range calls {
-		for i := range call.Entries {
-			for _, suffix := range call.Entries[i].Policy.keys {
-				c.args = append(c.args, s.key(call.Entries[i].Key, suffix))
-			}
+		names := s.keyNames(call)
+		for i := range names {
+			c.args = append(c.args, &names[i]) // the client takes pointers, which need no memory
 		}
 	}
 	c.args[2] = len(c.args) - 3
+	c.args[3] = *c.args[3].(*string) //nolint:forcetypeassert // set above; the client routes by it
 	return c
 }
 
-func (s *Store) key(key Key, suffix string) string {
-	return s.prefix + "{" + string(key) + "}:" + suffix
+// keyNames returns the Redis keys of the call, in the memory of the call. They share one string.
+func (s *Store) keyNames(call *Call) []string {
+	text, names := call.keyText[:0], call.keyNames[:0]
+	for i := range call.Entries {
+		e := &call.Entries[i]
+		for _, suffix := range e.Policy.keys {
+			text = s.appendKey(text, e.Key, suffix)
+		}
+	}
+	rest := string(text)
+	for i := range call.Entries {
+		e := &call.Entries[i]
+		for _, suffix := range e.Policy.keys {
+			n := s.keyLength(e.Key, suffix)
+			names, rest = append(names, rest[:n]), rest[n:]
+		}
+	}
+	call.keyText, call.keyNames = text, names
+	return names
+}
+
+// key returns the Redis key with the suffix for a key of a policy.
+func (s *Store) key(key Key, suffix string) string { return string(s.appendKey(nil, key, suffix)) }
+
+func (s *Store) appendKey(text []byte, key Key, suffix string) []byte {
+	text = append(append(text, s.prefix...), '{')
+	text = append(append(text, key...), "}:"...)
+	return append(text, suffix...)
+}
+
+func (s *Store) keyLength(key Key, suffix string) int {
+	return len(s.prefix) + len("{") + len(key) + len("}:") + len(suffix)
 }
 
 // Flags of a run, as decide.lua reads them.
@@ -99,10 +129,10 @@ func (c *command) addRun(run []*pending) {
 	c.addEntries(first.call.Entries)
 	for _, p := range run {
 		if draws {
-			c.args = append(c.args, p.call.Draw)
+			c.args = append(c.args, &p.call.Draw)
 		}
 		for i := range p.call.Entries {
-			c.args = append(c.args, p.call.Entries[i].Cost)
+			c.args = append(c.args, &p.call.Entries[i].Cost)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package script
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -17,7 +18,7 @@ const millionths = 1e6
 func decodeReply(call *Call, receipts bool, value any) (*Reply, error) {
 	values, _ := value.([]any)
 	c := replyCursor{values: values}
-	reply := &Reply{Entries: make([]EntryReply, len(call.Entries))}
+	reply := call.newReply()
 	for i := range reply.Entries {
 		e := &reply.Entries[i]
 		e.Verdict = Verdict(c.number())
@@ -27,7 +28,6 @@ func decodeReply(call *Call, receipts bool, value any) (*Reply, error) {
 			e.BlockedBy = c.text()
 		}
 		policy := call.Entries[i].Policy
-		e.Limits = make([]LimitReply, len(policy.limits))
 		for j := range e.Limits {
 			l := &e.Limits[j]
 			admits := c.number()
@@ -49,6 +49,29 @@ func decodeReply(call *Call, receipts bool, value any) (*Reply, error) {
 		return nil, &StoreError{Cause: CauseScript, Err: errReply}
 	}
 	return reply, nil
+}
+
+// newReply returns an empty reply in the memory of the call.
+func (c *Call) newReply() *Reply {
+	n := 0
+	for i := range c.Entries {
+		n += len(c.Entries[i].Policy.limits)
+	}
+	c.reply.Entries = cleared(c.reply.Entries, len(c.Entries))
+	c.limits = cleared(c.limits, n)
+	rest := c.limits
+	for i := range c.Entries {
+		n := len(c.Entries[i].Policy.limits)
+		c.reply.Entries[i].Limits, rest = rest[:n:n], rest[n:]
+	}
+	return &c.reply
+}
+
+// cleared returns a list of n zero values, in the memory of the list if it is large enough.
+func cleared[T any](list []T, n int) []T {
+	list = slices.Grow(list[:0], n)[:n]
+	clear(list)
+	return list
 }
 
 // saturate caps the reported attempts at the threshold. The state may hold more, for a

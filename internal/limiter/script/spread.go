@@ -167,6 +167,9 @@ func (s *Store) refundCommand(g *group) command {
 			receipts = append(receipts, r.Limits)
 		}
 	}
+	if len(spent) == 0 {
+		return command{}
+	}
 	c := s.newCommand(&Call{Entries: spent})
 	c.addEntries(spent)
 	for i := range spent {
