@@ -29,11 +29,11 @@ const (
 	commandTimeout = 5 * time.Second
 )
 
-// RedisCluster is a Redis Cluster for one test: three masters that share all slots,
-// without replicas and persistence. As by default, it rejects commands while a slot has
+// RedisCluster is a Redis Cluster for one test: masters that share all slots, three unless
+// the test chooses another number, without replicas and persistence. As by default, it rejects commands while a slot has
 // no live owner.
 type RedisCluster struct {
-	// Nodes are the masters. Each starts with a third of the slots, in this order.
+	// Nodes are the masters. Each starts with an equal share of the slots, in this order.
 	Nodes []*Redis
 
 	// URL is the redis-cluster:// URL that names all nodes.
@@ -48,18 +48,24 @@ type RedisCluster struct {
 // when the test ends. The arguments go to every node.
 func StartRedisCluster(tb testing.TB, args ...string) *RedisCluster {
 	tb.Helper()
+	return StartRedisClusterOf(tb, clusterNodes, args...)
+}
+
+// StartRedisClusterOf is StartRedisCluster with a number of masters.
+func StartRedisClusterOf(tb testing.TB, masters int, args ...string) *RedisCluster {
+	tb.Helper()
 	c := &RedisCluster{tb: tb, clients: map[*Redis]*redis.Client{}, ids: map[string]*Redis{}}
 	clock, env := newClock(tb)
 	clock.Set(time.Now().Add(-time.Hour))
 	args = append([]string{"--cluster-node-timeout", strconv.FormatInt(nodeTimeout.Milliseconds(), 10)}, args...)
-	for i := range clusterNodes {
+	for i := range masters {
 		node := &Redis{tb: tb, program: redisServer, args: args, env: env}
 		node.launch(true)
 		c.Nodes = append(c.Nodes, node)
 		c.clients[node] = newNodeClient(tb, node)
 		c.ids[c.must(node, "CLUSTER", "MYID").(string)] = node
 		c.must(node, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
-		c.must(node, "CLUSTER", "ADDSLOTSRANGE", clusterSlots*i/clusterNodes, clusterSlots*(i+1)/clusterNodes-1)
+		c.must(node, "CLUSTER", "ADDSLOTSRANGE", clusterSlots*i/masters, clusterSlots*(i+1)/masters-1)
 	}
 	// A node rejects writes for two seconds after it first checked the cluster, which it
 	// did when it got its slots. Its clock stood still until here.
@@ -118,7 +124,7 @@ func (c *RedisCluster) AwaitOK() {
 			for _, line := range []string{
 				"cluster_state:ok",
 				fmt.Sprintf("cluster_slots_ok:%d", clusterSlots),
-				fmt.Sprintf("cluster_known_nodes:%d", clusterNodes),
+				fmt.Sprintf("cluster_known_nodes:%d", len(c.Nodes)),
 			} {
 				if !slices.Contains(strings.Fields(fmt.Sprint(info)), line) {
 					return fmt.Errorf("%s does not report %s but\n%v", node.Addr, line, info)

@@ -32,6 +32,14 @@ func TestClusterServes(t *testing.T) {
 	}
 }
 
+func TestClusterOfOneMasterServes(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	c := testenv.StartRedisClusterOf(t, 1)
+	g.Expect(c.URL).To(Equal("redis-cluster://" + c.Nodes[0].Addr))
+	g.Expect(c.Client(c.Nodes[0]).Set(t.Context(), "k", "v", 0).Err()).To(Succeed())
+}
+
 func TestClusterMigratesSlotWhileItServes(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

@@ -13,7 +13,7 @@
 //
 //	redis.go         Redis: one redis-server or valkey-server
 //	clock.go         Clock: the wall clock of a server, set by the test
-//	cluster.go       RedisCluster: three masters
+//	cluster.go       RedisCluster: three masters, or another number
 //	migration.go     Migration: moving a slot of a cluster
 //	apiserver.go     APIServer: kube-apiserver and etcd
 //	builders.go      PolicyBuilder: RateLimitPolicies for tests

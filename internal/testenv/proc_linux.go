@@ -14,9 +14,9 @@ import (
 	"syscall"
 )
 
-// dieWithParent makes the kernel kill a server with the test binary, for example after a
-// timeout, when no cleanup runs.
-func dieWithParent() *syscall.SysProcAttr {
+// DieWithParent returns attributes of a process that the kernel kills with the test binary,
+// for example after a timeout, when no cleanup runs.
+func DieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 

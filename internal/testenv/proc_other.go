@@ -7,9 +7,9 @@ package testenv
 
 import "syscall"
 
-// dieWithParent does nothing outside Linux: a server survives if its test binary is
-// killed.
-func dieWithParent() *syscall.SysProcAttr {
+// DieWithParent returns empty attributes outside Linux: a server survives if its test
+// binary is killed.
+func DieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{}
 }
 

@@ -183,7 +183,7 @@ func (r *Redis) start() error {
 	// Only Stop ends the process, no context.
 	cmd := exec.Command(server, args...)
 	cmd.Env = append(os.Environ(), r.env...)
-	cmd.SysProcAttr = dieWithParent()
+	cmd.SysProcAttr = DieWithParent()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", server, err)
 	}
