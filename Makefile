@@ -23,8 +23,19 @@ FUZZTIME ?= 10s
 # BENCH selects the benchmarks of `make bench`.
 BENCH ?= .
 
-# ROUNDS is the number of paired rounds of `make bench-compare`; few rounds mislead.
+# ROUNDS is the number of paired rounds of `make bench-compare`, DURATION the length of one
+# measurement; fewer or shorter ones mislead.
 ROUNDS ?= 6
+DURATION ?= 2s
+
+# SECTIONS limits `make bench-compare` to some sections, by the names in
+# test/bench/compare_test.go, such as SECTIONS="gRPC HTTP".
+SECTIONS ?=
+
+# RATELIMIT_BIN and GUBERNATOR_BIN are programs of envoyproxy/ratelimit and gubernator, to be
+# compared over gRPC.
+RATELIMIT_BIN ?=
+GUBERNATOR_BIN ?=
 
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 
@@ -149,10 +160,17 @@ scale: ## Measure cold start, memory and edits with 1,000 and 5,000 policies.
 	go test -run '^$$' -bench BenchmarkScale -benchtime 1x -timeout 30m ./cmd/weir
 
 .PHONY: bench-compare
-bench-compare: ## Compare Weir with no-op services (ROUNDS=6); UPDATE=docs writes the result into docs/performance.md.
+bench-compare: ## Compare Weir with no-op services, 20 minutes (SECTIONS=names ROUNDS=6); UPDATE=docs writes docs/performance.md.
 	hack/redis.sh
 	go test -run '^$$' -bench 'BenchmarkCompare$$' -benchtime 1x -timeout 60m ./test/bench \
-		-rounds $(ROUNDS) -report "$(if $(UPDATE),$(CURDIR)/$(UPDATE))"
+		-rounds $(ROUNDS) -duration $(DURATION) -sections "$(SECTIONS)" \
+		-ratelimit-bin "$(abspath $(RATELIMIT_BIN))" -gubernator-bin "$(abspath $(GUBERNATOR_BIN))" \
+		-report "$(if $(UPDATE),$(CURDIR)/$(UPDATE))"
+
+.PHONY: bench-check
+bench-check: ## Fail if Weir, beside a no-op service, is slower than docs/performance.md documents.
+	hack/redis.sh
+	go test -run '^$$' -bench 'BenchmarkCheck$$' -benchtime 1x -timeout 5m ./test/bench -rounds 10 -duration 1s
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target (FUZZTIME=10s, or 1000x for a number of inputs).

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Installs redis-server (7.0 or later, which the tests of Redis Cluster need),
-# valkey-server and a C compiler, unless all are present. The tests start the servers
-# and preload a clock into them, which the compiler builds; Go's race detector needs the
-# compiler as well.
+# valkey-server, redis-benchmark and a C compiler, unless all are present. The tests start
+# the servers and preload a clock into them, which the compiler builds; Go's race detector
+# needs the compiler as well. `make bench-compare` runs redis-benchmark.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/apt.sh"
 
@@ -28,6 +28,7 @@ missing() {
   packages=()
   has_redis || packages+=(redis-server)
   command -v valkey-server >/dev/null || packages+=(valkey-server)
+  command -v redis-benchmark >/dev/null || packages+=(redis-tools)
   command -v cc >/dev/null || packages+=(gcc libc6-dev)
   ((${#packages[@]} > 0))
 }
@@ -73,7 +74,7 @@ fi
 
 cat >&2 <<TEXT
 redis: missing ${packages[*]}. Please install
-  on Debian or Ubuntu:  sudo apt-get install redis-server valkey-server gcc libc6-dev
+  on Debian or Ubuntu:  sudo apt-get install redis-server redis-tools valkey-server gcc libc6-dev
                         (on Debian 12 valkey-server is in bookworm-backports)
   on Fedora:            sudo dnf install valkey valkey-compat-redis gcc
   on macOS:             brew install valkey   (which brings a redis-server, too)

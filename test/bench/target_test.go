@@ -5,6 +5,7 @@ package bench
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,8 +24,9 @@ import (
 type target struct {
 	name    string
 	address string // of gRPC or HTTP
+	connect connector
 	pid     int
-	redis   int // process ID of its Redis; 0 without one
+	redis   []int // process IDs of its Redis servers
 
 	// allowsAll is true for a service that allows every request of a denied workload.
 	allowsAll bool
@@ -32,35 +34,50 @@ type target struct {
 
 // weirTargets starts weir on an empty Redis and returns its gRPC and its HTTP address as
 // targets. policies is a folder.
-func weirTargets(tb testing.TB, policies string) (overGRPC, overHTTP target) {
+func weirTargets(tb testing.TB, policies string) (overGRPC, overHTTP *target) {
 	tb.Helper()
 	redis := testenv.StartRedis(tb)
+	return startWeir(tb, policies, redis.URL, []int{redis.Pid()})
+}
+
+// startWeir starts weir on the Redis servers with the URL and the process IDs. It waits
+// longer for Redis than by default, so that a pause of a busy machine lengthens a call and
+// does not let the failure mode decide. args come last.
+func startWeir(tb testing.TB, policies, redisURL string, redis []int, args ...string) (overGRPC, overHTTP *target) {
+	tb.Helper()
 	grpcAddress, httpAddress := testenv.FreeAddr(tb), testenv.FreeAddr(tb)
-	pid := startProcess(tb, exec.Command(testenv.Weir(tb), "standalone", "--policies", policies, "--redis-url", redis.URL,
-		"--grpc-address", grpcAddress, "--http-address", httpAddress, "--metrics-address", ""), grpcAddress)
-	overGRPC = target{name: "Weir", address: grpcAddress, pid: pid, redis: redis.Pid()}
-	overHTTP = target{name: "Weir", address: httpAddress, pid: pid, redis: redis.Pid()}
+	args = append([]string{
+		"standalone", "--policies", policies, "--redis-url", redisURL, "--store-timeout", "1s",
+		"--grpc-address", grpcAddress, "--http-address", httpAddress, "--metrics-address", "",
+	}, args...)
+	pid := startProcess(tb, exec.Command(testenv.Weir(tb), args...), grpcAddress)
+	overGRPC = &target{name: weirName, address: grpcAddress, connect: connectEnvoy, pid: pid, redis: redis}
+	overHTTP = &target{name: weirName, address: httpAddress, pid: pid, redis: redis}
 	return overGRPC, overHTTP
 }
 
 // noopTarget starts a no-op service of the kind, which answers the response.
-func noopTarget(tb testing.TB, name, kind string, response []byte) target {
+func noopTarget(tb testing.TB, name, kind string, response []byte) *target {
 	tb.Helper()
 	file := filepath.Join(tb.TempDir(), "response")
 	NewWithT(tb).Expect(os.WriteFile(file, response, 0o600)).To(Succeed())
 	address := testenv.FreeAddr(tb)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), envNoop+"="+kind, envAddress+"="+address, envResponse+"="+file)
-	return target{name: name, address: address, pid: startProcess(tb, cmd, address)}
+	return &target{
+		name: name, address: address, connect: connectEnvoy, pid: startProcess(tb, cmd, address),
+		allowsAll: kind == noopPlain,
+	}
 }
 
 // startProcess starts the command, waits until the address accepts connections, and stops
-// it when the benchmark ends.
+// it when the benchmark ends, or is killed.
 func startProcess(tb testing.TB, cmd *exec.Cmd, address string) (pid int) {
 	tb.Helper()
 	g := NewWithT(tb)
 	log := &testenv.Log{}
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = testenv.DieWithParent()
 	g.Expect(cmd.Start()).To(Succeed())
 	tb.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
@@ -73,29 +90,35 @@ func startProcess(tb testing.TB, cmd *exec.Cmd, address string) (pid int) {
 	return cmd.Process.Pid
 }
 
+// portOf returns the port of host:port.
+func portOf(tb testing.TB, address string) string {
+	tb.Helper()
+	_, port, err := net.SplitHostPort(address)
+	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
+	return port
+}
+
 // ticksPerSecond is the unit of CPU time in /proc (USER_HZ).
 const ticksPerSecond = 100
 
-// cpuTime returns the CPU time of a process so far; 0 for process ID 0.
-func cpuTime(tb testing.TB, pid int) time.Duration {
+// cpuTime returns the CPU time of the processes so far.
+func cpuTime(tb testing.TB, pids ...int) time.Duration {
 	tb.Helper()
-	if pid == 0 {
-		return 0
-	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		tb.Fatalf("CPU time of process %d: %v", pid, err)
-	}
-	// The name of the program, in parentheses, may contain spaces.
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	fields := strings.Fields(rest)
 	ticks := 0
-	for _, field := range fields[11:13] { // utime and stime
-		n, err := strconv.Atoi(field)
+	for _, pid := range pids {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
 			tb.Fatalf("CPU time of process %d: %v", pid, err)
 		}
-		ticks += n
+		// The name of the program, in parentheses, may contain spaces.
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		for _, field := range strings.Fields(rest)[11:13] { // utime and stime
+			n, err := strconv.Atoi(field)
+			if err != nil {
+				tb.Fatalf("CPU time of process %d: %v", pid, err)
+			}
+			ticks += n
+		}
 	}
 	return time.Duration(ticks) * time.Second / ticksPerSecond
 }

@@ -1,0 +1,68 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// compareHalfLoad compares the latency of one caller with that of half of the maximum
+// throughput.
+func compareHalfLoad(b *testing.B, s *section) {
+	b.Helper()
+	const callers = 64
+	weir, _ := weirTargets(b, policyFolder(b, 0))
+	w := manyAllowed()
+	all := w.overGRPC(b, weir, callers)
+	maximum := measure(b, &load{target: weir, calls: all}, *duration).perSecond()
+	pair := &scenario{name: w.name, loads: []load{
+		{name: "64 callers, the maximum", target: weir, calls: all},
+		{name: "64 callers, half of it", target: weir, calls: all, perSecond: maximum / 2},
+		{name: "one caller", target: weir, calls: w.overGRPC(b, weir, 1)},
+	}}
+	pair.pair(b, *rounds, *duration)
+	s.add(pair)
+	s.note("Half of the maximum is a rate: calls come at random times, whether or not the callers before\n" +
+		"them have their answer, and latency counts from the time when a call was due.")
+}
+
+// compareHotKey compares the latency of calls for 10,000 keys while other callers use one
+// key.
+func compareHotKey(b *testing.B, s *section) {
+	b.Helper()
+	const half = 32
+	weir, _ := weirTargets(b, policyFolder(b, 0))
+	loads := []load{
+		{name: "10,000 keys", calls: manyAllowed().overGRPC(b, weir, half)},
+		{name: "one allowed key", calls: oneAllowed().overGRPC(b, weir, half)},
+	}
+	denied := oneDenied()
+	denied.exhaust(b, weir)
+	loads = append(loads, load{name: "one denied key", calls: denied.overGRPC(b, weir, half)})
+	measured := manyAllowed().overGRPC(b, weir, half)
+	samples := make([][]*sample, len(loads))
+	for i := range *rounds * len(loads) {
+		at := alternate(i, len(loads))
+		both := &load{target: weir, calls: append(measured[:half:half], loads[at].calls...)}
+		start := time.Now()
+		latencies := run(b, both, *duration)
+		samples[at] = append(samples[at], newSample(time.Since(start), latencies[:half]...))
+	}
+	var rows [][]string
+	for i, l := range loads {
+		median := func(of func(*sample) float64) float64 { return medianOf(samples[i], of) }
+		var p99s []float64
+		for _, m := range samples[i] {
+			p99s = append(p99s, latency(0.99)(m)/1e6)
+		}
+		rows = append(rows, []string{
+			l.name, fmt.Sprintf("%.0f", median((*sample).perSecond)),
+			inMillis(median(latency(0.5))), spread(p99s, "%.2f") + " ms", inMillis(median(latency(0.999))),
+		})
+	}
+	s.table("32 callers over 10,000 keys, beside 32 other callers",
+		[]string{"keys of the other callers", "calls/s", "p50", "p99", "p99.9"}, rows...)
+}
