@@ -141,18 +141,19 @@ func (w *workload) overHTTP(tb testing.TB, t *target, method, path string, calle
 				return err
 			}
 			r.Header.Set("X-User", userOf(at))
-			return expectOK(client.Do(r))
+			response, err := client.Do(r)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = response.Body.Close() }()
+			return expectOK(response)
 		}
 	}
 	return calls
 }
 
 // expectOK reads the response and returns an error unless its status is 200.
-func expectOK(r *http.Response, err error) error {
-	if err != nil {
-		return err
-	}
-	defer func() { _ = r.Body.Close() }()
+func expectOK(r *http.Response) error {
 	if _, err := io.Copy(io.Discard, r.Body); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -33,7 +34,7 @@ func compareEdits(b *testing.B, s *section) {
 			times = append(times, enforceEdit(b, weir, dir, uint32(1_000_000+i)))
 		}
 		m := newSample(time.Second, times)
-		rows = append(rows, []string{fmt.Sprint(policies), inMillis(latency(0.5)(m)), inMillis(latency(0.99)(m)), inMillis(latency(1)(m))})
+		rows = append(rows, []string{strconv.Itoa(policies), inMillis(latency(0.5)(m)), inMillis(latency(0.99)(m)), inMillis(latency(1)(m))})
 	}
 	s.table(fmt.Sprintf("%d edits of a threshold, one caller", edits), []string{"policies", "p50", "p99", "longest"}, rows...)
 	s.note("`weir standalone` watches the folder and, once the files have been unchanged for 50 ms, reads all\n" +

@@ -39,8 +39,8 @@ func peers(tb testing.TB) []*target {
 	return all
 }
 
-// ratelimitConfig has the limits of policiesOfBench. Its windows are aligned to the clock and
-// so long that none ends during a run.
+// ratelimitConfig has the limits of policiesOfBench, with windows of a year: windows are
+// aligned to the clock, and none must end during a run.
 const ratelimitConfig = `
 domain: bench
 descriptors:
@@ -193,7 +193,7 @@ func fieldOf(message []byte, field protowire.Number) (*wireField, error) {
 		}
 		message = message[size:]
 	}
-	return nil, nil //nolint:nilnil // an absent field is no error
+	return nil, nil //nolint:nilnil // a message may lack a field
 }
 
 // rawCodec sends and receives encoded messages, so that gubernator's generated code is not

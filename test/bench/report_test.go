@@ -50,7 +50,7 @@ func (s *section) write(text string) {
 			s.title, time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), processor(), *rounds, *duration, text)
 	}
 	s.text.WriteString(text)
-	fmt.Fprint(os.Stdout, text)
+	_, _ = os.Stdout.WriteString(text)
 }
 
 // processor returns the name of the CPU.
@@ -136,8 +136,6 @@ func inMicros(nanoseconds float64) string {
 	}
 	return fmt.Sprintf("%.1f us", nanoseconds/1e3)
 }
-
-func inSeconds(nanoseconds float64) string { return fmt.Sprintf("%.2f s", nanoseconds/1e9) }
 
 // publish writes the section into the folder's performance.md, and the plot of the first
 // section beside it; "" writes nothing.
