@@ -36,7 +36,9 @@ var buildWeir = sync.OnceValues(func() (string, error) {
 		return "", fmt.Errorf("lock %s: %w", dir, err)
 	}
 	path := filepath.Join(dir, "weir")
-	output, err := exec.Command("go", "build", "-o", path, "github.com/weir-dev/weir/cmd/weir").CombinedOutput()
+	cmd := exec.Command("go", "build", "-o", path, "github.com/weir-dev/weir/cmd/weir")
+	cmd.SysProcAttr = DieWithParent()
+	output, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build weir: %w: %s", err, output)
 	}

@@ -17,23 +17,27 @@ func compareHalfLoad(b *testing.B, s *section) {
 	weir, _ := weirTargets(b, policyFolder(b, 0))
 	w := manyAllowed()
 	all := w.overGRPC(b, weir, callers)
-	measured := &scenario{name: w.name, samples: make([][]*sample, 3), loads: []load{
-		{name: "64 callers, the maximum", target: weir, calls: all},
-		{name: "64 callers, half of it", target: weir, calls: all},
-		{name: "one caller", target: weir, calls: w.overGRPC(b, weir, 1)},
+	plain := noopTarget(b, plainNoop, noopPlain, nil)
+	measured := &scenario{name: w.name, samples: make([][]*sample, 4), loads: []load{
+		{name: "Weir, 64 callers, the maximum", target: weir, calls: all},
+		{name: "Weir, 64 callers, half of it", target: weir, calls: all},
+		{name: "no-op, 64 callers, the same rate", target: plain, calls: w.overGRPC(b, plain, callers)},
+		{name: "Weir, one caller", target: weir, calls: w.overGRPC(b, weir, 1)},
 	}}
 	for range *rounds {
 		for i := range measured.loads {
 			m := measure(b, &measured.loads[i], *duration)
 			measured.samples[i] = append(measured.samples[i], m)
 			if i == 0 { // the maximum of this round, because that of a busy machine changes
-				measured.loads[1].perSecond = m.perSecond() / 2
+				half := m.perSecond() / 2
+				measured.loads[1].perSecond, measured.loads[2].perSecond = half, half
 			}
 		}
 	}
 	s.add(measured)
-	s.note("Half of the maximum is a rate: calls come at random times, whether or not the callers before\n" +
-		"them have their answer, and latency counts from the time when a call was due.")
+	s.note("At half of the maximum, calls come at random times, and the latency of a call counts from the\n" +
+		"time when it was due. The row of the no-op shows what the callers add: they share the cores with\n" +
+		"Weir and Redis.")
 }
 
 // compareHotKey compares the latency of calls for 10,000 keys while other callers use one

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -227,4 +228,28 @@ func TestGubernatorMessages(t *testing.T) {
 		_, err := gubernatorAllows([]byte(reply))
 		g.Expect(err).To(MatchError(errGubernator))
 	}
+}
+
+// gubernator's requests over gRPC, against a server that answers every second one with
+// OVER_LIMIT.
+func TestGubernatorCalls(t *testing.T) {
+	g := NewWithT(t)
+	calls := 0
+	server := grpc.NewServer(grpc.ForceServerCodec(rawCodec{}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		method, _ := grpc.MethodFromServerStream(stream)
+		g.Expect(method).To(Equal(gubernatorMethod))
+		var request []byte
+		g.Expect(stream.RecvMsg(&request)).To(Succeed())
+		g.Expect(request).To(Equal(gubernatorRequest(oneAllowed(), 0)))
+		reply := []byte{0x0a, 0x02, 0x08, byte(calls % 2)}
+		calls++
+		return stream.SendMsg(&reply)
+	}))
+	defer server.Stop()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	g.Expect(err).NotTo(HaveOccurred())
+	go func() { _ = server.Serve(listener) }()
+	send := connectGubernator(t, listener.Addr().String(), oneAllowed())
+	g.Expect(send(t.Context(), 0)).To(BeTrue())
+	g.Expect(send(t.Context(), 0)).To(BeFalse())
 }

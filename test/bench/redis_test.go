@@ -159,9 +159,9 @@ func (h *hang) percentile(share float64, from, until time.Duration) time.Duratio
 // recoveryWindow is the time over which recovery takes the share.
 const recoveryWindow = 100 * time.Millisecond
 
-// recovery returns the time from the end of the hang until more than the share of the answers
-// in the following recoveryWindow are by Redis; with share 0 the time of the first one.
-// Without recovery it is the whole time that was observed.
+// recovery returns the time from the end of the hang until an answer by Redis from which on
+// at least the share of the answers within recoveryWindow are by Redis. Without recovery it is
+// the whole time that was observed.
 func (h *hang) recovery(share float64) time.Duration {
 	first := slices.IndexFunc(h.decisions, func(d answered) bool { return d.until >= h.thaw })
 	if first < 0 {
@@ -175,16 +175,13 @@ func (h *hang) recovery(share float64) time.Duration {
 				byRedis++
 			}
 		}
-		reached := !d.degraded
-		if share > 0 {
-			reached = float64(byRedis) >= share*float64(end-i)
+		if d.degraded {
+			continue
 		}
-		if reached {
+		if float64(byRedis) >= share*float64(end-i) {
 			return d.until - h.thaw
 		}
-		if !d.degraded {
-			byRedis--
-		}
+		byRedis--
 	}
 	return hangTime
 }
