@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -234,15 +235,14 @@ func TestGubernatorMessages(t *testing.T) {
 // OVER_LIMIT.
 func TestGubernatorCalls(t *testing.T) {
 	g := NewWithT(t)
-	calls := 0
+	var calls atomic.Int64
 	server := grpc.NewServer(grpc.ForceServerCodec(rawCodec{}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		method, _ := grpc.MethodFromServerStream(stream)
 		g.Expect(method).To(Equal(gubernatorMethod))
 		var request []byte
 		g.Expect(stream.RecvMsg(&request)).To(Succeed())
 		g.Expect(request).To(Equal(gubernatorRequest(oneAllowed(), 0)))
-		reply := []byte{0x0a, 0x02, 0x08, byte(calls % 2)}
-		calls++
+		reply := []byte{0x0a, 0x02, 0x08, byte((calls.Add(1) - 1) % 2)}
 		return stream.SendMsg(&reply)
 	}))
 	defer server.Stop()
