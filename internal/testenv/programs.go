@@ -11,34 +11,20 @@ import (
 	"path/filepath"
 	"regexp"
 	"sync"
-	"syscall"
 	"testing"
-	"time"
 )
 
-// weirFolder is the folder of the program that Weir builds; nil before the first build. The
-// process holds a lock on it, which the kernel releases when the process ends.
-var weirFolder *os.File
-
-// weirFolderPrefix starts the names of those folders.
-const weirFolderPrefix = "weir-build-"
+// weirFolder is the folder of the program that Weir builds; empty before the first build.
+var weirFolder string
 
 var buildWeir = sync.OnceValues(func() (string, error) {
-	removeAbandonedFolders()
-	dir, err := os.MkdirTemp("", weirFolderPrefix)
+	dir, err := os.MkdirTemp("", "weir-test-")
 	if err != nil {
 		return "", err
 	}
-	if weirFolder, err = os.Open(dir); err != nil {
-		return "", err
-	}
-	if err := syscall.Flock(int(weirFolder.Fd()), syscall.LOCK_EX); err != nil {
-		return "", fmt.Errorf("lock %s: %w", dir, err)
-	}
+	weirFolder = dir
 	path := filepath.Join(dir, "weir")
-	cmd := exec.Command("go", "build", "-o", path, "github.com/weir-dev/weir/cmd/weir")
-	cmd.SysProcAttr = DieWithParent()
-	output, err := cmd.CombinedOutput()
+	output, err := exec.Command("go", "build", "-o", path, "github.com/weir-dev/weir/cmd/weir").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build weir: %w: %s", err, output)
 	}
@@ -58,28 +44,8 @@ func Weir(tb testing.TB) string {
 
 // RemoveWeir removes the program that Weir built, if any.
 func RemoveWeir() {
-	if weirFolder != nil {
-		_ = os.RemoveAll(weirFolder.Name())
-	}
-}
-
-// removeAbandonedFolders removes the folders of killed test binaries, which did not call
-// RemoveWeir.
-func removeAbandonedFolders() {
-	folders, _ := filepath.Glob(filepath.Join(os.TempDir(), weirFolderPrefix+"*"))
-	for _, path := range folders {
-		info, err := os.Stat(path)
-		if err != nil || time.Since(info.ModTime()) < time.Minute { // perhaps not locked yet
-			continue
-		}
-		folder, err := os.Open(path)
-		if err != nil {
-			continue
-		}
-		if syscall.Flock(int(folder.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			_ = os.RemoveAll(path)
-		}
-		_ = folder.Close()
+	if weirFolder != "" {
+		_ = os.RemoveAll(weirFolder)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -119,8 +120,8 @@ func newEngine(tb testing.TB, server *testenv.Redis, p *plan.Plan) *processEngin
 	e := &processEngine{client: client, server: server, seen: &lastCommand{}}
 	client.AddHook(e.seen)
 	e.Engine = engine.New(engine.Options{
-		Store: script.NewStore(client, "weir:"), Registerer: prometheus.NewRegistry(),
-		Logger: slog.New(slog.DiscardHandler), StoreTimeout: time.Second,
+		Store:      script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: time.Second}),
+		Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
 	e.Use(plan.NewSnapshot(1, []*plan.Plan{p}))
 	return e
@@ -266,6 +267,9 @@ func (l *lastCommand) args() []string {
 	defer l.mu.Unlock()
 	var texts []string
 	for _, arg := range l.cmd.Args() {
+		if value := reflect.ValueOf(arg); value.Kind() == reflect.Pointer {
+			arg = value.Elem().Interface()
+		}
 		texts = append(texts, fmt.Sprint(arg))
 	}
 	return texts
