@@ -13,6 +13,7 @@
 //
 //	redis.go         Redis: one redis-server or valkey-server
 //	clock.go         Clock: the wall clock of a server, set by the test
+//	allocations.go   FewestAllocations: what a function allocates
 //	cluster.go       RedisCluster: three masters, or another number
 //	migration.go     Migration: moving a slot of a cluster
 //	apiserver.go     APIServer: kube-apiserver and etcd

@@ -80,6 +80,7 @@ type Endpoint struct {
 	HTTP    *httpserver.Server
 	Metrics *httpserver.Server
 	GRPC    *grpcserver.Server
+	denials *script.DenialCache
 	options Options
 }
 
@@ -87,10 +88,11 @@ type Endpoint struct {
 func New(o Options) *Endpoint {
 	e := &Endpoint{options: o}
 	e.traceRedis()
+	e.denials = script.NewDenialCache(script.NewStore(script.Options{
+		Client: o.Redis, Prefix: o.RedisPrefix, Timeout: o.StoreTimeout,
+	}))
 	e.Engine = engine.New(engine.Options{
-		Store: script.NewStore(script.Options{
-			Client: o.Redis, Prefix: o.RedisPrefix, Timeout: o.StoreTimeout,
-		}),
+		Store:      e.denials,
 		Registerer: o.Registry,
 		Logger:     o.Logger,
 		Tracer:     e.tracer(),
@@ -178,6 +180,7 @@ func (e *Endpoint) Run(ctx context.Context) error {
 	if e.options.TLS != nil {
 		group.Go(func() error { return e.options.TLS.Start(ctx) })
 	}
+	group.Go(func() error { return e.denials.Start(ctx) })
 	serve("http", e.options.HTTPAddress, e.HTTP.Start)
 	serve("grpc", e.options.GRPCAddress, e.GRPC.Start)
 	serve("metrics", e.options.MetricsAddress, e.Metrics.Start)

@@ -26,6 +26,9 @@ func newTraced(t *testing.T) (*fixture, *tracetest.InMemoryExporter) {
 		o.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 		o.Propagator = propagation.TraceContext{}
 	}, loginPlan())
+	// The cache of denials subscribes outside the trace of a request.
+	NewWithT(t).Eventually(func() []string { return names(spans.GetSpans()) }).Should(ContainElement("hello"))
+	spans.Reset()
 	return f, spans
 }
 

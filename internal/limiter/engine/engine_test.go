@@ -33,6 +33,8 @@ type modelStore struct {
 	draw  uint32
 	err   error
 	last  *script.Call
+
+	fromCache bool // of the replies
 }
 
 func (s *modelStore) Evaluate(_ context.Context, call *script.Call) (*script.Reply, error) {
@@ -40,7 +42,9 @@ func (s *modelStore) Evaluate(_ context.Context, call *script.Call) (*script.Rep
 	if s.err != nil {
 		return nil, s.err
 	}
-	return s.model.Evaluate(call, s.now), nil
+	reply := s.model.Evaluate(call, s.now)
+	reply.FromCache = s.fromCache
+	return reply, nil
 }
 
 type fixture struct {

@@ -18,13 +18,11 @@ type evaluation struct {
 	call  script.Call
 	reply *script.Reply // nil if the store was not called or did not answer
 
-	matches []plan.Found
-	found   []applicable // the policies that apply
+	search
 
 	participants    []participant // participants[i] belongs to call.Entries[i]
 	outrightDenials []outrightDenial
-	exempt          []*policy // policies whose override exempts the key
-	failures        []expressionFailure
+	exempt          []*policy  // policies whose override exempts the key
 	ignoredLimits   []*policy  // policies that ignore a requested limit, having none it could replace
 	overQuota       int        // index of the first enforcing participant whose quota the cost exceeds, or -1
 	givenKey        script.Key // the key of the check, encoded; empty if it has none
@@ -65,7 +63,7 @@ func (ev *evaluation) release() {
 	clear(ev.outrightDenials)
 	ev.call.Clear()
 	*ev = evaluation{
-		call: ev.call, matches: ev.matches[:0], found: ev.found[:0],
+		call: ev.call, search: search{matches: ev.matches[:0], found: ev.found[:0]},
 		participants: ev.participants[:0], outrightDenials: ev.outrightDenials[:0],
 	}
 	evaluations.Put(ev)

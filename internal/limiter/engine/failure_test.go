@@ -68,6 +68,20 @@ func TestCostAboveTheThresholdIsDeniedWithoutRedis(t *testing.T) {
 	g.Expect(exposition(g, f.registry)).To(ContainSubstring(`weir_decisions_total{limit="burst",namespace="a",policy="x",verdict="denied"}`))
 }
 
+// A denial from memory counts as every other one, and once more for the policy that denied.
+func TestCachedDenialsAreCounted(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/wide", threshold(1000)), makePlan("a/x", threshold(1)))
+	f.decide(t, named("a/wide", "a/x"))
+	f.store.fromCache = true
+	f.decide(t, named("a/wide", "a/x"))
+	g.Expect(exposition(g, f.registry)).To(And(
+		ContainSubstring(`weir_cached_denials_total{namespace="a",policy="x"} 1`),
+		Not(ContainSubstring(`weir_cached_denials_total{namespace="a",policy="wide"}`)),
+		ContainSubstring(`weir_decisions_total{limit="burst",namespace="a",policy="x",verdict="denied"} 1`),
+	))
+}
+
 // failing is an engine with a short timeout for a Redis that the test makes fail. It has
 // two policies of 1000 a minute: a/open and a/closed.
 type failing struct {

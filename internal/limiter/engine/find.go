@@ -19,11 +19,17 @@ type applicable struct {
 	descriptor int
 }
 
-// find sets the policies of the check in the order of the chain, and the expressions that
-// failed.
-func (ev *evaluation) find(v *view, check *limiter.Check) error {
+// search is the search for the policies of a check.
+type search struct {
+	matches  []plan.Found
+	found    []applicable // the result, in the order of the chain
+	failures []expressionFailure
+}
+
+// find sets the policies of the check and the expressions that failed.
+func (s *search) find(v *view, check *limiter.Check) error {
 	if len(check.Policies) == 0 {
-		ev.findMatching(v, &check.Attributes)
+		s.findMatching(v, &check.Attributes)
 		return nil
 	}
 	for i, id := range check.Policies {
@@ -32,30 +38,30 @@ func (ev *evaluation) find(v *view, check *limiter.Check) error {
 			return &limiter.UnknownPolicyError{Policy: id}
 		}
 		named := applicable{policy: p, descriptor: plan.AllDescriptors}
-		if slices.Contains(ev.found, named) {
+		if slices.Contains(s.found, named) {
 			return &limiter.FieldError{Field: fmt.Sprintf("policies[%d]", i), Problem: "is named twice"}
 		}
-		ev.found = append(ev.found, named)
+		s.found = append(s.found, named)
 	}
 	return nil
 }
 
 // findMatching finds the policies of which at least one match holds for the attributes.
-func (ev *evaluation) findMatching(v *view, a *plan.Attributes) {
-	ev.matches = v.snapshot.AppendMatches(ev.matches, a)
-	for _, m := range ev.matches {
+func (s *search) findMatching(v *view, a *plan.Attributes) {
+	s.matches = v.snapshot.AppendMatches(s.matches, a)
+	for _, m := range s.matches {
 		c := applicable{policy: v.policies[m.Plan], descriptor: m.Descriptor}
-		if n := len(ev.found); n > 0 && ev.found[n-1] == c {
+		if n := len(s.found); n > 0 && s.found[n-1] == c {
 			continue // an earlier match of the policy holds
 		}
 		holds, err := c.holds(m.Match, a)
 		if err != nil {
-			ev.failures = append(ev.failures, expressionFailure{
+			s.failures = append(s.failures, expressionFailure{
 				policy: c.policy, field: c.conditions[m.Match].field,
 			})
 		}
 		if holds {
-			ev.found = append(ev.found, c)
+			s.found = append(s.found, c)
 		}
 	}
 }

@@ -29,6 +29,7 @@ type metrics struct {
 	degraded  *prometheus.CounterVec
 	failures  *prometheus.CounterVec // of expressions
 	ignored   *prometheus.CounterVec // requested limits
+	cached    *prometheus.CounterVec // denials
 	duration  prometheus.Histogram
 }
 
@@ -54,6 +55,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "weir_requested_limits_ignored_total",
 			Help: "Limits requested by a descriptor that could not replace a limit of the policy.",
 		}, []string{"namespace", "policy"}),
+		cached: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_cached_denials_total",
+			Help: "Denials from memory, without Redis: it had denied the same before and returned how long.",
+		}, []string{"namespace", "policy"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_decision_duration_seconds",
 			Help: "Time from the arrival of a check at the engine to its decision.",
@@ -63,7 +68,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			},
 		}),
 	}
-	r.MustRegister(m.decisions, m.blocks, m.degraded, m.failures, m.ignored, m.duration)
+	r.MustRegister(m.decisions, m.blocks, m.degraded, m.failures, m.ignored, m.cached, m.duration)
 	return m
 }
 
@@ -78,6 +83,7 @@ func (m *metrics) forget(previous, next *view) {
 		m.blocks.DeletePartialMatch(labels)
 		m.failures.DeletePartialMatch(labels)
 		m.ignored.DeletePartialMatch(labels)
+		m.cached.DeletePartialMatch(labels)
 		m.degraded.DeletePartialMatch(prometheus.Labels{"policy": p.ID()})
 	}
 }
@@ -89,8 +95,8 @@ type policyMetrics struct {
 	blocks    *prometheus.CounterVec
 	failures  *prometheus.CounterVec
 
-	allowed, exempt func() prometheus.Counter
-	denied          sync.Map // limit -> prometheus.Counter
+	allowed, exempt, cached func() prometheus.Counter
+	denied                  sync.Map // limit -> prometheus.Counter
 }
 
 // viewMetrics holds the series of the policies of one view.
@@ -120,6 +126,9 @@ func (m *metrics) policy(p *plan.Plan) *policyMetrics {
 	})
 	pm.exempt = sync.OnceValue(func() prometheus.Counter {
 		return pm.decisions.WithLabelValues("", verdictExempt)
+	})
+	pm.cached = sync.OnceValue(func() prometheus.Counter {
+		return m.cached.WithLabelValues(p.Namespace, p.Name)
 	})
 	return pm
 }
@@ -160,19 +169,26 @@ func (m *metrics) count(ev *evaluation, series viewMetrics, d *limiter.Decision,
 		m.ignored.WithLabelValues(p.plan.Namespace, p.plan.Name).Inc()
 	}
 	for i := range ev.participants {
-		pt := &ev.participants[i]
-		switch {
-		case pt.peek:
-		case ev.reply != nil:
-			series[pt.policy].countReply(pt, &ev.reply.Entries[i])
-		case d.Degraded == "": // denied without the store
-			if pt.id == d.Policy {
-				series[pt.policy].countDecision(pt.policy, false, d.Limit)
-			}
-		case err != nil:
-			series[pt.policy].countDecision(pt.policy, pt.plan.FailureMode == plan.FailOpen, "")
-			m.degraded.WithLabelValues(pt.id, string(pt.plan.FailureMode), string(causeOf(err))).Inc()
+		m.countParticipant(ev, i, series, d, err)
+	}
+}
+
+func (m *metrics) countParticipant(ev *evaluation, i int, series viewMetrics, d *limiter.Decision, err error) {
+	pt := &ev.participants[i]
+	switch {
+	case pt.peek:
+	case ev.reply != nil:
+		series[pt.policy].countReply(pt, &ev.reply.Entries[i])
+		if ev.reply.FromCache && pt.id == d.Policy {
+			series[pt.policy].cached().Inc()
 		}
+	case d.Degraded == "": // denied without the store
+		if pt.id == d.Policy {
+			series[pt.policy].countDecision(pt.policy, false, d.Limit)
+		}
+	case err != nil:
+		series[pt.policy].countDecision(pt.policy, pt.plan.FailureMode == plan.FailOpen, "")
+		m.degraded.WithLabelValues(pt.id, string(pt.plan.FailureMode), string(causeOf(err))).Inc()
 	}
 }
 

@@ -258,6 +258,8 @@ func (v Verdict) String() string {
 // again.
 type Reply struct {
 	Entries []EntryReply
+	// FromCache is true if a DenialCache answered without Redis.
+	FromCache bool
 }
 
 // EntryReply is the answer to one entry.

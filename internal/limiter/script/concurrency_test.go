@@ -4,6 +4,7 @@
 package script
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -43,7 +44,7 @@ func TestQuotaIsExactUnderConcurrency(t *testing.T) {
 				t.Run(string(algorithm), func(t *testing.T) {
 					for stores := 1; stores <= 4; stores++ {
 						policy := NewPolicy(fmt.Sprintf("test/%s-%d", algorithm, stores), false, false, []Limit{slowLimit(algorithm, 100)})
-						admitted := concurrently(t, server, stores, 400, admits(t, policy))
+						admitted := concurrently(t, server, stores, times(400), admits(t, policy))
 						NewWithT(t).Expect(admitted).To(Equal(100))
 					}
 				})
@@ -54,9 +55,9 @@ func TestQuotaIsExactUnderConcurrency(t *testing.T) {
 
 // admits returns a function that sends a check by one caller, and reports whether it is
 // admitted.
-func admits(t *testing.T, policy *Policy) func(*Store) bool {
+func admits(t *testing.T, policy *Policy) func(evaluator) bool {
 	t.Helper()
-	return func(s *Store) bool {
+	return func(s evaluator) bool {
 		reply, err := s.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: 1}}})
 		return err == nil && reply.Entries[0].Verdict == Admitted
 	}
@@ -100,7 +101,7 @@ func chargeChains(t *testing.T, server *testenv.Redis, wide, tight *Policy) (onW
 		{{Policy: wide, Key: "a", Cost: 3}},
 	}
 	var mu sync.Mutex
-	concurrently(t, server, 4, 400, func(s *Store) bool {
+	concurrently(t, server, 4, times(400), func(s evaluator) bool {
 		call := &Call{Entries: chains[rand.IntN(len(chains))]}
 		reply, err := s.Evaluate(t.Context(), call)
 		if err != nil || slices.ContainsFunc(reply.Entries, func(e EntryReply) bool { return e.Verdict != Admitted }) {
@@ -173,7 +174,7 @@ func TestPromisesUnderConcurrency(t *testing.T) {
 }
 
 // admittedStamps sends checks as fast as it can until the quotas of six windows are
-// admitted, on a machine of any speed. It returns the times of the admitted checks in
+// admitted. It returns the times of the admitted checks in
 // Redis server time, from the log of a second limit that admits everything.
 func admittedStamps(t *testing.T, server *testenv.Redis, stores int, limit Limit) []int64 {
 	t.Helper()
@@ -183,10 +184,8 @@ func admittedStamps(t *testing.T, server *testenv.Redis, stores int, limit Limit
 	keeps := Limit{Name: "keeps", Algorithm: SlidingLog, Quota: 100_000, Threshold: 100_000, Window: time.Hour}
 	tested, keeper := NewPolicy(id, false, false, []Limit{limit}), NewPolicy(id+"-keeper", false, false, []Limit{keeps})
 	var passed atomic.Int64
-	admitted := concurrently(t, server, stores, 200_000, func(s *Store) bool {
-		if passed.Load() >= 6*limit.Threshold {
-			return false
-		}
+	unfilled := func() bool { return passed.Load() < 6*limit.Threshold }
+	admitted := concurrently(t, server, stores, unfilled, func(s evaluator) bool {
 		call := &Call{Draw: rand.Uint32(), Entries: []Entry{
 			{Policy: tested, Key: "a", Cost: 1}, {Policy: keeper, Key: "a", Cost: 1},
 		}}
@@ -256,47 +255,49 @@ func TestFixedWindowIsNeverExtended(t *testing.T) {
 				{Name: "l", Algorithm: FixedWindow, Quota: 50, Threshold: 50, Window: time.Hour},
 			})
 			key := testPrefix + layoutVersion + "{a}:test/fixed:l:fw:1h"
-			check := func(s *Store) bool {
+			check := func(s evaluator) bool {
 				_, err := s.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: 1}}})
 				return err == nil
 			}
 			check(newStore(observer))
 			end := observer.Do(t.Context(), "PEXPIRETIME", key).Val()
-			concurrently(t, server, 4, 200, check)
+			concurrently(t, server, 4, times(200), check)
 			g.Expect(observer.Do(t.Context(), "PEXPIRETIME", key).Val()).To(Equal(end))
 		})
 	}
 }
 
-// concurrently calls check the given number of times, from goroutines over the given
-// number of stores, each with its own connections. It returns how many calls were true.
-func concurrently(t *testing.T, server *testenv.Redis, stores, checks int, check func(*Store) bool) int {
+// evaluator is what Store and DenialCache have in common.
+type evaluator interface {
+	Evaluate(ctx context.Context, call *Call) (*Reply, error)
+}
+
+// concurrently calls check while there is more to do, from goroutines over the given number of
+// replicas, each with its own connections and its own cache of denials. It returns how many calls
+// were true.
+func concurrently(t *testing.T, server *testenv.Redis, replicas int, more func() bool, check func(evaluator) bool) int {
 	t.Helper()
-	const goroutines = 64 // each store; more than a batch
+	const goroutines = 64 // each replica; more than a batch
 	var wg sync.WaitGroup
-	results := make(chan bool, checks)
-	todo := make(chan struct{}, checks)
-	for range checks {
-		todo <- struct{}{}
-	}
-	close(todo)
-	for range stores {
-		store := newStore(newClient(t, server.Addr))
+	var passed atomic.Int64
+	for range replicas {
+		cache := NewDenialCache(newStore(newClient(t, server.Addr)))
 		for range goroutines {
 			wg.Go(func() {
-				for range todo {
-					results <- check(store)
+				for more() {
+					if check(cache) {
+						passed.Add(1)
+					}
 				}
 			})
 		}
 	}
 	wg.Wait()
-	close(results)
-	passed := 0
-	for ok := range results {
-		if ok {
-			passed++
-		}
-	}
-	return passed
+	return int(passed.Load())
+}
+
+// times returns a function that returns true n times.
+func times(n int64) func() bool {
+	var calls atomic.Int64
+	return func() bool { return calls.Add(1) <= n }
 }

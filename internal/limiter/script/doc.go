@@ -25,6 +25,9 @@
 //	error.go             the causes of failed calls
 //	spread.go          calls with keys on several nodes of a Redis Cluster
 //	state.go           reset, block and unblock one key
+//	denial_cache.go    DenialCache: answers from memory to callers that Redis has denied
+//	denial.go            one cached denial
+//	denial_changes.go    dropping denials when a replica changes a key
 //	algorithm.go       the table of algorithms, each one Lua and one Go file:
 //	fixed_window.go      FixedWindow
 //	sliding_log.go       SlidingLog

@@ -57,6 +57,7 @@ func (c *Call) newReply() *Reply {
 	for i := range c.Entries {
 		n += len(c.Entries[i].Policy.limits)
 	}
+	c.reply.FromCache = false
 	c.reply.Entries = cleared(c.reply.Entries, len(c.Entries))
 	c.limits = cleared(c.limits, n)
 	rest := c.limits

@@ -1,0 +1,150 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// denial is the reply of Redis to a call that it denied.
+type denial struct {
+	call  *Call // a copy
+	reply *Reply
+	// changes is the number of changes of the keys before the call, see DenialCache.
+	changes uint64
+	// sent and received are when the call was sent and its reply arrived: Redis decided in
+	// between.
+	sent, received time.Time
+	// until is when the call may be admitted at the earliest.
+	until time.Time
+	// checked is when Redis was last asked. The lock of the shard guards it.
+	checked time.Time
+}
+
+// mayBeCached reports whether the denial of the call, if it is one, may be cached. A peek must
+// show the current state, and Suppressed observes every check.
+func (c *Call) mayBeCached() bool {
+	for i := range c.Entries {
+		if e := &c.Entries[i]; e.Peek || e.dryRun || e.Policy.algorithms&Suppressed.bit() != 0 {
+			return false
+		}
+	}
+	return !c.Denied
+}
+
+// clone returns a copy of the call with memory of its own. Keys may be parts of a large request,
+// which the copy must not keep.
+func (c *Call) clone() *Call {
+	copied := &Call{Entries: slices.Clone(c.Entries), Denied: c.Denied, Draw: c.Draw}
+	for i := range copied.Entries {
+		e := &copied.Entries[i]
+		e.Key = Key(strings.Clone(string(e.Key)))
+	}
+	return copied
+}
+
+// newDenial returns the denial to cache for the reply, or nil if the call is not denied or if
+// the same call would write something.
+func newDenial(call *Call, reply *Reply, changes uint64, sent time.Time) *denial {
+	wait := time.Duration(0)
+	for i := range reply.Entries {
+		policy, r := call.Entries[i].Policy, &reply.Entries[i]
+		if r.Verdict < Blocked && (policy.attempts || policy.flags&flagBlocks != 0) {
+			return nil
+		}
+		if !policy.shadow && r.Verdict != Admitted {
+			wait = max(wait, r.wait())
+		}
+	}
+	if wait <= 0 {
+		return nil
+	}
+	now := time.Now() //nolint:forbidigo // the age of a denial
+	d := &denial{
+		call: call.clone(), reply: &Reply{}, changes: changes,
+		sent: sent, received: now, until: sent.Add(wait), checked: sent,
+	}
+	d.reply.copyFrom(reply)
+	for i := range d.reply.Entries {
+		if e := &d.reply.Entries[i]; e.Verdict == Tripped {
+			e.Verdict = Blocked // the next call meets the block that this one started
+		}
+	}
+	return d
+}
+
+// wait returns the time until the entry admits its cost.
+func (r *EntryReply) wait() time.Duration {
+	wait := r.BlockLeft
+	for i := range r.Limits {
+		wait = max(wait, r.Limits[i].RetryAfter)
+	}
+	return wait
+}
+
+// copyFrom copies the reply with memory of its own.
+func (r *Reply) copyFrom(other *Reply) {
+	r.Entries = slices.Clone(other.Entries)
+	for i := range r.Entries {
+		r.Entries[i].Limits = slices.Clone(other.Entries[i].Limits)
+	}
+}
+
+// isFor reports whether the call has the same policies and keys.
+func (d *denial) isFor(call *Call) bool {
+	return slices.EqualFunc(d.call.Entries, call.Entries, func(a, b Entry) bool {
+		return a.Policy == b.Policy && a.Key == b.Key
+	})
+}
+
+// denies reports whether the call, for the same policies and keys, is denied for the same time:
+// its costs are the same, or larger and the wait does not depend on them.
+func (d *denial) denies(call *Call) bool {
+	for i := range call.Entries {
+		denied, asked := d.call.Entries[i].Cost, call.Entries[i].Cost
+		if asked < denied || asked > denied && !d.reply.Entries[i].waitsAlike(&call.Entries[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// waitsAlike reports whether the reply, with its waits, is also the one to the entry with a larger
+// cost: all limits are FixedWindow, which wait until their window ends, and admit it or not as
+// before.
+func (r *EntryReply) waitsAlike(e *Entry) bool {
+	for i := range r.Limits {
+		l := &e.Policy.limits[i]
+		if l.Algorithm != FixedWindow || r.Limits[i].Admits != (r.Limits[i].Used+e.Cost <= l.Quota) {
+			return false
+		}
+	}
+	return true
+}
+
+// replyTo returns the reply to the call at the given time, in the memory of the call. Waits are
+// counted from the time when the reply of Redis arrived, so that waiting for them is enough.
+func (d *denial) replyTo(call *Call, now time.Time) *Reply {
+	age := now.Sub(d.received)
+	less := func(wait time.Duration) time.Duration {
+		if wait <= 0 {
+			return wait
+		}
+		return max(0, wait-age)
+	}
+	reply := call.newReply()
+	reply.FromCache = true
+	for i := range reply.Entries {
+		e, cached := &reply.Entries[i], &d.reply.Entries[i]
+		e.Verdict, e.BlockLeft, e.BlockedBy = cached.Verdict, less(cached.BlockLeft), cached.BlockedBy
+		for j := range e.Limits {
+			l := &e.Limits[j]
+			*l = cached.Limits[j]
+			l.RetryAfter, l.ResetAfter = less(l.RetryAfter), less(l.ResetAfter)
+		}
+	}
+	return reply
+}

@@ -1,0 +1,156 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"context"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// denialShards and maxShardDenials bound the cache: 32,768 denials, about 25 MB.
+	denialShards    = 64
+	maxShardDenials = 512
+	// recheckPeriod is how often one caller of a denied key asks Redis although the denial is
+	// cached: how long a lifted denial can stay in a replica that missed the message.
+	recheckPeriod = time.Second
+)
+
+// DenialCache is a Store that answers calls from memory which Redis has just denied. A denial of
+// a call holds until the wait that Redis returned ends, if the call would write nothing: its key is
+// blocked, or its policies count admissions, start no blocks and are not Suppressed. Calls for
+// the same policies and keys with the same cost are then denied without Redis. A larger cost is, if
+// the limits deny it for the same time.
+//
+// A denial is dropped when its policy changes, and when the state of its key is changed by Reset,
+// Block or Unblock on any replica that has the same Redis. While Redis does not answer, cached
+// denials hold.
+type DenialCache struct {
+	store *Store
+	seed  maphash.Seed
+	// changes counts changes of the state of keys, by hash of the key; a cached denial holds
+	// only while the counts of its keys stay the same. allChanges counts the times when any
+	// key may have changed.
+	changes    [4096]atomic.Uint64
+	allChanges atomic.Uint64
+	shards     [denialShards]denialShard
+}
+
+type denialShard struct {
+	mu      sync.Mutex
+	denials map[uint64]*denial
+}
+
+// NewDenialCache returns an empty cache in front of the store.
+func NewDenialCache(store *Store) *DenialCache {
+	c := &DenialCache{store: store, seed: maphash.MakeSeed()}
+	for i := range c.shards {
+		c.shards[i].denials = map[uint64]*denial{}
+	}
+	return c
+}
+
+// Evaluate decides the call from memory or with the store. It returns what Store.Evaluate
+// returns, with FromCache set in a reply from memory.
+func (c *DenialCache) Evaluate(ctx context.Context, call *Call) (*Reply, error) {
+	if !call.mayBeCached() {
+		return c.store.Evaluate(ctx, call)
+	}
+	now := time.Now() //nolint:forbidigo // the age of a denial
+	id, changes := c.identify(call)
+	cached, recheck := c.shard(id).find(id, call, changes, now)
+	if cached != nil && !recheck {
+		return cached.replyTo(call, now), nil
+	}
+	if cached != nil {
+		return c.recheck(ctx, call, id, changes, cached)
+	}
+	reply, err := c.store.Evaluate(ctx, call)
+	if err == nil {
+		c.shard(id).update(id, newDenial(call, reply, changes, now), call)
+	}
+	return reply, err
+}
+
+// recheck asks the store although a denial is cached, which remains the answer if the store
+// fails.
+func (c *DenialCache) recheck(ctx context.Context, call *Call, id, changes uint64, cached *denial) (*Reply, error) {
+	sent := time.Now() //nolint:forbidigo // the age of a denial
+	again := call.clone()
+	reply, err := c.store.Evaluate(ctx, again)
+	now := time.Now() //nolint:forbidigo // the age of a denial
+	switch {
+	case err == nil:
+		c.shard(id).update(id, newDenial(again, reply, changes, sent), call)
+		return reply, nil
+	case now.Before(cached.until):
+		return cached.replyTo(call, now), nil
+	}
+	return nil, err
+}
+
+// identify returns a hash of the policies and keys of the call, and a number that changes with
+// the state of its keys.
+func (c *DenialCache) identify(call *Call) (id, changes uint64) {
+	changes = c.allChanges.Load()
+	for i := range call.Entries {
+		e := &call.Entries[i]
+		id = id*31 + maphash.Comparable(c.seed, e.Policy)
+		key := maphash.String(c.seed, string(e.Key))
+		id = id*31 + key
+		changes += c.changesOf(key).Load()
+	}
+	return id, changes
+}
+
+func (c *DenialCache) changesOf(key uint64) *atomic.Uint64 {
+	return &c.changes[key%uint64(len(c.changes))]
+}
+
+func (c *DenialCache) shard(id uint64) *denialShard { return &c.shards[id%denialShards] }
+
+// find returns the cached denial of the call, or nil. recheck is true for the one caller in each
+// recheckPeriod that must ask Redis.
+func (s *denialShard) find(id uint64, call *Call, changes uint64, now time.Time) (found *denial, recheck bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.denials[id]
+	if d == nil || !d.isFor(call) {
+		return nil, false
+	}
+	if d.changes != changes || !now.Before(d.until) {
+		delete(s.denials, id)
+		return nil, false
+	}
+	if !d.denies(call) {
+		return nil, false
+	}
+	if recheck = now.Sub(d.checked) >= recheckPeriod; recheck {
+		d.checked = now
+	}
+	return d, recheck
+}
+
+// update replaces the cached denial of the call by d, which is nil if the call is not denied.
+func (s *denialShard) update(id uint64, d *denial, call *Call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.denials[id]
+	if d == nil {
+		if old != nil && old.isFor(call) && old.denies(call) {
+			delete(s.denials, id)
+		}
+		return
+	}
+	if old == nil && len(s.denials) >= maxShardDenials {
+		for other := range s.denials { // any one
+			delete(s.denials, other)
+			break
+		}
+	}
+	s.denials[id] = d
+}

@@ -1,0 +1,266 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// cached is a replica with a cache of denials, on a Redis that a test can stop.
+type cached struct {
+	*DenialCache
+	t      *testing.T
+	server *testenv.Redis
+}
+
+func newCached(t *testing.T) *cached {
+	t.Helper()
+	return (&cached{server: testenv.StartRedis(t)}).replica(t)
+}
+
+// replica returns another replica with the same Redis.
+func (c *cached) replica(t *testing.T) *cached {
+	t.Helper()
+	store := NewStore(Options{Client: newClient(t, c.server.Addr), Prefix: testPrefix, Timeout: 2 * time.Second})
+	return &cached{DenialCache: NewDenialCache(store), t: t, server: c.server}
+}
+
+func (c *cached) evaluate(call *Call) *Reply {
+	c.t.Helper()
+	reply, err := c.Evaluate(c.t.Context(), call)
+	NewWithT(c.t).Expect(err).NotTo(HaveOccurred())
+	return reply
+}
+
+// deny evaluates the call until Redis denies it, and expects the next answer to come from the
+// cache or not.
+func (c *cached) deny(call *Call, fromCache bool) *Reply {
+	c.t.Helper()
+	g := NewWithT(c.t)
+	g.Eventually(func() Verdict {
+		reply := c.evaluate(call)
+		g.Expect(reply.FromCache).To(BeFalse())
+		return reply.Entries[0].Verdict
+	}).ShouldNot(Equal(Admitted))
+	reply := c.evaluate(call)
+	g.Expect(reply.FromCache).To(Equal(fromCache))
+	g.Expect(reply.Entries[0].Verdict).NotTo(Equal(Admitted))
+	return reply
+}
+
+func blocking(l Limit) Limit {
+	l.Block = time.Hour
+	return l
+}
+
+func TestDenialsThatAreCached(t *testing.T) {
+	c := newCached(t)
+	wide := NewPolicy("test/wide", false, false, []Limit{slowLimit(FixedWindow, 1_000_000)})
+	counts := NewPolicy("test/counts", true, false, []Limit{slowLimit(FixedWindow, 1_000_000)})
+	for name, tc := range map[string]struct {
+		policy *Policy
+		chain  []*Policy
+		cached bool
+	}{
+		"a limit":               {policy: NewPolicy("test/a", false, false, []Limit{slowLimit(FixedWindow, 3)}), cached: true},
+		"several limits":        {policy: NewPolicy("test/b", false, false, []Limit{slowLimit(TokenBucket, 3), slowLimit(SlidingLog, 5)}), cached: true},
+		"a block":               {policy: NewPolicy("test/c", false, false, []Limit{blocking(slowLimit(GCRA, 3))}), cached: true},
+		"a block of attempts":   {policy: NewPolicy("test/d", true, false, []Limit{blocking(slowLimit(SlidingWindow, 3))}), cached: true},
+		"attempts":              {policy: NewPolicy("test/e", true, false, []Limit{slowLimit(FixedWindow, 3)})},
+		"Suppressed":            {policy: NewPolicy("test/f", false, false, []Limit{slowLimit(Suppressed, 3)})},
+		"a block of Suppressed": {policy: NewPolicy("test/g", false, false, []Limit{blocking(slowLimit(Suppressed, 3))})},
+		"in Shadow":             {policy: NewPolicy("test/h", false, true, []Limit{slowLimit(FixedWindow, 3)})},
+		"a chain":               {policy: NewPolicy("test/i", false, false, []Limit{slowLimit(FixedWindow, 3)}), chain: []*Policy{wide}, cached: true},
+		"a chain with attempts": {policy: NewPolicy("test/j", false, false, []Limit{slowLimit(FixedWindow, 3)}), chain: []*Policy{counts}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			call := spendOne(tc.policy, "a")
+			for _, p := range tc.chain {
+				call.Entries = append(call.Entries, Entry{Policy: p, Key: "b", Cost: 1})
+			}
+			c.t = t
+			c.deny(call, tc.cached)
+		})
+	}
+}
+
+// A reply from the cache is the reply of Redis, with the time that has passed.
+func TestCachedRepliesAreThoseOfRedis(t *testing.T) {
+	c := newCached(t)
+	for name, policy := range map[string]*Policy{
+		"a limit": NewPolicy("test/a", false, false, []Limit{slowLimit(FixedWindow, 3), slowLimit(FixedWindow, 9)}),
+		"a block": NewPolicy("test/b", false, false, []Limit{blocking(slowLimit(SlidingLog, 3))}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			policy.limits[0].Name = "first"
+			c.t = t
+			reply := c.deny(spendOne(policy, "a"), true)
+			exact, err := c.store.Evaluate(t.Context(), spendOne(policy, "a"))
+			g.Expect(err).NotTo(HaveOccurred())
+			got, want := reply.Entries[0], exact.Entries[0]
+			const margin = 500 * time.Millisecond
+			g.Expect(got.BlockLeft).To(BeNumerically("~", want.BlockLeft, margin))
+			for i := range want.Limits {
+				g.Expect(got.Limits[i].RetryAfter).To(BeNumerically("~", want.Limits[i].RetryAfter, margin))
+				g.Expect(got.Limits[i].ResetAfter).To(BeNumerically("~", want.Limits[i].ResetAfter, margin))
+				got.Limits[i].RetryAfter, got.Limits[i].ResetAfter = want.Limits[i].RetryAfter, want.Limits[i].ResetAfter
+			}
+			got.BlockLeft = want.BlockLeft
+			g.Expect(got).To(Equal(want))
+		})
+	}
+}
+
+// Checks without pause are denied from memory and, after the wait that the answer returned,
+// admitted.
+func TestCachedDenialsEndInTime(t *testing.T) {
+	c := newCached(t)
+	for _, algorithm := range []Algorithm{FixedWindow, SlidingLog, SlidingWindow, TokenBucket, GCRA} {
+		t.Run(string(algorithm), func(t *testing.T) {
+			g := NewWithT(t)
+			c.t = t
+			call := spendOne(NewPolicy("test/"+string(algorithm), false, false, []Limit{{
+				Name: "l", Algorithm: algorithm, Quota: 1, Threshold: 1, Window: 300 * time.Millisecond, Bucket: time.Millisecond,
+			}}), "a")
+			wait := c.deny(call, true).Entries[0].Limits[0].RetryAfter
+			answered := time.Now()
+			admitted := func() bool { return c.evaluate(call).Entries[0].Verdict == Admitted }
+			g.Eventually(admitted, "10s", "1ms").Should(BeTrue())
+			g.Expect(time.Since(answered)).To(BeNumerically(">", wait-50*time.Millisecond), "not much before the wait, which includes a round trip")
+			wait = c.deny(call, true).Entries[0].Limits[0].RetryAfter
+			time.Sleep(wait)
+			g.Expect(admitted()).To(BeTrue(), "after the wait")
+		})
+	}
+}
+
+func TestCostsOfCachedDenials(t *testing.T) {
+	g := NewWithT(t)
+	c := newCached(t)
+	fixed := NewPolicy("test/a", false, false, []Limit{slowLimit(FixedWindow, 10), {
+		Name: "longer", Algorithm: FixedWindow, Quota: 20, Threshold: 20, Window: 1000 * time.Hour,
+	}})
+	spend := func(policy *Policy, cost int64) *Reply {
+		return c.evaluate(&Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: cost}}})
+	}
+	spend(fixed, 8)
+	g.Expect(spend(fixed, 3).FromCache).To(BeFalse())
+	g.Expect(spend(fixed, 3).FromCache).To(BeTrue(), "the same cost")
+	g.Expect(spend(fixed, 9).FromCache).To(BeTrue(), "a larger cost waits for the same window")
+	g.Expect(spend(fixed, 13).FromCache).To(BeFalse(), "an even larger one waits for another limit")
+	g.Expect(spend(fixed, 2).Entries[0].Verdict).To(Equal(Admitted), "a smaller one fits")
+	refilled := NewPolicy("test/b", false, false, []Limit{slowLimit(TokenBucket, 10)})
+	spend(refilled, 8)
+	spend(refilled, 3)
+	g.Expect(spend(refilled, 3).FromCache).To(BeTrue())
+	g.Expect(spend(refilled, 4).FromCache).To(BeFalse(), "a larger cost waits longer")
+}
+
+// A reset, on whichever replica, lifts a denial on all of them.
+func TestAResetLiftsCachedDenials(t *testing.T) {
+	g := NewWithT(t)
+	c := newCached(t)
+	other := c.replica(t)
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- other.Start(ctx) }()
+	g.Eventually(func() int64 {
+		return c.store.client.PubSubNumSub(t.Context(), c.channel()).Val()[c.channel()]
+	}).Should(Equal(int64(1)))
+	policy := NewPolicy("test/p", false, false, []Limit{blocking(slowLimit(FixedWindow, 1))})
+	for name, lift := range map[string]func() (bool, error){
+		"reset": func() (bool, error) { return c.Reset(t.Context(), policy, "a") },
+		"unblock": func() (bool, error) {
+			if _, err := c.store.Reset(t.Context(), policy, "a"); err != nil { // the limit
+				return false, err
+			}
+			if err := c.store.Block(t.Context(), policy, "a", time.Hour); err != nil {
+				return false, err
+			}
+			return c.Unblock(t.Context(), policy, "a")
+		},
+	} {
+		c.deny(spendOne(policy, "a"), true)
+		other.deny(spendOne(policy, "a"), true)
+		lifted, err := lift()
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(lifted).To(BeTrue(), name)
+		g.Expect(c.evaluate(spendOne(policy, "a")).Entries[0].Verdict).To(Equal(Admitted), name)
+		g.Eventually(func() bool { return other.evaluate(spendOne(policy, "a")).FromCache }).Should(BeFalse(), name)
+		_, err = c.Reset(t.Context(), policy, "a")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Eventually(func() bool { return other.evaluate(spendOne(policy, "a")).FromCache }).Should(BeFalse(), name)
+		_, err = c.Reset(t.Context(), policy, "a")
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	stop()
+	g.Eventually(stopped).Should(Receive(BeNil()))
+}
+
+// A replica that misses the message asks Redis once a second.
+func TestCachedDenialsAreRechecked(t *testing.T) {
+	g := NewWithT(t)
+	c := newCached(t)
+	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 1)})
+	c.deny(spendOne(policy, "a"), true)
+	_, err := c.store.Reset(t.Context(), policy, "a")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(c.evaluate(spendOne(policy, "a")).FromCache).To(BeTrue())
+	g.Eventually(func() Verdict { return c.evaluate(spendOne(policy, "a")).Entries[0].Verdict }, 10*recheckPeriod).
+		Should(Equal(Admitted))
+}
+
+// While Redis does not answer, the callers that it denied stay denied.
+func TestCachedDenialsHoldWithoutRedis(t *testing.T) {
+	g := NewWithT(t)
+	c := newCached(t)
+	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 1)})
+	c.deny(spendOne(policy, "a"), true)
+	c.server.Stop()
+	end := time.Now().Add(3 * recheckPeriod)
+	for time.Now().Before(end) {
+		g.Expect(c.evaluate(spendOne(policy, "a")).FromCache).To(BeTrue())
+	}
+	_, err := c.Evaluate(t.Context(), spendOne(policy, "b"))
+	g.Expect(err).To(HaveOccurred(), "other callers are not decided")
+}
+
+// A reply to a call that was sent before a reset does not deny later calls.
+func TestARaceWithAResetCachesNothing(t *testing.T) {
+	g := NewWithT(t)
+	c := newCached(t)
+	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 1)})
+	call := spendOne(policy, "a")
+	id, changes := c.identify(call)
+	c.drop("a")
+	denied := &Reply{Entries: []EntryReply{{Verdict: Denied, Limits: []LimitReply{{RetryAfter: time.Hour}}}}}
+	c.shard(id).update(id, newDenial(call, denied, changes, time.Now()), call)
+	g.Expect(c.evaluate(call).Entries[0].Verdict).To(Equal(Admitted))
+}
+
+func TestTheCacheIsBounded(t *testing.T) {
+	g := NewWithT(t)
+	c := NewDenialCache(NewStore(Options{}))
+	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 1)})
+	denied := &Reply{Entries: []EntryReply{{Verdict: Denied, Limits: []LimitReply{{RetryAfter: time.Hour}}}}}
+	const bound = denialShards * maxShardDenials
+	for i := range 3 * bound {
+		call := spendOne(policy, Key(strconv.Itoa(i)))
+		id, changes := c.identify(call)
+		c.shard(id).update(id, newDenial(call, denied, changes, time.Now()), call)
+	}
+	size := 0
+	for i := range c.shards {
+		size += len(c.shards[i].denials)
+	}
+	g.Expect(size).To(And(BeNumerically("<=", bound), BeNumerically(">", bound/2)))
+}

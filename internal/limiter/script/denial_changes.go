@@ -1,0 +1,70 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"context"
+	"hash/maphash"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// channel is the channel on which replicas announce the keys whose state they changed.
+func (c *DenialCache) channel() string { return c.store.prefix + "changed" }
+
+// Start drops the denials of keys that other replicas change, until ctx ends. Without it, and
+// while Redis is unreachable, such a denial is dropped within a second.
+func (c *DenialCache) Start(ctx context.Context) error {
+	subscription := c.store.client.Subscribe(ctx, c.channel())
+	defer func() { _ = subscription.Close() }()
+	messages := subscription.ChannelWithSubscriptions()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case message, open := <-messages:
+			if !open {
+				<-ctx.Done()
+				return nil
+			}
+			if changed, ok := message.(*redis.Message); ok {
+				c.drop(Key(changed.Payload))
+			} else {
+				c.allChanges.Add(1) // a new connection: messages may have been lost
+			}
+		}
+	}
+}
+
+// drop drops the denials of the key. A reply to a call sent before is not cached.
+func (c *DenialCache) drop(key Key) {
+	c.changesOf(maphash.String(c.seed, string(key))).Add(1)
+}
+
+// announce drops the denials of the key in all replicas.
+func (c *DenialCache) announce(ctx context.Context, key Key) {
+	c.drop(key)
+	ctx, cancel := context.WithDeadline(ctx, c.store.deadline(ctx))
+	defer cancel()
+	_ = c.store.client.Publish(ctx, c.channel(), string(key)).Err() // the others recheck within a second
+}
+
+// Reset is Store.Reset for all replicas.
+func (c *DenialCache) Reset(ctx context.Context, policy *Policy, key Key) (bool, error) {
+	defer c.announce(ctx, key)
+	return c.store.Reset(ctx, policy, key)
+}
+
+// Block is Store.Block for all replicas.
+func (c *DenialCache) Block(ctx context.Context, policy *Policy, key Key, length time.Duration) error {
+	defer c.announce(ctx, key)
+	return c.store.Block(ctx, policy, key, length)
+}
+
+// Unblock is Store.Unblock for all replicas.
+func (c *DenialCache) Unblock(ctx context.Context, policy *Policy, key Key) (bool, error) {
+	defer c.announce(ctx, key)
+	return c.store.Unblock(ctx, policy, key)
+}
