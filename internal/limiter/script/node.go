@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -91,9 +92,15 @@ func (n *node) enqueue(p *pending) error {
 
 var errQueueFull = &StoreError{Cause: CauseQueue, Err: fmt.Errorf("%d calls wait for this node", maxQueued)}
 
-// sendQueue sends batches until the queue is empty.
+// sendQueue sends batches until the queue is empty. Before each it lets the callers run that are
+// ready, so that their calls are part of it: fewer, larger batches cost less CPU.
 func (n *node) sendQueue() {
-	for f := n.takeBatch(); f != nil; f = n.takeBatch() {
+	for {
+		runtime.Gosched()
+		f := n.takeBatch()
+		if f == nil {
+			return
+		}
 		n.fly(f, n.send)
 	}
 }
