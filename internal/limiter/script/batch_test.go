@@ -44,16 +44,26 @@ func compareBatch(t *testing.T, name string, w *workload, model *backend, store 
 	t.Helper()
 	g := NewWithT(t)
 	var batch []*pending
-	var want []*Reply
+	want := map[*pending]*Reply{}
 	var did []string
-	for range 1 + w.r.IntN(8) {
+	for len(batch) == 0 || w.r.IntN(8) > 0 {
 		call := w.nextCall()
+		if len(batch) > 0 && w.r.IntN(3) == 0 { // like an earlier one
+			earlier := batch[w.r.IntN(len(batch))].call
+			entries := slices.Clone(earlier.Entries)
+			if w.r.IntN(3) == 0 {
+				entries[0].Cost = call.Entries[0].Cost
+			}
+			call = &Call{Entries: entries, Denied: earlier.Denied, Draw: call.Draw}
+		}
 		did = append(did, describe(call))
-		batch = append(batch, &pending{call: call})
-		want = append(want, model.evaluate(t, call))
+		p := &pending{call: call}
+		batch = append(batch, p)
+		want[p] = model.evaluate(t, call)
 	}
+	gather(batch)
 	for i, o := range store.send(t.Context(), batch) {
-		g.Expect(decoded(t, batch[i], o)).To(Equal(want[i]), "%s, call %d of\n%s", name, i, strings.Join(did, "\n"))
+		g.Expect(decoded(t, batch[i], o)).To(Equal(want[batch[i]]), "%s, call %d of\n%s", name, i, strings.Join(did, "\n"))
 	}
 }
 
@@ -210,6 +220,30 @@ func TestAnErrorOfOneCallDoesNotFailTheBatch(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Equal calls read and write their key once, so an error of the key fails all of them.
+func TestAnErrorOfEqualCallsDoesNotFailTheBatch(t *testing.T) {
+	g := NewWithT(t)
+	_, client := newServerBackend(t, servers[0])
+	store := newStore(client)
+	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30)})
+	g.Expect(client.LPush(t.Context(), store.key("broken", policy.keys[1]), "not a counter").Err()).To(Succeed())
+	var batch []*pending
+	for _, key := range []Key{"a", "broken", "b", "broken", "a", "broken"} {
+		batch = append(batch, &pending{call: spendOne(policy, key)})
+	}
+	gather(batch)
+	used := map[Key][]int64{}
+	for i, o := range store.send(t.Context(), batch) {
+		key := batch[i].call.Entries[0].Key
+		if key == "broken" {
+			g.Expect(o.err).To(MatchError(ContainSubstring("WRONGTYPE")))
+			continue
+		}
+		used[key] = append(used[key], decoded(t, batch[i], o).Entries[0].Limits[0].Used)
+	}
+	g.Expect(used).To(Equal(map[Key][]int64{"a": {1, 2}, "b": {1}}))
 }
 
 func TestAQueuedCallerThatCancelsIsNotCharged(t *testing.T) {

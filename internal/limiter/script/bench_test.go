@@ -15,8 +15,8 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// BenchmarkBatch measures one script call for 1 and for 16 checks of 10,000 keys: the CPU time of
-// Redis for a check, and the run time of the script in it.
+// BenchmarkBatch measures one script call for 1 and for 16 checks, of 10,000 keys and of one: the
+// CPU time of Redis for a check, and the run time of the script in it.
 func BenchmarkBatch(b *testing.B) {
 	server := testenv.StartRedis(b)
 	client := newClient(b, server.Addr)
@@ -24,9 +24,9 @@ func BenchmarkBatch(b *testing.B) {
 	for _, verdict := range []Verdict{Admitted, Denied} {
 		for _, algorithm := range algorithms {
 			for _, limits := range []int{1, 4} {
-				for _, checks := range []int{1, 16} {
-					b.Run(fmt.Sprintf("%s/%s/limits=%d/checks=%d", verdict, algorithm, limits, checks), func(b *testing.B) {
-						benchmarkBatch(b, store, client, benchPolicy(algorithm, limits, verdict), checks)
+				for _, size := range []struct{ checks, keys int }{{1, 10_000}, {16, 10_000}, {16, 1}} {
+					b.Run(fmt.Sprintf("%s/%s/limits=%d/checks=%d/keys=%d", verdict, algorithm, limits, size.checks, size.keys), func(b *testing.B) {
+						benchmarkBatch(b, store, client, benchPolicy(algorithm, limits, verdict), size.checks, size.keys)
 					})
 				}
 			}
@@ -35,7 +35,7 @@ func BenchmarkBatch(b *testing.B) {
 }
 
 func benchPolicy(algorithm Algorithm, limits int, verdict Verdict) *Policy {
-	quota := int64(100)
+	quota := int64(1_000_000)
 	if verdict == Denied {
 		quota = 1
 	}
@@ -52,14 +52,14 @@ func benchPolicy(algorithm Algorithm, limits int, verdict Verdict) *Policy {
 	return NewPolicy(fmt.Sprintf("bench/%s%d%s", algorithm, limits, verdict), false, false, list)
 }
 
-func benchmarkBatch(b *testing.B, store *Store, client *redis.Client, policy *Policy, checks int) {
+func benchmarkBatch(b *testing.B, store *Store, client *redis.Client, policy *Policy, checks, keys int) {
 	b.Helper()
 	batch := make([]*pending, checks)
 	next := 0
 	send := func(b *testing.B) {
 		b.Helper()
 		for i := range batch {
-			key := Key(fmt.Sprintf("user-%d", next%10_000))
+			key := Key(fmt.Sprintf("user-%d", next%keys))
 			next++
 			batch[i] = &pending{call: &Call{Entries: []Entry{{Policy: policy, Key: key, Cost: 1}}}}
 		}
@@ -67,7 +67,7 @@ func benchmarkBatch(b *testing.B, store *Store, client *redis.Client, policy *Po
 			b.Fatal(outcomes[0].err)
 		}
 	}
-	for next < 10_000 {
+	for next < keys {
 		send(b)
 	}
 	if err := client.ConfigResetStat(b.Context()).Err(); err != nil {

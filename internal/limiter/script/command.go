@@ -9,22 +9,30 @@ type command struct {
 	algorithms uint
 }
 
-// newCommand returns a command with the keys of the calls and no arguments yet.
-func (s *Store) newCommand(calls ...*Call) command {
+// newCommand returns a command with the keys of the entries of the runs and no arguments yet.
+func (s *Store) newCommand(runs ...run) command {
 	c := command{}
 	capacity := 8
-	for _, call := range calls {
-		for i := range call.Entries {
-			p := call.Entries[i].Policy
+	for _, r := range runs {
+		entries := r.calls[0].call.Entries
+		for i := range entries {
+			p := entries[i].Policy
 			c.algorithms |= p.algorithms
-			capacity += len(p.keys) + len(p.args) + 4
+			capacity += len(r.calls)*(len(p.keys)+2) + len(p.args) + 4
 		}
+		capacity += 4
 	}
 	c.args = make([]any, 3, capacity)
-	for _, call := range calls {
-		names := s.keyNames(call)
-		for i := range names {
-			c.args = append(c.args, &names[i]) // the client takes pointers, which need no memory
+	for _, r := range runs {
+		calls := r.calls
+		if r.sameKeys {
+			calls = calls[:1]
+		}
+		for _, p := range calls {
+			names := s.keyNames(p.call)
+			for i := range names {
+				c.args = append(c.args, &names[i]) // the client takes pointers, which need no memory
+			}
 		}
 	}
 	c.args[2] = len(c.args) - 3
@@ -71,48 +79,22 @@ const (
 	runDenied = 1 << iota
 	runReceipts
 	runDraws
+	runSameKeys
 )
 
-// decideCommand returns the command for the calls of a batch, whose successive calls with the
-// same policies are one run.
+// decideCommand returns the command for the calls of a batch.
 func (s *Store) decideCommand(batch []*pending) command {
-	calls := make([]*Call, len(batch))
-	for i, p := range batch {
-		calls[i] = p.call
+	runs := runsOf(batch)
+	c := s.newCommand(runs...)
+	c.args = append(c.args, len(runs))
+	for _, r := range runs {
+		c.addRun(r)
 	}
-	c := s.newCommand(calls...)
-	runs := len(c.args)
-	c.args = append(c.args, 0)
-	n := 0
-	for len(batch) > 0 {
-		length := 1
-		for length < len(batch) && batch[0].shareRun(batch[length]) {
-			length++
-		}
-		c.addRun(batch[:length])
-		batch = batch[length:]
-		n++
-	}
-	c.args[runs] = n
 	return c
 }
 
-// shareRun reports whether the two calls can be part of one run.
-func (p *pending) shareRun(other *pending) bool {
-	if p.receipts != other.receipts || p.call.Denied != other.call.Denied || len(p.call.Entries) != len(other.call.Entries) {
-		return false
-	}
-	for i := range p.call.Entries {
-		a, b := &p.call.Entries[i], &other.call.Entries[i]
-		if a.Policy != b.Policy || a.Peek != b.Peek || a.dryRun != b.dryRun {
-			return false
-		}
-	}
-	return true
-}
-
-func (c *command) addRun(run []*pending) {
-	first := run[0]
+func (c *command) addRun(r run) {
+	first := r.calls[0]
 	draws := c.algorithms&Suppressed.bit() != 0
 	flags, own := 0, len(first.call.Entries)
 	if first.call.Denied {
@@ -125,9 +107,12 @@ func (c *command) addRun(run []*pending) {
 		flags |= runDraws
 		own++
 	}
-	c.args = append(c.args, len(run), first.call.keys(), own, flags)
+	if r.sameKeys {
+		flags |= runSameKeys
+	}
+	c.args = append(c.args, len(r.calls), first.call.keys(), own, flags)
 	c.addEntries(first.call.Entries)
-	for _, p := range run {
+	for _, p := range r.calls {
 		if draws {
 			c.args = append(c.args, &p.call.Draw)
 		}

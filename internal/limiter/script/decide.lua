@@ -7,7 +7,8 @@
 -- ARGV     number of runs; per run of successive calls with the same policies
 --            number of calls, of the keys and of the own arguments of one call;
 --            flags (1 the calls are denied already, outside the call; 2 return
---            receipts; 4 the calls have draws); number of entries; the entries;
+--            receipts; 4 the calls have draws; 8 all calls have the same keys, which
+--            are in KEYS once); number of entries; the entries;
 --            per call [the caller's draw, 0..2^32-1]; per entry its own arguments
 -- returns  per call the text of the error that ended it, or a flat array, per entry
 --            verdict (0 admitted, 1 denied, 2 already blocked, 3 denied and now blocked),
@@ -23,7 +24,7 @@
 local function judge(entry)
   entry.verdict, entry.block_left, entry.blocked_by = entry.admitted and 0 or 1, nil, nil
   local blocked_by = values[entry.block]
-  local left = blocked_by and call('PTTL', entry.block) or -1
+  local left = blocked_by and time_left(entry.block) or -1
   if left < 0 then return end
   entry.verdict, entry.admitted = 2, false
   entry.block_left, entry.blocked_by = (left + 1) * 1000, blocked_by
@@ -113,6 +114,10 @@ local function decide(run)
   return reply
 end
 
+local function error_text(err)
+  return type(err) == 'table' and err.err or tostring(err)
+end
+
 -- Decides the calls of the next run. An error, such as a key of another type, ends its
 -- call and not the others: the cursors go to the next call wherever it stopped.
 local function decide_run(replies)
@@ -121,18 +126,25 @@ local function decide_run(replies)
   local run = {
     denied = flags % 2 >= 1,
     receipts = flags % 4 >= 2,
-    draws = flags >= 4,
+    draws = flags % 8 >= 4,
     entries = prepare_entries(),
   }
-  local first_key, first_own = key_at, arg_at
-  load_values(first_key + 1, first_key + calls * keys)
+  local first_key, first_own, first_reply = key_at, arg_at, #replies + 1
+  local last_key = first_key + (flags >= 8 and keys or calls * keys)
+  local step = flags >= 8 and 0 or keys
+  deferred, logs = flags >= 8 and {} or nil, {}
+  load_values(first_key + 1, last_key)
   for i = 0, calls - 1 do
-    key_at, own_at = first_key + i * keys, first_own + i * own
+    key_at, own_at = first_key + i * step, first_own + i * own
     local ok, reply = pcall(decide, run)
-    if not ok then reply = type(reply) == 'table' and reply.err or tostring(reply) end
-    replies[#replies + 1] = reply
+    if not ok then reply, logs = error_text(reply), {} end
+    replies[first_reply + i] = reply
   end
-  key_at, arg_at = first_key + calls * keys, first_own + calls * own
+  if deferred then
+    local ok, err = pcall(write_deferred)
+    for i = first_reply, ok and 0 or #replies do replies[i] = error_text(err) end
+  end
+  key_at, arg_at = last_key, first_own + calls * own
 end
 
 local replies = {}

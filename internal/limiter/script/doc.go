@@ -19,6 +19,7 @@
 //	batch.go             one call on its way through a batch
 //	breaker.go           when to stop asking a node
 //	cluster.go           the nodes of a Redis Cluster
+//	run.go               calls of a batch with the same policies
 //	command.go           the command for a batch
 //	program.go           the assembly of the scripts
 //	reply.go             the decoding of replies
@@ -45,8 +46,9 @@
 // # How a decision is made
 //
 // A batch of calls runs in one script, one call after the other. Successive calls with the same
-// policies are a run: their limits are prepared once, and one MGET reads their values. For each
-// call decide.lua has three phases:
+// policies are a run: their limits are prepared once, and one MGET reads their values. If they
+// also have the same keys, each value is read and written once for all of them. For each call
+// decide.lua has three phases:
 //
 //  1. Read the blocks and limits of every entry. An entry is admitted if its key has no
 //     live block and every limit admits its cost.

@@ -15,10 +15,10 @@
 local function window_left(entry, limit)
   if limit.used == 0 then return 0 end
   if not limit.ttl then
-    limit.ttl = call('PTTL', limit.key)
+    limit.ttl = time_left(limit.key)
     if limit.ttl < 0 or limit.ttl > limit.window then
       limit.ttl = limit.window
-      if not entry.peek then call('PEXPIRE', limit.key, limit.window) end
+      if not entry.peek then set_time_left(limit.key, limit.window) end
     end
   end
   return (limit.ttl + 1) * 1000
@@ -33,7 +33,8 @@ algorithms.fw = {
   prepare = function(limit) limit.ceiling = next_number() end,
 
   read = function(_, limit)
-    limit.key, limit.ttl = next_key(), nil
+    limit.key = next_key()
+    if not deferred then limit.ttl = nil end -- else it is that of the previous call
     limit.used = tonumber(values[limit.key] or 0)
   end,
 
@@ -45,8 +46,7 @@ algorithms.fw = {
       set_value(limit.key, units, limit.window)
       limit.used, limit.ttl = units, limit.window
     else
-      limit.used = call('INCRBY', limit.key, units)
-      values[limit.key] = limit.used
+      limit.used = add_to_value(limit.key, units)
     end
   end,
 

@@ -63,7 +63,13 @@ local function read_newest(log)
 end
 
 local function open_log(key, width)
-  local log = { key = key, width = width, base = {}, total = {} }
+  local log = deferred and logs[key]
+  if log then
+    log.spent = nil
+    return log
+  end
+  log = { key = key, width = width, base = {}, total = {} }
+  logs[key] = log
   if read_oldest(log) then
     read_newest(log)
     log.now = max(server_time(), log.newest)

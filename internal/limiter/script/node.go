@@ -116,6 +116,7 @@ func (n *node) takeBatch() *flight {
 		n.sending = false
 		return nil
 	}
+	gather(batch)
 	f := &flight{batch: batch}
 	n.flights = append(n.flights, f)
 	return f

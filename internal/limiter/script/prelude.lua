@@ -37,14 +37,76 @@ local function load_values(first, last)
   for i = first, last do values[KEYS[i]] = loaded[i - first + 1] end
 end
 
--- Writes the value of a key for `ttl` milliseconds. NX protects a key of another type.
-local function set_value(key, value, ttl)
-  if values[key] then
+-- The writes of values, by key, in a run whose calls all have the same keys: they are made
+-- once, at the end of the run. Nil in other runs, which write at once.
+local deferred
+
+-- The logs, by key, that the calls of such a run have opened.
+local logs = {}
+
+-- The deferred write of the key; the first one records whether the key exists.
+local function deferred_write(key)
+  local write = deferred[key]
+  if not write then
+    write = { exists = values[key] ~= false, added = 0 }
+    deferred[key] = write
+  end
+  return write
+end
+
+-- NX protects a key of another type.
+local function write_value(key, exists, value, ttl)
+  if exists then
     call('SET', key, value, 'PX', ttl)
   elseif not call('SET', key, value, 'PX', ttl, 'NX') then
     error({ err = 'WRONGTYPE Operation against a key holding the wrong kind of value' })
   end
+end
+
+-- Writes the value of a key for `ttl` milliseconds.
+local function set_value(key, value, ttl)
+  if deferred then
+    local write = deferred_write(key)
+    write.value, write.ttl = value, ttl
+  else
+    write_value(key, values[key], value, ttl)
+  end
   values[key] = value
+end
+
+-- Adds units to the number of a key that exists. Returns the sum.
+local function add_to_value(key, units)
+  if not deferred then
+    values[key] = call('INCRBY', key, units)
+    return values[key]
+  end
+  local write = deferred_write(key)
+  if write.value then write.value = write.value + units else write.added = write.added + units end
+  values[key] = values[key] + units
+  return values[key]
+end
+
+-- Makes the deferred writes.
+local function write_deferred()
+  for key, write in pairs(deferred) do
+    if write.value then
+      write_value(key, write.exists, write.value, write.ttl)
+    elseif write.added > 0 then
+      call('INCRBY', key, write.added)
+    end
+  end
+end
+
+-- The TTL of a key in milliseconds, as PTTL returns it.
+local function time_left(key)
+  local write = deferred and deferred[key]
+  return write and write.ttl or call('PTTL', key)
+end
+
+-- Sets the TTL of a key.
+local function set_time_left(key, ttl)
+  local write = deferred and deferred[key]
+  if write and write.ttl then write.ttl = ttl else call('PEXPIRE', key, ttl) end
 end
 
 local function delete_value(key)
@@ -81,9 +143,9 @@ end
 -- Microseconds until the key expires. Extends the TTL to `need` microseconds if it
 -- is shorter, as it can be after an edit; a peek leaves the TTL unchanged.
 local function keep_alive(entry, key, need)
-  local left = (call('PTTL', key) + 1) * 1000
+  local left = (time_left(key) + 1) * 1000
   if left >= need or left > 0 and entry.peek then return left end
-  if not entry.peek then call('PEXPIRE', key, ttl_of(need)) end
+  if not entry.peek then set_time_left(key, ttl_of(need)) end
   return need
 end
 

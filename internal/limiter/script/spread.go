@@ -170,7 +170,7 @@ func (s *Store) refundCommand(g *group) command {
 	if len(spent) == 0 {
 		return command{}
 	}
-	c := s.newCommand(&Call{Entries: spent})
+	c := s.newCommand(run{calls: []*pending{{call: &Call{Entries: spent}}}})
 	c.addEntries(spent)
 	for i := range spent {
 		c.args = append(c.args, spent[i].Cost)
