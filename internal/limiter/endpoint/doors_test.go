@@ -83,6 +83,7 @@ func newFixture(t *testing.T, edit func(*endpoint.Options), plans ...*plan.Plan)
 			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PrincipalHeader: "x-user", LegacyHeaders: true,
 		},
 		StoreTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		Now: clock.Now,
 	}
 	if edit != nil {
 		edit(&options)

@@ -56,6 +56,9 @@ type Options struct {
 	Authorizer httpapi.Authorizer
 	// StoreTimeout is the longest that a decision waits for Redis.
 	StoreTimeout time.Duration
+	// Now is the clock that measures the age of cached denials; nil is time.Now. A test that sets
+	// the clock of Redis sets this one, too.
+	Now func() time.Time
 	// DrainDelay is how long requests are still accepted after draining began.
 	DrainDelay time.Duration
 	// Logger is required.
@@ -86,11 +89,14 @@ type Endpoint struct {
 
 // New returns an endpoint without plans that does not listen yet.
 func New(o Options) *Endpoint {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	e := &Endpoint{options: o}
 	e.traceRedis()
 	e.denials = script.NewDenialCache(script.NewStore(script.Options{
 		Client: o.Redis, Prefix: o.RedisPrefix, Timeout: o.StoreTimeout,
-	}))
+	}), o.Now)
 	e.Engine = engine.New(engine.Options{
 		Store:      e.denials,
 		Registerer: o.Registry,

@@ -281,7 +281,7 @@ func concurrently(t *testing.T, server *testenv.Redis, replicas int, more func()
 	var wg sync.WaitGroup
 	var passed atomic.Int64
 	for range replicas {
-		cache := NewDenialCache(newStore(newClient(t, server.Addr)))
+		cache := NewDenialCache(newStore(newClient(t, server.Addr)), time.Now)
 		for range goroutines {
 			wg.Go(func() {
 				for more() {

@@ -15,10 +15,9 @@ type denial struct {
 	reply *Reply
 	// changes is the number of changes of the keys before the call, see DenialCache.
 	changes uint64
-	// sent and received are when the call was sent and its reply arrived: Redis decided in
-	// between.
-	sent, received time.Time
-	// until is when the call may be admitted at the earliest.
+	// received is when the reply arrived: Redis decided before.
+	received time.Time
+	// until is when the call may be admitted at the earliest, counted from when it was sent.
 	until time.Time
 	// checked is when Redis was last asked. The lock of the shard guards it.
 	checked time.Time
@@ -46,26 +45,19 @@ func (c *Call) clone() *Call {
 	return copied
 }
 
+// rounding is how much longer than necessary a wait may be: a TTL is in whole milliseconds.
+const rounding = time.Millisecond
+
 // newDenial returns the denial to cache for the reply, or nil if the call is not denied or if
 // the same call would write something.
-func newDenial(call *Call, reply *Reply, changes uint64, sent time.Time) *denial {
-	wait := time.Duration(0)
-	for i := range reply.Entries {
-		policy, r := call.Entries[i].Policy, &reply.Entries[i]
-		if r.Verdict < Blocked && (policy.attempts || policy.flags&flagBlocks != 0) {
-			return nil
-		}
-		if !policy.shadow && r.Verdict != Admitted {
-			wait = max(wait, r.wait())
-		}
-	}
+func (c *DenialCache) newDenial(call *Call, reply *Reply, changes uint64, sent time.Time) *denial {
+	wait := denialTime(call, reply) - rounding
 	if wait <= 0 {
 		return nil
 	}
-	now := time.Now() //nolint:forbidigo // the age of a denial
 	d := &denial{
 		call: call.clone(), reply: &Reply{}, changes: changes,
-		sent: sent, received: now, until: sent.Add(wait), checked: sent,
+		received: c.now(), until: sent.Add(wait), checked: sent,
 	}
 	d.reply.copyFrom(reply)
 	for i := range d.reply.Entries {
@@ -74,6 +66,30 @@ func newDenial(call *Call, reply *Reply, changes uint64, sent time.Time) *denial
 		}
 	}
 	return d
+}
+
+// denialTime returns how long the same call is denied without writing anything; 0 if it is not.
+func denialTime(call *Call, reply *Reply) time.Duration {
+	denied, silent := time.Duration(0), Never
+	for i := range reply.Entries {
+		policy, r := call.Entries[i].Policy, &reply.Entries[i]
+		if !policy.shadow && r.Verdict != Admitted {
+			denied = max(denied, r.wait())
+		}
+		// Such a policy counts a denied check or starts a block, unless its key is blocked.
+		if policy.attempts || policy.flags&flagBlocks != 0 {
+			if r.Verdict < Blocked {
+				return 0
+			}
+			if silent == Never || r.BlockLeft < silent {
+				silent = r.BlockLeft
+			}
+		}
+	}
+	if silent != Never {
+		return min(denied, silent)
+	}
+	return denied
 }
 
 // wait returns the time until the entry admits its cost.

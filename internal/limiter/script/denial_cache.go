@@ -31,6 +31,7 @@ const (
 // denials hold.
 type DenialCache struct {
 	store *Store
+	now   func() time.Time
 	seed  maphash.Seed
 	// changes counts changes of the state of keys, by hash of the key; a cached denial holds
 	// only while the counts of its keys stay the same. allChanges counts the times when any
@@ -45,9 +46,10 @@ type denialShard struct {
 	denials map[uint64]*denial
 }
 
-// NewDenialCache returns an empty cache in front of the store.
-func NewDenialCache(store *Store) *DenialCache {
-	c := &DenialCache{store: store, seed: maphash.MakeSeed()}
+// NewDenialCache returns an empty cache in front of the store. now is the clock that measures the
+// age of denials.
+func NewDenialCache(store *Store, now func() time.Time) *DenialCache {
+	c := &DenialCache{store: store, now: now, seed: maphash.MakeSeed()}
 	for i := range c.shards {
 		c.shards[i].denials = map[uint64]*denial{}
 	}
@@ -60,7 +62,7 @@ func (c *DenialCache) Evaluate(ctx context.Context, call *Call) (*Reply, error) 
 	if !call.mayBeCached() {
 		return c.store.Evaluate(ctx, call)
 	}
-	now := time.Now() //nolint:forbidigo // the age of a denial
+	now := c.now()
 	id, changes := c.identify(call)
 	cached, recheck := c.shard(id).find(id, call, changes, now)
 	if cached != nil && !recheck {
@@ -71,7 +73,7 @@ func (c *DenialCache) Evaluate(ctx context.Context, call *Call) (*Reply, error) 
 	}
 	reply, err := c.store.Evaluate(ctx, call)
 	if err == nil {
-		c.shard(id).update(id, newDenial(call, reply, changes, now), call)
+		c.shard(id).update(id, c.newDenial(call, reply, changes, now), call)
 	}
 	return reply, err
 }
@@ -79,13 +81,13 @@ func (c *DenialCache) Evaluate(ctx context.Context, call *Call) (*Reply, error) 
 // recheck asks the store although a denial is cached, which remains the answer if the store
 // fails.
 func (c *DenialCache) recheck(ctx context.Context, call *Call, id, changes uint64, cached *denial) (*Reply, error) {
-	sent := time.Now() //nolint:forbidigo // the age of a denial
+	sent := c.now()
 	again := call.clone()
 	reply, err := c.store.Evaluate(ctx, again)
-	now := time.Now() //nolint:forbidigo // the age of a denial
+	now := c.now()
 	switch {
 	case err == nil:
-		c.shard(id).update(id, newDenial(again, reply, changes, sent), call)
+		c.shard(id).update(id, c.newDenial(again, reply, changes, sent), call)
 		return reply, nil
 	case now.Before(cached.until):
 		return cached.replyTo(call, now), nil
