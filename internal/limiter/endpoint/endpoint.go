@@ -90,7 +90,7 @@ type Endpoint struct {
 // New returns an endpoint without plans that does not listen yet.
 func New(o Options) *Endpoint {
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = time.Now //nolint:forbidigo // the default of the injected clock
 	}
 	e := &Endpoint{options: o}
 	e.traceRedis()

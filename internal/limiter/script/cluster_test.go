@@ -229,3 +229,36 @@ func TestClusterWhileSlotsMove(t *testing.T) {
 	}
 	g.Expect(admitted).To(Equal(200))
 }
+
+// A node that hangs stops only the callers whose keys it has, and these only until its breaker
+// opens.
+func TestClusterNodesHaveBreakersOfTheirOwn(t *testing.T) {
+	g := NewWithT(t)
+	cluster := testenv.StartRedisCluster(t)
+	client, err := redisclient.New(cluster.URL, time.Second)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = client.Close() })
+	const timeout = 20 * time.Millisecond
+	store := NewStore(Options{Client: client, Prefix: testPrefix, Timeout: timeout})
+	hung, works := Key(cluster.KeyOn(cluster.Nodes[0], "caller")), Key(cluster.KeyOn(cluster.Nodes[1], "caller"))
+	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 1_000_000)})
+	causes := func(key Key) Cause {
+		_, err := store.Evaluate(t.Context(), spendOne(policy, key))
+		return causeIn(err)
+	}
+	for _, key := range []Key{hung, works} { // the client knows the nodes, and they have the script
+		g.Eventually(func() Cause { return causes(key) }).Should(BeEmpty())
+	}
+	cluster.Nodes[0].Pause()
+	for range maxFailures {
+		g.Expect(causes(hung)).To(Equal(CauseTimeout))
+	}
+	g.Expect(causes(hung)).To(Equal(CauseBreaker))
+	opened := store.route(t.Context(), works)
+	g.Expect(opened).NotTo(BeIdenticalTo(store.route(t.Context(), hung)))
+	g.Expect(opened.down).To(BeNil())
+	cluster.Nodes[0].Resume()
+	for _, key := range []Key{hung, works} {
+		g.Eventually(func() Cause { return causes(key) }, "10s").Should(BeEmpty())
+	}
+}
