@@ -7,9 +7,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -115,49 +112,5 @@ func expectFaithful(g *WithT, body []byte, check *limiter.Check) {
 		for name, value := range want.Headers {
 			g.Expect(a.Headers).To(HaveKeyWithValue(strings.ToLower(name), value))
 		}
-	}
-}
-
-// discard is a ResponseWriter that discards the body.
-type discard struct{ header http.Header }
-
-func (d discard) Header() http.Header         { return d.header }
-func (d discard) Write(p []byte) (int, error) { return len(p), nil }
-func (d discard) WriteHeader(int)             {}
-
-func BenchmarkCheck(b *testing.B) {
-	states := []limiter.LimitState{
-		{Policy: "shop/login", Limit: "burst", Allowed: true, Used: 3, Threshold: 5, Remaining: 2, ResetAfter: time.Minute},
-		{Policy: "shop/login", Limit: "daily", Allowed: true, Used: 3, Threshold: 20, Remaining: 17, ResetAfter: time.Hour},
-	}
-	const matching = `{"attributes":{"method":"POST","host":"shop.example","path":"/login","remoteAddress":"192.0.2.1",
-		"headers":{"x-api-key":"k","user-agent":"curl/8"}}}`
-	allowed := limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed, Limits: states, Revision: 42}
-	denied := limiter.Decision{
-		Reason: limiter.ReasonLimitExceeded, Policy: "shop/login", Limit: "burst", Limits: states,
-		Denial: plan.Denial{Code: "RateLimited", Message: "Too many requests."}, RetryAfter: 12 * time.Second,
-	}
-	for name, bc := range map[string]struct {
-		body     string
-		decision limiter.Decision
-	}{
-		"named-allowed":    {`{"policies":["shop/login"],"key":"user-42"}`, allowed},
-		"named-denied":     {`{"policies":["shop/login"],"key":"user-42"}`, denied},
-		"matching-allowed": {matching, allowed},
-		"malformed":        {`{"policies":["shop/login"],"key":""}`, allowed},
-	} {
-		b.Run(name, func(b *testing.B) {
-			h := newHandler(answering(bc.decision))
-			r := httptest.NewRequest(http.MethodPost, pathCheck, nil)
-			w := discard{http.Header{}}
-			body := strings.NewReader("")
-			r.Body = io.NopCloser(body)
-			b.ReportAllocs()
-			for b.Loop() {
-				body.Reset(bc.body)
-				clear(w.header)
-				h.ServeHTTP(w, r)
-			}
-		})
 	}
 }
