@@ -3,8 +3,6 @@
 
 package forwarded
 
-import "slices"
-
 // The headers in which proxies describe the original request: Traefik and Caddy use
 // X-Forwarded-*, nginx uses X-Original-*.
 const (
@@ -17,15 +15,16 @@ const (
 	HeaderOriginalURL    = "X-Original-Url" // ingress-nginx
 )
 
-// proxyHeaders do not belong to the original request: the headers above and hop-by-hop
-// headers (RFC 9110, section 7.6.1).
-var proxyHeaders = []string{
-	HeaderMethod, HeaderURI, HeaderHost, HeaderFor,
-	HeaderOriginalMethod, HeaderOriginalURI, HeaderOriginalURL,
-	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
-	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
-}
-
 // IsRequestHeader reports whether the header, given by its canonical name, belongs to the
-// original request, so that policies may use it.
-func IsRequestHeader(name string) bool { return !slices.Contains(proxyHeaders, name) }
+// original request, so that policies may use it. The headers above and hop-by-hop headers
+// (RFC 9110, section 7.6.1) do not.
+func IsRequestHeader(name string) bool {
+	switch name {
+	case HeaderMethod, HeaderURI, HeaderHost, HeaderFor,
+		HeaderOriginalMethod, HeaderOriginalURI, HeaderOriginalURL,
+		"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
+		"Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		return false
+	}
+	return true
+}

@@ -38,18 +38,29 @@ func (p Proxies) Contains(address netip.Addr) bool {
 // client is the proxy that wrote it.
 func (p Proxies) Client(peer netip.Addr, forwardedFor []string) netip.Addr {
 	client := CanonicalAddr(peer)
-	hops := strings.Split(strings.Join(forwardedFor, ","), ",")
-	for _, hop := range slices.Backward(hops) {
-		if !p.Contains(client) {
-			break
+	for _, line := range slices.Backward(forwardedFor) {
+		for more := true; more; {
+			var hop string
+			line, hop, more = cutLast(line)
+			if !p.Contains(client) {
+				return client
+			}
+			address, ok := parseHop(hop)
+			if !ok {
+				return client
+			}
+			client = address
 		}
-		address, ok := parseHop(hop)
-		if !ok {
-			break
-		}
-		client = address
 	}
 	return client
+}
+
+// cutLast cuts the last entry from a list; more is false if it was the only one.
+func cutLast(list string) (rest, last string, more bool) {
+	if i := strings.LastIndexByte(list, ','); i >= 0 {
+		return list[:i], list[i+1:], true
+	}
+	return "", list, false
 }
 
 // parseHop parses an entry of X-Forwarded-For. Some proxies add a port, or put IPv6 in
