@@ -4,10 +4,8 @@
 package httpapi
 
 import (
-	"bytes"
 	"net/http"
 	"strconv"
-	"sync"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
@@ -20,42 +18,32 @@ const (
 	typeText = "text/plain; charset=utf-8"
 )
 
-// bodies pools buffers for request bodies.
-var bodies = sync.Pool{New: func() any { return &bytes.Buffer{} }}
-
-func takeBody() *bytes.Buffer { return bodies.Get().(*bytes.Buffer) }
-
-func releaseBody(b *bytes.Buffer) {
-	b.Reset()
-	bodies.Put(b)
-}
-
 // writeDecision answers with the decision.
 func writeDecision(w http.ResponseWriter, d *limiter.Decision, o answer.Options) {
 	a := answer.New(d, o)
 	defer a.Release()
-	for _, h := range a.Headers {
-		// Set would change the spelling of some names.
-		w.Header()[h.Name] = []string{h.Value}
+	if len(a.Body) > 0 {
+		a.Headers = append(a.Headers, answer.Header{Name: headerContentLength, Value: strconv.Itoa(len(a.Body))})
 	}
-	if len(a.Body) == 0 {
-		w.WriteHeader(a.Status)
-		return
+	header, values := w.Header(), make([]string, len(a.Headers))
+	for i, h := range a.Headers {
+		values[i] = h.Value
+		// Set would change the spelling of some names. The capacity keeps Add from writing into
+		// the next value.
+		header[h.Name] = values[i : i+1 : i+1]
 	}
-	writeBody(w, a.Status, a.Body)
+	w.WriteHeader(a.Status)
+	if len(a.Body) > 0 {
+		_, _ = w.Write(a.Body) // an error means that the client closed the connection
+	}
 }
 
 // write sends a whole response.
 func write(w http.ResponseWriter, status int, contentType string, body []byte) {
 	w.Header().Set(answer.HeaderContentType, contentType)
-	writeBody(w, status, body)
-}
-
-func writeBody(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set(headerContentLength, strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	// An error means that the client closed the connection.
-	_, _ = w.Write(body)
+	_, _ = w.Write(body) // an error means that the client closed the connection
 }
 
 // writeText sends a plain-text response.

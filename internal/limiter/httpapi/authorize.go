@@ -20,11 +20,15 @@ const (
 	parameterPolicy = "policy"
 )
 
-// isAuthorize reports whether the escaped path is pathAuthorize or below it. A proxy may
-// append the path of the original request.
-func isAuthorize(path string) bool {
-	rest, ok := strings.CutPrefix(path, pathAuthorize)
-	return ok && (rest == "" || rest[0] == '/')
+// belowAuthorize returns the escaped path below pathAuthorize, where a proxy may append the path
+// of the original request. ok is false for other paths.
+func belowAuthorize(u *url.URL) (path string, ok bool) {
+	whole := u.Path
+	if u.RawPath != "" || len(whole) > len(pathAuthorize) { // else escaping cannot make it equal
+		whole = u.EscapedPath()
+	}
+	path, ok = strings.CutPrefix(whole, pathAuthorize)
+	return path, ok && (path == "" || path[0] == '/')
 }
 
 // authorize serves /v1/authorize: it decides the original request of a proxy. It does not
@@ -32,43 +36,62 @@ func isAuthorize(path string) bool {
 func (h *Handler) authorize(w http.ResponseWriter, r *http.Request) {
 	o := h.answerOptions()
 	o.BodyOnDenialOnly, o.policiesField = true, parameterPolicy
-	check := &limiter.Check{Cost: 1}
-	err := readParameters(r.URL, check, &o)
+	q := newRequest()
+	path, _ := belowAuthorize(r.URL)
+	var err error
+	if path == "" {
+		err = q.readParameters(r.URL.RawQuery, &o)
+	}
 	if err == nil {
-		check.Attributes, err = h.originalAttributes(r)
+		err = h.readOriginal(r, path, q)
 	}
 	if err != nil {
-		h.writeCheckError(w, r, check, o, err)
+		h.writeCheckError(w, r, q, o, err)
+		q.release()
 		return
 	}
-	h.decide(w, r, check, o)
+	h.decide(w, r, q, o)
 }
 
-// readParameters reads the query parameters that the configuration of the proxy sets. It
-// reads none below pathAuthorize: a proxy that appends the path of the original request also
+// readParameters reads the query parameters that the configuration of the proxy sets. It must
+// not be called below pathAuthorize: a proxy that appends the path of the original request also
 // appends its query, and a client must not choose its policies.
-func readParameters(u *url.URL, check *limiter.Check, o *answerOptions) (err error) {
-	if u.EscapedPath() != pathAuthorize {
-		return nil
+func (q *request) readParameters(text string, o *answerOptions) error {
+	if name, value, ok := singleParameter(text); ok {
+		return q.setParameter(name, append(q.policies[:0], value), o)
 	}
-	query, err := url.ParseQuery(u.RawQuery)
+	query, err := url.ParseQuery(text)
 	if err != nil {
 		return &limiter.FieldError{Field: "query", Problem: "must be pairs of names and values"}
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
-		switch values := query[name]; name {
-		case parameterPolicy:
-			check.Policies, err = policyParameters(values)
-		case parameterDeny:
-			o.DenyStatus, err = denyParameter(values)
-		default:
-			err = &limiter.FieldError{Field: name, Problem: "is not a known parameter"}
-		}
-		if err != nil {
+		if err := q.setParameter(name, query[name], o); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// singleParameter returns the parameter of a query that has one, without escapes. Most have, and
+// url.ParseQuery would allocate a map.
+func singleParameter(query string) (name, value string, ok bool) {
+	if query == "" || strings.ContainsAny(query, "&;%+") {
+		return "", "", false
+	}
+	name, value, _ = strings.Cut(query, "=")
+	return name, value, true
+}
+
+func (q *request) setParameter(name string, values []string, o *answerOptions) (err error) {
+	switch name {
+	case parameterPolicy:
+		q.check.Policies, err = policyParameters(values)
+	case parameterDeny:
+		o.DenyStatus, err = denyParameter(values)
+	default:
+		err = &limiter.FieldError{Field: name, Problem: "is not a known parameter"}
+	}
+	return err
 }
 
 func policyParameters(values []string) ([]string, error) {

@@ -6,6 +6,7 @@ package httpapi
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 
@@ -37,26 +38,39 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) {
 	o := h.answerOptions()
 	body := takeBody()
 	defer releaseBody(body)
-	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+	if _, err := body.ReadFrom(limitBody(w, r)); err != nil {
 		writeBodyError(w, err)
 		return
 	}
-	check, err := decodeCheck(body.Bytes())
-	if err != nil {
-		h.writeCheckError(w, r, check, o, err)
+	q := newRequest()
+	if err := q.decode(body.Bytes()); err != nil {
+		h.writeCheckError(w, r, q, o, err)
+		q.release()
 		return
 	}
-	h.decide(w, r, check, o)
+	h.decide(w, r, q, o)
+}
+
+// limitBody returns the body, of which at most maxBody bytes can be read. The server reads no
+// more than a declared length.
+func limitBody(w http.ResponseWriter, r *http.Request) io.Reader {
+	if r.ContentLength >= 0 && r.ContentLength <= maxBody {
+		return r.Body
+	}
+	return http.MaxBytesReader(w, r.Body, maxBody)
 }
 
 // decide answers the check.
-func (h *Handler) decide(w http.ResponseWriter, r *http.Request, check *limiter.Check, o answerOptions) {
-	decision, err := h.Engine.Decide(r.Context(), check)
+func (h *Handler) decide(w http.ResponseWriter, r *http.Request, q *request, o answerOptions) {
+	decision, err := h.Engine.Decide(r.Context(), &q.check)
 	if err != nil {
-		h.writeCheckError(w, r, check, o, err)
+		h.writeCheckError(w, r, q, o, err)
 		return
 	}
 	writeDecision(w, decision, o.Options)
+	if decision.Degraded == "" {
+		q.release()
+	}
 }
 
 // writeBodyError answers a request whose body could not be read.
@@ -72,14 +86,14 @@ func writeBodyError(w http.ResponseWriter, err error) {
 }
 
 // writeCheckError answers a check that was not decided.
-func (h *Handler) writeCheckError(w http.ResponseWriter, r *http.Request, check *limiter.Check, o answerOptions, err error) {
+func (h *Handler) writeCheckError(w http.ResponseWriter, r *http.Request, q *request, o answerOptions, err error) {
 	if invalid, ok := errors.AsType[*limiter.FieldError](err); ok {
 		writeProblem(w, http.StatusBadRequest, answer.InvalidRequest(invalid))
 		return
 	}
 	if unknown, ok := errors.AsType[*limiter.UnknownPolicyError](err); ok {
 		field := o.policiesField
-		if i := slices.Index(check.Policies, unknown.Policy); i >= 0 {
+		if i := slices.Index(q.check.Policies, unknown.Policy); i >= 0 {
 			field = fmt.Sprintf("%s[%d]", field, i)
 		}
 		writeProblem(w, http.StatusNotFound, answer.Problem{Code: codeUnknownPolicy, Field: field, Detail: unknown.Error()})

@@ -22,6 +22,7 @@
 //	state.go        inspect, reset, block and unblock one key
 //	target.go       from a request to the key it names
 //	authorizer.go   authorization of the state calls
+//	pool.go         memory that requests share
 //	answer.go       writing responses
 //	problem.go      problem documents (RFC 9457) for errors
 //	openapi.go      GET /openapi.yaml

@@ -15,42 +15,52 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// originalAttributes returns the attributes of the original request: those that a trusted
-// proxy forwards, else those of the HTTP request itself.
-func (h *Handler) originalAttributes(r *http.Request) (plan.Attributes, error) {
-	peer := peerOf(r)
-	a := plan.Attributes{
-		Method:        r.Method,
-		Host:          r.Host,
-		Path:          strings.TrimPrefix(r.URL.EscapedPath(), pathAuthorize),
-		Headers:       attributeHeaders(r.Header),
-		RemoteAddress: h.proxies.Client(peer, r.Header.Values(forwarded.HeaderFor)),
-	}
+// readOriginal sets the attributes of the original request: those that a trusted proxy forwards,
+// else those of the HTTP request itself. path is the path below pathAuthorize.
+func (h *Handler) readOriginal(r *http.Request, path string, q *request) error {
+	peer, a := peerOf(r), &q.check.Attributes
+	a.Method, a.Host, a.Path = r.Method, r.Host, path
+	a.RemoteAddress = h.proxies.Client(peer, r.Header[forwarded.HeaderFor])
+	a.Headers = q.headers
+	addHeaders(a.Headers, r.Header)
 	if !h.proxies.Contains(peer) {
 		a.Principal = principalOf(r.TLS)
-		return a, nil
+		return nil
 	}
 	t, err := readForwardedTarget(r.Header)
 	if err != nil {
-		return a, err
+		return err
 	}
 	a.Method, a.Host, a.Path = cmp.Or(t.method, a.Method), cmp.Or(t.host, a.Host), cmp.Or(t.path, a.Path)
 	if h.Door.PrincipalHeader != "" {
-		a.Principal, err = readValue(r.Header, http.CanonicalHeaderKey(h.Door.PrincipalHeader))
+		a.Principal, err = readValue(r.Header, h.Door.PrincipalHeader)
 	}
-	return a, err
+	return err
 }
 
-// attributeHeaders returns the headers by lower-case name. Repeated headers are joined with
-// commas, as Envoy joins them, so that all doors see the same value.
-func attributeHeaders(header http.Header) map[string]string {
-	headers := make(map[string]string, len(header))
-	for name, values := range header {
-		if forwarded.IsRequestHeader(name) {
-			headers[strings.ToLower(name)] = strings.Join(values, ",")
+// addHeaders adds the headers by lower-case name. Repeated headers are joined with commas, as
+// Envoy joins them, so that all doors see the same value.
+func addHeaders(headers map[string]string, from http.Header) {
+	const usualName = 16
+	var names strings.Builder // one memory for all names
+	names.Grow(usualName * len(from))
+	for name, values := range from {
+		if !forwarded.IsRequestHeader(name) {
+			continue
 		}
+		start := names.Len()
+		for i := range len(name) {
+			names.WriteByte(lower(name[i]))
+		}
+		headers[names.String()[start:]] = strings.Join(values, ",")
 	}
-	return headers
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		c += 'a' - 'A'
+	}
+	return c
 }
 
 // principalOf returns the principal of the client certificate: its first URI, which holds a
@@ -151,9 +161,9 @@ func errDiffers(name string) error {
 }
 
 // readValue returns the value of the header, empty if it is absent. A repeated header is an
-// error.
+// error. name is canonical.
 func readValue(h http.Header, name string) (string, error) {
-	switch values := h.Values(name); len(values) {
+	switch values := h[name]; len(values) {
 	case 0:
 		return "", nil
 	case 1:

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -113,4 +114,41 @@ func expectFaithful(g *WithT, body []byte, check *limiter.Check) {
 			g.Expect(a.Headers).To(HaveKeyWithValue(strings.ToLower(name), value))
 		}
 	}
+}
+
+// FuzzSingleParameter expects the short way to read a query to read what the standard library does.
+func FuzzSingleParameter(f *testing.F) {
+	for _, seed := range []string{"", "=", "policy", "policy=a/b", "policy=a=b", "a?b=#", "policy=a%2Fb", "a=b&c=d", "a;b", "a=b+c", "\xff\x00"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		name, value, ok := singleParameter(query)
+		if !ok {
+			return
+		}
+		g := NewWithT(t)
+		want, err := url.ParseQuery(query)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(want).To(Equal(url.Values{name: {value}}))
+	})
+}
+
+// FuzzAuthorizePath expects belowAuthorize to read what the escaped path says.
+func FuzzAuthorizePath(f *testing.F) {
+	for _, seed := range []string{"/v1/authorize", "/v1/authorize/a%2Fb", "/v1/authorize?", "/v1/authoriz%65", "/v1%2Fauthorize", "/v1/authorizes", "/", "*"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, target string) {
+		u, err := url.ParseRequestURI(target)
+		if err != nil {
+			return
+		}
+		g := NewWithT(t)
+		path, ok := belowAuthorize(u)
+		rest, found := strings.CutPrefix(u.EscapedPath(), pathAuthorize)
+		g.Expect(ok).To(Equal(found && (rest == "" || strings.HasPrefix(rest, "/"))))
+		if ok {
+			g.Expect(path).To(Equal(rest))
+		}
+	})
 }

@@ -78,6 +78,7 @@ func New(o Options) *Handler {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+	o.Door.PrincipalHeader = http.CanonicalHeaderKey(o.Door.PrincipalHeader)
 	h := &Handler{Options: o, proxies: forwarded.NewProxies(o.Door.TrustedProxies)}
 	read := []string{http.MethodGet, http.MethodHead}
 	h.routes = map[string]route{
@@ -134,7 +135,7 @@ func SpanName(r *http.Request) string {
 // RoutePath returns the path of the request. For forward-auth it leaves out the appended path
 // of the original request.
 func RoutePath(r *http.Request) string {
-	if isAuthorize(r.URL.EscapedPath()) {
+	if _, ok := belowAuthorize(r.URL); ok {
 		return pathAuthorize
 	}
 	return r.URL.Path

@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeEngine decides with decide, or allows, and keeps the last check.
+// fakeEngine decides with decide, or allows, and keeps a copy of the last check.
 type fakeEngine struct {
 	decide   func(ctx context.Context, check *limiter.Check) (*limiter.Decision, error)
 	snapshot *plan.Snapshot
@@ -32,11 +34,19 @@ type fakeEngine struct {
 }
 
 func (e *fakeEngine) Decide(ctx context.Context, check *limiter.Check) (*limiter.Decision, error) {
-	e.received = check
+	e.received = cloneCheck(check)
 	if e.decide != nil {
 		return e.decide(ctx, check)
 	}
 	return &limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed, Revision: 7}, nil
+}
+
+// cloneCheck copies the check, whose memory the next request may use.
+func cloneCheck(check *limiter.Check) *limiter.Check {
+	c := *check
+	c.Policies, c.Key = slices.Clone(c.Policies), slices.Clone(c.Key)
+	c.Attributes.Headers = maps.Clone(c.Attributes.Headers)
+	return &c
 }
 
 func (e *fakeEngine) Snapshot() *plan.Snapshot { return e.snapshot }

@@ -23,37 +23,32 @@ const (
 	maxMembers = 16
 )
 
-// decodeCheck parses the body of a check and overwrites it. Errors are *limiter.FieldError.
-func decodeCheck(body []byte) (*limiter.Check, error) {
+// decode parses the body of a check and overwrites it. Errors are *limiter.FieldError.
+func (q *request) decode(body []byte) error {
 	if !utf8.Valid(body) {
-		return nil, invalid("must be UTF-8")
+		return invalid("must be UTF-8")
 	}
 	r := &reader{data: body}
 	if r.end() == nil {
-		return nil, invalid("is empty")
+		return invalid("is empty")
 	}
-	check, err := r.check()
-	if err == nil {
-		err = r.end()
+	if err := r.check(q); err != nil {
+		return err
 	}
-	if err != nil {
-		return nil, err
-	}
-	return check, nil
+	return r.end()
 }
 
 // check reads the members of a check.
-func (r *reader) check() (*limiter.Check, error) {
-	check := &limiter.Check{Cost: 1}
-	matching := false
+func (r *reader) check(q *request) error {
+	check, matching := &q.check, false
 	err := r.object(maxMembers, func(name []byte) (err error) {
 		switch string(name) {
 		case "policies":
-			check.Policies, err = r.policies()
+			check.Policies, err = r.policies(q.policies[:0])
 		case "key":
-			check.Key, err = r.key()
+			check.Key, err = r.key(q.key[:0])
 		case "attributes":
-			matching, err = true, r.attributes(&check.Attributes)
+			matching, err = true, r.attributes(&check.Attributes, q.headers)
 		case "cost":
 			check.Cost, err = r.integer(plan.MaxThreshold)
 		case "peek":
@@ -66,15 +61,15 @@ func (r *reader) check() (*limiter.Check, error) {
 	if err == nil && check.Policies == nil && !matching {
 		err = inField("policies", invalid("is required without attributes"))
 	}
-	return check, err
+	return err
 }
 
 func unknown() error { return invalid("is not a known member") }
 
-// policies reads a list of policy names. An empty list is rejected: a caller that computed
-// it hardly meant "every policy that matches".
-func (r *reader) policies() (names []string, err error) {
-	err = r.array(limiter.MaxChain, func() error {
+// policies reads a list of policy names into the empty slice. An empty list is rejected: a
+// caller that computed it hardly meant "every policy that matches".
+func (r *reader) policies(names []string) ([]string, error) {
+	err := r.array(limiter.MaxChain, func() error {
 		name, err := r.text()
 		if err != nil {
 			return err
@@ -104,14 +99,14 @@ func policyNameProblem(name string, before []string) string {
 	return ""
 }
 
-// key reads a key: a string for one part, or a list of strings, one per part.
-func (r *reader) key() ([]string, error) {
+// key reads a key into the empty slice: a string for one part, or a list of strings, one per
+// part.
+func (r *reader) key(parts []string) ([]string, error) {
 	switch r.next() {
 	case '"':
 		part, err := r.keyPart()
-		return []string{part}, err
+		return append(parts, part), err
 	case '[':
-		var parts []string
 		err := r.array(plan.MaxKeyParts, func() error {
 			part, err := r.keyPart()
 			parts = append(parts, part)
@@ -137,9 +132,9 @@ func (r *reader) keyPart() (string, error) {
 	return part, nil
 }
 
-// attributes reads the attributes of a request. An empty string means absent, except for
-// remoteAddress, where it is invalid.
-func (r *reader) attributes(a *plan.Attributes) error {
+// attributes reads the attributes of a request, and its headers into the empty map. An empty
+// string means absent, except for remoteAddress, where it is invalid.
+func (r *reader) attributes(a *plan.Attributes, headers map[string]string) error {
 	return r.object(maxMembers, func(name []byte) (err error) {
 		switch string(name) {
 		case "method":
@@ -151,7 +146,7 @@ func (r *reader) attributes(a *plan.Attributes) error {
 		case "principal":
 			a.Principal, err = r.text()
 		case "headers":
-			a.Headers, err = r.headers()
+			a.Headers, err = headers, r.headers(headers)
 		case "remoteAddress":
 			a.RemoteAddress, err = r.address()
 		case "domain":
@@ -165,11 +160,10 @@ func (r *reader) attributes(a *plan.Attributes) error {
 	})
 }
 
-// headers reads header values by name. Names are case-insensitive, and a name that occurs
-// twice in different case is rejected.
-func (r *reader) headers() (map[string]string, error) {
-	headers := map[string]string{}
-	err := r.object(maxHeaders, func(name []byte) error {
+// headers reads header values by name into the empty map. Names are case-insensitive, and a
+// name that occurs twice in different case is rejected.
+func (r *reader) headers(headers map[string]string) error {
+	return r.object(maxHeaders, func(name []byte) error {
 		lower := strings.ToLower(string(name))
 		if _, twice := headers[lower]; twice {
 			return invalid("is given twice")
@@ -181,7 +175,6 @@ func (r *reader) headers() (map[string]string, error) {
 		headers[lower] = value
 		return err
 	})
-	return headers, err
 }
 
 func (r *reader) address() (netip.Addr, error) {

@@ -124,7 +124,7 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did 
 func (h *Handler) readTarget(w http.ResponseWriter, r *http.Request, block bool) (t target, ok bool) {
 	body := takeBody()
 	defer releaseBody(body)
-	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+	if _, err := body.ReadFrom(limitBody(w, r)); err != nil {
 		writeBodyError(w, err)
 		return t, false
 	}

@@ -82,7 +82,7 @@ func decodeTarget(body []byte, block bool) (t target, err error) {
 		case string(name) == "policy":
 			t.policy, err = r.text()
 		case string(name) == "key":
-			t.key, err = r.key()
+			t.key, err = r.key(nil)
 		case string(name) == "duration" && block:
 			given = true
 			t.duration, err = r.duration()
