@@ -12,7 +12,8 @@ import (
 type Decider interface {
 	// Decide answers the check. It returns a *FieldError or *UnknownPolicyError for an
 	// invalid check, ErrNotReady before the first plans are loaded, and the error of ctx
-	// if the caller canceled.
+	// if the caller canceled. After an error or a degraded decision the check may still be
+	// in use: the caller must not change it.
 	Decide(ctx context.Context, check *Check) (*Decision, error)
 }
 

@@ -133,7 +133,7 @@ func FuzzSingleParameter(f *testing.F) {
 	})
 }
 
-// FuzzAuthorizePath expects belowAuthorize to read what the escaped path says.
+// FuzzAuthorizePath expects belowAuthorize to cut the escaped path.
 func FuzzAuthorizePath(f *testing.F) {
 	for _, seed := range []string{"/v1/authorize", "/v1/authorize/a%2Fb", "/v1/authorize?", "/v1/authoriz%65", "/v1%2Fauthorize", "/v1/authorizes", "/", "*"} {
 		f.Add(seed)
