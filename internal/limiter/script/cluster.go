@@ -24,19 +24,28 @@ func newClusterNodes(s *Store, client *redis.ClusterClient) *clusterNodes {
 	return &clusterNodes{store: s, client: client}
 }
 
-// of returns the node that has the key. While the client does not know any node of the cluster,
-// that is a node without an address.
+// unknown is the address of the node for all calls while the client does not know the slots.
+const unknown = ""
+
+// of returns the node that has the key.
 func (c *clusterNodes) of(ctx context.Context, key Key) *node {
 	if !c.loaded.Load() {
+		if n := c.node(unknown); n.isDown() {
+			return n // without waiting for the slots
+		}
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.store.timeout)
 		defer cancel()
 	}
-	address := ""
-	if master, err := c.client.MasterForKey(ctx, c.store.key(key, "")); err == nil {
-		c.loaded.Store(true)
-		address = master.Options().Addr
+	master, err := c.client.MasterForKey(ctx, c.store.key(key, ""))
+	if err != nil {
+		return c.node(unknown)
 	}
+	c.loaded.Store(true)
+	return c.node(master.Options().Addr)
+}
+
+func (c *clusterNodes) node(address string) *node {
 	if n, ok := c.nodes.Load(address); ok {
 		return n.(*node) //nolint:forcetypeassert // only nodes are stored
 	}

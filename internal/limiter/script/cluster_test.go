@@ -260,3 +260,26 @@ func TestClusterNodesHaveBreakersOfTheirOwn(t *testing.T) {
 		g.Eventually(func() Cause { return causes(key) }, "10s").Should(BeEmpty())
 	}
 }
+
+// While no node of the cluster has ever answered, callers wait only until the breaker opens.
+func TestClusterThatIsDownAtTheStart(t *testing.T) {
+	g := NewWithT(t)
+	cluster := testenv.StartRedisCluster(t)
+	for _, node := range cluster.Nodes {
+		node.Pause()
+	}
+	client, err := redisclient.New(cluster.URL, time.Second)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = client.Close() })
+	store := NewStore(Options{Client: client, Prefix: testPrefix, Timeout: 20 * time.Millisecond})
+	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 1_000_000)})
+	cause := func() Cause {
+		_, err := store.Evaluate(t.Context(), spendOne(policy, "a"))
+		return causeIn(err)
+	}
+	g.Eventually(cause, "10s").Should(Equal(CauseBreaker))
+	for _, node := range cluster.Nodes {
+		node.Resume()
+	}
+	g.Eventually(cause, "10s").Should(BeEmpty())
+}

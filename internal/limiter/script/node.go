@@ -71,6 +71,13 @@ func (n *node) decide(ctx context.Context, call *Call, receipts bool, deadline t
 	return p.wait(ctx)
 }
 
+// isDown reports whether the breaker is open.
+func (n *node) isDown() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.down != nil
+}
+
 // enqueue queues the call, and starts to send the queue unless it is being sent.
 func (n *node) enqueue(p *pending) error {
 	n.mu.Lock()
