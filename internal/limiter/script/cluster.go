@@ -34,12 +34,14 @@ func (c *clusterNodes) of(ctx context.Context, key Key) *node {
 			return n // without waiting for the slots
 		}
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.store.timeout)
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), c.store.timeout)
 		defer cancel()
 	}
 	master, err := c.client.MasterForKey(ctx, c.store.key(key, ""))
 	if err != nil {
-		return c.node(unknown)
+		n := c.node(unknown)
+		n.record(&StoreError{Cause: causeOf(ctx, err), Err: err}, key) //nolint:contextcheck // no caller waits for a probe
+		return n
 	}
 	c.loaded.Store(true)
 	return c.node(master.Options().Addr)

@@ -137,7 +137,7 @@ func (n *node) fly(f *flight, send func(context.Context, []*pending) []outcome) 
 	defer cancel()
 	f.sends++
 	outcomes := n.sendSafely(ctx, f.batch, send)
-	n.record(f, outcomes)
+	n.record(failureOf(outcomes), f.batch[0].call.Entries[0].Key)
 	n.land(f, outcomes)
 }
 
@@ -190,17 +190,21 @@ func (n *node) removeFlight(f *flight) {
 	}
 }
 
-// record reports the outcome of a round trip to the breaker: it failed if it decided no call because
-// of a failure of the node. If the breaker opens, the queued calls fail at once and probes start.
-func (n *node) record(f *flight, outcomes []outcome) {
-	var failure *StoreError
+// failureOf returns the failure of a round trip: it failed if it decided no call because of a
+// failure of the node.
+func failureOf(outcomes []outcome) (failure *StoreError) {
 	for _, o := range outcomes {
-		if o.err == nil || !o.err.blamesNode() {
-			failure = nil
-			break
+		if !o.err.blamesNode() {
+			return nil
 		}
 		failure = o.err
 	}
+	return failure
+}
+
+// record reports a round trip for calls such as those of the key to the breaker; failure is nil if
+// it succeeded. If the breaker opens, the queued calls fail at once and probes start.
+func (n *node) record(failure *StoreError, key Key) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	//nolint:forbidigo // the window of the breaker
@@ -212,7 +216,7 @@ func (n *node) record(f *flight, outcomes []outcome) {
 		p.settle(outcome{err: n.down})
 	}
 	n.queue = nil
-	go n.probeUntilUp(f.batch[0].call.Entries[0].Key)
+	go n.probeUntilUp(key)
 }
 
 // probeUntilUp closes the breaker after the first probe that succeeds in time.
