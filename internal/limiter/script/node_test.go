@@ -48,6 +48,17 @@ func newFakeNode() *fakeNode {
 	return f
 }
 
+// holdBatches makes batches wait until the returned channel is closed.
+func (f *fakeNode) holdBatches() chan struct{} {
+	admit := make(chan struct{})
+	send := f.send
+	f.send = func(ctx context.Context, batch []*pending) []outcome {
+		<-admit
+		return send(ctx, batch)
+	}
+	return admit
+}
+
 // ask decides one call and returns the cause of its failure; "" if it was decided.
 func (f *fakeNode) ask(ctx context.Context, deadline time.Duration) Cause {
 	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30)})
@@ -119,12 +130,7 @@ func TestShortDeadlinesDoNotOpenTheBreaker(t *testing.T) {
 func TestCallersKeepTheirDeadlines(t *testing.T) {
 	g := NewWithT(t)
 	f := newFakeNode()
-	admit := make(chan struct{})
-	send := f.send
-	f.send = func(ctx context.Context, batch []*pending) []outcome {
-		<-admit
-		return send(ctx, batch)
-	}
+	admit := f.holdBatches()
 	patient := make(chan Cause, 1)
 	go func() { patient <- f.ask(t.Context(), time.Hour) }()
 	var hurried sync.WaitGroup
@@ -143,12 +149,7 @@ func TestCallersKeepTheirDeadlines(t *testing.T) {
 func TestAFullQueueRefuses(t *testing.T) {
 	g := NewWithT(t)
 	f := newFakeNode()
-	admit := make(chan struct{})
-	send := f.send
-	f.send = func(ctx context.Context, batch []*pending) []outcome {
-		<-admit
-		return send(ctx, batch)
-	}
+	admit := f.holdBatches()
 	causes := make(chan Cause, 2*maxQueued)
 	for range 2 * maxQueued {
 		go func() { causes <- f.ask(t.Context(), time.Hour) }()
