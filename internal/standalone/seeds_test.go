@@ -64,7 +64,7 @@ func plant(t *testing.T, specs map[string]string) *seed {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	t.Cleanup(func() { _ = client.Close() })
 	return &seed{
-		running: start(t, server.URL, filesOf(specs)),
+		running: startWithClock(t, server.URL, filesOf(specs), clock.Now),
 		g:       NewWithT(t), server: server, clock: clock, client: client,
 	}
 }

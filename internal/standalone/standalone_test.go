@@ -43,6 +43,12 @@ type running struct {
 
 func start(t *testing.T, redisURL string, files map[string]string) *running {
 	t.Helper()
+	return startWithClock(t, redisURL, files, nil)
+}
+
+// startWithClock is start for a Redis whose clock the test sets; now returns its time.
+func startWithClock(t *testing.T, redisURL string, files map[string]string, now func() time.Time) *running {
+	t.Helper()
 	g := NewWithT(t)
 	r := &running{dir: t.TempDir(), log: &testenv.Log{}}
 	for name, text := range files {
@@ -54,6 +60,7 @@ func start(t *testing.T, redisURL string, files map[string]string) *running {
 		Options: endpoint.Options{
 			RedisPrefix: "weir:", HTTPAddress: "127.0.0.1:0", GRPCAddress: "127.0.0.1:0", MetricsAddress: "127.0.0.1:0",
 			StoreTimeout: time.Second, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Registry: prometheus.NewRegistry(),
+			Now: now,
 		},
 	})
 	g.Expect(err).NotTo(HaveOccurred())
