@@ -41,9 +41,8 @@ type outcome struct {
 	err   *StoreError
 }
 
-func failAll(batch []*pending, err *StoreError) []outcome {
-	return slices.Repeat([]outcome{{err: err}}, len(batch))
-}
+// failAll returns the outcomes of n calls that all failed.
+func failAll(n int, err *StoreError) []outcome { return slices.Repeat([]outcome{{err: err}}, n) }
 
 var pendings = sync.Pool{New: func() any { return &pending{done: make(chan struct{}, 1)} }}
 

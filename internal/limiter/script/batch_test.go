@@ -148,12 +148,20 @@ func newBlockingBackend(t *testing.T) (*blockingStore, *backend) {
 	return newBlockingStore(newStore(client)), b
 }
 
-func TestCallsQueuedDuringABatchShareTheNextInOrder(t *testing.T) {
-	g := NewWithT(t)
+// newBackendWithCallInFlight returns a store that has sent one call with the policy, of 30 units
+// for hours, and the result of that call.
+func newBackendWithCallInFlight(t *testing.T) (*blockingStore, *Policy, <-chan result) {
+	t.Helper()
 	s, _ := newBlockingBackend(t)
 	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30)})
 	first := s.start(t.Context(), spendOne(policy, "a"))
-	g.Eventually(s.sent).Should(Receive(HaveLen(1)))
+	NewWithT(t).Eventually(s.sent).Should(Receive(HaveLen(1)))
+	return s, policy, first
+}
+
+func TestCallsQueuedDuringABatchShareTheNextInOrder(t *testing.T) {
+	g := NewWithT(t)
+	s, policy, first := newBackendWithCallInFlight(t)
 	queued := make([]*Call, 40)
 	for i := range queued {
 		queued[i] = spendOne(policy, "a")
@@ -248,10 +256,7 @@ func TestAnErrorOfEqualCallsDoesNotFailTheBatch(t *testing.T) {
 
 func TestAQueuedCallerThatCancelsIsNotCharged(t *testing.T) {
 	g := NewWithT(t)
-	s, _ := newBlockingBackend(t)
-	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30)})
-	first := s.start(t.Context(), spendOne(policy, "a"))
-	g.Eventually(s.sent).Should(Receive())
+	s, policy, first := newBackendWithCallInFlight(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	canceled := s.start(ctx, spendOne(policy, "a"))
 	g.Eventually(s.queued).Should(Equal(1))
@@ -269,10 +274,7 @@ func TestAQueuedCallerThatCancelsIsNotCharged(t *testing.T) {
 
 func TestACallerThatCancelsInFlightDoesNotStopItsBatch(t *testing.T) {
 	g := NewWithT(t)
-	s, _ := newBlockingBackend(t)
-	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30)})
-	first := s.start(t.Context(), spendOne(policy, "a"))
-	g.Eventually(s.sent).Should(Receive())
+	s, policy, first := newBackendWithCallInFlight(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	started := s.startInOrder(g, ctx, []*Call{spendOne(policy, "a")})
 	other := s.start(t.Context(), spendOne(policy, "a"))

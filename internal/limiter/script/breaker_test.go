@@ -16,12 +16,12 @@ func TestBreakerOpens(t *testing.T) {
 		interval time.Duration
 		opens    int // by the round trip with that number; 0 never
 	}{
-		"after five failures in a row":                {"..xxxxx", 50 * time.Millisecond, 7},
-		"not if a success is among them":              {"xxxx.xxxx.", 50 * time.Millisecond, 0},
-		"if half of twenty in a window fail":          {".x.x.x.x.x.x.x.x.x.x", time.Millisecond, 20},
-		"not if fewer than half fail":                 {"..x..x..x..x..x..x..x..x..x..x", time.Millisecond, 0},
-		"not if half of few fail":                     {".x.x.x.x.x.x.x.x.x.x.x.x.x.x.x", 20 * time.Millisecond, 0},
-		"by what fails in one window, not in several": {".x.x.x.x.x........................x", 4 * time.Millisecond, 0},
+		"after five failures in a row":           {"..xxxxx", 50 * time.Millisecond, 7},
+		"not if a success is among them":         {"xxxx.xxxx.", 50 * time.Millisecond, 0},
+		"if half of twenty in a window fail":     {".x.x.x.x.x.x.x.x.x.x", time.Millisecond, 20},
+		"not if fewer than half fail":            {"..x..x..x..x..x..x..x..x..x..x", time.Millisecond, 0},
+		"not if half of few fail":                {".x.x.x.x.x.x.x.x.x.x.x.x.x.x.x", 20 * time.Millisecond, 0},
+		"not by the failures of several windows": {".x.x.x.x.x........................x", 4 * time.Millisecond, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, now, opened := breaker{}, time.Unix(1_900_000_000, 0), 0

@@ -185,6 +185,12 @@ func (p *Policy) arguments() []any {
 	return args
 }
 
+// observes reports whether a limit counts every unblocked check, also denied ones.
+func (p *Policy) observes() bool { return p.algorithms&Suppressed.bit() != 0 }
+
+// writesDenials reports whether a denied check of an unblocked key may count or start a block.
+func (p *Policy) writesDenials() bool { return p.flags&(flagAttempts|flagBlocks) != 0 }
+
 // Entry is one policy and one key of a call.
 type Entry struct {
 	Policy *Policy

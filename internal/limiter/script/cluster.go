@@ -51,9 +51,7 @@ func (c *clusterNodes) node(address string) *node {
 	if n, ok := c.nodes.Load(address); ok {
 		return n.(*node) //nolint:forcetypeassert // only nodes are stored
 	}
-	added := c.store.newNode()
-	added.send, added.resend = c.send, c.resend
-	n, _ := c.nodes.LoadOrStore(address, added)
+	n, _ := c.nodes.LoadOrStore(address, c.store.newNode(c.send, c.resend))
 	return n.(*node) //nolint:forcetypeassert // only nodes are stored
 }
 
@@ -68,22 +66,13 @@ func (c *clusterNodes) send(ctx context.Context, batch []*pending) []outcome {
 	pipeline := c.client.Pipeline()
 	replies := make([]*redis.Cmd, len(groups))
 	for i, group := range groups {
-		command := c.store.decideCommand(at(batch, group))
-		command.args[0], command.args[1] = "EVALSHA", decideScripts[command.algorithms]().sha
-		replies[i] = pipeline.Do(ctx, command.args...)
+		replies[i] = pipeline.Do(ctx, c.store.decideCommand(at(batch, group)).args...)
 	}
 	_, _ = pipeline.Exec(ctx) // every command has its own error
 	for i, group := range groups {
 		values, err := replies[i].Slice()
-		for j, position := range group {
-			switch {
-			case err != nil:
-				outcomes[position].err = &StoreError{Cause: causeOf(ctx, err), Err: err}
-			case len(values) != len(group):
-				outcomes[position].err = &StoreError{Cause: CauseScript, Err: errReply}
-			default:
-				outcomes[position] = outcomeOf(values[j])
-			}
+		for j, o := range outcomesOf(ctx, len(group), values, err) {
+			outcomes[group[j]] = o
 		}
 	}
 	return outcomes

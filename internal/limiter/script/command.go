@@ -3,14 +3,16 @@
 
 package script
 
-// command is an EVALSHA; run sets the first two arguments.
+// command is an EVALSHA of a program.
 type command struct {
+	program    program
 	args       []any
 	algorithms uint
 }
 
-// newCommand returns a command with the keys of the entries of the runs and no arguments yet.
-func (s *Store) newCommand(runs ...run) command {
+// newCommand returns a command for one of the programs, by the algorithms of the runs, with the
+// keys of their entries and no arguments yet.
+func (s *Store) newCommand(scripts *programs, runs ...run) command {
 	c := command{}
 	capacity := 8
 	for _, r := range runs {
@@ -22,7 +24,9 @@ func (s *Store) newCommand(runs ...run) command {
 		}
 		capacity += 4
 	}
+	c.program = scripts[c.algorithms]()
 	c.args = make([]any, 3, capacity)
+	c.args[0], c.args[1] = "EVALSHA", c.program.sha
 	for _, r := range runs {
 		calls := r.calls
 		if r.sameKeys {
@@ -85,7 +89,7 @@ const (
 // decideCommand returns the command for the calls of a batch.
 func (s *Store) decideCommand(batch []*pending) command {
 	runs := runsOf(batch)
-	c := s.newCommand(runs...)
+	c := s.newCommand(decideScripts, runs...)
 	c.args = append(c.args, len(runs))
 	for _, r := range runs {
 		c.addRun(r)

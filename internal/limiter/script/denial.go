@@ -27,7 +27,7 @@ type denial struct {
 // show the current state, and Suppressed observes every check.
 func (c *Call) mayBeCached() bool {
 	for i := range c.Entries {
-		if e := &c.Entries[i]; e.Peek || e.dryRun || e.Policy.algorithms&Suppressed.bit() != 0 {
+		if e := &c.Entries[i]; e.Peek || e.dryRun || e.Policy.observes() {
 			return false
 		}
 	}
@@ -56,10 +56,9 @@ func (c *DenialCache) newDenial(call *Call, reply *Reply, changes uint64, sent t
 		return nil
 	}
 	d := &denial{
-		call: call.clone(), reply: &Reply{}, changes: changes,
+		call: call.clone(), reply: reply.clone(), changes: changes,
 		received: c.now(), until: sent.Add(wait), checked: sent,
 	}
-	d.reply.copyFrom(reply)
 	for i := range d.reply.Entries {
 		if e := &d.reply.Entries[i]; e.Verdict == Tripped {
 			e.Verdict = Blocked // the next call meets the block that this one started
@@ -77,7 +76,7 @@ func denialTime(call *Call, reply *Reply) time.Duration {
 			denied = max(denied, r.wait())
 		}
 		// Such a policy counts a denied check or starts a block, unless its key is blocked.
-		if policy.attempts || policy.flags&flagBlocks != 0 {
+		if policy.writesDenials() {
 			if r.Verdict < Blocked {
 				return 0
 			}
@@ -101,12 +100,13 @@ func (r *EntryReply) wait() time.Duration {
 	return wait
 }
 
-// copyFrom copies the reply with memory of its own.
-func (r *Reply) copyFrom(other *Reply) {
-	r.Entries = slices.Clone(other.Entries)
-	for i := range r.Entries {
-		r.Entries[i].Limits = slices.Clone(other.Entries[i].Limits)
+// clone returns a copy of the reply with memory of its own.
+func (r *Reply) clone() *Reply {
+	copied := &Reply{Entries: slices.Clone(r.Entries)}
+	for i := range copied.Entries {
+		copied.Entries[i].Limits = slices.Clone(r.Entries[i].Limits)
 	}
+	return copied
 }
 
 // isFor reports whether the call has the same policies and keys.

@@ -57,7 +57,8 @@ func NewDenialCache(store *Store, now func() time.Time) *DenialCache {
 }
 
 // Evaluate decides the call from memory or with the store. It returns what Store.Evaluate
-// returns, with FromCache set in a reply from memory.
+// returns, with FromCache set in a reply from memory. If the store fails, a cached denial remains
+// the answer.
 func (c *DenialCache) Evaluate(ctx context.Context, call *Call) (*Reply, error) {
 	if !call.mayBeCached() {
 		return c.store.Evaluate(ctx, call)
@@ -68,29 +69,17 @@ func (c *DenialCache) Evaluate(ctx context.Context, call *Call) (*Reply, error) 
 	if cached != nil && !recheck {
 		return cached.replyTo(call, now), nil
 	}
+	asked := call
 	if cached != nil {
-		return c.recheck(ctx, call, id, changes, cached)
+		asked = call.clone() // the call may be needed for the cached answer
 	}
-	reply, err := c.store.Evaluate(ctx, call)
+	reply, err := c.store.Evaluate(ctx, asked)
 	if err == nil {
-		c.shard(id).update(id, c.newDenial(call, reply, changes, now), call)
-	}
-	return reply, err
-}
-
-// recheck asks the store although a denial is cached, which remains the answer if the store
-// fails.
-func (c *DenialCache) recheck(ctx context.Context, call *Call, id, changes uint64, cached *denial) (*Reply, error) {
-	sent := c.now()
-	again := call.clone()
-	reply, err := c.store.Evaluate(ctx, again)
-	now := c.now()
-	switch {
-	case err == nil:
-		c.shard(id).update(id, c.newDenial(again, reply, changes, sent), call)
+		c.shard(id).update(id, c.newDenial(asked, reply, changes, now), call)
 		return reply, nil
-	case now.Before(cached.until):
-		return cached.replyTo(call, now), nil
+	}
+	if later := c.now(); cached != nil && later.Before(cached.until) {
+		return cached.replyTo(call, later), nil
 	}
 	return nil, err
 }

@@ -46,7 +46,7 @@ func (c *DenialCache) drop(key Key) {
 // announce drops the denials of the key in all replicas.
 func (c *DenialCache) announce(ctx context.Context, key Key) {
 	c.drop(key)
-	ctx, cancel := context.WithDeadline(ctx, c.store.deadline(ctx))
+	ctx, cancel := c.store.bound(ctx)
 	defer cancel()
 	_ = c.store.client.Publish(ctx, c.channel(), string(key)).Err() // the others recheck within a second
 }

@@ -70,7 +70,7 @@ algorithms.fw = {
     if limit.used == 0 or limit.window < 5 then return end
     if math.abs(window_end(entry, limit) - charged_end) > 3 then return end
     if limit.used > entry.cost then
-      values[limit.key] = call('DECRBY', limit.key, entry.cost)
+      add_to_value(limit.key, -entry.cost)
     else
       delete_value(limit.key)
     end

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,10 +30,9 @@ const (
 // while the previous batch was in flight. At most one batch is in flight, apart from calls that
 // are sent again. The calls of a batch are decided in the order of their arrival.
 type node struct {
-	// send decides the calls and returns their outcomes in the same order.
-	send func(ctx context.Context, batch []*pending) []outcome
-	// resend does the same for calls that the node rejected.
-	resend func(ctx context.Context, batch []*pending) []outcome
+	send sender
+	// resend sends the calls that the node rejected.
+	resend sender
 	// probe writes a key beside those of the key, to find out whether the node works again.
 	probe func(ctx context.Context, key Key) error
 	// timeout is how long a batch and a probe wait for the node.
@@ -45,8 +45,11 @@ type node struct {
 	expiry  *time.Timer
 	expires time.Time // when expiry fires; zero if it is stopped
 	breaker breaker
-	down    *StoreError // why the breaker is open
+	reason  *StoreError // why the breaker is open, while it is
 }
+
+// sender decides the calls of a batch and returns their outcomes in the same order.
+type sender func(ctx context.Context, batch []*pending) []outcome
 
 // flight is a batch that has been sent.
 type flight struct {
@@ -75,15 +78,15 @@ func (n *node) decide(ctx context.Context, call *Call, receipts bool, deadline t
 func (n *node) isDown() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.down != nil
+	return n.breaker.isOpen
 }
 
 // enqueue queues the call, and starts to send the queue unless it is being sent.
 func (n *node) enqueue(p *pending) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.down != nil {
-		return n.down
+	if n.breaker.isOpen {
+		return n.reason
 	}
 	if len(n.queue) >= maxQueued {
 		return errQueueFull
@@ -132,7 +135,7 @@ func (n *node) takeBatch() *flight {
 // fly sends the batch and returns the outcomes to its callers. A flight always has the whole
 // timeout, whatever the deadlines of its callers are, so that a caller in a hurry cannot make the
 // node look broken.
-func (n *node) fly(f *flight, send func(context.Context, []*pending) []outcome) {
+func (n *node) fly(f *flight, send sender) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.batch[0].ctx), n.timeout)
 	defer cancel()
 	f.sends++
@@ -143,10 +146,10 @@ func (n *node) fly(f *flight, send func(context.Context, []*pending) []outcome) 
 
 // sendSafely turns a panic into an error of the batch: it runs outside the goroutines of the
 // callers.
-func (n *node) sendSafely(ctx context.Context, batch []*pending, send func(context.Context, []*pending) []outcome) (outcomes []outcome) {
+func (n *node) sendSafely(ctx context.Context, batch []*pending, send sender) (outcomes []outcome) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			outcomes = failAll(batch, &StoreError{Cause: CauseScript, Err: fmt.Errorf("panic: %v", cause)})
+			outcomes = failAll(len(batch), &StoreError{Cause: CauseScript, Err: fmt.Errorf("panic: %v", cause)})
 		}
 	}()
 	return send(ctx, batch)
@@ -165,7 +168,7 @@ func (n *node) land(f *flight, outcomes []outcome) {
 			outcomes[i].err = errResend
 		}
 	}
-	n.removeFlight(f)
+	n.flights = slices.DeleteFunc(n.flights, func(other *flight) bool { return other == f })
 	if len(again.batch) > 0 {
 		n.flights = append(n.flights, again)
 		time.AfterFunc(pause, func() { n.fly(again, n.resend) })
@@ -180,15 +183,6 @@ func (n *node) land(f *flight, outcomes []outcome) {
 
 // errResend marks the outcome of a call that is sent again.
 var errResend = &StoreError{}
-
-func (n *node) removeFlight(f *flight) {
-	for i, other := range n.flights {
-		if other == f {
-			n.flights = append(n.flights[:i], n.flights[i+1:]...)
-			return
-		}
-	}
-}
 
 // failureOf returns the failure of a round trip: it failed if it decided no call because of a
 // failure of the node.
@@ -211,9 +205,9 @@ func (n *node) record(failure *StoreError, key Key) {
 	if !n.breaker.record(time.Now(), failure != nil) {
 		return
 	}
-	n.down = &StoreError{Cause: CauseBreaker, Err: fmt.Errorf("no calls are sent after failures, the last one: %w", failure)}
+	n.reason = &StoreError{Cause: CauseBreaker, Err: fmt.Errorf("no calls are sent after failures, the last one: %w", failure)}
 	for _, p := range n.queue {
-		p.settle(outcome{err: n.down})
+		p.settle(outcome{err: n.reason})
 	}
 	n.queue = nil
 	go n.probeUntilUp(key)
@@ -232,7 +226,6 @@ func (n *node) probeUntilUp(key Key) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.breaker.close()
-	n.down = nil
 }
 
 // expireBy makes the timer fire at the deadline or before. Callers that all have the same

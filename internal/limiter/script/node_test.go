@@ -29,7 +29,7 @@ func newFakeNode() *fakeNode {
 	f.send = func(_ context.Context, batch []*pending) []outcome {
 		f.sent.Add(int64(len(batch)))
 		if err := f.err.Load(); err != nil {
-			return failAll(batch, err)
+			return failAll(len(batch), err)
 		}
 		outcomes := make([]outcome, len(batch))
 		for i := range outcomes {

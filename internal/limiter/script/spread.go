@@ -122,9 +122,8 @@ func (s *Store) spend(ctx context.Context, groups []*group, deadline time.Time) 
 // denied check is evaluated again also for its reply: the time after which it sheds
 // nothing.
 func (g *group) needsSpend(e Entry) bool {
-	suppressed := e.Policy.algorithms&Suppressed.bit() != 0
 	if g.call.Denied {
-		return suppressed || !e.Peek && e.Policy.flags&(flagAttempts|flagBlocks) != 0
+		return e.Policy.observes() || !e.Peek && e.Policy.writesDenials()
 	}
 	return !e.Peek
 }
@@ -145,7 +144,7 @@ func (s *Store) refundLostRace(groups []*group) {
 			go func() {
 				ctx, cancel := context.WithTimeout(context.Background(), refundTimeout) //nolint:forbidigo // no caller waits for it
 				defer cancel()
-				_, _ = s.run(ctx, refundScripts, command) // an error leaves the units spent
+				_, _ = s.run(ctx, command) // an error leaves the units spent
 			}()
 		}
 		for i, e := range g.call.Entries {
@@ -170,7 +169,7 @@ func (s *Store) refundCommand(g *group) command {
 	if len(spent) == 0 {
 		return command{}
 	}
-	c := s.newCommand(run{calls: []*pending{{call: &Call{Entries: spent}}}})
+	c := s.newCommand(refundScripts, run{calls: []*pending{{call: &Call{Entries: spent}}}})
 	c.addEntries(spent)
 	for i := range spent {
 		c.args = append(c.args, spent[i].Cost)

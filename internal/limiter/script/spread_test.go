@@ -65,7 +65,7 @@ func (r *refundTest) spend(t *testing.T, cost int64) *group {
 
 func (r *refundTest) refund(t *testing.T, g *group) {
 	t.Helper()
-	if _, err := r.store.run(t.Context(), refundScripts, r.store.refundCommand(g)); err != nil {
+	if _, err := r.store.run(t.Context(), r.store.refundCommand(g)); err != nil {
 		t.Fatal(err)
 	}
 }

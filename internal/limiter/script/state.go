@@ -15,7 +15,7 @@ func (s *Store) Reset(ctx context.Context, policy *Policy, key Key) (bool, error
 	for i, suffix := range policy.allKeys {
 		keys[i] = s.key(key, suffix)
 	}
-	ctx, cancel := context.WithDeadline(ctx, s.deadline(ctx))
+	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	deleted, err := s.client.Del(ctx, keys...).Result()
 	return deleted > 0, storeError(ctx, err)
@@ -24,7 +24,7 @@ func (s *Store) Reset(ctx context.Context, policy *Policy, key Key) (bool, error
 // Block denies every check of the key by this policy for length, in whole milliseconds,
 // in place of an existing block. Errors are *StoreError.
 func (s *Store) Block(ctx context.Context, policy *Policy, key Key, length time.Duration) error {
-	ctx, cancel := context.WithDeadline(ctx, s.deadline(ctx))
+	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	return storeError(ctx, s.client.Set(ctx, s.key(key, blockKey(policy.id)), manualBlock, length).Err())
 }
@@ -35,7 +35,7 @@ const manualBlock = ""
 // Unblock deletes the block of the key, set by a limit or by Block, and reports whether
 // one existed. Spent units stay spent. Errors are *StoreError.
 func (s *Store) Unblock(ctx context.Context, policy *Policy, key Key) (bool, error) {
-	ctx, cancel := context.WithDeadline(ctx, s.deadline(ctx))
+	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	deleted, err := s.client.Del(ctx, s.key(key, blockKey(policy.id))).Result()
 	return deleted > 0, storeError(ctx, err)

@@ -40,15 +40,14 @@ func NewStore(o Options) *Store {
 		s.spreads, s.route = true, newClusterNodes(s, client).of
 		return s
 	}
-	only := s.newNode()
-	only.send, only.resend = s.send, s.send
+	only := s.newNode(s.send, s.send)
 	s.route = func(context.Context, Key) *node { return only }
 	return s
 }
 
-func (s *Store) newNode() *node {
+func (s *Store) newNode(send, resend sender) *node {
 	n := newNode(s.timeout)
-	n.probe = s.probe
+	n.send, n.resend, n.probe = send, resend, s.probe
 	return n
 }
 
@@ -63,6 +62,11 @@ const probeLife = time.Second
 
 // callerMargin is the part of the caller's deadline that is kept for sending the answer.
 const callerMargin = 2 * time.Millisecond
+
+// bound returns a context that ends at the deadline of a call that starts now.
+func (s *Store) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithDeadline(ctx, s.deadline(ctx))
+}
 
 // deadline returns when a call must be answered: after the timeout, or shortly before the
 // deadline of the caller.
@@ -92,23 +96,28 @@ func (s *Store) evaluate(ctx context.Context, call *Call, receipts bool, deadlin
 
 // send decides the calls of a batch in one EVALSHA.
 func (s *Store) send(ctx context.Context, batch []*pending) []outcome {
-	c := s.decideCommand(batch)
-	values, err := s.run(ctx, decideScripts, c)
-	if err == nil && len(values) != len(batch) {
-		err = &StoreError{Cause: CauseScript, Err: errReply}
+	values, err := s.run(ctx, s.decideCommand(batch))
+	return outcomesOf(ctx, len(batch), values, err)
+}
+
+// outcomesOf returns the outcomes of n calls. values is the reply of decide.lua to all of them, and
+// err the error in its place.
+func outcomesOf(ctx context.Context, n int, values []any, err error) []outcome {
+	switch {
+	case err != nil:
+		return failAll(n, &StoreError{Cause: causeOf(ctx, err), Err: err})
+	case len(values) != n:
+		return failAll(n, &StoreError{Cause: CauseScript, Err: errReply})
 	}
-	if err != nil {
-		return failAll(batch, err)
-	}
-	outcomes := make([]outcome, len(batch))
+	outcomes := make([]outcome, n)
 	for i, value := range values {
 		outcomes[i] = outcomeOf(value)
 	}
 	return outcomes
 }
 
-// outcomeOf returns the outcome for what decide.lua returned for one call: a flat array, or the
-// text of an error.
+// outcomeOf returns the outcome of one call. value is its part of the reply of decide.lua: a flat
+// array, or the text of an error.
 func outcomeOf(value any) outcome {
 	if text, failed := value.(string); failed {
 		return outcome{err: &StoreError{Cause: causeOfText(text), Err: errors.New(text)}}
@@ -116,18 +125,12 @@ func outcomeOf(value any) outcome {
 	return outcome{value: value}
 }
 
-// run sends the command with the script for its algorithms, and the source of the script if Redis
-// does not have it.
-func (s *Store) run(ctx context.Context, scripts *programs, c command) ([]any, *StoreError) {
-	program := scripts[c.algorithms]()
-	c.args[0], c.args[1] = "EVALSHA", program.sha
+// run sends the command, and the source of its script if Redis does not have it.
+func (s *Store) run(ctx context.Context, c command) ([]any, error) {
 	reply, err := s.client.Do(ctx, c.args...).Slice()
 	if err != nil && causeOf(ctx, err) == causeNoScript {
-		c.args[0], c.args[1] = "EVAL", program.source
+		c.args[0], c.args[1] = "EVAL", c.program.source
 		reply, err = s.client.Do(ctx, c.args...).Slice()
 	}
-	if err != nil {
-		return nil, &StoreError{Cause: causeOf(ctx, err), Err: err}
-	}
-	return reply, nil
+	return reply, err
 }
