@@ -33,6 +33,7 @@ type evaluation struct {
 type participant struct {
 	*policy
 	*variant
+	selected    *variant      // the variant without a requested limit
 	descriptors descriptorSet // the descriptors because of which it applies
 	peek        bool          // the check spends nothing from it
 }
@@ -110,6 +111,7 @@ func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 	case o != nil:
 		variant = o.variant
 	}
+	selected := variant
 	charge := check.ChargeOf(p.descriptor)
 	if charge.Limit != nil {
 		variant = ev.applyRequestedLimit(p.policy, variant, *charge.Limit)
@@ -119,7 +121,8 @@ func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 		encoded = script.EncodeKey(key...)
 	}
 	ev.addParticipant(participant{
-		policy: p.policy, variant: variant, descriptors: descriptorSetOf(p.descriptor), peek: charge.Peek,
+		policy: p.policy, variant: variant, selected: selected,
+		descriptors: descriptorSetOf(p.descriptor), peek: charge.Peek,
 	}, encoded, charge)
 }
 
@@ -187,6 +190,20 @@ func (ev *evaluation) addParticipant(added participant, key script.Key, charge l
 	ev.call.Entries = append(ev.call.Entries, script.Entry{
 		Policy: added.script, Key: key, Cost: charge.Cost, Peek: charge.Peek,
 	})
+}
+
+// applySubstitutes sets the variants that decided in place of those of the call.
+func (ev *evaluation) applySubstitutes() {
+	for i := range ev.reply.Entries {
+		pt, r := &ev.participants[i], &ev.reply.Entries[i]
+		switch {
+		case r.Overflow:
+			pt.variant = pt.base
+		case r.RequestIgnored:
+			pt.variant = pt.selected
+			ev.ignoredLimits = append(ev.ignoredLimits, pt.policy)
+		}
+	}
 }
 
 // markOverQuota turns entries whose cost exceeds a quota into peeks. If one of

@@ -33,6 +33,7 @@ func (ev *evaluation) judge(check *limiter.Check, err error) *limiter.Decision {
 	d := &memory.Decision
 	d.Allowed, d.Reason = true, limiter.ReasonAllowed
 	if ev.reply != nil {
+		ev.applySubstitutes()
 		d.Limits = ev.appendLimitStates(memory.limits[:0])
 	}
 	ev.decide(d, err)

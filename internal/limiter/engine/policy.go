@@ -69,7 +69,12 @@ func (p *policy) variantScripts(variants ...*variant) []*script.Policy {
 	for i, v := range variants {
 		limits[i] = v.scriptLimits()
 	}
-	return script.NewVariants(p.id, p.plan.Counting == plan.CountAttempts, p.plan.Mode == plan.ModeShadow, limits...)
+	return script.NewVariants(script.Settings{
+		ID:          p.id,
+		Attempts:    p.plan.Counting == plan.CountAttempts,
+		Shadow:      p.plan.Mode == plan.ModeShadow,
+		Requestable: p.plan.DependsOnDescriptors(),
+	}, limits...)
 }
 
 // variants returns the base variant and those of the overrides.

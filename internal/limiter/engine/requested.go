@@ -11,8 +11,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// maxRequested bounds the variants that a policy caches for requested limits. Beyond it,
-// a new requested limit is prepared again for each check.
+// maxRequested bounds the variants that a policy caches for requested limits. When there are more,
+// the cache is emptied and fills with those still in use.
 const maxRequested = 256
 
 // requestedKey identifies a requested limit in a variant.
@@ -29,9 +29,11 @@ func (p *policy) requestedVariant(selected *variant, limit limiter.RequestedLimi
 		return found.(*variant) //nolint:forcetypeassert // only variants are stored
 	}
 	v := p.newRequested(selected, limit)
-	if p.requestedCount.Add(1) <= maxRequested {
-		p.requestedVariants.Store(key, v)
+	if p.requestedCount.Add(1) > maxRequested {
+		p.requestedVariants.Clear()
+		p.requestedCount.Store(1)
 	}
+	p.requestedVariants.Store(key, v)
 	return v
 }
 
@@ -50,13 +52,12 @@ func (p *policy) newRequested(selected *variant, limit limiter.RequestedLimit) *
 	if limit.Units == 0 {
 		v.smallestQuota, v.quotas[place] = 0, 0
 	}
-	// Prepared together with all variants: a log keeps the hits that any of them needs.
-	v.script = p.variantScripts(slices.Insert(p.variants(), 0, v)...)[0]
+	v.script = selected.script.NewRequested(v.scriptLimits(), place)
 	return v
 }
 
 // allStates returns a script policy that covers every state a key can have, also those of
-// requested limits, whose window is part of the name of the state.
+// requested limits with another window. The store lists those with another rate.
 func (p *policy) allStates() *script.Policy {
 	variants := p.variants()
 	for _, base := range p.variants() {

@@ -5,11 +5,15 @@ package engine_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -148,6 +152,70 @@ func TestRequestedLimitHasItsOwnBucket(t *testing.T) {
 	}
 }
 
+// Routes that request 10, 100 and 1000 units for one client: each admits at most its number,
+// whatever the order, and beside checks without a request.
+func TestRoutesWithDifferentRequestedLimits(t *testing.T) {
+	for _, algorithm := range allAlgorithms {
+		for _, counting := range []plan.Counting{plan.CountAdmitted, plan.CountAttempts} {
+			if counting == plan.CountAttempts && (slices.Contains(burstAlgorithms, algorithm) || algorithm == plan.Suppressed) {
+				continue
+			}
+			t.Run(fmt.Sprint(algorithm, " ", counting), func(t *testing.T) {
+				p := makePlan("a/x", limited(three(algorithm)), byUser, func(p *plan.Plan) { p.Counting = counting })
+				f, onRedis := newFixture(p), newOnRedis(t, p)
+				f.store.draw = drawSheds
+				r := rand.New(rand.NewPCG(1, 2))
+				admitted := map[int64]int64{}
+				for range 3000 {
+					check, number := requestingNothing(), int64(3)
+					if n := r.IntN(4); n < 3 {
+						number = []int64{10, 100, 1000}[n]
+						check = requesting(number, time.Minute)
+					}
+					d := f.decide(t, check)
+					if d.Allowed {
+						admitted[number]++
+					}
+					if algorithm != plan.Suppressed && !slices.Contains(burstAlgorithms, algorithm) { // time passes on Redis
+						NewWithT(t).Expect(onRedis.decide(t, check).Allowed).To(Equal(d.Allowed))
+					}
+				}
+				for number, n := range admitted {
+					NewWithT(t).Expect(n).To(BeNumerically("<=", number))
+				}
+				NewWithT(t).Expect(admitted).To(HaveKey(int64(1000)))
+			})
+		}
+	}
+}
+
+// Each rate has a bucket of its own, up to 16 of them. Further ones are decided by the limit of the
+// policy, and counted as ignored.
+func TestFurtherRequestedRatesAreIgnored(t *testing.T) {
+	for _, algorithm := range burstAlgorithms {
+		t.Run(string(algorithm), func(t *testing.T) {
+			g := NewWithT(t)
+			p := makePlan("a/x", limited(three(algorithm)), byUser)
+			f, r := newFixture(p), newOnRedis(t, p)
+			for _, decide := range []func(*testing.T, *limiter.Check) *limiter.Decision{f.decide, r.decide} {
+				for units := int64(1000); units < 1016; units++ {
+					g.Expect(decide(t, requesting(units, time.Minute)).Limits[0].Quota).To(Equal(units))
+				}
+				g.Expect(decide(t, requesting(1016, time.Minute)).Limits[0].Quota).To(Equal(int64(3)))
+				d := decide(t, requesting(1000, time.Minute))
+				g.Expect([]int64{d.Limits[0].Quota, d.Limits[0].Used}).To(Equal([]int64{1000, 2}), "listed rates are still in use")
+			}
+			g.Expect(testutil.GatherAndCompare(f.registry, strings.NewReader(`
+# HELP weir_requested_limits_ignored_total Limits requested by a descriptor that could not replace a limit of the policy.
+# TYPE weir_requested_limits_ignored_total counter
+weir_requested_limits_ignored_total{namespace="a",policy="x"} 1
+`), "weir_requested_limits_ignored_total")).To(Succeed())
+			f.store.now = f.store.now.Add(time.Minute)
+			g.Expect(f.decide(t, requesting(1016, time.Minute)).Limits[0].Quota).To(Equal(int64(1016)), "the others are full again")
+		})
+	}
+}
+
 func TestRequestedLimitOfZeroWritesNothing(t *testing.T) {
 	for _, algorithm := range allAlgorithms {
 		t.Run(string(algorithm), func(t *testing.T) {
@@ -226,8 +294,10 @@ func TestLogOfARequestedLimitExpires(t *testing.T) {
 	r := newOnRedis(t, p)
 	g.Expect(r.decide(t, requesting(50, time.Minute)).Allowed).To(BeTrue())
 	keys := r.client.Keys(t.Context(), "*").Val()
-	g.Expect(keys).To(HaveLen(1))
-	g.Expect(r.client.PTTL(t.Context(), keys[0]).Val()).To(BeNumerically("~", time.Minute, time.Second))
+	g.Expect(keys).To(HaveLen(2), "the log, and the largest number it serves")
+	for _, key := range keys {
+		g.Expect(r.client.PTTL(t.Context(), key).Val()).To(BeNumerically("~", time.Minute, time.Second))
+	}
 }
 
 // A requested limit with a short window does not trim the log that the policy still needs.

@@ -83,6 +83,12 @@ func matchesPath(pattern, path string) bool {
 	return strings.HasPrefix(path, prefix)
 }
 
+// DependsOnDescriptors reports whether the policy can apply because of one descriptor of a
+// request, which may then request a limit.
+func (p *Plan) DependsOnDescriptors() bool {
+	return slices.ContainsFunc(p.Matches, func(m Match) bool { return len(m.Descriptors) > 0 })
+}
+
 func (p *Plan) validateMatches(fail func(string, ...any)) {
 	if len(p.Matches) > MaxMatches {
 		fail("%d matches, at most %d", len(p.Matches), MaxMatches)

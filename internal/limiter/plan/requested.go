@@ -5,6 +5,7 @@ package plan
 
 import (
 	"math/bits"
+	"strconv"
 	"time"
 )
 
@@ -17,15 +18,15 @@ const requestedSuffix = "+requested"
 //
 //   - The units are capped at the largest threshold of the algorithm, and at least 1.
 //   - They replace the burst, if any. A bucket keeps its share of the window.
-//   - A limit that refills gets a separate state, for the reason given at
-//     Limit.StateSuffix. So does a SlidingLog with another window, since checks of the
-//     policy itself would drop hits that it needs.
+//   - A limit that refills gets a separate state for each number of units, for the reason
+//     given at Limit.StateSuffix. A SlidingLog with another window gets one for the window,
+//     since checks of the policy itself would drop hits that it needs.
 func (l Limit) Requested(units int64, window time.Duration) Limit {
 	l.Threshold = max(1, min(units, l.maxThreshold()))
 	switch {
 	case l.Algorithm.Refills():
 		l.Burst = l.Threshold
-		l.StateSuffix += requestedSuffix
+		l.StateSuffix += requestedSuffix + strconv.FormatInt(l.Threshold, 10)
 	case l.Algorithm == SlidingLog && window != l.Window():
 		l.StateSuffix += requestedSuffix
 	}

@@ -53,4 +53,7 @@ func (a Algorithm) index() int {
 
 func (a Algorithm) kind() *kind { return kinds[a.index()] }
 
+// refills reports whether the state is a deficit, which the rate of a limit reduces.
+func (a Algorithm) refills() bool { return a.kind().library == deficitLibrary }
+
 func (a Algorithm) bit() uint { return 1 << a.index() }

@@ -25,7 +25,7 @@ func TestBatchesAgreeWithModel(t *testing.T) {
 			server, client := newServerBackend(t, on)
 			store := newStore(client)
 			for seed := range uint64(runs) {
-				w := newWorkload(rand.New(rand.NewPCG(seed, 11)), algorithms)
+				w := newWorkload(rand.New(rand.NewPCG(seed, 11)), algorithms, false)
 				model.clear(t)
 				server.clear(t)
 				now := server.clock.Now()

@@ -132,6 +132,9 @@ func (c *command) addEntries(entries []Entry) {
 	for i := range entries {
 		e := &entries[i]
 		flags := e.Policy.flags
+		if e.OnlyKnown {
+			flags |= flagOnlyKnown
+		}
 		if e.Peek {
 			flags |= flagPeek
 		}

@@ -10,8 +10,11 @@
 --            receipts; 4 the calls have draws; 8 all calls have the same keys, which
 --            are in KEYS once); number of entries; the entries;
 --            per call [the caller's draw, 0..2^32-1]; per entry its own arguments
--- returns  per call the text of the error that ended it, or a flat array, per entry
---            verdict (0 admitted, 1 denied, 2 already blocked, 3 denied and now blocked),
+-- returns  per call the text of the error that ended it; or -1 and the indexes of the
+--          entries that prevented a decision, being unknown or without room for their
+--          state; or a flat array, per entry
+--            verdict (0 admitted, 1 denied, 2 already blocked, 3 denied and now blocked;
+--            8 more if the call began the first state of the key),
 --            [block left (us), name of the limit that blocked, if verdict >= 2],
 --            then per limit: admits (0 no, 1 yes, 2 shed at random), used, retry after
 --            (us, -1 never), used after that time, reset after (us), [share of checks
@@ -20,6 +23,19 @@
 --          arrival time that an edit or a clock change made wrong. When an enforcing
 --          entry denies, an entry that counts admissions writes only such repairs,
 --          what its algorithm observes and, if it is denied itself, its block
+
+-- The reply to a call that must not be decided, which writes nothing; nil for others.
+local function refusal(entries)
+  local reply
+  for i = 1, #entries do
+    local entry = entries[i]
+    if entry.only_known and not entry.known or entry.list and list_is_full(entry) then
+      reply = reply or { -1 }
+      reply[#reply + 1] = i - 1
+    end
+  end
+  return reply
+end
 
 local function judge(entry)
   entry.verdict, entry.block_left, entry.blocked_by = entry.admitted and 0 or 1, nil, nil
@@ -43,9 +59,11 @@ local function start_block(entry)
   if longest == 0 then return end
   set_value(entry.block, name, longest)
   entry.verdict, entry.block_left, entry.blocked_by = 3, (longest + 1) * 1000, name
+  entry.began = not entry.known
 end
 
 local function spend(entry, denied)
+  entry.began = false
   if entry.peek or entry.dry_run or entry.verdict == 2 then return end
   local passes = entry.admitted and not denied
   local limits = entry.limits
@@ -53,8 +71,10 @@ local function spend(entry, denied)
     local limit = limits[i]
     if entry.attempts or passes or limit.algorithm.observes then
       limit.algorithm.spend(entry, limit, passes)
+      entry.began = not entry.known
     end
   end
+  if entry.list and passes then list_state(entry) end
   if entry.blocks and not entry.admitted then start_block(entry) end
 end
 
@@ -80,7 +100,7 @@ end
 
 local function report(entry, denied, receipts, reply)
   local n = #reply + 1
-  reply[n] = entry.verdict
+  reply[n] = entry.began and entry.verdict + 8 or entry.verdict
   if entry.verdict >= 2 then
     reply[n + 1], reply[n + 2] = entry.block_left, entry.blocked_by
     n = n + 2
@@ -108,6 +128,8 @@ local function decide(run)
     judge(entry)
     if not (entry.admitted or entry.shadow) then denied = true end
   end
+  local refused = not run.receipts and refusal(entries)
+  if refused then return refused end
   for i = 1, #entries do spend(entries[i], denied) end
   local reply = {}
   for i = 1, #entries do report(entries[i], denied, run.receipts, reply) end

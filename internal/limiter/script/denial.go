@@ -72,6 +72,9 @@ func denialTime(call *Call, reply *Reply) time.Duration {
 	denied, silent := time.Duration(0), Never
 	for i := range reply.Entries {
 		policy, r := call.Entries[i].Policy, &reply.Entries[i]
+		if r.Overflow || r.RequestIgnored {
+			return 0 // the answer is not about this entry
+		}
 		if !policy.shadow && r.Verdict != Admitted {
 			denied = max(denied, r.wait())
 		}

@@ -277,7 +277,7 @@ func TestCacheAgreesWithModel(t *testing.T) {
 		model.clear(t)
 		server.clear(t)
 		cache := NewDenialCache(newStore(client), server.clock.Now)
-		w := newWorkload(rand.New(rand.NewPCG(seed, 17)), algorithms)
+		w := newWorkload(rand.New(rand.NewPCG(seed, 17)), algorithms, true)
 		now := server.clock.Now()
 		var history []string
 		for range 200 {

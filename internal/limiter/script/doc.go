@@ -12,7 +12,8 @@
 //
 // Reading order:
 //
-//	call.go            Call and Reply; Policy, one variant prepared for many calls
+//	policy.go          Policy, one variant of a policy prepared for many calls
+//	call.go            Call and Reply
 //	keys.go            the layout of the counter keys
 //	store.go           Store: sends calls to Redis
 //	node.go              one Redis node: its queue, its batches in flight
@@ -24,6 +25,7 @@
 //	program.go           the assembly of the scripts
 //	reply.go             the decoding of replies
 //	error.go             the causes of failed calls
+//	substitute.go      calls that are decided for another key or limit
 //	spread.go          calls with keys on several nodes of a Redis Cluster
 //	state.go           reset, block and unblock one key
 //	denial_cache.go    DenialCache: answers from memory to callers that Redis has denied
@@ -41,7 +43,7 @@
 //	deficit.go           the deficit of a bucket, shared by those that refill
 //
 // A script is assembled from prelude.lua, the files of the algorithms it needs (with
-// log.lua or deficit.lua, if they share it), entry.lua, and decide.lua or refund.lua.
+// log.lua or deficit.lua, if they share it), listed.lua, entry.lua, and decide.lua or refund.lua.
 //
 // # How a decision is made
 //

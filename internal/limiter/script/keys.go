@@ -17,7 +17,11 @@ import (
 //
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:<limit>:<algorithm>:<window>[:<bucket>][:<state>]
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:sl       the log of all SlidingLog limits
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:sl:largest
+//	                                                  the largest number that this log serves
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:block    the block
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:requested
+//	                                                  the states of requested limits that refill
 //	<prefix>1:c:{<key>}:probe                         a probe of a node that failed
 //
 // All keys of one caller share a hash tag, so that one script may use them in a Redis
@@ -131,10 +135,23 @@ func counterKey(policy string, l *Limit) string {
 	return key
 }
 
+// overflowKey returns the key that the new keys of the policy share during a flood. No value
+// encodes to it: a hash has no slash. Two entries of one call must not share it, so each has its
+// own number.
+func overflowKey(policy string, number int) Key {
+	return Key(string(hashMark) + policy + string(hashMark) + strconv.Itoa(number))
+}
+
 // probeKey differs from the keys of policies, which have a namespace.
 const probeKey = "probe"
 
 func logKey(policy string) string { return policy + ":" + string(SlidingLog) }
+
+// largestKey returns the key of the largest number that the log at the key serves.
+func largestKey(log string) string { return log + ":largest" }
+
+// listKey returns the key of the set that lists the states of requested limits that refill.
+func listKey(policy string) string { return policy + ":requested" }
 
 func blockKey(policy string) string { return policy + ":block" }
 

@@ -22,7 +22,7 @@ func TestEverythingExpires(t *testing.T) {
 			g := NewWithT(t)
 			b, client := newServerBackend(t, on)
 			r := rand.New(rand.NewPCG(3, 4))
-			w := newWorkload(r, algorithms)
+			w := newWorkload(r, algorithms, true)
 			now := b.clock.Now()
 			for range 500 {
 				now = now.Add(time.Duration(r.Int64N(2000)) * time.Microsecond)
@@ -122,7 +122,7 @@ func TestMemoryOfVariants(t *testing.T) {
 	log := func(window time.Duration) []Limit {
 		return []Limit{{Name: "l", Algorithm: SlidingLog, Quota: 10, Threshold: 10, Window: window}}
 	}
-	variants := NewVariants("test/v", false, false, log(10*time.Millisecond), log(24*time.Hour))
+	variants := NewVariants(Settings{ID: "test/v"}, log(10*time.Millisecond), log(24*time.Hour))
 	for range 2000 {
 		b.clock.Set(b.clock.Now().Add(time.Millisecond))
 		b.evaluate(t, &Call{Entries: []Entry{{Policy: variants[0], Key: "a", Cost: 1}}})

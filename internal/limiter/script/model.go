@@ -4,6 +4,8 @@
 package script
 
 import (
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -49,6 +51,62 @@ func (m *Model) Evaluate(call *Call, now time.Time) *Reply {
 	defer m.mu.Unlock()
 	at := now.UnixMicro()
 	m.expire(at)
+	other := newSubstitution(call)
+	for {
+		undecided := m.undecided(other.call, at)
+		if undecided == nil {
+			break
+		}
+		other.replace(undecided)
+	}
+	reply := m.decide(other.call, at)
+	other.mark(reply)
+	return reply
+}
+
+// undecided returns the indexes of the entries that prevent a decision.
+func (m *Model) undecided(call *Call, now int64) (indexes []int) {
+	for i := range call.Entries {
+		e := &call.Entries[i]
+		if e.OnlyKnown && !m.known(e, now) || e.Policy.mayBeFull() && m.full(e, now) {
+			indexes = append(indexes, i)
+		}
+	}
+	return indexes
+}
+
+// known reports whether the key has a state that one of the limits uses, or a block.
+func (m *Model) known(e *Entry, now int64) bool {
+	for _, suffix := range e.Policy.keys {
+		if suffix == listKey(e.Policy.id) || strings.HasSuffix(suffix, largestKey("")) {
+			continue
+		}
+		if s := m.states[stateName(e.Key, suffix)]; s != nil && s.alive(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// full reports whether the requested limit has no state while 16 others have.
+func (m *Model) full(e *Entry, now int64) bool {
+	own := stateName(e.Key, e.Policy.limits[e.Policy.requested].stateKey(e.Policy.id))
+	others := 0
+	for name, s := range m.states {
+		if !s.alive(now) {
+			continue
+		}
+		if name == own {
+			return false
+		}
+		if isRequested(name, e.Policy, e.Key) {
+			others++
+		}
+	}
+	return others >= 16
+}
+
+func (m *Model) decide(call *Call, at int64) *Reply {
 	reply := &Reply{Entries: make([]EntryReply, len(call.Entries))}
 	denied := call.Denied
 	for i := range call.Entries {
@@ -90,6 +148,7 @@ func (m *Model) spend(e *Entry, r *EntryReply, denied bool, now int64) {
 		return
 	}
 	passes := r.Verdict == Admitted && !denied
+	known := m.known(e, now)
 	logged := false
 	for i := range e.Policy.limits {
 		l := &e.Policy.limits[i]
@@ -104,9 +163,11 @@ func (m *Model) spend(e *Entry, r *EntryReply, denied bool, now int64) {
 			logged = true
 		}
 		c.spend(e, l, now, passes)
+		r.Began = !known
 	}
 	if r.Verdict == Denied {
 		m.startBlock(e, r, now)
+		r.Began = r.Began || r.Verdict == Tripped && !known
 	}
 }
 
@@ -170,7 +231,24 @@ func state[S any, P interface {
 
 // Reset deletes all state of the key in the policy, as Store.Reset does.
 func (m *Model) Reset(policy *Policy, key Key, now time.Time) bool {
-	return m.forget(policy.allKeys, key, now)
+	suffixes := slices.Clone(policy.stateKeys)
+	if policy.requestable {
+		tag := stateName(key, "")
+		for name := range m.states {
+			if isRequested(name, policy, key) {
+				suffixes = append(suffixes, strings.TrimPrefix(name, tag))
+			}
+		}
+	}
+	found := m.forget(suffixes, key, now)
+	m.forget(policy.recordKeys, key, now)
+	return found
+}
+
+// isRequested reports whether the name is the one of a state of a requested limit that refills.
+func isRequested(name string, policy *Policy, key Key) bool {
+	refills := strings.Contains(name, ":tb:") || strings.Contains(name, ":gc:")
+	return refills && strings.HasPrefix(name, stateName(key, policy.id+":")) && strings.Contains(name, "+requested")
 }
 
 // Block blocks the key, as Store.Block does.

@@ -40,7 +40,7 @@ func TestScriptsAgreeWithModel(t *testing.T) {
 // compareBackends runs the same random steps on two backends and compares the replies.
 func compareBackends(t *testing.T, seed uint64, steps int, choice []Algorithm, one, other *backend) {
 	t.Helper()
-	w := newWorkload(rand.New(rand.NewPCG(seed, 7)), choice)
+	w := newWorkload(rand.New(rand.NewPCG(seed, 7)), choice, true)
 	one.clear(t)
 	other.clear(t)
 	start := other.clock.Now()

@@ -27,6 +27,8 @@ type programs [1 << len(kinds)]func() program
 
 var decideScripts, refundScripts = newPrograms("decide.lua"), newPrograms("refund.lua")
 
+var resetProgram = sync.OnceValue(func() program { return newProgram("reset.lua") })
+
 func newPrograms(main string) *programs {
 	var all programs
 	for set := range all {
@@ -46,8 +48,13 @@ func assemble(set uint, main string) program {
 		}
 		names = append(names, k.file)
 	}
+	return newProgram(append(names, "listed.lua", "entry.lua", main)...)
+}
+
+// newProgram returns the program that consists of these files.
+func newProgram(files ...string) program {
 	var source strings.Builder
-	for _, name := range append(names, "entry.lua", main) {
+	for _, name := range files {
 		text, err := sources.ReadFile(name)
 		if err != nil {
 			panic(err) // embedded: cannot be missing

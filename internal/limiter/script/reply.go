@@ -14,14 +14,23 @@ var errReply = errors.New("reply does not have the form of decide.lua")
 // millionths is the unit of shares in replies, which contain only integers.
 const millionths = 1e6
 
+const (
+	undecided = -1 // begins the reply to a call that was not decided
+	began     = 8  // is added to the verdict of an entry that began a state
+)
+
 // decodeReply reads the array that decide.lua returns for one call.
 func decodeReply(call *Call, receipts bool, value any) (*Reply, error) {
 	values, _ := value.([]any)
 	c := replyCursor{values: values}
 	reply := call.newReply()
+	if len(values) > 0 && values[0] == int64(undecided) {
+		return decodeUndecided(reply, values[1:])
+	}
 	for i := range reply.Entries {
 		e := &reply.Entries[i]
-		e.Verdict = Verdict(c.number())
+		verdict := c.number()
+		e.Verdict, e.Began = Verdict(verdict%began), verdict >= began
 		c.bad = c.bad || e.Verdict < Admitted || e.Verdict > Tripped
 		if e.Verdict >= Blocked {
 			e.BlockLeft = micros(c.number())
@@ -51,13 +60,25 @@ func decodeReply(call *Call, receipts bool, value any) (*Reply, error) {
 	return reply, nil
 }
 
+// decodeUndecided reads the indexes of the entries that prevented a decision.
+func decodeUndecided(reply *Reply, values []any) (*Reply, error) {
+	for _, value := range values {
+		i, ok := value.(int64)
+		if !ok || i < 0 || int(i) >= len(reply.Entries) {
+			return nil, &StoreError{Cause: CauseScript, Err: errReply}
+		}
+		reply.undecided = append(reply.undecided, int(i))
+	}
+	return reply, nil
+}
+
 // newReply returns an empty reply in the memory of the call.
 func (c *Call) newReply() *Reply {
 	n := 0
 	for i := range c.Entries {
 		n += len(c.Entries[i].Policy.limits)
 	}
-	c.reply.FromCache = false
+	c.reply.FromCache, c.reply.undecided = false, nil
 	c.reply.Entries = cleared(c.reply.Entries, len(c.Entries))
 	c.limits = cleared(c.limits, n)
 	rest := c.limits

@@ -43,7 +43,7 @@ func nextRun(batch []*pending) run {
 func (p *pending) samePolicies(other *pending) bool {
 	return p.receipts == other.receipts && p.call.Denied == other.call.Denied &&
 		slices.EqualFunc(p.call.Entries, other.call.Entries, func(a, b Entry) bool {
-			return a.Policy == b.Policy && a.Peek == b.Peek && a.dryRun == b.dryRun
+			return a.Policy == b.Policy && a.Peek == b.Peek && a.OnlyKnown == b.OnlyKnown && a.dryRun == b.dryRun
 		})
 }
 

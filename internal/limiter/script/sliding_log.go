@@ -14,16 +14,36 @@ const SlidingLog Algorithm = "sl"
 var slidingLogKind = kind{
 	code: SlidingLog, name: "SlidingLog", file: "sliding_log.lua", library: logLibrary, attempts: true,
 	model: func(m *Model, e *Entry, l *Limit) counter {
-		return state[slidingLog](m, e.Key, l.stateKey(e.Policy.id))
+		log := state[slidingLog](m, e.Key, l.stateKey(e.Policy.id))
+		log.largest = state[largestServed](m, e.Key, largestKey(l.stateKey(e.Policy.id)))
+		return log
 	},
 }
 
 // slidingLog is the reference model of sliding_log.lua.
-type slidingLog struct{ hitLog }
+type slidingLog struct {
+	hitLog
+
+	largest *largestServed
+}
+
+// largestServed is the largest number that the log serves for requested limits.
+type largestServed struct {
+	units int64
+	end   expiry
+}
+
+func (s *largestServed) alive(now int64) bool { return s.end.alive(now) }
 
 func (s *slidingLog) spend(e *Entry, _ *Limit, now int64, _ bool) {
 	s.add(hit{cost: e.Cost}, now, e.Policy.keep)
 	ceiling := e.Policy.keepUnits
+	if s.largest.alive(now) {
+		ceiling = max(ceiling, s.largest.units)
+	}
+	if e.Policy.flags&flagEnlarges != 0 {
+		s.largest.units, s.largest.end = ceiling, s.end
+	}
 	if !e.Policy.attempts {
 		ceiling *= 2
 	}

@@ -1,12 +1,14 @@
 -- SlidingLog: at most `quota` units in any interval of length `window`, exact
 -- to the microsecond. A hit at t stops counting at t + window.
 --
--- KEYS     one per entry, shared by all its SlidingLog limits: a log
+-- KEYS     one per entry, shared by all its SlidingLog limits: a log. Before it, if the
+--          policy can have requested limits, the largest number that the log serves
 -- ARGV     per limit: none; per entry: keep (longest window, ms) and keep_units
 --          (largest threshold), over all limits and overrides that share the log
 -- kept     the newest hits whose units reach the largest threshold, or twice that
 --          where hits can be refunded. Without this bound, one override with a long
---          window would keep all hits that others admit under a short window
+--          window would keep all hits that others admit under a short window. A
+--          requested limit with a larger threshold is remembered as long as its hits
 -- clock    TIME, but never before the newest hit
 -- cost     O(log n) LINDEX calls for a window, each of which walks the nodes of the
 --          Redis list (8 KiB, about 600 hits); pruning is O(1) amortized
@@ -21,9 +23,20 @@ local function log_left(entry)
   return log.left
 end
 
+-- The units that the log keeps for the largest limit it serves.
+local function units_kept(entry)
+  local largest = entry.largest and tonumber(values[entry.largest] or 0) or 0
+  largest = max(largest, entry.keep_units)
+  if entry.enlarges then set_value(entry.largest, largest, ttl_of(entry.log.left)) end
+  return largest
+end
+
 algorithms.sl = {
   read = function(entry, limit)
-    entry.log = entry.log or open_log(next_key(), 2)
+    if not entry.log then
+      entry.largest = entry.has_largest and next_key()
+      entry.log = open_log(next_key(), 2)
+    end
     limit.log = entry.log
     limit.used = log_units(limit, UNITS, limit.log.now)
   end,
@@ -32,7 +45,7 @@ algorithms.sl = {
     local log = entry.log
     if not log.spent then
       append_hit(log, { entry.cost }, entry.keep)
-      local ceiling = entry.keep_units * (entry.attempts and 1 or 2)
+      local ceiling = units_kept(entry) * (entry.attempts and 1 or 2)
       if log.total[UNITS] - log.base[UNITS] > ceiling then
         drop_hits(log, last_at_most(log, UNITS, log.total[UNITS] - ceiling))
       end

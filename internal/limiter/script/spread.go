@@ -37,6 +37,9 @@ func (s *Store) evaluateSpread(ctx context.Context, call *Call, deadline time.Ti
 	if err := s.dryRun(ctx, groups, deadline); err != nil {
 		return nil, err
 	}
+	if undecided := undecidedOf(groups); undecided != nil {
+		return &Reply{undecided: undecided}, nil
+	}
 	denied := call.Denied || slices.ContainsFunc(groups, (*group).denies)
 	for _, g := range groups {
 		g.call.Denied = denied
@@ -48,6 +51,16 @@ func (s *Store) evaluateSpread(ctx context.Context, call *Call, deadline time.Ti
 		s.refundLostRace(groups) //nolint:contextcheck // no caller waits for the refund
 	}
 	return mergeReplies(call, groups), nil
+}
+
+// undecidedOf returns the indexes of the entries that prevented a decision.
+func undecidedOf(groups []*group) (indexes []int) {
+	for _, g := range groups {
+		for _, i := range g.reply.undecided {
+			indexes = append(indexes, g.indices[i])
+		}
+	}
+	return indexes
 }
 
 func groupsOf(call *Call) []*group {

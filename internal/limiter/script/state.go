@@ -11,14 +11,19 @@ import (
 // Reset deletes the spent units and the block of the key in all variants of the policy,
 // and reports whether any existed. Errors are *StoreError.
 func (s *Store) Reset(ctx context.Context, policy *Policy, key Key) (bool, error) {
-	keys := make([]string, len(policy.allKeys))
-	for i, suffix := range policy.allKeys {
-		keys[i] = s.key(key, suffix)
-	}
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	deleted, err := s.client.Del(ctx, keys...).Result()
-	return deleted > 0, storeError(ctx, err)
+	c := command{program: resetProgram()}
+	c.args = []any{"EVALSHA", c.program.sha, len(policy.stateKeys) + len(policy.recordKeys)}
+	for _, suffix := range policy.stateKeys {
+		c.args = append(c.args, s.key(key, suffix))
+	}
+	for _, suffix := range policy.recordKeys {
+		c.args = append(c.args, s.key(key, suffix))
+	}
+	c.args = append(c.args, len(policy.stateKeys))
+	deleted, err := s.run(ctx, c)
+	return len(deleted) > 0, storeError(ctx, err)
 }
 
 // Block denies every check of the key by this policy for length, in whole milliseconds,

@@ -79,10 +79,31 @@ func (s *Store) deadline(ctx context.Context) time.Time {
 }
 
 // Evaluate decides the call. It shares a round trip with the calls for the same node that arrive
-// at the same time. In a cluster a call with several keys takes two round trips. Errors are
-// *StoreError; the call must then not be changed, because it may still be in flight.
+// at the same time. In a cluster a call with several keys takes two round trips, and a call with a
+// key or a limit that needs a substitute (see Entry.OnlyKnown and Policy.NewRequested) is sent
+// twice. Errors are *StoreError; the call must then not be changed, because it may still be in
+// flight.
 func (s *Store) Evaluate(ctx context.Context, call *Call) (*Reply, error) {
 	deadline := s.deadline(ctx)
+	reply, err := s.evaluateOnce(ctx, call, deadline)
+	if err != nil || reply.undecided == nil {
+		return reply, err
+	}
+	other := newSubstitution(call)
+	for reply.undecided != nil {
+		if !other.replace(reply.undecided) {
+			return nil, &StoreError{Cause: CauseScript, Err: errReply}
+		}
+		if reply, err = s.evaluateOnce(ctx, other.call, deadline); err != nil {
+			return nil, err
+		}
+	}
+	other.mark(reply)
+	return reply, nil
+}
+
+// evaluateOnce decides the call, or returns which entries prevented it.
+func (s *Store) evaluateOnce(ctx context.Context, call *Call, deadline time.Time) (*Reply, error) {
 	if s.spreads && !haveOneKey(call) {
 		return s.evaluateSpread(ctx, call, deadline)
 	}

@@ -6,6 +6,7 @@ package script
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -15,12 +16,14 @@ type workload struct {
 	r        *rand.Rand
 	choice   []Algorithm
 	policies [][]*Policy // with their variants
+	// substitutes is true if calls may need another key or limit, see substitute.go.
+	substitutes bool
 	keys     []Key
 }
 
 // newWorkload returns a workload with policies of the given algorithms.
-func newWorkload(r *rand.Rand, choice []Algorithm) *workload {
-	w := &workload{r: r, choice: choice, keys: []Key{"a", "b"}}
+func newWorkload(r *rand.Rand, choice []Algorithm, substitutes bool) *workload {
+	w := &workload{r: r, choice: choice, keys: []Key{"a", "b"}, substitutes: substitutes}
 	for i := range 3 {
 		w.policies = append(w.policies, w.randomPolicy(i))
 	}
@@ -53,7 +56,44 @@ func (w *workload) randomPolicy(i int) []*Policy {
 	if w.r.IntN(3) == 0 { // an override with other numbers
 		variants = append(variants, w.override(limits, m.reached))
 	}
-	return NewVariants(fmt.Sprintf("test/p%d", i), m.attempts, m.shadow, variants...)
+	settings := Settings{
+		ID: fmt.Sprintf("test/p%d", i), Attempts: m.attempts, Shadow: m.shadow, Requestable: w.substitutes && w.r.IntN(2) == 0,
+	}
+	policies := NewVariants(settings, variants...)
+	if settings.Requestable {
+		for range 1 + w.r.IntN(20) {
+			selected := policies[w.r.IntN(len(variants))]
+			place := w.r.IntN(len(limits))
+			policies = append(policies, selected.NewRequested(w.requested(selected.limits, place), place))
+		}
+	}
+	return policies
+}
+
+// requested returns the limits with one replaced as by a request, see plan.Limit.Requested.
+func (w *workload) requested(limits []Limit, place int) []Limit {
+	limits = slices.Clone(limits)
+	l := &limits[place]
+	reached := l.Threshold - l.Quota
+	l.Threshold = 2 + w.r.Int64N(40)
+	switch {
+	case l.Algorithm.refills():
+		l.Quota = l.Threshold
+		l.StateSuffix = fmt.Sprint("+requested", l.Threshold)
+	default:
+		l.Quota = l.Threshold - max(0, reached)
+		l.HardQuota = l.Quota * 3 / 2
+	}
+	if len(limits) > 1 || w.r.IntN(2) == 0 {
+		return limits
+	}
+	window := workloadWindows[w.r.IntN(len(workloadWindows))]
+	if l.Algorithm == SlidingLog && window != l.Window {
+		l.StateSuffix = "+requested"
+	}
+	l.Bucket = time.Duration(int64(l.Bucket) * int64(window) / int64(l.Window)).Truncate(time.Microsecond)
+	l.Window = window
+	return limits
 }
 
 func (w *workload) override(limits []Limit, reached bool) []Limit {
@@ -120,6 +160,7 @@ func (w *workload) nextCall() *Call {
 	call := &Call{Denied: w.r.IntN(20) == 0, Draw: w.r.Uint32()}
 	for _, i := range w.r.Perm(len(w.policies))[:1+w.r.IntN(len(w.policies))] {
 		e := w.randomEntry(i)
+		e.OnlyKnown = w.substitutes && w.r.IntN(6) == 0
 		e.Cost, e.Peek = 1+w.r.Int64N(3), w.r.IntN(6) == 0
 		if e.Peek && w.r.IntN(4) == 0 {
 			e.Cost = 0
@@ -153,8 +194,8 @@ func describe(call *Call) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "denied=%v draw=%d", call.Denied, call.Draw)
 	for _, e := range call.Entries {
-		fmt.Fprintf(&b, "\n  %s key %s cost %d peek %v attempts %v shadow %v %+v",
-			e.Policy.id, e.Key, e.Cost, e.Peek, e.Policy.attempts, e.Policy.shadow, e.Policy.limits)
+		fmt.Fprintf(&b, "\n  %s key %s cost %d peek %v only known %v attempts %v shadow %v %+v",
+			e.Policy.id, e.Key, e.Cost, e.Peek, e.OnlyKnown, e.Policy.attempts, e.Policy.shadow, e.Policy.limits)
 	}
 	return b.String()
 }

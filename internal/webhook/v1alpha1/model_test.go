@@ -65,7 +65,7 @@ func scripts(p *plan.Plan, variants [][]plan.Limit) []*script.Policy {
 			})
 		}
 	}
-	return script.NewVariants(p.ID(), p.Counting == plan.CountAttempts, false, limits...)
+	return script.NewVariants(script.Settings{ID: p.ID(), Attempts: p.Counting == plan.CountAttempts}, limits...)
 }
 
 // An edit gets a warning exactly if the model holds no used units after it. Counters

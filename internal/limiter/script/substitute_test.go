@@ -1,0 +1,93 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// onlyKnown returns a call that spends one unit from each key, if it is known.
+func onlyKnown(policy *Policy, keys ...Key) *Call {
+	call := &Call{}
+	for _, key := range keys {
+		call.Entries = append(call.Entries, Entry{Policy: policy, Key: key, Cost: 1, OnlyKnown: true})
+	}
+	return call
+}
+
+// With OnlyKnown, keys without state share the budget of the overflow key; they begin no state.
+// Known keys keep their own counts.
+func TestUnknownKeysShareTheOverflowKey(t *testing.T) {
+	for _, a := range algorithms {
+		t.Run(string(a), func(t *testing.T) {
+			policy := NewPolicy("test/p", false, false, []Limit{blocking(slowLimit(a, 3))})
+			for _, b := range newBackends(t) {
+				g := NewWithT(t)
+				known := b.evaluate(t, &Call{Entries: []Entry{{Policy: policy, Key: "known", Cost: 1}}})
+				g.Expect(known.Entries[0].Began).To(BeTrue())
+				known = b.evaluate(t, onlyKnown(policy, "known"))
+				g.Expect([]any{known.Entries[0].Overflow, known.Entries[0].Began}).To(Equal([]any{false, false}))
+				var verdicts []Verdict
+				for _, key := range []Key{"x1", "x2", "x3", "x4", "x5"} {
+					reply := b.evaluate(t, onlyKnown(policy, key))
+					g.Expect(reply.Entries[0].Overflow).To(BeTrue())
+					verdicts = append(verdicts, reply.Entries[0].Verdict)
+				}
+				if a != Suppressed { // sheds at random
+					g.Expect(verdicts).To(Equal([]Verdict{Admitted, Admitted, Admitted, Denied, Denied}), "and no block")
+				}
+				used := b.evaluate(t, &Call{Entries: []Entry{{Policy: policy, Key: "known", Cost: 1, Peek: true}}})
+				g.Expect(used.Entries[0].Limits[0].Used).To(Equal(int64(2)))
+				unknown := b.evaluate(t, &Call{Entries: []Entry{{Policy: policy, Key: "x1", Cost: 1, Peek: true}}})
+				g.Expect(unknown.Entries[0].Limits[0].Used).To(BeZero())
+			}
+		})
+	}
+}
+
+// Two unknown keys of one call, also on different nodes: the call is decided as a whole.
+func TestUnknownKeysInAChain(t *testing.T) {
+	cluster, keys := clusterStore(t, testenv.StartRedisCluster(t))
+	single, _ := newServerBackend(t, servers[0])
+	for name, d := range map[string]decider{"single": single, "cluster": cluster} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			policy := NewPolicy("test/chain", false, false, []Limit{slowLimit(FixedWindow, 2)})
+			wide := NewPolicy("test/wide", false, false, []Limit{slowLimit(FixedWindow, 100)})
+			call := func() *Reply {
+				call := onlyKnown(policy, keys[0], keys[1])
+				call.Entries = append(call.Entries, Entry{Policy: wide, Key: keys[2], Cost: 1})
+				reply, err := d.Evaluate(t.Context(), call)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect([]bool{reply.Entries[0].Overflow, reply.Entries[1].Overflow, reply.Entries[2].Overflow}).
+					To(Equal([]bool{true, true, false}))
+				g.Expect(call.Entries[0].Key).To(Equal(keys[0]), "the call is unchanged")
+				return reply
+			}
+			for range 2 {
+				g.Expect(call().Entries[0].Verdict).To(Equal(Admitted))
+			}
+			last := call()
+			g.Expect([]Verdict{last.Entries[0].Verdict, last.Entries[1].Verdict}).To(Equal([]Verdict{Denied, Denied}))
+			g.Expect(last.Entries[2].Limits[0].Used).To(Equal(int64(2)), "a denied call spends nothing")
+		})
+	}
+}
+
+// A key that is blocked, or whose policy counts it in any of its limits, is known.
+func TestABlockedKeyIsKnown(t *testing.T) {
+	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 3)})
+	for _, b := range newBackends(t) {
+		g := NewWithT(t)
+		g.Expect(b.Block(t.Context(), policy, "a", time.Hour)).To(Succeed())
+		reply := b.evaluate(t, onlyKnown(policy, "a"))
+		g.Expect(reply.Entries[0].Verdict).To(Equal(Blocked))
+		g.Expect(reply.Entries[0].Overflow).To(BeFalse())
+	}
+}
