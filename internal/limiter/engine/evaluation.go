@@ -88,12 +88,13 @@ func (ev *evaluation) addPolicies(check *limiter.Check) {
 
 // addPolicy finds the key and its override and adds the policy to the
 // participants, the outright denials or the exemptions. Overrides come before
-// onMissingKey: an override can select a client without a key by its address.
+// onMissingKey: an override can select a client without a key by its address. An ambiguous key
+// is denied whatever onMissingKey says.
 func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 	descriptors := check.Attributes.DescriptorsOf(p.descriptor)
 	var buffer [plan.MaxKeyParts]string
-	key, missing := ev.keyOf(p, check, descriptors, buffer[:0])
-	o, failures := p.overrideOf(key, &check.Attributes, descriptors)
+	key := ev.keyOf(p, check, descriptors, buffer[:0])
+	o, failures := p.overrideOf(key.parts, &check.Attributes, descriptors)
 	ev.failures = append(ev.failures, failures...)
 	variant := p.base
 	switch {
@@ -103,9 +104,9 @@ func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 	case o != nil && o.action == plan.ActionDeny:
 		ev.addOutrightDenial(p, limiter.ReasonDeniedByOverride, o.name)
 		return
-	case missing && p.plan.OnMissingKey == plan.MissingKeySkip:
+	case key.missing && !key.ambiguous && p.plan.OnMissingKey == plan.MissingKeySkip:
 		return
-	case missing && p.plan.OnMissingKey == plan.MissingKeyDeny:
+	case key.ambiguous || key.missing && p.plan.OnMissingKey == plan.MissingKeyDeny:
 		ev.addOutrightDenial(p, limiter.ReasonMissingKey, "")
 		return
 	case o != nil:
@@ -118,7 +119,7 @@ func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 	}
 	encoded := ev.givenKey
 	if check.Key == nil {
-		encoded = script.EncodeKey(key...)
+		encoded = script.EncodeKey(key.parts...)
 	}
 	ev.addParticipant(participant{
 		policy: p.policy, variant: variant, selected: selected,
@@ -130,13 +131,13 @@ func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 // appended to buffer.
 func (ev *evaluation) keyOf(
 	p applicable, check *limiter.Check, descriptors []plan.Descriptor, buffer []string,
-) (key []string, missing bool) {
+) derivedKey {
 	if check.Key != nil {
-		return check.Key, false
+		return derivedKey{parts: check.Key}
 	}
-	key, missing, failures := p.deriveKey(buffer, &check.Attributes, descriptors)
+	key, failures := p.deriveKey(buffer, &check.Attributes, descriptors)
 	ev.failures = append(ev.failures, failures...)
-	return key, missing
+	return key
 }
 
 // applyRequestedLimit returns the selected variant with the requested limit in it, or the

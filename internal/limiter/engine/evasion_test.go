@@ -6,6 +6,7 @@ package engine_test
 import (
 	"net/netip"
 	"strconv"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -142,6 +143,54 @@ func TestSpellingsOfAnAddressSelectAnOverride(t *testing.T) {
 	for _, text := range []string{"10.0.0.1", "::ffff:10.0.0.1", "::ffff:a00:1"} {
 		d := f.decide(t, &limiter.Check{Policies: []string{"a/x"}, Cost: 1, Attributes: from(text)})
 		NewWithT(t).Expect(d.Reason).To(Equal(limiter.ReasonExempt), text)
+	}
+}
+
+// A client cannot leave its budget by repeating the header of the key, or with values that are too
+// large to be read: the policy denies, whatever onMissingKey says. Overrides that need no key apply.
+func TestAnAmbiguousKeyIsDenied(t *testing.T) {
+	repeated := withKey("secret,nonce")
+	repeated.RepeatedHeaders = []string{"x-api-key"}
+	principals := plan.Attributes{PrincipalRepeated: true}
+	large := withKey(strings.Repeat("x", 9000))
+	many := withKey("secret")
+	for i := range 200 {
+		many.Headers["x-"+strconv.Itoa(i)] = ""
+	}
+	for name, tc := range map[string]struct {
+		part plan.KeyPart
+		a    plan.Attributes
+	}{
+		"a header":                        {apiKey, repeated},
+		"a principal":                     {plan.KeyPart{Type: plan.KeyPrincipal}, principals},
+		"a header of an expression":       {expression(`"v" + request.headers["x-api-key"]`), repeated},
+		"a principal of an expression":    {expression("principal"), principals},
+		"a large value of an expression":  {expression(`request.headers["x-api-key"].lowerAscii()`), large},
+		"an expression over many headers": {expression(`request.headers.exists(name, name == "x-api-key") ? "a" : "b"`), many},
+	} {
+		for _, onMissing := range []plan.OnMissingKey{plan.MissingKeySkip, plan.MissingKeyShare, plan.MissingKeyDeny} {
+			t.Run(name+" "+string(onMissing), func(t *testing.T) {
+				g := NewWithT(t)
+				d := newFixture(makePlan("a/x", keyed(tc.part), missing(onMissing))).decide(t, &limiter.Check{Policies: []string{"a/x"}, Cost: 1, Attributes: tc.a})
+				g.Expect([]any{d.Allowed, d.Reason}).To(Equal([]any{false, limiter.ReasonMissingKey}))
+			})
+		}
+	}
+	repeated.RemoteAddress = netip.MustParseAddr("10.0.0.1")
+	office := newFixture(makePlan("a/x", keyed(apiKey), overridden(allow(cidrs("10.0.0.0/8")))))
+	NewWithT(t).Expect(office.decide(t, &limiter.Check{Policies: []string{"a/x"}, Cost: 1, Attributes: repeated}).Reason).To(Equal(limiter.ReasonExempt))
+}
+
+// One of many headers is read as one of few.
+func TestManyHeadersDoNotChangeTheKey(t *testing.T) {
+	f := newFixture(makePlan("a/x", keyed(expression(`request.headers["x-api-key"]`)), missing(plan.MissingKeySkip)))
+	for range 4 {
+		a := withKey("secret")
+		for i := range 200 {
+			a.Headers["x-"+strconv.Itoa(i)] = ""
+		}
+		f.decide(t, &limiter.Check{Policies: []string{"a/x"}, Cost: 1, Attributes: a})
+		NewWithT(t).Expect(f.evaluatedKeys()).To(Equal([]string{"secret"}))
 	}
 }
 

@@ -4,6 +4,8 @@
 package expression
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"sync"
 
@@ -61,6 +63,8 @@ var environment = sync.OnceValue(func() *cel.Env {
 type request struct {
 	*plan.Attributes
 	descriptors []plan.Descriptor
+	// forKey is true for a part of a key: reading a repeated header or principal is an error.
+	forKey bool
 }
 
 // ResolveName implements cel.Activation.
@@ -73,12 +77,15 @@ func (r request) ResolveName(name string) (any, bool) {
 	case path:
 		return boundedString(r.Path), true
 	case headers:
-		return newTextMap(r.Headers, strings.ToLower), true
+		return r.headerMap(), true
 	case domain:
 		return boundedString(r.Domain), true
 	case descriptor:
-		return newTextMap(entriesOf(r.descriptors), unchanged), true
+		return newDescriptorMap(r.descriptors), true
 	case principal:
+		if r.forKey && r.PrincipalRepeated {
+			return unreadable("there are several principals"), true
+		}
 		return boundedString(r.Principal), true
 	case remoteAddress:
 		if !r.RemoteAddress.IsValid() {
@@ -92,10 +99,35 @@ func (r request) ResolveName(name string) (any, bool) {
 // Parent implements cel.Activation.
 func (request) Parent() cel.Activation { return nil }
 
+func (r request) headerMap() ref.Val {
+	m := textMap{celMap: largeMap{size: func() int { return len(r.Headers) }}, lookup: r.header}
+	if len(r.Headers) <= maxEntries {
+		m.celMap = types.NewStringStringMap(types.DefaultTypeAdapter, r.Headers)
+	}
+	if r.forKey {
+		m.repeated = r.RepeatedHeaders
+	}
+	return m
+}
+
+func (r request) header(name string) (string, bool) {
+	value, present := r.Headers[strings.ToLower(name)]
+	return value, present
+}
+
+// ErrUnreadable is the error of an expression that reads a value that is larger than the cost
+// estimate allows, or a part of a key from a header or principal that is repeated. A client can
+// cause it.
+var ErrUnreadable = errors.New("unreadable")
+
+func unreadable(format string, arguments ...any) ref.Val {
+	return types.WrapErr(fmt.Errorf("%w: %s", ErrUnreadable, fmt.Sprintf(format, arguments...)))
+}
+
 // boundedString returns the value, or an error if it is longer than the cost estimate allows.
 func boundedString(value string) ref.Val {
 	if len(value) > maxText {
-		return types.NewErr("a value of %d bytes is longer than %d", len(value), maxText)
+		return unreadable("a value of %d bytes is longer than %d", len(value), maxText)
 	}
 	return types.String(value)
 }

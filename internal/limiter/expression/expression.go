@@ -54,10 +54,11 @@ func Compile[T Result](text string) (compiled *Expression[T], err error) {
 var errInternal = errors.New("internal error of the CEL library")
 
 // Evaluate returns the result of the expression for the normalized attributes and the
-// descriptors, which may be some of those in the attributes.
+// descriptors, which may be some of those in the attributes. Errors that a client can cause wrap
+// ErrUnreadable.
 func (e *Expression[T]) Evaluate(a *plan.Attributes, descriptors []plan.Descriptor) (T, error) {
 	var zero T
-	result, _, err := e.program.Eval(request{Attributes: a, descriptors: descriptors})
+	result, _, err := e.program.Eval(request{Attributes: a, descriptors: descriptors, forKey: isText[T]()})
 	if err != nil {
 		return zero, err
 	}
@@ -69,10 +70,16 @@ func (e *Expression[T]) Evaluate(a *plan.Attributes, descriptors []plan.Descript
 }
 
 func typeOf[T Result]() *cel.Type {
-	if _, isText := any(*new(T)).(string); isText {
+	if isText[T]() {
 		return cel.StringType
 	}
 	return cel.BoolType
+}
+
+// isText reports whether the result is a part of a key.
+func isText[T Result]() bool {
+	_, text := any(*new(T)).(string)
+	return text
 }
 
 // oneLine returns the issues as one line, for the message of a status condition.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -26,22 +27,25 @@ const domainExtension = "domain"
 // TrustedProxies covers.
 func (s *Service) attributesOf(ctx context.Context, a *authv3.AttributeContext) plan.Attributes {
 	request := a.GetRequest().GetHttp()
-	headers, forwardedFor := headersOfRequest(request)
-	return plan.Attributes{
-		Method:        request.GetMethod(),
-		Host:          request.GetHost(),
-		Path:          request.GetPath(),
-		Headers:       headers,
-		RemoteAddress: s.proxies.Client(addressOf(a.GetSource().GetAddress()), forwardedFor),
-		Principal:     cmp.Or(s.principalFromHeader(ctx, headers), a.GetSource().GetPrincipal()),
-		Domain:        a.GetContextExtensions()[domainExtension],
+	headers, repeated, forwardedFor := headersOfRequest(request)
+	attributes := plan.Attributes{
+		Method:          request.GetMethod(),
+		Host:            request.GetHost(),
+		Path:            request.GetPath(),
+		Headers:         headers,
+		RepeatedHeaders: repeated,
+		RemoteAddress:   s.proxies.Client(addressOf(a.GetSource().GetAddress()), forwardedFor),
+		Principal:       a.GetSource().GetPrincipal(),
+		Domain:          a.GetContextExtensions()[domainExtension],
 	}
+	s.applyPrincipalHeader(ctx, &attributes)
+	return attributes
 }
 
-// headersOfRequest returns the headers by lower-case name, and the values of
-// X-Forwarded-For. Envoy sends repeated headers joined, or one by one if it is configured to
-// send raw headers.
-func headersOfRequest(r *authv3.AttributeContext_HttpRequest) (headers map[string]string, forwardedFor []string) {
+// headersOfRequest returns the headers by lower-case name, the names of repeated ones, and the
+// values of X-Forwarded-For. Envoy sends repeated headers joined, or one by one if it is
+// configured to send raw headers.
+func headersOfRequest(r *authv3.AttributeContext_HttpRequest) (headers map[string]string, repeated, forwardedFor []string) {
 	headers = make(map[string]string, len(r.GetHeaders())+len(r.GetHeaderMap().GetHeaders()))
 	add := func(name, value string) {
 		name = strings.ToLower(name)
@@ -53,6 +57,7 @@ func headersOfRequest(r *authv3.AttributeContext_HttpRequest) (headers map[strin
 		default:
 			if before, twice := headers[name]; twice {
 				value = before + "," + value
+				repeated = append(repeated, name)
 			}
 			headers[name] = value
 		}
@@ -63,7 +68,7 @@ func headersOfRequest(r *authv3.AttributeContext_HttpRequest) (headers map[strin
 	for _, h := range r.GetHeaderMap().GetHeaders() {
 		add(h.GetKey(), cmp.Or(h.GetValue(), string(h.GetRawValue())))
 	}
-	return headers, forwardedFor
+	return headers, repeated, forwardedFor
 }
 
 // addressOf returns the address of a socket, or the zero address if it is unknown.
@@ -75,18 +80,23 @@ func addressOf(a *corev3.Address) netip.Addr {
 	return forwarded.CanonicalAddr(address)
 }
 
-// principalFromHeader returns the value of PrincipalHeader if a trusted Envoy sent it.
-func (s *Service) principalFromHeader(ctx context.Context, headers map[string]string) string {
+// applyPrincipalHeader sets the principal from PrincipalHeader if a trusted Envoy sent it.
+func (s *Service) applyPrincipalHeader(ctx context.Context, a *plan.Attributes) {
 	if s.options.Door.PrincipalHeader == "" {
-		return ""
+		return
 	}
 	caller, ok := peer.FromContext(ctx)
 	if !ok {
-		return ""
+		return
 	}
 	address, err := netip.ParseAddrPort(caller.Addr.String())
 	if err != nil || !s.proxies.Contains(forwarded.CanonicalAddr(address.Addr())) {
-		return ""
+		return
 	}
-	return strings.TrimSpace(headers[strings.ToLower(s.options.Door.PrincipalHeader)])
+	name := strings.ToLower(s.options.Door.PrincipalHeader)
+	if slices.Contains(a.RepeatedHeaders, name) {
+		a.Principal, a.PrincipalRepeated = "", true
+		return
+	}
+	a.Principal = cmp.Or(strings.TrimSpace(a.Headers[name]), a.Principal)
 }

@@ -116,8 +116,17 @@ func TestAttributesOfARequest(t *testing.T) {
 		"invented proxies behind a proxy": {"10.0.0.9:1", request(from("10.0.0.1"), header("x-forwarded-for", "198.51.100.7, 192.0.2.9")), address("192.0.2.9")},
 		"mapped IPv4":                     {"[::ffff:10.0.0.9]:1", request(from("::ffff:192.0.2.1")), plain},
 		"no IP address":                   {"10.0.0.9:1", request(from("/run/envoy.sock")), with(func(a *plan.Attributes) { a.RemoteAddress = netip.Addr{} })},
-		"raw headers":                     {"10.0.0.9:1", request(raw), with(func(a *plan.Attributes) { a.Headers = map[string]string{"x-user": "alice", "accept": "a,\xff"} })},
-		"an empty request":                {"10.0.0.9:1", &authv3.CheckRequest{}, plan.Attributes{Headers: map[string]string{}}},
+		"raw headers": {"10.0.0.9:1", request(raw), with(func(a *plan.Attributes) {
+			a.Headers, a.RepeatedHeaders = map[string]string{"x-user": "alice", "accept": "a,\xff"}, []string{"accept"}
+		})},
+		"two principals": {"10.0.0.9:1", request(raw, func(a *authv3.AttributeContext) {
+			headers := a.GetRequest().GetHttp().GetHeaderMap()
+			headers.Headers = append(headers.Headers, &corev3.HeaderValue{Key: "x-user", Value: "bob"})
+		}), with(func(a *plan.Attributes) {
+			a.Headers = map[string]string{"x-user": "alice,bob", "accept": "a,\xff"}
+			a.RepeatedHeaders, a.Principal, a.PrincipalRepeated = []string{"accept", "x-user"}, "", true
+		})},
+		"an empty request": {"10.0.0.9:1", &authv3.CheckRequest{}, plan.Attributes{Headers: map[string]string{}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

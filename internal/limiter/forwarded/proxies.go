@@ -64,11 +64,12 @@ func cutLast(list string) (rest, last string, more bool) {
 }
 
 // parseHop parses an entry of X-Forwarded-For. Some proxies add a port, or put IPv6 in
-// brackets.
+// brackets. A valid entry allocates nothing: a client may send thousands.
 func parseHop(hop string) (netip.Addr, bool) {
 	hop = strings.Trim(hop, " \t")
-	if address, err := netip.ParseAddr(hop); err == nil {
-		return CanonicalAddr(address), true
+	if !strings.HasPrefix(hop, "[") && strings.Count(hop, ":") != 1 {
+		address, err := netip.ParseAddr(hop)
+		return CanonicalAddr(address), err == nil
 	}
 	if inside, ok := strings.CutSuffix(hop, "]"); ok {
 		hop = inside + "]:0"

@@ -95,6 +95,20 @@ func TestPeerWithoutAddressHasNoClient(t *testing.T) {
 	NewWithT(t).Expect(client.IsValid()).To(BeFalse())
 }
 
+// A client may fill the header with addresses of trusted proxies.
+func TestLongListsAllocateNothing(t *testing.T) {
+	trusted, peer := trusting("10.0.0.0/8"), netip.MustParseAddr("10.0.0.1")
+	for _, hop := range []string{"10.0.0.2", "10.0.0.2:80", "::ffff:10.0.0.2", "[::ffff:10.0.0.2]:80", "[::ffff:10.0.0.2]"} {
+		list := []string{strings.Repeat(hop+",", 5000) + hop}
+		allocations := testing.AllocsPerRun(5, func() { trusted.Client(peer, list) })
+		limit := 0.0
+		if strings.HasSuffix(hop, "]") {
+			limit = 5001 // a port is added
+		}
+		NewWithT(t).Expect(allocations).To(BeNumerically("<=", limit), hop)
+	}
+}
+
 // FuzzClientAddress expects the entry of the trusted proxy to decide, whatever the client sends
 // before it.
 func FuzzClientAddress(f *testing.F) {

@@ -100,11 +100,16 @@ func TestAuthorizeReadsForwardedAttributes(t *testing.T) {
 		"spoofed twice":              {"", stranger, []string{"X-Forwarded-Uri: /a", "X-Forwarded-Uri: /b"}, foreign},
 		"a principal":                {"", proxy, []string{"X-User: dave"}, with(own, func(a *plan.Attributes) { a.Principal = "dave" })},
 		"a principal, spoofed":       {"", stranger, []string{"X-User: dave"}, foreign},
+		"two principals": {"", proxy, []string{"X-User: a", "X-User: b"}, with(own, func(a *plan.Attributes) {
+			a.PrincipalRepeated = true
+			a.Headers, a.RepeatedHeaders = map[string]string{"x-user": "a,b"}, []string{"x-user"}
+		})},
 		"other headers": {
 			"", proxy,
 			[]string{"X-API-Key: k", "Cookie: a=b", "Accept: x", "Accept: y", "Connection: close", "Te: trailers", "X-Forwarded-Proto: https"},
 			with(own, func(a *plan.Attributes) {
 				a.Headers = map[string]string{"x-api-key": "k", "cookie": "a=b", "accept": "x,y", "x-forwarded-proto": "https"}
+				a.RepeatedHeaders = []string{"accept"}
 			}),
 		},
 	}
@@ -151,7 +156,6 @@ func TestAuthorizeRejectsInvalidRequests(t *testing.T) {
 		"two original URLs":              {"", []string{"X-Original-URL: http://a/", "X-Original-URL: http://a/"}, "X-Original-Url"},
 		"no path":                        {"", []string{"X-Forwarded-Uri: login"}, "X-Forwarded-Uri"},
 		"a URI in a query":               {"", []string{"X-Forwarded-Uri: login?http://a/b"}, "X-Forwarded-Uri"},
-		"two principals":                 {"", []string{"X-User: a", "X-User: b"}, "X-User"},
 		"an unknown parameter":           {"?policies=a/b", nil, "policies"},
 		"a cost":                         {"?cost=2", nil, "cost"},
 		"another status":                 {"?deny=429", nil, "deny"},

@@ -22,7 +22,7 @@ func (h *Handler) readOriginal(r *http.Request, path string, q *request) error {
 	a.Method, a.Host, a.Path = r.Method, r.Host, path
 	a.RemoteAddress = h.proxies.Client(peer, r.Header[forwarded.HeaderFor])
 	a.Headers = q.headers
-	addHeaders(a.Headers, r.Header)
+	a.RepeatedHeaders = addHeaders(a.Headers, r.Header)
 	if !h.proxies.Contains(peer) {
 		a.Principal = principalOf(r.TLS)
 		return nil
@@ -33,14 +33,20 @@ func (h *Handler) readOriginal(r *http.Request, path string, q *request) error {
 	}
 	a.Method, a.Host, a.Path = cmp.Or(t.method, a.Method), cmp.Or(t.host, a.Host), cmp.Or(t.path, a.Path)
 	if h.Door.PrincipalHeader != "" {
-		a.Principal, err = readValue(r.Header, h.Door.PrincipalHeader)
+		switch values := r.Header[h.Door.PrincipalHeader]; len(values) {
+		case 0:
+		case 1:
+			a.Principal = strings.TrimSpace(values[0])
+		default:
+			a.PrincipalRepeated = true
+		}
 	}
-	return err
+	return nil
 }
 
-// addHeaders adds the headers by lower-case name. Repeated headers are joined with commas, as
-// Envoy joins them, so that all doors see the same value.
-func addHeaders(headers map[string]string, from http.Header) {
+// addHeaders adds the headers by lower-case name and returns the names of repeated ones. Their
+// values are joined with commas, as Envoy joins them, so that all doors see the same value.
+func addHeaders(headers map[string]string, from http.Header) (repeated []string) {
 	const usualName = 16
 	var names strings.Builder // one memory for all names
 	names.Grow(usualName * len(from))
@@ -52,8 +58,13 @@ func addHeaders(headers map[string]string, from http.Header) {
 		for i := range len(name) {
 			names.WriteByte(lower(name[i]))
 		}
-		headers[names.String()[start:]] = strings.Join(values, ",")
+		lowered := names.String()[start:]
+		headers[lowered] = strings.Join(values, ",")
+		if len(values) > 1 {
+			repeated = append(repeated, lowered)
+		}
 	}
+	return repeated
 }
 
 func lower(c byte) byte {

@@ -16,9 +16,10 @@ import (
 
 // Bounds of a check, in addition to maxBody and maxText.
 const (
-	maxHeaders     = 128
-	maxDescriptors = 16
-	maxEntries     = 16
+	maxHeaders      = 1024
+	maxHeaderValues = 64
+	maxDescriptors  = 16
+	maxEntries      = 16
 	// maxMembers is larger than the number of known members of any object.
 	maxMembers = 16
 )
@@ -146,7 +147,8 @@ func (r *reader) attributes(a *plan.Attributes, headers map[string]string) error
 		case "principal":
 			a.Principal, err = r.text()
 		case "headers":
-			a.Headers, err = headers, r.headers(headers)
+			a.Headers = headers
+			a.RepeatedHeaders, err = r.headers(headers)
 		case "remoteAddress":
 			a.RemoteAddress, err = r.address()
 		case "domain":
@@ -160,10 +162,11 @@ func (r *reader) attributes(a *plan.Attributes, headers map[string]string) error
 	})
 }
 
-// headers reads header values by name into the empty map. Names are case-insensitive, and a
-// name that occurs twice in different case is rejected.
-func (r *reader) headers(headers map[string]string) error {
-	return r.object(maxHeaders, func(name []byte) error {
+// headers reads header values by name into the empty map and returns the names of repeated
+// headers, whose value is a list. Names are case-insensitive, and a name that occurs twice in
+// different case is rejected.
+func (r *reader) headers(headers map[string]string) (repeated []string, err error) {
+	err = r.object(maxHeaders, func(name []byte) error {
 		lower := strings.ToLower(string(name))
 		if _, twice := headers[lower]; twice {
 			return invalid("is given twice")
@@ -171,10 +174,33 @@ func (r *reader) headers(headers map[string]string) error {
 		if lower == "" || len(lower) > maxText {
 			return invalid(fmt.Sprintf("must have a name of 1 to %d bytes", maxText))
 		}
-		value, err := r.text()
+		value, isRepeated, err := r.headerValue()
 		headers[lower] = value
+		if isRepeated {
+			repeated = append(repeated, lower)
+		}
 		return err
 	})
+	return repeated, err
+}
+
+// headerValue reads the value of a header: a string, or a list of strings, which are joined with
+// commas. repeated is true for a list of several.
+func (r *reader) headerValue() (value string, repeated bool, err error) {
+	if r.next() != '[' {
+		if r.next() != '"' {
+			return "", false, r.expected("a string or a list of strings")
+		}
+		value, err = r.text()
+		return value, false, err
+	}
+	var values []string
+	err = r.array(maxHeaderValues, func() error {
+		value, err := r.text()
+		values = append(values, value)
+		return err
+	})
+	return strings.Join(values, ","), len(values) > 1, err
 }
 
 func (r *reader) address() (netip.Addr, error) {

@@ -12,14 +12,19 @@ import (
 // Attributes are the facts of one request that plans match on and derive keys from. Absent
 // facts are empty. Plans are compared with normalized attributes, see Normalize.
 type Attributes struct {
-	Method        string
-	Host          string
-	Path          string
-	Headers       map[string]string // by lower-case name; every front door ensures that
-	RemoteAddress netip.Addr
-	Principal     string
-	Domain        string       // the rate limit domain, not normalized
-	Descriptors   []Descriptor // not normalized
+	Method  string
+	Host    string
+	Path    string
+	Headers map[string]string // by lower-case name; every front door ensures that
+	// RepeatedHeaders are the names of headers that the request has more than once. Headers holds
+	// their values joined with commas.
+	RepeatedHeaders []string
+	RemoteAddress   netip.Addr
+	Principal       string
+	// PrincipalRepeated is true if the request has several principals; Principal is then empty.
+	PrincipalRepeated bool
+	Domain            string       // the rate limit domain, not normalized
+	Descriptors       []Descriptor // not normalized
 }
 
 // DescriptorsOf returns the descriptors that a plan reads if it applies through the given

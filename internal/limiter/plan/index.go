@@ -72,7 +72,7 @@ func newNode(matches []*candidate, facts []fact, copiesPerMatch int) *node {
 	}
 	copiesPerMatch = copiesPerMatch * len(matches) / best.copies
 	others := slices.DeleteFunc(slices.Clone(facts), func(f fact) bool { return f == best.by })
-	s := &split{by: best.by, groups: make(map[Entry]*node, len(best.groups)), lengths: best.lengths}
+	s := &split{by: best.by, groups: make(map[Entry]*node, len(best.groups)), lengths: best.lengths, longest: best.longest}
 	for value, group := range best.groups {
 		s.groups[value] = newNode(group, others, copiesPerMatch)
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -30,6 +31,30 @@ func descriptors(all ...plan.Descriptor) plan.Attributes { return plan.Attribute
 
 func matchEntries(entries ...string) plan.Match {
 	return plan.Match{Descriptors: descriptor(entries...)}
+}
+
+// A host that no pattern can match costs no more to look up the longer it is.
+func TestLookupsOfLongHosts(t *testing.T) {
+	var plans []*plan.Plan
+	for i := range 100 {
+		plans = append(plans, &plan.Plan{
+			Namespace: "a", Name: "p" + strconv.Itoa(i), Mode: plan.ModeEnforce,
+			Matches: []plan.Match{{Hosts: []string{fmt.Sprintf("h%d.example", i), fmt.Sprintf("*.w%d.example", i)}}},
+		})
+	}
+	snapshot := plan.NewSnapshot(1, plans)
+	cost := func(length int) time.Duration {
+		a := plan.Attributes{Host: strings.Repeat(".", length) + "w7.example"}
+		NewWithT(t).Expect(snapshot.AppendMatches(nil, &a)).To(HaveLen(1))
+		shortest := time.Hour
+		for range 20 {
+			start := time.Now()
+			snapshot.AppendMatches(nil, &a)
+			shortest = min(shortest, time.Since(start))
+		}
+		return shortest
+	}
+	NewWithT(t).Expect(cost(60_000)).To(BeNumerically("<", 20*cost(600)+10*time.Microsecond))
 }
 
 func TestMatch(t *testing.T) {

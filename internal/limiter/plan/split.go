@@ -25,6 +25,7 @@ type grouping struct {
 	groups  map[Entry][]*candidate
 	rest    []*candidate // without a condition on the fact
 	lengths []int        // of the prefixes of paths, each once
+	longest int          // the length of the longest host
 	largest int          // the largest group plus the rest: the estimated candidates of a request
 	copies  int          // the number of matches in all groups
 }
@@ -40,7 +41,7 @@ func (f fact) group(matches []*candidate) *grouping {
 	for _, c := range matches {
 		switch f {
 		case factHost:
-			g.addAll(c, c.match.Hosts, func(host string) string { return strings.TrimPrefix(host, "*") })
+			g.addAll(c, c.match.Hosts, g.hostValue)
 		case factPath:
 			g.addAll(c, c.match.Paths, g.pathValue)
 		case factMethod:
@@ -77,6 +78,13 @@ func (g *grouping) add(c *candidate, value Entry) {
 		return
 	}
 	g.groups[value] = append(g.groups[value], c)
+}
+
+// hostValue returns the host, or the suffix of a wildcard with its dot.
+func (g *grouping) hostValue(pattern string) string {
+	suffix := strings.TrimPrefix(pattern, "*")
+	g.longest = max(g.longest, len(suffix))
+	return suffix
 }
 
 // pathValue returns the group of a path pattern: a prefix and the same exact path share one.
@@ -117,6 +125,7 @@ type split struct {
 	groups  map[Entry]*node
 	rest    *node // matches without a condition on the fact
 	lengths []int // of the prefixes of paths, each once
+	longest int   // the length of the longest host
 }
 
 // find appends the matches that may hold for the request.
@@ -155,7 +164,15 @@ func (s *split) find(found []*candidate, a *Attributes) []*candidate {
 
 // findHost looks up the host itself and every suffix that starts with a dot.
 func (s *split) findHost(found []*candidate, a *Attributes) []*candidate {
-	for name := a.Host; name != ""; {
+	name := a.Host
+	if extra := len(name) - s.longest; extra > 0 { // look up no suffix that is longer
+		dot := strings.IndexByte(name[extra:], '.')
+		if dot < 0 {
+			return found
+		}
+		name = name[extra+dot:]
+	}
+	for name != "" {
 		found = s.groups[Entry{Value: name}].find(found, a)
 		i := strings.IndexByte(name[1:], '.')
 		if i < 0 {

@@ -289,4 +289,3 @@ func (p *Policy) observes() bool { return p.algorithms&Suppressed.bit() != 0 }
 
 // writesDenials reports whether a denied check of an unblocked key may count or start a block.
 func (p *Policy) writesDenials() bool { return p.flags&(flagAttempts|flagBlocks) != 0 }
-

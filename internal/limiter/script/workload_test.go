@@ -18,7 +18,7 @@ type workload struct {
 	policies [][]*Policy // with their variants
 	// substitutes is true if calls may need another key or limit, see substitute.go.
 	substitutes bool
-	keys     []Key
+	keys        []Key
 }
 
 // newWorkload returns a workload with policies of the given algorithms.
