@@ -18,6 +18,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -38,6 +39,22 @@ func main() {
 	root.AddCommand(newManagerCommand(), newStandaloneCommand(), newConvertCommand(), newVersionCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "weir:", err)
-		os.Exit(1) //nolint:gocritic // stop only releases the signal handler
+		os.Exit(statusOf(err)) //nolint:gocritic // stop only releases the signal handler
 	}
+}
+
+// exitError is an error with an exit status of its own; others have status 1.
+type exitError struct {
+	status int
+	text   string
+}
+
+// Error implements error.
+func (e *exitError) Error() string { return e.text }
+
+func statusOf(err error) int {
+	if exit, ok := errors.AsType[*exitError](err); ok {
+		return exit.status
+	}
+	return 1
 }

@@ -23,6 +23,8 @@ type Note struct {
 	At string
 	// Text describes the difference and what to do about it.
 	Text string
+	// Loss is true if the source limits something that the policies do not.
+	Loss bool
 }
 
 // String returns the note in one line.

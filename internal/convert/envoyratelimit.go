@@ -51,6 +51,11 @@ func (c *erlConverter) note(at, format string, args ...any) {
 	c.notes = append(c.notes, Note{At: at, Text: fmt.Sprintf(format, args...)})
 }
 
+// lose notes a limit that no policy has.
+func (c *erlConverter) lose(at, format string, args ...any) {
+	c.notes = append(c.notes, Note{At: at, Text: "lost: " + fmt.Sprintf(format, args...), Loss: true})
+}
+
 // erlStep is one entry on the path to a limit.
 type erlStep struct {
 	key, value string
@@ -77,6 +82,17 @@ func (c *erlConverter) level(at string, descriptors []erlDescriptor, path []erlS
 		}
 		c.level(at+".descriptors", d.Descriptors, here)
 	}
+}
+
+// repeatedKey returns a key that occurs twice on the path, or "". Expressions read the first entry
+// with a key only.
+func repeatedKey(path []erlStep) string {
+	for i, s := range path {
+		if slices.ContainsFunc(path[:i], func(other erlStep) bool { return other.key == s.key }) {
+			return s.key
+		}
+	}
+	return ""
 }
 
 // winners returns the siblings with the same key that win over descriptor i: exact
@@ -132,7 +148,11 @@ func (c *erlConverter) limit(at string, d *erlDescriptor, path []erlStep) {
 	}
 	window := erlWindows[strings.ToLower(l.Unit)]
 	if window == "" {
-		c.note(at+".rate_limit.unit", "not carried over: windows are at most 720h")
+		c.lose(at+".rate_limit.unit", "windows are at most 720h")
+		return
+	}
+	if key := repeatedKey(path); key != "" {
+		c.lose(at, "the key %q occurs twice on the path to the limit; rename one of the two where the descriptors are made", key)
 		return
 	}
 	policy := &v1alpha1.RateLimitPolicy{
@@ -151,7 +171,7 @@ func (c *erlConverter) limit(at string, d *erlDescriptor, path []erlStep) {
 	}
 	c.threshold(at, policy, l.RequestsPerUnit)
 	if when := policy.Spec.Matches[0].When; len(when) > 1024 {
-		c.note(at, "not carried over: the expression that excludes the more specific limits has %d characters, at most 1024 are allowed", len(when))
+		c.lose(at, "the expression that excludes the more specific limits has %d characters, at most 1024 are allowed", len(when))
 		return
 	}
 	c.policies = append(c.policies, policy)
