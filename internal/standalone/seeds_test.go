@@ -250,7 +250,7 @@ func TestSeedAtomicLimiter(t *testing.T) {
 		open, closed := s.ask(g, "requests", "a"), s.ask(g, "strict", "a")
 		g.Expect([]any{open.status, open.Reason}).To(Equal([]any{200, "StoreUnavailable"}))
 		g.Expect(closed.status).To(Equal(503))
-		g.Expect(s.metrics(g)).To(MatchRegexp(`weir_degraded_decisions_total\{cause="\w+",mode="Open",policy="shop/requests"\} 1`))
+		g.Expect(s.metrics(g)).To(MatchRegexp(`weir_degraded_decisions_total\{cause="\w+",mode="Open",namespace="shop",policy="requests"\} 1`))
 		g.Expect(s.log.String()).To(ContainSubstring("Decided without Redis"))
 	})
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/envoyrls"
 	"github.com/weir-dev/weir/internal/limiter/extauthz"
+	"github.com/weir-dev/weir/internal/limiter/forwarded"
 	"github.com/weir-dev/weir/internal/limiter/grpcserver"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/httpserver"
@@ -84,6 +85,7 @@ type Endpoint struct {
 	Metrics *httpserver.Server
 	GRPC    *grpcserver.Server
 	denials *script.DenialCache
+	ignored *forwarded.Ignored
 	options Options
 }
 
@@ -92,7 +94,7 @@ func New(o Options) *Endpoint {
 	if o.Now == nil {
 		o.Now = time.Now //nolint:forbidigo // the default of the injected clock
 	}
-	e := &Endpoint{options: o}
+	e := &Endpoint{options: o, ignored: forwarded.NewIgnored(o.Registry, o.Logger)}
 	e.traceRedis()
 	e.denials = script.NewDenialCache(script.NewStore(script.Options{
 		Client: o.Redis, Prefix: o.RedisPrefix, Timeout: o.StoreTimeout,
@@ -142,6 +144,7 @@ func (e *Endpoint) httpDoor() *httpapi.Handler {
 		Healthy:            o.Healthy,
 		Replicas:           o.Replicas,
 		Door:               o.Door,
+		Ignored:            e.ignored,
 		ClientCertificates: o.TLS != nil && o.TLS.VerifiesClients(),
 	})
 }
@@ -150,7 +153,7 @@ func (e *Endpoint) grpcServices() []grpcserver.Service {
 	o := &e.options
 	return []grpcserver.Service{
 		envoyrls.New(envoyrls.Options{Engine: e.Engine, Door: o.Door}),
-		extauthz.New(extauthz.Options{Engine: e.Engine, Door: o.Door}),
+		extauthz.New(extauthz.Options{Engine: e.Engine, Door: o.Door, Ignored: e.ignored}),
 	}
 }
 

@@ -90,7 +90,7 @@ func (e *Engine) Use(snapshot *plan.Snapshot) {
 	next.series = e.metrics.forView(next.view, previous.series)
 	e.active.Store(next)
 	if previous.view != nil {
-		e.metrics.forget(previous.view, next.view)
+		e.metrics.forget(previous.series, next.view)
 	}
 }
 
@@ -137,8 +137,11 @@ func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *li
 		e.log.degraded(err, decision)
 	}
 	e.log.write(ctx, check, evaluation, decision)
+	if decision.Degraded != "" {
+		e.metrics.countDegraded(evaluation, v.series, err)
+	}
 	if !check.IsPeek() {
-		e.metrics.count(evaluation, v.series, decision, err)
+		e.metrics.count(evaluation, v.series, decision)
 		e.metrics.duration.Observe(time.Since(start).Seconds())
 	}
 	if err == nil {

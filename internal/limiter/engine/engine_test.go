@@ -34,11 +34,15 @@ type modelStore struct {
 	err   error
 	last  *script.Call
 
-	fromCache bool // of the replies
+	fromCache bool   // of the replies
+	during    func() // is called by each decision, unless nil
 }
 
 func (s *modelStore) Evaluate(_ context.Context, call *script.Call) (*script.Reply, error) {
 	s.last = &script.Call{Entries: slices.Clone(call.Entries), Denied: call.Denied, Draw: call.Draw}
+	if s.during != nil {
+		s.during()
+	}
 	if s.err != nil {
 		return nil, s.err
 	}

@@ -57,6 +57,37 @@ func TestFailureModeDecidesWithoutRedis(t *testing.T) {
 	}
 }
 
+// An admission by failureMode is told from one by the limits, and degraded peeks are counted.
+func TestMetricsOfDegradedDecisions(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/open", fails(plan.FailOpen)), makePlan("a/closed", fails(plan.FailClosed)))
+	f.store.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
+	f.decide(t, named("a/open"))
+	f.decide(t, named("a/closed"))
+	peek := named("a/open")
+	peek.Peek = true
+	f.decide(t, peek)
+	text := exposition(g, f.registry)
+	g.Expect(text).To(ContainSubstring(`weir_decisions_total{limit="",namespace="a",policy="open",verdict="degraded_allowed"} 1`))
+	g.Expect(text).To(ContainSubstring(`weir_decisions_total{limit="",namespace="a",policy="closed",verdict="degraded_denied"} 1`))
+	g.Expect(text).To(ContainSubstring(`weir_degraded_decisions_total{cause="timeout",mode="Open",namespace="a",policy="open"} 2`))
+	f.Use(plan.NewSnapshot(2, nil))
+	g.Expect(exposition(g, f.registry)).NotTo(ContainSubstring(`namespace="a"`))
+}
+
+// A decision that ends after its policy was deleted does not bring the series back.
+func TestSeriesOfADeletedPolicyStayDeleted(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/x"))
+	f.decide(t, named("a/x"))
+	f.store.during = func() { f.Use(plan.NewSnapshot(2, nil)) }
+	for range 3 { // admitted twice, then denied: other series
+		f.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x")}))
+		f.decide(t, named("a/x"))
+		g.Expect(exposition(g, f.registry)).NotTo(ContainSubstring(`namespace="a"`))
+	}
+}
+
 func TestCostAboveTheThresholdIsDeniedWithoutRedis(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", fails(plan.FailOpen)))
@@ -133,7 +164,7 @@ func (f *failing) expectDegraded(t *testing.T, cause string) {
 	g := NewWithT(t)
 	g.Expect(f.decide(t, "a/open").Degraded).To(Equal(plan.FailOpen), cause)
 	g.Expect(f.decide(t, "a/closed").Allowed).To(BeFalse(), cause)
-	expected := `weir_degraded_decisions_total{cause="` + cause + `",mode="Closed",policy="a/closed"}`
+	expected := `weir_degraded_decisions_total{cause="` + cause + `",mode="Closed",namespace="a",policy="closed"}`
 	g.Expect(exposition(g, f.metrics)).To(ContainSubstring(expected))
 	g.Expect(f.log.String()).To(ContainSubstring("Decided without Redis"))
 }

@@ -5,7 +5,9 @@ package engine
 
 import (
 	"errors"
+	"maps"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -20,6 +22,9 @@ const (
 	verdictDenied       = "denied"
 	verdictShadowDenied = "shadow_denied"
 	verdictExempt       = "exempt"
+	// Of decisions by failureMode.
+	verdictDegradedAllowed = "degraded_allowed"
+	verdictDegradedDenied  = "degraded_denied"
 )
 
 // metrics holds the metrics of decisions. docs/metrics.md describes them.
@@ -46,7 +51,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		degraded: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_degraded_decisions_total",
 			Help: "Decisions made by failureMode because Redis did not answer in time.",
-		}, []string{"policy", "mode", "cause"}),
+		}, []string{"namespace", "policy", "mode", "cause"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_expression_errors_total",
 			Help: "CEL expressions of policies that failed for a request.",
@@ -73,41 +78,44 @@ func newMetrics(r prometheus.Registerer) *metrics {
 }
 
 // forget deletes the series of policies that the next view no longer has.
-func (m *metrics) forget(previous, next *view) {
-	for _, p := range previous.snapshot.Plans() {
-		if next.policies[p] != nil || next.snapshot.Lookup(p.ID()) != nil {
-			continue
+func (m *metrics) forget(previous viewMetrics, next *view) {
+	for p, series := range previous {
+		if next.snapshot.Lookup(p.id) == nil {
+			series.drop(m, p.plan)
 		}
-		labels := prometheus.Labels{"namespace": p.Namespace, "policy": p.Name}
-		m.decisions.DeletePartialMatch(labels)
-		m.blocks.DeletePartialMatch(labels)
-		m.failures.DeletePartialMatch(labels)
-		m.ignored.DeletePartialMatch(labels)
-		m.cached.DeletePartialMatch(labels)
-		m.degraded.DeletePartialMatch(prometheus.Labels{"policy": p.ID()})
 	}
 }
 
 // policyMetrics holds the series of one policy. Each series is created when it is first
 // counted.
 type policyMetrics struct {
-	decisions *prometheus.CounterVec
-	blocks    *prometheus.CounterVec
-	failures  *prometheus.CounterVec
+	decisions, blocks, failures, degraded *prometheus.CounterVec
+	ignored, cached                       *prometheus.CounterVec
 
-	allowed, exempt, cached func() prometheus.Counter
-	denied                  sync.Map // limit -> prometheus.Counter
+	created atomic.Pointer[map[seriesKey]prometheus.Counter] // a new map for each new series
+	mu      sync.Mutex                                       // serializes the creation of series
+	dropped bool
+}
+
+// seriesKey identifies a series of a policy.
+type seriesKey struct {
+	vector *prometheus.CounterVec
+	labels [2]string
 }
 
 // viewMetrics holds the series of the policies of one view.
 type viewMetrics map[*policy]*policyMetrics
 
-// forView returns the series of the policies of the view. Policies that the previous view
-// shares keep theirs.
+// forView returns the series of the policies of the view. Policies with the same ID in the
+// previous view keep theirs.
 func (m *metrics) forView(v *view, previous viewMetrics) viewMetrics {
+	byID := make(map[string]*policyMetrics, len(previous))
+	for p, series := range previous {
+		byID[p.id] = series
+	}
 	series := make(viewMetrics, len(v.policies))
 	for _, p := range v.policies {
-		if series[p] = previous[p]; series[p] == nil {
+		if series[p] = byID[p.id]; series[p] == nil {
 			series[p] = m.policy(p.plan)
 		}
 	}
@@ -120,75 +128,105 @@ func (m *metrics) policy(p *plan.Plan) *policyMetrics {
 		decisions: m.decisions.MustCurryWith(labels),
 		blocks:    m.blocks.MustCurryWith(labels),
 		failures:  m.failures.MustCurryWith(labels),
+		degraded:  m.degraded.MustCurryWith(labels),
+		ignored:   m.ignored.MustCurryWith(labels),
+		cached:    m.cached.MustCurryWith(labels),
 	}
-	pm.allowed = sync.OnceValue(func() prometheus.Counter {
-		return pm.decisions.WithLabelValues("", verdictAllowed)
-	})
-	pm.exempt = sync.OnceValue(func() prometheus.Counter {
-		return pm.decisions.WithLabelValues("", verdictExempt)
-	})
-	pm.cached = sync.OnceValue(func() prometheus.Counter {
-		return m.cached.WithLabelValues(p.Namespace, p.Name)
-	})
+	pm.created.Store(&map[seriesKey]prometheus.Counter{})
 	return pm
 }
 
-func (pm *policyMetrics) countDecision(p *policy, admitted bool, limit string) {
-	if admitted {
-		pm.allowed().Inc()
+// add adds one to the series. After drop, it counts nothing: a decision that began before may
+// end after it.
+func (pm *policyMetrics) add(vector *prometheus.CounterVec, labels ...string) {
+	key := seriesKey{vector: vector}
+	copy(key.labels[:], labels)
+	if counter, ok := (*pm.created.Load())[key]; ok {
+		counter.Inc()
 		return
 	}
-	counter, ok := pm.denied.Load(limit)
-	if !ok {
-		verdict := verdictDenied
-		if !p.enforces() {
-			verdict = verdictShadowDenied
-		}
-		counter, _ = pm.denied.LoadOrStore(limit, pm.decisions.WithLabelValues(limit, verdict))
+	pm.mu.Lock()
+	defer pm.mu.Unlock()
+	if pm.dropped {
+		return
 	}
-	counter.(prometheus.Counter).Inc() //nolint:forcetypeassert // only counters are stored
+	counter := vector.WithLabelValues(labels...)
+	counter.Inc()
+	created := maps.Clone(*pm.created.Load())
+	created[key] = counter
+	pm.created.Store(&created)
 }
 
-func (pm *policyMetrics) countBlock(limit string) { pm.blocks.WithLabelValues(limit).Inc() }
+// drop deletes the series of the plan.
+func (pm *policyMetrics) drop(m *metrics, p *plan.Plan) {
+	pm.mu.Lock()
+	defer pm.mu.Unlock()
+	pm.dropped = true
+	labels := prometheus.Labels{"namespace": p.Namespace, "policy": p.Name}
+	for _, vector := range []*prometheus.CounterVec{m.decisions, m.blocks, m.failures, m.degraded, m.ignored, m.cached} {
+		vector.DeletePartialMatch(labels)
+	}
+}
 
-func (pm *policyMetrics) countExpressionError(field string) { pm.failures.WithLabelValues(field).Inc() }
+func (pm *policyMetrics) countDecision(p *policy, admitted bool, limit string) {
+	verdict := verdictAllowed
+	switch {
+	case admitted:
+	case p.enforces():
+		verdict = verdictDenied
+	default:
+		verdict = verdictShadowDenied
+	}
+	pm.add(pm.decisions, limit, verdict)
+}
 
 // count counts the decision, once per policy and key. Participants that peek are not
 // counted.
-func (m *metrics) count(ev *evaluation, series viewMetrics, d *limiter.Decision, err error) {
+func (m *metrics) count(ev *evaluation, series viewMetrics, d *limiter.Decision) {
 	for _, p := range ev.exempt {
-		series[p].exempt().Inc()
+		series[p].add(series[p].decisions, "", verdictExempt)
 	}
 	for _, r := range ev.outrightDenials {
 		series[r.policy].countDecision(r.policy, false, "")
 	}
 	for _, f := range ev.failures {
-		series[f.policy].countExpressionError(f.field)
+		series[f.policy].add(series[f.policy].failures, f.field)
 	}
 	for _, p := range ev.ignoredLimits {
-		m.ignored.WithLabelValues(p.plan.Namespace, p.plan.Name).Inc()
+		series[p].add(series[p].ignored)
 	}
 	for i := range ev.participants {
-		m.countParticipant(ev, i, series, d, err)
+		m.countParticipant(ev, i, series, d)
 	}
 }
 
-func (m *metrics) countParticipant(ev *evaluation, i int, series viewMetrics, d *limiter.Decision, err error) {
+func (m *metrics) countParticipant(ev *evaluation, i int, series viewMetrics, d *limiter.Decision) {
 	pt := &ev.participants[i]
+	pm := series[pt.policy]
 	switch {
 	case pt.peek:
 	case ev.reply != nil:
-		series[pt.policy].countReply(pt, &ev.reply.Entries[i])
+		pm.countReply(pt, &ev.reply.Entries[i])
 		if ev.reply.FromCache && pt.id == d.Policy {
-			series[pt.policy].cached().Inc()
+			pm.add(pm.cached)
 		}
 	case d.Degraded == "": // denied without the store
 		if pt.id == d.Policy {
-			series[pt.policy].countDecision(pt.policy, false, d.Limit)
+			pm.countDecision(pt.policy, false, d.Limit)
 		}
-	case err != nil:
-		series[pt.policy].countDecision(pt.policy, pt.plan.FailureMode == plan.FailOpen, "")
-		m.degraded.WithLabelValues(pt.id, string(pt.plan.FailureMode), string(causeOf(err))).Inc()
+	case pt.plan.FailureMode == plan.FailOpen || !pt.enforces():
+		pm.add(pm.decisions, "", verdictDegradedAllowed)
+	default:
+		pm.add(pm.decisions, "", verdictDegradedDenied)
+	}
+}
+
+// countDegraded counts a decision by failureMode for each policy, also of peeks.
+func (m *metrics) countDegraded(ev *evaluation, series viewMetrics, err error) {
+	for i := range ev.participants {
+		pt := &ev.participants[i]
+		pm := series[pt.policy]
+		pm.add(pm.degraded, string(pt.plan.FailureMode), string(causeOf(err)))
 	}
 }
 
@@ -200,7 +238,7 @@ func (pm *policyMetrics) countReply(pt *participant, r *script.EntryReply) {
 	_, limit := pt.denialReason(r)
 	pm.countDecision(pt.policy, false, limit)
 	if r.Verdict == script.Tripped {
-		pm.countBlock(r.BlockedBy)
+		pm.add(pm.blocks, r.BlockedBy)
 	}
 }
 

@@ -114,7 +114,11 @@ func appendStatus(b []byte, state *limiter.DescriptorState) []byte {
 // appendLimit appends the fields of a RateLimit. Its name is the one in the RateLimit
 // headers.
 func appendLimit(b []byte, l *limiter.LimitState) []byte {
-	b = appendNumber(b, 1, uint64(uint32(l.Quota))) //nolint:gosec // 0..plan.MaxThreshold
+	perUnit := l.Quota
+	if l.Algorithm.Refills() && l.Quota > 0 { // 0 if a limit of 0 is requested
+		perUnit = l.Threshold // the quota is the burst
+	}
+	b = appendNumber(b, 1, uint64(uint32(perUnit))) //nolint:gosec // 0..plan.MaxThreshold
 	b = appendNumber(b, 2, unitOf(l.Window))
 	b, start := openMessage(b, 3) // a string is encoded as a message is
 	return closeMessage(answer.AppendItemName(b, l), start)

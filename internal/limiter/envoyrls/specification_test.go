@@ -208,11 +208,16 @@ var units = map[time.Duration]ratelimitv3.RateLimitResponse_RateLimit_Unit{
 }
 
 // currentLimit returns the limit under the name it has in the RateLimit headers. The unit of
-// a window that is not in units is UNKNOWN.
+// a window that is not in units is UNKNOWN. A limit with a burst shows its rate, unless the request
+// asked for a limit of 0.
 func currentLimit(l *limiter.LimitState) *ratelimitv3.RateLimitResponse_RateLimit {
+	perUnit := l.Quota
+	if (l.Algorithm == plan.TokenBucket || l.Algorithm == plan.GCRA) && perUnit != 0 {
+		perUnit = l.Threshold
+	}
 	return &ratelimitv3.RateLimitResponse_RateLimit{
 		Name:            string(answer.AppendItemName(nil, l)),
-		RequestsPerUnit: uint32(l.Quota),
+		RequestsPerUnit: uint32(perUnit),
 		Unit:            units[l.Window],
 	}
 }

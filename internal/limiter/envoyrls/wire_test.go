@@ -168,6 +168,7 @@ func randomDecision(random *rand.Rand) *limiter.Decision {
 		d.Limits = append(d.Limits, limiter.LimitState{
 			Policy: "shop/" + strings.Repeat("a", int(pick(0, 1, 100, 120, 130, 300))), Limit: "l", Allowed: random.IntN(2) == 0, Blocked: random.IntN(4) == 0,
 			Remaining: pick(0, 1, 127, 128, plan.MaxThreshold), Quota: pick(0, 1, plan.MaxThreshold),
+			Threshold: pick(1, 7, plan.MaxThreshold), Algorithm: []plan.Algorithm{plan.FixedWindow, plan.TokenBucket, plan.GCRA}[random.IntN(3)],
 			Window: windows[random.IntN(len(windows))], ResetAfter: time.Duration(pick(-int64(time.Hour), 0, 1, int64(time.Minute), int64(plan.MaxWindow))),
 		})
 	}

@@ -90,10 +90,13 @@ func (s *Service) applyPrincipalHeader(ctx context.Context, a *plan.Attributes) 
 		return
 	}
 	address, err := netip.ParseAddrPort(caller.Addr.String())
+	name := strings.ToLower(s.options.Door.PrincipalHeader)
 	if err != nil || !s.proxies.Contains(forwarded.CanonicalAddr(address.Addr())) {
+		if _, sent := a.Headers[name]; sent {
+			s.options.Ignored.ReportHeader(address.Addr(), name)
+		}
 		return
 	}
-	name := strings.ToLower(s.options.Door.PrincipalHeader)
 	if slices.Contains(a.RepeatedHeaders, name) {
 		a.Principal, a.PrincipalRepeated = "", true
 		return

@@ -27,6 +27,8 @@ type Options struct {
 	// Engine is required.
 	Engine limiter.Decider
 	Door   limiter.DoorOptions
+	// Ignored is told of principals from untrusted peers; may be nil.
+	Ignored *forwarded.Ignored
 }
 
 // Service answers envoy.service.auth.v3.Authorization.

@@ -4,6 +4,6 @@
 // Package forwarded decides which forwarding headers are trusted, and finds the address of
 // the client in them.
 //
-// It has two files: headers.go (the headers that proxies add) and proxies.go (the trusted
-// proxies).
+// Reading order: headers.go (the headers that proxies add), proxies.go (the trusted proxies),
+// ignored.go (how headers of other peers are reported).
 package forwarded
