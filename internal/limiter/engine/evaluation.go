@@ -89,37 +89,39 @@ func (ev *evaluation) addPolicies(check *limiter.Check) {
 // addPolicy finds the key and its override and adds the policy to the
 // participants, the outright denials or the exemptions. Overrides come before
 // onMissingKey: an override can select a client without a key by its address. An ambiguous key
-// is denied whatever onMissingKey says.
+// is denied with any onMissingKey.
 func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 	descriptors := check.Attributes.DescriptorsOf(p.descriptor)
 	var buffer [plan.MaxKeyParts]string
 	key := ev.keyOf(p, check, descriptors, buffer[:0])
 	o, failures := p.overrideOf(key.parts, &check.Attributes, descriptors)
 	ev.failures = append(ev.failures, failures...)
-	variant := p.base
 	switch {
 	case o != nil && o.action == plan.ActionAllow:
 		ev.addExempt(p.policy)
-		return
 	case o != nil && o.action == plan.ActionDeny:
 		ev.addOutrightDenial(p, limiter.ReasonDeniedByOverride, o.name)
-		return
 	case key.missing && !key.ambiguous && p.plan.OnMissingKey == plan.MissingKeySkip:
-		return
 	case key.ambiguous || key.missing && p.plan.OnMissingKey == plan.MissingKeyDeny:
 		ev.addOutrightDenial(p, limiter.ReasonMissingKey, "")
-		return
 	case o != nil:
-		variant = o.variant
+		ev.addLimits(p, o.variant, key.parts, check)
+	default:
+		ev.addLimits(p, p.base, key.parts, check)
 	}
-	selected := variant
+}
+
+// addLimits adds the policy to the participants, with the limits of the selected variant or those
+// that the check requests.
+func (ev *evaluation) addLimits(p applicable, selected *variant, key []string, check *limiter.Check) {
+	variant := selected
 	charge := check.ChargeOf(p.descriptor)
 	if charge.Limit != nil {
 		variant = ev.applyRequestedLimit(p.policy, variant, *charge.Limit)
 	}
 	encoded := ev.givenKey
 	if check.Key == nil {
-		encoded = script.EncodeKey(key.parts...)
+		encoded = script.EncodeKey(key...)
 	}
 	ev.addParticipant(participant{
 		policy: p.policy, variant: variant, selected: selected,

@@ -147,7 +147,7 @@ func TestSpellingsOfAnAddressSelectAnOverride(t *testing.T) {
 }
 
 // A client cannot leave its budget by repeating the header of the key, or with values that are too
-// large to be read: the policy denies, whatever onMissingKey says. Overrides that need no key apply.
+// large to be read: the policy denies, with any onMissingKey. Overrides that need no key apply.
 func TestAnAmbiguousKeyIsDenied(t *testing.T) {
 	repeated := withKey("secret,nonce")
 	repeated.RepeatedHeaders = []string{"x-api-key"}

@@ -57,7 +57,8 @@ func TestFailureModeDecidesWithoutRedis(t *testing.T) {
 	}
 }
 
-// An admission by failureMode is told from one by the limits, and degraded peeks are counted.
+// An admission by failureMode has another verdict than one by the limits, and degraded peeks are
+// counted.
 func TestMetricsOfDegradedDecisions(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/open", fails(plan.FailOpen)), makePlan("a/closed", fails(plan.FailClosed)))

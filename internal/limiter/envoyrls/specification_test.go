@@ -208,8 +208,8 @@ var units = map[time.Duration]ratelimitv3.RateLimitResponse_RateLimit_Unit{
 }
 
 // currentLimit returns the limit under the name it has in the RateLimit headers. The unit of
-// a window that is not in units is UNKNOWN. A limit with a burst shows its rate, unless the request
-// asked for a limit of 0.
+// a window that is not in units is UNKNOWN. A limit with a burst shows its rate, except for a
+// requested limit of 0.
 func currentLimit(l *limiter.LimitState) *ratelimitv3.RateLimitResponse_RateLimit {
 	perUnit := l.Quota
 	if (l.Algorithm == plan.TokenBucket || l.Algorithm == plan.GCRA) && perUnit != 0 {

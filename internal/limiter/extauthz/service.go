@@ -27,7 +27,7 @@ type Options struct {
 	// Engine is required.
 	Engine limiter.Decider
 	Door   limiter.DoorOptions
-	// Ignored is told of principals from untrusted peers; may be nil.
+	// Ignored reports principals from untrusted peers; may be nil.
 	Ignored *forwarded.Ignored
 }
 

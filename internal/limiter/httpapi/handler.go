@@ -53,7 +53,7 @@ type Options struct {
 	// Replicas lists the live replicas; may be nil.
 	Replicas func() []Replica
 	Door     limiter.DoorOptions
-	// Ignored is told of forwarding headers of untrusted peers; may be nil.
+	// Ignored reports forwarding headers of untrusted peers; may be nil.
 	Ignored *forwarded.Ignored
 	// ClientCertificates rejects requests without a verified client certificate, except
 	// for probes.

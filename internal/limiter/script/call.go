@@ -84,7 +84,7 @@ type Reply struct {
 	// FromCache is true if a DenialCache answered without Redis.
 	FromCache bool
 
-	// undecided are the indexes of the entries that prevented a decision, see refusal in
+	// undecided are the indexes of the entries that prevented a decision, see undecided in
 	// decide.lua. The call must then be sent again with other entries.
 	undecided []int
 }

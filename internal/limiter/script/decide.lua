@@ -25,7 +25,7 @@
 --          what its algorithm observes and, if it is denied itself, its block
 
 -- The reply to a call that must not be decided, which writes nothing; nil for others.
-local function refusal(entries)
+local function undecided(entries)
   local reply
   for i = 1, #entries do
     local entry = entries[i]
@@ -128,8 +128,8 @@ local function decide(run)
     judge(entry)
     if not (entry.admitted or entry.shadow) then denied = true end
   end
-  local refused = not run.receipts and refusal(entries)
-  if refused then return refused end
+  local reasons = not run.receipts and undecided(entries)
+  if reasons then return reasons end
   for i = 1, #entries do spend(entries[i], denied) end
   local reply = {}
   for i = 1, #entries do report(entries[i], denied, run.receipts, reply) end

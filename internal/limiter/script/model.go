@@ -149,6 +149,15 @@ func (m *Model) spend(e *Entry, r *EntryReply, denied bool, now int64) {
 	}
 	passes := r.Verdict == Admitted && !denied
 	known := m.known(e, now)
+	r.Began = m.spendLimits(e, passes, now) && !known
+	if r.Verdict == Denied {
+		m.startBlock(e, r, now)
+		r.Began = r.Began || r.Verdict == Tripped && !known
+	}
+}
+
+// spendLimits records the cost in every limit that counts the check, and reports whether one does.
+func (m *Model) spendLimits(e *Entry, passes bool, now int64) (spent bool) {
 	logged := false
 	for i := range e.Policy.limits {
 		l := &e.Policy.limits[i]
@@ -163,12 +172,9 @@ func (m *Model) spend(e *Entry, r *EntryReply, denied bool, now int64) {
 			logged = true
 		}
 		c.spend(e, l, now, passes)
-		r.Began = !known
+		spent = true
 	}
-	if r.Verdict == Denied {
-		m.startBlock(e, r, now)
-		r.Began = r.Began || r.Verdict == Tripped && !known
-	}
+	return spent
 }
 
 func (m *Model) startBlock(e *Entry, r *EntryReply, now int64) {

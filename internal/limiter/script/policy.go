@@ -172,7 +172,7 @@ func (f *family) newPolicy(limits []Limit, bounds map[string]stateBounds) *Polic
 //     drop hits that this one needs.
 //   - A limit that refills has a state for each window and number. One key has at most 16 such
 //     states at a time; a check that needs a further one is decided by the limits of p, and
-//     the reply says RequestIgnored.
+//     the reply has RequestIgnored set.
 func (p *Policy) NewRequested(limits []Limit, place int) *Policy {
 	requested := &limits[place]
 	key := requested.stateKey(p.id)

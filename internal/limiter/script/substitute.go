@@ -20,7 +20,7 @@ func newSubstitution(call *Call) *substitution {
 }
 
 // replace replaces the entries with these indexes and reports whether all could be replaced: a
-// requested limit, for whose state there may be no room, by the limit of the policy; an unknown
+// requested limit, whose state may have no room, by the limit of the policy; an unknown
 // key by the overflow key.
 func (s *substitution) replace(indexes []int) bool {
 	for _, i := range indexes {
