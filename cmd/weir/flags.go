@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
+	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/tracing"
 )
@@ -31,6 +32,7 @@ type decisionFlags struct {
 	grpcAddress    string
 	metricsAddress string
 	storeTimeout   time.Duration
+	floods         flood.Limits
 	drainDelay     time.Duration
 	trustedProxies []string
 	principal      string
@@ -54,6 +56,10 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.metricsAddress, "metrics-address", ":8082", "address of the metrics; empty serves none")
 	flags.DurationVar(&f.storeTimeout, "store-timeout", 50*time.Millisecond,
 		"time that a decision waits for Redis; then the failureMode of each policy decides")
+	flags.Int64Var(&f.floods.PerMinute, "new-keys-per-minute", 100_000,
+		"keys that each policy may begin in a minute in this process; further ones share a budget; 0 is unlimited")
+	flags.Int64Var(&f.floods.PerWindow, "new-keys-per-window", 2_000_000,
+		"keys that each policy may begin within its longest window or block in this process; further ones share a budget; 0 is unlimited")
 	flags.DurationVar(&f.drainDelay, "drain-delay", 0,
 		"how long a stopping process still accepts requests while /readyz fails")
 	flags.StringSliceVar(&f.trustedProxies, "trusted-proxies",
@@ -72,6 +78,12 @@ func (f *decisionFlags) validate() error {
 	var errs []error
 	if f.storeTimeout <= 0 {
 		errs = append(errs, fmt.Errorf("--store-timeout %v: must be more than 0", f.storeTimeout))
+	}
+	if f.floods.PerMinute < 0 {
+		errs = append(errs, fmt.Errorf("--new-keys-per-minute %d: must not be negative", f.floods.PerMinute))
+	}
+	if f.floods.PerWindow < 0 {
+		errs = append(errs, fmt.Errorf("--new-keys-per-window %d: must not be negative", f.floods.PerWindow))
 	}
 	if f.drainDelay < 0 {
 		errs = append(errs, fmt.Errorf("--drain-delay %v: must not be negative", f.drainDelay))
@@ -142,6 +154,7 @@ func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.O
 			LegacyHeaders:   f.legacyHeaders,
 		},
 		StoreTimeout: f.storeTimeout,
+		Floods:       f.floods,
 		DrainDelay:   f.drainDelay,
 		Logger:       logger,
 		Registry:     registry,

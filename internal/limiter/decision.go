@@ -86,6 +86,9 @@ type LimitState struct {
 	Blocked bool
 	// Shadow is true for a policy in mode Shadow, which never denies.
 	Shadow bool
+	// Overflow is true if the key is unknown and shares a budget with all unknown keys of the
+	// policy, because of a flood of new keys.
+	Overflow bool
 	// Used is the number of units held now, Remaining the number left of Quota.
 	Used      int64
 	Remaining int64

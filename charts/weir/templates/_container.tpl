@@ -33,6 +33,8 @@
 - --decisions=false
 {{- end }}
 {{- if .decisions }}
+- --new-keys-per-minute={{ int64 $values.newKeys.perMinute }}
+- --new-keys-per-window={{ int64 $values.newKeys.perWindow }}
 {{- with $values.trustedProxies }}
 - --trusted-proxies={{ join "," . }}
 {{- end }}

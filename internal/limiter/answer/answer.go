@@ -5,6 +5,7 @@ package answer
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +20,9 @@ const (
 	// HeaderDegraded is the failure mode that decided because Redis did not answer:
 	// open, closed or local.
 	HeaderDegraded = "Weir-Degraded"
+	// HeaderOverflow is "true" if a limit decided about an unknown key by the budget that such keys
+	// share during a flood.
+	HeaderOverflow = "Weir-Overflow"
 )
 
 // Content types of bodies.
@@ -71,6 +75,9 @@ func New(d *limiter.Decision, o Options) *Answer {
 	a.Status = http.StatusOK
 	if d.Degraded != "" {
 		a.add(HeaderDegraded, strings.ToLower(string(d.Degraded)))
+	}
+	if slices.ContainsFunc(d.Limits, func(l limiter.LimitState) bool { return l.Overflow }) {
+		a.add(HeaderOverflow, "true")
 	}
 	if !d.Allowed {
 		a.setDenial(d, o)

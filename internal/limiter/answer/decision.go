@@ -34,6 +34,7 @@ type LimitState struct {
 	RemainingAfterWaiting int64  `json:"remainingAfterWaiting"`
 	ResetAfterMs          int64  `json:"resetAfterMs"`
 	Shadow                bool   `json:"shadow"`
+	Overflow              bool   `json:"overflow,omitempty"`
 	SuppressionFactor     share  `json:"suppressionFactor,omitzero"`
 }
 
@@ -91,6 +92,9 @@ func (l *LimitState) appendTo(json []byte) []byte {
 	json = appendIntMember(json, "remainingAfterWaiting", l.RemainingAfterWaiting)
 	json = appendIntMember(json, "resetAfterMs", l.ResetAfterMs)
 	json = appendBoolMember(json, "shadow", l.Shadow)
+	if l.Overflow {
+		json = appendBoolMember(json, "overflow", true)
+	}
 	if !l.SuppressionFactor.IsZero() {
 		json = appendFraction(appendName(json, "suppressionFactor"), float64(l.SuppressionFactor))
 	}
@@ -119,6 +123,7 @@ func LimitStateOf(l *limiter.LimitState) LimitState {
 		RemainingAfterWaiting: l.RemainingAfterWaiting,
 		ResetAfterMs:          RoundUp(l.ResetAfter, time.Millisecond),
 		Shadow:                l.Shadow,
+		Overflow:              l.Overflow,
 		SuppressionFactor:     suppression,
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/envoyrls"
 	"github.com/weir-dev/weir/internal/limiter/extauthz"
+	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/forwarded"
 	"github.com/weir-dev/weir/internal/limiter/grpcserver"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
@@ -57,6 +58,8 @@ type Options struct {
 	Authorizer httpapi.Authorizer
 	// StoreTimeout is the longest that a decision waits for Redis.
 	StoreTimeout time.Duration
+	// Floods bounds the keys that each policy may begin.
+	Floods flood.Limits
 	// Now is the clock that measures the age of cached denials; nil is time.Now. A test that sets
 	// the clock of Redis sets this one, too.
 	Now func() time.Time
@@ -86,6 +89,7 @@ type Endpoint struct {
 	GRPC    *grpcserver.Server
 	denials *script.DenialCache
 	ignored *forwarded.Ignored
+	memory  *flood.Memory
 	options Options
 }
 
@@ -96,11 +100,13 @@ func New(o Options) *Endpoint {
 	}
 	e := &Endpoint{options: o, ignored: forwarded.NewIgnored(o.Registry, o.Logger)}
 	e.traceRedis()
-	e.denials = script.NewDenialCache(script.NewStore(script.Options{
-		Client: o.Redis, Prefix: o.RedisPrefix, Timeout: o.StoreTimeout,
-	}), o.Now)
+	store := script.NewStore(script.Options{Client: o.Redis, Prefix: o.RedisPrefix, Timeout: o.StoreTimeout})
+	e.denials = script.NewDenialCache(store, o.Now)
+	e.memory = flood.NewMemory(store.MemoryUse, o.Logger)
 	e.Engine = engine.New(engine.Options{
 		Store:      e.denials,
+		Floods:     o.Floods,
+		MemoryLow:  e.memory.Low,
 		Registerer: o.Registry,
 		Logger:     o.Logger,
 		Tracer:     e.tracer(),
@@ -190,6 +196,7 @@ func (e *Endpoint) Run(ctx context.Context) error {
 		group.Go(func() error { return e.options.TLS.Start(ctx) })
 	}
 	group.Go(func() error { return e.denials.Start(ctx) })
+	group.Go(func() error { return e.memory.Start(ctx) })
 	serve("http", e.options.HTTPAddress, e.HTTP.Start)
 	serve("grpc", e.options.GRPCAddress, e.GRPC.Start)
 	serve("metrics", e.options.MetricsAddress, e.Metrics.Start)

@@ -15,6 +15,7 @@
 //	requested.go        limits that a request brings along
 //	find.go             which policies apply to a check
 //	descriptorset.go    a set of the descriptors of a check
+//	flood.go            protection from floods of new keys
 //	evaluation.go       from policies to one call of the store
 //	judge.go            from the reply of the store to a decision
 //	descriptorstate.go  the outcome of each descriptor, for Envoy

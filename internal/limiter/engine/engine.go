@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
@@ -39,6 +40,10 @@ type Options struct {
 	// Draw returns uniformly distributed random numbers for Suppressed limits; nil is
 	// math/rand/v2.
 	Draw func() uint32
+	// Floods bounds the keys that a policy may begin. MemoryLow reports whether the store is nearly
+	// full; nil is never.
+	Floods    flood.Limits
+	MemoryLow func() bool
 	// Registerer receives the metrics of decisions. Required.
 	Registerer prometheus.Registerer
 	// Logger receives degraded decisions, at most one a second, and at level Debug every
@@ -57,6 +62,10 @@ type Engine struct {
 	log     *decisionLog
 	tracer  trace.Tracer
 	active  atomic.Pointer[activeView]
+
+	floods    flood.Limits
+	memoryLow func() bool
+	budgets   map[string]*flood.Budget // of new keys, by policy ID; only Use changes it
 }
 
 // activeView is the view that decisions use, with the series that count them.
@@ -70,12 +79,17 @@ func New(o Options) *Engine {
 	if o.Draw == nil {
 		o.Draw = rand.Uint32
 	}
+	if o.MemoryLow == nil {
+		o.MemoryLow = func() bool { return false }
+	}
 	return &Engine{
-		store:   o.Store,
-		draw:    o.Draw,
-		metrics: newMetrics(o.Registerer),
-		log:     newDecisionLog(o.Logger),
-		tracer:  o.Tracer,
+		store:     o.Store,
+		draw:      o.Draw,
+		metrics:   newMetrics(o.Registerer),
+		log:       newDecisionLog(o.Logger),
+		tracer:    o.Tracer,
+		floods:    o.Floods,
+		memoryLow: o.MemoryLow,
 	}
 }
 
@@ -88,6 +102,7 @@ func (e *Engine) Use(snapshot *plan.Snapshot) {
 	}
 	next := &activeView{view: newView(snapshot, previous.view)}
 	next.series = e.metrics.forView(next.view, previous.series)
+	e.setBudgets(next.view)
 	e.active.Store(next)
 	if previous.view != nil {
 		e.metrics.forget(previous.series, next.view)
@@ -110,7 +125,7 @@ func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *li
 		ctx, end = startSpan(ctx, e.tracer)
 		defer func() { end(decision, err) }()
 	}
-	start := time.Now() //nolint:forbidigo // for the duration metric only
+	start := time.Now() //nolint:forbidigo // for the duration metric and the budget of new keys
 	v := e.active.Load()
 	if v == nil {
 		return nil, limiter.ErrNotReady
@@ -126,11 +141,13 @@ func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *li
 	evaluation.addPolicies(check)
 	if len(evaluation.call.Entries) > 0 {
 		evaluation.call.Draw = e.draw()
+		evaluation.protect(e.memoryLow(), start)
 		evaluation.reply, err = e.store.Evaluate(ctx, &evaluation.call)
 	}
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return nil, ctx.Err()
 	}
+	evaluation.countNewKeys(start)
 	decision = evaluation.judge(check, err)
 	decision.Revision = v.snapshot.Revision()
 	if decision.Degraded != "" {

@@ -175,6 +175,7 @@ func (pt *participant) appendStates(states []limiter.LimitState, r *script.Entry
 			Allowed:               lr.Admits && r.Verdict != script.Blocked,
 			Blocked:               r.Verdict == script.Blocked,
 			Shadow:                pt.plan.Mode == plan.ModeShadow,
+			Overflow:              r.Overflow,
 			Used:                  lr.Used,
 			Remaining:             max(0, quota-lr.Used),
 			SuppressionFactor:     lr.Suppression,

@@ -35,6 +35,8 @@ type metrics struct {
 	failures  *prometheus.CounterVec // of expressions
 	ignored   *prometheus.CounterVec // requested limits
 	cached    *prometheus.CounterVec // denials
+	newKeys   *prometheus.CounterVec
+	overflow  *prometheus.CounterVec
 	duration  prometheus.Histogram
 }
 
@@ -64,6 +66,14 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "weir_cached_denials_total",
 			Help: "Denials from memory, without Redis: it had denied the same before and returned how long.",
 		}, []string{"namespace", "policy"}),
+		newKeys: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_new_keys_total",
+			Help: "Keys without state that a decision began.",
+		}, []string{"namespace", "policy"}),
+		overflow: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_overflow_decisions_total",
+			Help: "Decisions about unknown keys by the budget that they share during a flood of new keys.",
+		}, []string{"namespace", "policy"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_decision_duration_seconds",
 			Help: "Time from the arrival of a check at the engine to its decision.",
@@ -73,7 +83,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			},
 		}),
 	}
-	r.MustRegister(m.decisions, m.blocks, m.degraded, m.failures, m.ignored, m.cached, m.duration)
+	r.MustRegister(m.decisions, m.blocks, m.degraded, m.failures, m.ignored, m.cached, m.newKeys, m.overflow, m.duration)
 	return m
 }
 
@@ -90,7 +100,7 @@ func (m *metrics) forget(previous viewMetrics, next *view) {
 // counted.
 type policyMetrics struct {
 	decisions, blocks, failures, degraded *prometheus.CounterVec
-	ignored, cached                       *prometheus.CounterVec
+	ignored, cached, newKeys, overflow    *prometheus.CounterVec
 
 	created atomic.Pointer[map[seriesKey]prometheus.Counter] // a new map for each new series
 	mu      sync.Mutex                                       // serializes the creation of series
@@ -131,6 +141,8 @@ func (m *metrics) policy(p *plan.Plan) *policyMetrics {
 		degraded:  m.degraded.MustCurryWith(labels),
 		ignored:   m.ignored.MustCurryWith(labels),
 		cached:    m.cached.MustCurryWith(labels),
+		newKeys:   m.newKeys.MustCurryWith(labels),
+		overflow:  m.overflow.MustCurryWith(labels),
 	}
 	pm.created.Store(&map[seriesKey]prometheus.Counter{})
 	return pm
@@ -163,7 +175,7 @@ func (pm *policyMetrics) drop(m *metrics, p *plan.Plan) {
 	defer pm.mu.Unlock()
 	pm.dropped = true
 	labels := prometheus.Labels{"namespace": p.Namespace, "policy": p.Name}
-	for _, vector := range []*prometheus.CounterVec{m.decisions, m.blocks, m.failures, m.degraded, m.ignored, m.cached} {
+	for _, vector := range []*prometheus.CounterVec{m.decisions, m.blocks, m.failures, m.degraded, m.ignored, m.cached, m.newKeys, m.overflow} {
 		vector.DeletePartialMatch(labels)
 	}
 }
@@ -231,6 +243,12 @@ func (m *metrics) countDegraded(ev *evaluation, series viewMetrics, err error) {
 }
 
 func (pm *policyMetrics) countReply(pt *participant, r *script.EntryReply) {
+	switch {
+	case r.Overflow:
+		pm.add(pm.overflow)
+	case r.Began:
+		pm.add(pm.newKeys)
+	}
 	if r.Verdict == script.Admitted {
 		pm.countDecision(pt.policy, true, "")
 		return

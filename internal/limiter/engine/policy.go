@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
@@ -20,6 +21,7 @@ type policy struct {
 	conditions     []*lazyExpression[bool]   // one per match, nil without a when
 	keyExpressions []*lazyExpression[string] // one per key part, nil unless it is an expression
 	overrides      []override
+	newKeys        *flood.Budget // set before the first decision
 
 	requestedVariants sync.Map // requestedKey -> *variant; a nil variant means not applicable
 	requestedCount    atomic.Int64

@@ -28,6 +28,7 @@
 //	substitute.go      calls that are decided for another key or limit
 //	spread.go          calls with keys on several nodes of a Redis Cluster
 //	state.go           reset, block and unblock one key
+//	memory_use.go      how full Redis is
 //	denial_cache.go    DenialCache: answers from memory to callers that Redis has denied
 //	denial.go            one cached denial
 //	denial_changes.go    dropping denials when a replica changes a key

@@ -1,0 +1,55 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/flood"
+)
+
+// setBudgets gives each policy of the view its budget of new keys. A policy keeps its budget when
+// it is edited.
+func (e *Engine) setBudgets(v *view) {
+	budgets := make(map[string]*flood.Budget, len(v.policies))
+	for _, p := range v.policies {
+		if p.newKeys == nil { // no decision has seen the policy yet
+			if p.newKeys = e.budgets[p.id]; p.newKeys == nil {
+				p.newKeys = flood.NewBudget(e.floods, p.longestState(), time.Now()) //nolint:forbidigo // as in Decide
+			}
+		}
+		budgets[p.id] = p.newKeys
+	}
+	e.budgets = budgets
+}
+
+// longestState returns the longest window or block of the policy.
+func (p *policy) longestState() (longest time.Duration) {
+	for _, v := range p.variants() {
+		for _, l := range v.limits {
+			longest = max(longest, l.Window(), l.Block())
+		}
+	}
+	return longest
+}
+
+// protect lets the policies whose budget of new keys is spent, or all if the store is low on
+// memory, decide unknown keys by their overflow key.
+func (ev *evaluation) protect(memoryLow bool, now time.Time) {
+	for i := range ev.participants {
+		ev.call.Entries[i].OnlyKnown = memoryLow || ev.participants[i].newKeys.Spent(now)
+	}
+}
+
+// countNewKeys counts the keys that the policies have begun.
+func (ev *evaluation) countNewKeys(now time.Time) {
+	if ev.reply == nil {
+		return
+	}
+	for i := range ev.reply.Entries {
+		if r := &ev.reply.Entries[i]; r.Began && !r.Overflow {
+			ev.participants[i].newKeys.Begin(now)
+		}
+	}
+}
