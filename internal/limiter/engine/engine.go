@@ -102,7 +102,7 @@ func (e *Engine) Use(snapshot *plan.Snapshot) {
 	}
 	next := &activeView{view: newView(snapshot, previous.view)}
 	next.series = e.metrics.forView(next.view, previous.series)
-	e.setBudgets(next.view)
+	e.budgets = next.setBudgets(e.budgets, e.floods)
 	e.active.Store(next)
 	if previous.view != nil {
 		e.metrics.forget(previous.series, next.view)

@@ -9,19 +9,19 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/flood"
 )
 
-// setBudgets gives each policy of the view its budget of new keys. A policy keeps its budget when
-// it is edited.
-func (e *Engine) setBudgets(v *view) {
+// setBudgets gives each policy of the view its budget of new keys, and returns the budgets by policy
+// ID. A policy keeps its previous budget when it is edited.
+func (v *view) setBudgets(previous map[string]*flood.Budget, limits flood.Limits) map[string]*flood.Budget {
 	budgets := make(map[string]*flood.Budget, len(v.policies))
 	for _, p := range v.policies {
 		if p.newKeys == nil { // no decision has seen the policy yet
-			if p.newKeys = e.budgets[p.id]; p.newKeys == nil {
-				p.newKeys = flood.NewBudget(e.floods, p.longestState(), time.Now()) //nolint:forbidigo // as in Decide
+			if p.newKeys = previous[p.id]; p.newKeys == nil {
+				p.newKeys = flood.NewBudget(limits, p.longestState(), time.Now()) //nolint:forbidigo // as in Decide
 			}
 		}
 		budgets[p.id] = p.newKeys
 	}
-	e.budgets = budgets
+	return budgets
 }
 
 // longestState returns the longest window or block of the policy.
