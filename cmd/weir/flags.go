@@ -41,15 +41,24 @@ type decisionFlags struct {
 	tls            tlsFlags
 }
 
+// redisSchemes lists the schemes of --redis-url for its help.
+const redisSchemes = "redis://, redis-cluster:// or redis-sentinel://host:26379/<master>, or with TLS rediss://, rediss-cluster:// or rediss-sentinel://"
+
 func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.redisFiles.Username, "redis-username-file", "",
 		"file with the Redis user, read for each connection (default: the user of the URL, or Redis's default user)")
 	flags.StringVar(&f.redisFiles.Password, "redis-password-file", "", "file with the Redis password, read for each connection (default: the password of the URL)")
+	flags.StringVar(&f.redisFiles.SentinelUsername, "redis-sentinel-username-file", "",
+		"file with the user of the sentinels, read for each connection (default: their default user)")
+	flags.StringVar(&f.redisFiles.SentinelPassword, "redis-sentinel-password-file", "",
+		"file with the password of the sentinels, read for each connection (default: none)")
 	flags.StringVar(&f.redisFiles.CA, "redis-ca-file", "",
 		"PEM file with the CAs that verify Redis (default: system roots)")
 	flags.StringVar(&f.redisFiles.Cert, "redis-cert-file", "", "PEM file with the client certificate for Redis (default: none)")
 	flags.StringVar(&f.redisFiles.Key, "redis-key-file", "", "PEM file with the key of the client certificate for Redis")
+	flags.StringVar(&f.redisFiles.ServerName, "redis-server-name", "",
+		"name in the certificates of all Redis nodes and sentinels (default: the host of each connection, in a Cluster that of the URL)")
 	flags.StringVar(&f.redisPrefix, "redis-prefix", "weir:", "prefix of every key in Redis")
 	flags.StringVar(&f.httpAddress, "http-address", ":8080", "address of the HTTP API")
 	flags.StringVar(&f.grpcAddress, "grpc-address", ":8081", "address of the gRPC API")

@@ -49,7 +49,7 @@ server: they continue while it is down, even in a process that starts meanwhile.
 	}
 	f.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.redisURL, "redis-url", "", "URL of the Redis for counters and plans: redis://, rediss://, redis-cluster:// or rediss-cluster:// (required)")
+	flags.StringVar(&f.redisURL, "redis-url", "", "URL of the Redis for counters and plans: "+redisSchemes+" (required)")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default: that of KUBECONFIG, or the service account of the pod)")
 	flags.BoolVar(&f.controllers, "controllers", true, "publish the policies of the cluster while this process is the leader")
 	flags.BoolVar(&f.decisions, "decisions", true, "answer checks")

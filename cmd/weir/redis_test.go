@@ -49,5 +49,5 @@ func TestStandaloneRejectsRedisFilesWithoutRedis(t *testing.T) {
 	g := NewWithT(t)
 	out, err := exec.Command(testenv.Weir(t), "standalone", "--policies", "../../config/samples", "--redis-ca-file", "ca.crt").CombinedOutput()
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(string(out)).To(ContainSubstring("needs --redis-url"))
+	g.Expect(string(out)).To(ContainSubstring("need --redis-url"))
 }

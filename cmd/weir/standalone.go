@@ -37,7 +37,7 @@ that fails to load is logged, and its last good policies stay in force.`,
 	}
 	f.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.redisURL, "redis-url", "", "URL of the Redis for counters: redis://, rediss://, redis-cluster:// or rediss-cluster:// (default: an embedded Redis)")
+	flags.StringVar(&f.redisURL, "redis-url", "", "URL of the Redis for counters: "+redisSchemes+" (default: an embedded Redis)")
 	flags.StringSliceVar(&f.policies, "policies", nil, "folder with policy files; may be repeated (required)")
 	flags.StringVar(&f.adminTokenFile, "admin-token-file", "",
 		"file with the token that authorizes reading and changing the state of keys (default: disabled)")
@@ -78,7 +78,7 @@ func (f *standaloneFlags) validate() error {
 		errs = append(errs, errors.New("--policies: at least one folder is required"))
 	}
 	if f.redisURL == "" && f.redisFiles != (redisclient.Files{}) {
-		errs = append(errs, errors.New("--redis-*-file: needs --redis-url"))
+		errs = append(errs, errors.New("--redis-*-file, --redis-server-name: need --redis-url"))
 	}
 	return errors.Join(errs...)
 }

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package testenv runs the servers that tests need: real Redis and Valkey servers,
-// optionally with a clock that the test sets, a real Redis Cluster, and a real
-// kube-apiserver with etcd.
+// optionally with a clock that the test sets, a real Redis Cluster, real sentinels, and a
+// real kube-apiserver with etcd.
 //
 // Nothing is simulated or skipped: a missing program fails the test with the command
 // that installs it. Every server belongs to the test that started it and stops with it,
@@ -16,6 +16,7 @@
 //	allocations.go   FewestAllocations: what a function allocates
 //	cluster.go       RedisCluster: three masters, or another number
 //	migration.go     Migration: moving a slot of a cluster
+//	sentinel.go      RedisSentinel: a master with a replica, watched by sentinels
 //	apiserver.go     APIServer: kube-apiserver and etcd
 //	builders.go      PolicyBuilder: RateLimitPolicies for tests
 //	certificates.go  Authority: a CA for tests

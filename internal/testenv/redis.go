@@ -50,6 +50,8 @@ type Redis struct {
 	args    []string
 	env     []string
 	bus     string // address for other nodes of a cluster; "" without a cluster
+	config  string // configuration file of a sentinel; "" for a data node
+	tlsAddr string // address with TLS; "" without TLS
 	cmd     *exec.Cmd
 	done    chan struct{}
 }
@@ -174,6 +176,9 @@ func (r *Redis) start() error {
 	args := []string{
 		"--bind", host, "--port", port, "--dir", r.dir, "--logfile", logPath,
 		"--save", "", "--appendonly", "no", "--daemonize", "no",
+	}
+	if r.config != "" {
+		args = []string{r.config, "--sentinel", "--bind", host, "--port", port, "--dir", r.dir, "--logfile", logPath}
 	}
 	if r.bus != "" {
 		args = append(args, "--cluster-enabled", "yes", "--cluster-port", portOf(r.bus))

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -37,7 +36,7 @@ func newCluster(parsed *url.URL, timeout time.Duration, files Files) (redis.Univ
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", redacted(parsed), err)
 	}
-	overwrite(options, fixedOptions(files, options.TLSConfig, timeout))
+	overwrite(options, fixedOptions(files, newConnections(files, options.TLSConfig).dial, timeout))
 	options.MaxRedirects = maxRedirects
 	options.MinRetryBackoff = redirectPause
 	options.MaxRetryBackoff = longestRedirectPause
@@ -58,11 +57,8 @@ func parseCluster(parsed *url.URL) (*redis.ClusterOptions, error) {
 	if parsed.Path != "" && parsed.Path != "/" {
 		return nil, errors.New("a cluster has no numbered databases")
 	}
-	for _, addr := range parsed.Query()["addr"] {
-		// The error must not repeat the address, which may contain a password.
-		if _, _, err := net.SplitHostPort(addr); err != nil || strings.Contains(addr, "@") {
-			return nil, errors.New("addr: want host:port")
-		}
+	if err := checkAddresses(parsed.Query()["addr"]); err != nil {
+		return nil, err
 	}
 	single := *parsed
 	single.Scheme = strings.TrimSuffix(parsed.Scheme, "-cluster")

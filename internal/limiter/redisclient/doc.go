@@ -6,6 +6,10 @@
 // Reading order:
 //
 //	redisclient.go  the forms of a URL, and the options of every client
-//	cluster.go      the client of a Redis Cluster, which never retries a command
 //	files.go        credentials and certificates from files
+//	conn.go         the open connections of a client
+//	readonly.go     closing connections to a server that became a replica
+//	cluster.go      the client of a Redis Cluster, which never retries a command
+//	sentinel.go     the client of a master that sentinels name
+//	sentinels.go    finding and watching that master
 package redisclient

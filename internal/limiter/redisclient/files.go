@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -22,16 +21,22 @@ import (
 const keepAlive = 5 * time.Minute
 
 // Files are the paths of files with credentials and certificates, which must not be part of
-// a URL because the command line is visible to others. Each file is optional. The files
+// a URL because the command line is visible to others. Each field is optional. The files
 // are read for each new connection, so a changed password or certificate needs no restart.
 type Files struct {
 	// Username and Password are of the ACL user (default: the default user). Only the
 	// first line is read.
 	Username, Password string
-	// CA holds the CAs that verify the server, in PEM (default: system roots).
+	// SentinelUsername and SentinelPassword are of the ACL user of the sentinels (default:
+	// no credentials). Those of the data nodes are never sent to a sentinel.
+	SentinelUsername, SentinelPassword string
+	// CA holds the CAs that verify all servers, in PEM (default: system roots).
 	CA string
 	// Cert and Key are the client certificate and its key, in PEM.
 	Cert, Key string
+	// ServerName is the name, not a file, that the certificate of every server must have
+	// (default: the host of the connection, or in a cluster that of the URL).
+	ServerName string
 }
 
 // New is like the function New, with the credentials and certificates of the files.
@@ -49,9 +54,9 @@ func (f Files) New(rawURL string, timeout time.Duration) (redis.UniversalClient,
 	case "redis-cluster", "rediss-cluster":
 		return newCluster(parsed, timeout, f)
 	case "redis-sentinel", "rediss-sentinel":
-		return nil, fmt.Errorf("scheme %s:// is not supported yet", parsed.Scheme)
+		return newSentinel(parsed, timeout, f)
 	default:
-		return nil, fmt.Errorf("scheme %q: want redis://, rediss://, redis-cluster:// or rediss-cluster://", parsed.Scheme)
+		return nil, fmt.Errorf("scheme %q: want redis://, redis-cluster:// or redis-sentinel://, or with TLS rediss://, rediss-cluster:// or rediss-sentinel://", parsed.Scheme)
 	}
 }
 
@@ -62,17 +67,33 @@ func (f Files) validate(parsed *url.URL) error {
 		return errors.New("credentials are in both the URL and the files: use one of them")
 	case f.Username != "" && f.Password == "":
 		return errors.New("the username file needs a password file")
+	case f.SentinelUsername != "" && f.SentinelPassword == "":
+		return errors.New("the username file of the sentinels needs a password file of the sentinels")
+	case f.SentinelPassword != "" && !strings.HasSuffix(parsed.Scheme, "-sentinel"):
+		return errors.New("credentials of sentinels need redis-sentinel:// or rediss-sentinel://")
 	case (f.Cert == "") != (f.Key == ""):
 		return errors.New("the certificate file and the key file need each other")
-	case (f.CA != "" || f.Cert != "") && !strings.HasPrefix(parsed.Scheme, "rediss"):
-		return errors.New("certificate files need rediss:// or rediss-cluster://")
+	case (f.CA != "" || f.Cert != "") && !usesTLS(parsed):
+		return errors.New("certificate files need rediss://, rediss-cluster:// or rediss-sentinel://")
+	case f.ServerName != "" && !usesTLS(parsed):
+		return errors.New("a server name needs rediss://, rediss-cluster:// or rediss-sentinel://")
 	}
 	// Report unreadable files now, and not for each connection.
-	if _, _, err := f.credentials(); err != nil {
-		return err
+	for _, files := range []Files{f, f.ofSentinels()} {
+		if _, _, err := files.credentials(); err != nil {
+			return err
+		}
 	}
 	_, err := f.tlsConfig(&tls.Config{MinVersion: tls.VersionTLS12})
 	return err
+}
+
+// usesTLS reports whether the scheme of the URL is one with TLS.
+func usesTLS(parsed *url.URL) bool { return strings.HasPrefix(parsed.Scheme, "rediss") }
+
+// ofSentinels returns the files with the credentials of the sentinels.
+func (f Files) ofSentinels() Files {
+	return Files{Username: f.SentinelUsername, Password: f.SentinelPassword}
 }
 
 // credentialsProvider returns nil if the credentials are those of the URL.
@@ -104,24 +125,13 @@ func (f Files) credentials() (username, password string, err error) {
 	return username, password, nil
 }
 
-// dialer returns nil if the files have no certificates; the library then uses its own dialer.
-func (f Files) dialer(base *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	if f.CA == "" && f.Cert == "" {
-		return nil
-	}
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		config, err := f.tlsConfig(base)
-		if err != nil {
-			return nil, err
-		}
-		dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}, Config: config}
-		return dialer.DialContext(ctx, network, addr)
-	}
-}
-
-// tlsConfig returns base with the certificates that the files hold now.
+// tlsConfig returns base with the server name and with the certificates that the files hold
+// now.
 func (f Files) tlsConfig(base *tls.Config) (*tls.Config, error) {
 	config := base.Clone()
+	if f.ServerName != "" {
+		config.ServerName = f.ServerName
+	}
 	if f.CA != "" {
 		data, err := os.ReadFile(f.CA)
 		if err != nil {

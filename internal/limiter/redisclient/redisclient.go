@@ -5,10 +5,12 @@ package redisclient
 
 import (
 	"context"
-	"crypto/tls"
+	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -33,6 +35,7 @@ func (discardLogger) Printf(context.Context, string, ...any) {}
 //
 //	redis://[user:password@]host[:port][/database]
 //	redis-cluster://[user:password@]host[:port][?addr=host:port&addr=...]
+//	redis-sentinel://[user:password@]host[:port]/master[/database][?addr=host:port&addr=...]
 //
 // Files.New adds credentials and certificates that must not be part of a URL.
 //
@@ -43,7 +46,12 @@ func (discardLogger) Printf(context.Context, string, ...any) {}
 //     not run it, because another node owns the slot (MOVED, ASK) or because it is a
 //     replica (READONLY). The caller handles all other replies and failures.
 //   - One address that answers is enough to find all nodes of a cluster. With TLS every
-//     node needs a certificate for the host of the URL.
+//     node needs a certificate for the host of the URL, or for Files.ServerName.
+//   - A URL of sentinels should name all of them. User and password are those of the data
+//     nodes. With TLS every sentinel and data node needs a certificate for the host that
+//     the URL or the sentinels name, or for Files.ServerName.
+//   - After a READONLY reply all connections are closed, so that the next commands find the
+//     new master.
 func New(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 	return Files{}.New(rawURL, timeout)
 }
@@ -53,16 +61,21 @@ func newSingle(parsed *url.URL, timeout time.Duration, files Files) (redis.Unive
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", redacted(parsed), err)
 	}
-	overwrite(options, fixedOptions(files, options.TLSConfig, timeout))
-	return redis.NewClient(options), nil
+	connections := newConnections(files, options.TLSConfig)
+	overwrite(options, fixedOptions(files, connections.dial, timeout))
+	client := redis.NewClient(options)
+	client.AddHook(dropReadOnly{connections})
+	return client, nil
 }
 
-// fixedOptions returns the options that a URL cannot change, for a single server and for a
-// cluster.
-func fixedOptions(files Files, tlsConfig *tls.Config, timeout time.Duration) *redis.UniversalOptions {
+// dialFunc opens a connection.
+type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// fixedOptions returns the options that a URL cannot change, for every kind of client.
+func fixedOptions(files Files, dial dialFunc, timeout time.Duration) *redis.UniversalOptions {
 	return &redis.UniversalOptions{
 		CredentialsProviderContext: files.credentialsProvider(),
-		Dialer:                     files.dialer(tlsConfig),
+		Dialer:                     dial,
 		MaxRetries:                 -1,
 		DialerRetries:              1,
 		DialTimeout:                dialTimeout,
@@ -84,6 +97,17 @@ func overwrite(options any, fixed *redis.UniversalOptions) {
 			target.FieldByName(source.Type().Field(i).Name).Set(value)
 		}
 	}
+}
+
+// checkAddresses returns an error unless each address is host:port.
+func checkAddresses(addrs []string) error {
+	for _, addr := range addrs {
+		// The error must not repeat the address, which may contain a password.
+		if _, _, err := net.SplitHostPort(addr); err != nil || strings.Contains(addr, "@") {
+			return errors.New("addr: want host:port")
+		}
+	}
+	return nil
 }
 
 // redacted returns the URL without password and query.

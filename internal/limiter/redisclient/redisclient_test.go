@@ -16,12 +16,18 @@ import (
 
 func TestNewRejectsURL(t *testing.T) {
 	for url, want := range map[string]string{
-		"":                                 `scheme "": want redis://, rediss://, redis-cluster:// or rediss-cluster://`,
-		"http://localhost":                 `scheme "http": want redis://`,
-		"redis-sentinel://localhost:26379": "scheme redis-sentinel:// is not supported yet",
-		"redis://u:secret@\x7f":            "not a URL",
-		"redis://u:secret@h:6379/many":     "redis://u:xxxxx@h:6379/many",
-		"redis://h:6379?password=secret":   "redis://h:6379: redis: unexpected option: password",
+		"":                               `scheme "": want redis://, redis-cluster:// or redis-sentinel://, or with TLS rediss://`,
+		"http://localhost":               `scheme "http": want redis://`,
+		"redis://u:secret@\x7f":          "not a URL",
+		"redis://u:secret@h:6379/many":   "redis://u:xxxxx@h:6379/many",
+		"redis://h:6379?password=secret": "redis://h:6379: redis: unexpected option: password",
+
+		"redis-sentinel://u:secret@h":                 "redis-sentinel://u:xxxxx@h: want the name of the master after the address",
+		"redis-sentinel:///master":                    "want the address of a sentinel",
+		"redis-sentinel://h/master/db":                "redis-sentinel://h/master/db: redis: invalid database number",
+		"redis-sentinel://h/master?addr=secret":       "redis-sentinel://h/master: addr: want host:port",
+		"redis-sentinel://h/master?addr=u:secret@h:1": "redis-sentinel://h/master: addr: want host:port",
+		"rediss-sentinel://h/master?password=secret":  "rediss-sentinel://h/master: redis: unexpected option: password",
 
 		"redis-cluster://u:secret@h:6379/1":             "redis-cluster://u:xxxxx@h:6379/1: a cluster has no numbered databases",
 		"redis-cluster://u:secret@h?addr=h2":            "redis-cluster://u:xxxxx@h: addr: want host:port",

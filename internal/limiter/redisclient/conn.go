@@ -1,0 +1,160 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisclient
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+)
+
+// connections opens the connections of one client and keeps track of them until they are
+// closed, so that those to a server that is no longer the master can be closed.
+type connections struct {
+	files Files
+	tls   *tls.Config // nil without TLS
+	// first is called when the first connection opens, last when the last one has closed.
+	// Both must not block.
+	first, last func()
+
+	mu         sync.Mutex
+	open       map[*conn]struct{}
+	generation uint64
+}
+
+func newConnections(files Files, base *tls.Config) *connections {
+	return &connections{
+		files: files, tls: base, first: func() {}, last: func() {},
+		open: map[*conn]struct{}{},
+	}
+}
+
+// dial connects to the address, with the certificates that the files hold now.
+func (c *connections) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	raw, err := c.dialRaw(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	opened := &conn{Conn: raw, addr: addr, owner: c}
+	c.add(opened)
+	// The pool detects dead idle connections only on a connection that is a syscall.Conn,
+	// which one with TLS must not be.
+	if system, ok := raw.(syscall.Conn); ok {
+		return plainConn{opened, system}, nil
+	}
+	return opened, nil
+}
+
+func (c *connections) dialRaw(ctx context.Context, network, addr string) (net.Conn, error) {
+	plain := net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}
+	if c.tls == nil {
+		return plain.DialContext(ctx, network, addr)
+	}
+	config, err := c.files.tlsConfig(c.tls)
+	if err != nil {
+		return nil, err
+	}
+	return (&tls.Dialer{NetDialer: &plain, Config: config}).DialContext(ctx, network, addr)
+}
+
+func (c *connections) add(opened *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	opened.generation = c.generation
+	c.open[opened] = struct{}{}
+	if len(c.open) == 1 {
+		c.first()
+	}
+}
+
+func (c *connections) remove(closed *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, found := c.open[closed]; !found {
+		return
+	}
+	delete(c.open, closed)
+	if len(c.open) == 0 {
+		c.last()
+	}
+}
+
+// currentGeneration returns the generation of connections that are opened now.
+func (c *connections) currentGeneration() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.generation
+}
+
+// closeUpTo closes the connections of that generation and of earlier ones. A command that is
+// in flight on one of them fails; it is not sent again.
+func (c *connections) closeUpTo(generation uint64) {
+	c.mu.Lock()
+	if generation == c.generation {
+		c.generation++
+	}
+	c.mu.Unlock()
+	c.closeIf(func(opened *conn) bool { return opened.generation <= generation })
+}
+
+// closeExcept closes the connections to other addresses.
+func (c *connections) closeExcept(addr string) {
+	c.closeIf(func(opened *conn) bool { return opened.addr != addr })
+}
+
+func (c *connections) closeIf(condition func(*conn) bool) {
+	c.mu.Lock()
+	var chosen []*conn
+	for opened := range c.open {
+		if condition(opened) {
+			chosen = append(chosen, opened)
+		}
+	}
+	c.mu.Unlock()
+	for _, opened := range chosen {
+		_ = opened.Close()
+	}
+}
+
+// errTooManyClients is the reply of a server that has reached maxclients. The server then
+// closes the connection, so without this error a command would only report the closed
+// connection. With TLS the server closes the connection without this reply.
+var errTooManyClients = errors.New("ERR max number of clients reached")
+
+// conn is one connection of a client.
+type conn struct {
+	net.Conn
+	addr       string
+	owner      *connections
+	generation uint64
+	hasRead    bool // used by the reader only
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if !c.hasRead && n > 0 {
+		c.hasRead = true
+		if bytes.HasPrefix(p[:n], []byte("-"+errTooManyClients.Error())) {
+			return 0, errTooManyClients
+		}
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.owner.remove(c)
+	return c.Conn.Close()
+}
+
+// plainConn is a connection without TLS.
+type plainConn struct {
+	*conn
+	syscall.Conn
+}
