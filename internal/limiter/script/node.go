@@ -218,8 +218,9 @@ func (n *node) probeUntilUp(key Key) {
 	for range time.Tick(probePause) {
 		ctx, cancel := context.WithTimeout(context.Background(), n.timeout) //nolint:forbidigo // no caller waits for it
 		err := n.probe(ctx, key)
+		late := ctx.Err() != nil // calls would fail, even if the probe did not
 		cancel()
-		if err == nil || errors.Is(err, redis.ErrClosed) {
+		if err == nil && !late || errors.Is(err, redis.ErrClosed) {
 			break
 		}
 	}

@@ -51,10 +51,13 @@ func (s *Store) newNode(send, resend sender) *node {
 	return n
 }
 
-// probe writes a key beside those of the key: what a node without memory, or one that has
-// become a replica, rejects.
+// probeScript is a write in a script, like a call.
+var probeScript = redis.NewScript(`return redis.call("SET", KEYS[1], "", "PX", ARGV[1])`)
+
+// probe writes a key beside those of the key, in a script: what a node rejects that has become a
+// replica, has no memory or forbids scripts.
 func (s *Store) probe(ctx context.Context, key Key) error {
-	return s.client.Set(ctx, s.key(key, probeKey), "", probeLife).Err()
+	return probeScript.Run(ctx, s.client, []string{s.key(key, probeKey)}, probeLife.Milliseconds()).Err()
 }
 
 // probeLife is how long the key of a probe exists.
