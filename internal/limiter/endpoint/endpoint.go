@@ -100,7 +100,9 @@ func New(o Options) *Endpoint {
 	}
 	e := &Endpoint{options: o, ignored: forwarded.NewIgnored(o.Registry, o.Logger)}
 	e.traceRedis()
-	store := script.NewStore(script.Options{Client: o.Redis, Prefix: o.RedisPrefix, Timeout: o.StoreTimeout})
+	store := script.NewStore(script.Options{
+		Client: o.Redis, Prefix: o.RedisPrefix, Timeout: o.StoreTimeout, Registerer: o.Registry,
+	})
 	e.denials = script.NewDenialCache(store, o.Now)
 	e.memory = flood.NewMemory(store.MemoryUse, o.Logger)
 	e.Engine = engine.New(engine.Options{

@@ -7,12 +7,13 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// clusterNodes are the nodes of a Redis Cluster. A node keeps its queue and its breaker as long
-// as the process runs.
+// clusterNodes are the nodes of a Redis Cluster. A node keeps its queue and its breaker while
+// calls are sent to it.
 type clusterNodes struct {
 	store  *Store
 	client *redis.ClusterClient
@@ -25,7 +26,11 @@ func newClusterNodes(s *Store, client *redis.ClusterClient) *clusterNodes {
 }
 
 // unknown is the address of the node for all calls while the client does not know the slots.
-const unknown = ""
+const unknown = "unknown"
+
+// nodeLife is how long a node without calls remains in the metrics. A node that has left the
+// cluster gets none.
+const nodeLife = 10 * time.Minute
 
 // of returns the node that has the key.
 func (c *clusterNodes) of(ctx context.Context, key Key) *node {
@@ -39,8 +44,9 @@ func (c *clusterNodes) of(ctx context.Context, key Key) *node {
 	}
 	master, err := c.client.MasterForKey(ctx, c.store.key(key, ""))
 	if err != nil {
-		n := c.node(unknown)
-		n.record(&StoreError{Cause: causeOf(ctx, err), Err: err}, key) //nolint:contextcheck // no caller waits for a probe
+		n, failure := c.node(unknown), &StoreError{Cause: causeOf(ctx, err), Err: err}
+		n.metrics.fail(failure)
+		n.record(failure, key) //nolint:contextcheck // no caller waits for a probe
 		return n
 	}
 	c.loaded.Store(true)
@@ -51,8 +57,24 @@ func (c *clusterNodes) node(address string) *node {
 	if n, ok := c.nodes.Load(address); ok {
 		return n.(*node) //nolint:forcetypeassert // only nodes are stored
 	}
-	n, _ := c.nodes.LoadOrStore(address, c.store.newNode(c.send, c.resend))
+	n, _ := c.nodes.LoadOrStore(address, c.store.newNode(address, c.send, c.resend))
 	return n.(*node) //nolint:forcetypeassert // only nodes are stored
+}
+
+// recent returns the nodes by address, and forgets those that had no calls for nodeLife.
+func (c *clusterNodes) recent() map[string]*node {
+	since := time.Now().Add(-nodeLife) //nolint:forbidigo // the age of calls
+	recent := map[string]*node{}
+	for key, value := range c.nodes.Range {
+		address, n := key.(string), value.(*node) //nolint:forcetypeassert // only these are stored
+		if n.isUnusedSince(since) {
+			c.nodes.Delete(address)
+			c.store.metrics.forget(address)
+			continue
+		}
+		recent[address] = n
+	}
+	return recent
 }
 
 // send decides the calls of a batch in one round trip: one EVALSHA for the calls of each key,

@@ -19,6 +19,7 @@
 //	node.go              one Redis node: its queue, its batches in flight
 //	batch.go             one call on its way through a batch
 //	breaker.go           when to stop asking a node
+//	metrics.go           the metrics of the nodes
 //	cluster.go           the nodes of a Redis Cluster
 //	run.go               calls of a batch with the same policies
 //	command.go           the command for a batch

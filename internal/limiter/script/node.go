@@ -37,6 +37,7 @@ type node struct {
 	probe func(ctx context.Context, key Key) error
 	// timeout is how long a batch and a probe wait for the node.
 	timeout time.Duration
+	metrics nodeMetrics
 
 	mu      sync.Mutex
 	queue   []*pending
@@ -46,6 +47,7 @@ type node struct {
 	expires time.Time // when expiry fires; zero if it is stopped
 	breaker breaker
 	reason  *StoreError // why the breaker is open, while it is
+	latest  time.Time   // the deadline of the last call, at first the start of the node
 }
 
 // sender decides the calls of a batch and returns their outcomes in the same order.
@@ -57,8 +59,8 @@ type flight struct {
 	sends int // how often it has been sent
 }
 
-func newNode(timeout time.Duration) *node {
-	n := &node{timeout: timeout}
+func newNode(timeout time.Duration, metrics nodeMetrics) *node {
+	n := &node{timeout: timeout, metrics: metrics, latest: time.Now()} //nolint:forbidigo // the age of the node
 	n.expiry = time.AfterFunc(timeout, n.expire)
 	n.expiry.Stop()
 	return n
@@ -81,14 +83,30 @@ func (n *node) isDown() bool {
 	return n.breaker.isOpen
 }
 
+// state returns the number of queued calls and whether the breaker is open.
+func (n *node) state() (queued int, isOpen bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.queue), n.breaker.isOpen
+}
+
+// isUnusedSince reports whether the node had no call since then and needs no attention.
+func (n *node) isUnusedSince(t time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.latest.Before(t) && len(n.queue) == 0 && !n.breaker.isOpen
+}
+
 // enqueue queues the call, and starts to send the queue unless it is being sent.
 func (n *node) enqueue(p *pending) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.latest = p.deadline
 	if n.breaker.isOpen {
 		return n.reason
 	}
 	if len(n.queue) >= maxQueued {
+		n.metrics.rejections.Inc()
 		return errQueueFull
 	}
 	n.queue = append(n.queue, p)
@@ -139,7 +157,9 @@ func (n *node) fly(f *flight, send sender) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.batch[0].ctx), n.timeout)
 	defer cancel()
 	f.sends++
+	started := time.Now() //nolint:forbidigo // the latency of the round trip
 	outcomes := n.sendSafely(ctx, f.batch, send)
+	n.metrics.observe(time.Since(started), outcomes)
 	n.record(failureOf(outcomes), f.batch[0].call.Entries[0].Key)
 	n.land(f, outcomes)
 }
@@ -205,6 +225,7 @@ func (n *node) record(failure *StoreError, key Key) {
 	if !n.breaker.record(time.Now(), failure != nil) {
 		return
 	}
+	n.metrics.openings.Inc()
 	n.reason = &StoreError{Cause: CauseBreaker, Err: fmt.Errorf("no calls are sent after failures, the last one: %w", failure)}
 	for _, p := range n.queue {
 		p.settle(outcome{err: n.reason})

@@ -25,7 +25,7 @@ type fakeNode struct {
 const fakeTimeout = 20 * time.Millisecond
 
 func newFakeNode() *fakeNode {
-	f := &fakeNode{node: newNode(fakeTimeout)}
+	f := &fakeNode{node: newNode(fakeTimeout, newMetrics().ofNode("fake"))}
 	f.send = func(_ context.Context, batch []*pending) []outcome {
 		f.sent.Add(int64(len(batch)))
 		if err := f.err.Load(); err != nil {

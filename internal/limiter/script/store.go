@@ -8,10 +8,11 @@ import (
 	"errors"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 )
 
-// Options configure a Store. All fields are required.
+// Options configure a Store. All fields but Registerer are required.
 type Options struct {
 	// Client must not retry by itself: a call may have written although its reply was lost.
 	Client redis.UniversalClient
@@ -20,6 +21,8 @@ type Options struct {
 	// Timeout is the longest that Redis may take to answer. A caller with an earlier deadline
 	// waits until shortly before it.
 	Timeout time.Duration
+	// Registerer registers the metrics; nil does not export them.
+	Registerer prometheus.Registerer
 }
 
 // Store decides calls in Redis. It is safe for concurrent use.
@@ -27,6 +30,7 @@ type Store struct {
 	client  redis.UniversalClient
 	prefix  string
 	timeout time.Duration
+	metrics *metrics
 	// route returns the node that has the key.
 	route func(ctx context.Context, key Key) *node
 	// spreads is true if the keys of a call may lie on several nodes.
@@ -35,18 +39,34 @@ type Store struct {
 
 // NewStore returns a Store.
 func NewStore(o Options) *Store {
-	s := &Store{client: o.Client, prefix: o.Prefix + layoutVersion, timeout: o.Timeout}
+	s := &Store{client: o.Client, prefix: o.Prefix + layoutVersion, timeout: o.Timeout, metrics: newMetrics()}
 	if client, ok := o.Client.(*redis.ClusterClient); ok {
-		s.spreads, s.route = true, newClusterNodes(s, client).of
-		return s
+		nodes := newClusterNodes(s, client)
+		s.spreads, s.route, s.metrics.nodes = true, nodes.of, nodes.recent
+	} else {
+		name := nameOf(o.Client)
+		only := s.newNode(name, s.send, s.send)
+		s.route = func(context.Context, Key) *node { return only }
+		s.metrics.nodes = func() map[string]*node { return map[string]*node{name: only} }
 	}
-	only := s.newNode(s.send, s.send)
-	s.route = func(context.Context, Key) *node { return only }
+	if o.Registerer != nil {
+		o.Registerer.MustRegister(s.metrics)
+	}
 	return s
 }
 
-func (s *Store) newNode(send, resend sender) *node {
-	n := newNode(s.timeout)
+// nameOf returns the name of the only node of a client: its address, or the name of the master
+// that sentinels watch.
+func nameOf(client redis.UniversalClient) string {
+	if single, ok := client.(*redis.Client); ok {
+		return single.Options().Addr
+	}
+	return unknown
+}
+
+// newNode returns a node with that name in metrics.
+func (s *Store) newNode(name string, send, resend sender) *node {
+	n := newNode(s.timeout, s.metrics.ofNode(name))
 	n.send, n.resend, n.probe = send, resend, s.probe
 	return n
 }
