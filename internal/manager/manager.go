@@ -79,6 +79,10 @@ func Run(ctx context.Context, o Options) error {
 	}
 
 	group, ctx := errgroup.WithContext(ctx)
+	monitor := redisclient.NewMonitor(redisclient.MonitorOptions{
+		Counters: counterClient, Registry: registryClient, Logger: o.Logger, Registerer: o.Registry,
+	})
+	group.Go(func() error { return monitor.Start(ctx) })
 	o.Redis = counterClient
 	o.Metrics = prometheus.Gatherers{o.Registry, crmetrics.Registry}
 	if o.Controllers {

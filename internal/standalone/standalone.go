@@ -34,6 +34,7 @@ type Endpoint struct {
 	*endpoint.Endpoint
 	options  Options
 	files    *policyFiles
+	monitor  *redisclient.Monitor // nil for an embedded Redis
 	badFiles prometheus.Gauge
 	// loggedProblems are the problems that were logged, by file.
 	loggedProblems map[string]string
@@ -88,6 +89,11 @@ func (e *Endpoint) connect() error {
 	}
 	e.close = append(e.close, func() { _ = client.Close() })
 	e.options.Redis = client
+	if e.options.RedisURL != "" {
+		e.monitor = redisclient.NewMonitor(redisclient.MonitorOptions{
+			Counters: client, Logger: e.options.Logger, Registerer: e.options.Registry,
+		})
+	}
 	return nil
 }
 
@@ -107,6 +113,9 @@ func (e *Endpoint) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return e.Endpoint.Run(ctx) })
 	group.Go(func() error { return e.watch(ctx) })
+	if e.monitor != nil {
+		group.Go(func() error { return e.monitor.Start(ctx) })
+	}
 	err := group.Wait()
 	e.options.Logger.Info("Stopped")
 	return err

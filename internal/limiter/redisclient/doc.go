@@ -12,4 +12,6 @@
 //	cluster.go      the client of a Redis Cluster, which never retries a command
 //	sentinel.go     the client of a master that sentinels name
 //	sentinels.go    finding and watching that master
+//	server.go       the supported servers and versions
+//	monitor.go      Monitor: whether Redis is available, and the connections
 package redisclient
