@@ -223,6 +223,16 @@ func TestRedisCredentialsComeFromASecret(t *testing.T) {
 		"--redis-username-file=/etc/weir/redis/username", "--redis-password-file=/etc/weir/redis/password",
 		"--redis-ca-file=/etc/weir/redis/ca.crt", "--redis-cert-file=/etc/weir/redis/tls.crt", "--redis-key-file=/etc/weir/redis/tls.key"))
 
+	sentinel := render(t, "weir", variants["sentinel"]...)
+	g.Expect(weirContainers(t, sentinel)["weir-manager"].Args).To(ContainElements(
+		"--redis-url=rediss-sentinel://a.example:26379/m/2?addr=b.example:26379&addr=c.example:26379", "--redis-server-name=redis.example",
+		"--redis-password-file=/etc/weir/redis/password", "--redis-sentinel-username-file=/etc/weir/redis/sentinel-username",
+		"--redis-sentinel-password-file=/etc/weir/redis/sentinel-password"))
+	mounted := of[appsv1.Deployment](t, sentinel, "Deployment")[0].Spec.Template.Spec.Volumes[0].Secret
+	g.Expect(mounted.Items).To(ConsistOf(
+		corev1.KeyToPath{Key: "password", Path: "password"}, corev1.KeyToPath{Key: "suser", Path: "sentinel-username"},
+		corev1.KeyToPath{Key: "spassword", Path: "sentinel-password"}))
+
 	// config/redis-secret adds the same to config/default.
 	folder := filepath.Join(root, "config", "default")
 	overlay := t.TempDir()

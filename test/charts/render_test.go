@@ -38,7 +38,11 @@ var variants = map[string][]string{
 	"split":        {redisURL, "split.enabled=true"},
 	"cert-manager": {redisURL, "webhook.certManager.enabled=true"},
 	"an issuer":    {redisURL, "webhook.certManager.enabled=true", "webhook.certManager.issuerRef.name=ours", "webhook.certManager.issuerRef.kind=ClusterIssuer"},
-	"bundled":      {"redis.bundled.enabled=true", "redis.bundled.image=redis:7.4"},
+	"sentinel": {
+		`redis.url=rediss-sentinel://a.example:26379/m/2?addr=b.example:26379&addr=c.example:26379`, "redis.serverName=redis.example",
+		"redis.existingSecret=redis", "redis.secretKeys.sentinelUsername=suser", "redis.secretKeys.sentinelPassword=spassword",
+	},
+	"bundled": {"redis.bundled.enabled=true", "redis.bundled.image=redis:7.4"},
 	"little": {
 		redisURL, "webhook.enabled=false", "networkPolicy.enabled=false", "podDisruptionBudget.enabled=false",
 		"crds.enabled=false", "rbac.create=false", "serviceAccount.create=false", "topologySpread.topologyKeys=null",

@@ -13,6 +13,12 @@
 {{- if .password }}
 - --redis-password-file=/etc/weir/redis/password
 {{- end }}
+{{- if .sentinelUsername }}
+- --redis-sentinel-username-file=/etc/weir/redis/sentinel-username
+{{- end }}
+{{- if .sentinelPassword }}
+- --redis-sentinel-password-file=/etc/weir/redis/sentinel-password
+{{- end }}
 {{- if .ca }}
 - --redis-ca-file=/etc/weir/redis/ca.crt
 {{- end }}
@@ -21,6 +27,9 @@
 - --redis-key-file=/etc/weir/redis/tls.key
 {{- end }}
 {{- end }}
+{{- end }}
+{{- with $values.redis.serverName }}
+- {{ printf "--redis-server-name=%s" . | quote }}
 {{- end }}
 - --installation={{ $values.installation }}
 - --store-timeout={{ $values.storeTimeout }}
@@ -82,7 +91,7 @@
     secretName: {{ $values.redis.existingSecret }}
     defaultMode: 0440
     items:
-    {{- $files := dict "username" "username" "password" "password" "ca" "ca.crt" "certificate" "tls.crt" "privateKey" "tls.key" }}
+    {{- $files := dict "username" "username" "password" "password" "sentinelUsername" "sentinel-username" "sentinelPassword" "sentinel-password" "ca" "ca.crt" "certificate" "tls.crt" "privateKey" "tls.key" }}
     {{- range $value, $path := $files }}
     {{- with get $values.redis.secretKeys $value }}
     - {key: {{ . | quote }}, path: {{ $path }}}

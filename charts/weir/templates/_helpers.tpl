@@ -110,19 +110,28 @@ redis://{{ include "weir.fullname" . }}-redis:6379
 {{- fail "redis.existingSecret: the bundled Redis has no credentials" -}}
 {{- end -}}
 {{- with .redis.secretKeys -}}
-{{- if not (or .username .password .ca .certificate) -}}
+{{- if not (or .username .password .sentinelPassword .ca .certificate) -}}
 {{- fail "redis.secretKeys: name a key, or leave redis.existingSecret empty" -}}
 {{- end -}}
 {{- if and .username (not .password) -}}
 {{- fail "redis.secretKeys.username: needs redis.secretKeys.password" -}}
 {{- end -}}
+{{- if and .sentinelUsername (not .sentinelPassword) -}}
+{{- fail "redis.secretKeys.sentinelUsername: needs redis.secretKeys.sentinelPassword" -}}
+{{- end -}}
+{{- if and .sentinelPassword (not (regexMatch "^rediss?-sentinel://" $.Values.redis.url)) -}}
+{{- fail "redis.secretKeys.sentinelPassword: needs a redis.url with redis-sentinel:// or rediss-sentinel://" -}}
+{{- end -}}
 {{- if ne (empty .certificate) (empty .privateKey) -}}
 {{- fail "redis.secretKeys.certificate, redis.secretKeys.privateKey: need each other" -}}
 {{- end -}}
 {{- if and (or .ca .certificate) (not (hasPrefix "rediss" $.Values.redis.url)) -}}
-{{- fail "redis.secretKeys.ca, redis.secretKeys.certificate: need a redis.url with rediss:// or rediss-cluster://" -}}
+{{- fail "redis.secretKeys.ca, redis.secretKeys.certificate: need a redis.url with rediss://, rediss-cluster:// or rediss-sentinel://" -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- if and .redis.serverName (not (hasPrefix "rediss" .redis.url)) -}}
+{{- fail "redis.serverName: needs a redis.url with rediss://, rediss-cluster:// or rediss-sentinel://" -}}
 {{- end -}}
 {{- if and .tls.enabled (not .tls.existingSecret) -}}
 {{- fail "tls.existingSecret: set the Secret with tls.crt and tls.key" -}}
