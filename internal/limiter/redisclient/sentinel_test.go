@@ -205,7 +205,7 @@ func TestSentinelCredentialsMayChange(t *testing.T) {
 	set("weir", "data1", s.Nodes...)
 	allow := func(password string) {
 		for _, sentinel := range s.Sentinels {
-			s.Must(sentinel, "ACL", "SETUSER", "watcher", "reset", "on", ">"+password, "&*", "-@all",
+			s.Must(sentinel, "ACL", "SETUSER", "watcher", "reset", "on", ">"+password, "&+switch-master", "-@all",
 				"+auth", "+hello", "+ping", "+subscribe", "+sentinel|master", "+sentinel|get-master-addr-by-name")
 			s.Must(sentinel, "ACL", "SETUSER", "default", "resetpass", ">admin") // no access without the password
 			s.Must(sentinel, "CLIENT", "KILL", "USER", "watcher")
