@@ -62,21 +62,8 @@ func (f Files) New(rawURL string, timeout time.Duration) (redis.UniversalClient,
 
 // validate returns an error if the files cannot be used with the URL, or cannot be read.
 func (f Files) validate(parsed *url.URL) error {
-	switch {
-	case (f.Username != "" || f.Password != "") && parsed.User != nil:
-		return errors.New("credentials are in both the URL and the files: use one of them")
-	case f.Username != "" && f.Password == "":
-		return errors.New("the username file needs a password file")
-	case f.SentinelUsername != "" && f.SentinelPassword == "":
-		return errors.New("the username file of the sentinels needs a password file of the sentinels")
-	case f.SentinelPassword != "" && !strings.HasSuffix(parsed.Scheme, "-sentinel"):
-		return errors.New("credentials of sentinels need redis-sentinel:// or rediss-sentinel://")
-	case (f.Cert == "") != (f.Key == ""):
-		return errors.New("the certificate file and the key file need each other")
-	case (f.CA != "" || f.Cert != "") && !usesTLS(parsed):
-		return errors.New("certificate files need rediss://, rediss-cluster:// or rediss-sentinel://")
-	case f.ServerName != "" && !usesTLS(parsed):
-		return errors.New("a server name needs rediss://, rediss-cluster:// or rediss-sentinel://")
+	if err := errors.Join(f.validateCredentials(parsed), f.validateTLS(parsed)); err != nil {
+		return err
 	}
 	// Report unreadable files now, and not for each connection.
 	for _, files := range []Files{f, f.ofSentinels()} {
@@ -86,6 +73,32 @@ func (f Files) validate(parsed *url.URL) error {
 	}
 	_, err := f.tlsConfig(&tls.Config{MinVersion: tls.VersionTLS12})
 	return err
+}
+
+func (f Files) validateCredentials(parsed *url.URL) error {
+	switch {
+	case (f.Username != "" || f.Password != "") && parsed.User != nil:
+		return errors.New("credentials are in both the URL and the files: use one of them")
+	case f.Username != "" && f.Password == "":
+		return errors.New("the username file needs a password file")
+	case f.SentinelUsername != "" && f.SentinelPassword == "":
+		return errors.New("the username file of the sentinels needs a password file of the sentinels")
+	case f.SentinelPassword != "" && !strings.HasSuffix(parsed.Scheme, "-sentinel"):
+		return errors.New("credentials of sentinels need redis-sentinel:// or rediss-sentinel://")
+	}
+	return nil
+}
+
+func (f Files) validateTLS(parsed *url.URL) error {
+	switch {
+	case (f.Cert == "") != (f.Key == ""):
+		return errors.New("the certificate file and the key file need each other")
+	case (f.CA != "" || f.Cert != "") && !usesTLS(parsed):
+		return errors.New("certificate files need rediss://, rediss-cluster:// or rediss-sentinel://")
+	case f.ServerName != "" && !usesTLS(parsed):
+		return errors.New("a server name needs rediss://, rediss-cluster:// or rediss-sentinel://")
+	}
+	return nil
 }
 
 // usesTLS reports whether the scheme of the URL is one with TLS.

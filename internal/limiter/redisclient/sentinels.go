@@ -21,8 +21,8 @@ const (
 	// the connection to the master.
 	askTimeout = 500 * time.Millisecond
 
-	// watchPeriod is how often each sentinel is asked while connections are open. Messages
-	// announce a switch earlier.
+	// watchPeriod is the time between two questions to each sentinel while connections are
+	// open. Messages announce a switch earlier.
 	watchPeriod = time.Second
 
 	// answerLife is how long an answer counts although its sentinel does not answer any
@@ -53,7 +53,7 @@ type sentinel struct {
 	answer answer // the last one
 }
 
-// answer is what a sentinel returned for the master. The zero value is no answer.
+// answer is what a sentinel returned for the master. It is zero before the first one.
 type answer struct {
 	master string // address
 	epoch  int64  // of the configuration

@@ -46,7 +46,7 @@ func compareVersions(a, b string) int {
 
 func majorMinor(version string) (major, minor int) {
 	parts := strings.SplitN(version, ".", 3)
-	major, _ = strconv.Atoi(parts[0]) // 0 if it is no version
+	major, _ = strconv.Atoi(parts[0]) // 0 if it is unknown
 	if len(parts) > 1 {
 		minor, _ = strconv.Atoi(parts[1])
 	}
