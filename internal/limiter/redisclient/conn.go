@@ -11,6 +11,7 @@ import (
 	"net"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // connections opens the connections of one client and keeps track of them until they are
@@ -158,3 +159,44 @@ type plainConn struct {
 	*conn
 	syscall.Conn
 }
+
+// withLateErrors returns a function that reports the errors of dial when the connection is first
+// used. After failures in a row the pool of the library dials only once a second, and so finds a
+// server that works again late. When to try again is up to the callers: the circuit breaker of
+// decisions, and the registry with its backoff.
+func withLateErrors(dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		opened, err := dial(ctx, network, addr)
+		if err != nil {
+			return failedConn{err}, nil
+		}
+		return opened, nil
+	}
+}
+
+// failedConn is a connection that could not be opened.
+type failedConn struct{ err error }
+
+// Read implements net.Conn.
+func (c failedConn) Read([]byte) (int, error) { return 0, c.err }
+
+// Write implements net.Conn.
+func (c failedConn) Write([]byte) (int, error) { return 0, c.err }
+
+// Close implements net.Conn.
+func (failedConn) Close() error { return nil }
+
+// LocalAddr implements net.Conn.
+func (failedConn) LocalAddr() net.Addr { return &net.TCPAddr{} }
+
+// RemoteAddr implements net.Conn.
+func (failedConn) RemoteAddr() net.Addr { return &net.TCPAddr{} }
+
+// SetDeadline implements net.Conn.
+func (failedConn) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline implements net.Conn.
+func (failedConn) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements net.Conn.
+func (failedConn) SetWriteDeadline(time.Time) error { return nil }

@@ -75,7 +75,7 @@ type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 func fixedOptions(files Files, dial dialFunc, timeout time.Duration) *redis.UniversalOptions {
 	return &redis.UniversalOptions{
 		CredentialsProviderContext: files.credentialsProvider(),
-		Dialer:                     dial,
+		Dialer:                     withLateErrors(dial),
 		MaxRetries:                 -1,
 		DialerRetries:              1,
 		DialTimeout:                dialTimeout,

@@ -4,6 +4,7 @@
 package redisclient_test
 
 import (
+	"syscall"
 	"testing"
 	"time"
 
@@ -42,6 +43,20 @@ func TestNewRejectsURL(t *testing.T) {
 			g.Expect(err.Error()).NotTo(ContainSubstring("secret"))
 		})
 	}
+}
+
+// However often Redis could not be reached, the first command after its return reaches it.
+func TestClientReconnectsAtOnce(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	server := testenv.StartRedis(t)
+	client := newClient(t, server.URL, commandTimeout)
+	server.Stop()
+	for range 100 { // more than the pool has connections
+		g.Expect(client.Ping(t.Context()).Err()).To(MatchError(syscall.ECONNREFUSED))
+	}
+	server.Start()
+	g.Expect(client.Ping(t.Context()).Err()).To(Succeed())
 }
 
 func TestNewConnectsWithUserPasswordAndDatabase(t *testing.T) {

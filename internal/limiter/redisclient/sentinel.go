@@ -16,8 +16,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sentinelPort is the default port of a sentinel.
-const sentinelPort = "26379"
+const (
+	// sentinelPort is the default port of a sentinel.
+	sentinelPort = "26379"
+
+	// masterTimeout bounds one attempt to connect to the master. Attempts that wait for a
+	// master that is gone must not occupy the whole pool when another one takes over.
+	masterTimeout = time.Second
+)
 
 // newSentinel returns a client of the master that the sentinels name. Each new connection
 // asks the sentinels for the master and is used only if that server reports the role of a
@@ -103,6 +109,8 @@ func (s *sentinels) dialMaster(ctx context.Context, network, _ string) (net.Conn
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, masterTimeout)
+	defer cancel()
 	opened, err := s.connections.dial(ctx, network, addr)
 	if err != nil {
 		return nil, fmt.Errorf("master %q at %s: %w", s.master, addr, err)

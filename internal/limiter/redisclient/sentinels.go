@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// askTimeout bounds a question to a sentinel. It must leave a part of dialTimeout for
-	// the connection to the master.
+	// askTimeout bounds a question to a sentinel. With masterTimeout it must be shorter than
+	// dialTimeout.
 	askTimeout = 500 * time.Millisecond
 
 	// watchPeriod is the time between two questions to each sentinel while connections are
