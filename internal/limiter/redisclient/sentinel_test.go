@@ -231,7 +231,7 @@ func TestSentinelCredentialsMayChange(t *testing.T) {
 	s.Failover()
 	g.Eventually(increment, failoverTime).WithArguments(t.Context(), client).Should(Succeed())
 	g.Expect(s.Client(s.Nodes[1]).Get(t.Context(), "k").Val()).To(Equal("1"))
-	g.Expect(s.Must(s.Sentinels[0], "CLIENT", "LIST")).To(ContainSubstring("user=watcher"))
+	g.Eventually(func() any { return s.Must(s.Sentinels[0], "CLIENT", "LIST") }, failoverTime).Should(ContainSubstring("user=watcher"))
 }
 
 func TestSentinelWithTLSAndServerName(t *testing.T) {
