@@ -10,6 +10,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -23,9 +24,10 @@ type connections struct {
 	// Both must not block.
 	first, last func()
 
-	mu         sync.Mutex
-	open       map[*conn]struct{}
-	generation uint64
+	generation atomic.Uint64 // of connections that are opened now
+
+	mu   sync.Mutex
+	open map[*conn]struct{}
 }
 
 func newConnections(files Files, base *tls.Config) *connections {
@@ -66,7 +68,7 @@ func (c *connections) dialRaw(ctx context.Context, network, addr string) (net.Co
 func (c *connections) add(opened *conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	opened.generation = c.generation
+	opened.generation = c.generation.Load()
 	c.open[opened] = struct{}{}
 	if len(c.open) == 1 {
 		c.first()
@@ -85,21 +87,10 @@ func (c *connections) remove(closed *conn) {
 	}
 }
 
-// currentGeneration returns the generation of connections that are opened now.
-func (c *connections) currentGeneration() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.generation
-}
-
 // closeUpTo closes the connections of that generation and of earlier ones. A command that is
 // in flight on one of them fails; it is not sent again.
 func (c *connections) closeUpTo(generation uint64) {
-	c.mu.Lock()
-	if generation == c.generation {
-		c.generation++
-	}
-	c.mu.Unlock()
+	c.generation.CompareAndSwap(generation, generation+1)
 	c.closeIf(func(opened *conn) bool { return opened.generation <= generation })
 }
 

@@ -22,7 +22,7 @@ func (dropReadOnly) DialHook(next redis.DialHook) redis.DialHook { return next }
 // ProcessHook implements redis.Hook.
 func (d dropReadOnly) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		generation := d.connections.currentGeneration()
+		generation := d.connections.generation.Load()
 		err := next(ctx, cmd)
 		if isReadOnly(cmd, err) {
 			d.connections.closeUpTo(generation)
@@ -34,7 +34,7 @@ func (d dropReadOnly) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // ProcessPipelineHook implements redis.Hook.
 func (d dropReadOnly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		generation := d.connections.currentGeneration()
+		generation := d.connections.generation.Load()
 		err := next(ctx, cmds)
 		for _, cmd := range cmds {
 			if isReadOnly(cmd, cmd.Err()) {
