@@ -121,3 +121,9 @@ func TestMetricsForgetNodesThatAreGone(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(exposition(t, store.metrics)).To(ContainSubstring("round_trip_duration_seconds " + first + " 1\n"))
 }
+
+func TestObservingARoundTripAllocatesNothing(t *testing.T) {
+	m := newMetrics().ofNode("a:1")
+	outcomes := make([]outcome, maxBatchCalls)
+	NewWithT(t).Expect(testenv.FewestAllocations(func() { m.observe(time.Millisecond, outcomes) })).To(BeZero())
+}
