@@ -159,7 +159,7 @@ func withLateErrors(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		opened, err := dial(ctx, network, addr)
 		if err != nil {
-			return failedConn{err}, nil
+			return failedConn{err}, nil //nolint:nilerr // reported by the connection
 		}
 		return opened, nil
 	}

@@ -127,6 +127,43 @@ func TestCertificateFiles(t *testing.T) {
 	g.Expect(ping(redisclient.Files{CA: s.path("ca.crt"), Cert: stranger, Key: strangerKey})).To(HaveOccurred())
 }
 
+// Nodes may announce addresses while their certificates have a name.
+func TestServerName(t *testing.T) {
+	t.Parallel()
+	s := secrets{t, t.TempDir()}
+	authority := testenv.NewAuthority(t)
+	cert, key := authority.Issue(t, "redis", "redis.example")
+	addr := testenv.FreeAddr(t)
+	_, port, err := net.SplitHostPort(addr)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	ca := s.write("ca.crt", string(authority.PEM))
+	testenv.StartRedis(t, "--tls-port", port, "--tls-cert-file", s.write("tls.crt", string(cert)),
+		"--tls-key-file", s.write("tls.key", string(key)), "--tls-ca-cert-file", ca, "--tls-auth-clients", "no")
+	for _, scheme := range []string{"rediss://", "rediss-cluster://"} {
+		for name, want := range map[string]string{
+			"":              "127.0.0.1",
+			"other.example": "other.example",
+			"redis.example": "", // reaches Redis, which is not in a cluster
+		} {
+			t.Run(scheme+name, func(t *testing.T) {
+				g := NewWithT(t)
+				client, err := redisclient.Files{CA: ca, ServerName: name}.New(scheme+addr, commandTimeout)
+				g.Expect(err).NotTo(HaveOccurred())
+				defer func() { _ = client.Close() }()
+				err = client.Ping(t.Context()).Err()
+				switch {
+				case want != "":
+					g.Expect(err).To(MatchError(And(ContainSubstring("x509"), ContainSubstring(want))))
+				case scheme == "rediss://":
+					g.Expect(err).NotTo(HaveOccurred())
+				default:
+					g.Expect(err).To(MatchError(ContainSubstring("cluster support disabled")))
+				}
+			})
+		}
+	}
+}
+
 func TestFilesAreReadForEachConnection(t *testing.T) {
 	g := NewWithT(t)
 	ctx := t.Context()
