@@ -1,0 +1,12 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package faults runs real weir processes on real Redis servers under continuous load, and breaks
+// something. The clients record every call; a checker judges the history: what was admitted beyond
+// the quota, and for how long failure modes decided. docs/reliability.md has the figures.
+//
+// Reading order: history_test.go (calls and what is wrong with them), checker_test.go (wrong
+// histories), weir_test.go (weir processes), load_test.go (the clients), run_test.go (one fault
+// under load), single_test.go, cluster_test.go and processes_test.go (the faults), page_test.go
+// (docs/reliability.md), soak_test.go (random faults).
+package faults

@@ -1,0 +1,117 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	clients = 12
+	// pause is the time between two calls of a client.
+	pause = 12 * time.Millisecond
+	// keys is the number of keys of the policies with an hourly quota.
+	keys = 3
+	// overflowKey is the key of calls that were decided by the budget of new keys.
+	overflowKey = "overflow"
+)
+
+// load is clients that call the weir processes in turn until the load is stopped.
+type load struct {
+	history
+	targets []*weir
+	client  *http.Client
+	next    atomic.Int64
+	cancel  context.CancelFunc
+	wait    sync.WaitGroup
+}
+
+// startLoad starts the clients.
+func startLoad(tb testing.TB, targets ...*weir) *load {
+	tb.Helper()
+	l := &load{targets: targets, client: &http.Client{
+		Transport: &http.Transport{MaxIdleConnsPerHost: clients, DisableCompression: true}, Timeout: 5 * time.Second,
+	}}
+	var ctx context.Context
+	ctx, l.cancel = context.WithCancel(tb.Context())
+	for i := range clients {
+		l.wait.Go(func() { l.run(ctx, i) })
+	}
+	tb.Cleanup(func() { l.stop() })
+	return l
+}
+
+// stop stops the clients and waits for their last calls.
+func (l *load) stop() {
+	l.cancel()
+	l.wait.Wait()
+	l.client.CloseIdleConnections()
+}
+
+// run sends the calls of one client: half of them to quotas that end, half to one that does not.
+func (l *load) run(ctx context.Context, client int) {
+	ticker := time.NewTicker(pause)
+	defer ticker.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		key := fmt.Sprint("key-", n%keys)
+		switch n % 4 {
+		case 0:
+			l.call("open", key)
+		case 1:
+			l.call("closed", key)
+		case 2:
+			l.call("second", "key")
+		default:
+			l.call("many", fmt.Sprintf("key-%d-%d", client, n%50))
+		}
+	}
+}
+
+// call makes one call and records it.
+func (l *load) call(policy, key string) {
+	body := fmt.Sprintf(`{"policies":["faults/%s"],"key":%q}`, policy, key)
+	r := record{start: time.Now(), policy: policy, key: key, cost: 1}
+	response, err := l.post(body)
+	r.end = time.Now()
+	if err != nil {
+		r.failed = true
+		l.add(r)
+		return
+	}
+	_ = response.Body.Close()
+	r.allowed = response.StatusCode == http.StatusOK
+	r.degraded = response.Header.Get("Weir-Degraded")
+	if response.Header.Get("Weir-Overflow") != "" {
+		r.key = overflowKey // Redis is nearly full, and the key was new
+	}
+	r.failed = response.StatusCode >= 500 && r.degraded == ""
+	l.add(r)
+}
+
+// post sends the body to the next process; if that refuses the connection, to the next one, as a
+// load balancer does.
+func (l *load) post(body string) (response *http.Response, err error) {
+	for range l.targets {
+		target := l.targets[int(l.next.Add(1))%len(l.targets)]
+		response, err = l.client.Post("http://"+target.address+"/v1/check", "application/json", strings.NewReader(body))
+		if err == nil || !errors.Is(err, syscall.ECONNREFUSED) {
+			return response, err
+		}
+	}
+	return nil, err
+}

@@ -1,0 +1,127 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// durable are the arguments of a Redis that loses nothing when it is killed.
+var durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
+
+// single is one Redis behind a proxy.
+type single struct {
+	redis *testenv.Redis
+	proxy *testenv.Proxy
+	admin *redis.Client // not through the proxy
+}
+
+func startSingle(t *testing.T, args ...string) *single {
+	t.Helper()
+	s := &single{redis: testenv.StartRedis(t, args...)}
+	s.proxy = testenv.StartProxy(t, s.redis.Addr)
+	s.admin = redis.NewClient(&redis.Options{Addr: s.redis.Addr})
+	t.Cleanup(func() { _ = s.admin.Close() })
+	return s
+}
+
+// must runs a command on the Redis.
+func (s *single) must(t *testing.T, args ...any) {
+	t.Helper()
+	NewWithT(t).Expect(s.admin.Do(t.Context(), args...).Err()).To(Succeed())
+}
+
+// system returns one weir process on the Redis.
+func (s *single) system(begin, end func()) *system {
+	return &system{redisURL: "redis://" + s.proxy.Addr, begin: begin, end: end}
+}
+
+// singleFaults are the faults of one Redis.
+var singleFaults = []fault{
+	{name: "Redis killed and restarted with its data (`appendfsync always`)", length: 2 * time.Second, degrades: true, setup: func(t *testing.T) *system {
+		s := startSingle(t, durable...)
+		return s.system(s.redis.Stop, s.redis.Start)
+	}},
+	{name: "Redis killed and restarted without its data", length: 2 * time.Second, degrades: true, incidents: 1, setup: func(t *testing.T) *system {
+		s := startSingle(t)
+		return s.system(s.redis.Stop, s.redis.Start)
+	}},
+	{name: "Redis frozen for 5 s (`SIGSTOP`)", length: 5 * time.Second, degrades: true, setup: func(t *testing.T) *system {
+		s := startSingle(t)
+		return s.system(s.redis.Pause, s.redis.Resume)
+	}},
+	{name: "network swallows all bytes", length: 3 * time.Second, degrades: true, setup: func(t *testing.T) *system {
+		s := startSingle(t)
+		return s.system(s.proxy.BlackHole, s.proxy.Heal)
+	}},
+	{name: "replies delayed by 100 ms", length: 3 * time.Second, degrades: true, setup: func(t *testing.T) *system {
+		s := startSingle(t)
+		return s.system(func() { s.proxy.Delay(100 * time.Millisecond) }, s.proxy.Heal)
+	}},
+	{name: "connections reset in the middle of replies", length: 2 * time.Second, degrades: true, setup: func(t *testing.T) *system {
+		s := startSingle(t)
+		return s.system(s.proxy.ResetReplies, s.proxy.Heal)
+	}},
+	{name: "`FLUSHALL`", incidents: 1, setup: func(t *testing.T) *system {
+		s := startSingle(t)
+		return s.system(func() { s.must(t, "FLUSHALL") }, nil)
+	}},
+	{name: "`SCRIPT FLUSH`", setup: func(t *testing.T) *system {
+		s := startSingle(t)
+		return s.system(func() { s.must(t, "SCRIPT", "FLUSH") }, nil)
+	}},
+	{name: "`maxmemory` reached", length: 2 * time.Second, degrades: true, setup: func(t *testing.T) *system {
+		s := startSingle(t)
+		return s.system(func() { s.must(t, "CONFIG", "SET", "maxmemory", "1") }, func() { s.must(t, "CONFIG", "SET", "maxmemory", "0") })
+	}},
+	{name: "rights of the ACL user revoked", length: 2 * time.Second, degrades: true, setup: func(t *testing.T) *system {
+		s := startSingle(t)
+		s.must(t, "ACL", "SETUSER", "weir", "on", ">secret", "~*", "&*", "+@all")
+		result := s.system(
+			func() { s.must(t, "ACL", "SETUSER", "weir", "-@all") },
+			func() { s.must(t, "ACL", "SETUSER", "weir", "+@all") },
+		)
+		result.redisURL = "redis://weir:secret@" + s.proxy.Addr
+		return result
+	}},
+	{name: "clock of Redis 1 h back", setup: func(t *testing.T) *system { return clockJump(t, -time.Hour) }},
+	{name: "clock of Redis 1 h forward", incidents: 1, setup: func(t *testing.T) *system { return clockJump(t, time.Hour+time.Minute) }},
+}
+
+// clockJump changes the clock of Redis by d.
+func clockJump(t *testing.T, d time.Duration) *system {
+	t.Helper()
+	process, clock := testenv.StartRedisWithClock(t)
+	stop := make(chan struct{})
+	ended := make(chan struct{})
+	go func() { // the clock of the test stands still by itself
+		defer close(ended)
+		ticker := time.NewTicker(time.Millisecond)
+		defer ticker.Stop()
+		last := time.Now()
+		for {
+			select {
+			case <-stop:
+				return
+			case now := <-ticker.C:
+				clock.Advance(now.Sub(last))
+				last = now
+			}
+		}
+	}()
+	t.Cleanup(func() { close(stop); <-ended })
+	return &system{redisURL: process.URL, begin: func() { clock.Advance(d) }}
+}
+
+func TestFaultsOfOneRedis(t *testing.T) {
+	for i := range singleFaults {
+		t.Run(singleFaults[i].name, func(t *testing.T) { report(t, singleFaults[i].run(t)) })
+	}
+}

@@ -1,0 +1,139 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"bufio"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// storeTimeout is the time that a decision waits for Redis.
+const storeTimeout = 50 * time.Millisecond
+
+// policies are the limits under load.
+const policies = `apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: open, namespace: faults}
+spec:
+  limits: [{name: hourly, algorithm: FixedWindow, threshold: 300, window: 1h}]
+---
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: closed, namespace: faults}
+spec:
+  failureMode: Closed
+  limits: [{name: hourly, algorithm: FixedWindow, threshold: 300, window: 1h}]
+---
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: second, namespace: faults}
+spec:
+  limits: [{name: second, algorithm: SlidingLog, threshold: 20, window: 1s}]
+---
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: many, namespace: faults}
+spec:
+  limits: [{name: hourly, algorithm: TokenBucket, threshold: 1000000, window: 1h}]
+`
+
+// weir is one weir process.
+type weir struct {
+	tb      testing.TB
+	args    []string
+	address string // of the HTTP API
+	metrics string
+	log     *testenv.Log
+	cmd     *exec.Cmd
+}
+
+// startWeir starts weir on the Redis with the URL.
+func startWeir(tb testing.TB, redisURL string, args ...string) *weir {
+	tb.Helper()
+	folder := tb.TempDir()
+	NewWithT(tb).Expect(os.WriteFile(filepath.Join(folder, "policies.yaml"), []byte(policies), 0o600)).To(Succeed())
+	w := &weir{tb: tb, address: testenv.FreeAddr(tb), metrics: testenv.FreeAddr(tb), log: &testenv.Log{}}
+	w.args = append([]string{
+		"standalone", "--policies", folder, "--redis-url", redisURL, "--store-timeout", storeTimeout.String(),
+		"--http-address", w.address, "--grpc-address", "", "--metrics-address", w.metrics,
+	}, args...)
+	w.start()
+	tb.Cleanup(func() {
+		w.stop(syscall.SIGTERM)
+		if tb.Failed() {
+			tb.Logf("weir on %s:\n%s", w.address, w.log.String())
+		}
+	})
+	return w
+}
+
+// start starts the process and waits until it is ready.
+func (w *weir) start() {
+	w.tb.Helper()
+	w.cmd = exec.Command(testenv.Weir(w.tb), w.args...)
+	w.cmd.Stdout, w.cmd.Stderr = w.log, w.log
+	w.cmd.SysProcAttr = testenv.DieWithParent()
+	g := NewWithT(w.tb)
+	g.Expect(w.cmd.Start()).To(Succeed())
+	g.Eventually(func() error { return get("http://" + w.address + "/readyz") }, "20s", "5ms").Should(Succeed(), w.log.String)
+}
+
+// stop ends the process by the signal, unless it has ended.
+func (w *weir) stop(signal syscall.Signal) {
+	if w.cmd == nil {
+		return
+	}
+	_ = w.cmd.Process.Signal(signal)
+	_ = w.cmd.Wait()
+	w.cmd = nil
+}
+
+func get(url string) error {
+	response, err := http.Get(url)
+	if err != nil {
+		return err
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return errors.New(response.Status)
+	}
+	return nil
+}
+
+// metric returns the sum of the series of a metric.
+func (w *weir) metric(name string) (sum float64) {
+	w.tb.Helper()
+	g := NewWithT(w.tb)
+	response, err := http.Get("http://" + w.metrics + "/metrics")
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = response.Body.Close() }()
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		series, value, _ := strings.Cut(lines.Text(), " ")
+		if found, _, _ := strings.Cut(series, "{"); found != name {
+			continue
+		}
+		if _, labels, ok := strings.Cut(lines.Text(), "} "); ok {
+			value = labels
+		}
+		n, err := strconv.ParseFloat(value, 64)
+		g.Expect(err).NotTo(HaveOccurred())
+		sum += n
+	}
+	g.Expect(lines.Err()).NotTo(HaveOccurred())
+	return sum
+}
