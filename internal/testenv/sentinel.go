@@ -37,6 +37,9 @@ type SentinelOptions struct {
 	Args []string
 	// Config are further lines of the configuration of every sentinel.
 	Config []string
+	// Partitionable puts a proxy between the first master and all others: the replica, the sentinels
+	// and the clients that ask them.
+	Partitionable bool
 	// Cert, Key and CA are the files of the certificate that every server uses, for TLS.
 	Cert, Key, CA string
 }
@@ -48,6 +51,9 @@ type RedisSentinel struct {
 
 	// Sentinels are the sentinels.
 	Sentinels []*Redis
+
+	// Proxy is the proxy in front of the first master of a Partitionable RedisSentinel.
+	Proxy *Proxy
 
 	// URL is the redis-sentinel:// or rediss-sentinel:// URL that names all sentinels.
 	URL string
@@ -63,8 +69,12 @@ func StartRedisSentinel(tb testing.TB, o SentinelOptions) *RedisSentinel {
 	tb.Helper()
 	s := &RedisSentinel{tb: tb, options: o, clients: map[*Redis]*redis.Client{}}
 	master := s.startNode(o.Args)
+	s.Nodes = []*Redis{master}
+	if o.Partitionable {
+		s.Proxy = StartProxy(tb, s.Address(master))
+	}
 	replica := s.startNode(append(slices.Clone(o.Args), "--replicaof", hostOf(master.Addr)+" "+portOf(s.Address(master))))
-	s.Nodes = []*Redis{master, replica}
+	s.Nodes = append(s.Nodes, replica)
 	await(tb, "the replica", func() error {
 		return s.expectInfo(master, "replication", "state=online", "connected_slaves:1")
 	})
@@ -139,6 +149,9 @@ func (s *RedisSentinel) addTLS(server *Redis) {
 // Address returns the address of the server that the sentinels announce: the one with TLS, if
 // there is one.
 func (s *RedisSentinel) Address(server *Redis) string {
+	if s.Proxy != nil && server == s.Nodes[0] {
+		return s.Proxy.Addr
+	}
 	if server.tlsAddr != "" {
 		return server.tlsAddr
 	}

@@ -26,12 +26,15 @@ const (
 	overflowKey = "overflow"
 )
 
-// load is clients that call the weir processes in turn until the load is stopped.
+// load is clients that call the weir processes in turn until the load is stopped. Like the endpoints
+// of a Service, a process that is not ready gets no new calls.
 type load struct {
 	history
 	targets []*weir
+	ready   []atomic.Bool
 	client  *http.Client
 	next    atomic.Int64
+	retired atomic.Int64 // the number of the last processes that get no calls
 	cancel  context.CancelFunc
 	wait    sync.WaitGroup
 }
@@ -39,11 +42,15 @@ type load struct {
 // startLoad starts the clients.
 func startLoad(tb testing.TB, targets ...*weir) *load {
 	tb.Helper()
-	l := &load{targets: targets, client: &http.Client{
+	l := &load{targets: targets, ready: make([]atomic.Bool, len(targets)), client: &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: clients, DisableCompression: true}, Timeout: 5 * time.Second,
 	}}
 	var ctx context.Context
 	ctx, l.cancel = context.WithCancel(tb.Context())
+	for i := range targets {
+		l.ready[i].Store(true)
+		l.wait.Go(func() { l.probe(ctx, i) })
+	}
 	for i := range clients {
 		l.wait.Go(func() { l.run(ctx, i) })
 	}
@@ -56,6 +63,23 @@ func (l *load) stop() {
 	l.cancel()
 	l.wait.Wait()
 	l.client.CloseIdleConnections()
+}
+
+// retire ends the calls to the last processes.
+func (l *load) retire(processes int) { l.retired.Store(int64(processes)) }
+
+// probe keeps the readiness of one process up to date.
+func (l *load) probe(ctx context.Context, i int) {
+	ticker := time.NewTicker(pause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			l.ready[i].Store(get("http://"+l.targets[i].address+"/readyz") == nil)
+		}
+	}
 }
 
 // run sends the calls of one client: half of them to quotas that end, half to one that does not.
@@ -103,15 +127,21 @@ func (l *load) call(policy, key string) {
 	l.add(r)
 }
 
-// post sends the body to the next process; if that refuses the connection, to the next one, as a
-// load balancer does.
+// post sends the body to the next process that is ready. If it refuses the connection, the next one
+// gets the call, as with a load balancer.
 func (l *load) post(body string) (response *http.Response, err error) {
-	for range l.targets {
-		target := l.targets[int(l.next.Add(1))%len(l.targets)]
-		response, err = l.client.Post("http://"+target.address+"/v1/check", "application/json", strings.NewReader(body))
+	err = errNoneReady
+	for range 2 * len(l.targets) {
+		i := int(l.next.Add(1)) % len(l.targets)
+		if !l.ready[i].Load() || i >= len(l.targets)-int(l.retired.Load()) {
+			continue
+		}
+		response, err = l.client.Post("http://"+l.targets[i].address+"/v1/check", "application/json", strings.NewReader(body))
 		if err == nil || !errors.Is(err, syscall.ECONNREFUSED) {
 			return response, err
 		}
 	}
 	return nil, err
 }
+
+var errNoneReady = errors.New("no process is ready")

@@ -22,8 +22,11 @@ type system struct {
 	redisURL string
 	args     []string // of weir
 	weirs    int      // the number of processes; 0 is 1
-	begin    func()   // begins the fault
-	end      func()   // ends it; may be nil
+	urls     []string // of their Redis, if they differ
+	// retired is the number of the last processes that are not used after the fault.
+	retired int
+	begin   func() // begins the fault
+	end     func() // ends it; may be nil
 
 	processes []*weir // set when they run
 }
@@ -38,6 +41,8 @@ type fault struct {
 	incidents int64
 	// degrades is true if failure modes decide meanwhile, and the callers do not wait for Redis.
 	degrades bool
+	// mayDegrade is true if failure modes may decide for a moment.
+	mayDegrade bool
 	// drops is true if calls may fail, because a process is killed.
 	drops bool
 }
@@ -60,8 +65,12 @@ type result struct {
 func (f *fault) run(t *testing.T) *result {
 	t.Helper()
 	s := f.setup(t)
-	for range max(1, s.weirs) {
-		s.processes = append(s.processes, startWeir(t, s.redisURL, s.args...))
+	for i := range max(1, s.weirs) {
+		url := s.redisURL
+		if s.urls != nil {
+			url = s.urls[i]
+		}
+		s.processes = append(s.processes, startWeir(t, url, s.args...))
 	}
 	l := startLoad(t, s.processes...)
 	await(t, "calls before the fault", func() bool { return len(l.all()) > 800 })
@@ -71,6 +80,7 @@ func (f *fault) run(t *testing.T) *result {
 	if s.end != nil {
 		s.end()
 	}
+	l.retire(s.retired)
 	ended := time.Now()
 	await(t, "the end of all quotas", func() bool { return l.exhausted(ended) })
 	l.stop()
@@ -141,9 +151,11 @@ func (f *fault) judge(t *testing.T, records []record, began, ended time.Time) *r
 	r.during = percentile(filter(records, func(c *record) bool {
 		return c.start.After(began.Add(time.Second)) && c.end.Before(ended)
 	}), 0.99)
-	if !f.degrades {
+	switch {
+	case f.mayDegrade:
+	case !f.degrades:
 		g.Expect(r.degraded).To(BeZero(), "degraded answers")
-	} else {
+	default:
 		g.Expect(r.degraded).To(BeNumerically(">", 0), "degraded answers")
 		g.Expect(r.during).To(BeNumerically("<", storeTimeout), "callers do not wait for Redis")
 	}

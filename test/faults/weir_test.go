@@ -64,7 +64,9 @@ type weir struct {
 // startWeir starts weir on the Redis with the URL.
 func startWeir(tb testing.TB, redisURL string, args ...string) *weir {
 	tb.Helper()
-	folder := tb.TempDir()
+	folder, err := os.MkdirTemp("", "weir-faults-") // the flag takes a list, and the name of a test may have commas
+	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
+	tb.Cleanup(func() { _ = os.RemoveAll(folder) })
 	NewWithT(tb).Expect(os.WriteFile(filepath.Join(folder, "policies.yaml"), []byte(policies), 0o600)).To(Succeed())
 	w := &weir{tb: tb, address: testenv.FreeAddr(tb), metrics: testenv.FreeAddr(tb), log: &testenv.Log{}}
 	w.args = append([]string{

@@ -1,0 +1,48 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+)
+
+// processFaults are the faults of weir processes that share one Redis.
+func processFaults() (faults []fault) {
+	for n := 1; n <= 4; n++ {
+		faults = append(faults, fault{
+			name: fmt.Sprintf("each of %d `weir` processes killed and restarted", n), drops: true,
+			setup: func(t *testing.T) *system {
+				s := startSingle(t).system(nil, nil)
+				s.weirs = n
+				s.begin = func() { s.restart(syscall.SIGKILL) }
+				return s
+			},
+		})
+	}
+	return append(faults, fault{
+		name: "each of 2 `weir` processes terminated (`SIGTERM`) and restarted",
+		setup: func(t *testing.T) *system {
+			s := startSingle(t).system(nil, nil)
+			s.weirs, s.args = 2, []string{"--drain-delay", "500ms"}
+			s.begin = func() { s.restart(syscall.SIGTERM) }
+			return s
+		},
+	})
+}
+
+// restart stops the processes one after the other by the signal, and starts each again.
+func (s *system) restart(signal syscall.Signal) {
+	for _, w := range s.processes {
+		w.stop(signal)
+		w.start()
+	}
+}
+
+func TestFaultsOfProcesses(t *testing.T) {
+	for _, f := range processFaults() {
+		t.Run(f.name, func(t *testing.T) { report(t, f.run(t)) })
+	}
+}
