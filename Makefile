@@ -20,6 +20,10 @@ IMAGE ?= localhost/weir:$(VERSION)
 # FUZZTIME is the -fuzztime of each target in `make fuzz`.
 FUZZTIME ?= 10s
 
+# SOAK is the length of `make soak`.
+SOAK ?= 10m
+SEED ?=
+
 # BENCH selects the benchmarks of `make bench`.
 BENCH ?= .
 
@@ -143,6 +147,16 @@ test-tools: ## Install or build the servers and programs that tests run.
 	hack/caddy/build.sh
 	hack/kube/build.sh
 	hack/cluster/build.sh helm
+
+.PHONY: faults
+faults: ## Break real servers under load; UPDATE=docs writes docs/reliability.md.
+	hack/redis.sh
+	go test -count=1 -timeout 30m ./test/faults -run 'Faults' $(if $(UPDATE),-page $(CURDIR)/$(UPDATE))
+
+.PHONY: soak
+soak: ## Disturb Weir at random (SOAK=10m, SEED=number), and print the accounting.
+	hack/redis.sh
+	go test -count=1 -timeout 0 ./test/faults -run 'TestSoak$$' -v -soak $(SOAK) $(if $(SEED),-seed $(SEED))
 
 .PHONY: e2e
 e2e: ## Run the end-to-end tests on the cluster of KUBECONFIG, else on a new one.

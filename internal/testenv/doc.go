@@ -16,7 +16,9 @@
 //	allocations.go   FewestAllocations: what a function allocates
 //	cluster.go       RedisCluster: three masters, or another number
 //	migration.go     Migration: moving a slot of a cluster
+//	replicas.go      replicas of the masters of a cluster
 //	sentinel.go      RedisSentinel: a master with a replica, watched by sentinels
+//	proxy.go         Proxy: a network that fails
 //	apiserver.go     APIServer: kube-apiserver and etcd
 //	builders.go      PolicyBuilder: RateLimitPolicies for tests
 //	certificates.go  Authority: a CA for tests

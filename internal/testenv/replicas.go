@@ -6,6 +6,7 @@ package testenv
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -13,7 +14,7 @@ import (
 // has all data. The nodes of the cluster then include it.
 func (c *RedisCluster) AddReplica(master *Redis) *Redis {
 	c.tb.Helper()
-	replica := &Redis{tb: c.tb, program: redisServer, args: append(master.args[:len(master.args):len(master.args)],
+	replica := &Redis{tb: c.tb, program: redisServer, args: append(slices.Clip(master.args),
 		"--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0")}
 	replica.launch(true)
 	c.clients[replica] = newNodeClient(c.tb, replica)

@@ -6,7 +6,6 @@ package faults
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/weir-dev/weir/internal/testenv"
 )
@@ -17,16 +16,19 @@ var replicated = []string{"--min-replicas-to-write", "1", "--min-replicas-max-la
 // failoverFaults are the faults of Redis with replicas.
 var failoverFaults = []fault{
 	{name: "Sentinel: the master is killed, a replica promoted", degrades: true, incidents: 1, setup: func(t *testing.T) *system {
+		t.Helper()
 		s := testenv.StartRedisSentinel(t, testenv.SentinelOptions{})
 		return &system{redisURL: s.URL, begin: s.Nodes[0].Stop, end: func() { s.AwaitMaster(s.Nodes[1]) }}
 	}},
 	{name: "Sentinel: failover on command", incidents: 1, mayDegrade: true, setup: func(t *testing.T) *system {
+		t.Helper()
 		s := testenv.StartRedisSentinel(t, testenv.SentinelOptions{})
 		return &system{redisURL: s.URL, begin: s.Failover}
 	}},
 	{
 		name:     "Sentinel: a partition with two masters, one `weir` process on each (`min-replicas-to-write 1`, `min-replicas-max-lag 1`)",
 		degrades: true, incidents: 1, setup: func(t *testing.T) *system {
+			t.Helper()
 			s := testenv.StartRedisSentinel(t, testenv.SentinelOptions{Args: replicated, Partitionable: true})
 			return &system{
 				redisURL: s.URL, weirs: 2,
@@ -46,6 +48,7 @@ var failoverFaults = []fault{
 		},
 	},
 	{name: "Cluster: slots move between masters", setup: func(t *testing.T) *system {
+		t.Helper()
 		c := testenv.StartRedisCluster(t)
 		slots := map[int]bool{}
 		for i := range keys {
@@ -60,6 +63,7 @@ var failoverFaults = []fault{
 		}}
 	}},
 	{name: "Cluster: a master is killed, its replica promoted", degrades: true, incidents: 1, setup: func(t *testing.T) *system {
+		t.Helper()
 		c := testenv.StartRedisCluster(t)
 		master := c.Owner("key-0")
 		replica := c.AddReplica(master)
@@ -72,6 +76,3 @@ func TestFaultsOfReplicatedRedis(t *testing.T) {
 		t.Run(failoverFaults[i].name, func(t *testing.T) { report(t, failoverFaults[i].run(t)) })
 	}
 }
-
-// recoveryBound is the time after which no answer is degraded any more.
-const recoveryBound = 5 * time.Second

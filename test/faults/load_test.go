@@ -127,7 +127,7 @@ func (l *load) call(policy, key string) {
 	l.add(r)
 }
 
-// post sends the body to the next process that is ready. If it refuses the connection, the next one
+// post sends the body to the next process that is ready. If it accepts no connection, the next one
 // gets the call, as with a load balancer.
 func (l *load) post(body string) (response *http.Response, err error) {
 	err = errNoneReady

@@ -15,6 +15,7 @@ func processFaults() (faults []fault) {
 		faults = append(faults, fault{
 			name: fmt.Sprintf("each of %d `weir` processes killed and restarted", n), drops: true,
 			setup: func(t *testing.T) *system {
+				t.Helper()
 				s := startSingle(t).system(nil, nil)
 				s.weirs = n
 				s.begin = func() { s.restart(syscall.SIGKILL) }
@@ -25,6 +26,7 @@ func processFaults() (faults []fault) {
 	return append(faults, fault{
 		name: "each of 2 `weir` processes terminated (`SIGTERM`) and restarted",
 		setup: func(t *testing.T) *system {
+			t.Helper()
 			s := startSingle(t).system(nil, nil)
 			s.weirs, s.args = 2, []string{"--drain-delay", "500ms"}
 			s.begin = func() { s.restart(syscall.SIGTERM) }

@@ -4,6 +4,9 @@
 package faults
 
 import (
+	"net"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -46,42 +49,52 @@ func (s *single) system(begin, end func()) *system {
 // singleFaults are the faults of one Redis.
 var singleFaults = []fault{
 	{name: "Redis killed and restarted with its data (`appendfsync always`)", length: 2 * time.Second, degrades: true, setup: func(t *testing.T) *system {
+		t.Helper()
 		s := startSingle(t, durable...)
 		return s.system(s.redis.Stop, s.redis.Start)
 	}},
 	{name: "Redis killed and restarted without its data", length: 2 * time.Second, degrades: true, incidents: 1, setup: func(t *testing.T) *system {
+		t.Helper()
 		s := startSingle(t)
 		return s.system(s.redis.Stop, s.redis.Start)
 	}},
 	{name: "Redis frozen for 5 s (`SIGSTOP`)", length: 5 * time.Second, degrades: true, setup: func(t *testing.T) *system {
+		t.Helper()
 		s := startSingle(t)
 		return s.system(s.redis.Pause, s.redis.Resume)
 	}},
 	{name: "network swallows all bytes", length: 3 * time.Second, degrades: true, setup: func(t *testing.T) *system {
+		t.Helper()
 		s := startSingle(t)
 		return s.system(s.proxy.BlackHole, s.proxy.Heal)
 	}},
 	{name: "replies delayed by 100 ms", length: 3 * time.Second, degrades: true, setup: func(t *testing.T) *system {
+		t.Helper()
 		s := startSingle(t)
 		return s.system(func() { s.proxy.Delay(100 * time.Millisecond) }, s.proxy.Heal)
 	}},
 	{name: "connections reset in the middle of replies", length: 2 * time.Second, degrades: true, setup: func(t *testing.T) *system {
+		t.Helper()
 		s := startSingle(t)
 		return s.system(s.proxy.ResetReplies, s.proxy.Heal)
 	}},
 	{name: "`FLUSHALL`", incidents: 1, setup: func(t *testing.T) *system {
+		t.Helper()
 		s := startSingle(t)
 		return s.system(func() { s.must(t, "FLUSHALL") }, nil)
 	}},
 	{name: "`SCRIPT FLUSH`", setup: func(t *testing.T) *system {
+		t.Helper()
 		s := startSingle(t)
 		return s.system(func() { s.must(t, "SCRIPT", "FLUSH") }, nil)
 	}},
 	{name: "`maxmemory` reached", length: 2 * time.Second, degrades: true, setup: func(t *testing.T) *system {
+		t.Helper()
 		s := startSingle(t)
 		return s.system(func() { s.must(t, "CONFIG", "SET", "maxmemory", "1") }, func() { s.must(t, "CONFIG", "SET", "maxmemory", "0") })
 	}},
 	{name: "rights of the ACL user revoked", length: 2 * time.Second, degrades: true, setup: func(t *testing.T) *system {
+		t.Helper()
 		s := startSingle(t)
 		s.must(t, "ACL", "SETUSER", "weir", "on", ">secret", "~*", "&*", "+@all")
 		result := s.system(
@@ -91,12 +104,57 @@ var singleFaults = []fault{
 		result.redisURL = "redis://weir:secret@" + s.proxy.Addr
 		return result
 	}},
-	{name: "clock of Redis 1 h back", setup: func(t *testing.T) *system { return clockJump(t, -time.Hour) }},
-	{name: "clock of Redis 1 h forward", incidents: 1, setup: func(t *testing.T) *system { return clockJump(t, time.Hour+time.Minute) }},
+	{name: "certificate and CA of Redis replaced", mayDegrade: true, setup: newCertificate},
+	{name: "all connections closed (`CLIENT KILL`)", mayDegrade: true, setup: func(t *testing.T) *system {
+		t.Helper()
+		s := startSingle(t)
+		return s.system(func() { s.must(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") }, nil)
+	}},
+	{name: "clock of Redis 1 h back", setup: clockJump(-time.Hour)},
+	{name: "clock of Redis 1 h forward", incidents: 1, setup: clockJump(time.Hour + time.Minute)},
+}
+
+// newCertificate replaces the certificate of Redis by one of another CA, and the file with the CA
+// that weir reads. Existing connections end.
+func newCertificate(t *testing.T) *system {
+	t.Helper()
+	g := NewWithT(t)
+	dir := t.TempDir()
+	files := func(name string) string { return filepath.Join(dir, name) }
+	issue := func() {
+		authority := testenv.NewAuthority(t)
+		cert, key := authority.Issue(t, "redis", "127.0.0.1")
+		for name, text := range map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": authority.PEM} {
+			g.Expect(os.WriteFile(files(name), text, 0o600)).To(Succeed())
+		}
+	}
+	issue()
+	address := testenv.FreeAddr(t)
+	_, port, err := net.SplitHostPort(address)
+	g.Expect(err).NotTo(HaveOccurred())
+	s := startSingle(t, "--tls-port", port, "--tls-cert-file", files("tls.crt"), "--tls-key-file", files("tls.key"),
+		"--tls-ca-cert-file", files("ca.crt"), "--tls-auth-clients", "no")
+	return &system{
+		redisURL: "rediss://" + address, args: []string{"--redis-ca-file", files("ca.crt")},
+		begin: func() {
+			issue()
+			s.must(t, "CONFIG", "SET", "tls-cert-file", files("tls.crt"), "tls-key-file", files("tls.key"), "tls-ca-cert-file", files("ca.crt"))
+			s.must(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		},
+	}
 }
 
 // clockJump changes the clock of Redis by d.
-func clockJump(t *testing.T, d time.Duration) *system {
+func clockJump(d time.Duration) func(*testing.T) *system {
+	return func(t *testing.T) *system {
+		t.Helper()
+		process, clock := runningClock(t)
+		return &system{redisURL: process.URL, begin: func() { clock.Advance(d) }}
+	}
+}
+
+// runningClock starts a Redis with a clock that the test can change and that runs.
+func runningClock(t *testing.T) (*testenv.Redis, *testenv.Clock) {
 	t.Helper()
 	process, clock := testenv.StartRedisWithClock(t)
 	stop := make(chan struct{})
@@ -117,7 +175,7 @@ func clockJump(t *testing.T, d time.Duration) *system {
 		}
 	}()
 	t.Cleanup(func() { close(stop); <-ended })
-	return &system{redisURL: process.URL, begin: func() { clock.Advance(d) }}
+	return process, clock
 }
 
 func TestFaultsOfOneRedis(t *testing.T) {

@@ -64,7 +64,7 @@ type weir struct {
 // startWeir starts weir on the Redis with the URL.
 func startWeir(tb testing.TB, redisURL string, args ...string) *weir {
 	tb.Helper()
-	folder, err := os.MkdirTemp("", "weir-faults-") // the flag takes a list, and the name of a test may have commas
+	folder, err := os.MkdirTemp("", "weir-faults-") //nolint:usetesting // the flag takes a list, and TempDir may have commas
 	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
 	tb.Cleanup(func() { _ = os.RemoveAll(folder) })
 	NewWithT(tb).Expect(os.WriteFile(filepath.Join(folder, "policies.yaml"), []byte(policies), 0o600)).To(Succeed())
