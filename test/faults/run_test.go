@@ -5,6 +5,7 @@ package faults
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -70,7 +71,11 @@ func (f *fault) run(t *testing.T) *result {
 		if s.urls != nil {
 			url = s.urls[i]
 		}
-		s.processes = append(s.processes, startWeir(t, url, s.args...))
+		args := s.args
+		if !f.degrades {
+			args = append(slices.Clip(args), "--store-timeout", patientTimeout.String())
+		}
+		s.processes = append(s.processes, startWeir(t, url, args...))
 	}
 	l := startLoad(t, s.processes...)
 	await(t, "calls before the fault", func() bool { return len(l.all()) > 800 })

@@ -21,8 +21,12 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// storeTimeout is the time that a decision waits for Redis.
-const storeTimeout = 50 * time.Millisecond
+// storeTimeout is the time that a decision waits for Redis, and patientTimeout where Redis works, so
+// that a pause of a busy machine does not let the failure mode decide.
+const (
+	storeTimeout   = 50 * time.Millisecond
+	patientTimeout = 2 * time.Second
+)
 
 // policies are the limits under load.
 const policies = `apiVersion: ratelimit.weir.dev/v1alpha1
@@ -61,7 +65,7 @@ type weir struct {
 	cmd     *exec.Cmd
 }
 
-// startWeir starts weir on the Redis with the URL.
+// startWeir starts weir on the Redis with the URL. args come last.
 func startWeir(tb testing.TB, redisURL string, args ...string) *weir {
 	tb.Helper()
 	folder, err := os.MkdirTemp("", "weir-faults-") //nolint:usetesting // the flag takes a list, and TempDir may have commas

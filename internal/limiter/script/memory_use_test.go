@@ -20,7 +20,7 @@ func TestMemoryUse(t *testing.T) {
 			g.Expect(store.MemoryUse(t.Context())).To(BeZero(), "no maxmemory")
 			g.Expect(client.ConfigSet(t.Context(), "maxmemory", "100mb").Err()).To(Succeed())
 			g.Expect(store.MemoryUse(t.Context())).To(And(BeNumerically(">", 0), BeNumerically("<", 0.2)))
-			g.Expect(client.Set(t.Context(), "large", make([]byte, 60<<20), 0).Err()).To(Succeed())
+			g.Expect(client.SetRange(t.Context(), "large", 60<<20, "x").Err()).To(Succeed())
 			g.Expect(store.MemoryUse(t.Context())).To(BeNumerically("~", 0.65, 0.1))
 			g.Expect(client.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err()).To(Succeed())
 			g.Expect(store.MemoryUse(t.Context())).To(BeZero(), "keys are evicted")
