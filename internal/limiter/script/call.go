@@ -94,8 +94,8 @@ type EntryReply struct {
 	Verdict Verdict
 	// Began is true if the key had no state in the policy before the call, and has now.
 	Began bool
-	// Overflow is true if the key was not known and OnlyKnown was set: the answer is the one of
-	// Policy.Overflow for the key that all such keys share.
+	// Overflow is true if the key was not known, and OnlyKnown was set or the store had no room
+	// for it: the answer is the one of Policy.Overflow for the key that all such keys share.
 	Overflow bool
 	// RequestIgnored is true if the requested limit of the policy could not have a state: the
 	// answer is the one of the variant without it, see Policy.NewRequested.

@@ -77,6 +77,7 @@ type Policy struct {
 
 	algorithms uint
 	keys       []string // the parts after the hash tag, in the order of the script
+	states     []string // those of the states of the limits, in the order of the limits
 	flags      int
 	args       []any         // the arguments after cost and flags
 	keep       time.Duration // how long the SlidingLog keeps hits
@@ -240,6 +241,7 @@ func (p *Policy) prepare() {
 			p.flags |= flagBlocks
 		}
 		key := l.stateKey(p.id)
+		p.states = append(p.states, key)
 		if l.Algorithm == SlidingLog {
 			if p.flags&flagLog != 0 {
 				continue // SlidingLog limits share one key

@@ -1,0 +1,104 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"sync"
+	"time"
+)
+
+// The functions below describe prepared policies and calls to stores in other packages.
+
+// ID returns "<namespace>/<name>".
+func (p *Policy) ID() string { return p.id }
+
+// CountsAttempts reports whether every unblocked check is counted, not only admitted ones.
+func (p *Policy) CountsAttempts() bool { return p.attempts }
+
+// IsShadow reports whether the policy never denies a check.
+func (p *Policy) IsShadow() bool { return p.shadow }
+
+// Limits returns the limits, which must not be changed.
+func (p *Policy) Limits() []Limit { return p.limits }
+
+// StateName returns the name of the state in which limit i counts. It is unique among the
+// states of one key in all policies. Limits with the same name share the state.
+func (p *Policy) StateName(i int) string { return p.states[i] }
+
+// StateNames returns the names of the states of all variants of the policy, without those of
+// requested limits. The first is the block.
+func (p *Policy) StateNames() []string { return p.stateKeys }
+
+// OwnState returns the index of the requested limit that refills, or -1. Each such limit has a
+// state of its own, and one key has at most 16 of them at a time; see NewRequested.
+func (p *Policy) OwnState() int {
+	if p.mayBeFull() {
+		return p.requested
+	}
+	return -1
+}
+
+// IsRequestable reports whether the policy may have requested limits.
+func (p *Policy) IsRequestable() bool { return p.requestable }
+
+// Ceiling returns how far the state of the limit may grow: the largest number of all limits
+// that share it. It is in units, and in microseconds with GCRA.
+func (l *Limit) Ceiling() int64 { return l.ceiling }
+
+// Kept returns how long the SlidingLog of the policy keeps hits, and how many units of them.
+func (p *Policy) Kept() (keep time.Duration, units int64) { return p.keep, p.keepUnits }
+
+// Enlarges reports whether a SlidingLog must remember the units of Kept as long as its hits,
+// because other variants of the policy need fewer.
+func (p *Policy) Enlarges() bool { return p.flags&flagEnlarges != 0 }
+
+// Share returns the policy with every quota, threshold and hard quota divided by n and rounded
+// up. It counts in the states of p, which keep what p needs, so that n may change at any time.
+// Only stores in other packages may use it.
+func (p *Policy) Share(n int64) *Policy {
+	share, kin := *p, *p.family
+	share.family = &kin
+	share.limits = make([]Limit, len(p.limits))
+	for i, l := range p.limits {
+		l.Quota, l.Threshold, l.HardQuota = ceilDiv(l.Quota, n), ceilDiv(l.Threshold, n), ceilDiv(l.HardQuota, n)
+		if ceiling := l.Algorithm.kind().ceiling; ceiling != nil {
+			l.ceiling = max(l.ceiling, ceiling(&l)) // the quotient of two rounded numbers may be larger
+		}
+		share.limits[i] = l
+	}
+	if p.fallback != nil {
+		share.fallback = p.fallback.Share(n)
+	}
+	kin.overflow = sync.OnceValue(func() *Policy { return p.Overflow().Share(n) })
+	share.args = nil
+	return &share
+}
+
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
+
+// NewReply returns an empty reply to the call, in the memory of the call.
+func (c *Call) NewReply() *Reply { return c.newReply() }
+
+// Substitution is a call in which a store replaces the entries that it cannot decide.
+type Substitution struct{ s *substitution }
+
+// NewSubstitution returns a substitution for the call, which does not change the call.
+func NewSubstitution(call *Call) Substitution { return Substitution{newSubstitution(call)} }
+
+// Call returns the call with the replaced entries.
+func (s Substitution) Call() *Call { return s.s.call }
+
+// Replace replaces the entries with these indexes: a requested limit that has no room for a
+// state by the limit of the policy, and otherwise the key by an overflow key.
+func (s Substitution) Replace(indexes []int) {
+	for _, i := range indexes {
+		if e := &s.s.call.Entries[i]; !e.Policy.mayBeFull() {
+			e.OnlyKnown = true
+		}
+	}
+	s.s.replace(indexes)
+}
+
+// Mark records in the reply to Call which entries were replaced.
+func (s Substitution) Mark(reply *Reply) { s.s.mark(reply) }
