@@ -47,6 +47,8 @@ type backend struct {
 	// setTime sets the clock and deletes the expired keys. Redis deletes them lazily,
 	// so that they would exist again after the clock is set back.
 	setTime func(testing.TB, time.Time)
+	// isMonotonic is true if the clock must not be set back.
+	isMonotonic bool
 }
 
 type clock interface {
@@ -139,10 +141,10 @@ func newServerBackend(tb testing.TB, s server) (*backend, *redis.Client) {
 	}, client
 }
 
-// newBackends returns the model and every server.
+// newBackends returns the model, the store in memory and every server.
 func newBackends(tb testing.TB) []*backend {
 	tb.Helper()
-	all := []*backend{newModelBackend()}
+	all := []*backend{newModelBackend(), newMemoryBackend()}
 	for _, s := range servers {
 		b, _ := newServerBackend(tb, s)
 		all = append(all, b)

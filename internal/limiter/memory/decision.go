@@ -1,0 +1,314 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package memory
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// decision is one call on its way to its reply.
+type decision struct {
+	store   *Store
+	call    *script.Call
+	reply   *script.Reply
+	entries []entry
+	views   []view
+	held    []held // of the views; a state that limits share is in it once
+	// shards has a bit for each shard that the call uses.
+	shards uint64
+	now    int64 // microseconds
+	// undecided are the indexes of the entries that prevent a decision.
+	undecided []int
+}
+
+var decisions = sync.Pool{New: func() any { return &decision{} }}
+
+func newDecision(s *Store, call *script.Call) *decision {
+	d := decisions.Get().(*decision) //nolint:forcetypeassert // the pool holds only these
+	d.store = s
+	d.use(call)
+	return d
+}
+
+// use sets the call to decide, in place of an earlier one.
+func (d *decision) use(call *script.Call) {
+	d.clear()
+	d.call = call
+	limits := 0
+	for i := range call.Entries {
+		e := &call.Entries[i]
+		limits += len(e.Policy.Limits())
+		of, shard := d.store.hashes.caller(e.Policy.ID(), e.Key)
+		d.shards |= 1 << shard
+		d.entries = append(d.entries, entry{
+			policy: e.Policy, cost: e.Cost, peek: e.Peek, id: of, shard: &d.store.shards[shard],
+		})
+	}
+	// Pointers into the lists must stay valid.
+	d.views, d.held = slices.Grow(d.views, limits), slices.Grow(d.held, limits)
+}
+
+// clear empties the decision, which keeps its memory and its store.
+func (d *decision) clear() {
+	clear(d.entries)
+	clear(d.views)
+	clear(d.held)
+	*d = decision{
+		store: d.store, entries: d.entries[:0], views: d.views[:0], held: d.held[:0], undecided: d.undecided[:0],
+	}
+}
+
+// release returns the decision to the pool.
+func (d *decision) release() {
+	d.clear()
+	d.store = nil
+	decisions.Put(d)
+}
+
+// find looks up the callers, reserves room for new ones, and sets the entries that prevent a
+// decision. It returns noRoom if some of them are callers for which there is no room. Overflow
+// budgets take no room. The shards of the call are locked.
+func (d *decision) find(original []script.Entry) (noRoom bool) {
+	d.undecided = d.undecided[:0]
+	for i := range d.entries {
+		e := &d.entries[i]
+		e.now, e.caller = d.now, e.shard.index[e.id]
+		e.overflow = d.call.Entries[i].Key != original[i].Key
+		if e.caller != 0 {
+			e.ends = e.shard.ends(e.caller)
+			e.isKnown = e.knows(d.store)
+		}
+		switch {
+		case d.call.Entries[i].OnlyKnown && !e.isKnown, e.lacksRequestedState(d.store):
+			d.undecided = append(d.undecided, i)
+		case e.caller != 0 || e.overflow: // a caller whose states have expired keeps its room
+		case d.store.reserve(e.peek):
+			e.reserved = !e.peek
+		default:
+			noRoom = true
+			d.undecided = append(d.undecided, i)
+		}
+	}
+	if len(d.undecided) > 0 {
+		d.giveBack()
+	}
+	return noRoom
+}
+
+// knows reports whether the caller has a state that one of the limits uses, or a block.
+func (e *entry) knows(s *Store) bool {
+	known := e.shard.stateOf(e.caller, blockID, e.now) != 0
+	for i := range e.policy.Limits() {
+		known = known || e.shard.stateOf(e.caller, s.hashes.state(e.policy.StateName(i)), e.now) != 0
+	}
+	return known
+}
+
+// mostRequested is the most states of requested limits that refill which a caller may have.
+const mostRequested = 16
+
+// lacksRequestedState reports whether the requested limit of the entry has no state and no room
+// for one.
+func (e *entry) lacksRequestedState(s *Store) bool {
+	requested := e.policy.OwnState()
+	if e.caller == 0 || requested < 0 {
+		return false
+	}
+	if e.shard.stateOf(e.caller, s.hashes.state(e.policy.StateName(requested)), e.now) != 0 {
+		return false
+	}
+	return e.shard.count(e.caller, func(st *state) bool { return st.requested && st.exists(e.now) }) >= mostRequested
+}
+
+// giveBack gives back the room that was reserved and is not used.
+func (d *decision) giveBack() {
+	for i := range d.entries {
+		if e := &d.entries[i]; e.reserved {
+			d.store.keys.Add(-1)
+			e.reserved = false
+		}
+	}
+}
+
+// decide decides the call at the time now.
+func (d *decision) decide() {
+	d.reply = d.call.NewReply()
+	denied := d.call.Denied
+	for i := range d.entries {
+		e, r := &d.entries[i], &d.reply.Entries[i]
+		d.open(e)
+		e.judge(r, d.call.Draw)
+		denied = denied || r.Verdict != script.Admitted && !e.policy.IsShadow()
+	}
+	for i := range d.entries {
+		d.entries[i].spend(&d.reply.Entries[i], denied)
+	}
+	for i := range d.entries {
+		d.entries[i].report(&d.reply.Entries[i], denied)
+	}
+	for i := range d.entries {
+		d.entries[i].store()
+	}
+	d.giveBack()
+}
+
+// open sets the views of the entry.
+func (d *decision) open(e *entry) {
+	limits, first, from := e.policy.Limits(), len(d.views), len(d.held)
+	for i := range limits {
+		l := &limits[i]
+		d.views = append(d.views, view{
+			held: d.hold(e, i, from), entry: e,
+			limit: l, algorithm: algorithms[l.Algorithm], window: l.Window.Microseconds(),
+		})
+	}
+	e.views = d.views[first:]
+}
+
+// hold returns the state of limit i of the entry, to work on. It is among those held from the
+// given index on if an earlier limit shares it.
+func (d *decision) hold(e *entry, i, from int) *held {
+	of := d.store.hashes.state(e.policy.StateName(i))
+	for j := from; j < len(d.held); j++ {
+		if d.held[j].id == of {
+			return &d.held[j]
+		}
+	}
+	d.held = append(d.held, held{})
+	h := &d.held[len(d.held)-1]
+	h.state = &h.own
+	h.own.id, h.own.requested = of, i == e.policy.OwnState()
+	if h.number = e.shard.stateOf(e.caller, of, e.now); h.number == 0 {
+		return h
+	}
+	h.log = e.shard.logs[h.number]
+	if stored := e.shard.states.at(h.number); e.peek {
+		h.own = *stored
+	} else {
+		h.state = stored
+	}
+	return h
+}
+
+// judge sets the verdict of the entry, and what it depends on.
+func (e *entry) judge(r *script.EntryReply, draw uint32) {
+	if block, by := e.shard.blockOf(e.caller, e.now); block != nil {
+		r.Verdict, r.BlockLeft, r.BlockedBy = script.Blocked, micros(block.left(e.now)), by
+	}
+	for i := range e.views {
+		v, lr := &e.views[i], &r.Limits[i]
+		if s, ok := v.algorithm.(suppressed); ok {
+			lr.Admits, lr.Shed, lr.Suppression = s.judge(v, draw)
+		} else {
+			lr.Admits = v.algorithm.used(v)+e.cost <= v.limit.Quota
+		}
+		if !lr.Admits && r.Verdict == script.Admitted {
+			r.Verdict = script.Denied
+		}
+	}
+}
+
+// spend records the cost of the entry and starts its block.
+func (e *entry) spend(r *script.EntryReply, denied bool) {
+	if e.peek || r.Verdict == script.Blocked {
+		return
+	}
+	passes := r.Verdict == script.Admitted && !denied
+	for i := range e.views {
+		v := &e.views[i]
+		if passes || e.policy.CountsAttempts() || v.limit.Algorithm == script.Suppressed {
+			v.algorithm.spend(v, passes)
+			v.spent, r.Began = true, !e.isKnown
+		}
+	}
+	if r.Verdict == script.Denied && e.startBlock(r) {
+		r.Began = !e.isKnown
+	}
+}
+
+// startBlock starts the longest block of the limits that do not admit the cost, named after the
+// first of them. Random shedding starts no block.
+func (e *entry) startBlock(r *script.EntryReply) (started bool) {
+	var longest time.Duration
+	by := ""
+	for i := range e.views {
+		if l := e.views[i].limit; !r.Limits[i].Admits && !r.Limits[i].Shed {
+			longest = max(longest, l.Block)
+			if by == "" {
+				by = l.Name
+			}
+		}
+	}
+	if longest == 0 {
+		return false
+	}
+	block := e.shard.setBlock(e.ensureCaller(), by, e.now, longest.Milliseconds())
+	r.Verdict, r.BlockLeft, r.BlockedBy = script.Tripped, micros(block.left(e.now)), by
+	return true
+}
+
+// report sets the state of the limits after the call and, after a denial, the times to wait.
+func (e *entry) report(r *script.EntryReply, denied bool) {
+	for i := range e.views {
+		v, lr := &e.views[i], &r.Limits[i]
+		lr.Used = v.algorithm.used(v)
+		lr.UsedAfterWaiting = lr.Used
+		lr.ResetAfter = micros(v.algorithm.resetAfter(v))
+		switch {
+		case e.cost > v.limit.Quota:
+			lr.RetryAfter = script.Never
+		case denied || r.Verdict != script.Admitted:
+			lr.RetryAfter = max(micros(v.algorithm.timeToFit(v)), r.BlockLeft)
+			lr.UsedAfterWaiting = v.algorithm.usedAfter(v, lr.RetryAfter.Microseconds())
+		}
+		if e.policy.CountsAttempts() { // the state may hold more, for a limit with a larger threshold
+			lr.Used = min(lr.Used, v.limit.Threshold)
+			lr.UsedAfterWaiting = min(lr.UsedAfterWaiting, v.limit.Threshold)
+		}
+	}
+}
+
+// store stores the new states of the entry.
+func (e *entry) store() {
+	if e.peek {
+		return
+	}
+	for i := range e.views {
+		h := e.views[i].held
+		if !h.spent {
+			continue
+		}
+		if h.number == 0 {
+			h.number = e.shard.put(e.ensureCaller(), h.own, e.now)
+			h.state = e.shard.states.at(h.number)
+		}
+		if h.log != nil {
+			e.shard.logs[h.number] = h.log
+		}
+	}
+	switch {
+	case e.unfiled:
+		e.shard.file(e.caller)
+	case e.caller != 0:
+		e.shard.refile(e.caller, e.ends)
+	}
+}
+
+// ensureCaller returns the caller of the entry, which it adds if needed.
+func (e *entry) ensureCaller() uint32 {
+	if e.caller == 0 {
+		e.caller = e.shard.addCaller(e.id, e.overflow)
+		e.unfiled, e.reserved = true, false
+	}
+	return e.caller
+}
+
+// longestReply is the longest time in replies, in microseconds.
+const longestReply = longestLife * 1000
+
+func micros(n int64) time.Duration { return time.Duration(min(n, longestReply)) * time.Microsecond }

@@ -1,0 +1,38 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package memory decides limits in this process, with the replies that package script gets from
+// Redis. It is the store of an endpoint without Redis, and decides for policies with failureMode
+// Local while Redis does not answer.
+//
+// Reading order:
+//
+//	store.go         Store: Evaluate, and removing what has expired
+//	decision.go      one call on its way to its reply
+//	operator.go      reset, block and unblock one key
+//	view.go          one limit of a call; the interface of the algorithms
+//	fixed_window.go    FixedWindow
+//	token_bucket.go    TokenBucket
+//	gcra.go            GCRA
+//	debt.go            how far a bucket is from full
+//	sliding.go         SlidingLog and SlidingWindow
+//	suppressed.go      Suppressed
+//	log.go             the log of hits of the last three
+//	caller.go        one key of one policy, and its states
+//	shard.go         a part of the callers
+//	wheel.go         the order in which states expire
+//	slab.go          memory for values without pointers
+//	metrics.go       how much of the store is in use
+//
+// # How it differs from Redis
+//
+//   - A chain is decided at one instant: a call locks the shards of all its keys, in ascending
+//     order, before it reads the clock. The keys of a caller in all policies share a shard.
+//   - Nothing is rounded to a double.
+//   - The clock never goes back.
+//   - The number of callers is bounded, and so is the memory; see Options.Keys. A call also
+//     removes some of what has expired, so no scan is needed.
+//
+// The tests of package script run on this store, too, and compare it with script.Model, whose
+// code it does not share.
+package memory

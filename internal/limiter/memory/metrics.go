@@ -1,0 +1,20 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package memory
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Register registers the metrics of the store. docs/metrics.md describes them.
+func (s *Store) Register(r prometheus.Registerer) {
+	r.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "weir_local_keys",
+			Help: "Keys, counted for each policy, that have state in this process.",
+		}, func() float64 { return float64(s.Keys()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "weir_local_keys_limit",
+			Help: "Keys that may have state in this process, as in --local-keys; further ones use the overflow budget of their policy.",
+		}, func() float64 { return float64(s.limit) }),
+	)
+}

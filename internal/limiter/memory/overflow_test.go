@@ -1,0 +1,130 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package memory_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/memory"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// When the store is full, new keys share the overflow budget of their policy, known keys stay
+// exact, and no block starts.
+func TestNewKeysShareTheOverflowBudgetWhenFull(t *testing.T) {
+	for _, a := range algorithms {
+		t.Run(string(a), func(t *testing.T) {
+			g := NewWithT(t)
+			const keys = 200
+			s := memory.NewStore(memory.Options{Keys: keys})
+			l := limitOf(a, 5)
+			l.Block = time.Hour
+			p, q := policyOf("p", l), policyOf("q", l)
+			for i := range keys {
+				g.Expect(check(t, s, p, script.Key(fmt.Sprint("known", i))).Overflow).To(BeFalse())
+			}
+			g.Expect(s.Keys()).To(Equal(keys))
+			for _, policy := range []*script.Policy{p, q} {
+				admitted := 0
+				for i := range 1000 {
+					r := check(t, s, policy, script.Key(fmt.Sprint("new", i)))
+					g.Expect(r.Overflow).To(BeTrue())
+					g.Expect(r.Verdict).To(BeElementOf(script.Admitted, script.Denied))
+					if r.Verdict == script.Admitted {
+						admitted++
+					}
+				}
+				g.Expect(admitted).To(Equal(5))
+			}
+			g.Expect(s.Keys()).To(Equal(keys))
+			for i := range keys {
+				r := check(t, s, p, script.Key(fmt.Sprint("known", i)))
+				g.Expect(r.Overflow).To(BeFalse())
+				g.Expect(r.Limits[0].Used).To(Equal(int64(2)))
+			}
+		})
+	}
+}
+
+// Under a flood of new keys the bound holds, and the overflow budget is exact.
+func TestFloodUnderConcurrency(t *testing.T) {
+	g := NewWithT(t)
+	const keys = 1000
+	s, p := memory.NewStore(memory.Options{Keys: keys}), policyOf("p", limitOf(script.FixedWindow, 7))
+	var overflows, own atomic.Int64
+	concurrently(20_000, func(r *rand.Rand) {
+		reply := check(t, s, p, script.Key(strconv.FormatUint(r.Uint64(), 10)))
+		switch {
+		case reply.Verdict == script.Admitted && reply.Overflow:
+			overflows.Add(1)
+		case reply.Verdict == script.Admitted:
+			own.Add(1)
+		}
+		if s.Keys() > keys+64 { // 64 calls may be about to give their room back
+			t.Error("too many keys")
+		}
+	})
+	g.Expect(overflows.Load()).To(Equal(int64(7)))
+	g.Expect(own.Load()).To(BeNumerically("~", keys, 64))
+	g.Expect(s.Keys()).To(BeNumerically("<=", keys))
+}
+
+// Expired keys make room before a new key uses the overflow budget, in whatever shard they are.
+func TestExpiredKeysMakeRoom(t *testing.T) {
+	for _, a := range algorithms {
+		t.Run(string(a), func(t *testing.T) {
+			g := NewWithT(t)
+			c := newClock()
+			s := memory.NewStore(memory.Options{Keys: 100, Now: c.Now})
+			long, short := limitOf(a, 5), limitOf(a, 5)
+			short.Window, short.Threshold = time.Minute, 5
+			if short.Bucket > 0 {
+				short.Bucket = time.Second
+			}
+			p, q := policyOf("p", long), policyOf("q", short)
+			for i := range 50 {
+				check(t, s, p, script.Key(strconv.Itoa(i)))
+				check(t, s, q, script.Key(strconv.Itoa(i)))
+			}
+			g.Expect(check(t, s, p, "x").Overflow).To(BeTrue())
+			c.Advance(time.Minute + 2*time.Millisecond)
+			for i := range 50 {
+				g.Expect(check(t, s, p, script.Key(fmt.Sprint("new", i))).Overflow).To(BeFalse())
+			}
+			g.Expect(check(t, s, p, "y").Overflow).To(BeTrue())
+			g.Expect(check(t, s, p, "0").Limits[0].Used).To(Equal(int64(2)), "a live key keeps its state")
+		})
+	}
+}
+
+// A block by an operator holds also for a new key of a full store.
+func TestOperatorsBlockInAFullStore(t *testing.T) {
+	g := NewWithT(t)
+	s, p := memory.NewStore(memory.Options{Keys: 1}), policyOf("p", limitOf(script.FixedWindow, 5))
+	check(t, s, p, "a")
+	g.Expect(s.Block(t.Context(), p, "b", time.Hour)).To(Succeed())
+	g.Expect(check(t, s, p, "b").Verdict).To(Equal(script.Blocked))
+	g.Expect(s.Unblock(t.Context(), p, "b")).To(BeTrue())
+	g.Expect(check(t, s, p, "b").Overflow).To(BeTrue())
+}
+
+// Keys that share an overflow budget cannot be named from outside.
+func TestNoKeyIsTheOverflowBudget(t *testing.T) {
+	g := NewWithT(t)
+	s, p := memory.NewStore(memory.Options{Keys: 1}), policyOf("p", limitOf(script.FixedWindow, 1))
+	check(t, s, p, "a")
+	g.Expect(check(t, s, p, "b").Verdict).To(Equal(script.Admitted))
+	for _, value := range []string{"#test/p#0", "#", "{overflow}", "test/p"} {
+		_, err := s.Reset(t.Context(), p, script.EncodeKey(value))
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	g.Expect(check(t, s, p, "c").Verdict).To(Equal(script.Denied), "no reset reached the budget")
+}

@@ -1,0 +1,95 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package memory_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/memory"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// heap returns the bytes of the live heap.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // also empties the pools
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// keyOf returns a key of 36 characters, the length of a UUID.
+func keyOf(i int) script.Key { return script.Key(fmt.Sprintf("%036d", i)) }
+
+// A key takes at most 200 bytes with an algorithm of constant size, however long the key is, and
+// memory is reused after keys have expired.
+func TestBytesOfAKey(t *testing.T) {
+	const keys = 100_000
+	for _, a := range []script.Algorithm{script.FixedWindow, script.TokenBucket, script.GCRA} {
+		t.Run(string(a), func(t *testing.T) {
+			g := NewWithT(t)
+			c := newClock()
+			before := heap()
+			s, p := memory.NewStore(memory.Options{Keys: keys, Now: c.Now}), policyOf("p", limitOf(a, 5))
+			for round := range 3 {
+				for i := range keys {
+					g.Expect(check(t, s, p, keyOf(round*keys+i)).Overflow).To(BeFalse())
+				}
+				g.Expect((heap() - before) / keys).To(BeNumerically("<=", 200))
+				c.Advance(1000 * time.Hour)
+			}
+			runtime.KeepAlive(s)
+		})
+	}
+}
+
+// A million FixedWindow keys, checked by 64 callers: the acceptance figures of the store.
+func BenchmarkMillionKeys(b *testing.B) {
+	const keys, callers = 1_000_000, 64
+	before := heap()
+	s, p := memory.NewStore(memory.Options{Keys: keys}), policyOf("p", limitOf(script.FixedWindow, 1000))
+	evaluate := func(call *script.Call, i int) {
+		call.Entries = append(call.Entries[:0], script.Entry{Policy: p, Key: keyOf(i), Cost: 1})
+		_, _ = s.Evaluate(b.Context(), call)
+	}
+	call := &script.Call{}
+	for i := range keys {
+		evaluate(call, i)
+	}
+	held := heap() - before
+	names := make([]script.Key, 1<<16)
+	for i := range names {
+		names[i] = keyOf(int(binary.LittleEndian.Uint16([]byte{byte(i), byte(i >> 8)})) * 15)
+	}
+	b.ResetTimer()
+	times := make([][]time.Duration, callers)
+	var wait sync.WaitGroup
+	for c := range callers {
+		wait.Go(func() {
+			call := &script.Call{}
+			for i := range b.N/callers + 1 {
+				call.Entries = append(call.Entries[:0], script.Entry{Policy: p, Key: names[(i*7919+c*1021)%len(names)], Cost: 1})
+				start := time.Now()
+				_, _ = s.Evaluate(b.Context(), call)
+				times[c] = append(times[c], time.Since(start))
+			}
+		})
+	}
+	wait.Wait()
+	b.StopTimer()
+	all := slices.Concat(times...)
+	slices.Sort(all)
+	b.ReportMetric(float64(held)/(1<<20), "MiB")
+	b.ReportMetric(float64(all[len(all)/2].Nanoseconds()), "p50-ns")
+	b.ReportMetric(float64(all[len(all)*99/100].Nanoseconds()), "p99-ns")
+	b.ReportMetric(float64(all[len(all)*999/1000].Nanoseconds()), "p99.9-ns")
+}

@@ -1,0 +1,122 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package memory
+
+// sliding is what the algorithms with a log have in common. The state itself only has the end
+// of the log's life.
+type sliding struct{}
+
+func (sliding) hits(v *view) *hitLog {
+	if v.log == nil || !v.exists(v.entry.now) {
+		return nil
+	}
+	return v.log
+}
+
+// unitsAt returns the units of the window that ends at that time.
+func (s sliding) unitsAt(v *view, at int64) int64 {
+	l := s.hits(v)
+	if l == nil {
+		return 0
+	}
+	return l.since(&l.units, at-v.window)
+}
+
+func (s sliding) used(v *view) int64 { return s.unitsAt(v, v.entry.now) }
+
+func (s sliding) usedAfter(v *view, wait int64) int64 { return s.unitsAt(v, v.entry.now+wait) }
+
+func (s sliding) timeToFit(v *view) int64 {
+	if s.used(v)+v.entry.cost <= v.limit.Quota {
+		return 0
+	}
+	l := v.log
+	leaving := l.units.reaching(l.units.total() + v.entry.cost - v.limit.Quota)
+	return l.at[leaving] + v.window - v.entry.now
+}
+
+func (s sliding) resetAfter(v *view) int64 {
+	if s.used(v) == 0 {
+		return 0
+	}
+	return v.log.newest() + v.window - v.entry.now
+}
+
+// open returns the log for a hit that is about to be added.
+func (s sliding) open(v *view) *hitLog {
+	if s.hits(v) == nil {
+		v.log = &hitLog{}
+	}
+	return v.log
+}
+
+// slidingWindow counts hits in buckets of time.
+type slidingWindow struct{ sliding }
+
+func (s slidingWindow) spend(v *view, _ bool) {
+	l, now := s.open(v), v.entry.now
+	held, _ := l.takeBucket(now, v.limit.Bucket.Microseconds())
+	units := held + v.entry.cost
+	if v.entry.policy.CountsAttempts() {
+		units = max(held, min(units, v.limit.Ceiling()))
+	}
+	l.add(now, v.window, units, notSuppressed)
+	v.expireAfter(now, v.window)
+}
+
+// slidingLog counts every hit. All SlidingLog limits of a caller share one log, which keeps hits
+// as long as any of them needs them. data[0] is the largest number of units that a requested
+// limit has needed, which counts until the millisecond data[1].
+type slidingLog struct{ sliding }
+
+// life returns how long the log exists.
+func (slidingLog) life(v *view) int64 {
+	keep, _ := v.entry.policy.Kept()
+	return v.keepAlive(v.log.newest() + keep.Microseconds() - v.entry.now)
+}
+
+func (s slidingLog) timeToFit(v *view) int64 {
+	wait := s.sliding.timeToFit(v)
+	if wait == 0 {
+		return 0
+	}
+	return min(wait, s.life(v))
+}
+
+func (s slidingLog) usedAfter(v *view, wait int64) int64 {
+	if s.used(v) == 0 || wait >= s.life(v) {
+		return 0
+	}
+	return s.sliding.usedAfter(v, wait)
+}
+
+func (s slidingLog) resetAfter(v *view) int64 {
+	reset := s.sliding.resetAfter(v)
+	if reset == 0 {
+		return 0
+	}
+	return min(reset, s.life(v))
+}
+
+func (s slidingLog) spend(v *view, _ bool) {
+	if v.spent {
+		return // an earlier limit of the entry has recorded the hit
+	}
+	l, now := s.open(v), v.entry.now
+	keep, largest := v.entry.policy.Kept()
+	if now/1000 < v.data[1] {
+		largest = max(largest, v.data[0])
+	}
+	l.add(now, keep.Microseconds(), v.entry.cost, notSuppressed)
+	v.expireAfter(now, keep.Microseconds())
+	if v.entry.policy.Enlarges() {
+		v.data[0], v.data[1] = largest, v.gone
+	}
+	if !v.entry.policy.CountsAttempts() {
+		largest *= 2 // as in Redis, where hits can be refunded
+	}
+	if total := l.units.total(); total-l.units.base > largest {
+		l.drop(l.units.reaching(total - largest + 1))
+	}
+}

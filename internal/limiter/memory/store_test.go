@@ -1,0 +1,194 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package memory_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/memory"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// clock is a clock that the test moves.
+type clock struct{ now atomic.Int64 }
+
+func newClock() *clock {
+	c := &clock{}
+	c.now.Store(1_900_000_000_000_000)
+	return c
+}
+
+func (c *clock) Now() time.Time          { return time.UnixMicro(c.now.Load()) }
+func (c *clock) Advance(d time.Duration) { c.now.Add(d.Microseconds()) }
+
+var algorithms = []script.Algorithm{
+	script.FixedWindow, script.SlidingLog, script.SlidingWindow, script.TokenBucket, script.GCRA, script.Suppressed,
+}
+
+// limitOf returns a limit that admits quota units, and then no more for hours.
+func limitOf(a script.Algorithm, quota int64) script.Limit {
+	l := script.Limit{Name: "l", Algorithm: a, Quota: quota, Threshold: quota, HardQuota: quota, Window: 100 * time.Hour}
+	switch a {
+	case script.FixedWindow, script.SlidingLog:
+	case script.TokenBucket, script.GCRA:
+		l.Threshold = 1
+	case script.SlidingWindow, script.Suppressed:
+		l.Bucket = time.Hour
+	}
+	return l
+}
+
+func policyOf(id string, limits ...script.Limit) *script.Policy {
+	return script.NewPolicy("test/"+id, false, false, limits)
+}
+
+// check evaluates a check of cost 1 of one key and returns the reply.
+func check(t *testing.T, s *memory.Store, p *script.Policy, key script.Key) script.EntryReply {
+	t.Helper()
+	reply, err := s.Evaluate(t.Context(), &script.Call{Entries: []script.Entry{{Policy: p, Key: key, Cost: 1}}})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return reply.Entries[0]
+}
+
+// concurrently runs do n times from 64 goroutines.
+func concurrently(n int64, do func(*rand.Rand)) {
+	var wait sync.WaitGroup
+	var calls atomic.Int64
+	for i := range uint64(64) {
+		wait.Go(func() {
+			r := rand.New(rand.NewPCG(i, 3))
+			for calls.Add(1) <= n {
+				do(r)
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// Of 6,400 parallel checks on one key with a quota of 100, exactly 100 are admitted.
+func TestQuotaIsExactUnderConcurrency(t *testing.T) {
+	for _, a := range algorithms {
+		t.Run(string(a), func(t *testing.T) {
+			s, p := memory.NewStore(memory.Options{Keys: 1000}), policyOf("p", limitOf(a, 100))
+			var admitted atomic.Int64
+			concurrently(6400, func(*rand.Rand) {
+				if check(t, s, p, "a").Verdict == script.Admitted {
+					admitted.Add(1)
+				}
+			})
+			NewWithT(t).Expect(admitted.Load()).To(Equal(int64(100)))
+		})
+	}
+}
+
+// A chain over several keys is charged as a whole or not at all, also by callers that name the
+// keys in another order.
+func TestChainsAreAllOrNothingUnderConcurrency(t *testing.T) {
+	for i, a := range algorithms {
+		other := algorithms[(i+1)%len(algorithms)]
+		t.Run(fmt.Sprint(a, " with ", other), func(t *testing.T) {
+			g := NewWithT(t)
+			s := memory.NewStore(memory.Options{Keys: 1000})
+			policies := []*script.Policy{policyOf("p", limitOf(a, 300)), policyOf("q", limitOf(other, 200))}
+			keys := []script.Key{"a", "b", "c", "d"}
+			var mu sync.Mutex
+			spent := map[string]int64{}
+			concurrently(3000, func(r *rand.Rand) {
+				call := &script.Call{}
+				for range 1 + r.IntN(4) {
+					e := script.Entry{Policy: policies[r.IntN(2)], Key: keys[r.IntN(4)], Cost: 1 + r.Int64N(3)}
+					if !slices.ContainsFunc(call.Entries, func(o script.Entry) bool { return o.Policy == e.Policy && o.Key == e.Key }) {
+						call.Entries = append(call.Entries, e)
+					}
+				}
+				reply, _ := s.Evaluate(t.Context(), call)
+				if slices.ContainsFunc(reply.Entries, func(e script.EntryReply) bool { return e.Verdict != script.Admitted }) {
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				for _, e := range call.Entries {
+					spent[e.Policy.ID()+string(e.Key)] += e.Cost
+				}
+			})
+			for _, p := range policies {
+				for _, key := range keys {
+					reply, _ := s.Evaluate(t.Context(), &script.Call{Entries: []script.Entry{{Policy: p, Key: key, Peek: true}}})
+					g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(spent[p.ID()+string(key)]))
+				}
+			}
+			g.Expect(spent).To(HaveLen(8))
+		})
+	}
+}
+
+// Checks, resets, blocks, key rotation and expiry at the same time leave no key behind.
+func TestEverythingAtOnce(t *testing.T) {
+	g := NewWithT(t)
+	c := newClock()
+	s := memory.NewStore(memory.Options{Keys: 500, Now: c.Now})
+	var policies []*script.Policy
+	for i, a := range algorithms {
+		l := limitOf(a, 3)
+		l.Window, l.Block, l.Threshold = 50*time.Millisecond, 70*time.Millisecond, 3
+		if l.Bucket > 0 {
+			l.Bucket = 5 * time.Millisecond
+		}
+		policies = append(policies, policyOf(fmt.Sprint("p", i), l))
+	}
+	concurrently(50_000, func(r *rand.Rand) {
+		p, q := policies[r.IntN(len(policies))], policies[r.IntN(len(policies))]
+		key := script.Key(strconv.Itoa(r.IntN(300)))
+		switch r.IntN(20) {
+		case 0:
+			_, _ = s.Reset(t.Context(), p, key)
+		case 1:
+			_ = s.Block(t.Context(), p, key, 20*time.Millisecond)
+		case 2:
+			_, _ = s.Unblock(t.Context(), p, key)
+		case 3:
+			c.Advance(time.Millisecond)
+		case 4:
+			s.DropExpired()
+		default:
+			call := &script.Call{Draw: r.Uint32(), Entries: []script.Entry{{Policy: p, Key: key, Cost: 1}}}
+			if q != p {
+				call.Entries = append(call.Entries, script.Entry{Policy: q, Key: key + "x", Cost: 1, Peek: r.IntN(9) == 0})
+			}
+			_, _ = s.Evaluate(t.Context(), call)
+		}
+	})
+	c.Advance(time.Hour)
+	s.DropExpired()
+	g.Expect(s.Keys()).To(BeZero())
+	for _, p := range policies {
+		g.Expect(check(t, s, p, "1").Verdict).To(Equal(script.Admitted))
+	}
+}
+
+// A check that names more keys than the store has room for, and one that is denied, do not
+// take room.
+func TestRoomIsGivenBack(t *testing.T) {
+	g := NewWithT(t)
+	s := memory.NewStore(memory.Options{Keys: 3})
+	p := policyOf("p", limitOf(script.FixedWindow, 1))
+	closed := policyOf("closed", limitOf(script.FixedWindow, 1))
+	check(t, s, closed, "a")
+	for i := range 10 {
+		reply, _ := s.Evaluate(t.Context(), &script.Call{Entries: []script.Entry{
+			{Policy: p, Key: script.Key(strconv.Itoa(i)), Cost: 1}, {Policy: closed, Key: "a", Cost: 1},
+		}})
+		g.Expect(reply.Entries[0].Overflow).To(BeFalse())
+		g.Expect(s.Keys()).To(Equal(1))
+	}
+}
