@@ -61,7 +61,7 @@ func NewDenialCache(store *Store, now func() time.Time) *DenialCache {
 // the answer.
 func (c *DenialCache) Evaluate(ctx context.Context, call *Call) (*Reply, error) {
 	if !call.mayBeCached() {
-		return c.store.Evaluate(ctx, call)
+		return c.evaluateUncached(ctx, call)
 	}
 	now := c.now()
 	id, changes := c.identify(call)
@@ -80,6 +80,22 @@ func (c *DenialCache) Evaluate(ctx context.Context, call *Call) (*Reply, error) 
 	}
 	if later := c.now(); cached != nil && later.Before(cached.until) {
 		return cached.replyTo(call, later), nil
+	}
+	return nil, err
+}
+
+// evaluateUncached decides a call whose own denial is not cached. If the store fails, it may be
+// denied as an earlier one: a peek must then not report that the key is admitted.
+func (c *DenialCache) evaluateUncached(ctx context.Context, call *Call) (*Reply, error) {
+	reply, err := c.store.Evaluate(ctx, call)
+	if err == nil {
+		return reply, nil
+	}
+	asked := call.clone() // the call may still be in flight
+	now := c.now()
+	id, changes := c.identify(asked)
+	if cached, _ := c.shard(id).find(id, asked, changes, now); cached != nil {
+		return cached.replyTo(asked, now), nil
 	}
 	return nil, err
 }

@@ -232,8 +232,13 @@ func TestCachedDenialsHoldWithoutRedis(t *testing.T) {
 	for time.Now().Before(end) {
 		g.Expect(c.evaluate(spendOne(policy, "a")).FromCache).To(BeTrue())
 	}
-	_, err := c.Evaluate(t.Context(), spendOne(policy, "b"))
-	g.Expect(err).To(HaveOccurred(), "other callers are not decided")
+	peek := spendOne(policy, "a")
+	peek.Entries[0].Peek = true
+	g.Expect(c.evaluate(peek).Entries[0].Verdict).To(Equal(Denied), "a peek reports it, too")
+	for _, other := range []*Call{spendOne(policy, "b"), peekOf(spendOne(policy, "b"))} {
+		_, err := c.Evaluate(t.Context(), other)
+		g.Expect(err).To(HaveOccurred(), "other callers are not decided")
+	}
 }
 
 // A reply to a call that was sent before a reset does not deny later calls.
