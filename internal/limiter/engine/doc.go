@@ -18,6 +18,7 @@
 //	flood.go            protection from floods of new keys
 //	evaluation.go       from policies to one call of the store
 //	judge.go            from the reply of the store to a decision
+//	local.go            decisions in this process while the store does not answer
 //	descriptorstate.go  the outcome of each descriptor, for Envoy
 //	metrics.go, log.go, trace.go
 //	                    how decisions are counted, logged and traced

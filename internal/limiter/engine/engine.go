@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -20,7 +21,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// Store holds the counters and blocks of keys. script.Store holds them in Redis.
+// Store holds the counters and blocks of keys. script.Store holds them in Redis, memory.Store in
+// this process.
 type Store interface {
 	// Evaluate decides all entries of the call together: either all admitted entries spend,
 	// or none. It is one atomic step unless the keys lie on several nodes of a cluster. It
@@ -37,6 +39,12 @@ type Store interface {
 type Options struct {
 	// Store holds the counters. Required.
 	Store Store
+	// Local decides for policies with failureMode Local while Store does not answer. It must
+	// return no error. Required if Store can fail.
+	Local Store
+	// Replicas returns the number of replicas last known to be alive, this one included. Each
+	// has the same share of the limits that Local decides. Nil is 1.
+	Replicas func() int
 	// Draw returns uniformly distributed random numbers for Suppressed limits; nil is
 	// math/rand/v2.
 	Draw func() uint32
@@ -57,6 +65,8 @@ type Options struct {
 // use.
 type Engine struct {
 	store   Store
+	local   Store
+	shares  func() int
 	draw    func() uint32
 	metrics *metrics
 	log     *decisionLog
@@ -82,8 +92,13 @@ func New(o Options) *Engine {
 	if o.MemoryLow == nil {
 		o.MemoryLow = func() bool { return false }
 	}
+	if o.Replicas == nil {
+		o.Replicas = func() int { return 1 }
+	}
 	return &Engine{
 		store:     o.Store,
+		local:     o.Local,
+		shares:    o.Replicas,
 		draw:      o.Draw,
 		metrics:   newMetrics(o.Registerer),
 		log:       newDecisionLog(o.Logger),
@@ -148,21 +163,28 @@ func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *li
 		return nil, ctx.Err()
 	}
 	evaluation.countNewKeys(start)
-	decision = evaluation.judge(check, err)
+	decision = e.judge(ctx, check, evaluation, err)
 	decision.Revision = v.snapshot.Revision()
+	e.log.write(ctx, check, cmp.Or(evaluation.local, evaluation), decision)
 	if decision.Degraded != "" {
 		e.log.degraded(err, decision)
-	}
-	e.log.write(ctx, check, evaluation, decision)
-	if decision.Degraded != "" {
 		e.metrics.countDegraded(evaluation, v.series, err)
 	}
 	if !check.IsPeek() {
 		e.metrics.count(evaluation, v.series, decision)
 		e.metrics.duration.Observe(time.Since(start).Seconds())
 	}
-	if err == nil {
-		evaluation.release()
-	}
+	evaluation.releaseAfter(err)
 	return decision, nil
+}
+
+// judge returns the decision. err is the error of the store, in place of its reply.
+func (e *Engine) judge(ctx context.Context, check *limiter.Check, ev *evaluation, err error) *limiter.Decision {
+	if err == nil || !ev.needsLocal() {
+		return ev.judge(check, err)
+	}
+	local := ev.newLocal(int64(e.shares()))
+	local.reply, _ = e.local.Evaluate(ctx, &local.call) // see Options.Local
+	ev.local = local
+	return ev.judgeLocally(check)
 }

@@ -4,6 +4,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
+	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
@@ -28,11 +30,12 @@ import (
 type modelStore struct {
 	engine.Store
 
-	model script.Model
-	now   time.Time
-	draw  uint32
-	err   error
-	last  *script.Call
+	model  script.Model
+	shared *script.Model // instead of model, if not nil
+	now    time.Time
+	draw   uint32
+	err    error
+	last   *script.Call
 
 	fromCache bool   // of the replies
 	during    func() // is called by each decision, unless nil
@@ -46,7 +49,7 @@ func (s *modelStore) Evaluate(_ context.Context, call *script.Call) (*script.Rep
 	if s.err != nil {
 		return nil, s.err
 	}
-	reply := s.model.Evaluate(call, s.now)
+	reply := cmp.Or(s.shared, &s.model).Evaluate(call, s.now)
 	reply.FromCache = s.fromCache
 	return reply, nil
 }
@@ -54,17 +57,21 @@ func (s *modelStore) Evaluate(_ context.Context, call *script.Call) (*script.Rep
 type fixture struct {
 	*engine.Engine
 	store    *modelStore
+	replicas int
 	registry *prometheus.Registry
 }
 
 func newFixture(plans ...*plan.Plan) *fixture {
 	f := &fixture{
 		store:    &modelStore{now: time.UnixMicro(1_900_000_000_123_456)},
+		replicas: 1,
 		registry: prometheus.NewRegistry(),
 	}
 	f.Engine = engine.New(engine.Options{
 		Store: f.store, Registerer: f.registry, Draw: func() uint32 { return f.store.draw },
-		Logger: slog.New(slog.DiscardHandler),
+		Local:    memory.NewStore(memory.Options{Keys: 1000, Now: func() time.Time { return f.store.now }}),
+		Replicas: func() int { return f.replicas },
+		Logger:   slog.New(slog.DiscardHandler),
 	})
 	if plans != nil {
 		f.Use(plan.NewSnapshot(1, plans))

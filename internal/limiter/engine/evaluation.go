@@ -27,6 +27,10 @@ type evaluation struct {
 	overQuota       int        // index of the first enforcing participant whose quota the cost exceeds, or -1
 	givenKey        script.Key // the key of the check, encoded; empty if it has none
 	sawDisabled     bool       // a policy with mode Disabled was named
+
+	local    *evaluation      // of the policies with failureMode Local, if the store did not answer
+	degraded plan.FailureMode // of a local evaluation
+	replicas int64            // of a local evaluation, which has the share of one of them
 }
 
 // participant is a policy that takes part in a decision, with the variant for the key.
@@ -68,6 +72,17 @@ func (ev *evaluation) release() {
 		participants: ev.participants[:0], outrightDenials: ev.outrightDenials[:0],
 	}
 	evaluations.Put(ev)
+}
+
+// releaseAfter returns the evaluation to the pool, unless its call may still be in flight after
+// the error of the store. The local evaluation is complete in any case.
+func (ev *evaluation) releaseAfter(err error) {
+	if ev.local != nil {
+		ev.local.release()
+	}
+	if err == nil {
+		ev.release()
+	}
 }
 
 // addPolicies sets the participants of the check, and its other outcomes, from the policies that
@@ -201,7 +216,7 @@ func (ev *evaluation) applySubstitutes() {
 		pt, r := &ev.participants[i], &ev.reply.Entries[i]
 		switch {
 		case r.Overflow:
-			pt.variant = pt.base
+			pt.variant = pt.base.shareOf(ev.replicas)
 		case r.RequestIgnored:
 			pt.variant = pt.selected
 			ev.ignoredLimits = append(ev.ignoredLimits, pt.policy)
@@ -226,4 +241,14 @@ func (ev *evaluation) markOverQuota() {
 			ev.call.Entries[i].Peek = true
 		}
 	}
+}
+
+// closed returns the first enforcing policy with failureMode Closed, or nil.
+func (ev *evaluation) closed() *policy {
+	for _, pt := range ev.participants {
+		if pt.enforces() && pt.plan.FailureMode == plan.FailClosed {
+			return pt.policy
+		}
+	}
+	return nil
 }

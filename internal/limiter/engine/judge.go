@@ -99,19 +99,19 @@ func (ev *evaluation) denyOverQuota(d *limiter.Decision) {
 	pt, cost := ev.participants[ev.overQuota], ev.call.Entries[ev.overQuota].Cost
 	limit := slices.IndexFunc(pt.quotas, func(quota int64) bool { return quota < cost })
 	deny(d, pt.policy, limiter.ReasonCostExceedsThreshold, pt.limits[limit].Name)
+	if ev.degraded != "" { // the cost exceeds a share; the quota may admit it
+		d.Reason, d.Denial.Message = limiter.ReasonStoreUnavailable, messageUnavailable
+	}
 }
 
-// degrade decides by failureMode: one enforcing policy with Closed denies, otherwise the
-// check is allowed.
+// degrade decides by failureMode without limits: one enforcing policy with Closed denies,
+// otherwise the check is allowed.
 func (ev *evaluation) degrade(d *limiter.Decision) {
 	d.Reason, d.Degraded = limiter.ReasonStoreUnavailable, plan.FailOpen
-	for _, pt := range ev.participants {
-		if pt.enforces() && pt.plan.FailureMode == plan.FailClosed {
-			deny(d, pt.policy, limiter.ReasonStoreUnavailable, "")
-			d.Denial.Message = messageUnavailable
-			d.Degraded = plan.FailClosed
-			return
-		}
+	if p := ev.closed(); p != nil {
+		deny(d, p, limiter.ReasonStoreUnavailable, "")
+		d.Denial.Message = messageUnavailable
+		d.Degraded = plan.FailClosed
 	}
 }
 

@@ -72,7 +72,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		}, []string{"namespace", "policy"}),
 		overflow: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_overflow_decisions_total",
-			Help: "Decisions about unknown keys by the budget that they share during a flood of new keys.",
+			Help: "Decisions about unknown keys by the budget that they share during a flood of new keys, or without room in memory.",
 		}, []string{"namespace", "policy"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_decision_duration_seconds",
@@ -175,7 +175,9 @@ func (pm *policyMetrics) drop(m *metrics, p *plan.Plan) {
 	defer pm.mu.Unlock()
 	pm.dropped = true
 	labels := prometheus.Labels{"namespace": p.Namespace, "policy": p.Name}
-	for _, vector := range []*prometheus.CounterVec{m.decisions, m.blocks, m.failures, m.degraded, m.ignored, m.cached, m.newKeys, m.overflow} {
+	for _, vector := range []*prometheus.CounterVec{
+		m.decisions, m.blocks, m.failures, m.degraded, m.ignored, m.cached, m.newKeys, m.overflow,
+	} {
 		vector.DeletePartialMatch(labels)
 	}
 }
@@ -226,6 +228,8 @@ func (m *metrics) countParticipant(ev *evaluation, i int, series viewMetrics, d 
 		if pt.id == d.Policy {
 			pm.countDecision(pt.policy, false, d.Limit)
 		}
+	case ev.local != nil && pt.plan.FailureMode == plan.FailLocal:
+		pm.countLocalReply(ev.localReply(i))
 	case pt.plan.FailureMode == plan.FailOpen || !pt.enforces():
 		pm.add(pm.decisions, "", verdictDegradedAllowed)
 	default:
@@ -255,6 +259,26 @@ func (pm *policyMetrics) countReply(pt *participant, r *script.EntryReply) {
 	}
 	_, limit := pt.denialReason(r)
 	pm.countDecision(pt.policy, false, limit)
+	if r.Verdict == script.Tripped {
+		pm.add(pm.blocks, r.BlockedBy)
+	}
+}
+
+// countLocalReply counts a decision by failureMode Local.
+func (pm *policyMetrics) countLocalReply(pt *participant, r *script.EntryReply) {
+	if r.Overflow {
+		pm.add(pm.overflow)
+	}
+	if r.Verdict == script.Admitted {
+		pm.add(pm.decisions, "", verdictDegradedAllowed)
+		return
+	}
+	verdict := verdictDegradedDenied
+	if !pt.enforces() {
+		verdict = verdictShadowDenied
+	}
+	_, limit := pt.denialReason(r)
+	pm.add(pm.decisions, limit, verdict)
 	if r.Verdict == script.Tripped {
 		pm.add(pm.blocks, r.BlockedBy)
 	}

@@ -49,13 +49,18 @@ func (e *Engine) Inspect(ctx context.Context, id string, key []string, attribute
 }
 
 // Reset deletes the counters and the block of the key, under every override and requested
-// limit. It reports whether any existed.
+// limit. It reports whether any existed in Redis. Of the state that replicas keep in memory for
+// failureMode Local, it deletes that of this replica.
 func (e *Engine) Reset(ctx context.Context, id string, key []string) (bool, error) {
 	k, err := e.locate(id, key)
 	if err != nil {
 		return false, err
 	}
-	return e.store.Reset(ctx, k.policy.allStates(), k.key)
+	states := k.policy.allStates()
+	if e.local != nil {
+		_, _ = e.local.Reset(ctx, states, k.key) // it returns no error
+	}
+	return e.store.Reset(ctx, states, k.key)
 }
 
 // Block denies the key under this policy for length, in whole milliseconds from 1 ms to
@@ -72,11 +77,14 @@ func (e *Engine) Block(ctx context.Context, id string, key []string, length time
 }
 
 // Unblock removes the block of the key and keeps its counters. It reports whether a block
-// existed.
+// existed in Redis. A block that began while Redis did not answer is removed in this replica.
 func (e *Engine) Unblock(ctx context.Context, id string, key []string) (bool, error) {
 	k, err := e.locate(id, key)
 	if err != nil {
 		return false, err
+	}
+	if e.local != nil {
+		_, _ = e.local.Unblock(ctx, k.policy.base.script, k.key) // it returns no error
 	}
 	return e.store.Unblock(ctx, k.policy.base.script, k.key)
 }

@@ -4,6 +4,9 @@
 package engine
 
 import (
+	"slices"
+	"sync/atomic"
+
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
@@ -16,6 +19,7 @@ type variant struct {
 	quotas        []int64 // of limits, in the same order
 	smallestQuota int64
 	script        *script.Policy
+	lastShare     atomic.Pointer[share] // see shareOf
 }
 
 // newVariant returns the variant without its script, which depends on all variants of
@@ -45,4 +49,34 @@ func (v *variant) scriptLimits() []script.Limit {
 		}
 	}
 	return limits
+}
+
+// share is a variant with the numbers of one of several replicas.
+type share struct {
+	replicas int64
+	variant  *variant
+}
+
+// shareOf returns the variant with every threshold, burst and quota divided by the number of
+// replicas and rounded up. Both count in the same states, so that the number may change at any
+// time, as by an edit.
+func (v *variant) shareOf(replicas int64) *variant {
+	if replicas <= 1 {
+		return v
+	}
+	if last := v.lastShare.Load(); last != nil && last.replicas == replicas {
+		return last.variant
+	}
+	divide := func(n int64) int64 { return (n + replicas - 1) / replicas }
+	divided := &variant{
+		override: v.override, limits: slices.Clone(v.limits), quotas: make([]int64, len(v.quotas)),
+		smallestQuota: divide(v.smallestQuota), script: v.script.Share(replicas),
+	}
+	for i := range divided.limits {
+		l := &divided.limits[i]
+		l.Threshold, l.Burst = divide(l.Threshold), divide(l.Burst)
+		divided.quotas[i] = divide(v.quotas[i])
+	}
+	v.lastShare.Store(&share{replicas: replicas, variant: divided})
+	return divided
 }

@@ -93,6 +93,7 @@ type FailureMode string
 const (
 	FailOpen   FailureMode = "Open"
 	FailClosed FailureMode = "Closed"
+	FailLocal  FailureMode = "Local"
 )
 
 // Plan is one compiled policy.
@@ -135,7 +136,7 @@ func (p *Plan) Validate() error {
 	requireOneOf(fail, "onMissingKey", p.OnMissingKey, MissingKeyShare, MissingKeySkip, MissingKeyDeny)
 	requireOneOf(fail, "counting", p.Counting, CountAdmitted, CountAttempts)
 	requireOneOf(fail, "denyWhen", p.DenyWhen, ThresholdExceeded, ThresholdReached)
-	requireOneOf(fail, "failureMode", p.FailureMode, FailOpen, FailClosed)
+	requireOneOf(fail, "failureMode", p.FailureMode, FailOpen, FailClosed, FailLocal)
 	p.validateMatches(fail)
 	p.validateKey(fail)
 	p.validateLimits(fail)
