@@ -17,6 +17,7 @@
 //	publish.go      writing changes, and beginning an epoch
 //	replicas.go     the answers to the controller: Rollout, Changes, Err
 //	loaded.go       the plans that a replica has loaded, compared with the registry
+//	livereplicas.go how many replicas are alive
 //	watcher.go      the loop of a replica: heartbeat, compare, load
 //	metrics.go
 //

@@ -39,6 +39,8 @@ type Watcher struct {
 	metrics *watcherMetrics
 	alive   atomic.Pointer[[]Replica]
 
+	live liveReplicas // recorded only by the goroutine of Start
+
 	// Used only by the goroutine of Start.
 	applySnapshot func(*plan.Snapshot)
 	loaded        *loaded // nil before the first load
@@ -246,6 +248,7 @@ func (w *Watcher) heartbeat(ctx context.Context) (header, error) {
 	}
 	replicas := replicasAmong(alive, w.options.Owner)
 	w.alive.Store(&replicas)
+	w.live.record(time.Now(), len(replicas)) //nolint:forbidigo // the age of heartbeats
 	w.metrics.replicas.Set(float64(len(replicas)))
 	return h, nil
 }
