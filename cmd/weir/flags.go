@@ -33,6 +33,7 @@ type decisionFlags struct {
 	metricsAddress string
 	storeTimeout   time.Duration
 	floods         flood.Limits
+	localKeys      int
 	drainDelay     time.Duration
 	trustedProxies []string
 	principal      string
@@ -69,6 +70,8 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 		"keys that each policy may begin in a minute in this process; further ones share a budget; 0 is unlimited")
 	flags.Int64Var(&f.floods.PerWindow, "new-keys-per-window", 2_000_000,
 		"keys that each policy may begin within its longest window or block in this process; further ones share a budget; 0 is unlimited")
+	flags.IntVar(&f.localKeys, "local-keys", 1_000_000,
+		"keys of all policies that may have counters in memory: with failureMode Local, or without Redis; further keys of a policy share one budget")
 	flags.DurationVar(&f.drainDelay, "drain-delay", 0,
 		"how long a stopping process still accepts requests while /readyz fails")
 	flags.StringSliceVar(&f.trustedProxies, "trusted-proxies",
@@ -93,6 +96,9 @@ func (f *decisionFlags) validate() error {
 	}
 	if f.floods.PerWindow < 0 {
 		errs = append(errs, fmt.Errorf("--new-keys-per-window %d: must not be negative", f.floods.PerWindow))
+	}
+	if f.localKeys < 1 {
+		errs = append(errs, fmt.Errorf("--local-keys %d: must be at least 1", f.localKeys))
 	}
 	if f.drainDelay < 0 {
 		errs = append(errs, fmt.Errorf("--drain-delay %v: must not be negative", f.drainDelay))
@@ -153,6 +159,7 @@ func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.O
 	registry.MustRegister(newBuildInfo())
 	options = endpoint.Options{
 		RedisPrefix:    f.redisPrefix,
+		LocalKeys:      f.localKeys,
 		HTTPAddress:    f.httpAddress,
 		GRPCAddress:    f.grpcAddress,
 		MetricsAddress: f.metricsAddress,

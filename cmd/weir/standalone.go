@@ -19,8 +19,12 @@ import (
 type standaloneFlags struct {
 	decisionFlags
 	policies       []string
+	replicas       int
 	adminTokenFile string
 }
+
+// maxReplicas is the largest number of replicas; more would not share one Redis.
+const maxReplicas = 1000
 
 func newStandaloneCommand() *cobra.Command {
 	f := &standaloneFlags{}
@@ -37,8 +41,9 @@ that fails to load is logged, and its last good policies stay in force.`,
 	}
 	f.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.redisURL, "redis-url", "", "URL of the Redis for counters: "+redisSchemes+" (default: an embedded Redis)")
+	flags.StringVar(&f.redisURL, "redis-url", "", "URL of the Redis for counters: "+redisSchemes+" (default: count in memory)")
 	flags.StringSliceVar(&f.policies, "policies", nil, "folder with policy files; may be repeated (required)")
+	flags.IntVar(&f.replicas, "replicas", 1, "number of processes that share Redis: while Redis does not answer, failureMode Local divides the limits by it")
 	flags.StringVar(&f.adminTokenFile, "admin-token-file", "",
 		"file with the token that authorizes reading and changing the state of keys (default: disabled)")
 	return cmd
@@ -65,6 +70,7 @@ func (f *standaloneFlags) run(ctx context.Context) error {
 		Policies:   f.policies,
 		RedisURL:   f.redisURL,
 		RedisFiles: f.redisFiles,
+		Replicas:   f.replicas,
 	})
 	if err != nil {
 		return err
@@ -76,6 +82,9 @@ func (f *standaloneFlags) validate() error {
 	errs := []error{f.decisionFlags.validate()}
 	if len(f.policies) == 0 {
 		errs = append(errs, errors.New("--policies: at least one folder is required"))
+	}
+	if f.replicas < 1 || f.replicas > maxReplicas {
+		errs = append(errs, fmt.Errorf("--replicas %d: must be 1..%d", f.replicas, maxReplicas))
 	}
 	if f.redisURL == "" && f.redisFiles != (redisclient.Files{}) {
 		errs = append(errs, errors.New("--redis-*-file, --redis-server-name: need --redis-url"))

@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/weir-dev/weir/config/crd"
-	"github.com/weir-dev/weir/internal/limiter/embedded"
 )
 
 const (
@@ -120,17 +119,17 @@ func (s *stack) buildKube(ctx context.Context) error {
 	return err
 }
 
-// startRedis starts the installed redis-server, or an embedded Redis without one.
+// startRedis starts redis-server, which it installs if needed.
 func (s *stack) startRedis(ctx context.Context) (url string, err error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
-		logStep("Starting an embedded Redis (no redis-server is installed)")
-		server, err := embedded.Start()
-		if err != nil {
+		logStep("Installing redis-server")
+		if err := do(ctx, "hack/redis.sh"); err != nil {
 			return "", err
 		}
-		s.stops = append(s.stops, func() error { server.Close(); return nil })
-		return server.URL(), nil
+		if path, err = exec.LookPath("redis-server"); err != nil {
+			return "", err
+		}
 	}
 	logStep("Starting " + path)
 	address, err := freeAddress(ctx)

@@ -111,6 +111,7 @@ func serveDecisions(ctx context.Context, group *errgroup.Group, registryClient r
 		Owner: o.Installation, Replica: o.Replica, Logger: o.Logger, Registerer: o.Registry,
 	})
 	o.Replicas = func() []httpapi.Replica { return replicas(watcher) }
+	o.LiveReplicas = watcher.LiveReplicas
 	decisions := endpoint.New(o.Options)
 	// The watcher outlives the drain: the last decisions use the latest plans, and the
 	// replica stays in the list of live ones.

@@ -3,8 +3,8 @@
 
 // Package standalone runs the decision endpoint without Kubernetes. Policies come
 // from files, which are reloaded when they change, and plans are kept in memory.
-// Counters live in a given Redis, which any number of processes may share, or in an
-// embedded one.
+// Counters live in a given Redis, which any number of processes may share, or in this
+// process.
 //
 // Read the files in this order:
 //

@@ -12,21 +12,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/weir-dev/weir/internal/limiter/embedded"
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 )
 
 // Options configure a standalone endpoint.
 type Options struct {
-	// Options are those of every endpoint. New sets Redis, from RedisURL.
+	// Options are those of every endpoint. New sets Redis, from RedisURL, and LiveReplicas.
 	endpoint.Options
 	// Policies are the folders of the policy files. At least one.
 	Policies []string
-	// RedisURL locates the Redis of the counters (default: an embedded one), RedisFiles
-	// its credentials and certificates.
+	// RedisURL locates the Redis of the counters (default: they are kept in this process),
+	// RedisFiles its credentials and certificates.
 	RedisURL   string
 	RedisFiles redisclient.Files
+	// Replicas is the number of processes that share Redis; less than 1 is 1.
+	Replicas int
 }
 
 // Endpoint is a standalone decision endpoint.
@@ -34,7 +35,7 @@ type Endpoint struct {
 	*endpoint.Endpoint
 	options  Options
 	files    *policyFiles
-	monitor  *redisclient.Monitor // nil for an embedded Redis
+	monitor  *redisclient.Monitor // nil without Redis
 	badFiles prometheus.Gauge
 	// loggedProblems are the problems that were logged, by file.
 	loggedProblems map[string]string
@@ -71,19 +72,14 @@ func New(ctx context.Context, o Options) (*Endpoint, error) {
 	return e, nil
 }
 
-// connect creates the client of the given Redis or of an embedded one.
+// connect creates the client of the given Redis, if any.
 func (e *Endpoint) connect() error {
-	url := e.options.RedisURL
-	if url == "" {
-		server, err := embedded.Start()
-		if err != nil {
-			return err
-		}
-		e.close = append(e.close, server.Close)
-		url = server.URL()
-		e.options.Logger.Info("Using an embedded Redis; counters are lost when this process ends")
+	e.options.LiveReplicas = func() int { return e.options.Replicas }
+	if e.options.RedisURL == "" {
+		e.options.Logger.Info("Counting in memory; counters are lost when this process ends")
+		return nil
 	}
-	client, err := e.options.RedisFiles.New(url, e.options.StoreTimeout)
+	client, err := e.options.RedisFiles.New(e.options.RedisURL, e.options.StoreTimeout)
 	if err != nil {
 		return fmt.Errorf("--redis-url: %w", err)
 	}

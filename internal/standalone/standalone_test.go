@@ -58,7 +58,7 @@ func startWithClock(t *testing.T, redisURL string, files map[string]string, now 
 	r.Endpoint, err = New(t.Context(), Options{
 		Policies: []string{r.dir}, RedisURL: redisURL,
 		Options: endpoint.Options{
-			RedisPrefix: "weir:", HTTPAddress: "127.0.0.1:0", GRPCAddress: "127.0.0.1:0", MetricsAddress: "127.0.0.1:0",
+			LocalKeys: 1000, RedisPrefix: "weir:", HTTPAddress: "127.0.0.1:0", GRPCAddress: "127.0.0.1:0", MetricsAddress: "127.0.0.1:0",
 			StoreTimeout: time.Second, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Registry: prometheus.NewRegistry(),
 			Now: now,
 		},
@@ -237,7 +237,7 @@ func TestStartRejectsInvalidPolicies(t *testing.T) {
 		want string
 	}{
 		"a bad policy":    {policyText("a", 0), "a.yaml: document 1: shop/a: spec.limits[0].threshold"},
-		"not supported":   {policyText("a", 1) + "  failureMode: Local\n", "spec.failureMode: Unsupported value: \"Local\": not supported yet"},
+		"not supported":   {policyText("a", 1) + "  failureMode: Some\n", "spec.failureMode: Unsupported value: \"Some\""},
 		"not YAML at all": {"][", "a.yaml: document 1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,6 +32,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/grpcserver"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/httpserver"
+	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
@@ -39,10 +40,16 @@ import (
 
 // Options configure an Endpoint.
 type Options struct {
-	// Redis holds the counters. Its client must not retry. Required.
+	// Redis holds the counters. Its client must not retry. Nil keeps them in this process.
 	Redis redis.UniversalClient
 	// RedisPrefix is the prefix of every key in Redis.
 	RedisPrefix string
+	// LocalKeys bounds the keys, counted for each policy, that have state in this process. Less
+	// than 1 is 1.
+	LocalKeys int
+	// LiveReplicas returns the number of replicas last known to be alive. Policies with
+	// failureMode Local divide their limits by it. Nil is 1.
+	LiveReplicas func() int
 	// HTTPAddress is the address of the HTTP door.
 	HTTPAddress string
 	// GRPCAddress is the address of the gRPC doors; empty turns them off.
@@ -60,8 +67,8 @@ type Options struct {
 	StoreTimeout time.Duration
 	// Floods bounds the keys that each policy may begin.
 	Floods flood.Limits
-	// Now is the clock that measures the age of cached denials; nil is time.Now. A test that sets
-	// the clock of Redis sets this one, too.
+	// Now is the clock that measures the age of cached denials, and of state in this process; nil
+	// is time.Now. A test that sets the clock of Redis sets this one, too.
 	Now func() time.Time
 	// DrainDelay is how long requests are still accepted after draining began.
 	DrainDelay time.Duration
@@ -87,28 +94,27 @@ type Endpoint struct {
 	HTTP    *httpserver.Server
 	Metrics *httpserver.Server
 	GRPC    *grpcserver.Server
-	denials *script.DenialCache
+	local   *memory.Store
+	denials *script.DenialCache // nil without Redis
 	ignored *forwarded.Ignored
-	memory  *flood.Memory
+	memory  *flood.Memory // of Redis; nil without it
 	options Options
 }
 
 // New returns an endpoint without plans that does not listen yet.
 func New(o Options) *Endpoint {
-	if o.Now == nil {
-		o.Now = time.Now //nolint:forbidigo // the default of the injected clock
+	e := &Endpoint{
+		options: o, local: memory.NewStore(memory.Options{Keys: o.LocalKeys, Now: o.Now}),
+		ignored: forwarded.NewIgnored(o.Registry, o.Logger),
 	}
-	e := &Endpoint{options: o, ignored: forwarded.NewIgnored(o.Registry, o.Logger)}
-	e.traceRedis()
-	store := script.NewStore(script.Options{
-		Client: o.Redis, Prefix: o.RedisPrefix, Timeout: o.StoreTimeout, Registerer: o.Registry,
-	})
-	e.denials = script.NewDenialCache(store, o.Now)
-	e.memory = flood.NewMemory(store.MemoryUse, o.Logger)
+	e.local.Register(o.Registry)
+	store, fallback := e.stores()
 	e.Engine = engine.New(engine.Options{
-		Store:      e.denials,
+		Store:      store,
+		Local:      fallback,
+		Replicas:   o.LiveReplicas,
 		Floods:     o.Floods,
-		MemoryLow:  e.memory.Low,
+		MemoryLow:  e.memoryLow,
 		Registerer: o.Registry,
 		Logger:     o.Logger,
 		Tracer:     e.tracer(),
@@ -141,6 +147,29 @@ func New(o Options) *Endpoint {
 	})
 	return e
 }
+
+// stores returns the store of the counters, and the one for when it does not answer; nil if it
+// always does.
+func (e *Endpoint) stores() (counters, fallback engine.Store) {
+	o := &e.options
+	if o.Redis == nil {
+		return e.local, nil
+	}
+	e.traceRedis()
+	now := o.Now
+	if now == nil {
+		now = time.Now //nolint:forbidigo // the default of the injected clock
+	}
+	store := script.NewStore(script.Options{
+		Client: o.Redis, Prefix: o.RedisPrefix, Timeout: o.StoreTimeout, Registerer: o.Registry,
+	})
+	e.denials = script.NewDenialCache(store, now)
+	e.memory = flood.NewMemory(store.MemoryUse, o.Logger)
+	return e.denials, e.local
+}
+
+// memoryLow reports whether Redis, if any, is short of memory.
+func (e *Endpoint) memoryLow() bool { return e.memory != nil && e.memory.Low() }
 
 func (e *Endpoint) httpDoor() *httpapi.Handler {
 	o := &e.options
@@ -197,8 +226,11 @@ func (e *Endpoint) Run(ctx context.Context) error {
 	if e.options.TLS != nil {
 		group.Go(func() error { return e.options.TLS.Start(ctx) })
 	}
-	group.Go(func() error { return e.denials.Start(ctx) })
-	group.Go(func() error { return e.memory.Start(ctx) })
+	group.Go(func() error { return e.local.Start(ctx) })
+	if e.denials != nil {
+		group.Go(func() error { return e.denials.Start(ctx) })
+		group.Go(func() error { return e.memory.Start(ctx) })
+	}
 	serve("http", e.options.HTTPAddress, e.HTTP.Start)
 	serve("grpc", e.options.GRPCAddress, e.GRPC.Start)
 	serve("metrics", e.options.MetricsAddress, e.Metrics.Start)
