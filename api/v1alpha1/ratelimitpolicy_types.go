@@ -100,8 +100,9 @@ type RateLimitPolicySpec struct {
 
 	// failureMode is how the policy decides while Redis does not answer in time. Open
 	// allows every request. Closed denies every request. Local limits inside each
-	// replica, with the thresholds divided among the replicas and counters that start
-	// empty; it is not supported yet. Defaults to Open.
+	// replica: thresholds and bursts are divided by the number of live replicas and
+	// rounded up, and counters start empty. Where several policies apply, any Closed
+	// denies, then Local decides, then Open allows. Defaults to Open.
 	//
 	// +optional
 	// +kubebuilder:default=Open

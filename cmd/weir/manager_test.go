@@ -162,10 +162,10 @@ func TestManagerEnforcesThePoliciesOfTheCluster(t *testing.T) {
 		g.Eventually(p.enforces("new")).Should(Equal(int64(-404)))
 	})
 
-	t.Run("the status reports an unsupported feature", func(t *testing.T) {
-		c.create(testenv.MakePolicy("shop/later").Limit("l", v1alpha1.AlgorithmGCRA, 5, "1s").
-			FailureMode(v1alpha1.FailureModeLocal).Obj())
-		NewWithT(t).Eventually(c.condition("later", v1alpha1.ConditionAccepted)).Should(Equal("False/NotSupported"))
+	t.Run("the status reports an invalid policy", func(t *testing.T) {
+		c.create(testenv.MakePolicy("shop/bad").Limit("l", v1alpha1.AlgorithmGCRA, 5, "1s").
+			Match(v1alpha1.Match{Paths: []string{"/a//b"}}).Obj())
+		NewWithT(t).Eventually(c.condition("bad", v1alpha1.ConditionAccepted)).Should(Equal("False/InvalidSpec"))
 	})
 
 	t.Run("a wiped registry is published again within 2 s and no decision is lost", func(t *testing.T) {

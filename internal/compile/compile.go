@@ -28,8 +28,6 @@ var defaultMessages = map[v1alpha1.DenialCode]string{
 }
 
 // Compile returns the plan of the policy, or every problem that prevents one:
-//   - field.ErrorTypeNotSupported for a feature that this release does not support;
-//     none is silently ignored,
 //   - field.ErrorTypeForbidden for a match outside the grant,
 //   - other types for an invalid spec.
 func Compile(policy *v1alpha1.RateLimitPolicy, grant Grant) (*plan.Plan, field.ErrorList) {
@@ -52,9 +50,6 @@ func Compile(policy *v1alpha1.RateLimitPolicy, grant Grant) (*plan.Plan, field.E
 		FailureMode:  plan.FailureMode(orDefault(spec.FailureMode, v1alpha1.FailureModeOpen)),
 		Denial:       denial(spec.Denial),
 	}
-	if spec.FailureMode == v1alpha1.FailureModeLocal {
-		c.notSupported(at.Child("failureMode"), spec.FailureMode)
-	}
 	if len(c.errs) == 0 {
 		c.verify(at, compiled)
 	}
@@ -71,11 +66,6 @@ type compiler struct {
 }
 
 func (c *compiler) add(err *field.Error) { c.errs = append(c.errs, err) }
-
-// notSupported reports a feature of the schema that this release cannot enforce.
-func (c *compiler) notSupported(at *field.Path, value any) {
-	c.add(&field.Error{Type: field.ErrorTypeNotSupported, Field: at.String(), BadValue: value, Detail: "not supported yet"})
-}
 
 // verify validates the plan once more: a spec that the schema should have rejected, or
 // a plan that is too large to publish, must not reach the decision half.

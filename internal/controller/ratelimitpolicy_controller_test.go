@@ -41,9 +41,6 @@ var (
 	invalid = outcome{
 		"False NotReady", "False InvalidSpec", "False NotAccepted", "False NotProgrammed", status.FailedStatus,
 	}
-	notSupported = outcome{
-		"False NotReady", "False NotSupported", "False NotAccepted", "False NotProgrammed", status.FailedStatus,
-	}
 	notPermitted = outcome{
 		"False NotReady", "False MatchNotPermitted", "False NotAccepted", "False NotProgrammed", status.FailedStatus,
 	}
@@ -141,14 +138,6 @@ var _ = Describe("A RateLimitPolicy", func() {
 			edit(ctx, policy, setPath("/a/b"))
 			becomes(ctx, enforced)
 			Expect(plans.plan(id).Generation).To(Equal(int64(3)))
-		})
-
-		It("reports a feature that this release does not support", func(ctx SpecContext) {
-			policy.Spec.FailureMode = v1alpha1.FailureModeLocal
-			apply(ctx)
-			becomes(ctx, notSupported)
-			Expect(message(ctx, policy, v1alpha1.ConditionAccepted)).To(ContainSubstring("spec.failureMode"))
-			Expect(plans.plan(id)).To(BeNil())
 		})
 
 		It("has its plan removed when deleted", func(ctx SpecContext) {
@@ -406,7 +395,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 					Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj())).To(Succeed())
 			}
 			Expect(api.Create(ctx, testenv.MakePolicy(policy.Namespace+"/bad").
-				Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").FailureMode(v1alpha1.FailureModeLocal).Obj())).To(Succeed())
+				Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Match(v1alpha1.Match{Paths: []string{"/a//b"}}).Obj())).To(Succeed())
 			lead(terms)
 			Eventually(ctx, synced).Should(Equal([]int{0, 4}))
 			Consistently(ctx, synced).Should(HaveLen(2))

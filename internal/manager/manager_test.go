@@ -61,9 +61,9 @@ var _ = Describe("A policy of the cluster", Serial, func() {
 	It("stays enforced when an edit is not accepted", func(ctx SpecContext) {
 		Expect(api.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
 		before := policy.DeepCopy()
-		policy.Spec.FailureMode = v1alpha1.FailureModeLocal
+		policy.Spec.Matches = []v1alpha1.Match{{Paths: []string{"/a//b"}}}
 		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(Succeed())
-		Eventually(condition(policy, v1alpha1.ConditionAccepted)).WithContext(ctx).Should(Equal("False NotSupported"))
+		Eventually(condition(policy, v1alpha1.ConditionAccepted)).WithContext(ctx).Should(Equal("False InvalidSpec"))
 		Expect(statuses(3)).To(Equal([]int{200, 200, 429}))
 	})
 

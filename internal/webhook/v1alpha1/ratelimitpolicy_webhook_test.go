@@ -31,9 +31,9 @@ func good(namespace, name string) *testenv.PolicyBuilder {
 		Limit("burst", v1alpha1.AlgorithmFixedWindow, 5, "1m")
 }
 
-// notSupported returns a policy that is valid by the schema but does not compile.
-func notSupported(namespace string) *v1alpha1.RateLimitPolicy {
-	return good(namespace, "not-supported").FailureMode(v1alpha1.FailureModeLocal).Obj()
+// invalid returns a policy that is valid by the schema but does not compile.
+func invalid(namespace string) *v1alpha1.RateLimitPolicy {
+	return good(namespace, "invalid").Match(v1alpha1.Match{Paths: []string{"/a//b"}}).Obj()
 }
 
 // rejectFields matches the rejection of a policy that names these fields.
@@ -92,12 +92,9 @@ var _ = Describe("The webhook", func() {
 		Entry("a path that no request has", func(b *testenv.PolicyBuilder) {
 			b.Match(v1alpha1.Match{Hosts: []string{"x"}}).Match(v1alpha1.Match{Paths: []string{"/a", "/a//b"}})
 		}, "spec.matches[1].paths[1]"),
-		Entry("an unsupported feature", func(b *testenv.PolicyBuilder) {
-			b.FailureMode(v1alpha1.FailureModeLocal)
-		}, "spec.failureMode"),
 		Entry("several problems at once", func(b *testenv.PolicyBuilder) {
-			b.Match(v1alpha1.Match{When: "1"}).FailureMode(v1alpha1.FailureModeLocal)
-		}, "spec.matches[0].when", "spec.failureMode"),
+			b.Match(v1alpha1.Match{When: "1"}).Match(v1alpha1.Match{Paths: []string{"/a//b"}})
+		}, "spec.matches[0].when", "spec.matches[1].paths[0]"),
 	)
 
 	It("warns of probable mistakes", func(ctx SpecContext) {
@@ -138,7 +135,7 @@ var _ = Describe("The webhook", func() {
 	})
 
 	It("blocks no request while it is down, nor the deletion of an invalid policy", func(ctx SpecContext) {
-		policy := notSupported(namespace)
+		policy := invalid(namespace)
 		policy.Finalizers = []string{"test.weir.dev/wait"}
 		stop()
 		Expect(api.Create(ctx, policy)).To(Succeed(), "a webhook that is down rejects nothing")
@@ -158,7 +155,7 @@ var _ = Describe("The webhook", func() {
 	createInvalid := func(ctx SpecContext) *v1alpha1.RateLimitPolicy {
 		GinkgoHelper()
 		other := newNamespace(ctx, nil)
-		policy := notSupported(other)
+		policy := invalid(other)
 		policy.Finalizers = []string{"test.weir.dev/wait"}
 		Expect(api.Create(ctx, policy)).To(Succeed())
 		serve(ctx, other, compile.TenancyCluster)
@@ -178,7 +175,7 @@ var _ = Describe("The webhook", func() {
 		policy := createInvalid(ctx)
 		before := policy.DeepCopy()
 		policy.Spec.Limits[0].Threshold = 6
-		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(rejectFields("spec.failureMode"))
+		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(rejectFields("spec.matches[0].paths[0]"))
 	})
 
 	It("accepts any edit of a policy that is being deleted", func(ctx SpecContext) {
@@ -224,14 +221,14 @@ var _ = Describe("The webhook with tenancy", func() {
 		warnings, err := v.ValidateCreate(ctx, policy.Obj())
 		Expect(err).NotTo(HaveOccurred())
 		Expect(warnings).To(ConsistOf(ContainSubstring("failed to read the grant")))
-		_, err = v.ValidateCreate(ctx, policy.FailureMode(v1alpha1.FailureModeLocal).Obj())
-		Expect(err).To(rejectFields("spec.failureMode"))
+		_, err = v.ValidateCreate(ctx, policy.Match(v1alpha1.Match{Paths: []string{"/a//b"}}).Obj())
+		Expect(err).To(rejectFields("spec.matches[1].paths[0]"))
 	})
 })
 
 var _ = Describe("The validator", func() {
 	It("accepts any update of a policy that is being deleted", func(ctx SpecContext) {
-		policy := notSupported("default")
+		policy := invalid("default")
 		policy.DeletionTimestamp = new(metav1.Now())
 		warnings, err := (&webhook.Validator{Tenancy: compile.TenancyCluster}).ValidateUpdate(ctx, good("default", "p").Obj(), policy)
 		Expect(err).NotTo(HaveOccurred())

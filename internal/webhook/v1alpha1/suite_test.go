@@ -114,7 +114,7 @@ func configure(ctx context.Context, namespace, url string, bundle []byte) {
 func awaitWebhook(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	Eventually(ctx, func(ctx context.Context) error {
-		return api.Create(ctx, notSupported(namespace), client.DryRunAll)
+		return api.Create(ctx, invalid(namespace), client.DryRunAll)
 	}).ShouldNot(Succeed())
 	received.take()
 }
