@@ -44,6 +44,7 @@ func TestInvalidValuesAreRejected(t *testing.T) {
 		{"redis.existingSecret=s,redis.secretKeys.ca=c", "need a redis.url with rediss://"},
 		{"tenancy=None", "at '/tenancy': value must be one of 'Namespace', 'Cluster'"},
 		{"installation=a/b", "at '/installation'"},
+		{"localKeys=0", "at '/localKeys': minimum: got 0, want 1"},
 		{"storeTimeout=0s", "at '/storeTimeout'"},
 		{"storeTimeout=50", "at '/storeTimeout'"},
 		{"trustedProxies={proxy}", "at '/trustedProxies/0'"},

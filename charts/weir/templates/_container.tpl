@@ -44,6 +44,7 @@
 {{- if .decisions }}
 - --new-keys-per-minute={{ int64 $values.newKeys.perMinute }}
 - --new-keys-per-window={{ int64 $values.newKeys.perWindow }}
+- --local-keys={{ int64 $values.localKeys }}
 {{- with $values.trustedProxies }}
 - --trusted-proxies={{ join "," . }}
 {{- end }}
