@@ -14,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/weir-dev/weir/internal/testenv"
 )
@@ -55,7 +57,9 @@ func milliseconds(d time.Duration) string {
 }
 
 // allFaults are the faults in the order of the page.
-func allFaults() []fault { return slices.Concat(singleFaults, failoverFaults, processFaults()) }
+func allFaults() []fault {
+	return slices.Concat(singleFaults, failoverFaults, processFaults(), operatorFaults)
+}
 
 // The page lists every fault.
 func TestPageListsEveryFault(t *testing.T) {
@@ -94,6 +98,7 @@ func writePage(folder string) error {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	log.SetLogger(logr.Discard())
 	code := m.Run()
 	if code == 0 && *page != "" {
 		if err := writePage(*page); err != nil {

@@ -21,7 +21,8 @@ const (
 // system is the processes under load, and what can break them.
 type system struct {
 	redisURL string
-	args     []string // of weir
+	command  []string // of weir; nil is standalone on redisURL
+	args     []string // of weir, after those of the command
 	weirs    int      // the number of processes; 0 is 1
 	urls     []string // of their Redis, if they differ
 	// retired is the number of the last processes that are not used after the fault.
@@ -71,11 +72,18 @@ func (f *fault) run(t *testing.T) *result {
 		if s.urls != nil {
 			url = s.urls[i]
 		}
-		args := s.args
-		if !f.degrades {
-			args = append(slices.Clip(args), "--store-timeout", patientTimeout.String())
+		args := s.command
+		if args == nil {
+			args = standalone(t, url)
 		}
-		s.processes = append(s.processes, startWeir(t, url, args...))
+		args = slices.Concat(args, s.args)
+		if !f.degrades {
+			args = append(args, "--store-timeout", patientTimeout.String())
+		}
+		s.processes = append(s.processes, startProcess(t, args...))
+	}
+	for _, w := range s.processes {
+		await(t, "the policies", func() bool { return w.threshold("many") > 0 })
 	}
 	l := startLoad(t, s.processes...)
 	await(t, "calls before the fault", func() bool { return len(l.all()) > 800 })

@@ -59,7 +59,7 @@ func TestSoak(t *testing.T) {
 	random := rand.New(rand.NewPCG(*seed, 1))
 	t.Logf("seed %d", *seed)
 	s := startSingle(t, durable...)
-	weirs := []*weir{startWeir(t, "redis://"+s.proxy.Addr), startWeir(t, "redis://"+s.proxy.Addr)}
+	weirs := []*weir{startProcess(t, standalone(t, "redis://"+s.proxy.Addr)...), startProcess(t, standalone(t, "redis://"+s.proxy.Addr)...)}
 	l := startLoad(t, weirs...)
 	await(t, "the first calls", func() bool { return len(l.all()) > 800 })
 	happened, losses := map[string]int{}, int64(0)

@@ -5,11 +5,13 @@ package faults
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -65,19 +67,29 @@ type weir struct {
 	cmd     *exec.Cmd
 }
 
-// startWeir starts weir on the Redis with the URL. args come last.
-func startWeir(tb testing.TB, redisURL string, args ...string) *weir {
+// standalone returns the arguments of weir without Kubernetes, on the Redis with the URL.
+func standalone(tb testing.TB, redisURL string) []string {
 	tb.Helper()
 	folder, err := os.MkdirTemp("", "weir-faults-") //nolint:usetesting // the flag takes a list, and TempDir may have commas
 	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
 	tb.Cleanup(func() { _ = os.RemoveAll(folder) })
 	NewWithT(tb).Expect(os.WriteFile(filepath.Join(folder, "policies.yaml"), []byte(policies), 0o600)).To(Succeed())
-	w := &weir{tb: tb, address: testenv.FreeAddr(tb), metrics: testenv.FreeAddr(tb), log: &testenv.Log{}}
-	w.args = append([]string{
-		"standalone", "--policies", folder, "--redis-url", redisURL, "--store-timeout", storeTimeout.String(),
-		"--http-address", w.address, "--grpc-address", "", "--metrics-address", w.metrics,
-	}, args...)
+	return []string{"standalone", "--policies", folder, "--redis-url", redisURL, "--store-timeout", storeTimeout.String()}
+}
+
+// startProcess starts weir with the arguments, on addresses of its own, and waits until it is ready.
+func startProcess(tb testing.TB, args ...string) *weir {
+	tb.Helper()
+	w := newProcess(tb, args...)
 	w.start()
+	return w
+}
+
+// newProcess returns weir with the arguments, not started. It stops with the test.
+func newProcess(tb testing.TB, args ...string) *weir {
+	tb.Helper()
+	w := &weir{tb: tb, address: testenv.FreeAddr(tb), metrics: testenv.FreeAddr(tb), log: &testenv.Log{}}
+	w.args = append(slices.Clip(args), "--http-address", w.address, "--grpc-address", "", "--metrics-address", w.metrics)
 	tb.Cleanup(func() {
 		w.stop(syscall.SIGTERM)
 		if tb.Failed() {
@@ -90,12 +102,18 @@ func startWeir(tb testing.TB, redisURL string, args ...string) *weir {
 // start starts the process and waits until it is ready.
 func (w *weir) start() {
 	w.tb.Helper()
+	w.launch()
+	g := NewWithT(w.tb)
+	g.Eventually(func() error { return get("http://" + w.address + "/readyz") }, "20s", "5ms").Should(Succeed(), w.log.String)
+}
+
+// launch starts the process.
+func (w *weir) launch() {
+	w.tb.Helper()
 	w.cmd = exec.Command(testenv.Weir(w.tb), w.args...)
 	w.cmd.Stdout, w.cmd.Stderr = w.log, w.log
 	w.cmd.SysProcAttr = testenv.DieWithParent()
-	g := NewWithT(w.tb)
-	g.Expect(w.cmd.Start()).To(Succeed())
-	g.Eventually(func() error { return get("http://" + w.address + "/readyz") }, "20s", "5ms").Should(Succeed(), w.log.String)
+	NewWithT(w.tb).Expect(w.cmd.Start()).To(Succeed())
 }
 
 // stop ends the process by the signal, unless it has ended.
@@ -108,8 +126,11 @@ func (w *weir) stop(signal syscall.Signal) {
 	w.cmd = nil
 }
 
+// prober gives up on a process that is frozen.
+var prober = &http.Client{Timeout: time.Second}
+
 func get(url string) error {
-	response, err := http.Get(url)
+	response, err := prober.Get(url)
 	if err != nil {
 		return err
 	}
@@ -142,4 +163,19 @@ func (w *weir) metric(name string) (sum float64) {
 	}
 	g.Expect(lines.Err()).NotTo(HaveOccurred())
 	return sum
+}
+
+// threshold returns the threshold of a policy that the process enforces, or 0.
+func (w *weir) threshold(policy string) int64 {
+	body := `{"policies":["faults/` + policy + `"],"key":"threshold","peek":true}`
+	response, err := prober.Post("http://"+w.address+"/v1/check", "application/json", strings.NewReader(body))
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = response.Body.Close() }()
+	var answer struct{ Limits []struct{ Threshold int64 } }
+	if json.NewDecoder(response.Body).Decode(&answer) != nil || len(answer.Limits) == 0 {
+		return 0
+	}
+	return answer.Limits[0].Threshold
 }
