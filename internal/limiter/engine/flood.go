@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/flood"
+	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
 // setBudgets gives each policy of the view its budget of new keys, and returns the budgets by policy
@@ -24,7 +25,7 @@ func (v *view) setBudgets(previous map[string]*flood.Budget, limits flood.Limits
 	return budgets
 }
 
-// longestState returns the longest window or block of the policy.
+// longestState returns the longest life of a state of the policy.
 func (p *policy) longestState() (longest time.Duration) {
 	for _, v := range p.variants() {
 		for _, l := range v.limits {
@@ -32,6 +33,20 @@ func (p *policy) longestState() (longest time.Duration) {
 		}
 	}
 	return longest
+}
+
+// lifeOf returns how long the state that the check began exists: a block and a window until they
+// end, a bucket until it is full.
+func (pt *participant) lifeOf(r *script.EntryReply) time.Duration {
+	life := r.BlockLeft
+	for i := range pt.limits {
+		if l := &pt.limits[i]; l.Algorithm.Refills() {
+			life = max(life, r.Limits[i].ResetAfter)
+		} else {
+			life = max(life, l.Window())
+		}
+	}
+	return life
 }
 
 // protect lets the policies whose budget of new keys is spent, or all if the store is low on
@@ -49,7 +64,7 @@ func (ev *evaluation) countNewKeys(now time.Time) {
 	}
 	for i := range ev.reply.Entries {
 		if r := &ev.reply.Entries[i]; r.Began && !r.Overflow {
-			ev.participants[i].newKeys.Begin(now)
+			ev.participants[i].newKeys.Begin(now, ev.participants[i].lifeOf(r))
 		}
 	}
 }

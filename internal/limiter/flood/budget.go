@@ -11,76 +11,80 @@ import (
 
 // Limits bound the keys that one policy begins in one process.
 type Limits struct {
-	// PerMinute is the number of keys that a policy may begin in one minute; 0 is unlimited.
+	// PerMinute is the number of keys that a policy may begin in one minute; 0 is unlimited. A key
+	// whose state exists for a part of a minute counts with that part: with a window of a second, or
+	// a bucket that is soon full again, known clients begin their keys again and again.
 	PerMinute int64
-	// PerWindow is the number of keys that a policy may begin within its longest window or block;
-	// 0 is unlimited. The state of these keys exists at the same time.
+	// PerWindow is the number of begun keys whose state may exist at the same time; 0 is unlimited.
 	PerWindow int64
 }
 
-// resolution is the number of parts into which a window is divided: keys are forgotten when the
-// part in which they began has left the window.
+// resolution is the number of parts into which the longest life of a state is divided.
 const resolution = 60
 
 // Budget counts the keys that one policy begins. It is safe for concurrent use.
 type Budget struct {
 	limits Limits
-	part   time.Duration // of the window
+	part   time.Duration // of the longest life
 	start  time.Time
 	// spentUntil is the time since start, in nanoseconds, until which the budget is spent.
 	spentUntil atomic.Int64
 
 	mu     sync.Mutex
-	minute int64 // the current minute since start
-	begun  int64 // the keys begun in it
-	parts  [resolution]int64
-	newest int64 // the current part since start
-	total  int64 // of parts
+	minute int64   // the current minute since start
+	begun  float64 // the keys begun in it
+	// ends counts the keys by the part before which their state has ended, from the next part on.
+	ends    [resolution + 2]int64
+	current int64 // the current part since start
+	alive   int64 // of ends
 }
 
-// NewBudget returns a budget that nothing has been spent from. window is the longest window or
-// block of the policy.
-func NewBudget(limits Limits, window time.Duration, now time.Time) *Budget {
-	return &Budget{limits: limits, part: max(window, time.Minute) / resolution, start: now}
+// NewBudget returns a budget that nothing has been spent from. longest is the longest life of a
+// state of the policy, and the longest for which keys count.
+func NewBudget(limits Limits, longest time.Duration, now time.Time) *Budget {
+	return &Budget{limits: limits, part: max(longest, time.Second) / resolution, start: now}
 }
 
-// Spent reports whether the policy may begin no further key now.
+// Spent reports whether the policy may begin no further key now. While the budget stays spent, one
+// key may begin in each sixtieth of the longest life, which is when Begin looks again.
 func (b *Budget) Spent(now time.Time) bool {
 	until := b.spentUntil.Load()
 	return until > 0 && int64(now.Sub(b.start)) < until
 }
 
-// Begin counts a key that the policy has begun.
-func (b *Budget) Begin(now time.Time) {
+// Begin counts a key that the policy has begun, whose state exists for the given life.
+func (b *Budget) Begin(now time.Time, life time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at := now.Sub(b.start)
 	b.advance(at)
-	b.begun++
-	b.total++
-	b.parts[b.newest%resolution]++
+	b.begun += min(1, life.Minutes())
+	if life > 0 {
+		end := min(int64((at+life)/b.part)+1, b.current+resolution+1)
+		b.alive++
+		b.ends[end%int64(len(b.ends))]++
+	}
 	var until time.Duration
-	if b.limits.PerMinute > 0 && b.begun >= b.limits.PerMinute {
+	if b.limits.PerMinute > 0 && b.begun >= float64(b.limits.PerMinute) {
 		until = time.Duration(b.minute+1) * time.Minute
 	}
-	if b.limits.PerWindow > 0 && b.total >= b.limits.PerWindow {
-		until = max(until, time.Duration(b.newest+1)*b.part)
+	if b.limits.PerWindow > 0 && b.alive >= b.limits.PerWindow {
+		until = max(until, time.Duration(b.current+1)*b.part)
 	}
 	b.spentUntil.Store(max(b.spentUntil.Load(), int64(until)))
 }
 
-// advance forgets the keys that began before the current minute or window.
+// advance forgets the keys of earlier minutes, and those whose state has ended.
 func (b *Budget) advance(at time.Duration) {
 	if minute := int64(at / time.Minute); minute > b.minute {
 		b.minute, b.begun = minute, 0
 	}
-	newest := int64(at / b.part)
-	for b.newest < newest {
-		if newest-b.newest > resolution { // every part has left the window
-			b.newest = newest - resolution
-		}
-		b.newest++
-		b.total -= b.parts[b.newest%resolution]
-		b.parts[b.newest%resolution] = 0
+	now := int64(at / b.part)
+	for steps := min(now-b.current, int64(len(b.ends))); steps > 0; steps-- {
+		b.current++
+		slot := &b.ends[b.current%int64(len(b.ends))]
+		b.alive -= *slot
+		*slot = 0
 	}
+	b.current = max(b.current, now)
 }

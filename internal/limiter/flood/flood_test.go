@@ -16,12 +16,12 @@ import (
 
 var start = time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 
-// flood begins keys at the given rate per second, as long as the budget allows, and returns how
-// many began.
-func flood(b *Budget, from time.Time, perSecond int, length time.Duration) (begun int) {
+// flood begins keys with that life at the given rate per second, as long as the budget allows, and
+// returns how many began.
+func flood(b *Budget, from time.Time, perSecond int, length, life time.Duration) (begun int) {
 	for at := from; at.Before(from.Add(length)); at = at.Add(time.Second / time.Duration(perSecond)) {
 		if !b.Spent(at) {
-			b.Begin(at)
+			b.Begin(at, life)
 			begun++
 		}
 	}
@@ -31,31 +31,50 @@ func flood(b *Budget, from time.Time, perSecond int, length time.Duration) (begu
 func TestBudgetPerMinute(t *testing.T) {
 	g := NewWithT(t)
 	b := NewBudget(Limits{PerMinute: 100}, time.Hour, start)
-	g.Expect(flood(b, start, 50, time.Minute)).To(Equal(100))
-	g.Expect(flood(b, start.Add(time.Minute), 50, 10*time.Minute)).To(Equal(1000))
-	g.Expect(flood(b, start.Add(11*time.Minute), 1, 10*time.Minute)).To(Equal(600), "a rate below the limit is never bounded")
+	g.Expect(flood(b, start, 50, time.Minute, time.Hour)).To(Equal(100))
+	g.Expect(flood(b, start.Add(time.Minute), 50, 10*time.Minute, time.Hour)).To(Equal(1000))
+	g.Expect(flood(b, start.Add(11*time.Minute), 1, 10*time.Minute, time.Hour)).To(Equal(600), "a rate below the limit is never bounded")
 }
 
+// Clients whose state soon ends begin again with many of their checks, and fill no memory.
+func TestShortLivesCountLess(t *testing.T) {
+	g := NewWithT(t)
+	b := NewBudget(Limits{PerMinute: 100, PerWindow: 1000}, time.Second, start)
+	g.Expect(flood(b, start, 50, 10*time.Minute, time.Second)).To(Equal(50*600), "50 keys exist at a time")
+	b = NewBudget(Limits{PerMinute: 100, PerWindow: 1000}, time.Second, start)
+	g.Expect(flood(b, start, 1000, 10*time.Minute, time.Second)).To(BeNumerically("~", 10*60*100, 100), "1,000 keys at a time")
+	b = NewBudget(Limits{PerMinute: 100, PerWindow: 1000}, time.Hour, start)
+	g.Expect(flood(b, start, 1000, time.Minute, 0)).To(Equal(60_000), "no state at all")
+}
+
+// At no time do more keys exist than the budget allows, and one more for each part of the longest
+// life; a budget that is not used is whole again.
 func TestBudgetPerWindow(t *testing.T) {
 	for _, window := range []time.Duration{time.Second, time.Minute, time.Hour, 720 * time.Hour} {
-		g := NewWithT(t)
-		b := NewBudget(Limits{PerMinute: 100, PerWindow: 1000}, window, start)
-		window = max(window, time.Minute)
-		for at := start; at.Before(start.Add(3 * window)); at = at.Add(window) {
-			begun := 0
-			for part := range 600 {
-				begun += flood(b, at.Add(time.Duration(part)*window/600), 20, min(window/600, time.Second))
+		for _, life := range []time.Duration{window, window / 7} {
+			g := NewWithT(t)
+			const most = 600
+			b := NewBudget(Limits{PerWindow: most}, window, start)
+			var ends []time.Time
+			for at, step := start, window/2000; at.Before(start.Add(3 * window)); at = at.Add(step) {
+				for len(ends) > 0 && !ends[0].After(at) {
+					ends = ends[1:]
+				}
+				if !b.Spent(at) {
+					b.Begin(at, life)
+					ends = append(ends, at.Add(life))
+				}
+				g.Expect(len(ends)).To(BeNumerically("<=", most+resolution), "%v %v", window, life)
 			}
-			g.Expect(begun).To(BeNumerically("<=", 1000+resolution), window.String())
-			g.Expect(begun).To(BeNumerically(">=", 90), window.String())
+			g.Expect(len(ends)).To(BeNumerically(">", 200), "%v %v", window, life)
+			g.Expect(flood(b, start.Add(10*window), 500, time.Second, window)).To(Equal(500), "after a pause the budget is whole")
 		}
-		g.Expect(flood(b, start.Add(10*window), 10, time.Second)).To(Equal(10), "after a pause the budget is whole")
 	}
 }
 
 func TestUnlimitedBudget(t *testing.T) {
 	b := NewBudget(Limits{}, time.Hour, start)
-	NewWithT(t).Expect(flood(b, start, 1000, 2*time.Minute)).To(Equal(120_000))
+	NewWithT(t).Expect(flood(b, start, 1000, 2*time.Minute, time.Hour)).To(Equal(120_000))
 }
 
 func TestBudgetOfConcurrentCallers(t *testing.T) {
@@ -64,7 +83,7 @@ func TestBudgetOfConcurrentCallers(t *testing.T) {
 	for range 8 {
 		wait.Go(func() {
 			for range 125 {
-				b.Begin(start)
+				b.Begin(start, time.Hour)
 			}
 		})
 	}
