@@ -18,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	plans "github.com/weir-dev/weir/internal/limiter/registry"
 	"github.com/weir-dev/weir/internal/standalone"
+	"github.com/weir-dev/weir/internal/webhook/intake"
 )
 
 // docs/metrics.md lists exactly the registered metrics with their labels.
@@ -32,6 +33,7 @@ func TestMetricsDocument(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	defer endpoint.Close()
 	plans.NewWriter(nil, "weir:", plans.WriterOptions{Owner: "weir", Registerer: registry})
+	intake.New(intake.Options{Judged: 1, Registerer: registry})
 	plans.NewWatcher(nil, "weir:", plans.WatcherOptions{Owner: "weir", Replica: "r", Registerer: registry})
 
 	g.Expect(documentedMetrics(t)).To(Equal(registeredMetrics(registry)))

@@ -25,6 +25,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/controller"
 	"github.com/weir-dev/weir/internal/limiter/registry"
+	"github.com/weir-dev/weir/internal/webhook/intake"
 )
 
 const (
@@ -45,6 +46,7 @@ type controllers struct {
 	tenancy compile.Tenancy
 	lease   LeaseOptions
 	webhook WebhookOptions
+	intake  *intake.Intake
 	writer  *registry.Writer
 	logger  *slog.Logger
 	failure atomic.Pointer[error]
@@ -124,7 +126,7 @@ func (c *controllers) manage(ctx context.Context) error {
 		return err
 	}
 	if c.webhook.Address != "" {
-		if err := addWebhook(mgr, c.webhook, c.tenancy, c.logger); err != nil {
+		if err := addWebhook(mgr, c.webhook, c.tenancy, c.intake, c.logger); err != nil {
 			return err
 		}
 	}

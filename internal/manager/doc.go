@@ -13,5 +13,4 @@
 //	controllers.go  the Kubernetes half: one controller-runtime manager
 //	elector.go      leader election on a Lease, and the term in the registry
 //	webhook.go      the validating webhook and its certificate
-//	concurrency.go  the concurrency limit of the webhook
 package manager

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/httpserver"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/registry"
+	"github.com/weir-dev/weir/internal/webhook/intake"
 )
 
 // registryTimeout bounds one command to the registry, which may carry all plans.
@@ -88,6 +90,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.Controllers {
 		c := &controllers{
 			config: o.Config, tenancy: o.Tenancy, lease: o.Lease, webhook: o.Webhook, logger: o.Logger,
+			intake: intake.New(intake.Options{Judged: runtime.GOMAXPROCS(0), Registerer: o.Registry}),
 			writer: registry.NewWriter(registryClient, o.RedisPrefix, registry.WriterOptions{
 				Owner: o.Installation, Logger: o.Logger, Registerer: o.Registry,
 			}),

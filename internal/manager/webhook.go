@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net/http"
-	"runtime"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -19,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/httpserver"
 	"github.com/weir-dev/weir/internal/webhook/certificate"
+	"github.com/weir-dev/weir/internal/webhook/intake"
 	"github.com/weir-dev/weir/internal/webhook/v1alpha1"
 )
 
@@ -60,7 +60,7 @@ func (runOnEveryReplica) NeedLeaderElection() bool { return false }
 
 // addWebhook adds the webhook and its certificate to the manager. Their failures at
 // run time are logged and retried; nothing else depends on them.
-func addWebhook(mgr ctrl.Manager, o WebhookOptions, tenancy compile.Tenancy, logger *slog.Logger) error {
+func addWebhook(mgr ctrl.Manager, o WebhookOptions, tenancy compile.Tenancy, in *intake.Intake, logger *slog.Logger) error {
 	handler, err := v1alpha1.NewHandler(mgr.GetScheme(), &v1alpha1.Validator{
 		Policies: mgr.GetClient(), Namespaces: mgr.GetAPIReader(), Tenancy: tenancy,
 	})
@@ -75,11 +75,12 @@ func addWebhook(mgr ctrl.Manager, o WebhookOptions, tenancy compile.Tenancy, log
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("POST "+v1alpha1.Path, limitConcurrency(runtime.GOMAXPROCS(0), handler))
+	mux.Handle("POST "+v1alpha1.Path, in.Handler(handler))
 	return mgr.Add(runOnEveryReplica(func(ctx context.Context) {
 		serveWebhook(ctx, httpserver.Options{
 			Address: o.Address, Handler: mux, DrainDelay: o.DrainDelay, Logger: logger,
-			TLS: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.GetCertificate},
+			TLS:      &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.GetCertificate},
+			Listener: in.Listener, ConnContext: in.ConnContext, ReadTimeout: intake.ReadTimeout, SingleRequest: true,
 		})
 	}))
 }

@@ -6,6 +6,11 @@ package manager_test
 import (
 	"context"
 	"crypto/tls"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -18,19 +23,13 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/config/webhook"
 	"github.com/weir-dev/weir/internal/testenv"
+	hookv1alpha1 "github.com/weir-dev/weir/internal/webhook/v1alpha1"
 )
 
 var _ = Describe("The webhook of the manager", func() {
 	It("is called by the API server, which trusts the issued certificate", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
-		configuration, err := webhook.Configuration()
-		Expect(err).NotTo(HaveOccurred())
-		hookConfig := &configuration.Webhooks[0]
-		hookConfig.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://" + hook + *hookConfig.ClientConfig.Service.Path)}
-		hookConfig.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
-		Expect(api.Create(ctx, configuration)).To(Succeed())
-		DeferCleanup(api.Delete, configuration)
-
+		configureWebhook(ctx, namespace)
 		good := testenv.MakePolicy(namespace+"/p").Limit("l", v1alpha1.AlgorithmFixedWindow, 5, "1m")
 		bad := good.Obj()
 		bad.Spec.Matches = []v1alpha1.Match{{Paths: []string{"/a//b"}}}
@@ -42,9 +41,71 @@ var _ = Describe("The webhook of the manager", func() {
 		Expect(body).To(ContainSubstring(`controller_runtime_webhook_requests_total{code="200"`))
 	})
 
+	It("judges a policy while another address has 500 slow connections", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		configureWebhook(ctx, namespace)
+		bad := testenv.MakePolicy(namespace+"/p").Limit("l", v1alpha1.AlgorithmFixedWindow, 5, "1m").
+			Match(v1alpha1.Match{Paths: []string{"/a//b"}}).Obj()
+		judge := func(ctx context.Context) error { return api.Create(ctx, bad.DeepCopy(), client.DryRunAll) }
+		Eventually(ctx, judge).Should(MatchError(apierrors.IsInvalid, "invalid"))
+		// 127.0.0.2 is another pod: Linux routes all of 127.0.0.0/8 to the loopback interface.
+		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+		dripping, stop := context.WithCancel(ctx)
+		var drips sync.WaitGroup
+		defer drips.Wait()
+		defer stop()
+		for range 500 {
+			drips.Go(func() { drip(dripping, dialer) })
+		}
+		Eventually(func() string { _, body := get(metrics, "/metrics"); return body }).WithContext(ctx).
+			Should(ContainSubstring(`weir_webhook_rejections_total{reason="connections"}`))
+		var times []time.Duration
+		for range 21 {
+			started := time.Now()
+			Expect(judge(ctx)).To(MatchError(apierrors.IsInvalid, "invalid"))
+			times = append(times, time.Since(started))
+		}
+		slices.Sort(times)
+		AddReportEntry("judged after", times)
+		Expect(times[len(times)/2]).To(BeNumerically("<", 200*time.Millisecond), "the median, of %v", times)
+	}, SpecTimeout(time.Minute))
+
 	It("accepts no TLS version before 1.2", func() {
 		config := &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11, InsecureSkipVerify: true}
 		_, err := tls.Dial("tcp", hook, config)
 		Expect(err).To(MatchError(ContainSubstring("protocol version")))
 	})
 })
+
+// configureWebhook makes the API server call the webhook for policies of the Namespace.
+func configureWebhook(ctx context.Context, namespace string) {
+	GinkgoHelper()
+	configuration, err := webhook.Configuration()
+	Expect(err).NotTo(HaveOccurred())
+	hookConfig := &configuration.Webhooks[0]
+	hookConfig.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://" + hook + *hookConfig.ClientConfig.Service.Path)}
+	hookConfig.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
+	Expect(api.Create(ctx, configuration)).To(Succeed())
+	DeferCleanup(api.Delete, configuration)
+}
+
+// drip keeps a connection to the webhook on which it sends the body of a request byte by
+// byte. It opens another one whenever the webhook closes it, until ctx ends.
+func drip(ctx context.Context, dialer *net.Dialer) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		raw, err := dialer.DialContext(ctx, "tcp", hook)
+		if err == nil {
+			closeAtEnd := context.AfterFunc(ctx, func() { _ = raw.Close() })
+			c := tls.Client(raw, &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true})
+			_, err = io.WriteString(c, "POST "+hookv1alpha1.Path+" HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{")
+			for ; err == nil; _, err = io.WriteString(c, " ") {
+				<-ticker.C
+			}
+			_ = raw.Close()
+			closeAtEnd()
+		}
+		<-ticker.C
+	}
+}

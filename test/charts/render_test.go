@@ -53,7 +53,7 @@ var variants = map[string][]string{
 		"split.enabled=true", "split.decision.resources.limits.memory=1Gi", "autoscaling.enabled=true", "tenancy=Cluster",
 		"trustedProxies={10.0.0.0/8,fd00::/8}", "principalHeader=X-User", "legacyHeaders=true", "logLevel=debug",
 		"tls.enabled=true", "tls.existingSecret=tls", "tls.clientCertificates.required=true",
-		"tls.clientCertificates.allowedNames={spiffe://shop/gateway,gateway}", "webhook.failurePolicy=Fail",
+		"tls.clientCertificates.allowedNames={spiffe://shop/gateway,gateway}", "webhook.failurePolicy=Fail", "webhook.clientCIDRs={192.0.2.0/24,2001:db8::/64}",
 		"serviceMonitor.enabled=true", "prometheusRule.enabled=true", "dashboard.enabled=true",
 		"networkPolicy.extraClients[0].podSelector.matchLabels.app=gateway", "networkPolicy.egress[0].ports[0].port=6379",
 		"image.digest=sha256:" + strings.Repeat("a", 64), "image.pullSecrets[0].name=registry",

@@ -150,6 +150,8 @@ func ingressRules(policy networkingv1.NetworkPolicy) (all []string) {
 				from = append(from, "namespaces "+labelsOf(peer.NamespaceSelector.MatchLabels))
 			case peer.NamespaceSelector != nil:
 				from = append(from, "namespaces "+strings.Join(peer.NamespaceSelector.MatchExpressions[0].Values, ","))
+			case peer.IPBlock != nil:
+				from = append(from, "network "+peer.IPBlock.CIDR)
 			case peer.PodSelector != nil:
 				from = append(from, "pods "+labelsOf(peer.PodSelector.MatchLabels))
 			}
@@ -193,6 +195,9 @@ func TestNetworkPolicies(t *testing.T) {
 		"bundled": {variants["bundled"], map[string][]string{
 			"weir-manager": {clients + " -> http,grpc", "namespaces monitoring -> metrics", " -> webhook"},
 			"weir-redis":   {"pods app.kubernetes.io/instance=weir,app.kubernetes.io/name=weir -> redis"},
+		}},
+		"networks of API servers": {[]string{redisURL, "webhook.clientCIDRs={192.0.2.0/24,2001:db8::/64}"}, map[string][]string{
+			"weir-manager": {clients + " -> http,grpc", "namespaces monitoring -> metrics", "network 192.0.2.0/24 or network 2001:db8::/64 -> webhook"},
 		}},
 		"none": {[]string{redisURL, "networkPolicy.enabled=false"}, map[string][]string{}},
 	} {

@@ -55,6 +55,8 @@ func TestInvalidValuesAreRejected(t *testing.T) {
 		{"tls.enabled=true,tls.existingSecret=s,tls.clientCertificates.allowedNames={a}", "tls.clientCertificates.allowedNames: needs tls.clientCertificates.required"},
 		{"webhook.failurePolicy=Maybe", "at '/webhook/failurePolicy': value must be one of 'Ignore', 'Fail'"},
 		{"webhook.timeoutSeconds=31", "at '/webhook/timeoutSeconds': maximum: got 31, want 30"},
+		{"webhook.clientCIDRs={apiserver}", "at '/webhook/clientCIDRs/0'"},
+		{"networkPolicy.enabled=false,webhook.clientCIDRs={192.0.2.0/24}", "webhook.clientCIDRs: needs webhook.enabled and networkPolicy.enabled"},
 		{"webhook.enabled=false,webhook.certManager.enabled=true", "webhook.certManager.enabled: needs webhook.enabled"},
 		{"autoscaling.enabled=true,autoscaling.minReplicas=11", "autoscaling.minReplicas: must not be more than autoscaling.maxReplicas"},
 		{"podDisruptionBudget.maxUnavailable=0", "at '/podDisruptionBudget/maxUnavailable'"},

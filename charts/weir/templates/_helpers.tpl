@@ -145,6 +145,9 @@ redis://{{ include "weir.fullname" . }}-redis:6379
 {{- if and .webhook.certManager.enabled (not .webhook.enabled) -}}
 {{- fail "webhook.certManager.enabled: needs webhook.enabled" -}}
 {{- end -}}
+{{- if and .webhook.clientCIDRs (not (and .webhook.enabled .networkPolicy.enabled)) -}}
+{{- fail "webhook.clientCIDRs: needs webhook.enabled and networkPolicy.enabled" -}}
+{{- end -}}
 {{- if and .autoscaling.enabled (gt (int .autoscaling.minReplicas) (int .autoscaling.maxReplicas)) -}}
 {{- fail "autoscaling.minReplicas: must not be more than autoscaling.maxReplicas" -}}
 {{- end -}}

@@ -42,6 +42,14 @@ type Options struct {
 	Handler http.Handler
 	// TLS turns TLS on. It must provide a certificate.
 	TLS *tls.Config
+	// Listener wraps the listener; nil does not.
+	Listener func(net.Listener) net.Listener
+	// ConnContext changes the context of the requests of a connection; nil does not.
+	ConnContext func(ctx context.Context, c net.Conn) context.Context
+	// ReadTimeout bounds headers and body together; 0 is 5s for headers and 10s together.
+	ReadTimeout time.Duration
+	// SingleRequest closes each connection after one request, over HTTP/1.1.
+	SingleRequest bool
 	// Logger receives failed connections, at level Debug; nil is slog.Default().
 	Logger *slog.Logger
 	// OnDrain is called once, when draining begins, so that readiness can fail; nil does
@@ -85,16 +93,23 @@ func (s *Server) Addr() string { return s.listener.Addr() }
 
 // server returns the standard server with these bounds.
 func (s *Server) server() *http.Server {
-	return &http.Server{
+	server := &http.Server{
 		Handler:           http.HandlerFunc(s.serveHTTP),
 		TLSConfig:         s.options.TLS.Clone(),
-		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
+		ConnContext:       s.options.ConnContext,
+		ReadHeaderTimeout: cmp.Or(s.options.ReadTimeout, readHeaderTimeout),
+		ReadTimeout:       cmp.Or(s.options.ReadTimeout, readTimeout),
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug),
 	}
+	if s.options.SingleRequest {
+		server.Protocols = new(http.Protocols)
+		server.Protocols.SetHTTP1(true)
+		server.SetKeepAlivesEnabled(false)
+	}
+	return server
 }
 
 // serveHTTP calls the handler. While draining it also asks the client to close the
@@ -111,6 +126,9 @@ type protocol struct{ *Server }
 
 // Serve implements listen.Server.
 func (p protocol) Serve(listener net.Listener) error {
+	if p.options.Listener != nil {
+		listener = p.options.Listener(listener)
+	}
 	serve := p.http.Serve
 	if p.http.TLSConfig != nil {
 		serve = func(l net.Listener) error { return p.http.ServeTLS(l, "", "") }

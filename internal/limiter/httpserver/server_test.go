@@ -205,6 +205,28 @@ func TestServerHasTimeouts(t *testing.T) {
 		To(Equal([]time.Duration{5 * time.Second, 10 * time.Second, 10 * time.Second, 2 * time.Minute}))
 }
 
+func TestServerHasTheReadTimeoutOfItsOptions(t *testing.T) {
+	server := New(Options{Handler: http.NotFoundHandler(), ReadTimeout: time.Second}).server()
+	NewWithT(t).Expect([]time.Duration{server.ReadHeaderTimeout, server.ReadTimeout}).To(HaveEach(time.Second))
+}
+
+func TestServerClosesAConnectionAfterASingleRequest(t *testing.T) {
+	g := NewWithT(t)
+	wrapped := make(chan net.Listener, 1)
+	s := start(t, Options{Handler: newGate(), SingleRequest: true, Listener: func(inner net.Listener) net.Listener {
+		wrapped <- inner
+		return inner
+	}})
+	g.Expect(wrapped).To(Receive())
+	r, err := s.client.Get(s.url)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(r.Body.Close()).To(Succeed())
+	g.Expect(r.Close).To(BeTrue())
+	s.stop()
+	s.drainDelay <- time.Time{}
+	g.Eventually(s.ended).Should(Receive(BeNil()))
+}
+
 func TestServerBoundsHeaders(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(New(Options{Handler: http.NotFoundHandler()}).server().MaxHeaderBytes).To(Equal(64 << 10))
