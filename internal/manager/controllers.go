@@ -126,7 +126,7 @@ func (c *controllers) manage(ctx context.Context) error {
 		return err
 	}
 	if c.webhook.Address != "" {
-		if err := addWebhook(mgr, c.webhook, c.tenancy, c.intake, c.logger); err != nil {
+		if err := addWebhook(ctx, mgr, c.webhook, c.tenancy, c.intake, c.logger); err != nil {
 			return err
 		}
 	}

@@ -60,9 +60,13 @@ func (runOnEveryReplica) NeedLeaderElection() bool { return false }
 
 // addWebhook adds the webhook and its certificate to the manager. Their failures at
 // run time are logged and retried; nothing else depends on them.
-func addWebhook(mgr ctrl.Manager, o WebhookOptions, tenancy compile.Tenancy, in *intake.Intake, logger *slog.Logger) error {
+func addWebhook(ctx context.Context, mgr ctrl.Manager, o WebhookOptions, tenancy compile.Tenancy, in *intake.Intake, logger *slog.Logger) error {
+	matches := &v1alpha1.MatchIndex{}
+	if err := matches.Follow(ctx, mgr.GetCache()); err != nil {
+		return err
+	}
 	handler, err := v1alpha1.NewHandler(mgr.GetScheme(), &v1alpha1.Validator{
-		Policies: mgr.GetClient(), Namespaces: mgr.GetAPIReader(), Tenancy: tenancy,
+		Matches: matches, Namespaces: mgr.GetAPIReader(), Tenancy: tenancy,
 	})
 	if err != nil {
 		return err

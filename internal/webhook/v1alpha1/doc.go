@@ -14,6 +14,7 @@
 //	unused_overrides.go         overrides whose callers an earlier one selects
 //	ineffective_limits.go       limits that another limit makes ineffective
 //	catch_all_matches.go        matches that hold for every request
+//	match_index.go              MatchIndex: policies by their matches
 //	overlaps.go                 policies with the same match
 //	dropped_counters.go         counters that an edit resets
 package v1alpha1

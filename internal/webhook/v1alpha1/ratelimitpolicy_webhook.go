@@ -33,8 +33,8 @@ const maxWarningBytes = 256
 
 // Validator validates policies that are created or updated.
 type Validator struct {
-	// Policies lists all policies, from a cache.
-	Policies client.Reader
+	// Matches holds the matches of all policies.
+	Matches *MatchIndex
 	// Namespaces reads from the API server: a cache that lags behind an annotation
 	// would reject what was just granted.
 	Namespaces client.Reader
@@ -86,7 +86,7 @@ func (v *Validator) validate(ctx context.Context, was, policy *v1alpha1.RateLimi
 	warnings = append(warnings, unusedOverrides(compiled)...)
 	warnings = append(warnings, ineffectiveLimits(compiled)...)
 	warnings = append(warnings, catchAllMatches(compiled)...)
-	warnings = append(warnings, v.overlapWarnings(ctx, policy)...)
+	warnings = append(warnings, v.overlapWarnings(policy)...)
 	if was != nil {
 		warnings = append(warnings, editWarnings(was, compiled)...)
 	}
@@ -107,16 +107,11 @@ func editWarnings(was *v1alpha1.RateLimitPolicy, is *plan.Plan) []string {
 }
 
 // overlapWarnings warns of policies that apply to the same requests.
-func (v *Validator) overlapWarnings(ctx context.Context, policy *v1alpha1.RateLimitPolicy) []string {
-	if len(policy.Spec.Matches) == 0 || policy.Spec.Mode == v1alpha1.ModeDisabled {
+func (v *Validator) overlapWarnings(policy *v1alpha1.RateLimitPolicy) []string {
+	if policy.Spec.Mode == v1alpha1.ModeDisabled {
 		return nil
 	}
-	list := &v1alpha1.RateLimitPolicyList{}
-	if err := v.Policies.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Failed to list policies")
-		return nil
-	}
-	return overlappingPolicies(policy, list.Items, v.Tenancy == compile.TenancyCluster)
+	return overlappingPolicies(policy, v.Matches, v.Tenancy == compile.TenancyCluster)
 }
 
 // at returns the path of a list item in the spec.

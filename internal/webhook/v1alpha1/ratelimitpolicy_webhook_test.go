@@ -116,6 +116,13 @@ var _ = Describe("The webhook", func() {
 			HavePrefix("spec.matches[0] is a catch-all match"),
 			HavePrefix("spec.matches[0]: same match as "+namespace+"/first"),
 		))
+
+		By("deleting the first")
+		Expect(api.Delete(ctx, good(namespace, "first").Obj())).To(Succeed())
+		Eventually(ctx, func(ctx context.Context) []string {
+			Expect(api.Create(ctx, second.Obj(), client.DryRunAll)).To(Succeed())
+			return received.take()
+		}).ShouldNot(ContainElement(HavePrefix("spec.matches[0]: same match")))
 	})
 
 	It("warns of an edit that resets counters, and of no other", func(ctx SpecContext) {
@@ -216,7 +223,7 @@ var _ = Describe("The webhook with tenancy", func() {
 				return apierrors.NewTooManyRequestsError("later")
 			},
 		})
-		v := &webhook.Validator{Policies: api, Namespaces: blind, Tenancy: compile.TenancyNamespace}
+		v := &webhook.Validator{Matches: &webhook.MatchIndex{}, Namespaces: blind, Tenancy: compile.TenancyNamespace}
 		policy := good("default", "p").Match(v1alpha1.Match{Hosts: []string{"x"}})
 		warnings, err := v.ValidateCreate(ctx, policy.Obj())
 		Expect(err).NotTo(HaveOccurred())

@@ -81,10 +81,12 @@ func serve(ctx context.Context, namespace string, tenancy compile.Tenancy) (stop
 	GinkgoHelper()
 	policies, err := cache.New(server.Config, cache.Options{Scheme: server.Env.Scheme})
 	Expect(err).NotTo(HaveOccurred())
+	matches := &v1alpha1.MatchIndex{}
+	Expect(matches.Follow(ctx, policies)).To(Succeed())
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	go func() { _ = policies.Start(run) }()
 	DeferCleanup(cancel)
-	handler, err := v1alpha1.NewHandler(server.Env.Scheme, &v1alpha1.Validator{Policies: policies, Namespaces: api, Tenancy: tenancy})
+	handler, err := v1alpha1.NewHandler(server.Env.Scheme, &v1alpha1.Validator{Matches: matches, Namespaces: api, Tenancy: tenancy})
 	Expect(err).NotTo(HaveOccurred())
 	mux := http.NewServeMux()
 	mux.Handle(v1alpha1.Path, handler)

@@ -4,7 +4,6 @@
 package v1alpha1
 
 import (
-	"fmt"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -244,85 +243,5 @@ func TestDroppedCounters(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) { expect(t, droppedCounters(planOf(t, tc.was), planOf(t, tc.is)), tc.want...) })
-	}
-}
-
-func TestOverlaps(t *testing.T) {
-	match := func(hosts ...string) v1alpha1.Match { return v1alpha1.Match{Hosts: hosts} }
-	named := func(name string, matches ...v1alpha1.Match) v1alpha1.RateLimitPolicy {
-		b := testenv.MakePolicy(name).Limit("l", fixed, 5, "1m")
-		for _, m := range matches {
-			b = b.Match(m)
-		}
-		return *b.Obj()
-	}
-	disabled := named("shop/off", match("a"))
-	disabled.Spec.Mode = v1alpha1.ModeDisabled
-	entries := func(e ...string) v1alpha1.Match {
-		var m v1alpha1.Match
-		for _, key := range e {
-			m.Descriptors = append(m.Descriptors, v1alpha1.DescriptorMatch{Key: key})
-		}
-		return m
-	}
-	tests := map[string]struct {
-		policy  v1alpha1.RateLimitPolicy
-		others  []v1alpha1.RateLimitPolicy
-		trusted bool
-		want    []string
-	}{
-		"itself":        {policy: named("shop/p", match("a")), others: []v1alpha1.RateLimitPolicy{named("shop/p", match("a"))}},
-		"another host":  {policy: named("shop/p", match("a")), others: []v1alpha1.RateLimitPolicy{named("shop/q", match("b"))}},
-		"another field": {policy: named("shop/p", match("a")), others: []v1alpha1.RateLimitPolicy{named("shop/q", v1alpha1.Match{Methods: []string{"a"}})}},
-		"no matches":    {policy: named("shop/p"), others: []v1alpha1.RateLimitPolicy{named("shop/q")}},
-		"disabled":      {policy: named("shop/p", match("a")), others: []v1alpha1.RateLimitPolicy{disabled}},
-		"in another order": {
-			policy: named("shop/p", match("x"), match("a", "b")), others: []v1alpha1.RateLimitPolicy{named("shop/q", match("b", "a"), match("y"))},
-			want: []string{"spec.matches[1]: same match as shop/q;"},
-		},
-		"descriptors in another order": {
-			policy: named("shop/p", entries("a", "b")), others: []v1alpha1.RateLimitPolicy{named("shop/q", entries("b", "a"))},
-			want: []string{"spec.matches[0]: same match as shop/q;"},
-		},
-		"many": {
-			policy: named("shop/p", match("a")), others: []v1alpha1.RateLimitPolicy{
-				named("shop/s", match("a")), named("shop/q", match("a"), match("a")), named("shop/t", match("a")), named("shop/r", match("a")), named("bank/q", match("a")),
-			},
-			want: []string{"spec.matches[0]: same match as shop/q, shop/r, shop/s, 2 more;"},
-		},
-		"in another Namespace": {
-			policy: named("shop/p", match("a")), others: []v1alpha1.RateLimitPolicy{named("bank/q", match("a"))},
-			want: []string{"spec.matches[0]: same match as policies of other Namespaces (1);"},
-		},
-		"in another Namespace, for trusted authors": {
-			policy: named("shop/p", match("a")), others: []v1alpha1.RateLimitPolicy{named("bank/q", match("a"))}, trusted: true,
-			want: []string{"spec.matches[0]: same match as bank/q;"},
-		},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) { expect(t, overlappingPolicies(&tc.policy, tc.others, tc.trusted), tc.want...) })
-	}
-}
-
-func BenchmarkOverlaps(b *testing.B) {
-	for _, matches := range []int{1, 16} {
-		b.Run(fmt.Sprintf("matches=%d", matches), func(b *testing.B) {
-			// As similar as possible without an equal match.
-			of := func(name string) *v1alpha1.RateLimitPolicy {
-				policy := testenv.MakePolicy("shop/" + name)
-				for i := range matches {
-					policy.Match(v1alpha1.Match{Hosts: []string{fmt.Sprintf("%s-%d.example", name, i)}, Paths: []string{"/*"}})
-				}
-				return policy.Obj()
-			}
-			others := make([]v1alpha1.RateLimitPolicy, 10_000)
-			for i := range others {
-				others[i] = *of(fmt.Sprintf("p%d", i))
-			}
-			one := of("one")
-			for b.Loop() {
-				overlappingPolicies(one, others, true)
-			}
-		})
 	}
 }

@@ -1,0 +1,159 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+	"strings"
+	"sync"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// MatchIndex finds policies, not Disabled, by their matches. The zero value is empty.
+//
+// It is not an index of the cache: that would return the policies instead of their number and
+// first names, which takes 15 ms if 10,000 have the same match, and would hash all matches
+// again for each change of a status.
+type MatchIndex struct {
+	mu    sync.RWMutex
+	names map[matchKey][]string // "namespace/name", sorted
+}
+
+// matchKey is a hash of a match, equal for matches that differ only in the order of lists.
+type matchKey [16]byte
+
+func keyOf(m *v1alpha1.Match) (key matchKey) {
+	text := make([]byte, 0, 512)
+	add := func(values ...string) {
+		text = binary.AppendUvarint(text, uint64(len(values)))
+		for _, value := range values {
+			text = append(binary.AppendUvarint(text, uint64(len(value))), value...)
+		}
+	}
+	for _, list := range [][]string{m.Hosts, m.Methods, m.Paths} {
+		add(sorted(list, strings.Compare)...)
+	}
+	for _, d := range sorted(m.Descriptors, compareDescriptors) {
+		add(d.Key, d.Value)
+	}
+	add(m.Domain, m.When)
+	sum := sha256.Sum256(text)
+	copy(key[:], sum[:])
+	return key
+}
+
+func compareDescriptors(a, b v1alpha1.DescriptorMatch) int {
+	return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.Value, b.Value))
+}
+
+// sorted returns the list if it is sorted, else a sorted copy.
+func sorted[T any](list []T, compare func(a, b T) int) []T {
+	if slices.IsSortedFunc(list, compare) {
+		return list
+	}
+	return slices.SortedFunc(slices.Values(list), compare)
+}
+
+// Follow keeps the index up to date with a cache. It must be called before the cache starts.
+func (x *MatchIndex) Follow(ctx context.Context, policies cache.Informers) error {
+	informer, err := policies.GetInformer(ctx, &v1alpha1.RateLimitPolicy{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { x.replace(nil, object) },
+		UpdateFunc: x.replace,
+		DeleteFunc: func(object any) {
+			if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = last.Obj
+			}
+			x.replace(object, nil)
+		},
+	})
+	return err
+}
+
+// replace replaces a policy by its changed form; either may be nil.
+func (x *MatchIndex) replace(old, changed any) {
+	was, _ := old.(*v1alpha1.RateLimitPolicy)
+	is, _ := changed.(*v1alpha1.RateLimitPolicy)
+	if was != nil && is != nil && was.UID == is.UID && was.Generation == is.Generation {
+		return // only the status or the metadata changed
+	}
+	before, after := keysOf(was), keysOf(is)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, key := range before {
+		x.remove(key, nameOf(was))
+	}
+	for _, key := range after {
+		x.add(key, nameOf(is))
+	}
+}
+
+func keysOf(policy *v1alpha1.RateLimitPolicy) []matchKey {
+	if policy == nil || policy.Spec.Mode == v1alpha1.ModeDisabled {
+		return nil
+	}
+	keys := make([]matchKey, len(policy.Spec.Matches))
+	for i := range keys {
+		keys[i] = keyOf(&policy.Spec.Matches[i])
+	}
+	return keys
+}
+
+func nameOf(policy *v1alpha1.RateLimitPolicy) string { return policy.Namespace + "/" + policy.Name }
+
+func (x *MatchIndex) add(key matchKey, name string) {
+	if x.names == nil {
+		x.names = map[matchKey][]string{}
+	}
+	if i, found := slices.BinarySearch(x.names[key], name); !found {
+		x.names[key] = slices.Insert(x.names[key], i, name)
+	}
+}
+
+func (x *MatchIndex) remove(key matchKey, name string) {
+	if i, found := slices.BinarySearch(x.names[key], name); found {
+		x.names[key] = slices.Delete(x.names[key], i, i+1)
+	}
+	if len(x.names[key]) == 0 {
+		delete(x.names, key)
+	}
+}
+
+// others returns the number of other policies with such a match, and the first names of them
+// in alphabetical order, at most limit. Names in other Namespaces are returned only if
+// everywhere.
+func (x *MatchIndex) others(key matchKey, policy *v1alpha1.RateLimitPolicy, everywhere bool, limit int) (first []string, count int) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	all, self := x.names[key], nameOf(policy)
+	count = len(all)
+	if _, found := slices.BinarySearch(all, self); found {
+		count--
+	}
+	prefix, start := "", 0
+	if !everywhere {
+		prefix = policy.Namespace + "/"
+		start, _ = slices.BinarySearch(all, prefix)
+	}
+	for _, name := range all[start:] {
+		if len(first) == limit || !strings.HasPrefix(name, prefix) {
+			break
+		}
+		if name != self {
+			first = append(first, name)
+		}
+	}
+	return first, count
+}
