@@ -61,7 +61,7 @@ var variants = map[string][]string{
 		"podAnnotations.a=b", "podLabels.c=d", "nodeSelector.disk=ssd", "tolerations[0].operator=Exists",
 		"affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution=null", "priorityClassName=high",
 		"serviceAccount.name=limits", "serviceAccount.annotations.e=f", "service.type=LoadBalancer", "service.annotations.g=h",
-		"crds.keep=false",
+		"crds.keep=false", access("on-call", "operator"),
 	},
 }
 

@@ -199,23 +199,33 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		i.policy(ctx, "state", hourly(1))
 		i.ready(ctx, "state")
 		Expect(i.statuses(ctx, i.ask("state", "a"), 2)).To(Equal([]int{200, 429}))
-		kubectl(ctx, "create", "serviceaccount", "on-call", "--namespace", i.shop)
-		token := strings.TrimSpace(kubectl(ctx, "create", "token", "on-call", "--namespace", i.shop, "--audience", "weir"))
-		local := "http://" + forward(i.namespace, release, 8080)
-		look := local + "/v1/state?policy=" + i.shop + "/state&key=a"
-		status, body := call(ctx, http.MethodGet, look, token, "")
-		Expect(status).To(Equal(http.StatusForbidden), body)
-		kubectl(ctx, "create", "rolebinding", "on-call", "--namespace", i.shop,
-			"--clusterrole="+release+"-operator", "--serviceaccount="+i.shop+":on-call")
+		allow := func(role string) {
+			i.upgrade(ctx, "access[0].name=on-call", "access[0].role="+role, "access[0].namespaces={"+i.shop+"}",
+				"access[0].subjects[0].kind=User", "access[0].subjects[0].name=jane")
+		}
+		allow("inspect")
+		jane := []string{"--as=jane", "--namespace", i.namespace}
+		token := strings.TrimSpace(kubectl(ctx, append([]string{"create", "token", "on-call", "--audience", "weir"}, jane...)...))
+		_, err := tryKubectl(ctx, append([]string{"create", "token", release, "--audience", "weir"}, jane...)...)
+		Expect(err).To(MatchError(ContainSubstring("forbidden")), "the account of the pods")
+		local := "http://" + forward(i.namespace, release, 8080, "--as=jane")
+		var status int
+		var body string
 		Eventually(func() int {
-			status, body = call(ctx, http.MethodGet, look, token, "")
+			status, body = call(ctx, http.MethodGet, local+"/v1/state?policy="+i.shop+"/state&key=a", token, "")
 			return status
 		}).WithContext(ctx).Should(Equal(http.StatusOK))
 		Expect(body).To(ContainSubstring(`"used":1`))
-		status, body = call(ctx, http.MethodPost, local+"/v1/reset", token, `{"policy":"`+i.shop+`/state","key":"a"}`)
-		Expect([]any{status, strings.TrimSpace(body)}).To(Equal([]any{200, `{"found":true}`}))
+		reset := func() int {
+			status, body = call(ctx, http.MethodPost, local+"/v1/reset", token, `{"policy":"`+i.shop+`/state","key":"a"}`)
+			return status
+		}
+		Expect(reset()).To(Equal(http.StatusForbidden), body)
+		allow("operator")
+		Eventually(reset).WithContext(ctx).Should(Equal(http.StatusOK))
+		Expect(strings.TrimSpace(body)).To(Equal(`{"found":true}`))
 		Expect(i.status(ctx, i.ask("state", "a"))).To(Equal(http.StatusOK))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(3*time.Minute))
 
 	It("serves metrics only to the allowed clients", func(ctx SpecContext) {
 		Expect(i.metrics(ctx)).To(And(ContainSubstring(`policy="state"`), ContainSubstring("weir_build_info"),

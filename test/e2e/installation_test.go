@@ -198,10 +198,11 @@ func (i *installation) during(ctx context.Context, body string, rate int, length
 }
 
 // forward forwards a local port to a port of a Service until the spec ends, and returns
-// the local address.
-func forward(namespace, service string, port int) string {
+// the local address. Flags are further ones of kubectl.
+func forward(namespace, service string, port int, flags ...string) string {
 	GinkgoHelper()
-	command := exec.Command("kubectl", "port-forward", "--namespace", namespace, "service/"+service, ":"+strconv.Itoa(port))
+	args := append([]string{"port-forward", "--namespace", namespace, "service/" + service, ":" + strconv.Itoa(port)}, flags...)
+	command := exec.Command("kubectl", args...)
 	out, err := command.StdoutPipe()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(command.Start()).To(Succeed())

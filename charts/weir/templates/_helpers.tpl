@@ -148,6 +148,19 @@ redis://{{ include "weir.fullname" . }}-redis:6379
 {{- if and .webhook.clientCIDRs (not (and .webhook.enabled .networkPolicy.enabled)) -}}
 {{- fail "webhook.clientCIDRs: needs webhook.enabled and networkPolicy.enabled" -}}
 {{- end -}}
+{{- if and .access (not .rbac.create) -}}
+{{- fail "access: needs rbac.create" -}}
+{{- end -}}
+{{- $accounts := list -}}
+{{- range include "weir.deployments" $ | fromYamlArray -}}
+{{- $accounts = append $accounts (include "weir.serviceAccountName" (dict "root" $ "name" .name)) -}}
+{{- end -}}
+{{- range .access -}}
+{{- if has .name $accounts -}}
+{{- fail (printf "access: %s is the ServiceAccount of another entry or of the pods; choose another name" .name) -}}
+{{- end -}}
+{{- $accounts = append $accounts .name -}}
+{{- end -}}
 {{- if and .autoscaling.enabled (gt (int .autoscaling.minReplicas) (int .autoscaling.maxReplicas)) -}}
 {{- fail "autoscaling.minReplicas: must not be more than autoscaling.maxReplicas" -}}
 {{- end -}}
