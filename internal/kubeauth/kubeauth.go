@@ -7,16 +7,20 @@ package kubeauth
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
@@ -39,11 +43,26 @@ const apiTimeout = 3 * time.Second
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
+// Bounds on what clients make the API server do. Any client that reaches the port can send a
+// token, so tokens and permissions are reviewed at separate rates: a flood of invalid tokens
+// does not delay a caller whose token was reviewed.
+const (
+	tokenReviewsPerSecond  = 10
+	accessReviewsPerSecond = 10
+	// keepAnswers is how long an answer is used again, and so how long a revoked token or
+	// permission may still apply.
+	keepAnswers = 10 * time.Second
+	// maxAnswers is well above the answers that come in keepAnswers.
+	maxAnswers = 1024
+)
+
 // Authorizer implements httpapi.Authorizer with TokenReview and SubjectAccessReview.
-// Nothing is cached: a revoked permission or token applies to the next call.
 type Authorizer struct {
-	tokens authenticationclient.TokenReviewInterface
-	access authorizationclient.SubjectAccessReviewInterface
+	tokens       authenticationclient.TokenReviewInterface
+	access       authorizationclient.SubjectAccessReviewInterface
+	tokenReviews *rate.Limiter
+	accesses     *rate.Limiter
+	answers      *cache.LRUExpireCache
 }
 
 // New returns an Authorizer. It does not contact the API server yet.
@@ -59,43 +78,84 @@ func New(config *rest.Config) (*Authorizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Authorizer{tokens: authentication.TokenReviews(), access: authorization.SubjectAccessReviews()}, nil
+	return newAuthorizer(authentication.TokenReviews(), authorization.SubjectAccessReviews(), clock.RealClock{}), nil
 }
 
-// Authorize implements httpapi.Authorizer.
+func newAuthorizer(tokens authenticationclient.TokenReviewInterface, access authorizationclient.SubjectAccessReviewInterface, now cache.Clock) *Authorizer {
+	return &Authorizer{
+		tokens: tokens, access: access,
+		tokenReviews: rate.NewLimiter(tokenReviewsPerSecond, tokenReviewsPerSecond),
+		accesses:     rate.NewLimiter(accessReviewsPerSecond, accessReviewsPerSecond),
+		answers:      cache.NewLRUExpireCacheWithClock(maxAnswers, now),
+	}
+}
+
+// Authorize implements httpapi.Authorizer. Answers of the API server, also negative ones, are
+// used for 10 s. A token that is not for Weir is rejected without asking it.
 func (a *Authorizer) Authorize(ctx context.Context, token string, verb httpapi.Verb, namespace, policy string) (string, error) {
+	if !forAudience(token, Audience) {
+		return "", httpapi.ErrUnauthenticated
+	}
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	user, err := a.authenticate(ctx, token)
+	hash := sha256.Sum256([]byte(token))
+	user, err := answerOf(ctx, a.answers, a.tokenReviews, hash, func() (*authenticationv1.UserInfo, error) { return a.userOf(ctx, token) })
 	if err != nil {
 		return "", err
 	}
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User:   user.Username,
-		Groups: user.Groups,
-		UID:    user.UID,
-		Extra:  extraOf(user),
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb:        string(verb),
-			Group:       v1alpha1.GroupVersion.Group,
-			Resource:    resource,
-			Subresource: subresource,
-			Namespace:   namespace,
-			Name:        policy,
-		},
-	}}
-	review, err = a.access.Create(ctx, review, metav1.CreateOptions{})
-	if err != nil {
-		return "", fmt.Errorf("subject access review: %w", err)
+	if user == nil {
+		return "", httpapi.ErrUnauthenticated
 	}
-	if !review.Status.Allowed || review.Status.Denied {
+	attributes := authorizationv1.ResourceAttributes{
+		Verb:        string(verb),
+		Group:       v1alpha1.GroupVersion.Group,
+		Resource:    resource,
+		Subresource: subresource,
+		Namespace:   namespace,
+		Name:        policy,
+	}
+	key := accessKey{hash, verb, namespace, policy}
+	allowed, err := answerOf(ctx, a.answers, a.accesses, key, func() (bool, error) { return a.allowed(ctx, user, &attributes) })
+	if err != nil {
+		return "", err
+	}
+	if !allowed {
 		return "", httpapi.ErrForbidden
 	}
 	return user.Username, nil
 }
 
-// authenticate returns the user of the token, or httpapi.ErrUnauthenticated.
-func (a *Authorizer) authenticate(ctx context.Context, token string) (*authenticationv1.UserInfo, error) {
+// accessKey is the key of the answer whether the bearer of a token has a verb.
+type accessKey struct {
+	token             [sha256.Size]byte
+	verb              httpapi.Verb
+	namespace, policy string
+}
+
+// answerOf returns the answer that is kept, or asks for one at the limited rate and keeps it.
+// It returns httpapi.ErrBusy if ctx ends before the limit permits to ask.
+func answerOf[T any](ctx context.Context, answers *cache.LRUExpireCache, limit *rate.Limiter, key any, ask func() (T, error)) (T, error) {
+	if kept, ok := answers.Get(key); ok {
+		return kept.(T), nil
+	}
+	var none T
+	if err := limit.Wait(ctx); err != nil {
+		return none, fmt.Errorf("%w: %w", httpapi.ErrBusy, err)
+	}
+	// A concurrent call may have asked the same.
+	if kept, ok := answers.Get(key); ok {
+		return kept.(T), nil
+	}
+	answer, err := ask()
+	if err != nil {
+		return none, err
+	}
+	answers.Add(key, answer, keepAnswers)
+	return answer, nil
+}
+
+// userOf returns the user of the token, nil if the token is not valid for Weir.
+func (a *Authorizer) userOf(ctx context.Context, token string) (*authenticationv1.UserInfo, error) {
 	review, err := a.tokens.Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{Audience}},
 	}, metav1.CreateOptions{})
@@ -104,9 +164,24 @@ func (a *Authorizer) authenticate(ctx context.Context, token string) (*authentic
 	}
 	// An authenticator without support for audiences returns none.
 	if !review.Status.Authenticated || !slices.Contains(review.Status.Audiences, Audience) {
-		return nil, httpapi.ErrUnauthenticated
+		return nil, nil //nolint:nilnil // an invalid token is an answer, which is kept
 	}
 	return &review.Status.User, nil
+}
+
+// allowed reports whether the user may do this.
+func (a *Authorizer) allowed(ctx context.Context, user *authenticationv1.UserInfo, attributes *authorizationv1.ResourceAttributes) (bool, error) {
+	review, err := a.access.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:               user.Username,
+		Groups:             user.Groups,
+		UID:                user.UID,
+		Extra:              extraOf(user),
+		ResourceAttributes: attributes,
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("subject access review: %w", err)
+	}
+	return review.Status.Allowed && !review.Status.Denied, nil
 }
 
 // extraOf returns the extra attributes of the user, for authorizers other than RBAC.

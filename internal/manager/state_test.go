@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,7 +60,7 @@ var _ = Describe("The state of keys", Serial, func() {
 		Expect(status).To(Equal(wantStatus), body)
 		Expect(body).To(ContainSubstring(wantBody))
 	}
-	// allowed waits until the API server applies a new role binding.
+	// allowed waits until a call is allowed: Weir keeps a denial for 10 s.
 	allowed := func(ctx context.Context, token, verb string) {
 		GinkgoHelper()
 		Eventually(ctx, func() int { status, _ := call(token, verb); return status }).Should(Equal(http.StatusOK))
@@ -133,10 +134,11 @@ var _ = Describe("The state of keys", Serial, func() {
 		token := tokenOf(ctx, namespace, "operator", "weir")
 		grant(ctx, namespace, serviceAccount(namespace, "operator"), verbs...)
 		allowed(ctx, token, "get")
+		unknown := tokenOf(ctx, namespace, "another", "weir") // Weir keeps no answer about it
 		kube.Stop()
 		for _, verb := range verbs {
 			started := time.Now()
-			expect(token, verb, 503, "Unavailable")
+			expect(unknown, verb, 503, "Unavailable")
 			Expect(time.Since(started)).To(BeNumerically("<", 5*time.Second))
 		}
 		Expect([]int{check(id), check(id), check(id)}).To(Equal([]int{200, 200, 429}))
@@ -196,8 +198,8 @@ func tokenOf(ctx context.Context, namespace, name string, audiences ...string) s
 	return request.Status.Token
 }
 
-// grant binds the verbs on the state of the namespace's policies to the subject, as
-// docs/runbook.md does.
+// grant binds the verbs on the state of the namespace's policies to the subject, and waits
+// until the API server applies the binding.
 func grant(ctx context.Context, namespace string, subject rbacv1.Subject, verbs ...string) {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "state"}
@@ -208,6 +210,19 @@ func grant(ctx context.Context, namespace string, subject rbacv1.Subject, verbs 
 		ObjectMeta: meta, Subjects: []rbacv1.Subject{subject},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "state"},
 	})).To(Succeed())
+	bearer := authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Group: "ratelimit.weir.dev", Resource: "ratelimitpolicies", Subresource: "state", Namespace: namespace, Verb: verbs[0],
+	}}
+	if subject.Kind == rbacv1.GroupKind {
+		bearer.Groups = []string{subject.Name}
+	} else {
+		bearer.User = "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
+	}
+	Eventually(ctx, func(ctx context.Context) bool {
+		review := &authorizationv1.SubjectAccessReview{Spec: bearer}
+		Expect(api.Create(ctx, review)).To(Succeed())
+		return review.Status.Allowed
+	}).Should(BeTrue())
 }
 
 // clusterRole returns the ClusterRole generated from the markers in the code.

@@ -32,7 +32,8 @@ const (
 type Authorizer interface {
 	// Authorize returns the user of the token if it has the verb on the policy. It returns
 	// ErrUnauthenticated for an invalid token, ErrForbidden for a user without the verb,
-	// and any other error if it cannot find out now.
+	// ErrBusy while too many tokens are verified, and any other error if it cannot find out
+	// now.
 	Authorize(ctx context.Context, token string, verb Verb, namespace, policy string) (user string, err error)
 }
 
@@ -40,6 +41,7 @@ type Authorizer interface {
 var (
 	ErrUnauthenticated = errors.New("the token is not valid")
 	ErrForbidden       = errors.New("the user of the token is not allowed to do this")
+	ErrBusy            = errors.New("too many tokens are being verified")
 )
 
 // TokenFile is an Authorizer that grants every verb to the token in a file. It reads the file
@@ -123,7 +125,10 @@ func (h *Handler) writeTokenError(w http.ResponseWriter, r *http.Request, err er
 	case r.Context().Err() != nil:
 		writeClientClosed(w)
 	default:
-		h.Logger.ErrorContext(r.Context(), "Failed to verify a token", "error", err)
+		// Any client can cause ErrBusy, as often as it likes.
+		if !errors.Is(err, ErrBusy) {
+			h.Logger.ErrorContext(r.Context(), "Failed to verify a token", "error", err)
+		}
 		writeProblem(w, http.StatusServiceUnavailable, answer.Problem{
 			Code: codeUnavailable, Detail: "Tokens cannot be verified at the moment.", RetryAfter: 1,
 		})

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -34,6 +35,9 @@ type rights map[string][]Verb
 var errUnreachable = errors.New("unreachable")
 
 func (r rights) Authorize(_ context.Context, token string, verb Verb, namespace, policy string) (string, error) {
+	if token == "flood" {
+		return "", fmt.Errorf("%w: later", ErrBusy)
+	}
 	if token == "unreachable" {
 		return "", errUnreachable
 	}
