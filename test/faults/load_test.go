@@ -107,15 +107,17 @@ func (l *load) run(ctx context.Context, client int) {
 }
 
 // call makes one call and records it.
-func (l *load) call(policy, key string) {
+func (l *load) call(policy, key string) { l.add(l.ask(policy, key)) }
+
+// ask makes one call.
+func (l *load) ask(policy, key string) record {
 	body := fmt.Sprintf(`{"policies":["faults/%s"],"key":%q}`, policy, key)
 	r := record{start: time.Now(), policy: policy, key: key, cost: 1}
 	response, err := l.post(body)
 	r.end = time.Now()
 	if err != nil {
 		r.failed = true
-		l.add(r)
-		return
+		return r
 	}
 	_ = response.Body.Close()
 	r.allowed = response.StatusCode == http.StatusOK
@@ -124,7 +126,7 @@ func (l *load) call(policy, key string) {
 		r.key = overflowKey // Redis is nearly full, and the key was new
 	}
 	r.failed = response.StatusCode >= 500 && r.degraded == ""
-	l.add(r)
+	return r
 }
 
 // post sends the body to the next process that is ready. If it accepts no connection, the next one
