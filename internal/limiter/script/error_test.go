@@ -16,8 +16,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 )
 
-// The texts of Redis 6.2 are those of luaPushError and evalGenericCommand in its source; the
-// others were recorded from Redis 7.0 and Valkey 8.0.
+// The texts of Redis 6 have the form of https://github.com/spring-projects/spring-data-redis/issues/3042.
+// The others are those of Redis 7.0 and Valkey 8.0, which the test of the conditions below meets.
 func TestCausesOfTexts(t *testing.T) {
 	for text, want := range map[string]Cause{
 		// Redis 6.2, in a script that catches the error, and in one that does not.
