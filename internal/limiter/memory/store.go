@@ -83,8 +83,7 @@ func (s *Store) Evaluate(_ context.Context, call *script.Call) (*script.Reply, e
 			continue
 		}
 		if other == nil {
-			o := script.NewSubstitution(call)
-			other = &o
+			other = script.NewSubstitution(call)
 		}
 		other.Replace(d.undecided)
 		d.use(other.Call())
@@ -100,7 +99,7 @@ func (s *Store) Evaluate(_ context.Context, call *script.Call) (*script.Reply, e
 	return reply, nil
 }
 
-// expireLocked removes some of what has expired from the locked shards.
+// expireLocked removes some expired callers from the locked shards.
 func (s *Store) expireLocked(locked uint64, now int64) {
 	for left := locked; left != 0; left &= left - 1 {
 		s.expire(&s.shards[bits.TrailingZeros64(left)], now, expiredPerCall)
@@ -157,7 +156,7 @@ func (s *Store) reclaim() {
 	}
 }
 
-// DropExpired removes everything that has expired.
+// DropExpired removes all expired callers.
 func (s *Store) DropExpired() {
 	now := s.micros()
 	for i := range s.shards {
@@ -173,7 +172,7 @@ func (s *Store) DropExpired() {
 // period is the time between two removals of expired callers while no calls come.
 const period = time.Second
 
-// Start removes what has expired, also while no calls come, until ctx ends.
+// Start removes expired callers, also while no calls come, until ctx ends.
 func (s *Store) Start(ctx context.Context) error {
 	every := time.NewTicker(period)
 	defer every.Stop()

@@ -11,7 +11,7 @@ import (
 // OtherStore is a store in a package that imports this one.
 type OtherStore interface {
 	decider
-	// DropExpired removes what has expired.
+	// DropExpired removes all expired callers.
 	DropExpired()
 }
 

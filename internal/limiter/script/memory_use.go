@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -34,22 +33,17 @@ func (s *Store) MemoryUse(ctx context.Context) (float64, error) {
 }
 
 func memoryUse(ctx context.Context, node redis.Cmdable) (float64, error) {
-	text, err := node.Info(ctx, "memory").Result()
-	if err != nil {
+	info := node.InfoMap(ctx, "memory")
+	if err := info.Err(); err != nil {
 		return 0, err
 	}
-	facts := map[string]string{}
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			facts[name] = value
-		}
-	}
-	used, err := strconv.ParseFloat(facts["used_memory"], 64)
+	fact := func(name string) string { return info.Item("Memory", name) }
+	used, err := strconv.ParseFloat(fact("used_memory"), 64)
 	if err != nil {
 		return 0, fmt.Errorf("INFO memory without used_memory: %w", err)
 	}
-	limit, _ := strconv.ParseFloat(facts["maxmemory"], 64)
-	if limit == 0 || facts["maxmemory_policy"] != "noeviction" {
+	limit, _ := strconv.ParseFloat(fact("maxmemory"), 64)
+	if limit == 0 || fact("maxmemory_policy") != "noeviction" {
 		return 0, nil
 	}
 	return used / limit, nil

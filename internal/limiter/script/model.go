@@ -51,16 +51,16 @@ func (m *Model) Evaluate(call *Call, now time.Time) *Reply {
 	defer m.mu.Unlock()
 	at := now.UnixMicro()
 	m.expire(at)
-	other := newSubstitution(call)
+	other := NewSubstitution(call)
 	for {
 		undecided := m.undecided(other.call, at)
 		if undecided == nil {
 			break
 		}
-		other.replace(undecided)
+		other.Replace(undecided)
 	}
 	reply := m.decide(other.call, at)
-	other.mark(reply)
+	other.Mark(reply)
 	return reply
 }
 
@@ -77,10 +77,7 @@ func (m *Model) undecided(call *Call, now int64) (indexes []int) {
 
 // known reports whether the key has a state that one of the limits uses, or a block.
 func (m *Model) known(e *Entry, now int64) bool {
-	for _, suffix := range e.Policy.keys {
-		if suffix == listKey(e.Policy.id) || strings.HasSuffix(suffix, largestKey("")) {
-			continue
-		}
+	for _, suffix := range append([]string{blockKey(e.Policy.id)}, e.Policy.states...) {
 		if s := m.states[stateName(e.Key, suffix)]; s != nil && s.alive(now) {
 			return true
 		}

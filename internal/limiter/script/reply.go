@@ -25,7 +25,7 @@ func decodeReply(call *Call, receipts bool, value any) (*Reply, error) {
 	c := replyCursor{values: values}
 	reply := call.newReply()
 	if len(values) > 0 && values[0] == int64(undecided) {
-		return decodeUndecided(reply, values[1:])
+		return decodeUndecided(call, reply, values[1:])
 	}
 	for i := range reply.Entries {
 		e := &reply.Entries[i]
@@ -61,10 +61,10 @@ func decodeReply(call *Call, receipts bool, value any) (*Reply, error) {
 }
 
 // decodeUndecided reads the indexes of the entries that prevented a decision.
-func decodeUndecided(reply *Reply, values []any) (*Reply, error) {
+func decodeUndecided(call *Call, reply *Reply, values []any) (*Reply, error) {
 	for _, value := range values {
 		i, ok := value.(int64)
-		if !ok || i < 0 || int(i) >= len(reply.Entries) {
+		if !ok || i < 0 || int(i) >= len(call.Entries) || !call.Entries[i].mayBeUndecided() {
 			return nil, &StoreError{Cause: CauseScript, Err: errReply}
 		}
 		reply.undecided = append(reply.undecided, int(i))

@@ -79,26 +79,3 @@ func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
 // NewReply returns an empty reply to the call, in the memory of the call.
 func (c *Call) NewReply() *Reply { return c.newReply() }
-
-// Substitution is a call in which a store replaces the entries that it cannot decide.
-type Substitution struct{ s *substitution }
-
-// NewSubstitution returns a substitution for the call, which does not change the call.
-func NewSubstitution(call *Call) Substitution { return Substitution{newSubstitution(call)} }
-
-// Call returns the call with the replaced entries.
-func (s Substitution) Call() *Call { return s.s.call }
-
-// Replace replaces the entries with these indexes: a requested limit that has no room for a
-// state by the limit of the policy, and otherwise the key by an overflow key.
-func (s Substitution) Replace(indexes []int) {
-	for _, i := range indexes {
-		if e := &s.s.call.Entries[i]; !e.Policy.mayBeFull() {
-			e.OnlyKnown = true
-		}
-	}
-	s.s.replace(indexes)
-}
-
-// Mark records in the reply to Call which entries were replaced.
-func (s Substitution) Mark(reply *Reply) { s.s.mark(reply) }

@@ -112,16 +112,14 @@ func (s *Store) Evaluate(ctx context.Context, call *Call) (*Reply, error) {
 	if err != nil || reply.undecided == nil {
 		return reply, err
 	}
-	other := newSubstitution(call)
+	other := NewSubstitution(call)
 	for reply.undecided != nil {
-		if !other.replace(reply.undecided) {
-			return nil, &StoreError{Cause: CauseScript, Err: errReply}
-		}
+		other.Replace(reply.undecided)
 		if reply, err = s.evaluateOnce(ctx, other.call, deadline); err != nil {
 			return nil, err
 		}
 	}
-	other.mark(reply)
+	other.Mark(reply)
 	return reply, nil
 }
 

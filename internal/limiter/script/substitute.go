@@ -5,46 +5,47 @@ package script
 
 import "slices"
 
-// substitution is a call that was not decided, with other entries in place of those that
-// prevented the decision.
-type substitution struct {
+// Substitution is a call in which a store replaces the entries that it cannot decide.
+type Substitution struct {
 	call     *Call
 	original []Entry
 }
 
-func newSubstitution(call *Call) *substitution {
-	return &substitution{
+// NewSubstitution returns a substitution for the call, which does not change the call.
+func NewSubstitution(call *Call) *Substitution {
+	return &Substitution{
 		call:     &Call{Entries: slices.Clone(call.Entries), Denied: call.Denied, Draw: call.Draw},
 		original: call.Entries,
 	}
 }
 
-// replace replaces the entries with these indexes and reports whether all could be replaced: a
-// requested limit, whose state may have no room, by the limit of the policy; an unknown
-// key by the overflow key.
-func (s *substitution) replace(indexes []int) bool {
+// Call returns the call with the replaced entries.
+func (s *Substitution) Call() *Call { return s.call }
+
+// Replace replaces the entries with these indexes: a requested limit, whose state may have no room,
+// by the limit of the policy, and otherwise the key by an overflow key.
+func (s *Substitution) Replace(indexes []int) {
 	for _, i := range indexes {
 		e := &s.call.Entries[i]
-		switch {
-		case e.Policy.mayBeFull():
+		if e.Policy.mayBeFull() {
 			e.Policy = e.Policy.fallback
-		case e.OnlyKnown:
+		} else {
 			e.Policy, e.Key, e.OnlyKnown = e.Policy.Overflow(), overflowKey(e.Policy.id, i), false
-		default:
-			return false
 		}
 	}
-	return true
 }
 
-// mayBeFull reports whether a requested limit may have no room for its state.
-func (p *Policy) mayBeFull() bool { return p.flags&flagListed != 0 }
-
-// mark records in the reply which entries were replaced.
-func (s *substitution) mark(reply *Reply) {
+// Mark records in the reply to Call which entries were replaced.
+func (s *Substitution) Mark(reply *Reply) {
 	for i := range reply.Entries {
 		e, original := &s.call.Entries[i], &s.original[i]
 		reply.Entries[i].Overflow = e.Key != original.Key
 		reply.Entries[i].RequestIgnored = e.Key == original.Key && e.Policy != original.Policy
 	}
 }
+
+// mayBeUndecided reports whether the entry can prevent a decision.
+func (e *Entry) mayBeUndecided() bool { return e.OnlyKnown || e.Policy.mayBeFull() }
+
+// mayBeFull reports whether a requested limit may have no room for its state.
+func (p *Policy) mayBeFull() bool { return p.flags&flagListed != 0 }
