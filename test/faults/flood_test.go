@@ -83,8 +83,7 @@ func TestAFloodOfNewKeys(t *testing.T) {
 	overflow := len(filter(flood.all(), func(r *record) bool { return r.key == overflowKey }))
 	t.Logf("%d new keys, %d of them shared a budget; p99 of known clients %v, beside as many calls for known keys %v; memory of Redis %.0f MB",
 		len(flood.all()), overflow, during, beside, s.memoryUse(t)*maxMemory/(1<<20))
-	r := &result{}
-	(&fault{}).judgeQuotas(r, records)
+	r := account(records)
 	g.Expect([]int64{r.over, r.under}).To(Equal([]int64{0, 0}), "units beyond and short of the quotas of known clients")
 	for _, c := range append(records, flood.all()...) {
 		g.Expect(c.failed || c.degraded != "").To(BeFalse(), "an answer without Redis")

@@ -140,19 +140,14 @@ func (l *load) exhausted(since time.Time) bool {
 func (f *fault) judge(t *testing.T, records []record, began, ended time.Time) *result {
 	t.Helper()
 	g := NewWithT(t)
-	r := &result{fault: f, calls: len(records)}
+	r := account(records)
+	r.fault = f
 	for i := range records {
-		c := &records[i]
-		if c.failed {
-			r.failed++
-		}
-		if c.degraded != "" {
-			r.degraded++
+		if c := &records[i]; c.degraded != "" {
 			r.recovery = max(r.recovery, c.end.Sub(ended))
 			g.Expect(c.allowed).To(Equal(c.policy != "closed"), "the failure mode of %s", c.policy)
 		}
 	}
-	f.judgeQuotas(r, records)
 	g.Expect(r.over).To(BeNumerically("<=", f.incidents*(2*keys*quota+secondQuota)), "units beyond the quotas")
 	for _, policy := range []string{"open", "closed"} {
 		for i := range keys {
@@ -182,9 +177,18 @@ func of(records []record, policy, key string) []record {
 	return filter(records, func(c *record) bool { return c.policy == policy && c.key == key })
 }
 
-// judgeQuotas sums what was admitted beyond, or short of, the quotas. All hourly quotas are
-// exhausted in the end.
-func (f *fault) judgeQuotas(r *result, records []record) {
+// account counts the calls, and what was admitted beyond, or short of, the quotas. All hourly quotas
+// are exhausted in the end.
+func account(records []record) *result {
+	r := &result{calls: len(records)}
+	for i := range records {
+		if records[i].failed {
+			r.failed++
+		}
+		if records[i].degraded != "" {
+			r.degraded++
+		}
+	}
 	for _, policy := range []string{"open", "closed"} {
 		for i := range keys {
 			admitted := admittedUnits(of(records, policy, fmt.Sprint("key-", i)))
@@ -193,4 +197,5 @@ func (f *fault) judgeQuotas(r *result, records []record) {
 		}
 	}
 	r.over += overAdmitted(of(records, "second", "key"), secondQuota, time.Second)
+	return r
 }

@@ -87,7 +87,7 @@ func TestSoak(t *testing.T) {
 	ended := time.Now()
 	await(t, "the end of all quotas", func() bool { return l.exhausted(ended) })
 	l.stop()
-	account(t, g, l.all(), happened, losses)
+	judgeSoak(t, g, l.all(), happened, losses)
 	usage.judge(t, g)
 }
 
@@ -98,20 +98,10 @@ func pass(t *testing.T, d time.Duration) {
 	await(t, "the time to pass", func() bool { return time.Since(start) >= d })
 }
 
-// account prints what the callers saw, and checks the quotas.
-func account(t *testing.T, g *WithT, records []record, happened map[string]int, losses int64) {
+// judgeSoak prints what the callers saw, and checks the quotas.
+func judgeSoak(t *testing.T, g *WithT, records []record, happened map[string]int, losses int64) {
 	t.Helper()
-	f := &fault{}
-	r := &result{fault: f, calls: len(records)}
-	for i := range records {
-		if records[i].failed {
-			r.failed++
-		}
-		if records[i].degraded != "" {
-			r.degraded++
-		}
-	}
-	f.judgeQuotas(r, records)
+	r := account(records)
 	t.Logf("faults: %v", happened)
 	t.Logf("calls %d, without an answer %d, degraded %d, over-admitted %d, under-admitted %d", r.calls, r.failed, r.degraded, r.over, r.under)
 	g.Expect(r.over).To(BeNumerically("<=", losses*(2*keys*quota+secondQuota)), "units beyond the quotas")
