@@ -195,7 +195,7 @@ func (d *decision) hold(e *entry, i, from int) *held {
 	return h
 }
 
-// judge sets the verdict of the entry, and what it depends on.
+// judge sets the verdict of the entry and, of each limit, whether it admits the cost.
 func (e *entry) judge(r *script.EntryReply, draw uint32) {
 	if block, by := e.shard.blockOf(e.caller, e.now); block != nil {
 		r.Verdict, r.BlockLeft, r.BlockedBy = script.Blocked, micros(block.left(e.now)), by

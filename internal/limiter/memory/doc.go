@@ -7,7 +7,7 @@
 //
 // Reading order:
 //
-//	store.go         Store: Evaluate, and removing what has expired
+//	store.go         Store: Evaluate, and the removal of expired callers
 //	decision.go      one call on its way to its reply
 //	operator.go      reset, block and unblock one key
 //	view.go          one limit of a call; the interface of the algorithms
@@ -31,7 +31,7 @@
 //   - Nothing is rounded to a double.
 //   - The clock never goes back.
 //   - The number of callers is bounded, and so is the memory; see Options.Keys. A call also
-//     removes some of what has expired, so no scan is needed.
+//     removes some expired callers, so no scan is needed.
 //
 // The tests of package script run on this store, too, and compare it with script.Model, whose
 // code it does not share.

@@ -93,7 +93,7 @@ func (s *shard) put(c uint32, st state, now int64) uint32 {
 	return place
 }
 
-// forget drops what is stored beside the state.
+// forget drops the log and the blocker of the state.
 func (s *shard) forget(i uint32) {
 	delete(s.logs, i)
 	delete(s.blockers, i)
