@@ -139,6 +139,21 @@ func (i *installation) statuses(ctx context.Context, body string, times int) []i
 	return all
 }
 
+// podStatuses sends a check to each pod that makes decisions and returns the statuses.
+func (i *installation) podStatuses(ctx context.Context, body string) ([]int, error) {
+	GinkgoHelper()
+	pods := i.pods(ctx)
+	all := make([]int, len(pods))
+	for n, pod := range pods {
+		got, err := i.asker.check(ctx, "http://"+pod+":8080", body)
+		if err != nil {
+			return nil, err
+		}
+		all[n] = got.Status
+	}
+	return all, nil
+}
+
 // pods returns the addresses of the pods that make decisions.
 func (i *installation) pods(ctx context.Context) []string {
 	GinkgoHelper()
