@@ -36,11 +36,16 @@ const (
 	// cacheSyncTimeout is practically infinite: an outage of the API server while the
 	// caches fill must not end the manager.
 	cacheSyncTimeout = 10 * 365 * 24 * time.Hour
+	// backOffReset is how long a container must run for the kubelet to restart it without
+	// the back-off of earlier restarts.
+	backOffReset = 10 * time.Minute
 )
 
 // controllers is the Kubernetes half: one controller-runtime manager per process.
-// If it ends before the process does, decisions continue and Err returns the cause.
-// That fails /healthz, so that the kubelet restarts the container gracefully.
+// If it ends before the process does, decisions continue. Once the process is older than
+// backOffReset, Err returns the cause. That fails /healthz, so that the kubelet restarts the
+// container gracefully. Earlier restarts would increase the kubelet's back-off, and no
+// decision is made during a back-off.
 type controllers struct {
 	config  *rest.Config
 	tenancy compile.Tenancy
@@ -49,12 +54,15 @@ type controllers struct {
 	intake  *intake.Intake
 	writer  *registry.Writer
 	logger  *slog.Logger
+	now     func() time.Time
+	started time.Time // of the process
 	failure atomic.Pointer[error]
 }
 
-// Err returns why the manager ended, nil while it runs.
+// Err returns why the manager ended. It returns nil while the manager runs and in a process
+// younger than backOffReset.
 func (c *controllers) Err() error {
-	if err := c.failure.Load(); err != nil {
+	if err := c.failure.Load(); err != nil && c.now().Sub(c.started) > backOffReset {
 		return *err
 	}
 	return nil

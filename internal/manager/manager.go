@@ -90,6 +90,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.Controllers {
 		c := &controllers{
 			config: o.Config, tenancy: o.Tenancy, lease: o.Lease, webhook: o.Webhook, logger: o.Logger,
+			now: time.Now, started: time.Now(), //nolint:forbidigo // the age of the process
 			intake: intake.New(intake.Options{Judged: runtime.GOMAXPROCS(0), Registerer: o.Registry}),
 			writer: registry.NewWriter(registryClient, o.RedisPrefix, registry.WriterOptions{
 				Owner: o.Installation, Logger: o.Logger, Registerer: o.Registry,
