@@ -24,7 +24,8 @@ import (
 // leaseName is the name of the Lease of the leader election.
 const leaseName = "weir-manager"
 
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=weir-system,verbs=get;create;update
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=weir-system,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=weir-manager,namespace=weir-system,verbs=get;update
 
 // LeaseOptions configure the leader election.
 type LeaseOptions struct {

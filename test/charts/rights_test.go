@@ -96,7 +96,9 @@ func TestHalvesHaveOnlyTheirPermissions(t *testing.T) {
 
 	// Without an issued certificate its permissions are not needed.
 	for _, values := range []string{"webhook.enabled=false", "webhook.certManager.enabled=true"} {
-		g.Expect(rights(values)["in weir-system: weir-manager"]).To(Equal([]string{"create,get,update coordination.k8s.io/leases"}))
+		g.Expect(rights(values)["in weir-system: weir-manager"]).To(Equal([]string{
+			"create coordination.k8s.io/leases", "get,update coordination.k8s.io/leases weir-manager",
+		}))
 		g.Expect(rights(values)["weir-manager"]).NotTo(ContainElement(ContainSubstring("admissionregistration")))
 	}
 }
