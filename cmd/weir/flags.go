@@ -26,6 +26,7 @@ import (
 // decisionFlags are the flags of every command that makes decisions.
 type decisionFlags struct {
 	redisURL       string
+	redisURLFile   string
 	redisFiles     redisclient.Files
 	redisPrefix    string
 	httpAddress    string
@@ -47,6 +48,7 @@ const redisSchemes = "redis://, redis-cluster:// or redis-sentinel://host:26379/
 
 func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	flags.StringVar(&f.redisURLFile, "redis-url-file", "", "file with the URL of --redis-url, with or without user and password; read at start")
 	flags.StringVar(&f.redisFiles.Username, "redis-username-file", "",
 		"file with the Redis user, read for each connection (default: the user of the URL, or Redis's default user)")
 	flags.StringVar(&f.redisFiles.Password, "redis-password-file", "", "file with the Redis password, read for each connection (default: the password of the URL)")
@@ -83,6 +85,26 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.legacyHeaders, "legacy-headers", false, "also set the response headers X-RateLimit-Limit, -Remaining and -Reset")
 	flags.StringVar(&f.logLevel, "log-level", "info", "lowest level to log: debug, info, warn or error")
 	f.tls.add(cmd)
+}
+
+// readRedisURL replaces --redis-url by the content of --redis-url-file. Its errors do not
+// contain the URL, which may have a password.
+func (f *decisionFlags) readRedisURL() error {
+	if f.redisURLFile == "" {
+		return nil
+	}
+	if f.redisURL != "" {
+		return errors.New("--redis-url, --redis-url-file: choose one")
+	}
+	text, err := os.ReadFile(f.redisURLFile)
+	if err != nil {
+		return fmt.Errorf("--redis-url-file: %w", err)
+	}
+	f.redisURL = strings.TrimSpace(string(text))
+	if f.redisURL == "" {
+		return fmt.Errorf("--redis-url-file %s: is empty", f.redisURLFile)
+	}
+	return nil
 }
 
 // validate rejects invalid values and flags that would be ignored.

@@ -13,6 +13,7 @@
 //	webhookflags.go  the flags of the validating webhook
 //	memory.go        the memory limit and the garbage collector
 //	convert.go       weir convert
+//	smoketest.go     weir smoke-test
 //	version.go       weir version
 package main
 
@@ -36,7 +37,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newManagerCommand(), newStandaloneCommand(), newConvertCommand(), newVersionCommand())
+	root.AddCommand(newManagerCommand(), newStandaloneCommand(), newConvertCommand(), newSmokeTestCommand(), newVersionCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "weir:", err)
 		os.Exit(statusOf(err)) //nolint:gocritic // stop only releases the signal handler

@@ -49,7 +49,7 @@ server: they continue while it is down, even in a process that starts meanwhile.
 	}
 	f.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.redisURL, "redis-url", "", "URL of the Redis for counters and plans: "+redisSchemes+" (required)")
+	flags.StringVar(&f.redisURL, "redis-url", "", "URL of the Redis for counters and plans: "+redisSchemes+" (required, unless --redis-url-file)")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default: that of KUBECONFIG, or the service account of the pod)")
 	flags.BoolVar(&f.controllers, "controllers", true, "publish the policies of the cluster while this process is the leader")
 	flags.BoolVar(&f.decisions, "decisions", true, "answer checks")
@@ -67,6 +67,9 @@ server: they continue while it is down, even in a process that starts meanwhile.
 }
 
 func (f *managerFlags) run(ctx context.Context) error {
+	if err := f.readRedisURL(); err != nil {
+		return err
+	}
 	if err := f.validate(); err != nil {
 		return err
 	}
@@ -109,7 +112,7 @@ func (f *managerFlags) run(ctx context.Context) error {
 func (f *managerFlags) validate() error {
 	errs := []error{f.decisionFlags.validate()}
 	if f.redisURL == "" {
-		errs = append(errs, errors.New("--redis-url: is required"))
+		errs = append(errs, errors.New("--redis-url: is required, or --redis-url-file"))
 	}
 	if !f.controllers && !f.decisions {
 		errs = append(errs, errors.New("--controllers=false --decisions=false: at least one must be true"))

@@ -45,6 +45,35 @@ func TestRedisFileFlags(t *testing.T) {
 	}, "10s").Should(Equal(http.StatusOK))
 }
 
+// The URL in a file may have a password, and it appears neither in the arguments nor in errors.
+func TestRedisURLFile(t *testing.T) {
+	g := NewWithT(t)
+	file := filepath.Join(t.TempDir(), "url")
+	write := func(text string) { g.Expect(os.WriteFile(file, []byte(text), 0o600)).To(Succeed()) }
+	server := testenv.StartRedis(t, "--requirepass", "s3cret")
+	write("redis://:s3cret@" + server.Addr + "\n")
+	p := startStandalone(t, "--policies", "../../config/samples", "--redis-url-file", file, "--store-timeout", "2s")
+	// The failureMode of this policy is Closed: without Redis, 503.
+	status, _, err := p.check(`{"policies":["shop/login"],"key":"alice"}`)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(status).To(Equal(http.StatusOK))
+	g.Expect(p.log.String()).NotTo(ContainSubstring("s3cret"))
+
+	run := func(args ...string) string {
+		out, err := exec.Command(testenv.Weir(t), append(args, "--policies", "../../config/samples", "--redis-url-file", file)...).CombinedOutput()
+		g.Expect(err).To(HaveOccurred())
+		g.Expect(string(out)).NotTo(ContainSubstring("s3cret"))
+		return string(out)
+	}
+	g.Expect(run("standalone", "--redis-url", "redis://a")).To(ContainSubstring("--redis-url, --redis-url-file: choose one"))
+	write("http://:s3cret@a")
+	g.Expect(run("standalone")).To(ContainSubstring(`scheme "http"`))
+	write("\n")
+	g.Expect(run("standalone")).To(ContainSubstring("--redis-url-file " + file + ": is empty"))
+	g.Expect(os.Remove(file)).To(Succeed())
+	g.Expect(run("standalone")).To(ContainSubstring("--redis-url-file: open"))
+}
+
 func TestStandaloneRejectsRedisFilesWithoutRedis(t *testing.T) {
 	g := NewWithT(t)
 	out, err := exec.Command(testenv.Weir(t), "standalone", "--policies", "../../config/samples", "--redis-ca-file", "ca.crt").CombinedOutput()

@@ -50,6 +50,9 @@ that fails to load is logged, and its last good policies stay in force.`,
 }
 
 func (f *standaloneFlags) run(ctx context.Context) error {
+	if err := f.readRedisURL(); err != nil {
+		return err
+	}
 	if err := f.validate(); err != nil {
 		return err
 	}
@@ -87,7 +90,7 @@ func (f *standaloneFlags) validate() error {
 		errs = append(errs, fmt.Errorf("--replicas %d: must be 1..%d", f.replicas, maxReplicas))
 	}
 	if f.redisURL == "" && f.redisFiles != (redisclient.Files{}) {
-		errs = append(errs, errors.New("--redis-*-file, --redis-server-name: need --redis-url"))
+		errs = append(errs, errors.New("--redis-*-file, --redis-server-name: need --redis-url or --redis-url-file"))
 	}
 	return errors.Join(errs...)
 }

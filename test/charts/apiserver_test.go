@@ -4,6 +4,8 @@
 package charts
 
 import (
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -85,16 +87,20 @@ func TestUpgradeKeepsForeignFields(t *testing.T) {
 			"--set", "crds.enabled=false,"+redisURL+","+values)
 		g.Expect(err).NotTo(HaveOccurred(), complaint)
 	}
-	upgrade("replicas=4")
+	upgrade("autoscaling.enabled=true")
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	g.Expect(api.Get(t.Context(), client.ObjectKey{Name: "weir"}, configuration)).To(Succeed())
 	trusted, _ := testenv.NewAuthority(t).Issue(t, "webhook")
 	configuration.Webhooks[0].ClientConfig.CABundle = trusted
 	g.Expect(api.Update(t.Context(), configuration)).To(Succeed())
 
-	upgrade("autoscaling.enabled=true,webhook.timeoutSeconds=6")
 	deployment := &appsv1.Deployment{}
 	g.Expect(api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "weir-manager"}, deployment)).To(Succeed())
+	deployment.Spec.Replicas = new(int32(4))
+	g.Expect(api.Update(t.Context(), deployment)).To(Succeed())
+
+	upgrade("autoscaling.enabled=true,webhook.timeoutSeconds=6")
+	g.Expect(api.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
 	g.Expect(*deployment.Spec.Replicas).To(BeEquivalentTo(4))
 	g.Expect(api.Get(t.Context(), client.ObjectKey{Name: "weir"}, configuration)).To(Succeed())
 	g.Expect(*configuration.Webhooks[0].TimeoutSeconds).To(BeEquivalentTo(6))
@@ -115,4 +121,37 @@ func expectNotes(t *testing.T, notes func(values string) string) {
 	split := notes("split.enabled=true,tls.enabled=true,tls.existingSecret=tls," + redisURL)
 	g.Expect(split).To(ContainSubstring("deployment/edge-weir-decision"))
 	g.Expect(split).To(ContainSubstring("https://edge-weir.limits.svc:8080/v1/check"))
+
+	applied, commands := paste(t, usual)
+	g.Expect(commands).To(Equal([]string{
+		"kubectl -n limits rollout status deployment/edge-weir-manager", "helm -n limits test edge", "kubectl apply -f -",
+		"kubectl label --overwrite namespace default ratelimit.weir.dev/client=true",
+		"kubectl -n default run weir-hello --rm --attach --restart=Never --image=ghcr.io/weir-dev/weir:0.1.0 -- " +
+			"smoke-test --url=http://edge-weir.limits.svc:8080 --policy=default/hello",
+	}))
+	parse(t, applied).find(t, "RateLimitPolicy/hello")
+	_, commands = paste(t, split)
+	g.Expect(commands).To(HaveLen(4))
+}
+
+// paste runs the notes in a shell. It returns the commands, and the input of kubectl apply.
+func paste(t *testing.T, notes string) (applied string, commands []string) {
+	t.Helper()
+	g := NewWithT(t)
+	dir := t.TempDir()
+	const stub = `#!/bin/sh
+echo "${0##*/} $*" >>"${0%/*}/commands"
+if [ "$1" = apply ]; then cat >"${0%/*}/applied"; fi
+`
+	for _, name := range []string{"kubectl", "helm"} {
+		write(t, filepath.Join(dir, name), stub)
+		g.Expect(os.Chmod(filepath.Join(dir, name), 0o700)).To(Succeed())
+	}
+	shell := exec.CommandContext(t.Context(), "bash", "-eu")
+	shell.Stdin = strings.NewReader(notes)
+	shell.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
+	out, err := shell.CombinedOutput()
+	g.Expect(err).NotTo(HaveOccurred(), string(out))
+	g.Expect(out).To(BeEmpty())
+	return read(t, filepath.Join(dir, "applied")), strings.Split(strings.TrimSpace(read(t, filepath.Join(dir, "commands"))), "\n")
 }

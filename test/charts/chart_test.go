@@ -25,7 +25,7 @@ import (
 // release and the Namespace, which helm creates itself.
 func TestChartAndKustomizeInstallTheSame(t *testing.T) {
 	g := NewWithT(t)
-	byHelm, byKustomize := common(render(t, "weir", redisURL)), common(kustomize(t, root+"/config/default"))
+	byHelm, byKustomize := common(render(t, "weir", redisURL).installed()), common(kustomize(t, root+"/config/default"))
 	delete(byKustomize, "Namespace/weir-system")
 	g.Expect(keys(byHelm)).To(ConsistOf(keys(byKustomize)))
 	for name, object := range byHelm {

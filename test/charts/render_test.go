@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,7 +43,15 @@ var variants = map[string][]string{
 		`redis.url=rediss-sentinel://a.example:26379/m/2?addr=b.example:26379&addr=c.example:26379`, "redis.serverName=redis.example",
 		"redis.existingSecret=redis", "redis.secretKeys.sentinelUsername=suser", "redis.secretKeys.sentinelPassword=spassword",
 	},
-	"bundled": {"redis.bundled.enabled=true", "redis.bundled.image=redis:7.4"},
+	"bundled": {"redis.bundled.enabled=true", "redis.bundled.image=redis:7.4", "redis.bundled.digest=sha256:" + strings.Repeat("b", 64)},
+	"a URL from a Secret": {
+		"redis.urlFromSecret.name=redis", "redis.urlFromSecret.key=url", "redis.serverName=redis.example",
+		"redis.existingSecret=redis", "redis.secretKeys.password=", "redis.secretKeys.ca=ca.crt",
+	},
+	"certificates for all ports": {
+		redisURL, "tls.enabled=true", "tls.certManager.enabled=true", "tls.certManager.dnsNames={limits.example}", "webhook.certManager.enabled=true",
+		"tls.clientCertificates.required=true", "tls.clientCertificates.caSecret=clients", "helmTest.clientSecret=tester", "helmTest.serverName=limits.example",
+	},
 	"little": {
 		redisURL, "webhook.enabled=false", "networkPolicy.enabled=false", "podDisruptionBudget.enabled=false",
 		"crds.enabled=false", "rbac.create=false", "serviceAccount.create=false", "topologySpread.topologyKeys=null",
@@ -61,6 +70,12 @@ var variants = map[string][]string{
 		"podAnnotations.a=b", "podLabels.c=d", "nodeSelector.disk=ssd", "tolerations[0].operator=Exists",
 		"affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution=null", "priorityClassName=high",
 		"serviceAccount.name=limits", "serviceAccount.annotations.e=f", "service.type=LoadBalancer", "service.annotations.g=h",
+		"commonLabels.team=edge", "serviceMonitor.labels.team=watch", "autoscaling.behavior.scaleDown.stabilizationWindowSeconds=600",
+		"serviceMonitor.relabelings[0].targetLabel=cluster", "serviceMonitor.metricRelabelings[0].action=drop",
+		"service.trafficDistribution=PreferClose", "extraVolumes[0].name=cache", "extraVolumes[0].emptyDir.medium=Memory",
+		"extraVolumeMounts[0].name=cache", "extraVolumeMounts[0].mountPath=/cache",
+		"extraObjects[0].apiVersion=v1", "extraObjects[0].kind=ConfigMap", "extraObjects[0].metadata.name=of-{{ .Release.Name }}",
+		"extraObjects[0].metadata.namespace=weir-system",
 		"crds.keep=false", access("on-call", "operator"),
 	},
 }
@@ -140,6 +155,13 @@ func (m manifests) find(t *testing.T, want string) *unstructured.Unstructured {
 	}
 	t.Fatalf("no %s", want)
 	return nil
+}
+
+// installed returns the objects without those of helm test.
+func (m manifests) installed() manifests {
+	return slices.DeleteFunc(slices.Clone(m), func(object *unstructured.Unstructured) bool {
+		return object.GetAnnotations()["helm.sh/hook"] != ""
+	})
 }
 
 // of returns all objects of a kind, decoded into their type.

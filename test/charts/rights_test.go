@@ -205,7 +205,7 @@ func TestNetworkPolicies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			got := map[string][]string{}
-			for _, policy := range of[networkingv1.NetworkPolicy](t, render(t, "weir", tc.values...), "NetworkPolicy") {
+			for _, policy := range of[networkingv1.NetworkPolicy](t, render(t, "weir", tc.values...).installed(), "NetworkPolicy") {
 				got[policy.Name] = ingressRules(policy)
 				g.Expect(policy.Spec.PolicyTypes).To(ContainElement(networkingv1.PolicyTypeIngress))
 			}

@@ -38,6 +38,22 @@ func TestInvalidValuesAreRejected(t *testing.T) {
 		{"redis.prefix={}", "at '/redis/prefix'"},
 		{"redis.bundled.enabled=true", "redis.url and redis.bundled.enabled: choose one"},
 		{"redis.url=,redis.bundled.enabled=true", "redis.bundled.image: set the image"},
+		{"redis.urlFromSecret.name=s,redis.urlFromSecret.key=k", "redis.urlFromSecret, redis.url, redis.bundled.enabled: choose one"},
+		{"redis.url=,redis.urlFromSecret.name=s", "at '/redis/urlFromSecret'"},
+		{"redis.bundled.digest=sha256:12", "at '/redis/bundled/digest'"},
+		{`commonLabels.app\.kubernetes\.io/name=x`, "commonLabels: app.kubernetes.io/name is a label set by the chart"},
+		{`commonLabels.rbac\.authorization\.k8s\.io/aggregate-to-view=a`, "commonLabels: rbac.authorization.k8s.io/aggregate-to-view is"},
+		{"extraVolumes[0].name=tls", "extraVolumes: tls is a volume set by the chart"},
+		{"extraVolumes[0].emptyDir.medium=Memory", "missing property 'name'"},
+		{"extraVolumeMounts[0].name=a", "missing property 'mountPath'"},
+		{"autoscaling.behavior.up=1", "at '/autoscaling/behavior': additional properties 'up' not allowed"},
+		{"service.trafficDistribution=Near", "at '/service/trafficDistribution'"},
+		{"tls.certManager.enabled=true", "tls.certManager.enabled: needs tls.enabled"},
+		{"tls.enabled=true,tls.existingSecret=s,tls.certManager.enabled=true", "tls.existingSecret and tls.certManager.enabled: choose one"},
+		{"tls.enabled=true,tls.certManager.enabled=true,tls.clientCertificates.required=true", "tls.clientCertificates.caSecret: set the Secret"},
+		{"webhook.hostNetwork=true", "webhook.hostNetwork: needs webhook.enabled and split.enabled"},
+		{"webhook.hostNetwork=true,split.enabled=true,webhook.enabled=false", "webhook.hostNetwork: needs webhook.enabled and split.enabled"},
+		{"webhook.hostNetwork=true,split.enabled=true,webhook.clientCIDRs={192.0.2.0/24}", "webhook.clientCIDRs: a NetworkPolicy does not apply"},
 		{"redis.existingSecret=s,redis.secretKeys.password=", "redis.secretKeys: name a key"},
 		{"redis.existingSecret=s,redis.secretKeys.password=,redis.secretKeys.username=u", "redis.secretKeys.username: needs redis.secretKeys.password"},
 		{"redis.existingSecret=s,redis.secretKeys.certificate=c", "redis.secretKeys.certificate, redis.secretKeys.privateKey: need each other"},
@@ -93,7 +109,7 @@ func TestSchemaMatchesTheValues(t *testing.T) {
 	g.Expect(yaml.Unmarshal([]byte(read(t, chart+"/values.yaml")), &values)).To(Succeed())
 	definitions := schema["definitions"].(map[string]any)
 	// Some objects are of Kubernetes types, or maps with keys that users choose.
-	theirs := regexp.MustCompile(`(resources|issuerRef|affinity|labels|annotations|Annotations|Labels|nodeSelector|global)$`)
+	theirs := regexp.MustCompile(`(resources|issuerRef|affinity|labels|annotations|Annotations|Labels|nodeSelector|global|urlFromSecret|behavior|[sS]ecurityContext)$`)
 	var compare func(path string, schema, value map[string]any)
 	compare = func(path string, schema, value map[string]any) {
 		if name, found := strings.CutPrefix(text(schema["$ref"]), "#/definitions/"); found {

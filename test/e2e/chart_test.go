@@ -173,6 +173,25 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		i.ready(ctx, "split")
 	}, SpecTimeout(5*time.Minute))
 
+	It("passes helm test, with the URL of Redis from a Secret", func(ctx SpecContext) {
+		kubectl(ctx, "create", "secret", "generic", "redis-url", "--namespace", i.namespace,
+			"--from-literal=url=redis://redis."+i.namespace+".svc.cluster.local:6379")
+		i.upgrade(ctx, "redis.url=", "redis.urlFromSecret.name=redis-url", "redis.urlFromSecret.key=url")
+		tool(ctx, "helm", "test", release, "--namespace", i.namespace, "--timeout", "120s")
+		Expect(kubectl(ctx, "get", "ratelimitpolicies,networkpolicies,pods", "--namespace", i.namespace, "--output=name")).
+			NotTo(ContainSubstring("weir-test"), "the objects of the test are deleted")
+		By("reporting why a test fails")
+		kubectl(ctx, "scale", "deployment/redis", "--namespace", i.namespace, "--replicas=0")
+		_, err := tryTool(ctx, "", "helm", "test", release, "--namespace", i.namespace, "--timeout", "120s")
+		Expect(err).To(HaveOccurred())
+		Expect(kubectl(ctx, "logs", "weir-test", "--namespace", i.namespace)).To(Or(
+			ContainSubstring("Redis does not answer Weir"), ContainSubstring("the policy is not in force")))
+		kubectl(ctx, "scale", "deployment/redis", "--namespace", i.namespace, "--replicas=1")
+		i.upgrade(ctx)
+		i.policy(ctx, "tested", hourly(1))
+		i.ready(ctx, "tested")
+	}, SpecTimeout(5*time.Minute))
+
 	It("rejects an invalid policy when it is applied", func(ctx SpecContext) {
 		wrong := "{matches: [{hosts: [shop.example], when: nonesuch}], limits: [{name: l, algorithm: FixedWindow, threshold: 1, window: 1m}]}"
 		Eventually(func() error { return i.tryPolicy(ctx, i.shop, "wrong", wrong) }).

@@ -3,7 +3,11 @@
 {{- $values := .root.Values -}}
 {{- $fullname := include "weir.fullname" .root -}}
 - manager
+{{- if $values.redis.urlFromSecret }}
+- --redis-url-file=/etc/weir/redis-url/url
+{{- else }}
 - {{ printf "--redis-url=%s" (include "weir.redisURL" .root) | quote }}
+{{- end }}
 - {{ printf "--redis-prefix=%s" $values.redis.prefix | quote }}
 {{- if $values.redis.existingSecret }}
 {{- with $values.redis.secretKeys }}
@@ -86,6 +90,14 @@
 {{/* Volumes, each mounted at /etc/weir/<name>: {root, certManager}. */}}
 {{- define "weir.volumes" -}}
 {{- $values := .root.Values -}}
+{{- with $values.redis.urlFromSecret }}
+- name: redis-url
+  secret:
+    secretName: {{ .name }}
+    defaultMode: 0440
+    items:
+    - {key: {{ .key | quote }}, path: url}
+{{- end }}
 {{- if $values.redis.existingSecret }}
 - name: redis
   secret:
@@ -102,7 +114,7 @@
 {{- if $values.tls.enabled }}
 - name: tls
   secret:
-    secretName: {{ $values.tls.existingSecret }}
+    secretName: {{ include "weir.tlsSecret" .root }}
     defaultMode: 0440
     items:
     - {key: tls.crt, path: tls.crt}
@@ -110,7 +122,7 @@
 {{- if $values.tls.clientCertificates.required }}
 - name: clients
   secret:
-    secretName: {{ $values.tls.clientCertificates.caSecret | default $values.tls.existingSecret }}
+    secretName: {{ $values.tls.clientCertificates.caSecret | default (include "weir.tlsSecret" .root) }}
     defaultMode: 0440
     items:
     - {key: ca.crt, path: ca.crt}

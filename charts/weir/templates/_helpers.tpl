@@ -19,14 +19,22 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{/* Labels of every object. */}}
 {{- define "weir.labels" -}}
 {{ include "weir.selectorLabels" . }}
-{{ include "weir.commonLabels" . }}
+{{ include "weir.releaseLabels" . }}
 {{- end -}}
 
-{{- define "weir.commonLabels" -}}
+{{- define "weir.releaseLabels" -}}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: weir
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Labels of an object to which users add their own: {root, extra}. */}}
+{{- define "weir.labelsWith" -}}
+{{- merge (dict) .extra (include "weir.labels" .root | fromYaml) | toYaml -}}
 {{- end -}}
 
 {{/* Labels of pods by role. Services select pods by these, whether the halves run in one
@@ -40,6 +48,17 @@ ratelimit.weir.dev/decisions: "true"
 
 {{- define "weir.redis.labels" -}}
 app.kubernetes.io/name: weir-redis
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{/* Annotations and labels of the objects of helm test, which deletes them when the test has
+     passed. After a failure they remain until the next test. */}}
+{{- define "weir.testHook" -}}
+helm.sh/hook: test
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end -}}
+{{- define "weir.testLabels" -}}
+app.kubernetes.io/name: weir-test
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
@@ -93,13 +112,58 @@ redis://{{ include "weir.fullname" . }}-redis:6379
 {{- end -}}
 {{- end -}}
 
+{{/* The Secret with the certificate of the HTTP and the gRPC port. */}}
+{{- define "weir.tlsSecret" -}}
+{{- ternary (printf "%s-tls" (include "weir.fullname" .)) .Values.tls.existingSecret .Values.tls.certManager.enabled -}}
+{{- end -}}
+
+{{/* A Certificate of cert-manager: {root, name, secret, dnsNames, issuerRef}. Without an issuer
+     it is signed by itself. */}}
+{{- define "weir.certificate" -}}
+apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "weir.labels" .root | nindent 4 }}
+spec:
+  secretName: {{ .secret }}
+  dnsNames:
+  {{- range .dnsNames }}
+  - {{ . | quote }}
+  {{- end }}
+  privateKey: {algorithm: ECDSA, size: 256, rotationPolicy: Always}
+  usages: [server auth]
+  issuerRef:
+    {{- if .issuerRef }}
+    {{- toYaml .issuerRef | nindent 4 }}
+    {{- else }}
+    name: {{ .name }}
+    kind: Issuer
+---
+apiVersion: cert-manager.io/v1
+kind: Issuer
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "weir.labels" .root | nindent 4 }}
+spec:
+  selfSigned: {}
+    {{- end }}
+{{- end -}}
+
 {{/* Checks that the schema cannot express: values that require each other. */}}
 {{- define "weir.validate" -}}
 {{- with .Values -}}
 {{- if and .redis.bundled.enabled .redis.url -}}
 {{- fail "redis.url and redis.bundled.enabled: choose one" -}}
 {{- end -}}
-{{- if not (or .redis.bundled.enabled .redis.url) -}}
+{{- if and .redis.urlFromSecret (or .redis.url .redis.bundled.enabled) -}}
+{{- fail "redis.urlFromSecret, redis.url, redis.bundled.enabled: choose one" -}}
+{{- end -}}
+{{- if not (or .redis.bundled.enabled .redis.url .redis.urlFromSecret) -}}
 {{- fail "redis.url: set the URL of Redis, as in --set redis.url=redis://redis.example:6379; or set redis.bundled.enabled to try Weir out" -}}
 {{- end -}}
 {{- if and .redis.bundled.enabled (not .redis.bundled.image) -}}
@@ -119,22 +183,31 @@ redis://{{ include "weir.fullname" . }}-redis:6379
 {{- if and .sentinelUsername (not .sentinelPassword) -}}
 {{- fail "redis.secretKeys.sentinelUsername: needs redis.secretKeys.sentinelPassword" -}}
 {{- end -}}
-{{- if and .sentinelPassword (not (regexMatch "^rediss?-sentinel://" $.Values.redis.url)) -}}
+{{- if and .sentinelPassword $.Values.redis.url (not (regexMatch "^rediss?-sentinel://" $.Values.redis.url)) -}}
 {{- fail "redis.secretKeys.sentinelPassword: needs a redis.url with redis-sentinel:// or rediss-sentinel://" -}}
 {{- end -}}
 {{- if ne (empty .certificate) (empty .privateKey) -}}
 {{- fail "redis.secretKeys.certificate, redis.secretKeys.privateKey: need each other" -}}
 {{- end -}}
-{{- if and (or .ca .certificate) (not (hasPrefix "rediss" $.Values.redis.url)) -}}
+{{- if and (or .ca .certificate) $.Values.redis.url (not (hasPrefix "rediss" $.Values.redis.url)) -}}
 {{- fail "redis.secretKeys.ca, redis.secretKeys.certificate: need a redis.url with rediss://, rediss-cluster:// or rediss-sentinel://" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- if and .redis.serverName (not (hasPrefix "rediss" .redis.url)) -}}
+{{- if and .redis.serverName (not .redis.urlFromSecret) (not (hasPrefix "rediss" .redis.url)) -}}
 {{- fail "redis.serverName: needs a redis.url with rediss://, rediss-cluster:// or rediss-sentinel://" -}}
 {{- end -}}
-{{- if and .tls.enabled (not .tls.existingSecret) -}}
-{{- fail "tls.existingSecret: set the Secret with tls.crt and tls.key" -}}
+{{- if and .tls.enabled (not .tls.existingSecret) (not .tls.certManager.enabled) -}}
+{{- fail "tls.existingSecret: set the Secret with tls.crt and tls.key, or set tls.certManager.enabled" -}}
+{{- end -}}
+{{- if and .tls.certManager.enabled (not .tls.enabled) -}}
+{{- fail "tls.certManager.enabled: needs tls.enabled" -}}
+{{- end -}}
+{{- if and .tls.certManager.enabled .tls.existingSecret -}}
+{{- fail "tls.existingSecret and tls.certManager.enabled: choose one" -}}
+{{- end -}}
+{{- if and .tls.clientCertificates.required (not .tls.clientCertificates.caSecret) .tls.certManager.enabled (not .tls.certManager.issuerRef) -}}
+{{- fail "tls.clientCertificates.caSecret: set the Secret with the CAs of the clients; a self-signed certificate has none" -}}
 {{- end -}}
 {{- if and .tls.clientCertificates.required (not .tls.enabled) -}}
 {{- fail "tls.clientCertificates.required: needs tls.enabled" -}}
@@ -147,6 +220,12 @@ redis://{{ include "weir.fullname" . }}-redis:6379
 {{- end -}}
 {{- if and .webhook.clientCIDRs (not (and .webhook.enabled .networkPolicy.enabled)) -}}
 {{- fail "webhook.clientCIDRs: needs webhook.enabled and networkPolicy.enabled" -}}
+{{- end -}}
+{{- if and .webhook.hostNetwork (not (and .webhook.enabled .split.enabled)) -}}
+{{- fail "webhook.hostNetwork: needs webhook.enabled and split.enabled, since pods that decide stay behind their NetworkPolicy" -}}
+{{- end -}}
+{{- if and .webhook.hostNetwork .webhook.clientCIDRs -}}
+{{- fail "webhook.clientCIDRs: a NetworkPolicy does not apply to webhook.hostNetwork" -}}
 {{- end -}}
 {{- if and .access (not .rbac.create) -}}
 {{- fail "access: needs rbac.create" -}}
@@ -163,6 +242,16 @@ redis://{{ include "weir.fullname" . }}-redis:6379
 {{- end -}}
 {{- if and .autoscaling.enabled (gt (int .autoscaling.minReplicas) (int .autoscaling.maxReplicas)) -}}
 {{- fail "autoscaling.minReplicas: must not be more than autoscaling.maxReplicas" -}}
+{{- end -}}
+{{- range $label, $_ := .commonLabels -}}
+{{- if regexMatch "^(app\\.kubernetes\\.io|helm\\.sh|rbac\\.authorization\\.k8s\\.io|ratelimit\\.weir\\.dev)/" $label -}}
+{{- fail (printf "commonLabels: %s is a label set by the chart" $label) -}}
+{{- end -}}
+{{- end -}}
+{{- range .extraVolumes -}}
+{{- if has .name (list "redis" "redis-url" "tls" "clients" "webhook") -}}
+{{- fail (printf "extraVolumes: %s is a volume set by the chart; choose another name" .name) -}}
+{{- end -}}
 {{- end -}}
 {{- range $label, $_ := .podLabels -}}
 {{- if regexMatch "^(app\\.kubernetes\\.io/(name|instance|component|part-of)$|ratelimit\\.weir\\.dev/)" $label -}}
