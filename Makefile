@@ -17,6 +17,9 @@ DATE ?= $(shell git log -1 --format=%cI 2>/dev/null || echo unknown)
 # IMAGE is the name of the image that `make image` builds, for GOARCH.
 IMAGE ?= localhost/weir:$(VERSION)
 
+# RELEASE is the version of `make release`.
+RELEASE ?=
+
 # FUZZTIME is the -fuzztime of each target in `make fuzz`.
 FUZZTIME ?= 10s
 
@@ -66,6 +69,10 @@ image: ## Build the image for GOARCH without Docker, as a tar in bin/images (IMA
 		-label org.opencontainers.image.revision="$(COMMIT)" \
 		-label org.opencontainers.image.created="$(DATE)" \
 		-label org.opencontainers.image.licenses="Apache-2.0"
+
+.PHONY: release
+release: ## Build and verify the files of a release in bin/release (RELEASE=1.2.3, default: the chart's version).
+	hack/release.sh $(RELEASE)
 
 .PHONY: run
 run: ## Run Weir on a real API server, with the sample policies; Ctrl-C stops everything.

@@ -1,0 +1,189 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+)
+
+// verify returns the digest of the image. It returns an error unless
+//   - the folder has exactly the files of a release, each with its checksum;
+//   - the image has all platforms, with correct digests, and the label of the version;
+//   - the program of each platform is the one in the image, and its bill of materials lists
+//     the modules in the program.
+//
+// helm verifies the chart.
+func (f *files) verify() (digest v1.Hash, err error) {
+	if err := f.verifyChecksums(); err != nil {
+		return digest, err
+	}
+	dir, err := os.MkdirTemp("", "release")
+	if err != nil {
+		return digest, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := unpack(f.layout(), dir); err != nil {
+		return digest, err
+	}
+	index, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		return digest, err
+	}
+	if err := validate.Index(index); err != nil {
+		return digest, fmt.Errorf("%s: %w", f.layout(), err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return digest, err
+	}
+	if len(manifest.Manifests) != 1 {
+		return digest, fmt.Errorf("%s: has %d images, want one", f.layout(), len(manifest.Manifests))
+	}
+	digest = manifest.Manifests[0].Digest
+	all, err := index.ImageIndex(digest)
+	if err != nil {
+		return digest, err
+	}
+	return digest, f.verifyImages(all)
+}
+
+func (f *files) verifyChecksums() error {
+	text, err := os.ReadFile(f.path(checksums))
+	if err != nil {
+		return err
+	}
+	var listed []string
+	for line := range strings.Lines(string(text)) {
+		sum, name, found := strings.Cut(strings.TrimSpace(line), "  ")
+		if !found {
+			return fmt.Errorf("%s: unknown line %q", checksums, line)
+		}
+		content, err := os.ReadFile(f.path(name))
+		if err != nil {
+			return err
+		}
+		if got := sha256.Sum256(content); hex.EncodeToString(got[:]) != sum {
+			return fmt.Errorf("%s: the checksum does not match", name)
+		}
+		listed = append(listed, name)
+	}
+	want := f.all()
+	slices.Sort(want)
+	slices.Sort(listed)
+	if !slices.Equal(listed, want) {
+		return fmt.Errorf("%s: lists %q, want %q", checksums, listed, want)
+	}
+	entries, err := os.ReadDir(f.dir)
+	if err == nil && len(entries) != len(want)+1 {
+		err = fmt.Errorf("%s: has %d files, want %d", f.dir, len(entries), len(want)+1)
+	}
+	return err
+}
+
+func (f *files) verifyImages(all v1.ImageIndex) error {
+	manifest, err := all.IndexManifest()
+	if err != nil {
+		return err
+	}
+	if len(manifest.Manifests) != len(platforms) {
+		return fmt.Errorf("%s: has %d platforms, want %d", f.layout(), len(manifest.Manifests), len(platforms))
+	}
+	for i, platform := range platforms {
+		if got := manifest.Manifests[i].Platform; got == nil || !got.Equals(platform) {
+			return fmt.Errorf("%s: platform %d is %v, want %v", f.layout(), i, got, platform)
+		}
+	}
+	for i, platform := range platforms {
+		image, err := all.Image(manifest.Manifests[i].Digest)
+		if err != nil {
+			return err
+		}
+		if err := f.verifyImage(image, platform); err != nil {
+			return fmt.Errorf("%v: %w", platform, err)
+		}
+	}
+	return nil
+}
+
+func (f *files) verifyImage(image v1.Image, platform v1.Platform) error {
+	config, err := image.ConfigFile()
+	if err != nil {
+		return err
+	}
+	if got := config.Config.Labels["org.opencontainers.image.version"]; got != f.version {
+		return fmt.Errorf("the image has version %q, want %q", got, f.version)
+	}
+	if config.OS != platform.OS || config.Architecture != platform.Architecture {
+		return fmt.Errorf("the image is for %s/%s", config.OS, config.Architecture)
+	}
+	packed, err := programIn(image)
+	if err != nil {
+		return err
+	}
+	program, err := os.ReadFile(f.program(platform))
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(packed, program) {
+		return errors.New("the program is not the one in the image")
+	}
+	info, err := buildinfo.Read(bytes.NewReader(program))
+	if err != nil {
+		return fmt.Errorf("the program: %w", err)
+	}
+	for _, setting := range info.Settings {
+		if setting.Key == "GOARCH" && setting.Value != platform.Architecture {
+			return fmt.Errorf("the program is for %s", setting.Value)
+		}
+	}
+	return f.verifyBOM(info, platform)
+}
+
+// verifyBOM compares the bill of materials with the modules in the program.
+func (f *files) verifyBOM(info *buildinfo.BuildInfo, platform v1.Platform) error {
+	text, err := os.ReadFile(f.bom(platform))
+	if err != nil {
+		return err
+	}
+	var bom struct {
+		BOMFormat  string
+		Metadata   struct{ Component struct{ Version string } }
+		Components []struct{ Name, Version string }
+	}
+	if err := json.Unmarshal(text, &bom); err != nil {
+		return fmt.Errorf("%s: %w", f.bom(platform), err)
+	}
+	if bom.BOMFormat != "CycloneDX" || bom.Metadata.Component.Version != "v"+f.version {
+		return fmt.Errorf("%s: is %s of version %s, want CycloneDX of v%s", f.bom(platform), bom.BOMFormat, bom.Metadata.Component.Version, f.version)
+	}
+	got, want := []string{}, []string{"std@" + info.GoVersion}
+	for _, component := range bom.Components {
+		got = append(got, component.Name+"@"+component.Version)
+	}
+	for _, module := range info.Deps {
+		for module.Replace != nil {
+			module = module.Replace
+		}
+		want = append(want, module.Path+"@"+module.Version)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("%s: lists the modules %q, the program has %q", f.bom(platform), got, want)
+	}
+	return nil
+}

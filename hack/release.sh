@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Copyright The Weir Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# Builds the files of a release in bin/release/<version> and verifies them; no registry is
+# needed: release.sh [VERSION]. The version is by default that of the chart. The tree must be
+# clean, because the image names the commit.
+#
+# `release.sh verify VERSION FOLDER` verifies the files of a release, for example downloaded
+# ones. docs/release.md describes the files.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export GOWORK=off
+
+repository=ghcr.io/weir-dev/weir
+
+die() {
+  echo "release: $*" >&2
+  exit 1
+}
+
+release() {
+  (cd hack/image && go run ./release "$@")
+}
+
+# helm runs the pinned helm.
+helm() {
+  local version
+  version="$(awk '$1 == "helm.sh/helm/v3" {sub(/^v/, "", $2); print $2}' hack/cluster/go.mod)"
+  "bin/helm/$version/helm" "$@"
+}
+
+# verify_chart FILE VERSION renders the archive and looks for the image of the version.
+verify_chart() {
+  helm lint --strict "$1" --set redis.url=redis://redis:6379 >/dev/null
+  helm template weir "$1" --kube-version 1.31 --set redis.url=redis://redis:6379 |
+    grep -qF "image: \"$repository:$2\"" || die "$1 does not run $repository:$2"
+}
+
+verify() {
+  local version="$1" dir
+  dir="$(cd "$2" && pwd)"
+  (cd "$dir" && sha256sum --check --quiet --strict SHA256SUMS)
+  release verify -version "$version" "$dir"
+  verify_chart "$dir/weir-$version.tgz" "$version"
+}
+
+build() {
+  local version="$1" out="$PWD/bin/release/$1" arch archives=()
+  [[ "$version" =~ ^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || die "$version: want a version such as 1.2.3"
+  [[ -z "$(git status --porcelain)" ]] || die "the tree has changes that are not committed"
+  rm -rf "$out"
+  mkdir -p "$out"
+  for arch in amd64 arm64; do
+    GOARCH="$arch" make --no-print-directory image IMAGE="$repository:$version" VERSION="$version"
+    archives+=("$PWD/bin/images/weir-linux-$arch.tar")
+  done
+  release pack -version "$version" -repository "$repository" -out "$out" "${archives[@]}"
+  for arch in amd64 arm64; do
+    go tool -modfile=tools/go.mod cyclonedx-gomod bin -json -noserial -notimestamp -short-purls -std \
+      -version "v$version" -output "$out/weir-$version-linux-$arch.cdx.json" "$out/weir-$version-linux-$arch"
+  done
+  helm package charts/weir --version "$version" --app-version "$version" --destination "$out"
+  (cd "$out" && sha256sum -- * >SHA256SUMS)
+  verify "$version" "$out"
+  echo "release: written to ${out#"$PWD"/}"
+}
+
+hack/cluster/build.sh helm
+if [[ "${1:-}" == verify ]]; then
+  (($# == 3)) || die "want verify VERSION FOLDER"
+  verify "$2" "$3"
+else
+  build "${1:-$(awk '$1 == "version:" {print $2}' charts/weir/Chart.yaml)}"
+fi
