@@ -141,6 +141,8 @@ verify: ## Check generated files, modules, linters and prose.
 .PHONY: test
 test: test-tools ## Run all tests that need no kubelet, with the race detector.
 	hack/test.sh ./...
+	# A release with the next version of the registry.
+	hack/test.sh -tags weir_next_version ./internal/limiter/plan ./internal/limiter/registry
 
 .PHONY: test-scripts
 test-scripts: ## Run only the tests of the Redis scripts.

@@ -79,6 +79,10 @@ const (
 	// ReasonReplicasBehind: at least one live replica has not loaded the plan yet.
 	ReasonReplicasBehind = "ReplicasBehind"
 
+	// ReasonReplicasTooOld: a live replica belongs to an earlier release that cannot express
+	// the policy. The other replicas enforce it.
+	ReasonReplicasTooOld = "ReplicasTooOld"
+
 	// ReasonNotProgrammed: the plan of this generation is not in the registry, so no
 	// replica can enforce it.
 	ReasonNotProgrammed = "NotProgrammed"

@@ -123,7 +123,7 @@ func (f *facts) programmed() metav1.Condition {
 			"Redis does not answer, so the content of the registry is unknown.")
 	case f.rollout.OwnedElsewhere:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonRegistryOwnedElsewhere,
-			"Another installation owns the registry. Nothing is written to it.")
+			"Another installation, or a copy of this one, owns the registry. Nothing is written to it.")
 	case last == nil || last.UID != string(f.uid) || last.Generation != f.generation:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonPublishing,
 			"The plan of this generation is being written to the registry.")
@@ -145,6 +145,9 @@ func (f *facts) enforced(programmed metav1.ConditionStatus) metav1.Condition {
 			"The plan of this generation is not in the registry, so no replica can enforce it.")
 	case !f.rollout.HasReplicas:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNoReplicas, "No replica is alive, so no request is decided.")
+	case f.rollout.ReplicasTooOld:
+		return is(metav1.ConditionFalse, v1alpha1.ReasonReplicasTooOld,
+			"At least one live replica belongs to an earlier release that cannot express this generation.")
 	case !f.rollout.AllReplicasCurrent:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonReplicasBehind,
 			"At least one live replica has not loaded the plan of this generation.")

@@ -99,7 +99,15 @@ func TestConditions(t *testing.T) {
 				"Ready False NotReady", "Accepted True Accepted", "Programmed False RegistryOwnedElsewhere",
 				"Enforced False NotProgrammed", "Reconciling True RegistryOwnedElsewhere",
 			},
-			event: eventContent{"Warning", "RegistryOwnedElsewhere", "Another installation owns the registry. Nothing is written to it."},
+			event: eventContent{"Warning", "RegistryOwnedElsewhere", "Another installation, or a copy of this one, owns the registry. Nothing is written to it."},
+		},
+		"a replica is too old": {
+			rollout: with(func(r *plan.Rollout) { r.ReplicasTooOld, r.AllReplicasCurrent = true, false }),
+			want: []string{
+				"Ready False NotReady", "Accepted True Accepted", "Programmed True Programmed",
+				"Enforced False ReplicasTooOld", "Reconciling True ReplicasTooOld",
+			},
+			event: eventContent{"Warning", "ReplicasTooOld", "At least one live replica belongs to an earlier release that cannot express this generation."},
 		},
 		"it does not compile": {
 			problems: invalid,

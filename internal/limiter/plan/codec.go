@@ -11,14 +11,11 @@ import (
 	"io"
 )
 
-// Version is the version of the encoding. A reader rejects every other version, so a release
-// that changes the meaning of a plan must raise it. A release that adds a member or a value
-// need not: an earlier reader rejects a plan with them and keeps the one it has, and the
-// encoding of plans without them does not change.
-const Version = 1
-
 // MaxEncodedBytes is the largest encoding of one plan.
 const MaxEncodedBytes = 128 << 10
+
+// ErrInexpressible means that an earlier version has no members for what a plan demands.
+var ErrInexpressible = errors.New("the version cannot express the plan")
 
 // versioned is the envelope on the wire.
 type versioned struct {
@@ -26,10 +23,18 @@ type versioned struct {
 	Plan    *Plan `json:"plan"`
 }
 
-// Encode returns the plan as JSON. Equal plans have equal bytes, so a change can be detected
-// by comparing bytes. A plan above MaxEncodedBytes is an error with its size.
-func Encode(p *Plan) ([]byte, error) {
-	data, err := json.Marshal(versioned{Version: Version, Plan: p})
+// Encode returns the plan in this release's version: see EncodeAs.
+func Encode(p *Plan) ([]byte, error) { return EncodeAs(p, Version) }
+
+// EncodeAs returns the plan as JSON, in this release's version or the one before. Equal plans
+// have equal bytes, so a change can be detected by comparing bytes. A plan above
+// MaxEncodedBytes is an error with its size. If the version before cannot express the plan,
+// the error is ErrInexpressible.
+func EncodeAs(p *Plan, version int) ([]byte, error) {
+	if version < Version && !expressibleBefore(p) {
+		return nil, fmt.Errorf("plan %s in version %d: %w", p.ID(), version, ErrInexpressible)
+	}
+	data, err := json.Marshal(versioned{Version: version, Plan: p})
 	if err != nil {
 		return nil, fmt.Errorf("encode plan %s: %w", p.ID(), err)
 	}
@@ -39,9 +44,9 @@ func Encode(p *Plan) ([]byte, error) {
 	return data, nil
 }
 
-// Decode parses the output of Encode. It rejects another version, unknown members, trailing
-// data and a plan that violates an invariant: a reader that ignored unknown members would
-// enforce a different policy.
+// Decode parses the output of EncodeAs in this release's version or the one before. It
+// rejects other versions, unknown members, trailing data and a plan that violates an
+// invariant: a reader that ignored unknown members would enforce a different policy.
 func Decode(data []byte) (*Plan, error) {
 	if len(data) > MaxEncodedBytes {
 		return nil, fmt.Errorf("plan is %d bytes, at most %d are allowed", len(data), MaxEncodedBytes)
@@ -53,8 +58,9 @@ func Decode(data []byte) (*Plan, error) {
 	if err := decodeStrict(data, &envelope); err != nil {
 		return nil, fmt.Errorf("decode plan: %w", err)
 	}
-	if envelope.Version != Version {
-		return nil, fmt.Errorf("decode plan: version %d, this release reads version %d", envelope.Version, Version)
+	if envelope.Version > Version || envelope.Version < max(1, Version-1) {
+		return nil, fmt.Errorf("decode plan: version %d, this release reads versions %d to %d",
+			envelope.Version, max(1, Version-1), Version)
 	}
 	p := &Plan{}
 	if err := decodeStrict(envelope.Plan, p); err != nil {

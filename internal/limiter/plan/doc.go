@@ -18,6 +18,7 @@
 //	override.go      other numbers, or another action, for some callers
 //	requested.go     a limit with the numbers that a descriptor requests
 //	codec.go       the encoding of a plan in the registry
+//	version.go     the version of that encoding; version_next.go raises it in tests
 //	attributes.go  the facts of a request, and their normalization
 //	snapshot.go    a set of plans, with
 //	index.go         the index of their matches, and

@@ -5,6 +5,7 @@ package plan_test
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -90,16 +91,20 @@ func TestEncodeRejectsLargePlan(t *testing.T) {
 	NewWithT(t).Expect(err).To(MatchError(MatchRegexp(`plan shop/login is \d+ bytes, at most 131072`)))
 }
 
+func inVersion(version int) string { return fmt.Sprintf(`"version":%d`, version) }
+
 func TestDecodeRejects(t *testing.T) {
 	good, err := plan.Encode(valid())
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	replace := func(old, with string) string { return strings.Replace(string(good), old, with, 1) }
 	for name, tc := range map[string]struct{ data, want string }{
 		"nothing":            {"", "EOF"},
-		"a later version":    {replace(`"version":1`, `"version":2`), "version 2, this release reads version 1"},
+		"a later version":    {replace(inVersion(plan.Version), inVersion(plan.Version+1)), "this release reads versions"},
+		"an early version":   {replace(inVersion(plan.Version), inVersion(plan.Version-2)), "this release reads versions"},
+		"no version":         {replace(inVersion(plan.Version), inVersion(0)), "version 0, this release reads versions"},
 		"an unknown member":  {replace(`"mode"`, `"moed":1,"mode"`), "moed"},
 		"trailing data":      {string(good) + "{}", "after the end"},
-		"no plan":            {`{"version":1}`, "decode plan"},
+		"no plan":            {"{" + inVersion(plan.Version) + "}", "decode plan"},
 		"an unknown mode":    {replace(`"Enforce"`, `"Maybe"`), `mode "Maybe"`},
 		"an unknown key":     {replace(`"Header"`, `"Cookie"`), "key[0].type"},
 		"an unknown counter": {replace(`"SlidingLog"`, `"Abacus"`), "limits[0].algorithm"},

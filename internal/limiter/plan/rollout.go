@@ -17,6 +17,10 @@ type Rollout struct {
 	// it is the last known plan.
 	Plan *Plan
 
+	// ReplicasTooOld is true while a live replica follows an earlier version of the registry
+	// that cannot express the desired plan.
+	ReplicasTooOld bool
+
 	// HasReplicas is true while at least one replica is alive.
 	HasReplicas bool
 

@@ -22,7 +22,7 @@ func BenchmarkSetToUse(b *testing.B) {
 	used := make(chan int64, replicas)
 	for _, name := range []string{"a", "b", "c"} {
 		w := NewWatcher(c.newClient(), testPrefix, WatcherOptions{
-			Owner: testOwner, Replica: name, Logger: logger(b, name),
+			Installation: NewInstallation(testOwner, ""), Replica: name, Logger: logger(b, name),
 		})
 		go func() {
 			_ = w.Start(b.Context(), func(s *plan.Snapshot) { used <- s.Lookup("shop/p7").Limits[0].Threshold })

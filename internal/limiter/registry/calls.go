@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ var (
 	publishScript   = newScript("publish.lua")
 	readScript      = newScript("read.lua")
 	heartbeatScript = newScript("heartbeat.lua")
+	formatsScript   = newScript("formats.lua")
 )
 
 func newScript(name string) *redis.Script {
@@ -49,24 +51,43 @@ const (
 	minWriteBytesPerSecond = 4 << 20
 )
 
-// scripts calls the Lua scripts of the registry.
+// scripts calls the Lua scripts on the registry in one format.
 type scripts struct {
 	client redis.UniversalClient
+	format format
 	keys   []string
 }
 
-func newScripts(client redis.UniversalClient, prefix string) scripts {
-	plans := prefix + layoutVersion + "{registry}"
-	return scripts{client: client, keys: []string{plans, plans + ":meta", plans + ":changes", plans + ":replicas"}}
+func newScripts(client redis.UniversalClient, prefix string, f format) scripts {
+	return scripts{client: client, format: f, keys: append(f.keys(prefix), processesKey(prefix), termKey(prefix))}
 }
+
+// scriptsOf returns the scripts of the formats.
+func scriptsOf(client redis.UniversalClient, prefix string, formats []format) []scripts {
+	all := make([]scripts, len(formats))
+	for i, f := range formats {
+		all[i] = newScripts(client, prefix, f)
+	}
+	return all
+}
+
+// processesKey and termKey return the keys that all formats share.
+func processesKey(prefix string) string { return prefix + "{registry}:processes" }
+func termKey(prefix string) string      { return prefix + "{registry}:term" }
 
 func (s *scripts) channel() string { return s.keys[0] }
 
 // call runs a script and decodes the elements of its reply into the targets.
 func (s *scripts) call(ctx context.Context, limit time.Duration, script *redis.Script, args []any, targets ...any) error {
+	return s.callWith(ctx, limit, script, s.keys, args, targets...)
+}
+
+func (s *scripts) callWith(
+	ctx context.Context, limit time.Duration, script *redis.Script, keys []string, args []any, targets ...any,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	reply, err := script.Run(ctx, s.client, s.keys, args...).Slice()
+	reply, err := script.Run(ctx, s.client, keys, args...).Slice()
 	if err != nil {
 		return fmt.Errorf("redis: %w", err)
 	}
@@ -76,21 +97,53 @@ func (s *scripts) call(ctx context.Context, limit time.Duration, script *redis.S
 	return nil
 }
 
-// header is the state of the registry that every script returns.
+// header is the state of the registry in one format, and the term, that every script returns.
 type header struct {
 	version
 	complete  bool
 	published int64 // microseconds of server time
 	term      int64
 	holder    string
+	owner     string // the installation of the leader
+	formats   storedFormats
 	now       int64 // microseconds of server time
 }
 
-// takeTerm begins a term higher than previous, provided that the registry is still in the
-// observed epoch. It succeeded if the header names the holder.
-func (s *scripts) takeTerm(ctx context.Context, holder string, previous int64, observed epoch) (h header, err error) {
-	err = s.call(ctx, callTimeout, termScript, []any{holder, previous, string(observed)}, &h)
+// takeTerm begins a term higher than previous, provided that the term is still the observed
+// one and no other leader of the same installation is alive. It succeeded if the header names
+// the holder.
+func (s *scripts) takeTerm(ctx context.Context, r *report, previous int64, observed *header, names []string) (h header, err error) {
+	encoded, err := json.Marshal(r)
+	if err != nil {
+		return h, fmt.Errorf("encode heartbeat: %w", err)
+	}
+	args := []any{r.Name, previous, observed.term, observed.holder, r.Owner, r.field(), encoded, lifetime.Microseconds()}
+	for _, name := range names {
+		args = append(args, (&report{Owner: name, Kind: kindLeader}).field())
+	}
+	err = s.call(ctx, callTimeout, termScript, args, &h)
 	return h, err
+}
+
+// setFormats records the formats that have keys, and deletes the keys of those that are no
+// longer needed. It returns errConflict if the term is another one.
+func (s *scripts) setFormats(ctx context.Context, term int64, holder string, formats storedFormats, obsolete []string) error {
+	encoded, err := json.Marshal(formats)
+	if err != nil {
+		return fmt.Errorf("encode formats: %w", err)
+	}
+	var (
+		written int64
+		h       header
+	)
+	keys := slices.Concat(s.keys, obsolete)
+	if err := s.callWith(ctx, callTimeout, formatsScript, keys, []any{term, holder, encoded}, &written, &h); err != nil {
+		return err
+	}
+	if written == 0 {
+		return errConflict
+	}
+	return nil
 }
 
 // write is a batch of changes from one version of the registry to the next.
@@ -145,48 +198,6 @@ func (s *scripts) read(ctx context.Context, have version) (h header, what int64,
 	return h, what, plans, err
 }
 
-// report is the heartbeat of a replica. That of a leader has no name and is empty.
-type report struct {
-	Owner    string `json:"-"`
-	Name     string `json:"-"`
-	Epoch    epoch  `json:"epoch,omitempty"`
-	Revision int64  `json:"revision,omitempty"`
-	// Rejects is the epoch of the registry that the replica has rejected, or empty. Other
-	// releases read it under its JSON name.
-	Rejects epoch `json:"distrusts,omitempty"`
-	// Skips is the number of plans that the replica cannot decode; Skipped names some.
-	Skips   int      `json:"skips,omitempty"`
-	Skipped []string `json:"skipped,omitempty"`
-}
-
-// heartbeat reports the replica with that name as alive and returns all live replicas and
-// leaders. A nil report removes it.
-func (s *scripts) heartbeat(ctx context.Context, owner, name string, r *report) (h header, alive []report, err error) {
-	encoded := []byte{}
-	if r != nil {
-		if encoded, err = json.Marshal(r); err != nil {
-			return h, nil, fmt.Errorf("encode heartbeat: %w", err)
-		}
-	}
-	var reports map[string]string
-	args := []any{owner + "/" + name, encoded, lifetime.Microseconds()}
-	if err := s.call(ctx, callTimeout, heartbeatScript, args, &h, &reports); err != nil {
-		return h, nil, err
-	}
-	for field, text := range reports {
-		var other report
-		// A report of another release may not decode; its replica is alive nevertheless.
-		_ = json.Unmarshal([]byte(text), &other)
-		slash := max(0, strings.LastIndexByte(field, '/'))
-		other.Owner, other.Name = field[:slash], strings.TrimPrefix(field[slash:], "/")
-		alive = append(alive, other)
-	}
-	return h, alive, nil
-}
-
-// isReplica reports whether the report is from a replica of the installation.
-func (r *report) isReplica(owner string) bool { return r.Owner == owner && r.Name != "" }
-
 var errReply = errors.New("unexpected shape")
 
 // scan decodes the elements of a reply into the targets. Targets without an element keep
@@ -226,10 +237,17 @@ func scan(reply []any, targets ...any) error {
 }
 
 func scanHeader(reply []any, h *header) error {
-	if len(reply) != 8 {
+	if len(reply) != 10 {
 		return errReply
 	}
-	return scan(reply, &h.epoch, &h.revision, &h.digest, &h.complete, &h.published, &h.term, &h.holder, &h.now)
+	var formats string
+	if err := scan(reply, &h.epoch, &h.revision, &h.digest, &h.complete, &h.published,
+		&h.term, &h.holder, &h.owner, &formats, &h.now); err != nil {
+		return err
+	}
+	// A record that cannot be decoded counts as none: the leader writes it again.
+	_ = json.Unmarshal([]byte(formats), &h.formats)
+	return nil
 }
 
 func scanPairs(element any) (map[string]string, bool) {

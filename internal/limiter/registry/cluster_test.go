@@ -71,7 +71,7 @@ func TestReplicasFollowOnRedisCluster(t *testing.T) {
 	m.Finish()
 	c.expectEdits(l, 40, a)
 	c.Expect(c.header().epoch).To(Equal(first), "the epoch stays")
-	c.Expect(nodes.Client(to).Exists(t.Context(), c.scripts.keys...).Val()).To(BeEquivalentTo(4))
+	c.Expect(nodes.Client(to).Exists(t.Context(), c.scripts.keys...).Val()).To(BeEquivalentTo(5))
 }
 
 func TestRedisClusterRestoresTheNodeWithThePlans(t *testing.T) {

@@ -11,11 +11,18 @@
 // Reading order:
 //
 //	registry.go     names: versions, epochs, digests, errors
+//	installation.go which registry a process belongs to
+//	format.go       the forms in which two releases store the registry
 //	calls.go        one method per Lua script, and the decoding of replies
+//	processes.go    the heartbeats of processes
+//	entry.go        one desired plan, in every format
 //	writer.go       what the leader wants: Set, Delete, Sweep
 //	lead.go         the loop of the leader: term, observe, converge
-//	publish.go      writing changes, and beginning an epoch
+//	formats.go      which formats the leader maintains
+//	inherit.go      the plans of the previous leader
+//	formatwriter.go writing changes of one format, and beginning an epoch
 //	replicas.go     the answers to the controller: Rollout, Changes, Err
+//	standby.go      a process that may lead and does not decide
 //	loaded.go       the plans that a replica has loaded, compared with the registry
 //	livereplicas.go how many replicas are alive
 //	watcher.go      the loop of a replica: heartbeat, compare, load
@@ -23,15 +30,20 @@
 //
 // # Layout
 //
-// All keys share one hash tag, so that every script may use all of them:
+// All keys share one hash tag, so that every script may use all of them. Each format, here 1,
+// has its own:
 //
 //	<prefix>1:{registry}            hash: "<namespace>/<name>" -> encoded plan
 //	<prefix>1:{registry}:meta       hash, see below
 //	<prefix>1:{registry}:changes    sorted set: id, scored by the revision that
 //	                                last set or deleted it; the newest 1,024
-//	<prefix>1:{registry}:replicas   hash: "<owner>/<replica>" -> expiry in
+//
+// Two keys belong to no format and may only gain fields:
+//
+//	<prefix>{registry}:processes    hash: "<owner>/<kind>/<name>" -> expiry in
 //	                                microseconds of server time, report as JSON;
-//	                                the leader is "<owner>/"
+//	                                the kinds are replica, leader and standby
+//	<prefix>{registry}:term         hash, see below
 //
 // The channel has the name of the first key. A message only announces that there is
 // something to read, so lost and foreign messages do no harm. In a Redis Cluster messages
@@ -48,10 +60,31 @@
 //	count       number of plans, to distinguish a lost hash from an empty one
 //	floor       changes up to this revision may be missing in the set of changes
 //	published   server time of the revision, in microseconds
+//
+// The fields of term are:
+//
 //	term        the fencing token of one leadership: a write with a lower term is
 //	            rejected. When taken it is at least the seconds of server time,
 //	            so that terms rise even after this field was lost
 //	holder      random name of the leadership that holds the term
+//	owner       installation of the holder
+//	formats     JSON: the keys of each format that has any, and whether the holder
+//	            maintains it
+//
+// # Rollouts
+//
+// Every process reads the format of its release and the one before, and announces both in its
+// heartbeat. The leader maintains each format that is the newest for some live process, and
+// deletes one that none has needed for 30 seconds. A replica follows the newest maintained
+// format that it reads. So releases of adjacent formats can run at the same time, whichever
+// of them leads. A plan that the earlier format cannot express is missing there only.
+//
+// A term is taken only while no other leader of the installation is alive. Two leaders that
+// are alive belong to two clusters of the same name, one of which is a copy.
+//
+// An epoch has the name of its installation. After a rename, leaders and replicas accept the
+// former name too, and the leader begins an epoch under the new name once every live process
+// accepts it.
 //
 // # Writing
 //
@@ -60,7 +93,7 @@
 // registry again and finds one of these:
 //
 //   - a higher term: the leader is deposed;
-//   - the epoch of another installation: it waits until that installation is gone;
+//   - the term of another installation: it waits until that installation is gone;
 //   - its own write, whose reply was lost: nothing is left to do;
 //   - an earlier or empty registry: it begins a new epoch.
 //

@@ -145,9 +145,9 @@ func TestReplicaFollowsTheRegistryItRanBefore(t *testing.T) {
 	<-l.done
 	current := c.backup()
 	rejectedEpoch := func() epoch {
-		_, alive, err := c.scripts.heartbeat(t.Context(), "test", "", nil)
+		_, alive, err := c.scripts.heartbeat(t.Context(), nil)
 		c.Expect(err).NotTo(HaveOccurred())
-		i := slices.IndexFunc(alive, func(r report) bool { return r.Name == "a" })
+		i := slices.IndexFunc(alive, func(r report) bool { return r.Kind == kindReplica && r.Name == "a" })
 		c.Expect(i).NotTo(Equal(-1))
 		return alive[i].Rejects
 	}

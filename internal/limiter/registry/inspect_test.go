@@ -10,7 +10,11 @@ import "slices"
 func (w *Writer) programmed(id string) (revision int64, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.publishedRevision(id)
+	e := w.entries[id]
+	if !e.isPublished(w.begun) {
+		return 0, false
+	}
+	return e.forms[0].revision, true
 }
 
 // enforced returns the number of live replicas that run the desired plan, and of all live

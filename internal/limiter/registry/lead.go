@@ -8,7 +8,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -28,16 +31,17 @@ type leaderLoop struct {
 	holder string
 	term   int64 // 0 while not taken
 
-	current     version           // last known version of the registry
-	stored      map[string][]byte // plans of current
-	digestSum   uint64            // digest of current
-	lastRoundOK bool              // the last round confirmed current
+	formats []*formatWriter // the maintained formats, newest first
+	// neededAt is the server time, in microseconds, at which a process needed the format;
+	// observedAt is that of the last round. See chooseFormats.
+	neededAt   map[format]int64
+	observedAt int64
 
-	// unconfirmed is a failed write that Redis may have run; see publish.
-	unconfirmed *write
-	// lastRepublish is the server time, in microseconds, of the last epoch begun because
-	// a replica rejected the previous one.
-	lastRepublish int64
+	lastRoundOK bool // the last round confirmed every format
+
+	// waitsSince is the server time, in microseconds, since which another leader of this
+	// installation keeps this one from taking a term; 0 while none does.
+	waitsSince int64
 
 	failures     int // rounds in a row that failed
 	rolloutPolls int // polls left after the last write
@@ -56,10 +60,24 @@ func (w *Writer) Lead(ctx context.Context, begun func()) error {
 	if begun != nil {
 		begun()
 	}
-	l := &leaderLoop{Writer: w, holder: rand.Text(), stored: map[string][]byte{}}
+	l := &leaderLoop{Writer: w, holder: rand.Text(), neededAt: map[format]int64{}}
 	err := l.run(ctx)
 	w.shut(err)
+	if l.term != 0 {
+		// The next leader takes no term while this one is reported as alive.
+		if err := l.scripts[0].leave(ctx, l.report()); err != nil && !errors.Is(err, redis.ErrClosed) {
+			w.logger.Info("Failed to remove the heartbeat of the leader; it expires by itself", "error", err)
+		}
+	}
 	return err
+}
+
+// report is the heartbeat of the leader.
+func (l *leaderLoop) report() *report {
+	return &report{
+		Owner: l.installation.Name(), Kind: kindLeader, Name: l.holder,
+		Formats: l.supported, Accepts: l.installation.names(),
+	}
 }
 
 // open makes Set and Delete work.
@@ -70,7 +88,10 @@ func (w *Writer) open() error {
 		return errors.New("lead: already leading")
 	}
 	w.stopped, w.synced, w.inherited = nil, false, false
-	w.entries, w.dirty = map[string]*entry{}, map[string]struct{}{}
+	w.entries, w.begun = map[string]*entry{}, nil
+	for slot := range w.dirty {
+		w.dirty[slot] = map[string]struct{}{}
+	}
 	w.observed = observation{err: errNotObserved}
 	return nil
 }
@@ -132,7 +153,7 @@ func (l *leaderLoop) finishRound(ctx context.Context, b *batch, err error) {
 	l.lastRoundOK = err == nil
 	l.mu.Lock()
 	before := l.observed.err
-	l.observed.err, l.observed.epoch = err, l.current.epoch
+	l.observed.err = err
 	l.mu.Unlock()
 	b.finish(err)
 	if errorKind(before) == errorKind(err) {
@@ -141,7 +162,7 @@ func (l *leaderLoop) finishRound(ctx context.Context, b *batch, err error) {
 	notify(l.changed)
 	switch {
 	case err == nil:
-		l.logger.Info("Registry in sync", "epoch", l.current.epoch, "revision", l.current.revision, "term", l.term)
+		l.logger.Info("Registry in sync", "epoch", l.formats[0].current.epoch, "revision", l.formats[0].current.revision, "term", l.term)
 	case ctx.Err() == nil:
 		l.logger.Warn("Registry out of sync", "error", err)
 	}
@@ -149,7 +170,7 @@ func (l *leaderLoop) finishRound(ctx context.Context, b *batch, err error) {
 
 // errorKind groups errors, so that only a change of the kind is logged.
 func errorKind(err error) string {
-	for _, kind := range []error{errNotObserved, ErrDeposed, ErrOwnedElsewhere, ErrEpochLost, ErrNotLeading} {
+	for _, kind := range []error{errNotObserved, errLeaderAlive, ErrDeposed, ErrOwnedElsewhere, ErrEpochLost, ErrNotLeading} {
 		if errors.Is(err, kind) {
 			return kind.Error()
 		}
@@ -176,12 +197,11 @@ func (l *leaderLoop) nextDelay(err error) (time.Duration, bool) {
 func (l *leaderLoop) lagging() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, r := range l.observed.replicas {
-		if r.Epoch != string(l.current.epoch) || r.Revision < l.current.revision {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.observed.replicas, func(r Replica) bool {
+		return slices.ContainsFunc(l.formats, func(f *formatWriter) bool {
+			return r.format == f.scripts.format && (r.Epoch != string(f.current.epoch) || r.Revision < f.current.revision)
+		})
+	})
 }
 
 // step makes the registry equal to the desired plans.
@@ -201,8 +221,22 @@ func (l *leaderLoop) step(ctx context.Context, woken bool) error {
 	return errConflict
 }
 
+// flush writes the changes since the last write, in every format.
+func (l *leaderLoop) flush(ctx context.Context) error {
+	for _, f := range l.formats {
+		if err := f.flush(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (l *leaderLoop) observeAndConverge(ctx context.Context) error {
-	h, alive, err := l.scripts.heartbeat(ctx, l.owner, "", &report{})
+	var r *report
+	if l.term != 0 {
+		r = l.report() // a leader without a term must not keep others from taking it
+	}
+	h, alive, err := l.scripts[0].heartbeat(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -210,46 +244,43 @@ func (l *leaderLoop) observeAndConverge(ctx context.Context) error {
 	if err := l.claimTerm(ctx, &h, alive); err != nil {
 		return err
 	}
-	if err := l.loadInherited(ctx, &h); err != nil {
+	l.chooseFormats(&h, alive)
+	if err := l.inherit(ctx, &h); err != nil {
 		return err
 	}
-	switch {
-	case h.complete && l.unconfirmed != nil && h.version == l.unconfirmed.to:
-		l.commit(l.unconfirmed) // Redis had run it
-	case h.complete && h.version == l.current:
-	default:
-		return l.startEpoch(ctx, &h, alive, "registry lost or restored from an earlier state")
-	}
-	l.unconfirmed = nil
-	if l.mustRepublish(&h, alive) {
-		// Before MarkSynced the leader cannot begin an epoch, so it continues with this one.
-		err := l.startEpoch(ctx, &h, alive, "rejected by a replica")
-		if !errors.Is(err, ErrEpochLost) {
-			l.lastRepublish = h.now
+	var lost error
+	for _, f := range l.formats {
+		err := f.observeAndConverge(ctx, &h, alive)
+		if errors.Is(err, ErrEpochLost) {
+			lost = err // this format awaits MarkSynced; the others need not
+		} else if err != nil {
 			return err
 		}
 	}
-	return l.flush(ctx)
+	if err := l.recordFormats(ctx, &h); err != nil {
+		return err
+	}
+	return lost
 }
 
-// claimTerm checks that this installation owns the registry and that this leader holds the
-// term, and takes a term if it has none.
+// claimTerm checks that no other installation owns the registry and that this leader holds
+// the term, and takes a term if it has none.
 func (l *leaderLoop) claimTerm(ctx context.Context, h *header, alive []report) error {
-	holds := h.term == l.term && h.holder == l.holder
-	if h.epoch != "" && h.epoch.owner() != l.owner {
-		for _, other := range alive {
-			if other.Owner == h.epoch.owner() {
-				return fmt.Errorf("%w: %q", ErrOwnedElsewhere, other.Owner)
-			}
-		}
-	} else if l.term != 0 && h.term >= l.term && !holds {
-		return ErrDeposed
-	}
-	if holds {
+	if h.term == l.term && h.holder == l.holder {
 		return nil
 	}
+	if h.owner != "" && !l.installation.accepts(h.owner) {
+		if slices.ContainsFunc(alive, func(r report) bool { return r.Owner == h.owner }) {
+			return fmt.Errorf("%w: %q", ErrOwnedElsewhere, h.owner)
+		}
+	} else if l.term != 0 && h.term >= l.term {
+		return ErrDeposed
+	}
+	if err := l.awaitOtherLeader(h, alive); err != nil {
+		return err
+	}
 	// This leader has no term yet, or the term was lost with the registry.
-	taken, err := l.scripts.takeTerm(ctx, l.holder, l.term, h.epoch)
+	taken, err := l.scripts[0].takeTerm(ctx, l.report(), l.term, h, l.installation.names())
 	if err != nil {
 		return err
 	}
@@ -261,43 +292,21 @@ func (l *leaderLoop) claimTerm(ctx context.Context, h *header, alive []report) e
 	return nil
 }
 
-// loadInherited reads the plans of the previous leader once. They stay desired until they are
-// set or deleted.
-func (l *leaderLoop) loadInherited(ctx context.Context, h *header) error {
-	if l.hasInherited() {
+// awaitOtherLeader returns an error while another leader of this installation is alive. The
+// Lease allows one; a second one that stays alive belongs to a copy of the cluster.
+func (l *leaderLoop) awaitOtherLeader(h *header, alive []report) error {
+	other := slices.IndexFunc(alive, func(r report) bool {
+		return r.Kind == kindLeader && r.Name != l.holder && l.installation.accepts(r.Owner)
+	})
+	if other < 0 {
+		l.waitsSince = 0
 		return nil
 	}
-	stored, sum := map[string][]byte{}, uint64(0)
-	if h.complete && h.epoch.owner() == l.owner {
-		read, _, plans, err := l.scripts.read(ctx, version{})
-		if err != nil {
-			return err
-		}
-		if read.version != h.version {
-			return errConflict
-		}
-		for id, data := range plans {
-			stored[id] = []byte(data)
-			sum += digestOf(id, stored[id])
-		}
+	if l.waitsSince == 0 {
+		l.waitsSince = h.now
 	}
-	if h.complete && formatDigest(sum) == h.digest {
-		l.current, l.stored, l.digestSum = h.version, stored, sum
+	if time.Duration(h.now-l.waitsSince)*time.Microsecond < l.leaseDuration {
+		return errLeaderAlive
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.inherited = true
-	for id, data := range stored {
-		_, isDirty := l.dirty[id]
-		if l.entries[id] == nil && !isDirty {
-			l.entries[id] = &entry{data: data, inherited: true, revision: l.current.revision}
-		}
-	}
-	return nil
-}
-
-func (l *leaderLoop) hasInherited() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.inherited
+	return fmt.Errorf("%w: leader %s of %q is alive", ErrOwnedElsewhere, alive[other].Name, alive[other].Owner)
 }

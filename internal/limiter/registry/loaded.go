@@ -14,8 +14,9 @@ import (
 // loaded is the version of the registry that a replica has loaded. It is immutable.
 type loaded struct {
 	version
-	sum   uint64
-	items map[string]item
+	format format
+	sum    uint64
+	items  map[string]item
 }
 
 // item is one field of the registry.
@@ -40,13 +41,13 @@ const (
 	ownedElsewhere  followState = "the registry belongs to another installation"
 )
 
-// compare returns whether a replica of the installation owner can follow the registry. A nil
+// compare returns whether a replica that accepts these owners can follow the registry. A nil
 // receiver has loaded nothing.
-func (l *loaded) compare(now *header, owner string) followState {
+func (l *loaded) compare(now *header, accepts func(owner string) bool) followState {
 	switch {
 	case now.epoch == "":
 		return noEpoch
-	case now.epoch.owner() != owner:
+	case !accepts(now.epoch.owner()):
 		return ownedElsewhere
 	case !now.complete:
 		return incomplete

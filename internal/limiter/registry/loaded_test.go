@@ -33,7 +33,7 @@ func TestHealthOfALoadedRegistry(t *testing.T) {
 		"malformed epoch":                 {mine, header{version: version{"?", 9, "d9"}, complete: true}, ownedElsewhere},
 	} {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(tc.loaded.compare(&tc.now, "weir")).To(Equal(tc.want))
+			NewWithT(t).Expect(tc.loaded.compare(&tc.now, NewInstallation("weir", "").accepts)).To(Equal(tc.want))
 		})
 	}
 }

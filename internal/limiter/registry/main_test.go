@@ -26,6 +26,7 @@ import (
 const (
 	testPrefix = "weir-test:"
 	testOwner  = "weir-system/weir"
+	testLease  = 5 * time.Second
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -68,7 +69,7 @@ func newClusterBy(tb testing.TB, connect func() (redis.UniversalClient, error)) 
 	c.SetDefaultEventuallyTimeout(10 * time.Second)
 	c.SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
 	c.client = c.newClient()
-	c.scripts = newScripts(c.client, testPrefix)
+	c.scripts = newScripts(c.client, testPrefix, supported[0])
 	return c
 }
 
@@ -96,11 +97,23 @@ type leader struct {
 // lead starts a leader and waits until it leads, but not for a registry with plans.
 func (c *cluster) lead(owner string) *leader {
 	c.tb.Helper()
+	return c.leadAs(NewInstallation(owner, ""))
+}
+
+func (c *cluster) leadAs(installation *Installation) *leader {
+	c.tb.Helper()
+	return c.leadIn(supported, installation)
+}
+
+// leadIn starts a leader of a release that supports these formats.
+func (c *cluster) leadIn(formats []format, installation *Installation) *leader {
+	c.tb.Helper()
 	ctx, stop := context.WithCancel(c.tb.Context())
 	l := &leader{
-		Writer: NewWriter(c.newClient(), testPrefix, WriterOptions{
-			Owner: owner, Logger: logger(c.tb, "leader "+owner), Registerer: prometheus.NewRegistry(),
-		}),
+		Writer: newWriter(c.newClient(), testPrefix, WriterOptions{
+			Installation: installation, LeaseDuration: testLease,
+			Logger: logger(c.tb, "leader "+installation.Name()), Registerer: prometheus.NewRegistry(),
+		}, formats),
 		stop: stop, done: make(chan struct{}),
 	}
 	go func() {
@@ -145,12 +158,23 @@ type replica struct {
 
 func (c *cluster) watch(name string) *replica {
 	c.tb.Helper()
+	return c.watchAs(name, NewInstallation(testOwner, ""))
+}
+
+func (c *cluster) watchAs(name string, installation *Installation) *replica {
+	c.tb.Helper()
+	return c.watchIn(supported, name, installation)
+}
+
+// watchIn starts a replica of a release that supports these formats.
+func (c *cluster) watchIn(formats []format, name string, installation *Installation) *replica {
+	c.tb.Helper()
 	ctx, stop := context.WithCancel(c.tb.Context())
 	r := &replica{stop: stop, done: make(chan struct{}), fewest: math.MaxInt}
-	r.Watcher = NewWatcher(c.newClient(), testPrefix, WatcherOptions{
-		Owner: testOwner, Replica: name,
+	r.Watcher = newWatcher(c.newClient(), testPrefix, WatcherOptions{
+		Installation: installation, Replica: name,
 		Logger: logger(c.tb, name), Registerer: prometheus.NewRegistry(),
-	})
+	}, formats)
 	go func() {
 		defer close(r.done)
 		_ = r.Start(ctx, r.use)
@@ -228,16 +252,37 @@ func makePlans(n int) []*plan.Plan {
 // header reads the epoch, version and term of the registry.
 func (c *cluster) header() header {
 	c.tb.Helper()
-	h, _, err := c.scripts.heartbeat(c.tb.Context(), "test", "", nil)
+	h, _, err := c.scripts.heartbeat(c.tb.Context(), nil)
 	c.Expect(err).NotTo(HaveOccurred())
 	return h
 }
 
-// backup saves the registry without the heartbeats.
+// processes returns the names of the processes that are reported as alive.
+func (c *cluster) processes() []string {
+	return c.client.HKeys(c.tb.Context(), c.scripts.keys[3]).Val()
+}
+
+// leaderField returns the name under which the leader reports.
+func (c *cluster) leaderField() string { return testOwner + "/leader/" + c.header().holder }
+
+// depose takes the term from a leader, as if its process had been frozen for long.
+func (c *cluster) depose() header {
+	c.tb.Helper()
+	before := c.header()
+	c.Expect(c.client.HDel(c.tb.Context(), c.scripts.keys[3], testOwner+"/leader/"+before.holder).Err()).To(Succeed())
+	next := &report{Owner: testOwner, Kind: kindLeader, Name: "successor"}
+	taken, err := c.scripts.takeTerm(c.tb.Context(), next, 0, &before, []string{testOwner})
+	c.Expect(err).NotTo(HaveOccurred())
+	c.Expect(taken.holder).To(Equal("successor"))
+	c.Expect(taken.term).To(BeNumerically(">", before.term))
+	return taken
+}
+
+// backup saves the registry and the term, without the heartbeats.
 func (c *cluster) backup() map[string]string {
 	c.tb.Helper()
 	saved := map[string]string{}
-	for _, key := range c.scripts.keys[:3] {
+	for _, key := range []string{c.scripts.keys[0], c.scripts.keys[1], c.scripts.keys[2], c.scripts.keys[4]} {
 		dump, err := c.client.Dump(c.tb.Context(), key).Result()
 		if !errors.Is(err, redis.Nil) {
 			c.Expect(err).NotTo(HaveOccurred())
@@ -266,5 +311,5 @@ func (c *cluster) restore(saved map[string]string) {
 func encoded(c *cluster, p *plan.Plan) *entry {
 	data, err := plan.Encode(p)
 	c.Expect(err).NotTo(HaveOccurred())
-	return &entry{data: data, uid: p.UID, generation: p.Generation}
+	return newEntry(p, data)
 }

@@ -14,15 +14,13 @@ func TestWritesOfADeposedLeaderAreRejected(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	old := c.leadSynced(makePlan("login", 5))
-	next := c.leadSynced(makePlan("login", 6))
-	version := c.header().version
+	version := c.depose().version
 
 	c.Expect(old.Set(t.Context(), makePlan("login", 7))).To(MatchError(ErrDeposed))
 	c.Expect(old.Delete(t.Context(), "shop/login")).To(MatchError(ErrDeposed))
 	c.Eventually(old.done).Should(BeClosed())
 	c.Expect(old.err).To(MatchError(ErrDeposed))
 	c.Expect(c.header().version).To(Equal(version))
-	c.Expect(next.Set(t.Context(), makePlan("login", 8))).To(Succeed())
 }
 
 // A leader that has not seen the new term yet relies on Redis to reject its writes.
@@ -33,9 +31,7 @@ func TestRedisRejectsWritesOfAnOldTerm(t *testing.T) {
 	l.stop()
 	<-l.done
 	before := c.header()
-	taken, err := c.scripts.takeTerm(t.Context(), "successor", 0, before.epoch)
-	c.Expect(err).NotTo(HaveOccurred())
-	c.Expect(taken.term).To(BeNumerically(">", before.term))
+	taken := c.depose()
 
 	to := before.version
 	to.revision++
@@ -79,7 +75,7 @@ func TestLostTermIsTakenAgain(t *testing.T) {
 	l.MarkSynced()
 	c.Eventually(l.Err).Should(Succeed())
 	before := c.header()
-	c.Expect(c.client.HSet(t.Context(), c.scripts.keys[1], "term", "1", "holder", "x").Err()).To(Succeed())
+	c.Expect(c.client.HSet(t.Context(), c.scripts.keys[4], "term", "1", "holder", "x").Err()).To(Succeed())
 	c.Eventually(func() int64 { return c.header().term }).Should(BeNumerically(">", before.term))
 	c.Expect(c.header().version).To(Equal(before.version))
 	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(Succeed())
@@ -90,11 +86,12 @@ func TestTermsRiseAfterAWipe(t *testing.T) {
 	c := newCluster(t)
 	var last int64
 	for range 3 {
-		taken, err := c.scripts.takeTerm(t.Context(), "successor", 0, "")
+		next := &report{Owner: testOwner, Kind: kindLeader, Name: "successor"}
+		taken, err := c.scripts.takeTerm(t.Context(), next, 0, &header{}, nil)
 		c.Expect(err).NotTo(HaveOccurred())
 		c.Expect(taken.term).To(BeNumerically(">=", last))
 		last = taken.term
-		again, err := c.scripts.takeTerm(t.Context(), "successor", last+1000, "")
+		again, err := c.scripts.takeTerm(t.Context(), next, last+1000, &taken, nil)
 		c.Expect(err).NotTo(HaveOccurred())
 		c.Expect(again.term).To(Equal(last + 1001))
 		c.Expect(c.client.FlushAll(t.Context()).Err()).To(Succeed())

@@ -1,9 +1,10 @@
 -- prelude: the common start of all scripts of the registry.
 --
--- KEYS     1 plans, 2 meta, 3 changes, 4 replicas; one hash tag, see doc.go
+-- KEYS     1 plans, 2 meta, 3 changes of one format; 4 processes and 5 term of all
+--          formats; one hash tag, see doc.go
 -- clock    TIME of the server, in microseconds; exact in a Lua number until 2255
 
-local plans, meta, changes, replicas = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local plans, meta, changes, processes, leadership = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local call = redis.call
 
 local function now()
@@ -14,11 +15,12 @@ end
 -- Lua itself converts numbers to strings with only 14 digits.
 local function text(n) return string.format('%.0f', n) end
 
--- The state of the registry. It is complete if it has an epoch and the number of
--- plans that was written: an evicted or half restored key is incomplete.
+-- The state of the registry in this format, and the term. The registry is complete if it has
+-- an epoch and the number of plans that was written: an evicted or half restored key is
+-- incomplete.
 local function state()
-  local m = call('HMGET', meta,
-    'epoch', 'revision', 'digest', 'count', 'floor', 'published', 'term', 'holder')
+  local m = call('HMGET', meta, 'epoch', 'revision', 'digest', 'count', 'floor', 'published')
+  local t = call('HMGET', leadership, 'term', 'holder', 'owner', 'formats')
   local epoch = m[1] or ''
   return {
     epoch = epoch,
@@ -27,12 +29,34 @@ local function state()
     complete = epoch ~= '' and call('HLEN', plans) == tonumber(m[4]),
     floor = tonumber(m[5]) or 0,
     published = tonumber(m[6]) or 0,
-    term = tonumber(m[7]) or 0,
-    holder = m[8] or '',
+    term = tonumber(t[1]) or 0,
+    holder = t[2] or '',
+    owner = t[3] or '',
+    formats = t[4] or '',
   }
 end
 
 -- The state as a reply; calls.go reads it.
 local function header(s)
-  return { s.epoch, s.revision, s.digest, s.complete and 1 or 0, s.published, s.term, s.holder, now() }
+  return { s.epoch, s.revision, s.digest, s.complete and 1 or 0, s.published,
+    s.term, s.holder, s.owner, s.formats, now() }
 end
+
+-- The names and reports of all live processes, as {name, report, ...}. It removes expired ones.
+local function live(at, lifetime)
+  local alive, all = {}, call('HGETALL', processes)
+  for i = 1, #all, 2 do
+    local ends, report = string.match(all[i + 1], '^(%d+) (.*)$')
+    ends = tonumber(ends) or 0
+    -- An expiry too far ahead was written before the clock was set back.
+    if ends <= at or ends > at + lifetime then
+      call('HDEL', processes, all[i])
+    else
+      alive[#alive + 1] = all[i]
+      alive[#alive + 1] = report
+    end
+  end
+  return alive
+end
+
+local function beat(name, report, ends) call('HSET', processes, name, text(ends) .. ' ' .. report) end

@@ -12,15 +12,14 @@
 -- returns  {1 if written else 0, header after the call}
 -- clock    TIME, stored as the time of publication
 -- cost     O(changes), in a new epoch O(plans)
--- rejects  the write if the registry has a higher term, an equal term of another
---          holder, or a state other than the one that the write builds upon, or is
---          incomplete within the epoch; then it writes nothing and notifies no
---          replica
+-- rejects  the write if the term is another one, or if the registry has a state other than
+--          the one that the write builds upon, or is incomplete within the epoch; then it
+--          writes nothing and notifies no replica
 
 local s = state()
 local term = tonumber(ARGV[1])
 local replace = ARGV[3] ~= ARGV[6]
-if s.term > term or (s.term == term and s.holder ~= ARGV[2])
+if s.term ~= term or s.holder ~= ARGV[2]
   or s.epoch ~= ARGV[3] or s.revision ~= tonumber(ARGV[4]) or s.digest ~= ARGV[5]
   or not (s.complete or replace) then
   return { 0, header(s) }
@@ -46,6 +45,6 @@ if excess > 0 then
 end
 
 call('HSET', meta, 'epoch', ARGV[6], 'revision', ARGV[7], 'digest', ARGV[8], 'count', ARGV[9],
-  'floor', floor, 'published', text(now()), 'term', ARGV[1], 'holder', ARGV[2])
+  'floor', floor, 'published', text(now()))
 call('PUBLISH', plans, ARGV[7] .. ' ' .. ARGV[6])
 return { 1, header(state()) }

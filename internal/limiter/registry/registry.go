@@ -15,10 +15,6 @@ import (
 )
 
 const (
-	// layoutVersion is part of every key, because two releases share one Redis during a
-	// rollout.
-	layoutVersion = "1:"
-
 	// period is the interval of heartbeats and of comparisons with the registry.
 	period = time.Second
 
@@ -52,6 +48,9 @@ var (
 
 	// ErrOlderGeneration means that a newer generation of the same policy is published.
 	ErrOlderGeneration = errors.New("a newer generation was published")
+
+	// errLeaderAlive means that another leader of this installation is still alive.
+	errLeaderAlive = errors.New("another leader of this installation is still alive")
 
 	// errConflict means that the registry has changed since the leader observed it.
 	errConflict = errors.New("registry changed concurrently")

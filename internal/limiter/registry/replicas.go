@@ -21,6 +21,8 @@ type Replica struct {
 	// runs their last good version, if any.
 	Skips   int
 	Skipped []string
+
+	format format // of these plans
 }
 
 // runs reports whether the replica runs the plan as of that revision. A heartbeat names at
@@ -34,8 +36,8 @@ func (r *Replica) runs(id string, e epoch, revision int64) bool {
 // observation is the result of the last round of the leader.
 type observation struct {
 	err      error
-	epoch    epoch
-	replicas []Replica // by name
+	epochs   [maxFormats]epoch // by position of the format
+	replicas []Replica         // by name
 }
 
 // errNotObserved is the error of the first observation.
@@ -62,16 +64,6 @@ func (w *Writer) errLocked() error {
 	return w.observed.err
 }
 
-// publishedRevision returns a revision at which the registry holds the desired plan of id, or
-// false if it does not hold it. The caller holds the lock.
-func (w *Writer) publishedRevision(id string) (int64, bool) {
-	e := w.entries[id]
-	if e == nil {
-		return 0, false
-	}
-	return e.revision, e.revision > 0
-}
-
 // Rollout reports how far the desired plan of that id has got, without any I/O. The
 // plan that a predecessor published counts like one that was set.
 func (w *Writer) Rollout(id string) plan.Rollout {
@@ -82,50 +74,59 @@ func (w *Writer) Rollout(id string) plan.Rollout {
 	live := len(w.observed.replicas)
 	return plan.Rollout{
 		// Redis answered a leader that found the registry lost or owned elsewhere.
-		Reachable:          err == nil || isElsewhere || errors.Is(err, ErrEpochLost),
+		Reachable:          err == nil || isElsewhere || errors.Is(err, ErrEpochLost) || errors.Is(err, errLeaderAlive),
 		OwnedElsewhere:     isElsewhere,
 		Plan:               w.storedPlan(id),
+		ReplicasTooOld:     w.hasReplicaTooOld(id),
 		HasReplicas:        live > 0,
 		AllReplicasCurrent: live > 0 && w.replicasRunning(id) == live,
 	}
 }
 
-// storedPlan returns the desired plan of that id if it is in the registry, else
-// nil. The caller holds the lock.
+// storedPlan returns the desired plan of that id if it is in the registry, else nil. A plan
+// of another release that cannot be decoded counts as none. The caller holds the lock.
 func (w *Writer) storedPlan(id string) *plan.Plan {
-	if _, ok := w.publishedRevision(id); !ok {
-		return nil
+	if e := w.entries[id]; e.isPublished(w.begun) {
+		return e.decoded()
 	}
-	e := w.entries[id]
-	if e.plan == nil {
-		// A plan of another release that cannot be decoded stays nil.
-		e.plan, _ = plan.Decode(e.data)
-	}
-	return e.plan
+	return nil
 }
 
 // replicasRunning counts the live replicas that run the desired plan of that id.
 // The caller holds the lock.
 func (w *Writer) replicasRunning(id string) (running int) {
-	revision, ok := w.publishedRevision(id)
-	if !ok {
+	e := w.entries[id]
+	if !e.isPublished(w.begun) {
 		return 0
 	}
 	for i := range w.observed.replicas {
-		if w.observed.replicas[i].runs(id, w.observed.epoch, revision) {
+		r := &w.observed.replicas[i]
+		slot := slices.Index(w.supported, r.format)
+		if slot >= 0 && e.forms[slot].revision > 0 && r.runs(id, w.observed.epochs[slot], e.forms[slot].revision) {
 			running++
 		}
 	}
 	return running
 }
 
+// hasReplicaTooOld reports whether a live replica follows a format that cannot express the
+// desired plan of that id. The caller holds the lock.
+func (w *Writer) hasReplicaTooOld(id string) bool {
+	e := w.entries[id]
+	return e != nil && slices.ContainsFunc(w.observed.replicas, func(r Replica) bool {
+		slot := slices.Index(w.supported, r.format)
+		return slot >= 0 && e.forms[slot].inexpressible
+	})
+}
+
 // replicasAmong returns the replicas of the installation, sorted by name.
-func replicasAmong(alive []report, owner string) []Replica {
+func replicasAmong(alive []report, accepts func(owner string) bool) []Replica {
 	var replicas []Replica
 	for _, r := range alive {
-		if r.isReplica(owner) {
+		if r.Kind == kindReplica && r.Epoch != "" && accepts(r.Owner) {
 			replicas = append(replicas, Replica{
 				Name: r.Name, Epoch: string(r.Epoch), Revision: r.Revision, Skips: r.Skips, Skipped: r.Skipped,
+				format: r.Format,
 			})
 		}
 	}
@@ -135,9 +136,9 @@ func replicasAmong(alive []report, owner string) []Replica {
 
 // recordReplicas stores the live replicas and signals Changes if they differ.
 func (w *Writer) recordReplicas(alive []report) {
-	replicas := replicasAmong(alive, w.owner)
+	replicas := replicasAmong(alive, w.installation.accepts)
 	same := func(a, b Replica) bool {
-		return a.Name == b.Name && a.Epoch == b.Epoch && a.Revision == b.Revision &&
+		return a.Name == b.Name && a.format == b.format && a.Epoch == b.Epoch && a.Revision == b.Revision &&
 			a.Skips == b.Skips && slices.Equal(a.Skipped, b.Skipped)
 	}
 	w.mu.Lock()

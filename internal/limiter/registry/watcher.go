@@ -7,7 +7,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,8 +21,10 @@ import (
 
 // WatcherOptions configure a Watcher.
 type WatcherOptions struct {
-	// Owner is the name of the installation, as in WriterOptions. Required.
-	Owner string
+	// Installation is the one of the process. While its name is not known, the Watcher follows
+	// the registry that it finds, unless processes of several installations are alive.
+	// Required.
+	Installation *Installation
 	// Replica is the name of this replica, unique in the installation and without a slash.
 	// Required.
 	Replica string
@@ -33,19 +37,24 @@ type WatcherOptions struct {
 // Watcher keeps the snapshot of one replica equal to the registry. It never replaces a
 // loaded version with an older one.
 type Watcher struct {
-	scripts scripts
+	formats []format  // newest first
+	scripts []scripts // of these
 	options WatcherOptions
 	logger  *slog.Logger
 	metrics *watcherMetrics
 	alive   atomic.Pointer[[]Replica]
+	follows atomic.Pointer[string] // owner of the loaded plans
 
 	live liveReplicas // recorded only by the goroutine of Start
 
 	// Used only by the goroutine of Start.
+	at            int // position of the followed format
 	applySnapshot func(*plan.Snapshot)
 	loaded        *loaded // nil before the first load
 	rejected      version // reported to the leader as wrong; the loaded one after a digest mismatch
 	state         followState
+	reported      *report  // the last heartbeat
+	owners        []string // of all live processes; nil before the first heartbeat
 	skips         int      // plans that cannot be decoded
 	skipped       []string // some of their IDs
 }
@@ -53,8 +62,13 @@ type Watcher struct {
 // NewWatcher returns a Watcher of the registry under prefix. The read timeout of the client
 // should be several seconds, because a load reads all plans in one reply.
 func NewWatcher(client redis.UniversalClient, prefix string, o WatcherOptions) *Watcher {
+	return newWatcher(client, prefix, o, supported)
+}
+
+func newWatcher(client redis.UniversalClient, prefix string, o WatcherOptions, formats []format) *Watcher {
 	return &Watcher{
-		scripts: newScripts(client, prefix),
+		formats: formats,
+		scripts: scriptsOf(client, prefix, formats),
 		options: o,
 		logger:  cmp.Or(o.Logger, slog.Default()),
 		metrics: newWatcherMetrics(o.Registerer),
@@ -76,7 +90,7 @@ func (w *Watcher) Start(ctx context.Context, apply func(*plan.Snapshot)) error {
 	w.applySnapshot = apply
 	// Subscribe before the first read: a change is either read or announced, never lost
 	// in between.
-	subscription := w.scripts.client.Subscribe(ctx, w.scripts.channel())
+	subscription := w.scripts[0].client.Subscribe(ctx, w.channels()...)
 	defer func() { _ = subscription.Close() }()
 	defer w.leave(ctx)
 	messages := subscription.ChannelWithSubscriptions()
@@ -126,10 +140,22 @@ func drain(messages <-chan any) {
 	}
 }
 
+// channels returns the channels of all formats.
+func (w *Watcher) channels() []string {
+	channels := make([]string, len(w.scripts))
+	for i := range w.scripts {
+		channels[i] = w.scripts[i].channel()
+	}
+	return channels
+}
+
 // poll sends a heartbeat, compares the registry with the loaded version and loads a newer
 // one.
 func (w *Watcher) poll(ctx context.Context) error {
 	h, err := w.heartbeat(ctx)
+	if err == nil && w.chooseFormat(&h) {
+		h, err = w.heartbeat(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -137,7 +163,10 @@ func (w *Watcher) poll(ctx context.Context) error {
 	if w.loaded != nil {
 		w.metrics.lag.Set(float64(max(0, h.revision-w.loaded.revision)))
 	}
-	switch now := w.loaded.compare(&h, w.options.Owner); {
+	switch now := w.compare(&h); {
+	case now == ownedElsewhere:
+		w.setState(now, nil) // not wrong; it may be accepted once the name is known
+		return nil
 	case now != following:
 		if w.markRejected(&h, now) {
 			_, err = w.heartbeat(ctx) // report it to the leader at once
@@ -154,21 +183,67 @@ func (w *Watcher) poll(ctx context.Context) error {
 	return w.load(ctx)
 }
 
+// chooseFormat follows the newest format that the leader maintains and that this process
+// reads. It returns whether that is another one than before.
+func (w *Watcher) chooseFormat(h *header) bool {
+	f := newest(w.formats, h.formats.maintained())
+	if f == 0 || f == w.formats[w.at] {
+		return false
+	}
+	w.logger.Info("Following another format of the registry", "format", f, "before", w.formats[w.at])
+	w.at = slices.Index(w.formats, f)
+	return true
+}
+
+// compare returns whether the Watcher can follow the registry.
+func (w *Watcher) compare(h *header) followState {
+	before := w.loaded
+	if before != nil && !w.accepts(before.epoch.owner()) {
+		before = nil // the plans of another installation
+	}
+	return before.compare(h, w.accepts)
+}
+
+// accepts reports whether the Watcher loads the registry of that owner. While the name of the
+// installation is not known, that is the owner of the loaded plans or, before the first load,
+// the one whose processes alone are alive.
+func (w *Watcher) accepts(owner string) bool {
+	switch {
+	case w.options.Installation.Name() != "":
+		return w.options.Installation.accepts(owner)
+	case w.loaded != nil:
+		return owner == w.loaded.epoch.owner()
+	default:
+		return w.owners != nil && !slices.ContainsFunc(w.owners, func(other string) bool { return other != owner })
+	}
+}
+
+// Err returns an error if the loaded plans are those of another installation: they were
+// loaded before the name of this one was known.
+func (w *Watcher) Err() error {
+	owner, name := w.follows.Load(), w.options.Installation.Name()
+	if owner == nil || name == "" || w.options.Installation.accepts(*owner) {
+		return nil
+	}
+	return fmt.Errorf("the plans are those of installation %q, and this process belongs to %q", *owner, name)
+}
+
 // load reads the missing changes and uses them.
 func (w *Watcher) load(ctx context.Context) error {
 	var mine version
 	if w.loaded != nil {
 		mine = w.loaded.version
 	}
-	h, what, fields, err := w.scripts.read(ctx, mine)
+	h, what, fields, err := w.scripts[w.at].read(ctx, mine)
 	if err != nil {
 		return err
 	}
 	applyTimer := prometheus.NewTimer(nil)
-	if w.loaded.compare(&h, w.options.Owner) != following || what == readNothing || h.version == w.rejected {
+	if w.compare(&h) != following || what == readNothing || h.version == w.rejected {
 		return nil // the next poll reports it
 	}
 	next, bad := w.loaded.next(&h, fields, what == readAll)
+	next.format = w.formats[w.at]
 	if len(bad) > 0 {
 		w.metrics.bad.Add(float64(len(bad)))
 		w.logger.Error("Skipped plans that cannot be decoded", "plans", len(bad), "first", bad[0])
@@ -188,6 +263,8 @@ func (w *Watcher) load(ctx context.Context) error {
 func (w *Watcher) use(next *loaded, h *header, applyTimer *prometheus.Timer) {
 	first := w.loaded == nil
 	w.loaded, w.rejected = next, version{}
+	owner := next.epoch.owner()
+	w.follows.Store(&owner)
 	w.skips, w.skipped = next.skipped()
 	w.applySnapshot(next.snapshot())
 	w.metrics.revision.Set(float64(next.revision))
@@ -232,33 +309,62 @@ func (w *Watcher) setState(now followState, err error) {
 	w.logger.Warn("Not following the registry", "reason", string(now), "error", err, "loaded", w.loaded != nil)
 }
 
-// heartbeat reports the version that the replica runs and returns the state of the registry.
-// A replica that has loaded nothing is not reported.
+// heartbeat reports the process with the version that it runs, and returns the state of the
+// registry.
 func (w *Watcher) heartbeat(ctx context.Context) (header, error) {
-	var r *report
-	if w.loaded != nil {
-		r = &report{
-			Epoch: w.loaded.epoch, Revision: w.loaded.revision, Rejects: w.rejected.epoch,
-			Skips: w.skips, Skipped: w.skipped,
+	r := w.report()
+	if w.reported != nil && w.reported.field() != r.field() {
+		if err := w.scripts[w.at].leave(ctx, w.reported); err != nil {
+			return header{}, err
 		}
 	}
-	h, alive, err := w.scripts.heartbeat(ctx, w.options.Owner, w.options.Replica, r)
+	w.reported = r
+	h, alive, err := w.scripts[w.at].heartbeat(ctx, r)
 	if err != nil {
 		return h, err
 	}
-	replicas := replicasAmong(alive, w.options.Owner)
+	w.owners = ownersAmong(alive)
+	replicas := replicasAmong(alive, w.accepts)
 	w.alive.Store(&replicas)
 	w.live.record(time.Now(), len(replicas)) //nolint:forbidigo // the age of heartbeats
 	w.metrics.replicas.Set(float64(len(replicas)))
 	return h, nil
 }
 
-// leave removes the replica from the live replicas.
+// report returns the heartbeat. Its owner is that of the loaded plans, so that a leader which
+// still has the former name of the installation counts the replica.
+func (w *Watcher) report() *report {
+	r := &report{
+		Owner: w.options.Installation.Name(), Kind: kindReplica, Name: w.options.Replica,
+		Formats: w.formats, Accepts: w.options.Installation.names(),
+	}
+	if w.loaded != nil {
+		if owner := w.loaded.epoch.owner(); w.accepts(owner) {
+			r.Owner = owner
+		}
+		r.Format, r.Epoch, r.Revision, r.Rejects = w.loaded.format, w.loaded.epoch, w.loaded.revision, w.rejected.epoch
+		r.Skips, r.Skipped = w.skips, w.skipped
+	}
+	return r
+}
+
+// ownersAmong returns the owners of the processes that know theirs.
+func ownersAmong(alive []report) []string {
+	owners := []string{}
+	for i := range alive {
+		if owner := alive[i].Owner; owner != "" && !slices.Contains(owners, owner) {
+			owners = append(owners, owner)
+		}
+	}
+	return owners
+}
+
+// leave removes the replica from the live processes.
 func (w *Watcher) leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-	defer cancel()
-	_, _, err := w.scripts.heartbeat(ctx, w.options.Owner, w.options.Replica, nil)
-	if err != nil && !errors.Is(err, redis.ErrClosed) {
+	if w.reported == nil {
+		return
+	}
+	if err := w.scripts[w.at].leave(ctx, w.reported); err != nil && !errors.Is(err, redis.ErrClosed) {
 		w.logger.Info("Failed to remove the heartbeat; it expires by itself", "error", err)
 	}
 }

@@ -60,7 +60,7 @@ func (c *cluster) writeWithoutMessage(l *leader, p *plan.Plan, loseChanges bool)
 	c.Expect(err).NotTo(HaveOccurred())
 	sum, err := strconv.ParseUint(before.digest, 16, 64)
 	c.Expect(err).NotTo(HaveOccurred())
-	data := encoded(c, p).data
+	data := encoded(c, p).forms[0].data
 	to := before.version
 	to.revision++
 	to.digest = formatDigest(sum - digestOf(p.ID(), []byte(old)) + digestOf(p.ID(), data))
@@ -108,7 +108,7 @@ func TestReplicaSubscribesAgainAfterADisconnect(t *testing.T) {
 func (l *leader) publishBad(c *cluster) {
 	c.tb.Helper()
 	l.publishRaw(c.tb, "shop/login", []byte(`{"version":99}`))
-	l.publishRaw(c.tb, "shop/other", encoded(c, makePlan("search", 9)).data)
+	l.publishRaw(c.tb, "shop/other", encoded(c, makePlan("search", 9)).forms[0].data)
 }
 
 func TestReplicaSkipsBadPlans(t *testing.T) {
@@ -154,7 +154,9 @@ func TestNewReplicaSkipsBadPlansUntilTheyAreReplaced(t *testing.T) {
 // publishRaw publishes data that Set would reject.
 func (l *leader) publishRaw(tb testing.TB, id string, data []byte) {
 	tb.Helper()
-	b, err := l.setDesired(id, &entry{data: data})
+	e := &entry{}
+	e.forms[0].data = data
+	b, err := l.setDesired(id, e)
 	if err := l.await(tb.Context(), b, id, err); err != nil {
 		tb.Fatal(err)
 	}
@@ -197,7 +199,7 @@ func TestStoppedReplicaRemovesItsHeartbeat(t *testing.T) {
 	c.Eventually(a.Replicas).Should(HaveLen(2))
 	b.stop()
 	<-b.done
-	c.Expect(c.client.HKeys(t.Context(), c.scripts.keys[3]).Val()).To(ConsistOf(testOwner+"/a", testOwner+"/"))
+	c.Expect(c.processes()).To(ConsistOf(testOwner+"/replica/a", c.leaderField()))
 	c.Eventually(l.names).WithTimeout(period + 500*time.Millisecond).Should(Equal([]string{"a"}))
 	c.Eventually(a.Replicas).Should(HaveLen(1))
 }
@@ -215,11 +217,11 @@ func TestHeartbeatOfACrashedReplicaExpires(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced()
-	_, _, err := c.scripts.heartbeat(t.Context(), testOwner, "crashed", &report{})
+	_, _, err := c.scripts.heartbeat(t.Context(), &report{Owner: testOwner, Kind: kindReplica, Name: "crashed", Epoch: "x/1-x"})
 	c.Expect(err).NotTo(HaveOccurred())
 	c.Eventually(l.names).Should(Equal([]string{"crashed"}))
 	c.Eventually(l.names).WithTimeout(lifetime + 2*period).Should(BeEmpty())
-	c.Expect(c.client.HKeys(t.Context(), c.scripts.keys[3]).Val()).To(ConsistOf(testOwner + "/"))
+	c.Expect(c.processes()).To(ConsistOf(c.leaderField()))
 }
 
 func TestHeartbeatFromTheFutureExpires(t *testing.T) {
@@ -227,9 +229,8 @@ func TestHeartbeatFromTheFutureExpires(t *testing.T) {
 	c := newCluster(t)
 	c.leadSynced()
 	late := "99999999999999999 {}"
-	c.Expect(c.client.HSet(t.Context(), c.scripts.keys[3], testOwner+"/late", late).Err()).To(Succeed())
-	c.Eventually(func() []string { return c.client.HKeys(t.Context(), c.scripts.keys[3]).Val() }).
-		Should(ConsistOf(testOwner + "/"))
+	c.Expect(c.client.HSet(t.Context(), c.scripts.keys[3], testOwner+"/replica/late", late).Err()).To(Succeed())
+	c.Eventually(c.processes).Should(ConsistOf(c.leaderField()))
 }
 
 func TestReplicaWithoutSnapshotIsNotLive(t *testing.T) {
@@ -272,9 +273,10 @@ func TestMissingScriptsAreLoadedAgain(t *testing.T) {
 
 func TestKeysShareOneSlot(t *testing.T) {
 	g := NewWithT(t)
-	s := newScripts(redis.NewClient(&redis.Options{}), "weir:")
+	s := newScripts(redis.NewClient(&redis.Options{}), "weir:", 1)
 	g.Expect(s.keys).To(Equal([]string{
-		"weir:1:{registry}", "weir:1:{registry}:meta", "weir:1:{registry}:changes", "weir:1:{registry}:replicas",
+		"weir:1:{registry}", "weir:1:{registry}:meta", "weir:1:{registry}:changes",
+		"weir:{registry}:processes", "weir:{registry}:term",
 	}))
 	g.Expect(slices.Contains(s.keys, s.channel())).To(BeTrue())
 	g.Expect(s.client.Close()).To(Succeed())

@@ -4,7 +4,6 @@
 package registry
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -21,9 +21,11 @@ import (
 
 // WriterOptions configure a Writer.
 type WriterOptions struct {
-	// Owner is the name of the installation, which all its Writers and Watchers share and
-	// no other installation uses. Required.
-	Owner string
+	// Installation is the one of the process, whose name must be known before Lead. Required.
+	Installation *Installation
+	// LeaseDuration is the time for which Lead waits for another leader of the installation
+	// to end, before it returns ErrOwnedElsewhere from Err.
+	LeaseDuration time.Duration
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 	// Registerer registers the metrics; nil does not export them.
@@ -34,35 +36,29 @@ type WriterOptions struct {
 // all, so it repairs the registry by itself whatever happens to Redis. It does nothing
 // unless Lead runs. It is safe for concurrent use.
 type Writer struct {
-	scripts scripts
-	owner   string
-	logger  *slog.Logger
-	metrics *writerMetrics
+	prefix        string
+	supported     []format  // newest first
+	scripts       []scripts // of these
+	installation  *Installation
+	leaseDuration time.Duration
+	obsoleteAfter time.Duration
+	logger        *slog.Logger
+	metrics       *writerMetrics
 
 	wake    chan struct{} // wakes Lead to write
 	changed chan struct{} // see Changes
 
 	mu        sync.Mutex
-	stopped   error               // why Set fails; nil while Lead runs
-	synced    bool                // see MarkSynced
-	inherited bool                // entries include the plans of the previous leader
-	entries   map[string]*entry   // the desired plans, by ID
-	dirty     map[string]struct{} // IDs whose plan may differ from the registry
-	batch     *batch              // calls that wait for the next write
-	observed  observation
-}
-
-// entry is one desired plan.
-type entry struct {
-	data       []byte
-	plan       *plan.Plan // decoded data; nil until first needed
-	uid        string
-	generation int64
-	// inherited means that the previous leader published the plan and that it was not set
-	// since.
-	inherited bool
-	// revision is a revision at which the registry holds this plan; 0 if none is known.
-	revision int64
+	stopped   error             // why Set fails; nil while Lead runs
+	synced    bool              // see MarkSynced
+	inherited bool              // entries include the plans of the previous leader
+	entries   map[string]*entry // the desired plans, by ID
+	// dirty are, by position of the format, the IDs whose plan may differ from the registry;
+	// begun are the formats that hold the registry.
+	dirty    [maxFormats]map[string]struct{}
+	begun    []bool
+	batch    *batch // calls that wait for the next write
+	observed observation
 }
 
 // batch is the set of calls that wait for the same write.
@@ -82,15 +78,23 @@ func (b *batch) finish(err error) {
 // Redis rejects a repeated write. Its read timeout should be several seconds, because a new
 // epoch writes all plans in one call.
 func NewWriter(client redis.UniversalClient, prefix string, o WriterOptions) *Writer {
+	return newWriter(client, prefix, o, supported)
+}
+
+func newWriter(client redis.UniversalClient, prefix string, o WriterOptions, formats []format) *Writer {
 	return &Writer{
-		scripts: newScripts(client, prefix),
-		owner:   o.Owner,
-		logger:  cmp.Or(o.Logger, slog.Default()),
-		metrics: newWriterMetrics(o.Registerer),
-		wake:    make(chan struct{}, 1),
-		changed: make(chan struct{}, 1),
-		stopped: ErrNotLeading,
-		batch:   newBatch(),
+		prefix:        prefix,
+		supported:     formats,
+		scripts:       scriptsOf(client, prefix, formats),
+		installation:  o.Installation,
+		leaseDuration: o.LeaseDuration,
+		obsoleteAfter: obsoleteAfter,
+		logger:        cmp.Or(o.Logger, slog.Default()),
+		metrics:       newWriterMetrics(o.Registerer),
+		wake:          make(chan struct{}, 1),
+		changed:       make(chan struct{}, 1),
+		stopped:       ErrNotLeading,
+		batch:         newBatch(),
 	}
 }
 
@@ -102,12 +106,12 @@ func NewWriter(client redis.UniversalClient, prefix string, o WriterOptions) *Wr
 //   - After an error the plan is still desired and Lead retries, unless the error is
 //     ErrNotLeading, ErrDeposed, ErrOlderGeneration or an encoding error.
 func (w *Writer) Set(ctx context.Context, desired *plan.Plan) error {
-	data, err := plan.Encode(desired)
+	data, err := plan.EncodeAs(desired, int(w.supported[0]))
 	if err != nil {
 		return err
 	}
 	id := desired.ID()
-	b, err := w.setDesired(id, &entry{data: data, plan: desired, uid: desired.UID, generation: desired.Generation})
+	b, err := w.setDesired(id, newEntry(desired, data))
 	return ignoreEpochLost(w.await(ctx, b, id, err))
 }
 
@@ -142,19 +146,32 @@ func (w *Writer) setDesired(id string, next *entry) (*batch, error) {
 	if next == nil {
 		delete(w.entries, id)
 	} else {
-		if old != nil && bytes.Equal(old.data, next.data) {
-			next.revision = old.revision
-			next.plan = cmp.Or(old.plan, next.plan) // keep the pointer of an equal plan
-		}
+		next.keepEqual(old)
 		w.entries[id] = next
 	}
-	if w.isStored(old, next) {
-		if _, isDirty := w.dirty[id]; !isDirty {
-			return nil, nil
+	if w.isStored(old, next) && !w.isDirty(id) {
+		return nil, nil
+	}
+	w.markDirty(id)
+	return w.batch, nil
+}
+
+// isDirty reports whether the plan may differ from the registry in some format. The caller
+// holds the lock.
+func (w *Writer) isDirty(id string) bool {
+	for slot := range w.supported {
+		if _, isDirty := w.dirty[slot][id]; isDirty {
+			return true
 		}
 	}
-	w.dirty[id] = struct{}{}
-	return w.batch, nil
+	return false
+}
+
+// markDirty records that the plan may differ from the registry. The caller holds the lock.
+func (w *Writer) markDirty(id string) {
+	for slot := range w.supported {
+		w.dirty[slot][id] = struct{}{}
+	}
 }
 
 // isStored reports whether the registry is known to hold the desired entry.
@@ -162,7 +179,7 @@ func (w *Writer) isStored(old, next *entry) bool {
 	if !w.inherited || w.observed.err != nil {
 		return false
 	}
-	return old == nil && next == nil || next != nil && next.revision > 0
+	return old == nil && next == nil || next.isPublished(w.begun)
 }
 
 // await waits until the batch is written.
@@ -225,7 +242,7 @@ func (w *Writer) orphans(live func(id string) bool) ([]string, *batch, error) {
 	}
 	for _, id := range ids {
 		delete(w.entries, id)
-		w.dirty[id] = struct{}{}
+		w.markDirty(id)
 	}
 	slices.Sort(ids)
 	return ids, w.batch, nil

@@ -1,0 +1,13 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build weir_next_version
+
+package plan
+
+// Version is one above that of the release, for tests of a rollout that raises it.
+const Version = 2
+
+// expressibleBefore reports false for plans in Shadow mode with overrides, as an example of
+// what only a later version can express.
+func expressibleBefore(p *Plan) bool { return p.Mode != ModeShadow || len(p.Overrides) == 0 }

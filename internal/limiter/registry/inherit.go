@@ -1,0 +1,80 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"context"
+)
+
+// inherit reads the plans of the previous leader once, from every format that it maintained.
+// They stay desired until they are set or deleted.
+func (l *leaderLoop) inherit(ctx context.Context, h *header) error {
+	if l.hasInherited() {
+		return nil
+	}
+	for _, f := range l.formats {
+		if err := f.inherit(ctx, h); err != nil {
+			return err
+		}
+	}
+	begun := make([]bool, len(l.supported))
+	for _, f := range l.formats {
+		begun[f.slot] = f.begun
+	}
+	l.setBegun(begun)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inherited = true
+	for _, f := range l.formats {
+		for id, data := range f.stored {
+			l.inheritEntry(id, f.slot, form{data: data, revision: f.current.revision})
+		}
+	}
+	return nil
+}
+
+// inheritEntry makes the plan a desired one, unless the caller of the Writer has set or
+// deleted it since Lead began. The caller holds the lock.
+func (w *Writer) inheritEntry(id string, slot int, f form) {
+	e := w.entries[id]
+	if e == nil && !w.isDirty(id) {
+		e = &entry{inherited: true}
+		w.entries[id] = e
+	}
+	if e != nil && e.inherited {
+		e.forms[slot] = f
+	}
+}
+
+func (l *leaderLoop) hasInherited() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.inherited
+}
+
+// inherit reads the plans that the previous leader published in this format.
+func (f *formatWriter) inherit(ctx context.Context, h *header) error {
+	if len(h.formats) > 0 && !h.formats[f.scripts.format].Maintained {
+		return nil // an earlier leader has left it
+	}
+	read, _, plans, err := f.scripts.read(ctx, version{})
+	if err != nil {
+		return err
+	}
+	if read.term != f.term || read.holder != f.holder {
+		return errConflict
+	}
+	if !read.complete || !f.installation.accepts(read.epoch.owner()) {
+		return nil
+	}
+	sum := uint64(0)
+	for id, data := range plans {
+		f.stored[id] = []byte(data)
+		sum += digestOf(id, f.stored[id])
+	}
+	if formatDigest(sum) == read.digest {
+		f.current, f.digestSum, f.begun = read.version, sum, true
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Kinds of processes.
+const (
+	kindReplica = "replica" // follows the registry
+	kindLeader  = "leader"  // holds the term; its name is the holder
+	kindStandby = "standby" // may lead, and does not decide
+)
+
+// report is the heartbeat of a process.
+type report struct {
+	Owner string `json:"-"` // "" while the process does not know its installation
+	Kind  string `json:"-"`
+	Name  string `json:"-"`
+	// Formats are the formats that the process reads, newest first.
+	Formats []format `json:"formats"`
+	// Accepts are the owners whose registry the process accepts; nil accepts all.
+	Accepts []string `json:"accepts,omitempty"`
+	// Format, Epoch and Revision identify the plans that a replica has loaded.
+	Format   format `json:"format,omitempty"`
+	Epoch    epoch  `json:"epoch,omitempty"`
+	Revision int64  `json:"revision,omitempty"`
+	// Rejects is the epoch of the registry that the replica has rejected, or empty.
+	Rejects epoch `json:"rejects,omitempty"`
+	// Skips is the number of plans that the replica cannot decode; Skipped names some.
+	Skips   int      `json:"skips,omitempty"`
+	Skipped []string `json:"skipped,omitempty"`
+}
+
+// field returns the name of the process among all processes.
+func (r *report) field() string { return r.Owner + "/" + r.Kind + "/" + r.Name }
+
+// parseField is the inverse of field. An owner may contain slashes.
+func parseField(field string) (owner, kind, name string) {
+	rest, name := cutLast(field)
+	owner, kind = cutLast(rest)
+	return owner, kind, name
+}
+
+// cutLast cuts the text at its last slash.
+func cutLast(text string) (before, after string) {
+	slash := max(0, strings.LastIndexByte(text, '/'))
+	return text[:slash], strings.TrimPrefix(text[slash:], "/")
+}
+
+// heartbeat reports the process as alive and returns all live processes; a nil report reports
+// none.
+func (s *scripts) heartbeat(ctx context.Context, r *report) (h header, alive []report, err error) {
+	if r == nil {
+		return s.beat(ctx, "", nil)
+	}
+	encoded, err := json.Marshal(r)
+	if err != nil {
+		return h, nil, fmt.Errorf("encode heartbeat: %w", err)
+	}
+	return s.beat(ctx, r.field(), encoded)
+}
+
+// leave removes the report of the process.
+func (s *scripts) leave(ctx context.Context, r *report) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	_, _, err := s.beat(ctx, r.field(), nil)
+	return err
+}
+
+func (s *scripts) beat(ctx context.Context, field string, encoded []byte) (h header, alive []report, err error) {
+	var reports map[string]string
+	args := []any{field, encoded, lifetime.Microseconds()}
+	if err := s.call(ctx, callTimeout, heartbeatScript, args, &h, &reports); err != nil {
+		return h, nil, err
+	}
+	for name, text := range reports {
+		var other report
+		// A report of another release may not decode; its process is alive nevertheless.
+		_ = json.Unmarshal([]byte(text), &other)
+		other.Owner, other.Kind, other.Name = parseField(name)
+		alive = append(alive, other)
+	}
+	return h, alive, nil
+}

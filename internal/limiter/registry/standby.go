@@ -1,0 +1,48 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Standby reports a process that may lead but makes no decisions, until ctx ends. The leader
+// then maintains a format that the process reads, so that it can take over.
+type Standby struct {
+	Client       redis.UniversalClient
+	Prefix       string
+	Installation *Installation
+	Name         string // unique in the installation and without a slash
+	Logger       *slog.Logger
+}
+
+// Start sends the heartbeats. While Redis is unreachable it retries.
+func (s *Standby) Start(ctx context.Context) error {
+	scripts := newScripts(s.Client, s.Prefix, supported[0])
+	report := func() *report {
+		return &report{
+			Owner: s.Installation.Name(), Kind: kindStandby, Name: s.Name,
+			Formats: supported, Accepts: s.Installation.names(),
+		}
+	}
+	every := time.NewTicker(period)
+	defer every.Stop()
+	for {
+		// A missed heartbeat is sent again; the leader reports that Redis does not answer.
+		_, _, _ = scripts.heartbeat(ctx, report())
+		select {
+		case <-ctx.Done():
+			if err := scripts.leave(ctx, report()); err != nil && !errors.Is(err, redis.ErrClosed) {
+				s.Logger.Info("Failed to remove the heartbeat; it expires by itself", "error", err)
+			}
+			return nil
+		case <-every.C:
+		}
+	}
+}
