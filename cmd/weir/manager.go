@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -29,6 +30,7 @@ type managerFlags struct {
 	decisions    bool
 	tenancy      string
 	installation string
+	formerName   string
 	replica      string
 	lease        manager.LeaseOptions
 	webhook      webhookFlags
@@ -55,10 +57,13 @@ server: they continue while it is down, even in a process that starts meanwhile.
 	flags.BoolVar(&f.decisions, "decisions", true, "answer checks")
 	flags.StringVar(&f.tenancy, "tenancy", string(compile.TenancyNamespace),
 		"what policies may match: Namespace (only what the annotations of their namespace grant) or Cluster (everything)")
-	flags.StringVar(&f.installation, "installation", "weir",
-		"name of this installation, shared by its replicas; clusters on one Redis need different --redis-prefix")
+	flags.StringVar(&f.installation, "installation", "",
+		"name of this installation, shared by its processes (default: the UID of the Lease's namespace and the name of the Lease)")
+	flags.StringVar(&f.formerName, "installation-was", "",
+		"former name of this installation, whose plans its processes accept while the new name rolls out")
 	flags.StringVar(&f.replica, "replica", "", "name of this replica, unique among the live ones (default: host name and process ID)")
 	flags.StringVar(&f.lease.Namespace, "lease-namespace", "", "namespace of the Lease (default: that of the pod, or default)")
+	flags.StringVar(&f.lease.Name, "lease-name", "weir-manager", "name of the Lease; installations in one namespace need different names")
 	flags.DurationVar(&f.lease.Duration, "lease-duration", 15*time.Second, "how long candidates wait after the leader's last renewal before they take over")
 	flags.DurationVar(&f.lease.RenewDeadline, "lease-renew-deadline", 10*time.Second, "how long a leader that cannot renew the Lease keeps leading")
 	flags.DurationVar(&f.lease.RetryPeriod, "lease-retry-period", 2*time.Second, "time between attempts to acquire or renew the Lease")
@@ -90,16 +95,17 @@ func (f *managerFlags) run(ctx context.Context) error {
 		f.lease.Namespace = ownNamespace()
 	}
 	options := manager.Options{
-		Options:      endpoint,
-		RedisURL:     f.redisURL,
-		RedisFiles:   f.redisFiles,
-		Controllers:  f.controllers,
-		Decisions:    f.decisions,
-		Tenancy:      compile.Tenancy(f.tenancy),
-		Lease:        f.lease,
-		Webhook:      f.webhook.options(f.lease.Namespace, f.drainDelay),
-		Installation: f.installation,
-		Replica:      f.replica,
+		Options:         endpoint,
+		RedisURL:        f.redisURL,
+		RedisFiles:      f.redisFiles,
+		Controllers:     f.controllers,
+		Decisions:       f.decisions,
+		Tenancy:         compile.Tenancy(f.tenancy),
+		Lease:           f.lease,
+		Webhook:         f.webhook.options(f.lease.Namespace, f.drainDelay),
+		Installation:    f.installation,
+		InstallationWas: f.formerName,
+		Replica:         f.replica,
 	}
 	// Decisions alone work without an API server; the calls on state are then disabled.
 	options.Config, err = f.restConfig()
@@ -127,8 +133,13 @@ func (f *managerFlags) validate() error {
 	if strings.Contains(f.replica, "/") {
 		errs = append(errs, fmt.Errorf("--replica %q: must not contain slashes", f.replica))
 	}
-	if f.installation == "" || strings.Contains(f.installation, "/") {
-		errs = append(errs, fmt.Errorf("--installation %q: must be a name without slashes", f.installation))
+	for flag, name := range map[string]string{"--installation": f.installation, "--installation-was": f.formerName} {
+		if strings.Contains(name, "/") {
+			errs = append(errs, fmt.Errorf("%s %q: must not contain slashes", flag, name))
+		}
+	}
+	for _, problem := range validation.IsDNS1123Subdomain(f.lease.Name) {
+		errs = append(errs, fmt.Errorf("--lease-name %q: %s", f.lease.Name, problem))
 	}
 	return errors.Join(errs...)
 }

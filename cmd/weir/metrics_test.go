@@ -32,9 +32,9 @@ func TestMetricsDocument(t *testing.T) {
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	defer endpoint.Close()
-	plans.NewWriter(nil, "weir:", plans.WriterOptions{Owner: "weir", Registerer: registry})
+	plans.NewWriter(nil, "weir:", plans.WriterOptions{Installation: plans.NewInstallation("weir", ""), Registerer: registry})
 	intake.New(intake.Options{Judged: 1, Registerer: registry})
-	plans.NewWatcher(nil, "weir:", plans.WatcherOptions{Owner: "weir", Replica: "r", Registerer: registry})
+	plans.NewWatcher(nil, "weir:", plans.WatcherOptions{Installation: plans.NewInstallation("weir", ""), Replica: "r", Registerer: registry})
 
 	g.Expect(documentedMetrics(t)).To(Equal(registeredMetrics(registry)))
 }

@@ -52,6 +52,7 @@ type controllers struct {
 	lease   LeaseOptions
 	webhook WebhookOptions
 	intake  *intake.Intake
+	name    *namer
 	writer  *registry.Writer
 	logger  *slog.Logger
 	now     func() time.Time
@@ -71,7 +72,7 @@ func (c *controllers) Err() error {
 // run waits for the API server without a time limit, then runs the manager until ctx
 // ends.
 func (c *controllers) run(ctx context.Context) error {
-	if !c.awaitAPI(ctx) {
+	if !c.awaitAPI(ctx) || !c.name.await(ctx) {
 		return nil
 	}
 	err := c.manage(ctx)

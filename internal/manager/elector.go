@@ -21,16 +21,13 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/registry"
 )
 
-// leaseName is the name of the Lease of the leader election.
-const leaseName = "weir-manager"
-
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=weir-system,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=weir-manager,namespace=weir-system,verbs=get;update
 
 // LeaseOptions configure the leader election.
 type LeaseOptions struct {
-	// Namespace is the namespace of the Lease.
-	Namespace string
+	// Namespace and Name are those of the Lease.
+	Namespace, Name string
 	// Identity is the name of this process, unique among the candidates.
 	Identity string
 	// Duration is how long candidates wait after the last renewal before they take
@@ -76,7 +73,7 @@ func (e *elector) Start(ctx context.Context) error {
 	}
 	lock := func() *resourcelock.LeaseLock {
 		return &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: e.lease.Namespace, Name: leaseName},
+			LeaseMeta:  metav1.ObjectMeta{Namespace: e.lease.Namespace, Name: e.lease.Name},
 			Client:     clients.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: e.lease.Identity},
 		}
@@ -87,7 +84,7 @@ func (e *elector) Start(ctx context.Context) error {
 		RenewDeadline:   e.lease.RenewDeadline,
 		RetryPeriod:     e.lease.RetryPeriod,
 		ReleaseOnCancel: true,
-		Name:            leaseName,
+		Name:            e.lease.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) { e.lead(ctx, lock()) },
 			OnStoppedLeading: func() { e.logger.Info("Not leading") },

@@ -52,9 +52,13 @@ type Options struct {
 	Lease LeaseOptions
 	// Webhook is served by every process with Controllers.
 	Webhook WebhookOptions
-	// Installation is the name of the installation; all its replicas share one registry.
-	// While one of them is alive, other installations do not write to that registry.
+	// Installation is the name of the installation; all its processes share one registry.
+	// While one of them is alive, other installations do not write to that registry. It is
+	// empty for the UID of the Lease's Namespace and the name of the Lease.
 	Installation string
+	// InstallationWas is the former name of the installation while a rename rolls out, else
+	// empty.
+	InstallationWas string
 	// Replica is the name of this process, unique among the live replicas.
 	Replica string
 }
@@ -87,21 +91,29 @@ func Run(ctx context.Context, o Options) error {
 	group.Go(func() error { return monitor.Start(ctx) })
 	o.Redis = counterClient
 	o.Metrics = prometheus.Gatherers{o.Registry, crmetrics.Registry}
+	installation := registry.NewInstallation(o.Installation, o.InstallationWas)
+	name := newNamer(&o, installation)
+	group.Go(func() error { return name.run(ctx) })
 	if o.Controllers {
 		c := &controllers{
+			name:   name,
 			config: o.Config, tenancy: o.Tenancy, lease: o.Lease, webhook: o.Webhook, logger: o.Logger,
 			now: time.Now, started: time.Now(), //nolint:forbidigo // the age of the process
 			intake: intake.New(intake.Options{Judged: runtime.GOMAXPROCS(0), Registerer: o.Registry}),
 			writer: registry.NewWriter(registryClient, o.RedisPrefix, registry.WriterOptions{
-				Owner: o.Installation, Logger: o.Logger, Registerer: o.Registry,
+				Installation: installation, LeaseDuration: o.Lease.Duration, Logger: o.Logger, Registerer: o.Registry,
 			}),
 		}
 		o.Healthy = c.Err
 		group.Go(func() error { return c.run(ctx) })
 	}
 	if o.Decisions {
-		serveDecisions(ctx, group, registryClient, o)
+		serveDecisions(ctx, group, registryClient, installation, o)
 	} else {
+		standby := &registry.Standby{
+			Client: registryClient, Prefix: o.RedisPrefix, Installation: installation, Name: o.Replica, Logger: o.Logger,
+		}
+		group.Go(func() error { return standby.Start(ctx) })
 		serveHealth(ctx, group, o)
 	}
 	err = group.Wait()
@@ -110,12 +122,16 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // serveDecisions follows the registry and answers checks.
-func serveDecisions(ctx context.Context, group *errgroup.Group, registryClient redis.UniversalClient, o Options) {
+func serveDecisions(
+	ctx context.Context, group *errgroup.Group, registryClient redis.UniversalClient,
+	installation *registry.Installation, o Options,
+) {
 	watcher := registry.NewWatcher(registryClient, o.RedisPrefix, registry.WatcherOptions{
-		Owner: o.Installation, Replica: o.Replica, Logger: o.Logger, Registerer: o.Registry,
+		Installation: installation, Replica: o.Replica, Logger: o.Logger, Registerer: o.Registry,
 	})
 	o.Replicas = func() []httpapi.Replica { return replicas(watcher) }
 	o.LiveReplicas = watcher.LiveReplicas
+	o.Ready = watcher.Err
 	decisions := endpoint.New(o.Options)
 	// The watcher outlives the drain: the last decisions use the latest plans, and the
 	// replica stays in the list of live ones.

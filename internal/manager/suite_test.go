@@ -65,9 +65,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 				Logger: slog.New(slog.NewTextHandler(GinkgoWriter, nil)), Registry: prometheus.NewRegistry(),
 			},
 			RedisURL: server.URL, Controllers: true, Decisions: true, Config: kube.Config,
-			Tenancy: compile.TenancyCluster, Installation: "weir", Replica: "one",
+			Tenancy: compile.TenancyCluster, Replica: "one",
 			Lease: manager.LeaseOptions{
-				Namespace: "default", Identity: "one",
+				Namespace: "default", Name: "weir-manager", Identity: "one",
 				Duration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 200 * time.Millisecond,
 			},
 			Webhook: manager.WebhookOptions{Address: hook, Certificate: certificate.Options{

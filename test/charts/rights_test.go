@@ -89,7 +89,8 @@ func TestHalvesHaveOnlyTheirPermissions(t *testing.T) {
 	split := rights("split.enabled=true")
 	reviews := []string{"create authentication.k8s.io/tokenreviews", "create authorization.k8s.io/subjectaccessreviews"}
 	g.Expect(split["weir-decision"]).To(Equal(reviews))
-	g.Expect(split).NotTo(HaveKey("in weir-system: weir-decision"))
+	namespace := "get /namespaces weir-system"
+	g.Expect(split["in weir-system: weir-decision"]).To(Equal([]string{namespace}))
 	g.Expect(split["weir-controller"]).NotTo(ContainElements(reviews))
 	g.Expect(slices.Concat(split["weir-controller"], split["weir-decision"])).To(ConsistOf(rights()["weir-manager"]))
 	g.Expect(split["in weir-system: weir-controller"]).To(Equal(rights()["in weir-system: weir-manager"]))
@@ -97,7 +98,7 @@ func TestHalvesHaveOnlyTheirPermissions(t *testing.T) {
 	// Without an issued certificate its permissions are not needed.
 	for _, values := range []string{"webhook.enabled=false", "webhook.certManager.enabled=true"} {
 		g.Expect(rights(values)["in weir-system: weir-manager"]).To(Equal([]string{
-			"create coordination.k8s.io/leases", "get,update coordination.k8s.io/leases weir-manager",
+			namespace, "create coordination.k8s.io/leases", "get,update coordination.k8s.io/leases weir-manager",
 		}))
 		g.Expect(rights(values)["weir-manager"]).NotTo(ContainElement(ContainSubstring("admissionregistration")))
 	}

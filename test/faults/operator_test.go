@@ -177,8 +177,8 @@ var operatorFaults = []fault{
 		o, other := startOperator(t), startOperator(t)
 		return o.system(func(*system) {
 			other.redis = o.redis
-			w := newProcess(t, append(other.manager(), "--installation", "another")...)
-			w.launch() // it never becomes ready
+			w := newProcess(t, other.manager()...) // another cluster, with the same settings
+			w.launch()                             // it never becomes ready
 			await(t, "the other leader to find the owner", func() bool { return other.reason("many") == v1alpha1.ReasonRegistryOwnedElsewhere })
 		}, nil)
 	}},

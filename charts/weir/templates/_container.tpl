@@ -35,7 +35,13 @@
 {{- with $values.redis.serverName }}
 - {{ printf "--redis-server-name=%s" . | quote }}
 {{- end }}
-- --installation={{ $values.installation }}
+{{- with $values.installation }}
+- --installation={{ . }}
+{{- end }}
+{{- with $values.installationWas }}
+- --installation-was={{ . }}
+{{- end }}
+- --lease-name={{ include "weir.leaseName" .root }}
 - --store-timeout={{ $values.storeTimeout }}
 - --drain-delay={{ $values.drainDelaySeconds }}s
 - --log-level={{ $values.logLevel }}

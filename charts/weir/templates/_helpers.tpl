@@ -94,6 +94,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 {{- end -}}
 
+{{/* The Lease of the leader election, which a split release shares. */}}
+{{- define "weir.leaseName" -}}
+{{- printf "%s-manager" (include "weir.fullname" .) -}}
+{{- end -}}
+
 {{/* The ServiceAccount of a Deployment: {root, name}. */}}
 {{- define "weir.serviceAccountName" -}}
 {{- $base := .root.Values.serviceAccount.name | default (include "weir.fullname" .root) -}}

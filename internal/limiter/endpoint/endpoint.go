@@ -80,6 +80,9 @@ type Options struct {
 	Metrics prometheus.Gatherer
 	// Healthy returns why /healthz should fail, or nil. A nil function is always healthy.
 	Healthy func() error
+	// Ready returns why /readyz should fail although plans are loaded, or nil. A nil function
+	// never fails it.
+	Ready func() error
 	// Replicas lists the live replicas; may be nil.
 	Replicas func() []httpapi.Replica
 	// Tracer creates spans for requests, decisions and Redis commands; nil creates none.
@@ -179,6 +182,7 @@ func (e *Endpoint) httpDoor() *httpapi.Handler {
 		Authorizer:         o.Authorizer,
 		Logger:             o.Logger,
 		Healthy:            o.Healthy,
+		Ready:              o.Ready,
 		Replicas:           o.Replicas,
 		Door:               o.Door,
 		Ignored:            e.ignored,

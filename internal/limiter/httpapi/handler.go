@@ -50,6 +50,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Healthy returns why /healthz should fail, or nil. A nil function is always healthy.
 	Healthy func() error
+	// Ready returns why /readyz should fail although plans are loaded, or nil. A nil function
+	// never fails it.
+	Ready func() error
 	// Replicas lists the live replicas; may be nil.
 	Replicas func() []Replica
 	Door     limiter.DoorOptions
@@ -165,15 +168,7 @@ func (h *Handler) recoverPanic(w http.ResponseWriter, r *http.Request) {
 }
 
 // health serves the liveness probe.
-func (h *Handler) health(w http.ResponseWriter, _ *http.Request) {
-	if h.Healthy != nil {
-		if err := h.Healthy(); err != nil {
-			writeText(w, http.StatusServiceUnavailable, err.Error())
-			return
-		}
-	}
-	writeText(w, http.StatusOK, "ok")
-}
+func (h *Handler) health(w http.ResponseWriter, _ *http.Request) { writeProbe(w, h.Healthy) }
 
 // ready serves the readiness probe. Deciding needs plans, but not Redis: while Redis is
 // away the failure modes decide.
@@ -184,8 +179,19 @@ func (h *Handler) ready(w http.ResponseWriter, _ *http.Request) {
 	case h.Engine.Snapshot() == nil:
 		writeText(w, http.StatusServiceUnavailable, limiter.ErrNotReady.Error())
 	default:
-		writeText(w, http.StatusOK, "ok")
+		writeProbe(w, h.Ready)
 	}
+}
+
+// writeProbe answers a probe with the error of check, which may be nil.
+func writeProbe(w http.ResponseWriter, check func() error) {
+	if check != nil {
+		if err := check(); err != nil {
+			writeText(w, http.StatusServiceUnavailable, err.Error())
+			return
+		}
+	}
+	writeText(w, http.StatusOK, "ok")
 }
 
 // Drain makes /readyz fail from now on. All other paths are served as before.

@@ -1,0 +1,74 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/redis/go-redis/v9"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// Without flags, the UID of the Lease's Namespace distinguishes clusters on one Redis.
+func TestClustersOnOneRedis(t *testing.T) {
+	g := NewWithT(t)
+	ours, theirs := startCluster(t), startCluster(t)
+	theirs.redis = ours.redis
+	ours.apply("p", 5)
+	theirs.apply("p", 9)
+	p := ours.manager()
+	g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(5)))
+	namespace := &corev1.Namespace{}
+	g.Expect(ours.client.Get(t.Context(), client.ObjectKey{Name: "default"}, namespace)).To(Succeed())
+	rdb := ours.redisClient()
+	g.Expect(rdb.HGet(t.Context(), "weir:{registry}:term", "owner").Val()).To(Equal(string(namespace.UID) + ".weir-manager"))
+
+	// A process that has reached no API server yet decides by the plans that it finds. They
+	// turn out to be those of another cluster.
+	theirs.api.Stop()
+	q := theirs.manager("--controllers=false")
+	g.Eventually(q.enforces("p"), "20s").Should(Equal(int64(5)))
+	g.Expect(q.get("/readyz")).To(ContainSubstring("ok"))
+	theirs.api.Start()
+	g.Eventually(func() string { return q.get("/readyz") }, "20s").Should(ContainSubstring("the plans are those of installation"))
+
+	theirs.manager()
+	g.Eventually(theirs.condition("p", v1alpha1.ConditionProgrammed), "20s").Should(Equal("False/RegistryOwnedElsewhere"))
+	g.Expect(p.threshold("p")).To(Equal(int64(5)))
+	g.Eventually(ours.condition("p", v1alpha1.ConditionReady), "10s").Should(Equal("True/Ready"))
+}
+
+func (c *cluster) redisClient() *redis.Client {
+	c.tb.Helper()
+	client := redis.NewClient(&redis.Options{Addr: c.redis.Addr})
+	c.tb.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// The name that an installation had before the default was the UID of its Namespace.
+func TestInstallationIsRenamed(t *testing.T) {
+	g := NewWithT(t)
+	c := startCluster(t)
+	c.apply("p", 5)
+	before := c.manager("--installation", "weir")
+	g.Eventually(before.enforces("p"), "20s").Should(Equal(int64(5)))
+	after := c.manager("--installation-was", "weir")
+	g.Eventually(after.enforces("p"), "20s").Should(Equal(int64(5)), "the former name still owns the registry")
+	c.edit("p", 6)
+	g.Eventually(c.condition("p", v1alpha1.ConditionReady), "10s").Should(Equal("True/Ready"))
+	g.Expect([]int64{before.threshold("p"), after.threshold("p")}).To(Equal([]int64{6, 6}))
+
+	g.Expect(before.cmd.Process.Signal(os.Interrupt)).To(Succeed())
+	rdb := c.redisClient()
+	g.Eventually(func() string { return rdb.HGet(t.Context(), "weir:1:{registry}:meta", "epoch").Val() }, "20s").
+		Should(And(Not(BeEmpty()), Not(HavePrefix("weir/"))))
+	c.edit("p", 7)
+	g.Eventually(after.enforces("p"), "10s").Should(Equal(int64(7)))
+	g.Eventually(c.condition("p", v1alpha1.ConditionReady), "10s").Should(Equal("True/Ready"))
+}
