@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/flood"
+	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/tracing"
 )
@@ -39,6 +40,7 @@ type decisionFlags struct {
 	trustedProxies []string
 	principal      string
 	legacyHeaders  bool
+	adminTokenFile string
 	logLevel       string
 	tls            tlsFlags
 }
@@ -83,6 +85,8 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.principal, "principal-header", "",
 		"header in which trusted proxies pass the authenticated user (default: none)")
 	flags.BoolVar(&f.legacyHeaders, "legacy-headers", false, "also set the response headers X-RateLimit-Limit, -Remaining and -Reset")
+	flags.StringVar(&f.adminTokenFile, "admin-token-file", "",
+		"file with the token that authorizes reading and changing the state of keys (default: weir manager asks the API server, weir standalone rejects these calls)")
 	flags.StringVar(&f.logLevel, "log-level", "info", "lowest level to log: debug, info, warn or error")
 	f.tls.add(cmd)
 }
@@ -173,6 +177,10 @@ func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.O
 	if err != nil {
 		return options, nil, err
 	}
+	authorizer, err := f.authorizer()
+	if err != nil {
+		return options, nil, err
+	}
 	spans, err := tracing.FromEnvironment(ctx, version, logger)
 	if err != nil {
 		return options, nil, err
@@ -191,6 +199,7 @@ func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.O
 			PrincipalHeader: f.principal,
 			LegacyHeaders:   f.legacyHeaders,
 		},
+		Authorizer:   authorizer,
 		StoreTimeout: f.storeTimeout,
 		Floods:       f.floods,
 		DrainDelay:   f.drainDelay,
@@ -201,6 +210,18 @@ func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.O
 		options.Tracer, options.Propagator = spans.Provider, spans.Propagator
 	}
 	return options, func() { _ = spans.Close(ctx) }, nil // its errors are logged
+}
+
+// authorizer returns the authorizer of --admin-token-file, or nil.
+func (f *decisionFlags) authorizer() (httpapi.Authorizer, error) {
+	if f.adminTokenFile == "" {
+		return nil, nil //nolint:nilnil // no file, no authorizer
+	}
+	authorizer, err := httpapi.NewTokenFile(f.adminTokenFile)
+	if err != nil {
+		return nil, fmt.Errorf("--admin-token-file: %w", err)
+	}
+	return authorizer, nil
 }
 
 // logger returns a logger that writes JSON to standard error.

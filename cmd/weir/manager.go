@@ -29,6 +29,7 @@ type managerFlags struct {
 	controllers  bool
 	decisions    bool
 	tenancy      string
+	namespaces   manager.Namespaces
 	installation string
 	formerName   string
 	replica      string
@@ -57,6 +58,9 @@ server: they continue while it is down, even in a process that starts meanwhile.
 	flags.BoolVar(&f.decisions, "decisions", true, "answer checks")
 	flags.StringVar(&f.tenancy, "tenancy", string(compile.TenancyNamespace),
 		"what policies may match: Namespace (only what the annotations of their namespace grant) or Cluster (everything)")
+	flags.StringSliceVar(&f.namespaces.Watched, "watch-namespaces", nil,
+		"namespaces whose policies are enforced; Roles in them suffice as permissions (default: all)")
+	flags.StringSliceVar(&f.namespaces.Excluded, "exclude-namespaces", nil, "namespaces whose policies are not enforced")
 	flags.StringVar(&f.installation, "installation", "",
 		"name of this installation, shared by its processes (default: the UID of the Lease's namespace and the name of the Lease)")
 	flags.StringVar(&f.formerName, "installation-was", "",
@@ -101,6 +105,7 @@ func (f *managerFlags) run(ctx context.Context) error {
 		Controllers:     f.controllers,
 		Decisions:       f.decisions,
 		Tenancy:         compile.Tenancy(f.tenancy),
+		Namespaces:      f.namespaces,
 		Lease:           f.lease,
 		Webhook:         f.webhook.options(f.lease.Namespace, f.drainDelay),
 		Installation:    f.installation,
@@ -125,6 +130,9 @@ func (f *managerFlags) validate() error {
 	}
 	if t := compile.Tenancy(f.tenancy); t != compile.TenancyNamespace && t != compile.TenancyCluster {
 		errs = append(errs, fmt.Errorf("--tenancy %q: must be Namespace or Cluster", f.tenancy))
+	}
+	if err := f.namespaces.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("--watch-namespaces, --exclude-namespaces: %w", err))
 	}
 	errs = append(errs, f.webhook.validate())
 	if err := f.lease.Validate(); err != nil {

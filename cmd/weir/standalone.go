@@ -11,16 +11,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
-	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/standalone"
 )
 
 type standaloneFlags struct {
 	decisionFlags
-	policies       []string
-	replicas       int
-	adminTokenFile string
+	policies []string
+	replicas int
 }
 
 // maxReplicas is the largest number of replicas; more would not share one Redis.
@@ -44,8 +42,6 @@ that fails to load is logged, and its last good policies stay in force.`,
 	flags.StringVar(&f.redisURL, "redis-url", "", "URL of the Redis for counters: "+redisSchemes+" (default: count in memory)")
 	flags.StringSliceVar(&f.policies, "policies", nil, "folder with policy files; may be repeated (required)")
 	flags.IntVar(&f.replicas, "replicas", 1, "number of processes that share Redis: while Redis does not answer, failureMode Local divides the limits by it")
-	flags.StringVar(&f.adminTokenFile, "admin-token-file", "",
-		"file with the token that authorizes reading and changing the state of keys (default: disabled)")
 	return cmd
 }
 
@@ -61,11 +57,6 @@ func (f *standaloneFlags) run(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	if f.adminTokenFile != "" {
-		if options.Authorizer, err = httpapi.NewTokenFile(f.adminTokenFile); err != nil {
-			return fmt.Errorf("--admin-token-file: %w", err)
-		}
-	}
 	// The manager gets these collectors from controller-runtime.
 	options.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	e, err := standalone.New(ctx, standalone.Options{

@@ -16,6 +16,7 @@
 //	publisher.go                   Publisher, the controller's interface to the registry
 //	term.go                        TermTracker: is this process the leader?
 //	ratelimitpolicy_queue.go       what queues a policy: API events, a new term, a changed rollout
+//	namespaces.go                  whose policies are enforced, and their grants without a watch
 //	ratelimitpolicy_status.go      the conditions, and the one write of the status
 //	ratelimitpolicy_events.go      the events
 package controller

@@ -61,8 +61,11 @@ type Reconciler struct {
 	Publisher Publisher
 	Terms     *TermTracker
 	Tenancy   compile.Tenancy
+	// Namespaces are those whose policies are enforced. The caches must be limited to them.
+	Namespaces Namespaces
 
 	client       client.Client
+	grants       *grantTracker // nil if Namespaces are watched
 	recorder     events.EventRecorder
 	rollouts     rolloutCache
 	initialPass  initialPass
@@ -83,7 +86,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			NeedLeaderElection:      new(false),
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetryDelay, maxRetryDelay),
 		})
-	if r.Tenancy == compile.TenancyNamespace {
+	switch {
+	case r.Tenancy != compile.TenancyNamespace:
+	case len(r.Namespaces.Watched) > 0:
+		r.grants = newGrantTracker(len(r.Namespaces.Watched))
+		b = b.WatchesRawSource(source.Func(r.pollGrants))
+	default:
 		b = b.WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.policiesOfNamespace),
 			builder.WithPredicates(grantChanged()))
 	}
@@ -126,6 +134,7 @@ func (r *Reconciler) reconcilePolicy(ctx context.Context, name types.NamespacedN
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	r.grants.observe(policy.Namespace, granted)
 	problems, publishErr := r.publish(ctx, policy, granted)
 	r.markProcessed(ctx, name)
 	observed := facts{
@@ -199,6 +208,9 @@ func (r *Reconciler) withdraw(ctx context.Context, id string) error {
 func (r *Reconciler) policyExists(ctx context.Context) func(id string) bool {
 	return func(id string) bool {
 		namespace, name, _ := strings.Cut(id, "/")
+		if !r.Namespaces.Include(namespace) {
+			return false
+		}
 		err := r.client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &v1alpha1.RateLimitPolicy{})
 		return !apierrors.IsNotFound(err)
 	}

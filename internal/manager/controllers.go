@@ -17,7 +17,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -47,17 +46,18 @@ const (
 // container gracefully. Earlier restarts would increase the kubelet's back-off, and no
 // decision is made during a back-off.
 type controllers struct {
-	config  *rest.Config
-	tenancy compile.Tenancy
-	lease   LeaseOptions
-	webhook WebhookOptions
-	intake  *intake.Intake
-	name    *namer
-	writer  *registry.Writer
-	logger  *slog.Logger
-	now     func() time.Time
-	started time.Time // of the process
-	failure atomic.Pointer[error]
+	config     *rest.Config
+	tenancy    compile.Tenancy
+	namespaces Namespaces
+	lease      LeaseOptions
+	webhook    WebhookOptions
+	intake     *intake.Intake
+	name       *namer
+	writer     *registry.Writer
+	logger     *slog.Logger
+	now        func() time.Time
+	started    time.Time // of the process
+	failure    atomic.Pointer[error]
 }
 
 // Err returns why the manager ended. It returns nil while the manager runs and in a process
@@ -116,7 +116,8 @@ func (c *controllers) manage(ctx context.Context) error {
 	mgr, err := ctrl.NewManager(c.config, ctrl.Options{
 		Scheme:     scheme,
 		Metrics:    metricsserver.Options{BindAddress: "0"}, // served with those of the decisions
-		Cache:      cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Cache:      cacheOptions(c.namespaces),
+		Client:     clientOptions(c.namespaces),
 		Controller: config.Controller{CacheSyncTimeout: cacheSyncTimeout},
 		// The elector does this: losing the lease must not end the manager.
 		LeaderElection: false,
@@ -125,7 +126,7 @@ func (c *controllers) manage(ctx context.Context) error {
 		return err
 	}
 	terms := controller.NewTermTracker()
-	reconciler := &controller.Reconciler{Publisher: c.writer, Terms: terms, Tenancy: c.tenancy}
+	reconciler := &controller.Reconciler{Publisher: c.writer, Terms: terms, Tenancy: c.tenancy, Namespaces: c.namespaces}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@
 //
 //	manager.go      Options and Run: the two halves and their servers
 //	controllers.go  the Kubernetes half: one controller-runtime manager
+//	namespaces.go   whose policies are enforced: Namespaces, and caches limited to them
 //	elector.go      leader election on a Lease, and the term in the registry
 //	installation.go the name of the installation
 //	webhook.go      the validating webhook and its certificate

@@ -48,6 +48,8 @@ type Options struct {
 	Config *rest.Config
 	// Tenancy determines which hosts and domains policies may match.
 	Tenancy compile.Tenancy
+	// Namespaces determines whose policies are enforced.
+	Namespaces Namespaces
 	// Lease configures the leader election of Controllers.
 	Lease LeaseOptions
 	// Webhook is served by every process with Controllers.
@@ -78,7 +80,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer func() { _ = registryClient.Close() }()
 
-	if o.Decisions && o.Config != nil {
+	if o.Decisions && o.Config != nil && o.Authorizer == nil {
 		if o.Authorizer, err = kubeauth.New(o.Config); err != nil {
 			return fmt.Errorf("--kubeconfig: %w", err)
 		}
@@ -97,7 +99,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.Controllers {
 		c := &controllers{
 			name:   name,
-			config: o.Config, tenancy: o.Tenancy, lease: o.Lease, webhook: o.Webhook, logger: o.Logger,
+			config: o.Config, tenancy: o.Tenancy, namespaces: o.Namespaces, lease: o.Lease, webhook: o.Webhook, logger: o.Logger,
 			now: time.Now, started: time.Now(), //nolint:forbidigo // the age of the process
 			intake: intake.New(intake.Options{Judged: runtime.GOMAXPROCS(0), Registerer: o.Registry}),
 			writer: registry.NewWriter(registryClient, o.RedisPrefix, registry.WriterOptions{

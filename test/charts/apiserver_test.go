@@ -29,8 +29,10 @@ func TestAPIServerAcceptsTheObjects(t *testing.T) {
 		Name: "weir-system", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}
 	NewWithT(t).Expect(api.Create(t.Context(), namespace)).To(Succeed())
-	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
-	NewWithT(t).Expect(api.Create(t.Context(), shop)).To(Succeed())
+	for _, name := range []string{"shop", "bank"} {
+		tenant := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		NewWithT(t).Expect(api.Create(t.Context(), tenant)).To(Succeed())
+	}
 	take := func(t *testing.T, m manifests) {
 		t.Helper()
 		g := NewWithT(t)

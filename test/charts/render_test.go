@@ -43,7 +43,11 @@ var variants = map[string][]string{
 		`redis.url=rediss-sentinel://a.example:26379/m/2?addr=b.example:26379&addr=c.example:26379`, "redis.serverName=redis.example",
 		"redis.existingSecret=redis", "redis.secretKeys.sentinelUsername=suser", "redis.secretKeys.sentinelPassword=spassword",
 	},
-	"bundled": {"redis.bundled.enabled=true", "redis.bundled.image=redis:7.4", "redis.bundled.digest=sha256:" + strings.Repeat("b", 64)},
+	"watched Namespaces": {
+		redisURL, "watchNamespaces={shop,bank}", "crds.enabled=false", "webhook.certManager.enabled=true", "split.enabled=true", "adminTokenSecret=admin",
+	},
+	"excluded Namespaces": {redisURL, "excludeNamespaces={kube-system,old}"},
+	"bundled":             {"redis.bundled.enabled=true", "redis.bundled.image=redis:7.4", "redis.bundled.digest=sha256:" + strings.Repeat("b", 64)},
 	"a URL from a Secret": {
 		"redis.urlFromSecret.name=redis", "redis.urlFromSecret.key=url", "redis.serverName=redis.example",
 		"redis.existingSecret=redis", "redis.secretKeys.password=", "redis.secretKeys.ca=ca.crt",

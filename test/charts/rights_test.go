@@ -9,10 +9,12 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const aggregate = "rbac.authorization.k8s.io/aggregate-to-"
@@ -51,7 +53,11 @@ func TestRulesAreNarrow(t *testing.T) {
 			}
 		}
 		for _, role := range of[rbacv1.Role](t, m, "Role") {
-			g.Expect(role.Namespace).To(Equal("weir-system"))
+			if strings.HasSuffix(role.Name, "-policies") {
+				g.Expect(role.Namespace).To(BeElementOf("shop", "bank"))
+			} else {
+				g.Expect(role.Namespace).To(Equal("weir-system"))
+			}
 			for _, rule := range role.Rules {
 				g.Expect(strings.Join(slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs), " ")).NotTo(ContainSubstring("*"))
 				if slices.Contains(rule.Resources, "secrets") && !slices.Equal(rule.Verbs, []string{"create"}) {
@@ -102,6 +108,41 @@ func TestHalvesHaveOnlyTheirPermissions(t *testing.T) {
 		}))
 		g.Expect(rights(values)["weir-manager"]).NotTo(ContainElement(ContainSubstring("admissionregistration")))
 	}
+}
+
+// With watched Namespaces, an owner of Namespaces can install the chart.
+func TestWatchedNamespacesNeedNoClusterPermissions(t *testing.T) {
+	g := NewWithT(t)
+	m := render(t, "weir", variants["watched Namespaces"]...)
+	for _, object := range m {
+		g.Expect(object.GetNamespace()).NotTo(BeEmpty(), id(object))
+	}
+	got := map[string][]string{}
+	for _, role := range of[rbacv1.Role](t, m, "Role") {
+		got[role.Namespace+"/"+role.Name] = lines(role.Rules)
+	}
+	in := func(namespace string) []string {
+		return []string{
+			"get /namespaces " + namespace, "create,patch events.k8s.io/events",
+			"get,list,watch ratelimit.weir.dev/ratelimitpolicies", "patch ratelimit.weir.dev/ratelimitpolicies/status",
+		}
+	}
+	g.Expect(got).To(And(HaveKeyWithValue("shop/weir-controller-policies", in("shop")), HaveKeyWithValue("bank/weir-controller-policies", in("bank")),
+		HaveKey("weir-system/weir-controller"), HaveKey("weir-system/weir-decision"), HaveLen(4)))
+	containers := weirContainers(t, m)
+	g.Expect(containers["weir-controller"].Args).To(ContainElement("--watch-namespaces=shop,bank"))
+	g.Expect(containers["weir-decision"].Args).To(ContainElement("--admin-token-file=/etc/weir/admin/token"))
+	g.Expect(containers["weir-controller"].VolumeMounts).NotTo(ContainElement(HaveField("Name", "admin")))
+	g.Expect(of[corev1.Pod](t, m, "Pod")[0].Spec.Containers[0].Args).To(ContainElement("--policy=shop/weir-test"))
+	g.Expect(m.find(t, "RateLimitPolicy/weir-test").GetNamespace()).To(Equal("shop"))
+
+	excluding := render(t, "weir", variants["excluded Namespaces"]...)
+	g.Expect(weirContainers(t, excluding)["weir-manager"].Args).To(ContainElement("--exclude-namespaces=kube-system,old"))
+	hook := of[admissionregistrationv1.ValidatingWebhookConfiguration](t, excluding, "ValidatingWebhookConfiguration")[0]
+	g.Expect(hook.Webhooks[0].NamespaceSelector.MatchExpressions).To(Equal([]metav1.LabelSelectorRequirement{
+		{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system", "old"}},
+	}))
+	g.Expect(of[corev1.Pod](t, render(t, "weir", redisURL, "excludeNamespaces={weir-system}"), "Pod")).To(BeEmpty(), "its policy would not be enforced")
 }
 
 func TestUserRolesAreAggregated(t *testing.T) {

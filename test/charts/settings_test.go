@@ -220,7 +220,7 @@ func TestHelmTest(t *testing.T) {
 		for _, weir := range weirContainers(t, m) {
 			g.Expect(container.Image).To(Equal(weir.Image))
 		}
-		g.Expect(container.Args).To(ContainElements("smoke-test", "--policy=weir-system/weir-test"))
+		g.Expect(container.Args).To(ContainElements("smoke-test", "--policy="+m.find(t, "RateLimitPolicy/weir-test").GetNamespace()+"/weir-test"))
 		for _, arg := range container.Args[1:] {
 			flag, value, _ := strings.Cut(arg, "=")
 			g.Expect(known).To(ContainElement(flag))

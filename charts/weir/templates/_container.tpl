@@ -61,12 +61,21 @@
 {{- with $values.principalHeader }}
 - --principal-header={{ . }}
 {{- end }}
+{{- if $values.adminTokenSecret }}
+- --admin-token-file=/etc/weir/admin/token
+{{- end }}
 {{- if $values.legacyHeaders }}
 - --legacy-headers
 {{- end }}
 {{- end }}
 {{- if .controllers }}
 - --tenancy={{ $values.tenancy }}
+{{- with $values.watchNamespaces }}
+- --watch-namespaces={{ join "," . }}
+{{- end }}
+{{- with $values.excludeNamespaces }}
+- --exclude-namespaces={{ join "," . }}
+{{- end }}
 {{- if not $values.webhook.enabled }}
 - --webhook-address=
 {{- else if $values.webhook.certManager.enabled }}
@@ -93,9 +102,17 @@
 {{- end }}
 {{- end -}}
 
-{{/* Volumes, each mounted at /etc/weir/<name>: {root, certManager}. */}}
+{{/* Volumes, each mounted at /etc/weir/<name>: {root, decisions, certManager}. */}}
 {{- define "weir.volumes" -}}
 {{- $values := .root.Values -}}
+{{- if and .decisions $values.adminTokenSecret }}
+- name: admin
+  secret:
+    secretName: {{ $values.adminTokenSecret }}
+    defaultMode: 0440
+    items:
+    - {key: token, path: token}
+{{- end }}
 {{- with $values.redis.urlFromSecret }}
 - name: redis-url
   secret:

@@ -62,6 +62,15 @@ app.kubernetes.io/name: weir-test
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{/* The Namespace of the policy of helm test: that of the release, if its policies are enforced. */}}
+{{- define "weir.testNamespace" -}}
+{{- if or (not .Values.watchNamespaces) (has .Release.Namespace .Values.watchNamespaces) -}}
+{{- .Release.Namespace -}}
+{{- else -}}
+{{- first .Values.watchNamespaces -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "weir.image" -}}
 {{- with .Values.image -}}
 {{- if .digest -}}
@@ -232,6 +241,20 @@ spec:
 {{- if and .webhook.hostNetwork .webhook.clientCIDRs -}}
 {{- fail "webhook.clientCIDRs: a NetworkPolicy does not apply to webhook.hostNetwork" -}}
 {{- end -}}
+{{- if .watchNamespaces -}}
+{{- if .excludeNamespaces -}}
+{{- fail "watchNamespaces and excludeNamespaces: choose one" -}}
+{{- end -}}
+{{- if .crds.enabled -}}
+{{- fail "watchNamespaces: needs crds.enabled=false, and a CRD installed by an owner of the cluster" -}}
+{{- end -}}
+{{- if and .webhook.enabled (not .webhook.certManager.enabled) -}}
+{{- fail "watchNamespaces: needs webhook.enabled=false, or webhook.certManager.enabled and a ValidatingWebhookConfiguration made by an owner of the cluster" -}}
+{{- end -}}
+{{- if .access -}}
+{{- fail "access: binds ClusterRoles, which watchNamespaces does not create; set adminTokenSecret" -}}
+{{- end -}}
+{{- end -}}
 {{- if and .access (not .rbac.create) -}}
 {{- fail "access: needs rbac.create" -}}
 {{- end -}}
@@ -254,7 +277,7 @@ spec:
 {{- end -}}
 {{- end -}}
 {{- range .extraVolumes -}}
-{{- if has .name (list "redis" "redis-url" "tls" "clients" "webhook") -}}
+{{- if has .name (list "redis" "redis-url" "tls" "clients" "webhook" "admin") -}}
 {{- fail (printf "extraVolumes: %s is a volume set by the chart; choose another name" .name) -}}
 {{- end -}}
 {{- end -}}

@@ -1,0 +1,48 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/controller"
+)
+
+// Namespaces are the Namespaces whose policies are enforced.
+type Namespaces = controller.Namespaces
+
+// cacheOptions limits the caches to the Namespaces.
+func cacheOptions(n Namespaces) cache.Options {
+	options := cache.Options{DefaultTransform: cache.TransformStripManagedFields()}
+	if len(n.Watched) > 0 {
+		options.DefaultNamespaces = map[string]cache.Config{}
+		for _, namespace := range n.Watched {
+			options.DefaultNamespaces[namespace] = cache.Config{}
+		}
+	}
+	if len(n.Excluded) > 0 {
+		var excluded []fields.Selector
+		for _, namespace := range n.Excluded {
+			excluded = append(excluded, fields.OneTermNotEqualSelector("metadata.namespace", namespace))
+		}
+		options.ByObject = map[client.Object]cache.ByObject{
+			&v1alpha1.RateLimitPolicy{}: {Field: fields.AndSelectors(excluded...)},
+		}
+	}
+	return options
+}
+
+// clientOptions lets the client read Namespaces from the API server if Roles are all that
+// the process has: a Role permits to get a Namespace, but not to watch it.
+func clientOptions(n Namespaces) client.Options {
+	options := client.Options{Cache: &client.CacheOptions{}}
+	if len(n.Watched) > 0 {
+		options.Cache.DisableFor = []client.Object{&corev1.Namespace{}}
+	}
+	return options
+}
