@@ -14,7 +14,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/redis/go-redis/v9"
 )
 
 // The tasks of a platform team and its tenants with one installation, in order.
@@ -161,6 +160,27 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		tool(ctx, "helm", "rollback", release, "--namespace", i.namespace, "--wait", "--timeout", "120s")
 	}, SpecTimeout(5*time.Minute))
 
+	It("misses no policy while a release that raises the version of the registry is rolled out and back", func(ctx SpecContext) {
+		i.policy(ctx, "versions", hourly(500))
+		i.ready(ctx, "versions")
+		store := i.redis()
+		_, tag, _ := strings.Cut(nextImage, ":")
+		got := i.during(ctx, i.ask("versions", "a"), 50, 80*time.Second, func() {
+			i.upgrade(ctx, "image.tag="+tag)
+			Eventually(func() bool { return store.HExists(ctx, "weir:2:{registry}", i.shop+"/versions").Val() }).Should(BeTrue())
+			i.policy(ctx, "later", hourly(7))
+			i.ready(ctx, "later")
+			Expect(i.thresholds(ctx, "later")).To(HaveEach(7))
+			tool(ctx, "helm", "rollback", release, "--namespace", i.namespace, "--wait", "--timeout", "120s")
+			i.policy(ctx, "later", hourly(8))
+			i.ready(ctx, "later")
+			Expect(i.thresholds(ctx, "later")).To(HaveEach(8))
+		})
+		Expect(got.Errors).To(BeEmpty())
+		Expect(got.Statuses).To(Equal(map[string]int{"200": 500, "429": got.Sent - 500}))
+		Eventually(func() int64 { return store.Exists(ctx, "weir:2:{registry}").Val() }).Should(BeZero(), "no process needs it")
+	}, SpecTimeout(6*time.Minute))
+
 	It("runs as separate Deployments for controllers and decisions", func(ctx SpecContext) {
 		i.upgrade(ctx, "split.enabled=true")
 		Expect(kubectl(ctx, "get", "deployments", "--namespace", i.namespace, "--selector=app.kubernetes.io/name=weir", "--output=name")).
@@ -260,8 +280,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(kubectl(ctx, "get", "crd", definition, "--output=name")).NotTo(BeEmpty())
 		Expect(kubectl(ctx, "get", "ratelimitpolicies", "--namespace", i.shop, "--output=name")).To(ContainSubstring("/exact\n"))
 		Expect(kubectl(ctx, "get", "lease", "weir-manager", "--namespace", i.namespace, "--output=name")).NotTo(BeEmpty())
-		store := redis.NewClient(&redis.Options{Addr: forward(i.namespace, "redis", 6379)})
-		defer func() { _ = store.Close() }()
+		store := i.redis()
 		Expect(store.HExists(ctx, "weir:1:{registry}", i.shop+"/exact").Val()).To(BeTrue())
 
 		By("deleting a policy and a Namespace with policies, without a finalizer in the way")

@@ -17,6 +17,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -177,6 +178,14 @@ func (i *installation) thresholds(ctx context.Context, policy string) []int {
 		}
 	}
 	return all
+}
+
+// redis returns a client of the Redis of the release until the spec ends.
+func (i *installation) redis() *redis.Client {
+	GinkgoHelper()
+	store := redis.NewClient(&redis.Options{Addr: forward(i.namespace, "redis", 6379)})
+	DeferCleanup(func() { _ = store.Close() })
+	return store
 }
 
 // leader returns the pod that holds the Lease.

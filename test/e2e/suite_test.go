@@ -20,9 +20,11 @@ import (
 const root = "../.."
 
 // The images of the tests. On a cluster with other nodes than this machine they must be
-// available under the names in WEIR_IMAGE and WEIR_CLIENT_IMAGE.
+// available under the names in WEIR_IMAGE, WEIR_NEXT_IMAGE and WEIR_CLIENT_IMAGE.
 var (
 	weirImage   = environment("WEIR_IMAGE", "localhost/weir:e2e")
+	// nextImage is the program with the next version of the registry.
+	nextImage   = environment("WEIR_NEXT_IMAGE", "localhost/weir:e2e-next")
 	clientImage = environment("WEIR_CLIENT_IMAGE", "localhost/weir-client:e2e")
 	redisImage  = environment("REDIS_IMAGE", "localhost/redis:7.0.15")
 )
@@ -57,9 +59,14 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		return
 	}
 	By("building images and loading them")
+	load := func(programs ...string) {
+		do(ctx, []string{"CLUSTER_DIR=" + state}, "hack/cluster/load.sh", programs...)
+	}
+	do(ctx, []string{"GOFLAGS=-tags=weir_next_version"}, "hack/image/program.sh", "./cmd/weir", nextImage, "-cmd", "manager")
+	load(archive("weir"))
 	do(ctx, nil, "make", "image", "IMAGE="+weirImage)
 	do(ctx, nil, "hack/image/program.sh", "./test/e2e/client", clientImage, "-cmd", "wait")
-	do(ctx, []string{"CLUSTER_DIR=" + state}, "hack/cluster/load.sh", archive("weir"), archive("client"))
+	load(archive("weir"), archive("client"))
 }, NodeTimeout(20*time.Minute))
 
 var _ = AfterSuite(func(ctx SpecContext) {
