@@ -153,6 +153,7 @@ test-scripts: ## Run only the tests of the Redis scripts.
 test-tools: ## Install or build the servers and programs that tests run.
 	hack/redis.sh
 	hack/proxies.sh
+	hack/prometheus.sh
 	hack/caddy/build.sh
 	hack/kube/build.sh
 	hack/cluster/build.sh helm

@@ -62,6 +62,21 @@ func Helm(tb testing.TB) string {
 	return requireProgram(tb, filepath.Join(root, "bin", "helm", requiredVersion(tb, root, "hack/cluster", "helm.sh/helm/v3"), "helm"))
 }
 
+// Promtool returns the path of promtool.
+func Promtool(tb testing.TB) string {
+	tb.Helper()
+	return onPath(tb, "promtool")
+}
+
+func onPath(tb testing.TB, name string) string {
+	tb.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		tb.Fatalf("no %s: %s", name, toolsHint)
+	}
+	return path
+}
+
 // KubeVersion returns the version of Kubernetes in the tests. It is defined only in the
 // module that builds it.
 func KubeVersion(tb testing.TB) string {

@@ -92,6 +92,7 @@ func TestInvalidValuesAreRejected(t *testing.T) {
 		{"access[0].name=on-call", "missing properties 'role', 'namespaces', 'subjects'"},
 		{"extraArgs={manager}", "at '/extraArgs/0'"},
 		{"extraEnv[0].value=x", "missing property 'name'"},
+		{"prometheusRule.disabled.WeirNonesuch=true", "at '/prometheusRule/disabled': additional properties 'WeirNonesuch' not allowed"},
 		{"service.type=ExternalName", "at '/service/type'"},
 		{`podLabels.ratelimit\.weir\.dev/decisions=no`, "podLabels: ratelimit.weir.dev/decisions is a selector label"},
 		{"resources.limit=1", "at '/resources': additional properties 'limit' not allowed"},
@@ -114,7 +115,7 @@ func TestSchemaMatchesTheValues(t *testing.T) {
 	g.Expect(yaml.Unmarshal([]byte(read(t, chart+"/values.yaml")), &values)).To(Succeed())
 	definitions := schema["definitions"].(map[string]any)
 	// Some objects are of Kubernetes types, or maps with keys that users choose.
-	theirs := regexp.MustCompile(`(resources|issuerRef|affinity|labels|annotations|Annotations|Labels|nodeSelector|global|urlFromSecret|behavior|[sS]ecurityContext)$`)
+	theirs := regexp.MustCompile(`(resources|issuerRef|affinity|labels|annotations|Annotations|Labels|nodeSelector|global|urlFromSecret|behavior|disabled|[sS]ecurityContext)$`)
 	var compare func(path string, schema, value map[string]any)
 	compare = func(path string, schema, value map[string]any) {
 		if name, found := strings.CutPrefix(text(schema["$ref"]), "#/definitions/"); found {

@@ -1,0 +1,223 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// series are the samples of one test, one each 30 s, by the name of their series.
+type series map[string]string
+
+// alertCase has samples with which an alert fires, and others with which it does not.
+type alertCase struct {
+	fires  series
+	labels string // of the alert, except its severity
+	quiet  series
+	at     string // the time of the evaluation; empty: 15m
+}
+
+const (
+	redis  = `{namespace="weir-system",pod="a",node="r:1"}`
+	policy = `{namespace="shop",policy="login"}`
+	pod    = `{namespace="weir-system",job="weir-metrics",pod="a"}`
+	other  = `{namespace="weir-system",job="weir-metrics",pod="b"}`
+)
+
+// denials are counters of denied checks and started blocks.
+func denials(samples string) series {
+	return series{`weir_decisions_total{namespace="shop",policy="login",verdict="denied",pod="a"}`: samples}
+}
+
+// roundTrips is a histogram whose observations take the time of a bucket.
+func roundTrips(name, labels, fast string) series {
+	return series{
+		name + `_bucket{` + labels + `le="0.01"}`: fast, name + `_bucket{` + labels + `le="0.05"}`: "0+10x60",
+		name + `_bucket{` + labels + `le="+Inf"}`: "0+10x60",
+	}
+}
+
+var alertCases = map[string]alertCase{
+	"WeirAbsent": {
+		fires: series{"up": "1x60"}, quiet: series{"weir_build_info": "1x60"},
+	},
+	"WeirDegraded": {
+		fires:  series{`weir_degraded_decisions_total{namespace="shop",policy="login",mode="Open",cause="timeout"}`: "0+1x60"},
+		labels: `{namespace="shop",policy="login",mode="Open",cause="timeout"}`,
+		quiet:  series{`weir_degraded_decisions_total{namespace="shop",policy="login",mode="Open",cause="timeout"}`: "7x60"},
+	},
+	"WeirRedisDown": {
+		fires: series{"weir_redis_up" + pod: "1 0x60"}, labels: pod, quiet: series{"weir_redis_up" + pod: "1x28 0x1 1x60"},
+	},
+	"WeirBreakerOpen": {
+		fires: series{"weir_store_breaker_open" + redis: "1x60"}, labels: redis,
+		quiet: series{"weir_store_breaker_open" + redis: "0x28 1 0x60"},
+	},
+	"WeirBreakerFlaps": {
+		fires: series{"weir_store_breaker_openings_total" + redis: "0+1x60"}, labels: redis,
+		quiet: series{"weir_store_breaker_openings_total" + redis: "0x20 2x60"},
+	},
+	"WeirQueueFull": {
+		fires: series{"weir_store_queue_rejections_total" + redis: "0x25 9x60"}, labels: redis,
+		quiet: series{"weir_store_queue_rejections_total" + redis: "0x5 9x60"},
+	},
+	"WeirStoreSlow": {
+		fires: roundTrips("weir_store_round_trip_duration_seconds", `node="r:1",`, "0x60"), labels: `{node="r:1"}`,
+		quiet: roundTrips("weir_store_round_trip_duration_seconds", `node="r:1",`, "0+10x60"), at: "20m",
+	},
+	"WeirNotFollowing": {
+		fires: series{"weir_registry_following" + pod: "0x60"}, labels: pod, quiet: series{"weir_registry_following" + pod: "1x28 0 1x60"},
+	},
+	"WeirLagging": {
+		fires: series{"weir_registry_lag" + pod: "3x60"}, labels: pod, quiet: series{"weir_registry_lag" + pod: "0x28 3 0x60"},
+	},
+	"WeirBadPayloads": {
+		fires: series{"weir_registry_bad_payloads_total" + pod: "0x20 1x60"}, labels: pod,
+		quiet: series{"weir_registry_bad_payloads_total" + pod: "1x60"},
+	},
+	"WeirRegistryLost": {
+		fires: series{"weir_registry_republishes_total" + pod: "1x10 2x10 3x60"}, labels: `{namespace="weir-system",job="weir-metrics"}`,
+		// One new epoch, which increase() would extrapolate, and a restart of the leader.
+		quiet: series{"weir_registry_republishes_total" + pod: "_x2 1x10 2x60", "weir_registry_republishes_total" + other: "4x10 0x60"},
+	},
+	"WeirReplicasUneven": {
+		fires:  series{"weir_registry_revision" + pod: "7x60", "weir_registry_revision" + other: "6x60"},
+		labels: `{namespace="weir-system",job="weir-metrics"}`,
+		// Replicas that are scraped before and after an edit, and a new epoch.
+		quiet: series{"weir_registry_revision" + pod: "7+1x20 1x60", "weir_registry_revision" + other: "6+1x20 1x60"},
+	},
+	"WeirSlow": {
+		fires: roundTrips("weir_decision_duration_seconds", "", "0x60"), quiet: roundTrips("weir_decision_duration_seconds", "", "0+10x60"),
+		at: "20m",
+	},
+	"WeirForwardedHeadersIgnored": {
+		fires: series{`weir_forwarded_headers_ignored_total{pod="a"}`: "0+1x60"}, labels: `{pod="a"}`,
+		quiet: series{`weir_forwarded_headers_ignored_total{pod="a"}`: "5x60"}, at: "20m",
+	},
+	"WeirFlood": {
+		fires: series{"weir_overflow_decisions_total" + policy: "0+1x60"}, labels: policy,
+		quiet: series{"weir_overflow_decisions_total" + policy: "4x60"},
+	},
+	"WeirDenialsSurge": {
+		fires: denials("0+30x120 3600+450x60"), labels: policy, quiet: denials("0+60x120 7200+120x60"), at: "72m",
+	},
+	"WeirBlocksSurge": {
+		// No block in the hour before.
+		fires: series{"weir_blocks_total" + policy: "0x120 0+3x60"}, labels: policy,
+		quiet: series{"weir_blocks_total" + policy: "0x120 0+1x60"}, at: "80m",
+	},
+	"WeirExpressionsFail": {
+		fires:  series{`weir_expression_errors_total{namespace="shop",policy="login",field="spec.matches[0].when"}`: "0+1x60"},
+		labels: `{namespace="shop",policy="login",field="spec.matches[0].when"}`,
+		quiet:  series{`weir_expression_errors_total{namespace="shop",policy="login",field="spec.matches[0].when"}`: "5x60"}, at: "25m",
+	},
+	"WeirWebhookNotAsked": {
+		fires:  series{`apiserver_admission_webhook_fail_open_count{name="ratelimitpolicies.ratelimit.weir.dev"}`: "0x20 1x60"},
+		labels: `{name="ratelimitpolicies.ratelimit.weir.dev"}`,
+		quiet:  series{`apiserver_admission_webhook_fail_open_count{name="another"}`: "0x20 1x60"},
+	},
+}
+
+// alertRules returns the rules of the PrometheusRule, by alert.
+func alertRules(t *testing.T, values ...string) map[string]map[string]any {
+	t.Helper()
+	g := NewWithT(t)
+	rule := render(t, "weir", append(values, redisURL, "prometheusRule.enabled=true")...).find(t, "PrometheusRule/weir")
+	groups, _, err := unstructured.NestedSlice(rule.Object, "spec", "groups")
+	g.Expect(err).NotTo(HaveOccurred())
+	rules := map[string]map[string]any{}
+	for _, item := range groups[0].(map[string]any)["rules"].([]any) {
+		item := item.(map[string]any)
+		rules[item["alert"].(string)] = item
+	}
+	return rules
+}
+
+// writeYAML writes a value to a file.
+func writeYAML(t *testing.T, path string, value any) {
+	t.Helper()
+	out, err := yaml.Marshal(value)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	write(t, path, string(out))
+}
+
+func promtool(t *testing.T, args ...string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), testenv.Promtool(t), args...).CombinedOutput()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(out))
+}
+
+// Each alert fires for one set of samples and not for another.
+func TestAlertsFire(t *testing.T) {
+	g := NewWithT(t)
+	rules := alertRules(t)
+	g.Expect(slices.Collect(maps.Keys(alertCases))).To(ConsistOf(slices.Collect(maps.Keys(rules))))
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	all := slices.Collect(maps.Values(rules))
+	write := func() {
+		writeYAML(t, file, map[string]any{"groups": []any{map[string]any{"name": "weir", "rules": all}}})
+	}
+	write()
+	promtool(t, "check", "rules", file)
+	// A test would have to repeat the annotations; check has parsed their templates.
+	for _, rule := range all {
+		delete(rule, "annotations")
+	}
+	write()
+
+	var tests []any
+	for name, tc := range alertCases {
+		labels := map[string]string{"severity": rules[name]["labels"].(map[string]any)["severity"].(string)}
+		for pair := range strings.SplitSeq(strings.Trim(tc.labels, "{}"), ",") {
+			if key, value, found := strings.Cut(pair, "="); found {
+				labels[key] = strings.Trim(value, `"`)
+			}
+		}
+		tests = append(tests,
+			alertTest(name+" fires", name, tc.at, tc.fires, []any{map[string]any{"exp_labels": labels}}),
+			alertTest(name+" is quiet", name, tc.at, tc.quiet, []any{}))
+	}
+	cases := filepath.Join(t.TempDir(), "tests.yaml")
+	writeYAML(t, cases, map[string]any{"rule_files": []string{file}, "evaluation_interval": "30s", "tests": tests})
+	promtool(t, "test", "rules", cases)
+}
+
+// alertTest returns a test of promtool.
+func alertTest(name, alert, at string, samples series, want []any) map[string]any {
+	if at == "" {
+		at = "15m"
+	}
+	var input []any
+	for name, values := range samples {
+		input = append(input, map[string]string{"series": name, "values": values})
+	}
+	return map[string]any{
+		"name": name, "interval": "30s", "input_series": input,
+		"alert_rule_test": []any{map[string]any{"eval_time": at, "alertname": alert, "exp_alerts": want}},
+	}
+}
+
+// Each alert can be disabled.
+func TestAlertsCanBeDisabled(t *testing.T) {
+	for name := range alertRules(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			got := alertRules(t, "prometheusRule.disabled."+name+"=true")
+			g.Expect(got).To(HaveLen(len(alertCases) - 1))
+			g.Expect(got).NotTo(HaveKey(name))
+		})
+	}
+}
