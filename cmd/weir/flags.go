@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
+	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
@@ -40,6 +41,7 @@ type decisionFlags struct {
 	trustedProxies []string
 	principal      string
 	legacyHeaders  bool
+	metricsDetail  string
 	adminTokenFile string
 	logLevel       string
 	tls            tlsFlags
@@ -85,6 +87,8 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.principal, "principal-header", "",
 		"header in which trusted proxies pass the authenticated user (default: none)")
 	flags.BoolVar(&f.legacyHeaders, "legacy-headers", false, "also set the response headers X-RateLimit-Limit, -Remaining and -Reset")
+	flags.StringVar(&f.metricsDetail, "metrics-detail", string(engine.DetailPolicy),
+		"detail of the metrics of decisions: Policy (labels policy and limit) or Namespace (both are empty)")
 	flags.StringVar(&f.adminTokenFile, "admin-token-file", "",
 		"file with the token that authorizes reading and changing the state of keys (default: weir manager asks the API server, weir standalone rejects these calls)")
 	flags.StringVar(&f.logLevel, "log-level", "info", "lowest level to log: debug, info, warn or error")
@@ -137,6 +141,9 @@ func (f *decisionFlags) validate() error {
 	}
 	if strings.ContainsFunc(f.principal, isInvalidHeaderChar) {
 		errs = append(errs, fmt.Errorf("--principal-header %q: must be a header name", f.principal))
+	}
+	if d := engine.Detail(f.metricsDetail); d != engine.DetailPolicy && d != engine.DetailNamespace {
+		errs = append(errs, fmt.Errorf("--metrics-detail %q: must be Policy or Namespace", f.metricsDetail))
 	}
 	errs = append(errs, f.tls.validate())
 	return errors.Join(errs...)
@@ -205,6 +212,8 @@ func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.O
 		DrainDelay:   f.drainDelay,
 		Logger:       logger,
 		Registry:     registry,
+
+		MetricsDetail: engine.Detail(f.metricsDetail),
 	}
 	if spans != nil {
 		options.Tracer, options.Propagator = spans.Provider, spans.Propagator

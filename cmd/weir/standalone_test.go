@@ -238,6 +238,7 @@ func TestStandaloneRejectsInvalidFlags(t *testing.T) {
 		"no token file":    {[]string{"--policies", ".", "--admin-token-file", "/no/token"}, "--admin-token-file: open /no/token"},
 		"an empty token":   {[]string{"--policies", ".", "--admin-token-file", os.DevNull}, "--admin-token-file: /dev/null contains no token"},
 		"a level":          {[]string{"--policies", ".", "--log-level", "loud"}, "--log-level"},
+		"a detail":         {[]string{"--policies", ".", "--metrics-detail", "Key"}, "--metrics-detail \"Key\": must be Policy or Namespace"},
 		"a taken address":  {[]string{"--policies", "../../config/samples", "--http-address", "256.0.0.1:1", "--grpc-address", "", "--metrics-address", ""}, "http: listen tcp"},
 		"an unknown flag":  {[]string{"--polices", "."}, "unknown flag: --polices"},
 		"an empty folder?": {[]string{"--policies", "../../docs/nowhere"}, "no such file or directory"},

@@ -22,7 +22,7 @@ const root = "../.."
 // The images of the tests. On a cluster with other nodes than this machine they must be
 // available under the names in WEIR_IMAGE, WEIR_NEXT_IMAGE and WEIR_CLIENT_IMAGE.
 var (
-	weirImage   = environment("WEIR_IMAGE", "localhost/weir:e2e")
+	weirImage = environment("WEIR_IMAGE", "localhost/weir:e2e")
 	// nextImage is the program with the next version of the registry.
 	nextImage   = environment("WEIR_NEXT_IMAGE", "localhost/weir:e2e-next")
 	clientImage = environment("WEIR_CLIENT_IMAGE", "localhost/weir-client:e2e")

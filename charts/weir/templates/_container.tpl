@@ -67,6 +67,9 @@
 {{- if $values.legacyHeaders }}
 - --legacy-headers
 {{- end }}
+{{- if ne $values.metricsDetail "Policy" }}
+- --metrics-detail={{ $values.metricsDetail }}
+{{- end }}
 {{- end }}
 {{- if .controllers }}
 - --tenancy={{ $values.tenancy }}

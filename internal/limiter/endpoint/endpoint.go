@@ -76,6 +76,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Registry registers the metrics of decisions. Required.
 	Registry *prometheus.Registry
+	// MetricsDetail is the detail of the metrics of decisions; "" is engine.DetailPolicy.
+	MetricsDetail engine.Detail
 	// Metrics are the metrics to serve; nil is Registry.
 	Metrics prometheus.Gatherer
 	// Healthy returns why /healthz should fail, or nil. A nil function is always healthy.
@@ -121,6 +123,8 @@ func New(o Options) *Endpoint {
 		Registerer: o.Registry,
 		Logger:     o.Logger,
 		Tracer:     e.tracer(),
+
+		MetricsDetail: o.MetricsDetail,
 	})
 	var httpTLS, grpcTLS *tls.Config
 	if o.TLS != nil {

@@ -20,7 +20,7 @@
 //	judge.go            from the reply of the store to a decision
 //	local.go            decisions in this process while the store does not answer
 //	descriptorstate.go  the outcome of each descriptor, for Envoy
-//	metrics.go, log.go, trace.go
+//	metrics.go, detail.go, log.go, trace.go
 //	                    how decisions are counted, logged and traced
 //	state.go            inspect, reset, block and unblock one key
 //

@@ -54,6 +54,8 @@ type Options struct {
 	MemoryLow func() bool
 	// Registerer receives the metrics of decisions. Required.
 	Registerer prometheus.Registerer
+	// MetricsDetail is the detail of those metrics; "" is DetailPolicy.
+	MetricsDetail Detail
 	// Logger receives degraded decisions, at most one a second, and at level Debug every
 	// decision. Required.
 	Logger *slog.Logger
@@ -100,7 +102,7 @@ func New(o Options) *Engine {
 		local:     o.Local,
 		shares:    o.Replicas,
 		draw:      o.Draw,
-		metrics:   newMetrics(o.Registerer),
+		metrics:   newMetrics(o.Registerer, o.MetricsDetail),
 		log:       newDecisionLog(o.Logger),
 		tracer:    o.Tracer,
 		floods:    o.Floods,

@@ -29,6 +29,7 @@ const (
 
 // metrics holds the metrics of decisions. docs/metrics.md describes them.
 type metrics struct {
+	detail    Detail
 	decisions *prometheus.CounterVec
 	blocks    *prometheus.CounterVec
 	degraded  *prometheus.CounterVec
@@ -40,8 +41,9 @@ type metrics struct {
 	duration  prometheus.Histogram
 }
 
-func newMetrics(r prometheus.Registerer) *metrics {
+func newMetrics(r prometheus.Registerer, detail Detail) *metrics {
 	m := &metrics{
+		detail: detail,
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decisions_total",
 			Help: "Decisions, counted once per policy and key. limit is the limit that denied, else empty.",
@@ -87,18 +89,23 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-// forget deletes the series of policies that the next view no longer has.
+// forget deletes the series of owners that the next view no longer has.
 func (m *metrics) forget(previous viewMetrics, next *view) {
-	for p, series := range previous {
-		if next.snapshot.Lookup(p.id) == nil {
-			series.drop(m, p.plan)
+	kept := make(map[seriesOwner]bool, len(next.policies))
+	for _, p := range next.policies {
+		kept[m.detail.owner(p.plan)] = true
+	}
+	for _, series := range previous {
+		if !kept[series.owner] {
+			series.drop(m)
 		}
 	}
 }
 
-// policyMetrics holds the series of one policy. Each series is created when it is first
-// counted.
+// policyMetrics holds the series of one policy, or of all policies of a Namespace. Each
+// series is created when it is first counted.
 type policyMetrics struct {
+	owner                                 seriesOwner
 	decisions, blocks, failures, degraded *prometheus.CounterVec
 	ignored, cached, newKeys, overflow    *prometheus.CounterVec
 
@@ -116,25 +123,28 @@ type seriesKey struct {
 // viewMetrics holds the series of the policies of one view.
 type viewMetrics map[*policy]*policyMetrics
 
-// forView returns the series of the policies of the view. Policies with the same ID in the
-// previous view keep theirs.
+// forView returns the series of the policies of the view. Owners that the previous view had
+// keep theirs.
 func (m *metrics) forView(v *view, previous viewMetrics) viewMetrics {
-	byID := make(map[string]*policyMetrics, len(previous))
-	for p, series := range previous {
-		byID[p.id] = series
+	byOwner := make(map[seriesOwner]*policyMetrics, len(previous))
+	for _, series := range previous {
+		byOwner[series.owner] = series
 	}
 	series := make(viewMetrics, len(v.policies))
 	for _, p := range v.policies {
-		if series[p] = byID[p.id]; series[p] == nil {
-			series[p] = m.policy(p.plan)
+		owner := m.detail.owner(p.plan)
+		if byOwner[owner] == nil {
+			byOwner[owner] = m.policy(owner)
 		}
+		series[p] = byOwner[owner]
 	}
 	return series
 }
 
-func (m *metrics) policy(p *plan.Plan) *policyMetrics {
-	labels := prometheus.Labels{"namespace": p.Namespace, "policy": p.Name}
+func (m *metrics) policy(owner seriesOwner) *policyMetrics {
+	labels := owner.labels()
 	pm := &policyMetrics{
+		owner:     owner,
 		decisions: m.decisions.MustCurryWith(labels),
 		blocks:    m.blocks.MustCurryWith(labels),
 		failures:  m.failures.MustCurryWith(labels),
@@ -151,6 +161,9 @@ func (m *metrics) policy(p *plan.Plan) *policyMetrics {
 // add adds one to the series. After drop, it counts nothing: a decision that began before may
 // end after it.
 func (pm *policyMetrics) add(vector *prometheus.CounterVec, labels ...string) {
+	if pm.owner.policy == "" && len(labels) > 0 && vector != pm.degraded {
+		labels[0] = "" // the limit or the field
+	}
 	key := seriesKey{vector: vector}
 	copy(key.labels[:], labels)
 	if counter, ok := (*pm.created.Load())[key]; ok {
@@ -169,12 +182,12 @@ func (pm *policyMetrics) add(vector *prometheus.CounterVec, labels ...string) {
 	pm.created.Store(&created)
 }
 
-// drop deletes the series of the plan.
-func (pm *policyMetrics) drop(m *metrics, p *plan.Plan) {
+// drop deletes the series.
+func (pm *policyMetrics) drop(m *metrics) {
 	pm.mu.Lock()
 	defer pm.mu.Unlock()
 	pm.dropped = true
-	labels := prometheus.Labels{"namespace": p.Namespace, "policy": p.Name}
+	labels := pm.owner.labels()
 	for _, vector := range []*prometheus.CounterVec{
 		m.decisions, m.blocks, m.failures, m.degraded, m.ignored, m.cached, m.newKeys, m.overflow,
 	} {

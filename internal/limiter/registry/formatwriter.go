@@ -227,6 +227,7 @@ func (f *formatWriter) publish(ctx context.Context, w *write) error {
 		return fmt.Errorf("write %d plans: %w", len(w.changes), err)
 	}
 	timer.ObserveDuration()
+	f.metrics.published.SetToCurrentTime()
 	f.commit(w)
 	return nil
 }

@@ -98,6 +98,7 @@ func (w *Writer) open() error {
 
 // shut makes Set and Delete fail, and ends the calls that wait.
 func (w *Writer) shut(err error) {
+	w.metrics.leading.Set(0)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stopped = ErrNotLeading
@@ -288,6 +289,8 @@ func (l *leaderLoop) claimTerm(ctx context.Context, h *header, alive []report) e
 		return errConflict
 	}
 	l.term, *h = taken.term, taken
+	l.metrics.leading.Set(1)
+	l.metrics.term.Set(float64(l.term))
 	l.logger.Info("Took a term in the registry", "term", l.term, "epoch", h.epoch, "revision", h.revision)
 	return nil
 }

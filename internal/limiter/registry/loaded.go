@@ -21,7 +21,8 @@ type loaded struct {
 
 // item is one field of the registry.
 type item struct {
-	sum uint64
+	sum  uint64
+	size int // bytes of the encoding
 	// plan is the last plan that could be decoded, or nil.
 	plan *plan.Plan
 	bad  bool
@@ -97,7 +98,7 @@ func (l *loaded) next(now *header, encoded map[string]string, all bool) (*loaded
 			if it, err = decodeItem(id, data, it.plan); err != nil {
 				bad = append(bad, err)
 			}
-			it.sum = sum
+			it.sum, it.size = sum, len(data)
 		}
 		next.items[id] = it
 		next.sum += sum
@@ -144,4 +145,12 @@ func (l *loaded) skipped() (int, []string) {
 	}
 	slices.Sort(ids)
 	return len(ids), ids[:min(len(ids), namedSkips)]
+}
+
+// size returns the bytes of the encoded plans.
+func (l *loaded) size() (bytes int) {
+	for _, it := range l.items {
+		bytes += it.size
+	}
+	return bytes
 }

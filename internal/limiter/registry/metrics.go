@@ -13,10 +13,25 @@ type writerMetrics struct {
 	republishes prometheus.Counter
 	orphans     prometheus.Counter
 	duration    prometheus.Histogram
+	leading     prometheus.Gauge
+	term        prometheus.Gauge
+	published   prometheus.Gauge
 }
 
 func newWriterMetrics(r prometheus.Registerer) *writerMetrics {
 	m := &writerMetrics{
+		leading: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_leader",
+			Help: "1 while this process holds the term of leadership in the registry, else 0.",
+		}),
+		term: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_registry_term",
+			Help: "Last term of leadership of this process.",
+		}),
+		published: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_registry_published_timestamp_seconds",
+			Help: "When this leader last wrote to the registry, in Unix time.",
+		}),
 		republishes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_registry_republishes_total",
 			Help: "Epochs begun, each with all plans published again: at the first start, after the registry was lost or restored, or because a replica rejected it.",
@@ -32,7 +47,7 @@ func newWriterMetrics(r prometheus.Registerer) *writerMetrics {
 		}),
 	}
 	if r != nil {
-		r.MustRegister(m.republishes, m.orphans, m.duration)
+		r.MustRegister(m.republishes, m.orphans, m.duration, m.leading, m.term, m.published)
 	}
 	return m
 }
@@ -43,6 +58,7 @@ type watcherMetrics struct {
 	lag       prometheus.Gauge
 	following prometheus.Gauge
 	replicas  prometheus.Gauge
+	size      prometheus.Gauge
 	bad       prometheus.Counter
 	apply     prometheus.Histogram
 }
@@ -56,6 +72,10 @@ func newWatcherMetrics(r prometheus.Registerer) *watcherMetrics {
 		lag:       gauge("lag", "Revisions by which this replica lags behind the registry."),
 		following: gauge("following", "1 while this replica follows the registry, else 0."),
 		replicas:  gauge("replicas", "Live replicas, as of the last heartbeat of this one."),
+		size: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_snapshot_bytes",
+			Help: "Size of the encoded plans that this replica has loaded.",
+		}),
 		bad: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_registry_bad_payloads_total",
 			Help: "Plans in the registry that could not be decoded and were skipped.",
@@ -67,7 +87,7 @@ func newWatcherMetrics(r prometheus.Registerer) *watcherMetrics {
 		}),
 	}
 	if r != nil {
-		r.MustRegister(m.revision, m.lag, m.following, m.replicas, m.bad, m.apply)
+		r.MustRegister(m.revision, m.lag, m.following, m.replicas, m.size, m.bad, m.apply)
 	}
 	return m
 }

@@ -268,6 +268,7 @@ func (w *Watcher) use(next *loaded, h *header, applyTimer *prometheus.Timer) {
 	w.skips, w.skipped = next.skipped()
 	w.applySnapshot(next.snapshot())
 	w.metrics.revision.Set(float64(next.revision))
+	w.metrics.size.Set(float64(next.size()))
 	w.metrics.lag.Set(0)
 	if !first {
 		// Server time from publication to the read, plus local time since then.

@@ -281,3 +281,22 @@ func TestKeysShareOneSlot(t *testing.T) {
 	g.Expect(slices.Contains(s.keys, s.channel())).To(BeTrue())
 	g.Expect(s.client.Close()).To(Succeed())
 }
+
+func TestMetricsOfLeaderAndReplica(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadSynced(makePlan("login", 5), makePlan("search", 5))
+	r := c.watch("a")
+	c.Eventually(r.plans).Should(Equal(2))
+	size := len(encoded(c, makePlan("login", 5)).forms[0].data) + len(encoded(c, makePlan("search", 5)).forms[0].data)
+	c.Expect(testutil.ToFloat64(r.metrics.size)).To(BeEquivalentTo(size))
+	c.Expect(l.Delete(t.Context(), "shop/search")).To(Succeed())
+	c.Eventually(func() float64 { return testutil.ToFloat64(r.metrics.size) }).Should(BeNumerically("<", size))
+
+	c.Expect(testutil.ToFloat64(l.metrics.leading)).To(BeEquivalentTo(1))
+	c.Expect(testutil.ToFloat64(l.metrics.term)).To(BeEquivalentTo(c.header().term))
+	c.Expect(testutil.ToFloat64(l.metrics.published)).To(BeNumerically("~", float64(time.Now().Unix()), 60))
+	l.stop()
+	<-l.done
+	c.Expect(testutil.ToFloat64(l.metrics.leading)).To(BeZero())
+}
