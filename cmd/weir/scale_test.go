@@ -4,19 +4,23 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -29,7 +33,8 @@ const replicasAtScale = 3
 // BenchmarkScale starts three processes on an API server with many policies and an empty
 // Redis. It reports
 //   - the time until all processes enforce all policies,
-//   - the time until every policy has the condition Enforced,
+//   - the time until every policy is Ready,
+//   - the reconciles and status patches that this took, per policy,
 //   - the peak memory of the largest process,
 //   - the time of an edit from the response of the API server until all enforce it.
 func BenchmarkScale(b *testing.B) {
@@ -67,17 +72,25 @@ func (c *cluster) fill(policies int) {
 func (c *cluster) measure(b *testing.B, policies int) {
 	b.Helper()
 	g := NewWithT(b)
+	patches := c.statusPatches(g)
 	start := time.Now()
-	all := make([]*process, replicasAtScale)
+	all, metrics := make([]*process, replicasAtScale), make([]string, replicasAtScale)
 	for i := range all {
-		all[i] = c.manager()
+		metrics[i] = "http://" + testenv.FreeAddr(b) + "/metrics"
+		all[i] = c.manager("--metrics-address", strings.TrimSuffix(strings.TrimPrefix(metrics[i], "http://"), "/metrics"))
 	}
 	for _, p := range all {
 		g.Eventually(p.policies, "120s", "20ms").Should(Equal(policies))
 	}
 	b.ReportMetric(time.Since(start).Seconds(), "s-to-enforced")
-	g.Eventually(c.unready, "120s", "100ms").Should(BeZero())
-	b.ReportMetric(time.Since(start).Seconds(), "s-to-status")
+	c.awaitReady(b, policies)
+	b.ReportMetric(time.Since(start).Seconds(), "s-to-ready")
+	b.ReportMetric((c.statusPatches(g)-patches)/float64(policies), "patches/policy")
+	reconciles := 0.0
+	for _, url := range metrics {
+		reconciles += sumOf(g, http.DefaultClient, url, `^controller_runtime_reconcile_total{controller="ratelimitpolicy"`)
+	}
+	b.ReportMetric(reconciles/float64(policies), "reconciles/policy")
 
 	took := c.timeEdits(b, all, 200)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
@@ -90,6 +103,63 @@ func (c *cluster) measure(b *testing.B, policies int) {
 	for _, p := range all {
 		g.Expect(p.cmd.Process.Kill()).To(Succeed())
 	}
+}
+
+// statusPatches returns how many status patches the API server has served.
+func (c *cluster) statusPatches(g *WithT) float64 {
+	client, err := rest.HTTPClientFor(c.api.Config)
+	g.Expect(err).NotTo(HaveOccurred())
+	return sumOf(g, client, strings.TrimSuffix(c.api.Config.Host, "/")+"/metrics",
+		`^apiserver_request_total{.*resource="ratelimitpolicies".*subresource="status".*verb="PATCH"`)
+}
+
+// sumOf returns the sum of the series that match the pattern.
+func sumOf(g *WithT, client *http.Client, url, pattern string) (sum float64) {
+	response, err := client.Get(url)
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { g.Expect(response.Body.Close()).To(Succeed()) }()
+	g.Expect(response.StatusCode).To(Equal(http.StatusOK))
+	body, err := io.ReadAll(response.Body)
+	g.Expect(err).NotTo(HaveOccurred())
+	series := regexp.MustCompile(pattern)
+	for line := range strings.Lines(string(body)) {
+		if fields := strings.Fields(line); series.MatchString(line) {
+			value, err := strconv.ParseFloat(fields[len(fields)-1], 64)
+			g.Expect(err).NotTo(HaveOccurred())
+			sum += value
+		}
+	}
+	return sum
+}
+
+// awaitReady returns when every policy has the condition Ready. It watches the policies, because
+// listing thousands again and again would slow down what it measures.
+func (c *cluster) awaitReady(b *testing.B, policies int) {
+	b.Helper()
+	ctx, stop := context.WithTimeout(b.Context(), 10*time.Minute)
+	defer stop()
+	watcher, err := client.NewWithWatch(c.api.Config, client.Options{Scheme: c.client.Scheme()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	stream, err := watcher.Watch(ctx, &v1alpha1.RateLimitPolicyList{}, client.InNamespace("shop"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer stream.Stop()
+	ready := map[string]bool{}
+	for event := range stream.ResultChan() {
+		if policy, ok := event.Object.(*v1alpha1.RateLimitPolicy); ok {
+			ready[policy.Name] = apimeta.IsStatusConditionTrue(policy.Status.Conditions, v1alpha1.ConditionReady)
+			if !ready[policy.Name] {
+				delete(ready, policy.Name)
+			}
+		}
+		if len(ready) == policies {
+			return
+		}
+	}
+	b.Fatalf("only %d of %d policies are ready", len(ready), policies)
 }
 
 // timeEdits returns the sorted times that edits took to reach all processes.
@@ -126,21 +196,6 @@ func (p *process) policies() int {
 		return 0
 	}
 	return len(list.Policies)
-}
-
-// unready returns the number of policies without the condition Enforced.
-func (c *cluster) unready() int {
-	list := &v1alpha1.RateLimitPolicyList{}
-	if err := c.client.List(c.tb.Context(), list, client.InNamespace("shop")); err != nil {
-		return -1
-	}
-	n := 0
-	for i := range list.Items {
-		if !apimeta.IsStatusConditionTrue(list.Items[i].Status.Conditions, v1alpha1.ConditionReady) {
-			n++
-		}
-	}
-	return n
 }
 
 // largestMemory returns the peak memory of the process in bytes.

@@ -1,0 +1,82 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// compilation is the result of compiling a policy: a plan, or problems.
+type compilation struct {
+	uid         types.UID
+	generation  int64
+	requestedAt string
+	granted     compile.Grant
+
+	plan     *plan.Plan
+	problems field.ErrorList
+}
+
+// covers reports whether compiling the policy again would have the same result. A requested
+// pass compiles again nevertheless.
+func (c *compilation) covers(policy *v1alpha1.RateLimitPolicy, granted compile.Grant) bool {
+	return c.uid == policy.UID && c.generation == policy.Generation && c.requestedAt == requestedAt(policy) &&
+		c.granted.Equal(granted)
+}
+
+// compilations holds the last compilation of each policy.
+type compilations struct {
+	mu   sync.Mutex
+	last map[types.NamespacedName]*compilation
+}
+
+// of compiles the policy, unless the last compilation covers it.
+func (c *compilations) of(policy *v1alpha1.RateLimitPolicy, granted compile.Grant) *compilation {
+	name := client.ObjectKeyFromObject(policy)
+	c.mu.Lock()
+	last := c.last[name]
+	c.mu.Unlock()
+	if last != nil && last.covers(policy, granted) {
+		return last
+	}
+	next := &compilation{
+		uid: policy.UID, generation: policy.Generation, requestedAt: requestedAt(policy), granted: granted,
+	}
+	next.plan, next.problems = compile.Compile(policy, granted)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last == nil {
+		c.last = map[types.NamespacedName]*compilation{}
+	}
+	c.last[name] = next
+	return next
+}
+
+func (c *compilations) forget(name types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.last, name)
+}
+
+// retain forgets all policies but these.
+func (c *compilations) retain(policies []reconcile.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	retained := make(map[types.NamespacedName]*compilation, len(policies))
+	for _, policy := range policies {
+		if last := c.last[policy.NamespacedName]; last != nil {
+			retained[policy.NamespacedName] = last
+		}
+	}
+	c.last = retained
+}

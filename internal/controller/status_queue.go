@@ -1,0 +1,275 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+const (
+	// settleTime is how long the status of a new generation waits for its final state. Most
+	// plans reach every replica earlier, so that one write reports everything.
+	settleTime = 300 * time.Millisecond
+
+	// maxInitialHold bounds how long a lost registry that waits for the initial pass keeps
+	// statuses from reporting Publishing.
+	maxInitialHold = 10 * time.Second
+)
+
+// statusQueue holds the newest facts of every policy, and queues the statuses that are to be
+// written. A status is due
+//   - when the facts have settled,
+//   - settleTime after they became unsettled, if their generation is not reported yet,
+//   - otherwise when they have been unsettled for outageDelay without a break.
+//
+// Edited policies come before the others.
+type statusQueue struct {
+	publisher   Publisher
+	outageDelay time.Duration
+	now         func() time.Time
+	queue       priorityqueue.PriorityQueue[types.NamespacedName]
+
+	mu        sync.Mutex
+	term      term
+	holdUntil time.Time // zero after the initial pass
+	records   map[types.NamespacedName]*statusRecord
+}
+
+// statusRecord is what the queue knows of one policy in one term.
+type statusRecord struct {
+	facts
+	id       string
+	isEdited bool
+	phase    phase
+
+	unsettledSince time.Time // when the facts were last settled; zero while they are
+	phaseSince     time.Time
+	// reported is what the status is known to report, reportedPhase the phase that was last
+	// written since the facts are unsettled.
+	reported      reported
+	reportedPhase phase
+
+	announced eventContent // the last event of this generation
+	// outdated is a version of the policy that the API server has replaced. While the cache
+	// holds it, a write would fail.
+	outdated string
+}
+
+func newStatusQueue(p Publisher, outageDelay time.Duration) *statusQueue {
+	return &statusQueue{
+		publisher: p, outageDelay: outageDelay, now: time.Now, //nolint:forbidigo // the age of facts
+		queue: priorityqueue.New("ratelimitpolicy_status", func(o *priorityqueue.Opts[types.NamespacedName]) {
+			o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](minRetryDelay, maxRetryDelay)
+		}),
+		records: map[types.NamespacedName]*statusRecord{},
+	}
+}
+
+// beginTerm forgets the facts of earlier terms.
+func (q *statusQueue) beginTerm(t term) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.enter(t)
+}
+
+// enter makes t the term of the queue, unless a later one is. It returns false if t has ended.
+// The caller holds the lock.
+func (q *statusQueue) enter(t term) bool {
+	if t.ended() || t.number < q.term.number {
+		return false
+	}
+	if t.number > q.term.number {
+		q.term, q.holdUntil = t, q.now().Add(maxInitialHold)
+		clear(q.records)
+	}
+	return true
+}
+
+// endInitialPass reports that the publisher knows every policy, so that it writes them.
+func (q *statusQueue) endInitialPass(t term) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.enter(t) {
+		return
+	}
+	q.holdUntil = time.Time{}
+	for name, s := range q.records {
+		if s.phase == publishing {
+			s.unsettledSince = q.now()
+			q.schedule(name, s)
+		}
+	}
+}
+
+// observe records the facts of a policy that was handed to the publisher in that term.
+func (q *statusQueue) observe(t term, policy *v1alpha1.RateLimitPolicy, problems field.ErrorList, isEdited bool) {
+	name := client.ObjectKeyFromObject(policy)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.enter(t) {
+		return
+	}
+	s := q.records[name]
+	if s == nil || s.uid != policy.UID {
+		s = &statusRecord{id: name.String()}
+		q.records[name] = s
+	}
+	if s.generation != policy.Generation {
+		s.announced = announcedBy(policy, isEdited)
+	}
+	s.facts = facts{
+		uid: policy.UID, generation: policy.Generation, requestedAt: requestedAt(policy), problems: problems, rollout: s.rollout,
+	}
+	// The cache may be behind the last write.
+	if was := reportedBy(policy); s.reported == (reported{}) || was == s.key() {
+		s.reported = was
+	}
+	s.isEdited = s.isEdited || isEdited
+	s.look(q.publisher.Rollout(s.id), q.now())
+	q.schedule(name, s)
+}
+
+// refresh reads every Rollout again and queues the statuses that it changes. It returns the
+// policies without an accepted plan whose last plan has changed: whether they may keep it must
+// be judged again.
+func (q *statusQueue) refresh() (judge []reconcile.Request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.term.number == 0 || q.term.ended() {
+		return nil
+	}
+	for name, s := range q.records {
+		rollout := q.publisher.Rollout(s.id)
+		if rollout == s.rollout {
+			continue
+		}
+		if len(s.problems) > 0 && rollout.Plan != s.rollout.Plan {
+			judge = append(judge, reconcile.Request{NamespacedName: name})
+		}
+		s.look(rollout, q.now())
+		q.schedule(name, s)
+	}
+	return judge
+}
+
+// take returns the newest facts of a status that is due in the running term, with that term.
+func (q *statusQueue) take(name types.NamespacedName) (statusRecord, term, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.records[name]
+	if s == nil || q.term.ended() {
+		return statusRecord{}, term{}, false
+	}
+	s.look(q.publisher.Rollout(s.id), q.now())
+	if q.due(s).After(q.now()) {
+		q.schedule(name, s)
+		return statusRecord{}, term{}, false
+	}
+	return *s, q.term, true
+}
+
+// wrote records that the status reports the facts of s, and that a version of the policy is
+// outdated by that; "" for none.
+func (q *statusQueue) wrote(name types.NamespacedName, s *statusRecord, outdated string) {
+	q.queue.Forget(name)
+	q.update(name, s.uid, func(current *statusRecord) {
+		current.reported, current.outdated = s.key(), outdated
+		if current.generation == s.generation {
+			current.announced = s.announced
+		}
+		if current.unsettledSince.Equal(s.unsettledSince) {
+			current.reportedPhase = s.phase
+		}
+		if current.key() == s.key() {
+			current.isEdited = false
+		}
+	})
+}
+
+// outdate records a version of the policy that the API server has replaced.
+func (q *statusQueue) outdate(name types.NamespacedName, s *statusRecord, version string) {
+	q.update(name, s.uid, func(current *statusRecord) { current.outdated = version })
+}
+
+func (q *statusQueue) update(name types.NamespacedName, uid types.UID, change func(*statusRecord)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if current := q.records[name]; current != nil && current.uid == uid {
+		change(current)
+	}
+}
+
+// forget drops the facts of a policy.
+func (q *statusQueue) forget(name types.NamespacedName) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.records, name)
+	q.queue.Forget(name)
+}
+
+// retry queues the status again, later after each failure.
+func (q *statusQueue) retry(name types.NamespacedName, isEdited bool) {
+	q.queue.AddWithOpts(priorityqueue.AddOpts{RateLimited: true, Priority: priorityOf(isEdited)}, name)
+}
+
+// schedule queues the status for the time when it is due. The caller holds the lock.
+func (q *statusQueue) schedule(name types.NamespacedName, s *statusRecord) {
+	q.queue.AddWithOpts(priorityqueue.AddOpts{
+		After: max(0, q.due(s).Sub(q.now())), Priority: priorityOf(s.isEdited),
+	}, name)
+}
+
+func priorityOf(isEdited bool) *int {
+	if isEdited {
+		return new(0)
+	}
+	return new(handler.LowPriority)
+}
+
+// due returns when the status is to be written. The caller holds the lock.
+func (q *statusQueue) due(s *statusRecord) time.Time {
+	var at time.Time
+	switch {
+	case s.phase == settled:
+		return at
+	case s.reported != s.key():
+		at = s.unsettledSince.Add(settleTime)
+	case s.reportedPhase != settled:
+		at = s.phaseSince.Add(q.outageDelay)
+	default:
+		at = s.unsettledSince.Add(q.outageDelay)
+	}
+	if s.phase == publishing && at.Before(q.holdUntil) {
+		return q.holdUntil
+	}
+	return at
+}
+
+// look records the newest Rollout and what follows from it.
+func (s *statusRecord) look(rollout plan.Rollout, now time.Time) {
+	s.rollout = rollout
+	before := s.phase
+	s.phase = s.facts.phase()
+	switch {
+	case s.phase == before:
+		return
+	case s.phase == settled:
+		s.unsettledSince, s.reportedPhase = time.Time{}, settled
+	case before == settled:
+		s.unsettledSince = now
+	}
+	s.phaseSince = now
+}

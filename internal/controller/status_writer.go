@@ -1,0 +1,133 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+const (
+	// statusWriters is the number of concurrent writes: few enough to leave the API server
+	// and the CPU to others when thousands of policies change together.
+	statusWriters = 8
+
+	// statusTimeout bounds one write.
+	statusTimeout = 10 * time.Second
+)
+
+// errCacheBehind means that the cache does not hold the version yet that the next write has
+// to name.
+var errCacheBehind = errors.New("the cache is behind the API server")
+
+// writeStatuses writes the statuses that are due until ctx ends.
+func (r *Reconciler) writeStatuses(ctx context.Context) error {
+	defer context.AfterFunc(ctx, r.statuses.queue.ShutDown)()
+	var writers sync.WaitGroup
+	for range statusWriters {
+		writers.Go(func() {
+			for r.writeNextStatus(ctx) {
+			}
+		})
+	}
+	writers.Wait()
+	return nil
+}
+
+// writeNextStatus waits for the next status and writes it. It returns false after a shutdown.
+func (r *Reconciler) writeNextStatus(ctx context.Context) bool {
+	name, shutdown := r.statuses.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer r.statuses.queue.Done(name)
+	s, t, due := r.statuses.take(name)
+	if !due {
+		return true
+	}
+	ctx, release := t.bind(ctx)
+	defer release()
+	err := r.writeStatus(ctx, name, &s)
+	switch {
+	case err == nil || t.ended():
+		return true
+	case apierrors.IsConflict(err), errors.Is(err, errCacheBehind):
+	case ctx.Err() == nil:
+		log.FromContext(ctx).Error(err, "Failed to write a status", "policy", name)
+	}
+	r.statuses.retry(name, s.isEdited)
+	return true
+}
+
+// writeStatus writes the status that follows from the facts, unless the policy has it, then
+// records an event. It does nothing for a policy that has changed since: a reconcile follows.
+func (r *Reconciler) writeStatus(ctx context.Context, name types.NamespacedName, s *statusRecord) error {
+	policy := &v1alpha1.RateLimitPolicy{}
+	if err := r.client.Get(ctx, name, policy, client.UnsafeDisableDeepCopy); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	switch {
+	case policy.UID != s.uid || policy.Generation != s.generation:
+		return nil
+	case policy.ResourceVersion == s.outdated:
+		return errCacheBehind
+	}
+	status := s.status(policy)
+	if equality.Semantic.DeepEqual(policy.Status, status) {
+		r.statuses.wrote(name, s, "")
+		return nil
+	}
+	version, err := r.patchStatus(ctx, policy, &status)
+	if apierrors.IsConflict(err) {
+		r.statuses.outdate(name, s, policy.ResourceVersion)
+	}
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.recordEvent(policy, &status, s)
+	outdated := policy.ResourceVersion
+	if version == outdated {
+		outdated = "" // the API server has found no difference
+	}
+	r.statuses.wrote(name, s, outdated)
+	return nil
+}
+
+// patchStatus replaces the status and returns the new version of the policy. A merge patch
+// replaces the whole list of conditions, so the patch carries an optimistic lock. It never
+// removes a field, because no field of a status becomes empty again.
+func (r *Reconciler) patchStatus(
+	ctx context.Context, policy *v1alpha1.RateLimitPolicy, status *v1alpha1.RateLimitPolicyStatus,
+) (version string, err error) {
+	var patch struct {
+		Metadata struct {
+			UID             types.UID `json:"uid"`
+			ResourceVersion string    `json:"resourceVersion"`
+		} `json:"metadata"`
+		Status *v1alpha1.RateLimitPolicyStatus `json:"status"`
+	}
+	patch.Metadata.UID, patch.Metadata.ResourceVersion, patch.Status = policy.UID, policy.ResourceVersion, status
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return "", fmt.Errorf("encode the status: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	patched := policyMetadata()
+	patched.Namespace, patched.Name = policy.Namespace, policy.Name
+	err = r.client.Status().Patch(ctx, patched, client.RawPatch(types.MergePatchType, data))
+	return patched.ResourceVersion, err
+}
