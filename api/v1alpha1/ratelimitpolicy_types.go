@@ -140,7 +140,23 @@ type RateLimitPolicyStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	Summary string `json:"summary,omitempty"`
+
+	// lastHandledReconcileAt is the value of the annotation
+	// ratelimit.weir.dev/reconcile-requested-at that the conditions take into account:
+	// a changed value forces a pass. At most 255 characters; of a longer value the
+	// first 255. Empty until a pass was requested.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
 }
+
+// ReconcileRequestedAtAnnotation forces a pass over the policy whenever its value changes,
+// usually to the current time. The status echoes it in lastHandledReconcileAt.
+const ReconcileRequestedAtAnnotation = "ratelimit.weir.dev/reconcile-requested-at"
+
+// MaxLastHandledReconcileAt is the length of status.lastHandledReconcileAt, in characters.
+const MaxLastHandledReconcileAt = 255
 
 // RateLimitPolicy is a rate limit: it selects requests, the key whose budget each of
 // them spends from, and the limits of that budget.

@@ -306,7 +306,7 @@ func TestManagerHalvesInSeparateProcesses(t *testing.T) {
 	defer func() { g.Expect(response.Body.Close()).To(Succeed()) }()
 	g.Expect(response.StatusCode).To(Equal(http.StatusOK))
 	g.Expect(p.cmd.Process.Kill()).To(Succeed())
-	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(Equal("False/NoReplicas"))
+	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "30s").Should(Equal("False/NoReplicas"))
 
 	// A replica of another installation does not use the plans of this one.
 	stranger := startWeir(t, "manager", "--controllers=false", "--redis-url", c.redis.URL, "--installation", "another")
@@ -358,7 +358,7 @@ func TestManagerAppliesEditsWhileItDrains(t *testing.T) {
 	c.edit("p", 6)
 	g.Eventually(p.enforces("p"), "2s", "5ms").Should(Equal(int64(6)))
 	g.Expect(p.cmd.Wait()).To(Succeed())
-	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "10s").Should(Equal("False/NoReplicas"))
+	g.Eventually(c.condition("p", v1alpha1.ConditionEnforced), "30s").Should(Equal("False/NoReplicas"))
 }
 
 func TestManagerTenancy(t *testing.T) {

@@ -67,6 +67,11 @@ func entries(list string) []string {
 	return found
 }
 
+// Equal reports whether both grants were read from equal annotations.
+func (g Grant) Equal(other Grant) bool {
+	return g.everything == other.everything && slices.Equal(g.domains, other.domains) && slices.Equal(g.hosts, other.hosts)
+}
+
 // Permits reports whether all matches of the plan are within the grant, which may have
 // changed since the plan was published.
 func (g Grant) Permits(p *plan.Plan) bool {

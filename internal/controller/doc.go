@@ -10,13 +10,22 @@
 // term and after each loss of Redis removes the plans that were missed. It knows
 // neither Redis nor counters, only the interface Publisher.
 //
+// A reconcile compiles and publishes; it writes no status. It hands its facts to the status
+// queue, which adds how far the plan has got and writes what has settled. Changes of the
+// registry and of replicas go to that queue without a reconcile.
+//
 // Read the files in this order:
 //
 //	ratelimitpolicy_controller.go  Reconciler: wiring, Reconcile and its steps
 //	publisher.go                   Publisher, the controller's interface to the registry
 //	term.go                        TermTracker: is this process the leader?
-//	ratelimitpolicy_queue.go       what queues a policy: API events, a new term, a changed rollout
+//	ratelimitpolicy_queue.go       what queues a policy: API events, a new term
+//	signals.go                     the reactions to a new term or a changed rollout
 //	namespaces.go                  whose policies are enforced, and their grants without a watch
-//	ratelimitpolicy_status.go      the conditions, and the one write of the status
-//	ratelimitpolicy_events.go      the events
+//	ratelimitpolicy_compile.go     the last compilation of each policy
+//	ratelimitpolicy_status.go      the facts, and the conditions that follow from them
+//	status_queue.go                when a status is to be written
+//	status_writer.go               the one write of a status
+//	ratelimitpolicy_events.go      the events on policies
+//	outage.go                      the events on the Lease of the leader
 package controller

@@ -72,7 +72,7 @@ func outageOf(registry plan.Rollout) eventContent {
 	case registry.OwnedElsewhere:
 		return eventContent{
 			corev1.EventTypeWarning, v1alpha1.ReasonRegistryOwnedElsewhere,
-			"Another installation owns the registry. Nothing is written to it.",
+			"Another installation, or a copy of this one, owns the registry. Nothing is written to it.",
 		}
 	case !registry.HasReplicas:
 		return eventContent{

@@ -13,28 +13,38 @@ import (
 // called concurrently, also for the same ID.
 //
 // Set and Delete wait for one attempt to write, not for the registry to recover, and
-// return its error. The publisher remembers them and retries; Changes and Rollout report
-// when the registry holds the result. While a lost registry waits for MarkSynced, they
-// return nil.
+// return its error. Once an attempt could not reach the registry, they fail at once until
+// the publisher has reached it again. The publisher remembers them and retries; Changes
+// and Rollout report when the registry holds the result. While a lost registry waits for
+// MarkSynced, they return nil.
+//
+// A call whose context has ended before has no effect. So nothing that one term asks for
+// is done in the next.
 type Publisher interface {
 	// Set makes p the desired plan of its ID and returns when the registry holds it.
-	// Setting the plan that the registry already holds costs nothing.
+	// Setting the plan that the registry already holds costs nothing. It returns
+	// plan.ErrOlderGeneration, and has no effect, if a higher generation of the same
+	// policy was set before.
 	Set(ctx context.Context, p *plan.Plan) error
+
+	// SetRestored is Set for any generation. The caller has read it uncached.
+	SetRestored(ctx context.Context, p *plan.Plan) error
 
 	// Delete removes the plan of the ID and returns when it is no longer in the registry.
 	// Deleting an ID without a plan succeeds.
 	Delete(ctx context.Context, id string) error
 
 	// Sweep deletes the plans that were not set in this term and whose IDs are not live.
-	// A plan that is set during the call stays. After an error the caller must sweep again; live is not called
-	// after the return.
-	Sweep(ctx context.Context, live func(id string) bool) error
+	// A plan that is set during the call stays. live may take long; if it fails, no plan
+	// is deleted. After an error the caller must sweep again; live is not called after
+	// the return.
+	Sweep(ctx context.Context, live func(ctx context.Context, id string) (bool, error)) error
 
 	// MarkSynced reports that every policy was processed in this term: set, deleted, or
 	// left unchanged because it does not compile. Failed calls count, because the publisher
 	// remembers them. Only then may the publisher replace a lost registry: with only some
 	// of the plans it would remove the others.
-	MarkSynced()
+	MarkSynced(ctx context.Context)
 
 	// Rollout returns how far the plan of the ID has got, without any I/O. Reachable,
 	// OwnedElsewhere and HasReplicas are the same for every ID, also for "".

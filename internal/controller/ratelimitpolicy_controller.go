@@ -4,17 +4,16 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -39,21 +39,12 @@ const (
 	// publishTimeout bounds how long a worker waits for the registry.
 	publishTimeout = 2 * time.Second
 
-	// maxStatusWrites limits concurrent status writes. When replicas catch up,
-	// hundreds of policies change their status together; more writes would keep the
-	// workers and the API server from handling new edits.
-	maxStatusWrites = 4
-
-	// statusBusyDelay is the requeue delay while maxStatusWrites are in flight.
-	statusBusyDelay = 10 * time.Millisecond
-
-	// conflictDelay is the requeue delay after a conflict. It gives the cache time to
-	// receive the newer version.
-	conflictDelay = 50 * time.Millisecond
-
 	// minRetryDelay and maxRetryDelay bound the backoff of a failing policy.
 	minRetryDelay = 20 * time.Millisecond
 	maxRetryDelay = 30 * time.Second
+
+	// defaultOutageDelay is longer than a restart of Redis or of a replica.
+	defaultOutageDelay = 12 * time.Second
 )
 
 // Reconciler publishes the plan of every RateLimitPolicy and writes its status.
@@ -64,23 +55,37 @@ type Reconciler struct {
 	// Namespaces are those whose policies are enforced. The caches must be limited to them.
 	Namespaces Namespaces
 
-	client       client.Client
-	grants       *grantTracker // nil if Namespaces are watched
-	recorder     events.EventRecorder
-	rollouts     rolloutCache
-	initialPass  initialPass
-	statusWrites *semaphore.Weighted
+	// Lease is the Lease of the leader, which gets the events on the registry; nil
+	// records none.
+	Lease *corev1.ObjectReference
+
+	// OutageDelay is how long a state outside of a policy, such as an unreachable
+	// registry, must last before it reaches a status of that generation, and before an
+	// event reports it. Defaults to 12 s.
+	OutageDelay time.Duration
+
+	client      client.Client
+	grants      *grantTracker // nil if Namespaces are watched
+	uncached    client.Reader
+	recorder    events.EventRecorder
+	compiled    compilations
+	initialPass initialPass
+	statuses    *statusQueue
 }
 
 // SetupWithManager adds the controller to the manager. It runs in every process
 // but acts only while its process is the leader.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	r.client = mgr.GetClient()
-	r.statusWrites = semaphore.NewWeighted(maxStatusWrites)
+	r.client, r.uncached = mgr.GetClient(), mgr.GetAPIReader()
 	r.recorder = mgr.GetEventRecorder("weir-controller")
+	r.OutageDelay = cmp.Or(r.OutageDelay, defaultOutageDelay)
+	r.statuses = newStatusQueue(r.Publisher, r.OutageDelay)
+	if err := mgr.Add(manager.RunnableFunc(r.writeStatuses)); err != nil {
+		return err
+	}
 	b := ctrl.NewControllerManagedBy(mgr).
-		For(&v1alpha1.RateLimitPolicy{}, builder.WithPredicates(specChanged())).
-		WatchesRawSource(source.Func(r.enqueueOnSignals)).
+		For(&v1alpha1.RateLimitPolicy{}, builder.WithPredicates(specChanged(), r.whileLeading(r.initialPass.misses))).
+		WatchesRawSource(source.Func(r.handleSignals)).
 		WithOptions(ctrlcontroller.Options{
 			MaxConcurrentReconciles: workers,
 			NeedLeaderElection:      new(false),
@@ -93,7 +98,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		b = b.WatchesRawSource(source.Func(r.pollGrants))
 	default:
 		b = b.WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.policiesOfNamespace),
-			builder.WithPredicates(grantChanged()))
+			builder.WithPredicates(grantChanged(), r.whileLeading(noneMissed)))
 	}
 	return b.Complete(r)
 }
@@ -103,90 +108,99 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile publishes one policy or, for the request sweep, removes the orphaned
-// plans. Reconciler is not a reconcile.ObjectReconciler because a deleted policy
-// needs work too.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (result reconcile.Result, err error) {
-	ctx, release, leading := bindToTerm(ctx, r.Terms)
+// plans. The status queue writes the status later. Reconciler is not a
+// reconcile.ObjectReconciler because a deleted policy needs work too.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	t, leading := r.Terms.running()
 	if !leading {
 		return reconcile.Result{}, nil
 	}
+	ctx, release := t.bind(ctx)
 	defer release()
+	var err error
 	if request == sweep {
-		// A registry that cannot be written is swept once it can be: see enqueueOnSignals.
-		err = ignoreIfReported(r.Publisher.Sweep(ctx, r.policyExists(ctx)), r.Publisher.Rollout(""))
+		err = ignoreIfReported(r.Publisher.Sweep(ctx, r.policyExists), r.Publisher.Rollout(""))
 	} else {
-		result, err = r.reconcilePolicy(ctx, request.NamespacedName)
+		err = r.reconcilePolicy(ctx, t, request.NamespacedName)
 	}
-	if errors.Is(context.Cause(ctx), errTermEnded) {
+	if t.ended() {
 		return reconcile.Result{}, nil // the next leader starts with every policy
 	}
-	return result, err
+	return reconcile.Result{}, err
 }
 
-func (r *Reconciler) reconcilePolicy(ctx context.Context, name types.NamespacedName) (reconcile.Result, error) {
+func (r *Reconciler) reconcilePolicy(ctx context.Context, t term, name types.NamespacedName) error {
 	policy := &v1alpha1.RateLimitPolicy{}
 	if err := r.client.Get(ctx, name, policy); apierrors.IsNotFound(err) {
-		return reconcile.Result{}, r.removePlan(ctx, name)
+		return r.removePlan(ctx, t, name)
 	} else if err != nil {
-		return reconcile.Result{}, err
+		return err
 	}
 	granted, err := grant.Of(ctx, r.client, r.Tenancy, policy.Namespace)
 	if err != nil {
-		return reconcile.Result{}, err
+		return err
 	}
 	r.grants.observe(policy.Namespace, granted)
-	problems, publishErr := r.publish(ctx, policy, granted)
-	r.markProcessed(ctx, name)
-	observed := facts{
-		uid:        policy.UID,
-		generation: policy.Generation,
-		problems:   problems,
-		rollout:    r.rollouts.observe(r.Publisher, name),
-	}
-	switch err := r.commitStatus(ctx, policy, &observed); {
-	case errors.Is(err, errStatusBusy):
-		return reconcile.Result{RequeueAfter: statusBusyDelay}, nil
-	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: conflictDelay}, nil
-	case err != nil:
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{}, ignoreIfReported(publishErr, observed.rollout)
+	compiled := r.compiled.of(policy, granted)
+	publishErr := r.publish(ctx, policy, compiled)
+	r.statuses.observe(t, policy, compiled.problems, r.isEdited(t, policy))
+	r.markProcessed(ctx, t, name)
+	return ignoreIfReported(publishErr, r.Publisher.Rollout(""))
 }
 
 // removePlan deletes the plan of a deleted policy.
-func (r *Reconciler) removePlan(ctx context.Context, name types.NamespacedName) error {
-	r.rollouts.forget(name)
+func (r *Reconciler) removePlan(ctx context.Context, t term, name types.NamespacedName) error {
+	r.statuses.forget(name)
+	r.compiled.forget(name)
 	err := r.withdraw(ctx, name.String())
-	r.markProcessed(ctx, name)
-	return ignoreIfReported(err, r.Publisher.Rollout(name.String()))
+	r.markProcessed(ctx, t, name)
+	return ignoreIfReported(err, r.Publisher.Rollout(""))
 }
 
 // markProcessed records that the publisher was given the policy in this term, and
 // calls MarkSynced after the last one.
-func (r *Reconciler) markProcessed(ctx context.Context, name types.NamespacedName) {
-	if ctx.Err() == nil && r.initialPass.done(reconcile.Request{NamespacedName: name}) {
-		r.Publisher.MarkSynced()
+func (r *Reconciler) markProcessed(ctx context.Context, t term, name types.NamespacedName) {
+	if r.initialPass.done(t, reconcile.Request{NamespacedName: name}) {
+		r.Publisher.MarkSynced(ctx)
+		r.statuses.endInitialPass(t)
 	}
+}
+
+// isEdited reports whether a user has just changed the policy: its generation is not reported
+// yet, and it is not one of the policies that an earlier leader left behind.
+func (r *Reconciler) isEdited(t term, policy *v1alpha1.RateLimitPolicy) bool {
+	return policy.Status.ObservedGeneration != policy.Generation &&
+		(policy.Status.ObservedGeneration > 0 ||
+			!r.initialPass.isPending(t, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(policy)}))
 }
 
 // publish hands the plan of the policy to the publisher. A policy that does not
 // compile keeps its last plan, unless a match is not permitted or mayKeepPlan forbids it.
-func (r *Reconciler) publish(
-	ctx context.Context, policy *v1alpha1.RateLimitPolicy, granted compile.Grant,
-) (field.ErrorList, error) {
-	compiled, problems := compile.Compile(policy, granted)
+func (r *Reconciler) publish(ctx context.Context, policy *v1alpha1.RateLimitPolicy, compiled *compilation) error {
 	id := client.ObjectKeyFromObject(policy).String()
 	switch {
-	case len(problems) == 0:
+	case len(compiled.problems) == 0:
 		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 		defer cancel()
-		return nil, r.Publisher.Set(ctx, compiled)
-	case notAcceptedReason(problems) == v1alpha1.ReasonMatchNotPermitted, !r.mayKeepPlan(policy, granted, id):
-		return problems, r.withdraw(ctx, id)
+		err := r.Publisher.Set(ctx, compiled.plan)
+		if errors.Is(err, plan.ErrOlderGeneration) && r.isCurrent(ctx, policy) {
+			return r.Publisher.SetRestored(ctx, compiled.plan)
+		}
+		return err
+	case notAcceptedReason(compiled.problems) == v1alpha1.ReasonMatchNotPermitted,
+		!r.mayKeepPlan(policy, compiled.granted, id):
+		return r.withdraw(ctx, id)
 	default:
-		return problems, nil
+		return nil
 	}
+}
+
+// isCurrent reports whether the API server confirms the generation of the policy. The cache
+// may be behind; a lower generation is real only after a restore of etcd.
+func (r *Reconciler) isCurrent(ctx context.Context, policy *v1alpha1.RateLimitPolicy) bool {
+	current := policyMetadata()
+	err := r.uncached.Get(ctx, client.ObjectKeyFromObject(policy), current)
+	return err == nil && current.UID == policy.UID && current.Generation == policy.Generation
 }
 
 // mayKeepPlan reports whether the plan in the registry may stay after an edit that
@@ -203,22 +217,31 @@ func (r *Reconciler) withdraw(ctx context.Context, id string) error {
 	return r.Publisher.Delete(ctx, id)
 }
 
-// policyExists returns a function that reports whether the cache holds a policy of
-// that ID. On a read error it returns true: the next sweep finds an orphaned plan.
-func (r *Reconciler) policyExists(ctx context.Context) func(id string) bool {
-	return func(id string) bool {
-		namespace, name, _ := strings.Cut(id, "/")
-		if !r.Namespaces.Include(namespace) {
-			return false
-		}
-		err := r.client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &v1alpha1.RateLimitPolicy{})
-		return !apierrors.IsNotFound(err)
+// policyExists reports whether there is a policy of that ID. The API server must confirm that
+// it is gone, because the cache may have started behind it. Policies of Namespaces that are not
+// included count as gone.
+func (r *Reconciler) policyExists(ctx context.Context, id string) (bool, error) {
+	name := nameOf(id)
+	if !r.Namespaces.Include(name.Namespace) {
+		return false, nil
 	}
+	err := r.client.Get(ctx, name, &v1alpha1.RateLimitPolicy{}, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		err = r.uncached.Get(ctx, name, policyMetadata())
+	}
+	return err == nil, client.IgnoreNotFound(err)
+}
+
+func policyMetadata() *metav1.PartialObjectMetadata {
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("RateLimitPolicy"))
+	return metadata
 }
 
 // ignoreIfReported drops an error whose cause the status already reports: Redis is
-// unreachable or the registry is owned elsewhere. The publisher retries and its
-// Changes requeue the policy; retrying every policy here would only fill the log.
+// unreachable or the registry is owned elsewhere. The publisher retries, and a registry that
+// can be written again is swept: see handleSignals. Retrying every policy here would only fill
+// the log.
 func ignoreIfReported(err error, rollout plan.Rollout) error {
 	if err == nil || !rollout.Reachable || rollout.OwnedElsewhere {
 		return nil

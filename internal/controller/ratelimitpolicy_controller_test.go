@@ -5,7 +5,6 @@ package controller_test
 
 import (
 	"fmt"
-	"slices"
 	"sync/atomic"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
@@ -67,7 +66,9 @@ var _ = Describe("A RateLimitPolicy", func() {
 			Limit("burst", v1alpha1.AlgorithmSlidingLog, 5, "1m").
 			Limit("daily", v1alpha1.AlgorithmSlidingLog, 20, "24h").Obj()
 		id = namespace + "/login"
-		writes = startController(namespace, tenancy, plans, terms)
+		writes = startController(options{
+			namespace: namespace, tenancy: tenancy, publisher: plans, terms: terms, outageDelay: outageDelay,
+		})
 	}
 
 	BeforeEach(func() {
@@ -102,7 +103,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 		var resign func()
 		BeforeEach(func(ctx SpecContext) {
 			setUp(ctx, compile.TenancyCluster)
-			resign = lead(terms)
+			resign = leadEmpty(ctx, terms, plans)
 		})
 
 		It("is enforced once applied, and reports it in one status write", func(ctx SpecContext) {
@@ -180,7 +181,9 @@ var _ = Describe("A RateLimitPolicy", func() {
 			stays(ctx, unreachable)
 			plans.change(func(r *registry) { r.unreachable = false })
 			becomes(ctx, enforced)
-			Eventually(eventsOn(policy)).WithContext(ctx).Should(ConsistOf("RegistryUnreachable", "Ready"))
+			Eventually(eventsOn(policy)).WithContext(ctx).Should(Equal([]string{"Ready"}))
+			Eventually(eventsOnLease(policy.Namespace)).WithContext(ctx).Should(
+				ConsistOf("RegistryUnreachable", "RegistryRecovered"))
 		})
 
 		It("is reported as enforced only while Redis answers", func(ctx SpecContext) {
@@ -257,16 +260,19 @@ var _ = Describe("A RateLimitPolicy", func() {
 			plans.change(func(r *registry) { clear(r.replicas) })
 			becomes(ctx, noReplicas)
 			terms.Begin(terms.Term())
-			once := ConsistOf("InvalidSpec", "Ready", "NoReplicas")
+			plans.change(func(r *registry) { r.replicas["one"] = replica{} })
+			becomes(ctx, enforced)
+			once := ConsistOf("InvalidSpec", "Ready")
 			Eventually(eventsOn(policy)).WithContext(ctx).Should(once)
 			Consistently(eventsOn(policy)).WithContext(ctx).Should(once)
+			Eventually(eventsOnLease(policy.Namespace)).WithContext(ctx).Should(ConsistOf("NoReplicas", "RegistryRecovered"))
 		})
 	})
 
 	Context("with --tenancy=Namespace", func() {
 		BeforeEach(func(ctx SpecContext) {
 			setUp(ctx, compile.TenancyNamespace)
-			lead(terms)
+			leadEmpty(ctx, terms, plans)
 		})
 
 		grant := func(ctx SpecContext, hosts string) {
@@ -378,14 +384,9 @@ var _ = Describe("A RateLimitPolicy", func() {
 		})
 
 		It("is published before MarkSynced, in every term", func(ctx SpecContext) {
-			synced := func() []int {
-				plans.mu.Lock()
-				defer plans.mu.Unlock()
-				return slices.Clone(plans.synced)
-			}
 			By("beginning a term without policies")
 			resign := lead(terms)
-			Eventually(ctx, synced).Should(Equal([]int{0}))
+			Eventually(ctx, plans.passes).Should(Equal([]int{0}))
 			resign()
 
 			By("beginning a term with five policies, one of which does not compile, while Redis is down")
@@ -397,8 +398,8 @@ var _ = Describe("A RateLimitPolicy", func() {
 			Expect(api.Create(ctx, testenv.MakePolicy(policy.Namespace+"/bad").
 				Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Match(v1alpha1.Match{Paths: []string{"/a//b"}}).Obj())).To(Succeed())
 			lead(terms)
-			Eventually(ctx, synced).Should(Equal([]int{0, 4}))
-			Consistently(ctx, synced).Should(HaveLen(2))
+			Eventually(ctx, plans.passes).Should(Equal([]int{0, 4}))
+			Consistently(ctx, plans.passes).Should(HaveLen(2))
 		})
 	})
 })

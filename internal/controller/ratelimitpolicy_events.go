@@ -15,32 +15,52 @@ import (
 // none.
 type eventContent struct{ eventType, reason, message string }
 
-// eventOf returns the event for these conditions. Publishing and
-// ReplicasBehind, which pass by themselves, have none.
+// eventOf returns the event for these conditions: that the policy is ready, not accepted, or
+// more than an earlier release can enforce. A state of the registry or of its replicas has none
+// here, because it concerns thousands of policies together: see outage.
 func eventOf(conditions []metav1.Condition) eventContent {
 	if meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady) {
-		return eventContent{corev1.EventTypeNormal, v1alpha1.ReasonReady, "Every live replica enforces this generation."}
+		return readyEvent
 	}
-	for _, t := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionProgrammed, v1alpha1.ConditionEnforced} {
-		c := meta.FindStatusCondition(conditions, t)
-		if c == nil || c.Status == metav1.ConditionTrue {
-			continue
-		}
-		if c.Reason == v1alpha1.ReasonPublishing || c.Reason == v1alpha1.ReasonReplicasBehind {
-			break
-		}
-		return eventContent{corev1.EventTypeWarning, c.Reason, c.Message}
+	accepted := meta.FindStatusCondition(conditions, v1alpha1.ConditionAccepted)
+	enforced := meta.FindStatusCondition(conditions, v1alpha1.ConditionEnforced)
+	switch {
+	case accepted != nil && accepted.Status != metav1.ConditionTrue:
+		return eventContent{corev1.EventTypeWarning, accepted.Reason, accepted.Message}
+	case enforced != nil && enforced.Reason == v1alpha1.ReasonReplicasTooOld:
+		return eventContent{corev1.EventTypeWarning, enforced.Reason, enforced.Message}
+	default:
+		return eventContent{}
 	}
-	return eventContent{}
 }
 
-// recordEvent records the event for the new conditions, unless the status before had
-// the same event for the same generation.
-func (r *Reconciler) recordEvent(policy, before *v1alpha1.RateLimitPolicy) {
-	event := eventOf(policy.Status.Conditions)
-	if event == (eventContent{}) ||
-		event == eventOf(before.Status.Conditions) && policy.Status.ObservedGeneration == before.Status.ObservedGeneration {
+var readyEvent = eventContent{corev1.EventTypeNormal, v1alpha1.ReasonReady, "Every live replica enforces this generation."}
+
+// announcedBy returns the event that needs no announcement any more for this generation.
+//   - An accepted policy counts as announced ready: an outage may have hidden that since.
+//   - So does a policy that had no leader yet: when a first leader makes thousands ready, their
+//     events would cost as much as their statuses.
+func announcedBy(policy *v1alpha1.RateLimitPolicy, isEdited bool) eventContent {
+	conditions := policy.Status.Conditions
+	switch {
+	case policy.Status.ObservedGeneration != policy.Generation && isEdited:
+		return eventContent{}
+	case policy.Status.ObservedGeneration != policy.Generation:
+		return readyEvent
+	case meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionAccepted):
+		return readyEvent
+	default:
+		return eventOf(conditions)
+	}
+}
+
+// recordEvent records the event for the new status, unless it was the last one of that
+// generation.
+func (r *Reconciler) recordEvent(policy *v1alpha1.RateLimitPolicy, status *v1alpha1.RateLimitPolicyStatus, s *statusRecord) {
+	event := eventOf(status.Conditions)
+	if event == (eventContent{}) || event == s.announced {
 		return
 	}
+	s.announced = event
 	r.recorder.Eventf(policy, nil, event.eventType, event.reason, "Reconcile", "%s", event.message)
 }

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +22,6 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
-	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // sweep is the request to sweep the registry. It cannot collide with a policy,
@@ -31,42 +31,6 @@ var sweep reconcile.Request
 // listRetryDelay is the time between attempts to list the policies. Listing fails
 // only while their CRD is not installed.
 const listRetryDelay = time.Second
-
-// enqueueOnSignals queues work that no API event announces:
-//   - all policies and a sweep when a term begins,
-//   - a sweep when the registry becomes writable again,
-//   - the policies whose Rollout has changed.
-func (r *Reconciler) enqueueOnSignals(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	go func() {
-		wasWritable := r.writable()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-r.Terms.Begun():
-				policies := r.allPolicies(ctx)
-				if r.initialPass.begin(policies) {
-					r.Publisher.MarkSynced()
-				}
-				enqueueLowPriority(queue, sweep)
-				enqueueLowPriority(queue, policies...)
-			case <-r.Publisher.Changes():
-				writable := r.writable()
-				if writable && !wasWritable {
-					enqueueLowPriority(queue, sweep)
-				}
-				wasWritable = writable
-				enqueueLowPriority(queue, r.rollouts.changed(r.Publisher)...)
-			}
-		}
-	}()
-	return nil
-}
-
-func (r *Reconciler) writable() bool {
-	registry := r.Publisher.Rollout("")
-	return registry.Reachable && !registry.OwnedElsewhere
-}
 
 // allPolicies lists every policy. It waits for the cache and retries until ctx ends.
 func (r *Reconciler) allPolicies(ctx context.Context) (requests []reconcile.Request) {
@@ -114,13 +78,27 @@ func enqueueLowPriority(queue workqueue.TypedRateLimitingInterface[reconcile.Req
 	}
 }
 
-// specChanged passes updates with a new generation or a new UID: a policy that is
-// deleted and recreated while the watch is interrupted arrives as one update. It
+// nameOf returns the name of the policy whose plan has that ID.
+func nameOf(id string) types.NamespacedName {
+	namespace, name, _ := strings.Cut(id, "/")
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+// requestedAt returns the value of the annotation that requests a pass, as the status echoes
+// it.
+func requestedAt(policy client.Object) string {
+	value := []rune(policy.GetAnnotations()[v1alpha1.ReconcileRequestedAtAnnotation])
+	return string(value[:min(len(value), v1alpha1.MaxLastHandledReconcileAt)])
+}
+
+// specChanged passes updates with a new generation, a requested pass or a new UID: a policy
+// that is deleted and recreated while the watch is interrupted arrives as one update. It
 // filters out the controller's own status writes.
 func specChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
-			e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
+			e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
+			requestedAt(e.ObjectOld) != requestedAt(e.ObjectNew)
 	}}
 }
 
@@ -134,69 +112,78 @@ func grantChanged() predicate.Predicate {
 	}}
 }
 
+// whileLeading passes the events that arrive in a term: its beginning covers earlier ones, as
+// it lists the policies of the cache. Of what the cache held when the controller began to
+// watch it, it passes what isMissed.
+func (r *Reconciler) whileLeading(isMissed func(t term, object client.Object) bool) predicate.Predicate {
+	leading := func() bool { _, leading := r.Terms.running(); return leading }
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool {
+			t, leading := r.Terms.running()
+			return leading && (!e.IsInInitialList || isMissed(t, e.Object))
+		},
+		UpdateFunc:  func(event.UpdateEvent) bool { return leading() },
+		DeleteFunc:  func(event.DeleteEvent) bool { return leading() },
+		GenericFunc: func(event.GenericEvent) bool { return leading() },
+	}
+}
+
+// noneMissed is for Namespaces: a reconcile that needs one waits for it.
+func noneMissed(term, client.Object) bool { return false }
+
 // initialPass tracks the policies that a new term has not processed yet.
 type initialPass struct {
-	mu      sync.Mutex
-	pending map[reconcile.Request]struct{}
+	mu     sync.Mutex
+	term   int64
+	listed map[reconcile.Request]bool // all of the term; whether it is pending
+	left   int
 }
 
-// begin starts a pass over the policies. It reports whether the pass is complete at once,
-// because the list is empty.
-func (p *initialPass) begin(policies []reconcile.Request) (complete bool) {
+// beginList must be called before the term lists the policies.
+func (p *initialPass) beginList(t term) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pending = make(map[reconcile.Request]struct{}, len(policies))
+	p.term, p.listed, p.left = t.number, nil, 0
+}
+
+// begin starts the pass over the listed policies. It reports whether the pass is complete at
+// once, because the list is empty.
+func (p *initialPass) begin(t term, policies []reconcile.Request) (complete bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.term, p.listed, p.left = t.number, make(map[reconcile.Request]bool, len(policies)), len(policies)
 	for _, policy := range policies {
-		p.pending[policy] = struct{}{}
+		p.listed[policy] = true
 	}
-	return len(policies) == 0
+	return p.left == 0
 }
 
-// done records a processed policy and reports whether it completed the pass.
-func (p *initialPass) done(policy reconcile.Request) (complete bool) {
+// done records a policy that was processed in the term, and reports whether it completed the
+// pass. A policy that an earlier term processed stays pending.
+func (p *initialPass) done(t term, policy reconcile.Request) (complete bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, isPending := p.pending[policy]; !isPending {
+	if !p.listed[policy] || p.term != t.number || t.ended() {
 		return false
 	}
-	delete(p.pending, policy)
-	return len(p.pending) == 0
+	p.listed[policy] = false
+	p.left--
+	return p.left == 0
 }
 
-// rolloutCache holds the last Rollout that the controller saw of each plan, so that
-// a change of one replica requeues only the policies it affects.
-type rolloutCache struct {
-	mu   sync.Mutex
-	last map[types.NamespacedName]plan.Rollout
+// isPending reports whether the term has not processed the policy yet, or has not listed the
+// policies.
+func (p *initialPass) isPending(t term, policy reconcile.Request) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.term != t.number || p.listed == nil || p.listed[policy]
 }
 
-// observe returns the Rollout of the policy and stores it. Both happen under one
-// lock: a change in between would be missed.
-func (c *rolloutCache) observe(p Publisher, name types.NamespacedName) plan.Rollout {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.last == nil {
-		c.last = map[types.NamespacedName]plan.Rollout{}
-	}
-	rollout := p.Rollout(name.String())
-	c.last[name] = rollout
-	return rollout
-}
-
-// changed returns the policies whose Rollout differs from the stored one.
-func (c *rolloutCache) changed(p Publisher) (requests []reconcile.Request) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for name, last := range c.last {
-		if p.Rollout(name.String()) != last {
-			requests = append(requests, reconcile.Request{NamespacedName: name})
-		}
-	}
-	return requests
-}
-
-func (c *rolloutCache) forget(name types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.last, name)
+// misses reports whether the term has listed the policies without this one, which the cache
+// holds. While the list is being made, it may miss any.
+func (p *initialPass) misses(t term, policy client.Object) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, listed := p.listed[reconcile.Request{NamespacedName: client.ObjectKeyFromObject(policy)}]
+	return p.term == t.number && !listed
 }

@@ -4,17 +4,14 @@
 package controller
 
 import (
-	"context"
-	"errors"
+	"cmp"
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
@@ -25,41 +22,93 @@ import (
 // maxMessageBytes keeps condition messages short enough for an event.
 const maxMessageBytes = 1000
 
-// facts are the observations of one pass. The status is computed from them alone;
+// facts are the newest observations of a policy. The status is computed from them alone;
 // nothing is read back from an earlier status.
 type facts struct {
-	uid        types.UID
-	generation int64
-	problems   field.ErrorList // why the policy has no plan
-	rollout    plan.Rollout
+	uid         types.UID
+	generation  int64
+	requestedAt string          // see requestedAt
+	problems    field.ErrorList // why the policy has no plan
+	rollout     plan.Rollout
 }
 
-// errStatusBusy means that maxStatusWrites are in flight.
-var errStatusBusy = errors.New("too many status writes in flight")
+// phase is what facts that have not settled wait for.
+type phase string
 
-// commitStatus writes the status if it has changed, then records an event. A merge
-// patch replaces the whole list of conditions, so the patch carries an optimistic
-// lock.
-func (r *Reconciler) commitStatus(ctx context.Context, policy *v1alpha1.RateLimitPolicy, f *facts) error {
-	before := policy.DeepCopy()
-	policy.Status = v1alpha1.RateLimitPolicyStatus{
-		Conditions:         keepTransitionTimes(before.Status.Conditions, f.conditions()),
-		ObservedGeneration: policy.Generation,
-		Summary:            compile.Summary(&policy.Spec),
+const (
+	settled        phase = "" // only an edit or another change from outside follows
+	publishing     phase = "publishing"
+	withdrawing    phase = "withdrawing"
+	noRegistry     phase = "registry unreachable"
+	otherRegistry  phase = "registry owned elsewhere"
+	noReplicas     phase = "no replicas"
+	replicasTooOld phase = "replicas too old"
+	replicasBehind phase = "replicas behind"
+)
+
+func (f *facts) phase() phase {
+	switch {
+	case !f.rollout.Reachable:
+		return noRegistry
+	case f.rollout.OwnedElsewhere:
+		return otherRegistry
+	case len(f.problems) > 0 && f.rollout.Plan != nil && notAcceptedReason(f.problems) == v1alpha1.ReasonMatchNotPermitted:
+		return withdrawing
+	case len(f.problems) > 0:
+		return settled
+	case !f.isProgrammed():
+		return publishing
+	case !f.rollout.HasReplicas:
+		return noReplicas
+	case f.rollout.ReplicasTooOld:
+		return replicasTooOld
+	case !f.rollout.AllReplicasCurrent:
+		return replicasBehind
+	default:
+		return settled
 	}
-	if equality.Semantic.DeepEqual(before.Status, policy.Status) {
-		return nil
+}
+
+// isProgrammed reports whether the registry holds the plan of this generation.
+func (f *facts) isProgrammed() bool {
+	held := f.rollout.Plan
+	return held != nil && held.UID == string(f.uid) && held.Generation == f.generation
+}
+
+// reported identifies what a status reports: a change of it is the work of a user.
+type reported struct {
+	uid         types.UID
+	generation  int64
+	requestedAt string
+	accepted    string // reason of the condition Accepted
+}
+
+// key returns what a status with these facts reports.
+func (f *facts) key() reported {
+	return reported{uid: f.uid, generation: f.generation, requestedAt: f.requestedAt, accepted: f.accepted().Reason}
+}
+
+// reportedBy returns what the status of the policy reports.
+func reportedBy(policy *v1alpha1.RateLimitPolicy) reported {
+	was := reported{uid: policy.UID, generation: policy.Status.ObservedGeneration}
+	if requestedAt(policy) != "" {
+		was.requestedAt = policy.Status.LastHandledReconcileAt
 	}
-	if !r.statusWrites.TryAcquire(1) {
-		return errStatusBusy
+	if c := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionAccepted); c != nil {
+		was.accepted = c.Reason
 	}
-	defer r.statusWrites.Release(1)
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.client.Status().Patch(ctx, policy, patch); err != nil {
-		return client.IgnoreNotFound(err)
+	return was
+}
+
+// status returns the status that follows from the facts. A request that was withdrawn stays
+// handled.
+func (f *facts) status(policy *v1alpha1.RateLimitPolicy) v1alpha1.RateLimitPolicyStatus {
+	return v1alpha1.RateLimitPolicyStatus{
+		Conditions:             keepTransitionTimes(policy.Status.Conditions, f.conditions()),
+		ObservedGeneration:     f.generation,
+		Summary:                compile.Summary(&policy.Spec),
+		LastHandledReconcileAt: cmp.Or(f.requestedAt, policy.Status.LastHandledReconcileAt),
 	}
-	r.recordEvent(policy, before)
-	return nil
 }
 
 // keepTransitionTimes sets the times of the last transitions: that of the old
@@ -109,6 +158,9 @@ func (f *facts) programmed() metav1.Condition {
 	}
 	last := f.rollout.Plan
 	switch {
+	case len(f.problems) > 0 && last == nil && !f.rollout.Reachable:
+		return is(metav1.ConditionFalse, v1alpha1.ReasonNotAccepted,
+			"The policy is not accepted. Redis does not answer, so it is unknown whether an earlier plan stays enforced.")
 	case len(f.problems) > 0 && last == nil:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNotAccepted,
 			"The policy is not accepted and has no plan in the registry.")
@@ -124,7 +176,7 @@ func (f *facts) programmed() metav1.Condition {
 	case f.rollout.OwnedElsewhere:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonRegistryOwnedElsewhere,
 			"Another installation, or a copy of this one, owns the registry. Nothing is written to it.")
-	case last == nil || last.UID != string(f.uid) || last.Generation != f.generation:
+	case !f.isProgrammed():
 		return is(metav1.ConditionFalse, v1alpha1.ReasonPublishing,
 			"The plan of this generation is being written to the registry.")
 	default:

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/weir-dev/weir/internal/controller"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -21,7 +22,11 @@ type registry struct {
 
 	mu             sync.Mutex
 	unreachable    bool
+	hung           bool // unreachable, but only the first call that waits notices
+	unobserved     bool // the publisher has not read the registry yet in this term
 	ownedElsewhere bool
+	lost           bool // its plans are gone until MarkSynced
+	writeDelay     time.Duration
 	failNextWrite  bool // Redis answers, but one write fails
 	revision       int
 	plans          map[string]entry
@@ -59,41 +64,101 @@ var (
 	errWriteFailed    = errors.New("write failed")
 )
 
-func (r *registry) Set(ctx context.Context, p *plan.Plan) error {
-	return r.record(ctx, func() {
+func (r *registry) Set(ctx context.Context, p *plan.Plan) error { return r.set(ctx, p, false) }
+
+func (r *registry) SetRestored(ctx context.Context, p *plan.Plan) error { return r.set(ctx, p, true) }
+
+func (r *registry) set(ctx context.Context, p *plan.Plan, mayBeOlder bool) error {
+	return r.record(ctx, func() error {
 		r.sets++
+		if last := r.wanted[p.ID()]; !mayBeOlder && last != nil && last.UID == p.UID && p.Generation < last.Generation {
+			return plan.ErrOlderGeneration
+		}
 		r.wanted[p.ID()] = p
+		return nil
 	})
 }
 
 func (r *registry) Delete(ctx context.Context, id string) error {
-	return r.record(ctx, func() { r.wanted[id] = nil })
+	return r.record(ctx, func() error { r.wanted[id] = nil; return nil })
 }
 
-func (r *registry) Sweep(ctx context.Context, live func(id string) bool) error {
-	return r.record(ctx, func() {
-		r.sweeps++
-		for id := range r.plans {
-			if _, wanted := r.wanted[id]; !wanted && !r.unreachable && !r.ownedElsewhere && !live(id) {
+func (r *registry) Sweep(ctx context.Context, live func(ctx context.Context, id string) (bool, error)) error {
+	candidates, err := r.unset(ctx)
+	if err != nil {
+		return err
+	}
+	var orphans []string
+	for _, id := range candidates {
+		isLive, err := live(ctx, id)
+		if err != nil {
+			return err
+		}
+		if !isLive {
+			orphans = append(orphans, id)
+		}
+	}
+	return r.record(ctx, func() error {
+		for _, id := range orphans {
+			if _, wanted := r.wanted[id]; !wanted {
 				r.wanted[id] = nil
 			}
 		}
+		return nil
 	})
 }
 
+// unset returns the IDs that were neither set nor deleted in this term.
+func (r *registry) unset(ctx context.Context) (ids []string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sweeps++
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if r.unreachable || r.unobserved {
+		return nil, errUnreachable
+	}
+	if r.ownedElsewhere {
+		return nil, errOwnedElsewhere
+	}
+	for id := range r.plans {
+		if _, wanted := r.wanted[id]; !wanted {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
 // record records a wanted plan and tries to write it.
-func (r *registry) record(ctx context.Context, want func()) error {
+func (r *registry) record(ctx context.Context, want func() error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.writeDelay > 0 {
+		r.mu.Unlock()
+		time.Sleep(r.writeDelay)
+		r.mu.Lock()
+	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	want()
+	if err := want(); err != nil {
+		return err
+	}
+	if r.hung && !r.unreachable {
+		r.mu.Unlock()
+		time.Sleep(noticeDelay)
+		r.mu.Lock()
+		r.unreachable = r.hung
+		r.signal()
+	}
 	switch {
-	case r.unreachable:
+	case r.unreachable || r.unobserved:
 		return errUnreachable
 	case r.ownedElsewhere:
 		return errOwnedElsewhere
+	case r.lost:
+		return nil
 	case r.failNextWrite:
 		r.failNextWrite = false
 		return errWriteFailed
@@ -102,9 +167,16 @@ func (r *registry) record(ctx context.Context, want func()) error {
 	return nil
 }
 
+// noticeDelay is the timeout of a call to a hung registry.
+const noticeDelay = 50 * time.Millisecond
+
+func (r *registry) writable() bool {
+	return !r.unreachable && !r.hung && !r.unobserved && !r.ownedElsewhere && !r.lost
+}
+
 // write writes all wanted plans and lets the replicas load them.
 func (r *registry) write() {
-	if r.unreachable || r.ownedElsewhere {
+	if !r.writable() {
 		return
 	}
 	for id, p := range r.wanted {
@@ -117,7 +189,6 @@ func (r *registry) write() {
 			r.plans[id] = entry{p, r.revision}
 		}
 	}
-	maps.DeleteFunc(r.wanted, func(_ string, p *plan.Plan) bool { return p == nil })
 	for name, one := range r.replicas {
 		if !one.stuck {
 			r.replicas[name] = replica{revision: r.revision}
@@ -136,6 +207,9 @@ func (r *registry) signal() {
 func (r *registry) Rollout(id string) plan.Rollout {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.unobserved {
+		return plan.Rollout{}
+	}
 	held := r.plans[id]
 	return plan.Rollout{
 		Reachable:      !r.unreachable,
@@ -148,16 +222,34 @@ func (r *registry) Rollout(id string) plan.Rollout {
 	}
 }
 
-// MarkSynced records how many policies were set or deleted before it.
-func (r *registry) MarkSynced() {
+// MarkSynced records how many plans were desired before it.
+func (r *registry) MarkSynced(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.synced = append(r.synced, len(r.wanted))
+	if ctx.Err() != nil {
+		return
+	}
+	wanted := 0
+	for _, p := range r.wanted {
+		if p != nil {
+			wanted++
+		}
+	}
+	r.synced = append(r.synced, wanted)
+	r.lost = false
+	r.write()
 }
 
 func (r *registry) Changes() <-chan struct{} { return r.changes }
 
 // The methods below are for the specs.
+
+// beginTerm forgets what was wanted.
+func (r *registry) beginTerm() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.wanted)
+}
 
 // change changes the state of the registry, then writes the plans that are still
 // wanted.
@@ -180,4 +272,11 @@ func (r *registry) counts() (sets, sweeps int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sets, r.sweeps
+}
+
+// passes returns what MarkSynced has recorded.
+func (r *registry) passes() []int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.synced)
 }

@@ -78,7 +78,7 @@ func (s *signals) beginTerm(ctx context.Context) {
 	r.initialPass.beginList(t)
 	policies := r.allPolicies(ctx)
 	r.compiled.retain(policies)
-	r.statuses.beginTerm(t)
+	r.statuses.beginTerm(t, policies)
 	ctx, release := t.bind(ctx)
 	defer release()
 	if r.initialPass.begin(t, policies) {
@@ -89,7 +89,7 @@ func (s *signals) beginTerm(ctx context.Context) {
 	enqueueLowPriority(s.queue, policies...)
 }
 
-// refresh queues what follows from changed Rollouts.
+// refresh queues the statuses and requests that changed Rollouts need.
 func (s *signals) refresh() {
 	r := s.reconciler
 	registry := r.Publisher.Rollout("")

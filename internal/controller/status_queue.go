@@ -46,9 +46,12 @@ type statusQueue struct {
 	term      term
 	holdUntil time.Time // zero after the initial pass
 	records   map[types.NamespacedName]*statusRecord
+	// outdated are versions of policies that the API server has replaced. While the cache holds
+	// one, a write would fail. They remain true in the next term.
+	outdated map[types.NamespacedName]string
 }
 
-// statusRecord is what the queue knows of one policy in one term.
+// statusRecord is the state of one policy in one term.
 type statusRecord struct {
 	facts
 	id       string
@@ -63,9 +66,7 @@ type statusRecord struct {
 	reportedPhase phase
 
 	announced eventContent // the last event of this generation
-	// outdated is a version of the policy that the API server has replaced. While the cache
-	// holds it, a write would fail.
-	outdated string
+	outdated  string       // see statusQueue; set by take
 }
 
 func newStatusQueue(p Publisher, outageDelay time.Duration) *statusQueue {
@@ -74,15 +75,23 @@ func newStatusQueue(p Publisher, outageDelay time.Duration) *statusQueue {
 		queue: priorityqueue.New("ratelimitpolicy_status", func(o *priorityqueue.Opts[types.NamespacedName]) {
 			o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](minRetryDelay, maxRetryDelay)
 		}),
-		records: map[types.NamespacedName]*statusRecord{},
+		records:  map[types.NamespacedName]*statusRecord{},
+		outdated: map[types.NamespacedName]string{},
 	}
 }
 
-// beginTerm forgets the facts of earlier terms.
-func (q *statusQueue) beginTerm(t term) {
+// beginTerm forgets the facts of earlier terms, and all policies but these.
+func (q *statusQueue) beginTerm(t term, policies []reconcile.Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.enter(t)
+	retained := map[types.NamespacedName]string{}
+	for _, policy := range policies {
+		if version := q.outdated[policy.NamespacedName]; version != "" {
+			retained[policy.NamespacedName] = version
+		}
+	}
+	q.outdated = retained
 }
 
 // enter makes t the term of the queue, unless a later one is. It returns false if t has ended.
@@ -178,38 +187,37 @@ func (q *statusQueue) take(name types.NamespacedName) (statusRecord, term, bool)
 		q.schedule(name, s)
 		return statusRecord{}, term{}, false
 	}
-	return *s, q.term, true
+	taken := *s
+	taken.outdated = q.outdated[name]
+	return taken, q.term, true
 }
 
-// wrote records that the status reports the facts of s, and that a version of the policy is
-// outdated by that; "" for none.
-func (q *statusQueue) wrote(name types.NamespacedName, s *statusRecord, outdated string) {
+// wrote records that the status reports the facts of s.
+func (q *statusQueue) wrote(name types.NamespacedName, s *statusRecord) {
 	q.queue.Forget(name)
-	q.update(name, s.uid, func(current *statusRecord) {
-		current.reported, current.outdated = s.key(), outdated
-		if current.generation == s.generation {
-			current.announced = s.announced
-		}
-		if current.unsettledSince.Equal(s.unsettledSince) {
-			current.reportedPhase = s.phase
-		}
-		if current.key() == s.key() {
-			current.isEdited = false
-		}
-	})
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	current := q.records[name]
+	if current == nil || current.uid != s.uid {
+		return
+	}
+	current.reported = s.key()
+	if current.generation == s.generation {
+		current.announced = s.announced
+	}
+	if current.unsettledSince.Equal(s.unsettledSince) {
+		current.reportedPhase = s.phase
+	}
+	if current.key() == s.key() {
+		current.isEdited = false
+	}
 }
 
 // outdate records a version of the policy that the API server has replaced.
-func (q *statusQueue) outdate(name types.NamespacedName, s *statusRecord, version string) {
-	q.update(name, s.uid, func(current *statusRecord) { current.outdated = version })
-}
-
-func (q *statusQueue) update(name types.NamespacedName, uid types.UID, change func(*statusRecord)) {
+func (q *statusQueue) outdate(name types.NamespacedName, version string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if current := q.records[name]; current != nil && current.uid == uid {
-		change(current)
-	}
+	q.outdated[name] = version
 }
 
 // forget drops the facts of a policy.
@@ -217,6 +225,7 @@ func (q *statusQueue) forget(name types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.records, name)
+	delete(q.outdated, name)
 	q.queue.Forget(name)
 }
 
@@ -258,7 +267,7 @@ func (q *statusQueue) due(s *statusRecord) time.Time {
 	return at
 }
 
-// look records the newest Rollout and what follows from it.
+// look records the newest Rollout, and its phase.
 func (s *statusRecord) look(rollout plan.Rollout, now time.Time) {
 	s.rollout = rollout
 	before := s.phase

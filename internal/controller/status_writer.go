@@ -87,22 +87,18 @@ func (r *Reconciler) writeStatus(ctx context.Context, name types.NamespacedName,
 	}
 	status := s.status(policy)
 	if equality.Semantic.DeepEqual(policy.Status, status) {
-		r.statuses.wrote(name, s, "")
+		r.statuses.wrote(name, s)
 		return nil
 	}
 	version, err := r.patchStatus(ctx, policy, &status)
-	if apierrors.IsConflict(err) {
-		r.statuses.outdate(name, s, policy.ResourceVersion)
+	if apierrors.IsConflict(err) || err == nil && version != policy.ResourceVersion {
+		r.statuses.outdate(name, policy.ResourceVersion)
 	}
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	r.recordEvent(policy, &status, s)
-	outdated := policy.ResourceVersion
-	if version == outdated {
-		outdated = "" // the API server has found no difference
-	}
-	r.statuses.wrote(name, s, outdated)
+	r.statuses.wrote(name, s)
 	return nil
 }
 

@@ -15,10 +15,12 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -51,8 +53,15 @@ var _ = BeforeSuite(func() {
 	SetDefaultEventuallyPollingInterval(10 * time.Millisecond)
 	SetDefaultConsistentlyDuration(300 * time.Millisecond)
 	server = testenv.StartAPIServer(GinkgoTB())
+	server.Config.QPS = -1
 	api = server.Client()
 })
+
+// leaseName is the name of the Lease in the Namespace of each spec.
+const leaseName = "weir-manager"
+
+// outageDelay is long enough for a blip and short enough for a spec.
+const outageDelay = 500 * time.Millisecond
 
 // makeNamespace creates a Namespace for one spec.
 func makeNamespace(ctx SpecContext) string {
@@ -76,23 +85,35 @@ func annotate(ctx SpecContext, name, key, value string) {
 	Expect(api.Patch(ctx, namespace, client.MergeFrom(before))).To(Succeed())
 }
 
-// startController runs the controller for the policies of one Namespace until the
-// spec ends. It does nothing before a term begins. The result counts the attempts
-// to write a status.
-func startController(
-	namespace string, tenancy compile.Tenancy, publisher controller.Publisher, terms *controller.TermTracker,
-) (writes *atomic.Int64) {
+// options configure the controller of a spec.
+type options struct {
+	namespace   string // the one whose policies it reconciles
+	tenancy     compile.Tenancy
+	publisher   controller.Publisher
+	terms       *controller.TermTracker
+	outageDelay time.Duration
+	writeDelay  time.Duration // of each status
+}
+
+// startController runs the controller until the spec ends. It does nothing before a term
+// begins. The result counts the attempts to write a status.
+func startController(o options) (writes *atomic.Int64) {
 	GinkgoHelper()
 	writes = &atomic.Int64{}
 	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{
 		Scheme:     server.Env.Scheme,
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
-		NewClient:  countWrites(writes),
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{o.namespace: {}}},
+		NewClient:  newClient(o, writes),
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 	Expect(err).NotTo(HaveOccurred())
-	reconciler := &controller.Reconciler{Publisher: publisher, Terms: terms, Tenancy: tenancy}
+	reconciler := &controller.Reconciler{
+		Publisher: o.publisher, Terms: o.terms, Tenancy: o.tenancy, OutageDelay: o.outageDelay,
+		Lease: &corev1.ObjectReference{
+			APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: o.namespace, Name: leaseName,
+		},
+	}
 	Expect(reconciler.SetupWithManager(mgr)).To(Succeed())
 	ctx, cancel := context.WithCancel(GinkgoTB().Context())
 	ended := make(chan error, 1)
@@ -104,19 +125,33 @@ func startController(
 	return writes
 }
 
-func countWrites(writes *atomic.Int64) client.NewClientFunc {
+func newClient(o options, writes *atomic.Int64) client.NewClientFunc {
+	patch := func(
+		ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch,
+		options ...client.SubResourcePatchOption,
+	) error {
+		writes.Add(1)
+		select {
+		case <-time.After(o.writeDelay):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		return c.SubResource(name).Patch(ctx, object, patch, options...)
+	}
+	get := func(
+		ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
+	) error {
+		if key.Namespace != o.namespace && key.Namespace != "" { // the cache does not hold it
+			return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+		}
+		return c.Get(ctx, key, object, options...)
+	}
 	return func(config *rest.Config, options client.Options) (client.Client, error) {
 		c, err := client.NewWithWatch(config, options)
 		if err != nil {
 			return nil, err
 		}
-		return interceptor.NewClient(c, interceptor.Funcs{SubResourcePatch: func(
-			ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch,
-			options ...client.SubResourcePatchOption,
-		) error {
-			writes.Add(1)
-			return c.SubResource(name).Patch(ctx, object, patch, options...)
-		}}), nil
+		return interceptor.NewClient(c, interceptor.Funcs{SubResourcePatch: patch, Get: get}), nil
 	}
 }
 
@@ -125,6 +160,14 @@ func lead(terms *controller.TermTracker) (resign context.CancelFunc) {
 	term, resign := context.WithCancel(GinkgoTB().Context())
 	DeferCleanup(resign)
 	terms.Begin(term)
+	return resign
+}
+
+// leadEmpty is lead for a Namespace without policies. It returns after the initial pass.
+func leadEmpty(ctx SpecContext, terms *controller.TermTracker, plans *registry) (resign context.CancelFunc) {
+	GinkgoHelper()
+	resign = lead(terms)
+	Eventually(ctx, plans.passes).Should(HaveLen(1))
 	return resign
 }
 
@@ -192,12 +235,21 @@ func message(ctx SpecContext, policy *v1alpha1.RateLimitPolicy, conditionType st
 // eventsOn returns the reasons of the events on the policy, unordered, once for each
 // time they were recorded.
 func eventsOn(policy *v1alpha1.RateLimitPolicy) func(Gomega, SpecContext) []string {
+	return eventsRegarding(policy.Namespace, "RateLimitPolicy", policy.Name)
+}
+
+// eventsOnLease is eventsOn for the Lease of the leader.
+func eventsOnLease(namespace string) func(Gomega, SpecContext) []string {
+	return eventsRegarding(namespace, "Lease", leaseName)
+}
+
+func eventsRegarding(namespace, kind, name string) func(Gomega, SpecContext) []string {
 	return func(g Gomega, ctx SpecContext) []string {
 		list := &eventsv1.EventList{}
-		g.Expect(api.List(ctx, list, client.InNamespace(policy.Namespace))).To(Succeed())
+		g.Expect(api.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
 		var reasons []string
 		for _, e := range list.Items {
-			if e.Regarding.Name != policy.Name {
+			if e.Regarding.Kind != kind || e.Regarding.Name != name {
 				continue
 			}
 			g.Expect(e.Action).NotTo(BeEmpty())

@@ -5,8 +5,9 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // TermTracker holds the running leadership term of this process. Its Begin is
@@ -14,17 +15,24 @@ import (
 type TermTracker struct {
 	begun chan struct{}
 
-	mu   sync.Mutex
-	term context.Context
+	mu     sync.Mutex
+	latest term
+}
+
+// term is one leadership term of this process.
+type term struct {
+	number int64 // rises from term to term; 0 for none
+	ctx    context.Context
 }
 
 // NewTermTracker returns a TermTracker without a term.
 func NewTermTracker() *TermTracker { return &TermTracker{begun: make(chan struct{}, 1)} }
 
-// Begin starts a term, which lasts until the context ends.
-func (t *TermTracker) Begin(term context.Context) {
+// Begin starts a term, which lasts until the context ends. The context of the last term
+// must have ended.
+func (t *TermTracker) Begin(ctx context.Context) {
 	t.mu.Lock()
-	t.term = term
+	t.latest = term{number: t.latest.number + 1, ctx: ctx}
 	t.mu.Unlock()
 	select {
 	case t.begun <- struct{}{}:
@@ -37,24 +45,26 @@ func (t *TermTracker) Begin(term context.Context) {
 func (t *TermTracker) Term() context.Context {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.term
+	return t.latest.ctx
 }
 
 // Begun receives a value, coalesced, after a term has begun. Only the controller
 // receives from it.
 func (t *TermTracker) Begun() <-chan struct{} { return t.begun }
 
-// errTermEnded is the cancellation cause of work that a term left unfinished.
-var errTermEnded = errors.New("the leadership term has ended")
+// running returns the running term, or false if this process does not lead.
+func (t *TermTracker) running() (term, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.latest, t.latest.number > 0 && !t.latest.ended()
+}
 
-// bindToTerm returns a context that also ends with the running term. It returns
-// false if no term is running.
-func bindToTerm(ctx context.Context, t *TermTracker) (bound context.Context, release func(), leading bool) {
-	term := t.Term()
-	if term == nil || term.Err() != nil {
-		return nil, nil, false
-	}
-	bound, cancel := context.WithCancelCause(ctx)
-	unhook := context.AfterFunc(term, func() { cancel(errTermEnded) })
-	return bound, func() { unhook(); cancel(nil) }, true
+func (t term) ended() bool { return t.ctx.Err() != nil }
+
+// bind returns a context that ends with the term and with ctx. It is a child of the term's
+// context, so that it has ended before the next term begins.
+func (t term) bind(ctx context.Context) (bound context.Context, release func()) {
+	bound, cancel := context.WithCancelCause(log.IntoContext(t.ctx, log.FromContext(ctx)))
+	unhook := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	return bound, func() { unhook(); cancel(nil) }
 }

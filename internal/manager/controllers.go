@@ -126,7 +126,10 @@ func (c *controllers) manage(ctx context.Context) error {
 		return err
 	}
 	terms := controller.NewTermTracker()
-	reconciler := &controller.Reconciler{Publisher: c.writer, Terms: terms, Tenancy: c.tenancy, Namespaces: c.namespaces}
+	reconciler := &controller.Reconciler{
+		Publisher: c.writer, Terms: terms, Tenancy: c.tenancy, Namespaces: c.namespaces,
+		Lease: c.lease.reference(),
+	}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return err
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -48,6 +50,13 @@ func (o LeaseOptions) Validate() error {
 			o.Duration, o.RenewDeadline, o.RetryPeriod)
 	}
 	return nil
+}
+
+// reference returns the Lease as the object of events.
+func (o LeaseOptions) reference() *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: o.Namespace, Name: o.Name,
+	}
 }
 
 // elector runs the leader election. While it holds the Lease it also holds a term in the

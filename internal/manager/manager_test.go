@@ -86,7 +86,8 @@ var _ = Describe("A policy of the cluster", Serial, func() {
 
 	It("follows its failure mode while Redis is down, and is enforced again afterwards", func(ctx SpecContext) {
 		server.Stop()
-		Eventually(condition(policy, v1alpha1.ConditionProgrammed)).WithContext(ctx).Should(Equal("Unknown RegistryUnreachable"))
+		Eventually(condition(policy, v1alpha1.ConditionProgrammed)).WithContext(ctx).WithTimeout(40 * time.Second).
+			Should(Equal("Unknown RegistryUnreachable"))
 		Expect(check(id)).To(Equal(http.StatusOK))
 		ready, _ := get(checks, "/readyz")
 		Expect(ready).To(Equal(http.StatusOK), "an outage of Redis does not fail readiness")

@@ -116,7 +116,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		got, err := i.asker.check(ctx, i.url, i.ask("open", "b"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect([]any{got.Status, got.Headers.Get("Weir-Degraded")}).To(Equal([]any{200, "open"}))
-		Eventually(i.condition(ctx, "open", "Programmed")).Should(Equal("Unknown/RegistryUnreachable"))
+		Eventually(i.condition(ctx, "open", "Programmed")).WithTimeout(time.Minute).Should(Equal("Unknown/RegistryUnreachable"))
 		Expect(i.pods(ctx)).To(HaveLen(2), "no pod is unready for it")
 		Expect(kubectl(ctx, "get", "pods", "--namespace", i.namespace, "--selector=ratelimit.weir.dev/decisions=true",
 			"--output=jsonpath={.items[*].status.containerStatuses[0].restartCount}")).To(Equal("0 0"))

@@ -3,6 +3,11 @@
 
 package plan
 
+import "errors"
+
+// ErrOlderGeneration means that a newer generation of the same policy was published.
+var ErrOlderGeneration = errors.New("a newer generation was published")
+
 // Rollout is how far one plan has got: from the leader into the registry, and
 // from there to the replicas. It holds no counts, so that a replica that joins or
 // leaves changes it only if the status of the policy changes too.

@@ -16,7 +16,8 @@
 //	calls.go        one method per Lua script, and the decoding of replies
 //	processes.go    the heartbeats of processes
 //	entry.go        one desired plan, in every format
-//	writer.go       what the leader wants: Set, Delete, Sweep
+//	writer.go       what the leader wants: Set, Delete, MarkSynced
+//	sweep.go        deleting the plans of policies that no longer exist
 //	lead.go         the loop of the leader: term, observe, converge
 //	formats.go      which formats the leader maintains
 //	inherit.go      the plans of the previous leader

@@ -48,6 +48,11 @@ func (e *entry) keepEqual(old *entry) {
 	}
 }
 
+// isOlderThan reports whether both are of one policy and e has the lower generation.
+func (e *entry) isOlderThan(other *entry) bool {
+	return e != nil && other != nil && e.uid == other.uid && e.generation < other.generation
+}
+
 // encoded returns the plan in the format at that position, or nil if the format cannot
 // express it.
 func (e *entry) encoded(slot int, f format) []byte {
@@ -62,8 +67,11 @@ func (e *entry) encoded(slot int, f format) []byte {
 	return own.data
 }
 
-// decoded returns the plan, or nil if it was inherited and cannot be decoded.
+// decoded returns the plan, or nil without an entry or if it was inherited and cannot be decoded.
 func (e *entry) decoded() *plan.Plan {
+	if e == nil {
+		return nil
+	}
 	for slot := range e.forms {
 		if e.plan == nil && e.forms[slot].data != nil {
 			e.plan, _ = plan.Decode(e.forms[slot].data)

@@ -94,7 +94,7 @@ func TestBackupOfAnEarlierEpochIsNotLoaded(t *testing.T) {
 	c.Eventually(next.Err).Should(Succeed())
 	_ = next.Set(t.Context(), makePlan("login", 6))
 	_ = next.Set(t.Context(), makePlan("search", 6))
-	next.MarkSynced()
+	next.MarkSynced(c.tb.Context())
 	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(restoreTimeout).Should(BeEquivalentTo(6))
 	c.Expect(r.plans()).To(Equal(2))
 	c.Expect(r.threshold("shop/search")).To(BeEquivalentTo(6))
@@ -126,7 +126,7 @@ func TestOtherHistoryIsNotLoaded(t *testing.T) {
 		c.Expect(r.isFollowing()).To(BeFalse())
 	}
 	c.Expect(next.Set(t.Context(), makePlan("login", 6))).To(Succeed())
-	next.MarkSynced()
+	next.MarkSynced(c.tb.Context())
 	c.Eventually(r.threshold).WithArguments("shop/search").WithTimeout(restoreTimeout).Should(BeEquivalentTo(8))
 	c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(6))
 	c.Eventually(r.isFollowing).Should(BeTrue())
@@ -210,7 +210,7 @@ func TestFirstEpochWaitsForAllPlans(t *testing.T) {
 	c.Expect(err).To(MatchError(ErrEpochLost))
 	c.Expect(l.Err()).To(MatchError(ErrEpochLost))
 
-	l.MarkSynced()
+	l.MarkSynced(c.tb.Context())
 	c.Eventually(r.plans).Should(Equal(1))
 	c.Eventually(programmed).WithArguments(l, "shop/login").Should(BeTrue())
 }
@@ -227,7 +227,7 @@ func TestEmptyInstallationHasAnEpoch(t *testing.T) {
 func (c *cluster) setWantedPlans(l *leader, plans []*plan.Plan) {
 	c.tb.Helper()
 	for _, p := range plans {
-		l.setDesired(p.ID(), encoded(c, p)) //nolint:errcheck // the leader leads
+		l.setDesired(c.tb.Context(), p.ID(), encoded(c, p), false) //nolint:errcheck // the leader leads
 	}
 }
 
@@ -245,7 +245,7 @@ func TestManyPlansAreOneRevision(t *testing.T) {
 	plans := makeLargePlans(5000)
 	l := c.lead(testOwner)
 	c.setWantedPlans(l, plans)
-	l.MarkSynced()
+	l.MarkSynced(c.tb.Context())
 	c.Eventually(l.Err).Should(Succeed())
 	c.Expect(c.header().revision).To(BeEquivalentTo(1))
 	r := c.watch("a")
@@ -265,7 +265,7 @@ func TestRevisionWithManyChangesIsLoaded(t *testing.T) {
 	plans := makeLargePlans(5000)
 	l := c.lead(testOwner)
 	c.setWantedPlans(l, plans)
-	l.MarkSynced()
+	l.MarkSynced(c.tb.Context())
 	c.Eventually(l.Err).Should(Succeed())
 	r := c.watch("a")
 	c.Eventually(r.plans).Should(Equal(len(plans)))

@@ -34,7 +34,7 @@ func (c *cluster) leadSyncedIn(formats []format, plans ...*plan.Plan) *leader {
 	for _, p := range plans {
 		_ = l.Set(c.tb.Context(), p)
 	}
-	l.MarkSynced()
+	l.MarkSynced(c.tb.Context())
 	c.Eventually(l.Err).Should(Succeed())
 	return l
 }
@@ -58,7 +58,7 @@ func TestRolloutRaisesTheVersion(t *testing.T) {
 	c.Expect(next.Set(t.Context(), makePlan("login", 6))).To(Succeed())
 	c.Eventually(next.enforcedCounts).WithArguments("shop/login").Should(Equal([]int{2, 2}), "edits do not wait")
 	c.Expect(next.Set(t.Context(), makePlan("search", 5))).To(Succeed())
-	next.MarkSynced()
+	next.MarkSynced(c.tb.Context())
 	c.Eventually(next.Err).Should(Succeed())
 	c.Eventually(c.exists(inNext)).Should(BeTrue())
 	c.Expect(next.Set(t.Context(), makePlan("login", 7))).To(Succeed())

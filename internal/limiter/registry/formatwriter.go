@@ -207,6 +207,7 @@ func (f *formatWriter) takeDirty() map[string][]byte {
 		case isStored && bytes.Equal(old, data):
 			if e.forms[f.slot].revision == 0 {
 				e.forms[f.slot].revision = f.current.revision
+				delete(f.held, id)
 				notify(f.changed)
 			}
 		default:
@@ -251,7 +252,11 @@ func (f *formatWriter) commit(w *write) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.observed.epochs[f.slot] = f.current.epoch
+	if w.replaces() {
+		clear(f.held)
+	}
 	for id := range w.changes {
+		delete(f.held, id)
 		if e := f.entries[id]; e != nil && bytes.Equal(e.forms[f.slot].data, f.stored[id]) {
 			e.forms[f.slot].revision = w.to.revision
 		}

@@ -22,7 +22,7 @@ func (w *Writer) programmed(id string) (revision int64, ok bool) {
 func (w *Writer) enforced(id string) (running, live int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.replicasRunning(id), len(w.observed.replicas)
+	return w.replicasRunning(id, w.published(id)), len(w.observed.replicas)
 }
 
 // replicas returns the live replicas of the installation in the order of their names, as

@@ -20,7 +20,7 @@ func TestSecondLeaderOfAnInstallationWaits(t *testing.T) {
 
 	second := c.lead(testOwner)
 	_ = second.Set(t.Context(), makePlan("login", 6))
-	second.MarkSynced()
+	second.MarkSynced(c.tb.Context())
 	c.Eventually(second.Err).Should(MatchError(errLeaderAlive))
 	c.Expect(second.Rollout("").Reachable).To(BeTrue())
 	c.Expect(second.Rollout("").OwnedElsewhere).To(BeFalse(), "a former leader may just be ending")
@@ -70,7 +70,7 @@ func TestRenamedInstallationKeepsItsRegistry(t *testing.T) {
 	<-before.done
 	after := c.leadAs(renamed())
 	_ = after.Set(t.Context(), makePlan("login", 6))
-	after.MarkSynced()
+	after.MarkSynced(c.tb.Context())
 	c.Eventually(after.enforcedCounts).WithArguments("shop/login").Should(Equal([]int{2, 2}))
 	c.Expect(c.header().epoch).To(Equal(epoch), "a live replica accepts the former name alone")
 	c.Expect(c.header().owner).To(Equal("new"))
@@ -93,7 +93,7 @@ func TestLeaderOfTheFormerNameWaitsForTheNewOne(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	after := c.leadAs(NewInstallation("new", testOwner))
-	after.MarkSynced()
+	after.MarkSynced(c.tb.Context())
 	c.Eventually(after.Err).Should(Succeed())
 	before := c.lead(testOwner)
 	c.Eventually(before.Err).Should(MatchError(ErrOwnedElsewhere))
@@ -143,7 +143,7 @@ func TestReplicaThatDoesNotKnowItsInstallation(t *testing.T) {
 		theirs.stop()
 		<-theirs.done
 		ours := c.lead("elsewhere")
-		ours.MarkSynced()
+		ours.MarkSynced(c.tb.Context())
 		c.Eventually(r.plans).Should(Equal(0))
 		c.Expect(r.Err()).To(Succeed())
 	})

@@ -87,8 +87,8 @@ func (w *Writer) open() error {
 	if w.stopped == nil {
 		return errors.New("lead: already leading")
 	}
-	w.stopped, w.synced, w.inherited = nil, false, false
-	w.entries, w.begun = map[string]*entry{}, nil
+	w.stopped, w.failing, w.synced, w.inherited = nil, nil, false, false
+	w.entries, w.held, w.begun = map[string]*entry{}, map[string]*entry{}, nil
 	for slot := range w.dirty {
 		w.dirty[slot] = map[string]struct{}{}
 	}
@@ -146,7 +146,9 @@ func (l *leaderLoop) takeBatch() *batch {
 	return b
 }
 
-// finishRound ends the batch with err, stores the error and logs a change of its kind.
+// finishRound ends the batch with err, stores the error and logs a change of its kind. If Redis
+// was not reached, calls fail from now on: those that wait for the next round would wait for its
+// timeout.
 func (l *leaderLoop) finishRound(ctx context.Context, b *batch, err error) {
 	if ctx.Err() != nil {
 		err = ErrNotLeading
@@ -154,7 +156,12 @@ func (l *leaderLoop) finishRound(ctx context.Context, b *batch, err error) {
 	l.lastRoundOK = err == nil
 	l.mu.Lock()
 	before := l.observed.err
-	l.observed.err = err
+	l.observed.err, l.failing = err, nil
+	if errorKind(err) == kindUnreachable {
+		l.failing = err
+		l.batch.finish(err)
+		l.batch = newBatch()
+	}
 	l.mu.Unlock()
 	b.finish(err)
 	if errorKind(before) == errorKind(err) {
@@ -169,6 +176,9 @@ func (l *leaderLoop) finishRound(ctx context.Context, b *batch, err error) {
 	}
 }
 
+// kindUnreachable is the kind of an error that leaves the state of the registry unknown.
+const kindUnreachable = "unreachable"
+
 // errorKind groups errors, so that only a change of the kind is logged.
 func errorKind(err error) string {
 	for _, kind := range []error{errNotObserved, errLeaderAlive, ErrDeposed, ErrOwnedElsewhere, ErrEpochLost, ErrNotLeading} {
@@ -177,7 +187,7 @@ func errorKind(err error) string {
 		}
 	}
 	if err != nil {
-		return "unreachable"
+		return kindUnreachable
 	}
 	return ""
 }

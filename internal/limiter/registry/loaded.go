@@ -4,6 +4,8 @@
 package registry
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -132,11 +134,20 @@ func (l *loaded) snapshot() *plan.Snapshot {
 	return plan.NewSnapshot(l.revision, plans)
 }
 
-// namedSkips is the number of skipped plans that a heartbeat names.
+// namedSkips is the number of skipped plans that a heartbeat names. If there are more, it lists
+// all as hashes of 4 bytes instead: they are smaller, and every replica reads every heartbeat. With
+// 5,000 skipped plans, another one has the hash of one of them with a probability of 1 in 800,000.
 const namedSkips = 32
 
-// skipped returns the number of undecodable fields and some of their IDs.
-func (l *loaded) skipped() (int, []string) {
+// skips is the set of plans that a replica cannot decode.
+type skips struct {
+	count  int
+	names  []string // the first ones
+	hashes []uint32 // of all, sorted; nil if all are named
+}
+
+// skipped returns the undecodable fields.
+func (l *loaded) skipped() skips {
 	var ids []string
 	for id, it := range l.items {
 		if it.bad {
@@ -144,7 +155,53 @@ func (l *loaded) skipped() (int, []string) {
 		}
 	}
 	slices.Sort(ids)
-	return len(ids), ids[:min(len(ids), namedSkips)]
+	found := skips{count: len(ids), names: ids[:min(len(ids), namedSkips)]}
+	if len(ids) == len(found.names) {
+		return found
+	}
+	for _, id := range ids {
+		found.hashes = append(found.hashes, skipHash(id))
+	}
+	slices.Sort(found.hashes)
+	return found
+}
+
+// contains reports whether the plan is in the set. It is true for every plan if a replica of an
+// earlier release names only some.
+func (s *skips) contains(id string) bool {
+	switch s.count {
+	case len(s.names):
+		return slices.Contains(s.names, id)
+	case len(s.hashes):
+		_, found := slices.BinarySearch(s.hashes, skipHash(id))
+		return found
+	default:
+		return true
+	}
+}
+
+func (s *skips) equal(other *skips) bool {
+	return s.count == other.count && slices.Equal(s.names, other.names) && slices.Equal(s.hashes, other.hashes)
+}
+
+func skipHash(id string) uint32 {
+	sum := sha256.Sum256([]byte(id))
+	return binary.BigEndian.Uint32(sum[:])
+}
+
+// encodeHashes returns the hashes in 4 bytes each.
+func encodeHashes(hashes []uint32) (encoded []byte) {
+	for _, hash := range hashes {
+		encoded = binary.BigEndian.AppendUint32(encoded, hash)
+	}
+	return encoded
+}
+
+func decodeHashes(encoded []byte) (hashes []uint32) {
+	for ; len(encoded) >= 4; encoded = encoded[4:] {
+		hashes = append(hashes, binary.BigEndian.Uint32(encoded))
+	}
+	return hashes
 }
 
 // size returns the bytes of the encoded plans.

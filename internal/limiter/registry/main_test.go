@@ -132,7 +132,7 @@ func (c *cluster) leadSynced(plans ...*plan.Plan) *leader {
 	for _, p := range plans {
 		_ = l.Set(c.tb.Context(), p) // an empty registry is filled below
 	}
-	l.MarkSynced()
+	l.MarkSynced(c.tb.Context())
 	c.Eventually(l.Err).Should(Succeed())
 	for _, p := range plans {
 		c.Expect(programmed(l, p.ID())).To(BeTrue())

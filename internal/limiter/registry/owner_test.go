@@ -72,7 +72,7 @@ func TestLostTermIsTakenAgain(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.lead(testOwner)
-	l.MarkSynced()
+	l.MarkSynced(c.tb.Context())
 	c.Eventually(l.Err).Should(Succeed())
 	before := c.header()
 	c.Expect(c.client.HSet(t.Context(), c.scripts.keys[4], "term", "1", "holder", "x").Err()).To(Succeed())
@@ -108,7 +108,7 @@ func TestLeaderDoesNotReplaceALiveOwner(t *testing.T) {
 	err := ours.Set(t.Context(), makePlan("login", 6))
 	c.Expect(err).To(MatchError(ErrOwnedElsewhere))
 	c.Expect(err).To(MatchError(ContainSubstring(testOwner)))
-	ours.MarkSynced()
+	ours.MarkSynced(c.tb.Context())
 	c.Consistently(func() version { return c.header().version }).WithTimeout(2 * time.Second).Should(Equal(before.version))
 	c.Expect(c.header().term).To(Equal(before.term), "the leader of the owner keeps its term")
 	c.Expect(ours.Err()).To(MatchError(ErrOwnedElsewhere))
@@ -127,7 +127,7 @@ func TestReplicasKeepTheirOwnerAlive(t *testing.T) {
 	theirs.stop()
 	<-theirs.done
 	ours := c.lead("elsewhere/weir")
-	ours.MarkSynced()
+	ours.MarkSynced(c.tb.Context())
 	c.Consistently(func() string { return c.header().epoch.owner() }).WithTimeout(lifetime + time.Second).
 		Should(Equal(testOwner))
 
@@ -144,7 +144,7 @@ func TestLeaderReplacesADeadOwner(t *testing.T) {
 	<-theirs.done
 	ours := c.lead("elsewhere/weir")
 	_ = ours.Set(t.Context(), makePlan("login", 6))
-	ours.MarkSynced()
+	ours.MarkSynced(c.tb.Context())
 	c.Eventually(ours.Err).WithTimeout(2 * lifetime).Should(Succeed())
 	c.Expect(c.header().epoch.owner()).To(Equal("elsewhere/weir"))
 	c.Expect(c.client.HKeys(t.Context(), c.scripts.keys[0]).Val()).To(ConsistOf("shop/login"))

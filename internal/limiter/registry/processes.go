@@ -32,9 +32,11 @@ type report struct {
 	Revision int64  `json:"revision,omitempty"`
 	// Rejects is the epoch of the registry that the replica has rejected, or empty.
 	Rejects epoch `json:"rejects,omitempty"`
-	// Skips is the number of plans that the replica cannot decode; Skipped names some.
-	Skips   int      `json:"skips,omitempty"`
-	Skipped []string `json:"skipped,omitempty"`
+	// Skips is the number of plans that the replica cannot decode; Skipped names some. If it does
+	// not name all, SkipHashes lists all.
+	Skips      int      `json:"skips,omitempty"`
+	Skipped    []string `json:"skipped,omitempty"`
+	SkipHashes []byte   `json:"skipHashes,omitempty"`
 }
 
 // field returns the name of the process among all processes.

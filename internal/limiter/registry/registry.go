@@ -46,9 +46,6 @@ var (
 	// that the leader does not know all plans yet; see Writer.MarkSynced.
 	ErrEpochLost = errors.New("registry lost: not all plans are known yet")
 
-	// ErrOlderGeneration means that a newer generation of the same policy is published.
-	ErrOlderGeneration = errors.New("a newer generation was published")
-
 	// errLeaderAlive means that another leader of this installation is still alive.
 	errLeaderAlive = errors.New("another leader of this installation is still alive")
 

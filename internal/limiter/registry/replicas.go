@@ -17,20 +17,16 @@ type Replica struct {
 	// Epoch and Revision identify the plans that the replica runs.
 	Epoch    string
 	Revision int64
-	// Skips is the number of plans that the replica cannot decode; Skipped names some. It
-	// runs their last good version, if any.
-	Skips   int
-	Skipped []string
 
 	format format // of these plans
+	// skips are the plans that the replica cannot decode. It runs their last good version, if
+	// any.
+	skips skips
 }
 
-// runs reports whether the replica runs the plan as of that revision. A heartbeat names at
-// most namedSkips skipped plans. If the replica skips more, any plan may be among them, so
-// runs is false for all.
+// runs reports whether the replica runs the plan as of that revision.
 func (r *Replica) runs(id string, e epoch, revision int64) bool {
-	return r.Epoch == string(e) && r.Revision >= revision &&
-		r.Skips == len(r.Skipped) && !slices.Contains(r.Skipped, id)
+	return r.Epoch == string(e) && r.Revision >= revision && !r.skips.contains(id)
 }
 
 // observation is the result of the last round of the leader.
@@ -64,39 +60,40 @@ func (w *Writer) errLocked() error {
 	return w.observed.err
 }
 
-// Rollout reports how far the desired plan of that id has got, without any I/O. The
-// plan that a predecessor published counts like one that was set.
+// Rollout reports which plan of that id the registry holds and how far it has got, without any
+// I/O. The plan that a predecessor published counts like one that was set. A plan of another
+// release that cannot be decoded counts as none.
 func (w *Writer) Rollout(id string) plan.Rollout {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	err := w.errLocked()
 	isElsewhere := errors.Is(err, ErrOwnedElsewhere)
 	live := len(w.observed.replicas)
+	published := w.published(id)
 	return plan.Rollout{
 		// Redis answered a leader that found the registry lost or owned elsewhere.
 		Reachable:          err == nil || isElsewhere || errors.Is(err, ErrEpochLost) || errors.Is(err, errLeaderAlive),
 		OwnedElsewhere:     isElsewhere,
-		Plan:               w.storedPlan(id),
+		Plan:               published.decoded(),
 		ReplicasTooOld:     w.hasReplicaTooOld(id),
 		HasReplicas:        live > 0,
-		AllReplicasCurrent: live > 0 && w.replicasRunning(id) == live,
+		AllReplicasCurrent: live > 0 && w.replicasRunning(id, published) == live,
 	}
 }
 
-// storedPlan returns the desired plan of that id if it is in the registry, else nil. A plan
-// of another release that cannot be decoded counts as none. The caller holds the lock.
-func (w *Writer) storedPlan(id string) *plan.Plan {
+// published returns the entry that the registry holds under that id, or nil. The caller holds
+// the lock.
+func (w *Writer) published(id string) *entry {
 	if e := w.entries[id]; e.isPublished(w.begun) {
-		return e.decoded()
+		return e
 	}
-	return nil
+	return w.held[id]
 }
 
-// replicasRunning counts the live replicas that run the desired plan of that id.
+// replicasRunning counts the live replicas that run the published entry of that id.
 // The caller holds the lock.
-func (w *Writer) replicasRunning(id string) (running int) {
-	e := w.entries[id]
-	if !e.isPublished(w.begun) {
+func (w *Writer) replicasRunning(id string, e *entry) (running int) {
+	if e == nil {
 		return 0
 	}
 	for i := range w.observed.replicas {
@@ -125,8 +122,8 @@ func replicasAmong(alive []report, accepts func(owner string) bool) []Replica {
 	for _, r := range alive {
 		if r.Kind == kindReplica && r.Epoch != "" && accepts(r.Owner) {
 			replicas = append(replicas, Replica{
-				Name: r.Name, Epoch: string(r.Epoch), Revision: r.Revision, Skips: r.Skips, Skipped: r.Skipped,
-				format: r.Format,
+				Name: r.Name, Epoch: string(r.Epoch), Revision: r.Revision, format: r.Format,
+				skips: skips{count: r.Skips, names: r.Skipped, hashes: decodeHashes(r.SkipHashes)},
 			})
 		}
 	}
@@ -139,7 +136,7 @@ func (w *Writer) recordReplicas(alive []report) {
 	replicas := replicasAmong(alive, w.installation.accepts)
 	same := func(a, b Replica) bool {
 		return a.Name == b.Name && a.format == b.format && a.Epoch == b.Epoch && a.Revision == b.Revision &&
-			a.Skips == b.Skips && slices.Equal(a.Skipped, b.Skipped)
+			a.skips.equal(&b.skips)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -71,8 +71,8 @@ func (w *Writer) deleteUnchanged(ctx context.Context, orphans map[string]*entry)
 	var ids []string
 	for id, e := range orphans {
 		if w.entries[id] == e {
-			delete(w.entries, id)
-			w.dirty[id] = struct{}{}
+			w.replace(id, nil)
+			w.markDirty(id)
 			ids = append(ids, id)
 		}
 	}

@@ -55,8 +55,7 @@ type Watcher struct {
 	state         followState
 	reported      *report  // the last heartbeat
 	owners        []string // of all live processes; nil before the first heartbeat
-	skips         int      // plans that cannot be decoded
-	skipped       []string // some of their IDs
+	skips         skips
 }
 
 // NewWatcher returns a Watcher of the registry under prefix. The read timeout of the client
@@ -265,7 +264,7 @@ func (w *Watcher) use(next *loaded, h *header, applyTimer *prometheus.Timer) {
 	w.loaded, w.rejected = next, version{}
 	owner := next.epoch.owner()
 	w.follows.Store(&owner)
-	w.skips, w.skipped = next.skipped()
+	w.skips = next.skipped()
 	w.applySnapshot(next.snapshot())
 	w.metrics.revision.Set(float64(next.revision))
 	w.metrics.size.Set(float64(next.size()))
@@ -344,7 +343,7 @@ func (w *Watcher) report() *report {
 			r.Owner = owner
 		}
 		r.Format, r.Epoch, r.Revision, r.Rejects = w.loaded.format, w.loaded.epoch, w.loaded.revision, w.rejected.epoch
-		r.Skips, r.Skipped = w.skips, w.skipped
+		r.Skips, r.Skipped, r.SkipHashes = w.skips.count, w.skips.names, encodeHashes(w.skips.hashes)
 	}
 	return r
 }

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -50,9 +49,13 @@ type Writer struct {
 
 	mu        sync.Mutex
 	stopped   error             // why Set fails; nil while Lead runs
+	failing   error             // why the last round could not reach Redis; nil after any other
 	synced    bool              // see MarkSynced
 	inherited bool              // entries include the plans of the previous leader
 	entries   map[string]*entry // the desired plans, by ID
+	// held are the published plans, by ID, that entries does not contain any more, until the
+	// registry has lost them too.
+	held map[string]*entry
 	// dirty are, by position of the format, the IDs whose plan may differ from the registry;
 	// begun are the formats that hold the registry.
 	dirty    [maxFormats]map[string]struct{}
@@ -101,31 +104,45 @@ func newWriter(client redis.UniversalClient, prefix string, o WriterOptions, for
 // Set makes the plan the desired plan of its ID and returns when the registry holds it.
 // Calls that arrive during a write share the next one.
 //
-//   - While the registry is lost and awaits MarkSynced, Set returns nil before the plan is
-//     written. Changes and Rollout report when the registry holds it.
-//   - After an error the plan is still desired and Lead retries, unless the error is
-//     ErrNotLeading, ErrDeposed, ErrOlderGeneration or an encoding error.
+//   - A call whose ctx has ended records nothing. The plans of one leadership therefore never
+//     end up in the next, provided that ctx ends before the next Lead.
+//   - While the registry is lost and awaits MarkSynced, or another leader is ending, Set returns
+//     nil before the plan is written. Changes and Rollout report when the registry holds it.
+//   - After a round of Lead could not reach Redis, Set fails without waiting, until a round
+//     succeeds.
+//   - After an error the plan is still desired and Lead retries, unless ctx had ended before or
+//     the error is ErrNotLeading, ErrDeposed, plan.ErrOlderGeneration or an encoding error.
 func (w *Writer) Set(ctx context.Context, desired *plan.Plan) error {
+	return w.set(ctx, desired, false)
+}
+
+// SetRestored is Set for a generation that may be lower than the last one of the same policy,
+// as after a restore of etcd. The caller has read that generation uncached.
+func (w *Writer) SetRestored(ctx context.Context, desired *plan.Plan) error {
+	return w.set(ctx, desired, true)
+}
+
+func (w *Writer) set(ctx context.Context, desired *plan.Plan, mayBeOlder bool) error {
 	data, err := plan.EncodeAs(desired, int(w.supported[0]))
 	if err != nil {
 		return err
 	}
 	id := desired.ID()
-	b, err := w.setDesired(id, newEntry(desired, data))
-	return ignoreEpochLost(w.await(ctx, b, id, err))
+	b, err := w.setDesired(ctx, id, newEntry(desired, data), mayBeOlder)
+	return ignoreRecorded(w.await(ctx, b, id, err))
 }
 
 // Delete removes the desired plan of the ID and returns when the registry no longer holds
 // it. Before MarkSynced, and after errors, it behaves like Set.
 func (w *Writer) Delete(ctx context.Context, id string) error {
-	b, err := w.setDesired(id, nil)
-	return ignoreEpochLost(w.await(ctx, b, id, err))
+	b, err := w.setDesired(ctx, id, nil, false)
+	return ignoreRecorded(w.await(ctx, b, id, err))
 }
 
-// ignoreEpochLost drops the error of a lost registry that awaits MarkSynced: the plan is
-// recorded and will be written.
-func ignoreEpochLost(err error) error {
-	if errors.Is(err, ErrEpochLost) {
+// ignoreRecorded drops the errors of a registry that awaits MarkSynced or the end of another
+// leader: the plan is recorded and will be written.
+func ignoreRecorded(err error) error {
+	if errors.Is(err, ErrEpochLost) || errors.Is(err, errLeaderAlive) {
 		return nil
 	}
 	return err
@@ -133,27 +150,47 @@ func ignoreEpochLost(err error) error {
 
 // setDesired records the desired plan; a nil entry deletes it. It returns the batch to wait
 // for, or nil if the registry is already right.
-func (w *Writer) setDesired(id string, next *entry) (*batch, error) {
+func (w *Writer) setDesired(ctx context.Context, id string, next *entry, mayBeOlder bool) (*batch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.stopped != nil {
-		return nil, w.stopped
+	if err := w.rejects(ctx); err != nil {
+		return nil, err
 	}
 	old := w.entries[id]
-	if next != nil && old != nil && old.uid == next.uid && next.generation < old.generation {
-		return nil, fmt.Errorf("generation %d after %d: %w", next.generation, old.generation, ErrOlderGeneration)
+	if !mayBeOlder && next.isOlderThan(old) {
+		return nil, fmt.Errorf("generation %d after %d: %w", next.generation, old.generation, plan.ErrOlderGeneration)
+	}
+	if next != nil {
+		next.keepEqual(old)
+	}
+	isStored := w.isStored(old, next)
+	w.replace(id, next)
+	if isStored && !w.isDirty(id) {
+		return nil, nil
+	}
+	w.markDirty(id)
+	return w.batch, w.failing
+}
+
+// rejects returns why a call is not recorded: Lead does not run, or ctx has ended. The caller
+// holds the lock.
+func (w *Writer) rejects(ctx context.Context) error {
+	if w.stopped != nil {
+		return w.stopped
+	}
+	return ctx.Err()
+}
+
+// replace makes next the desired entry; nil for none. The caller holds the lock.
+func (w *Writer) replace(id string, next *entry) {
+	if old := w.entries[id]; old.isPublished(w.begun) && !next.isPublished(w.begun) {
+		w.held[id] = old
 	}
 	if next == nil {
 		delete(w.entries, id)
 	} else {
-		next.keepEqual(old)
 		w.entries[id] = next
 	}
-	if w.isStored(old, next) && !w.isDirty(id) {
-		return nil, nil
-	}
-	w.markDirty(id)
-	return w.batch, nil
 }
 
 // isDirty reports whether the plan may differ from the registry in some format. The caller
@@ -202,50 +239,15 @@ func (w *Writer) await(ctx context.Context, b *batch, id string, err error) erro
 // MarkSynced reports that every policy was processed since Lead began: set, deleted, or left
 // unchanged because it does not compile. Failed calls count, because the Writer remembers
 // them. Only then may the Writer replace a lost registry: with only some of the plans it
-// would remove the others. Until then Err returns ErrEpochLost for a lost registry.
-func (w *Writer) MarkSynced() {
-	w.mu.Lock()
-	w.synced = true
-	w.mu.Unlock()
-	notify(w.wake)
-}
-
-// Sweep deletes orphans: plans that the previous leader published, that were not set since
-// Lead began, and whose ID is not live.
-func (w *Writer) Sweep(ctx context.Context, live func(id string) bool) error {
-	orphans, b, err := w.orphans(live)
-	if err != nil || len(orphans) == 0 {
-		return err
-	}
-	if err := w.await(ctx, b, orphans[0], nil); err != nil {
-		return fmt.Errorf("sweep %d plans: %w", len(orphans), err)
-	}
-	w.metrics.orphans.Add(float64(len(orphans)))
-	return nil
-}
-
-// orphans removes the orphaned plans from the desired ones and returns their IDs, sorted.
-func (w *Writer) orphans(live func(id string) bool) ([]string, *batch, error) {
+// would remove the others. Until then Err returns ErrEpochLost for a lost registry. A call
+// whose ctx has ended has no effect, as for Set.
+func (w *Writer) MarkSynced(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch {
-	case w.stopped != nil:
-		return nil, nil, w.stopped
-	case !w.inherited:
-		return nil, nil, fmt.Errorf("sweep: %w", w.observed.err)
+	if w.rejects(ctx) == nil {
+		w.synced = true
+		notify(w.wake)
 	}
-	var ids []string
-	for id, e := range w.entries {
-		if e.inherited && !live(id) {
-			ids = append(ids, id)
-		}
-	}
-	for _, id := range ids {
-		delete(w.entries, id)
-		w.markDirty(id)
-	}
-	slices.Sort(ids)
-	return ids, w.batch, nil
 }
 
 // notify sends to a channel of capacity one unless it is full.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
@@ -110,7 +111,7 @@ func TestSetRejectsAnOlderGeneration(t *testing.T) {
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
 	err := l.Set(t.Context(), makePlan("login", 4))
-	c.Expect(err).To(MatchError(ErrOlderGeneration))
+	c.Expect(err).To(MatchError(plan.ErrOlderGeneration))
 	c.Expect(err).To(MatchError(ContainSubstring("publish plan shop/login: generation 4 after 5")))
 }
 
@@ -131,7 +132,7 @@ func TestWriterNeedsToLead(t *testing.T) {
 	w := NewWriter(c.client, testPrefix, WriterOptions{Installation: NewInstallation(testOwner, "")})
 	c.Expect(w.Set(t.Context(), makePlan("login", 5))).To(MatchError(ErrNotLeading))
 	c.Expect(w.Delete(t.Context(), "shop/login")).To(MatchError(ErrNotLeading))
-	c.Expect(w.Sweep(t.Context(), func(string) bool { return true })).To(MatchError(ErrNotLeading))
+	c.Expect(w.Sweep(t.Context(), func(context.Context, string) (bool, error) { return true, nil })).To(MatchError(ErrNotLeading))
 	c.Expect(w.Rollout("shop/login")).To(Equal(plan.Rollout{}))
 	_, err := w.replicas()
 	c.Expect(err).To(MatchError(ErrNotLeading))
@@ -160,35 +161,69 @@ func TestSetRejectsAPlanTooLargeToEncode(t *testing.T) {
 func TestSetEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	l := c.leadSynced()
+	l := c.leadSynced(makePlan("login", 4))
 	c.redis.Pause()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	c.Expect(l.Set(ctx, makePlan("login", 5))).To(MatchError(context.Canceled))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	c.Expect(l.Set(ctx, makePlan("login", 5))).To(MatchError(context.DeadlineExceeded))
 	c.redis.Resume()
-	c.Eventually(programmed).WithArguments(l, "shop/login").Should(BeTrue(), "the leader publishes the plan later")
+	stored := func() int64 { return l.Rollout("shop/login").Plan.Generation }
+	c.Eventually(stored).Should(BeEquivalentTo(5), "the leader publishes the plan later")
+
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	c.Expect(l.Set(gone, makePlan("login", 6))).To(MatchError(context.Canceled))
+	c.Expect(l.Set(t.Context(), makePlan("search", 1))).To(Succeed())
+	c.Expect(stored()).To(BeEquivalentTo(5), "a Set after the end of its context has no effect")
 }
 
-func TestSweepDeletesPlansWithoutPolicy(t *testing.T) {
+// A caller whose term has ended must not write into the next term.
+func TestNoCallOfTheLastTermEndsInTheNext(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	first := c.leadSynced(makePlan("kept", 5), makePlan("live", 5), makePlan("orphan", 5), makePlan("gone", 5))
-	r := c.watch("a")
-	first.stop()
-	<-first.done
-
 	l := c.lead(testOwner)
-	c.Expect(l.Set(t.Context(), makePlan("kept", 5))).To(Succeed())
-	c.Expect(programmed(l, "shop/live")).To(BeTrue(), "the leader inherits the last good plan of a policy")
-	l.MarkSynced()
-	live := func(id string) bool { return id == "shop/live" }
-	swept := func() float64 { return testutil.ToFloat64(l.metrics.orphans) }
-	c.Expect(l.Sweep(t.Context(), live)).To(Succeed())
-	c.Expect(swept()).To(BeEquivalentTo(2))
-	c.Expect(c.client.HKeys(t.Context(), c.scripts.keys[0]).Val()).To(ConsistOf("shop/kept", "shop/live"))
-	c.Eventually(r.plans).Should(Equal(2))
-	c.Expect(l.Sweep(t.Context(), live)).To(Succeed())
-	c.Expect(swept()).To(BeEquivalentTo(2), "nothing is left to sweep")
+	c.Eventually(l.Err).Should(MatchError(ErrEpochLost))
+	last, end := context.WithCancel(t.Context())
+	end()
+	c.Expect(l.Set(last, makePlan("login", 5))).To(MatchError(context.Canceled))
+	c.Expect(l.Delete(last, "shop/login")).To(MatchError(context.Canceled))
+	c.Expect(l.Sweep(last, noneLive)).To(MatchError(context.Canceled))
+	l.MarkSynced(last)
+	c.Expect(l.Set(t.Context(), makePlan("search", 5))).To(Succeed())
+	c.Expect(l.Err()).To(MatchError(ErrEpochLost), "the last term must not complete the next")
+	l.MarkSynced(t.Context())
+	c.Eventually(l.Err).Should(Succeed())
+	c.Expect(c.client.HKeys(t.Context(), c.scripts.keys[0]).Val()).To(ConsistOf("shop/search"))
+}
+
+// Otherwise every call waits for a timeout of Redis.
+func TestCallsFailFastWhileRedisHangs(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadSynced(makePlans(10)...)
+	c.redis.Pause()
+	c.Expect(l.Set(t.Context(), makePlan("first", 5))).NotTo(Succeed(), "the first call notices")
+	for i := range 500 {
+		start := time.Now()
+		c.Expect(l.Set(t.Context(), makePlan(fmt.Sprintf("hung%d", i), 5))).NotTo(Succeed())
+		c.Expect(l.Delete(t.Context(), fmt.Sprintf("shop/p%d", i))).NotTo(Succeed())
+		c.Expect(l.Sweep(t.Context(), noneLive)).NotTo(Succeed())
+		c.Expect(time.Since(start)).To(BeNumerically("<", 30*time.Millisecond), "three calls")
+	}
+	c.redis.Resume()
+	c.Eventually(l.Err).Should(Succeed())
+	c.Eventually(func() int { return len(c.client.HKeys(t.Context(), c.scripts.keys[0]).Val()) }).Should(
+		Equal(501), "what was asked is written")
+	c.Expect(l.Set(t.Context(), makePlan("last", 5))).To(Succeed())
+}
+
+func TestSetRestoredTakesALowerGeneration(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadSynced(makePlan("login", 5))
+	c.Expect(l.SetRestored(t.Context(), makePlan("login", 4))).To(Succeed())
+	c.Expect(l.Rollout("shop/login").Plan.Generation).To(BeEquivalentTo(4))
+	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(Succeed(), "and later ones count again")
 }
 
 func TestRolloutReportsThePlanAndItsReplicas(t *testing.T) {
