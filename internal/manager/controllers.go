@@ -53,6 +53,7 @@ type controllers struct {
 	webhook    WebhookOptions
 	intake     *intake.Intake
 	name       *namer
+	policies   *PolicyMetrics
 	writer     *registry.Writer
 	logger     *slog.Logger
 	now        func() time.Time
@@ -143,5 +144,6 @@ func (c *controllers) manage(ctx context.Context) error {
 			return err
 		}
 	}
+	c.policies.source.Store(&policySource{ctx: ctx, term: terms.Term, policies: mgr.GetClient()})
 	return mgr.Start(ctx)
 }

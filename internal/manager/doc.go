@@ -14,5 +14,6 @@
 //	namespaces.go   whose policies are enforced: Namespaces, and caches limited to them
 //	elector.go      leader election on a Lease, and the term in the registry
 //	installation.go the name of the installation
+//	metrics.go      the numbers of policies by condition, while leading
 //	webhook.go      the validating webhook and its certificate
 package manager

@@ -98,8 +98,9 @@ func Run(ctx context.Context, o Options) error {
 	group.Go(func() error { return name.run(ctx) })
 	if o.Controllers {
 		c := &controllers{
-			name:   name,
-			config: o.Config, tenancy: o.Tenancy, namespaces: o.Namespaces, lease: o.Lease, webhook: o.Webhook, logger: o.Logger,
+			name:     name,
+			policies: NewPolicyMetrics(o.Registry),
+			config:   o.Config, tenancy: o.Tenancy, namespaces: o.Namespaces, lease: o.Lease, webhook: o.Webhook, logger: o.Logger,
 			now: time.Now, started: time.Now(), //nolint:forbidigo // the age of the process
 			intake: intake.New(intake.Options{Judged: runtime.GOMAXPROCS(0), Registerer: o.Registry}),
 			writer: registry.NewWriter(registryClient, o.RedisPrefix, registry.WriterOptions{

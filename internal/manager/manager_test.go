@@ -5,6 +5,7 @@ package manager_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -102,6 +103,21 @@ var _ = Describe("The manager", func() {
 	It("lists its replicas", func(ctx SpecContext) {
 		Eventually(ctx, func() string { _, body := get(checks, "/v1/policies"); return body }).
 			Should(MatchRegexp(`"replicas":\[\{"name":"one","revision":\d+\}\]`))
+	})
+
+	It("counts policies by their conditions while it leads", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		for name, paths := range map[string]string{"good": "/a", "bad": "/a//b"} {
+			policy := testenv.MakePolicy(namespace+"/"+name).Match(v1alpha1.Match{Paths: []string{paths}}).
+				Limit("hourly", v1alpha1.AlgorithmFixedWindow, 2, "1h").Obj()
+			Expect(api.Create(ctx, policy)).To(Succeed())
+		}
+		series := func(condition, status string, n int) string {
+			return fmt.Sprintf("weir_policies{condition=%q,namespace=%q,status=%q} %d\n", condition, namespace, status, n)
+		}
+		Eventually(ctx, func() string { _, body := get(metrics, "/metrics"); return body }).Should(And(
+			ContainSubstring("weir_leader 1\n"), ContainSubstring(series("Accepted", "True", 1)), ContainSubstring(series("Accepted", "False", 1)),
+			ContainSubstring(series("Ready", "True", 1)), ContainSubstring(series("Ready", "False", 1))))
 	})
 
 	It("serves the metrics of both halves", func() {

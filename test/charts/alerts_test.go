@@ -102,6 +102,17 @@ var alertCases = map[string]alertCase{
 		fires: roundTrips("weir_decision_duration_seconds", "", "0x60"), quiet: roundTrips("weir_decision_duration_seconds", "", "0+10x60"),
 		at: "20m",
 	},
+	"WeirNoLeader": {
+		fires: series{"weir_leader" + pod: "0x60", "weir_leader" + other: "1 0x60"}, labels: `{namespace="weir-system",job="weir-metrics"}`,
+		quiet: series{"weir_leader" + pod: "1x27 0x60", "weir_leader" + other: "0x28 1x60"},
+	},
+	"WeirPoliciesNotAccepted": {
+		fires:  series{`weir_policies{namespace="shop",condition="Accepted",status="False"}`: "2x60"},
+		labels: `{namespace="shop"}`,
+		quiet: series{
+			`weir_policies{namespace="shop",condition="Accepted",status="True"}`: "2x60", `weir_policies{namespace="shop",condition="Ready",status="False"}`: "2x60",
+		}, at: "20m",
+	},
 	"WeirForwardedHeadersIgnored": {
 		fires: series{`weir_forwarded_headers_ignored_total{pod="a"}`: "0+1x60"}, labels: `{pod="a"}`,
 		quiet: series{`weir_forwarded_headers_ignored_total{pod="a"}`: "5x60"}, at: "20m",

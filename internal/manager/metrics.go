@@ -1,0 +1,89 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+var (
+	policiesDesc = prometheus.NewDesc("weir_policies",
+		"Leader: policies by the status of a condition of their current generation.", []string{"namespace", "condition", "status"}, nil)
+
+	countedConditions = []string{
+		v1alpha1.ConditionAccepted, v1alpha1.ConditionProgrammed, v1alpha1.ConditionEnforced, v1alpha1.ConditionReady,
+	}
+)
+
+// PolicyMetrics counts the policies by their conditions while this process leads.
+type PolicyMetrics struct {
+	source atomic.Pointer[policySource]
+}
+
+// policySource is what a running manager provides.
+type policySource struct {
+	ctx      context.Context //nolint:containedctx // Collect has none
+	term     func() context.Context
+	policies client.Reader
+}
+
+// NewPolicyMetrics registers the metrics. They are empty until the manager runs.
+func NewPolicyMetrics(r prometheus.Registerer) *PolicyMetrics {
+	m := &PolicyMetrics{}
+	r.MustRegister(m)
+	return m
+}
+
+// Describe implements prometheus.Collector.
+func (*PolicyMetrics) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- policiesDesc
+}
+
+// Collect implements prometheus.Collector.
+func (m *PolicyMetrics) Collect(metrics chan<- prometheus.Metric) {
+	source := m.source.Load()
+	if source == nil || !source.leads() {
+		return
+	}
+	list := &v1alpha1.RateLimitPolicyList{}
+	if err := source.policies.List(source.ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		metrics <- prometheus.NewInvalidMetric(policiesDesc, err)
+		return
+	}
+	for labels, count := range countPolicies(list) {
+		metrics <- prometheus.MustNewConstMetric(policiesDesc, prometheus.GaugeValue, float64(count), labels.namespace, labels.condition, labels.status)
+	}
+}
+
+func (s *policySource) leads() bool {
+	term := s.term()
+	return term != nil && term.Err() == nil && s.ctx.Err() == nil
+}
+
+type policyLabels struct{ namespace, condition, status string }
+
+// countPolicies counts the policies of each Namespace by the status of each condition. A
+// condition that is missing, or of an earlier generation, is Unknown.
+func countPolicies(list *v1alpha1.RateLimitPolicyList) map[policyLabels]int {
+	counts := map[policyLabels]int{}
+	for i := range list.Items {
+		policy := &list.Items[i]
+		for _, condition := range countedConditions {
+			status := metav1.ConditionUnknown
+			if found := meta.FindStatusCondition(policy.Status.Conditions, condition); found != nil && found.ObservedGeneration == policy.Generation {
+				status = found.Status
+			}
+			counts[policyLabels{policy.Namespace, condition, string(status)}]++
+		}
+	}
+	return counts
+}
