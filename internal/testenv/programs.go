@@ -68,6 +68,12 @@ func Promtool(tb testing.TB) string {
 	return onPath(tb, "promtool")
 }
 
+// Prometheus returns the path of prometheus.
+func Prometheus(tb testing.TB) string {
+	tb.Helper()
+	return onPath(tb, "prometheus")
+}
+
 func onPath(tb testing.TB, name string) string {
 	tb.Helper()
 	path, err := exec.LookPath(name)

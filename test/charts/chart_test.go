@@ -176,10 +176,7 @@ var flagName = regexp.MustCompile(`--[a-z-]+`)
 // Every flag of a container exists, and every file in it is mounted.
 func TestArgumentsExist(t *testing.T) {
 	g := NewWithT(t)
-	program := filepath.Join(t.TempDir(), "weir")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, root+"/cmd/weir").CombinedOutput()
-	g.Expect(err).NotTo(HaveOccurred(), string(out))
-	help, err := exec.CommandContext(t.Context(), program, "manager", "--help").Output()
+	help, err := exec.CommandContext(t.Context(), testenv.Weir(t), "manager", "--help").Output()
 	g.Expect(err).NotTo(HaveOccurred())
 	known := flagName.FindAllString(string(help), -1)
 	g.Expect(len(known)).To(BeNumerically(">", 20))

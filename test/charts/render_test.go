@@ -84,6 +84,12 @@ var variants = map[string][]string{
 	},
 }
 
+func TestMain(m *testing.M) {
+	code := m.Run()
+	testenv.RemoveWeir()
+	os.Exit(code)
+}
+
 // manifests is a list of rendered objects.
 type manifests []*unstructured.Unstructured
 

@@ -177,21 +177,27 @@ func TestDashboardQueriesExistingMetrics(t *testing.T) {
 	config := render(t, "weir", redisURL, "dashboard.enabled=true").find(t, "ConfigMap/weir-dashboard")
 	g.Expect(config.GetLabels()).To(HaveKeyWithValue("grafana_dashboard", "1"))
 	data, _ := config.Object["data"].(map[string]any)
-	var dashboard struct {
-		Panels []struct {
-			ID      int
-			Title   string
-			Targets []struct{ Expr string }
+	g.Expect(data).To(HaveLen(2))
+	for _, file := range []string{"weir.json", "weir-tenants.json"} {
+		var dashboard struct {
+			Panels []struct {
+				ID      int
+				Title   string
+				Targets []struct{ Expr string }
+			}
 		}
-	}
-	g.Expect(json.Unmarshal([]byte(text(data["weir.json"])), &dashboard)).To(Succeed())
-	seen := map[int]bool{}
-	for _, panel := range dashboard.Panels {
-		g.Expect(seen).NotTo(HaveKey(panel.ID))
-		seen[panel.ID] = true
-		g.Expect(panel.Targets).NotTo(BeEmpty(), panel.Title)
-		for _, target := range panel.Targets {
-			expectMetrics(t, panel.Title, target.Expr)
+		g.Expect(json.Unmarshal([]byte(text(data[file])), &dashboard)).To(Succeed())
+		seen := map[int]bool{}
+		for _, panel := range dashboard.Panels {
+			g.Expect(seen).NotTo(HaveKey(panel.ID))
+			seen[panel.ID] = true
+			g.Expect(panel.Targets).NotTo(BeEmpty(), panel.Title)
+			for _, target := range panel.Targets {
+				expectMetrics(t, panel.Title, target.Expr)
+				if file == "weir-tenants.json" {
+					g.Expect(target.Expr).To(ContainSubstring(`namespace=~"$namespace"`), panel.Title)
+				}
+			}
 		}
 	}
 }

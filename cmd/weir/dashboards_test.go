@@ -1,0 +1,102 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// mayBeEmpty are the panels about what a healthy installation never counts.
+var mayBeEmpty = []string{
+	"Denials of policies in mode Shadow", "Blocks started", "Decisions by failureMode", "Decisions without Redis", "Expressions that fail",
+	"Failed round trips", "Decisions in a flood of new keys", "Policies that are not ready", "Webhook latency", "Rejected webhook requests",
+}
+
+// A real Prometheus that has scraped Weir answers every query of the dashboards.
+func TestDashboardsInPrometheus(t *testing.T) {
+	g := NewWithT(t)
+	c := startCluster(t)
+	metrics := testenv.FreeAddr(t)
+	p := c.manager("--metrics-address", metrics, "--replica", "a")
+	c.apply("p", 1)
+	g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(1)))
+	ask := startPrometheus(t, metrics)
+	g.Eventually(func() int {
+		for range 2 {
+			_, _, err := p.check(`{"policies":["shop/p"],"key":"a"}`)
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+		n, _ := ask(`rate(weir_decisions_total{verdict="denied"}[1m]) > 0`)
+		return n
+	}, "30s", "500ms").Should(BeNumerically(">", 0))
+
+	for _, file := range []string{"dashboard.json", "dashboard-tenants.json"} {
+		text, err := os.ReadFile("../../charts/weir/files/" + file)
+		g.Expect(err).NotTo(HaveOccurred())
+		var dashboard struct {
+			Panels []struct {
+				Title   string
+				Targets []struct{ Expr string }
+			}
+		}
+		g.Expect(json.Unmarshal(text, &dashboard)).To(Succeed())
+		g.Expect(len(dashboard.Panels)).To(BeNumerically(">", 10), file)
+		variables := strings.NewReplacer("$namespace", "shop", "$policy", ".*", "$__rate_interval", "1m")
+		for _, panel := range dashboard.Panels {
+			for _, target := range panel.Targets {
+				query := variables.Replace(target.Expr)
+				n, err := ask(query)
+				g.Expect(err).NotTo(HaveOccurred(), "%s, %s: %s", file, panel.Title, query)
+				g.Expect(panel.Title).To(Or(Satisfy(func(string) bool { return n > 0 }), BeElementOf(mayBeEmpty)), "%s: no data for %s", file, query)
+			}
+		}
+	}
+}
+
+// startPrometheus starts a Prometheus that scrapes a target each second. The returned function
+// runs a query and returns the number of series in the result.
+func startPrometheus(t *testing.T, target string) func(query string) (int, error) {
+	t.Helper()
+	g := NewWithT(t)
+	dir, address := t.TempDir(), testenv.FreeAddr(t)
+	config := filepath.Join(dir, "prometheus.yml")
+	g.Expect(os.WriteFile(config, fmt.Appendf(nil,
+		"scrape_configs: [{job_name: weir-metrics, scrape_interval: 1s, honor_labels: true, static_configs: [{targets: [%q]}]}]", target), 0o600)).To(Succeed())
+	server := exec.Command(testenv.Prometheus(t), "--config.file", config, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", address)
+	g.Expect(server.Start()).To(Succeed())
+	t.Cleanup(func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	})
+	return func(query string) (int, error) {
+		response, err := http.Get("http://" + address + "/api/v1/query?query=" + url.QueryEscape(query))
+		if err != nil {
+			return 0, err
+		}
+		defer func() { _ = response.Body.Close() }()
+		var answer struct {
+			Status, Error string
+			Data          struct{ Result []json.RawMessage }
+		}
+		if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+			return 0, err
+		}
+		if answer.Status != "success" {
+			return 0, fmt.Errorf("%s: %s", answer.Status, answer.Error)
+		}
+		return len(answer.Data.Result), nil
+	}
+}
