@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -184,7 +185,7 @@ func (r *registry) write() {
 		case p == nil && r.plans[id].plan != nil:
 			r.revision++
 			delete(r.plans, id)
-		case p != nil && r.plans[id].plan != p:
+		case p != nil && !reflect.DeepEqual(r.plans[id].plan, p):
 			r.revision++
 			r.plans[id] = entry{p, r.revision}
 		}

@@ -1,0 +1,200 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package publishertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// atOnce is 10 ms for the call, and as much for a busy machine.
+const atOnce = 20 * time.Millisecond
+
+func (c *contract) setAndDelete() {
+	c.synced()
+	c.must(c.r.Set(c.Context(), planOf("login", 1)))
+	c.expectGeneration("login", 1)
+	held := c.r.Rollout("shop/login")
+	c.must(c.r.Set(c.Context(), planOf("login", 1)))
+	if again := c.r.Rollout("shop/login"); again != held {
+		c.Fatalf("an equal plan changes the rollout: %+v, %+v", held, again)
+	}
+	c.must(c.r.Set(c.Context(), planOf("login", 2)))
+	c.expectGeneration("login", 2)
+	c.must(c.r.Delete(c.Context(), "shop/login"))
+	c.expectGeneration("login", 0)
+	c.must(c.r.Delete(c.Context(), "shop/login"))
+}
+
+func (c *contract) generations() {
+	c.synced()
+	c.must(c.r.Set(c.Context(), planOf("login", 5)))
+	if err := c.r.Set(c.Context(), planOf("login", 4)); !errors.Is(err, plan.ErrOlderGeneration) {
+		c.Fatalf("a lower generation: %v", err)
+	}
+	c.expectGeneration("login", 5)
+	c.must(c.r.SetRestored(c.Context(), planOf("login", 4)))
+	c.expectGeneration("login", 4)
+	other := planOf("login", 1)
+	other.UID = "another"
+	c.must(c.r.Set(c.Context(), other))
+	c.expectGeneration("login", 1)
+}
+
+func (c *contract) endedContexts() {
+	c.mustFail(c.r.Set(c.ended(), planOf("login", 1)))
+	c.r.MarkSynced(c.ended())
+	c.must(c.r.Set(c.Context(), planOf("search", 1)))
+	c.expectGeneration("search", 0) // not synced
+	c.synced()
+	c.awaitGeneration("search", 1)
+	c.expectGeneration("login", 0)
+	c.mustFail(c.r.Delete(c.ended(), "shop/search"))
+	c.mustFail(c.r.Sweep(c.ended(), none))
+	c.must(c.r.Set(c.Context(), planOf("login", 1)))
+	c.expectGeneration("search", 1)
+}
+
+func (c *contract) lost() {
+	for i := range 3 {
+		c.must(c.r.Set(c.Context(), planOf(fmt.Sprintf("p%d", i), 1)))
+	}
+	c.must(c.r.Delete(c.Context(), "shop/p0"))
+	c.expectGeneration("p1", 0)
+	c.r.MarkSynced(c.Context())
+	c.awaitGeneration("p1", 1)
+	c.awaitGeneration("p2", 1)
+	c.expectGeneration("p0", 0)
+}
+
+// inherited begins a term with the plans set, live and orphan, of which it sets only the first.
+func (c *contract) inherited() {
+	c.synced()
+	for _, name := range []string{"set", "live", "orphan"} {
+		c.must(c.r.Set(c.Context(), planOf(name, 1)))
+	}
+	c.r.BeginTerm()
+	c.awaitGeneration("orphan", 1)
+	c.must(c.r.Set(c.Context(), planOf("set", 1)))
+	c.r.MarkSynced(c.Context())
+}
+
+func (c *contract) sweep() {
+	c.inherited()
+	asked := map[string]bool{}
+	c.must(c.r.Sweep(c.Context(), func(ctx context.Context, id string) (bool, error) {
+		asked[id] = true
+		if id == "shop/synced" {
+			return false, c.r.Set(ctx, planOf("synced", 2)) // a look may take long
+		}
+		return id == "shop/live", nil
+	}))
+	c.awaitGeneration("orphan", 0)
+	c.expectGeneration("set", 1)
+	c.expectGeneration("live", 1)
+	c.expectGeneration("synced", 2)
+	if asked["shop/set"] {
+		c.Fatal("Sweep looked for a plan that was set")
+	}
+}
+
+func (c *contract) failedSweep() {
+	c.inherited()
+	failed := errors.New("no answer")
+	err := c.r.Sweep(c.Context(), func(_ context.Context, id string) (bool, error) {
+		if id == "shop/live" {
+			return false, failed
+		}
+		return false, nil
+	})
+	if !errors.Is(err, failed) {
+		c.Fatalf("Sweep: %v", err)
+	}
+	c.must(c.r.Set(c.Context(), planOf("set", 2)))
+	c.expectGeneration("orphan", 1)
+}
+
+func none(context.Context, string) (bool, error) { return false, nil }
+
+func (c *contract) hung() {
+	c.synced()
+	c.must(c.r.Set(c.Context(), planOf("gone", 1)))
+	c.r.Hang()
+	c.mustFail(c.r.Set(c.Context(), planOf("first", 1)))
+	c.await("the rollout to report it", func() bool { return !c.r.Rollout("").Reachable })
+	for name, call := range map[string]func() error{
+		"Set":    func() error { return c.r.Set(c.Context(), planOf("second", 1)) },
+		"Delete": func() error { return c.r.Delete(c.Context(), "shop/gone") },
+		"Sweep":  func() error { return c.r.Sweep(c.Context(), none) },
+	} {
+		began := time.Now() //nolint:forbidigo // the duration of a call
+		c.mustFail(call())
+		if took := time.Since(began); took > atOnce {
+			c.Fatalf("%s took %v", name, took)
+		}
+	}
+	c.r.Recover()
+	c.awaitGeneration("first", 1)
+	c.awaitGeneration("second", 1)
+	c.awaitGeneration("gone", 0)
+	c.must(c.r.Set(c.Context(), planOf("last", 1)))
+	c.expectGeneration("last", 1)
+}
+
+func (c *contract) lastKnown() {
+	c.synced()
+	c.must(c.r.Set(c.Context(), planOf("edited", 1)))
+	c.must(c.r.Set(c.Context(), planOf("deleted", 1)))
+	c.r.Hang()
+	c.mustFail(c.r.Set(c.Context(), planOf("edited", 2)))
+	c.mustFail(c.r.Delete(c.Context(), "shop/deleted"))
+	c.expectGeneration("edited", 1)
+	c.expectGeneration("deleted", 1)
+	c.r.Recover()
+	c.awaitGeneration("edited", 2)
+	c.awaitGeneration("deleted", 0)
+}
+
+func (c *contract) ownedElsewhere() {
+	c.r.TakeOver()
+	c.await("the other owner", func() bool { return c.r.Rollout("").OwnedElsewhere })
+	if !c.r.Rollout("").Reachable {
+		c.Fatal("the registry answers")
+	}
+	c.mustFail(c.r.Set(c.Context(), planOf("login", 1)))
+	c.expectGeneration("login", 0)
+	c.r.GiveBack()
+	c.r.MarkSynced(c.Context())
+	c.awaitGeneration("login", 1)
+}
+
+func (c *contract) replicas() {
+	c.synced()
+	c.must(c.r.Set(c.Context(), planOf("login", 1)))
+	if r := c.r.Rollout("shop/login"); r.HasReplicas || r.AllReplicasCurrent {
+		c.Fatalf("without a replica: %+v", r)
+	}
+	c.r.AddReplica()
+	current := func() bool {
+		r := c.r.Rollout("shop/login")
+		return r.HasReplicas && r.AllReplicasCurrent
+	}
+	c.await("the replica", current)
+	for len(c.r.Changes()) > 0 {
+		<-c.r.Changes()
+	}
+	c.must(c.r.Set(c.Context(), planOf("login", 2)))
+	select {
+	case <-c.r.Changes():
+	case <-time.After(10 * time.Second):
+		c.Fatal("Changes does not announce an edit")
+	}
+	c.await("the edit", current)
+	c.r.RemoveReplica()
+	c.await("the end of the replica", func() bool { return !c.r.Rollout("").HasReplicas })
+}

@@ -1,0 +1,132 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package publishertest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/weir-dev/weir/internal/controller"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// Registry is a Publisher that leads, and the means to put its registry into any state. A new
+// one is empty and lost: it waits for MarkSynced.
+type Registry interface {
+	controller.Publisher
+
+	// BeginTerm ends the term and begins the next.
+	BeginTerm()
+	// Hang makes the registry accept calls without an answer; Recover ends that.
+	Hang()
+	Recover()
+	// TakeOver lets another installation own the registry, and begins a term; GiveBack ends
+	// that.
+	TakeOver()
+	GiveBack()
+	// AddReplica adds a live replica, which loads every plan; RemoveReplica removes it.
+	AddReplica()
+	RemoveReplica()
+}
+
+// Run tests a Publisher. It calls start for each test.
+func Run(t *testing.T, start func(tb testing.TB) Registry) {
+	t.Helper()
+	for name, test := range map[string]func(*contract){
+		"Set publishes, and Delete removes":                      (*contract).setAndDelete,
+		"a lower generation needs SetRestored":                   (*contract).generations,
+		"a call whose context has ended has no effect":           (*contract).endedContexts,
+		"a lost registry waits for MarkSynced":                   (*contract).lost,
+		"Sweep deletes what was not set in the term":             (*contract).sweep,
+		"Sweep deletes nothing when the look fails":              (*contract).failedSweep,
+		"calls fail at once while the registry hangs":            (*contract).hung,
+		"Rollout keeps the last known plan while it hangs":       (*contract).lastKnown,
+		"nothing is written to the registry of another":          (*contract).ownedElsewhere,
+		"Rollout follows the replicas, and Changes announces it": (*contract).replicas,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(&contract{TB: t, r: start(t)})
+		})
+	}
+}
+
+// contract is one test.
+type contract struct {
+	testing.TB
+	r Registry
+}
+
+func (c *contract) synced() {
+	c.Helper()
+	c.r.MarkSynced(c.Context())
+	c.await("the registry to be reachable", func() bool { return c.r.Rollout("").Reachable })
+	c.must(c.r.Set(c.Context(), planOf("synced", 1)))
+	c.awaitGeneration("synced", 1)
+}
+
+func (c *contract) must(err error) {
+	c.Helper()
+	if err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c *contract) mustFail(err error) {
+	c.Helper()
+	if err == nil {
+		c.Fatal("the call succeeded")
+	}
+}
+
+// generation returns the generation of the plan in the registry, or 0.
+func (c *contract) generation(name string) int64 {
+	if p := c.r.Rollout("shop/" + name).Plan; p != nil {
+		return p.Generation
+	}
+	return 0
+}
+
+func (c *contract) expectGeneration(name string, want int64) {
+	c.Helper()
+	if got := c.generation(name); got != want {
+		c.Fatalf("the registry holds generation %d of %s, expected %d", got, name, want)
+	}
+}
+
+func (c *contract) awaitGeneration(name string, want int64) {
+	c.Helper()
+	c.await("the plan "+name, func() bool { return c.generation(name) == want })
+}
+
+func (c *contract) await(what string, holds func() bool) {
+	c.Helper()
+	timeout := time.After(20 * time.Second)
+	for !holds() {
+		select {
+		case <-timeout:
+			c.Fatalf("timed out waiting for %s", what)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// ended returns a context that has ended.
+func (c *contract) ended() context.Context {
+	ctx, cancel := context.WithCancel(c.Context())
+	cancel()
+	return ctx
+}
+
+// planOf returns a plan in the Namespace shop.
+func planOf(name string, generation int64) *plan.Plan {
+	return &plan.Plan{
+		Namespace: "shop", Name: name, UID: "uid-" + name, Generation: generation,
+		Mode: plan.ModeEnforce, OnMissingKey: plan.MissingKeyShare, Counting: plan.CountAdmitted,
+		DenyWhen: plan.ThresholdExceeded, FailureMode: plan.FailOpen,
+		Limits: []plan.Limit{{Name: "all", Algorithm: plan.FixedWindow, Threshold: generation, WindowMillis: 1000}},
+		Denial: plan.Denial{Code: "RateLimited", Message: "Slow down."},
+	}
+}

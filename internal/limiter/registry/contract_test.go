@@ -1,0 +1,60 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/controller/publishertest"
+)
+
+// TestWriterFulfillsTheContract runs on a real Redis, which SIGSTOP makes hang.
+func TestWriterFulfillsTheContract(t *testing.T) {
+	publishertest.Run(t, func(tb testing.TB) publishertest.Registry {
+		tb.Helper()
+		c := newCluster(tb)
+		return &faultyRegistry{leader: c.lead(testOwner), cluster: c}
+	})
+}
+
+// faultyRegistry puts the registry on a real Redis into the states of the contract.
+type faultyRegistry struct {
+	*leader
+	cluster *cluster
+	other   *leader
+	replica *replica
+}
+
+func (r *faultyRegistry) BeginTerm() {
+	r.end(r.leader)
+	r.leader = r.cluster.lead(testOwner)
+}
+
+func (r *faultyRegistry) Hang() { r.cluster.redis.Pause() }
+
+func (r *faultyRegistry) Recover() { r.cluster.redis.Resume() }
+
+func (r *faultyRegistry) TakeOver() {
+	r.end(r.leader)
+	r.other = r.cluster.lead("another/weir")
+	r.other.MarkSynced(r.cluster.tb.Context())
+	r.cluster.Eventually(r.other.Err).Should(Succeed())
+	r.leader = r.cluster.lead(testOwner)
+}
+
+func (r *faultyRegistry) GiveBack() { r.end(r.other) }
+
+func (r *faultyRegistry) AddReplica() { r.replica = r.cluster.watch("a") }
+
+func (r *faultyRegistry) RemoveReplica() {
+	r.replica.stop()
+	<-r.replica.done
+}
+
+func (r *faultyRegistry) end(l *leader) {
+	l.stop()
+	<-l.done
+}
