@@ -22,6 +22,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
+	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 	"github.com/weir-dev/weir/internal/tracing"
 )
 
@@ -194,6 +195,10 @@ func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.O
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newBuildInfo())
+	expiry := tlsfiles.NewExpiry(registry)
+	if certificates != nil {
+		expiry.Add("server", certificates.Expires)
+	}
 	options = endpoint.Options{
 		RedisPrefix:    f.redisPrefix,
 		LocalKeys:      f.localKeys,
@@ -201,6 +206,7 @@ func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.O
 		GRPCAddress:    f.grpcAddress,
 		MetricsAddress: f.metricsAddress,
 		TLS:            certificates,
+		Expiry:         expiry,
 		Door: limiter.DoorOptions{
 			TrustedProxies:  networks,
 			PrincipalHeader: f.principal,

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	plans "github.com/weir-dev/weir/internal/limiter/registry"
+	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 	"github.com/weir-dev/weir/internal/manager"
 	"github.com/weir-dev/weir/internal/standalone"
 	"github.com/weir-dev/weir/internal/webhook/intake"
@@ -35,6 +36,7 @@ func TestMetricsDocument(t *testing.T) {
 	defer endpoint.Close()
 	plans.NewWriter(nil, "weir:", plans.WriterOptions{Installation: plans.NewInstallation("weir", ""), Registerer: registry})
 	manager.NewPolicyMetrics(registry)
+	tlsfiles.NewExpiry(registry)
 	intake.New(intake.Options{Judged: 1, Registerer: registry})
 	plans.NewWatcher(nil, "weir:", plans.WatcherOptions{Installation: plans.NewInstallation("weir", ""), Replica: "r", Registerer: registry})
 

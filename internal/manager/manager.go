@@ -97,6 +97,7 @@ func Run(ctx context.Context, o Options) error {
 	name := newNamer(&o, installation)
 	group.Go(func() error { return name.run(ctx) })
 	if o.Controllers {
+		o.Webhook.Expiry = o.Expiry
 		c := &controllers{
 			name:     name,
 			policies: NewPolicyMetrics(o.Registry),

@@ -120,6 +120,11 @@ var _ = Describe("The manager", func() {
 			ContainSubstring(series("Ready", "True", 1)), ContainSubstring(series("Ready", "False", 1))))
 	})
 
+	It("exports when the webhook certificate expires", func(ctx SpecContext) {
+		Eventually(ctx, func() string { _, body := get(metrics, "/metrics"); return body }).
+			Should(ContainSubstring(`weir_certificate_expiry_timestamp_seconds{certificate="webhook"}`))
+	})
+
 	It("serves the metrics of both halves", func() {
 		_, body := get(metrics, "/metrics")
 		Expect(body).To(ContainSubstring("weir_registry_following 1"))

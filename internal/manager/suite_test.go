@@ -22,6 +22,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
+	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 	"github.com/weir-dev/weir/internal/manager"
 	"github.com/weir-dev/weir/internal/testenv"
 	"github.com/weir-dev/weir/internal/webhook/certificate"
@@ -58,11 +59,12 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	hook = testenv.FreeAddr(GinkgoTB())
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
+	exported := prometheus.NewRegistry()
 	go func() {
 		ended <- manager.Run(run, manager.Options{
 			Options: endpoint.Options{
 				RedisPrefix: "weir:", HTTPAddress: checks, MetricsAddress: metrics, StoreTimeout: time.Second,
-				Logger: slog.New(slog.NewTextHandler(GinkgoWriter, nil)), Registry: prometheus.NewRegistry(),
+				Logger: slog.New(slog.NewTextHandler(GinkgoWriter, nil)), Registry: exported, Expiry: tlsfiles.NewExpiry(exported),
 			},
 			RedisURL: server.URL, Controllers: true, Decisions: true, Config: kube.Config,
 			Tenancy: compile.TenancyCluster, Replica: "one",

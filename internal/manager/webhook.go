@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/httpserver"
+	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 	"github.com/weir-dev/weir/internal/webhook/certificate"
 	"github.com/weir-dev/weir/internal/webhook/intake"
 	"github.com/weir-dev/weir/internal/webhook/v1alpha1"
@@ -37,6 +38,8 @@ type WebhookOptions struct {
 	CertFile, KeyFile string
 	// Certificate configures the issued certificate; Clients and Logger are set here.
 	Certificate certificate.Options
+	// Expiry exports when the certificate expires; Run sets it.
+	Expiry *tlsfiles.Expiry
 }
 
 // certificates provides the webhook's certificate.
@@ -75,6 +78,7 @@ func addWebhook(ctx context.Context, mgr ctrl.Manager, o WebhookOptions, tenancy
 	if err != nil {
 		return err
 	}
+	o.Expiry.Add("webhook", func() time.Time { return expiry(certs) })
 	if err := mgr.Add(runOnEveryReplica(func(ctx context.Context) { _ = certs.Start(ctx) })); err != nil {
 		return err
 	}
@@ -87,6 +91,15 @@ func addWebhook(ctx context.Context, mgr ctrl.Manager, o WebhookOptions, tenancy
 			Listener: in.Listener, ConnContext: in.ConnContext, ReadTimeout: intake.ReadTimeout, SingleRequest: true,
 		})
 	}))
+}
+
+// expiry returns when the certificate expires; the zero time without one.
+func expiry(certs certificates) time.Time {
+	current, err := certs.GetCertificate(&tls.ClientHelloInfo{})
+	if err != nil {
+		return time.Time{}
+	}
+	return current.Leaf.NotAfter
 }
 
 func (o WebhookOptions) certificates(config *rest.Config, logger *slog.Logger) (certificates, error) {

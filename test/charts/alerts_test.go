@@ -113,6 +113,11 @@ var alertCases = map[string]alertCase{
 			`weir_policies{namespace="shop",condition="Accepted",status="True"}`: "2x60", `weir_policies{namespace="shop",condition="Ready",status="False"}`: "2x60",
 		}, at: "20m",
 	},
+	"WeirCertificateExpires": {
+		fires:  series{`weir_certificate_expiry_timestamp_seconds{namespace="weir-system",job="weir-metrics",pod="a",certificate="webhook"}`: "604800x60"},
+		labels: `{namespace="weir-system",job="weir-metrics",certificate="webhook"}`,
+		quiet:  series{`weir_certificate_expiry_timestamp_seconds{namespace="weir-system",job="weir-metrics",pod="a",certificate="webhook"}`: "606000x60"},
+	},
 	"WeirForwardedHeadersIgnored": {
 		fires: series{`weir_forwarded_headers_ignored_total{pod="a"}`: "0+1x60"}, labels: `{pod="a"}`,
 		quiet: series{`weir_forwarded_headers_ignored_total{pod="a"}`: "5x60"}, at: "20m",

@@ -58,6 +58,8 @@ type Options struct {
 	MetricsAddress string
 	// TLS provides the certificates of the HTTP and gRPC ports; nil is plain text.
 	TLS *tlsfiles.Files
+	// Expiry exports when certificates expire; may be nil.
+	Expiry *tlsfiles.Expiry
 	// Door configures all doors.
 	Door limiter.DoorOptions
 	// Authorizer authorizes calls that read or change the state of keys; nil turns these

@@ -7,6 +7,8 @@
 //
 // It polls the files every second instead of watching them: in a Secret volume a file is a
 // symbolic link to a link that is swapped, and polling works alike on every file system.
+//
+// Read tlsfiles.go first; expiry.go exports when certificates expire.
 package tlsfiles
 
 import (
@@ -168,6 +170,9 @@ func (f *Files) config(c contents) (*tls.Config, error) {
 	config.SessionTicketsDisabled = true
 	return config, nil
 }
+
+// Expires returns when the certificate in use expires.
+func (f *Files) Expires() time.Time { return f.current.Load().Certificates[0].Leaf.NotAfter }
 
 // VerifiesClients reports whether mTLS is on.
 func (f *Files) VerifiesClients() bool { return f.options.ClientCAFile != "" }

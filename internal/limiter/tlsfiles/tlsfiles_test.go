@@ -16,6 +16,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/internal/testenv"
 )
@@ -337,6 +338,22 @@ func TestClientsNeedNoCertificateWithoutClientCA(t *testing.T) {
 	files := loadWithoutClientCA(t, servers)
 	g.Expect(files.VerifiesClients()).To(BeFalse())
 	g.Expect(handshake(files.GRPC(), clientOf(t, servers, nil, ""))).To(Equal("server"))
+}
+
+func TestExpiryIsExported(t *testing.T) {
+	g := NewWithT(t)
+	files := loadWithoutClientCA(t, testenv.NewAuthority(t))
+	g.Expect(files.Expires()).To(BeTemporally(">", time.Now()))
+	registry := prometheus.NewRegistry()
+	expiry := NewExpiry(registry)
+	expiry.Add("server", files.Expires)
+	expiry.Add("webhook", func() time.Time { return time.Time{} })
+	families, err := registry.Gather()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(families).To(HaveLen(1))
+	g.Expect(families[0].GetMetric()).To(HaveLen(1), "there is no webhook certificate yet")
+	g.Expect(families[0].GetMetric()[0].GetLabel()[0].GetValue()).To(Equal("server"))
+	g.Expect(families[0].GetMetric()[0].GetGauge().GetValue()).To(BeEquivalentTo(files.Expires().Unix()))
 }
 
 func TestOldTLSIsRejected(t *testing.T) {

@@ -1,0 +1,52 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tlsfiles
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var expiryDesc = prometheus.NewDesc("weir_certificate_expiry_timestamp_seconds",
+	"When a certificate of this process expires, in Unix time.", []string{"certificate"}, nil)
+
+// Expiry exports when certificates expire.
+type Expiry struct {
+	mu      sync.Mutex
+	expires map[string]func() time.Time
+}
+
+// NewExpiry registers the metric.
+func NewExpiry(r prometheus.Registerer) *Expiry {
+	e := &Expiry{expires: map[string]func() time.Time{}}
+	r.MustRegister(e)
+	return e
+}
+
+// Add adds a certificate by its name. The function returns the zero time while there is
+// no certificate. A nil Expiry does nothing.
+func (e *Expiry) Add(certificate string, expires func() time.Time) {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.expires[certificate] = expires
+}
+
+// Describe implements prometheus.Collector.
+func (*Expiry) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- expiryDesc }
+
+// Collect implements prometheus.Collector.
+func (e *Expiry) Collect(metrics chan<- prometheus.Metric) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for certificate, expires := range e.expires {
+		if at := expires(); !at.IsZero() {
+			metrics <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(at.Unix()), certificate)
+		}
+	}
+}
