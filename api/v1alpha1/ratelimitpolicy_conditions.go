@@ -42,6 +42,10 @@ const (
 	// policy uses. The last plan that compiled stays enforced.
 	ReasonNotSupported = "NotSupported"
 
+	// ReasonOverBudget: the policy needs more of the budget of its Namespace, or of all, than
+	// is left. Its last accepted plan, if any, stays enforced.
+	ReasonOverBudget = "OverBudget"
+
 	// ReasonMatchNotPermitted: the policy matches domains or hosts outside the grant of
 	// its Namespace. Its plan is removed.
 	ReasonMatchNotPermitted = "MatchNotPermitted"

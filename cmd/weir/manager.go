@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/manager"
 )
 
@@ -33,6 +35,7 @@ type managerFlags struct {
 	installation string
 	formerName   string
 	replica      string
+	budgets      plan.Budgets
 	lease        manager.LeaseOptions
 	webhook      webhookFlags
 }
@@ -71,8 +74,20 @@ server: they continue while it is down, even in a process that starts meanwhile.
 	flags.DurationVar(&f.lease.Duration, "lease-duration", 15*time.Second, "how long candidates wait after the leader's last renewal before they take over")
 	flags.DurationVar(&f.lease.RenewDeadline, "lease-renew-deadline", 10*time.Second, "how long a leader that cannot renew the Lease keeps leading")
 	flags.DurationVar(&f.lease.RetryPeriod, "lease-retry-period", 2*time.Second, "time between attempts to acquire or renew the Lease")
+	f.addBudgets(flags)
 	f.webhook.add(cmd)
 	return cmd
+}
+
+// addBudgets adds the flags that bound the plans.
+func (f *managerFlags) addBudgets(flags *pflag.FlagSet) {
+	add := func(target *int, name string, value int, meaning string) {
+		flags.IntVar(target, name, value, meaning+"; a policy that needs more is not accepted; 0 is unlimited")
+	}
+	add(&f.budgets.Namespace.Policies, "max-namespace-policies", 1_000, "published policies of a namespace")
+	add(&f.budgets.Namespace.Bytes, "max-namespace-plan-bytes", 4<<20, "size of the published plans of a namespace, in bytes")
+	add(&f.budgets.Total.Policies, "max-policies", 20_000, "published policies of all namespaces")
+	add(&f.budgets.Total.Bytes, "max-plan-bytes", 64<<20, "size of the published plans of all namespaces, in bytes")
 }
 
 func (f *managerFlags) run(ctx context.Context) error {
@@ -106,6 +121,7 @@ func (f *managerFlags) run(ctx context.Context) error {
 		Decisions:       f.decisions,
 		Tenancy:         compile.Tenancy(f.tenancy),
 		Namespaces:      f.namespaces,
+		Budgets:         f.budgets,
 		Lease:           f.lease,
 		Webhook:         f.webhook.options(f.lease.Namespace, f.drainDelay),
 		Installation:    f.installation,
@@ -134,6 +150,7 @@ func (f *managerFlags) validate() error {
 	if err := f.namespaces.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("--watch-namespaces, --exclude-namespaces: %w", err))
 	}
+	errs = append(errs, f.validateBudgets())
 	errs = append(errs, f.webhook.validate())
 	if err := f.lease.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("--lease-duration, --lease-renew-deadline, --lease-retry-period: %w", err))
@@ -148,6 +165,19 @@ func (f *managerFlags) validate() error {
 	}
 	for _, problem := range validation.IsDNS1123Subdomain(f.lease.Name) {
 		errs = append(errs, fmt.Errorf("--lease-name %q: %s", f.lease.Name, problem))
+	}
+	return errors.Join(errs...)
+}
+
+func (f *managerFlags) validateBudgets() error {
+	var errs []error
+	for flag, value := range map[string]int{
+		"--max-namespace-policies": f.budgets.Namespace.Policies, "--max-namespace-plan-bytes": f.budgets.Namespace.Bytes,
+		"--max-policies": f.budgets.Total.Policies, "--max-plan-bytes": f.budgets.Total.Bytes,
+	} {
+		if value < 0 {
+			errs = append(errs, fmt.Errorf("%s %d: must not be negative", flag, value))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -24,11 +24,9 @@ type Publisher interface {
 	// Set makes p the desired plan of its ID and returns when the registry holds it.
 	// Setting the plan that the registry already holds costs nothing. It returns
 	// plan.ErrOlderGeneration, and has no effect, if a higher generation of the same
-	// policy was set before.
-	Set(ctx context.Context, p *plan.Plan) error
-
-	// SetRestored is Set for any generation. The caller has read it uncached.
-	SetRestored(ctx context.Context, p *plan.Plan) error
+	// policy was set before. A plan without room in its budget waits for it: Set
+	// returns nil, and Rollout reports why.
+	Set(ctx context.Context, p *plan.Plan, o plan.SetOptions) error
 
 	// Delete removes the plan of the ID and returns when it is no longer in the registry.
 	// Deleting an ID without a plan succeeds.

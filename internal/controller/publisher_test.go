@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weir-dev/weir/internal/controller/publishertest"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // TestFakeRegistry proves that the specs run on a faithful registry.
@@ -35,6 +36,12 @@ func (r *faultyRegistry) Recover() {
 func (r *faultyRegistry) TakeOver() { r.change(func(r *registry) { r.ownedElsewhere = true }) }
 
 func (r *faultyRegistry) GiveBack() { r.change(func(r *registry) { r.ownedElsewhere = false }) }
+
+func (r *faultyRegistry) Fill() {
+	r.change(func(r *registry) { r.shortage = &plan.OverBudget{Unit: plan.UnitBytes, Needed: 1} })
+}
+
+func (r *faultyRegistry) MakeRoom() { r.change(func(r *registry) { r.shortage = nil }) }
 
 func (r *faultyRegistry) AddReplica() {
 	r.change(func(r *registry) { r.replicas["one"] = replica{} })

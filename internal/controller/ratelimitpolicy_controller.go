@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -174,17 +175,23 @@ func (r *Reconciler) isEdited(t term, policy *v1alpha1.RateLimitPolicy) bool {
 			!r.initialPass.isPending(t, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(policy)}))
 }
 
-// publish hands the plan of the policy to the publisher. A policy that does not
-// compile keeps its last plan, unless a match is not permitted or mayKeepPlan forbids it.
+// publish hands the plan of the policy to the publisher. A policy that does not compile, or
+// that has no room, keeps its last plan, unless a match is not permitted or mayKeepPlan forbids
+// it.
 func (r *Reconciler) publish(ctx context.Context, policy *v1alpha1.RateLimitPolicy, compiled *compilation) error {
 	id := client.ObjectKeyFromObject(policy).String()
 	switch {
 	case len(compiled.problems) == 0:
 		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 		defer cancel()
-		err := r.Publisher.Set(ctx, compiled.plan)
+		o := plan.SetOptions{
+			Created: policy.CreationTimestamp.Time, WasProgrammed: wasProgrammed(policy),
+			DropLast: !r.mayKeepPlan(policy, compiled.granted, id),
+		}
+		err := r.Publisher.Set(ctx, compiled.plan, o)
 		if errors.Is(err, plan.ErrOlderGeneration) && r.isCurrent(ctx, policy) {
-			return r.Publisher.SetRestored(ctx, compiled.plan)
+			o.Restored = true
+			return r.Publisher.Set(ctx, compiled.plan, o)
 		}
 		return err
 	case notAcceptedReason(compiled.problems) == v1alpha1.ReasonMatchNotPermitted,
@@ -195,6 +202,13 @@ func (r *Reconciler) publish(ctx context.Context, policy *v1alpha1.RateLimitPoli
 	}
 }
 
+// wasProgrammed reports whether the status reports that the registry held the plan of this
+// generation.
+func wasProgrammed(policy *v1alpha1.RateLimitPolicy) bool {
+	c := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionProgrammed)
+	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == policy.Generation
+}
+
 // isCurrent reports whether the API server confirms the generation of the policy. The cache
 // may be behind; a lower generation is real only after a restore of etcd.
 func (r *Reconciler) isCurrent(ctx context.Context, policy *v1alpha1.RateLimitPolicy) bool {
@@ -203,8 +217,8 @@ func (r *Reconciler) isCurrent(ctx context.Context, policy *v1alpha1.RateLimitPo
 	return err == nil && current.UID == policy.UID && current.Generation == policy.Generation
 }
 
-// mayKeepPlan reports whether the plan in the registry may stay after an edit that
-// does not compile. It must go if it belongs to an earlier policy of that name, or
+// mayKeepPlan reports whether the plan in the registry may stay after an edit that is not
+// accepted. It must go if it belongs to an earlier policy of that name, or
 // if its matches are no longer granted: a broken edit must not preserve them.
 func (r *Reconciler) mayKeepPlan(policy *v1alpha1.RateLimitPolicy, granted compile.Grant, id string) bool {
 	last := r.Publisher.Rollout(id).Plan

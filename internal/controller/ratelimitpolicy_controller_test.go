@@ -40,6 +40,9 @@ var (
 	invalid = outcome{
 		"False NotReady", "False InvalidSpec", "False NotAccepted", "False NotProgrammed", status.FailedStatus,
 	}
+	overBudget = outcome{
+		"False NotReady", "False OverBudget", "False NotAccepted", "False NotProgrammed", status.FailedStatus,
+	}
 	notPermitted = outcome{
 		"False NotReady", "False MatchNotPermitted", "False NotAccepted", "False NotProgrammed", status.FailedStatus,
 	}
@@ -139,6 +142,37 @@ var _ = Describe("A RateLimitPolicy", func() {
 			edit(ctx, policy, setPath("/a/b"))
 			becomes(ctx, enforced)
 			Expect(plans.plan(id).Generation).To(Equal(int64(3)))
+		})
+
+		It("keeps its last plan without room for an edit, and is published once there is room", func(ctx SpecContext) {
+			apply(ctx)
+			becomes(ctx, enforced)
+			plans.change(func(r *registry) {
+				r.shortage = &plan.OverBudget{Scope: policy.Namespace, Unit: plan.UnitBytes, Needed: 9, Used: 995, Limit: 1000}
+			})
+			edit(ctx, policy, setThreshold(7000))
+			becomes(ctx, overBudget)
+			Expect(message(ctx, policy, v1alpha1.ConditionAccepted)).
+				To(Equal("The policies of the Namespace use 995 of 1000 bytes of plans, and this one needs 9 more."))
+			Expect(message(ctx, policy, v1alpha1.ConditionProgrammed)).To(ContainSubstring("generation 1 stays enforced"))
+			Expect(threshold()).To(Equal(int64(5)))
+			Eventually(eventsOn(policy)).WithContext(ctx).Should(ConsistOf("Ready", "OverBudget"))
+
+			plans.change(func(r *registry) { r.shortage = nil })
+			becomes(ctx, enforced)
+			Expect(threshold()).To(Equal(int64(7000)))
+		})
+
+		It("needs no room in the next term if it has been programmed", func(ctx SpecContext) {
+			apply(ctx)
+			becomes(ctx, enforced)
+			plans.change(func(r *registry) { r.shortage = &plan.OverBudget{Unit: plan.UnitPolicies, Needed: 1} })
+			resign()
+			plans.beginTerm()
+			lead(terms)
+			stays(ctx, enforced)
+			Eventually(func() int { sets, _ := plans.counts(); return sets }).Should(Equal(2))
+			becomes(ctx, enforced)
 		})
 
 		It("has its plan removed when deleted", func(ctx SpecContext) {
@@ -312,6 +346,19 @@ var _ = Describe("A RateLimitPolicy", func() {
 			edit(ctx, policy, func(spec *v1alpha1.RateLimitPolicySpec) { spec.Matches[0].Hosts = []string{"other.example"} })
 			becomes(ctx, notPermitted)
 			Eventually(ctx, plans.plan).WithArguments(id).Should(BeNil())
+		})
+
+		It("loses a revoked host even if there is no room for its last edit", func(ctx SpecContext) {
+			grant(ctx, "shop.example, longer.new.example")
+			apply(ctx)
+			becomes(ctx, enforced)
+			plans.change(func(r *registry) { r.shortage = &plan.OverBudget{Unit: plan.UnitPolicies, Needed: 1} })
+			edit(ctx, policy, func(spec *v1alpha1.RateLimitPolicySpec) { spec.Matches[0].Hosts = []string{"longer.new.example"} })
+			becomes(ctx, overBudget)
+			Expect(plans.plan(id)).NotTo(BeNil(), "the last plan stays")
+			grant(ctx, "longer.new.example")
+			Eventually(ctx, plans.plan).WithArguments(id).Should(BeNil())
+			becomes(ctx, overBudget)
 		})
 
 		It("loses a revoked host even if its last edit does not compile", func(ctx SpecContext) {

@@ -54,7 +54,7 @@ func (f *facts) phase() phase {
 		return otherRegistry
 	case len(f.problems) > 0 && f.rollout.Plan != nil && notAcceptedReason(f.problems) == v1alpha1.ReasonMatchNotPermitted:
 		return withdrawing
-	case len(f.problems) > 0:
+	case !f.isAccepted():
 		return settled
 	case !f.isProgrammed():
 		return publishing
@@ -68,6 +68,9 @@ func (f *facts) phase() phase {
 		return settled
 	}
 }
+
+// isAccepted reports whether the policy compiles and has room in its budgets.
+func (f *facts) isAccepted() bool { return len(f.problems) == 0 && f.rollout.OverBudget == nil }
 
 // isProgrammed reports whether the registry holds the plan of this generation.
 func (f *facts) isProgrammed() bool {
@@ -146,10 +149,17 @@ func (f *facts) conditions() []metav1.Condition {
 }
 
 func (f *facts) accepted() metav1.Condition {
-	if len(f.problems) == 0 {
-		return condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "The policy compiles.")
+	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+		return condition(v1alpha1.ConditionAccepted, status, reason, message)
 	}
-	return condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, notAcceptedReason(f.problems), joinProblems(f.problems))
+	switch {
+	case len(f.problems) > 0:
+		return is(metav1.ConditionFalse, notAcceptedReason(f.problems), joinProblems(f.problems))
+	case f.rollout.OverBudget != nil:
+		return is(metav1.ConditionFalse, v1alpha1.ReasonOverBudget, f.rollout.OverBudget.String()+".")
+	default:
+		return is(metav1.ConditionTrue, v1alpha1.ReasonAccepted, "The policy compiles.")
+	}
 }
 
 func (f *facts) programmed() metav1.Condition {
@@ -158,16 +168,16 @@ func (f *facts) programmed() metav1.Condition {
 	}
 	last := f.rollout.Plan
 	switch {
-	case len(f.problems) > 0 && last == nil && !f.rollout.Reachable:
+	case !f.isAccepted() && last == nil && !f.rollout.Reachable:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNotAccepted,
 			"The policy is not accepted. Redis does not answer, so it is unknown whether an earlier plan stays enforced.")
-	case len(f.problems) > 0 && last == nil:
+	case !f.isAccepted() && last == nil:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNotAccepted,
 			"The policy is not accepted and has no plan in the registry.")
 	case len(f.problems) > 0 && notAcceptedReason(f.problems) == v1alpha1.ReasonMatchNotPermitted:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNotAccepted,
 			"The policy is not accepted. Its plan is being withdrawn.")
-	case len(f.problems) > 0:
+	case !f.isAccepted():
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNotAccepted,
 			fmt.Sprintf("The policy is not accepted. The plan of generation %d stays enforced.", last.Generation))
 	case !f.rollout.Reachable:

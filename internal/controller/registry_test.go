@@ -4,6 +4,7 @@
 package controller_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -32,6 +33,8 @@ type registry struct {
 	revision       int
 	plans          map[string]entry
 	wanted         map[string]*plan.Plan // nil: delete it
+	waiting        map[string]*plan.Plan // without room
+	shortage       *plan.OverBudget      // why; nil while there is room
 	replicas       map[string]replica
 	sets, sweeps   int
 	synced         []int // see MarkSynced
@@ -55,6 +58,7 @@ func newRegistry() *registry {
 		changes:  make(chan struct{}, 1),
 		plans:    map[string]entry{},
 		wanted:   map[string]*plan.Plan{},
+		waiting:  map[string]*plan.Plan{},
 		replicas: map[string]replica{"one": {}},
 	}
 }
@@ -65,23 +69,44 @@ var (
 	errWriteFailed    = errors.New("write failed")
 )
 
-func (r *registry) Set(ctx context.Context, p *plan.Plan) error { return r.set(ctx, p, false) }
-
-func (r *registry) SetRestored(ctx context.Context, p *plan.Plan) error { return r.set(ctx, p, true) }
-
-func (r *registry) set(ctx context.Context, p *plan.Plan, mayBeOlder bool) error {
+func (r *registry) Set(ctx context.Context, p *plan.Plan, o plan.SetOptions) error {
 	return r.record(ctx, func() error {
 		r.sets++
-		if last := r.wanted[p.ID()]; !mayBeOlder && last != nil && last.UID == p.UID && p.Generation < last.Generation {
+		last := cmp.Or(r.waiting[p.ID()], r.wanted[p.ID()])
+		if !o.Restored && last != nil && last.UID == p.UID && p.Generation < last.Generation {
 			return plan.ErrOlderGeneration
+		}
+		delete(r.waiting, p.ID())
+		if r.shortage != nil && !o.WasProgrammed && sizeOf(p) > sizeOf(r.wanted[p.ID()]) {
+			r.waiting[p.ID()] = p
+			if o.DropLast {
+				r.wanted[p.ID()] = nil
+			}
+			return nil
 		}
 		r.wanted[p.ID()] = p
 		return nil
 	})
 }
 
+// sizeOf returns the size of the plan, 0 for none.
+func sizeOf(p *plan.Plan) int {
+	if p == nil {
+		return 0
+	}
+	data, err := plan.Encode(p)
+	if err != nil {
+		panic(err)
+	}
+	return len(data)
+}
+
 func (r *registry) Delete(ctx context.Context, id string) error {
-	return r.record(ctx, func() error { r.wanted[id] = nil; return nil })
+	return r.record(ctx, func() error {
+		r.wanted[id] = nil
+		delete(r.waiting, id)
+		return nil
+	})
 }
 
 func (r *registry) Sweep(ctx context.Context, live func(ctx context.Context, id string) (bool, error)) error {
@@ -180,6 +205,10 @@ func (r *registry) write() {
 	if !r.writable() {
 		return
 	}
+	if r.shortage == nil {
+		maps.Copy(r.wanted, r.waiting)
+		clear(r.waiting)
+	}
 	for id, p := range r.wanted {
 		switch {
 		case p == nil && r.plans[id].plan != nil:
@@ -212,7 +241,12 @@ func (r *registry) Rollout(id string) plan.Rollout {
 		return plan.Rollout{}
 	}
 	held := r.plans[id]
+	var shortage *plan.OverBudget
+	if r.waiting[id] != nil {
+		shortage = r.shortage
+	}
 	return plan.Rollout{
+		OverBudget:     shortage,
 		Reachable:      !r.unreachable,
 		OwnedElsewhere: r.ownedElsewhere,
 		Plan:           held.plan,
@@ -250,6 +284,7 @@ func (r *registry) beginTerm() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.wanted)
+	clear(r.waiting)
 }
 
 // change changes the state of the registry, then writes the plans that are still

@@ -67,7 +67,7 @@ type Authorizer struct {
 
 // New returns an Authorizer. It does not contact the API server yet.
 func New(config *rest.Config) (*Authorizer, error) {
-	config = rest.AddUserAgent(config, "state-authorizer")
+	config = rest.AddUserAgent(rest.CopyConfig(config), "state-authorizer")
 	// The API server has its own flow control.
 	config.QPS = -1
 	authentication, err := authenticationclient.NewForConfig(config)

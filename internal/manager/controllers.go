@@ -23,6 +23,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/controller"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/registry"
 	"github.com/weir-dev/weir/internal/webhook/intake"
 )
@@ -47,6 +48,7 @@ const (
 // decision is made during a back-off.
 type controllers struct {
 	config     *rest.Config
+	budget     plan.Budget // of a Namespace
 	tenancy    compile.Tenancy
 	namespaces Namespaces
 	lease      LeaseOptions
@@ -140,7 +142,7 @@ func (c *controllers) manage(ctx context.Context) error {
 		return err
 	}
 	if c.webhook.Address != "" {
-		if err := addWebhook(ctx, mgr, c.webhook, c.tenancy, c.intake, c.logger); err != nil {
+		if err := addWebhook(ctx, mgr, c.webhook, c.tenancy, c.budget, c.intake, c.logger); err != nil {
 			return err
 		}
 	}

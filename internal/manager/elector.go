@@ -76,7 +76,7 @@ func (e *elector) NeedLeaderElection() bool { return false }
 
 // Start runs the leader election until ctx ends, again after each lost lease.
 func (e *elector) Start(ctx context.Context) error {
-	clients, err := kubernetes.NewForConfig(rest.AddUserAgent(e.config, "leader-election"))
+	clients, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(e.config), "leader-election"))
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (n *namer) run(ctx context.Context) error {
 		n.logger.Warn("The name of the installation is unknown without an API server; following the registry that is found. Set --installation to its name")
 		return nil
 	}
-	config := rest.AddUserAgent(n.config, "installation")
+	config := rest.AddUserAgent(rest.CopyConfig(n.config), "installation")
 	config.Timeout = apiTimeout
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/httpserver"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/registry"
 	"github.com/weir-dev/weir/internal/webhook/intake"
@@ -50,6 +51,8 @@ type Options struct {
 	Tenancy compile.Tenancy
 	// Namespaces determines whose policies are enforced.
 	Namespaces Namespaces
+	// Budgets bound the plans that the leader publishes.
+	Budgets plan.Budgets
 	// Lease configures the leader election of Controllers.
 	Lease LeaseOptions
 	// Webhook is served by every process with Controllers.
@@ -101,11 +104,12 @@ func Run(ctx context.Context, o Options) error {
 		c := &controllers{
 			name:     name,
 			policies: NewPolicyMetrics(o.Registry),
-			config:   o.Config, tenancy: o.Tenancy, namespaces: o.Namespaces, lease: o.Lease, webhook: o.Webhook, logger: o.Logger,
+			config:   o.Config, budget: o.Budgets.Namespace, tenancy: o.Tenancy, namespaces: o.Namespaces, lease: o.Lease, webhook: o.Webhook, logger: o.Logger,
 			now: time.Now, started: time.Now(), //nolint:forbidigo // the age of the process
 			intake: intake.New(intake.Options{Judged: runtime.GOMAXPROCS(0), Registerer: o.Registry}),
 			writer: registry.NewWriter(registryClient, o.RedisPrefix, registry.WriterOptions{
-				Installation: installation, LeaseDuration: o.Lease.Duration, Logger: o.Logger, Registerer: o.Registry,
+				Installation: installation, LeaseDuration: o.Lease.Duration, Budgets: o.Budgets,
+				Logger: o.Logger, Registerer: o.Registry,
 			}),
 		}
 		o.Healthy = c.Err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/httpserver"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 	"github.com/weir-dev/weir/internal/webhook/certificate"
 	"github.com/weir-dev/weir/internal/webhook/intake"
@@ -63,13 +64,17 @@ func (runOnEveryReplica) NeedLeaderElection() bool { return false }
 
 // addWebhook adds the webhook and its certificate to the manager. Their failures at
 // run time are logged and retried; nothing else depends on them.
-func addWebhook(ctx context.Context, mgr ctrl.Manager, o WebhookOptions, tenancy compile.Tenancy, in *intake.Intake, logger *slog.Logger) error {
+func addWebhook(
+	ctx context.Context, mgr ctrl.Manager, o WebhookOptions, tenancy compile.Tenancy, budget plan.Budget,
+	in *intake.Intake, logger *slog.Logger,
+) error {
 	matches := &v1alpha1.MatchIndex{}
 	if err := matches.Follow(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
 	handler, err := v1alpha1.NewHandler(mgr.GetScheme(), &v1alpha1.Validator{
 		Matches: matches, Namespaces: mgr.GetAPIReader(), Tenancy: tenancy,
+		Sizes: &v1alpha1.PlanSizes{Policies: mgr.GetCache(), Budget: budget},
 	})
 	if err != nil {
 		return err
@@ -106,7 +111,7 @@ func (o WebhookOptions) certificates(config *rest.Config, logger *slog.Logger) (
 	if o.CertFile != "" {
 		return certificate.NewFiles(o.CertFile, o.KeyFile, logger), nil
 	}
-	clients, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "webhook-certificate"))
+	clients, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(config), "webhook-certificate"))
 	if err != nil {
 		return nil, err
 	}

@@ -113,6 +113,15 @@ var alertCases = map[string]alertCase{
 			`weir_policies{namespace="shop",condition="Accepted",status="True"}`: "2x60", `weir_policies{namespace="shop",condition="Ready",status="False"}`: "2x60",
 		}, at: "20m",
 	},
+	"WeirBudgetShort": {
+		fires: series{
+			`weir_namespace_budget_used_ratio{namespace="shop",resource="bytes"}`: "0.81x60", `weir_namespace_budget_used_ratio{namespace="shop",resource="policies"}`: "0.1x60",
+		},
+		labels: `{namespace="shop",resource="bytes"}`,
+		quiet: series{
+			`weir_namespace_budget_used_ratio{namespace="shop",resource="bytes"}`: "0.8x60", `weir_budget_used_ratio{namespace="weir-system",job="weir-metrics",resource="bytes"}`: "0.8x60",
+		}, at: "20m",
+	},
 	"WeirCertificateExpires": {
 		fires:  series{`weir_certificate_expiry_timestamp_seconds{namespace="weir-system",job="weir-metrics",pod="a",certificate="webhook"}`: "604800x60"},
 		labels: `{namespace="weir-system",job="weir-metrics",certificate="webhook"}`,

@@ -73,6 +73,10 @@
 {{- end }}
 {{- if .controllers }}
 - --tenancy={{ $values.tenancy }}
+- --max-namespace-policies={{ int64 $values.budgets.namespace.policies }}
+- --max-namespace-plan-bytes={{ int64 $values.budgets.namespace.planBytes }}
+- --max-policies={{ int64 $values.budgets.total.policies }}
+- --max-plan-bytes={{ int64 $values.budgets.total.planBytes }}
 {{- with $values.watchNamespaces }}
 - --watch-namespaces={{ join "," . }}
 {{- end }}

@@ -17,14 +17,14 @@ const atOnce = 20 * time.Millisecond
 
 func (c *contract) setAndDelete() {
 	c.synced()
-	c.must(c.r.Set(c.Context(), planOf("login", 1)))
+	c.must(c.set(c.Context(), planOf("login", 1)))
 	c.expectGeneration("login", 1)
 	held := c.r.Rollout("shop/login")
-	c.must(c.r.Set(c.Context(), planOf("login", 1)))
+	c.must(c.set(c.Context(), planOf("login", 1)))
 	if again := c.r.Rollout("shop/login"); again != held {
 		c.Fatalf("an equal plan changes the rollout: %+v, %+v", held, again)
 	}
-	c.must(c.r.Set(c.Context(), planOf("login", 2)))
+	c.must(c.set(c.Context(), planOf("login", 2)))
 	c.expectGeneration("login", 2)
 	c.must(c.r.Delete(c.Context(), "shop/login"))
 	c.expectGeneration("login", 0)
@@ -33,36 +33,36 @@ func (c *contract) setAndDelete() {
 
 func (c *contract) generations() {
 	c.synced()
-	c.must(c.r.Set(c.Context(), planOf("login", 5)))
-	if err := c.r.Set(c.Context(), planOf("login", 4)); !errors.Is(err, plan.ErrOlderGeneration) {
+	c.must(c.set(c.Context(), planOf("login", 5)))
+	if err := c.set(c.Context(), planOf("login", 4)); !errors.Is(err, plan.ErrOlderGeneration) {
 		c.Fatalf("a lower generation: %v", err)
 	}
 	c.expectGeneration("login", 5)
-	c.must(c.r.SetRestored(c.Context(), planOf("login", 4)))
+	c.must(c.r.Set(c.Context(), planOf("login", 4), plan.SetOptions{Restored: true}))
 	c.expectGeneration("login", 4)
 	other := planOf("login", 1)
 	other.UID = "another"
-	c.must(c.r.Set(c.Context(), other))
+	c.must(c.set(c.Context(), other))
 	c.expectGeneration("login", 1)
 }
 
 func (c *contract) endedContexts() {
-	c.mustFail(c.r.Set(c.ended(), planOf("login", 1)))
+	c.mustFail(c.set(c.ended(), planOf("login", 1)))
 	c.r.MarkSynced(c.ended())
-	c.must(c.r.Set(c.Context(), planOf("search", 1)))
+	c.must(c.set(c.Context(), planOf("search", 1)))
 	c.expectGeneration("search", 0) // not synced
 	c.synced()
 	c.awaitGeneration("search", 1)
 	c.expectGeneration("login", 0)
 	c.mustFail(c.r.Delete(c.ended(), "shop/search"))
 	c.mustFail(c.r.Sweep(c.ended(), none))
-	c.must(c.r.Set(c.Context(), planOf("login", 1)))
+	c.must(c.set(c.Context(), planOf("login", 1)))
 	c.expectGeneration("search", 1)
 }
 
 func (c *contract) lost() {
 	for i := range 3 {
-		c.must(c.r.Set(c.Context(), planOf(fmt.Sprintf("p%d", i), 1)))
+		c.must(c.set(c.Context(), planOf(fmt.Sprintf("p%d", i), 1)))
 	}
 	c.must(c.r.Delete(c.Context(), "shop/p0"))
 	c.expectGeneration("p1", 0)
@@ -76,11 +76,11 @@ func (c *contract) lost() {
 func (c *contract) inherited() {
 	c.synced()
 	for _, name := range []string{"set", "live", "orphan"} {
-		c.must(c.r.Set(c.Context(), planOf(name, 1)))
+		c.must(c.set(c.Context(), planOf(name, 1)))
 	}
 	c.r.BeginTerm()
 	c.awaitGeneration("orphan", 1)
-	c.must(c.r.Set(c.Context(), planOf("set", 1)))
+	c.must(c.set(c.Context(), planOf("set", 1)))
 	c.r.MarkSynced(c.Context())
 }
 
@@ -90,7 +90,7 @@ func (c *contract) sweep() {
 	c.must(c.r.Sweep(c.Context(), func(ctx context.Context, id string) (bool, error) {
 		asked[id] = true
 		if id == "shop/synced" {
-			return false, c.r.Set(ctx, planOf("synced", 2)) // a look may take long
+			return false, c.set(ctx, planOf("synced", 2)) // a look may take long
 		}
 		return id == "shop/live", nil
 	}))
@@ -115,7 +115,7 @@ func (c *contract) failedSweep() {
 	if !errors.Is(err, failed) {
 		c.Fatalf("Sweep: %v", err)
 	}
-	c.must(c.r.Set(c.Context(), planOf("set", 2)))
+	c.must(c.set(c.Context(), planOf("set", 2)))
 	c.expectGeneration("orphan", 1)
 }
 
@@ -123,12 +123,12 @@ func none(context.Context, string) (bool, error) { return false, nil }
 
 func (c *contract) hung() {
 	c.synced()
-	c.must(c.r.Set(c.Context(), planOf("gone", 1)))
+	c.must(c.set(c.Context(), planOf("gone", 1)))
 	c.r.Hang()
-	c.mustFail(c.r.Set(c.Context(), planOf("first", 1)))
+	c.mustFail(c.set(c.Context(), planOf("first", 1)))
 	c.await("the rollout to report it", func() bool { return !c.r.Rollout("").Reachable })
 	for name, call := range map[string]func() error{
-		"Set":    func() error { return c.r.Set(c.Context(), planOf("second", 1)) },
+		"Set":    func() error { return c.set(c.Context(), planOf("second", 1)) },
 		"Delete": func() error { return c.r.Delete(c.Context(), "shop/gone") },
 		"Sweep":  func() error { return c.r.Sweep(c.Context(), none) },
 	} {
@@ -142,16 +142,16 @@ func (c *contract) hung() {
 	c.awaitGeneration("first", 1)
 	c.awaitGeneration("second", 1)
 	c.awaitGeneration("gone", 0)
-	c.must(c.r.Set(c.Context(), planOf("last", 1)))
+	c.must(c.set(c.Context(), planOf("last", 1)))
 	c.expectGeneration("last", 1)
 }
 
 func (c *contract) lastKnown() {
 	c.synced()
-	c.must(c.r.Set(c.Context(), planOf("edited", 1)))
-	c.must(c.r.Set(c.Context(), planOf("deleted", 1)))
+	c.must(c.set(c.Context(), planOf("edited", 1)))
+	c.must(c.set(c.Context(), planOf("deleted", 1)))
 	c.r.Hang()
-	c.mustFail(c.r.Set(c.Context(), planOf("edited", 2)))
+	c.mustFail(c.set(c.Context(), planOf("edited", 2)))
 	c.mustFail(c.r.Delete(c.Context(), "shop/deleted"))
 	c.expectGeneration("edited", 1)
 	c.expectGeneration("deleted", 1)
@@ -166,7 +166,7 @@ func (c *contract) ownedElsewhere() {
 	if !c.r.Rollout("").Reachable {
 		c.Fatal("the registry answers")
 	}
-	c.mustFail(c.r.Set(c.Context(), planOf("login", 1)))
+	c.mustFail(c.set(c.Context(), planOf("login", 1)))
 	c.expectGeneration("login", 0)
 	c.r.GiveBack()
 	c.r.MarkSynced(c.Context())
@@ -175,7 +175,7 @@ func (c *contract) ownedElsewhere() {
 
 func (c *contract) replicas() {
 	c.synced()
-	c.must(c.r.Set(c.Context(), planOf("login", 1)))
+	c.must(c.set(c.Context(), planOf("login", 1)))
 	if r := c.r.Rollout("shop/login"); r.HasReplicas || r.AllReplicasCurrent {
 		c.Fatalf("without a replica: %+v", r)
 	}
@@ -188,7 +188,7 @@ func (c *contract) replicas() {
 	for len(c.r.Changes()) > 0 {
 		<-c.r.Changes()
 	}
-	c.must(c.r.Set(c.Context(), planOf("login", 2)))
+	c.must(c.set(c.Context(), planOf("login", 2)))
 	select {
 	case <-c.r.Changes():
 	case <-time.After(10 * time.Second):
@@ -197,4 +197,47 @@ func (c *contract) replicas() {
 	c.await("the edit", current)
 	c.r.RemoveReplica()
 	c.await("the end of the replica", func() bool { return !c.r.Rollout("").HasReplicas })
+}
+
+// expectWaiting expects that the registry holds that generation of the plan, 0 for none, while
+// a later one waits for room.
+func (c *contract) expectWaiting(name string, held int64) {
+	c.Helper()
+	if c.r.Rollout("shop/"+name).OverBudget == nil {
+		c.Fatalf("the plan %s does not wait for room", name)
+	}
+	c.expectGeneration(name, held)
+}
+
+func (c *contract) overBudget() {
+	c.synced()
+	c.must(c.set(c.Context(), planOf("login", 5)))
+	c.must(c.set(c.Context(), planOf("gone", 5)))
+	c.r.Fill()
+	c.must(c.set(c.Context(), planOf("login", 6)))
+	c.expectGeneration("login", 6) // it does not grow
+	c.must(c.set(c.Context(), planOf("login", 10)))
+	c.expectWaiting("login", 6)
+	c.must(c.set(c.Context(), planOf("new", 1)))
+	c.expectWaiting("new", 0)
+	if err := c.set(c.Context(), planOf("login", 7)); !errors.Is(err, plan.ErrOlderGeneration) {
+		c.Fatalf("a lower generation than the one that waits: %v", err)
+	}
+	c.must(c.r.Set(c.Context(), planOf("gone", 10), plan.SetOptions{DropLast: true}))
+	c.expectWaiting("gone", 0)
+	c.must(c.r.Delete(c.Context(), "shop/gone"))
+	c.r.MakeRoom()
+	c.awaitGeneration("login", 10)
+	c.awaitGeneration("new", 1)
+	if c.r.Rollout("shop/login").OverBudget != nil {
+		c.Fatal("the plan waits in the registry")
+	}
+	c.expectGeneration("gone", 0)
+}
+
+func (c *contract) restored() {
+	c.synced()
+	c.r.Fill()
+	c.must(c.r.Set(c.Context(), planOf("login", 1), plan.SetOptions{WasProgrammed: true}))
+	c.expectGeneration("login", 1)
 }

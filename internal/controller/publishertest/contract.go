@@ -26,6 +26,9 @@ type Registry interface {
 	// that.
 	TakeOver()
 	GiveBack()
+	// Fill uses up the room for plans; MakeRoom ends that.
+	Fill()
+	MakeRoom()
 	// AddReplica adds a live replica, which loads every plan; RemoveReplica removes it.
 	AddReplica()
 	RemoveReplica()
@@ -36,7 +39,7 @@ func Run(t *testing.T, start func(tb testing.TB) Registry) {
 	t.Helper()
 	for name, test := range map[string]func(*contract){
 		"Set publishes, and Delete removes":                      (*contract).setAndDelete,
-		"a lower generation needs SetRestored":                   (*contract).generations,
+		"a lower generation must be Restored":                    (*contract).generations,
 		"a call whose context has ended has no effect":           (*contract).endedContexts,
 		"a lost registry waits for MarkSynced":                   (*contract).lost,
 		"Sweep deletes what was not set in the term":             (*contract).sweep,
@@ -44,6 +47,8 @@ func Run(t *testing.T, start func(tb testing.TB) Registry) {
 		"calls fail at once while the registry hangs":            (*contract).hung,
 		"Rollout keeps the last known plan while it hangs":       (*contract).lastKnown,
 		"nothing is written to the registry of another":          (*contract).ownedElsewhere,
+		"a plan without room waits for it":                       (*contract).overBudget,
+		"a plan that was programmed needs no room":               (*contract).restored,
 		"Rollout follows the replicas, and Changes announces it": (*contract).replicas,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,8 +68,13 @@ func (c *contract) synced() {
 	c.Helper()
 	c.r.MarkSynced(c.Context())
 	c.await("the registry to be reachable", func() bool { return c.r.Rollout("").Reachable })
-	c.must(c.r.Set(c.Context(), planOf("synced", 1)))
+	c.must(c.set(c.Context(), planOf("synced", 1)))
 	c.awaitGeneration("synced", 1)
+}
+
+// set is Set for a policy that is edited.
+func (c *contract) set(ctx context.Context, p *plan.Plan) error {
+	return c.r.Set(ctx, p, plan.SetOptions{})
 }
 
 func (c *contract) must(err error) {

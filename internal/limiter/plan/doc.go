@@ -23,5 +23,6 @@
 //	snapshot.go    a set of plans, with
 //	index.go         the index of their matches, and
 //	split.go         how the index divides them
+//	budget.go      how many plans may be published
 //	rollout.go     how far a plan has got
 package plan

@@ -34,7 +34,7 @@ func BenchmarkSetToUse(b *testing.B) {
 	for b.Loop() {
 		threshold++
 		start := time.Now()
-		c.Expect(l.Set(b.Context(), makePlan("p7", threshold))).To(Succeed())
+		c.Expect(l.Set(b.Context(), makePlan("p7", threshold), plan.SetOptions{})).To(Succeed())
 		for range replicas {
 			for <-used != threshold {
 			}

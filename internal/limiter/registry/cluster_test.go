@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/testenv"
 )
@@ -30,7 +31,7 @@ func (c *cluster) expectEdits(l *leader, first int64, replicas ...*replica) {
 	const edits = 4
 	began := time.Now()
 	for threshold := first; threshold < first+edits; threshold++ {
-		c.Expect(l.Set(c.tb.Context(), makePlan("login", threshold))).To(Succeed())
+		c.Expect(l.Set(c.tb.Context(), makePlan("login", threshold), plan.SetOptions{})).To(Succeed())
 		for _, r := range replicas {
 			c.Eventually(r.threshold).WithArguments("shop/login").Should(Equal(threshold))
 		}

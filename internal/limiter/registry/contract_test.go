@@ -47,6 +47,19 @@ func (r *faultyRegistry) TakeOver() {
 
 func (r *faultyRegistry) GiveBack() { r.end(r.other) }
 
+// Fill lowers the budget to what is used; MakeRoom lifts it.
+func (r *faultyRegistry) Fill() { r.setBudget(func(used int) int { return used }) }
+
+func (r *faultyRegistry) MakeRoom() { r.setBudget(func(int) int { return 0 }) }
+
+func (r *faultyRegistry) setBudget(bytes func(used int) int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.budgets.Total.Bytes = bytes(r.usage.total.Bytes)
+	r.usage.released = true
+	notify(r.wake)
+}
+
 func (r *faultyRegistry) AddReplica() { r.replica = r.cluster.watch("a") }
 
 func (r *faultyRegistry) RemoveReplica() {

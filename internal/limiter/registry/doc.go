@@ -16,6 +16,7 @@
 //	calls.go        one method per Lua script, and the decoding of replies
 //	processes.go    the heartbeats of processes
 //	entry.go        one desired plan, in every format
+//	budget.go       which plans have room
 //	writer.go       what the leader wants: Set, Delete, MarkSynced
 //	sweep.go        deleting the plans of policies that no longer exist
 //	lead.go         the loop of the leader: term, observe, converge

@@ -21,6 +21,7 @@ type entry struct {
 	// inherited means that the previous leader published the plan and that it was not set
 	// since.
 	inherited bool
+	size      int              // bytes of the plan in the format in which it became known
 	forms     [maxFormats]form // by position of the format
 }
 
@@ -35,7 +36,7 @@ type form struct {
 
 // newEntry returns the entry of a plan, with its encoding in the newest format.
 func newEntry(p *plan.Plan, data []byte) *entry {
-	e := &entry{plan: p, uid: p.UID, generation: p.Generation}
+	e := &entry{plan: p, uid: p.UID, generation: p.Generation, size: len(data)}
 	e.forms[0].data = data
 	return e
 }

@@ -52,8 +52,8 @@ func TestRestoredBackupIsNotLoaded(t *testing.T) {
 			c := newCluster(t)
 			l := c.leadSynced(makePlan("login", 5))
 			old := c.backup()
-			c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(Succeed())
-			c.Expect(l.Set(t.Context(), makePlan("search", 6))).To(Succeed())
+			c.Expect(l.Set(t.Context(), makePlan("login", 6), plan.SetOptions{})).To(Succeed())
+			c.Expect(l.Set(t.Context(), makePlan("search", 6), plan.SetOptions{})).To(Succeed())
 			before := c.header()
 			var watchers []*replica
 			for _, name := range []string{"a", "b"}[:replicas] {
@@ -81,7 +81,7 @@ func TestBackupOfAnEarlierEpochIsNotLoaded(t *testing.T) {
 	old, first := c.backup(), c.header()
 	c.Expect(c.client.FlushAll(t.Context()).Err()).To(Succeed())
 	c.Eventually(r.revision).Should(BeNumerically(">", first.revision))
-	c.Expect(l.Set(t.Context(), makePlan("search", 6))).To(Succeed())
+	c.Expect(l.Set(t.Context(), makePlan("search", 6), plan.SetOptions{})).To(Succeed())
 	c.Eventually(r.plans).Should(Equal(2))
 
 	// The leader that wrote the later epoch is gone, and its successor trusts the backup.
@@ -92,8 +92,8 @@ func TestBackupOfAnEarlierEpochIsNotLoaded(t *testing.T) {
 	c.Eventually(r.isFollowing).Should(BeFalse())
 	next := c.lead(testOwner)
 	c.Eventually(next.Err).Should(Succeed())
-	_ = next.Set(t.Context(), makePlan("login", 6))
-	_ = next.Set(t.Context(), makePlan("search", 6))
+	_ = next.Set(t.Context(), makePlan("login", 6), plan.SetOptions{})
+	_ = next.Set(t.Context(), makePlan("search", 6), plan.SetOptions{})
 	next.MarkSynced(c.tb.Context())
 	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(restoreTimeout).Should(BeEquivalentTo(6))
 	c.Expect(r.plans()).To(Equal(2))
@@ -109,7 +109,7 @@ func TestOtherHistoryIsNotLoaded(t *testing.T) {
 	r := c.watch("a")
 	c.Eventually(r.plans).Should(Equal(2))
 	old := c.backup()
-	c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(Succeed())
+	c.Expect(l.Set(t.Context(), makePlan("login", 6), plan.SetOptions{})).To(Succeed())
 	c.Eventually(r.threshold).WithArguments("shop/login").Should(BeEquivalentTo(6))
 	l.stop()
 	<-l.done
@@ -121,11 +121,11 @@ func TestOtherHistoryIsNotLoaded(t *testing.T) {
 	c.Eventually(next.Err).Should(Succeed())
 	used := r.snapshot()
 	for _, threshold := range []int64{7, 8} {
-		c.Expect(next.Set(t.Context(), makePlan("search", threshold))).To(Succeed())
+		c.Expect(next.Set(t.Context(), makePlan("search", threshold), plan.SetOptions{})).To(Succeed())
 		c.Consistently(r.snapshot).WithTimeout(period + 200*time.Millisecond).Should(BeIdenticalTo(used))
 		c.Expect(r.isFollowing()).To(BeFalse())
 	}
-	c.Expect(next.Set(t.Context(), makePlan("login", 6))).To(Succeed())
+	c.Expect(next.Set(t.Context(), makePlan("login", 6), plan.SetOptions{})).To(Succeed())
 	next.MarkSynced(c.tb.Context())
 	c.Eventually(r.threshold).WithArguments("shop/search").WithTimeout(restoreTimeout).Should(BeEquivalentTo(8))
 	c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(6))
@@ -138,7 +138,7 @@ func TestReplicaFollowsTheRegistryItRanBefore(t *testing.T) {
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
 	old := c.backup()
-	c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(Succeed())
+	c.Expect(l.Set(t.Context(), makePlan("login", 6), plan.SetOptions{})).To(Succeed())
 	r := c.watch("a")
 	c.Eventually(r.plans).Should(Equal(1))
 	l.stop()
@@ -201,7 +201,7 @@ func TestFirstEpochWaitsForAllPlans(t *testing.T) {
 	c := newCluster(t)
 	r := c.watch("a")
 	l := c.lead(testOwner)
-	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(Succeed(), "the plan is recorded")
+	c.Expect(l.Set(t.Context(), makePlan("login", 5), plan.SetOptions{})).To(Succeed(), "the plan is recorded")
 	c.Expect(l.Delete(t.Context(), "shop/gone")).To(Succeed())
 	c.Expect(r.plans()).To(Equal(-1), "a registry without an epoch is not loaded")
 	c.Expect(programmed(l, "shop/login")).To(BeFalse())
@@ -227,7 +227,7 @@ func TestEmptyInstallationHasAnEpoch(t *testing.T) {
 func (c *cluster) setWantedPlans(l *leader, plans []*plan.Plan) {
 	c.tb.Helper()
 	for _, p := range plans {
-		l.setDesired(c.tb.Context(), p.ID(), encoded(c, p), false) //nolint:errcheck // the leader leads
+		l.setDesired(c.tb.Context(), p.ID(), encoded(c, p), plan.SetOptions{}) //nolint:errcheck // the leader leads
 	}
 }
 
@@ -274,7 +274,7 @@ func TestRevisionWithManyChangesIsLoaded(t *testing.T) {
 		p.Generation++
 	}
 	c.setWantedPlans(l, plans)
-	c.Expect(l.Set(t.Context(), makePlan("p0", 9))).To(Succeed())
+	c.Expect(l.Set(t.Context(), makePlan("p0", 9), plan.SetOptions{})).To(Succeed())
 	c.Eventually(r.threshold).WithArguments("shop/p0").Should(BeEquivalentTo(9))
 	c.Expect(r.snapshot().Lookup("shop/p4999")).NotTo(BeIdenticalTo(before.Lookup("shop/p4999")))
 	c.Expect(c.client.ZCard(t.Context(), c.scripts.keys[2]).Val()).To(BeEquivalentTo(rememberedChanges))
@@ -288,8 +288,8 @@ func TestRedisRestartedEmptyIsFilled(t *testing.T) {
 	c.Eventually(r.plans).Should(Equal(1))
 
 	c.redis.Stop()
-	c.Expect(l.Set(t.Context(), makePlan("search", 5))).To(MatchError(ContainSubstring("redis: ")))
-	c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(MatchError(ContainSubstring("redis: ")))
+	c.Expect(l.Set(t.Context(), makePlan("search", 5), plan.SetOptions{})).To(MatchError(ContainSubstring("redis: ")))
+	c.Expect(l.Set(t.Context(), makePlan("login", 6), plan.SetOptions{})).To(MatchError(ContainSubstring("redis: ")))
 	c.Expect(l.Err()).To(HaveOccurred())
 	c.Eventually(r.isFollowing).Should(BeFalse())
 	c.Expect(r.plans()).To(Equal(1))
@@ -309,7 +309,7 @@ func TestWriteWithLostReplyIsAppliedOnce(t *testing.T) {
 	c.Eventually(r.plans).Should(Equal(1))
 	before := c.header()
 	c.redis.Pause()
-	c.Expect(l.Set(t.Context(), makePlan("search", 5))).To(MatchError(ContainSubstring("redis: ")))
+	c.Expect(l.Set(t.Context(), makePlan("search", 5), plan.SetOptions{})).To(MatchError(ContainSubstring("redis: ")))
 	c.redis.Resume()
 	c.Eventually(programmed).WithArguments(l, "shop/search").Should(BeTrue())
 	c.Eventually(r.plans).Should(Equal(2))

@@ -32,7 +32,7 @@ func (c *cluster) leadSyncedIn(formats []format, plans ...*plan.Plan) *leader {
 	l := c.leadIn(formats, ours)
 	l.obsoleteAfter = 4 * time.Second
 	for _, p := range plans {
-		_ = l.Set(c.tb.Context(), p)
+		_ = l.Set(c.tb.Context(), p, plan.SetOptions{})
 	}
 	l.MarkSynced(c.tb.Context())
 	c.Eventually(l.Err).Should(Succeed())
@@ -55,13 +55,13 @@ func TestRolloutRaisesTheVersion(t *testing.T) {
 	next.obsoleteAfter = 4 * time.Second
 	c.Eventually(next.Err).Should(MatchError(ErrEpochLost), "the next version awaits all plans")
 	c.Expect(next.Rollout("shop/search").Plan).NotTo(BeNil(), "the inherited plans count as programmed")
-	c.Expect(next.Set(t.Context(), makePlan("login", 6))).To(Succeed())
+	c.Expect(next.Set(t.Context(), makePlan("login", 6), plan.SetOptions{})).To(Succeed())
 	c.Eventually(next.enforcedCounts).WithArguments("shop/login").Should(Equal([]int{2, 2}), "edits do not wait")
-	c.Expect(next.Set(t.Context(), makePlan("search", 5))).To(Succeed())
+	c.Expect(next.Set(t.Context(), makePlan("search", 5), plan.SetOptions{})).To(Succeed())
 	next.MarkSynced(c.tb.Context())
 	c.Eventually(next.Err).Should(Succeed())
 	c.Eventually(c.exists(inNext)).Should(BeTrue())
-	c.Expect(next.Set(t.Context(), makePlan("login", 7))).To(Succeed())
+	c.Expect(next.Set(t.Context(), makePlan("login", 7), plan.SetOptions{})).To(Succeed())
 	c.Eventually(next.enforcedCounts).WithArguments("shop/login").Should(Equal([]int{2, 2}))
 	c.Expect([]int64{a.threshold("shop/login"), b.threshold("shop/login")}).To(Equal([]int64{7, 7}))
 	c.Eventually(func() []format { return []format{c.followed("a"), c.followed("b")} }).Should(Equal([]format{supported[1], supported[0]}))
@@ -71,7 +71,7 @@ func TestRolloutRaisesTheVersion(t *testing.T) {
 	c.Consistently(c.exists(inPrevious)).WithTimeout(2 * time.Second).Should(BeTrue())
 	c.Eventually(c.exists(inPrevious)).Should(BeFalse(), "no process needs it any more")
 	c.Expect([]int{a.fewestPlans(), b.fewestPlans()}).To(Equal([]int{2, 2}))
-	c.Expect(next.Set(t.Context(), makePlan("login", 8))).To(Succeed())
+	c.Expect(next.Set(t.Context(), makePlan("login", 8), plan.SetOptions{})).To(Succeed())
 	c.Eventually(b.threshold).WithArguments("shop/login").Should(BeEquivalentTo(8))
 }
 
@@ -121,11 +121,11 @@ func TestPlanThatTheVersionBeforeCannotExpress(t *testing.T) {
 	c.Expect(l.Rollout("shop/login").ReplicasTooOld).To(BeFalse())
 	c.Expect(l.Rollout("shop/login").AllReplicasCurrent).To(BeTrue())
 
-	c.Expect(l.Set(t.Context(), makePlan("novel", 6))).To(Succeed())
+	c.Expect(l.Set(t.Context(), makePlan("novel", 6), plan.SetOptions{})).To(Succeed())
 	c.Eventually(l.enforcedCounts).WithArguments("shop/novel").Should(Equal([]int{2, 2}))
 	c.Expect(l.Rollout("shop/novel").ReplicasTooOld).To(BeFalse())
 	novel.Generation = 7
-	c.Expect(l.Set(t.Context(), novel)).To(Succeed())
+	c.Expect(l.Set(t.Context(), novel, plan.SetOptions{})).To(Succeed())
 	c.Eventually(a.plans).Should(Equal(1), "its last form is gone, not enforced forever")
 	a.stop()
 	<-a.done
@@ -143,7 +143,7 @@ func TestWipedRegistryIsPublishedInEveryVersion(t *testing.T) {
 	c.Eventually(c.exists(inPrevious)).WithTimeout(restoreTimeout).Should(BeTrue())
 	c.Eventually(l.enforcedCounts).WithArguments("shop/p1").Should(Equal([]int{2, 2}))
 	c.Expect([]int{a.fewestPlans(), b.fewestPlans()}).To(Equal([]int{10, 10}))
-	c.Expect(l.Set(t.Context(), makePlan("p1", 9))).To(Succeed())
+	c.Expect(l.Set(t.Context(), makePlan("p1", 9), plan.SetOptions{})).To(Succeed())
 	c.Eventually(l.enforcedCounts).WithArguments("shop/p1").Should(Equal([]int{2, 2}))
 }
 

@@ -39,8 +39,8 @@ func (l *leaderLoop) inherit(ctx context.Context, h *header) error {
 func (w *Writer) inheritEntry(id string, slot int, f form) {
 	e := w.entries[id]
 	if e == nil && !w.isDirty(id) {
-		e = &entry{inherited: true}
-		w.entries[id] = e
+		e = &entry{inherited: true, size: len(f.data)}
+		w.replace(id, e)
 	}
 	if e != nil && e.inherited {
 		e.forms[slot] = f

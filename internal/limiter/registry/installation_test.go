@@ -9,6 +9,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // A copy of a cluster has a Namespace of the same UID, so both have the same name.
@@ -19,7 +21,7 @@ func TestSecondLeaderOfAnInstallationWaits(t *testing.T) {
 	before := c.header()
 
 	second := c.lead(testOwner)
-	_ = second.Set(t.Context(), makePlan("login", 6))
+	_ = second.Set(t.Context(), makePlan("login", 6), plan.SetOptions{})
 	second.MarkSynced(c.tb.Context())
 	c.Eventually(second.Err).Should(MatchError(errLeaderAlive))
 	c.Expect(second.Rollout("").Reachable).To(BeTrue())
@@ -27,7 +29,7 @@ func TestSecondLeaderOfAnInstallationWaits(t *testing.T) {
 	c.Eventually(second.Err).WithTimeout(testLease + 2*time.Second).Should(And(MatchError(ErrOwnedElsewhere), MatchError(ContainSubstring(before.holder))))
 	c.Expect(c.header().version).To(Equal(before.version))
 	c.Expect(c.header().term).To(Equal(before.term))
-	c.Expect(first.Set(t.Context(), makePlan("search", 5))).To(Succeed())
+	c.Expect(first.Set(t.Context(), makePlan("search", 5), plan.SetOptions{})).To(Succeed())
 
 	first.stop()
 	<-first.done
@@ -69,7 +71,7 @@ func TestRenamedInstallationKeepsItsRegistry(t *testing.T) {
 	before.stop()
 	<-before.done
 	after := c.leadAs(renamed())
-	_ = after.Set(t.Context(), makePlan("login", 6))
+	_ = after.Set(t.Context(), makePlan("login", 6), plan.SetOptions{})
 	after.MarkSynced(c.tb.Context())
 	c.Eventually(after.enforcedCounts).WithArguments("shop/login").Should(Equal([]int{2, 2}))
 	c.Expect(c.header().epoch).To(Equal(epoch), "a live replica accepts the former name alone")
@@ -110,7 +112,7 @@ func TestReplicaThatDoesNotKnowItsInstallation(t *testing.T) {
 		c.Eventually(l.enforcedCounts).WithArguments("shop/login").Should(Equal([]int{1, 1}))
 		unknown.Resolve(testOwner)
 		c.Consistently(r.Err).WithTimeout(2 * period).Should(Succeed())
-		c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(Succeed())
+		c.Expect(l.Set(t.Context(), makePlan("login", 6), plan.SetOptions{})).To(Succeed())
 		c.Eventually(l.enforcedCounts).WithArguments("shop/login").Should(Equal([]int{1, 1}))
 		c.Expect(c.processes()).To(ConsistOf(c.leaderField(), testOwner+"/replica/a"))
 	})

@@ -89,6 +89,7 @@ func (w *Writer) open() error {
 	}
 	w.stopped, w.failing, w.synced, w.inherited = nil, nil, false, false
 	w.entries, w.held, w.begun = map[string]*entry{}, map[string]*entry{}, nil
+	w.waiting, w.usage = map[string]*waitingEntry{}, newUsage()
 	for slot := range w.dirty {
 		w.dirty[slot] = map[string]struct{}{}
 	}
@@ -220,6 +221,7 @@ func (l *leaderLoop) step(ctx context.Context, woken bool) error {
 	// In sync, write without observing first: Redis rejects the write if the registry has
 	// changed.
 	if woken && l.lastRoundOK {
+		l.admitWaiting()
 		if err := l.flush(ctx); !errors.Is(err, errConflict) {
 			return err
 		}
@@ -259,6 +261,7 @@ func (l *leaderLoop) observeAndConverge(ctx context.Context) error {
 	if err := l.inherit(ctx, &h); err != nil {
 		return err
 	}
+	l.admitWaiting()
 	var lost error
 	for _, f := range l.formats {
 		err := f.observeAndConverge(ctx, &h, alive)

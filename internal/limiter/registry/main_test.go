@@ -108,14 +108,16 @@ func (c *cluster) leadAs(installation *Installation) *leader {
 // leadIn starts a leader of a release that supports these formats.
 func (c *cluster) leadIn(formats []format, installation *Installation) *leader {
 	c.tb.Helper()
+	return c.leadBy(newWriter(c.newClient(), testPrefix, WriterOptions{
+		Installation: installation, LeaseDuration: testLease,
+		Logger: logger(c.tb, "leader "+installation.Name()), Registerer: prometheus.NewRegistry(),
+	}, formats))
+}
+
+func (c *cluster) leadBy(w *Writer) *leader {
+	c.tb.Helper()
 	ctx, stop := context.WithCancel(c.tb.Context())
-	l := &leader{
-		Writer: newWriter(c.newClient(), testPrefix, WriterOptions{
-			Installation: installation, LeaseDuration: testLease,
-			Logger: logger(c.tb, "leader "+installation.Name()), Registerer: prometheus.NewRegistry(),
-		}, formats),
-		stop: stop, done: make(chan struct{}),
-	}
+	l := &leader{Writer: w, stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(l.done)
 		l.err = l.Lead(ctx, nil)
@@ -130,7 +132,7 @@ func (c *cluster) leadSynced(plans ...*plan.Plan) *leader {
 	c.tb.Helper()
 	l := c.lead(testOwner)
 	for _, p := range plans {
-		_ = l.Set(c.tb.Context(), p) // an empty registry is filled below
+		_ = l.Set(c.tb.Context(), p, plan.SetOptions{}) // an empty registry is filled below
 	}
 	l.MarkSynced(c.tb.Context())
 	c.Eventually(l.Err).Should(Succeed())

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 func TestWritesOfADeposedLeaderAreRejected(t *testing.T) {
@@ -16,7 +18,7 @@ func TestWritesOfADeposedLeaderAreRejected(t *testing.T) {
 	old := c.leadSynced(makePlan("login", 5))
 	version := c.depose().version
 
-	c.Expect(old.Set(t.Context(), makePlan("login", 7))).To(MatchError(ErrDeposed))
+	c.Expect(old.Set(t.Context(), makePlan("login", 7), plan.SetOptions{})).To(MatchError(ErrDeposed))
 	c.Expect(old.Delete(t.Context(), "shop/login")).To(MatchError(ErrDeposed))
 	c.Eventually(old.done).Should(BeClosed())
 	c.Expect(old.err).To(MatchError(ErrDeposed))
@@ -78,7 +80,7 @@ func TestLostTermIsTakenAgain(t *testing.T) {
 	c.Expect(c.client.HSet(t.Context(), c.scripts.keys[4], "term", "1", "holder", "x").Err()).To(Succeed())
 	c.Eventually(func() int64 { return c.header().term }).Should(BeNumerically(">", before.term))
 	c.Expect(c.header().version).To(Equal(before.version))
-	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(Succeed())
+	c.Expect(l.Set(t.Context(), makePlan("login", 5), plan.SetOptions{})).To(Succeed())
 }
 
 func TestTermsRiseAfterAWipe(t *testing.T) {
@@ -105,7 +107,7 @@ func TestLeaderDoesNotReplaceALiveOwner(t *testing.T) {
 	before := c.header()
 
 	ours := c.lead("elsewhere/weir")
-	err := ours.Set(t.Context(), makePlan("login", 6))
+	err := ours.Set(t.Context(), makePlan("login", 6), plan.SetOptions{})
 	c.Expect(err).To(MatchError(ErrOwnedElsewhere))
 	c.Expect(err).To(MatchError(ContainSubstring(testOwner)))
 	ours.MarkSynced(c.tb.Context())
@@ -115,7 +117,7 @@ func TestLeaderDoesNotReplaceALiveOwner(t *testing.T) {
 	rollout := ours.Rollout("shop/login")
 	c.Expect(rollout.Reachable).To(BeTrue())
 	c.Expect(rollout.OwnedElsewhere).To(BeTrue())
-	c.Expect(theirs.Set(t.Context(), makePlan("login", 7))).To(Succeed())
+	c.Expect(theirs.Set(t.Context(), makePlan("login", 7), plan.SetOptions{})).To(Succeed())
 }
 
 func TestReplicasKeepTheirOwnerAlive(t *testing.T) {
@@ -143,7 +145,7 @@ func TestLeaderReplacesADeadOwner(t *testing.T) {
 	theirs.stop()
 	<-theirs.done
 	ours := c.lead("elsewhere/weir")
-	_ = ours.Set(t.Context(), makePlan("login", 6))
+	_ = ours.Set(t.Context(), makePlan("login", 6), plan.SetOptions{})
 	ours.MarkSynced(c.tb.Context())
 	c.Eventually(ours.Err).WithTimeout(2 * lifetime).Should(Succeed())
 	c.Expect(c.header().epoch.owner()).To(Equal("elsewhere/weir"))

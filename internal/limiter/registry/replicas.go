@@ -75,10 +75,20 @@ func (w *Writer) Rollout(id string) plan.Rollout {
 		Reachable:          err == nil || isElsewhere || errors.Is(err, ErrEpochLost) || errors.Is(err, errLeaderAlive),
 		OwnedElsewhere:     isElsewhere,
 		Plan:               published.decoded(),
+		OverBudget:         w.shortage(id),
 		ReplicasTooOld:     w.hasReplicaTooOld(id),
 		HasReplicas:        live > 0,
 		AllReplicasCurrent: live > 0 && w.replicasRunning(id, published) == live,
 	}
+}
+
+// shortage returns why the plan that was set last has no room, or nil. The caller holds the
+// lock.
+func (w *Writer) shortage(id string) *plan.OverBudget {
+	if waits := w.waiting[id]; waits != nil {
+		return waits.shortage
+	}
+	return nil
 }
 
 // published returns the entry that the registry holds under that id, or nil. The caller holds

@@ -11,6 +11,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 func noneLive(context.Context, string) (bool, error) { return false, nil }
@@ -20,7 +22,7 @@ func (c *cluster) succeed(names ...string) *leader {
 	c.tb.Helper()
 	first := c.leadSynced()
 	for _, name := range names {
-		c.Expect(first.Set(c.tb.Context(), makePlan(name, 5))).To(Succeed())
+		c.Expect(first.Set(c.tb.Context(), makePlan(name, 5), plan.SetOptions{})).To(Succeed())
 	}
 	first.stop()
 	<-first.done
@@ -42,7 +44,7 @@ func TestSweepDeletesPlansWithoutPolicy(t *testing.T) {
 	<-first.done
 
 	l := c.lead(testOwner)
-	c.Expect(l.Set(t.Context(), makePlan("kept", 5))).To(Succeed())
+	c.Expect(l.Set(t.Context(), makePlan("kept", 5), plan.SetOptions{})).To(Succeed())
 	c.Expect(programmed(l, "shop/live")).To(BeTrue(), "the leader inherits the last good plan of a policy")
 	l.MarkSynced(c.tb.Context())
 	live := func(_ context.Context, id string) (bool, error) { return id == "shop/live", nil }
@@ -72,7 +74,7 @@ func TestSweepLooksWithoutALock(t *testing.T) {
 	<-asked
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	c.Expect(l.Set(ctx, makePlan("set", 6))).To(Succeed(), "during the look")
+	c.Expect(l.Set(ctx, makePlan("set", 6), plan.SetOptions{})).To(Succeed(), "during the look")
 	close(answer)
 	c.Expect(<-swept).To(Succeed())
 	c.Expect(c.stored()).To(ConsistOf("shop/set"), "a plan that was set during the look stays")

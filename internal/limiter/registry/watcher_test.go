@@ -95,7 +95,7 @@ func TestReplicaSubscribesAgainAfterADisconnect(t *testing.T) {
 		killed, err := c.client.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Result()
 		c.Expect(err).NotTo(HaveOccurred())
 		c.Expect(killed).To(BeEquivalentTo(1))
-		c.Expect(l.Set(t.Context(), makePlan("login", 6+threshold))).To(Succeed())
+		c.Expect(l.Set(t.Context(), makePlan("login", 6+threshold), plan.SetOptions{})).To(Succeed())
 		c.Eventually(r.threshold).WithArguments("shop/login").Should(Equal(6 + threshold))
 		c.Eventually(func() int64 {
 			return c.client.PubSubNumSub(t.Context(), c.scripts.channel()).Val()[c.scripts.channel()]
@@ -118,7 +118,7 @@ func TestReplicaSkipsBadPlans(t *testing.T) {
 	r := c.watch("a")
 	c.Eventually(r.plans).Should(Equal(2))
 	l.publishBad(c)
-	c.Expect(l.Set(t.Context(), makePlan("search", 6))).To(Succeed())
+	c.Expect(l.Set(t.Context(), makePlan("search", 6), plan.SetOptions{})).To(Succeed())
 	c.Eventually(r.threshold).WithArguments("shop/search").Should(BeEquivalentTo(6))
 	c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(5), "the replica keeps the last good plan")
 	c.Expect(r.snapshot().Lookup("shop/other")).To(BeNil(), "the replica rejects a plan under another id")
@@ -152,7 +152,7 @@ func TestNewReplicaSkipsBadPlansUntilTheyAreReplaced(t *testing.T) {
 	r := c.watch("a")
 	c.Eventually(r.plans).Should(Equal(1))
 	c.Expect(testutil.ToFloat64(r.metrics.bad)).To(BeEquivalentTo(2))
-	c.Expect(l.Set(t.Context(), makePlan("login", 8))).To(Succeed())
+	c.Expect(l.Set(t.Context(), makePlan("login", 8), plan.SetOptions{})).To(Succeed())
 	c.Eventually(r.threshold).WithArguments("shop/login").Should(BeEquivalentTo(8))
 }
 
@@ -161,7 +161,7 @@ func (l *leader) publishRaw(tb testing.TB, id string, data []byte) {
 	tb.Helper()
 	e := &entry{}
 	e.forms[0].data = data
-	b, err := l.setDesired(tb.Context(), id, e, false)
+	b, err := l.setDesired(tb.Context(), id, e, plan.SetOptions{})
 	if err := l.await(tb.Context(), b, id, err); err != nil {
 		tb.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestReplicaAndLeaderStartWithoutRedis(t *testing.T) {
 	c.redis.Stop()
 	r := c.watch("a")
 	l := c.lead(testOwner)
-	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(MatchError(ContainSubstring("redis: ")))
+	c.Expect(l.Set(t.Context(), makePlan("login", 5), plan.SetOptions{})).To(MatchError(ContainSubstring("redis: ")))
 	l.MarkSynced(c.tb.Context())
 	c.redis.Start()
 	c.Eventually(r.threshold).WithArguments("shop/login").WithTimeout(restoreTimeout).Should(BeEquivalentTo(5))
@@ -272,7 +272,7 @@ func TestMissingScriptsAreLoadedAgain(t *testing.T) {
 	r := c.watch("a")
 	c.Eventually(r.plans).Should(Equal(1))
 	c.Expect(c.client.ScriptFlush(t.Context()).Err()).To(Succeed())
-	c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(Succeed())
+	c.Expect(l.Set(t.Context(), makePlan("login", 6), plan.SetOptions{})).To(Succeed())
 	c.Eventually(r.threshold).WithArguments("shop/login").Should(BeEquivalentTo(6))
 }
 

@@ -27,6 +27,8 @@ type WriterOptions struct {
 	LeaseDuration time.Duration
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
+	// Budgets bound the plans.
+	Budgets plan.Budgets
 	// Registerer registers the metrics; nil does not export them.
 	Registerer prometheus.Registerer
 }
@@ -41,6 +43,7 @@ type Writer struct {
 	installation  *Installation
 	leaseDuration time.Duration
 	obsoleteAfter time.Duration
+	budgets       plan.Budgets
 	logger        *slog.Logger
 	metrics       *writerMetrics
 
@@ -48,11 +51,13 @@ type Writer struct {
 	changed chan struct{} // see Changes
 
 	mu        sync.Mutex
-	stopped   error             // why Set fails; nil while Lead runs
-	failing   error             // why the last round could not reach Redis; nil after any other
-	synced    bool              // see MarkSynced
-	inherited bool              // entries include the plans of the previous leader
-	entries   map[string]*entry // the desired plans, by ID
+	stopped   error                    // why Set fails; nil while Lead runs
+	failing   error                    // why the last round could not reach Redis; nil after any other
+	synced    bool                     // see MarkSynced
+	inherited bool                     // entries include the plans of the previous leader
+	entries   map[string]*entry        // the desired plans, by ID
+	waiting   map[string]*waitingEntry // plans without room, by ID
+	usage     usage
 	// held are the published plans, by ID, that entries does not contain any more, until the
 	// registry has lost them too.
 	held map[string]*entry
@@ -85,13 +90,14 @@ func NewWriter(client redis.UniversalClient, prefix string, o WriterOptions) *Wr
 }
 
 func newWriter(client redis.UniversalClient, prefix string, o WriterOptions, formats []format) *Writer {
-	return &Writer{
+	w := &Writer{
 		prefix:        prefix,
 		supported:     formats,
 		scripts:       scriptsOf(client, prefix, formats),
 		installation:  o.Installation,
 		leaseDuration: o.LeaseDuration,
 		obsoleteAfter: obsoleteAfter,
+		budgets:       o.Budgets,
 		logger:        cmp.Or(o.Logger, slog.Default()),
 		metrics:       newWriterMetrics(o.Registerer),
 		wake:          make(chan struct{}, 1),
@@ -99,6 +105,10 @@ func newWriter(client redis.UniversalClient, prefix string, o WriterOptions, for
 		stopped:       ErrNotLeading,
 		batch:         newBatch(),
 	}
+	if o.Registerer != nil {
+		o.Registerer.MustRegister(w)
+	}
+	return w
 }
 
 // Set makes the plan the desired plan of its ID and returns when the registry holds it.
@@ -110,32 +120,24 @@ func newWriter(client redis.UniversalClient, prefix string, o WriterOptions, for
 //     nil before the plan is written. Changes and Rollout report when the registry holds it.
 //   - After a round of Lead could not reach Redis, Set fails without waiting, until a round
 //     succeeds.
+//   - A plan without room in its budget waits for it: Set returns nil, the last plan stays, and
+//     Rollout reports why.
 //   - After an error the plan is still desired and Lead retries, unless ctx had ended before or
 //     the error is ErrNotLeading, ErrDeposed, plan.ErrOlderGeneration or an encoding error.
-func (w *Writer) Set(ctx context.Context, desired *plan.Plan) error {
-	return w.set(ctx, desired, false)
-}
-
-// SetRestored is Set for a generation that may be lower than the last one of the same policy,
-// as after a restore of etcd. The caller has read that generation uncached.
-func (w *Writer) SetRestored(ctx context.Context, desired *plan.Plan) error {
-	return w.set(ctx, desired, true)
-}
-
-func (w *Writer) set(ctx context.Context, desired *plan.Plan, mayBeOlder bool) error {
+func (w *Writer) Set(ctx context.Context, desired *plan.Plan, o plan.SetOptions) error {
 	data, err := plan.EncodeAs(desired, int(w.supported[0]))
 	if err != nil {
 		return err
 	}
 	id := desired.ID()
-	b, err := w.setDesired(ctx, id, newEntry(desired, data), mayBeOlder)
+	b, err := w.setDesired(ctx, id, newEntry(desired, data), o)
 	return ignoreRecorded(w.await(ctx, b, id, err))
 }
 
 // Delete removes the desired plan of the ID and returns when the registry no longer holds
 // it. Before MarkSynced, and after errors, it behaves like Set.
 func (w *Writer) Delete(ctx context.Context, id string) error {
-	b, err := w.setDesired(ctx, id, nil, false)
+	b, err := w.setDesired(ctx, id, nil, plan.SetOptions{})
 	return ignoreRecorded(w.await(ctx, b, id, err))
 }
 
@@ -150,18 +152,25 @@ func ignoreRecorded(err error) error {
 
 // setDesired records the desired plan; a nil entry deletes it. It returns the batch to wait
 // for, or nil if the registry is already right.
-func (w *Writer) setDesired(ctx context.Context, id string, next *entry, mayBeOlder bool) (*batch, error) {
+func (w *Writer) setDesired(ctx context.Context, id string, next *entry, o plan.SetOptions) (*batch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.rejects(ctx); err != nil {
 		return nil, err
 	}
 	old := w.entries[id]
-	if !mayBeOlder && next.isOlderThan(old) {
-		return nil, fmt.Errorf("generation %d after %d: %w", next.generation, old.generation, plan.ErrOlderGeneration)
+	if last := w.newest(id); !o.Restored && next.isOlderThan(last) {
+		return nil, fmt.Errorf("generation %d after %d: %w", next.generation, last.generation, plan.ErrOlderGeneration)
 	}
+	delete(w.waiting, id)
 	if next != nil {
 		next.keepEqual(old)
+	}
+	if w.mustWait(id, next, o) {
+		if b := w.batchOf(id); b != nil {
+			return b, w.failing
+		}
+		return nil, nil
 	}
 	isStored := w.isStored(old, next)
 	w.replace(id, next)
@@ -170,6 +179,15 @@ func (w *Writer) setDesired(ctx context.Context, id string, next *entry, mayBeOl
 	}
 	w.markDirty(id)
 	return w.batch, w.failing
+}
+
+// newest returns the entry that was set last, whether it has room or not; nil for none. The
+// caller holds the lock.
+func (w *Writer) newest(id string) *entry {
+	if waits := w.waiting[id]; waits != nil {
+		return waits.entry
+	}
+	return w.entries[id]
 }
 
 // rejects returns why a call is not recorded: Lead does not run, or ctx has ended. The caller
@@ -186,6 +204,7 @@ func (w *Writer) replace(id string, next *entry) {
 	if old := w.entries[id]; old.isPublished(w.begun) && !next.isPublished(w.begun) {
 		w.held[id] = old
 	}
+	w.usage.replace(id, w.entries[id], next)
 	if next == nil {
 		delete(w.entries, id)
 	} else {

@@ -27,7 +27,7 @@ func TestSetReachesEveryReplica(t *testing.T) {
 		c.Eventually(r.threshold).WithArguments("shop/login").Should(BeEquivalentTo(5))
 	}
 
-	c.Expect(l.Set(t.Context(), makePlan("search", 7))).To(Succeed())
+	c.Expect(l.Set(t.Context(), makePlan("search", 7), plan.SetOptions{})).To(Succeed())
 	revision, ok := l.programmed("shop/search")
 	c.Expect(ok).To(BeTrue())
 	for _, r := range []*replica{a, b} {
@@ -43,7 +43,7 @@ func TestSetKeepsUnchangedPlans(t *testing.T) {
 	r := c.watch("a")
 	c.Eventually(r.threshold).WithArguments("shop/login").Should(BeEquivalentTo(5))
 	login := r.snapshot().Lookup("shop/login")
-	c.Expect(l.Set(t.Context(), makePlan("search", 7))).To(Succeed())
+	c.Expect(l.Set(t.Context(), makePlan("search", 7), plan.SetOptions{})).To(Succeed())
 	c.Eventually(r.plans).Should(Equal(2))
 	c.Expect(r.snapshot().Lookup("shop/login")).To(BeIdenticalTo(login))
 }
@@ -69,7 +69,7 @@ func TestSetOfAnEqualPlanWritesNoRevision(t *testing.T) {
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
 	before := c.header()
-	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(Succeed())
+	c.Expect(l.Set(t.Context(), makePlan("login", 5), plan.SetOptions{})).To(Succeed())
 	c.Expect(c.header().version).To(Equal(before.version))
 }
 
@@ -95,7 +95,7 @@ func TestConcurrentSetsShareRevisions(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range sets {
 		wg.Go(func() {
-			if err := l.Set(t.Context(), makePlan(fmt.Sprintf("p%d", i), 5)); err != nil {
+			if err := l.Set(t.Context(), makePlan(fmt.Sprintf("p%d", i), 5), plan.SetOptions{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -110,7 +110,7 @@ func TestSetRejectsAnOlderGeneration(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
-	err := l.Set(t.Context(), makePlan("login", 4))
+	err := l.Set(t.Context(), makePlan("login", 4), plan.SetOptions{})
 	c.Expect(err).To(MatchError(plan.ErrOlderGeneration))
 	c.Expect(err).To(MatchError(ContainSubstring("publish plan shop/login: generation 4 after 5")))
 }
@@ -121,7 +121,7 @@ func TestSetTakesAnyGenerationOfANewObject(t *testing.T) {
 	l := c.leadSynced(makePlan("login", 5))
 	recreated := makePlan("login", 4)
 	recreated.UID = "another"
-	c.Expect(l.Set(t.Context(), recreated)).To(Succeed())
+	c.Expect(l.Set(t.Context(), recreated, plan.SetOptions{})).To(Succeed())
 	r := c.watch("a")
 	c.Eventually(r.threshold).WithArguments("shop/login").Should(BeEquivalentTo(4))
 }
@@ -130,7 +130,7 @@ func TestWriterNeedsToLead(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	w := NewWriter(c.client, testPrefix, WriterOptions{Installation: NewInstallation(testOwner, "")})
-	c.Expect(w.Set(t.Context(), makePlan("login", 5))).To(MatchError(ErrNotLeading))
+	c.Expect(w.Set(t.Context(), makePlan("login", 5), plan.SetOptions{})).To(MatchError(ErrNotLeading))
 	c.Expect(w.Delete(t.Context(), "shop/login")).To(MatchError(ErrNotLeading))
 	c.Expect(w.Sweep(t.Context(), func(context.Context, string) (bool, error) { return true, nil })).To(MatchError(ErrNotLeading))
 	c.Expect(w.Rollout("shop/login")).To(Equal(plan.Rollout{}))
@@ -145,7 +145,7 @@ func TestStoppedLeaderRejectsSet(t *testing.T) {
 	l.stop()
 	<-l.done
 	c.Expect(l.err).NotTo(HaveOccurred())
-	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(MatchError(ErrNotLeading))
+	c.Expect(l.Set(t.Context(), makePlan("login", 5), plan.SetOptions{})).To(MatchError(ErrNotLeading))
 }
 
 func TestSetRejectsAPlanTooLargeToEncode(t *testing.T) {
@@ -154,7 +154,7 @@ func TestSetRejectsAPlanTooLargeToEncode(t *testing.T) {
 	l := c.leadSynced()
 	huge := makePlan("login", 5)
 	huge.Denial.Message = strings.Repeat("x", plan.MaxEncodedBytes)
-	c.Expect(l.Set(t.Context(), huge)).To(MatchError(ContainSubstring("at most")))
+	c.Expect(l.Set(t.Context(), huge, plan.SetOptions{})).To(MatchError(ContainSubstring("at most")))
 	c.Expect(l.Err()).NotTo(HaveOccurred())
 }
 
@@ -165,15 +165,15 @@ func TestSetEndsWithItsContext(t *testing.T) {
 	c.redis.Pause()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	c.Expect(l.Set(ctx, makePlan("login", 5))).To(MatchError(context.DeadlineExceeded))
+	c.Expect(l.Set(ctx, makePlan("login", 5), plan.SetOptions{})).To(MatchError(context.DeadlineExceeded))
 	c.redis.Resume()
 	stored := func() int64 { return l.Rollout("shop/login").Plan.Generation }
 	c.Eventually(stored).Should(BeEquivalentTo(5), "the leader publishes the plan later")
 
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	c.Expect(l.Set(gone, makePlan("login", 6))).To(MatchError(context.Canceled))
-	c.Expect(l.Set(t.Context(), makePlan("search", 1))).To(Succeed())
+	c.Expect(l.Set(gone, makePlan("login", 6), plan.SetOptions{})).To(MatchError(context.Canceled))
+	c.Expect(l.Set(t.Context(), makePlan("search", 1), plan.SetOptions{})).To(Succeed())
 	c.Expect(stored()).To(BeEquivalentTo(5), "a Set after the end of its context has no effect")
 }
 
@@ -185,11 +185,11 @@ func TestNoCallOfTheLastTermEndsInTheNext(t *testing.T) {
 	c.Eventually(l.Err).Should(MatchError(ErrEpochLost))
 	last, end := context.WithCancel(t.Context())
 	end()
-	c.Expect(l.Set(last, makePlan("login", 5))).To(MatchError(context.Canceled))
+	c.Expect(l.Set(last, makePlan("login", 5), plan.SetOptions{})).To(MatchError(context.Canceled))
 	c.Expect(l.Delete(last, "shop/login")).To(MatchError(context.Canceled))
 	c.Expect(l.Sweep(last, noneLive)).To(MatchError(context.Canceled))
 	l.MarkSynced(last)
-	c.Expect(l.Set(t.Context(), makePlan("search", 5))).To(Succeed())
+	c.Expect(l.Set(t.Context(), makePlan("search", 5), plan.SetOptions{})).To(Succeed())
 	c.Expect(l.Err()).To(MatchError(ErrEpochLost), "the last term must not complete the next")
 	l.MarkSynced(t.Context())
 	c.Eventually(l.Err).Should(Succeed())
@@ -202,10 +202,10 @@ func TestCallsFailFastWhileRedisHangs(t *testing.T) {
 	c := newCluster(t)
 	l := c.leadSynced(makePlans(10)...)
 	c.redis.Pause()
-	c.Expect(l.Set(t.Context(), makePlan("first", 5))).NotTo(Succeed(), "the first call notices")
+	c.Expect(l.Set(t.Context(), makePlan("first", 5), plan.SetOptions{})).NotTo(Succeed(), "the first call notices")
 	for i := range 500 {
 		start := time.Now()
-		c.Expect(l.Set(t.Context(), makePlan(fmt.Sprintf("hung%d", i), 5))).NotTo(Succeed())
+		c.Expect(l.Set(t.Context(), makePlan(fmt.Sprintf("hung%d", i), 5), plan.SetOptions{})).NotTo(Succeed())
 		c.Expect(l.Delete(t.Context(), fmt.Sprintf("shop/p%d", i))).NotTo(Succeed())
 		c.Expect(l.Sweep(t.Context(), noneLive)).NotTo(Succeed())
 		c.Expect(time.Since(start)).To(BeNumerically("<", 30*time.Millisecond), "three calls")
@@ -214,16 +214,16 @@ func TestCallsFailFastWhileRedisHangs(t *testing.T) {
 	c.Eventually(l.Err).Should(Succeed())
 	c.Eventually(func() int { return len(c.client.HKeys(t.Context(), c.scripts.keys[0]).Val()) }).Should(
 		Equal(501), "what was asked is written")
-	c.Expect(l.Set(t.Context(), makePlan("last", 5))).To(Succeed())
+	c.Expect(l.Set(t.Context(), makePlan("last", 5), plan.SetOptions{})).To(Succeed())
 }
 
 func TestSetRestoredTakesALowerGeneration(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
-	c.Expect(l.SetRestored(t.Context(), makePlan("login", 4))).To(Succeed())
+	c.Expect(l.Set(t.Context(), makePlan("login", 4), plan.SetOptions{Restored: true})).To(Succeed())
 	c.Expect(l.Rollout("shop/login").Plan.Generation).To(BeEquivalentTo(4))
-	c.Expect(l.Set(t.Context(), makePlan("login", 5))).To(Succeed(), "and later ones count again")
+	c.Expect(l.Set(t.Context(), makePlan("login", 5), plan.SetOptions{})).To(Succeed(), "and later ones count again")
 }
 
 func TestRolloutReportsThePlanAndItsReplicas(t *testing.T) {
@@ -265,7 +265,7 @@ func TestChangesSignalsTheRolloutOfAnEdit(t *testing.T) {
 	for len(l.Changes()) > 0 {
 		<-l.Changes()
 	}
-	c.Expect(l.Set(t.Context(), makePlan("login", 6))).To(Succeed())
+	c.Expect(l.Set(t.Context(), makePlan("login", 6), plan.SetOptions{})).To(Succeed())
 	c.Eventually(l.Changes()).Should(Receive())
 	c.Eventually(l.enforcedCounts).WithArguments("shop/login").Should(Equal([]int{2, 2}))
 }
@@ -297,6 +297,6 @@ func TestMetricsOfWriterAndWatcherShareARegistry(t *testing.T) {
 	families, err := metrics.Gather()
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, family := range families {
-		g.Expect(family.GetName()).To(MatchRegexp("^weir_(registry_|leader$|snapshot_bytes$)"))
+		g.Expect(family.GetName()).To(MatchRegexp("^weir_(registry_|leader$|snapshot_bytes$|(namespace_)?budget_)"))
 	}
 }

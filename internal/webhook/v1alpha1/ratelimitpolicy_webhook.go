@@ -35,6 +35,8 @@ const maxWarningBytes = 256
 type Validator struct {
 	// Matches holds the matches of all policies.
 	Matches *MatchIndex
+	// Sizes estimates the use of budgets; nil does not warn of them.
+	Sizes *PlanSizes
 	// Namespaces reads from the API server: a cache that lags behind an annotation
 	// would reject what was just granted.
 	Namespaces client.Reader
@@ -87,6 +89,7 @@ func (v *Validator) validate(ctx context.Context, was, policy *v1alpha1.RateLimi
 	warnings = append(warnings, ineffectiveLimits(compiled)...)
 	warnings = append(warnings, catchAllMatches(compiled)...)
 	warnings = append(warnings, v.overlapWarnings(policy)...)
+	warnings = append(warnings, v.budgetWarnings(ctx, compiled)...)
 	if was != nil {
 		warnings = append(warnings, editWarnings(was, compiled)...)
 	}
@@ -112,6 +115,22 @@ func (v *Validator) overlapWarnings(policy *v1alpha1.RateLimitPolicy) []string {
 		return nil
 	}
 	return overlappingPolicies(policy, v.Matches, v.Tenancy == compile.TenancyCluster)
+}
+
+// budgetWarnings warns of a plan that is likely to have no room in the budget of its Namespace.
+func (v *Validator) budgetWarnings(ctx context.Context, compiled *plan.Plan) []string {
+	if v.Sizes == nil {
+		return nil
+	}
+	shortage, err := v.Sizes.shortage(ctx, compiled)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Failed to list the policies of the Namespace", "namespace", compiled.Namespace)
+		return nil
+	}
+	if shortage == nil {
+		return nil
+	}
+	return []string{"spec: the policy will probably not be accepted (OverBudget): " + shortage.String()}
 }
 
 // at returns the path of a list item in the spec.

@@ -6,8 +6,10 @@ package v1alpha1_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -57,6 +59,44 @@ var _ = Describe("The webhook", func() {
 		namespace = newNamespace(ctx, nil)
 		stop = serve(ctx, namespace, compile.TenancyCluster)
 		awaitWebhook(ctx, namespace)
+	})
+
+	It("warns of policies without room in the budget", func(ctx SpecContext) {
+		warned := func(policy *v1alpha1.RateLimitPolicy, apply func(context.Context, client.Object) error) func() []string {
+			return func() []string {
+				Expect(apply(ctx, policy)).To(Succeed())
+				return received.take()
+			}
+		}
+		dryRun := func(ctx context.Context, object client.Object) error {
+			object.SetResourceVersion("")
+			return api.Create(ctx, object, client.DryRunAll)
+		}
+		for i := range budget.Policies {
+			Expect(api.Create(ctx, good(namespace, fmt.Sprintf("p%d", i)).Obj())).To(Succeed())
+		}
+		received.take()
+		// The webhook reads from a cache.
+		Eventually(warned(good(namespace, "another").Obj(), dryRun)).WithContext(ctx).Should(ConsistOf(
+			"spec: the policy will probably not be accepted (OverBudget): The policies of the Namespace use 20 of 20 policies, and this one needs 1 more"))
+		b := good(namespace, "p1")
+		for i := range 3 {
+			var paths []string
+			for j := range 32 {
+				paths = append(paths, fmt.Sprintf("/%d/%d/%s", i, j, strings.Repeat("x", 100)))
+			}
+			b.Match(v1alpha1.Match{Paths: paths})
+		}
+		large := b.Obj()
+		Expect(api.Delete(ctx, good(namespace, "p0").Obj())).To(Succeed())
+		Eventually(warned(good(namespace, "another").Obj(), dryRun)).WithContext(ctx).Should(BeEmpty())
+		update := func(ctx context.Context, object client.Object) error {
+			was := &v1alpha1.RateLimitPolicy{}
+			Expect(api.Get(ctx, client.ObjectKeyFromObject(object), was)).To(Succeed())
+			object.SetResourceVersion(was.ResourceVersion)
+			return api.Update(ctx, object, client.DryRunAll)
+		}
+		Expect(warned(large, update)()).To(ConsistOf(ContainSubstring("bytes of plans, and this one needs ")))
 	})
 
 	It("accepts the sample policies without warnings", func(ctx SpecContext) {

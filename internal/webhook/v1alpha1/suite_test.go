@@ -27,6 +27,7 @@ import (
 
 	"github.com/weir-dev/weir/config/webhook"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/testenv"
 	"github.com/weir-dev/weir/internal/webhook/v1alpha1"
 )
@@ -76,6 +77,9 @@ func (w *warnings) take() []string {
 
 var _ rest.WarningHandler = (*warnings)(nil)
 
+// budget is that of each Namespace.
+var budget = plan.Budget{Policies: 20, Bytes: 12_000}
+
 // serve serves the validator to the API server until the spec ends or stop is called.
 func serve(ctx context.Context, namespace string, tenancy compile.Tenancy) (stop func()) {
 	GinkgoHelper()
@@ -86,7 +90,10 @@ func serve(ctx context.Context, namespace string, tenancy compile.Tenancy) (stop
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	go func() { _ = policies.Start(run) }()
 	DeferCleanup(cancel)
-	handler, err := v1alpha1.NewHandler(server.Env.Scheme, &v1alpha1.Validator{Matches: matches, Namespaces: api, Tenancy: tenancy})
+	handler, err := v1alpha1.NewHandler(server.Env.Scheme, &v1alpha1.Validator{
+		Matches: matches, Namespaces: api, Tenancy: tenancy,
+		Sizes: &v1alpha1.PlanSizes{Policies: policies, Budget: budget},
+	})
 	Expect(err).NotTo(HaveOccurred())
 	mux := http.NewServeMux()
 	mux.Handle(v1alpha1.Path, handler)

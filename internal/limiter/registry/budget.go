@@ -1,0 +1,193 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// usage counts the desired plans, of each Namespace and of all. The lock of the Writer guards
+// it.
+type usage struct {
+	byNamespace map[string]plan.Usage
+	total       plan.Usage
+	// released means that waiting plans must be judged: the usage has fallen, or they never were.
+	released bool
+}
+
+func newUsage() usage { return usage{byNamespace: map[string]plan.Usage{}} }
+
+// replace counts the next entry of the ID instead of the old one; nil is none.
+func (u *usage) replace(id string, old, next *entry) {
+	change := changeOf(old, next)
+	namespace := namespaceOf(id)
+	used := u.byNamespace[namespace]
+	used.Add(change)
+	u.byNamespace[namespace] = used
+	if used == (plan.Usage{}) {
+		delete(u.byNamespace, namespace)
+	}
+	u.total.Add(change)
+	u.released = u.released || change.Bytes < 0 || change.Policies < 0
+}
+
+// changeOf returns how the usage changes.
+func changeOf(old, next *entry) (change plan.Usage) {
+	if old != nil {
+		change.Add(plan.Usage{Bytes: -old.size, Policies: -1})
+	}
+	if next != nil {
+		change.Add(plan.Usage{Bytes: next.size, Policies: 1})
+	}
+	return change
+}
+
+func namespaceOf(id string) string {
+	namespace, _, _ := strings.Cut(id, "/")
+	return namespace
+}
+
+// waitingEntry is a desired plan without room in its budget. The last plan of the policy stays
+// in the registry.
+type waitingEntry struct {
+	*entry
+	created  time.Time
+	dropLast bool
+	shortage *plan.OverBudget // nil until it is judged
+}
+
+// canJudge reports whether the usage is complete. It is not before the plans of the previous
+// leader are read, nor while a lost registry awaits the plans that it held. The caller holds
+// the lock.
+func (w *Writer) canJudge() bool {
+	return w.inherited && (w.synced || slices.Contains(w.begun, true))
+}
+
+// shortageOf returns why the entry does not fit into the budgets, or nil. The caller holds the
+// lock.
+func (w *Writer) shortageOf(id string, next *entry) *plan.OverBudget {
+	namespace := namespaceOf(id)
+	return w.budgets.Shortage(namespace, changeOf(w.entries[id], next), w.usage.byNamespace[namespace], w.usage.total)
+}
+
+// mustWait records an entry that does not fit into the budgets, or that cannot be judged yet,
+// and reports whether it did. The caller holds the lock.
+func (w *Writer) mustWait(id string, next *entry, o plan.SetOptions) bool {
+	var shortage *plan.OverBudget
+	if o.WasProgrammed || next == nil {
+		return false
+	}
+	if w.canJudge() {
+		if shortage = w.shortageOf(id, next); shortage == nil {
+			return false
+		}
+	}
+	waits := &waitingEntry{entry: next, created: o.Created, dropLast: o.DropLast}
+	w.waiting[id] = waits
+	if shortage != nil {
+		w.keepWaiting(id, waits, shortage)
+	} else {
+		w.usage.released = true // judge it in the next round
+	}
+	return true
+}
+
+// batchOf returns the batch that a call for a waiting plan waits for, or nil if there is
+// nothing to write. The caller holds the lock.
+func (w *Writer) batchOf(id string) *batch {
+	if w.waiting[id].shortage != nil && !w.isDirty(id) {
+		return nil
+	}
+	return w.batch
+}
+
+// keepWaiting records why a plan waits. The caller holds the lock.
+func (w *Writer) keepWaiting(id string, waits *waitingEntry, shortage *plan.OverBudget) {
+	if waits.shortage == nil || *waits.shortage != *shortage {
+		waits.shortage = shortage
+		notify(w.changed)
+	}
+	if waits.dropLast && w.entries[id] != nil {
+		w.replace(id, nil)
+		w.markDirty(id)
+	}
+}
+
+// admitWaiting makes the waiting plans that fit into the budgets desired, the oldest policy
+// first.
+func (w *Writer) admitWaiting() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.usage.released || !w.canJudge() {
+		return
+	}
+	w.usage.released = false
+	for _, id := range w.waitingInOrder() {
+		waits := w.waiting[id]
+		if shortage := w.shortageOf(id, waits.entry); shortage != nil {
+			w.keepWaiting(id, waits, shortage)
+			continue
+		}
+		delete(w.waiting, id)
+		waits.keepEqual(w.entries[id])
+		w.replace(id, waits.entry)
+		w.markDirty(id)
+		notify(w.changed)
+	}
+}
+
+// waitingInOrder returns the IDs of the waiting plans: the oldest policy first, then by UID.
+// The caller holds the lock.
+func (w *Writer) waitingInOrder() []string {
+	return slices.SortedFunc(maps.Keys(w.waiting), func(a, b string) int {
+		one, other := w.waiting[a], w.waiting[b]
+		return cmp.Or(one.created.Compare(other.created), strings.Compare(one.uid, other.uid))
+	})
+}
+
+// The total has no label namespace: scrapers would replace an empty one by that of the pod.
+var (
+	namespaceUse = prometheus.NewDesc("weir_namespace_budget_used_ratio",
+		"Leader: the used part of the budget of a Namespace.", []string{"namespace", "resource"}, nil)
+	totalUse = prometheus.NewDesc("weir_budget_used_ratio",
+		"Leader: the used part of the budget of all policies.", []string{"resource"}, nil)
+)
+
+// Describe implements prometheus.Collector: the Writer exports how much of the budgets is used
+// while Lead runs.
+func (w *Writer) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- namespaceUse
+	descriptions <- totalUse
+}
+
+// Collect implements prometheus.Collector.
+func (w *Writer) Collect(metrics chan<- prometheus.Metric) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped != nil {
+		return
+	}
+	export := func(desc *prometheus.Desc, used plan.Usage, budget plan.Budget, labels ...string) {
+		if budget.Bytes > 0 {
+			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue,
+				float64(used.Bytes)/float64(budget.Bytes), append(labels, "bytes")...)
+		}
+		if budget.Policies > 0 {
+			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue,
+				float64(used.Policies)/float64(budget.Policies), append(labels, "policies")...)
+		}
+	}
+	export(totalUse, w.usage.total, w.budgets.Total)
+	for namespace, used := range w.usage.byNamespace {
+		export(namespaceUse, used, w.budgets.Namespace, namespace)
+	}
+}

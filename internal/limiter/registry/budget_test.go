@@ -1,0 +1,177 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// planOf returns a plan of an encoded size in the namespace.
+func planOf(tb testing.TB, id string, size int) *plan.Plan {
+	tb.Helper()
+	p := makePlan("x", 5)
+	p.Namespace, p.Name, _ = strings.Cut(id, "/")
+	p.UID = "uid-" + p.Name
+	data, err := plan.Encode(p)
+	if err != nil || len(data) > size {
+		tb.Fatal(err, len(data))
+	}
+	p.Denial.Message += strings.Repeat("x", size-len(data))
+	return p
+}
+
+func (c *cluster) leadWithin(b plan.Budgets) *leader {
+	c.tb.Helper()
+	return c.leadBy(NewWriter(c.newClient(), testPrefix, WriterOptions{
+		Installation: NewInstallation(testOwner, ""), LeaseDuration: testLease, Budgets: b, Logger: logger(c.tb, "leader"),
+	}))
+}
+
+// shortageText returns why the plan waits, and "" if it does not.
+func (l *leader) shortageText(id string) string {
+	if o := l.Rollout(id).OverBudget; o != nil {
+		return o.String()
+	}
+	return ""
+}
+
+func generation(p *plan.Plan, g int64) *plan.Plan { p.Generation = g; return p }
+
+func TestOnlyGrowthIsRejected(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	b := plan.Budgets{Namespace: plan.Budget{Bytes: 2000, Policies: 3}, Total: plan.Budget{Bytes: 5000, Policies: 5}}
+	l := c.leadWithin(b)
+	l.MarkSynced(t.Context())
+	c.Eventually(l.Err).Should(Succeed())
+	set := func(l *leader, id string, size int, g int64) string {
+		c.tb.Helper()
+		c.Expect(l.Set(t.Context(), generation(planOf(t, id, size), g), plan.SetOptions{})).To(Succeed())
+		return l.shortageText(id)
+	}
+	c.Expect(set(l, "a/1", 1000, 1)).To(BeEmpty())
+	c.Expect(set(l, "a/2", 900, 1)).To(BeEmpty())
+	c.Expect(set(l, "a/3", 600, 1)).To(Equal("The policies of the Namespace use 1900 of 2000 bytes of plans, and this one needs 600 more"))
+	c.Expect(programmed(l, "a/3")).To(BeFalse())
+	c.Expect(set(l, "a/2", 1001, 2)).To(ContainSubstring("needs 101 more"))
+	c.Expect(l.Rollout("a/2").Plan.Generation).To(BeEquivalentTo(1), "the last plan stays")
+	c.Expect(set(l, "a/2", 1000, 3)).To(BeEmpty())
+	c.Expect(l.Rollout("a/2").Plan.Generation).To(BeEquivalentTo(3))
+
+	for i := range 3 {
+		c.Expect(set(l, fmt.Sprintf("b/%d", i), 600, 1)).To(BeEmpty())
+	}
+	c.Expect(set(l, "b/3", 600, 1)).To(HavePrefix("The policies of the Namespace use 3 of 3 policies"))
+	c.Expect(set(l, "c/1", 600, 1)).To(Equal("All policies use 5 of 5 policies, and this one needs 1 more"))
+
+	// A lower budget, and a new leader with it, reject nothing that runs.
+	l.stop()
+	<-l.done
+	b.Namespace.Bytes, b.Total.Policies = 1000, 2
+	next := c.leadWithin(b)
+	c.Eventually(next.Err).Should(Succeed())
+	c.Expect(set(next, "a/2", 1000, 3)).To(BeEmpty())
+	c.Expect(set(next, "a/1", 999, 2)).To(BeEmpty(), "it shrinks")
+	c.Expect(set(next, "a/1", 1000, 3)).To(ContainSubstring("1999 of 1000 bytes of plans, and this one needs 1 more"))
+	next.MarkSynced(t.Context())
+	c.Expect(c.client.HLen(t.Context(), c.scripts.keys[0]).Val()).To(BeEquivalentTo(5))
+}
+
+func TestOldestPolicyHasTheRoomFirst(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadWithin(plan.Budgets{Namespace: plan.Budget{Policies: 2}})
+	l.MarkSynced(t.Context())
+	c.Eventually(l.Err).Should(Succeed())
+	at := time.Unix(1_900_000_000, 0)
+	for i, age := range []int{5, 4, 0, 2, 1, 1} {
+		p := planOf(t, fmt.Sprintf("a/%d", i), 600)
+		c.Expect(l.Set(t.Context(), p, plan.SetOptions{Created: at.Add(time.Duration(age) * time.Second)})).To(Succeed())
+	}
+	running := func() (ids []string) {
+		for i := range 6 {
+			if id := fmt.Sprintf("a/%d", i); programmed(l, id) && l.shortageText(id) == "" {
+				ids = append(ids, id)
+			}
+		}
+		return ids
+	}
+	c.Expect(running()).To(Equal([]string{"a/0", "a/1"}), "the oldest do not displace what runs")
+	for _, step := range []struct{ gone, next string }{{"a/0", "a/2"}, {"a/1", "a/4"}, {"a/2", "a/5"}, {"a/4", "a/3"}} {
+		c.Expect(l.Delete(t.Context(), step.gone)).To(Succeed())
+		c.Eventually(running).Should(And(HaveLen(2), ContainElement(step.next)), "after %s", step.gone)
+	}
+	c.Expect(l.Delete(t.Context(), "a/5")).To(Succeed())
+	c.Expect(l.Delete(t.Context(), "a/3")).To(Succeed())
+	c.Expect(running()).To(BeEmpty())
+	c.Expect(l.usage.total).To(Equal(plan.Usage{}))
+	c.Expect(l.usage.byNamespace).To(BeEmpty())
+}
+
+// What ran before a registry was lost has room before what did not.
+func TestLostRegistryIsRestoredFirst(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadWithin(plan.Budgets{Total: plan.Budget{Policies: 2}})
+	at := time.Unix(1_900_000_000, 0)
+	set := func(name string, age time.Duration, ran bool) {
+		c.Expect(l.Set(t.Context(), makePlan(name, 5), plan.SetOptions{Created: at.Add(age), WasProgrammed: ran})).To(Succeed())
+	}
+	set("new-and-old", 0, false)
+	set("ran", time.Hour, true)
+	set("ran-too", 2*time.Hour, true)
+	set("new", time.Minute, false)
+	c.Expect(l.shortageText("shop/new-and-old")).To(BeEmpty(), "not judged yet")
+	l.MarkSynced(t.Context())
+	c.Eventually(l.Err).Should(Succeed())
+	c.Expect([]bool{programmed(l, "shop/ran"), programmed(l, "shop/ran-too")}).To(Equal([]bool{true, true}))
+	c.Expect(l.shortageText("shop/new-and-old")).To(Equal("All policies use 2 of 2 policies, and this one needs 1 more"))
+	c.Expect(l.Delete(t.Context(), "shop/ran")).To(Succeed())
+	c.Eventually(func() bool { return programmed(l, "shop/new-and-old") }).Should(BeTrue())
+	c.Expect(l.shortageText("shop/new")).NotTo(BeEmpty())
+}
+
+func TestRejectedPlanThatMayNotKeepTheLast(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadWithin(plan.Budgets{Namespace: plan.Budget{Bytes: 1000}})
+	l.MarkSynced(t.Context())
+	c.Expect(l.Set(t.Context(), planOf(t, "a/1", 900), plan.SetOptions{})).To(Succeed())
+	c.Expect(l.Set(t.Context(), generation(planOf(t, "a/1", 1100), 6), plan.SetOptions{DropLast: true})).To(Succeed())
+	c.Expect(l.shortageText("a/1")).To(ContainSubstring("0 of 1000 bytes of plans, and this one needs 1100 more"))
+	c.Expect(l.Rollout("a/1").Plan).To(BeNil())
+	c.Expect(c.client.HLen(t.Context(), c.scripts.keys[0]).Val()).To(BeZero())
+	err := l.Set(t.Context(), planOf(t, "a/1", 500), plan.SetOptions{})
+	c.Expect(err).To(MatchError(plan.ErrOlderGeneration), "also beside a plan that waits")
+}
+
+func TestBudgetUseIsExportedByTheLeader(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadWithin(plan.Budgets{
+		Namespace: plan.Budget{Policies: 4, Bytes: 1000}, Total: plan.Budget{Policies: 8},
+	})
+	l.MarkSynced(t.Context())
+	c.Expect(l.Set(t.Context(), planOf(t, "a/1", 750), plan.SetOptions{})).To(Succeed())
+	c.Expect(testutil.CollectAndCompare(l.Writer, strings.NewReader(`
+# HELP weir_budget_used_ratio Leader: the used part of the budget of all policies.
+# TYPE weir_budget_used_ratio gauge
+weir_budget_used_ratio{resource="policies"} 0.125
+# HELP weir_namespace_budget_used_ratio Leader: the used part of the budget of a Namespace.
+# TYPE weir_namespace_budget_used_ratio gauge
+weir_namespace_budget_used_ratio{namespace="a",resource="bytes"} 0.75
+weir_namespace_budget_used_ratio{namespace="a",resource="policies"} 0.25
+`))).To(Succeed())
+	l.stop()
+	<-l.done
+	c.Expect(testutil.CollectAndCount(l.Writer)).To(BeZero())
+}
