@@ -104,6 +104,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return b.Complete(r)
 }
 
+// Unready returns the policies that are not Ready, as this leader knows them. It must not be
+// called before SetupWithManager.
+func (r *Reconciler) Unready() plan.Unready { return r.statuses.unready() }
+
 // +kubebuilder:rbac:groups=ratelimit.weir.dev,resources=ratelimitpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ratelimit.weir.dev,resources=ratelimitpolicies/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch

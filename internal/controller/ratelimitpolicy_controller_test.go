@@ -58,6 +58,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 		apply   func(SpecContext)
 		becomes func(SpecContext, outcome)
 		stays   func(SpecContext, outcome)
+		unready func() plan.Unready
 	)
 
 	// setUp starts the controller, which does not lead yet, and prepares a policy.
@@ -71,6 +72,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 		id = namespace + "/login"
 		writes = startController(options{
 			namespace: namespace, tenancy: tenancy, publisher: plans, terms: terms, outageDelay: outageDelay,
+			started: func(r *controller.Reconciler) { unready = r.Unready },
 		})
 	}
 
@@ -152,6 +154,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 			})
 			edit(ctx, policy, setThreshold(7000))
 			becomes(ctx, overBudget)
+			Expect(unready()).To(Equal(plan.Unready{Count: 1, Policies: []plan.UnreadyPolicy{{ID: id, Reason: "OverBudget"}}}))
 			Expect(message(ctx, policy, v1alpha1.ConditionAccepted)).
 				To(Equal("The policies of the Namespace use 995 of 1000 bytes of plans, and this one needs 9 more."))
 			Expect(message(ctx, policy, v1alpha1.ConditionProgrammed)).To(ContainSubstring("generation 1 stays enforced"))
@@ -160,6 +163,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 
 			plans.change(func(r *registry) { r.shortage = nil })
 			becomes(ctx, enforced)
+			Expect(unready()).To(Equal(plan.Unready{}))
 			Expect(threshold()).To(Equal(int64(7000)))
 		})
 

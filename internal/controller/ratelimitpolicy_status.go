@@ -148,6 +148,15 @@ func (f *facts) conditions() []metav1.Condition {
 	return conditions
 }
 
+// unmet returns the reason of the first condition that is not True, or "".
+func (f *facts) unmet() string {
+	accepted, programmed := f.accepted(), f.programmed()
+	if c := firstUnmet(accepted, programmed, f.enforced(programmed.Status)); c != nil {
+		return c.Reason
+	}
+	return ""
+}
+
 func (f *facts) accepted() metav1.Condition {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return condition(v1alpha1.ConditionAccepted, status, reason, message)

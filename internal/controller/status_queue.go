@@ -4,6 +4,8 @@
 package controller
 
 import (
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -211,6 +213,27 @@ func (q *statusQueue) wrote(name types.NamespacedName, s *statusRecord) {
 	if current.key() == s.key() {
 		current.isEdited = false
 	}
+}
+
+// unready returns the policies that are not Ready.
+func (q *statusQueue) unready() plan.Unready {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.term.ended() {
+		return plan.Unready{}
+	}
+	var names []types.NamespacedName
+	for name, s := range q.records {
+		if s.phase != settled || !s.isAccepted() {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	list := plan.Unready{Count: len(names)}
+	for _, name := range names[:min(len(names), plan.MaxUnready)] {
+		list.Policies = append(list.Policies, plan.UnreadyPolicy{ID: name.String(), Reason: q.records[name].unmet()})
+	}
+	return list
 }
 
 // outdate records a version of the policy that the API server has replaced.

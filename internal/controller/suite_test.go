@@ -87,7 +87,8 @@ func annotate(ctx SpecContext, name, key, value string) {
 
 // options configure the controller of a spec.
 type options struct {
-	namespace   string // the one whose policies it reconciles
+	started     func(*controller.Reconciler) // may be nil
+	namespace   string                       // the one whose policies it reconciles
 	tenancy     compile.Tenancy
 	publisher   controller.Publisher
 	terms       *controller.TermTracker
@@ -115,6 +116,9 @@ func startController(o options) (writes *atomic.Int64) {
 		},
 	}
 	Expect(reconciler.SetupWithManager(mgr)).To(Succeed())
+	if o.started != nil {
+		o.started(reconciler)
+	}
 	ctx, cancel := context.WithCancel(GinkgoTB().Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

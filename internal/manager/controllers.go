@@ -61,6 +61,8 @@ type controllers struct {
 	now        func() time.Time
 	started    time.Time // of the process
 	failure    atomic.Pointer[error]
+
+	reconciler atomic.Pointer[controller.Reconciler] // nil before the manager runs
 }
 
 // Err returns why the manager ended. It returns nil while the manager runs and in a process
@@ -70,6 +72,14 @@ func (c *controllers) Err() error {
 		return *err
 	}
 	return nil
+}
+
+// unready returns the policies that are not Ready.
+func (c *controllers) unready() plan.Unready {
+	if r := c.reconciler.Load(); r != nil {
+		return r.Unready()
+	}
+	return plan.Unready{}
 }
 
 // run waits for the API server without a time limit, then runs the manager until ctx
@@ -136,6 +146,7 @@ func (c *controllers) manage(ctx context.Context) error {
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return err
 	}
+	c.reconciler.Store(reconciler)
 	if err := mgr.Add(&elector{
 		config: c.config, lease: c.lease, writer: c.writer, terms: terms, logger: c.logger,
 	}); err != nil {

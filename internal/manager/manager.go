@@ -107,11 +107,11 @@ func Run(ctx context.Context, o Options) error {
 			config:   o.Config, budget: o.Budgets.Namespace, tenancy: o.Tenancy, namespaces: o.Namespaces, lease: o.Lease, webhook: o.Webhook, logger: o.Logger,
 			now: time.Now, started: time.Now(), //nolint:forbidigo // the age of the process
 			intake: intake.New(intake.Options{Judged: runtime.GOMAXPROCS(0), Registerer: o.Registry}),
-			writer: registry.NewWriter(registryClient, o.RedisPrefix, registry.WriterOptions{
-				Installation: installation, LeaseDuration: o.Lease.Duration, Budgets: o.Budgets,
-				Logger: o.Logger, Registerer: o.Registry,
-			}),
 		}
+		c.writer = registry.NewWriter(registryClient, o.RedisPrefix, registry.WriterOptions{
+			Installation: installation, LeaseDuration: o.Lease.Duration, Budgets: o.Budgets, Unready: c.unready,
+			Logger: o.Logger, Registerer: o.Registry,
+		})
 		o.Healthy = c.Err
 		group.Go(func() error { return c.run(ctx) })
 	}
@@ -139,6 +139,7 @@ func serveDecisions(
 	})
 	o.Replicas = func() []httpapi.Replica { return replicas(watcher) }
 	o.LiveReplicas = watcher.LiveReplicas
+	o.Unready = watcher.Unready
 	o.Ready = watcher.Err
 	decisions := endpoint.New(o.Options)
 	// The watcher outlives the drain: the last decisions use the latest plans, and the
@@ -155,7 +156,7 @@ func serveDecisions(
 func replicas(w *registry.Watcher) []httpapi.Replica {
 	var list []httpapi.Replica
 	for _, r := range w.Replicas() {
-		list = append(list, httpapi.Replica{Name: r.Name, Revision: r.Revision})
+		list = append(list, httpapi.Replica{Name: r.Name, Revision: r.Revision, Skips: r.Skips()})
 	}
 	return list
 }

@@ -89,6 +89,9 @@ type Options struct {
 	Ready func() error
 	// Replicas lists the live replicas; may be nil.
 	Replicas func() []httpapi.Replica
+	// Unready returns the policies that are not Ready, nil if there is no leader that knows; may
+	// be nil.
+	Unready func() *plan.Unready
 	// Tracer creates spans for requests, decisions and Redis commands; nil creates none.
 	// Propagator reads the trace context of callers.
 	Tracer     trace.TracerProvider
@@ -190,6 +193,7 @@ func (e *Endpoint) httpDoor() *httpapi.Handler {
 		Healthy:            o.Healthy,
 		Ready:              o.Ready,
 		Replicas:           o.Replicas,
+		Unready:            o.Unready,
 		Door:               o.Door,
 		Ignored:            e.ignored,
 		ClientCertificates: o.TLS != nil && o.TLS.VerifiesClients(),

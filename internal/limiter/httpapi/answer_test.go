@@ -228,15 +228,19 @@ func TestPoliciesListsLimitsAndReplicas(t *testing.T) {
 		}},
 		{Namespace: "shop", Name: "api", Mode: plan.ModeShadow},
 	})
-	replicas := func() []Replica { return []Replica{{Name: "weir-0", Revision: 41}} }
-	w := send(New(Options{Engine: &fakeEngine{snapshot: snapshot}, Replicas: replicas}), http.MethodGet, pathPolicies, "")
+	replicas := func() []Replica { return []Replica{{Name: "weir-0", Revision: 41, Skips: 1}} }
+	unready := func() *plan.Unready {
+		return &plan.Unready{Count: 2, Policies: []plan.UnreadyPolicy{{ID: "shop/large", Reason: "OverBudget"}}}
+	}
+	w := send(New(Options{Engine: &fakeEngine{snapshot: snapshot}, Replicas: replicas, Unready: unready}), http.MethodGet, pathPolicies, "")
 	g.Expect(w.Code).To(Equal(http.StatusOK))
 	g.Expect(w.Body.String()).To(MatchJSON(`{"revision": 42, "policies": [
 		{"name": "shop/api", "mode": "Shadow", "limits": []},
 		{"name": "shop/login", "mode": "Enforce", "limits": [
 			{"name": "burst", "algorithm": "SlidingLog", "threshold": 5, "window": "1m"},
 			{"name": "daily", "algorithm": "FixedWindow", "threshold": 20, "window": "24h"}]}
-		], "replicas": [{"name": "weir-0", "revision": 41}]}`))
+		], "replicas": [{"name": "weir-0", "revision": 41, "skips": 1}],
+		"notReady": {"count": 2, "policies": [{"name": "shop/large", "reason": "OverBudget"}]}}`))
 }
 
 func TestPoliciesOfAnEmptySnapshot(t *testing.T) {

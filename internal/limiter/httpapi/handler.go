@@ -55,7 +55,10 @@ type Options struct {
 	Ready func() error
 	// Replicas lists the live replicas; may be nil.
 	Replicas func() []Replica
-	Door     limiter.DoorOptions
+	// Unready returns the policies that are not Ready, nil if there is no leader that knows; may
+	// be nil.
+	Unready func() *plan.Unready
+	Door    limiter.DoorOptions
 	// Ignored reports forwarding headers of untrusted peers; may be nil.
 	Ignored *forwarded.Ignored
 	// ClientCertificates rejects requests without a verified client certificate, except

@@ -16,6 +16,8 @@ type Replica struct {
 	Name string `json:"name"`
 	// Revision is the registry revision that it runs.
 	Revision int64 `json:"revision"`
+	// Skips is the number of plans that it cannot decode.
+	Skips int `json:"skips,omitempty"`
 }
 
 // policyList is the answer of GET /v1/policies.
@@ -23,6 +25,8 @@ type policyList struct {
 	Revision int64           `json:"revision"`
 	Policies []policySummary `json:"policies"`
 	Replicas []Replica       `json:"replicas"`
+	// Unready is absent without a leader.
+	Unready *plan.Unready `json:"notReady,omitempty"`
 }
 
 type policySummary struct {
@@ -55,6 +59,9 @@ func (h *Handler) policies(w http.ResponseWriter, _ *http.Request) {
 	}
 	if h.Replicas != nil {
 		list.Replicas = append(list.Replicas, h.Replicas()...)
+	}
+	if h.Unready != nil {
+		list.Unready = h.Unready()
 	}
 	writeJSON(w, http.StatusOK, answer.TypeJSON, &list)
 }

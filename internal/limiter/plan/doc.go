@@ -25,4 +25,5 @@
 //	split.go         how the index divides them
 //	budget.go      how many plans may be published
 //	rollout.go     how far a plan has got
+//	unready.go     the policies that are not there yet
 package plan

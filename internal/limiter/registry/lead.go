@@ -74,10 +74,15 @@ func (w *Writer) Lead(ctx context.Context, begun func()) error {
 
 // report is the heartbeat of the leader.
 func (l *leaderLoop) report() *report {
-	return &report{
+	r := &report{
 		Owner: l.installation.Name(), Kind: kindLeader, Name: l.holder,
 		Formats: l.supported, Accepts: l.installation.names(),
 	}
+	if l.unready != nil {
+		list := l.unready()
+		r.Unready = &list
+	}
+	return r
 }
 
 // open makes Set and Delete work.

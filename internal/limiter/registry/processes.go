@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // Kinds of processes.
@@ -26,6 +28,8 @@ type report struct {
 	Formats []format `json:"formats"`
 	// Accepts are the owners whose registry the process accepts; nil accepts all.
 	Accepts []string `json:"accepts,omitempty"`
+	// Unready are the policies that are not Ready; only of a leader.
+	Unready *plan.Unready `json:"unready,omitempty"`
 	// Format, Epoch and Revision identify the plans that a replica has loaded.
 	Format   format `json:"format,omitempty"`
 	Epoch    epoch  `json:"epoch,omitempty"`

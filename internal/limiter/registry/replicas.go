@@ -24,6 +24,9 @@ type Replica struct {
 	skips skips
 }
 
+// Skips returns the number of plans that the replica cannot decode.
+func (r *Replica) Skips() int { return r.skips.count }
+
 // runs reports whether the replica runs the plan as of that revision.
 func (r *Replica) runs(id string, e epoch, revision int64) bool {
 	return r.Epoch == string(e) && r.Revision >= revision && !r.skips.contains(id)

@@ -43,6 +43,7 @@ type Watcher struct {
 	logger  *slog.Logger
 	metrics *watcherMetrics
 	alive   atomic.Pointer[[]Replica]
+	unready atomic.Pointer[plan.Unready]
 	follows atomic.Pointer[string] // owner of the loaded plans
 
 	live liveReplicas // recorded only by the goroutine of Start
@@ -81,6 +82,10 @@ func (w *Watcher) Replicas() []Replica {
 	}
 	return nil
 }
+
+// Unready returns the policies that are not Ready, as of the last heartbeat of the leader, or nil
+// without a leader.
+func (w *Watcher) Unready() *plan.Unready { return w.unready.Load() }
 
 // Start follows the registry until ctx ends and passes every new snapshot to apply, one at a
 // time. A snapshot takes effect when apply returns, so apply must be fast. While Redis is
@@ -326,6 +331,7 @@ func (w *Watcher) heartbeat(ctx context.Context) (header, error) {
 	w.owners = ownersAmong(alive)
 	replicas := replicasAmong(alive, w.accepts)
 	w.alive.Store(&replicas)
+	w.unready.Store(w.unreadyAmong(alive))
 	w.live.record(time.Now(), len(replicas)) //nolint:forbidigo // the age of heartbeats
 	w.metrics.replicas.Set(float64(len(replicas)))
 	return h, nil
@@ -346,6 +352,16 @@ func (w *Watcher) report() *report {
 		r.Skips, r.Skipped, r.SkipHashes = w.skips.count, w.skips.names, encodeHashes(w.skips.hashes)
 	}
 	return r
+}
+
+// unreadyAmong returns what the leader reports, or nil without one.
+func (w *Watcher) unreadyAmong(alive []report) *plan.Unready {
+	for i := range alive {
+		if alive[i].Kind == kindLeader && w.accepts(alive[i].Owner) {
+			return alive[i].Unready
+		}
+	}
+	return nil
 }
 
 // ownersAmong returns the owners of the processes that know theirs.

@@ -305,3 +305,18 @@ func TestMetricsOfLeaderAndReplica(t *testing.T) {
 	<-l.done
 	c.Expect(testutil.ToFloat64(l.metrics.leading)).To(BeZero())
 }
+
+func TestReplicasKnowWhichPoliciesAreNotReady(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	list := plan.Unready{Count: 300, Policies: []plan.UnreadyPolicy{{ID: "shop/x", Reason: "OverBudget"}}}
+	l := c.leadBy(NewWriter(c.newClient(), testPrefix, WriterOptions{
+		Installation: NewInstallation(testOwner, ""), Logger: logger(t, "leader"), Unready: func() plan.Unready { return list },
+	}))
+	l.MarkSynced(t.Context())
+	r := c.watch("a")
+	c.Eventually(r.Unready).Should(HaveValue(Equal(list)))
+	l.stop()
+	<-l.done
+	c.Eventually(r.Unready).Should(BeNil(), "there is no leader that knows")
+}

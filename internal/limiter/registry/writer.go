@@ -29,6 +29,9 @@ type WriterOptions struct {
 	Logger *slog.Logger
 	// Budgets bound the plans.
 	Budgets plan.Budgets
+	// Unready returns the policies that are not Ready, for the heartbeats of the leader; nil
+	// reports none.
+	Unready func() plan.Unready
 	// Registerer registers the metrics; nil does not export them.
 	Registerer prometheus.Registerer
 }
@@ -44,6 +47,7 @@ type Writer struct {
 	leaseDuration time.Duration
 	obsoleteAfter time.Duration
 	budgets       plan.Budgets
+	unready       func() plan.Unready
 	logger        *slog.Logger
 	metrics       *writerMetrics
 
@@ -98,6 +102,7 @@ func newWriter(client redis.UniversalClient, prefix string, o WriterOptions, for
 		leaseDuration: o.LeaseDuration,
 		obsoleteAfter: obsoleteAfter,
 		budgets:       o.Budgets,
+		unready:       o.Unready,
 		logger:        cmp.Or(o.Logger, slog.Default()),
 		metrics:       newWriterMetrics(o.Registerer),
 		wake:          make(chan struct{}, 1),
