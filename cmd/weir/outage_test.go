@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	eventsv1 "k8s.io/api/events/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/testenv"
@@ -135,4 +137,34 @@ func TestSentinelFlagsAreValidated(t *testing.T) {
 			g.Expect(string(out)).To(ContainSubstring(tc.want))
 		})
 	}
+}
+
+// A restart of Redis that loses everything is shorter than the 12 seconds after which a status
+// reports an outage.
+func TestRestartOfRedisChangesNoStatus(t *testing.T) {
+	g := NewWithT(t)
+	c := startCluster(t)
+	c.apply("p", 7)
+	p := c.manager()
+	g.Eventually(c.condition("p", v1alpha1.ConditionReady), "20s").Should(Equal("True/Ready"))
+	version := func() string {
+		policy := &v1alpha1.RateLimitPolicy{}
+		g.Expect(c.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "p"}, policy)).To(Succeed())
+		return policy.ResourceVersion
+	}
+	before := version()
+	c.redis.Stop()
+	g.Consistently(version, "5s", "200ms").Should(Equal(before))
+	c.redis.Start()
+	rdb := c.redisClient()
+	g.Eventually(func() bool {
+		return rdb.HExists(t.Context(), "weir:1:{registry}", "shop/p").Val()
+	}, "10s").Should(BeTrue())
+	g.Consistently(version, "5s", "200ms").Should(Equal(before))
+	events := &eventsv1.EventList{}
+	g.Expect(c.client.List(t.Context(), events, client.InNamespace("default"))).To(Succeed())
+	for _, e := range events.Items {
+		g.Expect(e.Reason).NotTo(HavePrefix("Registry"))
+	}
+	g.Expect(p.threshold("p")).To(Equal(int64(7)))
 }

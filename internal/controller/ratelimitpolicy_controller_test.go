@@ -402,6 +402,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 				g.Expect(read(ctx, policy).Status.ObservedGeneration).To(Equal(int64(-1)))
 				g.Expect(plans.counts()).To(BeZero())
 			}).Should(Succeed())
+			Expect(unready()).To(Equal(plan.Unready{}), "only a leader knows")
 		})
 
 		It("is enforced when a term begins, which removes orphaned plans", func(ctx SpecContext) {

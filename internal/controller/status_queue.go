@@ -219,7 +219,7 @@ func (q *statusQueue) wrote(name types.NamespacedName, s *statusRecord) {
 func (q *statusQueue) unready() plan.Unready {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.term.ended() {
+	if q.term.number == 0 || q.term.ended() {
 		return plan.Unready{}
 	}
 	var names []types.NamespacedName
