@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,24 +30,25 @@ import (
 
 // decisionFlags are the flags of every command that makes decisions.
 type decisionFlags struct {
-	redisURL       string
-	redisURLFile   string
-	redisFiles     redisclient.Files
-	redisPrefix    string
-	httpAddress    string
-	grpcAddress    string
-	metricsAddress string
-	storeTimeout   time.Duration
-	floods         flood.Limits
-	localKeys      int
-	drainDelay     time.Duration
-	trustedProxies []string
-	principal      string
-	legacyHeaders  bool
-	metricsDetail  string
-	adminTokenFile string
-	logLevel       string
-	tls            tlsFlags
+	redisURL        string
+	redisURLFile    string
+	redisFiles      redisclient.Files
+	redisPrefix     string
+	httpAddress     string
+	grpcAddress     string
+	operatorAddress string
+	metricsAddress  string
+	storeTimeout    time.Duration
+	floods          flood.Limits
+	localKeys       int
+	drainDelay      time.Duration
+	trustedProxies  []string
+	principal       string
+	legacyHeaders   bool
+	metricsDetail   string
+	adminTokenFile  string
+	logLevel        string
+	tls             tlsFlags
 }
 
 // redisSchemes lists the schemes of --redis-url for its help.
@@ -70,6 +73,8 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.redisPrefix, "redis-prefix", "weir:", "prefix of every key in Redis")
 	flags.StringVar(&f.httpAddress, "http-address", ":8080", "address of the HTTP API")
 	flags.StringVar(&f.grpcAddress, "grpc-address", ":8081", "address of the gRPC API")
+	flags.StringVar(&f.operatorAddress, "operator-address", "127.0.0.1:8083",
+		"address of the operator port: the calls on the state of keys, for kubectl weir; beyond loopback only with --tls-cert-file; empty serves none")
 	flags.StringVar(&f.metricsAddress, "metrics-address", ":8082", "address of the metrics; empty serves none")
 	flags.DurationVar(&f.storeTimeout, "store-timeout", 50*time.Millisecond,
 		"time that a decision waits for Redis; then the failureMode of each policy decides")
@@ -146,8 +151,27 @@ func (f *decisionFlags) validate() error {
 	if d := engine.Detail(f.metricsDetail); d != engine.DetailPolicy && d != engine.DetailNamespace {
 		errs = append(errs, fmt.Errorf("--metrics-detail %q: must be Policy or Namespace", f.metricsDetail))
 	}
-	errs = append(errs, f.tls.validate())
+	errs = append(errs, f.validateOperatorAddress(), f.tls.validate())
 	return errors.Join(errs...)
+}
+
+// validateOperatorAddress rejects a port in plain text that other machines can reach: it receives
+// tokens.
+func (f *decisionFlags) validateOperatorAddress() error {
+	if f.operatorAddress == "" {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(f.operatorAddress)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("--operator-address %q: must be host:port, such as 127.0.0.1:8083, or empty", f.operatorAddress)
+	case !httpapi.IsLoopback(host) && f.tls.certFile == "":
+		return fmt.Errorf("--operator-address %q: beyond loopback it needs --tls-cert-file and --tls-key-file", f.operatorAddress)
+	}
+	return nil
 }
 
 // trustedNetworks parses --trusted-proxies.
@@ -200,13 +224,14 @@ func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.O
 		expiry.Add("server", certificates.Expires)
 	}
 	options = endpoint.Options{
-		RedisPrefix:    f.redisPrefix,
-		LocalKeys:      f.localKeys,
-		HTTPAddress:    f.httpAddress,
-		GRPCAddress:    f.grpcAddress,
-		MetricsAddress: f.metricsAddress,
-		TLS:            certificates,
-		Expiry:         expiry,
+		RedisPrefix:     f.redisPrefix,
+		LocalKeys:       f.localKeys,
+		HTTPAddress:     f.httpAddress,
+		GRPCAddress:     f.grpcAddress,
+		OperatorAddress: f.operatorAddress,
+		MetricsAddress:  f.metricsAddress,
+		TLS:             certificates,
+		Expiry:          expiry,
 		Door: limiter.DoorOptions{
 			TrustedProxies:  networks,
 			PrincipalHeader: f.principal,

@@ -49,7 +49,7 @@ func startWeir(tb testing.TB, args ...string) *process {
 	tb.Helper()
 	g := NewWithT(tb)
 	p := &process{http: testenv.FreeAddr(tb)}
-	args = append([]string{args[0], "--http-address", p.http, "--grpc-address", "", "--metrics-address", ""}, args[1:]...)
+	args = append([]string{args[0], "--http-address", p.http, "--grpc-address", "", "--operator-address", "", "--metrics-address", ""}, args[1:]...)
 	p.cmd = exec.Command(testenv.Weir(tb), args...)
 	p.cmd.Stderr = &p.log
 	g.Expect(p.cmd.Start()).To(Succeed())
@@ -239,7 +239,13 @@ func TestStandaloneRejectsInvalidFlags(t *testing.T) {
 		"an empty token":   {[]string{"--policies", ".", "--admin-token-file", os.DevNull}, "--admin-token-file: /dev/null contains no token"},
 		"a level":          {[]string{"--policies", ".", "--log-level", "loud"}, "--log-level"},
 		"a detail":         {[]string{"--policies", ".", "--metrics-detail", "Key"}, "--metrics-detail \"Key\": must be Policy or Namespace"},
-		"a taken address":  {[]string{"--policies", "../../config/samples", "--http-address", "256.0.0.1:1", "--grpc-address", "", "--metrics-address", ""}, "http: listen tcp"},
+		"a taken address":  {[]string{"--policies", "../../config/samples", "--http-address", "256.0.0.1:1", "--grpc-address", "", "--operator-address", "", "--metrics-address", ""}, "http: listen tcp"},
+		"no operator port": {[]string{"--policies", ".", "--operator-address", "localhost"}, `--operator-address "localhost": must be host:port, such as 127.0.0.1:8083, or empty`},
+		"a port by name":   {[]string{"--policies", ".", "--operator-address", "localhost:weir"}, "must be host:port"},
+		"a large port":     {[]string{"--policies", ".", "--operator-address", "localhost:65536"}, "must be host:port"},
+		"all addresses":    {[]string{"--policies", ".", "--operator-address", ":8083"}, `--operator-address ":8083": beyond loopback it needs --tls-cert-file and --tls-key-file`},
+		"another address":  {[]string{"--policies", ".", "--operator-address", "192.0.2.1:8083"}, "beyond loopback"},
+		"another name":     {[]string{"--policies", ".", "--operator-address", "weir.example:8083"}, "beyond loopback"},
 		"an unknown flag":  {[]string{"--polices", "."}, "unknown flag: --polices"},
 		"an empty folder?": {[]string{"--policies", "../../docs/nowhere"}, "no such file or directory"},
 	} {

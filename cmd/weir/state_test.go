@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // operator sends a call on the state of keys and returns the status and the body.
@@ -69,6 +71,35 @@ func TestAdminTokenFile(t *testing.T) {
 	g.Expect(log).To(ContainSubstring(`"msg":"Unblocked a key"`))
 	g.Expect(log).NotTo(Or(ContainSubstring("mallory-key"), ContainSubstring("first-token"),
 		ContainSubstring("second-token")))
+}
+
+// The operator port serves the state calls, in plain text and without a client certificate although the
+// HTTP port has TLS, and no checks.
+func TestOperatorAddress(t *testing.T) {
+	g := NewWithT(t)
+	authority, dir := testenv.NewAuthority(t), t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		g.Expect(os.WriteFile(path, []byte(text), 0o600)).To(Succeed())
+		return path
+	}
+	cert, key := authority.Issue(t, "weir", "127.0.0.1")
+	port := &process{http: testenv.FreeAddr(t)}
+	startStandalone(t, "--policies", "../../config/samples", "--admin-token-file", file("token", "secret"),
+		"--tls-cert-file", file("tls.crt", string(cert)), "--tls-key-file", file("tls.key", string(key)),
+		"--client-ca-file", file("ca.crt", string(authority.PEM)), "--operator-address", port.http)
+	var status int
+	var text string
+	g.Eventually(func() int {
+		status, text = port.operator("secret", "GET", "/v1/state?policy=shop/burst&key=k", "")
+		return status
+	}, "10s").Should(Equal(http.StatusOK), text)
+	status, text = port.operator("secret", "POST", "/v1/block", `{"policy":"shop/burst","key":"k","duration":"10m"}`)
+	g.Expect(status).To(Equal(http.StatusOK), text)
+	status, text = port.operator("secret", "GET", "/v1/policies", "")
+	g.Expect(status).To(Equal(http.StatusOK), text)
+	status, text = port.operator("secret", "POST", "/v1/check", `{"policies":["shop/burst"],"key":"k"}`)
+	g.Expect(status).To(Equal(http.StatusNotFound), text)
 }
 
 // Without the flag the paths do not exist.

@@ -21,7 +21,7 @@ type tlsFlags struct {
 
 func (f *tlsFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.certFile, "tls-cert-file", "", "PEM file with the certificate of the HTTP and gRPC ports (default: plain text)")
+	flags.StringVar(&f.certFile, "tls-cert-file", "", "PEM file with the certificate of the HTTP and gRPC ports, and of the operator port beyond loopback (default: plain text)")
 	flags.StringVar(&f.keyFile, "tls-key-file", "", "PEM file with the key of the certificate")
 	flags.StringVar(&f.clientCAFile, "client-ca-file", "", "PEM file with the CAs that verify client certificates, which are then required (mTLS; default: off)")
 	flags.StringSliceVar(&f.clientNames, "allowed-client-names", nil,

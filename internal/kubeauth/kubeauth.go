@@ -36,6 +36,9 @@ const (
 	subresource = "state"
 )
 
+// extraCredentialID is the extra attribute of a user with the ID of the token.
+const extraCredentialID = "authentication.kubernetes.io/credential-id"
+
 // apiTimeout bounds both requests together. It is well below the write timeout of the
 // HTTP server.
 const apiTimeout = 3 * time.Second
@@ -92,19 +95,20 @@ func newAuthorizer(tokens authenticationclient.TokenReviewInterface, access auth
 
 // Authorize implements httpapi.Authorizer. Answers of the API server, also negative ones, are
 // used for 10 s. A token that is not for Weir is rejected without asking it.
-func (a *Authorizer) Authorize(ctx context.Context, token string, verb httpapi.Verb, namespace, policy string) (string, error) {
+func (a *Authorizer) Authorize(ctx context.Context, token string, verb httpapi.Verb, namespace, policy string) (httpapi.Caller, error) {
+	none := httpapi.Caller{}
 	if !forAudience(token, Audience) {
-		return "", httpapi.ErrUnauthenticated
+		return none, httpapi.ErrUnauthenticated
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	hash := sha256.Sum256([]byte(token))
 	user, err := answerOf(ctx, a.answers, a.tokenReviews, hash, func() (*authenticationv1.UserInfo, error) { return a.userOf(ctx, token) })
 	if err != nil {
-		return "", err
+		return none, err
 	}
 	if user == nil {
-		return "", httpapi.ErrUnauthenticated
+		return none, httpapi.ErrUnauthenticated
 	}
 	attributes := authorizationv1.ResourceAttributes{
 		Verb:        string(verb),
@@ -117,12 +121,21 @@ func (a *Authorizer) Authorize(ctx context.Context, token string, verb httpapi.V
 	key := accessKey{hash, verb, namespace, policy}
 	allowed, err := answerOf(ctx, a.answers, a.accesses, key, func() (bool, error) { return a.allowed(ctx, user, &attributes) })
 	if err != nil {
-		return "", err
+		return none, err
 	}
 	if !allowed {
-		return "", httpapi.ErrForbidden
+		return none, httpapi.ErrForbidden
 	}
-	return user.Username, nil
+	return httpapi.Caller{User: user.Username, CredentialID: credentialID(user)}, nil
+}
+
+// credentialID returns the ID by which the audit log of the API server names the token, "" if it
+// has none.
+func credentialID(user *authenticationv1.UserInfo) string {
+	if values := user.Extra[extraCredentialID]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
 }
 
 // accessKey is the key of the answer whether the bearer of a token has a verb.

@@ -53,7 +53,9 @@ func start() *apiServer {
 		}
 		review := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
 		review.Status = authenticationv1.TokenReviewStatus{
-			Authenticated: !s.invalid.Load(), Audiences: review.Spec.Audiences, User: authenticationv1.UserInfo{Username: "jane"},
+			Authenticated: !s.invalid.Load(), Audiences: review.Spec.Audiences, User: authenticationv1.UserInfo{
+				Username: "jane", Extra: map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/credential-id": {"JTI=4711"}},
+			},
 		}
 		return true, review, nil
 	})
@@ -106,9 +108,9 @@ func TestTokensForWeirAreReviewed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, s := NewWithT(t), start()
-			user, err := s.Authorize(t.Context(), jwt(claims, "x"), httpapi.VerbReset, "shop", "login")
+			caller, err := s.Authorize(t.Context(), jwt(claims, "x"), httpapi.VerbReset, "shop", "login")
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(user).To(Equal("jane"))
+			g.Expect(caller).To(Equal(httpapi.Caller{User: "jane", CredentialID: "JTI=4711"}))
 			g.Expect(s.asked()).To(Equal([2]int64{1, 1}))
 		})
 	}

@@ -105,7 +105,7 @@ func (e *Endpoint) Close() {
 func (e *Endpoint) Run(ctx context.Context) error {
 	defer e.Close()
 	e.options.Logger.Info("Starting", "policies", len(e.Snapshot().Plans()),
-		"http", e.options.HTTPAddress, "grpc", e.options.GRPCAddress, "metrics", e.options.MetricsAddress)
+		"http", e.options.HTTPAddress, "grpc", e.options.GRPCAddress, "operator", e.options.OperatorAddress, "metrics", e.options.MetricsAddress)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return e.Endpoint.Run(ctx) })
 	group.Go(func() error { return e.watch(ctx) })

@@ -48,7 +48,7 @@ func startWeir(tb testing.TB, policies, redisURL string, redis []int, args ...st
 	grpcAddress, httpAddress := testenv.FreeAddr(tb), testenv.FreeAddr(tb)
 	args = append([]string{
 		"standalone", "--policies", policies, "--redis-url", redisURL, "--store-timeout", "1s",
-		"--grpc-address", grpcAddress, "--http-address", httpAddress, "--metrics-address", "",
+		"--grpc-address", grpcAddress, "--http-address", httpAddress, "--operator-address", "", "--metrics-address", "",
 	}, args...)
 	pid := startProcess(tb, exec.Command(testenv.Weir(tb), args...), grpcAddress)
 	overGRPC = &target{name: weirName, address: grpcAddress, connect: connectEnvoy, pid: pid, redis: redis}

@@ -64,6 +64,7 @@ func TestAccessIsWhatTheSubjectsNeed(t *testing.T) {
 	for _, forward := range []authorizationv1.ResourceAttributes{
 		{Resource: "pods", Subresource: "portforward", Verb: "create", Namespace: "weir-system", Name: "weir-manager-a-b"},
 		{Resource: "pods", Verb: "list", Namespace: "weir-system"},
+		{Resource: "serviceaccounts", Verb: "list", Namespace: "weir-system"},
 		{Resource: "services", Verb: "get", Namespace: "weir-system", Name: "weir"},
 		{Group: "apps", Resource: "deployments", Verb: "get", Namespace: "weir-system", Name: "weir-manager"},
 	} {

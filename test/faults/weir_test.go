@@ -89,7 +89,7 @@ func startProcess(tb testing.TB, args ...string) *weir {
 func newProcess(tb testing.TB, args ...string) *weir {
 	tb.Helper()
 	w := &weir{tb: tb, address: testenv.FreeAddr(tb), metrics: testenv.FreeAddr(tb), log: &testenv.Log{}}
-	w.args = append(slices.Clip(args), "--http-address", w.address, "--grpc-address", "", "--metrics-address", w.metrics)
+	w.args = append(slices.Clip(args), "--http-address", w.address, "--grpc-address", "", "--operator-address", "", "--metrics-address", w.metrics)
 	tb.Cleanup(func() {
 		w.stop(syscall.SIGTERM)
 		if tb.Failed() {

@@ -67,7 +67,7 @@ func newWorld(t *testing.T, more ...string) *world {
 	t.Cleanup(upstream.Close)
 	w := &world{weir: testenv.FreeAddr(t), grpc: testenv.FreeAddr(t), upstream: upstream.Listener.Addr().String(), proxy: testenv.FreeAddr(t)}
 	run(t, w.weir, exec.Command(testenv.Weir(t), "standalone", "--policies", root+"/config/samples", "--policies", policies, "--redis-url", testenv.StartRedis(t).URL,
-		"--http-address", w.weir, "--grpc-address", w.grpc, "--metrics-address", "",
+		"--http-address", w.weir, "--grpc-address", w.grpc, "--operator-address", "", "--metrics-address", "",
 		"--trusted-proxies", "127.0.0.1/32", "--store-timeout", "5s"))
 	return w
 }

@@ -13,6 +13,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -54,6 +55,9 @@ type Options struct {
 	HTTPAddress string
 	// GRPCAddress is the address of the gRPC doors; empty turns them off.
 	GRPCAddress string
+	// OperatorAddress is the address of the operator port: the state calls and the list of
+	// policies; empty turns it off. On loopback it has no TLS and no client certificates.
+	OperatorAddress string
 	// MetricsAddress is the address of the metrics; empty turns it off.
 	MetricsAddress string
 	// TLS provides the certificates of the HTTP and gRPC ports; nil is plain text.
@@ -101,14 +105,15 @@ type Options struct {
 // Endpoint is the engine with its doors.
 type Endpoint struct {
 	*engine.Engine
-	HTTP    *httpserver.Server
-	Metrics *httpserver.Server
-	GRPC    *grpcserver.Server
-	local   *memory.Store
-	denials *script.DenialCache // nil without Redis
-	ignored *forwarded.Ignored
-	memory  *flood.Memory // of Redis; nil without it
-	options Options
+	HTTP     *httpserver.Server
+	Operator *httpserver.Server
+	Metrics  *httpserver.Server
+	GRPC     *grpcserver.Server
+	local    *memory.Store
+	denials  *script.DenialCache // nil without Redis
+	ignored  *forwarded.Ignored
+	memory   *flood.Memory // of Redis; nil without it
+	options  Options
 }
 
 // New returns an endpoint without plans that does not listen yet.
@@ -135,7 +140,7 @@ func New(o Options) *Endpoint {
 	if o.TLS != nil {
 		httpTLS, grpcTLS = o.TLS.HTTP(), o.TLS.GRPC()
 	}
-	door := e.httpDoor()
+	door := httpapi.New(e.doorOptions())
 	e.HTTP = httpserver.New(httpserver.Options{
 		Address:    o.HTTPAddress,
 		Handler:    e.traceHTTP(door),
@@ -152,6 +157,7 @@ func New(o Options) *Endpoint {
 		Logger:     o.Logger,
 		DrainDelay: o.DrainDelay,
 	})
+	e.Operator = e.operatorServer()
 	e.Metrics = httpserver.New(httpserver.Options{
 		Address: o.MetricsAddress,
 		Handler: MetricsHandler(cmp.Or[prometheus.Gatherer](o.Metrics, o.Registry)),
@@ -183,9 +189,9 @@ func (e *Endpoint) stores() (counters, fallback engine.Store) {
 // memoryLow reports whether Redis, if any, is short of memory.
 func (e *Endpoint) memoryLow() bool { return e.memory != nil && e.memory.Low() }
 
-func (e *Endpoint) httpDoor() *httpapi.Handler {
+func (e *Endpoint) doorOptions() httpapi.Options {
 	o := &e.options
-	return httpapi.New(httpapi.Options{
+	return httpapi.Options{
 		Engine:             e.Engine,
 		State:              e.Engine,
 		Authorizer:         o.Authorizer,
@@ -197,6 +203,27 @@ func (e *Endpoint) httpDoor() *httpapi.Handler {
 		Door:               o.Door,
 		Ignored:            e.ignored,
 		ClientCertificates: o.TLS != nil && o.TLS.VerifiesClients(),
+	}
+}
+
+// operatorServer returns the server of the operator port. A port-forward arrives on loopback, where
+// kubectl has authorized it, so the TLS of the other ports does not apply there.
+func (e *Endpoint) operatorServer() *httpserver.Server {
+	options := e.doorOptions()
+	var config *tls.Config
+	if host, _, err := net.SplitHostPort(e.options.OperatorAddress); err == nil && httpapi.IsLoopback(host) {
+		options.ClientCertificates = false
+	} else if e.options.TLS != nil {
+		config = e.options.TLS.HTTP()
+	}
+	door := httpapi.NewOperator(options, e.options.OperatorAddress)
+	return httpserver.New(httpserver.Options{
+		Address:    e.options.OperatorAddress,
+		Handler:    e.traceHTTP(door),
+		OnDrain:    door.Drain,
+		TLS:        config,
+		Logger:     e.options.Logger,
+		DrainDelay: e.options.DrainDelay,
 	})
 }
 
@@ -247,6 +274,7 @@ func (e *Endpoint) Run(ctx context.Context) error {
 	}
 	serve("http", e.options.HTTPAddress, e.HTTP.Start)
 	serve("grpc", e.options.GRPCAddress, e.GRPC.Start)
+	serve("operator", e.options.OperatorAddress, e.Operator.Start)
 	serve("metrics", e.options.MetricsAddress, e.Metrics.Start)
 	return group.Wait()
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -38,6 +39,11 @@ type running struct {
 
 func start(t *testing.T) *running {
 	t.Helper()
+	return startWithOperator(t, "127.0.0.1:0")
+}
+
+func startWithOperator(t *testing.T, operatorAddress string) *running {
+	t.Helper()
 	g := NewWithT(t)
 	r := &running{t: t, servers: testenv.NewAuthority(t), clients: testenv.NewAuthority(t), dir: t.TempDir()}
 	r.replaceCertificate("first")
@@ -53,7 +59,8 @@ func start(t *testing.T) *running {
 	t.Cleanup(func() { _ = store.Close() })
 	r.Endpoint = endpoint.New(endpoint.Options{
 		Redis: store, RedisPrefix: "weir:", HTTPAddress: "127.0.0.1:0", GRPCAddress: "127.0.0.1:0", TLS: files,
-		StoreTimeout: time.Second, Logger: logger, Registry: prometheus.NewRegistry(),
+		OperatorAddress: operatorAddress,
+		StoreTimeout:    time.Second, Logger: logger, Registry: prometheus.NewRegistry(),
 	})
 	r.Use(plan.NewSnapshot(1, nil))
 	ctx, stop := context.WithCancel(t.Context())
@@ -65,6 +72,7 @@ func start(t *testing.T) *running {
 	})
 	g.Eventually(r.HTTP.Addr).ShouldNot(BeEmpty())
 	g.Eventually(r.GRPC.Addr).ShouldNot(BeEmpty())
+	g.Eventually(r.Operator.Addr).ShouldNot(BeEmpty())
 	return r
 }
 
@@ -151,6 +159,36 @@ func TestDoorsNeedClientCertificates(t *testing.T) {
 			g.Expect(r.dial(tc.client)() == nil).To(Equal(tc.grpc))
 		})
 	}
+}
+
+// policies returns the status of GET /v1/policies on the operator port at 127.0.0.1, 0 without an
+// answer.
+func (r *running) policies(scheme string, config *tls.Config) int {
+	r.t.Helper()
+	_, port, err := net.SplitHostPort(r.Operator.Addr())
+	NewWithT(r.t).Expect(err).NotTo(HaveOccurred())
+	response, err := r.httpClient(config).Get(scheme + "://127.0.0.1:" + port + "/v1/policies")
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = response.Body.Close() }()
+	_, _ = io.Copy(io.Discard, response.Body)
+	return response.StatusCode
+}
+
+func TestOperatorPortOnLoopbackHasNoTLS(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:0", "localhost:0"} {
+		g, r := NewWithT(t), startWithOperator(t, address)
+		g.Expect(r.policies("http", nil)).To(Equal(200))
+		g.Expect(r.policies("https", r.client(r.clients, "gateway"))).To(Equal(0))
+	}
+}
+
+func TestOperatorPortBeyondLoopbackNeedsClientCertificates(t *testing.T) {
+	g, r := NewWithT(t), startWithOperator(t, "0.0.0.0:0")
+	g.Expect(r.policies("https", r.client(r.clients, "gateway"))).To(Equal(200))
+	g.Expect(r.policies("https", r.client(nil, ""))).To(Equal(403))
+	g.Expect(r.policies("http", nil)).To(Equal(400), "plain text")
 }
 
 // newName returns the common name of the certificate that a new HTTP connection receives.

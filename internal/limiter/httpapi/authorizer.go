@@ -30,11 +30,20 @@ const (
 
 // Authorizer authorizes calls that read or change the state of keys.
 type Authorizer interface {
-	// Authorize returns the user of the token if it has the verb on the policy. It returns
+	// Authorize returns the caller with the token if it has the verb on the policy. It returns
 	// ErrUnauthenticated for an invalid token, ErrForbidden for a user without the verb,
 	// ErrBusy while too many tokens are verified, and any other error if it cannot find out
 	// now.
-	Authorize(ctx context.Context, token string, verb Verb, namespace, policy string) (user string, err error)
+	Authorize(ctx context.Context, token string, verb Verb, namespace, policy string) (Caller, error)
+}
+
+// Caller is the bearer of a valid token.
+type Caller struct {
+	// User is the name of the account.
+	User string
+	// CredentialID identifies the token in the audit log of the API server, which names the
+	// person it was issued to; empty if the token has none.
+	CredentialID string
 }
 
 // Errors of an Authorizer.
@@ -70,17 +79,17 @@ func (f TokenFile) token() (string, error) {
 }
 
 // Authorize implements Authorizer.
-func (f TokenFile) Authorize(_ context.Context, token string, _ Verb, _, _ string) (string, error) {
+func (f TokenFile) Authorize(_ context.Context, token string, _ Verb, _, _ string) (Caller, error) {
 	want, err := f.token()
 	if err != nil {
-		return "", err
+		return Caller{}, err
 	}
 	// Hashes have equal length, so that the comparison leaks nothing about the token.
 	a, b := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(want))
 	if subtle.ConstantTimeCompare(a[:], b[:]) != 1 {
-		return "", ErrUnauthenticated
+		return Caller{}, ErrUnauthenticated
 	}
-	return "admin", nil
+	return Caller{User: "admin"}, nil
 }
 
 // bearerToken returns the token of the request, or answers with an error. It runs before the
@@ -102,17 +111,17 @@ func (h *Handler) bearerToken(w http.ResponseWriter, r *http.Request) (token str
 	return "", false
 }
 
-// authorizeVerb returns the user of the token if it has the verb on the policy, or answers
+// authorizeVerb returns the caller with the token if it has the verb on the policy, or answers
 // with an error. It runs before the policy is looked up, so that unauthorized callers cannot
 // find out which policies exist.
-func (h *Handler) authorizeVerb(w http.ResponseWriter, r *http.Request, token string, verb Verb, policy string) (user string, ok bool) {
+func (h *Handler) authorizeVerb(w http.ResponseWriter, r *http.Request, token string, verb Verb, policy string) (caller Caller, ok bool) {
 	namespace, name, _ := strings.Cut(policy, "/")
-	user, err := h.Authorizer.Authorize(r.Context(), token, verb, namespace, name)
+	caller, err := h.Authorizer.Authorize(r.Context(), token, verb, namespace, name)
 	if err != nil {
 		h.writeTokenError(w, r, err)
-		return "", false
+		return Caller{}, false
 	}
-	return user, true
+	return caller, true
 }
 
 func (h *Handler) writeTokenError(w http.ResponseWriter, r *http.Request, err error) {

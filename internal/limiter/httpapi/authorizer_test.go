@@ -171,9 +171,9 @@ func TestStatePathsNeedClientCertificates(t *testing.T) {
 // hangingUp is an Authorizer during whose call the client hangs up.
 type hangingUp struct{ hangUp func() }
 
-func (a hangingUp) Authorize(ctx context.Context, _ string, _ Verb, _, _ string) (string, error) {
+func (a hangingUp) Authorize(ctx context.Context, _ string, _ Verb, _, _ string) (Caller, error) {
 	a.hangUp()
-	return "", ctx.Err()
+	return Caller{}, ctx.Err()
 }
 
 func TestCallerHangsUpDuringAuthorization(t *testing.T) {

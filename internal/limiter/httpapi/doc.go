@@ -21,6 +21,7 @@
 //	policies.go     GET /v1/policies
 //	state.go        inspect, reset, block and unblock one key
 //	target.go       from a request to the key it names
+//	operator.go     the operator port: which paths and hosts it serves
 //	authorizer.go   authorization of the state calls
 //	pool.go         memory that requests share
 //	answer.go       writing responses

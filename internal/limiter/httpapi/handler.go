@@ -69,9 +69,11 @@ type Options struct {
 // Handler serves the paths above.
 type Handler struct {
 	Options
-	proxies  forwarded.Proxies
-	routes   map[string]route
-	draining atomic.Bool
+	proxies forwarded.Proxies
+	routes  map[string]route
+	// acceptsHost reports whether the Host header may be served; nil serves all.
+	acceptsHost func(*http.Request) bool
+	draining    atomic.Bool
 }
 
 // route serves one path.
@@ -113,6 +115,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.recoverPanic(w, r)
 	route, ok := h.routes[RoutePath(r)]
 	switch {
+	case h.acceptsHost != nil && !h.acceptsHost(r):
+		writeProblem(w, http.StatusMisdirectedRequest, answer.Problem{
+			Code: codeMisdirected, Detail: "The Host header must be a loopback name or address, or the address of this port.",
+		})
 	case h.ClientCertificates && !route.probe && !hasCertificate(r):
 		writeProblem(w, http.StatusForbidden, answer.Problem{Code: codeNoCertificate, Detail: "This path requires a client certificate."})
 	case !ok:

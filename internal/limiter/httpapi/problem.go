@@ -21,6 +21,7 @@ const (
 	codeBodyTooLarge     = "BodyTooLarge"
 	codeClientClosed     = "ClientClosedRequest"
 	codeNoCertificate    = "ClientCertificateRequired"
+	codeMisdirected      = "MisdirectedRequest"
 	codeNotReady         = "NotReady"
 	codeUnauthenticated  = "Unauthenticated"
 	codeForbidden        = "Forbidden"

@@ -36,6 +36,13 @@ type keyState struct {
 	Revision    int64               `json:"revision"`
 }
 
+// headerClaimedUser is the name by which the caller of a state call wants to be logged. It is not
+// verified. Only its first maxClaimedUser bytes are logged.
+const (
+	headerClaimedUser = "Weir-Claimed-User"
+	maxClaimedUser    = 255
+)
+
 // changeResult is the answer of reset, block and unblock. Found reports whether there was
 // anything to change.
 type changeResult struct {
@@ -53,13 +60,13 @@ func (h *Handler) inspect(w http.ResponseWriter, r *http.Request) {
 		h.writeStateError(w, r, err)
 		return
 	}
-	user, ok := h.authorizeVerb(w, r, token, VerbInspect, t.policy)
+	caller, ok := h.authorizeVerb(w, r, token, VerbInspect, t.policy)
 	if !ok {
 		return
 	}
 	state, err := h.State.Inspect(r.Context(), t.policy, t.key, attributes)
 	if err != nil {
-		h.writeStateError(w, r, err, h.logAttrs(&t, user)...)
+		h.writeStateError(w, r, err, h.logAttrs(r, &t, caller)...)
 		return
 	}
 	writeJSON(w, http.StatusOK, answer.TypeJSON, keyStateOf(state))
@@ -105,7 +112,7 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did 
 	if !ok {
 		return
 	}
-	user, ok := h.authorizeVerb(w, r, token, verb, t.policy)
+	caller, ok := h.authorizeVerb(w, r, token, verb, t.policy)
 	if !ok {
 		return
 	}
@@ -113,10 +120,10 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did 
 	// whether it was made.
 	found, err := do(context.WithoutCancel(r.Context()), t)
 	if err != nil {
-		h.writeStateError(w, r, err, h.logAttrs(&t, user)...)
+		h.writeStateError(w, r, err, h.logAttrs(r, &t, caller)...)
 		return
 	}
-	h.Logger.InfoContext(r.Context(), did, append(h.logAttrs(&t, user), "found", found)...)
+	h.Logger.InfoContext(r.Context(), did, append(h.logAttrs(r, &t, caller), "found", found)...)
 	writeJSON(w, http.StatusOK, answer.TypeJSON, changeResult{Found: found})
 }
 
@@ -136,10 +143,16 @@ func (h *Handler) readTarget(w http.ResponseWriter, r *http.Request, block bool)
 	return t, true
 }
 
-// logAttrs describes the target and the user for the log. Keys may be secrets, so only the
+// logAttrs describes the target and the caller for the log. Keys may be secrets, so only the
 // hash is logged.
-func (h *Handler) logAttrs(t *target, user string) []any {
-	attrs := []any{"policy", t.policy, "keyHash", h.State.KeyHash(t.key...), "user", user}
+func (h *Handler) logAttrs(r *http.Request, t *target, caller Caller) []any {
+	attrs := []any{"policy", t.policy, "keyHash", h.State.KeyHash(t.key...), "user", caller.User}
+	if caller.CredentialID != "" {
+		attrs = append(attrs, "credentialID", caller.CredentialID)
+	}
+	if claimed := r.Header.Get(headerClaimedUser); claimed != "" {
+		attrs = append(attrs, "claimedUser", claimed[:min(len(claimed), maxClaimedUser)])
+	}
 	if t.duration != 0 {
 		attrs = append(attrs, "duration", t.duration.String())
 	}

@@ -34,23 +34,23 @@ type rights map[string][]Verb
 
 var errUnreachable = errors.New("unreachable")
 
-func (r rights) Authorize(_ context.Context, token string, verb Verb, namespace, policy string) (string, error) {
+func (r rights) Authorize(_ context.Context, token string, verb Verb, namespace, policy string) (Caller, error) {
 	if token == "flood" {
-		return "", fmt.Errorf("%w: later", ErrBusy)
+		return Caller{}, fmt.Errorf("%w: later", ErrBusy)
 	}
 	if token == "unreachable" {
-		return "", errUnreachable
+		return Caller{}, errUnreachable
 	}
 	verbs, known := r[token]
 	if !known {
-		return "", ErrUnauthenticated
+		return Caller{}, ErrUnauthenticated
 	}
 	for _, v := range verbs {
 		if v == verb && namespace == "shop" && !strings.HasPrefix(policy, "foreign") {
-			return token, nil
+			return Caller{User: token, CredentialID: "JTI=" + token}, nil
 		}
 	}
-	return "", ErrForbidden
+	return Caller{}, ErrForbidden
 }
 
 var team = rights{
@@ -221,10 +221,32 @@ func TestChangesAreLoggedWithoutKeyAndToken(t *testing.T) {
 			o.found(pathUnblock, tc.body())
 			log := o.log.String()
 			g.Expect(log).To(ContainSubstring(`"level":"INFO","msg":"Blocked a key","policy":"shop/`))
-			g.Expect(log).To(MatchRegexp(`"msg":"Blocked a key",.*"keyHash":"[0-9a-f]{16}","user":"root","duration":"10m0s","found":true`))
-			g.Expect(log).To(MatchRegexp(`"msg":"Unblocked a key",.*"user":"root","found":true`))
-			g.Expect(log).To(MatchRegexp(`"msg":"Reset a key",.*"user":"root","found":false`))
+			g.Expect(log).To(MatchRegexp(`"msg":"Blocked a key",.*"keyHash":"[0-9a-f]{16}","user":"root","credentialID":"JTI=root","duration":"10m0s","found":true`))
+			g.Expect(log).To(MatchRegexp(`"msg":"Unblocked a key",.*"user":"root","credentialID":"JTI=root","found":true`))
+			g.Expect(log).To(MatchRegexp(`"msg":"Reset a key",.*"user":"root","credentialID":"JTI=root","found":false`))
 			g.Expect(log).NotTo(Or(ContainSubstring("secret-alice"), ContainSubstring("Bearer")))
+		})
+	}
+}
+
+func TestClaimedUserIsLogged(t *testing.T) {
+	for name, tc := range map[string]struct{ claimed, want string }{
+		"a name":         {"jane", `"claimedUser":"jane"`},
+		"a forged line":  {`","user":"admin`, `"claimedUser":"\",\"user\":\"admin"`},
+		"not UTF-8":      {"j\xff", `"claimedUser":"j\ufffd"`},
+		"a flood":        {strings.Repeat("j", 300), `"claimedUser":"` + strings.Repeat("j", 255) + `"`},
+		"no name at all": {"", `"user":"root","credentialID":"JTI=root","found":true`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var log testenv.Log
+			h := New(Options{Engine: &fakeEngine{}, State: &fakeState{}, Authorizer: team, Logger: slog.New(slog.NewJSONHandler(&log, nil))})
+			r := httptest.NewRequest(http.MethodPost, pathReset, strings.NewReader(`{"policy":"shop/a"}`))
+			r.RemoteAddr = loopback
+			r.Header.Set("Authorization", "Bearer root")
+			r.Header.Set("Weir-Claimed-User", tc.claimed)
+			h.ServeHTTP(httptest.NewRecorder(), r)
+			g.Expect(log.String()).To(ContainSubstring(tc.want))
 		})
 	}
 }
@@ -293,7 +315,7 @@ func TestStateReportsAnUnreachableRedis(t *testing.T) {
 		g.Expect(w.Header().Get(answer.HeaderRetryAfter)).To(Equal("1"))
 		g.Expect(decodeProblem(g, w).Code).To(Equal(codeUnavailable))
 	}
-	g.Expect(o.log.String()).To(MatchRegexp(`"ERROR","msg":"Failed to read or change the state of a key",.*"keyHash":"[0-9a-f]{16}","user":"root","duration":"1m0s","path":"/v1/block"`))
+	g.Expect(o.log.String()).To(MatchRegexp(`"ERROR","msg":"Failed to read or change the state of a key",.*"keyHash":"[0-9a-f]{16}","user":"root","credentialID":"JTI=root","duration":"1m0s","path":"/v1/block"`))
 	g.Expect(o.log.String()).NotTo(ContainSubstring("secret-alice"))
 }
 
