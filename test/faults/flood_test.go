@@ -69,7 +69,7 @@ func TestAFloodOfNewKeys(t *testing.T) {
 	beforeFlood := func(client, n int) string { return fmt.Sprintf("known-%d-%d", client, n%20) }
 	l.flood(t.Context(), min(*floodLength, 20*time.Second), beforeFlood)
 	if *floodLength < time.Minute { // Redis is soon nearly full
-		s.must(t, "CONFIG", "SET", "maxmemory", fmt.Sprintf("%.0f", s.memoryUse(t)*maxMemory/0.79))
+		s.must(t, "CONFIG", "SET", "maxmemory", fmt.Sprintf("%.0f", s.memoryUse(t)*maxMemory/0.799))
 	}
 	began := time.Now()
 	flood := l.flood(t.Context(), *floodLength, func(client, n int) string { return fmt.Sprintf("invented-client-%d-%d", client, n) })
