@@ -7,5 +7,5 @@
 //
 // Reading order: check.go (checks), decision.go (decisions), errors.go (the errors of
 // Decide), door.go (the interface Decider and the options of all doors), state.go (the
-// state of one key).
+// state of one key), explanation.go (why a check is decided as it is).
 package limiter

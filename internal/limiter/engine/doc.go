@@ -13,6 +13,7 @@
 //	expression.go       CEL expressions, compiled on first use
 //	key.go              the key of a request
 //	requested.go        limits that a request brings along
+//	report.go           how the policies are found and evaluated, for an explanation
 //	find.go             which policies apply to a check
 //	descriptorset.go    a set of the descriptors of a check
 //	flood.go            protection from floods of new keys
@@ -23,6 +24,8 @@
 //	metrics.go, detail.go, log.go, trace.go
 //	                    how decisions are counted, logged and traced
 //	state.go            inspect, reset, block and unblock one key
+//	explain.go          why a check is decided as it is
+//	nearmiss.go         why other policies do not apply
 //
 // There are no circular dependencies between these files; test/layout checks that.
 //

@@ -78,6 +78,8 @@ type Engine struct {
 	floods    flood.Limits
 	memoryLow func() bool
 	budgets   map[string]*flood.Budget // of new keys, by policy ID; only Use changes it
+
+	explaining chan struct{} // holds one element during an explanation
 }
 
 // activeView is the view that decisions use, with the series that count them.
@@ -107,6 +109,8 @@ func New(o Options) *Engine {
 		tracer:    o.Tracer,
 		floods:    o.Floods,
 		memoryLow: o.MemoryLow,
+
+		explaining: make(chan struct{}, 1),
 	}
 }
 
@@ -150,40 +154,50 @@ func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *li
 	if err := check.Validate(); err != nil {
 		return nil, err
 	}
-	check.Attributes.Normalize()
-	evaluation := newEvaluation()
-	if err := evaluation.find(v.view, check); err != nil {
+	ev := newEvaluation()
+	if decision, err = e.decide(ctx, v, check, ev, start); err != nil {
 		return nil, err
 	}
-	evaluation.addPolicies(check)
-	if len(evaluation.call.Entries) > 0 {
-		evaluation.call.Draw = e.draw()
-		evaluation.protect(e.memoryLow(), start)
-		evaluation.reply, err = e.store.Evaluate(ctx, &evaluation.call)
-	}
-	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
-		return nil, ctx.Err()
-	}
-	evaluation.countNewKeys(start)
-	decision = e.judge(ctx, check, evaluation, err)
-	decision.Revision = v.snapshot.Revision()
-	e.log.write(ctx, check, cmp.Or(evaluation.local, evaluation), decision)
+	e.log.write(ctx, check, cmp.Or(ev.local, ev), decision)
 	if decision.Degraded != "" {
-		e.log.degraded(err, decision)
-		e.metrics.countDegraded(evaluation, v.series, err)
+		e.log.degraded(ev.err, decision)
+		e.metrics.countDegraded(ev, v.series, ev.err)
 	}
 	if !check.IsPeek() {
-		e.metrics.count(evaluation, v.series, decision)
+		e.metrics.count(ev, v.series, decision)
 		e.metrics.duration.Observe(time.Since(start).Seconds())
 	}
-	evaluation.releaseAfter(err)
+	ev.releaseAll()
 	return decision, nil
 }
 
-// judge returns the decision. err is the error of the store, in place of its reply.
-func (e *Engine) judge(ctx context.Context, check *limiter.Check, ev *evaluation, err error) *limiter.Decision {
-	if err == nil || !ev.needsLocal() {
-		return ev.judge(check, err)
+// decide finds the policies of the valid check, evaluates them and judges the reply.
+func (e *Engine) decide(
+	ctx context.Context, v *activeView, check *limiter.Check, ev *evaluation, start time.Time,
+) (*limiter.Decision, error) {
+	check.Attributes.Normalize()
+	if err := ev.find(v.view, check); err != nil {
+		return nil, err
+	}
+	ev.addPolicies(check)
+	if len(ev.call.Entries) > 0 {
+		ev.call.Draw = e.draw()
+		ev.protect(e.memoryLow(), start)
+		ev.reply, ev.err = e.store.Evaluate(ctx, &ev.call)
+	}
+	if ev.err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		return nil, ctx.Err()
+	}
+	ev.countNewKeys(start)
+	decision := e.judge(ctx, check, ev)
+	decision.Revision = v.snapshot.Revision()
+	return decision, nil
+}
+
+// judge returns the decision.
+func (e *Engine) judge(ctx context.Context, check *limiter.Check, ev *evaluation) *limiter.Decision {
+	if ev.err == nil || !ev.needsLocal() {
+		return ev.judge(check)
 	}
 	local := ev.newLocal(int64(e.shares()))
 	local.reply, _ = e.local.Evaluate(ctx, &local.call) // see Options.Local

@@ -17,6 +17,7 @@ import (
 type evaluation struct {
 	call  script.Call
 	reply *script.Reply // nil if the store was not called or did not answer
+	err   error         // of the store, in place of its reply
 
 	search
 
@@ -74,13 +75,13 @@ func (ev *evaluation) release() {
 	evaluations.Put(ev)
 }
 
-// releaseAfter returns the evaluation to the pool, unless its call may still be in flight after
-// the error of the store. The local evaluation is complete in any case.
-func (ev *evaluation) releaseAfter(err error) {
+// releaseAll returns the evaluation to the pool, unless its call may still be in flight after
+// an error of the store. The local evaluation is complete in any case.
+func (ev *evaluation) releaseAll() {
 	if ev.local != nil {
 		ev.local.release()
 	}
-	if err == nil {
+	if ev.err == nil {
 		ev.release()
 	}
 }
@@ -94,6 +95,8 @@ func (ev *evaluation) addPolicies(check *limiter.Check) {
 	for _, p := range ev.found {
 		if p.plan.Mode == plan.ModeDisabled {
 			ev.sawDisabled = true
+			ev.report.apply(p.policy, p.descriptor, nil, nil)
+			ev.report.settle(limiter.ReasonDisabled, true)
 			continue
 		}
 		ev.addPolicy(p, check)
@@ -111,12 +114,14 @@ func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 	key := ev.keyOf(p, check, descriptors, buffer[:0])
 	o, failures := p.overrideOf(key.parts, &check.Attributes, descriptors)
 	ev.failures = append(ev.failures, failures...)
+	ev.report.apply(p.policy, p.descriptor, key.parts, o)
 	switch {
 	case o != nil && o.action == plan.ActionAllow:
 		ev.addExempt(p.policy)
 	case o != nil && o.action == plan.ActionDeny:
 		ev.addOutrightDenial(p, limiter.ReasonDeniedByOverride, o.name)
 	case key.missing && !key.ambiguous && p.plan.OnMissingKey == plan.MissingKeySkip:
+		ev.report.settle(limiter.ReasonMissingKey, true)
 	case key.ambiguous || key.missing && p.plan.OnMissingKey == plan.MissingKeyDeny:
 		ev.addOutrightDenial(p, limiter.ReasonMissingKey, "")
 	case o != nil:
@@ -171,12 +176,14 @@ func (ev *evaluation) applyRequestedLimit(p *policy, selected *variant, limit li
 // merge those with the same outcome, so that each counts once.
 
 func (ev *evaluation) addExempt(p *policy) {
+	ev.report.settle(limiter.ReasonExempt, true)
 	if !slices.Contains(ev.exempt, p) {
 		ev.exempt = append(ev.exempt, p)
 	}
 }
 
 func (ev *evaluation) addOutrightDenial(p applicable, reason limiter.Reason, override string) {
+	ev.report.settle(reason, false)
 	descriptors := descriptorSetOf(p.descriptor)
 	for i := range ev.outrightDenials {
 		if o := &ev.outrightDenials[i]; o.policy == p.policy && o.reason == reason && o.override == override {
@@ -202,8 +209,10 @@ func (ev *evaluation) addParticipant(added participant, key script.Key, charge l
 		entry.Cost, entry.Peek = largest.Cost, largest.Peek
 		same.peek = largest.Peek
 		same.descriptors |= added.descriptors
+		ev.report.participate(i)
 		return
 	}
+	ev.report.participate(len(ev.participants))
 	ev.participants = append(ev.participants, added)
 	ev.call.Entries = append(ev.call.Entries, script.Entry{
 		Policy: added.script, Key: key, Cost: charge.Cost, Peek: charge.Peek,

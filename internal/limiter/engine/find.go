@@ -24,6 +24,7 @@ type search struct {
 	matches  []plan.Found
 	found    []applicable // the result, in the order of the chain
 	failures []expressionFailure
+	report   *report // nil unless the check is explained
 }
 
 // find sets the policies of the check and the expressions that failed.
@@ -42,6 +43,7 @@ func (s *search) find(v *view, check *limiter.Check) error {
 			return &limiter.FieldError{Field: fmt.Sprintf("policies[%d]", i), Problem: "is named twice"}
 		}
 		s.found = append(s.found, named)
+		s.report.found(limiter.Named)
 	}
 	return nil
 }
@@ -62,6 +64,7 @@ func (s *search) findMatching(v *view, a *plan.Attributes) {
 		}
 		if holds {
 			s.found = append(s.found, c)
+			s.report.found(m.Match)
 		}
 	}
 }

@@ -4,8 +4,6 @@
 package engine
 
 import (
-	"slices"
-
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
@@ -28,7 +26,7 @@ type decisionMemory struct {
 }
 
 // judge turns the reply of the store, or the error in its place, into a decision.
-func (ev *evaluation) judge(check *limiter.Check, err error) *limiter.Decision {
+func (ev *evaluation) judge(check *limiter.Check) *limiter.Decision {
 	memory := &decisionMemory{}
 	d := &memory.Decision
 	d.Allowed, d.Reason = true, limiter.ReasonAllowed
@@ -36,7 +34,7 @@ func (ev *evaluation) judge(check *limiter.Check, err error) *limiter.Decision {
 		ev.applySubstitutes()
 		d.Limits = ev.appendLimitStates(memory.limits[:0])
 	}
-	ev.decide(d, err)
+	ev.decide(d)
 	if check.Charges != nil {
 		d.Descriptors = ev.appendDescriptorStates(memory.descriptors[:0], d, len(check.Charges))
 	}
@@ -44,14 +42,14 @@ func (ev *evaluation) judge(check *limiter.Check, err error) *limiter.Decision {
 }
 
 // decide sets the outcome of the decision.
-func (ev *evaluation) decide(d *limiter.Decision, err error) {
+func (ev *evaluation) decide(d *limiter.Decision) {
 	switch {
 	case len(ev.participants) == 0 && len(ev.outrightDenials) == 0:
 		d.Reason = ev.reasonWithoutLimits()
 	case ev.applyOutrightDenials(d):
 	case ev.overQuota >= 0:
 		ev.denyOverQuota(d)
-	case err != nil:
+	case ev.err != nil:
 		ev.degrade(d)
 	default:
 		ev.denyByVerdicts(d)
@@ -97,8 +95,7 @@ func (ev *evaluation) applyOutrightDenials(d *limiter.Decision) bool {
 // denyOverQuota denies a cost that is larger than the quota of some limit.
 func (ev *evaluation) denyOverQuota(d *limiter.Decision) {
 	pt, cost := ev.participants[ev.overQuota], ev.call.Entries[ev.overQuota].Cost
-	limit := slices.IndexFunc(pt.quotas, func(quota int64) bool { return quota < cost })
-	deny(d, pt.policy, limiter.ReasonCostExceedsThreshold, pt.limits[limit].Name)
+	deny(d, pt.policy, limiter.ReasonCostExceedsThreshold, pt.limitBelow(cost))
 	if ev.degraded != "" { // the cost exceeds a share; the quota may admit it
 		d.Reason, d.Denial.Message = limiter.ReasonStoreUnavailable, messageUnavailable
 	}

@@ -44,7 +44,7 @@ func (ev *evaluation) newLocal(replicas int64) *evaluation {
 // judgeLocally turns the local evaluation into a decision. Policies with failureMode Open admit
 // the check.
 func (ev *evaluation) judgeLocally(check *limiter.Check) *limiter.Decision {
-	d := ev.local.judge(check, nil)
+	d := ev.local.judge(check)
 	d.Degraded = plan.FailLocal
 	if d.Allowed && len(ev.local.participants) < len(ev.participants) {
 		d.Reason = limiter.ReasonStoreUnavailable

@@ -51,6 +51,11 @@ func (v *variant) scriptLimits() []script.Limit {
 	return limits
 }
 
+// limitBelow returns the name of the first limit whose quota is less than the cost.
+func (v *variant) limitBelow(cost int64) string {
+	return v.limits[slices.IndexFunc(v.quotas, func(quota int64) bool { return quota < cost })].Name
+}
+
 // share is a variant with the numbers of one of several replicas.
 type share struct {
 	replicas int64

@@ -23,6 +23,7 @@
 //	snapshot.go    a set of plans, with
 //	index.go         the index of their matches, and
 //	split.go         how the index divides them
+//	nearmatch.go     matches that hold except for one field
 //	budget.go      how many plans may be published
 //	rollout.go     how far a plan has got
 //	unready.go     the policies that are not there yet

@@ -57,12 +57,51 @@ type Found struct {
 	Descriptor int
 }
 
+// Field is a field of a Match, as its name in JSON.
+type Field string
+
+// The fields of a Match. NoField stands for none.
+const (
+	NoField          Field = ""
+	FieldHosts       Field = "hosts"
+	FieldMethods     Field = "methods"
+	FieldPaths       Field = "paths"
+	FieldDomain      Field = "domain"
+	FieldDescriptors Field = "descriptors"
+	FieldWhen        Field = "when"
+)
+
 // holds reports whether all fields but descriptors and expression hold.
-func (m *Match) holds(a *Attributes) bool {
-	return (m.Domain == "" || m.Domain == a.Domain) &&
-		(len(m.Methods) == 0 || slices.Contains(m.Methods, a.Method)) &&
-		(len(m.Hosts) == 0 || slices.ContainsFunc(m.Hosts, func(pattern string) bool { return matchesHost(pattern, a.Host) })) &&
-		(len(m.Paths) == 0 || slices.ContainsFunc(m.Paths, func(pattern string) bool { return matchesPath(pattern, a.Path) }))
+func (m *Match) holds(a *Attributes) bool { return m.mismatch(a, NoField) == NoField }
+
+// mismatch returns the first field other than the ignored one that does not hold, of all but
+// descriptors and expression.
+func (m *Match) mismatch(a *Attributes, ignored Field) Field {
+	switch {
+	case ignored != FieldDomain && !m.holdsDomain(a):
+		return FieldDomain
+	case ignored != FieldMethods && !m.holdsMethods(a):
+		return FieldMethods
+	case ignored != FieldHosts && !m.holdsHosts(a):
+		return FieldHosts
+	case ignored != FieldPaths && !m.holdsPaths(a):
+		return FieldPaths
+	}
+	return NoField
+}
+
+func (m *Match) holdsDomain(a *Attributes) bool { return m.Domain == "" || m.Domain == a.Domain }
+
+func (m *Match) holdsMethods(a *Attributes) bool {
+	return len(m.Methods) == 0 || slices.Contains(m.Methods, a.Method)
+}
+
+func (m *Match) holdsHosts(a *Attributes) bool {
+	return len(m.Hosts) == 0 || slices.ContainsFunc(m.Hosts, func(pattern string) bool { return matchesHost(pattern, a.Host) })
+}
+
+func (m *Match) holdsPaths(a *Attributes) bool {
+	return len(m.Paths) == 0 || slices.ContainsFunc(m.Paths, func(pattern string) bool { return matchesPath(pattern, a.Path) })
 }
 
 // matchesHost reports whether the pattern matches the host. "*.b.c" matches "a.b.c" and

@@ -12,6 +12,16 @@ type Snapshot struct {
 	plans    []*Plan // sorted by ID
 	byID     map[string]*Plan
 	index    index
+	skipped  []Skipped
+}
+
+// Skipped is a plan that is not loaded.
+type Skipped struct {
+	ID string
+	// Problem is why, as in "format 9 is newer than this release".
+	Problem string
+	// LastGood is true if an earlier version of the plan is loaded instead.
+	LastGood bool
 }
 
 // NewSnapshot returns a snapshot of the plans at a revision of the registry. The plans must
@@ -35,6 +45,16 @@ func NewSnapshot(revision int64, plans []*Plan) *Snapshot {
 	s.index = newIndex(s.plans)
 	return s
 }
+
+// WithSkipped returns the snapshot with the list of plans that were not loaded, for reports. It
+// must be called before the snapshot is shared.
+func (s *Snapshot) WithSkipped(skipped []Skipped) *Snapshot {
+	s.skipped = skipped
+	return s
+}
+
+// Skipped returns the plans that were not loaded, in the order of their IDs.
+func (s *Snapshot) Skipped() []Skipped { return s.skipped }
 
 // Revision returns the revision of the registry that the snapshot contains.
 func (s *Snapshot) Revision() int64 { return s.revision }

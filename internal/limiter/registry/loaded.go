@@ -4,6 +4,7 @@
 package registry
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -27,7 +28,8 @@ type item struct {
 	size int // bytes of the encoding
 	// plan is the last plan that could be decoded, or nil.
 	plan *plan.Plan
-	bad  bool
+	// problem is why the encoding cannot be decoded; empty if it can.
+	problem string
 }
 
 // followState is whether a replica follows the registry and, if not, why. Its text is logged
@@ -115,7 +117,7 @@ func decodeItem(id string, data []byte, lastGood *plan.Plan) (item, error) {
 		err = fmt.Errorf("contains plan %s", p.ID())
 	}
 	if err != nil {
-		return item{plan: lastGood, bad: true}, fmt.Errorf("field %s: %w", id, err)
+		return item{plan: lastGood, problem: err.Error()}, fmt.Errorf("field %s: %w", id, err)
 	}
 	return item{plan: p}, nil
 }
@@ -126,12 +128,17 @@ func (l *loaded) matchesDigest() bool { return formatDigest(l.sum) == l.digest }
 // snapshot builds a snapshot of the loaded plans.
 func (l *loaded) snapshot() *plan.Snapshot {
 	plans := make([]*plan.Plan, 0, len(l.items))
-	for _, it := range l.items {
+	var skipped []plan.Skipped
+	for id, it := range l.items {
 		if it.plan != nil {
 			plans = append(plans, it.plan)
 		}
+		if it.problem != "" {
+			skipped = append(skipped, plan.Skipped{ID: id, Problem: it.problem, LastGood: it.plan != nil})
+		}
 	}
-	return plan.NewSnapshot(l.revision, plans)
+	slices.SortFunc(skipped, func(a, b plan.Skipped) int { return cmp.Compare(a.ID, b.ID) })
+	return plan.NewSnapshot(l.revision, plans).WithSkipped(skipped)
 }
 
 // namedSkips is the number of skipped plans that a heartbeat names. If there are more, it lists
@@ -150,7 +157,7 @@ type skips struct {
 func (l *loaded) skipped() skips {
 	var ids []string
 	for id, it := range l.items {
-		if it.bad {
+		if it.problem != "" {
 			ids = append(ids, id)
 		}
 	}

@@ -122,6 +122,12 @@ func TestReplicaSkipsBadPlans(t *testing.T) {
 	c.Eventually(r.threshold).WithArguments("shop/search").Should(BeEquivalentTo(6))
 	c.Expect(r.threshold("shop/login")).To(BeEquivalentTo(5), "the replica keeps the last good plan")
 	c.Expect(r.snapshot().Lookup("shop/other")).To(BeNil(), "the replica rejects a plan under another id")
+	skipped := r.snapshot().Skipped()
+	c.Expect(skipped).To(HaveLen(2))
+	c.Expect(skipped[0].Problem).To(ContainSubstring("version 99"))
+	c.Expect(skipped[1].Problem).To(ContainSubstring("contains plan shop/search"))
+	c.Expect([]string{skipped[0].ID, skipped[1].ID}).To(Equal([]string{"shop/login", "shop/other"}))
+	c.Expect([]bool{skipped[0].LastGood, skipped[1].LastGood}).To(Equal([]bool{true, false}))
 	c.Expect(testutil.ToFloat64(r.metrics.bad)).To(BeEquivalentTo(2))
 }
 

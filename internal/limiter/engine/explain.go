@@ -1,0 +1,119 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// explainWait is how long an explanation waits for the one before it.
+const explainWait = time.Second
+
+// Explain returns how the check, which must not have Charges, is decided as a peek, and why other
+// policies do not apply. It takes the way of Decide with a report, and returns the errors of
+// Decide. Since it looks at every plan, explanations run one at a time: it returns
+// limiter.ErrExplaining if another one takes longer than explainWait.
+func (e *Engine) Explain(ctx context.Context, check *limiter.Check) (*limiter.Explanation, error) {
+	v := e.active.Load()
+	if v == nil {
+		return nil, limiter.ErrNotReady
+	}
+	if err := check.Validate(); err != nil {
+		return nil, err
+	}
+	if err := e.startExplaining(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { <-e.explaining }()
+	check.Peek = true
+	ev := newEvaluation()
+	ev.report = &report{}
+	decision, err := e.decide(ctx, v, check, ev, time.Now()) //nolint:forbidigo // as in Decide
+	if err != nil {
+		return nil, err
+	}
+	x := &limiter.Explanation{Decision: *decision, Policies: ev.explainPolicies(check)}
+	if len(check.Policies) == 0 {
+		x.NearMisses = v.nearMisses(&check.Attributes, ev.report)
+	}
+	ev.releaseAll()
+	return x, nil
+}
+
+// startExplaining waits until no other explanation runs.
+func (e *Engine) startExplaining(ctx context.Context) error {
+	wait := time.NewTimer(explainWait)
+	defer wait.Stop()
+	select {
+	case e.explaining <- struct{}{}:
+		return nil
+	case <-wait.C:
+		return limiter.ErrExplaining
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// explainPolicies returns what the policies that apply contribute to the decision.
+func (ev *evaluation) explainPolicies(check *limiter.Check) []limiter.ExplainedPolicy {
+	var all []limiter.ExplainedPolicy
+	for i := range ev.report.applied {
+		if !ev.report.repeats(i) {
+			all = append(all, ev.explainPolicy(&ev.report.applied[i], check))
+		}
+	}
+	return all
+}
+
+func (ev *evaluation) explainPolicy(a *appliedPolicy, check *limiter.Check) limiter.ExplainedPolicy {
+	x := limiter.ExplainedPolicy{
+		Policy: a.id, Mode: a.plan.Mode, Match: a.match, Descriptor: a.descriptor,
+		Key: a.parts(check.Key != nil), Allowed: a.allowed, Reason: a.reason,
+	}
+	if a.reason != limiter.ReasonDisabled {
+		x.KeyHash = keyHash(script.EncodeKey(a.key...))
+	}
+	if a.override != nil {
+		x.Override, x.Action = a.override.name, a.override.action
+	}
+	if a.participant >= 0 {
+		ev.explainLimits(a.participant, &x)
+	}
+	return x
+}
+
+// explainLimits sets the outcome of the limits of the i-th participant.
+func (ev *evaluation) explainLimits(i int, x *limiter.ExplainedPolicy) {
+	pt, r, degraded := &ev.participants[i], (*script.EntryReply)(nil), ev.err != nil
+	if degraded {
+		if locally, reply := ev.localReply(i); reply != nil {
+			pt, r = locally, reply
+		}
+	} else {
+		r = &ev.reply.Entries[i]
+	}
+	if r == nil {
+		x.Reason, x.Allowed = limiter.ReasonStoreUnavailable, pt.plan.FailureMode != plan.FailClosed
+		return
+	}
+	x.Limits = pt.appendStates(nil, r)
+	if r.Verdict == script.Blocked {
+		x.Blocked, x.BlockedBy, x.BlockLeft = true, r.BlockedBy, r.BlockLeft
+	}
+	switch cost := ev.call.Entries[i].Cost; {
+	case cost > pt.smallestQuota && degraded: // the cost exceeds a share; the quota may admit it
+		x.Reason, x.Limit = limiter.ReasonStoreUnavailable, pt.limitBelow(cost)
+	case cost > pt.smallestQuota:
+		x.Reason, x.Limit = limiter.ReasonCostExceedsThreshold, pt.limitBelow(cost)
+	case r.Verdict != script.Admitted:
+		x.Reason, x.Limit = pt.denialReason(r)
+	default:
+		x.Reason, x.Allowed = limiter.ReasonAllowed, true
+	}
+}

@@ -1,0 +1,99 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter
+
+import (
+	"errors"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// ErrExplaining is returned while another check is being explained.
+var ErrExplaining = errors.New("another check is being explained")
+
+// Named as an ExplainedPolicy.Match means that the check names the policy.
+const Named = -1
+
+// Explanation is why a check is decided as it is. Nothing was spent.
+type Explanation struct {
+	// Decision is that of the check as a peek.
+	Decision Decision
+	// Policies are those that apply, in the order of the chain: once for each key.
+	Policies []ExplainedPolicy
+	// NearMisses are policies that do not apply for one reason, the most likely to be meant
+	// first.
+	NearMisses []NearMiss
+}
+
+// ExplainedPolicy is what one policy contributes to a decision.
+type ExplainedPolicy struct {
+	Policy string
+	Mode   plan.Mode
+	// Match is the index of the first match that holds, or Named.
+	Match int
+	// Descriptor is the index of the descriptor that the match holds for, or
+	// plan.AllDescriptors.
+	Descriptor int
+	// Key are the parts of the key, KeyHash the hash that stands for it in logs. A part of the
+	// key that the check gives has no Type and no Name.
+	Key     []ExplainedKeyPart
+	KeyHash string
+	// Override and Action are the name and the action of the override that selects the key;
+	// empty if none does.
+	Override string
+	Action   plan.Action
+	// Allowed is whether the policy, if its mode were Enforce, would admit the check, and Reason
+	// why. MissingKey with Allowed means that the policy is skipped, by onMissingKey.
+	Allowed bool
+	Reason  Reason
+	// Limit is the limit that denies; empty if the reason has none.
+	Limit string
+	// Limits are empty if the reason needs none, or if Redis did not answer.
+	Limits []LimitState
+	// Blocked is true while the key is blocked, for another BlockLeft. BlockedBy names the
+	// limit that started the block; empty if an operator did.
+	Blocked   bool
+	BlockedBy string
+	BlockLeft time.Duration
+}
+
+// ExplainedKeyPart is one part of a key.
+type ExplainedKeyPart struct {
+	Type plan.KeyPartType
+	// Name is that of the header or of the descriptor entry, or the expression.
+	Name  string
+	Value string
+}
+
+// NearReason is why a policy does not apply.
+type NearReason string
+
+// The reasons of near misses.
+const (
+	// NearDisabled means that a match holds and the mode is Disabled.
+	NearDisabled NearReason = "Disabled"
+	// NearMismatch means that a match holds except for one field.
+	NearMismatch NearReason = "Mismatch"
+	// NearNotLoaded means that this replica cannot read the plan of the policy.
+	NearNotLoaded NearReason = "NotLoaded"
+	// NearByName means that the policy has no matches: it applies to checks that name it.
+	NearByName NearReason = "ByNameOnly"
+)
+
+// NearMiss is a policy that does not apply for one reason.
+type NearMiss struct {
+	Policy string
+	Reason NearReason
+	// Match is the index of the match, with NearMismatch and NearDisabled.
+	Match int
+	// Field is the field of the match that does not hold, with NearMismatch. Wants are the
+	// values that it wants, and Got those of the request. A descriptor is written as its
+	// entries, such as "key=value, other=value". The value of an expression is "false".
+	Field plan.Field
+	Wants []string
+	Got   []string
+	// Detail is why the plan cannot be read, with NearNotLoaded.
+	Detail string
+}
