@@ -102,6 +102,29 @@ func TestOperatorAddress(t *testing.T) {
 	g.Expect(status).To(Equal(http.StatusNotFound), text)
 }
 
+// The example of docs/http.md, for the bearer of the admin token.
+func TestExplainWithAdminTokenFile(t *testing.T) {
+	g := NewWithT(t)
+	token := filepath.Join(t.TempDir(), "token")
+	g.Expect(os.WriteFile(token, []byte("admin-token"), 0o600)).To(Succeed())
+	p := startStandalone(t, "--policies", "../../config/samples", "--admin-token-file", token)
+	explain := func(path string) string {
+		t.Helper()
+		status, text := p.operator("admin-token", "POST", "/v1/explain", `{"attributes": {"method": "POST", "host": "shop.example",
+			"path": "`+path+`", "headers": {"x-account": "dave"}, "remoteAddress": "192.0.2.1"}}`)
+		g.Expect(status).To(Equal(http.StatusOK), text)
+		return text
+	}
+	g.Expect(explain("/signin")).To(MatchJSON(`{"decision": {"allowed": true, "reason": "NoPolicy", "policy": "", "limit": ""},
+		"policies": [], "hiddenPolicies": 0,
+		"nearMisses": [
+			{"policy": "shop/login", "reason": "Mismatch", "match": 0, "field": "paths", "wants": ["/login"], "got": ["/signin"]},
+			{"policy": "shop/burst", "reason": "ByNameOnly"}],
+		"hiddenNearMisses": 0, "moreNearMisses": 0, "revision": 1}`))
+	g.Expect(explain("/login")).To(And(ContainSubstring(`"keyHash":"922c4508b0b19a53"`), ContainSubstring(`"window":"24h"`),
+		ContainSubstring(`{"type":"Header","name":"x-account","value":"dave"}`)))
+}
+
 // Without the flag the paths do not exist.
 func TestNoAdminTokenFile(t *testing.T) {
 	g := NewWithT(t)

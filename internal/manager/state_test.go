@@ -130,6 +130,38 @@ var _ = Describe("The state of keys", Serial, func() {
 		allowed(ctx, token, "get")
 	})
 
+	It("is explained to a caller with the verb in the namespace of each policy", func(ctx SpecContext) {
+		other := newNamespace(ctx)
+		foreign := testenv.MakePolicy(other+"/login").Limit("hourly", v1alpha1.AlgorithmFixedWindow, 2, "1h").Obj()
+		Expect(api.Create(ctx, foreign)).To(Succeed())
+		Eventually(condition(foreign, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
+		token := tokenOf(ctx, namespace, "operator", "weir")
+		explain := func(token, check string) (int, string) { return operate(token, http.MethodPost, "/v1/explain", check) }
+		byName := func(id string) string { return `{"policies":["` + id + `"],"key":"alice"}` }
+		const byAttributes = `{"attributes":{"host":"explained.example"}}`
+
+		status, body := explain(token, byAttributes)
+		Expect(status).To(Equal(http.StatusOK), body)
+		Expect(body).NotTo(Or(ContainSubstring(namespace), ContainSubstring(other)))
+		Expect(body).NotTo(ContainSubstring(`"hiddenNearMisses":0`))
+		status, body = explain(token, byName(id))
+		Expect(status).To(Equal(http.StatusForbidden), body)
+
+		grant(ctx, namespace, serviceAccount(namespace, "operator"), "get")
+		Eventually(ctx, func() int { status, _ := explain(token, byName(id)); return status }).Should(Equal(http.StatusOK))
+		status, body = explain(token, byName(id))
+		Expect(status).To(Equal(http.StatusOK), body)
+		Expect(body).To(And(ContainSubstring(`"policy":"`+id+`"`), ContainSubstring(`"remaining":2`)))
+		status, body = explain(token, byAttributes)
+		Expect(status).To(Equal(http.StatusOK), body)
+		Expect(body).To(ContainSubstring(`{"policy":"` + id + `","reason":"ByNameOnly"}`))
+		Expect(body).NotTo(ContainSubstring(other))
+		status, body = explain(token, byName(other+"/login"))
+		Expect(status).To(Equal(http.StatusForbidden), body)
+		status, body = explain(token, byName(other+"/nonesuch"))
+		Expect(status).To(Equal(http.StatusForbidden), body)
+	})
+
 	It("is unavailable while the API server is down, and decisions continue", func(ctx SpecContext) {
 		token := tokenOf(ctx, namespace, "operator", "weir")
 		grant(ctx, namespace, serviceAccount(namespace, "operator"), verbs...)

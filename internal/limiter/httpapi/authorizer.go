@@ -30,8 +30,9 @@ const (
 
 // Authorizer authorizes calls that read or change the state of keys.
 type Authorizer interface {
-	// Authorize returns the caller with the token if it has the verb on the policy. It returns
-	// ErrUnauthenticated for an invalid token, ErrForbidden for a user without the verb,
+	// Authorize returns the caller with the token if it has the verb on the policy. An empty
+	// policy stands for all policies of the namespace, an empty namespace for all namespaces. It
+	// returns ErrUnauthenticated for an invalid token, ErrForbidden for a user without the verb,
 	// ErrBusy while too many tokens are verified, and any other error if it cannot find out
 	// now.
 	Authorize(ctx context.Context, token string, verb Verb, namespace, policy string) (Caller, error)

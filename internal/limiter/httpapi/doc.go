@@ -20,6 +20,8 @@
 //	forwarded.go    from forwarding headers to attributes
 //	policies.go     GET /v1/policies
 //	state.go        inspect, reset, block and unblock one key
+//	explain.go      POST /v1/explain, and which policies the caller may read
+//	explanation.go  an explanation as JSON
 //	target.go       from a request to the key it names
 //	operator.go     the operator port: which paths and hosts it serves
 //	authorizer.go   authorization of the state calls

@@ -27,6 +27,7 @@ const (
 	pathReset     = "/v1/reset"
 	pathBlock     = "/v1/block"
 	pathUnblock   = "/v1/unblock"
+	pathExplain   = "/v1/explain"
 	pathHealth    = "/healthz"
 	pathReady     = "/readyz"
 	pathOpenAPI   = "/openapi.yaml"
@@ -105,6 +106,7 @@ func New(o Options) *Handler {
 		h.routes[pathReset] = route{methods: write, serve: h.reset}
 		h.routes[pathBlock] = route{methods: write, serve: h.block}
 		h.routes[pathUnblock] = route{methods: write, serve: h.unblock}
+		h.routes[pathExplain] = route{methods: write, serve: h.explain}
 	}
 	return h
 }
@@ -139,7 +141,7 @@ func SpanName(r *http.Request) string {
 	switch path := RoutePath(r); {
 	case path == pathAuthorize:
 		return path // any method
-	case slices.Contains([]string{pathCheck, pathPolicies, pathState, pathReset, pathBlock, pathUnblock, pathOpenAPI}, path):
+	case slices.Contains([]string{pathCheck, pathPolicies, pathState, pathReset, pathBlock, pathUnblock, pathExplain, pathOpenAPI}, path):
 		return r.Method + " " + path
 	default:
 		return "HTTP"

@@ -73,6 +73,15 @@ func TestAnswersConformToOpenAPI(t *testing.T) {
 		documentedCall{"root", "POST", pathUnblock, target, 200},
 		documentedCall{"root", "POST", pathReset, target, 200},
 		documentedCall{"root", "GET", "/v1/state?policy=shop/shared&remoteAddress=::1&principal=p", "", 200},
+		documentedCall{"root", "POST", pathExplain, shared, 200},
+		documentedCall{"root", "POST", pathExplain, `{"attributes":{}}`, 200},
+		documentedCall{"unblocker", "POST", pathExplain, `{"attributes":{}}`, 200},
+		documentedCall{"", "POST", pathExplain, shared, 401},
+		documentedCall{"unblocker", "POST", pathExplain, shared, 403},
+		documentedCall{"root", "POST", pathExplain, "{}", 400},
+		documentedCall{"root", "POST", pathExplain, strings.Replace(shared, "login", "nonesuch", 1), 404},
+		documentedCall{"root", "POST", pathExplain, big, 413},
+		documentedCall{"unreachable", "POST", pathExplain, shared, 503},
 	)
 	for path, body := range map[string]string{pathReset: target, pathUnblock: target, pathBlock: block} {
 		run(o,
@@ -119,6 +128,8 @@ func (c *contract) runOnFakes(run func(h http.Handler, calls ...documentedCall))
 	}}
 	run(New(Options{Engine: answering(limited), Door: limiter.DoorOptions{LegacyHeaders: true}}),
 		documentedCall{"", "POST", pathCheck, `{"policies":["a/b"]}`, 200})
+	run(New(Options{Engine: &fakeEngine{}, Authorizer: everything, State: &explainingState{explanation: sampleExplanation()}}),
+		documentedCall{"root", "POST", pathExplain, `{"attributes":{}}`, 200})
 	run(New(Options{Engine: failing(limiter.ErrNotReady), Healthy: func() error { return context.Canceled }}),
 		documentedCall{"", "POST", pathCheck, `{"policies":["a/b"]}`, 503},
 		documentedCall{"", "GET", pathPolicies, "", 503},

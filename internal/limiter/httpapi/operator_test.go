@@ -79,7 +79,7 @@ func TestOperatorPortServesNoChecks(t *testing.T) {
 	for _, path := range []string{pathCheck, pathAuthorize, pathAuthorize + "/x", pathOpenAPI, "/"} {
 		g.Expect(askOperator(h, "", "localhost", path).Code).To(Equal(http.StatusNotFound), path)
 	}
-	for _, path := range []string{pathReset, pathBlock, pathUnblock} {
+	for _, path := range []string{pathReset, pathBlock, pathUnblock, pathExplain} {
 		g.Expect(askOperator(h, "", "localhost", path).Code).To(Equal(http.StatusMethodNotAllowed), path)
 	}
 }

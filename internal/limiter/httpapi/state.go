@@ -14,12 +14,15 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// State reads and changes the state of single keys. The engine implements it.
+// State reads and changes the state of single keys, and explains checks. The engine implements it.
 type State interface {
 	Inspect(ctx context.Context, policy string, key []string, attributes plan.Attributes) (*limiter.KeyState, error)
 	Reset(ctx context.Context, policy string, key []string) (bool, error)
 	Block(ctx context.Context, policy string, key []string, length time.Duration) error
 	Unblock(ctx context.Context, policy string, key []string) (bool, error)
+	// Explain returns how the check is decided as a peek. It returns the errors of Decide, and
+	// limiter.ErrExplaining while it is busy.
+	Explain(ctx context.Context, check *limiter.Check) (*limiter.Explanation, error)
 	// KeyHash returns the hash that stands for the key in logs.
 	KeyHash(key ...string) string
 }

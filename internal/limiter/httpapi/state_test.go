@@ -387,4 +387,9 @@ func TestStateNeedsPlans(t *testing.T) {
 	g.Expect(decodeProblem(g, w).Code).To(Equal(codeNotReady))
 }
 
+func (s *fakeState) Explain(ctx context.Context, _ *limiter.Check) (*limiter.Explanation, error) {
+	_, err := s.do(ctx)
+	return &limiter.Explanation{}, err
+}
+
 func (*fakeState) KeyHash(...string) string { return "hash" }

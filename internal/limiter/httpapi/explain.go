@@ -1,0 +1,128 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/answer"
+)
+
+// maxNamespaces bounds the Namespaces for which one explanation asks whether the caller may read
+// them. Policies of further ones are hidden.
+const maxNamespaces = 20
+
+// explain serves POST /v1/explain. Its body is that of a check.
+func (h *Handler) explain(w http.ResponseWriter, r *http.Request) {
+	token, ok := h.bearerToken(w, r)
+	if !ok {
+		return
+	}
+	body := takeBody()
+	defer releaseBody(body)
+	if _, err := body.ReadFrom(limitBody(w, r)); err != nil {
+		writeBodyError(w, err)
+		return
+	}
+	q := newRequest()
+	if err := q.decode(body.Bytes()); err != nil {
+		h.writeCheckError(w, r, q, h.answerOptions(), err)
+		q.release()
+		return
+	}
+	rights, err := h.newReadRights(r.Context(), token)
+	if err == nil {
+		err = rights.requireNamed(r.Context(), q.check.Policies)
+	}
+	if err != nil {
+		h.writeTokenError(w, r, err)
+		return
+	}
+	h.writeExplanation(w, r, q, rights)
+}
+
+// writeExplanation answers with the explanation of the check.
+func (h *Handler) writeExplanation(w http.ResponseWriter, r *http.Request, q *request, rights *readRights) {
+	x, err := h.State.Explain(r.Context(), &q.check)
+	if errors.Is(err, limiter.ErrExplaining) {
+		writeProblem(w, http.StatusServiceUnavailable, answer.Problem{
+			Code: codeUnavailable, Detail: "Another request is being explained.", RetryAfter: 1,
+		})
+		return
+	}
+	if err != nil {
+		h.writeCheckError(w, r, q, h.answerOptions(), err)
+		return
+	}
+	out, err := explanationOf(r.Context(), x, rights)
+	if err != nil {
+		h.writeTokenError(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, answer.TypeJSON, out)
+	if x.Decision.Degraded == "" {
+		q.release()
+	}
+}
+
+// readRights finds out in which Namespaces a caller may read the state of keys.
+type readRights struct {
+	authorizer Authorizer
+	token      string
+	everywhere bool
+	namespaces map[string]bool
+}
+
+// newReadRights returns the rights of the bearer of the token, or the error of the Authorizer.
+func (h *Handler) newReadRights(ctx context.Context, token string) (*readRights, error) {
+	r := &readRights{authorizer: h.Authorizer, token: token, namespaces: map[string]bool{}}
+	var err error
+	r.everywhere, err = r.ask(ctx, "")
+	return r, err
+}
+
+// ask reports whether the caller may read the Namespace; an empty one stands for all.
+func (r *readRights) ask(ctx context.Context, namespace string) (bool, error) {
+	_, err := r.authorizer.Authorize(ctx, r.token, VerbInspect, namespace, "")
+	if errors.Is(err, ErrForbidden) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// toPolicy reports whether the caller may read the policy. It asks for at most maxNamespaces.
+func (r *readRights) toPolicy(ctx context.Context, policy string) (bool, error) {
+	if r.everywhere {
+		return true, nil
+	}
+	namespace, _, _ := strings.Cut(policy, "/")
+	allowed, known := r.namespaces[namespace]
+	if known || len(r.namespaces) >= maxNamespaces {
+		return allowed, nil
+	}
+	allowed, err := r.ask(ctx, namespace)
+	if err == nil {
+		r.namespaces[namespace] = allowed
+	}
+	return allowed, err
+}
+
+// requireNamed returns ErrForbidden if the caller may not read one of the policies. It runs before
+// they are looked up, so that unauthorized callers cannot find out which policies exist.
+func (r *readRights) requireNamed(ctx context.Context, policies []string) error {
+	for _, policy := range policies {
+		allowed, err := r.toPolicy(ctx, policy)
+		if err != nil {
+			return err
+		}
+		if !allowed {
+			return ErrForbidden
+		}
+	}
+	return nil
+}
