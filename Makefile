@@ -55,8 +55,8 @@ help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build bin/weir.
-	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/weir ./cmd/weir
+build: ## Build bin/weir and bin/kubectl-weir.
+	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./cmd/weir ./cmd/kubectl-weir
 
 # The labels are those of the Dockerfile.
 .PHONY: image

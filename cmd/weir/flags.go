@@ -232,6 +232,7 @@ func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.O
 		MetricsAddress:  f.metricsAddress,
 		TLS:             certificates,
 		Expiry:          expiry,
+		Version:         version,
 		Door: limiter.DoorOptions{
 			TrustedProxies:  networks,
 			PrincipalHeader: f.principal,

@@ -267,6 +267,44 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(i.status(ctx, i.ask("state", "a"))).To(Equal(http.StatusOK))
 	}, SpecTimeout(3*time.Minute))
 
+	It("returns and changes the state of keys by kubectl weir", func(ctx SpecContext) {
+		i.policy(ctx, "plugin", hourly(100))
+		i.ready(ctx, "plugin")
+		i.upgrade(ctx, "access[0].name=auditors", "access[0].role=inspect", "access[0].namespaces={"+i.shop+"}",
+			"access[0].subjects[0].kind=User", "access[0].subjects[0].name=ann",
+			"access[1].name=on-call", "access[1].role=operator", "access[1].namespaces={"+i.shop+"}",
+			"access[1].subjects[0].kind=User", "access[1].subjects[0].name=jane")
+		plugin := filepath.Join(GinkgoT().TempDir(), "kubectl-weir")
+		do(ctx, nil, "go", "build", "-o", plugin, "./cmd/kubectl-weir")
+		as := func(user string, args ...string) (string, error) {
+			return tryTool(ctx, "", plugin, append(args, "--as="+user, "--namespace="+i.shop, "--weir-namespace="+i.namespace)...)
+		}
+		succeed := func(user string, args ...string) string {
+			GinkgoHelper()
+			out, err := as(user, args...)
+			Expect(err).NotTo(HaveOccurred())
+			return out
+		}
+		Expect(i.status(ctx, i.ask("plugin", "a"))).To(Equal(http.StatusOK))
+		Expect(succeed("ann", "state", "plugin", "a")).To(And(ContainSubstring("Blocked:   no"), MatchRegexp(`hourly +1 +100 +99 `)))
+		_, err := as("ann", "block", "plugin", "a", "--for", "10m")
+		Expect(err).To(MatchError(And(ContainSubstring("exit status 1"), ContainSubstring("of the account auditors; choose another one with --account"))))
+		_, err = as("bob", "state", "plugin", "a")
+		Expect(err).To(MatchError(ContainSubstring("ask for the chart value access")))
+
+		Expect(succeed("jane", "block", "plugin", "a", "--for", "10m")).To(ContainSubstring("Blocked the key"))
+		Eventually(i.podStatuses).WithArguments(ctx, i.ask("plugin", "a")).Should(HaveEach(http.StatusTooManyRequests))
+		Expect(succeed("jane", "state", "plugin", "a", "-o", "json")).To(ContainSubstring(`"blocked": true`))
+		Expect(succeed("jane", "unblock", "plugin", "a")).To(ContainSubstring("Lifted the block"))
+		Eventually(i.podStatuses).WithArguments(ctx, i.ask("plugin", "a")).Should(HaveEach(http.StatusOK))
+		Expect(succeed("ann", "version")).To(MatchRegexp(`(?m)^weir \S+$`))
+		var log strings.Builder
+		for pod := range strings.FieldsSeq(kubectl(ctx, "get", "pods", "--namespace", i.namespace, "--selector=ratelimit.weir.dev/decisions=true", "--output=name")) {
+			log.WriteString(kubectl(ctx, "logs", pod, "--namespace", i.namespace))
+		}
+		Expect(log.String()).To(MatchRegexp(`"msg":"Unblocked a key",.*"user":"system:serviceaccount:[^"]+:on-call","credentialID":"JTI=[^"]+","claimedUser":"jane"`))
+	}, SpecTimeout(3*time.Minute))
+
 	It("serves metrics only to the allowed clients", func(ctx SpecContext) {
 		Expect(i.metrics(ctx)).To(And(ContainSubstring(`policy="state"`), ContainSubstring("weir_build_info"),
 			ContainSubstring("controller_runtime_reconcile_total")))

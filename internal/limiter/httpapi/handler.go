@@ -54,6 +54,8 @@ type Options struct {
 	// Ready returns why /readyz should fail although plans are loaded, or nil. A nil function
 	// never fails it.
 	Ready func() error
+	// Version is that of the program; may be empty.
+	Version string
 	// Replicas lists the live replicas; may be nil.
 	Replicas func() []Replica
 	// Unready returns the policies that are not Ready, nil if there is no leader that knows; may

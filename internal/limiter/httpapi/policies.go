@@ -22,6 +22,7 @@ type Replica struct {
 
 // policyList is the answer of GET /v1/policies.
 type policyList struct {
+	Version  string          `json:"version,omitempty"`
 	Revision int64           `json:"revision"`
 	Policies []policySummary `json:"policies"`
 	Replicas []Replica       `json:"replicas"`
@@ -50,6 +51,7 @@ func (h *Handler) policies(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	list := policyList{
+		Version:  h.Version,
 		Revision: snapshot.Revision(),
 		Policies: make([]policySummary, 0, len(snapshot.Plans())),
 		Replicas: []Replica{},

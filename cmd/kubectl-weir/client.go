@@ -1,0 +1,154 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode"
+)
+
+// maxAnswer bounds how much of an answer is read.
+const maxAnswer = 64 << 20
+
+// target is the key of a call, as in the body of a change.
+type target struct {
+	Policy   string   `json:"policy"`
+	Key      []string `json:"key,omitempty"`
+	Duration string   `json:"duration,omitempty"` // of a block
+}
+
+// client calls Weir.
+type client struct {
+	http  *http.Client
+	url   string // without a slash at the end
+	hint  string // names what a failed connection was to
+	token string // "" for calls without one
+	user  string // the name that the log of Weir contains as claimedUser, unverified
+	// account is the ServiceAccount that the token is of, "" if unknown.
+	account string
+}
+
+// state returns the state of the key. remoteAddress and principal select an override; "" is none.
+func (c *client) state(ctx context.Context, t target, remoteAddress, principal string) (answer, error) {
+	query := url.Values{"policy": {t.Policy}}
+	if len(t.Key) > 0 {
+		query["key"] = t.Key
+	}
+	if remoteAddress != "" {
+		query.Set("remoteAddress", remoteAddress)
+	}
+	if principal != "" {
+		query.Set("principal", principal)
+	}
+	body, err := c.call(ctx, http.MethodGet, "/v1/state?"+query.Encode(), nil)
+	if err != nil {
+		return answer{}, err
+	}
+	state := &keyState{}
+	if err := json.Unmarshal(body, state); err != nil {
+		return answer{}, fmt.Errorf("%s: not an answer of Weir: %w", c.hint, err)
+	}
+	return answer{body: body, text: state.write}, nil
+}
+
+// change changes the key. Its text is changed, or unchanged if there was nothing to change.
+func (c *client) change(ctx context.Context, path string, t target, changed, unchanged string) (answer, error) {
+	request, err := json.Marshal(t)
+	if err != nil {
+		return answer{}, err
+	}
+	body, err := c.call(ctx, http.MethodPost, path, request)
+	if err != nil {
+		return answer{}, err
+	}
+	var result struct{ Found bool }
+	if err := json.Unmarshal(body, &result); err != nil {
+		return answer{}, fmt.Errorf("%s: not an answer of Weir: %w", c.hint, err)
+	}
+	text := changed
+	if !result.Found {
+		text = unchanged
+	}
+	return answer{body: body, text: func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, text)
+		return err
+	}}, nil
+}
+
+// version returns the version of Weir.
+func (c *client) version(ctx context.Context) (string, error) {
+	body, err := c.call(ctx, http.MethodGet, "/v1/policies", nil)
+	if err != nil {
+		return "", err
+	}
+	var list struct{ Version string }
+	if err := json.Unmarshal(body, &list); err != nil {
+		return "", fmt.Errorf("%s: not an answer of Weir: %w", c.hint, err)
+	}
+	if list.Version == "" {
+		return "", errors.New("this Weir is too old to report its version")
+	}
+	return list.Version, nil
+}
+
+// call returns the body of a successful answer.
+func (c *client) call(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	if claimed := printable(c.user); claimed != "" {
+		request.Header.Set("Weir-Claimed-User", claimed)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("%s does not answer: %w", c.hint, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.hint, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, c.problem(response.StatusCode, text)
+	}
+	return text, nil
+}
+
+// problem returns the message of the server, with what to do about it.
+func (c *client) problem(status int, body []byte) error {
+	var p struct{ Detail, Code string }
+	if json.Unmarshal(body, &p) != nil || p.Detail == "" {
+		return fmt.Errorf("%s: status %d: %s", c.hint, status, bytes.TrimSpace(body))
+	}
+	switch {
+	case status == http.StatusForbidden && c.account != "":
+		return fmt.Errorf("%s The token is of the account %s; choose another one with --account, or ask for its role in the chart value access", p.Detail, c.account)
+	case status == http.StatusNotFound && p.Code == "NotFound":
+		return fmt.Errorf("%s: serves no calls on keys; weir standalone needs --admin-token-file, weir manager an API server", c.hint)
+	default:
+		return errors.New(p.Detail)
+	}
+}
+
+// printable returns the text without control characters, which a header must not contain.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, text)
+}

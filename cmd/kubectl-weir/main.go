@@ -1,0 +1,91 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command kubectl-weir is the kubectl plugin of Weir: operators inspect and change the state of
+// keys with it.
+//
+// Read the files in this order:
+//
+//	main.go     the commands and the exit codes
+//	state.go    state, block, unblock and reset
+//	version.go  version
+//	output.go   tables, JSON and YAML
+//	connect.go  the flags of the connection, and the connection they select
+//	cluster.go  the pod, the port-forward and the token in a cluster
+//	client.go   the calls of Weir's HTTP API
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// The exit codes.
+const (
+	exitSuccess = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
+	stop()
+	os.Exit(code)
+}
+
+// run runs the command line and returns the exit code.
+func run(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
+	root := newRootCommand(streams) //nolint:contextcheck // the commands take theirs from cobra
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitSuccess
+	}
+	_, _ = fmt.Fprintln(streams.ErrOut, "error:", err)
+	if _, failed := errors.AsType[*failure](err); failed {
+		return exitFailure
+	}
+	_, _ = fmt.Fprintln(streams.ErrOut, "See kubectl weir --help.")
+	return exitUsage
+}
+
+// failure is an error of a command whose arguments are valid. All other errors are of usage.
+type failure struct{ cause error }
+
+// Error implements error.
+func (f *failure) Error() string { return f.cause.Error() }
+
+// Unwrap returns the cause.
+func (f *failure) Unwrap() error { return f.cause }
+
+func newRootCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	c := newConnection()
+	root := &cobra.Command{
+		Use:   "kubectl-weir",
+		Short: "Inspect and change who is rate-limited",
+		Long: `Inspect and change who is rate-limited.
+
+The plugin finds a ready pod of Weir, forwards a local port to it, and calls it with a
+token that is valid for 10 minutes. The chart value access permits this.
+
+Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
+		Example:       "  kubectl weir state login user-42 -n shop",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl weir"},
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	c.addFlags(root.PersistentFlags())
+	root.AddCommand(newStateCommand(c), newBlockCommand(c), newUnblockCommand(c), newResetCommand(c), newVersionCommand(c))
+	return root
+}

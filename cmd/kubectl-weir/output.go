@@ -1,0 +1,141 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	limits "github.com/weir-dev/weir/internal/limiter/answer"
+)
+
+// output is the format that -o selects: "" for people, json or yaml for programs.
+type output string
+
+func (o *output) addFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVarP((*string)(o), "output", "o", "", "format for programs: json or yaml (default: text for people)")
+}
+
+func (o *output) validate() error {
+	switch *o {
+	case "", "json", "yaml":
+		return nil
+	}
+	return fmt.Errorf("-o %q: must be json or yaml", *o)
+}
+
+// answer is an answer of Weir.
+type answer struct {
+	// body is the answer as JSON.
+	body []byte
+	// text writes it for people.
+	text func(w io.Writer) error
+}
+
+// write writes the answer in the format.
+func (o *output) write(w io.Writer, a answer) error {
+	switch *o {
+	case "json":
+		var out bytes.Buffer
+		if err := json.Indent(&out, bytes.TrimSpace(a.body), "", "  "); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintln(w, out.String())
+		return err
+	case "yaml":
+		out, err := yaml.JSONToYAML(a.body)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(out)
+		return err
+	}
+	return a.text(w)
+}
+
+// keyState is the answer of GET /v1/state.
+type keyState struct {
+	Policy      string              `json:"policy"`
+	Override    string              `json:"override"`
+	Action      string              `json:"action"`
+	Blocked     bool                `json:"blocked"`
+	BlockedBy   string              `json:"blockedBy"`
+	BlockLeftMs int64               `json:"blockLeftMs"`
+	Limits      []limits.LimitState `json:"limits"`
+}
+
+// write writes the state as tables.
+func (s *keyState) write(w io.Writer) error {
+	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	row := func(cells ...string) { _, _ = fmt.Fprintln(table, strings.Join(cells, "\t")) } // Flush returns the error
+	row("Policy:", s.Policy)
+	if s.Override != "" {
+		row("Override:", s.Override+" ("+s.Action+")")
+	}
+	row("Blocked:", s.block())
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	row("")
+	row("LIMIT", "USED", "THRESHOLD", "REMAINING", "RETRY AFTER", "RESET AFTER")
+	for i := range s.Limits {
+		l := &s.Limits[i]
+		row(l.Limit, number(l.Used), number(l.Threshold), number(l.Remaining), retryAfter(l), millis(l.ResetAfterMs))
+	}
+	return table.Flush()
+}
+
+// block describes the block.
+func (s *keyState) block() string {
+	switch {
+	case !s.Blocked:
+		return "no"
+	case s.BlockedBy == "":
+		return "for " + millis(s.BlockLeftMs) + ", by an operator"
+	default:
+		return "for " + millis(s.BlockLeftMs) + ", by limit " + s.BlockedBy
+	}
+}
+
+// retryAfter returns when a check of cost 1 would be admitted.
+func retryAfter(l *limits.LimitState) string {
+	switch {
+	case l.Allowed:
+		return "-"
+	case l.RetryAfterMs == 0:
+		return "never"
+	default:
+		return millis(int64(l.RetryAfterMs))
+	}
+}
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
+// millis formats a time of milliseconds.
+func millis(n int64) string { return short(time.Duration(n) * time.Millisecond) }
+
+// short formats a time as policies do: "10m", not "10m0s". Times over a minute have no fractions of a
+// second.
+func short(d time.Duration) string {
+	if d > time.Minute {
+		d = d.Round(time.Second)
+	}
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

@@ -1,0 +1,75 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// Set by the linker; see the Makefile.
+var (
+	version = "devel"
+	commit  = "unknown"
+	date    = "unknown"
+)
+
+func newVersionCommand(c *connection) *cobra.Command {
+	var clientOnly bool
+	var o output
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the versions of the plugin and of Weir",
+		Example: "  kubectl weir version\n  kubectl weir version --client",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			v := &versions{Client: version, Commit: commit, Date: date}
+			if clientOnly {
+				return v.write(cmd.OutOrStdout(), o)
+			}
+			if err := c.validate(); err != nil {
+				return err
+			}
+			return c.withoutToken(cmd.Context(), func(ctx context.Context, api *client) (err error) {
+				if v.Server, err = api.version(ctx); err != nil {
+					return err
+				}
+				return v.write(cmd.OutOrStdout(), o)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&clientOnly, "client", false, "print only the version of the plugin")
+	o.addFlag(cmd)
+	return cmd
+}
+
+// versions are those of the plugin and, unless unknown, of Weir.
+type versions struct {
+	Client string `json:"client"`
+	Commit string `json:"commit"`
+	Date   string `json:"date"`
+	Server string `json:"server,omitempty"`
+}
+
+// write writes the versions in the format.
+func (v *versions) write(w io.Writer, o output) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return o.write(w, answer{body: body, text: func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "kubectl-weir %s (commit %s, built %s)\n", v.Client, v.Commit, v.Date)
+		if err == nil && v.Server != "" {
+			_, err = fmt.Fprintf(w, "weir %s\n", v.Server)
+		}
+		return err
+	}})
+}
