@@ -21,6 +21,7 @@ import (
 	"github.com/weir-dev/weir/internal/manager"
 	"github.com/weir-dev/weir/internal/standalone"
 	"github.com/weir-dev/weir/internal/webhook/intake"
+	webhook "github.com/weir-dev/weir/internal/webhook/v1alpha1"
 )
 
 // docs/metrics.md lists exactly the registered metrics with their labels.
@@ -38,6 +39,7 @@ func TestMetricsDocument(t *testing.T) {
 	manager.NewPolicyMetrics(registry)
 	tlsfiles.NewExpiry(registry)
 	intake.New(intake.Options{Judged: 1, Registerer: registry})
+	webhook.NewReviews(registry)
 	plans.NewWatcher(nil, "weir:", plans.WatcherOptions{Installation: plans.NewInstallation("weir", ""), Replica: "r", Registerer: registry})
 
 	g.Expect(documentedMetrics(t)).To(Equal(registeredMetrics(registry)))

@@ -29,6 +29,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/registry"
 	"github.com/weir-dev/weir/internal/webhook/intake"
+	"github.com/weir-dev/weir/internal/webhook/v1alpha1"
 )
 
 // registryTimeout bounds one command to the registry, which may carry all plans.
@@ -100,7 +101,7 @@ func Run(ctx context.Context, o Options) error {
 	name := newNamer(&o, installation)
 	group.Go(func() error { return name.run(ctx) })
 	if o.Controllers {
-		o.Webhook.Expiry = o.Expiry
+		o.Webhook.Expiry, o.Webhook.Reviews = o.Expiry, v1alpha1.NewReviews(o.Registry)
 		c := &controllers{
 			name:     name,
 			policies: NewPolicyMetrics(o.Registry),

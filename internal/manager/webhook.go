@@ -39,8 +39,9 @@ type WebhookOptions struct {
 	CertFile, KeyFile string
 	// Certificate configures the issued certificate; Clients and Logger are set here.
 	Certificate certificate.Options
-	// Expiry exports when the certificate expires; Run sets it.
-	Expiry *tlsfiles.Expiry
+	// Expiry exports when the certificate expires, Reviews counts the answers; Run sets both.
+	Expiry  *tlsfiles.Expiry
+	Reviews *v1alpha1.Reviews
 }
 
 // certificates provides the webhook's certificate.
@@ -74,7 +75,8 @@ func addWebhook(
 	}
 	handler, err := v1alpha1.NewHandler(mgr.GetScheme(), &v1alpha1.Validator{
 		Matches: matches, Namespaces: mgr.GetAPIReader(), Tenancy: tenancy,
-		Sizes: &v1alpha1.PlanSizes{Policies: mgr.GetCache(), Budget: budget},
+		Reviews: o.Reviews,
+		Sizes:   &v1alpha1.PlanSizes{Policies: mgr.GetCache(), Budget: budget},
 	})
 	if err != nil {
 		return err

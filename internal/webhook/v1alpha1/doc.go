@@ -16,6 +16,7 @@
 //	catch_all_matches.go        matches that hold for every request
 //	match_index.go              MatchIndex: policies by their matches
 //	overlaps.go                 policies with the same match
+//	reviews.go                  counts of what is answered
 //	over_budget.go              plans that are likely to have no room
 //	dropped_counters.go         counters that an edit resets
 package v1alpha1

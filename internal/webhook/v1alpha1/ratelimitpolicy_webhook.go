@@ -37,6 +37,8 @@ type Validator struct {
 	Matches *MatchIndex
 	// Sizes estimates the use of budgets; nil does not warn of them.
 	Sizes *PlanSizes
+	// Reviews counts the answers; nil counts none.
+	Reviews *Reviews
 	// Namespaces reads from the API server: a cache that lags behind an annotation
 	// would reject what was just granted.
 	Namespaces client.Reader
@@ -74,6 +76,7 @@ func (*Validator) ValidateDelete(context.Context, *v1alpha1.RateLimitPolicy) (ad
 }
 
 func (v *Validator) validate(ctx context.Context, was, policy *v1alpha1.RateLimitPolicy) (warnings admission.Warnings, err error) {
+	defer func() { v.Reviews.count(warnings, err) }()
 	granted, err := grant.Of(ctx, v.Namespaces, v.Tenancy, policy.Namespace)
 	if err != nil {
 		// Skip only the grant check, which the controller repeats.

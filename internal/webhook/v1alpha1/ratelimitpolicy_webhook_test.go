@@ -99,6 +99,18 @@ var _ = Describe("The webhook", func() {
 		Expect(warned(large, update)()).To(ConsistOf(ContainSubstring("bytes of plans, and this one needs ")))
 	})
 
+	It("counts its answers", func(ctx SpecContext) {
+		before := []float64{reviewed("accepted"), reviewed("warned"), reviewed("rejected")}
+		Expect(api.Create(ctx, good(namespace, "p").Obj())).To(Succeed())
+		Expect(api.Create(ctx, good(namespace, "q").Limit("daily", v1alpha1.AlgorithmSlidingLog, 90000, "24h").Obj())).To(Succeed())
+		Expect(api.Create(ctx, invalid(namespace))).NotTo(Succeed())
+		after := []float64{reviewed("accepted"), reviewed("warned"), reviewed("rejected")}
+		for i := range after {
+			Expect(after[i]-before[i]).To(Equal(1.0), "result %d", i)
+		}
+		received.take()
+	})
+
 	It("accepts the sample policies without warnings", func(ctx SpecContext) {
 		samples, err := filepath.Glob("../../../config/samples/*.yaml")
 		Expect(err).NotTo(HaveOccurred())

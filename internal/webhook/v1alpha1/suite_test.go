@@ -17,6 +17,7 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,6 +78,25 @@ func (w *warnings) take() []string {
 
 var _ rest.WarningHandler = (*warnings)(nil)
 
+var (
+	metrics = prometheus.NewRegistry()
+	reviews = v1alpha1.NewReviews(metrics)
+)
+
+// reviewed returns how many answers had the result.
+func reviewed(result string) float64 {
+	families, err := metrics.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if m.GetLabel()[0].GetValue() == result {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
+}
+
 // budget is that of each Namespace.
 var budget = plan.Budget{Policies: 20, Bytes: 12_000}
 
@@ -92,7 +112,7 @@ func serve(ctx context.Context, namespace string, tenancy compile.Tenancy) (stop
 	DeferCleanup(cancel)
 	handler, err := v1alpha1.NewHandler(server.Env.Scheme, &v1alpha1.Validator{
 		Matches: matches, Namespaces: api, Tenancy: tenancy,
-		Sizes: &v1alpha1.PlanSizes{Policies: policies, Budget: budget},
+		Sizes: &v1alpha1.PlanSizes{Policies: policies, Budget: budget}, Reviews: reviews,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	mux := http.NewServeMux()
