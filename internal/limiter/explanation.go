@@ -76,7 +76,8 @@ const (
 	NearDisabled NearReason = "Disabled"
 	// NearMismatch means that a match holds except for one field.
 	NearMismatch NearReason = "Mismatch"
-	// NearNotLoaded means that this replica cannot read the plan of the policy.
+	// NearNotLoaded means that this replica cannot read the plan of the policy, or that the
+	// policy is not published.
 	NearNotLoaded NearReason = "NotLoaded"
 	// NearByName means that the policy has no matches: it applies to checks that name it.
 	NearByName NearReason = "ByNameOnly"
@@ -94,6 +95,27 @@ type NearMiss struct {
 	Field plan.Field
 	Wants []string
 	Got   []string
-	// Detail is why the plan cannot be read, with NearNotLoaded.
+	// Detail is why the plan is not loaded, with NearNotLoaded.
 	Detail string
+}
+
+// fieldRanks orders the fields that do not hold by how likely the policy was meant. Many policies
+// differ only in the host or the domain that they are for.
+var fieldRanks = map[plan.Field]int{
+	plan.FieldWhen: 1, plan.FieldMethods: 2, plan.FieldPaths: 3, plan.FieldDescriptors: 4,
+	plan.FieldHosts: 6, plan.FieldDomain: 7,
+}
+
+// Rank returns the place in a list of near misses: 0 for the policies most likely to be meant.
+func (m *NearMiss) Rank() int {
+	switch m.Reason {
+	case NearDisabled:
+		return 0
+	case NearNotLoaded:
+		return 5
+	case NearByName:
+		return 8
+	default:
+		return fieldRanks[m.Field]
+	}
 }

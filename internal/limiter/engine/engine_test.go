@@ -42,7 +42,7 @@ type modelStore struct {
 }
 
 func (s *modelStore) Evaluate(_ context.Context, call *script.Call) (*script.Reply, error) {
-	s.last = &script.Call{Entries: slices.Clone(call.Entries), Denied: call.Denied, Draw: call.Draw}
+	s.last = &script.Call{Entries: slices.Clone(call.Entries), Denied: call.Denied, Draw: call.Draw, Uncached: call.Uncached}
 	if s.during != nil {
 		s.during()
 	}

@@ -33,7 +33,7 @@ func (e *Engine) Explain(ctx context.Context, check *limiter.Check) (*limiter.Ex
 	defer func() { <-e.explaining }()
 	check.Peek = true
 	ev := newEvaluation()
-	ev.report = &report{}
+	ev.report, ev.call.Uncached = &report{}, true
 	decision, err := e.decide(ctx, v, check, ev, time.Now()) //nolint:forbidigo // as in Decide
 	if err != nil {
 		return nil, err

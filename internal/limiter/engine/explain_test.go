@@ -303,6 +303,7 @@ func TestExplanationsSpendAndCountNothing(t *testing.T) {
 		f.store.err = err
 		g.Expect(f.explain(t, described()).Decision.Allowed).To(BeTrue())
 		g.Expect(f.store.last.Entries[0].Peek).To(BeTrue())
+		g.Expect(f.store.last.Uncached).To(BeTrue())
 	}
 	g.Expect(testutil.GatherAndCount(f.registry, "weir_decisions_total", "weir_expression_errors_total", "weir_degraded_decisions_total")).To(BeZero())
 }

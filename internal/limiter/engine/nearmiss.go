@@ -41,7 +41,7 @@ func (v *view) nearMisses(a *plan.Attributes, r *report) []limiter.NearMiss {
 		}
 		n.misses = append(n.misses, limiter.NearMiss{Policy: s.ID, Reason: limiter.NearNotLoaded, Detail: detail})
 	}
-	slices.SortStableFunc(n.misses, func(a, b limiter.NearMiss) int { return cmp.Compare(rankOf(&a), rankOf(&b)) })
+	slices.SortStableFunc(n.misses, func(a, b limiter.NearMiss) int { return cmp.Compare(a.Rank(), b.Rank()) })
 	return n.misses
 }
 
@@ -83,7 +83,7 @@ func (n *nearSearch) add(p *plan.Plan, miss limiter.NearMiss) {
 		n.misses, n.last = append(n.misses, miss), p
 		return
 	}
-	if last := &n.misses[len(n.misses)-1]; rankOf(&miss) < rankOf(last) {
+	if last := &n.misses[len(n.misses)-1]; miss.Rank() < last.Rank() {
 		*last = miss
 	}
 }
@@ -136,25 +136,4 @@ func textOf(entries []plan.Entry) string {
 		}
 	}
 	return strings.Join(texts, ", ")
-}
-
-// fieldRanks orders the fields that do not hold by how likely the policy was meant. Many policies
-// differ only in the host or the domain that they are for.
-var fieldRanks = map[plan.Field]int{
-	plan.FieldWhen: 1, plan.FieldMethods: 2, plan.FieldPaths: 3, plan.FieldDescriptors: 4,
-	plan.FieldHosts: 6, plan.FieldDomain: 7,
-}
-
-// rankOf returns the place of the miss in the list; those of the same rank are in the order of IDs.
-func rankOf(miss *limiter.NearMiss) int {
-	switch miss.Reason {
-	case limiter.NearDisabled:
-		return 0
-	case limiter.NearNotLoaded:
-		return 5
-	case limiter.NearByName:
-		return 8
-	default:
-		return fieldRanks[miss.Field]
-	}
 }

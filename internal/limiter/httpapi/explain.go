@@ -4,13 +4,16 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // maxNamespaces bounds the Namespaces for which one explanation asks whether the caller may read
@@ -59,6 +62,9 @@ func (h *Handler) writeExplanation(w http.ResponseWriter, r *http.Request, q *re
 		h.writeCheckError(w, r, q, h.answerOptions(), err)
 		return
 	}
+	if len(q.check.Policies) == 0 {
+		x.NearMisses = h.addUnpublished(x.NearMisses)
+	}
 	out, err := explanationOf(r.Context(), x, rights)
 	if err != nil {
 		h.writeTokenError(w, r, err)
@@ -68,6 +74,28 @@ func (h *Handler) writeExplanation(w http.ResponseWriter, r *http.Request, q *re
 	if x.Decision.Degraded == "" {
 		q.release()
 	}
+}
+
+// addUnpublished adds the policies that the leader reports as not Ready and that have no plan.
+func (h *Handler) addUnpublished(misses []limiter.NearMiss) []limiter.NearMiss {
+	snapshot := h.Engine.Snapshot()
+	if h.Unready == nil || snapshot == nil {
+		return misses
+	}
+	unready := h.Unready()
+	if unready == nil {
+		return misses
+	}
+	for _, p := range unready.Policies {
+		isSkipped := func(s plan.Skipped) bool { return s.ID == p.ID }
+		if snapshot.Lookup(p.ID) == nil && !slices.ContainsFunc(snapshot.Skipped(), isSkipped) {
+			misses = append(misses, limiter.NearMiss{
+				Policy: p.ID, Reason: limiter.NearNotLoaded, Detail: "the policy is not Ready: " + p.Reason,
+			})
+		}
+	}
+	slices.SortStableFunc(misses, func(a, b limiter.NearMiss) int { return cmp.Compare(a.Rank(), b.Rank()) })
+	return misses
 }
 
 // readRights finds out in which Namespaces a caller may read the state of keys.

@@ -171,6 +171,32 @@ func TestExplanationAsksForFewNamespaces(t *testing.T) {
 	g.Expect([]int{len(out.NearMisses), out.HiddenNearMisses, out.MoreNearMisses}).To(Equal([]int{3, 101, 0}))
 }
 
+// A policy that was never published is as far from applying as one that cannot be read.
+func TestExplanationListsUnpublishedPolicies(t *testing.T) {
+	g := NewWithT(t)
+	snapshot := plan.NewSnapshot(7, []*plan.Plan{hourly("login")}).WithSkipped([]plan.Skipped{{ID: "shop/later", Problem: "version 9"}})
+	h := New(Options{
+		Engine: &fakeEngine{snapshot: snapshot}, Authorizer: everything,
+		State: &explainingState{explanation: sampleExplanation()},
+		Unready: func() *plan.Unready {
+			return &plan.Unready{Count: 3, Policies: []plan.UnreadyPolicy{
+				{ID: "shop/invalid", Reason: "Invalid"}, {ID: "shop/later", Reason: "ReplicasBehind"}, {ID: "shop/login", Reason: "Invalid"},
+			}}
+		},
+	})
+	near := func(check string) (policies []string) {
+		var out explanation
+		g.Expect(json.Unmarshal(sendAs(h, "root", http.MethodPost, pathExplain, check).Body.Bytes(), &out)).To(Succeed())
+		for i := range out.NearMisses {
+			policies = append(policies, out.NearMisses[i].Policy+" "+out.NearMisses[i].Detail)
+		}
+		return policies
+	}
+	published := []string{"platform/off ", "shop/cart ", "shop/later version 9", "shop/burst "}
+	g.Expect(near(`{"attributes":{}}`)).To(Equal(slices.Insert(slices.Clone(published), 3, "shop/invalid the policy is not Ready: Invalid")))
+	g.Expect(near(`{"policies":["shop/login"]}`)).To(Equal(published))
+}
+
 func TestExplainPassesTheCheckOn(t *testing.T) {
 	g, state := NewWithT(t), &explainingState{}
 	h := New(Options{Engine: &fakeEngine{}, State: state, Authorizer: everything})

@@ -29,6 +29,8 @@ type Call struct {
 	Denied bool
 	// Draw is a uniform random number in 0..2^32-1, with which Suppressed sheds.
 	Draw uint32
+	// Uncached is true if no denial that a DenialCache remembers may answer, even if Redis does not.
+	Uncached bool
 
 	reply    Reply
 	limits   []LimitReply // of reply

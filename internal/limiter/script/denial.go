@@ -31,13 +31,13 @@ func (c *Call) mayBeCached() bool {
 			return false
 		}
 	}
-	return !c.Denied
+	return !c.Denied && !c.Uncached
 }
 
 // clone returns a copy of the call with memory of its own. Keys may be parts of a large request,
 // which the copy must not keep.
 func (c *Call) clone() *Call {
-	copied := &Call{Entries: slices.Clone(c.Entries), Denied: c.Denied, Draw: c.Draw}
+	copied := &Call{Entries: slices.Clone(c.Entries), Denied: c.Denied, Draw: c.Draw, Uncached: c.Uncached}
 	for i := range copied.Entries {
 		e := &copied.Entries[i]
 		e.Key = Key(strings.Clone(string(e.Key)))

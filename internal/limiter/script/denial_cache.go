@@ -88,8 +88,8 @@ func (c *DenialCache) Evaluate(ctx context.Context, call *Call) (*Reply, error) 
 // denied as an earlier one: a peek must then not report that the key is admitted.
 func (c *DenialCache) evaluateUncached(ctx context.Context, call *Call) (*Reply, error) {
 	reply, err := c.store.Evaluate(ctx, call)
-	if err == nil {
-		return reply, nil
+	if err == nil || call.Uncached {
+		return reply, err
 	}
 	asked := call.clone() // the call may still be in flight
 	now := c.now()

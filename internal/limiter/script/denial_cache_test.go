@@ -235,6 +235,11 @@ func TestCachedDenialsHoldWithoutRedis(t *testing.T) {
 	peek := spendOne(policy, "a")
 	peek.Entries[0].Peek = true
 	g.Expect(c.evaluate(peek).Entries[0].Verdict).To(Equal(Denied), "a peek reports it, too")
+	for _, uncached := range []*Call{spendOne(policy, "a"), peekOf(spendOne(policy, "a"))} {
+		uncached.Uncached = true
+		_, err := c.Evaluate(t.Context(), uncached)
+		g.Expect(err).To(HaveOccurred(), "unless the call must not be answered from memory")
+	}
 	for _, other := range []*Call{spendOne(policy, "b"), peekOf(spendOne(policy, "b"))} {
 		_, err := c.Evaluate(t.Context(), other)
 		g.Expect(err).To(HaveOccurred(), "other callers are not decided")
