@@ -55,8 +55,15 @@ help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build bin/weir and bin/kubectl-weir.
-	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./cmd/weir ./cmd/kubectl-weir
+build: kubectl-weir ## Build bin/weir and bin/kubectl-weir.
+	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/weir ./cmd/weir
+
+# PLUGIN is the path of the plugin that `make kubectl-weir` builds.
+PLUGIN ?= bin/kubectl-weir
+
+.PHONY: kubectl-weir
+kubectl-weir: ## Build the kubectl plugin.
+	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o $(PLUGIN) ./cmd/kubectl-weir
 
 # The labels are those of the Dockerfile.
 .PHONY: image

@@ -45,6 +45,19 @@ verify() {
   verify_chart "$dir/weir-$version.tgz" "$version"
 }
 
+# pack_plugins VERSION FOLDER builds kubectl weir for the machines of operators.
+pack_plugins() {
+  local tmp platform
+  tmp="$(mktemp -d)"
+  install -m 755 cmd/kubectl-weir/kubectl_complete-weir "$tmp"
+  for platform in linux-amd64 linux-arm64 darwin-amd64 darwin-arm64; do
+    GOOS="${platform%-*}" GOARCH="${platform#*-}" make --no-print-directory kubectl-weir VERSION="$1" PLUGIN="$tmp/kubectl-weir"
+    tar --create --directory "$tmp" --owner 0 --group 0 --numeric-owner --mode 755 --mtime "@$(git log -1 --format=%ct)" \
+      kubectl-weir kubectl_complete-weir | gzip --no-name >"$2/kubectl-weir-$1-$platform.tar.gz"
+  done
+  rm -r "$tmp"
+}
+
 build() {
   local version="$1" out="$PWD/bin/release/$1" arch archives=()
   [[ "$version" =~ ^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || die "$version: want a version such as 1.2.3"
@@ -60,6 +73,7 @@ build() {
     go tool -modfile=tools/go.mod cyclonedx-gomod bin -json -noserial -notimestamp -short-purls -std \
       -version "v$version" -output "$out/weir-$version-linux-$arch.cdx.json" "$out/weir-$version-linux-$arch"
   done
+  pack_plugins "$version" "$out"
   helm package charts/weir --version "$version" --app-version "$version" --destination "$out"
   (cd "$out" && sha256sum -- * >SHA256SUMS)
   verify "$version" "$out"

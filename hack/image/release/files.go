@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -21,6 +22,10 @@ const checksums = "SHA256SUMS"
 
 // platforms are those of a release.
 var platforms = []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}}
+
+// pluginPlatforms are those of kubectl weir, which runs on the machines of operators.
+var pluginPlatforms = append(slices.Clone(platforms),
+	v1.Platform{OS: "darwin", Architecture: "amd64"}, v1.Platform{OS: "darwin", Architecture: "arm64"})
 
 // files are the files of a release in a folder.
 type files struct {
@@ -42,11 +47,19 @@ func (f *files) program(p v1.Platform) string {
 }
 func (f *files) bom(p v1.Platform) string { return f.program(p) + ".cdx.json" }
 
+// plugin is the archive of kubectl weir for one platform.
+func (f *files) plugin(p v1.Platform) string {
+	return f.path(fmt.Sprintf("kubectl-weir-%s-%s-%s.tar.gz", f.version, p.OS, p.Architecture))
+}
+
 // all returns the names of all files except the checksums.
 func (f *files) all() []string {
 	all := []string{filepath.Base(f.layout()), filepath.Base(f.chart())}
 	for _, p := range platforms {
 		all = append(all, filepath.Base(f.program(p)), filepath.Base(f.bom(p)))
+	}
+	for _, p := range pluginPlatforms {
+		all = append(all, filepath.Base(f.plugin(p)))
 	}
 	return all
 }

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 func check(t *testing.T, err error) {
@@ -72,7 +74,19 @@ func complete(t *testing.T, f files) {
 		check(t, err)
 		check(t, os.WriteFile(f.bom(p), text, 0o600))
 	}
+	for _, p := range pluginPlatforms {
+		writePlugin(t, f, p, "kubectl_complete-weir")
+	}
 	sum(t, f)
+}
+
+// writePlugin writes the archive of the plugin, with hack/image as the program and one further file.
+func writePlugin(t *testing.T, f files, p v1.Platform, further string) {
+	t.Helper()
+	dir := t.TempDir()
+	command(t, []string{"GOOS=" + p.OS, "CGO_ENABLED=0", "GOARCH=" + p.Architecture}, "go", "build", "-o", filepath.Join(dir, "kubectl-weir"), "..")
+	check(t, os.WriteFile(filepath.Join(dir, further), nil, 0o755))
+	command(t, nil, "tar", "-czf", f.plugin(p), "--mode=755", "-C", dir, "kubectl-weir", further)
 }
 
 // sum writes the checksums.
@@ -115,7 +129,9 @@ func TestReleaseIsVerified(t *testing.T) {
 		"another module":       {f.bom(arm64), strings.Replace(read(f.bom(arm64)), "go-containerregistry", "other", 1), false, "lists the modules"},
 		"another version":      {f.bom(amd64), strings.Replace(read(f.bom(amd64)), "v1.2.3", "v1.2.4", 1), false, "CycloneDX of version v1.2.4"},
 		"a changed image":      {f.layout(), strings.Replace(read(f.layout()), `"architecture":"arm64"`, `"architecture":"arm65"`, 1), false, "oci.tar"},
-		"a file that is extra": {f.path("extra"), "x", true, "has 8 files, want 7"},
+		"another plugin":       {f.plugin(amd64), read(f.plugin(arm64)), false, "kubectl-weir-1.2.3-linux-amd64.tar.gz: the program is for arm64"},
+		"no archive":           {f.plugin(arm64), "x", false, "kubectl-weir-1.2.3-linux-arm64.tar.gz: "},
+		"a file that is extra": {f.path("extra"), "x", true, "has 12 files, want 11"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, err := os.ReadFile(tc.path)
@@ -169,10 +185,21 @@ func TestReleaseNeedsAllPlatformsAndTheVersion(t *testing.T) {
 				check(t, os.WriteFile(f.bom(p), []byte("{}"), 0o600))
 			}
 			check(t, os.WriteFile(f.chart(), nil, 0o600))
+			for _, p := range pluginPlatforms {
+				check(t, os.WriteFile(f.plugin(p), nil, 0o600))
+			}
 			sum(t, f)
 			if _, err := f.verify(); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %s", err, tc.want)
 			}
 		})
+	}
+}
+
+func TestPluginNeedsItsCompletion(t *testing.T) {
+	f := files{dir: t.TempDir(), version: "1.2.3"}
+	writePlugin(t, f, platforms[0], "README.md")
+	if err := f.verifyPlugin(platforms[0]); err == nil || !strings.Contains(err.Error(), `has the files ["kubectl-weir" "README.md"]`) {
+		t.Error(err)
 	}
 }

@@ -4,13 +4,16 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -58,7 +61,66 @@ func (f *files) verify() (digest v1.Hash, err error) {
 	if err != nil {
 		return digest, err
 	}
-	return digest, f.verifyImages(all)
+	if err := f.verifyImages(all); err != nil {
+		return digest, err
+	}
+	for _, platform := range pluginPlatforms {
+		if err := f.verifyPlugin(platform); err != nil {
+			return digest, fmt.Errorf("%s: %w", f.plugin(platform), err)
+		}
+	}
+	return digest, nil
+}
+
+// verifyPlugin verifies that the archive has the plugin, for the platform, and its completion.
+func (f *files) verifyPlugin(platform v1.Platform) error {
+	file, err := os.Open(f.plugin(platform))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	unzipped, err := gzip.NewReader(file)
+	if err != nil {
+		return err
+	}
+	var names []string
+	var program []byte
+	for r := tar.NewReader(unzipped); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if header.Mode != 0o755 {
+			return fmt.Errorf("%s has mode %o, want 755", header.Name, header.Mode)
+		}
+		names = append(names, header.Name)
+		if header.Name == "kubectl-weir" {
+			if program, err = io.ReadAll(r); err != nil {
+				return err
+			}
+		}
+	}
+	if want := []string{"kubectl-weir", "kubectl_complete-weir"}; !slices.Equal(names, want) {
+		return fmt.Errorf("has the files %q, want %q", names, want)
+	}
+	info, err := buildinfo.Read(bytes.NewReader(program))
+	if err != nil {
+		return err
+	}
+	return verifyPlatform(info, platform)
+}
+
+// verifyPlatform verifies that the program was built for the platform.
+func verifyPlatform(info *buildinfo.BuildInfo, platform v1.Platform) error {
+	for _, setting := range info.Settings {
+		if setting.Key == "GOOS" && setting.Value != platform.OS || setting.Key == "GOARCH" && setting.Value != platform.Architecture {
+			return fmt.Errorf("the program is for %s", setting.Value)
+		}
+	}
+	return nil
 }
 
 func (f *files) verifyChecksums() error {
@@ -145,10 +207,8 @@ func (f *files) verifyImage(image v1.Image, platform v1.Platform) error {
 	if err != nil {
 		return fmt.Errorf("the program: %w", err)
 	}
-	for _, setting := range info.Settings {
-		if setting.Key == "GOARCH" && setting.Value != platform.Architecture {
-			return fmt.Errorf("the program is for %s", setting.Value)
-		}
+	if err := verifyPlatform(info, platform); err != nil {
+		return err
 	}
 	return f.verifyBOM(info, platform)
 }
