@@ -95,27 +95,45 @@ type NearMiss struct {
 	Field plan.Field
 	Wants []string
 	Got   []string
+	// Unverified is true if the expression of the match was not evaluated, for lack of time: it
+	// may not hold either.
+	Unverified bool
 	// Detail is why the plan is not loaded, with NearNotLoaded.
 	Detail string
 }
 
-// fieldRanks orders the fields that do not hold by how likely the policy was meant. Many policies
-// differ only in the host or the domain that they are for.
-var fieldRanks = map[plan.Field]int{
-	plan.FieldWhen: 1, plan.FieldMethods: 2, plan.FieldPaths: 3, plan.FieldDescriptors: 4,
-	plan.FieldHosts: 6, plan.FieldDomain: 7,
+// NearRanks is the number of ranks.
+const NearRanks = 10
+
+// Rank returns the place in a list of near misses, 0 for the policies most likely to be meant. Many
+// policies differ only in the host or the domain that they are for.
+func (m *NearMiss) Rank() int {
+	switch {
+	case m.Unverified:
+		return NearRanks - 1
+	case m.Reason == NearDisabled:
+		return 0
+	case m.Reason == NearNotLoaded:
+		return 5
+	case m.Reason == NearByName:
+		return 8
+	}
+	return rankOf(m.Field)
 }
 
-// Rank returns the place in a list of near misses: 0 for the policies most likely to be meant.
-func (m *NearMiss) Rank() int {
-	switch m.Reason {
-	case NearDisabled:
-		return 0
-	case NearNotLoaded:
-		return 5
-	case NearByName:
-		return 8
+func rankOf(field plan.Field) int {
+	switch field {
+	case plan.FieldWhen:
+		return 1
+	case plan.FieldMethods:
+		return 2
+	case plan.FieldPaths:
+		return 3
+	case plan.FieldDescriptors:
+		return 4
+	case plan.FieldHosts:
+		return 6
 	default:
-		return fieldRanks[m.Field]
+		return 7
 	}
 }

@@ -270,6 +270,22 @@ func TestNearMissesAreSortedByLikelihood(t *testing.T) {
 	}))
 }
 
+// Expressions are evaluated for the policies most likely to be meant. The others come last.
+func TestExplanationsEvaluateFewExpressions(t *testing.T) {
+	g := NewWithT(t)
+	var plans []*plan.Plan
+	for i := range 300 {
+		plans = append(plans, makePlan(fmt.Sprintf("a/host-%03d", i), matching(plan.Match{Hosts: []string{"h"}, When: "false"})))
+	}
+	plans = append(plans, makePlan("a/other", matching(plan.Match{Hosts: []string{"h"}})),
+		makePlan("a/path", matching(plan.Match{Paths: []string{"/b"}, When: "true"})))
+	x := newFixture(plans...).explain(t, &limiter.Check{Cost: 1, Attributes: plan.Attributes{Path: "/a"}})
+	g.Expect(x.NearMisses).To(HaveLen(2 + 300 - 199))
+	g.Expect(x.NearMisses[0]).To(And(HaveField("Policy", "a/path"), HaveField("Unverified", false)))
+	g.Expect(x.NearMisses[1]).To(And(HaveField("Policy", "a/other"), HaveField("Unverified", false)))
+	g.Expect(x.NearMisses[2:]).To(HaveEach(HaveField("Unverified", true)))
+}
+
 func TestExplanationOfKeys(t *testing.T) {
 	g := NewWithT(t)
 	address := plan.KeyPart{Type: plan.KeyRemoteAddress, IPv4PrefixLength: 32, IPv6PrefixLength: 64}

@@ -13,34 +13,30 @@ import (
 )
 
 // maxNearExpressions bounds the expressions that are evaluated to find near misses: compiling one
-// takes about 0.1 ms. A match whose expression is not evaluated counts as near.
+// takes about 0.1 ms.
 const maxNearExpressions = 200
 
 // nearMisses returns the policies that do not apply for one reason, one reason for each policy,
 // sorted by rank and ID.
 func (v *view) nearMisses(a *plan.Attributes, r *report) []limiter.NearMiss {
-	n := &nearSearch{view: v, attributes: a, expressions: maxNearExpressions}
-	applies := make(map[*policy]bool, len(r.applied))
+	n := &nearSearch{view: v, attributes: a, expressions: maxNearExpressions, done: make(map[*plan.Plan]bool, len(r.applied))}
 	for i := range r.applied {
-		applies[r.applied[i].policy] = true
+		n.done[r.applied[i].plan] = true
 	}
+	var byRank [limiter.NearRanks][]plan.NearMatch
 	for near := range v.snapshot.NearMatches(a) {
-		if !applies[v.policies[near.Plan]] && n.isMiss(&near) {
-			n.add(near.Plan, n.missOf(&near))
+		if disabled := near.Plan.Mode == plan.ModeDisabled; disabled && near.Field != plan.NoField || n.done[near.Plan] {
+			continue // wrong in two ways, or it applies
+		}
+		miss := n.reasonOf(&near)
+		byRank[miss.Rank()] = append(byRank[miss.Rank()], near)
+	}
+	for _, candidates := range byRank {
+		for i := range candidates {
+			n.add(&candidates[i])
 		}
 	}
-	for _, p := range v.snapshot.Plans() {
-		if len(p.Matches) == 0 && p.Mode != plan.ModeDisabled {
-			n.add(p, limiter.NearMiss{Policy: p.ID(), Reason: limiter.NearByName})
-		}
-	}
-	for _, s := range v.snapshot.Skipped() {
-		detail := s.Problem
-		if s.LastGood {
-			detail += "; its last readable version is in force"
-		}
-		n.misses = append(n.misses, limiter.NearMiss{Policy: s.ID, Reason: limiter.NearNotLoaded, Detail: detail})
-	}
+	n.addWithoutMatch()
 	slices.SortStableFunc(n.misses, func(a, b limiter.NearMiss) int { return cmp.Compare(a.Rank(), b.Rank()) })
 	return n.misses
 }
@@ -50,51 +46,72 @@ type nearSearch struct {
 	*view
 	attributes  *plan.Attributes
 	misses      []limiter.NearMiss
-	last        *plan.Plan // of the last miss
-	expressions int        // that may still be evaluated
+	done        map[*plan.Plan]bool // the plans that apply or have a miss
+	expressions int                 // that may still be evaluated
 }
 
-// isMiss reports whether the near match would hold, and its policy apply, without the one reason.
-// A match of a disabled policy must hold already.
-func (n *nearSearch) isMiss(near *plan.NearMatch) bool {
+// add adds the near match, unless its expression does not hold either or its policy has a miss.
+func (n *nearSearch) add(near *plan.NearMatch) {
+	if n.done[near.Plan] {
+		return
+	}
+	holds, verified := n.holdsRepaired(near)
+	if !holds {
+		return
+	}
+	miss := n.missOf(near)
+	miss.Unverified = !verified
+	n.done[near.Plan] = true
+	n.misses = append(n.misses, miss)
+}
+
+// holdsRepaired reports whether the expression of the near match holds for the request with the
+// repaired field. It is true and not verified if too many expressions were evaluated before.
+func (n *nearSearch) holdsRepaired(near *plan.NearMatch) (holds, verified bool) {
 	p := n.policies[near.Plan]
-	enabled := p.plan.Mode != plan.ModeDisabled
 	switch {
-	case near.Field == plan.NoField && enabled: // the decision found that the expression does not hold
-		return true
-	case near.Field != plan.NoField && !enabled:
-		return false
+	case near.Field == plan.NoField && near.Plan.Mode != plan.ModeDisabled: // the decision found that only the expression does not hold
+		return true, true
 	case p.conditions[near.Match] == nil:
-		return true
+		return true, true
 	case n.expressions == 0:
-		return true
+		return true, false
 	}
 	n.expressions--
 	repaired, found := near.Repaired(*n.attributes)
 	return slices.ContainsFunc(found, func(f plan.Found) bool {
 		holds, _ := applicable{policy: p, descriptor: f.Descriptor}.holds(f.Match, &repaired)
 		return holds
-	})
+	}), true
 }
 
-// add adds the miss, unless the policy has one of lower rank already.
-func (n *nearSearch) add(p *plan.Plan, miss limiter.NearMiss) {
-	if n.last != p {
-		n.misses, n.last = append(n.misses, miss), p
-		return
+// addWithoutMatch adds the policies without matches, and those whose plan is not loaded.
+func (n *nearSearch) addWithoutMatch() {
+	for _, p := range n.snapshot.Plans() {
+		if len(p.Matches) == 0 && p.Mode != plan.ModeDisabled {
+			n.misses = append(n.misses, limiter.NearMiss{Policy: n.policies[p].id, Reason: limiter.NearByName})
+		}
 	}
-	if last := &n.misses[len(n.misses)-1]; miss.Rank() < last.Rank() {
-		*last = miss
+	for _, s := range n.snapshot.Skipped() {
+		detail := s.Problem
+		if s.LastGood {
+			detail += "; its last readable version is in force"
+		}
+		n.misses = append(n.misses, limiter.NearMiss{Policy: s.ID, Reason: limiter.NearNotLoaded, Detail: detail})
 	}
+}
+
+// reasonOf returns the miss without what the policy wants and the request has.
+func (n *nearSearch) reasonOf(near *plan.NearMatch) limiter.NearMiss {
+	miss := limiter.NearMiss{Policy: n.policies[near.Plan].id, Match: near.Match, Reason: limiter.NearDisabled}
+	if near.Plan.Mode != plan.ModeDisabled {
+		miss.Reason, miss.Field = limiter.NearMismatch, cmp.Or(near.Field, plan.FieldWhen)
+	}
+	return miss
 }
 
 func (n *nearSearch) missOf(near *plan.NearMatch) limiter.NearMiss {
-	miss := limiter.NearMiss{Policy: n.policies[near.Plan].id, Match: near.Match}
-	if near.Plan.Mode == plan.ModeDisabled {
-		miss.Reason = limiter.NearDisabled
-		return miss
-	}
-	miss.Reason, miss.Field = limiter.NearMismatch, cmp.Or(near.Field, plan.FieldWhen)
+	miss := n.reasonOf(near)
 	m, a := &near.Plan.Matches[near.Match], n.attributes
 	switch miss.Field {
 	case plan.FieldHosts:

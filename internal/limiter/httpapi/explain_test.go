@@ -85,7 +85,7 @@ func sampleExplanation() limiter.Explanation {
 			{Policy: "platform/off", Reason: limiter.NearDisabled, Match: 0},
 			{Policy: "shop/cart", Reason: limiter.NearMismatch, Match: 0, Field: plan.FieldPaths, Wants: []string{"/cart"}, Got: []string{"/login"}},
 			{Policy: "shop/later", Reason: limiter.NearNotLoaded, Detail: "version 9"},
-			{Policy: "shop/burst", Reason: limiter.NearByName},
+			{Policy: "shop/burst", Reason: limiter.NearByName, Unverified: true},
 		},
 	}
 }
@@ -119,7 +119,7 @@ func TestExplanationAsJSON(t *testing.T) {
 			{"policy": "platform/off", "reason": "Disabled", "match": 0},
 			{"policy": "shop/cart", "reason": "Mismatch", "match": 0, "field": "paths", "wants": ["/cart"], "got": ["/login"]},
 			{"policy": "shop/later", "reason": "NotLoaded", "detail": "version 9"},
-			{"policy": "shop/burst", "reason": "ByNameOnly"}],
+			{"policy": "shop/burst", "reason": "ByNameOnly", "unverified": true}],
 		"hiddenNearMisses": 0, "moreNearMisses": 0, "revision": 7}`))
 }
 

@@ -80,6 +80,8 @@ type nearMiss struct {
 	Wants  []string           `json:"wants,omitempty"`
 	Got    []string           `json:"got,omitempty"`
 	Detail string             `json:"detail,omitempty"`
+
+	Unverified bool `json:"unverified,omitempty"`
 }
 
 // explanationOf returns what the caller may read of the explanation, or the error of the
@@ -166,6 +168,7 @@ func explainedPolicyOf(p *limiter.ExplainedPolicy) explainedPolicy {
 func nearMissOf(miss *limiter.NearMiss) nearMiss {
 	out := nearMiss{
 		Policy: miss.Policy, Reason: miss.Reason, Field: miss.Field, Wants: miss.Wants, Got: miss.Got, Detail: miss.Detail,
+		Unverified: miss.Unverified,
 	}
 	if miss.Reason == limiter.NearMismatch || miss.Reason == limiter.NearDisabled {
 		out.Match = &miss.Match
