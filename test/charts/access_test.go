@@ -72,6 +72,9 @@ func TestAccessIsWhatTheSubjectsNeed(t *testing.T) {
 		forward.Namespace = "shop"
 		g.Expect(may(ctx, g, api, "ann", []string{"sre"}, forward)).To(BeFalse(), "%+v", forward)
 	}
+	accounts := &corev1.ServiceAccountList{}
+	g.Expect(api.List(ctx, accounts, client.InNamespace("weir-system"), client.MatchingLabels{"ratelimit.weir.dev/access": "true"})).To(Succeed())
+	g.Expect(accounts.Items).To(ConsistOf(HaveField("Name", "on-call")), "kubectl weir finds the account by the label, and no other")
 	expectTokens(t, server)
 }
 

@@ -210,6 +210,8 @@ func TestControllersAndDecisionsCanBeSplit(t *testing.T) {
 	g.Expect(decision).To(ContainElement("--controllers=false"))
 	g.Expect(decision).NotTo(ContainElement(HavePrefix("--webhook")))
 	g.Expect(decision).NotTo(ContainElement("--decisions=false"))
+	g.Expect(portsOf(both["weir-decision"])).To(HaveKey("operator"))
+	g.Expect(portsOf(both["weir-controller"])).NotTo(HaveKey("operator"), "without decisions it serves no calls on keys")
 }
 
 func TestRedisCredentialsComeFromASecret(t *testing.T) {
