@@ -37,6 +37,7 @@ type decisionFlags struct {
 	httpAddress     string
 	grpcAddress     string
 	operatorAddress string
+	operatorDefault func() bool // whether operatorAddress is the default
 	metricsAddress  string
 	storeTimeout    time.Duration
 	floods          flood.Limits
@@ -73,6 +74,7 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.redisPrefix, "redis-prefix", "weir:", "prefix of every key in Redis")
 	flags.StringVar(&f.httpAddress, "http-address", ":8080", "address of the HTTP API")
 	flags.StringVar(&f.grpcAddress, "grpc-address", ":8081", "address of the gRPC API")
+	f.operatorDefault = func() bool { return !flags.Changed("operator-address") }
 	flags.StringVar(&f.operatorAddress, "operator-address", "127.0.0.1:8083",
 		"address of the operator port: the calls on the state of keys, for kubectl weir; beyond loopback only with --tls-cert-file; empty serves none")
 	flags.StringVar(&f.metricsAddress, "metrics-address", ":8082", "address of the metrics; empty serves none")
@@ -224,15 +226,16 @@ func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.O
 		expiry.Add("server", certificates.Expires)
 	}
 	options = endpoint.Options{
-		RedisPrefix:     f.redisPrefix,
-		LocalKeys:       f.localKeys,
-		HTTPAddress:     f.httpAddress,
-		GRPCAddress:     f.grpcAddress,
-		OperatorAddress: f.operatorAddress,
-		MetricsAddress:  f.metricsAddress,
-		TLS:             certificates,
-		Expiry:          expiry,
-		Version:         version,
+		RedisPrefix:      f.redisPrefix,
+		LocalKeys:        f.localKeys,
+		HTTPAddress:      f.httpAddress,
+		GRPCAddress:      f.grpcAddress,
+		OperatorAddress:  f.operatorAddress,
+		OperatorOptional: f.operatorDefault(),
+		MetricsAddress:   f.metricsAddress,
+		TLS:              certificates,
+		Expiry:           expiry,
+		Version:          version,
 		Door: limiter.DoorOptions{
 			TrustedProxies:  networks,
 			PrincipalHeader: f.principal,

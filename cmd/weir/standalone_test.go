@@ -5,9 +5,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -265,4 +267,26 @@ func TestVersion(t *testing.T) {
 	cmd.SetOut(&out)
 	g.Expect(cmd.Execute()).To(Succeed())
 	g.Expect(out.String()).To(MatchRegexp(`^weir \S+ \(commit \S+, built \S+\)\n$`))
+}
+
+// The default operator port is that of one process of this machine; others do without.
+func TestOperatorPortIsTaken(t *testing.T) {
+	g := NewWithT(t)
+	run := func(args ...string) error {
+		cmd := newStandaloneCommand()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		cmd.SetArgs(append([]string{
+			"--policies", "../../config/samples", "--http-address", testenv.FreeAddr(t), "--grpc-address", "", "--metrics-address", "",
+		}, args...))
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		return cmd.ExecuteContext(ctx)
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:8083")
+	if err == nil { // else another process has it, which is as good
+		defer func() { g.Expect(taken.Close()).To(Succeed()) }()
+	}
+	g.Expect(run()).To(Succeed())
+	g.Expect(run("--operator-address", "127.0.0.1:8083")).To(MatchError(And(
+		ContainSubstring("operator: listen tcp 127.0.0.1:8083"), ContainSubstring("address already in use"))))
 }

@@ -11,10 +11,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -58,6 +60,9 @@ type Options struct {
 	// OperatorAddress is the address of the operator port: the state calls and the list of
 	// policies; empty turns it off. On loopback it has no TLS and no client certificates.
 	OperatorAddress string
+	// OperatorOptional lets the endpoint run without the operator port while another process has
+	// its address.
+	OperatorOptional bool
 	// MetricsAddress is the address of the metrics; empty turns it off.
 	MetricsAddress string
 	// TLS provides the certificates of the HTTP and gRPC ports; nil is plain text.
@@ -209,6 +214,17 @@ func (e *Endpoint) doorOptions() httpapi.Options {
 	}
 }
 
+// serveOperator serves the operator port until ctx ends.
+func (e *Endpoint) serveOperator(ctx context.Context) error {
+	err := e.Operator.Start(ctx)
+	if e.options.OperatorOptional && errors.Is(err, syscall.EADDRINUSE) {
+		e.options.Logger.Warn("Serving no operator port: another process has its default address; choose another one with --operator-address",
+			"error", err)
+		return nil
+	}
+	return err
+}
+
 // operatorServer returns the server of the operator port. A port-forward arrives on loopback, where
 // kubectl has authorized it, so the TLS of the other ports does not apply there.
 func (e *Endpoint) operatorServer() *httpserver.Server {
@@ -277,7 +293,7 @@ func (e *Endpoint) Run(ctx context.Context) error {
 	}
 	serve("http", e.options.HTTPAddress, e.HTTP.Start)
 	serve("grpc", e.options.GRPCAddress, e.GRPC.Start)
-	serve("operator", e.options.OperatorAddress, e.Operator.Start)
+	serve("operator", e.options.OperatorAddress, e.serveOperator)
 	serve("metrics", e.options.MetricsAddress, e.Metrics.Start)
 	return group.Wait()
 }
