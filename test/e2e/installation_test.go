@@ -163,20 +163,24 @@ func (i *installation) pods(ctx context.Context) []string {
 		"--output=jsonpath={range .items[?(@.status.containerStatuses[0].ready)]}{.status.podIP} {end}"))
 }
 
-// thresholds returns the threshold of the policy's first limit in each of these pods.
-func (i *installation) thresholds(ctx context.Context, policy string) []int {
+// thresholds returns the threshold of the policy's first limit in each of these pods. It asks
+// all of them again if one ends meanwhile.
+func (i *installation) thresholds(ctx context.Context, policy string) (all []int) {
 	GinkgoHelper()
-	pods := i.pods(ctx)
-	all := make([]int, len(pods))
-	for n, pod := range pods {
-		got, err := i.asker.check(ctx, "http://"+pod+":8080", strings.TrimSuffix(i.ask(policy, "peeker"), "}")+`,"peek":true}`)
-		Expect(err).NotTo(HaveOccurred())
-		var body struct{ Limits []struct{ Threshold int } }
-		Expect(json.Unmarshal([]byte(got.Body), &body)).To(Succeed(), got.Body)
-		if len(body.Limits) > 0 {
-			all[n] = body.Limits[0].Threshold
+	peek := strings.TrimSuffix(i.ask(policy, "peeker"), "}") + `,"peek":true}`
+	Eventually(func(g Gomega) {
+		pods := i.pods(ctx)
+		all = make([]int, len(pods))
+		for n, pod := range pods {
+			got, err := i.asker.check(ctx, "http://"+pod+":8080", peek)
+			g.Expect(err).NotTo(HaveOccurred())
+			var body struct{ Limits []struct{ Threshold int } }
+			g.Expect(json.Unmarshal([]byte(got.Body), &body)).To(Succeed(), got.Body)
+			if len(body.Limits) > 0 {
+				all[n] = body.Limits[0].Threshold
+			}
 		}
-	}
+	}).WithContext(ctx).Should(Succeed())
 	return all
 }
 
