@@ -79,7 +79,7 @@ func (c *cluster) measure(b *testing.B, policies int) {
 	all, metrics := make([]*process, replicasAtScale), make([]string, replicasAtScale)
 	for i := range all {
 		metrics[i] = "http://" + testenv.FreeAddr(b) + "/metrics"
-		all[i] = c.manager("--metrics-address", strings.TrimSuffix(strings.TrimPrefix(metrics[i], "http://"), "/metrics"))
+		all[i] = c.manager("--max-namespace-policies", "0", "--metrics-address", strings.TrimSuffix(strings.TrimPrefix(metrics[i], "http://"), "/metrics"))
 	}
 	for _, p := range all {
 		g.Eventually(p.policies, "120s", "20ms").Should(Equal(policies))

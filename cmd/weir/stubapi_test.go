@@ -35,7 +35,7 @@ func BenchmarkStatusWrites(b *testing.B) {
 	g := NewWithT(b)
 	stub := startStubAPI(b, policies)
 	c := &cluster{tb: b, redis: testenv.StartRedis(b), kubeconfig: stub.kubeconfig}
-	p := c.manager()
+	p := c.manager("--max-namespace-policies", "0") // they share one Namespace
 	g.Eventually(p.policies, "15s", "100ms").Should(Equal(policies))
 	g.Eventually(stub.patches.Load, "120s", "100ms").Should(BeNumerically(">=", policies))
 	for b.Loop() {
