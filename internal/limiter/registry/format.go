@@ -55,7 +55,7 @@ type storedFormat struct {
 // storedFormats are the formats that have keys in Redis.
 type storedFormats map[format]storedFormat
 
-// maintained returns the formats that the leader of the term maintains, newest first.
+// maintained returns the formats that the leader of the term maintains.
 func (s storedFormats) maintained() []format {
 	var formats []format
 	for f, stored := range s {
@@ -63,7 +63,5 @@ func (s storedFormats) maintained() []format {
 			formats = append(formats, f)
 		}
 	}
-	slices.Sort(formats)
-	slices.Reverse(formats)
 	return formats
 }

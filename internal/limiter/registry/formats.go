@@ -70,12 +70,10 @@ func (l *leaderLoop) recordFormats(ctx context.Context, h *header) error {
 		}
 		next[f] = storedFormat{Keys: stored.Keys} // not maintained, unless set below
 	}
-	begun := make([]bool, len(l.supported))
 	for _, f := range l.formats {
-		begun[f.slot] = f.begun
 		next[f.scripts.format] = storedFormat{Keys: f.scripts.keys[:formatKeys], Maintained: f.begun}
 	}
-	l.setBegun(begun)
+	l.recordBegun()
 	if maps.EqualFunc(next, h.formats, func(a, b storedFormat) bool {
 		return a.Maintained == b.Maintained && slices.Equal(a.Keys, b.Keys)
 	}) {
@@ -93,8 +91,12 @@ func (w *Writer) ownKeys(keys []string) []string {
 	})
 }
 
-// setBegun stores which of the supported formats hold the registry.
-func (l *leaderLoop) setBegun(begun []bool) {
+// recordBegun stores which of the supported formats hold the registry.
+func (l *leaderLoop) recordBegun() {
+	begun := make([]bool, len(l.supported))
+	for _, f := range l.formats {
+		begun[f.slot] = f.begun
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if slices.Equal(l.begun, begun) {

@@ -3,9 +3,7 @@
 
 package registry
 
-import (
-	"context"
-)
+import "context"
 
 // inherit reads the plans of the previous leader once, from every format that it maintained.
 // They stay desired until they are set or deleted.
@@ -18,11 +16,7 @@ func (l *leaderLoop) inherit(ctx context.Context, h *header) error {
 			return err
 		}
 	}
-	begun := make([]bool, len(l.supported))
-	for _, f := range l.formats {
-		begun[f.slot] = f.begun
-	}
-	l.setBegun(begun)
+	l.recordBegun()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inherited = true

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 const (
@@ -37,7 +37,8 @@ type leaderLoop struct {
 	neededAt   map[format]int64
 	observedAt int64
 
-	lastRoundOK bool // the last round confirmed every format
+	lastRoundOK bool          // the last round confirmed every format
+	notReady    *plan.Unready // see listUnready
 
 	// waitsSince is the server time, in microseconds, since which another leader of this
 	// installation keeps this one from taking a term; 0 while none does.
@@ -65,24 +66,26 @@ func (w *Writer) Lead(ctx context.Context, begun func()) error {
 	w.shut(err)
 	if l.term != 0 {
 		// The next leader takes no term while this one is reported as alive.
-		if err := l.scripts[0].leave(ctx, l.report()); err != nil && !errors.Is(err, redis.ErrClosed) {
-			w.logger.Info("Failed to remove the heartbeat of the leader; it expires by itself", "error", err)
-		}
+		l.scripts[0].leaveAtEnd(ctx, l.report(), w.logger)
 	}
 	return err
 }
 
 // report is the heartbeat of the leader.
 func (l *leaderLoop) report() *report {
-	r := &report{
+	return &report{
 		Owner: l.installation.Name(), Kind: kindLeader, Name: l.holder,
-		Formats: l.supported, Accepts: l.installation.names(),
+		Formats: l.supported, Accepts: l.installation.names(), Unready: l.notReady,
 	}
+}
+
+// listUnready renews what the heartbeats report. It looks at every policy, so it is called once a
+// period and not for each heartbeat of a rollout.
+func (l *leaderLoop) listUnready() {
 	if l.unready != nil {
 		list := l.unready()
-		r.Unready = &list
+		l.notReady = &list
 	}
-	return r
 }
 
 // open makes Set and Delete work.
@@ -121,6 +124,7 @@ func (l *leaderLoop) run(ctx context.Context) error {
 	defer every.Stop()
 	soon := time.NewTimer(0)
 	defer soon.Stop()
+	l.listUnready()
 	for {
 		woken := false
 		select {
@@ -129,6 +133,7 @@ func (l *leaderLoop) run(ctx context.Context) error {
 		case <-l.wake:
 			woken = true
 		case <-every.C:
+			l.listUnready()
 		case <-soon.C:
 		}
 		b := l.takeBatch()

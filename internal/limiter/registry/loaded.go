@@ -128,17 +128,23 @@ func (l *loaded) matchesDigest() bool { return formatDigest(l.sum) == l.digest }
 // snapshot builds a snapshot of the loaded plans.
 func (l *loaded) snapshot() *plan.Snapshot {
 	plans := make([]*plan.Plan, 0, len(l.items))
-	var skipped []plan.Skipped
-	for id, it := range l.items {
+	for _, it := range l.items {
 		if it.plan != nil {
 			plans = append(plans, it.plan)
 		}
+	}
+	return plan.NewSnapshot(l.revision, plans).WithSkipped(l.undecodable())
+}
+
+// undecodable returns the fields that cannot be decoded, sorted by ID.
+func (l *loaded) undecodable() (fields []plan.Skipped) {
+	for id, it := range l.items {
 		if it.problem != "" {
-			skipped = append(skipped, plan.Skipped{ID: id, Problem: it.problem, LastGood: it.plan != nil})
+			fields = append(fields, plan.Skipped{ID: id, Problem: it.problem, LastGood: it.plan != nil})
 		}
 	}
-	slices.SortFunc(skipped, func(a, b plan.Skipped) int { return cmp.Compare(a.ID, b.ID) })
-	return plan.NewSnapshot(l.revision, plans).WithSkipped(skipped)
+	slices.SortFunc(fields, func(a, b plan.Skipped) int { return cmp.Compare(a.ID, b.ID) })
+	return fields
 }
 
 // namedSkips is the number of skipped plans that a heartbeat names. If there are more, it lists
@@ -153,15 +159,12 @@ type skips struct {
 	hashes []uint32 // of all, sorted; nil if all are named
 }
 
-// skipped returns the undecodable fields.
+// skipped returns the set of the undecodable fields.
 func (l *loaded) skipped() skips {
 	var ids []string
-	for id, it := range l.items {
-		if it.problem != "" {
-			ids = append(ids, id)
-		}
+	for _, field := range l.undecodable() {
+		ids = append(ids, field.ID)
 	}
-	slices.Sort(ids)
 	found := skips{count: len(ids), names: ids[:min(len(ids), namedSkips)]}
 	if len(ids) == len(found.names) {
 		return found

@@ -8,6 +8,10 @@ import "github.com/prometheus/client_golang/prometheus"
 // buckets range from a quiet Redis to an outage of several minutes.
 var buckets = []float64{1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 0.1, 0.2, 0.5, 1, 2, 5, 15, 60, 300}
 
+func newGauge(name, help string) prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+}
+
 // writerMetrics holds the metrics of the leader. docs/metrics.md describes them.
 type writerMetrics struct {
 	republishes prometheus.Counter
@@ -20,18 +24,9 @@ type writerMetrics struct {
 
 func newWriterMetrics(r prometheus.Registerer) *writerMetrics {
 	m := &writerMetrics{
-		leading: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "weir_leader",
-			Help: "1 while this process holds the term of leadership in the registry, else 0.",
-		}),
-		term: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "weir_registry_term",
-			Help: "Last term of leadership of this process.",
-		}),
-		published: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "weir_registry_published_timestamp_seconds",
-			Help: "When this leader last wrote to the registry, in Unix time.",
-		}),
+		leading:   newGauge("weir_leader", "1 while this process holds the term of leadership in the registry, else 0."),
+		term:      newGauge("weir_registry_term", "Last term of leadership of this process."),
+		published: newGauge("weir_registry_published_timestamp_seconds", "When this leader last wrote to the registry, in Unix time."),
 		republishes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_registry_republishes_total",
 			Help: "Epochs begun, each with all plans published again: at the first start, after the registry was lost or restored, or because a replica rejected it.",
@@ -64,18 +59,12 @@ type watcherMetrics struct {
 }
 
 func newWatcherMetrics(r prometheus.Registerer) *watcherMetrics {
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_registry_" + name, Help: help})
-	}
 	m := &watcherMetrics{
-		revision:  gauge("revision", "Registry revision that this replica runs."),
-		lag:       gauge("lag", "Revisions by which this replica lags behind the registry."),
-		following: gauge("following", "1 while this replica follows the registry, else 0."),
-		replicas:  gauge("replicas", "Live replicas, as of the last heartbeat of this one."),
-		size: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "weir_snapshot_bytes",
-			Help: "Size of the encoded plans that this replica has loaded.",
-		}),
+		revision:  newGauge("weir_registry_revision", "Registry revision that this replica runs."),
+		lag:       newGauge("weir_registry_lag", "Revisions by which this replica lags behind the registry."),
+		following: newGauge("weir_registry_following", "1 while this replica follows the registry, else 0."),
+		replicas:  newGauge("weir_registry_replicas", "Live replicas, as of the last heartbeat of this one."),
+		size:      newGauge("weir_snapshot_bytes", "Size of the encoded plans that this replica has loaded."),
 		bad: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_registry_bad_payloads_total",
 			Help: "Plans in the registry that could not be decoded and were skipped.",

@@ -6,8 +6,12 @@ package registry
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -78,6 +82,13 @@ func (s *scripts) leave(ctx context.Context, r *report) error {
 	defer cancel()
 	_, _, err := s.beat(ctx, r.field(), nil)
 	return err
+}
+
+// leaveAtEnd removes the report of a process that ends. A failure is logged.
+func (s *scripts) leaveAtEnd(ctx context.Context, r *report, logger *slog.Logger) {
+	if err := s.leave(ctx, r); err != nil && !errors.Is(err, redis.ErrClosed) {
+		logger.Info("Failed to remove the heartbeat; it expires by itself", "kind", r.Kind, "error", err)
+	}
 }
 
 func (s *scripts) beat(ctx context.Context, field string, encoded []byte) (h header, alive []report, err error) {

@@ -5,7 +5,6 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -38,9 +37,7 @@ func (s *Standby) Start(ctx context.Context) error {
 		_, _, _ = scripts.heartbeat(ctx, report())
 		select {
 		case <-ctx.Done():
-			if err := scripts.leave(ctx, report()); err != nil && !errors.Is(err, redis.ErrClosed) {
-				s.Logger.Info("Failed to remove the heartbeat; it expires by itself", "error", err)
-			}
+			scripts.leaveAtEnd(ctx, report(), s.Logger)
 			return nil
 		case <-every.C:
 		}

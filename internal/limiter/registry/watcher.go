@@ -6,7 +6,6 @@ package registry
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -377,10 +376,7 @@ func ownersAmong(alive []report) []string {
 
 // leave removes the replica from the live processes.
 func (w *Watcher) leave(ctx context.Context) {
-	if w.reported == nil {
-		return
-	}
-	if err := w.scripts[w.at].leave(ctx, w.reported); err != nil && !errors.Is(err, redis.ErrClosed) {
-		w.logger.Info("Failed to remove the heartbeat; it expires by itself", "error", err)
+	if w.reported != nil {
+		w.scripts[w.at].leaveAtEnd(ctx, w.reported, w.logger)
 	}
 }
