@@ -222,16 +222,16 @@ func (q *statusQueue) unready() plan.Unready {
 	if q.term.number == 0 || q.term.ended() {
 		return plan.Unready{}
 	}
-	var names []types.NamespacedName
-	for name, s := range q.records {
+	var unready []*statusRecord
+	for _, s := range q.records {
 		if s.phase != settled || !s.isAccepted() {
-			names = append(names, name)
+			unready = append(unready, s)
 		}
 	}
-	slices.SortFunc(names, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
-	list := plan.Unready{Count: len(names)}
-	for _, name := range names[:min(len(names), plan.MaxUnready)] {
-		list.Policies = append(list.Policies, plan.UnreadyPolicy{ID: name.String(), Reason: q.records[name].unmet()})
+	slices.SortFunc(unready, func(a, b *statusRecord) int { return strings.Compare(a.id, b.id) })
+	list := plan.Unready{Count: len(unready)}
+	for _, s := range unready[:min(len(unready), plan.MaxUnready)] {
+		list.Policies = append(list.Policies, plan.UnreadyPolicy{ID: s.id, Reason: s.unmet()})
 	}
 	return list
 }
