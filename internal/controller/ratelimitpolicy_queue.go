@@ -5,7 +5,6 @@ package controller
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // sweep is the request to sweep the registry. It cannot collide with a policy,
@@ -80,7 +80,7 @@ func enqueueLowPriority(queue workqueue.TypedRateLimitingInterface[reconcile.Req
 
 // nameOf returns the name of the policy whose plan has that ID.
 func nameOf(id string) types.NamespacedName {
-	namespace, name, _ := strings.Cut(id, "/")
+	namespace, name := plan.SplitID(id)
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // Verb is the Kubernetes verb on ratelimitpolicies/state that a state call requires.
@@ -116,7 +117,7 @@ func (h *Handler) bearerToken(w http.ResponseWriter, r *http.Request) (token str
 // with an error. It runs before the policy is looked up, so that unauthorized callers cannot
 // find out which policies exist.
 func (h *Handler) authorizeVerb(w http.ResponseWriter, r *http.Request, token string, verb Verb, policy string) (caller Caller, ok bool) {
-	namespace, name, _ := strings.Cut(policy, "/")
+	namespace, name := plan.SplitID(policy)
 	caller, err := h.Authorizer.Authorize(r.Context(), token, verb, namespace, name)
 	if err != nil {
 		h.writeTokenError(w, r, err)

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
@@ -128,7 +127,7 @@ func (r *readRights) toPolicy(ctx context.Context, policy string) (bool, error) 
 	if r.everywhere {
 		return true, nil
 	}
-	namespace, _, _ := strings.Cut(policy, "/")
+	namespace, _ := plan.SplitID(policy)
 	allowed, known := r.namespaces[namespace]
 	if known || len(r.namespaces) >= maxNamespaces {
 		return allowed, nil

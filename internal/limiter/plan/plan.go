@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -122,6 +123,12 @@ type Denial struct {
 
 // ID returns "<namespace>/<name>", the name callers use.
 func (p *Plan) ID() string { return p.Namespace + "/" + p.Name }
+
+// SplitID returns the Namespace and the name of an ID.
+func SplitID(id string) (namespace, name string) {
+	namespace, name, _ = strings.Cut(id, "/")
+	return namespace, name
+}
 
 // Validate checks the invariants that the decision half relies on and returns all
 // violations, joined. internal/compile never violates them; Validate is for payloads from

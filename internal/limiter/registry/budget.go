@@ -29,7 +29,7 @@ func newUsage() usage { return usage{byNamespace: map[string]plan.Usage{}} }
 // replace counts the next entry of the ID instead of the old one; nil is none.
 func (u *usage) replace(id string, old, next *entry) {
 	change := changeOf(old, next)
-	namespace := namespaceOf(id)
+	namespace, _ := plan.SplitID(id)
 	used := u.byNamespace[namespace]
 	used.Add(change)
 	u.byNamespace[namespace] = used
@@ -51,11 +51,6 @@ func changeOf(old, next *entry) (change plan.Usage) {
 	return change
 }
 
-func namespaceOf(id string) string {
-	namespace, _, _ := strings.Cut(id, "/")
-	return namespace
-}
-
 // waitingEntry is a desired plan without room in its budget. The last plan of the policy stays
 // in the registry.
 type waitingEntry struct {
@@ -75,7 +70,7 @@ func (w *Writer) canJudge() bool {
 // shortageOf returns why the entry does not fit into the budgets, or nil. The caller holds the
 // lock.
 func (w *Writer) shortageOf(id string, next *entry) *plan.OverBudget {
-	namespace := namespaceOf(id)
+	namespace, _ := plan.SplitID(id)
 	return w.budgets.Shortage(namespace, changeOf(w.entries[id], next), w.usage.byNamespace[namespace], w.usage.total)
 }
 
