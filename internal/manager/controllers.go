@@ -104,17 +104,26 @@ func (c *controllers) fail(err error) {
 // awaitAPI waits until the API server serves the resource. It returns false if ctx
 // ends first.
 func (c *controllers) awaitAPI(ctx context.Context) bool {
-	lastLogged := ""
 	config := rest.CopyConfig(c.config)
 	config.Timeout = apiTimeout
-	err := wait.PollUntilContextCancel(ctx, apiRetry, true, func(context.Context) (bool, error) {
+	return askAPI(ctx, c.logger, "Waiting for the API server; decisions continue", func(context.Context) error {
 		client, err := discovery.NewDiscoveryClientForConfig(config)
 		if err == nil {
 			_, err = client.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
 		}
+		return err
+	})
+}
+
+// askAPI calls ask until it succeeds, and logs each new error with the message. It returns false
+// if ctx ends first.
+func askAPI(ctx context.Context, logger *slog.Logger, message string, ask func(context.Context) error) bool {
+	lastLogged := ""
+	err := wait.PollUntilContextCancel(ctx, apiRetry, true, func(ctx context.Context) (bool, error) {
+		err := ask(ctx)
 		if err != nil && err.Error() != lastLogged {
 			lastLogged = err.Error()
-			c.logger.Warn("Waiting for the API server; decisions continue", "error", err)
+			logger.Warn(message, "error", err)
 		}
 		return err == nil, nil
 	})

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -52,19 +51,14 @@ func (n *namer) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lastLogged := ""
-	err = wait.PollUntilContextCancel(ctx, apiRetry, true, func(ctx context.Context) (bool, error) {
+	logger := n.logger.With("namespace", n.lease.Namespace)
+	if askAPI(ctx, logger, "Waiting for the UID of the Lease's Namespace, which names the installation", func(ctx context.Context) error {
 		namespace, err := clients.CoreV1().Namespaces().Get(ctx, n.lease.Namespace, metav1.GetOptions{})
 		if err == nil {
 			n.installation.Resolve(string(namespace.UID) + "." + n.lease.Name)
-		} else if err.Error() != lastLogged {
-			lastLogged = err.Error()
-			n.logger.Warn("Waiting for the UID of the Lease's Namespace, which names the installation",
-				"namespace", n.lease.Namespace, "error", err)
 		}
-		return err == nil, nil
-	})
-	if err == nil {
+		return err
+	}) {
 		n.logger.Info("Belonging to an installation", "installation", n.installation.Name())
 		close(n.done)
 	}
