@@ -49,13 +49,10 @@ func (c *client) state(ctx context.Context, t target, remoteAddress, principal s
 	if principal != "" {
 		query.Set("principal", principal)
 	}
-	body, err := c.call(ctx, http.MethodGet, "/v1/state?"+query.Encode(), nil)
+	state := &keyState{}
+	body, err := c.call(ctx, http.MethodGet, "/v1/state?"+query.Encode(), nil, state)
 	if err != nil {
 		return answer{}, err
-	}
-	state := &keyState{}
-	if err := json.Unmarshal(body, state); err != nil {
-		return answer{}, fmt.Errorf("%s: not an answer of Weir: %w", c.hint, err)
 	}
 	return answer{body: body, text: state.write}, nil
 }
@@ -66,13 +63,10 @@ func (c *client) change(ctx context.Context, path string, t target, changed, unc
 	if err != nil {
 		return answer{}, err
 	}
-	body, err := c.call(ctx, http.MethodPost, path, request)
+	var result struct{ Found bool }
+	body, err := c.call(ctx, http.MethodPost, path, request, &result)
 	if err != nil {
 		return answer{}, err
-	}
-	var result struct{ Found bool }
-	if err := json.Unmarshal(body, &result); err != nil {
-		return answer{}, fmt.Errorf("%s: not an answer of Weir: %w", c.hint, err)
 	}
 	text := changed
 	if !result.Found {
@@ -86,13 +80,9 @@ func (c *client) change(ctx context.Context, path string, t target, changed, unc
 
 // version returns the version of Weir.
 func (c *client) version(ctx context.Context) (string, error) {
-	body, err := c.call(ctx, http.MethodGet, "/v1/policies", nil)
-	if err != nil {
-		return "", err
-	}
 	var list struct{ Version string }
-	if err := json.Unmarshal(body, &list); err != nil {
-		return "", fmt.Errorf("%s: not an answer of Weir: %w", c.hint, err)
+	if _, err := c.call(ctx, http.MethodGet, "/v1/policies", nil, &list); err != nil {
+		return "", err
 	}
 	if list.Version == "" {
 		return "", errors.New("this Weir is too old to report its version")
@@ -100,8 +90,8 @@ func (c *client) version(ctx context.Context) (string, error) {
 	return list.Version, nil
 }
 
-// call returns the body of a successful answer.
-func (c *client) call(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+// call returns the body of a successful answer, and decodes it into the given value.
+func (c *client) call(ctx context.Context, method, path string, body []byte, into any) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -123,6 +113,9 @@ func (c *client) call(ctx context.Context, method, path string, body []byte) ([]
 	}
 	if response.StatusCode != http.StatusOK {
 		return nil, c.problem(response.StatusCode, text)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return nil, fmt.Errorf("%s: not an answer of Weir: %w", c.hint, err)
 	}
 	return text, nil
 }

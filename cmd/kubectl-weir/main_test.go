@@ -60,7 +60,7 @@ func start(t *testing.T) *standalone {
 	return s
 }
 
-// command runs the command line and returns the exit code and what it wrote.
+// command runs the command line and returns the exit code and the output.
 func command(t *testing.T, args ...string) (code int, out, complaint string) {
 	t.Helper()
 	streams, _, stdout, stderr := genericiooptions.NewTestIOStreams()
