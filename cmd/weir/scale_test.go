@@ -140,7 +140,7 @@ func sumOf(g *WithT, client *http.Client, url, pattern string) (sum float64) {
 }
 
 // awaitReadiness returns when every policy has the condition Ready in that status. It watches the policies, because
-// listing thousands again and again would slow down what it measures.
+// listing thousands again and again would slow down the processes that it measures.
 func (c *cluster) awaitReadiness(b *testing.B, policies int, status metav1.ConditionStatus) {
 	b.Helper()
 	ctx, stop := context.WithTimeout(b.Context(), 10*time.Minute)

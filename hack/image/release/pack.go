@@ -46,7 +46,7 @@ func (f *files) pack(archives []string) (err error) {
 	if err != nil {
 		return err
 	}
-	// One nested index, so that all platforms have one name: what is pushed is that index.
+	// One nested index, so that all platforms have one name: a push sends that index.
 	out, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		return err
