@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/httpserver"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
+	"github.com/weir-dev/weir/internal/warning"
 	"github.com/weir-dev/weir/internal/webhook/certificate"
 	"github.com/weir-dev/weir/internal/webhook/intake"
 	"github.com/weir-dev/weir/internal/webhook/v1alpha1"
@@ -69,8 +70,8 @@ func addWebhook(
 	ctx context.Context, mgr ctrl.Manager, o WebhookOptions, tenancy compile.Tenancy, budget plan.Budget,
 	in *intake.Intake, logger *slog.Logger,
 ) error {
-	matches := &v1alpha1.MatchIndex{}
-	if err := matches.Follow(ctx, mgr.GetCache()); err != nil {
+	matches := &warning.MatchIndex{}
+	if err := v1alpha1.Follow(ctx, matches, mgr.GetCache()); err != nil {
 		return err
 	}
 	handler, err := v1alpha1.NewHandler(mgr.GetScheme(), &v1alpha1.Validator{

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -20,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/internal/grant"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/message"
+	"github.com/weir-dev/weir/internal/warning"
 )
 
 // +kubebuilder:webhookconfiguration:mutating=false,name=weir
@@ -34,7 +34,7 @@ const maxWarningBytes = 256
 // Validator validates policies that are created or updated.
 type Validator struct {
 	// Matches holds the matches of all policies.
-	Matches *MatchIndex
+	Matches *warning.MatchIndex
 	// Sizes estimates the use of budgets; nil does not warn of them.
 	Sizes *PlanSizes
 	// Reviews counts the answers; nil counts none.
@@ -88,10 +88,10 @@ func (v *Validator) validate(ctx context.Context, was, policy *v1alpha1.RateLimi
 	if len(problems) > 0 {
 		return warnings, apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("RateLimitPolicy").GroupKind(), policy.Name, problems)
 	}
-	warnings = append(warnings, unusedOverrides(compiled)...)
-	warnings = append(warnings, ineffectiveLimits(compiled)...)
-	warnings = append(warnings, catchAllMatches(compiled)...)
-	warnings = append(warnings, v.overlapWarnings(policy)...)
+	warnings = append(warnings, warning.OfPlan(compiled)...)
+	if policy.Spec.Mode != v1alpha1.ModeDisabled {
+		warnings = append(warnings, warning.Overlaps(policy, v.Matches, v.Tenancy == compile.TenancyCluster)...)
+	}
 	warnings = append(warnings, v.budgetWarnings(ctx, compiled)...)
 	if was != nil {
 		warnings = append(warnings, editWarnings(was, compiled)...)
@@ -109,15 +109,7 @@ func editWarnings(was *v1alpha1.RateLimitPolicy, is *plan.Plan) []string {
 	if len(problems) > 0 {
 		return nil
 	}
-	return droppedCounters(before, is)
-}
-
-// overlapWarnings warns of policies that apply to the same requests.
-func (v *Validator) overlapWarnings(policy *v1alpha1.RateLimitPolicy) []string {
-	if policy.Spec.Mode == v1alpha1.ModeDisabled {
-		return nil
-	}
-	return overlappingPolicies(policy, v.Matches, v.Tenancy == compile.TenancyCluster)
+	return warning.DroppedCounters(before, is)
 }
 
 // budgetWarnings warns of a plan that is likely to have no room in the budget of its Namespace.
@@ -135,6 +127,3 @@ func (v *Validator) budgetWarnings(ctx context.Context, compiled *plan.Plan) []s
 	}
 	return []string{"spec: the policy will probably not be accepted (OverBudget): " + shortage.String()}
 }
-
-// at returns the path of a list item in the spec.
-func at(list string, i int) *field.Path { return field.NewPath("spec", list).Index(i) }

@@ -25,6 +25,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/warning"
 	webhook "github.com/weir-dev/weir/internal/webhook/v1alpha1"
 )
 
@@ -275,7 +276,7 @@ var _ = Describe("The webhook with tenancy", func() {
 				return apierrors.NewTooManyRequestsError("later")
 			},
 		})
-		v := &webhook.Validator{Matches: &webhook.MatchIndex{}, Namespaces: blind, Tenancy: compile.TenancyNamespace}
+		v := &webhook.Validator{Matches: &warning.MatchIndex{}, Namespaces: blind, Tenancy: compile.TenancyNamespace}
 		policy := good("default", "p").Match(v1alpha1.Match{Hosts: []string{"x"}})
 		warnings, err := v.ValidateCreate(ctx, policy.Obj())
 		Expect(err).NotTo(HaveOccurred())

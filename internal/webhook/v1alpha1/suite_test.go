@@ -30,6 +30,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/testenv"
+	"github.com/weir-dev/weir/internal/warning"
 	"github.com/weir-dev/weir/internal/webhook/v1alpha1"
 )
 
@@ -105,8 +106,8 @@ func serve(ctx context.Context, namespace string, tenancy compile.Tenancy) (stop
 	GinkgoHelper()
 	policies, err := cache.New(server.Config, cache.Options{Scheme: server.Env.Scheme})
 	Expect(err).NotTo(HaveOccurred())
-	matches := &v1alpha1.MatchIndex{}
-	Expect(matches.Follow(ctx, policies)).To(Succeed())
+	matches := &warning.MatchIndex{}
+	Expect(v1alpha1.Follow(ctx, matches, policies)).To(Succeed())
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	go func() { _ = policies.Start(run) }()
 	DeferCleanup(cancel)

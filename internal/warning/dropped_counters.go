@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package v1alpha1
+package warning
 
 import (
 	"fmt"
@@ -33,9 +33,9 @@ func startsAfresh(old []plan.Limit, limit *plan.Limit) bool {
 	return !slices.ContainsFunc(old, func(before plan.Limit) bool { return sharesState(&before, limit) })
 }
 
-// droppedCounters warns of the counters that an edit resets. A new threshold keeps
+// DroppedCounters warns of the counters that an edit resets. A new threshold keeps
 // the counters and causes no warning.
-func droppedCounters(was, is *plan.Plan) (warnings []string) {
+func DroppedCounters(was, is *plan.Plan) (warnings []string) {
 	if !slices.Equal(was.Key, is.Key) {
 		return []string{"spec.key: callers get the counters of the new key; counters and live blocks of other key values no longer apply"}
 	}

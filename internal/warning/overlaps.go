@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package v1alpha1
+package warning
 
 import (
 	"fmt"
@@ -13,10 +13,10 @@ import (
 // maxNamed is the largest number of policies that one warning names.
 const maxNamed = 3
 
-// overlappingPolicies warns of other policies, not Disabled, with a match that equals one of
+// Overlaps warns of other policies, not Disabled, with a match that equals one of
 // the policy. All of them apply to such a request, which may be intended. The names of
 // policies in other Namespaces are given only if trusted.
-func overlappingPolicies(policy *v1alpha1.RateLimitPolicy, index *MatchIndex, trusted bool) (warnings []string) {
+func Overlaps(policy *v1alpha1.RateLimitPolicy, index *MatchIndex, trusted bool) (warnings []string) {
 	for i := range policy.Spec.Matches {
 		named, count := index.others(keyOf(&policy.Spec.Matches[i]), policy, trusted, maxNamed)
 		if count > 0 {

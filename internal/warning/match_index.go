@@ -1,19 +1,15 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package v1alpha1
+package warning
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
 	"strings"
 	"sync"
-
-	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
@@ -63,29 +59,8 @@ func sorted[T any](list []T, compare func(a, b T) int) []T {
 	return slices.SortedFunc(slices.Values(list), compare)
 }
 
-// Follow keeps the index up to date with a cache. It must be called before the cache starts.
-func (x *MatchIndex) Follow(ctx context.Context, policies cache.Informers) error {
-	informer, err := policies.GetInformer(ctx, &v1alpha1.RateLimitPolicy{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return err
-	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { x.replace(nil, object) },
-		UpdateFunc: x.replace,
-		DeleteFunc: func(object any) {
-			if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-				object = last.Obj
-			}
-			x.replace(object, nil)
-		},
-	})
-	return err
-}
-
-// replace replaces a policy by its changed form; either may be nil.
-func (x *MatchIndex) replace(old, changed any) {
-	was, _ := old.(*v1alpha1.RateLimitPolicy)
-	is, _ := changed.(*v1alpha1.RateLimitPolicy)
+// Replace replaces a policy by its changed form; either may be nil.
+func (x *MatchIndex) Replace(was, is *v1alpha1.RateLimitPolicy) {
 	if was != nil && is != nil && was.UID == is.UID && was.Generation == is.Generation {
 		return // only the status or the metadata changed
 	}

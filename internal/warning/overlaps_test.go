@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package v1alpha1
+package warning
 
 import (
 	"cmp"
@@ -24,7 +24,7 @@ import (
 func indexOf(policies []v1alpha1.RateLimitPolicy) *MatchIndex {
 	x := &MatchIndex{}
 	for i := range policies {
-		x.replace(nil, &policies[i])
+		x.Replace(nil, &policies[i])
 	}
 	return x
 }
@@ -83,7 +83,7 @@ func TestOverlaps(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			expect(t, overlappingPolicies(&tc.policy, indexOf(tc.others), tc.trusted), tc.want...)
+			expect(t, Overlaps(&tc.policy, indexOf(tc.others), tc.trusted), tc.want...)
 		})
 	}
 }
@@ -101,23 +101,23 @@ func TestOverlapsEqualThoseOfAScan(t *testing.T) {
 		changed.Generation = generation
 		switch {
 		case old == nil:
-			index.replace(nil, changed)
+			index.Replace(nil, changed)
 		case random.IntN(3) == 0:
-			index.replace(old, nil)
+			index.Replace(old, nil)
 			delete(policies, id)
 			continue
 		default:
-			index.replace(old, changed)
+			index.Replace(old, changed)
 		}
 		policies[id] = changed
 		trusted := random.IntN(2) == 0
 		want := overlapsByScan(changed, policies, trusted)
-		g.Expect(overlappingPolicies(changed, index, trusted)).To(Equal(want))
+		g.Expect(Overlaps(changed, index, trusted)).To(Equal(want))
 		warned += len(want)
 	}
 	g.Expect(warned).To(BeNumerically(">", 1000))
 	for _, policy := range policies {
-		index.replace(policy, nil)
+		index.Replace(policy, nil)
 	}
 	g.Expect(index.names).To(BeEmpty())
 }
@@ -128,7 +128,7 @@ func TestIndexReplacesARecreatedPolicy(t *testing.T) {
 	old, changed := manyPolicies(1, 0)[0], manyPolicies(1, 1)[0]
 	old.UID, changed.UID = "a", "b"
 	index := indexOf([]v1alpha1.RateLimitPolicy{old})
-	index.replace(&old, &changed)
+	index.Replace(&old, &changed)
 	_, count := index.others(keyOf(&changed.Spec.Matches[0]), policy().Obj(), true, 1)
 	g.Expect(count).To(Equal(1))
 	_, count = index.others(keyOf(&old.Spec.Matches[0]), policy().Obj(), true, 1)
@@ -235,7 +235,7 @@ func BenchmarkOverlaps(b *testing.B) {
 			runtime.GC()
 			runtime.ReadMemStats(&after)
 			for b.Loop() {
-				overlappingPolicies(&policies[0], index, true)
+				Overlaps(&policies[0], index, true)
 			}
 			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(len(policies)), "heap-B/policy")
 		})
@@ -249,7 +249,7 @@ func BenchmarkMatchIndexUpdate(b *testing.B) {
 	changed := policies[0].DeepCopy()
 	changed.Generation++
 	for b.Loop() {
-		index.replace(&policies[0], changed)
+		index.Replace(&policies[0], changed)
 	}
 }
 
@@ -262,7 +262,7 @@ func TestOverlapsAreFoundFast(t *testing.T) {
 		fastest := time.Hour
 		for range 10 {
 			started := time.Now()
-			overlappingPolicies(&policies[0], index, true)
+			Overlaps(&policies[0], index, true)
 			fastest = min(fastest, time.Since(started))
 		}
 		NewWithT(t).Expect(fastest).To(BeNumerically("<=", 2*time.Millisecond))

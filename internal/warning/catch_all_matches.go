@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package v1alpha1
+package warning
 
 import (
 	"fmt"

@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package v1alpha1
+package warning
 
 import (
 	"testing"
@@ -242,6 +242,6 @@ func TestDroppedCounters(t *testing.T) {
 		"an added override": {tokens(override("o", keys("x"), rate(9))), tokens(override("o", keys("x"), rate(9)), override("q", keys("x"), rate(9))), nil},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) { expect(t, droppedCounters(planOf(t, tc.was), planOf(t, tc.is)), tc.want...) })
+		t.Run(name, func(t *testing.T) { expect(t, DroppedCounters(planOf(t, tc.was), planOf(t, tc.is)), tc.want...) })
 	}
 }

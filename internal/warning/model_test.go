@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package v1alpha1
+package warning
 
 import (
 	"math/rand/v2"
@@ -113,7 +113,7 @@ func TestWarningsMatchTheResetCounters(t *testing.T) {
 // warned reports whether a warning names the counters of limit i, for all callers or
 // for those of the override.
 func warned(was, is *plan.Plan, i int) (forAll, forOverride bool) {
-	for _, warning := range droppedCounters(was, is) {
+	for _, warning := range DroppedCounters(was, is) {
 		forAll = forAll || strings.HasPrefix(warning, at("limits", i).String()+".")
 		forOverride = forOverride || strings.HasPrefix(warning, "spec.overrides[0].") && strings.Contains(warning, "limit "+is.Limits[i].Name+" ")
 	}

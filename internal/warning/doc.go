@@ -1,0 +1,19 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package warning finds valid policies that are probably a mistake, for the webhook and the
+// offline checker alike.
+//
+// Each warning begins with the path of the field that it is about. A warning of an unused
+// override or an ineffective limit is given only where the policy alone proves it.
+//
+// Read the files in this order:
+//
+//	warning.go             OfPlan: the warnings that a policy causes on its own
+//	unused_overrides.go    overrides whose callers an earlier one selects
+//	ineffective_limits.go  limits that another limit makes ineffective
+//	catch_all_matches.go   matches that hold for every request
+//	match_index.go         MatchIndex: policies by their matches
+//	overlaps.go            Overlaps: policies with the same match
+//	dropped_counters.go    DroppedCounters: counters that an edit resets
+package warning

@@ -1,0 +1,30 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package warning
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// OfPlan returns the warnings that the policy causes on its own.
+func OfPlan(p *plan.Plan) []string {
+	warnings := unusedOverrides(p)
+	warnings = append(warnings, ineffectiveLimits(p)...)
+	return append(warnings, catchAllMatches(p)...)
+}
+
+// FieldOf returns the path of the field that the warning is about.
+func FieldOf(warning string) string {
+	if end := strings.IndexAny(warning, ": "); end >= 0 {
+		return warning[:end]
+	}
+	return warning
+}
+
+// at returns the path of a list item in the spec.
+func at(list string, i int) *field.Path { return field.NewPath("spec", list).Index(i) }
