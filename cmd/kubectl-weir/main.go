@@ -25,6 +25,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/weir-dev/weir/internal/offline"
 )
 
 // The exit codes.
@@ -49,7 +51,13 @@ func run(ctx context.Context, args []string, streams genericiooptions.IOStreams)
 	if err == nil {
 		return exitSuccess
 	}
-	_, _ = fmt.Fprintln(streams.ErrOut, "error:", err)
+	exit, hasCode := errors.AsType[*offline.ExitError](err)
+	if !hasCode || exit.Err != nil {
+		_, _ = fmt.Fprintln(streams.ErrOut, "error:", err)
+	}
+	if hasCode {
+		return exit.Code
+	}
 	if _, failed := errors.AsType[*failure](err); failed {
 		return exitFailure
 	}
@@ -86,6 +94,6 @@ Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	c.addFlags(root.PersistentFlags())
-	root.AddCommand(newStateCommand(c), newBlockCommand(c), newUnblockCommand(c), newResetCommand(c), newVersionCommand(c))
+	root.AddCommand(newStateCommand(c), newBlockCommand(c), newUnblockCommand(c), newResetCommand(c), newVersionCommand(c), offline.NewValidate("kubectl weir"))
 	return root
 }

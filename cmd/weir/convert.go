@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/internal/convert"
+	"github.com/weir-dev/weir/internal/offline"
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
@@ -53,7 +54,7 @@ status 3, unless --allow-partial is set.`,
 				}
 			}
 			if lost := countLosses(notes); lost > 0 && !allowPartial {
-				return &exitError{status: statusPartial, text: fmt.Sprintf(
+				return &offline.ExitError{Code: statusPartial, Err: fmt.Errorf(
 					"%s: %d limits cannot be converted; --allow-partial converts the others", args[0], lost)}
 			}
 			return convert.Write(cmd.OutOrStdout(), policies)

@@ -26,6 +26,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weir-dev/weir/internal/offline"
 )
 
 func main() {
@@ -37,25 +39,18 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newManagerCommand(), newStandaloneCommand(), newConvertCommand(), newSmokeTestCommand(), newVersionCommand())
+	root.AddCommand(newManagerCommand(), newStandaloneCommand(), newConvertCommand(), offline.NewValidate("weir"), newSmokeTestCommand(), newVersionCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "weir:", err)
+		if exit, ok := errors.AsType[*offline.ExitError](err); !ok || exit.Err != nil {
+			fmt.Fprintln(os.Stderr, "weir:", err)
+		}
 		os.Exit(statusOf(err)) //nolint:gocritic // stop only releases the signal handler
 	}
 }
 
-// exitError is an error with an exit status of its own; others have status 1.
-type exitError struct {
-	status int
-	text   string
-}
-
-// Error implements error.
-func (e *exitError) Error() string { return e.text }
-
 func statusOf(err error) int {
-	if exit, ok := errors.AsType[*exitError](err); ok {
-		return exit.status
+	if exit, ok := errors.AsType[*offline.ExitError](err); ok {
+		return exit.Code
 	}
 	return 1
 }

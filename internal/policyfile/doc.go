@@ -3,10 +3,14 @@
 
 // Package policyfile reads RateLimitPolicies from YAML and JSON without a Kubernetes
 // API server. It rejects a file for the same reasons, and with the same messages, as
-// kubectl apply.
+// kubectl apply, and knows the line and column of every field.
 //
 // Read the files in this order:
 //
-//	policyfile.go  Read: documents, lists and policies
+//	policyfile.go  Read: the policies of valid documents
+//	parse.go       Parse: policies, Namespaces and problems with their positions
+//	object.go      one object of a document
+//	position.go    the line and column of a field
 //	schema.go      defaults and validation by the schema of the embedded CRD
+//	suggest.go     names that were probably meant
 package policyfile

@@ -86,6 +86,35 @@ func TestReadRejects(t *testing.T) {
 	}
 }
 
+// The position of a field is that of its name, or of what contains it.
+func TestPositions(t *testing.T) {
+	g := NewWithT(t)
+	file := policyfile.Parse(t.Context(), []byte("# one\n---\n# two\n---"+named("a")+"---\r\n"+named("b")))
+	g.Expect(file.Problems).To(BeEmpty())
+	for field, want := range map[string]policyfile.Position{
+		"":                       {Line: 5, Column: 1},
+		"spec":                   {Line: 8, Column: 1},
+		"spec.limits[0].window":  {Line: 10, Column: 56},
+		"spec.limits[0].burst":   {Line: 10, Column: 5},
+		"spec.limits[7]":         {Line: 9, Column: 3},
+		"spec.mode":              {Line: 8, Column: 1},
+		"metadata.labels[a.b/c]": {Line: 7, Column: 1},
+	} {
+		g.Expect(file.Policies[0].Position(field)).To(Equal(want), field)
+		want.Line += 8
+		g.Expect(file.Policies[1].Position(field)).To(Equal(want), field)
+	}
+}
+
+func TestClosest(t *testing.T) {
+	g, fields := NewWithT(t), []string{"algorithm", "blockDuration", "threshold", "window"}
+	for word, want := range map[string]string{
+		"treshold": "threshold", "BLOCKDURATION": "blockDuration", "windows": "window", "blockFor": "", "": "", "w": "",
+	} {
+		g.Expect(policyfile.Closest(word, fields)).To(Equal(want), word)
+	}
+}
+
 // Read returns valid policies or an error for any input.
 func FuzzRead(f *testing.F) {
 	f.Add(named("a"))

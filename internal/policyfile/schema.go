@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	apimachineryvalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -65,8 +66,9 @@ func (s *resourceSchema) validate(ctx context.Context, object map[string]any) fi
 	unknown := pruning.PruneWithOptions(object, s.structural, true,
 		structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	for _, path := range unknown {
-		errs = append(errs, &field.Error{Type: field.ErrorTypeForbidden, Field: path, Detail: "unknown field"})
+		errs = append(errs, &field.Error{Type: field.ErrorTypeForbidden, Field: path, Detail: unknownField})
 	}
+	errs = append(errs, unknownMetadata(object)...)
 	defaulting.Default(object, s.structural)
 	errs = append(errs, validateName(object)...)
 	errs = append(errs, validation.ValidateCustomResource(nil, object, s.validator)...)
@@ -75,6 +77,18 @@ func (s *resourceSchema) validate(ctx context.Context, object map[string]any) fi
 		return errs // CEL rules report confusing errors for objects of a wrong form
 	}
 	errs, _ = s.rules.Validate(ctx, nil, s.structural, object, nil, celconfig.RuntimeCELCostBudget)
+	return errs
+}
+
+// unknownMetadata returns an error for each field of the metadata that does not exist.
+func unknownMetadata(object map[string]any) (errs field.ErrorList) {
+	_, _, unknown, err := objectmeta.GetObjectMetaWithOptions(object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+	if err != nil {
+		return field.ErrorList{field.Invalid(field.NewPath("metadata"), field.OmitValueType{}, err.Error())}
+	}
+	for _, path := range unknown {
+		errs = append(errs, &field.Error{Type: field.ErrorTypeForbidden, Field: path, Detail: unknownField})
+	}
 	return errs
 }
 

@@ -1,0 +1,12 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package offline provides the commands of weir and of kubectl weir that need neither a cluster
+// nor a running Weir.
+//
+// Read the files in this order:
+//
+//	exit.go       exit codes
+//	terminal.go   colors
+//	validate.go   validate
+package offline

@@ -1,0 +1,137 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policyfile
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+const policyKind = "RateLimitPolicy"
+
+// object is one object of a document: the document itself, or an item of a list.
+type object struct {
+	document *document
+	// path is that of the object within the document, as "items[1]"; empty for the document.
+	path    string
+	content map[string]any
+}
+
+// position returns the position of a field of the object.
+func (o *object) position(field string) Position {
+	path := o.path
+	if path != "" && field != "" {
+		path += "."
+	}
+	return o.document.position(path + field)
+}
+
+// problem returns a problem of the field. The text begins with its path.
+func (o *object) problem(field, text string) Problem {
+	p := Problem{Position: o.position(field), Document: o.document.number, Field: field, Text: text}
+	if o.path != "" {
+		p.Text = o.path + ": " + text
+	}
+	return p
+}
+
+func (f *File) readObject(ctx context.Context, o object) {
+	apiVersion, _ := o.content["apiVersion"].(string)
+	kind, _ := o.content["kind"].(string)
+	version, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil || kind == "" || apiVersion == "" {
+		f.add(o.problem("", fmt.Sprintf("apiVersion %q and kind %q do not name a resource", apiVersion, kind)))
+		return
+	}
+	core, ours := version == schema.GroupVersion{Version: "v1"}, version == v1alpha1.GroupVersion
+	switch {
+	case core && kind == "List", ours && kind == policyKind+"List":
+		f.readItems(ctx, o)
+	case core && kind == "Namespace":
+		f.readNamespace(o)
+	case version.Group != v1alpha1.GroupVersion.Group:
+	case !ours:
+		p := o.problem("apiVersion", unsupported(apiVersion, kind))
+		p.Suggestion = v1alpha1.GroupVersion.String()
+		f.add(p)
+	case kind != policyKind:
+		p := o.problem("kind", unsupported(apiVersion, kind))
+		p.Suggestion = policyKind
+		f.add(p)
+	default:
+		f.readPolicy(ctx, o)
+	}
+}
+
+func unsupported(apiVersion, kind string) string {
+	return fmt.Sprintf("apiVersion %q, kind %q: this release supports %s, %s", apiVersion, kind, v1alpha1.GroupVersion, policyKind)
+}
+
+func (f *File) readItems(ctx context.Context, list object) {
+	items, ok := list.content["items"].([]any)
+	if !ok {
+		f.add(list.problem("items", "items: must be a list"))
+		return
+	}
+	for i, item := range items {
+		o := object{document: list.document, path: fmt.Sprintf("items[%d]", i)}
+		if list.path != "" {
+			o.path = list.path + "." + o.path
+		}
+		if o.content, ok = item.(map[string]any); !ok {
+			f.add(o.problem("", "must be an object"))
+			continue
+		}
+		f.readObject(ctx, o)
+	}
+}
+
+// readNamespace reads what grants depend on. The API server validates the rest.
+func (f *File) readNamespace(o object) {
+	metadata, _ := o.content["metadata"].(map[string]any)
+	n := &Namespace{Annotations: map[string]string{}, Position: o.position("metadata.name")}
+	n.Name, _ = metadata["name"].(string)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	for name, value := range annotations {
+		if text, ok := value.(string); ok {
+			n.Annotations[name] = text
+		}
+	}
+	f.Namespaces = append(f.Namespaces, n)
+}
+
+func (f *File) readPolicy(ctx context.Context, o object) {
+	schema, err := loadSchema()
+	if err != nil {
+		f.add(o.problem("", err.Error()))
+		return
+	}
+	metadata, _ := o.content["metadata"].(map[string]any)
+	if metadata != nil && metadata["namespace"] == nil {
+		metadata["namespace"] = DefaultNamespace
+	}
+	id := fmt.Sprintf("%v/%v", metadata["namespace"], metadata["name"])
+	if errs := schema.validate(ctx, o.content); len(errs) > 0 {
+		for _, err := range errs {
+			p := o.problem(err.Field, err.Error())
+			p.Policy, p.Suggestion = id, schema.suggestion(err)
+			f.add(p)
+		}
+		return
+	}
+	policy := &v1alpha1.RateLimitPolicy{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.content, policy); err != nil {
+		p := o.problem("", err.Error())
+		p.Policy = id
+		f.add(p)
+		return
+	}
+	o.content = nil // only its position is needed from here on
+	f.Policies = append(f.Policies, &Policy{RateLimitPolicy: policy, object: o})
+}

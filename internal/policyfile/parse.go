@@ -1,0 +1,152 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policyfile
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/json"
+	kubeyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// File is what one file contains.
+type File struct {
+	// Policies are the valid ones, with defaults filled in.
+	Policies []*Policy
+	// Namespaces are the core resources of that kind, which grant hosts and domains.
+	Namespaces []*Namespace
+	// Problems are all reasons for which parts of the file are invalid.
+	Problems []Problem
+}
+
+// Policy is a policy and its text.
+type Policy struct {
+	*v1alpha1.RateLimitPolicy
+	object object
+}
+
+// ID returns "<namespace>/<name>".
+func (p *Policy) ID() string { return p.Namespace + "/" + p.Name }
+
+// Position returns the position of the field, such as "spec.limits[0].window". For a field
+// that is not set it is that of the closest field around it.
+func (p *Policy) Position(field string) Position { return p.object.position(field) }
+
+// Namespace is a Namespace of the file.
+type Namespace struct {
+	Name        string
+	Annotations map[string]string
+	Position    Position
+}
+
+// Problem is one reason for which a part of the file is invalid.
+type Problem struct {
+	Position Position
+	// Document is the number of the document in the file, from 1.
+	Document int
+	// Policy is "<namespace>/<name>"; empty if it is unknown.
+	Policy string
+	// Field is the path of the field; empty if the problem is not about one.
+	Field string
+	// Text describes the problem. It begins with the field.
+	Text string
+	// Suggestion is the field or the value that was probably meant, or empty.
+	Suggestion string
+}
+
+// Parse reads all documents. Documents of other API groups are skipped.
+func Parse(ctx context.Context, data []byte) *File {
+	f := &File{}
+	if at, problem := notText(data); problem != "" {
+		f.Problems = []Problem{{Position: at, Document: 1, Text: problem}}
+		return f
+	}
+	documents := kubeyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	line := 1
+	for number := 1; ; number++ {
+		text, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return f
+		}
+		d := &document{number: number, line: line, text: text}
+		if err != nil {
+			f.add(d.problem(err.Error()))
+			return f
+		}
+		f.readDocument(ctx, d)
+		line += bytes.Count(text, []byte("\n")) + 1 // and the separator
+	}
+}
+
+// notText returns the position of the first byte that no text contains, and what is wrong.
+func notText(data []byte) (at Position, problem string) {
+	valid, _, binary := bytes.Cut(data, []byte{0})
+	if binary {
+		problem = "not a text file: contains a zero byte"
+	}
+	if !utf8.Valid(valid) {
+		problem = "not a text file in UTF-8"
+		end := 0
+		for end < len(valid) {
+			r, size := utf8.DecodeRune(valid[end:])
+			if r == utf8.RuneError && size == 1 {
+				break
+			}
+			end += size
+		}
+		valid = valid[:end]
+	}
+	if problem == "" {
+		return Position{}, ""
+	}
+	lines := bytes.Split(valid, []byte("\n"))
+	return Position{Line: len(lines), Column: utf8.RuneCount(lines[len(lines)-1]) + 1}, problem
+}
+
+func (f *File) add(problems ...Problem) { f.Problems = append(f.Problems, problems...) }
+
+func (f *File) readDocument(ctx context.Context, d *document) {
+	asJSON, err := yaml.YAMLToJSONStrict(d.text)
+	if err != nil {
+		f.add(d.syntaxProblems(err)...)
+		return
+	}
+	var content map[string]any
+	if err := json.Unmarshal(asJSON, &content); err != nil { // keeps integers exact
+		f.add(d.problem("must be an object"))
+		return
+	}
+	if len(content) > 0 { // else only comments
+		f.readObject(ctx, object{document: d, content: content})
+	}
+}
+
+// lineOfError is how the YAML library names a line of the document.
+var lineOfError = regexp.MustCompile(`line (\d+): `)
+
+// syntaxProblems returns the problems in an error of the YAML library.
+func (d *document) syntaxProblems(err error) (problems []Problem) {
+	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
+	for part := range strings.SplitSeq(strings.TrimPrefix(text, "yaml: unmarshal errors:\n"), "\n") {
+		p := d.problem(strings.TrimSpace(strings.TrimPrefix(part, "yaml: ")))
+		if line := lineOfError.FindStringSubmatch(part); line != nil {
+			number, _ := strconv.Atoi(line[1])
+			p.Position = Position{Line: d.line + number - 1, Column: 1}
+			p.Text = strings.Replace(p.Text, line[0], "", 1)
+		}
+		problems = append(problems, p)
+	}
+	return problems
+}

@@ -1,0 +1,132 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Format is how a result is written.
+type Format string
+
+// The formats.
+const (
+	FormatText   Format = "text"
+	FormatJSON   Format = "json"
+	FormatGitHub Format = "github"
+)
+
+// Formats are all formats.
+var Formats = []Format{FormatText, FormatJSON, FormatGitHub}
+
+// Write writes the result in the format. Color is for text only.
+func (r *Result) Write(w io.Writer, format Format, color bool) error {
+	switch format {
+	case FormatJSON:
+		return r.writeJSON(w)
+	case FormatGitHub:
+		return r.writeGitHub(w)
+	default:
+		return r.writeText(w, color)
+	}
+}
+
+func notChecked(namespace string) string {
+	return fmt.Sprintf("tenancy of Namespace %s is not checked: add its manifest to the files", namespace)
+}
+
+// text returns the message for people.
+func (f *Finding) text() string {
+	text := f.Message
+	if f.Suggestion != "" {
+		text += "; did you mean " + f.Suggestion + "?"
+	}
+	if f.Policy != "" {
+		text = f.Policy + ": " + text
+	}
+	return text
+}
+
+// colors are the sequences of terminals for each severity.
+var colors = map[Severity]string{SeverityError: "\x1b[31m", SeverityWarning: "\x1b[33m"}
+
+func (r *Result) writeText(w io.Writer, color bool) error {
+	var out bytes.Buffer
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		severity := string(f.Severity)
+		if color {
+			severity = colors[f.Severity] + severity + "\x1b[0m"
+		}
+		fmt.Fprintf(&out, "%s:%d:%d: %s: %s\n", f.File, f.Line, f.Column, severity, printable(f.text()))
+	}
+	for _, name := range r.NotChecked {
+		fmt.Fprintln(&out, notChecked(name))
+	}
+	fmt.Fprintf(&out, "%s, %s, %s\n", count(r.Count(SeverityError), "error", "errors"),
+		count(r.Count(SeverityWarning), "warning", "warnings"), count(r.valid(), "valid policy", "valid policies"))
+	_, err := w.Write(out.Bytes())
+	return err
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// printable replaces control characters, which could change the terminal or begin a line.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '\uFFFD'
+		}
+		return r
+	}, strings.ReplaceAll(text, "\n", " "))
+}
+
+func (r *Result) writeJSON(w io.Writer) error {
+	findings, unchecked := r.Findings, r.NotChecked
+	if findings == nil {
+		findings = []Finding{}
+	}
+	if unchecked == nil {
+		unchecked = []string{}
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(struct {
+		Valid             int       `json:"valid"`
+		Errors            int       `json:"errors"`
+		Warnings          int       `json:"warnings"`
+		TenancyNotChecked []string  `json:"tenancyNotChecked"`
+		Findings          []Finding `json:"findings"`
+	}{r.valid(), r.Count(SeverityError), r.Count(SeverityWarning), unchecked, findings})
+}
+
+// In workflow commands, the characters with a meaning are escaped.
+var (
+	githubData     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	githubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+)
+
+func (r *Result) writeGitHub(w io.Writer) error {
+	var out bytes.Buffer
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		fmt.Fprintf(&out, "::%s file=%s,line=%d,col=%d::%s\n",
+			f.Severity, githubProperty.Replace(f.File), f.Line, f.Column, githubData.Replace(f.text()))
+	}
+	for _, name := range r.NotChecked {
+		fmt.Fprintf(&out, "::notice::%s\n", githubData.Replace(notChecked(name)))
+	}
+	_, err := w.Write(out.Bytes())
+	return err
+}

@@ -1,0 +1,174 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/warning"
+)
+
+// Severity is how bad a finding is.
+type Severity string
+
+// The severities.
+const (
+	// SeverityError is a policy that the API server or the controller would not accept.
+	SeverityError Severity = "error"
+	// SeverityWarning is a valid policy that is probably a mistake.
+	SeverityWarning Severity = "warning"
+)
+
+// Finding is one error or warning.
+type Finding struct {
+	File string `json:"file"`
+	// Line and Column count from 1.
+	Line     int      `json:"line"`
+	Column   int      `json:"column"`
+	Severity Severity `json:"severity"`
+	// Policy is "<namespace>/<name>"; empty if it is unknown.
+	Policy string `json:"policy,omitempty"`
+	// Field is the path of the field, as in "spec.limits[0].window"; empty if the finding is
+	// not about one.
+	Field   string `json:"field,omitempty"`
+	Message string `json:"message"`
+	// Suggestion is the field or the value that was probably meant, or empty.
+	Suggestion string `json:"suggestion,omitempty"`
+}
+
+// Policy is a policy that is valid by the schema.
+type Policy struct {
+	*policyfile.Policy
+	// File is the name of its source.
+	File string
+	// Plan is nil if the policy does not compile.
+	Plan *plan.Plan
+}
+
+// Result is what Run found.
+type Result struct {
+	// Policies are those that are valid by the schema, in the order of the files. Of several
+	// policies with the same name it contains the first.
+	Policies []*Policy
+	// Findings are in the order of the files and lines.
+	Findings []Finding
+	// NotChecked are the Namespaces whose grants are unknown, sorted.
+	NotChecked []string
+}
+
+// Count returns the number of findings with the severity.
+func (r *Result) Count(s Severity) (n int) {
+	for i := range r.Findings {
+		if r.Findings[i].Severity == s {
+			n++
+		}
+	}
+	return n
+}
+
+// valid returns the number of policies without errors.
+func (r *Result) valid() (n int) {
+	for _, p := range r.Policies {
+		if p.Plan != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// Run judges all sources together.
+func Run(ctx context.Context, sources []Source) *Result {
+	c := &checker{result: &Result{}, order: map[string]int{}, defined: map[string]*Policy{}, namespaces: map[string]*namespace{}}
+	for i, source := range sources {
+		c.order[source.Name] = i
+		c.read(source.Name, policyfile.Parse(ctx, source.Data))
+	}
+	for _, p := range c.result.Policies {
+		c.compile(p)
+	}
+	c.warn()
+	r := c.result
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+		return cmp.Or(c.order[a.File]-c.order[b.File], a.Line-b.Line, a.Column-b.Column)
+	})
+	r.NotChecked = slices.Compact(slices.Sorted(slices.Values(r.NotChecked)))
+	return r
+}
+
+// checker collects the result.
+type checker struct {
+	result     *Result
+	order      map[string]int // of the sources
+	defined    map[string]*Policy
+	namespaces map[string]*namespace
+}
+
+// add adds a finding at the position.
+func (c *checker) add(file string, at policyfile.Position, f Finding) {
+	f.File, f.Line, f.Column = file, at.Line, at.Column
+	c.result.Findings = append(c.result.Findings, f)
+}
+
+// addTo adds a finding about a field of the policy.
+func (c *checker) addTo(p *Policy, severity Severity, field, message string) {
+	c.add(p.File, p.Position(field), Finding{Severity: severity, Policy: p.ID(), Field: field, Message: message})
+}
+
+// read adds the policies, Namespaces and problems of a file.
+func (c *checker) read(name string, file *policyfile.File) {
+	for _, p := range file.Problems {
+		c.add(name, p.Position, Finding{
+			Severity: SeverityError, Policy: p.Policy, Field: p.Field, Message: p.Text, Suggestion: p.Suggestion,
+		})
+	}
+	for _, n := range file.Namespaces {
+		c.addNamespace(name, n)
+	}
+	for _, read := range file.Policies {
+		p := &Policy{Policy: read, File: name}
+		if first := c.defined[p.ID()]; first != nil {
+			at := first.Position("metadata.name")
+			c.addTo(p, SeverityError, "metadata.name",
+				fmt.Sprintf("metadata.name: policy %s is also defined at %s:%d:%d", p.ID(), first.File, at.Line, at.Column))
+			continue
+		}
+		c.defined[p.ID()] = p
+		c.result.Policies = append(c.result.Policies, p)
+	}
+}
+
+func (c *checker) compile(p *Policy) {
+	compiled, problems := compile.Compile(p.RateLimitPolicy, c.grantOf(p))
+	for _, problem := range problems {
+		c.addTo(p, SeverityError, problem.Field, problem.Error())
+	}
+	p.Plan = compiled
+}
+
+// warn adds the warnings of the policies that compile.
+func (c *checker) warn() {
+	index := &warning.MatchIndex{}
+	for _, p := range c.result.Policies {
+		index.Replace(nil, p.RateLimitPolicy)
+	}
+	for _, p := range c.result.Policies {
+		if p.Plan == nil {
+			continue
+		}
+		warnings := warning.OfPlan(p.Plan)
+		if p.Spec.Mode != v1alpha1.ModeDisabled {
+			warnings = append(warnings, warning.Overlaps(p.RateLimitPolicy, index, true)...)
+		}
+		for _, text := range warnings {
+			c.addTo(p, SeverityWarning, warning.FieldOf(text), text)
+		}
+	}
+}
