@@ -29,6 +29,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if policies, _ := strconv.Atoi(os.Getenv(stubPolicies)); policies > 0 {
+		serveStubAPI(policies)
+	}
 	code := m.Run()
 	testenv.RemoveWeir()
 	os.Exit(code)

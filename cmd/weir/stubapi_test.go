@@ -4,18 +4,21 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,9 +30,14 @@ import (
 // stubPatchDelay is the time of one status patch on the stub.
 const stubPatchDelay = 10 * time.Millisecond
 
+// stubPolicies is the environment variable that makes the program of these tests a stubAPI. Its
+// value is the number of policies. The program prints the URL.
+const stubPolicies = "WEIR_TEST_STUB_POLICIES"
+
 // BenchmarkStatusWrites compares decisions while thousands of statuses are written with
-// decisions of a quiet process. The API server is a stub that takes 10 ms for a patch, so that
-// only the CPU of Weir counts. The load shares the CPUs, so the figures are upper bounds.
+// decisions of a quiet process. The API server is a stub that takes 10 ms for a patch. It is a
+// process of its own with the lowest priority, so that only the CPU of Weir counts. Use an odd
+// number of rounds, such as -benchtime 5x.
 func BenchmarkStatusWrites(b *testing.B) {
 	const policies = 5000
 	g := NewWithT(b)
@@ -37,20 +45,25 @@ func BenchmarkStatusWrites(b *testing.B) {
 	c := &cluster{tb: b, redis: testenv.StartRedis(b), kubeconfig: stub.kubeconfig}
 	p := c.manager("--max-namespace-policies", "0") // they share one Namespace
 	g.Eventually(p.policies, "15s", "100ms").Should(Equal(policies))
-	g.Eventually(stub.patches.Load, "120s", "100ms").Should(BeNumerically(">=", policies))
+	g.Eventually(stub.patches, "120s", "100ms").Should(BeNumerically(">=", policies))
+	var ratios []float64
 	for b.Loop() {
 		stub.settle()
 		quiet := p.latencies(b, func() bool { return true }, 3000)
-		before := stub.patches.Load()
+		before := stub.patches()
 		stub.touch()
-		g.Eventually(stub.patches.Load, "20s", "1ms").Should(BeNumerically(">", before+50))
-		during := p.latencies(b, func() bool { return stub.patches.Load() < before+policies }, 1<<20)
+		g.Eventually(stub.patches, "20s", "1ms").Should(BeNumerically(">", before+50))
+		start := time.Now()
+		during := p.latencies(b, func() bool { return stub.patches() < before+policies }, 1<<20)
+		b.ReportMetric((policies-50)/time.Since(start).Seconds(), "patches/s")
 		stub.settle()
-		b.ReportMetric(float64(stub.patches.Load()-before)/policies, "patches/policy")
+		b.ReportMetric(float64(stub.patches()-before)/policies, "patches/policy")
 		b.ReportMetric(quiet.Seconds()*1000, "quiet-p99-ms")
 		b.ReportMetric(during.Seconds()*1000, "busy-p99-ms")
-		b.ReportMetric(during.Seconds()/quiet.Seconds(), "ratio")
+		ratios = append(ratios, during.Seconds()/quiet.Seconds())
 	}
+	slices.Sort(ratios)
+	b.ReportMetric(ratios[len(ratios)/2], "median-ratio")
 }
 
 // latencies sends 500 checks a second, at most n and while the condition holds, and returns the
@@ -60,7 +73,7 @@ func (p *process) latencies(b *testing.B, while func() bool, n int) time.Duratio
 	every := time.NewTicker(2 * time.Millisecond)
 	defer every.Stop()
 	var took []time.Duration
-	for len(took) < n && while() {
+	for len(took) < n && (len(took)%100 > 0 || while()) {
 		<-every.C
 		start := time.Now()
 		if _, _, err := p.check(`{"policies":["shop/p1"],"key":"k","peek":true}`); err != nil {
@@ -72,37 +85,38 @@ func (p *process) latencies(b *testing.B, while func() bool, n int) time.Duratio
 	return took[len(took)*99/100]
 }
 
-// stubAPI is an API server with policies in memory, for one process.
-type stubAPI struct {
+// stubProcess is a running process that serves a stubAPI.
+type stubProcess struct {
+	tb         testing.TB
+	url        string
 	kubeconfig string
-	patches    atomic.Int64 // of statuses
-
-	mu       sync.Mutex
-	version  int
-	policies []map[string]any
-	lease    []byte
-	watches  map[chan []byte]bool
 }
 
-func startStubAPI(tb testing.TB, policies int) *stubAPI {
+func startStubAPI(tb testing.TB, policies int) *stubProcess {
 	tb.Helper()
-	s := &stubAPI{watches: map[chan []byte]bool{}, version: 1}
-	for i := range policies {
-		s.policies = append(s.policies, map[string]any{
-			"apiVersion": "ratelimit.weir.dev/v1alpha1", "kind": "RateLimitPolicy",
-			"metadata": map[string]any{
-				"namespace": "shop", "name": fmt.Sprintf("p%d", i), "uid": fmt.Sprintf("uid-%d", i),
-				"generation": 1, "resourceVersion": "1",
-			},
-			"spec":   map[string]any{"limits": []any{map[string]any{"name": "l", "algorithm": "FixedWindow", "threshold": 1, "window": "1h"}}},
-			"status": map[string]any{"observedGeneration": -1},
-		})
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", stubPolicies, policies))
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
 	}
-	server := httptest.NewServer(s)
-	tb.Cleanup(server.CloseClientConnections)
-	s.kubeconfig = filepath.Join(tb.TempDir(), "stub")
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	if err := syscall.Setpriority(syscall.PRIO_PROCESS, cmd.Process.Pid, 19); err != nil {
+		tb.Fatal(err)
+	}
+	url, err := bufio.NewReader(output).ReadString('\n')
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s := &stubProcess{tb: tb, url: strings.TrimSpace(url), kubeconfig: filepath.Join(tb.TempDir(), "stub")}
 	config := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":%q}}],`+
-		`"contexts":[{"name":"c","context":{"cluster":"c","user":""}}]}`, server.URL)
+		`"contexts":[{"name":"c","context":{"cluster":"c","user":""}}]}`, s.url)
 	if err := os.WriteFile(s.kubeconfig, []byte(config), 0o600); err != nil {
 		tb.Fatal(err)
 	}
@@ -110,28 +124,94 @@ func startStubAPI(tb testing.TB, policies int) *stubAPI {
 }
 
 // touch requests a pass over every policy.
+func (s *stubProcess) touch() { s.ask("touch") }
+
+// patches returns how many statuses were patched.
+func (s *stubProcess) patches() int {
+	patches, err := strconv.Atoi(s.ask("patches"))
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	return patches
+}
+
+func (s *stubProcess) ask(path string) string {
+	s.tb.Helper()
+	response, err := http.Get(s.url + "/stub/" + path)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	return string(body)
+}
+
+// settle waits until no more statuses are written.
+func (s *stubProcess) settle() {
+	for before := -1; before != s.patches(); time.Sleep(2 * time.Second) {
+		before = s.patches()
+	}
+}
+
+// stubAPI is an API server with policies in memory, for one process.
+type stubAPI struct {
+	patches atomic.Int64 // of statuses
+
+	mu       sync.Mutex
+	version  int
+	policies []*stubPolicy
+	lease    []byte
+	watches  map[chan []byte]bool
+}
+
+// stubPolicy is a policy of a stubAPI.
+type stubPolicy struct {
+	number, version int
+	requested       int // the value of an annotation; 0 is none
+	status          json.RawMessage
+}
+
+// encode returns the policy as JSON.
+func (p *stubPolicy) encode() json.RawMessage {
+	annotations := ""
+	if p.requested > 0 {
+		annotations = fmt.Sprintf(`"annotations":{"ratelimit.weir.dev/reconcile-requested-at":"%d"},`, p.requested)
+	}
+	return fmt.Appendf(nil, `{"apiVersion":"ratelimit.weir.dev/v1alpha1","kind":"RateLimitPolicy","metadata":{"namespace":"shop",`+
+		`"name":"p%[1]d","uid":"uid-%[1]d",%[2]s"generation":1,"resourceVersion":"%[3]d"},"spec":{"limits":[{"name":"l",`+
+		`"algorithm":"FixedWindow","threshold":1,"window":"1h"}]},"status":%[4]s}`, p.number, annotations, p.version, p.status)
+}
+
+// serveStubAPI serves a stubAPI until the process is killed.
+func serveStubAPI(policies int) {
+	s := &stubAPI{watches: map[chan []byte]bool{}, version: 1}
+	for i := range policies {
+		s.policies = append(s.policies, &stubPolicy{number: i, version: 1, status: json.RawMessage(`{"observedGeneration":-1}`)})
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", s)
+	mux.HandleFunc("/stub/touch", func(http.ResponseWriter, *http.Request) { s.touch() })
+	mux.HandleFunc("/stub/patches", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, s.patches.Load()) })
+	_, _ = fmt.Fprintln(os.Stdout, httptest.NewServer(mux).URL)
+	select {}
+}
+
 func (s *stubAPI) touch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, policy := range s.policies {
 		s.version++
-		metadata := policy["metadata"].(map[string]any)
-		metadata["annotations"] = map[string]any{"ratelimit.weir.dev/reconcile-requested-at": strconv.Itoa(s.version)}
-		metadata["resourceVersion"] = strconv.Itoa(s.version)
+		policy.requested, policy.version = s.version, s.version
 		s.announce(policy)
 	}
 }
 
-// settle waits until no more statuses are written.
-func (s *stubAPI) settle() {
-	for before := int64(-1); before != s.patches.Load(); time.Sleep(2 * time.Second) {
-		before = s.patches.Load()
-	}
-}
-
 // announce sends the policy to the watches. The caller holds the lock.
-func (s *stubAPI) announce(policy map[string]any) {
-	line, _ := json.Marshal(map[string]any{"type": "MODIFIED", "object": policy}) //nolint:errchkjson // plain values
+func (s *stubAPI) announce(policy *stubPolicy) {
+	line := fmt.Appendf(nil, `{"type":"MODIFIED","object":%s}`+"\n", policy.encode())
 	for watch := range s.watches {
 		watch <- line
 	}
@@ -150,9 +230,13 @@ func (s *stubAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasSuffix(path, "/ratelimitpolicies"):
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		items := make([]json.RawMessage, len(s.policies))
+		for i, policy := range s.policies {
+			items[i] = policy.encode()
+		}
 		reply(w, http.StatusOK, map[string]any{
 			"kind": "RateLimitPolicyList", "apiVersion": "ratelimit.weir.dev/v1alpha1",
-			"metadata": map[string]any{"resourceVersion": strconv.Itoa(s.version)}, "items": s.policies,
+			"metadata": map[string]any{"resourceVersion": strconv.Itoa(s.version)}, "items": items,
 		})
 	case strings.Contains(path, "/leases"):
 		s.serveLease(w, r)
@@ -210,14 +294,14 @@ func (s *stubAPI) watch(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		case line := <-events:
-			_, _ = w.Write(append(line, '\n'))
+			_, _ = w.Write(line)
 			flusher.Flush()
 		}
 	}
 }
 
 func (s *stubAPI) patchStatus(w http.ResponseWriter, r *http.Request) {
-	var patch map[string]any
+	var patch struct{ Status json.RawMessage }
 	if err := json.NewDecoder(r.Body).Decode(&patch); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -233,11 +317,10 @@ func (s *stubAPI) patchStatus(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	s.version++
 	policy := s.policies[i]
-	policy["status"] = patch["status"]
-	policy["metadata"].(map[string]any)["resourceVersion"] = strconv.Itoa(s.version)
+	policy.status, policy.version = patch.Status, s.version
 	s.announce(policy)
 	s.patches.Add(1)
-	reply(w, http.StatusOK, policy)
+	_, _ = w.Write(policy.encode())
 }
 
 func (s *stubAPI) serveLease(w http.ResponseWriter, r *http.Request) {
