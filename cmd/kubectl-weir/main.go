@@ -94,6 +94,6 @@ Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	c.addFlags(root.PersistentFlags())
-	root.AddCommand(newStateCommand(c), newBlockCommand(c), newUnblockCommand(c), newResetCommand(c), newVersionCommand(c), offline.NewValidate("kubectl weir"))
+	root.AddCommand(newStateCommand(c), newBlockCommand(c), newUnblockCommand(c), newResetCommand(c), newVersionCommand(c), offline.NewValidate("kubectl weir"), offline.NewBacktest("kubectl weir"))
 	return root
 }

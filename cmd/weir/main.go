@@ -39,7 +39,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newManagerCommand(), newStandaloneCommand(), newConvertCommand(), offline.NewValidate("weir"), newSmokeTestCommand(), newVersionCommand())
+	root.AddCommand(newManagerCommand(), newStandaloneCommand(), newConvertCommand(), offline.NewValidate("weir"), offline.NewBacktest("weir"), newSmokeTestCommand(), newVersionCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		if exit, ok := errors.AsType[*offline.ExitError](err); !ok || exit.Err != nil {
 			fmt.Fprintln(os.Stderr, "weir:", err)

@@ -7,6 +7,7 @@
 // Read the files in this order:
 //
 //	exit.go       exit codes
-//	terminal.go   colors
+//	terminal.go   colors and progress
 //	validate.go   validate
+//	backtest.go   backtest
 package offline

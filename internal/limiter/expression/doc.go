@@ -11,6 +11,7 @@
 //
 //	expression.go   Compile and Evaluate
 //	environment.go  the variables and functions
+//	references.go   the variables that an expression reads
 //	textmap.go      the variables that are maps
 //	cost.go         the largest cost of an expression
 package expression
