@@ -134,8 +134,9 @@ type RateLimitPolicyStatus struct {
 	// +kubebuilder:validation:Minimum=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// summary is the limits in one line, such as "burst 5/1m, daily 20/24h". At most
-	// 2048 characters. Empty until the controller has processed the policy.
+	// summary is the limits in one line, such as "burst 5/1m, daily 20/24h", and until when
+	// the policy is in Shadow by an annotation. At most 2048 characters. Empty until the
+	// controller has processed the policy.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
@@ -154,6 +155,11 @@ type RateLimitPolicyStatus struct {
 // ReconcileRequestedAtAnnotation forces a pass over the policy whenever its value changes,
 // usually to the current time. The status echoes it in lastHandledReconcileAt.
 const ReconcileRequestedAtAnnotation = "ratelimit.weir.dev/reconcile-requested-at"
+
+// ShadowUntilAnnotation makes a policy in mode Enforce behave as in mode Shadow until the time in
+// RFC 3339 that is its value, at most 24 hours ahead. Unlike an edit of spec.mode it ends by
+// itself, and GitOps tools do not revert it.
+const ShadowUntilAnnotation = "ratelimit.weir.dev/shadow-until"
 
 // MaxLastHandledReconcileAt is the length of status.lastHandledReconcileAt, in characters.
 const MaxLastHandledReconcileAt = 255

@@ -8,6 +8,7 @@
 //
 //	main.go     the commands and the exit codes
 //	state.go    state, block, unblock and reset
+//	shadow.go   shadow and enforce
 //	version.go  version
 //	output.go   tables, JSON and YAML
 //	connect.go  the flags of the connection, and the connection they select
@@ -94,6 +95,7 @@ Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	c.addFlags(root.PersistentFlags())
-	root.AddCommand(newStateCommand(c), newBlockCommand(c), newUnblockCommand(c), newResetCommand(c), newVersionCommand(c), offline.NewValidate("kubectl weir"), offline.NewBacktest("kubectl weir"))
+	root.AddCommand(newStateCommand(c), newBlockCommand(c), newUnblockCommand(c), newResetCommand(c),
+		newShadowCommand(c), newEnforceCommand(c), newVersionCommand(c), offline.NewValidate("kubectl weir"), offline.NewBacktest("kubectl weir"))
 	return root
 }

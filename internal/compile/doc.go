@@ -14,5 +14,6 @@
 //	limit.go     limits and their defaults
 //	override.go  overrides and the limits they change
 //	grant.go     Grant: which hosts and domains a Namespace may match
+//	shadow.go    Shadow: the mode Shadow for some hours, by an annotation
 //	summary.go   Summary: the limits in one line
 package compile

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -22,6 +23,7 @@ type compilation struct {
 	generation  int64
 	requestedAt string
 	granted     compile.Grant
+	shadow      compile.Shadow
 
 	plan     *plan.Plan
 	problems field.ErrorList
@@ -29,9 +31,9 @@ type compilation struct {
 
 // covers reports whether compiling the policy again would have the same result. A requested
 // pass compiles again nevertheless.
-func (c *compilation) covers(policy *v1alpha1.RateLimitPolicy, granted compile.Grant) bool {
+func (c *compilation) covers(policy *v1alpha1.RateLimitPolicy, granted compile.Grant, shadow compile.Shadow) bool {
 	return c.uid == policy.UID && c.generation == policy.Generation && c.requestedAt == requestedAt(policy) &&
-		c.granted.Equal(granted)
+		c.granted.Equal(granted) && c.shadow.Equal(shadow)
 }
 
 // compilations holds the last compilation of each policy.
@@ -43,16 +45,17 @@ type compilations struct {
 // of compiles the policy, unless the last compilation covers it.
 func (c *compilations) of(policy *v1alpha1.RateLimitPolicy, granted compile.Grant) *compilation {
 	name := client.ObjectKeyFromObject(policy)
+	shadow := compile.ShadowOf(policy, time.Now()) //nolint:forbidigo // the annotation names a time
 	c.mu.Lock()
 	last := c.last[name]
 	c.mu.Unlock()
-	if last != nil && last.covers(policy, granted) {
+	if last != nil && last.covers(policy, granted, shadow) {
 		return last
 	}
 	next := &compilation{
-		uid: policy.UID, generation: policy.Generation, requestedAt: requestedAt(policy), granted: granted,
+		uid: policy.UID, generation: policy.Generation, requestedAt: requestedAt(policy), granted: granted, shadow: shadow,
 	}
-	next.plan, next.problems = compile.Compile(policy, granted)
+	next.plan, next.problems = shadow.Apply(compile.Compile(policy, granted))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last == nil {
@@ -60,6 +63,14 @@ func (c *compilations) of(policy *v1alpha1.RateLimitPolicy, granted compile.Gran
 	}
 	c.last[name] = next
 	return next
+}
+
+// mode returns the mode of the plan, "" without one.
+func (c *compilation) mode() plan.Mode {
+	if c.plan == nil {
+		return ""
+	}
+	return c.plan.Mode
 }
 
 func (c *compilations) forget(name types.NamespacedName) {

@@ -122,35 +122,41 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	ctx, release := t.bind(ctx)
 	defer release()
+	var again time.Time
 	var err error
 	if request == sweep {
 		err = ignoreIfReported(r.Publisher.Sweep(ctx, r.policyExists), r.Publisher.Rollout(""))
 	} else {
-		err = r.reconcilePolicy(ctx, t, request.NamespacedName)
+		again, err = r.reconcilePolicy(ctx, t, request.NamespacedName)
 	}
 	if t.ended() {
 		return reconcile.Result{}, nil // the next leader starts with every policy
 	}
+	if err == nil && !again.IsZero() {
+		return reconcile.Result{RequeueAfter: max(time.Until(again), minRetryDelay)}, nil
+	}
 	return reconcile.Result{}, err
 }
 
-func (r *Reconciler) reconcilePolicy(ctx context.Context, t term, name types.NamespacedName) error {
+// reconcilePolicy publishes the policy. It returns when the policy is to be compiled again
+// without a change; zero is never.
+func (r *Reconciler) reconcilePolicy(ctx context.Context, t term, name types.NamespacedName) (again time.Time, err error) {
 	policy := &v1alpha1.RateLimitPolicy{}
 	if err := r.client.Get(ctx, name, policy); apierrors.IsNotFound(err) {
-		return r.removePlan(ctx, t, name)
+		return again, r.removePlan(ctx, t, name)
 	} else if err != nil {
-		return err
+		return again, err
 	}
 	granted, err := grant.Of(ctx, r.client, r.Tenancy, policy.Namespace)
 	if err != nil {
-		return err
+		return again, err
 	}
 	r.grants.observe(policy.Namespace, granted)
 	compiled := r.compiled.of(policy, granted)
 	publishErr := r.publish(ctx, policy, compiled)
-	r.statuses.observe(t, policy, compiled.problems, r.isEdited(t, policy))
+	r.statuses.observe(t, policy, compiled, r.isEdited(t, policy))
 	r.markProcessed(ctx, t, name)
-	return ignoreIfReported(publishErr, r.Publisher.Rollout(""))
+	return compiled.shadow.Next, ignoreIfReported(publishErr, r.Publisher.Rollout(""))
 }
 
 // removePlan deletes the plan of a deleted policy.

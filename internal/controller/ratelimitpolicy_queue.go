@@ -91,14 +91,16 @@ func requestedAt(policy client.Object) string {
 	return string(value[:min(len(value), v1alpha1.MaxLastHandledReconcileAt)])
 }
 
-// specChanged passes updates with a new generation, a requested pass or a new UID: a policy
+// specChanged passes updates with a new generation, a requested pass, another time of
+// ShadowUntilAnnotation or a new UID: a policy
 // that is deleted and recreated while the watch is interrupted arrives as one update. It
 // filters out the controller's own status writes.
 func specChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
 			e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
-			requestedAt(e.ObjectOld) != requestedAt(e.ObjectNew)
+			requestedAt(e.ObjectOld) != requestedAt(e.ObjectNew) ||
+			e.ObjectOld.GetAnnotations()[v1alpha1.ShadowUntilAnnotation] != e.ObjectNew.GetAnnotations()[v1alpha1.ShadowUntilAnnotation]
 	}}
 }
 

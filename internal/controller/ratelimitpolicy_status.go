@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,8 @@ type facts struct {
 	generation  int64
 	requestedAt string          // see requestedAt
 	problems    field.ErrorList // why the policy has no plan
+	mode        plan.Mode       // of the plan, "" without one
+	shadow      compile.Shadow
 	rollout     plan.Rollout
 }
 
@@ -72,10 +75,11 @@ func (f *facts) phase() phase {
 // isAccepted reports whether the policy compiles and has room in its budgets.
 func (f *facts) isAccepted() bool { return len(f.problems) == 0 && f.rollout.OverBudget == nil }
 
-// isProgrammed reports whether the registry holds the plan of this generation.
+// isProgrammed reports whether the registry holds the plan of this generation, in the mode that
+// ShadowUntilAnnotation demands.
 func (f *facts) isProgrammed() bool {
 	held := f.rollout.Plan
-	return held != nil && held.UID == string(f.uid) && held.Generation == f.generation
+	return held != nil && held.UID == string(f.uid) && held.Generation == f.generation && held.Mode == f.mode
 }
 
 // reported identifies what a status reports: a change of it is the work of a user.
@@ -109,7 +113,7 @@ func (f *facts) status(policy *v1alpha1.RateLimitPolicy) v1alpha1.RateLimitPolic
 	return v1alpha1.RateLimitPolicyStatus{
 		Conditions:             keepTransitionTimes(policy.Status.Conditions, f.conditions()),
 		ObservedGeneration:     f.generation,
-		Summary:                compile.Summary(&policy.Spec),
+		Summary:                compile.Summary(&policy.Spec) + f.shadow.Summary(),
 		LastHandledReconcileAt: cmp.Or(f.requestedAt, policy.Status.LastHandledReconcileAt),
 	}
 }
@@ -132,6 +136,10 @@ func (f *facts) conditions() []metav1.Condition {
 	accepted, programmed := f.accepted(), f.programmed()
 	enforced := f.enforced(programmed.Status)
 	ready := summarize(accepted, programmed, enforced)
+	if until := f.shadow.Until; ready.Status == metav1.ConditionTrue && !until.IsZero() {
+		ready.Message = fmt.Sprintf("The policy is accepted, programmed and enforced in Shadow until %s: it denies no request.",
+			until.UTC().Format(time.RFC3339))
+	}
 	conditions := []metav1.Condition{ready, accepted, programmed, enforced}
 	// kstatus: a policy that only its author can repair is Stalled, any other that is
 	// not ready is Reconciling.

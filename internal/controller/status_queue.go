@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
@@ -126,7 +125,7 @@ func (q *statusQueue) endInitialPass(t term) {
 }
 
 // observe records the facts of a policy that was handed to the publisher in that term.
-func (q *statusQueue) observe(t term, policy *v1alpha1.RateLimitPolicy, problems field.ErrorList, isEdited bool) {
+func (q *statusQueue) observe(t term, policy *v1alpha1.RateLimitPolicy, compiled *compilation, isEdited bool) {
 	name := client.ObjectKeyFromObject(policy)
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -142,7 +141,8 @@ func (q *statusQueue) observe(t term, policy *v1alpha1.RateLimitPolicy, problems
 		s.announced = announcedBy(policy, isEdited)
 	}
 	s.facts = facts{
-		uid: policy.UID, generation: policy.Generation, requestedAt: requestedAt(policy), problems: problems, rollout: s.rollout,
+		uid: policy.UID, generation: policy.Generation, requestedAt: requestedAt(policy),
+		problems: compiled.problems, mode: compiled.mode(), shadow: compiled.shadow, rollout: s.rollout,
 	}
 	// The cache may be behind the last write.
 	if was := reportedBy(policy); s.reported == (reported{}) || was == s.key() {

@@ -107,9 +107,11 @@ var _ = Describe("The manager", func() {
 
 	It("counts policies by their conditions while it leads", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
+		shadowed := map[string]string{"good": time.Now().Add(time.Hour).Format(time.RFC3339)}
 		for name, paths := range map[string]string{"good": "/a", "bad": "/a//b"} {
 			policy := testenv.MakePolicy(namespace+"/"+name).Match(v1alpha1.Match{Paths: []string{paths}}).
 				Limit("hourly", v1alpha1.AlgorithmFixedWindow, 2, "1h").Obj()
+			policy.Annotations = map[string]string{v1alpha1.ShadowUntilAnnotation: shadowed[name]}
 			Expect(api.Create(ctx, policy)).To(Succeed())
 		}
 		series := func(condition, status string, n int) string {
@@ -117,7 +119,8 @@ var _ = Describe("The manager", func() {
 		}
 		Eventually(ctx, func() string { _, body := get(metrics, "/metrics"); return body }).Should(And(
 			ContainSubstring("weir_leader 1\n"), ContainSubstring(series("Accepted", "True", 1)), ContainSubstring(series("Accepted", "False", 1)),
-			ContainSubstring(series("Ready", "True", 1)), ContainSubstring(series("Ready", "False", 1))))
+			ContainSubstring(series("Ready", "True", 1)), ContainSubstring(series("Ready", "False", 1)),
+			ContainSubstring(fmt.Sprintf("weir_policies_shadowed{namespace=%q} 1\n", namespace))))
 	})
 
 	It("exports when the webhook certificate expires", func(ctx SpecContext) {

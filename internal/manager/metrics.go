@@ -6,6 +6,7 @@ package manager
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,11 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
 )
 
 var (
 	policiesDesc = prometheus.NewDesc("weir_policies",
 		"Leader: policies by the status of a condition of their current generation.", []string{"namespace", "condition", "status"}, nil)
+	shadowedDesc = prometheus.NewDesc("weir_policies_shadowed",
+		"Leader: policies that deny no request because of the annotation shadow-until.", []string{"namespace"}, nil)
 
 	countedConditions = []string{
 		v1alpha1.ConditionAccepted, v1alpha1.ConditionProgrammed, v1alpha1.ConditionEnforced, v1alpha1.ConditionReady,
@@ -46,6 +50,7 @@ func NewPolicyMetrics(r prometheus.Registerer) *PolicyMetrics {
 // Describe implements prometheus.Collector.
 func (*PolicyMetrics) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- policiesDesc
+	descriptions <- shadowedDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -62,6 +67,9 @@ func (m *PolicyMetrics) Collect(metrics chan<- prometheus.Metric) {
 	for labels, count := range countPolicies(list) {
 		metrics <- prometheus.MustNewConstMetric(policiesDesc, prometheus.GaugeValue, float64(count), labels.namespace, labels.condition, labels.status)
 	}
+	for namespace, count := range countShadowed(list) {
+		metrics <- prometheus.MustNewConstMetric(shadowedDesc, prometheus.GaugeValue, float64(count), namespace)
+	}
 }
 
 func (s *policySource) leads() bool {
@@ -70,6 +78,18 @@ func (s *policySource) leads() bool {
 }
 
 type policyLabels struct{ namespace, condition, status string }
+
+// countShadowed counts the policies of each Namespace that are in Shadow until some time.
+func countShadowed(list *v1alpha1.RateLimitPolicyList) map[string]int {
+	counts := map[string]int{}
+	now := time.Now() //nolint:forbidigo // the annotation names a time
+	for i := range list.Items {
+		if !compile.ShadowOf(&list.Items[i], now).Until.IsZero() {
+			counts[list.Items[i].Namespace]++
+		}
+	}
+	return counts
+}
 
 // countPolicies counts the policies of each Namespace by the status of each condition. A
 // condition that is missing, or of an earlier generation, is Unknown.

@@ -6,10 +6,12 @@ package v1alpha1
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -60,14 +62,21 @@ func (v *Validator) ValidateCreate(ctx context.Context, policy *v1alpha1.RateLim
 	return v.validate(ctx, nil, policy)
 }
 
-// ValidateUpdate rejects a spec that the controller would not accept. An update that
-// leaves the spec unchanged always passes: the metadata of a policy that became
-// invalid, by a grant that was narrowed, can still be edited.
+// ValidateUpdate rejects a spec, or a time of ShadowUntilAnnotation, that the controller would
+// not accept. An update that leaves both unchanged always passes: the metadata of a policy that
+// became invalid, by a grant that was narrowed, can still be edited.
 func (v *Validator) ValidateUpdate(ctx context.Context, was, policy *v1alpha1.RateLimitPolicy) (admission.Warnings, error) {
-	if !policy.DeletionTimestamp.IsZero() || equality.Semantic.DeepEqual(was.Spec, policy.Spec) {
+	switch {
+	case !policy.DeletionTimestamp.IsZero():
+		return nil, nil
+	case !equality.Semantic.DeepEqual(was.Spec, policy.Spec):
+		return v.validate(ctx, was, policy)
+	case was.Annotations[v1alpha1.ShadowUntilAnnotation] != policy.Annotations[v1alpha1.ShadowUntilAnnotation]:
+		_, problems := shadowOf(policy).Apply(nil, nil)
+		return nil, invalid(policy, problems)
+	default:
 		return nil, nil
 	}
-	return v.validate(ctx, was, policy)
 }
 
 // ValidateDelete accepts every deletion. The webhook is not configured for them.
@@ -84,9 +93,9 @@ func (v *Validator) validate(ctx context.Context, was, policy *v1alpha1.RateLimi
 		granted = compile.Everything()
 		warnings = append(warnings, "spec.matches: failed to read the grant of the Namespace; see condition Accepted")
 	}
-	compiled, problems := compile.Compile(policy, granted)
-	if len(problems) > 0 {
-		return warnings, apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("RateLimitPolicy").GroupKind(), policy.Name, problems)
+	compiled, problems := shadowOf(policy).Apply(compile.Compile(policy, granted))
+	if err := invalid(policy, problems); err != nil {
+		return warnings, err
 	}
 	warnings = append(warnings, warning.OfPlan(compiled)...)
 	if policy.Spec.Mode != v1alpha1.ModeDisabled {
@@ -100,6 +109,19 @@ func (v *Validator) validate(ctx context.Context, was, policy *v1alpha1.RateLimi
 		warnings[i] = message.Truncate(warnings[i], maxWarningBytes)
 	}
 	return warnings, nil
+}
+
+// shadowOf returns what the annotation means now.
+func shadowOf(policy *v1alpha1.RateLimitPolicy) compile.Shadow {
+	return compile.ShadowOf(policy, time.Now()) //nolint:forbidigo // the annotation names a time
+}
+
+// invalid returns the error that lists the problems, nil for none.
+func invalid(policy *v1alpha1.RateLimitPolicy, problems field.ErrorList) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("RateLimitPolicy").GroupKind(), policy.Name, problems)
 }
 
 // editWarnings warns of the counters that the edit resets. The counters of an old

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -229,6 +230,28 @@ var _ = Describe("The webhook", func() {
 		policy.Labels = map[string]string{"a": "b"}
 		policy.Finalizers = append(policy.Finalizers, "test.weir.dev/another")
 		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(Succeed())
+	})
+
+	It("judges the time of Shadow whenever it changes", func(ctx SpecContext) {
+		const field = "metadata.annotations[ratelimit.weir.dev/shadow-until]"
+		annotate := func(policy *v1alpha1.RateLimitPolicy, value string) error {
+			before := policy.DeepCopy()
+			metav1.SetMetaDataAnnotation(&policy.ObjectMeta, v1alpha1.ShadowUntilAnnotation, value)
+			return api.Patch(ctx, policy, client.MergeFrom(before))
+		}
+		in := func(length time.Duration) string { return time.Now().Add(length).Format(time.RFC3339) }
+		policy := good(namespace, "shadowed").Obj()
+		metav1.SetMetaDataAnnotation(&policy.ObjectMeta, v1alpha1.ShadowUntilAnnotation, in(48*time.Hour))
+		Expect(api.Create(ctx, policy.DeepCopy())).To(rejectFields(field))
+		policy.Annotations = nil
+		Expect(api.Create(ctx, policy)).To(Succeed())
+		Expect(annotate(policy.DeepCopy(), in(25*time.Hour))).To(rejectFields(field))
+		Expect(annotate(policy.DeepCopy(), "1h")).To(rejectFields(field))
+		Expect(annotate(policy, in(-time.Hour))).To(Succeed())
+		Expect(annotate(policy, in(24*time.Hour))).To(Succeed())
+
+		By("a policy that became invalid")
+		Expect(annotate(createInvalid(ctx), in(time.Hour))).To(Succeed())
 	})
 
 	It("rejects an edit of a policy that became invalid", func(ctx SpecContext) {

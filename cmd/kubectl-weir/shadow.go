@@ -1,0 +1,210 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+)
+
+const (
+	// fieldManager owns the annotation. Tools of GitOps strip what managers named kubectl* set.
+	fieldManager = "weir-cli"
+	// publishTimeout bounds how long a command waits for the leader, publishPoll is how often it
+	// asks.
+	publishTimeout = 20 * time.Second
+	publishPoll    = 200 * time.Millisecond
+)
+
+func newShadowCommand(c *connection) *cobra.Command {
+	m := &modeCommand{connection: c}
+	var length time.Duration
+	cmd := &cobra.Command{
+		Use:   "shadow POLICY",
+		Short: "Let a policy count and report, but deny no request, for some time",
+		Long: `Let a policy count and report, but deny no request, for some time.
+
+Sets the annotation ratelimit.weir.dev/shadow-until with your own rights to patch
+RateLimitPolicies. The leader ends it; an edit of spec.mode would last, and GitOps would
+revert it.`,
+		Example: "  kubectl weir shadow login --for 1h -n shop",
+		PreRunE: func(*cobra.Command, []string) error {
+			if length < time.Second || length > compile.MaxShadow {
+				return fmt.Errorf("--for %s: must be 1s to 24h, such as --for 1h", short(length))
+			}
+			return nil
+		},
+	}
+	cmd.Flags().DurationVar(&length, "for", 0, "length, 1s to 24h (required)")
+	return m.add(cmd, func() string {
+		return time.Now().Add(length).UTC().Format(time.RFC3339)
+	})
+}
+
+func newEnforceCommand(c *connection) *cobra.Command {
+	m := &modeCommand{connection: c}
+	cmd := &cobra.Command{
+		Use:   "enforce POLICY",
+		Short: "End what kubectl weir shadow began",
+		Long: `End what kubectl weir shadow began.
+
+Removes the annotation ratelimit.weir.dev/shadow-until.`,
+		Example: "  kubectl weir enforce login -n shop",
+	}
+	return m.add(cmd, func() string { return "" })
+}
+
+// modeCommand is a command that changes the annotation of a policy.
+type modeCommand struct {
+	*connection
+	output output
+}
+
+// add adds the command's flags and returns the command, which sets the annotation to the value, or
+// removes it if the value is "".
+func (m *modeCommand) add(cmd *cobra.Command, value func() string) *cobra.Command {
+	m.output.addFlag(cmd)
+	cmd.Args = cobra.ExactArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := m.output.validate(); err != nil {
+			return err
+		}
+		if m.address != "" {
+			return errors.New("--address: the command changes a policy in a cluster")
+		}
+		t, err := (&keyCommand{connection: m.connection}).target(args)
+		if err != nil {
+			return err
+		}
+		policies, err := m.policies(t.Policy)
+		if err != nil {
+			return &failure{err}
+		}
+		got, err := policies.shadow(cmd.Context(), cmd.ErrOrStderr(), value())
+		if err != nil {
+			return &failure{fmt.Errorf("%s: %w", t.Policy, err)}
+		}
+		return m.output.write(cmd.OutOrStdout(), got)
+	}
+	return cmd
+}
+
+// policies is a client for one policy of the cluster.
+type policies struct {
+	resource dynamic.ResourceInterface
+	id, name string
+}
+
+func (c *connection) policies(id string) (*policies, error) {
+	config, err := c.restConfig()
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	kube, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	namespace, name, _ := strings.Cut(id, "/")
+	return &policies{
+		resource: kube.Resource(v1alpha1.GroupVersion.WithResource("ratelimitpolicies")).Namespace(namespace), id: id, name: name,
+	}, nil
+}
+
+func (p *policies) get(ctx context.Context) (*v1alpha1.RateLimitPolicy, error) {
+	object, err := p.resource.Get(ctx, p.name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	policy := &v1alpha1.RateLimitPolicy{}
+	return policy, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, policy)
+}
+
+// shadow sets the annotation, or removes it if the value is "". It returns when the leader reports
+// the new mode as enforced.
+func (p *policies) shadow(ctx context.Context, progress io.Writer, value string) (answer, error) {
+	policy, err := p.get(ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	if mode := policy.Spec.Mode; mode != "" && mode != v1alpha1.ModeEnforce {
+		return answer{}, fmt.Errorf("spec.mode is %s, which the annotation does not change; edit the policy", mode)
+	}
+	text := fmt.Sprintf("%s is in Shadow until %s: it denies no request.", p.id, value)
+	var annotation any = value
+	if value == "" {
+		annotation, text = nil, p.id+" denies requests again."
+		if policy.Annotations[v1alpha1.ShadowUntilAnnotation] == "" {
+			text = p.id + " was not in Shadow."
+		}
+	}
+	if err := p.annotate(ctx, annotation); err != nil {
+		return answer{}, err
+	}
+	if err := p.await(ctx, progress, value); err != nil {
+		return answer{}, err
+	}
+	body, err := json.Marshal(map[string]string{"policy": p.id, "shadowUntil": value})
+	return answer{body: body, text: func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, text)
+		return err
+	}}, err
+}
+
+func (p *policies) annotate(ctx context.Context, value any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"annotations": map[string]any{v1alpha1.ShadowUntilAnnotation: value},
+	}})
+	if err != nil {
+		return err
+	}
+	_, err = p.resource.Patch(ctx, p.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	return err
+}
+
+// await waits until the status reports that every replica enforces the annotation.
+func (p *policies) await(ctx context.Context, progress io.Writer, value string) error {
+	hint := time.AfterFunc(time.Second, func() {
+		_, _ = fmt.Fprintln(progress, "Waiting until every replica has loaded it.")
+	})
+	defer hint.Stop()
+	var ready *metav1.Condition
+	err := wait.PollUntilContextTimeout(ctx, publishPoll, publishTimeout, true, func(ctx context.Context) (bool, error) {
+		policy, err := p.get(ctx)
+		if err != nil {
+			return false, err
+		}
+		ready = meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionReady)
+		return reportsShadow(policy, value) && ready != nil && ready.Status == metav1.ConditionTrue, nil
+	})
+	if wait.Interrupted(err) {
+		reason := "no leader has processed it"
+		if ready != nil && ready.Status != metav1.ConditionTrue {
+			reason = ready.Message
+		}
+		return fmt.Errorf("the annotation is changed, but not every replica has loaded it after %s: %s", short(publishTimeout), reason)
+	}
+	return err
+}
+
+// reportsShadow reports whether the summary is that of a policy with the annotation.
+func reportsShadow(policy *v1alpha1.RateLimitPolicy, value string) bool {
+	until, _ := time.Parse(time.RFC3339, value)
+	return policy.Status.Summary == compile.Summary(&policy.Spec)+compile.Shadow{Until: until}.Summary()
+}

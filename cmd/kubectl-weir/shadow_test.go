@@ -1,0 +1,111 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kube "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// startManager starts an API server, whose kubeconfig becomes the default, and a manager with its
+// Redis. It returns a client of the API server and the URL of the manager.
+func startManager(t *testing.T) (api kube.Client, url string) {
+	t.Helper()
+	g, server, redis := NewWithT(t), testenv.StartAPIServer(t), testenv.StartRedis(t)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	g.Expect(os.WriteFile(kubeconfig, server.Env.KubeConfig, 0o600)).To(Succeed())
+	t.Setenv("KUBECONFIG", kubeconfig)
+	address, log := testenv.FreeAddr(t), testenv.Log{}
+	manager := exec.Command(testenv.Weir(t), "manager", "--redis-url", redis.URL, "--kubeconfig", kubeconfig, "--tenancy", "Cluster",
+		"--http-address", address, "--grpc-address", "", "--operator-address", "", "--metrics-address", "", "--webhook-address", "")
+	manager.Stderr = &log
+	g.Expect(manager.Start()).To(Succeed())
+	t.Cleanup(func() {
+		_ = manager.Process.Signal(syscall.SIGTERM)
+		_ = manager.Wait()
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	api = server.Client()
+	g.Expect(api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})).To(Succeed())
+	return api, "http://" + address
+}
+
+func TestShadowAndEnforce(t *testing.T) {
+	g := NewWithT(t)
+	api, url := startManager(t)
+	login := testenv.MakePolicy("shop/login").Limit("burst", v1alpha1.AlgorithmFixedWindow, 1, "1h").Obj()
+	g.Expect(api.Create(t.Context(), login)).To(Succeed())
+	succeed := func(args ...string) string {
+		code, out, complaint := command(t, append(args, "-n", "shop")...)
+		g.Expect(code).To(Equal(0), complaint)
+		return out
+	}
+	check := func() int {
+		response, err := http.Post(url+"/v1/check", "application/json", strings.NewReader(`{"policies":["shop/login"]}`))
+		if err != nil {
+			return 0
+		}
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+	annotation := func() string {
+		got := &v1alpha1.RateLimitPolicy{}
+		g.Expect(api.Get(t.Context(), kube.ObjectKeyFromObject(login), got)).To(Succeed())
+		for _, entry := range got.ManagedFields {
+			if strings.Contains(entry.FieldsV1.String(), "shadow-until") {
+				g.Expect(entry.Manager).To(Equal("weir-cli"))
+			}
+		}
+		return got.Annotations[v1alpha1.ShadowUntilAnnotation]
+	}
+
+	g.Expect(succeed("enforce", "login")).To(Equal("shop/login was not in Shadow.\n"))
+	g.Eventually(check, "30s", "50ms").Should(Equal(http.StatusTooManyRequests))
+	g.Expect(succeed("shadow", "login", "--for", "1h")).
+		To(MatchRegexp(`^shop/login is in Shadow until \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ: it denies no request\.\n$`))
+	g.Expect(check()).To(Equal(http.StatusOK), "at once")
+	until, err := time.Parse(time.RFC3339, annotation())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(until).To(BeTemporally("~", time.Now().Add(time.Hour), time.Minute))
+
+	var got map[string]string
+	g.Expect(json.Unmarshal([]byte(succeed("shadow", "login", "--for", "2h", "-o", "json")), &got)).To(Succeed())
+	g.Expect(got).To(Equal(map[string]string{"policy": "shop/login", "shadowUntil": annotation()}))
+	g.Expect(succeed("enforce", "login")).To(Equal("shop/login denies requests again.\n"))
+	g.Expect(check()).To(Equal(http.StatusTooManyRequests), "at once")
+	g.Expect(annotation()).To(BeEmpty())
+
+	t.Run("what fails", func(t *testing.T) {
+		g := NewWithT(t)
+		disabled := testenv.MakePolicy("shop/disabled").Limit("burst", v1alpha1.AlgorithmFixedWindow, 1, "1h").Obj()
+		disabled.Spec.Mode = v1alpha1.ModeDisabled
+		g.Expect(api.Create(t.Context(), disabled)).To(Succeed())
+		for want, args := range map[string][]string{
+			`ratelimitpolicies.ratelimit.weir.dev "nonesuch" not found`: {"shadow", "nonesuch", "--for", "1h"},
+			"shop/disabled: spec.mode is Disabled":                      {"shadow", "disabled", "--for", "1h"},
+		} {
+			code, out, complaint := command(t, append(args, "-n", "shop")...)
+			g.Expect(complaint).To(ContainSubstring(want))
+			g.Expect(code).To(Equal(1))
+			g.Expect(out).To(BeEmpty())
+		}
+	})
+}
