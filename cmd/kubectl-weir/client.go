@@ -136,10 +136,11 @@ func (c *client) problem(status int, body []byte) error {
 	}
 }
 
-// printable returns the text without control characters, which a header must not contain.
+// printable returns the text without characters that a header must not contain, or that change
+// what a terminal shows.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if !unicode.IsPrint(r) {
 			return -1
 		}
 		return r

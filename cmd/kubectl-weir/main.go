@@ -6,14 +6,16 @@
 //
 // Read the files in this order:
 //
-//	main.go     the commands and the exit codes
-//	state.go    state, block, unblock and reset
-//	shadow.go   shadow and enforce
-//	version.go  version
-//	output.go   tables, JSON and YAML
-//	connect.go  the flags of the connection, and the connection they select
-//	cluster.go  the pod, the port-forward and the token in a cluster
-//	client.go   the calls of Weir's HTTP API
+//	main.go         the commands and the exit codes
+//	state.go        state, block, unblock and reset
+//	explain.go      explain
+//	explanation.go  the answer of explain as tables
+//	shadow.go       shadow and enforce
+//	version.go      version
+//	output.go       tables, JSON and YAML
+//	connect.go      the flags of the connection, and the connection they select
+//	cluster.go      the pod, the port-forward and the token in a cluster
+//	client.go       the calls of Weir's HTTP API
 package main
 
 import (
@@ -86,7 +88,7 @@ The plugin finds a ready pod of Weir, forwards a local port to it, and calls it 
 token that is valid for 10 minutes. The chart value access permits this.
 
 Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
-		Example:       "  kubectl weir state login user-42 -n shop",
+		Example:       "  kubectl weir explain -X POST https://shop.example/login -H 'X-Account: bob'\n  kubectl weir state login user-42 -n shop",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl weir"},
@@ -96,6 +98,6 @@ Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
 	root.SetErr(streams.ErrOut)
 	c.addFlags(root.PersistentFlags())
 	root.AddCommand(newStateCommand(c), newBlockCommand(c), newUnblockCommand(c), newResetCommand(c),
-		newShadowCommand(c), newEnforceCommand(c), newVersionCommand(c), offline.NewValidate("kubectl weir"), offline.NewBacktest("kubectl weir"))
+		newExplainCommand(c), newShadowCommand(c), newEnforceCommand(c), newVersionCommand(c), offline.NewValidate("kubectl weir"), offline.NewBacktest("kubectl weir"))
 	return root
 }
