@@ -10,6 +10,7 @@
 //	store.go         Store: Evaluate, and the removal of expired callers
 //	decision.go      one call on its way to its reply
 //	operator.go      reset, block and unblock one key
+//	blocks.go        the lists of begun blocks
 //	view.go          one limit of a call; the interface of the algorithms
 //	fixed_window.go    FixedWindow
 //	token_bucket.go    TokenBucket

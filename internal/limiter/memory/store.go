@@ -45,6 +45,7 @@ type Store struct {
 	now    func() time.Time
 	limit  int64
 	keys   atomic.Int64 // callers that have room, without overflow budgets
+	lists  blockLists
 }
 
 // NewStore returns an empty store.

@@ -29,6 +29,7 @@
 //	substitute.go      calls that are decided for another key or limit
 //	spread.go          calls with keys on several nodes of a Redis Cluster
 //	state.go           reset, block and unblock one key
+//	blocks.go          the lists of begun blocks
 //	states.go          what stores in other packages need
 //	memory_use.go      how full Redis is
 //	denial_cache.go    DenialCache: answers from memory to callers that Redis has denied

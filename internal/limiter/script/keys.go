@@ -22,6 +22,7 @@ import (
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:block    the block
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:requested
 //	                                                  the states of requested limits that refill
+//	<prefix>1:c:{<namespace>/<policy>}:blocked        the list of begun blocks, see blocks.go
 //	<prefix>1:c:{<key>}:probe                         a probe of a node that failed
 //
 // All keys of one caller share a hash tag, so that one script may use them in a Redis
@@ -64,6 +65,47 @@ func EncodeKey(parts ...string) Key {
 		encodePart(&b, part)
 	}
 	return Key(b.String())
+}
+
+// Parts decodes the key: a missing part is empty, and a value over MaxValueBytes is "#" and its
+// hash.
+func (k Key) Parts() []string {
+	if k == missingPart {
+		return nil
+	}
+	parts := strings.Split(string(k), string(partSeparator))
+	for i, part := range parts {
+		parts[i] = decodePart(part)
+	}
+	return parts
+}
+
+func decodePart(part string) string {
+	if part == missingPart {
+		return ""
+	}
+	if strings.IndexByte(part, escapeMark) < 0 {
+		return part
+	}
+	var b strings.Builder
+	for i := 0; i < len(part); i++ {
+		if part[i] == escapeMark && i+2 < len(part) {
+			if value, err := strconv.ParseUint(part[i+1:i+3], 16, 8); err == nil {
+				b.WriteByte(byte(value))
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(part[i])
+	}
+	return b.String()
+}
+
+// Hash returns the hash that stands for the key in logs and in calls on its state. It is the same on
+// every replica.
+func (k Key) Hash() string {
+	sum := sha256.Sum256([]byte(k))
+	return hex.EncodeToString(sum[:8])
 }
 
 func encodePart(b *strings.Builder, part string) {
