@@ -48,6 +48,7 @@ type decisionFlags struct {
 	legacyHeaders   bool
 	metricsDetail   string
 	adminTokenFile  string
+	observe         bool
 	logLevel        string
 	tls             tlsFlags
 }
@@ -99,6 +100,7 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 		"detail of the metrics of decisions: Policy (labels policy and limit) or Namespace (both are empty)")
 	flags.StringVar(&f.adminTokenFile, "admin-token-file", "",
 		"file with the token that authorizes reading and changing the state of keys (default: weir manager asks the API server, weir standalone rejects these calls)")
+	flags.BoolVar(&f.observe, "observe", true, "collect which keys are denied and blocked and how much each policy decides, for kubectl weir blocks and top")
 	flags.StringVar(&f.logLevel, "log-level", "info", "lowest level to log: debug, info, warn or error")
 	f.tls.add(cmd)
 }
@@ -245,6 +247,7 @@ func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.O
 		StoreTimeout: f.storeTimeout,
 		Floods:       f.floods,
 		DrainDelay:   f.drainDelay,
+		Observe:      f.observe,
 		Logger:       logger,
 		Registry:     registry,
 

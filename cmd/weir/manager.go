@@ -102,12 +102,10 @@ func (f *managerFlags) run(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	host, err := os.Hostname()
-	if err != nil {
-		return err
-	}
 	if f.replica == "" {
-		f.replica = fmt.Sprintf("%s-%d", host, os.Getpid())
+		if f.replica, err = replicaName(); err != nil {
+			return err
+		}
 	}
 	f.lease.Identity = f.replica
 	if f.lease.Namespace == "" {
@@ -134,6 +132,12 @@ func (f *managerFlags) run(ctx context.Context) error {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
 	return manager.Run(ctx, options)
+}
+
+// replicaName returns the default name of this process among the replicas.
+func replicaName() (string, error) {
+	host, err := os.Hostname()
+	return fmt.Sprintf("%s-%d", host, os.Getpid()), err
 }
 
 func (f *managerFlags) validate() error {

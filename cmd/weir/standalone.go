@@ -59,6 +59,9 @@ func (f *standaloneFlags) run(ctx context.Context) error {
 	defer stop()
 	// The manager gets these collectors from controller-runtime.
 	options.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if options.ReplicaName, err = replicaName(); err != nil {
+		return err
+	}
 	e, err := standalone.New(ctx, standalone.Options{
 		Options:    options,
 		Policies:   f.policies,

@@ -7,5 +7,6 @@
 //
 // Reading order: check.go (checks), decision.go (decisions), errors.go (the errors of
 // Decide), door.go (the interface Decider and the options of all doors), state.go (the
-// state of one key), explanation.go (why a check is decided as it is).
+// state of one key), explanation.go (why a check is decided as it is), listed.go (lists of keys and
+// rates).
 package limiter

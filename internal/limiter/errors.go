@@ -27,3 +27,11 @@ type UnknownPolicyError struct{ Policy string }
 func (e *UnknownPolicyError) Error() string {
 	return fmt.Sprintf("policy %q has no plan: it does not exist or is not accepted", e.Policy)
 }
+
+// UnknownKeyError reports a key hash that stands for no listed key of the policy.
+type UnknownKeyError struct{ Policy, Hash string }
+
+// Error implements error.
+func (e *UnknownKeyError) Error() string {
+	return fmt.Sprintf("no listed key of policy %q has the hash %q: the key may have left the list since; name its parts instead", e.Policy, e.Hash)
+}

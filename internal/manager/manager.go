@@ -140,6 +140,7 @@ func serveDecisions(
 	})
 	o.Replicas = func() []httpapi.Replica { return replicas(watcher) }
 	o.LiveReplicas = watcher.LiveReplicas
+	o.ReplicaName = o.Replica
 	o.Unready = watcher.Unready
 	o.Ready = watcher.Err
 	decisions := endpoint.New(o.Options)

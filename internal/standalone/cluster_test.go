@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/testenv"
 )
@@ -57,7 +58,7 @@ func TestRedisCluster(t *testing.T) {
 // used returns the used units of a key. Refunds after lost races continue in the background.
 func used(ctx context.Context, g *WithT, r *running, policy, key string) func() int64 {
 	return func() int64 {
-		state, err := r.Inspect(ctx, policy, []string{key}, plan.Attributes{})
+		state, err := r.Inspect(ctx, policy, limiter.KeyName{Parts: []string{key}}, plan.Attributes{})
 		g.Expect(err).NotTo(HaveOccurred())
 		return state.Limits[0].Used
 	}

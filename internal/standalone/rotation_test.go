@@ -67,16 +67,16 @@ func TestStateOfKeysInMemory(t *testing.T) {
 	e := newInMemory(t, 10, policyText("a", 3))
 	_, err := e.Decide(t.Context(), &limiter.Check{Policies: []string{"shop/a"}, Key: []string{"alice"}, Cost: 1})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(e.Block(t.Context(), "shop/a", []string{"alice"}, time.Minute)).To(Succeed())
-	state, err := e.Inspect(t.Context(), "shop/a", []string{"alice"}, plan.Attributes{})
+	g.Expect(e.Block(t.Context(), "shop/a", limiter.KeyName{Parts: []string{"alice"}}, time.Minute)).To(Succeed())
+	state, err := e.Inspect(t.Context(), "shop/a", limiter.KeyName{Parts: []string{"alice"}}, plan.Attributes{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(state.Blocked).To(BeTrue())
 	g.Expect(state.Limits[0].Used).To(Equal(int64(1)))
 	for _, want := range []bool{true, false} {
-		g.Expect(e.Unblock(t.Context(), "shop/a", []string{"alice"})).To(Equal(want))
+		g.Expect(e.Unblock(t.Context(), "shop/a", limiter.KeyName{Parts: []string{"alice"}})).To(Equal(want))
 	}
 	for _, want := range []bool{true, false} {
-		g.Expect(e.Reset(t.Context(), "shop/a", []string{"alice"})).To(Equal(want))
+		g.Expect(e.Reset(t.Context(), "shop/a", limiter.KeyName{Parts: []string{"alice"}})).To(Equal(want))
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
@@ -422,7 +423,7 @@ func TestSeedOneTruth(t *testing.T) {
 	})
 	t.Run("a reset lets the customer start afresh, on every node", func(t *testing.T) {
 		g := NewWithT(t)
-		found, err := nodes[0].Reset(t.Context(), "shop/credential-exchange", []string{"attacker"})
+		found, err := nodes[0].Reset(t.Context(), "shop/credential-exchange", limiter.KeyName{Parts: []string{"attacker"}})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(found).To(BeTrue())
 		// A node that has cached the denial drops it when the message of the reset arrives.

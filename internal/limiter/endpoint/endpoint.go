@@ -4,7 +4,8 @@
 // Package endpoint assembles the decision half: the engine, the doors and their listeners,
 // and the metrics. Its caller provides the plans.
 //
-// Reading order: endpoint.go (options and assembly), tracing.go (spans).
+// Reading order: endpoint.go (options and assembly), observe.go (what is collected for operators),
+// tracing.go (spans).
 package endpoint
 
 import (
@@ -36,6 +37,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/httpserver"
 	"github.com/weir-dev/weir/internal/limiter/memory"
+	"github.com/weir-dev/weir/internal/limiter/observe"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
@@ -103,6 +105,10 @@ type Options struct {
 	// Unready returns the policies that are not Ready, nil if there is no leader that knows; may
 	// be nil.
 	Unready func() *plan.Unready
+	// Observe collects denied and blocked keys and rates, for operators.
+	Observe bool
+	// ReplicaName is the name of this process among Replicas.
+	ReplicaName string
 	// Tracer creates spans for requests, decisions and Redis commands; nil creates none.
 	// Propagator reads the trace context of callers.
 	Tracer     trace.TracerProvider
@@ -119,7 +125,8 @@ type Endpoint struct {
 	local    *memory.Store
 	denials  *script.DenialCache // nil without Redis
 	ignored  *forwarded.Ignored
-	memory   *flood.Memory // of Redis; nil without it
+	memory   *flood.Memory      // of Redis; nil without it
+	observed *observe.Collector // nil without Options.Observe
 	options  Options
 }
 
@@ -131,7 +138,7 @@ func New(o Options) *Endpoint {
 	}
 	e.local.Register(o.Registry)
 	store, fallback := e.stores()
-	e.Engine = engine.New(engine.Options{
+	options := engine.Options{
 		Store:      store,
 		Local:      fallback,
 		Replicas:   o.LiveReplicas,
@@ -142,7 +149,14 @@ func New(o Options) *Endpoint {
 		Tracer:     e.tracer(),
 
 		MetricsDetail: o.MetricsDetail,
-	})
+	}
+	if e.observed != nil {
+		options.Observer = e.observed
+	}
+	e.Engine = engine.New(options)
+	if e.observed != nil {
+		e.observed.Watch(e.Decisions)
+	}
 	var httpTLS, grpcTLS *tls.Config
 	if o.TLS != nil {
 		httpTLS, grpcTLS = o.TLS.HTTP(), o.TLS.GRPC()
@@ -178,6 +192,7 @@ func New(o Options) *Endpoint {
 func (e *Endpoint) stores() (counters, fallback engine.Store) {
 	o := &e.options
 	if o.Redis == nil {
+		e.observeWith(e.local)
 		return e.local, nil
 	}
 	e.traceRedis()
@@ -188,6 +203,7 @@ func (e *Endpoint) stores() (counters, fallback engine.Store) {
 	store := script.NewStore(script.Options{
 		Client: o.Redis, Prefix: o.RedisPrefix, Timeout: o.StoreTimeout, Registerer: o.Registry,
 	})
+	e.observeWith(store)
 	e.denials = script.NewDenialCache(store, now)
 	e.memory = flood.NewMemory(store.MemoryUse, o.Logger)
 	return e.denials, e.local
@@ -198,7 +214,7 @@ func (e *Endpoint) memoryLow() bool { return e.memory != nil && e.memory.Low() }
 
 func (e *Endpoint) doorOptions() httpapi.Options {
 	o := &e.options
-	return httpapi.Options{
+	options := httpapi.Options{
 		Engine:             e.Engine,
 		State:              e.Engine,
 		Authorizer:         o.Authorizer,
@@ -212,6 +228,10 @@ func (e *Endpoint) doorOptions() httpapi.Options {
 		Ignored:            e.ignored,
 		ClientCertificates: o.TLS != nil && o.TLS.VerifiesClients(),
 	}
+	if e.observed != nil {
+		options.Blocks, options.Observer = e.observed, e.observed
+	}
+	return options
 }
 
 // serveOperator serves the operator port until ctx ends.
@@ -287,6 +307,9 @@ func (e *Endpoint) Run(ctx context.Context) error {
 		group.Go(func() error { return e.options.TLS.Start(ctx) })
 	}
 	group.Go(func() error { return e.local.Start(ctx) })
+	if e.observed != nil {
+		group.Go(func() error { return e.observed.Start(ctx) })
+	}
 	if e.denials != nil {
 		group.Go(func() error { return e.denials.Start(ctx) })
 		group.Go(func() error { return e.memory.Start(ctx) })

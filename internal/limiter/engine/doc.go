@@ -23,6 +23,8 @@
 //	descriptorstate.go  the outcome of each descriptor, for Envoy
 //	metrics.go, detail.go, log.go, trace.go
 //	                    how decisions are counted, logged and traced
+//	observe.go          which keys are denied and blocked, for lists
+//	decisions.go        how much each policy has decided, for lists
 //	state.go            inspect, reset, block and unblock one key
 //	explain.go          why a check is decided as it is
 //	nearmiss.go         why other policies do not apply

@@ -61,19 +61,22 @@ type Options struct {
 	Logger *slog.Logger
 	// Tracer creates a span for every decision; nil creates none.
 	Tracer trace.Tracer
+	// Observer records which keys are denied and blocked; nil records nothing.
+	Observer Observer
 }
 
 // Engine decides checks against the current snapshot of plans. It is safe for concurrent
 // use.
 type Engine struct {
-	store   Store
-	local   Store
-	shares  func() int
-	draw    func() uint32
-	metrics *metrics
-	log     *decisionLog
-	tracer  trace.Tracer
-	active  atomic.Pointer[activeView]
+	store    Store
+	local    Store
+	shares   func() int
+	draw     func() uint32
+	metrics  *metrics
+	log      *decisionLog
+	tracer   trace.Tracer
+	observer Observer
+	active   atomic.Pointer[activeView]
 
 	floods    flood.Limits
 	memoryLow func() bool
@@ -107,6 +110,7 @@ func New(o Options) *Engine {
 		metrics:   newMetrics(o.Registerer, o.MetricsDetail),
 		log:       newDecisionLog(o.Logger),
 		tracer:    o.Tracer,
+		observer:  o.Observer,
 		floods:    o.Floods,
 		memoryLow: o.MemoryLow,
 
@@ -166,6 +170,9 @@ func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *li
 	if !check.IsPeek() {
 		e.metrics.count(ev, v.series, decision)
 		e.metrics.duration.Observe(time.Since(start).Seconds())
+		if e.observer != nil {
+			ev.observe(e.observer, start)
+		}
 	}
 	ev.releaseAll()
 	return decision, nil

@@ -77,7 +77,7 @@ func (ev *evaluation) explainPolicy(a *appliedPolicy, check *limiter.Check) limi
 		Key: a.parts(check.Key != nil), Allowed: a.allowed, Reason: a.reason,
 	}
 	if a.reason != limiter.ReasonDisabled {
-		x.KeyHash = keyHash(script.EncodeKey(a.key...))
+		x.KeyHash = script.EncodeKey(a.key...).Hash()
 	}
 	if a.override != nil {
 		x.Override, x.Action = a.override.name, a.override.action

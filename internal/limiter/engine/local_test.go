@@ -279,7 +279,7 @@ func TestResetLocalState(t *testing.T) {
 		f.decide(t, named("a/x"))
 	}
 	g.Expect(f.decide(t, named("a/x")).Allowed).To(BeFalse())
-	_, err := f.Reset(t.Context(), "a/x", []string{"alice"})
+	_, err := f.Reset(t.Context(), "a/x", alice)
 	g.Expect(err).To(MatchError(errTimeout), "Redis was not reset")
 	g.Expect(f.decide(t, named("a/x")).Allowed).To(BeTrue())
 }

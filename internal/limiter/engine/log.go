@@ -5,8 +5,6 @@ package engine
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"log/slog"
 	"slices"
 	"time"
@@ -15,7 +13,6 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
 // decisionLog logs decisions.
@@ -26,13 +23,6 @@ type decisionLog struct {
 
 func newDecisionLog(logger *slog.Logger) *decisionLog {
 	return &decisionLog{logger: logger, everySecond: rate.Sometimes{Interval: time.Second}}
-}
-
-// keyHash identifies a key in logs, which must not hold keys: they are accounts, addresses
-// and tokens. It is the same on every replica.
-func keyHash(key script.Key) string {
-	sum := sha256.Sum256([]byte(key))
-	return hex.EncodeToString(sum[:8])
 }
 
 // write logs the decision at level Debug, to find out why a key was denied: one
@@ -56,7 +46,7 @@ func (l *decisionLog) write(ctx context.Context, check *limiter.Check, ev *evalu
 		pt := &ev.participants[i]
 		entry := &ev.call.Entries[i]
 		attrs := slices.Concat(common, []slog.Attr{
-			slog.String("policy", pt.id), slog.String("keyHash", keyHash(entry.Key)),
+			slog.String("policy", pt.id), slog.String("keyHash", entry.Key.Hash()),
 			slog.Int64("cost", entry.Cost), slog.Bool("peek", entry.Peek),
 		})
 		if len(states) > 0 { // empty if Redis did not answer

@@ -6,7 +6,10 @@ package engine
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -14,20 +17,20 @@ import (
 )
 
 // The methods below are for operators. They work in every mode, even Disabled. They return
-// the errors of Decide, and a *script.StoreError when Redis does not answer. A key is the
-// list of its parts; nil is the shared budget of a policy without a key.
+// the errors of Decide, *limiter.UnknownKeyError for the hash of a key that is not listed, and a
+// *script.StoreError when Redis does not answer.
 
 // Inspect returns the state of the key and writes nothing. The attributes select the
 // override.
-func (e *Engine) Inspect(ctx context.Context, id string, key []string, attributes plan.Attributes) (*limiter.KeyState, error) {
-	k, err := e.locate(id, key)
+func (e *Engine) Inspect(ctx context.Context, id string, key limiter.KeyName, attributes plan.Attributes) (*limiter.KeyState, error) {
+	k, err := e.locate(ctx, id, key)
 	if err != nil {
 		return nil, err
 	}
 	attributes.Normalize()
 	state := &limiter.KeyState{Policy: id, Revision: k.revision}
 	found := participant{policy: k.policy, variant: k.policy.base}
-	if o, _ := k.policy.overrideOf(key, &attributes, attributes.Descriptors); o != nil {
+	if o, _ := k.policy.overrideOf(k.parts, &attributes, attributes.Descriptors); o != nil {
 		state.Override, state.Action = o.name, o.action
 		if o.variant != nil {
 			found.variant = o.variant
@@ -51,8 +54,8 @@ func (e *Engine) Inspect(ctx context.Context, id string, key []string, attribute
 // Reset deletes the counters and the block of the key, under every override and requested
 // limit. It reports whether any existed in Redis. Of the state that replicas keep in memory for
 // failureMode Local, it deletes that of this replica.
-func (e *Engine) Reset(ctx context.Context, id string, key []string) (bool, error) {
-	k, err := e.locate(id, key)
+func (e *Engine) Reset(ctx context.Context, id string, key limiter.KeyName) (bool, error) {
+	k, err := e.locate(ctx, id, key)
 	if err != nil {
 		return false, err
 	}
@@ -60,60 +63,149 @@ func (e *Engine) Reset(ctx context.Context, id string, key []string) (bool, erro
 	if e.local != nil {
 		_, _ = e.local.Reset(ctx, states, k.key) // it returns no error
 	}
-	return e.store.Reset(ctx, states, k.key)
+	found, err := e.store.Reset(ctx, states, k.key)
+	return found, e.unlist(ctx, k, err)
 }
 
 // Block denies the key under this policy for length, in whole milliseconds from 1 ms to
 // plan.MaxWindow. It replaces an existing block.
-func (e *Engine) Block(ctx context.Context, id string, key []string, length time.Duration) error {
-	k, err := e.locate(id, key)
+func (e *Engine) Block(ctx context.Context, id string, key limiter.KeyName, length time.Duration) error {
+	k, err := e.locate(ctx, id, key)
 	if err != nil {
 		return err
 	}
 	if length < time.Millisecond || length > plan.MaxWindow || length%time.Millisecond != 0 {
 		return &limiter.FieldError{Field: "duration", Problem: fmt.Sprintf("must be whole milliseconds, 1ms to %gh", plan.MaxWindow.Hours())}
 	}
-	return e.store.Block(ctx, k.policy.base.script, k.key, length)
+	err = e.store.Block(ctx, k.policy.base.script, k.key, length)
+	if err == nil && e.observer != nil {
+		_ = e.observer.AddBlock(ctx, id, k.key, length) // as in unlist
+	}
+	return err
 }
 
 // Unblock removes the block of the key and keeps its counters. It reports whether a block
 // existed in Redis. A block that began while Redis did not answer is removed in this replica.
-func (e *Engine) Unblock(ctx context.Context, id string, key []string) (bool, error) {
-	k, err := e.locate(id, key)
+func (e *Engine) Unblock(ctx context.Context, id string, key limiter.KeyName) (bool, error) {
+	k, err := e.locate(ctx, id, key)
 	if err != nil {
 		return false, err
 	}
 	if e.local != nil {
 		_, _ = e.local.Unblock(ctx, k.policy.base.script, k.key) // it returns no error
 	}
-	return e.store.Unblock(ctx, k.policy.base.script, k.key)
+	return e.unblock(ctx, k)
+}
+
+// unblock removes the block of the key from the store, and from the list.
+func (e *Engine) unblock(ctx context.Context, k *policyKey) (bool, error) {
+	found, err := e.store.Unblock(ctx, k.policy.base.script, k.key)
+	return found, e.unlist(ctx, k, err)
+}
+
+// unlist removes the key from the list of blocks, unless lifting its block failed with err, which it
+// returns. Readers of the list ask the store for each block, so errors of the list are ignored.
+func (e *Engine) unlist(ctx context.Context, k *policyKey, err error) error {
+	if err == nil && e.observer != nil {
+		_ = e.observer.RemoveBlock(ctx, k.policy.id, k.key)
+	}
+	return err
+}
+
+// Bounds of UnblockAll: of the blocks in one list, and of those that are lifted at the same time.
+const (
+	maxUnblocked    = script.MaxListedBlocks
+	unblockedAtOnce = 16
+)
+
+// UnblockAll removes all listed blocks of the policy and returns their number.
+func (e *Engine) UnblockAll(ctx context.Context, id string) (int, error) {
+	v := e.active.Load()
+	if v == nil {
+		return 0, limiter.ErrNotReady
+	}
+	p, err := v.policyOf(id)
+	if err != nil || e.observer == nil {
+		return 0, err
+	}
+	blocks, err := e.observer.BlockedKeys(ctx, id, maxUnblocked)
+	if err != nil {
+		return 0, err
+	}
+	var lifted atomic.Int64
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(unblockedAtOnce)
+	for _, b := range blocks {
+		group.Go(func() error {
+			found, err := e.unblock(ctx, &policyKey{policy: p, key: b.Key})
+			if found {
+				lifted.Add(1)
+			}
+			return err
+		})
+	}
+	err = group.Wait()
+	return int(lifted.Load()), err
 }
 
 // policyKey is one key of one policy, encoded for the store.
 type policyKey struct {
 	policy   *policy
 	key      script.Key
+	parts    []string // of the key
 	revision int64
 }
 
+// policyOf returns the policy with the ID.
+func (v *activeView) policyOf(id string) (*policy, error) {
+	if p := v.policies[v.snapshot.Lookup(id)]; p != nil {
+		return p, nil
+	}
+	return nil, &limiter.UnknownPolicyError{Policy: id}
+}
+
 // locate resolves the ID of a policy and encodes the key.
-func (e *Engine) locate(id string, key []string) (*policyKey, error) {
+func (e *Engine) locate(ctx context.Context, id string, name limiter.KeyName) (*policyKey, error) {
 	v := e.active.Load()
 	if v == nil {
 		return nil, limiter.ErrNotReady
 	}
-	if err := limiter.ValidateKey(key); err != nil {
+	if err := limiter.ValidateKey(name.Parts); err != nil {
 		return nil, err
 	}
-	p := v.policies[v.snapshot.Lookup(id)]
-	if p == nil {
-		return nil, &limiter.UnknownPolicyError{Policy: id}
+	p, err := v.policyOf(id)
+	if err != nil {
+		return nil, err
 	}
-	if key == nil && len(p.plan.Key) > 0 {
+	k := &policyKey{policy: p, revision: v.snapshot.Revision()}
+	if name.Hash != "" {
+		if k.key, err = e.listedKey(ctx, id, name.Hash); err != nil {
+			return nil, err
+		}
+		k.parts = p.partsOf(k.key)
+		return k, nil
+	}
+	if name.Parts == nil && len(p.plan.Key) > 0 {
 		return nil, &limiter.FieldError{Field: "key", Problem: "must be given: the policy has a key"}
 	}
-	return &policyKey{policy: p, key: script.EncodeKey(key...), revision: v.snapshot.Revision()}, nil
+	k.key, k.parts = script.EncodeKey(name.Parts...), name.Parts
+	return k, nil
+}
+
+// listedKey returns the key of the policy that is listed with the hash.
+func (e *Engine) listedKey(ctx context.Context, id, hash string) (script.Key, error) {
+	var key script.Key
+	if e.observer != nil {
+		var err error
+		if key, err = e.observer.Resolve(ctx, id, hash); err != nil {
+			return "", err
+		}
+	}
+	if key == "" {
+		return "", &limiter.UnknownKeyError{Policy: id, Hash: hash}
+	}
+	return key, nil
 }
 
 // KeyHash returns the hash that stands for the key in logs, which must not hold keys.
-func (*Engine) KeyHash(key ...string) string { return keyHash(script.EncodeKey(key...)) }
+func (*Engine) KeyHash(key ...string) string { return script.EncodeKey(key...).Hash() }

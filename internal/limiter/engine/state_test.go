@@ -51,14 +51,14 @@ func (r *onRedis) decide(t *testing.T, check *limiter.Check) *limiter.Decision {
 	return d
 }
 
-func (r *onRedis) inspect(t *testing.T, id string, key []string, a plan.Attributes) *limiter.KeyState {
+func (r *onRedis) inspect(t *testing.T, id string, key limiter.KeyName, a plan.Attributes) *limiter.KeyState {
 	t.Helper()
 	state, err := r.Inspect(t.Context(), id, key, a)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return state
 }
 
-var alice = []string{"alice"}
+var alice = limiter.KeyName{Parts: []string{"alice"}}
 
 func TestInspectShowsAFreshKeyAndWritesNothing(t *testing.T) {
 	g := NewWithT(t)
@@ -88,14 +88,14 @@ func TestInspectShowsTheOverride(t *testing.T) {
 	r := newOnRedis(t, makePlan("a/x", keyed(apiKey), overridden(
 		limits(plan.LimitOverride{Name: "burst", Threshold: 10}), allow(keys("root")), deny(cidrs("192.0.2.0/24")))))
 	for name, tc := range map[string]struct {
-		key        []string
+		key        limiter.KeyName
 		attributes plan.Attributes
 		override   string
 		action     plan.Action
 		remaining  int64
 	}{
 		"other limits": {key: alice, attributes: plan.Attributes{Principal: "gold"}, override: "gold", action: plan.ActionLimit, remaining: 10},
-		"allow":        {key: []string{"root"}, override: "allowed", action: plan.ActionAllow, remaining: 3},
+		"allow":        {key: limiter.KeyName{Parts: []string{"root"}}, override: "allowed", action: plan.ActionAllow, remaining: 3},
 		"deny":         {key: alice, attributes: from("::ffff:192.0.2.1"), override: "denied", action: plan.ActionDeny, remaining: 3},
 		"no override":  {key: alice, remaining: 3},
 	} {
@@ -120,7 +120,7 @@ func TestInspectShowsABlockOfThatKeyOnly(t *testing.T) {
 	g.Expect(state.Blocked).To(BeTrue())
 	g.Expect(state.BlockedBy).To(Equal("burst"))
 	g.Expect(state.BlockLeft).To(BeNumerically("~", 10*time.Minute, 10*time.Second))
-	g.Expect(r.inspect(t, "a/x", []string{"bob"}, plan.Attributes{}).Blocked).To(BeFalse())
+	g.Expect(r.inspect(t, "a/x", limiter.KeyName{Parts: []string{"bob"}}, plan.Attributes{}).Blocked).To(BeFalse())
 }
 
 // A Suppressed limit sheds at random, but a state is the same each time.
@@ -215,9 +215,9 @@ func TestStateOfAPolicyWithoutKey(t *testing.T) {
 	g := NewWithT(t)
 	r := newOnRedis(t, makePlan("a/shared"))
 	r.decide(t, &limiter.Check{Policies: []string{"a/shared"}, Cost: 2})
-	g.Expect(r.inspect(t, "a/shared", nil, plan.Attributes{}).Limits[0].Used).To(Equal(int64(2)))
+	g.Expect(r.inspect(t, "a/shared", limiter.KeyName{}, plan.Attributes{}).Limits[0].Used).To(Equal(int64(2)))
 	g.Expect(r.inspect(t, "a/shared", alice, plan.Attributes{}).Limits[0].Used).To(BeZero())
-	g.Expect(r.Reset(t.Context(), "a/shared", nil)).To(BeTrue())
+	g.Expect(r.Reset(t.Context(), "a/shared", limiter.KeyName{})).To(BeTrue())
 }
 
 func TestStateOfADisabledPolicy(t *testing.T) {
@@ -234,26 +234,26 @@ func TestStateOfAKeyWithSeparators(t *testing.T) {
 	r := newOnRedis(t, makePlan("a/keyed", keyed(apiKey)))
 	parts := []string{"a|b", "c:{d}"}
 	r.decide(t, &limiter.Check{Policies: []string{"a/keyed"}, Key: parts, Cost: 1})
-	g.Expect(r.inspect(t, "a/keyed", parts, plan.Attributes{}).Limits[0].Used).To(Equal(int64(1)))
+	g.Expect(r.inspect(t, "a/keyed", limiter.KeyName{Parts: parts}, plan.Attributes{}).Limits[0].Used).To(Equal(int64(1)))
 }
 
 // stateCall is Inspect, Reset, Block or Unblock.
-type stateCall func(ctx context.Context, id string, key []string) error
+type stateCall func(ctx context.Context, id string, key limiter.KeyName) error
 
 func stateCalls(e *engine.Engine) map[string]stateCall {
 	return map[string]stateCall{
-		"inspect": func(ctx context.Context, id string, key []string) error {
+		"inspect": func(ctx context.Context, id string, key limiter.KeyName) error {
 			_, err := e.Inspect(ctx, id, key, plan.Attributes{})
 			return err
 		},
-		"reset": func(ctx context.Context, id string, key []string) error {
+		"reset": func(ctx context.Context, id string, key limiter.KeyName) error {
 			_, err := e.Reset(ctx, id, key)
 			return err
 		},
-		"block": func(ctx context.Context, id string, key []string) error {
+		"block": func(ctx context.Context, id string, key limiter.KeyName) error {
 			return e.Block(ctx, id, key, time.Hour)
 		},
-		"unblock": func(ctx context.Context, id string, key []string) error {
+		"unblock": func(ctx context.Context, id string, key limiter.KeyName) error {
 			_, err := e.Unblock(ctx, id, key)
 			return err
 		},
@@ -267,7 +267,7 @@ func TestStateCallsRejectInvalidTargets(t *testing.T) {
 			g := NewWithT(t)
 			for _, key := range [][]string{nil, {}, {""}, {"a\n"}, {"\xff"}, make([]string, 9)} {
 				var invalid *limiter.FieldError
-				g.Expect(errors.As(call(t.Context(), "a/keyed", key), &invalid)).To(BeTrue())
+				g.Expect(errors.As(call(t.Context(), "a/keyed", limiter.KeyName{Parts: key}), &invalid)).To(BeTrue())
 				g.Expect(invalid.Field).To(HavePrefix("key"))
 			}
 			g.Expect(call(t.Context(), "a/none", alice)).To(MatchError(&limiter.UnknownPolicyError{Policy: "a/none"}))

@@ -27,6 +27,9 @@ const (
 	VerbBlock   Verb = "create"
 	VerbUnblock Verb = "update"
 	VerbReset   Verb = "delete"
+	// VerbList lists keys, VerbReveal shows the values of headers in these lists.
+	VerbList   Verb = "list"
+	VerbReveal Verb = "reveal"
 )
 
 // Authorizer authorizes calls that read or change the state of keys.

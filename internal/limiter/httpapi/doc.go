@@ -22,6 +22,9 @@
 //	state.go        inspect, reset, block and unblock one key
 //	explain.go      POST /v1/explain, and which policies the caller may read
 //	explanation.go  an explanation as JSON
+//	lists.go        GET /v1/blocks: what the three lists share, and the list of blocks
+//	activity.go     GET /v1/top and GET /v1/rates
+//	mask.go         keys in lists, without the values of headers
 //	target.go       from a request to the key it names
 //	operator.go     the operator port: which paths and hosts it serves
 //	authorizer.go   authorization of the state calls

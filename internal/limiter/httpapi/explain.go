@@ -37,7 +37,7 @@ func (h *Handler) explain(w http.ResponseWriter, r *http.Request) {
 		q.release()
 		return
 	}
-	rights, err := h.newReadRights(r.Context(), token)
+	rights, err := h.newReadRights(r.Context(), token, VerbInspect)
 	if err == nil {
 		err = rights.requireNamed(r.Context(), q.check.Policies)
 	}
@@ -97,17 +97,18 @@ func (h *Handler) addUnpublished(misses []limiter.NearMiss) []limiter.NearMiss {
 	return misses
 }
 
-// readRights finds out in which Namespaces a caller may read the state of keys.
+// readRights finds out in which Namespaces a caller has a verb that reads the state of keys.
 type readRights struct {
 	authorizer Authorizer
 	token      string
+	verb       Verb
 	everywhere bool
 	namespaces map[string]bool
 }
 
 // newReadRights returns the rights of the bearer of the token, or the error of the Authorizer.
-func (h *Handler) newReadRights(ctx context.Context, token string) (*readRights, error) {
-	r := &readRights{authorizer: h.Authorizer, token: token, namespaces: map[string]bool{}}
+func (h *Handler) newReadRights(ctx context.Context, token string, verb Verb) (*readRights, error) {
+	r := &readRights{authorizer: h.Authorizer, token: token, verb: verb, namespaces: map[string]bool{}}
 	var err error
 	r.everywhere, err = r.ask(ctx, "")
 	return r, err
@@ -115,7 +116,7 @@ func (h *Handler) newReadRights(ctx context.Context, token string) (*readRights,
 
 // ask reports whether the caller may read the Namespace; an empty one stands for all.
 func (r *readRights) ask(ctx context.Context, namespace string) (bool, error) {
-	_, err := r.authorizer.Authorize(ctx, r.token, VerbInspect, namespace, "")
+	_, err := r.authorizer.Authorize(ctx, r.token, r.verb, namespace, "")
 	if errors.Is(err, ErrForbidden) {
 		return false, nil
 	}

@@ -28,6 +28,9 @@ const (
 	pathBlock     = "/v1/block"
 	pathUnblock   = "/v1/unblock"
 	pathExplain   = "/v1/explain"
+	pathBlocks    = "/v1/blocks"
+	pathTop       = "/v1/top"
+	pathRates     = "/v1/rates"
 	pathHealth    = "/healthz"
 	pathReady     = "/readyz"
 	pathOpenAPI   = "/openapi.yaml"
@@ -46,6 +49,10 @@ type Options struct {
 	// State and Authorizer serve the state calls. Their paths exist only if both are set.
 	State      State
 	Authorizer Authorizer
+	// Blocks and Observer serve the lists of keys; both are nil if nothing is observed. They have the
+	// paths of the state calls.
+	Blocks   limiter.Blocks
+	Observer limiter.Observer
 	// Logger receives faults of the server and changes by operators, never decisions; nil
 	// is slog.Default().
 	Logger *slog.Logger
@@ -109,6 +116,9 @@ func New(o Options) *Handler {
 		h.routes[pathBlock] = route{methods: write, serve: h.block}
 		h.routes[pathUnblock] = route{methods: write, serve: h.unblock}
 		h.routes[pathExplain] = route{methods: write, serve: h.explain}
+		h.routes[pathBlocks] = route{methods: read, serve: h.blocks}
+		h.routes[pathTop] = route{methods: read, serve: h.top}
+		h.routes[pathRates] = route{methods: read, serve: h.rates}
 	}
 	return h
 }
@@ -137,13 +147,19 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// spanPaths are the paths in names of spans.
+var spanPaths = []string{
+	pathCheck, pathPolicies, pathState, pathReset, pathBlock, pathUnblock, pathExplain, pathBlocks, pathTop, pathRates,
+	pathOpenAPI,
+}
+
 // SpanName returns the name of the request's span, of low cardinality: its method and route, or
 // "HTTP" for an unknown path.
 func SpanName(r *http.Request) string {
 	switch path := RoutePath(r); {
 	case path == pathAuthorize:
 		return path // any method
-	case slices.Contains([]string{pathCheck, pathPolicies, pathState, pathReset, pathBlock, pathUnblock, pathExplain, pathOpenAPI}, path):
+	case slices.Contains(spanPaths, path):
 		return r.Method + " " + path
 	default:
 		return "HTTP"

@@ -95,6 +95,24 @@ func TestAnswersConformToOpenAPI(t *testing.T) {
 		)
 	}
 	run(o,
+		documentedCall{"root", "POST", pathBlock, block, 200},
+		documentedCall{"lister", "GET", "/v1/blocks?policy=shop/login", "", 200},
+		documentedCall{"root", "GET", "/v1/blocks?limit=1", "", 200},
+		documentedCall{"root", "POST", pathUnblock, `{"policy":"shop/login","keyHash":"0123456789abcdef"}`, 404},
+		documentedCall{"root", "POST", pathUnblock, `{"policy":"shop/login","all":true}`, 200},
+		documentedCall{"root", "GET", "/v1/state?policy=shop/login&keyHash=0123456789abcdef", "", 404},
+	)
+	for _, path := range []string{pathBlocks, pathTop, pathRates} {
+		run(o,
+			documentedCall{"lister", "GET", path + "?namespace=shop", "", 200},
+			documentedCall{"", "GET", path, "", 401},
+			documentedCall{"inspector", "GET", path + "?namespace=shop", "", 403},
+			documentedCall{"root", "GET", path + "?policy=shop", "", 400},
+			documentedCall{"root", "GET", path + "?policy=shop/nonesuch", "", 404},
+			documentedCall{"unreachable", "GET", path, "", 503},
+		)
+	}
+	run(o,
 		documentedCall{"", "GET", inspect, "", 401},
 		documentedCall{"unblocker", "GET", inspect, "", 403},
 		documentedCall{"root", "GET", "/v1/state?policy=shop/nonesuch", "", 404},
@@ -130,6 +148,7 @@ func (c *contract) runOnFakes(run func(h http.Handler, calls ...documentedCall))
 		documentedCall{"", "POST", pathCheck, `{"policies":["a/b"]}`, 200})
 	run(New(Options{Engine: &fakeEngine{}, Authorizer: everything, State: &explainingState{explanation: sampleExplanation()}}),
 		documentedCall{"root", "POST", pathExplain, `{"attributes":{}}`, 200})
+	run(New(Options{Engine: &fakeEngine{}, Authorizer: everything, State: &fakeState{}}), documentedCall{"root", "GET", pathTop, "", 404})
 	run(New(Options{Engine: failing(limiter.ErrNotReady), Healthy: func() error { return context.Canceled }}),
 		documentedCall{"", "POST", pathCheck, `{"policies":["a/b"]}`, 503},
 		documentedCall{"", "GET", pathPolicies, "", 503},

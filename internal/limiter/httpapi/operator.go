@@ -13,7 +13,9 @@ import (
 )
 
 // operatorPaths are the paths that the operator port serves.
-var operatorPaths = []string{pathState, pathReset, pathBlock, pathUnblock, pathExplain, pathPolicies, pathHealth, pathReady}
+var operatorPaths = []string{
+	pathState, pathReset, pathBlock, pathUnblock, pathExplain, pathBlocks, pathTop, pathRates, pathPolicies, pathHealth, pathReady,
+}
 
 // NewOperator returns the handler of the operator port at the address, as in "127.0.0.1:8083". It
 // serves operatorPaths, and rejects a Host header that is neither a loopback name or address nor

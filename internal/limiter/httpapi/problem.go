@@ -16,6 +16,8 @@ import (
 // Codes of problems other than denials, which carry the code of the policy.
 const (
 	codeUnknownPolicy    = "UnknownPolicy"
+	codeUnknownKey       = "UnknownKey"
+	codeNotObserved      = "NotObserved"
 	codeNotFound         = "NotFound"
 	codeMethodNotAllowed = "MethodNotAllowed"
 	codeBodyTooLarge     = "BodyTooLarge"

@@ -16,10 +16,12 @@ import (
 
 // State reads and changes the state of single keys, and explains checks. The engine implements it.
 type State interface {
-	Inspect(ctx context.Context, policy string, key []string, attributes plan.Attributes) (*limiter.KeyState, error)
-	Reset(ctx context.Context, policy string, key []string) (bool, error)
-	Block(ctx context.Context, policy string, key []string, length time.Duration) error
-	Unblock(ctx context.Context, policy string, key []string) (bool, error)
+	Inspect(ctx context.Context, policy string, key limiter.KeyName, attributes plan.Attributes) (*limiter.KeyState, error)
+	Reset(ctx context.Context, policy string, key limiter.KeyName) (bool, error)
+	Block(ctx context.Context, policy string, key limiter.KeyName, length time.Duration) error
+	Unblock(ctx context.Context, policy string, key limiter.KeyName) (bool, error)
+	// UnblockAll lifts all listed blocks of the policy and returns their number.
+	UnblockAll(ctx context.Context, policy string) (int, error)
 	// Explain returns how the check is decided as a peek. It returns the errors of Decide, and
 	// limiter.ErrExplaining while it is busy.
 	Explain(ctx context.Context, check *limiter.Check) (*limiter.Explanation, error)
@@ -50,6 +52,8 @@ const (
 // anything to change.
 type changeResult struct {
 	Found bool `json:"found"`
+	// Lifted is the number of blocks that were lifted, if all were meant.
+	Lifted *int `json:"lifted,omitempty"`
 }
 
 // inspect serves GET /v1/state.
@@ -67,7 +71,7 @@ func (h *Handler) inspect(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	state, err := h.State.Inspect(r.Context(), t.policy, t.key, attributes)
+	state, err := h.State.Inspect(r.Context(), t.policy, t.name(), attributes)
 	if err != nil {
 		h.writeStateError(w, r, err, h.logAttrs(r, &t, caller)...)
 		return
@@ -88,57 +92,66 @@ func keyStateOf(state *limiter.KeyState) *keyState {
 }
 
 func (h *Handler) reset(w http.ResponseWriter, r *http.Request) {
-	h.change(w, r, VerbReset, "Reset a key", func(ctx context.Context, t target) (bool, error) {
-		return h.State.Reset(ctx, t.policy, t.key)
+	h.change(w, r, VerbReset, "Reset a key", func(ctx context.Context, t target) (changeResult, error) {
+		found, err := h.State.Reset(ctx, t.policy, t.name())
+		return changeResult{Found: found}, err
 	})
 }
 
 func (h *Handler) block(w http.ResponseWriter, r *http.Request) {
-	h.change(w, r, VerbBlock, "Blocked a key", func(ctx context.Context, t target) (bool, error) {
-		return true, h.State.Block(ctx, t.policy, t.key, t.duration)
+	h.change(w, r, VerbBlock, "Blocked a key", func(ctx context.Context, t target) (changeResult, error) {
+		return changeResult{Found: true}, h.State.Block(ctx, t.policy, t.name(), t.duration)
 	})
 }
 
 func (h *Handler) unblock(w http.ResponseWriter, r *http.Request) {
-	h.change(w, r, VerbUnblock, "Unblocked a key", func(ctx context.Context, t target) (bool, error) {
-		return h.State.Unblock(ctx, t.policy, t.key)
+	h.change(w, r, VerbUnblock, "Unblocked a key", func(ctx context.Context, t target) (changeResult, error) {
+		if t.all {
+			lifted, err := h.State.UnblockAll(ctx, t.policy)
+			return changeResult{Found: lifted > 0, Lifted: &lifted}, err
+		}
+		found, err := h.State.Unblock(ctx, t.policy, t.name())
+		return changeResult{Found: found}, err
 	})
 }
 
 // change changes the key that the body names and logs who did it.
-func (h *Handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did string, do func(context.Context, target) (bool, error)) {
+func (h *Handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did string, do func(context.Context, target) (changeResult, error)) {
 	token, ok := h.bearerToken(w, r)
 	if !ok {
 		return
 	}
-	t, ok := h.readTarget(w, r, verb == VerbBlock)
+	t, ok := h.readTarget(w, r, verb)
 	if !ok {
 		return
 	}
 	caller, ok := h.authorizeVerb(w, r, token, verb, t.policy)
+	if ok && t.all {
+		caller, ok = h.authorizeVerb(w, r, token, VerbList, t.policy)
+	}
 	if !ok {
 		return
 	}
 	// A caller that disconnects does not cancel the change, so that the log always records
 	// whether it was made.
-	found, err := do(context.WithoutCancel(r.Context()), t)
+	result, err := do(context.WithoutCancel(r.Context()), t)
 	if err != nil {
 		h.writeStateError(w, r, err, h.logAttrs(r, &t, caller)...)
 		return
 	}
-	h.Logger.InfoContext(r.Context(), did, append(h.logAttrs(r, &t, caller), "found", found)...)
-	writeJSON(w, http.StatusOK, answer.TypeJSON, changeResult{Found: found})
+	h.Logger.InfoContext(r.Context(), did, append(h.logAttrs(r, &t, caller), "found", result.Found)...)
+	writeJSON(w, http.StatusOK, answer.TypeJSON, result)
 }
 
 // readTarget reads the body or answers with an error.
-func (h *Handler) readTarget(w http.ResponseWriter, r *http.Request, block bool) (t target, ok bool) {
+func (h *Handler) readTarget(w http.ResponseWriter, r *http.Request, verb Verb) (t target, ok bool) {
 	body := takeBody()
 	defer releaseBody(body)
 	if _, err := body.ReadFrom(limitBody(w, r)); err != nil {
 		writeBodyError(w, err)
 		return t, false
 	}
-	t, err := decodeTarget(body.Bytes(), block)
+	t, err := decodeTarget(body.Bytes(), verb)
 	if err != nil {
 		h.writeStateError(w, r, err)
 		return t, false
@@ -147,9 +160,16 @@ func (h *Handler) readTarget(w http.ResponseWriter, r *http.Request, block bool)
 }
 
 // logAttrs describes the target and the caller for the log. Keys may be secrets, so only the
-// hash is logged.
+// hash is logged, or "all".
 func (h *Handler) logAttrs(r *http.Request, t *target, caller Caller) []any {
-	attrs := []any{"policy", t.policy, "keyHash", h.State.KeyHash(t.key...), "user", caller.User}
+	hash := t.keyHash
+	switch {
+	case t.all:
+		hash = "all"
+	case hash == "":
+		hash = h.State.KeyHash(t.key...)
+	}
+	attrs := []any{"policy", t.policy, "keyHash", hash, "user", caller.User}
 	if caller.CredentialID != "" {
 		attrs = append(attrs, "credentialID", caller.CredentialID)
 	}
@@ -167,11 +187,14 @@ func (h *Handler) logAttrs(r *http.Request, t *target, caller Caller) []any {
 func (h *Handler) writeStateError(w http.ResponseWriter, r *http.Request, err error, context ...any) {
 	invalid, isInvalid := errors.AsType[*limiter.FieldError](err)
 	unknown, isUnknown := errors.AsType[*limiter.UnknownPolicyError](err)
+	unlisted, isUnlisted := errors.AsType[*limiter.UnknownKeyError](err)
 	switch {
 	case isInvalid:
 		writeProblem(w, http.StatusBadRequest, answer.InvalidRequest(invalid))
 	case isUnknown:
 		writeProblem(w, http.StatusNotFound, answer.Problem{Code: codeUnknownPolicy, Field: "policy", Detail: unknown.Error()})
+	case isUnlisted:
+		writeProblem(w, http.StatusNotFound, answer.Problem{Code: codeUnknownKey, Field: "keyHash", Detail: unlisted.Error()})
 	case errors.Is(err, limiter.ErrNotReady):
 		writeProblem(w, http.StatusServiceUnavailable, notReady())
 	case errors.Is(err, r.Context().Err()): // inspect only: change ignores cancellation

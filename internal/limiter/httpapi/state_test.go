@@ -21,6 +21,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
 	"github.com/weir-dev/weir/internal/limiter/engine"
+	"github.com/weir-dev/weir/internal/limiter/observe"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/script"
@@ -54,7 +55,8 @@ func (r rights) Authorize(_ context.Context, token string, verb Verb, namespace,
 }
 
 var team = rights{
-	"root":      {VerbInspect, VerbBlock, VerbUnblock, VerbReset},
+	"root":      {VerbInspect, VerbBlock, VerbUnblock, VerbReset, VerbList, VerbReveal},
+	"lister":    {VerbInspect, VerbUnblock, VerbList},
 	"inspector": {VerbInspect}, "blocker": {VerbBlock}, "unblocker": {VerbUnblock}, "resetter": {VerbReset},
 }
 
@@ -62,9 +64,10 @@ var team = rights{
 // with a key, and shop/shared, without one. Each admits two units an hour.
 type onRedis struct {
 	http.Handler
-	t     *testing.T
-	redis *testenv.Redis
-	log   *testenv.Log
+	t      *testing.T
+	redis  *testenv.Redis
+	log    *testenv.Log
+	engine *engine.Engine
 }
 
 func newOnRedis(t *testing.T) *onRedis {
@@ -75,13 +78,16 @@ func newOnRedis(t *testing.T) *onRedis {
 	t.Cleanup(func() { _ = client.Close() })
 	store := script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: 5 * time.Second})
 	logger := slog.New(slog.NewJSONHandler(o.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	observed := observe.New(observe.Options{Blocks: store, Replica: "me", Logger: logger, Registerer: prometheus.NewRegistry()})
 	e := engine.New(engine.Options{
-		Store: store, Registerer: prometheus.NewRegistry(), Logger: logger,
+		Store: store, Registerer: prometheus.NewRegistry(), Logger: logger, Observer: observed,
 	})
+	observed.Watch(e.Decisions)
 	e.Use(plan.NewSnapshot(7, []*plan.Plan{
 		hourly("login", plan.KeyPart{Type: plan.KeyHeader, Header: "x-account"}), hourly("shared"),
 	}))
-	o.Handler = New(Options{Engine: e, State: e, Authorizer: team, Logger: logger})
+	o.engine = e
+	o.Handler = New(Options{Engine: e, State: e, Authorizer: team, Logger: logger, Blocks: observed, Observer: observed})
 	return o
 }
 
@@ -334,20 +340,27 @@ func (s *fakeState) do(ctx context.Context) (bool, error) {
 	return true, s.err
 }
 
-func (s *fakeState) Inspect(ctx context.Context, _ string, _ []string, _ plan.Attributes) (*limiter.KeyState, error) {
+func (s *fakeState) Inspect(ctx context.Context, _ string, _ limiter.KeyName, _ plan.Attributes) (*limiter.KeyState, error) {
 	_, err := s.do(ctx)
 	return &limiter.KeyState{}, err
 }
 
-func (s *fakeState) Reset(ctx context.Context, _ string, _ []string) (bool, error) { return s.do(ctx) }
+func (s *fakeState) Reset(ctx context.Context, _ string, _ limiter.KeyName) (bool, error) {
+	return s.do(ctx)
+}
 
-func (s *fakeState) Block(ctx context.Context, _ string, _ []string, _ time.Duration) error {
+func (s *fakeState) Block(ctx context.Context, _ string, _ limiter.KeyName, _ time.Duration) error {
 	_, err := s.do(ctx)
 	return err
 }
 
-func (s *fakeState) Unblock(ctx context.Context, _ string, _ []string) (bool, error) {
+func (s *fakeState) Unblock(ctx context.Context, _ string, _ limiter.KeyName) (bool, error) {
 	return s.do(ctx)
+}
+
+func (s *fakeState) UnblockAll(ctx context.Context, _ string) (int, error) {
+	_, err := s.do(ctx)
+	return 0, err
 }
 
 // sendAndHangUp sends a request whose client hangs up while the state call runs.

@@ -4,13 +4,16 @@
 package httpapi
 
 import (
+	"encoding/hex"
 	"maps"
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -18,6 +21,8 @@ import (
 type target struct {
 	policy   string
 	key      []string      // nil for the shared budget of a policy without a key
+	keyHash  string        // of a listed key, in place of key; empty if not given
+	all      bool          // all listed keys are meant
 	duration time.Duration // of a block
 }
 
@@ -27,10 +32,27 @@ func (t *target) validate() error {
 	if problem := policyNameProblem(t.policy, nil); problem != "" {
 		return inField("policy", invalid(problem))
 	}
+	switch {
+	case t.keyHash != "" && t.key != nil:
+		return inField("keyHash", invalid("cannot be given with key"))
+	case t.all && (t.keyHash != "" || t.key != nil):
+		return inField("all", invalid("cannot be given with a key"))
+	}
 	return nil
 }
 
-// targetOfQuery reads policy, key (once per part) and, for overrides that select by them,
+// name returns the name of the key.
+func (t *target) name() limiter.KeyName { return limiter.KeyName{Parts: t.key, Hash: t.keyHash} }
+
+// validateHash rejects what no key has as a hash.
+func validateHash(text string) error {
+	if hash, err := hex.DecodeString(text); err != nil || len(hash) != 8 || text != strings.ToLower(text) {
+		return invalid("must be the keyHash of a listed key: 16 digits 0-9a-f")
+	}
+	return nil
+}
+
+// targetOfQuery reads policy, key (once per part) or keyHash and, for overrides that select by them,
 // remoteAddress and principal. Errors are *limiter.FieldError.
 func targetOfQuery(text string) (t target, a plan.Attributes, err error) {
 	query, err := url.ParseQuery(text)
@@ -54,6 +76,9 @@ func readStateParameter(t *target, a *plan.Attributes, name string, values []str
 		t.policy = values[0]
 	case "key":
 		t.key = values
+	case "keyHash":
+		t.keyHash = values[0]
+		return validateHash(t.keyHash)
 	case "remoteAddress":
 		if a.RemoteAddress, err = netip.ParseAddr(values[0]); err != nil {
 			return invalid("must be an IPv4 or IPv6 address")
@@ -66,9 +91,10 @@ func readStateParameter(t *target, a *plan.Attributes, name string, values []str
 	return nil
 }
 
-// decodeTarget parses {"policy", "key"} and, for a block, "duration". It overwrites the
-// body. Errors are *limiter.FieldError.
-func decodeTarget(body []byte, block bool) (t target, err error) {
+// decodeTarget parses {"policy", "key"} or {"policy", "keyHash"} and, by the verb, "duration" of a block or
+// "all" in place of a key. It overwrites the body. Errors are *limiter.FieldError.
+func decodeTarget(body []byte, verb Verb) (t target, err error) {
+	block := verb == VerbBlock
 	if !utf8.Valid(body) {
 		return t, invalid("must be UTF-8")
 	}
@@ -77,19 +103,9 @@ func decodeTarget(body []byte, block bool) (t target, err error) {
 		return t, invalid("is empty")
 	}
 	given := false
-	err = r.object(maxMembers, func(name []byte) (err error) {
-		switch {
-		case string(name) == "policy":
-			t.policy, err = r.text()
-		case string(name) == "key":
-			t.key, err = r.key(nil)
-		case string(name) == "duration" && block:
-			given = true
-			t.duration, err = r.duration()
-		default:
-			err = unknown()
-		}
-		return err
+	err = r.object(maxMembers, func(name []byte) error {
+		given = given || string(name) == "duration"
+		return t.readMember(r, string(name), verb)
 	})
 	if err == nil {
 		err = r.end()
@@ -101,6 +117,26 @@ func decodeTarget(body []byte, block bool) (t target, err error) {
 		err = inField("duration", invalid("must be given"))
 	}
 	return t, err
+}
+
+func (t *target) readMember(r *reader, name string, verb Verb) (err error) {
+	switch {
+	case name == "policy":
+		t.policy, err = r.text()
+	case name == "key":
+		t.key, err = r.key(nil)
+	case name == "keyHash":
+		if t.keyHash, err = r.text(); err == nil {
+			err = validateHash(t.keyHash)
+		}
+	case name == "duration" && verb == VerbBlock:
+		t.duration, err = r.duration()
+	case name == "all" && verb == VerbUnblock:
+		t.all, err = r.boolean()
+	default:
+		err = unknown()
+	}
+	return err
 }
 
 func (r *reader) duration() (time.Duration, error) {

@@ -28,7 +28,11 @@ func FuzzTarget(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte, block bool) {
 		g := NewWithT(t)
-		got, err := decodeTarget(bytes.Clone(body), block)
+		verb := VerbReset
+		if block {
+			verb = VerbBlock
+		}
+		got, err := decodeTarget(bytes.Clone(body), verb)
 		if err != nil {
 			_, ok := errors.AsType[*limiter.FieldError](err)
 			g.Expect(ok).To(BeTrue())

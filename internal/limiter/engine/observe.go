@@ -1,0 +1,64 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// Observer records which keys are denied and blocked.
+type Observer interface {
+	// Deny records that the policy denied the key, and Block that a block of the key began, which ends at
+	// the given time. They are called by decisions, so they must not block. They must not keep the key,
+	// which may be part of a large request.
+	Deny(policy string, key script.Key)
+	Block(policy string, key script.Key, end time.Time)
+	// AddBlock lists a block that an operator began, RemoveBlock removes one that was lifted.
+	AddBlock(ctx context.Context, policy string, key script.Key, left time.Duration) error
+	RemoveBlock(ctx context.Context, policy string, key script.Key) error
+	// BlockedKeys returns up to most live blocks of the policy.
+	BlockedKeys(ctx context.Context, policy string, most int) ([]script.Block, error)
+	// Resolve returns the key of the policy that is listed with the hash, or "".
+	Resolve(ctx context.Context, policy, hash string) (script.Key, error)
+}
+
+// observe passes the denials of the evaluation, which began at start, to the observer.
+func (ev *evaluation) observe(o Observer, start time.Time) {
+	for i := range ev.participants {
+		pt := &ev.participants[i]
+		if pt.peek {
+			continue
+		}
+		_, r := ev.localReply(i)
+		inStore := ev.reply != nil
+		if inStore {
+			r = &ev.reply.Entries[i]
+		}
+		if r == nil || r.Verdict == script.Admitted {
+			continue
+		}
+		key := ev.call.Entries[i].Key
+		o.Deny(pt.id, key)
+		// A block of failureMode Local exists in this process only.
+		if r.Verdict == script.Tripped && inStore {
+			o.Block(pt.id, key, start.Add(r.BlockLeft))
+		}
+	}
+}
+
+// partsOf returns the parts of the encoded key. Where the encoding has a hash of the only part, it may
+// be that of a key that an override names.
+func (p *policy) partsOf(key script.Key) []string {
+	for i := range p.plan.Overrides {
+		for _, named := range p.plan.Overrides[i].Keys {
+			if len(named) > script.MaxValueBytes && script.EncodeKey(named) == key {
+				return []string{named}
+			}
+		}
+	}
+	return key.Parts()
+}

@@ -1,0 +1,259 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+const (
+	// defaultBlocks is how many blocks are listed without the parameter limit, maxBlocks the most.
+	defaultBlocks = 100
+	maxBlocks     = 1000
+)
+
+// listQuery is what a list is about.
+type listQuery struct {
+	limiter.Scope
+
+	limit int
+}
+
+// listQueryOf reads policy or namespace, or neither for all policies, and limit if it is known.
+// Errors are *limiter.FieldError.
+func listQueryOf(text string, withLimit bool) (q listQuery, err error) {
+	q.limit = defaultBlocks
+	query, err := url.ParseQuery(text)
+	if err != nil {
+		return q, inField("query", invalid("must be pairs of names and values"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if len(query[name]) > 1 {
+			return q, inField(label([]byte(name)), invalid("is given twice"))
+		}
+		if err := q.read(name, query.Get(name), withLimit); err != nil {
+			return q, inField(label([]byte(name)), err)
+		}
+	}
+	if q.Policy != "" && q.Namespace != "" {
+		return q, inField("namespace", invalid("cannot be given with policy"))
+	}
+	return q, nil
+}
+
+func (q *listQuery) read(name, value string, withLimit bool) (err error) {
+	problem := ""
+	switch {
+	case name == "policy":
+		q.Policy, problem = value, policyNameProblem(value, nil)
+	case name == "namespace":
+		q.Namespace, problem = value, policyNameProblem(value+"/x", nil)
+		if problem != "" {
+			problem = "must be the name of a Namespace"
+		}
+	case name == "limit" && withLimit:
+		q.limit, err = strconv.Atoi(value)
+		if err != nil || q.limit < 1 || q.limit > maxBlocks {
+			problem = "must be 1.." + strconv.Itoa(maxBlocks)
+		}
+	default:
+		problem = "is not a known parameter"
+	}
+	if problem != "" {
+		return invalid(problem)
+	}
+	return nil
+}
+
+// listRights are what the bearer of a token may see in lists.
+type listRights struct{ list, reveal *readRights }
+
+// listRights returns the rights of the bearer, or ErrForbidden if the policy or the Namespace in the
+// scope may not be listed. It runs before policies are looked up.
+func (h *Handler) listRights(ctx context.Context, token string, s limiter.Scope) (*listRights, error) {
+	list, err := h.rightsIn(ctx, token, VerbList, s)
+	if err != nil {
+		return nil, err
+	}
+	for _, allowed := range list.namespaces { // none without a scope
+		if !allowed {
+			return nil, ErrForbidden
+		}
+	}
+	reveal, err := h.rightsIn(ctx, token, VerbReveal, s)
+	return &listRights{list: list, reveal: reveal}, err
+}
+
+// rightsIn returns the rights of the bearer in the scope.
+func (h *Handler) rightsIn(ctx context.Context, token string, verb Verb, s limiter.Scope) (*readRights, error) {
+	namespace, name := s.Namespace, ""
+	if s.Policy != "" {
+		namespace, name = plan.SplitID(s.Policy)
+	}
+	if namespace == "" {
+		return h.newReadRights(ctx, token, verb)
+	}
+	_, err := h.Authorizer.Authorize(ctx, token, verb, namespace, name)
+	if err != nil && !errors.Is(err, ErrForbidden) {
+		return nil, err
+	}
+	return &readRights{namespaces: map[string]bool{namespace: err == nil}}, nil
+}
+
+// errNotObserved means that the process collects nothing.
+var errNotObserved = errors.New("this Weir runs with --observe=false and collects no denied and blocked keys")
+
+// list answers a list: it authorizes the caller, then calls get.
+func (h *Handler) list(w http.ResponseWriter, r *http.Request, withLimit bool, get func(ctx context.Context, q listQuery, rights *listRights) (any, error)) {
+	token, ok := h.bearerToken(w, r)
+	if !ok {
+		return
+	}
+	q, err := listQueryOf(r.URL.RawQuery, withLimit)
+	if err != nil {
+		h.writeStateError(w, r, err)
+		return
+	}
+	rights, err := h.listRights(r.Context(), token, q.Scope)
+	if err != nil {
+		h.writeTokenError(w, r, err)
+		return
+	}
+	out, err := h.observed(r.Context(), q, rights, get)
+	authorization, isAuthorization := errors.AsType[*authorizationError](err)
+	switch {
+	case isAuthorization:
+		h.writeTokenError(w, r, authorization.cause)
+	case errors.Is(err, errNotObserved):
+		writeProblem(w, http.StatusNotFound, answer.Problem{Code: codeNotObserved, Detail: err.Error() + "."})
+	case err != nil:
+		h.writeStateError(w, r, err)
+	default:
+		writeJSON(w, http.StatusOK, answer.TypeJSON, out)
+	}
+}
+
+// observed calls get if something is observed and the policy of the query has a plan.
+func (h *Handler) observed(ctx context.Context, q listQuery, rights *listRights, get func(ctx context.Context, q listQuery, rights *listRights) (any, error)) (any, error) {
+	snapshot := h.Engine.Snapshot()
+	switch {
+	case h.Blocks == nil || h.Observer == nil:
+		return nil, errNotObserved
+	case snapshot == nil:
+		return nil, limiter.ErrNotReady
+	case q.Policy != "" && snapshot.Lookup(q.Policy) == nil:
+		return nil, &limiter.UnknownPolicyError{Policy: q.Policy}
+	}
+	return get(ctx, q, rights)
+}
+
+// authorizationError is an error of the Authorizer.
+type authorizationError struct{ cause error }
+
+// Error implements error.
+func (e *authorizationError) Error() string { return e.cause.Error() }
+
+// toPolicy reports whether the policy may be listed, and whether its keys are revealed.
+func (l *listRights) toPolicy(ctx context.Context, policy string) (list, reveal bool, err error) {
+	if list, err = l.list.toPolicy(ctx, policy); err == nil && list {
+		reveal, err = l.reveal.toPolicy(ctx, policy)
+	}
+	if err != nil {
+		err = &authorizationError{cause: err}
+	}
+	return list, reveal, err
+}
+
+// blockList is the answer of GET /v1/blocks.
+type blockList struct {
+	Blocks []blockInList `json:"blocks"`
+	// Truncated is true if there are more blocks than the limit.
+	Truncated bool `json:"truncated"`
+	// HiddenPolicies is the number of policies with blocks that the caller may not list.
+	HiddenPolicies int `json:"hiddenPolicies"`
+}
+
+type blockInList struct {
+	Policy string `json:"policy"`
+	keyInList
+	// Limit is the limit that started the block; empty if an operator did.
+	Limit  string `json:"limit"`
+	LeftMs int64  `json:"leftMs"`
+}
+
+// blocks serves GET /v1/blocks.
+func (h *Handler) blocks(w http.ResponseWriter, r *http.Request) {
+	h.list(w, r, true, func(ctx context.Context, q listQuery, rights *listRights) (any, error) {
+		return h.listBlocks(ctx, q, rights)
+	})
+}
+
+// listBlocks returns the live blocks that the caller may list.
+func (h *Handler) listBlocks(ctx context.Context, q listQuery, rights *listRights) (*blockList, error) {
+	blocked, err := h.Blocks.HaveBlocks(ctx, h.policiesIn(q.Scope))
+	if err != nil {
+		return nil, err
+	}
+	out := &blockList{Blocks: []blockInList{}}
+	reveals := map[string]bool{}
+	var visible []string
+	for _, policy := range blocked {
+		list, reveal, err := rights.toPolicy(ctx, policy)
+		if err != nil {
+			return nil, err
+		}
+		if !list {
+			out.HiddenPolicies++
+			continue
+		}
+		visible, reveals[policy] = append(visible, policy), reveal
+	}
+	found, err := h.Blocks.Blocks(ctx, visible, q.limit)
+	if err != nil {
+		return nil, err
+	}
+	out.Truncated = found.Truncated
+	snapshot := h.Engine.Snapshot()
+	for i := range found.Blocks {
+		b := &found.Blocks[i]
+		out.Blocks = append(out.Blocks, blockInList{
+			Policy: b.Policy, Limit: b.By, LeftMs: answer.RoundUp(b.Left, time.Millisecond),
+			keyInList: keyInListOf(snapshot.Lookup(b.Policy), &b.Key, reveals[b.Policy]),
+		})
+	}
+	return out, nil
+}
+
+// policiesIn returns the policies with a plan in the scope.
+func (h *Handler) policiesIn(s limiter.Scope) []string {
+	if s.Policy != "" {
+		return []string{s.Policy}
+	}
+	var policies []string
+	for _, p := range h.Engine.Snapshot().Plans() {
+		if s.Namespace == "" || s.Namespace == p.Namespace {
+			policies = append(policies, p.ID())
+		}
+	}
+	return policies
+}
+
+// modeOf returns the mode of the plan; empty if it is nil.
+func modeOf(p *plan.Plan) plan.Mode {
+	if p == nil {
+		return ""
+	}
+	return p.Mode
+}

@@ -1,0 +1,155 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"context"
+	_ "embed"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/internal/limiter"
+)
+
+// The keys in Redis. They exist only while a reader looks.
+//
+//	<prefix>1:{observe}:parts    hash: replica -> "<milliseconds of server time>:<part>"
+//	<prefix>1:{observe}:scopes   sorted set: the scopes that readers look at
+const (
+	partsKey  = "1:{observe}:parts"
+	scopesKey = "1:{observe}:scopes"
+)
+
+const (
+	// lookLife is how long replicas share a scope after a reader looked at it.
+	lookLife = 10 * time.Second
+	// partLife is how long a part is valid; a replica renews it every sharePeriod.
+	partLife = 4 * time.Second
+	// lookTimeout bounds one call of Redis.
+	lookTimeout = 2 * time.Second
+	// maxWait is how long a reader waits until all replicas have reported, askPeriod how often it
+	// asks.
+	maxWait   = 2500 * time.Millisecond
+	askPeriod = 200 * time.Millisecond
+)
+
+//go:embed share.lua
+var shareSource string
+
+//go:embed look.lua
+var lookSource string
+
+var shareScript, lookScript = redis.NewScript(shareSource), redis.NewScript(lookSource)
+
+// exchange shares the parts of the replicas through Redis.
+type exchange struct {
+	client  redis.UniversalClient
+	keys    []string
+	replica string
+}
+
+func newExchange(client redis.UniversalClient, prefix, replica string) *exchange {
+	return &exchange{client: client, keys: []string{prefix + partsKey, prefix + scopesKey}, replica: replica}
+}
+
+// share stores the encoded part, if it is not empty, and returns the scopes that readers look at.
+func (x *exchange) share(ctx context.Context, encoded []byte) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	return shareScript.Run(ctx, x.client, x.keys, x.replica, encoded, partLife.Milliseconds()).StringSlice()
+}
+
+// look records that a reader looks at the scope, and returns the parts that cover it.
+func (x *exchange) look(ctx context.Context, scope string) ([]*part, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	values, err := lookScript.Run(ctx, x.client, x.keys, scope, lookLife.Milliseconds(), partLife.Milliseconds()).StringSlice()
+	if err != nil {
+		return nil, err
+	}
+	var parts []*part
+	for i := 0; i+1 < len(values); i += 2 {
+		p, err := decodePart([]byte(values[i+1]))
+		if err == nil && p.covers(scope) { // a part of another release may not decode: it is missing
+			p.Replica = values[i]
+			parts = append(parts, p)
+		}
+	}
+	return parts, nil
+}
+
+// share writes begun blocks and, while a reader looks, the part of this replica. A failure is logged
+// once.
+func (c *Collector) share(ctx context.Context) {
+	err := c.writeBlocks(ctx)
+	if err == nil && c.exchange != nil {
+		err = c.sharePart(ctx)
+	}
+	if err != nil && !c.failed && ctx.Err() == nil {
+		c.o.Logger.Warn("Failed to share the denied and blocked keys", "error", err)
+	}
+	c.failed = err != nil
+}
+
+func (c *Collector) sharePart(ctx context.Context) error {
+	scopes, err := c.exchange.share(ctx, nil)
+	if err != nil || len(scopes) == 0 {
+		return err
+	}
+	encoded, err := c.part(scopes).encode()
+	if err == nil {
+		_, err = c.exchange.share(ctx, encoded)
+	}
+	return err
+}
+
+// look returns the parts of all replicas that report in time, this one first.
+func (c *Collector) look(ctx context.Context, s limiter.Scope) ([]*part, error) {
+	scope := scopeText(s)
+	own := c.part([]string{scope})
+	if c.exchange == nil {
+		return []*part{own}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
+	for found := []*part{own}; ; {
+		others, err := c.exchange.look(ctx, scope)
+		if err == nil {
+			found = found[:1]
+			for _, p := range others {
+				if p.Replica != c.o.Replica {
+					found = append(found, p)
+				}
+			}
+		}
+		if len(c.missing(found)) == 0 {
+			return found, nil
+		}
+		select {
+		case <-ctx.Done():
+			return found, context.Cause(ctx)
+		case <-time.After(askPeriod):
+		}
+	}
+}
+
+// missing returns the live replicas without a part.
+func (c *Collector) missing(parts []*part) []string {
+	names, count := c.o.Live()
+	reported := make(map[string]bool, len(parts))
+	for _, p := range parts {
+		reported[p.Replica] = true
+	}
+	var missing []string
+	for _, name := range names {
+		if !reported[name] {
+			missing = append(missing, name)
+		}
+	}
+	for len(names) == 0 && len(parts)+len(missing) < count {
+		missing = append(missing, "unknown")
+	}
+	return missing
+}

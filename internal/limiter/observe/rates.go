@@ -1,0 +1,108 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"math"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter"
+)
+
+// values are the numbers of allowed, denied and, in mode Shadow, denied decisions.
+type values [3]uint64
+
+// series are the decisions of the last hour, in a ring.
+type series [limiter.RateSamples][3]uint32
+
+// rates samples the counters of decisions.
+type rates struct {
+	// last are the counters at the last sample, of all policies.
+	last     map[string]values
+	policies map[string]*series // of those with decisions in the last hour, at most maxPolicies
+	total    series
+	// slot is the number of RatePeriods since 1970 at the last sample, 0 before the first.
+	slot int64
+}
+
+func newRates() *rates {
+	return &rates{last: map[string]values{}, policies: map[string]*series{}}
+}
+
+// slotOf returns the number of whole RatePeriods since 1970.
+func slotOf(t time.Time) int64 { return t.Unix() / int64(limiter.RatePeriod/time.Second) }
+
+// sample adds the decisions since the last sample, if a RatePeriod has ended.
+func (r *rates) sample(now time.Time, each func(visit func(policy string, n limiter.DecisionCounts))) {
+	slot := slotOf(now)
+	if slot <= r.slot {
+		return
+	}
+	begin := max(r.slot+1, slot-limiter.RateSamples+1)
+	r.clear(begin, slot)
+	r.slot = slot
+	next := make(map[string]values, len(r.last))
+	each(func(policy string, n limiter.DecisionCounts) {
+		v := values{n.Allowed, n.Denied, n.ShadowDenied}
+		for i, earlier := range next[policy] {
+			v[i] += earlier
+		}
+		next[policy] = v
+	})
+	at := slot % limiter.RateSamples
+	for policy, v := range next {
+		delta, decided := deltaOf(v, r.last[policy])
+		if !decided {
+			continue
+		}
+		addTo(&r.total[at], delta)
+		if s := r.of(policy); s != nil {
+			addTo(&s[at], delta)
+		}
+	}
+	r.last = next
+}
+
+// clear sets the samples of the slots to 0, and forgets policies without decisions in the last hour.
+func (r *rates) clear(begin, end int64) {
+	for slot := begin; slot <= end; slot++ {
+		r.total[slot%limiter.RateSamples] = [3]uint32{}
+		for _, s := range r.policies {
+			s[slot%limiter.RateSamples] = [3]uint32{}
+		}
+	}
+	for policy, s := range r.policies {
+		if *s == (series{}) {
+			delete(r.policies, policy)
+		}
+	}
+}
+
+// of returns the samples of the policy, nil if there are too many policies.
+func (r *rates) of(policy string) *series {
+	s := r.policies[policy]
+	if s == nil && len(r.policies) < maxPolicies {
+		s = &series{}
+		r.policies[policy] = s
+	}
+	return s
+}
+
+// deltaOf returns the decisions since the last sample. A counter that is lower was begun again.
+func deltaOf(now, last values) (delta values, decided bool) {
+	for i := range now {
+		delta[i] = now[i] - last[i]
+		if now[i] < last[i] {
+			delta[i] = now[i]
+		}
+		decided = decided || delta[i] > 0
+	}
+	return delta, decided
+}
+
+func addTo(sample *[3]uint32, delta values) {
+	for i, n := range delta {
+		sample[i] = uint32(min(uint64(sample[i])+n, math.MaxUint32))
+	}
+}
