@@ -95,6 +95,22 @@ func expectTokens(t *testing.T, server *testenv.APIServer) {
 	g.Expect(token("weir")).To(MatchError(apierrors.IsForbidden, "forbidden"))
 }
 
+// Header values in keys are revealed to an account only if its entry asks for it.
+func TestRevealIsOptIn(t *testing.T) {
+	g := NewWithT(t)
+	roles := func(more ...string) (roles []string) {
+		m := render(t, "edge", append([]string{redisURL, access("on-call", "operator")}, more...)...)
+		for _, binding := range of[rbacv1.RoleBinding](t, m, "RoleBinding") {
+			if binding.Namespace == "shop" {
+				roles = append(roles, binding.RoleRef.Name)
+			}
+		}
+		return roles
+	}
+	g.Expect(roles()).To(ConsistOf("edge-weir-operator"))
+	g.Expect(roles("access[0].reveal=true")).To(ConsistOf("edge-weir-operator", "edge-weir-reveal"))
+}
+
 // Another role needs another binding, since Kubernetes rejects a change of the role.
 func TestAnotherRoleIsAnotherBinding(t *testing.T) {
 	g := NewWithT(t)

@@ -179,6 +179,7 @@ func TestUserRolesAreAggregated(t *testing.T) {
 			g.Expect(roles["weir-view"]).To(Equal([]string{"get,list,watch ratelimit.weir.dev/ratelimitpolicies"}))
 			g.Expect(roles["weir-inspect"]).To(Equal([]string{"get ratelimit.weir.dev/ratelimitpolicies/state"}))
 			g.Expect(roles["weir-operator"]).To(Equal([]string{"get,list,create,update,delete ratelimit.weir.dev/ratelimitpolicies/state"}))
+			g.Expect(roles["weir-reveal"]).To(Equal([]string{"reveal ratelimit.weir.dev/ratelimitpolicies/state"}))
 		})
 	}
 }

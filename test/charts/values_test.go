@@ -87,6 +87,7 @@ func TestInvalidValuesAreRejected(t *testing.T) {
 		{access("on-call", "admin"), "at '/access/0/role': value must be one of 'inspect', 'operator'"},
 		{access("on-call", "inspect") + ",access[0].subjects[0].kind=ServiceAccount", "missing property 'namespace'"},
 		{access("on-call", "inspect") + ",access[0].namespaces[0]=Shop", "at '/access/0/namespaces/0'"},
+		{access("on-call", "inspect") + ",access[0].reveal=true", "at '/access/0/reveal': value must be false"},
 		{access("weir", "inspect"), "access: weir is the ServiceAccount of another entry or of the pods"},
 		{access("on-call", "inspect") + ",rbac.create=false", "access: needs rbac.create"},
 		{"access[0].name=on-call", "missing properties 'role', 'namespaces', 'subjects'"},

@@ -55,6 +55,9 @@
 - --new-keys-per-minute={{ int64 $values.newKeys.perMinute }}
 - --new-keys-per-window={{ int64 $values.newKeys.perWindow }}
 - --local-keys={{ int64 $values.localKeys }}
+{{- if not $values.observe }}
+- --observe=false
+{{- end }}
 {{- with $values.trustedProxies }}
 - --trusted-proxies={{ join "," . }}
 {{- end }}
