@@ -23,6 +23,7 @@ const maxAnswer = 64 << 20
 type target struct {
 	Policy   string   `json:"policy"`
 	Key      []string `json:"key,omitempty"`
+	KeyHash  string   `json:"keyHash,omitempty"`  // in place of Key
 	Duration string   `json:"duration,omitempty"` // of a block
 }
 
@@ -42,6 +43,9 @@ func (c *client) state(ctx context.Context, t target, remoteAddress, principal s
 	query := url.Values{"policy": {t.Policy}}
 	if len(t.Key) > 0 {
 		query["key"] = t.Key
+	}
+	if t.KeyHash != "" {
+		query.Set("keyHash", t.KeyHash)
 	}
 	if remoteAddress != "" {
 		query.Set("remoteAddress", remoteAddress)
@@ -74,6 +78,23 @@ func (c *client) change(ctx context.Context, path string, t target, changed, unc
 	}
 	return answer{body: body, text: func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, text)
+		return err
+	}}, nil
+}
+
+// unblockAll lifts all listed blocks of the policy.
+func (c *client) unblockAll(ctx context.Context, policy string) (answer, error) {
+	request, err := json.Marshal(map[string]any{"policy": policy, "all": true})
+	if err != nil {
+		return answer{}, err
+	}
+	var result struct{ Lifted int }
+	body, err := c.call(ctx, http.MethodPost, "/v1/unblock", request, &result)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{body: body, text: func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "Blocks lifted under %s: %d.\n", policy, result.Lifted)
 		return err
 	}}, nil
 }

@@ -11,8 +11,11 @@
 //	explain.go      explain
 //	explanation.go  the answer of explain as tables
 //	shadow.go       shadow and enforce
+//	lists.go        blocks, and what lists share
+//	top.go          top
 //	version.go      version
-//	output.go       tables, JSON and YAML
+//	output.go       text, JSON and YAML
+//	table.go        tables with a heading
 //	connect.go      the flags of the connection, and the connection they select
 //	cluster.go      the pod, the port-forward and the token in a cluster
 //	client.go       the calls of Weir's HTTP API
@@ -97,6 +100,7 @@ Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	c.addFlags(root.PersistentFlags())
+	root.AddCommand(newBlocksCommand(c), newTopCommand(c))
 	root.AddCommand(newStateCommand(c), newBlockCommand(c), newUnblockCommand(c), newResetCommand(c),
 		newExplainCommand(c), newShadowCommand(c), newEnforceCommand(c), newVersionCommand(c), offline.NewValidate("kubectl weir"), offline.NewBacktest("kubectl weir"))
 	return root

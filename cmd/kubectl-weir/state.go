@@ -26,12 +26,14 @@ RemoteAddress is the network that the policy counts as one client, such as 192.0
 // keyCommand is a command on one key of a policy.
 type keyCommand struct {
 	*connection
-	output output
+	output  output
+	keyHash string
 }
 
 // add adds the command's flags and returns the command, which runs call with the key.
 func (k *keyCommand) add(cmd *cobra.Command, call func(ctx context.Context, api *client, t target) (answer, error)) *cobra.Command {
 	k.output.addFlag(cmd)
+	cmd.Flags().StringVar(&k.keyHash, "key-hash", "", "hash of a key that kubectl weir blocks or top lists, in place of KEY")
 	cmd.Use += " " + arguments
 	cmd.Long = cmd.Short + ".\n" + keyHelp
 	cmd.Args = cobra.MinimumNArgs(1)
@@ -56,14 +58,20 @@ func (k *keyCommand) add(cmd *cobra.Command, call func(ctx context.Context, api 
 
 // target returns the key that the arguments name.
 func (k *keyCommand) target(args []string) (target, error) {
-	if strings.Contains(args[0], "/") {
-		return target{}, fmt.Errorf("POLICY %q: must be a name without slash; set its Namespace with -n", args[0])
+	if k.keyHash != "" && len(args) > 1 {
+		return target{}, errors.New("--key-hash: not with KEY")
 	}
-	namespace, err := k.namespace()
-	if err != nil {
-		return target{}, err
+	policy, err := k.policy(args[0])
+	return target{Policy: policy, Key: args[1:], KeyHash: k.keyHash}, err
+}
+
+// policy returns the ID of the policy with the name.
+func (c *connection) policy(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return "", fmt.Errorf("POLICY %q: must be a name without slash; set its Namespace with -n", name)
 	}
-	return target{Policy: namespace + "/" + args[0], Key: args[1:]}, nil
+	namespace, err := c.namespace()
+	return namespace + "/" + name, err
 }
 
 func newStateCommand(c *connection) *cobra.Command {
@@ -105,12 +113,25 @@ func newBlockCommand(c *connection) *cobra.Command {
 
 func newUnblockCommand(c *connection) *cobra.Command {
 	k := &keyCommand{connection: c}
+	all := false
 	cmd := &cobra.Command{
-		Use:     "unblock",
-		Short:   "Lift the block of a key; spent units stay spent",
-		Example: "  kubectl weir unblock login user-42 -n shop",
+		Use:   "unblock",
+		Short: "Lift the block of a key; spent units stay spent",
+		Example: `  kubectl weir unblock login user-42 -n shop
+  kubectl weir unblock login --key-hash 8b8e3c0f4f8f0c1e -n shop
+  kubectl weir unblock login --all -n shop`,
+		PreRunE: func(_ *cobra.Command, args []string) error {
+			if all && (len(args) > 1 || k.keyHash != "") {
+				return errors.New("--all: not with a key")
+			}
+			return nil
+		},
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "lift all blocks of the policy that kubectl weir blocks lists")
 	return k.add(cmd, func(ctx context.Context, api *client, t target) (answer, error) {
+		if all {
+			return api.unblockAll(ctx, t.Policy)
+		}
 		return api.change(ctx, "/v1/unblock", t, "Lifted the block of the key under "+t.Policy+".",
 			"The key was not blocked under "+t.Policy+".")
 	})

@@ -178,7 +178,7 @@ func (f *backtestFlags) load(cmd *cobra.Command) ([]*v1alpha1.RateLimitPolicy, e
 	result := validate.Run(cmd.Context(), sources)
 	if result.Count(validate.SeverityError) > 0 {
 		notes := cmd.ErrOrStderr()
-		if err := result.Write(notes, validate.FormatText, hasColor(notes)); err != nil {
+		if err := result.Write(notes, validate.FormatText, HasColor(notes)); err != nil {
 			return nil, exitWith(exitFindings, err)
 		}
 		return nil, exitWith(exitFindings, errors.New("-f: the policies are invalid"))

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// isTerminal reports whether the writer is a terminal.
-func isTerminal(w io.Writer) bool {
+// IsTerminal reports whether the writer is a terminal.
+func IsTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok {
 		return false
@@ -22,10 +22,10 @@ func isTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// hasColor reports whether text may be colored: on a terminal, unless NO_COLOR is set.
-func hasColor(w io.Writer) bool {
+// HasColor reports whether text may be colored: on a terminal, unless NO_COLOR is set.
+func HasColor(w io.Writer) bool {
 	_, off := os.LookupEnv("NO_COLOR")
-	return !off && isTerminal(w)
+	return !off && IsTerminal(w)
 }
 
 // progress shows on a terminal how far a command has got.
@@ -43,7 +43,7 @@ const progressPeriod = time.Second
 // startProgress shows progress until stop, if the writer is a terminal.
 func startProgress(w io.Writer, unit string) *progress {
 	p := &progress{w: w, unit: unit, end: make(chan struct{})}
-	if isTerminal(w) {
+	if IsTerminal(w) {
 		p.stopped.Go(p.show)
 	}
 	return p

@@ -41,7 +41,7 @@ unreadable files.`,
 			}
 			result := validate.Run(cmd.Context(), sources)
 			out := cmd.OutOrStdout()
-			if err := result.Write(out, validate.Format(format), hasColor(out)); err != nil {
+			if err := result.Write(out, validate.Format(format), HasColor(out)); err != nil {
 				return exitWith(exitFindings, err)
 			}
 			if result.Count(validate.SeverityError) > 0 || strict && result.Count(validate.SeverityWarning) > 0 {

@@ -1,0 +1,115 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// topList is the answer of GET /v1/top.
+type topList struct {
+	Policies       []topPolicy  `json:"policies"`
+	Total          decisionSums `json:"total"`
+	Dropped        int64        `json:"dropped"`
+	Missing        []string     `json:"missing"`
+	HiddenPolicies int          `json:"hiddenPolicies"`
+
+	color bool
+}
+
+type topPolicy struct {
+	Policy    string        `json:"policy"`
+	Mode      string        `json:"mode"`
+	Decisions *decisionSums `json:"decisions"`
+	Keys      []topKey      `json:"keys"`
+}
+
+type topKey struct {
+	listedKey
+
+	Count int64 `json:"count"`
+	Error int64 `json:"error"`
+}
+
+// decisionSums are decisions of the last minute, five minutes and hour.
+type decisionSums struct {
+	LastMinute   decisionCounts `json:"lastMinute"`
+	Last5Minutes decisionCounts `json:"last5Minutes"`
+	LastHour     decisionCounts `json:"lastHour"`
+}
+
+type decisionCounts struct {
+	Allowed      int64 `json:"allowed"`
+	Denied       int64 `json:"denied"`
+	ShadowDenied int64 `json:"shadowDenied"`
+}
+
+// write writes the decisions and the keys as two tables.
+func (l *topList) write(w io.Writer) error {
+	t := newTable(w)
+	t.bold = l.color
+	t.heading("POLICY", "MODE", "DENIED 1M", "DENIED 5M", "DENIED 1H", "ALLOWED 1H")
+	for i := range l.Policies {
+		p := &l.Policies[i]
+		if p.Decisions != nil {
+			t.decisions(p.Policy, p.Mode, p.Decisions)
+		}
+	}
+	t.decisions("(total)", "", &l.Total)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if err := l.writeKeys(w); err != nil {
+		return err
+	}
+	missing, dropped := "", ""
+	if len(l.Missing) > 0 {
+		missing = "These replicas did not report: " + visible(strings.Join(l.Missing, ", ")) + "."
+	}
+	if l.Dropped > 0 {
+		dropped = fmt.Sprintf("Denials and blocks that could not be recorded since the start of the replicas: %d.", l.Dropped)
+	}
+	return writeNotes(w, missing, dropped, hiddenNote(l.HiddenPolicies))
+}
+
+// decisions adds the row of a policy. What mode Shadow would have denied counts as denied.
+func (t *table) decisions(policy, mode string, d *decisionSums) {
+	denied := func(c decisionCounts) string { return number(c.Denied + c.ShadowDenied) }
+	if mode == "" {
+		mode = "-"
+	}
+	t.row(visible(policy), visible(mode), denied(d.LastMinute), denied(d.Last5Minutes), denied(d.LastHour), number(d.LastHour.Allowed))
+}
+
+func (l *topList) writeKeys(w io.Writer) error {
+	t, some := newTable(w), false
+	t.bold = l.color
+	for i := range l.Policies {
+		p := &l.Policies[i]
+		for j := range p.Keys[:min(len(p.Keys), shownKeys)] {
+			if !some {
+				t.heading("POLICY", "KEY", "HASH", "DENIED")
+				some = true
+			}
+			k := &p.Keys[j]
+			t.row(visible(p.Policy), k.text(), k.hashText(), k.denied())
+		}
+	}
+	if !some {
+		_, err := fmt.Fprintln(w, "\nNo key was denied in the last minutes.")
+		return err
+	}
+	_, _ = fmt.Fprintln(w) // Flush returns the error
+	return t.Flush()
+}
+
+// denied returns the number of denials, as a range if it is not exact.
+func (k *topKey) denied() string {
+	if k.Error == 0 {
+		return number(k.Count)
+	}
+	return number(k.Count-k.Error) + "-" + number(k.Count)
+}
