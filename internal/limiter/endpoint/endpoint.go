@@ -291,6 +291,7 @@ func (e *Endpoint) Use(snapshot *plan.Snapshot) {
 // Run serves until ctx ends, then drains. It returns an error if an address cannot be
 // bound.
 func (e *Endpoint) Run(ctx context.Context) error {
+	defer e.startObserving(ctx)()
 	group, ctx := errgroup.WithContext(ctx)
 	serve := func(door, address string, start func(context.Context) error) {
 		if address == "" {
@@ -307,9 +308,6 @@ func (e *Endpoint) Run(ctx context.Context) error {
 		group.Go(func() error { return e.options.TLS.Start(ctx) })
 	}
 	group.Go(func() error { return e.local.Start(ctx) })
-	if e.observed != nil {
-		group.Go(func() error { return e.observed.Start(ctx) })
-	}
 	if e.denials != nil {
 		group.Go(func() error { return e.denials.Start(ctx) })
 		group.Go(func() error { return e.memory.Start(ctx) })

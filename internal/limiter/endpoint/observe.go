@@ -3,7 +3,11 @@
 
 package endpoint
 
-import "github.com/weir-dev/weir/internal/limiter/observe"
+import (
+	"context"
+
+	"github.com/weir-dev/weir/internal/limiter/observe"
+)
 
 // observeWith creates the collector, if there is to be one, with the lists of blocks in the store.
 func (e *Endpoint) observeWith(blocks observe.BlockStore) {
@@ -29,4 +33,22 @@ func (e *Endpoint) liveReplicas() (names []string, count int) {
 		}
 	}
 	return names, count
+}
+
+// startObserving starts the collector, if there is one. It outlives ctx, since decisions do while the
+// endpoint drains: call stop after the last of them.
+func (e *Endpoint) startObserving(ctx context.Context) (stop func()) {
+	if e.observed == nil {
+		return func() {}
+	}
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = e.observed.Start(ctx) // it returns nil
+	}()
+	return func() {
+		end()
+		<-ended
+	}
 }

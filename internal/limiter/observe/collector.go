@@ -126,7 +126,7 @@ func (c *Collector) hash(policy string, key script.Key) uint64 {
 	return maphash.String(c.seed, string(key)) ^ bits.RotateLeft64(maphash.String(c.seed, policy), 1)
 }
 
-// Start processes what was recorded, until ctx ends.
+// Start processes what was recorded, until ctx ends. It returns nil.
 func (c *Collector) Start(ctx context.Context) error {
 	drain, share := time.NewTicker(drainPeriod), time.NewTicker(sharePeriod)
 	defer drain.Stop()
