@@ -102,6 +102,7 @@ Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
 	c.addFlags(root.PersistentFlags())
 	root.AddCommand(newBlocksCommand(c), newTopCommand(c))
 	root.AddCommand(newStateCommand(c), newBlockCommand(c), newUnblockCommand(c), newResetCommand(c),
-		newExplainCommand(c), newShadowCommand(c), newEnforceCommand(c), newVersionCommand(c), offline.NewValidate("kubectl weir"), offline.NewBacktest("kubectl weir"))
+		newExplainCommand(c), newShadowCommand(c), newEnforceCommand(c), newVersionCommand(c))
+	root.AddCommand(offline.Commands("kubectl weir")...)
 	return root
 }

@@ -12,7 +12,6 @@
 //	tlsflags.go      the flags of TLS on the HTTP and gRPC ports
 //	webhookflags.go  the flags of the validating webhook
 //	memory.go        the memory limit and the garbage collector
-//	convert.go       weir convert
 //	smoketest.go     weir smoke-test
 //	version.go       weir version
 package main
@@ -39,7 +38,8 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newManagerCommand(), newStandaloneCommand(), newConvertCommand(), offline.NewValidate("weir"), offline.NewBacktest("weir"), newSmokeTestCommand(), newVersionCommand())
+	root.AddCommand(newManagerCommand(), newStandaloneCommand(), newSmokeTestCommand(), newVersionCommand())
+	root.AddCommand(offline.Commands("weir")...)
 	if err := root.ExecuteContext(ctx); err != nil {
 		if exit, ok := errors.AsType[*offline.ExitError](err); !ok || exit.Err != nil {
 			fmt.Fprintln(os.Stderr, "weir:", err)

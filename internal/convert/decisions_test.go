@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/yaml"
 
+	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/convert"
 	"github.com/weir-dev/weir/internal/limiter"
@@ -107,7 +108,9 @@ func TestConvertedPoliciesDecideAlike(t *testing.T) {
 	g := NewWithT(t)
 	data, err := os.ReadFile("testdata/features.in.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
-	e := newEngine(t, data)
+	policies, _, err := convert.EnvoyRatelimit(data, "shop")
+	g.Expect(err).NotTo(HaveOccurred())
+	e := newEngine(t, policies, &modelStore{now: time.Unix(1_900_000_000, 0)})
 	var config struct{ Descriptors []node }
 	g.Expect(yaml.Unmarshal(data, &config)).To(Succeed())
 	s := &service{root: config.Descriptors, counts: map[string]int64{}}
@@ -137,14 +140,12 @@ func TestConvertedPoliciesDecideAlike(t *testing.T) {
 	g.Expect(denied).To(BeNumerically(">", 500))
 }
 
-func newEngine(t *testing.T, data []byte) *engine.Engine {
+func newEngine(t *testing.T, policies []*v1alpha1.RateLimitPolicy, store engine.Store) *engine.Engine {
 	t.Helper()
 	g := NewWithT(t)
-	policies, _, err := convert.EnvoyRatelimit(data, "shop")
-	g.Expect(err).NotTo(HaveOccurred())
 	var text bytes.Buffer
 	g.Expect(convert.Write(&text, policies)).To(Succeed())
-	policies, err = policyfile.Read(t.Context(), text.Bytes())
+	policies, err := policyfile.Read(t.Context(), text.Bytes())
 	g.Expect(err).NotTo(HaveOccurred(), "valid for an API server")
 	var plans []*plan.Plan
 	for _, p := range policies {
@@ -153,8 +154,7 @@ func newEngine(t *testing.T, data []byte) *engine.Engine {
 		plans = append(plans, compiled)
 	}
 	e := engine.New(engine.Options{
-		Store:      &modelStore{now: time.Unix(1_900_000_000, 0)},
-		Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+		Store: store, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
 	e.Use(plan.NewSnapshot(1, plans))
 	return e

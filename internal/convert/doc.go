@@ -11,8 +11,15 @@
 // Read the files in this order:
 //
 //	doc.go                    Note
+//	collector.go              the policies and notes of one conversion
 //	envoyratelimit.go         EnvoyRatelimit: envoyproxy/ratelimit to policies
 //	envoyratelimit_config.go  reading and checking its configuration
+//	manifests.go              objects of Kubernetes in files
+//	ingressnginx.go           IngressNginx: annotations of Ingresses to policies
+//	limitador.go              Limitador: its limits files to policies
+//	kuadrant.go               Kuadrant: its policies and HTTPRoutes to policies
+//	kuadrant_resources.go     these resources
+//	kuadrant_expressions.go   its expressions in the words of policies
 //	write.go                  Write: policies as YAML
 package convert
 

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
@@ -31,7 +29,7 @@ func EnvoyRatelimit(data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy,
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &erlConverter{namespace: namespace, domain: config.Domain, names: map[string]bool{}}
+	c := &erlConverter{collector: newCollector(), namespace: namespace, domain: config.Domain}
 	c.level("descriptors", config.Descriptors, nil)
 	if len(c.policies) > 0 {
 		c.note("", "windows start at the first request of a caller, not at the full minute, hour or day")
@@ -41,19 +39,8 @@ func EnvoyRatelimit(data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy,
 }
 
 type erlConverter struct {
+	collector
 	namespace, domain string
-	names             map[string]bool
-	policies          []*v1alpha1.RateLimitPolicy
-	notes             []Note
-}
-
-func (c *erlConverter) note(at, format string, args ...any) {
-	c.notes = append(c.notes, Note{At: at, Text: fmt.Sprintf(format, args...)})
-}
-
-// lose notes a limit that no policy has.
-func (c *erlConverter) lose(at, format string, args ...any) {
-	c.notes = append(c.notes, Note{At: at, Text: "lost: " + fmt.Sprintf(format, args...), Loss: true})
 }
 
 // erlStep is one entry on the path to a limit.
@@ -155,16 +142,13 @@ func (c *erlConverter) limit(at string, d *erlDescriptor, path []erlStep) {
 		c.lose(at, "the key %q occurs twice on the path to the limit; rename one of the two where the descriptors are made", key)
 		return
 	}
-	policy := &v1alpha1.RateLimitPolicy{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "RateLimitPolicy"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.name(path)},
-		Spec: v1alpha1.RateLimitPolicySpec{
-			Matches: []v1alpha1.Match{c.match(path)},
-			Key:     c.key(at, path),
-			Limits: []v1alpha1.Limit{{
-				Name: limitName(l.Name), Algorithm: v1alpha1.AlgorithmFixedWindow, Window: v1alpha1.Duration(window),
-			}},
-		},
+	policy := c.newPolicy(c.namespace, c.words(path)...)
+	policy.Spec = v1alpha1.RateLimitPolicySpec{
+		Matches: []v1alpha1.Match{c.match(path)},
+		Key:     c.key(at, path),
+		Limits: []v1alpha1.Limit{{
+			Name: limitName(l.Name), Algorithm: v1alpha1.AlgorithmFixedWindow, Window: v1alpha1.Duration(window),
+		}},
 	}
 	if d.ShadowMode {
 		policy.Spec.Mode = v1alpha1.ModeShadow
@@ -177,22 +161,13 @@ func (c *erlConverter) limit(at string, d *erlDescriptor, path []erlStep) {
 	c.policies = append(c.policies, policy)
 }
 
-// threshold sets the threshold. The service's 0, which is also its default, becomes an
-// override that denies every request.
+// threshold sets the threshold. The service's default is 0.
 func (c *erlConverter) threshold(at string, policy *v1alpha1.RateLimitPolicy, perUnit *int64) {
 	n := int64(0)
 	if perUnit != nil {
 		n = *perUnit
 	}
-	if n > maxThreshold {
-		c.note(at+".rate_limit.requests_per_unit", "%d exceeds the largest threshold; %d is used", n, int64(maxThreshold))
-		n = maxThreshold
-	}
-	if n == 0 {
-		n = 1
-		policy.Spec.Overrides = []v1alpha1.Override{{Name: "none", When: "true", Action: v1alpha1.OverrideActionDeny}}
-	}
-	policy.Spec.Limits[0].Threshold = n
+	c.setThreshold(at+".rate_limit.requests_per_unit", policy, &policy.Spec.Limits[0], n)
 }
 
 func (c *erlConverter) match(path []erlStep) v1alpha1.Match {
@@ -248,19 +223,13 @@ func (c *erlConverter) key(at string, path []erlStep) []v1alpha1.KeyPart {
 	return parts
 }
 
-// name returns a policy name from the domain and the path, unique in the file.
-func (c *erlConverter) name(path []erlStep) string {
+// words returns the words of a policy's name: the domain and the path.
+func (c *erlConverter) words(path []erlStep) []string {
 	words := []string{c.domain}
 	for _, s := range path {
 		words = append(words, s.key, s.value)
 	}
-	base := slug(strings.Join(words, "-"), 55)
-	name := base
-	for i := 2; c.names[name]; i++ {
-		name = fmt.Sprintf("%s-%d", base, i)
-	}
-	c.names[name] = true
-	return name
+	return words
 }
 
 func limitName(name string) string {
@@ -268,22 +237,4 @@ func limitName(name string) string {
 		return "limit"
 	}
 	return slug(name, 63)
-}
-
-// slug returns a DNS label of at most maxLength characters.
-func slug(text string, maxLength int) string {
-	var b strings.Builder
-	for _, r := range strings.ToLower(text) {
-		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
-			b.WriteRune(r)
-		} else if s := b.String(); s != "" && s[len(s)-1] != '-' {
-			b.WriteByte('-')
-		}
-	}
-	s := b.String()
-	s = strings.Trim(s[:min(len(s), maxLength)], "-")
-	if s == "" {
-		return "limit"
-	}
-	return s
 }

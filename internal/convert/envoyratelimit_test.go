@@ -4,47 +4,12 @@
 package convert_test
 
 import (
-	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/convert"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// Each in.yaml converts to the policies and notes of its out.yaml.
-func TestGoldenEnvoyRatelimit(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.in.yaml")
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	NewWithT(t).Expect(files).NotTo(BeEmpty())
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			g := NewWithT(t)
-			data, err := os.ReadFile(file)
-			g.Expect(err).NotTo(HaveOccurred())
-			policies, notes, err := convert.EnvoyRatelimit(data, "shop")
-			g.Expect(err).NotTo(HaveOccurred())
-			var got strings.Builder
-			for _, n := range notes {
-				fmt.Fprintf(&got, "# %s\n", n)
-			}
-			g.Expect(convert.Write(&got, policies)).To(Succeed())
-			golden := strings.TrimSuffix(file, ".in.yaml") + ".out.yaml"
-			if *update {
-				g.Expect(os.WriteFile(golden, []byte(got.String()), 0o600)).To(Succeed())
-			}
-			want, err := os.ReadFile(golden)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(got.String()).To(Equal(string(want)))
-		})
-	}
-}
 
 // A configuration that the service rejects is rejected with the field.
 func TestEnvoyRatelimitErrors(t *testing.T) {

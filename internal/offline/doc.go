@@ -6,8 +6,10 @@
 //
 // Read the files in this order:
 //
+//	commands.go   Commands: all of them
 //	exit.go       exit codes
 //	terminal.go   colors and progress
 //	validate.go   validate
 //	backtest.go   backtest
+//	convert.go    convert
 package offline

@@ -1,0 +1,133 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/policyfile"
+)
+
+// collector collects the policies and the notes of one conversion.
+type collector struct {
+	policies []*v1alpha1.RateLimitPolicy
+	notes    []Note
+	names    map[string]bool // "namespace/name" of the policies
+}
+
+func newCollector() collector { return collector{names: map[string]bool{}} }
+
+func (c *collector) note(at, format string, args ...any) {
+	c.notes = append(c.notes, Note{At: at, Text: fmt.Sprintf(format, args...)})
+}
+
+// lose notes a limit that no policy has.
+func (c *collector) lose(at, format string, args ...any) {
+	c.notes = append(c.notes, Note{At: at, Text: "lost: " + fmt.Sprintf(format, args...), Loss: true})
+}
+
+// newPolicy returns a policy with a name from the words, unique in its namespace.
+func (c *collector) newPolicy(namespace string, words ...string) *v1alpha1.RateLimitPolicy {
+	base := slug(strings.Join(words, "-"), 55)
+	name := base
+	for i := 2; c.names[namespace+"/"+name]; i++ {
+		name = fmt.Sprintf("%s-%d", base, i)
+	}
+	c.names[namespace+"/"+name] = true
+	return &v1alpha1.RateLimitPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "RateLimitPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+	}
+}
+
+// add adds the policy or, if it is invalid, notes its limits as lost with every reason.
+func (c *collector) add(ctx context.Context, at string, policy *v1alpha1.RateLimitPolicy) {
+	problems := problemsOf(ctx, policy)
+	for _, problem := range problems {
+		c.lose(at, "the policy would be invalid: %s", problem)
+	}
+	if len(problems) == 0 {
+		c.policies = append(c.policies, policy)
+	}
+}
+
+// problemsOf returns why the API server or the controller would reject the policy.
+func problemsOf(ctx context.Context, policy *v1alpha1.RateLimitPolicy) (problems []string) {
+	var text bytes.Buffer
+	if err := Write(&text, []*v1alpha1.RateLimitPolicy{policy}); err != nil {
+		return []string{err.Error()}
+	}
+	for _, p := range policyfile.Parse(ctx, text.Bytes()).Problems {
+		problems = append(problems, p.Text)
+	}
+	if len(problems) > 0 {
+		return problems
+	}
+	_, errs := compile.Compile(policy, compile.Everything())
+	for _, err := range errs {
+		problems = append(problems, err.Error())
+	}
+	return problems
+}
+
+// setThreshold sets the threshold of all limits with that name. 0, which admits nothing, becomes an
+// override that denies every request.
+func (c *collector) setThreshold(at string, policy *v1alpha1.RateLimitPolicy, limit *v1alpha1.Limit, n int64) {
+	if n > maxThreshold {
+		c.note(at, "%d exceeds the largest threshold; %d is used", n, int64(maxThreshold))
+		n = maxThreshold
+	}
+	if n == 0 {
+		n = 1
+		policy.Spec.Overrides = []v1alpha1.Override{{Name: "none", When: "true", Action: v1alpha1.OverrideActionDeny}}
+	}
+	limit.Threshold = n
+}
+
+// maxWindow is the longest window of a policy.
+const maxWindow = 720 * time.Hour
+
+// windowOf returns the window as policies write it, such as "1h30m".
+func windowOf(d time.Duration) v1alpha1.Duration {
+	var text strings.Builder
+	for _, unit := range []struct {
+		length time.Duration
+		name   string
+	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}, {time.Millisecond, "ms"}} {
+		if rest := d % unit.length; rest < d {
+			fmt.Fprintf(&text, "%d%s", d/unit.length, unit.name)
+			d = rest
+		}
+	}
+	return v1alpha1.Duration(text.String())
+}
+
+// allOf joins conditions; none is "".
+func allOf(conditions []string) string { return strings.Join(conditions, " && ") }
+
+// slug returns a DNS label of at most maxLength characters.
+func slug(text string, maxLength int) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(text) {
+		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
+			b.WriteRune(r)
+		} else if s := b.String(); s != "" && s[len(s)-1] != '-' {
+			b.WriteByte('-')
+		}
+	}
+	s := b.String()
+	s = strings.Trim(s[:min(len(s), maxLength)], "-")
+	if s == "" {
+		return "limit"
+	}
+	return s
+}

@@ -1,0 +1,153 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package offline
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/convert"
+	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/validate"
+)
+
+// NewConvert returns the command convert of the program.
+func NewConvert(program string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "convert",
+		Short:   "Convert the configuration of another rate limiter into policies",
+		Example: fmt.Sprintf("  %s convert ingress-nginx ingresses/ --replicas 3 > policies.yaml", program),
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newConvertIngressNginx(program), newConvertEnvoyRatelimit(program), newConvertLimitador(program), newConvertKuadrant(program))
+	return usageErrors(cmd)
+}
+
+// converter are the arguments of one conversion.
+type converter struct {
+	namespace    string
+	allowPartial bool
+	convert      func(ctx context.Context, data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error)
+}
+
+// sharedHelp ends the help of all conversions.
+const sharedHelp = `
+
+Writes the policies to standard output. Standard error gets a note for every difference.
+- reads standard input.
+
+If a limit cannot be converted, the command writes no policies and exits with
+status 3, unless --allow-partial is set. Exit codes: 0 success, 1 an invalid
+configuration, 2 invalid arguments, 3 limits that cannot be converted.`
+
+// command completes the command of a conversion.
+func (c *converter) command(cmd *cobra.Command) *cobra.Command {
+	cmd.Long = cmd.Short + "." + cmd.Long + sharedHelp
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return c.run(cmd, args) }
+	cmd.Flags().StringVarP(&c.namespace, "namespace", "n", policyfile.DefaultNamespace, "namespace of the policies without another one")
+	cmd.Flags().BoolVar(&c.allowPartial, "allow-partial", false, "convert the other limits if some cannot be converted")
+	return usageErrors(cmd)
+}
+
+func newConvertEnvoyRatelimit(program string) *cobra.Command {
+	c := &converter{convert: func(_ context.Context, data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
+		return convert.EnvoyRatelimit(data, namespace)
+	}}
+	return c.command(&cobra.Command{
+		Use:     "envoy-ratelimit FILE",
+		Short:   "Convert a configuration of envoyproxy/ratelimit",
+		Long:    " Every limit of the file becomes a policy.",
+		Example: fmt.Sprintf("  %s convert envoy-ratelimit config.yaml | kubectl apply -f -", program),
+		Args:    cobra.ExactArgs(1),
+	})
+}
+
+func newConvertLimitador(program string) *cobra.Command {
+	c := &converter{convert: convert.Limitador}
+	return c.command(&cobra.Command{
+		Use:     "limitador FILE",
+		Short:   "Convert a limits file of Limitador",
+		Long:    " Every limit of the file becomes a policy.",
+		Example: fmt.Sprintf("  %s convert limitador limits.yaml -n shop > policies.yaml", program),
+		Args:    cobra.ExactArgs(1),
+	})
+}
+
+func newConvertKuadrant(program string) *cobra.Command {
+	c := &converter{convert: convert.Kuadrant}
+	return c.command(&cobra.Command{
+		Use:   "kuadrant PATH...",
+		Short: "Convert RateLimitPolicies of Kuadrant with their HTTPRoutes",
+		Long: ` The files must also have the HTTPRoutes
+that the policies target, and the Gateways of HTTPRoutes without hostnames.`,
+		Example: fmt.Sprintf("  kubectl get ratelimitpolicies.kuadrant.io,httproutes,gateways -A -o yaml | %s convert kuadrant -", program),
+		Args:    cobra.MinimumNArgs(1),
+	})
+}
+
+func newConvertIngressNginx(program string) *cobra.Command {
+	var replicas int64
+	c := &converter{convert: func(ctx context.Context, data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
+		return convert.IngressNginx(ctx, data, convert.IngressNginxOptions{Namespace: namespace, Replicas: replicas})
+	}}
+	cmd := c.command(&cobra.Command{
+		Use:   "ingress-nginx PATH...",
+		Short: "Convert the rate limits in annotations of ingress-nginx",
+		Long: ` Every Ingress with limits becomes a
+policy. The files should have all Ingresses of the controller: a more specific path of
+another Ingress is excluded.
+
+Each pod of ingress-nginx counts on its own. --replicas multiplies the limits.`,
+		Example: fmt.Sprintf("  kubectl get ingresses -A -o yaml | %s convert ingress-nginx - --replicas 3 > policies.yaml", program),
+		Args:    cobra.MinimumNArgs(1),
+	})
+	cmd.Flags().Int64Var(&replicas, "replicas", 1, "number of pods of the controller")
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if replicas < 1 || replicas > 1000 {
+			return exitWith(exitUsage, fmt.Errorf("--replicas %d: must be 1..1000", replicas))
+		}
+		return nil
+	}
+	return cmd
+}
+
+func (c *converter) run(cmd *cobra.Command, args []string) error {
+	sources, err := validate.Load(args, cmd.InOrStdin())
+	if err != nil {
+		return exitWith(exitUsage, err)
+	}
+	texts, names := make([][]byte, len(sources)), strings.Join(args, ", ")
+	for i, source := range sources {
+		texts[i] = source.Data
+	}
+	policies, notes, err := c.convert(cmd.Context(), bytes.Join(texts, []byte("\n---\n")), c.namespace)
+	if err != nil {
+		return exitWith(exitFindings, fmt.Errorf("%s: %w", names, err))
+	}
+	for _, n := range notes {
+		if _, err := fmt.Fprintln(cmd.ErrOrStderr(), n); err != nil {
+			return err
+		}
+	}
+	if lost := countLosses(notes); lost > 0 && !c.allowPartial {
+		return exitWith(exitPartial, fmt.Errorf(
+			"%s: %d limits cannot be converted; --allow-partial converts the others", names, lost))
+	}
+	return convert.Write(cmd.OutOrStdout(), policies)
+}
+
+func countLosses(notes []convert.Note) (lost int) {
+	for _, n := range notes {
+		if n.Loss {
+			lost++
+		}
+	}
+	return lost
+}
