@@ -25,7 +25,7 @@ metadata: {name: client, namespace: shop}
 spec:
   mode: Shadow
   key: [{type: RemoteAddress, remoteAddress: {}}]
-  limits: [{name: l, algorithm: TokenBucket, threshold: 5, window: 1m, burst: 5}]
+  limits: [{name: l, algorithm: FixedWindow, threshold: 5, window: 1h}]
 ---
 apiVersion: ratelimit.weir.dev/v1alpha1
 kind: RateLimitPolicy

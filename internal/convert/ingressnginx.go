@@ -126,6 +126,9 @@ func (c *nginxConverter) convert(ctx context.Context, ingress *networkingv1.Ingr
 			c.lose(at+": "+lost.annotation, "%s", lost.reason)
 		}
 	}
+	if n := c.number(at, ingress, "global-rate-limit"); n > 0 {
+		c.lose(at+": global-rate-limit", "add a policy with SlidingWindow and threshold %d, which is not per pod", n)
+	}
 	policy := c.newPolicy(ingress.Namespace, ingress.Name)
 	multiplier := cmp.Or(c.number(at, ingress, "limit-burst-multiplier"), defaultBurstMultiplier)
 	for _, zone := range nginxZones {

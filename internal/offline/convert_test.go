@@ -81,7 +81,7 @@ func TestConvertCommands(t *testing.T) {
 		want  string // in the policies, the notes or the error
 	}{
 		"ingress-nginx":          {"", []string{"ingress-nginx", "../convert/testdata/ingressnginx/features.in.yaml", "--allow-partial", "--replicas", "2"}, 0, "burst: 62\n    name: rps\n    threshold: 20\n"},
-		"ingress-nginx, lost":    {"", []string{"ingress-nginx", "../convert/testdata/ingressnginx/features.in.yaml"}, 3, "4 limits cannot be converted"},
+		"ingress-nginx, lost":    {"", []string{"ingress-nginx", "../convert/testdata/ingressnginx/features.in.yaml"}, 3, "5 limits cannot be converted"},
 		"ingress-nginx, none":    {"{}", []string{"ingress-nginx", "-"}, 0, ""},
 		"replicas":               {"{}", []string{"ingress-nginx", "-", "--replicas", "0"}, 2, "--replicas 0: must be 1..1000"},
 		"Limitador":              {"- {namespace: edge, max_value: 1, seconds: 60}", []string{"limitador", "-", "-n", "shop"}, 0, "namespace: shop"},

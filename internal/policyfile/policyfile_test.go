@@ -106,6 +106,16 @@ func TestPositions(t *testing.T) {
 	}
 }
 
+// The field of an alias is where the anchor is.
+func TestPositionThroughAnAlias(t *testing.T) {
+	g := NewWithT(t)
+	text := strings.Replace(named("a"), "namespace: shop}", "labels: &m {\n  x: v},\n annotations: *m}", 1)
+	file := policyfile.Parse(t.Context(), []byte(text))
+	g.Expect(file.Problems).To(BeEmpty())
+	g.Expect(file.Policies[0].Position("metadata.annotations.x")).To(Equal(policyfile.Position{Line: 5, Column: 3}))
+	g.Expect(file.Policies[0].Position("metadata.annotations.z")).To(Equal(policyfile.Position{Line: 6, Column: 2}))
+}
+
 func TestClosest(t *testing.T) {
 	g, fields := NewWithT(t), []string{"algorithm", "blockDuration", "threshold", "window"}
 	for word, want := range map[string]string{

@@ -120,6 +120,17 @@ func TestFindings(t *testing.T) {
 	}
 }
 
+// Of two policies with the same name, the first counts.
+func TestDuplicatesAreLeftOut(t *testing.T) {
+	g := NewWithT(t)
+	result := validate.Run(t.Context(), []validate.Source{
+		{Name: "a.yaml", Data: []byte(login)}, {Name: "b.yaml", Data: []byte(edited("threshold: 5", "threshold: 6"))},
+	})
+	g.Expect(result.Policies).To(HaveLen(1))
+	g.Expect(result.Policies[0].File).To(Equal("a.yaml"))
+	g.Expect(result.Policies[0].Plan.Limits[0].Threshold).To(Equal(int64(5)))
+}
+
 // A hostile file is one finding or an error, in a moment.
 func TestHostileFiles(t *testing.T) {
 	var bomb strings.Builder
