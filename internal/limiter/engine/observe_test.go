@@ -84,6 +84,24 @@ func TestDenialsAreObserved(t *testing.T) {
 	g.Expect(o.denied[3:]).To(Equal([]string{"a/shadow bob"}))
 }
 
+// Of a check by Envoy, only the descriptors that are charged are observed.
+func TestPeekedDescriptorsAreNotObserved(t *testing.T) {
+	g, o := NewWithT(t), &observer{}
+	byDescriptor := func(name string) *plan.Plan {
+		return makePlan("a/"+name, keyed(plan.KeyPart{Type: plan.KeyDescriptor, Descriptor: name}),
+			matching(plan.Match{Domain: "edge", Descriptors: []plan.Entry{{Key: name}}}))
+	}
+	e := observed(t, o, byDescriptor("user"), byDescriptor("team"))
+	check := limiter.Check{
+		Attributes: plan.Attributes{Domain: "edge", Descriptors: []plan.Descriptor{{{Key: "user", Value: "alice"}}, {{Key: "team", Value: "x"}}}},
+		Charges:    []limiter.Charge{{Cost: 1}, {Cost: 1}},
+	}
+	decideTimes(t, e, 3, check)
+	check.Charges[1].Peek = true
+	decideTimes(t, e, 2, check)
+	g.Expect(o.denied).To(Equal([]string{"a/user alice", "a/user alice"}))
+}
+
 func TestDecisionsAreCountedByPolicy(t *testing.T) {
 	g := NewWithT(t)
 	e := observed(t, &observer{}, makePlan("a/x", keyed(apiKey)), makePlan("a/unused"),
