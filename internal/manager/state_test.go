@@ -130,6 +130,27 @@ var _ = Describe("The state of keys", Serial, func() {
 		allowed(ctx, token, "get")
 	})
 
+	It("is listed to a caller with the verb list, without the values of headers unless with reveal", func(ctx SpecContext) {
+		policy := testenv.MakePolicy(namespace+"/keyed").Key(testenv.HeaderPart("x-key")).
+			Limit("hourly", v1alpha1.AlgorithmFixedWindow, 1, "1h", testenv.BlockDuration("10m")).Obj()
+		Expect(api.Create(ctx, policy)).To(Succeed())
+		Eventually(condition(policy, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
+		Expect([]int{check(namespace + "/keyed"), check(namespace + "/keyed")}).To(Equal([]int{200, 429}))
+		lister, revealer := tokenOf(ctx, namespace, "lister", "weir"), tokenOf(ctx, namespace, "revealer", "weir")
+		grant(ctx, namespace, serviceAccount(namespace, "lister"), "list")
+		grant(ctx, namespace, serviceAccount(namespace, "revealer"), "list", "reveal")
+		list := func(token, path string) string {
+			_, body := operate(token, http.MethodGet, path+"?namespace="+namespace, "")
+			return body
+		}
+		Eventually(ctx, list).WithArguments(lister, "/v1/blocks").Should(And(ContainSubstring(`"limit":"hourly"`), ContainSubstring(`"key":["al…"]`)))
+		Eventually(ctx, list).WithArguments(revealer, "/v1/blocks").Should(ContainSubstring(`"key":["alice"]`))
+		Expect(list(lister, "/v1/top")).To(And(ContainSubstring(`"count":1`), ContainSubstring(`"reported":["one"],"missing":[]`)))
+		status, _ := operate(lister, http.MethodGet, "/v1/blocks?namespace=default", "")
+		Expect(status).To(Equal(403))
+		expect(lister, "get", 403, "Forbidden")
+	})
+
 	It("is explained to a caller with the verb in the namespace of each policy", func(ctx SpecContext) {
 		other := newNamespace(ctx)
 		foreign := testenv.MakePolicy(other+"/login").Limit("hourly", v1alpha1.AlgorithmFixedWindow, 2, "1h").Obj()
@@ -234,13 +255,13 @@ func tokenOf(ctx context.Context, namespace, name string, audiences ...string) s
 // until the API server applies the binding.
 func grant(ctx context.Context, namespace string, subject rbacv1.Subject, verbs ...string) {
 	GinkgoHelper()
-	meta := metav1.ObjectMeta{Namespace: namespace, Name: "state"}
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: "state-" + subject.Name}
 	Expect(api.Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{"ratelimit.weir.dev"}, Resources: []string{"ratelimitpolicies/state"}, Verbs: verbs,
 	}}})).To(Succeed())
 	Expect(api.Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: meta, Subjects: []rbacv1.Subject{subject},
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "state"},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 	})).To(Succeed())
 	bearer := authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 		Group: "ratelimit.weir.dev", Resource: "ratelimitpolicies", Subresource: "state", Namespace: namespace, Verb: verbs[0],
