@@ -115,12 +115,18 @@ func (c *Collector) Blocks(ctx context.Context, policies []string, most int) (*l
 				Policy: policy, Key: listedKey(b.Key), By: b.By, Left: b.Left,
 			})
 		}
-	}
-	slices.SortStableFunc(list.Blocks, func(a, b limiter.BlockedKey) int { return cmp.Compare(b.Left, a.Left) })
-	if len(list.Blocks) > most {
-		list.Blocks, list.Truncated = list.Blocks[:most], true
+		truncate(list, most)
 	}
 	return list, nil
+}
+
+// truncate keeps the blocks that end last, up to most, so that the list of many policies stays small.
+func truncate(list *limiter.BlockList, most int) {
+	slices.SortStableFunc(list.Blocks, func(a, b limiter.BlockedKey) int { return cmp.Compare(b.Left, a.Left) })
+	if len(list.Blocks) > most {
+		clear(list.Blocks[most:])
+		list.Blocks, list.Truncated = list.Blocks[:most], true
+	}
 }
 
 // listedKey returns the key as in lists.

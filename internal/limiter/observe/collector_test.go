@@ -160,6 +160,38 @@ func TestMissingReplicasAreNamed(t *testing.T) {
 	g.Expect(a.Missing).To(Equal([]string{"b"}))
 }
 
+// Of several policies, the blocks that end last are listed.
+func TestBlocksOfSeveralPoliciesAreOneList(t *testing.T) {
+	g := NewWithT(t)
+	store := memory.NewStore(memory.Options{Keys: 100})
+	c := newCollector(t, Options{Blocks: store})
+	var policies []string
+	for i := range 5 {
+		id := fmt.Sprint("shop/p-", i)
+		p := script.NewVariants(script.Settings{ID: id}, []script.Limit{{
+			Name: "l", Algorithm: script.FixedWindow, Quota: 1, Threshold: 1, Window: time.Minute,
+		}})[0]
+		for j := range 3 {
+			key, length := script.Key(fmt.Sprint("user-", j)), time.Duration(1+5*j+i)*time.Hour
+			g.Expect(store.Block(t.Context(), p, key, length)).To(Succeed())
+			g.Expect(c.AddBlock(t.Context(), id, key, length)).To(Succeed())
+		}
+		policies = append(policies, id)
+	}
+	list, err := c.Blocks(t.Context(), policies, 3)
+	g.Expect(err).NotTo(HaveOccurred())
+	var got []string
+	for _, b := range list.Blocks {
+		got = append(got, b.Policy+" "+b.Key.Parts[0])
+	}
+	g.Expect(got).To(Equal([]string{"shop/p-4 user-2", "shop/p-3 user-2", "shop/p-2 user-2"}))
+	g.Expect(list.Truncated).To(BeTrue())
+	list, err = c.Blocks(t.Context(), policies, 15)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(list.Blocks).To(HaveLen(15))
+	g.Expect(list.Truncated).To(BeFalse())
+}
+
 // Blocks are listed within about a second of their beginning, and at the end of the process.
 func TestBegunBlocksAreListed(t *testing.T) {
 	g := NewWithT(t)
