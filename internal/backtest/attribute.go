@@ -173,6 +173,15 @@ func (e *MissingError) Error() string {
 	return text + fmt.Sprintf("; name its field with --map %s=FIELD", e.Attribute)
 }
 
+// withRequest returns the attributes, after the request line if one of them may come from it: a
+// field of its own wins.
+func withRequest(needed []Attribute) []Attribute {
+	if slices.Contains(needed, AttributeMethod) || slices.Contains(needed, AttributePath) {
+		return append([]Attribute{AttributeRequest}, needed...)
+	}
+	return needed
+}
+
 // needed returns all attributes that the plans read, with time and status.
 func needed(plans []*plan.Plan) []Attribute {
 	all := map[Attribute]bool{AttributeTime: true, AttributeStatus: true}

@@ -127,7 +127,7 @@ func TestNoLines(t *testing.T) {
 
 // Solve finds the threshold that trying all of them finds.
 func TestSolve(t *testing.T) {
-	log := combinedLog(20_000, 100, 300)
+	log := combinedLog(6_000, 100, 100)
 	policies, err := policyfile.Read(t.Context(), []byte(byClient))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	share := func(threshold int) float64 {

@@ -24,14 +24,15 @@ type entry struct {
 // setter sets one attribute of an entry.
 type setter func(e *entry, value string) error
 
-// setterOf returns how to set the attribute. A value "-" is absent in access logs.
+// setterOf returns how to set the attribute. It copies texts, so that entries that wait do not hold
+// whole lines. A value "-" is absent in access logs.
 func setterOf(a Attribute) setter {
 	if name, ok := strings.CutPrefix(string(a), headerPrefix); ok {
 		return func(e *entry, value string) error {
 			if e.attributes.Headers == nil {
 				e.attributes.Headers = map[string]string{}
 			}
-			e.attributes.Headers[name] = value
+			e.attributes.Headers[name] = strings.Clone(value)
 			return nil
 		}
 	}
@@ -41,7 +42,7 @@ func setterOf(a Attribute) setter {
 				e.attributes.Descriptors = make([]plan.Descriptor, 1)
 			}
 			d := &e.attributes.Descriptors[0]
-			*d = append(*d, plan.Entry{Key: key, Value: value})
+			*d = append(*d, plan.Entry{Key: key, Value: strings.Clone(value)})
 			return nil
 		}
 	}
@@ -58,11 +59,11 @@ func setterOf(a Attribute) setter {
 // setters are those of the attributes that are texts.
 var setters = map[Attribute]setter{
 	AttributeStatus:        func(e *entry, value string) error { e.status, _ = strconv.Atoi(value); return nil },
-	AttributeMethod:        func(e *entry, value string) error { e.attributes.Method = value; return nil },
-	AttributeHost:          func(e *entry, value string) error { e.attributes.Host = value; return nil },
-	AttributePath:          func(e *entry, value string) error { e.attributes.Path = value; return nil },
-	AttributePrincipal:     func(e *entry, value string) error { e.attributes.Principal = value; return nil },
-	AttributeDomain:        func(e *entry, value string) error { e.attributes.Domain = value; return nil },
+	AttributeMethod:        func(e *entry, value string) error { e.attributes.Method = strings.Clone(value); return nil },
+	AttributeHost:          func(e *entry, value string) error { e.attributes.Host = strings.Clone(value); return nil },
+	AttributePath:          func(e *entry, value string) error { e.attributes.Path = strings.Clone(value); return nil },
+	AttributePrincipal:     func(e *entry, value string) error { e.attributes.Principal = strings.Clone(value); return nil },
+	AttributeDomain:        func(e *entry, value string) error { e.attributes.Domain = strings.Clone(value); return nil },
 	AttributeRemoteAddress: func(e *entry, value string) error { e.attributes.RemoteAddress = addressOf(value); return nil },
 	AttributeRequest:       setRequest,
 }
@@ -75,7 +76,7 @@ func setRequest(e *entry, value string) error {
 		return nil
 	}
 	target, _, _ := strings.Cut(rest, " ")
-	e.attributes.Method, e.attributes.Path = method, pathOf(target)
+	e.attributes.Method, e.attributes.Path = strings.Clone(method), strings.Clone(pathOf(target))
 	return nil
 }
 

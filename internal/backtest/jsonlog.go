@@ -43,7 +43,7 @@ func newJSONReader(sample []string, named map[Attribute]string, needed []Attribu
 		}
 	}
 	r, has := &jsonReader{}, map[Attribute]bool{}
-	for _, a := range append([]Attribute{AttributeRequest}, needed...) {
+	for _, a := range withRequest(needed) {
 		candidates := candidatesOf(a)
 		if named[a] != "" {
 			candidates = []string{named[a]}

@@ -21,6 +21,7 @@ const (
 // if their times have no fractions.
 type order struct {
 	emit func(*entry) error
+	most int // entries that may wait
 
 	seconds [window + 1][]entry // of the last seconds, by second modulo their number
 	newest  int64               // second
@@ -51,7 +52,7 @@ func (o *order) add(e *entry) error {
 	}
 	bucket := o.bucket(s)
 	*bucket = append(*bucket, *e)
-	for o.held++; o.held > maxHeld; {
+	for o.held++; o.held > o.most; {
 		if err := o.flush(o.floor + 1); err != nil {
 			return err
 		}

@@ -83,7 +83,7 @@ func (r *replay) run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	defer lines.close()
-	sorted := &order{emit: func(e *entry) error { return r.decide(ctx, e) }}
+	sorted := &order{most: maxHeld, emit: func(e *entry) error { return r.decide(ctx, e) }}
 	var e entry
 	for n := int64(1); ; n++ {
 		err := lines.next(&e)

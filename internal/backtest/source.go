@@ -49,7 +49,7 @@ const (
 	sampleLines = 1000
 )
 
-// lineReader reads the attributes of one line. Strings in the entry may share its memory.
+// lineReader reads the attributes of one line.
 type lineReader interface {
 	read(line string, e *entry) error
 }

@@ -260,7 +260,7 @@ func TestOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			var got []int64
-			o := &order{emit: func(e *entry) error { got = append(got, e.micros); return nil }}
+			o := &order{most: 100, emit: func(e *entry) error { got = append(got, e.micros); return nil }}
 			for _, micros := range tc.times {
 				g.Expect(o.add(&entry{micros: micros})).To(Succeed())
 			}
@@ -275,8 +275,9 @@ func TestOrder(t *testing.T) {
 // More lines than fit are emitted early, none twice and none lost.
 func TestOrderIsBounded(t *testing.T) {
 	g := NewWithT(t)
+	const most, entries = 1000, 3005
 	last, emitted := int64(0), 0
-	o := &order{emit: func(e *entry) error {
+	o := &order{most: most, emit: func(e *entry) error {
 		if e.micros < last {
 			return errors.New("went back")
 		}
@@ -284,12 +285,12 @@ func TestOrderIsBounded(t *testing.T) {
 		emitted++
 		return nil
 	}}
-	for i := range 3*maxHeld + 5 {
+	for i := range entries {
 		g.Expect(o.add(&entry{micros: int64(100+i%20) * second})).To(Succeed())
-		if o.held > maxHeld {
+		if o.held > most {
 			t.Fatal(o.held)
 		}
 	}
 	g.Expect(o.finish()).To(Succeed())
-	g.Expect(emitted).To(Equal(3*maxHeld + 5))
+	g.Expect(emitted).To(Equal(entries))
 }

@@ -65,7 +65,7 @@ func newTextReader(format Format, sample []string, named map[Attribute]string, n
 	if has[AttributeRequest] {
 		has[AttributeMethod], has[AttributePath] = true, true
 	}
-	for _, a := range append([]Attribute{AttributeRequest}, needed...) { // its own field wins over the request line
+	for _, a := range withRequest(needed) {
 		if n := fields[a]; n > 0 {
 			r.set(n, setterOf(a))
 		}
