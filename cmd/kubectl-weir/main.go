@@ -13,6 +13,9 @@
 //	shadow.go       shadow and enforce
 //	lists.go        blocks, and what lists share
 //	top.go          top
+//	check.go        check: the report, of what
+//	checkcluster.go   the API server knows
+//	checkserver.go    a replica knows
 //	version.go      version
 //	output.go       text, JSON and YAML
 //	table.go        tables with a heading
@@ -102,7 +105,7 @@ Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
 	c.addFlags(root.PersistentFlags())
 	root.AddCommand(newBlocksCommand(c), newTopCommand(c))
 	root.AddCommand(newStateCommand(c), newBlockCommand(c), newUnblockCommand(c), newResetCommand(c),
-		newExplainCommand(c), newShadowCommand(c), newEnforceCommand(c), newVersionCommand(c))
+		newExplainCommand(c), newCheckCommand(c), newShadowCommand(c), newEnforceCommand(c), newVersionCommand(c))
 	root.AddCommand(offline.Commands("kubectl weir")...)
 	return root
 }

@@ -300,6 +300,10 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(succeed("jane", "unblock", "plugin", "a")).To(ContainSubstring("Lifted the block"))
 		Eventually(i.podStatuses).WithArguments(ctx, i.ask("plugin", "a")).Should(HaveEach(http.StatusOK))
 		Expect(succeed("ann", "version")).To(MatchRegexp(`(?m)^weir \S+$`))
+		Expect(succeed("ann", "explain", "--policy", "plugin", "--key", "a")).To(ContainSubstring("Decision:   allowed"))
+		Expect(tool(ctx, plugin, "check", "--wait", "1m", "--weir-namespace", i.namespace)).To(And(
+			MatchRegexp(`(?m)^ok +webhook +.*served by \d+ pods$`), MatchRegexp(`(?m)^ok +redis +redis 7\.0`), MatchRegexp(`(?m)^ok +leader `)))
+		Expect(succeed("jane", "check", "--wait", "1m")).To(MatchRegexp(`(?m)^not checked +webhook `), "forbidden to her")
 		var log strings.Builder
 		for pod := range strings.FieldsSeq(kubectl(ctx, "get", "pods", "--namespace", i.namespace, "--selector=ratelimit.weir.dev/decisions=true", "--output=name")) {
 			log.WriteString(kubectl(ctx, "logs", pod, "--namespace", i.namespace))

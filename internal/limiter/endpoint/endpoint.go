@@ -5,7 +5,7 @@
 // and the metrics. Its caller provides the plans.
 //
 // Reading order: endpoint.go (options and assembly), observe.go (what is collected for operators),
-// tracing.go (spans).
+// process.go (the state of the process), tracing.go (spans).
 package endpoint
 
 import (
@@ -249,6 +249,7 @@ func (e *Endpoint) serveOperator(ctx context.Context) error {
 // kubectl has authorized it, so the TLS of the other ports does not apply there.
 func (e *Endpoint) operatorServer() *httpserver.Server {
 	options := e.doorOptions()
+	options.Process = e.describe
 	var config *tls.Config
 	if host, _, err := net.SplitHostPort(e.options.OperatorAddress); err == nil && httpapi.IsLoopback(host) {
 		options.ClientCertificates = false

@@ -19,6 +19,7 @@
 //	authorize.go    /v1/authorize, for forward-auth
 //	forwarded.go    from forwarding headers to attributes
 //	policies.go     GET /v1/policies
+//	process.go      GET /v1/process
 //	state.go        inspect, reset, block and unblock one key
 //	explain.go      POST /v1/explain, and which policies the caller may read
 //	explanation.go  an explanation as JSON

@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/weir-dev/weir/internal/limiter"
@@ -28,6 +29,7 @@ const (
 	pathBlock     = "/v1/block"
 	pathUnblock   = "/v1/unblock"
 	pathExplain   = "/v1/explain"
+	pathProcess   = "/v1/process"
 	pathBlocks    = "/v1/blocks"
 	pathTop       = "/v1/top"
 	pathRates     = "/v1/rates"
@@ -68,6 +70,8 @@ type Options struct {
 	// Unready returns the policies that are not Ready, nil if there is no leader that knows; may
 	// be nil.
 	Unready func() *plan.Unready
+	// Process serves GET /v1/process, on the operator port only; nil turns it off.
+	Process ProcessFunc
 	Door    limiter.DoorOptions
 	// Ignored reports forwarding headers of untrusted peers; may be nil.
 	Ignored *forwarded.Ignored
@@ -84,6 +88,7 @@ type Handler struct {
 	// acceptsHost reports whether the Host header may be served; nil serves all.
 	acceptsHost func(*http.Request) bool
 	draining    atomic.Bool
+	describing  sync.Mutex // held while Process runs
 }
 
 // route serves one path.
@@ -150,7 +155,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // spanPaths are the paths in names of spans.
 var spanPaths = []string{
 	pathCheck, pathPolicies, pathState, pathReset, pathBlock, pathUnblock, pathExplain, pathBlocks, pathTop, pathRates,
-	pathOpenAPI,
+	pathProcess, pathOpenAPI,
 }
 
 // SpanName returns the name of the request's span, of low cardinality: its method and route, or

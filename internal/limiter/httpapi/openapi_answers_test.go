@@ -102,6 +102,15 @@ func TestAnswersConformToOpenAPI(t *testing.T) {
 		documentedCall{"root", "POST", pathUnblock, `{"policy":"shop/login","all":true}`, 200},
 		documentedCall{"root", "GET", "/v1/state?policy=shop/login&keyHash=0123456789abcdef", "", 404},
 	)
+	described := &Process{Version: "v1", Certificates: []Certificate{{Name: "server"}}}
+	operator := NewOperator(Options{Engine: &fakeEngine{}, Process: func(context.Context) *Process { return described }}, "example.com:8083")
+	process := documentedCall{"", "GET", pathProcess, "", 200}
+	run(operator, process)
+	described.Redis = &Redis{Servers: []string{"redis 7.0.15"}, OldestTested: "7.0", Evictions: []string{}, Problems: []string{"no"}}
+	run(operator, process)
+	operator.describing.Lock()
+	process.status = 503
+	run(operator, process)
 	for _, path := range []string{pathBlocks, pathTop, pathRates} {
 		run(o,
 			documentedCall{"lister", "GET", path + "?namespace=shop", "", 200},

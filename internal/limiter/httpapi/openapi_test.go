@@ -5,6 +5,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"maps"
 	"net/http"
@@ -103,7 +104,12 @@ func (c *contract) documented() (all []string) {
 
 func TestOpenAPIDocumentsEveryRoute(t *testing.T) {
 	g, c := NewWithT(t), loadContract(t)
-	h := New(Options{Engine: &fakeEngine{}, State: &fakeState{}, Authorizer: team})
+	o := Options{
+		Engine: &fakeEngine{}, State: &fakeState{}, Authorizer: team, Process: func(context.Context) *Process { return nil },
+	}
+	h := New(o)
+	g.Expect(h.routes).NotTo(HaveKey(pathProcess), "only on the operator port")
+	maps.Copy(h.routes, NewOperator(o, loopback).routes)
 	documented := slices.Sorted(maps.Keys(c.Paths.Map()))
 	documented = slices.DeleteFunc(documented, func(path string) bool { return path == "/v1/authorize/{path}" })
 	g.Expect(documented).To(Equal(slices.Sorted(maps.Keys(h.routes))))

@@ -14,4 +14,5 @@
 //	sentinels.go    finding and watching that master
 //	server.go       the supported servers and versions
 //	monitor.go      Monitor: whether Redis is available, and the connections
+//	diagnosis.go    Diagnose: what an operator wants to know about Redis
 package redisclient

@@ -63,7 +63,7 @@ func (m *Monitor) Start(ctx context.Context) error {
 	every := time.NewTicker(monitorPeriod)
 	defer every.Stop()
 	for {
-		servers, err := m.ask(ctx)
+		servers, err := askServers(ctx, m.options.Counters)
 		if ctx.Err() == nil {
 			m.report(servers, err)
 		}
@@ -101,13 +101,13 @@ func (m *Monitor) report(servers []server, err error) {
 	}
 }
 
-// ask returns the servers that answered, of a cluster all masters, each kind once.
-func (m *Monitor) ask(ctx context.Context) ([]server, error) {
+// askServers returns the servers that answered, of a cluster all masters, each kind once.
+func askServers(ctx context.Context, client redis.UniversalClient) ([]server, error) {
 	ctx, cancel := context.WithTimeout(ctx, monitorTimeout)
 	defer cancel()
-	cluster, ok := m.options.Counters.(*redis.ClusterClient)
+	cluster, ok := client.(*redis.ClusterClient)
 	if !ok {
-		s, err := askServer(ctx, m.options.Counters)
+		s, err := askServer(ctx, client)
 		return []server{s}, err
 	}
 	var mu sync.Mutex

@@ -37,16 +37,28 @@ func (e *Expiry) Add(certificate string, expires func() time.Time) {
 	e.expires[certificate] = expires
 }
 
+// Times returns when each certificate expires. A nil Expiry has none.
+func (e *Expiry) Times() map[string]time.Time {
+	times := map[string]time.Time{}
+	if e == nil {
+		return times
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for certificate, expires := range e.expires {
+		if at := expires(); !at.IsZero() {
+			times[certificate] = at
+		}
+	}
+	return times
+}
+
 // Describe implements prometheus.Collector.
 func (*Expiry) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- expiryDesc }
 
 // Collect implements prometheus.Collector.
 func (e *Expiry) Collect(metrics chan<- prometheus.Metric) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for certificate, expires := range e.expires {
-		if at := expires(); !at.IsZero() {
-			metrics <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(at.Unix()), certificate)
-		}
+	for certificate, at := range e.Times() {
+		metrics <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(at.Unix()), certificate)
 	}
 }

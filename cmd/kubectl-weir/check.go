@@ -1,0 +1,164 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// checkPoll is the time between two rounds of --wait.
+const checkPoll = 2 * time.Second
+
+// outcome is the result of one check of the installation.
+type outcome string
+
+const (
+	outcomeOK         outcome = "ok"
+	outcomeWarning    outcome = "warning"
+	outcomeFailed     outcome = "failed"
+	outcomeNotChecked outcome = "not checked"
+)
+
+// finding is one line of the report.
+type finding struct {
+	Check   string  `json:"check"`
+	Outcome outcome `json:"outcome"`
+	Detail  string  `json:"detail"`
+	// Fix is what to do; empty if there is nothing to do.
+	Fix string `json:"fix,omitempty"`
+}
+
+// report is the result of all checks of the installation.
+type report struct {
+	Findings []finding `json:"findings"`
+}
+
+func (r *report) add(check string, o outcome, detail, fix string) {
+	r.Findings = append(r.Findings, finding{check, o, detail, fix})
+}
+
+// skip adds a check that could not be made.
+func (r *report) skip(check string, err error) {
+	r.add(check, outcomeNotChecked, err.Error(), "")
+}
+
+func (r *report) failed() int {
+	failed := 0
+	for i := range r.Findings {
+		if r.Findings[i].Outcome == outcomeFailed {
+			failed++
+		}
+	}
+	return failed
+}
+
+func newCheckCommand(c *connection) *cobra.Command {
+	var o output
+	var patience time.Duration
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Check the installation: pods, Redis, leader, replicas, webhook, certificates",
+		Long: `Check the installation: pods, Redis, leader, replicas, policies, budgets, webhook,
+client labels and certificates.
+
+Each line has what to do. What you may not see is "not checked". A failed check exits with 1.
+The command needs no token of Weir.`,
+		Example: "  kubectl weir check\n  kubectl weir check --wait 2m --weir-namespace weir-system",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if patience < 0 {
+				return fmt.Errorf("--wait %s: must not be negative", short(patience))
+			}
+			if err := errors.Join(o.validate(), c.validate()); err != nil {
+				return err
+			}
+			r := c.inspectUntil(cmd.Context(), patience, cmd.ErrOrStderr())
+			body, err := json.Marshal(r)
+			if err != nil {
+				return err
+			}
+			if err := o.write(cmd.OutOrStdout(), answer{body: body, text: r.write}); err != nil {
+				return err
+			}
+			if failed := r.failed(); failed > 0 {
+				return &failure{fmt.Errorf("checks failed: %d", failed)}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().DurationVar(&patience, "wait", 0, "how long to repeat failed checks, such as 2m")
+	o.addFlag(cmd)
+	return cmd
+}
+
+// inspectUntil makes the checks, again and again until none fails or the time is over.
+func (c *connection) inspectUntil(ctx context.Context, patience time.Duration, progress io.Writer) *report {
+	r := c.inspect(ctx)
+	if r.failed() == 0 || patience == 0 {
+		return r
+	}
+	_, _ = fmt.Fprintf(progress, "Waiting up to %s, because %d of the checks failed.\n", short(patience), r.failed())
+	_ = wait.PollUntilContextTimeout(ctx, checkPoll, patience, false, func(ctx context.Context) (bool, error) {
+		if next := c.inspect(ctx); ctx.Err() == nil { // else its checks failed because the time is over
+			r = next
+		}
+		return r.failed() == 0, nil
+	})
+	return r
+}
+
+// inspect makes all checks.
+func (c *connection) inspect(ctx context.Context) *report {
+	r := &report{}
+	if c.address == "" {
+		c.inspectCluster(ctx, r)
+	}
+	err := c.withoutToken(ctx, func(ctx context.Context, api *client) error {
+		api.inspect(ctx, r)
+		return nil
+	})
+	if err != nil {
+		r.add("connection", outcomeFailed, err.Error(), "make Weir reachable; what it knows of Redis, leader and replicas was not checked")
+	}
+	return r
+}
+
+// write writes one line for each finding, and what to do below it.
+func (r *report) write(w io.Writer) error {
+	width := 0
+	for i := range r.Findings {
+		width = max(width, len(r.Findings[i].Check))
+	}
+	marks := map[outcome]string{outcomeOK: "ok", outcomeWarning: "WARNING", outcomeFailed: "FAILED", outcomeNotChecked: "not checked"}
+	var errs []error
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		_, err := fmt.Fprintf(w, "%-11s  %-*s  %s\n", marks[f.Outcome], width, f.Check, printable(f.Detail))
+		errs = append(errs, err)
+		if f.Fix != "" {
+			_, err = fmt.Fprintf(w, "%-11s  %-*s  -> %s\n", "", width, "", f.Fix)
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// worst returns the outcome that matters most.
+func worst(outcomes ...outcome) outcome {
+	for _, o := range []outcome{outcomeFailed, outcomeWarning, outcomeNotChecked} {
+		if slices.Contains(outcomes, o) {
+			return o
+		}
+	}
+	return outcomeOK
+}

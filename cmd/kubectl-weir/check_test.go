@@ -1,0 +1,226 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// lines returns "<check> <outcome>" of each finding.
+func (r *report) lines() (lines []string) {
+	for _, f := range r.Findings {
+		lines = append(lines, f.Check+" "+string(f.Outcome))
+	}
+	return lines
+}
+
+func TestCheckStandalone(t *testing.T) {
+	g, s := NewWithT(t), start(t)
+	got := &report{}
+	g.Expect(json.Unmarshal([]byte(s.succeed("check", "-o", "json")), got)).To(Succeed())
+	g.Expect(got.lines()).To(Equal([]string{"decisions ok", "replicas not checked", "redis not checked", "certificates ok"}))
+	g.Expect(s.succeed("check")).To(MatchRegexp(`^ok           decisions     weir devel, \d+ policies, revision 1\n`))
+}
+
+func TestCheckReportsWhatToDo(t *testing.T) {
+	g := NewWithT(t)
+	r := &report{}
+	r.add("redis", outcomeFailed, "evicts\x1b[31m", "set it")
+	r.add("certificates", outcomeOK, "none", "")
+	r.skip("webhook", errors.New("forbidden"))
+	out := &bytes.Buffer{}
+	g.Expect(r.write(out)).To(Succeed())
+	g.Expect(out.String()).To(Equal(`FAILED       redis         evicts[31m
+                           -> set it
+ok           certificates  none
+not checked  webhook       forbidden
+`))
+}
+
+func TestCheckWithoutWeir(t *testing.T) {
+	g := NewWithT(t)
+	code, out, complaint := command(t, "check", "--address", "http://127.0.0.1:1")
+	g.Expect(code).To(Equal(1))
+	g.Expect(out).To(HavePrefix("FAILED       decisions     --address http://127.0.0.1:1 does not answer"))
+	g.Expect(complaint).To(Equal("error: checks failed: 1\n"))
+	code, _, complaint = command(t, "check", "--wait", "-1s")
+	g.Expect(code).To(Equal(2))
+	g.Expect(complaint).To(ContainSubstring("--wait -1s: must not be negative"))
+}
+
+// server answers as a replica does, with the given bodies; "" is a 503.
+func server(t *testing.T, policies, process func() string) *client {
+	t.Helper()
+	answer := func(body func() string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			text := body()
+			if text == "" {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			_, _ = w.Write([]byte(text))
+		}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/v1/policies", answer(policies))
+	mux.Handle("/v1/process", answer(process))
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return &client{http: s.Client(), url: s.URL, hint: "the test"}
+}
+
+func TestCheckOfAReplica(t *testing.T) {
+	is := func(text string) func() string { return func() string { return text } }
+	// inTurn answers with one text after the other, and then with the last.
+	inTurn := func(texts ...string) func() string {
+		return func() string {
+			text := texts[0]
+			texts = texts[min(1, len(texts)-1):]
+			return text
+		}
+	}
+	const good = `{"version":"v1","revision":7,"policies":[{}],"replicas":[{"name":"a","revision":7},{"name":"b","revision":7}],"notReady":{"count":0}}`
+	behind := strings.Replace(good, `"b","revision":7`, `"b","revision":8`, 1)
+	const redis = `{"certificates":[],"redis":{"servers":["redis 7.0.15"],"evictions":["noeviction"],"memoryUse":0.5,"problems":[]}}`
+	expires := func(in time.Duration) string {
+		return `{"certificates":[{"name":"server","expires":"` + time.Now().Add(in).Format(time.RFC3339) + `"}]}`
+	}
+	for name, tc := range map[string]struct {
+		policies, process func() string
+		want              []string // some of the lines
+		detail            string
+	}{
+		"all is well": {
+			is(good), is(redis),
+			[]string{"decisions ok", "replicas ok", "leader ok", "policies ok", "budgets ok", "redis ok", "certificates ok"},
+			"50% of maxmemory",
+		},
+		"no plans":             {is(""), is(redis), []string{"decisions failed", "redis ok"}, "503"},
+		"an older Weir":        {is(good), is(""), []string{"redis not checked", "certificates not checked"}, ""},
+		"a replica behind":     {is(behind), is(redis), []string{"replicas failed"}, "a (revision 7 of 8)"},
+		"behind for a moment":  {inTurn(behind, strings.ReplaceAll(good, "7", "9")), is(redis), []string{"replicas ok"}, "2 alive, all at revision 8"},
+		"a plan not readable":  {is(`{"revision":7,"replicas":[{"name":"a","revision":7,"skips":2}]}`), is(redis), []string{"replicas failed"}, "a (2 plans)"},
+		"no leader":            {is(`{"revision":7,"replicas":[{"name":"a","revision":7}]}`), is(redis), []string{"leader failed", "policies not checked", "budgets not checked"}, ""},
+		"policies not ready":   {is(`{"replicas":[{"name":"a"}],"notReady":{"count":2,"policies":[{"policy":"shop/a","reason":"InvalidSpec"},{"policy":"shop/b","reason":"OverBudget"}]}}`), is(redis), []string{"leader ok", "policies failed", "budgets failed"}, "no room for shop/b"},
+		"memory short":         {is(good), is(strings.Replace(redis, "0.5", "0.95", 1)), []string{"redis failed"}, "95% of maxmemory"},
+		"keys are evicted":     {is(good), is(strings.Replace(redis, "noeviction", "allkeys-lru", 1)), []string{"redis failed"}, "allkeys-lru"},
+		"a proxy before Redis": {is(good), is(strings.Replace(redis, `"noeviction"`, "", 1)), []string{"redis warning"}, "unknown"},
+		"an old Redis":         {is(good), is(strings.Replace(redis, `"servers"`, `"oldestTested":"7.0","servers"`, 1)), []string{"redis warning"}, ""},
+		"a missing right":      {is(good), is(strings.Replace(redis, `"problems":[]`, `"problems":["PUBLISH: NOPERM"]`, 1)), []string{"redis failed"}, "PUBLISH: NOPERM"},
+		"a certificate":        {is(good), is(expires(30 * 24 * time.Hour)), []string{"certificates ok", "redis not checked"}, "server expires"},
+		"it expires soon":      {is(good), is(expires(time.Hour)), []string{"certificates warning"}, ""},
+		"it has expired":       {is(good), is(expires(-time.Hour)), []string{"certificates failed"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, r := NewWithT(t), &report{}
+			server(t, tc.policies, tc.process).inspect(t.Context(), r)
+			g.Expect(r.lines()).To(ContainElements(tc.want))
+			out := &bytes.Buffer{}
+			g.Expect(r.write(out)).To(Succeed())
+			g.Expect(out.String()).To(ContainSubstring(tc.detail))
+			for _, f := range r.Findings {
+				if f.Outcome == outcomeFailed || f.Outcome == outcomeWarning {
+					g.Expect(f.Fix).NotTo(BeEmpty(), f.Check)
+				}
+			}
+		})
+	}
+}
+
+func TestCheckWaits(t *testing.T) {
+	g, asked := NewWithT(t), 0
+	s := server(t, func() string {
+		if asked++; asked == 1 {
+			return ""
+		}
+		return `{"revision":1,"policies":[],"replicas":[]}`
+	}, func() string { return `{"certificates":[]}` })
+	code, out, complaint := command(t, "check", "--address", s.url, "--wait", "1m")
+	g.Expect(complaint).To(Equal("Waiting up to 1m, because 1 of the checks failed.\n"))
+	g.Expect(code).To(Equal(0))
+	g.Expect(out).To(HavePrefix("ok           decisions"))
+}
+
+func TestCheckOfTheCluster(t *testing.T) {
+	authority := testenv.NewAuthority(t)
+	bundle := func(expires time.Time) []byte {
+		certificate, _ := authority.IssueUntil(t, expires, "webhook")
+		return certificate
+	}
+	webhook := func(bundle []byte) *admissionv1.ValidatingWebhookConfiguration {
+		return &admissionv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "weir"},
+			Webhooks: []admissionv1.ValidatingWebhook{{Name: webhookName, ClientConfig: admissionv1.WebhookClientConfig{
+				CABundle: bundle, Service: &admissionv1.ServiceReference{Namespace: "weir-system", Name: "weir-webhook"},
+			}}},
+		}
+	}
+	endpoints := func(ready bool) *discoveryv1.EndpointSlice {
+		return &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "weir-system", Name: "s", Labels: map[string]string{"kubernetes.io/service-name": "weir-webhook"}},
+			Endpoints:  []discoveryv1.Endpoint{{Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+		}
+	}
+	restricts := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "weir-system", Name: "weir", Labels: map[string]string{"app.kubernetes.io/part-of": "weir"},
+	}}
+	gateway := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gateway", Labels: map[string]string{"ratelimit.weir.dev/client": "true"}}}
+	year := time.Now().AddDate(1, 0, 0)
+	for name, tc := range map[string]struct {
+		objects   []runtime.Object
+		forbidden string // resource
+		want      []string
+	}{
+		"all is well": {
+			[]runtime.Object{pod("a", corev1.ConditionTrue, false), pod("b", corev1.ConditionTrue, false), webhook(bundle(year)), endpoints(true), restricts, gateway},
+			"",
+			[]string{"pods ok", "webhook ok", "clients ok"},
+		},
+		"nothing":                {nil, "", []string{"pods failed", "webhook warning", "clients ok"}},
+		"one pod":                {[]runtime.Object{pod("a", corev1.ConditionTrue, false)}, "", []string{"pods warning"}},
+		"a pod is not ready":     {[]runtime.Object{pod("a", corev1.ConditionFalse, false)}, "", []string{"pods failed"}},
+		"no CA":                  {[]runtime.Object{webhook(nil), endpoints(true)}, "", []string{"webhook failed"}},
+		"the CA expired":         {[]runtime.Object{webhook(bundle(time.Now().Add(-time.Hour))), endpoints(true)}, "", []string{"webhook failed"}},
+		"no pod for the webhook": {[]runtime.Object{webhook(bundle(year)), endpoints(false)}, "", []string{"webhook failed"}},
+		"no client":              {[]runtime.Object{restricts}, "", []string{"clients warning"}},
+		"pods forbidden":         {nil, "pods", []string{"pods not checked", "webhook warning"}},
+		"webhooks forbidden":     {nil, "validatingwebhookconfigurations", []string{"webhook not checked"}},
+		"slices forbidden":       {[]runtime.Object{webhook(bundle(year))}, "endpointslices", []string{"webhook not checked"}},
+		"policies forbidden":     {nil, "networkpolicies", []string{"clients not checked"}},
+		"namespaces forbidden":   {[]runtime.Object{restricts}, "namespaces", []string{"clients not checked"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, kube, r := NewWithT(t), fake.NewClientset(tc.objects...), &report{}
+			kube.PrependReactor("list", tc.forbidden, func(a clienttesting.Action) (bool, runtime.Object, error) {
+				return tc.forbidden != "", nil, apierrors.NewForbidden(schema.GroupResource{Resource: a.GetResource().Resource}, "", errNo)
+			})
+			c := &connection{weirNamespace: "weir-system"}
+			c.inspectPods(t.Context(), kube, r)
+			inspectWebhook(t.Context(), kube, r)
+			c.inspectClients(t.Context(), kube, r)
+			g.Expect(r.lines()).To(ContainElements(tc.want))
+		})
+	}
+}
