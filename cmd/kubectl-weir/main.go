@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, streams genericiooptions.IOStreams)
 	if !hasCode || exit.Err != nil {
 		_, _ = fmt.Fprintln(streams.ErrOut, "error:", err)
 	}
-	if hasCode {
+	if hasCode && exit.Code != exitUsage {
 		return exit.Code
 	}
 	if _, failed := errors.AsType[*failure](err); failed {

@@ -175,6 +175,9 @@ func TestInvalidArgumentsExitWithTwo(t *testing.T) {
 		"two tokens":          {[]string{"state", "p", "--account", "a", "--token-file", "f"}, "--account, --token-file: choose one"},
 		"two ways":            {[]string{"state", "p", "--account", "a", "--address", "http://localhost"}, "--account, --address: choose one"},
 		"a CA alone":          {[]string{"state", "p", "--ca-file", "f"}, "--ca-file: needs --address"},
+		"nothing to check":    {[]string{"validate"}, "requires at least 1 arg"},
+		"no access log":       {[]string{"backtest", "-f", "p.yaml"}, "--access-log: is required"},
+		"no source":           {[]string{"convert", "nginx"}, `unknown command "nginx"`},
 		"versions of what":    {[]string{"version", "weir"}, `unknown command "weir"`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -36,7 +36,7 @@ func (o *order) bucket(s int64) *[]entry { return &o.seconds[s%int64(len(o.secon
 func (o *order) add(e *entry) error {
 	s := e.micros / second
 	if o.newest == 0 {
-		o.newest, o.floor = s, s-window
+		o.newest, o.floor = s, max(0, s-window)
 	}
 	if s > o.newest {
 		if err := o.flush(s - window); err != nil {
