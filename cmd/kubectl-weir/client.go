@@ -141,20 +141,28 @@ func (c *client) call(ctx context.Context, method, path string, body []byte, int
 	return text, nil
 }
 
-// problem returns the message of the server, with what to do about it.
+// problemError is a problem document of the server, with what to do about it.
+type problemError struct{ code, message string }
+
+// Error implements error.
+func (e *problemError) Error() string { return e.message }
+
+// problem returns the message of the server: a *problemError if it is one of Weir.
 func (c *client) problem(status int, body []byte) error {
 	var p struct{ Detail, Code string }
 	if json.Unmarshal(body, &p) != nil || p.Detail == "" {
 		return fmt.Errorf("%s: status %d: %s", c.hint, status, bytes.TrimSpace(body))
 	}
+	var message string
 	switch {
 	case status == http.StatusForbidden && c.account != "":
-		return fmt.Errorf("%s The token is of the account %s; choose another one with --account, or ask for its role in the chart value access", p.Detail, c.account)
+		message = fmt.Sprintf("%s The token is of the account %s; choose another one with --account, or ask for its role in the chart value access", p.Detail, c.account)
 	case status == http.StatusNotFound && p.Code == "NotFound":
-		return fmt.Errorf("%s: serves no calls on keys; weir standalone needs --admin-token-file, weir manager an API server", c.hint)
+		message = c.hint + ": serves no calls on keys; weir standalone needs --admin-token-file, weir manager an API server"
 	default:
-		return errors.New(p.Detail)
+		message = p.Detail
 	}
+	return &problemError{p.Code, message}
 }
 
 // printable returns the text without characters that a header must not contain, or that change

@@ -16,6 +16,9 @@
 //	check.go        check: the report, of what
 //	checkcluster.go   the API server knows
 //	checkserver.go    a replica knows
+//	diff.go         diff, on top of
+//	difffields.go     the fields that differ
+//	diffkeys.go       the listed keys that would be over a limit
 //	version.go      version
 //	output.go       text, JSON and YAML
 //	table.go        tables with a heading
@@ -105,7 +108,7 @@ Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
 	c.addFlags(root.PersistentFlags())
 	root.AddCommand(newBlocksCommand(c), newTopCommand(c))
 	root.AddCommand(newStateCommand(c), newBlockCommand(c), newUnblockCommand(c), newResetCommand(c),
-		newExplainCommand(c), newCheckCommand(c), newShadowCommand(c), newEnforceCommand(c), newVersionCommand(c))
+		newExplainCommand(c), newCheckCommand(c), newDiffCommand(c), newShadowCommand(c), newEnforceCommand(c), newVersionCommand(c))
 	root.AddCommand(offline.Commands("kubectl weir")...)
 	return root
 }

@@ -33,6 +33,11 @@ func startsAfresh(old []plan.Limit, limit *plan.Limit) bool {
 	return !slices.ContainsFunc(old, func(before plan.Limit) bool { return sharesState(&before, limit) })
 }
 
+// KeepsCounters reports whether the limit of that index in is.Limits continues with counters of was.
+func KeepsCounters(was, is *plan.Plan, limit int) bool {
+	return slices.Equal(was.Key, is.Key) && !startsAfresh(was.Limits, &is.Limits[limit])
+}
+
 // DroppedCounters warns of the counters that an edit resets. A new threshold keeps
 // the counters and causes no warning.
 func DroppedCounters(was, is *plan.Plan) (warnings []string) {

@@ -20,6 +20,7 @@
 //	forwarded.go    from forwarding headers to attributes
 //	policies.go     GET /v1/policies
 //	process.go      GET /v1/process
+//	plan.go         GET /v1/plan
 //	state.go        inspect, reset, block and unblock one key
 //	explain.go      POST /v1/explain, and which policies the caller may read
 //	explanation.go  an explanation as JSON

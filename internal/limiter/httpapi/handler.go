@@ -30,6 +30,7 @@ const (
 	pathUnblock   = "/v1/unblock"
 	pathExplain   = "/v1/explain"
 	pathProcess   = "/v1/process"
+	pathPlan      = "/v1/plan"
 	pathBlocks    = "/v1/blocks"
 	pathTop       = "/v1/top"
 	pathRates     = "/v1/rates"
@@ -121,6 +122,7 @@ func New(o Options) *Handler {
 		h.routes[pathBlock] = route{methods: write, serve: h.block}
 		h.routes[pathUnblock] = route{methods: write, serve: h.unblock}
 		h.routes[pathExplain] = route{methods: write, serve: h.explain}
+		h.routes[pathPlan] = route{methods: read, serve: h.plan}
 		h.routes[pathBlocks] = route{methods: read, serve: h.blocks}
 		h.routes[pathTop] = route{methods: read, serve: h.top}
 		h.routes[pathRates] = route{methods: read, serve: h.rates}
@@ -155,7 +157,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // spanPaths are the paths in names of spans.
 var spanPaths = []string{
 	pathCheck, pathPolicies, pathState, pathReset, pathBlock, pathUnblock, pathExplain, pathBlocks, pathTop, pathRates,
-	pathProcess, pathOpenAPI,
+	pathProcess, pathPlan, pathOpenAPI,
 }
 
 // SpanName returns the name of the request's span, of low cardinality: its method and route, or

@@ -102,6 +102,15 @@ func TestAnswersConformToOpenAPI(t *testing.T) {
 		documentedCall{"root", "POST", pathUnblock, `{"policy":"shop/login","all":true}`, 200},
 		documentedCall{"root", "GET", "/v1/state?policy=shop/login&keyHash=0123456789abcdef", "", 404},
 	)
+	run(o,
+		documentedCall{"root", "GET", pathPlan + "?policy=shop/login", "", 200},
+		documentedCall{"", "GET", pathPlan + "?policy=shop/login", "", 401},
+		documentedCall{"unblocker", "GET", pathPlan + "?policy=shop/login", "", 403},
+		documentedCall{"root", "GET", pathPlan, "", 400},
+		documentedCall{"root", "GET", pathPlan + "?namespace=shop", "", 400},
+		documentedCall{"root", "GET", pathPlan + "?policy=shop/nonesuch", "", 404},
+		documentedCall{"unreachable", "GET", pathPlan + "?policy=shop/login", "", 503},
+	)
 	described := &Process{Version: "v1", Certificates: []Certificate{{Name: "server"}}}
 	operator := NewOperator(Options{Engine: &fakeEngine{}, Process: func(context.Context) *Process { return described }}, "example.com:8083")
 	process := documentedCall{"", "GET", pathProcess, "", 200}

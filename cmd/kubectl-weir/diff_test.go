@@ -1,0 +1,135 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// edited writes the sample policies with the replacements to a folder.
+func edited(t *testing.T, replacements ...string) (folder string) {
+	t.Helper()
+	g, folder := NewWithT(t), t.TempDir()
+	files, err := filepath.Glob("../../config/samples/*.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(files).NotTo(BeEmpty())
+	changed := len(replacements) == 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		g.Expect(err).NotTo(HaveOccurred())
+		after := strings.NewReplacer(replacements...).Replace(string(text))
+		changed = changed || after != string(text)
+		g.Expect(os.WriteFile(filepath.Join(folder, filepath.Base(file)), []byte(after), 0o600)).To(Succeed())
+	}
+	g.Expect(changed).To(BeTrue(), "nothing was replaced")
+	return folder
+}
+
+func (s *standalone) diff(args ...string) (code int, out, complaint string) {
+	s.t.Helper()
+	return command(s.t, append(append([]string{"diff"}, s.flags...), args...)...)
+}
+
+func TestDiff(t *testing.T) {
+	g, s := NewWithT(t), start(t)
+	code, out, complaint := s.diff("-f", edited(t))
+	g.Expect(code).To(Equal(0), complaint)
+	g.Expect(out).To(ContainSubstring("shop/burst: no difference\n"))
+
+	s.succeed("block", "burst", "bob", "--for", "10m")
+	lower := edited(t, "threshold: 3", "threshold: 2", "name: burst\n", "name: burst\n")
+	code, out, complaint = s.diff("-f", lower)
+	g.Expect(code).To(Equal(1), complaint)
+	g.Expect(complaint).To(BeEmpty())
+	g.Expect(out).To(And(
+		MatchRegexp(`(?m)^shop/burst:\n  limits\[short\]\.threshold   3 -> 2\n  limit short   keeps its counters\n`),
+		MatchRegexp(`(?m)^  \d+ listed keys checked, 0 over at once; other keys are unknown\.$`)))
+
+	code, out, _ = s.diff("-f", lower, "-o", "json")
+	g.Expect(code).To(Equal(1))
+	got := &differences{}
+	g.Expect(json.Unmarshal([]byte(out), got)).To(Succeed())
+	g.Expect(got.isDifferent()).To(BeTrue())
+
+	renamed := edited(t, "name: burst\n", "name: another\n")
+	code, out, _ = s.diff("-f", renamed)
+	g.Expect(code).To(Equal(1))
+	g.Expect(out).To(ContainSubstring("shop/another: new\n"))
+}
+
+func TestDiffFailures(t *testing.T) {
+	s := start(t)
+	invalid := filepath.Join(t.TempDir(), "p.yaml")
+	g := NewWithT(t)
+	g.Expect(os.WriteFile(invalid, []byte("apiVersion: ratelimit.weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: a, namespace: shop}\nspec: {limits: []}\n"), 0o600)).To(Succeed())
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+		code int
+	}{
+		"nothing":         {nil, "-f: give a file, a folder, or - for standard input", 2},
+		"no file":         {[]string{"-f", "/no/such"}, "/no/such", 3},
+		"an invalid one":  {[]string{"-f", invalid}, "errors in the policies: 1", 3},
+		"no policy":       {[]string{"-f", t.TempDir()}, "error: ", 3},
+		"a wrong address": {[]string{"-f", edited(t), "--address", "http://127.0.0.1:1"}, "does not answer", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			code, out, complaint := s.diff(tc.args...)
+			g.Expect(complaint).To(ContainSubstring(tc.want))
+			g.Expect(code).To(Equal(tc.code))
+			g.Expect(out).To(BeEmpty())
+		})
+	}
+}
+
+func TestChangedFields(t *testing.T) {
+	g := NewWithT(t)
+	was := &plan.Plan{
+		Namespace: "shop", Name: "p", UID: "a", Generation: 1, Mode: plan.ModeEnforce,
+		Matches: []plan.Match{{Hosts: []string{"a.example"}}},
+		Limits:  []plan.Limit{{Name: "x", Threshold: 1}, {Name: "y", Threshold: 2}},
+	}
+	is := *was
+	is.UID, is.Generation, is.Mode = "b", 2, plan.ModeShadow
+	is.Limits = []plan.Limit{{Name: "y", Threshold: 3}, {Name: "x", Threshold: 1}}
+	is.Matches = []plan.Match{{Hosts: []string{"a.example", "b.example"}}}
+	g.Expect(changedFields(was, &is)).To(Equal([]fieldChange{
+		{"limits[y].threshold", "2", "3"},
+		{"matches[0].hosts[1]", "", `"b.example"`},
+		{"mode", `"Enforce"`, `"Shadow"`},
+	}))
+	g.Expect(changedFields(was, was)).To(BeEmpty())
+}
+
+func TestOverKeys(t *testing.T) {
+	g := NewWithT(t)
+	limit := func(name string, threshold, window int64) plan.Limit {
+		return plan.Limit{Name: name, Algorithm: plan.SlidingLog, Threshold: threshold, WindowMillis: window}
+	}
+	was := &plan.Plan{Limits: []plan.Limit{limit("kept", 10, 60_000), limit("fresh", 10, 60_000)}}
+	is := &plan.Plan{Limits: []plan.Limit{limit("kept", 5, 60_000), limit("fresh", 5, 30_000)}, Overrides: []plan.Override{
+		{Name: "vip", Action: plan.ActionLimit, Limits: []plan.LimitOverride{{Name: "kept", Threshold: 100}}},
+	}}
+	is.Limits[1].Algorithm = plan.FixedWindow
+	key := &listedKey{Key: []string{"bob"}, KeyHash: "h"}
+	state := func(override string, used int64) *keyState {
+		s := &keyState{Override: override}
+		g.Expect(json.Unmarshal([]byte(strings.ReplaceAll(
+			`{"limits":[{"limit":"kept","used":N},{"limit":"fresh","used":N}]}`, "N", number(used))), s)).To(Succeed())
+		s.Override = override
+		return s
+	}
+	g.Expect(overKeys(was, is, key, state("", 4))).To(BeEmpty())
+	g.Expect(overKeys(was, is, key, state("", 5))).To(Equal([]overKey{{Key: key.Key, KeyHash: "h", Limit: "kept", Used: 5, Quota: 5, text: "bob"}}))
+	g.Expect(overKeys(was, is, key, state("vip", 50))).To(BeEmpty())
+}

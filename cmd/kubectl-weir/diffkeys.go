@@ -1,0 +1,163 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/warning"
+)
+
+// overKey is a listed key that would be over a limit at once.
+type overKey struct {
+	Key     []string `json:"key"`
+	KeyHash string   `json:"keyHash"`
+	Limit   string   `json:"limit"`
+	Used    int64    `json:"used"`
+	Quota   int64    `json:"quota"`
+
+	text string
+}
+
+// addKeys adds the listed keys that would be over a limit at once.
+func (c *client) addKeys(ctx context.Context, progress io.Writer, was, is *plan.Plan, p *policyDifference) error {
+	keys, err := c.listedKeys(ctx, progress, is.ID())
+	if problem, ok := errors.AsType[*problemError](err); ok {
+		p.KeysNotChecked = problem.Error()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for i := range keys {
+		state := &keyState{}
+		query := url.Values{"policy": {is.ID()}, "keyHash": {keys[i].KeyHash}}
+		_, err := c.call(ctx, http.MethodGet, "/v1/state?"+query.Encode(), nil, state)
+		if problem, ok := errors.AsType[*problemError](err); ok && problem.code == "UnknownKey" {
+			continue // no longer listed
+		}
+		if err != nil {
+			return err
+		}
+		p.KeysChecked++
+		p.Over = append(p.Over, overKeys(was, is, &keys[i], state)...)
+	}
+	return nil
+}
+
+// listedKeys returns the keys that are blocked or denied most often.
+func (c *client) listedKeys(ctx context.Context, progress io.Writer, policy string) (keys []listedKey, err error) {
+	blocks, top := &blockList{}, &topList{}
+	scope := url.Values{"policy": {policy}}
+	if _, err := c.list(ctx, progress, "/v1/blocks", scope, blocks); err != nil {
+		return nil, err
+	}
+	if _, err := c.list(ctx, progress, "/v1/top", scope, top); err != nil {
+		return nil, err
+	}
+	add := func(key *listedKey) {
+		known := slices.ContainsFunc(keys, func(k listedKey) bool { return k.KeyHash == key.KeyHash })
+		if key.KeyHash != "" && !known {
+			keys = append(keys, *key)
+		}
+	}
+	for i := range blocks.Blocks {
+		add(&blocks.Blocks[i].listedKey)
+	}
+	for i := range top.Policies {
+		for j := range top.Policies[i].Keys {
+			add(&top.Policies[i].Keys[j].listedKey)
+		}
+	}
+	return keys, nil
+}
+
+// overKeys returns the limits of the new policy that the key would be over, with the counters that
+// the limits keep.
+func overKeys(was, is *plan.Plan, key *listedKey, state *keyState) (over []overKey) {
+	limits := is.Limits
+	for i := range is.Overrides {
+		if is.Overrides[i].Name == state.Override {
+			limits = is.LimitsOf(&is.Overrides[i])
+		}
+	}
+	for i := range limits {
+		quota := is.Quota(limits[i])
+		for j := range state.Limits {
+			l := &state.Limits[j]
+			if l.Limit == limits[i].Name && l.Used >= quota && warning.KeepsCounters(was, is, i) {
+				over = append(over, overKey{Key: key.Key, KeyHash: key.KeyHash, Limit: l.Limit, Used: l.Used, Quota: quota, text: key.text()})
+			}
+		}
+	}
+	return over
+}
+
+// write writes the differences for people.
+func (d *differences) write(w io.Writer) error {
+	var errs []error
+	add := func(format string, args ...any) {
+		_, err := fmt.Fprintf(w, format, args...)
+		errs = append(errs, err)
+	}
+	for i := range d.Policies {
+		p := &d.Policies[i]
+		switch {
+		case p.New:
+			add("%s: new\n", p.Policy)
+		case len(p.Fields) == 0:
+			add("%s: no difference\n", p.Policy)
+		default:
+			add("%s:\n", p.Policy)
+			errs = append(errs, p.write(w))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *policyDifference) write(w io.Writer) error {
+	t := newTable(w)
+	for _, f := range p.Fields {
+		t.row("  "+visible(f.Field), shownValue(f.Was)+" -> "+shownValue(f.Is))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	t = newTable(w)
+	for _, l := range p.Limits {
+		counters := "keeps its counters"
+		if !l.Kept {
+			counters = "starts with empty counters"
+		}
+		t.row("  limit "+l.Limit, counters)
+	}
+	for i := range p.Over {
+		k := &p.Over[i]
+		t.row("  key "+k.text, fmt.Sprintf("over limit %s at once: %d used of %d", k.Limit, k.Used, k.Quota))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	note := fmt.Sprintf("  %d listed keys checked, %d over at once; other keys are unknown.", p.KeysChecked, len(p.Over))
+	if p.KeysNotChecked != "" {
+		note = "  Keys not checked: " + visible(p.KeysNotChecked)
+	}
+	_, err := fmt.Fprintln(w, note)
+	return err
+}
+
+// shownValue returns the JSON value for people.
+func shownValue(value string) string {
+	if value == "" {
+		return "(none)"
+	}
+	return visible(value)
+}
