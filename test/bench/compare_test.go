@@ -30,6 +30,7 @@ var parts = []part{
 	{"gRPC", grpcTitle, compareGRPC},
 	{"HTTP", "HTTP", compareHTTP},
 	{"Policies", "Number of policies", comparePolicies},
+	{"Observe", "What --observe costs", compareObserve},
 	{"HalfLoad", "Latency at half of the maximum throughput", compareHalfLoad},
 	{"HotKey", "One hot key", compareHotKey},
 	{"Cluster", "Redis Cluster", compareCluster},

@@ -16,6 +16,8 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 const (
@@ -173,4 +175,23 @@ func comparePolicies(b *testing.B, s *section) {
 		targets = append(targets, weir)
 	}
 	s.add(manyAllowed().pairOverGRPC(b, 64, targets, *rounds))
+}
+
+// compareObserve compares Weir that collects who is denied with Weir that does not.
+func compareObserve(b *testing.B, s *section) {
+	b.Helper()
+	policies := policyFolder(b, 0)
+	var targets []*target
+	for _, flag := range []string{"--observe=false", "--observe=true"} {
+		redis := testenv.StartRedis(b)
+		weir, _ := startWeir(b, policies, redis.URL, []int{redis.Pid()}, flag)
+		weir.name = "Weir with " + flag
+		targets = append(targets, weir)
+	}
+	for _, w := range []*workload{manyAllowed(), manyDenied(), oneDenied()} {
+		for _, t := range targets {
+			w.exhaust(b, t)
+		}
+		s.add(w.pairOverGRPC(b, 64, targets, *rounds))
+	}
 }
