@@ -20,6 +20,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/offline"
 )
 
 // callTimeout bounds one call of Weir.
@@ -101,7 +102,13 @@ func (c *connection) withoutToken(ctx context.Context, do func(ctx context.Conte
 func (c *connection) with(ctx context.Context, token bool, do func(ctx context.Context, api *client) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	slow := time.AfterFunc(progressAfter, func() {
+		if offline.IsTerminal(os.Stderr) {
+			_, _ = fmt.Fprintln(os.Stderr, "Connecting to Weir...")
+		}
+	})
 	api, err := c.connect(ctx, token)
+	slow.Stop()
 	if err == nil {
 		err = do(ctx, api)
 	}

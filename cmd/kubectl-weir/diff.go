@@ -49,7 +49,11 @@ Exit codes, as those of kubectl diff: 0 no difference, 1 differences, 2 invalid 
 			if len(files) == 0 {
 				return errors.New("-f: give a file, a folder, or - for standard input")
 			}
-			policies, err := loadPolicies(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), files)
+			namespace, err := c.namespace()
+			if err != nil {
+				return err
+			}
+			policies, err := loadPolicies(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), files, namespace)
 			if err != nil {
 				return &offline.ExitError{Code: exitDiffFailed, Err: err}
 			}
@@ -80,13 +84,13 @@ Exit codes, as those of kubectl diff: 0 no difference, 1 differences, 2 invalid 
 	return cmd
 }
 
-// loadPolicies returns the compiled policies of the files. Findings are written to problems.
-func loadPolicies(ctx context.Context, stdin io.Reader, problems io.Writer, files []string) ([]*plan.Plan, error) {
+// loadPolicies returns the compiled policies of the files, in the Namespace unless they set another one. Findings are written to problems.
+func loadPolicies(ctx context.Context, stdin io.Reader, problems io.Writer, files []string, namespace string) ([]*plan.Plan, error) {
 	sources, err := validate.Load(files, stdin)
 	if err != nil {
 		return nil, err
 	}
-	result := validate.Run(ctx, sources)
+	result := validate.Run(ctx, sources, namespace)
 	if n := result.Count(validate.SeverityError); n > 0 {
 		if err := result.Write(problems, validate.FormatText, offline.HasColor(problems)); err != nil {
 			return nil, err

@@ -60,6 +60,13 @@ func TestDiff(t *testing.T) {
 	g.Expect(json.Unmarshal([]byte(out), got)).To(Succeed())
 	g.Expect(got.isDifferent()).To(BeTrue())
 
+	bare := filepath.Join(t.TempDir(), "bare.yaml")
+	g.Expect(os.WriteFile(bare, []byte(`{apiVersion: ratelimit.weir.dev/v1alpha1, kind: RateLimitPolicy, metadata: {name: bare},
+		spec: {limits: [{name: l, algorithm: FixedWindow, threshold: 1, window: 1s}]}}`), 0o600)).To(Succeed())
+	code, out, _ = s.diff("-f", bare)
+	g.Expect(code).To(Equal(1))
+	g.Expect(out).To(Equal("shop/bare: new\n"), "in the Namespace of -n")
+
 	renamed := edited(t, "name: burst\n", "name: another\n")
 	code, out, _ = s.diff("-f", renamed)
 	g.Expect(code).To(Equal(1))

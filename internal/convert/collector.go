@@ -66,7 +66,7 @@ func problemsOf(ctx context.Context, policy *v1alpha1.RateLimitPolicy) (problems
 	if err := Write(&text, []*v1alpha1.RateLimitPolicy{policy}); err != nil {
 		return []string{err.Error()}
 	}
-	for _, p := range policyfile.Parse(ctx, text.Bytes()).Problems {
+	for _, p := range policyfile.Parse(ctx, text.Bytes(), policyfile.DefaultNamespace).Problems {
 		problems = append(problems, p.Text)
 	}
 	if len(problems) > 0 {

@@ -44,7 +44,7 @@ func FuzzConvert(f *testing.F) {
 		g := NewWithT(t)
 		var out bytes.Buffer
 		g.Expect(convert.Write(&out, policies)).To(Succeed())
-		result := validate.Run(t.Context(), []validate.Source{{Name: "out.yaml", Data: out.Bytes()}})
+		result := validate.Run(t.Context(), []validate.Source{{Name: "out.yaml", Data: out.Bytes()}}, "default")
 		g.Expect(result.Count(validate.SeverityError)).To(BeZero(), "%v", result.Findings)
 	})
 }

@@ -64,7 +64,7 @@ func TestGolden(t *testing.T) {
 				want, err := os.ReadFile(golden)
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(got.String()).To(Equal(string(want)))
-				result := validate.Run(t.Context(), []validate.Source{{Name: golden, Data: want}})
+				result := validate.Run(t.Context(), []validate.Source{{Name: golden, Data: want}}, "default")
 				g.Expect(result.Count(validate.SeverityError)).To(BeZero(), "%v", result.Findings)
 				g.Expect(result.Policies).To(HaveLen(len(policies)))
 			})

@@ -38,6 +38,7 @@ type backtestFlags struct {
 	solve     string
 	target    string
 	output    string
+	namespace string
 }
 
 // NewBacktest returns the command backtest of the program.
@@ -69,6 +70,7 @@ attribute, 2 invalid arguments.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
+	addNamespaceFlag(cmd, &f.namespace)
 	flags := cmd.Flags()
 	flags.StringSliceVarP(&f.policies, "filename", "f", nil, "file or folder with policies; may be repeated (required)")
 	flags.StringVar(&f.accessLog, "access-log", "", "access log, also compressed by gzip; - is standard input (required)")
@@ -175,7 +177,7 @@ func (f *backtestFlags) load(cmd *cobra.Command) ([]*v1alpha1.RateLimitPolicy, e
 	if err != nil {
 		return nil, exitWith(exitUsage, err)
 	}
-	result := validate.Run(cmd.Context(), sources)
+	result := validate.Run(cmd.Context(), sources, f.namespace)
 	if result.Count(validate.SeverityError) > 0 {
 		notes := cmd.ErrOrStderr()
 		if err := result.Write(notes, validate.FormatText, HasColor(notes)); err != nil {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/convert"
-	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/internal/validate"
 )
 
@@ -51,7 +50,7 @@ configuration, 2 invalid arguments, 3 limits that cannot be converted.`
 func (c *converter) command(cmd *cobra.Command) *cobra.Command {
 	cmd.Long = cmd.Short + "." + cmd.Long + sharedHelp
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return c.run(cmd, args) }
-	cmd.Flags().StringVarP(&c.namespace, "namespace", "n", policyfile.DefaultNamespace, "namespace of the policies without another one")
+	addNamespaceFlag(cmd, &c.namespace)
 	cmd.Flags().BoolVar(&c.allowPartial, "allow-partial", false, "convert the other limits if some cannot be converted")
 	return usageErrors(cmd)
 }

@@ -15,6 +15,7 @@ import (
 // NewValidate returns the command validate of the program.
 func NewValidate(program string) *cobra.Command {
 	var strict bool
+	var namespace string
 	format := string(validate.FormatText)
 	cmd := &cobra.Command{
 		Use:   "validate PATH...",
@@ -39,7 +40,7 @@ unreadable files.`,
 			if err != nil {
 				return exitWith(exitUsage, err)
 			}
-			result := validate.Run(cmd.Context(), sources)
+			result := validate.Run(cmd.Context(), sources, namespace)
 			out := cmd.OutOrStdout()
 			if err := result.Write(out, validate.Format(format), HasColor(out)); err != nil {
 				return exitWith(exitFindings, err)
@@ -50,6 +51,7 @@ unreadable files.`,
 			return nil
 		},
 	}
+	addNamespaceFlag(cmd, &namespace)
 	cmd.Flags().BoolVar(&strict, "strict", false, "treat warnings as errors")
 	cmd.Flags().StringVarP(&format, "output", "o", format, "text, json, or github for annotations in a workflow")
 	return usageErrors(cmd)

@@ -45,6 +45,7 @@ func TestExitCodesOfValidate(t *testing.T) {
 	}{
 		"valid":                    {"", []string{"../../config/samples"}, 0, "0 errors, 0 warnings, 5 valid policies\n"},
 		"a warning":                {catchAll, []string{"-"}, 0, "stdin:2:23: warning: default/all: spec.matches[0] is a catch-all"},
+		"in another namespace":     {catchAll, []string{"-", "-n", "team"}, 0, "warning: team/all: "},
 		"a warning, strictly":      {catchAll, []string{"-", "--strict"}, 1, "0 errors, 1 warning, 1 valid policy\n"},
 		"an error":                 {"a: [", []string{"-"}, 1, "1 error, 0 warnings, 0 valid policies\n"},
 		"an error, for a workflow": {"- a", []string{"-", "-o", "github"}, 1, "::error file=stdin,line=1,col=1::must be an object\n"},

@@ -114,7 +114,7 @@ func (f *File) readPolicy(ctx context.Context, o object) {
 	}
 	metadata, _ := o.content["metadata"].(map[string]any)
 	if metadata != nil && metadata["namespace"] == nil {
-		metadata["namespace"] = DefaultNamespace
+		metadata["namespace"] = f.namespace
 	}
 	id := fmt.Sprintf("%v/%v", metadata["namespace"], metadata["name"])
 	if errs := schema.validate(ctx, o.content); len(errs) > 0 {

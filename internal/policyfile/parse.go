@@ -29,6 +29,8 @@ type File struct {
 	Namespaces []*Namespace
 	// Problems are all reasons for which parts of the file are invalid.
 	Problems []Problem
+
+	namespace string // of policies without one
 }
 
 // Policy is a policy and its text.
@@ -66,9 +68,10 @@ type Problem struct {
 	Suggestion string
 }
 
-// Parse reads all documents. Documents of other API groups are skipped.
-func Parse(ctx context.Context, data []byte) *File {
-	f := &File{}
+// Parse reads all documents. Documents of other API groups are skipped. A policy without a namespace
+// gets the given one.
+func Parse(ctx context.Context, data []byte, namespace string) *File {
+	f := &File{namespace: namespace}
 	if at, problem := notText(data); problem != "" {
 		f.Problems = []Problem{{Position: at, Document: 1, Text: problem}}
 		return f

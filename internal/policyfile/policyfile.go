@@ -11,7 +11,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// DefaultNamespace is the namespace of a policy that sets none.
+// DefaultNamespace is the usual namespace of a policy that sets none.
 const DefaultNamespace = "default"
 
 // Read returns the policies of the documents, with defaults filled in. It skips
@@ -19,7 +19,7 @@ const DefaultNamespace = "default"
 // joins the problems of all documents; each names the document, the policy and the
 // field.
 func Read(ctx context.Context, data []byte) ([]*v1alpha1.RateLimitPolicy, error) {
-	file := Parse(ctx, data)
+	file := Parse(ctx, data, DefaultNamespace)
 	var policies []*v1alpha1.RateLimitPolicy
 	for _, p := range file.Policies {
 		policies = append(policies, p.RateLimitPolicy)

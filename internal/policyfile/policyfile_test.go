@@ -89,7 +89,7 @@ func TestReadRejects(t *testing.T) {
 // The position of a field is that of its name, or of what contains it.
 func TestPositions(t *testing.T) {
 	g := NewWithT(t)
-	file := policyfile.Parse(t.Context(), []byte("# one\n---\n# two\n---"+named("a")+"---\r\n"+named("b")))
+	file := policyfile.Parse(t.Context(), []byte("# one\n---\n# two\n---"+named("a")+"---\r\n"+named("b")), policyfile.DefaultNamespace)
 	g.Expect(file.Problems).To(BeEmpty())
 	for field, want := range map[string]policyfile.Position{
 		"":                       {Line: 5, Column: 1},
@@ -110,7 +110,7 @@ func TestPositions(t *testing.T) {
 func TestPositionThroughAnAlias(t *testing.T) {
 	g := NewWithT(t)
 	text := strings.Replace(named("a"), "namespace: shop}", "labels: &m {\n  x: v},\n annotations: *m}", 1)
-	file := policyfile.Parse(t.Context(), []byte(text))
+	file := policyfile.Parse(t.Context(), []byte(text), policyfile.DefaultNamespace)
 	g.Expect(file.Problems).To(BeEmpty())
 	g.Expect(file.Policies[0].Position("metadata.annotations.x")).To(Equal(policyfile.Position{Line: 5, Column: 3}))
 	g.Expect(file.Policies[0].Position("metadata.annotations.z")).To(Equal(policyfile.Position{Line: 6, Column: 2}))

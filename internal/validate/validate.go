@@ -84,12 +84,12 @@ func (r *Result) valid() (n int) {
 	return n
 }
 
-// Run judges all sources together.
-func Run(ctx context.Context, sources []Source) *Result {
+// Run judges all sources together. A policy without a namespace gets the given one.
+func Run(ctx context.Context, sources []Source, defaultNamespace string) *Result {
 	c := &checker{result: &Result{}, order: map[string]int{}, defined: map[string]*Policy{}, namespaces: map[string]*namespace{}}
 	for i, source := range sources {
 		c.order[source.Name] = i
-		c.read(source.Name, policyfile.Parse(ctx, source.Data))
+		c.read(source.Name, policyfile.Parse(ctx, source.Data, defaultNamespace))
 	}
 	for _, p := range c.result.Policies {
 		c.compile(p)

@@ -49,7 +49,7 @@ func findings(t *testing.T, files ...string) []string {
 		sources = append(sources, validate.Source{Name: string(rune('a'+i)) + ".yaml", Data: []byte(text)})
 	}
 	var out bytes.Buffer
-	g.Expect(validate.Run(t.Context(), sources).Write(&out, validate.FormatText, false)).To(Succeed())
+	g.Expect(validate.Run(t.Context(), sources, "default").Write(&out, validate.FormatText, false)).To(Succeed())
 	lines := strings.Split(out.String(), "\n")
 	return lines[:len(lines)-2]
 }
@@ -125,7 +125,7 @@ func TestDuplicatesAreLeftOut(t *testing.T) {
 	g := NewWithT(t)
 	result := validate.Run(t.Context(), []validate.Source{
 		{Name: "a.yaml", Data: []byte(login)}, {Name: "b.yaml", Data: []byte(edited("threshold: 5", "threshold: 6"))},
-	})
+	}, "default")
 	g.Expect(result.Policies).To(HaveLen(1))
 	g.Expect(result.Policies[0].File).To(Equal("a.yaml"))
 	g.Expect(result.Policies[0].Plan.Limits[0].Threshold).To(Equal(int64(5)))
@@ -160,7 +160,7 @@ func TestSamplesAreValid(t *testing.T) {
 	g := NewWithT(t)
 	sources, err := validate.Load([]string{"../../config/samples"}, nil)
 	g.Expect(err).NotTo(HaveOccurred())
-	result := validate.Run(t.Context(), sources)
+	result := validate.Run(t.Context(), sources, "default")
 	g.Expect(result.Findings).To(BeEmpty())
 	g.Expect(len(result.Policies)).To(BeNumerically(">=", 5))
 }
@@ -169,7 +169,7 @@ func TestFormats(t *testing.T) {
 	g := NewWithT(t)
 	result := validate.Run(t.Context(), []validate.Source{{Name: "a:b,c%.yaml", Data: []byte(edited("SlidingLog", "slidinglog%\\n"))}, {
 		Name: "b.yaml", Data: []byte(edited("login", "other") + "  - {name: b, algorithm: SlidingLog, threshold: 9, window: 1m}\n"),
-	}})
+	}}, "default")
 	write := func(format validate.Format) string {
 		var out bytes.Buffer
 		g.Expect(result.Write(&out, format, true)).To(Succeed())
@@ -182,13 +182,13 @@ func TestFormats(t *testing.T) {
 	g.Expect(write(validate.FormatText)).To(And(
 		HavePrefix("a:b,c%.yaml:11:5: \x1b[31merror\x1b[0m: shop/login"), HaveSuffix("\n1 error, 1 warning, 1 valid policy\n")))
 	var out bytes.Buffer
-	g.Expect(validate.Run(t.Context(), []validate.Source{{Name: "b.yaml", Data: []byte(login + "  modes: Shadow\n")}}).
+	g.Expect(validate.Run(t.Context(), []validate.Source{{Name: "b.yaml", Data: []byte(login + "  modes: Shadow\n")}}, "default").
 		Write(&out, validate.FormatJSON, true)).To(Succeed())
 	g.Expect(out.String()).To(MatchJSON(`{"valid": 0, "errors": 1, "warnings": 0, "tenancyNotChecked": [], "findings": [{
 		"file": "b.yaml", "line": 14, "column": 3, "severity": "error", "policy": "shop/login", "field": "spec.modes",
 		"message": "spec.modes: Forbidden: unknown field", "suggestion": "mode"}]}`))
 	out.Reset()
-	g.Expect(validate.Run(t.Context(), nil).Write(&out, validate.FormatJSON, false)).To(Succeed())
+	g.Expect(validate.Run(t.Context(), nil, "default").Write(&out, validate.FormatJSON, false)).To(Succeed())
 	g.Expect(out.String()).To(MatchJSON(`{"valid": 0, "errors": 0, "warnings": 0, "tenancyNotChecked": [], "findings": []}`))
 }
 
