@@ -167,6 +167,18 @@ var rules = map[string]rule{
 		field:   "spec.limits[0].hardLimitPercent",
 		message: "should be less than or equal to 1000",
 	},
+	"a warnAt of 0": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, warnAt: 1}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, warnAt: 0}`),
+		field:   "spec.limits[0].warnAt",
+		message: "should be greater than or equal to 1",
+	},
+	"a warnAt of 101": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, warnAt: 100}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, warnAt: 101}`),
+		field:   "spec.limits[0].warnAt",
+		message: "should be less than or equal to 100",
+	},
 	"a block above 720h": {
 		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, blockDuration: 720h}`),
 		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, blockDuration: 721h}`),

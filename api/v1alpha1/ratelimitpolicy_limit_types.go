@@ -80,6 +80,15 @@ type Limit struct {
 	// +kubebuilder:validation:Maximum=1000
 	HardLimitPercent *int32 `json:"hardLimitPercent,omitempty"`
 
+	// warnAt is the share of the quota, in percent from 1 to 100, from which on answers
+	// report the limit as near, and a metric counts that a key gets there. It denies
+	// nothing. A change keeps the counters.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	WarnAt *int32 `json:"warnAt,omitempty"`
+
 	// blockDuration is how long the policy denies every request of a key after this
 	// limit denied one, 1ms to 720h. A later denial never shortens or restarts a block.
 	// Without it a denial starts no block.

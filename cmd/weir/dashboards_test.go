@@ -31,7 +31,9 @@ func TestDashboardsInPrometheus(t *testing.T) {
 	c := startCluster(t)
 	metrics := testenv.FreeAddr(t)
 	p := c.manager("--metrics-address", metrics, "--replica", "a")
-	c.apply("p", 1)
+	warning := c.policy("p", 1)
+	warning.Spec.Limits[0].WarnAt = new(int32(80))
+	c.create(warning)
 	g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(1)))
 	ask := startPrometheus(t, metrics)
 	g.Eventually(func() int {

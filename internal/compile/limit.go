@@ -29,6 +29,7 @@ func (c *compiler) limit(at *field.Path, l *v1alpha1.Limit) plan.Limit {
 		Burst:            orDefaultPointer(l.Burst, defaultBurst(l.Algorithm, l.Threshold)),
 		BucketMicros:     c.millis(at.Child("bucket"), l.Bucket) * 1000,
 		HardLimitPercent: int64(orDefaultPointer(l.HardLimitPercent, 0)),
+		WarnPercent:      int64(orDefaultPointer(l.WarnAt, 0)),
 		BlockMillis:      c.millis(at.Child("blockDuration"), l.BlockDuration),
 	}
 	if l.Bucket == "" {

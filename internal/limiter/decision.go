@@ -89,6 +89,8 @@ type LimitState struct {
 	// Overflow is true if the key is unknown and shares a budget with all unknown keys of the
 	// policy, because of a flood of new keys.
 	Overflow bool
+	// Near is true if the used units are at least the share of the quota that the limit warns at.
+	Near bool
 	// Used is the number of units held now, Remaining the number left of Quota.
 	Used      int64
 	Remaining int64

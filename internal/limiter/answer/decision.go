@@ -35,6 +35,7 @@ type LimitState struct {
 	ResetAfterMs          int64  `json:"resetAfterMs"`
 	Shadow                bool   `json:"shadow"`
 	Overflow              bool   `json:"overflow,omitempty"`
+	NearLimit             bool   `json:"nearLimit,omitempty"`
 	SuppressionFactor     share  `json:"suppressionFactor,omitzero"`
 }
 
@@ -95,6 +96,9 @@ func (l *LimitState) appendTo(json []byte) []byte {
 	if l.Overflow {
 		json = appendBoolMember(json, "overflow", true)
 	}
+	if l.NearLimit {
+		json = appendBoolMember(json, "nearLimit", true)
+	}
 	if !l.SuppressionFactor.IsZero() {
 		json = appendFraction(appendName(json, "suppressionFactor"), float64(l.SuppressionFactor))
 	}
@@ -124,6 +128,7 @@ func LimitStateOf(l *limiter.LimitState) LimitState {
 		ResetAfterMs:          RoundUp(l.ResetAfter, time.Millisecond),
 		Shadow:                l.Shadow,
 		Overflow:              l.Overflow,
+		NearLimit:             l.Near,
 		SuppressionFactor:     suppression,
 	}
 }

@@ -173,6 +173,7 @@ func (pt *participant) appendStates(states []limiter.LimitState, r *script.Entry
 			Blocked:               r.Verdict == script.Blocked,
 			Shadow:                pt.plan.Mode == plan.ModeShadow,
 			Overflow:              r.Overflow,
+			Near:                  l.IsNear(lr.Used, quota),
 			Used:                  lr.Used,
 			Remaining:             max(0, quota-lr.Used),
 			SuppressionFactor:     lr.Suppression,

@@ -38,6 +38,7 @@ type metrics struct {
 	cached    *prometheus.CounterVec // denials
 	newKeys   *prometheus.CounterVec
 	overflow  *prometheus.CounterVec
+	near      *prometheus.CounterVec
 	duration  prometheus.Histogram
 }
 
@@ -76,6 +77,10 @@ func newMetrics(r prometheus.Registerer, detail Detail) *metrics {
 			Name: "weir_overflow_decisions_total",
 			Help: "Decisions about unknown keys by the budget that they share during a flood of new keys, or without room in memory.",
 		}, []string{"namespace", "policy"}),
+		near: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_near_limit_total",
+			Help: "Admitted checks that brought a key to the share of a limit that warnAt sets.",
+		}, []string{"namespace", "policy", "limit"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_decision_duration_seconds",
 			Help: "Time from the arrival of a check at the engine to its decision.",
@@ -85,7 +90,7 @@ func newMetrics(r prometheus.Registerer, detail Detail) *metrics {
 			},
 		}),
 	}
-	r.MustRegister(m.decisions, m.blocks, m.degraded, m.failures, m.ignored, m.cached, m.newKeys, m.overflow, m.duration)
+	r.MustRegister(m.decisions, m.blocks, m.degraded, m.failures, m.ignored, m.cached, m.newKeys, m.overflow, m.near, m.duration)
 	return m
 }
 
@@ -108,6 +113,7 @@ type policyMetrics struct {
 	owner                                 seriesOwner
 	decisions, blocks, failures, degraded *prometheus.CounterVec
 	ignored, cached, newKeys, overflow    *prometheus.CounterVec
+	near                                  *prometheus.CounterVec
 
 	created atomic.Pointer[map[seriesKey]prometheus.Counter] // a new map for each new series
 	mu      sync.Mutex                                       // serializes the creation of series
@@ -153,6 +159,7 @@ func (m *metrics) policy(owner seriesOwner) *policyMetrics {
 		cached:    m.cached.MustCurryWith(labels),
 		newKeys:   m.newKeys.MustCurryWith(labels),
 		overflow:  m.overflow.MustCurryWith(labels),
+		near:      m.near.MustCurryWith(labels),
 	}
 	pm.created.Store(&map[seriesKey]prometheus.Counter{})
 	return pm
@@ -189,7 +196,7 @@ func (pm *policyMetrics) drop(m *metrics) {
 	pm.dropped = true
 	labels := pm.owner.labels()
 	for _, vector := range []*prometheus.CounterVec{
-		m.decisions, m.blocks, m.failures, m.degraded, m.ignored, m.cached, m.newKeys, m.overflow,
+		m.decisions, m.blocks, m.failures, m.degraded, m.ignored, m.cached, m.newKeys, m.overflow, m.near,
 	} {
 		vector.DeletePartialMatch(labels)
 	}
@@ -233,7 +240,7 @@ func (m *metrics) countParticipant(ev *evaluation, i int, series viewMetrics, d 
 	switch {
 	case pt.peek:
 	case ev.reply != nil:
-		pm.countReply(pt, &ev.reply.Entries[i])
+		pm.countReply(pt, &ev.reply.Entries[i], ev.call.Entries[i].Cost)
 		if ev.reply.FromCache && pt.id == d.Policy {
 			pm.add(pm.cached)
 		}
@@ -259,7 +266,7 @@ func (m *metrics) countDegraded(ev *evaluation, series viewMetrics, err error) {
 	}
 }
 
-func (pm *policyMetrics) countReply(pt *participant, r *script.EntryReply) {
+func (pm *policyMetrics) countReply(pt *participant, r *script.EntryReply, cost int64) {
 	switch {
 	case r.Overflow:
 		pm.add(pm.overflow)
@@ -268,12 +275,23 @@ func (pm *policyMetrics) countReply(pt *participant, r *script.EntryReply) {
 	}
 	if r.Verdict == script.Admitted {
 		pm.countDecision(pt.policy, true, "")
+		pm.countNear(pt, r, cost)
 		return
 	}
 	_, limit := pt.denialReason(r)
 	pm.countDecision(pt.policy, false, limit)
 	if r.Verdict == script.Tripped {
 		pm.add(pm.blocks, r.BlockedBy)
+	}
+}
+
+// countNear counts the limits that the admitted cost brought near.
+func (pm *policyMetrics) countNear(pt *participant, r *script.EntryReply, cost int64) {
+	for i := range pt.limits {
+		l, used, quota := &pt.limits[i], r.Limits[i].Used, pt.quotas[i]
+		if l.IsNear(used, quota) && !l.IsNear(used-cost, quota) {
+			pm.add(pm.near, l.Name)
+		}
 	}
 }
 

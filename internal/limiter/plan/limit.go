@@ -58,6 +58,9 @@ type Limit struct {
 	// HardLimitPercent bounds the units that Suppressed admits per window, in percent of
 	// the threshold.
 	HardLimitPercent int64 `json:"hardLimitPercent,omitempty"`
+	// WarnPercent is the share of the quota, in percent, from which on the limit is near; 0 is
+	// never.
+	WarnPercent int64 `json:"warnPercent,omitempty"`
 	// BlockMillis is the length of the block after a denial in milliseconds; 0
 	// disables it.
 	BlockMillis int64 `json:"blockMillis,omitempty"`
@@ -86,6 +89,11 @@ func (p *Plan) Quota(limit Limit) int64 {
 
 // HardQuota returns the number of units that Suppressed never exceeds per window.
 func (l Limit) HardQuota() int64 { return l.Threshold * l.HardLimitPercent / 100 }
+
+// IsNear reports whether the used units of the quota are at least the share of WarnPercent.
+func (l Limit) IsNear(used, quota int64) bool {
+	return l.WarnPercent > 0 && used*100 >= quota*l.WarnPercent
+}
 
 // Window returns the length of the window.
 func (l Limit) Window() time.Duration { return time.Duration(l.WindowMillis) * time.Millisecond }
@@ -129,6 +137,7 @@ func (p *Plan) validateLimit(fail func(string, ...any), at string, l Limit) {
 	l.validateBurst(fail, at)
 	l.validateBucket(fail, at)
 	l.validateHardLimit(fail, at)
+	l.validateWarning(fail, at)
 }
 
 func (l Limit) validateBurst(fail func(string, ...any), at string) {
@@ -163,6 +172,12 @@ func (l Limit) validateHardLimit(fail func(string, ...any), at string) {
 	}
 	if l.HardLimitPercent < smallest || l.HardLimitPercent > largest {
 		fail("%s.hardLimitPercent %d is out of bounds", at, l.HardLimitPercent)
+	}
+}
+
+func (l Limit) validateWarning(fail func(string, ...any), at string) {
+	if l.WarnPercent < 0 || l.WarnPercent > 100 {
+		fail("%s.warnPercent %d is out of bounds", at, l.WarnPercent)
 	}
 }
 

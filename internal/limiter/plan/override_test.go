@@ -83,6 +83,8 @@ func TestValidateLimits(t *testing.T) {
 		"a bucket beyond bounds":     {limit(5, func(l *plan.Limit) { l.BucketMicros = math.MaxInt64 }), "limits[5]: a bucket"},
 		"no hard limit":              {limit(5, func(l *plan.Limit) { l.HardLimitPercent = 100 }), "limits[5].hardLimitPercent 100"},
 		"a high hard limit":          {limit(5, func(l *plan.Limit) { l.HardLimitPercent = 1001 }), "limits[5].hardLimitPercent 1001"},
+		"a warning above 100":        {limit(0, func(l *plan.Limit) { l.WarnPercent = 101 }), "limits[0].warnPercent 101"},
+		"a negative warning":         {limit(0, func(l *plan.Limit) { l.WarnPercent = -1 }), "limits[0].warnPercent -1"},
 		"a hard limit of no use":     {limit(0, func(l *plan.Limit) { l.HardLimitPercent = 150 }), "limits[0].hardLimitPercent"},
 		"counted attempts":           {func(p *plan.Plan) { p.Counting = plan.CountAttempts }, `limits[3].algorithm "TokenBucket" supports neither`},
 		"denied at the threshold":    {func(p *plan.Plan) { p.DenyWhen = plan.ThresholdReached }, `limits[5].algorithm "Suppressed" supports neither`},
