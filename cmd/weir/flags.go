@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -73,8 +72,8 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.redisFiles.ServerName, "redis-server-name", "",
 		"name in the certificates of all Redis nodes and sentinels (default: the host of each connection, in a Cluster that of the URL)")
 	flags.StringVar(&f.redisPrefix, "redis-prefix", "weir:", "prefix of every key in Redis")
-	flags.StringVar(&f.httpAddress, "http-address", ":8080", "address of the HTTP API")
-	flags.StringVar(&f.grpcAddress, "grpc-address", ":8081", "address of the gRPC API")
+	flags.StringVar(&f.httpAddress, "http-address", ":8080", "address of the HTTP API; empty serves none")
+	flags.StringVar(&f.grpcAddress, "grpc-address", ":8081", "address of the gRPC API; empty serves none")
 	f.operatorDefault = func() bool { return !flags.Changed("operator-address") }
 	flags.StringVar(&f.operatorAddress, "operator-address", "127.0.0.1:8083",
 		"address of the operator port: the calls on the state of keys, for kubectl weir; beyond loopback only with --tls-cert-file; empty serves none")
@@ -155,36 +154,47 @@ func (f *decisionFlags) validate() error {
 	if d := engine.Detail(f.metricsDetail); d != engine.DetailPolicy && d != engine.DetailNamespace {
 		errs = append(errs, fmt.Errorf("--metrics-detail %q: must be Policy or Namespace", f.metricsDetail))
 	}
-	errs = append(errs, f.validateOperatorAddress(), f.tls.validate())
+	errs = append(errs,
+		validateAddress("--http-address", f.httpAddress, ":8080"),
+		validateAddress("--grpc-address", f.grpcAddress, ":8081"),
+		validateAddress("--metrics-address", f.metricsAddress, ":8082"),
+		f.validateOperatorAddress(), f.tls.validate(), f.validateFiles())
+	if _, err := f.logger(); err != nil {
+		errs = append(errs, err)
+	}
 	return errors.Join(errs...)
 }
 
 // validateOperatorAddress rejects a port in plain text that other machines can reach: it receives
 // tokens.
 func (f *decisionFlags) validateOperatorAddress() error {
-	if f.operatorAddress == "" {
-		return nil
+	if err := validateAddress("--operator-address", f.operatorAddress, "127.0.0.1:8083"); err != nil || f.operatorAddress == "" {
+		return err
 	}
-	host, port, err := net.SplitHostPort(f.operatorAddress)
-	if err == nil {
-		_, err = strconv.ParseUint(port, 10, 16)
-	}
-	switch {
-	case err != nil:
-		return fmt.Errorf("--operator-address %q: must be host:port, such as 127.0.0.1:8083, or empty", f.operatorAddress)
-	case !httpapi.IsLoopback(host) && f.tls.certFile == "":
+	if host, _, err := net.SplitHostPort(f.operatorAddress); err == nil && !httpapi.IsLoopback(host) && f.tls.certFile == "" {
 		return fmt.Errorf("--operator-address %q: beyond loopback it needs --tls-cert-file and --tls-key-file", f.operatorAddress)
 	}
 	return nil
+}
+
+// validateFiles rejects files that cannot be read.
+func (f *decisionFlags) validateFiles() error {
+	r := f.redisFiles
+	return readable(
+		fileFlag{"--redis-username-file", r.Username}, fileFlag{"--redis-password-file", r.Password},
+		fileFlag{"--redis-sentinel-username-file", r.SentinelUsername}, fileFlag{"--redis-sentinel-password-file", r.SentinelPassword},
+		fileFlag{"--redis-ca-file", r.CA}, fileFlag{"--redis-cert-file", r.Cert}, fileFlag{"--redis-key-file", r.Key},
+		fileFlag{"--tls-cert-file", f.tls.certFile}, fileFlag{"--tls-key-file", f.tls.keyFile}, fileFlag{"--client-ca-file", f.tls.clientCAFile},
+	)
 }
 
 // trustedNetworks parses --trusted-proxies.
 func (f *decisionFlags) trustedNetworks() ([]netip.Prefix, error) {
 	networks := make([]netip.Prefix, 0, len(f.trustedProxies))
 	for _, text := range f.trustedProxies {
-		network, err := netip.ParsePrefix(text)
+		network, err := parseNetwork("--trusted-proxies", text)
 		if err != nil {
-			return nil, fmt.Errorf("--trusted-proxies: %w", err)
+			return nil, err
 		}
 		networks = append(networks, network)
 	}
@@ -275,7 +285,7 @@ func (f *decisionFlags) authorizer() (httpapi.Authorizer, error) {
 func (f *decisionFlags) logger() (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
-		return nil, fmt.Errorf("--log-level: %w", err)
+		return nil, fmt.Errorf("--log-level %q: must be debug, info, warn or error", f.logLevel)
 	}
 	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})), nil
 }

@@ -11,6 +11,7 @@
 //	flags.go         the flags that both have
 //	tlsflags.go      the flags of TLS on the HTTP and gRPC ports
 //	webhookflags.go  the flags of the validating webhook
+//	flagerrors.go    errors of single flags
 //	memory.go        the memory limit and the garbage collector
 //	smoketest.go     weir smoke-test
 //	version.go       weir version
@@ -32,20 +33,27 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	root := &cobra.Command{
-		Use:           "weir",
-		Short:         "Rate limits and abuse protection",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-	}
-	root.AddCommand(newManagerCommand(), newStandaloneCommand(), newSmokeTestCommand(), newVersionCommand())
-	root.AddCommand(offline.Commands("weir")...)
-	if err := root.ExecuteContext(ctx); err != nil {
+	if err := newCommand().ExecuteContext(ctx); err != nil {
 		if exit, ok := errors.AsType[*offline.ExitError](err); !ok || exit.Err != nil {
 			fmt.Fprintln(os.Stderr, "weir:", err)
 		}
 		os.Exit(statusOf(err)) //nolint:gocritic // stop only releases the signal handler
 	}
+}
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "weir",
+		Short:         "Rate limits and abuse protection",
+		Version:       buildVersion(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetVersionTemplate("weir {{.Version}}\n")
+	root.SetFlagErrorFunc(explainFlagError)
+	root.AddCommand(newManagerCommand(), newStandaloneCommand(), newSmokeTestCommand(), newVersionCommand())
+	root.AddCommand(offline.Commands("weir")...)
+	return root
 }
 
 func statusOf(err error) int {

@@ -128,7 +128,11 @@ func (f *managerFlags) run(ctx context.Context) error {
 	}
 	// Decisions alone work without an API server; the calls on state are then disabled.
 	options.Config, err = f.restConfig()
-	if err != nil && (f.controllers || !clientcmd.IsEmptyConfig(err)) {
+	switch {
+	case clientcmd.IsEmptyConfig(err) && f.controllers:
+		return errors.New("--kubeconfig: no API server is configured; set --kubeconfig or the variable KUBECONFIG to a kubeconfig file, " +
+			"or enforce policies from files with weir standalone")
+	case err != nil && !clientcmd.IsEmptyConfig(err):
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
 	return manager.Run(ctx, options)
@@ -159,16 +163,23 @@ func (f *managerFlags) validate() error {
 	if err := f.lease.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("--lease-duration, --lease-renew-deadline, --lease-retry-period: %w", err))
 	}
-	if strings.Contains(f.replica, "/") {
-		errs = append(errs, fmt.Errorf("--replica %q: must not contain slashes", f.replica))
-	}
-	for flag, name := range map[string]string{"--installation": f.installation, "--installation-was": f.formerName} {
+	return errors.Join(append(errs, f.validateNames())...)
+}
+
+func (f *managerFlags) validateNames() error {
+	var errs []error
+	for flag, name := range map[string]string{"--replica": f.replica, "--installation": f.installation, "--installation-was": f.formerName} {
 		if strings.Contains(name, "/") {
 			errs = append(errs, fmt.Errorf("%s %q: must not contain slashes", flag, name))
 		}
 	}
 	for _, problem := range validation.IsDNS1123Subdomain(f.lease.Name) {
 		errs = append(errs, fmt.Errorf("--lease-name %q: %s", f.lease.Name, problem))
+	}
+	if f.lease.Namespace != "" {
+		for _, problem := range validation.IsDNS1123Label(f.lease.Namespace) {
+			errs = append(errs, fmt.Errorf("--lease-namespace %q: %s", f.lease.Namespace, problem))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -14,7 +14,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,17 +61,33 @@ The checks have a new key, so that the first is allowed. If none is denied withi
 	flags.StringVar(&s.serverName, "server-name", "", "name in the certificate of the server (default: the host of --url)")
 	flags.StringVar(&s.certFile, "cert-file", "", "PEM file with the client certificate (default: none)")
 	flags.StringVar(&s.keyFile, "key-file", "", "PEM file with the key of the client certificate")
-	for _, name := range []string{"url", "policy"} {
-		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic(err) // no such flag
-		}
-	}
 	return cmd
+}
+
+// validate rejects missing and invalid flags.
+func (s *smokeTest) validate() error {
+	var errs []error
+	if base, err := url.Parse(s.url); err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
+		errs = append(errs, fmt.Errorf("--url %q: must be the base URL of the HTTP API, such as http://weir.weir-system.svc:8080", s.url))
+	}
+	if namespace, name, ok := strings.Cut(s.policy, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		errs = append(errs, fmt.Errorf("--policy %q: must be NAMESPACE/NAME", s.policy))
+	}
+	if s.timeout <= 0 {
+		errs = append(errs, fmt.Errorf("--timeout %v: must be more than 0", s.timeout))
+	}
+	if (s.certFile == "") != (s.keyFile == "") {
+		errs = append(errs, errors.New("--cert-file, --key-file: need each other"))
+	}
+	return errors.Join(errs...)
 }
 
 // run sends checks until one is denied, and returns the last answer as an error if that takes
 // longer than the timeout.
 func (s *smokeTest) run(ctx context.Context, out io.Writer) error {
+	if err := s.validate(); err != nil {
+		return err
+	}
 	client, err := s.client()
 	if err != nil {
 		return err
@@ -160,7 +178,7 @@ func (s *smokeTest) client() (*http.Client, error) {
 			return nil, fmt.Errorf("--ca-file %s: has no certificate", s.caFile)
 		}
 	}
-	if s.certFile != "" || s.keyFile != "" {
+	if s.certFile != "" {
 		pair, err := tls.LoadX509KeyPair(s.certFile, s.keyFile)
 		if err != nil {
 			return nil, fmt.Errorf("--cert-file, --key-file: %w", err)

@@ -52,7 +52,11 @@ func (f *tlsFlags) load(logger *slog.Logger) (*tlsfiles.Files, error) {
 		CertFile: f.certFile, KeyFile: f.keyFile, ClientCAFile: f.clientCAFile, AllowedNames: f.clientNames, Logger: logger,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("--tls-cert-file, --tls-key-file, --client-ca-file: %w", err)
+		flags := "--tls-cert-file, --tls-key-file"
+		if f.clientCAFile != "" {
+			flags += ", --client-ca-file"
+		}
+		return nil, fmt.Errorf("%s: %w", flags, err)
 	}
 	return files, nil
 }

@@ -24,11 +24,14 @@ func newVersionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "weir %s (commit %s, built %s)\n", version, commit, date)
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "weir", buildVersion())
 			return err
 		},
 	}
 }
+
+// buildVersion is what weir version and weir --version print.
+func buildVersion() string { return fmt.Sprintf("%s (commit %s, built %s)", version, commit, date) }
 
 // newBuildInfo returns the metric with the version of this build.
 func newBuildInfo() prometheus.Collector {

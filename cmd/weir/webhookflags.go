@@ -5,9 +5,11 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/weir-dev/weir/internal/manager"
 	"github.com/weir-dev/weir/internal/webhook/certificate"
@@ -31,8 +33,12 @@ func (f *webhookFlags) add(cmd *cobra.Command) {
 		"ValidatingWebhookConfiguration whose CA bundle is set for the issued certificate")
 }
 
-// validate rejects a flag whose companion flag is missing, and empty names.
+// validate rejects a flag whose companion flag is missing, and invalid names. Unreadable files are
+// logged later: they must not stop decisions.
 func (f *webhookFlags) validate() error {
+	if err := validateAddress("--webhook-address", f.address, ":9443"); err != nil {
+		return err
+	}
 	switch {
 	case f.certFile != "" && f.keyFile == "":
 		return errors.New("--webhook-cert-file: needs --webhook-key-file")
@@ -40,6 +46,13 @@ func (f *webhookFlags) validate() error {
 		return errors.New("--webhook-key-file: needs --webhook-cert-file")
 	case f.secret == "" || f.service == "" || f.configuration == "":
 		return errors.New("--webhook-secret, --webhook-service, --webhook-configuration: must not be empty")
+	}
+	for flag, name := range map[string]string{
+		"--webhook-secret": f.secret, "--webhook-service": f.service, "--webhook-configuration": f.configuration,
+	} {
+		for _, problem := range validation.IsDNS1123Subdomain(name) {
+			return fmt.Errorf("%s %q: %s", flag, name, problem)
+		}
 	}
 	return nil
 }

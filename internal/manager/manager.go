@@ -25,6 +25,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/httpserver"
+	"github.com/weir-dev/weir/internal/limiter/listen"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/registry"
@@ -69,7 +70,20 @@ type Options struct {
 	Replica string
 }
 
-// Run runs the halves concurrently until ctx ends, then drains.
+// tasks run concurrently until the context ends; the first error ends all.
+type tasks []func(ctx context.Context) error
+
+func (t *tasks) add(task func(ctx context.Context) error) { *t = append(*t, task) }
+
+func (t *tasks) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, task := range *t {
+		group.Go(func() error { return task(ctx) })
+	}
+	return group.Wait()
+}
+
+// Run binds the ports, then runs the halves concurrently until ctx ends, then drains.
 func Run(ctx context.Context, o Options) error {
 	ctrl.SetLogger(logr.FromSlogHandler(o.Logger.Handler()))
 	klog.SetLogger(ctrl.Log)
@@ -90,16 +104,16 @@ func Run(ctx context.Context, o Options) error {
 		}
 	}
 
-	group, ctx := errgroup.WithContext(ctx)
+	var todo tasks
 	monitor := redisclient.NewMonitor(redisclient.MonitorOptions{
 		Counters: counterClient, Registry: registryClient, Logger: o.Logger, Registerer: o.Registry,
 	})
-	group.Go(func() error { return monitor.Start(ctx) })
+	todo.add(monitor.Start)
 	o.Redis = counterClient
 	o.Metrics = prometheus.Gatherers{o.Registry, crmetrics.Registry}
 	installation := registry.NewInstallation(o.Installation, o.InstallationWas)
 	name := newNamer(&o, installation)
-	group.Go(func() error { return name.run(ctx) })
+	todo.add(name.run)
 	if o.Controllers {
 		o.Webhook.Expiry, o.Webhook.Reviews = o.Expiry, v1alpha1.NewReviews(o.Registry)
 		c := &controllers{
@@ -114,27 +128,30 @@ func Run(ctx context.Context, o Options) error {
 			Logger: o.Logger, Registerer: o.Registry,
 		})
 		o.Healthy = c.Err
-		group.Go(func() error { return c.run(ctx) })
+		todo.add(c.run)
 	}
 	if o.Decisions {
-		serveDecisions(ctx, group, registryClient, installation, o)
+		err = serveDecisions(ctx, &todo, registryClient, installation, o)
 	} else {
 		standby := &registry.Standby{
 			Client: registryClient, Prefix: o.RedisPrefix, Installation: installation, Name: o.Replica, Logger: o.Logger,
 		}
-		group.Go(func() error { return standby.Start(ctx) })
-		serveHealth(ctx, group, o)
+		todo.add(standby.Start)
+		err = serveHealth(ctx, &todo, o)
 	}
-	err = group.Wait()
+	if err != nil {
+		return err
+	}
+	o.Logger.Info("Starting", "replica", o.Replica, "controllers", o.Controllers, "decisions", o.Decisions)
+	err = todo.run(ctx)
 	o.Logger.Info("Stopped")
 	return err
 }
 
-// serveDecisions follows the registry and answers checks.
+// serveDecisions binds the ports, and adds the tasks that follow the registry and answer checks.
 func serveDecisions(
-	ctx context.Context, group *errgroup.Group, registryClient redis.UniversalClient,
-	installation *registry.Installation, o Options,
-) {
+	ctx context.Context, todo *tasks, registryClient redis.UniversalClient, installation *registry.Installation, o Options,
+) error {
 	watcher := registry.NewWatcher(registryClient, o.RedisPrefix, registry.WatcherOptions{
 		Installation: installation, Replica: o.Replica, Logger: o.Logger, Registerer: o.Registry,
 	})
@@ -144,14 +161,18 @@ func serveDecisions(
 	o.Unready = watcher.Unready
 	o.Ready = watcher.Err
 	decisions := endpoint.New(o.Options)
+	if err := decisions.Bind(ctx); err != nil {
+		return err
+	}
 	// The watcher outlives the drain: the last decisions use the latest plans, and the
 	// replica stays in the list of live ones.
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
-	group.Go(func() error {
+	todo.add(func(ctx context.Context) error {
 		defer stop()
 		return decisions.Run(ctx)
 	})
-	group.Go(func() error { return watcher.Start(watching, decisions.Use) })
+	todo.add(func(context.Context) error { return watcher.Start(watching, decisions.Use) })
+	return nil
 }
 
 // replicas returns the live replicas in the form of the HTTP API.
@@ -163,8 +184,9 @@ func replicas(w *registry.Watcher) []httpapi.Replica {
 	return list
 }
 
-// serveHealth serves probes and metrics in a process without decisions.
-func serveHealth(ctx context.Context, group *errgroup.Group, o Options) {
+// serveHealth binds the ports of probes and metrics in a process without decisions, and adds the
+// tasks that serve them.
+func serveHealth(ctx context.Context, todo *tasks, o Options) error {
 	var draining atomic.Bool
 	probe := func(ready bool) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -187,12 +209,16 @@ func serveHealth(ctx context.Context, group *errgroup.Group, o Options) {
 	}
 	if o.TLS != nil {
 		probes.TLS = o.TLS.HTTP()
-		group.Go(func() error { return o.TLS.Start(ctx) })
+		todo.add(o.TLS.Start)
 	}
 	metrics := httpserver.Options{Address: o.MetricsAddress, Handler: endpoint.MetricsHandler(o.Metrics), Logger: o.Logger}
-	for _, server := range []httpserver.Options{probes, metrics} {
+	var ports []listen.Port
+	for flag, server := range map[string]httpserver.Options{"--http-address": probes, "--metrics-address": metrics} {
 		if server.Address != "" {
-			group.Go(func() error { return httpserver.New(server).Start(ctx) })
+			p := listen.Port{Flag: flag, Address: server.Address, Server: httpserver.New(server)}
+			ports = append(ports, p)
+			todo.add(p.Start)
 		}
 	}
+	return listen.Bind(ctx, ports...)
 }

@@ -133,7 +133,7 @@ func serveWebhook(ctx context.Context, o httpserver.Options) {
 		}
 		if err != nil && err.Error() != lastLogged {
 			lastLogged = err.Error()
-			o.Logger.Error("Failed to serve the webhook; everything else continues", "error", err)
+			o.Logger.Error("Failed to serve the webhook of --webhook-address; everything else continues", "error", err)
 		}
 	}, listenRetry)
 }

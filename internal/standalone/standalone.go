@@ -60,6 +60,9 @@ func New(ctx context.Context, o Options) (*Endpoint, error) {
 		all := make([]error, len(errs))
 		for i, err := range errs {
 			all[i] = err
+			if slices.Contains(o.Policies, err.path) {
+				all[i] = fmt.Errorf("--policies %w", err)
+			}
 		}
 		return nil, errors.Join(all...)
 	}
@@ -101,11 +104,14 @@ func (e *Endpoint) Close() {
 	e.close = nil
 }
 
-// Run serves until ctx ends, then drains and closes.
+// Run binds the ports and serves until ctx ends, then drains and closes.
 func (e *Endpoint) Run(ctx context.Context) error {
 	defer e.Close()
+	if err := e.Bind(ctx); err != nil {
+		return err
+	}
 	e.options.Logger.Info("Starting", "policies", len(e.Snapshot().Plans()),
-		"http", e.options.HTTPAddress, "grpc", e.options.GRPCAddress, "operator", e.options.OperatorAddress, "metrics", e.options.MetricsAddress)
+		"http", e.HTTP.Addr(), "grpc", e.GRPC.Addr(), "operator", e.Operator.Addr(), "metrics", e.Metrics.Addr())
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return e.Endpoint.Run(ctx) })
 	group.Go(func() error { return e.watch(ctx) })

@@ -5,19 +5,16 @@
 // and the metrics. Its caller provides the plans.
 //
 // Reading order: endpoint.go (options and assembly), observe.go (what is collected for operators),
-// process.go (the state of the process), tracing.go (spans).
+// ports.go (binding the addresses), process.go (the state of the process), tracing.go (spans).
 package endpoint
 
 import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -128,6 +125,8 @@ type Endpoint struct {
 	memory   *flood.Memory      // of Redis; nil without it
 	observed *observe.Collector // nil without Options.Observe
 	options  Options
+	// withoutOperator is whether another process has the default address of the operator port.
+	withoutOperator bool
 }
 
 // New returns an endpoint without plans that does not listen yet.
@@ -234,17 +233,6 @@ func (e *Endpoint) doorOptions() httpapi.Options {
 	return options
 }
 
-// serveOperator serves the operator port until ctx ends.
-func (e *Endpoint) serveOperator(ctx context.Context) error {
-	err := e.Operator.Start(ctx)
-	if e.options.OperatorOptional && errors.Is(err, syscall.EADDRINUSE) {
-		e.options.Logger.Warn("Serving no operator port: another process has its default address; choose another one with --operator-address",
-			"error", err)
-		return nil
-	}
-	return err
-}
-
 // operatorServer returns the server of the operator port. A port-forward arrives on loopback, where
 // kubectl has authorized it, so the TLS of the other ports does not apply there.
 func (e *Endpoint) operatorServer() *httpserver.Server {
@@ -289,22 +277,13 @@ func (e *Endpoint) Use(snapshot *plan.Snapshot) {
 	e.GRPC.Ready()
 }
 
-// Run serves until ctx ends, then drains. It returns an error if an address cannot be
-// bound.
+// Run binds the ports, unless Bind did, and serves until ctx ends, then drains.
 func (e *Endpoint) Run(ctx context.Context) error {
+	if err := e.Bind(ctx); err != nil {
+		return err
+	}
 	defer e.startObserving(ctx)()
 	group, ctx := errgroup.WithContext(ctx)
-	serve := func(door, address string, start func(context.Context) error) {
-		if address == "" {
-			return
-		}
-		group.Go(func() error {
-			if err := start(ctx); err != nil {
-				return fmt.Errorf("%s: %w", door, err)
-			}
-			return nil
-		})
-	}
 	if e.options.TLS != nil {
 		group.Go(func() error { return e.options.TLS.Start(ctx) })
 	}
@@ -313,9 +292,8 @@ func (e *Endpoint) Run(ctx context.Context) error {
 		group.Go(func() error { return e.denials.Start(ctx) })
 		group.Go(func() error { return e.memory.Start(ctx) })
 	}
-	serve("http", e.options.HTTPAddress, e.HTTP.Start)
-	serve("grpc", e.options.GRPCAddress, e.GRPC.Start)
-	serve("operator", e.options.OperatorAddress, e.serveOperator)
-	serve("metrics", e.options.MetricsAddress, e.Metrics.Start)
+	for _, p := range e.ports() {
+		group.Go(func() error { return p.Start(ctx) })
+	}
 	return group.Wait()
 }

@@ -114,10 +114,16 @@ func (s *Server) setHealth(status healthpb.HealthCheckResponse_ServingStatus) {
 	}
 }
 
-// Start listens and serves until ctx ends, then drains.
+// Bind binds the address, unless it is bound.
+func (s *Server) Bind(ctx context.Context) error { return s.listener.Bind(ctx) }
+
+// Close releases the address of a server that does not run.
+func (s *Server) Close() error { return s.listener.Close() }
+
+// Start binds the address, unless Bind did, and serves until ctx ends, then drains.
 func (s *Server) Start(ctx context.Context) error { return s.listener.Run(ctx, protocol{s}) }
 
-// Addr returns the address in use; empty until Start has bound it.
+// Addr returns the address in use; empty until it is bound.
 func (s *Server) Addr() string { return s.listener.Addr() }
 
 // server returns the standard server with these bounds and all services.

@@ -3,6 +3,8 @@
 
 // Package listen runs a server on a TCP address until a context ends, then drains it.
 // httpserver and grpcserver are built on it.
+//
+// Reading order: listen.go (one server), ports.go (the ports of a process).
 package listen
 
 import (
@@ -42,6 +44,7 @@ type Options struct {
 // Listener runs one Server.
 type Listener struct {
 	options Options
+	bound   net.Listener // nil before Bind
 	address atomic.Pointer[string]
 }
 
@@ -53,7 +56,7 @@ func New(o Options) *Listener {
 	return &Listener{options: o}
 }
 
-// Addr returns the address in use; empty until Run has bound it.
+// Addr returns the address in use; empty until it is bound.
 func (l *Listener) Addr() string {
 	if address := l.address.Load(); address != nil {
 		return *address
@@ -61,18 +64,38 @@ func (l *Listener) Addr() string {
 	return ""
 }
 
-// Run binds the address and serves until ctx ends, then drains: it calls Drain, waits
-// DrainDelay, and calls Shutdown with DrainTimeout. It returns nil after a complete drain.
-func (l *Listener) Run(ctx context.Context, server Server) error {
+// Bind binds the address, unless it is bound. Clients can then connect; Run answers them.
+func (l *Listener) Bind(ctx context.Context) error {
+	if l.bound != nil {
+		return nil
+	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", l.options.Address)
 	if err != nil {
 		return err
 	}
-	// Serve closes the listener, unless it fails before it accepts.
-	defer func() { _ = listener.Close() }()
+	l.bound = listener
 	l.address.Store(new(listener.Addr().String()))
+	return nil
+}
+
+// Close releases the address of a Listener that does not run.
+func (l *Listener) Close() error {
+	if l.bound == nil {
+		return nil
+	}
+	return l.bound.Close()
+}
+
+// Run binds the address, unless Bind did, and serves until ctx ends, then drains: it calls Drain,
+// waits DrainDelay, and calls Shutdown with DrainTimeout. It returns nil after a complete drain.
+func (l *Listener) Run(ctx context.Context, server Server) error {
+	if err := l.Bind(ctx); err != nil {
+		return err
+	}
+	// Serve closes the listener, unless it fails before it accepts.
+	defer func() { _ = l.bound.Close() }()
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	go func() { served <- server.Serve(l.bound) }()
 	select {
 	case err := <-served:
 		return err

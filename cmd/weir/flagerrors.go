@@ -1,0 +1,78 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// forms are what the values of flags must be, by the type of the flag.
+var forms = map[string]string{
+	"bool":     "must be true or false",
+	"duration": "must be a duration, such as 500ms, 10s or 1m",
+	"int":      "must be a whole number",
+	"int64":    "must be a whole number",
+}
+
+// explainFlagError names the form of a value that does not parse.
+func explainFlagError(cmd *cobra.Command, err error) error {
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		if form := forms[invalid.GetFlag().Value.Type()]; form != "" {
+			return fmt.Errorf("--%s %q: %s", invalid.GetFlag().Name, invalid.GetValue(), form)
+		}
+	}
+	return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
+}
+
+// validateAddress rejects what is not host:port. Empty turns a port off.
+func validateAddress(flag, address, example string) error {
+	if address == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %q: must be host:port, such as %s, or empty", flag, address, example)
+	}
+	return nil
+}
+
+// parseNetwork parses a network of the flag.
+func parseNetwork(flag, text string) (netip.Prefix, error) {
+	network, err := netip.ParsePrefix(text)
+	if err == nil {
+		return network, nil
+	}
+	example := "10.0.0.0/8"
+	if address, err := netip.ParseAddr(text); err == nil {
+		example = netip.PrefixFrom(address.WithZone(""), address.BitLen()).String()
+	}
+	return network, fmt.Errorf("%s %q: must be a network in CIDR form, such as %s", flag, text, example)
+}
+
+// fileFlag is a flag whose value is the path of a file, or empty.
+type fileFlag struct{ name, path string }
+
+// readable returns an error for the first file that cannot be read.
+func readable(files ...fileFlag) error {
+	for _, file := range files {
+		if file.path == "" {
+			continue
+		}
+		if _, err := os.ReadFile(file.path); err != nil {
+			return fmt.Errorf("%s: %w", file.name, err)
+		}
+	}
+	return nil
+}
