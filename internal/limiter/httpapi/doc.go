@@ -33,6 +33,7 @@
 //	pool.go         memory that requests share
 //	answer.go       writing responses
 //	problem.go      problem documents (RFC 9457) for errors
+//	console.go      POST /v1/console, and the paths of the web console
 //	openapi.go      GET /openapi.yaml
 //
 // Package answer encodes decisions, for all doors.

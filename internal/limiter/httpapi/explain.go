@@ -37,7 +37,7 @@ func (h *Handler) explain(w http.ResponseWriter, r *http.Request) {
 		q.release()
 		return
 	}
-	rights, err := h.newReadRights(r.Context(), token, VerbInspect)
+	rights, err := NewReadRights(r.Context(), h.Authorizer, token, VerbInspect)
 	if err == nil {
 		err = rights.requireNamed(r.Context(), q.check.Policies)
 	}
@@ -49,7 +49,7 @@ func (h *Handler) explain(w http.ResponseWriter, r *http.Request) {
 }
 
 // writeExplanation answers with the explanation of the check.
-func (h *Handler) writeExplanation(w http.ResponseWriter, r *http.Request, q *request, rights *readRights) {
+func (h *Handler) writeExplanation(w http.ResponseWriter, r *http.Request, q *request, rights *ReadRights) {
 	x, err := h.State.Explain(r.Context(), &q.check)
 	if errors.Is(err, limiter.ErrExplaining) {
 		writeProblem(w, http.StatusServiceUnavailable, answer.Problem{
@@ -97,8 +97,8 @@ func (h *Handler) addUnpublished(misses []limiter.NearMiss) []limiter.NearMiss {
 	return misses
 }
 
-// readRights finds out in which Namespaces a caller has a verb that reads the state of keys.
-type readRights struct {
+// ReadRights finds out in which Namespaces a caller has a verb that reads the state of keys.
+type ReadRights struct {
 	authorizer Authorizer
 	token      string
 	verb       Verb
@@ -106,16 +106,16 @@ type readRights struct {
 	namespaces map[string]bool
 }
 
-// newReadRights returns the rights of the bearer of the token, or the error of the Authorizer.
-func (h *Handler) newReadRights(ctx context.Context, token string, verb Verb) (*readRights, error) {
-	r := &readRights{authorizer: h.Authorizer, token: token, verb: verb, namespaces: map[string]bool{}}
+// NewReadRights returns the rights of the bearer of the token, or the error of the Authorizer.
+func NewReadRights(ctx context.Context, authorizer Authorizer, token string, verb Verb) (*ReadRights, error) {
+	r := &ReadRights{authorizer: authorizer, token: token, verb: verb, namespaces: map[string]bool{}}
 	var err error
 	r.everywhere, err = r.ask(ctx, "")
 	return r, err
 }
 
 // ask reports whether the caller may read the Namespace; an empty one stands for all.
-func (r *readRights) ask(ctx context.Context, namespace string) (bool, error) {
+func (r *ReadRights) ask(ctx context.Context, namespace string) (bool, error) {
 	_, err := r.authorizer.Authorize(ctx, r.token, r.verb, namespace, "")
 	if errors.Is(err, ErrForbidden) {
 		return false, nil
@@ -123,8 +123,8 @@ func (r *readRights) ask(ctx context.Context, namespace string) (bool, error) {
 	return err == nil, err
 }
 
-// toPolicy reports whether the caller may read the policy. It asks for at most maxNamespaces.
-func (r *readRights) toPolicy(ctx context.Context, policy string) (bool, error) {
+// ToPolicy reports whether the caller may read the policy. It asks for at most maxNamespaces.
+func (r *ReadRights) ToPolicy(ctx context.Context, policy string) (bool, error) {
 	if r.everywhere {
 		return true, nil
 	}
@@ -142,9 +142,9 @@ func (r *readRights) toPolicy(ctx context.Context, policy string) (bool, error) 
 
 // requireNamed returns ErrForbidden if the caller may not read one of the policies. It runs before
 // they are looked up, so that unauthorized callers cannot find out which policies exist.
-func (r *readRights) requireNamed(ctx context.Context, policies []string) error {
+func (r *ReadRights) requireNamed(ctx context.Context, policies []string) error {
 	for _, policy := range policies {
-		allowed, err := r.toPolicy(ctx, policy)
+		allowed, err := r.ToPolicy(ctx, policy)
 		if err != nil {
 			return err
 		}

@@ -86,10 +86,10 @@ type nearMiss struct {
 
 // explanationOf returns what the caller may read of the explanation, or the error of the
 // Authorizer.
-func explanationOf(ctx context.Context, x *limiter.Explanation, rights *readRights) (*explanation, error) {
+func explanationOf(ctx context.Context, x *limiter.Explanation, rights *ReadRights) (*explanation, error) {
 	out := &explanation{Policies: []explainedPolicy{}, NearMisses: []nearMiss{}, Revision: x.Decision.Revision}
 	for i := range x.Policies {
-		readable, err := rights.toPolicy(ctx, x.Policies[i].Policy)
+		readable, err := rights.ToPolicy(ctx, x.Policies[i].Policy)
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +105,7 @@ func explanationOf(ctx context.Context, x *limiter.Explanation, rights *readRigh
 	return out, out.addNearMisses(ctx, x.NearMisses, rights)
 }
 
-func (out *explanation) setDecision(ctx context.Context, d *limiter.Decision, rights *readRights) error {
+func (out *explanation) setDecision(ctx context.Context, d *limiter.Decision, rights *ReadRights) error {
 	out.Decision = explainedDecision{
 		Allowed: d.Allowed, Reason: d.Reason, Degraded: d.Degraded,
 		RetryAfterMs: answer.RoundUp(d.RetryAfter, time.Millisecond),
@@ -113,7 +113,7 @@ func (out *explanation) setDecision(ctx context.Context, d *limiter.Decision, ri
 	if d.Policy == "" {
 		return nil
 	}
-	readable, err := rights.toPolicy(ctx, d.Policy)
+	readable, err := rights.ToPolicy(ctx, d.Policy)
 	if readable {
 		out.Decision.Policy, out.Decision.Limit, out.Decision.Override = d.Policy, d.Limit, d.Override
 	}
@@ -121,13 +121,13 @@ func (out *explanation) setDecision(ctx context.Context, d *limiter.Decision, ri
 }
 
 // addNearMisses adds those that the caller may read, until the list is full.
-func (out *explanation) addNearMisses(ctx context.Context, misses []limiter.NearMiss, rights *readRights) error {
+func (out *explanation) addNearMisses(ctx context.Context, misses []limiter.NearMiss, rights *ReadRights) error {
 	for i := range misses {
 		if len(out.NearMisses) == maxNearMisses {
 			out.MoreNearMisses = len(misses) - i
 			return nil
 		}
-		readable, err := rights.toPolicy(ctx, misses[i].Policy)
+		readable, err := rights.ToPolicy(ctx, misses[i].Policy)
 		if err != nil {
 			return err
 		}

@@ -31,12 +31,14 @@ const (
 	pathExplain   = "/v1/explain"
 	pathProcess   = "/v1/process"
 	pathPlan      = "/v1/plan"
+	pathCode      = "/v1/console"
 	pathBlocks    = "/v1/blocks"
 	pathTop       = "/v1/top"
 	pathRates     = "/v1/rates"
 	pathHealth    = "/healthz"
 	pathReady     = "/readyz"
 	pathOpenAPI   = "/openapi.yaml"
+	pathConsole   = "/console" // and everything below it
 )
 
 // Engine decides checks and lists the plans in force.
@@ -73,6 +75,8 @@ type Options struct {
 	Unready func() *plan.Unready
 	// Process serves GET /v1/process, on the operator port only; nil turns it off.
 	Process ProcessFunc
+	// Console is the web console, on the operator port only; nil turns it off.
+	Console Console
 	Door    limiter.DoorOptions
 	// Ignored reports forwarding headers of untrusted peers; may be nil.
 	Ignored *forwarded.Ignored
@@ -157,7 +161,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // spanPaths are the paths in names of spans.
 var spanPaths = []string{
 	pathCheck, pathPolicies, pathState, pathReset, pathBlock, pathUnblock, pathExplain, pathBlocks, pathTop, pathRates,
-	pathProcess, pathPlan, pathOpenAPI,
+	pathProcess, pathPlan, pathCode, pathOpenAPI,
 }
 
 // SpanName returns the name of the request's span, of low cardinality: its method and route, or
@@ -166,6 +170,8 @@ func SpanName(r *http.Request) string {
 	switch path := RoutePath(r); {
 	case path == pathAuthorize:
 		return path // any method
+	case path == pathConsole:
+		return "console"
 	case slices.Contains(spanPaths, path):
 		return r.Method + " " + path
 	default:
@@ -178,6 +184,9 @@ func SpanName(r *http.Request) string {
 func RoutePath(r *http.Request) string {
 	if _, ok := belowAuthorize(r.URL); ok {
 		return pathAuthorize
+	}
+	if strings.HasPrefix(r.URL.Path, pathConsole+"/") {
+		return pathConsole
 	}
 	return r.URL.Path
 }

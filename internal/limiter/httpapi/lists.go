@@ -78,7 +78,7 @@ func (q *listQuery) read(name, value string, withLimit bool) (err error) {
 }
 
 // listRights are what the bearer of a token may see in lists.
-type listRights struct{ list, reveal *readRights }
+type listRights struct{ list, reveal *ReadRights }
 
 // listRights returns the rights of the bearer, or ErrForbidden if the policy or the Namespace in the
 // scope may not be listed. It runs before policies are looked up.
@@ -97,19 +97,19 @@ func (h *Handler) listRights(ctx context.Context, token string, s limiter.Scope)
 }
 
 // rightsIn returns the rights of the bearer in the scope.
-func (h *Handler) rightsIn(ctx context.Context, token string, verb Verb, s limiter.Scope) (*readRights, error) {
+func (h *Handler) rightsIn(ctx context.Context, token string, verb Verb, s limiter.Scope) (*ReadRights, error) {
 	namespace, name := s.Namespace, ""
 	if s.Policy != "" {
 		namespace, name = plan.SplitID(s.Policy)
 	}
 	if namespace == "" {
-		return h.newReadRights(ctx, token, verb)
+		return NewReadRights(ctx, h.Authorizer, token, verb)
 	}
 	_, err := h.Authorizer.Authorize(ctx, token, verb, namespace, name)
 	if err != nil && !errors.Is(err, ErrForbidden) {
 		return nil, err
 	}
-	return &readRights{namespaces: map[string]bool{namespace: err == nil}}, nil
+	return &ReadRights{namespaces: map[string]bool{namespace: err == nil}}, nil
 }
 
 // errNotObserved means that the process collects nothing.
@@ -167,8 +167,8 @@ func (e *authorizationError) Error() string { return e.cause.Error() }
 
 // toPolicy reports whether the policy may be listed, and whether its keys are revealed.
 func (l *listRights) toPolicy(ctx context.Context, policy string) (list, reveal bool, err error) {
-	if list, err = l.list.toPolicy(ctx, policy); err == nil && list {
-		reveal, err = l.reveal.toPolicy(ctx, policy)
+	if list, err = l.list.ToPolicy(ctx, policy); err == nil && list {
+		reveal, err = l.reveal.ToPolicy(ctx, policy)
 	}
 	if err != nil {
 		err = &authorizationError{cause: err}

@@ -41,7 +41,7 @@ func keyInListOf(p *plan.Plan, key *limiter.ListedKey, reveal bool) keyInList {
 			if !out.Masked {
 				out.Key, out.Masked = slices.Clone(out.Key), true
 			}
-			out.Key[i] = mask(part)
+			out.Key[i] = Mask(part)
 		}
 	}
 	return out
@@ -61,8 +61,8 @@ func isSecret(p *plan.Plan, i int, cut bool) bool {
 	}
 }
 
-// mask returns the first characters of the text.
-func mask(text string) string {
+// Mask returns the first characters of the value of a header.
+func Mask(text string) string {
 	shown := min(shownCharacters, utf8.RuneCountInString(text)/2)
 	end := 0
 	for range shown {

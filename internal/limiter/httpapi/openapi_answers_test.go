@@ -117,6 +117,11 @@ func TestAnswersConformToOpenAPI(t *testing.T) {
 	run(operator, process)
 	described.Redis = &Redis{Servers: []string{"redis 7.0.15"}, OldestTested: "7.0", Evictions: []string{}, Problems: []string{"no"}}
 	run(operator, process)
+	run(NewOperator(Options{Engine: &fakeEngine{}, State: &fakeState{}, Authorizer: team, Console: fakeConsole{}}, "example.com:8083"),
+		documentedCall{"lister", "POST", pathCode, "", 200},
+		documentedCall{"", "POST", pathCode, "", 401},
+		documentedCall{"unreachable", "POST", pathCode, "", 503},
+	)
 	operator.describing.Lock()
 	process.status = 503
 	run(operator, process)

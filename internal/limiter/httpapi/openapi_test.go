@@ -105,11 +105,13 @@ func (c *contract) documented() (all []string) {
 func TestOpenAPIDocumentsEveryRoute(t *testing.T) {
 	g, c := NewWithT(t), loadContract(t)
 	o := Options{
-		Engine: &fakeEngine{}, State: &fakeState{}, Authorizer: team, Process: func(context.Context) *Process { return nil },
+		Engine: &fakeEngine{}, State: &fakeState{}, Authorizer: team, Process: func(context.Context) *Process { return nil }, Console: fakeConsole{},
 	}
 	h := New(o)
 	g.Expect(h.routes).NotTo(HaveKey(pathProcess), "only on the operator port")
+	g.Expect(h.routes).NotTo(HaveKey(pathCode), "only on the operator port")
 	maps.Copy(h.routes, NewOperator(o, loopback).routes)
+	delete(h.routes, pathConsole) // pages for people
 	documented := slices.Sorted(maps.Keys(c.Paths.Map()))
 	documented = slices.DeleteFunc(documented, func(path string) bool { return path == "/v1/authorize/{path}" })
 	g.Expect(documented).To(Equal(slices.Sorted(maps.Keys(h.routes))))

@@ -41,10 +41,10 @@ type keyState struct {
 	Revision    int64               `json:"revision"`
 }
 
-// headerClaimedUser is the name by which the caller of a state call wants to be logged. It is not
+// HeaderClaimedUser is the name by which the caller of a state call wants to be logged. It is not
 // verified. Only its first maxClaimedUser bytes are logged.
 const (
-	headerClaimedUser = "Weir-Claimed-User"
+	HeaderClaimedUser = "Weir-Claimed-User"
 	maxClaimedUser    = 255
 )
 
@@ -173,8 +173,8 @@ func (h *Handler) logAttrs(r *http.Request, t *target, caller Caller) []any {
 	if caller.CredentialID != "" {
 		attrs = append(attrs, "credentialID", caller.CredentialID)
 	}
-	if claimed := r.Header.Get(headerClaimedUser); claimed != "" {
-		attrs = append(attrs, "claimedUser", claimed[:min(len(claimed), maxClaimedUser)])
+	if claimed := claimedUser(r); claimed != "" {
+		attrs = append(attrs, "claimedUser", claimed)
 	}
 	if t.duration != 0 {
 		attrs = append(attrs, "duration", t.duration.String())

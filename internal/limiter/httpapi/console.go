@@ -1,0 +1,58 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/answer"
+)
+
+// Console is the web console of the operator port. Its handler serves pathConsole and everything
+// below it.
+type Console interface {
+	http.Handler
+	// NewCode returns the path, with a code, at which a browser begins a session of the token. The
+	// code can be used once, for the returned time. claimedUser is the unverified name of the caller.
+	NewCode(token, claimedUser string) (path string, valid time.Duration)
+}
+
+// consoleCode is the answer of POST /v1/console.
+type consoleCode struct {
+	// Path is below the address of this port.
+	Path             string `json:"path"`
+	ExpiresInSeconds int    `json:"expiresInSeconds"`
+}
+
+// serveConsole adds the paths of the console.
+func (h *Handler) serveConsole() {
+	h.routes[pathConsole] = route{serve: h.Console.ServeHTTP}
+	if h.Authorizer != nil {
+		h.routes[pathCode] = route{methods: []string{http.MethodPost}, serve: h.consoleCode}
+	}
+}
+
+// consoleCode serves POST /v1/console. Every valid token gets a code, since its rights are those of
+// the calls that the console makes with it.
+func (h *Handler) consoleCode(w http.ResponseWriter, r *http.Request) {
+	token, ok := h.bearerToken(w, r)
+	if !ok {
+		return
+	}
+	if _, err := h.Authorizer.Authorize(r.Context(), token, VerbList, "", ""); err != nil && !errors.Is(err, ErrForbidden) {
+		h.writeTokenError(w, r, err)
+		return
+	}
+	path, valid := h.Console.NewCode(token, claimedUser(r))
+	w.Header().Set("Cache-Control", "no-store")
+	writeJSON(w, http.StatusOK, answer.TypeJSON, consoleCode{Path: path, ExpiresInSeconds: int(valid / time.Second)})
+}
+
+// claimedUser returns the name by which the caller wants to be logged, "" without one.
+func claimedUser(r *http.Request) string {
+	claimed := r.Header.Get(HeaderClaimedUser)
+	return claimed[:min(len(claimed), maxClaimedUser)]
+}
