@@ -36,6 +36,9 @@ type decisionFlags struct {
 	httpAddress     string
 	grpcAddress     string
 	operatorAddress string
+	// guests lets everyone who reaches the operator port on loopback read in the console, if no
+	// authorizer is set; set it before add.
+	guests          bool
 	operatorDefault func() bool // whether operatorAddress is the default
 	metricsAddress  string
 	storeTimeout    time.Duration
@@ -48,6 +51,8 @@ type decisionFlags struct {
 	metricsDetail   string
 	adminTokenFile  string
 	observe         bool
+	console         bool
+	consoleDefault  func() bool // whether console is the default
 	logLevel        string
 	tls             tlsFlags
 }
@@ -100,6 +105,8 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.adminTokenFile, "admin-token-file", "",
 		"file with the token that authorizes reading and changing the state of keys (default: weir manager asks the API server, weir standalone rejects these calls)")
 	flags.BoolVar(&f.observe, "observe", true, "collect which keys are denied and blocked and how much each policy decides, for kubectl weir blocks and top")
+	f.consoleDefault = func() bool { return !flags.Changed("console") }
+	flags.BoolVar(&f.console, "console", f.guests, "serve the web console on the operator port, at /console")
 	flags.StringVar(&f.logLevel, "log-level", "info", "lowest level to log: debug, info, warn or error")
 	f.tls.add(cmd)
 }
@@ -168,6 +175,9 @@ func (f *decisionFlags) validate() error {
 // validateOperatorAddress rejects a port in plain text that other machines can reach: it receives
 // tokens.
 func (f *decisionFlags) validateOperatorAddress() error {
+	if f.operatorAddress == "" && f.console && !f.consoleDefault() {
+		return errors.New("--console: needs --operator-address")
+	}
 	if err := validateAddress("--operator-address", f.operatorAddress, "127.0.0.1:8083"); err != nil || f.operatorAddress == "" {
 		return err
 	}
@@ -258,8 +268,12 @@ func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.O
 		Floods:       f.floods,
 		DrainDelay:   f.drainDelay,
 		Observe:      f.observe,
-		Logger:       logger,
-		Registry:     registry,
+
+		Console:       f.console,
+		ConsoleGuests: f.guests,
+
+		Logger:   logger,
+		Registry: registry,
 
 		MetricsDetail: engine.Detail(f.metricsDetail),
 	}

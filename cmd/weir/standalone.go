@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
@@ -25,7 +26,7 @@ type standaloneFlags struct {
 const maxReplicas = 1000
 
 func newStandaloneCommand() *cobra.Command {
-	f := &standaloneFlags{}
+	f := &standaloneFlags{decisionFlags: decisionFlags{guests: true}}
 	cmd := &cobra.Command{
 		Use:   "standalone --policies DIR",
 		Short: "Enforce policies from files, without Kubernetes",
@@ -35,7 +36,7 @@ Policies are read from the .yaml, .yml and .json files in the folders of
 --policies, with several documents per file, and reloaded when they change. A file
 that fails to load is logged, and its last good policies stay in force.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	f.add(cmd)
 	flags := cmd.Flags()
@@ -45,7 +46,7 @@ that fails to load is logged, and its last good policies stay in force.`,
 	return cmd
 }
 
-func (f *standaloneFlags) run(ctx context.Context) error {
+func (f *standaloneFlags) run(ctx context.Context, out io.Writer) error {
 	if err := f.readRedisURL(); err != nil {
 		return err
 	}
@@ -62,6 +63,7 @@ func (f *standaloneFlags) run(ctx context.Context) error {
 	if options.ReplicaName, err = replicaName(); err != nil {
 		return err
 	}
+	options.OnConsole = func(url string) { _, _ = fmt.Fprintln(out, "Console: "+url) }
 	e, err := standalone.New(ctx, standalone.Options{
 		Options:    options,
 		Policies:   f.policies,

@@ -5,7 +5,8 @@
 // and the metrics. Its caller provides the plans.
 //
 // Reading order: endpoint.go (options and assembly), observe.go (what is collected for operators),
-// ports.go (binding the addresses), process.go (the state of the process), tracing.go (spans).
+// console.go (the web console), ports.go (binding the addresses), process.go (the state of the
+// process), tracing.go (spans).
 package endpoint
 
 import (
@@ -62,6 +63,12 @@ type Options struct {
 	// OperatorOptional lets the endpoint run without the operator port while another process has
 	// its address.
 	OperatorOptional bool
+	// Console serves the web console on the operator port, if there is an Authorizer or with
+	// ConsoleGuests, which lets everyone read who reaches that port; it must be on loopback then.
+	Console       bool
+	ConsoleGuests bool
+	// OnConsole is called with the address of the console once it is served; may be nil.
+	OnConsole func(url string)
 	// MetricsAddress is the address of the metrics; empty turns it off.
 	MetricsAddress string
 	// TLS provides the certificates of the HTTP and gRPC ports; nil is plain text.
@@ -239,13 +246,22 @@ func (e *Endpoint) operatorServer() *httpserver.Server {
 	options := e.doorOptions()
 	options.Process = e.describe
 	var config *tls.Config
-	if host, _, err := net.SplitHostPort(e.options.OperatorAddress); err == nil && httpapi.IsLoopback(host) {
+	var announce func(net.Listener) net.Listener
+	scheme := "http"
+	host, _, err := net.SplitHostPort(e.options.OperatorAddress)
+	onLoopback := err == nil && httpapi.IsLoopback(host)
+	if onLoopback {
 		options.ClientCertificates = false
 	} else if e.options.TLS != nil {
-		config = e.options.TLS.HTTP()
+		config, scheme = e.options.TLS.HTTP(), "https"
+	}
+	e.addConsole(&options, onLoopback)
+	if options.Console != nil {
+		announce = e.announceConsole(scheme)
 	}
 	door := httpapi.NewOperator(options, e.options.OperatorAddress)
 	return httpserver.New(httpserver.Options{
+		Listener:   announce,
 		Address:    e.options.OperatorAddress,
 		Handler:    e.traceHTTP(door),
 		OnDrain:    door.Drain,

@@ -1,0 +1,32 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package console is the web console of the operator port: pages that show policies, rates and
+// keys, and forms that lift blocks.
+//
+// It guarantees:
+//   - Everything that a page shows or changes comes from a call of package httpapi with the token of
+//     the session, so the rights, the masks and the log lines are those of the API.
+//   - A page works without script, and loads nothing from elsewhere.
+//   - The token never reaches the browser.
+//
+// Reading order:
+//
+//	console.go   options, routes and headers
+//	session.go   sessions and one-time codes
+//	login.go     how a session begins and ends
+//	guest.go     what a visitor without a session may do
+//	call.go      calls of the API within the process
+//	answers.go   the answers of these calls
+//	page.go      from a template to a response
+//	format.go    numbers, times and keys as text
+//	plot.go      rates as a drawing
+//	overview.go  the overview
+//	policies.go  the list of policies
+//	policy.go    one policy, on top of
+//	facts.go       a plan as text
+//	key.go       one key, on top of
+//	window.go      its limits as a drawing
+//	change.go    changes of a key, and their confirmation
+//	try.go       the explanation of a request
+package console

@@ -1,0 +1,163 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+
+	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// target names one key, or all keys of a policy.
+type target struct {
+	Policy string
+	// Key are the parts of the key, KeyHash stands for them. Both are empty for the shared budget of
+	// a policy without a key.
+	Key     []string
+	KeyHash string
+	// RemoteAddress and Principal select an override; empty if unknown.
+	RemoteAddress, Principal string
+}
+
+// targetOf reads the target from the fields of a form or a query.
+func targetOf(values url.Values) *target {
+	return &target{
+		Policy: values.Get("policy"), Key: values["key"], KeyHash: values.Get("keyHash"),
+		RemoteAddress: values.Get("remoteAddress"), Principal: values.Get("principal"),
+	}
+}
+
+// query returns the target as parameters of the API.
+func (t *target) query() url.Values {
+	query := url.Values{"policy": {t.Policy}}
+	if len(t.Key) > 0 {
+		query["key"] = t.Key
+	}
+	for name, value := range map[string]string{"keyHash": t.KeyHash, "remoteAddress": t.RemoteAddress, "principal": t.Principal} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	return query
+}
+
+// Parts returns the parts of the key as text.
+func (t *target) Parts() []string {
+	parts := make([]string, len(t.Key))
+	for i, part := range t.Key {
+		parts[i] = visible(part)
+	}
+	return parts
+}
+
+// keyPage is the data of the page of a key.
+type keyPage struct {
+	Target *target
+	// Listed is the key as lists show it; nil if it is in none, or named by its parts.
+	Listed *listedKey
+	Mode   string
+	State  stateAnswer
+	Limits []keyLimit
+
+	MayBlock, MayUnblock, MayReset bool
+	// Notice reports a change, Problem a change that failed.
+	Notice, Problem string
+}
+
+// keyLimit is a limit with its drawing.
+type keyLimit struct {
+	limitState
+
+	Window *window
+}
+
+// key serves the page of a key. A form that names a key by its parts uses POST, since the parts may be
+// secrets, which do not belong into the history of a browser.
+func (c *Console) key(v *visit) {
+	values := v.r.URL.Query()
+	if v.r.Method == http.MethodPost {
+		values = v.r.PostForm
+	}
+	c.showKey(v, targetOf(values), "", "")
+}
+
+func (c *Console) showKey(v *visit, t *target, notice, problem string) {
+	page := &keyPage{Target: t, Notice: notice, Problem: problem}
+	if err := c.get(v.ctx(), v.session, "/v1/state", t.query(), &page.State); err != nil {
+		c.failWith(v, err)
+		return
+	}
+	if of := c.engine.Snapshot().Lookup(t.Policy); of != nil {
+		page.Mode = string(of.Mode)
+		page.addLimits(of)
+	}
+	if err := c.findListed(v, page); err != nil {
+		c.failWith(v, err)
+		return
+	}
+	namespace, name := plan.SplitID(t.Policy)
+	page.MayBlock = c.may(v.ctx(), v.session, httpapi.VerbBlock, namespace, name)
+	page.MayUnblock = c.may(v.ctx(), v.session, httpapi.VerbUnblock, namespace, name)
+	page.MayReset = c.may(v.ctx(), v.session, httpapi.VerbReset, namespace, name)
+	c.render(v, http.StatusOK, "key", "Key under "+t.Policy, page)
+}
+
+// addLimits adds the limits with their drawings. An edit of the policy since the call can remove a limit
+// from the plan.
+func (p *keyPage) addLimits(of *plan.Plan) {
+	limits := of.Limits
+	for i := range of.Overrides {
+		if o := &of.Overrides[i]; o.Name == p.State.Override && o.Action == plan.ActionLimit {
+			limits = of.LimitsOf(o)
+		}
+	}
+	for i := range p.State.Limits {
+		state := &p.State.Limits[i]
+		for j := range limits {
+			if limits[j].Name == state.Limit {
+				state.Algorithm = string(limits[j].Algorithm)
+				p.Limits = append(p.Limits, keyLimit{*state, newWindow(state, limits[j].WindowMillis, of.Quota(limits[j]))})
+			}
+		}
+	}
+}
+
+// findListed finds the key of the hash in the lists that the session may read.
+func (c *Console) findListed(v *visit, page *keyPage) error {
+	if page.Target.KeyHash == "" {
+		return nil
+	}
+	scope := url.Values{"policy": {page.Target.Policy}}
+	var rates part[ratesAnswer]
+	var top part[topAnswer]
+	var blocks part[blocksAnswer]
+	l := &loader{ctx: v.ctx()}
+	c.loadActivity(l, v.session, scope, &rates, &top, &blocks, shownInPolicy)
+	if err := l.finish(); err != nil {
+		return err
+	}
+	found := func(k *listedKey) {
+		if k.KeyHash == page.Target.KeyHash {
+			page.Listed = k
+		}
+	}
+	for i := range blocks.Data.Blocks {
+		found(&blocks.Data.Blocks[i].listedKey)
+	}
+	for i := range top.Data.Policies {
+		for j := range top.Data.Policies[i].Keys {
+			found(&top.Data.Policies[i].Keys[j].listedKey)
+		}
+	}
+	return nil
+}
+
+// problemOf returns the problem of an error, if the error is one of the request and not of the session.
+func problemOf(err error) (*problem, bool) {
+	p, ok := errors.AsType[*problem](err)
+	return p, ok && p.Status == http.StatusBadRequest
+}

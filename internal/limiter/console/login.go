@@ -1,0 +1,93 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/httpapi"
+)
+
+// NewCode implements httpapi.Console.
+func (c *Console) NewCode(token, claimedUser string) (path string, valid time.Duration) {
+	return pathLogin + "?code=" + url.QueryEscape(c.sessions.newCode(token, claimedUser)), codeLife
+}
+
+// loginPage is the form that takes a token.
+type loginPage struct {
+	Problem string
+}
+
+// showLogin exchanges the code in the URL for a session. The redirect removes the code from the
+// address and the history of the browser. Without a code it shows the form.
+func (c *Console) showLogin(v *visit) {
+	query := v.r.URL.Query()
+	if !query.Has("code") {
+		c.renderLogin(v, http.StatusOK, "")
+		return
+	}
+	if v.r.Method != http.MethodGet { // a HEAD must not use the code
+		c.renderLogin(v, http.StatusOK, "")
+		return
+	}
+	s := c.sessions.exchange(query.Get("code"))
+	if s == nil {
+		c.renderLogin(v, http.StatusUnauthorized, "This link was used already, or is older than 30 seconds. Run kubectl weir console again for a new one.")
+		return
+	}
+	c.begin(v, s)
+}
+
+// logIn begins a session with the token of the form.
+func (c *Console) logIn(v *visit) {
+	token := strings.TrimSpace(v.r.PostForm.Get("token"))
+	if token == "" || strings.ContainsFunc(token, isNotTokenChar) {
+		c.renderLogin(v, http.StatusUnauthorized, "Enter the token: one word.")
+		return
+	}
+	_, err := c.authorizer.Authorize(v.ctx(), token, httpapi.VerbList, "", "")
+	switch {
+	case err == nil || errors.Is(err, httpapi.ErrForbidden):
+		c.begin(v, c.sessions.start(token))
+	case errors.Is(err, httpapi.ErrUnauthenticated):
+		c.renderLogin(v, http.StatusUnauthorized, "This token is not valid.")
+	default:
+		c.renderLogin(v, http.StatusServiceUnavailable, "Tokens cannot be verified at the moment. Try again in a few seconds.")
+	}
+}
+
+func isNotTokenChar(r rune) bool { return r <= ' ' || r >= 0x7f }
+
+// begin gives the session to the browser. It ends the one that the browser had.
+func (c *Console) begin(v *visit, s *session) {
+	if v.session != nil && !v.session.guest {
+		c.sessions.end(v.session.id)
+	}
+	c.setCookie(v, s)
+	http.Redirect(v.w, v.r, pathOverview, http.StatusSeeOther)
+}
+
+// logOut ends the session.
+func (c *Console) logOut(v *visit) {
+	c.sessions.end(v.session.id)
+	c.dropCookie(v)
+	http.Redirect(v.w, v.r, pathLogin, http.StatusSeeOther)
+}
+
+// askForLogin answers a request without a session.
+func (c *Console) askForLogin(v *visit) {
+	problem := ""
+	if _, err := v.r.Cookie(c.cookie); err == nil {
+		problem = "Your session has ended. It lasts ten minutes."
+	}
+	c.renderLogin(v, http.StatusUnauthorized, problem)
+}
+
+func (c *Console) renderLogin(v *visit, status int, problem string) {
+	c.render(v, status, "login", "Log in", &loginPage{Problem: problem})
+}

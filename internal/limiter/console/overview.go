@@ -1,0 +1,129 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+)
+
+// How many keys, blocks and policies that are not ready the overview shows.
+const (
+	shownKeys     = 10
+	shownBlocks   = 10
+	shownUnready  = 20
+	shownReplicas = 50
+)
+
+// overviewPage is the data of the overview.
+type overviewPage struct {
+	Rates    part[ratesAnswer]
+	Top      part[topAnswer]
+	Blocks   part[blocksAnswer]
+	Process  part[*processAnswer]
+	Policies part[policiesAnswer]
+
+	Plot *plot
+	Keys []topKey
+	// Unready are those of the policies that the session may list, HiddenUnready is the number of others.
+	Unready       []unreadyPolicy
+	HiddenUnready int
+	// Leader is false if no leader reports.
+	Leader     bool
+	Standalone bool
+}
+
+// Loaded is the number of policies in force.
+func (p *overviewPage) Loaded() int64 { return int64(len(p.Policies.Data.Policies)) }
+
+// Replicas are the live replicas, as many as the page shows.
+func (p *overviewPage) Replicas() []replica {
+	all := p.Policies.Data.Replicas
+	return all[:min(len(all), shownReplicas)]
+}
+
+type unreadyPolicy struct{ Name, Reason string }
+
+// overview serves the first page.
+func (c *Console) overview(v *visit) {
+	page := &overviewPage{Standalone: c.standalone}
+	l := &loader{ctx: v.ctx()}
+	c.loadActivity(l, v.session, url.Values{}, &page.Rates, &page.Top, &page.Blocks, shownBlocks)
+	load(l, &page.Process, func(ctx context.Context, into **processAnswer) (err error) {
+		*into, err = c.describe(ctx, v.session)
+		return err
+	})
+	load(l, &page.Policies, func(ctx context.Context, into *policiesAnswer) error {
+		return c.get(ctx, v.session, "/v1/policies", nil, into)
+	})
+	if err := l.finish(); err != nil {
+		c.failWith(v, err)
+		return
+	}
+	if page.Rates.Problem == "" {
+		page.Plot = newPlot(&page.Rates.Data.Total, page.Rates.Data.EndTime, page.Rates.Data.PeriodSeconds)
+	}
+	page.Keys = topKeys(&page.Top.Data, shownKeys)
+	if err := c.addUnready(v, page); err != nil {
+		c.failWith(v, err)
+		return
+	}
+	c.render(v, http.StatusOK, "overview", "Overview", page)
+}
+
+// loadActivity loads what is observed in the scope of the query.
+func (c *Console) loadActivity(
+	l *loader, s *session, scope url.Values, rates *part[ratesAnswer], top *part[topAnswer], blocks *part[blocksAnswer], most int,
+) {
+	load(l, rates, func(ctx context.Context, into *ratesAnswer) error { return c.get(ctx, s, "/v1/rates", scope, into) })
+	load(l, top, func(ctx context.Context, into *topAnswer) error { return c.get(ctx, s, "/v1/top", scope, into) })
+	load(l, blocks, func(ctx context.Context, into *blocksAnswer) error {
+		query := url.Values{"limit": {strconv.Itoa(most)}}
+		maps.Copy(query, scope)
+		return c.get(ctx, s, "/v1/blocks", query, into)
+	})
+}
+
+// topKeys returns the keys that are denied most often, of all policies.
+func topKeys(top *topAnswer, most int) []topKey {
+	var keys []topKey
+	for i := range top.Policies {
+		p := &top.Policies[i]
+		for _, k := range p.Keys {
+			k.Policy = p.Policy
+			keys = append(keys, k)
+		}
+	}
+	slices.SortStableFunc(keys, func(a, b topKey) int { return cmp.Compare(b.Count, a.Count) })
+	return keys[:min(len(keys), most)]
+}
+
+// addUnready adds the policies that are not ready and that the session may list.
+func (c *Console) addUnready(v *visit, page *overviewPage) error {
+	notReady := page.Policies.Data.NotReady
+	page.Leader = notReady != nil
+	if notReady == nil {
+		return nil
+	}
+	rights, err := c.listRights(v)
+	if err != nil {
+		return err
+	}
+	for _, p := range notReady.Policies {
+		allowed, err := rights.ToPolicy(v.ctx(), p.Name)
+		if err != nil {
+			return asProblem(err)
+		}
+		if allowed && len(page.Unready) < shownUnready {
+			page.Unready = append(page.Unready, unreadyPolicy{p.Name, p.Reason})
+		}
+	}
+	page.HiddenUnready = notReady.Count - len(page.Unready)
+	return nil
+}

@@ -1,0 +1,95 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// policyPage is the data of the page of a policy.
+type policyPage struct {
+	Policy string
+	// Facts describe the plan; nil if no plan is loaded.
+	Facts *facts
+	// Reason is why the policy is not ready. Known is false if no leader reports.
+	Reason     string
+	Known      bool
+	Standalone bool
+
+	Rates  part[ratesAnswer]
+	Top    part[topAnswer]
+	Blocks part[blocksAnswer]
+	Plot   *plot
+	Keys   []topKey
+	// MayInspect permits the form that opens a key, MayUnblock the button that lifts all blocks.
+	MayInspect, MayUnblock bool
+	// Notice reports a change.
+	Notice string
+}
+
+// shownInPolicy is how many keys and blocks the page of a policy shows.
+const shownInPolicy = 100
+
+// policy serves the page of a policy.
+func (c *Console) policy(v *visit) { c.showPolicy(v, v.r.URL.Query().Get("policy"), "") }
+
+func (c *Console) showPolicy(v *visit, policy, notice string) {
+	namespace, name := plan.SplitID(policy)
+	if namespace == "" || name == "" {
+		c.fail(v, http.StatusNotFound, "Not found", "A policy is named by its Namespace and its name, as in shop/login.")
+		return
+	}
+	// The right comes first, so that the page of a policy of another Namespace reveals nothing.
+	if _, err := c.authorizer.Authorize(v.ctx(), v.session.token, httpapi.VerbList, namespace, name); err != nil {
+		c.failWith(v, asPageProblem(err))
+		return
+	}
+	page := &policyPage{Policy: policy, Standalone: c.standalone, Notice: notice}
+	if err := c.loadPolicy(v, page); err != nil {
+		c.failWith(v, err)
+		return
+	}
+	if page.Facts == nil && page.Reason == "" {
+		c.fail(v, http.StatusNotFound, "Not found", "No policy "+policy+" is in force.")
+		return
+	}
+	page.MayInspect = c.may(v.ctx(), v.session, httpapi.VerbInspect, namespace, name)
+	page.MayUnblock = c.may(v.ctx(), v.session, httpapi.VerbUnblock, namespace, name)
+	c.render(v, http.StatusOK, "policy", policy, page)
+}
+
+// loadPolicy loads the parts of the page.
+func (c *Console) loadPolicy(v *visit, page *policyPage) error {
+	var all policiesAnswer
+	if err := c.get(v.ctx(), v.session, "/v1/policies", nil, &all); err != nil {
+		return err
+	}
+	page.Known = all.NotReady != nil
+	if page.Known {
+		for _, u := range all.NotReady.Policies {
+			if u.Name == page.Policy {
+				page.Reason = u.Reason
+			}
+		}
+	}
+	of := c.engine.Snapshot().Lookup(page.Policy)
+	if of == nil {
+		return nil
+	}
+	page.Facts = factsOf(of, c.may(v.ctx(), v.session, httpapi.VerbReveal, of.Namespace, of.Name))
+	l := &loader{ctx: v.ctx()}
+	c.loadActivity(l, v.session, url.Values{"policy": {page.Policy}}, &page.Rates, &page.Top, &page.Blocks, shownInPolicy)
+	if err := l.finish(); err != nil {
+		return err
+	}
+	if page.Rates.Problem == "" {
+		page.Plot = newPlot(&page.Rates.Data.Total, page.Rates.Data.EndTime, page.Rates.Data.PeriodSeconds)
+	}
+	page.Keys = topKeys(&page.Top.Data, shownInPolicy)
+	return nil
+}
