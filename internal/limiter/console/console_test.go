@@ -37,6 +37,7 @@ var roles = team{
 		httpapi.VerbInspect, httpapi.VerbList, httpapi.VerbBlock, httpapi.VerbUnblock, httpapi.VerbReset, httpapi.VerbReveal,
 	},
 	"stranger": {},
+	"lister":   {httpapi.VerbList},
 	"5ecret":   {httpapi.VerbInspect, httpapi.VerbList},
 }
 

@@ -14,8 +14,9 @@ import (
 // policyPage is the data of the page of a policy.
 type policyPage struct {
 	Policy string
-	// Facts describe the plan; nil if no plan is loaded.
-	Facts *facts
+	// Loaded is true if a plan is in force. Facts describe it; nil unless the session MayInspect.
+	Loaded bool
+	Facts  *facts
 	// Reason is why the policy is not ready. Known is false if no leader reports.
 	Reason     string
 	Known      bool
@@ -50,15 +51,15 @@ func (c *Console) showPolicy(v *visit, policy, notice string) {
 		return
 	}
 	page := &policyPage{Policy: policy, Standalone: c.standalone, Notice: notice}
+	page.MayInspect = c.may(v.ctx(), v.session, httpapi.VerbInspect, namespace, name) // as GET /v1/plan requires
 	if err := c.loadPolicy(v, page); err != nil {
 		c.failWith(v, err)
 		return
 	}
-	if page.Facts == nil && page.Reason == "" {
+	if !page.Loaded && page.Reason == "" {
 		c.fail(v, http.StatusNotFound, "Not found", "No policy "+policy+" is in force.")
 		return
 	}
-	page.MayInspect = c.may(v.ctx(), v.session, httpapi.VerbInspect, namespace, name)
 	page.MayUnblock = c.may(v.ctx(), v.session, httpapi.VerbUnblock, namespace, name)
 	c.render(v, http.StatusOK, "policy", policy, page)
 }
@@ -81,7 +82,10 @@ func (c *Console) loadPolicy(v *visit, page *policyPage) error {
 	if of == nil {
 		return nil
 	}
-	page.Facts = factsOf(of, c.may(v.ctx(), v.session, httpapi.VerbReveal, of.Namespace, of.Name))
+	page.Loaded = true
+	if page.MayInspect {
+		page.Facts = factsOf(of, c.may(v.ctx(), v.session, httpapi.VerbReveal, of.Namespace, of.Name))
+	}
 	l := &loader{ctx: v.ctx()}
 	c.loadActivity(l, v.session, url.Values{"policy": {page.Policy}}, &page.Rates, &page.Top, &page.Blocks, shownInPolicy)
 	if err := l.finish(); err != nil {

@@ -107,6 +107,20 @@ func TestForeignPoliciesAreCountedNotNamed(t *testing.T) {
 	g.Expect(b.page).To(And(ContainSubstring("You may list no policy"), Not(ContainSubstring("shop/login"))))
 }
 
+// The plan needs the verb of GET /v1/plan.
+func TestListerSeesNoPlan(t *testing.T) {
+	g, s := NewWithT(t), start(t, nil)
+	s.exhaust("shop/login", "bob-the-builder")
+	b := s.logIn("lister")
+	b.open("/console/policy?policy=shop/login")
+	g.Expect(b.page).To(And(ContainSubstring("bob-…"), ContainSubstring("may not read the plan"), Not(ContainSubstring("x-account"))))
+	b.open(bob)
+	g.Expect(b.status).To(Equal(http.StatusForbidden))
+	b = s.logIn("reader")
+	b.open("/console/policy?policy=shop/login")
+	g.Expect(b.page).To(ContainSubstring("x-account"))
+}
+
 func TestGuestsReadOnLoopback(t *testing.T) {
 	g := NewWithT(t)
 	s := start(t, func(o *endpoint.Options) { o.Authorizer, o.ConsoleGuests = nil, true })
