@@ -126,10 +126,12 @@ golden: ## Rewrite the golden files from the code's current behavior; read the d
 .PHONY: lint
 lint: ## Run the linters and the import rules.
 	$(TOOL) golangci-lint run ./...
+	cd client && GOWORK=off go tool -modfile=../tools/go.mod golangci-lint run --config ../.golangci.yml ./...
 
 .PHONY: lint-fix
 lint-fix: ## Run the linters and apply their fixes.
 	$(TOOL) golangci-lint run --fix ./...
+	cd client && GOWORK=off go tool -modfile=../tools/go.mod golangci-lint run --fix --config ../.golangci.yml ./...
 
 .PHONY: prose
 prose: ## Check the prose of documents, comments and messages with Vale.
@@ -138,6 +140,7 @@ prose: ## Check the prose of documents, comments and messages with Vale.
 .PHONY: fmt
 fmt: ## Format the Go code.
 	$(TOOL) golangci-lint fmt ./...
+	cd client && GOWORK=off go tool -modfile=../tools/go.mod golangci-lint fmt --config ../.golangci.yml ./...
 
 .PHONY: verify
 verify: ## Check generated files, modules, linters and prose.

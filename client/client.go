@@ -1,0 +1,159 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	// DefaultTimeout is the Timeout of clients that set none. It is longer than the time that a
+	// decision of Weir may take, --store-timeout, by default.
+	DefaultTimeout = 500 * time.Millisecond
+	// maxAnswer bounds how much of an answer is read.
+	maxAnswer = 1 << 20
+	// idleConnections are kept to Weir; further concurrent checks open connections of their own.
+	idleConnections = 100
+)
+
+// Options configure a Client. URL and FailMode are required.
+type Options struct {
+	// URL is the base URL of the HTTP API, such as "http://weir.weir-system.svc:8080".
+	URL string
+	// FailMode decides when Weir does not.
+	FailMode FailMode
+	// Timeout bounds a check, with connecting; 0 is DefaultTimeout.
+	Timeout time.Duration
+	// HTTPClient sends the checks, for TLS or tracing. It must not retry. Nil is a client that
+	// keeps connections open and follows no redirects.
+	HTTPClient *http.Client
+}
+
+// Client asks Weir over HTTP. It is safe for concurrent use.
+type Client struct {
+	check    string // URL
+	failMode FailMode
+	timeout  time.Duration
+	http     *http.Client
+}
+
+// New returns a client. Its error names the invalid option.
+func New(o Options) (*Client, error) {
+	base, err := url.Parse(o.URL)
+	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
+		return nil, fmt.Errorf("weir: URL %q: must be the base URL of the HTTP API, such as http://weir.weir-system.svc:8080", o.URL)
+	}
+	if !o.FailMode.Valid() {
+		return nil, errors.New("weir: FailMode: choose Open or Closed")
+	}
+	if o.Timeout < 0 {
+		return nil, fmt.Errorf("weir: Timeout %v: must not be negative", o.Timeout)
+	}
+	c := &Client{
+		check: strings.TrimSuffix(o.URL, "/") + "/v1/check", failMode: o.FailMode, timeout: o.Timeout, http: o.HTTPClient,
+	}
+	if c.timeout == 0 {
+		c.timeout = DefaultTimeout
+	}
+	if c.http == nil {
+		c.http = newHTTPClient()
+	}
+	return c, nil
+}
+
+func newHTTPClient() *http.Client {
+	transport := &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		MaxIdleConnsPerHost: idleConnections,
+		IdleConnTimeout:     time.Minute, // shorter than that of Weir
+	}
+	return &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// Check asks Weir to decide and, unless it is a peek, to spend. It sends one request.
+//
+// If Weir makes no decision, Check returns an error together with the decision of the FailMode:
+// a caller may log the error and obey the decision. The error is an *Error if Weir answered.
+//
+// The decision denies in both modes, so that clients cannot evade their limits,
+//
+//   - if ctx ends first: a client that disconnects may have ended it;
+//   - if Weir rejects the check as invalid or too large (400, 413): clients choose paths and headers.
+func (c *Client) Check(ctx context.Context, check Check) (Decision, error) {
+	bounded, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	decision, err := c.ask(bounded, check)
+	switch {
+	case err == nil:
+		return decision, nil
+	case ctx.Err() != nil:
+		return Closed.Without(), ctx.Err()
+	case bounded.Err() != nil:
+		return c.failMode.Without(), fmt.Errorf("weir: no answer within %v: %w", c.timeout, err)
+	case isInvalid(err):
+		return Invalid(), err
+	}
+	return c.failMode.Without(), err
+}
+
+// isInvalid reports whether Weir rejects the check, and not the server in front of it, which sends
+// no code.
+func isInvalid(err error) bool {
+	var answer *Error
+	return errors.As(err, &answer) && answer.Code != "" &&
+		(answer.Status == http.StatusBadRequest || answer.Status == http.StatusRequestEntityTooLarge)
+}
+
+// ask sends the check and returns the decision of Weir.
+func (c *Client) ask(ctx context.Context, check Check) (Decision, error) {
+	body, err := json.Marshal(check)
+	if err != nil {
+		return Decision{}, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.check, bytes.NewReader(body))
+	if err != nil {
+		return Decision{}, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := c.http.Do(request)
+	if err != nil {
+		return Decision{}, fmt.Errorf("weir: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return Decision{}, fmt.Errorf("weir: %w", err)
+	}
+	return decode(response, text)
+}
+
+// decode returns the decision of a response. Another server's answer with one of the statuses of
+// Weir, such as the 503 of a proxy, has no decision.
+func decode(response *http.Response, text []byte) (Decision, error) {
+	var d Decision
+	if err := json.Unmarshal(text, &d); err != nil {
+		return Decision{}, newError(response.StatusCode, text)
+	}
+	allowed := response.StatusCode == http.StatusOK
+	denied := response.StatusCode == d.Status && d.Status >= http.StatusBadRequest
+	if d.Allowed != allowed || !allowed && !denied {
+		return Decision{}, newError(response.StatusCode, text)
+	}
+	d.Degraded = response.Header.Get("Weir-Degraded")
+	d.Header = http.Header{}
+	Decision{Header: response.Header}.SetHeaders(d.Header)
+	return d, nil
+}
