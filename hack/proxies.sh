@@ -2,14 +2,19 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs nginx, python3 and node (18 or later, which has fetch), unless all are present.
-# The tests run the examples of docs/integrations with them.
+# Installs nginx, python3, node (18 or later, which has fetch), java (17 or later), and Debian's
+# packages of Express and FastAPI, unless all are present. The tests run the examples of
+# docs/integrations with them.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/apt.sh"
 
 # Debian installs nginx here, which is not on every PATH.
 PATH="$PATH:/usr/sbin"
 min_node=18
+min_java=17
+# The tests use these, too.
+python=/usr/bin/python3
+node_path=/usr/share/nodejs
 
 has_node() {
   command -v node >/dev/null || return 1
@@ -23,12 +28,21 @@ has_node() {
   return 1
 }
 
+has_java() {
+  local version
+  version="$(java -XshowSettings:properties -version 2>&1 | awk '$1 == "java.specification.version" {print $3}')"
+  [[ $version =~ ^[0-9]+$ ]] && ((version >= min_java))
+}
+
 # missing sets packages to the missing ones, by their names in Debian.
 missing() {
   packages=()
   command -v nginx >/dev/null || packages+=(nginx)
   command -v python3 >/dev/null || packages+=(python3)
   has_node || packages+=(nodejs)
+  NODE_PATH="$node_path" node -e 'require("express")' 2>/dev/null || packages+=(node-express)
+  "$python" -c 'import fastapi, httpx, uvicorn' 2>/dev/null || packages+=(python3-fastapi python3-httpx python3-uvicorn)
+  has_java || packages+=(default-jdk-headless)
   ((${#packages[@]} > 0))
 }
 
@@ -41,9 +55,9 @@ fi
 
 cat >&2 <<TEXT
 proxies: missing ${packages[*]}. Please install
-  on Debian or Ubuntu:  sudo apt-get install nginx python3 nodejs
-  on Fedora:            sudo dnf install nginx python3 nodejs
-  on macOS:             brew install nginx python3 node
-node must be $min_node or later.
+  on Debian or Ubuntu:  sudo apt-get install ${packages[*]}
+  elsewhere:            nginx, node, java, $python with fastapi, httpx and uvicorn,
+                        and express in $node_path
+node must be $min_node or later, java $min_java or later.
 TEXT
 exit 1
