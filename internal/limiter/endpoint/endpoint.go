@@ -37,6 +37,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/observe"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/script"
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 )
@@ -211,7 +212,7 @@ func (e *Endpoint) stores() (counters, fallback engine.Store) {
 	})
 	e.observeWith(store)
 	e.denials = script.NewDenialCache(store, now)
-	e.memory = flood.NewMemory(store.MemoryUse, o.Logger)
+	e.memory = flood.NewMemory(redisclient.MemoryUse(o.Redis), o.Logger)
 	return e.denials, e.local
 }
 

@@ -107,7 +107,7 @@ func newFloodTest(t *testing.T, maxMemory string) *floodTest {
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
 	store := script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: time.Second})
-	f := &floodTest{client: client, memory: flood.NewMemory(store.MemoryUse, slog.New(slog.DiscardHandler))}
+	f := &floodTest{client: client, memory: flood.NewMemory(redisclient.MemoryUse(client), slog.New(slog.DiscardHandler))}
 	f.Engine = engine.New(engine.Options{
 		Store: store, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), MemoryLow: f.memory.Low,
 	})

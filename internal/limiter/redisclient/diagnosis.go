@@ -6,9 +6,6 @@ package redisclient
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strconv"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -19,9 +16,8 @@ type Diagnosis struct {
 	Servers []string
 	// OldestTested is the oldest tested version of a server that is older; empty if none is.
 	OldestTested string
-	// Evictions are the values of maxmemory-policy; empty if they are unknown.
+	// Evictions and MemoryUse are as in Memory; empty if they are unknown.
 	Evictions []string
-	// MemoryUse is the largest share of maxmemory that a master uses; 0 without a maxmemory.
 	MemoryUse float64
 	// Problems are the errors of commands that Weir needs.
 	Problems []string
@@ -47,7 +43,9 @@ func Diagnose(ctx context.Context, client redis.UniversalClient, prefix string) 
 			d.OldestTested = oldest
 		}
 	}
-	d.askMemory(ctx, client)
+	memory, err := AskMemory(ctx, client)
+	d.try("INFO memory", err)
+	d.Evictions, d.MemoryUse = append(d.Evictions, memory.Evictions...), memory.Use
 	d.try("a script that writes", probeScript.Eval(ctx, client, []string{prefix + "{diagnosis}"}).Err())
 	d.try("PUBLISH", client.Publish(ctx, prefix+"diagnosis", "").Err())
 	return d
@@ -57,33 +55,4 @@ func (d *Diagnosis) try(what string, err error) {
 	if err != nil {
 		d.Problems = append(d.Problems, fmt.Sprintf("%s: %v", what, err))
 	}
-}
-
-// askMemory sets what INFO reports of the memory.
-func (d *Diagnosis) askMemory(ctx context.Context, client redis.UniversalClient) {
-	var mu sync.Mutex
-	ask := func(ctx context.Context, node redis.Cmdable) error {
-		info := node.InfoMap(ctx, "memory")
-		if err := info.Err(); err != nil {
-			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if policy := info.Item("Memory", "maxmemory_policy"); policy != "" && !slices.Contains(d.Evictions, policy) {
-			d.Evictions = append(d.Evictions, policy)
-			slices.Sort(d.Evictions)
-		}
-		used, _ := strconv.ParseFloat(info.Item("Memory", "used_memory"), 64)
-		if limit, _ := strconv.ParseFloat(info.Item("Memory", "maxmemory"), 64); limit > 0 {
-			d.MemoryUse = max(d.MemoryUse, used/limit)
-		}
-		return nil
-	}
-	var err error
-	if cluster, ok := client.(*redis.ClusterClient); ok {
-		err = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return ask(ctx, node) })
-	} else {
-		err = ask(ctx, client)
-	}
-	d.try("INFO memory", err)
 }

@@ -14,5 +14,6 @@
 //	sentinels.go    finding and watching that master
 //	server.go       the supported servers and versions
 //	monitor.go      Monitor: whether Redis is available, and the connections
+//	memory.go       how full Redis is
 //	diagnosis.go    Diagnose: what an operator wants to know about Redis
 package redisclient

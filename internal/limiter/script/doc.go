@@ -31,7 +31,6 @@
 //	state.go           reset, block and unblock one key
 //	blocks.go          the lists of begun blocks
 //	states.go          what stores in other packages need
-//	memory_use.go      how full Redis is
 //	denial_cache.go    DenialCache: answers from memory to callers that Redis has denied
 //	denial.go            one cached denial
 //	denial_changes.go    dropping denials when a replica changes a key

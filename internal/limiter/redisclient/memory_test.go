@@ -1,0 +1,45 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisclient_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/redisclient"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+func TestAskMemory(t *testing.T) {
+	for name, start := range map[string]func(testing.TB, ...string) *testenv.Redis{
+		"Redis": testenv.StartRedis, "Valkey": testenv.StartValkey,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			client := newClient(t, start(t).URL, commandTimeout)
+			use := func() float64 {
+				m, err := redisclient.AskMemory(t.Context(), client)
+				g.Expect(err).NotTo(HaveOccurred())
+				return m.Use
+			}
+			g.Expect(use()).To(BeZero(), "no maxmemory")
+			g.Expect(client.ConfigSet(t.Context(), "maxmemory", "100mb").Err()).To(Succeed())
+			g.Expect(use()).To(And(BeNumerically(">", 0), BeNumerically("<", 0.2)))
+			g.Expect(client.SetRange(t.Context(), "large", 60<<20, "x").Err()).To(Succeed())
+			g.Expect(use()).To(BeNumerically("~", 0.65, 0.1))
+			g.Expect(client.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err()).To(Succeed())
+			g.Expect(redisclient.AskMemory(t.Context(), client)).To(Equal(redisclient.Memory{Evictions: []string{"allkeys-lru"}}))
+			g.Expect(client.Close()).To(Succeed())
+			_, err := redisclient.AskMemory(t.Context(), client)
+			g.Expect(err).To(HaveOccurred())
+		})
+	}
+}
+
+func TestAskMemoryOfACluster(t *testing.T) {
+	g := NewWithT(t)
+	client := newClient(t, testenv.StartRedisCluster(t).URL, commandTimeout)
+	g.Expect(redisclient.AskMemory(t.Context(), client)).To(Equal(redisclient.Memory{Evictions: []string{"noeviction"}}))
+}
