@@ -1,7 +1,7 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Tools are pinned in tools/go.mod and tools/vale/go.mod and run from there. Targets that
+# Tools are pinned in tools/go.mod, tools/vale/go.mod and tools/npm and run from there. Targets that
 # write tracked files: generate, manifests, golden, fmt and lint-fix. Test targets never do.
 
 SHELL := /usr/bin/env bash -o pipefail
@@ -91,7 +91,7 @@ standalone: ## Run the decision endpoint without Kubernetes, with the sample pol
 
 .PHONY: clean
 clean: cluster-down ## Remove all files that were built or fetched.
-	rm -rf bin
+	rm -rf bin tools/npm/node_modules
 
 ##@ Cluster
 
@@ -132,6 +132,14 @@ lint: ## Run the linters and the import rules.
 lint-fix: ## Run the linters and apply their fixes.
 	$(TOOL) golangci-lint run --fix ./...
 	cd client && GOWORK=off go tool -modfile=../tools/go.mod golangci-lint run --fix --config ../.golangci.yml ./...
+
+.PHONY: openapi
+openapi: ## Check the OpenAPI document with Redocly.
+	hack/npm.sh redocly lint --config tools/npm/redocly.yaml --format stylish internal/limiter/httpapi/openapi.yaml
+
+.PHONY: docs
+docs: ## Build the site of docs/ in bin/docs; a dead link or anchor fails.
+	hack/docs.sh
 
 .PHONY: prose
 prose: ## Check the prose of documents, comments and messages with Vale.
