@@ -12,6 +12,7 @@
 //	explanation.go  the answer of explain as tables
 //	shadow.go       shadow and enforce
 //	lists.go        blocks, and what lists share
+//	console.go      console
 //	top.go          top
 //	check.go        check: the report, of what
 //	checkcluster.go   the API server knows
@@ -106,7 +107,7 @@ Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	c.addFlags(root.PersistentFlags())
-	root.AddCommand(newBlocksCommand(c), newTopCommand(c))
+	root.AddCommand(newBlocksCommand(c), newTopCommand(c), newConsoleCommand(c))
 	root.AddCommand(newStateCommand(c), newBlockCommand(c), newUnblockCommand(c), newResetCommand(c),
 		newExplainCommand(c), newCheckCommand(c), newDiffCommand(c), newShadowCommand(c), newEnforceCommand(c), newVersionCommand(c))
 	root.AddCommand(offline.Commands("kubectl weir")...)

@@ -1,0 +1,120 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-dev/weir/internal/offline"
+)
+
+// forwardCheckPeriod is how often console checks that its port-forward still works.
+const forwardCheckPeriod = 5 * time.Second
+
+func newConsoleCommand(c *connection) *cobra.Command {
+	open := true
+	cmd := &cobra.Command{
+		Use:   "console",
+		Short: "Open the web console in a browser",
+		Long: `Open the web console in a browser.
+
+Prints a link that works once, for 30 seconds. The session has the rights of the account and lasts ten
+minutes; run the command again for another one. In a cluster, the command forwards a port to a pod of
+Weir until Ctrl-C. The chart value console.enabled serves the console.`,
+		Example: `  kubectl weir console
+  kubectl weir console --account weir-operator --open=false
+  kubectl weir console --address http://127.0.0.1:8083 --token-file admin-token`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.validate(); err != nil {
+				return err
+			}
+			return c.withClient(cmd.Context(), func(ctx context.Context, api *client) error {
+				url, err := api.consoleURL(ctx)
+				if err != nil {
+					return err
+				}
+				out := cmd.OutOrStdout()
+				if _, err := fmt.Fprintln(out, url); err != nil {
+					return err
+				}
+				if open && offline.IsTerminal(out) {
+					openBrowser(ctx, url)
+				}
+				if c.address != "" {
+					return nil // no port-forward to keep
+				}
+				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "Forwarding a port to Weir until Ctrl-C. The link works once, for 30 seconds.")
+				return api.waitForEnd(ctx, forwardCheckPeriod)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&open, "open", true, "open the link in the default browser, if standard output is a terminal")
+	return cmd
+}
+
+// consoleURL returns a link that begins a session with the token of the client.
+func (c *client) consoleURL(ctx context.Context) (string, error) {
+	var link struct{ Path string }
+	_, err := c.call(ctx, http.MethodPost, "/v1/console", nil, &link)
+	if problem, ok := errors.AsType[*problemError](err); ok && problem.code == "NotFound" {
+		return "", fmt.Errorf("%s: serves no console; set the chart value console.enabled, or the flag --console", c.hint)
+	}
+	if err != nil {
+		return "", err
+	}
+	return c.url + link.Path, nil
+}
+
+// waitForEnd returns nil when ctx ends, or an error when Weir does not answer any more.
+func (c *client) waitForEnd(ctx context.Context, period time.Duration) error {
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+"/healthz", http.NoBody)
+			if err != nil {
+				return err
+			}
+			response, err := c.http.Do(request)
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("%s does not answer any more; run the command again: %w", c.hint, err)
+			}
+			_ = response.Body.Close()
+		}
+	}
+}
+
+// openBrowser opens the link, if this machine has a program for it. The link is printed as well, so
+// errors do not matter.
+func openBrowser(ctx context.Context, url string) {
+	name, args := "xdg-open", []string{url}
+	switch runtime.GOOS {
+	case "darwin":
+		name = "open"
+	case "windows":
+		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", url}
+	}
+	if _, err := exec.LookPath(name); err != nil {
+		return
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), name, args...) //nolint:gosec // a fixed program; the URL is that of Weir
+	if cmd.Start() == nil {
+		go func() { _ = cmd.Wait() }()
+	}
+}
