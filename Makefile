@@ -172,9 +172,16 @@ test-tools: ## Install or build the servers and programs that tests run.
 	hack/redis.sh
 	hack/proxies.sh
 	hack/prometheus.sh
+	hack/browser.sh
 	hack/caddy/build.sh
 	hack/kube/build.sh
 	hack/cluster/build.sh helm
+
+# The files in docs/console are large, so take them only for pages that look different.
+.PHONY: screenshots
+screenshots: ## Take the screenshots of docs/console.md.
+	hack/browser.sh
+	go test -count=1 ./test/console -run Screenshots -screenshots $(CURDIR)/docs/console
 
 .PHONY: faults
 faults: ## Break real servers under load; UPDATE=docs writes docs/reliability.md.

@@ -1,0 +1,168 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package console_test
+
+import (
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	. "github.com/onsi/gomega"
+)
+
+var screenshots = flag.String("screenshots", "", "folder for the screenshots of docs/console.md; empty takes none")
+
+// pages are all pages that a link opens.
+func (s *site) pages() map[string]string {
+	listed := s.engine.KeyHash("bob@shop.example", "203.0.113.7")
+	long := url.Values{"policy": {"shop/largest"}}
+	for range 8 {
+		long.Add("key", strings.Repeat("w", 255))
+	}
+	return map[string]string{
+		"overview":         "/console/",
+		"refreshing":       "/console/?refresh=on",
+		"policies":         "/console/policies",
+		"search":           "/console/policies?search=nonesuch",
+		"policy":           "/console/policy?policy=shop/search",
+		"a quiet policy":   "/console/policy?policy=shop/checkout",
+		"a hostile policy": "/console/policy?policy=shop/hostile",
+		"a large policy":   "/console/policy?policy=shop/largest",
+		"not ready":        "/console/policy?policy=shop/reviews",
+		"forbidden":        "/console/policy?policy=bank/vault",
+		"key":              "/console/key?policy=shop/login&keyHash=" + listed,
+		"a long key":       "/console/key?" + long.Encode(),
+		"try":              "/console/try",
+		"not found":        "/console/nonesuch",
+		"login":            "/console/login",
+	}
+}
+
+// views are how pages are shown.
+var views = []struct {
+	width  int64
+	scheme string
+}{{360, "light"}, {360, "dark"}, {1280, "light"}, {1280, "dark"}}
+
+func TestPagesAreSound(t *testing.T) {
+	s := startSite(t)
+	s.check(t, "shop/hostile", 4, `<script>alert(1)</script>"'>`+"\u202e")
+	browser := startBrowser(t)
+	for _, token := range []string{reader, operator, ""} {
+		t.Run("as "+token, func(t *testing.T) {
+			b := s.open(t, browser, token)
+			pages := s.pages()
+			if token == "" {
+				pages = map[string]string{"login": "/console/login", "without a session": "/console/", "a used link": "/console/login?code=used"}
+			}
+			for _, view := range views {
+				b.show(view.width, view.scheme)
+				for name, path := range pages {
+					b.visit(path)
+					b.expectSound(fmt.Sprintf("%s, %d px, %s", name, view.width, view.scheme))
+				}
+			}
+		})
+	}
+}
+
+// An operator blocks and lifts with the keyboard alone.
+func TestKeyboard(t *testing.T) {
+	s := startSite(t)
+	b := s.open(t, startBrowser(t), operator)
+	for _, view := range views {
+		b.show(view.width, view.scheme)
+		b.visit("/console/")
+		b.press("Skip to the content", kb.Enter, "Overview")
+		b.press("shop/search", kb.Enter, "Applies to")
+		b.press("192.0.2.88", kb.Enter, "Block for")
+		b.tabTo("duration")
+		b.press("action", kb.Enter, "Block this key?")
+		b.expectSound("the confirmation")
+		b.press("Block the key", kb.Enter, "The key is blocked.")
+		b.expectSound("the blocked key")
+		b.press("Lift the block", kb.Enter, "Lift the block of this key?")
+		b.press("Cancel", kb.Enter, "Every check is denied.")
+		b.press("Lift the block", kb.Enter, "Lift the block of this key?")
+		b.press("Lift the block", kb.Enter, "The block is lifted.")
+		b.press("Reset", kb.Enter, "Reset this key?")
+		b.press("Reset the key", kb.Enter, "The key is reset.")
+		b.g.Expect(b.text()).To(ContainSubstring("0 of 60 used"))
+		s.check(t, "shop/search", 35, "192.0.2.88")
+	}
+}
+
+func TestTryByKeyboard(t *testing.T) {
+	s := startSite(t)
+	b := s.open(t, startBrowser(t), reader)
+	for _, view := range views {
+		b.show(view.width, view.scheme)
+		b.visit("/console/try")
+		b.tabTo("url")
+		b.run(chromedp.KeyEvent("https://shop.example/login"))
+		b.tabTo("headers")
+		b.run(chromedp.KeyEvent("X-Account: carol@shop.example"))
+		b.tabTo("remoteAddress")
+		b.run(chromedp.KeyEvent("192.0.2.44"))
+		b.press("Explain", kb.Enter, "Near misses")
+		b.g.Expect(b.text()).To(And(ContainSubstring("No policy applies"), ContainSubstring("another value of methods")))
+		b.expectSound("a near miss")
+		b.tabTo("method")
+		b.run(chromedp.KeyEvent("POST"))
+		b.press("Explain", kb.Enter, "carol@shop.example")
+		b.expectSound("an explanation")
+		b.tabTo("url")
+		b.run(chromedp.KeyEvent("nonsense"))
+		b.press("Explain", kb.Enter, "must be a URL")
+		b.expectSound("an invalid form")
+	}
+}
+
+// TestScreenshots takes the screenshots of docs/console.md, if -screenshots is given.
+func TestScreenshots(t *testing.T) {
+	s := startSite(t)
+	b := s.open(t, startBrowser(t), operator)
+	folder := *screenshots
+	if folder == "" {
+		folder = t.TempDir()
+	}
+	pages := s.pages()
+	for _, shot := range []struct {
+		name, path, scheme string
+		width              int64
+	}{
+		{"overview", pages["overview"], "light", 1100},
+		{"overview-dark", pages["overview"], "dark", 1100},
+		{"policy", pages["policy"], "light", 1100},
+		{"key", pages["key"], "light", 1100},
+		{"narrow", pages["policy"], "dark", 360},
+	} {
+		b.show(shot.width, shot.scheme)
+		b.visit(shot.path)
+		b.shoot(folder, shot.name)
+	}
+	b.run(chromedp.EmulateViewport(1100, 900))
+	b.visit(pages["try"])
+	b.tabTo("url")
+	b.run(chromedp.KeyEvent("https://shop.example/login"))
+	b.tabTo("remoteAddress")
+	b.run(chromedp.KeyEvent("192.0.2.44"))
+	b.press("Explain", kb.Enter, "Near misses")
+	b.shoot(folder, "try")
+}
+
+// shoot saves the window. Documents need small files.
+func (b *tab) shoot(folder, name string) {
+	b.t.Helper()
+	image, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	b.g.Expect(err).NotTo(HaveOccurred())
+	b.g.Expect(len(image)).To(And(BeNumerically(">", 10_000), BeNumerically("<", 150_000)), name)
+	b.g.Expect(os.WriteFile(filepath.Join(folder, name+".png"), image, 0o600)).To(Succeed())
+}
