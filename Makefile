@@ -181,6 +181,7 @@ test-tools: ## Install or build the servers and programs that tests run.
 .PHONY: screenshots
 screenshots: ## Take the screenshots of docs/console.md.
 	hack/browser.sh
+	mkdir -p docs/console
 	go test -count=1 ./test/console -run Screenshots -screenshots $(CURDIR)/docs/console
 
 .PHONY: faults

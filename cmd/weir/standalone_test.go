@@ -245,6 +245,7 @@ func TestStandaloneRejectsInvalidFlags(t *testing.T) {
 		"a level":          {[]string{"--policies", ".", "--log-level", "loud"}, "--log-level"},
 		"a detail":         {[]string{"--policies", ".", "--metrics-detail", "Key"}, "--metrics-detail \"Key\": must be Policy or Namespace"},
 		"no such address":  {[]string{"--policies", "../../config/samples", "--http-address", "256.0.0.1:1", "--grpc-address", "", "--operator-address", "", "--metrics-address", ""}, `--http-address "256.0.0.1:1": lookup`},
+		"no console":       {[]string{"--policies", ".", "--console", "--operator-address", ""}, "--console: needs --operator-address"},
 		"no operator port": {[]string{"--policies", ".", "--operator-address", "localhost"}, `--operator-address "localhost": must be host:port, such as 127.0.0.1:8083, or empty`},
 		"a port by name":   {[]string{"--policies", ".", "--operator-address", "localhost:weir"}, "must be host:port"},
 		"a large port":     {[]string{"--policies", ".", "--operator-address", "localhost:65536"}, "must be host:port"},
@@ -291,4 +292,25 @@ func TestOperatorPortIsTaken(t *testing.T) {
 	}
 	g.Expect(run()).To(Succeed())
 	g.Expect(run("--operator-address", "127.0.0.1:8083")).To(MatchError(`--operator-address "127.0.0.1:8083": address already in use`))
+}
+
+// A newcomer finds the console by what the command prints.
+func TestStandalonePrintsTheConsole(t *testing.T) {
+	g := NewWithT(t)
+	run := func(args ...string) string {
+		cmd := newStandaloneCommand()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		cmd.SetArgs(append([]string{
+			"--policies", "../../config/samples", "--http-address", testenv.FreeAddr(t), "--grpc-address", "", "--metrics-address", "",
+		}, args...))
+		g.Expect(cmd.ExecuteContext(ctx)).To(Succeed())
+		return out.String()
+	}
+	address := testenv.FreeAddr(t)
+	g.Expect(run("--operator-address", address)).To(Equal("Console: http://" + address + "/console/\n"))
+	g.Expect(run("--operator-address", address, "--console=false")).To(BeEmpty())
+	g.Expect(run("--operator-address", "")).To(BeEmpty())
 }

@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -31,6 +32,8 @@ import (
 const (
 	samples     = "config/samples"
 	httpAddress = "localhost:8080"
+	// operatorAddress is the default of --operator-address.
+	operatorAddress = "127.0.0.1:8083"
 	// processTimeout bounds the start and the stop of each process.
 	processTimeout = time.Minute
 )
@@ -49,6 +52,7 @@ func main() {
 type stack struct {
 	dir      string // temporary files
 	binaries string // kube-apiserver, etcd, kubectl
+	token    string // for the console
 	stops    []func() error
 }
 
@@ -93,7 +97,7 @@ func run(ctx context.Context) (err error) {
 			kubectl+" wait --for=condition=Ready --timeout=60s rlpol --all -A && "+kubectl+" get rlpol -A"); err != nil {
 		return err
 	}
-	printCommands(kubeconfig, kubectl)
+	printCommands(kubeconfig, kubectl, s.token)
 	<-ctx.Done()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
@@ -173,8 +177,13 @@ func (s *stack) startManager(ctx context.Context, weir, redisURL, kubeconfig str
 	if err := listener.Close(); err != nil {
 		return nil, err
 	}
+	token, err := s.writeToken()
+	if err != nil {
+		return nil, err
+	}
 	// Without the webhook: this API server does not resolve Services.
 	ended, err := s.start(weir, "manager", "--tenancy", "Cluster", "--webhook-address", "",
+		"--console", "--admin-token-file", token,
 		"--redis-url", redisURL, "--kubeconfig", kubeconfig)
 	if err != nil {
 		return nil, err
@@ -194,6 +203,13 @@ func (s *stack) startManager(ctx context.Context, weir, redisURL, kubeconfig str
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// writeToken writes a random token for the console, and returns the file.
+func (s *stack) writeToken() (path string, err error) {
+	s.token = rand.Text()
+	path = filepath.Join(s.dir, "token")
+	return path, os.WriteFile(path, []byte(s.token), 0o600)
 }
 
 // start starts a process that stop ends. It has its own process group, so that Ctrl-C
@@ -251,7 +267,7 @@ func freeAddress(ctx context.Context) (string, error) {
 
 func logStep(step string) { fmt.Fprintln(os.Stderr, "==>", step) }
 
-func printCommands(kubeconfig, kubectl string) {
+func printCommands(kubeconfig, kubectl, token string) {
 	_, _ = fmt.Fprintf(os.Stdout, `
 Weir is running. In another shell:
 
@@ -266,6 +282,8 @@ The policy allows three requests in any ten seconds. Repeat this until the statu
   curl -i -d '{"policies":["shop/login"],"key":"bob"}' %[3]s/v1/check
   curl -s %[3]s/v1/policies
 
+Watch the limits at http://%[4]s/console/ and log in with the token %[5]s
+
 Ctrl-C stops and removes everything.
-`, kubeconfig, kubectl, httpAddress)
+`, kubeconfig, kubectl, httpAddress, operatorAddress, token)
 }

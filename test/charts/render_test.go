@@ -80,7 +80,7 @@ var variants = map[string][]string{
 		"extraVolumeMounts[0].name=cache", "extraVolumeMounts[0].mountPath=/cache",
 		"extraObjects[0].apiVersion=v1", "extraObjects[0].kind=ConfigMap", "extraObjects[0].metadata.name=of-{{ .Release.Name }}",
 		"extraObjects[0].metadata.namespace=weir-system",
-		"crds.keep=false", access("on-call", "operator"), "access[0].reveal=true", "observe=false",
+		"crds.keep=false", access("on-call", "operator"), "access[0].reveal=true", "observe=false", "console.enabled=true",
 	},
 }
 

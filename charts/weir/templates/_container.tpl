@@ -58,6 +58,9 @@
 {{- if not $values.observe }}
 - --observe=false
 {{- end }}
+{{- if $values.console.enabled }}
+- --console
+{{- end }}
 {{- with $values.trustedProxies }}
 - --trusted-proxies={{ join "," . }}
 {{- end }}
