@@ -45,17 +45,21 @@ verify() {
   verify_chart "$dir/weir-$version.tgz" "$version"
 }
 
-# pack_plugins VERSION FOLDER builds kubectl weir for the machines of operators.
+# pack_plugins VERSION FOLDER builds kubectl weir for the machines of operators, and its manifest
+# for krew.
 pack_plugins() {
-  local tmp platform
+  local tmp platform contents
   tmp="$(mktemp -d)"
-  install -m 755 cmd/kubectl-weir/kubectl_complete-weir "$tmp"
-  for platform in linux-amd64 linux-arm64 darwin-amd64 darwin-arm64; do
-    GOOS="${platform%-*}" GOARCH="${platform#*-}" make --no-print-directory kubectl-weir VERSION="$1" PLUGIN="$tmp/kubectl-weir"
+  install -m 755 cmd/kubectl-weir/kubectl_complete-weir LICENSE "$tmp"
+  for platform in linux-amd64 linux-arm64 darwin-amd64 darwin-arm64 windows-amd64; do
+    contents=(kubectl-weir kubectl_complete-weir LICENSE)
+    [[ $platform != windows-* ]] || contents=(kubectl-weir.exe LICENSE)
+    GOOS="${platform%-*}" GOARCH="${platform#*-}" make --no-print-directory kubectl-weir VERSION="$1" PLUGIN="$tmp/${contents[0]}"
     tar --create --directory "$tmp" --owner 0 --group 0 --numeric-owner --mode 755 --mtime "@$(git log -1 --format=%ct)" \
-      kubectl-weir kubectl_complete-weir | gzip --no-name >"$2/kubectl-weir-$1-$platform.tar.gz"
+      "${contents[@]}" | gzip --no-name >"$2/kubectl-weir-$1-$platform.tar.gz"
   done
   rm -r "$tmp"
+  release krew -version "$1" "$2"
 }
 
 build() {

@@ -25,7 +25,8 @@ var platforms = []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux"
 
 // pluginPlatforms are those of kubectl weir, which runs on the machines of operators.
 var pluginPlatforms = append(slices.Clone(platforms),
-	v1.Platform{OS: "darwin", Architecture: "amd64"}, v1.Platform{OS: "darwin", Architecture: "arm64"})
+	v1.Platform{OS: "darwin", Architecture: "amd64"}, v1.Platform{OS: "darwin", Architecture: "arm64"},
+	v1.Platform{OS: "windows", Architecture: "amd64"})
 
 // files are the files of a release in a folder.
 type files struct {
@@ -52,9 +53,28 @@ func (f *files) plugin(p v1.Platform) string {
 	return f.path(fmt.Sprintf("kubectl-weir-%s-%s-%s.tar.gz", f.version, p.OS, p.Architecture))
 }
 
+// pluginProgram is the program in the archive.
+func pluginProgram(p v1.Platform) string {
+	if p.OS == "windows" {
+		return "kubectl-weir.exe"
+	}
+	return "kubectl-weir"
+}
+
+// pluginFiles are the files in the archive. The completion is a shell script.
+func pluginFiles(p v1.Platform) []string {
+	if p.OS == "windows" {
+		return []string{pluginProgram(p), "LICENSE"}
+	}
+	return []string{pluginProgram(p), "kubectl_complete-weir", "LICENSE"}
+}
+
+// krew is the manifest of the plugin for krew.
+func (f *files) krew() string { return f.path("weir.krew.yaml") }
+
 // all returns the names of all files except the checksums.
 func (f *files) all() []string {
-	all := []string{filepath.Base(f.layout()), filepath.Base(f.chart())}
+	all := []string{filepath.Base(f.layout()), filepath.Base(f.chart()), filepath.Base(f.krew())}
 	for _, p := range platforms {
 		all = append(all, filepath.Base(f.program(p)), filepath.Base(f.bom(p)))
 	}

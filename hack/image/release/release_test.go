@@ -75,18 +75,21 @@ func complete(t *testing.T, f files) {
 		check(t, os.WriteFile(f.bom(p), text, 0o600))
 	}
 	for _, p := range pluginPlatforms {
-		writePlugin(t, f, p, "kubectl_complete-weir")
+		writePlugin(t, f, p, pluginFiles(p)[1:]...)
 	}
+	check(t, run([]string{"krew", "-version", f.version, f.dir}, nil))
 	sum(t, f)
 }
 
-// writePlugin writes the archive of the plugin, with hack/image as the program and one further file.
-func writePlugin(t *testing.T, f files, p v1.Platform, further string) {
+// writePlugin writes the archive of the plugin, with hack/image as the program and further files.
+func writePlugin(t *testing.T, f files, p v1.Platform, further ...string) {
 	t.Helper()
 	dir := t.TempDir()
-	command(t, []string{"GOOS=" + p.OS, "CGO_ENABLED=0", "GOARCH=" + p.Architecture}, "go", "build", "-o", filepath.Join(dir, "kubectl-weir"), "..")
-	check(t, os.WriteFile(filepath.Join(dir, further), nil, 0o755))
-	command(t, nil, "tar", "-czf", f.plugin(p), "--mode=755", "-C", dir, "kubectl-weir", further)
+	command(t, []string{"GOOS=" + p.OS, "CGO_ENABLED=0", "GOARCH=" + p.Architecture}, "go", "build", "-o", filepath.Join(dir, pluginProgram(p)), "..")
+	for _, name := range further {
+		check(t, os.WriteFile(filepath.Join(dir, name), nil, 0o755))
+	}
+	command(t, nil, "tar", append([]string{"-czf", f.plugin(p), "--mode=755", "-C", dir, pluginProgram(p)}, further...)...)
 }
 
 // sum writes the checksums.
@@ -131,7 +134,9 @@ func TestReleaseIsVerified(t *testing.T) {
 		"a changed image":      {f.layout(), strings.Replace(read(f.layout()), `"architecture":"arm64"`, `"architecture":"arm65"`, 1), false, "oci.tar"},
 		"another plugin":       {f.plugin(amd64), read(f.plugin(arm64)), false, "kubectl-weir-1.2.3-linux-amd64.tar.gz: the program is for arm64"},
 		"no archive":           {f.plugin(arm64), "x", false, "kubectl-weir-1.2.3-linux-arm64.tar.gz: "},
-		"a file that is extra": {f.path("extra"), "x", true, "has 12 files, want 11"},
+		"a file that is extra": {f.path("extra"), "x", true, "has 14 files, want 13"},
+		"another checksum":     {f.krew(), strings.Replace(read(f.krew()), "sha256: ", "sha256: 0", 1), false, "weir.krew.yaml: does not describe the archives"},
+		"another download":     {f.krew(), strings.Replace(read(f.krew()), "v1.2.3/", "v1.2.4/", 1), false, "weir.krew.yaml: does not describe the archives"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, err := os.ReadFile(tc.path)
@@ -188,6 +193,7 @@ func TestReleaseNeedsAllPlatformsAndTheVersion(t *testing.T) {
 			for _, p := range pluginPlatforms {
 				check(t, os.WriteFile(f.plugin(p), nil, 0o600))
 			}
+			check(t, f.writeKrew())
 			sum(t, f)
 			if _, err := f.verify(); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %s", err, tc.want)

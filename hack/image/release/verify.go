@@ -27,7 +27,9 @@ import (
 //   - the folder has exactly the files of a release, each with its checksum;
 //   - the image has all platforms, with correct digests, and the label of the version;
 //   - the program of each platform is the one in the image, and its bill of materials lists
-//     the modules in the program.
+//     the modules in the program;
+//   - the archives of the plugin have a program for their platform, and the krew manifest has the
+//     checksums of these archives.
 //
 // helm verifies the chart.
 func (f *files) verify() (digest v1.Hash, err error) {
@@ -69,10 +71,11 @@ func (f *files) verify() (digest v1.Hash, err error) {
 			return digest, fmt.Errorf("%s: %w", f.plugin(platform), err)
 		}
 	}
-	return digest, nil
+	return digest, f.verifyKrew()
 }
 
-// verifyPlugin verifies that the archive has the plugin, for the platform, and its completion.
+// verifyPlugin verifies that the archive has the plugin, for the platform, with its completion and
+// license.
 func (f *files) verifyPlugin(platform v1.Platform) error {
 	file, err := os.Open(f.plugin(platform))
 	if err != nil {
@@ -97,13 +100,13 @@ func (f *files) verifyPlugin(platform v1.Platform) error {
 			return fmt.Errorf("%s has mode %o, want 755", header.Name, header.Mode)
 		}
 		names = append(names, header.Name)
-		if header.Name == "kubectl-weir" {
+		if header.Name == pluginProgram(platform) {
 			if program, err = io.ReadAll(r); err != nil {
 				return err
 			}
 		}
 	}
-	if want := []string{"kubectl-weir", "kubectl_complete-weir"}; !slices.Equal(names, want) {
+	if want := pluginFiles(platform); !slices.Equal(names, want) {
 		return fmt.Errorf("has the files %q, want %q", names, want)
 	}
 	info, err := buildinfo.Read(bytes.NewReader(program))
