@@ -121,11 +121,11 @@ func TestSentinelFlagsAreValidated(t *testing.T) {
 	}{
 		"no master": {[]string{"--redis-url", "redis-sentinel://h"}, "--redis-url: redis-sentinel://h: want the name of the master"},
 		"server name without TLS": {
-			[]string{"--redis-url", "redis-sentinel://h/m", "--redis-server-name", "n"}, "--redis-url: a server name needs rediss://",
+			[]string{"--redis-url", "redis-sentinel://h/m", "--redis-server-name", "n"}, "--redis-url: --redis-server-name needs rediss://",
 		},
 		"sentinel password without sentinels": {
-			[]string{"--redis-url", "redis://h", "--redis-sentinel-password-file", "f"},
-			"--redis-url: credentials of sentinels need redis-sentinel://",
+			[]string{"--redis-url", "redis://h", "--redis-sentinel-password-file", "main.go"},
+			"--redis-url: --redis-sentinel-password-file needs redis-sentinel://",
 		},
 		"server name without Redis": {[]string{"--redis-server-name", "n"}, "--redis-*-file, --redis-server-name: need --redis-url"},
 	} {

@@ -78,13 +78,13 @@ func (f Files) validate(parsed *url.URL) error {
 func (f Files) validateCredentials(parsed *url.URL) error {
 	switch {
 	case (f.Username != "" || f.Password != "") && parsed.User != nil:
-		return errors.New("credentials are in both the URL and the files: use one of them")
+		return errors.New("credentials are in both the URL and --redis-password-file: use one of them")
 	case f.Username != "" && f.Password == "":
-		return errors.New("the username file needs a password file")
+		return errors.New("--redis-username-file needs --redis-password-file")
 	case f.SentinelUsername != "" && f.SentinelPassword == "":
-		return errors.New("the username file of the sentinels needs a password file of the sentinels")
+		return errors.New("--redis-sentinel-username-file needs --redis-sentinel-password-file")
 	case f.SentinelPassword != "" && !strings.HasSuffix(parsed.Scheme, "-sentinel"):
-		return errors.New("credentials of sentinels need redis-sentinel:// or rediss-sentinel://")
+		return errors.New("--redis-sentinel-password-file needs redis-sentinel:// or rediss-sentinel://")
 	}
 	return nil
 }
@@ -92,11 +92,11 @@ func (f Files) validateCredentials(parsed *url.URL) error {
 func (f Files) validateTLS(parsed *url.URL) error {
 	switch {
 	case (f.Cert == "") != (f.Key == ""):
-		return errors.New("the certificate file and the key file need each other")
+		return errors.New("--redis-cert-file and --redis-key-file need each other")
 	case (f.CA != "" || f.Cert != "") && !usesTLS(parsed):
-		return errors.New("certificate files need rediss://, rediss-cluster:// or rediss-sentinel://")
+		return errors.New("--redis-ca-file and --redis-cert-file need rediss://, rediss-cluster:// or rediss-sentinel://")
 	case f.ServerName != "" && !usesTLS(parsed):
-		return errors.New("a server name needs rediss://, rediss-cluster:// or rediss-sentinel://")
+		return errors.New("--redis-server-name needs rediss://, rediss-cluster:// or rediss-sentinel://")
 	}
 	return nil
 }

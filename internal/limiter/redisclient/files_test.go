@@ -47,14 +47,14 @@ func TestFilesAreRejected(t *testing.T) {
 		files     redisclient.Files
 		url, want string
 	}{
-		"two users":               {redisclient.Files{Password: word}, "redis://u:secret@h", "credentials are in both the URL and the files"},
-		"user alone":              {redisclient.Files{Username: word}, "redis://h", "the username file needs a password file"},
+		"two users":               {redisclient.Files{Password: word}, "redis://u:secret@h", "credentials are in both the URL and --redis-password-file"},
+		"user alone":              {redisclient.Files{Username: word}, "redis://h", "--redis-username-file needs --redis-password-file"},
 		"certificate alone":       {redisclient.Files{Cert: word}, "rediss://h", "need each other"},
 		"key alone":               {redisclient.Files{Key: word}, "rediss://h", "need each other"},
 		"authority without TLS":   {redisclient.Files{CA: word}, "redis-cluster://h", "need rediss://, rediss-cluster:// or rediss-sentinel://"},
-		"server name without TLS": {redisclient.Files{ServerName: "n"}, "redis-sentinel://h/m", "a server name needs rediss://"},
-		"sentinel user alone":     {redisclient.Files{SentinelUsername: word}, "redis-sentinel://h/m", "needs a password file of the sentinels"},
-		"no sentinels":            {redisclient.Files{SentinelPassword: word}, "redis-cluster://h", "credentials of sentinels need redis-sentinel://"},
+		"server name without TLS": {redisclient.Files{ServerName: "n"}, "redis-sentinel://h/m", "--redis-server-name needs rediss://"},
+		"sentinel user alone":     {redisclient.Files{SentinelUsername: word}, "redis-sentinel://h/m", "--redis-sentinel-username-file needs --redis-sentinel-password-file"},
+		"no sentinels":            {redisclient.Files{SentinelPassword: word}, "redis-cluster://h", "--redis-sentinel-password-file needs redis-sentinel://"},
 		"no sentinel password":    {redisclient.Files{SentinelPassword: empty}, "redis-sentinel://h/m", "the first line is empty"},
 		"no password":             {redisclient.Files{Password: empty}, "redis://h", "the first line is empty"},
 		"no file":                 {redisclient.Files{Password: absent}, "redis://h", "no such file"},
