@@ -288,6 +288,45 @@ func TestCookie(t *testing.T) {
 	g.Expect(b.header.Get("Set-Cookie")).To(MatchRegexp(`^weir-console-[0-9a-f]{8}=[\w-]{43}; Path=/console; Max-Age=(600|599); HttpOnly; SameSite=Strict$`))
 }
 
+// A cookie of an ended or forged session is worth nothing, and the page reports why.
+func TestEndedSession(t *testing.T) {
+	g, s := NewWithT(t), start(t, nil)
+	b := s.logIn("operator")
+	address, err := url.Parse(s.url + "/console/")
+	g.Expect(err).NotTo(HaveOccurred())
+	cookies := b.client.Jar.Cookies(address)
+	g.Expect(cookies).To(HaveLen(1))
+	first := b.csrf()
+	b.submit("/console/logout", url.Values{})
+	for _, value := range []string{cookies[0].Value, "forged", ""} {
+		b.client.Jar.SetCookies(address, []*http.Cookie{{Name: cookies[0].Name, Value: value, Path: "/console"}})
+		b.open("/console/")
+		g.Expect(b.status).To(Equal(http.StatusUnauthorized))
+		g.Expect(b.page).To(ContainSubstring("Your session has ended."))
+		b.submit("/console/change", url.Values{"policy": {"shop/login"}, "key": {"bob"}, "action": {"reset"}, "csrf": {first}})
+		g.Expect(b.status).To(Equal(http.StatusUnauthorized))
+	}
+}
+
+// Two tabs share a session; forms that one opened stay valid in the other. A thousand further sessions
+// end it.
+func TestManySessions(t *testing.T) {
+	g, s := NewWithT(t), start(t, nil)
+	b := s.logIn("operator")
+	b.open("/console/try")
+	first := b.csrf()
+	b.open("/console/try")
+	g.Expect(b.csrf()).To(Equal(first))
+	for range 1000 {
+		other := s.browser()
+		other.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		other.open(s.code("reader"))
+		g.Expect(other.status).To(Equal(http.StatusSeeOther))
+	}
+	b.open("/console/")
+	g.Expect(b.status).To(Equal(http.StatusUnauthorized))
+}
+
 func TestLoginWithToken(t *testing.T) {
 	g, s := NewWithT(t), start(t, nil)
 	b := s.browser()
