@@ -5,11 +5,13 @@ package console_test
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
@@ -19,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/console"
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -325,6 +328,25 @@ func TestManySessions(t *testing.T) {
 	}
 	b.open("/console/")
 	g.Expect(b.status).To(Equal(http.StatusUnauthorized))
+}
+
+func TestCookieIsSecureWithTLS(t *testing.T) {
+	g := NewWithT(t)
+	c := console.New(console.Options{API: httpapi.Options{Authorizer: roles}})
+	path, _ := c.NewCode("reader", "")
+	r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+	r.TLS = &tls.ConnectionState{}
+	w := httptest.NewRecorder()
+	c.ServeHTTP(w, r)
+	g.Expect(w.Code).To(Equal(http.StatusSeeOther))
+	g.Expect(w.Header().Get("Set-Cookie")).To(HaveSuffix("; HttpOnly; Secure; SameSite=Strict"))
+	path, _ = c.NewCode("reader", "")
+	w = httptest.NewRecorder()
+	c.ServeHTTP(w, httptest.NewRequest(http.MethodHead, path, http.NoBody))
+	g.Expect(w.Header().Get("Set-Cookie")).To(BeEmpty())
+	w = httptest.NewRecorder()
+	c.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))
+	g.Expect(w.Header().Get("Set-Cookie")).NotTo(BeEmpty(), "a HEAD does not use the code")
 }
 
 func TestLoginWithToken(t *testing.T) {

@@ -121,6 +121,20 @@ func TestListerSeesNoPlan(t *testing.T) {
 	g.Expect(b.page).To(ContainSubstring("x-account"))
 }
 
+// Keys that an override selects may be values of headers as well.
+func TestKeysOfOverridesAreMasked(t *testing.T) {
+	g, s := NewWithT(t), start(t, nil)
+	p := policy("shop", "login", plan.KeyPart{Type: plan.KeyHeader, Header: "x-account"})
+	p.Overrides = []plan.Override{{Name: "partners", Keys: []string{"partner-secret"}, Action: plan.ActionAllow}}
+	s.e.Use(plan.NewSnapshot(8, []*plan.Plan{p}))
+	b := s.logIn("reader")
+	b.open("/console/policy?policy=shop/login")
+	g.Expect(b.page).To(And(ContainSubstring("part…"), Not(ContainSubstring("partner-secret"))))
+	b = s.logIn("admin")
+	b.open("/console/policy?policy=shop/login")
+	g.Expect(b.page).To(ContainSubstring("partner-secret"))
+}
+
 func TestGuestsReadOnLoopback(t *testing.T) {
 	g := NewWithT(t)
 	s := start(t, func(o *endpoint.Options) { o.Authorizer, o.ConsoleGuests = nil, true })
