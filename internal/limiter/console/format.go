@@ -110,7 +110,7 @@ func millis(n int64) string {
 	for _, unit := range [...]struct {
 		length time.Duration
 		name   string
-	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
+	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
 		if count := d / unit.length; count > 0 {
 			text = append(text, strconv.FormatInt(int64(count), 10)+unit.name)
 			d %= unit.length

@@ -42,6 +42,15 @@ type policyRow struct {
 	Sums      *sums
 }
 
+// shownLimits is how many limits of a policy the list shows.
+const shownLimits = 3
+
+// FirstLimits are the limits that the list shows.
+func (r *policyRow) FirstLimits() []limitSummary { return r.Limits[:min(len(r.Limits), shownLimits)] }
+
+// MoreLimits is the number of others.
+func (r *policyRow) MoreLimits() int { return len(r.Limits) - len(r.FirstLimits()) }
+
 // listRights returns the policies that the session may list.
 func (c *Console) listRights(v *visit) (*httpapi.ReadRights, error) {
 	rights, err := httpapi.NewReadRights(v.ctx(), c.authorizer, v.session.token, httpapi.VerbList)

@@ -87,7 +87,7 @@ func TestSessionsAndCodesAreBounded(t *testing.T) {
 
 func TestMillis(t *testing.T) {
 	for n, want := range map[int64]string{
-		0: "0s", 5: "5ms", 1500: "1.5s", 59_600: "1m", 61_000: "1m 1s", 3_600_000: "1h", 90 * 60_000: "1h 30m", 86_400_000: "1d", 30 * 86_400_000: "30d",
+		0: "0s", 5: "5ms", 1500: "1.5s", 59_600: "1m", 61_000: "1m 1s", 3_600_000: "1h", 90 * 60_000: "1h 30m", 86_400_000: "24h", 30 * 86_400_000: "720h",
 	} {
 		NewWithT(t).Expect(millis(n)).To(Equal(want))
 	}
