@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package console is the web console of the operator port: pages that show policies, rates and
-// keys, and forms that lift blocks.
+// keys, and forms that lift, reset and block keys.
 //
 // It guarantees:
 //   - Everything that a page shows or changes comes from a call of package httpapi with the token of
@@ -19,6 +19,7 @@
 //	call.go      calls of the API within the process
 //	answers.go   the answers of these calls
 //	page.go      from a template to a response
+//	load.go      parts of a page that load at the same time
 //	format.go    numbers, times and keys as text
 //	plot.go      rates as a drawing
 //	overview.go  the overview

@@ -4,42 +4,13 @@
 package console
 
 import (
-	"context"
-	"errors"
 	"html/template"
-	"net/http"
 	"net/url"
 	"reflect"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
-
-// loader loads the parts of a page at the same time.
-type loader struct {
-	ctx  context.Context //nolint:containedctx // lives as long as the request
-	wait sync.WaitGroup
-
-	mu     sync.Mutex
-	failed error
-}
-
-// report returns the text of the error. It keeps an error that ends the session.
-func (l *loader) report(err error) string {
-	if p, ok := errors.AsType[*problem](err); !ok || p.Status == http.StatusUnauthorized {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.failed = err
-	}
-	return err.Error()
-}
-
-// finish waits for all parts. It returns the error of the session, if any.
-func (l *loader) finish() error {
-	l.wait.Wait()
-	return l.failed
-}
 
 // functions are those of the templates.
 var functions = template.FuncMap{

@@ -5,7 +5,6 @@ package console
 
 import (
 	"bytes"
-	"context"
 	"embed"
 	"errors"
 	"html/template"
@@ -122,21 +121,4 @@ func titleOf(p *problem) string {
 	default:
 		return "This request is not valid"
 	}
-}
-
-// part is one part of a page, which may fail without the others.
-type part[T any] struct {
-	Data T
-	// Problem is why there is no data.
-	Problem string
-}
-
-// load calls get in the background. An error that concerns the session goes to failed, any other
-// becomes the part's problem.
-func load[T any](l *loader, into *part[T], get func(ctx context.Context, into *T) error) {
-	l.wait.Go(func() {
-		if err := get(l.ctx, &into.Data); err != nil {
-			into.Problem = l.report(err)
-		}
-	})
 }
