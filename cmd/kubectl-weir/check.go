@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -128,7 +127,7 @@ func (c *connection) inspect(ctx context.Context) *report {
 		return nil
 	})
 	if err != nil {
-		r.add("connection", outcomeFailed, err.Error(), "make Weir reachable; what it knows of Redis, leader and replicas was not checked")
+		r.add("connection", outcomeFailed, err.Error(), "make Weir reachable; Redis, leader and replicas were not checked")
 	}
 	return r
 }
@@ -151,14 +150,4 @@ func (r *report) write(w io.Writer) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// worst returns the outcome that matters most.
-func worst(outcomes ...outcome) outcome {
-	for _, o := range []outcome{outcomeFailed, outcomeWarning, outcomeNotChecked} {
-		if slices.Contains(outcomes, o) {
-			return o
-		}
-	}
-	return outcomeOK
 }

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
@@ -122,7 +123,7 @@ func TestCheckOfAReplica(t *testing.T) {
 		"behind for a moment":  {inTurn(behind, strings.ReplaceAll(good, "7", "9")), is(redis), []string{"replicas ok"}, "2 alive, all at revision 8"},
 		"a plan not readable":  {is(`{"revision":7,"replicas":[{"name":"a","revision":7,"skips":2}]}`), is(redis), []string{"replicas failed"}, "a (2 plans)"},
 		"no leader":            {is(`{"revision":7,"replicas":[{"name":"a","revision":7}]}`), is(redis), []string{"leader failed", "policies not checked", "budgets not checked"}, ""},
-		"policies not ready":   {is(`{"replicas":[{"name":"a"}],"notReady":{"count":2,"policies":[{"policy":"shop/a","reason":"InvalidSpec"},{"policy":"shop/b","reason":"OverBudget"}]}}`), is(redis), []string{"leader ok", "policies failed", "budgets failed"}, "no room for shop/b"},
+		"policies not ready":   {is(`{"replicas":[{"name":"a"}],"notReady":{"count":2,"policies":[{"name":"shop/a","reason":"InvalidSpec"},{"name":"shop/b","reason":"OverBudget"}]}}`), is(redis), []string{"leader ok", "policies failed", "budgets failed"}, "no room for shop/b"},
 		"memory short":         {is(good), is(strings.Replace(redis, "0.5", "0.95", 1)), []string{"redis failed"}, "95% of maxmemory"},
 		"keys are evicted":     {is(good), is(strings.Replace(redis, "noeviction", "allkeys-lru", 1)), []string{"redis failed"}, "allkeys-lru"},
 		"a proxy before Redis": {is(good), is(strings.Replace(redis, `"noeviction"`, "", 1)), []string{"redis warning"}, "unknown"},
@@ -147,6 +148,18 @@ func TestCheckOfAReplica(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The report names policies by the member that Weir sends.
+func TestCheckNamesPoliciesThatAreNotReady(t *testing.T) {
+	g, r := NewWithT(t), &report{}
+	sent, err := json.Marshal(&plan.Unready{Count: 1, Policies: []plan.UnreadyPolicy{{ID: "shop/a", Reason: "InvalidSpec"}}})
+	g.Expect(err).NotTo(HaveOccurred())
+	server(t, func() string { return `{"replicas":[{"name":"a"}],"notReady":` + string(sent) + `}` },
+		func() string { return `{"certificates":[]}` }).inspect(t.Context(), r)
+	out := &bytes.Buffer{}
+	g.Expect(r.write(out)).To(Succeed())
+	g.Expect(out.String()).To(ContainSubstring("1 not ready: shop/a (InvalidSpec)"))
 }
 
 func TestCheckWaits(t *testing.T) {

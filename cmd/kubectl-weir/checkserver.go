@@ -10,7 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 const (
@@ -27,10 +29,7 @@ type runningState struct {
 	expected int64 // revision of every replica
 	Policies []struct{}
 	Replicas []httpapi.Replica
-	NotReady *struct {
-		Count    int
-		Policies []struct{ Policy, Reason string }
-	}
+	NotReady *plan.Unready
 }
 
 // inspect checks what one replica knows.
@@ -53,7 +52,7 @@ func (c *client) inspect(ctx context.Context, r *report) {
 }
 
 // running returns the running state. A replica may be behind for a moment after an edit, so it asks
-// again before it reports one as behind what it saw first.
+// again before it reports one as behind the newest revision of the first answer.
 func (c *client) running(ctx context.Context) (*runningState, error) {
 	ask := func() (*runningState, error) {
 		state := &runningState{}
@@ -126,11 +125,10 @@ func (s *runningState) inspectPolicies(r *report) {
 	r.add("leader", outcomeOK, "sends heartbeats", "")
 	var others, overBudget []string
 	for _, p := range s.NotReady.Policies {
-		text := p.Policy + " (" + p.Reason + ")"
-		if p.Reason == "OverBudget" {
-			overBudget = append(overBudget, p.Policy)
+		if p.Reason == v1alpha1.ReasonOverBudget {
+			overBudget = append(overBudget, p.ID)
 		} else {
-			others = append(others, text)
+			others = append(others, p.ID+" ("+p.Reason+")")
 		}
 	}
 	if len(others) > 0 {
@@ -190,16 +188,20 @@ func inspectCertificates(certificates []httpapi.Certificate, r *report) {
 		return
 	}
 	var texts []string
-	o, fix := outcomeOK, ""
+	o := outcomeOK
 	for _, c := range certificates {
 		left := time.Until(c.Expires)
 		texts = append(texts, fmt.Sprintf("%s expires %s", c.Name, c.Expires.Format(time.DateOnly)))
 		switch {
 		case left <= 0:
-			o, fix = outcomeFailed, "renew it: see the runbook, A certificate expires"
-		case left < expirySoon:
-			o, fix = worst(o, outcomeWarning), "renew it: see the runbook, A certificate expires"
+			o = outcomeFailed
+		case left < expirySoon && o == outcomeOK:
+			o = outcomeWarning
 		}
+	}
+	fix := ""
+	if o != outcomeOK {
+		fix = "renew it: see the runbook, A certificate expires"
 	}
 	r.add("certificates", o, strings.Join(texts, ", "), fix)
 }
