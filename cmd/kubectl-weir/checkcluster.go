@@ -85,7 +85,7 @@ func inspectWebhook(ctx context.Context, kube kubernetes.Interface, r *report) {
 		}
 	}
 	if hooks == 0 {
-		r.add("webhook", outcomeWarning, "there is none", "set the chart value webhook.enabled: without it, invalid policies are stored and only their status reports it")
+		r.add("webhook", outcomeWarning, "no webhook is configured", "set the chart value webhook.enabled: without it, invalid policies are stored and only their status reports it")
 	}
 }
 

@@ -14,9 +14,9 @@
 //	lists.go        blocks, and what lists share
 //	console.go      console
 //	top.go          top
-//	check.go        check: the report, of what
-//	checkcluster.go   the API server knows
-//	checkserver.go    a replica knows
+//	check.go        check: the report, from
+//	checkcluster.go   the API server
+//	checkserver.go    a replica
 //	diff.go         diff, on top of
 //	difffields.go     the fields that differ
 //	diffkeys.go       the listed keys that would be over a limit

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 const (
@@ -89,17 +89,17 @@ func (m *modeCommand) add(cmd *cobra.Command, value func() string) *cobra.Comman
 		if m.address != "" {
 			return errors.New("--address: the command changes a policy in a cluster")
 		}
-		t, err := (&keyCommand{connection: m.connection}).target(args)
+		id, err := m.policy(args[0])
 		if err != nil {
 			return err
 		}
-		policies, err := m.policies(t.Policy)
+		policies, err := m.policies(id)
 		if err != nil {
 			return &failure{err}
 		}
 		got, err := policies.shadow(cmd.Context(), cmd.ErrOrStderr(), value())
 		if err != nil {
-			return &failure{fmt.Errorf("%s: %w", t.Policy, err)}
+			return &failure{fmt.Errorf("%s: %w", id, err)}
 		}
 		return m.output.write(cmd.OutOrStdout(), got)
 	}
@@ -121,7 +121,7 @@ func (c *connection) policies(id string) (*policies, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
-	namespace, name, _ := strings.Cut(id, "/")
+	namespace, name := plan.SplitID(id)
 	return &policies{
 		resource: kube.Resource(v1alpha1.GroupVersion.WithResource("ratelimitpolicies")).Namespace(namespace), id: id, name: name,
 	}, nil
