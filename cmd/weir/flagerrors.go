@@ -33,7 +33,7 @@ func explainFlagError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 }
 
-// validateAddress rejects what is not host:port. Empty turns a port off.
+// validateAddress rejects an address other than host:port. An empty address turns the port off.
 func validateAddress(flag, address, example string) error {
 	if address == "" {
 		return nil

@@ -294,7 +294,7 @@ func TestOperatorPortIsTaken(t *testing.T) {
 	g.Expect(run("--operator-address", "127.0.0.1:8083")).To(MatchError(`--operator-address "127.0.0.1:8083": address already in use`))
 }
 
-// A newcomer finds the console by what the command prints.
+// The command prints the address of the console.
 func TestStandalonePrintsTheConsole(t *testing.T) {
 	g := NewWithT(t)
 	run := func(args ...string) string {

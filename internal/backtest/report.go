@@ -67,7 +67,7 @@ type KeyRow struct {
 	Row
 }
 
-// MinuteRow is what is denied in the minute that begins then.
+// MinuteRow counts the requests of the minute that begins at Start.
 type MinuteRow struct {
 	Start time.Time `json:"start"`
 	Row
@@ -78,7 +78,7 @@ const top = 10
 
 func row(t tally) Row { return Row{tally: t, Share: t.Share()} }
 
-// byDenied orders rows by what was denied.
+// byDenied orders rows by the number of denied requests.
 func byDenied(a, b Row) int {
 	return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(b.Share, a.Share))
 }
