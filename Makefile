@@ -23,8 +23,9 @@ RELEASE ?=
 # FUZZTIME is the -fuzztime of each target in `make fuzz`.
 FUZZTIME ?= 10s
 
-# SOAK is the length of `make soak`.
+# SOAK is the length of `make soak`, FLOOD that of the flood in `make flood`.
 SOAK ?= 10m
+FLOOD ?= 3m
 SEED ?=
 
 # BENCH selects the benchmarks of `make bench`.
@@ -188,6 +189,11 @@ screenshots: ## Take the screenshots of docs/console.md.
 faults: ## Break real servers under load; UPDATE=docs writes docs/reliability.md.
 	hack/redis.sh
 	go test -count=1 -timeout 30m ./test/faults -run 'Faults' $(if $(UPDATE),-page $(CURDIR)/$(UPDATE))
+
+.PHONY: flood
+flood: ## Send 5,000 new keys a second to a Redis of 256 MB (FLOOD=3m), and compare the latency of known ones.
+	hack/redis.sh
+	go test -count=1 -timeout 0 ./test/faults -run 'TestAFloodOfNewKeys$$' -v -flood $(FLOOD)
 
 .PHONY: soak
 soak: ## Disturb Weir at random (SOAK=10m, SEED=number), and print the accounting.

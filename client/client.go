@@ -5,6 +5,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,8 @@ const (
 	// DefaultTimeout is the Timeout of clients that set none. It is longer than the time that a
 	// decision of Weir may take, --store-timeout, by default.
 	DefaultTimeout = 500 * time.Millisecond
+	// DefaultResendFor is the ResendFor of clients that set none.
+	DefaultResendFor = 30 * time.Second
 	// maxAnswer bounds how much of an answer is read.
 	maxAnswer = 1 << 20
 	// idleConnections are kept to Weir; further concurrent checks open connections of their own.
@@ -34,6 +37,9 @@ type Options struct {
 	FailMode FailMode
 	// Timeout bounds a check, with connecting; 0 is DefaultTimeout.
 	Timeout time.Duration
+	// ResendFor is how long commits, renewals and charges are sent again while Weir or Redis does
+	// not answer; 0 is DefaultResendFor.
+	ResendFor time.Duration
 	// HTTPClient sends the checks, for TLS or tracing. It must not retry. Nil is a client that
 	// keeps connections open and follows no redirects.
 	HTTPClient *http.Client
@@ -41,10 +47,11 @@ type Options struct {
 
 // Client asks Weir over HTTP. It is safe for concurrent use.
 type Client struct {
-	check    string // URL
-	failMode FailMode
-	timeout  time.Duration
-	http     *http.Client
+	url       string // without a slash at the end
+	failMode  FailMode
+	timeout   time.Duration
+	resendFor time.Duration
+	http      *http.Client
 }
 
 // New returns a client. Its error names the invalid option.
@@ -59,11 +66,12 @@ func New(o Options) (*Client, error) {
 	if o.Timeout < 0 {
 		return nil, fmt.Errorf("weir: Timeout %v: must not be negative", o.Timeout)
 	}
-	c := &Client{
-		check: strings.TrimSuffix(o.URL, "/") + "/v1/check", failMode: o.FailMode, timeout: o.Timeout, http: o.HTTPClient,
+	if o.ResendFor < 0 {
+		return nil, fmt.Errorf("weir: ResendFor %v: must not be negative", o.ResendFor)
 	}
-	if c.timeout == 0 {
-		c.timeout = DefaultTimeout
+	c := &Client{
+		url: strings.TrimSuffix(o.URL, "/"), failMode: o.FailMode, http: o.HTTPClient,
+		timeout: cmp.Or(o.Timeout, DefaultTimeout), resendFor: cmp.Or(o.ResendFor, DefaultResendFor),
 	}
 	if c.http == nil {
 		c.http = newHTTPClient()
@@ -93,9 +101,20 @@ func newHTTPClient() *http.Client {
 //   - if ctx ends first: a client that disconnects may have ended it;
 //   - if Weir rejects the check as invalid or too large (400, 413): clients choose paths and headers.
 func (c *Client) Check(ctx context.Context, check Check) (Decision, error) {
+	return c.decide(ctx, func(ctx context.Context) (Decision, error) {
+		r, err := c.post(ctx, "/v1/check", check)
+		if err != nil {
+			return Decision{}, err
+		}
+		return r.decision()
+	})
+}
+
+// decide returns the decision that ask returns, or that of the FailMode.
+func (c *Client) decide(ctx context.Context, ask func(context.Context) (Decision, error)) (Decision, error) {
 	bounded, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	decision, err := c.ask(bounded, check)
+	decision, err := ask(bounded)
 	switch {
 	case err == nil:
 		return decision, nil
@@ -117,43 +136,53 @@ func isInvalid(err error) bool {
 		(answer.Status == http.StatusBadRequest || answer.Status == http.StatusRequestEntityTooLarge)
 }
 
-// ask sends the check and returns the decision of Weir.
-func (c *Client) ask(ctx context.Context, check Check) (Decision, error) {
-	body, err := json.Marshal(check)
+// reply is what a server answered.
+type reply struct {
+	status int
+	header http.Header
+	text   []byte
+}
+
+// err returns the reply as an error.
+func (r *reply) err() error { return newError(r.status, r.text) }
+
+// post sends the request and returns the reply.
+func (c *Client) post(ctx context.Context, path string, body any) (*reply, error) {
+	encoded, err := json.Marshal(body)
 	if err != nil {
-		return Decision{}, err
+		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.check, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+path, bytes.NewReader(encoded))
 	if err != nil {
-		return Decision{}, err
+		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := c.http.Do(request)
 	if err != nil {
-		return Decision{}, fmt.Errorf("weir: %w", err)
+		return nil, fmt.Errorf("weir: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
-		return Decision{}, fmt.Errorf("weir: %w", err)
+		return nil, fmt.Errorf("weir: %w", err)
 	}
-	return decode(response, text)
+	return &reply{status: response.StatusCode, header: response.Header, text: text}, nil
 }
 
-// decode returns the decision of a response. Another server's answer with one of the statuses of
+// decision returns the decision of a reply. Another server's answer with one of the statuses of
 // Weir, such as the 503 of a proxy, has no decision.
-func decode(response *http.Response, text []byte) (Decision, error) {
+func (r *reply) decision() (Decision, error) {
 	var d Decision
-	if err := json.Unmarshal(text, &d); err != nil {
-		return Decision{}, newError(response.StatusCode, text)
+	if err := json.Unmarshal(r.text, &d); err != nil {
+		return Decision{}, r.err()
 	}
-	allowed := response.StatusCode == http.StatusOK
-	denied := response.StatusCode == d.Status && d.Status >= http.StatusBadRequest
+	allowed := r.status == http.StatusOK
+	denied := r.status == d.Status && d.Status >= http.StatusBadRequest
 	if d.Allowed != allowed || !allowed && !denied {
-		return Decision{}, newError(response.StatusCode, text)
+		return Decision{}, r.err()
 	}
-	d.Degraded = response.Header.Get("Weir-Degraded")
+	d.Degraded = r.header.Get("Weir-Degraded")
 	d.Header = http.Header{}
-	Decision{Header: response.Header}.SetHeaders(d.Header)
+	Decision{Header: r.header}.SetHeaders(d.Header)
 	return d, nil
 }

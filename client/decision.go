@@ -24,6 +24,7 @@ const (
 	ReasonSuppressed           Reason = "Suppressed"
 	ReasonBlocked              Reason = "Blocked"
 	ReasonCostExceedsThreshold Reason = "CostExceedsThreshold"
+	ReasonTooManyReservations  Reason = "TooManyReservations"
 	ReasonDeniedByOverride     Reason = "DeniedByOverride"
 	ReasonMissingKey           Reason = "MissingKey"
 	// ReasonNoDecision is not from Weir: the FailMode of the client decided.
@@ -46,6 +47,9 @@ type Decision struct {
 	// RetryAfter is the time until the same check is admitted, in whole seconds; 0 if it is
 	// allowed or waiting does not help.
 	RetryAfter time.Duration
+	// WaitsFor is "Reservations" if only open reservations leave no room: a commit can make room at
+	// any time. Else it is empty.
+	WaitsFor string
 	// Limits are the limits that were evaluated.
 	Limits []Limit
 	// Revision is that of the policies.
@@ -62,8 +66,8 @@ type Decision struct {
 type Limit struct {
 	Policy, Limit string
 	Allowed       bool
-	// Used, Threshold and Remaining are units.
-	Used, Threshold, Remaining int64
+	// Used, Threshold and Remaining are units. Held are those of Used that open reservations hold.
+	Used, Threshold, Remaining, Held int64
 	// RetryAfter is the time until this limit admits the same check; 0 if it does, or waiting
 	// does not help.
 	RetryAfter time.Duration
@@ -83,12 +87,14 @@ func (d *Decision) UnmarshalJSON(text []byte) error {
 		Allowed                               *bool
 		Reason                                Reason
 		Policy, Limit, Override, Code, Detail string
+		WaitsFor                              string
 		Status                                int
 		RetryAfter, Revision                  int64
 		Limits                                []struct {
 			Policy, Limit              string
 			Allowed, Shadow            bool
 			Used, Threshold, Remaining int64
+			Held                       int64
 			RetryAfterMs, ResetAfterMs int64
 		}
 	}
@@ -102,12 +108,12 @@ func (d *Decision) UnmarshalJSON(text []byte) error {
 		Allowed: *document.Allowed, Reason: document.Reason, Status: document.Status,
 		Policy: document.Policy, Limit: document.Limit, Override: document.Override,
 		Code: document.Code, Detail: document.Detail, Revision: document.Revision,
-		RetryAfter: time.Duration(document.RetryAfter) * time.Second,
+		RetryAfter: time.Duration(document.RetryAfter) * time.Second, WaitsFor: document.WaitsFor,
 	}
 	for _, l := range document.Limits {
 		d.Limits = append(d.Limits, Limit{
 			Policy: l.Policy, Limit: l.Limit, Allowed: l.Allowed, Shadow: l.Shadow,
-			Used: l.Used, Threshold: l.Threshold, Remaining: l.Remaining,
+			Used: l.Used, Threshold: l.Threshold, Remaining: l.Remaining, Held: l.Held,
 			RetryAfter: time.Duration(l.RetryAfterMs) * time.Millisecond,
 			ResetAfter: time.Duration(l.ResetAfterMs) * time.Millisecond,
 		})

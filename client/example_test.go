@@ -9,6 +9,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"time"
 
 	"github.com/weir-dev/weir/client"
 )
@@ -50,6 +51,40 @@ func ExampleClient_Check() {
 	// pass
 	// pass
 	// deny with status 429 and wait 8s
+}
+
+func ExampleClient_Reserve() {
+	weir := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // stands for Weir
+		if r.URL.Path == "/v1/reserve" {
+			_, _ = fmt.Fprint(w, `{"allowed":true,"reason":"Allowed","limits":[],"revision":1,"reservation":"eyJ2IjoxLCJpZCI6ImEifQ"}`)
+			return
+		}
+		_, _ = fmt.Fprint(w, `{"committed":true,"policies":[{"policy":"ai/tokens","committed":true,"cost":2718,"estimate":4000}],"revision":1}`)
+	}))
+	defer weir.Close()
+	c, err := client.New(client.Options{URL: weir.URL, FailMode: client.Closed})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	reservation, err := c.Reserve(ctx, client.Reserve{
+		Check: client.Check{Policies: []string{"ai/tokens"}, Key: []string{"user-42"}, Cost: 4000}, TTL: 2 * time.Minute,
+	})
+	if err != nil {
+		log.Print(err) // FailMode has decided
+	}
+	if !reservation.Decision.Allowed {
+		return
+	}
+	tokens := int64(2718) // of the response
+	committed, err := reservation.Commit(context.WithoutCancel(ctx), tokens)
+	if err != nil {
+		log.Print(err) // Weir spends the estimate when the reservation ends
+	}
+	for _, p := range committed.Policies {
+		fmt.Println(p.Policy, "spent", p.Cost, "of", p.Estimate)
+	}
+	// Output: ai/tokens spent 2718 of 4000
 }
 
 func ExampleClient_Middleware() {

@@ -8,6 +8,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# By default, Eventually of Gomega waits for one second, which is too short on a busy machine.
+export GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT=10s
+
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
 
@@ -21,7 +24,7 @@ run() {
       args+=("$arg")
     fi
   done
-  go test -race -v "${args[@]}" || status=$?
+  go test -race -v -timeout 30m "${args[@]}" || status=$?
   if $everything; then
     GOWORK=off go test -C hack/image -race -v ./... || status=$?
     GOWORK=off go test -C client -race -v ./... || status=$?

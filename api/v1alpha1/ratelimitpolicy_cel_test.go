@@ -85,17 +85,86 @@ var rules = map[string]rule{
 		field:   "spec.limits[0].threshold",
 		message: "should be greater than or equal to 1",
 	},
-	"a threshold of 2^31": {
-		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 2147483647, window: 1s}`),
-		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 2147483648, window: 1s}`),
+	"a threshold above 10^12": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1000000000000, window: 1s}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1000000000001, window: 1s}`),
 		field:   "spec.limits[0].threshold",
-		message: "should be less than or equal to 2147483647",
+		message: "should be less than or equal to 1000000000000",
+	},
+	"a threshold of 2^31 for another algorithm": {
+		good:    limits(`{name: a, algorithm: TokenBucket, threshold: 2147483647, window: 1s}`),
+		bad:     limits(`{name: a, algorithm: TokenBucket, threshold: 2147483648, window: 1s}`),
+		field:   "spec.limits[0].threshold",
+		message: "threshold must be at most 2147483647 unless algorithm is FixedWindow",
 	},
 	"a threshold too large for a log": {
 		good:    limits(`{name: a, algorithm: SlidingLog, threshold: 100000, window: 1s}`),
 		bad:     limits(`{name: a, algorithm: SlidingLog, threshold: 100001, window: 1s}`),
 		field:   "spec.limits[0].threshold",
 		message: "threshold must be at most 100000 when algorithm is SlidingLog",
+	},
+	"neither window nor calendar": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, calendar: {period: Day}}`, `{name: b, algorithm: FixedWindow, threshold: 1, window: 1s}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1}`),
+		field:   "spec.limits[0]",
+		message: "exactly one of window and calendar must be set",
+	},
+	"window and calendar": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, calendar: {period: Hour, timeZone: America/Argentina/ComodRivadavia}}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, calendar: {period: Day}, window: 1s}`),
+		field:   "spec.limits[0]",
+		message: "exactly one of window and calendar must be set",
+	},
+	"a calendar for another algorithm": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, calendar: {period: Day}}`),
+		bad:     limits(`{name: a, algorithm: SlidingWindow, threshold: 1, calendar: {period: Day}}`),
+		field:   "spec.limits[0].calendar",
+		message: "calendar needs algorithm FixedWindow",
+	},
+	"an unknown period": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, calendar: {period: Month}}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, calendar: {period: Year}}`),
+		field:   "spec.limits[0].calendar.period",
+		message: "Unsupported value",
+	},
+	"a calendar without a period": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, calendar: {period: Month, timeZone: Europe/Berlin}}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, calendar: {timeZone: Europe/Berlin}}`),
+		field:   "spec.limits[0].calendar.period",
+		message: "Required value",
+	},
+	"startWeekday for another period": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, calendar: {period: Week, startWeekday: Sunday}}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, calendar: {period: Month, startWeekday: Sunday}}`),
+		field:   "spec.limits[0].calendar.startWeekday",
+		message: "startWeekday needs period Week",
+	},
+	"an unknown weekday": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, calendar: {period: Week, startWeekday: Monday}}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, calendar: {period: Week, startWeekday: Mon}}`),
+		field:   "spec.limits[0].calendar.startWeekday",
+		message: "Unsupported value",
+	},
+	"startDay for another period": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, calendar: {period: Month, startDay: 15}}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, calendar: {period: Week, startDay: 1}}`),
+		field:   "spec.limits[0].calendar.startDay",
+		message: "startDay needs period Month",
+	},
+	"a startDay of 29": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, calendar: {period: Month, startDay: 28}}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, calendar: {period: Month, startDay: 29}}`),
+		field:   "spec.limits[0].calendar.startDay",
+		message: "should be less than or equal to 28",
+	},
+	"a window in place of a calendar by an override": {
+		good: `{overrides: [{name: o, when: a, limits: [{name: daily, threshold: 2, blockDuration: 1s}, {name: short, window: 2s}]}], ` + limits(
+			`{name: daily, algorithm: FixedWindow, threshold: 5, calendar: {period: Day}}`,
+			`{name: short, algorithm: FixedWindow, threshold: 5, window: 1m}`)[1:],
+		bad: `{overrides: [{name: o, when: a, limits: [{name: daily, window: 2s}]}], ` + limits(
+			`{name: daily, algorithm: FixedWindow, threshold: 5, calendar: {period: Day}}`)[1:],
+		field:   "spec.overrides",
+		message: "window of an override needs a limit with a window",
 	},
 	"a window below 1ms": {
 		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1ms}`),
@@ -167,6 +236,128 @@ var rules = map[string]rule{
 		field:   "spec.limits[0].hardLimitPercent",
 		message: "should be less than or equal to 1000",
 	},
+	"reservations with counting Attempts": {
+		good:    reservations(`{maxTTL: 1m}`, `counting: Admitted`, aLimit),
+		bad:     reservations(`{maxTTL: 1m}`, `counting: Attempts`, aLimit),
+		field:   "spec.reservations",
+		message: "reservations need counting Admitted",
+	},
+	"reservations with Suppressed": {
+		good: reservations(`{maxTTL: 1m}`, `mode: Enforce`,
+			`{name: a, algorithm: GCRA, threshold: 5, window: 1m}`, `{name: b, algorithm: SlidingWindow, threshold: 5, window: 1m}`),
+		bad: reservations(`{maxTTL: 1m}`, `mode: Enforce`,
+			aLimit, `{name: b, algorithm: Suppressed, threshold: 5, window: 1m}`),
+		field:   "spec.reservations",
+		message: "reservations need limits that do not use Suppressed",
+	},
+	"Concurrency without reservations": {
+		good:    reservations(`{maxTTL: 1m}`, `mode: Enforce`, `{name: a, algorithm: Concurrency, threshold: 5}`),
+		bad:     limits(`{name: a, algorithm: Concurrency, threshold: 5}`),
+		field:   "spec.reservations",
+		message: "reservations must be set when a limit uses Concurrency",
+	},
+	"Concurrency with a window": {
+		good:    reservations(`{maxTTL: 1m}`, `mode: Enforce`, `{name: a, algorithm: Concurrency, threshold: 5}`),
+		bad:     reservations(`{maxTTL: 1m}`, `mode: Enforce`, `{name: a, algorithm: Concurrency, threshold: 5, window: 1s}`),
+		field:   "spec.limits[0].window",
+		message: "window must not be set when algorithm is Concurrency",
+	},
+	"Concurrency with a calendar": {
+		good:    reservations(`{maxTTL: 1m}`, `mode: Enforce`, `{name: a, algorithm: Concurrency, threshold: 5}`),
+		bad:     reservations(`{maxTTL: 1m}`, `mode: Enforce`, `{name: a, algorithm: Concurrency, threshold: 5, calendar: {period: Day}}`),
+		field:   "spec.limits[0].calendar",
+		message: "calendar needs algorithm FixedWindow",
+	},
+	"Concurrency with a burst": {
+		good:    reservations(`{maxTTL: 1m}`, `mode: Enforce`, `{name: a, algorithm: Concurrency, threshold: 5}`),
+		bad:     reservations(`{maxTTL: 1m}`, `mode: Enforce`, `{name: a, algorithm: Concurrency, threshold: 5, burst: 2}`),
+		field:   "spec.limits[0].burst",
+		message: "burst needs algorithm TokenBucket or GCRA",
+	},
+	"Concurrency with a bucket": {
+		good:    reservations(`{maxTTL: 1m}`, `mode: Enforce`, `{name: a, algorithm: Concurrency, threshold: 5}`),
+		bad:     reservations(`{maxTTL: 1m}`, `mode: Enforce`, `{name: a, algorithm: Concurrency, threshold: 5, bucket: 1s}`),
+		field:   "spec.limits[0].bucket",
+		message: "bucket needs algorithm SlidingWindow or Suppressed",
+	},
+	"Concurrency with a blockDuration": {
+		good:    reservations(`{maxTTL: 1m}`, `mode: Enforce`, `{name: a, algorithm: Concurrency, threshold: 5}`),
+		bad:     reservations(`{maxTTL: 1m}`, `mode: Enforce`, `{name: a, algorithm: Concurrency, threshold: 5, blockDuration: 1m}`),
+		field:   "spec.limits[0].blockDuration",
+		message: "blockDuration must not be set when algorithm is Concurrency",
+	},
+	"Concurrency with a blockDurations": {
+		good:    reservations(`{maxTTL: 1m}`, `mode: Enforce`, `{name: a, algorithm: Concurrency, threshold: 5}`),
+		bad:     reservations(`{maxTTL: 1m}`, `mode: Enforce`, `{name: a, algorithm: Concurrency, threshold: 5, blockDurations: [1m], escalationWindow: 1h}`),
+		field:   "spec.limits[0].blockDurations",
+		message: "blockDurations must not be set when algorithm is Concurrency",
+	},
+	"a window of an override for Concurrency": {
+		good:    reservations(`{maxTTL: 1m}`, `mode: Enforce, overrides: [{name: o, when: "true", limits: [{name: a, threshold: 9}]}]`, `{name: a, algorithm: Concurrency, threshold: 5}`),
+		bad:     reservations(`{maxTTL: 1m}`, `mode: Enforce, overrides: [{name: o, when: "true", limits: [{name: a, window: 1s}]}]`, `{name: a, algorithm: Concurrency, threshold: 5}`),
+		field:   "spec.overrides",
+		message: "window of an override needs a limit with a window",
+	},
+	"a blockDuration of an override for Concurrency": {
+		good:    reservations(`{maxTTL: 1m}`, `mode: Enforce, overrides: [{name: o, when: "true", limits: [{name: a, threshold: 9}]}]`, `{name: a, algorithm: Concurrency, threshold: 5}`),
+		bad:     reservations(`{maxTTL: 1m}`, `mode: Enforce, overrides: [{name: o, when: "true", limits: [{name: a, blockDuration: 1s}]}]`, `{name: a, algorithm: Concurrency, threshold: 5}`),
+		field:   "spec.overrides",
+		message: "blockDuration of an override needs a limit that does not use Concurrency",
+	},
+	"a threshold of Concurrency above 2147483647": {
+		good:    reservations(`{maxTTL: 1m}`, `mode: Enforce`, `{name: a, algorithm: Concurrency, threshold: 2147483647}`),
+		bad:     reservations(`{maxTTL: 1m}`, `mode: Enforce`, `{name: a, algorithm: Concurrency, threshold: 2147483648}`),
+		field:   "spec.limits[0].threshold",
+		message: "threshold must be at most 2147483647 unless algorithm is FixedWindow",
+	},
+	"reservations without maxTTL": {
+		good:    reservations(`{maxTTL: 1m}`, `mode: Enforce`, aLimit),
+		bad:     reservations(`{maxOpen: 5}`, `mode: Enforce`, aLimit),
+		field:   "spec.reservations.maxTTL",
+		message: "Required value",
+	},
+	"a maxTTL below 1s": {
+		good:    reservations(`{maxTTL: 1s}`, `mode: Enforce`, aLimit),
+		bad:     reservations(`{maxTTL: 999ms}`, `mode: Enforce`, aLimit),
+		field:   "spec.reservations.maxTTL",
+		message: "maxTTL must be between 1s and 24h",
+	},
+	"a maxTTL above 24h": {
+		good:    reservations(`{maxTTL: 24h}`, `mode: Enforce`, aLimit),
+		bad:     reservations(`{maxTTL: 24h1ms}`, `mode: Enforce`, aLimit),
+		field:   "spec.reservations.maxTTL",
+		message: "maxTTL must be between 1s and 24h",
+	},
+	"a maxOpen of 0": {
+		good:    reservations(`{maxTTL: 1m, maxOpen: 1}`, `mode: Enforce`, aLimit),
+		bad:     reservations(`{maxTTL: 1m, maxOpen: 0}`, `mode: Enforce`, aLimit),
+		field:   "spec.reservations.maxOpen",
+		message: "should be greater than or equal to 1",
+	},
+	"a maxOpen above 100000": {
+		good:    reservations(`{maxTTL: 1m, maxOpen: 100000}`, `mode: Enforce`, aLimit),
+		bad:     reservations(`{maxTTL: 1m, maxOpen: 100001}`, `mode: Enforce`, aLimit),
+		field:   "spec.reservations.maxOpen",
+		message: "should be less than or equal to 100000",
+	},
+	"lateCharges from 1": {
+		good:    `{lateCharges: {from: 2}, ` + limits(aLimit)[1:],
+		bad:     `{lateCharges: {from: 1}, ` + limits(aLimit)[1:],
+		field:   "spec.lateCharges.from",
+		message: "should be greater than or equal to 2",
+	},
+	"lateCharges from 2147483648": {
+		good:    `{lateCharges: {from: 2147483647}, ` + limits(aLimit)[1:],
+		bad:     `{lateCharges: {from: 2147483648}, ` + limits(aLimit)[1:],
+		field:   "spec.lateCharges.from",
+		message: "should be less than or equal to 2147483647",
+	},
+	"lateCharges without from": {
+		good:    `{lateCharges: {from: 1000}, ` + limits(aLimit)[1:],
+		bad:     `{lateCharges: {}, ` + limits(aLimit)[1:],
+		field:   "spec.lateCharges.from",
+		message: "Required value",
+	},
 	"a warnAt of 0": {
 		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, warnAt: 1}`),
 		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, warnAt: 0}`),
@@ -184,6 +375,126 @@ var rules = map[string]rule{
 		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, blockDuration: 721h}`),
 		field:   "spec.limits[0].blockDuration",
 		message: "blockDuration must be between 1ms and 720h",
+	},
+	"blockDuration beside blockDurations": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, blockDurations: [1m, 1m, 2m], escalationWindow: 1h}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, blockDurations: [1m], escalationWindow: 1h, blockDuration: 1m}`),
+		field:   "spec.limits[0].blockDurations",
+		message: "blockDurations and blockDuration must not both be set",
+	},
+	"blockDurations without escalationWindow": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, blockDurations: [1ms], escalationWindow: 1ms}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, blockDurations: [1m]}`),
+		field:   "spec.limits[0].escalationWindow",
+		message: "escalationWindow must be set with blockDurations, and only then",
+	},
+	"escalationWindow without blockDurations": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, blockDurations: [720h], escalationWindow: 720h}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, blockDuration: 1m, escalationWindow: 1h}`),
+		field:   "spec.limits[0].escalationWindow",
+		message: "escalationWindow must be set with blockDurations, and only then",
+	},
+	"blocks that become shorter": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, blockDurations: [90s, 2m], escalationWindow: 1h}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, blockDurations: [120s, 1m59s], escalationWindow: 1h}`),
+		field:   "spec.limits[0].blockDurations",
+		message: "blockDurations must not become shorter",
+	},
+	"one of blockDurations above 720h": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, blockDurations: [1m, 720h], escalationWindow: 1h}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, blockDurations: [1m, 721h], escalationWindow: 1h}`),
+		field:   "spec.limits[0].blockDurations",
+		message: "blockDurations must be between 1ms and 720h",
+	},
+	"an escalationWindow above 720h": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, blockDurations: [1m], escalationWindow: 720h}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, blockDurations: [1m], escalationWindow: 721h}`),
+		field:   "spec.limits[0].escalationWindow",
+		message: "escalationWindow must be between 1ms and 720h",
+	},
+	"a candidate without numbers": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, candidate: {threshold: 2}}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, candidate: {}}`),
+		field:   "spec.limits[0].candidate",
+		message: "should have at least 1 properties",
+	},
+	"a candidate threshold of 0": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, candidate: {threshold: 1}}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, candidate: {threshold: 0}}`),
+		field:   "spec.limits[0].candidate.threshold",
+		message: "should be greater than or equal to 1",
+	},
+	"a candidate threshold above 10^12": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, candidate: {threshold: 1000000000000}}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, candidate: {threshold: 1000000000001}}`),
+		field:   "spec.limits[0].candidate.threshold",
+		message: "should be less than or equal to 1000000000000",
+	},
+	"a candidate threshold above 2147483647 without FixedWindow": {
+		good:    limits(`{name: a, algorithm: GCRA, threshold: 1, window: 1s, candidate: {threshold: 2147483647}}`),
+		bad:     limits(`{name: a, algorithm: GCRA, threshold: 1, window: 1s, candidate: {threshold: 2147483648}}`),
+		field:   "spec.limits[0].candidate.threshold",
+		message: "threshold of the candidate must be at most 2147483647 unless algorithm is FixedWindow",
+	},
+	"a candidate threshold above 100000 with SlidingLog": {
+		good:    limits(`{name: a, algorithm: SlidingLog, threshold: 1, window: 1s, candidate: {threshold: 100000}}`),
+		bad:     limits(`{name: a, algorithm: SlidingLog, threshold: 1, window: 1s, candidate: {threshold: 100001}}`),
+		field:   "spec.limits[0].candidate.threshold",
+		message: "threshold of the candidate must be at most 100000 when algorithm is SlidingLog",
+	},
+	"a candidate threshold of 1 that would deny everything": {
+		good:    `{denyWhen: ThresholdReached, limits: [{name: a, algorithm: FixedWindow, threshold: 2, window: 1s, candidate: {threshold: 2}}]}`,
+		bad:     `{denyWhen: ThresholdReached, limits: [{name: a, algorithm: FixedWindow, threshold: 2, window: 1s, candidate: {threshold: 1}}]}`,
+		field:   "spec.limits",
+		message: "threshold of every candidate must be at least 2 when denyWhen is ThresholdReached",
+	},
+	"a candidate burst without a bucket": {
+		good:    limits(`{name: a, algorithm: GCRA, threshold: 1, window: 1s, candidate: {burst: 2147483647}}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, candidate: {burst: 1}}`),
+		field:   "spec.limits[0].candidate.burst",
+		message: "burst of the candidate needs algorithm TokenBucket or GCRA",
+	},
+	"a candidate burst of 0": {
+		good:    limits(`{name: a, algorithm: TokenBucket, threshold: 1, window: 1s, candidate: {burst: 1}}`),
+		bad:     limits(`{name: a, algorithm: TokenBucket, threshold: 1, window: 1s, candidate: {burst: 0}}`),
+		field:   "spec.limits[0].candidate.burst",
+		message: "should be greater than or equal to 1",
+	},
+	"a candidate burst above 2147483647": {
+		good:    limits(`{name: a, algorithm: TokenBucket, threshold: 1, window: 1s, candidate: {burst: 2147483647}}`),
+		bad:     limits(`{name: a, algorithm: TokenBucket, threshold: 1, window: 1s, candidate: {burst: 2147483648}}`),
+		field:   "spec.limits[0].candidate.burst",
+		message: "should be less than or equal to 2147483647",
+	},
+	"a candidate window of a limit with a calendar": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, calendar: {period: Day}, candidate: {threshold: 2}}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, calendar: {period: Day}, candidate: {window: 1h}}`),
+		field:   "spec.limits[0].candidate.window",
+		message: "window of the candidate needs a limit with a window",
+	},
+	"a candidate window above 720h": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, candidate: {window: 720h}}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, candidate: {window: 721h}}`),
+		field:   "spec.limits[0].candidate.window",
+		message: "window must be between 1ms and 720h",
+	},
+	"a candidate window too short for buckets": {
+		good:    limits(`{name: a, algorithm: Suppressed, threshold: 1, window: 1s, candidate: {window: 2ms}}`),
+		bad:     limits(`{name: a, algorithm: Suppressed, threshold: 1, window: 1s, candidate: {window: 1ms}}`),
+		field:   "spec.limits[0].candidate.window",
+		message: "window of the candidate must be at least 2ms when algorithm is SlidingWindow or Suppressed",
+	},
+	"a candidate window that its bucket does not divide": {
+		good:    limits(`{name: a, algorithm: SlidingWindow, threshold: 1, window: 1m, bucket: 1s, candidate: {window: 2s}}`),
+		bad:     limits(`{name: a, algorithm: SlidingWindow, threshold: 1, window: 1m, bucket: 1s, candidate: {window: 1s}}`),
+		field:   "spec.limits[0].candidate.window",
+		message: "window of the candidate must be between 2 and 1000 times bucket",
+	},
+	"more than 8 blockDurations": {
+		good:    limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, blockDurations: [1m, 1m, 1m, 1m, 1m, 1m, 1m, 1m], escalationWindow: 1h}`),
+		bad:     limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: 1s, blockDurations: [1m, 1m, 1m, 1m, 1m, 1m, 1m, 1m, 1m], escalationWindow: 1h}`),
+		field:   "spec.limits[0].blockDurations",
+		message: "must have at most 8 items",
 	},
 	"counting attempts with an algorithm that cannot": {
 		good:    `{counting: Attempts, ` + limits(`{name: a, algorithm: SlidingLog, threshold: 1, window: 1s}`)[1:],
@@ -435,6 +746,14 @@ var rules = map[string]rule{
 		field:   "spec.overrides",
 		message: "threshold of an override must be at most 100000 for a limit that uses SlidingLog",
 	},
+	"an override threshold of 2^31 for another algorithm": {
+		good: `{overrides: [{name: o, when: a, limits: [{name: fixed, threshold: 2147483648}, {name: gcra, threshold: 2147483647}]}], ` + limits(
+			`{name: fixed, algorithm: FixedWindow, threshold: 5, window: 1m}`,
+			`{name: gcra, algorithm: GCRA, threshold: 5, window: 1m}`)[1:],
+		bad:     overrides(`{name: o, when: a, limits: [{name: gcra, threshold: 2147483648}]}`),
+		field:   "spec.overrides",
+		message: "threshold of an override must be at most 2147483647 unless the limit uses FixedWindow",
+	},
 	"an override threshold of 1 that would deny everything": {
 		good: `{denyWhen: ThresholdReached, limits: [` + aLimit + `], overrides: [
 			{name: o, when: a, limits: [{name: a, threshold: 2}]}]}`,
@@ -622,6 +941,11 @@ const aLimit = `{name: a, algorithm: FixedWindow, threshold: 5, window: 1m}`
 // limits returns a spec with only these limits.
 func limits(entries ...string) string {
 	return `{limits: [` + strings.Join(entries, ", ") + `]}`
+}
+
+// reservations returns a spec with these reservations, one more field and these limits.
+func reservations(r, more string, entries ...string) string {
+	return `{reservations: ` + r + `, ` + more + `, ` + limits(entries...)[1:]
 }
 
 // matches returns a spec with these matches.

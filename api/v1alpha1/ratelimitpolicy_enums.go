@@ -59,7 +59,7 @@ const (
 
 // Algorithm is how one limit counts.
 //
-// +kubebuilder:validation:Enum=FixedWindow;SlidingLog;SlidingWindow;TokenBucket;GCRA;Suppressed
+// +kubebuilder:validation:Enum=FixedWindow;SlidingLog;SlidingWindow;TokenBucket;GCRA;Suppressed;Concurrency
 type Algorithm string
 
 const (
@@ -83,6 +83,9 @@ const (
 
 	// AlgorithmSuppressed sheds a random share of the load above the threshold.
 	AlgorithmSuppressed Algorithm = "Suppressed"
+
+	// AlgorithmConcurrency admits a number of units at once: those that reservations hold.
+	AlgorithmConcurrency Algorithm = "Concurrency"
 )
 
 // Counting is which checks spend from the limits.
@@ -155,3 +158,27 @@ const (
 	// DenialCodeTooManyAttempts is the code for authentication and verification.
 	DenialCodeTooManyAttempts DenialCode = "TooManyAttempts"
 )
+
+// CalendarPeriod is the unit of a calendar.
+//
+// +kubebuilder:validation:Enum=Hour;Day;Week;Month
+type CalendarPeriod string
+
+const (
+	// CalendarPeriodHour begins when the clock shows a full hour.
+	CalendarPeriodHour CalendarPeriod = "Hour"
+
+	// CalendarPeriodDay begins with a date.
+	CalendarPeriodDay CalendarPeriod = "Day"
+
+	// CalendarPeriodWeek begins with its first day.
+	CalendarPeriodWeek CalendarPeriod = "Week"
+
+	// CalendarPeriodMonth begins with its first day.
+	CalendarPeriodMonth CalendarPeriod = "Month"
+)
+
+// Weekday is a day of the week.
+//
+// +kubebuilder:validation:Enum=Monday;Tuesday;Wednesday;Thursday;Friday;Saturday;Sunday
+type Weekday string

@@ -12,12 +12,26 @@ type Duration string
 
 // Limit is one algorithm with its numbers.
 //
+// +kubebuilder:validation:XValidation:rule="self.algorithm == 'FixedWindow' || self.threshold <= 2147483647",fieldPath=".threshold",message="threshold must be at most 2147483647 unless algorithm is FixedWindow"
 // +kubebuilder:validation:XValidation:rule="self.algorithm != 'SlidingLog' || self.threshold <= 100000",fieldPath=".threshold",message="threshold must be at most 100000 when algorithm is SlidingLog"
-// +kubebuilder:validation:XValidation:rule="!(self.algorithm in ['SlidingWindow', 'Suppressed']) || duration(self.window) >= duration('2ms')",fieldPath=".window",message="window must be at least 2ms when algorithm is SlidingWindow or Suppressed"
+// +kubebuilder:validation:XValidation:rule="self.algorithm == 'Concurrency' || has(self.window) != has(self.calendar)",message="exactly one of window and calendar must be set"
+// +kubebuilder:validation:XValidation:rule="self.algorithm != 'Concurrency' || !has(self.window)",fieldPath=".window",message="window must not be set when algorithm is Concurrency"
+// +kubebuilder:validation:XValidation:rule="!has(self.calendar) || self.algorithm == 'FixedWindow'",fieldPath=".calendar",message="calendar needs algorithm FixedWindow"
+// +kubebuilder:validation:XValidation:rule="!(self.algorithm in ['SlidingWindow', 'Suppressed']) || !has(self.window) || duration(self.window) >= duration('2ms')",fieldPath=".window",message="window must be at least 2ms when algorithm is SlidingWindow or Suppressed"
 // +kubebuilder:validation:XValidation:rule="!has(self.burst) || self.algorithm in ['TokenBucket', 'GCRA']",fieldPath=".burst",message="burst needs algorithm TokenBucket or GCRA"
 // +kubebuilder:validation:XValidation:rule="!has(self.bucket) || self.algorithm in ['SlidingWindow', 'Suppressed']",fieldPath=".bucket",message="bucket needs algorithm SlidingWindow or Suppressed"
-// +kubebuilder:validation:XValidation:rule="!has(self.bucket) || duration(self.window).getMilliseconds() <= 1000 * duration(self.bucket).getMilliseconds() && 2 * duration(self.bucket).getMilliseconds() <= duration(self.window).getMilliseconds()",fieldPath=".bucket",message="bucket must be between a thousandth and a half of window"
+// +kubebuilder:validation:XValidation:rule="!has(self.bucket) || !has(self.window) || duration(self.window).getMilliseconds() <= 1000 * duration(self.bucket).getMilliseconds() && 2 * duration(self.bucket).getMilliseconds() <= duration(self.window).getMilliseconds()",fieldPath=".bucket",message="bucket must be between a thousandth and a half of window"
 // +kubebuilder:validation:XValidation:rule="!has(self.hardLimitPercent) || self.algorithm == 'Suppressed'",fieldPath=".hardLimitPercent",message="hardLimitPercent needs algorithm Suppressed"
+// +kubebuilder:validation:XValidation:rule="!has(self.blockDurations) || !has(self.blockDuration)",fieldPath=".blockDurations",message="blockDurations and blockDuration must not both be set"
+// +kubebuilder:validation:XValidation:rule="has(self.blockDurations) == has(self.escalationWindow)",fieldPath=".escalationWindow",message="escalationWindow must be set with blockDurations, and only then"
+// +kubebuilder:validation:XValidation:rule="self.algorithm != 'Concurrency' || !has(self.blockDuration)",fieldPath=".blockDuration",message="blockDuration must not be set when algorithm is Concurrency"
+// +kubebuilder:validation:XValidation:rule="self.algorithm != 'Concurrency' || !has(self.blockDurations)",fieldPath=".blockDurations",message="blockDurations must not be set when algorithm is Concurrency"
+// +kubebuilder:validation:XValidation:rule="!has(self.candidate) || !has(self.candidate.threshold) || self.algorithm == 'FixedWindow' || self.candidate.threshold <= 2147483647",fieldPath=".candidate.threshold",message="threshold of the candidate must be at most 2147483647 unless algorithm is FixedWindow"
+// +kubebuilder:validation:XValidation:rule="!has(self.candidate) || !has(self.candidate.threshold) || self.algorithm != 'SlidingLog' || self.candidate.threshold <= 100000",fieldPath=".candidate.threshold",message="threshold of the candidate must be at most 100000 when algorithm is SlidingLog"
+// +kubebuilder:validation:XValidation:rule="!has(self.candidate) || !has(self.candidate.burst) || self.algorithm in ['TokenBucket', 'GCRA']",fieldPath=".candidate.burst",message="burst of the candidate needs algorithm TokenBucket or GCRA"
+// +kubebuilder:validation:XValidation:rule="!has(self.candidate) || !has(self.candidate.window) || has(self.window)",fieldPath=".candidate.window",message="window of the candidate needs a limit with a window"
+// +kubebuilder:validation:XValidation:rule="!has(self.candidate) || !has(self.candidate.window) || !(self.algorithm in ['SlidingWindow', 'Suppressed']) || duration(self.candidate.window) >= duration('2ms')",fieldPath=".candidate.window",message="window of the candidate must be at least 2ms when algorithm is SlidingWindow or Suppressed"
+// +kubebuilder:validation:XValidation:rule="!has(self.candidate) || !has(self.candidate.window) || !has(self.bucket) || duration(self.candidate.window).getMilliseconds() <= 1000 * duration(self.bucket).getMilliseconds() && 2 * duration(self.bucket).getMilliseconds() <= duration(self.candidate.window).getMilliseconds()",fieldPath=".candidate.window",message="window of the candidate must be between 2 and 1000 times bucket"
 type Limit struct {
 	// name identifies the limit in responses, metrics and overrides. A DNS label of 1
 	// to 63 lower-case letters, digits and dashes, unique in the policy. Renaming a
@@ -33,27 +47,35 @@ type Limit struct {
 	// window. SlidingLog admits them in any interval of the length of the window.
 	// SlidingWindow does the same approximately, with buckets. TokenBucket refills
 	// threshold units per window and holds up to burst. GCRA spaces units evenly.
-	// Suppressed denies a random share of the load above the threshold.
+	// Suppressed denies a random share of the load above the threshold. Concurrency
+	// admits threshold units at once, which reservations hold; it needs reservations.
 	//
 	// +required
 	Algorithm Algorithm `json:"algorithm"`
 
-	// threshold is the number of units that one key may spend per window, 1 to
-	// 2147483647; at most 100000 with SlidingLog. A change applies to the next
-	// decision and keeps the counters.
+	// threshold is the number of units that one key may spend per window or period, or
+	// hold at once with Concurrency: 1 to 2147483647; at most 1000000000000 with FixedWindow, so that a unit can be a
+	// millionth of a dollar, and at most 100000 with SlidingLog. A change applies to the
+	// next decision and keeps the counters.
 	//
 	// +required
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=2147483647
+	// +kubebuilder:validation:Maximum=1000000000000
 	Threshold int64 `json:"threshold"`
 
 	// window is the length of time that the threshold applies to, 1ms to 720h; at
-	// least 2ms with SlidingWindow and Suppressed. A change resets the counters of the
-	// limit, except with SlidingLog.
+	// least 2ms with SlidingWindow and Suppressed. Required without calendar, not allowed
+	// with it or with Concurrency. A change resets the counters of the limit, except with SlidingLog.
 	//
-	// +required
+	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="window must be between 1ms and 720h"
-	Window Duration `json:"window"`
+	Window Duration `json:"window,omitempty"`
+
+	// calendar applies the threshold to every hour, day, week or month of a time zone, in
+	// place of window. Only with FixedWindow. A change resets the counters of the limit.
+	//
+	// +optional
+	Calendar *Calendar `json:"calendar,omitempty"`
 
 	// burst is the number of units that are admitted at once, 1 to 2147483647. Only
 	// with TokenBucket, where it defaults to threshold, and GCRA, where it defaults
@@ -91,11 +113,105 @@ type Limit struct {
 
 	// blockDuration is how long the policy denies every request of a key after this
 	// limit denied one, 1ms to 720h. A later denial never shortens or restarts a block.
-	// Without it a denial starts no block.
+	// Without it a denial starts no block. Not allowed with Concurrency.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="blockDuration must be between 1ms and 720h"
 	BlockDuration Duration `json:"blockDuration,omitempty"`
+
+	// blockDurations are the lengths of the first, second and further blocks that this limit
+	// starts for a key, in place of blockDuration: 1 to 8 entries of 1ms to 720h, none shorter
+	// than the one before. Further blocks have the last length. If several limits deny a
+	// request, the longest of their current lengths applies and each counts the block.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(d, duration(d) >= duration('1ms') && duration(d) <= duration('720h'))",message="blockDurations must be between 1ms and 720h"
+	// +kubebuilder:validation:XValidation:rule="self.map(d, duration(d)).isSorted()",message="blockDurations must not become shorter"
+	BlockDurations []Duration `json:"blockDurations,omitempty"`
+
+	// escalationWindow is how long after the end of its last block the limit forgets how many
+	// it has started, 1ms to 720h. Required with blockDurations, not allowed without.
+	// Unblocking or resetting a key forgets them, too.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="escalationWindow must be between 1ms and 720h"
+	EscalationWindow Duration `json:"escalationWindow,omitempty"`
+
+	// candidate is other numbers for this limit, to try them out. Requests are judged by them
+	// too, with counters of their own, and a metric compares the verdicts. The candidate denies
+	// nothing. A change applies to the next decision and keeps its counters; a change of window
+	// resets them, except with SlidingLog.
+	//
+	// +optional
+	Candidate *Candidate `json:"candidate,omitempty"`
+}
+
+// Candidate is the numbers of a limit that are to be tried out. At least one must be set.
+//
+// +kubebuilder:validation:MinProperties=1
+type Candidate struct {
+	// threshold is tried in place of the threshold of the limit, with the same bounds: 1 to
+	// 2147483647; at most 1000000000000 with FixedWindow and 100000 with SlidingLog. Defaults to
+	// that of the limit.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000000000
+	Threshold *int64 `json:"threshold,omitempty"`
+
+	// burst is tried in place of the burst of a limit that uses TokenBucket or GCRA, 1 to
+	// 2147483647. Defaults to that of the limit; a TokenBucket without a burst follows the
+	// threshold of the candidate.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	Burst *int64 `json:"burst,omitempty"`
+
+	// window is tried in place of the window of the limit, 1ms to 720h; a bucket the limit sets
+	// must lie between a thousandth and a half of it. Not allowed for a limit with a calendar or
+	// with Concurrency. Defaults to that of the limit.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="window must be between 1ms and 720h"
+	Window Duration `json:"window,omitempty"`
+}
+
+// Calendar is the hours, days, weeks or months of a time zone.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.startWeekday) || self.period == 'Week'",fieldPath=".startWeekday",message="startWeekday needs period Week"
+// +kubebuilder:validation:XValidation:rule="!has(self.startDay) || self.period == 'Month'",fieldPath=".startDay",message="startDay needs period Month"
+type Calendar struct {
+	// period is the unit: Hour, Day, Week or Month. A day has 23 or 25 hours when the
+	// clocks change. Every period ends at its boundary, whenever its first unit is spent.
+	//
+	// +required
+	Period CalendarPeriod `json:"period"`
+
+	// timeZone is the name of the zone in the tz database whose clock divides time, such as
+	// Europe/Berlin. 1 to 36 characters. Defaults to UTC.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=36
+	TimeZone string `json:"timeZone,omitempty"`
+
+	// startWeekday is the first day of a week: Monday to Sunday. Only with period Week.
+	// Defaults to Monday.
+	//
+	// +optional
+	StartWeekday Weekday `json:"startWeekday,omitempty"`
+
+	// startDay is the first day of a month, 1 to 28, so that every month has it. Only with
+	// period Month. Defaults to 1.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=28
+	StartDay *int32 `json:"startDay,omitempty"`
 }
 
 // Override changes how the policy treats the callers that it selects. All selectors
@@ -177,11 +293,12 @@ type LimitOverride struct {
 	Name string `json:"name"`
 
 	// threshold replaces the threshold of the limit, with the same bounds: 1 to
-	// 2147483647; at most 100000 with SlidingLog. Defaults to that of the limit.
+	// 2147483647; at most 1000000000000 with FixedWindow and 100000 with SlidingLog.
+	// Defaults to that of the limit.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=2147483647
+	// +kubebuilder:validation:Maximum=1000000000000
 	Threshold *int64 `json:"threshold,omitempty"`
 
 	// burst replaces the burst of a limit that uses TokenBucket or GCRA, 1 to
@@ -193,18 +310,48 @@ type LimitOverride struct {
 	Burst *int64 `json:"burst,omitempty"`
 
 	// window replaces the window of the limit, 1ms to 720h; a bucket the limit sets
-	// must lie between a thousandth and a half of it. Defaults to that of the limit.
+	// must lie between a thousandth and a half of it. Not allowed for a limit with a
+	// calendar. Defaults to that of the limit.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="window must be between 1ms and 720h"
 	Window Duration `json:"window,omitempty"`
 
-	// blockDuration replaces the blockDuration of the limit, 1ms to 720h. Defaults
-	// to that of the limit.
+	// blockDuration replaces the blockDuration or the blockDurations of the limit, 1ms to
+	// 720h. Defaults to those of the limit.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="blockDuration must be between 1ms and 720h"
 	BlockDuration Duration `json:"blockDuration,omitempty"`
+}
+
+// Reservations bounds the reservations that the policy takes.
+type Reservations struct {
+	// maxTTL is the longest that a reservation stays open without being renewed, 1s to 24h.
+	// One that is not committed in time is spent at its estimate.
+	//
+	// +required
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="maxTTL must be between 1s and 24h"
+	MaxTTL Duration `json:"maxTTL"`
+
+	// maxOpen is the largest number of open reservations of one key, 1 to 100000. Each takes
+	// about 100 bytes in Redis. Defaults to 1000.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	MaxOpen *int32 `json:"maxOpen,omitempty"`
+}
+
+// LateCharges makes large hits of Envoy's rate limit service charges.
+type LateCharges struct {
+	// from is the smallest number of hits that is a charge, 2 to 2147483647. Fewer hits are
+	// checks.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=2
+	// +kubebuilder:validation:Maximum=2147483647
+	From int64 `json:"from"`
 }
 
 // Denial configures the response to a denied request.

@@ -12,13 +12,20 @@ import (
 // +kubebuilder:validation:XValidation:rule="self.counting != 'Attempts' || self.limits.all(l, l.algorithm in ['FixedWindow', 'SlidingLog', 'SlidingWindow'])",fieldPath=".counting",message="counting Attempts needs every limit to use FixedWindow, SlidingLog or SlidingWindow"
 // +kubebuilder:validation:XValidation:rule="self.denyWhen != 'ThresholdReached' || self.limits.all(l, l.algorithm in ['FixedWindow', 'SlidingLog', 'SlidingWindow'])",fieldPath=".denyWhen",message="denyWhen ThresholdReached needs every limit to use FixedWindow, SlidingLog or SlidingWindow"
 // +kubebuilder:validation:XValidation:rule="self.denyWhen != 'ThresholdReached' || self.limits.all(l, l.threshold >= 2)",fieldPath=".limits",message="threshold of every limit must be at least 2 when denyWhen is ThresholdReached"
+// +kubebuilder:validation:XValidation:rule="self.denyWhen != 'ThresholdReached' || self.limits.all(l, !has(l.candidate) || !has(l.candidate.threshold) || l.candidate.threshold >= 2)",fieldPath=".limits",message="threshold of every candidate must be at least 2 when denyWhen is ThresholdReached"
+// +kubebuilder:validation:XValidation:rule="!has(self.reservations) || self.counting == 'Admitted'",fieldPath=".reservations",message="reservations need counting Admitted"
+// +kubebuilder:validation:XValidation:rule="!has(self.reservations) || !self.limits.exists(l, l.algorithm == 'Suppressed')",fieldPath=".reservations",message="reservations need limits that do not use Suppressed"
+// +kubebuilder:validation:XValidation:rule="has(self.reservations) || !self.limits.exists(l, l.algorithm == 'Concurrency')",fieldPath=".reservations",message="reservations must be set when a limit uses Concurrency"
 // +kubebuilder:validation:XValidation:rule="!has(self.overrides) || self.overrides.all(o, !has(o.keys)) || has(self.key) && self.key.size() == 1",fieldPath=".overrides",message="keys of an override need a key of exactly one part"
 // +kubebuilder:validation:XValidation:rule="!has(self.overrides) || self.overrides.all(o, !has(o.limits) || o.limits.all(l, self.limits.exists(b, b.name == l.name)))",fieldPath=".overrides",message="limits of an override must name entries of the policy's limits"
 // +kubebuilder:validation:XValidation:rule="!has(self.overrides) || self.overrides.all(o, !has(o.limits) || o.limits.all(l, !has(l.burst) || self.limits.all(b, b.name != l.name || b.algorithm in ['TokenBucket', 'GCRA'])))",fieldPath=".overrides",message="burst of an override needs a limit that uses TokenBucket or GCRA"
 // +kubebuilder:validation:XValidation:rule="!has(self.overrides) || self.overrides.all(o, !has(o.limits) || o.limits.all(l, !has(l.threshold) || l.threshold <= 100000 || self.limits.all(b, b.name != l.name || b.algorithm != 'SlidingLog')))",fieldPath=".overrides",message="threshold of an override must be at most 100000 for a limit that uses SlidingLog"
+// +kubebuilder:validation:XValidation:rule="!has(self.overrides) || self.overrides.all(o, !has(o.limits) || o.limits.all(l, !has(l.threshold) || l.threshold <= 2147483647 || self.limits.all(b, b.name != l.name || b.algorithm == 'FixedWindow')))",fieldPath=".overrides",message="threshold of an override must be at most 2147483647 unless the limit uses FixedWindow"
 // +kubebuilder:validation:XValidation:rule="!has(self.overrides) || self.denyWhen != 'ThresholdReached' || self.overrides.all(o, !has(o.limits) || o.limits.all(l, !has(l.threshold) || l.threshold >= 2))",fieldPath=".overrides",message="threshold of an override must be at least 2 when denyWhen is ThresholdReached"
+// +kubebuilder:validation:XValidation:rule="!has(self.overrides) || self.overrides.all(o, !has(o.limits) || o.limits.all(l, !has(l.window) || self.limits.all(b, b.name != l.name || has(b.window))))",fieldPath=".overrides",message="window of an override needs a limit with a window"
 // +kubebuilder:validation:XValidation:rule="!has(self.overrides) || self.overrides.all(o, !has(o.limits) || o.limits.all(l, !has(l.window) || self.limits.all(b, b.name != l.name || !(b.algorithm in ['SlidingWindow', 'Suppressed']) || duration(l.window) >= duration('2ms'))))",fieldPath=".overrides",message="window of an override must be at least 2ms for a limit that uses SlidingWindow or Suppressed"
 // +kubebuilder:validation:XValidation:rule="!has(self.overrides) || self.overrides.all(o, !has(o.limits) || o.limits.all(l, !has(l.window) || self.limits.all(b, b.name != l.name || !has(b.bucket) || duration(l.window).getMilliseconds() <= 1000 * duration(b.bucket).getMilliseconds() && 2 * duration(b.bucket).getMilliseconds() <= duration(l.window).getMilliseconds())))",fieldPath=".overrides",message="window of an override must be between 2 and 1000 times the bucket of the limit"
+// +kubebuilder:validation:XValidation:rule="!has(self.overrides) || self.overrides.all(o, !has(o.limits) || o.limits.all(l, !has(l.blockDuration) || self.limits.all(b, b.name != l.name || b.algorithm != 'Concurrency')))",fieldPath=".overrides",message="blockDuration of an override needs a limit that does not use Concurrency"
 type RateLimitPolicySpec struct {
 	// mode is what the policy does to the requests it applies to. Enforce denies those
 	// over a limit. Shadow evaluates and counts exactly like Enforce but never denies,
@@ -86,6 +93,20 @@ type RateLimitPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=ThresholdExceeded
 	DenyWhen DenyWhen `json:"denyWhen,omitempty"`
+
+	// reservations lets callers reserve units before a request whose cost is known only when it
+	// ends, and commit the actual cost then. It requires counting Admitted and limits that do
+	// not use Suppressed. Without it reserve calls spend one unit of the policy.
+	//
+	// +optional
+	Reservations Reservations `json:"reservations,omitzero"`
+
+	// lateCharges makes large hits of Envoy's rate limit service charges: they are spent whatever
+	// the limits admit, because the request they belong to has been served already. Without it all
+	// hits are checks. It has no effect on calls over HTTP.
+	//
+	// +optional
+	LateCharges LateCharges `json:"lateCharges,omitzero"`
 
 	// overrides change how the policy treats some callers. The first entry whose selectors all
 	// match is used, the others are ignored. At most 64 entries with distinct names.

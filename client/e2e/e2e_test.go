@@ -55,6 +55,13 @@ spec:
 ---
 apiVersion: ratelimit.weir.dev/v1alpha1
 kind: RateLimitPolicy
+metadata: {name: tokens, namespace: shop}
+spec:
+  reservations: {maxTTL: 1m}
+  limits: [{name: hourly, algorithm: FixedWindow, threshold: 100, window: 1h}]
+---
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
 metadata: {name: calls, namespace: shop}
 spec:
   matches: [{domain: shop, descriptors: [{key: method}]}]
@@ -176,6 +183,59 @@ func TestCheckWithoutADecision(t *testing.T) {
 	d, err = c.Check(t.Context(), client.Check{Policies: []string{"shop/named"}, Key: []string{""}})
 	g.Expect(err).To(gstruct.PointTo(And(HaveField("Status", 400), HaveField("Field", Not(BeEmpty())))))
 	g.Expect(d.Allowed).To(BeFalse())
+}
+
+func TestReserveAndCommit(t *testing.T) {
+	g, c := NewWithT(t), startWeir(t).client(t, client.Open)
+	check := client.Check{Policies: []string{"shop/tokens"}, Key: []string{"alice"}}
+	reserve := func(estimate int, id string) *client.Reservation {
+		request := client.Reserve{Check: check, TTL: 30 * time.Second, ID: id}
+		request.Cost = estimate
+		r, err := c.Reserve(t.Context(), request)
+		g.Expect(err).NotTo(HaveOccurred())
+		return r
+	}
+	used := func() []int64 {
+		peek := check
+		peek.Peek = true
+		d, err := c.Check(t.Context(), peek)
+		g.Expect(err).NotTo(HaveOccurred())
+		return []int64{d.Limits[0].Used, d.Limits[0].Held}
+	}
+	first := reserve(60, "r-1")
+	g.Expect(first.Decision.Allowed).To(BeTrue())
+	g.Expect(reserve(60, "r-1").Text()).To(Equal(first.Text()))
+	g.Expect(used()).To(Equal([]int64{60, 60}))
+	denied := reserve(50, "")
+	g.Expect(denied.Decision).To(And(HaveField("Allowed", false), HaveField("WaitsFor", "Reservations"), HaveField("RetryAfter", time.Second)))
+	open, err := first.Renew(t.Context(), time.Minute)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(open).To(BeTrue())
+
+	committed, err := c.Reservation(first.Text()).Commit(t.Context(), 10)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(committed).To(Equal(client.Committed{Committed: true, Policies: []client.CommittedPolicy{
+		{Policy: "shop/tokens", Committed: true, Cost: 10, Estimate: 60},
+	}}))
+	again, err := first.Commit(t.Context(), 10)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(again.Committed).To(BeFalse())
+	open, err = first.Renew(t.Context(), 0)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(open).To(BeFalse())
+	g.Expect(reserve(50, "").Cancel(t.Context())).To(Succeed())
+	g.Expect(used()).To(Equal([]int64{10, 0}))
+
+	for _, want := range []bool{true, false} {
+		charge := client.Charge{Check: check, ID: "c-1"}
+		charge.Cost = 200
+		charged, err := c.Charge(t.Context(), charge)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(charged).To(Equal(want))
+	}
+	g.Expect(used()).To(Equal([]int64{210, 0}))
+	_, err = c.Reserve(t.Context(), client.Reserve{Check: check, TTL: time.Hour})
+	g.Expect(err).To(gstruct.PointTo(And(HaveField("Status", 400), HaveField("Field", "ttl"))))
 }
 
 // response is that of the cart.

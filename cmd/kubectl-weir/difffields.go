@@ -45,9 +45,22 @@ func changedFields(was, is *plan.Plan) ([]fieldChange, error) {
 	return changes, nil
 }
 
+// withoutOffsets returns the plan without the offsets of time zones, which follow from their names
+// and from when the plan was compiled.
+func withoutOffsets(p *plan.Plan) *plan.Plan {
+	stripped := *p
+	stripped.Limits = slices.Clone(p.Limits)
+	for i := range stripped.Limits {
+		if c := stripped.Limits[i].Calendar; c != nil {
+			stripped.Limits[i].Calendar = &plan.Calendar{Period: c.Period, TimeZone: c.TimeZone, StartDay: c.StartDay}
+		}
+	}
+	return &stripped
+}
+
 // flatten returns the values of the plan as JSON, by their paths.
 func flatten(p *plan.Plan) (map[string]string, error) {
-	encoded, err := json.Marshal(p)
+	encoded, err := json.Marshal(withoutOffsets(p))
 	if err != nil {
 		return nil, err
 	}

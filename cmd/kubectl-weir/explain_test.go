@@ -127,3 +127,12 @@ shop/u      OfALaterWeir]0;title
 3 more near misses are not listed.
 `))
 }
+
+func TestExplainedWindows(t *testing.T) {
+	g, out := NewWithT(t), &bytes.Buffer{}
+	x := &explanation{Policies: []explainedPolicy{{Policy: "shop/p", Limits: []explainedLimit{
+		{Algorithm: "GCRA", Window: "1m"}, {Algorithm: "FixedWindow", Calendar: "Day UTC"}, {Algorithm: "Concurrency"},
+	}}}}
+	g.Expect(x.write(out)).To(Succeed())
+	g.Expect(out.String()).To(MatchRegexp(`GCRA +1m +0\D+.*\n.*FixedWindow +Day UTC +0\D+.*\n.*Concurrency +at once +0`))
+}

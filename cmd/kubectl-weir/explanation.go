@@ -49,7 +49,7 @@ type explainedKeyPart struct{ Type, Name, Value string }
 type explainedLimit struct {
 	limits.LimitState
 
-	Algorithm, Window string
+	Algorithm, Window, Calendar string
 }
 
 type nearMiss struct {
@@ -143,7 +143,7 @@ func (e *explainedPolicy) write(p *printer) {
 	p.row("LIMIT", "ALGORITHM", "WINDOW", "USED", "THRESHOLD", "REMAINING", "RETRY AFTER")
 	for i := range e.Limits {
 		l := &e.Limits[i]
-		p.row(l.Limit, l.Algorithm, l.Window, number(l.Used), number(l.Threshold), number(l.Remaining), retryAfter(&l.LimitState))
+		p.row(l.Limit, l.Algorithm, cmp.Or(l.Window, l.Calendar, "at once"), number(l.Used), number(l.Threshold), number(l.Remaining), retryAfter(&l.LimitState))
 	}
 	p.end()
 }

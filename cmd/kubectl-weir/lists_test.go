@@ -76,7 +76,7 @@ func serve(t *testing.T, body string) []string {
 
 const topAnswer = `{"policies":[
 	{"policy":"shop/login","mode":"Enforce","seconds":420,"unlisted":0,
-	 "decisions":{"lastMinute":{"allowed":5,"denied":7,"shadowDenied":0},"last5Minutes":{"allowed":9,"denied":8,"shadowDenied":1},"lastHour":{"allowed":1200,"denied":90,"shadowDenied":10}},
+	 "decisions":{"lastMinute":{"allowed":5,"denied":7,"shadowDenied":0},"last5Minutes":{"allowed":9,"denied":8,"shadowDenied":1},"lastHour":{"allowed":1200,"denied":90,"shadowDenied":10,"candidateDenied":21,"candidateAllowed":4}},
 	 "keys":[{"key":["user…","192.0.2.1"],"keyHash":"0123456789abcdef","masked":true,"count":100,"error":0},
 	         {"key":[],"keyHash":"1123456789abcdef","count":60,"error":5}]}],
 	"total":{"lastMinute":{"allowed":5,"denied":7,"shadowDenied":0},"last5Minutes":{"allowed":9,"denied":9,"shadowDenied":0},"lastHour":{"allowed":1200,"denied":100,"shadowDenied":0}},
@@ -90,6 +90,9 @@ func TestTopShowsDecisionsAndKeys(t *testing.T) {
 	g.Expect(out).To(Equal(`POLICY       MODE      DENIED 1M   DENIED 5M   DENIED 1H   ALLOWED 1H
 shop/login   Enforce   7           9           100         1200
 (total)      -         7           9           100         1200
+
+POLICY       ONLY CANDIDATE DENIES 1M   1H   ONLY CANDIDATE ALLOWS 1M   1H
+shop/login   0                          21   0                          4
 
 POLICY       KEY               HASH               DENIED
 shop/login   user… 192.0.2.1   0123456789abcdef   100

@@ -72,6 +72,13 @@ type keyState struct {
 	BlockedBy   string              `json:"blockedBy"`
 	BlockLeftMs int64               `json:"blockLeftMs"`
 	Limits      []limits.LimitState `json:"limits"`
+	// OpenReservations is their number, Reservations are those that end first.
+	OpenReservations int64 `json:"openReservations"`
+	Reservations     []struct {
+		ID       string `json:"id"`
+		Units    int64  `json:"units"`
+		EndsInMs int64  `json:"endsInMs"`
+	} `json:"reservations"`
 }
 
 // write writes the state as tables.
@@ -91,6 +98,20 @@ func (s *keyState) write(w io.Writer) error {
 	for i := range s.Limits {
 		l := &s.Limits[i]
 		row(l.Limit, number(l.Used), number(l.Threshold), number(l.Remaining), retryAfter(l), millis(l.ResetAfterMs))
+	}
+	if s.OpenReservations == 0 {
+		return table.Flush()
+	}
+	row("")
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	row("RESERVATION", "HELD", "ENDS IN")
+	for _, r := range s.Reservations {
+		row(r.ID, number(r.Units), millis(r.EndsInMs))
+	}
+	if more := s.OpenReservations - int64(len(s.Reservations)); more > 0 {
+		row(number(more)+" more", "", "")
 	}
 	return table.Flush()
 }

@@ -45,6 +45,22 @@ LIMIT   USED   THRESHOLD   REMAINING   RETRY AFTER   RESET AFTER
 burst   0      1           0           never         0s
 `,
 		},
+		"open reservations": {
+			`{"policy":"shop/tokens","blocked":false,"limits":[
+			{"limit":"hourly","allowed":true,"used":67,"held":60,"threshold":100,"remaining":33,"retryAfterMs":0,"resetAfterMs":1000}],
+			"openReservations":3,"reservations":[{"id":"r-1","units":50,"endsInMs":60000},{"id":"4f0c","units":10,"endsInMs":90000}]}`,
+			`Policy:    shop/tokens
+Blocked:   no
+
+LIMIT    USED   THRESHOLD   REMAINING   RETRY AFTER   RESET AFTER
+hourly   67     100         33          -             1s
+
+RESERVATION   HELD   ENDS IN
+r-1           50     1m
+4f0c          10     1m30s
+1 more               
+`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -45,6 +45,9 @@ type decisionCounts struct {
 	Allowed      int64 `json:"allowed"`
 	Denied       int64 `json:"denied"`
 	ShadowDenied int64 `json:"shadowDenied"`
+	// Verdicts of limits that only a candidate denies or allows.
+	CandidateDenied  int64 `json:"candidateDenied"`
+	CandidateAllowed int64 `json:"candidateAllowed"`
 }
 
 // write writes the decisions and the keys as two tables.
@@ -60,6 +63,9 @@ func (l *topList) write(w io.Writer) error {
 	}
 	t.decisions("(total)", "", &l.Total)
 	if err := t.Flush(); err != nil {
+		return err
+	}
+	if err := l.writeCandidates(w); err != nil {
 		return err
 	}
 	if err := l.writeKeys(w); err != nil {
@@ -82,6 +88,30 @@ func (t *table) decisions(policy, mode string, d *decisionSums) {
 		mode = "-"
 	}
 	t.row(visible(policy), visible(mode), denied(d.LastMinute), denied(d.Last5Minutes), denied(d.LastHour), number(d.LastHour.Allowed))
+}
+
+// writeCandidates writes a table of the policies whose candidates differ from the limits in force.
+func (l *topList) writeCandidates(w io.Writer) error {
+	t, some := newTable(w), false
+	t.bold = l.color
+	for i := range l.Policies {
+		p := &l.Policies[i]
+		if p.Decisions == nil || p.Decisions.LastHour.CandidateDenied+p.Decisions.LastHour.CandidateAllowed == 0 {
+			continue
+		}
+		if !some {
+			t.heading("POLICY", "ONLY CANDIDATE DENIES 1M", "1H", "ONLY CANDIDATE ALLOWS 1M", "1H")
+			some = true
+		}
+		minute, hour := p.Decisions.LastMinute, p.Decisions.LastHour
+		t.row(visible(p.Policy), number(minute.CandidateDenied), number(hour.CandidateDenied),
+			number(minute.CandidateAllowed), number(hour.CandidateAllowed))
+	}
+	if !some {
+		return nil
+	}
+	_, _ = fmt.Fprintln(w) // Flush returns the error
+	return t.Flush()
 }
 
 func (l *topList) writeKeys(w io.Writer) error {

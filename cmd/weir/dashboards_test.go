@@ -16,6 +16,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
@@ -33,12 +34,24 @@ func TestDashboardsInPrometheus(t *testing.T) {
 	p := c.manager("--metrics-address", metrics, "--replica", "a")
 	warning := c.policy("p", 1)
 	warning.Spec.Limits[0].WarnAt = new(int32(80))
+	warning.Spec.Limits[0].Candidate = &v1alpha1.Candidate{Threshold: new(int64(2))}
 	c.create(warning)
+	c.create(testenv.MakePolicy("shop/tokens").Limit("hourly", v1alpha1.AlgorithmFixedWindow, 10, "1h").
+		Limit("slow", v1alpha1.AlgorithmTokenBucket, 10, "720h").Reservations("1m", 10).Obj())
+	calls := c.policy("calls", 5)
+	calls.Spec.Limits = []v1alpha1.Limit{{Name: "calls", Algorithm: v1alpha1.AlgorithmConcurrency, Threshold: 5}}
+	calls.Spec.Reservations = v1alpha1.Reservations{MaxTTL: "1m"}
+	c.create(calls)
+	g.Eventually(p.enforces("calls"), "20s").Should(Equal(int64(5)))
 	g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(1)))
+	g.Eventually(p.enforces("tokens"), "20s").Should(Equal(int64(10)))
 	ask := startPrometheus(t, metrics)
+	round := 0
 	g.Eventually(func() int {
+		round++
+		g.Expect(p.overrun(fmt.Sprint("key-", round))).To(Succeed())
 		for range 2 {
-			_, _, err := p.check(`{"policies":["shop/p"],"key":"a"}`)
+			_, _, err := p.check(`{"policies":["shop/p","shop/calls"],"key":"a"}`)
 			g.Expect(err).NotTo(HaveOccurred())
 		}
 		n, _ := ask(`rate(weir_decisions_total{verdict="denied"}[1m]) > 0`)
@@ -66,6 +79,32 @@ func TestDashboardsInPrometheus(t *testing.T) {
 			}
 		}
 	}
+}
+
+// overrun reserves units of shop/tokens for the key, and commits and charges more than its quota.
+func (p *process) overrun(key string) error {
+	post := func(path, body string) (string, error) {
+		response, err := http.Post("http://"+p.http+path, "application/json", strings.NewReader(body))
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = response.Body.Close() }()
+		var answer struct{ Reservation string }
+		if response.StatusCode != http.StatusOK {
+			return "", fmt.Errorf("%s: status %d", path, response.StatusCode)
+		}
+		err = json.NewDecoder(response.Body).Decode(&answer)
+		return answer.Reservation, err
+	}
+	reservation, err := post("/v1/reserve", fmt.Sprintf(`{"policies":["shop/tokens"],"key":%q,"cost":2}`, key))
+	if err != nil {
+		return err
+	}
+	if _, err = post("/v1/commit", fmt.Sprintf(`{"reservation":%q,"cost":30}`, reservation)); err != nil {
+		return err
+	}
+	_, err = post("/v1/charge", fmt.Sprintf(`{"policies":["shop/tokens"],"key":%q}`, key))
+	return err
 }
 
 // startPrometheus starts a Prometheus that scrapes a target each second. The returned function

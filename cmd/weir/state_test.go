@@ -119,7 +119,11 @@ func TestExplainWithAdminTokenFile(t *testing.T) {
 		"policies": [], "hiddenPolicies": 0,
 		"nearMisses": [
 			{"policy": "shop/login", "reason": "Mismatch", "match": 0, "field": "paths", "wants": ["/login"], "got": ["/signin"]},
-			{"policy": "shop/burst", "reason": "ByNameOnly"}],
+			{"policy": "shop/burst", "reason": "ByNameOnly"},
+			{"policy": "shop/llm-calls", "reason": "ByNameOnly"},
+			{"policy": "shop/llm-tokens", "reason": "ByNameOnly"},
+			{"policy": "shop/password-reset", "reason": "ByNameOnly"},
+			{"policy": "shop/team-calls", "reason": "ByNameOnly"}],
 		"hiddenNearMisses": 0, "moreNearMisses": 0, "revision": 1}`))
 	g.Expect(explain("/login")).To(And(ContainSubstring(`"keyHash":"922c4508b0b19a53"`), ContainSubstring(`"window":"24h"`),
 		ContainSubstring(`{"type":"Header","name":"x-account","value":"dave"}`)))

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
@@ -106,12 +107,9 @@ func (s *solver) find() error {
 
 // bounds returns the smallest and the largest valid threshold.
 func (s *solver) bounds() (least, most int64) {
-	least, most = 1, plan.MaxThreshold
+	least, most = 1, plan.Algorithm(s.written().Algorithm).MaxThreshold()
 	if s.policies[s.policy].Spec.DenyWhen == v1alpha1.DenyWhenThresholdReached {
 		least = 2
-	}
-	if s.written().Algorithm == v1alpha1.AlgorithmSlidingLog {
-		most = plan.MaxLogThreshold
 	}
 	return least, most
 }
@@ -170,13 +168,32 @@ func (s *solver) try(ctx context.Context, threshold int64) (bool, error) {
 	return report.Denied.Share <= s.goal.Target, nil
 }
 
+// logMonths is how long ago a plan was compiled, in months, that holds the offsets of time zones
+// from two years ago until three months ahead.
+const logMonths = 21
+
+// refuseConcurrency returns an error for a policy with a limit that a log cannot answer: a log does
+// not contain when requests end.
+func refuseConcurrency(p *plan.Plan) error {
+	for i := range p.Limits {
+		if p.Limits[i].Algorithm == plan.Concurrency {
+			return fmt.Errorf("policy %s: spec.limits[%d].algorithm: Concurrency cannot be replayed, because the log does not contain when requests end", p.ID(), i)
+		}
+	}
+	return nil
+}
+
 // Compile compiles the policies. Grants do not matter to a backtest.
 func Compile(policies []*v1alpha1.RateLimitPolicy) (plans []*plan.Plan, err error) {
+	at := time.Now().AddDate(0, -logMonths, 0) //nolint:forbidigo // logs are of the past
 	var errs []error
 	for _, p := range policies {
-		compiled, problems := compile.Compile(p, compile.Everything())
+		compiled, problems := compile.Compile(p, compile.Everything(), at)
 		for _, problem := range problems {
 			errs = append(errs, fmt.Errorf("policy %s/%s: %w", p.Namespace, p.Name, problem))
+		}
+		if compiled != nil {
+			errs = append(errs, refuseConcurrency(compiled))
 		}
 		plans = append(plans, compiled)
 	}

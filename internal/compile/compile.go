@@ -5,6 +5,7 @@ package compile
 
 import (
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -19,6 +20,7 @@ const (
 	defaultBurstOfGCRA      = 1
 	defaultHardLimitPercent = 150
 	defaultBucketsPerWindow = 60
+	defaultMaxOpen          = 1000
 )
 
 // defaultMessages are the messages of denied requests, by denial code.
@@ -27,12 +29,15 @@ var defaultMessages = map[v1alpha1.DenialCode]string{
 	v1alpha1.DenialCodeTooManyAttempts: "Too many attempts.",
 }
 
-// Compile returns the plan of the policy, or every problem that prevents one:
+// Compile returns the plan of the policy, or every problem that prevents one. now selects the
+// two years of offsets of time zones that the plan holds; plans compiled in one month are equal.
+// The problems are
+//
 //   - field.ErrorTypeForbidden for a match outside the grant,
 //   - other types for an invalid spec.
-func Compile(policy *v1alpha1.RateLimitPolicy, grant Grant) (*plan.Plan, field.ErrorList) {
+func Compile(policy *v1alpha1.RateLimitPolicy, grant Grant, now time.Time) (*plan.Plan, field.ErrorList) {
 	spec := &policy.Spec
-	c := &compiler{grant: grant}
+	c := &compiler{grant: grant, month: monthOf(now)}
 	at := field.NewPath("spec")
 	compiled := &plan.Plan{
 		Namespace:    policy.Namespace,
@@ -46,7 +51,10 @@ func Compile(policy *v1alpha1.RateLimitPolicy, grant Grant) (*plan.Plan, field.E
 		Limits:       c.limits(at.Child("limits"), spec.Limits),
 		Counting:     plan.Counting(orDefault(spec.Counting, v1alpha1.CountingAdmitted)),
 		DenyWhen:     plan.DenyWhen(orDefault(spec.DenyWhen, v1alpha1.DenyWhenThresholdExceeded)),
+		Reservations: c.reservations(at.Child("reservations"), spec.Reservations),
+		LateCharges:  plan.LateCharges{From: spec.LateCharges.From},
 		Overrides:    c.overrides(at.Child("overrides"), spec),
+		Candidates:   c.candidates(at.Child("limits"), spec.Limits),
 		FailureMode:  plan.FailureMode(orDefault(spec.FailureMode, v1alpha1.FailureModeOpen)),
 		Denial:       denial(spec.Denial),
 	}
@@ -62,6 +70,7 @@ func Compile(policy *v1alpha1.RateLimitPolicy, grant Grant) (*plan.Plan, field.E
 // compiler collects the errors of one compilation.
 type compiler struct {
 	grant Grant
+	month time.Time // its start
 	errs  field.ErrorList
 }
 
@@ -133,6 +142,16 @@ func (c *compiler) key(at *field.Path, parts []v1alpha1.KeyPart) []plan.KeyPart 
 		compiled = append(compiled, p)
 	}
 	return compiled
+}
+
+func (c *compiler) reservations(at *field.Path, r v1alpha1.Reservations) plan.Reservations {
+	if r == (v1alpha1.Reservations{}) {
+		return plan.Reservations{}
+	}
+	return plan.Reservations{
+		MaxTTLMillis: c.millis(at.Child("maxTTL"), r.MaxTTL),
+		MaxOpen:      int64(orDefaultPointer(r.MaxOpen, defaultMaxOpen)),
+	}
 }
 
 func denial(d v1alpha1.Denial) plan.Denial {

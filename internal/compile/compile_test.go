@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -44,7 +45,7 @@ func TestGolden(t *testing.T) {
 			g.Expect(policies).To(HaveLen(1))
 			before := policies[0].DeepCopy()
 
-			compiled, errs := compile.Compile(policies[0], compile.Everything())
+			compiled, errs := compile.Compile(policies[0], compile.Everything(), time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC))
 			g.Expect(policies[0]).To(Equal(before), "the policy is unchanged")
 			if errs != nil {
 				var lines strings.Builder
@@ -117,6 +118,8 @@ func TestCompileWithoutSchema(t *testing.T) {
 		"a large bucket":     {testenv.MakePolicy("shop/x").Limit("l", "Suppressed", 1, "1s", testenv.Bucket("501ms")), "a bucket of 501000 us"},
 		"a short window":     {testenv.MakePolicy("shop/x").Limit("l", "SlidingWindow", 1, "1ms"), "a window of 1 ms"},
 		"a hard limit":       {testenv.MakePolicy("shop/x").Limit("l", "Suppressed", 1, "1s", testenv.HardLimitPercent(100)), "hardLimitPercent 100"},
+		"a maxTTL":           {testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, "1s").Reservations("1", 1), "spec.reservations.maxTTL"},
+		"a long maxTTL":      {testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, "1s").Reservations("25h", 1), "a maxTTL of 90000000 ms"},
 		"attempts":           {testenv.MakePolicy("shop/x").Counting("Attempts").Limit("l", "TokenBucket", 1, "1s"), "supports neither counting Attempts nor denyWhen ThresholdReached"},
 
 		"an empty match":     {testenv.MakePolicy("shop/x").Match(v1alpha1.Match{}).Limit("l", "FixedWindow", 1, "1s"), "matches[0] is empty"},
@@ -138,7 +141,7 @@ func TestCompileWithoutSchema(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			compiled, errs := compile.Compile(tc.policy.Obj(), compile.Everything())
+			compiled, errs := compile.Compile(tc.policy.Obj(), compile.Everything(), time.Time{})
 			g.Expect(compiled).To(BeNil())
 			g.Expect(errs.ToAggregate()).To(MatchError(ContainSubstring(tc.want)))
 		})
@@ -164,7 +167,7 @@ func TestNetworksAreNormalized(t *testing.T) {
 	compiled, errs := compile.Compile(testenv.MakePolicy("shop/x").Limit("l", "GCRA", 1, "1s").Override(v1alpha1.Override{
 		Name: "o", Action: v1alpha1.OverrideActionDeny,
 		CIDRs: []string{"::ffff:10.1.2.3/104", "::ffff:192.0.2.1/128", "::ffff:10.0.0.0/90", "2001:db8::1/32", "10.1.2.3/8"},
-	}).Obj(), compile.Everything())
+	}).Obj(), compile.Everything(), time.Time{})
 	g.Expect(errs).To(BeEmpty())
 	var networks []string
 	for _, network := range compiled.Overrides[0].CIDRs {

@@ -6,6 +6,7 @@ package compile_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -76,7 +77,7 @@ func TestGrant(t *testing.T) {
 			}
 			_, errs := compile.Compile(policy.Obj(), compile.GrantOf(map[string]string{
 				compile.HostsAnnotation: tc.hosts, compile.DomainsAnnotation: tc.domains,
-			}))
+			}), time.Time{})
 			var forbidden []string
 			for _, err := range errs {
 				if err.Type == field.ErrorTypeForbidden {
@@ -85,7 +86,7 @@ func TestGrant(t *testing.T) {
 			}
 			g.Expect(forbidden).To(Equal(tc.want))
 
-			_, errs = compile.Compile(policy.Obj(), compile.Everything())
+			_, errs = compile.Compile(policy.Obj(), compile.Everything(), time.Time{})
 			for _, err := range errs {
 				g.Expect(err.Type).NotTo(Equal(field.ErrorTypeForbidden))
 			}
@@ -96,7 +97,7 @@ func TestGrant(t *testing.T) {
 func TestGrantErrorNamesTheAnnotation(t *testing.T) {
 	t.Parallel()
 	_, errs := compile.Compile(testenv.MakePolicy("shop/x").Limit("l", "FixedWindow", 1, "1s").
-		Match(v1alpha1.Match{Hosts: []string{"a.example"}}).Obj(), compile.Grant{})
+		Match(v1alpha1.Match{Hosts: []string{"a.example"}}).Obj(), compile.Grant{}, time.Time{})
 	NewWithT(t).Expect(errs.ToAggregate()).To(MatchError(
 		"spec.matches[0].hosts[0]: Forbidden: a.example is not granted to the Namespace by its annotation ratelimit.weir.dev/hosts"))
 }
@@ -145,12 +146,18 @@ func TestSummary(t *testing.T) {
 	g.Expect(compile.Summary(spec)).To(Equal("burst 5/1m, daily 20/24h"))
 }
 
+// A limit of units at once has no window.
+func TestSummaryOfConcurrency(t *testing.T) {
+	spec := &testenv.MakePolicy("shop/calls").Limit("inflight", v1alpha1.AlgorithmConcurrency, 10, "").Obj().Spec
+	NewWithT(t).Expect(compile.Summary(spec)).To(Equal("inflight 10 at once"))
+}
+
 func TestSummaryFitsItsField(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	largest := testenv.MakePolicy("x")
 	for range plan.MaxLimits {
-		largest.Limit(strings.Repeat("n", 63), v1alpha1.AlgorithmFixedWindow, plan.MaxThreshold, v1alpha1.Duration(strings.Repeat("9", 24)))
+		largest.Limit(strings.Repeat("n", 63), v1alpha1.AlgorithmFixedWindow, plan.MaxFixedWindowThreshold, v1alpha1.Duration(strings.Repeat("9", 24)))
 	}
 	g.Expect(len(compile.Summary(&largest.Obj().Spec))).To(BeNumerically("<=", 2048))
 }

@@ -25,12 +25,17 @@ func (c *compiler) limit(at *field.Path, l *v1alpha1.Limit) plan.Limit {
 		Name:             l.Name,
 		Algorithm:        plan.Algorithm(l.Algorithm),
 		Threshold:        l.Threshold,
+		Calendar:         c.calendar(at.Child("calendar"), l.Calendar),
 		WindowMillis:     c.millis(at.Child("window"), l.Window),
 		Burst:            orDefaultPointer(l.Burst, defaultBurst(l.Algorithm, l.Threshold)),
 		BucketMicros:     c.millis(at.Child("bucket"), l.Bucket) * 1000,
 		HardLimitPercent: int64(orDefaultPointer(l.HardLimitPercent, 0)),
 		WarnPercent:      int64(orDefaultPointer(l.WarnAt, 0)),
 		BlockMillis:      c.millis(at.Child("blockDuration"), l.BlockDuration),
+		EscalationMillis: c.millis(at.Child("escalationWindow"), l.EscalationWindow),
+	}
+	for i, d := range l.BlockDurations {
+		compiled.BlocksMillis = append(compiled.BlocksMillis, c.millis(at.Child("blockDurations").Index(i), d))
 	}
 	if l.Bucket == "" {
 		compiled.BucketMicros = defaultBucketMicros(l.Algorithm, compiled.WindowMillis)

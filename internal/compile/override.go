@@ -102,3 +102,18 @@ func (c *compiler) overriddenLimit(at *field.Path, base *v1alpha1.Limit, o *v1al
 	}
 	return compiled
 }
+
+// candidates returns the numbers of limits that are tried out.
+func (c *compiler) candidates(at *field.Path, limits []v1alpha1.Limit) []plan.LimitOverride {
+	var compiled []plan.LimitOverride
+	for i := range limits {
+		l := &limits[i]
+		if l.Candidate == nil {
+			continue
+		}
+		compiled = append(compiled, c.overriddenLimit(at.Index(i).Child("candidate"), l, &v1alpha1.LimitOverride{
+			Name: l.Name, Threshold: l.Candidate.Threshold, Burst: l.Candidate.Burst, Window: l.Candidate.Window,
+		}))
+	}
+	return compiled
+}

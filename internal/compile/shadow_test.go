@@ -52,7 +52,7 @@ func TestShadowOf(t *testing.T) {
 			g.Expect(shadow.Until).To(BeTemporally("==", tc.until))
 			g.Expect(shadow.Next).To(BeTemporally("==", tc.next))
 
-			compiled, problems := shadow.Apply(compile.Compile(policy, compile.Everything()))
+			compiled, problems := shadow.Apply(compile.Compile(policy, compile.Everything(), time.Time{}))
 			if tc.problem != "" {
 				g.Expect(compiled).To(BeNil())
 				g.Expect(problems.ToAggregate()).To(MatchError(And(

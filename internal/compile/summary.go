@@ -8,15 +8,32 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// Summary returns the limits in one line, such as "burst 5/1m, daily 20/24h", with the
-// windows as their author wrote them. The policy need not compile. A spec that is
+// Summary returns the limits in one line, such as "burst 5/1m, spend 20/Month Europe/Berlin, calls 10 at once",
+// with the windows as their author wrote them. The policy need not compile. A spec that is
 // valid by the schema stays below the 2048 characters of status.summary.
 func Summary(spec *v1alpha1.RateLimitPolicySpec) string {
 	limits := make([]string, 0, len(spec.Limits))
-	for _, l := range spec.Limits {
-		limits = append(limits, fmt.Sprintf("%s %d/%s", l.Name, l.Threshold, l.Window))
+	for i := range spec.Limits {
+		l := &spec.Limits[i]
+		limits = append(limits, fmt.Sprintf("%s %d%s", l.Name, l.Threshold, lengthOf(l)))
 	}
 	return strings.Join(limits, ", ")
+}
+
+// lengthOf returns a slash and the window of the limit, or the period and the time zone of its
+// calendar. Concurrency has neither.
+func lengthOf(l *v1alpha1.Limit) string {
+	c := l.Calendar
+	switch {
+	case l.Algorithm == v1alpha1.AlgorithmConcurrency:
+		return " at once"
+	case c == nil:
+		return "/" + string(l.Window)
+	case zoneOf(c) == plan.UTC:
+		return "/" + string(c.Period)
+	}
+	return "/" + string(c.Period) + " " + c.TimeZone
 }

@@ -24,6 +24,7 @@ type compilation struct {
 	requestedAt string
 	granted     compile.Grant
 	shadow      compile.Shadow
+	renewal     time.Time // when the plan is to be compiled again; zero is never
 
 	plan     *plan.Plan
 	problems field.ErrorList
@@ -31,8 +32,8 @@ type compilation struct {
 
 // covers reports whether compiling the policy again would have the same result. A requested
 // pass compiles again nevertheless.
-func (c *compilation) covers(policy *v1alpha1.RateLimitPolicy, granted compile.Grant, shadow compile.Shadow) bool {
-	return c.uid == policy.UID && c.generation == policy.Generation && c.requestedAt == requestedAt(policy) &&
+func (c *compilation) covers(policy *v1alpha1.RateLimitPolicy, granted compile.Grant, shadow compile.Shadow, now time.Time) bool {
+	return (c.renewal.IsZero() || now.Before(c.renewal)) && c.uid == policy.UID && c.generation == policy.Generation && c.requestedAt == requestedAt(policy) &&
 		c.granted.Equal(granted) && c.shadow.Equal(shadow)
 }
 
@@ -42,20 +43,22 @@ type compilations struct {
 	last map[types.NamespacedName]*compilation
 }
 
-// of compiles the policy, unless the last compilation covers it.
-func (c *compilations) of(policy *v1alpha1.RateLimitPolicy, granted compile.Grant) *compilation {
+// of compiles the policy, unless the last compilation covers it. The annotation names a time, and
+// calendars have offsets of the next years.
+func (c *compilations) of(policy *v1alpha1.RateLimitPolicy, granted compile.Grant, now time.Time) *compilation {
 	name := client.ObjectKeyFromObject(policy)
-	shadow := compile.ShadowOf(policy, time.Now()) //nolint:forbidigo // the annotation names a time
+	shadow := compile.ShadowOf(policy, now)
 	c.mu.Lock()
 	last := c.last[name]
 	c.mu.Unlock()
-	if last != nil && last.covers(policy, granted, shadow) {
+	if last != nil && last.covers(policy, granted, shadow, now) {
 		return last
 	}
 	next := &compilation{
 		uid: policy.UID, generation: policy.Generation, requestedAt: requestedAt(policy), granted: granted, shadow: shadow,
+		renewal: compile.NextRenewal(policy, now),
 	}
-	next.plan, next.problems = shadow.Apply(compile.Compile(policy, granted))
+	next.plan, next.problems = shadow.Apply(compile.Compile(policy, granted, now))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last == nil {
@@ -63,6 +66,14 @@ func (c *compilations) of(policy *v1alpha1.RateLimitPolicy, granted compile.Gran
 	}
 	c.last[name] = next
 	return next
+}
+
+// again returns when the policy is to be compiled again without a change; zero is never.
+func (c *compilation) again() time.Time {
+	if next := c.shadow.Next; !next.IsZero() && (c.renewal.IsZero() || next.Before(c.renewal)) {
+		return next
+	}
+	return c.renewal
 }
 
 // mode returns the mode of the plan, "" without one.

@@ -152,11 +152,11 @@ func (r *Reconciler) reconcilePolicy(ctx context.Context, t term, name types.Nam
 		return again, err
 	}
 	r.grants.observe(policy.Namespace, granted)
-	compiled := r.compiled.of(policy, granted)
+	compiled := r.compiled.of(policy, granted, time.Now()) //nolint:forbidigo // plans depend on the date
 	publishErr := r.publish(ctx, policy, compiled)
 	r.statuses.observe(t, policy, compiled, r.isEdited(t, policy))
 	r.markProcessed(ctx, t, name)
-	return compiled.shadow.Next, ignoreIfReported(publishErr, r.Publisher.Rollout(""))
+	return compiled.again(), ignoreIfReported(publishErr, r.Publisher.Rollout(""))
 }
 
 // removePlan deletes the plan of a deleted policy.

@@ -55,6 +55,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 		policy  *v1alpha1.RateLimitPolicy
 		id      string
 		writes  *atomic.Int64
+		cached  client.Reader
 		apply   func(SpecContext)
 		becomes func(SpecContext, outcome)
 		stays   func(SpecContext, outcome)
@@ -70,7 +71,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 			Limit("burst", v1alpha1.AlgorithmSlidingLog, 5, "1m").
 			Limit("daily", v1alpha1.AlgorithmSlidingLog, 20, "24h").Obj()
 		id = namespace + "/login"
-		writes = startController(options{
+		writes, cached = startController(options{
 			namespace: namespace, tenancy: tenancy, publisher: plans, terms: terms, outageDelay: outageDelay,
 			started: func(r *controller.Reconciler) { unready = r.Unready },
 		})
@@ -271,6 +272,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 		It("keeps its status when replicas come and go", func(ctx SpecContext) {
 			apply(ctx)
 			becomes(ctx, enforced)
+			awaitCached(ctx, cached, policy)
 			version, attempts := read(ctx, policy).ResourceVersion, writes.Load()
 			unchanged := func(when string) {
 				GinkgoHelper()

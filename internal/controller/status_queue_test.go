@@ -29,15 +29,21 @@ type installation struct {
 	plans     *registry
 	terms     *controller.TermTracker
 	writes    *atomic.Int64 // attempts to write a status
+	cached    client.Reader
 }
 
 func install(ctx SpecContext, outageDelay, writeDelay time.Duration) *installation {
 	GinkgoHelper()
+	return installWith(ctx, options{outageDelay: outageDelay, writeDelay: writeDelay})
+}
+
+// installWith sets the options that all installations share.
+func installWith(ctx SpecContext, o options) *installation {
+	GinkgoHelper()
 	i := &installation{namespace: makeNamespace(ctx), plans: newRegistry(), terms: controller.NewTermTracker()}
-	i.writes = startController(options{
-		namespace: i.namespace, tenancy: compile.TenancyCluster, publisher: i.plans, terms: i.terms,
-		outageDelay: outageDelay, writeDelay: writeDelay,
-	})
+	o.namespace, o.tenancy = i.namespace, compile.TenancyCluster
+	o.publisher, o.terms = i.plans, i.terms
+	i.writes, i.cached = startController(o)
 	return i
 }
 
@@ -102,7 +108,7 @@ var _ = Describe("The status queue", func() {
 
 	It("writes an edit before the statuses of a new term", func(ctx SpecContext) {
 		const policies = 200
-		i := install(ctx, never, 100*time.Millisecond) // 2.5 s for all
+		i := install(ctx, never, 300*time.Millisecond) // 7.5 s for all
 		i.fill(ctx, policies)
 		lead(i.terms)
 		Eventually(i.writes.Load).WithContext(ctx).Should(BeNumerically(">", 8))
@@ -114,8 +120,8 @@ var _ = Describe("The status queue", func() {
 	})
 
 	It("writes nothing after its term, and everything in the next", func(ctx SpecContext) {
-		const policies = 60
-		i := install(ctx, never, 50*time.Millisecond)
+		const policies = 120
+		i := install(ctx, never, 200*time.Millisecond) // 3 s for all
 		i.fill(ctx, policies)
 		resign := lead(i.terms)
 		Eventually(i.writes.Load).WithContext(ctx).Should(BeNumerically(">", 8))
@@ -142,8 +148,8 @@ var _ = Describe("The status queue", func() {
 		leadEmpty(ctx, i.terms, i.plans)
 		for range 5 {
 			policy := i.policy("p")
-			Expect(api.Create(ctx, policy.DeepCopy())).To(Succeed())
 			before := i.writes.Load()
+			Expect(api.Create(ctx, policy.DeepCopy())).To(Succeed())
 			Eventually(i.writes.Load).WithContext(ctx).Should(BeNumerically(">", before))
 			Expect(api.Delete(ctx, policy)).To(Succeed())
 		}
@@ -152,24 +158,17 @@ var _ = Describe("The status queue", func() {
 	})
 
 	It("gets through while somebody else keeps changing the policy", func(ctx SpecContext) {
-		i := install(ctx, never, 5*time.Millisecond)
-		leadEmpty(ctx, i.terms, i.plans)
-		storm, stop := context.WithCancel(ctx)
-		defer stop()
-		policy := i.policy("p")
-		Expect(api.Create(ctx, policy.DeepCopy())).To(Succeed())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			for n := 0; storm.Err() == nil; n++ {
+		const lost = 12 // with a delay that doubles, the next attempt would come after 80 s
+		var attempts atomic.Int64
+		i := installWith(ctx, options{outageDelay: never, beforeWrite: func(ctx context.Context, policy client.Object) {
+			if n := attempts.Add(1); n <= lost {
 				patch := fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"}}}`, n)
-				_ = api.Patch(storm, policy.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
-				time.Sleep(10 * time.Millisecond)
+				_ = api.Patch(ctx, policy.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(patch)))
 			}
-		}()
-		Eventually(outcomeOf(policy)).WithContext(ctx).Should(Equal(enforced))
-		stop()
-		<-ended
+		}})
+		leadEmpty(ctx, i.terms, i.plans)
+		i.apply(ctx, "p")
+		Expect(i.writes.Load()).To(BeNumerically(">", lost))
 		Expect(i.reconciles()).To(Equal(1))
 	})
 
@@ -230,6 +229,7 @@ var _ = Describe("The status queue", func() {
 		edit(ctx, policy, func(spec *v1alpha1.RateLimitPolicySpec) { spec.Matches = []v1alpha1.Match{{Paths: []string{"/a//b"}}} })
 		Eventually(outcomeOf(policy)).WithContext(ctx).Should(Equal(invalid))
 		Expect(message(ctx, policy, v1alpha1.ConditionProgrammed)).To(ContainSubstring("generation 1 stays enforced"))
+		awaitCached(ctx, i.cached, policy)
 		resign()
 		attempts := i.writes.Load()
 		i.plans.beginTerm()

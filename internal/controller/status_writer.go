@@ -73,7 +73,11 @@ func (r *Reconciler) writeNextStatus(ctx context.Context, pace *rate.Limiter) bo
 	switch {
 	case err == nil || t.ended():
 		return true
-	case apierrors.IsConflict(err), errors.Is(err, errCacheBehind):
+	case apierrors.IsConflict(err):
+		// Conflicts do not add up to a long delay: while a client keeps changing the policy,
+		// most writes are late.
+		r.statuses.queue.Forget(name)
+	case errors.Is(err, errCacheBehind):
 	case ctx.Err() == nil:
 		log.FromContext(ctx).Error(err, "Failed to write a status", "policy", name)
 	}

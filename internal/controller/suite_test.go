@@ -48,8 +48,8 @@ func TestController(t *testing.T) {
 
 var _ = BeforeSuite(func() {
 	log.SetLogger(logr.Discard())
-	EnforceDefaultTimeoutsWhenUsingContexts() // otherwise a failing spec hangs
-	SetDefaultEventuallyTimeout(10 * time.Second)
+	EnforceDefaultTimeoutsWhenUsingContexts()     // otherwise a failing spec hangs
+	SetDefaultEventuallyTimeout(30 * time.Second) // no spec is about speed
 	SetDefaultEventuallyPollingInterval(10 * time.Millisecond)
 	SetDefaultConsistentlyDuration(300 * time.Millisecond)
 	server = testenv.StartAPIServer(GinkgoTB())
@@ -94,11 +94,12 @@ type options struct {
 	terms       *controller.TermTracker
 	outageDelay time.Duration
 	writeDelay  time.Duration // of each status
+	beforeWrite func(ctx context.Context, policy client.Object)
 }
 
 // startController runs the controller until the spec ends. It does nothing before a term
-// begins. The result counts the attempts to write a status.
-func startController(o options) (writes *atomic.Int64) {
+// begins. The result counts the attempts to write a status, and reads the controller's cache.
+func startController(o options) (writes *atomic.Int64, cached client.Reader) {
 	GinkgoHelper()
 	writes = &atomic.Int64{}
 	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{
@@ -126,7 +127,19 @@ func startController(o options) (writes *atomic.Int64) {
 		cancel()
 		Eventually(ctx, ended).Should(Receive(BeNil()))
 	})
-	return writes
+	return writes, mgr.GetClient()
+}
+
+// awaitCached waits until the controller's cache has the policy as the server has it. A term that
+// begins earlier may attempt to write its status again.
+func awaitCached(ctx SpecContext, cached client.Reader, policy *v1alpha1.RateLimitPolicy) {
+	GinkgoHelper()
+	version := read(ctx, policy).ResourceVersion
+	Eventually(func() (string, error) {
+		got := &v1alpha1.RateLimitPolicy{}
+		err := cached.Get(ctx, client.ObjectKeyFromObject(policy), got)
+		return got.ResourceVersion, err
+	}).WithContext(ctx).Should(Equal(version))
 }
 
 func newClient(o options, writes *atomic.Int64) client.NewClientFunc {
@@ -135,6 +148,9 @@ func newClient(o options, writes *atomic.Int64) client.NewClientFunc {
 		options ...client.SubResourcePatchOption,
 	) error {
 		writes.Add(1)
+		if o.beforeWrite != nil {
+			o.beforeWrite(ctx, object)
+		}
 		select {
 		case <-time.After(o.writeDelay):
 		case <-ctx.Done():

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
@@ -72,7 +73,7 @@ func problemsOf(ctx context.Context, policy *v1alpha1.RateLimitPolicy) (problems
 	if len(problems) > 0 {
 		return problems
 	}
-	_, errs := compile.Compile(policy, compile.Everything())
+	_, errs := compile.Compile(policy, compile.Everything(), time.Now()) //nolint:forbidigo // the plan holds the offsets of the next years
 	for _, err := range errs {
 		problems = append(problems, err.Error())
 	}
@@ -82,9 +83,9 @@ func problemsOf(ctx context.Context, policy *v1alpha1.RateLimitPolicy) (problems
 // setThreshold sets the threshold of all limits with that name. 0, which admits nothing, becomes an
 // override that denies every request.
 func (c *collector) setThreshold(at string, policy *v1alpha1.RateLimitPolicy, limit *v1alpha1.Limit, n int64) {
-	if n > maxThreshold {
-		c.note(at, "%d exceeds the largest threshold; %d is used", n, int64(maxThreshold))
-		n = maxThreshold
+	if most := plan.Algorithm(limit.Algorithm).MaxThreshold(); n > most {
+		c.note(at, "%d exceeds the largest threshold; %d is used", n, most)
+		n = most
 	}
 	if n == 0 {
 		n = 1

@@ -149,7 +149,7 @@ func newEngine(t *testing.T, policies []*v1alpha1.RateLimitPolicy, store engine.
 	g.Expect(err).NotTo(HaveOccurred(), "valid for an API server")
 	var plans []*plan.Plan
 	for _, p := range policies {
-		compiled, errs := compile.Compile(p, compile.Everything())
+		compiled, errs := compile.Compile(p, compile.Everything(), time.Time{})
 		g.Expect(errs).To(BeEmpty(), p.Name)
 		plans = append(plans, compiled)
 	}

@@ -12,9 +12,6 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// maxThreshold is the largest threshold of a policy.
-const maxThreshold = 1<<31 - 1
-
 // EnvoyRatelimit converts one configuration file of envoyproxy/ratelimit into one
 // policy per limit, in that namespace. It returns an error for a file that the service
 // itself would reject.

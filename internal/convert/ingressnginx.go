@@ -16,6 +16,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // nginxPrefix begins the annotations of ingress-nginx.
@@ -137,8 +138,8 @@ func (c *nginxConverter) convert(ctx context.Context, ingress *networkingv1.Ingr
 			continue
 		}
 		rate, burst := n*c.replicas, (n*multiplier+1)*c.replicas
-		if max(rate, burst) > maxThreshold {
-			c.lose(at+": "+zone.annotation, "a rate of %d with a burst of %d exceeds the largest threshold, %d", rate, burst, int64(maxThreshold))
+		if max(rate, burst) > plan.MaxThreshold {
+			c.lose(at+": "+zone.annotation, "a rate of %d with a burst of %d exceeds the largest threshold, %d", rate, burst, int64(plan.MaxThreshold))
 			continue
 		}
 		policy.Spec.Limits = append(policy.Spec.Limits, v1alpha1.Limit{

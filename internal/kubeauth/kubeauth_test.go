@@ -164,10 +164,10 @@ func TestErrorsAreNotKept(t *testing.T) {
 // A flood of invalid tokens makes 10 reviews a second. A caller whose token was reviewed is
 // not affected.
 func TestReviewsAreLimited(t *testing.T) {
+	started := time.Now()
 	g, s := NewWithT(t), start()
 	g.Expect(s.authorize(t.Context(), forWeir("operator"))).To(Succeed())
 	s.invalid.Store(true)
-	started := time.Now()
 	var busy atomic.Int64
 	var flood sync.WaitGroup
 	for i := range 500 {

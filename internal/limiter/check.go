@@ -29,25 +29,48 @@ type Check struct {
 	Key []string
 	// Attributes are the facts of the request. The engine normalizes them in place.
 	Attributes plan.Attributes
-	// Cost is the number of units to spend, 1..plan.MaxThreshold.
+	// Cost is the number of units to spend, 1..plan.MaxCost.
 	Cost int64
 	// Peek evaluates the check and writes nothing.
 	Peek bool
-	// Charges, when not nil, replaces Cost and Peek with one charge for each of
-	// Attributes.Descriptors, in the same order. If several charges apply to the
-	// same policy and key, only the largest is spent.
-	Charges []Charge
+	// Hits, when not nil, replaces Cost and Peek for each of Attributes.Descriptors, in the
+	// same order. If the hits of several descriptors apply to the same policy and key, only
+	// the largest are spent.
+	Hits []Hits
+	// ReservationID names the reservation that Hits reserve or commit: 1 to 64 printable ASCII
+	// characters without spaces.
+	ReservationID string
 }
 
-// Charge is what one descriptor of a check spends.
-type Charge struct {
-	// Cost is the number of units to spend, 1..plan.MaxThreshold.
+// Hits is what one descriptor of a check spends.
+type Hits struct {
+	// Cost is the number of units to spend, 1..plan.MaxCost, or 0 with HitsCommit.
 	Cost int64
-	// Peek evaluates the check and writes nothing.
+	// Peek evaluates the check and writes nothing. Not with HitsCommit.
 	Peek bool
+	// Action is what the policies do with the cost.
+	Action HitsAction
 	// Limit, when not nil, replaces a limit of the policy for this check.
 	Limit *RequestedLimit
 }
+
+// HitsAction is what the policies do with the cost of a descriptor.
+type HitsAction int
+
+// The actions.
+const (
+	// HitsCheck spends the cost if the check is allowed. A policy with lateCharges that include
+	// the cost spends it whatever its limits admit, apart from the check.
+	HitsCheck HitsAction = iota
+	// HitsReserve holds the cost for Check.ReservationID in the policies that take reservations,
+	// if the check is allowed. All others spend 1. It is denied if such a reservation is open.
+	HitsReserve
+	// HitsCommit ends the hold of Check.ReservationID in the policies that take reservations and
+	// spends the cost, also without a hold, once for each ID in ten minutes. Other policies
+	// with lateCharges that include the cost spend it, too; all others spend nothing. It is never
+	// denied.
+	HitsCommit
+)
 
 // RequestedLimit is a limit that the request carries, as in the limit field of an Envoy
 // rate limit descriptor. It replaces the limit that has the same window or, if the policy
@@ -67,10 +90,10 @@ var RequestableWindows = []time.Duration{time.Second, time.Minute, time.Hour, 24
 
 // Validate returns a *FieldError for the first invalid field, or nil.
 func (c *Check) Validate() error {
-	if len(c.Charges) == 0 && (c.Cost < 1 || c.Cost > plan.MaxThreshold) {
+	if len(c.Hits) == 0 && (c.Cost < 1 || c.Cost > plan.MaxCost) {
 		return &FieldError{Field: "cost", Problem: costProblem}
 	}
-	if err := c.validateCharges(); err != nil {
+	if err := c.validateHits(); err != nil {
 		return err
 	}
 	if len(c.Policies) > MaxChain {
@@ -79,7 +102,7 @@ func (c *Check) Validate() error {
 	return ValidateKey(c.Key)
 }
 
-var costProblem = fmt.Sprintf("must be 1..%d", plan.MaxThreshold)
+var costProblem = fmt.Sprintf("must be 1..%d", plan.MaxCost)
 
 // ValidateKey returns a *FieldError for a key that a caller may not send. A nil key is
 // valid.
@@ -111,47 +134,56 @@ func KeyProblem(part string) string {
 	return ""
 }
 
-func (c *Check) validateCharges() error {
+// DescriptorField returns the path of a descriptor in a request.
+func DescriptorField(i int) string { return fmt.Sprintf("descriptors[%d]", i) }
+
+func (c *Check) validateHits() error {
 	if n := len(c.Attributes.Descriptors); n > MaxDescriptors {
 		return &FieldError{Field: "descriptors", Problem: fmt.Sprintf("has %d elements, at most %d", n, MaxDescriptors)}
 	}
-	for i, charge := range c.Charges {
-		if charge.Cost < 1 || charge.Cost > plan.MaxThreshold {
-			return &FieldError{Field: fmt.Sprintf("descriptors[%d].cost", i), Problem: costProblem}
+	for i, hits := range c.Hits {
+		zero := hits.Action == HitsCommit && hits.Cost == 0
+		if !zero && (hits.Cost < 1 || hits.Cost > plan.MaxCost) {
+			return &FieldError{Field: DescriptorField(i) + ".cost", Problem: costProblem}
 		}
 	}
 	return nil
 }
 
-// ChargeOf returns the charge of the descriptor with that index. For plan.AllDescriptors
-// it returns the largest charge of all, without a requested limit.
-func (c *Check) ChargeOf(descriptor int) Charge {
+// HitsOf returns the hits of the descriptor with that index. For plan.AllDescriptors it returns
+// the largest of all, without a requested limit.
+func (c *Check) HitsOf(descriptor int) Hits {
 	switch {
-	case len(c.Charges) == 0:
-		return Charge{Cost: c.Cost, Peek: c.Peek}
+	case len(c.Hits) == 0:
+		return Hits{Cost: c.Cost, Peek: c.Peek}
 	case descriptor != plan.AllDescriptors:
-		return c.Charges[descriptor]
+		return c.Hits[descriptor]
 	}
-	largest := c.Charges[0]
-	for _, other := range c.Charges[1:] {
+	largest := c.Hits[0]
+	for _, other := range c.Hits[1:] {
 		largest = largest.Merge(other)
 	}
 	largest.Limit = nil
 	return largest
 }
 
-// Merge returns the charge of two descriptors with the same policy and key: the larger
-// cost, where any spending outweighs a peek. The result keeps the Limit of one of the two.
-func (c Charge) Merge(other Charge) Charge {
-	if c.Peek != other.Peek {
-		if c.Peek {
+// Merge returns the hits of two descriptors with the same policy and key: the larger
+// cost, where any spending outweighs a peek and any other action outweighs HitsCheck. The result
+// keeps the Limit of one of the two.
+func (h Hits) Merge(other Hits) Hits {
+	if h.Action != other.Action {
+		action := max(h.Action, other.Action)
+		h.Action, other.Action = action, action
+	}
+	if h.Peek != other.Peek {
+		if h.Peek {
 			return other
 		}
-		return c
+		return h
 	}
-	c.Cost = max(c.Cost, other.Cost)
-	return c
+	h.Cost = max(h.Cost, other.Cost)
+	return h
 }
 
 // IsPeek reports whether the check writes nothing.
-func (c *Check) IsPeek() bool { return c.ChargeOf(plan.AllDescriptors).Peek }
+func (c *Check) IsPeek() bool { return c.HitsOf(plan.AllDescriptors).Peek }

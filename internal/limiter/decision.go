@@ -40,6 +40,12 @@ const (
 	// ReasonCostExceedsThreshold means that the cost exceeds the quota of a limit, so
 	// that it can never be admitted. Nothing was spent, counted or blocked.
 	ReasonCostExceedsThreshold Reason = "CostExceedsThreshold"
+	// ReasonTooManyReservations means that the key has as many open reservations as the policy
+	// allows.
+	ReasonTooManyReservations Reason = "TooManyReservations"
+	// ReasonReservationOpen means that a reservation with the ID that Envoy sent is open. Nothing
+	// was spent or held.
+	ReasonReservationOpen Reason = "ReservationOpen"
 	// ReasonStoreUnavailable means that Redis did not answer in time and the failure
 	// modes of the policies decided.
 	ReasonStoreUnavailable Reason = "StoreUnavailable"
@@ -59,17 +65,31 @@ type Decision struct {
 	Denial plan.Denial
 	// Limits holds every limit that took part, in the order of the chain.
 	Limits []LimitState
-	// Descriptors holds the outcome of each descriptor of a check with Charges.
+	// Descriptors holds the outcome of each descriptor of a check with Hits.
 	Descriptors []DescriptorState
 	// RetryAfter is the time until the same check is admitted, if no other check uses
 	// the same keys. 0 when allowed or when waiting does not help.
 	RetryAfter time.Duration
+	// WaitsFor is set if only reservations leave no room: a commit can make room at any time, and
+	// RetryAfter is a second.
+	WaitsFor WaitsFor
+	// Reservation is what an allowed Reserve holds; nil for other checks.
+	Reservation *Reservation
+	// Unsent are the charges of the check that Redis did not answer. To count, they must be
+	// committed later; each counts once in ten minutes.
+	Unsent []Commit
 	// Degraded is the failure mode that decided because Redis did not answer; else
 	// empty.
 	Degraded plan.FailureMode
 	// Revision is the registry revision of the plans that decided.
 	Revision int64
 }
+
+// WaitsFor is what a denied caller waits for, other than the time.
+type WaitsFor string
+
+// WaitsForReservations means that commits and ends of reservations make room.
+const WaitsForReservations WaitsFor = "Reservations"
 
 // LimitState is the state of one limit after a decision.
 type LimitState struct {
@@ -91,9 +111,12 @@ type LimitState struct {
 	Overflow bool
 	// Near is true if the used units are at least the share of the quota that the limit warns at.
 	Near bool
-	// Used is the number of units held now, Remaining the number left of Quota.
+	// Used is the number of units that are spent or held now, Remaining the number left of
+	// Quota. Used can exceed Quota after a commit or a charge.
 	Used      int64
 	Remaining int64
+	// Held is the number of units of Used that open reservations hold.
+	Held int64
 	// SuppressionFactor is the share of checks, 0..1, that a Suppressed limit sheds.
 	SuppressionFactor float64
 	// Quota is the number of units that the limit admits: the threshold, one less with
@@ -102,8 +125,10 @@ type LimitState struct {
 	// Threshold is the threshold in force: that of the limit, of the override, or of the
 	// requested limit.
 	Threshold int64
-	// Window is the length of the window.
+	// Window is the length of the window; 0 with a Calendar.
 	Window time.Duration
+	// Calendar divides time in place of a window; nil for a limit with a window.
+	Calendar *plan.Calendar
 	// RetryAfter is the time until this limit would admit the same check, including a
 	// block. It is 0 if the limit has room now, and negative if the limit can never admit
 	// the check. In an allowed check only limits in mode Shadow have one.

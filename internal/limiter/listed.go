@@ -71,6 +71,16 @@ type Rates struct {
 	Allowed      []int64
 	Denied       []int64
 	ShadowDenied []int64 // that a policy in mode Shadow would have denied
+	// CandidateDenied and CandidateAllowed are verdicts of limits that only the candidate of the limit
+	// denies or allows.
+	CandidateDenied  []int64
+	CandidateAllowed []int64
+}
+
+// NewRates returns rates without decisions.
+func NewRates() *Rates {
+	list := func() []int64 { return make([]int64, RateSamples) }
+	return &Rates{Allowed: list(), Denied: list(), ShadowDenied: list(), CandidateDenied: list(), CandidateAllowed: list()}
 }
 
 // DeniedKey counts the denials of a key. The true number is between Count - Error and Count.
@@ -120,4 +130,6 @@ type DecisionCounts struct {
 	Allowed, Denied uint64
 	// ShadowDenied counts those that a policy in mode Shadow would have denied.
 	ShadowDenied uint64
+	// CandidateDenied and CandidateAllowed are those of Rates.
+	CandidateDenied, CandidateAllowed uint64
 }

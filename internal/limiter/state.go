@@ -9,6 +9,17 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
+// MaxListedHolds is the largest number of open holds in a KeyState.
+const MaxListedHolds = 100
+
+// OpenHold is what an open reservation holds of a key.
+type OpenHold struct {
+	// ID is that of the reservation, Units the estimate.
+	ID     string
+	Units  int64
+	EndsIn time.Duration
+}
+
 // KeyState is the state of one key of one policy.
 type KeyState struct {
 	Policy string
@@ -24,6 +35,10 @@ type KeyState struct {
 	Blocked   bool
 	BlockedBy string
 	BlockLeft time.Duration
+	// Open is the number of open reservations of the key, and Holds are those that end first, at
+	// most MaxListedHolds.
+	Open  int64
+	Holds []OpenHold
 	// Revision is the registry revision of the plan.
 	Revision int64
 }

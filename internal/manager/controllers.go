@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	// apiRetry is the time between attempts to reach the API server at start.
+	// apiRetry is the time between attempts to reach the API server, at start and after an outage.
 	apiRetry = time.Second
 	// apiTimeout bounds one attempt, and so how much it delays the end of the process.
 	apiTimeout = 2 * time.Second
@@ -135,10 +135,15 @@ func (c *controllers) manage(ctx context.Context) error {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return err
 	}
+	caches := cacheOptions(c.namespaces)
+	var err error
+	if caches.HTTPClient, err = cacheClient(c.config, c.logger); err != nil {
+		return err
+	}
 	mgr, err := ctrl.NewManager(c.config, ctrl.Options{
 		Scheme:     scheme,
 		Metrics:    metricsserver.Options{BindAddress: "0"}, // served with those of the decisions
-		Cache:      cacheOptions(c.namespaces),
+		Cache:      caches,
 		Client:     clientOptions(c.namespaces),
 		Controller: config.Controller{CacheSyncTimeout: cacheSyncTimeout},
 		// The elector does this: losing the lease must not end the manager.

@@ -67,7 +67,8 @@ func TestReadRejects(t *testing.T) {
 		"no metadata":             {strings.Replace(named("a"), "metadata", "meta", 1), []string{"metadata.name"}},
 		"a value out of bounds":   {strings.Replace(named("a"), "threshold: 5", "threshold: 0", 1), []string{"spec.limits[0].threshold"}},
 		"a value of a wrong type": {strings.Replace(named("a"), "threshold: 5", "threshold: many", 1), []string{"spec.limits[0].threshold"}},
-		"a missing member":        {strings.Replace(named("a"), ", window: 1m", "", 1), []string{"spec.limits[0].window", "Required"}},
+		"a missing member":        {strings.Replace(named("a"), "threshold: 5, ", "", 1), []string{"spec.limits[0].threshold", "Required"}},
+		"neither of two members":  {strings.Replace(named("a"), ", window: 1m", "", 1), []string{"spec.limits[0]", "exactly one of window and calendar"}},
 		"a broken rule":           {named("a") + "  counting: Attempts\n" + "  key:\n  - type: Header\n", []string{"spec.key[0]", "header must be set"}},
 		"two limits of one name":  {named("a") + "  - {name: burst, algorithm: FixedWindow, threshold: 5, window: 1m}\n", []string{"spec.limits[1]", "Duplicate"}},
 		"every bad document": {

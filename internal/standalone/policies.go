@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
@@ -132,7 +133,7 @@ func readPolicyFile(ctx context.Context, path string) (*policyFile, error) {
 }
 
 func compileAndEncode(policy *v1alpha1.RateLimitPolicy) (*plan.Plan, []byte, error) {
-	compiled, problems := compile.Compile(policy, compile.Everything())
+	compiled, problems := compile.Compile(policy, compile.Everything(), time.Now()) //nolint:forbidigo // the plan holds the offsets of the next years
 	if len(problems) > 0 {
 		return nil, nil, fmt.Errorf("%s/%s: %w", policy.Namespace, policy.Name, problems.ToAggregate())
 	}

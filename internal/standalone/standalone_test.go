@@ -102,6 +102,9 @@ func (r *running) check(policy string) (status int, threshold int64) {
 	return response.StatusCode, threshold
 }
 
+// reloadTime is how long a change may take to be loaded: less than without an event.
+const reloadTime = recheckInterval / 2
+
 func TestPolicyFilesAreReloaded(t *testing.T) {
 	g := NewWithT(t)
 	r := start(t, "", map[string]string{"a.yaml": policyText("a", 2)})
@@ -115,19 +118,19 @@ func TestPolicyFilesAreReloaded(t *testing.T) {
 	g.Expect(status("never-seen")()).To(Equal(404))
 
 	r.write(t, "b.yml", policyText("never-seen", 1))
-	g.Eventually(status("never-seen")).Should(Equal(200))
-	g.Eventually(status("never-seen")).Should(Equal(429))
+	g.Eventually(status("never-seen"), reloadTime).Should(Equal(200))
+	g.Eventually(status("never-seen"), reloadTime).Should(Equal(429))
 
 	r.write(t, "a.yaml", policyText("a", 1000))
-	g.Eventually(threshold("a")).Should(Equal(int64(1000)))
+	g.Eventually(threshold("a"), reloadTime).Should(Equal(int64(1000)))
 	g.Expect(status("a")()).To(Equal(200))
 
 	r.write(t, "c.json", `{"apiVersion":"ratelimit.weir.dev/v1alpha1","kind":"RateLimitPolicy","metadata":{"name":"c","namespace":"shop"},
 		"spec":{"limits":[{"name":"l","algorithm":"SlidingLog","threshold":7,"window":"1s"}]}}`)
-	g.Eventually(threshold("c")).Should(Equal(int64(7)))
+	g.Eventually(threshold("c"), reloadTime).Should(Equal(int64(7)))
 
 	g.Expect(os.Remove(filepath.Join(r.dir, "b.yml"))).To(Succeed())
-	g.Eventually(status("never-seen")).Should(Equal(404))
+	g.Eventually(status("never-seen"), reloadTime).Should(Equal(404))
 }
 
 func TestBadFileKeepsLastGoodPlan(t *testing.T) {
@@ -142,7 +145,7 @@ func TestBadFileKeepsLastGoodPlan(t *testing.T) {
 		ContainSubstring("Failed to load policy file"), ContainSubstring("a.yaml"),
 		ContainSubstring("shop/also: spec.limits[0].threshold")))
 	r.write(t, "b.yaml", policyText("b", 12))
-	g.Eventually(threshold("b")).Should(Equal(int64(12)), "other files are reloaded")
+	g.Eventually(threshold("b"), reloadTime).Should(Equal(int64(12)), "other files are reloaded")
 	g.Expect(threshold("a")()).To(Equal(int64(10)))
 	g.Eventually(func() string { return r.get(t, "/metrics") }).Should(ContainSubstring("weir_policy_files_bad 1\n"))
 
@@ -151,7 +154,7 @@ func TestBadFileKeepsLastGoodPlan(t *testing.T) {
 	g.Expect(threshold("a")()).To(Equal(int64(10)))
 
 	r.write(t, "a.yaml", policyText("a", 13))
-	g.Eventually(threshold("a")).Should(Equal(int64(13)))
+	g.Eventually(threshold("a"), reloadTime).Should(Equal(int64(13)))
 	g.Eventually(func() string { return r.get(t, "/metrics") }).Should(ContainSubstring("weir_policy_files_bad 0\n"))
 }
 

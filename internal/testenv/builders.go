@@ -106,6 +106,12 @@ func (b *PolicyBuilder) DenyWhen(denyWhen v1alpha1.DenyWhen) *PolicyBuilder {
 	return b
 }
 
+// Reservations sets spec.reservations.
+func (b *PolicyBuilder) Reservations(maxTTL v1alpha1.Duration, maxOpen int32) *PolicyBuilder {
+	b.policy.Spec.Reservations = v1alpha1.Reservations{MaxTTL: maxTTL, MaxOpen: &maxOpen}
+	return b
+}
+
 // Override adds entries to spec.overrides.
 func (b *PolicyBuilder) Override(overrides ...v1alpha1.Override) *PolicyBuilder {
 	b.policy.Spec.Overrides = append(b.policy.Spec.Overrides, overrides...)

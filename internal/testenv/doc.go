@@ -12,6 +12,7 @@
 // Read the files in this order:
 //
 //	redis.go         Redis: one redis-server or valkey-server
+//	ports.go         FreeAddr: addresses for servers
 //	clock.go         Clock: the wall clock of a server, set by the test
 //	allocations.go   FewestAllocations: what a function allocates
 //	cluster.go       RedisCluster: three masters, or another number

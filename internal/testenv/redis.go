@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -245,21 +244,6 @@ func answers(addr string) bool {
 	_, err = conn.Read(reply)
 	// "+PONG" or "-NOAUTH ...". A server with TLS only never replies.
 	return err == nil && (reply[0] == '+' || reply[0] == '-')
-}
-
-// FreeAddr returns a loopback address, host:port, whose port was free a moment ago.
-func FreeAddr(tb testing.TB) string {
-	tb.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatalf("free port: %v", err)
-	}
-	defer listener.Close()
-	addr, ok := listener.Addr().(*net.TCPAddr)
-	if !ok {
-		tb.Fatalf("free port: listener has address %v", listener.Addr())
-	}
-	return net.JoinHostPort(addr.IP.String(), strconv.Itoa(addr.Port))
 }
 
 // hostOf returns the host of host:port.

@@ -5,6 +5,7 @@ package testenv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -27,6 +28,20 @@ const (
 	// downAfter is how long a master may be silent before a sentinel considers it down. A
 	// shorter time would report outages on a busy machine.
 	downAfter = time.Second
+
+	// helloPeriod is how often the sentinels inform each other until all know each other. The
+	// default is publishPeriod. After four periods they demote a master that they do not expect,
+	// so a failover must be announced to them by then.
+	helloPeriod   = 500 * time.Millisecond
+	publishPeriod = 2 * time.Second
+
+	// infoPeriod is how often the sentinels ask the data nodes; the default is ten seconds. While
+	// the master works, they promote only a replica that has answered in the last three periods.
+	infoPeriod = time.Second
+
+	// tiltTrigger is how long the machine may stop a sentinel. One that was stopped for longer
+	// only watches for 30 s; the default is two seconds.
+	tiltTrigger = startTimeout
 )
 
 // SentinelOptions configure a RedisSentinel. The zero value is two data nodes without TLS.
@@ -90,6 +105,9 @@ func StartRedisSentinel(tb testing.TB, o SentinelOptions) *RedisSentinel {
 		}
 		return nil
 	})
+	for _, sentinel := range s.Sentinels {
+		s.setPeriods(sentinel, map[string]time.Duration{"PUBLISH-PERIOD": publishPeriod})
+	}
 	s.URL = s.url()
 	return s
 }
@@ -128,11 +146,18 @@ func (s *RedisSentinel) startSentinel() *Redis {
 	s.addTLS(sentinel)
 	sentinel.launch(false)
 	s.clients[sentinel] = newNodeClient(s.tb, sentinel)
-	// By default they inform each other every two seconds and ask the data nodes every ten. After
-	// four publish periods they demote a master that they do not expect, and the leader of a
-	// failover needs one second to see the promotion.
-	s.Must(sentinel, "SENTINEL", "DEBUG", "PUBLISH-PERIOD", 500, "INFO-PERIOD", 100)
+	s.setPeriods(sentinel, map[string]time.Duration{
+		"PUBLISH-PERIOD": helloPeriod, "INFO-PERIOD": infoPeriod, "TILT-TRIGGER": tiltTrigger,
+	})
 	return sentinel
+}
+
+// setPeriods changes times that the configuration of a sentinel does not have.
+func (s *RedisSentinel) setPeriods(sentinel *Redis, periods map[string]time.Duration) {
+	s.tb.Helper()
+	for name, period := range periods {
+		s.Must(sentinel, "SENTINEL", "DEBUG", name, period.Milliseconds())
+	}
 }
 
 // addTLS makes the server also listen with TLS, and use only TLS between servers.
@@ -186,12 +211,28 @@ func (s *RedisSentinel) Must(server *Redis, args ...any) any {
 	return reply
 }
 
-// Failover makes a sentinel promote the replica although the master works, and waits until all
-// running sentinels name the node as master.
+// Failover makes the first sentinel promote the replica although the master works, and waits
+// until all running sentinels name it as master.
 func (s *RedisSentinel) Failover() {
 	s.tb.Helper()
-	s.Must(s.Sentinels[0], "SENTINEL", "FAILOVER", MasterName)
+	s.Promote()
 	s.AwaitMaster(s.Nodes[1])
+}
+
+// Promote is Failover that waits only for the first sentinel.
+func (s *RedisSentinel) Promote() {
+	s.tb.Helper()
+	leader := s.Sentinels[0]
+	await(s.tb, "the promotion", func() error {
+		err := s.expectInfo(leader, "sentinel", "address="+s.Address(s.Nodes[1]))
+		if err == nil {
+			return nil
+		}
+		// A sentinel that was late to ask the replica gives up.
+		ctx, cancel := context.WithTimeout(s.tb.Context(), commandTimeout)
+		defer cancel()
+		return errors.Join(err, s.clients[leader].Do(ctx, "SENTINEL", "FAILOVER", MasterName).Err())
+	})
 }
 
 // AwaitMaster waits until all running sentinels name the node as master and it has the role.
@@ -208,6 +249,13 @@ func (s *RedisSentinel) AwaitMaster(node *Redis) {
 		}
 		return s.expectInfo(node, "replication", "role:master")
 	})
+}
+
+// AwaitReplica waits until the node has the role of a replica. A sentinel that gives it the role
+// closes its connections, so it may fail to answer at first.
+func (s *RedisSentinel) AwaitReplica(node *Redis) {
+	s.tb.Helper()
+	await(s.tb, "the node to follow", func() error { return s.expectInfo(node, "replication", "role:slave") })
 }
 
 // expectInfo returns an error unless a section of INFO contains the texts.

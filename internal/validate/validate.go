@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
@@ -146,7 +147,7 @@ func (c *checker) read(name string, file *policyfile.File) {
 }
 
 func (c *checker) compile(p *Policy) {
-	compiled, problems := compile.Compile(p.RateLimitPolicy, c.grantOf(p))
+	compiled, problems := compile.Compile(p.RateLimitPolicy, c.grantOf(p), time.Now()) //nolint:forbidigo // the plan holds the offsets of the next years
 	for _, problem := range problems {
 		c.addTo(p, SeverityError, problem.Field, problem.Error())
 	}

@@ -75,7 +75,7 @@ func TestFindings(t *testing.T) {
 		"a value of an enum": {
 			[]string{edited("SlidingLog", "slidinglog")},
 			[]string{`a.yaml:11:5: error: shop/login: spec.limits[0].algorithm: Unsupported value: "slidinglog": supported values: "FixedWindow", ` +
-				`"SlidingLog", "SlidingWindow", "TokenBucket", "GCRA", "Suppressed"; did you mean SlidingLog?`},
+				`"SlidingLog", "SlidingWindow", "TokenBucket", "GCRA", "Suppressed", "Concurrency"; did you mean SlidingLog?`},
 		},
 		"nothing close": {
 			[]string{edited("SlidingLog", "x")},

@@ -13,6 +13,7 @@
 //	unused_overrides.go    overrides whose callers an earlier one selects
 //	ineffective_limits.go  limits that another limit makes ineffective
 //	catch_all_matches.go   matches that hold for every request
+//	unheld_matches.go      limits with Concurrency that checks do not count in
 //	match_index.go         MatchIndex: policies by their matches
 //	overlaps.go            Overlaps: policies with the same match
 //	dropped_counters.go    DroppedCounters: counters that an edit resets

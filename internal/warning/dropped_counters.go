@@ -15,7 +15,12 @@ import (
 
 // scriptLimit returns the fields of the limit that identify its state in Redis.
 func scriptLimit(l *plan.Limit) *script.Limit {
+	var calendar script.Calendar // nil, not a nil *plan.Calendar
+	if l.Calendar != nil {
+		calendar = l.Calendar
+	}
 	return &script.Limit{
+		Calendar:    calendar,
 		Name:        l.Name,
 		Algorithm:   script.AlgorithmNamed(string(l.Algorithm)),
 		Window:      l.Window(),
@@ -136,6 +141,8 @@ func changedField(was, is plan.Limit) string {
 	switch {
 	case was.Algorithm != is.Algorithm:
 		return "algorithm"
+	case is.Calendar != nil:
+		return "calendar"
 	case was.WindowMillis != is.WindowMillis:
 		return "window"
 	case was.BucketMicros != is.BucketMicros:

@@ -5,6 +5,8 @@ package warning
 
 import (
 	"fmt"
+	"math"
+	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -42,19 +44,27 @@ func variantsOf(p *plan.Plan) [][]plan.Limit {
 // for every caller.
 func isTighter(p *plan.Plan, variants [][]plan.Limit, i, j int) bool {
 	a, b := p.Limits[i], p.Limits[j]
-	most, least := int64(0), int64(plan.MaxThreshold)
+	most, least := int64(0), int64(plan.MaxFixedWindowThreshold)
 	for _, limits := range variants {
 		// Under such an override limit a does not necessarily hold the units that b counted.
 		if countsDifferently(limits[i], a) || countsDifferently(limits[j], b) {
 			return false
 		}
-		if limits[j].BlockMillis > limits[i].BlockMillis {
+		if limits[j].LongestBlock() > shortestBlock(&limits[i]) {
 			return false // when both deny, b makes the block longer
 		}
 		// A caller that an override selects only at times keeps its used units.
 		most, least = max(most, p.Quota(limits[i])), min(least, p.Quota(limits[j]))
 	}
 	return admitsAllOf(p.Counting, a, most, b, least)
+}
+
+// shortestBlock returns the length of the first block of the limit.
+func shortestBlock(l *plan.Limit) time.Duration {
+	if len(l.BlocksMillis) > 0 {
+		return time.Duration(l.BlocksMillis[0]) * time.Millisecond
+	}
+	return l.Block()
 }
 
 // countsDifferently reports whether the variant counts in another state or over another
@@ -67,17 +77,34 @@ func countsDifferently(variant, base plan.Limit) bool {
 // limit a with its largest quota admits.
 func admitsAllOf(counting plan.Counting, a plan.Limit, most int64, b plan.Limit, least int64) bool {
 	switch {
-	case a.Algorithm == plan.Suppressed || b.Algorithm == plan.Suppressed:
-		return false // denies at random, and counts denied checks
+	case areIncomparable(a, b):
+		return false
 	case b.Algorithm.Refills():
 		// Both charge the same units, and a refills no faster.
 		return a.Algorithm.Refills() && most <= least && a.Threshold*b.WindowMillis <= b.Threshold*a.WindowMillis
-	case a.Algorithm == b.Algorithm && a.WindowMillis == b.WindowMillis && a.BucketMicros == b.BucketMicros:
-		return most <= least // both count the same units
+	case countsAlike(a, b):
+		return most <= least
 	case counting == plan.CountAttempts:
 		return false // b also counts the checks that a denied
+	case a.Calendar != nil || b.Calendar != nil:
+		return false // periods differ in length
 	}
 	return mostAdmitted(a, most, retention(b)) <= least
+}
+
+// areIncomparable reports whether the limits prove nothing about each other: Suppressed denies at
+// random and counts denied checks, and the held units of Concurrency are independent of the spent ones.
+func areIncomparable(a, b plan.Limit) bool {
+	return a.Algorithm == plan.Suppressed || b.Algorithm == plan.Suppressed ||
+		(a.Algorithm == plan.Concurrency) != (b.Algorithm == plan.Concurrency)
+}
+
+// countsAlike reports whether both limits, which do not refill, count the same units.
+func countsAlike(a, b plan.Limit) bool {
+	if a.Calendar != nil && b.Calendar != nil {
+		return a.Calendar.ID() == b.Calendar.ID()
+	}
+	return a.Calendar == b.Calendar && a.Algorithm == b.Algorithm && a.WindowMillis == b.WindowMillis && a.BucketMicros == b.BucketMicros
 }
 
 // retention is the longest time in milliseconds for which a counting limit holds a
@@ -93,13 +120,15 @@ func retention(l plan.Limit) int64 {
 // mostAdmitted is the most units that a limit with that quota admits in any period of
 // millis milliseconds.
 func mostAdmitted(l plan.Limit, quota, millis int64) int64 {
-	windows := (millis + l.WindowMillis - 1) / l.WindowMillis
-	switch {
-	case l.Algorithm.Refills():
+	if l.Algorithm.Refills() {
 		return quota + l.Threshold*millis/l.WindowMillis
-	case l.Algorithm == plan.FixedWindow:
-		return (windows + 1) * quota // the period may begin within a window
-	default:
-		return windows * quota
 	}
+	windows := (millis + l.WindowMillis - 1) / l.WindowMillis
+	if l.Algorithm == plan.FixedWindow {
+		windows++ // the period may begin within a window
+	}
+	if quota > math.MaxInt64/windows {
+		return math.MaxInt64
+	}
+	return windows * quota
 }

@@ -15,7 +15,8 @@ import (
 func OfPlan(p *plan.Plan) []string {
 	warnings := unusedOverrides(p)
 	warnings = append(warnings, ineffectiveLimits(p)...)
-	return append(warnings, catchAllMatches(p)...)
+	warnings = append(warnings, catchAllMatches(p)...)
+	return append(warnings, unheldMatches(p)...)
 }
 
 // FieldOf returns the path of the field that the warning is about.

@@ -5,6 +5,7 @@ package warning
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -21,6 +22,7 @@ const (
 	tokenBucket   = v1alpha1.AlgorithmTokenBucket
 	gcra          = v1alpha1.AlgorithmGCRA
 	shed          = v1alpha1.AlgorithmSuppressed
+	concurrency   = v1alpha1.AlgorithmConcurrency
 )
 
 type builder = testenv.PolicyBuilder
@@ -29,7 +31,7 @@ func policy() *builder { return testenv.MakePolicy("shop/p") }
 
 func planOf(t *testing.T, b *builder) *plan.Plan {
 	t.Helper()
-	compiled, problems := compile.Compile(b.Obj(), compile.Everything())
+	compiled, problems := compile.Compile(b.Obj(), compile.Everything(), time.Time{})
 	if len(problems) > 0 {
 		t.Fatal(problems.ToAggregate())
 	}
@@ -130,6 +132,10 @@ func TestIneffectiveLimits(t *testing.T) {
 		"a shorter block":                 {policy().Limit("a", slidingLog, 5, "1m", block).Limit("b", slidingLog, 7200, "24h", testenv.BlockDuration("1m")), []string{second}},
 		"attempts":                        {policy().Limit("a", slidingLog, 5, "1m").Limit("b", slidingLog, 7200, "24h").Counting(v1alpha1.CountingAttempts), nil},
 		"attempts in one window":          {policy().Limit("a", slidingLog, 5, "1m").Limit("b", slidingLog, 6, "1m").Counting(v1alpha1.CountingAttempts), []string{second}},
+		"calendars":                       {calendars("Day", 5, "Day", 5), []string{second}},
+		"other periods":                   {calendars("Day", 5, "Month", 500), nil},
+		"a calendar and window":           {policy().Limit("a", fixed, 5, "24h").Limit("b", fixed, 5, "24h").Edit(1, inCalendar("Day")), nil},
+		"a log and a calendar":            {policy().Limit("a", slidingLog, 1, "720h").Limit("b", fixed, 500, "24h").Edit(1, inCalendar("Day")), nil},
 		"with a looser override": {
 			policy().Key(testenv.PrincipalPart()).Limit("a", slidingLog, 5, "1m").Limit("b", slidingLog, 7200, "24h").
 				Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Threshold: new(int64(6))}))), nil,
@@ -147,7 +153,7 @@ func TestIneffectiveLimits(t *testing.T) {
 			policy().Key(testenv.PrincipalPart()).Limit("a", tokenBucket, 5, "1m").Limit("b", tokenBucket, 7, "1m").
 				Override(override("o", keys("x"), change(v1alpha1.LimitOverride{Name: "a", Threshold: new(int64(4))}))), nil,
 		},
-		"largest numbers": {policy().Limit("a", fixed, plan.MaxThreshold, "1ms").Limit("b", slidingWindow, plan.MaxThreshold, "720h"), []string{first}},
+		"largest numbers": {policy().Limit("a", fixed, plan.MaxFixedWindowThreshold, "1ms").Limit("b", slidingWindow, plan.MaxThreshold, "720h"), []string{first}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) { expect(t, ineffectiveLimits(planOf(t, tc.policy)), tc.want...) })
@@ -184,6 +190,11 @@ func TestDroppedCounters(t *testing.T) {
 	limits := func() *builder {
 		return policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 5, "1m").Limit("b", slidingWindow, 60, "1h").Limit("c", slidingLog, 7, "1h")
 	}
+	daily := func(zone string) *builder {
+		return limits().Edit(0, func(l *v1alpha1.Limit) {
+			l.Window, l.Calendar = "", &v1alpha1.Calendar{Period: v1alpha1.CalendarPeriodDay, TimeZone: zone}
+		})
+	}
 	tokens := func(o ...v1alpha1.Override) *builder {
 		return policy().Key(testenv.PrincipalPart()).Limit("a", tokenBucket, 5, "1m").Override(o...)
 	}
@@ -202,7 +213,18 @@ func TestDroppedCounters(t *testing.T) {
 		},
 		"the same lengths in other units": {limits(), policy().Key(testenv.PrincipalPart()).Limit("a", fixed, 5, "60s").
 			Limit("b", slidingWindow, 60, "60m", testenv.Bucket("1m")).Limit("c", slidingLog, 7, "1h"), nil},
-		"a window":                {limits(), limits().Edit(0, func(l *v1alpha1.Limit) { l.Window = "2m" }), []string{"spec.limits[0].window: the change resets the counters of limit a"}},
+		"a window": {limits(), limits().Edit(0, func(l *v1alpha1.Limit) { l.Window = "2m" }), []string{"spec.limits[0].window: the change resets the counters of limit a"}},
+		"a calendar": {
+			limits(), limits().Edit(0, func(l *v1alpha1.Limit) { l.Window, l.Calendar = "", &v1alpha1.Calendar{Period: "Day"} }),
+			[]string{"spec.limits[0].calendar: the change resets the counters of limit a"},
+		},
+		"another time zone": {
+			daily("Europe/Berlin"), daily("Asia/Beirut"), []string{"spec.limits[0].calendar: the change resets the counters of limit a"},
+		},
+		"the same calendar": {daily("UTC"), daily(""), nil},
+		"a window in place of a calendar": {
+			daily("UTC"), limits().Edit(0, func(l *v1alpha1.Limit) { l.Window = "24h" }), []string{"spec.limits[0].window: the change resets the counters of limit a"},
+		},
 		"a bucket":                {limits(), limits().Edit(1, func(l *v1alpha1.Limit) { l.Bucket = "2m" }), []string{"spec.limits[1].bucket: the change resets the counters of limit b"}},
 		"algorithm":               {limits(), limits().Edit(0, func(l *v1alpha1.Limit) { l.Algorithm = gcra }), []string{"spec.limits[0].algorithm: the change resets the counters of limit a"}},
 		"a name":                  {limits(), limits().Edit(1, func(l *v1alpha1.Limit) { l.Name = "z" }), []string{"spec.limits[1].name: the change resets the counters of limit b"}},
@@ -243,5 +265,35 @@ func TestDroppedCounters(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) { expect(t, DroppedCounters(planOf(t, tc.was), planOf(t, tc.is)), tc.want...) })
+	}
+}
+
+// inCalendar gives a limit a calendar in place of its window.
+func inCalendar(period v1alpha1.CalendarPeriod) func(*v1alpha1.Limit) {
+	return func(l *v1alpha1.Limit) { l.Window, l.Calendar = "", &v1alpha1.Calendar{Period: period} }
+}
+
+// calendars returns a policy with two limits.
+func calendars(a v1alpha1.CalendarPeriod, thresholdA int64, b v1alpha1.CalendarPeriod, thresholdB int64) *builder {
+	return policy().Limit("a", fixed, thresholdA, "").Limit("b", fixed, thresholdB, "").Edit(0, inCalendar(a)).Edit(1, inCalendar(b))
+}
+
+func TestUnheldMatches(t *testing.T) {
+	calls := func() *builder {
+		return policy().Limit("rate", fixed, 5, "1m").Limit("inflight", concurrency, 5, "").Reservations("1m", 5)
+	}
+	expect(t, OfPlan(planOf(t, calls())))
+	expect(t, OfPlan(planOf(t, calls().Match(v1alpha1.Match{Methods: []string{"GET"}}))), "spec.limits[1] (inflight) counts only reservations")
+}
+
+// Of two limits of units at once only the smaller one has an effect. Others are not comparable.
+func TestIneffectiveConcurrency(t *testing.T) {
+	expect(t, ineffectiveLimits(planOf(t, policy().Limit("a", concurrency, 5, "").Limit("b", concurrency, 6, "").Reservations("1m", 5))),
+		"spec.limits[1] (b) is ineffective")
+	for _, other := range []v1alpha1.Algorithm{fixed, slidingLog, gcra, tokenBucket} {
+		for _, thresholds := range [][2]int64{{1, 1000}, {1000, 1}} {
+			p := policy().Limit("a", concurrency, thresholds[0], "").Limit("b", other, thresholds[1], "1m")
+			expect(t, ineffectiveLimits(planOf(t, p.Reservations("1m", 5))))
+		}
 	}
 }

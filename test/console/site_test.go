@@ -165,9 +165,7 @@ func (h *withHistory) Activity(ctx context.Context, scope limiter.Scope) (*limit
 
 // history returns an hour with a wave of denials.
 func history(phase int) *limiter.Rates {
-	r := &limiter.Rates{
-		Allowed: make([]int64, limiter.RateSamples), Denied: make([]int64, limiter.RateSamples), ShadowDenied: make([]int64, limiter.RateSamples),
-	}
+	r := limiter.NewRates()
 	for i := range limiter.RateSamples {
 		x := float64(i+37*phase) / 40
 		r.Allowed[i] = int64(160 + 40*math.Sin(x) + 25*math.Sin(5.3*x) + 12*math.Sin(17*x))

@@ -39,9 +39,7 @@ var failoverFaults = []fault{
 					// The new master needs a replica to accept writes: the old one.
 					s.Must(s.Nodes[1], "CONFIG", "SET", "min-replicas-to-write", "0")
 					s.Proxy.Heal()
-					await(t, "the old master to follow", func() bool {
-						return fmt.Sprint(s.Must(s.Nodes[0], "ROLE").([]any)[0]) == "slave"
-					})
+					s.AwaitReplica(s.Nodes[0])
 				},
 				retired: 1,
 			}

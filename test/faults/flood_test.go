@@ -89,7 +89,11 @@ func TestAFloodOfNewKeys(t *testing.T) {
 		g.Expect(c.failed || c.degraded != "").To(BeFalse(), "an answer without Redis")
 	}
 	g.Expect(overflow).To(BeNumerically(">", 0))
-	g.Expect(during).To(BeNumerically("<", 3*beside+5*time.Millisecond))
+	most := 3*beside + 5*time.Millisecond // of a few seconds, on a busy machine
+	if *floodLength >= time.Minute {
+		most = 3 * beside / 2
+	}
+	g.Expect(during).To(BeNumerically("<", most))
 }
 
 // memoryUse returns the share of maxMemory that the Redis uses.

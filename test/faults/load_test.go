@@ -82,7 +82,7 @@ func (l *load) probe(ctx context.Context, i int) {
 	}
 }
 
-// run sends the calls of one client: half of them to quotas that end, half to one that does not.
+// run sends the calls of one client, to each policy in turn.
 func (l *load) run(ctx context.Context, client int) {
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
@@ -93,12 +93,14 @@ func (l *load) run(ctx context.Context, client int) {
 		case <-ticker.C:
 		}
 		key := fmt.Sprint("key-", n%keys)
-		switch n % 4 {
+		switch n % 5 {
 		case 0:
 			l.call("open", key)
 		case 1:
 			l.call("closed", key)
 		case 2:
+			l.call("local", key)
+		case 3:
 			l.call("second", "key")
 		default:
 			l.call("many", fmt.Sprintf("key-%d-%d", client, n%50))

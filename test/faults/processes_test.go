@@ -37,9 +37,12 @@ func processFaults() (faults []fault) {
 
 // restart stops the processes one after the other by the signal, and starts each again.
 func (s *system) restart(signal syscall.Signal) {
-	for _, w := range s.processes {
+	for i, w := range s.processes {
 		w.stop(signal)
 		w.start()
+		if s.load != nil { // else the next process could stop before the load calls this one again
+			await(w.tb, "calls to the process", s.load.ready[i].Load)
+		}
 	}
 }
 

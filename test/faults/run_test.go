@@ -31,6 +31,7 @@ type system struct {
 	end     func() // ends it; may be nil
 
 	processes []*weir // set when they run
+	load      *load   // likewise; nil in the soak
 }
 
 // fault is one row of docs/reliability.md.
@@ -59,6 +60,7 @@ type result struct {
 	recovery time.Duration
 	// before and during are the p99 of the calls, during from a second after the fault began.
 	before, during time.Duration
+	meanwhile      int // the calls of which during is the p99
 	// over and under are the units admitted beyond, or short of, the quotas.
 	over, under int64
 }
@@ -87,31 +89,50 @@ func (f *fault) run(t *testing.T) *result {
 	}
 	l := startLoad(t, s.processes...)
 	await(t, "calls before the fault", func() bool { return len(l.all()) > 800 })
+	s.load = l
 	began := time.Now()
 	s.begin()
+	var waited float64
+	if f.degrades {
+		await(t, "the first second", func() bool { return time.Since(began) > time.Second })
+		waited = s.degraded(timeouts)
+	}
 	await(t, "the length of the fault", func() bool { return time.Since(began) > f.length })
 	if s.end != nil {
 		s.end()
 	}
 	l.retire(s.retired)
 	ended := time.Now()
+	if f.degrades {
+		waited = s.degraded(timeouts) - waited
+	}
 	await(t, "the end of all quotas", func() bool { return l.exhausted(ended) })
 	l.stop()
-	r := f.judge(t, l.all(), began, ended)
+	r := f.judge(t, l.all(), began, ended, len(s.processes))
+	if f.degrades {
+		NewWithT(t).Expect(waited).To(BeNumerically("<=", float64(r.meanwhile)/100), "calls of %d that waited for Redis", r.meanwhile)
+	}
 	if !f.drops {
-		var counted float64
-		for _, w := range s.processes {
-			counted += w.metric("weir_degraded_decisions_total")
-		}
-		NewWithT(t).Expect(counted).To(BeEquivalentTo(r.degraded), "the metric counts every degraded answer")
+		NewWithT(t).Expect(s.degraded()).To(BeEquivalentTo(r.degraded), "the metric counts every degraded answer")
 	}
 	return r
 }
 
+// timeouts is the label of degraded decisions that Redis did not answer in time.
+const timeouts = `cause="timeout"`
+
+// degraded returns the number of degraded decisions with the labels, of all processes.
+func (s *system) degraded(labels ...string) (n float64) {
+	for _, w := range s.processes {
+		n += w.metric("weir_degraded_decisions_total", labels...)
+	}
+	return n
+}
+
 // await waits until the condition holds.
-func await(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	NewWithT(t).Eventually(condition, "60s", "20ms").Should(BeTrue(), what)
+func await(tb testing.TB, what string, condition func() bool) {
+	tb.Helper()
+	NewWithT(tb).Eventually(condition, "60s", "20ms").Should(BeTrue(), what)
 }
 
 // exhausted reports whether, since the time, each hourly quota has denied calls, and two seconds of
@@ -136,8 +157,8 @@ func (l *load) exhausted(since time.Time) bool {
 	return time.Since(settled) > 2*time.Second
 }
 
-// judge measures and checks the history.
-func (f *fault) judge(t *testing.T, records []record, began, ended time.Time) *result {
+// judge measures and checks the history of the load on that number of processes.
+func (f *fault) judge(t *testing.T, records []record, began, ended time.Time, processes int) *result {
 	t.Helper()
 	g := NewWithT(t)
 	r := account(records)
@@ -145,32 +166,48 @@ func (f *fault) judge(t *testing.T, records []record, began, ended time.Time) *r
 	for i := range records {
 		if c := &records[i]; c.degraded != "" {
 			r.recovery = max(r.recovery, c.end.Sub(ended))
-			g.Expect(c.allowed).To(Equal(c.policy != "closed"), "the failure mode of %s", c.policy)
 		}
 	}
-	g.Expect(r.over).To(BeNumerically("<=", f.incidents*(2*keys*quota+secondQuota)), "units beyond the quotas")
-	for _, policy := range []string{"open", "closed"} {
-		for i := range keys {
-			over := overAdmitted(of(records, policy, fmt.Sprint("key-", i)), quota, time.Hour)
-			g.Expect(over).To(BeNumerically("<=", f.incidents*quota), "units beyond the quota of one key")
-		}
-	}
+	g.Expect(r.recovery).To(BeNumerically("<", recoveryTime), "time until Redis decides again")
+	judgeVerdicts(g, records, r.over, f.incidents, processes)
 	r.before = percentile(filter(records, func(c *record) bool { return c.end.Before(began) }), 0.99)
-	r.during = percentile(filter(records, func(c *record) bool {
-		return c.start.After(began.Add(time.Second)) && c.end.Before(ended)
-	}), 0.99)
+	meanwhile := filter(records, func(c *record) bool { return c.start.After(began.Add(time.Second)) && c.end.Before(ended) })
+	r.meanwhile, r.during = len(meanwhile), percentile(meanwhile, 0.99)
 	switch {
 	case f.mayDegrade:
 	case !f.degrades:
 		g.Expect(r.degraded).To(BeZero(), "degraded answers")
 	default:
 		g.Expect(r.degraded).To(BeNumerically(">", 0), "degraded answers")
-		g.Expect(r.during).To(BeNumerically("<", storeTimeout), "callers do not wait for Redis")
 	}
 	if !f.drops {
 		g.Expect(r.failed).To(BeZero(), "calls without an answer")
 	}
 	return r
+}
+
+// judgeVerdicts checks that answers without Redis follow the failure mode, and that limits are exceeded
+// by one quota for each incident at most. With Local, each process admits one quota more while it
+// decides alone: its share is the quota if it is started as the only replica, and less beside others.
+func judgeVerdicts(g *WithT, records []record, over, incidents int64, processes int) {
+	for i := range records {
+		if c := &records[i]; c.degraded != "" && c.policy != "local" {
+			g.Expect(c.allowed).To(Equal(c.policy != "closed"), "the failure mode of %s", c.policy)
+		}
+	}
+	g.Expect(over).To(BeNumerically("<=", incidents*(2*keys*quota+secondQuota)), "units beyond the quotas")
+	for i := range keys {
+		key := fmt.Sprint("key-", i)
+		for _, policy := range []string{"open", "closed", "local"} {
+			over := overAdmitted(of(records, policy, key), quota, time.Hour)
+			g.Expect(over).To(BeNumerically("<=", incidents*quota), "units beyond the quota of one key of %s", policy)
+		}
+		alone := filter(of(records, "local", key), func(c *record) bool { return c.degraded != "" })
+		for i := range alone {
+			alone[i].degraded = "" // the checker leaves out what a failure mode admits
+		}
+		g.Expect(overAdmitted(alone, int64(processes)*quota, time.Hour)).To(BeZero(), "units beyond the shares of the processes")
+	}
 }
 
 func of(records []record, policy, key string) []record {

@@ -33,8 +33,8 @@ type disturbance struct {
 func (s *single) disturbances(t *testing.T, weirs []*weir) []disturbance {
 	t.Helper()
 	nothing := func() {}
-	restart := func(w *weir) func() {
-		return func() { (&system{processes: []*weir{w}}).restart(syscall.SIGKILL) }
+	restart := func(w *weir, signal syscall.Signal) func() {
+		return func() { (&system{processes: []*weir{w}}).restart(signal) }
 	}
 	return []disturbance{
 		{name: "restart of Redis", begin: s.redis.Stop, end: s.redis.Start},
@@ -46,8 +46,9 @@ func (s *single) disturbances(t *testing.T, weirs []*weir) []disturbance {
 		{name: "CLIENT KILL", begin: func() { s.must(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") }, end: nothing},
 		{name: "FLUSHALL", begin: func() { s.must(t, "FLUSHALL") }, end: nothing, loses: true},
 		{name: "maxmemory", begin: func() { s.must(t, "CONFIG", "SET", "maxmemory", "1") }, end: func() { s.must(t, "CONFIG", "SET", "maxmemory", "0") }},
-		{name: "first weir killed", begin: restart(weirs[0]), end: nothing, kills: true},
-		{name: "second weir killed", begin: restart(weirs[1]), end: nothing, kills: true},
+		{name: "first weir killed", begin: restart(weirs[0], syscall.SIGKILL), end: nothing, kills: true},
+		{name: "second weir killed", begin: restart(weirs[1], syscall.SIGKILL), end: nothing, kills: true},
+		{name: "first weir terminated", begin: restart(weirs[0], syscall.SIGTERM), end: nothing, kills: true},
 	}
 }
 
@@ -62,7 +63,7 @@ func TestSoak(t *testing.T) {
 	weirs := []*weir{startProcess(t, standalone(t, "redis://"+s.proxy.Addr)...), startProcess(t, standalone(t, "redis://"+s.proxy.Addr)...)}
 	l := startLoad(t, weirs...)
 	await(t, "the first calls", func() bool { return len(l.all()) > 800 })
-	happened, losses := map[string]int{}, int64(0)
+	happened, losses, starts := map[string]int{}, int64(0), len(weirs)
 	disturbances := s.disturbances(t, weirs)
 	usage := &usage{}
 	start := time.Now()
@@ -80,6 +81,7 @@ func TestSoak(t *testing.T) {
 		d.end()
 		pass(t, time.Second+time.Duration(random.IntN(1000))*time.Millisecond)
 		if d.kills {
+			starts++
 			usage.restart()
 		}
 		usage.sample(t, weirs, s.admin)
@@ -87,7 +89,7 @@ func TestSoak(t *testing.T) {
 	ended := time.Now()
 	await(t, "the end of all quotas", func() bool { return l.exhausted(ended) })
 	l.stop()
-	judgeSoak(t, g, l.all(), happened, losses)
+	judgeSoak(t, g, l.all(), happened, losses, starts)
 	usage.judge(t, g)
 }
 
@@ -98,13 +100,13 @@ func pass(t *testing.T, d time.Duration) {
 	await(t, "the time to pass", func() bool { return time.Since(start) >= d })
 }
 
-// judgeSoak prints what the callers saw, and checks the quotas.
-func judgeSoak(t *testing.T, g *WithT, records []record, happened map[string]int, losses int64) {
+// judgeSoak prints what the callers saw, and checks the failure modes and the quotas.
+func judgeSoak(t *testing.T, g *WithT, records []record, happened map[string]int, losses int64, starts int) {
 	t.Helper()
 	r := account(records)
 	t.Logf("faults: %v", happened)
 	t.Logf("calls %d, without an answer %d, degraded %d, over-admitted %d, under-admitted %d", r.calls, r.failed, r.degraded, r.over, r.under)
-	g.Expect(r.over).To(BeNumerically("<=", losses*(2*keys*quota+secondQuota)), "units beyond the quotas")
+	judgeVerdicts(g, records, r.over, losses, starts)
 }
 
 // usage is what the weir processes use over time, since the last restart of one.

@@ -30,6 +30,10 @@ const (
 	patientTimeout = 2 * time.Second
 )
 
+// recoveryTime is how long after a fault Redis decides again, with time for a busy machine: it takes
+// well below a second on one that is not.
+const recoveryTime = 3 * time.Second
+
 // policies are the limits under load.
 const policies = `apiVersion: ratelimit.weir.dev/v1alpha1
 kind: RateLimitPolicy
@@ -42,6 +46,13 @@ kind: RateLimitPolicy
 metadata: {name: closed, namespace: faults}
 spec:
   failureMode: Closed
+  limits: [{name: hourly, algorithm: FixedWindow, threshold: 300, window: 1h}]
+---
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: local, namespace: faults}
+spec:
+  failureMode: Local
   limits: [{name: hourly, algorithm: FixedWindow, threshold: 300, window: 1h}]
 ---
 apiVersion: ratelimit.weir.dev/v1alpha1
@@ -141,8 +152,8 @@ func get(url string) error {
 	return nil
 }
 
-// metric returns the sum of the series of a metric.
-func (w *weir) metric(name string) (sum float64) {
+// metric returns the sum of the series of a metric that have the labels, each as name="value".
+func (w *weir) metric(name string, labels ...string) (sum float64) {
 	w.tb.Helper()
 	g := NewWithT(w.tb)
 	response, err := http.Get("http://" + w.metrics + "/metrics")
@@ -151,11 +162,11 @@ func (w *weir) metric(name string) (sum float64) {
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
 		series, value, _ := strings.Cut(lines.Text(), " ")
-		if found, _, _ := strings.Cut(series, "{"); found != name {
+		if found, _, _ := strings.Cut(series, "{"); found != name || !containsAll(series, labels) {
 			continue
 		}
-		if _, labels, ok := strings.Cut(lines.Text(), "} "); ok {
-			value = labels
+		if _, after, ok := strings.Cut(lines.Text(), "} "); ok {
+			value = after
 		}
 		n, err := strconv.ParseFloat(value, 64)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -163,6 +174,10 @@ func (w *weir) metric(name string) (sum float64) {
 	}
 	g.Expect(lines.Err()).NotTo(HaveOccurred())
 	return sum
+}
+
+func containsAll(text string, parts []string) bool {
+	return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })
 }
 
 // threshold returns the threshold of a policy that the process enforces, or 0.

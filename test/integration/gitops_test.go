@@ -118,7 +118,7 @@ func TestApplyingAgainChangesNothing(t *testing.T) {
 	for _, apply := range [][]string{{"apply", "--server-side"}, {"apply", "--server-side", "--field-manager", "flux", "--force-conflicts"}, {"apply"}} {
 		kubectl(apply...)
 		before := versions()
-		g.Expect(before).To(HaveLen(5))
+		g.Expect(before).To(And(Not(BeEmpty()), HaveLen(len(list.Items))))
 		kubectl(apply...)
 		g.Expect(versions()).To(Equal(before), strings.Join(apply, " "))
 		kubectl("diff")

@@ -19,6 +19,10 @@ type DecisionBody struct {
 	Override string         `json:"override,omitempty"`
 	Limits   []LimitState   `json:"limits"`
 	Revision int64          `json:"revision"`
+	// WaitsFor is absent unless only reservations leave no room.
+	WaitsFor limiter.WaitsFor `json:"waitsFor,omitempty"`
+	// Reservation is the text of the reservation; only a reserve has one.
+	Reservation string `json:"reservation,omitempty"`
 }
 
 // LimitState is one limit of a decision, or of a key, as JSON.
@@ -28,6 +32,7 @@ type LimitState struct {
 	Override              string `json:"override,omitempty"`
 	Allowed               bool   `json:"allowed"`
 	Used                  int64  `json:"used"`
+	Held                  int64  `json:"held,omitempty"`
 	Threshold             int64  `json:"threshold"`
 	Remaining             int64  `json:"remaining"`
 	RetryAfterMs          waitMs `json:"retryAfterMs,omitzero"`
@@ -56,6 +61,10 @@ func (w waitMs) IsZero() bool { return w < 0 }
 func (b *DecisionBody) fill(d *limiter.Decision) {
 	b.Allowed, b.Reason, b.Revision = d.Allowed, d.Reason, d.Revision
 	b.Policy, b.Limit, b.Override = d.Policy, d.Limit, d.Override
+	b.WaitsFor = d.WaitsFor
+	if d.Reservation != nil {
+		b.Reservation = d.Reservation.Encode()
+	}
 	for i := range d.Limits {
 		b.Limits = append(b.Limits, LimitStateOf(&d.Limits[i]))
 	}
@@ -75,7 +84,9 @@ func (b *DecisionBody) appendTo(json []byte) []byte {
 		}
 		json = append(b.Limits[i].appendTo(append(json, '{')), '}')
 	}
-	return appendIntMember(append(json, ']'), "revision", b.Revision)
+	json = appendIntMember(append(json, ']'), "revision", b.Revision)
+	json = appendOptionalMember(json, "waitsFor", string(b.WaitsFor))
+	return appendOptionalMember(json, "reservation", b.Reservation)
 }
 
 // appendTo appends the members to an object that is not closed yet.
@@ -85,6 +96,9 @@ func (l *LimitState) appendTo(json []byte) []byte {
 	json = appendOptionalMember(json, "override", l.Override)
 	json = appendBoolMember(json, "allowed", l.Allowed)
 	json = appendIntMember(json, "used", l.Used)
+	if l.Held != 0 {
+		json = appendIntMember(json, "held", l.Held)
+	}
 	json = appendIntMember(json, "threshold", l.Threshold)
 	json = appendIntMember(json, "remaining", l.Remaining)
 	if !l.RetryAfterMs.IsZero() {
@@ -121,6 +135,7 @@ func LimitStateOf(l *limiter.LimitState) LimitState {
 		Override:              l.Override,
 		Allowed:               l.Allowed,
 		Used:                  l.Used,
+		Held:                  l.Held,
 		Threshold:             l.Threshold,
 		Remaining:             l.Remaining,
 		RetryAfterMs:          wait,

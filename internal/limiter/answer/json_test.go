@@ -49,7 +49,7 @@ var texts = []string{
 	"ä☃🎉", "\u2028\u2029", "\ufffd", "a\xffb\xc3\x28\xed\xa0\x80", "\xf0\x9f", "line\nbreak?",
 }
 
-var numbers = []int64{0, 1, -1, 999, -1000, int64(time.Second), int64(time.Hour), plan.MaxThreshold, math.MaxInt64, math.MinInt64}
+var numbers = []int64{0, 1, -1, 999, -1000, int64(time.Second), int64(time.Hour), plan.MaxCost, math.MaxInt64, math.MinInt64}
 
 var fractions = []float64{0, 1, 0.5, 1.0 / 3, 1e-6, 9.9e-7, 1.5e-9, 1e-10, 2.5e-100, math.SmallestNonzeroFloat64, 1e20, 1e21, math.MaxFloat64, -1}
 
@@ -61,11 +61,15 @@ func randomDecision(random *rand.Rand) *limiter.Decision {
 	d := &limiter.Decision{
 		Allowed: yes(), Reason: reasons[random.IntN(len(reasons))], Policy: text(), Limit: text(), Override: text(),
 		Denial: plan.Denial{Code: text(), Message: text()}, RetryAfter: time.Duration(number()), Revision: number(),
+		WaitsFor: limiter.WaitsFor(text()),
+	}
+	if yes() {
+		d.Reservation = &limiter.Reservation{ID: text(), Holds: []limiter.Hold{{Policy: text(), Units: number()}}}
 	}
 	for range random.IntN(4) {
 		d.Limits = append(d.Limits, limiter.LimitState{
 			Policy: text(), Limit: text(), Override: text(), Algorithm: []plan.Algorithm{plan.FixedWindow, plan.Suppressed}[random.IntN(2)],
-			Allowed: yes(), Blocked: yes(), Shadow: yes(), Overflow: yes(), Near: yes(), Used: number(), Remaining: number(),
+			Allowed: yes(), Blocked: yes(), Shadow: yes(), Overflow: yes(), Near: yes(), Used: number(), Held: number(), Remaining: number(),
 			SuppressionFactor: fractions[random.IntN(len(fractions))], Quota: number(), Threshold: number(), Window: time.Duration(number()),
 			RetryAfter: time.Duration(number()), RemainingAfterWaiting: number(), ResetAfter: time.Duration(number()),
 		})

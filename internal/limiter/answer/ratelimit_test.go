@@ -123,10 +123,10 @@ func TestRateLimitHeadersDescribeEachLimit(t *testing.T) {
 		},
 		"largest numbers": {
 			decision: limiter.Decision{Allowed: true, Limits: []limiter.LimitState{with(burst, func(l *limiter.LimitState) {
-				l.Quota, l.Remaining, l.Window, l.ResetAfter = plan.MaxThreshold, plan.MaxThreshold, plan.MaxWindow, 1<<63-1
+				l.Quota, l.Remaining, l.Window, l.ResetAfter = plan.MaxCost, plan.MaxCost, plan.MaxWindow, 1<<63-1
 			})}},
-			policies: []field{{"shop/login-burst", numbers{"q": plan.MaxThreshold, "w": 2592000}}},
-			states:   []field{{"shop/login-burst", numbers{"r": plan.MaxThreshold, "t": 9223372037}}},
+			policies: []field{{"shop/login-burst", numbers{"q": plan.MaxCost, "w": 2592000}}},
+			states:   []field{{"shop/login-burst", numbers{"r": plan.MaxCost, "t": 9223372037}}},
 		},
 	}
 	for name, tc := range tests {

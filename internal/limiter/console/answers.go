@@ -29,8 +29,9 @@ type replica struct {
 }
 
 type limitSummary struct {
-	Name, Algorithm, Window string
-	Threshold               int64
+	Name, Algorithm  string
+	Window, Calendar string // one of them
+	Threshold        int64
 }
 
 type processAnswer struct {
@@ -127,7 +128,8 @@ type limitState struct {
 	RemainingAfterWaiting      int64
 	ResetAfterMs               int64
 	SuppressionFactor          float64
-	Algorithm, Window          string // only in explanations
+	Algorithm                  string // only in explanations, as the following
+	Window, Calendar           string // one of them
 }
 
 type explainAnswer struct {

@@ -4,6 +4,7 @@
 package console
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -61,6 +62,15 @@ func factsOf(p *plan.Plan, reveal bool) *facts {
 	f.addRow("Without Redis", map[plan.FailureMode]string{
 		plan.FailOpen: "admits (Open)", plan.FailClosed: "denies (Closed)", plan.FailLocal: "limits in each replica (Local)",
 	}[p.FailureMode])
+	if r := p.Reservations; r.Allowed() {
+		f.addRow("Reservations", fmt.Sprintf("for at most %s, at most %d open for each key", millis(r.MaxTTLMillis), r.MaxOpen))
+	}
+	if from := p.LateCharges.From; from > 0 {
+		f.addRow("Late charges", fmt.Sprintf("from %d hits of Envoy", from))
+	}
+	for i := range p.Candidates {
+		f.addRow("Candidate of "+p.Candidates[i].Name, changeText(&p.Candidates[i]))
+	}
 	f.addRow("Denial", strings.TrimSuffix(p.Denial.Code+": "+p.Denial.Message, ": "))
 	for i := range p.Matches {
 		f.Matches = append(f.Matches, matchFactsOf(&p.Matches[i]))
@@ -110,7 +120,7 @@ func keyPartText(part *plan.KeyPart) string {
 }
 
 func limitFactsOf(l *plan.Limit) limitFacts {
-	f := limitFacts{Name: l.Name, Algorithm: string(l.Algorithm), Threshold: l.Threshold, Window: millis(l.WindowMillis)}
+	f := limitFacts{Name: l.Name, Algorithm: string(l.Algorithm), Threshold: l.Threshold, Window: windowText(l)}
 	var details []string
 	if l.Burst > 0 {
 		details = append(details, "burst "+number(l.Burst))
@@ -121,11 +131,37 @@ func limitFactsOf(l *plan.Limit) limitFacts {
 	if l.HardLimitPercent > 0 {
 		details = append(details, "never more than "+number(l.HardQuota()))
 	}
-	if l.BlockMillis > 0 {
-		details = append(details, "then blocks for "+millis(l.BlockMillis))
+	if l.WarnPercent > 0 {
+		details = append(details, fmt.Sprintf("near from %d %%", l.WarnPercent))
+	}
+	if l.LongestBlock() > 0 {
+		details = append(details, "then blocks for "+blocksText(l))
 	}
 	f.Details = strings.Join(details, ", ")
 	return f
+}
+
+// blocksText lists the lengths of the blocks of the limit.
+func blocksText(l *plan.Limit) string {
+	if l.BlockMillis > 0 {
+		return millis(l.BlockMillis)
+	}
+	lengths := make([]string, len(l.BlocksMillis))
+	for i, length := range l.BlocksMillis {
+		lengths[i] = millis(length)
+	}
+	return strings.Join(lengths, ", ")
+}
+
+// windowText describes the window or the calendar of the limit. Concurrency has neither.
+func windowText(l *plan.Limit) string {
+	switch {
+	case l.Algorithm == plan.Concurrency:
+		return "at once"
+	case l.Calendar != nil:
+		return l.Calendar.String()
+	}
+	return millis(l.WindowMillis)
 }
 
 func overrideFactsOf(p *plan.Plan, o *plan.Override, reveal bool) overrideFacts {
@@ -147,7 +183,7 @@ func overrideFactsOf(p *plan.Plan, o *plan.Override, reveal bool) overrideFacts 
 	return f
 }
 
-// changeText describes what the override changes of a limit.
+// changeText describes what an override or a candidate changes of a limit.
 func changeText(l *plan.LimitOverride) string {
 	var changes []string
 	if l.Threshold != 0 {

@@ -120,7 +120,7 @@ func (p *keyPage) addLimits(of *plan.Plan) {
 		for j := range limits {
 			if limits[j].Name == state.Limit {
 				state.Algorithm = string(limits[j].Algorithm)
-				p.Limits = append(p.Limits, keyLimit{*state, newWindow(state, limits[j].WindowMillis, of.Quota(limits[j]))})
+				p.Limits = append(p.Limits, keyLimit{*state, newWindow(state, &limits[j], of.Quota(limits[j]))})
 			}
 		}
 	}

@@ -3,7 +3,11 @@
 
 package console
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
 
 // window draws what a limit holds and when it frees.
 type window struct {
@@ -15,13 +19,14 @@ type window struct {
 	Reset, Retry string
 	Span         int64
 	// Never is true if no waiting helps.
-	Never    bool
-	RetryMs  int64
-	WindowMs int64
+	Never   bool
+	RetryMs int64
+	// Length describes the window or the calendar, such as "in 1m".
+	Length string
 }
 
-func newWindow(l *limitState, length, quota int64) *window {
-	w := &window{Quota: quota, WindowMs: length, Span: max(length, l.ResetAfterMs)}
+func newWindow(l *limitState, limit *plan.Limit, quota int64) *window {
+	w := &window{Quota: quota, Length: lengthText(limit), Span: max(limit.NominalWindow().Milliseconds(), l.ResetAfterMs, 1)}
 	w.Used = coordinate(plotWidth * shareOf(l.Used, max(quota, 1)))
 	switch {
 	case l.Allowed:
@@ -34,6 +39,14 @@ func newWindow(l *limitState, length, quota int64) *window {
 	}
 	w.Reset = coordinate(plotWidth * shareOf(l.ResetAfterMs, w.Span))
 	return w
+}
+
+// lengthText describes the window or the calendar of the limit after its threshold.
+func lengthText(l *plan.Limit) string {
+	if l.Algorithm == plan.Concurrency {
+		return windowText(l)
+	}
+	return "in " + windowText(l)
 }
 
 // shareOf returns the share, 0..1.

@@ -40,6 +40,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/script"
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
+	"github.com/weir-dev/weir/internal/limiter/unsent"
 )
 
 // Options configure an Endpoint.
@@ -129,9 +130,11 @@ type Endpoint struct {
 	GRPC     *grpcserver.Server
 	local    *memory.Store
 	denials  *script.DenialCache // nil without Redis
+	holds    engine.HoldLister
 	ignored  *forwarded.Ignored
 	memory   *flood.Memory      // of Redis; nil without it
 	observed *observe.Collector // nil without Options.Observe
+	unsent   *unsent.Charges    // charges of Envoy that Redis did not answer
 	options  Options
 	// withoutOperator is whether another process has the default address of the operator port.
 	withoutOperator bool
@@ -147,6 +150,7 @@ func New(o Options) *Endpoint {
 	store, fallback := e.stores()
 	options := engine.Options{
 		Store:      store,
+		Holds:      e.holds,
 		Local:      fallback,
 		Replicas:   o.LiveReplicas,
 		Floods:     o.Floods,
@@ -161,6 +165,7 @@ func New(o Options) *Endpoint {
 		options.Observer = e.observed
 	}
 	e.Engine = engine.New(options)
+	e.unsent = unsent.New(unsent.Options{Committer: e.Engine, Registerer: o.Registry, Logger: o.Logger})
 	if e.observed != nil {
 		e.observed.Watch(e.Decisions)
 	}
@@ -200,6 +205,7 @@ func (e *Endpoint) stores() (counters, fallback engine.Store) {
 	o := &e.options
 	if o.Redis == nil {
 		e.observeWith(e.local)
+		e.holds = e.local
 		return e.local, nil
 	}
 	e.traceRedis()
@@ -211,6 +217,7 @@ func (e *Endpoint) stores() (counters, fallback engine.Store) {
 		Client: o.Redis, Prefix: o.RedisPrefix, Timeout: o.StoreTimeout, Registerer: o.Registry,
 	})
 	e.observeWith(store)
+	e.holds = store
 	e.denials = script.NewDenialCache(store, now)
 	e.memory = flood.NewMemory(redisclient.MemoryUse(o.Redis), o.Logger)
 	return e.denials, e.local
@@ -275,7 +282,7 @@ func (e *Endpoint) operatorServer() *httpserver.Server {
 func (e *Endpoint) grpcServices() []grpcserver.Service {
 	o := &e.options
 	return []grpcserver.Service{
-		envoyrls.New(envoyrls.Options{Engine: e.Engine, Door: o.Door}),
+		envoyrls.New(envoyrls.Options{Engine: e.Engine, Keeper: e.unsent, Door: o.Door}),
 		extauthz.New(extauthz.Options{Engine: e.Engine, Door: o.Door, Ignored: e.ignored}),
 	}
 }
@@ -305,6 +312,7 @@ func (e *Endpoint) Run(ctx context.Context) error {
 		group.Go(func() error { return e.options.TLS.Start(ctx) })
 	}
 	group.Go(func() error { return e.local.Start(ctx) })
+	group.Go(func() error { return e.unsent.Start(ctx) })
 	if e.denials != nil {
 		group.Go(func() error { return e.denials.Start(ctx) })
 		group.Go(func() error { return e.memory.Start(ctx) })
@@ -312,5 +320,7 @@ func (e *Endpoint) Run(ctx context.Context) error {
 	for _, p := range e.ports() {
 		group.Go(func() error { return p.Start(ctx) })
 	}
-	return group.Wait()
+	err := group.Wait()
+	e.unsent.SendRest(context.WithoutCancel(ctx)) // the doors have ended
+	return err
 }

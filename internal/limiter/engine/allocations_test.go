@@ -39,7 +39,7 @@ func TestDecisionsAllocateOnce(t *testing.T) {
 		matching(plan.Match{Domain: "edge", Descriptors: []plan.Entry{{Key: "user"}}}))}))
 	check := &limiter.Check{
 		Attributes: plan.Attributes{Domain: "edge", Descriptors: []plan.Descriptor{{{Key: "user", Value: "alice"}}}},
-		Charges:    []limiter.Charge{{Cost: 1}},
+		Hits:       []limiter.Hits{{Cost: 1}},
 	}
 	g.Expect(testenv.FewestAllocations(func() {
 		if d, err := e.Decide(t.Context(), check); err != nil || !d.Allowed || len(d.Descriptors) != 1 {

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/weir-dev/weir/internal/limiter"
@@ -39,22 +40,40 @@ func (o seriesOwner) id() string {
 // counts adds up the series of decisions.
 func (pm *policyMetrics) counts() (n limiter.DecisionCounts) {
 	for key, counter := range *pm.created.Load() {
-		if key.vector != pm.decisions {
-			continue
-		}
-		var m dto.Metric
-		if counter.Write(&m) != nil {
-			continue // cannot happen: it has no exemplar
-		}
-		value := uint64(m.GetCounter().GetValue())
-		switch key.labels[1] {
-		case verdictDenied, verdictDegradedDenied:
-			n.Denied += value
-		case verdictShadowDenied:
-			n.ShadowDenied += value
-		default:
-			n.Allowed += value
+		switch key.vector {
+		case pm.decisions:
+			addDecisions(&n, key.labels[1], valueOf(counter))
+		case pm.candidates:
+			addCandidates(&n, key.labels[1], key.labels[2], valueOf(counter))
 		}
 	}
 	return n
+}
+
+func valueOf(counter prometheus.Counter) uint64 {
+	var m dto.Metric
+	_ = counter.Write(&m) // fails only with an exemplar, which none has
+	return uint64(m.GetCounter().GetValue())
+}
+
+// addDecisions adds the value of a series of decisions.
+func addDecisions(n *limiter.DecisionCounts, verdict string, value uint64) {
+	switch verdict {
+	case verdictDenied, verdictDegradedDenied:
+		n.Denied += value
+	case verdictShadowDenied:
+		n.ShadowDenied += value
+	default:
+		n.Allowed += value
+	}
+}
+
+// addCandidates adds the value of a series of candidates.
+func addCandidates(n *limiter.DecisionCounts, live, candidate string, value uint64) {
+	switch {
+	case live == verdictAllowed && candidate == verdictDenied:
+		n.CandidateDenied += value
+	case live == verdictDenied && candidate == verdictAllowed:
+		n.CandidateAllowed += value
+	}
 }

@@ -57,6 +57,8 @@ func addOutcome(s *limiter.DescriptorState, limits []limiter.LimitState, denies 
 func (ev *evaluation) denies(i int, d *limiter.Decision) bool {
 	pt, entry := &ev.participants[i], &ev.call.Entries[i]
 	switch {
+	case ev.isOpen:
+		return ev.reply.Entries[i].Hold == script.HoldFound
 	case !pt.enforces():
 		return false
 	case entry.Cost > pt.smallestQuota:

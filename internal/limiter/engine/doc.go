@@ -18,9 +18,17 @@
 //	descriptorset.go    a set of the descriptors of a check
 //	flood.go            protection from floods of new keys
 //	evaluation.go       from policies to one call of the store
+//	holds.go            what a reserve holds
 //	judge.go            from the reply of the store to a decision
+//	candidate.go        limits that are tried out
 //	local.go            decisions in this process while the store does not answer
 //	descriptorstate.go  the outcome of each descriptor, for Envoy
+//	latecharge.go       reservations and charges of Envoy
+//	reserve.go          Reserve and Charge
+//	commit.go           Commit and Renew
+//	heldpolicies.go     from a reservation to one call of the store
+//	reservationvectors.go, reservationmetrics.go
+//	                    the metrics of reservations and charges
 //	metrics.go, detail.go, log.go, trace.go
 //	                    how decisions are counted, logged and traced
 //	observe.go          which keys are denied and blocked, for lists

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync/atomic"
@@ -35,10 +36,18 @@ type Store interface {
 	Unblock(ctx context.Context, policy *script.Policy, key script.Key) (bool, error)
 }
 
+// HoldLister lists the open holds of a key.
+type HoldLister interface {
+	// Holds returns at most that number of open holds, in the order of their ends.
+	Holds(ctx context.Context, policy *script.Policy, key script.Key, most int) ([]script.Hold, error)
+}
+
 // Options configure an Engine.
 type Options struct {
 	// Store holds the counters. Required.
 	Store Store
+	// Holds lists the holds in Store, for Inspect; nil lists none.
+	Holds HoldLister
 	// Local decides for policies with failureMode Local while Store does not answer. It must
 	// return no error. Required if Store can fail.
 	Local Store
@@ -68,15 +77,17 @@ type Options struct {
 // Engine decides checks against the current snapshot of plans. It is safe for concurrent
 // use.
 type Engine struct {
-	store    Store
-	local    Store
-	shares   func() int
-	draw     func() uint32
-	metrics  *metrics
-	log      *decisionLog
-	tracer   trace.Tracer
-	observer Observer
-	active   atomic.Pointer[activeView]
+	store      Store
+	holds      HoldLister
+	local      Store
+	shares     func() int
+	draw       func() uint32
+	metrics    *metrics
+	log        *decisionLog
+	candidates *candidateJudge
+	tracer     trace.Tracer
+	observer   Observer
+	active     atomic.Pointer[activeView]
 
 	floods    flood.Limits
 	memoryLow func() bool
@@ -103,16 +114,18 @@ func New(o Options) *Engine {
 		o.Replicas = func() int { return 1 }
 	}
 	return &Engine{
-		store:     o.Store,
-		local:     o.Local,
-		shares:    o.Replicas,
-		draw:      o.Draw,
-		metrics:   newMetrics(o.Registerer, o.MetricsDetail),
-		log:       newDecisionLog(o.Logger),
-		tracer:    o.Tracer,
-		observer:  o.Observer,
-		floods:    o.Floods,
-		memoryLow: o.MemoryLow,
+		store:      o.Store,
+		holds:      o.Holds,
+		local:      o.Local,
+		shares:     o.Replicas,
+		draw:       o.Draw,
+		metrics:    newMetrics(o.Registerer, o.MetricsDetail),
+		log:        newDecisionLog(o.Logger),
+		candidates: newCandidateJudge(o.Store.Evaluate),
+		tracer:     o.Tracer,
+		observer:   o.Observer,
+		floods:     o.Floods,
+		memoryLow:  o.MemoryLow,
 
 		explaining: make(chan struct{}, 1),
 	}
@@ -144,10 +157,18 @@ func (e *Engine) Snapshot() *plan.Snapshot {
 
 // Decide implements limiter.Decider. A store that does not answer is not an error: the
 // failure modes of the policies decide, and the decision is marked as degraded.
-func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *limiter.Decision, err error) {
+func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (*limiter.Decision, error) {
+	return e.decideAndCount(ctx, "decide", check, nil)
+}
+
+// decideAndCount decides the check, which is that of the reserve unless it is nil. It traces, logs and
+// counts the decision.
+func (e *Engine) decideAndCount(
+	ctx context.Context, span string, check *limiter.Check, reserve *limiter.Reserve,
+) (decision *limiter.Decision, err error) {
 	if e.tracer != nil {
 		var end func(*limiter.Decision, error)
-		ctx, end = startSpan(ctx, e.tracer)
+		ctx, end = startDecision(ctx, e.tracer, span)
 		defer func() { end(decision, err) }()
 	}
 	start := time.Now() //nolint:forbidigo // for the duration metric and the budget of new keys
@@ -159,6 +180,7 @@ func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *li
 		return nil, err
 	}
 	ev := newEvaluation()
+	ev.reserve = reserve
 	if decision, err = e.decide(ctx, v, check, ev, start); err != nil {
 		return nil, err
 	}
@@ -169,10 +191,12 @@ func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (decision *li
 	}
 	if !check.IsPeek() {
 		e.metrics.count(ev, v.series, decision)
+		e.metrics.countHolds(ev, v.series)
 		e.metrics.duration.Observe(time.Since(start).Seconds())
 		if e.observer != nil {
 			ev.observe(e.observer, start)
 		}
+		e.candidates.judge(ctx, ev, v.series)
 	}
 	ev.releaseAll()
 	return decision, nil
@@ -187,18 +211,89 @@ func (e *Engine) decide(
 		return nil, err
 	}
 	ev.addPolicies(check)
+	if ev.reserve != nil {
+		if err := ev.addHolds(); err != nil {
+			return nil, err
+		}
+	} else if check.Hits != nil {
+		if err := ev.applyActions(check); err != nil {
+			return nil, err
+		}
+	}
+	ev.addCandidates()
+	ev.markOverQuota()
 	if len(ev.call.Entries) > 0 {
 		ev.call.Draw = e.draw()
 		ev.protect(e.memoryLow(), start)
 		ev.reply, ev.err = e.store.Evaluate(ctx, &ev.call)
 	}
-	if ev.err != nil && errors.Is(ctx.Err(), context.Canceled) {
+	unsent := e.charge(ctx, ev, v.series, start)
+	if ev.err != nil && errors.Is(ctx.Err(), context.Canceled) && unsent == nil {
 		return nil, ctx.Err()
+	}
+	if ev.denyIfOpen() {
+		e.cancelTaken(ctx, ev)
 	}
 	ev.countNewKeys(start)
 	decision := e.judge(ctx, check, ev)
-	decision.Revision = v.snapshot.Revision()
+	decision.Revision, decision.Unsent = v.snapshot.Revision(), unsent
+	if ev.reserve != nil {
+		return decision, ev.setReservation(decision)
+	}
 	return decision, nil
+}
+
+// charge spends what the check spends whatever the limits admit, even if the caller has canceled. It
+// returns what Redis did not answer.
+func (e *Engine) charge(ctx context.Context, ev *evaluation, series viewMetrics, start time.Time) []limiter.Commit {
+	charged := ev.charged
+	if charged == nil {
+		return nil
+	}
+	charged.call.Draw = e.draw()
+	charged.protect(e.memoryLow(), start)
+	if err := e.change(context.WithoutCancel(ctx), charged, "charge"); err != nil {
+		return charged.unsent()
+	}
+	charged.countNewKeys(start)
+	e.metrics.countCharges(charged, series)
+	return nil
+}
+
+// cancelTaken ends the holds that a denied check has taken with other keys. If it fails they end by
+// themselves.
+func (e *Engine) cancelTaken(ctx context.Context, ev *evaluation) {
+	taken := newEvaluation()
+	for i := range ev.participants {
+		if entry := ev.call.Entries[i]; ev.reply.Entries[i].Hold == script.HoldTaken {
+			entry.Action, entry.Cost = script.Commit, 0
+			taken.participants = append(taken.participants, ev.participants[i])
+			taken.call.Entries = append(taken.call.Entries, entry)
+		}
+	}
+	_ = e.change(ctx, taken, "cancel")
+	taken.releaseAll()
+}
+
+// change evaluates a call that is never denied, unless it is empty. Redis that does not answer is
+// limiter.ErrStoreUnavailable.
+func (e *Engine) change(ctx context.Context, ev *evaluation, name string) error {
+	if len(ev.call.Entries) == 0 {
+		return nil
+	}
+	ev.call.Uncached = true // a remembered denial does not answer it
+	ev.reply, ev.err = e.store.Evaluate(ctx, &ev.call)
+	switch {
+	case ev.err == nil:
+		ev.applySubstitutes()
+		e.log.changed(ctx, name, ev)
+		e.candidates.change(ctx, ev)
+		return nil
+	case errors.Is(ctx.Err(), context.Canceled):
+		return ctx.Err()
+	}
+	e.log.unchanged(name, ev.err)
+	return fmt.Errorf("%w: %w", limiter.ErrStoreUnavailable, ev.err)
 }
 
 // judge returns the decision.

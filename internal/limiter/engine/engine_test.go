@@ -37,11 +37,14 @@ type modelStore struct {
 	err    error
 	last   *script.Call
 
-	fromCache bool   // of the replies
-	during    func() // is called by each decision, unless nil
+	fromCache   bool   // of the replies
+	loseReplies bool   // of calls that are decided
+	canceled    bool   // the context of the last call
+	during      func() // is called by each decision, unless nil
 }
 
-func (s *modelStore) Evaluate(_ context.Context, call *script.Call) (*script.Reply, error) {
+func (s *modelStore) Evaluate(ctx context.Context, call *script.Call) (*script.Reply, error) {
+	s.canceled = ctx.Err() != nil
 	s.last = &script.Call{Entries: slices.Clone(call.Entries), Denied: call.Denied, Draw: call.Draw, Uncached: call.Uncached}
 	if s.during != nil {
 		s.during()
@@ -51,6 +54,9 @@ func (s *modelStore) Evaluate(_ context.Context, call *script.Call) (*script.Rep
 	}
 	reply := cmp.Or(s.shared, &s.model).Evaluate(call, s.now)
 	reply.FromCache = s.fromCache
+	if s.loseReplies {
+		return nil, lost()
+	}
 	return reply, nil
 }
 
@@ -281,7 +287,7 @@ func TestInvalidChecksAreRejected(t *testing.T) {
 	}{
 		"no cost":              {&limiter.Check{Policies: []string{"a/x"}}, "cost"},
 		"a negative cost":      {&limiter.Check{Policies: []string{"a/x"}, Cost: -1}, "cost"},
-		"a cost out of bounds": {&limiter.Check{Policies: []string{"a/x"}, Cost: 1 << 31}, "cost"},
+		"a cost out of bounds": {&limiter.Check{Policies: []string{"a/x"}, Cost: plan.MaxCost + 1}, "cost"},
 		"a policy twice":       {named("a/x", "a/x"), "policies[1]"},
 		"a long chain":         {named(strings.Split(strings.Repeat("a/x,", 17), ",")...), "policies"},
 		"a key of no parts":    {&limiter.Check{Policies: []string{"a/x"}, Cost: 1, Key: []string{}}, "key"},

@@ -29,6 +29,13 @@ type evaluation struct {
 	givenKey        script.Key // the key of the check, encoded; empty if it has none
 	sawDisabled     bool       // a policy with mode Disabled was named
 
+	reserve       *limiter.Reserve // the request for a reservation; nil for others
+	reservationID string
+	isOpen        bool        // a reservation with the ID was open, which denies the check of Envoy
+	charged       *evaluation // what the check of Envoy spends whatever the limits admit; nil if nothing
+
+	candidates []candidateCheck // of the policies that have some
+
 	local    *evaluation      // of the policies with failureMode Local, if the store did not answer
 	degraded plan.FailureMode // of a local evaluation
 	replicas int64            // of a local evaluation, which has the share of one of them
@@ -40,7 +47,24 @@ type participant struct {
 	*variant
 	selected    *variant      // the variant without a requested limit
 	descriptors descriptorSet // the descriptors because of which it applies
-	peek        bool          // the check spends nothing from it
+	action      limiter.HitsAction
+	peek        bool // the check spends nothing from it
+}
+
+// candidateCheck is a check as one policy would decide it with its candidates, beside the limits in
+// force of the other policies. It is evaluated after the check, and answers no caller.
+type candidateCheck struct {
+	*evaluation // its participants have the candidates
+
+	standIns []standIn // of the participants, in the same order
+}
+
+// standIn is what a participant with candidates stands in for.
+type standIn struct {
+	*candidate
+
+	original int    // index of the participant of the check
+	live     []bool // whether the limits with a candidate allow the check, in the order of replaced
 }
 
 // outrightDenial is a denial that needs no counter: by an override with action Deny, or
@@ -81,6 +105,9 @@ func (ev *evaluation) releaseAll() {
 	if ev.local != nil {
 		ev.local.release()
 	}
+	if ev.charged != nil {
+		ev.charged.releaseAll()
+	}
 	if ev.err == nil {
 		ev.release()
 	}
@@ -101,7 +128,6 @@ func (ev *evaluation) addPolicies(check *limiter.Check) {
 		}
 		ev.addPolicy(p, check)
 	}
-	ev.markOverQuota()
 }
 
 // addPolicy finds the key and its override and adds the policy to the
@@ -119,11 +145,11 @@ func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 	case o != nil && o.action == plan.ActionAllow:
 		ev.addExempt(p.policy)
 	case o != nil && o.action == plan.ActionDeny:
-		ev.addOutrightDenial(p, limiter.ReasonDeniedByOverride, o.name)
+		ev.addOutrightDenial(p, check, limiter.ReasonDeniedByOverride, o.name)
 	case key.missing && !key.ambiguous && p.plan.OnMissingKey == plan.MissingKeySkip:
 		ev.report.settle(limiter.ReasonMissingKey, true)
 	case key.ambiguous || key.missing && p.plan.OnMissingKey == plan.MissingKeyDeny:
-		ev.addOutrightDenial(p, limiter.ReasonMissingKey, "")
+		ev.addOutrightDenial(p, check, limiter.ReasonMissingKey, "")
 	case o != nil:
 		ev.addLimits(p, o.variant, key.parts, check)
 	default:
@@ -135,9 +161,9 @@ func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 // that the check requests.
 func (ev *evaluation) addLimits(p applicable, selected *variant, key []string, check *limiter.Check) {
 	variant := selected
-	charge := check.ChargeOf(p.descriptor)
-	if charge.Limit != nil {
-		variant = ev.applyRequestedLimit(p.policy, variant, *charge.Limit)
+	hits := check.HitsOf(p.descriptor)
+	if hits.Limit != nil {
+		variant = ev.applyRequestedLimit(p.policy, variant, *hits.Limit)
 	}
 	encoded := ev.givenKey
 	if check.Key == nil {
@@ -145,8 +171,8 @@ func (ev *evaluation) addLimits(p applicable, selected *variant, key []string, c
 	}
 	ev.addParticipant(participant{
 		policy: p.policy, variant: variant, selected: selected,
-		descriptors: descriptorSetOf(p.descriptor), peek: charge.Peek,
-	}, encoded, charge)
+		descriptors: descriptorSetOf(p.descriptor), action: hits.Action, peek: hits.Peek,
+	}, encoded, hits)
 }
 
 // keyOf returns the key of the check or, if it has none, the key that the policy derives,
@@ -182,8 +208,11 @@ func (ev *evaluation) addExempt(p *policy) {
 	}
 }
 
-func (ev *evaluation) addOutrightDenial(p applicable, reason limiter.Reason, override string) {
+func (ev *evaluation) addOutrightDenial(p applicable, check *limiter.Check, reason limiter.Reason, override string) {
 	ev.report.settle(reason, false)
+	if p.isCharged(check.HitsOf(p.descriptor)) {
+		return
+	}
 	descriptors := descriptorSetOf(p.descriptor)
 	for i := range ev.outrightDenials {
 		if o := &ev.outrightDenials[i]; o.policy == p.policy && o.reason == reason && o.override == override {
@@ -198,16 +227,16 @@ func (ev *evaluation) addOutrightDenial(p applicable, reason limiter.Reason, ove
 }
 
 // addParticipant adds an entry to the call. Where descriptors give one policy and key
-// different limits, those of the first descriptor apply, with the largest charge.
-func (ev *evaluation) addParticipant(added participant, key script.Key, charge limiter.Charge) {
+// different limits, those of the first descriptor apply, with the largest hits.
+func (ev *evaluation) addParticipant(added participant, key script.Key, hits limiter.Hits) {
 	for i := len(ev.participants) - 1; i >= 0 && ev.participants[i].policy == added.policy; i-- {
 		entry, same := &ev.call.Entries[i], &ev.participants[i]
 		if entry.Key != key {
 			continue
 		}
-		largest := charge.Merge(limiter.Charge{Cost: entry.Cost, Peek: entry.Peek})
+		largest := hits.Merge(limiter.Hits{Cost: entry.Cost, Peek: entry.Peek, Action: same.action})
 		entry.Cost, entry.Peek = largest.Cost, largest.Peek
-		same.peek = largest.Peek
+		same.peek, same.action = largest.Peek, largest.Action
 		same.descriptors |= added.descriptors
 		ev.report.participate(i)
 		return
@@ -215,7 +244,7 @@ func (ev *evaluation) addParticipant(added participant, key script.Key, charge l
 	ev.report.participate(len(ev.participants))
 	ev.participants = append(ev.participants, added)
 	ev.call.Entries = append(ev.call.Entries, script.Entry{
-		Policy: added.script, Key: key, Cost: charge.Cost, Peek: charge.Peek,
+		Policy: added.script, Key: key, Cost: hits.Cost, Peek: hits.Peek,
 	})
 }
 
@@ -234,20 +263,20 @@ func (ev *evaluation) applySubstitutes() {
 }
 
 // markOverQuota turns entries whose cost exceeds a quota into peeks. If one of
-// them enforces, the check is denied, so all entries become peeks.
+// them enforces, the check is denied, so all entries become peeks. A peek holds nothing.
 func (ev *evaluation) markOverQuota() {
 	for i, pt := range ev.participants {
 		if ev.call.Entries[i].Cost <= pt.smallestQuota {
 			continue
 		}
-		ev.call.Entries[i].Peek = true
+		ev.call.Entries[i].Peek, ev.call.Entries[i].Action = true, script.Check
 		if pt.enforces() && ev.overQuota < 0 {
 			ev.overQuota = i
 		}
 	}
 	if ev.overQuota >= 0 {
 		for i := range ev.call.Entries {
-			ev.call.Entries[i].Peek = true
+			ev.call.Entries[i].Peek, ev.call.Entries[i].Action = true, script.Check
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 // explainWait is how long an explanation waits for the one before it.
 const explainWait = time.Second
 
-// Explain returns how the check, which must not have Charges, is decided as a peek, and why other
+// Explain returns how the check, which must not have Hits, is decided as a peek, and why other
 // policies do not apply. It takes the way of Decide with a report, and returns the errors of
 // Decide. Since it looks at every plan, explanations run one at a time: it returns
 // limiter.ErrExplaining if another one takes longer than explainWait.

@@ -124,6 +124,9 @@ type failing struct {
 	log     strings.Builder
 }
 
+// patient is a timeout for a Redis that answers, if only with errors.
+const patient = 10 * time.Second
+
 func newFailing(t *testing.T, storeTimeout time.Duration) *failing {
 	t.Helper()
 	server := testenv.StartRedis(t)
@@ -172,7 +175,7 @@ func (f *failing) expectDegraded(t *testing.T, cause string) {
 
 func TestMissingScriptIsLoadedInTheSameCall(t *testing.T) {
 	g := NewWithT(t)
-	f := newFailing(t, 100*time.Millisecond)
+	f := newFailing(t, patient)
 	g.Expect(f.spend(t, "a/open")).To(Equal(int64(1)))
 	g.Expect(f.client.ScriptFlush(t.Context()).Err()).To(Succeed())
 	g.Expect(f.spend(t, "a/open")).To(Equal(int64(2)))
@@ -191,7 +194,7 @@ func TestPausedRedisDegradesDecisions(t *testing.T) {
 }
 
 func TestStoppedRedisDegradesDecisions(t *testing.T) {
-	f := newFailing(t, 100*time.Millisecond)
+	f := newFailing(t, patient)
 	f.server.Stop()
 	f.expectDegraded(t, "connection")
 	f.server.Start()
@@ -200,14 +203,14 @@ func TestStoppedRedisDegradesDecisions(t *testing.T) {
 }
 
 func TestFullRedisDegradesDecisions(t *testing.T) {
-	f := newFailing(t, 100*time.Millisecond)
+	f := newFailing(t, patient)
 	NewWithT(t).Expect(f.client.ConfigSet(t.Context(), "maxmemory", "1").Err()).To(Succeed())
 	f.expectDegraded(t, "memory")
 }
 
 func TestForeignDataDegradesDecisions(t *testing.T) {
 	g := NewWithT(t)
-	f := newFailing(t, 100*time.Millisecond)
+	f := newFailing(t, patient)
 	for _, id := range []string{"a/open", "a/closed"} {
 		f.decide(t, id)
 		counter := "weir:1:c:{alice}:" + id + ":burst:fw:1m"

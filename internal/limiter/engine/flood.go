@@ -26,10 +26,11 @@ func (v *view) setBudgets(previous map[string]*flood.Budget, limits flood.Limits
 }
 
 // longestState returns the longest life of a state of the policy.
-func (p *policy) longestState() (longest time.Duration) {
+func (p *policy) longestState() time.Duration {
+	longest := p.plan.Reservations.MaxTTL()
 	for _, v := range p.variants() {
 		for _, l := range v.limits {
-			longest = max(longest, l.Window(), l.Block())
+			longest = max(longest, l.LongestWindow(), l.LongestBlock())
 		}
 	}
 	return longest
@@ -43,7 +44,7 @@ func (pt *participant) lifeOf(r *script.EntryReply) time.Duration {
 		if l := &pt.limits[i]; l.Algorithm.Refills() {
 			life = max(life, r.Limits[i].ResetAfter)
 		} else {
-			life = max(life, l.Window())
+			life = max(life, l.LongestWindow())
 		}
 	}
 	return life
@@ -64,7 +65,7 @@ func (ev *evaluation) countNewKeys(now time.Time) {
 	}
 	for i := range ev.reply.Entries {
 		if r := &ev.reply.Entries[i]; r.Began && !r.Overflow {
-			ev.participants[i].newKeys.Begin(now, ev.participants[i].lifeOf(r))
+			ev.participants[i].newKeys.Begin(now, ev.participants[i].lifeOf(r)+ev.call.Entries[i].TTL)
 		}
 	}
 }

@@ -4,6 +4,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
@@ -35,8 +37,8 @@ func (ev *evaluation) judge(check *limiter.Check) *limiter.Decision {
 		d.Limits = ev.appendLimitStates(memory.limits[:0])
 	}
 	ev.decide(d)
-	if check.Charges != nil {
-		d.Descriptors = ev.appendDescriptorStates(memory.descriptors[:0], d, len(check.Charges))
+	if check.Hits != nil {
+		d.Descriptors = ev.appendDescriptorStates(memory.descriptors[:0], d, len(check.Hits))
 	}
 	return d
 }
@@ -51,6 +53,8 @@ func (ev *evaluation) decide(d *limiter.Decision) {
 		ev.denyOverQuota(d)
 	case ev.err != nil:
 		ev.degrade(d)
+	case ev.isOpen:
+		ev.denyOpen(d)
 	default:
 		ev.denyByVerdicts(d)
 	}
@@ -59,6 +63,8 @@ func (ev *evaluation) decide(d *limiter.Decision) {
 // reasonWithoutLimits returns why no policy took part.
 func (ev *evaluation) reasonWithoutLimits() limiter.Reason {
 	switch {
+	case ev.charged != nil:
+		return limiter.ReasonAllowed
 	case len(ev.exempt) > 0:
 		return limiter.ReasonExempt
 	case ev.sawDisabled:
@@ -112,19 +118,38 @@ func (ev *evaluation) degrade(d *limiter.Decision) {
 	}
 }
 
+// denyOpen denies a check because a reservation with its ID is open. It does so in mode Shadow, too:
+// the check has spent nothing.
+func (ev *evaluation) denyOpen(d *limiter.Decision) {
+	i := slices.IndexFunc(ev.reply.Entries, func(r script.EntryReply) bool { return r.Hold == script.HoldFound })
+	deny(d, ev.participants[i].policy, limiter.ReasonReservationOpen, "")
+	d.RetryAfter, d.WaitsFor = script.HoldsWait, limiter.WaitsForReservations
+}
+
 // denyByVerdicts denies the check if an enforcing policy did not admit it. The first such
 // policy of the chain is named. RetryAfter is the longest of all limits that are not in mode
 // Shadow.
 func (ev *evaluation) denyByVerdicts(d *limiter.Decision) {
+	waitsForHolds := true
 	for i := range ev.participants {
 		pt, r := &ev.participants[i], &ev.reply.Entries[i]
-		if r.Verdict != script.Admitted && pt.enforces() && d.Allowed {
+		if r.Verdict == script.Admitted || !pt.enforces() {
+			continue
+		}
+		if d.Allowed {
 			reason, limit := pt.denialReason(r)
 			deny(d, pt.policy, reason, limit)
 		}
+		if r.Hold == script.HoldsFull {
+			d.RetryAfter = max(d.RetryAfter, script.HoldsWait)
+		}
+		waitsForHolds = waitsForHolds && onlyHoldsDeny(r)
 	}
 	if d.Allowed {
 		return
+	}
+	if waitsForHolds {
+		d.WaitsFor = limiter.WaitsForReservations
 	}
 	for i := range d.Limits {
 		if !d.Limits[i].Shadow {
@@ -133,9 +158,16 @@ func (ev *evaluation) denyByVerdicts(d *limiter.Decision) {
 	}
 }
 
+// onlyHoldsDeny reports whether the denied entry would be admitted without the open holds.
+func onlyHoldsDeny(r *script.EntryReply) bool {
+	return r.Verdict == script.Denied && !slices.ContainsFunc(r.Limits, func(l script.LimitReply) bool {
+		return !l.Admits && !l.WaitsForHolds
+	})
+}
+
 // denialReason returns why the policy denied and the limit that caused it: the limit that
 // started the live block, else the first limit that does not admit the cost. Suppressed is the reason
-// only if no limit is exceeded.
+// only if no limit is exceeded, TooManyReservations only if every limit admits the cost.
 func (pt *participant) denialReason(r *script.EntryReply) (limiter.Reason, string) {
 	if r.Verdict == script.Blocked {
 		return limiter.ReasonBlocked, r.BlockedBy
@@ -149,6 +181,9 @@ func (pt *participant) denialReason(r *script.EntryReply) (limiter.Reason, strin
 		case shed == "":
 			shed = pt.limits[i].Name
 		}
+	}
+	if r.Hold == script.HoldsFull {
+		return limiter.ReasonTooManyReservations, ""
 	}
 	return limiter.ReasonSuppressed, shed
 }
@@ -169,17 +204,19 @@ func (pt *participant) appendStates(states []limiter.LimitState, r *script.Entry
 			Limit:                 l.Name,
 			Override:              pt.override,
 			Algorithm:             l.Algorithm,
-			Allowed:               lr.Admits && r.Verdict != script.Blocked,
+			Allowed:               r.Allows(i),
 			Blocked:               r.Verdict == script.Blocked,
 			Shadow:                pt.plan.Mode == plan.ModeShadow,
 			Overflow:              r.Overflow,
 			Near:                  l.IsNear(lr.Used, quota),
 			Used:                  lr.Used,
+			Held:                  r.Held,
 			Remaining:             max(0, quota-lr.Used),
 			SuppressionFactor:     lr.Suppression,
 			Quota:                 quota,
 			Threshold:             l.Threshold,
 			Window:                l.Window(),
+			Calendar:              l.Calendar,
 			RetryAfter:            lr.RetryAfter,
 			RemainingAfterWaiting: max(0, quota-lr.UsedAfterWaiting),
 			ResetAfter:            lr.ResetAfter,

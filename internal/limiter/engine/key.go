@@ -7,9 +7,12 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/weir-dev/weir/internal/limiter/expression"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
 // derivedKey is the key of a request for one policy.
@@ -81,3 +84,53 @@ func networkOf(address netip.Addr, part *plan.KeyPart) string {
 	}
 	return network.String()
 }
+
+// keySeparator separates the parts of an encoded key.
+const keySeparator = "|"
+
+// textsOf returns the encoded parts of the key; nil for the shared budget.
+func textsOf(key script.Key) []string {
+	if key == script.EncodeKey() {
+		return nil
+	}
+	return strings.Split(string(key), keySeparator)
+}
+
+// keyOfTexts returns the key with the encoded parts. ok is false for a key that neither a request nor an
+// overflow of the policy can have.
+func (p *policy) keyOfTexts(texts []string) (key script.Key, ok bool) {
+	if len(texts) == 0 {
+		return script.EncodeKey(), true
+	}
+	if len(texts) == 1 && p.isOverflowKey(texts[0]) {
+		return script.Key(texts[0]), true
+	}
+	if len(texts) > plan.MaxKeyParts || slices.ContainsFunc(texts, func(text string) bool { return !isEncodedPart(text) }) {
+		return "", false
+	}
+	return script.Key(strings.Join(texts, keySeparator)), true
+}
+
+// isOverflowKey reports whether the text is an overflow key of the policy.
+func (p *policy) isOverflowKey(text string) bool {
+	number, err := strconv.Atoi(text[strings.LastIndexByte(text, '#')+1:])
+	return err == nil && number >= 0 && text == string(p.base.script.OverflowKey(number))
+}
+
+// isEncodedPart reports whether the text is the encoding of one part of a key: it encodes again to
+// itself, is the missing part, or is a hash.
+func isEncodedPart(text string) bool {
+	parts := script.Key(text).Parts()
+	switch {
+	case len(parts) == 0:
+		return true
+	case len(parts) != 1:
+		return false
+	case len(text) == hashedPartBytes && text[0] == '#':
+		return strings.Trim(text[1:], "0123456789abcdef") == ""
+	}
+	return string(script.EncodeKey(parts...)) == text
+}
+
+// hashedPartBytes is the length of the encoding of a part that is hashed.
+const hashedPartBytes = 1 + 32

@@ -34,6 +34,7 @@ func (ev *evaluation) newLocal(replicas int64) *evaluation {
 		pt.selected, pt.variant = pt.selected.shareOf(replicas), pt.shareOf(replicas)
 		entry := ev.call.Entries[i]
 		entry.Policy, entry.OnlyKnown = pt.script, false
+		entry.Action = script.Check // a reserve spends its estimate here, and is committed as a charge
 		local.participants = append(local.participants, pt)
 		local.call.Entries = append(local.call.Entries, entry)
 	}

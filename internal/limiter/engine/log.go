@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
 // decisionLog logs decisions.
@@ -36,9 +37,9 @@ func (l *decisionLog) write(ctx context.Context, check *limiter.Check, ev *evalu
 		slog.Duration("retryAfter", d.RetryAfter),
 	}
 	if len(ev.participants) == 0 {
-		charge := check.ChargeOf(plan.AllDescriptors)
+		hits := check.HitsOf(plan.AllDescriptors)
 		l.logger.LogAttrs(ctx, slog.LevelDebug, "Decided", append(common, slog.String("policy", d.Policy),
-			slog.Int64("cost", charge.Cost), slog.Bool("peek", charge.Peek))...)
+			slog.Int64("cost", hits.Cost), slog.Bool("peek", hits.Peek))...)
 		return
 	}
 	states := d.Limits
@@ -66,5 +67,26 @@ func (l *decisionLog) degraded(err error, d *limiter.Decision) {
 	l.everySecond.Do(func() {
 		l.logger.Error("Decided without Redis", "error", err, "cause", causeOf(err),
 			"failureMode", d.Degraded, "allowed", d.Allowed)
+	})
+}
+
+// changed logs at level Debug what a commit, a renewal or a charge did: one line for each policy and
+// key.
+func (l *decisionLog) changed(ctx context.Context, call string, ev *evaluation) {
+	if !l.logger.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	for i := range ev.participants {
+		entry, r := &ev.call.Entries[i], &ev.reply.Entries[i]
+		l.logger.LogAttrs(ctx, slog.LevelDebug, "Changed a key", slog.String("call", call),
+			slog.String("policy", ev.participants[i].id), slog.String("keyHash", entry.Key.Hash()), slog.String("id", entry.ID),
+			slog.Int64("cost", entry.Cost), slog.Int64("estimate", r.Estimate), slog.Bool("found", r.Hold != script.HoldMissing))
+	}
+}
+
+// unchanged logs that Redis did not answer a commit, a renewal or a charge, at most once a second.
+func (l *decisionLog) unchanged(call string, err error) {
+	l.everySecond.Do(func() {
+		l.logger.Error("Redis did not answer", "call", call, "error", err, "cause", causeOf(err))
 	})
 }

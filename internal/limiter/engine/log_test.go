@@ -5,6 +5,7 @@ package engine_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"log/slog"
 	"testing"
@@ -13,20 +14,23 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
 // logged is an engine that logs to out: a/x admits one unit a minute, a/y is disabled.
 type logged struct {
 	*engine.Engine
-	out bytes.Buffer
+	store *modelStore
+	out   bytes.Buffer
 }
 
 func newLogged(level slog.Level) *logged {
-	l := &logged{}
+	l := &logged{store: &modelStore{now: time.UnixMicro(1_900_000_000_123_456)}}
 	l.Engine = engine.New(engine.Options{
-		Store:      &modelStore{now: time.UnixMicro(1_900_000_000_123_456)},
+		Store:      l.store,
 		Registerer: prometheus.NewRegistry(),
 		Logger:     slog.New(slog.NewJSONHandler(&l.out, &slog.HandlerOptions{Level: level})),
 	})
@@ -59,6 +63,30 @@ func TestDebugLogShowsEveryDecision(t *testing.T) {
 		HaveKeyWithValue("allowed", false), HaveKeyWithValue("reason", "LimitExceeded"),
 		HaveKeyWithValue("verdict", "denied"), HaveKeyWithValue("retryAfter", BeNumerically(">", 59e9))))
 	g.Expect(l.decide(t, "a/y")).To(HaveKeyWithValue("reason", "Disabled"))
+}
+
+// Commits, renewals and charges log what they did to each key, and failures of Redis.
+func TestLogOfChanges(t *testing.T) {
+	g := NewWithT(t)
+	l := newLogged(slog.LevelDebug)
+	l.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/x", reservable)}))
+	d, err := l.Reserve(t.Context(), reserve(60, "a/x"))
+	g.Expect(err).NotTo(HaveOccurred())
+	l.out.Reset()
+	_, err = l.Commit(t.Context(), &limiter.Commit{Reservation: d.Reservation, Cost: 10})
+	g.Expect(err).NotTo(HaveOccurred())
+	var line map[string]any
+	g.Expect(json.Unmarshal(l.out.Bytes(), &line)).To(Succeed(), l.out.String())
+	g.Expect(line).To(And(
+		HaveKeyWithValue("call", "commit"), HaveKeyWithValue("policy", "a/x"), HaveKeyWithValue("keyHash", l.KeyHash("alice")),
+		HaveKeyWithValue("cost", 10.0), HaveKeyWithValue("estimate", 60.0), HaveKeyWithValue("found", true)))
+	g.Expect(l.out.String()).NotTo(ContainSubstring("alice"))
+
+	l.out.Reset()
+	l.store.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
+	_, err = l.Commit(t.Context(), &limiter.Commit{Reservation: d.Reservation, Cost: 10})
+	g.Expect(err).To(MatchError(limiter.ErrStoreUnavailable))
+	g.Expect(l.out.String()).To(And(ContainSubstring(`"level":"ERROR"`), ContainSubstring(`"call":"commit"`), ContainSubstring(`"cause":"timeout"`)))
 }
 
 func TestInfoLogShowsNoDecision(t *testing.T) {

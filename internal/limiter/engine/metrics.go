@@ -29,17 +29,19 @@ const (
 
 // metrics holds the metrics of decisions. docs/metrics.md describes them.
 type metrics struct {
-	detail    Detail
-	decisions *prometheus.CounterVec
-	blocks    *prometheus.CounterVec
-	degraded  *prometheus.CounterVec
-	failures  *prometheus.CounterVec // of expressions
-	ignored   *prometheus.CounterVec // requested limits
-	cached    *prometheus.CounterVec // denials
-	newKeys   *prometheus.CounterVec
-	overflow  *prometheus.CounterVec
-	near      *prometheus.CounterVec
-	duration  prometheus.Histogram
+	detail     Detail
+	decisions  *prometheus.CounterVec
+	blocks     *prometheus.CounterVec
+	degraded   *prometheus.CounterVec
+	failures   *prometheus.CounterVec // of expressions
+	ignored    *prometheus.CounterVec // requested limits
+	cached     *prometheus.CounterVec // denials
+	newKeys    *prometheus.CounterVec
+	overflow   *prometheus.CounterVec
+	near       *prometheus.CounterVec
+	candidates *prometheus.CounterVec
+	duration   prometheus.Histogram
+	reservationVectors
 }
 
 func newMetrics(r prometheus.Registerer, detail Detail) *metrics {
@@ -89,9 +91,25 @@ func newMetrics(r prometheus.Registerer, detail Detail) *metrics {
 				10e-3, 20e-3, 50e-3, 100e-3, 250e-3,
 			},
 		}),
+		candidates: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_candidate_decisions_total",
+			Help: "Checks by the verdicts of a limit and of its candidate, which denies nothing.",
+		}, []string{"namespace", "policy", "limit", "live", "candidate"}),
+		reservationVectors: newReservationVectors(),
 	}
-	r.MustRegister(m.decisions, m.blocks, m.degraded, m.failures, m.ignored, m.cached, m.newKeys, m.overflow, m.near, m.duration)
+	for _, vector := range m.vectors() {
+		r.MustRegister(vector)
+	}
+	r.MustRegister(m.duration, m.costRatio)
 	return m
+}
+
+// vectors returns the vectors with series of policies.
+func (m *metrics) vectors() []*prometheus.CounterVec {
+	return []*prometheus.CounterVec{
+		m.decisions, m.blocks, m.degraded, m.failures, m.ignored, m.cached, m.newKeys, m.overflow, m.near,
+		m.candidates, m.reservations, m.charges, m.debt, m.debtCut, m.unheld,
+	}
 }
 
 // forget deletes the series of owners that the next view no longer has.
@@ -113,7 +131,8 @@ type policyMetrics struct {
 	owner                                 seriesOwner
 	decisions, blocks, failures, degraded *prometheus.CounterVec
 	ignored, cached, newKeys, overflow    *prometheus.CounterVec
-	near                                  *prometheus.CounterVec
+	near, reservations, charges           *prometheus.CounterVec
+	debt, debtCut, unheld, candidates     *prometheus.CounterVec
 
 	created atomic.Pointer[map[seriesKey]prometheus.Counter] // a new map for each new series
 	mu      sync.Mutex                                       // serializes the creation of series
@@ -123,7 +142,7 @@ type policyMetrics struct {
 // seriesKey identifies a series of a policy.
 type seriesKey struct {
 	vector *prometheus.CounterVec
-	labels [2]string
+	labels [3]string
 }
 
 // viewMetrics holds the series of the policies of one view.
@@ -160,21 +179,36 @@ func (m *metrics) policy(owner seriesOwner) *policyMetrics {
 		newKeys:   m.newKeys.MustCurryWith(labels),
 		overflow:  m.overflow.MustCurryWith(labels),
 		near:      m.near.MustCurryWith(labels),
+
+		candidates:   m.candidates.MustCurryWith(labels),
+		reservations: m.reservations.MustCurryWith(labels),
+		charges:      m.charges.MustCurryWith(labels),
+		debt:         m.debt.MustCurryWith(labels),
+		debtCut:      m.debtCut.MustCurryWith(labels),
+		unheld:       m.unheld.MustCurryWith(labels),
 	}
 	pm.created.Store(&map[seriesKey]prometheus.Counter{})
 	return pm
 }
 
-// add adds one to the series. After drop, it counts nothing: a decision that began before may
-// end after it.
+// add adds one to the series.
 func (pm *policyMetrics) add(vector *prometheus.CounterVec, labels ...string) {
-	if pm.owner.policy == "" && len(labels) > 0 && vector != pm.degraded {
+	pm.addUnits(vector, 1, labels...)
+}
+
+// addUnits adds n to the series. After drop, it counts nothing: a decision that began before may
+// end after it.
+func (pm *policyMetrics) addUnits(vector *prometheus.CounterVec, n int64, labels ...string) {
+	if n == 0 {
+		return
+	}
+	if pm.owner.policy == "" && len(labels) > 0 && pm.namesLimit(vector) {
 		labels[0] = "" // the limit or the field
 	}
 	key := seriesKey{vector: vector}
 	copy(key.labels[:], labels)
 	if counter, ok := (*pm.created.Load())[key]; ok {
-		counter.Inc()
+		counter.Add(float64(n))
 		return
 	}
 	pm.mu.Lock()
@@ -183,10 +217,15 @@ func (pm *policyMetrics) add(vector *prometheus.CounterVec, labels ...string) {
 		return
 	}
 	counter := vector.WithLabelValues(labels...)
-	counter.Inc()
+	counter.Add(float64(n))
 	created := maps.Clone(*pm.created.Load())
 	created[key] = counter
 	pm.created.Store(&created)
+}
+
+// namesLimit reports whether the first label of the vector is a limit or a field.
+func (pm *policyMetrics) namesLimit(vector *prometheus.CounterVec) bool {
+	return vector != pm.degraded && vector != pm.reservations && vector != pm.charges
 }
 
 // drop deletes the series.
@@ -195,9 +234,7 @@ func (pm *policyMetrics) drop(m *metrics) {
 	defer pm.mu.Unlock()
 	pm.dropped = true
 	labels := pm.owner.labels()
-	for _, vector := range []*prometheus.CounterVec{
-		m.decisions, m.blocks, m.failures, m.degraded, m.ignored, m.cached, m.newKeys, m.overflow, m.near,
-	} {
+	for _, vector := range m.vectors() {
 		vector.DeletePartialMatch(labels)
 	}
 }
@@ -223,14 +260,19 @@ func (m *metrics) count(ev *evaluation, series viewMetrics, d *limiter.Decision)
 	for _, r := range ev.outrightDenials {
 		series[r.policy].countDecision(r.policy, false, "")
 	}
+	m.countProblems(ev, series)
+	for i := range ev.participants {
+		m.countParticipant(ev, i, series, d)
+	}
+}
+
+// countProblems counts the expressions that failed and the requested limits that were ignored.
+func (m *metrics) countProblems(ev *evaluation, series viewMetrics) {
 	for _, f := range ev.failures {
 		series[f.policy].add(series[f.policy].failures, f.field)
 	}
 	for _, p := range ev.ignoredLimits {
 		series[p].add(series[p].ignored)
-	}
-	for i := range ev.participants {
-		m.countParticipant(ev, i, series, d)
 	}
 }
 
@@ -267,12 +309,7 @@ func (m *metrics) countDegraded(ev *evaluation, series viewMetrics, err error) {
 }
 
 func (pm *policyMetrics) countReply(pt *participant, r *script.EntryReply, cost int64) {
-	switch {
-	case r.Overflow:
-		pm.add(pm.overflow)
-	case r.Began:
-		pm.add(pm.newKeys)
-	}
+	pm.countNewKey(r)
 	if r.Verdict == script.Admitted {
 		pm.countDecision(pt.policy, true, "")
 		pm.countNear(pt, r, cost)
@@ -285,10 +322,22 @@ func (pm *policyMetrics) countReply(pt *participant, r *script.EntryReply, cost 
 	}
 }
 
+func (pm *policyMetrics) countNewKey(r *script.EntryReply) {
+	switch {
+	case r.Overflow:
+		pm.add(pm.overflow)
+	case r.Began:
+		pm.add(pm.newKeys)
+	}
+}
+
 // countNear counts the limits that the admitted cost brought near.
 func (pm *policyMetrics) countNear(pt *participant, r *script.EntryReply, cost int64) {
 	for i := range pt.limits {
 		l, used, quota := &pt.limits[i], r.Limits[i].Used, pt.quotas[i]
+		if l.Algorithm == plan.Concurrency && r.Hold != script.HoldTaken {
+			continue // nothing is held
+		}
 		if l.IsNear(used, quota) && !l.IsNear(used-cost, quota) {
 			pm.add(pm.near, l.Name)
 		}

@@ -94,24 +94,30 @@ func TestPeekedDescriptorsAreNotObserved(t *testing.T) {
 	e := observed(t, o, byDescriptor("user"), byDescriptor("team"))
 	check := limiter.Check{
 		Attributes: plan.Attributes{Domain: "edge", Descriptors: []plan.Descriptor{{{Key: "user", Value: "alice"}}, {{Key: "team", Value: "x"}}}},
-		Charges:    []limiter.Charge{{Cost: 1}, {Cost: 1}},
+		Hits:       []limiter.Hits{{Cost: 1}, {Cost: 1}},
 	}
 	decideTimes(t, e, 3, check)
-	check.Charges[1].Peek = true
+	check.Hits[1].Peek = true
 	decideTimes(t, e, 2, check)
 	g.Expect(o.denied).To(Equal([]string{"a/user alice", "a/user alice"}))
 }
 
 func TestDecisionsAreCountedByPolicy(t *testing.T) {
 	g := NewWithT(t)
-	e := observed(t, &observer{}, makePlan("a/x", keyed(apiKey)), makePlan("a/unused"),
+	e := observed(t, &observer{}, makePlan("a/x", keyed(apiKey)), makePlan("a/unused"), makePlan("a/strict", trying(1)), makePlan("a/wide", trying(5)),
 		makePlan("a/shadow", keyed(apiKey), func(p *plan.Plan) { p.Mode = plan.ModeShadow }))
 	decideTimes(t, e, 5, limiter.Check{Policies: []string{"a/x"}, Key: []string{"alice"}, Cost: 1})
 	decideTimes(t, e, 4, limiter.Check{Policies: []string{"a/shadow"}, Key: []string{"alice"}, Cost: 1})
+	for range 4 {
+		decideTimes(t, e, 1, *named("a/strict"))
+		decideTimes(t, e, 1, *named("a/wide"))
+		e.AwaitBackground()
+	}
 	got := map[string]limiter.DecisionCounts{}
 	e.Decisions(func(policy string, n limiter.DecisionCounts) { got[policy] = n })
 	g.Expect(got).To(Equal(map[string]limiter.DecisionCounts{
 		"a/x": {Allowed: 3, Denied: 2}, "a/shadow": {Allowed: 3, ShadowDenied: 1},
+		"a/strict": {Allowed: 3, Denied: 1, CandidateDenied: 2}, "a/wide": {Allowed: 3, Denied: 1, CandidateAllowed: 1},
 	}))
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
@@ -44,9 +45,10 @@ func newPolicy(p *plan.Plan) *policy {
 		prepared.overrides = append(prepared.overrides, o)
 	}
 	variants := prepared.variants()
-	for i, s := range prepared.variantScripts(variants...) {
+	for i, s := range prepared.variantScripts(prepared.id, variants...) {
 		variants[i].script = s
 	}
+	prepared.prepareCandidates()
 	return prepared
 }
 
@@ -65,18 +67,47 @@ func (p *policy) prepareExpressions() {
 	}
 }
 
-// variantScripts prepares the variants of one policy for the store.
-func (p *policy) variantScripts(variants ...*variant) []*script.Policy {
+// variantScripts prepares variants of the policy for the store, where their states have the ID.
+func (p *policy) variantScripts(id string, variants ...*variant) []*script.Policy {
 	limits := make([][]script.Limit, len(variants))
 	for i, v := range variants {
 		limits[i] = v.scriptLimits()
 	}
 	return script.NewVariants(script.Settings{
-		ID:          p.id,
+		ID:          id,
 		Attempts:    p.plan.Counting == plan.CountAttempts,
 		Shadow:      p.plan.Mode == plan.ModeShadow,
 		Requestable: p.plan.DependsOnDescriptors(),
+		MaxOpen:     p.plan.Reservations.MaxOpen,
 	}, limits...)
+}
+
+// candidateSuffix ends the ID of a policy whose limits are candidates. No name has a "+", so that its
+// states and blocks are its own.
+const candidateSuffix = "+candidate"
+
+// prepareCandidates sets the candidates of the variants.
+func (p *policy) prepareCandidates() {
+	if len(p.plan.Candidates) == 0 {
+		return
+	}
+	var variants []*variant
+	prepare := func(v *variant, o *plan.Override) {
+		limits, replaced := p.plan.CandidateLimits(o)
+		if len(replaced) > 0 {
+			v.candidate = &candidate{variant: newVariant(p.plan, v.override, limits), replaced: replaced}
+			variants = append(variants, v.candidate.variant)
+		}
+	}
+	prepare(p.base, nil)
+	for i := range p.overrides {
+		if v := p.overrides[i].variant; v != nil {
+			prepare(v, &p.plan.Overrides[i])
+		}
+	}
+	for i, s := range p.variantScripts(p.id+candidateSuffix, variants...) {
+		variants[i].script = s
+	}
 }
 
 // variants returns the base variant and those of the overrides.
@@ -88,6 +119,17 @@ func (p *policy) variants() []*variant {
 		}
 	}
 	return variants
+}
+
+// variantOf returns the variant of the override with the name, or the policy's own if it has no
+// such override with limits.
+func (p *policy) variantOf(override string) *variant {
+	for i := range p.overrides {
+		if o := &p.overrides[i]; o.name == override && o.variant != nil {
+			return o.variant
+		}
+	}
+	return p.base
 }
 
 func (p *policy) enforces() bool { return p.plan.Mode == plan.ModeEnforce }
@@ -106,4 +148,16 @@ func (p *policy) overrideOf(key []string, a *plan.Attributes, descriptors []plan
 		}
 	}
 	return nil, failures
+}
+
+// isCharged reports whether the policy never denies the hits: it spends them whatever its limits
+// admit, or not at all.
+func (p *policy) isCharged(hits limiter.Hits) bool {
+	switch {
+	case hits.Action == limiter.HitsCommit:
+		return true
+	case hits.Action == limiter.HitsReserve || hits.Peek:
+		return false
+	}
+	return p.plan.LateCharges.Include(hits.Cost)
 }

@@ -37,10 +37,10 @@ func (p *policy) requestedVariant(selected *variant, limit limiter.RequestedLimi
 	return v
 }
 
-// newRequested replaces the limit with the same window, or the only limit.
+// newRequested replaces the limit with the same window, or the only limit unless it uses Concurrency.
 func (p *policy) newRequested(selected *variant, limit limiter.RequestedLimit) *variant {
-	place := slices.IndexFunc(selected.limits, func(l plan.Limit) bool { return l.Window() == limit.Window })
-	if place < 0 && len(selected.limits) == 1 && slices.Contains(limiter.RequestableWindows, limit.Window) {
+	place := slices.IndexFunc(selected.limits, func(l plan.Limit) bool { return l.NominalWindow() == limit.Window })
+	if place < 0 && len(selected.limits) == 1 && !selected.concurrent && slices.Contains(limiter.RequestableWindows, limit.Window) {
 		place = 0
 	}
 	if place < 0 {
@@ -67,5 +67,5 @@ func (p *policy) allStates() *script.Policy {
 			}
 		}
 	}
-	return p.variantScripts(variants...)[0]
+	return p.variantScripts(p.id, variants...)[0]
 }

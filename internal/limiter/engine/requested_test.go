@@ -22,7 +22,7 @@ import (
 // requesting returns a check with one descriptor that requests a limit.
 func requesting(units int64, window time.Duration) *limiter.Check {
 	check := requestingNothing()
-	check.Charges[0].Limit = &limiter.RequestedLimit{Units: units, Window: window}
+	check.Hits[0].Limit = &limiter.RequestedLimit{Units: units, Window: window}
 	return check
 }
 
@@ -30,7 +30,7 @@ func requesting(units int64, window time.Duration) *limiter.Check {
 func requestingNothing() *limiter.Check {
 	return &limiter.Check{
 		Attributes: plan.Attributes{Domain: "edge", Descriptors: []plan.Descriptor{{{Key: "user", Value: "alice"}}}},
-		Charges:    []limiter.Charge{{Cost: 1}},
+		Hits:       []limiter.Hits{{Cost: 1}},
 	}
 }
 
@@ -73,7 +73,7 @@ func (c *requestedCase) fixture() *fixture {
 func (c *requestedCase) check() *limiter.Check { return requesting(c.limit.Units, c.limit.Window) }
 
 func TestRequestedLimitIsReported(t *testing.T) {
-	for _, tc := range requestedCases(0, 1, 5, 1<<32) {
+	for _, tc := range requestedCases(0, 1, 5, 1<<40) {
 		t.Run(tc.String(), func(t *testing.T) {
 			g := NewWithT(t)
 			d := tc.fixture().decide(t, tc.check())
@@ -81,10 +81,10 @@ func TestRequestedLimitIsReported(t *testing.T) {
 			g.Expect(d.Descriptors).To(HaveLen(1))
 			tightest := d.Descriptors[0].Tightest
 			g.Expect(tightest.Window).To(Equal(tc.limit.Window))
-			if tc.limit.Units < 1<<32 {
+			if tc.limit.Units < 1<<40 {
 				g.Expect(tightest.Quota).To(Equal(tc.limit.Units))
 			} else {
-				g.Expect(tightest.Quota).To(BeElementOf(int64(plan.MaxThreshold), int64(plan.MaxLogThreshold)), "the largest quota the algorithm counts")
+				g.Expect(tightest.Quota).To(Equal(tightest.Algorithm.MaxThreshold()), "the largest quota the algorithm counts")
 			}
 		})
 	}
@@ -319,4 +319,24 @@ func TestRequestedLimitDoesNotTrimTheLog(t *testing.T) {
 	office.Attributes.RemoteAddress = netip.MustParseAddr("10.0.0.1")
 	g.Expect(f.decide(t, office).Allowed).To(BeTrue())
 	g.Expect(f.decide(t, plain).Allowed).To(BeFalse())
+}
+
+// A request for a day counts in the day of the calendar, and a request for another window does not.
+func TestRequestedLimitsBesideACalendar(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/x", byUser, limited(plan.Limit{
+		Name: "daily", Algorithm: plan.FixedWindow, Threshold: 9, Calendar: &plan.Calendar{Period: plan.PeriodDay, TimeZone: plan.UTC},
+	})))
+	tightest := func(check *limiter.Check) *limiter.LimitState { return f.decide(t, check).Descriptors[0].Tightest }
+	own := tightest(requestingNothing())
+	g.Expect([]int64{own.Quota, own.Used}).To(Equal([]int64{9, 1}))
+	g.Expect(own.Window).To(BeZero())
+	g.Expect(own.Calendar.Period).To(Equal(plan.PeriodDay))
+	same := tightest(requesting(5, 24*time.Hour))
+	g.Expect([]int64{same.Quota, same.Used}).To(Equal([]int64{5, 2}))
+	g.Expect(same.Calendar).NotTo(BeNil())
+	other := tightest(requesting(5, time.Minute))
+	g.Expect([]int64{other.Quota, other.Used}).To(Equal([]int64{5, 1}))
+	g.Expect(other.Window).To(Equal(time.Minute))
+	g.Expect(other.Calendar).To(BeNil())
 }

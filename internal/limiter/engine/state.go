@@ -48,7 +48,22 @@ func (e *Engine) Inspect(ctx context.Context, id string, key limiter.KeyName, at
 		state.Blocked, state.BlockedBy = true, r.BlockedBy
 		state.BlockLeft = r.BlockLeft
 	}
-	return state, nil
+	if state.Open = r.Open; r.Open > 0 && e.holds != nil {
+		state.Holds, err = e.listHolds(ctx, found.script, k.key)
+	}
+	return state, err
+}
+
+func (e *Engine) listHolds(ctx context.Context, policy *script.Policy, key script.Key) ([]limiter.OpenHold, error) {
+	holds, err := e.holds.Holds(ctx, policy, key, limiter.MaxListedHolds)
+	if err != nil {
+		return nil, err
+	}
+	open := make([]limiter.OpenHold, len(holds))
+	for i, hold := range holds {
+		open[i] = limiter.OpenHold(hold)
+	}
+	return open, nil
 }
 
 // Reset deletes the counters and the block of the key, under every override and requested
@@ -64,6 +79,9 @@ func (e *Engine) Reset(ctx context.Context, id string, key limiter.KeyName) (boo
 		_, _ = e.local.Reset(ctx, states, k.key) // it returns no error
 	}
 	found, err := e.store.Reset(ctx, states, k.key)
+	if c := k.policy.base.candidate; c != nil && err == nil {
+		_, err = e.store.Reset(ctx, c.script, k.key)
+	}
 	return found, e.unlist(ctx, k, err)
 }
 
@@ -78,6 +96,9 @@ func (e *Engine) Block(ctx context.Context, id string, key limiter.KeyName, leng
 		return &limiter.FieldError{Field: "duration", Problem: fmt.Sprintf("must be whole milliseconds, 1ms to %gh", plan.MaxWindow.Hours())}
 	}
 	err = e.store.Block(ctx, k.policy.base.script, k.key, length)
+	if c := k.policy.base.candidate; c != nil && err == nil {
+		err = e.store.Block(ctx, c.script, k.key, length)
+	}
 	if err == nil && e.observer != nil {
 		_ = e.observer.AddBlock(ctx, id, k.key, length) // as in unlist
 	}
@@ -100,6 +121,9 @@ func (e *Engine) Unblock(ctx context.Context, id string, key limiter.KeyName) (b
 // unblock removes the block of the key from the store, and from the list.
 func (e *Engine) unblock(ctx context.Context, k *policyKey) (bool, error) {
 	found, err := e.store.Unblock(ctx, k.policy.base.script, k.key)
+	if c := k.policy.base.candidate; c != nil && err == nil {
+		_, err = e.store.Unblock(ctx, c.script, k.key)
+	}
 	return found, e.unlist(ctx, k, err)
 }
 

@@ -25,8 +25,9 @@ import (
 // onRedis is an engine with a real Redis.
 type onRedis struct {
 	*engine.Engine
-	client redis.UniversalClient
-	server *testenv.Redis
+	client   redis.UniversalClient
+	server   *testenv.Redis
+	registry *prometheus.Registry
 }
 
 func newOnRedis(tb testing.TB, plans ...*plan.Plan) *onRedis {
@@ -36,10 +37,10 @@ func newOnRedis(tb testing.TB, plans ...*plan.Plan) *onRedis {
 	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
 	tb.Cleanup(func() { _ = client.Close() })
 	store := script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: 5 * time.Second})
-	r := &onRedis{client: client, server: server, Engine: engine.New(engine.Options{
-		Store: store, Registerer: prometheus.NewRegistry(),
-		Logger: slog.New(slog.DiscardHandler),
-	})}
+	r := &onRedis{client: client, server: server, registry: prometheus.NewRegistry()}
+	r.Engine = engine.New(engine.Options{
+		Store: store, Holds: store, Registerer: r.registry, Logger: slog.New(slog.DiscardHandler),
+	})
 	r.Use(plan.NewSnapshot(7, plans))
 	return r
 }

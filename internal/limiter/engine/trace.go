@@ -13,10 +13,10 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 )
 
-// startSpan starts the span of one decision and returns the function that ends it. Like
+// startDecision starts the span of one decision and returns the function that ends it. Like
 // logs, spans never hold keys.
-func startSpan(ctx context.Context, tracer trace.Tracer) (context.Context, func(*limiter.Decision, error)) {
-	ctx, span := tracer.Start(ctx, "decide")
+func startDecision(ctx context.Context, tracer trace.Tracer, name string) (context.Context, func(*limiter.Decision, error)) {
+	ctx, span := tracer.Start(ctx, name)
 	return ctx, func(d *limiter.Decision, err error) {
 		defer span.End()
 		switch {
@@ -47,4 +47,21 @@ func policiesOf(d *limiter.Decision) []string {
 		}
 	}
 	return ids
+}
+
+// startChange starts the span of a commit, a renewal or a charge and returns the function that ends
+// it, with whether anything changed. tracer may be nil.
+func startChange(ctx context.Context, tracer trace.Tracer, name string) (context.Context, func(changed bool, err error)) {
+	if tracer == nil {
+		return ctx, func(bool, error) {}
+	}
+	ctx, span := tracer.Start(ctx, name)
+	return ctx, func(changed bool, err error) {
+		defer span.End()
+		if err != nil {
+			span.SetStatus(codes.Error, err.Error())
+			return
+		}
+		span.SetAttributes(attribute.Bool("weir.changed", changed))
+	}
 }

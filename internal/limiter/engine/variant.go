@@ -6,6 +6,7 @@ package engine
 import (
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
@@ -18,17 +19,26 @@ type variant struct {
 	limits        []plan.Limit
 	quotas        []int64 // of limits, in the same order
 	smallestQuota int64
+	concurrent    bool // a limit uses Concurrency
 	script        *script.Policy
+	candidate     *candidate            // nil if no limit has one
 	lastShare     atomic.Pointer[share] // see shareOf
+}
+
+// candidate is a variant with candidates in place of limits.
+type candidate struct {
+	*variant
+	replaced []int // indexes of the limits that have a candidate
 }
 
 // newVariant returns the variant without its script, which depends on all variants of
 // the policy.
 func newVariant(p *plan.Plan, override string, limits []plan.Limit) *variant {
-	v := &variant{override: override, limits: limits, quotas: make([]int64, len(limits)), smallestQuota: plan.MaxThreshold}
+	v := &variant{override: override, limits: limits, quotas: make([]int64, len(limits)), smallestQuota: plan.MaxCost}
 	for i, l := range limits {
 		v.quotas[i] = p.Quota(l)
 		v.smallestQuota = min(v.smallestQuota, v.quotas[i])
+		v.concurrent = v.concurrent || l.Algorithm == plan.Concurrency
 	}
 	return v
 }
@@ -36,6 +46,10 @@ func newVariant(p *plan.Plan, override string, limits []plan.Limit) *variant {
 func (v *variant) scriptLimits() []script.Limit {
 	limits := make([]script.Limit, len(v.limits))
 	for i, l := range v.limits {
+		var calendar script.Calendar // nil, not a nil *plan.Calendar
+		if l.Calendar != nil {
+			calendar = l.Calendar
+		}
 		limits[i] = script.Limit{
 			Name:        l.Name,
 			Algorithm:   script.AlgorithmNamed(string(l.Algorithm)),
@@ -43,12 +57,26 @@ func (v *variant) scriptLimits() []script.Limit {
 			Threshold:   l.Threshold,
 			HardQuota:   l.HardQuota(),
 			Window:      l.Window(),
+			Calendar:    calendar,
 			Bucket:      l.Bucket(),
 			Block:       l.Block(),
+			Escalation:  escalationOf(&l),
 			StateSuffix: l.StateSuffix,
 		}
 	}
 	return limits
+}
+
+// escalationOf returns how the blocks of the limit become longer, nil if they do not.
+func escalationOf(l *plan.Limit) *script.Escalation {
+	if len(l.BlocksMillis) == 0 {
+		return nil
+	}
+	e := &script.Escalation{Window: time.Duration(l.EscalationMillis) * time.Millisecond}
+	for _, millis := range l.BlocksMillis {
+		e.Lengths = append(e.Lengths, time.Duration(millis)*time.Millisecond)
+	}
+	return e
 }
 
 // limitBelow returns the name of the first limit whose quota is less than the cost.
@@ -75,7 +103,7 @@ func (v *variant) shareOf(replicas int64) *variant {
 	divide := func(n int64) int64 { return (n + replicas - 1) / replicas }
 	divided := &variant{
 		override: v.override, limits: slices.Clone(v.limits), quotas: make([]int64, len(v.quotas)),
-		smallestQuota: divide(v.smallestQuota), script: v.script.Share(replicas),
+		smallestQuota: divide(v.smallestQuota), concurrent: v.concurrent, script: v.script.Share(replicas),
 	}
 	for i := range divided.limits {
 		l := &divided.limits[i]

@@ -23,27 +23,29 @@ func (r *request) toCheck() (*limiter.Check, error) {
 		return nil, &limiter.FieldError{Field: "descriptors", Problem: "must not be empty"}
 	case r.count > limiter.MaxDescriptors:
 		return nil, &limiter.FieldError{Field: "descriptors", Problem: fmt.Sprintf("has %d elements, at most %d", r.count, limiter.MaxDescriptors)}
-	case r.hits > plan.MaxThreshold:
-		return nil, tooManyHits("hits_addend")
 	}
-	// A charge points to its limit, so the limits must not move.
+	// Hits point to their limit, so the limits must not move.
 	if cap(r.limits) < r.countLimits() {
 		r.limits = make([]limiter.RequestedLimit, 0, r.count)
 	}
 	start := 0
 	for i := range r.descriptors {
 		d := &r.descriptors[i]
-		charge, err := r.chargeOf(d, i)
+		entries, err := r.takeReservation(r.entries[start:d.end:d.end], d, i)
 		if err != nil {
 			return nil, err
 		}
-		r.charges = append(r.charges, charge)
-		r.lists = append(r.lists, r.entries[start:d.end:d.end])
+		hits, err := r.hitsOf(d, i)
+		if err != nil {
+			return nil, err
+		}
+		r.allHits = append(r.allHits, hits)
+		r.lists = append(r.lists, entries)
 		start = d.end
 	}
 	r.check = limiter.Check{
 		Attributes: plan.Attributes{Domain: r.domain, Descriptors: r.lists},
-		Charges:    r.charges,
+		Hits:       r.allHits, ReservationID: r.reservationID,
 	}
 	return &r.check, nil
 }
@@ -57,30 +59,33 @@ func (r *request) countLimits() (n int) {
 	return n
 }
 
-// chargeOf returns the charge of the i-th descriptor: its own hits, or else those of the
+// hitsOf returns the hits of the i-th descriptor: its own hits, or else those of the
 // request. On the request, 0 is the default and means 1.
-func (r *request) chargeOf(d *descriptor, i int) (limiter.Charge, error) {
-	charge := limiter.Charge{Cost: max(1, int64(r.hits))}
+func (r *request) hitsOf(d *descriptor, i int) (limiter.Hits, error) {
+	hits := limiter.Hits{Cost: max(1, int64(r.hits)), Action: d.action}
 	switch {
 	case d.negative:
 		// A client that could return units could spend without end.
-		return charge, &limiter.FieldError{Field: fieldOf(i, "is_negative_hits"), Problem: "is not supported"}
-	case d.hits > plan.MaxThreshold:
-		return charge, tooManyHits(fieldOf(i, "hits_addend"))
+		return hits, &limiter.FieldError{Field: fieldOf(i, "is_negative_hits"), Problem: "is not supported"}
+	case d.hits > plan.MaxCost:
+		return hits, tooManyHits(fieldOf(i, "hits_addend"))
 	case d.hasHits: // 0 hits peek whether one unit would be admitted
-		charge = limiter.Charge{Cost: max(1, int64(d.hits)), Peek: d.hits == 0}
+		hits.Cost, hits.Peek = max(1, int64(d.hits)), d.hits == 0
+	}
+	if hits.Peek && d.action == limiter.HitsCommit {
+		hits.Cost, hits.Peek = 0, false // it cancels the reservation
 	}
 	if d.hasLimit {
 		r.limits = append(r.limits, limiter.RequestedLimit{Units: int64(d.units), Window: windowOf(d.unit)})
-		charge.Limit = &r.limits[len(r.limits)-1]
+		hits.Limit = &r.limits[len(r.limits)-1]
 	}
-	return charge, nil
+	return hits, nil
 }
 
-func fieldOf(i int, name string) string { return fmt.Sprintf("descriptors[%d].%s", i, name) }
+func fieldOf(i int, name string) string { return limiter.DescriptorField(i) + "." + name }
 
 func tooManyHits(field string) error {
-	return &limiter.FieldError{Field: field, Problem: fmt.Sprintf("must be at most %d", plan.MaxThreshold)}
+	return &limiter.FieldError{Field: field, Problem: fmt.Sprintf("must be at most %d", plan.MaxCost)}
 }
 
 // windowOf returns the window of a typev3.RateLimitUnit. It is 0 for MONTH and YEAR, which

@@ -14,6 +14,7 @@
 // need some 40 allocations for each call. Tests compare both with the generated code.
 //
 // Reading order: service.go (the call), request.go (from the bytes to a request, by the
-// fields that reader.go reads), check.go (from the request to a check), response.go (from
+// fields that reader.go reads), check.go (from the request to a check), reservation.go (entries that reserve and
+// commit), response.go (from
 // the decision to the bytes of the response).
 package envoyrls

@@ -25,10 +25,13 @@ type request struct {
 	descriptors []descriptor // the descriptors, at most limiter.MaxDescriptors
 	entries     []plan.Entry // the entries of all descriptors, in order
 
+	action        limiter.HitsAction // of the descriptors about a reservation
+	reservationID string
+
 	check   limiter.Check
 	lists   []plan.Descriptor        // memory of check.Attributes.Descriptors
-	charges []limiter.Charge         // memory of check.Charges
-	limits  []limiter.RequestedLimit // memory of the limits in charges
+	allHits []limiter.Hits           // memory of check.Hits
+	limits  []limiter.RequestedLimit // memory of the limits in allHits
 }
 
 // descriptor is a RateLimitDescriptor without its entries.
@@ -40,6 +43,7 @@ type descriptor struct {
 	hasLimit bool
 	units    uint32
 	unit     int32
+	action   limiter.HitsAction // set by takeReservation
 }
 
 // maxPooledEntries is the largest number of entries whose memory is kept for later requests.
@@ -48,7 +52,7 @@ const maxPooledEntries = 1024
 var requests = sync.Pool{New: func() any {
 	return &request{
 		descriptors: make([]descriptor, 0, 4), entries: make([]plan.Entry, 0, 16),
-		lists: make([]plan.Descriptor, 0, 4), charges: make([]limiter.Charge, 0, 4),
+		lists: make([]plan.Descriptor, 0, 4), allHits: make([]limiter.Hits, 0, 4),
 	}
 }}
 
@@ -65,10 +69,10 @@ func (r *request) release() {
 func (r *request) reset() {
 	clear(r.entries)
 	clear(r.lists)
-	clear(r.charges)
+	clear(r.allHits)
 	*r = request{
 		descriptors: r.descriptors[:0], entries: r.entries[:0],
-		lists: r.lists[:0], charges: r.charges[:0], limits: r.limits[:0],
+		lists: r.lists[:0], allHits: r.allHits[:0], limits: r.limits[:0],
 	}
 }
 

@@ -42,8 +42,12 @@ func TestRequestedLimitReplacesALimit(t *testing.T) {
 		"no unit": {
 			[]plan.Limit{minute}, limit(7, typev3.RateLimitUnit_UNKNOWN), "shop/user-minute 5 MINUTE 4", 1,
 		},
+		"the largest quota that can be requested": {
+			[]plan.Limit{minute}, limit(1<<32-1, typev3.RateLimitUnit_MINUTE), "shop/user-minute 4294967295 MINUTE 4294967294", 0,
+		},
 		"more than the largest quota": {
-			[]plan.Limit{minute}, limit(1<<32-1, typev3.RateLimitUnit_MINUTE), "shop/user-minute 2147483647 MINUTE 2147483646", 0,
+			[]plan.Limit{{Name: "b", Algorithm: plan.TokenBucket, Threshold: 5, Burst: 50, WindowMillis: 1000}},
+			limit(1<<32-1, typev3.RateLimitUnit_SECOND), "shop/user-b 2147483647 SECOND 2147483646", 0,
 		},
 		"a bucket": {
 			[]plan.Limit{{Name: "b", Algorithm: plan.TokenBucket, Threshold: 5, Burst: 50, WindowMillis: 1000}},

@@ -4,6 +4,7 @@
 package envoyrls
 
 import (
+	"math"
 	"net/http"
 	"slices"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // response is an encoded RateLimitResponse.
@@ -101,7 +103,7 @@ func appendStatus(b []byte, state *limiter.DescriptorState) []byte {
 	}
 	b, start := openMessage(b, 2)
 	b = closeMessage(appendLimit(b, l), start)
-	b = appendNumber(b, 3, uint64(uint32(answer.Available(l)))) //nolint:gosec // 0..plan.MaxThreshold
+	b = appendNumber(b, 3, uint32Of(answer.Available(l)))
 	reset := l.ResetAfter
 	if state.RetryAfter > 0 {
 		reset = state.RetryAfter
@@ -118,15 +120,22 @@ func appendLimit(b []byte, l *limiter.LimitState) []byte {
 	if l.Algorithm.Refills() && l.Quota > 0 { // 0 if a limit of 0 is requested
 		perUnit = l.Threshold // the quota is the burst
 	}
-	b = appendNumber(b, 1, uint64(uint32(perUnit))) //nolint:gosec // 0..plan.MaxThreshold
-	b = appendNumber(b, 2, unitOf(l.Window))
+	b = appendNumber(b, 1, uint32Of(perUnit))
+	b = appendNumber(b, 2, unitOf(l))
 	b, start := openMessage(b, 3) // a string is encoded as a message is
 	return closeMessage(answer.AppendItemName(b, l), start)
 }
 
-// unitOf returns the number of the RateLimit.Unit of the window. It is UNKNOWN for a window
-// without a unit.
-func unitOf(window time.Duration) uint64 {
+// unitOf returns the number of the RateLimit.Unit of the window or of the calendar. It is UNKNOWN
+// for a window without a unit.
+func unitOf(l *limiter.LimitState) uint64 {
+	window := l.Window
+	if l.Calendar != nil {
+		if l.Calendar.Period == plan.PeriodMonth {
+			return uint64(ratelimitv3.RateLimitResponse_RateLimit_MONTH)
+		}
+		window = l.Calendar.Nominal()
+	}
 	switch window {
 	case time.Second:
 		return uint64(ratelimitv3.RateLimitResponse_RateLimit_SECOND)
@@ -141,6 +150,11 @@ func unitOf(window time.Duration) uint64 {
 	default:
 		return uint64(ratelimitv3.RateLimitResponse_RateLimit_UNKNOWN)
 	}
+}
+
+// uint32Of returns the units as a uint32 field holds them: the largest uint32 for more.
+func uint32Of(units int64) uint64 {
+	return uint64(max(0, min(units, math.MaxUint32)))
 }
 
 // appendNumber appends an integer field, which is left out if it is 0.

@@ -19,7 +19,15 @@ import (
 type Options struct {
 	// Engine is required.
 	Engine limiter.Decider
+	// Keeper keeps charges that Redis did not answer, to send them again; nil drops them.
+	Keeper Keeper
 	Door   limiter.DoorOptions
+}
+
+// Keeper keeps charges until Redis answers.
+type Keeper interface {
+	// Keep takes charges that were not sent. The caller must not change them afterwards.
+	Keep(charges []limiter.Commit)
 }
 
 // Service answers envoy.service.ratelimit.v3.RateLimitService.
@@ -82,7 +90,10 @@ func (s *Service) shouldRateLimit(ctx context.Context, r *request) (*response, e
 	if err != nil {
 		return nil, statusOf(err)
 	}
-	if decision.Degraded == "" { // else a call to the store may still read the check
+	if len(decision.Unsent) > 0 && s.options.Keeper != nil {
+		s.options.Keeper.Keep(decision.Unsent)
+	}
+	if decision.Degraded == "" && decision.Unsent == nil { // else a call to the store may still read the check
 		r.release()
 	}
 	return s.responseOf(decision), nil

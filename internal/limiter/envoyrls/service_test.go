@@ -6,6 +6,7 @@ package envoyrls_test
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,19 @@ func TestWindowsBecomeUnits(t *testing.T) {
 		r := newDoor(t, makePlan("p", []string{"a"}, fixed("l", 5, window))).send(request(descriptor("a=1")))
 		current := r.GetStatuses()[0].GetCurrentLimit()
 		NewWithT(t).Expect([]any{current.GetUnit(), current.GetName()}).To(Equal([]any{unit, "shop/p-l"}), window.String())
+	}
+}
+
+func TestCalendarsBecomeUnits(t *testing.T) {
+	for period, unit := range map[plan.Period]ratelimitv3.RateLimitResponse_RateLimit_Unit{
+		plan.PeriodHour: 3, plan.PeriodDay: 4, plan.PeriodMonth: 5, plan.PeriodWeek: 7,
+	} {
+		limit := fixed("l", 5, 0)
+		limit.Calendar = &plan.Calendar{Period: period, TimeZone: plan.UTC}
+		r := newDoor(t, makePlan("p", []string{"a"}, limit)).send(request(descriptor("a=1")))
+		g := NewWithT(t)
+		g.Expect(r.GetStatuses()[0].GetCurrentLimit().GetUnit()).To(Equal(unit), string(period))
+		g.Expect(header(r, "RateLimit-Policy")).To(Equal(`"shop/p-l";q=5`))
 	}
 }
 
@@ -147,10 +161,16 @@ func TestDescriptorsAreCharged(t *testing.T) {
 			[]uint32{0, 5},
 		},
 		"the largest cost": {
-			[]*plan.Plan{user(plan.MaxThreshold)},
-			send(1, descriptor("user=b")), send(plan.MaxThreshold, descriptor("user=a")),
+			[]*plan.Plan{user(plan.MaxCost)},
+			send(1, descriptor("user=b")), send(1, descriptor("user=a", hits(plan.MaxCost))),
 			[]ratelimitv3.RateLimitResponse_Code{ok, ok},
 			[]uint32{0},
+		},
+		"more units left than an uint32 holds": {
+			[]*plan.Plan{user(plan.MaxCost)},
+			send(1, descriptor("user=b")), send(math.MaxUint32, descriptor("user=a")),
+			[]ratelimitv3.RateLimitResponse_Code{ok, ok},
+			[]uint32{math.MaxUint32},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -267,9 +287,8 @@ func TestInvalidRequestsAreRejected(t *testing.T) {
 		"no domain":                     {&ratelimitv3.RateLimitRequest{Descriptors: many[:1]}, "domain: must not be empty"},
 		"no descriptors":                {&ratelimitv3.RateLimitRequest{Domain: "edge"}, "descriptors: must not be empty"},
 		"too many descriptors":          {request(many...), "descriptors: has 65 elements, at most 64"},
-		"too many hits":                 {&ratelimitv3.RateLimitRequest{Domain: "edge", Descriptors: many[:1], HitsAddend: 1 << 31}, "hits_addend: must be at most 2147483647"},
-		"too many hits of a descriptor": {request(many[0], descriptor("user=a", hits(1<<31))), "descriptors[1].hits_addend: must be at most 2147483647"},
-		"more hits than an int64":       {request(descriptor("user=a", hits(1<<64-1))), "descriptors[0].hits_addend: must be at most 2147483647"},
+		"too many hits of a descriptor": {request(many[0], descriptor("user=a", hits(plan.MaxCost+1))), "descriptors[1].hits_addend: must be at most 1000000000000"},
+		"more hits than an int64":       {request(descriptor("user=a", hits(1<<64-1))), "descriptors[0].hits_addend: must be at most 1000000000000"},
 		"negative hits": {
 			request(descriptor("user=a", func(d *commonv3.RateLimitDescriptor) { d.IsNegativeHits = true })),
 			"descriptors[0].is_negative_hits: is not supported",

@@ -6,6 +6,7 @@ package envoyrls_test
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -88,50 +89,80 @@ func checkOf(r *ratelimitv3.RateLimitRequest) (*limiter.Check, error) {
 	hits.Peek = false // on the request, 0 is the default and means 1
 	check := &limiter.Check{
 		Attributes: plan.Attributes{Domain: r.GetDomain(), Descriptors: make([]plan.Descriptor, len(r.GetDescriptors()))},
-		Charges:    make([]limiter.Charge, len(r.GetDescriptors())),
+		Hits:       make([]limiter.Hits, len(r.GetDescriptors())),
 	}
+	ids := map[string]bool{}
 	for i, d := range r.GetDescriptors() {
-		check.Attributes.Descriptors[i] = descriptorOf(d)
-		if check.Charges[i], err = chargeOf(d, hits, i); err != nil {
+		var named []string
+		check.Attributes.Descriptors[i], named = descriptorOf(d)
+		for _, name := range named {
+			ids[name] = true
+			_, check.ReservationID, _ = strings.Cut(name, "=")
+		}
+		if len(ids) > 1 {
+			return nil, &limiter.FieldError{Field: fmt.Sprintf("descriptors[%d]", i), Problem: "names another reservation than an earlier entry, or another action"}
+		}
+		if check.Hits[i], err = descriptorHits(d, hits, i); err != nil {
 			return nil, err
+		}
+		if len(named) > 0 {
+			check.Hits[i] = reserving(check.Hits[i], named[0])
 		}
 	}
 	return check, nil
 }
 
-func descriptorOf(d *commonv3.RateLimitDescriptor) plan.Descriptor {
-	entries := make(plan.Descriptor, len(d.GetEntries()))
-	for i, e := range d.GetEntries() {
-		entries[i] = plan.Entry{Key: e.GetKey(), Value: e.GetValue()}
+// reserving returns hits that do what the entry "name=id" demands.
+func reserving(hits limiter.Hits, entry string) limiter.Hits {
+	if strings.HasPrefix(entry, "weir_reservation=") {
+		hits.Action = limiter.HitsReserve
+		return hits
 	}
-	return entries
+	hits.Action = limiter.HitsCommit
+	if hits.Peek {
+		hits.Cost, hits.Peek = 0, false
+	}
+	return hits
 }
 
-// chargeOf returns the charge of the i-th descriptor: its own hits, or else those of the
+// descriptorOf returns the entries, and apart from them those about a reservation as "key=value".
+func descriptorOf(d *commonv3.RateLimitDescriptor) (entries plan.Descriptor, reservation []string) {
+	entries = make(plan.Descriptor, 0, len(d.GetEntries()))
+	for _, e := range d.GetEntries() {
+		if key := e.GetKey(); key == "weir_reservation" || key == "weir_commit" {
+			reservation = append(reservation, key+"="+e.GetValue())
+			continue
+		}
+		entries = append(entries, plan.Entry{Key: e.GetKey(), Value: e.GetValue()})
+	}
+	return entries, reservation
+}
+
+// descriptorHits returns the hits of the i-th descriptor: its own hits, or else those of the
 // request.
-func chargeOf(d *commonv3.RateLimitDescriptor, hits limiter.Charge, i int) (charge limiter.Charge, err error) {
+func descriptorHits(d *commonv3.RateLimitDescriptor, hits limiter.Hits, i int) (own limiter.Hits, err error) {
 	at := fmt.Sprintf("descriptors[%d]", i)
 	if d.GetIsNegativeHits() {
 		// A client that could return units could spend without end.
-		return charge, &limiter.FieldError{Field: at + ".is_negative_hits", Problem: "is not supported"}
+		return own, &limiter.FieldError{Field: at + ".is_negative_hits", Problem: "is not supported"}
 	}
-	charge = hits
-	if own := d.GetHitsAddend(); own != nil {
-		if charge, err = hitsOf(at+".hits_addend", own.GetValue()); err != nil {
-			return charge, err
+	own = hits
+	if addend := d.GetHitsAddend(); addend != nil {
+		if own, err = hitsOf(at+".hits_addend", addend.GetValue()); err != nil {
+			return own, err
 		}
 	}
-	charge.Limit = requestedLimit(d.GetLimit())
-	return charge, nil
+	own.Limit = requestedLimit(d.GetLimit())
+	return own, nil
 }
 
-// hitsOf returns the charge for a number of hits. 0 hits peek whether one unit would be
+// hitsOf returns the hits for a number. 0 hits peek whether one unit would be
 // admitted.
-func hitsOf(field string, hits uint64) (limiter.Charge, error) {
-	if hits > plan.MaxThreshold {
-		return limiter.Charge{}, &limiter.FieldError{Field: field, Problem: fmt.Sprintf("must be at most %d", plan.MaxThreshold)}
+func hitsOf(field string, hits uint64) (limiter.Hits, error) {
+	if hits > plan.MaxCost {
+		return limiter.Hits{}, &limiter.FieldError{Field: field, Problem: fmt.Sprintf("must be at most %d", plan.MaxCost)}
 	}
-	return limiter.Charge{Cost: max(1, int64(hits)), Peek: hits == 0}, nil
+	return limiter.Hits{Cost: max(1, int64(hits)), Peek: hits == 0}, nil
 }
 
 // windows maps the units of Envoy to windows. MONTH and YEAR are longer than any window.
@@ -189,7 +220,7 @@ func statusOfDescriptor(state *limiter.DescriptorState) *ratelimitv3.RateLimitRe
 		return s
 	}
 	s.CurrentLimit = currentLimit(l)
-	s.LimitRemaining = uint32(answer.Available(l))
+	s.LimitRemaining = uint32(min(answer.Available(l), math.MaxUint32))
 	reset := l.ResetAfter
 	if state.RetryAfter > 0 {
 		reset = state.RetryAfter
@@ -207,6 +238,14 @@ var units = map[time.Duration]ratelimitv3.RateLimitResponse_RateLimit_Unit{
 	7 * 24 * time.Hour: ratelimitv3.RateLimitResponse_RateLimit_WEEK,
 }
 
+// periodUnits maps the periods of calendars to the units of Envoy.
+var periodUnits = map[plan.Period]ratelimitv3.RateLimitResponse_RateLimit_Unit{
+	plan.PeriodHour:  ratelimitv3.RateLimitResponse_RateLimit_HOUR,
+	plan.PeriodDay:   ratelimitv3.RateLimitResponse_RateLimit_DAY,
+	plan.PeriodWeek:  ratelimitv3.RateLimitResponse_RateLimit_WEEK,
+	plan.PeriodMonth: ratelimitv3.RateLimitResponse_RateLimit_MONTH,
+}
+
 // currentLimit returns the limit under the name it has in the RateLimit headers. The unit of
 // a window that is not in units is UNKNOWN. A limit with a burst shows its rate, except for a
 // requested limit of 0.
@@ -215,9 +254,13 @@ func currentLimit(l *limiter.LimitState) *ratelimitv3.RateLimitResponse_RateLimi
 	if (l.Algorithm == plan.TokenBucket || l.Algorithm == plan.GCRA) && perUnit != 0 {
 		perUnit = l.Threshold
 	}
+	unit := units[l.Window]
+	if l.Calendar != nil {
+		unit = periodUnits[l.Calendar.Period]
+	}
 	return &ratelimitv3.RateLimitResponse_RateLimit{
 		Name:            string(answer.AppendItemName(nil, l)),
-		RequestsPerUnit: uint32(perUnit),
-		Unit:            units[l.Window],
+		RequestsPerUnit: uint32(min(perUnit, math.MaxUint32)),
+		Unit:            unit,
 	}
 }

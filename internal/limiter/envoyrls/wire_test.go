@@ -56,7 +56,8 @@ func group(number protowire.Number, fields string) string {
 
 // encodedRequests are requests that encoders may send, and malformed bytes.
 func encodedRequests() map[string]string {
-	entry := bytesField(1, bytesField(1, "user"), bytesField(2, "alice"))
+	named := func(key, value string) string { return bytesField(1, bytesField(1, key), bytesField(2, value)) }
+	entry := named("user", "alice")
 	plain := bytesField(1, "edge") + bytesField(2, entry)
 	limited := bytesField(2, varintField(1, 5), varintField(2, 2))
 	fixed32 := string(protowire.AppendFixed32(protowire.AppendTag(nil, 1, protowire.Fixed32Type), 7))
@@ -67,7 +68,8 @@ func encodedRequests() map[string]string {
 		"two descriptors":               plain + bytesField(2, entry, entry),
 		"hits":                          plain + varintField(3, 7),
 		"hits above 32 bits":            plain + varintField(3, 1<<32+9),
-		"too many hits":                 plain + varintField(3, 1<<31),
+		"most hits":                     plain + varintField(3, math.MaxUint32),
+		"most hits of a descriptor":     plain + bytesField(2, entry, bytesField(3, varintField(1, plan.MaxCost))),
 		"hits of a descriptor":          plain + bytesField(2, entry, bytesField(3, varintField(1, 4))),
 		"zero hits of a descriptor":     plain + bytesField(2, entry, bytesField(3)),
 		"too many hits of a descriptor": plain + bytesField(2, entry, bytesField(3, varintField(1, math.MaxUint64))),
@@ -93,6 +95,14 @@ func encodedRequests() map[string]string {
 		"numbers in more bytes":         "\x8a\x80\x00\x84\x80\x00edge" + bytesField(2, entry),
 		"not UTF-8":                     bytesField(1, "ed\xffge") + bytesField(2, bytesField(1, bytesField(1, "\xc3\x28"), bytesField(2, "ä\xf0\x9f☃\ufffd"))),
 
+		"a reservation":           plain + bytesField(2, entry, named("weir_reservation", "r-1"), bytesField(3, varintField(1, 40))),
+		"a reservation, peeked":   bytesField(1, "edge") + bytesField(2, named("weir_reservation", "r-1"), entry, bytesField(3)),
+		"a commit":                plain + bytesField(2, named("weir_commit", "r-1"), entry, named("weir_commit", "r-1")) + bytesField(2, named("weir_commit", "r-1")),
+		"a commit of 0":           plain + bytesField(2, named("weir_commit", "r-1"), entry, bytesField(3)),
+		"an empty id":             plain + bytesField(2, entry, named("weir_reservation", "")),
+		"two ids":                 plain + bytesField(2, named("weir_commit", "r-1"), entry) + bytesField(2, named("weir_commit", "r-2")),
+		"two ids, one entry":      plain + bytesField(2, named("weir_commit", "r-1"), entry, named("weir_commit", "r-2")),
+		"reserve and commit":      plain + bytesField(2, named("weir_reservation", "r-1")) + bytesField(2, named("weir_commit", "r-1")),
 		"a cut tag":               plain + "\x8a",
 		"a cut string":            bytesField(1, "edge") + "\x0a\x05abc",
 		"a cut number":            plain + "\x18\x80",
@@ -158,6 +168,7 @@ func FuzzDecode(f *testing.F) {
 func randomDecision(random *rand.Rand) *limiter.Decision {
 	pick := func(values ...int64) int64 { return values[random.IntN(len(values))] }
 	windows := []time.Duration{0, time.Millisecond, time.Second, 90 * time.Second, time.Minute, time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, plan.MaxWindow}
+	calendars := []*plan.Calendar{nil, nil, nil, nil, {Period: plan.PeriodHour}, {Period: plan.PeriodDay}, {Period: plan.PeriodWeek}, {Period: plan.PeriodMonth}}
 	d := &limiter.Decision{
 		Allowed: random.IntN(2) == 0, Reason: limiter.ReasonLimitExceeded, Policy: "shop/login",
 		Denial:     plan.Denial{Code: "Slow", Message: strings.Repeat("Slow down. ", random.IntN(200))},
@@ -167,9 +178,9 @@ func randomDecision(random *rand.Rand) *limiter.Decision {
 	for range random.IntN(5) {
 		d.Limits = append(d.Limits, limiter.LimitState{
 			Policy: "shop/" + strings.Repeat("a", int(pick(0, 1, 100, 120, 130, 300))), Limit: "l", Allowed: random.IntN(2) == 0, Blocked: random.IntN(4) == 0,
-			Remaining: pick(0, 1, 127, 128, plan.MaxThreshold), Quota: pick(0, 1, plan.MaxThreshold),
-			Threshold: pick(1, 7, plan.MaxThreshold), Algorithm: []plan.Algorithm{plan.FixedWindow, plan.TokenBucket, plan.GCRA}[random.IntN(3)],
-			Window: windows[random.IntN(len(windows))], ResetAfter: time.Duration(pick(-int64(time.Hour), 0, 1, int64(time.Minute), int64(plan.MaxWindow))),
+			Remaining: pick(0, 1, 127, 128, math.MaxUint32, math.MaxUint32+1, plan.MaxCost), Quota: pick(0, 1, plan.MaxCost),
+			Threshold: pick(1, 7, plan.MaxThreshold, plan.MaxCost), Algorithm: []plan.Algorithm{plan.FixedWindow, plan.TokenBucket, plan.GCRA}[random.IntN(3)],
+			Window: windows[random.IntN(len(windows))], Calendar: calendars[random.IntN(len(calendars))], ResetAfter: time.Duration(pick(-int64(time.Hour), 0, 1, int64(time.Minute), int64(plan.MaxWindow))),
 		})
 	}
 	for range random.IntN(5) {

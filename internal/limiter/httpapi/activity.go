@@ -65,6 +65,9 @@ type decisionCounts struct {
 	Allowed      int64 `json:"allowed"`
 	Denied       int64 `json:"denied"`
 	ShadowDenied int64 `json:"shadowDenied"`
+	// CandidateDenied and CandidateAllowed are those of limiter.Rates.
+	CandidateDenied  int64 `json:"candidateDenied"`
+	CandidateAllowed int64 `json:"candidateAllowed"`
 }
 
 func sumsOf(r *limiter.Rates) decisionSums {
@@ -72,6 +75,7 @@ func sumsOf(r *limiter.Rates) decisionSums {
 		first := limiter.RateSamples - int(d/limiter.RatePeriod)
 		return decisionCounts{
 			Allowed: sum(r.Allowed[first:]), Denied: sum(r.Denied[first:]), ShadowDenied: sum(r.ShadowDenied[first:]),
+			CandidateDenied: sum(r.CandidateDenied[first:]), CandidateAllowed: sum(r.CandidateAllowed[first:]),
 		}
 	}
 	return decisionSums{LastMinute: over(time.Minute), Last5Minutes: over(5 * time.Minute), LastHour: over(time.Hour)}

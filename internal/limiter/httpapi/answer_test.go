@@ -226,7 +226,7 @@ func TestPoliciesListsLimitsAndReplicas(t *testing.T) {
 			{Name: "burst", Algorithm: plan.SlidingLog, Threshold: 5, WindowMillis: 60_000},
 			{Name: "daily", Algorithm: plan.FixedWindow, Threshold: 20, WindowMillis: 86_400_000},
 		}},
-		{Namespace: "shop", Name: "api", Mode: plan.ModeShadow},
+		{Namespace: "shop", Name: "api", Mode: plan.ModeShadow, Reservations: plan.Reservations{MaxTTLMillis: 600_000, MaxOpen: 7}, LateCharges: plan.LateCharges{From: 2}},
 	})
 	replicas := func() []Replica { return []Replica{{Name: "weir-0", Revision: 41, Skips: 1}} }
 	unready := func() *plan.Unready {
@@ -235,7 +235,7 @@ func TestPoliciesListsLimitsAndReplicas(t *testing.T) {
 	w := send(New(Options{Engine: &fakeEngine{snapshot: snapshot}, Replicas: replicas, Unready: unready}), http.MethodGet, pathPolicies, "")
 	g.Expect(w.Code).To(Equal(http.StatusOK))
 	g.Expect(w.Body.String()).To(MatchJSON(`{"revision": 42, "policies": [
-		{"name": "shop/api", "mode": "Shadow", "limits": []},
+		{"name": "shop/api", "mode": "Shadow", "limits": [], "reservations": {"maxTTL": "10m", "maxOpen": 7}, "lateCharges": {"from": 2}},
 		{"name": "shop/login", "mode": "Enforce", "limits": [
 			{"name": "burst", "algorithm": "SlidingLog", "threshold": 5, "window": "1m"},
 			{"name": "daily", "algorithm": "FixedWindow", "threshold": 20, "window": "24h"}]}

@@ -36,19 +36,27 @@ func (h *Handler) answerOptions() answerOptions {
 // check serves POST /v1/check.
 func (h *Handler) check(w http.ResponseWriter, r *http.Request) {
 	o := h.answerOptions()
+	q := newRequest()
+	if h.readRequest(w, r, q, (*request).decode) {
+		h.decide(w, r, q, o)
+	}
+}
+
+// readRequest reads the body into the request, or answers with an error and releases the request.
+func (h *Handler) readRequest(w http.ResponseWriter, r *http.Request, q *request, decode func(q *request, body []byte) error) bool {
 	body := takeBody()
 	defer releaseBody(body)
 	if _, err := body.ReadFrom(limitBody(w, r)); err != nil {
 		writeBodyError(w, err)
-		return
-	}
-	q := newRequest()
-	if err := q.decode(body.Bytes()); err != nil {
-		h.writeCheckError(w, r, q, o, err)
 		q.release()
-		return
+		return false
 	}
-	h.decide(w, r, q, o)
+	if err := decode(q, body.Bytes()); err != nil {
+		h.writeCheckError(w, r, q, h.answerOptions(), err)
+		q.release()
+		return false
+	}
+	return true
 }
 
 // limitBody returns the body, of which at most maxBody bytes can be read. The server reads no
@@ -102,6 +110,14 @@ func (h *Handler) writeCheckError(w http.ResponseWriter, r *http.Request, q *req
 	switch {
 	case errors.Is(err, limiter.ErrNotReady):
 		writeProblem(w, http.StatusServiceUnavailable, notReady())
+	case errors.Is(err, limiter.ErrReservationDiffers):
+		writeProblem(w, http.StatusConflict, answer.Problem{Code: codeDiffers, Field: "id", Detail: err.Error()})
+	case errors.Is(err, limiter.ErrReservationEnded):
+		writeProblem(w, http.StatusGone, answer.Problem{Code: codeEnded, Field: "reservation", Detail: err.Error()})
+	case errors.Is(err, limiter.ErrStoreUnavailable): // the engine logs why
+		writeProblem(w, http.StatusServiceUnavailable, answer.Problem{
+			Code: codeStoreUnavailable, Detail: detailUnavailable + " Send the request again.", RetryAfter: 1,
+		})
 	case r.Context().Err() != nil:
 		writeClientClosed(w)
 	default:

@@ -16,6 +16,9 @@
 //	check.go        POST /v1/check, and errors of checks
 //	request.go      from JSON to a check, on top of
 //	reader.go         a strict JSON reader
+//	reserve.go      POST /v1/reserve, /v1/commit, /v1/renew and /v1/charge
+//	reserverequest.go
+//	                from JSON to their requests
 //	authorize.go    /v1/authorize, for forward-auth
 //	forwarded.go    from forwarding headers to attributes
 //	policies.go     GET /v1/policies

@@ -69,7 +69,9 @@ type explainedLimit struct {
 	answer.LimitState
 
 	Algorithm plan.Algorithm `json:"algorithm"`
-	Window    string         `json:"window"`
+	Window    string         `json:"window,omitempty"`
+	// Calendar is in place of the window.
+	Calendar string `json:"calendar,omitempty"`
 }
 
 type nearMiss struct {
@@ -158,9 +160,9 @@ func explainedPolicyOf(p *limiter.ExplainedPolicy) explainedPolicy {
 	}
 	for i := range p.Limits {
 		l := &p.Limits[i]
-		out.Limits[i] = explainedLimit{
-			LimitState: answer.LimitStateOf(l), Algorithm: l.Algorithm, Window: formatWindow(l.Window.Milliseconds()),
-		}
+		explained := explainedLimit{LimitState: answer.LimitStateOf(l), Algorithm: l.Algorithm}
+		explained.Window, explained.Calendar = windowTexts(l.Window, l.Calendar)
+		out.Limits[i] = explained
 	}
 	return out
 }

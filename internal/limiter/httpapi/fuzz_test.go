@@ -82,7 +82,7 @@ func expectFaithful(g *WithT, body []byte, check *limiter.Check) {
 
 	g.Expect(check.Policies).To(Equal(reference.Policies))
 	g.Expect(len(check.Policies)).To(BeNumerically("<=", limiter.MaxChain))
-	g.Expect(check.Cost).To(And(Equal(reference.Cost), BeNumerically(">=", 1), BeNumerically("<=", plan.MaxThreshold)))
+	g.Expect(check.Cost).To(And(Equal(reference.Cost), BeNumerically(">=", 1), BeNumerically("<=", plan.MaxCost)))
 	g.Expect(check.Peek).To(Equal(reference.Peek))
 	switch key := reference.Key.(type) {
 	case nil:

@@ -22,6 +22,10 @@ import (
 // Paths.
 const (
 	pathCheck     = "/v1/check"
+	pathReserve   = "/v1/reserve"
+	pathCommit    = "/v1/commit"
+	pathRenew     = "/v1/renew"
+	pathCharge    = "/v1/charge"
 	pathAuthorize = "/v1/authorize" // and everything below it
 	pathPolicies  = "/v1/policies"
 	pathState     = "/v1/state"
@@ -41,9 +45,10 @@ const (
 	pathConsole   = "/console" // and everything below it
 )
 
-// Engine decides checks and lists the plans in force.
+// Engine decides checks, holds units for reservations and lists the plans in force.
 type Engine interface {
 	limiter.Decider
+	limiter.Reserver
 	// Snapshot returns the plans in force, or nil before the first are loaded.
 	Snapshot() *plan.Snapshot
 }
@@ -110,9 +115,13 @@ func New(o Options) *Handler {
 	}
 	o.Door.PrincipalHeader = http.CanonicalHeaderKey(o.Door.PrincipalHeader)
 	h := &Handler{Options: o, proxies: forwarded.NewProxies(o.Door.TrustedProxies)}
-	read := []string{http.MethodGet, http.MethodHead}
+	read, write := []string{http.MethodGet, http.MethodHead}, []string{http.MethodPost}
 	h.routes = map[string]route{
-		pathCheck:     {methods: []string{http.MethodPost}, serve: h.check},
+		pathCheck:     {methods: write, serve: h.check},
+		pathReserve:   {methods: write, serve: h.reserve},
+		pathCommit:    {methods: write, serve: h.commit},
+		pathRenew:     {methods: write, serve: h.renew},
+		pathCharge:    {methods: write, serve: h.charge},
 		pathAuthorize: {serve: h.authorize},
 		pathPolicies:  {methods: read, serve: h.policies},
 		pathHealth:    {methods: read, serve: h.health, probe: true},
@@ -120,7 +129,6 @@ func New(o Options) *Handler {
 		pathOpenAPI:   {methods: read, serve: h.openAPI},
 	}
 	if h.State != nil && h.Authorizer != nil {
-		write := []string{http.MethodPost}
 		h.routes[pathState] = route{methods: read, serve: h.inspect}
 		h.routes[pathReset] = route{methods: write, serve: h.reset}
 		h.routes[pathBlock] = route{methods: write, serve: h.block}
@@ -160,7 +168,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // spanPaths are the paths in names of spans.
 var spanPaths = []string{
-	pathCheck, pathPolicies, pathState, pathReset, pathBlock, pathUnblock, pathExplain, pathBlocks, pathTop, pathRates,
+	pathCheck, pathReserve, pathCommit, pathRenew, pathCharge, pathPolicies, pathState, pathReset, pathBlock, pathUnblock, pathExplain, pathBlocks, pathTop, pathRates,
 	pathProcess, pathPlan, pathCode, pathOpenAPI,
 }
 

@@ -28,6 +28,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeEngine decides with decide, or allows, and keeps a copy of the last check.
 type fakeEngine struct {
+	limiter.Reserver
+
 	decide   func(ctx context.Context, check *limiter.Check) (*limiter.Decision, error)
 	snapshot *plan.Snapshot
 	received *limiter.Check

@@ -172,7 +172,7 @@ func TestForeignPoliciesAreCountedNotNamed(t *testing.T) {
 	engine := &fakeEngine{snapshot: plan.NewSnapshot(1, []*plan.Plan{
 		hourly("login"), {Namespace: "bank", Name: "secret", Mode: plan.ModeEnforce, Limits: hourly("x").Limits},
 	})}
-	rates := &limiter.Rates{Allowed: make([]int64, limiter.RateSamples), Denied: make([]int64, limiter.RateSamples), ShadowDenied: make([]int64, limiter.RateSamples)}
+	rates := limiter.NewRates()
 	rates.Denied[limiter.RateSamples-1], rates.Denied[limiter.RateSamples-10] = 4, 5
 	observer := &fakeObserver{limiter.Activity{
 		Policies: []limiter.PolicyActivity{{Policy: "bank/secret", Rates: rates}, {Policy: "shop/login", Rates: rates}}, Total: *rates,
@@ -189,7 +189,7 @@ func TestForeignPoliciesAreCountedNotNamed(t *testing.T) {
 	}
 	w := sendAs(h, "lister", http.MethodGet, pathTop, "")
 	g.Expect(w.Body.String()).To(ContainSubstring(
-		`"decisions":{"lastMinute":{"allowed":0,"denied":4,"shadowDenied":0},"last5Minutes":{"allowed":0,"denied":9,"shadowDenied":0}`))
+		`"decisions":{"lastMinute":{"allowed":0,"denied":4,"shadowDenied":0,"candidateDenied":0,"candidateAllowed":0},"last5Minutes":{"allowed":0,"denied":9,"shadowDenied":0,`))
 }
 
 func TestListsWithoutObservation(t *testing.T) {

@@ -5,6 +5,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/answer"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -141,8 +143,13 @@ func TestAnswersConformToOpenAPI(t *testing.T) {
 		documentedCall{"root", "GET", "/v1/state?policy=shop/nonesuch", "", 404},
 		documentedCall{"root", "GET", "/v1/state?policy=shop/login", "", 400},
 	)
+	reservation := runReservations(o, run)
 	o.redis.Stop()
 	run(o,
+		documentedCall{"", "POST", pathReserve, reserveTokens, 200},
+		documentedCall{"", "POST", pathCommit, `{"reservation":"` + reservation + `","cost":1}`, 503},
+		documentedCall{"", "POST", pathRenew, `{"reservation":"` + reservation + `"}`, 503},
+		documentedCall{"", "POST", pathCharge, chargeTokens, 503},
 		documentedCall{"", "POST", pathCheck, shared, 200},
 		documentedCall{"root", "GET", inspect, "", 503},
 		documentedCall{"root", "POST", pathReset, target, 503},
@@ -152,6 +159,51 @@ func TestAnswersConformToOpenAPI(t *testing.T) {
 		// The same handler serves the paths below /v1/authorize.
 		return c.seen[s] || strings.HasPrefix(s, "/v1/authorize/")
 	})).To(BeEmpty(), "documented statuses without an answer")
+}
+
+const (
+	reserveTokens = `{"policies":["shop/tokens","shop/shared"],"key":"alice","cost":60,"ttl":"5m","id":"r-1"}`
+	chargeTokens  = `{"policies":["shop/tokens"],"key":["alice"],"cost":7,"id":"c-1"}`
+)
+
+// runReservations runs the calls of reservations and returns a reservation.
+func runReservations(o *onRedis, run func(h http.Handler, calls ...documentedCall)) string {
+	tokens := hourly("tokens")
+	tokens.Limits[0].Threshold = 100
+	tokens.Reservations = plan.Reservations{MaxTTLMillis: 600_000, MaxOpen: 10}
+	o.engine.Use(plan.NewSnapshot(8, []*plan.Plan{
+		tokens, hourly("shared"), hourly("login", plan.KeyPart{Type: plan.KeyHeader, Header: "x-account"}),
+	}))
+	w := o.as("", "POST", pathReserve, strings.Replace(reserveTokens, "alice", "bob", 1))
+	var body answer.DecisionBody
+	NewWithT(o.t).Expect(json.Unmarshal(w.Body.Bytes(), &body)).To(Succeed())
+	commit := `{"reservation":"` + body.Reservation + `","costs":{"shop/tokens":7}}`
+	renew := `{"reservation":"` + body.Reservation + `","ttl":"10m"}`
+	run(o,
+		documentedCall{"", "POST", pathReserve, reserveTokens, 200},
+		documentedCall{"", "POST", pathReserve, reserveTokens, 200},
+		documentedCall{"", "POST", pathReserve, strings.Replace(reserveTokens, "60", "50", 1), 409},
+		documentedCall{"", "POST", pathReserve, strings.Replace(reserveTokens, "r-1", "r-2", 1), 429},
+		documentedCall{"", "POST", pathReserve, `{"policies":["shop/tokens"],"costs":{"shop/tokens":1}}`, 200},
+		documentedCall{"root", "GET", "/v1/state?policy=shop/tokens&key=bob", "", 200},
+		documentedCall{"", "POST", pathRenew, renew, 200},
+		documentedCall{"", "POST", pathCommit, commit, 200},
+		documentedCall{"", "POST", pathCommit, commit, 200},
+		documentedCall{"", "POST", pathRenew, renew, 410},
+		documentedCall{"", "POST", pathCharge, chargeTokens, 200},
+		documentedCall{"", "POST", pathCharge, chargeTokens, 200},
+		documentedCall{"", "POST", pathReserve, `{"policies":["shop/nonesuch"]}`, 404},
+		documentedCall{"", "POST", pathCharge, `{"policies":["shop/nonesuch"]}`, 404},
+	)
+	for _, path := range []string{pathReserve, pathCommit, pathRenew, pathCharge} {
+		run(o,
+			documentedCall{"", "POST", path, "{}", 400},
+			documentedCall{"", "POST", path, strings.Repeat(" ", maxBody+1), 413},
+		)
+		run(New(Options{Engine: &fakeEngine{}, ClientCertificates: true}), documentedCall{"", "POST", path, "", 403})
+	}
+	run(New(Options{Engine: &recordingReserver{err: limiter.ErrNotReady}}), documentedCall{"", "POST", pathReserve, reserveTokens, 503})
+	return body.Reservation
 }
 
 // runOnFakes runs the calls whose answers the real engine does not give.

@@ -6,6 +6,7 @@ package httpapi
 import (
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/answer"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -34,13 +35,24 @@ type policySummary struct {
 	Name   string         `json:"name"`
 	Mode   plan.Mode      `json:"mode"`
 	Limits []limitSummary `json:"limits"`
+	// Reservations is absent unless the policy takes reservations.
+	Reservations reservationsSummary `json:"reservations,omitzero"`
+	// LateCharges is absent unless large hits of Envoy are charges.
+	LateCharges plan.LateCharges `json:"lateCharges,omitzero"`
+}
+
+type reservationsSummary struct {
+	MaxTTL  string `json:"maxTTL"`
+	MaxOpen int64  `json:"maxOpen"`
 }
 
 type limitSummary struct {
 	Name      string         `json:"name"`
 	Algorithm plan.Algorithm `json:"algorithm"`
 	Threshold int64          `json:"threshold"`
-	Window    string         `json:"window"`
+	Window    string         `json:"window,omitempty"`
+	// Calendar is in place of the window.
+	Calendar string `json:"calendar,omitempty"`
 }
 
 // policies serves GET /v1/policies: the plans in force, sorted by name.
@@ -69,16 +81,26 @@ func (h *Handler) policies(w http.ResponseWriter, _ *http.Request) {
 }
 
 func summaryOf(p *plan.Plan) policySummary {
-	s := policySummary{Name: p.ID(), Mode: p.Mode, Limits: make([]limitSummary, 0, len(p.Limits))}
+	s := policySummary{
+		Name: p.ID(), Mode: p.Mode, Limits: make([]limitSummary, 0, len(p.Limits)), LateCharges: p.LateCharges,
+	}
+	if r := p.Reservations; r.Allowed() {
+		s.Reservations = reservationsSummary{MaxTTL: formatWindow(r.MaxTTLMillis), MaxOpen: r.MaxOpen}
+	}
 	for _, l := range p.Limits {
-		s.Limits = append(s.Limits, limitSummary{
-			Name:      l.Name,
-			Algorithm: l.Algorithm,
-			Threshold: l.Threshold,
-			Window:    formatWindow(l.WindowMillis),
-		})
+		summary := limitSummary{Name: l.Name, Algorithm: l.Algorithm, Threshold: l.Threshold}
+		summary.Window, summary.Calendar = windowTexts(l.Window(), l.Calendar)
+		s.Limits = append(s.Limits, summary)
 	}
 	return s
+}
+
+// windowTexts describes the window or the calendar; the other text is empty.
+func windowTexts(window time.Duration, calendar *plan.Calendar) (windowText, calendarText string) {
+	if calendar != nil {
+		return "", calendar.String()
+	}
+	return formatWindow(window.Milliseconds()), ""
 }
 
 // formatWindow formats a duration as policies do: "1h30m", not "1h30m0s".

@@ -25,13 +25,19 @@ const (
 	codeNoCertificate    = "ClientCertificateRequired"
 	codeMisdirected      = "MisdirectedRequest"
 	codeNotReady         = "NotReady"
+	codeDiffers          = "ReservationDiffers"
+	codeEnded            = "ReservationEnded"
+	codeStoreUnavailable = "StoreUnavailable"
 	codeUnauthenticated  = "Unauthenticated"
 	codeForbidden        = "Forbidden"
 	codeUnavailable      = "Unavailable"
 	codeInternal         = "InternalError"
 )
 
-const detailInternal = "The server could not handle the request."
+const (
+	detailInternal    = "The server could not handle the request."
+	detailUnavailable = "Redis cannot be reached at the moment."
+)
 
 // notReady returns the problem of a server that has not loaded plans yet.
 func notReady() answer.Problem {

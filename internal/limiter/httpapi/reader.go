@@ -83,6 +83,11 @@ func (r *reader) expected(what string) error {
 // object reads an object of up to limit members. member reads the value of one
 // member; its name is valid only during the call.
 func (r *reader) object(limit int, member func(name []byte) error) error {
+	return r.members(limit, label, member)
+}
+
+// members reads an object like object. pathOf returns the path of a member in errors.
+func (r *reader) members(limit int, pathOf func(name []byte) string, member func(name []byte) error) error {
 	var few [8][]byte
 	seen := few[:0]
 	return r.sequence("{}", "an object", limit, func(int) error {
@@ -98,12 +103,12 @@ func (r *reader) object(limit int, member func(name []byte) error) error {
 		}
 		for _, other := range seen {
 			if bytes.Equal(name, other) {
-				return inField(label(name), invalid("is given twice"))
+				return inField(pathOf(name), invalid("is given twice"))
 			}
 		}
 		seen = append(seen, name)
 		if err := member(name); err != nil {
-			return inField(label(name), err)
+			return inField(pathOf(name), err)
 		}
 		return nil
 	})
@@ -212,8 +217,8 @@ func utf16Escape(text []byte) (rune, bool) {
 	return rune(unit), err == nil
 }
 
-// integer reads an integer from 1 to largest.
-func (r *reader) integer(largest uint64) (int64, error) {
+// integer reads an integer from smallest, 0 or 1, to largest.
+func (r *reader) integer(smallest, largest uint64) (int64, error) {
 	r.next()
 	start := r.pos
 	for r.pos < len(r.data) && strings.IndexByte("+-.0123456789eE", r.data[r.pos]) >= 0 {
@@ -221,8 +226,8 @@ func (r *reader) integer(largest uint64) (int64, error) {
 	}
 	digits := r.data[start:r.pos]
 	n, err := strconv.ParseUint(string(digits), 10, 63)
-	if err != nil || n > largest || digits[0] == '0' {
-		return 0, invalid(fmt.Sprintf("must be an integer from 1 to %d", largest))
+	if err != nil || n < smallest || n > largest || digits[0] == '0' && len(digits) > 1 {
+		return 0, invalid(fmt.Sprintf("must be an integer from %d to %d", smallest, largest))
 	}
 	return int64(n), nil
 }

@@ -26,21 +26,29 @@ const (
 
 // decode parses the body of a check and overwrites it. Errors are *limiter.FieldError.
 func (q *request) decode(body []byte) error {
-	if !utf8.Valid(body) {
-		return invalid("must be UTF-8")
-	}
 	r := &reader{data: body}
-	if r.end() == nil {
-		return invalid("is empty")
+	if err := r.start(); err != nil {
+		return err
 	}
-	if err := r.check(q); err != nil {
+	if err := r.check(q, nil); err != nil {
 		return err
 	}
 	return r.end()
 }
 
-// check reads the members of a check.
-func (r *reader) check(q *request) error {
+// start returns an error unless the text is UTF-8 and not empty.
+func (r *reader) start() error {
+	switch {
+	case !utf8.Valid(r.data):
+		return invalid("must be UTF-8")
+	case r.end() == nil:
+		return invalid("is empty")
+	}
+	return nil
+}
+
+// check reads the members of a check. other, unless nil, reads members that a check does not have.
+func (r *reader) check(q *request, other func(name string) error) error {
 	check, matching := &q.check, false
 	err := r.object(maxMembers, func(name []byte) (err error) {
 		switch string(name) {
@@ -51,11 +59,14 @@ func (r *reader) check(q *request) error {
 		case "attributes":
 			matching, err = true, r.attributes(&check.Attributes, q.headers)
 		case "cost":
-			check.Cost, err = r.integer(plan.MaxThreshold)
+			check.Cost, err = r.integer(1, plan.MaxCost)
 		case "peek":
 			check.Peek, err = r.boolean()
 		default:
-			err = unknown()
+			if other == nil {
+				return unknown()
+			}
+			err = other(string(name))
 		}
 		return err
 	})

@@ -38,7 +38,17 @@ type keyState struct {
 	BlockedBy   string              `json:"blockedBy,omitempty"`
 	BlockLeftMs int64               `json:"blockLeftMs,omitempty"`
 	Limits      []answer.LimitState `json:"limits"`
-	Revision    int64               `json:"revision"`
+	// Open is the number of open reservations, Reservations are those that end first.
+	Open         int64       `json:"openReservations,omitempty"`
+	Reservations []heldUnits `json:"reservations,omitempty"`
+	Revision     int64       `json:"revision"`
+}
+
+// heldUnits is what an open reservation holds, as JSON.
+type heldUnits struct {
+	ID       string `json:"id"`
+	Units    int64  `json:"units"`
+	EndsInMs int64  `json:"endsInMs"`
 }
 
 // HeaderClaimedUser is the name by which the caller of a state call wants to be logged. It is not
@@ -83,10 +93,12 @@ func keyStateOf(state *limiter.KeyState) *keyState {
 	out := &keyState{
 		Policy: state.Policy, Override: state.Override, Action: state.Action,
 		Blocked: state.Blocked, BlockedBy: state.BlockedBy, BlockLeftMs: answer.RoundUp(state.BlockLeft, time.Millisecond),
-		Limits: make([]answer.LimitState, 0, len(state.Limits)), Revision: state.Revision,
+		Limits: limitStates(state.Limits), Open: state.Open, Revision: state.Revision,
 	}
-	for i := range state.Limits {
-		out.Limits = append(out.Limits, answer.LimitStateOf(&state.Limits[i]))
+	for _, hold := range state.Holds {
+		out.Reservations = append(out.Reservations, heldUnits{
+			ID: hold.ID, Units: hold.Units, EndsInMs: answer.RoundUp(hold.EndsIn, time.Millisecond),
+		})
 	}
 	return out
 }
@@ -202,7 +214,7 @@ func (h *Handler) writeStateError(w http.ResponseWriter, r *http.Request, err er
 	default: // an error of Redis; a change may have been made all the same
 		h.Logger.ErrorContext(r.Context(), "Failed to read or change the state of a key", append(context, "path", r.URL.Path, "error", err)...)
 		writeProblem(w, http.StatusServiceUnavailable, answer.Problem{
-			Code: codeUnavailable, Detail: "Redis cannot be reached at the moment.", RetryAfter: 1,
+			Code: codeUnavailable, Detail: detailUnavailable, RetryAfter: 1,
 		})
 	}
 }

@@ -80,7 +80,7 @@ func newOnRedis(t *testing.T) *onRedis {
 	logger := slog.New(slog.NewJSONHandler(o.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	observed := observe.New(observe.Options{Blocks: store, Replica: "me", Logger: logger, Registerer: prometheus.NewRegistry()})
 	e := engine.New(engine.Options{
-		Store: store, Registerer: prometheus.NewRegistry(), Logger: logger, Observer: observed,
+		Store: store, Holds: store, Registerer: prometheus.NewRegistry(), Logger: logger, Observer: observed,
 	})
 	observed.Watch(e.Decisions)
 	e.Use(plan.NewSnapshot(7, []*plan.Plan{

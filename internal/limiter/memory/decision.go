@@ -18,7 +18,7 @@ type decision struct {
 	reply   *script.Reply
 	entries []entry
 	views   []view
-	held    []held // of the views; a state that limits share is in it once
+	opened  []opened // of the views; a state that limits share is in it once
 	// shards has a bit for each shard that the call uses.
 	shards uint64
 	now    int64 // microseconds
@@ -46,20 +46,27 @@ func (d *decision) use(call *script.Call) {
 		of, shard := d.store.hashes.caller(e.Policy.ID(), e.Key)
 		d.shards |= 1 << shard
 		d.entries = append(d.entries, entry{
-			policy: e.Policy, cost: e.Cost, peek: e.Peek, id: of, shard: &d.store.shards[shard],
+			policy: e.Policy, cost: e.Cost, peek: e.Peek, hashes: &d.store.hashes, id: of, shard: &d.store.shards[shard],
+			action: e.Action, holdID: e.ID, ttl: e.TTL,
 		})
+		if last := &d.entries[i]; e.Policy.MaxOpen() > 0 {
+			last.holdsID = d.store.hashes.state(e.Policy.HoldsName())
+		}
+		if name := e.ChargeName(); name != "" {
+			d.entries[i].chargeID = d.store.hashes.state(name)
+		}
 	}
 	// Pointers into the lists must stay valid.
-	d.views, d.held = slices.Grow(d.views, limits), slices.Grow(d.held, limits)
+	d.views, d.opened = slices.Grow(d.views, limits), slices.Grow(d.opened, limits)
 }
 
 // clear empties the decision, which keeps its memory and its store.
 func (d *decision) clear() {
 	clear(d.entries)
 	clear(d.views)
-	clear(d.held)
+	clear(d.opened)
 	*d = decision{
-		store: d.store, entries: d.entries[:0], views: d.views[:0], held: d.held[:0], undecided: d.undecided[:0],
+		store: d.store, entries: d.entries[:0], views: d.views[:0], opened: d.opened[:0], undecided: d.undecided[:0],
 	}
 }
 
@@ -70,7 +77,7 @@ func (d *decision) release() {
 	decisions.Put(d)
 }
 
-// find looks up the callers, reserves room for new ones, and sets the entries that prevent a
+// find looks up the callers, takes room for new ones, and sets the entries that prevent a
 // decision. It returns noRoom if some of them are callers for which there is no room. Overflow
 // budgets take no room. The shards of the call are locked.
 func (d *decision) find(original []script.Entry) (noRoom bool) {
@@ -81,14 +88,17 @@ func (d *decision) find(original []script.Entry) (noRoom bool) {
 		e.overflow = d.call.Entries[i].Key != original[i].Key
 		if e.caller != 0 {
 			e.ends = e.shard.ends(e.caller)
+			if e.holdsID != 0 {
+				e.holds = e.shard.holdsOf(e.caller, e.holdsID, e.now)
+			}
 			e.isKnown = e.knows(d.store)
 		}
 		switch {
 		case d.call.Entries[i].OnlyKnown && !e.isKnown, e.lacksRequestedState(d.store):
 			d.undecided = append(d.undecided, i)
 		case e.caller != 0 || e.overflow: // a caller whose states have expired keeps its room
-		case d.store.reserve(e.peek):
-			e.reserved = !e.peek
+		case d.store.takeRoom(e.peek):
+			e.tookRoom = !e.peek
 		default:
 			noRoom = true
 			d.undecided = append(d.undecided, i)
@@ -102,9 +112,11 @@ func (d *decision) find(original []script.Entry) (noRoom bool) {
 
 // knows reports whether the caller has a state that one of the limits uses, or a block.
 func (e *entry) knows(s *Store) bool {
-	known := e.shard.stateOf(e.caller, blockID, e.now) != 0
-	for i := range e.policy.Limits() {
-		known = known || e.shard.stateOf(e.caller, s.hashes.state(e.policy.StateName(i)), e.now) != 0
+	known := e.shard.stateOf(e.caller, blockID, e.now) != 0 || e.holds != nil
+	limits := e.policy.Limits()
+	for i := range limits {
+		stateless := limits[i].Algorithm == script.Concurrency
+		known = known || !stateless && e.shard.stateOf(e.caller, s.hashes.state(e.policy.StateName(i)), e.now) != 0
 	}
 	return known
 }
@@ -125,12 +137,12 @@ func (e *entry) lacksRequestedState(s *Store) bool {
 	return e.shard.count(e.caller, func(st *state) bool { return st.requested && st.exists(e.now) }) >= mostRequested
 }
 
-// giveBack gives back the room that was reserved and is not used.
+// giveBack gives back the room that was taken and is not used.
 func (d *decision) giveBack() {
 	for i := range d.entries {
-		if e := &d.entries[i]; e.reserved {
+		if e := &d.entries[i]; e.tookRoom {
 			d.store.keys.Add(-1)
-			e.reserved = false
+			e.tookRoom = false
 		}
 	}
 }
@@ -138,11 +150,19 @@ func (d *decision) giveBack() {
 // decide decides the call at the time now.
 func (d *decision) decide() {
 	d.reply = d.call.NewReply()
-	denied := d.call.Denied
+	denied, repeated := d.call.Denied, false
 	for i := range d.entries {
 		e, r := &d.entries[i], &d.reply.Entries[i]
+		d.settle(e, r)
 		d.open(e)
 		e.judge(r, d.call.Draw)
+		repeated = repeated || e.repeats(r)
+	}
+	for i := range d.entries {
+		e, r := &d.entries[i], &d.reply.Entries[i]
+		if repeated {
+			e.admitRepeated(r)
+		}
 		denied = denied || r.Verdict != script.Admitted && !e.policy.IsShadow()
 	}
 	for i := range d.entries {
@@ -159,34 +179,34 @@ func (d *decision) decide() {
 
 // open sets the views of the entry.
 func (d *decision) open(e *entry) {
-	limits, first, from := e.policy.Limits(), len(d.views), len(d.held)
+	limits, first, from := e.policy.Limits(), len(d.views), len(d.opened)
 	for i := range limits {
 		l := &limits[i]
 		d.views = append(d.views, view{
-			held: d.hold(e, i, from), entry: e,
+			opened: d.state(e, i, from), entry: e,
 			limit: l, algorithm: algorithms[l.Algorithm], window: l.Window.Microseconds(),
 		})
 	}
 	e.views = d.views[first:]
 }
 
-// hold returns the state of limit i of the entry, to work on. It is among those held from the
+// state returns the state of limit i of the entry, to work on. It is among those opened from the
 // given index on if an earlier limit shares it.
-func (d *decision) hold(e *entry, i, from int) *held {
+func (d *decision) state(e *entry, i, from int) *opened {
 	of := d.store.hashes.state(e.policy.StateName(i))
-	for j := from; j < len(d.held); j++ {
-		if d.held[j].id == of {
-			return &d.held[j]
+	for j := from; j < len(d.opened); j++ {
+		if d.opened[j].id == of {
+			return &d.opened[j]
 		}
 	}
-	d.held = append(d.held, held{})
-	h := &d.held[len(d.held)-1]
+	d.opened = append(d.opened, opened{})
+	h := &d.opened[len(d.opened)-1]
 	h.state = &h.own
 	h.own.id, h.own.requested = of, i == e.policy.OwnState()
 	if h.number = e.shard.stateOf(e.caller, of, e.now); h.number == 0 {
 		return h
 	}
-	h.log = e.shard.logs[h.number]
+	h.log, h.debt = e.shard.logs[h.number], e.shard.debts[h.number]
 	if stored := e.shard.states.at(h.number); e.peek {
 		h.own = *stored
 	} else {
@@ -197,6 +217,15 @@ func (d *decision) hold(e *entry, i, from int) *held {
 
 // judge sets the verdict of the entry and, of each limit, whether it admits the cost.
 func (e *entry) judge(r *script.EntryReply, draw uint32) {
+	if e.action > script.Reserve {
+		for i := range e.views {
+			r.Limits[i].Admits = true
+			if s, ok := e.views[i].algorithm.(suppressed); ok {
+				_, _, r.Limits[i].Suppression = s.judge(&e.views[i], draw)
+			}
+		}
+		return
+	}
 	if block, by := e.shard.blockOf(e.caller, e.now); block != nil {
 		r.Verdict, r.BlockLeft, r.BlockedBy = script.Blocked, micros(block.left(e.now)), by
 	}
@@ -205,67 +234,103 @@ func (e *entry) judge(r *script.EntryReply, draw uint32) {
 		if s, ok := v.algorithm.(suppressed); ok {
 			lr.Admits, lr.Shed, lr.Suppression = s.judge(v, draw)
 		} else {
-			lr.Admits = v.algorithm.used(v)+e.cost <= v.limit.Quota
+			lr.Admits = v.algorithm.used(v)+e.holds.heldUnits()+e.cost <= v.limit.Quota
 		}
 		if !lr.Admits && r.Verdict == script.Admitted {
 			r.Verdict = script.Denied
 		}
 	}
+	if e.policy.TakesHold(e.action) {
+		e.judgeReserve(r)
+	}
 }
 
 // spend records the cost of the entry and starts its block.
 func (e *entry) spend(r *script.EntryReply, denied bool) {
-	if e.peek || r.Verdict == script.Blocked {
+	if e.peek || r.Verdict == script.Blocked || e.repeated {
 		return
 	}
 	passes := r.Verdict == script.Admitted && !denied
-	for i := range e.views {
-		v := &e.views[i]
-		if passes || e.policy.CountsAttempts() || v.limit.Algorithm == script.Suppressed {
-			v.algorithm.spend(v, passes)
-			v.spent, r.Began = true, !e.isKnown
-		}
+	switch {
+	case e.action > script.Reserve:
+		r.Began = e.change(r) && !e.isKnown
+	case !e.policy.TakesHold(e.action):
+		e.spendLimits(r, passes)
+	case passes:
+		e.takeHold(r)
+		r.Began = !e.isKnown
 	}
 	if r.Verdict == script.Denied && e.startBlock(r) {
 		r.Began = !e.isKnown
 	}
 }
 
+// spendLimits records the cost in every limit that counts the check.
+func (e *entry) spendLimits(r *script.EntryReply, passes bool) {
+	for i := range e.views {
+		v := &e.views[i]
+		if v.stateless() {
+			continue
+		}
+		if passes || e.policy.CountsAttempts() || v.limit.Algorithm == script.Suppressed {
+			v.algorithm.spend(v, passes)
+			v.spent, r.Began = true, !e.isKnown
+		}
+	}
+}
+
 // startBlock starts the longest block of the limits that do not admit the cost, named after the
-// first of them. Random shedding starts no block.
+// first of them. Random shedding and holds start no block.
 func (e *entry) startBlock(r *script.EntryReply) (started bool) {
 	var longest time.Duration
 	by := ""
 	for i := range e.views {
-		if l := e.views[i].limit; !r.Limits[i].Admits && !r.Limits[i].Shed {
-			longest = max(longest, l.Block)
+		if v := &e.views[i]; v.mayStartBlock(&r.Limits[i]) {
+			longest = max(longest, v.limit.BlockLength(e.earlierBlocks(i)))
 			if by == "" {
-				by = l.Name
+				by = v.limit.Name
 			}
 		}
 	}
 	if longest == 0 {
 		return false
 	}
+	for i := range e.views {
+		if v := &e.views[i]; v.limit.Escalation != nil && v.mayStartBlock(&r.Limits[i]) {
+			e.countBlock(i, longest)
+		}
+	}
 	block := e.shard.setBlock(e.ensureCaller(), by, e.now, longest.Milliseconds())
 	r.Verdict, r.BlockLeft, r.BlockedBy = script.Tripped, micros(block.left(e.now)), by
 	return true
 }
 
+// mayStartBlock reports whether the limit denies by itself: neither by chance nor because of holds.
+func (v *view) mayStartBlock(lr *script.LimitReply) bool {
+	return !lr.Admits && !lr.Shed && !v.waitsForHolds(lr.Admits)
+}
+
 // report sets the state of the limits after the call and, after a denial, the times to wait.
 func (e *entry) report(r *script.EntryReply, denied bool) {
+	r.Held, r.Open = e.holds.heldUnits(), e.holds.open()
+	if e.action > script.Check || r.Open > 0 || r.Settled > 0 {
+		r.DebtCut = e.debtCut
+	}
 	for i := range e.views {
 		v, lr := &e.views[i], &r.Limits[i]
 		lr.Used = v.algorithm.used(v)
 		lr.UsedAfterWaiting = lr.Used
-		lr.ResetAfter = micros(v.algorithm.resetAfter(v))
+		lr.ResetAfter = v.resetAfter()
 		switch {
+		case e.action > script.Reserve, e.repeated:
 		case e.cost > v.limit.Quota:
 			lr.RetryAfter = script.Never
 		case denied || r.Verdict != script.Admitted:
-			lr.RetryAfter = max(micros(v.algorithm.timeToFit(v)), r.BlockLeft)
+			lr.WaitsForHolds = v.waitsForHolds(lr.Admits)
+			lr.RetryAfter = max(v.timeToFit(lr.Admits), r.BlockLeft)
 			lr.UsedAfterWaiting = v.algorithm.usedAfter(v, lr.RetryAfter.Microseconds())
 		}
+		lr.Used, lr.UsedAfterWaiting = lr.Used+r.Held, lr.UsedAfterWaiting+r.Held
 		if e.policy.CountsAttempts() { // the state may hold more, for a limit with a larger threshold
 			lr.Used = min(lr.Used, v.limit.Threshold)
 			lr.UsedAfterWaiting = min(lr.UsedAfterWaiting, v.limit.Threshold)
@@ -279,7 +344,7 @@ func (e *entry) store() {
 		return
 	}
 	for i := range e.views {
-		h := e.views[i].held
+		h := e.views[i].opened
 		if !h.spent {
 			continue
 		}
@@ -289,6 +354,11 @@ func (e *entry) store() {
 		}
 		if h.log != nil {
 			e.shard.logs[h.number] = h.log
+		}
+		if h.debt.isZero() {
+			delete(e.shard.debts, h.number)
+		} else {
+			e.shard.debts[h.number] = h.debt
 		}
 	}
 	switch {
@@ -303,7 +373,7 @@ func (e *entry) store() {
 func (e *entry) ensureCaller() uint32 {
 	if e.caller == 0 {
 		e.caller = e.shard.addCaller(e.id, e.overflow)
-		e.unfiled, e.reserved = true, false
+		e.unfiled, e.tookRoom = true, false
 	}
 	return e.caller
 }

@@ -9,15 +9,18 @@
 //
 //	store.go         Store: Evaluate, and the removal of expired callers
 //	decision.go      one call on its way to its reply
+//	hold.go          holds: estimates of reservations
 //	operator.go      reset, block and unblock one key
+//	escalation.go    blocks that become longer
 //	blocks.go        the lists of begun blocks
 //	view.go          one limit of a call; the interface of the algorithms
 //	fixed_window.go    FixedWindow
 //	token_bucket.go    TokenBucket
 //	gcra.go            GCRA
-//	debt.go            how far a bucket is from full
+//	deficit.go         how far a bucket is from full
 //	sliding.go         SlidingLog and SlidingWindow
 //	suppressed.go      Suppressed
+//	concurrency.go     Concurrency
 //	log.go             the log of hits of the last three
 //	caller.go        one key of one policy, and its states
 //	shard.go         a part of the callers

@@ -3,6 +3,8 @@
 
 package memory
 
+import "github.com/weir-dev/weir/internal/limiter/script"
+
 // fixedWindow stores the units of the window in data[0]. The window ends with the life of the
 // state.
 type fixedWindow struct{}
@@ -36,14 +38,53 @@ func (w fixedWindow) resetAfter(v *view) int64 {
 	return v.left(v.entry.now)
 }
 
-func (fixedWindow) spend(v *view, _ bool) {
+func (w fixedWindow) spend(v *view, _ bool) {
 	if !v.exists(v.entry.now) {
 		v.data[0] = 0
-		v.expireIn(v.entry.now, v.window/1000)
+		v.gone = v.limit.WindowEnd(v.entry.now / 1000)
+		w.record(v)
 	}
-	units := v.entry.cost
+	ceiling := int64(script.LargestCount)
 	if v.entry.policy.CountsAttempts() {
-		units = max(0, min(units, v.limit.Ceiling()-v.data[0]))
+		ceiling = v.limit.Ceiling()
 	}
-	v.data[0] += units
+	v.data[0] += max(0, min(v.entry.cost, ceiling-v.data[0]))
+}
+
+// record records the last millisecond of the window with the holds, if there are any.
+func (fixedWindow) record(v *view) {
+	if h := v.entry.holds; h.open() > 0 {
+		h.windows[v.id] = v.gone - 1
+	}
+}
+
+// settle counts the units in the window that held the time, unless it has ended. If no window did,
+// they start one.
+func (w fixedWindow) settle(v *view, units, at int64) {
+	now, h := v.entry.now, v.entry.holds
+	if used := w.used(v); used > 0 {
+		v.data[0] += min(units, script.LargestCount-used)
+		return
+	}
+	if last, known := h.windows[v.id]; known && last < now/1000 && at/1000 <= last {
+		return
+	}
+	last := v.limit.WindowEnd(at/1000) - 1
+	if last >= now/1000 {
+		last = max(last, now/1000+1) // as in Redis, which has no shorter TTL
+		v.data[0], v.gone, v.spent = units, last+1, true
+	}
+	h.windows[v.id] = last
+}
+
+func (fixedWindow) endSettling(*view) {}
+
+func (w fixedWindow) keep(v *view) {
+	if w.used(v) > 0 {
+		w.record(v)
+	}
+}
+
+func (fixedWindow) afterLast(v *view, _, last, _ int64) int64 {
+	return last + v.limit.LongestWindow().Microseconds()
 }

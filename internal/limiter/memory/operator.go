@@ -14,19 +14,33 @@ import (
 // Reset deletes the spent units and the block of the key in all variants of the policy, and
 // reports whether any existed. It returns no error.
 func (s *Store) Reset(_ context.Context, policy *script.Policy, key script.Key) (bool, error) {
-	names := policy.StateNames()
-	states := make([]stateID, len(names)) // the first is the block
-	for i := 1; i < len(names); i++ {
-		states[i] = s.hashes.state(names[i])
-	}
-	return s.drop(policy, key, func(st *state) bool {
+	states := append([]stateID{blockID}, s.statesOf(policy.StateNames()[1:])...) // the first is the block
+	existed := s.drop(policy, key, func(st *state) bool {
 		return slices.Contains(states, st.id) || st.requested && policy.IsRequestable()
-	}), nil
+	})
+	s.forgetBlocks(policy, key)
+	return existed, nil
 }
 
-// Unblock deletes the block of the key and reports whether one existed. Spent units stay
-// spent. It returns no error.
+func (s *Store) statesOf(names []string) []stateID {
+	ids := make([]stateID, len(names))
+	for i, name := range names {
+		ids[i] = s.hashes.state(name)
+	}
+	return ids
+}
+
+// forgetBlocks deletes the numbers of blocks that limits have started.
+func (s *Store) forgetBlocks(policy *script.Policy, key script.Key) {
+	if counts := s.statesOf(policy.EscalationNames()); len(counts) > 0 {
+		s.drop(policy, key, func(st *state) bool { return slices.Contains(counts, st.id) })
+	}
+}
+
+// Unblock deletes the block of the key and reports whether one existed. Limits forget the blocks
+// that they have started. Spent units stay spent. It returns no error.
 func (s *Store) Unblock(_ context.Context, policy *script.Policy, key script.Key) (bool, error) {
+	s.forgetBlocks(policy, key)
 	return s.drop(policy, key, func(st *state) bool { return st.id == blockID }), nil
 }
 

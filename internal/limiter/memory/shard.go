@@ -18,7 +18,10 @@ type shard struct {
 	// algorithm, and the limit that started a block.
 	logs     map[uint32]*hitLog
 	blockers map[uint32]string
-	wheel    wheel
+	// holds and debts are those of states, too: see hold.go and deficit.go.
+	holds map[uint32]*holdSet
+	debts map[uint32]deficit
+	wheel wheel
 	// due is when the first slot of the wheel begins, in milliseconds; see Store.sweep.
 	due atomic.Int64
 }
@@ -26,6 +29,7 @@ type shard struct {
 func (s *shard) init() {
 	s.index = map[id]uint32{}
 	s.logs, s.blockers = map[uint32]*hitLog{}, map[uint32]string{}
+	s.holds, s.debts = map[uint32]*holdSet{}, map[uint32]deficit{}
 	s.due.Store(never)
 }
 
@@ -93,10 +97,12 @@ func (s *shard) put(c uint32, st state, now int64) uint32 {
 	return place
 }
 
-// forget drops the log and the blocker of the state.
+// forget drops what the state has outside it.
 func (s *shard) forget(i uint32) {
 	delete(s.logs, i)
 	delete(s.blockers, i)
+	delete(s.holds, i)
+	delete(s.debts, i)
 }
 
 // addCaller adds a caller without states, in no slot of the wheel.

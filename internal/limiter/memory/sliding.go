@@ -3,6 +3,12 @@
 
 package memory
 
+import (
+	"math"
+
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
 // sliding is what the algorithms with a log have in common. The state itself only has the end
 // of the log's life.
 type sliding struct{}
@@ -51,18 +57,50 @@ func (s sliding) open(v *view) *hitLog {
 	return v.log
 }
 
+// timeOf returns when a hit of that time is recorded: not before the newest hit.
+func (s sliding) timeOf(v *view, at int64) int64 {
+	if l := s.hits(v); l != nil {
+		return max(at, l.newest())
+	}
+	return at
+}
+
+func (sliding) endSettling(*view) {}
+
+func (sliding) keep(*view) {}
+
+func (sliding) afterLast(v *view, _, last, _ int64) int64 { return last + v.window }
+
 // slidingWindow counts hits in buckets of time.
 type slidingWindow struct{ sliding }
 
+// mostCharged bounds what commits and charges add to a bucket.
+const mostCharged = 1 << 41
+
 func (s slidingWindow) spend(v *view, _ bool) {
-	l, now := s.open(v), v.entry.now
-	held, _ := l.takeBucket(now, v.limit.Bucket.Microseconds())
-	units := held + v.entry.cost
-	if v.entry.policy.CountsAttempts() {
-		units = max(held, min(units, v.limit.Ceiling()))
+	ceiling := int64(math.MaxInt64)
+	switch {
+	case v.entry.policy.CountsAttempts():
+		ceiling = v.limit.Ceiling()
+	case v.entry.action > script.Reserve:
+		ceiling = mostCharged
 	}
-	l.add(now, v.window, units, notSuppressed)
-	v.expireAfter(now, v.window)
+	s.add(v, v.entry.cost, v.entry.now, ceiling)
+}
+
+func (s slidingWindow) settle(v *view, units, at int64) {
+	if at = s.timeOf(v, at); at+v.window > v.entry.now {
+		s.add(v, units, at, math.MaxInt64)
+		v.spent = true
+	}
+}
+
+// add adds the units to the bucket of that time, up to the ceiling.
+func (s slidingWindow) add(v *view, units, at, ceiling int64) {
+	l := s.open(v)
+	before, _ := l.takeBucket(at, v.limit.Bucket.Microseconds())
+	l.add(at, v.window, max(before, min(before+units, ceiling)), notSuppressed)
+	v.expireAfter(v.entry.now, at+v.window-v.entry.now)
 }
 
 // slidingLog counts every hit. All SlidingLog limits of a caller share one log, which keeps hits
@@ -100,16 +138,28 @@ func (s slidingLog) resetAfter(v *view) int64 {
 }
 
 func (s slidingLog) spend(v *view, _ bool) {
-	if v.spent {
-		return // an earlier limit of the entry has recorded the hit
+	if !v.spent { // else an earlier limit of the entry has recorded the hit
+		s.add(v, v.entry.cost, v.entry.now)
 	}
+}
+
+func (s slidingLog) settle(v *view, units, at int64) {
+	keep, _ := v.entry.policy.Kept()
+	if at = s.timeOf(v, at); at+keep.Microseconds() > v.entry.now {
+		s.add(v, units, at)
+		v.spent = true
+	}
+}
+
+// add adds a hit of that time and drops those that no limit needs.
+func (s slidingLog) add(v *view, units, at int64) {
 	l, now := s.open(v), v.entry.now
 	keep, largest := v.entry.policy.Kept()
-	if now/1000 < v.data[1] {
+	if v.entry.policy.IsRequestable() && now/1000 < v.data[1] {
 		largest = max(largest, v.data[0])
 	}
-	l.add(now, keep.Microseconds(), v.entry.cost, notSuppressed)
-	v.expireAfter(now, keep.Microseconds())
+	l.add(at, keep.Microseconds(), units, notSuppressed)
+	v.expireAfter(now, at+keep.Microseconds()-now)
 	if v.entry.policy.Enlarges() {
 		v.data[0], v.data[1] = largest, v.gone
 	}

@@ -122,8 +122,8 @@ func (s *Store) unlock(locked uint64) {
 	}
 }
 
-// reserve takes room for one caller, and reports whether there is any. A peek takes none.
-func (s *Store) reserve(peek bool) bool {
+// takeRoom takes room for one caller, and reports whether there is any. A peek takes none.
+func (s *Store) takeRoom(peek bool) bool {
 	if peek {
 		return s.keys.Load() < s.limit
 	}

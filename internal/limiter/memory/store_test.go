@@ -39,7 +39,7 @@ var algorithms = []script.Algorithm{
 func limitOf(a script.Algorithm, quota int64) script.Limit {
 	l := script.Limit{Name: "l", Algorithm: a, Quota: quota, Threshold: quota, HardQuota: quota, Window: 100 * time.Hour}
 	switch a {
-	case script.FixedWindow, script.SlidingLog:
+	case script.FixedWindow, script.SlidingLog, script.Concurrency:
 	case script.TokenBucket, script.GCRA:
 		l.Threshold = 1
 	case script.SlidingWindow, script.Suppressed:

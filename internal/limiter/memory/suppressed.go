@@ -3,7 +3,11 @@
 
 package memory
 
-import "math"
+import (
+	"math"
+
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
 
 // suppressed counts all checks in buckets of time, and beside them the admitted ones.
 type suppressed struct{ sliding }
@@ -69,11 +73,17 @@ func (s suppressed) resetAfter(v *view) int64 {
 	return l.at[l.admitted.reaching(l.admitted.total())] + v.window - v.entry.now
 }
 
+// settle does nothing: policies with a Suppressed limit take no reservations.
+func (suppressed) settle(*view, int64, int64) {}
+
 func (s suppressed) spend(v *view, passes bool) {
 	l, now := s.open(v), v.entry.now
-	units, admitted := l.takeBucket(now, v.limit.Bucket.Microseconds())
-	units = max(units, min(units+v.entry.cost, mostObserved))
-	if passes {
+	before, admitted := l.takeBucket(now, v.limit.Bucket.Microseconds())
+	units := max(before, min(before+v.entry.cost, mostObserved))
+	switch {
+	case passes && v.entry.action > script.Reserve:
+		admitted += units - before
+	case passes:
 		admitted += v.entry.cost
 	}
 	l.add(now, v.window, units, admitted)

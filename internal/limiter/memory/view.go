@@ -3,7 +3,11 @@
 
 package memory
 
-import "github.com/weir-dev/weir/internal/limiter/script"
+import (
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
 
 // entry is one entry of a call, on its way to its reply.
 type entry struct {
@@ -13,32 +17,46 @@ type entry struct {
 	// overflow is true for the overflow budget of the policy.
 	overflow bool
 
+	hashes   *hashes
 	id       id
 	shard    *shard
 	caller   uint32 // its number, or 0
 	ends     int64  // when the first of its states ended, before the call
 	isKnown  bool   // it has a state that a limit uses, or a block
-	reserved bool   // room for the caller is reserved
+	tookRoom bool   // room for the caller is taken
 	unfiled  bool   // the caller has been added and is in no slot of the wheel
 
 	now   int64 // microseconds
 	views []view
+
+	action   script.Action
+	holdID   string
+	ttl      time.Duration
+	holdsID  stateID  // of the holds
+	holds    *holdSet // nil without any
+	chargeID stateID  // of the memory of a charge, or 0
+	repeated bool     // an earlier call has spent or held the cost
+	debtCut  int64
 }
 
-// held is a state that a call works on: the stored one, or a copy if the entry is a peek or
+// opened is a state that a call works on: the stored one, or a copy if the entry is a peek or
 // the state does not exist.
-type held struct {
+type opened struct {
 	*state
 
 	own    state
 	number uint32 // of the stored state, or 0
 	spent  bool   // the state has to be stored
 	log    *hitLog
+	debt   deficit // the part of a bucket's deficit that no limit admitted
+	past   *past   // while holds are settled
+	// settled is the number of the hold that was settled last.
+	settled int64
 }
 
 // view is one limit of an entry. All times are microseconds of the store's clock.
 type view struct {
-	*held
+	*opened
 
 	entry     *entry
 	limit     *script.Limit
@@ -57,8 +75,18 @@ type algorithm interface {
 	usedAfter(v *view, wait int64) int64
 	// resetAfter returns how long it takes until used is 0.
 	resetAfter(v *view) int64
-	// spend records the cost. passes is true if the entry and the check are admitted.
+	// spend records the cost. passes is true if the entry and the check are admitted. The cost of a
+	// commit or a charge may exceed the quota.
 	spend(v *view, passes bool)
+	// settle records the units of an ended hold, as of that time, or of the state if it is later.
+	settle(v *view, units, at int64)
+	// endSettling stores what settle changed.
+	endSettling(v *view)
+	// keep keeps what settle needs as long as the last hold.
+	keep(v *view)
+	// afterLast returns how long it takes, at the latest, until nothing is used if all holds are spent
+	// as the last one ends, after that time; wait is the result of resetAfter.
+	afterLast(v *view, held, last, wait int64) int64
 }
 
 var algorithms = map[script.Algorithm]algorithm{
@@ -68,6 +96,7 @@ var algorithms = map[script.Algorithm]algorithm{
 	script.TokenBucket:   tokenBucket{},
 	script.GCRA:          gcra{},
 	script.Suppressed:    suppressed{},
+	script.Concurrency:   concurrency{},
 }
 
 // keepAlive returns how long the state exists, after it has extended a life that is shorter

@@ -4,6 +4,7 @@
 package observe
 
 import (
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,6 +34,7 @@ func TestBufferWithManyWriters(t *testing.T) {
 				}
 				if !b.add(strconv.Itoa(w), key, uint64(i+1), time.Time{}) {
 					dropped.Add(1)
+					runtime.Gosched() // let the reader run
 				}
 			}
 		})

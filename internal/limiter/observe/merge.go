@@ -56,7 +56,7 @@ func mergeKeys(lists ...keyList) (keys []keyPart, unlisted int64) {
 
 // merge adds up the parts of all replicas within the scope.
 func merge(parts []*part, scope string) *limiter.Activity {
-	a := &limiter.Activity{Total: noRates()}
+	a := &limiter.Activity{Total: *limiter.NewRates()}
 	slot := int64(0)
 	for _, p := range parts {
 		slot = max(slot, p.Slot)
@@ -66,7 +66,7 @@ func merge(parts []*part, scope string) *limiter.Activity {
 	for _, p := range parts {
 		a.Dropped += p.Dropped
 		if scope == "" {
-			p.Total.addTo(&a.Total, slot-p.Slot)
+			addRates(&a.Total, p.Total, p.TotalCandidates, slot-p.Slot)
 		}
 		for i := range p.Policies {
 			of := &p.Policies[i]
@@ -78,9 +78,9 @@ func merge(parts []*part, scope string) *limiter.Activity {
 			}
 			policies[of.Policy].Seconds = max(policies[of.Policy].Seconds, p.Seconds)
 			lists[of.Policy] = append(lists[of.Policy], keyList{keys: of.Keys, unlisted: of.Unlisted})
-			addRates(policies[of.Policy], of.Rates, slot-p.Slot)
+			policies[of.Policy].Rates = ratesWith(policies[of.Policy].Rates, of, slot-p.Slot)
 			if scope != "" {
-				of.Rates.addTo(&a.Total, slot-p.Slot)
+				addRates(&a.Total, of.Rates, of.Candidates, slot-p.Slot)
 			}
 		}
 	}
@@ -93,22 +93,21 @@ func merge(parts []*part, scope string) *limiter.Activity {
 	return a
 }
 
-func addRates(to *limiter.PolicyActivity, rates packed, shift int64) {
-	if len(rates) == 0 {
-		return
+// ratesWith adds those of the part to the rates, which may be nil.
+func ratesWith(rates *limiter.Rates, of *policyPart, shift int64) *limiter.Rates {
+	if len(of.Rates) == 0 {
+		return rates
 	}
-	if to.Rates == nil {
-		to.Rates = new(noRates())
+	if rates == nil {
+		rates = limiter.NewRates()
 	}
-	rates.addTo(to.Rates, shift)
+	addRates(rates, of.Rates, of.Candidates, shift)
+	return rates
 }
 
-// noRates returns rates without decisions.
-func noRates() limiter.Rates {
-	return limiter.Rates{
-		Allowed: make([]int64, limiter.RateSamples), Denied: make([]int64, limiter.RateSamples),
-		ShadowDenied: make([]int64, limiter.RateSamples),
-	}
+func addRates(to *limiter.Rates, decisions, candidates packed, shift int64) {
+	decisions.addTo(shift, to.Allowed, to.Denied, to.ShadowDenied)
+	candidates.addTo(shift, to.CandidateDenied, to.CandidateAllowed)
 }
 
 // setKeys sets the keys of the policy, and returns the largest error.

@@ -33,19 +33,23 @@ const (
 type part struct {
 	Replica string `json:"replica"`
 	// Scopes are the scopes that the part covers, as scopeText returns them.
-	Scopes   []string     `json:"scopes"`
-	Seconds  int64        `json:"seconds"` // of the counts of keys
-	Dropped  int64        `json:"dropped,omitempty"`
-	Slot     int64        `json:"slot"` // of the last sample
-	Total    packed       `json:"total"`
-	Policies []policyPart `json:"policies"`
+	Scopes  []string `json:"scopes"`
+	Seconds int64    `json:"seconds"` // of the counts of keys
+	Dropped int64    `json:"dropped,omitempty"`
+	Slot    int64    `json:"slot"` // of the last sample
+	Total   packed   `json:"total"`
+	// TotalCandidates and Candidates have the candidateValues of Total and Rates; nil if all are 0.
+	TotalCandidates packed       `json:"totalCandidates,omitempty"`
+	Policies        []policyPart `json:"policies"`
 }
 
 type policyPart struct {
 	Policy   string    `json:"policy"`
 	Keys     []keyPart `json:"keys,omitempty"` // by count, the largest first
 	Unlisted int64     `json:"unlisted,omitempty"`
-	Rates    packed    `json:"rates,omitempty"` // nil without decisions
+	Rates    packed    `json:"rates,omitempty"` // the decisionValues, nil without decisions
+
+	Candidates packed `json:"candidates,omitempty"`
 }
 
 type keyPart struct {
@@ -83,8 +87,9 @@ func (c *Collector) part(scopes []string) *part {
 	p := &part{
 		Replica: c.o.Replica, Scopes: scopes, Dropped: c.drops.sum(),
 		Seconds: int64(c.o.Now().Sub(c.summaries.since()).Seconds()),
-		Slot:    c.rates.slot, Total: pack(&c.rates.total, c.rates.slot),
+		Slot:    c.rates.slot,
 	}
+	p.Total, p.TotalCandidates = pack(&c.rates.total, c.rates.slot)
 	byPolicy := map[string]*policyPart{}
 	for policy, s := range c.summaries.policies {
 		if wanted(policy) {
@@ -96,7 +101,8 @@ func (c *Collector) part(scopes []string) *part {
 		if byPolicy[policy] == nil {
 			byPolicy[policy] = &policyPart{Policy: policy}
 		}
-		byPolicy[policy].Rates = pack(c.rates.policies[policy], c.rates.slot)
+		of := byPolicy[policy]
+		of.Rates, of.Candidates = pack(c.rates.policies[policy], c.rates.slot)
 	}
 	for _, policy := range slices.Sorted(maps.Keys(byPolicy)) {
 		p.Policies = append(p.Policies, *byPolicy[policy])
@@ -113,7 +119,9 @@ func (r *rates) busiest(wanted func(policy string) bool) []string {
 			continue
 		}
 		for i := range s {
-			decided[policy] += uint64(s[i][0]) + uint64(s[i][1]) + uint64(s[i][2])
+			for _, n := range s[i][:decisionValues] {
+				decided[policy] += uint64(n)
+			}
 		}
 	}
 	policies := slices.SortedFunc(maps.Keys(decided), func(a, b string) int {
@@ -162,20 +170,34 @@ func (p *policyPart) keep(most int) {
 // packed are rates as one varint for each number, the oldest sample first.
 type packed []byte
 
-func pack(s *series, slot int64) packed {
-	var out packed
+// pack returns the decisionValues and the candidateValues of the samples. The latter are nil if all
+// are 0.
+func pack(s *series, slot int64) (decisions, candidates packed) {
+	some := uint32(0)
 	for i := range int64(limiter.RateSamples) {
-		for _, n := range s[(slot+1+i)%limiter.RateSamples] {
-			out = binary.AppendUvarint(out, uint64(n))
-		}
+		all := &s[(slot+1+i)%limiter.RateSamples]
+		decisions = decisions.with(all[:decisionValues])
+		candidates = candidates.with(all[decisionValues:])
+		some |= all[decisionValues] | all[decisionValues+1]
 	}
-	return out
+	if some == 0 {
+		candidates = nil
+	}
+	return decisions, candidates
 }
 
-// addTo adds the rates, of which the last sample is shift samples older than the last one of sum.
-func (p packed) addTo(sum *limiter.Rates, shift int64) {
+func (p packed) with(numbers []uint32) packed {
+	for _, n := range numbers {
+		p = binary.AppendUvarint(p, uint64(n))
+	}
+	return p
+}
+
+// addTo adds the numbers to lists of RateSamples. The last packed sample is shift samples older than
+// the last one of the lists.
+func (p packed) addTo(shift int64, lists ...[]int64) {
 	for i := -shift; i < limiter.RateSamples-shift; i++ {
-		for _, list := range [][]int64{sum.Allowed, sum.Denied, sum.ShadowDenied} {
+		for _, list := range lists {
 			n, size := binary.Uvarint(p)
 			if size <= 0 {
 				return // shorter than expected: of another release

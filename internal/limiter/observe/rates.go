@@ -10,11 +10,21 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 )
 
-// values are the numbers of allowed, denied and, in mode Shadow, denied decisions.
-type values [3]uint64
+const (
+	// decisionValues are the numbers of allowed, denied and, in mode Shadow, denied decisions.
+	decisionValues = 3
+	// candidateValues are those of verdicts that only candidates deny or allow.
+	candidateValues = 2
+)
 
-// series are the decisions of the last hour, in a ring.
-type series [limiter.RateSamples][3]uint32
+// values are the counters of a policy: the decisionValues and the candidateValues.
+type values [decisionValues + candidateValues]uint64
+
+// sample has the values of one RatePeriod.
+type sample [decisionValues + candidateValues]uint32
+
+// series are the samples of the last hour, in a ring.
+type series [limiter.RateSamples]sample
 
 // rates samples the counters of decisions.
 type rates struct {
@@ -44,7 +54,7 @@ func (r *rates) sample(now time.Time, each func(visit func(policy string, n limi
 	r.slot = slot
 	next := make(map[string]values, len(r.last))
 	each(func(policy string, n limiter.DecisionCounts) {
-		v := values{n.Allowed, n.Denied, n.ShadowDenied}
+		v := values{n.Allowed, n.Denied, n.ShadowDenied, n.CandidateDenied, n.CandidateAllowed}
 		for i, earlier := range next[policy] {
 			v[i] += earlier
 		}
@@ -67,9 +77,9 @@ func (r *rates) sample(now time.Time, each func(visit func(policy string, n limi
 // clear sets the samples of the slots to 0, and forgets policies without decisions in the last hour.
 func (r *rates) clear(begin, end int64) {
 	for slot := begin; slot <= end; slot++ {
-		r.total[slot%limiter.RateSamples] = [3]uint32{}
+		r.total[slot%limiter.RateSamples] = sample{}
 		for _, s := range r.policies {
-			s[slot%limiter.RateSamples] = [3]uint32{}
+			s[slot%limiter.RateSamples] = sample{}
 		}
 	}
 	for policy, s := range r.policies {
@@ -101,8 +111,8 @@ func deltaOf(now, last values) (delta values, decided bool) {
 	return delta, decided
 }
 
-func addTo(sample *[3]uint32, delta values) {
+func addTo(to *sample, delta values) {
 	for i, n := range delta {
-		sample[i] = uint32(min(uint64(sample[i])+n, math.MaxUint32))
+		to[i] = uint32(min(uint64(to[i])+n, math.MaxUint32))
 	}
 }

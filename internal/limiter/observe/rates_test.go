@@ -24,9 +24,10 @@ func (c counters) each(visit func(policy string, n limiter.DecisionCounts)) {
 
 // unroll returns the samples as readers get them.
 func (s *series) unroll(slot int64) *limiter.Rates {
-	out := noRates()
-	pack(s, slot).addTo(&out, 0)
-	return &out
+	out := limiter.NewRates()
+	decisions, candidates := pack(s, slot)
+	addRates(out, decisions, candidates, 0)
+	return out
 }
 
 // newest returns the n newest numbers.
@@ -59,19 +60,21 @@ func TestRatesAreDifferencesOfCounters(t *testing.T) {
 	// After an hour without decisions nothing is left.
 	r.sample(now.Add(time.Hour), c.each)
 	g.Expect(r.policies).To(BeEmpty())
-	g.Expect(*r.total.unroll(r.slot)).To(Equal(noRates()))
+	g.Expect(*r.total.unroll(r.slot)).To(Equal(*limiter.NewRates()))
 }
 
 func TestRatesOfReplicasAreAlignedAndAdded(t *testing.T) {
 	g := NewWithT(t)
-	early, late, c := newRates(), newRates(), counters{"shop/login": {Allowed: 5, ShadowDenied: 1}}
+	early, late, c := newRates(), newRates(), counters{"shop/login": {Allowed: 5, ShadowDenied: 1, CandidateDenied: 3, CandidateAllowed: 4}}
 	early.sample(start, c.each)
 	late.sample(start, c.each)
 	late.sample(start.Add(limiter.RatePeriod), c.each)
 	parts := []*part{}
 	for _, r := range []*rates{early, late} {
-		rates := pack(r.policies["shop/login"], r.slot)
-		parts = append(parts, &part{Slot: r.slot, Total: pack(&r.total, r.slot), Policies: []policyPart{{Policy: "shop/login", Rates: rates}}})
+		p := &part{Slot: r.slot, Policies: []policyPart{{Policy: "shop/login"}}}
+		p.Total, p.TotalCandidates = pack(&r.total, r.slot)
+		p.Policies[0].Rates, p.Policies[0].Candidates = pack(r.policies["shop/login"], r.slot)
+		parts = append(parts, p)
 	}
 	for _, scope := range []string{"", "shop/"} {
 		a := merge(parts, scope)
@@ -79,6 +82,8 @@ func TestRatesOfReplicasAreAlignedAndAdded(t *testing.T) {
 		for _, got := range []limiter.Rates{a.Total, *a.Policies[0].Rates} {
 			g.Expect(newest(got.Allowed, 3)).To(Equal([]int64{0, 10, 0}))
 			g.Expect(newest(got.ShadowDenied, 3)).To(Equal([]int64{0, 2, 0}))
+			g.Expect(newest(got.CandidateDenied, 3)).To(Equal([]int64{0, 6, 0}))
+			g.Expect(newest(got.CandidateAllowed, 3)).To(Equal([]int64{0, 8, 0}))
 		}
 	}
 }

@@ -15,7 +15,11 @@
 //	match.go         which requests it applies to
 //	key.go           the parts of its key
 //	limit.go         its limits
+//	reservation.go   whether its units may be reserved
+//	latecharge.go    which hits of Envoy are charges
+//	calendar.go      the hours, days, weeks and months of a time zone
 //	override.go      other numbers, or another action, for some callers
+//	candidate.go     numbers that are tried out
 //	requested.go     a limit with the numbers that a descriptor requests
 //	codec.go       the encoding of a plan in the registry
 //	version.go     the version of that encoding; version_next.go raises it in tests

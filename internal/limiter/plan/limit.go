@@ -19,6 +19,7 @@ const (
 	TokenBucket   Algorithm = "TokenBucket"
 	GCRA          Algorithm = "GCRA"
 	Suppressed    Algorithm = "Suppressed"
+	Concurrency   Algorithm = "Concurrency"
 )
 
 // SupportsAttempts reports whether the algorithm supports CountAttempts and
@@ -32,6 +33,18 @@ func (a Algorithm) Refills() bool { return a == TokenBucket || a == GCRA }
 
 // Buckets reports whether the algorithm divides time into buckets.
 func (a Algorithm) Buckets() bool { return a == SlidingWindow || a == Suppressed }
+
+// MaxThreshold returns the largest threshold of a limit with the algorithm, in units.
+func (a Algorithm) MaxThreshold() int64 {
+	switch a {
+	case FixedWindow:
+		return MaxFixedWindowThreshold
+	case SlidingLog:
+		return MaxLogThreshold
+	default:
+		return MaxThreshold
+	}
+}
 
 // Bounds of the other numbers of a limit.
 const (
@@ -47,7 +60,10 @@ type Limit struct {
 	Name      string    `json:"name"`
 	Algorithm Algorithm `json:"algorithm"`
 	Threshold int64     `json:"threshold"`
-	// WindowMillis is the length of the window in milliseconds.
+	// Calendar divides time in place of a window, with FixedWindow; nil for a limit with a window.
+	Calendar *Calendar `json:"calendar,omitempty"`
+	// WindowMillis is the length of the window in milliseconds; 0 with a Calendar and with
+	// Concurrency.
 	WindowMillis int64 `json:"windowMillis"`
 	// Burst is the number of units that are admitted in one instant, for algorithms
 	// that refill.
@@ -64,6 +80,10 @@ type Limit struct {
 	// BlockMillis is the length of the block after a denial in milliseconds; 0
 	// disables it.
 	BlockMillis int64 `json:"blockMillis,omitempty"`
+	// BlocksMillis are the lengths of the first, second and further blocks in milliseconds, in
+	// place of BlockMillis. EscalationMillis is how long after a block their number is remembered.
+	BlocksMillis     []int64 `json:"blocksMillis,omitempty"`
+	EscalationMillis int64   `json:"escalationMillis,omitempty"`
 	// StateSuffix separates the state of the limit from that of the same limit with
 	// other numbers. It is set only
 	//
@@ -95,13 +115,38 @@ func (l Limit) IsNear(used, quota int64) bool {
 	return l.WarnPercent > 0 && used*100 >= quota*l.WarnPercent
 }
 
-// Window returns the length of the window.
+// Window returns the length of the window; 0 with a Calendar and with Concurrency.
 func (l Limit) Window() time.Duration { return time.Duration(l.WindowMillis) * time.Millisecond }
+
+// LongestWindow returns the length of the window or, with a Calendar, a time that no period exceeds.
+func (l Limit) LongestWindow() time.Duration {
+	if l.Calendar != nil {
+		return l.Calendar.Longest()
+	}
+	return l.Window()
+}
+
+// NominalWindow returns the length of the window or, with a Calendar, the usual one of a period.
+func (l Limit) NominalWindow() time.Duration {
+	if l.Calendar != nil {
+		return l.Calendar.Nominal()
+	}
+	return l.Window()
+}
 
 // Bucket returns the length of a bucket.
 func (l Limit) Bucket() time.Duration { return time.Duration(l.BucketMicros) * time.Microsecond }
 
-// Block returns the length of the block after a denial; 0 disables it.
+// LongestBlock returns the length of the longest block; 0 if the limit starts none.
+func (l Limit) LongestBlock() time.Duration {
+	longest := l.BlockMillis
+	for _, millis := range l.BlocksMillis {
+		longest = max(longest, millis)
+	}
+	return time.Duration(longest) * time.Millisecond
+}
+
+// Block returns the length of the block after a denial; 0 disables it, or it escalates.
 func (l Limit) Block() time.Duration { return time.Duration(l.BlockMillis) * time.Millisecond }
 
 func (p *Plan) validateLimits(fail func(string, ...any)) {
@@ -121,16 +166,13 @@ func (p *Plan) validateLimits(fail func(string, ...any)) {
 
 // validateLimit checks the numbers of a limit, with or without an override.
 func (p *Plan) validateLimit(fail func(string, ...any), at string, l Limit) {
-	requireOneOf(fail, at+".algorithm", l.Algorithm, FixedWindow, SlidingLog, SlidingWindow, TokenBucket, GCRA, Suppressed)
-	if l.Threshold < 1 || l.Threshold > l.maxThreshold() || p.DenyWhen == ThresholdReached && l.Threshold < 2 {
+	requireOneOf(fail, at+".algorithm", l.Algorithm, FixedWindow, SlidingLog, SlidingWindow, TokenBucket, GCRA, Suppressed, Concurrency)
+	if l.Threshold < 1 || l.Threshold > l.Algorithm.MaxThreshold() || p.DenyWhen == ThresholdReached && l.Threshold < 2 {
 		fail("%s.threshold %d is out of bounds", at, l.Threshold)
 	}
-	if l.WindowMillis < 1 || l.WindowMillis > MaxWindow.Milliseconds() {
-		fail("%s: a window of %d ms is out of bounds", at, l.WindowMillis)
-	}
-	if l.BlockMillis < 0 || l.BlockMillis > MaxWindow.Milliseconds() {
-		fail("%s: a block of %d ms is out of bounds", at, l.BlockMillis)
-	}
+	p.validateConcurrency(fail, at, l)
+	l.validateWindow(fail, at)
+	l.validateBlocks(fail, at)
 	if !l.Algorithm.SupportsAttempts() && (p.Counting == CountAttempts || p.DenyWhen == ThresholdReached) {
 		fail("%s.algorithm %q supports neither counting Attempts nor denyWhen ThresholdReached", at, l.Algorithm)
 	}
@@ -138,6 +180,56 @@ func (p *Plan) validateLimit(fail func(string, ...any), at string, l Limit) {
 	l.validateBucket(fail, at)
 	l.validateHardLimit(fail, at)
 	l.validateWarning(fail, at)
+}
+
+func (l Limit) validateBlocks(fail func(string, ...any), at string) {
+	if l.BlockMillis < 0 || l.BlockMillis > MaxWindow.Milliseconds() {
+		fail("%s: a block of %d ms is out of bounds", at, l.BlockMillis)
+	}
+	n, last := len(l.BlocksMillis), int64(1)
+	for i, millis := range l.BlocksMillis {
+		if millis < last || millis > MaxWindow.Milliseconds() {
+			fail("%s.blocksMillis[%d]: %d ms is out of bounds", at, i, millis)
+		}
+		last = max(last, millis)
+	}
+	if n > MaxBlockLengths || n > 0 && l.BlockMillis > 0 {
+		fail("%s: %d lengths of blocks beside one of %d ms", at, n, l.BlockMillis)
+	}
+	l.validateEscalation(fail, at)
+}
+
+func (l Limit) validateEscalation(fail func(string, ...any), at string) {
+	n := len(l.BlocksMillis)
+	if n == 0 && l.EscalationMillis != 0 || n > 0 && (l.EscalationMillis < 1 || l.EscalationMillis > MaxWindow.Milliseconds()) {
+		fail("%s: an escalation of %d ms with %d lengths of blocks is out of bounds", at, l.EscalationMillis, n)
+	}
+}
+
+func (l Limit) validateWindow(fail func(string, ...any), at string) {
+	switch {
+	case l.Calendar != nil:
+		l.validateCalendar(fail, at+".calendar")
+	case l.Algorithm == Concurrency:
+		if l.WindowMillis != 0 {
+			fail("%s: a window of %d ms is not for Concurrency", at, l.WindowMillis)
+		}
+	case l.WindowMillis < 1 || l.WindowMillis > MaxWindow.Milliseconds():
+		fail("%s: a window of %d ms is out of bounds", at, l.WindowMillis)
+	}
+}
+
+// validateConcurrency checks what only Concurrency needs: reservations, and no blocks.
+func (p *Plan) validateConcurrency(fail func(string, ...any), at string, l Limit) {
+	if l.Algorithm != Concurrency {
+		return
+	}
+	if !p.Reservations.Allowed() {
+		fail("%s.algorithm Concurrency needs reservations", at)
+	}
+	if l.LongestBlock() > 0 {
+		fail("%s.algorithm Concurrency starts no blocks", at)
+	}
 }
 
 func (l Limit) validateBurst(fail func(string, ...any), at string) {
@@ -179,11 +271,4 @@ func (l Limit) validateWarning(fail func(string, ...any), at string) {
 	if l.WarnPercent < 0 || l.WarnPercent > 100 {
 		fail("%s.warnPercent %d is out of bounds", at, l.WarnPercent)
 	}
-}
-
-func (l Limit) maxThreshold() int64 {
-	if l.Algorithm == SlidingLog {
-		return MaxLogThreshold
-	}
-	return MaxThreshold
 }

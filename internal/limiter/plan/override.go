@@ -36,8 +36,9 @@ type Override struct {
 	Limits []LimitOverride `json:"limits,omitempty"`
 }
 
-// LimitOverride changes numbers of one limit of the plan; 0 inherits. It contains only the
-// changes, because 64 overrides with all numbers of 16 limits would exceed MaxEncodedBytes.
+// LimitOverride is other numbers of one limit of the plan, of an override or a candidate; 0 inherits.
+// It contains only the changes, because 64 overrides with all numbers of 16 limits would exceed
+// MaxEncodedBytes.
 type LimitOverride struct {
 	Name         string `json:"name"`
 	Threshold    int64  `json:"threshold,omitempty"`
@@ -68,7 +69,9 @@ func (o *LimitOverride) apply(l Limit) Limit {
 	l.WindowMillis = cmp.Or(o.WindowMillis, l.WindowMillis)
 	l.Burst = cmp.Or(o.Burst, l.Burst)
 	l.BucketMicros = cmp.Or(o.BucketMicros, l.BucketMicros)
-	l.BlockMillis = cmp.Or(o.BlockMillis, l.BlockMillis)
+	if o.BlockMillis != 0 {
+		l.BlockMillis, l.BlocksMillis, l.EscalationMillis = o.BlockMillis, nil, 0
+	}
 	return l
 }
 
@@ -121,9 +124,14 @@ func (p *Plan) validateAction(fail func(string, ...any), at string, o *Override)
 	if (o.Action == ActionLimit) != (len(o.Limits) > 0) {
 		fail("%s: action Limit needs limits and the other actions must have none, got action %q and %d limits", at, o.Action, len(o.Limits))
 	}
+	p.validateChanges(fail, at+".limits", o.Limits)
+}
+
+// validateChanges checks the changes of limits of the plan, and the limits that result.
+func (p *Plan) validateChanges(fail func(string, ...any), at string, changes []LimitOverride) {
 	seen := map[string]bool{}
-	for j := range o.Limits {
-		changed, at := &o.Limits[j], fmt.Sprintf("%s.limits[%d]", at, j)
+	for i := range changes {
+		changed, at := &changes[i], fmt.Sprintf("%s[%d]", at, i)
 		base := slices.IndexFunc(p.Limits, func(l Limit) bool { return l.Name == changed.Name })
 		if base < 0 || seen[changed.Name] {
 			fail("%s.name %q must be a limit of the plan, named once", at, changed.Name)

@@ -176,3 +176,48 @@ func TestLargestOverrideFits(t *testing.T) {
 	_, err := plan.Encode(p)
 	g.Expect(err).NotTo(HaveOccurred())
 }
+
+func TestOverrideReplacesAllLengthsOfBlocks(t *testing.T) {
+	p := valid()
+	p.Limits[0].BlocksMillis, p.Limits[0].EscalationMillis = []int64{1000, 1000, 5000}, 60_000
+	p.Overrides = []plan.Override{{Name: "o", When: "true", Action: plan.ActionLimit, Limits: []plan.LimitOverride{{Name: "burst", Threshold: 2}}}}
+	g := NewWithT(t)
+	g.Expect(p.Validate()).To(Succeed())
+	g.Expect(p.LimitsOf(&p.Overrides[0])[0].BlocksMillis).To(Equal([]int64{1000, 1000, 5000}))
+	p.Overrides[0].Limits[0].BlockMillis = 7
+	g.Expect(p.Validate()).To(Succeed())
+	other := p.LimitsOf(&p.Overrides[0])[0]
+	g.Expect([]any{other.BlockMillis, other.BlocksMillis, other.EscalationMillis}).To(Equal([]any{int64(7), []int64(nil), int64(0)}))
+	g.Expect([]time.Duration{other.LongestBlock(), p.Limits[0].LongestBlock()}).To(Equal([]time.Duration{7 * time.Millisecond, 5 * time.Second}))
+}
+
+func TestValidateLengthsOfBlocks(t *testing.T) {
+	month := plan.MaxWindow.Milliseconds()
+	for name, tc := range map[string]struct {
+		blocks            []int64
+		escalation, block int64
+		want              string // empty if the plan is valid
+	}{
+		"the longest":       {[]int64{1, 1, 1, 1, 1, 1, 1, month}, month, 0, ""},
+		"too many":          {[]int64{1, 1, 1, 1, 1, 1, 1, 1, 1}, 1, 0, "9 lengths of blocks"},
+		"shorter ones":      {[]int64{2, 1}, 1, 0, "limits[0].blocksMillis[1]: 1 ms is out of bounds"},
+		"none":              {[]int64{0}, 1, 0, "limits[0].blocksMillis[0]: 0 ms is out of bounds"},
+		"too long":          {[]int64{month + 1}, 1, 0, "is out of bounds"},
+		"one length beside": {[]int64{1}, 1, 1, "1 lengths of blocks beside one of 1 ms"},
+		"no escalation":     {[]int64{1}, 0, 0, "an escalation of 0 ms with 1 lengths"},
+		"a long escalation": {[]int64{1}, month + 1, 0, "an escalation of"},
+		"only escalation":   {nil, 1, 0, "an escalation of 1 ms with 0 lengths"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, p := NewWithT(t), valid()
+			p.Limits[0].BlocksMillis, p.Limits[0].EscalationMillis, p.Limits[0].BlockMillis = tc.blocks, tc.escalation, tc.block
+			if tc.want != "" {
+				g.Expect(p.Validate()).To(MatchError(ContainSubstring(tc.want)))
+				return
+			}
+			data, err := plan.Encode(p)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(plan.Decode(data)).To(Equal(p))
+		})
+	}
+}

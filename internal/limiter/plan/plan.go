@@ -30,13 +30,21 @@ const (
 	// MaxText is the length of the longest domain, and of the longest key and value
 	// of a descriptor entry, in characters.
 	MaxText = 255
-	// MaxThreshold is the largest threshold and the largest cost, in units.
+	// MaxCost is the largest cost of a check, in units: a million dollars in millionths.
+	MaxCost = 1_000_000_000_000
+	// MaxFixedWindowThreshold is the largest threshold of a FixedWindow limit, in units. No
+	// limit admits more at once.
+	MaxFixedWindowThreshold = MaxCost
+	// MaxThreshold is the largest threshold of a limit that uses another algorithm but
+	// SlidingLog, and the largest burst, in units.
 	MaxThreshold = 1<<31 - 1
 	// MaxLogThreshold is the largest threshold of a SlidingLog limit, in
 	// units: its state grows with every admitted check.
 	MaxLogThreshold = 100_000
 	// MaxWindow is the longest window and the longest block.
 	MaxWindow = 720 * time.Hour
+	// MaxBlockLengths is the largest number of lengths of blocks in one limit.
+	MaxBlockLengths = 8
 	// MaxRefill is the longest time in which a burst may be refilled: a hundred years.
 	// Above that, times to wait would overflow a time.Duration.
 	MaxRefill = 100 * 365 * 24 * time.Hour
@@ -110,9 +118,13 @@ type Plan struct {
 	Limits       []Limit      `json:"limits"`
 	Counting     Counting     `json:"counting"`
 	DenyWhen     DenyWhen     `json:"denyWhen"`
+	Reservations Reservations `json:"reservations,omitzero"`
+	LateCharges  LateCharges  `json:"lateCharges,omitzero"`
 	Overrides    []Override   `json:"overrides,omitempty"`
-	FailureMode  FailureMode  `json:"failureMode"`
-	Denial       Denial       `json:"denial"`
+	// Candidates are numbers of limits that checks are judged by too, and that deny nothing.
+	Candidates  []LimitOverride `json:"candidates,omitempty"`
+	FailureMode FailureMode     `json:"failureMode"`
+	Denial      Denial          `json:"denial"`
 }
 
 // Denial is the part of a denied response that the policy sets.
@@ -147,7 +159,10 @@ func (p *Plan) Validate() error {
 	p.validateMatches(fail)
 	p.validateKey(fail)
 	p.validateLimits(fail)
+	p.validateReservations(fail)
+	p.validateLateCharges(fail)
 	p.validateOverrides(fail)
+	p.validateChanges(fail, "candidates", p.Candidates)
 	return errors.Join(errs...)
 }
 

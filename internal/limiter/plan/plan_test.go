@@ -6,6 +6,7 @@ package plan_test
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -32,7 +33,7 @@ func valid() *plan.Plan {
 func withOverrides() *plan.Plan {
 	p := valid()
 	p.Limits = append(p.Limits,
-		plan.Limit{Name: "fixed", Algorithm: plan.FixedWindow, Threshold: plan.MaxThreshold, WindowMillis: 1, BlockMillis: 60_000},
+		plan.Limit{Name: "fixed", Algorithm: plan.FixedWindow, Threshold: plan.MaxFixedWindowThreshold, WindowMillis: 1, BlockMillis: 60_000},
 		plan.Limit{Name: "window", Algorithm: plan.SlidingWindow, Threshold: 10, WindowMillis: 2, BucketMicros: 2},
 		plan.Limit{Name: "bucket", Algorithm: plan.TokenBucket, Threshold: 10, WindowMillis: 1000, Burst: 20},
 		plan.Limit{Name: "even", Algorithm: plan.GCRA, Threshold: 10, WindowMillis: 1000, Burst: 1},
@@ -124,6 +125,76 @@ func TestDecodeRejects(t *testing.T) {
 	}
 }
 
+func TestValidateReservations(t *testing.T) {
+	atMost := plan.Reservations{MaxTTLMillis: plan.MaxReservationTTL.Milliseconds(), MaxOpen: plan.MaxOpenReservations}
+	for name, tc := range map[string]struct {
+		edit func(*plan.Plan)
+		want string // empty if the plan is valid
+	}{
+		"the largest":   {func(p *plan.Plan) { p.Reservations = atMost }, ""},
+		"the smallest":  {func(p *plan.Plan) { p.Reservations = plan.Reservations{MaxTTLMillis: 1000, MaxOpen: 1} }, ""},
+		"a short TTL":   {func(p *plan.Plan) { p.Reservations = plan.Reservations{MaxTTLMillis: 999, MaxOpen: 1} }, "a maxTTL of 999 ms"},
+		"a long TTL":    {func(p *plan.Plan) { p.Reservations, p.Reservations.MaxTTLMillis = atMost, 86_400_001 }, "a maxTTL of 86400001 ms"},
+		"none open":     {func(p *plan.Plan) { p.Reservations.MaxTTLMillis = 1000 }, "reservations.maxOpen 0"},
+		"many open":     {func(p *plan.Plan) { p.Reservations, p.Reservations.MaxOpen = atMost, 100_001 }, "reservations.maxOpen 100001"},
+		"with attempts": {func(p *plan.Plan) { p.Reservations, p.Counting = atMost, plan.CountAttempts }, "reservations need counting Admitted"},
+		"with Suppressed": {func(p *plan.Plan) {
+			*p = *withOverrides()
+			p.Reservations = atMost
+		}, "limits[5].algorithm Suppressed supports no reservations"},
+		"Concurrency":                      {concurrent(func(*plan.Plan) {}), ""},
+		"Concurrency without reservations": {concurrent(func(p *plan.Plan) { p.Reservations = plan.Reservations{} }), "limits[0].algorithm Concurrency needs reservations"},
+		"Concurrency with a window":        {concurrent(func(p *plan.Plan) { p.Limits[0].WindowMillis = 1 }), "a window of 1 ms is not for Concurrency"},
+		"Concurrency with a block":         {concurrent(func(p *plan.Plan) { p.Limits[0].BlockMillis = 1 }), "limits[0].algorithm Concurrency starts no blocks"},
+		"Concurrency with blocks": {concurrent(func(p *plan.Plan) {
+			p.Limits[0].BlocksMillis, p.Limits[0].EscalationMillis = []int64{1}, 1
+		}), "limits[0].algorithm Concurrency starts no blocks"},
+		"Concurrency with a burst": {concurrent(func(p *plan.Plan) { p.Limits[0].Burst = 1 }), "limits[0].burst 1 is out of bounds"},
+		"Concurrency that denies at the threshold": {
+			concurrent(func(p *plan.Plan) { p.DenyWhen = plan.ThresholdReached }),
+			`limits[0].algorithm "Concurrency" supports neither`,
+		},
+		"Concurrency with a window by an override": {concurrent(func(p *plan.Plan) {
+			p.Overrides = []plan.Override{{Name: "o", When: "true", Action: plan.ActionLimit, Limits: []plan.LimitOverride{{Name: "inflight", WindowMillis: 5}}}}
+		}), "a window of 5 ms is not for Concurrency"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := valid()
+			tc.edit(p)
+			want := Succeed()
+			if tc.want != "" {
+				want = MatchError(ContainSubstring(tc.want))
+			}
+			g := NewWithT(t)
+			g.Expect(p.Validate()).To(want)
+			if tc.want == "" {
+				data, err := plan.Encode(p)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(plan.Decode(data)).To(Equal(p))
+			}
+		})
+	}
+}
+
+func TestValidateLateCharges(t *testing.T) {
+	for from, want := range map[int64]string{
+		0: "", 2: "", math.MaxInt32: "", 1: "lateCharges.from 1", -1: "lateCharges.from -1", math.MaxInt32 + 1: "lateCharges.from 2147483648",
+	} {
+		g := NewWithT(t)
+		p := valid()
+		p.LateCharges.From = from
+		if want != "" {
+			g.Expect(p.Validate()).To(MatchError(ContainSubstring(want)))
+			continue
+		}
+		g.Expect(p.Validate()).To(Succeed())
+		data, err := plan.Encode(p)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(plan.Decode(data)).To(Equal(p))
+		g.Expect([]bool{p.LateCharges.Include(from - 1), p.LateCharges.Include(from)}).To(Equal([]bool{false, from > 0}))
+	}
+}
+
 func TestValidateMatchesAndKeys(t *testing.T) {
 	matches := func(m plan.Match) func(*plan.Plan) { return func(p *plan.Plan) { p.Matches = []plan.Match{m} } }
 	key := func(part plan.KeyPart) func(*plan.Plan) { return func(p *plan.Plan) { p.Key = []plan.KeyPart{part} } }
@@ -212,4 +283,14 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
+}
+
+// concurrent makes the only limit of a plan one with Concurrency, and edits the plan.
+func concurrent(edit func(*plan.Plan)) func(*plan.Plan) {
+	return func(p *plan.Plan) {
+		p.Reservations = plan.Reservations{MaxTTLMillis: 60_000, MaxOpen: 10}
+		p.Limits = []plan.Limit{{Name: "inflight", Algorithm: plan.Concurrency, Threshold: 5}}
+		p.Overrides = nil
+		edit(p)
+	}
 }

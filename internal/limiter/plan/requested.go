@@ -17,12 +17,16 @@ const requestedSuffix = "+requested"
 // requests in its `limit` field.
 //
 //   - The units are capped at the largest threshold of the algorithm, and at least 1.
+//   - A calendar whose periods usually have the length of the window stays; another one is replaced.
 //   - They replace the burst, if any. A bucket keeps its share of the window.
 //   - A limit that refills gets a separate state for each number of units, for the reason
 //     given at Limit.StateSuffix. A SlidingLog with another window gets one for the window,
 //     since checks of the policy itself would drop hits that it needs.
 func (l Limit) Requested(units int64, window time.Duration) Limit {
-	l.Threshold = max(1, min(units, l.maxThreshold()))
+	l.Threshold = max(1, min(units, l.Algorithm.MaxThreshold()))
+	if l.Calendar != nil && l.NominalWindow() == window {
+		return l
+	}
 	switch {
 	case l.Algorithm.Refills():
 		l.Burst = l.Threshold
@@ -30,8 +34,8 @@ func (l Limit) Requested(units int64, window time.Duration) Limit {
 	case l.Algorithm == SlidingLog && window != l.Window():
 		l.StateSuffix += requestedSuffix
 	}
-	l.BucketMicros = scale(l.BucketMicros, window.Milliseconds(), l.WindowMillis)
-	l.WindowMillis = window.Milliseconds()
+	l.BucketMicros = scale(l.BucketMicros, window.Milliseconds(), l.NominalWindow().Milliseconds())
+	l.Calendar, l.WindowMillis = nil, window.Milliseconds()
 	return l
 }
 

@@ -26,3 +26,16 @@ func TestRequestedKeepsTheShareOfABucket(t *testing.T) {
 		}
 	}
 }
+
+func TestRequestedKeepsACalendarOfItsLength(t *testing.T) {
+	g := NewWithT(t)
+	daily := plan.Limit{
+		Name: "l", Algorithm: plan.FixedWindow, Threshold: 1, Calendar: &plan.Calendar{Period: plan.PeriodDay, TimeZone: "UTC"},
+	}
+	same := daily.Requested(7, 24*time.Hour)
+	g.Expect(same.Calendar).To(Equal(daily.Calendar))
+	g.Expect([]int64{same.Threshold, same.WindowMillis}).To(Equal([]int64{7, 0}))
+	other := daily.Requested(7, time.Minute)
+	g.Expect(other.Calendar).To(BeNil())
+	g.Expect([]int64{other.Threshold, other.WindowMillis}).To(Equal([]int64{7, 60_000}))
+}

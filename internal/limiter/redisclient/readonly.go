@@ -57,7 +57,8 @@ func isReadOnly(cmd redis.Cmder, err error) bool {
 	}
 	values, _ := generic.Val().([]any)
 	for _, value := range values {
-		if text, ok := value.(string); ok && strings.HasPrefix(text, "READONLY ") {
+		// Servers before Redis 7.0 put the place in the script before the code.
+		if text, ok := value.(string); ok && (strings.HasPrefix(text, "READONLY ") || strings.Contains(text, " -READONLY ")) {
 			return true
 		}
 	}

@@ -33,7 +33,7 @@ var senders = map[string]func(ctx context.Context, client redis.UniversalClient,
 func TestClusterNeverSendsTwice(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	const timeout = 200 * time.Millisecond
+	const timeout = time.Second
 	c := testenv.StartRedisCluster(t)
 	proxy := startProxy(t, c.Nodes[0].Addr)
 	client := newClient(t, c.URL, timeout)

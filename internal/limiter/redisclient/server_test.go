@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"github.com/redis/go-redis/v9"
 )
 
 func TestOldServers(t *testing.T) {
@@ -24,5 +25,21 @@ func TestOldServers(t *testing.T) {
 		{}:                     "",
 	} {
 		NewWithT(t).Expect(s.oldestTested()).To(Equal(want), s.String())
+	}
+}
+
+// A server that has become a replica rejects the writes of a script; the script returns the error of
+// each call as a text.
+func TestRepliesOfReadOnlyServers(t *testing.T) {
+	for text, want := range map[string]bool{
+		"READONLY You can't write against a read only replica.":                                          true,
+		"@user_script: 12: -READONLY You can't write against a read only replica.":                       true, // before Redis 7.0
+		"ERR Error running script (call to f_1): @user_script:3: @user_script: 3: -READONLY You can't .": true,
+		"WRONGTYPE Operation against a key holding the wrong kind of value":                              false,
+		"hourly-READONLY": false, // the name of a limit
+	} {
+		cmd := redis.NewCmd(t.Context(), "EVALSHA")
+		cmd.SetVal([]any{[]any{int64(0)}, text})
+		NewWithT(t).Expect(isReadOnly(cmd, nil)).To(Equal(want), text)
 	}
 }

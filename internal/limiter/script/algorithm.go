@@ -14,6 +14,8 @@ type kind struct {
 	name string // in the API
 	// file is the Lua file of the algorithm, library one that it shares with others.
 	file, library string
+	// lean is true if lean.lua decides checks; see leanFile.
+	lean bool
 	// arguments returns the arguments of a limit after quota, window and block.
 	arguments func(*Limit) []int64
 	// ceiling returns how far the state of the limit can grow; limits that share a
@@ -29,6 +31,7 @@ type kind struct {
 // the bit of an algorithm in a bit set.
 var kinds = [...]*kind{
 	&fixedWindowKind, &slidingLogKind, &slidingWindowKind, &tokenBucketKind, &gcraKind, &suppressedKind,
+	&concurrencyKind,
 }
 
 // AlgorithmNamed returns the algorithm with that name in the API, such as "FixedWindow"; ""

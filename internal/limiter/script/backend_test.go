@@ -21,13 +21,15 @@ func newStore(client redis.UniversalClient) *Store {
 	return NewStore(Options{Client: client, Prefix: testPrefix, Timeout: 10 * time.Second})
 }
 
-// algorithms are the codes of all kinds.
-var algorithms = func() []Algorithm {
-	var all []Algorithm
+// allAlgorithms are the codes of all kinds, algorithms those that count what is spent.
+var allAlgorithms, algorithms = func() (all, spending []Algorithm) {
 	for _, k := range kinds {
 		all = append(all, k.code)
+		if k.code != Concurrency {
+			spending = append(spending, k.code)
+		}
 	}
-	return all
+	return all, spending
 }()
 
 // decider is the methods of a Store, which modelDecider implements with the model.
@@ -123,8 +125,10 @@ func newServerBackend(tb testing.TB, s server) (*backend, *redis.Client) {
 	tb.Helper()
 	process, clock := s.withClock(tb)
 	client := newClient(tb, process.Addr)
+	store := newStore(client)
+	store.now = clock.Now
 	return &backend{
-		name: s.name, decider: newStore(client), clock: clock,
+		name: s.name, decider: store, clock: clock,
 		setTime: func(tb testing.TB, now time.Time) {
 			tb.Helper()
 			clock.Set(now)

@@ -24,8 +24,13 @@ func TestBatchesAgreeWithModel(t *testing.T) {
 			model := newModelBackend()
 			server, client := newServerBackend(t, on)
 			store := newStore(client)
-			for seed := range uint64(runs) {
-				w := newWorkload(rand.New(rand.NewPCG(seed, 11)), algorithms, false)
+			store.now = server.clock.Now
+			for seed := range uint64(2 * runs) {
+				choice := allAlgorithms
+				if seed%2 == 1 {
+					choice = []Algorithm{FixedWindow, TokenBucket, GCRA} // those of lean.lua
+				}
+				w := newWorkload(rand.New(rand.NewPCG(seed, 11)), choice, features{holds: true})
 				model.clear(t)
 				server.clear(t)
 				now := server.clock.Now()
@@ -51,8 +56,8 @@ func compareBatch(t *testing.T, name string, w *workload, model *backend, store 
 		if len(batch) > 0 && w.r.IntN(3) == 0 { // like an earlier one
 			earlier := batch[w.r.IntN(len(batch))].call
 			entries := slices.Clone(earlier.Entries)
-			if w.r.IntN(3) == 0 {
-				entries[0].Cost = call.Entries[0].Cost
+			if w.r.IntN(3) == 0 && call.IsDeniable() == earlier.IsDeniable() {
+				entries[0].Cost = max(1, call.Entries[0].Cost)
 			}
 			call = &Call{Entries: entries, Denied: earlier.Denied, Draw: call.Draw}
 		}
@@ -61,9 +66,11 @@ func compareBatch(t *testing.T, name string, w *workload, model *backend, store 
 		batch = append(batch, p)
 		want[p] = model.evaluate(t, call)
 	}
-	gather(batch)
+	if w.r.IntN(2) == 0 {
+		gather(batch)
+	}
 	for i, o := range store.send(t.Context(), batch) {
-		g.Expect(decoded(t, batch[i], o)).To(Equal(want[batch[i]]), "%s, call %d of\n%s", name, i, strings.Join(did, "\n"))
+		g.Expect(differenceOf(decoded(t, batch[i], o), want[batch[i]])).To(BeEmpty(), "%s, call %d of\n%s", name, i, strings.Join(did, "\n"))
 	}
 }
 

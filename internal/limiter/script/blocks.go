@@ -28,7 +28,7 @@ const (
 	blocksPerPipeline = 200
 )
 
-var blocksProgram = sync.OnceValue(func() program { return newProgram("blocks.lua") })
+var blocksProgram = sync.OnceValue(func() program { return newProgram(textOf("blocks.lua")) })
 
 // Block is the block of one key.
 type Block struct {

@@ -60,3 +60,34 @@ func TestBucketsDenyTooEarlyByLessThanOne(t *testing.T) {
 		}
 	}
 }
+
+// A bucket that an edit makes smaller is empty then, not in debt.
+func TestSmallerBucketsBeginEmpty(t *testing.T) {
+	for _, b := range newBackends(t) {
+		spend := func(algorithm Algorithm, quota, cost int64) LimitReply {
+			policy := NewPolicy("test/edited", false, false, []Limit{{
+				Name: "l", Algorithm: algorithm, Quota: quota, Threshold: 10, Window: time.Second,
+			}})
+			return b.evaluate(t, &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: cost}}}).Entries[0].Limits[0]
+		}
+		t.Run(b.name+" TokenBucket", func(t *testing.T) {
+			g := NewWithT(t)
+			b.clear(t)
+			g.Expect(spend(TokenBucket, 12, 12).Used).To(BeEquivalentTo(12))
+			b.setTime(t, b.clock.Now().Add(500*time.Millisecond))
+			reply := spend(TokenBucket, 10, 1)
+			g.Expect(reply.Admits).To(BeTrue())
+			g.Expect(reply.Used).To(BeEquivalentTo(10 - 5 + 1))
+			g.Expect(reply.ResetAfter).To(Equal(600 * time.Millisecond))
+		})
+		t.Run(b.name+" GCRA", func(t *testing.T) { // from the first check after the edit
+			g := NewWithT(t)
+			b.clear(t)
+			g.Expect(spend(GCRA, 100, 100).Used).To(BeEquivalentTo(100))
+			reply := spend(GCRA, 10, 1)
+			g.Expect(reply.Admits).To(BeFalse())
+			g.Expect(reply.Used).To(BeEquivalentTo(10))
+			g.Expect(reply.RetryAfter).To(Equal(100 * time.Millisecond))
+		})
+	}
+}

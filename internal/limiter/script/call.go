@@ -9,13 +9,20 @@ import "time"
 type Entry struct {
 	Policy *Policy
 	Key    Key
-	// Cost is the number of units to spend, at least 1 unless Peek.
+	// Cost is the number of units to spend or to hold, at least 1 unless Peek or Commit.
 	Cost int64
 	// Peek evaluates and writes nothing.
 	Peek bool
 	// OnlyKnown decides a key without any state in the policy by the overflow key of the policy
 	// instead. It protects Redis during a flood of new keys.
 	OnlyKnown bool
+	// Action is what the entry does with its cost.
+	Action Action
+	// ID names the hold of Reserve, Commit and Renew, and the charge of Charge, see IsID. Only a
+	// Charge may have none.
+	ID string
+	// TTL is how long Reserve and Renew hold from now, in whole milliseconds, at least one.
+	TTL time.Duration
 
 	dryRun bool // spends nothing, but repairs state, see entry.lua
 }
@@ -32,6 +39,11 @@ type Call struct {
 	// Uncached is true if no denial that a DenialCache remembers may answer, even if Redis does not.
 	Uncached bool
 
+	// repeated is true if the call repeats one that has taken holds with other keys.
+	repeated bool
+	// settled is, per entry, what dry runs of the call have settled.
+	settled []settlement
+
 	reply    Reply
 	limits   []LimitReply // of reply
 	keyText  []byte       // the Redis keys, one after the other
@@ -45,7 +57,7 @@ func (c *Call) Clear() {
 	clear(c.keyNames)
 	*c = Call{
 		Entries: c.Entries[:0], reply: Reply{Entries: c.reply.Entries[:0]},
-		limits: c.limits[:0], keyText: c.keyText[:0], keyNames: c.keyNames[:0],
+		settled: c.settled[:0], limits: c.limits[:0], keyText: c.keyText[:0], keyNames: c.keyNames[:0],
 	}
 }
 
@@ -54,6 +66,9 @@ func (c *Call) keys() int {
 	n := 0
 	for i := range c.Entries {
 		n += len(c.Entries[i].Policy.keys)
+		if c.Entries[i].remembers() {
+			n++
+		}
 	}
 	return n
 }
@@ -106,8 +121,28 @@ type EntryReply struct {
 	BlockLeft time.Duration
 	// BlockedBy names the limit that started the block.
 	BlockedBy string
-	Limits    []LimitReply
+	// Hold is what the entry did with a hold or a charge, and Estimate the units of the hold that
+	// it found.
+	Hold     HoldOutcome
+	Estimate int64
+	// Held and Open are the units and the number of the holds of the key after the call.
+	Held, Open int64
+	// Settled is the number of ended holds whose units the call has spent.
+	Settled int64
+	// DebtCut is the number of units above the quota that were cut, because working them off
+	// would take longer than MaxDebt.
+	DebtCut int64
+	Limits  []LimitReply
 }
+
+// Allows reports whether the limit with the index admits the cost, and no block is live.
+func (r *EntryReply) Allows(limit int) bool { return r.Limits[limit].Admits && r.Verdict != Blocked }
+
+// MaxDebt is the longest time for which a TokenBucket or a GCRA works off units above its quota.
+const MaxDebt = 720 * time.Hour
+
+// HoldsWait is the RetryAfter of a limit that only holds deny: a commit can make room at any time.
+const HoldsWait = time.Second
 
 // Never is the RetryAfter of a cost above the quota.
 const Never time.Duration = -1
@@ -120,7 +155,10 @@ type LimitReply struct {
 	Shed bool
 	// Suppression is the share of checks that a Suppressed limit sheds, 0..1.
 	Suppression float64
-	// Used is the number of units held after the call.
+	// WaitsForHolds is true if the limit admits the cost as soon as enough holds are
+	// committed or end. RetryAfter is then HoldsWait.
+	WaitsForHolds bool
+	// Used is the number of units that are spent or held after the call.
 	Used int64
 	// RetryAfter is the time until the limit admits the same cost and no block is live,
 	// if no other caller uses the key. It is 0 if neither the entry nor the check is

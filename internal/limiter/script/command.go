@@ -3,23 +3,29 @@
 
 package script
 
+import "time"
+
 // command is an EVALSHA of a program.
 type command struct {
 	program    program
 	args       []any
 	algorithms uint
+	now        func() time.Time // the clock of this process
 }
 
 // newCommand returns a command for one of the programs, by the algorithms of the runs, with the
 // keys of their entries and no arguments yet.
 func (s *Store) newCommand(scripts *programs, runs ...run) command {
-	c := command{}
+	c := command{now: s.now}
 	capacity := 8
 	for _, r := range runs {
 		entries := r.calls[0].call.Entries
 		for i := range entries {
 			p := entries[i].Policy
 			c.algorithms |= p.algorithms
+			if p.keepsHolds() || entries[i].Action != Check {
+				c.algorithms |= holdsBit
+			}
 			capacity += len(r.calls)*(len(p.keys)+2) + len(p.args) + 4
 		}
 		capacity += 4
@@ -52,13 +58,22 @@ func (s *Store) keyNames(call *Call) []string {
 		for _, suffix := range e.Policy.keys {
 			text = s.appendKey(text, e.Key, suffix)
 		}
+		if e.remembers() {
+			text = s.appendKey(text, e.Key, chargeKey(e.Policy.id, e.ID))
+		}
 	}
 	rest := string(text)
+	next := func(key Key, suffix string) {
+		n := s.keyLength(key, suffix)
+		names, rest = append(names, rest[:n]), rest[n:]
+	}
 	for i := range call.Entries {
 		e := &call.Entries[i]
 		for _, suffix := range e.Policy.keys {
-			n := s.keyLength(e.Key, suffix)
-			names, rest = append(names, rest[:n]), rest[n:]
+			next(e.Key, suffix)
+		}
+		if e.remembers() {
+			next(e.Key, chargeKey(e.Policy.id, e.ID))
 		}
 	}
 	call.keyText, call.keyNames = text, names
@@ -78,12 +93,14 @@ func (s *Store) keyLength(key Key, suffix string) int {
 	return len(s.prefix) + len("{") + len(key) + len("}:") + len(suffix)
 }
 
-// Flags of a run, as decide.lua reads them.
+// Flags of a run, as batch.lua lists them.
 const (
 	runDenied = 1 << iota
 	runReceipts
 	runDraws
 	runSameKeys
+	runRepeated
+	runLean
 )
 
 // decideCommand returns the command for the calls of a batch.
@@ -100,7 +117,7 @@ func (s *Store) decideCommand(batch []*pending) command {
 func (c *command) addRun(r run) {
 	first := r.calls[0]
 	draws := c.algorithms&Suppressed.bit() != 0
-	flags, own := 0, len(first.call.Entries)
+	flags, own := 0, first.call.ownArguments()
 	if first.call.Denied {
 		flags |= runDenied
 	}
@@ -114,6 +131,12 @@ func (c *command) addRun(r run) {
 	if r.sameKeys {
 		flags |= runSameKeys
 	}
+	if first.call.repeated {
+		flags |= runRepeated
+	}
+	if first.isLean() {
+		flags |= runLean
+	}
 	c.args = append(c.args, len(r.calls), first.call.keys(), own, flags)
 	c.addEntries(first.call.Entries)
 	for _, p := range r.calls {
@@ -121,8 +144,36 @@ func (c *command) addRun(r run) {
 			c.args = append(c.args, &p.call.Draw)
 		}
 		for i := range p.call.Entries {
-			c.args = append(c.args, &p.call.Entries[i].Cost)
+			c.addOwn(&p.call.Entries[i])
 		}
+	}
+}
+
+// ownArguments returns the number of arguments that the entries of the call do not share with those
+// of other calls of a run.
+func (c *Call) ownArguments() int {
+	n := len(c.Entries)
+	for i := range c.Entries {
+		switch c.Entries[i].Action {
+		case Reserve, Renew:
+			n += 2
+		case Commit, CommitOrCharge:
+			n++
+		case Check, Charge:
+		}
+	}
+	return n
+}
+
+// addOwn appends the own arguments of an entry.
+func (c *command) addOwn(e *Entry) {
+	c.args = append(c.args, &e.Cost)
+	switch e.Action {
+	case Reserve, Renew:
+		c.args = append(c.args, e.ID, e.TTL.Milliseconds())
+	case Commit, CommitOrCharge:
+		c.args = append(c.args, e.ID)
+	case Check, Charge:
 	}
 }
 
@@ -141,6 +192,10 @@ func (c *command) addEntries(entries []Entry) {
 		if e.dryRun {
 			flags |= flagDryRun
 		}
-		c.args = append(append(c.args, flags), e.Policy.args...)
+		if e.remembers() {
+			flags |= flagRemembers
+		}
+		flags += int(e.Action) * actionUnit
+		c.args = append(append(c.args, flags), e.Policy.argumentsAt(c.now)...)
 	}
 }

@@ -23,7 +23,7 @@ import (
 func slowLimit(algorithm Algorithm, quota int64) Limit {
 	l := Limit{Name: "l", Algorithm: algorithm, Quota: quota, Threshold: quota, Window: 100 * time.Hour}
 	switch algorithm {
-	case FixedWindow, SlidingLog:
+	case FixedWindow, SlidingLog, Concurrency:
 	case GCRA, TokenBucket:
 		l.Threshold = 1
 	case SlidingWindow:

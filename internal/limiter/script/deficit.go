@@ -19,7 +19,12 @@ func newDeficit(a, b int64) deficit {
 
 func deficitOf(units int64, l *Limit) deficit { return newDeficit(units, l.Window.Microseconds()) }
 
-func (d deficit) plus(o deficit) deficit { return deficit{new(big.Int).Add(d.Int, o.Int)} }
+func (d deficit) plus(o deficit) deficit {
+	if o.Int == nil {
+		return d
+	}
+	return deficit{new(big.Int).Add(d.Int, o.Int)}
+}
 
 // minus subtracts o; the result is at least 0.
 func (d deficit) minus(o deficit) deficit {
@@ -49,6 +54,20 @@ func (d deficit) ceilDiv(n int64) int64 {
 // afterRefill returns the deficit after wait microseconds of refill.
 func (d deficit) afterRefill(wait int64, l *Limit) deficit {
 	return d.minus(newDeficit(max(0, wait), l.Threshold))
+}
+
+// cutDebt bounds the deficit by that of an empty bucket and MaxDebt. It returns the units that it
+// cut, rounded down.
+func (d deficit) cutDebt(empty deficit, l *Limit) (deficit, int64) {
+	most := empty.plus(newDeficit(MaxDebt.Microseconds(), l.Threshold))
+	excess := d.minus(most)
+	return d.atMost(most), new(big.Int).Quo(excess.Int, big.NewInt(l.Window.Microseconds())).Int64()
+}
+
+// debtor is a counter that works off the units above its quota.
+type debtor interface {
+	// cutDebt returns the units of debt that were cut since the last time.
+	cutDebt(e *Entry, l *Limit, now int64) int64
 }
 
 // used returns the missing units, rounded up.

@@ -24,10 +24,11 @@ type denial struct {
 }
 
 // mayBeCached reports whether the denial of the call, if it is one, may be cached. A peek must
-// show the current state, and Suppressed observes every check.
+// show the current state, Suppressed observes every check, and a Reserve may repeat one that was
+// admitted.
 func (c *Call) mayBeCached() bool {
 	for i := range c.Entries {
-		if e := &c.Entries[i]; e.Peek || e.dryRun || e.Policy.observes() {
+		if e := &c.Entries[i]; e.Peek || e.dryRun || e.Action != Check || e.Policy.observes() {
 			return false
 		}
 	}
@@ -37,10 +38,12 @@ func (c *Call) mayBeCached() bool {
 // clone returns a copy of the call with memory of its own. Keys may be parts of a large request,
 // which the copy must not keep.
 func (c *Call) clone() *Call {
-	copied := &Call{Entries: slices.Clone(c.Entries), Denied: c.Denied, Draw: c.Draw, Uncached: c.Uncached}
+	copied := &Call{
+		Entries: slices.Clone(c.Entries), Denied: c.Denied, Draw: c.Draw, Uncached: c.Uncached, repeated: c.repeated,
+	}
 	for i := range copied.Entries {
 		e := &copied.Entries[i]
-		e.Key = Key(strings.Clone(string(e.Key)))
+		e.Key, e.ID = Key(strings.Clone(string(e.Key))), strings.Clone(e.ID)
 	}
 	return copied
 }
@@ -76,7 +79,7 @@ func denialTime(call *Call, reply *Reply) time.Duration {
 			return 0 // the answer is not about this entry
 		}
 		if !policy.shadow && r.Verdict != Admitted {
-			denied = max(denied, r.wait())
+			denied = max(denied, r.certainWait())
 		}
 		// Such a policy counts a denied check or starts a block, unless its key is blocked.
 		if policy.writesDenials() {
@@ -101,6 +104,15 @@ func (r *EntryReply) wait() time.Duration {
 		wait = max(wait, r.Limits[i].RetryAfter)
 	}
 	return wait
+}
+
+// certainWait returns how long nothing but an operator can make the entry admit its cost. A
+// commit, which is not announced to other replicas, can make room where there are holds.
+func (r *EntryReply) certainWait() time.Duration {
+	if r.Held > 0 {
+		return r.BlockLeft
+	}
+	return r.wait()
 }
 
 // clone returns a copy of the reply with memory of its own.
@@ -129,6 +141,17 @@ func (d *denial) denies(call *Call) bool {
 		}
 	}
 	return true
+}
+
+// isBlocked reports whether a block denies the policies and keys, whatever the costs are.
+func (d *denial) isBlocked(now time.Time) bool {
+	for i := range d.reply.Entries {
+		e := &d.reply.Entries[i]
+		if e.Verdict == Blocked && !d.call.Entries[i].Policy.shadow && now.Before(d.received.Add(e.BlockLeft)) {
+			return true
+		}
+	}
+	return false
 }
 
 // waitsAlike reports whether the reply, with its waits, is also the one to the entry with a larger

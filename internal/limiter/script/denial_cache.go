@@ -81,6 +81,9 @@ func (c *DenialCache) Evaluate(ctx context.Context, call *Call) (*Reply, error) 
 	if later := c.now(); cached != nil && later.Before(cached.until) {
 		return cached.replyTo(call, later), nil
 	}
+	if remembered := c.answerAlone(call); remembered != nil {
+		return remembered, nil
+	}
 	return nil, err
 }
 
@@ -91,13 +94,25 @@ func (c *DenialCache) evaluateUncached(ctx context.Context, call *Call) (*Reply,
 	if err == nil || call.Uncached {
 		return reply, err
 	}
+	if remembered := c.answerAlone(call); remembered != nil {
+		return remembered, nil
+	}
+	return nil, err
+}
+
+// answerAlone returns the answer to a call that the store has not decided, or nil: a cached denial of the
+// same cost, or a block, which denies every cost.
+func (c *DenialCache) answerAlone(call *Call) *Reply {
 	asked := call.clone() // the call may still be in flight
 	now := c.now()
 	id, changes := c.identify(asked)
-	if cached, _ := c.shard(id).find(id, asked, changes, now); cached != nil {
-		return cached.replyTo(asked, now), nil
+	s := c.shard(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.lookUp(id, asked, changes, now); d != nil && (d.denies(asked) || d.isBlocked(now)) {
+		return d.replyTo(asked, now)
 	}
-	return nil, err
+	return nil
 }
 
 // identify returns a hash of the policies and keys of the call, and a number that changes with
@@ -125,21 +140,28 @@ func (c *DenialCache) shard(id uint64) *denialShard { return &c.shards[id%denial
 func (s *denialShard) find(id uint64, call *Call, changes uint64, now time.Time) (found *denial, recheck bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d := s.denials[id]
-	if d == nil || !d.isFor(call) {
-		return nil, false
-	}
-	if d.changes != changes || !now.Before(d.until) {
-		delete(s.denials, id)
-		return nil, false
-	}
-	if !d.denies(call) {
+	d := s.lookUp(id, call, changes, now)
+	if d == nil || !d.denies(call) {
 		return nil, false
 	}
 	if recheck = now.Sub(d.checked) >= recheckPeriod; recheck {
 		d.checked = now
 	}
 	return d, recheck
+}
+
+// lookUp returns the cached denial for the policies and keys of the call, at any cost, or nil. The
+// caller holds the lock.
+func (s *denialShard) lookUp(id uint64, call *Call, changes uint64, now time.Time) *denial {
+	d := s.denials[id]
+	if d == nil || !d.isFor(call) {
+		return nil
+	}
+	if d.changes != changes || !now.Before(d.until) {
+		delete(s.denials, id)
+		return nil
+	}
+	return d
 }
 
 // update replaces the cached denial of the call by d, which is nil if the call is not denied.

@@ -14,6 +14,8 @@
 //
 //	policy.go          Policy, one variant of a policy prepared for many calls
 //	call.go            Call and Reply
+//	hold.go            holds: estimates of reservations
+//	calendar.go        periods of a calendar in place of windows
 //	keys.go            the layout of the counter keys
 //	store.go           Store: sends calls to Redis
 //	node.go              one Redis node: its queue, its batches in flight
@@ -29,6 +31,7 @@
 //	substitute.go      calls that are decided for another key or limit
 //	spread.go          calls with keys on several nodes of a Redis Cluster
 //	state.go           reset, block and unblock one key
+//	escalation.go      blocks that become longer
 //	blocks.go          the lists of begun blocks
 //	states.go          what stores in other packages need
 //	denial_cache.go    DenialCache: answers from memory to callers that Redis has denied
@@ -41,23 +44,29 @@
 //	token_bucket.go      TokenBucket
 //	gcra.go              GCRA
 //	suppressed.go        Suppressed
+//	concurrency.go       Concurrency
 //	model.go           the reference model: states and blocks
+//	hold_model.go        holds
 //	log.go               the log of hits, shared by the sliding algorithms
 //	deficit.go           the deficit of a bucket, shared by those that refill
 //
-// A script is assembled from prelude.lua, the files of the algorithms it needs (with
-// log.lua or deficit.lua, if they share it), listed.lua, entry.lua, and decide.lua or refund.lua.
+// A script is assembled from base.lua and the files of its algorithms for lean.lua; prelude.lua,
+// hold.lua if a policy takes reservations, the files of the algorithms (with log.lua or deficit.lua,
+// if they share it), listed.lua, entry.lua and decide.lua; and batch.lua. refund.lua takes the place
+// of the last two. lean.lua decides most checks, and all from prelude.lua on is the body of a
+// function: Redis runs it only if a batch has other calls.
 //
 // # How a decision is made
 //
 // A batch of calls runs in one script, one call after the other. Successive calls with the same
 // policies are a run: their limits are prepared once, and one MGET reads their values. If they
-// also have the same keys, each value is read and written once for all of them. For each call
-// decide.lua has three phases:
+// also have the same keys, each value is read and written once for all of them. lean.lua decides
+// most checks of one policy with FixedWindow, TokenBucket or GCRA. For any other call decide.lua has
+// three phases:
 //
-//  1. Read the blocks and limits of every entry. An entry is admitted if its key has no
-//     live block and every limit admits its cost.
-//  2. Spend. If every enforcing entry is admitted, each admitted entry spends. If one is
+//  1. Read the blocks, holds and limits of every entry, and spend the holds that have ended. An
+//     entry is admitted if its key has no live block and every limit admits its cost.
+//  2. Spend or hold. If every enforcing entry is admitted, each admitted entry does. If one is
 //     denied, only entries that count attempts and are not blocked spend, Suppressed
 //     adds to the units it observed, and each denied entry starts its block.
 //  3. Report the units held now and, after a denial, when the same call is admitted.

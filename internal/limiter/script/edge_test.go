@@ -15,13 +15,23 @@ import (
 const (
 	longest = 720 * time.Hour
 	largest = 1<<31 - 1
+	// largestCost is the largest cost, and the largest threshold of FixedWindow.
+	largestCost = 1_000_000_000_000
 )
+
+// largestOf returns the largest threshold of the algorithm.
+func largestOf(a Algorithm) int64 {
+	if a == FixedWindow {
+		return largestCost
+	}
+	return largest
+}
 
 // edgeLimit returns a limit of the algorithm with the largest numbers that it may have.
 func edgeLimit(a Algorithm, threshold int64, window time.Duration) Limit {
 	l := Limit{Name: "l", Algorithm: a, Quota: threshold, Threshold: threshold, Window: window, Block: window}
 	switch a {
-	case FixedWindow, TokenBucket, GCRA:
+	case FixedWindow, TokenBucket, GCRA, Concurrency:
 	case SlidingLog:
 		l.Quota = min(threshold, 100_000)
 		l.Threshold = l.Quota
@@ -40,7 +50,7 @@ func TestEdgeValues(t *testing.T) {
 			model := newModelBackend()
 			redis, client := newServerBackend(t, on)
 			for _, a := range algorithms {
-				for _, threshold := range []int64{1, 2, largest} {
+				for _, threshold := range []int64{1, 2, largestOf(a)} {
 					for _, window := range []time.Duration{time.Millisecond, 2 * time.Millisecond, longest} {
 						t.Run(fmt.Sprintf("%s %d in %v", a, threshold, window), func(t *testing.T) {
 							l := edgeLimit(a, threshold, window)
@@ -63,7 +73,7 @@ func TestEdgeValues(t *testing.T) {
 func TestEdgeValuesInMemory(t *testing.T) {
 	model, memory := newModelBackend(), newMemoryBackend()
 	for _, a := range algorithms {
-		for _, threshold := range []int64{1, 2, largest} {
+		for _, threshold := range []int64{1, 2, largestOf(a)} {
 			for _, window := range []time.Duration{time.Millisecond, 2 * time.Millisecond, longest} {
 				t.Run(fmt.Sprintf("%s %d in %v", a, threshold, window), func(t *testing.T) {
 					for _, attempts := range []bool{false, a.kind().attempts} {
@@ -92,7 +102,7 @@ func compareAtEdges(t *testing.T, policy *Policy, model, other *backend) {
 			continue
 		}
 		now = now.Add(step)
-		for _, cost := range []int64{0, 1, l.Quota, 1, largest} {
+		for _, cost := range []int64{0, 1, l.Quota, 1, largest, largestCost} {
 			model.setTime(t, now)
 			other.setTime(t, now)
 			call := &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: cost, Peek: cost == 0 || cost > l.Quota}}}
@@ -204,6 +214,30 @@ func TestTotalsAreRebased(t *testing.T) {
 					g.Expect(b.evaluate(t, call).Entries[0].Limits[0].Used).To(Equal(int64(9)))
 				})
 			}
+		})
+	}
+}
+
+// A counter stops growing before it leaves the integers of a double, and its window still ends.
+func TestFixedWindowSaturates(t *testing.T) {
+	for _, b := range newBackends(t) {
+		t.Run(b.name, func(t *testing.T) {
+			g := NewWithT(t)
+			limit := Limit{Name: "l", Algorithm: FixedWindow, Quota: 1 << 62, Threshold: 1 << 62, Window: time.Second}
+			policy := NewPolicy("test/full", false, false, []Limit{limit})
+			spend := func(cost, used int64) {
+				t.Helper()
+				reply := b.evaluate(t, &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: cost}}})
+				g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(used))
+			}
+			spend(1<<52-2, 1<<52-2)
+			spend(1, 1<<52-1)
+			spend(largestCost, 1<<52)
+			spend(1, 1<<52)
+			b.setTime(t, b.clock.Now().Add(time.Second+time.Millisecond))
+			spend(1, 1)
+			b.setTime(t, b.clock.Now().Add(time.Second+time.Millisecond))
+			spend(1<<53, 1<<52)
 		})
 	}
 }

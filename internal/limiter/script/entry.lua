@@ -1,18 +1,32 @@
 -- entry: reads the entries of a run of calls, for decide and refund. The calls of a run
 -- have the same policies; limits are prepared once and used for each of them in turn.
 --
--- KEYS     per entry: its block key, [the list of its requested states, if 128], then
---          the keys of its algorithms
+-- KEYS     per entry: its block key, [the list of its requested states, if 128], [the key
+--          of its holds, if 1024], the keys of its algorithms, each with that of the
+--          number of blocks, if there are several lengths, [the key of a charge, if 4096]
 -- ARGV     per entry what the calls have in common:
 --            flags (1 attempts, 2 shadow, 4 peek: writes nothing, 8 blocks, 16 log,
 --            32 dry run: spends nothing, but repairs state after an edit or a clock
 --            change, 64 only if known, 128 listed, 256 the log has a key for the
---            largest number it serves, 512 this number may be larger),
+--            largest number it serves, 512 this number may be larger, 1024 keeps holds,
+--            2048 spends those that have ended, 4096 remembers a charge, 8192 and more
+--            the action: 0 check, 1 reserve, 2 commit, 3 commit or charge, 4 renew,
+--            5 charge),
 --            [keep, keep_units if 16], [index of the listed limit if 128],
+--            [keep, the most open holds if 1024],
 --            number of limits, then per limit
---              algorithm, quota, window (ms), [block (ms), name if 8], and the
---              arguments of its algorithm
---          per entry of one call: cost
+--              algorithm, quota, window (ms), [block (ms), name if 8; or the number of
+--              lengths below 0, name, the lengths (ms), how long after a block its
+--              number is remembered (ms)], and the arguments of its algorithm
+--          per entry of one call: cost, [what hold.lua reads]
+
+-- Reads how long the first, second, ... block of the limit is, and how long after the last of
+-- them the limit remembers their number.
+local function prepare_escalation(limit)
+  limit.lengths = {}
+  for i = 1, -limit.block do limit.lengths[i] = next_number() end
+  limit.remembers = next_number()
+end
 
 local function prepare_limit(entry)
   local limit = {
@@ -20,7 +34,10 @@ local function prepare_limit(entry)
     quota = next_number(),
     window = next_number(),
   }
-  if entry.blocks then limit.block, limit.name = next_number(), next_string() end
+  if entry.blocks then
+    limit.block, limit.name = next_number(), next_string()
+    if limit.block < 0 then prepare_escalation(limit) end
+  end
   if limit.algorithm.prepare then limit.algorithm.prepare(limit) end
   return limit
 end
@@ -36,11 +53,18 @@ local function prepare_entry()
     only_known = flags % 128 >= 64,
     has_list = flags % 256 >= 128,
     has_largest = flags % 512 >= 256,
-    enlarges = flags >= 512,
+    enlarges = flags % 1024 >= 512,
+    keeps_holds = flags % 2048 >= 1024,
+    settles = flags % 4096 >= 2048,
+    remembers = flags % 8192 >= 4096,
+    action = floor(flags / 8192),
     limits = {},
   }
+  entry.reserves = entry.action == 1 and entry.keeps_holds
+  entry.is_final = entry.action > 1
   if flags % 32 >= 16 then entry.keep, entry.keep_units = next_number(), next_number() end
   if entry.has_list then entry.listed = next_number() end
+  if entry.keeps_holds then entry.keep_spent, entry.max_open = next_number() * 1000, next_number() end
   for i = 1, next_number() do entry.limits[i] = prepare_limit(entry) end
   return entry
 end
@@ -56,17 +80,34 @@ end
 local function read_entry(entry)
   entry.block, entry.cost = next_key(), next_own_number()
   entry.list = entry.has_list and next_key()
-  entry.admitted, entry.log = true, nil
+  entry.log, entry.units, entry.open = nil, 0, 0
   local known = values[entry.block]
+  if entry.keeps_holds then entry.held = next_key() end
+  if entry.action > 0 or entry.held and values[entry.held] then
+    holds = holds or new_holds()
+    holds.read(entry)
+    known = known or entry.open > 0
+  end
   local limits = entry.limits
   for i = 1, #limits do
     local limit = limits[i]
     limit.admits = nil
     limit.algorithm.read(entry, limit)
-    if limit.admits == nil then limit.admits = limit.used + entry.cost <= limit.quota end
-    entry.admitted = entry.admitted and limit.admits
+    if limit.lengths then limit.blocks = next_key() end
     local log = limit.log
     if log then known = known or not log.empty else known = known or values[limit.key] end
   end
   entry.known = known
+  if entry.remembers then entry.memory = next_key() end
+end
+
+-- Sets which limits admit the cost of the entry.
+local function admit(entry)
+  entry.admitted = true
+  local limits, units = entry.limits, entry.units + entry.cost
+  for i = 1, #limits do
+    local limit = limits[i]
+    if limit.admits == nil then limit.admits = limit.used + units <= limit.quota end
+    entry.admitted = entry.admitted and limit.admits
+  end
 end

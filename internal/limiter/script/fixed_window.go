@@ -8,12 +8,18 @@ package script
 // the end of a window. The state is one counter with a TTL. See fixed_window.lua.
 const FixedWindow Algorithm = "fw"
 
+// LargestCount is where a FixedWindow saturates if it does not count attempts: the counter stays
+// an integer of a double.
+const LargestCount = 1 << 52
+
 var fixedWindowKind = kind{
-	code: FixedWindow, name: "FixedWindow", file: "fixed_window.lua", attempts: true,
+	code: FixedWindow, name: "FixedWindow", file: "fixed_window.lua", lean: true, attempts: true,
 	arguments: func(l *Limit) []int64 { return []int64{l.ceiling} },
 	ceiling:   func(l *Limit) int64 { return l.Threshold },
 	model: func(m *Model, e *Entry, l *Limit) counter {
-		return state[fixedWindow](m, e.Key, l.stateKey(e.Policy.id))
+		w := state[fixedWindow](m, e.Key, l.stateKey(e.Policy.id))
+		w.holds = m.holds(e)
+		return w
 	},
 }
 
@@ -21,6 +27,7 @@ var fixedWindowKind = kind{
 type fixedWindow struct {
 	units int64
 	end   expiry
+	holds *holdSet
 }
 
 func (w *fixedWindow) alive(now int64) bool { return w.end.alive(now) }
@@ -41,13 +48,14 @@ func (w *fixedWindow) usedAfter(e *Entry, l *Limit, now, wait int64) int64 {
 
 func (w *fixedWindow) spend(e *Entry, l *Limit, now int64, _ bool) {
 	if !w.end.alive(now) {
-		*w = fixedWindow{end: expireIn(now, l.Window)}
+		w.units, w.end = 0, endOfWindow(l, now)
+		w.record(e, l)
 	}
-	units := e.Cost
+	ceiling := int64(LargestCount)
 	if e.Policy.attempts {
-		units = max(0, min(units, l.ceiling-w.units))
+		ceiling = l.ceiling
 	}
-	w.units += units
+	w.units += max(0, min(e.Cost, ceiling-w.units))
 }
 
 func (w *fixedWindow) timeToFit(e *Entry, l *Limit, now int64) int64 {
@@ -67,12 +75,62 @@ func (w *fixedWindow) resetAfter(e *Entry, l *Limit, now int64) int64 {
 // left returns the microseconds until the window ends. After the server's clock is set
 // back that would be more than the window; then the window is restarted.
 func (w *fixedWindow) left(e *Entry, l *Limit, now int64) int64 {
-	whole := expireIn(now, l.Window)
-	if w.end <= whole {
+	if w.end <= expireIn(now, l.LongestWindow()) {
 		return w.end.left(now)
 	}
+	whole := endOfWindow(l, now)
 	if !e.Peek {
 		w.end = whole
 	}
 	return whole.left(now)
 }
+
+// record records the end of the window with the holds, if there are any.
+func (w *fixedWindow) record(e *Entry, l *Limit) {
+	if len(w.holds.open) == 0 {
+		return
+	}
+	if w.holds.windows == nil {
+		w.holds.windows = map[string]expiry{}
+	}
+	w.holds.windows[l.stateKey(e.Policy.id)] = w.end
+}
+
+func (w *fixedWindow) settle(e *Entry, l *Limit, units, at, now int64) {
+	if w.used(e, l, now) > 0 {
+		w.units = min(w.units+units, LargestCount)
+		return
+	}
+	if ended, ok := w.holds.windows[l.stateKey(e.Policy.id)]; ok && !ended.alive(now) && ended.alive(at) {
+		return
+	}
+	w.units, w.end = units, endOfWindow(l, at)
+	if int64(w.end) == now/1000 {
+		w.end++ // Redis has no shorter TTL
+	}
+	if w.holds.windows == nil {
+		w.holds.windows = map[string]expiry{}
+	}
+	w.holds.windows[l.stateKey(e.Policy.id)] = w.end
+	if !w.end.alive(now) {
+		w.units, w.end = 0, 0
+	}
+}
+
+func (*fixedWindow) settled(*Entry, *Limit, int64) {}
+
+func (w *fixedWindow) keep(e *Entry, l *Limit, now int64) {
+	if w.used(e, l, now) > 0 {
+		if w.end > expireIn(now, l.LongestWindow()) {
+			w.end = endOfWindow(l, now)
+		}
+		w.record(e, l)
+	}
+}
+
+func (*fixedWindow) afterLast(l *Limit, _, last, _ int64) int64 {
+	return last + l.LongestWindow().Microseconds()
+}
+
+// endOfWindow returns the expiry of a window that begins at the time.
+func endOfWindow(l *Limit, at int64) expiry { return expiry(l.WindowEnd(at/1000) - 1) }

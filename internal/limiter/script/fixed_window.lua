@@ -1,13 +1,51 @@
 -- FixedWindow: at most `quota` units per window; the window starts with the
--- first unit and no later one extends it.
+-- first unit and no later one extends it. With a calendar the window is a period
+-- of the calendar and ends with it.
 --
 -- KEYS     one per limit: a counter whose TTL is the rest of the window
--- ARGV     ceiling: where counted attempts saturate
--- clock    none: the TTL is the only record of the window's end
+-- ARGV     ceiling: where counted attempts saturate; other units do at LARGEST_COUNT
+--          with a calendar, whose `window` is 0, also a time that no period
+--          exceeds (ms), and when the previous, this and the next two periods
+--          begin (ms since 1970) by the clock of the caller
+-- clock    none: the TTL is the only record of the window's end; with a calendar
+--          TIME selects the period of a new window
 -- cost     O(1); SET or INCRBY, PTTL
 -- denied   writes nothing, with two exceptions: an entry counting attempts adds
 --          its cost until the counter reaches `ceiling`, and a TTL that is missing
 --          or longer than the window is reset
+
+-- When the period of a calendar ends that contains the time, both in milliseconds since
+-- 1970. After the periods that are known it repeats the last one; before them, it ends
+-- with the first.
+local function period_end(starts, time)
+  for i = 1, #starts do
+    if starts[i] > time then return starts[i] end
+  end
+  local last = starts[#starts]
+  local length = last - starts[#starts - 1]
+  return last + (floor((time - last) / length) + 1) * length
+end
+
+-- The last millisecond of a window that begins at `first`. A key cannot expire in the
+-- millisecond in which it is written, so a window that begins in the last one of a
+-- period is 1 ms longer.
+local function last_of_window(limit, first)
+  if not limit.periods then return first + limit.window end
+  return max(period_end(limit.periods, first) - 1, first + 1)
+end
+
+-- The TTL in milliseconds of a window that begins now.
+local function whole_window(limit)
+  if not limit.periods then return limit.window end
+  local now = floor(server_time() / 1000)
+  return last_of_window(limit, now) - now
+end
+
+-- Starts a window with these units. With a calendar it ends at an exact time.
+local function start_window(limit, units, ttl)
+  set_value(limit.key, units, ttl, limit.periods and floor(server_time() / 1000) + ttl)
+  limit.used, limit.ttl = units, ttl
+end
 
 -- Microseconds until the window ends. Resets a TTL that is missing or longer than
 -- the window (after a manual PERSIST, or a server clock set back), so that every
@@ -17,8 +55,8 @@ local function window_left(entry, limit)
   if not limit.ttl then
     limit.ttl = time_left(limit.key)
     if limit.ttl < 0 or limit.ttl > limit.window then
-      limit.ttl = limit.window
-      if not entry.peek then set_time_left(limit.key, limit.window) end
+      limit.ttl = whole_window(limit)
+      if not entry.peek then set_time_left(limit.key, limit.ttl) end
     end
   end
   return (limit.ttl + 1) * 1000
@@ -30,7 +68,12 @@ local function window_end(entry, limit)
 end
 
 algorithms.fw = {
-  prepare = function(limit) limit.ceiling = next_number() end,
+  prepare = function(limit)
+    limit.ceiling = next_number()
+    if limit.window > 0 then return end
+    limit.window, limit.periods = next_number(), {}
+    for i = 1, 4 do limit.periods[i] = next_number() end
+  end,
 
   read = function(_, limit)
     limit.key = next_key()
@@ -38,13 +81,37 @@ algorithms.fw = {
     limit.used = tonumber(values[limit.key] or 0)
   end,
 
+  -- The units count in the window that held the time `at`, unless it has ended. If no window did,
+  -- they start one.
+  settle = function(entry, limit, units, at)
+    if limit.used > 0 then
+      limit.used = add_to_value(limit.key, min(units, LARGEST_COUNT - limit.used))
+      return
+    end
+    local now, first = floor(server_time() / 1000), floor(at / 1000)
+    local ended = holds.recorded_window(entry, limit)
+    if ended and ended < now and first <= ended then return end
+    local ends = last_of_window(limit, first)
+    if ends >= now then
+      ends = max(ends, now + 1)
+      start_window(limit, units, ends - now)
+    end
+    holds.record_window(entry, limit, ends)
+  end,
+
+  keep = function(entry, limit)
+    if limit.used > 0 then holds.record_window(entry, limit, window_end(entry, limit) - 1) end
+  end,
+
+  after_last = function(entry, limit) return holds.last_end(entry) + limit.window * 1000 end,
+
   spend = function(entry, limit)
-    local units = entry.cost
-    if entry.attempts then units = min(units, limit.ceiling - limit.used) end
+    local ceiling = entry.attempts and limit.ceiling or LARGEST_COUNT
+    local units = min(entry.cost, ceiling - limit.used)
     if units <= 0 then return end
     if limit.used == 0 then
-      set_value(limit.key, units, limit.window)
-      limit.used, limit.ttl = units, limit.window
+      start_window(limit, units, whole_window(limit))
+      if entry.open > 0 then holds.record_window(entry, limit, window_end(entry, limit) - 1) end
     else
       limit.used = add_to_value(limit.key, units)
     end

@@ -20,14 +20,14 @@ func FuzzCall(f *testing.F) {
 	store := newStore(client)
 	for kind := range algorithms {
 		f.Add(uint8(kind), int64(1), int64(1), int64(1), int64(1), uint32(0), uint32(0), "alice", false)
-		f.Add(uint8(kind), int64(largest), int64(largest), int64(720*3600*1000), int64(1000), uint32(1000), uint32(1<<31), "}{", true)
+		f.Add(uint8(kind), int64(largestCost), int64(largestCost), int64(720*3600*1000), int64(1000), uint32(1000), uint32(1<<31), "}{", true)
 		f.Add(uint8(kind), int64(100_000), int64(3), int64(2), int64(2), uint32(1), uint32(7), strings.Repeat("\xff", 300), true)
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, quota, cost, window, more int64, step, draw uint32, key string, attempts bool) {
 		a := algorithms[int(kind)%len(algorithms)]
-		l := edgeLimit(a, clamp(quota, largest), time.Duration(clamp(window, 720*3600*1000))*time.Millisecond)
+		l := edgeLimit(a, clamp(quota, largestOf(a)), time.Duration(clamp(window, 720*3600*1000))*time.Millisecond)
 		switch a {
-		case FixedWindow, SlidingLog:
+		case FixedWindow, SlidingLog, Concurrency:
 		case TokenBucket, GCRA:
 			l.Threshold = clamp(more, largest)
 		case SlidingWindow, Suppressed:
@@ -35,7 +35,7 @@ func FuzzCall(f *testing.F) {
 			l.HardQuota = l.Quota * (1 + clamp(more, 10))
 		}
 		policy := NewPolicy("test/fuzz", attempts && a.kind().attempts, false, []Limit{l})
-		entry := Entry{Policy: policy, Key: EncodeKey(key), Cost: clamp(cost, largest)}
+		entry := Entry{Policy: policy, Key: EncodeKey(key), Cost: clamp(cost, largestCost)}
 		entry.Peek = entry.Cost > l.Quota
 		model := &Model{}
 		if err := client.FlushAll(t.Context()).Err(); err != nil {

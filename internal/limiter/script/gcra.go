@@ -14,7 +14,7 @@ import (
 const GCRA Algorithm = "gc"
 
 var gcraKind = kind{
-	code: GCRA, name: "GCRA", file: "gcra.lua", library: deficitLibrary,
+	code: GCRA, name: "GCRA", file: "gcra.lua", lean: true, library: deficitLibrary,
 	arguments: func(l *Limit) []int64 { return []int64{l.Threshold, l.ceiling} },
 	ceiling: func(l *Limit) int64 {
 		full := deficitOf(l.Quota, l)
@@ -24,7 +24,9 @@ var gcraKind = kind{
 		return full.Int64()
 	},
 	model: func(m *Model, e *Entry, l *Limit) counter {
-		return state[gcra](m, e.Key, l.stateKey(e.Policy.id))
+		g := state[gcra](m, e.Key, l.stateKey(e.Policy.id))
+		g.holds = m.holds(e)
+		return g
 	},
 }
 
@@ -32,7 +34,18 @@ var gcraKind = kind{
 // part/Threshold microseconds since 1970.
 type gcra struct {
 	whole, part int64
+	debt        int64 // the last microseconds, which no limit admitted
 	end         expiry
+	cut         int64 // units of debt that were cut
+	holds       *holdSet
+
+	past *gcraPast // while holds are settled
+}
+
+// gcraPast is the deficit at a time that has passed.
+type gcraPast struct {
+	missing deficit
+	at      int64
 }
 
 func (g *gcra) alive(now int64) bool { return g.end.alive(now) }
@@ -44,18 +57,30 @@ func (g *gcra) load(e *Entry, l *Limit, now int64) deficit {
 	if g.whole == 0 || ahead < 0 {
 		return newDeficit(0, 0)
 	}
-	if ahead <= l.ceiling || e.Peek {
+	if ahead <= l.ceiling+g.debt || e.Peek {
 		return newDeficit(ahead, l.Threshold).plus(newDeficit(part, 1))
 	}
-	missing := newDeficit(l.ceiling, l.Threshold)
+	missing := newDeficit(l.ceiling+g.debt, l.Threshold)
 	g.store(missing, l, now)
 	return missing
 }
 
 func (g *gcra) store(missing deficit, l *Limit, now int64) {
+	empty := newDeficit(l.ceiling, l.Threshold)
+	missing, cut := missing.cutDebt(empty, l)
+	g.cut += cut
 	whole, part := new(big.Int).QuoRem(missing.Int, big.NewInt(l.Threshold), new(big.Int))
 	g.whole, g.part = now+whole.Int64(), part.Int64()
-	g.end = expireAfter(now, missing.resetAfter(l))
+	g.debt = new(big.Int).Quo(missing.minus(empty).Int, big.NewInt(l.Threshold)).Int64()
+	g.keepFor(missing.resetAfter(l), now)
+}
+
+// keepFor sets the expiry.
+func (g *gcra) keepFor(needed, now int64) {
+	g.end = expireAfter(now, needed)
+	if len(g.holds.open) > 0 {
+		g.end = max(g.end, g.holds.expiry())
+	}
 }
 
 func (g *gcra) used(e *Entry, l *Limit, now int64) int64 { return g.load(e, l, now).used(l) }
@@ -78,4 +103,43 @@ func (g *gcra) resetAfter(e *Entry, l *Limit, now int64) int64 {
 
 func (g *gcra) spend(e *Entry, l *Limit, now int64, _ bool) {
 	g.store(g.load(e, l, now).plus(deficitOf(e.Cost, l)), l, now)
+}
+
+func (g *gcra) cutDebt(*Entry, *Limit, int64) (cut int64) {
+	cut, g.cut = g.cut, 0
+	return cut
+}
+
+func (g *gcra) settle(e *Entry, l *Limit, units, at, now int64) {
+	if g.past == nil {
+		g.past = &gcraPast{missing: newDeficit(0, 0), at: at}
+		if g.load(e, l, now); g.whole > at {
+			g.past.missing = newDeficit(g.whole-at, l.Threshold).plus(newDeficit(min(g.part, l.Threshold-1), 1))
+		}
+	}
+	left := g.past.missing.afterRefill(at-g.past.at, l)
+	var cut int64
+	g.past.missing, cut = left.plus(deficitOf(units, l)).cutDebt(newDeficit(l.ceiling, l.Threshold), l)
+	g.past.at = at
+	g.cut += cut
+}
+
+func (g *gcra) settled(_ *Entry, l *Limit, now int64) {
+	missing := g.past.missing.afterRefill(now-g.past.at, l)
+	if missing.Sign() == 0 {
+		*g = gcra{cut: g.cut, holds: g.holds}
+		return
+	}
+	g.past = nil
+	g.store(missing, l, now)
+}
+
+func (g *gcra) keep(e *Entry, l *Limit, now int64) {
+	if missing := g.load(e, l, now); missing.Sign() > 0 {
+		g.keepFor(missing.resetAfter(l), now)
+	}
+}
+
+func (g *gcra) afterLast(l *Limit, held, last, wait int64) int64 {
+	return max(wait, last) + deficitOf(held, l).resetAfter(l)
 }

@@ -6,8 +6,8 @@
 -- KEYS     one per limit: the theoretical arrival time. The whole microseconds
 --          since 1970 have 16 digits; if the time has a fraction of n/rate
 --          microseconds, the digits of n follow. Redis stores up to 19 digits as
---          an integer, without extra memory. A missing key means an arrival time
---          in the past
+--          an integer, without extra memory. "+<n>" follows if the last n microseconds
+--          are a debt. A missing key means an arrival time in the past
 -- ARGV     rate; ceiling: the furthest (us) the arrival time can be ahead, over all
 --          limits that share the key
 -- clock    TIME
@@ -16,33 +16,55 @@
 --          edit to a higher rate or a server clock set back, is moved back to the
 --          ceiling; a peek uses it unchanged
 
+-- Reads the whole microseconds, the fraction, and the debt.
+local function read_arrival(value)
+  local mark = string.find(value, '+', 17, true)
+  local part = string.sub(value, 17, mark and mark - 1)
+  return tonumber(string.sub(value, 1, 16)), tonumber(part) or 0, mark and tonumber(string.sub(value, mark)) or 0
+end
+
 algorithms.gc = {
   prepare = deficit_prepare,
+
+  -- The deficit of an arrival time that is as far ahead as checks can move it.
+  empty = function(limit) return limit.ceiling * limit.rate end,
 
   read = function(entry, limit)
     limit.key, limit.full_at = next_key(), nil
     limit.deficit, limit.lag = 0, 0
+    limit.arrival = nil
     local value = values[limit.key]
     if value then
-      local ahead = tonumber(string.sub(value, 1, 16)) - server_time()
-      local part = min(tonumber(string.sub(value, 17)) or 0, limit.rate - 1)
-      local too_far = ahead > limit.ceiling and not entry.peek
-      if too_far then ahead, part = limit.ceiling, 0 end
+      local arrival, part, debt = read_arrival(value)
+      local ahead, most = arrival - server_time(), limit.ceiling + debt
+      part = min(part, limit.rate - 1)
+      local too_far = ahead > most and not entry.peek
+      if too_far then ahead, part = most, 0 end
       limit.deficit = max(0, ahead * limit.rate + part)
-      if too_far then deficit_add(limit, 0) end
+      if too_far then deficit_add(entry, limit, 0) end
+      limit.arrival, limit.part = server_time() + ahead, part
     end
     limit.used = deficit_used(limit)
   end,
 
   write = function(limit, ttl)
-    local ahead = floor(limit.deficit / limit.rate)
-    local part = limit.deficit - ahead * limit.rate
-    local value = string.format('%016d', server_time() + ahead)
-    if part > 0 then value = value .. string.format('%d', part) end
+    local value = arrival_value(limit.deficit, limit.rate)
+    local debt = floor(deficit_debt(limit) / limit.rate)
+    if debt > 0 then value = value .. string.format('+%d', debt) end
     set_value(limit.key, value, ttl)
   end,
 
+  -- The deficit at the time `at`, and this time.
+  deficit_at = function(limit, at)
+    if not limit.arrival then return 0, at end
+    return max(0, (limit.arrival - at) * limit.rate + limit.part), at
+  end,
+
   spend = deficit_spend,
+  settle = deficit_settle,
+  settled = deficit_settled,
+  keep = deficit_keep,
+  after_last = deficit_after_last,
   time_to_fit = deficit_time_to_fit,
   used_after = deficit_used_after,
   reset_after = deficit_reset_after,

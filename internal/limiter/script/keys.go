@@ -16,13 +16,22 @@ import (
 // Layout of the counter keys, version 1:
 //
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:<limit>:<algorithm>:<window>[:<bucket>][:<state>]
+//	                                                  <window> is the ID of the calendar of a limit with one
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:sl       the log of all SlidingLog limits
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:sl:largest
 //	                                                  the largest number that this log serves
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:block    the block
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:<limit>:escalation
+//	                                                  the number of blocks that the limit has started
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:requested
 //	                                                  the states of requested limits that refill
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:held     the holds, see hold.lua
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:held:set the set of many holds
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:charge:<id>
+//	                                                  the ID of a charge
 //	<prefix>1:c:{<namespace>/<policy>}:blocked        the list of begun blocks, see blocks.go
+//	<prefix>1:c:{<key>}:<namespace>/<policy>+candidate:...
+//	                                                  the same for the candidates of the limits
 //	<prefix>1:c:{<key>}:probe                         a probe of a node that failed
 //
 // All keys of one caller share a hash tag, so that one script may use them in a Redis
@@ -167,7 +176,11 @@ func escape(b *strings.Builder, bytes string) {
 }
 
 func counterKey(policy string, l *Limit) string {
-	key := policy + ":" + l.Name + ":" + string(l.Algorithm) + ":" + formatLength(l.Window)
+	window := formatLength(l.Window)
+	if l.Calendar != nil {
+		window = l.Calendar.ID()
+	}
+	key := policy + ":" + l.Name + ":" + string(l.Algorithm) + ":" + window
 	if l.Bucket > 0 {
 		key += ":" + formatLength(l.Bucket)
 	}
@@ -177,9 +190,12 @@ func counterKey(policy string, l *Limit) string {
 	return key
 }
 
+// OverflowKey returns the overflow key of the policy with that number, see Call.OverflowKey.
+func (p *Policy) OverflowKey(number int) Key { return overflowKey(p.id, number) }
+
 // overflowKey returns the key that the new keys of the policy share during a flood. No value
-// encodes to it: a hash has no slash. Two entries of one call must not share it, so each has its
-// own number.
+// encodes to it: a hash has no slash. Two entries of one call must not share it, so the entries of a
+// policy are numbered.
 func overflowKey(policy string, number int) Key {
 	return Key(string(hashMark) + policy + string(hashMark) + strconv.Itoa(number))
 }
@@ -194,6 +210,15 @@ func largestKey(log string) string { return log + ":largest" }
 
 // listKey returns the key of the set that lists the states of requested limits that refill.
 func listKey(policy string) string { return policy + ":requested" }
+
+// heldKey returns the key of the holds.
+func heldKey(policy string) string { return policy + ":held" }
+
+// holdsKey returns the key of the set of many holds.
+func holdsKey(policy string) string { return heldKey(policy) + ":set" }
+
+// chargeKey returns the key that exists while the ID of a charge is remembered.
+func chargeKey(policy, id string) string { return policy + ":charge:" + id }
 
 func blockKey(policy string) string { return policy + ":block" }
 

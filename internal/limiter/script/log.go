@@ -79,16 +79,22 @@ func (s *hitLog) resetAfterOf(l *Limit, now int64, units func(hit) int64) int64 
 	return last + l.Window.Microseconds() - now
 }
 
-// add records a hit and drops the hits older than keep.
-func (s *hitLog) add(h hit, now int64, keep time.Duration) {
-	h.at = s.now(now)
+// add records a hit at its time, or at that of the newest hit if it is later, and drops the hits
+// older than keep. It reports whether the hit is needed.
+func (s *hitLog) add(h hit, now int64, keep time.Duration) bool {
+	if h.at = s.now(h.at); h.at+keep.Microseconds() <= now {
+		return false
+	}
 	s.append(h, now, keep)
+	return true
 }
 
-// addToBucket records a hit, merged with the newest one if they share a bucket of time.
-// The cost of a bucket grows up to ceiling; a bucket that already holds more keeps it.
+// addToBucket records a hit as add does, merged with the newest one if they share a bucket of
+// time. The cost of a bucket grows up to ceiling; a bucket that already holds more keeps it.
 func (s *hitLog) addToBucket(h hit, now int64, l *Limit, ceiling int64) {
-	h.at = s.now(now)
+	if h.at = s.now(h.at); h.at+l.Window.Microseconds() <= now {
+		return
+	}
 	bucket := l.Bucket.Microseconds()
 	var before hit
 	if n := len(s.hits); n > 0 && s.hits[n-1].at/bucket == h.at/bucket {
@@ -107,3 +113,9 @@ func (s *hitLog) append(h hit, now int64, keep time.Duration) {
 	}
 	s.end = expireAfter(now, h.at+keep.Microseconds()-now)
 }
+
+func (*hitLog) settled(*Entry, *Limit, int64) {}
+
+func (*hitLog) keep(*Entry, *Limit, int64) {}
+
+func (*hitLog) afterLast(l *Limit, _, last, _ int64) int64 { return last + l.Window.Microseconds() }

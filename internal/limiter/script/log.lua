@@ -101,31 +101,35 @@ local function rebase(log)
   read_newest(log)
 end
 
--- Records a hit now. units lists the units to add to each total; keep is the time in
--- milliseconds for which the hit is needed. With a bucket, in microseconds, a hit in
--- the same bucket of time as the newest one is merged into it. Both then count as
--- long as the later one, so that no hit is dropped too early.
-local function append_hit(log, units, keep, bucket)
+-- Records a hit now, or at the time `at` if it is not before the newest hit. units lists the units
+-- to add to each total; keep is the time in milliseconds for which the hit is needed: one that is
+-- not needed any more is not recorded. With a bucket, in microseconds, a hit in the same bucket of
+-- time as the newest one is merged into it. Both then count as long as the later one, so that no
+-- hit is dropped too early. Returns whether the hit was recorded.
+local function append_hit(log, units, keep, bucket, at)
+  local time = at and max(at, log.newest) or log.now
+  local left = time + keep * 1000 - server_time()
+  if left <= 0 then return false end
   local elements = {}
   if log.empty then
     for column = 0, log.width - 2 do elements[column + 1] = 0 end
-    log.oldest, log.empty = log.now, false
-  elseif bucket and floor(log.newest / bucket) == floor(log.now / bucket) then
+    log.oldest, log.empty = time, false
+  elseif bucket and floor(log.newest / bucket) == floor(time / bucket) then
     call('RPOP', log.key, log.width)
-    if log.oldest == log.newest then log.oldest = log.now end
+    if log.oldest == log.newest then log.oldest = time end
   end
-  log.newest = log.now
-  elements[#elements + 1] = log.now
+  log.newest, log.left = time, left
+  elements[#elements + 1] = time
   for column = 0, log.width - 2 do
     log.total[column] = log.total[column] + units[column + 1]
     elements[#elements + 1] = log.total[column]
   end
   call('RPUSH', log.key, unpack(elements))
-  local cutoff = log.now - keep * 1000
+  local cutoff = time - keep * 1000
   if log.oldest <= cutoff then drop_hits(log, last_at_most(log, TIME, cutoff)) end
   if log.total[UNITS] > LARGEST_TOTAL then rebase(log) end
-  log.left = log.now + keep * 1000 - server_time()
-  call('PEXPIRE', log.key, ttl_of(log.left))
+  call('PEXPIRE', log.key, ttl_of(left))
+  return true
 end
 
 -- The units of the current bucket of time; 0 if the newest hit is in an earlier one.
@@ -156,6 +160,11 @@ end
 local function log_reset_after(limit, used)
   if used == 0 then return 0 end
   return limit.log.newest + limit.window * 1000 - server_time()
+end
+
+-- Microseconds until nothing is used, at the latest, if the holds are spent as the last one ends.
+local function log_after_last(entry, limit)
+  return holds.last_end(entry) + limit.window * 1000
 end
 
 -- Refunds units of the hit at that time, or in the same bucket of time. The totals of

@@ -31,6 +31,14 @@ type counter interface {
 	spend(e *Entry, l *Limit, now int64, passes bool)
 }
 
+// settler is a counter that can spend holds, see hold_model.go. at is when the hold ended.
+type settler interface {
+	settle(e *Entry, l *Limit, units, at, now int64)
+	settled(e *Entry, l *Limit, now int64)
+	keep(e *Entry, l *Limit, now int64)
+	afterLast(l *Limit, held, last, wait int64) int64
+}
+
 // observer is a counter that decides itself whether a check is admitted, and whose spend is
 // called for every unblocked check.
 type observer interface {
@@ -68,6 +76,7 @@ func (m *Model) Evaluate(call *Call, now time.Time) *Reply {
 func (m *Model) undecided(call *Call, now int64) (indexes []int) {
 	for i := range call.Entries {
 		e := &call.Entries[i]
+		m.holds(e).dropOld(now)
 		if e.OnlyKnown && !m.known(e, now) || e.Policy.mayBeFull() && m.full(e, now) {
 			indexes = append(indexes, i)
 		}
@@ -77,6 +86,9 @@ func (m *Model) undecided(call *Call, now int64) (indexes []int) {
 
 // known reports whether the key has a state that one of the limits uses, or a block.
 func (m *Model) known(e *Entry, now int64) bool {
+	if len(m.holds(e).open) > 0 {
+		return true
+	}
 	for _, suffix := range append([]string{blockKey(e.Policy.id)}, e.Policy.states...) {
 		if s := m.states[stateName(e.Key, suffix)]; s != nil && s.alive(now) {
 			return true
@@ -105,23 +117,45 @@ func (m *Model) full(e *Entry, now int64) bool {
 
 func (m *Model) decide(call *Call, at int64) *Reply {
 	reply := &Reply{Entries: make([]EntryReply, len(call.Entries))}
-	denied := call.Denied
+	denied, repeated := call.Denied, false
+	known, spent := make([]bool, len(call.Entries)), make([]bool, len(call.Entries))
 	for i := range call.Entries {
-		m.judge(&call.Entries[i], &reply.Entries[i], call.Draw, at)
-		if reply.Entries[i].Verdict != Admitted && !call.Entries[i].Policy.shadow {
-			denied = true
+		e, r := &call.Entries[i], &reply.Entries[i]
+		known[i] = m.known(e, at)
+		m.settle(e, r, at)
+		m.judge(e, r, call.Draw, at)
+		repeated = repeated || e.reserves() && r.Hold == HoldFound
+	}
+	for i := range call.Entries {
+		e, r := &call.Entries[i], &reply.Entries[i]
+		if repeated && admitRepeated(e, r) {
+			spent[i] = true
+		}
+		denied = denied || r.Verdict != Admitted && !e.Policy.shadow
+	}
+	for i := range call.Entries {
+		if !spent[i] {
+			m.spend(&call.Entries[i], &reply.Entries[i], denied, known[i], at)
 		}
 	}
 	for i := range call.Entries {
-		m.spend(&call.Entries[i], &reply.Entries[i], denied, at)
-	}
-	for i := range call.Entries {
-		m.report(&call.Entries[i], &reply.Entries[i], denied, at)
+		m.report(&call.Entries[i], &reply.Entries[i], denied, spent[i], at)
 	}
 	return reply
 }
 
 func (m *Model) judge(e *Entry, r *EntryReply, draw uint32, now int64) {
+	if e.Action > Reserve {
+		for i := range e.Policy.limits {
+			l, lr := &e.Policy.limits[i], LimitReply{Admits: true}
+			if j, ok := m.counter(e, l).(observer); ok {
+				_, _, lr.Suppression = j.judge(e, l, now, draw)
+			}
+			r.Limits = append(r.Limits, lr)
+		}
+		return
+	}
+	held := m.holds(e).units()
 	if b := m.block(e); b.alive(now) {
 		r.Verdict, r.BlockLeft, r.BlockedBy = Blocked, micros(b.end.left(now)), b.by
 	}
@@ -131,22 +165,34 @@ func (m *Model) judge(e *Entry, r *EntryReply, draw uint32, now int64) {
 		if j, ok := c.(observer); ok {
 			lr.Admits, lr.Shed, lr.Suppression = j.judge(e, l, now, draw)
 		} else {
-			lr.Admits = c.used(e, l, now)+e.Cost <= l.Quota
+			lr.Admits = c.used(e, l, now)+held+e.Cost <= l.Quota
 		}
 		if !lr.Admits && r.Verdict == Admitted {
 			r.Verdict = Denied
 		}
 		r.Limits = append(r.Limits, lr)
 	}
+	if e.reserves() {
+		m.judgeReserve(e, r, now)
+	}
 }
 
-func (m *Model) spend(e *Entry, r *EntryReply, denied bool, now int64) {
+func (m *Model) spend(e *Entry, r *EntryReply, denied, known bool, now int64) {
 	if e.Peek || r.Verdict == Blocked {
 		return
 	}
 	passes := r.Verdict == Admitted && !denied
-	known := m.known(e, now)
-	r.Began = m.spendLimits(e, passes, now) && !known
+	spent := false
+	switch {
+	case e.Action > Reserve:
+		spent = m.change(e, r, now)
+	case !e.reserves():
+		spent = m.spendLimits(e, r, passes, now)
+	case passes:
+		m.takeHold(e, r, now)
+		spent = true
+	}
+	r.Began = spent && !known
 	if r.Verdict == Denied {
 		m.startBlock(e, r, now)
 		r.Began = r.Began || r.Verdict == Tripped && !known
@@ -154,12 +200,15 @@ func (m *Model) spend(e *Entry, r *EntryReply, denied bool, now int64) {
 }
 
 // spendLimits records the cost in every limit that counts the check, and reports whether one does.
-func (m *Model) spendLimits(e *Entry, passes bool, now int64) (spent bool) {
+func (m *Model) spendLimits(e *Entry, r *EntryReply, passes bool, now int64) (spent bool) {
 	logged := false
 	for i := range e.Policy.limits {
 		l := &e.Policy.limits[i]
 		c := m.counter(e, l)
 		if _, observes := c.(observer); !passes && !e.Policy.attempts && !observes {
+			continue
+		}
+		if l.Algorithm == Concurrency {
 			continue
 		}
 		if l.Algorithm == SlidingLog {
@@ -170,16 +219,24 @@ func (m *Model) spendLimits(e *Entry, passes bool, now int64) (spent bool) {
 		}
 		c.spend(e, l, now, passes)
 		spent = true
+		if d, ok := c.(debtor); ok {
+			r.DebtCut += d.cutDebt(e, l, now)
+		}
 	}
 	return spent
+}
+
+// mayStartBlock reports whether limit i denies by itself: neither by chance nor because of holds.
+func (m *Model) mayStartBlock(e *Entry, r *EntryReply, i int, now int64) bool {
+	return !r.Limits[i].Admits && !r.Limits[i].Shed && !m.waitsForHolds(e, r, i, now)
 }
 
 func (m *Model) startBlock(e *Entry, r *EntryReply, now int64) {
 	var longest time.Duration
 	var by string
 	for i, l := range e.Policy.limits {
-		if !r.Limits[i].Admits && !r.Limits[i].Shed {
-			longest = max(longest, l.Block)
+		if m.mayStartBlock(e, r, i, now) {
+			longest = max(longest, l.BlockLength(m.earlierBlocks(e, &l, now)))
 			if by == "" {
 				by = l.Name
 			}
@@ -188,25 +245,38 @@ func (m *Model) startBlock(e *Entry, r *EntryReply, now int64) {
 	if longest == 0 {
 		return
 	}
+	for i := range e.Policy.limits {
+		if m.mayStartBlock(e, r, i, now) {
+			m.countBlock(e, &e.Policy.limits[i], longest, now)
+		}
+	}
 	b := m.block(e)
 	b.by, b.end = by, expireIn(now, longest)
 	r.Verdict, r.BlockLeft, r.BlockedBy = Tripped, micros(b.end.left(now)), by
 }
 
-func (m *Model) report(e *Entry, r *EntryReply, denied bool, now int64) {
+func (m *Model) report(e *Entry, r *EntryReply, denied, spent bool, now int64) {
+	h := m.holds(e)
+	r.Held, r.Open = h.units(), int64(len(h.open))
+	if e.Action == Check && r.Open == 0 && r.Settled == 0 {
+		r.DebtCut = 0 // replies do not report it
+	}
 	for i := range e.Policy.limits {
 		l, lr := &e.Policy.limits[i], &r.Limits[i]
 		c := m.counter(e, l)
 		lr.Used = c.used(e, l, now)
 		lr.UsedAfterWaiting = lr.Used
-		lr.ResetAfter = micros(c.resetAfter(e, l, now))
+		lr.ResetAfter = m.resetAfter(e, l, now)
 		switch {
+		case e.Action > Reserve, spent:
 		case e.Cost > l.Quota:
 			lr.RetryAfter = Never
 		case denied || r.Verdict != Admitted:
-			lr.RetryAfter = max(micros(c.timeToFit(e, l, now)), r.BlockLeft)
+			lr.WaitsForHolds = m.waitsForHolds(e, r, i, now)
+			lr.RetryAfter = max(m.timeToFit(e, l, lr.Admits, now), r.BlockLeft)
 			lr.UsedAfterWaiting = c.usedAfter(e, l, now, lr.RetryAfter.Microseconds())
 		}
+		lr.Used, lr.UsedAfterWaiting = lr.Used+r.Held, lr.UsedAfterWaiting+r.Held
 		e.Policy.saturate(i, lr)
 	}
 }
@@ -265,6 +335,7 @@ func (m *Model) Block(policy *Policy, key Key, length time.Duration, now time.Ti
 
 // Unblock lifts the block of the key, as Store.Unblock does.
 func (m *Model) Unblock(policy *Policy, key Key, now time.Time) bool {
+	m.forget(policy.escalationKeys, key, now)
 	return m.forget([]string{blockKey(policy.id)}, key, now)
 }
 

@@ -130,6 +130,7 @@ func TestShortDeadlinesDoNotOpenTheBreaker(t *testing.T) {
 func TestCallersKeepTheirDeadlines(t *testing.T) {
 	g := NewWithT(t)
 	f := newFakeNode()
+	f.timeout = time.Hour
 	admit := f.holdBatches()
 	patient := make(chan Cause, 1)
 	go func() { patient <- f.ask(t.Context(), time.Hour) }()
@@ -198,4 +199,15 @@ func TestRejectedCallsAreSentAgain(t *testing.T) {
 		g.Expect(f.ask(t.Context(), resendPause)).To(BeElementOf(CauseReadOnly, CauseTimeout))
 		g.Expect(f.sent.Load()).To(Equal(int64(1)))
 	})
+}
+
+// A call is answered within the timeout, and some time before its caller gives up.
+func TestDeadlinesOfCalls(t *testing.T) {
+	g := NewWithT(t)
+	store := &Store{timeout: time.Minute}
+	g.Expect(store.deadline(t.Context())).To(BeTemporally("~", time.Now().Add(time.Minute), time.Second))
+	end := time.Now().Add(time.Second)
+	ctx, cancel := context.WithDeadline(t.Context(), end)
+	defer cancel()
+	g.Expect(store.deadline(ctx)).To(BeTemporally("==", end.Add(-callerMargin)))
 }

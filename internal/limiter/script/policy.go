@@ -24,14 +24,18 @@ type Limit struct {
 	Threshold int64
 	// HardQuota bounds the units that Suppressed admits per window, at least Quota.
 	HardQuota int64
-	// Window is in whole milliseconds, at least one.
+	// Window is in whole milliseconds, at least one; 0 with a Calendar.
 	Window time.Duration
+	// Calendar divides time in place of a window, with FixedWindow; nil for a limit with a window.
+	Calendar Calendar
 	// Bucket is the resolution of time of SlidingWindow and Suppressed, in whole
 	// microseconds.
 	Bucket time.Duration
 	// Block is the length of the block after a denial, in whole milliseconds; 0
 	// disables it.
 	Block time.Duration
+	// Escalation makes the blocks longer, in place of Block; nil for blocks of one length.
+	Escalation *Escalation
 	// StateSuffix ends the key of the state, unless it is empty. It separates the state
 	// of the limit from that of the same limit with other numbers.
 	StateSuffix string
@@ -42,10 +46,21 @@ type Limit struct {
 // stateKey returns the part after the hash tag in the key of the limit's state. Limits
 // with the same stateKey share a state, although their numbers may differ.
 func (l *Limit) stateKey(policy string) string {
-	if l.Algorithm == SlidingLog && l.StateSuffix == "" {
+	switch {
+	case l.Algorithm == SlidingLog && l.StateSuffix == "":
 		return logKey(policy)
+	case l.Algorithm == Concurrency:
+		return heldKey(policy)
 	}
 	return counterKey(policy, l)
+}
+
+// longestUse returns the longest time for which the limit needs what is spent, apart from debts.
+func (l *Limit) longestUse() time.Duration {
+	if l.Algorithm.refills() {
+		return micros(deficitOf(l.Quota, l).resetAfter(l))
+	}
+	return l.LongestWindow()
 }
 
 // SharesState reports whether the two limits, of one policy and one key, count in the
@@ -62,6 +77,9 @@ type Settings struct {
 	Shadow bool
 	// Requestable policies also have variants with requested limits, see Policy.NewRequested.
 	Requestable bool
+	// MaxOpen is the most holds that a key may have at a time. 0 takes none. Policies that count
+	// attempts, and those with a Suppressed limit, must take none.
+	MaxOpen int64
 }
 
 // Policy is one variant of a policy, prepared for many calls: a set of limits of the
@@ -79,7 +97,9 @@ type Policy struct {
 	keys       []string // the parts after the hash tag, in the order of the script
 	states     []string // those of the states of the limits, in the order of the limits
 	flags      int
+	isLean     bool          // lean.lua can decide its checks
 	args       []any         // the arguments after cost and flags
+	dated      *datedCache   // those of a policy with calendars, see argumentsAt; else nil
 	keep       time.Duration // how long the SlidingLog keeps hits
 	keepUnits  int64         // and how many units it keeps, unless it has served larger limits
 }
@@ -90,12 +110,17 @@ type family struct {
 	attempts    bool
 	shadow      bool
 	requestable bool
+	maxOpen     int64
+	// keepSpent is the longest time for which a limit of any variant needs what is spent.
+	keepSpent time.Duration
 	// bounds are those of the states by key, over all variants without requested limits.
 	bounds map[string]stateBounds
 	// stateKeys are the block and the states of all variants, each once. recordKeys are those of
 	// the records about these states.
 	stateKeys, recordKeys []string
-	overflow              func() *Policy // see Policy.Overflow
+	// escalationKeys are the keys of the numbers of blocks; they are among recordKeys.
+	escalationKeys []string
+	overflow       func() *Policy // see Policy.Overflow
 }
 
 // Flags of an entry, as entry.lua reads them.
@@ -110,6 +135,10 @@ const (
 	flagListed
 	flagLargest
 	flagEnlarges
+	flagHolds
+	flagSettles
+	flagRemembers
+	actionUnit // an action is in the bits from here on
 )
 
 // NewPolicy prepares the only variant of a policy without overrides, see NewVariants.
@@ -121,11 +150,15 @@ func NewPolicy(id string, attempts, shadow bool, limits []Limit) *Policy {
 // limits of the policy without an override. Limits with the same name, algorithm, window and
 // bucket share a state, so that one key may use different variants in turn.
 func NewVariants(s Settings, variants ...[]Limit) []*Policy {
-	f := &family{id: s.ID, attempts: s.Attempts, shadow: s.Shadow, requestable: s.Requestable}
+	f := &family{id: s.ID, attempts: s.Attempts, shadow: s.Shadow, requestable: s.Requestable, maxOpen: s.MaxOpen}
 	f.bounds = map[string]stateBounds{}
 	f.stateKeys = []string{blockKey(s.ID)}
 	if s.Requestable {
-		f.recordKeys = []string{listKey(s.ID)}
+		f.recordKeys = append(f.recordKeys, listKey(s.ID))
+	}
+	if s.MaxOpen > 0 {
+		f.stateKeys = append(f.stateKeys, heldKey(s.ID))
+		f.recordKeys = append(f.recordKeys, holdsKey(s.ID))
 	}
 	for _, limits := range variants {
 		for i := range limits {
@@ -143,6 +176,10 @@ func NewVariants(s Settings, variants ...[]Limit) []*Policy {
 
 // include adds the limit to the bounds and to the keys.
 func (f *family) include(l *Limit) {
+	f.keepSpent = max(f.keepSpent, l.longestUse())
+	if l.Algorithm == Concurrency {
+		return // holds are its state
+	}
 	key := l.stateKey(f.id)
 	if _, found := f.bounds[key]; !found {
 		f.stateKeys = append(f.stateKeys, key)
@@ -151,6 +188,10 @@ func (f *family) include(l *Limit) {
 		}
 	}
 	f.bounds[key] = f.bounds[key].with(l)
+	if escalation := escalationKey(f.id, l); l.Escalation != nil && !slices.Contains(f.escalationKeys, escalation) {
+		f.escalationKeys = append(f.escalationKeys, escalation)
+		f.recordKeys = append(f.recordKeys, escalation)
+	}
 }
 
 func (f *family) newPolicy(limits []Limit, bounds map[string]stateBounds) *Policy {
@@ -198,7 +239,7 @@ func (p *Policy) Overflow() *Policy { return p.overflow() }
 func (p *Policy) withoutBlocks() *Policy {
 	q := p.newPolicy(p.limits, p.bounds)
 	for i := range q.limits {
-		q.limits[i].Block = 0
+		q.limits[i].Block, q.limits[i].Escalation = 0, nil
 	}
 	q.prepare()
 	return q
@@ -234,30 +275,58 @@ func (p *Policy) prepare() {
 	if p.flags&flagListed != 0 {
 		p.keys = append(p.keys, listKey(p.id))
 	}
+	p.prepareHolds()
+	p.isLean = p.flags&flagListed == 0
 	for i := range p.limits {
 		l := &p.limits[i]
 		p.algorithms |= l.Algorithm.bit()
-		if l.Block > 0 {
+		p.isLean = p.isLean && l.Algorithm.kind().lean && l.Calendar == nil && l.Escalation == nil
+		if l.blocks() {
 			p.flags |= flagBlocks
 		}
-		key := l.stateKey(p.id)
-		p.states = append(p.states, key)
-		if l.Algorithm == SlidingLog {
-			if p.flags&flagLog != 0 {
-				continue // SlidingLog limits share one key
-			}
-			p.flags |= flagLog
-			if p.requestable {
-				p.flags |= flagLargest
-				p.keys = append(p.keys, largestKey(key))
-			}
-		}
-		p.keys = append(p.keys, key)
+		p.states = append(p.states, l.stateKey(p.id))
+		p.addKeys(l)
 	}
-	p.args = p.arguments()
+	if p.hasCalendar() {
+		p.dated = &datedCache{}
+		p.args = p.datedArgumentsAt(0).args
+	} else {
+		p.args = p.arguments(nil)
+	}
 }
 
-func (p *Policy) arguments() []any {
+func (p *Policy) prepareHolds() {
+	if p.keepsHolds() {
+		p.flags |= flagHolds
+		p.keys = append(p.keys, heldKey(p.id))
+	}
+	if p.SettlesHolds() {
+		p.flags |= flagSettles
+	}
+}
+
+// addKeys adds the keys of the limit. SlidingLog limits share one key.
+func (p *Policy) addKeys(l *Limit) {
+	key := l.stateKey(p.id)
+	switch {
+	case l.Algorithm == Concurrency, l.Algorithm == SlidingLog && p.flags&flagLog != 0:
+	case l.Algorithm == SlidingLog && p.requestable:
+		p.flags |= flagLog | flagLargest
+		p.keys = append(p.keys, largestKey(key), key)
+	case l.Algorithm == SlidingLog:
+		p.flags |= flagLog
+		p.keys = append(p.keys, key)
+	default:
+		p.keys = append(p.keys, key)
+	}
+	if l.Escalation != nil {
+		p.keys = append(p.keys, escalationKey(p.id, l))
+	}
+}
+
+// arguments returns the arguments after cost and flags. ofCalendar returns those of a limit with a
+// calendar.
+func (p *Policy) arguments(ofCalendar func(*Limit) []any) []any {
 	var args []any
 	number := func(n int64) { args = append(args, strconv.FormatInt(n, 10)) }
 	if p.flags&flagLog != 0 {
@@ -267,6 +336,10 @@ func (p *Policy) arguments() []any {
 	if p.flags&flagListed != 0 {
 		number(int64(p.requested) + 1)
 	}
+	if p.keepsHolds() {
+		number(p.KeptAfterEnd() / 1000)
+		number(p.maxOpen)
+	}
 	number(int64(len(p.limits)))
 	for i := range p.limits {
 		l := &p.limits[i]
@@ -274,13 +347,15 @@ func (p *Policy) arguments() []any {
 		number(l.Quota)
 		number(l.Window.Milliseconds())
 		if p.flags&flagBlocks != 0 {
-			number(l.Block.Milliseconds())
-			args = append(args, l.Name)
+			args = append(args, l.blockArguments()...)
 		}
 		if more := l.Algorithm.kind().arguments; more != nil {
 			for _, n := range more(l) {
 				number(n)
 			}
+		}
+		if l.Calendar != nil {
+			args = append(args, ofCalendar(l)...)
 		}
 	}
 	return args

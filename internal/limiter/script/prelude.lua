@@ -1,8 +1,5 @@
--- prelude: cursors over KEYS and ARGV, the values of keys, the clock and the table of
--- algorithms. Every script starts with it.
-
-local call = redis.call
-local floor, max, min = math.floor, math.max, math.min
+-- prelude: cursors over KEYS and ARGV, the values of keys and the table of algorithms, for the
+-- general code.
 
 -- arg_at is the cursor over what the calls of a run have in common, own_at the one over
 -- the arguments of one call.
@@ -22,9 +19,13 @@ local function next_number()
   return tonumber(next_string())
 end
 
-local function next_own_number()
+local function next_own_string()
   own_at = own_at + 1
-  return tonumber(ARGV[own_at])
+  return ARGV[own_at]
+end
+
+local function next_own_number()
+  return tonumber(next_own_string())
 end
 
 -- The values of string keys, read by one MGET for all calls of a run and kept up to date
@@ -54,22 +55,14 @@ local function deferred_write(key)
   return write
 end
 
--- NX protects a key of another type.
-local function write_value(key, exists, value, ttl)
-  if exists then
-    call('SET', key, value, 'PX', ttl)
-  elseif not call('SET', key, value, 'PX', ttl, 'NX') then
-    error({ err = 'WRONGTYPE Operation against a key holding the wrong kind of value' })
-  end
-end
-
--- Writes the value of a key for `ttl` milliseconds.
-local function set_value(key, value, ttl)
+-- Writes the value of a key for `ttl` milliseconds; if `expires_at`, in milliseconds since
+-- 1970, is given, exactly until then.
+local function set_value(key, value, ttl, expires_at)
   if deferred then
     local write = deferred_write(key)
-    write.value, write.ttl = value, ttl
+    write.value, write.ttl, write.expires_at = value, ttl, expires_at
   else
-    write_value(key, values[key], value, ttl)
+    write_value(key, values[key], value, ttl, expires_at)
   end
   values[key] = value
 end
@@ -90,7 +83,7 @@ end
 local function write_deferred()
   for key, write in pairs(deferred) do
     if write.value then
-      write_value(key, write.exists, write.value, write.ttl)
+      write_value(key, write.exists, write.value, write.ttl, write.expires_at)
     elseif write.added > 0 then
       call('INCRBY', key, write.added)
     end
@@ -110,35 +103,14 @@ local function set_time_left(key, ttl)
 end
 
 local function delete_value(key)
+  if deferred then deferred[key] = nil end
   call('DEL', key)
   values[key] = false
-end
-
-local function ceil_div(a, b)
-  return -floor(-a / b)
 end
 
 -- A random number in [0, 1), drawn by the caller so that the script and the model
 -- give the same reply to the same call.
 local draw = 0
-
--- Redis server time in microseconds since 1970, read at most once a script and
--- only if an algorithm needs it.
-local clock
-local function server_time()
-  if not clock then
-    local t = call('TIME')
-    clock = t[1] * 1000000 + t[2]
-  end
-  return clock
-end
-
--- The TTL in milliseconds of a key that is needed for `micros` microseconds. It is
--- one millisecond longer, because TIME may be slightly ahead of the clock that
--- Redis uses for expiry, and at most about 150 years, which every server accepts.
-local function ttl_of(micros)
-  return min(ceil_div(micros, 1000) + 1, 5e12)
-end
 
 -- Microseconds until the key expires. Extends the TTL to `need` microseconds if it
 -- is shorter, as it can be after an edit; a peek leaves the TTL unchanged.
@@ -149,18 +121,33 @@ local function keep_alive(entry, key, need)
   return need
 end
 
+-- The functions of hold.lua, in a program that has it, once an entry has needed them.
+local holds, new_holds
+
 -- The algorithms, by the code of Go's Algorithm. Each file adds its own, with
 --   prepare(limit)                  reads the arguments of the algorithm; optional
 --   read(entry, limit)              reads the state, sets limit.used (units held now);
 --                                   may set limit.admits, whose default is
---                                   used + cost <= quota
+--                                   used + units of holds + cost <= quota
 --   spend(entry, limit, passes)     records entry.cost and updates limit.used; passes
---                                   is true if the entry and the check are admitted
+--                                   is true if the entry and the check are admitted.
+--                                   The cost of a commit or a charge may exceed the quota.
+--                                   Missing if the algorithm has no state
+--   settle(entry, limit, units, at, i)
+--                                   records the units of ended hold i of an entry, as of
+--                                   the microsecond `at`, or of the state if it is later
+--   settled(entry, limit)           stores what the calls of settle changed and updates
+--                                   limit.used; optional
+--   keep(entry, limit)              keeps what settle needs as long as the last hold;
+--                                   optional
 --   time_to_fit(entry, limit)       microseconds until entry.cost fits; 0 if it fits now
 --   used_after(entry, limit, wait)  units held after `wait` microseconds
 --   reset_after(entry, limit)       microseconds until limit.used is 0
 --   receipt(entry, limit)           a number with which refund finds what spend
 --                                   recorded; optional
 --   refund(entry, limit, receipt)   reverts what spend recorded
+--   after_last(entry, limit, wait)  microseconds until nothing is used, at the latest, if all
+--                                   holds are spent as the last one ends; wait is that
+--                                   of reset_after
 --   observes                        if true, spend is called for every unblocked check
 local algorithms = {}

@@ -21,24 +21,61 @@ type program struct {
 	sha    string
 }
 
-// programs are the scripts of one main file, one for every bit set of algorithms,
+// holdsBit is beside the bits of the algorithms that of hold.lua.
+const holdsBit uint = 1 << len(kinds)
+
+// programs are the scripts of one main file, one for every bit set of algorithms and hold.lua,
 // assembled on first use.
-type programs [1 << len(kinds)]func() program
+type programs [holdsBit << 1]func() program
 
-var decideScripts, refundScripts = newPrograms("decide.lua"), newPrograms("refund.lua")
+var decideScripts, refundScripts = newPrograms(assembleDecide), newPrograms(assembleRefund)
 
-var resetProgram = sync.OnceValue(func() program { return newProgram("reset.lua") })
+var resetProgram = sync.OnceValue(func() program { return newProgram(textOf("reset.lua")) })
 
-func newPrograms(main string) *programs {
+var openHoldsProgram = sync.OnceValue(func() program { return newProgram(textOf("open_holds.lua")) })
+
+func newPrograms(assemble func(set uint) program) *programs {
 	var all programs
 	for set := range all {
-		all[set] = sync.OnceValue(func() program { return assemble(uint(set), main) })
+		all[set] = sync.OnceValue(func() program { return assemble(uint(set)) })
 	}
 	return &all
 }
 
-func assemble(set uint, main string) program {
+// assembleDecide returns the program of batch.lua. Its general code is in a function: a run of
+// lean.lua does not need it.
+func assembleDecide(set uint) program {
+	return newProgram(textOf(leanFiles(set)...), textOf("lean.lua"), "local function general()\n",
+		textOf(generalFiles(set)...), textOf("decide.lua"), "end\n", textOf("batch.lua"))
+}
+
+func assembleRefund(set uint) program {
+	return newProgram(textOf(leanFiles(set)...), textOf(generalFiles(set)...), textOf("refund.lua"))
+}
+
+// leanFiles returns the files with what the algorithms add for lean.lua.
+func leanFiles(set uint) []string {
+	names := []string{"base.lua"}
+	for i, k := range kinds {
+		if set&(1<<i) == 0 || !k.lean {
+			continue
+		}
+		if library := leanFile(k.library); k.library != "" && !slices.Contains(names, library) {
+			names = append(names, library)
+		}
+		names = append(names, leanFile(k.file))
+	}
+	return names
+}
+
+func leanFile(name string) string { return strings.TrimSuffix(name, ".lua") + "_lean.lua" }
+
+// generalFiles returns the files that decide entries with these algorithms.
+func generalFiles(set uint) []string {
 	names := []string{"prelude.lua"}
+	if set&holdsBit != 0 {
+		names = append(names, "hold.lua")
+	}
 	for i, k := range kinds {
 		if set&(1<<i) == 0 {
 			continue
@@ -48,19 +85,25 @@ func assemble(set uint, main string) program {
 		}
 		names = append(names, k.file)
 	}
-	return newProgram(append(names, "listed.lua", "entry.lua", main)...)
+	return append(names, "listed.lua", "entry.lua")
 }
 
-// newProgram returns the program that consists of these files.
-func newProgram(files ...string) program {
-	var source strings.Builder
-	for _, name := range files {
+// textOf returns the text of these files.
+func textOf(names ...string) string {
+	var all strings.Builder
+	for _, name := range names {
 		text, err := sources.ReadFile(name)
 		if err != nil {
 			panic(err) // embedded: cannot be missing
 		}
-		source.Write(text)
+		all.Write(text)
 	}
-	sum := sha1.Sum([]byte(source.String())) //nolint:gosec // see the import
-	return program{source: source.String(), sha: hex.EncodeToString(sum[:])}
+	return all.String()
+}
+
+// newProgram returns the program that consists of these texts.
+func newProgram(texts ...string) program {
+	source := strings.Join(texts, "")
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // see the import
+	return program{source: source, sha: hex.EncodeToString(sum[:])}
 }

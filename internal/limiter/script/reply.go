@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-var errReply = errors.New("reply does not have the form of decide.lua")
+var errReply = errors.New("reply does not have the form of batch.lua")
 
 // millionths is the unit of shares in replies, which contain only integers.
 const millionths = 1e6
@@ -17,9 +17,10 @@ const millionths = 1e6
 const (
 	undecided = -1 // begins the reply to a call that was not decided
 	began     = 8  // is added to the verdict of an entry that began a state
+	withHolds = 16 // is added to that of an entry with holds
 )
 
-// decodeReply reads the array that decide.lua returns for one call.
+// decodeReply reads the array that batch.lua returns for one call.
 func decodeReply(call *Call, receipts bool, value any) (*Reply, error) {
 	values, _ := value.([]any)
 	c := replyCursor{values: values}
@@ -30,28 +31,17 @@ func decodeReply(call *Call, receipts bool, value any) (*Reply, error) {
 	for i := range reply.Entries {
 		e := &reply.Entries[i]
 		verdict := c.number()
-		e.Verdict, e.Began = Verdict(verdict%began), verdict >= began
+		e.Verdict, e.Began = Verdict(verdict%began), verdict%withHolds >= began
 		c.bad = c.bad || e.Verdict < Admitted || e.Verdict > Tripped
 		if e.Verdict >= Blocked {
 			e.BlockLeft = micros(c.number())
 			e.BlockedBy = c.text()
 		}
-		policy := call.Entries[i].Policy
+		if verdict >= withHolds {
+			c.readHolds(e)
+		}
 		for j := range e.Limits {
-			l := &e.Limits[j]
-			admits := c.number()
-			l.Admits, l.Shed = admits == 1, admits == 2
-			l.Used = c.number()
-			l.RetryAfter = waitOf(c.number())
-			l.UsedAfterWaiting = c.number()
-			l.ResetAfter = micros(c.number())
-			if policy.limits[j].Algorithm == Suppressed {
-				l.Suppression = float64(c.number()) / millionths
-			}
-			if receipts {
-				l.receipt = c.number()
-			}
-			policy.saturate(j, l)
+			c.readLimit(call.Entries[i].Policy, j, &e.Limits[j], receipts)
 		}
 	}
 	if c.bad || len(c.values) > 0 {
@@ -103,6 +93,32 @@ func (p *Policy) saturate(i int, l *LimitReply) {
 		l.Used = min(l.Used, p.limits[i].Threshold)
 		l.UsedAfterWaiting = min(l.UsedAfterWaiting, p.limits[i].Threshold)
 	}
+}
+
+// readLimit reads the report of limit j of the policy.
+func (c *replyCursor) readLimit(policy *Policy, j int, l *LimitReply, receipts bool) {
+	admits := c.number()
+	l.Admits, l.Shed, l.WaitsForHolds = admits == 1, admits == 2, admits == 3
+	l.Used = c.number()
+	l.RetryAfter = waitOf(c.number())
+	l.UsedAfterWaiting = c.number()
+	l.ResetAfter = micros(c.number())
+	if policy.limits[j].Algorithm == Suppressed {
+		l.Suppression = float64(c.number()) / millionths
+	}
+	if receipts {
+		l.receipt = c.number()
+	}
+	policy.saturate(j, l)
+}
+
+// readHolds reads what became of the holds of an entry.
+func (c *replyCursor) readHolds(e *EntryReply) {
+	e.Hold = HoldOutcome(c.number())
+	c.bad = c.bad || e.Hold < HoldNone || e.Hold > HoldsFull
+	e.Estimate = c.number()
+	e.Held, e.Open = c.number(), c.number()
+	e.Settled, e.DebtCut = c.number(), c.number()
 }
 
 type replyCursor struct {

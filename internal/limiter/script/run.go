@@ -33,23 +33,43 @@ func nextRun(batch []*pending) run {
 	if n > 1 {
 		return run{calls: batch[:n], sameKeys: true}
 	}
-	for n < len(batch) && batch[0].samePolicies(batch[n]) && (n+1 == len(batch) || !batch[n].equals(batch[n+1])) {
+	for n < len(batch) && batch[0].mayRunBefore(batch[n], batch[1:n]) && (n+1 == len(batch) || !batch[n].equals(batch[n+1])) {
 		n++
 	}
 	return run{calls: batch[:n]}
 }
 
+// mayRunBefore reports whether the call can be in the run that begins with p and these others. The
+// calls of a run that lean.lua decides have different keys, because it reads all before it writes.
+func (p *pending) mayRunBefore(call *pending, others []*pending) bool {
+	return p.samePolicies(call) &&
+		(!p.isLean() || !p.overlaps(call) && !slices.ContainsFunc(others, call.overlaps))
+}
+
 // samePolicies reports whether the two calls differ only in keys, costs and draws.
 func (p *pending) samePolicies(other *pending) bool {
-	return p.receipts == other.receipts && p.call.Denied == other.call.Denied &&
+	return p.receipts == other.receipts && p.call.Denied == other.call.Denied && p.call.repeated == other.call.repeated &&
 		slices.EqualFunc(p.call.Entries, other.call.Entries, func(a, b Entry) bool {
-			return a.Policy == b.Policy && a.Peek == b.Peek && a.OnlyKnown == b.OnlyKnown && a.dryRun == b.dryRun
+			return a.Policy == b.Policy && a.Peek == b.Peek && a.OnlyKnown == b.OnlyKnown && a.dryRun == b.dryRun &&
+				a.Action == b.Action && a.remembers() == b.remembers()
 		})
+}
+
+// isLean reports whether lean.lua may decide the call: a check by one policy that does no more than
+// spend if it is admitted.
+func (p *pending) isLean() bool {
+	if p.receipts || p.call.Denied || p.call.repeated || len(p.call.Entries) != 1 {
+		return false
+	}
+	e := &p.call.Entries[0]
+	return e.Policy.isLean && e.Action == Check && !e.Peek && !e.dryRun
 }
 
 // equals reports whether the two calls differ only in costs and draws.
 func (p *pending) equals(other *pending) bool {
-	return slices.EqualFunc(p.call.Entries, other.call.Entries, func(a, b Entry) bool { return a.Key == b.Key }) &&
+	return slices.EqualFunc(p.call.Entries, other.call.Entries, func(a, b Entry) bool {
+		return a.Key == b.Key && (a.ID == b.ID || !a.remembers())
+	}) &&
 		p.samePolicies(other)
 }
 

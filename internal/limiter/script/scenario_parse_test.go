@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-func parseScenario(t *testing.T, file string) []step {
+func parseScenario(t *testing.T, file string) ([]step, time.Time) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -30,33 +30,44 @@ func parseScenario(t *testing.T, file string) []step {
 			t.Fatalf("%s:%d: %v", file, i+1, err)
 		}
 	}
-	return p.steps
+	return p.steps, p.start
 }
 
 type scenarioPolicy struct {
 	name             string
 	attempts, shadow bool
+	reservations     bool
 	limits           []Limit
 }
 
 func (p *scenarioPolicy) prepare() *Policy {
-	return NewPolicy("test/"+p.name, p.attempts, p.shadow, p.limits)
+	settings := Settings{ID: "test/" + p.name, Attempts: p.attempts, Shadow: p.shadow}
+	if p.reservations {
+		settings.MaxOpen = 3
+	}
+	return NewVariants(settings, p.limits)[0]
 }
 
 type scenarioParser struct {
 	policies map[string]*scenarioPolicy
 	latest   string // the last policy of the file so far
+	start    time.Time
 	steps    []step
 }
 
 func (p *scenarioParser) line(line string) error {
 	words := strings.Fields(line)
 	switch words[0] {
+	case "start":
+		var err error
+		p.start, err = time.Parse(time.RFC3339, words[1])
+		return err
 	case "policy":
 		policy := &scenarioPolicy{name: words[1]}
 		for _, w := range words[2:] {
 			policy.attempts = policy.attempts || w == "attempts"
 			policy.shadow = policy.shadow || w == "shadow"
+			policy.reservations = policy.reservations || w == "reservations"
 		}
 		p.policies[policy.name] = policy // a second definition is an edit
 		p.latest = policy.name
@@ -79,7 +90,11 @@ func (p *scenarioParser) limit(policy *scenarioPolicy, words []string) error {
 	if l.Threshold, err = strconv.ParseInt(threshold, 10, 64); err != nil {
 		return err
 	}
-	if l.Window, err = time.ParseDuration(window); err != nil {
+	if period, zone, found := strings.Cut(window, "@"); found {
+		if l.Calendar, err = calendarOf(period, zone, p.start); err != nil {
+			return err
+		}
+	} else if l.Window, err = time.ParseDuration(window); err != nil {
 		return err
 	}
 	l.Quota = l.Threshold
@@ -94,6 +109,8 @@ func (p *scenarioParser) limit(policy *scenarioPolicy, words []string) error {
 			l.Bucket, err = time.ParseDuration(words[i+1])
 		case "block":
 			l.Block, err = time.ParseDuration(words[i+1])
+		case "blocks":
+			l.Escalation, err = parseEscalation(words[i+1])
 		default:
 			err = fmt.Errorf("unknown word %q", words[i])
 		}
@@ -102,6 +119,22 @@ func (p *scenarioParser) limit(policy *scenarioPolicy, words []string) error {
 	l.HardQuota = l.Quota * 3 / 2
 	policy.limits = append(policy.limits, l)
 	return err
+}
+
+// parseEscalation reads LENGTH,LENGTH,.../WINDOW.
+func parseEscalation(text string) (*Escalation, error) {
+	lengths, window, _ := strings.Cut(text, "/")
+	e := &Escalation{}
+	for length := range strings.SplitSeq(lengths, ",") {
+		d, err := time.ParseDuration(length)
+		if err != nil {
+			return nil, err
+		}
+		e.Lengths = append(e.Lengths, d)
+	}
+	var err error
+	e.Window, err = time.ParseDuration(window)
+	return e, err
 }
 
 // action reads "at TIME reset|block DURATION|unblock POLICY [key KEY]".
@@ -139,14 +172,14 @@ func (p *scenarioParser) action(line string, words []string) (err error) {
 	return nil
 }
 
-func (p *scenarioParser) check(line string, words, want []string) (err error) {
-	s := step{line: line}
-	if s.at, err = time.ParseDuration(words[1]); err != nil {
-		return err
-	}
-	key, entry := "alice", Entry{Cost: 1}
-	var names []string
-	for i := 2; i < len(words) && err == nil; i++ {
+var scenarioActions = map[string]Action{
+	"reserve": Reserve, "renew": Renew, "commit": Commit, "commit-or-charge": CommitOrCharge, "charge": Charge,
+}
+
+// checkWords reads the words of a check after its time.
+func (s *step) checkWords(words []string) (key string, entry Entry, names []string, err error) {
+	key, entry.Cost = "alice", 1
+	for i := 0; i < len(words) && err == nil; i++ {
 		switch words[i] {
 		case "key":
 			i++
@@ -161,10 +194,25 @@ func (p *scenarioParser) check(line string, words, want []string) (err error) {
 			s.call.Draw = uint32(share * (1 << 32))
 		case "peek":
 			entry.Peek = true
+		case "reserve", "renew", "commit", "commit-or-charge", "charge":
+			entry.Action, entry.ID = scenarioActions[words[i]], words[i+1]
+			if i++; i+2 < len(words) && words[i+1] == "for" {
+				entry.TTL, err = time.ParseDuration(words[i+2])
+				i += 2
+			}
 		default:
 			names = append(names, words[i])
 		}
 	}
+	return key, entry, names, err
+}
+
+func (p *scenarioParser) check(line string, words, want []string) (err error) {
+	s := step{line: line}
+	if s.at, err = time.ParseDuration(words[1]); err != nil {
+		return err
+	}
+	key, entry, names, err := s.checkWords(words[2:])
 	if len(names) == 0 {
 		names = []string{p.latest}
 	}

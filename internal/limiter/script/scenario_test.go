@@ -17,15 +17,21 @@ import (
 // A scenario file lists checks with the replies that the model and every server must
 // give:
 //
-//	policy NAME [attempts] [shadow]
-//	  limit NAME ALGORITHM THRESHOLD/WINDOW [burst N] [bucket DURATION] [block DURATION] [reached]
-//	at TIME [POLICY ...] [key KEY] [cost N] [peek] [draw SHARE] -> allow|deny|blocked [LIMIT: FACT VALUE ...]
+//	start DATE
+//	policy NAME [attempts] [shadow] [reservations]
+//	  limit NAME ALGORITHM THRESHOLD/WINDOW|PERIOD@ZONE [burst N] [bucket DURATION] [block DURATION] [blocks DURATION,.../DURATION] [reached]
+//	at TIME [POLICY ...] [key KEY] [cost N] [peek] [draw SHARE] [ACTION] -> allow|deny|blocked [LIMIT: FACT VALUE ...]
 //	at TIME reset|block DURATION|unblock POLICY [key KEY]
 //
 // where
-//   - TIME counts from the start of the file. Every file starts without state.
-//   - FACT is used, remaining, retryAfter, remainingAfterWaiting, resetAfter or
-//     suppression. LIMIT is POLICY/LIMIT, or just LIMIT with one POLICY.
+//   - TIME counts from the start of the file, which is DATE or the next full hour. Every file starts
+//     without state.
+//   - PERIOD@ZONE is a calendar.
+//   - FACT is used, remaining, retryAfter, remainingAfterWaiting, resetAfter, suppression or waits.
+//     LIMIT is POLICY/LIMIT, or just LIMIT with one POLICY. Facts of the holds of the key are hold
+//     (none, taken, found, missing, full), held, open, settled and cut.
+//   - ACTION is reserve ID for DURATION, commit ID, commit-or-charge ID, renew ID for DURATION or
+//     charge ID.
 //   - Without POLICY a check uses the last policy above it.
 //   - deny: a limit denied the check. blocked: the key had a live block.
 //   - draw is the caller's random number, 0 (never shed, the default) to just below 1.
@@ -37,9 +43,9 @@ func TestScenarios(t *testing.T) {
 	backends := newBackends(t)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".scenario"), func(t *testing.T) {
-			steps := parseScenario(t, file)
+			steps, start := parseScenario(t, file)
 			for _, b := range backends {
-				t.Run(b.name, func(t *testing.T) { runScenario(t, b, steps) })
+				t.Run(b.name, func(t *testing.T) { runScenario(t, b, steps, start) })
 			}
 		})
 	}
@@ -55,11 +61,13 @@ type step struct {
 	facts  map[string]map[string]string // limit -> fact -> value
 }
 
-func runScenario(t *testing.T, b *backend, steps []step) {
+func runScenario(t *testing.T, b *backend, steps []step, start time.Time) {
 	t.Helper()
 	g := NewWithT(t)
 	b.clear(t)
-	start := b.clock.Now().Truncate(time.Hour).Add(time.Hour) // buckets start with the hour
+	if start.IsZero() {
+		start = b.clock.Now().Truncate(time.Hour).Add(time.Hour) // buckets start with the hour
+	}
 	for _, s := range steps {
 		b.clock.Set(start.Add(s.at))
 		if s.action != nil {
@@ -70,7 +78,7 @@ func runScenario(t *testing.T, b *backend, steps []step) {
 		g.Expect(verdictOf(&s.call, reply)).To(Equal(s.want), s.line)
 		for i, e := range s.call.Entries {
 			for j, l := range e.Policy.limits {
-				got := factsOf(l, &reply.Entries[i].Limits[j])
+				got := factsOf(l, &reply.Entries[i], &reply.Entries[i].Limits[j])
 				for fact, value := range s.facts[limitID(e.Policy, l.Name)] {
 					g.Expect(got).To(HaveKeyWithValue(fact, value), s.line)
 				}
@@ -93,7 +101,11 @@ func verdictOf(call *Call, r *Reply) string {
 	return map[Verdict]string{Admitted: "allow", Denied: "deny", Tripped: "deny", Blocked: "blocked"}[worst]
 }
 
-func factsOf(l Limit, r *LimitReply) map[string]string {
+var holdOutcomes = map[HoldOutcome]string{
+	HoldNone: "none", HoldTaken: "taken", HoldFound: "found", HoldMissing: "missing", HoldsFull: "full",
+}
+
+func factsOf(l Limit, e *EntryReply, r *LimitReply) map[string]string {
 	wait := "never"
 	if r.RetryAfter != Never {
 		wait = r.RetryAfter.String()
@@ -105,5 +117,11 @@ func factsOf(l Limit, r *LimitReply) map[string]string {
 		"retryAfter":            wait,
 		"resetAfter":            r.ResetAfter.String(),
 		"suppression":           strconv.FormatFloat(r.Suppression, 'f', 2, 64),
+		"waits":                 strconv.FormatBool(r.WaitsForHolds),
+		"hold":                  holdOutcomes[e.Hold],
+		"held":                  strconv.FormatInt(e.Held, 10),
+		"open":                  strconv.FormatInt(e.Open, 10),
+		"settled":               strconv.FormatInt(e.Settled, 10),
+		"cut":                   strconv.FormatInt(e.DebtCut, 10),
 	}
 }

@@ -36,9 +36,20 @@ type largestServed struct {
 func (s *largestServed) alive(now int64) bool { return s.end.alive(now) }
 
 func (s *slidingLog) spend(e *Entry, _ *Limit, now int64, _ bool) {
-	s.add(hit{cost: e.Cost}, now, e.Policy.keep)
+	s.addHit(e, hit{at: now, cost: e.Cost}, now)
+}
+
+func (s *slidingLog) settle(e *Entry, _ *Limit, units, at, now int64) {
+	s.addHit(e, hit{at: at, cost: units}, now)
+}
+
+// addHit adds the hit and drops those that no limit needs.
+func (s *slidingLog) addHit(e *Entry, h hit, now int64) {
+	if !s.add(h, now, e.Policy.keep) {
+		return
+	}
 	ceiling := e.Policy.keepUnits
-	if s.largest.alive(now) {
+	if e.Policy.requestable && s.largest.alive(now) {
 		ceiling = max(ceiling, s.largest.units)
 	}
 	if e.Policy.flags&flagEnlarges != 0 {

@@ -31,6 +31,16 @@ local function units_kept(entry)
   return largest
 end
 
+-- Adds a hit, now or as of the microsecond `at`, and drops those that no limit needs.
+local function add_hit(entry, units, at)
+  local log = entry.log
+  if not append_hit(log, { units }, entry.keep, nil, at) then return end
+  local ceiling = units_kept(entry) * (entry.attempts and 1 or 2)
+  if log.total[UNITS] - log.base[UNITS] > ceiling then
+    drop_hits(log, last_at_most(log, UNITS, log.total[UNITS] - ceiling))
+  end
+end
+
 algorithms.sl = {
   read = function(entry, limit)
     if not entry.log then
@@ -44,15 +54,24 @@ algorithms.sl = {
   spend = function(entry, limit)
     local log = entry.log
     if not log.spent then
-      append_hit(log, { entry.cost }, entry.keep)
-      local ceiling = units_kept(entry) * (entry.attempts and 1 or 2)
-      if log.total[UNITS] - log.base[UNITS] > ceiling then
-        drop_hits(log, last_at_most(log, UNITS, log.total[UNITS] - ceiling))
-      end
+      add_hit(entry, entry.cost)
       log.spent = true
     end
     limit.used = log_units(limit, UNITS, log.now)
   end,
+
+  settle = function(entry, limit, units, at, i)
+    if limit.log.settling == i then return end -- an earlier limit has settled in the shared log
+    limit.log.settling = i
+    add_hit(entry, units, at)
+  end,
+
+  settled = function(_, limit)
+    limit.log.settling = nil
+    limit.used = log_units(limit, UNITS, limit.log.now)
+  end,
+
+  after_last = log_after_last,
 
   time_to_fit = function(entry, limit)
     local wait = log_time_to_fit(limit, limit.used, entry.cost)

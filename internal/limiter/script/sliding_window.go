@@ -23,8 +23,18 @@ type slidingWindow struct{ hitLog }
 
 func (s *slidingWindow) spend(e *Entry, l *Limit, now int64, _ bool) {
 	ceiling := int64(1) << 62
-	if e.Policy.attempts {
+	switch {
+	case e.Policy.attempts:
 		ceiling = l.ceiling
+	case e.Action > Reserve:
+		ceiling = mostCharged
 	}
-	s.addToBucket(hit{cost: e.Cost}, now, l, ceiling)
+	s.addToBucket(hit{at: now, cost: e.Cost}, now, l, ceiling)
+}
+
+// mostCharged bounds what commits and charges add to a bucket.
+const mostCharged = 1 << 41
+
+func (s *slidingWindow) settle(_ *Entry, l *Limit, units, at, now int64) {
+	s.addToBucket(hit{at: at, cost: units}, now, l, 1<<62)
 }

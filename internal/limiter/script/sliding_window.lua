@@ -10,6 +10,9 @@
 -- denied   writes nothing, except that an entry counting attempts adds its cost
 --          until the bucket reaches `ceiling`
 
+-- Commits and charges saturate a bucket here, so that the totals of a log stay integers.
+local MOST_CHARGED = 2 ^ 41
+
 algorithms.sw = {
   prepare = function(limit) limit.bucket, limit.ceiling = next_number(), next_number() end,
 
@@ -23,10 +26,20 @@ algorithms.sw = {
     if entry.attempts then
       -- The bucket may already hold more than this variant's ceiling.
       units = max(0, min(units, limit.ceiling - bucket_units(limit.log, UNITS, limit.bucket)))
+    elseif entry.is_final then
+      units = max(0, min(units, MOST_CHARGED - bucket_units(limit.log, UNITS, limit.bucket)))
     end
     append_hit(limit.log, { units }, limit.window, limit.bucket)
     limit.used = log_units(limit, UNITS, limit.log.now)
   end,
+
+  settle = function(_, limit, units, at)
+    append_hit(limit.log, { units }, limit.window, limit.bucket, at)
+  end,
+
+  settled = function(_, limit) limit.used = log_units(limit, UNITS, limit.log.now) end,
+
+  after_last = log_after_last,
 
   time_to_fit = function(entry, limit) return log_time_to_fit(limit, limit.used, entry.cost) end,
 

@@ -32,13 +32,22 @@ func haveOneKey(call *Call) bool {
 //     caller does not wait for.
 //   - After a crash or a lost reply the cost of one check stays spent, so that the
 //     limits deny too early, never too late.
+//
+// Commits and the like are never denied, so each group makes them by itself.
 func (s *Store) evaluateSpread(ctx context.Context, call *Call, deadline time.Time) (*Reply, error) {
 	groups := groupsOf(call)
+	if !call.IsDeniable() {
+		return s.changeSpread(ctx, call, groups, deadline)
+	}
 	if err := s.dryRun(ctx, groups, deadline); err != nil {
 		return nil, err
 	}
+	call.takeSettled(groups)
 	if undecided := undecidedOf(groups); undecided != nil {
 		return &Reply{undecided: undecided}, nil
+	}
+	if slices.ContainsFunc(groups, (*group).repeats) && !call.repeated {
+		return s.evaluateSpread(ctx, call.repeat(), deadline)
 	}
 	denied := call.Denied || slices.ContainsFunc(groups, (*group).denies)
 	for _, g := range groups {
@@ -51,6 +60,67 @@ func (s *Store) evaluateSpread(ctx context.Context, call *Call, deadline time.Ti
 		s.refundLostRace(groups) //nolint:contextcheck // no caller waits for the refund
 	}
 	return mergeReplies(call, groups), nil
+}
+
+// changeSpread commits, renews or charges in every group. After an error some groups may have done
+// so; the same call again changes only the others.
+func (s *Store) changeSpread(ctx context.Context, call *Call, groups []*group, deadline time.Time) (*Reply, error) {
+	var wait errgroup.Group
+	for _, g := range groups {
+		wait.Go(func() (err error) {
+			g.reply, err = s.evaluate(ctx, &g.call, false, deadline)
+			return err
+		})
+	}
+	if err := wait.Wait(); err != nil {
+		return nil, err
+	}
+	return mergeReplies(call, groups), nil
+}
+
+// repeat returns the call as one that repeats another one. Its keys are known.
+func (c *Call) repeat() *Call {
+	repeated := c.clone()
+	repeated.repeated, repeated.settled = true, c.settled
+	for i := range repeated.Entries {
+		repeated.Entries[i].OnlyKnown = false
+	}
+	return repeated
+}
+
+// settlement is the number of the ended holds that were spent, and the units of debt that were cut.
+type settlement struct{ holds, debtCut int64 }
+
+// takeSettled moves the numbers that the dry run of the groups has settled to those of earlier dry runs.
+func (c *Call) takeSettled(groups []*group) {
+	if len(c.settled) == 0 {
+		c.settled = cleared(c.settled, len(c.Entries))
+	}
+	for _, g := range groups {
+		for i, at := range g.indices {
+			r := &g.reply.Entries[i]
+			c.settled[at].holds += r.Settled
+			c.settled[at].debtCut += r.DebtCut
+			r.Settled, r.DebtCut = 0, 0
+		}
+	}
+}
+
+// addSettled adds what dry runs have settled to the reply.
+func (r *EntryReply) addSettled(earlier settlement) {
+	r.Settled += earlier.holds
+	r.DebtCut += earlier.debtCut
+	r.Began = r.Began && earlier.holds == 0 // the key had holds
+}
+
+// repeats reports whether the call repeats one that has taken a hold of the group.
+func (g *group) repeats() bool {
+	for i := range g.call.Entries {
+		if g.call.Entries[i].reserves() && g.reply.Entries[i].Hold == HoldFound {
+			return true
+		}
+	}
+	return false
 }
 
 // undecidedOf returns the indexes of the entries that prevented a decision.
@@ -69,7 +139,7 @@ func groupsOf(call *Call) []*group {
 		at := slices.IndexFunc(groups, func(g *group) bool { return g.call.Entries[0].Key == e.Key })
 		if at < 0 {
 			at = len(groups)
-			groups = append(groups, &group{call: Call{Denied: call.Denied, Draw: call.Draw}})
+			groups = append(groups, &group{call: Call{Denied: call.Denied, Draw: call.Draw, repeated: call.repeated}})
 		}
 		groups[at].call.Entries = append(groups[at].call.Entries, e)
 		groups[at].indices = append(groups[at].indices, i)
@@ -91,7 +161,7 @@ func (g *group) denies() bool {
 func (s *Store) dryRun(ctx context.Context, groups []*group, deadline time.Time) error {
 	var wait errgroup.Group
 	for _, g := range groups {
-		dryCall := &Call{Entries: slices.Clone(g.call.Entries), Denied: g.call.Denied, Draw: g.call.Draw}
+		dryCall := g.call.clone()
 		for i := range dryCall.Entries {
 			dryCall.Entries[i].dryRun = true
 		}
@@ -110,7 +180,7 @@ func (s *Store) dryRun(ctx context.Context, groups []*group, deadline time.Time)
 func (s *Store) spend(ctx context.Context, groups []*group, deadline time.Time) error {
 	var wait errgroup.Group
 	for _, g := range groups {
-		if !slices.ContainsFunc(g.call.Entries, g.needsSpend) {
+		if !g.needsSpend() {
 			continue
 		}
 		wait.Go(func() error {
@@ -131,18 +201,36 @@ func (s *Store) spend(ctx context.Context, groups []*group, deadline time.Time) 
 	return wait.Wait()
 }
 
-// needsSpend reports whether the entry has something to write. A Suppressed limit of a
-// denied check is evaluated again also for its reply: the time after which it sheds
-// nothing.
-func (g *group) needsSpend(e Entry) bool {
-	if g.call.Denied {
-		return e.Policy.observes() || !e.Peek && e.Policy.writesDenials()
+// needsSpend reports whether an entry has something to write. A Suppressed limit of a denied check
+// is evaluated again also for its reply: the time after which it sheds nothing. Of a call that
+// repeats another one only the missing holds are taken.
+func (g *group) needsSpend() bool {
+	for i := range g.call.Entries {
+		e := &g.call.Entries[i]
+		switch {
+		case g.call.repeated && (!e.reserves() || g.dryReply.Entries[i].Hold == HoldFound):
+		case g.call.Denied && e.Policy.observes(), !e.Peek && (!g.call.Denied || e.Policy.writesDenials()):
+			return true
+		}
 	}
-	return !e.Peek
+	return false
 }
 
 // refundTimeout bounds a refund, for which no caller waits.
 const refundTimeout = time.Second
+
+// cancelHolds ends the holds that the group took on a call that another group denied.
+func (s *Store) cancelHolds(ctx context.Context, g *group) {
+	cancel := &Call{}
+	for i, e := range g.call.Entries {
+		if g.reply.Entries[i].Hold == HoldTaken {
+			cancel.Entries = append(cancel.Entries, Entry{Policy: e.Policy, Key: e.Key, Action: Commit, ID: e.ID})
+		}
+	}
+	if len(cancel.Entries) > 0 {
+		_, _ = s.evaluate(ctx, cancel, false, s.deadline(ctx)) // after an error the holds end by themselves
+	}
+}
 
 // refundLostRace returns the units that groups spent on a check that another group denied, in
 // the background. The reply of such a policy is the one of the dry run: the state without these
@@ -153,13 +241,16 @@ func (s *Store) refundLostRace(groups []*group) {
 		if g.denies() {
 			continue
 		}
-		if command := s.refundCommand(g); command.algorithms != 0 {
-			go func() {
-				ctx, cancel := context.WithTimeout(context.Background(), refundTimeout) //nolint:forbidigo // no caller waits for it
-				defer cancel()
+		lost := *g
+		lost.reply = g.reply.clone()
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), refundTimeout) //nolint:forbidigo // no caller waits for it
+			defer cancel()
+			if command := s.refundCommand(&lost); command.algorithms != 0 {
 				_, _ = s.run(ctx, command) // an error leaves the units spent
-			}()
-		}
+			}
+			s.cancelHolds(ctx, &lost)
+		}()
 		for i, e := range g.call.Entries {
 			if !e.Policy.attempts {
 				g.reply.Entries[i] = g.dryReply.Entries[i]
@@ -174,7 +265,7 @@ func (s *Store) refundCommand(g *group) command {
 	var receipts [][]LimitReply
 	for i, e := range g.call.Entries {
 		r := &g.reply.Entries[i]
-		if !e.Peek && !e.Policy.attempts && r.Verdict == Admitted {
+		if !e.Peek && !e.Policy.attempts && !e.reserves() && r.Verdict == Admitted {
 			spent = append(spent, e)
 			receipts = append(receipts, r.Limits)
 		}
@@ -199,6 +290,9 @@ func mergeReplies(call *Call, groups []*group) *Reply {
 	for _, g := range groups {
 		for i, at := range g.indices {
 			reply.Entries[at] = g.reply.Entries[i]
+			if g.dryReply != nil {
+				reply.Entries[at].addSettled(call.settled[at])
+			}
 			for j := range reply.Entries[at].Limits {
 				reply.Entries[at].Limits[j].receipt = 0
 			}

@@ -17,8 +17,8 @@ func TestSpreadAgreesWithModel(t *testing.T) {
 	model := newModelBackend()
 	spread, _ := newServerBackend(t, servers[0])
 	spread.decider.(*Store).spreads = true //nolint:forcetypeassert // it is one
-	choices := [][]Algorithm{algorithms}
-	for _, a := range algorithms {
+	choices := [][]Algorithm{allAlgorithms}
+	for _, a := range allAlgorithms {
 		choices = append(choices, []Algorithm{a})
 	}
 	for _, choice := range choices {

@@ -38,12 +38,27 @@ func (s *Store) Block(ctx context.Context, policy *Policy, key Key, length time.
 const manualBlock = ""
 
 // Unblock deletes the block of the key, set by a limit or by Block, and reports whether
-// one existed. Spent units stay spent. Errors are *StoreError.
+// one existed. Limits forget the blocks that they have started. Spent units stay spent. Errors are *StoreError.
 func (s *Store) Unblock(ctx context.Context, policy *Policy, key Key) (bool, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
+	if err := s.forgetBlocks(ctx, policy, key); err != nil {
+		return false, err
+	}
 	deleted, err := s.client.Del(ctx, s.key(key, blockKey(policy.id))).Result()
 	return deleted > 0, storeError(ctx, err)
+}
+
+// forgetBlocks deletes the numbers of blocks that limits have started.
+func (s *Store) forgetBlocks(ctx context.Context, policy *Policy, key Key) error {
+	if len(policy.escalationKeys) == 0 {
+		return nil
+	}
+	var names []string
+	for _, suffix := range policy.escalationKeys {
+		names = append(names, s.key(key, suffix))
+	}
+	return storeError(ctx, s.client.Del(ctx, names...).Err())
 }
 
 func storeError(ctx context.Context, err error) error {

@@ -53,6 +53,35 @@ func (p *Policy) Kept() (keep time.Duration, units int64) { return p.keep, p.kee
 // because other variants of the policy need fewer.
 func (p *Policy) Enlarges() bool { return p.flags&flagEnlarges != 0 }
 
+// MaxOpen returns the most holds that a key may have; 0 if the policy takes no reservations.
+func (p *Policy) MaxOpen() int64 { return p.maxOpen }
+
+// HoldsName returns the name of the state of the holds.
+func (p *Policy) HoldsName() string { return heldKey(p.id) }
+
+// SettlesHolds reports whether calls for the variant spend the holds that have ended. A requested
+// limit may have a state of its own, in which a caller could hide them.
+func (p *Policy) SettlesHolds() bool { return p.keepsHolds() && p.requested < 0 }
+
+// TakesHold reports whether an entry with that action takes a hold, and does not spend its cost.
+func (p *Policy) TakesHold(a Action) bool { return a == Reserve && p.keepsHolds() }
+
+// KeptAfterEnd returns the microseconds for which holds are kept after the last of them has ended: as
+// long as a limit may need their units.
+func (p *Policy) KeptAfterEnd() int64 { return (p.keepSpent.Milliseconds() + 1) * 1000 }
+
+// ChargeNameOf returns the name of the state that remembers the ID of a charge.
+func (p *Policy) ChargeNameOf(id string) string { return chargeKey(p.id, id) }
+
+// ChargeName returns the name of the state that remembers the ID of a charge; empty if the entry
+// has none.
+func (e *Entry) ChargeName() string {
+	if !e.remembers() {
+		return ""
+	}
+	return e.Policy.ChargeNameOf(e.ID)
+}
+
 // Share returns the policy with every quota, threshold and hard quota divided by n and rounded
 // up. It counts in the states of p, which keep what p needs, so that n may change at any time.
 // Only stores in other packages may use it.

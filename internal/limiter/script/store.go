@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Options configure a Store. All fields but Registerer are required.
+// Options configure a Store. All fields but Registerer and Now are required.
 type Options struct {
 	// Client must not retry by itself: a call may have written although its reply was lost.
 	Client redis.UniversalClient
@@ -23,6 +23,8 @@ type Options struct {
 	Timeout time.Duration
 	// Registerer registers the metrics; nil does not export them.
 	Registerer prometheus.Registerer
+	// Now is the clock of this process, for the periods of calendars; nil is time.Now.
+	Now func() time.Time
 }
 
 // Store decides calls in Redis. It is safe for concurrent use.
@@ -30,6 +32,7 @@ type Store struct {
 	client  redis.UniversalClient
 	prefix  string
 	timeout time.Duration
+	now     func() time.Time
 	metrics *metrics
 	// route returns the node that has the key.
 	route func(ctx context.Context, key Key) *node
@@ -39,7 +42,10 @@ type Store struct {
 
 // NewStore returns a Store.
 func NewStore(o Options) *Store {
-	s := &Store{client: o.Client, prefix: o.Prefix + layoutVersion, timeout: o.Timeout, metrics: newMetrics()}
+	s := &Store{client: o.Client, prefix: o.Prefix + layoutVersion, timeout: o.Timeout, now: o.Now, metrics: newMetrics()}
+	if s.now == nil {
+		s.now = time.Now //nolint:forbidigo // the default
+	}
 	if client, ok := o.Client.(*redis.ClusterClient); ok {
 		nodes := newClusterNodes(s, client)
 		s.spreads, s.route, s.metrics.nodes = true, nodes.of, nodes.recent
@@ -142,7 +148,7 @@ func (s *Store) send(ctx context.Context, batch []*pending) []outcome {
 	return outcomesOf(ctx, len(batch), values, err)
 }
 
-// outcomesOf returns the outcomes of n calls. values is the reply of decide.lua to all of them, and
+// outcomesOf returns the outcomes of n calls. values is the reply of batch.lua to all of them, and
 // err the error in its place.
 func outcomesOf(ctx context.Context, n int, values []any, err error) []outcome {
 	switch {
@@ -158,7 +164,7 @@ func outcomesOf(ctx context.Context, n int, values []any, err error) []outcome {
 	return outcomes
 }
 
-// outcomeOf returns the outcome of one call. value is its part of the reply of decide.lua: a flat
+// outcomeOf returns the outcome of one call. value is its part of the reply of batch.lua: a flat
 // array, or the text of an error.
 func outcomeOf(value any) outcome {
 	if text, failed := value.(string); failed {

@@ -14,7 +14,9 @@ type Substitution struct {
 // NewSubstitution returns a substitution for the call, which does not change the call.
 func NewSubstitution(call *Call) *Substitution {
 	return &Substitution{
-		call:     &Call{Entries: slices.Clone(call.Entries), Denied: call.Denied, Draw: call.Draw},
+		call: &Call{
+			Entries: slices.Clone(call.Entries), Denied: call.Denied, Draw: call.Draw, settled: slices.Clone(call.settled),
+		},
 		original: call.Entries,
 	}
 }
@@ -30,9 +32,24 @@ func (s *Substitution) Replace(indexes []int) {
 		if e.Policy.mayBeFull() {
 			e.Policy = e.Policy.fallback
 		} else {
-			e.Policy, e.Key, e.OnlyKnown = e.Policy.Overflow(), overflowKey(e.Policy.id, i), false
+			e.Policy, e.Key = e.Policy.Overflow(), s.call.OverflowKey(i)
 		}
 	}
+	for i := range s.call.Entries {
+		s.call.Entries[i].OnlyKnown = false // those that are not replaced are known
+	}
+}
+
+// OverflowKey returns the key that decided entry i in place of a key that was not known, if
+// EntryReply.Overflow. It does not depend on the other policies of the call.
+func (c *Call) OverflowKey(i int) Key {
+	id, number := c.Entries[i].Policy.id, 0
+	for j := range c.Entries[:i] {
+		if c.Entries[j].Policy.id == id {
+			number++
+		}
+	}
+	return overflowKey(id, number)
 }
 
 // Mark records in the reply to Call which entries were replaced.

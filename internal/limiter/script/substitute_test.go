@@ -4,6 +4,7 @@
 package script
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -48,6 +49,20 @@ func TestUnknownKeysShareTheOverflowKey(t *testing.T) {
 				g.Expect(unknown.Entries[0].Limits[0].Used).To(BeZero())
 			}
 		})
+	}
+}
+
+// The budget of the overflow key is the same wherever the policy is in a chain.
+func TestChainsShareTheOverflowKey(t *testing.T) {
+	limits := []Limit{slowLimit(FixedWindow, 3)}
+	policy, other := NewPolicy("test/p", false, false, limits), NewPolicy("test/other", false, false, limits)
+	for _, b := range newBackends(t) {
+		g := NewWithT(t)
+		b.evaluate(t, onlyKnown(policy, "x"))
+		chain := &Call{Entries: slices.Concat(onlyKnown(other, "y").Entries, onlyKnown(policy, "y").Entries)}
+		reply := b.evaluate(t, chain)
+		g.Expect(reply.Entries[1].Overflow).To(BeTrue())
+		g.Expect(reply.Entries[1].Limits[0].Used).To(Equal(int64(2)))
 	}
 }
 

@@ -67,9 +67,21 @@ func (s *suppressed) resetAfter(_ *Entry, l *Limit, now int64) int64 {
 }
 
 func (s *suppressed) spend(e *Entry, l *Limit, now int64, passes bool) {
-	h := hit{cost: e.Cost}
+	h := hit{at: now, cost: e.Cost}
 	if passes {
 		h.admitted = e.Cost
+		if e.Action > Reserve {
+			h.admitted = min(e.Cost, mostObserved-s.inBucket(now, l))
+		}
 	}
 	s.addToBucket(h, now, l, mostObserved)
+}
+
+// inBucket returns the observed units of the current bucket.
+func (s *suppressed) inBucket(now int64, l *Limit) int64 {
+	bucket := l.Bucket.Microseconds()
+	if n := len(s.hits); n > 0 && s.hits[n-1].at/bucket == s.now(now)/bucket {
+		return s.hits[n-1].cost
+	}
+	return 0
 }

@@ -9,19 +9,24 @@ package script
 const TokenBucket Algorithm = "tb"
 
 var tokenBucketKind = kind{
-	code: TokenBucket, name: "TokenBucket", file: "token_bucket.lua", library: deficitLibrary,
+	code: TokenBucket, name: "TokenBucket", file: "token_bucket.lua", lean: true, library: deficitLibrary,
 	arguments: func(l *Limit) []int64 { return []int64{l.Threshold, l.ceiling} },
 	ceiling:   func(l *Limit) int64 { return l.Quota },
 	model: func(m *Model, e *Entry, l *Limit) counter {
-		return state[tokenBucket](m, e.Key, l.stateKey(e.Policy.id))
+		b := state[tokenBucket](m, e.Key, l.stateKey(e.Policy.id))
+		b.holds = m.holds(e)
+		return b
 	},
 }
 
 // tokenBucket is the reference model of token_bucket.lua.
 type tokenBucket struct {
 	missing deficit
+	debt    deficit // the part of missing that no limit admitted
 	at      int64
 	end     expiry
+	cut     int64 // units of debt that were cut
+	holds   *holdSet
 }
 
 func (b *tokenBucket) alive(now int64) bool { return b.end.alive(now) }
@@ -33,7 +38,12 @@ func (b *tokenBucket) load(l *Limit, server int64) (missing deficit, lag int64) 
 		return newDeficit(0, 0), 0
 	}
 	now := max(server, b.at)
-	return b.missing.atMost(deficitOf(l.ceiling, l)).afterRefill(now-b.at, l), now - server
+	return b.stored(l).afterRefill(now-b.at, l), now - server
+}
+
+// stored returns the deficit at the bucket's own time. A smaller quota leaves an empty bucket.
+func (b *tokenBucket) stored(l *Limit) deficit {
+	return b.missing.atMost(deficitOf(l.ceiling, l).plus(b.debt))
 }
 
 func (b *tokenBucket) used(_ *Entry, l *Limit, now int64) int64 {
@@ -71,5 +81,55 @@ func (b *tokenBucket) resetAfter(e *Entry, l *Limit, now int64) int64 {
 func (b *tokenBucket) spend(e *Entry, l *Limit, now int64, _ bool) {
 	missing, lag := b.load(l, now)
 	b.missing, b.at = missing.plus(deficitOf(e.Cost, l)), now+lag
-	b.end = expireAfter(now, b.missing.resetAfter(l)+lag)
+	b.store(l, now)
+}
+
+// store cuts the debt and sets the expiry.
+func (b *tokenBucket) store(l *Limit, now int64) {
+	empty := deficitOf(l.ceiling, l)
+	var cut int64
+	b.missing, cut = b.missing.cutDebt(empty, l)
+	b.cut += cut
+	b.debt = b.missing.minus(empty)
+	b.end = expireAfter(now, b.missing.resetAfter(l)+b.at-now)
+	if len(b.holds.open) > 0 {
+		b.end = max(b.end, b.holds.expiry())
+	}
+}
+
+func (b *tokenBucket) cutDebt(*Entry, *Limit, int64) (cut int64) {
+	cut, b.cut = b.cut, 0
+	return cut
+}
+
+func (b *tokenBucket) settle(_ *Entry, l *Limit, units, at, _ int64) {
+	left := newDeficit(0, 0)
+	if b.missing.Int != nil {
+		left = b.stored(l).afterRefill(at-b.at, l)
+		at = max(at, b.at)
+	}
+	var cut int64
+	b.missing, cut = left.plus(deficitOf(units, l)).cutDebt(deficitOf(l.ceiling, l), l)
+	b.debt, b.at = b.missing.minus(deficitOf(l.ceiling, l)), at
+	b.cut += cut
+}
+
+func (b *tokenBucket) settled(_ *Entry, l *Limit, now int64) {
+	missing, lag := b.load(l, now)
+	if missing.Sign() == 0 {
+		*b = tokenBucket{cut: b.cut, holds: b.holds}
+		return
+	}
+	b.missing, b.at = missing, now+lag
+	b.store(l, now)
+}
+
+func (b *tokenBucket) keep(_ *Entry, l *Limit, now int64) {
+	if missing, lag := b.load(l, now); missing.Sign() > 0 {
+		b.end = max(expireAfter(now, missing.resetAfter(l)+lag), b.holds.expiry())
+	}
+}
+
+func (b *tokenBucket) afterLast(l *Limit, held, last, wait int64) int64 {
+	return max(wait, last) + deficitOf(held, l).resetAfter(l)
 }

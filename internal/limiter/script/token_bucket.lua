@@ -4,7 +4,8 @@
 -- KEYS     one per limit: a string "<deficit> <time>", the deficit at that time in
 --          microseconds since 1970, both hexadecimal, which saves 16 bytes;
 --          "<deficit>/<time>" with a decimal deficit if the deficit is beyond the
---          integers of a double. A missing key means a full bucket
+--          integers of a double; "+<debt>" follows if part of the deficit is a debt. A
+--          missing key means a full bucket
 -- ARGV     rate; ceiling: the largest quota of all limits that share the bucket,
 --          so that an edit to a smaller quota leaves an empty bucket, not a debt
 -- clock    TIME, but never before the time in the key
@@ -24,16 +25,21 @@ end
 algorithms.tb = {
   prepare = deficit_prepare,
 
+  -- The deficit of an empty bucket.
+  empty = function(limit) return limit.ceiling * limit.window_us end,
+
   read = function(_, limit)
     limit.key, limit.written, limit.left, limit.full_at = next_key(), nil, nil, nil
     limit.deficit, limit.now = 0, server_time()
+    limit.stored = nil
     local value = values[limit.key]
     if value then
-      local digits, mark, time = string.match(value, '^(%S-)([ /])(%x+)$')
+      local digits, mark, time, debt = string.match(value, '^(%S-)([ /])(%x+)%+?(.*)$')
       local deficit = mark == ' ' and tonumber(digits, 16) or tonumber(digits)
-      deficit, time = min(deficit, limit.ceiling * limit.window_us), tonumber(time, 16)
+      deficit, time = min(deficit, limit.empty + (tonumber(debt) or 0)), tonumber(time, 16)
       limit.now = max(limit.now, time)
       limit.deficit = max(0, deficit - (limit.now - time) * limit.rate)
+      limit.stored, limit.stored_time = deficit, time
     end
     limit.lag = limit.now - server_time()
     limit.used = deficit_used(limit)
@@ -41,11 +47,22 @@ algorithms.tb = {
 
   write = function(limit, ttl)
     limit.written = true
-    local form = limit.deficit <= 2 ^ 53 and '%x %x' or '%.17g/%x'
-    set_value(limit.key, string.format(form, limit.deficit, limit.now), ttl)
+    local value, debt = bucket_value(limit.deficit, limit.now), deficit_debt(limit)
+    if debt > 0 then value = value .. string.format('+%.17g', debt) end
+    set_value(limit.key, value, ttl)
+  end,
+
+  -- The deficit at its own time, and this time.
+  deficit_at = function(limit, at)
+    if limit.stored then return limit.stored, limit.stored_time end
+    return 0, at
   end,
 
   spend = deficit_spend,
+  settle = deficit_settle,
+  settled = deficit_settled,
+  keep = deficit_keep,
+  after_last = deficit_after_last,
 
   time_to_fit = function(entry, limit)
     local wait = deficit_time_to_fit(entry, limit)

@@ -28,7 +28,7 @@ func TestRetryAfterIsExact(t *testing.T) {
 				r := rand.New(rand.NewPCG(1, 2))
 				for seen := 0; seen < denials; {
 					b.clear(t)
-					seen += checkRetryAfter(t, b, newWorkload(r, choice, false))
+					seen += checkRetryAfter(t, b, newWorkload(r, choice, features{}))
 				}
 			})
 		}
@@ -79,7 +79,7 @@ func TestPredictionsHold(t *testing.T) {
 				r := rand.New(rand.NewPCG(8, uint64(a.index())))
 				for range 60 {
 					b.clear(t)
-					w := newWorkload(r, []Algorithm{a}, false)
+					w := newWorkload(r, []Algorithm{a}, features{})
 					for range 12 {
 						b.clock.Set(b.clock.Now().Add(time.Duration(r.Int64N(400)) * 100 * time.Microsecond))
 						call := w.possibleCall()

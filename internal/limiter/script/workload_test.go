@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -16,14 +17,22 @@ type workload struct {
 	r        *rand.Rand
 	choice   []Algorithm
 	policies [][]*Policy // with their variants
+	features
+	keys []Key
+}
+
+// features are what the calls of a workload may have beside checks.
+type features struct {
 	// substitutes is true if calls may need another key or limit, see substitute.go.
 	substitutes bool
-	keys        []Key
+	// holds is true if policies may take reservations, and calls may reserve, commit, renew and
+	// charge.
+	holds bool
 }
 
 // newWorkload returns a workload with policies of the given algorithms.
-func newWorkload(r *rand.Rand, choice []Algorithm, substitutes bool) *workload {
-	w := &workload{r: r, choice: choice, keys: []Key{"a", "b"}, substitutes: substitutes}
+func newWorkload(r *rand.Rand, choice []Algorithm, f features) *workload {
+	w := &workload{r: r, choice: choice, keys: []Key{"a", "b"}, features: f}
 	for i := range 3 {
 		w.policies = append(w.policies, w.randomPolicy(i))
 	}
@@ -31,9 +40,10 @@ func newWorkload(r *rand.Rand, choice []Algorithm, substitutes bool) *workload {
 }
 
 // traits are the properties of a policy that all its limits must support.
-type traits struct{ attempts, reached, shadow bool }
+type traits struct{ attempts, reached, shadow, holds bool }
 
-func (w *workload) randomPolicy(i int) []*Policy {
+// randomTraits returns traits, and the algorithms that support them.
+func (w *workload) randomTraits() (traits, []Algorithm) {
 	m := traits{attempts: w.r.IntN(3) == 0, reached: w.r.IntN(4) == 0, shadow: w.r.IntN(5) == 0}
 	var counting []Algorithm
 	for _, a := range w.choice {
@@ -47,6 +57,14 @@ func (w *workload) randomPolicy(i int) []*Policy {
 	} else if m.attempts || m.reached {
 		choice = counting
 	}
+	if w.holds {
+		choice, m.holds = fitForHolds(choice, !m.attempts && w.r.IntN(2) == 0)
+	}
+	return m, choice
+}
+
+func (w *workload) randomPolicy(i int) []*Policy {
+	m, choice := w.randomTraits()
 	limits := make([]Limit, 1+w.r.IntN(3))
 	for j := range limits {
 		limits[j] = w.randomLimit(choice[w.r.IntN(len(choice))], m.reached)
@@ -59,6 +77,13 @@ func (w *workload) randomPolicy(i int) []*Policy {
 	settings := Settings{
 		ID: fmt.Sprintf("test/p%d", i), Attempts: m.attempts, Shadow: m.shadow, Requestable: w.substitutes && w.r.IntN(2) == 0,
 	}
+	if m.holds {
+		settings.MaxOpen = 1 + w.r.Int64N(5)
+		if w.r.IntN(3) == 0 {
+			settings.MaxOpen = manyHolds
+			addRoom(variants, manyHolds)
+		}
+	}
 	policies := NewVariants(settings, variants...)
 	if settings.Requestable {
 		for range 1 + w.r.IntN(20) {
@@ -70,6 +95,32 @@ func (w *workload) randomPolicy(i int) []*Policy {
 	return policies
 }
 
+// manyHolds are more than a summary of holds has, and more than one call settles.
+const manyHolds = 100
+
+// addRoom makes room for units in all limits.
+func addRoom(variants [][]Limit, units int64) {
+	for _, limits := range variants {
+		for i := range limits {
+			limits[i].Quota += units
+			limits[i].Threshold += units
+		}
+	}
+}
+
+// fitForHolds returns the algorithms of a policy with or without holds. If none fits, it returns
+// those of the other kind of policy.
+func fitForHolds(choice []Algorithm, holds bool) ([]Algorithm, bool) {
+	unfit := map[bool]Algorithm{true: Suppressed, false: Concurrency}
+	of := func(holds bool) []Algorithm {
+		return slices.DeleteFunc(slices.Clone(choice), func(a Algorithm) bool { return a == unfit[holds] })
+	}
+	if fit := of(holds); len(fit) > 0 {
+		return fit, holds
+	}
+	return of(!holds), !holds
+}
+
 // requested returns the limits with one replaced as by a request, see plan.Limit.Requested.
 func (w *workload) requested(limits []Limit, place int) []Limit {
 	limits = slices.Clone(limits)
@@ -77,6 +128,9 @@ func (w *workload) requested(limits []Limit, place int) []Limit {
 	reached := l.Threshold - l.Quota
 	l.Threshold = 2 + w.r.Int64N(40)
 	switch {
+	case l.Algorithm == Concurrency:
+		l.Quota = l.Threshold
+		return limits
 	case l.Algorithm.refills():
 		l.Quota = l.Threshold
 		l.StateSuffix = fmt.Sprint("+requested", l.Threshold)
@@ -91,8 +145,10 @@ func (w *workload) requested(limits []Limit, place int) []Limit {
 	if l.Algorithm == SlidingLog && window != l.Window {
 		l.StateSuffix = "+requested"
 	}
-	l.Bucket = time.Duration(int64(l.Bucket) * int64(window) / int64(l.Window)).Truncate(time.Microsecond)
-	l.Window = window
+	if l.Calendar == nil {
+		l.Bucket = time.Duration(int64(l.Bucket) * int64(window) / int64(l.Window)).Truncate(time.Microsecond)
+	}
+	l.Window, l.Calendar = window, nil
 	return limits
 }
 
@@ -102,7 +158,7 @@ func (w *workload) override(limits []Limit, reached bool) []Limit {
 		other[j] = w.randomLimit(l.Algorithm, reached)
 		other[j].Name = l.Name
 		if w.r.IntN(2) == 0 {
-			other[j].Window, other[j].Bucket = l.Window, l.Bucket
+			other[j].Window, other[j].Bucket, other[j].Calendar = l.Window, l.Bucket, l.Calendar
 		}
 	}
 	return other
@@ -112,6 +168,12 @@ var workloadWindows = []time.Duration{
 	time.Millisecond, 7 * time.Millisecond, 50 * time.Millisecond, time.Second,
 }
 
+// workloadTTLs are those of holds.
+var workloadTTLs = []time.Duration{time.Millisecond, 7 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second, 20 * time.Second}
+
+// workloadCalendars have periods of one length, so that the script knows those of holds in the past.
+var workloadCalendars = []Calendar{alternating{2, 2}, alternating{50, 50}, alternating{1000, 1000}}
+
 func (w *workload) randomLimit(a Algorithm, reached bool) Limit {
 	l := Limit{
 		Algorithm: a,
@@ -120,7 +182,13 @@ func (w *workload) randomLimit(a Algorithm, reached bool) Limit {
 	}
 	l.Quota = l.Threshold
 	switch a {
-	case FixedWindow, SlidingLog:
+	case Concurrency:
+		l.Window = 0
+	case FixedWindow:
+		if l.Threshold%3 == 0 {
+			l.Calendar, l.Window = workloadCalendars[l.Threshold/3%3], 0
+		}
+	case SlidingLog:
 	case TokenBucket, GCRA:
 		l.Quota = 1 + w.r.Int64N(12)
 	case SlidingWindow:
@@ -134,6 +202,9 @@ func (w *workload) randomLimit(a Algorithm, reached bool) Limit {
 	}
 	if w.r.IntN(3) == 0 {
 		l.Block = workloadWindows[w.r.IntN(len(workloadWindows))]
+		if l.Threshold%2 == 0 {
+			l.Block, l.Escalation = 0, &Escalation{Lengths: workloadWindows[1:], Window: 2 * l.Block}
+		}
 	}
 	return l
 }
@@ -157,20 +228,52 @@ func (w *workload) nextCall() *Call {
 		i := w.r.IntN(len(w.policies))
 		w.policies[i] = w.randomPolicy(i)
 	}
-	call := &Call{Denied: w.r.IntN(20) == 0, Draw: w.r.Uint32()}
+	next := w.nextCheck
+	if w.holds && w.r.IntN(4) == 0 {
+		next = w.nextChange
+	}
+	call := &Call{Draw: w.r.Uint32()}
 	for _, i := range w.r.Perm(len(w.policies))[:1+w.r.IntN(len(w.policies))] {
 		e := w.randomEntry(i)
-		e.OnlyKnown = w.substitutes && w.r.IntN(6) == 0
-		e.Cost, e.Peek = 1+w.r.Int64N(3), w.r.IntN(6) == 0
-		if e.Peek && w.r.IntN(4) == 0 {
-			e.Cost = 0
+		e.ID = []string{"x", "y", "z", "{a}:b"}[w.r.IntN(4)]
+		e.TTL = workloadTTLs[w.r.IntN(len(workloadTTLs))]
+		if e.Policy.maxOpen == manyHolds {
+			e.ID, e.TTL = strconv.Itoa(w.r.IntN(manyHolds)), workloadTTLs[2+w.r.IntN(3)]
 		}
-		for _, l := range e.Policy.limits {
-			e.Peek = e.Peek || e.Cost > l.Quota // as the engine does
-		}
+		next(&e)
 		call.Entries = append(call.Entries, e)
 	}
+	call.Denied = call.IsDeniable() && w.r.IntN(20) == 0
 	return call
+}
+
+// nextCheck makes the entry a check or a reserve.
+func (w *workload) nextCheck(e *Entry) {
+	e.OnlyKnown = w.substitutes && w.r.IntN(6) == 0
+	e.Cost, e.Peek = 1+w.r.Int64N(3), w.r.IntN(6) == 0
+	if w.holds && w.r.IntN(2) == 0 {
+		e.Action = Reserve
+	}
+	if e.Peek && w.r.IntN(4) == 0 {
+		e.Cost = 0
+	}
+	for _, l := range e.Policy.limits {
+		e.Peek = e.Peek || e.Cost > l.Quota // as the engine does
+	}
+}
+
+// nextChange makes the entry a commit, a renew or a charge.
+func (w *workload) nextChange(e *Entry) {
+	for e.Policy.requested >= 0 {
+		e.Policy = e.Policy.fallback
+	}
+	e.Action = Commit + Action(w.r.IntN(4))
+	if e.Cost = w.r.Int64N(6); w.r.IntN(30) == 0 {
+		e.Cost = 1_000_000_000 // more than a debt may be, and exact in a double
+	}
+	if e.Action == Charge && w.r.IntN(2) == 0 {
+		e.ID = ""
+	}
 }
 
 // possibleCall returns a random call that is admitted at some time.
@@ -194,8 +297,9 @@ func describe(call *Call) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "denied=%v draw=%d", call.Denied, call.Draw)
 	for _, e := range call.Entries {
-		fmt.Fprintf(&b, "\n  %s key %s cost %d peek %v only known %v attempts %v shadow %v %+v",
-			e.Policy.id, e.Key, e.Cost, e.Peek, e.OnlyKnown, e.Policy.attempts, e.Policy.shadow, e.Policy.limits)
+		fmt.Fprintf(&b, "\n  %s key %s cost %d peek %v only known %v action %v id %s ttl %v most %d attempts %v shadow %v requested %d %+v",
+			e.Policy.id, e.Key, e.Cost, e.Peek, e.OnlyKnown, e.Action, e.ID, e.TTL, e.Policy.maxOpen,
+			e.Policy.attempts, e.Policy.shadow, e.Policy.requested, e.Policy.limits)
 	}
 	return b.String()
 }

@@ -93,7 +93,7 @@ func (v *Validator) validate(ctx context.Context, was, policy *v1alpha1.RateLimi
 		granted = compile.Everything()
 		warnings = append(warnings, "spec.matches: failed to read the grant of the Namespace; see condition Accepted")
 	}
-	compiled, problems := shadowOf(policy).Apply(compile.Compile(policy, granted))
+	compiled, problems := shadowOf(policy).Apply(compile.Compile(policy, granted, time.Now())) //nolint:forbidigo // the plan holds the offsets of the next years
 	if err := invalid(policy, problems); err != nil {
 		return warnings, err
 	}
@@ -127,7 +127,7 @@ func invalid(policy *v1alpha1.RateLimitPolicy, problems field.ErrorList) error {
 // editWarnings warns of the counters that the edit resets. The counters of an old
 // policy that does not compile are unknown here.
 func editWarnings(was *v1alpha1.RateLimitPolicy, is *plan.Plan) []string {
-	before, problems := compile.Compile(was, compile.Everything())
+	before, problems := compile.Compile(was, compile.Everything(), time.Now()) //nolint:forbidigo // the plan holds the offsets of the next years
 	if len(problems) > 0 {
 		return nil
 	}

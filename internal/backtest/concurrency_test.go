@@ -1,0 +1,22 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backtest_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/backtest"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// A log does not contain when requests end.
+func TestConcurrencyIsRejected(t *testing.T) {
+	calls := testenv.MakePolicy("shop/calls").Reservations("1m", 10).
+		Limit("rate", v1alpha1.AlgorithmFixedWindow, 5, "1m").Limit("inflight", v1alpha1.AlgorithmConcurrency, 5, "")
+	_, err := backtest.Compile([]*v1alpha1.RateLimitPolicy{calls.Obj()})
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("policy shop/calls: spec.limits[1].algorithm: Concurrency cannot be replayed")))
+}

@@ -1,0 +1,50 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// A policy with a calendar is compiled again every month, since its plan has the offsets of two
+// years; a policy without one is not.
+func TestCalendarsAreRenewed(t *testing.T) {
+	g := NewWithT(t)
+	november := time.Date(2026, 11, 30, 23, 59, 0, 0, time.UTC)
+	december := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+	policy := testenv.MakePolicy("shop/x").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "").Obj()
+	policy.Spec.Limits[0].Calendar = &v1alpha1.Calendar{Period: v1alpha1.CalendarPeriodDay, TimeZone: "Europe/Berlin"}
+	other := testenv.MakePolicy("shop/y").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1m").Obj()
+
+	c := &compilations{}
+	first := c.of(policy, compile.Everything(), november)
+	g.Expect(first.problems).To(BeEmpty())
+	g.Expect(first.again()).To(Equal(december))
+	g.Expect(c.of(policy, compile.Everything(), november.Add(30*time.Second))).To(BeIdenticalTo(first))
+	renewed := c.of(policy, compile.Everything(), december)
+	g.Expect(renewed).NotTo(BeIdenticalTo(first))
+	g.Expect(renewed.again()).To(Equal(december.AddDate(0, 1, 0)))
+
+	plain := c.of(other, compile.Everything(), november)
+	g.Expect(plain.again()).To(BeZero())
+	g.Expect(c.of(other, compile.Everything(), december)).To(BeIdenticalTo(plain))
+}
+
+// An annotation that changes its meaning earlier comes first.
+func TestNextCompilation(t *testing.T) {
+	soon, later := time.Unix(1, 0), time.Unix(2, 0)
+	for _, tc := range []struct{ shadow, renewal, want time.Time }{
+		{}, {soon, time.Time{}, soon}, {time.Time{}, soon, soon}, {soon, later, soon}, {later, soon, soon},
+	} {
+		c := compilation{shadow: compile.Shadow{Next: tc.shadow}, renewal: tc.renewal}
+		NewWithT(t).Expect(c.again()).To(Equal(tc.want))
+	}
+}

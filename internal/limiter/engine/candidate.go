@@ -1,0 +1,168 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"slices"
+
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// maxBackground bounds the calls for candidates that no caller waits for, and so how many are in the
+// way of checks on the way to Redis: four round trips.
+const maxBackground = 128
+
+// addCandidates prepares the checks by candidates. A check with a requested limit has none: the
+// request replaces the numbers of the policy.
+func (ev *evaluation) addCandidates() {
+	for i := range ev.participants {
+		pt := &ev.participants[i]
+		if pt.candidate == nil || pt.peek {
+			continue
+		}
+		last := len(ev.candidates) - 1
+		if last < 0 || ev.candidates[last].policy() != pt.policy {
+			ev.candidates = append(ev.candidates, candidateCheck{evaluation: newEvaluation()})
+			last++
+		}
+		ev.candidates[last].add(pt, ev.call.Entries[i], i)
+	}
+}
+
+func (c *candidateCheck) add(pt *participant, entry script.Entry, original int) {
+	c.standIns = append(c.standIns, standIn{candidate: pt.candidate, original: original})
+	c.participants = append(c.participants, participant{policy: pt.policy, variant: pt.candidate.variant})
+	entry.Policy = pt.candidate.script
+	c.call.Entries = append(c.call.Entries, entry)
+}
+
+// policy returns the one policy of the check.
+func (c *candidateCheck) policy() *policy { return c.participants[0].policy }
+
+// begin takes from the decided check what the candidates need.
+func (c *candidateCheck) begin(ev *evaluation) {
+	c.call.Draw, c.call.Denied = ev.call.Draw, ev.deniedBeside(c.policy())
+	for i := range c.standIns {
+		s := &c.standIns[i]
+		c.call.Entries[i].OnlyKnown = ev.call.Entries[s.original].OnlyKnown
+		for _, limit := range s.replaced {
+			s.live = append(s.live, ev.reply.Entries[s.original].Allows(limit))
+		}
+	}
+	c.markOverQuota()
+}
+
+// deniedBeside reports whether the decided check is denied, whatever the limits of the policy admit.
+func (ev *evaluation) deniedBeside(p *policy) bool {
+	for i := range ev.participants {
+		pt := &ev.participants[i]
+		if pt.policy != p && pt.enforces() && ev.reply.Entries[i].Verdict != script.Admitted {
+			return true
+		}
+	}
+	return ev.call.Denied
+}
+
+// holds reports whether the check reserves something.
+func (c *candidateCheck) holds() bool {
+	return slices.ContainsFunc(c.call.Entries, func(e script.Entry) bool { return e.Action != script.Check })
+}
+
+// candidateJudge evaluates calls with candidates.
+type candidateJudge struct {
+	evaluate   func(context.Context, *script.Call) (*script.Reply, error)
+	background chan struct{} // holds one element for each call that no caller waits for
+}
+
+func newCandidateJudge(evaluate func(context.Context, *script.Call) (*script.Reply, error)) *candidateJudge {
+	return &candidateJudge{evaluate: evaluate, background: make(chan struct{}, maxBackground)}
+}
+
+// judge judges the decided check by the candidates, and counts their verdicts beside those of the
+// limits in force. The caller waits only where a commit may follow, which must find the hold.
+func (j *candidateJudge) judge(ctx context.Context, ev *evaluation, series viewMetrics) {
+	if ev.reply == nil || ev.isOpen {
+		return
+	}
+	for i := range ev.candidates {
+		c := &ev.candidates[i]
+		c.begin(ev)
+		end := func() {
+			series[c.policy()].countCandidates(c)
+			c.releaseAll()
+		}
+		judge := func(ctx context.Context) {
+			c.reply, c.err = j.evaluate(ctx, &c.call)
+			end()
+		}
+		if c.holds() {
+			judge(ctx)
+		} else if !j.inBackground(ctx, judge) {
+			end()
+		}
+	}
+}
+
+// change commits, renews or charges for candidates as the evaluation has done.
+func (j *candidateJudge) change(ctx context.Context, ev *evaluation) {
+	var entries []script.Entry
+	for i := range ev.participants {
+		c, entry := ev.participants[i].candidate, ev.call.Entries[i]
+		if c == nil {
+			continue
+		}
+		if entry.Action == script.CommitOrCharge && ev.reply.Entries[i].Hold == script.HoldFound {
+			entry.Action = script.Commit // without a hold the candidate has denied the reserve
+		}
+		entry.Policy = c.script
+		entries = append(entries, entry)
+	}
+	if len(entries) == 0 {
+		return
+	}
+	j.inBackground(ctx, func(ctx context.Context) {
+		// After an error a hold ends by itself.
+		_, _ = j.evaluate(ctx, &script.Call{Entries: entries, Uncached: true})
+	})
+}
+
+// inBackground begins the work, for which no caller waits, unless there is too much of it.
+func (j *candidateJudge) inBackground(ctx context.Context, work func(context.Context)) (begun bool) {
+	select {
+	case j.background <- struct{}{}:
+	default:
+		return false
+	}
+	ctx = context.WithoutCancel(ctx)
+	go func() {
+		defer func() { <-j.background }()
+		work(ctx)
+	}()
+	return true
+}
+
+// verdictUnknown is that of a candidate that the store did not judge.
+const verdictUnknown = "unknown"
+
+// countCandidates counts the verdicts of the candidates beside those of the limits in force.
+func (pm *policyMetrics) countCandidates(c *candidateCheck) {
+	for i := range c.standIns {
+		s := &c.standIns[i]
+		for j, limit := range s.replaced {
+			verdict := verdictUnknown
+			if c.reply != nil {
+				verdict = verdictOf(c.reply.Entries[i].Allows(limit))
+			}
+			pm.add(pm.candidates, s.limits[limit].Name, verdictOf(s.live[j]), verdict)
+		}
+	}
+}
+
+func verdictOf(allowed bool) string {
+	if allowed {
+		return verdictAllowed
+	}
+	return verdictDenied
+}

@@ -1,0 +1,110 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// Commit implements limiter.Reserver. It works in every mode, even Disabled.
+func (e *Engine) Commit(ctx context.Context, c *limiter.Commit) (committed *limiter.Committed, err error) {
+	ctx, end := startChange(ctx, e.tracer, "commit")
+	defer func() { end(committed != nil && committed.Found(), err) }()
+	v := e.active.Load()
+	if v == nil {
+		return nil, limiter.ErrNotReady
+	}
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	h, err := v.findHolds(c.Reservation, func(p *policy, hold *limiter.Hold) (script.Entry, bool) {
+		entry := script.Entry{Action: script.Commit, Cost: c.CostOf(hold.Policy)}
+		if c.Reservation.Charged || !p.plan.Reservations.Allowed() {
+			entry.Action = script.CommitOrCharge
+		}
+		return entry, entry.Cost > 0 || p.plan.Reservations.Allowed()
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := e.change(ctx, h.ev, "commit"); err != nil {
+		return nil, err
+	}
+	committed = h.committed(c)
+	e.metrics.countCommits(h.ev, v.series)
+	h.ev.releaseAll()
+	return committed, nil
+}
+
+// committed returns the answer to the commit.
+func (h *heldPolicies) committed(c *limiter.Commit) *limiter.Committed {
+	answer := &limiter.Committed{Revision: h.revision}
+	for i := range h.holds {
+		hold := &h.holds[i]
+		policy := limiter.CommittedPolicy{Policy: hold.Policy}
+		switch place := h.places[i]; place {
+		case policyGone:
+			policy.Gone = true
+		case nothingHeld:
+			policy.Committed = true
+		default:
+			pt, r := &h.ev.participants[place], &h.ev.reply.Entries[place]
+			policy.Override, policy.Committed = pt.override, r.Hold != script.HoldMissing
+			if policy.Committed {
+				policy.Cost, policy.Estimate = c.CostOf(hold.Policy), r.Estimate
+			}
+			policy.Limits = pt.appendStates(nil, r)
+		}
+		answer.Policies = append(answer.Policies, policy)
+	}
+	return answer
+}
+
+// Renew implements limiter.Reserver. A reservation that was given out without Redis, or that holds
+// nothing, never ends.
+func (e *Engine) Renew(ctx context.Context, r *limiter.Renew) (renewed *limiter.Renewed, err error) {
+	ctx, end := startChange(ctx, e.tracer, "renew")
+	defer func() { end(renewed != nil, err) }()
+	v := e.active.Load()
+	if v == nil {
+		return nil, limiter.ErrNotReady
+	}
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	h, err := v.findHolds(r.Reservation, func(p *policy, _ *limiter.Hold) (script.Entry, bool) {
+		return script.Entry{Action: script.Renew}, p.plan.Reservations.Allowed()
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := h.ev.setTTL(r.TTL); err != nil {
+		return nil, err
+	}
+	if err := e.change(ctx, h.ev, "renew"); err != nil {
+		return nil, err
+	}
+	answer, open := h.renewed()
+	e.metrics.countRenewals(h.ev, v.series)
+	h.ev.releaseAll()
+	if !open && !r.Reservation.Charged && len(r.Reservation.Holds) > 0 {
+		return nil, limiter.ErrReservationEnded
+	}
+	return answer, nil
+}
+
+// renewed returns the answer to a renewal, and whether it renewed a hold.
+func (h *heldPolicies) renewed() (answer *limiter.Renewed, open bool) {
+	answer = &limiter.Renewed{Revision: h.revision}
+	for i := range h.holds {
+		place := h.places[i]
+		found := place >= 0 && h.ev.reply.Entries[place].Hold == script.HoldFound
+		open = open || found
+		answer.Policies = append(answer.Policies, limiter.RenewedPolicy{Policy: h.holds[i].Policy, Renewed: found})
+	}
+	return answer, open
+}

@@ -1,0 +1,21 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+// AwaitBackground waits for the calls that no caller waits for.
+func (e *Engine) AwaitBackground() {
+	for range cap(e.candidates.background) {
+		e.candidates.background <- struct{}{}
+	}
+	for range cap(e.candidates.background) {
+		<-e.candidates.background
+	}
+}
+
+// FillBackground leaves no room for further calls that no caller waits for.
+func (e *Engine) FillBackground() {
+	for range cap(e.candidates.background) {
+		e.candidates.background <- struct{}{}
+	}
+}

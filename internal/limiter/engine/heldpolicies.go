@@ -1,0 +1,78 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// heldPolicies are the holds of a reservation, with those of the policies that still exist in one
+// evaluation.
+type heldPolicies struct {
+	holds []limiter.Hold
+	ev    *evaluation
+	// places[i] is the place of holds[i] in the evaluation, or one of those below.
+	places   []int
+	revision int64
+}
+
+const (
+	policyGone  = -1 // the policy has no plan
+	nothingHeld = -2 // the policy has no hold, and nothing to spend
+)
+
+// findHolds returns the holds of the reservation, with the limits that are now in force. entryOf
+// returns what the call does with the hold of a policy; false leaves it out.
+func (v *activeView) findHolds(
+	r *limiter.Reservation, entryOf func(*policy, *limiter.Hold) (script.Entry, bool),
+) (*heldPolicies, error) {
+	if !script.IsID(r.ID) {
+		return nil, invalidReservation("has an invalid id")
+	}
+	h := &heldPolicies{holds: r.Holds, ev: newEvaluation(), revision: v.snapshot.Revision()}
+	for i := range r.Holds {
+		hold := &r.Holds[i]
+		p := v.policies[v.snapshot.Lookup(hold.Policy)]
+		if p == nil {
+			h.places = append(h.places, policyGone)
+			continue
+		}
+		key, ok := p.keyOfTexts(hold.Key)
+		if !ok || h.has(p, key) {
+			return nil, invalidReservation(fmt.Sprintf("has holds[%d].key, which is no key of %s or is there twice", i, p.id))
+		}
+		entry, needed := entryOf(p, hold)
+		if !needed {
+			h.places = append(h.places, nothingHeld)
+			continue
+		}
+		entry.ID, entry.Key = r.ID, key
+		h.add(p, p.variantOf(hold.Override), entry)
+	}
+	return h, nil
+}
+
+func invalidReservation(problem string) error {
+	return &limiter.FieldError{Field: "reservation", Problem: problem}
+}
+
+// has reports whether the evaluation has an entry for the policy and the key.
+func (h *heldPolicies) has(p *policy, key script.Key) bool {
+	for i := range h.ev.participants {
+		if h.ev.participants[i].policy == p && h.ev.call.Entries[i].Key == key {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *heldPolicies) add(p *policy, v *variant, entry script.Entry) {
+	entry.Policy = v.script
+	h.places = append(h.places, len(h.ev.participants))
+	h.ev.participants = append(h.ev.participants, participant{policy: p, variant: v, selected: v})
+	h.ev.call.Entries = append(h.ev.call.Entries, entry)
+}

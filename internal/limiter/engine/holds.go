@@ -1,0 +1,179 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// addHolds turns the entries of the policies that take reservations into reserves of their estimates.
+// All others spend 1.
+func (ev *evaluation) addHolds() error {
+	r := ev.reserve
+	if err := ev.checkCosts(r.Costs); err != nil {
+		return err
+	}
+	if ev.reservationID = r.ID; r.ID == "" {
+		ev.reservationID = newReservationID()
+	} else if err := checkID(r.ID); err != nil {
+		return err
+	}
+	for i := range ev.participants {
+		pt, entry := &ev.participants[i], &ev.call.Entries[i]
+		cost, holds := estimateOf(r, pt.policy, entry.Cost)
+		entry.Cost = cost
+		if holds && !entry.Peek {
+			entry.Action, entry.ID = script.Reserve, ev.reservationID
+		}
+	}
+	if err := ev.setTTL(r.TTL); err != nil {
+		return err
+	}
+	return ev.checkReservationSize()
+}
+
+// checkCosts returns a *limiter.FieldError for a policy with an estimate that does not apply or
+// takes no reservations.
+func (ev *evaluation) checkCosts(costs limiter.Costs) error {
+	return costs.Check(func(id string, _ int64) string {
+		i := slices.IndexFunc(ev.found, func(p applicable) bool { return p.id == id })
+		switch {
+		case i < 0:
+			return "is no policy of the check"
+		case !ev.found[i].plan.Reservations.Allowed():
+			return "is a policy that takes no reservations"
+		}
+		return ""
+	})
+}
+
+// estimateOf returns what the policy holds for the reserve, or what it spends.
+func estimateOf(r *limiter.Reserve, p *policy, cost int64) (units int64, holds bool) {
+	if r.Costs != nil {
+		cost, holds = r.Costs[p.id]
+	} else {
+		holds = p.plan.Reservations.Allowed()
+	}
+	if !holds {
+		return 1, false
+	}
+	return cost, true
+}
+
+// setTTL sets how long the entries hold: 0 is the smallest maxTTL of their policies, which is also
+// the longest.
+func (ev *evaluation) setTTL(ttl time.Duration) error {
+	var shortest *policy
+	for i := range ev.participants {
+		p := ev.participants[i].policy
+		if ev.call.Entries[i].Action != script.Check && (shortest == nil || p.plan.Reservations.MaxTTL() < shortest.plan.Reservations.MaxTTL()) {
+			shortest = p
+		}
+	}
+	if shortest == nil {
+		return nil
+	}
+	longest := shortest.plan.Reservations.MaxTTL()
+	if ttl > longest {
+		return &limiter.FieldError{Field: "ttl", Problem: fmt.Sprintf("must be at most %v, the maxTTL of %s", longest, shortest.id)}
+	}
+	for i := range ev.call.Entries {
+		if entry := &ev.call.Entries[i]; entry.Action != script.Check {
+			entry.TTL = cmp.Or(ttl, longest)
+		}
+	}
+	return nil
+}
+
+// checkReservationSize returns a *limiter.FieldError if the text of the reservation would be longer than
+// limiter.MaxReservationBytes. An overflow key may replace a key.
+func (ev *evaluation) checkReservationSize() error {
+	const fixed = 64 // the names of members and their punctuation
+	size := fixed + len(ev.reservationID)
+	for i := range ev.participants {
+		pt, entry := &ev.participants[i], &ev.call.Entries[i]
+		if entry.Action == script.Reserve {
+			longest := max(len(entry.Key), len(ev.call.OverflowKey(i)))
+			size += fixed + len(pt.id) + len(pt.override) + longest + escapesIn(string(entry.Key)) + 2*plan.MaxKeyParts
+		}
+	}
+	if size*4/3 < limiter.MaxReservationBytes {
+		return nil
+	}
+	field := "attributes"
+	if ev.givenKey != "" {
+		field = "key"
+	}
+	return &limiter.FieldError{Field: field, Problem: "makes keys that are too long for a reservation"}
+}
+
+// escapesIn returns how many bytes longer than the text its JSON is, at most.
+func escapesIn(text string) int {
+	return strings.Count(text, `"`) + strings.Count(text, `\`) + 3*strings.Count(text, "\u2028") + 3*strings.Count(text, "\u2029")
+}
+
+func checkID(id string) error {
+	if script.IsID(id) {
+		return nil
+	}
+	return &limiter.FieldError{Field: "id", Problem: "must be " + idRule}
+}
+
+// idRule is what an ID is, see script.IsID.
+var idRule = fmt.Sprintf("1 to %d printable ASCII characters without spaces", script.MaxIDBytes)
+
+func newReservationID() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	return hex.EncodeToString(id[:])
+}
+
+// setReservation sets the reservation of an allowed decision. It returns
+// limiter.ErrReservationDiffers if it repeats another one.
+func (ev *evaluation) setReservation(d *limiter.Decision) error {
+	degraded := d.Degraded != ""
+	reservation := &limiter.Reservation{ID: ev.reservationID, Charged: degraded}
+	for i := range ev.participants {
+		pt, entry := &ev.participants[i], &ev.call.Entries[i]
+		if entry.Action != script.Reserve {
+			continue
+		}
+		if key, held := ev.heldKey(i, degraded); held {
+			reservation.Holds = append(reservation.Holds, limiter.Hold{
+				Policy: pt.id, Override: pt.override, Key: textsOf(key), Units: entry.Cost,
+			})
+		}
+		if ev.reply != nil && ev.reply.Entries[i].Hold == script.HoldFound && ev.reply.Entries[i].Estimate != entry.Cost {
+			return limiter.ErrReservationDiffers
+		}
+	}
+	if d.Allowed {
+		d.Reservation = reservation
+	}
+	return nil
+}
+
+// heldKey returns the key for which the i-th entry, a reserve, has a hold. Without the store it
+// may have one.
+func (ev *evaluation) heldKey(i int, degraded bool) (key script.Key, held bool) {
+	key = ev.call.Entries[i].Key
+	if degraded || ev.reply == nil {
+		return key, degraded
+	}
+	r := &ev.reply.Entries[i]
+	if r.Overflow {
+		key = ev.call.OverflowKey(i)
+	}
+	return key, r.Hold == script.HoldTaken || r.Hold == script.HoldFound
+}

@@ -1,0 +1,117 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"slices"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// applyActions turns the entries that reserve into reserves, and moves those that are never denied to
+// another evaluation.
+func (ev *evaluation) applyActions(check *limiter.Check) error {
+	if err := checkHitsID(check); err != nil {
+		return err
+	}
+	kept := 0
+	for i := range ev.participants {
+		pt, entry := &ev.participants[i], &ev.call.Entries[i]
+		if pt.isCharged(limiter.Hits{Cost: entry.Cost, Peek: entry.Peek, Action: pt.action}) {
+			ev.addCharge(pt, entry, check.ReservationID)
+			continue
+		}
+		if pt.action == limiter.HitsReserve {
+			pt.reserveHits(entry, check.ReservationID)
+		}
+		if kept < i {
+			ev.participants[kept], ev.call.Entries[kept] = *pt, *entry
+		}
+		kept++
+	}
+	ev.participants = slices.Delete(ev.participants, kept, len(ev.participants))
+	ev.call.Entries = slices.Delete(ev.call.Entries, kept, len(ev.call.Entries))
+	return ev.setTTL(0)
+}
+
+// checkHitsID returns a *limiter.FieldError that names the first descriptor with a reservation if its
+// ID is invalid.
+func checkHitsID(check *limiter.Check) error {
+	i := slices.IndexFunc(check.Hits, func(h limiter.Hits) bool { return h.Action != limiter.HitsCheck })
+	if i < 0 || script.IsID(check.ReservationID) {
+		return nil
+	}
+	return &limiter.FieldError{Field: limiter.DescriptorField(i), Problem: "names a reservation that is not " + idRule}
+}
+
+// reserveHits turns the entry of a policy that takes reservations into a reserve. The hits are an
+// estimate, so other policies spend 1.
+func (pt *participant) reserveHits(entry *script.Entry, id string) {
+	switch {
+	case entry.Peek:
+	case pt.plan.Reservations.Allowed():
+		pt.ignoreRequestedLimit(entry)
+		entry.Action, entry.ID = script.Reserve, id
+	default:
+		entry.Cost = 1
+	}
+}
+
+// addCharge adds a participant that is never denied to the charges, unless it spends nothing.
+func (ev *evaluation) addCharge(pt *participant, entry *script.Entry, reservationID string) {
+	charge := script.Entry{Policy: pt.selected.script, Key: entry.Key, Cost: entry.Cost}
+	switch {
+	case pt.action == limiter.HitsCommit && pt.plan.Reservations.Allowed():
+		charge.Action, charge.ID = script.CommitOrCharge, reservationID
+	case pt.action == limiter.HitsCommit && !pt.plan.LateCharges.Include(entry.Cost):
+		return
+	case pt.action == limiter.HitsCommit:
+		charge.Action, charge.ID = script.Charge, reservationID
+	default:
+		charge.Action, charge.ID = script.Charge, newReservationID()
+	}
+	if ev.charged == nil {
+		ev.charged = newEvaluation()
+	}
+	added := *pt
+	added.variant = pt.selected
+	ev.charged.participants = append(ev.charged.participants, added)
+	ev.charged.call.Entries = append(ev.charged.call.Entries, charge)
+}
+
+// ignoreRequestedLimit replaces a requested limit, which may have a state of its own, by that of the
+// policy.
+func (pt *participant) ignoreRequestedLimit(entry *script.Entry) {
+	pt.variant, entry.Policy = pt.selected, pt.selected.script
+}
+
+// unsent returns the charges as commits of reservations without a hold. Those that Redis has made all
+// the same are found by their ID.
+func (ev *evaluation) unsent() []limiter.Commit {
+	commits := make([]limiter.Commit, len(ev.participants))
+	for i := range ev.participants {
+		pt, entry := &ev.participants[i], &ev.call.Entries[i]
+		hold := limiter.Hold{Policy: pt.id, Override: pt.override, Key: textsOf(entry.Key), Units: entry.Cost}
+		commits[i] = limiter.Commit{
+			Reservation: &limiter.Reservation{ID: entry.ID, Holds: []limiter.Hold{hold}, Charged: true},
+			Cost:        entry.Cost,
+		}
+	}
+	return commits
+}
+
+// denyIfOpen denies the check of Envoy if a reservation with its ID was open, and reports whether it
+// was. Clients can copy IDs.
+func (ev *evaluation) denyIfOpen() bool {
+	if ev.reserve != nil || ev.reply == nil {
+		return false
+	}
+	for i := range ev.participants {
+		if r := &ev.reply.Entries[i]; ev.call.Entries[i].Action == script.Reserve && r.Hold == script.HoldFound {
+			r.Verdict, ev.isOpen = script.Denied, true
+		}
+	}
+	return ev.isOpen
+}

@@ -1,0 +1,74 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// Reserve implements limiter.Reserver.
+func (e *Engine) Reserve(ctx context.Context, reserve *limiter.Reserve) (*limiter.Decision, error) {
+	if err := reserve.Validate(); err != nil {
+		return nil, err
+	}
+	return e.decideAndCount(ctx, "reserve", &reserve.Check, reserve)
+}
+
+// Charge implements limiter.Reserver. Policies that deny the key outright, or exempt it, have no limits
+// and spend nothing.
+func (e *Engine) Charge(ctx context.Context, c *limiter.Charge) (charged *limiter.Charged, err error) {
+	ctx, end := startChange(ctx, e.tracer, "charge")
+	defer func() { end(charged != nil && charged.Charged, err) }()
+	start := time.Now() //nolint:forbidigo // for the budget of new keys
+	v := e.active.Load()
+	if v == nil {
+		return nil, limiter.ErrNotReady
+	}
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if c.ID != "" {
+		if err := checkID(c.ID); err != nil {
+			return nil, err
+		}
+	}
+	ev, err := v.findCharged(c)
+	if err != nil {
+		return nil, err
+	}
+	ev.call.Draw = e.draw()
+	ev.protect(e.memoryLow(), start)
+	if err := e.change(ctx, ev, "charge"); err != nil {
+		return nil, err
+	}
+	ev.countNewKeys(start)
+	charged = &limiter.Charged{Charged: len(ev.participants) == 0, Revision: v.snapshot.Revision()}
+	for i := range ev.participants {
+		r := &ev.reply.Entries[i]
+		charged.Charged = charged.Charged || r.Hold != script.HoldMissing
+		charged.Limits = ev.participants[i].appendStates(charged.Limits, r)
+	}
+	e.metrics.countCharges(ev, v.series)
+	ev.releaseAll()
+	return charged, nil
+}
+
+// findCharged returns an evaluation with the charges of all policies that apply.
+func (v *activeView) findCharged(c *limiter.Charge) (*evaluation, error) {
+	c.Check.Attributes.Normalize()
+	ev := newEvaluation()
+	if err := ev.find(v.view, &c.Check); err != nil {
+		return nil, err
+	}
+	ev.addPolicies(&c.Check)
+	ev.call.Denied = false
+	for i := range ev.call.Entries {
+		ev.call.Entries[i].Action, ev.call.Entries[i].ID = script.Charge, c.ID
+	}
+	return ev, nil
+}

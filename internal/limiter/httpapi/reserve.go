@@ -1,0 +1,140 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/answer"
+)
+
+// committedBody is the answer of POST /v1/commit.
+type committedBody struct {
+	// Committed is false if no hold was open.
+	Committed bool              `json:"committed"`
+	Policies  []committedPolicy `json:"policies"`
+	Revision  int64             `json:"revision"`
+}
+
+type committedPolicy struct {
+	Policy    string              `json:"policy"`
+	Override  string              `json:"override,omitempty"`
+	Committed bool                `json:"committed"`
+	Gone      bool                `json:"gone,omitempty"` // the policy no longer exists
+	Cost      int64               `json:"cost"`
+	Estimate  int64               `json:"estimate"`
+	Limits    []answer.LimitState `json:"limits"`
+}
+
+// renewedBody is the answer of POST /v1/renew.
+type renewedBody struct {
+	Renewed  bool            `json:"renewed"`
+	Policies []renewedPolicy `json:"policies"`
+	Revision int64           `json:"revision"`
+}
+
+type renewedPolicy struct {
+	Policy  string `json:"policy"`
+	Renewed bool   `json:"renewed"`
+}
+
+// chargedBody is the answer of POST /v1/charge.
+type chargedBody struct {
+	// Charged is false if the ID was charged before.
+	Charged  bool                `json:"charged"`
+	Limits   []answer.LimitState `json:"limits"`
+	Revision int64               `json:"revision"`
+}
+
+// reserve serves POST /v1/reserve.
+func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) {
+	q, reserve := newRequest(), &limiter.Reserve{}
+	if !h.readRequest(w, r, q, func(q *request, body []byte) error { return q.decodeReserve(body, reserve) }) {
+		return
+	}
+	reserve.Check = q.check
+	o := h.answerOptions()
+	decision, err := h.Engine.Reserve(r.Context(), reserve)
+	if err != nil {
+		h.writeCheckError(w, r, q, o, err)
+		return
+	}
+	writeDecision(w, decision, o.Options)
+	if decision.Degraded == "" {
+		q.release()
+	}
+}
+
+// The calls below change the state of keys although they are never denied. A caller that disconnects
+// does not cancel them.
+
+// commit serves POST /v1/commit.
+func (h *Handler) commit(w http.ResponseWriter, r *http.Request) {
+	q, commit := newRequest(), &limiter.Commit{}
+	if !h.readRequest(w, r, q, func(_ *request, body []byte) error { return decodeCommit(body, commit) }) {
+		return
+	}
+	defer q.release()
+	committed, err := h.Engine.Commit(context.WithoutCancel(r.Context()), commit)
+	if err != nil {
+		h.writeCheckError(w, r, q, h.answerOptions(), err)
+		return
+	}
+	body := committedBody{Committed: committed.Found(), Policies: []committedPolicy{}, Revision: committed.Revision}
+	for i := range committed.Policies {
+		p := &committed.Policies[i]
+		body.Policies = append(body.Policies, committedPolicy{
+			Policy: p.Policy, Override: p.Override, Committed: p.Committed, Gone: p.Gone,
+			Cost: p.Cost, Estimate: p.Estimate, Limits: limitStates(p.Limits),
+		})
+	}
+	writeJSON(w, http.StatusOK, answer.TypeJSON, &body)
+}
+
+// renew serves POST /v1/renew.
+func (h *Handler) renew(w http.ResponseWriter, r *http.Request) {
+	q, renew := newRequest(), &limiter.Renew{}
+	if !h.readRequest(w, r, q, func(_ *request, body []byte) error { return decodeRenew(body, renew) }) {
+		return
+	}
+	defer q.release()
+	renewed, err := h.Engine.Renew(context.WithoutCancel(r.Context()), renew)
+	if err != nil {
+		h.writeCheckError(w, r, q, h.answerOptions(), err)
+		return
+	}
+	body := renewedBody{Renewed: true, Policies: []renewedPolicy{}, Revision: renewed.Revision}
+	for _, p := range renewed.Policies {
+		body.Policies = append(body.Policies, renewedPolicy(p))
+	}
+	writeJSON(w, http.StatusOK, answer.TypeJSON, &body)
+}
+
+// charge serves POST /v1/charge.
+func (h *Handler) charge(w http.ResponseWriter, r *http.Request) {
+	q, charge := newRequest(), &limiter.Charge{}
+	if !h.readRequest(w, r, q, func(q *request, body []byte) error { return q.decodeCharge(body, charge) }) {
+		return
+	}
+	charge.Check = q.check
+	charged, err := h.Engine.Charge(context.WithoutCancel(r.Context()), charge)
+	if err != nil {
+		h.writeCheckError(w, r, q, h.answerOptions(), err)
+		return
+	}
+	writeJSON(w, http.StatusOK, answer.TypeJSON, &chargedBody{
+		Charged: charged.Charged, Limits: limitStates(charged.Limits), Revision: charged.Revision,
+	})
+	q.release()
+}
+
+func limitStates(limits []limiter.LimitState) []answer.LimitState {
+	states := make([]answer.LimitState, len(limits))
+	for i := range limits {
+		states[i] = answer.LimitStateOf(&limits[i])
+	}
+	return states
+}

@@ -1,0 +1,159 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// The functions below parse bodies and overwrite them. Errors are *limiter.FieldError.
+
+// readBody parses the body, whose members read reads.
+func readBody(body []byte, read func(*reader) error) error {
+	r := &reader{data: body}
+	if err := r.start(); err != nil {
+		return err
+	}
+	if err := read(r); err != nil {
+		return err
+	}
+	return r.end()
+}
+
+// decodeReserve parses the body of a reserve. It reads the check into the request.
+func (q *request) decodeReserve(body []byte, reserve *limiter.Reserve) error {
+	q.check.Cost = 0
+	err := readBody(body, func(r *reader) error {
+		return r.check(q, func(name string) (err error) {
+			switch name {
+			case "id":
+				reserve.ID, err = r.id()
+			case "ttl":
+				reserve.TTL, err = r.ttl()
+			case "costs":
+				reserve.Costs, err = r.costs(1)
+			default:
+				err = unknown()
+			}
+			return err
+		})
+	})
+	switch {
+	case err != nil:
+		return err
+	case q.check.Cost != 0 && reserve.Costs != nil:
+		return inField("cost", invalid("cannot be given with costs"))
+	}
+	q.check.Cost = max(1, q.check.Cost)
+	return nil
+}
+
+// decodeCharge parses the body of a charge. It reads the check into the request.
+func (q *request) decodeCharge(body []byte, charge *limiter.Charge) error {
+	return readBody(body, func(r *reader) error {
+		return r.check(q, func(name string) (err error) {
+			if name != "id" {
+				return unknown()
+			}
+			charge.ID, err = r.id()
+			return err
+		})
+	})
+}
+
+// decodeCommit parses {"reservation", "cost"} or {"reservation", "costs"}.
+func decodeCommit(body []byte, commit *limiter.Commit) error {
+	text, cost := "", int64(-1)
+	err := readBody(body, func(r *reader) error {
+		return r.object(maxMembers, func(name []byte) (err error) {
+			switch string(name) {
+			case "reservation":
+				text, err = r.text()
+			case "cost":
+				cost, err = r.integer(0, plan.MaxCost)
+			case "costs":
+				commit.Costs, err = r.costs(0)
+			default:
+				err = unknown()
+			}
+			return err
+		})
+	})
+	switch {
+	case err != nil:
+		return err
+	case cost < 0 && commit.Costs == nil:
+		return inField("cost", invalid("must be given"))
+	case cost >= 0 && commit.Costs != nil:
+		return inField("cost", invalid("cannot be given with costs"))
+	}
+	commit.Cost = max(0, cost)
+	commit.Reservation, err = limiter.DecodeReservation(text)
+	return err
+}
+
+// decodeRenew parses {"reservation", "ttl"}.
+func decodeRenew(body []byte, renew *limiter.Renew) error {
+	text := ""
+	err := readBody(body, func(r *reader) error {
+		return r.object(maxMembers, func(name []byte) (err error) {
+			switch string(name) {
+			case "reservation":
+				text, err = r.text()
+			case "ttl":
+				renew.TTL, err = r.ttl()
+			default:
+				err = unknown()
+			}
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	renew.Reservation, err = limiter.DecodeReservation(text)
+	return err
+}
+
+// id reads the ID of a reservation or a charge. The engine checks its characters.
+func (r *reader) id() (string, error) {
+	id, err := r.text()
+	if err == nil && id == "" {
+		err = invalid("must not be empty")
+	}
+	return id, err
+}
+
+// ttl reads how long a reservation stays open. The engine checks its upper bound.
+func (r *reader) ttl() (time.Duration, error) {
+	ttl, err := r.duration()
+	if err == nil && ttl < time.Millisecond {
+		err = invalid("must be at least 1ms")
+	}
+	return ttl, err
+}
+
+// costs reads numbers of units by policy. An empty object is rejected, as an empty list of policies.
+func (r *reader) costs(smallest uint64) (limiter.Costs, error) {
+	costs := limiter.Costs{}
+	err := r.members(limiter.MaxChain, pathOfCost, func(name []byte) (err error) {
+		policy := string(name)
+		if problem := policyNameProblem(policy, nil); problem != "" {
+			return invalid(problem)
+		}
+		costs[policy], err = r.integer(smallest, plan.MaxCost)
+		return err
+	})
+	if err == nil && len(costs) == 0 {
+		err = invalid("must name at least one policy")
+	}
+	return costs, err
+}
+
+// pathOfCost returns the path of a cost within costs, as limiter.CostField does.
+func pathOfCost(name []byte) string { return "[" + strconv.Quote(label(name)) + "]" }

@@ -1,0 +1,52 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import "time"
+
+// Bounds of reservations.
+const (
+	// MaxReservationTTL is the longest that a reservation may stay open without being renewed.
+	MaxReservationTTL = 24 * time.Hour
+	// MaxOpenReservations is the largest number of open reservations that a key may have.
+	MaxOpenReservations = 100_000
+
+	minReservationTTL = time.Second
+)
+
+// Reservations bounds the reservations that a policy takes. The zero value takes none.
+type Reservations struct {
+	// MaxTTLMillis is the longest that a reservation stays open without being renewed, in
+	// milliseconds.
+	MaxTTLMillis int64 `json:"maxTTLMillis"`
+	// MaxOpen is the largest number of open reservations of one key.
+	MaxOpen int64 `json:"maxOpen"`
+}
+
+// Allowed reports whether the policy takes reservations.
+func (r Reservations) Allowed() bool { return r.MaxOpen > 0 }
+
+// MaxTTL returns the longest that a reservation stays open without being renewed.
+func (r Reservations) MaxTTL() time.Duration { return time.Duration(r.MaxTTLMillis) * time.Millisecond }
+
+func (p *Plan) validateReservations(fail func(string, ...any)) {
+	r := p.Reservations
+	if r == (Reservations{}) {
+		return
+	}
+	if r.MaxTTLMillis < minReservationTTL.Milliseconds() || r.MaxTTLMillis > MaxReservationTTL.Milliseconds() {
+		fail("reservations: a maxTTL of %d ms is out of bounds", r.MaxTTLMillis)
+	}
+	if r.MaxOpen < 1 || r.MaxOpen > MaxOpenReservations {
+		fail("reservations.maxOpen %d is out of bounds", r.MaxOpen)
+	}
+	if p.Counting != CountAdmitted {
+		fail("reservations need counting Admitted")
+	}
+	for i, l := range p.Limits {
+		if l.Algorithm == Suppressed {
+			fail("limits[%d].algorithm Suppressed supports no reservations", i)
+		}
+	}
+}

@@ -1,0 +1,236 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// Errors of a Reserver.
+var (
+	// ErrReservationDiffers is returned by Reserve if a reservation with the same ID is open and
+	// has another estimate.
+	ErrReservationDiffers = errors.New("a reservation with this id is open, with another estimate")
+	// ErrReservationEnded is returned by Renew if no hold of the reservation is open.
+	ErrReservationEnded = errors.New("the reservation is not open: it was committed, has ended, or its key was reset")
+	// ErrStoreUnavailable is returned by Commit, Renew and Charge if Redis does not answer in time.
+	// They may have had their effect; sending them again is safe.
+	ErrStoreUnavailable = errors.New("the store did not answer in time")
+)
+
+// Reserver holds units for requests whose cost is known only when they end. The engine
+// implements it. Its methods return the errors of Decider.Decide and those above.
+type Reserver interface {
+	// Reserve decides the check and, if it is allowed, holds its cost. Redis that does not answer is
+	// not an error: the failure modes decide.
+	Reserve(ctx context.Context, reserve *Reserve) (*Decision, error)
+	// Commit ends the holds of a reservation and spends the actual cost. It is never denied.
+	Commit(ctx context.Context, commit *Commit) (*Committed, error)
+	// Renew moves the end of a reservation.
+	Renew(ctx context.Context, renew *Renew) (*Renewed, error)
+	// Charge spends what was used already. It is never denied.
+	Charge(ctx context.Context, charge *Charge) (*Charged, error)
+}
+
+// Costs are numbers of units by policy, "<namespace>/<name>".
+type Costs map[string]int64
+
+// Reserve asks to hold units until the cost of a request is known.
+type Reserve struct {
+	// Check must be admitted. Its cost is the estimate: what the policies that take reservations
+	// hold. All others spend 1.
+	Check Check
+	// Costs, when not nil, has the estimates in place of the cost. Policies that it does not name
+	// spend 1. A policy that it names must take reservations.
+	Costs Costs
+	// ID names the reservation: 1 to 64 printable ASCII characters without spaces. While a
+	// reservation is open, the same request with its ID is answered like the first and holds
+	// nothing more. Empty draws a random one.
+	ID string
+	// TTL is how long the reservation stays open, in whole milliseconds. It is at most the
+	// smallest maxTTL of the policies that hold units, which is also the default, 0.
+	TTL time.Duration
+}
+
+// Validate returns a *FieldError for the first invalid field, or nil. It does not check ID.
+func (r *Reserve) Validate() error {
+	if err := r.Check.Validate(); err != nil {
+		return err
+	}
+	if r.Check.Peek {
+		return &FieldError{Field: "peek", Problem: "is not supported by reservations"}
+	}
+	if err := validateTTL(r.TTL); err != nil {
+		return err
+	}
+	return r.Costs.validate(1)
+}
+
+// Commit asks to end a reservation and to spend the actual cost.
+type Commit struct {
+	Reservation *Reservation
+	// Cost is the number of units to spend of each policy of the reservation; 0 cancels it.
+	Cost int64
+	// Costs, when not nil, replaces Cost. It must name every policy of the reservation.
+	Costs Costs
+}
+
+// Validate returns a *FieldError for the first invalid field, or nil.
+func (c *Commit) Validate() error {
+	if c.Cost < 0 || c.Cost > plan.MaxCost {
+		return &FieldError{Field: "cost", Problem: rangeProblem(0)}
+	}
+	if c.Costs == nil {
+		return nil
+	}
+	if err := c.Costs.validate(0); err != nil {
+		return err
+	}
+	named := map[string]bool{}
+	for i := range c.Reservation.Holds {
+		policy := c.Reservation.Holds[i].Policy
+		if _, found := c.Costs[policy]; !found {
+			return &FieldError{Field: "costs", Problem: "must name every policy of the reservation; " + policy + " is missing"}
+		}
+		named[policy] = true
+	}
+	return c.Costs.Check(func(policy string, _ int64) string {
+		if named[policy] {
+			return ""
+		}
+		return "is no policy of the reservation"
+	})
+}
+
+// CostOf returns the number of units to spend of the policy.
+func (c *Commit) CostOf(policy string) int64 {
+	if c.Costs != nil {
+		return c.Costs[policy]
+	}
+	return c.Cost
+}
+
+// Renew asks to move the end of a reservation.
+type Renew struct {
+	Reservation *Reservation
+	// TTL is how long the reservation stays open from now. See Reserve.TTL.
+	TTL time.Duration
+}
+
+// Validate returns a *FieldError for the first invalid field, or nil.
+func (r *Renew) Validate() error { return validateTTL(r.TTL) }
+
+// Charge asks to spend what was used already, by every policy that applies. Each policy spends by
+// itself.
+type Charge struct {
+	// Check selects the policies and the keys, and has the cost. It must not be a peek.
+	Check Check
+	// ID, if not empty, makes the charge safe to repeat: the same ID is charged once in ten minutes. See
+	// Reserve.ID.
+	ID string
+}
+
+// Validate returns a *FieldError for the first invalid field, or nil. It does not check ID.
+func (c *Charge) Validate() error {
+	if c.Check.Peek || slices.ContainsFunc(c.Check.Hits, func(h Hits) bool { return h.Peek }) {
+		return &FieldError{Field: "peek", Problem: "is not supported by charges"}
+	}
+	return c.Check.Validate()
+}
+
+// Committed is the answer to a Commit.
+type Committed struct {
+	// Policies are those of the reservation, in its order.
+	Policies []CommittedPolicy
+	// Revision is the registry revision of the plans.
+	Revision int64
+}
+
+// Found reports whether the commit spent anything or ended a hold. It is true for a reservation
+// without holds.
+func (c *Committed) Found() bool {
+	for i := range c.Policies {
+		if c.Policies[i].Committed {
+			return true
+		}
+	}
+	return len(c.Policies) == 0
+}
+
+// CommittedPolicy is the outcome of a commit for one hold.
+type CommittedPolicy struct {
+	Policy, Override string
+	// Committed is false if no hold was open: it was committed before, has ended, or its key was
+	// reset. Nothing was spent then.
+	Committed bool
+	// Gone is true if the policy no longer exists. Nothing was spent.
+	Gone bool
+	// Cost is the number of units spent, Estimate that of the hold.
+	Cost, Estimate int64
+	// Limits are the states of the limits afterwards.
+	Limits []LimitState
+}
+
+// Renewed is the answer to a Renew.
+type Renewed struct {
+	// Policies are those of the reservation, in its order.
+	Policies []RenewedPolicy
+	Revision int64
+}
+
+// RenewedPolicy is the outcome of a renewal for one hold.
+type RenewedPolicy struct {
+	Policy string
+	// Renewed is false if the hold was not open.
+	Renewed bool
+}
+
+// Charged is the answer to a Charge.
+type Charged struct {
+	// Charged is false if the ID was charged before.
+	Charged bool
+	// Limits holds every limit that took part, in the order of the chain.
+	Limits   []LimitState
+	Revision int64
+}
+
+func validateTTL(ttl time.Duration) error {
+	if ttl < 0 || ttl > plan.MaxReservationTTL || ttl%time.Millisecond != 0 {
+		return &FieldError{Field: "ttl", Problem: fmt.Sprintf("must be whole milliseconds, 1ms to %gh", plan.MaxReservationTTL.Hours())}
+	}
+	return nil
+}
+
+func (c Costs) validate(smallest int64) error {
+	return c.Check(func(_ string, cost int64) string {
+		if cost < smallest || cost > plan.MaxCost {
+			return rangeProblem(smallest)
+		}
+		return ""
+	})
+}
+
+// Check returns a *FieldError for the first policy, by name, for which problem returns one.
+func (c Costs) Check(problem func(policy string, cost int64) string) error {
+	for _, policy := range slices.Sorted(maps.Keys(c)) {
+		if text := problem(policy, c[policy]); text != "" {
+			return &FieldError{Field: CostField(policy), Problem: text}
+		}
+	}
+	return nil
+}
+
+// CostField returns the path of the cost of a policy in a request, as in `costs["shop/usd"]`.
+func CostField(policy string) string { return fmt.Sprintf("costs[%q]", policy) }
+
+func rangeProblem(smallest int64) string {
+	return fmt.Sprintf("must be %d..%d", smallest, int64(plan.MaxCost))
+}

@@ -1,0 +1,52 @@
+-- base: what every script starts with.
+
+local call, KEYS, ARGV = redis.call, KEYS, ARGV
+local floor, max, min = math.floor, math.max, math.min
+
+local function ceil_div(a, b)
+  return -floor(-a / b)
+end
+
+-- Redis server time in microseconds since 1970, read at most once a script and
+-- only if an algorithm needs it.
+local clock
+local function server_time()
+  if not clock then
+    local t = call('TIME')
+    clock = t[1] * 1000000 + t[2]
+  end
+  return clock
+end
+
+-- The TTL in milliseconds of a key that is needed for `micros` microseconds. It is
+-- one millisecond longer, because TIME may be slightly ahead of the clock that
+-- Redis uses for expiry, and at most about 150 years, which every server accepts.
+local function ttl_of(micros)
+  return min(ceil_div(micros, 1000) + 1, 5e12)
+end
+
+-- NX protects a key of another type.
+local function write_value(key, exists, value, ttl, expires_at)
+  local option, time = 'PX', ttl
+  if expires_at then option, time = 'PXAT', expires_at end
+  if exists then
+    call('SET', key, value, option, time)
+  elseif not call('SET', key, value, option, time, 'NX') then
+    error({ err = 'WRONGTYPE Operation against a key holding the wrong kind of value' })
+  end
+end
+
+local function error_text(err)
+  return type(err) == 'table' and err.err or tostring(err)
+end
+
+-- The algorithms that lean.lua knows, by their code. Their files add
+--   prepare(limit, at)     reads the arguments after ARGV[at]; returns where they end
+--   read(limit, value)     returns the units that are used, by the value of the key; nil leaves
+--                          the call to the general code
+--   spend(limit, key, cost)
+--                          adds to the state that was just read; returns the units that are used
+--                          now, the microseconds until none are, and the new value
+--   wait(limit, key, cost) the microseconds until the cost fits, the units that are used then, and
+--                          the microseconds until none are; nil leaves the call to the general code
+local lean = {}

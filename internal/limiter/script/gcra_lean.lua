@@ -1,0 +1,40 @@
+-- GCRA, for lean.lua; see gcra.lua.
+
+-- The value of an arrival time without a debt.
+local function arrival_value(deficit, rate)
+  local ahead = floor(deficit / rate)
+  local part, value = deficit - ahead * rate, string.format('%016d', server_time() + ahead)
+  if part > 0 then value = value .. string.format('%d', part) end
+  return value
+end
+
+lean.gc = {
+  prepare = function(limit, at)
+    limit.rate, limit.ceiling, limit.window_us = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), limit.window * 1000
+    return at + 2
+  end,
+
+  read = function(limit, value)
+    limit.exists, limit.deficit = value, 0
+    if value then
+      local arrival, part = string.match(value, '^(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d*)$')
+      part = tonumber(part) or 0
+      if not arrival or part >= limit.rate then return nil end
+      local ahead = arrival - server_time()
+      if ahead > limit.ceiling then return nil end
+      limit.deficit = max(0, ahead * limit.rate + part)
+    end
+    return ceil_div(limit.deficit, limit.window_us)
+  end,
+
+  spend = function(limit, key, cost)
+    local deficit = limit.deficit + cost * limit.window_us
+    local left = ceil_div(deficit, limit.rate)
+    local value = arrival_value(deficit, limit.rate)
+    write_value(key, limit.exists, value, ttl_of(left))
+    return ceil_div(deficit, limit.window_us), left, value
+  end,
+
+  wait = function(limit, _, cost) return deficit_wait(limit, cost, 0) end,
+}
+

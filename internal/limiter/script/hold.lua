@@ -1,0 +1,335 @@
+-- hold: the holds of a key, which are the estimates of its open reservations. A program has it
+-- if one of its entries keeps holds, or commits, renews or charges.
+--
+-- KEYS     per entry that keeps holds, after its block and its list
+--            held: a summary in MessagePack, {units of the holds, number of the holds, a time
+--              before which none ends, the time until which they are kept, holds, windows}.
+--              Times are microseconds since 1970. holds is a list of id, units and end of each
+--              hold in turn, or false if they are in a set. windows has, by the name of a
+--              FixedWindow limit, the last millisecond of its latest window; or it is false
+--          per entry with the ID of a charge, after all others, the key that remembers it
+-- set      of more than MOST_PACKED holds: a sorted set at the key <held>:set, with two members
+--          for each hold, e:<id> with its end and u:<id> with its units below 0. It is in use
+--          until no hold is left
+-- ARGV     per entry that keeps holds, before its limits: keep (how long a limit needs what is
+--          spent, ms), the most open holds
+--          per entry of one call, after its cost: [id], [ttl (ms)], by its action
+-- clock    TIME, while holds are open
+-- cost     SET to take a hold, SET or DEL to commit one; in a set also ZADD and PEXPIRE, or
+--          ZMSCORE and ZREM
+-- kept     until the units of the last hold could not count any more, had they been spent at
+--          its end
+--
+-- A hold that has ended is spent at its estimate, as of its end. The next call for the key does
+-- that, also a peek, before all else. Of many it takes the MOST_SETTLED first; the others stay held.
+-- A state that has changed since the end of a hold gets it as of that change, since the time of
+-- a key never goes back. Its ID is remembered as that of a charge, for a commit that comes too late.
+
+local RESERVE, COMMIT, RENEW, CHARGE = 1, 2, 4, 5
+local TAKEN, FOUND, MISSING, FULL = 1, 2, 3, 4
+local MOST_PACKED, MOST_SETTLED, CHARGE_MEMORY = 16, 64, 600000
+
+-- Returns the functions below. Most scripts do not need them: making them takes a tenth of the time
+-- of a check.
+new_holds = function()
+  local holds = {}
+
+  local function set_of(entry)
+    return entry.held .. ':set'
+  end
+
+  -- The key that remembers the ID of a charge.
+  local function charge_of(entry, id)
+    return string.sub(entry.held, 1, -#'held' - 1) .. 'charge:' .. id
+  end
+
+  -- The TTL in milliseconds of the holds. The keys that are kept together must also expire
+  -- together, whenever they were written.
+  local function holds_ttl(entry)
+    return ceil_div(entry.until_time, 1000) + 1 - floor(server_time() / 1000)
+  end
+
+  -- The TTL in milliseconds of a state that is needed for `micros` microseconds, and as long as the
+  -- holds, of which there must be some.
+  function holds.ttl_of(entry, micros)
+    return max(ttl_of(micros), holds_ttl(entry))
+  end
+
+  local function drop_holds(entry)
+    entry.units, entry.open = 0, 0
+    if not values[entry.held] then return end
+    delete_value(entry.held)
+    if not entry.packed then call('DEL', set_of(entry)) end
+  end
+
+  -- Reads the summary of the holds.
+  local function read_summary(entry)
+    entry.units, entry.open, entry.packed, entry.windows = 0, 0, nil, nil
+    local value = values[entry.held]
+    if not value then return end
+    local summary = cmsgpack.unpack(value)
+    entry.units, entry.open, entry.earliest = summary[1], summary[2], summary[3]
+    entry.until_time, entry.packed, entry.windows = summary[4], summary[5], summary[6]
+    if entry.until_time <= server_time() then drop_holds(entry) end
+  end
+
+  -- Reads what an entry has because of holds.
+  function holds.read(entry)
+    entry.outcome, entry.estimate, entry.settled, entry.cut = 0, 0, 0, 0
+    entry.changed = false
+    if entry.keeps_holds then read_summary(entry) end
+    local action = entry.action
+    if action >= RESERVE and action <= RENEW then entry.id = next_own_string() end
+    if action == RESERVE or action == RENEW then entry.ttl = next_own_number() end
+  end
+
+  -- Writes the summary.
+  function holds.write(entry)
+    entry.changed = false
+    if entry.open == 0 then return drop_holds(entry) end
+    local summary = { entry.units, entry.open, entry.earliest, entry.until_time, entry.packed, entry.windows }
+    set_value(entry.held, cmsgpack.pack(summary), holds_ttl(entry))
+  end
+
+  -- Where a hold begins in the list of the summary; nil if it is not there.
+  local function place_of(entry, id)
+    local packed = entry.packed
+    for i = 1, #packed, 3 do
+      if packed[i] == id then return i end
+    end
+  end
+
+  -- Returns the units and the end of a hold, or nil.
+  local function get_hold(entry, id)
+    if entry.packed then
+      local i = place_of(entry, id)
+      if i then return entry.packed[i + 1], entry.packed[i + 2] end
+      return nil
+    end
+    local found = call('ZMSCORE', set_of(entry), 'u:' .. id, 'e:' .. id)
+    if found[1] then return -tonumber(found[1]), tonumber(found[2]) end
+  end
+
+  local function put_in_set(entry, id, units, ends)
+    call('ZADD', set_of(entry), ends, 'e:' .. id, -units, 'u:' .. id)
+  end
+
+  -- Moves the holds of the summary to a set.
+  local function use_set(entry)
+    local packed = entry.packed
+    entry.packed = false
+    for i = 1, #packed, 3 do put_in_set(entry, packed[i], packed[i + 1], packed[i + 2]) end
+    call('PEXPIRE', set_of(entry), holds_ttl(entry))
+  end
+
+  -- Adds a hold.
+  local function put_hold(entry, id, units, ends)
+    local packed = entry.packed
+    if packed and #packed >= 3 * MOST_PACKED then use_set(entry) end
+    if not entry.packed then return put_in_set(entry, id, units, ends) end
+    local n = #packed
+    packed[n + 1], packed[n + 2], packed[n + 3] = id, units, ends
+  end
+
+  -- Removes a hold that is there.
+  local function remove_hold(entry, id, units)
+    entry.units, entry.open = max(0, entry.units - units), max(0, entry.open - 1)
+    local packed = entry.packed
+    if not packed then
+      call('ZREM', set_of(entry), 'e:' .. id, 'u:' .. id)
+      return
+    end
+    local i, last = place_of(entry, id), #packed - 2
+    for column = 0, 2 do
+      packed[i + column] = packed[last + column]
+      packed[last + column] = nil
+    end
+  end
+
+  -- Lists the first holds that have ended, in the order of their ends: id, units, end.
+  local function ended_holds(entry)
+    local ended, now = {}, server_time()
+    if entry.packed then
+      for i = 1, #entry.packed, 3 do
+        local id, units, ends = unpack(entry.packed, i, i + 2)
+        if ends <= now then ended[#ended + 1] = { id, units, ends } end
+      end
+      table.sort(ended, function(a, b) return a[3] < b[3] or a[3] == b[3] and a[1] < b[1] end)
+      return ended
+    end
+    local found = call('ZRANGEBYSCORE', set_of(entry), 1, now, 'WITHSCORES', 'LIMIT', 0, MOST_SETTLED)
+    local members = {}
+    for i = 1, #found, 2 do
+      local id = string.sub(found[i], 3)
+      members[#members + 1] = 'u:' .. id
+      ended[#ended + 1] = { id, 0, tonumber(found[i + 1]) }
+    end
+    local units = #ended > 0 and call('ZMSCORE', set_of(entry), unpack(members))
+    for i = 1, #ended do ended[i][2] = -tonumber(units[i] or 0) end
+    return ended
+  end
+
+  -- When the first of the holds ends; nil without holds.
+  local function first_end(entry)
+    local packed = entry.packed
+    if not packed then
+      local score = call('ZRANGEBYSCORE', set_of(entry), 1, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+      return tonumber(score)
+    end
+    local first = packed[3]
+    for i = 6, #packed, 3 do first = min(first, packed[i]) end
+    return first
+  end
+
+  -- Spends the holds that have ended. Returns whether there were any.
+  function holds.settle(entry)
+    if not entry.settles or entry.earliest > server_time() then return false end
+    local ended = ended_holds(entry)
+    for i, hold in ipairs(ended) do
+      local id, units, ends = unpack(hold)
+      remove_hold(entry, id, units)
+      call('SET', charge_of(entry, id), '', 'PX', CHARGE_MEMORY)
+      for _, limit in ipairs(entry.limits) do limit.algorithm.settle(entry, limit, units, ends, i) end
+    end
+    entry.settled = #ended
+    for _, limit in ipairs(entry.limits) do
+      if #ended > 0 and limit.algorithm.settled then limit.algorithm.settled(entry, limit) end
+    end
+    entry.earliest = first_end(entry)
+    if not entry.earliest then entry.units, entry.open = 0, 0 end
+    holds.write(entry)
+    return #ended > 0
+  end
+
+  -- Looks for the open hold of the entry's ID, and sets the outcome. Returns whether it is open, and
+  -- whether it is there: one that has ended may not be settled yet.
+  local function find_hold(entry)
+    if entry.open == 0 then return false, false end
+    local units, ends = get_hold(entry, entry.id)
+    if not units then return false, false end
+    if ends <= server_time() then return false, true end
+    entry.outcome, entry.estimate = FOUND, units
+    return true, true
+  end
+
+  -- Whether only holds keep the limit from admitting the cost.
+  function holds.waits(entry, limit)
+    return entry.units > 0 and not limit.admits and limit.used + entry.cost <= limit.quota
+  end
+
+  -- Judges an entry that reserves. It repeats an earlier one if the hold is open.
+  function holds.judge(entry)
+    local is_open, is_there = find_hold(entry)
+    if is_open then return true end
+    if entry.verdict == 0 and (is_there or entry.open >= entry.max_open) then
+      entry.verdict, entry.admitted, entry.outcome = 1, false, FULL
+    end
+    return false
+  end
+
+  -- Counts a further hold, which ends a TTL from now, and keeps all holds and what settling them
+  -- needs. Returns this end.
+  local function extend(entry)
+    local ends = server_time() + entry.ttl * 1000
+    local until_time = ends + entry.keep_spent
+    if entry.open == 0 then
+      entry.earliest, entry.until_time, entry.packed, entry.windows = ends, until_time, {}, false
+    else
+      entry.earliest = min(entry.earliest, ends)
+      if until_time > entry.until_time then
+        entry.until_time = until_time
+        if not entry.packed then call('PEXPIRE', set_of(entry), holds_ttl(entry)) end
+      end
+    end
+    entry.open, entry.changed = entry.open + 1, true
+    local limits = entry.limits
+    for i = 1, #limits do
+      local keep = limits[i].algorithm.keep
+      if keep then keep(entry, limits[i]) end
+    end
+    return ends
+  end
+
+  -- Microseconds until the last hold ends, at the latest.
+  function holds.last_end(entry)
+    return entry.until_time - entry.keep_spent - server_time()
+  end
+
+  -- Holds the cost.
+  function holds.take(entry)
+    local ends = extend(entry)
+    put_hold(entry, entry.id, entry.cost, ends)
+    entry.units, entry.outcome = entry.units + entry.cost, TAKEN
+  end
+
+  -- Spends the cost, whatever the limits admit. Returns whether a limit records it.
+  local function charge(entry)
+    local spent = false
+    if entry.cost == 0 then return spent end
+    local limits = entry.limits
+    for i = 1, #limits do
+      local spend = limits[i].algorithm.spend
+      if spend then
+        spend(entry, limits[i], true)
+        spent = true
+      end
+    end
+    return spent
+  end
+
+  -- Remembers the ID of a charge, and returns false if it was remembered already.
+  local function remember(entry)
+    return not entry.memory or call('SET', entry.memory, '', 'PX', CHARGE_MEMORY, 'NX')
+  end
+
+  local function renew(entry)
+    local ends = extend(entry)
+    remove_hold(entry, entry.id, entry.estimate)
+    put_hold(entry, entry.id, entry.estimate, ends)
+    entry.units = entry.units + entry.estimate
+    return false
+  end
+
+  -- Commits, renews or charges. Returns whether it spent units.
+  function holds.change(entry)
+    local action = entry.action
+    if action ~= CHARGE and find_hold(entry) then
+      if action == RENEW then return renew(entry) end
+      remove_hold(entry, entry.id, entry.estimate)
+      entry.changed = true
+      remember(entry)
+      return charge(entry)
+    end
+    if action ~= COMMIT and action ~= RENEW and remember(entry) then return charge(entry) end
+    entry.outcome = MISSING
+    return false
+  end
+
+  -- The name of a limit and its window, also in other variants of the policy.
+  local function window_name(limit)
+    limit.window_name = limit.window_name or string.match(limit.key, '[^:]*:fw:.*$')
+    return limit.window_name
+  end
+
+  -- Records the last millisecond of the latest window of a limit.
+  function holds.record_window(entry, limit, last)
+    entry.windows = entry.windows or {}
+    entry.windows[window_name(limit)] = last
+    entry.changed = true
+  end
+
+  -- The last millisecond of the latest window, if it is known.
+  function holds.recorded_window(entry, limit)
+    return entry.windows and entry.windows[window_name(limit)]
+  end
+
+  -- Appends what became of holds to the reply.
+  function holds.report(entry, reply, n)
+    reply[n + 1], reply[n + 2] = entry.outcome, entry.estimate
+    reply[n + 3], reply[n + 4] = entry.units, entry.open
+    reply[n + 5], reply[n + 6] = entry.settled, entry.cut
+    return n + 6
+  end
+
+  return holds
+end

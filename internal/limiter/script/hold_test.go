@@ -1,0 +1,185 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// holdingAlgorithms are those of policies that take reservations.
+var holdingAlgorithms = slices.DeleteFunc(slices.Clone(allAlgorithms), func(a Algorithm) bool { return a == Suppressed })
+
+// reservingPolicy returns a policy with one limit that takes reservations.
+func reservingPolicy(name string, l Limit) *Policy {
+	return NewVariants(Settings{ID: "test/" + name, MaxOpen: 1000}, []Limit{l})[0]
+}
+
+// streams reserve an estimate, spend at most that and commit it twice, in parallel and through
+// several stores. What is spent and held never exceeds the quota, and in the end the used units are
+// the sum of the costs: each counted once.
+func TestReservationsAreExactUnderConcurrency(t *testing.T) {
+	for _, on := range servers {
+		t.Run(on.name, func(t *testing.T) {
+			server := on.start(t)
+			for _, a := range holdingAlgorithms {
+				t.Run(string(a), func(t *testing.T) {
+					g := NewWithT(t)
+					s := &streams{policies: []*Policy{reservingPolicy("streams-"+string(a), slowLimit(a, 100))}, keys: []Key{"a"}}
+					concurrently(t, server, 4, times(600), func(e evaluator) bool { return s.run(t, e) })
+					g.Expect(s.most.Load()).To(And(BeNumerically("<=", 100), BeNumerically(">", 40)), "held by streams at one time")
+					g.Expect(s.mistakes.Load()).To(BeZero())
+					store := newStore(newClient(t, server.Addr))
+					expectUsed(t, store, s.policies[0], "a", s.spent.Load())
+				})
+			}
+		})
+	}
+}
+
+// streams reserve units of all policies, and commit less.
+type streams struct {
+	policies []*Policy
+	keys     []Key
+
+	number     atomic.Int64
+	spent      atomic.Int64
+	held, most atomic.Int64 // by admitted streams
+	mistakes   atomic.Int64
+}
+
+// run runs one stream and reports whether it was admitted.
+func (s *streams) run(t *testing.T, e evaluator) bool {
+	t.Helper()
+	estimate := 1 + rand.Int64N(5)
+	cost := rand.Int64N(estimate + 1)
+	id := fmt.Sprintf("stream-%d", s.number.Add(1))
+	call := func(action Action, cost int64) *Reply {
+		c := &Call{}
+		for i, policy := range s.policies {
+			c.Entries = append(c.Entries, Entry{Policy: policy, Key: s.keys[i], Cost: cost, Action: action, ID: id, TTL: time.Minute})
+		}
+		reply, err := e.Evaluate(t.Context(), c)
+		if err != nil {
+			t.Error(err)
+			return &Reply{}
+		}
+		return reply
+	}
+	reply := call(Reserve, estimate)
+	if len(reply.Entries) == 0 || slices.ContainsFunc(reply.Entries, func(r EntryReply) bool { return r.Verdict != Admitted }) {
+		return false
+	}
+	held := s.held.Add(estimate)
+	for most := s.most.Load(); held > most && !s.most.CompareAndSwap(most, held); most = s.most.Load() {
+	}
+	s.expect(HoldFound, call(Renew, 0))
+	s.held.Add(-estimate)
+	s.expect(HoldFound, call(Commit, cost))
+	s.expect(HoldMissing, call(Commit, cost))
+	s.spent.Add(cost)
+	return true
+}
+
+func (s *streams) expect(want HoldOutcome, reply *Reply) {
+	for i := range reply.Entries {
+		if r := &reply.Entries[i]; r.Hold != want || r.Limits[0].Used > 100 {
+			s.mistakes.Add(1)
+		}
+	}
+}
+
+// expectUsed expects that no holds are left, and that the key has spent these units; none with
+// Concurrency.
+func expectUsed(t *testing.T, s *Store, policy *Policy, key Key, spent int64) {
+	t.Helper()
+	if policy.limits[0].Algorithm == Concurrency {
+		spent = 0
+	}
+	NewWithT(t).Eventually(func() []int64 { // holds of lost races are ended in the background
+		reply, err := s.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: policy, Key: key, Peek: true}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []int64{reply.Entries[0].Limits[0].Used, reply.Entries[0].Open}
+	}, "5s").Should(Equal([]int64{spent, 0}), "used, open holds")
+}
+
+// Streams over keys on several nodes hold all of their keys or none, and each key counts each cost
+// once.
+func TestClusterReservationsAreAllOrNothing(t *testing.T) {
+	cluster := testenv.StartRedisCluster(t)
+	for i, a := range holdingAlgorithms {
+		other := holdingAlgorithms[(i+1)%len(holdingAlgorithms)]
+		t.Run(fmt.Sprintf("%s with %s", a, other), func(t *testing.T) {
+			store, keys := clusterStore(t, cluster)
+			s := &streams{
+				policies: []*Policy{
+					reservingPolicy(fmt.Sprintf("user%d", i), slowLimit(a, 100)), reservingPolicy(fmt.Sprintf("tenant%d", i), slowLimit(other, 100)),
+				},
+				keys: keys[:2],
+			}
+			var wait sync.WaitGroup
+			for range 16 {
+				wait.Go(func() {
+					for range 12 {
+						s.run(t, store)
+					}
+				})
+			}
+			wait.Wait()
+			NewWithT(t).Expect(s.mistakes.Load()).To(BeZero())
+			NewWithT(t).Expect(s.spent.Load()).To(BeNumerically(">", 0))
+			for i := range s.policies {
+				expectUsed(t, store, s.policies[i], s.keys[i], s.spent.Load())
+			}
+		})
+	}
+}
+
+// lister is a store that lists holds.
+type lister interface {
+	decider
+	Holds(ctx context.Context, policy *Policy, key Key, most int) ([]Hold, error)
+}
+
+// Few and many open holds are listed in the order of their ends, without those that have ended.
+func TestHoldsAreListed(t *testing.T) {
+	for _, b := range newBackends(t) {
+		store, ok := b.decider.(lister)
+		if !ok {
+			continue // the model
+		}
+		for _, holds := range []int{3, 30} {
+			t.Run(fmt.Sprint(b.name, " ", holds), func(t *testing.T) {
+				g := NewWithT(t)
+				policy := reservingPolicy(fmt.Sprintf("listed%d", holds), slowLimit(SlidingLog, 1000))
+				g.Expect(store.Holds(t.Context(), policy, "a", 100)).To(BeEmpty())
+				var want []Hold
+				for i := range holds {
+					h := Hold{ID: fmt.Sprintf("%c%d", 'z'-rune(i%26), i), Units: int64(1 + i), EndsIn: time.Duration(1+i) * time.Second}
+					b.evaluate(t, &Call{Entries: []Entry{
+						{Policy: policy, Key: "a", Cost: h.Units, Action: Reserve, ID: h.ID, TTL: h.EndsIn + time.Second},
+					}})
+					want = append(want, h)
+				}
+				b.clock.Set(b.clock.Now().Add(time.Second))
+				g.Expect(store.Holds(t.Context(), policy, "a", 100)).To(Equal(want))
+				g.Expect(store.Holds(t.Context(), policy, "a", 2)).To(Equal(want[:2]))
+				b.clock.Set(b.clock.Now().Add(time.Second))
+				g.Expect(store.Holds(t.Context(), policy, "a", 100)).To(HaveLen(holds - 1))
+			})
+		}
+	}
+}

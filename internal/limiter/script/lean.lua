@@ -1,0 +1,101 @@
+-- lean: decides checks without the general code: those of one policy whose limits all have functions
+-- in the table lean. It leaves to the general code, as they are: checks of blocked keys and of keys
+-- with holds, denied checks that write, and values of another form.
+
+-- Reads the limits that follow ARGV[at]. Returns them, and where they end.
+local function lean_limits(at, has_blocks)
+  local limits = {}
+  for i = 1, tonumber(ARGV[at]) do
+    local algorithm = lean[ARGV[at + 1]]
+    local limit = {
+      quota = tonumber(ARGV[at + 2]), window = tonumber(ARGV[at + 3]),
+      read = algorithm.read, spend = algorithm.spend, wait = algorithm.wait,
+    }
+    at = algorithm.prepare(limit, at + (has_blocks and 5 or 3))
+    limits[i] = limit
+  end
+  return limits, at
+end
+
+-- Reads what a run has in common, from its arguments as entry.lua and batch.lua describe them.
+local function lean_prepare(first_key, first_arg)
+  local flags, entry_flags = tonumber(ARGV[first_arg + 4]), tonumber(ARGV[first_arg + 6])
+  local calls, keys = tonumber(ARGV[first_arg + 1]), tonumber(ARGV[first_arg + 2])
+  local keeps_holds = entry_flags % 2048 >= 1024
+  local run = { calls = calls, own = tonumber(ARGV[first_arg + 3]), first_key = first_key, held = keeps_holds and 2, states = keeps_holds and 2 or 1 }
+  run.denies = entry_flags % 2 == 0 and entry_flags % 16 < 8 -- neither counts attempts nor blocks
+  run.only_known = entry_flags % 128 >= 64
+  run.step = flags % 16 >= 8 and 0 or keys
+  run.last_key = first_key + (run.step == 0 and keys or calls * keys)
+  run.limits, run.first_own = lean_limits(first_arg + (keeps_holds and 9 or 7), entry_flags % 16 >= 8)
+  run.values = call('MGET', unpack(KEYS, first_key + 1, run.last_key))
+  return run
+end
+
+-- Spends in every limit. The keys of the limits follow values[at].
+local function lean_spend(run, at, cost, known)
+  local limits, reply, n = run.limits, nil, 6
+  for i = 1, #limits do
+    local limit = limits[i]
+    local used, reset_after, value = limit.spend(limit, KEYS[run.first_key + at + i], cost)
+    run.values[at + i] = value
+    if i == 1 then
+      reply = { known and 0 or 8, 1, used, 0, used, reset_after }
+    else
+      reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = 1, used, 0, used, reset_after
+      n = n + 5
+    end
+  end
+  return reply
+end
+
+-- The reply to a call that is denied, and writes nothing; nil leaves it to the general code.
+local function lean_deny(run, at, cost)
+  local limits, reply = run.limits, { 1 }
+  for i = 1, #limits do
+    local limit, n = limits[i], #reply
+    local used = limit.units
+    local retry_after, used_after, reset_after = limit.wait(limit, KEYS[run.first_key + at + i], cost)
+    if not retry_after then return nil end
+    if cost > limit.quota then retry_after, used_after = -1, used end
+    reply[n + 1] = used + cost <= limit.quota and 1 or 0
+    reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = used, retry_after, used_after, reset_after
+  end
+  return reply
+end
+
+-- Decides the call whose keys follow values[at]. Returns nil to leave it to the general code.
+local function lean_decide(run, at, cost)
+  local limits, values, known, admitted = run.limits, run.values, false, true
+  if values[at + 1] or run.held and values[at + 2] then return nil end
+  at = at + run.states
+  for i = 1, #limits do
+    local limit, value = limits[i], values[at + i]
+    local used = limit.read(limit, value)
+    if not used then return nil end
+    limit.units, known = used, known or value
+    admitted = admitted and used + cost <= limit.quota
+  end
+  if run.only_known and not known then return nil end
+  if admitted then return lean_spend(run, at, cost, known) end
+  return run.denies and lean_deny(run, at, cost) or nil
+end
+
+-- Decides the calls of a run, as decide_run does. Returns nil if some have no reply yet. Of calls
+-- with the same keys these are the last ones, so that all are decided in order.
+local function lean_run(replies, first, first_key, first_arg)
+  local run, complete, i = lean_prepare(first_key, first_arg), true, 0
+  local function decide_rest()
+    while i < run.calls and (complete or run.step > 0) do
+      i = i + 1
+      local reply = lean_decide(run, (i - 1) * run.step, tonumber(ARGV[run.first_own + i * run.own]))
+      replies[first + i], complete = reply, complete and reply ~= nil
+    end
+  end
+  repeat
+    local ok, err = pcall(decide_rest)
+    if not ok then replies[first + i] = error_text(err) end
+  until ok
+  if complete then return run.last_key, run.first_own + run.calls * run.own end
+end
+
