@@ -2,8 +2,8 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Takes down the cluster that up.sh brought up, also after a partial up.sh or if daemons have
-# died, and restores the machine: processes, mounts, interfaces, routes, cgroups, nftables
+# Takes down the cluster that up.sh brought up, also after a partial up.sh, or if daemons have
+# died or its folder was removed, and restores the machine: processes, mounts, interfaces, routes, cgroups, nftables
 # rules, kernel settings, files.
 #
 # A failing step is reported and does not stop the others.
@@ -90,12 +90,13 @@ remove_state() {
   rm -rf "$state" || die "cannot remove $state"
 }
 
-if [[ ! -e "$state" ]]; then
+need_root
+alone
+if [[ ! -e "$state" && "$(owner)" != "$state" ]]; then
   echo "cluster: no cluster has its state in $state"
   exit 0
 fi
-[[ -e "$mark" ]] || die "$state does not belong to a cluster: keeping it"
-need_root
+[[ ! -e "$state" || -e "$mark" ]] || die "$state does not belong to a cluster: keeping it"
 if ! of_this_boot; then
   remove_state
   echo "cluster: ended by a restart of the machine; removed its folder"

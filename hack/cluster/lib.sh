@@ -88,3 +88,19 @@ alive() {
 running() {
   alive "$1" && tr '\0' ' ' <"/proc/$1/cmdline" | grep -qF -- "$state/"
 }
+
+# alone waits until no other up.sh or down.sh runs. The lock ends with this script. A script
+# that calls another one with LOCKED=true has it for both.
+alone() {
+  [[ -z "${LOCKED:-}" ]] || return 0
+  exec {lock}>/run/weir-cluster.lock
+  if ! flock --nonblock "$lock"; then
+    echo "cluster: waiting for another up.sh or down.sh"
+    flock "$lock"
+  fi
+}
+
+# owner prints the folder of the cluster that has the bridge, nothing without one.
+owner() {
+  { ip -oneline link show "$bridge" 2>/dev/null || true; } | sed -n 's/.* alias with its state in //p'
+}

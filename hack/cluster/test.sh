@@ -2,8 +2,8 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Tests the cluster itself: brings it up, uses it and takes it down, three times: normally,
-# with killed daemons, and after a partial up.sh. Any difference of the machine afterwards is
+# Tests the cluster itself: brings it up, uses it and takes it down, four times: normally,
+# with killed daemons, after a partial up.sh, and after another cluster has died. Any difference of the machine afterwards is
 # printed and fails the test.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -107,4 +107,14 @@ until grep -qs "the API server is ready" "$tmp/up.log"; do sleep 0.05; done
 kill -9 $!
 wait $! 2>/dev/null || true
 expect "up.sh fails on a partial cluster" "down.sh first" "$here/up.sh"
+down
+
+echo "===== another cluster has died"
+other="$state-other"
+CLUSTER_DIR="$other" "$here/up.sh"
+expect "up.sh fails beside another cluster" "another cluster is up" "$here/up.sh"
+pkill -9 --full -- "$other/"
+"$here/up.sh"
+[[ ! -e "$other" ]] || die "$other still exists"
+use
 down

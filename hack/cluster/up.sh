@@ -11,7 +11,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # check_machine fails on a machine where down.sh would remove files of other software.
 check_machine() {
   local other
-  need_root
   if [[ -e "$state" ]]; then
     if [[ -e "$state/up" ]] && "$kube/kubectl" get --raw /readyz >/dev/null 2>&1; then
       echo "cluster: already up"
@@ -21,8 +20,13 @@ check_machine() {
     [[ -e "$mark" ]] || die "$state exists and does not belong to a cluster"
     die "$state belongs to a cluster that failed to start or has died: run $takedown first"
   fi
-  if ip link show "$bridge" >/dev/null 2>&1; then
-    die "another cluster is up, $(ip -oneline link show "$bridge" | sed 's/.* alias //')"
+  other="$(owner)"
+  if [[ -n "$other" ]]; then
+    if pgrep --full --runstates D,R,S,T -- "$other/" >/dev/null; then
+      die "another cluster is up, with its state in $other"
+    fi
+    echo "cluster: taking down a cluster without processes, with its state in $other"
+    CLUSTER_DIR="$other" LOCKED=true "$here/down.sh"
   fi
   for other in containerd dockerd kubelet k3s crio; do
     # A process that was not reaped yet is dead.
@@ -44,11 +48,11 @@ invite() {
   echo "export KUBECONFIG=$KUBECONFIG PATH=$kube:$helm:\$PATH"
 }
 
-# start NAME COMMAND... starts a process that outlives this script.
+# start NAME COMMAND... starts a process that outlives this script, without its lock.
 start() {
   local name="$1"
   shift
-  setsid "$@" >"$state/log/$name.log" 2>&1 </dev/null &
+  setsid "$@" >"$state/log/$name.log" 2>&1 </dev/null {lock}>&- &
   echo $! >"$state/pid/$name"
 }
 
@@ -250,6 +254,8 @@ deploy_dns() {
     "$kube/kubectl" apply -f -
 }
 
+need_root
+alone
 check_machine
 "$here/build.sh"
 started=$((${EPOCHREALTIME/[.,]/} / 1000))
