@@ -83,7 +83,7 @@ func newCandidateJudge(evaluate func(context.Context, *script.Call) (*script.Rep
 // judge judges the decided check by the candidates, and counts their verdicts beside those of the
 // limits in force. The caller waits only where a commit may follow, which must find the hold.
 func (j *candidateJudge) judge(ctx context.Context, ev *evaluation, series viewMetrics) {
-	if ev.reply == nil || ev.isOpen {
+	if ev.reply == nil || ev.reply.Unanswered || ev.isOpen {
 		return
 	}
 	for i := range ev.candidates {

@@ -25,8 +25,10 @@ func (ev *evaluation) appendDescriptorStates(states []limiter.DescriptorState, d
 	limits := d.Limits
 	for i := range ev.participants {
 		pt, denies := &ev.participants[i], ev.denies(i, d)
-		own := limits[:min(len(pt.limits), len(limits))] // empty if Redis did not answer
-		limits = limits[len(own):]
+		var own []limiter.LimitState
+		if ev.isKnown(i) {
+			own, limits = limits[:len(pt.limits)], limits[len(pt.limits):]
+		}
 		for j := range states {
 			if pt.descriptors.has(j) {
 				addOutcome(&states[j], own, denies)

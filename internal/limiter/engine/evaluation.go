@@ -99,8 +99,8 @@ func (ev *evaluation) release() {
 	evaluations.Put(ev)
 }
 
-// releaseAll returns the evaluation to the pool, unless its call may still be in flight after
-// an error of the store. The local evaluation is complete in any case.
+// releaseAll returns the evaluation to the pool, unless its call may still be in flight because
+// the store did not answer. The local evaluation is complete in any case.
 func (ev *evaluation) releaseAll() {
 	if ev.local != nil {
 		ev.local.release()
@@ -108,10 +108,13 @@ func (ev *evaluation) releaseAll() {
 	if ev.charged != nil {
 		ev.charged.releaseAll()
 	}
-	if ev.err == nil {
+	if ev.err == nil && (ev.reply == nil || !ev.reply.Unanswered) {
 		ev.release()
 	}
 }
+
+// isKnown reports whether there is a reply for the i-th participant.
+func (ev *evaluation) isKnown(i int) bool { return ev.reply != nil && !ev.reply.Entries[i].Unknown }
 
 // addPolicies sets the participants of the check, and its other outcomes, from the policies that
 // apply.

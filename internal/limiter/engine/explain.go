@@ -90,7 +90,7 @@ func (ev *evaluation) explainPolicy(a *appliedPolicy, check *limiter.Check) limi
 
 // explainLimits sets the outcome of the limits of the i-th participant.
 func (ev *evaluation) explainLimits(i int, x *limiter.ExplainedPolicy) {
-	pt, r, degraded := &ev.participants[i], (*script.EntryReply)(nil), ev.err != nil
+	pt, r, degraded := &ev.participants[i], (*script.EntryReply)(nil), !ev.isKnown(i)
 	if degraded {
 		if locally, reply := ev.localReply(i); reply != nil {
 			pt, r = locally, reply

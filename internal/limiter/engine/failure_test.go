@@ -115,7 +115,7 @@ func TestCachedDenialsAreCounted(t *testing.T) {
 }
 
 // failing is an engine with a short timeout for a Redis that the test makes fail. It has
-// two policies of 1000 a minute: a/open and a/closed.
+// two policies of 1000 a minute, a/open and a/closed, and a/blocking of one an hour, which blocks.
 type failing struct {
 	*engine.Engine
 	client  redis.UniversalClient
@@ -135,11 +135,16 @@ func newFailing(t *testing.T, storeTimeout time.Duration) *failing {
 	t.Cleanup(func() { _ = client.Close() })
 	f := &failing{client: client, server: server, metrics: prometheus.NewRegistry()}
 	f.Engine = engine.New(engine.Options{
-		Store: script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: storeTimeout}), Registerer: f.metrics,
-		Logger: slog.New(slog.NewTextHandler(&f.log, nil)),
+		Store: script.NewDenialCache(
+			script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: storeTimeout}), time.Now),
+		Registerer: f.metrics,
+		Logger:     slog.New(slog.NewTextHandler(&f.log, nil)),
 	})
 	f.Use(plan.NewSnapshot(1, []*plan.Plan{
 		makePlan("a/open", threshold(1000)), makePlan("a/closed", threshold(1000), fails(plan.FailClosed)),
+		makePlan("a/blocking", limited(plan.Limit{
+			Name: "hourly", Algorithm: plan.FixedWindow, Threshold: 1, WindowMillis: 3_600_000, BlockMillis: 3_600_000,
+		})),
 	}))
 	return f
 }
@@ -218,6 +223,33 @@ func TestForeignDataDegradesDecisions(t *testing.T) {
 		g.Expect(f.client.RPush(t.Context(), counter, "x").Err()).To(Succeed())
 	}
 	f.expectDegraded(t, "script")
+}
+
+// A block that one chain met denies every chain with the same policy and key while Redis does not
+// answer, with any failureMode. Nothing is reported of the other policies.
+func TestBlocksHoldInOtherChainsWithoutRedis(t *testing.T) {
+	g := NewWithT(t)
+	f := newFailing(t, 100*time.Millisecond)
+	for range 3 {
+		_, err := f.Decide(t.Context(), named("a/closed", "a/blocking"))
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	f.server.Pause()
+	for range 20 { // the call of the first one stays in flight
+		d, err := f.Decide(t.Context(), named("a/open", "a/blocking"))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(d.Allowed).To(BeFalse())
+		g.Expect([]any{d.Policy, d.Reason, d.Degraded}).To(Equal([]any{"a/blocking", limiter.ReasonBlocked, plan.FailureMode("")}))
+		g.Expect(d.RetryAfter).To(BeNumerically("~", time.Hour, time.Minute))
+		g.Expect(d.Limits).To(HaveLen(1))
+		g.Expect(d.Limits[0].Policy).To(Equal("a/blocking"))
+	}
+	g.Expect(exposition(g, f.metrics)).To(And(
+		ContainSubstring(`weir_cached_denials_total{namespace="a",policy="blocking"} 2`),
+		Not(ContainSubstring(`policy="open"`)),
+	))
+	g.Expect(f.decide(t, "a/open").Degraded).To(Equal(plan.FailOpen), "without the policy that blocks")
+	f.server.Resume()
 }
 
 // A call is not retried when Redis may already have run it.

@@ -190,7 +190,9 @@ func (pt *participant) denialReason(r *script.EntryReply) (limiter.Reason, strin
 
 func (ev *evaluation) appendLimitStates(states []limiter.LimitState) []limiter.LimitState {
 	for i := range ev.participants {
-		states = ev.participants[i].appendStates(states, &ev.reply.Entries[i])
+		if ev.isKnown(i) {
+			states = ev.participants[i].appendStates(states, &ev.reply.Entries[i])
+		}
 	}
 	return states
 }

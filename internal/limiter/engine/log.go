@@ -50,7 +50,7 @@ func (l *decisionLog) write(ctx context.Context, check *limiter.Check, ev *evalu
 			slog.String("policy", pt.id), slog.String("keyHash", entry.Key.Hash()),
 			slog.Int64("cost", entry.Cost), slog.Bool("peek", entry.Peek),
 		})
-		if len(states) > 0 { // empty if Redis did not answer
+		if ev.isKnown(i) {
 			used := make([]any, len(pt.limits))
 			for j := range used {
 				used[j] = slog.Int64(states[j].Limit, states[j].Used)

@@ -281,7 +281,7 @@ func (m *metrics) countParticipant(ev *evaluation, i int, series viewMetrics, d 
 	pm := series[pt.policy]
 	switch {
 	case pt.peek:
-	case ev.reply != nil:
+	case ev.isKnown(i):
 		pm.countReply(pt, &ev.reply.Entries[i], ev.call.Entries[i].Cost)
 		if ev.reply.FromCache && pt.id == d.Policy {
 			pm.add(pm.cached)

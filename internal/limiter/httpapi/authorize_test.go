@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +20,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
@@ -128,6 +131,39 @@ func TestAuthorizeReadsForwardedAttributes(t *testing.T) {
 				g.Expect(forwarded.IsRequestHeader(http.CanonicalHeaderKey(name))).To(BeTrue(), name)
 			}
 		})
+	}
+}
+
+// Requests of an untrusted peer that has headers of a proxy are counted, each once.
+func TestAuthorizeCountsIgnoredHeaders(t *testing.T) {
+	g := NewWithT(t)
+	registry := prometheus.NewRegistry()
+	h := New(Options{
+		Engine: &fakeEngine{}, Ignored: forwarded.NewIgnored(registry, slog.New(slog.DiscardHandler)),
+		Door: limiter.DoorOptions{PrincipalHeader: "x-user", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+	})
+	requests := []struct {
+		peer    string
+		headers http.Header
+		counts  bool
+	}{
+		{stranger, http.Header{"X-Forwarded-Uri": {"/a"}}, true},
+		{stranger, http.Header{"X-User": {"dave"}}, true},
+		{stranger, http.Header{"X-User": {"dave"}, "X-Forwarded-For": {"203.0.113.9"}}, true},
+		{stranger, http.Header{"X-Api-Key": {"k"}}, false},
+		{proxy, http.Header{"X-User": {"dave"}, "X-Forwarded-Uri": {"/a"}}, false},
+	}
+	counted := 0
+	for _, request := range requests {
+		r := httptest.NewRequest(http.MethodGet, pathAuthorize, nil)
+		r.RemoteAddr, r.Header = request.peer, request.headers
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		if request.counts {
+			counted++
+		}
+		expected := fmt.Sprintf("# HELP %[1]s %[2]s\n# TYPE %[1]s counter\n%[1]s %[3]d\n", "weir_forwarded_headers_ignored_total",
+			"Requests whose forwarding headers were ignored, because their peer is not in --trusted-proxies.", counted)
+		g.Expect(testutil.GatherAndCompare(registry, strings.NewReader(expected))).To(Succeed(), "%v", request)
 	}
 }
 

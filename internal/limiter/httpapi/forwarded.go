@@ -25,7 +25,7 @@ func (h *Handler) readOriginal(r *http.Request, path string, q *request) error {
 	a.RepeatedHeaders = addHeaders(a.Headers, r.Header)
 	if !h.proxies.Contains(peer) {
 		a.Principal = principalOf(r.TLS)
-		h.Ignored.Report(peer, r.Header, forwarded.TargetHeaders...)
+		h.Ignored.Report(peer, r.Header, h.forwarding...)
 		return nil
 	}
 	t, err := readForwardedTarget(r.Header)

@@ -94,7 +94,9 @@ type Options struct {
 type Handler struct {
 	Options
 	proxies forwarded.Proxies
-	routes  map[string]route
+	// forwarding are the headers that only a trusted proxy may set.
+	forwarding []string
+	routes     map[string]route
 	// acceptsHost reports whether the Host header may be served; nil serves all.
 	acceptsHost func(*http.Request) bool
 	draining    atomic.Bool
@@ -114,7 +116,10 @@ func New(o Options) *Handler {
 		o.Logger = slog.Default()
 	}
 	o.Door.PrincipalHeader = http.CanonicalHeaderKey(o.Door.PrincipalHeader)
-	h := &Handler{Options: o, proxies: forwarded.NewProxies(o.Door.TrustedProxies)}
+	h := &Handler{
+		Options: o, proxies: forwarded.NewProxies(o.Door.TrustedProxies),
+		forwarding: append(slices.Clip(forwarded.TargetHeaders), o.Door.PrincipalHeader),
+	}
 	read, write := []string{http.MethodGet, http.MethodHead}, []string{http.MethodPost}
 	h.routes = map[string]route{
 		pathCheck:     {methods: write, serve: h.check},

@@ -100,6 +100,9 @@ type Reply struct {
 	Entries []EntryReply
 	// FromCache is true if a DenialCache answered without Redis.
 	FromCache bool
+	// Unanswered is true if it did because Redis did not answer. The call may still be in flight, and
+	// must not be used again.
+	Unanswered bool
 
 	// undecided are the indexes of the entries that prevented a decision, see undecided in
 	// decide.lua. The call must then be sent again with other entries.
@@ -109,6 +112,8 @@ type Reply struct {
 // EntryReply is the answer to one entry.
 type EntryReply struct {
 	Verdict Verdict
+	// Unknown is true if nothing is known of the entry, in a reply that is Unanswered.
+	Unknown bool
 	// Began is true if the key had no state in the policy before the call, and has now.
 	Began bool
 	// Overflow is true if the key was not known, and OnlyKnown was set or the store had no room

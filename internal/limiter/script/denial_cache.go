@@ -28,7 +28,7 @@ const (
 //
 // A denial is dropped when its policy changes, and when the state of its key is changed by Reset,
 // Block or Unblock on any replica that has the same Redis. While Redis does not answer, cached
-// denials hold.
+// denials hold, and deny every chain with the same policy and key.
 type DenialCache struct {
 	store *Store
 	now   func() time.Time
@@ -76,6 +76,7 @@ func (c *DenialCache) Evaluate(ctx context.Context, call *Call) (*Reply, error) 
 	reply, err := c.store.Evaluate(ctx, asked)
 	if err == nil {
 		c.shard(id).update(id, c.newDenial(asked, reply, changes, now), call)
+		c.updateEntries(asked, reply, changes, now)
 		return reply, nil
 	}
 	if later := c.now(); cached != nil && later.Before(cached.until) {
@@ -101,18 +102,20 @@ func (c *DenialCache) evaluateUncached(ctx context.Context, call *Call) (*Reply,
 }
 
 // answerAlone returns the answer to a call that the store has not decided, or nil: a cached denial of the
-// same cost, or a block, which denies every cost.
+// same cost, or a block, which denies every cost, of the chain or of one of its entries.
 func (c *DenialCache) answerAlone(call *Call) *Reply {
 	asked := call.clone() // the call may still be in flight
 	now := c.now()
-	id, changes := c.identify(asked)
-	s := c.shard(id)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if d := s.lookUp(id, asked, changes, now); d != nil && (d.denies(asked) || d.isBlocked(now)) {
-		return d.replyTo(asked, now)
+	var reply *Reply
+	if d := c.recall(asked, now); d != nil {
+		reply = d.replyTo(asked, now)
+	} else {
+		reply = c.answerWithEntries(asked, now)
 	}
-	return nil
+	if reply != nil {
+		reply.Unanswered = true
+	}
+	return reply
 }
 
 // identify returns a hash of the policies and keys of the call, and a number that changes with

@@ -269,6 +269,61 @@ func TestCachedBlocksHoldForEveryCost(t *testing.T) {
 	g.Expect(err).To(HaveOccurred(), "after the block")
 }
 
+// While Redis does not answer, what denied one chain denies every chain with the same policy and key:
+// a block at any cost, a limit at the same cost.
+func TestCachedDenialsHoldInEveryChain(t *testing.T) {
+	c := newCached(t)
+	wide := NewPolicy("test/wide", false, false, []Limit{slowLimit(FixedWindow, 1_000_000)})
+	counts := NewPolicy("test/counts", true, false, []Limit{slowLimit(FixedWindow, 1_000_000)})
+	other := NewPolicy("test/other", false, false, []Limit{slowLimit(GCRA, 100)})
+	limit := NewPolicy("test/limit", false, false, []Limit{slowLimit(FixedWindow, 1)})
+	block := NewPolicy("test/block", false, false, []Limit{blocking(slowLimit(FixedWindow, 1))})
+	shadow := NewPolicy("test/shadow", false, true, []Limit{blocking(slowLimit(FixedWindow, 1))})
+	chain := func(cost int64, policies ...*Policy) *Call {
+		call := &Call{}
+		for _, p := range policies {
+			call.Entries = append(call.Entries, Entry{Policy: p, Key: "a", Cost: cost})
+		}
+		return call
+	}
+	for range 3 {
+		for _, policy := range []*Policy{limit, block, shadow} {
+			c.evaluate(chain(1, wide, policy))
+			c.evaluate(chain(1, counts, policy))
+		}
+	}
+	c.server.Stop()
+	for name, tc := range map[string]struct {
+		call    *Call
+		verdict Verdict // of the first entry
+	}{
+		"a limit":                   {chain(1, limit, other), Denied},
+		"a limit, alone":            {chain(1, limit), Denied},
+		"a block":                   {chain(1, block, other, wide), Blocked},
+		"a block, at another cost":  {chain(50, block, other), Blocked},
+		"a block, seen by a peek":   {peekOf(chain(1, block, other)), Blocked},
+		"a block, beside a limit":   {chain(1, block, limit, other), Blocked},
+		"a block, beside one shown": {chain(1, block, shadow), Blocked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c.t = t
+			reply := c.evaluate(tc.call)
+			g.Expect(reply.FromCache).To(BeTrue())
+			g.Expect(reply.Entries[0].Verdict).To(Equal(tc.verdict))
+			for i, e := range tc.call.Entries {
+				isKnown := e.Policy == limit || e.Policy == block
+				g.Expect(reply.Entries[i].Unknown).To(Equal(!isKnown))
+			}
+		})
+	}
+	c.drop("a") // a reset, or an unblock
+	for _, call := range []*Call{chain(1, shadow, other), chain(1, wide, other), chain(1, block, other)} {
+		_, err := c.Evaluate(t.Context(), call)
+		NewWithT(t).Expect(err).To(HaveOccurred(), "nothing denies the call")
+	}
+}
+
 // A reply to a call that was sent before a reset does not deny later calls.
 func TestARaceWithAResetCachesNothing(t *testing.T) {
 	g := NewWithT(t)

@@ -37,6 +37,7 @@
 //	denial_cache.go    DenialCache: answers from memory to callers that Redis has denied
 //	denial.go            one cached denial
 //	denial_changes.go    dropping denials when a replica changes a key
+//	denial_entries.go    the entries of denied chains, for other chains
 //	algorithm.go       the table of algorithms, each one Lua and one Go file:
 //	fixed_window.go      FixedWindow
 //	sliding_log.go       SlidingLog

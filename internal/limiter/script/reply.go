@@ -68,7 +68,7 @@ func (c *Call) newReply() *Reply {
 	for i := range c.Entries {
 		n += len(c.Entries[i].Policy.limits)
 	}
-	c.reply.FromCache, c.reply.undecided = false, nil
+	c.reply.FromCache, c.reply.Unanswered, c.reply.undecided = false, false, nil
 	c.reply.Entries = cleared(c.reply.Entries, len(c.Entries))
 	c.limits = cleared(c.limits, n)
 	rest := c.limits
