@@ -77,6 +77,11 @@ var alertCases = map[string]alertCase{
 		fires: roundTrips("weir_store_round_trip_duration_seconds", `node="r:1",`, "0x60"), labels: `{node="r:1"}`,
 		quiet: roundTrips("weir_store_round_trip_duration_seconds", `node="r:1",`, "0+10x60"), at: "20m",
 	},
+	"WeirConnectionsShort": {
+		fires:  series{`weir_redis_connection_timeouts_total{pod="a",client="counters"}`: "0x25 9x60"},
+		labels: `{pod="a",client="counters"}`,
+		quiet:  series{`weir_redis_connection_timeouts_total{pod="a",client="counters"}`: "0x5 9x60"},
+	},
 	"WeirNotFollowing": {
 		fires: series{"weir_registry_following" + pod: "0x60"}, labels: pod, quiet: series{"weir_registry_following" + pod: "1x28 0 1x60"},
 	},
