@@ -14,6 +14,7 @@ type record struct {
 	start, end time.Time
 	policy     string
 	key        string
+	process    int // that got the call, by its number
 	cost       int64
 	allowed    bool
 	// degraded is the failure mode that decided, empty if the limits did.

@@ -115,7 +115,8 @@ func (l *load) call(policy, key string) { l.add(l.ask(policy, key)) }
 func (l *load) ask(policy, key string) record {
 	body := fmt.Sprintf(`{"policies":["faults/%s"],"key":%q}`, policy, key)
 	r := record{start: time.Now(), policy: policy, key: key, cost: 1}
-	response, err := l.post(body)
+	response, process, err := l.post(body)
+	r.process = process
 	r.end = time.Now()
 	if err != nil {
 		r.failed = true
@@ -133,7 +134,7 @@ func (l *load) ask(policy, key string) record {
 
 // post sends the body to the next process that is ready. If it accepts no connection, the next one
 // gets the call, as with a load balancer.
-func (l *load) post(body string) (response *http.Response, err error) {
+func (l *load) post(body string) (response *http.Response, process int, err error) {
 	err = errNoneReady
 	for range 2 * len(l.targets) {
 		i := int(l.next.Add(1)) % len(l.targets)
@@ -142,10 +143,10 @@ func (l *load) post(body string) (response *http.Response, err error) {
 		}
 		response, err = l.client.Post("http://"+l.targets[i].address+"/v1/check", "application/json", strings.NewReader(body))
 		if err == nil || !errors.Is(err, syscall.ECONNREFUSED) {
-			return response, err
+			return response, i, err
 		}
 	}
-	return nil, err
+	return nil, 0, err
 }
 
 var errNoneReady = errors.New("no process is ready")

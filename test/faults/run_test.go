@@ -29,6 +29,8 @@ type system struct {
 	retired int
 	begin   func() // begins the fault
 	end     func() // ends it; may be nil
+	// lost returns what a failover lost of the counters; nil if an incident may lose all of them.
+	lost func(records []record) units
 
 	processes []*weir // set when they run
 	load      *load   // likewise; nil in the soak
@@ -108,7 +110,7 @@ func (f *fault) run(t *testing.T) *result {
 	}
 	await(t, "the end of all quotas", func() bool { return l.exhausted(ended) })
 	l.stop()
-	r := f.judge(t, l.all(), began, ended, len(s.processes))
+	r := f.judge(t, l.all(), began, ended, s)
 	if f.degrades {
 		NewWithT(t).Expect(waited).To(BeNumerically("<=", float64(r.meanwhile)/100), "calls of %d that waited for Redis", r.meanwhile)
 	}
@@ -157,8 +159,8 @@ func (l *load) exhausted(since time.Time) bool {
 	return time.Since(settled) > 2*time.Second
 }
 
-// judge measures and checks the history of the load on that number of processes.
-func (f *fault) judge(t *testing.T, records []record, began, ended time.Time, processes int) *result {
+// judge measures and checks the history of the load on the system.
+func (f *fault) judge(t *testing.T, records []record, began, ended time.Time, s *system) *result {
 	t.Helper()
 	g := NewWithT(t)
 	r := account(records)
@@ -169,7 +171,12 @@ func (f *fault) judge(t *testing.T, records []record, began, ended time.Time, pr
 		}
 	}
 	g.Expect(r.recovery).To(BeNumerically("<", recoveryTime), "time until Redis decides again")
-	judgeVerdicts(g, records, r.over, f.incidents, processes)
+	judgeVerdicts(g, records, r.over, f.incidents, len(s.processes))
+	if s.lost != nil {
+		lost := s.lost(records)
+		t.Logf("not replicated: %d units, beyond the quotas: %d", lost.total(), beyond(records, quota, nil).total())
+		g.Expect(beyond(records, quota, lost)).To(BeEmpty(), "units beyond the quotas and what was lost")
+	}
 	r.before = percentile(filter(records, func(c *record) bool { return c.end.Before(began) }), 0.99)
 	meanwhile := filter(records, func(c *record) bool { return c.start.After(began.Add(time.Second)) && c.end.Before(ended) })
 	r.meanwhile, r.during = len(meanwhile), percentile(meanwhile, 0.99)
