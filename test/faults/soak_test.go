@@ -4,7 +4,9 @@
 package faults
 
 import (
+	"errors"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -109,13 +111,15 @@ func judgeSoak(t *testing.T, g *WithT, records []record, happened map[string]int
 	judgeVerdicts(g, records, r.over, losses, starts)
 }
 
-// usage is what the weir processes use over time, since the last restart of one.
-type usage struct {
-	start time.Time
-	heap  []float64 // live bytes of both processes
-	// routines and connections are the first and the largest number.
-	routines, connections [2]float64
+// sample is what the weir processes use at one time, while no fault is in force.
+type sample struct {
+	time                  time.Time
+	heap                  float64 // live bytes of both processes
+	routines, connections float64
 }
+
+// usage is the samples since the last restart of a process.
+type usage struct{ samples []sample }
 
 // restart forgets what was measured before.
 func (u *usage) restart() { *u = usage{} }
@@ -133,30 +137,86 @@ func (u *usage) sample(t *testing.T, weirs []*weir, admin *redis.Client) {
 	clients, err := admin.ClientList(t.Context()).Result()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	connections := float64(strings.Count(clients, "\n"))
-	if u.heap == nil {
-		u.start = time.Now()
-		u.routines[0], u.connections[0] = routines, connections
-	}
-	u.heap = append(u.heap, heap)
-	u.routines[1], u.connections[1] = max(u.routines[1], routines), max(u.connections[1], connections)
+	u.samples = append(u.samples, sample{time.Now(), heap, routines, connections})
 }
 
-// judge prints the usage and checks that it does not grow. The heap is compared over the last half,
-// if that is more than a minute: the pools are warm then.
+// Bounds of the usage of both processes. A soak has two thirds without a restart, which are compared
+// by their medians if each has enoughSamples; one high sample does not change a median.
+const (
+	enoughSamples   = 10
+	mebibyte        = 1 << 20
+	maxGrowth       = 1 // MiB a minute, of both processes
+	flatRoutines    = 8
+	flatConnections = 4
+)
+
+// growth is the difference between the medians of the first and the second half of the samples.
+type growth struct {
+	heap                  float64 // MiB a minute
+	routines, connections float64
+}
+
+// growth returns false if there are too few samples.
+func (u *usage) growth() (growth, bool) {
+	half := len(u.samples) / 2
+	if half < enoughSamples {
+		return growth{}, false
+	}
+	first, second := u.samples[:half], u.samples[len(u.samples)-half:]
+	rise := func(of func(*sample) float64) float64 { return median(second, of) - median(first, of) }
+	minutes := second[half/2].time.Sub(first[half/2].time).Minutes()
+	return growth{
+		heap:        rise(func(s *sample) float64 { return s.heap }) / mebibyte / minutes,
+		routines:    rise(func(s *sample) float64 { return s.routines }),
+		connections: rise(func(s *sample) float64 { return s.connections }),
+	}, true
+}
+
+// flat returns an error that names what grows.
+func (r growth) flat() error {
+	var errs []error
+	for _, bound := range []struct {
+		name       string
+		rise, most float64
+	}{
+		{"MiB of heap a minute", r.heap, maxGrowth},
+		{"goroutines", r.routines, flatRoutines},
+		{"connections to Redis", r.connections, flatConnections},
+	} {
+		if bound.rise >= bound.most {
+			errs = append(errs, fmt.Errorf("%.2f more %s, of less than %.0f", bound.rise, bound.name, bound.most))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// median returns the median of a value of the samples.
+func median(samples []sample, of func(*sample) float64) float64 {
+	values := make([]float64, len(samples))
+	for i := range samples {
+		values[i] = of(&samples[i])
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// judge prints the usage and checks that it does not grow.
 func (u *usage) judge(t *testing.T, g *WithT) {
 	t.Helper()
-	if u.heap == nil {
+	if len(u.samples) == 0 {
 		return
 	}
-	const mebibyte = 1 << 20
-	minutes := time.Since(u.start).Minutes() / 2
-	last, middle := u.heap[len(u.heap)-1], u.heap[len(u.heap)/2]
-	growth := (last - middle) / mebibyte / minutes
-	t.Logf("for %.1f min since a restart: live heap %.1f MiB, growth %.2f MiB/min, goroutines %.0f to %.0f, connections %.0f to %.0f",
-		2*minutes, last/mebibyte, growth, u.routines[0], u.routines[1], u.connections[0], u.connections[1])
-	g.Expect(u.routines[1]).To(BeNumerically("<", u.routines[0]+200), "goroutines")
-	g.Expect(u.connections[1]).To(BeNumerically("<", u.connections[0]+100), "connections to Redis")
-	if minutes > 1 {
-		g.Expect(growth).To(BeNumerically("<", 2), "MiB a minute, one for each process")
+	first, most := u.samples[0], u.samples[0]
+	for _, s := range u.samples {
+		most.routines, most.connections = max(most.routines, s.routines), max(most.connections, s.connections)
+	}
+	g.Expect(most.routines).To(BeNumerically("<", first.routines+100), "goroutines")
+	g.Expect(most.connections).To(BeNumerically("<", first.connections+40), "connections to Redis")
+	risen, enough := u.growth()
+	last := u.samples[len(u.samples)-1]
+	t.Logf("for %.1f min since a restart: live heap %.1f MiB, goroutines %.0f to %.0f, at most %.0f, connections %.0f to %.0f, at most %.0f; %+v",
+		time.Since(first.time).Minutes(), last.heap/mebibyte, first.routines, last.routines, most.routines, first.connections, last.connections, most.connections, risen)
+	if enough {
+		g.Expect(risen.flat()).To(Succeed())
 	}
 }
