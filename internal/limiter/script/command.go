@@ -134,7 +134,7 @@ func (c *command) addRun(r run) {
 	if first.call.repeated {
 		flags |= runRepeated
 	}
-	if first.isLean() {
+	if r.isLean() {
 		flags |= runLean
 	}
 	c.args = append(c.args, len(r.calls), first.call.keys(), own, flags)

@@ -4,20 +4,27 @@
 local LARGEST_COUNT = 2 ^ 52
 
 lean.fw = {
-  prepare = function(_, at) return at + 1 end,
+  prepare = function(limit, at)
+    limit.window_text = string.format('%d', limit.window)
+    return at + 1
+  end,
 
   read = function(limit, value)
     limit.exists, limit.used = value, tonumber(value or 0)
     return limit.used
   end,
 
-  spend = function(limit, key, cost)
-    cost = min(cost, LARGEST_COUNT - limit.used)
+  -- Redis takes a tenth of the time of a check to write a number of Lua as text.
+  spend = function(limit, key, cost, text)
+    if limit.used + cost > LARGEST_COUNT then
+      cost = LARGEST_COUNT - limit.used
+      text = cost
+    end
     local used, ttl = cost, limit.window
     if limit.used == 0 then
-      write_value(key, limit.exists, cost, ttl)
+      write_value(key, limit.exists, text, limit.window_text)
     else
-      used, ttl = call('INCRBY', key, cost), call('PTTL', key)
+      used, ttl = call('INCRBY', key, text), call('PTTL', key)
       if ttl < 0 or ttl > limit.window then
         ttl = limit.window
         call('PEXPIRE', key, ttl)

@@ -1,6 +1,11 @@
--- lean: decides checks without the general code: those of one policy whose limits all have functions
--- in the table lean. It leaves to the general code, as they are: checks of blocked keys and of keys
+-- lean: decides calls without the general code: those of one policy whose limits all have functions
+-- in the table lean. It leaves to the general code, as they are: calls for blocked keys, checks of keys
 -- with holds, denied checks that write, and values of another form.
+
+-- The functions that decide, by action: 0 check; hold_lean.lua adds 1 reserve and 2 commit. Each gets
+-- the run, and the places before the call's values and of its first argument. Nil leaves the call to the
+-- general code.
+local lean_actions = {}
 
 -- Reads the limits that follow ARGV[at]. Returns them, and where they end.
 local function lean_limits(at, has_blocks)
@@ -23,8 +28,11 @@ local function lean_prepare(first_key, first_arg)
   local calls, keys = tonumber(ARGV[first_arg + 1]), tonumber(ARGV[first_arg + 2])
   local keeps_holds = entry_flags % 2048 >= 1024
   local run = { calls = calls, own = tonumber(ARGV[first_arg + 3]), first_key = first_key, held = keeps_holds and 2, states = keeps_holds and 2 or 1 }
+  run.decide = lean_actions[floor(entry_flags / 8192)]
+  if keeps_holds then run.keep_spent, run.max_open = tonumber(ARGV[first_arg + 7]) * 1000, tonumber(ARGV[first_arg + 8]) end
   run.denies = entry_flags % 2 == 0 and entry_flags % 16 < 8 -- neither counts attempts nor blocks
   run.only_known = entry_flags % 128 >= 64
+  run.draws = flags % 8 >= 4 and 1 or 0 -- a draw comes before the cost
   run.step = flags % 16 >= 8 and 0 or keys
   run.last_key = first_key + (run.step == 0 and keys or calls * keys)
   run.limits, run.first_own = lean_limits(first_arg + (keeps_holds and 9 or 7), entry_flags % 16 >= 8)
@@ -33,11 +41,11 @@ local function lean_prepare(first_key, first_arg)
 end
 
 -- Spends in every limit. The keys of the limits follow values[at].
-local function lean_spend(run, at, cost, known)
+local function lean_spend(run, at, own, cost, known)
   local limits, reply, n = run.limits, nil, 6
   for i = 1, #limits do
     local limit = limits[i]
-    local used, reset_after, value = limit.spend(limit, KEYS[run.first_key + at + i], cost)
+    local used, reset_after, value = limit.spend(limit, KEYS[run.first_key + at + i], cost, ARGV[own])
     run.values[at + i] = value
     if i == 1 then
       reply = { known and 0 or 8, 1, used, 0, used, reset_after }
@@ -64,9 +72,10 @@ local function lean_deny(run, at, cost)
   return reply
 end
 
--- Decides the call whose keys follow values[at]. Returns nil to leave it to the general code.
-local function lean_decide(run, at, cost)
+-- Check: spends the cost.
+lean_actions[0] = function(run, at, own)
   local limits, values, known, admitted = run.limits, run.values, false, true
+  local cost = tonumber(ARGV[own])
   if values[at + 1] or run.held and values[at + 2] then return nil end
   at = at + run.states
   for i = 1, #limits do
@@ -77,7 +86,7 @@ local function lean_decide(run, at, cost)
     admitted = admitted and used + cost <= limit.quota
   end
   if run.only_known and not known then return nil end
-  if admitted then return lean_spend(run, at, cost, known) end
+  if admitted then return lean_spend(run, at, own, cost, known) end
   return run.denies and lean_deny(run, at, cost) or nil
 end
 
@@ -88,7 +97,7 @@ local function lean_run(replies, first, first_key, first_arg)
   local function decide_rest()
     while i < run.calls and (complete or run.step > 0) do
       i = i + 1
-      local reply = lean_decide(run, (i - 1) * run.step, tonumber(ARGV[run.first_own + i * run.own]))
+      local reply = run.decide(run, (i - 1) * run.step, run.first_own + (i - 1) * run.own + run.draws + 1)
       replies[first + i], complete = reply, complete and reply ~= nil
     end
   end

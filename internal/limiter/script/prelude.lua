@@ -70,7 +70,7 @@ end
 -- Adds units to the number of a key that exists. Returns the sum.
 local function add_to_value(key, units)
   if not deferred then
-    values[key] = call('INCRBY', key, units)
+    values[key] = call('INCRBY', key, string.format('%d', units)) -- faster than a number
     return values[key]
   end
   local write = deferred_write(key)

@@ -45,16 +45,26 @@ func newPrograms(assemble func(set uint) program) *programs {
 // assembleDecide returns the program of batch.lua. Its general code is in a function: a run of
 // lean.lua does not need it.
 func assembleDecide(set uint) program {
-	return newProgram(textOf(leanFiles(set)...), textOf("lean.lua"), "local function general()\n",
+	return newProgram(textOf(leanFiles(set)...), "local function general()\n",
 		textOf(generalFiles(set)...), textOf("decide.lua"), "end\n", textOf("batch.lua"))
 }
 
 func assembleRefund(set uint) program {
-	return newProgram(textOf(leanFiles(set)...), textOf(generalFiles(set)...), textOf("refund.lua"))
+	return newProgram(textOf(baseFiles(set)...), textOf(generalFiles(set)...), textOf("refund.lua"))
 }
 
-// leanFiles returns the files with what the algorithms add for lean.lua.
+// leanFiles returns the files that decide calls without the general code.
 func leanFiles(set uint) []string {
+	names := append(baseFiles(set), "lean.lua")
+	if set&holdsBit != 0 {
+		names = append(names, leanFile("hold.lua"))
+	}
+	return names
+}
+
+// baseFiles returns base.lua and what the algorithms add for lean.lua, some of which the general code
+// uses.
+func baseFiles(set uint) []string {
 	names := []string{"base.lua"}
 	for i, k := range kinds {
 		if set&(1<<i) == 0 || !k.lean {

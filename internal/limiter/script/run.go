@@ -14,6 +14,13 @@ type run struct {
 	sameKeys bool
 }
 
+// isLean reports whether lean.lua may decide the calls. It writes the holds of a key with each call, and
+// the general code once for all calls with the same keys.
+func (r *run) isLean() bool {
+	first := r.calls[0]
+	return first.isLean() && (!r.sameKeys || first.call.Entries[0].Action == Check)
+}
+
 // runsOf divides a batch into runs.
 func runsOf(batch []*pending) []run {
 	runs := make([]run, 0, 4)
@@ -55,14 +62,17 @@ func (p *pending) samePolicies(other *pending) bool {
 		})
 }
 
-// isLean reports whether lean.lua may decide the call: a check by one policy that does no more than
-// spend if it is admitted.
+// isLean reports whether lean.lua may decide the call: by one policy, a check that does no more than
+// spend if it is admitted, a reserve or a commit.
 func (p *pending) isLean() bool {
 	if p.receipts || p.call.Denied || p.call.repeated || len(p.call.Entries) != 1 {
 		return false
 	}
 	e := &p.call.Entries[0]
-	return e.Policy.isLean && e.Action == Check && !e.Peek && !e.dryRun
+	if e.Action != Check && (e.Action > Commit || !e.Policy.keepsHolds()) {
+		return false
+	}
+	return e.Policy.isLean && !e.Peek && !e.dryRun
 }
 
 // equals reports whether the two calls differ only in costs and draws.
