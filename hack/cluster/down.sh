@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Takes down the cluster that up.sh brought up, also after a partial up.sh, or if daemons have
-# died or its folder was removed, and restores the machine: processes, mounts, interfaces, routes, cgroups, nftables
-# rules, kernel settings, files.
+# died or its folder was removed, and restores the machine: processes, mounts, interfaces,
+# routes, cgroups, nftables rules, kernel settings, files.
 #
 # A failing step is reported and does not stop the others.
 set -uo pipefail

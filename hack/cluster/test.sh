@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Tests the cluster itself: brings it up, uses it and takes it down, four times: normally,
-# with killed daemons, after a partial up.sh, and after another cluster has died. Any difference of the machine afterwards is
-# printed and fails the test.
+# with killed daemons, after a partial up.sh, and after another cluster has died. Any
+# difference of the machine afterwards is printed and fails the test.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

@@ -51,12 +51,11 @@
 //	log.go               the log of hits, shared by the sliding algorithms
 //	deficit.go           the deficit of a bucket, shared by those that refill
 //
-// A script is assembled from base.lua and the files of its algorithms for lean.lua; hold_lean.lua if a
-// policy takes reservations; prelude.lua,
-// hold.lua if a policy takes reservations, the files of the algorithms (with log.lua or deficit.lua,
-// if they share it), listed.lua, entry.lua and decide.lua; and batch.lua. refund.lua takes the place
-// of the last two. lean.lua decides most checks, and all from prelude.lua on is the body of a
-// function: Redis runs it only if a batch has other calls.
+// A script is assembled from base.lua, the files of its algorithms for lean.lua, lean.lua and, if a policy
+// takes reservations, hold_lean.lua; prelude.lua, hold.lua if a policy takes reservations, the files of
+// the algorithms (with log.lua or deficit.lua, if they share it), listed.lua, entry.lua and decide.lua;
+// and batch.lua. refund.lua takes the place of the last two. lean.lua decides most checks, and all from
+// prelude.lua to decide.lua is the body of a function: Redis runs it only if a batch has other calls.
 //
 // # How a decision is made
 //
