@@ -26,11 +26,18 @@ func (c *cluster) exists(keys []string) func() bool {
 	return func() bool { return c.client.Exists(c.tb.Context(), keys[0]).Val() == 1 }
 }
 
+// leadBriefIn starts a leader that soon deletes a format which no process needs.
+func (c *cluster) leadBriefIn(formats []format) *leader {
+	c.tb.Helper()
+	w := c.newWriterIn(formats, ours)
+	w.obsoleteAfter = 4 * time.Second
+	return c.leadBy(w)
+}
+
 // leadSyncedIn leads like a release that supports these formats.
 func (c *cluster) leadSyncedIn(formats []format, plans ...*plan.Plan) *leader {
 	c.tb.Helper()
-	l := c.leadIn(formats, ours)
-	l.obsoleteAfter = 4 * time.Second
+	l := c.leadBriefIn(formats)
 	for _, p := range plans {
 		_ = l.Set(c.tb.Context(), p, plan.SetOptions{})
 	}
@@ -51,8 +58,7 @@ func TestRolloutRaisesTheVersion(t *testing.T) {
 	c.Expect(c.exists(inNext)()).To(BeFalse())
 
 	old.end()
-	next := c.leadIn(supported, ours)
-	next.obsoleteAfter = 4 * time.Second
+	next := c.leadBriefIn(supported)
 	c.Eventually(next.Err).Should(MatchError(ErrEpochLost), "the next version awaits all plans")
 	c.Expect(next.Rollout("shop/search").Plan).NotTo(BeNil(), "the inherited plans count as programmed")
 	c.Expect(next.Set(t.Context(), makePlan("login", 6), plan.SetOptions{})).To(Succeed())

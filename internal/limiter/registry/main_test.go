@@ -108,10 +108,16 @@ func (c *cluster) leadAs(installation *Installation) *leader {
 // leadIn starts a leader of a release that supports these formats.
 func (c *cluster) leadIn(formats []format, installation *Installation) *leader {
 	c.tb.Helper()
-	return c.leadBy(newWriter(c.newClient(), testPrefix, WriterOptions{
+	return c.leadBy(c.newWriterIn(formats, installation))
+}
+
+// newWriterIn returns a Writer of a release that supports these formats.
+func (c *cluster) newWriterIn(formats []format, installation *Installation) *Writer {
+	c.tb.Helper()
+	return newWriter(c.newClient(), testPrefix, WriterOptions{
 		Installation: installation, LeaseDuration: testLease,
 		Logger: logger(c.tb, "leader "+installation.Name()), Registerer: prometheus.NewRegistry(),
-	}, formats))
+	}, formats)
 }
 
 func (c *cluster) leadBy(w *Writer) *leader {
