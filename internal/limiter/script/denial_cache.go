@@ -61,7 +61,7 @@ func NewDenialCache(store *Store, now func() time.Time) *DenialCache {
 // the answer.
 func (c *DenialCache) Evaluate(ctx context.Context, call *Call) (*Reply, error) {
 	if !call.mayBeCached() {
-		return c.evaluateUncached(ctx, call)
+		return c.evaluate(ctx, call)
 	}
 	now := c.now()
 	id, changes := c.identify(call)
@@ -69,28 +69,17 @@ func (c *DenialCache) Evaluate(ctx context.Context, call *Call) (*Reply, error) 
 	if cached != nil && !recheck {
 		return cached.replyTo(call, now), nil
 	}
-	asked := call
-	if cached != nil {
-		asked = call.clone() // the call may be needed for the cached answer
+	reply, err := c.evaluate(ctx, call)
+	if err == nil && !reply.Unanswered {
+		c.shard(id).update(id, c.newDenial(call, reply, changes, now), call)
+		c.updateEntries(call, reply, changes, now)
 	}
-	reply, err := c.store.Evaluate(ctx, asked)
-	if err == nil {
-		c.shard(id).update(id, c.newDenial(asked, reply, changes, now), call)
-		c.updateEntries(asked, reply, changes, now)
-		return reply, nil
-	}
-	if later := c.now(); cached != nil && later.Before(cached.until) {
-		return cached.replyTo(call, later), nil
-	}
-	if remembered := c.answerAlone(call); remembered != nil {
-		return remembered, nil
-	}
-	return nil, err
+	return reply, err
 }
 
-// evaluateUncached decides a call whose own denial is not cached. If the store fails, it may be
-// denied as an earlier one: a peek must then not report that the key is admitted.
-func (c *DenialCache) evaluateUncached(ctx context.Context, call *Call) (*Reply, error) {
+// evaluate decides the call with the store. If the store fails, cached denials may answer, also a peek,
+// which must then not report that the key is admitted.
+func (c *DenialCache) evaluate(ctx context.Context, call *Call) (*Reply, error) {
 	reply, err := c.store.Evaluate(ctx, call)
 	if err == nil || call.Uncached {
 		return reply, err
