@@ -32,7 +32,11 @@ type onRedis struct {
 
 func newOnRedis(tb testing.TB, plans ...*plan.Plan) *onRedis {
 	tb.Helper()
-	server := testenv.StartRedis(tb)
+	return newOnServer(tb, testenv.StartRedis(tb), plans...)
+}
+
+func newOnServer(tb testing.TB, server *testenv.Redis, plans ...*plan.Plan) *onRedis {
+	tb.Helper()
 	client, err := redisclient.New(server.URL, time.Second)
 	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
 	tb.Cleanup(func() { _ = client.Close() })
