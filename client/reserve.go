@@ -53,8 +53,8 @@ type Reservation struct {
 }
 
 // Reserve asks Weir to decide and, if it allows the request, to hold the estimate. It sends one
-// request. The Decision of the reservation and the error are those of Check. A reservation without
-// a decision of Weir holds nothing: what it commits is not counted, like a check by FailMode.
+// request. The Decision of the reservation and the error are those of Check. If Weir made
+// no decision, the reservation holds nothing, and Weir does not count its commit, like a check by FailMode.
 func (c *Client) Reserve(ctx context.Context, reserve Reserve) (*Reservation, error) {
 	r := &Reservation{client: c}
 	var err error

@@ -36,7 +36,7 @@ type Reserver interface {
 	Commit(ctx context.Context, commit *Commit) (*Committed, error)
 	// Renew moves the end of a reservation.
 	Renew(ctx context.Context, renew *Renew) (*Renewed, error)
-	// Charge spends what was used already. It is never denied.
+	// Charge spends units that a client has used already. It is never denied.
 	Charge(ctx context.Context, charge *Charge) (*Charged, error)
 }
 
@@ -128,7 +128,7 @@ type Renew struct {
 // Validate returns a *FieldError for the first invalid field, or nil.
 func (r *Renew) Validate() error { return validateTTL(r.TTL) }
 
-// Charge asks to spend what was used already, by every policy that applies. Each policy spends by
+// Charge asks to spend units that a client has used already, by every policy that applies. Each policy spends by
 // itself.
 type Charge struct {
 	// Check selects the policies and the keys, and has the cost. It must not be a peek.

@@ -65,7 +65,7 @@ func TestDebugLogShowsEveryDecision(t *testing.T) {
 	g.Expect(l.decide(t, "a/y")).To(HaveKeyWithValue("reason", "Disabled"))
 }
 
-// Commits, renewals and charges log what they did to each key, and failures of Redis.
+// The log has a line for each key that a commit, a renewal or a charge changed, and for a failure of Redis.
 func TestLogOfChanges(t *testing.T) {
 	g := NewWithT(t)
 	l := newLogged(slog.LevelDebug)
