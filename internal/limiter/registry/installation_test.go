@@ -83,7 +83,8 @@ func TestRenamedInstallationKeepsItsRegistry(t *testing.T) {
 	c.Eventually(after.enforcedCounts).WithArguments("shop/login").Should(Equal([]int{1, 1}))
 	c.Expect(b.isFollowing()).To(BeTrue())
 	c.Expect(b.fewestPlans()).To(Equal(1))
-	c.Expect(c.processes()).To(ConsistOf("new/replica/b", HavePrefix("new/leader/")))
+	// A replica reports itself under the new name with its next heartbeat.
+	c.Eventually(c.processes).Should(ConsistOf("new/replica/b", HavePrefix("new/leader/")))
 
 	// A rollback to the former name: its replica needs the former owner.
 	a = c.watch("a")
