@@ -15,7 +15,7 @@
 --          state; or a flat array, per entry
 --            verdict (0 admitted, 1 denied, 2 already blocked, 3 denied and now blocked;
 --            8 more if the call began the first state of the key; 16 more if holds
---            follow),
+--            follow; 32 more if the limits, which all admit, have short reports),
 --            [block left (us), name of the limit that blocked, if verdict >= 2],
 --            [what became of a hold (0 nothing, 1 taken, 2 found, 3 missing, 4 too many),
 --            units of the hold that was found, units and number of all, number that the
@@ -23,7 +23,7 @@
 --            then per limit: admits (0 no, 1 yes, 2 shed at random, 3 as soon as holds
 --            end), used, retry after (us, -1 never), used after that time, reset after
 --            (us), [share of checks that is shed, in millionths, if Suppressed],
---            [receipt, if wanted]
+--            [receipt, if wanted]; or, in a short report, used and reset after (us)
 -- writes   nothing for a peek, but it settles the holds that have ended. For a blocked
 --          entry at most a repair: a TTL or an arrival time that an edit or a clock
 --          change made wrong. When an enforcing entry denies, an entry that counts

@@ -79,10 +79,10 @@ end
 local function lean_report(reply, verdict, outcome, estimate, held, used, reset_after)
   used = used + held[UNITS]
   if not reply then
-    return { verdict, outcome, estimate, held[UNITS], held[OPEN], 0, 0, 1, used, 0, used, reset_after }
+    return { verdict + 32, outcome, estimate, held[UNITS], held[OPEN], 0, 0, used, reset_after }
   end
   local n = #reply
-  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = 1, used, 0, used, reset_after
+  reply[n + 1], reply[n + 2] = used, reset_after
   return reply
 end
 

@@ -42,16 +42,16 @@ end
 
 -- Spends in every limit. The keys of the limits follow values[at].
 local function lean_spend(run, at, own, cost, known)
-  local limits, reply, n = run.limits, nil, 6
+  local limits, reply, n = run.limits, nil, 3
   for i = 1, #limits do
     local limit = limits[i]
     local used, reset_after, value = limit.spend(limit, KEYS[run.first_key + at + i], cost, ARGV[own])
     run.values[at + i] = value
     if i == 1 then
-      reply = { known and 0 or 8, 1, used, 0, used, reset_after }
+      reply = { known and 32 or 40, used, reset_after }
     else
-      reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = 1, used, 0, used, reset_after
-      n = n + 5
+      reply[n + 1], reply[n + 2] = used, reset_after
+      n = n + 2
     end
   end
   return reply

@@ -22,6 +22,8 @@ const (
 	maxSends = 4
 	// resendPause is the wait before a rejected call is sent again; it doubles each time.
 	resendPause = 2 * time.Millisecond
+	// maxYields bounds how often a batch waits for callers that are ready to run.
+	maxYields = 8
 )
 
 // node is one Redis server, with the calls that wait for it and its breaker.
@@ -132,11 +134,10 @@ func (n *node) enqueue(p *pending) (isFirst bool, err error) {
 
 var errQueueFull = &StoreError{Cause: CauseQueue, Err: fmt.Errorf("%d calls wait for this node", maxQueued)}
 
-// sendQueue sends batches until the queue is empty. Before each it lets the callers run that are
-// ready, so that their calls are part of it: fewer, larger batches cost less CPU.
+// sendQueue sends batches until the queue is empty.
 func (n *node) sendQueue() {
 	for {
-		runtime.Gosched()
+		n.letCallersQueue()
 		f := n.takeBatch()
 		if f == nil {
 			return
@@ -147,7 +148,7 @@ func (n *node) sendQueue() {
 
 // sendFirst sends one batch, and leaves those that were queued meanwhile to sendQueue.
 func (n *node) sendFirst() {
-	runtime.Gosched()
+	n.letCallersQueue()
 	f := n.takeBatch()
 	if f == nil {
 		return
@@ -157,6 +158,20 @@ func (n *node) sendFirst() {
 	defer n.mu.Unlock()
 	if n.sending = len(n.queue) > 0; n.sending {
 		go n.sendQueue()
+	}
+}
+
+// letCallersQueue lets the callers run that are ready, so that their calls are part of the next
+// batch: fewer, larger batches cost less CPU. It returns when the queue does not grow.
+func (n *node) letCallersQueue() {
+	before, _ := n.state()
+	for range maxYields {
+		runtime.Gosched()
+		after, _ := n.state()
+		if after <= before || after >= maxBatchCalls {
+			return
+		}
+		before = after
 	}
 }
 

@@ -15,9 +15,10 @@ var errReply = errors.New("reply does not have the form of batch.lua")
 const millionths = 1e6
 
 const (
-	undecided = -1 // begins the reply to a call that was not decided
-	began     = 8  // is added to the verdict of an entry that began a state
-	withHolds = 16 // is added to that of an entry with holds
+	undecided    = -1 // begins the reply to a call that was not decided
+	began        = 8  // is added to the verdict of an entry that began a state
+	withHolds    = 16 // is added to that of an entry with holds
+	shortReports = 32 // is added to that of an entry whose limits all admit
 )
 
 // decodeReply reads the array that batch.lua returns for one call.
@@ -37,11 +38,15 @@ func decodeReply(call *Call, receipts bool, value any) (*Reply, error) {
 			e.BlockLeft = micros(c.number())
 			e.BlockedBy = c.text()
 		}
-		if verdict >= withHolds {
+		if verdict%shortReports >= withHolds {
 			c.readHolds(e)
 		}
 		for j := range e.Limits {
-			c.readLimit(call.Entries[i].Policy, j, &e.Limits[j], receipts)
+			if verdict >= shortReports {
+				c.readShort(&e.Limits[j])
+			} else {
+				c.readLimit(call.Entries[i].Policy, j, &e.Limits[j], receipts)
+			}
 		}
 	}
 	if c.bad || len(c.values) > 0 {
@@ -110,6 +115,14 @@ func (c *replyCursor) readLimit(policy *Policy, j int, l *LimitReply, receipts b
 		l.receipt = c.number()
 	}
 	policy.saturate(j, l)
+}
+
+// readShort reads the report of a limit that admits.
+func (c *replyCursor) readShort(l *LimitReply) {
+	l.Admits = true
+	l.Used = c.number()
+	l.UsedAfterWaiting = l.Used
+	l.ResetAfter = micros(c.number())
 }
 
 // readHolds reads what became of the holds of an entry.
