@@ -307,7 +307,7 @@ new_holds = function()
 
   -- The name of a limit and its window, also in other variants of the policy.
   local function window_name(limit)
-    limit.window_name = limit.window_name or string.match(limit.key, '[^:]*:fw:.*$')
+    limit.window_name = limit.window_name or string.match(limit.key, ':([^:]*:fw:.*)')
     return limit.window_name
   end
 

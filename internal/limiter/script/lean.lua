@@ -2,10 +2,10 @@
 -- in the table lean. It leaves to the general code, as they are: calls for blocked keys, checks of keys
 -- with holds, denied checks that write, and values of another form.
 
--- The functions that decide, by action: 0 check; hold_lean.lua adds 1 reserve and 2 commit. Each gets
--- the run, and the places before the call's values and of its first argument. Nil leaves the call to the
--- general code.
-local lean_actions = {}
+-- The functions that decide, by action: 0 check; add_hold_actions, of hold_lean.lua, adds 1 reserve and
+-- 2 commit. Each gets the run, and the places before the call's values and of its first argument. Nil
+-- leaves the call to the general code.
+local lean_actions, add_hold_actions = {}, nil
 
 -- Reads the limits that follow ARGV[at]. Returns them, and where they end.
 local function lean_limits(at, has_blocks)
@@ -28,7 +28,9 @@ local function lean_prepare(first_key, first_arg)
   local calls, keys = tonumber(ARGV[first_arg + 1]), tonumber(ARGV[first_arg + 2])
   local keeps_holds = entry_flags % 2048 >= 1024
   local run = { calls = calls, own = tonumber(ARGV[first_arg + 3]), first_key = first_key, held = keeps_holds and 2, states = keeps_holds and 2 or 1 }
-  run.decide = lean_actions[floor(entry_flags / 8192)]
+  local action = floor(entry_flags / 8192)
+  if not lean_actions[action] then add_hold_actions() end
+  run.decide = lean_actions[action]
   if keeps_holds then run.keep_spent, run.max_open = tonumber(ARGV[first_arg + 7]) * 1000, tonumber(ARGV[first_arg + 8]) end
   run.denies = entry_flags % 2 == 0 and entry_flags % 16 < 8 -- neither counts attempts nor blocks
   run.only_known = entry_flags % 128 >= 64
