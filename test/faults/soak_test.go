@@ -55,8 +55,8 @@ func (s *single) disturbances(t *testing.T, weirs []*weir) []disturbance {
 }
 
 // TestSoak disturbs two processes at random times in random ways, prints the accounting, and fails
-// if a limit was exceeded without a loss of data, or if a process grows. In the last two thirds no
-// process is killed, so that growth shows.
+// if a limit was exceeded without a loss of data, or if a process grows. In the last two thirds the
+// processes are warm and none is killed, so that growth shows.
 func TestSoak(t *testing.T) {
 	g := NewWithT(t)
 	random := rand.New(rand.NewPCG(*seed, 1))
@@ -70,7 +70,8 @@ func TestSoak(t *testing.T) {
 	usage := &usage{}
 	start := time.Now()
 	for time.Since(start) < *soak {
-		if time.Since(start) > *soak/3 {
+		warm := time.Since(start) > *soak/3
+		if warm {
 			disturbances = slices.DeleteFunc(disturbances, func(d disturbance) bool { return d.kills })
 		}
 		d := disturbances[random.IntN(len(disturbances))]
@@ -84,9 +85,10 @@ func TestSoak(t *testing.T) {
 		pass(t, time.Second+time.Duration(random.IntN(1000))*time.Millisecond)
 		if d.kills {
 			starts++
-			usage.restart()
 		}
-		usage.sample(t, weirs, s.admin)
+		if warm {
+			usage.sample(t, weirs, s.admin)
+		}
 	}
 	ended := time.Now()
 	await(t, "the end of all quotas", func() bool { return l.exhausted(ended) })
@@ -118,11 +120,8 @@ type sample struct {
 	routines, connections float64
 }
 
-// usage is the samples since the last restart of a process.
+// usage is the samples of warm processes.
 type usage struct{ samples []sample }
-
-// restart forgets what was measured before.
-func (u *usage) restart() { *u = usage{} }
 
 // heapFactor is the size of the heap at which Go collects garbage, beside the live heap: GOGC=400.
 const heapFactor = 5
@@ -140,10 +139,11 @@ func (u *usage) sample(t *testing.T, weirs []*weir, admin *redis.Client) {
 	u.samples = append(u.samples, sample{time.Now(), heap, routines, connections})
 }
 
-// Bounds of the usage of both processes. A soak has two thirds without a restart, which are compared
-// by their medians if each has enoughSamples; one high sample does not change a median.
+// Bounds of the usage of both processes. The two halves of the samples are compared by their medians
+// if each has enoughSamples, which takes a soak of three minutes; one high sample does not change a
+// median.
 const (
-	enoughSamples   = 10
+	enoughSamples   = 20
 	mebibyte        = 1 << 20
 	maxGrowth       = 1 // MiB a minute, of both processes
 	flatRoutines    = 8
@@ -214,9 +214,13 @@ func (u *usage) judge(t *testing.T, g *WithT) {
 	g.Expect(most.connections).To(BeNumerically("<", first.connections+40), "connections to Redis")
 	risen, enough := u.growth()
 	last := u.samples[len(u.samples)-1]
-	t.Logf("for %.1f min since a restart: live heap %.1f MiB, goroutines %.0f to %.0f, at most %.0f, connections %.0f to %.0f, at most %.0f; %+v",
-		time.Since(first.time).Minutes(), last.heap/mebibyte, first.routines, last.routines, most.routines, first.connections, last.connections, most.connections, risen)
-	if enough {
-		g.Expect(risen.flat()).To(Succeed())
+	t.Logf("for %.1f min: live heap %.1f to %.1f MiB, goroutines %.0f to %.0f, at most %.0f, connections %.0f to %.0f, at most %.0f",
+		last.time.Sub(first.time).Minutes(), first.heap/mebibyte, last.heap/mebibyte,
+		first.routines, last.routines, most.routines, first.connections, last.connections, most.connections)
+	if !enough {
+		t.Logf("too short to judge growth: %d samples, of at least %d", len(u.samples), 2*enoughSamples)
+		return
 	}
+	t.Logf("growth between the medians: %+v", risen)
+	g.Expect(risen.flat()).To(Succeed())
 }
