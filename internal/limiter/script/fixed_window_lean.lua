@@ -3,6 +3,11 @@
 -- Above this count a counter does not grow, so that it stays an integer of a double.
 local LARGEST_COUNT = 2 ^ 52
 
+-- The name of a limit and its window, by its key; also in other variants of the policy.
+local function window_name(key)
+  return string.match(key, ':([^:]*:fw:.*)')
+end
+
 lean.fw = {
   prepare = function(limit, at)
     limit.window_text = string.format('%d', limit.window)

@@ -305,22 +305,21 @@ new_holds = function()
     return false
   end
 
-  -- The name of a limit and its window, also in other variants of the policy.
-  local function window_name(limit)
-    limit.window_name = limit.window_name or string.match(limit.key, ':([^:]*:fw:.*)')
+  local function name_of(limit)
+    limit.window_name = limit.window_name or window_name(limit.key)
     return limit.window_name
   end
 
   -- Records the last millisecond of the latest window of a limit.
   function holds.record_window(entry, limit, last)
     entry.windows = entry.windows or {}
-    entry.windows[window_name(limit)] = last
+    entry.windows[name_of(limit)] = last
     entry.changed = true
   end
 
   -- The last millisecond of the latest window, if it is known.
   function holds.recorded_window(entry, limit)
-    return entry.windows and entry.windows[window_name(limit)]
+    return entry.windows and entry.windows[name_of(limit)]
   end
 
   -- Appends what became of holds to the reply.

@@ -63,9 +63,9 @@ add_hold_actions = function()
     end
     local ttl = call('PTTL', key)
     if ttl < 0 or ttl > limit.window then return nil end
-    limit.name = limit.name or string.match(key, ':([^:]*:fw:.*)')
+    limit.window_name = limit.window_name or window_name(key)
     held[WINDOWS] = held[WINDOWS] or {}
-    held[WINDOWS][limit.name] = floor((server_time() + (ttl + 1) * 1000) / 1000) - 1
+    held[WINDOWS][limit.window_name] = floor((server_time() + (ttl + 1) * 1000) / 1000) - 1
     return (ttl + 1) * 1000
   end
 
@@ -77,15 +77,14 @@ add_hold_actions = function()
     return max(wait, last_end) + ceil_div(held[UNITS] * limit.window_us, limit.rate)
   end
 
-  -- Adds the report of a limit that admits. The first one begins the reply, with what became of the hold.
-  local function lean_report(reply, verdict, outcome, estimate, held, used, reset_after)
-    used = used + held[UNITS]
-    if not reply then
-      return { verdict + 32, outcome, estimate, held[UNITS], held[OPEN], 0, 0, used, reset_after }
-    end
-    local n = #reply
-    reply[n + 1], reply[n + 2] = used, reset_after
-    return reply
+  -- The reply to a call, by what became of its hold, without the reports of the limits.
+  local function lean_reply(verdict, outcome, estimate, held)
+    return { verdict, outcome, estimate, held[UNITS], held[OPEN], 0, 0, 0, 0 }
+  end
+
+  -- Sets the report of the i-th limit, which admits.
+  local function lean_report(reply, i, held, used, reset_after)
+    reply[2 * i + 6], reply[2 * i + 7] = used + held[UNITS], reset_after
   end
 
   -- Counts a further hold. Returns its end.
@@ -114,10 +113,9 @@ add_hold_actions = function()
     packed[n + 1], packed[n + 2], packed[n + 3] = id, cost, ends
     held[UNITS] = held[UNITS] + cost
     lean_write_holds(run, at + 2, held)
-    local reply
+    local reply = lean_reply(known and 48 or 56, 1, 0, held)
     for i = 1, #limits do
-      local reset_after = lean_reset_after(run, limits[i], held, limits[i].kept)
-      reply = lean_report(reply, known and 16 or 24, 1, 0, held, limits[i].units, reset_after)
+      lean_report(reply, i, held, limits[i].units, lean_reset_after(run, limits[i], held, limits[i].kept))
     end
     return reply
   end
@@ -140,7 +138,8 @@ add_hold_actions = function()
     local held = cost > 0 and not values[at + 1] and values[at + 2] and lean_holds(values[at + 2])
     local place = held and lean_place_of(held, ARGV[own + 1])
     if not place or not lean_read(run, at + 2, cost) then return nil end
-    local estimate, reply = lean_remove(held, place), nil
+    local estimate = lean_remove(held, place)
+    local reply = lean_reply(48, 2, estimate, held)
     for i = 1, #run.limits do
       local limit, key = run.limits[i], KEYS[run.first_key + at + 2 + i]
       local used, wait, value = limit.spend(limit, key, cost, ARGV[own])
@@ -148,7 +147,7 @@ add_hold_actions = function()
         limit.units = limit.read(limit, value)
         lean_keep(limit, key, held)
       end
-      reply = lean_report(reply, 16, 2, estimate, held, used, lean_reset_after(run, limit, held, wait))
+      lean_report(reply, i, held, used, lean_reset_after(run, limit, held, wait))
     end
     lean_write_holds(run, at + 2, held)
     return reply

@@ -44,17 +44,12 @@ end
 
 -- Spends in every limit. The keys of the limits follow values[at].
 local function lean_spend(run, at, own, cost, known)
-  local limits, reply, n = run.limits, nil, 3
+  local limits, reply = run.limits, { known and 32 or 40, 0, 0 }
   for i = 1, #limits do
     local limit = limits[i]
     local used, reset_after, value = limit.spend(limit, KEYS[run.first_key + at + i], cost, ARGV[own])
     run.values[at + i] = value
-    if i == 1 then
-      reply = { known and 32 or 40, used, reset_after }
-    else
-      reply[n + 1], reply[n + 2] = used, reset_after
-      n = n + 2
-    end
+    reply[2 * i], reply[2 * i + 1] = used, reset_after
   end
   return reply
 end
