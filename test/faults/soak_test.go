@@ -140,10 +140,10 @@ func (u *usage) sample(t *testing.T, weirs []*weir, admin *redis.Client) {
 }
 
 // Bounds of the usage of both processes. The two halves of the samples are compared by their medians
-// if each has enoughSamples, which takes a soak of three minutes; one high sample does not change a
+// if each has enoughSamples, which takes a soak of two minutes; one high sample does not change a
 // median.
 const (
-	enoughSamples   = 20
+	enoughSamples   = 10
 	mebibyte        = 1 << 20
 	maxGrowth       = 1 // MiB a minute, of both processes
 	flatRoutines    = 8

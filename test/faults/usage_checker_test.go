@@ -25,8 +25,8 @@ func TestCheckerOfUsage(t *testing.T) {
 		"1 MiB a minute":            {40, func(i int, s *sample) { s.heap += float64(i) * mebibyte / 20 }, "1.00 more MiB of heap a minute"},
 		"half a MiB a minute":       {40, func(i int, s *sample) { s.heap += float64(i) * mebibyte / 40 }, ""},
 		"a peak at the end":         {40, func(i int, s *sample) { s.routines += float64(i / 37 * 500) }, ""},
-		"too few samples to judge":  {39, func(i int, s *sample) { s.routines += float64(i * 100) }, ""},
-		"as few samples as allowed": {40, func(i int, s *sample) { s.routines += float64(i * 100) }, "2000.00 more goroutines"},
+		"too few samples to judge":  {19, func(i int, s *sample) { s.routines += float64(i * 100) }, ""},
+		"as few samples as allowed": {20, func(i int, s *sample) { s.routines += float64(i * 100) }, "1000.00 more goroutines"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := &usage{}
