@@ -35,10 +35,10 @@ type pending struct {
 	outcome outcome
 }
 
-// outcome is what Redis returned for one call: a value to decode, or an error.
+// outcome is what Redis returned for one call: values to decode, or an error.
 type outcome struct {
-	value any
-	err   *StoreError
+	values []any
+	err    *StoreError
 }
 
 // failAll returns the outcomes of n calls that all failed.
@@ -74,7 +74,7 @@ func (p *pending) wait(ctx context.Context) (*Reply, error) {
 	if p.outcome.err != nil {
 		return nil, p.outcome.err // the call may still be in flight
 	}
-	reply, err := decodeReply(p.call, p.receipts, p.outcome.value)
+	reply, err := decodeReply(p.call, p.receipts, p.outcome.values)
 	p.ctx, p.call, p.outcome = nil, nil, outcome{}
 	pendings.Put(p)
 	return reply, err

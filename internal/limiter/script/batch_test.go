@@ -80,7 +80,7 @@ func decoded(t *testing.T, p *pending, o outcome) *Reply {
 	if o.err != nil {
 		t.Fatal(o.err)
 	}
-	reply, err := decodeReply(p.call, p.receipts, o.value)
+	reply, err := decodeReply(p.call, p.receipts, o.values)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func (c *clusterNodes) send(ctx context.Context, batch []*pending) []outcome {
 	_, _ = pipeline.Exec(ctx) // every command has its own error
 	for i, group := range groups {
 		values, err := replies[i].Slice()
-		for j, o := range outcomesOf(ctx, len(group), values, err) {
+		for j, o := range outcomesOf(ctx, at(batch, group), values, err) {
 			outcomes[group[j]] = o
 		}
 	}

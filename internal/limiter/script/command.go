@@ -101,6 +101,7 @@ const (
 	runSameKeys
 	runRepeated
 	runLean
+	runSameOwn
 )
 
 // decideCommand returns the command for the calls of a batch.
@@ -137,9 +138,14 @@ func (c *command) addRun(r run) {
 	if r.isLean() {
 		flags |= runLean
 	}
+	calls := r.calls
+	if !draws && r.haveSameCosts() {
+		flags |= runSameOwn
+		calls = calls[:1]
+	}
 	c.args = append(c.args, len(r.calls), first.call.keys(), own, flags)
 	c.addEntries(first.call.Entries)
-	for _, p := range r.calls {
+	for _, p := range calls {
 		if draws {
 			c.args = append(c.args, &p.call.Draw)
 		}
@@ -155,9 +161,7 @@ func (c *Call) ownArguments() int {
 	n := len(c.Entries)
 	for i := range c.Entries {
 		switch c.Entries[i].Action {
-		case Reserve, Renew:
-			n += 2
-		case Commit, CommitOrCharge:
+		case Reserve, Renew, Commit, CommitOrCharge:
 			n++
 		case Check, Charge:
 		}
@@ -169,9 +173,7 @@ func (c *Call) ownArguments() int {
 func (c *command) addOwn(e *Entry) {
 	c.args = append(c.args, &e.Cost)
 	switch e.Action {
-	case Reserve, Renew:
-		c.args = append(c.args, e.ID, e.TTL.Milliseconds())
-	case Commit, CommitOrCharge:
+	case Reserve, Renew, Commit, CommitOrCharge:
 		c.args = append(c.args, e.ID)
 	case Check, Charge:
 	}
@@ -196,6 +198,10 @@ func (c *command) addEntries(entries []Entry) {
 			flags |= flagRemembers
 		}
 		flags += int(e.Action) * actionUnit
-		c.args = append(append(c.args, flags), e.Policy.argumentsAt(c.now)...)
+		c.args = append(c.args, flags)
+		if e.holdsAnew() {
+			c.args = append(c.args, e.TTL.Milliseconds())
+		}
+		c.args = append(c.args, e.Policy.argumentsAt(c.now)...)
 	}
 }

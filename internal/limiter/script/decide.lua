@@ -207,15 +207,30 @@ local function decide(run)
   return reply
 end
 
--- Decides the calls of a run that have no reply yet. The run begins after KEYS[first_key] and
--- ARGV[first_arg], its replies after replies[first]; returns where it ends in KEYS and ARGV. An
--- error, such as a key of another type, ends its call and not the others: the cursors go to the
--- next call wherever it stopped.
-local function decide_run(replies, first, first_key, first_arg)
+-- Decides the next call of a run. An error, such as a key of another type, ends only this call.
+local function decide_or_fail(run)
+  local ok, reply = pcall(decide, run)
+  if ok then return reply end
+  logs = {}
+  return error_text(reply)
+end
+
+-- The places of the next replies.
+local function next_places(calls)
+  local places = {}
+  for i = 1, calls do places[i] = replied + i end
+  replied = replied + calls
+  return places
+end
+
+-- Decides calls of a run, which begins after KEYS[first_key] and ARGV[first_arg]: those for whose
+-- replies `left` has the places; without it all. Returns where the run ends in KEYS and ARGV. The
+-- cursors go to the next call wherever the previous one stopped.
+local function decide_run(first_key, first_arg, left)
   key_at, arg_at = first_key, first_arg
   local calls, keys, own = next_number(), next_number(), next_number()
   local flags = next_number()
-  local same_keys = flags % 16 >= 8
+  local same_keys, same_own = flags % 16 >= 8, flags % 128 >= 64
   local run = {
     denied = flags % 2 >= 1,
     receipts = flags % 4 >= 2,
@@ -226,21 +241,18 @@ local function decide_run(replies, first, first_key, first_arg)
   local last_key, first_own = key_at + (same_keys and keys or calls * keys), arg_at
   deferred, logs = same_keys and {} or nil, {}
   load_values(first_key + 1, last_key)
-  local decided -- the first call that is decided here; with the same keys all later ones are, too
+  local places = left or next_places(calls)
   for i = 1, calls do
-    if not replies[first + i] then
-      decided = decided or i
-      key_at, own_at = first_key + (same_keys and 0 or i - 1) * keys, first_own + (i - 1) * own
-      local ok, reply = pcall(decide, run)
-      if not ok then reply, logs = error_text(reply), {} end
-      replies[first + i] = reply
+    if places[i] then
+      key_at, own_at = first_key + (same_keys and 0 or i - 1) * keys, first_own + (same_own and 0 or i - 1) * own
+      replies[places[i]] = decide_or_fail(run)
     end
   end
   if deferred then
     local ok, err = pcall(write_deferred)
-    for i = first + decided, ok and 0 or first + calls do replies[i] = error_text(err) end
+    for _, place in pairs(ok and {} or places) do replies[place] = error_text(err) end
   end
-  return last_key, first_own + calls * own
+  return last_key, first_own + (same_own and own or calls * own)
 end
 
 return decide_run

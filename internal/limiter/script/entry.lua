@@ -12,6 +12,7 @@
 --            2048 spends those that have ended, 4096 remembers a charge, 8192 and more
 --            the action: 0 check, 1 reserve, 2 commit, 3 commit or charge, 4 renew,
 --            5 charge),
+--            [how long to hold (ms), if the action is reserve or renew],
 --            [keep, keep_units if 16], [index of the listed limit if 128],
 --            [keep, the most open holds if 1024],
 --            number of limits, then per limit
@@ -62,6 +63,7 @@ local function prepare_entry()
   }
   entry.reserves = entry.action == 1 and entry.keeps_holds
   entry.is_final = entry.action > 1
+  if entry.action == 1 or entry.action == 4 then entry.ttl = next_number() end
   if flags % 32 >= 16 then entry.keep, entry.keep_units = next_number(), next_number() end
   if entry.has_list then entry.listed = next_number() end
   if entry.keeps_holds then entry.keep_spent, entry.max_open = next_number() * 1000, next_number() end

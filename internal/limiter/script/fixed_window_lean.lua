@@ -3,19 +3,14 @@
 -- Above this count a counter does not grow, so that it stays an integer of a double.
 local LARGEST_COUNT = 2 ^ 52
 
--- The name of a limit and its window, by its key; also in other variants of the policy.
-local function window_name(key)
-  return string.match(key, ':([^:]*:fw:.*)')
-end
+-- In the key of a counter, the name of the limit and its window; also in other variants of the policy.
+local WINDOW_NAME = ':([^:]*:fw:.*)'
 
 lean.fw = {
-  prepare = function(limit, at)
-    limit.window_text = string.format('%d', limit.window)
-    return at + 1
-  end,
+  prepare = function(_, at) return at + 1 end,
 
   read = function(limit, value)
-    limit.exists, limit.used = value, tonumber(value or 0)
+    limit.exists, limit.used = value, value and value + 0 or 0
     return limit.used
   end,
 

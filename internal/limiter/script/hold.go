@@ -88,6 +88,9 @@ func (p *Policy) keepsHolds() bool { return p.maxOpen > 0 }
 // reserves reports whether the entry may take a hold.
 func (e *Entry) reserves() bool { return e.Policy.TakesHold(e.Action) }
 
+// holdsAnew reports whether the entry holds for its TTL from now.
+func (e *Entry) holdsAnew() bool { return e.Action == Reserve || e.Action == Renew }
+
 // remembers reports whether the entry remembers the ID of a charge.
 func (e *Entry) remembers() bool {
 	return e.ID != "" && (e.Action == Charge || e.Action == CommitOrCharge)

@@ -2,18 +2,19 @@
 -- if one of its entries keeps holds, or commits, renews or charges.
 --
 -- KEYS     per entry that keeps holds, after its block and its list
---            held: a summary in MessagePack, {units of the holds, number of the holds, a time
---              before which none ends, the time until which they are kept, holds, windows}.
---              Times are microseconds since 1970. holds is a list of id, units and end of each
---              hold in turn, or false if they are in a set. windows has, by the name of a
---              FixedWindow limit, the last millisecond of its latest window; or it is false
+--            held: a summary in MessagePack, one value after the other: units of the holds,
+--              number of the holds, a time before which none ends, the time until which they
+--              are kept, whether they are in a set, number of windows; per window the name of
+--              a FixedWindow limit and the last millisecond of its latest window; and per
+--              hold, if they are not in a set, its ID, units and end. Times are microseconds
+--              since 1970
 --          per entry with the ID of a charge, after all others, the key that remembers it
 -- set      of more than MOST_PACKED holds: a sorted set at the key <held>:set, with two members
 --          for each hold, e:<id> with its end and u:<id> with its units below 0. It is in use
 --          until no hold is left
 -- ARGV     per entry that keeps holds, before its limits: keep (how long a limit needs what is
 --          spent, ms), the most open holds
---          per entry of one call, after its cost: [id], [ttl (ms)], by its action
+--          per entry of one call, after its cost: [ID], by its action
 -- clock    TIME, while holds are open
 -- cost     SET to take a hold, SET or DEL to commit one; in a set also ZADD and PEXPIRE, or
 --          ZMSCORE and ZREM
@@ -64,12 +65,14 @@ new_holds = function()
 
   -- Reads the summary of the holds.
   local function read_summary(entry)
-    entry.units, entry.open, entry.packed, entry.windows = 0, 0, nil, nil
+    entry.units, entry.open, entry.packed, entry.windows = 0, 0, nil, {}
     local value = values[entry.held]
     if not value then return end
-    local summary = cmsgpack.unpack(value)
-    entry.units, entry.open, entry.earliest = summary[1], summary[2], summary[3]
-    entry.until_time, entry.packed, entry.windows = summary[4], summary[5], summary[6]
+    local summary = { cmsgpack.unpack(value) }
+    entry.units, entry.open, entry.earliest, entry.until_time = unpack(summary, 1, 4)
+    local first_hold = 7 + 2 * summary[6]
+    entry.packed = not summary[5] and { unpack(summary, first_hold) }
+    entry.windows = { unpack(summary, 7, first_hold - 1) }
     if entry.until_time <= server_time() then drop_holds(entry) end
   end
 
@@ -80,15 +83,17 @@ new_holds = function()
     if entry.keeps_holds then read_summary(entry) end
     local action = entry.action
     if action >= RESERVE and action <= RENEW then entry.id = next_own_string() end
-    if action == RESERVE or action == RENEW then entry.ttl = next_own_number() end
   end
 
   -- Writes the summary.
   function holds.write(entry)
     entry.changed = false
     if entry.open == 0 then return drop_holds(entry) end
-    local summary = { entry.units, entry.open, entry.earliest, entry.until_time, entry.packed, entry.windows }
-    set_value(entry.held, cmsgpack.pack(summary), holds_ttl(entry))
+    local summary = { entry.units, entry.open, entry.earliest, entry.until_time, not entry.packed, #entry.windows / 2 }
+    for _, list in ipairs({ entry.windows, entry.packed or {} }) do
+      for i = 1, #list do summary[#summary + 1] = list[i] end
+    end
+    set_value(entry.held, cmsgpack.pack(unpack(summary)), holds_ttl(entry))
   end
 
   -- Where a hold begins in the list of the summary; nil if it is not there.
@@ -233,7 +238,7 @@ new_holds = function()
     local ends = server_time() + entry.ttl * 1000
     local until_time = ends + entry.keep_spent
     if entry.open == 0 then
-      entry.earliest, entry.until_time, entry.packed, entry.windows = ends, until_time, {}, false
+      entry.earliest, entry.until_time, entry.packed, entry.windows = ends, until_time, {}, {}
     else
       entry.earliest = min(entry.earliest, ends)
       if until_time > entry.until_time then
@@ -305,21 +310,24 @@ new_holds = function()
     return false
   end
 
-  local function name_of(limit)
-    limit.window_name = limit.window_name or window_name(limit.key)
-    return limit.window_name
+  -- Where the list of windows has that of the limit, or has room for it.
+  local function place_of_window(entry, limit)
+    limit.window_name = limit.window_name or string.match(limit.key, WINDOW_NAME)
+    local windows, i = entry.windows, 1
+    while windows[i] and windows[i] ~= limit.window_name do i = i + 2 end
+    return i
   end
 
   -- Records the last millisecond of the latest window of a limit.
   function holds.record_window(entry, limit, last)
-    entry.windows = entry.windows or {}
-    entry.windows[name_of(limit)] = last
+    local windows, i = entry.windows, place_of_window(entry, limit)
+    windows[i], windows[i + 1] = limit.window_name, last
     entry.changed = true
   end
 
-  -- The last millisecond of the latest window, if it is known.
+  -- The last millisecond of the latest window; nil if it is not known.
   function holds.recorded_window(entry, limit)
-    return entry.windows and entry.windows[name_of(limit)]
+    return entry.windows[place_of_window(entry, limit) + 1]
   end
 
   -- Appends what became of holds to the reply.

@@ -4,21 +4,27 @@
 
 local LEAN_MOST_PACKED = 16 -- as MOST_PACKED
 
--- The places in the summary of the holds, as hold.lua lists them.
-local UNITS, OPEN, EARLIEST, UNTIL_TIME, PACKED, WINDOWS = 1, 2, 3, 4, 5, 6
+-- The places in the summary of the holds, as hold.lua lists them, and that of the first window.
+local UNITS, OPEN, EARLIEST, UNTIL_TIME, IN_SET, WINDOWS, FIRST_WINDOW = 1, 2, 3, 4, 5, 6, 7
 
--- Adds the actions below. Checks do not need them: making them takes a tenth of the time of a check.
-add_hold_actions = function()
-  -- Reads the summary of the holds of a key; nil if it is for the general code.
-  local function lean_holds(value)
-    if not value then return { 0, 0, 0, 0, {}, false } end
-    local held = cmsgpack.unpack(value)
-    return held[PACKED] and held[EARLIEST] > server_time() and held or nil
+-- The functions of the actions reserve (1) and commit (2).
+local hold_actions
+
+-- Makes the functions. Checks do not need them: making them takes a tenth of the time of a check.
+local function new_hold_actions()
+  -- Reads the summary of the holds of a key; nil if it is for the general code. A new one has room for
+  -- a window and a hold.
+  local function lean_holds(run, value)
+    if not value then return { 0, 0, 0, 0, false, 0, nil, nil, nil, nil, nil } end
+    local held = { cmsgpack.unpack(value) }
+    return not held[IN_SET] and held[EARLIEST] > run.now and held or nil
   end
 
-  -- The TTL in milliseconds of the holds, as holds_ttl.
-  local function lean_holds_ttl(held)
-    return ceil_div(held[UNTIL_TIME], 1000) + 1 - floor(server_time() / 1000)
+  -- The TTL of the holds in milliseconds, as holds_ttl, and as text. Most calls of a run have the same.
+  local function lean_holds_ttl(run, held)
+    local ttl = ceil_div(held[UNTIL_TIME], 1000) + 1 - floor(run.now / 1000)
+    if ttl ~= run.ttl then run.ttl, run.ttl_text = ttl, string.format('%d', ttl) end
+    return ttl, run.ttl_text
   end
 
   -- Writes the summary of the holds at values[at].
@@ -27,16 +33,29 @@ add_hold_actions = function()
     if held[OPEN] == 0 then
       call('DEL', key)
     else
-      write_value(key, run.values[at], cmsgpack.pack(held), lean_holds_ttl(held))
+      local _, ttl = lean_holds_ttl(run, held)
+      write_value(key, run.values[at], cmsgpack.pack(unpack(held)), ttl)
     end
   end
 
-  -- Where the hold begins in the list; nil if it is not there.
+  -- Where the hold begins in the summary; nil if it is not there.
   local function lean_place_of(held, id)
-    local packed = held[PACKED]
-    for i = 1, #packed, 3 do
-      if packed[i] == id then return i end
+    for i = FIRST_WINDOW + 2 * held[WINDOWS], #held, 3 do
+      if held[i] == id then return i end
     end
+  end
+
+  -- Where the summary has the end of the latest window of a limit, which it adds if there are no holds
+  -- yet; nil otherwise.
+  local function place_of_window(limit, key, held)
+    limit.window_name = limit.window_name or string.match(key, WINDOW_NAME)
+    local name, n = limit.window_name, FIRST_WINDOW + 2 * held[WINDOWS]
+    for i = FIRST_WINDOW, n - 1, 2 do
+      if held[i] == name then return i + 1 end
+    end
+    if held[n] then return nil end
+    held[WINDOWS], held[n] = held[WINDOWS] + 1, name
+    return n + 1
   end
 
   -- Reads the limits, whose keys follow values[at]. Returns whether all admit the units, and whether one
@@ -54,102 +73,114 @@ add_hold_actions = function()
 
   -- Keeps the state of a limit as long as the holds, as the functions keep of the algorithms. Returns the
   -- microseconds until no units are used; nil leaves the call to the general code.
-  local function lean_keep(limit, key, held)
+  local function lean_keep(run, limit, key, held)
     if limit.units == 0 then return 0 end
     if limit.deficit then
-      local left = ceil_div(limit.deficit, limit.rate) + (limit.now or server_time()) - server_time()
-      call('PEXPIRE', key, max(ttl_of(left), lean_holds_ttl(held)))
+      local left = ceil_div(limit.deficit, limit.rate) + (limit.now or run.now) - run.now
+      call('PEXPIRE', key, max(ttl_of(left), (lean_holds_ttl(run, held))))
       return left
     end
-    local ttl = call('PTTL', key)
-    if ttl < 0 or ttl > limit.window then return nil end
-    limit.window_name = limit.window_name or window_name(key)
-    held[WINDOWS] = held[WINDOWS] or {}
-    held[WINDOWS][limit.window_name] = floor((server_time() + (ttl + 1) * 1000) / 1000) - 1
+    local ttl, place = call('PTTL', key), place_of_window(limit, key, held)
+    if ttl < 0 or ttl > limit.window or not place then return nil end
+    held[place] = floor(run.now / 1000) + ttl
     return (ttl + 1) * 1000
   end
 
-  -- Microseconds until nothing is used, at the latest, if wait are those without the holds.
-  local function lean_reset_after(run, limit, held, wait)
-    if held[UNITS] == 0 then return wait end
-    local last_end = held[UNTIL_TIME] - run.keep_spent - server_time()
-    if not limit.deficit then return max(wait, last_end + limit.window * 1000) end
-    return max(wait, last_end) + ceil_div(held[UNITS] * limit.window_us, limit.rate)
+  -- Microseconds until nothing is used, at the latest.
+  local function lean_reset_after(limit, held, last_end)
+    if held[UNITS] == 0 then return limit.left end
+    if not limit.deficit then return max(limit.left, last_end + limit.window * 1000) end
+    return max(limit.left, last_end) + ceil_div(held[UNITS] * limit.window_us, limit.rate)
   end
 
-  -- The reply to a call, by what became of its hold, without the reports of the limits.
-  local function lean_reply(verdict, outcome, estimate, held)
-    return { verdict, outcome, estimate, held[UNITS], held[OPEN], 0, 0, 0, 0 }
+  -- Replies with what became of the hold, and the used units and the waits of the limits.
+  local function lean_reply(run, verdict, outcome, estimate, held)
+    local limits, n, last_end = run.limits, replied + 5, held[UNTIL_TIME] - run.keep_spent - run.now
+    replies[n - 4], replies[n - 3], replies[n - 2] = verdict, outcome, estimate
+    replies[n - 1], replies[n] = held[UNITS], held[OPEN]
+    for i = 1, #limits do
+      local limit = limits[i]
+      replies[n + 1], replies[n + 2] = limit.units + held[UNITS], lean_reset_after(limit, held, last_end)
+      n = n + 2
+    end
+    replied = n
+    return true
   end
 
-  -- Sets the report of the i-th limit, which admits.
-  local function lean_report(reply, i, held, used, reset_after)
-    reply[2 * i + 6], reply[2 * i + 7] = used + held[UNITS], reset_after
-  end
-
-  -- Counts a further hold. Returns its end.
-  local function lean_extend(run, held, ttl)
-    local ends = server_time() + ttl * 1000
-    held[EARLIEST] = held[OPEN] == 0 and ends or min(held[EARLIEST], ends)
-    held[UNTIL_TIME] = max(held[UNTIL_TIME], ends + run.keep_spent)
-    held[OPEN] = held[OPEN] + 1
-    return ends
-  end
-
-  -- Reserve: holds the cost.
-  lean_actions[1] = function(run, at, own)
-    local values, limits, id, cost = run.values, run.limits, ARGV[own + 1], tonumber(ARGV[own])
-    local held = not values[at + 1] and lean_holds(values[at + 2])
-    if not held or held[OPEN] >= run.max_open or #held[PACKED] >= 3 * LEAN_MOST_PACKED then return nil end
+  -- Holds the cost.
+  local function reserve(run, at, own)
+    local values, limits, cost = run.values, run.limits, lean_cost(run, ARGV[own])
+    local held = not values[at + 1] and lean_holds(run, values[at + 2])
+    local open = held and held[OPEN]
+    if not held or open >= run.max_open or open >= LEAN_MOST_PACKED then return nil end
     local admitted, known = lean_read(run, at + 2, held[UNITS] + cost)
-    known = known or held[OPEN] > 0
-    if not admitted or lean_place_of(held, id) or run.only_known and not known then return nil end
-    local ends = lean_extend(run, held, tonumber(ARGV[own + 2]))
+    known = known or open > 0
+    if not admitted or open > 0 and lean_place_of(held, ARGV[own + 1]) or run.only_known and not known then return nil end
+    local ends = run.now + run.hold_for
+    held[EARLIEST] = open == 0 and ends or min(held[EARLIEST], ends)
+    held[UNTIL_TIME] = max(held[UNTIL_TIME], ends + run.keep_spent)
     for i = 1, #limits do
-      limits[i].kept = lean_keep(limits[i], KEYS[run.first_key + at + 2 + i], held)
-      if not limits[i].kept then return nil end
+      local limit = limits[i]
+      limit.left = lean_keep(run, limit, KEYS[run.first_key + at + 2 + i], held)
+      if not limit.left then return nil end
     end
-    local packed, n = held[PACKED], #held[PACKED]
-    packed[n + 1], packed[n + 2], packed[n + 3] = id, cost, ends
-    held[UNITS] = held[UNITS] + cost
+    local n = #held
+    held[n + 1], held[n + 2], held[n + 3] = ARGV[own + 1], cost, ends
+    held[UNITS], held[OPEN] = held[UNITS] + cost, open + 1
     lean_write_holds(run, at + 2, held)
-    local reply = lean_reply(known and 48 or 56, 1, 0, held)
-    for i = 1, #limits do
-      lean_report(reply, i, held, limits[i].units, lean_reset_after(run, limits[i], held, limits[i].kept))
-    end
-    return reply
+    return lean_reply(run, known and 48 or 56, 1, 0, held)
   end
 
   -- Removes the hold at the place. Returns its units.
   local function lean_remove(held, place)
-    local packed, last = held[PACKED], #held[PACKED] - 2
-    local units = packed[place + 1]
+    local last, units = #held - 2, held[place + 1]
     for column = 0, 2 do
-      packed[place + column] = packed[last + column]
-      packed[last + column] = nil
+      held[place + column] = held[last + column]
+      held[last + column] = nil
     end
     held[UNITS], held[OPEN] = max(0, held[UNITS] - units), max(0, held[OPEN] - 1)
     return units
   end
 
-  -- Commit: ends a hold and spends the cost.
-  lean_actions[2] = function(run, at, own)
-    local values, cost = run.values, tonumber(ARGV[own])
-    local held = cost > 0 and not values[at + 1] and values[at + 2] and lean_holds(values[at + 2])
-    local place = held and lean_place_of(held, ARGV[own + 1])
-    if not place or not lean_read(run, at + 2, cost) then return nil end
-    local estimate = lean_remove(held, place)
-    local reply = lean_reply(48, 2, estimate, held)
+  -- Whether the summary can have the ends of the windows that a commit starts.
+  local function has_windows(run, at, held)
+    if held[OPEN] == 1 then return true end
     for i = 1, #run.limits do
-      local limit, key = run.limits[i], KEYS[run.first_key + at + 2 + i]
-      local used, wait, value = limit.spend(limit, key, cost, ARGV[own])
-      if held[OPEN] > 0 then
-        limit.units = limit.read(limit, value)
-        lean_keep(limit, key, held)
-      end
-      lean_report(reply, i, held, used, lean_reset_after(run, limit, held, wait))
+      local limit = run.limits[i]
+      local starts = not limit.deficit and limit.units == 0
+      if starts and not place_of_window(limit, KEYS[run.first_key + at + i], held) then return false end
+    end
+    return true
+  end
+
+  -- Spends the cost in a limit. While holds are open it also keeps the state as long as them.
+  local function lean_commit(run, limit, key, cost, text, held)
+    local starts, is_open = not limit.deficit and limit.units == 0, held[OPEN] > 0
+    limit.units, limit.left = limit.spend(limit, key, cost, text, is_open and lean_holds_ttl(run, held))
+    if starts and is_open then
+      held[place_of_window(limit, key, held)] = floor((run.now + limit.left) / 1000) - 1
+    end
+  end
+
+  -- Ends a hold and spends the cost.
+  local function commit(run, at, own)
+    local values, text = run.values, ARGV[own]
+    local cost = lean_cost(run, text)
+    local held = cost > 0 and not values[at + 1] and values[at + 2] and lean_holds(run, values[at + 2])
+    local place = held and lean_place_of(held, ARGV[own + 1])
+    if not place or not lean_read(run, at + 2, cost) or not has_windows(run, at + 2, held) then return nil end
+    local estimate = lean_remove(held, place)
+    for i = 1, #run.limits do
+      lean_commit(run, run.limits[i], KEYS[run.first_key + at + 2 + i], cost, text, held)
     end
     lean_write_holds(run, at + 2, held)
-    return reply
+    return lean_reply(run, 48, 2, estimate, held)
   end
+
+  return { reserve, commit }
+end
+
+lean_hold_action = function(action)
+  hold_actions = hold_actions or new_hold_actions()
+  return hold_actions[action]
 end

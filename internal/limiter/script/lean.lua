@@ -1,57 +1,36 @@
 -- lean: decides calls without the general code: those of one policy whose limits all have functions
 -- in the table lean. It leaves to the general code, as they are: calls for blocked keys, checks of keys
 -- with holds, denied checks that write, and values of another form.
-
--- The functions that decide, by action: 0 check; add_hold_actions, of hold_lean.lua, adds 1 reserve and
--- 2 commit. Each gets the run, and the places before the call's values and of its first argument. Nil
+--
+-- The functions that decide a call get its run, and the places before its values and of its first
+-- argument. They return true after they have replied with a short report, or an array to reply with; nil
 -- leaves the call to the general code.
-local lean_actions, add_hold_actions = {}, nil
 
--- Reads the limits that follow ARGV[at]. Returns them, and where they end.
-local function lean_limits(at, has_blocks)
-  local limits = {}
-  for i = 1, tonumber(ARGV[at]) do
-    local algorithm = lean[ARGV[at + 1]]
-    local limit = {
-      quota = tonumber(ARGV[at + 2]), window = tonumber(ARGV[at + 3]),
-      read = algorithm.read, spend = algorithm.spend, wait = algorithm.wait,
-    }
-    at = algorithm.prepare(limit, at + (has_blocks and 5 or 3))
-    limits[i] = limit
-  end
-  return limits, at
+-- The replies, see batch.lua, and the number of their values.
+local replies, replied = {}, 0
+
+-- Returns the function that decides reserves (1) or commits (2); in hold_lean.lua.
+local lean_hold_action
+
+-- The number of a cost. To read one takes longer than to find that it is that of the previous call.
+local function lean_cost(run, text)
+  if text ~= run.cost_text then run.cost_text, run.cost = text, tonumber(text) end
+  return run.cost
 end
 
--- Reads what a run has in common, from its arguments as entry.lua and batch.lua describe them.
-local function lean_prepare(first_key, first_arg)
-  local flags, entry_flags = tonumber(ARGV[first_arg + 4]), tonumber(ARGV[first_arg + 6])
-  local calls, keys = tonumber(ARGV[first_arg + 1]), tonumber(ARGV[first_arg + 2])
-  local keeps_holds = entry_flags % 2048 >= 1024
-  local run = { calls = calls, own = tonumber(ARGV[first_arg + 3]), first_key = first_key, held = keeps_holds and 2, states = keeps_holds and 2 or 1 }
-  local action = floor(entry_flags / 8192)
-  if not lean_actions[action] then add_hold_actions() end
-  run.decide = lean_actions[action]
-  if keeps_holds then run.keep_spent, run.max_open = tonumber(ARGV[first_arg + 7]) * 1000, tonumber(ARGV[first_arg + 8]) end
-  run.denies = entry_flags % 2 == 0 and entry_flags % 16 < 8 -- neither counts attempts nor blocks
-  run.only_known = entry_flags % 128 >= 64
-  run.draws = flags % 8 >= 4 and 1 or 0 -- a draw comes before the cost
-  run.step = flags % 16 >= 8 and 0 or keys
-  run.last_key = first_key + (run.step == 0 and keys or calls * keys)
-  run.limits, run.first_own = lean_limits(first_arg + (keeps_holds and 9 or 7), entry_flags % 16 >= 8)
-  run.values = call('MGET', unpack(KEYS, first_key + 1, run.last_key))
-  return run
-end
-
--- Spends in every limit. The keys of the limits follow values[at].
+-- Spends in every limit, and replies. The keys of the limits follow values[at].
 local function lean_spend(run, at, own, cost, known)
-  local limits, reply = run.limits, { known and 32 or 40, 0, 0 }
+  local limits, n = run.limits, replied + 1
+  replies[n] = known and 32 or 40
   for i = 1, #limits do
     local limit = limits[i]
     local used, reset_after, value = limit.spend(limit, KEYS[run.first_key + at + i], cost, ARGV[own])
     run.values[at + i] = value
-    reply[2 * i], reply[2 * i + 1] = used, reset_after
+    replies[n + 1], replies[n + 2] = used, reset_after
+    n = n + 2
   end
-  return reply
+  replied = n
+  return true
 end
 
 -- The reply to a call that is denied, and writes nothing; nil leaves it to the general code.
@@ -69,11 +48,11 @@ local function lean_deny(run, at, cost)
   return reply
 end
 
--- Check: spends the cost.
-lean_actions[0] = function(run, at, own)
+-- Decides a check.
+local function lean_check(run, at, own)
   local limits, values, known, admitted = run.limits, run.values, false, true
-  local cost = tonumber(ARGV[own])
-  if values[at + 1] or run.held and values[at + 2] then return nil end
+  local cost = lean_cost(run, ARGV[own])
+  if values[at + 1] or run.keeps_holds and values[at + 2] then return nil end
   at = at + run.states
   for i = 1, #limits do
     local limit, value = limits[i], values[at + i]
@@ -87,21 +66,80 @@ lean_actions[0] = function(run, at, own)
   return run.denies and lean_deny(run, at, cost) or nil
 end
 
--- Decides the calls of a run, as decide_run does. Returns nil if some have no reply yet. Of calls
--- with the same keys these are the last ones, so that all are decided in order.
-local function lean_run(replies, first, first_key, first_arg)
-  local run, complete, i = lean_prepare(first_key, first_arg), true, 0
-  local function decide_rest()
-    while i < run.calls and (complete or run.step > 0) do
-      i = i + 1
-      local reply = run.decide(run, (i - 1) * run.step, run.first_own + (i - 1) * run.own + run.draws + 1)
-      replies[first + i], complete = reply, complete and reply ~= nil
-    end
+-- Reads the limits that follow ARGV[at]. Returns them, and where they end.
+local function lean_limits(at, has_blocks)
+  local limits = {}
+  for i = 1, ARGV[at] do
+    local algorithm = lean[ARGV[at + 1]]
+    local limit = {
+      quota = ARGV[at + 2] + 0, window = ARGV[at + 3] + 0, window_text = ARGV[at + 3],
+      read = algorithm.read, spend = algorithm.spend, wait = algorithm.wait,
+      units = 0, exists = false, rate = false, -- with these Lua has room for what prepare and read add
+    }
+    at = algorithm.prepare(limit, at + (has_blocks and 5 or 3))
+    limits[i] = limit
   end
-  repeat
-    local ok, err = pcall(decide_rest)
-    if not ok then replies[first + i] = error_text(err) end
-  until ok
-  if complete then return run.last_key, run.first_own + run.calls * run.own end
+  return limits, at
 end
 
+-- Reads what a run has in common, from its arguments as entry.lua and batch.lua describe them. All fields
+-- have a value here, since Lua makes room for them only once.
+local function lean_prepare(first_key, first_arg)
+  local flags, entry_flags = ARGV[first_arg + 4] + 0, ARGV[first_arg + 6] + 0
+  local calls, keys, own = ARGV[first_arg + 1] + 0, ARGV[first_arg + 2] + 0, ARGV[first_arg + 3] + 0
+  local action, keeps_holds, first_limit = floor(entry_flags / 8192), entry_flags % 2048 >= 1024, first_arg + 7
+  local keep_spent, max_open, hold_for = 0, 0, 0
+  if action == 1 then hold_for, first_limit = ARGV[first_limit] * 1000, first_limit + 1 end
+  if keeps_holds then
+    keep_spent, max_open, first_limit = ARGV[first_limit] * 1000, ARGV[first_limit + 1] + 0, first_limit + 2
+  end
+  local limits, first_own = lean_limits(first_limit, entry_flags % 16 >= 8)
+  local same_keys, same_own = flags % 16 >= 8, flags % 128 >= 64
+  local last_key = first_key + (same_keys and keys or calls * keys)
+  return {
+    decide = action == 0 and lean_check or lean_hold_action(action),
+    calls = calls, decided = 0, left = false, first_key = first_key, last_key = last_key,
+    step = same_keys and 0 or keys, own_step = same_own and 0 or own,
+    first_own = first_own + (flags % 8 >= 4 and 2 or 1), -- a draw comes before the cost
+    last_arg = first_own + (same_own and own or calls * own),
+    denies = entry_flags % 2 == 0 and entry_flags % 16 < 8, -- neither counts attempts nor blocks
+    only_known = entry_flags % 128 >= 64,
+    keeps_holds = keeps_holds, keep_spent = keep_spent, max_open = max_open, hold_for = hold_for,
+    now = action > 0 and server_time(), ttl = false, ttl_text = false, -- for hold_lean.lua
+    limits = limits, states = keeps_holds and 2 or 1, -- values before those of the limits
+    values = call('MGET', unpack(KEYS, first_key + 1, last_key)),
+    cost_text = false, cost = 0,
+  }
+end
+
+-- Decides the rest of the calls of a run. Of calls with the same keys it leaves all after the first
+-- one that it leaves to the general code, so that they are decided in order.
+local function lean_rest(run)
+  for i = run.decided + 1, run.calls do
+    run.decided = i
+    local reply = (run.step > 0 or not run.left) and run.decide(run, (i - 1) * run.step, run.first_own + (i - 1) * run.own_step)
+    if reply ~= true then
+      replied = replied + 1
+      replies[replied] = reply or false
+      if not reply then
+        run.left = run.left or {}
+        run.left[i] = replied
+      end
+    end
+  end
+end
+
+-- Decides the calls of a run, as decide_run does. Returns also the places in the replies of the calls
+-- that it leaves to it, if any.
+local function lean_run(first_key, first_arg)
+  local run = lean_prepare(first_key, first_arg)
+  repeat
+    local ok, err = pcall(lean_rest, run)
+    if not ok then -- replace what it may have begun to reply
+      for n = #replies, replied + 1, -1 do replies[n] = nil end
+      replied = replied + 1
+      replies[replied] = error_text(err)
+    end
+  until ok
+  return run.last_key, run.last_arg, run.left
+end

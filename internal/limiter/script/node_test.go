@@ -33,7 +33,7 @@ func newFakeNode() *fakeNode {
 		}
 		outcomes := make([]outcome, len(batch))
 		for i := range outcomes {
-			outcomes[i].value = []any{int64(Admitted), int64(1), int64(1), int64(0), int64(1), int64(0)}
+			outcomes[i].values = []any{int64(Admitted), int64(1), int64(1), int64(0), int64(1), int64(0)}
 		}
 		return outcomes
 	}

@@ -10,10 +10,11 @@ local time = redis.call('TIME')
 local now, most = time[1] * 1000000 + time[2], tonumber(ARGV[1])
 local value = redis.call('GET', KEYS[1])
 if not value then return {} end
-local packed = cmsgpack.unpack(value)[5]
+local summary = { cmsgpack.unpack(value) }
+local in_set, first_hold = summary[5], 7 + 2 * summary[6]
 local open = {}
-if packed then
-  for i = 1, #packed, 3 do open[#open + 1] = { packed[i], packed[i + 1], packed[i + 2] } end
+if not in_set then
+  for i = first_hold, #summary, 3 do open[#open + 1] = { unpack(summary, i, i + 2) } end
   table.sort(open, function(a, b) return a[3] < b[3] or a[3] == b[3] and a[1] < b[1] end)
 else
   local found = redis.call('ZRANGEBYSCORE', KEYS[2], now, '+inf', 'WITHSCORES', 'LIMIT', 0, most + 1)

@@ -42,11 +42,13 @@ func newPrograms(assemble func(set uint) program) *programs {
 	return &all
 }
 
-// assembleDecide returns the program of batch.lua. Its general code is in a function: a run of
-// lean.lua does not need it.
+// generalCode is where batch.lua has the general code.
+const generalCode = "--[[general code]]"
+
+// assembleDecide returns the program of batch.lua.
 func assembleDecide(set uint) program {
-	return newProgram(textOf(leanFiles(set)...), "local function general()\n",
-		textOf(generalFiles(set)...), textOf("decide.lua"), "end\n", textOf("batch.lua"))
+	general := textOf(append(generalFiles(set), "decide.lua")...)
+	return newProgram(textOf(leanFiles(set)...), strings.Replace(textOf("batch.lua"), generalCode, general, 1))
 }
 
 func assembleRefund(set uint) program {

@@ -15,15 +15,36 @@ var errReply = errors.New("reply does not have the form of batch.lua")
 const millionths = 1e6
 
 const (
-	undecided    = -1 // begins the reply to a call that was not decided
-	began        = 8  // is added to the verdict of an entry that began a state
-	withHolds    = 16 // is added to that of an entry with holds
-	shortReports = 32 // is added to that of an entry whose limits all admit
+	undecided   = -1 // begins the reply to a call that was not decided
+	began       = 8  // is added to the verdict of an entry that began a state
+	withHolds   = 16 // is added to that of an entry with holds
+	shortReport = 32 // is added to that of a short report
 )
 
-// decodeReply reads the array that batch.lua returns for one call.
-func decodeReply(call *Call, receipts bool, value any) (*Reply, error) {
-	values, _ := value.([]any)
+// nextValues returns the values that batch.lua returns for a call, and those that follow for others; nil if
+// they have another form. The values of an error are its text.
+func (c *Call) nextValues(all []any) (values, rest []any) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	n := 1
+	switch first := all[0].(type) {
+	case []any:
+		return first, all[1:]
+	case int64:
+		n += 2 * len(c.Entries[0].Policy.limits)
+		if first >= withHolds+shortReport {
+			n += 4
+		}
+	}
+	if n > len(all) {
+		return nil, nil
+	}
+	return all[:n:n], all[n:]
+}
+
+// decodeReply reads the values that batch.lua returns for a call.
+func decodeReply(call *Call, receipts bool, values []any) (*Reply, error) {
 	c := replyCursor{values: values}
 	reply := call.newReply()
 	if len(values) > 0 && values[0] == int64(undecided) {
@@ -38,11 +59,12 @@ func decodeReply(call *Call, receipts bool, value any) (*Reply, error) {
 			e.BlockLeft = micros(c.number())
 			e.BlockedBy = c.text()
 		}
-		if verdict%shortReports >= withHolds {
-			c.readHolds(e)
+		short := verdict >= shortReport
+		if verdict%shortReport >= withHolds {
+			c.readHolds(e, short)
 		}
 		for j := range e.Limits {
-			if verdict >= shortReports {
+			if short {
 				c.readShort(&e.Limits[j])
 			} else {
 				c.readLimit(call.Entries[i].Policy, j, &e.Limits[j], receipts)
@@ -126,11 +148,14 @@ func (c *replyCursor) readShort(l *LimitReply) {
 }
 
 // readHolds reads what became of the holds of an entry.
-func (c *replyCursor) readHolds(e *EntryReply) {
+func (c *replyCursor) readHolds(e *EntryReply, short bool) {
 	e.Hold = HoldOutcome(c.number())
 	c.bad = c.bad || e.Hold < HoldNone || e.Hold > HoldsFull
 	e.Estimate = c.number()
 	e.Held, e.Open = c.number(), c.number()
+	if short {
+		return
+	}
 	e.Settled, e.DebtCut = c.number(), c.number()
 }
 

@@ -21,6 +21,19 @@ func (r *run) isLean() bool {
 	return first.isLean() && (!r.sameKeys || first.call.Entries[0].Action == Check)
 }
 
+// haveSameCosts reports whether the calls are checks whose entries have the same costs.
+func (r *run) haveSameCosts() bool {
+	first := r.calls[0].call.Entries
+	for _, p := range r.calls {
+		for i := range first {
+			if e := &p.call.Entries[i]; e.Action != Check || e.Cost != first[i].Cost {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // runsOf divides a batch into runs.
 func runsOf(batch []*pending) []run {
 	runs := make([]run, 0, 4)
@@ -53,12 +66,12 @@ func (p *pending) mayRunBefore(call *pending, others []*pending) bool {
 		(!p.isLean() || !p.overlaps(call) && !slices.ContainsFunc(others, call.overlaps))
 }
 
-// samePolicies reports whether the two calls differ only in keys, costs and draws.
+// samePolicies reports whether the two calls differ only in keys, costs, IDs and draws.
 func (p *pending) samePolicies(other *pending) bool {
 	return p.receipts == other.receipts && p.call.Denied == other.call.Denied && p.call.repeated == other.call.repeated &&
 		slices.EqualFunc(p.call.Entries, other.call.Entries, func(a, b Entry) bool {
 			return a.Policy == b.Policy && a.Peek == b.Peek && a.OnlyKnown == b.OnlyKnown && a.dryRun == b.dryRun &&
-				a.Action == b.Action && a.remembers() == b.remembers()
+				a.Action == b.Action && a.remembers() == b.remembers() && (a.TTL == b.TTL || !a.holdsAnew())
 		})
 }
 

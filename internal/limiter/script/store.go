@@ -145,32 +145,35 @@ func (s *Store) evaluate(ctx context.Context, call *Call, receipts bool, deadlin
 // send decides the calls of a batch in one EVALSHA.
 func (s *Store) send(ctx context.Context, batch []*pending) []outcome {
 	values, err := s.run(ctx, s.decideCommand(batch))
-	return outcomesOf(ctx, len(batch), values, err)
+	return outcomesOf(ctx, batch, values, err)
 }
 
-// outcomesOf returns the outcomes of n calls. values is the reply of batch.lua to all of them, and
+// outcomesOf returns the outcomes of the calls of a batch. values is what batch.lua returns for them, and
 // err the error in its place.
-func outcomesOf(ctx context.Context, n int, values []any, err error) []outcome {
-	switch {
-	case err != nil:
-		return failAll(n, &StoreError{Cause: causeOf(ctx, err), Err: err})
-	case len(values) != n:
-		return failAll(n, &StoreError{Cause: CauseScript, Err: errReply})
+func outcomesOf(ctx context.Context, batch []*pending, values []any, err error) []outcome {
+	if err != nil {
+		return failAll(len(batch), &StoreError{Cause: causeOf(ctx, err), Err: err})
 	}
-	outcomes := make([]outcome, n)
-	for i, value := range values {
-		outcomes[i] = outcomeOf(value)
+	outcomes := make([]outcome, len(batch))
+	for i, p := range batch {
+		var own []any
+		if own, values = p.call.nextValues(values); own == nil {
+			return failAll(len(batch), &StoreError{Cause: CauseScript, Err: errReply})
+		}
+		outcomes[i] = outcomeOf(own)
+	}
+	if len(values) > 0 {
+		return failAll(len(batch), &StoreError{Cause: CauseScript, Err: errReply})
 	}
 	return outcomes
 }
 
-// outcomeOf returns the outcome of one call. value is its part of the reply of batch.lua: a flat
-// array, or the text of an error.
-func outcomeOf(value any) outcome {
-	if text, failed := value.(string); failed {
+// outcomeOf returns the outcome of one call by its values.
+func outcomeOf(values []any) outcome {
+	if text, failed := values[0].(string); failed {
 		return outcome{err: &StoreError{Cause: causeOfText(text), Err: errors.New(text)}}
 	}
-	return outcome{value: value}
+	return outcome{values: values}
 }
 
 // run sends the command, and the source of its script if Redis does not have it.
