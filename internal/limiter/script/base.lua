@@ -42,13 +42,13 @@ end
 
 -- The algorithms that lean.lua knows, by their code. Their files add
 --   prepare(limit, at)     reads the arguments after ARGV[at]; returns where they end
---   read(limit, value)     returns the units that are used, by the value of the key; nil leaves
---                          the call to the general code
+--   read(limit, value, key)
+--                          returns the units that are used, by the key and its value, and sets
+--                          limit.exists; nil leaves the call to the general code
 --   spend(limit, key, cost, text, ttl)
 --                          adds the cost, also given as text, to the state that was just read, and
---                          keeps it at least `ttl` milliseconds, if given, unless it is a counter;
---                          returns the units that are used now, the microseconds until none are,
---                          and the new value
+--                          keeps a deficit at least `ttl` milliseconds, if given; returns the units
+--                          that are used now, the microseconds until none are, and the new value
 --   wait(limit, key, cost) the microseconds until the cost fits, the units that are used then, and
 --                          the microseconds until none are; nil leaves the call to the general code
 local lean = {}

@@ -7,7 +7,10 @@ local LARGEST_COUNT = 2 ^ 52
 local WINDOW_NAME = ':([^:]*:fw:.*)'
 
 lean.fw = {
-  prepare = function(_, at) return at + 1 end,
+  prepare = function(limit, at)
+    limit.is_counter = true
+    return at + 1
+  end,
 
   read = function(limit, value)
     limit.exists, limit.used = value, value and value + 0 or 0

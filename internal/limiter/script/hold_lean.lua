@@ -2,16 +2,16 @@
 -- ended, reserves that are denied or repeat another one, and commits without a hold or of more than
 -- the limits admit. Its calls have different keys: it does not keep the values up to date.
 
-local LEAN_MOST_PACKED = 16 -- as MOST_PACKED
-
--- The places in the summary of the holds, as hold.lua lists them, and that of the first window.
-local UNITS, OPEN, EARLIEST, UNTIL_TIME, IN_SET, WINDOWS, FIRST_WINDOW = 1, 2, 3, 4, 5, 6, 7
-
 -- The functions of the actions reserve (1) and commit (2).
 local hold_actions
 
 -- Makes the functions. Checks do not need them: making them takes a tenth of the time of a check.
 local function new_hold_actions()
+  local LEAN_MOST_PACKED = 16 -- as MOST_PACKED
+
+  -- The places in the summary of the holds, as hold.lua lists them, and that of the first window.
+  local UNITS, OPEN, EARLIEST, UNTIL_TIME, IN_SET, WINDOWS, FIRST_WINDOW = 1, 2, 3, 4, 5, 6, 7
+
   -- Reads the summary of the holds of a key; nil if it is for the general code. A new one has room for
   -- a window and a hold.
   local function lean_holds(run, value)
@@ -63,10 +63,10 @@ local function new_hold_actions()
   local function lean_read(run, at, units)
     local known
     for i = 1, #run.limits do
-      local limit, value = run.limits[i], run.values[at + i]
-      limit.units = limit.read(limit, value)
+      local limit = run.limits[i]
+      limit.units = limit.read(limit, run.values[at + i], KEYS[run.first_key + at + i])
       if not limit.units or limit.units + units > limit.quota then return nil end
-      known = known or value
+      known = known or limit.exists
     end
     return true, known
   end
@@ -80,6 +80,7 @@ local function new_hold_actions()
       call('PEXPIRE', key, max(ttl_of(left), (lean_holds_ttl(run, held))))
       return left
     end
+    if not limit.is_counter then return limit.newest + limit.window_us - run.now end
     local ttl, place = call('PTTL', key), place_of_window(limit, key, held)
     if ttl < 0 or ttl > limit.window or not place then return nil end
     held[place] = floor(run.now / 1000) + ttl
@@ -147,7 +148,7 @@ local function new_hold_actions()
     if held[OPEN] == 1 then return true end
     for i = 1, #run.limits do
       local limit = run.limits[i]
-      local starts = not limit.deficit and limit.units == 0
+      local starts = limit.is_counter and limit.units == 0
       if starts and not place_of_window(limit, KEYS[run.first_key + at + i], held) then return false end
     end
     return true
@@ -155,7 +156,7 @@ local function new_hold_actions()
 
   -- Spends the cost in a limit. While holds are open it also keeps the state as long as them.
   local function lean_commit(run, limit, key, cost, text, held)
-    local starts, is_open = not limit.deficit and limit.units == 0, held[OPEN] > 0
+    local starts, is_open = limit.is_counter and limit.units == 0, held[OPEN] > 0
     limit.units, limit.left = limit.spend(limit, key, cost, text, is_open and lean_holds_ttl(run, held))
     if starts and is_open then
       held[place_of_window(limit, key, held)] = floor((run.now + limit.left) / 1000) - 1

@@ -55,10 +55,10 @@ local function lean_check(run, at, own)
   if values[at + 1] or run.keeps_holds and values[at + 2] then return nil end
   at = at + run.states
   for i = 1, #limits do
-    local limit, value = limits[i], values[at + i]
-    local used = limit.read(limit, value)
+    local limit = limits[i]
+    local used = limit.read(limit, values[at + i], KEYS[run.first_key + at + i])
     if not used then return nil end
-    limit.units, known = used, known or value
+    limit.units, known = used, known or limit.exists
     admitted = admitted and used + cost <= limit.quota
   end
   if run.only_known and not known then return nil end
@@ -90,6 +90,7 @@ local function lean_prepare(first_key, first_arg)
   local action, keeps_holds, first_limit = floor(entry_flags / 8192), entry_flags % 2048 >= 1024, first_arg + 7
   local keep_spent, max_open, hold_for = 0, 0, 0
   if action == 1 then hold_for, first_limit = ARGV[first_limit] * 1000, first_limit + 1 end
+  if entry_flags % 32 >= 16 then first_limit = first_limit + 2 end -- how long a log keeps what is not needed here
   if keeps_holds then
     keep_spent, max_open, first_limit = ARGV[first_limit] * 1000, ARGV[first_limit + 1] + 0, first_limit + 2
   end
@@ -137,6 +138,7 @@ local function lean_run(first_key, first_arg)
     local ok, err = pcall(lean_rest, run)
     if not ok then -- replace what it may have begun to reply
       for n = #replies, replied + 1, -1 do replies[n] = nil end
+      for i = 1, #run.limits do run.limits[i].key = nil end -- a log may have changed
       replied = replied + 1
       replies[replied] = error_text(err)
     end

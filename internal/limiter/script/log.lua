@@ -11,34 +11,8 @@
 -- back must not reopen a window. Times to wait are measured from the server's clock,
 -- since the caller waits by that clock.
 
--- Element width*i + column, counted from 0, belongs to hit i.
-local TIME, UNITS = -1, 0
-
--- Above this total the totals are rebased, before they exceed the integers of a double.
-local LARGEST_TOTAL = 2 ^ 52
-
 local function log_element(log, i, column)
   return call('LINDEX', log.key, log.width * i + column)
-end
-
--- The largest i with time(i), or a total(i), <= bound; 0 if all are larger. The values
--- never decrease: the search gallops from the old end, where most results are, and
--- then bisects.
-local function last_at_most(log, column, bound)
-  local key, width = log.key, log.width
-  local known, step = 0, 1
-  while true do
-    local probe = call('LINDEX', key, width * (known + step) + column)
-    if not probe or tonumber(probe) > bound then break end
-    known = known + step
-    step = step * 2
-  end
-  while step > 1 do
-    step = step / 2
-    local probe = call('LINDEX', key, width * (known + step) + column)
-    if probe and tonumber(probe) <= bound then known = known + step end
-  end
-  return known
 end
 
 -- The units of all hits up to and including time `bound`.

@@ -280,7 +280,7 @@ func (p *Policy) prepare() {
 	for i := range p.limits {
 		l := &p.limits[i]
 		p.algorithms |= l.Algorithm.bit()
-		p.isLean = p.isLean && l.Algorithm.kind().lean && l.Calendar == nil && l.Escalation == nil
+		p.isLean = p.isLean && p.isLeanWith(l)
 		if l.blocks() {
 			p.flags |= flagBlocks
 		}
@@ -293,6 +293,13 @@ func (p *Policy) prepare() {
 	} else {
 		p.args = p.arguments(nil)
 	}
+}
+
+// isLeanWith reports whether lean.lua can decide the limit, after the limits before it. Of a SlidingLog it
+// must not know what the log keeps for other limits.
+func (p *Policy) isLeanWith(l *Limit) bool {
+	isPlain := l.Algorithm.kind().lean && l.Calendar == nil && l.Escalation == nil
+	return isPlain && (l.Algorithm != SlidingLog || !p.requestable && p.flags&flagLog == 0 && p.keep == l.Window)
 }
 
 func (p *Policy) prepareHolds() {

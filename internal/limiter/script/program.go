@@ -69,13 +69,15 @@ func leanFiles(set uint) []string {
 func baseFiles(set uint) []string {
 	names := []string{"base.lua"}
 	for i, k := range kinds {
-		if set&(1<<i) == 0 || !k.lean {
+		if set&(1<<i) == 0 {
 			continue
 		}
 		if library := leanFile(k.library); k.library != "" && !slices.Contains(names, library) {
 			names = append(names, library)
 		}
-		names = append(names, leanFile(k.file))
+		if k.lean {
+			names = append(names, leanFile(k.file))
+		}
 	}
 	return names
 }

@@ -12,7 +12,7 @@ import "slices"
 const SlidingLog Algorithm = "sl"
 
 var slidingLogKind = kind{
-	code: SlidingLog, name: "SlidingLog", file: "sliding_log.lua", library: logLibrary, attempts: true,
+	code: SlidingLog, name: "SlidingLog", file: "sliding_log.lua", library: logLibrary, lean: true, attempts: true,
 	model: func(m *Model, e *Entry, l *Limit) counter {
 		log := state[slidingLog](m, e.Key, l.stateKey(e.Policy.id))
 		log.largest = state[largestServed](m, e.Key, largestKey(l.stateKey(e.Policy.id)))

@@ -10,7 +10,7 @@ package script
 const SlidingWindow Algorithm = "sw"
 
 var slidingWindowKind = kind{
-	code: SlidingWindow, name: "SlidingWindow", file: "sliding_window.lua", library: logLibrary, attempts: true,
+	code: SlidingWindow, name: "SlidingWindow", file: "sliding_window.lua", library: logLibrary, lean: true, attempts: true,
 	arguments: func(l *Limit) []int64 { return []int64{l.Bucket.Microseconds(), l.ceiling} },
 	ceiling:   func(l *Limit) int64 { return l.Threshold },
 	model: func(m *Model, e *Entry, l *Limit) counter {

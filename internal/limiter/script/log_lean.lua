@@ -1,0 +1,121 @@
+-- log, for lean.lua; see log.lua. A limit is its log, of one kind of units, all of which it needs for its
+-- window only. Arguments of commands are texts where they can be: Redis is slow to write numbers of Lua.
+
+-- Element width*i + column, counted from 0, belongs to hit i.
+local TIME, UNITS = -1, 0
+
+-- Above this total the totals are rebased, before they exceed the integers of a double.
+local LARGEST_TOTAL = 2 ^ 52
+
+-- The largest i with time(i), or a total(i), <= bound; 0 if all are larger. `known` is at most this i, 0
+-- if it is not given. The values never decrease: the search gallops from the old end, where most results
+-- are, and then bisects.
+local function last_at_most(log, column, bound, known)
+  local key, width, step = log.key, log.width, 1
+  known = known or 0
+  while true do
+    local probe = call('LINDEX', key, width * (known + step) + column)
+    if not probe or tonumber(probe) > bound then break end
+    known = known + step
+    step = step * 2
+  end
+  while step > 1 do
+    step = step / 2
+    local probe = call('LINDEX', key, width * (known + step) + column)
+    if probe and tonumber(probe) <= bound then known = known + step end
+  end
+  return known
+end
+
+-- Reads the ends of the log.
+local function lean_open_log(limit, key)
+  local now, head = server_time(), call('LRANGE', key, '0', '5')
+  limit.key, limit.exists, limit.head = key, head[2], head
+  if not head[2] then
+    limit.base, limit.oldest, limit.newest, limit.total, limit.now = 0, now, -1, 0, now
+    return
+  end
+  local last = #head
+  local tail = last < 6 and head or call('LRANGE', key, '-2', '-1')
+  if last == 6 then last = 2 end
+  limit.base, limit.oldest, limit.newest, limit.total = head[1] + 0, head[2] + 0, tail[last - 1] + 0, tail[last] + 0
+  limit.now = max(now, limit.newest)
+end
+
+-- How many hits have left the window, of those that are at least one and not all, and the total of their units.
+local function lean_left_window(limit, cutoff)
+  local head = limit.head
+  if head and head[4] + 0 > cutoff then return 1, head[3] + 0 end
+  if head and head[6] + 0 > cutoff then return 2, head[5] + 0 end
+  local i = last_at_most(limit, TIME, cutoff, 1)
+  return i, call('LINDEX', limit.key, 2 * i) + 0
+end
+
+-- As read, see base.lua. Also finds the hits that have left the window, and the total of the units until
+-- then. The log of the previous call is known.
+local function lean_read_log(limit, value, key)
+  if value then return nil end -- it has another type
+  if limit.key ~= key then lean_open_log(limit, key) end
+  if limit.total + limit.quota > LARGEST_TOTAL then return nil end
+  local cutoff = limit.now - limit.window_us
+  if limit.newest <= cutoff then
+    limit.left_window, limit.before = -1, limit.total
+  elseif limit.oldest <= cutoff then
+    limit.left_window, limit.before = lean_left_window(limit, cutoff)
+  else
+    limit.left_window, limit.before = 0, limit.base
+  end
+  return limit.total - limit.before
+end
+
+-- As spend, see base.lua. With a bucket, in microseconds, the hit is merged with the newest one if that
+-- is in the same bucket of time.
+local function lean_append_hit(limit, key, cost)
+  local now, newest, bucket, total = limit.now, limit.newest, limit.bucket, limit.total + cost
+  if now ~= limit.time then limit.time, limit.time_text = now, string.format('%d', now) end
+  local total_text = string.format('%d', total)
+  if not limit.exists then
+    call('RPUSH', key, '0', limit.time_text, total_text)
+    limit.oldest = now
+  else
+    if bucket and floor(newest / bucket) == floor(now / bucket) then
+      call('RPOP', key, '2')
+      if limit.oldest == newest then limit.oldest = now end
+    end
+    call('RPUSH', key, limit.time_text, total_text)
+  end
+  if limit.left_window > 0 then
+    call('LTRIM', key, limit.left_window == 1 and '2' or 2 * limit.left_window, '-1')
+    limit.key = nil -- the oldest hit is not known any more
+  elseif limit.left_window < 0 and limit.exists then
+    call('LTRIM', key, '-3', '-1') -- the total of all hits, and the new one
+    limit.base, limit.oldest = limit.total, now
+  end
+  limit.exists, limit.newest, limit.total, limit.head = true, now, total, nil
+  local left = now + limit.window_us - server_time()
+  call('PEXPIRE', key, left == limit.window_us and limit.ttl_text or ttl_of(left))
+  return total - limit.before, left
+end
+
+-- As wait, see base.lua.
+local function lean_log_wait(limit, key, cost)
+  if limit.units == 0 then return 0, 0, 0 end
+  local now, wait, used_after = server_time(), 0, limit.units
+  if limit.units + cost > limit.quota and cost <= limit.quota then
+    local i = last_at_most(limit, UNITS, limit.total + cost - limit.quota - 1, limit.left_window) + 1
+    wait = call('LINDEX', key, 2 * i - 1) + limit.window_us - now
+    local bound = max(now + wait, limit.now) - limit.window_us
+    used_after = 0
+    if bound < limit.newest then
+      used_after = limit.total - call('LINDEX', key, 2 * last_at_most(limit, TIME, bound, i))
+    end
+  end
+  return wait, used_after, limit.newest + limit.window_us - now
+end
+
+local function lean_prepare_log(limit, at)
+  limit.width, limit.window_us = 2, limit.window * 1000
+  limit.ttl_text = string.format('%d', ttl_of(limit.window_us))
+  return at
+end
+
