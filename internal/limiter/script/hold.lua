@@ -5,9 +5,9 @@
 --            held: a summary in MessagePack, one value after the other: units of the holds,
 --              number of the holds, a time before which none ends, the time until which they
 --              are kept, whether they are in a set, number of windows; per window the name of
---              a FixedWindow limit and the last millisecond of its latest window; and per
---              hold, if they are not in a set, its ID, units and end. Times are microseconds
---              since 1970
+--              a FixedWindow limit and the last millisecond of its latest window, if that is
+--              after the end of a hold; and per hold, if they are not in a set, its ID, units
+--              and end. Times are microseconds since 1970
 --          per entry with the ID of a charge, after all others, the key that remembers it
 -- set      of more than MOST_PACKED holds: a sorted set at the key <held>:set, with two members
 --          for each hold, e:<id> with its end and u:<id> with its units below 0. It is in use
@@ -85,14 +85,22 @@ new_holds = function()
     if action >= RESERVE and action <= RENEW then entry.id = next_own_string() end
   end
 
+  -- Whether a window that ends with the millisecond `last` ends after a hold.
+  local function ends_after_a_hold(entry, last)
+    return last * 1000 + 999 >= entry.earliest
+  end
+
   -- Writes the summary.
   function holds.write(entry)
     entry.changed = false
     if entry.open == 0 then return drop_holds(entry) end
-    local summary = { entry.units, entry.open, entry.earliest, entry.until_time, not entry.packed, #entry.windows / 2 }
-    for _, list in ipairs({ entry.windows, entry.packed or {} }) do
-      for i = 1, #list do summary[#summary + 1] = list[i] end
+    local summary, windows = { entry.units, entry.open, entry.earliest, entry.until_time, not entry.packed, 0 }, entry.windows
+    for i = 1, #windows, 2 do
+      if ends_after_a_hold(entry, windows[i + 1]) then
+        summary[6], summary[#summary + 1], summary[#summary + 2] = summary[6] + 1, windows[i], windows[i + 1]
+      end
     end
+    for _, value in ipairs(entry.packed or {}) do summary[#summary + 1] = value end
     set_value(entry.held, cmsgpack.pack(unpack(summary)), holds_ttl(entry))
   end
 
@@ -318,8 +326,9 @@ new_holds = function()
     return i
   end
 
-  -- Records the last millisecond of the latest window of a limit.
+  -- Records the last millisecond of the latest window of a limit, unless all holds end after it.
   function holds.record_window(entry, limit, last)
+    if not ends_after_a_hold(entry, last) then return end
     local windows, i = entry.windows, place_of_window(entry, limit)
     windows[i], windows[i + 1] = limit.window_name, last
     entry.changed = true

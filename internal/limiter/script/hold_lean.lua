@@ -58,6 +58,11 @@ local function new_hold_actions()
     return n + 1
   end
 
+  -- Whether the window of a counter, which may begin now, can end after a hold.
+  local function ends_after_a_hold(run, limit, held)
+    return run.now + (limit.window + 1) * 1000 >= held[EARLIEST]
+  end
+
   -- Reads the limits, whose keys follow values[at]. Returns whether all admit the units, and whether one
   -- has a state; nil leaves the call to the general code.
   local function lean_read(run, at, units)
@@ -81,6 +86,7 @@ local function new_hold_actions()
       return left
     end
     if not limit.is_counter then return limit.newest + limit.window_us - run.now end
+    if not ends_after_a_hold(run, limit, held) then return 0 end -- before the holds, as the reply needs it
     local ttl, place = call('PTTL', key), place_of_window(limit, key, held)
     if ttl < 0 or ttl > limit.window or not place then return nil end
     held[place] = floor(run.now / 1000) + ttl
@@ -148,7 +154,7 @@ local function new_hold_actions()
     if held[OPEN] == 1 then return true end
     for i = 1, #run.limits do
       local limit = run.limits[i]
-      local starts = limit.is_counter and limit.units == 0
+      local starts = limit.is_counter and limit.units == 0 and ends_after_a_hold(run, limit, held)
       if starts and not place_of_window(limit, KEYS[run.first_key + at + i], held) then return false end
     end
     return true
@@ -156,7 +162,7 @@ local function new_hold_actions()
 
   -- Spends the cost in a limit. While holds are open it also keeps the state as long as them.
   local function lean_commit(run, limit, key, cost, text, held)
-    local starts, is_open = limit.is_counter and limit.units == 0, held[OPEN] > 0
+    local starts, is_open = limit.is_counter and limit.units == 0 and ends_after_a_hold(run, limit, held), held[OPEN] > 0
     limit.units, limit.left = limit.spend(limit, key, cost, text, is_open and lean_holds_ttl(run, held))
     if starts and is_open then
       held[place_of_window(limit, key, held)] = floor((run.now + limit.left) / 1000) - 1

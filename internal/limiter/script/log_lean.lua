@@ -53,8 +53,7 @@ end
 
 -- As read, see base.lua. Also finds the hits that have left the window, and the total of the units until
 -- then. The log of the previous call is known.
-local function lean_read_log(limit, value, key)
-  if value then return nil end -- it has another type
+local function lean_read_log(limit, _, key)
   if limit.key ~= key then lean_open_log(limit, key) end
   if limit.total + limit.quota > LARGEST_TOTAL then return nil end
   local cutoff = limit.now - limit.window_us
@@ -80,7 +79,6 @@ local function lean_append_hit(limit, key, cost)
   else
     if bucket and floor(newest / bucket) == floor(now / bucket) then
       call('RPOP', key, '2')
-      if limit.oldest == newest then limit.oldest = now end
     end
     call('RPUSH', key, limit.time_text, total_text)
   end
@@ -91,7 +89,7 @@ local function lean_append_hit(limit, key, cost)
     call('LTRIM', key, '-3', '-1') -- the total of all hits, and the new one
     limit.base, limit.oldest = limit.total, now
   end
-  limit.exists, limit.newest, limit.total, limit.head = true, now, total, nil
+  limit.exists, limit.newest, limit.total = true, now, total
   local left = now + limit.window_us - server_time()
   call('PEXPIRE', key, left == limit.window_us and limit.ttl_text or ttl_of(left))
   return total - limit.before, left
