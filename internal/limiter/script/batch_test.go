@@ -62,6 +62,9 @@ func TestBusyLogsAgreeWithModel(t *testing.T) {
 			now := server.clock.Now()
 			for step := range 3000 {
 				now = now.Add(time.Duration(r.IntN(16)) * time.Millisecond)
+				if r.IntN(100) == 0 {
+					now = now.Add(-time.Duration(r.IntN(200)) * time.Millisecond)
+				}
 				model.setTime(t, now)
 				server.setTime(t, now)
 				var batch []*pending
