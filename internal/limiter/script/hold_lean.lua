@@ -1,6 +1,6 @@
 -- hold, for lean.lua; see hold.lua. It leaves to the general code: holds in a set, holds that have
--- ended, reserves that are denied or repeat another one, and commits without a hold or of more than
--- the limits admit. Its calls have different keys: it does not keep the values up to date.
+-- ended, reserves that are denied or repeat another one, and commits without a hold, of more than the
+-- limits admit or that start a window whose end must be recorded. Its calls have different keys: it does not keep the values up to date.
 
 -- The functions of the actions reserve (1) and commit (2).
 local hold_actions
@@ -149,24 +149,13 @@ local function new_hold_actions()
     return units
   end
 
-  -- Whether the summary can have the ends of the windows that a commit starts.
-  local function has_windows(run, at, held)
-    if held[OPEN] == 1 then return true end
+  -- Whether a commit starts a window that may end after a hold.
+  local function starts_window(run, held)
     for i = 1, #run.limits do
       local limit = run.limits[i]
-      local starts = limit.is_counter and limit.units == 0 and ends_after_a_hold(run, limit, held)
-      if starts and not place_of_window(limit, KEYS[run.first_key + at + i], held) then return false end
+      if limit.is_counter and limit.units == 0 and ends_after_a_hold(run, limit, held) then return true end
     end
-    return true
-  end
-
-  -- Spends the cost in a limit. While holds are open it also keeps the state as long as them.
-  local function lean_commit(run, limit, key, cost, text, held)
-    local starts, is_open = limit.is_counter and limit.units == 0 and ends_after_a_hold(run, limit, held), held[OPEN] > 0
-    limit.units, limit.left = limit.spend(limit, key, cost, text, is_open and lean_holds_ttl(run, held))
-    if starts and is_open then
-      held[place_of_window(limit, key, held)] = floor((run.now + limit.left) / 1000) - 1
-    end
+    return false
   end
 
   -- Ends a hold and spends the cost.
@@ -175,10 +164,13 @@ local function new_hold_actions()
     local cost = lean_cost(run, text)
     local held = cost > 0 and not values[at + 1] and values[at + 2] and lean_holds(run, values[at + 2])
     local place = held and lean_place_of(held, ARGV[own + 1])
-    if not place or not lean_read(run, at + 2, cost) or not has_windows(run, at + 2, held) then return nil end
+    if not place or not lean_read(run, at + 2, cost) then return nil end
+    if held[OPEN] > 1 and starts_window(run, held) then return nil end
     local estimate = lean_remove(held, place)
+    local ttl = held[OPEN] > 0 and lean_holds_ttl(run, held)
     for i = 1, #run.limits do
-      lean_commit(run, run.limits[i], KEYS[run.first_key + at + 2 + i], cost, text, held)
+      local limit = run.limits[i]
+      limit.units, limit.left = limit.spend(limit, KEYS[run.first_key + at + 2 + i], cost, text, ttl)
     end
     lean_write_holds(run, at + 2, held)
     return lean_reply(run, 48, 2, estimate, held)

@@ -183,3 +183,23 @@ func TestHoldsAreListed(t *testing.T) {
 		}
 	}
 }
+
+// Reserves that share a call keep the holds of each key as long as its last one.
+func TestHoldsInABatchExpireWithTheirKey(t *testing.T) {
+	g := NewWithT(t)
+	_, client := newServerBackend(t, servers[0])
+	store := newStore(client)
+	policy := NewVariants(Settings{ID: "test/p", MaxOpen: 10}, []Limit{slowLimit(TokenBucket, 30)})[0]
+	reserve := func(key Key, id string, ttl time.Duration) *pending {
+		return &pending{call: &Call{Entries: []Entry{{Policy: policy, Key: key, Cost: 1, Action: Reserve, ID: id, TTL: ttl}}}}
+	}
+	send := func(batch ...*pending) {
+		for i, o := range store.send(t.Context(), batch) {
+			g.Expect(decoded(t, batch[i], o).Entries[0].Hold).To(Equal(HoldTaken))
+		}
+	}
+	send(reserve("long", "a", 20*time.Hour))
+	send(reserve("short", "b", time.Hour), reserve("long", "b", time.Hour))
+	ttl := func(key Key) time.Duration { return client.PTTL(t.Context(), store.key(key, heldKey(policy.id))).Val() }
+	g.Expect(ttl("long") - ttl("short")).To(BeNumerically("~", 19*time.Hour, time.Minute))
+}

@@ -138,7 +138,6 @@ local function lean_run(first_key, first_arg)
     local ok, err = pcall(lean_rest, run)
     if not ok then -- replace what it may have begun to reply
       for n = #replies, replied + 1, -1 do replies[n] = nil end
-      for i = 1, #run.limits do run.limits[i].key = nil end -- a log may have changed
       replied = replied + 1
       replies[replied] = error_text(err)
     end

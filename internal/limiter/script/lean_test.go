@@ -1,0 +1,68 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+// The log of a key in constant use loses hits in most batches, and gets several in some.
+func TestBusyLogsAgreeWithModel(t *testing.T) {
+	for _, algorithm := range []Algorithm{SlidingLog, SlidingWindow} {
+		t.Run(string(algorithm), func(t *testing.T) {
+			g := NewWithT(t)
+			r := rand.New(rand.NewPCG(1, 17))
+			model := newModelBackend()
+			server, client := newServerBackend(t, servers[0])
+			store := newStore(client)
+			limit := Limit{
+				Name: "l", Algorithm: algorithm, Quota: 12, Threshold: 12, Window: 50 * time.Millisecond, Bucket: 4 * time.Millisecond,
+			}
+			policy := NewPolicy("test/p", false, false, []Limit{limit})
+			now := server.clock.Now()
+			for step := range 3000 {
+				now = now.Add(time.Duration(r.IntN(16)) * time.Millisecond)
+				if r.IntN(100) == 0 {
+					now = now.Add(-time.Duration(r.IntN(200)) * time.Millisecond)
+				}
+				model.setTime(t, now)
+				server.setTime(t, now)
+				var batch []*pending
+				for range 1 + r.IntN(3) {
+					entry := Entry{Policy: policy, Key: Key([]string{"a", "a", "b"}[r.IntN(3)]), Cost: 1 + r.Int64N(4)}
+					batch = append(batch, &pending{call: &Call{Entries: []Entry{entry}}})
+				}
+				gather(batch)
+				for i, o := range store.send(t.Context(), batch) {
+					want := model.evaluate(t, batch[i].call.clone())
+					g.Expect(differenceOf(decoded(t, batch[i], o), want)).To(BeEmpty(), "step %d, call %d", step, i)
+				}
+			}
+		})
+	}
+}
+
+// Equal checks of a batch are decided in order: one that starts a block denies those after it, even of a
+// smaller cost.
+func TestABlockDeniesTheRestOfItsBatch(t *testing.T) {
+	g := NewWithT(t)
+	_, client := newServerBackend(t, servers[0])
+	store := newStore(client)
+	limit := slowLimit(FixedWindow, 5)
+	limit.Block = time.Hour
+	policy := NewPolicy("test/p", false, false, []Limit{limit})
+	var batch []*pending
+	for _, cost := range []int64{3, 4, 1} {
+		batch = append(batch, &pending{call: &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: cost}}}})
+	}
+	var verdicts []Verdict
+	for i, o := range store.send(t.Context(), batch) {
+		verdicts = append(verdicts, decoded(t, batch[i], o).Entries[0].Verdict)
+	}
+	g.Expect(verdicts).To(Equal([]Verdict{Admitted, Tripped, Blocked}))
+}
