@@ -1,5 +1,6 @@
--- log, for lean.lua; see log.lua. A limit is its log, of one kind of units, all of which it needs for its
--- window only. Arguments of commands are texts where they can be: Redis is slow to write numbers of Lua.
+-- log, for lean.lua; see log.lua. The table of a limit is also that of its log, which has one kind of units
+-- and keeps them for the window of this limit only. Arguments of commands are texts where they can be, since
+-- Redis is slow to write numbers of Lua.
 
 -- Element width*i + column, counted from 0, belongs to hit i.
 local TIME, UNITS = -1, 0

@@ -157,7 +157,7 @@ func outcomesOf(ctx context.Context, batch []*pending, values []any, err error) 
 	outcomes := make([]outcome, len(batch))
 	for i, p := range batch {
 		var own []any
-		if own, values = p.call.nextValues(values); own == nil {
+		if own, values = p.call.nextValues(values); len(own) == 0 {
 			return failAll(len(batch), &StoreError{Cause: CauseScript, Err: errReply})
 		}
 		outcomes[i] = outcomeOf(own)
