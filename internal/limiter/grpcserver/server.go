@@ -43,6 +43,9 @@ const (
 	// bufferBytes is the size of the read and of the write buffer of a connection: one
 	// system call serves many of the small calls that a proxy multiplexes.
 	bufferBytes = 64 << 10
+	// windowBytes is what a connection may send before the server has read it. With a fixed size
+	// gRPC does not measure the connection, which takes a ping in each of its round trips.
+	windowBytes = 1 << 20
 	// connectTimeout bounds the TLS and HTTP/2 handshakes.
 	connectTimeout = 10 * time.Second
 )
@@ -137,6 +140,7 @@ func (s *Server) server() *grpc.Server {
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.ReadBufferSize(bufferBytes),
 		grpc.WriteBufferSize(bufferBytes),
+		grpc.StaticConnWindowSize(windowBytes),
 		grpc.KeepaliveEnforcementPolicy(keepalivePolicy),
 		grpc.KeepaliveParams(keepaliveParams),
 		grpc.UnaryInterceptor(s.recoverPanic),
