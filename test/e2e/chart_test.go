@@ -275,41 +275,40 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		i.upgrade(ctx, "access[0].name=auditors", "access[0].role=inspect", "access[0].namespaces={"+i.shop+"}",
 			"access[0].subjects[0].kind=User", "access[0].subjects[0].name=ann",
 			"access[1].name=on-call", "access[1].role=operator", "access[1].namespaces={"+i.shop+"}",
-			"access[1].subjects[0].kind=User", "access[1].subjects[0].name=jane")
-		plugin := filepath.Join(GinkgoT().TempDir(), "kubectl-weir")
-		do(ctx, nil, "go", "build", "-o", plugin, "./cmd/kubectl-weir")
-		as := func(user string, args ...string) (string, error) {
-			return tryTool(ctx, "", plugin, append(args, "--as="+user, "--namespace="+i.shop, "--weir-namespace="+i.namespace)...)
-		}
-		succeed := func(user string, args ...string) string {
-			GinkgoHelper()
-			out, err := as(user, args...)
-			Expect(err).NotTo(HaveOccurred())
-			return out
-		}
+			"access[1].subjects[0].kind=User", "access[1].subjects[0].name=jane", "console.enabled=true")
+		p := buildPlugin(ctx, i)
 		Expect(i.status(ctx, i.ask("plugin", "a"))).To(Equal(http.StatusOK))
-		Expect(succeed("ann", "state", "plugin", "a")).To(And(ContainSubstring("Blocked:   no"), MatchRegexp(`hourly +1 +100 +99 `)))
-		_, err := as("ann", "block", "plugin", "a", "--for", "10m")
+		Expect(p.succeed(ctx, "ann", "state", "plugin", "a")).To(And(ContainSubstring("Blocked:   no"), MatchRegexp(`hourly +1 +100 +99 `)))
+		_, err := p.run(ctx, "ann", "block", "plugin", "a", "--for", "10m")
 		Expect(err).To(MatchError(And(ContainSubstring("exit status 1"), ContainSubstring("of the account auditors; choose another one with --account"))))
-		_, err = as("bob", "state", "plugin", "a")
+		_, err = p.run(ctx, "bob", "state", "plugin", "a")
 		Expect(err).To(MatchError(ContainSubstring("ask for the chart value access")))
 
-		Expect(succeed("jane", "block", "plugin", "a", "--for", "10m")).To(ContainSubstring("Blocked the key"))
+		Expect(p.succeed(ctx, "jane", "block", "plugin", "a", "--for", "10m")).To(ContainSubstring("Blocked the key"))
 		Eventually(i.podStatuses).WithArguments(ctx, i.ask("plugin", "a")).Should(HaveEach(http.StatusTooManyRequests))
-		Expect(succeed("jane", "state", "plugin", "a", "-o", "json")).To(ContainSubstring(`"blocked": true`))
-		Expect(succeed("jane", "unblock", "plugin", "a")).To(ContainSubstring("Lifted the block"))
+		Expect(p.succeed(ctx, "jane", "state", "plugin", "a", "-o", "json")).To(ContainSubstring(`"blocked": true`))
+		Expect(p.succeed(ctx, "jane", "unblock", "plugin", "a")).To(ContainSubstring("Lifted the block"))
 		Eventually(i.podStatuses).WithArguments(ctx, i.ask("plugin", "a")).Should(HaveEach(http.StatusOK))
-		Expect(succeed("ann", "version")).To(MatchRegexp(`(?m)^weir \S+$`))
-		Expect(succeed("ann", "explain", "--policy", "plugin", "--key", "a")).To(ContainSubstring("Decision:   allowed"))
-		Expect(tool(ctx, plugin, "check", "--wait", "1m", "--weir-namespace", i.namespace)).To(And(
+		Expect(p.succeed(ctx, "ann", "version")).To(MatchRegexp(`(?m)^weir \S+$`))
+		Expect(p.succeed(ctx, "ann", "explain", "--policy", "plugin", "--key", "a")).To(ContainSubstring("Decision:   allowed"))
+		Expect(tool(ctx, p.path, "check", "--wait", "1m", "--weir-namespace", i.namespace)).To(And(
 			MatchRegexp(`(?m)^ok +webhook +.*served by \d+ pods$`), MatchRegexp(`(?m)^ok +redis +redis 7\.0`), MatchRegexp(`(?m)^ok +leader `)))
-		Expect(succeed("jane", "check", "--wait", "1m")).To(MatchRegexp(`(?m)^not checked +webhook `), "forbidden to her")
+		Expect(p.succeed(ctx, "jane", "check", "--wait", "1m")).To(MatchRegexp(`(?m)^not checked +webhook `), "forbidden to her")
 		var log strings.Builder
 		for pod := range strings.FieldsSeq(kubectl(ctx, "get", "pods", "--namespace", i.namespace, "--selector=ratelimit.weir.dev/decisions=true", "--output=name")) {
 			log.WriteString(kubectl(ctx, "logs", pod, "--namespace", i.namespace))
 		}
 		Expect(log.String()).To(MatchRegexp(`"msg":"Unblocked a key",.*"user":"system:serviceaccount:[^"]+:on-call","credentialID":"JTI=[^"]+","claimedUser":"jane"`))
 	}, SpecTimeout(3*time.Minute))
+
+	It("serves the console by kubectl weir", func(ctx SpecContext) {
+		// jane and the console are values of the previous spec.
+		link := buildPlugin(ctx, i).console("jane")
+		browser := newBrowser(link)
+		Expect(browser.open(ctx, link)).To(ContainSubstring("Weir"))
+		Expect(browser.open(ctx, "/console/policies")).To(ContainSubstring(i.shop + "/plugin"))
+		Expect(newBrowser(link).open(ctx, link)).To(ContainSubstring("used already"))
+	}, SpecTimeout(time.Minute))
 
 	It("serves metrics only to the allowed clients", func(ctx SpecContext) {
 		Expect(i.metrics(ctx)).To(And(ContainSubstring(`policy="state"`), ContainSubstring("weir_build_info"),
