@@ -1,6 +1,7 @@
 -- hold, for lean.lua; see hold.lua. It leaves to the general code: holds in a set, holds that have
 -- ended, reserves that are denied or repeat another one, and commits without a hold, of more than the
--- limits admit or that start a window whose end must be recorded. Its calls have different keys: it does not keep the values up to date.
+-- limits admit or that start a window whose end must be recorded. Its calls have different keys: it
+-- does not keep the values up to date.
 
 -- The functions of the actions reserve (1) and commit (2).
 local hold_actions
