@@ -1,0 +1,156 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import "strings"
+
+// requestRules are the rules of matches, keys and denials.
+var requestRules = map[string]rule{
+	"a match that selects nothing": {
+		good:    matches(`{methods: [GET]}`),
+		bad:     matches(`{}`),
+		field:   "spec.matches[0]",
+		message: "every match must set at least one of hosts, methods, paths, when, domain and descriptors",
+	},
+	"a match with an empty list": {
+		good:    matches(`{hosts: [a.example]}`),
+		bad:     matches(`{hosts: []}`),
+		field:   "spec.matches[0].hosts",
+		message: "should have at least 1 items",
+	},
+	"more than 16 matches": {
+		good:    matches(repeat(16, `{domain: d%d}`)),
+		bad:     matches(repeat(17, `{domain: d%d}`)),
+		field:   "spec.matches",
+		message: "must have at most 16 items",
+	},
+	"a host in upper case": {
+		good:    matches(`{hosts: [shop.example, "*.shop.example", localhost, 10.0.0.1]}`),
+		bad:     matches(`{hosts: [Shop.example]}`),
+		field:   "spec.matches[0].hosts[0]",
+		message: "hosts must be lower-case DNS names, with the prefix *. for all subdomains",
+	},
+	"a host with a wildcard inside": {
+		good:    matches(`{hosts: ["*.example"]}`),
+		bad:     matches(`{hosts: ["shop.*.example"]}`),
+		field:   "spec.matches[0].hosts[0]",
+		message: "hosts must be lower-case DNS names, with the prefix *. for all subdomains",
+	},
+	"a host with a port": {
+		good:    matches(`{hosts: [a.example, b.example]}`),
+		bad:     matches(`{hosts: [a.example, "b.example:443"]}`),
+		field:   "spec.matches[0].hosts[1]",
+		message: "hosts must be lower-case DNS names, with the prefix *. for all subdomains",
+	},
+	"one host twice": {
+		good:    matches(`{hosts: [a.example, b.example]}`),
+		bad:     matches(`{hosts: [a.example, a.example]}`),
+		field:   "spec.matches[0].hosts[1]",
+		message: "Duplicate value",
+	},
+	"a method in lower case": {
+		good:    matches(`{methods: [GET, M-SEARCH]}`),
+		bad:     matches(`{methods: [get]}`),
+		field:   "spec.matches[0].methods[0]",
+		message: "methods must be HTTP methods in upper case",
+	},
+	"a path without a slash in front": {
+		good:    matches(`{paths: [/, /login, "/api/*", "/*"]}`),
+		bad:     matches(`{paths: [login]}`),
+		field:   "spec.matches[0].paths[0]",
+		message: "paths must start with / and have * at most once, as the last character",
+	},
+	"a path with a wildcard inside": {
+		good:    matches(`{paths: ["/api/v1*"]}`),
+		bad:     matches(`{paths: ["/api/*/users"]}`),
+		field:   "spec.matches[0].paths[0]",
+		message: "paths must start with / and have * at most once, as the last character",
+	},
+	"an expression above 1024 characters": {
+		good:    matches(`{when: ` + strings.Repeat("a", 1024) + `}`),
+		bad:     matches(`{when: ` + strings.Repeat("a", 1025) + `}`),
+		field:   "spec.matches[0].when",
+		message: "may not be more than 1024 bytes",
+	},
+	"a descriptor without a key": {
+		good:    matches(`{descriptors: [{key: generic_key, value: login}, {key: user_id}]}`),
+		bad:     matches(`{descriptors: [{value: login}]}`),
+		field:   "spec.matches[0].descriptors[0].key",
+		message: "Required value",
+	},
+
+	"type Header without header": {
+		good:    key(`{type: Header, header: {name: X-Api-Key}}`),
+		bad:     key(`{type: Header}`),
+		field:   "spec.key[0]",
+		message: "header must be set when type is Header, and only then",
+	},
+	"remoteAddress beside another type": {
+		good:    key(`{type: RemoteAddress, remoteAddress: {}}`),
+		bad:     key(`{type: Header, header: {name: X-Api-Key}, remoteAddress: {}}`),
+		field:   "spec.key[0]",
+		message: "remoteAddress must be set when type is RemoteAddress, and only then",
+	},
+	"type Descriptor without descriptor": {
+		good:    key(`{type: Descriptor, descriptor: {key: user_id}}`),
+		bad:     key(`{type: Descriptor}`),
+		field:   "spec.key[0]",
+		message: "descriptor must be set when type is Descriptor, and only then",
+	},
+	"type Principal without principal": {
+		good:    key(`{type: Principal, principal: {}}`),
+		bad:     key(`{type: Principal}`),
+		field:   "spec.key[0]",
+		message: "principal must be set when type is Principal, and only then",
+	},
+	"expression beside another type": {
+		good:    key(`{type: Expression, expression: {cel: 'request.path'}}`),
+		bad:     key(`{type: Principal, principal: {}, expression: {cel: 'request.path'}}`),
+		field:   "spec.key[0]",
+		message: "expression must be set when type is Expression, and only then",
+	},
+	"more than 8 parts": {
+		good:    key(repeat(8, `{type: Header, header: {name: h%d}}`)),
+		bad:     key(repeat(9, `{type: Header, header: {name: h%d}}`)),
+		field:   "spec.key",
+		message: "must have at most 8 items",
+	},
+	"a header name with a space": {
+		good:    key("{type: Header, header: {name: \"!#$%&'*+-.^_`|~09azAZ\"}}"),
+		bad:     key(`{type: Header, header: {name: "X Api Key"}}`),
+		field:   "spec.key[0].header.name",
+		message: "name must be an HTTP header name",
+	},
+	"an IPv4 prefix above 32": {
+		good:    key(`{type: RemoteAddress, remoteAddress: {ipv4PrefixLength: 32, ipv6PrefixLength: 0}}`),
+		bad:     key(`{type: RemoteAddress, remoteAddress: {ipv4PrefixLength: 33}}`),
+		field:   "spec.key[0].remoteAddress.ipv4PrefixLength",
+		message: "should be less than or equal to 32",
+	},
+	"an IPv6 prefix above 128": {
+		good:    key(`{type: RemoteAddress, remoteAddress: {ipv4PrefixLength: 0, ipv6PrefixLength: 128}}`),
+		bad:     key(`{type: RemoteAddress, remoteAddress: {ipv6PrefixLength: 129}}`),
+		field:   "spec.key[0].remoteAddress.ipv6PrefixLength",
+		message: "should be less than or equal to 128",
+	},
+	"an empty expression": {
+		good:    key(`{type: Expression, expression: {cel: a}}`),
+		bad:     key(`{type: Expression, expression: {cel: ""}}`),
+		field:   "spec.key[0].expression.cel",
+		message: "should be at least 1 chars long",
+	},
+
+	"an unknown code": {
+		good:    `{denial: {code: TooManyAttempts, message: Slow down.}, ` + limits(aLimit)[1:],
+		bad:     `{denial: {code: Teapot}, ` + limits(aLimit)[1:],
+		field:   "spec.denial.code",
+		message: "Unsupported value",
+	},
+	"a message above 255 characters": {
+		good:    `{denial: {message: ` + strings.Repeat("a", 255) + `}, ` + limits(aLimit)[1:],
+		bad:     `{denial: {message: ` + strings.Repeat("a", 256) + `}, ` + limits(aLimit)[1:],
+		field:   "spec.denial.message",
+		message: "may not be more than 255 bytes",
+	},
+}

@@ -1,0 +1,207 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+func TestReservationsEnd(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/x", reservable))
+	r := reserve(60, "a/x")
+	r.TTL = time.Minute
+	first := f.reserve(t, r).Reservation
+	renew := func(ttl time.Duration) (*limiter.Renewed, error) {
+		return f.Renew(t.Context(), &limiter.Renew{Reservation: first, TTL: ttl})
+	}
+	f.store.now = f.store.now.Add(50 * time.Second)
+	renewed, err := renew(2 * time.Minute)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(renewed).To(Equal(&limiter.Renewed{Policies: []limiter.RenewedPolicy{{Policy: "a/x", Renewed: true}}, Revision: 1}))
+	_, err = renew(11 * time.Minute)
+	g.Expect(fieldOf(err)).To(Equal("ttl"))
+
+	f.store.now = f.store.now.Add(110 * time.Second)
+	g.Expect(f.used(t)).To(Equal([]int64{60, 60}))
+	f.store.now = f.store.now.Add(10 * time.Second)
+	g.Expect(f.used(t)).To(Equal([]int64{60, 0}), "it is spent at its estimate")
+	_, err = renew(0)
+	g.Expect(err).To(MatchError(limiter.ErrReservationEnded))
+	g.Expect(f.commit(t, first, 1).Found()).To(BeFalse())
+	g.Expect(f.used(t)).To(Equal([]int64{60, 0}))
+}
+
+// The actual cost is spent under the limits that are in force at the commit.
+func TestCommitAfterAnEdit(t *testing.T) {
+	gold := func(units int64) func(*plan.Plan) {
+		return overridden(plan.Override{
+			Name: "gold", Keys: []string{"alice"}, Action: plan.ActionLimit,
+			Limits: []plan.LimitOverride{{Name: "burst", Threshold: units}},
+		})
+	}
+	for name, tc := range map[string]struct {
+		edited   []*plan.Plan
+		override string
+		quota    int64
+		gone     bool
+	}{
+		"the same":             {[]*plan.Plan{makePlan("a/x", reservable, keyed(apiKey), gold(1000))}, "gold", 1000, false},
+		"another number":       {[]*plan.Plan{makePlan("a/x", reservable, keyed(apiKey), gold(500))}, "gold", 500, false},
+		"without the override": {[]*plan.Plan{makePlan("a/x", reservable, keyed(apiKey))}, "", 100, false},
+		"disabled":             {[]*plan.Plan{makePlan("a/x", reservable, keyed(apiKey), mode(plan.ModeDisabled))}, "", 100, false},
+		"deleted":              {[]*plan.Plan{makePlan("a/y")}, "", 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			f := newFixture(makePlan("a/x", reservable, keyed(apiKey), gold(1000)))
+			reservation := f.reserve(t, reserve(600, "a/x")).Reservation
+			g.Expect(reservation.Holds[0].Override).To(Equal("gold"))
+			f.Use(plan.NewSnapshot(2, tc.edited))
+			committed := f.commit(t, reservation, 300)
+			g.Expect(committed.Found()).To(Equal(!tc.gone))
+			only := committed.Policies[0]
+			g.Expect([]any{only.Policy, only.Gone, only.Committed, only.Override}).To(Equal([]any{"a/x", tc.gone, !tc.gone, tc.override}))
+			if !tc.gone {
+				g.Expect([]int64{only.Limits[0].Quota, only.Limits[0].Used}).To(Equal([]int64{tc.quota, 300}))
+			}
+		})
+	}
+}
+
+// A policy that no longer takes reservations has no holds: a commit is a charge, by the ID.
+func TestCommitAfterReservationsWereTurnedOff(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/x", reservable))
+	reservation := f.reserve(t, reserve(60, "a/x")).Reservation
+	f.Use(plan.NewSnapshot(2, []*plan.Plan{makePlan("a/x", func(p *plan.Plan) {
+		reservable(p)
+		p.Reservations = plan.Reservations{}
+	})}))
+	g.Expect(f.commit(t, reservation, 0).Found()).To(BeTrue(), "there is nothing to cancel")
+	g.Expect(f.commit(t, reservation, 10).Found()).To(BeTrue())
+	g.Expect(f.commit(t, reservation, 10).Found()).To(BeFalse())
+	g.Expect(f.used(t)).To(Equal([]int64{10, 0}))
+	_, err := f.Renew(t.Context(), &limiter.Renew{Reservation: reservation})
+	g.Expect(err).To(MatchError(limiter.ErrReservationEnded))
+}
+
+// A reservation that holds nothing is committed and renewed like any other.
+func TestReservationsWithoutHolds(t *testing.T) {
+	exempt := overridden(plan.Override{Name: "o", Keys: []string{"alice"}, Action: plan.ActionAllow})
+	for name, p := range map[string]*plan.Plan{
+		"exempt":     makePlan("a/x", reservable, keyed(apiKey), exempt),
+		"disabled":   makePlan("a/x", reservable, mode(plan.ModeDisabled)),
+		"no holding": makePlan("a/x"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			f := newFixture(p)
+			reservation := f.reserve(t, reserve(60, "a/x")).Reservation
+			g.Expect(reservation.Holds).To(BeEmpty())
+			g.Expect(f.commit(t, reservation, 60).Found()).To(BeTrue())
+			_, err := f.Renew(t.Context(), &limiter.Renew{Reservation: reservation})
+			g.Expect(err).NotTo(HaveOccurred())
+		})
+	}
+}
+
+// While Redis is away a reserve is a check by failureMode, and its commit a charge.
+func TestReservationsWithoutRedis(t *testing.T) {
+	down := &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
+	for name, failure := range map[string]plan.FailureMode{"open": plan.FailOpen, "local": plan.FailLocal, "closed": plan.FailClosed} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			f := newFixture(makePlan("a/x", reservable, fails(failure)))
+			f.store.err = down
+			d := f.reserve(t, reserve(60, "a/x"))
+			g.Expect(d.Allowed).To(Equal(failure != plan.FailClosed))
+			g.Expect(d.Degraded).To(Equal(failure))
+			if !d.Allowed {
+				return
+			}
+			for _, l := range d.Limits {
+				g.Expect(l.Held).To(BeZero(), "the replica spends it")
+			}
+			g.Expect(d.Reservation.Charged).To(BeTrue())
+			again := f.reserve(t, reserve(60, "a/x"))
+			g.Expect(again.Allowed).To(Equal(failure == plan.FailOpen), "the estimate counts in the share of the replica")
+
+			_, err := f.Commit(t.Context(), &limiter.Commit{Reservation: d.Reservation, Cost: 10})
+			g.Expect(err).To(MatchError(limiter.ErrStoreUnavailable))
+			_, err = f.Renew(t.Context(), &limiter.Renew{Reservation: d.Reservation})
+			g.Expect(err).To(MatchError(limiter.ErrStoreUnavailable))
+			f.store.err = nil
+			_, err = f.Renew(t.Context(), &limiter.Renew{Reservation: d.Reservation})
+			g.Expect(err).NotTo(HaveOccurred(), "it cannot end")
+			g.Expect(f.commit(t, d.Reservation, 10).Found()).To(BeTrue())
+			g.Expect(f.commit(t, d.Reservation, 10).Found()).To(BeFalse())
+			g.Expect(f.used(t)).To(Equal([]int64{10, 0}))
+		})
+	}
+}
+
+// Without Redis, too, a policy in mode Shadow has no part in a reservation above its quota.
+func TestEstimateAboveTheQuotaOfAShadowPolicy(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/x", reservable, mode(plan.ModeShadow)))
+	g.Expect(f.reserve(t, reserve(101, "a/x")).Reservation.Holds).To(BeEmpty())
+	f.store.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
+	g.Expect(f.reserve(t, reserve(101, "a/x")).Reservation.Holds).To(BeEmpty())
+	g.Expect(f.reserve(t, reserve(100, "a/x")).Reservation.Holds).To(HaveLen(1))
+}
+
+// A hold whose reply was lost is ended by the commit of the reservation that was given out without it.
+func TestLostReplyOfAReserve(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/x", reservable))
+	r := reserve(60, "a/x")
+	r.ID = "request-1"
+	f.reserve(t, r)
+	f.store.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
+	degraded := f.reserve(t, r).Reservation
+	f.store.err = nil
+	g.Expect(f.commit(t, degraded, 10).Policies[0].Estimate).To(Equal(int64(60)))
+	g.Expect(f.commit(t, degraded, 10).Found()).To(BeFalse())
+	g.Expect(f.used(t)).To(Equal([]int64{10, 0}))
+}
+
+func TestChargesAreNeverDenied(t *testing.T) {
+	g := NewWithT(t)
+	deny := overridden(plan.Override{Name: "o", Keys: []string{"alice"}, Action: plan.ActionDeny})
+	f := newFixture(makePlan("a/x", reservable), makePlan("a/y"), makePlan("a/z", keyed(apiKey), deny))
+	charge := func(cost int64, id string) *limiter.Charged {
+		charged, err := f.Charge(t.Context(), &limiter.Charge{
+			Check: limiter.Check{Policies: []string{"a/x", "a/y", "a/z"}, Key: []string{"alice"}, Cost: cost}, ID: id,
+		})
+		g.Expect(err).NotTo(HaveOccurred())
+		return charged
+	}
+	first := charge(150, "c-1")
+	g.Expect(first.Charged).To(BeTrue())
+	g.Expect(first.Revision).To(Equal(int64(1)))
+	g.Expect(first.Limits).To(HaveLen(2), "the policy that denies the caller has no limits")
+	g.Expect([]int64{first.Limits[0].Used, first.Limits[1].Used}).To(Equal([]int64{150, 150}))
+	g.Expect(charge(150, "c-1").Charged).To(BeFalse())
+	g.Expect(f.used(t)).To(Equal([]int64{150, 0}))
+	g.Expect(charge(1, "").Charged).To(BeTrue())
+	g.Expect(charge(1, "").Charged).To(BeTrue(), "without an ID every charge counts")
+	g.Expect(f.used(t)).To(Equal([]int64{152, 0}))
+
+	_, err := f.Charge(t.Context(), &limiter.Charge{Check: limiter.Check{Policies: []string{"a/x"}, Cost: 1}, ID: "a b"})
+	g.Expect(fieldOf(err)).To(Equal("id"))
+	_, err = f.Charge(t.Context(), &limiter.Charge{Check: limiter.Check{Policies: []string{"a/w"}, Cost: 1}})
+	g.Expect(err).To(MatchError(&limiter.UnknownPolicyError{Policy: "a/w"}))
+	f.store.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
+	_, err = f.Charge(t.Context(), &limiter.Charge{Check: limiter.Check{Policies: []string{"a/x"}, Cost: 1}})
+	g.Expect(err).To(MatchError(limiter.ErrStoreUnavailable))
+}

@@ -1,0 +1,112 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// While Redis does not answer, the callers that it denied stay denied.
+func TestCachedDenialsHoldWithoutRedis(t *testing.T) {
+	g := NewWithT(t)
+	c := newCached(t)
+	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 1)})
+	c.deny(spendOne(policy, "a"), true)
+	c.server.Stop()
+	for range 3 {
+		g.Expect(c.evaluate(spendOne(policy, "a")).FromCache).To(BeTrue())
+		c.clock.Advance(recheckPeriod)
+	}
+	peek := spendOne(policy, "a")
+	peek.Entries[0].Peek = true
+	g.Expect(c.evaluate(peek).Entries[0].Verdict).To(Equal(Denied), "a peek reports it, too")
+	for _, uncached := range []*Call{spendOne(policy, "a"), peekOf(spendOne(policy, "a"))} {
+		uncached.Uncached = true
+		_, err := c.Evaluate(t.Context(), uncached)
+		g.Expect(err).To(HaveOccurred(), "unless the call must not be answered from memory")
+	}
+	for _, other := range []*Call{spendOne(policy, "b"), peekOf(spendOne(policy, "b"))} {
+		_, err := c.Evaluate(t.Context(), other)
+		g.Expect(err).To(HaveOccurred(), "other callers are not decided")
+	}
+}
+
+// While Redis does not answer, a block denies checks of any cost until it ends.
+func TestCachedBlocksHoldForEveryCost(t *testing.T) {
+	g := NewWithT(t)
+	c := newCached(t)
+	policy := NewPolicy("test/p", false, false, []Limit{blocking(slowLimit(SlidingLog, 5))})
+	spend := func(cost int64) (*Reply, error) {
+		return c.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: cost}}})
+	}
+	blocked, err := spend(6)
+	g.Expect(err).NotTo(HaveOccurred())
+	c.server.Stop()
+	for _, cost := range []int64{1, 3, 6, 9} {
+		reply, err := spend(cost)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(reply.FromCache).To(BeTrue())
+		g.Expect(reply.Entries[0].Verdict).To(Equal(Blocked))
+	}
+	c.clock.Advance(blocked.Entries[0].BlockLeft)
+	_, err = spend(1)
+	g.Expect(err).To(HaveOccurred(), "after the block")
+}
+
+// While Redis does not answer, what denied one chain denies every chain with the same policy and key:
+// a block at any cost, a limit at the same cost.
+func TestCachedDenialsHoldInEveryChain(t *testing.T) {
+	c := newCached(t)
+	wide := NewPolicy("test/wide", false, false, []Limit{slowLimit(FixedWindow, 1_000_000)})
+	counts := NewPolicy("test/counts", true, false, []Limit{slowLimit(FixedWindow, 1_000_000)})
+	other := NewPolicy("test/other", false, false, []Limit{slowLimit(GCRA, 100)})
+	limit := NewPolicy("test/limit", false, false, []Limit{slowLimit(FixedWindow, 1)})
+	block := NewPolicy("test/block", false, false, []Limit{blocking(slowLimit(FixedWindow, 1))})
+	shadow := NewPolicy("test/shadow", false, true, []Limit{blocking(slowLimit(FixedWindow, 1))})
+	chain := func(cost int64, policies ...*Policy) *Call {
+		call := &Call{}
+		for _, p := range policies {
+			call.Entries = append(call.Entries, Entry{Policy: p, Key: "a", Cost: cost})
+		}
+		return call
+	}
+	for range 3 {
+		for _, policy := range []*Policy{limit, block, shadow} {
+			c.evaluate(chain(1, wide, policy))
+			c.evaluate(chain(1, counts, policy))
+		}
+	}
+	c.server.Stop()
+	for name, tc := range map[string]struct {
+		call    *Call
+		verdict Verdict // of the first entry
+	}{
+		"a limit":                   {chain(1, limit, other), Denied},
+		"a limit, alone":            {chain(1, limit), Denied},
+		"a block":                   {chain(1, block, other, wide), Blocked},
+		"a block, at another cost":  {chain(50, block, other), Blocked},
+		"a block, seen by a peek":   {peekOf(chain(1, block, other)), Blocked},
+		"a block, beside a limit":   {chain(1, block, limit, other), Blocked},
+		"a block, beside one shown": {chain(1, block, shadow), Blocked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c.t = t
+			reply := c.evaluate(tc.call)
+			g.Expect(reply.FromCache).To(BeTrue())
+			g.Expect(reply.Entries[0].Verdict).To(Equal(tc.verdict))
+			for i, e := range tc.call.Entries {
+				isKnown := e.Policy == limit || e.Policy == block
+				g.Expect(reply.Entries[i].Unknown).To(Equal(!isKnown))
+			}
+		})
+	}
+	c.drop("a") // a reset, or an unblock
+	for _, call := range []*Call{chain(1, shadow, other), chain(1, wide, other), chain(1, block, other)} {
+		_, err := c.Evaluate(t.Context(), call)
+		NewWithT(t).Expect(err).To(HaveOccurred(), "nothing denies the call")
+	}
+}
