@@ -7,7 +7,9 @@ import (
 	"io"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -147,24 +149,50 @@ func TestRestartOfRedisChangesNoStatus(t *testing.T) {
 	c.apply("p", 7)
 	p := c.manager()
 	g.Eventually(c.condition("p", v1alpha1.ConditionReady), "20s").Should(Equal("True/Ready"))
-	version := func() string {
-		policy := &v1alpha1.RateLimitPolicy{}
-		g.Expect(c.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "p"}, policy)).To(Succeed())
-		return policy.ResourceVersion
-	}
-	before := version()
+	before := c.version("p")()
 	c.redis.Stop()
-	g.Consistently(version, "5s", "200ms").Should(Equal(before))
+	g.Consistently(c.version("p"), "5s", "200ms").Should(Equal(before))
 	c.redis.Start()
 	rdb := c.redisClient()
 	g.Eventually(func() bool {
 		return rdb.HExists(t.Context(), "weir:1:{registry}", "shop/p").Val()
 	}, "10s").Should(BeTrue())
-	g.Consistently(version, "5s", "200ms").Should(Equal(before))
+	g.Consistently(c.version("p"), "5s", "200ms").Should(Equal(before))
 	events := &eventsv1.EventList{}
 	g.Expect(c.client.List(t.Context(), events, client.InNamespace("default"))).To(Succeed())
 	for _, e := range events.Items {
 		g.Expect(e.Reason).NotTo(HavePrefix("Registry"))
 	}
 	g.Expect(p.threshold("p")).To(Equal(int64(7)))
+}
+
+// version returns a function that returns the resource version of the policy.
+func (c *cluster) version(name string) func() string {
+	return func() string {
+		policy := &v1alpha1.RateLimitPolicy{}
+		if err := c.client.Get(c.tb.Context(), client.ObjectKey{Namespace: "shop", Name: name}, policy); err != nil {
+			return err.Error()
+		}
+		return policy.ResourceVersion
+	}
+}
+
+// The next leader finds every plan in the registry and on every replica, and so changes no status,
+// also after the 12 seconds in which it could be behind.
+func TestNextLeaderChangesNoStatus(t *testing.T) {
+	g := NewWithT(t)
+	c := startCluster(t)
+	c.apply("p", 7)
+	all := []*process{c.manager(), c.manager()}
+	for _, p := range all {
+		g.Eventually(p.enforces("p"), "20s").Should(Equal(int64(7)))
+	}
+	g.Eventually(c.condition("p", v1alpha1.ConditionReady), "20s").Should(Equal("True/Ready"))
+	before := c.version("p")()
+	first := c.leader(all)()
+	g.Expect(first.cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
+	next := all[1-slices.Index(all, first)]
+	g.Eventually(c.leader(all), "20s").Should(Equal(next))
+	g.Eventually(next.logged("Registry in sync"), "10s").Should(Equal(1))
+	g.Consistently(c.version("p"), "15s", "200ms").Should(Equal(before))
 }

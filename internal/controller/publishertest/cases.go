@@ -180,11 +180,7 @@ func (c *contract) replicas() {
 		c.Fatalf("without a replica: %+v", r)
 	}
 	c.r.AddReplica()
-	current := func() bool {
-		r := c.r.Rollout("shop/login")
-		return r.HasReplicas && r.AllReplicasCurrent
-	}
-	c.await("the replica", current)
+	c.await("the replica", c.isEnforced)
 	for len(c.r.Changes()) > 0 {
 		<-c.r.Changes()
 	}
@@ -194,9 +190,28 @@ func (c *contract) replicas() {
 	case <-time.After(10 * time.Second):
 		c.Fatal("Changes does not announce an edit")
 	}
-	c.await("the edit", current)
+	c.await("the edit", c.isEnforced)
 	c.r.RemoveReplica()
 	c.await("the end of the replica", func() bool { return !c.r.Rollout("").HasReplicas })
+}
+
+// isEnforced reports whether every replica runs the plan login.
+func (c *contract) isEnforced() bool {
+	r := c.r.Rollout("shop/login")
+	return r.HasReplicas && r.AllReplicasCurrent
+}
+
+// succession begins a term in which nothing has to be written.
+func (c *contract) succession() {
+	c.synced()
+	c.must(c.set(c.Context(), planOf("login", 1)))
+	c.r.AddReplica()
+	c.await("the replica", c.isEnforced)
+	c.r.BeginTerm()
+	c.must(c.set(c.Context(), planOf("synced", 1)))
+	c.must(c.set(c.Context(), planOf("login", 1)))
+	c.r.MarkSynced(c.Context())
+	c.await("the next leader to know what the replica runs", c.isEnforced)
 }
 
 // expectWaiting expects that the registry holds that generation of the plan, 0 for none, while

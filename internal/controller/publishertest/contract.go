@@ -50,6 +50,7 @@ func Run(t *testing.T, start func(tb testing.TB) Registry) {
 		"a plan without room waits for it":                       (*contract).overBudget,
 		"a plan that was programmed needs no room":               (*contract).restored,
 		"Rollout follows the replicas, and Changes announces it": (*contract).replicas,
+		"a term without a write knows what the replicas run":     (*contract).succession,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -91,17 +91,17 @@ func (w *Writer) ownKeys(keys []string) []string {
 	})
 }
 
-// recordBegun stores which of the supported formats hold the registry.
+// recordBegun stores which of the supported formats hold the registry, and the epoch of each.
 func (l *leaderLoop) recordBegun() {
-	begun := make([]bool, len(l.supported))
+	begun, epochs := make([]bool, len(l.supported)), [maxFormats]epoch{}
 	for _, f := range l.formats {
-		begun[f.slot] = f.begun
+		begun[f.slot], epochs[f.slot] = f.begun, f.current.epoch
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if slices.Equal(l.begun, begun) {
+	if slices.Equal(l.begun, begun) && l.observed.epochs == epochs {
 		return
 	}
-	l.begun = begun
+	l.begun, l.observed.epochs = begun, epochs
 	notify(l.changed)
 }
