@@ -311,7 +311,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 	}, SpecTimeout(time.Minute))
 
 	It("serves metrics only to the allowed clients", func(ctx SpecContext) {
-		Expect(i.metrics(ctx)).To(And(ContainSubstring(`policy="state"`), ContainSubstring("weir_build_info"),
+		Expect(i.metrics(ctx)).To(And(ContainSubstring(`policy="plugin"`), ContainSubstring("weir_build_info"),
 			ContainSubstring("controller_runtime_reconcile_total")))
 		rules := kubectl(ctx, "get", "networkpolicy", "weir-manager", "--namespace", i.namespace, "--output=jsonpath={.spec.ingress}")
 		Expect(rules).To(And(ContainSubstring(`"ratelimit.weir.dev/client":"true"`), ContainSubstring(`"port":"grpc"`),
