@@ -30,7 +30,7 @@ func (r *faultyRegistry) BeginTerm() { r.beginTerm() }
 func (r *faultyRegistry) Hang() { r.change(func(r *registry) { r.hung = true }) }
 
 func (r *faultyRegistry) Recover() {
-	r.change(func(r *registry) { r.hung, r.unreachable = false, false })
+	r.change(func(r *registry) { r.hung, r.unreachable, r.unobserved = false, false, false })
 }
 
 func (r *faultyRegistry) TakeOver() { r.change(func(r *registry) { r.ownedElsewhere = true }) }

@@ -279,12 +279,13 @@ func (r *registry) Changes() <-chan struct{} { return r.changes }
 
 // The methods below are for the specs.
 
-// beginTerm forgets what was wanted.
+// beginTerm forgets what was wanted, and what is not known without an answer.
 func (r *registry) beginTerm() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.wanted)
 	clear(r.waiting)
+	r.unobserved = r.hung || r.unreachable
 }
 
 // change changes the state of the registry, then writes the plans that are still

@@ -124,8 +124,10 @@ func none(context.Context, string) (bool, error) { return false, nil }
 func (c *contract) hung() {
 	c.synced()
 	c.must(c.set(c.Context(), planOf("gone", 1)))
-	c.r.Hang()
-	c.mustFail(c.set(c.Context(), planOf("first", 1)))
+	c.announces("an outage", func() {
+		c.r.Hang()
+		c.mustFail(c.set(c.Context(), planOf("first", 1)))
+	})
 	c.await("the rollout to report it", func() bool { return !c.r.Rollout("").Reachable })
 	for name, call := range map[string]func() error{
 		"Set":    func() error { return c.set(c.Context(), planOf("second", 1)) },
@@ -181,18 +183,24 @@ func (c *contract) replicas() {
 	}
 	c.r.AddReplica()
 	c.await("the replica", c.isEnforced)
-	for len(c.r.Changes()) > 0 {
-		<-c.r.Changes()
-	}
-	c.must(c.set(c.Context(), planOf("login", 2)))
-	select {
-	case <-c.r.Changes():
-	case <-time.After(10 * time.Second):
-		c.Fatal("Changes does not announce an edit")
-	}
+	c.announces("an edit", func() { c.must(c.set(c.Context(), planOf("login", 2))) })
 	c.await("the edit", c.isEnforced)
 	c.r.RemoveReplica()
 	c.await("the end of the replica", func() bool { return !c.r.Rollout("").HasReplicas })
+}
+
+// announces expects that Changes announces what happens.
+func (c *contract) announces(what string, happens func()) {
+	c.Helper()
+	for len(c.r.Changes()) > 0 {
+		<-c.r.Changes()
+	}
+	happens()
+	select {
+	case <-c.r.Changes():
+	case <-time.After(10 * time.Second):
+		c.Fatalf("Changes does not announce %s", what)
+	}
 }
 
 // isEnforced reports whether every replica runs the plan login.
@@ -255,4 +263,20 @@ func (c *contract) restored() {
 	c.r.Fill()
 	c.must(c.r.Set(c.Context(), planOf("login", 1), plan.SetOptions{WasProgrammed: true}))
 	c.expectGeneration("login", 1)
+}
+
+// unobserved begins a term while the registry hangs.
+func (c *contract) unobserved() {
+	c.synced()
+	c.must(c.set(c.Context(), planOf("login", 1)))
+	c.r.AddReplica()
+	c.await("the replica", c.isEnforced)
+	c.r.Hang()
+	c.r.BeginTerm()
+	if r := c.r.Rollout("shop/login"); r.Reachable || r.HasReplicas {
+		c.Fatalf("the term has not seen the registry yet: %+v", r)
+	}
+	c.r.Recover()
+	c.awaitGeneration("login", 1)
+	c.await("the replica in the term", c.isEnforced)
 }

@@ -28,9 +28,10 @@ type faultyRegistry struct {
 	replica *replica
 }
 
+// BeginTerm leads with the same Writer, as a process does that leads again.
 func (r *faultyRegistry) BeginTerm() {
 	r.end(r.leader)
-	r.leader = r.cluster.lead(testOwner)
+	r.leader = r.cluster.leadBy(r.Writer)
 }
 
 func (r *faultyRegistry) Hang() { r.cluster.redis.Pause() }
