@@ -181,12 +181,16 @@ func (c *contract) replicas() {
 	if r := c.r.Rollout("shop/login"); r.HasReplicas || r.AllReplicasCurrent {
 		c.Fatalf("without a replica: %+v", r)
 	}
-	c.r.AddReplica()
-	c.await("the replica", c.isEnforced)
+	c.announces("a replica", func() {
+		c.r.AddReplica()
+		c.await("the replica", c.isEnforced)
+	})
 	c.announces("an edit", func() { c.must(c.set(c.Context(), planOf("login", 2))) })
 	c.await("the edit", c.isEnforced)
-	c.r.RemoveReplica()
-	c.await("the end of the replica", func() bool { return !c.r.Rollout("").HasReplicas })
+	c.announces("the end of a replica", func() {
+		c.r.RemoveReplica()
+		c.await("the end of the replica", func() bool { return !c.r.Rollout("").HasReplicas })
+	})
 }
 
 // announces expects that Changes announces what happens.
