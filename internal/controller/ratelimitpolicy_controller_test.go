@@ -273,6 +273,22 @@ var _ = Describe("A RateLimitPolicy", func() {
 			Eventually(ctx, s.plans.plan).WithArguments(s.policy.Namespace + "/gone").Should(BeNil())
 		})
 
+		It("is not unready any more once it is deleted between two terms", func(ctx SpecContext) {
+			s.policy.Spec.Matches[0].Paths = []string{"/a//b"}
+			s.apply(ctx)
+			resign := lead(s.terms)
+			s.becomes(ctx, invalid)
+			Expect(s.unready().Count).To(Equal(1))
+			resign()
+			Expect(api.Delete(ctx, s.policy)).To(Succeed())
+			Eventually(func() bool {
+				return apierrors.IsNotFound(s.cached.Get(ctx, client.ObjectKeyFromObject(s.policy), &v1alpha1.RateLimitPolicy{}))
+			}).WithContext(ctx).Should(BeTrue())
+			lead(s.terms)
+			Eventually(ctx, s.plans.passes).Should(HaveLen(2))
+			Consistently(s.unready).WithContext(ctx).Should(Equal(plan.Unready{}))
+		})
+
 		It("is published before MarkSynced, in every term", func(ctx SpecContext) {
 			By("beginning a term without policies")
 			resign := lead(s.terms)
