@@ -91,17 +91,17 @@ func (w *Writer) ownKeys(keys []string) []string {
 	})
 }
 
-// recordBegun stores which of the supported formats hold the registry, and the epoch of each.
+// recordBegun stores which of the supported formats hold the registry.
 func (l *leaderLoop) recordBegun() {
-	begun, epochs := make([]bool, len(l.supported)), [maxFormats]epoch{}
+	begun := make([]bool, len(l.supported))
 	for _, f := range l.formats {
-		begun[f.slot], epochs[f.slot] = f.begun, f.current.epoch
+		begun[f.slot] = f.begun
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if slices.Equal(l.begun, begun) && l.observed.epochs == epochs {
+	if slices.Equal(l.begun, begun) {
 		return
 	}
-	l.begun, l.observed.epochs = begun, epochs
+	l.begun = begun
 	notify(l.changed)
 }

@@ -21,6 +21,7 @@ func (l *leaderLoop) inherit(ctx context.Context, h *header) error {
 	defer l.mu.Unlock()
 	l.inherited = true
 	for _, f := range l.formats {
+		l.observed.epochs[f.slot] = f.current.epoch
 		for id, data := range f.stored {
 			l.inheritEntry(id, f.slot, form{data: data, revision: f.current.revision})
 		}
