@@ -279,7 +279,7 @@ func (r *registry) Changes() <-chan struct{} { return r.changes }
 
 // The methods below are for the specs.
 
-// beginTerm forgets what was wanted, and what is not known without an answer.
+// beginTerm forgets what was wanted. Rollout is empty until the registry answers.
 func (r *registry) beginTerm() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

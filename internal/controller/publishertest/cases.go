@@ -181,10 +181,7 @@ func (c *contract) replicas() {
 	if r := c.r.Rollout("shop/login"); r.HasReplicas || r.AllReplicasCurrent {
 		c.Fatalf("without a replica: %+v", r)
 	}
-	c.announces("a replica", func() {
-		c.r.AddReplica()
-		c.await("the replica", c.isEnforced)
-	})
+	c.announces("a replica", c.addReplica)
 	c.announces("an edit", func() { c.must(c.set(c.Context(), planOf("login", 2))) })
 	c.await("the edit", c.isEnforced)
 	c.announces("the end of a replica", func() {
@@ -207,6 +204,18 @@ func (c *contract) announces(what string, happens func()) {
 	}
 }
 
+// enforced begins with the plan login on a replica.
+func (c *contract) enforced() {
+	c.synced()
+	c.must(c.set(c.Context(), planOf("login", 1)))
+	c.addReplica()
+}
+
+func (c *contract) addReplica() {
+	c.r.AddReplica()
+	c.await("the replica", c.isEnforced)
+}
+
 // isEnforced reports whether every replica runs the plan login.
 func (c *contract) isEnforced() bool {
 	r := c.r.Rollout("shop/login")
@@ -215,10 +224,7 @@ func (c *contract) isEnforced() bool {
 
 // succession begins a term in which nothing has to be written.
 func (c *contract) succession() {
-	c.synced()
-	c.must(c.set(c.Context(), planOf("login", 1)))
-	c.r.AddReplica()
-	c.await("the replica", c.isEnforced)
+	c.enforced()
 	c.r.BeginTerm()
 	c.must(c.set(c.Context(), planOf("synced", 1)))
 	c.must(c.set(c.Context(), planOf("login", 1)))
@@ -271,10 +277,7 @@ func (c *contract) restored() {
 
 // unobserved begins a term while the registry hangs.
 func (c *contract) unobserved() {
-	c.synced()
-	c.must(c.set(c.Context(), planOf("login", 1)))
-	c.r.AddReplica()
-	c.await("the replica", c.isEnforced)
+	c.enforced()
 	c.r.Hang()
 	c.r.BeginTerm()
 	if r := c.r.Rollout("shop/login"); r.Reachable || r.HasReplicas {

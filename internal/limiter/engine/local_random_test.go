@@ -73,7 +73,7 @@ func (w *localWorld) join(now time.Time) {
 	w.processes, w.live = append(w.processes, p), append(w.live, p)
 }
 
-// run lets the world live for that time and returns what was admitted.
+// run makes random requests and changes for that time, and returns the admitted costs.
 func (w *localWorld) run(t *testing.T, length time.Duration) (admitted []admission) {
 	t.Helper()
 	now := time.UnixMicro(1_900_000_000_123_456)
