@@ -225,7 +225,7 @@ func TestPoliciesListsLimitsAndReplicas(t *testing.T) {
 		{Namespace: "shop", Name: "login", Mode: plan.ModeEnforce, Limits: []plan.Limit{
 			{Name: "burst", Algorithm: plan.SlidingLog, Threshold: 5, WindowMillis: 60_000},
 			{Name: "daily", Algorithm: plan.FixedWindow, Threshold: 20, WindowMillis: 86_400_000},
-		}},
+		}, Candidates: []plan.LimitOverride{{Name: "daily", Threshold: 10, WindowMillis: 43_200_000}}},
 		{Namespace: "shop", Name: "api", Mode: plan.ModeShadow, Reservations: plan.Reservations{MaxTTLMillis: 600_000, MaxOpen: 7}, LateCharges: plan.LateCharges{From: 2}},
 	})
 	replicas := func() []Replica { return []Replica{{Name: "weir-0", Revision: 41, Skips: 1}} }
@@ -238,7 +238,8 @@ func TestPoliciesListsLimitsAndReplicas(t *testing.T) {
 		{"name": "shop/api", "mode": "Shadow", "limits": [], "reservations": {"maxTTL": "10m", "maxOpen": 7}, "lateCharges": {"from": 2}},
 		{"name": "shop/login", "mode": "Enforce", "limits": [
 			{"name": "burst", "algorithm": "SlidingLog", "threshold": 5, "window": "1m"},
-			{"name": "daily", "algorithm": "FixedWindow", "threshold": 20, "window": "24h"}]}
+			{"name": "daily", "algorithm": "FixedWindow", "threshold": 20, "window": "24h",
+				"candidate": {"threshold": 10, "window": "12h"}}]}
 		], "replicas": [{"name": "weir-0", "revision": 41, "skips": 1}],
 		"notReady": {"count": 2, "policies": [{"name": "shop/large", "reason": "OverBudget"}]}}`))
 }

@@ -5,6 +5,7 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -53,6 +54,15 @@ type limitSummary struct {
 	Window    string         `json:"window,omitempty"`
 	// Calendar is in place of the window.
 	Calendar string `json:"calendar,omitempty"`
+	// Candidate is absent unless checks are judged by other numbers too.
+	Candidate candidateSummary `json:"candidate,omitzero"`
+}
+
+// candidateSummary has the numbers of the candidate of a limit that differ from those of the policy.
+type candidateSummary struct {
+	Threshold int64  `json:"threshold,omitempty"`
+	Burst     int64  `json:"burst,omitempty"`
+	Window    string `json:"window,omitempty"`
 }
 
 // policies serves GET /v1/policies: the plans in force, sorted by name.
@@ -91,6 +101,10 @@ func summaryOf(p *plan.Plan) policySummary {
 		summary := limitSummary{Name: l.Name, Algorithm: l.Algorithm, Threshold: l.Threshold}
 		summary.Window, summary.Calendar = windowTexts(l.Window(), l.Calendar)
 		s.Limits = append(s.Limits, summary)
+	}
+	for _, c := range p.Candidates {
+		at := slices.IndexFunc(s.Limits, func(l limitSummary) bool { return l.Name == c.Name })
+		s.Limits[at].Candidate = candidateSummary{Threshold: c.Threshold, Burst: c.Burst, Window: formatWindow(c.WindowMillis)}
 	}
 	return s
 }
