@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -107,7 +106,7 @@ func (g *grantTracker) observe(namespace string, granted compile.Grant) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	before, known := g.last[namespace]
-	if known && !reflect.DeepEqual(before, granted) {
+	if known && !before.Equal(granted) {
 		select {
 		case g.changed <- namespace:
 		default:
