@@ -8,6 +8,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
@@ -47,4 +48,21 @@ func TestNextCompilation(t *testing.T) {
 		c := compilation{shadow: compile.Shadow{Next: tc.shadow}, renewal: tc.renewal}
 		NewWithT(t).Expect(c.again()).To(Equal(tc.want))
 	}
+}
+
+// Policies that were deleted before a term, or in it, do not take memory.
+func TestCompilationsAreForgotten(t *testing.T) {
+	g := NewWithT(t)
+	now := time.Unix(1_900_000_000, 0)
+	c := &compilations{}
+	compileOf := func(id string) *compilation {
+		return c.of(testenv.MakePolicy(id).Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1m").Obj(), compile.Everything(), now)
+	}
+	kept, gone, deleted := compileOf("shop/kept"), compileOf("shop/gone"), compileOf("shop/deleted")
+	c.retain([]reconcile.Request{{NamespacedName: nameOf("shop/kept")}, {NamespacedName: nameOf("shop/deleted")}, {NamespacedName: nameOf("shop/new")}})
+	g.Expect(compileOf("shop/gone")).NotTo(BeIdenticalTo(gone))
+	g.Expect(compileOf("shop/deleted")).To(BeIdenticalTo(deleted))
+	c.forget(nameOf("shop/deleted"))
+	g.Expect(compileOf("shop/deleted")).NotTo(BeIdenticalTo(deleted))
+	g.Expect(compileOf("shop/kept")).To(BeIdenticalTo(kept))
 }
