@@ -5,6 +5,7 @@ package controller_test
 
 import (
 	"fmt"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -247,8 +248,14 @@ var _ = Describe("A RateLimitPolicy", func() {
 			orphan := s.policy.Namespace + "/orphan"
 			s.plans.change(func(r *registry) { r.plans[orphan] = entry{plan: &plan.Plan{}} })
 			s.apply(ctx)
-			lead(s.terms)
+			resign := lead(s.terms)
 			s.becomes(ctx, enforced)
+			Eventually(ctx, s.plans.plan).WithArguments(orphan).Should(BeNil())
+
+			By("beginning the next")
+			resign()
+			s.plans.change(func(r *registry) { r.plans[orphan] = entry{plan: &plan.Plan{}} })
+			lead(s.terms)
 			Eventually(ctx, s.plans.plan).WithArguments(orphan).Should(BeNil())
 		})
 
@@ -287,6 +294,19 @@ var _ = Describe("A RateLimitPolicy", func() {
 			lead(s.terms)
 			Eventually(ctx, s.plans.passes).Should(HaveLen(2))
 			Consistently(s.unready).WithContext(ctx).Should(Equal(plan.Unready{}))
+		})
+
+		It("is not waited for by MarkSynced once it is deleted", func(ctx SpecContext) {
+			s.plans.change(func(r *registry) { r.writeDelay = 500 * time.Millisecond })
+			for i := range 64 { // two seconds for all
+				Expect(api.Create(ctx, testenv.MakePolicy(fmt.Sprintf("%s/p%d", s.policy.Namespace, i)).
+					Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj())).To(Succeed())
+			}
+			lead(s.terms)
+			Expect(api.DeleteAllOf(ctx, &v1alpha1.RateLimitPolicy{}, client.InNamespace(s.policy.Namespace))).To(Succeed())
+			Eventually(ctx, s.plans.passes).Should(HaveLen(1))
+			Expect(s.plans.passes()[0]).To(BeNumerically("<", 64))
+			Eventually(s.unready).WithContext(ctx).Should(Equal(plan.Unready{}))
 		})
 
 		It("is published before MarkSynced, in every term", func(ctx SpecContext) {

@@ -86,6 +86,18 @@ var _ = Describe("A RateLimitPolicy with --tenancy=Namespace", func() {
 		s.becomes(ctx, invalid)
 	})
 
+	It("keeps its plan while the Namespace cannot be read", func(ctx SpecContext) {
+		grant(ctx, "shop.example")
+		s.apply(ctx)
+		s.becomes(ctx, enforced)
+		s.noGrants.Store(true)
+		edit(ctx, s.policy, func(spec *v1alpha1.RateLimitPolicySpec) { spec.Limits[0].Threshold = 7 })
+		Consistently(s.threshold).WithContext(ctx).Should(Equal(int64(5)))
+		s.noGrants.Store(false)
+		s.becomes(ctx, enforced)
+		Expect(s.threshold()).To(Equal(int64(7)))
+	})
+
 	It("has its plan removed when Redis is back after the grant was revoked", func(ctx SpecContext) {
 		grant(ctx, "shop.example")
 		s.apply(ctx)

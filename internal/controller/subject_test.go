@@ -4,6 +4,7 @@
 package controller_test
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
@@ -48,13 +49,14 @@ var (
 
 // subject is the policy of a spec, and the controller that reconciles it.
 type subject struct {
-	policy  *v1alpha1.RateLimitPolicy
-	id      string
-	plans   *registry
-	terms   *controller.TermTracker
-	writes  *atomic.Int64 // of statuses
-	cached  client.Reader
-	unready func() plan.Unready
+	policy   *v1alpha1.RateLimitPolicy
+	id       string
+	plans    *registry
+	terms    *controller.TermTracker
+	writes   *atomic.Int64 // of statuses
+	noGrants atomic.Bool   // no Namespace can be read
+	cached   client.Reader
+	unready  func() plan.Unready
 }
 
 // setUp starts the controller, which does not lead yet, and prepares a policy.
@@ -68,6 +70,12 @@ func setUp(ctx SpecContext, tenancy compile.Tenancy) *subject {
 	s.writes, s.cached = startController(options{
 		namespace: namespace, tenancy: tenancy, publisher: s.plans, terms: s.terms, outageDelay: outageDelay,
 		started: func(r *controller.Reconciler) { s.unready = r.Unready },
+		beforeGrant: func() error {
+			if s.noGrants.Load() {
+				return errors.New("no answer")
+			}
+			return nil
+		},
 	})
 	return s
 }

@@ -95,6 +95,7 @@ type options struct {
 	outageDelay time.Duration
 	writeDelay  time.Duration // of each status
 	beforeWrite func(ctx context.Context, policy client.Object)
+	beforeGrant func() error // before a Namespace is read; may be nil
 }
 
 // startController runs the controller until the spec ends. It does nothing before a term
@@ -163,6 +164,11 @@ func newClient(o options, writes *atomic.Int64) client.NewClientFunc {
 	) error {
 		if key.Namespace != o.namespace && key.Namespace != "" { // the cache does not hold it
 			return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+		}
+		if key.Namespace == "" && o.beforeGrant != nil {
+			if err := o.beforeGrant(); err != nil {
+				return err
+			}
 		}
 		return c.Get(ctx, key, object, options...)
 	}
