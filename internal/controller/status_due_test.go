@@ -104,11 +104,26 @@ func TestEditIsReportedOnceItHasSettled(t *testing.T) {
 	q.isDueAt(settleTime)
 }
 
+// isReported makes the status report the generation, and a request that was handled.
+func (q *queueAt) isReported() {
+	metav1.SetMetaDataAnnotation(&q.policy.ObjectMeta, v1alpha1.ReconcileRequestedAtAnnotation, "handled")
+	q.policy.Status = v1alpha1.RateLimitPolicyStatus{
+		ObservedGeneration: 3, LastHandledReconcileAt: "handled",
+		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Reason: v1alpha1.ReasonAccepted}},
+	}
+}
+
+func TestTermThatBeginsInAnOutageWaits(t *testing.T) {
+	q := newQueueAt(t)
+	q.isReported()
+	q.endInitialPass(q.term)
+	q.reconciled(noAnswer)
+	q.isDueAt(tooLong)
+}
+
 func TestStateOutsideOfAPolicyMustLast(t *testing.T) {
 	q := newQueueAt(t)
-	metav1.SetMetaDataAnnotation(&q.policy.ObjectMeta, v1alpha1.ReconcileRequestedAtAnnotation, "handled")
-	q.policy.Status.ObservedGeneration, q.policy.Status.LastHandledReconcileAt = 3, "handled"
-	q.policy.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Reason: v1alpha1.ReasonAccepted}}
+	q.isReported()
 	q.endInitialPass(q.term)
 	q.reconciled(rolledOut)
 	q.wrote(q.name(), q.isDueNow(0))
