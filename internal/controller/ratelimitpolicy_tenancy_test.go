@@ -4,6 +4,8 @@
 package controller_test
 
 import (
+	"context"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -13,11 +15,14 @@ import (
 )
 
 var _ = Describe("A RateLimitPolicy with --tenancy=Namespace", func() {
-	var s *subject
+	var (
+		s      *subject
+		resign context.CancelFunc
+	)
 
 	BeforeEach(func(ctx SpecContext) {
 		s = setUp(ctx, compile.TenancyNamespace)
-		leadEmpty(ctx, s.terms, s.plans)
+		resign = leadEmpty(ctx, s.terms, s.plans)
 	})
 
 	grant := func(ctx SpecContext, hosts string) {
@@ -84,6 +89,24 @@ var _ = Describe("A RateLimitPolicy with --tenancy=Namespace", func() {
 		grant(ctx, "new.example")
 		Eventually(ctx, s.plans.plan).WithArguments(s.id).Should(BeNil())
 		s.becomes(ctx, invalid)
+	})
+
+	It("loses a revoked host even if the next leader learns of the plan after it has read the policy", func(ctx SpecContext) {
+		grant(ctx, "shop.example, new.example")
+		s.apply(ctx)
+		s.becomes(ctx, enforced)
+		resign()
+		s.plans.beginTerm()
+		s.plans.change(func(r *registry) { r.unobserved = true })
+		edit(ctx, s.policy, func(spec *v1alpha1.RateLimitPolicySpec) {
+			spec.Matches[0] = v1alpha1.Match{Hosts: []string{"new.example"}, Paths: []string{"/a//b"}}
+		})
+		grant(ctx, "new.example")
+		lead(s.terms)
+		s.becomes(ctx, invalid)
+		Expect(s.plans.plan(s.id)).NotTo(BeNil())
+		s.plans.change(func(r *registry) { r.unobserved = false })
+		Eventually(ctx, s.plans.plan).WithArguments(s.id).Should(BeNil())
 	})
 
 	It("keeps its plan while the Namespace cannot be read", func(ctx SpecContext) {

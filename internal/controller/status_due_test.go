@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -183,4 +184,31 @@ func TestTermsShareReplacedVersions(t *testing.T) {
 	_, _, due = q.take(q.name())
 	g.Expect(due).To(BeFalse())
 	g.Expect(q.outdated).To(BeEmpty())
+}
+
+func TestEndedTermsObserveNothing(t *testing.T) {
+	g := NewWithT(t)
+	q := newQueueAt(t)
+	isEmpty := func() bool { return len(q.records) == 0 }
+	ctx, end := context.WithCancel(t.Context())
+	first, second := term{number: 1, ctx: ctx}, term{number: 2, ctx: t.Context()}
+	q.term = first
+	q.reconciled(writing)
+	g.Expect(isEmpty()).To(BeFalse())
+	end()
+	q.rollout = rolledOut
+	q.refresh()
+	g.Expect(q.records[q.name()].rollout).To(Equal(writing))
+	_, _, due := q.take(q.name())
+	g.Expect(due).To(BeFalse())
+
+	q.beginTerm(second, nil)
+	q.reconciled(writing)
+	g.Expect(isEmpty()).To(BeTrue(), "a reconcile of the first term ends late")
+	q.endInitialPass(first)
+	q.term = second
+	q.reconciled(writing)
+	q.isDueAt(maxInitialHold)
+	q.observe(term{number: 1, ctx: t.Context()}, testenv.MakePolicy("shop/late").Obj(), &compilation{}, true)
+	g.Expect(q.records).To(HaveLen(1), "an earlier number")
 }
