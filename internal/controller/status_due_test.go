@@ -105,8 +105,8 @@ func TestEditIsReportedOnceItHasSettled(t *testing.T) {
 	q.isDueAt(settleTime)
 }
 
-// isReported makes the status report the generation, and a request that was handled.
-func (q *queueAt) isReported() {
+// setReported makes the status report the generation, and a request that was handled.
+func (q *queueAt) setReported() {
 	metav1.SetMetaDataAnnotation(&q.policy.ObjectMeta, v1alpha1.ReconcileRequestedAtAnnotation, "handled")
 	q.policy.Status = v1alpha1.RateLimitPolicyStatus{
 		ObservedGeneration: 3, LastHandledReconcileAt: "handled",
@@ -116,7 +116,7 @@ func (q *queueAt) isReported() {
 
 func TestTermThatBeginsInAnOutageWaits(t *testing.T) {
 	q := newQueueAt(t)
-	q.isReported()
+	q.setReported()
 	q.endInitialPass(q.term)
 	q.reconciled(noAnswer)
 	q.isDueAt(tooLong)
@@ -124,7 +124,7 @@ func TestTermThatBeginsInAnOutageWaits(t *testing.T) {
 
 func TestStateOutsideOfAPolicyMustLast(t *testing.T) {
 	q := newQueueAt(t)
-	q.isReported()
+	q.setReported()
 	q.endInitialPass(q.term)
 	q.reconciled(rolledOut)
 	q.wrote(q.name(), q.isDueNow(0))
