@@ -66,3 +66,34 @@ func TestABlockDeniesTheRestOfItsBatch(t *testing.T) {
 	}
 	g.Expect(verdicts).To(Equal([]Verdict{Admitted, Tripped, Blocked}))
 }
+
+// What most requests ask for needs no general code: the reports are short.
+func TestPlainCallsAreLean(t *testing.T) {
+	_, client := newServerBackend(t, servers[0])
+	store := newStore(client)
+	for _, k := range kinds {
+		if !k.lean {
+			continue
+		}
+		t.Run(k.name, func(t *testing.T) {
+			limits := []Limit{slowLimit(k.code, 9)}
+			plain := NewVariants(Settings{ID: "test/plain-" + string(k.code)}, limits)[0]
+			reserving := NewVariants(Settings{ID: "test/reserving-" + string(k.code), MaxOpen: 9}, limits)[0]
+			for i, step := range []struct {
+				policy *Policy
+				action Action
+			}{{plain, Check}, {plain, Check}, {reserving, Check}, {reserving, Check}, {reserving, Reserve}, {reserving, Commit}, {reserving, Reserve}} {
+				batch := make([]*pending, 3)
+				for n := range batch {
+					entry := Entry{Policy: step.policy, Key: Key([]string{"a", "b", "c"}[n]), Cost: 1, Action: step.action, ID: "id", TTL: time.Minute}
+					batch[n] = &pending{call: &Call{Entries: []Entry{entry}}}
+				}
+				for _, o := range store.send(t.Context(), batch) {
+					g := NewWithT(t)
+					g.Expect(o.err).To(BeNil())
+					g.Expect(o.values[0]).To(Satisfy(func(verdict int64) bool { return verdict&shortReport != 0 }), "step %d", i)
+				}
+			}
+		})
+	}
+}
