@@ -203,3 +203,31 @@ func TestHoldsInABatchExpireWithTheirKey(t *testing.T) {
 	ttl := func(key Key) time.Duration { return client.PTTL(t.Context(), store.key(key, heldKey(policy.id))).Val() }
 	g.Expect(ttl("long") - ttl("short")).To(BeNumerically("~", 19*time.Hour, time.Minute))
 }
+
+// The last commit removes the holds, whether the lean or the general code does it.
+func TestTheLastCommitRemovesTheHolds(t *testing.T) {
+	_, client := newServerBackend(t, servers[0])
+	store := newStore(client)
+	general := slowLimit(FixedWindow, 9)
+	general.Block, general.Escalation = time.Minute, &Escalation{Lengths: []time.Duration{time.Minute, time.Hour}, Window: time.Hour}
+	for name, limit := range map[string]Limit{"lean": slowLimit(FixedWindow, 9), "general": general} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			policy := NewVariants(Settings{ID: "test/" + name, MaxOpen: 9}, []Limit{limit})[0]
+			g.Expect(policy.isLean).To(Equal(name == "lean"))
+			hold := func(action Action, id string) {
+				_, err := store.Evaluate(t.Context(), &Call{Entries: []Entry{{
+					Policy: policy, Key: "a", Cost: 1, Action: action, ID: id, TTL: time.Minute,
+				}}})
+				g.Expect(err).NotTo(HaveOccurred())
+			}
+			held := func() int64 { return client.Exists(t.Context(), store.key("a", heldKey(policy.id))).Val() }
+			hold(Reserve, "one")
+			hold(Reserve, "two")
+			hold(Commit, "one")
+			g.Expect(held()).To(BeEquivalentTo(1))
+			hold(Commit, "two")
+			g.Expect(held()).To(BeZero())
+		})
+	}
+}
