@@ -36,7 +36,7 @@ type published struct {
 	*queueAt
 }
 
-func (p published) Rollout(string) plan.Rollout { return p.queueAt.rollout }
+func (p published) Rollout(string) plan.Rollout { return p.rollout }
 
 const (
 	tooLong    = time.Minute // the OutageDelay
@@ -45,6 +45,7 @@ const (
 
 // newQueueAt returns the queue of a first term, with a policy that is not reported yet.
 func newQueueAt(t *testing.T) *queueAt {
+	t.Helper()
 	q := &queueAt{t: t, term: term{number: 1, ctx: t.Context()}}
 	q.policy = testenv.MakePolicy("shop/p").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj()
 	q.policy.UID, q.policy.Generation = "u", 3

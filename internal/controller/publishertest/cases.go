@@ -287,3 +287,24 @@ func (c *contract) unobserved() {
 	c.awaitGeneration("login", 1)
 	c.await("the replica in the term", c.isEnforced)
 }
+
+// undone changes the mode, which a user can do without a new generation, and changes it back.
+func (c *contract) undone() {
+	c.enforced()
+	shadow := planOf("login", 1)
+	shadow.Mode = plan.ModeShadow
+	awaitMode := func(mode plan.Mode) {
+		c.await("the mode "+string(mode), func() bool {
+			now := c.r.Rollout("shop/login")
+			return now.Reachable && now.Plan != nil && now.Plan.Mode == mode && c.isEnforced()
+		})
+	}
+	c.r.Hang()
+	c.mustFail(c.set(c.Context(), planOf("first", 1)))
+	c.mustFail(c.set(c.Context(), shadow))
+	c.mustFail(c.set(c.Context(), planOf("login", 1)))
+	c.r.Recover()
+	awaitMode(plan.ModeEnforce)
+	c.must(c.set(c.Context(), shadow))
+	awaitMode(plan.ModeShadow)
+}

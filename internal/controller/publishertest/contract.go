@@ -51,6 +51,7 @@ func Run(t *testing.T, start func(tb testing.TB) Registry) {
 		"a plan that was programmed needs no room":               (*contract).restored,
 		"Rollout follows the replicas, and Changes announces it": (*contract).replicas,
 		"a term without a write knows what the replicas run":     (*contract).succession,
+		"an edit that is undone while the registry hangs":        (*contract).undone,
 		"a term knows nothing before it has seen the registry":   (*contract).unobserved,
 	} {
 		t.Run(name, func(t *testing.T) {

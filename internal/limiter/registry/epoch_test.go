@@ -44,6 +44,24 @@ func TestWipedRegistryIsPublishedAgain(t *testing.T) {
 	c.Expect(testutil.ToFloat64(l.metrics.republishes)).To(BeEquivalentTo(4))
 }
 
+// A leader that has not written anything continues the revision that the replicas run.
+func TestRevisionContinuesWithTheNextLeader(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.leadSynced(makePlan("login", 5))
+	for i := range int64(3) {
+		c.Expect(l.Set(t.Context(), makePlan("login", 6+i), plan.SetOptions{})).To(Succeed())
+	}
+	a, before := c.watch("a"), c.header()
+	c.Eventually(a.revision).Should(Equal(before.revision))
+	l.stop()
+	<-l.done
+	c.Expect(c.client.FlushAll(t.Context()).Err()).To(Succeed())
+	c.Eventually(c.processes).Should(HaveLen(1), "the replica")
+	c.leadSynced(makePlan("login", 9))
+	c.Expect(c.header().revision).To(Equal(before.revision + 1))
+}
+
 func TestRestoredBackupIsNotLoaded(t *testing.T) {
 	t.Parallel()
 	for name, replicas := range map[string]int{"with replicas": 2, "without replicas": 0} {

@@ -90,7 +90,7 @@ func TestPlainCallsAreLean(t *testing.T) {
 				}
 				for _, o := range store.send(t.Context(), batch) {
 					g := NewWithT(t)
-					g.Expect(o.err).To(BeNil())
+					g.Expect(o.err).NotTo(HaveOccurred())
 					g.Expect(o.values[0]).To(Satisfy(func(verdict int64) bool { return verdict&shortReport != 0 }), "step %d", i)
 				}
 			}
