@@ -283,6 +283,7 @@ func (c *contract) unobserved() {
 	if r := c.r.Rollout("shop/login"); r.Reachable || r.HasReplicas {
 		c.Fatalf("the term has not seen the registry yet: %+v", r)
 	}
+	c.mustFail(c.r.Sweep(c.Context(), none))
 	c.r.Recover()
 	c.awaitGeneration("login", 1)
 	c.await("the replica in the term", c.isEnforced)
