@@ -23,7 +23,7 @@ type queueAt struct {
 	*statusQueue
 
 	t       *testing.T
-	term    term
+	running term
 	policy  *v1alpha1.RateLimitPolicy
 	at      time.Duration // since the start
 	rollout plan.Rollout
@@ -46,7 +46,7 @@ const (
 // newQueueAt returns the queue of a first term, with a policy that is not reported yet.
 func newQueueAt(t *testing.T) *queueAt {
 	t.Helper()
-	q := &queueAt{t: t, term: term{number: 1, ctx: t.Context()}}
+	q := &queueAt{t: t, running: term{number: 1, ctx: t.Context()}}
 	q.policy = testenv.MakePolicy("shop/p").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj()
 	q.policy.UID, q.policy.Generation = "u", 3
 	q.statusQueue = newStatusQueue(published{queueAt: q}, tooLong)
@@ -61,7 +61,7 @@ func (q *queueAt) name() types.NamespacedName { return nameOf("shop/p") }
 // reconciled observes the policy with that Rollout.
 func (q *queueAt) reconciled(rollout plan.Rollout) {
 	q.rollout = rollout
-	q.observe(q.term, q.policy, &compilation{}, true)
+	q.observe(q.running, q.policy, &compilation{}, true)
 }
 
 // isDueAt expects that the status becomes due at that time, and not earlier.
@@ -93,12 +93,12 @@ var (
 
 func TestEditIsReportedOnceItHasSettled(t *testing.T) {
 	q := newQueueAt(t)
-	q.endInitialPass(q.term)
+	q.endInitialPass(q.running)
 	q.reconciled(rolledOut)
 	q.isDueNow(0)
 
 	q = newQueueAt(t)
-	q.endInitialPass(q.term)
+	q.endInitialPass(q.running)
 	q.reconciled(writing)
 	q.rollout = behind
 	q.at = 100 * time.Millisecond
@@ -118,7 +118,7 @@ func (q *queueAt) setReported() {
 func TestTermThatBeginsInAnOutageWaits(t *testing.T) {
 	q := newQueueAt(t)
 	q.setReported()
-	q.endInitialPass(q.term)
+	q.endInitialPass(q.running)
 	q.reconciled(noAnswer)
 	q.isDueAt(tooLong)
 }
@@ -126,7 +126,7 @@ func TestTermThatBeginsInAnOutageWaits(t *testing.T) {
 func TestStateOutsideOfAPolicyMustLast(t *testing.T) {
 	q := newQueueAt(t)
 	q.setReported()
-	q.endInitialPass(q.term)
+	q.endInitialPass(q.running)
 	q.reconciled(rolledOut)
 	q.wrote(q.name(), q.isDueNow(0))
 
@@ -156,7 +156,7 @@ func TestInitialPassHoldsStatuses(t *testing.T) {
 	q = newQueueAt(t)
 	q.reconciled(writing)
 	q.at = 5 * time.Second
-	q.endInitialPass(q.term)
+	q.endInitialPass(q.running)
 	q.isDueAt(5*time.Second + settleTime)
 
 	q = newQueueAt(t)
@@ -173,8 +173,8 @@ func TestTermsShareReplacedVersions(t *testing.T) {
 	q.outdate(nameOf("shop/gone"), "42")
 	g.Expect(q.isDueNow(0).outdated).To(Equal("41"))
 
-	q.term.number++
-	q.beginTerm(q.term, []reconcile.Request{requestFor("shop/p")})
+	q.running.number++
+	q.beginTerm(q.running, []reconcile.Request{requestFor("shop/p")})
 	_, _, due := q.take(q.name())
 	g.Expect(due).To(BeFalse(), "the facts of the last term")
 	g.Expect(q.outdated).To(Equal(map[types.NamespacedName]string{q.name(): "41"}))
@@ -193,7 +193,7 @@ func TestEndedTermsObserveNothing(t *testing.T) {
 	isEmpty := func() bool { return len(q.records) == 0 }
 	ctx, end := context.WithCancel(t.Context())
 	first, second := term{number: 1, ctx: ctx}, term{number: 2, ctx: t.Context()}
-	q.term = first
+	q.running = first
 	q.reconciled(writing)
 	g.Expect(isEmpty()).To(BeFalse())
 	end()
@@ -207,7 +207,7 @@ func TestEndedTermsObserveNothing(t *testing.T) {
 	q.reconciled(writing)
 	g.Expect(isEmpty()).To(BeTrue(), "a reconcile of the first term ends late")
 	q.endInitialPass(first)
-	q.term = second
+	q.running = second
 	q.reconciled(writing)
 	q.isDueAt(maxInitialHold)
 	q.observe(term{number: 1, ctx: t.Context()}, testenv.MakePolicy("shop/late").Obj(), &compilation{}, true)
