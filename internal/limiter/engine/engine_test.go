@@ -135,6 +135,7 @@ func TestDecisionReasons(t *testing.T) {
 		policy    string
 		limit     string
 		retry     time.Duration
+		message   string // default: that of the policy
 		noLimits  bool
 		untouched bool // the store must not be called
 	}{
@@ -195,12 +196,13 @@ func TestDecisionReasons(t *testing.T) {
 		"a missing key denies": {
 			plans:  []*plan.Plan{makePlan("a/x", keyed(apiKey), missing(plan.MissingKeyDeny))},
 			check:  &limiter.Check{Policies: []string{"a/x"}, Cost: 1},
-			reason: limiter.ReasonMissingKey, policy: "a/x", noLimits: true, untouched: true,
+			reason: limiter.ReasonMissingKey, policy: "a/x", message: "The request lacks the key that identifies its client.",
+			noLimits: true, untouched: true,
 		},
 		"a missing key denies the whole chain": {
 			plans: []*plan.Plan{makePlan("a/x", keyed(apiKey), missing(plan.MissingKeyDeny)), makePlan("a/y")},
 			check: &limiter.Check{Policies: []string{"a/y", "a/x"}, Cost: 1}, spent: 5,
-			reason: limiter.ReasonMissingKey, policy: "a/x",
+			reason: limiter.ReasonMissingKey, policy: "a/x", message: "The request lacks the key that identifies its client.",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -216,6 +218,10 @@ func TestDecisionReasons(t *testing.T) {
 			g.Expect(d.Policy).To(Equal(tc.policy))
 			g.Expect(d.Limit).To(Equal(tc.limit))
 			g.Expect(d.RetryAfter).To(Equal(tc.retry))
+			g.Expect(d.WaitsFor).To(BeEmpty())
+			if !tc.allowed {
+				g.Expect(d.Denial).To(Equal(plan.Denial{Code: "RateLimited", Message: cmp.Or(tc.message, "Slow down.")}))
+			}
 			g.Expect(d.Revision).To(Equal(int64(1)))
 			if tc.noLimits {
 				g.Expect(d.Limits).To(BeEmpty())

@@ -51,6 +51,9 @@ func TestFailureModeDecidesWithoutRedis(t *testing.T) {
 			g.Expect(d.Reason).To(Equal(limiter.ReasonStoreUnavailable))
 			g.Expect(d.Degraded).To(Equal(tc.degraded))
 			g.Expect(d.Policy).To(Equal(tc.policy))
+			if !tc.allowed {
+				g.Expect(d.Denial).To(Equal(plan.Denial{Code: "RateLimited", Message: "Rate limits cannot be checked at the moment."}))
+			}
 			g.Expect(d.RetryAfter).To(BeZero())
 			g.Expect(testutil.GatherAndCount(f.registry, "weir_degraded_decisions_total")).To(Equal(len(tc.plans)))
 		})

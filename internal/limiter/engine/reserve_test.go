@@ -114,6 +114,19 @@ func TestOnlyHoldsWaitForReservations(t *testing.T) {
 	}
 }
 
+// A blocked key waits for its block, although no limit denies the reserve.
+func TestBlockedReserveWaitsForTheBlock(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/x", reservable, func(p *plan.Plan) {
+		p.Limits[0].WindowMillis, p.Limits[0].BlockMillis = 1000, 600_000
+	}))
+	f.spend(t, 101, "a/x")
+	f.store.now = f.store.now.Add(time.Minute)
+	d := f.reserve(t, reserve(1, "a/x"))
+	g.Expect([]any{d.Reason, d.Limits[0].Used, d.WaitsFor}).To(Equal([]any{limiter.ReasonBlocked, int64(0), limiter.WaitsFor("")}))
+	g.Expect(d.RetryAfter).To(Equal(9*time.Minute + time.Millisecond))
+}
+
 func TestTooManyReservations(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", reservable))
