@@ -35,16 +35,18 @@ type modelStore struct {
 	now    time.Time
 	draw   uint32
 	err    error
-	last   *script.Call
+	last   *script.Call // a copy; given is the call itself
+	given  *script.Call
 
 	fromCache   bool   // of the replies
+	unanswered  bool   // of the replies
 	loseReplies bool   // of calls that are decided
 	canceled    bool   // the context of the last call
 	during      func() // is called by each decision, unless nil
 }
 
 func (s *modelStore) Evaluate(ctx context.Context, call *script.Call) (*script.Reply, error) {
-	s.canceled = ctx.Err() != nil
+	s.canceled, s.given = ctx.Err() != nil, call
 	s.last = &script.Call{Entries: slices.Clone(call.Entries), Denied: call.Denied, Draw: call.Draw, Uncached: call.Uncached}
 	if s.during != nil {
 		s.during()
@@ -53,7 +55,7 @@ func (s *modelStore) Evaluate(ctx context.Context, call *script.Call) (*script.R
 		return nil, s.err
 	}
 	reply := cmp.Or(s.shared, &s.model).Evaluate(call, s.now)
-	reply.FromCache = s.fromCache
+	reply.FromCache, reply.Unanswered = s.fromCache, s.unanswered
 	if s.loseReplies {
 		return nil, lost()
 	}
@@ -163,6 +165,11 @@ func TestDecisionReasons(t *testing.T) {
 			plans: []*plan.Plan{makePlan("a/x")}, check: &limiter.Check{Policies: []string{"a/x"}, Cost: 4},
 			reason: limiter.ReasonCostExceedsThreshold, policy: "a/x", limit: "burst",
 		},
+		"the first cost above a threshold is reported": {
+			plans:  []*plan.Plan{makePlan("a/x"), makePlan("a/y", threshold(2))},
+			check:  &limiter.Check{Policies: []string{"a/x", "a/y"}, Cost: 4},
+			reason: limiter.ReasonCostExceedsThreshold, policy: "a/x", limit: "burst",
+		},
 		"a cost that only shadow could deny": {
 			plans: []*plan.Plan{makePlan("a/x", mode(plan.ModeShadow))},
 			check: &limiter.Check{Policies: []string{"a/x"}, Cost: 4}, allowed: true, reason: limiter.ReasonAllowed,
@@ -192,6 +199,11 @@ func TestDecisionReasons(t *testing.T) {
 			plans: []*plan.Plan{makePlan("a/x", keyed(apiKey), missing(plan.MissingKeySkip))},
 			check: &limiter.Check{Policies: []string{"a/x"}, Cost: 1}, spent: 3,
 			allowed: true, reason: limiter.ReasonNoPolicy, noLimits: true, untouched: true,
+		},
+		"a key that must not be missing": {
+			plans:   []*plan.Plan{makePlan("a/x", keyed(apiKey), missing(plan.MissingKeyDeny))},
+			check:   &limiter.Check{Policies: []string{"a/x"}, Cost: 1, Attributes: withKey("k")},
+			allowed: true, reason: limiter.ReasonAllowed,
 		},
 		"a missing key denies": {
 			plans:  []*plan.Plan{makePlan("a/x", keyed(apiKey), missing(plan.MissingKeyDeny))},

@@ -115,6 +115,18 @@ func TestExplanationOfKeys(t *testing.T) {
 	g.Expect(p.Allowed).To(BeTrue())
 }
 
+func TestExplanationOfADisabledPolicy(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/off", mode(plan.ModeDisabled)), makePlan("a/x"))
+	policies := f.explain(t, named("a/off", "a/x")).Policies
+	g.Expect(policies).To(HaveLen(2))
+	g.Expect(policies[0]).To(Equal(limiter.ExplainedPolicy{
+		Policy: "a/off", Mode: plan.ModeDisabled, Match: limiter.Named, Descriptor: -1,
+		Key: []limiter.ExplainedKeyPart{}, Allowed: true, Reason: limiter.ReasonDisabled,
+	}))
+	g.Expect([]any{policies[1].Policy, policies[1].Reason}).To(Equal([]any{"a/x", limiter.ReasonAllowed}))
+}
+
 // An explanation is not a decision: it changes no state and counts in no metric.
 func TestExplanationsSpendAndCountNothing(t *testing.T) {
 	g := NewWithT(t)

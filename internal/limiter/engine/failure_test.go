@@ -60,6 +60,23 @@ func TestFailureModeDecidesWithoutRedis(t *testing.T) {
 	}
 }
 
+// The store may still read a call that it has not answered, so no other check uses its memory.
+func TestCallInFlightStaysAsItIs(t *testing.T) {
+	for name, prepare := range map[string]func(*modelStore){
+		"failed": func(s *modelStore) {
+			s.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
+		},
+		"answered by a cache": func(s *modelStore) { s.unanswered = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(makePlan("a/x"))
+			prepare(f.store)
+			f.decide(t, named("a/x"))
+			NewWithT(t).Expect(f.store.given.Entries).To(HaveExactElements(HaveField("Key", script.Key("alice"))))
+		})
+	}
+}
+
 // An admission by failureMode has another verdict than one by the limits, and degraded peeks are
 // counted.
 func TestMetricsOfDegradedDecisions(t *testing.T) {
