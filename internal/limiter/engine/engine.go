@@ -237,10 +237,14 @@ func (e *Engine) decide(
 	ev.countNewKeys(start)
 	decision := e.judge(ctx, check, ev)
 	decision.Revision, decision.Unsent = v.snapshot.Revision(), unsent
-	if ev.reserve != nil {
-		return decision, ev.setReservation(decision)
+	if ev.reserve == nil {
+		return decision, nil
 	}
-	return decision, nil
+	err := ev.setReservation(decision)
+	if err != nil {
+		e.cancelTaken(ctx, ev)
+	}
+	return decision, err
 }
 
 // charge spends what the check spends whatever the limits admit, even if the caller has canceled. It
@@ -260,8 +264,8 @@ func (e *Engine) charge(ctx context.Context, ev *evaluation, series viewMetrics,
 	return nil
 }
 
-// cancelTaken ends the holds that a denied check has taken with other keys. If it fails they end by
-// themselves.
+// cancelTaken ends the holds that a check has taken with other keys, although an open reservation has
+// its ID. If it fails they end by themselves.
 func (e *Engine) cancelTaken(ctx context.Context, ev *evaluation) {
 	taken := newEvaluation()
 	for i := range ev.participants {

@@ -33,7 +33,7 @@ func (ev *evaluation) addHolds() error {
 		pt, entry := &ev.participants[i], &ev.call.Entries[i]
 		cost, holds := estimateOf(r, pt.policy, entry.Cost)
 		entry.Cost = cost
-		if holds && !entry.Peek {
+		if holds {
 			entry.Action, entry.ID = script.Reserve, ev.reservationID
 		}
 	}
@@ -142,14 +142,13 @@ func newReservationID() string {
 // setReservation sets the reservation of an allowed decision. It returns
 // limiter.ErrReservationDiffers if it repeats another one.
 func (ev *evaluation) setReservation(d *limiter.Decision) error {
-	degraded := d.Degraded != ""
-	reservation := &limiter.Reservation{ID: ev.reservationID, Charged: degraded}
+	reservation := &limiter.Reservation{ID: ev.reservationID, Charged: d.Degraded != ""}
 	for i := range ev.participants {
 		pt, entry := &ev.participants[i], &ev.call.Entries[i]
 		if entry.Action != script.Reserve {
 			continue
 		}
-		if key, held := ev.heldKey(i, degraded); held {
+		if key, held := ev.heldKey(i); held {
 			reservation.Holds = append(reservation.Holds, limiter.Hold{
 				Policy: pt.id, Override: pt.override, Key: textsOf(key), Units: entry.Cost,
 			})
@@ -166,10 +165,10 @@ func (ev *evaluation) setReservation(d *limiter.Decision) error {
 
 // heldKey returns the key for which the i-th entry, a reserve, has a hold. Without the store it
 // may have one.
-func (ev *evaluation) heldKey(i int, degraded bool) (key script.Key, held bool) {
+func (ev *evaluation) heldKey(i int) (key script.Key, held bool) {
 	key = ev.call.Entries[i].Key
-	if degraded || ev.reply == nil {
-		return key, degraded
+	if ev.reply == nil {
+		return key, true
 	}
 	r := &ev.reply.Entries[i]
 	if r.Overflow {

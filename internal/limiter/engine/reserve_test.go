@@ -153,18 +153,18 @@ func TestEstimatesOfAChain(t *testing.T) {
 		field string
 	}{
 		"one estimate":                {nil, 0, []int64{7, 1, 7}, []int64{7, 0, 7}, ""},
-		"estimates by policy":         {limiter.Costs{"a/x": 5, "a/z": 9}, 0, []int64{5, 1, 9}, []int64{5, 0, 9}, ""},
-		"an estimate of one policy":   {limiter.Costs{"a/z": 9}, 0, []int64{1, 1, 9}, []int64{0, 0, 9}, ""},
+		"estimates by policy":         {limiter.Costs{"a/x": 5, "a/z": 9}, 0, []int64{9, 1, 5}, []int64{9, 0, 5}, ""},
+		"an estimate of one policy":   {limiter.Costs{"a/z": 9}, 0, []int64{9, 1, 1}, []int64{9, 0, 0}, ""},
 		"the shortest maxTTL":         {nil, 10 * time.Minute, []int64{7, 1, 7}, []int64{7, 0, 7}, ""},
 		"a longer ttl":                {nil, 10*time.Minute + time.Millisecond, nil, nil, "ttl"},
-		"only what holds is bounding": {limiter.Costs{"a/z": 9}, 20 * time.Minute, []int64{1, 1, 9}, []int64{0, 0, 9}, ""},
+		"only what holds is bounding": {limiter.Costs{"a/z": 9}, 20 * time.Minute, []int64{9, 1, 1}, []int64{9, 0, 0}, ""},
 		"another policy":              {limiter.Costs{"a/w": 1}, 0, nil, nil, `costs["a/w"]`},
 		"a policy without any":        {limiter.Costs{"a/x": 1, "a/y": 1}, 0, nil, nil, `costs["a/y"]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			f := newFixture(makePlan("a/x", reservable), makePlan("a/y"), makePlan("a/z", longer))
-			r := reserve(7, "a/x", "a/y", "a/z")
+			r := reserve(7, "a/z", "a/y", "a/x")
 			r.Costs, r.TTL = tc.costs, tc.ttl
 			d, err := f.Reserve(t.Context(), r)
 			if tc.field != "" {
@@ -197,11 +197,24 @@ func TestReserveIsRepeatable(t *testing.T) {
 	r.Check.Cost = 30
 	_, err := f.Reserve(t.Context(), r)
 	g.Expect(err).To(MatchError(limiter.ErrReservationDiffers))
+	g.Expect(f.used(t)).To(Equal([]int64{60, 60}))
 	for _, id := range []string{"a b", strings.Repeat("i", 65), "é"} {
 		r.ID = id
 		_, err = f.Reserve(t.Context(), r)
 		g.Expect(fieldOf(err)).To(Equal("id"), id)
 	}
+}
+
+// A reserve that differs from the open one holds nothing of other policies either.
+func TestReserveThatDiffersHoldsNothing(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/y", reservable), makePlan("a/x", reservable))
+	first, second := reserve(60, "a/y"), reserve(30, "a/x", "a/y")
+	first.ID, second.ID = "request-1", "request-1"
+	f.reserve(t, first)
+	_, err := f.Reserve(t.Context(), second)
+	g.Expect(err).To(MatchError(limiter.ErrReservationDiffers))
+	g.Expect(f.used(t)).To(Equal([]int64{0, 0}))
 }
 
 func TestDeniedReserves(t *testing.T) {
