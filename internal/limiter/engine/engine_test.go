@@ -253,6 +253,16 @@ func TestDeniedChainSpendsNothing(t *testing.T) {
 	g.Expect(f.decide(t, named("a/wide")).Limits[0].Used).To(Equal(int64(2)))
 }
 
+// Not even an attempt is counted for a cost that can never be admitted.
+func TestCostAboveTheThresholdSpendsNothing(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/tight"), makePlan("a/attempts", countAttempts, threshold(100)))
+	check := named("a/attempts", "a/tight")
+	check.Cost = 4
+	g.Expect(f.decide(t, check).Reason).To(Equal(limiter.ReasonCostExceedsThreshold))
+	g.Expect(f.decide(t, named("a/attempts")).Limits[0].Used).To(Equal(int64(1)))
+}
+
 func TestChainDeniedForAMissingKeySpendsNothing(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/wide", threshold(100)),
