@@ -336,9 +336,20 @@ func TestInvalidChecksAreRejected(t *testing.T) {
 	}
 }
 
-func TestDecideNeedsPlans(t *testing.T) {
-	_, err := newFixture().Decide(t.Context(), named("a/x"))
-	NewWithT(t).Expect(err).To(MatchError(limiter.ErrNotReady))
+func TestCallsNeedPlans(t *testing.T) {
+	g, f, r := NewWithT(t), newFixture(), &limiter.Reservation{ID: "r"}
+	_, decided := f.Decide(t.Context(), named("a/x"))
+	_, reserved := f.Reserve(t.Context(), reserve(1, "a/x"))
+	_, committed := f.Commit(t.Context(), &limiter.Commit{Reservation: r})
+	_, renewed := f.Renew(t.Context(), &limiter.Renew{Reservation: r})
+	_, charged := f.Charge(t.Context(), &limiter.Charge{Check: *named("a/x")})
+	_, explained := f.Explain(t.Context(), named("a/x"))
+	_, inspected := f.Inspect(t.Context(), "a/x", alice, plan.Attributes{})
+	_, reset := f.Reset(t.Context(), "a/x", alice)
+	_, unblocked := f.Unblock(t.Context(), "a/x", alice)
+	blocked := f.Block(t.Context(), "a/x", alice, time.Minute)
+	g.Expect([]error{decided, reserved, committed, renewed, charged, explained, inspected, reset, unblocked, blocked}).
+		To(HaveEach(MatchError(limiter.ErrNotReady)))
 }
 
 func TestDecideRejectsUnknownPolicies(t *testing.T) {

@@ -41,6 +41,17 @@ func TestReservationsEnd(t *testing.T) {
 	g.Expect(f.used(t)).To(Equal([]int64{60, 0}))
 }
 
+// A reservation is open as long as one of its holds is.
+func TestRenewOfAReservationThatIsOpenInPart(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/x", reservable), makePlan("a/y", reservable))
+	r := f.reserve(t, reserve(60, "a/x", "a/y")).Reservation
+	g.Expect(f.commit(t, &limiter.Reservation{ID: r.ID, Holds: r.Holds[1:]}, 1).Found()).To(BeTrue())
+	renewed, err := f.Renew(t.Context(), &limiter.Renew{Reservation: r})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(renewed.Policies).To(Equal([]limiter.RenewedPolicy{{Policy: "a/x", Renewed: true}, {Policy: "a/y"}}))
+}
+
 // The actual cost is spent under the limits that are in force at the commit.
 func TestCommitAfterAnEdit(t *testing.T) {
 	gold := func(units int64) func(*plan.Plan) {
