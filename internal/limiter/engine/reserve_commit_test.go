@@ -185,34 +185,3 @@ func TestLostReplyOfAReserve(t *testing.T) {
 	g.Expect(f.commit(t, degraded, 10).Found()).To(BeFalse())
 	g.Expect(f.used(t)).To(Equal([]int64{10, 0}))
 }
-
-func TestChargesAreNeverDenied(t *testing.T) {
-	g := NewWithT(t)
-	deny := overridden(plan.Override{Name: "o", Keys: []string{"alice"}, Action: plan.ActionDeny})
-	f := newFixture(makePlan("a/x", reservable), makePlan("a/y"), makePlan("a/z", keyed(apiKey), deny))
-	charge := func(cost int64, id string) *limiter.Charged {
-		charged, err := f.Charge(t.Context(), &limiter.Charge{
-			Check: limiter.Check{Policies: []string{"a/x", "a/y", "a/z"}, Key: []string{"alice"}, Cost: cost}, ID: id,
-		})
-		g.Expect(err).NotTo(HaveOccurred())
-		return charged
-	}
-	first := charge(150, "c-1")
-	g.Expect(first.Charged).To(BeTrue())
-	g.Expect(first.Revision).To(Equal(int64(1)))
-	g.Expect(first.Limits).To(HaveLen(2), "the policy that denies the caller has no limits")
-	g.Expect([]int64{first.Limits[0].Used, first.Limits[1].Used}).To(Equal([]int64{150, 150}))
-	g.Expect(charge(150, "c-1").Charged).To(BeFalse())
-	g.Expect(f.used(t)).To(Equal([]int64{150, 0}))
-	g.Expect(charge(1, "").Charged).To(BeTrue())
-	g.Expect(charge(1, "").Charged).To(BeTrue(), "without an ID every charge counts")
-	g.Expect(f.used(t)).To(Equal([]int64{152, 0}))
-
-	_, err := f.Charge(t.Context(), &limiter.Charge{Check: limiter.Check{Policies: []string{"a/x"}, Cost: 1}, ID: "a b"})
-	g.Expect(fieldOf(err)).To(Equal("id"))
-	_, err = f.Charge(t.Context(), &limiter.Charge{Check: limiter.Check{Policies: []string{"a/w"}, Cost: 1}})
-	g.Expect(err).To(MatchError(&limiter.UnknownPolicyError{Policy: "a/w"}))
-	f.store.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
-	_, err = f.Charge(t.Context(), &limiter.Charge{Check: limiter.Check{Policies: []string{"a/x"}, Cost: 1}})
-	g.Expect(err).To(MatchError(limiter.ErrStoreUnavailable))
-}

@@ -292,6 +292,22 @@ func TestKeysTooLongForAReservation(t *testing.T) {
 	g.Expect(len(f.reserve(t, r).Reservation.Encode())).To(BeNumerically("<=", limiter.MaxReservationBytes))
 }
 
+func TestInvalidCallsOfReservations(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/x", reservable))
+	r := f.reserve(t, reserve(1, "a/x")).Reservation
+	f.store.last = nil
+	peek := reserve(1, "a/x")
+	peek.Check.Peek = true
+	_, reserved := f.Reserve(t.Context(), peek)
+	_, committed := f.Commit(t.Context(), &limiter.Commit{Reservation: r, Cost: -1})
+	_, renewed := f.Renew(t.Context(), &limiter.Renew{Reservation: r, TTL: -time.Second})
+	_, charged := f.Charge(t.Context(), &limiter.Charge{Check: limiter.Check{Policies: []string{"a/x"}}})
+	g.Expect([]string{fieldOf(reserved), fieldOf(committed), fieldOf(renewed), fieldOf(charged)}).
+		To(Equal([]string{"peek", "cost", "ttl", "cost"}))
+	g.Expect(f.store.last).To(BeNil())
+}
+
 func TestInvalidHolds(t *testing.T) {
 	for name, r := range map[string]limiter.Reservation{
 		"no id":                 {},
