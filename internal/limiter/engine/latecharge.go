@@ -108,8 +108,8 @@ func (ev *evaluation) denyIfOpen() bool {
 	if ev.reserve != nil || ev.reply == nil {
 		return false
 	}
-	for i := range ev.participants {
-		if r := &ev.reply.Entries[i]; ev.call.Entries[i].Action == script.Reserve && r.Hold == script.HoldFound {
+	for i := range ev.reply.Entries {
+		if r := &ev.reply.Entries[i]; r.Hold == script.HoldFound {
 			r.Verdict, ev.isOpen = script.Denied, true
 		}
 	}

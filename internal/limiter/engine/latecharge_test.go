@@ -171,6 +171,14 @@ func TestReservationsOfDescriptors(t *testing.T) {
 	g.Expect(text).To(ContainSubstring(`weir_charges_total{namespace="a",outcome="Repeated",policy="late"} 1`))
 }
 
+// A late charge is of another call, so it ends no reservation, although it has its ID.
+func TestLateChargesLeaveReservationsOpen(t *testing.T) {
+	f := newFixture(makePlan("a/x", byUser, reservable, late))
+	f.decide(t, hitting(limiter.Hits{Cost: 60, Action: limiter.HitsReserve}))
+	f.decide(t, hitting(limiter.Hits{Cost: 5}))
+	NewWithT(t).Expect(f.usedOf(t, "a/x")).To(Equal([]int64{65, 60}))
+}
+
 func TestCommitsOfDescriptorsWithoutAHold(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", byUser, reservable))

@@ -41,6 +41,18 @@ func TestReservationsEnd(t *testing.T) {
 	g.Expect(f.used(t)).To(Equal([]int64{60, 0}))
 }
 
+func TestReservationOfSeveralKeysOfAPolicy(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/x", reservable, keyed(user), matching(matchingDescriptor("user"))))
+	r := f.reserve(t, &limiter.Reserve{Check: *described("user=x", "user=y")}).Reservation
+	g.Expect(r.Holds).To(HaveExactElements(HaveField("Key", []string{"x"}), HaveField("Key", []string{"y"})))
+	var used []int64
+	for _, p := range f.commit(t, r, 7).Policies {
+		used = append(used, p.Limits[0].Used)
+	}
+	g.Expect(used).To(Equal([]int64{7, 7}))
+}
+
 // A reservation is open as long as one of its holds is.
 func TestRenewOfAReservationThatIsOpenInPart(t *testing.T) {
 	g := NewWithT(t)
