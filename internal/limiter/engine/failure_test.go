@@ -5,6 +5,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -269,6 +270,21 @@ func TestBlocksHoldInOtherChainsWithoutRedis(t *testing.T) {
 		Not(ContainSubstring(`policy="open"`)),
 	))
 	g.Expect(f.decide(t, "a/open").Degraded).To(Equal(plan.FailOpen), "without the policy that blocks")
+	f.server.Resume()
+}
+
+// The state of a key is that of Redis. A remembered denial does not stand in for it.
+func TestInspectNeedsRedis(t *testing.T) {
+	g := NewWithT(t)
+	f := newFailing(t, 100*time.Millisecond)
+	for range 3 {
+		f.decide(t, "a/blocking")
+	}
+	f.server.Pause()
+	g.Expect(f.decide(t, "a/blocking").Reason).To(Equal(limiter.ReasonBlocked))
+	_, err := f.Inspect(t.Context(), "a/blocking", alice, plan.Attributes{})
+	_, failed := errors.AsType[*script.StoreError](err)
+	g.Expect(failed).To(BeTrue(), "%v", err)
 	f.server.Resume()
 }
 

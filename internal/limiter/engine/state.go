@@ -20,8 +20,8 @@ import (
 // the errors of Decide, *limiter.UnknownKeyError for the hash of a key that is not listed, and a
 // *script.StoreError when Redis does not answer.
 
-// Inspect returns the state of the key and writes nothing. The attributes select the
-// override.
+// Inspect returns the state of the key in Redis, not a denial that the store remembers, and writes
+// nothing. The attributes select the override.
 func (e *Engine) Inspect(ctx context.Context, id string, key limiter.KeyName, attributes plan.Attributes) (*limiter.KeyState, error) {
 	k, err := e.locate(ctx, id, key)
 	if err != nil {
@@ -37,7 +37,7 @@ func (e *Engine) Inspect(ctx context.Context, id string, key limiter.KeyName, at
 		}
 	}
 	reply, err := e.store.Evaluate(ctx, &script.Call{
-		Entries: []script.Entry{{Policy: found.script, Key: k.key, Cost: 1, Peek: true}},
+		Entries: []script.Entry{{Policy: found.script, Key: k.key, Cost: 1, Peek: true}}, Uncached: true,
 	})
 	if err != nil {
 		return nil, err
