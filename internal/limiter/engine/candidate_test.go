@@ -137,6 +137,25 @@ func TestCandidatesInAChain(t *testing.T) {
 	}))
 }
 
+func TestCandidatesOfTwoPolicies(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/x", trying(2)), makePlan("a/y", trying(1)))
+	f.spend(t, 2, "a/x", "a/y")
+	g.Expect(f.candidates(t)).To(Equal([]string{
+		"a/x burst allowed/allowed 2", "a/y burst allowed/allowed 1", "a/y burst allowed/denied 1",
+	}))
+}
+
+// A policy in mode Shadow denies nothing, and so keeps no candidate from spending.
+func TestCandidateBesideAPolicyInShadow(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/x", trying(2)), makePlan("a/y", threshold(1), mode(plan.ModeShadow)))
+	g.Expect(f.spend(t, 4, "a/x", "a/y")).To(Equal(3))
+	g.Expect(f.candidates(t)).To(Equal([]string{
+		"a/x burst allowed/allowed 2", "a/x burst allowed/denied 1", "a/x burst denied/denied 1",
+	}))
+}
+
 // A cost above the quota is a denial, of the candidate or of the limit, and the other one still spends.
 func TestCandidateWithCostsAboveTheQuota(t *testing.T) {
 	g := NewWithT(t)
@@ -217,29 +236,6 @@ func TestCandidateStateFollowsOperators(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(found).To(BeTrue())
 	g.Expect(keys()).To(BeEmpty())
-}
-
-// A reservation that the candidate denies holds and spends nothing there.
-func TestCandidatesOfReservations(t *testing.T) {
-	g := NewWithT(t)
-	f := newFixture(makePlan("a/x", reservable, func(p *plan.Plan) {
-		p.Candidates = []plan.LimitOverride{{Name: "burst", Threshold: 50}}
-	}))
-	first := f.reserve(t, reserve(40, "a/x"))
-	second := f.reserve(t, reserve(20, "a/x")) // denied by the candidate: 60 of 50
-	for reservation, cost := range map[*limiter.Reservation]int64{first.Reservation: 10, second.Reservation: 20} {
-		f.commit(t, reservation, cost)
-		f.AwaitBackground()
-	}
-	f.reserve(t, reserve(40, "a/x"))
-	g.Expect(f.candidates(t)).To(Equal([]string{"a/x burst allowed/allowed 2", "a/x burst allowed/denied 1"}))
-
-	_, err := f.Charge(t.Context(), &limiter.Charge{Check: limiter.Check{Policies: []string{"a/x"}, Key: []string{"bob"}, Cost: 50}})
-	g.Expect(err).NotTo(HaveOccurred())
-	f.AwaitBackground()
-	bob := &limiter.Check{Policies: []string{"a/x"}, Key: []string{"bob"}, Cost: 1}
-	g.Expect(f.decide(t, bob).Allowed).To(BeTrue())
-	g.Expect(f.candidates(t)).To(Equal([]string{"a/x burst allowed/allowed 2", "a/x burst allowed/denied 2"}))
 }
 
 // The verdict of a candidate that cannot be judged is unknown. It delays and fails no check.

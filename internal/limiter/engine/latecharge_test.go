@@ -103,6 +103,13 @@ func TestLateChargesIgnoreRequestedLimits(t *testing.T) {
 	g.Expect(f.usedOf(t, "a/x")).To(Equal([]int64{7, 0}))
 }
 
+// So do reserves.
+func TestReservesIgnoreRequestedLimits(t *testing.T) {
+	f := newFixture(makePlan("a/x", byUser, reservable))
+	d := f.decide(t, hitting(limiter.Hits{Cost: 7, Action: limiter.HitsReserve, Limit: &limiter.RequestedLimit{Units: 1, Window: time.Hour}}))
+	NewWithT(t).Expect([]any{d.Allowed, d.Limits[0].Threshold}).To(Equal([]any{true, int64(100)}))
+}
+
 func TestLateChargesWithoutRedis(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", byUser, late, fails(plan.FailClosed)), makePlan("a/y", byUser, late), makePlan("a/z"))
