@@ -197,3 +197,13 @@ func TestLostReplyOfAReserve(t *testing.T) {
 	g.Expect(f.commit(t, degraded, 10).Found()).To(BeFalse())
 	g.Expect(f.used(t)).To(Equal([]int64{10, 0}))
 }
+
+// An engine whose store lists no holds shows their number.
+func TestInspectOfUnlistedHolds(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/x", reservable, keyed(apiKey)))
+	f.reserve(t, reserve(60, "a/x"))
+	state, err := f.Inspect(t.Context(), "a/x", alice, plan.Attributes{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect([]any{state.Open, state.Holds}).To(Equal([]any{int64(1), []limiter.OpenHold(nil)}))
+}

@@ -112,14 +112,14 @@ func (e *Engine) Unblock(ctx context.Context, id string, key limiter.KeyName) (b
 	if err != nil {
 		return false, err
 	}
-	if e.local != nil {
-		_, _ = e.local.Unblock(ctx, k.policy.base.script, k.key) // it returns no error
-	}
 	return e.unblock(ctx, k)
 }
 
-// unblock removes the block of the key from the store, and from the list.
+// unblock removes the block of the key from the stores, and from the list.
 func (e *Engine) unblock(ctx context.Context, k *policyKey) (bool, error) {
+	if e.local != nil {
+		_, _ = e.local.Unblock(ctx, k.policy.base.script, k.key) // it returns no error
+	}
 	found, err := e.store.Unblock(ctx, k.policy.base.script, k.key)
 	if c := k.policy.base.candidate; c != nil && err == nil {
 		_, err = e.store.Unblock(ctx, c.script, k.key)

@@ -1,0 +1,129 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/engine"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/script"
+)
+
+// operated counts the changes by operators, of keys. The first one fails if fails is true.
+type operated struct {
+	engine.Store
+
+	fails   bool
+	changes atomic.Int64
+}
+
+// blockList counts the changes by operators, of the lists of blocks. It fails if it has no blocks.
+type blockList struct {
+	engine.Observer
+
+	changes atomic.Int64
+	blocks  []script.Block
+}
+
+func (o *operated) change() error {
+	if o.changes.Add(1) == 1 && o.fails {
+		return lost()
+	}
+	return nil
+}
+
+func (o *operated) Reset(context.Context, *script.Policy, script.Key) (bool, error) {
+	return true, o.change()
+}
+
+func (o *operated) Unblock(_ context.Context, _ *script.Policy, key script.Key) (bool, error) {
+	return key != "gone", o.change()
+}
+
+func (o *operated) Block(context.Context, *script.Policy, script.Key, time.Duration) error {
+	return o.change()
+}
+
+func (l *blockList) AddBlock(context.Context, string, script.Key, time.Duration) error {
+	l.changes.Add(1)
+	return nil
+}
+
+func (l *blockList) RemoveBlock(context.Context, string, script.Key) error {
+	l.changes.Add(1)
+	return nil
+}
+
+func (l *blockList) BlockedKeys(context.Context, string, int) ([]script.Block, error) {
+	if l.blocks == nil {
+		return nil, lost()
+	}
+	return l.blocks, nil
+}
+
+// newOperated returns an engine that only operators can call, with the policy a/x.
+func newOperated(o *operated, observer engine.Observer, edits ...func(*plan.Plan)) *engine.Engine {
+	e := engine.New(engine.Options{
+		Store: o, Observer: observer, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+	})
+	e.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", edits...)}))
+	return e
+}
+
+// A change that fails is reported, although that of the candidate would succeed, and changes no list.
+func TestFailedChangesOfKeys(t *testing.T) {
+	for _, name := range []string{"reset", "block", "unblock"} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			o, l := &operated{fails: true}, &blockList{}
+			call := stateCalls(newOperated(o, l, trying(2)))[name]
+			_, failed := errors.AsType[*script.StoreError](call(t.Context(), "a/x", alice))
+			g.Expect(failed).To(BeTrue())
+			g.Expect([]int64{o.changes.Load(), l.changes.Load()}).To(Equal([]int64{1, 0}))
+			g.Expect(call(t.Context(), "a/x", alice)).To(Succeed())
+			g.Expect([]int64{o.changes.Load(), l.changes.Load()}).To(Equal([]int64{3, 1}), "also of the candidate")
+		})
+	}
+}
+
+func TestUnblockAll(t *testing.T) {
+	g := NewWithT(t)
+	l := &blockList{blocks: []script.Block{{Key: "alice"}, {Key: "gone"}, {Key: "bob"}}}
+	e := newOperated(&operated{}, l)
+	g.Expect(e.UnblockAll(t.Context(), "a/x")).To(Equal(2), "one block has ended meanwhile")
+	g.Expect(l.changes.Load()).To(Equal(int64(3)))
+	_, err := e.UnblockAll(t.Context(), "a/y")
+	g.Expect(err).To(MatchError(&limiter.UnknownPolicyError{Policy: "a/y"}))
+	g.Expect(newOperated(&operated{}, nil).UnblockAll(t.Context(), "a/x")).To(BeZero(), "nothing is listed")
+
+	_, err = newOperated(&operated{fails: true}, l).UnblockAll(t.Context(), "a/x")
+	g.Expect(err).To(MatchError(context.DeadlineExceeded))
+	_, err = newOperated(&operated{}, &blockList{}).UnblockAll(t.Context(), "a/x")
+	g.Expect(err).To(MatchError(context.DeadlineExceeded), "the list cannot be read")
+	_, err = newFixture().UnblockAll(t.Context(), "a/x")
+	g.Expect(err).To(MatchError(limiter.ErrNotReady))
+}
+
+// A block of failureMode Local is lifted with that in Redis.
+func TestUnblockAllInMemory(t *testing.T) {
+	g := NewWithT(t)
+	local := &operated{}
+	e := engine.New(engine.Options{
+		Store: &operated{}, Local: local, Observer: &blockList{blocks: []script.Block{{Key: "alice"}}},
+		Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+	})
+	e.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x")}))
+	g.Expect(e.UnblockAll(t.Context(), "a/x")).To(Equal(1))
+	g.Expect(local.changes.Load()).To(Equal(int64(1)))
+}
