@@ -115,6 +115,34 @@ func TestUnblockAll(t *testing.T) {
 	g.Expect(err).To(MatchError(limiter.ErrNotReady))
 }
 
+// hashed resolves the hash "h" to a key.
+type hashed struct {
+	engine.Observer
+
+	key script.Key
+	err error
+}
+
+func (h *hashed) Resolve(context.Context, string, string) (script.Key, error) { return h.key, h.err }
+
+// A key that is given by its hash is the listed one, with its override.
+func TestStateOfAListedKey(t *testing.T) {
+	g := NewWithT(t)
+	h := &hashed{key: script.EncodeKey("a|b")}
+	e := observed(t, h, makePlan("a/x", keyed(apiKey), overridden(allow(keys("a|b")))))
+	hash := limiter.KeyName{Hash: "h"}
+	state, err := e.Inspect(t.Context(), "a/x", hash, plan.Attributes{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(state.Override).To(Equal("allowed"))
+
+	for _, unlisted := range []*engine.Engine{observed(t, &hashed{}, makePlan("a/x")), observed(t, nil, makePlan("a/x"))} {
+		_, err = unlisted.Inspect(t.Context(), "a/x", hash, plan.Attributes{})
+		g.Expect(err).To(MatchError(&limiter.UnknownKeyError{Policy: "a/x", Hash: "h"}))
+	}
+	_, err = observed(t, &hashed{err: lost()}, makePlan("a/x")).Inspect(t.Context(), "a/x", hash, plan.Attributes{})
+	g.Expect(err).To(MatchError(context.DeadlineExceeded))
+}
+
 // A block of failureMode Local is lifted with that in Redis.
 func TestUnblockAllInMemory(t *testing.T) {
 	g := NewWithT(t)
