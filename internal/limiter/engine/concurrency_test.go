@@ -46,7 +46,9 @@ func TestConcurrencyHoldsUntilCommit(t *testing.T) {
 // Checks are judged and hold nothing. They are counted, and peeks are not.
 func TestChecksHoldNothing(t *testing.T) {
 	g := NewWithT(t)
-	f := newFixture(makePlan("a/x", concurrent(1)), makePlan("a/y", reservable))
+	f := newFixture(makePlan("a/x", concurrent(1), func(p *plan.Plan) {
+		p.Limits = append(p.Limits, plan.Limit{Name: "hourly", Algorithm: plan.FixedWindow, Threshold: 100, WindowMillis: 3_600_000})
+	}), makePlan("a/y", reservable))
 	peek := named("a/x")
 	peek.Peek = true
 	for _, check := range []*limiter.Check{named("a/x"), named("a/x"), peek, named("a/y")} {

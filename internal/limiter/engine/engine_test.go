@@ -209,9 +209,9 @@ func TestDecisionReasons(t *testing.T) {
 			check:   &limiter.Check{Policies: []string{"a/x"}, Cost: 1, Attributes: withKey("k")},
 			allowed: true, reason: limiter.ReasonAllowed,
 		},
-		"a missing key denies": {
-			plans:  []*plan.Plan{makePlan("a/x", keyed(apiKey), missing(plan.MissingKeyDeny))},
-			check:  &limiter.Check{Policies: []string{"a/x"}, Cost: 1},
+		"a missing part of a key denies": {
+			plans:  []*plan.Plan{makePlan("a/x", keyed(apiKey, plan.KeyPart{Type: plan.KeyPrincipal}), missing(plan.MissingKeyDeny))},
+			check:  &limiter.Check{Policies: []string{"a/x"}, Cost: 1, Attributes: plan.Attributes{Principal: "bob"}},
 			reason: limiter.ReasonMissingKey, policy: "a/x", message: "The request lacks the key that identifies its client.",
 			noLimits: true, untouched: true,
 		},

@@ -19,3 +19,13 @@ func (e *Engine) FillBackground() {
 		e.candidates.background <- struct{}{}
 	}
 }
+
+// CachedRequests returns how many requested limits of the policy are cached.
+func (e *Engine) CachedRequests(id string) (n int) {
+	v := e.active.Load()
+	v.policies[v.snapshot.Lookup(id)].requestedVariants.Range(func(any, any) bool {
+		n++
+		return true
+	})
+	return n
+}

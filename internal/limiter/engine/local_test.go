@@ -301,6 +301,15 @@ var localLimits = []struct {
 	{plan.Limit{Algorithm: plan.Suppressed, BucketMicros: 1_000_000, HardLimitPercent: 150}, func(n int64) int64 { return (3*n + 1) / 2 }, 4},
 }
 
+func TestSharesFollowTheReplicas(t *testing.T) {
+	f := newFixture(makePlan("a/x", localMode, threshold(10)))
+	f.store.err = errTimeout
+	for _, want := range [][]int64{{2, 5}, {5, 2}, {1, 10}} {
+		f.replicas = int(want[0])
+		NewWithT(t).Expect(f.decide(t, named("a/x")).Limits[0].Quota).To(Equal(want[1]))
+	}
+}
+
 // A number of replicas that changes renews nothing: the state is kept, as by an edit, and a window
 // admits at most the largest share.
 func TestChangingSharesRenewNothing(t *testing.T) {

@@ -132,6 +132,7 @@ func TestRequestedLimitsExceedTheCache(t *testing.T) {
 		d := f.decide(t, requesting(units, time.Minute))
 		g.Expect(d.Descriptors[0].Tightest.Quota).To(Equal(units))
 		g.Expect(d.Limits[0].Used).To(Equal(units), "all limits share a counter")
+		g.Expect(f.CachedRequests("a/x")).To(BeNumerically("<=", 256))
 	}
 }
 
@@ -323,6 +324,36 @@ func TestRequestedLimitDoesNotTrimTheLog(t *testing.T) {
 	g.Expect(f.decide(t, plain).Allowed).To(BeFalse())
 }
 
+// A request replaces the limit with its window. Where none has it, one is replaced only if it is the only
+// one, and if the window is one that can be requested.
+func TestRequestedLimitsThatReplaceNone(t *testing.T) {
+	hourly := func(p *plan.Plan) {
+		p.Limits = append(p.Limits, plan.Limit{Name: "hourly", Algorithm: plan.FixedWindow, Threshold: 100, WindowMillis: 3_600_000})
+	}
+	for name, tc := range map[string]struct {
+		edit    func(*plan.Plan)
+		window  time.Duration
+		quotas  []int64
+		ignored float64
+	}{
+		"one of two limits":       {hourly, time.Hour, []int64{3, 7}, 0},
+		"none of two limits":      {hourly, 24 * time.Hour, []int64{3, 100}, 1},
+		"the only limit":          {byUser, 24 * time.Hour, []int64{7}, 0},
+		"a window of ten seconds": {byUser, 10 * time.Second, []int64{3}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			f := newFixture(makePlan("a/x", byUser, tc.edit))
+			var quotas []int64
+			for _, l := range f.decide(t, requesting(7, tc.window)).Limits {
+				quotas = append(quotas, l.Quota)
+			}
+			g.Expect(quotas).To(Equal(tc.quotas))
+			g.Expect(testutil.GatherAndCount(f.registry, "weir_requested_limits_ignored_total")).To(BeEquivalentTo(tc.ignored))
+		})
+	}
+}
+
 // A request for a day counts in the day of the calendar, and a request for another window does not.
 func TestRequestedLimitsBesideACalendar(t *testing.T) {
 	g := NewWithT(t)
@@ -334,6 +365,7 @@ func TestRequestedLimitsBesideACalendar(t *testing.T) {
 	g.Expect([]int64{own.Quota, own.Used}).To(Equal([]int64{9, 1}))
 	g.Expect(own.Window).To(BeZero())
 	g.Expect(own.Calendar.Period).To(Equal(plan.PeriodDay))
+	g.Expect(f.store.now.Add(own.ResetAfter).UTC().Format(time.TimeOnly)).To(Equal("00:00:00"))
 	same := tightest(requesting(5, 24*time.Hour))
 	g.Expect([]int64{same.Quota, same.Used}).To(Equal([]int64{5, 2}))
 	g.Expect(same.Calendar).NotTo(BeNil())
