@@ -257,6 +257,7 @@ func TestReservationsOfUnusualKeys(t *testing.T) {
 		"separators":        {"a|b", "{c}", "50%", "#", "# 1", "#a/x#0"},
 		"text":              {"é \u2028", "\"quoted\\\"", "\x00\xff"},
 		"a long part":       {strings.Repeat("k", 300)},
+		"as long as a hash": {strings.Repeat("k", 33)},
 		"eight long parts":  {strings.Repeat("a", 255), strings.Repeat("b", 255), "c", "d", "e", "f", "g", "h"},
 		"looks like a hash": {"#0123456789abcdef0123456789abcdef"},
 	} {
@@ -317,6 +318,7 @@ func TestInvalidHolds(t *testing.T) {
 		"a separator":           {ID: "a", Holds: []limiter.Hold{{Policy: "a/x", Key: []string{"a|b"}, Units: 1}}},
 		"an escape too many":    {ID: "a", Holds: []limiter.Hold{{Policy: "a/x", Key: []string{"%41"}, Units: 1}}},
 		"another overflow":      {ID: "a", Holds: []limiter.Hold{{Policy: "a/x", Key: []string{"#a/y#0"}, Units: 1}}},
+		"a negative overflow":   {ID: "a", Holds: []limiter.Hold{{Policy: "a/x", Key: []string{"#a/x#-1"}, Units: 1}}},
 		"an overflow among":     {ID: "a", Holds: []limiter.Hold{{Policy: "a/x", Key: []string{"#a/x#0", "a"}, Units: 1}}},
 		"nine parts":            {ID: "a", Holds: []limiter.Hold{{Policy: "a/x", Key: strings.Split("abcdefghi", ""), Units: 1}}},
 		"the same hold twice":   {ID: "a", Holds: []limiter.Hold{{Policy: "a/x", Units: 1}, {Policy: "a/x", Units: 2}}},
