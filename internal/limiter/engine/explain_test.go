@@ -159,6 +159,36 @@ func TestExplanationsWithoutRedis(t *testing.T) {
 	}
 }
 
+func TestExplanationsOfChainsWithoutRedis(t *testing.T) {
+	f := newFixture(makePlan("a/open"), makePlan("a/five", localMode, threshold(5)), makePlan("a/three", localMode), makePlan("a/closed", fails(plan.FailClosed)))
+	f.store.err = errors.New("away")
+	quotas := func(ids ...string) (all []int64) {
+		for _, p := range f.explain(t, named(ids...)).Policies {
+			for _, l := range p.Limits {
+				all = append(all, l.Quota)
+			}
+		}
+		return all
+	}
+	NewWithT(t).Expect(quotas("a/open", "a/five", "a/three")).To(Equal([]int64{5, 3}))
+	NewWithT(t).Expect(quotas("a/five", "a/closed")).To(BeEmpty(), "a/closed denies without limits")
+}
+
+// Descriptors that give a policy the same key, with the same outcome, are explained once.
+func TestExplanationsOfDescriptors(t *testing.T) {
+	matched := matching(matchingDescriptor("user"))
+	plans := overridden(allow(when(`descriptor["plan"] == "gold"`)), deny(when(`descriptor["plan"] == "ended"`)))
+	f := newFixture(makePlan("a/x", keyed(user), matched, plans), makePlan("a/y", keyed(user), matched, plans))
+	check := described("user=m", "user=n", "user=m b=1", "user=m plan=gold", "user=n plan=gold", "user=n plan=gold b=1", "user=m plan=ended")
+	var explained []string
+	for _, p := range f.explain(t, check).Policies {
+		explained = append(explained, fmt.Sprint(p.Policy, " ", p.Key[0].Value, " ", p.Reason))
+	}
+	NewWithT(t).Expect(explained).To(ConsistOf(
+		"a/x m Allowed", "a/x n Allowed", "a/x m Exempt", "a/x n Exempt", "a/x m DeniedByOverride",
+		"a/y m Allowed", "a/y n Allowed", "a/y m Exempt", "a/y n Exempt", "a/y m DeniedByOverride"))
+}
+
 func TestExplanationsRunOneAtATime(t *testing.T) {
 	g, f := NewWithT(t), newFixture(makePlan("a/x"))
 	inside, release := make(chan struct{}), make(chan struct{})

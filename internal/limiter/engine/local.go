@@ -25,7 +25,6 @@ func (ev *evaluation) needsLocal() bool {
 func (ev *evaluation) newLocal(replicas int64) *evaluation {
 	local := newEvaluation()
 	local.degraded, local.replicas = plan.FailLocal, replicas
-	local.outrightDenials = append(local.outrightDenials, ev.outrightDenials...)
 	local.call.Draw = ev.call.Draw
 	for i, pt := range ev.participants {
 		if pt.plan.FailureMode != plan.FailLocal {

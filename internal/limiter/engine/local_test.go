@@ -106,6 +106,27 @@ func TestMixedChainsWithoutRedis(t *testing.T) {
 	}
 }
 
+// A check that is denied already needs no limits, and spends nothing from the shares.
+func TestOutrightDenialsWithoutRedis(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/x", localMode), makePlan("a/y", keyed(apiKey), missing(plan.MissingKeyDeny)))
+	f.store.err = errTimeout
+	d := f.decide(t, &limiter.Check{Policies: []string{"a/x", "a/y"}, Cost: 1})
+	g.Expect([]any{d.Allowed, d.Reason, d.Degraded}).To(Equal([]any{false, limiter.ReasonMissingKey, plan.FailureMode("")}))
+	g.Expect(f.decide(t, &limiter.Check{Policies: []string{"a/x"}, Cost: 1}).Limits[0].Used).To(Equal(int64(1)))
+}
+
+func TestSuppressedWithoutRedis(t *testing.T) {
+	limit := three(plan.Suppressed)
+	limit.HardLimitPercent = 300
+	allowed := func(draw uint32) (n int) {
+		f := newFixture(makePlan("a/x", localMode, limited(limit)))
+		f.store.err, f.store.draw = errTimeout, draw
+		return f.spend(t, 20, "a/x")
+	}
+	NewWithT(t).Expect(allowed(0)).To(BeNumerically(">", allowed(drawSheds)))
+}
+
 // A cost above the share but within the quota is denied for lack of Redis, not for good, and
 // spends nothing.
 func TestCostAboveTheShare(t *testing.T) {

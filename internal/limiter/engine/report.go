@@ -63,11 +63,11 @@ func (r *report) participate(i int) {
 	}
 }
 
-// repeats reports whether an earlier descriptor gave the policy the same key.
+// repeats reports whether an earlier descriptor gave the policy the same key, with the same outcome.
 func (r *report) repeats(i int) bool {
 	a := &r.applied[i]
 	return slices.ContainsFunc(r.applied[:i], func(b appliedPolicy) bool {
-		return a.policy == b.policy && a.participant == b.participant && a.reason == b.reason && slices.Equal(a.key, b.key)
+		return a.policy == b.policy && a.reason == b.reason && slices.Equal(a.key, b.key)
 	})
 }
 
