@@ -5,6 +5,7 @@ package engine_test
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -37,7 +38,9 @@ func TestOutrightDenialsOfDescriptors(t *testing.T) {
 	mallory, trudy := deny(when(`descriptor["user"] == "mallory"`)), deny(when(`descriptor["user"] == "trudy"`))
 	trudy.Name = "another"
 	matched := matching(matchingDescriptor("user"))
+	alice := deny(when(`descriptor["user"] == "alice"`))
 	f := newFixture(
+		makePlan("a/shadow", keyed(user), matched, overridden(alice), mode(plan.ModeShadow)),
 		makePlan("a/x", keyed(user), matched, overridden(mallory, trudy)),
 		makePlan("a/y", keyed(user), matched, overridden(mallory)))
 	g.Expect(f.allowed(t, oneHitEach("user=mallory", "user=alice", "user=mallory b=1", "user=trudy"))).
@@ -53,6 +56,31 @@ func TestDeniedKeyDeniesAllItsDescriptors(t *testing.T) {
 	check.Hits[0].Cost = 3
 	f.allowed(t, check)
 	NewWithT(t).Expect(f.allowed(t, oneHitEach("user=x", "b=1", "user=x b=1"))).To(Equal([]bool{false, true, false}))
+}
+
+// A descriptor has the outcome of all its policies that are not in mode Shadow.
+func TestOutcomesOfADescriptor(t *testing.T) {
+	g := NewWithT(t)
+	matched, hour := matching(matchingDescriptor("user")), func(p *plan.Plan) { p.Limits[0].WindowMillis = 3_600_000 }
+	f := newFixture(
+		makePlan("a/shadow", matched, threshold(1), mode(plan.ModeShadow)),
+		makePlan("a/tight", matched, threshold(2)),
+		makePlan("a/large", matched, threshold(9), hour))
+	var last limiter.DescriptorState
+	for _, remaining := range []int64{1, 0, 0} {
+		last = f.decide(t, oneHitEach("user=x")).Descriptors[0]
+		g.Expect([]any{last.Tightest.Policy, last.Tightest.Remaining}).To(Equal([]any{"a/tight", remaining}))
+	}
+	g.Expect([]any{last.Allowed, last.RetryAfter}).To(Equal([]any{false, time.Minute + time.Millisecond}))
+}
+
+// Without Redis only the policies with failureMode Closed deny, and only their descriptors.
+func TestOutcomesOfDescriptorsWithoutRedis(t *testing.T) {
+	f := newFixture(
+		makePlan("a/open", matching(matchingDescriptor("user"))),
+		makePlan("a/closed", matching(matchingDescriptor("team")), fails(plan.FailClosed)))
+	f.store.err = lost()
+	NewWithT(t).Expect(f.allowed(t, oneHitEach("user=x", "team=y"))).To(Equal([]bool{true, false}))
 }
 
 // An enforced denial outside the counters denies the chain, also before one that is in Shadow.

@@ -55,6 +55,7 @@ func TestLateChargesAreNeverDenied(t *testing.T) {
 		"disabled":                 {[]*plan.Plan{makePlan("a/x", byUser, late, mode(plan.ModeDisabled)), makePlan("a/y")}, limiter.Hits{Cost: 100}, true, limiter.ReasonNoPolicy, -1},
 		"one hit":                  {[]*plan.Plan{makePlan("a/x", byUser, late)}, limiter.Hits{Cost: 1}, true, limiter.ReasonAllowed, 3},
 		"a peek":                   {[]*plan.Plan{makePlan("a/x", byUser, late)}, limiter.Hits{Cost: 1, Peek: true}, true, limiter.ReasonAllowed, 2},
+		"a peek of many hits":      {[]*plan.Plan{makePlan("a/x", byUser, late)}, limiter.Hits{Cost: 2, Peek: true}, false, limiter.ReasonLimitExceeded, 2},
 		"without lateCharges":      {[]*plan.Plan{makePlan("a/x", byUser)}, limiter.Hits{Cost: 2}, false, limiter.ReasonLimitExceeded, 2},
 		"a caller that is denied":  {[]*plan.Plan{makePlan("a/x", byUser, late, deny)}, limiter.Hits{Cost: 2}, true, limiter.ReasonNoPolicy, -1},
 		"one hit, a denied caller": {[]*plan.Plan{makePlan("a/x", byUser, late, deny)}, limiter.Hits{Cost: 1}, false, limiter.ReasonDeniedByOverride, -1},
@@ -147,6 +148,18 @@ func TestLostReplyOfALateCharge(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 	}
 	g.Expect(f.usedOf(t, "a/x", "a/r")).To(Equal([]int64{70, 0, 70, 0}), "a/r has the check of 40, too")
+}
+
+// What a check spends beside its limits is kept, although its caller has gone.
+func TestLateChargesOfACallerThatHasGone(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/x", byUser, late), makePlan("a/y", byUser, threshold(100)))
+	f.store.err = lost()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	d, err := f.Decide(ctx, hitting(limiter.Hits{Cost: 40}))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(d.Unsent).To(HaveLen(1))
 }
 
 // Reservations of Envoy, as the hits of descriptors.

@@ -72,6 +72,9 @@ func TestCommitAfterAnEdit(t *testing.T) {
 			Limits: []plan.LimitOverride{{Name: "burst", Threshold: units}},
 		})
 	}
+	silver := overridden(plan.Override{
+		Name: "silver", Keys: []string{"bob"}, Action: plan.ActionLimit, Limits: []plan.LimitOverride{{Name: "burst", Threshold: 5}},
+	})
 	for name, tc := range map[string]struct {
 		edited   []*plan.Plan
 		override string
@@ -80,6 +83,8 @@ func TestCommitAfterAnEdit(t *testing.T) {
 	}{
 		"the same":             {[]*plan.Plan{makePlan("a/x", reservable, keyed(apiKey), gold(1000))}, "gold", 1000, false},
 		"another number":       {[]*plan.Plan{makePlan("a/x", reservable, keyed(apiKey), gold(500))}, "gold", 500, false},
+		"beside another one":   {[]*plan.Plan{makePlan("a/x", reservable, keyed(apiKey), silver, gold(500))}, "gold", 500, false},
+		"exempt by it":         {[]*plan.Plan{makePlan("a/x", reservable, keyed(apiKey), overridden(plan.Override{Name: "gold", Keys: []string{"alice"}, Action: plan.ActionAllow}))}, "", 100, false},
 		"without the override": {[]*plan.Plan{makePlan("a/x", reservable, keyed(apiKey))}, "", 100, false},
 		"disabled":             {[]*plan.Plan{makePlan("a/x", reservable, keyed(apiKey), mode(plan.ModeDisabled))}, "", 100, false},
 		"deleted":              {[]*plan.Plan{makePlan("a/y")}, "", 0, true},
