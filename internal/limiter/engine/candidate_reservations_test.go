@@ -106,7 +106,7 @@ func TestCandidatesJudgeWithoutTheCaller(t *testing.T) {
 func TestCandidatesJudgeJudgedChecks(t *testing.T) {
 	for name, prepare := range map[string]func(*fixture, *limiter.Check){
 		"answered by a cache, without Redis": func(f *fixture, _ *limiter.Check) { f.store.unanswered = true },
-		"a copied ID":                        func(f *fixture, c *limiter.Check) { c.Hits[0].Action = limiter.HitsReserve },
+		"a copied ID":                        func(_ *fixture, c *limiter.Check) { c.Hits[0].Action = limiter.HitsReserve },
 		"a peek beside a check": func(_ *fixture, c *limiter.Check) {
 			c.Hits[0].Peek = true
 			c.Attributes.Descriptors = append(c.Attributes.Descriptors, descriptors("b=1")...)

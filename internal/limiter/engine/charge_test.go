@@ -69,7 +69,7 @@ func TestChargesFindTheirPoliciesAsChecksDo(t *testing.T) {
 	g.Expect(f.charge(t, check, "").Limits).To(HaveExactElements(HaveField("Used", int64(2))))
 }
 
-// Charges of unknown keys are no way to fill Redis during a flood.
+// During a flood, charges of unknown keys count for the overflow key, as checks do.
 func TestChargesDuringAFlood(t *testing.T) {
 	g := NewWithT(t)
 	low := false

@@ -237,14 +237,20 @@ func (e *Engine) decide(
 	ev.countNewKeys(start)
 	decision := e.judge(ctx, check, ev)
 	decision.Revision, decision.Unsent = v.snapshot.Revision(), unsent
-	if ev.reserve == nil {
-		return decision, nil
+	if ev.reserve != nil {
+		return decision, e.endReserve(ctx, ev, decision)
 	}
-	err := ev.setReservation(decision)
+	return decision, nil
+}
+
+// endReserve sets the reservation of the decision. A reserve that differs from an open one with its ID
+// holds nothing.
+func (e *Engine) endReserve(ctx context.Context, ev *evaluation, d *limiter.Decision) error {
+	err := ev.setReservation(d)
 	if err != nil {
 		e.cancelTaken(ctx, ev)
 	}
-	return decision, err
+	return err
 }
 
 // charge spends what the check spends whatever the limits admit, even if the caller has canceled. It
