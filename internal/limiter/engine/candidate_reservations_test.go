@@ -41,7 +41,7 @@ func TestCandidatesOfReservations(t *testing.T) {
 	g.Expect(f.candidates(t)).To(Equal([]string{"a/x burst allowed/allowed 2", "a/x burst allowed/denied 2"}))
 }
 
-// The rest of a reservation, after one call, is what the candidate has left.
+// The candidate holds and spends the 45 units of the reservation, as the limit does.
 func TestCandidatesFollowTheCallsOfReservations(t *testing.T) {
 	for name, call := range map[string]func(*testing.T, *fixture) error{
 		"renew": func(t *testing.T, f *fixture) error {
@@ -49,7 +49,7 @@ func TestCandidatesFollowTheCallsOfReservations(t *testing.T) {
 			_, err := f.Renew(t.Context(), &limiter.Renew{Reservation: f.reserve(t, reserve(45, "a/x")).Reservation})
 			return err
 		},
-		"a commit of what was reserved without Redis": func(t *testing.T, f *fixture) error {
+		"a commit of a reservation made without Redis": func(t *testing.T, f *fixture) error {
 			t.Helper()
 			f.store.err = lost()
 			r := f.reserve(t, reserve(45, "a/x")).Reservation
@@ -71,7 +71,7 @@ func TestCandidatesFollowTheCallsOfReservations(t *testing.T) {
 	}
 }
 
-// The commits of Envoy, which charge what was not reserved, charge no candidate that denied the reserve.
+// A commit of Envoy without a hold is a charge, but not in a candidate that denied the reserve.
 func TestCandidatesOfReservationsOfDescriptors(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", byUser, tryingFifty))
