@@ -39,8 +39,11 @@ func (p *policy) requestedVariant(selected *variant, limit limiter.RequestedLimi
 
 // newRequested replaces the limit with the same window, or the only limit unless it uses Concurrency.
 func (p *policy) newRequested(selected *variant, limit limiter.RequestedLimit) *variant {
+	if !slices.Contains(limiter.RequestableWindows, limit.Window) {
+		return nil // also no window, which Concurrency has
+	}
 	place := slices.IndexFunc(selected.limits, func(l plan.Limit) bool { return l.NominalWindow() == limit.Window })
-	if place < 0 && len(selected.limits) == 1 && !selected.concurrent && slices.Contains(limiter.RequestableWindows, limit.Window) {
+	if place < 0 && len(selected.limits) == 1 && !selected.concurrent {
 		place = 0
 	}
 	if place < 0 {

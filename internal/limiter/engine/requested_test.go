@@ -330,6 +330,10 @@ func TestRequestedLimitsThatReplaceNone(t *testing.T) {
 	hourly := func(p *plan.Plan) {
 		p.Limits = append(p.Limits, plan.Limit{Name: "hourly", Algorithm: plan.FixedWindow, Threshold: 100, WindowMillis: 3_600_000})
 	}
+	concurrently := func(p *plan.Plan) {
+		p.Limits = append(p.Limits, plan.Limit{Name: "inflight", Algorithm: plan.Concurrency, Threshold: 4})
+		p.Reservations = plan.Reservations{MaxTTLMillis: 1000, MaxOpen: 4}
+	}
 	for name, tc := range map[string]struct {
 		edit    func(*plan.Plan)
 		window  time.Duration
@@ -339,6 +343,7 @@ func TestRequestedLimitsThatReplaceNone(t *testing.T) {
 		"one of two limits":       {hourly, time.Hour, []int64{3, 7}, 0},
 		"none of two limits":      {hourly, 24 * time.Hour, []int64{3, 100}, 1},
 		"the only limit":          {byUser, 24 * time.Hour, []int64{7}, 0},
+		"no window, Concurrency":  {concurrently, 0, []int64{3, 4}, 1},
 		"a window of ten seconds": {byUser, 10 * time.Second, []int64{3}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
