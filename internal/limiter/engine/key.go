@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/weir-dev/weir/internal/limiter/expression"
@@ -102,19 +101,13 @@ func (p *policy) keyOfTexts(texts []string) (key script.Key, ok bool) {
 	if len(texts) == 0 {
 		return script.EncodeKey(), true
 	}
-	if len(texts) == 1 && p.isOverflowKey(texts[0]) {
+	if len(texts) == 1 && p.base.script.IsOverflowKey(script.Key(texts[0])) {
 		return script.Key(texts[0]), true
 	}
 	if len(texts) > plan.MaxKeyParts || slices.ContainsFunc(texts, func(text string) bool { return !isEncodedPart(text) }) {
 		return "", false
 	}
 	return script.Key(strings.Join(texts, keySeparator)), true
-}
-
-// isOverflowKey reports whether the text is an overflow key of the policy.
-func (p *policy) isOverflowKey(text string) bool {
-	number, err := strconv.Atoi(text[strings.LastIndexByte(text, '#')+1:])
-	return err == nil && number >= 0 && text == string(p.base.script.OverflowKey(number))
 }
 
 // isEncodedPart reports whether the text is the encoding of one part of a key: it encodes again to

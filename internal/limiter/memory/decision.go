@@ -85,7 +85,8 @@ func (d *decision) find(original []script.Entry) (noRoom bool) {
 	for i := range d.entries {
 		e := &d.entries[i]
 		e.now, e.caller = d.now, e.shard.index[e.id]
-		e.overflow = d.call.Entries[i].Key != original[i].Key
+		key := d.call.Entries[i].Key // that of a commit may be an overflow key from the beginning
+		e.overflow = key != original[i].Key || e.policy.IsOverflowKey(key)
 		if e.caller != 0 {
 			e.ends = e.shard.ends(e.caller)
 			if e.holdsID != 0 {

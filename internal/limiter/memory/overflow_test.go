@@ -116,6 +116,29 @@ func TestOperatorsBlockInAFullStore(t *testing.T) {
 	g.Expect(check(t, s, p, "b").Overflow).To(BeTrue())
 }
 
+// A commit of a hold of the overflow budget needs no room, also if the budget has no state any more.
+func TestLateCommitsOfOverflowsInAFullStore(t *testing.T) {
+	for _, action := range []script.Action{script.Commit, script.CommitOrCharge, script.Renew} {
+		t.Run(fmt.Sprint(action), func(t *testing.T) {
+			g := NewWithT(t)
+			s := memory.NewStore(memory.Options{Keys: 1})
+			p := script.NewVariants(script.Settings{ID: "test/p", MaxOpen: 5}, []script.Limit{limitOf(script.FixedWindow, 5)})[0]
+			check(t, s, p, "a")
+			replied := make(chan *script.Reply)
+			go func() {
+				reply, _ := s.Evaluate(t.Context(), &script.Call{Entries: []script.Entry{
+					{Policy: p, Key: p.OverflowKey(0), Action: action, ID: "r", Cost: 1, TTL: time.Minute},
+				}})
+				replied <- reply
+			}()
+			var reply *script.Reply
+			g.Eventually(replied).Should(Receive(&reply))
+			g.Expect(reply.Entries[0].Verdict).To(Equal(script.Admitted))
+			g.Expect(s.Keys()).To(Equal(1))
+		})
+	}
+}
+
 // Keys that share an overflow budget cannot be named from outside.
 func TestNoKeyIsTheOverflowBudget(t *testing.T) {
 	g := NewWithT(t)

@@ -193,6 +193,15 @@ func counterKey(policy string, l *Limit) string {
 // OverflowKey returns the overflow key of the policy with that number, see Call.OverflowKey.
 func (p *Policy) OverflowKey(number int) Key { return overflowKey(p.id, number) }
 
+// IsOverflowKey reports whether the key is an overflow key of the policy.
+func (p *Policy) IsOverflowKey(key Key) bool {
+	if !strings.HasPrefix(string(key), string(hashMark)) { // nearly every key
+		return false
+	}
+	number, err := strconv.Atoi(string(key[strings.LastIndexByte(string(key), hashMark)+1:]))
+	return err == nil && number >= 0 && key == p.OverflowKey(number)
+}
+
 // overflowKey returns the key that the new keys of the policy share during a flood. No value
 // encodes to it: a hash has no slash. Two entries of one call must not share it, so the entries of a
 // policy are numbered.
