@@ -79,7 +79,8 @@ type Commit struct {
 	Reservation *Reservation
 	// Cost is the number of units to spend of each policy of the reservation; 0 cancels it.
 	Cost int64
-	// Costs, when not nil, replaces Cost. It must name every policy of the reservation.
+	// Costs, when not nil, replaces Cost. It must name every policy of the reservation. Others, which
+	// held nothing although the reserve named them, spend nothing.
 	Costs Costs
 }
 
@@ -94,20 +95,13 @@ func (c *Commit) Validate() error {
 	if err := c.Costs.validate(0); err != nil {
 		return err
 	}
-	named := map[string]bool{}
 	for i := range c.Reservation.Holds {
 		policy := c.Reservation.Holds[i].Policy
 		if _, found := c.Costs[policy]; !found {
 			return &FieldError{Field: "costs", Problem: "must name every policy of the reservation; " + policy + " is missing"}
 		}
-		named[policy] = true
 	}
-	return c.Costs.Check(func(policy string, _ int64) string {
-		if named[policy] {
-			return ""
-		}
-		return "is no policy of the reservation"
-	})
+	return nil
 }
 
 // CostOf returns the number of units to spend of the policy.

@@ -117,7 +117,6 @@ func TestInvalidReservationRequests(t *testing.T) {
 		"a large cost":           {&limiter.Commit{Reservation: reservation, Cost: 1e12 + 1}, "cost"},
 		"commits by policy":      {&limiter.Commit{Reservation: reservation, Costs: limiter.Costs{"a/b": 0, "a/c": 1e12}}, ""},
 		"a policy without cost":  {&limiter.Commit{Reservation: reservation, Costs: limiter.Costs{"a/b": 0}}, "costs"},
-		"a cost without policy":  {&limiter.Commit{Reservation: reservation, Costs: limiter.Costs{"a/b": 0, "a/c": 1, "x/y": 1}}, `costs["x/y"]`},
 		"a large cost in costs":  {&limiter.Commit{Reservation: reservation, Costs: limiter.Costs{"a/b": 0, "a/c": 1e12 + 1}}, `costs["a/c"]`},
 		"a renewal":              {&limiter.Renew{Reservation: reservation, TTL: 1e6}, ""},
 		"a renewal in the past":  {&limiter.Renew{Reservation: reservation, TTL: -1e6}, "ttl"},

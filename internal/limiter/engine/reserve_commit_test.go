@@ -53,6 +53,23 @@ func TestReservationOfSeveralKeysOfAPolicy(t *testing.T) {
 	g.Expect(used).To(Equal([]int64{7, 7}))
 }
 
+// The caller names the policies of its reserve, and does not know which of them held nothing.
+func TestCommitWithCostsOfPoliciesThatHeldNothing(t *testing.T) {
+	g := NewWithT(t)
+	exempt := overridden(plan.Override{Name: "o", Keys: []string{"alice"}, Action: plan.ActionAllow})
+	f := newFixture(makePlan("a/x", reservable),
+		makePlan("a/shadow", reservable, threshold(5), mode(plan.ModeShadow)), makePlan("a/exempt", reservable, keyed(apiKey), exempt))
+	costs := limiter.Costs{"a/x": 60, "a/shadow": 60, "a/exempt": 60}
+	r := reserve(1, "a/x", "a/shadow", "a/exempt")
+	r.Costs = costs
+	reservation := f.reserve(t, r).Reservation
+	g.Expect(reservation.Holds).To(HaveExactElements(HaveField("Policy", "a/x")))
+	committed, err := f.Commit(t.Context(), &limiter.Commit{Reservation: reservation, Costs: costs})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(committed.Policies).To(HaveExactElements(And(HaveField("Policy", "a/x"), HaveField("Cost", int64(60)))))
+	g.Expect(f.usedOf(t, "a/x", "a/shadow")).To(Equal([]int64{60, 0, 0, 0}))
+}
+
 // A reservation is open as long as one of its holds is.
 func TestRenewOfAReservationThatIsOpenInPart(t *testing.T) {
 	g := NewWithT(t)
