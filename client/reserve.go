@@ -90,8 +90,9 @@ func (r *Reservation) Text() string { return r.text }
 
 // Committed is the outcome of a commit.
 type Committed struct {
-	// Committed is false if nothing was held: the reservation was committed before, has ended, or
-	// an operator reset its key. The commit has spent nothing then.
+	// Committed is false if nothing was held any more: the reservation was committed before, has ended, or
+	// an operator reset its key. An earlier sending of this commit, whose answer was lost, may be what
+	// committed it, so do not charge the cost again.
 	Committed bool
 	// Policies are those of the reservation.
 	Policies []CommittedPolicy
@@ -161,7 +162,7 @@ type Charge struct {
 }
 
 // Charge sends the charge again, like a Commit, until Weir answers. charged is false if its ID was
-// charged before.
+// charged before, possibly by an earlier sending of this call, whose answer was lost.
 func (c *Client) Charge(ctx context.Context, charge Charge) (charged bool, err error) {
 	if charge.ID == "" {
 		charge.ID = rand.Text()
