@@ -57,6 +57,8 @@ func (h *hashes) state(name string) stateID {
 	return stateID(max(1, maphash.String(h.states, name)))
 }
 
+func (h *hashes) charge(of string) uint64 { return maphash.String(h.states, of) }
+
 // state is the state of one limit, one log or one block.
 type state struct {
 	id stateID

@@ -47,13 +47,10 @@ func (d *decision) use(call *script.Call) {
 		d.shards |= 1 << shard
 		d.entries = append(d.entries, entry{
 			policy: e.Policy, cost: e.Cost, peek: e.Peek, hashes: &d.store.hashes, id: of, shard: &d.store.shards[shard],
-			action: e.Action, holdID: e.ID, ttl: e.TTL,
+			action: e.Action, holdID: e.ID, ttl: e.TTL, remembers: e.Remembers(),
 		})
 		if last := &d.entries[i]; e.Policy.MaxOpen() > 0 {
 			last.holdsID = d.store.hashes.state(e.Policy.HoldsName())
-		}
-		if name := e.ChargeName(); name != "" {
-			d.entries[i].chargeID = d.store.hashes.state(name)
 		}
 	}
 	// Pointers into the lists must stay valid.

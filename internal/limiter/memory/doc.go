@@ -10,6 +10,7 @@
 //	store.go         Store: Evaluate, and the removal of expired callers
 //	decision.go      one call on its way to its reply
 //	hold.go          holds: estimates of reservations
+//	charges.go       the IDs of charges
 //	operator.go      reset, block and unblock one key
 //	escalation.go    blocks that become longer
 //	blocks.go        the lists of begun blocks

@@ -105,6 +105,9 @@ func (h *holdSet) find(id string, now int64) *hold {
 	return nil
 }
 
+// has reports whether the hold is there. It may have ended, and not be spent yet.
+func (h *holdSet) has(id string) bool { return h != nil && h.byID[id] != nil }
+
 // holdsOf returns the holds of the caller, or nil. It drops those that are not needed any more.
 func (s *shard) holdsOf(c uint32, of stateID, now int64) *holdSet {
 	n := s.stateOf(c, of, now)
@@ -146,7 +149,7 @@ func (d *decision) settle(e *entry, r *script.EntryReply) {
 	for e.holds.open() > 0 && e.holds.ends[0].end <= e.now && r.Settled < mostSettled {
 		ended := e.holds.ends[0]
 		e.holds.remove(ended)
-		e.rememberCharge(e.hashes.state(e.policy.ChargeNameOf(ended.id)))
+		e.shard.charges.remember(e.chargeID(ended.id), e.now)
 		r.Settled++
 		for i := range e.views {
 			v := &e.views[i]
@@ -173,8 +176,7 @@ func (e *entry) judgeReserve(r *script.EntryReply) {
 		r.Hold, r.Estimate = script.HoldFound, found.units
 		return
 	}
-	hasEnded := e.holds != nil && e.holds.byID[e.holdID] != nil
-	if r.Verdict == script.Admitted && (hasEnded || e.holds.open() >= e.policy.MaxOpen()) {
+	if r.Verdict == script.Admitted && (e.holds.has(e.holdID) || e.holds.open() >= e.policy.MaxOpen()) {
 		r.Verdict, r.Hold = script.Denied, script.HoldsFull
 	}
 }
@@ -231,7 +233,8 @@ func (e *entry) change(r *script.EntryReply) bool {
 		e.holds.remove(found)
 		e.storeHolds()
 		e.remember()
-	case e.action == script.Commit, e.action == script.Renew, !e.remember():
+	case e.action == script.Commit, e.action == script.Renew,
+		e.action == script.CommitOrCharge && e.holds.has(e.holdID), !e.remember():
 		r.Hold = script.HoldMissing
 		return false
 	}
@@ -250,21 +253,18 @@ func (v *view) stateless() bool { return v.limit.Algorithm == script.Concurrency
 
 // remember remembers the ID of a charge, and returns false if it was remembered already.
 func (e *entry) remember() bool {
-	if e.chargeID == 0 {
+	if !e.remembers {
 		return true
 	}
-	if e.shard.stateOf(e.caller, e.chargeID, e.now) != 0 {
+	of := e.chargeID(e.holdID)
+	if e.shard.charges.has(of, e.now) {
 		return false
 	}
-	e.rememberCharge(e.chargeID)
+	e.shard.charges.remember(of, e.now)
 	return true
 }
 
-func (e *entry) rememberCharge(of stateID) {
-	st := state{id: of}
-	st.expireIn(e.now, script.ChargeMemory.Milliseconds())
-	e.shard.put(e.ensureCaller(), st, e.now)
-}
+func (e *entry) chargeID(of string) chargeID { return chargeID{e.id, e.hashes.charge(of)} }
 
 // waitsForHolds reports whether only holds keep the limit from admitting the cost.
 func (v *view) waitsForHolds(admits bool) bool {

@@ -21,7 +21,9 @@ type shard struct {
 	// holds and debts are those of states, too: see hold.go and deficit.go.
 	holds map[uint32]*holdSet
 	debts map[uint32]deficit
-	wheel wheel
+	// charges are the IDs of charges of all its callers.
+	charges charges
+	wheel   wheel
 	// due is when the first slot of the wheel begins, in milliseconds; see Store.sweep.
 	due atomic.Int64
 }
@@ -163,8 +165,9 @@ func (s *shard) dropCaller(c uint32) {
 
 // expire removes states that have expired, and callers without states. It looks at up to most
 // of the callers that may have such states, and returns how many it looked at and how many of
-// the removed ones took room. The shard is locked.
+// the removed ones took room. It also forgets up to most charges. The shard is locked.
 func (s *shard) expire(now int64, most int) (seen, freed int) {
+	s.charges.expire(now, most)
 	if s.due.Load() > now/1000 {
 		return 0, 0
 	}

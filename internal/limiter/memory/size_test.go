@@ -93,3 +93,34 @@ func BenchmarkMillionKeys(b *testing.B) {
 	b.ReportMetric(float64(all[len(all)*99/100].Nanoseconds()), "p99-ns")
 	b.ReportMetric(float64(all[len(all)*999/1000].Nanoseconds()), "p99.9-ns")
 }
+
+// The ID of a charge takes at most 150 bytes while it is remembered, and none after that.
+func TestBytesOfACharge(t *testing.T) {
+	const charges = 100_000
+	g := NewWithT(t)
+	c := newClock()
+	s, p := memory.NewStore(memory.Options{Keys: 10, Now: c.Now}), policyOf("p", limitOf(script.FixedWindow, 5))
+	charge := func(id int) script.HoldOutcome {
+		reply, err := s.Evaluate(t.Context(), &script.Call{Entries: []script.Entry{
+			{Policy: p, Key: "a", Cost: 1, Action: script.Charge, ID: fmt.Sprintf("%036d", id)},
+		}})
+		g.Expect(err).NotTo(HaveOccurred())
+		return reply.Entries[0].Hold
+	}
+	g.Expect(charge(-1)).To(Equal(script.HoldNone))
+	before := heap()
+	for i := range charges {
+		charge(i)
+	}
+	g.Expect((heap() - before) / charges).To(BeNumerically("<=", 150))
+	c.Advance(script.ChargeMemory - time.Second)
+	g.Expect(charge(charges - 1)).To(Equal(script.HoldMissing))
+	c.Advance(2 * time.Second)
+	g.Expect(charge(charges - 1)).To(Equal(script.HoldNone))
+	c.Advance(script.ChargeMemory + time.Second)
+	for range charges / 16 { // a call forgets some of them
+		check(t, s, p, "a")
+	}
+	g.Expect(heap()-before).To(BeNumerically("<", 100_000), "bytes when all are forgotten")
+	runtime.KeepAlive(s)
+}

@@ -30,13 +30,14 @@ type entry struct {
 	views []view
 
 	action   script.Action
-	holdID   string
+	holdID   string // of a hold or a charge
 	ttl      time.Duration
 	holdsID  stateID  // of the holds
 	holds    *holdSet // nil without any
-	chargeID stateID  // of the memory of a charge, or 0
 	repeated bool     // an earlier call has spent or held the cost
 	debtCut  int64
+	// remembers is true if the ID is remembered as that of a charge.
+	remembers bool
 }
 
 // opened is a state that a call works on: the stored one, or a copy if the entry is a peek or

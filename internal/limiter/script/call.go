@@ -66,7 +66,7 @@ func (c *Call) keys() int {
 	n := 0
 	for i := range c.Entries {
 		n += len(c.Entries[i].Policy.keys)
-		if c.Entries[i].remembers() {
+		if c.Entries[i].Remembers() {
 			n++
 		}
 	}

@@ -58,7 +58,7 @@ func (s *Store) keyNames(call *Call) []string {
 		for _, suffix := range e.Policy.keys {
 			text = s.appendKey(text, e.Key, suffix)
 		}
-		if e.remembers() {
+		if e.Remembers() {
 			text = s.appendKey(text, e.Key, chargeKey(e.Policy.id, e.ID))
 		}
 	}
@@ -72,7 +72,7 @@ func (s *Store) keyNames(call *Call) []string {
 		for _, suffix := range e.Policy.keys {
 			next(e.Key, suffix)
 		}
-		if e.remembers() {
+		if e.Remembers() {
 			next(e.Key, chargeKey(e.Policy.id, e.ID))
 		}
 	}
@@ -194,7 +194,7 @@ func (c *command) addEntries(entries []Entry) {
 		if e.dryRun {
 			flags |= flagDryRun
 		}
-		if e.remembers() {
+		if e.Remembers() {
 			flags |= flagRemembers
 		}
 		flags += int(e.Action) * actionUnit

@@ -91,8 +91,8 @@ func (e *Entry) reserves() bool { return e.Policy.TakesHold(e.Action) }
 // holdsAnew reports whether the entry holds for its TTL from now.
 func (e *Entry) holdsAnew() bool { return e.Action == Reserve || e.Action == Renew }
 
-// remembers reports whether the entry remembers the ID of a charge.
-func (e *Entry) remembers() bool {
+// Remembers reports whether the entry remembers its ID as that of a charge.
+func (e *Entry) Remembers() bool {
 	return e.ID != "" && (e.Action == Charge || e.Action == CommitOrCharge)
 }
 

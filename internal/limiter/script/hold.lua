@@ -305,15 +305,17 @@ new_holds = function()
 
   -- Commits, renews or charges. Returns whether it spent units.
   function holds.change(entry)
-    local action = entry.action
-    if action ~= CHARGE and find_hold(entry) then
+    local action, is_open, is_there = entry.action, false, false
+    if action ~= CHARGE then is_open, is_there = find_hold(entry) end
+    if is_open then
       if action == RENEW then return renew(entry) end
       remove_hold(entry, entry.id, entry.estimate)
       entry.changed = true
       remember(entry)
       return charge(entry)
     end
-    if action ~= COMMIT and action ~= RENEW and remember(entry) then return charge(entry) end
+    local charges = action ~= COMMIT and action ~= RENEW and not is_there
+    if charges and remember(entry) then return charge(entry) end
     entry.outcome = MISSING
     return false
   end

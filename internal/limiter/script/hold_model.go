@@ -115,14 +115,18 @@ func (h *holdSet) find(id string, now int64) int {
 	return slices.IndexFunc(h.open, func(hold modelHold) bool { return hold.id == id && hold.end > now })
 }
 
+// has reports whether the hold is there. It may have ended, and not be spent yet.
+func (h *holdSet) has(id string) bool {
+	return slices.ContainsFunc(h.open, func(hold modelHold) bool { return hold.id == id })
+}
+
 func (m *Model) judgeReserve(e *Entry, r *EntryReply, now int64) {
 	h := m.holds(e)
 	if i := h.find(e.ID, now); i >= 0 {
 		r.Hold, r.Estimate = HoldFound, h.open[i].units
 		return
 	}
-	ended := slices.ContainsFunc(h.open, func(hold modelHold) bool { return hold.id == e.ID })
-	if r.Verdict == Admitted && (ended || int64(len(h.open)) >= e.Policy.maxOpen) {
+	if r.Verdict == Admitted && (h.has(e.ID) || int64(len(h.open)) >= e.Policy.maxOpen) {
 		r.Verdict, r.Hold = Denied, HoldsFull
 	}
 }
@@ -180,7 +184,7 @@ func (m *Model) change(e *Entry, r *EntryReply, now int64) bool {
 		h.open = slices.Delete(h.open, i, i+1)
 		h.store()
 		m.remember(e, now)
-	} else if e.Action == Commit || e.Action == Renew || !m.remember(e, now) {
+	} else if e.Action == Commit || e.Action == Renew || e.Action == CommitOrCharge && h.has(e.ID) || !m.remember(e, now) {
 		r.Hold = HoldMissing
 		return false
 	}
@@ -194,7 +198,7 @@ func (c *chargeID) alive(now int64) bool { return c.end.alive(now) }
 
 // remember remembers the ID of a charge, and returns false if it was remembered.
 func (m *Model) remember(e *Entry, now int64) bool {
-	if !e.remembers() {
+	if !e.Remembers() {
 		return true
 	}
 	c := state[chargeID](m, e.Key, chargeKey(e.Policy.id, e.ID))

@@ -231,3 +231,32 @@ func TestTheLastCommitRemovesTheHolds(t *testing.T) {
 		})
 	}
 }
+
+// A commit or charge that comes when many holds have ended finds its own among those that are not
+// settled yet. Each counts once, with its estimate.
+func TestLateCommitOfAnUnsettledHold(t *testing.T) {
+	for _, b := range newBackends(t) {
+		t.Run(b.name, func(t *testing.T) {
+			g := NewWithT(t)
+			policy := reservingPolicy("late", slowLimit(FixedWindow, 10_000))
+			call := func(action Action, id string, cost int64) *EntryReply {
+				reply := b.evaluate(t, &Call{Entries: []Entry{
+					{Policy: policy, Key: "a", Cost: cost, Action: action, ID: id, TTL: 2 * time.Second},
+				}})
+				return &reply.Entries[0]
+			}
+			const holds = 2 * mostSettled
+			for i := range holds {
+				g.Expect(call(Reserve, fmt.Sprintf("%03d", i), 10).Hold).To(Equal(HoldTaken))
+			}
+			b.clock.Set(b.clock.Now().Add(3 * time.Second))
+			late := call(CommitOrCharge, fmt.Sprintf("%03d", holds-1), 5)
+			g.Expect(late.Settled).To(BeEquivalentTo(mostSettled))
+			g.Expect(late.Hold).To(Equal(HoldMissing))
+			g.Expect(call(CommitOrCharge, "000", 5).Hold).To(Equal(HoldMissing), "which is settled")
+			after := call(Check, "", 0)
+			g.Expect(after.Open).To(BeZero())
+			g.Expect(after.Limits[0].Used).To(BeEquivalentTo(10 * holds))
+		})
+	}
+}

@@ -71,7 +71,7 @@ func (p *pending) samePolicies(other *pending) bool {
 	return p.receipts == other.receipts && p.call.Denied == other.call.Denied && p.call.repeated == other.call.repeated &&
 		slices.EqualFunc(p.call.Entries, other.call.Entries, func(a, b Entry) bool {
 			return a.Policy == b.Policy && a.Peek == b.Peek && a.OnlyKnown == b.OnlyKnown && a.dryRun == b.dryRun &&
-				a.Action == b.Action && a.remembers() == b.remembers() && (a.TTL == b.TTL || !a.holdsAnew())
+				a.Action == b.Action && a.Remembers() == b.Remembers() && (a.TTL == b.TTL || !a.holdsAnew())
 		})
 }
 
@@ -91,7 +91,7 @@ func (p *pending) isLean() bool {
 // equals reports whether the two calls differ only in costs and draws.
 func (p *pending) equals(other *pending) bool {
 	return slices.EqualFunc(p.call.Entries, other.call.Entries, func(a, b Entry) bool {
-		return a.Key == b.Key && (a.ID == b.ID || !a.remembers())
+		return a.Key == b.Key && (a.ID == b.ID || !a.Remembers())
 	}) &&
 		p.samePolicies(other)
 }

@@ -70,18 +70,6 @@ func (p *Policy) TakesHold(a Action) bool { return a == Reserve && p.keepsHolds(
 // long as a limit may need their units.
 func (p *Policy) KeptAfterEnd() int64 { return (p.keepSpent.Milliseconds() + 1) * 1000 }
 
-// ChargeNameOf returns the name of the state that remembers the ID of a charge.
-func (p *Policy) ChargeNameOf(id string) string { return chargeKey(p.id, id) }
-
-// ChargeName returns the name of the state that remembers the ID of a charge; empty if the entry
-// has none.
-func (e *Entry) ChargeName() string {
-	if !e.remembers() {
-		return ""
-	}
-	return e.Policy.ChargeNameOf(e.ID)
-}
-
 // Share returns the policy with every quota, threshold and hard quota divided by n and rounded
 // up. It counts in the states of p, which keep what p needs, so that n may change at any time.
 // Only stores in other packages may use it.
