@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
@@ -189,6 +190,33 @@ func TestReservationsOfDescriptors(t *testing.T) {
 	}
 	g.Expect(text).To(ContainSubstring(`weir_charges_total{namespace="a",outcome="Charged",policy="late"} 1`))
 	g.Expect(text).To(ContainSubstring(`weir_charges_total{namespace="a",outcome="Repeated",policy="late"} 1`))
+}
+
+// During a flood, unknown keys share the reservations of the overflow key. After it, a commit finds
+// none for its own key, and is a charge.
+func TestReservationsOfDescriptorsDuringAFlood(t *testing.T) {
+	for name, tc := range map[string]struct {
+		isOver                bool
+		used, held, usedOfKey int64
+	}{
+		"commit during it": {false, 70, 0, 0},
+		"commit after it":  {true, 60, 60, 70},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			low := true
+			f := newFloodFixture(flood.Limits{}, func() bool { return low })
+			f.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", byUser, reservable)}))
+			f.decide(t, hitting(limiter.Hits{Cost: 60, Action: limiter.HitsReserve}))
+			low = !tc.isOver
+			f.decide(t, hitting(limiter.Hits{Cost: 70, Action: limiter.HitsCommit}))
+			low = true
+			shared := f.decide(t, &limiter.Check{Policies: []string{"a/x"}, Key: []string{"another"}, Cost: 1, Peek: true}).Limits[0]
+			g.Expect([]int64{shared.Used, shared.Held}).To(Equal([]int64{tc.used, tc.held}))
+			low = false
+			g.Expect(f.usedOf(t, "a/x")).To(Equal([]int64{tc.usedOfKey, 0}))
+		})
+	}
 }
 
 // A late charge is of another call, so it ends no reservation, although it has its ID.
