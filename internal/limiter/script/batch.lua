@@ -1,7 +1,7 @@
 -- batch: decides a batch of calls of different callers, one after the other at one
 -- instant, as if each had come alone.
 --
--- KEYS     per call the keys of its entries. The block key is always read: a block
+-- KEYS     per call the keys of its entries. All but commits read the block key: a block
 --          may be older than the last edit of the policy, or set by an operator
 -- ARGV     number of runs; per run of successive calls with the same policies
 --            number of calls, of the keys and of the own arguments of one call;
@@ -20,9 +20,10 @@
 --            follow; 32 more in a short report: of one entry, whose limits all admit),
 --          [block left (us), name of the limit that blocked, if verdict >= 2],
 --          [what became of a hold (0 nothing, 1 taken, 2 found, 3 missing, 4 too many),
---            units of the hold that was found, units and number of all, if holds; and, if
---            the report is not short, number of the holds that the call settled, units of
---            debt that were cut],
+--            units of the hold that was found, units and number of all, number of the holds
+--            that the call settled, units of debt that were cut, if holds. A short report
+--            is of a hold that was taken or committed: it has the units of the one that was
+--            committed, and units and number of all],
 --          then per limit: [admits (0 no, 1 yes, 2 shed at random, 3 as soon as holds
 --            end), if the report is not short], used, [retry after (us, -1 never), used
 --            after that time, if it is not short], reset after (us), [share of checks that

@@ -65,12 +65,21 @@ func (c *Call) Clear() {
 func (c *Call) keys() int {
 	n := 0
 	for i := range c.Entries {
-		n += len(c.Entries[i].Policy.keys)
+		n += len(c.Entries[i].suffixes())
 		if c.Entries[i].Remembers() {
 			n++
 		}
 	}
 	return n
+}
+
+// suffixes returns the suffixes of the Redis keys of the entry. A commit needs no block: it is never
+// blocked, and the key is known by its hold.
+func (e *Entry) suffixes() []string {
+	if e.Action == Commit {
+		return e.Policy.keys[1:]
+	}
+	return e.Policy.keys
 }
 
 // Verdict is what a policy decides for one key.

@@ -55,7 +55,7 @@ func (s *Store) keyNames(call *Call) []string {
 	text, names := call.keyText[:0], call.keyNames[:0]
 	for i := range call.Entries {
 		e := &call.Entries[i]
-		for _, suffix := range e.Policy.keys {
+		for _, suffix := range e.suffixes() {
 			text = s.appendKey(text, e.Key, suffix)
 		}
 		if e.Remembers() {
@@ -69,7 +69,7 @@ func (s *Store) keyNames(call *Call) []string {
 	}
 	for i := range call.Entries {
 		e := &call.Entries[i]
-		for _, suffix := range e.Policy.keys {
+		for _, suffix := range e.suffixes() {
 			next(e.Key, suffix)
 		}
 		if e.Remembers() {

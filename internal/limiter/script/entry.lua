@@ -1,7 +1,7 @@
 -- entry: reads the entries of a run of calls, for decide and refund. The calls of a run
 -- have the same policies; limits are prepared once and used for each of them in turn.
 --
--- KEYS     per entry: its block key, [the list of its requested states, if 128], [the key
+-- KEYS     per entry: [its block key, unless it commits], [the list of its requested states, if 128], [the key
 --          of its holds, if 1024], the keys of its algorithms, each with that of the
 --          number of blocks, if there are several lengths, [the key of a charge, if 4096]
 -- ARGV     per entry what the calls have in common:
@@ -63,6 +63,7 @@ local function prepare_entry()
   }
   entry.reserves = entry.action == 1 and entry.keeps_holds
   entry.is_final = entry.action > 1
+  entry.has_block = entry.action ~= 2
   if entry.action == 1 or entry.action == 4 then entry.ttl = next_number() end
   if flags % 32 >= 16 then entry.keep, entry.keep_units = next_number(), next_number() end
   if entry.has_list then entry.listed = next_number() end
@@ -80,10 +81,10 @@ end
 
 -- Reads the entry of the next call: its keys, its cost, and the state of its limits.
 local function read_entry(entry)
-  entry.block, entry.cost = next_key(), next_own_number()
+  entry.block, entry.cost = entry.has_block and next_key(), next_own_number()
   entry.list = entry.has_list and next_key()
   entry.log, entry.units, entry.open = nil, 0, 0
-  local known = values[entry.block]
+  local known = entry.block and values[entry.block]
   if entry.keeps_holds then entry.held = next_key() end
   if entry.action > 0 or entry.held and values[entry.held] then
     holds = holds or new_holds()

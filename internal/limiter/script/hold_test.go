@@ -210,11 +210,15 @@ func TestTheLastCommitRemovesTheHolds(t *testing.T) {
 	store := newStore(client)
 	general := slowLimit(FixedWindow, 9)
 	general.Block, general.Escalation = time.Minute, &Escalation{Lengths: []time.Duration{time.Minute, time.Hour}, Window: time.Hour}
-	for name, limit := range map[string]Limit{"lean": slowLimit(FixedWindow, 9), "general": general} {
+	other := slowLimit(FixedWindow, 9)
+	other.Name, other.Window = "other", 2*other.Window
+	for name, limits := range map[string][]Limit{
+		"lean": {slowLimit(FixedWindow, 9)}, "lean, two windows": {slowLimit(FixedWindow, 9), other}, "general": {general},
+	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			policy := NewVariants(Settings{ID: "test/" + name, MaxOpen: 9}, []Limit{limit})[0]
-			g.Expect(policy.isLean).To(Equal(name == "lean"))
+			policy := NewVariants(Settings{ID: "test/" + name, MaxOpen: 9}, limits)[0]
+			g.Expect(policy.isLean).To(Equal(name != "general"))
 			hold := func(action Action, id string) {
 				_, err := store.Evaluate(t.Context(), &Call{Entries: []Entry{{
 					Policy: policy, Key: "a", Cost: 1, Action: action, ID: id, TTL: time.Minute,
@@ -222,6 +226,7 @@ func TestTheLastCommitRemovesTheHolds(t *testing.T) {
 				g.Expect(err).NotTo(HaveOccurred())
 			}
 			held := func() int64 { return client.Exists(t.Context(), store.key("a", heldKey(policy.id))).Val() }
+			hold(Check, "")
 			hold(Reserve, "one")
 			hold(Reserve, "two")
 			hold(Commit, "one")

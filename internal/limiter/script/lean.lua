@@ -9,28 +9,13 @@
 -- The replies, see batch.lua, and the number of their values.
 local replies, replied = {}, 0
 
--- Returns the function that decides reserves (1) or commits (2); in hold_lean.lua.
-local lean_hold_action
+-- Prepares a run of reserves (1) or commits (2); in hold_lean.lua.
+local lean_prepare_holds
 
 -- The number of a cost. To read one takes longer than to find that it is that of the previous call.
 local function lean_cost(run, text)
   if text ~= run.cost_text then run.cost_text, run.cost = text, tonumber(text) end
   return run.cost
-end
-
--- Spends in every limit, and replies. The keys of the limits follow values[at].
-local function lean_spend(run, at, own, cost, known)
-  local limits, n = run.limits, replied + 1
-  replies[n] = known and 32 or 40
-  for i = 1, #limits do
-    local limit = limits[i]
-    local used, reset_after, value = limit.spend(limit, KEYS[run.first_key + at + i], cost, ARGV[own])
-    run.values[at + i] = value
-    replies[n + 1], replies[n + 2] = used, reset_after
-    n = n + 2
-  end
-  replied = n
-  return true
 end
 
 -- The reply to a call that is denied, and writes nothing; nil leaves it to the general code.
@@ -51,19 +36,27 @@ end
 -- Decides a check.
 local function lean_check(run, at, own)
   local limits, values, known, admitted = run.limits, run.values, false, true
-  local cost = lean_cost(run, ARGV[own])
   if values[at + 1] or run.keeps_holds and values[at + 2] then return nil end
   at = at + run.states
+  local text, first_key, n = ARGV[own], run.first_key + at, replied + 1
+  local cost = lean_cost(run, text)
   for i = 1, #limits do
     local limit = limits[i]
-    local used = limit.read(limit, values[at + i], KEYS[run.first_key + at + i])
+    local used = limit.read(limit, values[at + i], KEYS[first_key + i])
     if not used then return nil end
     limit.units, known = used, known or limit.exists
     admitted = admitted and used + cost <= limit.quota
   end
   if run.only_known and not known then return nil end
-  if admitted then return lean_spend(run, at, own, cost, known) end
-  return run.denies and lean_deny(run, at, cost) or nil
+  if not admitted then return run.denies and lean_deny(run, at, cost) or nil end
+  replies[n] = known and 32 or 40
+  for i = 1, #limits do
+    local limit = limits[i]
+    replies[n + 1], replies[n + 2], values[at + i] = limit.spend(limit, KEYS[first_key + i], cost, text)
+    n = n + 2
+  end
+  replied = n
+  return true
 end
 
 -- Reads the limits that follow ARGV[at]. Returns them, and where they end.
@@ -97,8 +90,8 @@ local function lean_prepare(first_key, first_arg)
   local limits, first_own = lean_limits(first_limit, entry_flags % 16 >= 8)
   local same_keys, same_own = flags % 16 >= 8, flags % 128 >= 64
   local last_key = first_key + (same_keys and keys or calls * keys)
-  return {
-    decide = action == 0 and lean_check or lean_hold_action(action),
+  local run = {
+    decide = lean_check,
     calls = calls, decided = 0, left = false, first_key = first_key, last_key = last_key,
     step = same_keys and 0 or keys, own_step = same_own and 0 or own,
     first_own = first_own + (flags % 8 >= 4 and 2 or 1), -- a draw comes before the cost
@@ -106,19 +99,22 @@ local function lean_prepare(first_key, first_arg)
     denies = entry_flags % 2 == 0 and entry_flags % 16 < 8, -- neither counts attempts nor blocks
     only_known = entry_flags % 128 >= 64,
     keeps_holds = keeps_holds, keep_spent = keep_spent, max_open = max_open, hold_for = hold_for,
-    now = action > 0 and server_time(), ttl = false, ttl_text = false, -- for hold_lean.lua
-    limits = limits, states = keeps_holds and 2 or 1, -- values before those of the limits
+    now = false, first = false, ttl = false, ttl_text = false, -- for hold_lean.lua
+    limits = limits, states = keeps_holds and action ~= 2 and 2 or 1, -- values before those of the limits
     values = call('MGET', unpack(KEYS, first_key + 1, last_key)),
     cost_text = false, cost = 0,
   }
+  if action > 0 then lean_prepare_holds(run, action) end
+  return run
 end
 
 -- Decides the rest of the calls of a run. Of calls with the same keys it leaves all after the first
 -- one that it leaves to the general code, so that they are decided in order.
 local function lean_rest(run)
+  local decide, step, first_own, own_step = run.decide, run.step, run.first_own, run.own_step
   for i = run.decided + 1, run.calls do
     run.decided = i
-    local reply = (run.step > 0 or not run.left) and run.decide(run, (i - 1) * run.step, run.first_own + (i - 1) * run.own_step)
+    local reply = (step > 0 or not run.left) and decide(run, (i - 1) * step, first_own + (i - 1) * own_step)
     if reply ~= true then
       replied = replied + 1
       replies[replied] = reply or false
@@ -136,11 +132,11 @@ local function lean_run(first_key, first_arg)
   local run = lean_prepare(first_key, first_arg)
   repeat
     local ok, err = pcall(lean_rest, run)
-    if not ok then -- replace what it may have begun to reply
-      for n = #replies, replied + 1, -1 do replies[n] = nil end
+    if not ok then
       replied = replied + 1
       replies[replied] = error_text(err)
     end
   until ok
+  for n = #replies, replied + 1, -1 do replies[n] = nil end -- begun by a call that another one has decided
   return run.last_key, run.last_arg, run.left
 end

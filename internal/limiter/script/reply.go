@@ -34,7 +34,10 @@ func (c *Call) nextValues(all []any) (values, rest []any) {
 	case int64:
 		n += 2 * len(c.Entries[0].Policy.limits)
 		if first >= withHolds+shortReport {
-			n += 4
+			n += 2
+			if c.Entries[0].Action == Commit {
+				n++
+			}
 		}
 	}
 	if n > len(all) {
@@ -51,25 +54,7 @@ func decodeReply(call *Call, receipts bool, values []any) (*Reply, error) {
 		return decodeUndecided(call, reply, values[1:])
 	}
 	for i := range reply.Entries {
-		e := &reply.Entries[i]
-		verdict := c.number()
-		e.Verdict, e.Began = Verdict(verdict%began), verdict%withHolds >= began
-		c.bad = c.bad || e.Verdict < Admitted || e.Verdict > Tripped
-		if e.Verdict >= Blocked {
-			e.BlockLeft = micros(c.number())
-			e.BlockedBy = c.text()
-		}
-		short := verdict >= shortReport
-		if verdict%shortReport >= withHolds {
-			c.readHolds(e, short)
-		}
-		for j := range e.Limits {
-			if short {
-				c.readShort(&e.Limits[j])
-			} else {
-				c.readLimit(call.Entries[i].Policy, j, &e.Limits[j], receipts)
-			}
-		}
+		c.readEntry(&call.Entries[i], &reply.Entries[i], receipts)
 	}
 	if c.bad || len(c.values) > 0 {
 		return nil, &StoreError{Cause: CauseScript, Err: errReply}
@@ -122,6 +107,31 @@ func (p *Policy) saturate(i int, l *LimitReply) {
 	}
 }
 
+// readEntry reads what the entry decided, what became of its hold, and the reports of its limits.
+func (c *replyCursor) readEntry(e *Entry, r *EntryReply, receipts bool) {
+	verdict := c.number()
+	r.Verdict, r.Began = Verdict(verdict%began), verdict%withHolds >= began
+	c.bad = c.bad || r.Verdict < Admitted || r.Verdict > Tripped
+	if r.Verdict >= Blocked {
+		r.BlockLeft = micros(c.number())
+		r.BlockedBy = c.text()
+	}
+	short := verdict >= shortReport
+	switch hasHolds := verdict%shortReport >= withHolds; {
+	case hasHolds && short:
+		c.readShortHolds(e.Action, r)
+	case hasHolds:
+		c.readHolds(r)
+	}
+	for j := range r.Limits {
+		if short {
+			c.readShort(&r.Limits[j])
+		} else {
+			c.readLimit(e.Policy, j, &r.Limits[j], receipts)
+		}
+	}
+}
+
 // readLimit reads the report of limit j of the policy.
 func (c *replyCursor) readLimit(policy *Policy, j int, l *LimitReply, receipts bool) {
 	admits := c.number()
@@ -148,15 +158,21 @@ func (c *replyCursor) readShort(l *LimitReply) {
 }
 
 // readHolds reads what became of the holds of an entry.
-func (c *replyCursor) readHolds(e *EntryReply, short bool) {
+func (c *replyCursor) readHolds(e *EntryReply) {
 	e.Hold = HoldOutcome(c.number())
 	c.bad = c.bad || e.Hold < HoldNone || e.Hold > HoldsFull
 	e.Estimate = c.number()
 	e.Held, e.Open = c.number(), c.number()
-	if short {
-		return
-	}
 	e.Settled, e.DebtCut = c.number(), c.number()
+}
+
+// readShortHolds reads what a reserve that took a hold, or a commit that found one, reports of holds.
+func (c *replyCursor) readShortHolds(action Action, e *EntryReply) {
+	e.Hold = HoldTaken
+	if action == Commit {
+		e.Hold, e.Estimate = HoldFound, c.number()
+	}
+	e.Held, e.Open = c.number(), c.number()
 }
 
 type replyCursor struct {
