@@ -4,6 +4,7 @@
 package convert
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -21,13 +22,13 @@ import (
 // descriptors of exactly its depth. A policy matches every descriptor that contains
 // its entries, so each policy gets an expression that excludes the descriptors of the
 // other limits.
-func EnvoyRatelimit(data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
+func EnvoyRatelimit(ctx context.Context, data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
 	config, err := readERL(data)
 	if err != nil {
 		return nil, nil, err
 	}
 	c := &erlConverter{collector: newCollector(), namespace: namespace, domain: config.Domain}
-	c.level("descriptors", config.Descriptors, nil)
+	c.level(ctx, "descriptors", config.Descriptors, nil)
 	if len(c.policies) > 0 {
 		c.note("", "windows start at the first request of a caller, not at the full minute, hour or day")
 		c.note("", "the entries of a descriptor may come in any order")
@@ -52,7 +53,7 @@ type erlStep struct {
 
 func (s *erlStep) isExact() bool { return s.value != "" && s.prefix == nil }
 
-func (c *erlConverter) level(at string, descriptors []erlDescriptor, path []erlStep) {
+func (c *erlConverter) level(ctx context.Context, at string, descriptors []erlDescriptor, path []erlStep) {
 	for i, d := range descriptors {
 		at := fmt.Sprintf("%s[%d]", at, i)
 		step := erlStep{key: d.Key, value: d.Value, shared: d.ShareThreshold, others: winners(descriptors, i)}
@@ -62,9 +63,9 @@ func (c *erlConverter) level(at string, descriptors []erlDescriptor, path []erlS
 		here := append(slices.Clone(path), step)
 		c.noteUnsupported(at, &d)
 		if d.RateLimit != nil {
-			c.limit(at, &d, here)
+			c.limit(ctx, at, &d, here)
 		}
-		c.level(at+".descriptors", d.Descriptors, here)
+		c.level(ctx, at+".descriptors", d.Descriptors, here)
 	}
 }
 
@@ -125,7 +126,7 @@ func (c *erlConverter) noteUnsupported(at string, d *erlDescriptor) {
 	}
 }
 
-func (c *erlConverter) limit(at string, d *erlDescriptor, path []erlStep) {
+func (c *erlConverter) limit(ctx context.Context, at string, d *erlDescriptor, path []erlStep) {
 	l := d.RateLimit
 	if l.Unlimited {
 		return // no policy: the limits that it wins over exclude it
@@ -155,7 +156,7 @@ func (c *erlConverter) limit(at string, d *erlDescriptor, path []erlStep) {
 		c.lose(at, "the expression that excludes the more specific limits has %d characters, at most 1024 are allowed", len(when))
 		return
 	}
-	c.policies = append(c.policies, policy)
+	c.add(ctx, at, policy)
 }
 
 // threshold sets the threshold. The service's default is 0.

@@ -6,8 +6,10 @@ package convert
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
@@ -54,7 +56,11 @@ var erlWindows = map[string]string{
 // field.
 func readERL(data []byte) (*erlConfig, error) {
 	config := &erlConfig{}
-	asJSON, err := yaml.YAMLToJSONStrict(data)
+	_, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		return nil, fmt.Errorf("not a configuration of envoyproxy/ratelimit: %w", err)
+	}
+	asJSON, err := quotedTexts(data)
 	if err != nil {
 		return nil, fmt.Errorf("not a configuration of envoyproxy/ratelimit: %w", err)
 	}
@@ -67,6 +73,34 @@ func readERL(data []byte) (*erlConfig, error) {
 	}
 	errs = append(errs, checkERL("descriptors", config.Descriptors)...)
 	return config, errors.Join(errs...)
+}
+
+// erlTexts are the fields with a text. The service reads it as it is written, also without quotes, such as
+// 404 or yes.
+var erlTexts = []string{"domain", "key", "value", "name", "unit"}
+
+// quotedTexts returns the configuration as JSON, with strings in the fields with a text.
+func quotedTexts(data []byte) ([]byte, error) {
+	var root yamlv3.Node
+	if err := yamlv3.Unmarshal(data, &root); err != nil {
+		return nil, err
+	}
+	quoteTexts(&root)
+	quoted, err := yamlv3.Marshal(&root)
+	if err != nil {
+		return nil, err
+	}
+	return yaml.YAMLToJSON(quoted)
+}
+
+func quoteTexts(node *yamlv3.Node) {
+	for i, child := range node.Content {
+		isText := node.Kind == yamlv3.MappingNode && i%2 == 1 && slices.Contains(erlTexts, node.Content[i-1].Value)
+		if isText && child.Kind == yamlv3.ScalarNode && child.ShortTag() != "!!null" {
+			child.Tag, child.Style = "!!str", yamlv3.DoubleQuotedStyle
+		}
+		quoteTexts(child)
+	}
 }
 
 func checkERL(at string, descriptors []erlDescriptor) (errs []error) {

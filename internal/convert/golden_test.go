@@ -25,8 +25,8 @@ type conversion func(ctx context.Context, data []byte) ([]*v1alpha1.RateLimitPol
 
 // conversions are all conversions by the folder of their golden files.
 var conversions = map[string]conversion{
-	".": func(_ context.Context, data []byte) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
-		return convert.EnvoyRatelimit(data, "shop")
+	".": func(ctx context.Context, data []byte) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
+		return convert.EnvoyRatelimit(ctx, data, "shop")
 	},
 	"ingressnginx": func(ctx context.Context, data []byte) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
 		return convert.IngressNginx(ctx, data, convert.IngressNginxOptions{Namespace: "default", Replicas: 3})

@@ -56,9 +56,7 @@ func (c *converter) command(cmd *cobra.Command) *cobra.Command {
 }
 
 func newConvertEnvoyRatelimit(program string) *cobra.Command {
-	c := &converter{convert: func(_ context.Context, data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
-		return convert.EnvoyRatelimit(data, namespace)
-	}}
+	c := &converter{convert: convert.EnvoyRatelimit}
 	return c.command(&cobra.Command{
 		Use:     "envoy-ratelimit FILE",
 		Short:   "Convert a configuration of envoyproxy/ratelimit",
