@@ -136,8 +136,10 @@ func parseTime(text string) (int64, error) {
 		if err != nil {
 			return 0, errTime
 		}
-		for n >= 1e11 { // milliseconds, microseconds or nanoseconds
-			n /= 1000
+		for range 3 {
+			if n >= 1e11 { // milliseconds, microseconds or nanoseconds
+				n /= 1000
+			}
 		}
 		return inRange(int64(n * 1e6))
 	}

@@ -98,7 +98,11 @@ func uncompressed(from io.Reader) (*bufio.Reader, error) {
 // findFields sets the reader, or returns an error for each attribute that the log lacks.
 func (sc *scanner) findFields(s *Source, plans []*plan.Plan) (err error) {
 	var has map[Attribute]bool
-	needed, sample := needed(plans), sc.sample()
+	needed := needed(plans)
+	sample, err := sc.sample()
+	if err != nil {
+		return err
+	}
 	if s.Format == FormatJSON {
 		sc.reader, has, err = newJSONReader(sample, s.Fields, needed)
 	} else {
@@ -120,16 +124,19 @@ func (sc *scanner) findFields(s *Source, plans []*plan.Plan) (err error) {
 }
 
 // sample returns the first lines, which stay to be read.
-func (sc *scanner) sample() []string {
-	start, _ := sc.lines.Peek(sampleBytes) // shorter at the end of the log
+func (sc *scanner) sample() ([]string, error) {
+	start, err := sc.lines.Peek(sampleBytes) // shorter at the end of the log
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
 	lines := strings.Split(strings.TrimSpace(string(start)), "\n")
 	if len(start) == sampleBytes && len(lines) > 1 {
 		lines = lines[:len(lines)-1] // it may be incomplete
 	}
 	if lines[0] == "" {
-		return nil
+		return nil, nil
 	}
-	return lines[:min(len(lines), sampleLines)]
+	return lines[:min(len(lines), sampleLines)], nil
 }
 
 // next sets the entry to that of the next readable line. It returns io.EOF at the end.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +138,9 @@ func TestUnreadableLines(t *testing.T) {
 		"a time before 1970": {FormatCombined, good + "\n" + strings.Replace(good, "2026", "1926", 1), 1, "line 2: time"},
 		"a long line":        {FormatCombined, good + "\n" + strings.Repeat("x", 3<<20) + "\n" + good + "\n", 2, "line 2: is longer than 1 MiB"},
 		"a long last line":   {FormatCombined, good + "\n" + strings.Repeat("x", 3<<20), 1, "line 2: is longer than 1 MiB"},
+		"an infinite time":   {FormatJSON, `{"time": 1793534400}` + "\n" + `{"time": "Infinity"}`, 1, `line 2: time "Infinity": must be RFC 3339`},
+		"no number":          {FormatJSON, `{"time": 1793534400}` + "\n" + `{"time": "NaN"}`, 1, `line 2: time "NaN"`},
+		"a huge number":      {FormatJSON, `{"time": 1793534400}` + "\n" + `{"time": 1e21}`, 1, `line 2: time "1e21"`},
 		"no JSON":            {FormatJSON, `{"time": 1793534400}` + "\n[1]\n\n", 1, "line 2: is not a JSON object"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -167,6 +171,13 @@ func TestCompressedLog(t *testing.T) {
 	g.Expect(e.micros).To(Equal(int64(noon)))
 	_, err = sourceOf(FormatJSON, "\x1f\x8b nothing", nil).scan(nil)
 	g.Expect(err).To(HaveOccurred())
+}
+
+// A log that cannot be read is no empty log.
+func TestUnreadableLog(t *testing.T) {
+	s := Source{Format: FormatJSON, Open: func() (io.ReadCloser, error) { return os.Open(t.TempDir()) }}
+	_, err := s.scan(nil)
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("is a directory")))
 }
 
 func TestMissingAttributes(t *testing.T) {
