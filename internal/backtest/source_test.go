@@ -173,7 +173,7 @@ func TestCompressedLog(t *testing.T) {
 	g.Expect(err).To(HaveOccurred())
 }
 
-// A log that cannot be read is no empty log.
+// A log that cannot be read is an error, even if nothing of it was read.
 func TestUnreadableLog(t *testing.T) {
 	s := Source{Format: FormatJSON, Open: func() (io.ReadCloser, error) { return os.Open(t.TempDir()) }}
 	_, err := s.scan(nil)
