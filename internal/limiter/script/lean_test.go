@@ -82,10 +82,15 @@ func TestPlainCallsAreLean(t *testing.T) {
 			for i, step := range []struct {
 				policy *Policy
 				action Action
-			}{{plain, Check}, {plain, Check}, {reserving, Check}, {reserving, Check}, {reserving, Reserve}, {reserving, Commit}, {reserving, Reserve}} {
+				id     string
+			}{
+				{plain, Check, ""}, {plain, Check, ""}, {reserving, Check, ""}, {reserving, Check, ""},
+				{reserving, Reserve, "one"}, {reserving, Commit, "one"},
+				{reserving, Reserve, "two"}, {reserving, Reserve, "three"}, {reserving, Commit, "two"}, {reserving, Commit, "three"},
+			} {
 				batch := make([]*pending, 3)
 				for n := range batch {
-					entry := Entry{Policy: step.policy, Key: Key([]string{"a", "b", "c"}[n]), Cost: 1, Action: step.action, ID: "id", TTL: time.Minute}
+					entry := Entry{Policy: step.policy, Key: Key([]string{"a", "b", "c"}[n]), Cost: 1, Action: step.action, ID: step.id, TTL: time.Minute}
 					batch[n] = &pending{call: &Call{Entries: []Entry{entry}}}
 				}
 				for _, o := range store.send(t.Context(), batch) {
