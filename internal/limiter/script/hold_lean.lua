@@ -75,23 +75,21 @@ local function new_hold_actions()
   end
 
   -- Keeps the state of a limit as long as the holds, as the functions keep of the algorithms. Sets the
-  -- microseconds until no units are used, and returns the last millisecond of a window that may end after
-  -- a hold, false without one; nil leaves the call to the general code.
+  -- microseconds until a deficit is gone; other spent units are gone before those that are held now. Returns
+  -- the last millisecond of a window that may end after a hold, false without one; nil leaves the call to the
+  -- general code.
   local function lean_keep(run, limit, key, earliest, ttl)
-    local last = false
     limit.left = 0
-    if limit.units == 0 then return last end
+    if limit.units == 0 then return false end
     if limit.deficit then
       limit.left = ceil_div(limit.deficit, limit.rate) + (limit.now or run.now) - run.now
       call('PEXPIRE', key, max(ttl_of(limit.left), ttl))
-    elseif not limit.is_counter then
-      limit.left = limit.newest + limit.window_us - run.now
-    elseif ends_after_a_hold(run, limit, earliest) then -- its end is before that of the holds, as the reply needs it
+    elseif limit.is_counter and ends_after_a_hold(run, limit, earliest) then
       local left = call('PTTL', key)
       if left < 0 or left > limit.window then return nil end
-      limit.left, last = (left + 1) * 1000, floor(run.now / 1000) + left
+      return floor(run.now / 1000) + left
     end
-    return last
+    return false
   end
 
   -- Microseconds until nothing is used, at the latest, if units are held until last_end.

@@ -84,9 +84,16 @@ func TestPlainCallsAreLean(t *testing.T) {
 				action Action
 				id     string
 			}{
-				{plain, Check, ""}, {plain, Check, ""}, {reserving, Check, ""}, {reserving, Check, ""},
-				{reserving, Reserve, "one"}, {reserving, Commit, "one"},
-				{reserving, Reserve, "two"}, {reserving, Reserve, "three"}, {reserving, Commit, "two"}, {reserving, Commit, "three"},
+				{plain, Check, ""},
+				{plain, Check, ""},
+				{reserving, Check, ""},
+				{reserving, Check, ""},
+				{reserving, Reserve, "one"},
+				{reserving, Commit, "one"},
+				{reserving, Reserve, "two"},
+				{reserving, Reserve, "three"},
+				{reserving, Commit, "two"},
+				{reserving, Commit, "three"},
 			} {
 				batch := make([]*pending, 3)
 				for n := range batch {
@@ -100,5 +107,44 @@ func TestPlainCallsAreLean(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Reservations beside the rare states of limits agree with the model.
+func TestReservationsBesideRareStates(t *testing.T) {
+	b, _ := newServerBackend(t, servers[0])
+	model := newModelBackend()
+	for _, k := range kinds {
+		if !k.lean {
+			continue
+		}
+		limit := slowLimit(k.code, 9)
+		longer := limit
+		longer.Name, longer.Window, longer.Bucket = "longer", 2*limit.Window, 2*limit.Bucket
+		for name, tc := range map[string]struct {
+			spent  int64
+			limits []Limit
+		}{
+			"units used for longer than held": {8, []Limit{limit}},
+			"two limits":                      {1, []Limit{limit, longer}},
+		} {
+			t.Run(string(k.code)+", "+name, func(t *testing.T) {
+				b.clear(t)
+				model.clear(t)
+				policy, now := NewVariants(Settings{ID: "test/rare", MaxOpen: 9}, tc.limits)[0], b.clock.Now()
+				for _, step := range []Entry{
+					{Cost: tc.spent}, {Cost: 1, Action: Reserve, ID: "one", TTL: time.Second}, {Cost: 1, Action: Commit, ID: "one"},
+				} {
+					now = now.Add(time.Millisecond)
+					model.setTime(t, now)
+					b.setTime(t, now)
+					step.Policy, step.Key = policy, "a"
+					call := &Call{Entries: []Entry{step}}
+					if difference := differenceOf(b.evaluate(t, call), model.evaluate(t, call)); difference != "" {
+						t.Errorf("%s: %s", describe(call), difference)
+					}
+				}
+			})
+		}
 	}
 }
