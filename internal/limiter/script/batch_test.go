@@ -28,7 +28,7 @@ func TestBatchesAgreeWithModel(t *testing.T) {
 			for seed := range uint64(2 * runs) {
 				choice := allAlgorithms
 				if seed%2 == 1 {
-					choice = []Algorithm{FixedWindow, SlidingLog, SlidingWindow, TokenBucket, GCRA} // those of lean.lua
+					choice = leanAlgorithms
 				}
 				w := newWorkload(rand.New(rand.NewPCG(seed, 11)), choice, features{holds: true})
 				model.clear(t)

@@ -21,9 +21,9 @@ import (
 // holdingAlgorithms are those of policies that take reservations.
 var holdingAlgorithms = slices.DeleteFunc(slices.Clone(allAlgorithms), func(a Algorithm) bool { return a == Suppressed })
 
-// reservingPolicy returns a policy with one limit that takes reservations.
-func reservingPolicy(name string, l Limit) *Policy {
-	return NewVariants(Settings{ID: "test/" + name, MaxOpen: 1000}, []Limit{l})[0]
+// reservingPolicy returns a policy that takes reservations.
+func reservingPolicy(name string, limits ...Limit) *Policy {
+	return NewVariants(Settings{ID: "test/" + name, MaxOpen: 1000}, limits)[0]
 }
 
 // streams reserve an estimate, spend at most that and commit it twice, in parallel and through
@@ -189,7 +189,7 @@ func TestHoldsInABatchExpireWithTheirKey(t *testing.T) {
 	g := NewWithT(t)
 	_, client := newServerBackend(t, servers[0])
 	store := newStore(client)
-	policy := NewVariants(Settings{ID: "test/p", MaxOpen: 10}, []Limit{slowLimit(TokenBucket, 30)})[0]
+	policy := reservingPolicy("p", slowLimit(TokenBucket, 30))
 	reserve := func(key Key, id string, ttl time.Duration) *pending {
 		return &pending{call: &Call{Entries: []Entry{{Policy: policy, Key: key, Cost: 1, Action: Reserve, ID: id, TTL: ttl}}}}
 	}
@@ -217,7 +217,7 @@ func TestTheLastCommitRemovesTheHolds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			policy := NewVariants(Settings{ID: "test/" + name, MaxOpen: 9}, limits)[0]
+			policy := reservingPolicy(name, limits...)
 			g.Expect(policy.isLean).To(Equal(name != "general"))
 			hold := func(action Action, id string) {
 				_, err := store.Evaluate(t.Context(), &Call{Entries: []Entry{{

@@ -5,11 +5,15 @@ package script
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 )
+
+// leanAlgorithms are those that lean.lua decides.
+var leanAlgorithms = slices.DeleteFunc(slices.Clone(allAlgorithms), func(a Algorithm) bool { return !a.kind().lean })
 
 // The log of a key in constant use loses hits in most batches, and gets several in some.
 func TestBusyLogsAgreeWithModel(t *testing.T) {
@@ -71,14 +75,11 @@ func TestABlockDeniesTheRestOfItsBatch(t *testing.T) {
 func TestPlainCallsAreLean(t *testing.T) {
 	_, client := newServerBackend(t, servers[0])
 	store := newStore(client)
-	for _, k := range kinds {
-		if !k.lean {
-			continue
-		}
-		t.Run(k.name, func(t *testing.T) {
-			limits := []Limit{slowLimit(k.code, 9)}
-			plain := NewVariants(Settings{ID: "test/plain-" + string(k.code)}, limits)[0]
-			reserving := NewVariants(Settings{ID: "test/reserving-" + string(k.code), MaxOpen: 9}, limits)[0]
+	for _, a := range leanAlgorithms {
+		t.Run(string(a), func(t *testing.T) {
+			limit := slowLimit(a, 9)
+			plain := NewPolicy("test/plain-"+string(a), false, false, []Limit{limit})
+			reserving := reservingPolicy("reserving-"+string(a), limit)
 			for i, step := range []struct {
 				policy *Policy
 				action Action
@@ -110,15 +111,12 @@ func TestPlainCallsAreLean(t *testing.T) {
 	}
 }
 
-// Reservations beside the rare states of limits agree with the model.
-func TestReservationsBesideRareStates(t *testing.T) {
-	b, _ := newServerBackend(t, servers[0])
+// Reservations that random steps rarely make agree with the model.
+func TestRareReservationsAgreeWithModel(t *testing.T) {
+	server, _ := newServerBackend(t, servers[0])
 	model := newModelBackend()
-	for _, k := range kinds {
-		if !k.lean {
-			continue
-		}
-		limit := slowLimit(k.code, 9)
+	for _, a := range leanAlgorithms {
+		limit := slowLimit(a, 9)
 		longer := limit
 		longer.Name, longer.Window, longer.Bucket = "longer", 2*limit.Window, 2*limit.Bucket
 		for name, tc := range map[string]struct {
@@ -128,21 +126,20 @@ func TestReservationsBesideRareStates(t *testing.T) {
 			"units used for longer than held": {8, []Limit{limit}},
 			"two limits":                      {1, []Limit{limit, longer}},
 		} {
-			t.Run(string(k.code)+", "+name, func(t *testing.T) {
-				b.clear(t)
+			t.Run(string(a)+", "+name, func(t *testing.T) {
+				g := NewWithT(t)
+				server.clear(t)
 				model.clear(t)
-				policy, now := NewVariants(Settings{ID: "test/rare", MaxOpen: 9}, tc.limits)[0], b.clock.Now()
-				for _, step := range []Entry{
+				policy, now := reservingPolicy("rare", tc.limits...), server.clock.Now()
+				for _, entry := range []Entry{
 					{Cost: tc.spent}, {Cost: 1, Action: Reserve, ID: "one", TTL: time.Second}, {Cost: 1, Action: Commit, ID: "one"},
 				} {
 					now = now.Add(time.Millisecond)
 					model.setTime(t, now)
-					b.setTime(t, now)
-					step.Policy, step.Key = policy, "a"
-					call := &Call{Entries: []Entry{step}}
-					if difference := differenceOf(b.evaluate(t, call), model.evaluate(t, call)); difference != "" {
-						t.Errorf("%s: %s", describe(call), difference)
-					}
+					server.setTime(t, now)
+					entry.Policy, entry.Key = policy, "a"
+					call := &Call{Entries: []Entry{entry}}
+					g.Expect(differenceOf(server.evaluate(t, call), model.evaluate(t, call))).To(BeEmpty(), describe(call))
 				}
 			})
 		}
