@@ -49,6 +49,10 @@ const (
 	// ReasonStoreUnavailable means that Redis did not answer in time and the failure
 	// modes of the policies decided.
 	ReasonStoreUnavailable Reason = "StoreUnavailable"
+	// ReasonTooManyPolicies means that more policies match than are evaluated, or that their
+	// expressions take too long. Only an explained policy has it: its failureMode decides, so the
+	// decision has ReasonStoreUnavailable.
+	ReasonTooManyPolicies Reason = "TooManyPolicies"
 )
 
 // Decision is the answer to a Check.

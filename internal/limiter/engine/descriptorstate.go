@@ -21,6 +21,11 @@ func (ev *evaluation) appendDescriptorStates(states []limiter.DescriptorState, d
 				states[i].Allowed = false
 			}
 		}
+		for _, u := range ev.unchecked {
+			if u.denies() && u.descriptors.has(i) {
+				states[i].Allowed = false
+			}
+		}
 	}
 	limits := d.Limits
 	for i := range ev.participants {

@@ -10,6 +10,7 @@
 //	policy.go           a plan prepared for deciding
 //	variant.go          the limits of a policy, with the numbers of one override
 //	override.go         which override applies to a key
+//	strict.go           the limits of a key whose overrides cannot be judged
 //	expression.go       CEL expressions, compiled on first use
 //	key.go              the key of a request
 //	requested.go        limits that a request brings along
@@ -18,6 +19,8 @@
 //	descriptorset.go    a set of the descriptors of a check
 //	flood.go            protection from floods of new keys
 //	evaluation.go       from policies to one call of the store
+//	chain.go            which policies take part if many match
+//	apart.go            decisions of each Namespace alone, after an error of the script
 //	holds.go            what a reserve holds
 //	judge.go            from the reply of the store to a decision
 //	candidate.go        limits that are tried out

@@ -185,9 +185,13 @@ func (e *Engine) decideAndCount(
 		return nil, err
 	}
 	e.log.write(ctx, check, cmp.Or(ev.local, ev), decision)
-	if decision.Degraded != "" {
+	if ev.err != nil && decision.Degraded != "" {
 		e.log.degraded(ev.err, decision)
 		e.metrics.countDegraded(ev, v.series, ev.err)
+	}
+	if len(ev.unchecked) > 0 {
+		e.log.unchecked(ev.unchecked)
+		e.metrics.countUnchecked(ev, v.series, check.IsPeek())
 	}
 	if !check.IsPeek() {
 		e.metrics.count(ev, v.series, decision)
@@ -225,7 +229,7 @@ func (e *Engine) decide(
 	if len(ev.call.Entries) > 0 {
 		ev.call.Draw = e.draw()
 		ev.protect(e.memoryLow(), start)
-		ev.reply, ev.err = e.store.Evaluate(ctx, &ev.call)
+		e.evaluate(ctx, ev)
 	}
 	unsent := e.charge(ctx, ev, v.series, start)
 	if ev.err != nil && errors.Is(ctx.Err(), context.Canceled) && unsent == nil {
@@ -241,6 +245,14 @@ func (e *Engine) decide(
 		return decision, e.endReserve(ctx, ev, decision)
 	}
 	return decision, nil
+}
+
+// evaluate lets the store decide the call.
+func (e *Engine) evaluate(ctx context.Context, ev *evaluation) {
+	ev.reply, ev.err = e.store.Evaluate(ctx, &ev.call)
+	if failure, ok := errors.AsType[*script.StoreError](ev.err); ok && failure.Unwritten {
+		e.evaluateApart(ctx, ev)
+	}
 }
 
 // endReserve sets the reservation of the decision. A reserve that differs from an open one with its ID

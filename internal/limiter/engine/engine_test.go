@@ -37,6 +37,8 @@ type modelStore struct {
 	now    time.Time
 	draw   uint32
 	err    error
+	bad    string // the policy whose calls fail with badErr
+	badErr error
 	last   *script.Call // a copy; given is the call itself
 	given  *script.Call
 
@@ -58,6 +60,9 @@ func (s *modelStore) Evaluate(ctx context.Context, call *script.Call) (*script.R
 	if s.err != nil {
 		return nil, s.err
 	}
+	if slices.ContainsFunc(call.Entries, func(e script.Entry) bool { return e.Policy.ID() == s.bad }) {
+		return nil, s.badErr
+	}
 	reply := cmp.Or(s.shared, &s.model).Evaluate(call, s.now)
 	reply.FromCache, reply.Unanswered = s.fromCache, s.unanswered
 	if s.loseReplies {
@@ -65,6 +70,9 @@ func (s *modelStore) Evaluate(ctx context.Context, call *script.Call) (*script.R
 	}
 	return reply, nil
 }
+
+// failWith lets all calls with the policy fail.
+func (s *modelStore) failWith(policy string, err error) { s.bad, s.badErr = policy, err }
 
 type fixture struct {
 	*engine.Engine

@@ -23,10 +23,12 @@ type evaluation struct {
 
 	participants    []participant // participants[i] belongs to call.Entries[i]
 	outrightDenials []outrightDenial
+	unchecked       []uncheckedPolicy
 	exempt          []*policy  // policies whose override exempts the key
 	ignoredLimits   []*policy  // policies that ignore a requested limit, having none it could replace
 	overQuota       int        // index of the first enforcing participant whose quota the cost exceeds, or -1
 	givenKey        script.Key // the key of the check, encoded; empty if it has none
+	room            *room      // for the policies of the Namespace that are added now; nil is unbounded
 	sawDisabled     bool       // a policy with mode Disabled was named
 
 	reserve       *limiter.Reserve // the request for a reservation; nil for others
@@ -122,10 +124,14 @@ func (ev *evaluation) addPolicies(check *limiter.Check) {
 	if check.Key != nil {
 		ev.givenKey = script.EncodeKey(check.Key...)
 	}
+	if len(check.Policies) == 0 && !fit(ev.found) {
+		ev.addInTurn(check)
+		return
+	}
 	for _, p := range ev.found {
 		if p.plan.Mode == plan.ModeDisabled {
 			ev.sawDisabled = true
-			ev.report.apply(p.policy, p.descriptor, nil, nil)
+			ev.report.apply(p, nil, nil)
 			ev.report.settle(limiter.ReasonDisabled, true)
 			continue
 		}
@@ -141,11 +147,12 @@ func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 	descriptors := check.Attributes.DescriptorsOf(p.descriptor)
 	var buffer [plan.MaxKeyParts]string
 	key := ev.keyOf(p, check, descriptors, buffer[:0])
-	o, failures := p.overrideOf(key.parts, &check.Attributes, descriptors)
-	ev.failures = append(ev.failures, failures...)
-	ev.report.apply(p.policy, p.descriptor, key.parts, o)
+	selected := p.overrideOf(key.parts, &check.Attributes, descriptors)
+	o := selected.override
+	ev.failures = append(ev.failures, selected.failures...)
+	ev.report.apply(p, key.parts, o)
 	switch {
-	case o != nil && o.action == plan.ActionAllow:
+	case o != nil && o.action == plan.ActionAllow && selected.unjudged == 0:
 		ev.addExempt(p.policy)
 	case o != nil && o.action == plan.ActionDeny:
 		ev.addOutrightDenial(p, check, limiter.ReasonDeniedByOverride, o.name)
@@ -153,10 +160,8 @@ func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 		ev.report.settle(limiter.ReasonMissingKey, true)
 	case key.ambiguous || key.missing && p.plan.OnMissingKey == plan.MissingKeyDeny:
 		ev.addOutrightDenial(p, check, limiter.ReasonMissingKey, "")
-	case o != nil:
-		ev.addLimits(p, o.variant, key.parts, check)
 	default:
-		ev.addLimits(p, p.base, key.parts, check)
+		ev.addLimits(p, p.variantFor(&selected), key.parts, check)
 	}
 }
 
@@ -172,10 +177,18 @@ func (ev *evaluation) addLimits(p applicable, selected *variant, key []string, c
 	if check.Key == nil {
 		encoded = script.EncodeKey(key...)
 	}
-	ev.addParticipant(participant{
+	added := participant{
 		policy: p.policy, variant: variant, selected: selected,
 		descriptors: descriptorSetOf(p.descriptor), action: hits.Action, peek: hits.Peek,
-	}, encoded, hits)
+	}
+	switch {
+	case ev.mergeParticipant(&added, encoded, hits):
+	case ev.room.has(len(variant.limits)):
+		ev.room.take(len(variant.limits))
+		ev.addParticipant(added, encoded, hits)
+	default:
+		ev.leaveOut(p, check)
+	}
 }
 
 // keyOf returns the key of the check or, if it has none, the key that the policy derives,
@@ -207,6 +220,7 @@ func (ev *evaluation) applyRequestedLimit(p *policy, selected *variant, limit li
 func (ev *evaluation) addExempt(p *policy) {
 	ev.report.settle(limiter.ReasonExempt, true)
 	if !slices.Contains(ev.exempt, p) {
+		ev.room.take(0)
 		ev.exempt = append(ev.exempt, p)
 	}
 }
@@ -223,18 +237,20 @@ func (ev *evaluation) addOutrightDenial(p applicable, check *limiter.Check, reas
 			return
 		}
 	}
+	ev.room.take(0)
 	ev.outrightDenials = append(ev.outrightDenials, outrightDenial{
 		policy: p.policy, reason: reason, override: override, descriptors: descriptors,
 	})
 	ev.call.Denied = ev.call.Denied || p.enforces()
 }
 
-// addParticipant adds an entry to the call. Where descriptors give one policy and key
-// different limits, those of the first descriptor apply, with the largest hits.
-func (ev *evaluation) addParticipant(added participant, key script.Key, hits limiter.Hits) {
-	for i := len(ev.participants) - 1; i >= 0 && ev.participants[i].policy == added.policy; i-- {
+// mergeParticipant adds the hits to the entry of the same policy and key, and reports whether there is
+// one. Where descriptors give one policy and key different limits, those of the first descriptor
+// apply, with the largest hits.
+func (ev *evaluation) mergeParticipant(added *participant, key script.Key, hits limiter.Hits) bool {
+	for i := len(ev.participants) - 1; i >= 0 && (ev.room != nil || ev.participants[i].policy == added.policy); i-- {
 		entry, same := &ev.call.Entries[i], &ev.participants[i]
-		if entry.Key != key {
+		if same.policy != added.policy || entry.Key != key {
 			continue
 		}
 		largest := hits.Merge(limiter.Hits{Cost: entry.Cost, Peek: entry.Peek, Action: same.action})
@@ -242,8 +258,13 @@ func (ev *evaluation) addParticipant(added participant, key script.Key, hits lim
 		same.peek, same.action = largest.Peek, largest.Action
 		same.descriptors |= added.descriptors
 		ev.report.participate(i)
-		return
+		return true
 	}
+	return false
+}
+
+// addParticipant adds an entry to the call.
+func (ev *evaluation) addParticipant(added participant, key script.Key, hits limiter.Hits) {
 	ev.report.participate(len(ev.participants))
 	ev.participants = append(ev.participants, added)
 	ev.call.Entries = append(ev.call.Entries, script.Entry{

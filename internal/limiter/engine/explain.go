@@ -76,7 +76,7 @@ func (ev *evaluation) explainPolicy(a *appliedPolicy, check *limiter.Check) limi
 		Policy: a.id, Mode: a.plan.Mode, Match: a.match, Descriptor: a.descriptor,
 		Key: a.parts(check.Key != nil), Allowed: a.allowed, Reason: a.reason,
 	}
-	if a.reason != limiter.ReasonDisabled {
+	if a.reason != limiter.ReasonDisabled && a.reason != limiter.ReasonTooManyPolicies {
 		x.KeyHash = script.EncodeKey(a.key...).Hash()
 	}
 	if a.override != nil {

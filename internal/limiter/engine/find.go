@@ -17,6 +17,13 @@ import (
 type applicable struct {
 	*policy
 	descriptor int
+	match      int  // the first match that holds, or limiter.Named
+	failed     bool // every match that holds does so because its expression failed
+}
+
+// isOf reports whether the policy applies because of the descriptor.
+func (c *applicable) isOf(p *policy, descriptor int) bool {
+	return c.policy == p && c.descriptor == descriptor
 }
 
 // search is the search for the policies of a check.
@@ -38,12 +45,10 @@ func (s *search) find(v *view, check *limiter.Check) error {
 		if p == nil {
 			return &limiter.UnknownPolicyError{Policy: id}
 		}
-		named := applicable{policy: p, descriptor: plan.AllDescriptors}
-		if slices.Contains(s.found, named) {
+		if slices.ContainsFunc(s.found, func(c applicable) bool { return c.policy == p }) {
 			return &limiter.FieldError{Field: fmt.Sprintf("policies[%d]", i), Problem: "is named twice"}
 		}
-		s.found = append(s.found, named)
-		s.report.found(limiter.Named)
+		s.found = append(s.found, applicable{policy: p, descriptor: plan.AllDescriptors, match: limiter.Named})
 	}
 	return nil
 }
@@ -52,9 +57,13 @@ func (s *search) find(v *view, check *limiter.Check) error {
 func (s *search) findMatching(v *view, a *plan.Attributes) {
 	s.matches = v.snapshot.AppendMatches(s.matches, a)
 	for _, m := range s.matches {
-		c := applicable{policy: v.policies[m.Plan], descriptor: m.Descriptor}
-		if n := len(s.found); n > 0 && s.found[n-1] == c {
-			continue // an earlier match of the policy holds
+		c := applicable{policy: v.policies[m.Plan], descriptor: m.Descriptor, match: m.Match}
+		var earlier *applicable // by another match
+		if n := len(s.found); n > 0 && s.found[n-1].isOf(c.policy, c.descriptor) {
+			earlier = &s.found[n-1]
+		}
+		if earlier != nil && !earlier.failed {
+			continue
 		}
 		holds, err := c.holds(m.Match, a)
 		if err != nil {
@@ -62,9 +71,12 @@ func (s *search) findMatching(v *view, a *plan.Attributes) {
 				policy: c.policy, field: c.conditions[m.Match].field,
 			})
 		}
-		if holds {
+		c.failed = err != nil
+		switch {
+		case earlier != nil:
+			earlier.failed = !holds || c.failed
+		case holds:
 			s.found = append(s.found, c)
-			s.report.found(m.Match)
 		}
 	}
 }

@@ -46,9 +46,9 @@ func (ev *evaluation) judge(check *limiter.Check) *limiter.Decision {
 // decide sets the outcome of the decision.
 func (ev *evaluation) decide(d *limiter.Decision) {
 	switch {
-	case len(ev.participants) == 0 && len(ev.outrightDenials) == 0:
+	case len(ev.participants) == 0 && len(ev.outrightDenials) == 0 && len(ev.unchecked) == 0:
 		d.Reason = ev.reasonWithoutLimits()
-	case ev.applyOutrightDenials(d):
+	case ev.applyOutrightDenials(d), ev.denyUnchecked(d):
 	case ev.overQuota >= 0:
 		ev.denyOverQuota(d)
 	case ev.err != nil:
@@ -57,6 +57,7 @@ func (ev *evaluation) decide(d *limiter.Decision) {
 		ev.denyOpen(d)
 	default:
 		ev.denyByVerdicts(d)
+		ev.markUnchecked(d)
 	}
 }
 
@@ -112,10 +113,15 @@ func (ev *evaluation) denyOverQuota(d *limiter.Decision) {
 func (ev *evaluation) degrade(d *limiter.Decision) {
 	d.Reason, d.Degraded = limiter.ReasonStoreUnavailable, plan.FailOpen
 	if p := ev.closed(); p != nil {
-		deny(d, p, limiter.ReasonStoreUnavailable, "")
-		d.Denial.Message = messageUnavailable
-		d.Degraded = plan.FailClosed
+		denyUnavailable(d, p)
 	}
+}
+
+// denyUnavailable denies the check by failureMode Closed of the policy.
+func denyUnavailable(d *limiter.Decision, p *policy) {
+	deny(d, p, limiter.ReasonStoreUnavailable, "")
+	d.Denial.Message = messageUnavailable
+	d.Degraded = plan.FailClosed
 }
 
 // denyOpen denies a check because a reservation with its ID is open. It does so in mode Shadow, too:

@@ -70,6 +70,13 @@ func (l *decisionLog) degraded(err error, d *limiter.Decision) {
 	})
 }
 
+// unchecked logs policies that were not evaluated, at most once a second.
+func (l *decisionLog) unchecked(policies []uncheckedPolicy) {
+	l.everySecond.Do(func() {
+		l.logger.Warn("Decided without some policies", "policies", len(policies), "firstPolicy", policies[0].id, "cause", policies[0].cause)
+	})
+}
+
 // changed logs at level Debug what a commit, a renewal or a charge did: one line for each policy and
 // key.
 func (l *decisionLog) changed(ctx context.Context, call string, ev *evaluation) {

@@ -57,7 +57,7 @@ func newMetrics(r prometheus.Registerer, detail Detail) *metrics {
 		}, []string{"namespace", "policy", "limit"}),
 		degraded: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_degraded_decisions_total",
-			Help: "Decisions made by failureMode because Redis did not answer in time.",
+			Help: "Decisions made by failureMode because Redis did not answer in time, or because too many policies match.",
 		}, []string{"namespace", "policy", "mode", "cause"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_expression_errors_total",
@@ -305,6 +305,24 @@ func (m *metrics) countDegraded(ev *evaluation, series viewMetrics, err error) {
 		pt := &ev.participants[i]
 		pm := series[pt.policy]
 		pm.add(pm.degraded, string(pt.plan.FailureMode), string(causeOf(err)))
+	}
+}
+
+// countUnchecked counts the policies that were not evaluated, also of peeks.
+func (m *metrics) countUnchecked(ev *evaluation, series viewMetrics, peek bool) {
+	for i := range ev.unchecked {
+		u := &ev.unchecked[i]
+		pm, mode, verdict := series[u.policy], plan.FailOpen, verdictDegradedAllowed
+		if u.plan.FailureMode == plan.FailClosed {
+			mode = plan.FailClosed
+		}
+		if u.denies() {
+			verdict = verdictDegradedDenied
+		}
+		pm.add(pm.degraded, string(mode), string(u.cause))
+		if !peek {
+			pm.add(pm.decisions, "", verdict)
+		}
 	}
 }
 

@@ -38,8 +38,8 @@ func newOverride(i int, o *plan.Override) override {
 	return prepared
 }
 
-// selects reports whether every selector holds for the key and the attributes. A failing expression
-// does not hold.
+// selects reports whether every selector holds for the key and the attributes. It returns an error if
+// the expression fails and the other selectors hold.
 func (o *override) selects(key []string, a *plan.Attributes, descriptors []plan.Descriptor) (bool, error) {
 	if o.keys != nil {
 		if len(key) != 1 {

@@ -4,11 +4,13 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/expression"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
@@ -26,6 +28,8 @@ type policy struct {
 
 	requestedVariants sync.Map // requestedKey -> *variant; a nil variant means not applicable
 	requestedCount    atomic.Int64
+	strictVariants    sync.Map // strictKey -> *variant
+	strictCount       atomic.Int64
 }
 
 // expressionFailure is an expression that failed for a request.
@@ -134,20 +138,37 @@ func (p *policy) variantOf(override string) *variant {
 
 func (p *policy) enforces() bool { return p.plan.Mode == plan.ModeEnforce }
 
-// overrideOf returns the first override that selects the key, or nil, and the
-// expressions that failed.
-func (p *policy) overrideOf(key []string, a *plan.Attributes, descriptors []plan.Descriptor) (found *override, failures []expressionFailure) {
+// selection is which override selects a key.
+type selection struct {
+	override *override // nil if none does
+	// unjudged is the set of the overrides with action Limit, by index, that cannot be judged and come
+	// before. The numbers of each may apply.
+	unjudged uint64
+	failures []expressionFailure
+}
+
+// overrideOf returns the first override that selects the key. A failing expression does not hold. If it
+// fails because a value is too large to read, which a client can cause, the override cannot be judged
+// and has the stricter outcome: Deny selects the key, Allow does not, and Limit is recorded as unjudged.
+func (p *policy) overrideOf(key []string, a *plan.Attributes, descriptors []plan.Descriptor) (s selection) {
 	for i := range p.overrides {
 		o := &p.overrides[i]
 		selected, err := o.selects(key, a, descriptors)
 		if err != nil {
-			failures = append(failures, expressionFailure{policy: p, field: o.when.field})
+			s.failures = append(s.failures, expressionFailure{policy: p, field: o.when.field})
+		}
+		if errors.Is(err, expression.ErrUnreadable) {
+			selected = o.action == plan.ActionDeny
+			if o.action == plan.ActionLimit {
+				s.unjudged |= 1 << i
+			}
 		}
 		if selected {
-			return o, failures
+			s.override = o
+			return s
 		}
 	}
-	return nil, failures
+	return s
 }
 
 // isCharged reports whether the policy never denies the hits: it spends them whatever its limits

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -13,7 +14,6 @@ import (
 // report records how the policies of one check are found and evaluated, to explain the decision.
 // Decisions have none: the methods of a nil report do nothing.
 type report struct {
-	matches []int // of the policies that apply, in the order of the chain: the match, or limiter.Named
 	applied []appliedPolicy
 }
 
@@ -30,20 +30,13 @@ type appliedPolicy struct {
 	allowed     bool
 }
 
-// found records the match because of which the next policy of the chain applies.
-func (r *report) found(match int) {
-	if r != nil {
-		r.matches = append(r.matches, match)
-	}
-}
-
-// apply records the next policy of the chain, with its key and the override that selects it.
-func (r *report) apply(p *policy, descriptor int, key []string, o *override) {
+// apply records the next policy that applies, with its key and the override that selects it.
+func (r *report) apply(p applicable, key []string, o *override) {
 	if r == nil {
 		return
 	}
 	r.applied = append(r.applied, appliedPolicy{
-		policy: p, match: r.matches[len(r.applied)], descriptor: descriptor,
+		policy: p.policy, match: p.match, descriptor: p.descriptor,
 		key: slices.Clone(key), override: o, participant: -1,
 	})
 }
@@ -53,6 +46,19 @@ func (r *report) settle(reason limiter.Reason, allowed bool) {
 	if r != nil {
 		last := &r.applied[len(r.applied)-1]
 		last.reason, last.allowed = reason, allowed
+	}
+}
+
+// restore puts the policies in the order of the chain. places[i] is the new place of participant i.
+func (r *report) restore(places []int) {
+	if r == nil {
+		return
+	}
+	slices.SortStableFunc(r.applied, func(a, b appliedPolicy) int { return strings.Compare(a.id, b.id) })
+	for i := range r.applied {
+		if at := &r.applied[i].participant; *at >= 0 {
+			*at = places[*at]
+		}
 	}
 }
 

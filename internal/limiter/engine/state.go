@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -29,13 +30,11 @@ func (e *Engine) Inspect(ctx context.Context, id string, key limiter.KeyName, at
 	}
 	attributes.Normalize()
 	state := &limiter.KeyState{Policy: id, Revision: k.revision}
-	found := participant{policy: k.policy, variant: k.policy.base}
-	if o, _ := k.policy.overrideOf(k.parts, &attributes, attributes.Descriptors); o != nil {
+	selected := k.policy.overrideOf(k.parts, &attributes, attributes.Descriptors)
+	if o := selected.override; o != nil {
 		state.Override, state.Action = o.name, o.action
-		if o.variant != nil {
-			found.variant = o.variant
-		}
 	}
+	found := participant{policy: k.policy, variant: cmp.Or(k.policy.variantFor(&selected), k.policy.base)}
 	reply, err := e.store.Evaluate(ctx, &script.Call{
 		Entries: []script.Entry{{Policy: found.script, Key: k.key, Cost: 1, Peek: true}}, Uncached: true,
 	})

@@ -75,6 +75,29 @@ func (o *LimitOverride) apply(l Limit) Limit {
 	return l
 }
 
+// Stricter returns the limit, which an override may have changed, with the stricter numbers of itself and of
+// another form of the same limit: the smaller threshold and burst, the longer window and the longer block.
+// It counts in the state of the longer window, or of the slower refill.
+func (l Limit) Stricter(other Limit) Limit {
+	strict, loose := l, other
+	if l.Algorithm.Refills() {
+		// threshold / window, without a division
+		if other.Threshold*l.WindowMillis < l.Threshold*other.WindowMillis {
+			strict, loose = other, l
+		}
+	} else {
+		if other.WindowMillis > l.WindowMillis {
+			strict, loose = other, l
+		}
+		strict.Threshold = min(l.Threshold, other.Threshold)
+	}
+	strict.Burst = min(l.Burst, other.Burst)
+	if loose.LongestBlock() > strict.LongestBlock() {
+		strict.BlockMillis, strict.BlocksMillis, strict.EscalationMillis = loose.BlockMillis, loose.BlocksMillis, loose.EscalationMillis
+	}
+	return strict
+}
+
 func (p *Plan) validateOverrides(fail func(string, ...any)) {
 	if len(p.Overrides) > MaxOverrides {
 		fail("%d overrides, at most %d", len(p.Overrides), MaxOverrides)

@@ -179,8 +179,12 @@ local function report(entry, denied, receipts, reply)
   end
 end
 
+-- Whether the call that is being decided may have written.
+local may_have_written
+
 -- Decides the next call of a run.
 local function decide(run)
+  may_have_written = false
   local entries, denied = run.entries, run.denied
   if run.draws then draw = next_own_number() / 2 ^ 32 end
   for i = 1, #entries do read_entry(entries[i]) end
@@ -189,6 +193,7 @@ local function decide(run)
   local repeated = run.repeated
   for i = 1, #entries do
     local entry = entries[i]
+    may_have_written = may_have_written or entry.open > 0
     entry.has_settled = entry.open > 0 and holds.settle(entry)
     judge(entry)
     repeated = repeated or entry.repeats
@@ -197,6 +202,7 @@ local function decide(run)
   for i = 1, #entries do
     if not (entries[i].admitted or entries[i].shadow) then denied = true end
   end
+  may_have_written = true
   for i = 1, #entries do
     local entry = entries[i]
     spend(entry, denied)
@@ -207,12 +213,13 @@ local function decide(run)
   return reply
 end
 
--- Decides the next call of a run. An error, such as a key of another type, ends only this call.
+-- Decides the next call of a run. An error, such as a key of another type, ends only this call. Its
+-- text begins with UNWRITTEN if the call has written nothing.
 local function decide_or_fail(run)
   local ok, reply = pcall(decide, run)
   if ok then return reply end
   logs = {}
-  return error_text(reply)
+  return (may_have_written and '' or 'UNWRITTEN ') .. error_text(reply)
 end
 
 -- The places of the next replies.

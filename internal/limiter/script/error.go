@@ -35,6 +35,7 @@ const (
 	CauseScript      Cause = "script"      // Redis or the script returned another error
 	CauseBreaker     Cause = "breaker"     // no calls are sent to the node, because it failed
 	CauseQueue       Cause = "queue"       // too many calls wait for the node
+	CauseChain       Cause = "chain"       // more policies match than one call may have; not from Redis
 
 	causeNoScript Cause = "noscript"
 )
@@ -44,6 +45,9 @@ const (
 type StoreError struct {
 	Cause Cause
 	Err   error
+	// Unwritten is true if the script ended the call with an error before it wrote anything, so that
+	// parts of the call may be decided by other calls.
+	Unwritten bool
 }
 
 // Error implements error.

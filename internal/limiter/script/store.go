@@ -6,6 +6,7 @@ package script
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -168,10 +169,14 @@ func outcomesOf(ctx context.Context, batch []*pending, values []any, err error) 
 	return outcomes
 }
 
+// unwrittenMark begins the error of a call that has written nothing, see decide.lua.
+const unwrittenMark = "UNWRITTEN "
+
 // outcomeOf returns the outcome of one call by its values.
 func outcomeOf(values []any) outcome {
 	if text, failed := values[0].(string); failed {
-		return outcome{err: &StoreError{Cause: causeOfText(text), Err: errors.New(text)}}
+		text, unwritten := strings.CutPrefix(text, unwrittenMark)
+		return outcome{err: &StoreError{Cause: causeOfText(text), Err: errors.New(text), Unwritten: unwritten}}
 	}
 	return outcome{values: values}
 }
