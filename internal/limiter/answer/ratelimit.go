@@ -4,6 +4,8 @@
 package answer
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -23,16 +25,20 @@ const (
 // maxField is the largest integer of a structured field (RFC 9651, section 3.3.1).
 const maxField = 999_999_999_999_999
 
-// addLimits adds the RateLimit headers for the limits that took part. Limits in mode
-// Shadow are left out, so that callers do not notice them. retryAfter is the value of the
-// Retry-After header in seconds, 0 without one.
+// maxLimits is the largest number of limits in the headers, so that proxies accept them.
+const maxLimits = 16
+
+// addLimits adds the RateLimit headers for the limits that took part, the tightest ones if there are more
+// than maxLimits. Limits in mode Shadow are left out, so that callers do not notice them. retryAfter
+// is the value of the Retry-After header in seconds, 0 without one.
 func (a *Answer) addLimits(d *limiter.Decision, retryAfter int64, legacy bool) {
 	start := len(a.text)
 	a.states = a.states[:0]
 	var tightest *limiter.LimitState
+	shown := shownLimits(d.Limits)
 	for i := range d.Limits {
 		l := &d.Limits[i]
-		if l.Shadow || !tightestOfItsName(d.Limits, i) {
+		if !shown.has(d.Limits, i) {
 			continue
 		}
 		if tightest != nil {
@@ -55,6 +61,49 @@ func (a *Answer) addLimits(d *limiter.Decision, retryAfter int64, legacy bool) {
 		a.addNumber(headerLegacyRemaining, Available(tightest))
 		a.addNumber(headerLegacyReset, resetSeconds(tightest, retryAfter))
 	}
+}
+
+// shown is the set of the limits in the headers, by index. Nil is the tightest of each name that is not
+// in mode Shadow.
+type shown map[int]bool
+
+// shownLimits returns the limits in the headers.
+func shownLimits(states []limiter.LimitState) shown {
+	if len(states) <= maxLimits {
+		return nil
+	}
+	type name struct{ policy, limit string }
+	byName := make(map[name]int, len(states)) // the tightest of each name
+	for i := range states {
+		l := &states[i]
+		of := name{l.Policy, l.Limit}
+		if best, found := byName[of]; !l.Shadow && (!found || l.TighterThan(&states[best])) {
+			byName[of] = i
+		}
+	}
+	indexes := slices.Sorted(maps.Values(byName))
+	slices.SortStableFunc(indexes, func(i, j int) int {
+		switch a, b := &states[i], &states[j]; {
+		case a.TighterThan(b):
+			return -1
+		case b.TighterThan(a):
+			return 1
+		}
+		return 0
+	})
+	tightest := make(shown, maxLimits)
+	for _, i := range indexes[:min(len(indexes), maxLimits)] {
+		tightest[i] = true
+	}
+	return tightest
+}
+
+// has reports whether the headers have the i-th limit.
+func (s shown) has(states []limiter.LimitState, i int) bool {
+	if s != nil {
+		return s[i]
+	}
+	return !states[i].Shadow && tightestOfItsName(states, i)
 }
 
 // separator is between the items of a list.

@@ -4,6 +4,7 @@
 package answer
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -169,4 +170,28 @@ func TestLegacyHeadersDescribeTheTightestLimit(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestHeadersShowTheTightestLimits(t *testing.T) {
+	g := NewWithT(t)
+	d := &limiter.Decision{Allowed: true, Reason: limiter.ReasonAllowed}
+	for i := range 512 {
+		d.Limits = append(d.Limits, limiter.LimitState{
+			Policy: fmt.Sprintf("shop/p%03d", i%256), Limit: "burst", Allowed: true, Quota: 1000, Threshold: 1000, Window: time.Minute,
+			Remaining: int64(1000 - i), Shadow: i%2 == 1 && i > 500,
+		})
+	}
+	headers := headersOf(d, Options{LegacyHeaders: true})
+	states := readFields(g, headers[HeaderRateLimit])
+	g.Expect(readFields(g, headers[HeaderRateLimitPolicy])).To(HaveLen(16))
+	names := make([]string, len(states))
+	for i := range states {
+		names[i] = states[i].name
+	}
+	// 501, 503, 505, 507, 509 and 511 are in mode Shadow; p245 has a wider limit beside 501.
+	g.Expect(names).To(HaveExactElements(
+		"shop/p234-burst", "shop/p235-burst", "shop/p236-burst", "shop/p237-burst", "shop/p238-burst", "shop/p239-burst",
+		"shop/p240-burst", "shop/p241-burst", "shop/p242-burst", "shop/p243-burst", "shop/p244-burst",
+		"shop/p246-burst", "shop/p248-burst", "shop/p250-burst", "shop/p252-burst", "shop/p254-burst"))
+	g.Expect(headers["X-RateLimit-Remaining"]).To(HaveExactElements("490"))
 }

@@ -67,6 +67,8 @@ type fixture struct {
 	conn  *grpc.ClientConn
 	// parent is the span of the callers, or empty.
 	parent string
+	// longer is appended to the path of all requests.
+	longer string
 	doors  map[string]func(g *WithT, user string) doorAnswer
 }
 
@@ -147,8 +149,8 @@ func newDoorAnswer(g *WithT, allowed bool, headers map[string]string, body []byt
 }
 
 func (f *fixture) check(g *WithT, user string) doorAnswer {
-	body := fmt.Sprintf(`{"attributes":{"method":"POST","host":"Shop.Example:443","path":"/a/../login?x=1",
-		"headers":{"X-User":%q},"principal":%[1]q,"remoteAddress":"192.0.2.1"}}`, user)
+	body := fmt.Sprintf(`{"attributes":{"method":"POST","host":"Shop.Example:443","path":"/a/../login%s?x=1",
+		"headers":{"X-User":%q},"principal":%[2]q,"remoteAddress":"192.0.2.1"}}`, f.longer, user)
 	r, err := http.NewRequest(http.MethodPost, "http://"+f.HTTP.Addr()+"/v1/check", strings.NewReader(body))
 	g.Expect(err).NotTo(HaveOccurred())
 	return f.send(g, r)
@@ -158,7 +160,7 @@ func (f *fixture) authorize(g *WithT, user string) doorAnswer {
 	r, err := http.NewRequest(http.MethodGet, "http://"+f.HTTP.Addr()+"/v1/authorize", http.NoBody)
 	g.Expect(err).NotTo(HaveOccurred())
 	for name, value := range map[string]string{
-		"X-Forwarded-Method": "POST", "X-Forwarded-Host": "Shop.Example:443", "X-Forwarded-Uri": "/a/../login?x=1",
+		"X-Forwarded-Method": "POST", "X-Forwarded-Host": "Shop.Example:443", "X-Forwarded-Uri": "/a/../login" + f.longer + "?x=1",
 		"X-Forwarded-For": "192.0.2.1", "X-User": user,
 	} {
 		r.Header.Set(name, value)
@@ -171,7 +173,7 @@ func (f *fixture) extAuthz(g *WithT, user string) doorAnswer {
 	response, err := authv3.NewAuthorizationClient(f.conn).Check(f.context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
 		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: address}}},
 		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
-			Method: "POST", Host: "Shop.Example:443", Path: "/a/../login?x=1", Headers: map[string]string{"x-user": user},
+			Method: "POST", Host: "Shop.Example:443", Path: "/a/../login" + f.longer + "?x=1", Headers: map[string]string{"x-user": user},
 		}},
 	}})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -186,7 +188,7 @@ func (f *fixture) extAuthz(g *WithT, user string) doorAnswer {
 func (f *fixture) rateLimit(g *WithT, user string) doorAnswer {
 	response, err := ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(f.context(), &ratelimitv3.RateLimitRequest{
 		Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{
-			{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "path", Value: "/login"}, {Key: "user", Value: user}}},
+			{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "path", Value: "/login" + f.longer}, {Key: "user", Value: user}}},
 		},
 	})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -305,7 +307,7 @@ func TestBytesThatAreNotUTF8AreLimited(t *testing.T) {
 	f := newFixture(t, nil, loginPlan())
 	value := "####"
 	wire, err := proto.Marshal(&ratelimitv3.RateLimitRequest{Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{
-		{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "path", Value: "/login"}, {Key: "user", Value: value}}},
+		{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "path", Value: "/login" + f.longer}, {Key: "user", Value: value}}},
 	}})
 	g.Expect(err).NotTo(HaveOccurred())
 	wire = bytes.ReplaceAll(wire, []byte(value), []byte("\xffab\xc0"))
