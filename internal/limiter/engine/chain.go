@@ -61,7 +61,8 @@ func (ev *evaluation) addInTurn(check *limiter.Check) {
 				continue
 			}
 			ev.room = &rooms[i]
-			if next := queue[0]; ev.room.has(len(next.plan.Limits)) || ev.hasParticipant(next.policy) {
+			next := queue[0]
+			if !next.leftOut && (ev.room.has(len(next.plan.Limits)) || ev.hasParticipant(next.policy)) {
 				ev.addPolicy(next, check)
 			} else {
 				ev.report.apply(next, nil, nil)

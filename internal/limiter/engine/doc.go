@@ -15,6 +15,7 @@
 //	key.go              the key of a request
 //	requested.go        limits that a request brings along
 //	report.go           how the policies are found and evaluated, for an explanation
+//	share.go            which policies have a share in the time for expressions
 //	find.go             which policies apply to a check
 //	descriptorset.go    a set of the descriptors of a check
 //	flood.go            protection from floods of new keys

@@ -91,11 +91,12 @@ func newEvaluation() *evaluation {
 func (ev *evaluation) release() {
 	clear(ev.matches)
 	clear(ev.found)
+	clear(ev.demands)
 	clear(ev.participants)
 	clear(ev.outrightDenials)
 	ev.call.Clear()
 	*ev = evaluation{
-		call: ev.call, search: search{matches: ev.matches[:0], found: ev.found[:0]},
+		call: ev.call, search: search{matches: ev.matches[:0], found: ev.found[:0], demands: ev.demands[:0]},
 		participants: ev.participants[:0], outrightDenials: ev.outrightDenials[:0],
 	}
 	evaluations.Put(ev)
@@ -133,6 +134,11 @@ func (ev *evaluation) addPolicies(check *limiter.Check) {
 			ev.sawDisabled = true
 			ev.report.apply(p, nil, nil)
 			ev.report.settle(limiter.ReasonDisabled, true)
+			continue
+		}
+		if p.leftOut {
+			ev.report.apply(p, nil, nil)
+			ev.leaveOut(p, check)
 			continue
 		}
 		ev.addPolicy(p, check)

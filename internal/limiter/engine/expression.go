@@ -5,6 +5,7 @@ package engine
 
 import (
 	"sync"
+	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/expression"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -21,6 +22,15 @@ func newLazyExpression[T expression.Result](field, text string) *lazyExpression[
 	return &lazyExpression[T]{field: field, compile: sync.OnceValues(func() (*expression.Expression[T], error) {
 		return expression.Compile[T](text)
 	})}
+}
+
+// price returns the price of the expression, 0 if it does not compile.
+func (l *lazyExpression[T]) price() time.Duration {
+	compiled, err := l.compile()
+	if err != nil {
+		return 0
+	}
+	return compiled.Price()
 }
 
 // evaluate returns the result for a request. An expression that does not compile, which

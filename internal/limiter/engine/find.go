@@ -6,6 +6,7 @@ package engine
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -19,6 +20,7 @@ type applicable struct {
 	descriptor int
 	match      int  // the first match that holds, or limiter.Named
 	failed     bool // every match that holds does so because its expression failed
+	leftOut    bool // its expressions have no share in the decision, see withoutShare
 }
 
 // isOf reports whether the policy applies because of the descriptor.
@@ -29,6 +31,7 @@ func (c *applicable) isOf(p *policy, descriptor int) bool {
 // search is the search for the policies of a check.
 type search struct {
 	matches  []plan.Found
+	demands  []demand // of time for expressions
 	found    []applicable // the result, in the order of the chain
 	failures []expressionFailure
 	report   *report // nil unless the check is explained
@@ -50,12 +53,29 @@ func (s *search) find(v *view, check *limiter.Check) error {
 		}
 		s.found = append(s.found, applicable{policy: p, descriptor: plan.AllDescriptors, match: limiter.Named})
 	}
+	s.leaveOutNamed()
 	return nil
+}
+
+// leaveOutNamed leaves out the named policies whose expressions have no share.
+func (s *search) leaveOutNamed() {
+	for i := range s.found {
+		if p := s.found[i].policy; p.hasExpressions {
+			s.demands = append(s.demands, demand{policy: p, price: p.price()})
+		}
+	}
+	slices.SortStableFunc(s.demands, func(a, b demand) int { return strings.Compare(a.id, b.id) })
+	without := withoutShare(s.demands)
+	for i := range s.found {
+		s.found[i].leftOut = without[s.found[i].policy]
+	}
 }
 
 // findMatching finds the policies of which at least one match holds for the attributes.
 func (s *search) findMatching(v *view, a *plan.Attributes) {
 	s.matches = v.snapshot.AppendMatches(s.matches, a)
+	s.demands = v.demandsOfMatches(s.demands, s.matches)
+	without := withoutShare(s.demands)
 	for _, m := range s.matches {
 		c := applicable{policy: v.policies[m.Plan], descriptor: m.Descriptor, match: m.Match}
 		var earlier *applicable // by another match
@@ -63,6 +83,11 @@ func (s *search) findMatching(v *view, a *plan.Attributes) {
 			earlier = &s.found[n-1]
 		}
 		if earlier != nil && !earlier.failed {
+			continue
+		}
+		if without[c.policy] {
+			c.leftOut = true
+			s.found = append(s.found, c)
 			continue
 		}
 		holds, err := c.holds(m.Match, a)

@@ -6,8 +6,10 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/expression"
@@ -24,6 +26,8 @@ type policy struct {
 	conditions     []*lazyExpression[bool]   // one per match, nil without a when
 	keyExpressions []*lazyExpression[string] // one per key part, nil unless it is an expression
 	overrides      []override
+	hasExpressions bool
+	keyPrice       func() time.Duration // of the expressions of the key and the overrides
 	newKeys        *flood.Budget // set before the first decision
 
 	requestedVariants sync.Map // requestedKey -> *variant; a nil variant means not applicable
@@ -48,6 +52,8 @@ func newPolicy(p *plan.Plan) *policy {
 		}
 		prepared.overrides = append(prepared.overrides, o)
 	}
+	prepared.hasExpressions = prepared.usesExpressions()
+	prepared.keyPrice = sync.OnceValue(prepared.newKeyPrice)
 	variants := prepared.variants()
 	for i, s := range prepared.variantScripts(prepared.id, variants...) {
 		variants[i].script = s
@@ -69,6 +75,13 @@ func (p *policy) prepareExpressions() {
 			p.keyExpressions[i] = newLazyExpression[string](fmt.Sprintf("spec.key[%d].expression.cel", i), part.Expression)
 		}
 	}
+}
+
+// usesExpressions reports whether the policy has any expression.
+func (p *policy) usesExpressions() bool {
+	return slices.ContainsFunc(p.conditions, func(c *lazyExpression[bool]) bool { return c != nil }) ||
+		slices.ContainsFunc(p.keyExpressions, func(part *lazyExpression[string]) bool { return part != nil }) ||
+		slices.ContainsFunc(p.overrides, func(o override) bool { return o.when != nil })
 }
 
 // variantScripts prepares variants of the policy for the store, where their states have the ID.

@@ -1,0 +1,137 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/expression"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// The shares of a decision in the time for expressions, in prices (see expression.Expression.Price). They
+// depend neither on the clock nor on the load, so equal requests have equal decisions.
+const (
+	// namespaceShare is the largest share of one Namespace.
+	namespaceShare = expression.MaxPrice
+	// ownShare is what each of the first ownShares Namespaces has for itself, in the order of their
+	// names. What they need beyond it comes from commonShare, in turn.
+	ownShare    = 100 * time.Microsecond
+	ownShares   = 8
+	commonShare = 1700 * time.Microsecond
+)
+
+// demand is the price of the expressions that one policy needs for a check.
+type demand struct {
+	*policy
+	price time.Duration
+}
+
+// price returns the price of the key and the overrides of the policy.
+func (p *policy) price() time.Duration {
+	if !p.hasExpressions {
+		return 0
+	}
+	return p.keyPrice()
+}
+
+// newKeyPrice returns the price of the key and the overrides, for policy.keyPrice.
+func (p *policy) newKeyPrice() time.Duration {
+	var sum time.Duration
+	for _, part := range p.keyExpressions {
+		if part != nil {
+			sum += part.price()
+		}
+	}
+	for i := range p.overrides {
+		if when := p.overrides[i].when; when != nil {
+			sum += when.price()
+		}
+	}
+	return sum
+}
+
+// conditionPrice returns the price of the expression of the match, 0 if it has none.
+func (p *policy) conditionPrice(match int) time.Duration {
+	if condition := p.conditions[match]; condition != nil {
+		return condition.price()
+	}
+	return 0
+}
+
+// demandsOfMatches returns what the policies of the matches need, in their order. It appends to demands.
+func (v *view) demandsOfMatches(demands []demand, matches []plan.Found) []demand {
+	for i, m := range matches {
+		p := v.policies[m.Plan]
+		if !p.hasExpressions {
+			continue
+		}
+		if n := len(demands); n == 0 || demands[n-1].policy != p {
+			demands = append(demands, demand{policy: p})
+		}
+		d := &demands[len(demands)-1]
+		d.price += p.conditionPrice(m.Match)
+		if i == 0 || matches[i-1].Plan != m.Plan || matches[i-1].Descriptor != m.Descriptor {
+			d.price += p.price()
+		}
+	}
+	return demands
+}
+
+// withoutShare returns the policies whose expressions have no share in the decision, nil if all have. The
+// demands are in the order of the policies' IDs.
+func withoutShare(demands []demand) map[*policy]bool {
+	var total time.Duration
+	for i := range demands {
+		total += demands[i].price
+	}
+	if total <= namespaceShare {
+		return nil
+	}
+	return dealShares(demands)
+}
+
+// dealShares deals out the shares, Namespace by Namespace in turn, of one Namespace to the policies with
+// mode Enforce first.
+func dealShares(demands []demand) map[*policy]bool {
+	type share struct {
+		left, own time.Duration
+		queue     []demand
+	}
+	var shares []share
+	for len(demands) > 0 {
+		namespace := demands[0].plan.Namespace
+		n := slices.IndexFunc(demands, func(d demand) bool { return d.plan.Namespace != namespace })
+		if n < 0 {
+			n = len(demands)
+		}
+		s := share{left: namespaceShare, queue: slices.Clone(demands[:n])}
+		if len(shares) < ownShares {
+			s.own = ownShare
+		}
+		slices.SortStableFunc(s.queue, func(a, b demand) int { return compareBools(!a.enforces(), !b.enforces()) })
+		shares, demands = append(shares, s), demands[n:]
+	}
+	common, without := commonShare, map[*policy]bool{}
+	for dealt := true; dealt; {
+		dealt = false
+		for i := range shares {
+			s := &shares[i]
+			if len(s.queue) == 0 {
+				continue
+			}
+			dealt = true
+			next := s.queue[0]
+			s.queue = s.queue[1:]
+			fromOwn := min(s.own, next.price)
+			if next.price > s.left || next.price-fromOwn > common {
+				without[next.policy] = true
+				continue
+			}
+			s.left, s.own, common = s.left-next.price, s.own-fromOwn, common-(next.price-fromOwn)
+		}
+	}
+	return without
+}
