@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -36,16 +37,22 @@ const (
 	// metadata fail the call, and Envoy then allows the request.
 	maxHeaderBytes = 1 << 20
 	// maxStreams bounds the concurrent calls of one connection; further calls wait.
-	maxStreams = 10_000
+	maxStreams = 1000
+	// receiveTimeout bounds the time until a request has arrived.
+	receiveTimeout = 10 * time.Second
 	// streamWorkers is the number of goroutines that are kept for calls. Further concurrent
 	// calls get a goroutine of their own, whose stack has to grow first.
 	streamWorkers = 128
 	// bufferBytes is the size of the read and of the write buffer of a connection: one
 	// system call serves many of the small calls that a proxy multiplexes.
 	bufferBytes = 64 << 10
+	// tlsBufferBytes is the size of the read buffer with TLS, which returns one record at a time.
+	tlsBufferBytes = 16 << 10
 	// windowBytes is what a connection may send before the server has read it. With a fixed size
 	// gRPC does not measure the connection, which takes a ping in each of its round trips.
 	windowBytes = 1 << 20
+	// port names the server in metrics.
+	port = "grpc"
 	// connectTimeout bounds the TLS and HTTP/2 handshakes.
 	connectTimeout = 10 * time.Second
 )
@@ -74,6 +81,10 @@ type Options struct {
 	TLS *tls.Config
 	// Tracing creates a span for every call; nil creates none.
 	Tracing stats.Handler
+	// Connections bounds what clients can hold; nil bounds only this server.
+	Connections *listen.Connections
+	// ReceiveTimeout is how long a request may take to arrive; 0 is 10s.
+	ReceiveTimeout time.Duration
 	// Logger receives panics of services; nil is slog.Default().
 	Logger *slog.Logger
 	// DrainDelay is the time between NOT_SERVING and the shutdown, in which load balancers
@@ -93,6 +104,10 @@ type Server struct {
 // until Ready.
 func New(o Options) *Server {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.ReceiveTimeout = cmp.Or(o.ReceiveTimeout, receiveTimeout)
+	if o.Connections == nil {
+		o.Connections = listen.NewConnections(listen.ConnectionOptions{Logger: o.Logger})
+	}
 	s := &Server{
 		options: o,
 		health:  health.NewServer(),
@@ -131,6 +146,10 @@ func (s *Server) Addr() string { return s.listener.Addr() }
 
 // server returns the standard server with these bounds and all services.
 func (s *Server) server() *grpc.Server {
+	secured, readBuffer := insecure.NewCredentials(), bufferBytes
+	if s.options.TLS != nil {
+		secured, readBuffer = credentials.NewTLS(s.options.TLS), tlsBufferBytes
+	}
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(maxMessageBytes),
@@ -138,15 +157,15 @@ func (s *Server) server() *grpc.Server {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(connectTimeout),
 		grpc.NumStreamWorkers(streamWorkers),
-		grpc.ReadBufferSize(bufferBytes),
+		grpc.ReadBufferSize(readBuffer),
 		grpc.WriteBufferSize(bufferBytes),
+		grpc.SharedWriteBuffer(true),
 		grpc.StaticConnWindowSize(windowBytes),
 		grpc.KeepaliveEnforcementPolicy(keepalivePolicy),
 		grpc.KeepaliveParams(keepaliveParams),
 		grpc.UnaryInterceptor(s.recoverPanic),
-	}
-	if s.options.TLS != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(s.options.TLS)))
+		grpc.InTapHandle(beginCall),
+		grpc.Creds(boundedCredentials{secured, s.options.Connections, port, s.options.ReceiveTimeout}),
 	}
 	if s.options.Tracing != nil {
 		options = append(options, grpc.StatsHandler(s.options.Tracing))
