@@ -24,8 +24,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/weir-dev/weir/internal/limiter/connlimit"
 	"github.com/weir-dev/weir/internal/limiter/grpcserver"
-	"github.com/weir-dev/weir/internal/limiter/listen"
 )
 
 const (
@@ -144,7 +144,7 @@ func serveBounded(t *testing.T, timeout time.Duration) *bounded {
 	logger := slog.New(slog.DiscardHandler)
 	server := grpcserver.New(grpcserver.Options{
 		Address: "127.0.0.1:0", Services: []grpcserver.Service{echo{}}, Logger: logger, ReceiveTimeout: timeout,
-		Connections: listen.NewConnections(listen.ConnectionOptions{Registerer: s.metrics, Logger: logger}),
+		Connections: connlimit.New(connlimit.Options{Registerer: s.metrics, Logger: logger}),
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- server.Start(ctx) }()
@@ -168,7 +168,7 @@ func (s *bounded) check(ctx context.Context, domain string) error {
 }
 
 // closed returns the number of connections that were closed for the reason.
-func (s *bounded) closed(reason listen.Reason) float64 {
+func (s *bounded) closed(reason connlimit.Reason) float64 {
 	families, err := s.metrics.Gather()
 	if err != nil || len(families) == 0 {
 		return 0
@@ -237,7 +237,7 @@ func TestUnfinishedMessagesOfOneConnectionAreBounded(t *testing.T) {
 		g.Eventually(attacker.closed, "5s").Should(BeClosed())
 	})
 	g.Expect(most).To(BeNumerically("<", 64<<20))
-	g.Expect(s.closed(listen.ReasonMemory)).To(Equal(1.0))
+	g.Expect(s.closed(connlimit.ReasonMemory)).To(Equal(1.0))
 }
 
 func TestUnfinishedMessagesOfManyConnectionsAreBounded(t *testing.T) {
@@ -255,7 +255,7 @@ func TestUnfinishedMessagesOfManyConnectionsAreBounded(t *testing.T) {
 		}
 	})
 	g.Expect(most).To(BeNumerically("<", 64<<20))
-	g.Expect(s.closed(listen.ReasonMemory)).To(BeNumerically(">", 250))
+	g.Expect(s.closed(connlimit.ReasonMemory)).To(BeNumerically(">", 250))
 }
 
 // Small frames take more memory than their bytes.
@@ -280,7 +280,7 @@ func TestFramesOfOneByteAreBounded(t *testing.T) {
 		g.Eventually(attacker.closed, "10s").Should(BeClosed())
 	})
 	g.Expect(most).To(BeNumerically("<", 64<<20))
-	g.Expect(s.closed(listen.ReasonMemory)).To(Equal(1.0))
+	g.Expect(s.closed(connlimit.ReasonMemory)).To(Equal(1.0))
 }
 
 // Header compression repeats a field of 4,000 bytes by one byte each.
@@ -344,7 +344,7 @@ func TestSlowRequestsEnd(t *testing.T) {
 			attacker := attack(t, s.address)
 			send(attacker)
 			g.Eventually(attacker.closed, "5s").Should(BeClosed())
-			g.Expect(s.closed(listen.ReasonTimeout)).To(Equal(1.0))
+			g.Expect(s.closed(connlimit.ReasonTimeout)).To(Equal(1.0))
 			g.Expect(s.check(t.Context(), "a")).To(Succeed())
 		})
 	}
@@ -365,7 +365,7 @@ func TestLastingCallsOutliveTheTimeout(t *testing.T) {
 	g.Eventually(slow.closed, "5s").Should(BeClosed())
 	g.Consistently(halfOpen.closed, "200ms").ShouldNot(BeClosed())
 	g.Expect(s.check(t.Context(), "a")).To(Succeed())
-	g.Expect(s.closed(listen.ReasonTimeout)).To(Equal(1.0))
+	g.Expect(s.closed(connlimit.ReasonTimeout)).To(Equal(1.0))
 }
 
 // A proxy sends many large calls at a time on one connection.
@@ -384,7 +384,7 @@ func TestManyLargeCallsAreServed(t *testing.T) {
 	}
 	all.Wait()
 	g.Expect(failed.Load()).To(BeZero())
-	g.Expect(s.closed(listen.ReasonMemory)).To(BeZero())
+	g.Expect(s.closed(connlimit.ReasonMemory)).To(BeZero())
 }
 
 // Calls that their client resets, or that the server ends early, hold nothing.

@@ -10,13 +10,13 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
-	"github.com/weir-dev/weir/internal/limiter/listen"
+	"github.com/weir-dev/weir/internal/limiter/connlimit"
 )
 
 // boundedCredentials bound each connection, above TLS if it has TLS.
 type boundedCredentials struct {
 	credentials.TransportCredentials
-	connections *listen.Connections
+	connections *connlimit.Set
 	port        string
 	timeout     time.Duration // of a request to arrive
 }
@@ -41,7 +41,7 @@ func (b boundedCredentials) Clone() credentials.TransportCredentials {
 // boundedConn is closed if its unfinished requests take too much memory or time.
 type boundedConn struct {
 	net.Conn
-	held       *listen.Connection
+	held       *connlimit.Conn
 	unfinished *unfinished
 	timeout    time.Duration
 
@@ -51,7 +51,7 @@ type boundedConn struct {
 }
 
 // newBoundedConn returns a net.Conn that lets gRPC wait for bytes without a buffer if conn can.
-func newBoundedConn(conn net.Conn, held *listen.Connection, timeout time.Duration) net.Conn {
+func newBoundedConn(conn net.Conn, held *connlimit.Conn, timeout time.Duration) net.Conn {
 	c := &boundedConn{
 		Conn: conn, held: held, timeout: timeout,
 		unfinished: newUnfinished(time.Now, held.Hold), //nolint:forbidigo // the default of the injected clock
@@ -110,7 +110,7 @@ func (c *boundedConn) closeIfOverdue() {
 	oldest := c.unfinished.oldest()
 	left := c.timeout - c.unfinished.now().Sub(oldest)
 	if !oldest.IsZero() && left <= 0 {
-		c.held.Close(listen.ReasonTimeout)
+		c.held.Close(connlimit.ReasonTimeout)
 		return
 	}
 	c.mu.Lock()

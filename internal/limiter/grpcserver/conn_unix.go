@@ -38,7 +38,7 @@ func (c *readyConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, er
 	err := c.raw.Read(func(fd uintptr) (done bool) {
 		buffer = pool.Get(size)
 		for {
-			n, failed = syscall.Read(int(fd), *buffer) //nolint:gosec // descriptors are small
+			n, failed = syscall.Read(int(fd), *buffer)
 			if !errors.Is(failed, syscall.EINTR) {
 				break
 			}

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
 
-	"github.com/weir-dev/weir/internal/limiter/listen"
+	"github.com/weir-dev/weir/internal/limiter/connlimit"
 )
 
 const (
@@ -32,7 +32,7 @@ const (
 // peerAddr is the address of a client, from which beginCall gets the connection.
 type peerAddr struct {
 	net.Addr
-	held *listen.Connection
+	held *connlimit.Conn
 }
 
 // RemoteAddr implements net.Conn.

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
+	"github.com/weir-dev/weir/internal/limiter/connlimit"
 	"github.com/weir-dev/weir/internal/limiter/listen"
 )
 
@@ -82,7 +83,7 @@ type Options struct {
 	// Tracing creates a span for every call; nil creates none.
 	Tracing stats.Handler
 	// Connections bounds what clients can hold; nil bounds only this server.
-	Connections *listen.Connections
+	Connections *connlimit.Set
 	// ReceiveTimeout is how long a request may take to arrive; 0 is 10s.
 	ReceiveTimeout time.Duration
 	// Logger receives panics of services; nil is slog.Default().
@@ -106,7 +107,7 @@ func New(o Options) *Server {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.ReceiveTimeout = cmp.Or(o.ReceiveTimeout, receiveTimeout)
 	if o.Connections == nil {
-		o.Connections = listen.NewConnections(listen.ConnectionOptions{Logger: o.Logger})
+		o.Connections = connlimit.New(connlimit.Options{Logger: o.Logger})
 	}
 	s := &Server{
 		options: o,
@@ -115,7 +116,7 @@ func New(o Options) *Server {
 			Address: o.Address, DrainDelay: o.DrainDelay, DrainTimeout: drainTimeout,
 		}),
 	}
-	s.grpc = s.server()
+	s.grpc = s.server(s.bounds())
 	s.setHealth(healthpb.HealthCheckResponse_NOT_SERVING)
 	return s
 }
@@ -144,11 +145,25 @@ func (s *Server) Start(ctx context.Context) error { return s.listener.Run(ctx, p
 // Addr returns the address in use; empty until it is bound.
 func (s *Server) Addr() string { return s.listener.Addr() }
 
-// server returns the standard server with these bounds and all services.
-func (s *Server) server() *grpc.Server {
-	secured, readBuffer := insecure.NewCredentials(), bufferBytes
+// bounds returns the options that bound what a connection holds, and set its credentials.
+func (s *Server) bounds() []grpc.ServerOption {
+	secured := insecure.NewCredentials()
 	if s.options.TLS != nil {
-		secured, readBuffer = credentials.NewTLS(s.options.TLS), tlsBufferBytes
+		secured = credentials.NewTLS(s.options.TLS)
+	}
+	return []grpc.ServerOption{
+		grpc.InTapHandle(beginCall),
+		grpc.Creds(boundedCredentials{
+			TransportCredentials: secured, connections: s.options.Connections, port: port, timeout: s.options.ReceiveTimeout,
+		}),
+	}
+}
+
+// server returns the standard server with the other bounds and all services.
+func (s *Server) server(bounds []grpc.ServerOption) *grpc.Server {
+	readBuffer := bufferBytes
+	if s.options.TLS != nil {
+		readBuffer = tlsBufferBytes
 	}
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
@@ -159,18 +174,15 @@ func (s *Server) server() *grpc.Server {
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.ReadBufferSize(readBuffer),
 		grpc.WriteBufferSize(bufferBytes),
-		grpc.SharedWriteBuffer(true),
 		grpc.StaticConnWindowSize(windowBytes),
 		grpc.KeepaliveEnforcementPolicy(keepalivePolicy),
 		grpc.KeepaliveParams(keepaliveParams),
 		grpc.UnaryInterceptor(s.recoverPanic),
-		grpc.InTapHandle(beginCall),
-		grpc.Creds(boundedCredentials{secured, s.options.Connections, port, s.options.ReceiveTimeout}),
 	}
 	if s.options.Tracing != nil {
 		options = append(options, grpc.StatsHandler(s.options.Tracing))
 	}
-	server := grpc.NewServer(options...)
+	server := grpc.NewServer(append(options, bounds...)...)
 	healthpb.RegisterHealthServer(server, s.health)
 	for _, service := range s.options.Services {
 		service.Register(server)

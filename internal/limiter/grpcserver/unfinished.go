@@ -64,28 +64,13 @@ func newUnfinished(now func() time.Time, hold func(int64)) *unfinished {
 // received follows bytes from the client, before gRPC reads them. It reports whether a request is
 // unfinished or a frame incomplete.
 func (u *unfinished) received(p []byte) (waits bool) {
-	if u.preface < prefaceBytes {
-		n := min(prefaceBytes-u.preface, len(p))
-		u.preface += n
-		p = p[n:]
-	}
+	p = u.skipPreface(p)
 	var added int64
 	wasInside, begun := u.in.isInside() || u.block != 0, false
 	u.blockIsNew = false
 	for len(p) > 0 {
-		var payload []byte
-		var begins, ends bool
-		payload, p, begins, ends = u.in.next(p)
-		if begins {
-			begun = true
-			added += u.begin(u.in.frame)
-		}
-		if u.data != nil && len(payload) > 0 {
-			u.read(payload)
-		}
-		if ends {
-			added += u.end(u.in.frame)
-		}
+		rest, begins, change := u.next(p)
+		p, begun, added = rest, begun || begins, added+change
 	}
 	added += u.keep()
 	isInside := u.in.isInside() || u.block != 0
@@ -94,6 +79,27 @@ func (u *unfinished) received(p []byte) (waits bool) {
 	}
 	u.hold(added)
 	return isInside || u.count.Load() > 0
+}
+
+func (u *unfinished) skipPreface(p []byte) []byte {
+	n := min(prefaceBytes-u.preface, len(p))
+	u.preface += n
+	return p[n:]
+}
+
+// next processes a part of p. It reports whether a frame begins, and returns the memory to hold.
+func (u *unfinished) next(p []byte) (rest []byte, begins bool, added int64) {
+	payload, rest, begins, ends := u.in.next(p)
+	if begins {
+		added = u.begin(u.in.frame)
+	}
+	if u.data != nil && len(payload) > 0 {
+		u.read(payload)
+	}
+	if ends {
+		added += u.end(u.in.frame)
+	}
+	return rest, begins, added
 }
 
 func (u *unfinished) setInside(is bool) {

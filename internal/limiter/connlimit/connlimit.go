@@ -1,7 +1,11 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package listen
+// Package connlimit bounds what clients can hold in connections and in requests that have not
+// arrived completely. All ports of a process share one Set.
+//
+// Reading order: connlimit.go (connections), hold.go (the memory of their requests).
+package connlimit
 
 import (
 	"cmp"
@@ -29,8 +33,8 @@ const (
 	ReasonConnections Reason = "connections"
 )
 
-// ConnectionBounds bound what clients can hold. A request is unfinished until it arrived completely.
-type ConnectionBounds struct {
+// Bounds bound what clients can hold. A request is unfinished until it arrived completely.
+type Bounds struct {
 	// Bytes bounds the memory of unfinished requests in all. Beyond it the connection with the
 	// most is closed.
 	Bytes int64
@@ -41,42 +45,39 @@ type ConnectionBounds struct {
 	Open, Unserved int
 }
 
-// littleBytes are what a connection may add while closed ones still have their memory.
-const littleBytes = 256 << 10
+// DefaultBounds hold in all ports of a process together, Open and Unserved in each.
+var DefaultBounds = Bounds{Bytes: 44 << 20, BytesEach: 40 << 20, Open: 4096, Unserved: 512}
 
-// DefaultConnectionBounds hold in all ports of a process together, Open and Unserved in each.
-var DefaultConnectionBounds = ConnectionBounds{Bytes: 44 << 20, BytesEach: 40 << 20, Open: 4096, Unserved: 512}
-
-// ConnectionOptions configure Connections. All are optional.
-type ConnectionOptions struct {
-	// Bounds are DefaultConnectionBounds if nil.
-	Bounds     *ConnectionBounds
+// Options configure a Set. All are optional.
+type Options struct {
+	// Bounds are DefaultBounds if nil.
+	Bounds     *Bounds
 	Registerer prometheus.Registerer
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
 }
 
-// Connections bounds what the clients of a process can hold in connections and unfinished
+// Set bounds what the clients of a process can hold in connections and unfinished
 // requests. The ports of a process share it.
-type Connections struct {
-	bounds ConnectionBounds
+type Set struct {
+	bounds Bounds
 	bytes  atomic.Int64
 	closed *prometheus.CounterVec
 	logger *slog.Logger
 	logs   *rate.Limiter
 	mu     sync.Mutex
 	room   *sync.Cond // of mu: bytes were released by Remove
-	open   map[*Connection]struct{}
+	open   map[*Conn]struct{}
 	added  uint64
 }
 
-// NewConnections returns Connections and registers the metric.
-func NewConnections(o ConnectionOptions) *Connections {
-	c := &Connections{
-		bounds: *cmp.Or(o.Bounds, &DefaultConnectionBounds),
+// New returns a Set and registers the metric.
+func New(o Options) *Set {
+	c := &Set{
+		bounds: *cmp.Or(o.Bounds, &DefaultBounds),
 		logger: cmp.Or(o.Logger, slog.Default()),
 		logs:   rate.NewLimiter(rate.Every(time.Second), 1),
-		open:   map[*Connection]struct{}{},
+		open:   map[*Conn]struct{}{},
 		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_closed_connections_total",
 			Help: "Connections of clients that were closed because they held too much, by port and reason.",
@@ -89,9 +90,9 @@ func NewConnections(o ConnectionOptions) *Connections {
 	return c
 }
 
-// Connection is an open connection of a client. Its methods may be called at the same time.
-type Connection struct {
-	all    *Connections
+// Conn is an open connection of a client. Its methods may be called at the same time.
+type Conn struct {
+	all    *Set
 	port   string
 	conn   net.Conn
 	source netip.Addr
@@ -104,8 +105,8 @@ type Connection struct {
 
 // Add adds a connection of the port, which is part of the metric. If too many are open, it closes
 // one. The caller calls Remove when conn is closed.
-func (c *Connections) Add(port string, conn net.Conn) *Connection {
-	added := &Connection{all: c, port: port, conn: conn}
+func (c *Set) Add(port string, conn net.Conn) *Conn {
+	added := &Conn{all: c, port: port, conn: conn}
 	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		added.source = tcp.AddrPort().Addr().Unmap()
 	}
@@ -123,7 +124,7 @@ func (c *Connections) Add(port string, conn net.Conn) *Connection {
 
 // surplus returns the connection to close if too many of the port are open, else nil: one without a
 // finished request if there is one, of the address with the most of them, the oldest.
-func (c *Connections) surplus(port string) (surplus *Connection) {
+func (c *Set) surplus(port string) (surplus *Conn) {
 	open, unserved := 0, 0
 	for connection := range c.of(port) {
 		open++
@@ -135,7 +136,7 @@ func (c *Connections) surplus(port string) (surplus *Connection) {
 		return nil
 	}
 	sources := map[netip.Addr]int{}
-	isCandidate := func(c *Connection) bool { return unserved == 0 || !c.served.Load() }
+	isCandidate := func(c *Conn) bool { return unserved == 0 || !c.served.Load() }
 	for connection := range c.of(port) {
 		if isCandidate(connection) {
 			sources[connection.source]++
@@ -153,8 +154,8 @@ func (c *Connections) surplus(port string) (surplus *Connection) {
 }
 
 // of returns the connections of the port that were not closed.
-func (c *Connections) of(port string) iter.Seq[*Connection] {
-	return func(yield func(*Connection) bool) {
+func (c *Set) of(port string) iter.Seq[*Conn] {
+	return func(yield func(*Conn) bool) {
 		for connection := range c.open {
 			if connection.port == port && !connection.closed.Load() && !yield(connection) {
 				return
@@ -164,76 +165,14 @@ func (c *Connections) of(port string) iter.Seq[*Connection] {
 }
 
 // Served records that a request of the connection has finished.
-func (c *Connection) Served() {
+func (c *Conn) Served() {
 	if !c.served.Load() {
 		c.served.Store(true)
 	}
 }
 
-// Hold adds bytes of memory that an unfinished request takes; a negative number releases them. It
-// may close this connection or another one, and then waits until the memory is free if this
-// connection has more than a little.
-func (c *Connection) Hold(bytes int64) {
-	if bytes == 0 || c.closed.Load() {
-		return
-	}
-	own, all := c.bytes.Add(bytes), c.all.bytes.Add(bytes)
-	switch {
-	case c.removed.Load():
-		c.release()
-	case bytes < 0:
-	case own > c.all.bounds.BytesEach:
-		c.Close(ReasonMemory)
-	case all > c.all.bounds.Bytes:
-		c.all.closeLargest()
-		if own > littleBytes {
-			c.awaitRoom()
-		}
-	}
-}
-
-// closeLargest closes connections with the most unfinished bytes until the others are within the
-// bound.
-func (c *Connections) closeLargest() {
-	for {
-		largest, total := c.largest()
-		if largest == nil || total <= c.bounds.Bytes {
-			return
-		}
-		largest.Close(ReasonMemory)
-	}
-}
-
-// largest returns the connection with the most unfinished bytes, nil if none has any, and the bytes
-// of all that were not closed.
-func (c *Connections) largest() (largest *Connection, total int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	most := int64(0)
-	for connection := range c.open {
-		if connection.closed.Load() {
-			continue
-		}
-		n := connection.bytes.Load()
-		total += n
-		if n > most {
-			largest, most = connection, n
-		}
-	}
-	return largest, total
-}
-
-// awaitRoom waits until closed connections have released enough.
-func (c *Connection) awaitRoom() {
-	c.all.mu.Lock()
-	defer c.all.mu.Unlock()
-	for c.all.bytes.Load() > c.all.bounds.Bytes && !c.closed.Load() {
-		c.all.room.Wait()
-	}
-}
-
 // Close closes the connection for the reason, unless it was closed. The server then calls Remove.
-func (c *Connection) Close(reason Reason) {
+func (c *Conn) Close(reason Reason) {
 	c.all.mu.Lock()
 	was := c.closed.Swap(true)
 	c.all.room.Broadcast() // this connection may wait for room
@@ -250,7 +189,7 @@ func (c *Connection) Close(reason Reason) {
 }
 
 // Remove forgets the connection, which is closed and whose memory is free.
-func (c *Connection) Remove() {
+func (c *Conn) Remove() {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
 	delete(c.all.open, c)
@@ -259,6 +198,3 @@ func (c *Connection) Remove() {
 	c.release()
 	c.all.room.Broadcast()
 }
-
-// release releases all that the connection holds.
-func (c *Connection) release() { c.all.bytes.Add(-c.bytes.Swap(0)) }
