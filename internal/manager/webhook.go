@@ -97,6 +97,7 @@ func addWebhook(
 			Address: o.Address, Handler: mux, DrainDelay: o.DrainDelay, Logger: logger,
 			TLS:      &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.GetCertificate},
 			Listener: in.Listener, ConnContext: in.ConnContext, ReadTimeout: intake.ReadTimeout, SingleRequest: true,
+			Port: "webhook",
 		})
 	}))
 }
