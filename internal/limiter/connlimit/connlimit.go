@@ -122,8 +122,8 @@ func (c *Set) Add(port string, conn net.Conn) *Conn {
 	return added
 }
 
-// surplus returns the connection to close if too many of the port are open, else nil: one without a
-// finished request if there is one, of the address with the most of them, the oldest.
+// surplus returns the connection to close if too many of the port are open, else nil. If too many
+// have no finished request, it is one of those. It is the oldest of the address with the most.
 func (c *Set) surplus(port string) (surplus *Conn) {
 	open, unserved := 0, 0
 	for connection := range c.of(port) {
@@ -136,7 +136,7 @@ func (c *Set) surplus(port string) (surplus *Conn) {
 		return nil
 	}
 	sources := map[netip.Addr]int{}
-	isCandidate := func(c *Conn) bool { return unserved == 0 || !c.served.Load() }
+	isCandidate := func(candidate *Conn) bool { return unserved <= c.bounds.Unserved || !candidate.served.Load() }
 	for connection := range c.of(port) {
 		if isCandidate(connection) {
 			sources[connection.source]++

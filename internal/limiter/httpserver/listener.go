@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 )
 
@@ -90,7 +89,7 @@ func (l *tlsListener) shake(raw *rawConn) {
 	defer cancel()
 	if err := secured.HandshakeContext(ctx); err != nil {
 		if plain, ok := errors.AsType[tls.RecordHeaderError](err); ok && plain.Conn != nil && looksLikeHTTP(plain.RecordHeader) {
-			_, _ = io.WriteString(plain.Conn, string(newProblem(400, "The port serves HTTPS, and the client sent HTTP.")))
+			_, _ = plain.Conn.Write(newProblem(400, "The port serves HTTPS, and the client sent HTTP."))
 		}
 		l.server.options.Logger.Debug("TLS handshake failed", "peer", raw.RemoteAddr().String(), "error", err)
 		_ = raw.Close()

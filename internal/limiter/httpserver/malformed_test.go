@@ -37,13 +37,14 @@ func (s *running) end(g *WithT) {
 }
 
 // exchange writes the text and returns the first response.
-func exchange(g *WithT, c net.Conn, text string) (*http.Response, string) {
+func exchange(g *WithT, c net.Conn, text string) (status int, contentType, body string) {
 	go func() { _, _ = io.WriteString(c, text) }() // the server may close before it has read all
 	response, err := http.ReadResponse(bufio.NewReader(c), nil)
 	g.Expect(err).NotTo(HaveOccurred())
-	body, err := io.ReadAll(response.Body)
+	defer func() { _ = response.Body.Close() }()
+	received, err := io.ReadAll(response.Body)
 	g.Expect(err).NotTo(HaveOccurred())
-	return response, string(body)
+	return response.StatusCode, response.Header.Get("Content-Type"), string(received)
 }
 
 // What net/http rejects by itself is a problem document, and never a 5xx.
@@ -58,7 +59,7 @@ func TestMalformedRequestsAreProblems(t *testing.T) {
 		"no host":              {"GET / HTTP/1.1\r\n\r\n", 400, "Missing required Host header."},
 		"malformed host":       {"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400, "Malformed Host header."},
 		"not HTTP":             {"hello\r\n\r\n", 400, "The request is malformed."},
-		"name of a header":     {"GET / HTTP/1.1\r\nHost: a\r\na b: c\r\n\r\n", 400, "Invalid header name."},
+		"name of a header":     {"GET / HTTP/1.1\r\nHost: a\r\nx y: c\r\n\r\n", 400, "Invalid header name."},
 		"value of a header":    {"GET / HTTP/1.1\r\nHost: a\r\na: \x01\r\n\r\n", 400, "The request is malformed."},
 		"header without colon": {"GET / HTTP/1.1\r\nHost: a\r\nab\r\n\r\n", 400, "The request is malformed."},
 		"two lengths":          {"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400, "The request is malformed."},
@@ -74,13 +75,13 @@ func TestMalformedRequestsAreProblems(t *testing.T) {
 				s := startEither(t, secured, Options{Handler: newGate()})
 				c := s.dial(g)
 				if _, second, ok := strings.Cut(tc.request, "\r\n\r\nGET"); ok {
-					response, _ := exchange(g, c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-					g.Expect(response.StatusCode).To(Equal(200))
+					status, _, _ := exchange(g, c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+					g.Expect(status).To(Equal(200))
 					tc.request = "GET" + second
 				}
-				response, body := exchange(g, c, tc.request)
-				g.Expect(response.StatusCode).To(Equal(tc.status))
-				g.Expect(response.Header).To(HaveKeyWithValue("Content-Type", []string{"application/problem+json"}))
+				status, contentType, body := exchange(g, c, tc.request)
+				g.Expect(status).To(Equal(tc.status))
+				g.Expect(contentType).To(Equal("application/problem+json"))
 				var p problem
 				g.Expect(json.Unmarshal([]byte(body), &p)).To(Succeed())
 				g.Expect([]any{p.Status, p.Detail}).To(Equal([]any{tc.status, tc.detail}))
@@ -116,8 +117,8 @@ func TestPlainHTTPOnATLSPortIsAProblem(t *testing.T) {
 	s := startTLS(t, Options{Handler: newGate()})
 	c, err := net.Dial("tcp", s.Addr())
 	g.Expect(err).NotTo(HaveOccurred())
-	response, body := exchange(g, c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	g.Expect(response.StatusCode).To(Equal(400))
+	status, _, body := exchange(g, c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	g.Expect(status).To(Equal(400))
 	g.Expect(body).To(ContainSubstring("The port serves HTTPS"))
 	s.end(g)
 }
@@ -133,8 +134,8 @@ func TestResponsesOfHandlersAreNotReplaced(t *testing.T) {
 			w.WriteHeader(http.StatusNotImplemented)
 			_, _ = io.WriteString(w, "Unsupported transfer encoding")
 		})})
-		response, body := exchange(g, s.dial(g), "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		g.Expect(response.StatusCode).To(Equal(501))
+		status, _, body := exchange(g, s.dial(g), "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		g.Expect(status).To(Equal(501))
 		g.Expect(body).To(Equal("Unsupported transfer encoding"))
 		s.end(g)
 	}
