@@ -103,7 +103,9 @@ func (s *running) attackWith(g *WithT, connections int, text string) (most int64
 			c = tls.Client(c, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12})
 		}
 		attackers = append(attackers, c)
-		_, _ = io.WriteString(attackers[i], text) // the server may have closed it
+		if text != "" { // else it begins no handshake
+			_, _ = io.WriteString(attackers[i], text) // the server may have closed it
+		}
 		if i%100 == 99 {
 			most = max(most, memory()-before)
 		}
