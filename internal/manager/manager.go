@@ -22,6 +22,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/kubeauth"
+	"github.com/weir-dev/weir/internal/limiter/connlimit"
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/httpserver"
@@ -204,14 +205,19 @@ func serveHealth(ctx context.Context, todo *tasks, o Options) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /healthz", probe(false))
 	mux.Handle("GET /readyz", probe(true))
+	connections := connlimit.New(connlimit.Options{Registerer: o.Registry, Logger: o.Logger})
 	probes := httpserver.Options{
 		Address: o.HTTPAddress, Handler: mux, OnDrain: func() { draining.Store(true) }, Logger: o.Logger,
+		Connections: connections, Port: "http",
 	}
 	if o.TLS != nil {
 		probes.TLS = o.TLS.HTTP()
 		todo.add(o.TLS.Start)
 	}
-	metrics := httpserver.Options{Address: o.MetricsAddress, Handler: endpoint.MetricsHandler(o.Metrics), Logger: o.Logger}
+	metrics := httpserver.Options{
+		Address: o.MetricsAddress, Handler: endpoint.MetricsHandler(o.Metrics), Logger: o.Logger,
+		Connections: connections, Port: "metrics",
+	}
 	var ports []listen.Port
 	for flag, server := range map[string]httpserver.Options{"--http-address": probes, "--metrics-address": metrics} {
 		if server.Address != "" {

@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/limiter/connlimit"
 	"github.com/weir-dev/weir/internal/limiter/httpserver"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
@@ -97,9 +98,13 @@ func addWebhook(
 			Address: o.Address, Handler: mux, DrainDelay: o.DrainDelay, Logger: logger,
 			TLS:      &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.GetCertificate},
 			Listener: in.Listener, ConnContext: in.ConnContext, ReadTimeout: intake.ReadTimeout, SingleRequest: true,
+			Port: "webhook", Connections: connlimit.New(connlimit.Options{Bounds: &webhookBounds, Logger: logger}),
 		})
 	}))
 }
+
+// webhookBounds leave the bounds of bodies to the intake.
+var webhookBounds = connlimit.Bounds{Bytes: 128 << 20, BytesEach: 128 << 20, Open: 1024, Unserved: 1024}
 
 // expiry returns when the certificate expires; the zero time without one.
 func expiry(certs certificates) time.Time {

@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/connlimit"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/envoyrls"
 	"github.com/weir-dev/weir/internal/limiter/extauthz"
@@ -134,8 +135,10 @@ type Endpoint struct {
 	ignored  *forwarded.Ignored
 	memory   *flood.Memory      // of Redis; nil without it
 	observed *observe.Collector // nil without Options.Observe
-	unsent   *unsent.Charges    // charges of Envoy that Redis did not answer
-	options  Options
+	// connections bounds what clients can hold in all ports.
+	connections *connlimit.Set
+	unsent      *unsent.Charges // charges of Envoy that Redis did not answer
+	options     Options
 	// withoutOperator is whether another process has the default address of the operator port.
 	withoutOperator bool
 }
@@ -169,6 +172,7 @@ func New(o Options) *Endpoint {
 	if e.observed != nil {
 		e.observed.Watch(e.Decisions)
 	}
+	e.connections = connlimit.New(connlimit.Options{Registerer: o.Registry, Logger: o.Logger})
 	var httpTLS, grpcTLS *tls.Config
 	if o.TLS != nil {
 		httpTLS, grpcTLS = o.TLS.HTTP(), o.TLS.GRPC()
@@ -181,6 +185,8 @@ func New(o Options) *Endpoint {
 		TLS:        httpTLS,
 		Logger:     o.Logger,
 		DrainDelay: o.DrainDelay,
+
+		Connections: e.connections, Port: "http",
 	})
 	e.GRPC = grpcserver.New(grpcserver.Options{
 		Address:    o.GRPCAddress,
@@ -189,12 +195,16 @@ func New(o Options) *Endpoint {
 		TLS:        grpcTLS,
 		Logger:     o.Logger,
 		DrainDelay: o.DrainDelay,
+
+		Connections: e.connections,
 	})
 	e.Operator = e.operatorServer()
 	e.Metrics = httpserver.New(httpserver.Options{
 		Address: o.MetricsAddress,
 		Handler: MetricsHandler(cmp.Or[prometheus.Gatherer](o.Metrics, o.Registry)),
 		Logger:  o.Logger,
+
+		Connections: e.connections, Port: "metrics",
 	})
 	return e
 }
@@ -276,6 +286,8 @@ func (e *Endpoint) operatorServer() *httpserver.Server {
 		TLS:        config,
 		Logger:     e.options.Logger,
 		DrainDelay: e.options.DrainDelay,
+
+		Connections: e.connections, Port: "operator",
 	})
 }
 

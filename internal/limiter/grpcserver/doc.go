@@ -4,5 +4,7 @@
 // Package grpcserver serves gRPC on one address, with TLS, health, reflection, bounds on what
 // a client can hold, and a drain at the end.
 //
-// Reading order: server.go (the server), codec.go (messages with invalid UTF-8).
+// Reading order: server.go (the server), codec.go (messages with invalid UTF-8), conn.go (bounds of a
+// connection), unfinished.go (what its unfinished requests hold) with frames.go, metadata.go (what
+// calls hold until they end).
 package grpcserver

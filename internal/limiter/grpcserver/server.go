@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -22,6 +23,7 @@ import (
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
+	"github.com/weir-dev/weir/internal/limiter/connlimit"
 	"github.com/weir-dev/weir/internal/limiter/listen"
 )
 
@@ -36,16 +38,22 @@ const (
 	// metadata fail the call, and Envoy then allows the request.
 	maxHeaderBytes = 1 << 20
 	// maxStreams bounds the concurrent calls of one connection; further calls wait.
-	maxStreams = 10_000
+	maxStreams = 1000
+	// receiveTimeout bounds the time until a request has arrived.
+	receiveTimeout = 10 * time.Second
 	// streamWorkers is the number of goroutines that are kept for calls. Further concurrent
 	// calls get a goroutine of their own, whose stack has to grow first.
 	streamWorkers = 128
 	// bufferBytes is the size of the read and of the write buffer of a connection: one
 	// system call serves many of the small calls that a proxy multiplexes.
 	bufferBytes = 64 << 10
+	// tlsBufferBytes is the size of the read buffer with TLS, which returns one record at a time.
+	tlsBufferBytes = 16 << 10
 	// windowBytes is what a connection may send before the server has read it. With a fixed size
 	// gRPC does not measure the connection, which takes a ping in each of its round trips.
 	windowBytes = 1 << 20
+	// port names the server in metrics.
+	port = "grpc"
 	// connectTimeout bounds the TLS and HTTP/2 handshakes.
 	connectTimeout = 10 * time.Second
 )
@@ -74,6 +82,10 @@ type Options struct {
 	TLS *tls.Config
 	// Tracing creates a span for every call; nil creates none.
 	Tracing stats.Handler
+	// Connections bounds what clients can hold; nil bounds only this server.
+	Connections *connlimit.Set
+	// ReceiveTimeout is how long a request may take to arrive; 0 is 10s.
+	ReceiveTimeout time.Duration
 	// Logger receives panics of services; nil is slog.Default().
 	Logger *slog.Logger
 	// DrainDelay is the time between NOT_SERVING and the shutdown, in which load balancers
@@ -93,6 +105,10 @@ type Server struct {
 // until Ready.
 func New(o Options) *Server {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.ReceiveTimeout = cmp.Or(o.ReceiveTimeout, receiveTimeout)
+	if o.Connections == nil {
+		o.Connections = connlimit.New(connlimit.Options{Logger: o.Logger})
+	}
 	s := &Server{
 		options: o,
 		health:  health.NewServer(),
@@ -100,7 +116,7 @@ func New(o Options) *Server {
 			Address: o.Address, DrainDelay: o.DrainDelay, DrainTimeout: drainTimeout,
 		}),
 	}
-	s.grpc = s.server()
+	s.grpc = s.server(s.bounds())
 	s.setHealth(healthpb.HealthCheckResponse_NOT_SERVING)
 	return s
 }
@@ -129,8 +145,26 @@ func (s *Server) Start(ctx context.Context) error { return s.listener.Run(ctx, p
 // Addr returns the address in use; empty until it is bound.
 func (s *Server) Addr() string { return s.listener.Addr() }
 
-// server returns the standard server with these bounds and all services.
-func (s *Server) server() *grpc.Server {
+// bounds returns the options that bound what a connection holds, and set its credentials.
+func (s *Server) bounds() []grpc.ServerOption {
+	secured := insecure.NewCredentials()
+	if s.options.TLS != nil {
+		secured = credentials.NewTLS(s.options.TLS)
+	}
+	return []grpc.ServerOption{
+		grpc.InTapHandle(beginCall),
+		grpc.Creds(boundedCredentials{
+			TransportCredentials: secured, connections: s.options.Connections, port: port, timeout: s.options.ReceiveTimeout,
+		}),
+	}
+}
+
+// server returns the standard server with the other bounds and all services.
+func (s *Server) server(bounds []grpc.ServerOption) *grpc.Server {
+	readBuffer := bufferBytes
+	if s.options.TLS != nil {
+		readBuffer = tlsBufferBytes
+	}
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(maxMessageBytes),
@@ -138,20 +172,17 @@ func (s *Server) server() *grpc.Server {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(connectTimeout),
 		grpc.NumStreamWorkers(streamWorkers),
-		grpc.ReadBufferSize(bufferBytes),
+		grpc.ReadBufferSize(readBuffer),
 		grpc.WriteBufferSize(bufferBytes),
 		grpc.StaticConnWindowSize(windowBytes),
 		grpc.KeepaliveEnforcementPolicy(keepalivePolicy),
 		grpc.KeepaliveParams(keepaliveParams),
 		grpc.UnaryInterceptor(s.recoverPanic),
 	}
-	if s.options.TLS != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(s.options.TLS)))
-	}
 	if s.options.Tracing != nil {
 		options = append(options, grpc.StatsHandler(s.options.Tracing))
 	}
-	server := grpc.NewServer(options...)
+	server := grpc.NewServer(append(options, bounds...)...)
 	healthpb.RegisterHealthServer(server, s.health)
 	for _, service := range s.options.Services {
 		service.Register(server)

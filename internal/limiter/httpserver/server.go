@@ -3,6 +3,9 @@
 
 // Package httpserver serves HTTP on one address, with TLS, bounds on what a client can hold,
 // and a drain at the end. It serves the HTTP door, the webhook, the probes and the metrics.
+//
+// Reading order: server.go (the server), listener.go and conn.go (its connections), body.go (what
+// unfinished requests hold), problem.go (responses to malformed requests).
 package httpserver
 
 import (
@@ -17,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-dev/weir/internal/limiter/connlimit"
 	"github.com/weir-dev/weir/internal/limiter/listen"
 )
 
@@ -48,6 +52,10 @@ type Options struct {
 	ConnContext func(ctx context.Context, c net.Conn) context.Context
 	// ReadTimeout bounds headers and body together; 0 is 5s for headers and 10s together.
 	ReadTimeout time.Duration
+	// Connections bounds what clients can hold; nil bounds only this server.
+	Connections *connlimit.Set
+	// Port names the server in metrics.
+	Port string
 	// SingleRequest closes each connection after one request, over HTTP/1.1.
 	SingleRequest bool
 	// Logger receives failed connections, at level Debug; nil is slog.Default().
@@ -74,6 +82,9 @@ type Server struct {
 func New(o Options) *Server {
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, defaultDrainTimeout)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
+	if o.Connections == nil {
+		o.Connections = connlimit.New(connlimit.Options{Logger: o.Logger})
+	}
 	s := &Server{
 		options: o,
 		listener: listen.New(listen.Options{
@@ -102,15 +113,23 @@ func (s *Server) server() *http.Server {
 	server := &http.Server{
 		Handler:           http.HandlerFunc(s.serveHTTP),
 		TLSConfig:         s.options.TLS.Clone(),
-		ConnContext:       s.options.ConnContext,
+		ConnContext:       s.connContext,
+		ConnState:         connState,
 		ReadHeaderTimeout: cmp.Or(s.options.ReadTimeout, readHeaderTimeout),
 		ReadTimeout:       cmp.Or(s.options.ReadTimeout, readTimeout),
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		HTTP2:             http2Bounds(),
 		ErrorLog:          slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug),
 	}
+	if server.TLSConfig != nil {
+		server.TLSConfig.NextProtos = []string{"h2", "http/1.1"}
+	}
 	if s.options.SingleRequest {
+		if server.TLSConfig != nil {
+			server.TLSConfig.NextProtos = []string{"http/1.1"}
+		}
 		server.Protocols = new(http.Protocols)
 		server.Protocols.SetHTTP1(true)
 		server.SetKeepAlivesEnabled(false)
@@ -118,9 +137,20 @@ func (s *Server) server() *http.Server {
 	return server
 }
 
+// http2Bounds bounds what a connection with HTTP/2 may send before a handler reads it.
+func http2Bounds() *http.HTTP2Config {
+	return &http.HTTP2Config{MaxConcurrentStreams: 250, MaxReceiveBufferPerConnection: 256 << 10, MaxReceiveBufferPerStream: 64 << 10}
+}
+
 // serveHTTP calls the handler. While draining it also asks the client to close the
 // connection.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	c := r.Context().Value(connectionKey{}).(*connection)
+	if c.http1 != nil {
+		c.http1.begin()
+	}
+	defer c.held.Served()
+	defer holdBody(r, c.held)()
 	if s.draining.Load() {
 		w.Header().Set("Connection", "close")
 	}
@@ -135,14 +165,26 @@ func (p protocol) Serve(listener net.Listener) error {
 	if p.options.Listener != nil {
 		listener = p.options.Listener(listener)
 	}
-	serve := p.http.Serve
-	if p.http.TLSConfig != nil {
-		serve = func(l net.Listener) error { return p.http.ServeTLS(l, "", "") }
+	listener, err := p.bound(listener)
+	if err != nil {
+		return err
 	}
-	if err := serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := p.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
+}
+
+// bound returns the listener with bounded connections and TLS.
+func (s *Server) bound(inner net.Listener) (net.Listener, error) {
+	config := s.http.TLSConfig
+	if config == nil {
+		return listener{inner, s}, nil
+	}
+	if len(config.Certificates) == 0 && config.GetCertificate == nil && config.GetConfigForClient == nil {
+		return nil, errors.New("TLS without a certificate")
+	}
+	return newTLSListener(s, inner, config.Clone()), nil // Serve changes config
 }
 
 // Drain implements listen.Server.

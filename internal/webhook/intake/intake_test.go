@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -130,6 +131,41 @@ func TestSlowConnectionsDoNotDelayOtherSources(t *testing.T) {
 	t.Log("slowest:", slowest)
 	g.Expect(slowest).To(BeNumerically("<", time.Second))
 	g.Eventually(s.rejections(reasonIncomplete), "5s").Should(BeNumerically(">=", 8))
+}
+
+// Slow bodies on 1,000 connections of ten addresses take at most 64 MiB.
+func TestSlowBodiesTakeBoundedMemory(t *testing.T) {
+	g := NewWithT(t)
+	b := defaultBounds
+	b.read = 20 * time.Second // the bodies last for the whole test
+	s := serve(t, 2, b, ok)
+	g.Expect(s.post(apiServer, strings.NewReader("{}"))).To(Equal(http.StatusOK))
+	memory := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapInuse + m.StackInuse)
+	}
+	before := memory()
+	for i := range 1000 {
+		c := s.dial(fmt.Sprintf("127.0.1.%d", 1+i/100))
+		if i%100 >= b.served {
+			continue // it waits unread
+		}
+		go func() {
+			_, _ = io.WriteString(tls.Client(c, s.roots), "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4000000\r\n\r\n{")
+		}()
+	}
+	g.Eventually(func() bool {
+		if s.bodies.TryAcquire(4_000_000) {
+			s.bodies.Release(4_000_000)
+			return false
+		}
+		return true
+	}, "20s").Should(BeTrue(), "the bodies take the memory")
+	added := memory() - before
+	t.Log("MiB added:", added>>20)
+	g.Expect(added).To(BeNumerically("<", 64<<20))
 }
 
 // A burst of one source, such as an API server behind one address, is judged completely.

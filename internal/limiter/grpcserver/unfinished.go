@@ -1,0 +1,300 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grpcserver
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// requestBytes is what a request holds besides its frames: a goroutine, the stream and its
+	// metadata up to lightMetadataBytes.
+	requestBytes = 8 << 10
+	// frameBytes is what gRPC holds for a DATA frame besides its payload.
+	frameBytes = 96
+	// prefaceBytes is the length of the text that begins each HTTP/2 connection.
+	prefaceBytes = 24
+)
+
+// unfinished follows the frames of one connection to find how much memory its unfinished requests
+// take. A request is unfinished until its client or the server ends the stream. received and sent
+// may be called at the same time.
+//
+// A request that begins and ends in one read, as most do, costs no lock and no entry of the map.
+type unfinished struct {
+	now func() time.Time
+	// hold adds bytes of memory; negative ones are released.
+	hold func(bytes int64)
+
+	// Only received uses these.
+	preface    int // bytes that arrived
+	in         frameReader
+	padding    int    // bytes of the DATA frame that are no data; -1 until its length arrived
+	newest     uint32 // stream that began in this read; 0 if none did or it ended
+	current    request
+	block      uint32 // stream whose headers arrive; 0 if none
+	blockEnds  bool   // the stream ends with its headers
+	blockIsNew bool   // the headers began in this read
+	data       *request
+
+	out frameReader // only sent uses it
+
+	mu sync.Mutex
+	// requests are the unfinished ones by stream.
+	requests map[uint32]*request
+	count    atomic.Int64 // of requests
+	inside   time.Time    // since when a frame or headers are incomplete; zero if they are not
+}
+
+// request is an unfinished request.
+type request struct {
+	since    time.Time
+	bytes    int64
+	message  messageReader
+	complete bool // its first message arrived
+}
+
+func newUnfinished(now func() time.Time, hold func(int64)) *unfinished {
+	return &unfinished{now: now, hold: hold, requests: map[uint32]*request{}}
+}
+
+// received follows bytes from the client, before gRPC reads them. It reports whether a request is
+// unfinished or a frame incomplete.
+func (u *unfinished) received(p []byte) (waits bool) {
+	p = u.skipPreface(p)
+	var added int64
+	wasInside, begun := u.in.isInside() || u.block != 0, false
+	u.blockIsNew = false
+	for len(p) > 0 {
+		rest, begins, change := u.next(p)
+		p, begun, added = rest, begun || begins, added+change
+	}
+	added += u.keep()
+	isInside := u.in.isInside() || u.block != 0
+	if isInside != wasInside || (isInside && begun) {
+		u.setInside(isInside)
+	}
+	u.hold(added)
+	return isInside || u.count.Load() > 0
+}
+
+func (u *unfinished) skipPreface(p []byte) []byte {
+	n := min(prefaceBytes-u.preface, len(p))
+	u.preface += n
+	return p[n:]
+}
+
+// next processes a part of p. It reports whether a frame begins, and returns the memory to hold.
+func (u *unfinished) next(p []byte) (rest []byte, begins bool, added int64) {
+	payload, rest, begins, ends := u.in.next(p)
+	if begins {
+		added = u.begin(u.in.frame)
+	}
+	if u.data != nil && len(payload) > 0 {
+		u.read(payload)
+	}
+	if ends {
+		added += u.end(u.in.frame)
+	}
+	return rest, begins, added
+}
+
+func (u *unfinished) setInside(is bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case !is:
+		u.inside = time.Time{}
+	case u.block == 0 || u.blockIsNew || u.inside.IsZero(): // else the same headers go on
+		u.inside = u.now()
+	}
+}
+
+// begin processes the header of a frame. It returns the memory to hold.
+func (u *unfinished) begin(f frame) (added int64) {
+	u.data = nil
+	switch f.kind {
+	case frameHeaders:
+		return u.beginHeaders(f)
+	case frameContinuation:
+		if u.block != 0 && u.newest == u.block {
+			u.current.bytes += int64(f.length)
+		} else {
+			return u.addTo(u.block, int64(f.length))
+		}
+	case frameData:
+		u.padding = 0
+		if f.has(flagPadded) {
+			u.padding = -1
+		}
+		cost := bufferBytesOf(f.length)
+		if u.newest == f.stream {
+			u.current.bytes += cost
+			u.data = &u.current
+			return 0
+		}
+		if u.count.Load() == 0 {
+			return 0
+		}
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		if u.data = u.requests[f.stream]; u.data != nil {
+			u.data.bytes += cost
+			return cost
+		}
+	}
+	return 0
+}
+
+func (u *unfinished) beginHeaders(f frame) (added int64) {
+	u.block, u.blockEnds, u.blockIsNew = f.stream, f.has(flagEndStream), true
+	if u.newest == f.stream { // trailers
+		return 0
+	}
+	if u.count.Load() > 0 && u.addTo(f.stream, int64(f.length)) > 0 { // trailers
+		return int64(f.length)
+	}
+	added = u.keep()
+	u.newest, u.current = f.stream, request{bytes: requestBytes + int64(f.length)}
+	return added
+}
+
+// addTo adds bytes to a request of the map. It returns them, or 0 without such a request.
+func (u *unfinished) addTo(stream uint32, bytes int64) int64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	r := u.requests[stream]
+	if r == nil {
+		return 0
+	}
+	r.bytes += bytes
+	return bytes
+}
+
+// read processes a part of the payload of a DATA frame.
+func (u *unfinished) read(payload []byte) {
+	if u.padding < 0 {
+		u.padding = int(payload[0])
+		payload = payload[1:]
+	}
+	// left is what of the frame did not arrive; the padding is at its end.
+	data := payload[:max(0, len(payload)-max(0, u.padding-u.in.left))]
+	if u.data.complete || !u.data.message.read(data) {
+		return
+	}
+	u.mu.Lock()
+	u.data.complete = true
+	u.mu.Unlock()
+}
+
+// end processes the end of a frame. It returns the memory to hold, negative to release it.
+func (u *unfinished) end(f frame) int64 {
+	ends := false
+	switch f.kind {
+	case frameHeaders, frameContinuation:
+		if !f.has(flagEndHeaders) {
+			return 0
+		}
+		ends = u.blockEnds
+		u.block = 0
+	case frameData:
+		u.data = nil
+		ends = f.has(flagEndStream)
+	case frameReset:
+		ends = true
+	}
+	if !ends {
+		return 0
+	}
+	if u.newest == f.stream {
+		u.newest = 0
+		return 0
+	}
+	return -u.remove(f.stream)
+}
+
+// keep moves the newest request to the map, since it did not end. It returns the memory that it
+// holds.
+func (u *unfinished) keep() int64 {
+	if u.newest == 0 {
+		return 0
+	}
+	r := u.current
+	r.since = u.now()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.requests[u.newest] = &r
+	u.count.Add(1)
+	if u.data == &u.current {
+		u.data = &r
+	}
+	u.newest = 0
+	return r.bytes
+}
+
+// remove forgets a request. It returns the memory that it held.
+func (u *unfinished) remove(stream uint32) int64 {
+	if u.count.Load() == 0 {
+		return 0
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	r := u.requests[stream]
+	if r == nil {
+		return 0
+	}
+	delete(u.requests, stream)
+	u.count.Add(-1)
+	return r.bytes
+}
+
+// sent follows bytes to the client: the server may end a request that is unfinished. It reports
+// whether a response has ended.
+func (u *unfinished) sent(p []byte) (ended bool) {
+	var removed int64
+	for len(p) > 0 {
+		var begins bool
+		_, p, begins, _ = u.out.next(p)
+		if !begins {
+			continue
+		}
+		f := u.out.frame
+		if answered := f.kind == frameHeaders && f.has(flagEndStream); answered || f.kind == frameReset {
+			ended = ended || answered
+			removed += u.remove(f.stream)
+		}
+	}
+	u.hold(-removed)
+	return ended
+}
+
+// oldest returns since when the longest of the first messages, frames and headers is incomplete;
+// the zero time if none is.
+func (u *unfinished) oldest() time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	oldest := u.inside
+	for _, r := range u.requests {
+		if !r.complete && (oldest.IsZero() || r.since.Before(oldest)) {
+			oldest = r.since
+		}
+	}
+	return oldest
+}
+
+// bufferBytesOf returns the memory that gRPC takes for a DATA frame: payloads above 1 KiB are in
+// buffers of a few sizes.
+func bufferBytesOf(length int) int64 {
+	switch {
+	case length == 0:
+		return 0
+	case length > 4<<10:
+		length = 16 << 10 // the largest frame that gRPC reads
+	case length > 1<<10:
+		length = 4 << 10
+	}
+	return int64(length) + frameBytes
+}

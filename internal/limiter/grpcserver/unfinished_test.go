@@ -1,0 +1,123 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package grpcserver
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+func testFrame(kind, flags byte, stream uint32, payload []byte) []byte {
+	n := len(payload)
+	header := []byte{byte(n >> 16), byte(n >> 8), byte(n), kind, flags}
+	return append(binary.BigEndian.AppendUint32(header, stream), payload...)
+}
+
+// feed passes the preface and the frames in parts of at most size bytes.
+func feed(u *unfinished, size func() int, frames ...[]byte) (waits bool) {
+	text := slices.Concat(append([][]byte{make([]byte, prefaceBytes)}, frames...)...)
+	for len(text) > 0 {
+		n := min(size(), len(text))
+		waits = u.received(text[:n])
+		text = text[n:]
+	}
+	return waits
+}
+
+// What is held does not depend on how the bytes are divided.
+func TestUnfinishedBytesAreExact(t *testing.T) {
+	message := append([]byte{0, 0, 0, 0, 100}, make([]byte, 100)...)
+	open := testFrame(frameHeaders, flagEndHeaders, 1, make([]byte, 50))
+	for name, tc := range map[string]struct {
+		frames [][]byte
+		held   int64
+		waits  bool // for a part of a first message, a frame or headers
+	}{
+		"complete request":     {[][]byte{open, testFrame(frameData, flagEndStream, 1, message)}, 0, false},
+		"headers only":         {[][]byte{open}, requestBytes + 50, true},
+		"half a message":       {[][]byte{open, testFrame(frameData, 0, 1, message[:60])}, requestBytes + 50 + 60 + frameBytes, true},
+		"message without end":  {[][]byte{open, testFrame(frameData, 0, 1, message)}, requestBytes + 50 + 105 + frameBytes, false},
+		"empty end":            {[][]byte{open, testFrame(frameData, 0, 1, message), testFrame(frameData, flagEndStream, 1, nil)}, 0, false},
+		"large frame":          {[][]byte{open, testFrame(frameData, 0, 1, make([]byte, 5000))}, requestBytes + 50 + 16<<10 + frameBytes, false},
+		"padded":               {[][]byte{open, testFrame(frameData, flagPadded, 1, append(append([]byte{9}, message...), make([]byte, 9)...))}, requestBytes + 50 + 115 + frameBytes, false},
+		"padding is no data":   {[][]byte{open, testFrame(frameData, flagPadded, 1, append(append([]byte{9}, message[:104]...), make([]byte, 9)...))}, requestBytes + 50 + 114 + frameBytes, true},
+		"reset by the client":  {[][]byte{open, testFrame(frameReset, 0, 1, make([]byte, 4))}, 0, false},
+		"request without data": {[][]byte{testFrame(frameHeaders, flagEndHeaders|flagEndStream, 1, make([]byte, 50))}, 0, false},
+		"headers continue":     {[][]byte{testFrame(frameHeaders, flagEndStream, 1, make([]byte, 50)), testFrame(frameContinuation, 0, 1, make([]byte, 30))}, requestBytes + 80, true},
+		"headers end later":    {[][]byte{testFrame(frameHeaders, flagEndStream, 1, make([]byte, 50)), testFrame(frameContinuation, flagEndHeaders, 1, make([]byte, 30))}, 0, false},
+		"trailers":             {[][]byte{open, testFrame(frameHeaders, flagEndHeaders|flagEndStream, 1, make([]byte, 50))}, 0, false},
+		"unknown stream":       {[][]byte{testFrame(frameData, 0, 7, message), testFrame(frameReset, 0, 7, make([]byte, 4))}, 0, false},
+		"interleaved": {[][]byte{
+			open, testFrame(frameHeaders, flagEndHeaders, 3, make([]byte, 50)),
+			testFrame(frameData, 0, 1, message[:60]), testFrame(frameData, 0, 3, message[:60]),
+			testFrame(frameData, flagEndStream, 1, message[60:]), testFrame(frameData, 0, 3, message[60:70]),
+		}, requestBytes + 50 + 70 + 2*frameBytes, true},
+		"half a frame":  {[][]byte{open[:20]}, requestBytes + 50, true},
+		"half a header": {[][]byte{open[:5]}, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			for range 50 {
+				held := int64(0)
+				u := newUnfinished(time.Now, func(n int64) { held += n })
+				most := 1 + rand.IntN(200)
+				feed(u, func() int { return 1 + rand.IntN(most) }, tc.frames...)
+				g.Expect(held).To(Equal(tc.held), "parts of at most %d bytes", most)
+				g.Expect(u.oldest().IsZero()).To(Equal(!tc.waits))
+			}
+		})
+	}
+}
+
+func TestServerEndsUnfinishedRequests(t *testing.T) {
+	for name, answer := range map[string][]byte{
+		"with trailers": testFrame(frameHeaders, flagEndHeaders|flagEndStream, 1, make([]byte, 20)),
+		"with a reset":  testFrame(frameReset, 0, 1, make([]byte, 4)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			held := int64(0)
+			u := newUnfinished(time.Now, func(n int64) { held += n })
+			feed(u, func() int { return 1000 }, testFrame(frameHeaders, flagEndHeaders, 1, nil), testFrame(frameData, 0, 1, make([]byte, 9)))
+			u.sent(testFrame(frameHeaders, flagEndHeaders, 1, make([]byte, 20)))
+			g.Expect(held).NotTo(BeZero())
+			for _, b := range answer {
+				u.sent([]byte{b})
+			}
+			g.Expect(held).To(BeZero())
+			g.Expect(u.received(testFrame(frameData, 0, 1, make([]byte, 9)))).To(BeFalse())
+			g.Expect(held).To(BeZero(), "gRPC discards what comes later")
+		})
+	}
+}
+
+// A frame that is incomplete at the end of each read is not one that takes long.
+func TestBusyConnectionIsNotOverdue(t *testing.T) {
+	g := NewWithT(t)
+	now := time.Unix(0, 0)
+	u := newUnfinished(func() time.Time { return now }, func(int64) {})
+	feed(u, func() int { return 1000 }, nil)
+	ping := testFrame(6, 0, 0, make([]byte, 8))
+	u.received(ping[:5])
+	for range 10 {
+		now = now.Add(time.Second)
+		u.received(append(append([]byte{}, ping[5:]...), ping[:5]...))
+		g.Expect(u.oldest()).To(Equal(now))
+	}
+}
+
+func TestTrimMetadata(t *testing.T) {
+	g := NewWithT(t)
+	md := map[string][]string{"traceparent": {"00-1-2-01"}, "tracestate": {string(make([]byte, 5000))}}
+	trimMetadata(md)
+	g.Expect(md).To(HaveLen(1))
+	md["a"] = make([]string, 1000)
+	trimMetadata(md)
+	g.Expect(md).To(HaveKey("traceparent"))
+}

@@ -1,0 +1,156 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpserver
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/weir-dev/weir/internal/limiter/connlimit"
+)
+
+const (
+	// baseBytes is what an unfinished request holds besides its text: buffers and the stack of a
+	// goroutine.
+	baseBytes = 16 << 10
+	// headerFactor and bodyFactor are the memory of a byte of text. Short headers take most.
+	headerFactor = 6
+	bodyFactor   = 2
+)
+
+// rawConn is an accepted connection, below TLS.
+type rawConn struct {
+	net.Conn
+	held *connlimit.Conn
+}
+
+func (s *Server) newRawConn(accepted net.Conn) *rawConn {
+	return &rawConn{Conn: accepted, held: s.options.Connections.Add(s.options.Port, accepted)}
+}
+
+// Close implements net.Conn.
+func (c *rawConn) Close() error {
+	err := c.Conn.Close()
+	c.held.Remove()
+	return err
+}
+
+// CloseWrite is used by net/http, so that a client can read the response to a request that was not
+// read to its end.
+func (c *rawConn) CloseWrite() error { return closeWrite(c.Conn) }
+
+func closeWrite(c net.Conn) error {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// conn is a connection with HTTP/1, above TLS. It holds the bytes of a request until its headers
+// are complete, and replaces the responses that net/http writes by itself.
+type conn struct {
+	net.Conn
+	raw *rawConn
+	// serving is true from the call of the handler until its response was written.
+	serving atomic.Bool
+	bytes   atomic.Int64
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && !c.serving.Load() {
+		bytes := int64(n) * headerFactor
+		if c.bytes.Load() == 0 {
+			bytes += baseBytes
+		}
+		c.bytes.Add(bytes)
+		c.raw.held.Hold(bytes)
+	}
+	return n, err
+}
+
+// Write implements net.Conn. While no handler serves a request, all that is written are the
+// responses of net/http to malformed ones, each in one call.
+func (c *conn) Write(p []byte) (int, error) {
+	if !c.serving.Load() {
+		if replaced := replaceError(p); replaced != nil {
+			_, err := c.Conn.Write(replaced)
+			return len(p), err
+		}
+	}
+	return c.Conn.Write(p)
+}
+
+// CloseWrite is used by net/http, see rawConn.
+func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
+
+// begin releases the headers of a request, which are complete.
+func (c *conn) begin() {
+	c.serving.Store(true)
+	c.release()
+}
+
+// end expects the next request.
+func (c *conn) end() {
+	c.serving.Store(false)
+	c.release()
+}
+
+func (c *conn) release() { c.raw.held.Hold(-c.bytes.Swap(0)) }
+
+// securedConn is a conn with TLS.
+type securedConn struct {
+	*conn
+	tls *tls.Conn
+}
+
+// ConnectionState lets net/http set http.Request.TLS.
+func (c securedConn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }
+
+// http1 returns the conn of a connection with HTTP/1; nil for HTTP/2.
+func http1(c net.Conn) *conn {
+	switch c := c.(type) {
+	case *conn:
+		return c
+	case securedConn:
+		return c.conn
+	}
+	return nil
+}
+
+// connOf returns the part of c that serves HTTP/1, nil for HTTP/2, and the one below TLS.
+func connOf(c net.Conn) (*conn, *rawConn) {
+	if one := http1(c); one != nil {
+		return one, one.raw
+	}
+	return nil, c.(*tls.Conn).NetConn().(*rawConn)
+}
+
+// connState has the form of http.Server.ConnState.
+func connState(c net.Conn, state http.ConnState) {
+	if one := http1(c); one != nil && state == http.StateIdle {
+		one.end()
+	}
+}
+
+// connection is what serveHTTP knows of a connection.
+type connection struct {
+	http1 *conn // nil with HTTP/2
+	held  *connlimit.Conn
+}
+
+type connectionKey struct{}
+
+// connContext has the form of http.Server.ConnContext.
+func (s *Server) connContext(ctx context.Context, c net.Conn) context.Context {
+	one, raw := connOf(c)
+	if s.options.ConnContext != nil {
+		ctx = s.options.ConnContext(ctx, raw.Conn)
+	}
+	return context.WithValue(ctx, connectionKey{}, &connection{http1: one, held: raw.held})
+}
