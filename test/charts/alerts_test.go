@@ -53,10 +53,15 @@ var alertCases = map[string]alertCase{
 	"WeirAbsent": {
 		fires: series{"up": "1x60"}, quiet: series{"weir_build_info": "1x60"},
 	},
+	"WeirTooManyPolicies": {
+		fires:  series{`weir_degraded_decisions_total{namespace="shop",policy="login",mode="Open",cause="chain"}`: "0+1x60"},
+		labels: `{namespace="shop",policy="login",mode="Open"}`,
+		quiet:  series{`weir_degraded_decisions_total{namespace="shop",policy="login",mode="Open",cause="timeout"}`: "0+1x60"},
+	},
 	"WeirDegraded": {
 		fires:  series{`weir_degraded_decisions_total{namespace="shop",policy="login",mode="Open",cause="timeout"}`: "0+1x60"},
 		labels: `{namespace="shop",policy="login",mode="Open",cause="timeout"}`,
-		quiet:  series{`weir_degraded_decisions_total{namespace="shop",policy="login",mode="Open",cause="timeout"}`: "7x60"},
+		quiet:  series{`weir_degraded_decisions_total{namespace="shop",policy="login",mode="Open",cause="chain"}`: "0+1x60"},
 	},
 	"WeirRedisDown": {
 		fires: series{"weir_redis_up" + pod: "1 0x60"}, labels: pod, quiet: series{"weir_redis_up" + pod: "1x28 0x1 1x60"},
