@@ -23,6 +23,8 @@ const (
 	DefaultTimeout = 500 * time.Millisecond
 	// DefaultResendFor is the ResendFor of clients that set none.
 	DefaultResendFor = 30 * time.Second
+	// maxResendFor is how long Weir remembers the ID of a charge: later, the same charge counts again.
+	maxResendFor = 10 * time.Minute
 	// maxAnswer bounds how much of an answer is read.
 	maxAnswer = 1 << 20
 	// idleConnections are kept to Weir; further concurrent checks open connections of their own.
@@ -38,7 +40,7 @@ type Options struct {
 	// Timeout bounds a check, with connecting; 0 is DefaultTimeout.
 	Timeout time.Duration
 	// ResendFor is how long commits, renewals and charges are sent again while Weir or Redis does
-	// not answer; 0 is DefaultResendFor.
+	// not answer, at most 10 minutes, because Weir then forgets their IDs; 0 is DefaultResendFor.
 	ResendFor time.Duration
 	// HTTPClient sends the checks, for TLS or tracing. It must not retry. Nil is a client that
 	// keeps connections open and follows no redirects.
@@ -68,6 +70,9 @@ func New(o Options) (*Client, error) {
 	}
 	if o.ResendFor < 0 {
 		return nil, fmt.Errorf("weir: ResendFor %v: must not be negative", o.ResendFor)
+	}
+	if o.ResendFor > maxResendFor {
+		return nil, fmt.Errorf("weir: ResendFor %v: must be at most %v, or charges may count twice", o.ResendFor, maxResendFor)
 	}
 	c := &Client{
 		url: strings.TrimSuffix(o.URL, "/"), failMode: o.FailMode, http: o.HTTPClient,

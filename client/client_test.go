@@ -57,6 +57,7 @@ func TestNewRejectsInvalidOptions(t *testing.T) {
 		{Options{URL: "http://weir", FailMode: 3}, "FailMode: choose Open or Closed"},
 		{Options{URL: "http://weir", FailMode: Open, Timeout: -1}, "Timeout -1ns: must not be negative"},
 		{Options{URL: "http://weir", FailMode: Open, ResendFor: -1}, "ResendFor -1ns: must not be negative"},
+		{Options{URL: "http://weir", FailMode: Open, ResendFor: 10*time.Minute + 1}, "ResendFor 10m0.000000001s: must be at most 10m0s"},
 	} {
 		if _, err := New(tc.options); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("New(%+v): %v, want %q", tc.options, err, tc.want)

@@ -31,7 +31,7 @@ func (c *applicable) isOf(p *policy, descriptor int) bool {
 // search is the search for the policies of a check.
 type search struct {
 	matches  []plan.Found
-	demands  []demand // of time for expressions
+	demands  []demand     // of time for expressions
 	found    []applicable // the result, in the order of the chain
 	failures []expressionFailure
 	report   *report // nil unless the check is explained

@@ -11,13 +11,16 @@ import (
 )
 
 // setBudgets gives each policy of the view its budget of new keys, and returns the budgets by policy
-// ID. A policy keeps its previous budget when it is edited.
+// ID. A policy keeps what it has counted when it is edited.
 func (v *view) setBudgets(previous map[string]*flood.Budget, limits flood.Limits) map[string]*flood.Budget {
 	budgets := make(map[string]*flood.Budget, len(v.policies))
 	for _, p := range v.policies {
 		if p.newKeys == nil { // no decision has seen the policy yet
-			if p.newKeys = previous[p.id]; p.newKeys == nil {
-				p.newKeys = flood.NewBudget(limits, p.longestState(), time.Now()) //nolint:forbidigo // as in Decide
+			now := time.Now() //nolint:forbidigo // as in Decide
+			if before := previous[p.id]; before != nil {
+				p.newKeys = before.ForLongest(p.longestState(), now)
+			} else {
+				p.newKeys = flood.NewBudget(limits, p.longestState(), now)
 			}
 		}
 		budgets[p.id] = p.newKeys

@@ -28,7 +28,7 @@ type policy struct {
 	overrides      []override
 	hasExpressions bool
 	keyPrice       func() time.Duration // of the expressions of the key and the overrides
-	newKeys        *flood.Budget // set before the first decision
+	newKeys        *flood.Budget        // set before the first decision
 
 	requestedVariants sync.Map // requestedKey -> *variant; a nil variant means not applicable
 	requestedCount    atomic.Int64

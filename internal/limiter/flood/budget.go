@@ -42,7 +42,55 @@ type Budget struct {
 // NewBudget returns a budget that nothing has been spent from. longest is the longest life of a
 // state of the policy, and the longest for which keys count.
 func NewBudget(limits Limits, longest time.Duration, now time.Time) *Budget {
-	return &Budget{limits: limits, part: max(longest, time.Second) / resolution, start: now}
+	return &Budget{limits: limits, part: partOf(longest), start: now}
+}
+
+// partOf returns the length of the parts of the longest life.
+func partOf(longest time.Duration) time.Duration { return max(longest, time.Second) / resolution }
+
+// ForLongest returns a budget with the counts of b for another longest life, as after an edit of the
+// policy, or b itself if it is the same. Counted keys stay counted until their state has ended, even
+// if the longest life became shorter.
+func (b *Budget) ForLongest(longest time.Duration, now time.Time) *Budget {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if partOf(longest) == b.part {
+		return b
+	}
+	at := now.Sub(b.start)
+	b.advance(at)
+	for i := int64(1); i < int64(len(b.ends)); i++ {
+		if end := b.current + i; b.ends[end%int64(len(b.ends))] > 0 {
+			longest = max(longest, time.Duration(end)*b.part-at)
+		}
+	}
+	changed := &Budget{limits: b.limits, part: partOf(longest), start: b.start, minute: b.minute, begun: b.begun}
+	changed.current = int64(at / changed.part)
+	for i := int64(1); i < int64(len(b.ends)); i++ {
+		end := b.current + i
+		changed.count(b.ends[end%int64(len(b.ends))], time.Duration(end)*b.part)
+	}
+	changed.update()
+	return changed
+}
+
+// count counts keys whose state ends at that time since start, or later.
+func (b *Budget) count(keys int64, at time.Duration) {
+	end := min(int64((at+b.part-1)/b.part), b.current+resolution+1)
+	b.alive += keys
+	b.ends[end%int64(len(b.ends))] += keys
+}
+
+// update sets until when the budget is spent.
+func (b *Budget) update() {
+	var until time.Duration
+	if b.limits.PerMinute > 0 && b.begun >= float64(b.limits.PerMinute) {
+		until = time.Duration(b.minute+1) * time.Minute
+	}
+	if b.limits.PerWindow > 0 && b.alive >= b.limits.PerWindow {
+		until = max(until, time.Duration(b.current+1)*b.part)
+	}
+	b.spentUntil.Store(max(b.spentUntil.Load(), int64(until)))
 }
 
 // Spent reports whether the policy may begin no further key now. While the budget stays spent, one
@@ -60,18 +108,9 @@ func (b *Budget) Begin(now time.Time, life time.Duration) {
 	b.advance(at)
 	b.begun += min(1, life.Minutes())
 	if life > 0 {
-		end := min(int64((at+life)/b.part)+1, b.current+resolution+1)
-		b.alive++
-		b.ends[end%int64(len(b.ends))]++
+		b.count(1, at+life+1)
 	}
-	var until time.Duration
-	if b.limits.PerMinute > 0 && b.begun >= float64(b.limits.PerMinute) {
-		until = time.Duration(b.minute+1) * time.Minute
-	}
-	if b.limits.PerWindow > 0 && b.alive >= b.limits.PerWindow {
-		until = max(until, time.Duration(b.current+1)*b.part)
-	}
-	b.spentUntil.Store(max(b.spentUntil.Load(), int64(until)))
+	b.update()
 }
 
 // advance forgets the keys of earlier minutes, and those whose state has ended.

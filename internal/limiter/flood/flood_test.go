@@ -109,3 +109,33 @@ func TestMemoryIsLowUntilEnoughIsFree(t *testing.T) {
 		g.Expect(m.Low()).To(Equal(step.low), "%+v", step)
 	}
 }
+
+// An edit from 1 s to 24 h must not let keys that exist for a day count for a second.
+func TestBudgetFollowsTheLongestLife(t *testing.T) {
+	g := NewWithT(t)
+	b := NewBudget(Limits{PerWindow: 100}, time.Second, start)
+	g.Expect(flood(b, start, 1000, time.Second/20, time.Second)).To(Equal(50))
+	day := b.ForLongest(24*time.Hour, start.Add(time.Second/10))
+	g.Expect(day).NotTo(BeIdenticalTo(b))
+	g.Expect(day.ForLongest(24*time.Hour, start)).To(BeIdenticalTo(day))
+	g.Expect(flood(day, start.Add(time.Second/10), 1000, time.Second/2, 24*time.Hour)).To(Equal(50), "the keys before the edit count")
+	g.Expect(flood(day, start.Add(time.Hour), 10, 10*time.Hour, 24*time.Hour)).To(BeNumerically("<", 200), "50 ended, and one in each part")
+}
+
+func TestBudgetKeepsCountsForAShorterLife(t *testing.T) {
+	g := NewWithT(t)
+	b := NewBudget(Limits{PerWindow: 100}, 24*time.Hour, start)
+	g.Expect(flood(b, start, 1000, time.Second, 24*time.Hour)).To(Equal(100))
+	b = b.ForLongest(time.Second, start.Add(time.Minute))
+	g.Expect(b.Spent(start.Add(time.Minute))).To(BeTrue())
+	g.Expect(flood(b, start.Add(time.Minute), 10, 10*time.Hour, time.Second)).To(BeNumerically("<", 100))
+	g.Expect(flood(b, start.Add(25*time.Hour), 10, 5*time.Second, time.Second)).To(Equal(50), "the keys of a day have ended")
+}
+
+func TestBudgetKeepsTheMinute(t *testing.T) {
+	g := NewWithT(t)
+	b := NewBudget(Limits{PerMinute: 100}, time.Hour, start)
+	g.Expect(flood(b, start, 100, time.Second/2, time.Hour)).To(Equal(50))
+	b = b.ForLongest(24*time.Hour, start.Add(time.Second))
+	g.Expect(flood(b, start.Add(time.Second), 100, 30*time.Second, time.Hour)).To(Equal(50))
+}

@@ -5,6 +5,7 @@ package script
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,7 @@ type pending struct {
 	call     *Call
 	receipts bool // the reply identifies the spent units, for a refund
 	deadline time.Time
+	hurried  bool // the deadline is the caller's, not the one of Redis
 
 	settled atomic.Bool   // the caller has an outcome, or has stopped waiting
 	done    chan struct{} // receives one value when outcome is set
@@ -49,6 +51,8 @@ var pendings = sync.Pool{New: func() any { return &pending{done: make(chan struc
 func newPending(ctx context.Context, call *Call, receipts bool, deadline time.Time) *pending {
 	p := pendings.Get().(*pending) //nolint:forcetypeassert // the pool holds only these
 	p.ctx, p.call, p.receipts, p.deadline = ctx, call, receipts, deadline
+	callers, ok := ctx.Deadline()
+	p.hurried = ok && !deadline.Before(callers.Add(-callerMargin))
 	p.settled.Store(false)
 	return p
 }
@@ -67,6 +71,9 @@ func (p *pending) wait(ctx context.Context) (*Reply, error) {
 	case <-p.done:
 	case <-ctx.Done():
 		if p.settled.CompareAndSwap(false, true) {
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return nil, errCallersDeadline
+			}
 			return nil, storeError(ctx, ctx.Err())
 		}
 		<-p.done

@@ -19,6 +19,7 @@ type Cause string
 // The causes.
 const (
 	CauseTimeout     Cause = "timeout"
+	CauseDeadline    Cause = "deadline" // the caller's deadline passed before the one of Redis
 	CauseConnection  Cause = "connection"
 	CauseLoading     Cause = "loading"
 	CauseReadOnly    Cause = "readonly"

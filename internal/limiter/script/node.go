@@ -325,10 +325,21 @@ func (n *node) expireList(list []*pending, now time.Time) []*pending {
 			n.expireBy(p.deadline)
 			waiting = append(waiting, p)
 		default:
-			p.settle(outcome{err: errDeadline})
+			p.settle(outcome{err: p.deadlineError()})
 		}
 	}
 	return waiting
 }
 
-var errDeadline = &StoreError{Cause: CauseTimeout, Err: context.DeadlineExceeded}
+var (
+	errDeadline        = &StoreError{Cause: CauseTimeout, Err: context.DeadlineExceeded}
+	errCallersDeadline = &StoreError{Cause: CauseDeadline, Err: fmt.Errorf("the caller waits no longer: %w", context.DeadlineExceeded)}
+)
+
+// deadlineError returns the error of a call whose deadline has passed.
+func (p *pending) deadlineError() *StoreError {
+	if p.hurried {
+		return errCallersDeadline
+	}
+	return errDeadline
+}

@@ -147,6 +147,22 @@ func TestCallersKeepTheirDeadlines(t *testing.T) {
 	g.Eventually(f.sent.Load).Should(BeNumerically("<=", 1+maxBatchCalls), "expired calls are not sent")
 }
 
+// A caller in a hurry is no sign of a slow Redis.
+func TestCallersDeadlinesAreNoTimeouts(t *testing.T) {
+	g := NewWithT(t)
+	f := newFakeNode()
+	f.timeout = time.Hour
+	admit := f.holdBatches()
+	defer close(admit)
+	hurried, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	defer cancel()
+	g.Expect(f.ask(hurried, 10*time.Millisecond)).To(Equal(CauseDeadline), "its context ends")
+	g.Expect(f.ask(hurried, 0)).To(Equal(CauseDeadline), "its deadline has passed before")
+	patient, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	g.Expect(f.ask(patient, 5*time.Millisecond)).To(Equal(CauseTimeout))
+}
+
 func TestAFullQueueRefuses(t *testing.T) {
 	g := NewWithT(t)
 	f := newFakeNode()
