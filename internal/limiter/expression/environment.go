@@ -6,7 +6,7 @@ package expression
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -30,7 +30,9 @@ const (
 	remoteAddress = "remoteAddress"
 )
 
-var variables = []string{method, host, path, headers, domain, descriptor, principal, remoteAddress}
+const variableCount = 8
+
+var variables = [variableCount]string{method, host, path, headers, domain, descriptor, principal, remoteAddress}
 
 // isMap reports whether the variable is a map.
 func isMap(variable string) bool { return variable == headers || variable == descriptor }
@@ -59,72 +61,82 @@ var environment = sync.OnceValue(func() *cel.Env {
 	return env
 })
 
-// request resolves the variables of an expression on first use.
+// request resolves the variables of one evaluation, each on first use: a loop may read one
+// often.
 type request struct {
 	*plan.Attributes
 	descriptors []plan.Descriptor
 	// forKey is true for a part of a key: reading a repeated header or principal is an error.
 	forKey bool
+
+	resolved [variableCount]ref.Val // by index in variables
 }
 
 // ResolveName implements cel.Activation.
-func (r request) ResolveName(name string) (any, bool) {
+func (r *request) ResolveName(name string) (any, bool) {
+	i := slices.Index(variables[:], name)
+	if i < 0 {
+		return nil, false
+	}
+	if r.resolved[i] == nil {
+		r.resolved[i] = r.resolve(name)
+	}
+	return r.resolved[i], true
+}
+
+func (r *request) resolve(name string) ref.Val {
 	switch name {
 	case method:
-		return boundedString(r.Method), true
+		return boundedString(r.Method)
 	case host:
-		return boundedString(r.Host), true
+		return boundedString(r.Host)
 	case path:
-		return boundedString(r.Path), true
+		return boundedString(r.Path)
 	case headers:
-		return r.headerMap(), true
+		return r.headerMap()
 	case domain:
-		return boundedString(r.Domain), true
+		return boundedString(r.Domain)
 	case descriptor:
-		return newDescriptorMap(r.descriptors), true
+		return newDescriptorMap(r.descriptors)
 	case principal:
 		if r.forKey && r.PrincipalRepeated {
-			return unreadable("there are several principals"), true
+			return unreadable("there are several principals")
 		}
-		return boundedString(r.Principal), true
-	case remoteAddress:
+		return boundedString(r.Principal)
+	default:
 		if !r.RemoteAddress.IsValid() {
-			return types.String(""), true
+			return types.String("")
 		}
-		return types.String(r.RemoteAddress.String()), true
+		return types.String(r.RemoteAddress.String())
 	}
-	return nil, false
 }
 
 // Parent implements cel.Activation.
-func (request) Parent() cel.Activation { return nil }
+func (*request) Parent() cel.Activation { return nil }
 
-func (r request) headerMap() ref.Val {
-	m := textMap{celMap: largeMap{size: func() int { return len(r.Headers) }}, lookup: r.header}
-	if len(r.Headers) <= maxEntries {
-		m.celMap = types.NewStringStringMap(types.DefaultTypeAdapter, r.Headers)
-	}
-	if r.forKey {
-		m.repeated = r.RepeatedHeaders
-	}
-	return m
-}
-
-func (r request) header(name string) (string, bool) {
-	value, present := r.Headers[strings.ToLower(name)]
-	return value, present
-}
-
-// ErrUnreadable is the error of an expression that reads a value that is larger than the cost
-// estimate allows, or a part of a key from a header or principal that is repeated. A client can
-// cause it.
+// ErrUnreadable is the error of an expression that reads more than the price allows, or a part of
+// a key from a header or principal that is repeated. A client can cause it.
 var ErrUnreadable = errors.New("unreadable")
 
-func unreadable(format string, arguments ...any) ref.Val {
-	return types.WrapErr(fmt.Errorf("%w: %s", ErrUnreadable, fmt.Sprintf(format, arguments...)))
+// unreadableError formats its message only if it is asked for: a loop may cause many.
+type unreadableError struct {
+	format    string
+	arguments []any
 }
 
-// boundedString returns the value, or an error if it is longer than the cost estimate allows.
+// Error implements error.
+func (e *unreadableError) Error() string {
+	return ErrUnreadable.Error() + ": " + fmt.Sprintf(e.format, e.arguments...)
+}
+
+// Unwrap returns ErrUnreadable.
+func (*unreadableError) Unwrap() error { return ErrUnreadable }
+
+func unreadable(format string, arguments ...any) ref.Val {
+	return types.WrapErr(&unreadableError{format: format, arguments: arguments})
+}
+
+// boundedString returns the value, or an error if it is longer than the price allows.
 func boundedString(value string) ref.Val {
 	if len(value) > maxText {
 		return unreadable("a value of %d bytes is longer than %d", len(value), maxText)

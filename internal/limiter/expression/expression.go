@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/cel-go/cel"
@@ -18,10 +19,17 @@ import (
 type Result interface{ bool | string }
 
 // Expression is a compiled expression. It is safe for concurrent use.
-type Expression[T Result] struct{ program cel.Program }
+type Expression[T Result] struct {
+	program cel.Program
+	price   time.Duration
+}
 
-// Compile compiles the text of an expression. Errors are one line, with the position in the
-// text.
+// Price returns the time that an evaluation takes at most, whatever the request, on the machine
+// that the prices were measured on. It is at most MaxPrice.
+func (e *Expression[T]) Price() time.Duration { return e.price }
+
+// Compile compiles the text of an expression. A price above MaxPrice is an error. Errors are one
+// line, most with the position in the text.
 func Compile[T Result](text string) (compiled *Expression[T], err error) {
 	// All replicas compile the texts of policy authors: a panic of the library must not
 	// end all replicas.
@@ -41,14 +49,18 @@ func Compile[T Result](text string) (compiled *Expression[T], err error) {
 	if want := typeOf[T](); !checked.OutputType().IsExactType(want) {
 		return nil, fmt.Errorf("must yield %s, not %s", want, checked.OutputType())
 	}
-	if err := checkCost(env, checked); err != nil {
-		return nil, err
-	}
-	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(MaxCost))
+	priced, err := priceOf(checked.NativeRep(), isText[T]())
 	if err != nil {
 		return nil, err
 	}
-	return &Expression[T]{program: program}, nil
+	if !(priced.nanoseconds <= float64(MaxPrice)) { //nolint:staticcheck // Also rejects what is no number.
+		return nil, tooExpensive(priced.nanoseconds)
+	}
+	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CustomDecorator(replaceSlowFunctions(priced.patterns)))
+	if err != nil {
+		return nil, err
+	}
+	return &Expression[T]{program: program, price: time.Duration(priced.nanoseconds)}, nil
 }
 
 var errInternal = errors.New("internal error of the CEL library")
@@ -58,7 +70,7 @@ var errInternal = errors.New("internal error of the CEL library")
 // ErrUnreadable.
 func (e *Expression[T]) Evaluate(a *plan.Attributes, descriptors []plan.Descriptor) (T, error) {
 	var zero T
-	result, _, err := e.program.Eval(request{Attributes: a, descriptors: descriptors, forKey: isText[T]()})
+	result, _, err := e.program.Eval(&request{Attributes: a, descriptors: descriptors, forKey: isText[T]()})
 	if err != nil {
 		return zero, err
 	}
@@ -91,7 +103,7 @@ func oneLine(issues *cel.Issues) error {
 			problem = fmt.Sprintf("%d:%d: %s", line, e.Location.Column()+1, problem)
 		}
 		if strings.HasPrefix(e.Message, "undeclared reference") {
-			problem += "; the variables are " + strings.Join(variables, ", ")
+			problem += "; the variables are " + strings.Join(variables[:], ", ")
 		}
 		problems = append(problems, problem)
 	}

@@ -37,7 +37,7 @@ func References(text string) (found []Reference, err error) {
 		if of, member := memberOf(e); of != nil {
 			members[of.ID()] = member
 		}
-		if e.Kind() == ast.IdentKind && slices.Contains(variables, e.AsIdent()) {
+		if e.Kind() == ast.IdentKind && slices.Contains(variables[:], e.AsIdent()) {
 			add(Reference{Variable: e.AsIdent(), Member: members[e.ID()]})
 		}
 	}))

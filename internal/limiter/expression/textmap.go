@@ -6,25 +6,21 @@ package expression
 import (
 	"fmt"
 	"reflect"
-	"slices"
-	"strings"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-
-	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // textMap is a CEL map of strings in which an absent key reads as the empty string. `in` and
 // has() still report whether a key is present.
 //
-// Any number of entries can be counted and read by key. A map with more than maxEntries cannot be
-// iterated.
+// More entries than maxEntries can be counted and read by key, but not iterated.
 type textMap struct {
 	celMap
-	lookup   func(key string) (value string, present bool)
-	repeated []string // keys that must not be read
+	lookup func(key string) (value string, present bool, err error)
+	// forbidden returns an error for a key whose value must not be read; nil forbids none.
+	forbidden func(key string) error
 }
 
 // celMap is the interface of a CEL map, without the Find of traits.Mapper: with it has()
@@ -37,60 +33,21 @@ type celMap interface {
 	traits.Sizer
 }
 
-// newDescriptorMap returns the entries of all descriptors. Of several entries with one key it has
-// the first, as for a key of type Descriptor.
-func newDescriptorMap(descriptors []plan.Descriptor) ref.Val {
-	entries := map[string]string{}
-	for _, d := range descriptors {
-		for _, e := range d {
-			if _, seen := entries[e.Key]; !seen {
-				entries[e.Key] = e.Value
-			}
-			if len(entries) > maxEntries {
-				return textMap{
-					celMap: largeMap{size: func() int { return keysOf(descriptors) }},
-					lookup: func(key string) (string, bool) { return find(descriptors, key) },
-				}
-			}
-		}
-	}
-	return textMap{
-		celMap: types.NewStringStringMap(types.DefaultTypeAdapter, entries),
-		lookup: func(key string) (string, bool) { value, present := entries[key]; return value, present },
-	}
-}
-
-func keysOf(descriptors []plan.Descriptor) int {
-	keys := map[string]struct{}{}
-	for _, d := range descriptors {
-		for _, e := range d {
-			keys[e.Key] = struct{}{}
-		}
-	}
-	return len(keys)
-}
-
-func find(descriptors []plan.Descriptor, key string) (value string, present bool) {
-	for _, d := range descriptors {
-		for _, e := range d {
-			if e.Key == key {
-				return e.Value, true
-			}
-		}
-	}
-	return "", false
-}
-
 // Get implements traits.Indexer.
 func (m textMap) Get(key ref.Val) ref.Val {
 	text, ok := key.(types.String)
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(key)
 	}
-	if slices.ContainsFunc(m.repeated, func(name string) bool { return strings.EqualFold(name, string(text)) }) {
-		return unreadable("header %q is repeated", string(text))
+	if m.forbidden != nil {
+		if err := m.forbidden(string(text)); err != nil {
+			return types.WrapErr(err)
+		}
 	}
-	value, _ := m.lookup(string(text))
+	value, _, err := m.lookup(string(text))
+	if err != nil {
+		return types.WrapErr(err)
+	}
 	return boundedString(value)
 }
 
@@ -100,26 +57,89 @@ func (m textMap) Contains(key ref.Val) ref.Val {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(key)
 	}
-	_, present := m.lookup(string(text))
+	_, present, err := m.lookup(string(text))
+	if err != nil {
+		return types.WrapErr(err)
+	}
 	return types.Bool(present)
 }
 
 // IsSet implements traits.FieldTester.
 func (m textMap) IsSet(key ref.Val) ref.Val { return m.Contains(key) }
 
-// largeMap is a map that cannot be iterated.
-type largeMap struct{ size func() int }
+// mapOf returns the map of the entries, which is a largeMap if it must not be iterated.
+func mapOf(values map[string]string) celMap {
+	size := types.Int(len(values))
+	if len(values) > maxEntries {
+		return largeMap{size: size, err: errManyEntries}
+	}
+	for key := range values {
+		if len(key) > maxName {
+			return largeMap{size: size, err: errLongName}
+		}
+	}
+	return types.NewStringStringMap(types.DefaultTypeAdapter, values)
+}
 
-var errLargeMap = fmt.Errorf("%w: there are more than %d headers or descriptor entries", ErrUnreadable, maxEntries)
+var (
+	errManyEntries = fmt.Errorf("%w: there are more than %d headers or descriptor entries", ErrUnreadable, maxEntries)
+	errLongName    = fmt.Errorf("%w: the name of a header or descriptor entry is longer than %d bytes", ErrUnreadable, maxName)
+)
+
+// lazyMap is a map that is built on first use.
+type lazyMap struct{ build func() celMap }
+
+func newLazyMap(build func() celMap) lazyMap {
+	var built celMap
+	return lazyMap{build: func() celMap {
+		if built == nil {
+			built = build()
+		}
+		return built
+	}}
+}
 
 // ConvertToNative implements ref.Val.
-func (largeMap) ConvertToNative(reflect.Type) (any, error) { return nil, errLargeMap }
+func (m lazyMap) ConvertToNative(t reflect.Type) (any, error) { return m.build().ConvertToNative(t) }
 
 // ConvertToType implements ref.Val.
-func (largeMap) ConvertToType(ref.Type) ref.Val { return types.WrapErr(errLargeMap) }
+func (m lazyMap) ConvertToType(t ref.Type) ref.Val { return m.build().ConvertToType(t) }
 
 // Equal implements ref.Val.
-func (largeMap) Equal(ref.Val) ref.Val { return types.WrapErr(errLargeMap) }
+func (m lazyMap) Equal(other ref.Val) ref.Val { return m.build().Equal(other) }
+
+// Type implements ref.Val.
+func (lazyMap) Type() ref.Type { return types.MapType }
+
+// Value implements ref.Val.
+func (m lazyMap) Value() any { return m.build().Value() }
+
+// Contains implements traits.Container.
+func (m lazyMap) Contains(key ref.Val) ref.Val { return m.build().Contains(key) }
+
+// Get implements traits.Indexer.
+func (m lazyMap) Get(key ref.Val) ref.Val { return m.build().Get(key) }
+
+// Size implements traits.Sizer.
+func (m lazyMap) Size() ref.Val { return m.build().Size() }
+
+// Iterator implements traits.Iterable.
+func (m lazyMap) Iterator() traits.Iterator { return m.build().Iterator() }
+
+// largeMap is a map that cannot be iterated.
+type largeMap struct {
+	size ref.Val
+	err  error // of an iteration
+}
+
+// ConvertToNative implements ref.Val.
+func (m largeMap) ConvertToNative(reflect.Type) (any, error) { return nil, m.err }
+
+// ConvertToType implements ref.Val.
+func (m largeMap) ConvertToType(ref.Type) ref.Val { return types.WrapErr(m.err) }
+
+// Equal implements ref.Val.
+func (m largeMap) Equal(ref.Val) ref.Val { return types.WrapErr(m.err) }
 
 // Type implements ref.Val.
 func (largeMap) Type() ref.Type { return types.MapType }
@@ -128,16 +148,16 @@ func (largeMap) Type() ref.Type { return types.MapType }
 func (m largeMap) Value() any { return m }
 
 // Contains implements traits.Container.
-func (largeMap) Contains(ref.Val) ref.Val { return types.WrapErr(errLargeMap) }
+func (m largeMap) Contains(ref.Val) ref.Val { return types.WrapErr(m.err) }
 
 // Get implements traits.Indexer.
-func (largeMap) Get(ref.Val) ref.Val { return types.WrapErr(errLargeMap) }
+func (m largeMap) Get(ref.Val) ref.Val { return types.WrapErr(m.err) }
 
 // Size implements traits.Sizer.
-func (m largeMap) Size() ref.Val { return types.Int(m.size()) }
+func (m largeMap) Size() ref.Val { return m.size }
 
 // Iterator implements traits.Iterable: it yields one key, the error.
-func (largeMap) Iterator() traits.Iterator { return &failingIterator{} }
+func (m largeMap) Iterator() traits.Iterator { return &failingIterator{largeMap: m} }
 
 // failingIterator yields one error.
 type failingIterator struct {
@@ -152,5 +172,5 @@ func (i *failingIterator) HasNext() ref.Val { return types.Bool(!i.done) }
 // Next implements traits.Iterator.
 func (i *failingIterator) Next() ref.Val {
 	i.done = true
-	return types.WrapErr(errLargeMap)
+	return types.WrapErr(i.err)
 }

@@ -1,0 +1,63 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package expression
+
+// Prices in nanoseconds: the longest time that BenchmarkHostile measured on a virtual machine
+// with two shared cores, and at least half of it more.
+const (
+	costOfEvaluation = 600.0 // of an expression, besides its parts
+	costOfConstant   = 6.0
+	costOfVariable   = 35.0
+	costOfScope      = 12.0 // to look for a variable in a loop around it
+	costOfOperator   = 15.0
+	costOfArithmetic = 90.0
+	costOfComparison = 20.0
+	costOfCall       = 120.0 // of a function on texts
+	costOfFailure    = 500.0 // to format the message of an error
+	costOfConversion = 800.0
+	costOfDouble     = 120_000.0 // hundreds of digits beside an exponent
+
+	costOfLoop      = 500.0
+	costOfIteration = 60.0
+	costOfList      = 120.0
+	costOfElement   = 45.0
+	costOfJoint     = 15.0 // to find an element behind one concatenation
+	costOfEntry     = 200.0
+
+	costOfRead           = 120.0 // of a key or index
+	costOfLookup         = 60.0  // in a map of Go
+	costOfRepeatedHeader = 6.0
+	costOfScannedEntry   = 4.0
+	costOfIndexedEntry   = 90.0
+	costOfFormattedValue = 300.0 // in the message of an error
+
+	costOfMatch = 2_000.0 // besides the bytes
+	costOfPart  = 25.0    // of a split
+)
+
+// Prices of a byte.
+const (
+	costOfEquality      = 0.1
+	costOfHashing       = 0.4
+	costOfNumber        = 0.25 // to read a number that is none
+	costOfCopy          = 0.5
+	costOfFormatting    = 3.0
+	costOfFolding       = 3.0 // of a header name
+	costOfSearch        = 4.0
+	costOfCounting      = 6.0
+	costOfCountingByte  = 0.2
+	costOfASCII         = 4.0
+	costOfTrimming      = 5.0
+	costOfParsing       = 12.0
+	costOfRune          = 4.0  // to count
+	costOfRunes         = 7.0  // to decode into a list
+	costOfRewritingRune = 16.0 // to decode and encode
+	costOfComparedRune  = 1.2  // in a search that starts at each rune
+	costOfOccurrence    = 18.0 // to replace, and to find another one
+
+	costOfTransition  = 5.0  // of an automaton
+	costOfRangeStep   = 1.5  // of a search for a range of runes
+	costOfPatternByte = 25.0 // by package regexp
+	costOfInstruction = 9.0  // by package regexp
+)
