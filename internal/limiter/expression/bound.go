@@ -11,6 +11,7 @@ import (
 const (
 	maxText     = 8 << 10  // bytes of a value
 	maxName     = 256      // bytes of a header name or a descriptor key in an iteration
+	maxNumber   = 64       // bytes of a text that is converted to a number or time
 	maxEntries  = 128      // of a map that is iterated, and repeated headers
 	maxParts    = 512      // of a split without a smaller limit
 	maxScanned  = 2048     // entries of all descriptors

@@ -29,7 +29,7 @@ func priceOf(checked *ast.AST, forKey bool) (priced, error) {
 	p := &pricer{checked: checked, forKey: forKey, times: 1, patterns: map[string]*pattern{}}
 	p.spend(costOfEvaluation)
 	p.value(checked.Expr())
-	p.spendOnDescriptor()
+	p.spendOnMaps()
 	return priced{nanoseconds: p.spent, patterns: p.patterns}, p.err
 }
 
@@ -47,6 +47,7 @@ type pricer struct {
 
 	descriptorReads float64 // by key
 	wholeDescriptor bool    // iterated, counted or compared
+	wholeHeaders    bool
 }
 
 // loop is a comprehension, whose variables hide those of the outer ones.
@@ -96,6 +97,7 @@ func (p *pricer) value(e ast.Expr) *bound {
 // notByKey records a use of the value other than reading a key of it.
 func (p *pricer) notByKey(b *bound) {
 	p.wholeDescriptor = p.wholeDescriptor || b.reads&readsDescriptor != 0
+	p.wholeHeaders = p.wholeHeaders || b.reads&readsHeaders != 0
 }
 
 // container is value for a map or list that is read by key or index.
@@ -169,8 +171,11 @@ func (p *pricer) lookUp(in, key *bound) {
 	}
 }
 
-// spendOnDescriptor prices finding the entries of descriptors.
-func (p *pricer) spendOnDescriptor() {
+// spendOnMaps prices what an evaluation does once to read the maps of the request.
+func (p *pricer) spendOnMaps() {
+	if p.wholeHeaders {
+		p.spend(maxEntries * costOfCheckedName)
+	}
 	const scan = maxScanned*costOfScannedEntry + maxKeyBytes*costOfEquality
 	p.spend(min(p.descriptorReads, maxScans) * scan)
 	if p.wholeDescriptor || p.descriptorReads > maxScans {
@@ -282,7 +287,7 @@ func FormatPrice(price time.Duration) string {
 	for price >= 100*digit {
 		digit *= 10
 	}
-	text := ((price + digit - 1) / digit * digit).String()
+	text := (price + digit - 1).Truncate(digit).String()
 	unit := strings.IndexFunc(text, unicode.IsLetter)
 	return text[:unit] + " " + text[unit:]
 }
