@@ -52,3 +52,26 @@ func MatchBoth(pattern, text string) (got, want, ok bool) {
 	}
 	return a.match(text), regexp.MustCompile(pattern).MatchString(text), true
 }
+
+// PriceOf returns the price of the condition, which may be above MaxPrice, in nanoseconds.
+func PriceOf(text string) float64 {
+	checked, issues := environment().Compile(text)
+	if issues.Err() != nil {
+		panic(issues.Err())
+	}
+	priced, err := priceOf(checked.NativeRep(), false)
+	if err != nil {
+		panic(err)
+	}
+	return priced.nanoseconds
+}
+
+// BoundOfText returns the largest number of bytes of the text that the expression yields.
+func BoundOfText(text string) float64 {
+	checked, issues := environment().Compile(text)
+	if issues.Err() != nil {
+		panic(issues.Err())
+	}
+	p := &pricer{checked: checked.NativeRep(), times: 1, patterns: map[string]*pattern{}}
+	return p.value(checked.NativeRep().Expr()).text
+}
