@@ -30,15 +30,16 @@ type bound struct {
 	element *bound  // largest element or value; nil for numbers and the like
 	key     *bound  // largest key of the map
 	isList  bool    // the value may be a list
-	reads   source  // maps of the request that the value may be
+	reads   source  // maps that the value may be
 }
 
-// source is a set of maps of the request.
+// source is a set of maps.
 type source uint8
 
 const (
 	readsHeaders source = 1 << iota
 	readsDescriptor
+	readsOther // maps that the expression builds
 )
 
 var (

@@ -150,7 +150,7 @@ func (p *pricer) member(e ast.Expr) *bound {
 // read prices reading a key or index.
 func (p *pricer) read(of, key *bound) *bound {
 	p.spend(costOfFailure + costOfRead + p.nextPrice(of))
-	if of.isMap() && of.reads == 0 { // an error names the key
+	if of.reads&readsOther != 0 { // an error names the key
 		p.spend(costOfFormatting*key.bytes() + costOfFormattedValue*key.values())
 	}
 	p.lookUp(of, key)
@@ -160,7 +160,7 @@ func (p *pricer) read(of, key *bound) *bound {
 // lookUp prices finding a key in a map.
 func (p *pricer) lookUp(in, key *bound) {
 	p.spend(costOfLookup + costOfHashing*key.text)
-	if in.reads != 0 {
+	if in.reads&readsHeaders != 0 {
 		p.spend(costOfFolding * key.text)
 	}
 	if in.reads&readsHeaders != 0 && p.forKey {
@@ -203,7 +203,7 @@ func (p *pricer) list(e ast.Expr) *bound {
 // mapping prices a map.
 func (p *pricer) mapping(e ast.Expr) *bound {
 	entries := e.AsMap().Entries()
-	b := &bound{length: float64(len(entries)), key: scalar}
+	b := &bound{length: float64(len(entries)), key: scalar, reads: readsOther}
 	times := p.times
 	if isConstant(e) {
 		p.times = 0
@@ -215,7 +215,7 @@ func (p *pricer) mapping(e ast.Expr) *bound {
 		if key.element != nil || key.key != nil {
 			p.fail("a map or list as a key is not available")
 		}
-		b = &bound{length: b.length, key: union(b.key, key), element: union(b.element, value)}
+		b = &bound{length: b.length, key: union(b.key, key), element: union(b.element, value), reads: b.reads}
 	}
 	p.times = times
 	p.spend(costOfConstant)
