@@ -58,6 +58,7 @@ func Compile(policy *v1alpha1.RateLimitPolicy, grant Grant, now time.Time) (*pla
 		FailureMode:  plan.FailureMode(orDefault(spec.FailureMode, v1alpha1.FailureModeOpen)),
 		Denial:       denial(spec.Denial),
 	}
+	c.checkPrices()
 	if len(c.errs) == 0 {
 		c.verify(at, compiled)
 	}
@@ -72,6 +73,8 @@ type compiler struct {
 	grant Grant
 	month time.Time // its start
 	errs  field.ErrorList
+
+	prices prices
 }
 
 func (c *compiler) add(err *field.Error) { c.errs = append(c.errs, err) }

@@ -10,11 +10,12 @@
 //
 // Read the files in this order:
 //
-//	compile.go   Compile: the policy, its matches, key and denial
-//	limit.go     limits and their defaults
-//	calendar.go  calendars, and the offsets of their time zones
-//	override.go  overrides and the limits they change
-//	grant.go     Grant: which hosts and domains a Namespace may match
-//	shadow.go    Shadow: the mode Shadow for some hours, by an annotation
-//	summary.go   Summary: the limits in one line
+//	compile.go     Compile: the policy, its matches, key and denial
+//	limit.go       limits and their defaults
+//	calendar.go    calendars, and the offsets of their time zones
+//	override.go    overrides and the limits they change
+//	expression.go  expressions, and the price of all of them
+//	grant.go       Grant: which hosts and domains a Namespace may match
+//	shadow.go      Shadow: the mode Shadow for some hours, by an annotation
+//	summary.go     Summary: the limits in one line
 package compile

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/limiter/expression"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -29,21 +28,6 @@ func (c *compiler) overrides(at *field.Path, spec *v1alpha1.RateLimitPolicySpec)
 		})
 	}
 	return compiled
-}
-
-// condition checks an expression that must yield a bool, and returns its text.
-func (c *compiler) condition(at *field.Path, text string) string {
-	if text != "" {
-		checkExpression[bool](c, at, text)
-	}
-	return text
-}
-
-// checkExpression reports an expression that does not compile or yields another type.
-func checkExpression[T expression.Result](c *compiler, at *field.Path, text string) {
-	if _, err := expression.Compile[T](text); err != nil {
-		c.add(field.Invalid(at, text, err.Error()))
-	}
 }
 
 // networks converts CIDRs into the form of the plan: without host bits, and IPv4 for

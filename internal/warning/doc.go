@@ -9,12 +9,13 @@
 //
 // Read the files in this order:
 //
-//	warning.go             OfPlan: the warnings that a policy causes on its own
-//	unused_overrides.go    overrides whose callers an earlier one selects
-//	ineffective_limits.go  limits that another limit makes ineffective
-//	catch_all_matches.go   matches that hold for every request
-//	unheld_matches.go      limits with Concurrency that checks do not count in
-//	match_index.go         MatchIndex: policies by their matches
-//	overlaps.go            Overlaps: policies with the same match
-//	dropped_counters.go    DroppedCounters: counters that an edit resets
+//	warning.go                 OfPlan: the warnings that a policy causes on its own
+//	unused_overrides.go        overrides whose callers an earlier one selects
+//	ineffective_limits.go      limits that another limit makes ineffective
+//	catch_all_matches.go       matches that hold for every request
+//	unheld_matches.go          limits with Concurrency that checks do not count in
+//	expensive_expressions.go   expressions that take most of the time of a policy
+//	match_index.go             MatchIndex: policies by their matches
+//	overlaps.go                Overlaps: policies with the same match
+//	dropped_counters.go        DroppedCounters: counters that an edit resets
 package warning

@@ -16,7 +16,8 @@ func OfPlan(p *plan.Plan) []string {
 	warnings := unusedOverrides(p)
 	warnings = append(warnings, ineffectiveLimits(p)...)
 	warnings = append(warnings, catchAllMatches(p)...)
-	return append(warnings, unheldMatches(p)...)
+	warnings = append(warnings, unheldMatches(p)...)
+	return append(warnings, expensiveExpressions(p)...)
 }
 
 // FieldOf returns the path of the field that the warning is about.

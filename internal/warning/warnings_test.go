@@ -4,6 +4,7 @@
 package warning
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -296,4 +297,23 @@ func TestIneffectiveConcurrency(t *testing.T) {
 			expect(t, ineffectiveLimits(planOf(t, p.Reservations("1m", 5))))
 		}
 	}
+}
+
+func TestExpensiveExpressions(t *testing.T) {
+	const cheap, expensive = `request.headers.exists(n, n == "x")`, `request.path.split("/").exists(s, s == "x" || s == "y")`
+	with := func(expressions ...string) *builder {
+		b := policy().Limit("l", fixed, 1, "1s").Key(v1alpha1.KeyPart{
+			Type: v1alpha1.KeyPartExpression, Expression: &v1alpha1.ExpressionKey{CEL: "principal"},
+		})
+		for i, when := range expressions {
+			b = b.Override(v1alpha1.Override{Name: fmt.Sprint("o", i), When: when, Action: v1alpha1.OverrideActionDeny})
+		}
+		return b.Match(v1alpha1.Match{When: `request.path == "/"`})
+	}
+	expect(t, OfPlan(planOf(t, with(cheap, expensive))))
+	warnings := OfPlan(planOf(t, with(cheap, expensive, cheap+" ", cheap+"  ", "  "+cheap, " "+cheap, "   "+cheap)))
+	expect(t, warnings, "spec.overrides[1].when is the most expensive expression (")
+	NewWithT(t).Expect(warnings[0]).To(MatchRegexp(
+		`\(\d+ µs\) of the policy: all may take \d+ µs for the most expensive request, [5-9]\d% of the 1 ms that a policy may take$`))
+	NewWithT(t).Expect(FieldOf(warnings[0])).To(Equal("spec.overrides[1].when"))
 }

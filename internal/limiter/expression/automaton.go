@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"regexp/syntax"
 	"slices"
-	"sort"
 	"unicode"
 	"unicode/utf8"
 )
@@ -15,7 +14,7 @@ import (
 // Bounds of an automaton and of the work to build one. Patterns beyond them use package regexp.
 const (
 	maxTransitions = 4096
-	maxIntervals   = 512
+	maxIntervals   = 2048
 	maxVisits      = 100_000
 )
 
@@ -26,6 +25,7 @@ const (
 type automaton struct {
 	classes     int
 	ofASCII     [utf8.RuneSelf]uint8
+	ofError     uint8    // class of utf8.RuneError, which stands for each byte that is not UTF-8
 	starts      []rune   // the first rune of each interval, in order
 	ofInterval  []uint8  // class of the runes of an interval
 	transitions []uint16 // by state times classes plus class
@@ -47,14 +47,21 @@ func (a *automaton) match(text string) bool {
 }
 
 func (a *automaton) classOf(r rune) int {
-	if r < utf8.RuneSelf {
+	switch {
+	case r < utf8.RuneSelf:
 		return int(a.ofASCII[r])
+	case r == utf8.RuneError:
+		return int(a.ofError)
 	}
 	return int(a.ofInterval[a.interval(r)])
 }
 
 func (a *automaton) interval(r rune) int {
-	return sort.Search(len(a.starts), func(i int) bool { return a.starts[i] > r }) - 1
+	i, isStart := slices.BinarySearch(a.starts, r)
+	if isStart {
+		return i
+	}
+	return i - 1
 }
 
 // newAutomaton returns the automaton of the program, or nil if it would be too large.
@@ -106,7 +113,7 @@ func (b *automatonBuilder) classify() bool {
 	b.starts = []rune{0}
 	for i := range b.program.Inst {
 		inst := &b.program.Inst[i]
-		if inst.Op == syntax.InstEmptyWidth && syntax.EmptyOp(inst.Arg)&^(syntax.EmptyBeginText|syntax.EmptyEndText) != 0 {
+		if inst.Op == syntax.InstEmptyWidth && conditionOf(inst)&^(syntax.EmptyBeginText|syntax.EmptyEndText) != 0 {
 			return false
 		}
 		b.starts = append(b.starts, boundariesOf(inst)...)
@@ -119,6 +126,11 @@ func (b *automatonBuilder) classify() bool {
 	if len(b.starts) > maxIntervals || len(b.starts)*len(b.program.Inst) > maxVisits {
 		return false
 	}
+	return b.group()
+}
+
+// group numbers the classes. It reports false for too many.
+func (b *automatonBuilder) group() bool {
 	classes := map[string]uint8{}
 	for _, r := range b.starts {
 		signature := b.signature(r)
@@ -136,8 +148,14 @@ func (b *automatonBuilder) classify() bool {
 	for r := range b.ofASCII {
 		b.ofASCII[r] = b.ofInterval[b.interval(rune(r))]
 	}
+	b.ofError = b.ofInterval[b.interval(utf8.RuneError)]
 	b.classes = len(classes)
 	return true
+}
+
+// conditionOf returns the condition of an instruction without a rune.
+func conditionOf(inst *syntax.Inst) syntax.EmptyOp {
+	return syntax.EmptyOp(inst.Arg) //nolint:gosec // It holds one.
 }
 
 // boundariesOf returns the runes at which the instruction starts or stops to match.
@@ -152,7 +170,7 @@ func boundariesOf(inst *syntax.Inst) (starts []rune) {
 		}
 		first := inst.Rune[0]
 		starts = append(starts, first, first+1)
-		if syntax.Flags(inst.Arg)&syntax.FoldCase != 0 {
+		if syntax.Flags(inst.Arg)&syntax.FoldCase != 0 { //nolint:gosec // It holds flags.
 			for r := unicode.SimpleFold(first); r != first; r = unicode.SimpleFold(r) {
 				starts = append(starts, r, r+1)
 			}
@@ -225,7 +243,7 @@ func (b *automatonBuilder) closure(from []uint32, holds syntax.EmptyOp) (set []u
 		case syntax.InstCapture, syntax.InstNop:
 			stack = append(stack, inst.Out)
 		case syntax.InstEmptyWidth:
-			switch missing := syntax.EmptyOp(inst.Arg) &^ holds; {
+			switch missing := conditionOf(inst) &^ holds; {
 			case missing == 0:
 				stack = append(stack, inst.Out)
 			case missing&^syntax.EmptyEndText == 0:

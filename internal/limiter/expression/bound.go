@@ -11,6 +11,7 @@ import (
 const (
 	maxText     = 8 << 10  // bytes of a value
 	maxName     = 256      // bytes of a header name or a descriptor key in an iteration
+	maxNumber   = 64       // bytes of a text that is converted to a number or time
 	maxEntries  = 128      // of a map that is iterated, and repeated headers
 	maxParts    = 512      // of a split without a smaller limit
 	maxScanned  = 2048     // entries of all descriptors
@@ -29,15 +30,16 @@ type bound struct {
 	element *bound  // largest element or value; nil for numbers and the like
 	key     *bound  // largest key of the map
 	isList  bool    // the value may be a list
-	reads   source  // maps of the request that the value may be
+	reads   source  // maps that the value may be
 }
 
-// source is a set of maps of the request.
+// source is a set of maps.
 type source uint8
 
 const (
 	readsHeaders source = 1 << iota
 	readsDescriptor
+	readsOther // maps that the expression builds
 )
 
 var (

@@ -10,23 +10,25 @@ const (
 	costOfConstant   = 6.0
 	costOfVariable   = 35.0
 	costOfScope      = 12.0 // to look for a variable in a loop around it
-	costOfOperator   = 15.0
+	costOfOperator   = 20.0
 	costOfArithmetic = 90.0
 	costOfComparison = 20.0
 	costOfCall       = 120.0 // of a function on texts
 	costOfFailure    = 500.0 // to format the message of an error
-	costOfConversion = 800.0
-	costOfDouble     = 120_000.0 // hundreds of digits beside an exponent
+	costOfConversion = 150.0 // of a text of at most maxNumber bytes
+	costOfDouble     = 2_000.0
+	costOfTime       = 800.0 // to read or write
 
 	costOfLoop      = 500.0
-	costOfIteration = 60.0
+	costOfIteration = 100.0
 	costOfList      = 120.0
-	costOfElement   = 45.0
+	costOfElement   = 65.0
 	costOfJoint     = 15.0 // to find an element behind one concatenation
 	costOfEntry     = 200.0
 
 	costOfRead           = 120.0 // of a key or index
 	costOfLookup         = 60.0  // in a map of Go
+	costOfCheckedName    = 15.0  // of a header
 	costOfRepeatedHeader = 6.0
 	costOfScannedEntry   = 4.0
 	costOfIndexedEntry   = 90.0
@@ -40,8 +42,7 @@ const (
 const (
 	costOfEquality      = 0.1
 	costOfHashing       = 0.4
-	costOfNumber        = 0.25 // to read a number that is none
-	costOfCopy          = 0.5
+	costOfCopy          = 0.8
 	costOfFormatting    = 3.0
 	costOfFolding       = 3.0 // of a header name
 	costOfSearch        = 4.0
@@ -49,14 +50,13 @@ const (
 	costOfCountingByte  = 0.2
 	costOfASCII         = 4.0
 	costOfTrimming      = 5.0
-	costOfParsing       = 12.0
 	costOfRune          = 4.0  // to count
-	costOfRunes         = 7.0  // to decode into a list
+	costOfRunes         = 11.0 // to decode into a list
 	costOfRewritingRune = 16.0 // to decode and encode
 	costOfComparedRune  = 1.2  // in a search that starts at each rune
 	costOfOccurrence    = 18.0 // to replace, and to find another one
 
-	costOfTransition  = 5.0  // of an automaton
+	costOfTransition  = 6.0  // of an automaton
 	costOfRangeStep   = 1.5  // of a search for a range of runes
 	costOfPatternByte = 25.0 // by package regexp
 	costOfInstruction = 9.0  // by package regexp

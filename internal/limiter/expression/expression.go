@@ -53,7 +53,7 @@ func Compile[T Result](text string) (compiled *Expression[T], err error) {
 	if err != nil {
 		return nil, err
 	}
-	if !(priced.nanoseconds <= float64(MaxPrice)) { //nolint:staticcheck // Also rejects what is no number.
+	if isAffordable := priced.nanoseconds <= float64(MaxPrice); !isAffordable {
 		return nil, tooExpensive(priced.nanoseconds)
 	}
 	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CustomDecorator(replaceSlowFunctions(priced.patterns)))

@@ -270,19 +270,27 @@ func TestBoundsOfReading(t *testing.T) {
 		"a limit of parts": {`principal.split("x", 600).size() > 0`, plan.Attributes{Principal: short[1:]}, plan.Attributes{Principal: short}, "more than 512"},
 		"the name of a header": {
 			`request.headers.exists(n, n != "")`,
-			plan.Attributes{Headers: map[string]string{short[:256]: ""}}, plan.Attributes{Headers: map[string]string{short[:257]: ""}}, "longer than 256 bytes",
+			plan.Attributes{Headers: map[string]string{short[:256]: ""}},
+			plan.Attributes{Headers: map[string]string{short[:257]: ""}},
+			"longer than 256 bytes",
 		},
 		"descriptor entries": {
 			`descriptor["b"] == ""`,
-			plan.Attributes{Descriptors: repeated("a", 2048)}, plan.Attributes{Descriptors: repeated("a", 2049)}, "more than 2048 descriptor entries",
+			plan.Attributes{Descriptors: repeated("a", 2048)},
+			plan.Attributes{Descriptors: repeated("a", 2049)},
+			"more than 2048 descriptor entries",
 		},
 		"counted entries": {
 			`size(descriptor) == 1`,
-			plan.Attributes{Descriptors: repeated("a", 2048)}, plan.Attributes{Descriptors: repeated("a", 2049)}, "more than 2048 descriptor entries",
+			plan.Attributes{Descriptors: repeated("a", 2048)},
+			plan.Attributes{Descriptors: repeated("a", 2049)},
+			"more than 2048 descriptor entries",
 		},
 		"keys of entries": {
 			`!("b" in descriptor)`,
-			plan.Attributes{Descriptors: repeated(short, 128)}, plan.Attributes{Descriptors: repeated(short, 129)}, "more than 65536 bytes in their keys",
+			plan.Attributes{Descriptors: repeated(short, 128)},
+			plan.Attributes{Descriptors: repeated(short, 129)},
+			"more than 65536 bytes in their keys",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -317,16 +325,16 @@ func TestSplitWithLimit(t *testing.T) {
 
 // Many reads by key use an index.
 func TestReadingManyEntries(t *testing.T) {
-	var text strings.Builder
-	want, a := "", plan.Attributes{}
+	var text, want strings.Builder
+	a := plan.Attributes{}
 	for i := range 12 {
 		fmt.Fprintf(&text, `descriptor["%d"] + `, i)
 		a.Descriptors = append(a.Descriptors, plan.Descriptor{{Key: strconv.Itoa(i), Value: strconv.Itoa(i)}, {Key: strconv.Itoa(i), Value: "later"}})
-		want += strconv.Itoa(i)
+		want.WriteString(strconv.Itoa(i))
 	}
 	compiled, err := expression.Compile[string](text.String() + `descriptor["none"]`)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	NewWithT(t).Expect(compiled.Evaluate(&a, a.Descriptors)).To(Equal(want))
+	NewWithT(t).Expect(compiled.Evaluate(&a, a.Descriptors)).To(Equal(want.String()))
 }
 
 func TestEvaluateConcurrently(t *testing.T) {

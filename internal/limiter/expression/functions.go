@@ -43,13 +43,13 @@ var functions = map[string]function{
 	overloads.Size:                 size,
 	overloads.TypeConvertType:      fixed(costOfOperator),
 	overloads.TypeConvertDyn:       same(costOfOperator, 0),
-	overloads.TypeConvertBool:      convert(costOfCall, costOfNumber),
-	overloads.TypeConvertInt:       convert(costOfCall, costOfNumber),
-	overloads.TypeConvertUint:      convert(costOfCall, costOfNumber),
-	overloads.TypeConvertDouble:    convert(costOfDouble, costOfParsing),
-	overloads.TypeConvertDuration:  convert(costOfConversion, costOfParsing),
-	overloads.TypeConvertTimestamp: convert(costOfConversion, costOfParsing),
-	overloads.TypeConvertBytes:     same(costOfConversion, costOfCopy),
+	overloads.TypeConvertBool:      fixed(costOfFailure + costOfConversion),
+	overloads.TypeConvertInt:       fixed(costOfFailure + costOfConversion),
+	overloads.TypeConvertUint:      fixed(costOfFailure + costOfConversion),
+	overloads.TypeConvertDouble:    fixed(costOfFailure + costOfDouble),
+	overloads.TypeConvertDuration:  fixed(costOfFailure + costOfTime),
+	overloads.TypeConvertTimestamp: fixed(costOfFailure + costOfTime),
+	overloads.TypeConvertBytes:     same(costOfCall, costOfCopy),
 	overloads.TypeConvertString:    convertToString,
 
 	overloads.Contains:   contains,
@@ -111,9 +111,9 @@ func argumentsOf(call ast.CallExpr) []ast.Expr {
 	return call.Args()
 }
 
-// literalOf returns the text of the argument, if it is a literal.
-func literalOf(call ast.CallExpr, i int) (text string, isLiteral bool) {
-	if part := argumentsOf(call)[i]; part.Kind() == ast.LiteralKind {
+// literalOf returns the text of the first argument after the target, if it is a literal.
+func literalOf(call ast.CallExpr) (text string, isLiteral bool) {
+	if part := argumentsOf(call)[1]; part.Kind() == ast.LiteralKind {
 		value, isText := part.AsLiteral().(types.String)
 		return string(value), isText
 	}
@@ -136,16 +136,8 @@ func same(nanoseconds, perByte float64) function {
 	}
 }
 
-// convert is a function that reads a number or time from a text, and may fail.
-func convert(nanoseconds, perByte float64) function {
-	return func(p *pricer, _ ast.CallExpr, args []*bound) *bound {
-		p.spend(costOfFailure + nanoseconds + perByte*args[0].text)
-		return scalar
-	}
-}
-
 func convertToString(p *pricer, _ ast.CallExpr, args []*bound) *bound {
-	p.spend(costOfConversion + costOfCopy*args[0].text)
+	p.spend(costOfTime + costOfCopy*args[0].text)
 	return &bound{text: max(args[0].text, maxScalarText)}
 }
 
@@ -236,9 +228,9 @@ func contains(p *pricer, _ ast.CallExpr, args []*bound) *bound {
 
 // timePart rejects names of time zones: the library reads a file for each.
 func timePart(p *pricer, call ast.CallExpr, args []*bound) *bound {
-	p.spend(costOfFailure + costOfConversion)
+	p.spend(costOfFailure + costOfTime)
 	if len(args) > 1 {
-		if zone, isLiteral := literalOf(call, 1); !isLiteral || !strings.Contains(zone, ":") {
+		if zone, isLiteral := literalOf(call); !isLiteral || !strings.Contains(zone, ":") {
 			p.fail("a time zone must be an offset such as \"+02:00\"")
 		}
 	}
@@ -267,7 +259,7 @@ func indexOf(p *pricer, _ ast.CallExpr, args []*bound) *bound {
 func replace(p *pricer, call ast.CallExpr, args []*bound) *bound {
 	text, replacement := args[0].text, args[2].text
 	count := text + 1
-	if old, isLiteral := literalOf(call, 1); isLiteral && old != "" {
+	if old, isLiteral := literalOf(call); isLiteral && old != "" {
 		count = text / float64(len(old))
 	}
 	result := &bound{text: text + count*replacement}
@@ -284,7 +276,7 @@ func split(p *pricer, call ast.CallExpr, args []*bound) *bound {
 		}
 	}
 	counting := costOfCounting
-	if separator, isLiteral := literalOf(call, 1); isLiteral && len(separator) == 1 {
+	if separator, isLiteral := literalOf(call); isLiteral && len(separator) == 1 {
 		counting = costOfCountingByte
 	}
 	p.spend(costOfCall + counting*args[0].text + costOfSearch*args[1].text + costOfPart*parts)

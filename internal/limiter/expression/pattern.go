@@ -53,7 +53,7 @@ func (p *pattern) match(text string) bool {
 
 // matches prices a match. The pattern must be known: the time depends on it.
 func matches(p *pricer, call ast.CallExpr, args []*bound) *bound {
-	text, isLiteral := literalOf(call, 1)
+	text, isLiteral := literalOf(call)
 	if !isLiteral {
 		p.fail("the pattern of matches() must be a literal: write a condition for each pattern")
 		return scalar

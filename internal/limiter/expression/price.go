@@ -29,7 +29,7 @@ func priceOf(checked *ast.AST, forKey bool) (priced, error) {
 	p := &pricer{checked: checked, forKey: forKey, times: 1, patterns: map[string]*pattern{}}
 	p.spend(costOfEvaluation)
 	p.value(checked.Expr())
-	p.spendOnDescriptor()
+	p.spendOnMaps()
 	return priced{nanoseconds: p.spent, patterns: p.patterns}, p.err
 }
 
@@ -47,6 +47,7 @@ type pricer struct {
 
 	descriptorReads float64 // by key
 	wholeDescriptor bool    // iterated, counted or compared
+	wholeHeaders    bool
 }
 
 // loop is a comprehension, whose variables hide those of the outer ones.
@@ -96,6 +97,7 @@ func (p *pricer) value(e ast.Expr) *bound {
 // notByKey records a use of the value other than reading a key of it.
 func (p *pricer) notByKey(b *bound) {
 	p.wholeDescriptor = p.wholeDescriptor || b.reads&readsDescriptor != 0
+	p.wholeHeaders = p.wholeHeaders || b.reads&readsHeaders != 0
 }
 
 // container is value for a map or list that is read by key or index.
@@ -148,7 +150,7 @@ func (p *pricer) member(e ast.Expr) *bound {
 // read prices reading a key or index.
 func (p *pricer) read(of, key *bound) *bound {
 	p.spend(costOfFailure + costOfRead + p.nextPrice(of))
-	if of.isMap() && of.reads == 0 { // an error names the key
+	if of.reads&readsOther != 0 { // an error names the key
 		p.spend(costOfFormatting*key.bytes() + costOfFormattedValue*key.values())
 	}
 	p.lookUp(of, key)
@@ -158,7 +160,7 @@ func (p *pricer) read(of, key *bound) *bound {
 // lookUp prices finding a key in a map.
 func (p *pricer) lookUp(in, key *bound) {
 	p.spend(costOfLookup + costOfHashing*key.text)
-	if in.reads != 0 {
+	if in.reads&readsHeaders != 0 {
 		p.spend(costOfFolding * key.text)
 	}
 	if in.reads&readsHeaders != 0 && p.forKey {
@@ -169,8 +171,11 @@ func (p *pricer) lookUp(in, key *bound) {
 	}
 }
 
-// spendOnDescriptor prices finding the entries of descriptors.
-func (p *pricer) spendOnDescriptor() {
+// spendOnMaps prices what an evaluation does once to read the maps of the request.
+func (p *pricer) spendOnMaps() {
+	if p.wholeHeaders {
+		p.spend(maxEntries * costOfCheckedName)
+	}
 	const scan = maxScanned*costOfScannedEntry + maxKeyBytes*costOfEquality
 	p.spend(min(p.descriptorReads, maxScans) * scan)
 	if p.wholeDescriptor || p.descriptorReads > maxScans {
@@ -198,7 +203,7 @@ func (p *pricer) list(e ast.Expr) *bound {
 // mapping prices a map.
 func (p *pricer) mapping(e ast.Expr) *bound {
 	entries := e.AsMap().Entries()
-	b := &bound{length: float64(len(entries)), key: scalar}
+	b := &bound{length: float64(len(entries)), key: scalar, reads: readsOther}
 	times := p.times
 	if isConstant(e) {
 		p.times = 0
@@ -210,7 +215,7 @@ func (p *pricer) mapping(e ast.Expr) *bound {
 		if key.element != nil || key.key != nil {
 			p.fail("a map or list as a key is not available")
 		}
-		b = &bound{length: b.length, key: union(b.key, key), element: union(b.element, value)}
+		b = &bound{length: b.length, key: union(b.key, key), element: union(b.element, value), reads: b.reads}
 	}
 	p.times = times
 	p.spend(costOfConstant)
@@ -282,7 +287,7 @@ func FormatPrice(price time.Duration) string {
 	for price >= 100*digit {
 		digit *= 10
 	}
-	text := ((price + digit - 1) / digit * digit).String()
+	text := (price + digit - 1).Truncate(digit).String()
 	unit := strings.IndexFunc(text, unicode.IsLetter)
 	return text[:unit] + " " + text[unit:]
 }

@@ -15,6 +15,7 @@ import (
 // replaceSlowFunctions replaces functions of the library by faster ones. They differ from it:
 //
 //   - split fails for more than maxParts parts, unless its limit is smaller.
+//   - A text of more than maxNumber bytes is no number or time.
 //   - lowerAscii and upperAscii keep bytes that are not UTF-8.
 func replaceSlowFunctions(patterns map[string]*pattern) interpreter.InterpretableDecorator {
 	return func(i interpreter.Interpretable) (interpreter.Interpretable, error) {
@@ -23,8 +24,14 @@ func replaceSlowFunctions(patterns map[string]*pattern) interpreter.Interpretabl
 			return i, nil
 		}
 		replacement := replacements[call.Function()]
-		if call.Function() == overloads.Matches {
+		switch call.Function() {
+		case overloads.Matches:
 			replacement = matchesOneOf(patterns)
+		case overloads.TypeConvertBool, overloads.TypeConvertInt, overloads.TypeConvertUint, overloads.TypeConvertDouble,
+			overloads.TypeConvertDuration, overloads.TypeConvertTimestamp:
+			if _, isConstant := call.Args()[0].(interpreter.InterpretableConst); isConstant {
+				return i, nil // the library converts it once
+			}
 		}
 		if replacement == nil {
 			return i, nil
@@ -36,10 +43,28 @@ func replaceSlowFunctions(patterns map[string]*pattern) interpreter.Interpretabl
 // opaque hides that it is a call: else the library would replace it again.
 type opaque struct{ interpreter.InterpretableV2 }
 
+// replacements are by name.
 var replacements = map[string]func(args ...ref.Val) ref.Val{
 	"lowerAscii": onText(lowerASCII),
 	"upperAscii": onText(upperASCII),
 	"split":      splitText,
+
+	overloads.TypeConvertBool:      convertShort(types.BoolType),
+	overloads.TypeConvertInt:       convertShort(types.IntType),
+	overloads.TypeConvertUint:      convertShort(types.UintType),
+	overloads.TypeConvertDouble:    convertShort(types.DoubleType),
+	overloads.TypeConvertDuration:  convertShort(types.DurationType),
+	overloads.TypeConvertTimestamp: convertShort(types.TimestampType),
+}
+
+// convertShort converts a value to the type. The error for a long text does not contain it.
+func convertShort(to ref.Type) func(args ...ref.Val) ref.Val {
+	return func(args ...ref.Val) ref.Val {
+		if text, isText := args[0].(types.String); isText && len(text) > maxNumber {
+			return types.NewErr("type conversion error: a text of %d bytes is no %s", len(text), to.TypeName())
+		}
+		return args[0].ConvertToType(to)
+	}
 }
 
 // onText returns the function of CEL that calls f. A value of another type, which dyn() can
@@ -90,24 +115,24 @@ func splitText(args ...ref.Val) ref.Val {
 }
 
 // lowerASCII returns the text with its ASCII letters in lower case.
-func lowerASCII(text string) string { return mapASCII(text, 'A', 'Z', 'a'-'A') }
+func lowerASCII(text string) string { return switchCase(text, 'A', 'Z') }
 
 // upperASCII returns the text with its ASCII letters in upper case.
-func upperASCII(text string) string { return mapASCII(text, 'a', 'z', 'A'-'a'+256) }
+func upperASCII(text string) string { return switchCase(text, 'a', 'z') }
 
-// mapASCII adds the shift, modulo 256, to the bytes from first to last.
-func mapASCII(text string, first, last byte, shift int) string {
+// switchCase changes the case of the ASCII letters from first to last.
+func switchCase(text string, first, last byte) string {
 	for i := range len(text) {
 		if text[i] < first || text[i] > last {
 			continue
 		}
-		mapped := []byte(text)
-		for j := i; j < len(mapped); j++ {
-			if mapped[j] >= first && mapped[j] <= last {
-				mapped[j] += byte(shift)
+		changed := []byte(text)
+		for j := i; j < len(changed); j++ {
+			if changed[j] >= first && changed[j] <= last {
+				changed[j] ^= 'a' ^ 'A'
 			}
 		}
-		return string(mapped)
+		return string(changed)
 	}
 	return text
 }
