@@ -31,24 +31,20 @@ func costly(g *WithT, share float64) string {
 
 func TestNamespacesHaveShares(t *testing.T) {
 	g := NewWithT(t)
-	third, all := costly(g, 0.3), costly(g, 0.8)
+	quarter, all := costly(g, 0.26), costly(g, 0.8)
 	plans := func(namespace, when string, n int) []*plan.Plan {
-		made := manyPlans(namespace, n)
-		for _, p := range made {
-			p.Matches[0].When = when
-		}
-		return made
+		return manyPlans(namespace, n, onHostWhen(when))
 	}
 	for name, tc := range map[string]struct {
 		plans     []*plan.Plan
 		evaluated []string
 	}{
-		"a share that suffices":       {plans("a", third, 3), []string{"a/p000", "a/p001", "a/p002"}},
-		"one policy too many":         {plans("a", third, 4), []string{"a/p000", "a/p001", "a/p002"}},
-		"another Namespace":           {append(plans("a", third, 4), plans("b", third, 1)...), []string{"a/p000", "a/p001", "a/p002", "b/p000"}},
+		"a share that suffices":       {plans("a", quarter, 3), []string{"a/p000", "a/p001", "a/p002"}},
+		"one policy too many":         {plans("a", quarter, 4), []string{"a/p000", "a/p001", "a/p002"}},
+		"another Namespace":           {append(plans("a", quarter, 4), plans("b", quarter, 1)...), []string{"a/p000", "a/p001", "a/p002", "b/p000"}},
 		"policies without expression": {append(plans("a", all, 2), plans("a-b", "", 2)...), []string{"a-b/p000", "a-b/p001", "a/p000"}},
 		"a cheap policy of the fourth Namespace": {
-			append(append(append(plans("a", all, 1), plans("b", all, 1)...), plans("c", all, 1)...), plans("d", "request.path != ''", 1)...),
+			append(append(append(plans("a", all, 1), plans("b", all, 1)...), plans("c", all, 1)...), plans("d", `request.path != "x"`, 1)...),
 			[]string{"a/p000", "b/p000", "d/p000"},
 		},
 		"mode Enforce comes first": {
@@ -94,8 +90,8 @@ func TestSharesOfNamedPolicies(t *testing.T) {
 // Whatever a client sends, the policies of others are decided as if there were no expressions.
 func TestLongValuesChangeNoShare(t *testing.T) {
 	g := NewWithT(t)
-	when := costly(g, 0.3)
-	f := newFixture(append(manyPlans("a", 3, func(p *plan.Plan) { p.Matches[0].When = when }), makePlan("b/x", onHost, threshold(1)))...)
+	when := costly(g, 0.26)
+	f := newFixture(append(manyPlans("a", 3, onHostWhen(when)), makePlan("b/x", onHost, threshold(1)))...)
 	long := forHost(func(c *limiter.Check) { c.Attributes.Path = strings.Repeat("/x", 4000) })
 	g.Expect(f.decide(t, long).Degraded).To(BeEmpty())
 	g.Expect(f.decide(t, long)).To(And(HaveField("Reason", limiter.ReasonLimitExceeded), HaveField("Policy", "b/x")))
