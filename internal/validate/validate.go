@@ -156,9 +156,10 @@ func (c *checker) compile(p *Policy) {
 
 // warn adds the warnings of the policies that compile.
 func (c *checker) warn() {
-	index := &warning.MatchIndex{}
+	index, byNamespace := &warning.MatchIndex{}, map[string][]v1alpha1.RateLimitPolicy{}
 	for _, p := range c.result.Policies {
 		index.Replace(nil, p.RateLimitPolicy)
+		byNamespace[p.Namespace] = append(byNamespace[p.Namespace], *p.RateLimitPolicy)
 	}
 	for _, p := range c.result.Policies {
 		if p.Plan == nil {
@@ -167,6 +168,7 @@ func (c *checker) warn() {
 		warnings := warning.OfPlan(p.Plan)
 		if p.Spec.Mode != v1alpha1.ModeDisabled {
 			warnings = append(warnings, warning.Overlaps(p.RateLimitPolicy, index, true)...)
+			warnings = append(warnings, warning.CrowdedMatches(p.RateLimitPolicy, byNamespace[p.Namespace])...)
 		}
 		for _, text := range warnings {
 			c.addTo(p, SeverityWarning, warning.FieldOf(text), text)

@@ -16,6 +16,7 @@
 //	unheld_matches.go          limits with Concurrency that checks do not count in
 //	expensive_expressions.go   expressions that take most of the time of a policy
 //	match_index.go             MatchIndex: policies by their matches
+//	crowded_matches.go         CrowdedMatches: more policies with the same requests than Weir evaluates
 //	overlaps.go                Overlaps: policies with the same match
 //	dropped_counters.go        DroppedCounters: counters that an edit resets
 package warning

@@ -100,6 +100,7 @@ func (v *Validator) validate(ctx context.Context, was, policy *v1alpha1.RateLimi
 	warnings = append(warnings, warning.OfPlan(compiled)...)
 	if policy.Spec.Mode != v1alpha1.ModeDisabled {
 		warnings = append(warnings, warning.Overlaps(policy, v.Matches, v.Tenancy == compile.TenancyCluster)...)
+		warnings = append(warnings, v.crowdedWarnings(ctx, policy)...)
 	}
 	warnings = append(warnings, v.budgetWarnings(ctx, compiled)...)
 	if was != nil {
@@ -132,6 +133,19 @@ func editWarnings(was *v1alpha1.RateLimitPolicy, is *plan.Plan) []string {
 		return nil
 	}
 	return warning.DroppedCounters(before, is)
+}
+
+// crowdedWarnings warns of requests that match more policies of the Namespace than Weir evaluates.
+func (v *Validator) crowdedWarnings(ctx context.Context, policy *v1alpha1.RateLimitPolicy) []string {
+	if v.Sizes == nil {
+		return nil
+	}
+	list := &v1alpha1.RateLimitPolicyList{}
+	if err := v.Sizes.Policies.List(ctx, list, client.InNamespace(policy.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Failed to list the policies of the Namespace", "namespace", policy.Namespace)
+		return nil
+	}
+	return warning.CrowdedMatches(policy, list.Items)
 }
 
 // budgetWarnings warns of a plan that is likely to have no room in the budget of its Namespace.

@@ -1,0 +1,102 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package warning
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// CrowdedMatches warns of matches whose requests match more policies of the Namespace than Weir evaluates.
+// policies are those of the Namespace; policy itself may be among them, in an older form.
+//
+//   - It asks for a request with each host of the match, and a path, method and descriptor of it. Policies
+//     for other hosts or paths do not count.
+//   - Matches with a `when` do not count: which of them hold depends on the request.
+func CrowdedMatches(policy *v1alpha1.RateLimitPolicy, policies []v1alpha1.RateLimitPolicy) (warnings []string) {
+	if len(policies) < limiter.MaxNamespacePolicies && totalLimits(policies) <= limiter.MaxNamespaceLimits-len(policy.Spec.Limits) {
+		return nil
+	}
+	plans := []*plan.Plan{certainPlan(policy)}
+	for i := range policies {
+		if policies[i].Namespace == policy.Namespace && policies[i].Name != policy.Name {
+			plans = append(plans, certainPlan(&policies[i]))
+		}
+	}
+	snapshot := plan.NewSnapshot(0, plans)
+	for i := range policy.Spec.Matches {
+		if text := crowding(snapshot, &policy.Spec.Matches[i]); text != "" {
+			warnings = append(warnings, fmt.Sprintf("%s: %s; the failureMode of those that are not evaluated decides", at("matches", i), text))
+		}
+	}
+	return warnings
+}
+
+func totalLimits(policies []v1alpha1.RateLimitPolicy) (n int) {
+	for i := range policies {
+		n += len(policies[i].Spec.Limits)
+	}
+	return n
+}
+
+// certainPlan returns what of the policy decides whether it matches, without the matches that have a when.
+func certainPlan(policy *v1alpha1.RateLimitPolicy) *plan.Plan {
+	p := &plan.Plan{Namespace: policy.Namespace, Name: policy.Name, Mode: plan.Mode(policy.Spec.Mode), Limits: make([]plan.Limit, len(policy.Spec.Limits))}
+	for i := range policy.Spec.Matches {
+		if m := &policy.Spec.Matches[i]; m.When == "" {
+			p.Matches = append(p.Matches, matchOf(m))
+		}
+	}
+	return p
+}
+
+func matchOf(m *v1alpha1.Match) plan.Match {
+	match := plan.Match{Hosts: m.Hosts, Methods: m.Methods, Paths: m.Paths, Domain: m.Domain}
+	for _, d := range m.Descriptors {
+		match.Descriptors = append(match.Descriptors, plan.Entry{Key: d.Key, Value: d.Value})
+	}
+	return match
+}
+
+// crowding returns how many policies and limits match the requests of the match, empty if they fit.
+func crowding(snapshot *plan.Snapshot, m *v1alpha1.Match) string {
+	hosts := m.Hosts
+	if len(hosts) == 0 {
+		hosts = []string{""}
+	}
+	for _, host := range hosts {
+		policies, limits := 0, 0
+		seen := map[*plan.Plan]bool{}
+		for _, found := range snapshot.Match(requestOf(m, host)) {
+			if !seen[found.Plan] {
+				seen[found.Plan] = true
+				policies, limits = policies+1, limits+len(found.Plan.Limits)
+			}
+		}
+		if policies > limiter.MaxNamespacePolicies || limits > limiter.MaxNamespaceLimits {
+			return fmt.Sprintf("its requests match %d policies with %d limits of the Namespace, at most %d with %d are evaluated",
+				policies, limits, limiter.MaxNamespacePolicies, limiter.MaxNamespaceLimits)
+		}
+	}
+	return ""
+}
+
+// requestOf returns a request for the host that the match holds for.
+func requestOf(m *v1alpha1.Match, host string) *plan.Attributes {
+	a := &plan.Attributes{Host: strings.Replace(host, "*", "any", 1), Domain: m.Domain}
+	if len(m.Paths) > 0 {
+		a.Path = strings.TrimSuffix(m.Paths[0], "*")
+	}
+	if len(m.Methods) > 0 {
+		a.Method = m.Methods[0]
+	}
+	if len(m.Descriptors) > 0 {
+		a.Descriptors = []plan.Descriptor{matchOf(m).Descriptors}
+	}
+	return a
+}
