@@ -115,6 +115,9 @@ func (s *Store) deadline(ctx context.Context) time.Time {
 // flight.
 func (s *Store) Evaluate(ctx context.Context, call *Call) (*Reply, error) {
 	deadline := s.deadline(ctx)
+	if s.spreads && !call.IsDeniable() { // also with one key: a substitute may lie on another node
+		return s.changeSpread(ctx, call, deadline)
+	}
 	reply, err := s.evaluateOnce(ctx, call, deadline)
 	if err != nil || reply.undecided == nil {
 		return reply, err
