@@ -176,3 +176,38 @@ func TestAFloodDoesNotFillRedis(t *testing.T) {
 	g.Expect(after-before).To(BeNumerically("<", 100), "unknown keys write nothing")
 	g.Expect(slices.Contains(f.client.Keys(t.Context(), "*#a/x#0*").Val(), "weir:1:c:{#a/x#0}:a/x:hourly:fw:1h")).To(BeTrue())
 }
+
+// Requested limits give no more keys a state than the limit of the policy: during a flood, and while
+// the store is low on memory. All states live longer than a minute.
+func TestFloodsOfKeysWithRequestedLimits(t *testing.T) {
+	hourly := func(p *plan.Plan) { p.Limits[0].WindowMillis = time.Hour.Milliseconds() }
+	for _, a := range allAlgorithms {
+		for _, low := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, memory low %v", a, low), func(t *testing.T) {
+				g := NewWithT(t)
+				var overflows []int
+				for _, requests := range []bool{false, true} {
+					f := newFloodFixture(flood.Limits{PerMinute: 100}, func() bool { return low })
+					f.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", limited(three(a)), byUser, hourly)}))
+					overflow := 0
+					for i := range 1000 {
+						check := requestingNothing()
+						if requests {
+							check = requesting(2, time.Hour)
+						}
+						check.Attributes.Descriptors[0][0].Value = fmt.Sprint("invented-", i)
+						if f.decide(t, check).Limits[0].Overflow {
+							overflow++
+						}
+					}
+					overflows = append(overflows, overflow)
+				}
+				want := 900
+				if low {
+					want = 1000
+				}
+				g.Expect(overflows).To(Equal([]int{want, want}))
+			})
+		}
+	}
+}

@@ -151,3 +151,38 @@ func TestNoKeyIsTheOverflowBudget(t *testing.T) {
 	}
 	g.Expect(check(t, s, p, "c").Verdict).To(Equal(script.Denied), "no reset reached the budget")
 }
+
+// A requested limit gives no unknown key a state while only known keys are decided, or while the store
+// is full.
+func TestRequestedLimitsOfUnknownKeys(t *testing.T) {
+	for _, a := range []script.Algorithm{script.TokenBucket, script.GCRA} {
+		for _, onlyKnown := range []bool{true, false} {
+			t.Run(fmt.Sprint(a, onlyKnown), func(t *testing.T) {
+				g := NewWithT(t)
+				keys := 1
+				if onlyKnown {
+					keys = 10_000
+				}
+				s := memory.NewStore(memory.Options{Keys: keys})
+				l := limitOf(a, 5)
+				p := script.NewVariants(script.Settings{ID: "test/p", Requestable: true}, []script.Limit{l})[0]
+				check(t, s, p, "known")
+				l.Quota, l.Threshold, l.StateSuffix = 1000, 1000, "1000"
+				requested := p.NewRequested([]script.Limit{l}, 0)
+				admitted := 0
+				for i := range 1000 {
+					reply, err := s.Evaluate(t.Context(), &script.Call{Entries: []script.Entry{
+						{Policy: requested, Key: script.Key(fmt.Sprint("new", i)), Cost: 1, OnlyKnown: onlyKnown},
+					}})
+					g.Expect(err).NotTo(HaveOccurred())
+					g.Expect(reply.Entries[0].Overflow).To(BeTrue())
+					if reply.Entries[0].Verdict == script.Admitted {
+						admitted++
+					}
+				}
+				g.Expect(admitted).To(Equal(5))
+				g.Expect(s.Keys()).To(BeNumerically("<=", 2), "the known key and the overflow key")
+			})
+		}
+	}
+}

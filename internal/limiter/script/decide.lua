@@ -47,7 +47,7 @@ local function admit_repeated(entries)
 end
 
 -- The number of blocks that the limit remembers.
-local function blocks_of(limit) return tonumber(values[limit.blocks] or 0) end
+local function blocks_of(limit) return tonumber(values[limit.blocks] or 0) or 0 end
 
 -- The length in milliseconds of the block that the limit starts.
 local function block_length(limit)

@@ -10,6 +10,7 @@
 -- clock    none: the TTL is the only record of the window's end; with a calendar
 --          TIME selects the period of a new window
 -- cost     O(1); SET or INCRBY, PTTL
+-- repair   a value that is no count is as if it were missing; the next spend overwrites it
 -- denied   writes nothing, with two exceptions: an entry counting attempts adds
 --          its cost until the counter reaches `ceiling`, and a TTL that is missing
 --          or longer than the window is reset
@@ -67,6 +68,12 @@ local function window_end(entry, limit)
   return floor((server_time() + window_left(entry, limit)) / 1000)
 end
 
+-- The units of a counter. A value that this script has set is a number.
+local function count_of(value)
+  if type(value) ~= 'string' or string.find(value, '^%d+$') then return tonumber(value or 0) end
+  return 0
+end
+
 algorithms.fw = {
   prepare = function(limit)
     limit.ceiling = next_number()
@@ -78,7 +85,7 @@ algorithms.fw = {
   read = function(_, limit)
     limit.key = next_key()
     if not deferred then limit.ttl = nil end -- else it is that of the previous call
-    limit.used = tonumber(values[limit.key] or 0)
+    limit.used = count_of(values[limit.key])
   end,
 
   -- The units count in the window that held the time `at`, unless it has ended. If no window did,

@@ -1,5 +1,7 @@
 -- FixedWindow, for lean.lua; see fixed_window.lua.
 
+local to_number = tonumber -- a local is faster than a global
+
 -- Above this count a counter does not grow, so that it stays an integer of a double.
 local LARGEST_COUNT = 2 ^ 52
 
@@ -13,8 +15,8 @@ lean.fw = {
   end,
 
   read = function(limit, value)
-    limit.exists, limit.used = value, value and value + 0 or 0
-    return limit.used
+    limit.exists, limit.used = value, not value and 0 or to_number(value)
+    return limit.used -- nil for a text
   end,
 
   -- Redis takes a tenth of the time of a check to write a number of Lua as text.

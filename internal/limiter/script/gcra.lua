@@ -10,6 +10,7 @@
 --          are a debt. A missing key means an arrival time in the past
 -- ARGV     rate; ceiling: the furthest (us) the arrival time can be ahead, over all
 --          limits that share the key
+-- repair   a value of another form is as if it were missing; the next spend overwrites it
 -- clock    TIME
 -- cost     O(1); SET
 -- denied   writes nothing, except that an arrival time too far ahead, after an
@@ -34,8 +35,8 @@ algorithms.gc = {
     limit.deficit, limit.lag = 0, 0
     limit.arrival = nil
     local value = values[limit.key]
-    if value then
-      local arrival, part, debt = read_arrival(value)
+    local arrival, part, debt = read_arrival(value or '')
+    if arrival then
       local ahead, most = arrival - server_time(), limit.ceiling + debt
       part = min(part, limit.rate - 1)
       local too_far = ahead > most and not entry.peek

@@ -41,7 +41,7 @@ new_holds = function()
 
   -- The key that remembers the ID of a charge.
   local function charge_of(entry, id)
-    return string.sub(entry.held, 1, -#'held' - 1) .. 'charge:' .. id
+    return string.sub(entry.held, 1, -#'held' - 1) .. 'charge!' .. id
   end
 
   -- The TTL in milliseconds of the holds. The keys that are kept together must also expire

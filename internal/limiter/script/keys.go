@@ -27,7 +27,7 @@ import (
 //	                                                  the states of requested limits that refill
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:held     the holds, see hold.lua
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:held:set the set of many holds
-//	<prefix>1:c:{<key>}:<namespace>/<policy>:charge:<id>
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:charge!<id>
 //	                                                  the ID of a charge
 //	<prefix>1:c:{<namespace>/<policy>}:blocked        the list of begun blocks, see blocks.go
 //	<prefix>1:c:{<key>}:<namespace>/<policy>+candidate:...
@@ -36,7 +36,18 @@ import (
 //
 // All keys of one caller share a hash tag, so that one script may use them in a Redis
 // Cluster. The names of namespaces, policies and limits are DNS names and need no
-// escaping; EncodeKey escapes the key. Releases with the same layout version can share a
+// escaping; EncodeKey escapes the key.
+//
+// No two kinds of keys are equal, whatever limits and overrides are named. After the ID of a policy:
+//
+//   - A counter has three parts or more: limit, algorithm, window. Its second part is a code of two
+//     letters, unlike escalation, largest and set.
+//   - block, held, requested and sl have one part. held:set, sl:largest and <limit>:escalation have two
+//     and end differently. The largest number of a counter of SlidingLog is one part longer than the
+//     counter, which has at most four.
+//   - The ID of a charge may have colons and be any text. No name contains the "!" before it.
+//
+// Releases with the same layout version can share a
 // Redis during a rollout.
 const layoutVersion = "1:c:"
 
@@ -227,7 +238,7 @@ func heldKey(policy string) string { return policy + ":held" }
 func holdsKey(policy string) string { return heldKey(policy) + ":set" }
 
 // chargeKey returns the key that exists while the ID of a charge is remembered.
-func chargeKey(policy, id string) string { return policy + ":charge:" + id }
+func chargeKey(policy, id string) string { return policy + ":charge!" + id }
 
 func blockKey(policy string) string { return policy + ":block" }
 

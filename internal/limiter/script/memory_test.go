@@ -36,7 +36,7 @@ func TestEverythingExpires(t *testing.T) {
 			for _, key := range keys {
 				ttl := client.PTTL(t.Context(), key).Val()
 				longest := need
-				if strings.Contains(key, ":charge:") {
+				if strings.Contains(key, ":charge!") {
 					longest = ChargeMemory
 				} else if isBucket(key) {
 					longest += MaxDebt

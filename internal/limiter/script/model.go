@@ -320,8 +320,11 @@ func (m *Model) Reset(policy *Policy, key Key, now time.Time) bool {
 
 // isRequested reports whether the name is the one of a state of a requested limit that refills.
 func isRequested(name string, policy *Policy, key Key) bool {
-	refills := strings.Contains(name, ":tb:") || strings.Contains(name, ":gc:")
-	return refills && strings.HasPrefix(name, stateName(key, policy.id+":")) && strings.Contains(name, "+requested")
+	rest, found := strings.CutPrefix(name, stateName(key, policy.id+":"))
+	if !found || strings.HasPrefix(rest, "charge!") { // the ID of a charge is any text
+		return false
+	}
+	return (strings.Contains(rest, ":tb:") || strings.Contains(rest, ":gc:")) && strings.Contains(rest, "+requested")
 }
 
 // Block blocks the key, as Store.Block does.

@@ -33,12 +33,9 @@ func haveOneKey(call *Call) bool {
 //   - After a crash or a lost reply the cost of one check stays spent, so that the
 //     limits deny too early, never too late.
 //
-// Commits and the like are never denied, so each group makes them by itself.
+// changeSpread makes commits and the like, which are never denied.
 func (s *Store) evaluateSpread(ctx context.Context, call *Call, deadline time.Time) (*Reply, error) {
 	groups := groupsOf(call)
-	if !call.IsDeniable() {
-		return s.changeSpread(ctx, call, groups, deadline)
-	}
 	if err := s.dryRun(ctx, groups, deadline); err != nil {
 		return nil, err
 	}
@@ -62,9 +59,33 @@ func (s *Store) evaluateSpread(ctx context.Context, call *Call, deadline time.Ti
 	return mergeReplies(call, groups), nil
 }
 
-// changeSpread commits, renews or charges in every group. After an error some groups may have done
-// so; the same call again changes only the others.
-func (s *Store) changeSpread(ctx context.Context, call *Call, groups []*group, deadline time.Time) (*Reply, error) {
+// changeSpread commits, renews or charges in every group by itself. A group that is decided is not
+// sent again if another group needs substitutes: a charge without an ID would be counted twice. After
+// an error some groups may have made their changes; the same call again changes only the others.
+func (s *Store) changeSpread(ctx context.Context, call *Call, deadline time.Time) (*Reply, error) {
+	other := NewSubstitution(call)
+	reply := &Reply{Entries: make([]EntryReply, len(call.Entries))}
+	for left := groupsOf(other.call); len(left) > 0; {
+		if err := s.change(ctx, left, deadline); err != nil {
+			return nil, err
+		}
+		var again []int
+		for _, g := range left {
+			if g.reply.undecided == nil {
+				g.copyReply(reply, call)
+			} else {
+				again = append(again, g.indices...)
+			}
+		}
+		other.Replace(undecidedOf(left))
+		left = groupsOfEntries(other.call, again)
+	}
+	other.Mark(reply)
+	return reply, nil
+}
+
+// change evaluates every group.
+func (s *Store) change(ctx context.Context, groups []*group, deadline time.Time) error {
 	var wait errgroup.Group
 	for _, g := range groups {
 		wait.Go(func() (err error) {
@@ -72,10 +93,7 @@ func (s *Store) changeSpread(ctx context.Context, call *Call, groups []*group, d
 			return err
 		})
 	}
-	if err := wait.Wait(); err != nil {
-		return nil, err
-	}
-	return mergeReplies(call, groups), nil
+	return wait.Wait()
 }
 
 // repeat returns the call as one that repeats another one. Its keys are known.
@@ -134,8 +152,18 @@ func undecidedOf(groups []*group) (indexes []int) {
 }
 
 func groupsOf(call *Call) []*group {
+	all := make([]int, len(call.Entries))
+	for i := range all {
+		all[i] = i
+	}
+	return groupsOfEntries(call, all)
+}
+
+// groupsOfEntries returns the groups of the entries with these indexes.
+func groupsOfEntries(call *Call, indexes []int) []*group {
 	var groups []*group
-	for i, e := range call.Entries {
+	for _, i := range indexes {
+		e := call.Entries[i]
 		at := slices.IndexFunc(groups, func(g *group) bool { return g.call.Entries[0].Key == e.Key })
 		if at < 0 {
 			at = len(groups)
@@ -288,15 +316,20 @@ func (s *Store) refundCommand(g *group) command {
 func mergeReplies(call *Call, groups []*group) *Reply {
 	reply := &Reply{Entries: make([]EntryReply, len(call.Entries))}
 	for _, g := range groups {
-		for i, at := range g.indices {
-			reply.Entries[at] = g.reply.Entries[i]
-			if g.dryReply != nil {
-				reply.Entries[at].addSettled(call.settled[at])
-			}
-			for j := range reply.Entries[at].Limits {
-				reply.Entries[at].Limits[j].receipt = 0
-			}
-		}
+		g.copyReply(reply, call)
 	}
 	return reply
+}
+
+// copyReply copies the reply of the group to that of the whole call.
+func (g *group) copyReply(reply *Reply, call *Call) {
+	for i, at := range g.indices {
+		reply.Entries[at] = g.reply.Entries[i]
+		if g.dryReply != nil {
+			reply.Entries[at].addSettled(call.settled[at])
+		}
+		for j := range reply.Entries[at].Limits {
+			reply.Entries[at].Limits[j].receipt = 0
+		}
+	}
 }

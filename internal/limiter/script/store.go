@@ -111,10 +111,13 @@ func (s *Store) deadline(ctx context.Context) time.Time {
 // Evaluate decides the call. It shares a round trip with the calls for the same node that arrive
 // at the same time. In a cluster a call with several keys takes two round trips, and a call with a
 // key or a limit that needs a substitute (see Entry.OnlyKnown and Policy.NewRequested) is sent
-// twice. Errors are *StoreError; the call must then not be changed, because it may still be in
+// again, at most twice for each entry. Errors are *StoreError; the call must then not be changed, because it may still be in
 // flight.
 func (s *Store) Evaluate(ctx context.Context, call *Call) (*Reply, error) {
 	deadline := s.deadline(ctx)
+	if s.spreads && !call.IsDeniable() { // also with one key: a substitute may lie on another node
+		return s.changeSpread(ctx, call, deadline)
+	}
 	reply, err := s.evaluateOnce(ctx, call, deadline)
 	if err != nil || reply.undecided == nil {
 		return reply, err

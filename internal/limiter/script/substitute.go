@@ -24,19 +24,20 @@ func NewSubstitution(call *Call) *Substitution {
 // Call returns the call with the replaced entries.
 func (s *Substitution) Call() *Call { return s.call }
 
-// Replace replaces the entries with these indexes: a requested limit, whose state may have no room,
-// by the limit of the policy, and otherwise the key by an overflow key.
+// Replace replaces the entries with these indexes: a requested limit by the limit of the policy, and
+// otherwise the key by an overflow key. A key whose requested limit is replaced may be unknown to the
+// limit of the policy as well, so it keeps OnlyKnown, and the next call may replace it once more.
 func (s *Substitution) Replace(indexes []int) {
-	for _, i := range indexes {
+	for i := range s.call.Entries {
 		e := &s.call.Entries[i]
-		if e.Policy.mayBeFull() {
+		switch replaced := slices.Contains(indexes, i); {
+		case replaced && e.Policy.mayBeFull():
 			e.Policy = e.Policy.fallback
-		} else {
+			continue
+		case replaced:
 			e.Policy, e.Key = e.Policy.Overflow(), s.call.OverflowKey(i)
 		}
-	}
-	for i := range s.call.Entries {
-		s.call.Entries[i].OnlyKnown = false // those that are not replaced are known
+		e.OnlyKnown = false // an overflow key, or a key that is known
 	}
 }
 

@@ -106,3 +106,61 @@ func TestABlockedKeyIsKnown(t *testing.T) {
 		g.Expect(reply.Entries[0].Overflow).To(BeFalse())
 	}
 }
+
+// requestedOf returns a policy, and the variant with another number.
+func requestedOf(a Algorithm) (policy, requested *Policy) {
+	l := slowLimit(a, 3)
+	policy = NewVariants(Settings{ID: "test/requested", Requestable: true}, []Limit{l})[0]
+	l.Quota, l.Threshold = 1000, 1000
+	if a.refills() {
+		l.StateSuffix = "1000"
+	}
+	return policy, policy.NewRequested([]Limit{l}, 0)
+}
+
+// A requested limit gives no unknown key a state. Keys that are known to the requested limit, or to
+// that of the policy, keep their own counts.
+func TestUnknownKeysOfRequestedLimits(t *testing.T) {
+	for _, a := range []Algorithm{FixedWindow, SlidingLog, TokenBucket, GCRA} {
+		t.Run(string(a), func(t *testing.T) {
+			policy, requested := requestedOf(a)
+			for _, b := range newBackends(t) {
+				g := NewWithT(t)
+				b.evaluate(t, &Call{Entries: []Entry{{Policy: policy, Key: "known", Cost: 1}}})
+				b.evaluate(t, &Call{Entries: []Entry{{Policy: requested, Key: "requested", Cost: 1}}})
+				admitted := 0
+				for _, key := range []Key{"x1", "x2", "x3", "x4", "x5"} {
+					call := onlyKnown(requested, key)
+					reply := b.evaluate(t, call)
+					g.Expect([]bool{reply.Entries[0].Overflow, reply.Entries[0].RequestIgnored}).To(Equal([]bool{true, false}))
+					g.Expect(call.Entries[0].OnlyKnown).To(BeTrue(), "the call is unchanged")
+					if reply.Entries[0].Verdict == Admitted {
+						admitted++
+					}
+				}
+				g.Expect(admitted).To(Equal(3))
+				for _, key := range []Key{"known", "requested"} {
+					reply := b.evaluate(t, onlyKnown(requested, key))
+					g.Expect(reply.Entries[0].Overflow).To(BeFalse(), string(key))
+					g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(int64(2)), string(key))
+					g.Expect(reply.Entries[0].RequestIgnored).To(Equal(a.refills() && key == "known"), string(key))
+				}
+			}
+		})
+	}
+}
+
+// A key stays protected until its own key is replaced or is known.
+func TestReplaceKeepsOnlyKnown(t *testing.T) {
+	g := NewWithT(t)
+	policy, requested := requestedOf(TokenBucket)
+	call := onlyKnown(requested, "a", "b")
+	other := NewSubstitution(call)
+	other.Replace([]int{0})
+	g.Expect(other.Call().Entries[0].Policy).To(BeIdenticalTo(policy))
+	g.Expect([]bool{other.Call().Entries[0].OnlyKnown, other.Call().Entries[1].OnlyKnown}).To(Equal([]bool{true, false}))
+	other.Replace([]int{0})
+	g.Expect(other.Call().Entries[0].OnlyKnown).To(BeFalse())
+	g.Expect(other.Call().Entries[0].Key).To(Equal(call.OverflowKey(0)))
+	g.Expect(other.Call().Entries[1].Key).To(Equal(Key("b")))
+}

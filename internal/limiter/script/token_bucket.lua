@@ -9,6 +9,7 @@
 -- ARGV     rate; ceiling: the largest quota of all limits that share the bucket,
 --          so that an edit to a smaller quota leaves an empty bucket, not a debt
 -- clock    TIME, but never before the time in the key
+-- repair   a value of another form is as if it were missing; the next spend overwrites it
 -- cost     O(1); SET
 -- denied   writes nothing, except that a TTL that became too short after an edit
 --          to a slower rate is extended
@@ -33,9 +34,9 @@ algorithms.tb = {
     limit.deficit, limit.now = 0, server_time()
     limit.stored = nil
     local value = values[limit.key]
-    if value then
-      local digits, mark, time, debt = string.match(value, '^(%S-)([ /])(%x+)%+?(.*)$')
-      local deficit = mark == ' ' and tonumber(digits, 16) or tonumber(digits)
+    local digits, mark, time, debt = string.match(value or '', '^(%S-)([ /])(%x+)%+?(.*)$')
+    local deficit = mark and (mark == ' ' and tonumber(digits, 16) or tonumber(digits))
+    if deficit then
       deficit, time = min(deficit, limit.empty + (tonumber(debt) or 0)), tonumber(time, 16)
       limit.now = max(limit.now, time)
       limit.deficit = max(0, deficit - (limit.now - time) * limit.rate)

@@ -1,0 +1,122 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+// named is the text that a set of Redis keys contains.
+type named struct{ key, policy, limit, suffix, id string }
+
+// keys returns keys of all kinds by what they identify. Equal states have equal descriptions.
+func (n named) keys(s *Store) map[string]string {
+	key, policy := EncodeKey(n.key), "shop/"+n.policy
+	tag := string(key)
+	keys := map[string]string{
+		fmt.Sprintln("block", tag, policy):        s.key(key, blockKey(policy)),
+		fmt.Sprintln("held", tag, policy):         s.key(key, heldKey(policy)),
+		fmt.Sprintln("set", tag, policy):          s.key(key, holdsKey(policy)),
+		fmt.Sprintln("requested", tag, policy):    s.key(key, listKey(policy)),
+		fmt.Sprintln("charge", tag, policy, n.id): s.key(key, chargeKey(policy, n.id)),
+		fmt.Sprintln("blocks", policy):            s.blockList(policy),
+		fmt.Sprintln("probe", tag):                s.key(key, probeKey),
+		fmt.Sprintln("escalation", tag, policy, n.limit): s.key(key,
+			escalationKey(policy, &Limit{Name: n.limit})),
+	}
+	for _, suffix := range []string{"", n.suffix, n.suffix + "+requested60"} {
+		for _, a := range allAlgorithms {
+			l := Limit{Name: n.limit, Algorithm: a, Window: time.Hour, StateSuffix: suffix}
+			if a == SlidingWindow || a == Suppressed {
+				l.Bucket = time.Minute
+			}
+			state := fmt.Sprintln("state", a, tag, policy, n.limit, suffix)
+			switch {
+			case a == Concurrency:
+				state = fmt.Sprintln("held", tag, policy)
+			case a == SlidingLog && suffix == "":
+				state = fmt.Sprintln("log", tag, policy)
+			}
+			keys[state] = s.key(key, l.stateKey(policy))
+			if a == SlidingLog {
+				keys["largest "+state] = s.key(key, largestKey(l.stateKey(policy)))
+			}
+		}
+	}
+	return keys
+}
+
+// expectDifferent expects that two keys are equal only if they identify the same.
+func expectDifferent(t *testing.T, all ...named) {
+	t.Helper()
+	store, seen := NewStore(Options{Prefix: "weir:"}), map[string]string{}
+	for _, n := range all {
+		for what, key := range n.keys(store) {
+			if other, found := seen[key]; found && other != what {
+				t.Errorf("%q is the key of %q and of %q", key, what, other)
+			}
+			seen[key] = what
+		}
+	}
+}
+
+// Limits, overrides and IDs may be named as parts of the layout.
+func TestNoTwoKindsOfKeysAreEqual(t *testing.T) {
+	words := []string{
+		"block", "blocked", "held", "set", "sl", "largest", "requested", "charge", "escalation", "probe", "fw", "tb", "1h", "1m", "x",
+	}
+	var all []named
+	for _, limit := range words {
+		for _, word := range words {
+			for _, id := range []string{word, "fw:1h", "tb:1h:x", "!" + word, "x:" + word, word + ":fw:1h"} {
+				all = append(all, named{key: "shop/" + word, policy: limit, limit: limit, suffix: word, id: id})
+				all = append(all, named{key: "alice", policy: "login", limit: limit, suffix: word, id: id})
+			}
+		}
+	}
+	expectDifferent(t, all...)
+}
+
+// FuzzKeysAreInjective compares keys of all kinds with any ID and any name.
+func FuzzKeysAreInjective(f *testing.F) {
+	f.Add("alice", "login", "charge", "x", "fw:1h", "alice", "login", "charge", "x", "y")
+	f.Add("shop/login", "charge", "block", "largest", "escalation", "-", "x", "sl", "1h", "sl:1h:x")
+	f.Fuzz(func(t *testing.T, aKey, aPolicy, aLimit, aSuffix, aID, bKey, bPolicy, bLimit, bSuffix, bID string) {
+		a := named{aKey, label(aPolicy), label(aLimit), label(aSuffix), aID}
+		b := named{bKey, label(bPolicy), label(bLimit), label(bSuffix), bID}
+		sameUser := b
+		sameUser.key, sameUser.policy = a.key, a.policy
+		expectDifferent(t, a, b, sameUser)
+	})
+}
+
+// label returns the text without what a DNS label cannot contain.
+func label(text string) string {
+	return "x" + strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return -1
+	}, text)
+}
+
+// A charge does not touch a limit that is named charge, whatever ID a caller sends.
+func TestChargeIDsAreNoCounters(t *testing.T) {
+	l := slowLimit(FixedWindow, 5)
+	l.Name, l.Window = "charge", time.Hour
+	policy := NewVariants(Settings{ID: "test/p", MaxOpen: 10}, []Limit{l})[0]
+	for _, b := range newBackends(t) {
+		g := NewWithT(t)
+		reply := b.evaluate(t, &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: 5, Action: Charge, ID: "fw:1h"}}})
+		g.Expect(reply.Entries[0].Hold).To(Equal(HoldNone))
+		reply = b.evaluate(t, &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: 1}}})
+		g.Expect(reply.Entries[0].Verdict).To(Equal(Denied))
+		g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(int64(5)))
+	}
+}
