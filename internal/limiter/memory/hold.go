@@ -8,6 +8,7 @@ import (
 	"container/heap"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/script"
@@ -82,6 +83,7 @@ func (h *holdSet) heldUnits() int64 {
 }
 
 func (h *holdSet) add(id string, units, end int64) {
+	id = strings.Clone(id) // it may be a part of a large request
 	added := &hold{id: id, units: units, end: end}
 	h.byID[id] = added
 	heap.Push(&h.ends, added)

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -108,7 +110,7 @@ func (c *Charges) Keep(commits []limiter.Commit) {
 			continue
 		}
 		c.bytes += size
-		c.kept = append(c.kept, charge{commit: &commits[i], until: until})
+		c.kept = append(c.kept, charge{commit: clone(&commits[i]), until: until})
 	}
 }
 
@@ -238,6 +240,22 @@ func (c *Charges) drop(cause string, n int) {
 	c.everySecond.Do(func() { c.logger.Error("Dropped charges of Envoy", "cause", cause, "charges", n) })
 }
 
+// clone returns a copy that shares no memory with the request of the charge, which can be large.
+func clone(commit *limiter.Commit) *limiter.Commit {
+	reservation := *commit.Reservation
+	reservation.ID = strings.Clone(reservation.ID)
+	reservation.Holds = slices.Clone(reservation.Holds)
+	for i := range reservation.Holds {
+		hold := &reservation.Holds[i]
+		hold.Policy, hold.Override = strings.Clone(hold.Policy), strings.Clone(hold.Override)
+		hold.Key = slices.Clone(hold.Key)
+		for j := range hold.Key {
+			hold.Key[j] = strings.Clone(hold.Key[j])
+		}
+	}
+	return &limiter.Commit{Reservation: &reservation, Cost: commit.Cost, Costs: maps.Clone(commit.Costs)}
+}
+
 // sizeOf returns about how much memory the charge takes.
 func sizeOf(commit *limiter.Commit) int {
 	size := fixedBytes + len(commit.Reservation.ID)
@@ -245,7 +263,7 @@ func sizeOf(commit *limiter.Commit) int {
 		hold := &commit.Reservation.Holds[i]
 		size += len(hold.Policy) + len(hold.Override)
 		for _, part := range hold.Key {
-			size += len(part) + 16 // the string that points to it
+			size += len(part) + len(part)/8 + 16 // what the allocator rounds up, and the string that points to it
 		}
 	}
 	return size

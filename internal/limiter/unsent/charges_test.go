@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -227,4 +228,44 @@ func TestChargesThatWereCanceled(t *testing.T) {
 		c.SendRest(t.Context())
 		NewWithT(t).Expect(r.ids()).To(Equal([]string{"c-1"}))
 	})
+}
+
+// heapGrowth returns by how many bytes the heap is larger after the work than before.
+func heapGrowth(work func()) int64 {
+	heap := func() int64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.GC() // frees what finalizers of the first one released
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapAlloc)
+	}
+	before := heap()
+	work()
+	return heap() - before
+}
+
+// A charge must not keep the request alive that it came with.
+func TestKeptChargesTakeLittleMemory(t *testing.T) {
+	const bound = 32 << 20
+	for name, tc := range map[string]struct {
+		charges, requestBytes, keyBytes int
+	}{
+		"of large requests":   {5_000, 64 << 10, 20},
+		"the largest number":  {70_000, 40, 20},
+		"with very long keys": {1_000, 64 << 10, 60 << 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := unsent.New(unsent.Options{
+				Committer: &redis{all: true}, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+			})
+			growth := heapGrowth(func() {
+				for i := range tc.charges {
+					request := fmt.Sprintf("%08d", i) + strings.Repeat("x", tc.requestBytes)
+					c.Keep(charge(request[:8], request[8:8+tc.keyBytes]))
+				}
+			})
+			NewWithT(t).Expect(growth).To(BeNumerically("<", bound))
+			runtime.KeepAlive(c)
+		})
+	}
 }
