@@ -291,6 +291,9 @@ func TestExplanationNamesPoliciesThatDoNotFit(t *testing.T) {
 	g.Expect(x.Policies[17]).To(And(HaveField("Policy", "b/x"), HaveField("Reason", limiter.ReasonAllowed), HaveField("Limits", HaveLen(1))))
 }
 
+// failWith lets all calls with the policy fail.
+func (s *modelStore) failWith(policy string, err error) { s.bad, s.badErr = policy, err }
+
 // A script error of one Namespace, such as a key that holds another type, does not concern the others.
 func TestScriptErrorsConcernOneNamespace(t *testing.T) {
 	failure := &script.StoreError{Cause: script.CauseScript, Err: context.DeadlineExceeded, Unwritten: true}

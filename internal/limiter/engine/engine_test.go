@@ -71,9 +71,6 @@ func (s *modelStore) Evaluate(ctx context.Context, call *script.Call) (*script.R
 	return reply, nil
 }
 
-// failWith lets all calls with the policy fail.
-func (s *modelStore) failWith(policy string, err error) { s.bad, s.badErr = policy, err }
-
 type fixture struct {
 	*engine.Engine
 	store    *modelStore
