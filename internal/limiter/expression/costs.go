@@ -3,8 +3,8 @@
 
 package expression
 
-// Prices in nanoseconds: the longest time that BenchmarkHostile measured on a virtual machine
-// with two shared cores, and at least half of it more.
+// Prices in nanoseconds, measured with BenchmarkHostile on a virtual machine with two shared cores,
+// and about half as much again.
 const (
 	costOfEvaluation = 600.0 // of an expression, besides its parts
 	costOfConstant   = 6.0
@@ -20,22 +20,23 @@ const (
 	costOfTime       = 800.0 // to read or write
 
 	costOfLoop      = 500.0
-	costOfIteration = 100.0
+	costOfIteration = 120.0
+	costOfNextKey   = 100.0 // of a map
 	costOfList      = 120.0
-	costOfElement   = 65.0
+	costOfElement   = 75.0
 	costOfJoint     = 15.0 // to find an element behind one concatenation
 	costOfEntry     = 200.0
 
 	costOfRead           = 120.0 // of a key or index
 	costOfLookup         = 60.0  // in a map of Go
-	costOfCheckedName    = 15.0  // of a header
+	costOfCheckedName    = 70.0  // of a header
 	costOfRepeatedHeader = 6.0
 	costOfScannedEntry   = 4.0
 	costOfIndexedEntry   = 90.0
 	costOfFormattedValue = 300.0 // in the message of an error
 
 	costOfMatch = 2_000.0 // besides the bytes
-	costOfPart  = 25.0    // of a split
+	costOfPart  = 45.0    // of a split
 )
 
 // Prices of a byte.
@@ -50,9 +51,9 @@ const (
 	costOfCountingByte  = 0.2
 	costOfASCII         = 4.0
 	costOfTrimming      = 5.0
-	costOfRune          = 4.0  // to count
-	costOfRunes         = 11.0 // to decode into a list
-	costOfRewritingRune = 16.0 // to decode and encode
+	costOfRune          = 6.0  // to count
+	costOfRunes         = 14.0 // to decode into a list
+	costOfRewritingRune = 24.0 // to decode and encode
 	costOfComparedRune  = 1.2  // in a search that starts at each rune
 	costOfOccurrence    = 18.0 // to replace, and to find another one
 

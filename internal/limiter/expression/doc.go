@@ -5,13 +5,21 @@
 // request.
 //
 // An expression is compiled once and evaluated by any number of goroutines. Compile rejects
-// an expression that may be too expensive for any request.
+// an expression that takes too long for any request. Evaluations have no limit of their own.
 //
 // Reading order:
 //
-//	expression.go   Compile and Evaluate
-//	environment.go  the variables and functions
-//	references.go   the variables that an expression reads
-//	textmap.go      the variables that are maps
-//	cost.go         the largest cost of an expression
+//	expression.go     Compile and Evaluate
+//	environment.go    the variables and functions
+//	references.go     the variables that an expression reads
+//	textmap.go        the variables that are maps
+//	headermap.go      the headers
+//	descriptormap.go  the entries of descriptors
+//	price.go          the price: the longest time of an evaluation
+//	functions.go      the price of each function
+//	costs.go          the figures that prices are made of
+//	bound.go          upper bounds of the sizes of values
+//	pattern.go        regular expressions, and their price
+//	automaton.go      regular expressions whose time depends on the text only
+//	replaced.go       functions that replace those of the library
 package expression

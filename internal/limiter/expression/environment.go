@@ -118,7 +118,7 @@ func (*request) Parent() cel.Activation { return nil }
 // a key from a header or principal that is repeated. A client can cause it.
 var ErrUnreadable = errors.New("unreadable")
 
-// unreadableError formats its message only if it is asked for: a loop may cause many.
+// unreadableError formats its message on use: a loop may cause many that are not read.
 type unreadableError struct {
 	format    string
 	arguments []any

@@ -136,8 +136,13 @@ func same(nanoseconds, perByte float64) function {
 	}
 }
 
-func convertToString(p *pricer, _ ast.CallExpr, args []*bound) *bound {
-	p.spend(costOfTime + costOfCopy*args[0].text)
+// convertToString validates bytes, and keeps a text as it is.
+func convertToString(p *pricer, call ast.CallExpr, args []*bound) *bound {
+	if p.checked.GetType(call.Args()[0].ID()).Kind() == types.StringKind {
+		p.spend(costOfCall)
+		return args[0]
+	}
+	p.spend(costOfTime + (costOfCopy+costOfRune)*args[0].text)
 	return &bound{text: max(args[0].text, maxScalarText)}
 }
 

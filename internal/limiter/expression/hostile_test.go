@@ -42,7 +42,7 @@ var hostileExpressions = []string{
 	loop(`[s][9] == "z"`),
 	overNames(`{s: s}["z"] == "z"`),
 	overNames(`{"a": s}[s] == "z"`),
-	loop(`{"a": s, "b": s}.a == "z"`),
+	overNames(`{"a": s, "b": s}.a == "z"`),
 	overNames(`s in ["x", "y", "z"]`),
 	overNames(`s in ["x", request.method, "z"]`),
 	overNames(`s in [[s, s, s], ["x"]][0] && false`),
@@ -125,6 +125,8 @@ var hostileExpressions = []string{
 	`request.path + request.host + principal == "x"`,
 	`bytes(request.path) == bytes(request.host) || string(bytes(request.path)) == "x"`,
 	`size(bytes(request.path)) == 7`,
+	`string(bytes(request.path)) == "x"`,
+	`string(request.path) == "x"`,
 
 	// Conversions.
 	`int(request.path) == 1 || uint(request.path) == 1u || bool(request.path)`,
@@ -183,7 +185,7 @@ func mostExpensiveRequests() (requests []*plan.Attributes) {
 	return requests
 }
 
-// withEntries returns a request with that many short descriptor entries of few keys.
+// withEntries returns a request with the number of short descriptor entries, of few keys.
 func withEntries(a *plan.Attributes, count int) *plan.Attributes {
 	short := *a
 	short.Descriptors = nil

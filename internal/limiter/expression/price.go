@@ -255,6 +255,9 @@ func (p *pricer) comprehension(c ast.ComprehensionExpr) *bound {
 	p.times = times * over.length
 	if over.length > 0 {
 		p.spend(costOfIteration + p.nextPrice(over))
+		if over.isMap() {
+			p.spend(costOfNextKey)
+		}
 		p.value(c.LoopCondition())
 		step := p.value(c.LoopStep())
 		l.accumulated = listOf(over.length*step.length, step.element)

@@ -79,24 +79,39 @@ func TestFormatPrice(t *testing.T) {
 
 // No text that an expression yields is longer than the price assumes.
 func TestBoundsOfRandomTextsHold(t *testing.T) {
-	requests := mostExpensiveRequests()
 	evaluated := 0
 	for seed := range uint64(3000) {
-		r := &grammar{Rand: rand.New(rand.NewPCG(seed, 28)), depth: 4}
-		text := r.text()
-		c, err := expression.Compile[string](text)
-		if err != nil {
-			continue
-		}
-		bound := expression.BoundOfText(text)
-		for _, a := range []*plan.Attributes{requests[0], requests[3], requests[6], requests[9], someRequest()} {
-			if value, err := c.Evaluate(a, a.Descriptors); err == nil {
-				evaluated++
-				NewWithT(t).Expect(float64(len(value))).To(BeNumerically("<=", bound), text)
-			}
-		}
+		evaluated += expectBoundHolds(t, seed, 28, 4)
 	}
 	NewWithT(t).Expect(evaluated).To(BeNumerically(">", 2000))
+}
+
+func FuzzBoundOfText(f *testing.F) {
+	f.Add(uint64(1), uint64(1), 5)
+	f.Fuzz(func(t *testing.T, seed, stream uint64, depth int) {
+		expectBoundHolds(t, seed, stream, min(depth, 8))
+	})
+}
+
+var mostExpensive = mostExpensiveRequests()
+
+// expectBoundHolds returns how often a random expression yields a text.
+func expectBoundHolds(t *testing.T, seed, stream uint64, depth int) (evaluated int) {
+	t.Helper()
+	r := &grammar{Rand: rand.New(rand.NewPCG(seed, stream)), depth: depth}
+	text := r.text()
+	c, err := expression.Compile[string](text)
+	if err != nil {
+		return 0
+	}
+	bound := expression.BoundOfText(text)
+	for _, a := range []*plan.Attributes{mostExpensive[0], mostExpensive[3], mostExpensive[6], mostExpensive[9], someRequest()} {
+		if value, err := c.Evaluate(a, a.Descriptors); err == nil {
+			evaluated++
+			NewWithT(t).Expect(float64(len(value))).To(BeNumerically("<=", bound), text)
+		}
+	}
+	return evaluated
 }
 
 // A part of a key searches the repeated headers, of which there must not be too many.

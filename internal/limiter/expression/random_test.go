@@ -164,15 +164,3 @@ func TestPricesOfRandomExpressionsHold(t *testing.T) {
 		t.Errorf("only %d expressions are accepted", accepted)
 	}
 }
-
-func FuzzPrice(f *testing.F) {
-	requests := mostExpensiveRequests()
-	f.Add(uint64(1), uint64(1), 5)
-	f.Fuzz(func(t *testing.T, seed, stream uint64, depth int) {
-		r := &grammar{Rand: rand.New(rand.NewPCG(seed, stream)), depth: min(depth, 8)}
-		text := r.condition()
-		if c, err := expression.Compile[bool](text); err == nil {
-			expectPriceHolds(t, text, c, requests)
-		}
-	})
-}

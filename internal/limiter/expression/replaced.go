@@ -15,7 +15,7 @@ import (
 // replaceSlowFunctions replaces functions of the library by faster ones. They differ from it:
 //
 //   - split fails for more than maxParts parts, unless its limit is smaller.
-//   - A text of more than maxNumber bytes is no number or time.
+//   - A text of more than maxNumber bytes cannot be converted to a number or time.
 //   - lowerAscii and upperAscii keep bytes that are not UTF-8.
 func replaceSlowFunctions(patterns map[string]*pattern) interpreter.InterpretableDecorator {
 	return func(i interpreter.Interpretable) (interpreter.Interpretable, error) {
@@ -61,7 +61,7 @@ var replacements = map[string]func(args ...ref.Val) ref.Val{
 func convertShort(to ref.Type) func(args ...ref.Val) ref.Val {
 	return func(args ...ref.Val) ref.Val {
 		if text, isText := args[0].(types.String); isText && len(text) > maxNumber {
-			return types.NewErr("type conversion error: a text of %d bytes is no %s", len(text), to.TypeName())
+			return types.NewErr("type conversion error: a text of %d bytes is too long for %s", len(text), to.TypeName())
 		}
 		return args[0].ConvertToType(to)
 	}
