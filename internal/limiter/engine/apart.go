@@ -13,7 +13,7 @@ import (
 // the whole call with an error and written nothing: an error that one Namespace causes must not concern
 // the others. The policies of a Namespace whose call fails are unchecked. If a Namespace denies the
 // check, those decided before it have spent.
-func (e *Engine) evaluateApart(ctx context.Context, ev *evaluation) {
+func (ev *evaluation) evaluateApart(ctx context.Context, evaluate func(context.Context, *script.Call) (*script.Reply, error)) {
 	parts := ev.indexesByNamespace()
 	if len(parts) < 2 {
 		return
@@ -25,7 +25,7 @@ func (e *Engine) evaluateApart(ctx context.Context, ev *evaluation) {
 	for _, part := range parts {
 		partReply, err := (*script.Reply)(nil), down
 		if down == nil {
-			partReply, err = e.store.Evaluate(ctx, ev.callOf(part, denied))
+			partReply, err = evaluate(ctx, ev.callOf(part, denied))
 		}
 		if err != nil {
 			if causeOf(err) != script.CauseScript {

@@ -19,8 +19,9 @@
 //	find.go             which policies apply to a check
 //	descriptorset.go    a set of the descriptors of a check
 //	flood.go            protection from floods of new keys
+//	chain.go            how many policies take part
 //	evaluation.go       from policies to one call of the store
-//	chain.go            which policies take part if many match
+//	turns.go            the policies of a check, in turn if many match
 //	apart.go            decisions of each Namespace alone, after an error of the script
 //	holds.go            what a reserve holds
 //	judge.go            from the reply of the store to a decision

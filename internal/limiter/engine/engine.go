@@ -251,7 +251,7 @@ func (e *Engine) decide(
 func (e *Engine) evaluate(ctx context.Context, ev *evaluation) {
 	ev.reply, ev.err = e.store.Evaluate(ctx, &ev.call)
 	if failure, ok := errors.AsType[*script.StoreError](ev.err); ok && failure.Unwritten {
-		e.evaluateApart(ctx, ev)
+		ev.evaluateApart(ctx, e.store.Evaluate)
 	}
 }
 

@@ -119,32 +119,6 @@ func (ev *evaluation) releaseAll() {
 // isKnown reports whether there is a reply for the i-th participant.
 func (ev *evaluation) isKnown(i int) bool { return ev.reply != nil && !ev.reply.Entries[i].Unknown }
 
-// addPolicies sets the participants of the check, and its other outcomes, from the policies that
-// apply.
-func (ev *evaluation) addPolicies(check *limiter.Check) {
-	if check.Key != nil {
-		ev.givenKey = script.EncodeKey(check.Key...)
-	}
-	if len(check.Policies) == 0 && !fit(ev.found) {
-		ev.addInTurn(check)
-		return
-	}
-	for _, p := range ev.found {
-		if p.plan.Mode == plan.ModeDisabled {
-			ev.sawDisabled = true
-			ev.report.apply(p, nil, nil)
-			ev.report.settle(limiter.ReasonDisabled, true)
-			continue
-		}
-		if p.leftOut {
-			ev.report.apply(p, nil, nil)
-			ev.leaveOut(p, check)
-			continue
-		}
-		ev.addPolicy(p, check)
-	}
-}
-
 // addPolicy finds the key and its override and adds the policy to the
 // participants, the outright denials or the exemptions. Overrides come before
 // onMissingKey: an override can select a client without a key by its address. An ambiguous key
@@ -156,7 +130,7 @@ func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 	selected := p.overrideOf(key.parts, &check.Attributes, descriptors)
 	o := selected.override
 	ev.failures = append(ev.failures, selected.failures...)
-	ev.report.apply(p, key.parts, o)
+	ev.report.apply(p.policy, p.match, p.descriptor, key.parts, o)
 	switch {
 	case o != nil && o.action == plan.ActionAllow && selected.unjudged == 0:
 		ev.addExempt(p.policy)
@@ -276,6 +250,33 @@ func (ev *evaluation) addParticipant(added participant, key script.Key, hits lim
 	ev.call.Entries = append(ev.call.Entries, script.Entry{
 		Policy: added.script, Key: key, Cost: hits.Cost, Peek: hits.Peek,
 	})
+}
+
+// leaveOut lets the failureMode of the policy decide, because there is no room for it. If it applies
+// because its expression failed, the check is denied: a client can make expressions fail, and could
+// otherwise push policies out.
+func (ev *evaluation) leaveOut(p applicable, check *limiter.Check) {
+	if p.failed && p.enforces() {
+		ev.addOutrightDenial(p, check, limiter.ReasonMissingKey, "")
+		return
+	}
+	left := uncheckedPolicy{policy: p.policy, cause: script.CauseChain, descriptors: descriptorSetOf(p.descriptor)}
+	ev.report.settle(limiter.ReasonTooManyPolicies, !left.denies())
+	if !p.isCharged(check.HitsOf(p.descriptor)) {
+		ev.addUnchecked(left)
+		ev.call.Denied = ev.call.Denied || left.denies()
+	}
+}
+
+// addUnchecked lets the failureMode of the policy decide.
+func (ev *evaluation) addUnchecked(added uncheckedPolicy) {
+	for i := range ev.unchecked {
+		if u := &ev.unchecked[i]; u.policy == added.policy {
+			u.descriptors |= added.descriptors
+			return
+		}
+	}
+	ev.unchecked = append(ev.unchecked, added)
 }
 
 // applySubstitutes sets the variants that decided in place of those of the call.

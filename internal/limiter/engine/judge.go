@@ -232,3 +232,21 @@ func (pt *participant) appendStates(states []limiter.LimitState, r *script.Entry
 	}
 	return states
 }
+
+// denyUnchecked denies the check if an unchecked policy does, and reports whether it did.
+func (ev *evaluation) denyUnchecked(d *limiter.Decision) bool {
+	for i := range ev.unchecked {
+		if u := &ev.unchecked[i]; u.denies() {
+			denyUnavailable(d, u.policy)
+			return true
+		}
+	}
+	return false
+}
+
+// markUnchecked marks an allowed decision that an unchecked policy could have denied.
+func (ev *evaluation) markUnchecked(d *limiter.Decision) {
+	if d.Allowed && slices.ContainsFunc(ev.unchecked, func(u uncheckedPolicy) bool { return u.enforces() }) {
+		d.Reason, d.Degraded = limiter.ReasonStoreUnavailable, plan.FailOpen
+	}
+}

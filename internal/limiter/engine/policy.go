@@ -195,3 +195,35 @@ func (p *policy) isCharged(hits limiter.Hits) bool {
 	}
 	return p.plan.LateCharges.Include(hits.Cost)
 }
+
+// price returns the price of the key and the overrides of the policy.
+func (p *policy) price() time.Duration {
+	if !p.hasExpressions {
+		return 0
+	}
+	return p.keyPrice()
+}
+
+// newKeyPrice returns the price of the key and the overrides, for policy.keyPrice.
+func (p *policy) newKeyPrice() time.Duration {
+	var sum time.Duration
+	for _, part := range p.keyExpressions {
+		if part != nil {
+			sum += part.price()
+		}
+	}
+	for i := range p.overrides {
+		if when := p.overrides[i].when; when != nil {
+			sum += when.price()
+		}
+	}
+	return sum
+}
+
+// conditionPrice returns the price of the expression of the match, 0 if it has none.
+func (p *policy) conditionPrice(match int) time.Duration {
+	if condition := p.conditions[match]; condition != nil {
+		return condition.price()
+	}
+	return 0
+}

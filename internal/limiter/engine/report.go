@@ -31,12 +31,12 @@ type appliedPolicy struct {
 }
 
 // apply records the next policy that applies, with its key and the override that selects it.
-func (r *report) apply(p applicable, key []string, o *override) {
+func (r *report) apply(p *policy, match, descriptor int, key []string, o *override) {
 	if r == nil {
 		return
 	}
 	r.applied = append(r.applied, appliedPolicy{
-		policy: p.policy, match: p.match, descriptor: p.descriptor,
+		policy: p, match: match, descriptor: descriptor,
 		key: slices.Clone(key), override: o, participant: -1,
 	})
 }

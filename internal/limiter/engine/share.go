@@ -29,38 +29,6 @@ type demand struct {
 	price time.Duration
 }
 
-// price returns the price of the key and the overrides of the policy.
-func (p *policy) price() time.Duration {
-	if !p.hasExpressions {
-		return 0
-	}
-	return p.keyPrice()
-}
-
-// newKeyPrice returns the price of the key and the overrides, for policy.keyPrice.
-func (p *policy) newKeyPrice() time.Duration {
-	var sum time.Duration
-	for _, part := range p.keyExpressions {
-		if part != nil {
-			sum += part.price()
-		}
-	}
-	for i := range p.overrides {
-		if when := p.overrides[i].when; when != nil {
-			sum += when.price()
-		}
-	}
-	return sum
-}
-
-// conditionPrice returns the price of the expression of the match, 0 if it has none.
-func (p *policy) conditionPrice(match int) time.Duration {
-	if condition := p.conditions[match]; condition != nil {
-		return condition.price()
-	}
-	return 0
-}
-
 // demandsOfMatches returns what the policies of the matches need, in their order. It appends to demands.
 func (v *view) demandsOfMatches(demands []demand, matches []plan.Found) []demand {
 	for i, m := range matches {
@@ -134,4 +102,15 @@ func dealShares(demands []demand) map[*policy]bool {
 		}
 	}
 	return without
+}
+
+// compareBools compares two booleans; false is less.
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
