@@ -16,15 +16,6 @@ import (
 // MaxChain is the largest number of policies a check may name.
 const MaxChain = 16
 
-// The bounds of the policies that match a check, of one Namespace and of all, and of their limits. A
-// policy counts once for each of its keys. Those beyond are decided by their failureMode.
-const (
-	MaxNamespacePolicies = 16
-	MaxNamespaceLimits   = 64
-	MaxMatchedPolicies   = 128
-	MaxMatchedLimits     = 512
-)
-
 // MaxDescriptors is the largest number of descriptors in one check.
 const MaxDescriptors = 64
 

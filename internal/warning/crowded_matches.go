@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -19,7 +18,7 @@ import (
 //     for other hosts or paths do not count.
 //   - Matches with a `when` do not count: which of them hold depends on the request.
 func CrowdedMatches(policy *v1alpha1.RateLimitPolicy, policies []v1alpha1.RateLimitPolicy) (warnings []string) {
-	if len(policies) < limiter.MaxNamespacePolicies && totalLimits(policies) <= limiter.MaxNamespaceLimits-len(policy.Spec.Limits) {
+	if len(policies) < plan.MaxNamespacePolicies && totalLimits(policies) <= plan.MaxNamespaceLimits-len(policy.Spec.Limits) {
 		return nil
 	}
 	plans := []*plan.Plan{certainPlan(policy)}
@@ -78,9 +77,9 @@ func crowding(snapshot *plan.Snapshot, m *v1alpha1.Match) string {
 				policies, limits = policies+1, limits+len(found.Plan.Limits)
 			}
 		}
-		if policies > limiter.MaxNamespacePolicies || limits > limiter.MaxNamespaceLimits {
+		if policies > plan.MaxNamespacePolicies || limits > plan.MaxNamespaceLimits {
 			return fmt.Sprintf("its requests match %d policies with %d limits of the Namespace, at most %d with %d are evaluated",
-				policies, limits, limiter.MaxNamespacePolicies, limiter.MaxNamespaceLimits)
+				policies, limits, plan.MaxNamespacePolicies, plan.MaxNamespaceLimits)
 		}
 	}
 	return ""

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
@@ -19,7 +20,7 @@ func (ev *evaluation) evaluateApart(ctx context.Context, evaluate func(context.C
 		return
 	}
 	reply := &script.Reply{Entries: make([]script.EntryReply, len(ev.participants))}
-	var unchecked []uncheckedPolicy
+	before := slices.Clone(ev.unchecked)
 	var down error // an error that concerns all further calls
 	decided, denied := 0, ev.call.Denied
 	for _, part := range parts {
@@ -31,26 +32,40 @@ func (ev *evaluation) evaluateApart(ctx context.Context, evaluate func(context.C
 			if causeOf(err) != script.CauseScript {
 				down = err
 			}
-			for _, i := range part {
-				pt := &ev.participants[i]
-				u := uncheckedPolicy{policy: pt.policy, cause: causeOf(err), descriptors: pt.descriptors}
-				unchecked, reply.Entries[i].Unknown = append(unchecked, u), true
-				denied = denied || u.denies()
-			}
+			denied = ev.leavePart(part, reply, causeOf(err)) || denied
 			continue
 		}
 		decided++
-		for at, i := range part {
-			reply.Entries[i] = partReply.Entries[at]
-			denied = denied || ev.participants[i].enforces() && reply.Entries[i].Verdict != script.Admitted
-		}
+		denied = ev.takePart(part, reply, partReply) || denied
 	}
-	if decided > 0 { // else the failure modes decide, as for any other error
-		ev.reply, ev.err, ev.candidates = reply, nil, nil
-		for _, u := range unchecked {
-			ev.addUnchecked(u)
-		}
+	if decided == 0 {
+		ev.unchecked = before // the failure modes decide, as for any other error
+		return
 	}
+	ev.reply, ev.err, ev.candidates = reply, nil, nil
+}
+
+// leavePart lets the failure modes of the participants with these indexes decide, and reports whether
+// one denies the check.
+func (ev *evaluation) leavePart(part []int, reply *script.Reply, cause script.Cause) (denied bool) {
+	for _, i := range part {
+		pt := &ev.participants[i]
+		u := uncheckedPolicy{policy: pt.policy, cause: cause, descriptors: pt.descriptors}
+		ev.addUnchecked(u)
+		reply.Entries[i].Unknown = true
+		denied = denied || u.denies()
+	}
+	return denied
+}
+
+// takePart takes the replies of the participants with these indexes, and reports whether one denies the
+// check.
+func (ev *evaluation) takePart(part []int, reply, partReply *script.Reply) (denied bool) {
+	for at, i := range part {
+		reply.Entries[i] = partReply.Entries[at]
+		denied = denied || ev.participants[i].enforces() && reply.Entries[i].Verdict != script.Admitted
+	}
+	return denied
 }
 
 // callOf returns a call of the entries with these indexes.

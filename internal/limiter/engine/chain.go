@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
@@ -34,14 +33,14 @@ func (r *room) take(limits int) {
 
 // fit reports whether the policies fit into a chain, whatever their Namespaces are.
 func fit(found []applicable) bool {
-	if len(found) > limiter.MaxNamespacePolicies {
+	if len(found) > plan.MaxNamespacePolicies {
 		return false
 	}
 	limits := 0
 	for i := range found {
 		limits += len(found[i].plan.Limits)
 	}
-	return limits <= limiter.MaxNamespaceLimits
+	return limits <= plan.MaxNamespaceLimits
 }
 
 // queuesOf divides the policies, which are in the order of their IDs, by Namespace. Each queue has the

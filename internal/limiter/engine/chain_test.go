@@ -106,7 +106,11 @@ func TestChainBounds(t *testing.T) {
 			g.Expect(isSorted(f.evaluated())).To(BeTrue(), "the chain is in the order of IDs")
 			g.Expect(testutil.GatherAndCount(f.registry, "weir_degraded_decisions_total")).To(Equal(tc.unchecked))
 			g.Expect(d.Allowed).To(BeTrue())
-			g.Expect(d.Degraded != "").To(Equal(tc.unchecked > 0))
+			if tc.unchecked > 0 {
+				g.Expect(d.Degraded).To(Equal(plan.FailOpen))
+			} else {
+				g.Expect(d.Degraded).To(BeEmpty())
+			}
 		})
 	}
 }

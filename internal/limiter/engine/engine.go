@@ -186,7 +186,7 @@ func (e *Engine) decideAndCount(
 	}
 	e.log.write(ctx, check, cmp.Or(ev.local, ev), decision)
 	if ev.err != nil && decision.Degraded != "" {
-		e.log.degraded(ev.err, decision)
+		e.log.degraded(ctx, ev.err, decision)
 		e.metrics.countDegraded(ev, v.series, ev.err)
 	}
 	if len(ev.unchecked) > 0 {

@@ -24,7 +24,7 @@ type applicable struct {
 }
 
 // isOf reports whether the policy applies because of the descriptor.
-func (c *applicable) isOf(p *policy, descriptor int) bool {
+func (c applicable) isOf(p *policy, descriptor int) bool {
 	return c.policy == p && c.descriptor == descriptor
 }
 

@@ -62,15 +62,15 @@ func (l *decisionLog) write(ctx context.Context, check *limiter.Check, ev *evalu
 	}
 }
 
-// degraded logs that Redis did not answer, at most once a second. A caller that does not wait for Redis
-// is no error of Redis.
-func (l *decisionLog) degraded(err error, d *limiter.Decision) {
+// degraded logs that Redis did not answer, at most once a second; as a warning if the caller did not wait
+// for it.
+func (l *decisionLog) degraded(ctx context.Context, err error, d *limiter.Decision) {
 	l.everySecond.Do(func() {
 		level := slog.LevelError
 		if causeOf(err) == script.CauseDeadline {
 			level = slog.LevelWarn
 		}
-		l.logger.Log(context.Background(), level, "Decided without Redis", "error", err, "cause", causeOf(err), //nolint:forbidigo // the line concerns all callers
+		l.logger.Log(ctx, level, "Decided without Redis", "error", err, "cause", causeOf(err),
 			"failureMode", d.Degraded, "allowed", d.Allowed)
 	})
 }

@@ -76,7 +76,7 @@ func TestNamespacesHaveShares(t *testing.T) {
 func TestSharesOfNamedPolicies(t *testing.T) {
 	g := NewWithT(t)
 	half := costly(g, 0.6)
-	key := expression(fmt.Sprintf(`%s ? "a" : "b"`, half))
+	key := expression(half + ` ? "a" : "b"`)
 	f := newFixture(
 		makePlan("a/key", keyed(key)), makePlan("a/override", overridden(deny(when("!("+half+")"))), fails(plan.FailClosed)),
 		makePlan("b/key", keyed(key)),

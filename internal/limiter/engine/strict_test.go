@@ -85,7 +85,6 @@ func TestOverridesThatCannotBeJudged(t *testing.T) {
 				if tc.threshold > 0 {
 					g.Expect(d.Limits).To(HaveExactElements(HaveField("Threshold", tc.threshold)))
 				}
-
 			}
 			state, err := f.Inspect(t.Context(), "a/x", limiter.KeyName{Parts: []string{"alice"}}, check.Attributes)
 			g.Expect(err).NotTo(HaveOccurred())

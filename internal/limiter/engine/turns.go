@@ -42,11 +42,11 @@ func (ev *evaluation) addPolicies(check *limiter.Check) {
 // first those with a match that certainly holds, then those whose expressions failed; of these those
 // with mode Enforce first. The others are left out.
 func (ev *evaluation) addInTurn(check *limiter.Check) {
-	total := &room{policies: limiter.MaxMatchedPolicies, limits: limiter.MaxMatchedLimits}
+	total := &room{policies: plan.MaxMatchedPolicies, limits: plan.MaxMatchedLimits}
 	queues := queuesOf(ev.found)
 	rooms := make([]room, len(queues))
 	for i := range rooms {
-		rooms[i] = room{policies: limiter.MaxNamespacePolicies, limits: limiter.MaxNamespaceLimits, total: total}
+		rooms[i] = room{policies: plan.MaxNamespacePolicies, limits: plan.MaxNamespaceLimits, total: total}
 	}
 	for left := len(ev.found); left > 0; {
 		for i, queue := range queues {

@@ -32,7 +32,7 @@ type unfinished struct {
 	// Only received uses these.
 	preface    int // bytes that arrived
 	in         frameReader
-	padding    int    // bytes of the DATA frame that are no data; -1 until its length arrived
+	padding    int    // bytes of the DATA frame without data; -1 until its length arrived
 	newest     uint32 // stream that began in this read; 0 if none did or it ended
 	current    request
 	block      uint32 // stream whose headers arrive; 0 if none
@@ -108,7 +108,7 @@ func (u *unfinished) setInside(is bool) {
 	switch {
 	case !is:
 		u.inside = time.Time{}
-	case u.block == 0 || u.blockIsNew || u.inside.IsZero(): // else the same headers go on
+	case u.block == 0 || u.blockIsNew || u.inside.IsZero(): // else the same headers continue
 		u.inside = u.now()
 	}
 }

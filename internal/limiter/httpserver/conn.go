@@ -138,7 +138,7 @@ func connState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// connection is what serveHTTP knows of a connection.
+// connection is what serveHTTP needs of a connection.
 type connection struct {
 	http1 *conn // nil with HTTP/2
 	held  *connlimit.Conn

@@ -9,6 +9,15 @@ import (
 	"strings"
 )
 
+// The bounds of the policies that match a check, of one Namespace and of all, and of their limits. A
+// policy counts once for each of its keys. Those beyond are decided by their failureMode.
+const (
+	MaxNamespacePolicies = 16
+	MaxNamespaceLimits   = 64
+	MaxMatchedPolicies   = 128
+	MaxMatchedLimits     = 512
+)
+
 // Match is one set of conditions under which the plan applies to a request. All fields that
 // are set must hold.
 type Match struct {

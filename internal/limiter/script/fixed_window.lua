@@ -10,7 +10,7 @@
 -- clock    none: the TTL is the only record of the window's end; with a calendar
 --          TIME selects the period of a new window
 -- cost     O(1); SET or INCRBY, PTTL
--- repair   a value that is no count is as if it were missing; the next spend overwrites it
+-- repair   a value other than a count is as if it were missing; the next spend overwrites it
 -- denied   writes nothing, with two exceptions: an entry counting attempts adds
 --          its cost until the counter reaches `ceiling`, and a TTL that is missing
 --          or longer than the window is reset

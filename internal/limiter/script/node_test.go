@@ -147,7 +147,7 @@ func TestCallersKeepTheirDeadlines(t *testing.T) {
 	g.Eventually(f.sent.Load).Should(BeNumerically("<=", 1+maxBatchCalls), "expired calls are not sent")
 }
 
-// A caller in a hurry is no sign of a slow Redis.
+// A caller in a hurry does not mean that Redis is slow.
 func TestCallersDeadlinesAreNoTimeouts(t *testing.T) {
 	g := NewWithT(t)
 	f := newFakeNode()

@@ -24,15 +24,17 @@ func usedOf(t *testing.T, b *backend, policy *Policy, key Key) int64 {
 	return b.evaluate(t, peek).Entries[0].Limits[0].Used
 }
 
+// unknownCharge is a charge of a key that may be unknown.
+type unknownCharge struct {
+	policy  int
+	key     Key
+	unknown bool
+}
+
 // A charge of an unknown key goes to the overflow key. The other entries of the call are charged once,
 // whether they have the same key, another one, or an ID.
 func TestSpreadChargesOfUnknownKeys(t *testing.T) {
-	type charge struct {
-		policy  int
-		key     Key
-		unknown bool
-	}
-	for name, charges := range map[string][]charge{
+	for name, charges := range map[string][]unknownCharge{
 		"one of two keys":             {{policy: 0, key: "new", unknown: true}, {policy: 1, key: "other"}},
 		"both keys":                   {{policy: 0, key: "new", unknown: true}, {policy: 1, key: "new2", unknown: true}},
 		"one key":                     {{policy: 0, key: "new", unknown: true}, {policy: 1, key: "new"}},
@@ -45,40 +47,45 @@ func TestSpreadChargesOfUnknownKeys(t *testing.T) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s, action %d, id %q", name, action, id), func(t *testing.T) {
-					g := NewWithT(t)
-					b := newSpreadBackend(t)
-					var policies []*Policy
-					for _, id := range []string{"test/a", "test/b"} {
-						policies = append(policies, NewVariants(
-							Settings{ID: id, MaxOpen: 10}, []Limit{slowLimit(FixedWindow, 100)})[0])
-					}
-					for _, p := range policies { // a known key
-						b.evaluate(t, &Call{Entries: []Entry{{Policy: p, Key: "known", Cost: 1}}})
-					}
-					call := &Call{}
-					for _, c := range charges {
-						call.Entries = append(call.Entries, Entry{
-							Policy: policies[c.policy], Key: c.key, Cost: 5, OnlyKnown: c.unknown || c.key == "known",
-							Action: action, ID: id,
-						})
-					}
-					reply := b.evaluate(t, call)
-					for i, c := range charges {
-						key, want := c.key, int64(5)
-						if c.unknown {
-							key = call.OverflowKey(i)
-							g.Expect(usedOf(t, b, policies[c.policy], c.key)).To(BeZero())
-						} else if c.key == "known" {
-							want = 6
-						}
-						g.Expect(reply.Entries[i].Overflow).To(Equal(c.unknown))
-						g.Expect(reply.Entries[i].Hold).To(Equal(HoldNone))
-						g.Expect(reply.Entries[i].Limits).To(HaveLen(1))
-						g.Expect(reply.Entries[i].Limits[0].Used).To(Equal(want))
-						g.Expect(usedOf(t, b, policies[c.policy], key)).To(Equal(want), string(key))
-					}
+					testSpreadCharges(t, charges, action, id)
 				})
 			}
 		}
+	}
+}
+
+func testSpreadCharges(t *testing.T, charges []unknownCharge, action Action, id string) {
+	t.Helper()
+	g := NewWithT(t)
+	b := newSpreadBackend(t)
+	var policies []*Policy
+	for _, id := range []string{"test/a", "test/b"} {
+		policies = append(policies, NewVariants(
+			Settings{ID: id, MaxOpen: 10}, []Limit{slowLimit(FixedWindow, 100)})[0])
+	}
+	for _, p := range policies { // a known key
+		b.evaluate(t, &Call{Entries: []Entry{{Policy: p, Key: "known", Cost: 1}}})
+	}
+	call := &Call{}
+	for _, c := range charges {
+		call.Entries = append(call.Entries, Entry{
+			Policy: policies[c.policy], Key: c.key, Cost: 5, OnlyKnown: c.unknown || c.key == "known",
+			Action: action, ID: id,
+		})
+	}
+	reply := b.evaluate(t, call)
+	for i, c := range charges {
+		key, want := c.key, int64(5)
+		if c.unknown {
+			key = call.OverflowKey(i)
+			g.Expect(usedOf(t, b, policies[c.policy], c.key)).To(BeZero())
+		} else if c.key == "known" {
+			want = 6
+		}
+		g.Expect(reply.Entries[i].Overflow).To(Equal(c.unknown))
+		g.Expect(reply.Entries[i].Hold).To(Equal(HoldNone))
+		g.Expect(reply.Entries[i].Limits).To(HaveLen(1))
+		g.Expect(reply.Entries[i].Limits[0].Used).To(Equal(want))
+		g.Expect(usedOf(t, b, policies[c.policy], key)).To(Equal(want), string(key))
 	}
 }
