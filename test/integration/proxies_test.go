@@ -6,6 +6,7 @@ package integration
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,9 +68,13 @@ func caddyBinary(t *testing.T) string {
 
 func startCaddy(t *testing.T, w *world) {
 	t.Helper()
+	startCaddyWith(t, w, w.block(t, "caddy.md", "caddyfile", "shop.example {", "http://"+w.proxy+" {"))
+}
+
+func startCaddyWith(t *testing.T, w *world, config string) {
+	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "Caddyfile")
-	config := w.block(t, "caddy.md", "caddyfile", "shop.example {", "http://"+w.proxy+" {")
 	NewWithT(t).Expect(os.WriteFile(path, []byte(config), 0o600)).To(Succeed())
 	cmd := exec.Command(caddyBinary(t), "run", "--config", path, "--adapter", "caddyfile")
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir, "CADDY_ADMIN="+testenv.FreeAddr(t))
@@ -147,6 +152,27 @@ func TestNginxKeepsForbidden(t *testing.T) {
 	g.Expect(a.status).To(Equal(http.StatusOK))
 }
 
+// A denial by failureMode Closed is a 503 with a time to retry, one by Local a 429.
+func TestNginxWithoutRedis(t *testing.T) {
+	for degraded, want := range map[string]int{"closed": http.StatusServiceUnavailable, "local": http.StatusTooManyRequests} {
+		t.Run(degraded, func(t *testing.T) {
+			g := NewWithT(t)
+			w := newWorld(t)
+			weir := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
+				out.Header().Set("Weir-Degraded", degraded)
+				out.Header().Set("Retry-After", "1")
+				out.WriteHeader(http.StatusForbidden)
+			}))
+			t.Cleanup(weir.Close)
+			w.weir = weir.Listener.Addr().String()
+			startNginx(t, w, nginxServers(t, w))
+			a := get(t, clientFrom(t, "127.0.0.2"), "http://"+w.proxy+"/")
+			g.Expect(a.status).To(Equal(want))
+			g.Expect(a.header.Get("Retry-After")).To(Equal("1"))
+		})
+	}
+}
+
 // The documented behavior of the proxies while Weir is unreachable.
 func TestProxiesWithoutWeir(t *testing.T) {
 	w := newWorld(t)
@@ -188,4 +214,15 @@ func TestCaddy(t *testing.T) {
 	a = get(t, clientFrom(t, "127.0.0.5"), "http://"+w.proxy+"/", "X-Original-URI", "/else", "X-Original-Method", "PUT")
 	g.Expect(a.status).To(Equal(http.StatusBadRequest))
 	g.Expect(a.body).To(ContainSubstring(`"field":"X-Forwarded-Method"`))
+}
+
+// The documented way to ignore the headers of nginx.
+func TestCaddyThatRemovesHeaders(t *testing.T) {
+	g := NewWithT(t)
+	w := newWorld(t)
+	config := w.block(t, "caddy.md", "caddyfile", "shop.example {", "http://"+w.proxy+" {",
+		"	forward_auth", "	route {\n	request_header -X-Original-*\n	forward_auth", "	reverse_proxy", "	}\n	reverse_proxy")
+	startCaddyWith(t, w, config)
+	a := get(t, clientFrom(t, "127.0.0.6"), "http://"+w.proxy+"/", "X-Original-URI", "/else", "X-Original-Method", "PUT")
+	g.Expect(a.status).To(Equal(http.StatusOK), a.body)
 }
