@@ -21,6 +21,7 @@ func (ev *evaluation) evaluateApart(ctx context.Context, evaluate func(context.C
 	}
 	reply := &script.Reply{Entries: make([]script.EntryReply, len(ev.participants))}
 	before := slices.Clone(ev.unchecked)
+	ev.uncheckedPlaces = nil
 	var down error // an error that concerns all further calls
 	decided, denied := 0, ev.call.Denied
 	for _, part := range parts {

@@ -24,12 +24,13 @@ type evaluation struct {
 	participants    []participant // participants[i] belongs to call.Entries[i]
 	outrightDenials []outrightDenial
 	unchecked       []uncheckedPolicy
-	exempt          []*policy  // policies whose override exempts the key
-	ignoredLimits   []*policy  // policies that ignore a requested limit, having none it could replace
-	overQuota       int        // index of the first enforcing participant whose quota the cost exceeds, or -1
-	givenKey        script.Key // the key of the check, encoded; empty if it has none
-	room            *room      // for the policies of the Namespace that are added now; nil is unbounded
-	sawDisabled     bool       // a policy with mode Disabled was named
+	uncheckedPlaces map[*policy]int // in unchecked, until it is sorted
+	exempt          []*policy       // policies whose override exempts the key
+	ignoredLimits   []*policy       // policies that ignore a requested limit, having none it could replace
+	overQuota       int             // index of the first enforcing participant whose quota the cost exceeds, or -1
+	givenKey        script.Key      // the key of the check, encoded; empty if it has none
+	room            *room           // for the policies of the Namespace that are added now; nil is unbounded
+	sawDisabled     bool            // a policy with mode Disabled was named
 
 	reserve       *limiter.Reserve // the request for a reservation; nil for others
 	reservationID string
@@ -270,12 +271,14 @@ func (ev *evaluation) leaveOut(p applicable, check *limiter.Check) {
 
 // addUnchecked lets the failureMode of the policy decide.
 func (ev *evaluation) addUnchecked(added uncheckedPolicy) {
-	for i := range ev.unchecked {
-		if u := &ev.unchecked[i]; u.policy == added.policy {
-			u.descriptors |= added.descriptors
-			return
-		}
+	if place, found := ev.uncheckedPlaces[added.policy]; found {
+		ev.unchecked[place].descriptors |= added.descriptors
+		return
 	}
+	if ev.uncheckedPlaces == nil {
+		ev.uncheckedPlaces = map[*policy]int{}
+	}
+	ev.uncheckedPlaces[added.policy] = len(ev.unchecked)
 	ev.unchecked = append(ev.unchecked, added)
 }
 

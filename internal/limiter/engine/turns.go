@@ -70,7 +70,12 @@ func (ev *evaluation) addInTurn(check *limiter.Check) {
 }
 
 func (ev *evaluation) hasParticipant(p *policy) bool {
-	return slices.ContainsFunc(ev.participants, func(pt participant) bool { return pt.policy == p })
+	for i := range ev.participants {
+		if ev.participants[i].policy == p {
+			return true
+		}
+	}
+	return false
 }
 
 // restoreOrder puts the policies in the order of the chain, which is the one of their IDs.

@@ -94,9 +94,10 @@ func (x *index) appendMatches(found []Found, a *Attributes) []Found {
 	slices.SortFunc(matches, func(a, b *candidate) int { return cmp.Or(a.rank-b.rank, a.position-b.position) })
 	for i := 0; i < len(matches); {
 		first, plan := len(found), matches[i].plan
+		var known certain
 		for ; i < len(matches) && matches[i].plan == plan; i++ {
 			if i == 0 || matches[i] != matches[i-1] {
-				found = matches[i].appendTo(found, a)
+				found = matches[i].appendTo(found, a, &known)
 			}
 		}
 		slices.SortStableFunc(found[first:], func(a, b Found) int { return a.Descriptor - b.Descriptor })
@@ -104,17 +105,49 @@ func (x *index) appendMatches(found []Found, a *Attributes) []Found {
 	return found
 }
 
-// appendTo appends the match for each descriptor for which it holds.
-func (c *candidate) appendTo(found []Found, a *Attributes) []Found {
+// certain is the set of the descriptors for which a match of the plan certainly holds, so that its
+// further matches do not matter.
+type certain struct {
+	bits uint64 // of the first 64 descriptors
+	all  bool   // AllDescriptors
+}
+
+func (c *certain) has(descriptor int) bool {
+	if descriptor == AllDescriptors {
+		return c.all
+	}
+	return c.bits&(1<<descriptor) != 0
+}
+
+func (c *certain) add(descriptor int) {
+	if descriptor == AllDescriptors {
+		c.all = true
+	} else {
+		c.bits |= 1 << descriptor
+	}
+}
+
+// appendTo appends the match for each descriptor for which it holds, and no earlier match of the plan
+// certainly does.
+func (c *candidate) appendTo(found []Found, a *Attributes, known *certain) []Found {
+	add := func(descriptor int) {
+		found = append(found, Found{Plan: c.plan, Match: c.position, Descriptor: descriptor})
+		if c.match.When == "" {
+			known.add(descriptor)
+		}
+	}
+	if len(c.match.Descriptors) == 0 {
+		if !known.has(AllDescriptors) && c.match.holds(a) {
+			add(AllDescriptors)
+		}
+		return found
+	}
 	if !c.match.holds(a) {
 		return found
 	}
-	if len(c.match.Descriptors) == 0 {
-		return append(found, Found{Plan: c.plan, Match: c.position, Descriptor: AllDescriptors})
-	}
 	for i, d := range a.Descriptors {
-		if d.hasAll(c.match.Descriptors) {
-			found = append(found, Found{Plan: c.plan, Match: c.position, Descriptor: i})
+		if !known.has(i) && d.hasAll(c.match.Descriptors) {
+			add(i)
 		}
 	}
 	return found

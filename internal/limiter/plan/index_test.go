@@ -163,7 +163,26 @@ func TestSnapshotMatches(t *testing.T) {
 		{Plan: c, Match: 0, Descriptor: plan.AllDescriptors},
 		{Plan: c, Match: 1, Descriptor: 0},
 		{Plan: c, Match: 1, Descriptor: 2},
-		{Plan: c, Match: 2, Descriptor: 2},
+	}), "match 2 of plan c adds nothing to match 1 for descriptor 2")
+}
+
+// After a match without an expression further matches of the plan do not matter, for each descriptor.
+func TestMatchesBehindCertainOnesAreLeftOut(t *testing.T) {
+	g := NewWithT(t)
+	when := func(m plan.Match) plan.Match { m.When = "request.path == '/x'"; return m }
+	everything := plan.Match{Paths: []string{"/*"}}
+	p := valid()
+	p.Matches = []plan.Match{
+		when(everything), when(matchEntries("k")), everything, when(everything), matchEntries("k=v"), matchEntries("k"),
+	}
+	found := plan.NewSnapshot(1, []*plan.Plan{p}).Match(&plan.Attributes{Path: "/x", Descriptors: []plan.Descriptor{descriptor("k=w"), descriptor("k=v")}})
+	g.Expect(found).To(Equal([]plan.Found{
+		{Plan: p, Match: 0, Descriptor: plan.AllDescriptors},
+		{Plan: p, Match: 2, Descriptor: plan.AllDescriptors},
+		{Plan: p, Match: 1, Descriptor: 0},
+		{Plan: p, Match: 5, Descriptor: 0},
+		{Plan: p, Match: 1, Descriptor: 1},
+		{Plan: p, Match: 4, Descriptor: 1},
 	}))
 }
 

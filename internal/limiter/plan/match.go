@@ -56,7 +56,8 @@ func (d Descriptor) hasAll(entries []Entry) bool {
 // AllDescriptors as an index stands for all descriptors of a request.
 const AllDescriptors = -1
 
-// Found is a match that holds for a request, except that its expression is not evaluated.
+// Found is a match that holds for a request, except that its expression is not evaluated. Matches after
+// one without an expression, of the same plan for the same descriptor, are left out.
 type Found struct {
 	Plan *Plan
 	// Match is the index in Plan.Matches.

@@ -68,5 +68,5 @@ func (n *NearMatch) Repaired(a Attributes) (Attributes, []Found) {
 		a.Descriptors = append(slices.Clone(a.Descriptors), c.match.Descriptors)
 	case NoField, FieldWhen:
 	}
-	return a, c.appendTo(nil, &a)
+	return a, c.appendTo(nil, &a, &certain{})
 }
