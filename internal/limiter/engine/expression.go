@@ -24,13 +24,21 @@ func newLazyExpression[T expression.Result](field, text string) *lazyExpression[
 	})}
 }
 
+// price is what evaluations of expressions take.
+type price struct {
+	all   time.Duration // of one evaluation
+	scans time.Duration // of these, for the entries of descriptors, see expression.Expression.Scans
+}
+
+func (p price) plus(other price) price { return price{p.all + other.all, p.scans + other.scans} }
+
 // price returns the price of the expression, 0 if it does not compile.
-func (l *lazyExpression[T]) price() time.Duration {
+func (l *lazyExpression[T]) price() price {
 	compiled, err := l.compile()
 	if err != nil {
-		return 0
+		return price{}
 	}
-	return compiled.Price()
+	return price{compiled.Price(), compiled.Scans()}
 }
 
 // evaluate returns the result for a request. An expression that does not compile, which

@@ -61,7 +61,7 @@ func (s *search) find(v *view, check *limiter.Check) error {
 func (s *search) leaveOutNamed() {
 	for i := range s.found {
 		if p := s.found[i].policy; p.hasExpressions {
-			s.demands = append(s.demands, demand{policy: p, price: p.price()})
+			s.demands = append(s.demands, demand{policy: p, price: p.price().all})
 		}
 	}
 	slices.SortStableFunc(s.demands, func(a, b demand) int { return strings.Compare(a.id, b.id) })
@@ -74,7 +74,7 @@ func (s *search) leaveOutNamed() {
 // findMatching finds the policies of which at least one match holds for the attributes.
 func (s *search) findMatching(v *view, a *plan.Attributes) {
 	s.matches = v.snapshot.AppendMatches(s.matches, a)
-	s.demands = v.demandsOfMatches(s.demands, s.matches)
+	s.demands = v.demandsOfMatches(s.demands, s.matches, a)
 	without := withoutShare(s.demands)
 	for _, m := range s.matches {
 		c := applicable{policy: v.policies[m.Plan], descriptor: m.Descriptor, match: m.Match}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/expression"
@@ -27,8 +26,8 @@ type policy struct {
 	keyExpressions []*lazyExpression[string] // one per key part, nil unless it is an expression
 	overrides      []override
 	hasExpressions bool
-	keyPrice       func() time.Duration // of the expressions of the key and the overrides
-	newKeys        *flood.Budget        // set before the first decision
+	keyPrice       func() price  // of the expressions of the key and the overrides
+	newKeys        *flood.Budget // set before the first decision
 
 	requestedVariants sync.Map // requestedKey -> *variant; a nil variant means not applicable
 	requestedCount    atomic.Int64
@@ -197,33 +196,32 @@ func (p *policy) isCharged(hits limiter.Hits) bool {
 }
 
 // price returns the price of the key and the overrides of the policy.
-func (p *policy) price() time.Duration {
+func (p *policy) price() price {
 	if !p.hasExpressions {
-		return 0
+		return price{}
 	}
 	return p.keyPrice()
 }
 
 // newKeyPrice returns the price of the key and the overrides, for policy.keyPrice.
-func (p *policy) newKeyPrice() time.Duration {
-	var sum time.Duration
+func (p *policy) newKeyPrice() (sum price) {
 	for _, part := range p.keyExpressions {
 		if part != nil {
-			sum += part.price()
+			sum = sum.plus(part.price())
 		}
 	}
 	for i := range p.overrides {
 		if when := p.overrides[i].when; when != nil {
-			sum += when.price()
+			sum = sum.plus(when.price())
 		}
 	}
 	return sum
 }
 
 // conditionPrice returns the price of the expression of the match, 0 if it has none.
-func (p *policy) conditionPrice(match int) time.Duration {
+func (p *policy) conditionPrice(match int) price {
 	if condition := p.conditions[match]; condition != nil {
 		return condition.price()
 	}
-	return 0
+	return price{}
 }

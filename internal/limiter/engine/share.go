@@ -30,22 +30,47 @@ type demand struct {
 }
 
 // demandsOfMatches returns what the policies of the matches need, in their order. It appends to demands.
-func (v *view) demandsOfMatches(demands []demand, matches []plan.Found) []demand {
+func (v *view) demandsOfMatches(demands []demand, matches []plan.Found, a *plan.Attributes) []demand {
+	const keys = plan.MaxMatches // the bit of the key and the overrides, beside those of the matches
+	var scanned uint32           // for one descriptor each: the expressions whose scans count already
 	for i, m := range matches {
 		p := v.policies[m.Plan]
 		if !p.hasExpressions {
 			continue
 		}
 		if n := len(demands); n == 0 || demands[n-1].policy != p {
-			demands = append(demands, demand{policy: p})
+			demands, scanned = append(demands, demand{policy: p}), 0
 		}
 		d := &demands[len(demands)-1]
-		d.price += p.conditionPrice(m.Match)
+		add := func(of price, bit int) {
+			d.price += of.all
+			if m.Descriptor == plan.AllDescriptors || of.scans == 0 {
+				return
+			}
+			d.price -= of.scans
+			if scanned&(1<<bit) == 0 {
+				scanned |= 1 << bit
+				d.price += of.scans * scansOf(a.Descriptors)
+			}
+		}
+		add(p.conditionPrice(m.Match), m.Match)
 		if i == 0 || matches[i-1].Plan != m.Plan || matches[i-1].Descriptor != m.Descriptor {
-			d.price += p.price()
+			add(p.price(), keys)
 		}
 	}
 	return demands
+}
+
+// scansOf returns how many scans of the largest size read all entries of the descriptors.
+func scansOf(descriptors []plan.Descriptor) time.Duration {
+	entries, keyBytes := 0, 0
+	for _, d := range descriptors {
+		entries += len(d)
+		for i := range d {
+			keyBytes += len(d[i].Key)
+		}
+	}
+	return time.Duration(1 + max(entries/expression.MaxScannedEntries, keyBytes/expression.MaxScannedKeyBytes))
 }
 
 // withoutShare returns the policies whose expressions have no share in the decision, nil if all have. The

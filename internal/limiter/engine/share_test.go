@@ -96,3 +96,18 @@ func TestLongValuesChangeNoShare(t *testing.T) {
 	g.Expect(f.decide(t, long).Degraded).To(BeEmpty())
 	g.Expect(f.decide(t, long)).To(And(HaveField("Reason", limiter.ReasonLimitExceeded), HaveField("Policy", "b/x")))
 }
+
+// Expressions that read descriptors are evaluated for each of 64, whose entries are few.
+func TestSharesSufficeForManyDescriptors(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/x", keyed(expression(`descriptor["user"]`)), matching(
+		plan.Match{Domain: "edge", Descriptors: []plan.Entry{{Key: "user"}}, When: `descriptor["user"] != "none"`},
+	)))
+	var texts []string
+	for range limiter.MaxDescriptors {
+		texts = append(texts, "user=alice,plan=gold")
+	}
+	d := f.decide(t, described(texts...))
+	g.Expect(d.Degraded).To(BeEmpty())
+	g.Expect(d.Limits).To(HaveLen(1))
+}

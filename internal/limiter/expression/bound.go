@@ -7,15 +7,21 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
+// What an evaluation reads of descriptors at most: entries, and bytes of their keys.
+const (
+	MaxScannedEntries  = 2048
+	MaxScannedKeyBytes = 64 << 10
+)
+
 // The bounds of the most expensive request. Reading more is an error.
 const (
-	maxText     = 8 << 10  // bytes of a value
-	maxName     = 256      // bytes of a header name or a descriptor key in an iteration
-	maxNumber   = 64       // bytes of a text that is converted to a number or time
-	maxEntries  = 128      // of a map that is iterated, and repeated headers
-	maxParts    = 512      // of a split without a smaller limit
-	maxScanned  = 2048     // entries of all descriptors
-	maxKeyBytes = 64 << 10 // in the keys of all descriptors
+	maxText     = 8 << 10 // bytes of a value
+	maxName     = 256     // bytes of a header name or a descriptor key in an iteration
+	maxNumber   = 64      // bytes of a text that is converted to a number or time
+	maxEntries  = 128     // of a map that is iterated, and repeated headers
+	maxParts    = 512     // of a split without a smaller limit
+	maxScanned  = MaxScannedEntries
+	maxKeyBytes = MaxScannedKeyBytes
 )
 
 // maxScalarText bounds the text of any number or time.

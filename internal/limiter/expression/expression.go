@@ -20,13 +20,17 @@ type Result interface{ bool | string }
 
 // Expression is a compiled expression. It is safe for concurrent use.
 type Expression[T Result] struct {
-	program cel.Program
-	price   time.Duration
+	program      cel.Program
+	price, scans time.Duration
 }
 
 // Price returns the time that an evaluation takes at most, whatever the request, on the machine
 // that the prices were measured on. It is at most MaxPrice.
 func (e *Expression[T]) Price() time.Duration { return e.price }
+
+// Scans returns the part of the price for reading the entries of all descriptors, at most
+// MaxScannedEntries and MaxScannedKeyBytes. Evaluations for one descriptor each read no more together.
+func (e *Expression[T]) Scans() time.Duration { return e.scans }
 
 // Compile compiles the text of an expression. A price above MaxPrice is an error. Errors are one
 // line, most with the position in the text.
@@ -60,7 +64,7 @@ func Compile[T Result](text string) (compiled *Expression[T], err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Expression[T]{program: program, price: time.Duration(priced.nanoseconds)}, nil
+	return &Expression[T]{program: program, price: time.Duration(priced.nanoseconds), scans: time.Duration(priced.scans)}, nil
 }
 
 var errInternal = errors.New("internal error of the CEL library")

@@ -21,6 +21,7 @@ const MaxPrice = time.Millisecond
 // priced is the price of an expression.
 type priced struct {
 	nanoseconds float64             // that it takes at most, for any request
+	scans       float64             // of these, for the entries of descriptors
 	patterns    map[string]*pattern // that it matches, by text
 }
 
@@ -30,7 +31,7 @@ func priceOf(checked *ast.AST, forKey bool) (priced, error) {
 	p.spend(costOfEvaluation)
 	p.value(checked.Expr())
 	p.spendOnMaps()
-	return priced{nanoseconds: p.spent, patterns: p.patterns}, p.err
+	return priced{nanoseconds: p.spent, scans: p.scans, patterns: p.patterns}, p.err
 }
 
 // pricer adds up the price of an expression. Each part counts as often as it is evaluated.
@@ -39,6 +40,7 @@ type pricer struct {
 	forKey  bool
 
 	spent float64 // nanoseconds
+	scans float64 // of these, for the entries of descriptors
 	err   error   // the first
 	times float64 // how often the part is evaluated
 	loops []loop  // around the part
@@ -176,11 +178,13 @@ func (p *pricer) spendOnMaps() {
 	if p.wholeHeaders {
 		p.spend(maxEntries * costOfCheckedName)
 	}
+	before := p.spent
 	const scan = maxScanned*costOfScannedEntry + maxKeyBytes*costOfEquality
 	p.spend(min(p.descriptorReads, maxScans) * scan)
 	if p.wholeDescriptor || p.descriptorReads > maxScans {
 		p.spend(maxScanned*costOfIndexedEntry + maxKeyBytes*costOfHashing)
 	}
+	p.scans = p.spent - before
 }
 
 // list prices a list. The library builds a list of constants when it compiles.
