@@ -50,7 +50,7 @@ func (v *view) demandsOfMatches(demands []demand, matches []plan.Found, a *plan.
 			d.price -= of.scans
 			if scanned&(1<<bit) == 0 {
 				scanned |= 1 << bit
-				d.price += of.scans * scansOf(a.Descriptors)
+				d.price += of.scans * time.Duration(scansOf(a.Descriptors))
 			}
 		}
 		add(p.conditionPrice(m.Match), m.Match)
@@ -62,7 +62,7 @@ func (v *view) demandsOfMatches(demands []demand, matches []plan.Found, a *plan.
 }
 
 // scansOf returns how many scans of the largest size read all entries of the descriptors.
-func scansOf(descriptors []plan.Descriptor) time.Duration {
+func scansOf(descriptors []plan.Descriptor) int64 {
 	entries, keyBytes := 0, 0
 	for _, d := range descriptors {
 		entries += len(d)
@@ -70,7 +70,7 @@ func scansOf(descriptors []plan.Descriptor) time.Duration {
 			keyBytes += len(d[i].Key)
 		}
 	}
-	return time.Duration(1 + max(entries/expression.MaxScannedEntries, keyBytes/expression.MaxScannedKeyBytes))
+	return int64(1 + max(entries/expression.MaxScannedEntries, keyBytes/expression.MaxScannedKeyBytes))
 }
 
 // withoutShare returns the policies whose expressions have no share in the decision, nil if all have. The
