@@ -48,11 +48,7 @@ func fit(found []applicable) bool {
 func queuesOf(found []applicable) [][]applicable {
 	var queues [][]applicable
 	for len(found) > 0 {
-		namespace := found[0].plan.Namespace
-		n := slices.IndexFunc(found, func(c applicable) bool { return c.plan.Namespace != namespace })
-		if n < 0 {
-			n = len(found)
-		}
+		n := lengthOfNamespace(found, func(c applicable) *policy { return c.policy })
 		queue := slices.Clone(found[:n])
 		slices.SortStableFunc(queue, func(a, b applicable) int {
 			return cmp.Or(compareBools(a.failed, b.failed), compareBools(!a.enforces(), !b.enforces()))

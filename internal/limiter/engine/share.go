@@ -33,6 +33,7 @@ type demand struct {
 func (v *view) demandsOfMatches(demands []demand, matches []plan.Found, a *plan.Attributes) []demand {
 	const keys = plan.MaxMatches // the bit of the key and the overrides, beside those of the matches
 	var scanned uint32           // for one descriptor each: the expressions whose scans count already
+	var scans int64              // of all descriptors; 0 until an expression needs them
 	for i, m := range matches {
 		p := v.policies[m.Plan]
 		if !p.hasExpressions {
@@ -50,7 +51,10 @@ func (v *view) demandsOfMatches(demands []demand, matches []plan.Found, a *plan.
 			d.price -= of.scans
 			if scanned&(1<<bit) == 0 {
 				scanned |= 1 << bit
-				d.price += of.scans * time.Duration(scansOf(a.Descriptors))
+				if scans == 0 {
+					scans = scansOf(a.Descriptors)
+				}
+				d.price += of.scans * time.Duration(scans)
 			}
 		}
 		add(p.conditionPrice(m.Match), m.Match)
@@ -95,11 +99,7 @@ func dealShares(demands []demand) map[*policy]bool {
 	}
 	var shares []share
 	for len(demands) > 0 {
-		namespace := demands[0].plan.Namespace
-		n := slices.IndexFunc(demands, func(d demand) bool { return d.plan.Namespace != namespace })
-		if n < 0 {
-			n = len(demands)
-		}
+		n := lengthOfNamespace(demands, func(d demand) *policy { return d.policy })
 		s := share{left: namespaceShare, queue: slices.Clone(demands[:n])}
 		if len(shares) < ownShares {
 			s.own = ownShare
@@ -127,6 +127,17 @@ func dealShares(demands []demand) map[*policy]bool {
 		}
 	}
 	return without
+}
+
+// lengthOfNamespace returns how many items at the beginning of the list, which is in the order of the
+// policies' IDs, have the Namespace of the first one.
+func lengthOfNamespace[T any](list []T, policyOf func(T) *policy) int {
+	namespace := policyOf(list[0]).plan.Namespace
+	n := slices.IndexFunc(list, func(item T) bool { return policyOf(item).plan.Namespace != namespace })
+	if n < 0 {
+		return len(list)
+	}
+	return n
 }
 
 // compareBools compares two booleans; false is less.
