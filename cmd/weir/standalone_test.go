@@ -164,7 +164,7 @@ spec:
 	before := time.Now()
 	status, wait := check()
 	g.Expect(status).To(Equal(http.StatusTooManyRequests))
-	g.Expect(wait).To(Equal(701 * time.Millisecond))
+	g.Expect(wait).To(Equal(700 * time.Millisecond))
 	g.Eventually(func() int { status, _ := check(); return status }, "5s", "1ms").Should(Equal(http.StatusOK))
 	g.Expect(time.Since(before)).To(BeNumerically(">=", 700*time.Millisecond))
 

@@ -30,6 +30,6 @@ func TestBlocksBecomeLonger(t *testing.T) {
 		return denied.RetryAfter.Truncate(time.Second)
 	}
 	g.Expect([]time.Duration{trip(), trip(), trip()}).To(Equal([]time.Duration{2 * time.Second, 5 * time.Second, 5 * time.Second}))
-	f.store.now = f.store.now.Add(time.Minute + time.Millisecond)
+	f.store.now = f.store.now.Add(time.Minute)
 	g.Expect(trip()).To(Equal(2 * time.Second))
 }

@@ -155,16 +155,16 @@ func TestDecisionReasons(t *testing.T) {
 		},
 		"over the limit": {
 			plans: []*plan.Plan{makePlan("a/x")}, check: named("a/x"), spent: 3,
-			reason: limiter.ReasonLimitExceeded, policy: "a/x", limit: "burst", retry: time.Minute + time.Millisecond,
+			reason: limiter.ReasonLimitExceeded, policy: "a/x", limit: "burst", retry: time.Minute,
 		},
 		"blocked": {
 			plans: []*plan.Plan{makePlan("a/x", block)}, check: named("a/x"), spent: 4,
-			reason: limiter.ReasonBlocked, policy: "a/x", limit: "burst", retry: 10*time.Minute + time.Millisecond,
+			reason: limiter.ReasonBlocked, policy: "a/x", limit: "burst", retry: 10 * time.Minute,
 		},
 		"the first policy of the chain that denies is reported": {
 			plans: []*plan.Plan{makePlan("a/wide", threshold(100)), makePlan("a/y"), makePlan("a/x")},
 			check: named("a/wide", "a/y", "a/x"), spent: 3,
-			reason: limiter.ReasonLimitExceeded, policy: "a/y", limit: "burst", retry: time.Minute + time.Millisecond,
+			reason: limiter.ReasonLimitExceeded, policy: "a/y", limit: "burst", retry: time.Minute,
 		},
 		"a shadow policy never denies": {
 			plans: []*plan.Plan{makePlan("a/x", mode(plan.ModeShadow))}, check: named("a/x"), spent: 5,
@@ -198,11 +198,11 @@ func TestDecisionReasons(t *testing.T) {
 		"a policy that matches": {
 			plans: []*plan.Plan{makePlan("a/x", matching(plan.Match{Hosts: []string{"*.shop.example"}, Paths: []string{"/api/*"}}))},
 			check: &limiter.Check{Cost: 1, Attributes: plan.Attributes{Host: "EU.Shop.Example:443", Path: "/x/../api//v1?q"}},
-			spent: 3, reason: limiter.ReasonLimitExceeded, policy: "a/x", limit: "burst", retry: time.Minute + time.Millisecond,
+			spent: 3, reason: limiter.ReasonLimitExceeded, policy: "a/x", limit: "burst", retry: time.Minute,
 		},
 		"a missing key is shared": {
 			plans: []*plan.Plan{makePlan("a/x", keyed(apiKey))}, check: &limiter.Check{Policies: []string{"a/x"}, Cost: 1},
-			spent: 3, reason: limiter.ReasonLimitExceeded, policy: "a/x", limit: "burst", retry: time.Minute + time.Millisecond,
+			spent: 3, reason: limiter.ReasonLimitExceeded, policy: "a/x", limit: "burst", retry: time.Minute,
 		},
 		"a missing key exempts": {
 			plans: []*plan.Plan{makePlan("a/x", keyed(apiKey), missing(plan.MissingKeySkip))},

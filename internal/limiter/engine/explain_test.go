@@ -108,7 +108,7 @@ func TestExplanationOfKeys(t *testing.T) {
 	}))
 	g.Expect(p.KeyHash).To(Equal(f.KeyHash("k", "7", "")))
 	g.Expect(p.Match).To(Equal(limiter.Named))
-	g.Expect([]any{p.Blocked, p.BlockedBy, p.BlockLeft, p.Reason}).To(Equal([]any{true, "burst", time.Minute + time.Millisecond, limiter.ReasonBlocked}))
+	g.Expect([]any{p.Blocked, p.BlockedBy, p.BlockLeft, p.Reason}).To(Equal([]any{true, "burst", time.Minute, limiter.ReasonBlocked}))
 	check.Key = []string{"given"}
 	p = f.explain(t, check).Policies[0]
 	g.Expect(p.Key).To(Equal([]limiter.ExplainedKeyPart{{Value: "given"}}))

@@ -346,7 +346,7 @@ func TestLimitOverrideWithAnotherWindowHasItsOwnCounter(t *testing.T) {
 	d = f.decide(t, as("gold", 1))
 	g.Expect(d.Limits[0].Window).To(Equal(2 * time.Minute))
 	g.Expect(d.Limits[0].Used).To(Equal(int64(1)))
-	g.Expect(d.Limits[0].ResetAfter).To(Equal(2*time.Minute + time.Millisecond))
+	g.Expect(d.Limits[0].ResetAfter).To(Equal(2 * time.Minute))
 	g.Expect(f.decide(t, as("", 1)).Limits[0].Used).To(Equal(int64(2)))
 }
 

@@ -87,5 +87,5 @@ func (s *state) expireAfter(now, micros int64) {
 	s.gone = now/1000 + min((micros+999)/1000+1, longestLife) + 1
 }
 
-// expireIn keeps the state until the end of the millisecond in which the given number have passed.
-func (s *state) expireIn(now, millis int64) { s.gone = now/1000 + millis + 1 }
+// expireIn keeps the state for the given milliseconds, at least 2 as in Redis.
+func (s *state) expireIn(now, millis int64) { s.gone = now/1000 + max(millis, 2) }

@@ -30,7 +30,7 @@ func (c *charges) remember(of chargeID, now int64) {
 	if c.gone == nil {
 		c.gone = map[chargeID]int64{}
 	}
-	gone := now/1000 + script.ChargeMemory.Milliseconds() + 1
+	gone := now/1000 + script.ChargeMemory.Milliseconds()
 	c.gone[of] = gone
 	c.queue = append(c.queue, remembered{of, gone})
 }

@@ -25,6 +25,12 @@ local function ttl_of(micros)
   return min(ceil_div(micros, 1000) + 1, 5e12)
 end
 
+-- The TTL of a key that exists for `millis` milliseconds. Redis keeps a key until the end of the
+-- millisecond in which its TTL is 0, and has no shorter TTL than 1.
+local function exact_ttl(millis)
+  return max(millis - 1, 1)
+end
+
 -- With NX and GET a key of another type is an error. The reply, false, also takes Redis less time than OK.
 local function write_value(key, exists, value, ttl, expires_at)
   local option, time = 'PX', ttl

@@ -37,7 +37,7 @@ func (l *Limit) WindowEnd(now int64) int64 {
 	if l.Calendar != nil {
 		return max(l.Calendar.Next(now), now+2)
 	}
-	return now + l.Window.Milliseconds() + 1 // a key exists until the end of the millisecond of its expiry
+	return now + exactTTL(l.Window) + 1
 }
 
 // boundaries returns when the previous, this and the next two periods begin. The script selects
@@ -77,7 +77,7 @@ func (p *Policy) datedArgumentsAt(now int64) *datedArguments {
 	d.args = p.arguments(func(l *Limit) []any {
 		b := boundaries(l.Calendar, now)
 		d.from, d.until = max(d.from, b[1]), min(d.until, b[2])
-		args := []any{strconv.FormatInt(l.Calendar.Longest().Milliseconds(), 10)}
+		args := make([]any, 0, len(b))
 		for _, boundary := range b {
 			args = append(args, strconv.FormatInt(boundary, 10))
 		}

@@ -217,11 +217,10 @@ func expectEveryInterval(g *WithT, stamps []int64, most int, length time.Duratio
 }
 
 // expectFullWindows expects quota stamps in every window but the last. A window starts
-// with the first stamp after the window before. It ends one millisecond after its TTL
-// reads 0, when its key expires.
+// with the first stamp after the window before.
 func expectFullWindows(g *WithT, stamps []int64, quota int, window time.Duration) {
 	for len(stamps) > 0 {
-		end := (stamps[0]/1000 + window.Milliseconds() + 1) * 1000
+		end := (stamps[0]/1000 + window.Milliseconds()) * 1000
 		inside, _ := slices.BinarySearch(stamps, end)
 		if inside < len(stamps) {
 			g.Expect(inside).To(Equal(quota))

@@ -69,10 +69,11 @@ local function start_block(entry)
   end
   if longest == 0 then return end
   for _, limit in ipairs(escalating) do
-    set_value(limit.blocks, min(blocks_of(limit) + 1, #limit.lengths), longest + limit.remembers)
+    set_value(limit.blocks, min(blocks_of(limit) + 1, #limit.lengths), exact_ttl(longest + limit.remembers))
   end
-  set_value(entry.block, name, longest)
-  entry.verdict, entry.block_left, entry.blocked_by = 3, (longest + 1) * 1000, name
+  local ttl = exact_ttl(longest)
+  set_value(entry.block, name, ttl)
+  entry.verdict, entry.block_left, entry.blocked_by = 3, (ttl + 1) * 1000, name
   entry.began = not entry.known
 end
 

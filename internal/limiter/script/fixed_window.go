@@ -14,7 +14,7 @@ const LargestCount = 1 << 52
 
 var fixedWindowKind = kind{
 	code: FixedWindow, name: "FixedWindow", file: "fixed_window.lua", lean: true, attempts: true,
-	arguments: func(l *Limit) []int64 { return []int64{l.ceiling} },
+	arguments: func(l *Limit) []int64 { return []int64{l.ceiling, exactTTL(l.LongestWindow())} },
 	ceiling:   func(l *Limit) int64 { return l.Threshold },
 	model: func(m *Model, e *Entry, l *Limit) counter {
 		w := state[fixedWindow](m, e.Key, l.stateKey(e.Policy.id))

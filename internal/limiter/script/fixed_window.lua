@@ -4,9 +4,9 @@
 --
 -- KEYS     one per limit: a counter whose TTL is the rest of the window
 -- ARGV     ceiling: where counted attempts saturate; other units do at LARGEST_COUNT
---          with a calendar, whose `window` is 0, also a time that no period
---          exceeds (ms), and when the previous, this and the next two periods
---          begin (ms since 1970) by the clock of the caller
+--          lifetime: the TTL of a new counter (ms), with a calendar the longest one
+--          with a calendar, whose `window` is 0, also when the previous, this and the
+--          next two periods begin (ms since 1970) by the clock of the caller
 -- clock    none: the TTL is the only record of the window's end; with a calendar
 --          TIME selects the period of a new window
 -- cost     O(1); SET or INCRBY, PTTL
@@ -31,13 +31,13 @@ end
 -- millisecond in which it is written, so a window that begins in the last one of a
 -- period is 1 ms longer.
 local function last_of_window(limit, first)
-  if not limit.periods then return first + limit.window end
+  if not limit.periods then return first + limit.lifetime end
   return max(period_end(limit.periods, first) - 1, first + 1)
 end
 
 -- The TTL in milliseconds of a window that begins now.
 local function whole_window(limit)
-  if not limit.periods then return limit.window end
+  if not limit.periods then return limit.lifetime end
   local now = floor(server_time() / 1000)
   return last_of_window(limit, now) - now
 end
@@ -55,7 +55,7 @@ local function window_left(entry, limit)
   if limit.used == 0 then return 0 end
   if not limit.ttl then
     limit.ttl = time_left(limit.key)
-    if limit.ttl < 0 or limit.ttl > limit.window then
+    if limit.ttl < 0 or limit.ttl > limit.lifetime then
       limit.ttl = whole_window(limit)
       if not entry.peek then set_time_left(limit.key, limit.ttl) end
     end
@@ -76,9 +76,9 @@ end
 
 algorithms.fw = {
   prepare = function(limit)
-    limit.ceiling = next_number()
+    limit.ceiling, limit.lifetime = next_number(), next_number()
     if limit.window > 0 then return end
-    limit.window, limit.periods = next_number(), {}
+    limit.window, limit.periods = limit.lifetime + 1, {}
     for i = 1, 4 do limit.periods[i] = next_number() end
   end,
 

@@ -11,7 +11,8 @@ local WINDOW_NAME = ':([^:]*:fw:.*)'
 lean.fw = {
   prepare = function(limit, at)
     limit.is_counter = true
-    return at + 1
+    limit.lifetime, limit.lifetime_text = ARGV[at + 2] + 0, ARGV[at + 2]
+    return at + 2
   end,
 
   read = function(limit, value)
@@ -25,13 +26,13 @@ lean.fw = {
       cost = LARGEST_COUNT - limit.used
       text = cost
     end
-    local used, ttl = cost, limit.window
+    local used, ttl = cost, limit.lifetime
     if limit.used == 0 then
-      write_value(key, limit.exists, text, limit.window_text)
+      write_value(key, limit.exists, text, limit.lifetime_text)
     else
       used, ttl = call('INCRBY', key, text), call('PTTL', key)
-      if ttl < 0 or ttl > limit.window then
-        ttl = limit.window
+      if ttl < 0 or ttl > limit.lifetime then
+        ttl = limit.lifetime
         call('PEXPIRE', key, ttl)
       end
     end
@@ -42,7 +43,7 @@ lean.fw = {
     local left = 0
     if limit.used ~= 0 then
       local ttl = call('PTTL', key)
-      if ttl < 0 or ttl > limit.window then return nil end
+      if ttl < 0 or ttl > limit.lifetime then return nil end
       left = (ttl + 1) * 1000
     end
     local wait = limit.used + cost > limit.quota and left or 0

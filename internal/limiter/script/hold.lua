@@ -201,7 +201,7 @@ new_holds = function()
     for i, hold in ipairs(ended) do
       local id, units, ends = unpack(hold)
       remove_hold(entry, id, units)
-      call('SET', charge_of(entry, id), '', 'PX', CHARGE_MEMORY)
+      call('SET', charge_of(entry, id), '', 'PX', exact_ttl(CHARGE_MEMORY))
       for _, limit in ipairs(entry.limits) do limit.algorithm.settle(entry, limit, units, ends, i) end
     end
     entry.settled = #ended
@@ -292,7 +292,7 @@ new_holds = function()
 
   -- Remembers the ID of a charge, and returns false if it was remembered already.
   local function remember(entry)
-    return not entry.memory or call('SET', entry.memory, '', 'PX', CHARGE_MEMORY, 'NX')
+    return not entry.memory or call('SET', entry.memory, '', 'PX', exact_ttl(CHARGE_MEMORY), 'NX')
   end
 
   local function renew(entry)

@@ -58,7 +58,7 @@ local function new_hold_actions()
 
   -- Whether the window of a counter, which may begin now, can end after a hold.
   local function ends_after_a_hold(run, limit, earliest)
-    return run.now + (limit.window + 1) * 1000 >= earliest
+    return run.now + (limit.lifetime + 1) * 1000 >= earliest
   end
 
   -- Reads the limits, whose keys follow values[at]. Returns whether all admit the units, and whether one
@@ -86,7 +86,7 @@ local function new_hold_actions()
       call('PEXPIRE', key, max(ttl_of(limit.left), ttl))
     elseif limit.is_counter and ends_after_a_hold(run, limit, earliest) then
       local left = call('PTTL', key)
-      if left < 0 or left > limit.window then return nil end
+      if left < 0 or left > limit.lifetime then return nil end
       return floor(run.now / 1000) + left
     end
     return false

@@ -65,7 +65,7 @@ local function lean_limits(at, has_blocks)
   for i = 1, ARGV[at] do
     local algorithm = lean[ARGV[at + 1]]
     local limit = {
-      quota = ARGV[at + 2] + 0, window = ARGV[at + 3] + 0, window_text = ARGV[at + 3],
+      quota = ARGV[at + 2] + 0, window = ARGV[at + 3] + 0,
       read = algorithm.read, spend = algorithm.spend, wait = algorithm.wait,
       units = 0, exists = false, rate = false, -- with these Lua has room for what prepare and read add
     }

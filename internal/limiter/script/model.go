@@ -369,7 +369,7 @@ func stateName(key Key, suffix string) string { return "{" + string(key) + "}:" 
 // expiry has passed.
 type expiry int64
 
-func expireIn(now int64, d time.Duration) expiry { return expiry(now/1000 + d.Milliseconds()) }
+func expireIn(now int64, d time.Duration) expiry { return expiry(now/1000 + exactTTL(d)) }
 
 // expireAfter returns the expiry of a state that is needed for the given microseconds.
 func expireAfter(now, micros int64) expiry {

@@ -31,8 +31,13 @@ func (s *Store) Reset(ctx context.Context, policy *Policy, key Key) (bool, error
 func (s *Store) Block(ctx context.Context, policy *Policy, key Key, length time.Duration) error {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	return storeError(ctx, s.client.Set(ctx, s.key(key, blockKey(policy.id)), manualBlock, length).Err())
+	ttl := time.Duration(exactTTL(length)) * time.Millisecond
+	return storeError(ctx, s.client.Set(ctx, s.key(key, blockKey(policy.id)), manualBlock, ttl).Err())
 }
+
+// exactTTL returns the TTL in milliseconds of a key that exists for that time. Redis keeps a key
+// until the end of the millisecond in which its TTL is 0, and has no shorter TTL than 1.
+func exactTTL(length time.Duration) int64 { return max(length.Milliseconds()-1, 1) }
 
 // manualBlock is the value of a block that no limit started.
 const manualBlock = ""
