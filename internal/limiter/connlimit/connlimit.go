@@ -43,10 +43,13 @@ type Bounds struct {
 	// Open bounds the connections of one port, Unserved those without a finished request. Beyond
 	// it the client address with the most connections loses one.
 	Open, Unserved int
+	// UnservedBytes is the memory of each connection without a finished request, as part of Bytes and
+	// BytesEach.
+	UnservedBytes int64
 }
 
 // DefaultBounds hold in all ports of a process together, Open and Unserved in each.
-var DefaultBounds = Bounds{Bytes: 44 << 20, BytesEach: 40 << 20, Open: 4096, Unserved: 512}
+var DefaultBounds = Bounds{Bytes: 44 << 20, BytesEach: 40 << 20, Open: 4096, Unserved: 512, UnservedBytes: 40 << 10}
 
 // Options configure a Set. All are optional.
 type Options struct {
@@ -116,6 +119,7 @@ func (c *Set) Add(port string, conn net.Conn) *Conn {
 	c.open[added] = struct{}{}
 	surplus := c.surplus(port)
 	c.mu.Unlock()
+	added.Hold(c.bounds.UnservedBytes)
 	if surplus != nil {
 		surplus.Close(ReasonConnections)
 	}
@@ -166,8 +170,8 @@ func (c *Set) of(port string) iter.Seq[*Conn] {
 
 // Served records that a request of the connection has finished.
 func (c *Conn) Served() {
-	if !c.served.Load() {
-		c.served.Store(true)
+	if !c.served.Load() && !c.served.Swap(true) {
+		c.Hold(-c.all.bounds.UnservedBytes)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -114,4 +115,24 @@ func TestServedConnectionsAreBounded(t *testing.T) {
 	for _, c := range []*fakeConn{conns[0], conns[2], newcomer} {
 		g.Expect(c.closed.Load()).To(BeFalse())
 	}
+}
+
+// A connection takes memory until its first request has finished, and so much only once.
+func TestUnservedConnectionsHoldMemory(t *testing.T) {
+	g := NewWithT(t)
+	s, _ := newSet(Bounds{Bytes: 100, BytesEach: 100, Open: 10, Unserved: 10, UnservedBytes: 30})
+	served, servedConn := add(s, "192.0.2.1")
+	served.Served()
+	served.Served()
+	g.Expect(s.bytes.Load()).To(BeZero())
+	var conns []*fakeConn
+	for range 4 {
+		_, conn := add(s, "192.0.2.1")
+		conns = append(conns, conn)
+	}
+	g.Expect(servedConn.closed.Load()).To(BeFalse())
+	g.Expect(slices.IndexFunc(conns, func(c *fakeConn) bool { return c.closed.Load() })).NotTo(Equal(-1))
+	served.Remove()
+	served.Served()
+	g.Expect(s.bytes.Load()).To(Equal(int64(120)), "until the closed one is removed")
 }

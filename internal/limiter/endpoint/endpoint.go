@@ -224,7 +224,7 @@ func (e *Endpoint) stores() (counters, fallback engine.Store) {
 		now = time.Now //nolint:forbidigo // the default of the injected clock
 	}
 	store := script.NewStore(script.Options{
-		Client: o.Redis, Prefix: o.RedisPrefix, Timeout: o.StoreTimeout, Registerer: o.Registry,
+		Client: o.Redis, Prefix: o.RedisPrefix, Timeout: o.StoreTimeout, Registerer: o.Registry, Logger: o.Logger,
 	})
 	e.observeWith(store)
 	e.holds = store

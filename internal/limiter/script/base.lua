@@ -1,6 +1,6 @@
 -- base: what every script starts with.
 
-local call, KEYS, ARGV = redis.call, KEYS, ARGV
+local call, try_call, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
 local floor, max, min = math.floor, math.max, math.min
 
 local function ceil_div(a, b)
@@ -31,14 +31,21 @@ local function exact_ttl(millis)
   return max(millis - 1, 1)
 end
 
--- With NX and GET a key of another type is an error. The reply, false, also takes Redis less time than OK.
+-- Whether this script has replaced what was not the state of a limit, since it last reported that.
+local repaired = false
+
+-- A key of another type counts as missing: it is replaced, after an error of SET with NX and GET. Its reply
+-- for a missing key, false, also takes Redis less time than OK.
 local function write_value(key, exists, value, ttl, expires_at)
   local option, time = 'PX', ttl
   if expires_at then option, time = 'PXAT', expires_at end
   if exists then
     call('SET', key, value, option, time)
   else
-    call('SET', key, value, option, time, 'NX', 'GET')
+    local other_type = try_call('SET', key, value, option, time, 'NX', 'GET')
+    if not other_type then return end
+    call('SET', key, value, option, time)
+    repaired = true
   end
 end
 

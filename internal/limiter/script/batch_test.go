@@ -217,11 +217,11 @@ func TestAnErrorOfOneCallDoesNotFailTheBatch(t *testing.T) {
 			g := NewWithT(t)
 			_, client := newServerBackend(t, on)
 			store := newStore(client)
-			second := slowLimit(FixedWindow, 30)
+			second := slowLimit(SlidingLog, 30)
 			second.Name = "second"
 			policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30), second})
 			broken := store.key("broken", policy.keys[2])
-			g.Expect(client.LPush(t.Context(), broken, "not a counter").Err()).To(Succeed())
+			g.Expect(client.RPush(t.Context(), broken, "not", "a", "log").Err()).To(Succeed())
 			var batch []*pending
 			for _, key := range []Key{"a", "broken", "a", "b", "broken"} {
 				batch = append(batch, &pending{call: spendOne(policy, key)})
@@ -233,7 +233,7 @@ func TestAnErrorOfOneCallDoesNotFailTheBatch(t *testing.T) {
 			}
 			for _, i := range []int{1, 4} {
 				g.Expect(outcomes[i].err.Cause).To(Equal(CauseScript))
-				g.Expect(outcomes[i].err).To(MatchError(ContainSubstring("WRONGTYPE")))
+				g.Expect(outcomes[i].err).To(MatchError(ContainSubstring("user_script")))
 			}
 		})
 	}
@@ -244,8 +244,8 @@ func TestAnErrorOfEqualCallsDoesNotFailTheBatch(t *testing.T) {
 	g := NewWithT(t)
 	_, client := newServerBackend(t, servers[0])
 	store := newStore(client)
-	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30)})
-	g.Expect(client.LPush(t.Context(), store.key("broken", policy.keys[1]), "not a counter").Err()).To(Succeed())
+	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(SlidingLog, 30)})
+	g.Expect(client.RPush(t.Context(), store.key("broken", policy.keys[1]), "not", "a", "log").Err()).To(Succeed())
 	var batch []*pending
 	for _, key := range []Key{"a", "broken", "b", "broken", "a", "broken"} {
 		batch = append(batch, &pending{call: spendOne(policy, key)})
@@ -255,7 +255,7 @@ func TestAnErrorOfEqualCallsDoesNotFailTheBatch(t *testing.T) {
 	for i, o := range store.send(t.Context(), batch) {
 		key := batch[i].call.Entries[0].Key
 		if key == "broken" {
-			g.Expect(o.err).To(MatchError(ContainSubstring("WRONGTYPE")))
+			g.Expect(o.err).To(MatchError(ContainSubstring("user_script")))
 			continue
 		}
 		used[key] = append(used[key], decoded(t, batch[i], o).Entries[0].Limits[0].Used)

@@ -147,6 +147,10 @@ type EntryReply struct {
 	// would take longer than MaxDebt.
 	DebtCut int64
 	Limits  []LimitReply
+
+	// repaired is true if the entry replaced a value or a key of another type that was no state of its
+	// limits.
+	repaired bool
 }
 
 // Allows reports whether the limit with the index admits the cost, and no block is live.

@@ -161,7 +161,7 @@ local function report(entry, denied, receipts, reply)
   local n = #reply + 1
   local verdict = entry.verdict
   local reports_holds = entry.open > 0 or entry.action > 0 or entry.has_settled
-  reply[n] = verdict + (entry.began and 8 or 0) + (reports_holds and 16 or 0)
+  reply[n] = verdict + (entry.began and 8 or 0) + (reports_holds and 16 or 0) + (entry.repaired and 64 or 0)
   if verdict >= 2 then
     reply[n + 1], reply[n + 2] = entry.block_left, entry.blocked_by
     n = n + 2
@@ -208,6 +208,7 @@ local function decide(run)
     local entry = entries[i]
     spend(entry, denied)
     if entry.changed then holds.write(entry) end
+    entry.repaired, repaired = repaired, false
   end
   local reply = {}
   for i = 1, #entries do report(entries[i], denied, run.receipts, reply) end
@@ -229,6 +230,19 @@ local function next_places(calls)
   for i = 1, calls do places[i] = replied + i end
   replied = replied + calls
   return places
+end
+
+-- Makes the deferred writes and reports their errors, and a repair, in the replies at the places.
+local function end_run(places)
+  local ok, err = pcall(write_deferred)
+  for _, place in pairs(places) do
+    local reply = replies[place]
+    if not ok then
+      replies[place] = error_text(err)
+    elseif repaired and type(reply) == 'table' and reply[1] >= 0 then
+      reply[1], repaired = reply[1] + 64, false
+    end
+  end
 end
 
 -- Decides calls of a run, which begins after KEYS[first_key] and ARGV[first_arg]: those for whose
@@ -256,10 +270,7 @@ local function decide_run(first_key, first_arg, left)
       replies[places[i]] = decide_or_fail(run)
     end
   end
-  if deferred then
-    local ok, err = pcall(write_deferred)
-    for _, place in pairs(ok and {} or places) do replies[place] = error_text(err) end
-  end
+  if deferred then end_run(places) end
   return last_key, first_own + (same_own and own or calls * own)
 end
 

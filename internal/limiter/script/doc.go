@@ -22,6 +22,7 @@
 //	batch.go             one call on its way through a batch
 //	breaker.go           when to stop asking a node
 //	metrics.go           the metrics of the nodes
+//	repair.go          counters that another program has overwritten
 //	cluster.go           the nodes of a Redis Cluster
 //	run.go               calls of a batch with the same policies
 //	command.go           the command for a batch

@@ -69,8 +69,11 @@ local function window_end(entry, limit)
 end
 
 -- The units of a counter. A value that this script has set is a number.
-local function count_of(value)
-  if type(value) ~= 'string' or string.find(value, '^%d+$') then return tonumber(value or 0) end
+local function count_of(key)
+  local value = values[key]
+  if type(value) ~= 'string' then return value or 0 end
+  if string.find(value, '^[1-9]%d*$') or value == '0' then return tonumber(value) end
+  damaged[key] = true
   return 0
 end
 
@@ -85,7 +88,7 @@ algorithms.fw = {
   read = function(_, limit)
     limit.key = next_key()
     if not deferred then limit.ttl = nil end -- else it is that of the previous call
-    limit.used = count_of(values[limit.key])
+    limit.used = count_of(limit.key)
   end,
 
   -- The units count in the window that held the time `at`, unless it has ended. If no window did,

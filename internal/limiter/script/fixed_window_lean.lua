@@ -1,6 +1,6 @@
 -- FixedWindow, for lean.lua; see fixed_window.lua.
 
-local to_number = tonumber -- a local is faster than a global
+local to_number, type_of = tonumber, type -- a local is faster than a global
 
 -- Above this count a counter does not grow, so that it stays an integer of a double.
 local LARGEST_COUNT = 2 ^ 52
@@ -17,7 +17,7 @@ lean.fw = {
 
   read = function(limit, value)
     limit.exists, limit.used = value, not value and 0 or to_number(value)
-    return limit.used -- nil for a text
+    return limit.used and limit.used >= 0 and limit.used or nil
   end,
 
   -- Redis takes a tenth of the time of a check to write a number of Lua as text.
@@ -30,7 +30,12 @@ lean.fw = {
     if limit.used == 0 then
       write_value(key, limit.exists, text, limit.lifetime_text)
     else
-      used, ttl = call('INCRBY', key, text), call('PTTL', key)
+      used = try_call('INCRBY', key, text)
+      if type_of(used) == 'table' then -- a number in another form, such as 1e3
+        write_value(key, true, text, limit.lifetime_text)
+        used, repaired = cost, true
+      end
+      ttl = call('PTTL', key)
       if ttl < 0 or ttl > limit.lifetime then
         ttl = limit.lifetime
         call('PEXPIRE', key, ttl)

@@ -21,7 +21,8 @@
 local function read_arrival(value)
   local mark = string.find(value, '+', 17, true)
   local part = string.sub(value, 17, mark and mark - 1)
-  return tonumber(string.sub(value, 1, 16)), tonumber(part) or 0, mark and tonumber(string.sub(value, mark)) or 0
+  local arrival = string.match(value, '^' .. string.rep('%d', 16))
+  return tonumber(arrival), tonumber(part) or 0, mark and tonumber(string.sub(value, mark)) or 0
 end
 
 algorithms.gc = {
@@ -44,6 +45,8 @@ algorithms.gc = {
       limit.deficit = max(0, ahead * limit.rate + part)
       if too_far then deficit_add(entry, limit, 0) end
       limit.arrival, limit.part = server_time() + ahead, part
+    elseif value then
+      damaged[limit.key] = true
     end
     limit.used = deficit_used(limit)
   end,

@@ -55,6 +55,7 @@ local function lean_check(run, at, own)
     replies[n + 1], replies[n + 2], values[at + i] = limit.spend(limit, KEYS[first_key + i], cost, text)
     n = n + 2
   end
+  if repaired then replies[replied + 1], repaired = replies[replied + 1] + 64, false end
   replied = n
   return true
 end

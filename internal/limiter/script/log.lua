@@ -22,9 +22,13 @@ local function total_until(log, column, bound)
   return tonumber(log_element(log, last_at_most(log, TIME, bound), column))
 end
 
+-- A key of another type counts as missing, and so does a list without a hit.
 local function read_oldest(log)
-  local head = call('LRANGE', log.key, 0, log.width - 1)
-  if #head < log.width then return false end
+  local head = try_call('LRANGE', log.key, 0, log.width - 1)
+  if #head < log.width then
+    damaged[log.key] = (head.err or head[1]) and true
+    return false
+  end
   for column = 0, log.width - 2 do log.base[column] = tonumber(head[column + 1]) end
   log.oldest = tonumber(head[log.width])
   return true
@@ -88,6 +92,10 @@ local function append_hit(log, units, keep, bucket, at)
   if log.empty then
     for column = 0, log.width - 2 do elements[column + 1] = 0 end
     log.oldest, log.empty = time, false
+    if damaged[log.key] then
+      call('DEL', log.key)
+      mark_repaired(log.key)
+    end
   elseif bucket and floor(log.newest / bucket) == floor(time / bucket) then
     call('RPOP', log.key, log.width)
     if log.oldest == log.newest then log.oldest = time end

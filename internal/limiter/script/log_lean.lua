@@ -28,19 +28,21 @@ local function last_at_most(log, column, bound, known)
   return known
 end
 
--- Reads the ends of the log.
+-- Reads the ends of the log. Returns false for a key of another type, or without a hit.
 local function lean_open_log(limit, key)
-  local now, head = server_time(), call('LRANGE', key, '0', '5')
+  local now, head = server_time(), try_call('LRANGE', key, '0', '5')
+  if head.err or head[1] and not head[2] then return false end
   limit.key, limit.exists, limit.head = key, head[2], head
   if not head[2] then
     limit.base, limit.oldest, limit.newest, limit.total, limit.now = 0, now, -1, 0, now
-    return
+    return true
   end
   local last = #head
   local tail = last < 6 and head or call('LRANGE', key, '-2', '-1')
   if last == 6 then last = 2 end
   limit.base, limit.oldest, limit.newest, limit.total = head[1] + 0, head[2] + 0, tail[last - 1] + 0, tail[last] + 0
   limit.now = max(now, limit.newest)
+  return true
 end
 
 -- How many hits have left the window, of those that are at least one and not all, and the total of their units.
@@ -55,7 +57,7 @@ end
 -- As read, see base.lua. Also finds the hits that have left the window, and the total of the units until
 -- then. The log of the previous call is known.
 local function lean_read_log(limit, _, key)
-  if limit.key ~= key then lean_open_log(limit, key) end
+  if limit.key ~= key and not lean_open_log(limit, key) then return nil end
   if limit.total + limit.quota > LARGEST_TOTAL then return nil end
   local cutoff = limit.now - limit.window_us
   if limit.newest <= cutoff then

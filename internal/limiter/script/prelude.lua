@@ -38,6 +38,9 @@ local function load_values(first, last)
   for i = first, last do values[KEYS[i]] = loaded[i - first + 1] end
 end
 
+-- The keys whose values are no state of their limits. They count as missing.
+local damaged = {}
+
 -- The writes of values, by key, in a run whose calls all have the same keys: they are made
 -- once, at the end of the run. Nil in other runs, which write at once.
 local deferred
@@ -55,9 +58,14 @@ local function deferred_write(key)
   return write
 end
 
+local function mark_repaired(key)
+  if damaged[key] then damaged[key], repaired = nil, true end
+end
+
 -- Writes the value of a key for `ttl` milliseconds; if `expires_at`, in milliseconds since
 -- 1970, is given, exactly until then.
 local function set_value(key, value, ttl, expires_at)
+  mark_repaired(key)
   if deferred then
     local write = deferred_write(key)
     write.value, write.ttl, write.expires_at = value, ttl, expires_at
@@ -103,6 +111,7 @@ local function set_time_left(key, ttl)
 end
 
 local function delete_value(key)
+  mark_repaired(key)
   if deferred then deferred[key] = nil end
   call('DEL', key)
   values[key] = false

@@ -19,6 +19,7 @@ const (
 	began       = 8  // is added to the verdict of an entry that began a state
 	withHolds   = 16 // is added to that of an entry with holds
 	shortReport = 32 // is added to that of a short report
+	repaired    = 64 // is added to that of an entry that replaced what was no state
 )
 
 // nextValues returns the values that batch.lua returns for a call, and those that follow for others; nil if
@@ -33,7 +34,7 @@ func (c *Call) nextValues(all []any) (values, rest []any) {
 		return first, all[1:]
 	case int64:
 		n += 2 * len(c.Entries[0].Policy.limits)
-		if first >= withHolds+shortReport {
+		if first%repaired >= withHolds+shortReport {
 			n += 2
 			if c.Entries[0].Action == Commit {
 				n++
@@ -110,13 +111,13 @@ func (p *Policy) saturate(i int, l *LimitReply) {
 // readEntry reads what the entry decided, what became of its hold, and the reports of its limits.
 func (c *replyCursor) readEntry(e *Entry, r *EntryReply, receipts bool) {
 	verdict := c.number()
-	r.Verdict, r.Began = Verdict(verdict%began), verdict%withHolds >= began
+	r.Verdict, r.Began, r.repaired = Verdict(verdict%began), verdict%withHolds >= began, verdict >= repaired
 	c.bad = c.bad || r.Verdict < Admitted || r.Verdict > Tripped
 	if r.Verdict >= Blocked {
 		r.BlockLeft = micros(c.number())
 		r.BlockedBy = c.text()
 	}
-	short := verdict >= shortReport
+	short := verdict%repaired >= shortReport
 	switch hasHolds := verdict%shortReport >= withHolds; {
 	case hasHolds && short:
 		c.readShortHolds(e.Action, r)

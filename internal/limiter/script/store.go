@@ -6,6 +6,7 @@ package script
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Options configure a Store. All fields but Registerer and Now are required.
+// Options configure a Store. All fields but Registerer, Logger and Now are required.
 type Options struct {
 	// Client must not retry by itself: a call may have written although its reply was lost.
 	Client redis.UniversalClient
@@ -24,6 +25,8 @@ type Options struct {
 	Timeout time.Duration
 	// Registerer registers the metrics; nil does not export them.
 	Registerer prometheus.Registerer
+	// Logger is slog.Default() if nil.
+	Logger *slog.Logger
 	// Now is the clock of this process, for the periods of calendars; nil is time.Now.
 	Now func() time.Time
 }
@@ -35,6 +38,7 @@ type Store struct {
 	timeout time.Duration
 	now     func() time.Time
 	metrics *metrics
+	repairs *repairs
 	// route returns the node that has the key.
 	route func(ctx context.Context, key Key) *node
 	// spreads is true if the keys of a call may lie on several nodes.
@@ -43,7 +47,7 @@ type Store struct {
 
 // NewStore returns a Store.
 func NewStore(o Options) *Store {
-	s := &Store{client: o.Client, prefix: o.Prefix + layoutVersion, timeout: o.Timeout, now: o.Now, metrics: newMetrics()}
+	s := &Store{client: o.Client, prefix: o.Prefix + layoutVersion, timeout: o.Timeout, now: o.Now, metrics: newMetrics(), repairs: newRepairs(o.Logger)}
 	if s.now == nil {
 		s.now = time.Now //nolint:forbidigo // the default
 	}
@@ -57,7 +61,7 @@ func NewStore(o Options) *Store {
 		s.metrics.nodes = func() map[string]*node { return map[string]*node{name: only} }
 	}
 	if o.Registerer != nil {
-		o.Registerer.MustRegister(s.metrics)
+		o.Registerer.MustRegister(s.metrics, s.repairs.total)
 	}
 	return s
 }
@@ -143,7 +147,11 @@ func (s *Store) evaluateOnce(ctx context.Context, call *Call, deadline time.Time
 
 // evaluate decides one call whose keys lie on one node.
 func (s *Store) evaluate(ctx context.Context, call *Call, receipts bool, deadline time.Time) (*Reply, error) {
-	return s.route(ctx, call.Entries[0].Key).decide(ctx, call, receipts, deadline)
+	reply, err := s.route(ctx, call.Entries[0].Key).decide(ctx, call, receipts, deadline)
+	if err == nil {
+		s.repairs.report(call, reply)
+	}
+	return reply, err
 }
 
 // send decides the calls of a batch in one EVALSHA.

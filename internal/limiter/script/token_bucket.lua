@@ -41,6 +41,8 @@ algorithms.tb = {
       limit.now = max(limit.now, time)
       limit.deficit = max(0, deficit - (limit.now - time) * limit.rate)
       limit.stored, limit.stored_time = deficit, time
+    elseif value then
+      damaged[limit.key] = true
     end
     limit.lag = limit.now - server_time()
     limit.used = deficit_used(limit)
