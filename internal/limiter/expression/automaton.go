@@ -79,7 +79,10 @@ func newAutomaton(program *syntax.Prog) *automaton {
 			}
 		}
 	}
-	return &b.automaton
+	a := b.automaton // a pointer into the builder would keep all of it in memory
+	a.starts, a.ofInterval = slices.Clip(slices.Clone(a.starts)), slices.Clip(slices.Clone(a.ofInterval))
+	a.transitions, a.atEnd = slices.Clip(slices.Clone(a.transitions)), slices.Clip(slices.Clone(a.atEnd))
+	return &a
 }
 
 // begin adds the states matched and initial. No later state is the same as the initial one,

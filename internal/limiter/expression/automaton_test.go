@@ -4,6 +4,7 @@
 package expression_test
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 
@@ -50,4 +51,31 @@ func FuzzAutomaton(f *testing.F) {
 			t.Errorf("%q on %q: %v", pattern, text, got)
 		}
 	})
+}
+
+// A pattern of 35 characters must not keep what was needed to build its automaton: 200 KB each, of which
+// the policies of a Namespace may have thousands.
+func TestPatternsTakeLittleMemory(t *testing.T) {
+	g := NewWithT(t)
+	const count = 50
+	memory := func() int64 {
+		runtime.GC()
+		runtime.GC() // pools keep what they have for one cycle
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	for _, pattern := range []string{`(?i)\\pL{1,29}z`, `.{184}`, `[ab]{117}[^c]*z`, `(a|b|c)[0-9a-f]{8}x`} {
+		text := `request.path.matches("` + pattern + `")`
+		mustCompile(t, text)
+		var kept []*expression.Expression[bool]
+		before := memory()
+		for range count {
+			kept = append(kept, mustCompile(t, text))
+		}
+		each := (memory() - before) / count
+		runtime.KeepAlive(kept)
+		t.Logf("%s: %d bytes", pattern, each)
+		g.Expect(each).To(BeNumerically("<", 24<<10), pattern)
+	}
 }
