@@ -28,6 +28,9 @@ SOAK ?= 10m
 FLOOD ?= 3m
 SEED ?=
 
+# HOSTILE is the length of all attacks of `make hostile`, without waiting for other processes.
+HOSTILE ?= 90s
+
 # BENCH selects the benchmarks of `make bench`.
 BENCH ?= .
 
@@ -199,6 +202,11 @@ flood: ## Send 5,000 new keys a second to a Redis of 256 MB (FLOOD=3m), and comp
 soak: ## Disturb Weir at random (SOAK=10m, SEED=number), and print the accounting.
 	hack/redis.sh
 	go test -count=1 -timeout 0 ./test/faults -run 'TestSoak$$' -v -soak $(SOAK) $(if $(SEED),-seed $(SEED))
+
+.PHONY: hostile
+hostile: ## Attack Weir by the worst policies and requests (HOSTILE=90s), and judge what others see.
+	hack/redis.sh
+	go test -count=1 -timeout 30m ./test/hostile -v -hostile $(HOSTILE)
 
 .PHONY: e2e
 e2e: ## Run the end-to-end tests on the cluster of KUBECONFIG, else on a new one.

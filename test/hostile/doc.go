@@ -1,0 +1,17 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hostile attacks a real weir process on a real Redis, and measures what others see. Its tenants
+// have the worst policies that Weir accepts, its clients send the worst requests to every door. `make
+// hostile` runs it.
+//
+// For each attack, the others call an unrelated policy at a fixed rate: in rounds beside the attack, and in
+// alternate rounds beside as many ordinary requests a second. Nothing but the ratio of their latencies is
+// judged, so the speed of the machine does not matter. docs/security.md has the figures.
+//
+// Reading order: hostile_test.go (the attacks), judge_test.go (rounds, and what is harm), weir_test.go (the
+// weir process), policies_test.go (its policies), others_test.go (the calls of the others), machine_test.go (what other
+// processes take),
+// attacker_test.go (the process that attacks), requests_test.go (the worst requests), peers_test.go (the
+// worst connections).
+package hostile

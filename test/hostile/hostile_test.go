@@ -1,0 +1,134 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostile
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+var total = flag.Duration("hostile", 0, "length of all attacks together; latencies are judged from half a minute on")
+
+// judged is the shortest round whose latencies are judged.
+const judged = 300 * time.Millisecond
+
+const (
+	closedConnections = "weir_closed_connections_total"
+	expressionErrors  = "weir_expression_errors_total"
+)
+
+// attacks are the worst requests of every door for the worst policies, and the worst peers.
+func attacks() []*attack {
+	chain := []string{`cause="chain"`}
+	return []*attack{
+		{name: "480 policies of 16 limits", rate: 75, worst: checks(small(chainHost)), shows: degradedMetric, labels: chain, outcome: "200"},
+		{name: "policies of nine tenants", rate: 25, worst: checks(small(crowdHost)), shows: degradedMetric, labels: chain, outcome: "200"},
+		{name: "expressions in bodies of 64 KiB", rate: 75, worst: checks(expensive), outcome: "200"},
+		{name: "expressions in forwarded headers", rate: 75, worst: forwarded, outcome: ""},
+		{name: "expressions of ext_authz", rate: 75, worst: authorizations, outcome: "status 0"},
+		{name: "paths of 4,000 segments", rate: 75, worst: checks(segments), shows: degradedMetric, labels: chain, outcome: "200"},
+		{name: "16,384 keys in overrides", rate: 75, worst: checks(selected), outcome: "200"},
+		{name: "keys of eight long parts", rate: 75, worst: checks(manyParts), outcome: "200"},
+		{name: "bodies of 64 KiB", rate: 75, worst: largestBodies, outcome: ""},
+		{name: "64 descriptors for 480 policies", rate: 25, worst: rateLimits(chainHost, 10), shows: degradedMetric, labels: chain, outcome: "OK"},
+		{name: "64 descriptors of 60 KiB", rate: 10, worst: rateLimits(newKeyHost, 60<<10), outcome: "OK"},
+		{name: "new keys", rate: 500, worst: checks(newKeys), outcome: "200"},
+		{name: "requests of a byte at a time", rate: 400, worst: crowd(400, drip(largeRequest, 100_000), drip(largeMessage, 5000)), shows: closedConnections, labels: []string{`reason="memory"`}, outcome: "connected"},
+		{name: "replies that are never read", rate: 200, worst: crowd(20, neverReads, neverReadsFrames), outcome: "connected"},
+		{name: "unfinished messages of 4 MiB", rate: 20, worst: crowd(4, nil, unfinished(20)), shows: closedConnections, labels: []string{`reason="memory"`}, outcome: "connected"},
+		{
+			name: "10,000 connections", rate: 2500, worst: crowd(10_000, onlyOpen, onlyOpenFrames), shows: closedConnections,
+			labels: []string{`reason="connections"`}, outcome: "connected", files: 10_200,
+		},
+	}
+}
+
+// control harms the others on purpose: Redis stands still for a tenth of a second, again and again.
+var control = &attack{name: "control", rate: 75, worst: checks(small(ordinaryHost)), outcome: "200", disturb: func(w *weir, length time.Duration) {
+	for end := time.Now().Add(length); time.Now().Before(end); {
+		w.redis.Pause()
+		<-time.After(100 * time.Millisecond)
+		w.redis.Resume()
+		<-time.After(50 * time.Millisecond)
+	}
+}}
+
+func findAttack(name string) *attack {
+	all := append(attacks(), control)
+	i := slices.IndexFunc(all, func(at *attack) bool { return at.name == name })
+	if i < 0 {
+		return nil
+	}
+	if all[i].harmless == nil {
+		all[i].harmless = ordinary
+	}
+	return all[i]
+}
+
+// roundLength is the length of a round, of which each attack has six.
+func roundLength() time.Duration {
+	return max(100*time.Millisecond, *total/time.Duration(8*(len(attacks())+1)))
+}
+
+// storeTimeout is the default of weir, unless the run is too short to be one of its own machine.
+func storeTimeout() time.Duration {
+	if roundLength() < judged {
+		return 2 * time.Second
+	}
+	return 50 * time.Millisecond
+}
+
+// Whatever a client and a tenant do, the others have answers from Redis, in time.
+func TestHostile(t *testing.T) {
+	w := startWeir(t, storeTimeout())
+	for _, at := range attacks() {
+		t.Run(at.name, func(t *testing.T) {
+			g := NewWithT(t)
+			if at.files > 0 {
+				g.Expect(mayOpen(at.files)).To(Succeed())
+			}
+			v := at.measure(t, w, roundLength())
+			at.expectReal(t, v)
+			g.Expect(v.wrong()).To(BeEmpty())
+			if roundLength() >= judged {
+				g.Expect(v.slow()).To(BeEmpty())
+			}
+		})
+	}
+}
+
+// The judge finds harm: without this, TestHostile could pass by accident.
+func TestHarmIsFound(t *testing.T) {
+	g := NewWithT(t)
+	v := control.measure(t, startWeir(t, 50*time.Millisecond), max(judged, roundLength()))
+	control.expectReal(t, v)
+	g.Expect(v.slow()).NotTo(BeEmpty())
+	g.Expect(v.wrong()).NotTo(BeEmpty())
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv(envAttack) != "" {
+		if err := runAttacker(context.Background()); err != nil { //nolint:forbidigo // the process starts here
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	flag.Parse()
+	log.SetLogger(logr.Discard())
+	code := m.Run()
+	testenv.RemoveWeir()
+	os.Exit(code)
+}

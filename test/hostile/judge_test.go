@@ -1,0 +1,184 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostile
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+// attack is one kind of load, and an ordinary one with as many requests a second.
+type attack struct {
+	name     string
+	rate     int // requests a second, or connections
+	worst    load
+	harmless load
+	// shows is the metric that shows the attack, with labels. Empty is none: no bound is reached.
+	shows  string
+	labels []string
+	// outcome is the outcome that most of the requests must have, so that the attack is one.
+	outcome string
+	// files is the number of files that the attacker opens, if it is large.
+	files uint64
+	// disturb harms weir from outside, for the length. Only in the control.
+	disturb func(w *weir, length time.Duration)
+}
+
+// round is what the others saw beside one load.
+type round struct {
+	*sample
+	outcomes map[string]int // of the load
+	seen     float64        // the increase of the metric that shows the attack
+	counted  float64        // degraded decisions of the platform's policies, by the metric
+	resident int64          // the most memory of weir
+	foreign  float64        // the share of other processes in the CPU time
+}
+
+// run runs the load beside that of the others for the length, and longer if it takes time to begin.
+func (at *attack) run(t *testing.T, w *weir, c *clients, p *process, name string, length time.Duration) *round {
+	t.Helper()
+	w.resident()
+	before, ticks := w.scrape(), w.machine.usage()
+	stop, result := make(chan struct{}), make(chan *sample)
+	go func() { result <- c.run(t, stop) }()
+	p.start(name)
+	if at.disturb != nil && name == worst {
+		at.disturb(w, length)
+	} else {
+		<-time.After(length)
+	}
+	close(stop)
+	r := &round{sample: <-result, foreign: w.machine.foreign(ticks), outcomes: p.stop()}
+	after := w.scrape()
+	r.resident = w.resident()
+	r.counted = after.sum(degradedMetric, platform) - before.sum(degradedMetric, platform)
+	r.seen = after.sum(at.shows, at.labels...) - before.sum(at.shows, at.labels...)
+	return r
+}
+
+const (
+	worst, harmless = "worst", "harmless"
+
+	degradedMetric = "weir_degraded_decisions_total"
+	platform       = `namespace="platform"`
+)
+
+// most is how many times the p99 of the others beside an ordinary load it may be beside an attack.
+const most = 2
+
+// floor is the p99 below which latencies are noise: the time that the scheduler of a busy machine gives to
+// another process before it returns, which a call meets in its four processes on two cores whatever weir does.
+const floor = 4 * time.Millisecond
+
+// verdict is what the rounds of an attack showed.
+type verdict struct {
+	harmless, worst []*round
+}
+
+// p99 returns the median over the rounds.
+func p99(rounds []*round) time.Duration {
+	var all []time.Duration
+	for _, r := range rounds {
+		all = append(all, r.p99())
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// ratio is the p99 of the others beside the attack, divided by that beside the ordinary load.
+func (v *verdict) ratio() float64 {
+	return float64(p99(v.worst)) / float64(max(floor, p99(v.harmless)))
+}
+
+// slow returns what is wrong with the latencies.
+func (v *verdict) slow() (faults []string) {
+	if v.ratio() > most {
+		faults = append(faults, fmt.Sprintf("p99 of the others is %v, beside as many ordinary requests %v: more than %d times",
+			p99(v.worst), p99(v.harmless), most))
+	}
+	return faults
+}
+
+// wrong returns what is wrong with the answers, and with the memory of weir.
+func (v *verdict) wrong() (faults []string) {
+	for i, r := range v.worst {
+		if r.degraded > 0 || r.counted > 0 {
+			faults = append(faults, fmt.Sprintf("round %d: %d of %d answers of the others degraded, %.0f by the metric",
+				i, r.degraded, len(r.latencies), r.counted))
+		}
+		if len(r.failed) > 0 {
+			faults = append(faults, fmt.Sprintf("round %d: %d of %d calls of the others failed: %v", i, len(r.failed), len(r.latencies), r.failed[0]))
+		}
+		if r.resident > memoryLimit {
+			faults = append(faults, fmt.Sprintf("round %d: weir took %d MiB", i, r.resident>>20))
+		}
+	}
+	return faults
+}
+
+// expectReal expects that the requests of the attack were sent, and reached the bound that they are for.
+func (at *attack) expectReal(t *testing.T, v *verdict) {
+	t.Helper()
+	g := NewWithT(t)
+	for _, r := range v.worst {
+		all, most := 0, 0
+		for outcome, n := range r.outcomes {
+			all += n
+			if strings.HasPrefix(outcome, at.outcome) {
+				most += n
+			}
+		}
+		g.Expect(most).To(BeNumerically(">", all/2), "requests with the outcome %q: %v", at.outcome, r.outcomes)
+		if at.shows != "" {
+			g.Expect(r.seen).To(BeNumerically(">", 0), "%s%v", at.shows, at.labels)
+		}
+	}
+}
+
+// measure alternates rounds of both loads. It repeats those that other processes disturbed, if they are
+// long enough to be judged by their latencies. If the others seem slow, it continues with more rounds.
+func (at *attack) measure(t *testing.T, w *weir, length time.Duration) *verdict {
+	t.Helper()
+	const first, last = 3, 7
+	c, err := newClients(w.HTTP, w.GRPC)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	defer c.close()
+	p := startAttacker(t, at, w)
+	w.machine.own = []int{os.Getpid(), w.cmd.Process.Pid, w.redis.Pid(), p.cmd.Process.Pid}
+	v, disturbed := &verdict{}, 0
+	at.run(t, w, c, p, harmless, length/2) // opens connections
+	for len(v.worst) < first || len(v.worst) < last && length >= judged && len(v.slow()) > 0 && len(v.wrong()) == 0 {
+		if length >= judged {
+			w.machine.awaitQuiet()
+		}
+		beside, attacked := at.run(t, w, c, p, harmless, length), at.run(t, w, c, p, worst, length)
+		if length >= judged && max(beside.foreign, attacked.foreign) > mostForeign {
+			disturbed++
+			w.machine.waited += 2 * length
+			continue
+		}
+		v.harmless, v.worst = append(v.harmless, beside), append(v.worst, attacked)
+	}
+	at.log(t, v, disturbed)
+	return v
+}
+
+// log logs the row of docs/security.md, and what the requests of the attack had as outcome.
+func (at *attack) log(t *testing.T, v *verdict, disturbed int) {
+	t.Helper()
+	resident := int64(0)
+	for _, r := range v.worst {
+		resident = max(resident, r.resident)
+	}
+	inMillis := func(d time.Duration) float64 { return d.Seconds() * 1000 }
+	t.Logf("| %s | %d | %.1f ms | %.1f ms | %.1f | %d MiB |", at.name, at.rate, inMillis(p99(v.harmless)), inMillis(p99(v.worst)), v.ratio(), resident>>20)
+	t.Logf("%d rounds, %d disturbed by other processes; outcomes of the first: %v; %s%v +%.0f",
+		len(v.worst), disturbed, v.worst[0].outcomes, at.shows, at.labels, v.worst[0].seen)
+}

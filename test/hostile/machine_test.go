@@ -1,0 +1,88 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostile
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+// mostForeign is the share of the machine's CPU time that other processes may take in a round. Beyond it
+// the latencies of the round are theirs, and the round is repeated.
+const mostForeign = 0.1
+
+// patience is how long a run waits for other processes, in all.
+const patience = 5 * time.Minute
+
+// machine watches how much CPU time processes take that are no part of the test.
+type machine struct {
+	tb     testing.TB
+	own    []int // process IDs
+	waited time.Duration
+}
+
+// usage is CPU time, in ticks.
+type usage struct{ all, busy, own int64 }
+
+func (m *machine) usage() (u usage) {
+	m.tb.Helper()
+	text, err := os.ReadFile("/proc/stat")
+	NewWithT(m.tb).Expect(err).NotTo(HaveOccurred())
+	line, _, _ := strings.Cut(string(text), "\n")
+	for i, ticks := range m.numbers(strings.Fields(line)[1:9]) {
+		u.all += ticks
+		switch i {
+		case 0, 1, 2, 7: // user, nice, system, stolen
+			u.busy += ticks
+		}
+	}
+	for _, pid := range m.own {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		NewWithT(m.tb).Expect(err).NotTo(HaveOccurred())
+		// The name of the program, in parentheses, may contain spaces.
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		for _, ticks := range m.numbers(strings.Fields(rest)[11:13]) { // utime and stime
+			u.own += ticks
+		}
+	}
+	return u
+}
+
+func (m *machine) numbers(fields []string) (numbers []int64) {
+	m.tb.Helper()
+	for _, field := range fields {
+		n, err := strconv.ParseInt(field, 10, 64)
+		NewWithT(m.tb).Expect(err).NotTo(HaveOccurred())
+		numbers = append(numbers, n)
+	}
+	return numbers
+}
+
+// foreign returns the share of other processes since before.
+func (m *machine) foreign(before usage) float64 {
+	m.tb.Helper()
+	now := m.usage()
+	return float64(now.busy-before.busy-(now.own-before.own)) / float64(max(1, now.all-before.all))
+}
+
+// awaitQuiet waits until other processes leave the machine to the test.
+func (m *machine) awaitQuiet() {
+	m.tb.Helper()
+	const step = 200 * time.Millisecond
+	for before := m.usage(); ; before = m.usage() {
+		<-time.After(step)
+		if m.foreign(before) < mostForeign {
+			return
+		}
+		if m.waited += step; m.waited > patience {
+			m.tb.Fatalf("other processes took more than %.0f%% of the CPU time for %v: run this on a machine of its own", 100*mostForeign, patience)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostile
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+const (
+	// memoryLimit is resources.limits.memory of the chart.
+	memoryLimit = 512 << 20
+	// goMemoryLimit is what weir gives the Go runtime of it; without a cgroup the test sets it.
+	goMemoryLimit = memoryLimit * 9 / 10
+)
+
+// weir is a weir process with all doors, and its Redis.
+type weir struct {
+	tb      testing.TB
+	HTTP    string // address
+	GRPC    string // address
+	metrics string
+	redis   *testenv.Redis
+	cmd     *exec.Cmd
+	machine *machine
+}
+
+// startWeir starts weir with the platform's and the hostile policies, and waits until it is ready.
+func startWeir(tb testing.TB, storeTimeout time.Duration) *weir {
+	tb.Helper()
+	g := NewWithT(tb)
+	w := &weir{
+		tb: tb, HTTP: testenv.FreeAddr(tb), GRPC: testenv.FreeAddr(tb), metrics: testenv.FreeAddr(tb),
+		redis: testenv.StartRedis(tb), machine: &machine{tb: tb},
+	}
+	log := &testenv.Log{}
+	w.cmd = exec.Command(testenv.Weir(tb), "standalone", "--policies", policyFolder(tb), "--redis-url", w.redis.URL,
+		"--http-address", w.HTTP, "--grpc-address", w.GRPC, "--metrics-address", w.metrics, "--operator-address", "",
+		"--store-timeout", storeTimeout.String())
+	w.cmd.Env = append(os.Environ(), fmt.Sprint("GOMEMLIMIT=", goMemoryLimit))
+	w.cmd.Stdout, w.cmd.Stderr, w.cmd.SysProcAttr = log, log, testenv.DieWithParent()
+	g.Expect(w.cmd.Start()).To(Succeed())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = w.cmd.Wait()
+	}()
+	tb.Cleanup(func() {
+		_ = w.cmd.Process.Signal(syscall.SIGTERM)
+		<-ended
+		if tb.Failed() {
+			tb.Logf("weir:\n%s", log.String())
+		}
+	})
+	g.Eventually(func() (bool, error) {
+		select {
+		case <-ended:
+			return false, StopTrying("weir ended")
+		default:
+			return w.ready(), nil
+		}
+	}, "60s", "20ms").Should(BeTrue())
+	return w
+}
+
+func (w *weir) ready() bool {
+	response, err := http.Get("http://" + w.HTTP + "/readyz")
+	if err != nil {
+		return false
+	}
+	_ = response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
+
+// series are the values of the metrics, by the name with its labels.
+type series map[string]float64
+
+func (w *weir) scrape() series {
+	w.tb.Helper()
+	g := NewWithT(w.tb)
+	response, err := http.Get("http://" + w.metrics + "/metrics")
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = response.Body.Close() }()
+	all := series{}
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		at := strings.LastIndexByte(lines.Text(), ' ')
+		if at < 0 || strings.HasPrefix(lines.Text(), "#") {
+			continue
+		}
+		value, err := strconv.ParseFloat(lines.Text()[at+1:], 64)
+		g.Expect(err).NotTo(HaveOccurred(), lines.Text())
+		all[lines.Text()[:at]] = value
+	}
+	g.Expect(lines.Err()).NotTo(HaveOccurred())
+	return all
+}
+
+// sum returns the sum of the series of the metric that have the labels, each as name="value".
+func (s series) sum(metric string, labels ...string) (sum float64) {
+	for name, value := range s {
+		found, rest, _ := strings.Cut(name, "{")
+		if found == metric && !slices.ContainsFunc(labels, func(l string) bool { return !strings.Contains(rest, l) }) {
+			sum += value
+		}
+	}
+	return sum
+}
+
+// resident returns the most resident memory of the process since the last call, in bytes.
+func (w *weir) resident() int64 {
+	w.tb.Helper()
+	g := NewWithT(w.tb)
+	folder := fmt.Sprintf("/proc/%d/", w.cmd.Process.Pid)
+	status, err := os.ReadFile(folder + "status")
+	g.Expect(err).NotTo(HaveOccurred())
+	_, rest, found := strings.Cut(string(status), "VmHWM:")
+	g.Expect(found).To(BeTrue())
+	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(folder+"clear_refs", []byte("5"), 0)).To(Succeed())
+	return kib << 10
+}
