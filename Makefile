@@ -233,9 +233,10 @@ bench-compare: ## Compare Weir with no-op services, 20 minutes (SECTIONS=names R
 		-report "$(if $(UPDATE),$(CURDIR)/$(UPDATE))"
 
 .PHONY: bench-check
-bench-check: ## Fail if Weir, beside a no-op service, is slower than docs/performance.md documents.
+bench-check: ## Fail if Weir, beside a no-op service, is slower than docs/performance.md documents, or expressions are than their prices.
 	hack/redis.sh
 	go test -run '^$$' -bench 'BenchmarkCheck$$' -benchtime 1x -timeout 5m ./test/bench -rounds 10 -duration 1s
+	go test -run '^$$' -bench 'BenchmarkHostileExpressions$$' -benchtime 1x -timeout 5m ./internal/limiter/engine
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target (FUZZTIME=10s, or 1000x for a number of inputs).

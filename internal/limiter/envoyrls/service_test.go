@@ -51,7 +51,7 @@ func TestStatusesOfADeniedRequest(t *testing.T) {
 	denied := d.send(request(descriptor("user=alice"), descriptor("path=/a")))
 	g.Expect(codesOf(denied)).To(Equal([]ratelimitv3.RateLimitResponse_Code{over, ok, over}))
 	g.Expect(remaining(denied)).To(Equal([]uint32{2, 0}), "the other descriptor is not charged")
-	g.Expect(denied.GetStatuses()[1].GetDurationUntilReset().AsDuration()).To(Equal(24*time.Hour))
+	g.Expect(denied.GetStatuses()[1].GetDurationUntilReset().AsDuration()).To(Equal(24 * time.Hour))
 	g.Expect(header(denied, "Retry-After")).To(Equal("86400"))
 	g.Expect(header(denied, "Content-Type")).To(Equal("application/problem+json"))
 	g.Expect(string(denied.GetRawBody())).To(And(

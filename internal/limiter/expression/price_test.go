@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/expression"
+	"github.com/weir-dev/weir/internal/limiter/expression/expressiontest"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -93,7 +94,7 @@ func FuzzBoundOfText(f *testing.F) {
 	})
 }
 
-var mostExpensive = mostExpensiveRequests()
+var mostExpensive = expressiontest.MostExpensiveRequests()
 
 // expectBoundHolds returns how often a random expression yields a text.
 func expectBoundHolds(t *testing.T, seed, stream uint64, depth int) (evaluated int) {

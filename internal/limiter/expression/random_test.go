@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/weir-dev/weir/internal/limiter/expression"
+	"github.com/weir-dev/weir/internal/limiter/expression/expressiontest"
 )
 
 // grammar generates random expressions, of every function, by type.
@@ -147,7 +148,7 @@ func (r *grammar) condition() string {
 
 // No random expression takes longer than its price, relative to the reference.
 func TestPricesOfRandomExpressionsHold(t *testing.T) {
-	requests := mostExpensiveRequests()
+	requests := expressiontest.MostExpensiveRequests()
 	accepted := 0
 	for seed := range uint64(2000) {
 		r := &grammar{Rand: rand.New(rand.NewPCG(seed, 27)), depth: 5}

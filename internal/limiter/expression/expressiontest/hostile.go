@@ -1,7 +1,8 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expressiontest has the expressions with which tests attack.
+// Package expressiontest has the expressions and requests with which tests attack: hostile.go and
+// requests.go.
 package expressiontest
 
 import "strings"
