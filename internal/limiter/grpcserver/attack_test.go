@@ -6,8 +6,10 @@ package grpcserver_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"log/slog"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
@@ -19,6 +21,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
@@ -31,16 +34,44 @@ type bounded struct {
 	address string
 	conn    *grpc.ClientConn
 	metrics *prometheus.Registry
+	secured bool
+}
+
+// clientTLS accepts any certificate.
+var clientTLS = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
+
+// forEachTransport runs the test without and with TLS.
+func forEachTransport(t *testing.T, test func(t *testing.T, s *bounded)) {
+	t.Helper()
+	for _, secured := range []bool{false, true} {
+		t.Run(map[bool]string{false: "plain", true: "TLS"}[secured], func(t *testing.T) {
+			test(t, serveBoundedWith(t, time.Minute, secured))
+		})
+	}
 }
 
 func serveBounded(t *testing.T, timeout time.Duration) *bounded {
 	t.Helper()
+	return serveBoundedWith(t, timeout, false)
+}
+
+// serveBoundedWith serves with TLS if secured.
+func serveBoundedWith(t *testing.T, timeout time.Duration, secured bool) *bounded {
+	t.Helper()
 	g := NewWithT(t)
-	s := &bounded{metrics: prometheus.NewRegistry()}
+	var serverTLS *tls.Config
+	transport := insecure.NewCredentials()
+	if secured {
+		lender := httptest.NewTLSServer(nil)
+		t.Cleanup(lender.Close)
+		serverTLS = &tls.Config{Certificates: lender.TLS.Certificates, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
+		transport = credentials.NewTLS(clientTLS)
+	}
+	s := &bounded{metrics: prometheus.NewRegistry(), secured: secured}
 	ctx, stop := context.WithCancel(t.Context())
 	logger := slog.New(slog.DiscardHandler)
 	server := grpcserver.New(grpcserver.Options{
-		Address: "127.0.0.1:0", Services: []grpcserver.Service{echo{}}, Logger: logger, ReceiveTimeout: timeout,
+		Address: "127.0.0.1:0", Services: []grpcserver.Service{echo{}}, Logger: logger, ReceiveTimeout: timeout, TLS: serverTLS,
 		Connections: connlimit.New(connlimit.Options{Registerer: s.metrics, Logger: logger}),
 	})
 	ended := make(chan error, 1)
@@ -48,7 +79,7 @@ func serveBounded(t *testing.T, timeout time.Duration) *bounded {
 	g.Eventually(server.Addr).ShouldNot(BeEmpty())
 	s.address = server.Addr()
 	var err error
-	s.conn, err = grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	s.conn, err = grpc.NewClient(s.address, grpc.WithTransportCredentials(transport))
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() {
 		_ = s.conn.Close()
@@ -121,45 +152,75 @@ func (s *bounded) whileServed(t *testing.T, attack func(measure func())) (most i
 }
 
 func TestUnfinishedMessagesOfOneConnectionAreBounded(t *testing.T) {
-	g := NewWithT(t)
-	s := serveBounded(t, time.Minute)
-	attacker := attack(t, s.address)
-	most := s.whileServed(t, func(measure func()) {
-		for i := range uint32(300) {
-			if !attacker.sendUnfinished(2*i + 1) {
-				break
+	forEachTransport(t, func(t *testing.T, s *bounded) {
+		t.Helper()
+		g := NewWithT(t)
+		attacker := attack(t, s)
+		most := s.whileServed(t, func(measure func()) {
+			for i := range uint32(300) {
+				if !attacker.sendUnfinished(2*i + 1) {
+					break
+				}
+				measure()
 			}
-			measure()
-		}
-		g.Eventually(attacker.closed, "5s").Should(BeClosed())
+			g.Eventually(attacker.closed, "5s").Should(BeClosed())
+		})
+		g.Expect(most).To(BeNumerically("<", 64<<20))
+		g.Expect(s.closed(connlimit.ReasonMemory)).To(Equal(1.0))
 	})
-	g.Expect(most).To(BeNumerically("<", 64<<20))
-	g.Expect(s.closed(connlimit.ReasonMemory)).To(Equal(1.0))
 }
 
 func TestUnfinishedMessagesOfManyConnectionsAreBounded(t *testing.T) {
-	g := NewWithT(t)
-	s := serveBounded(t, time.Minute)
-	most := s.whileServed(t, func(measure func()) {
-		var all sync.WaitGroup
-		for i := range 300 {
-			attacker := attack(t, s.address)
-			all.Go(func() { attacker.sendUnfinished(1) })
-			if i%20 == 19 {
-				all.Wait()
+	forEachTransport(t, func(t *testing.T, s *bounded) {
+		t.Helper()
+		g := NewWithT(t)
+		most := s.whileServed(t, func(measure func()) {
+			var all sync.WaitGroup
+			for i := range 300 {
+				attacker := attack(t, s)
+				all.Go(func() { attacker.sendUnfinished(1) })
+				if i%20 == 19 {
+					all.Wait()
+					measure()
+				}
+			}
+		})
+		g.Expect(most).To(BeNumerically("<", 64<<20))
+		g.Expect(s.closed(connlimit.ReasonMemory)).To(BeNumerically(">", 250))
+	})
+}
+
+// Of a client that reads no responses gRPC keeps at most its streams.
+func TestUnreadResponsesAreBounded(t *testing.T) {
+	forEachTransport(t, func(t *testing.T, s *bounded) {
+		t.Helper()
+		g := NewWithT(t)
+		most := s.whileServed(t, func(measure func()) {
+			for range 20 {
+				client := s.dial(t)
+				call := append(headersOf(1, checkMethod), frameOf(data, endStream, 1, append([]byte{0, 0, 0, 0, 3, 10, 1}, 'a'))...)
+				g.Expect(client.SetWriteDeadline(time.Now().Add(2 * time.Second))).To(Succeed())
+				_, _ = client.Write(append([]byte(preface), frameOf(settings, 0, 0, nil)...))
+				for stream := uint32(1); stream < 4000; stream += 2 {
+					for _, at := range []int{5, len(headersOf(1, checkMethod)) + 5} {
+						binary.BigEndian.PutUint32(call[at:], stream)
+					}
+					if _, err := client.Write(call); err != nil {
+						break
+					}
+				}
 				measure()
 			}
-		}
+		})
+		g.Expect(most).To(BeNumerically("<", 64<<20))
 	})
-	g.Expect(most).To(BeNumerically("<", 64<<20))
-	g.Expect(s.closed(connlimit.ReasonMemory)).To(BeNumerically(">", 250))
 }
 
 // Small frames take more memory than their bytes.
 func TestFramesOfOneByteAreBounded(t *testing.T) {
 	g := NewWithT(t)
 	s := serveBounded(t, time.Minute)
-	attacker := attack(t, s.address)
+	attacker := attack(t, s)
 	drips := bytes.Repeat(frameOf(data, padded, 0, []byte{1, 'a', 0}), 10_000)
 	most := s.whileServed(t, func(measure func()) {
 		for stream := uint32(1); stream < 2000; stream += 2 {
@@ -184,7 +245,7 @@ func TestFramesOfOneByteAreBounded(t *testing.T) {
 func TestCompressedMetadataAreBounded(t *testing.T) {
 	g := NewWithT(t)
 	s := serveBounded(t, time.Minute)
-	attacker := attack(t, s.address)
+	attacker := attack(t, s)
 	most := s.whileServed(t, func(measure func()) {
 		value := strings.Repeat("YWFh", 990) // decoded for each use
 		indexed := append([]byte{0x40, 5, 'a', '-', 'b', 'i', 'n', 0x7f, 0xf9, 0x1d}, value...)
@@ -238,7 +299,7 @@ func TestSlowRequestsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			s := serveBounded(t, 300*time.Millisecond)
-			attacker := attack(t, s.address)
+			attacker := attack(t, s)
 			send(attacker)
 			g.Eventually(attacker.closed, "5s").Should(BeClosed())
 			g.Expect(s.closed(connlimit.ReasonTimeout)).To(Equal(1.0))
@@ -254,10 +315,10 @@ func TestLastingCallsOutliveTheTimeout(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = watch.Recv()
 	g.Expect(err).NotTo(HaveOccurred())
-	halfOpen := attack(t, s.address) // does not end its side of the stream, as reflection clients
+	halfOpen := attack(t, s) // does not end its side of the stream, as reflection clients
 	halfOpen.write(headersOf(1, healthpb.Health_Watch_FullMethodName))
 	halfOpen.write(frameOf(data, 0, 1, []byte{0, 0, 0, 0, 0}))
-	slow := attack(t, s.address)
+	slow := attack(t, s)
 	slow.write(headersOf(1, checkMethod))
 	g.Eventually(slow.closed, "5s").Should(BeClosed())
 	g.Consistently(halfOpen.closed, "200ms").ShouldNot(BeClosed())
@@ -288,7 +349,7 @@ func TestManyLargeCallsAreServed(t *testing.T) {
 func TestEndedCallsHoldNothing(t *testing.T) {
 	g := NewWithT(t)
 	s := serveBounded(t, 300*time.Millisecond)
-	attacker := attack(t, s.address)
+	attacker := attack(t, s)
 	for stream := uint32(1); stream < 20_000; stream += 2 {
 		method := []string{checkMethod, "/unknown"}[stream/2%2]
 		burst := append(headersOf(stream, method), frameOf(data, 0, stream, []byte{0, 0, 0, 0xff, 0xff})...)

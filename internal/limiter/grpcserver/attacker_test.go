@@ -4,6 +4,7 @@
 package grpcserver_test
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"io"
 	"net"
@@ -29,14 +30,29 @@ type attacker struct {
 	closed  chan struct{}
 }
 
-func attack(t *testing.T, address string) *attacker {
+// preface begins each HTTP/2 connection (RFC 9113, section 3.4).
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// dial opens a connection to the server.
+func (s *bounded) dial(t *testing.T) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", address)
+	conn, err := net.Dial("tcp", s.address)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	if s.secured {
+		conn = tls.Client(conn, clientTLS)
+	}
 	t.Cleanup(func() { _ = conn.Close() })
-	a := &attacker{conn: conn, updated: make(chan uint32, 1), closed: make(chan struct{})}
+	return conn
+}
+
+func attack(t *testing.T, s *bounded) *attacker {
+	t.Helper()
+	a := &attacker{conn: s.dial(t), updated: make(chan uint32, 1), closed: make(chan struct{})}
+	if secured, ok := a.conn.(*tls.Conn); ok {
+		NewWithT(t).Expect(secured.HandshakeContext(t.Context())).To(Succeed())
+	}
 	go a.read()
-	a.write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))
+	a.write([]byte(preface))
 	a.write(frameOf(settings, 0, 0, nil))
 	return a
 }

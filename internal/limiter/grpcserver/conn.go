@@ -38,7 +38,7 @@ func (b boundedCredentials) Clone() credentials.TransportCredentials {
 	return b
 }
 
-// boundedConn is closed if its unfinished requests take too much memory or time.
+// boundedConn is closed if its calls take too much memory, or its unfinished requests too much time.
 type boundedConn struct {
 	net.Conn
 	held       *connlimit.Conn
@@ -80,7 +80,11 @@ func (c *boundedConn) Write(p []byte) (int, error) {
 	if c.unfinished.sent(p) {
 		c.held.Served()
 	}
-	return c.Conn.Write(p)
+	calls := &c.unfinished.calls
+	calls.beginWrite()
+	n, err := c.Conn.Write(p)
+	c.held.Hold(-calls.endWrite())
+	return n, err
 }
 
 // Close implements net.Conn.

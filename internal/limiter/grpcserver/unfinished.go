@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// requestBytes is what a request holds besides its frames: a goroutine, the stream and its
-	// metadata up to lightMetadataBytes.
-	requestBytes = 8 << 10
+	// requestBytes is what a request holds besides its frames and callBytes: its metadata up to
+	// lightMetadataBytes.
+	requestBytes = 4 << 10
 	// frameBytes is what gRPC holds for a DATA frame besides its payload.
 	frameBytes = 96
 	// prefaceBytes is the length of the text that begins each HTTP/2 connection.
@@ -20,8 +20,8 @@ const (
 )
 
 // unfinished follows the frames of one connection to find how much memory its unfinished requests
-// take. A request is unfinished until its client or the server ends the stream. received and sent
-// may be called at the same time.
+// take, and its calls in flight. A request is unfinished until its client or the server ends the stream.
+// received and sent may be called at the same time.
 //
 // A request that begins and ends in one read, as most do, costs no lock and no entry of the map.
 type unfinished struct {
@@ -38,9 +38,12 @@ type unfinished struct {
 	block      uint32 // stream whose headers arrive; 0 if none
 	blockEnds  bool   // the stream ends with its headers
 	blockIsNew bool   // the headers began in this read
+	frames     int64  // other than DATA, that began in this read
 	data       *request
 
 	out frameReader // only sent uses it
+
+	calls inFlight
 
 	mu sync.Mutex
 	// requests are the unfinished ones by stream.
@@ -67,7 +70,7 @@ func (u *unfinished) received(p []byte) (waits bool) {
 	p = u.skipPreface(p)
 	var added int64
 	wasInside, begun := u.in.isInside() || u.block != 0, false
-	u.blockIsNew = false
+	u.blockIsNew, u.frames = false, 0
 	for len(p) > 0 {
 		rest, begins, change := u.next(p)
 		p, begun, added = rest, begun || begins, added+change
@@ -77,7 +80,7 @@ func (u *unfinished) received(p []byte) (waits bool) {
 	if isInside != wasInside || (isInside && begun) {
 		u.setInside(isInside)
 	}
-	u.hold(added)
+	u.hold(added + u.calls.received(u.frames))
 	return isInside || u.count.Load() > 0
 }
 
@@ -116,6 +119,9 @@ func (u *unfinished) setInside(is bool) {
 // begin processes the header of a frame. It returns the memory to hold.
 func (u *unfinished) begin(f frame) (added int64) {
 	u.data = nil
+	if f.kind != frameData {
+		u.frames++
+	}
 	switch f.kind {
 	case frameHeaders:
 		return u.beginHeaders(f)
@@ -157,7 +163,7 @@ func (u *unfinished) beginHeaders(f frame) (added int64) {
 	if u.count.Load() > 0 && u.addTo(f.stream, int64(f.length)) > 0 { // trailers
 		return int64(f.length)
 	}
-	added = u.keep()
+	added = u.keep() + u.calls.begin(f.stream)
 	u.newest, u.current = f.stream, request{bytes: requestBytes + int64(f.length)}
 	return added
 }
@@ -192,7 +198,7 @@ func (u *unfinished) read(payload []byte) {
 
 // end processes the end of a frame. It returns the memory to hold, negative to release it.
 func (u *unfinished) end(f frame) int64 {
-	ends := false
+	ends, released := false, int64(0)
 	switch f.kind {
 	case frameHeaders, frameContinuation:
 		if !f.has(flagEndHeaders) {
@@ -204,16 +210,17 @@ func (u *unfinished) end(f frame) int64 {
 		u.data = nil
 		ends = f.has(flagEndStream)
 	case frameReset:
-		ends = true
+		ends, released = true, u.calls.end(f.stream)
 	}
-	if !ends {
+	switch {
+	case !ends:
 		return 0
-	}
-	if u.newest == f.stream {
+	case u.newest == f.stream:
 		u.newest = 0
-		return 0
+	default:
+		released += u.remove(f.stream)
 	}
-	return -u.remove(f.stream)
+	return -released
 }
 
 // keep moves the newest request to the map, since it did not end. It returns the memory that it
@@ -264,7 +271,7 @@ func (u *unfinished) sent(p []byte) (ended bool) {
 		f := u.out.frame
 		if answered := f.kind == frameHeaders && f.has(flagEndStream); answered || f.kind == frameReset {
 			ended = ended || answered
-			removed += u.remove(f.stream)
+			removed += u.remove(f.stream) + u.calls.end(f.stream)
 		}
 	}
 	u.hold(-removed)

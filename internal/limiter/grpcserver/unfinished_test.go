@@ -4,6 +4,7 @@
 package grpcserver
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
 	"slices"
@@ -38,28 +39,29 @@ func TestUnfinishedBytesAreExact(t *testing.T) {
 		frames [][]byte
 		held   int64
 		waits  bool // for a part of a first message, a frame or headers
+		calls  int64
 	}{
-		"complete request":     {[][]byte{open, testFrame(frameData, flagEndStream, 1, message)}, 0, false},
-		"headers only":         {[][]byte{open}, requestBytes + 50, true},
-		"half a message":       {[][]byte{open, testFrame(frameData, 0, 1, message[:60])}, requestBytes + 50 + 60 + frameBytes, true},
-		"message without end":  {[][]byte{open, testFrame(frameData, 0, 1, message)}, requestBytes + 50 + 105 + frameBytes, false},
-		"empty end":            {[][]byte{open, testFrame(frameData, 0, 1, message), testFrame(frameData, flagEndStream, 1, nil)}, 0, false},
-		"large frame":          {[][]byte{open, testFrame(frameData, 0, 1, make([]byte, 5000))}, requestBytes + 50 + 16<<10 + frameBytes, false},
-		"padded":               {[][]byte{open, testFrame(frameData, flagPadded, 1, append(append([]byte{9}, message...), make([]byte, 9)...))}, requestBytes + 50 + 115 + frameBytes, false},
-		"padding is no data":   {[][]byte{open, testFrame(frameData, flagPadded, 1, append(append([]byte{9}, message[:104]...), make([]byte, 9)...))}, requestBytes + 50 + 114 + frameBytes, true},
-		"reset by the client":  {[][]byte{open, testFrame(frameReset, 0, 1, make([]byte, 4))}, 0, false},
-		"request without data": {[][]byte{testFrame(frameHeaders, flagEndHeaders|flagEndStream, 1, make([]byte, 50))}, 0, false},
-		"headers continue":     {[][]byte{testFrame(frameHeaders, flagEndStream, 1, make([]byte, 50)), testFrame(frameContinuation, 0, 1, make([]byte, 30))}, requestBytes + 80, true},
-		"headers end later":    {[][]byte{testFrame(frameHeaders, flagEndStream, 1, make([]byte, 50)), testFrame(frameContinuation, flagEndHeaders, 1, make([]byte, 30))}, 0, false},
-		"trailers":             {[][]byte{open, testFrame(frameHeaders, flagEndHeaders|flagEndStream, 1, make([]byte, 50))}, 0, false},
-		"unknown stream":       {[][]byte{testFrame(frameData, 0, 7, message), testFrame(frameReset, 0, 7, make([]byte, 4))}, 0, false},
+		"complete request":     {[][]byte{open, testFrame(frameData, flagEndStream, 1, message)}, 0, false, 1},
+		"headers only":         {[][]byte{open}, requestBytes + 50, true, 1},
+		"half a message":       {[][]byte{open, testFrame(frameData, 0, 1, message[:60])}, requestBytes + 50 + 60 + frameBytes, true, 1},
+		"message without end":  {[][]byte{open, testFrame(frameData, 0, 1, message)}, requestBytes + 50 + 105 + frameBytes, false, 1},
+		"empty end":            {[][]byte{open, testFrame(frameData, 0, 1, message), testFrame(frameData, flagEndStream, 1, nil)}, 0, false, 1},
+		"large frame":          {[][]byte{open, testFrame(frameData, 0, 1, make([]byte, 5000))}, requestBytes + 50 + 16<<10 + frameBytes, false, 1},
+		"padded":               {[][]byte{open, testFrame(frameData, flagPadded, 1, append(append([]byte{9}, message...), make([]byte, 9)...))}, requestBytes + 50 + 115 + frameBytes, false, 1},
+		"padding is no data":   {[][]byte{open, testFrame(frameData, flagPadded, 1, append(append([]byte{9}, message[:104]...), make([]byte, 9)...))}, requestBytes + 50 + 114 + frameBytes, true, 1},
+		"reset by the client":  {[][]byte{open, testFrame(frameReset, 0, 1, make([]byte, 4))}, 0, false, 0},
+		"request without data": {[][]byte{testFrame(frameHeaders, flagEndHeaders|flagEndStream, 1, make([]byte, 50))}, 0, false, 1},
+		"headers continue":     {[][]byte{testFrame(frameHeaders, flagEndStream, 1, make([]byte, 50)), testFrame(frameContinuation, 0, 1, make([]byte, 30))}, requestBytes + 80, true, 1},
+		"headers end later":    {[][]byte{testFrame(frameHeaders, flagEndStream, 1, make([]byte, 50)), testFrame(frameContinuation, flagEndHeaders, 1, make([]byte, 30))}, 0, false, 1},
+		"trailers":             {[][]byte{open, testFrame(frameHeaders, flagEndHeaders|flagEndStream, 1, make([]byte, 50))}, 0, false, 1},
+		"unknown stream":       {[][]byte{testFrame(frameData, 0, 7, message), testFrame(frameReset, 0, 7, make([]byte, 4))}, 0, false, 0},
 		"interleaved": {[][]byte{
 			open, testFrame(frameHeaders, flagEndHeaders, 3, make([]byte, 50)),
 			testFrame(frameData, 0, 1, message[:60]), testFrame(frameData, 0, 3, message[:60]),
 			testFrame(frameData, flagEndStream, 1, message[60:]), testFrame(frameData, 0, 3, message[60:70]),
-		}, requestBytes + 50 + 70 + 2*frameBytes, true},
-		"half a frame":  {[][]byte{open[:20]}, requestBytes + 50, true},
-		"half a header": {[][]byte{open[:5]}, 0, true},
+		}, requestBytes + 50 + 70 + 2*frameBytes, true, 2},
+		"half a frame":  {[][]byte{open[:20]}, requestBytes + 50, true, 1},
+		"half a header": {[][]byte{open[:5]}, 0, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -68,7 +70,7 @@ func TestUnfinishedBytesAreExact(t *testing.T) {
 				u := newUnfinished(time.Now, func(n int64) { held += n })
 				most := 1 + rand.IntN(200)
 				feed(u, func() int { return 1 + rand.IntN(most) }, tc.frames...)
-				g.Expect(held).To(Equal(tc.held), "parts of at most %d bytes", most)
+				g.Expect(held).To(Equal(tc.held+tc.calls*callBytes), "parts of at most %d bytes", most)
 				g.Expect(u.oldest().IsZero()).To(Equal(!tc.waits))
 			}
 		})
@@ -95,6 +97,52 @@ func TestServerEndsUnfinishedRequests(t *testing.T) {
 			g.Expect(held).To(BeZero(), "gRPC discards what comes later")
 		})
 	}
+}
+
+// Calls hold memory until they are answered or reset, each once.
+func TestCallsInFlightAreCounted(t *testing.T) {
+	g := NewWithT(t)
+	held := int64(0)
+	u := newUnfinished(time.Now, func(n int64) { held += n })
+	calls := func(first, count uint32) (frames []byte) {
+		for i := range count {
+			frames = append(frames, testFrame(frameHeaders, flagEndHeaders|flagEndStream, first+2*i, nil)...)
+		}
+		return frames
+	}
+	feed(u, func() int { return 1000 }, calls(1, 10))
+	g.Expect(held).To(Equal(int64(10 * callBytes)))
+	answer := testFrame(frameHeaders, flagEndHeaders|flagEndStream, 1, nil)
+	reset := testFrame(frameReset, 0, 1, make([]byte, 4))
+	for range 2 {
+		u.sent(answer)
+		u.sent(reset)
+		u.received(reset)
+	}
+	u.received(testFrame(frameReset, 0, 3, make([]byte, 4)))
+	u.sent(testFrame(frameHeaders, flagEndHeaders|flagEndStream, 3, nil))
+	g.Expect(held).To(Equal(int64(8 * callBytes)))
+	u.received(calls(1000, 2*rememberedCalls))
+	for i := range uint32(2 * rememberedCalls) {
+		u.sent(testFrame(frameHeaders, flagEndHeaders|flagEndStream, 1000+2*i, nil))
+	}
+	g.Expect(held).To(Equal(int64(8+rememberedCalls)*callBytes), "only the newest can end")
+}
+
+// What arrives while the client does not read waits in memory.
+func TestFramesAreCountedDuringAWrite(t *testing.T) {
+	g := NewWithT(t)
+	held := int64(0)
+	u := newUnfinished(time.Now, func(n int64) { held += n })
+	feed(u, func() int { return 1000 })
+	pings := bytes.Repeat(testFrame(6, 0, 0, make([]byte, 8)), 10)
+	u.received(pings)
+	g.Expect(held).To(BeZero())
+	u.calls.beginWrite()
+	u.received(pings)
+	g.Expect(held).To(Equal(int64(10 * queuedBytes)))
+	g.Expect(u.calls.endWrite()).To(Equal(held))
+	g.Expect(u.calls.endWrite()).To(BeZero())
 }
 
 // A frame that is incomplete at the end of each read is not one that takes long.

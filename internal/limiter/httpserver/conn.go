@@ -20,6 +20,11 @@ const (
 	// headerFactor and bodyFactor are the memory of a byte of text. Short headers take most.
 	headerFactor = 6
 	bodyFactor   = 2
+	// streamBytes is what a request with HTTP/2 holds until its response was sent, besides its headers.
+	streamBytes = 12 << 10
+	// servedFactor is the memory of a byte of headers, beyond littleBytes, until the response was sent.
+	servedFactor = 2
+	littleBytes  = 4 << 10
 )
 
 // rawConn is an accepted connection, below TLS.
@@ -51,7 +56,8 @@ func closeWrite(c net.Conn) error {
 }
 
 // conn is a connection with HTTP/1, above TLS. It holds the bytes of a request until its headers
-// are complete, and replaces the responses that net/http writes by itself.
+// are complete, and large headers until its response was sent. It replaces the responses that net/http
+// writes by itself.
 type conn struct {
 	net.Conn
 	raw *rawConn
@@ -89,19 +95,33 @@ func (c *conn) Write(p []byte) (int, error) {
 // CloseWrite is used by net/http, see rawConn.
 func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// begin releases the headers of a request, which are complete.
-func (c *conn) begin() {
+// begin holds what a request with complete headers takes until its response was sent.
+func (c *conn) begin(r *http.Request) {
 	c.serving.Store(true)
-	c.release()
+	held := servedBytes(r)
+	c.raw.held.Hold(held - c.bytes.Swap(held))
+}
+
+// servedBytes returns the memory that the headers take while the request is served. Those of usual
+// requests count nothing.
+func servedBytes(r *http.Request) int64 { return max(0, headerBytes(r)-littleBytes) * servedFactor }
+
+// holdStream holds what a request with HTTP/2 takes. release sends the response before it releases that,
+// since a client may give it no window.
+func holdStream(w http.ResponseWriter, r *http.Request, held *connlimit.Conn) (release func()) {
+	bytes := streamBytes + servedBytes(r)
+	held.Hold(bytes)
+	return func() {
+		_ = http.NewResponseController(w).Flush() // fails if the stream has ended
+		held.Hold(-bytes)
+	}
 }
 
 // end expects the next request.
 func (c *conn) end() {
 	c.serving.Store(false)
-	c.release()
+	c.raw.held.Hold(-c.bytes.Swap(0))
 }
-
-func (c *conn) release() { c.raw.held.Hold(-c.bytes.Swap(0)) }
 
 // securedConn is a conn with TLS.
 type securedConn struct {

@@ -147,7 +147,9 @@ func http2Bounds() *http.HTTP2Config {
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	c := r.Context().Value(connectionKey{}).(*connection)
 	if c.http1 != nil {
-		c.http1.begin()
+		c.http1.begin(r)
+	} else {
+		defer holdStream(w, r, c.held)()
 	}
 	defer c.held.Served()
 	defer holdBody(r, c.held)()

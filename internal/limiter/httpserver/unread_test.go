@@ -1,0 +1,109 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpserver
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/weir-dev/weir/internal/limiter/connlimit"
+)
+
+// Clients that read no responses cannot keep the memory of many large requests.
+func TestUnreadResponsesAreBounded(t *testing.T) {
+	for name, tc := range map[string]struct {
+		secured     bool
+		connections int
+		attack      func(g *WithT, s *running) net.Conn
+	}{
+		"HTTP/1": {false, 500, sendPipelined},
+		"HTTP/2": {true, 20, sendStreams},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			metrics := prometheus.NewRegistry()
+			s := startEither(t, tc.secured, Options{
+				Handler: http.HandlerFunc(answerLarge), Logger: slog.New(slog.DiscardHandler), Port: "http",
+				Connections: connlimit.New(connlimit.Options{Registerer: metrics, Logger: slog.New(slog.DiscardHandler)}),
+			})
+			before, most := memory(), int64(0)
+			var attackers []net.Conn
+			for i := range tc.connections {
+				attackers = append(attackers, tc.attack(g, s))
+				if i%10 == 9 {
+					most = max(most, memory()-before)
+				}
+			}
+			for _, c := range attackers {
+				_ = c.Close()
+			}
+			t.Log("MiB added:", most>>20)
+			g.Expect(most).To(BeNumerically("<", 64<<20))
+			families, err := metrics.Gather()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(families).NotTo(BeEmpty(), "connections were closed")
+			s.end(g)
+		})
+	}
+}
+
+// unread is a response that fills what a connection with HTTP/1 takes of it.
+var unread = make([]byte, 2<<20)
+
+// answerLarge sends a response that the client has to read: with HTTP/2, which has windows, a small one
+// suffices.
+func answerLarge(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 {
+		_, _ = w.Write(unread)
+	} else {
+		_, _ = w.Write(unread[:3<<10])
+	}
+}
+
+// sendPipelined sends large requests on one connection until the server reads no more.
+func sendPipelined(g *WithT, s *running) net.Conn {
+	c := s.dial(g)
+	g.Expect(c.(*net.TCPConn).SetReadBuffer(4 << 10)).To(Succeed())
+	large := "GET / HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("X-Long: "+strings.Repeat("x", 1000)+"\r\n", 60) + "\r\n"
+	g.Expect(c.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))).To(Succeed())
+	_, _ = io.WriteString(c, strings.Repeat(large, 8))
+	return c
+}
+
+// sendStreams begins as many large requests as one connection may have, and gives their responses no window.
+func sendStreams(g *WithT, s *running) net.Conn {
+	c, err := net.Dial("tcp", s.Addr())
+	g.Expect(err).NotTo(HaveOccurred())
+	secured := tls.Client(c, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}})
+	_, _ = io.WriteString(secured, http2.ClientPreface)
+	framer := http2.NewFramer(secured, nil)
+	_ = framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	for i := range 250 {
+		block.Reset()
+		for _, f := range []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":path", Value: "/"}, {Name: ":authority", Value: "a"}} {
+			_ = encoder.WriteField(f)
+		}
+		for range 12 {
+			_ = encoder.WriteField(hpack.HeaderField{Name: "x-long", Value: strings.Repeat("x", 3900)})
+		}
+		if framer.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}) != nil {
+			break
+		}
+	}
+	return secured
+}
