@@ -29,13 +29,14 @@ func crowd(connections int, ofHTTP, ofGRPC peer) load {
 		defer all.Wait()
 		opened := time.NewTicker(time.Second / time.Duration(a.rate))
 		defer opened.Stop()
-		complete := make(chan struct{})
+		complete, due := make(chan struct{}), time.Now()
 		for i := range connections {
 			address, peer := a.HTTP, ofHTTP
 			if ofHTTP == nil || ofGRPC != nil && i%2 == 1 {
 				address, peer = a.GRPC, ofGRPC
 			}
-			if !tick(ctx, opened) {
+			due = due.Add(time.Second / time.Duration(a.rate))
+			if !pause(ctx, time.Until(due)) {
 				return
 			}
 			all.Go(func() {

@@ -37,6 +37,8 @@ type weir struct {
 	redis   *testenv.Redis
 	cmd     *exec.Cmd
 	machine *machine
+	// ordinary are the rounds beside ordinary loads.
+	ordinary []*round
 }
 
 // startWeir starts weir with the platform's and the hostile policies, and waits until it is ready.
