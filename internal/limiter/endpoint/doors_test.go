@@ -61,7 +61,7 @@ var compared = []string{"RateLimit", "RateLimit-Policy", "Retry-After", "Weir-De
 // fixture is an endpoint with four doors on a Redis whose clock the test sets.
 type fixture struct {
 	*endpoint.Endpoint
-	t     *testing.T
+	t     testing.TB
 	redis *testenv.Redis
 	clock *testenv.Clock
 	conn  *grpc.ClientConn
@@ -72,13 +72,13 @@ type fixture struct {
 	doors  map[string]func(g *WithT, user string) doorAnswer
 }
 
-func newFixture(t *testing.T, edit func(*endpoint.Options), plans ...*plan.Plan) *fixture {
-	t.Helper()
-	g := NewWithT(t)
-	server, clock := testenv.StartRedisWithClock(t)
+func newFixture(tb testing.TB, edit func(*endpoint.Options), plans ...*plan.Plan) *fixture {
+	tb.Helper()
+	g := NewWithT(tb)
+	server, clock := testenv.StartRedisWithClock(tb)
 	client, err := redisclient.New(server.URL, time.Second)
 	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { _ = client.Close() })
+	tb.Cleanup(func() { _ = client.Close() })
 	options := endpoint.Options{
 		Redis: client, RedisPrefix: "weir:", HTTPAddress: "127.0.0.1:0", GRPCAddress: "127.0.0.1:0",
 		Door: limiter.DoorOptions{
@@ -90,19 +90,19 @@ func newFixture(t *testing.T, edit func(*endpoint.Options), plans ...*plan.Plan)
 	if edit != nil {
 		edit(&options)
 	}
-	f := &fixture{t: t, redis: server, clock: clock, Endpoint: endpoint.New(options)}
+	f := &fixture{t: tb, redis: server, clock: clock, Endpoint: endpoint.New(options)}
 	f.Use(plan.NewSnapshot(1, plans))
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(tb.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- f.Run(ctx) }()
 	g.Eventually(f.HTTP.Addr).ShouldNot(BeEmpty())
 	g.Eventually(f.GRPC.Addr).ShouldNot(BeEmpty())
 	f.conn, err = grpc.NewClient(f.GRPC.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		_ = f.conn.Close()
 		stop()
-		NewWithT(t).Eventually(ended, "15s").Should(Receive(BeNil()))
+		NewWithT(tb).Eventually(ended, "15s").Should(Receive(BeNil()))
 	})
 	f.doors = map[string]func(*WithT, string) doorAnswer{
 		"check": f.check, "authorize": f.authorize, "ext_authz": f.extAuthz, "ratelimit": f.rateLimit,
