@@ -16,14 +16,20 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// decisionLog logs decisions.
+// decisionLog logs decisions. Of what clients can cause, it logs one line a second of each kind, so that one
+// kind hides no other.
 type decisionLog struct {
-	logger      *slog.Logger
-	everySecond rate.Sometimes
+	logger                                        *slog.Logger
+	oftenDegraded, oftenUnchecked, oftenUnchanged rate.Sometimes
 }
 
 func newDecisionLog(logger *slog.Logger) *decisionLog {
-	return &decisionLog{logger: logger, everySecond: rate.Sometimes{Interval: time.Second}}
+	return &decisionLog{
+		logger:         logger,
+		oftenDegraded:  rate.Sometimes{Interval: time.Second},
+		oftenUnchecked: rate.Sometimes{Interval: time.Second},
+		oftenUnchanged: rate.Sometimes{Interval: time.Second},
+	}
 }
 
 // write logs the decision at level Debug, to find out why a key was denied: one
@@ -65,7 +71,7 @@ func (l *decisionLog) write(ctx context.Context, check *limiter.Check, ev *evalu
 // degraded logs that Redis did not answer, at most once a second; as a warning if the caller did not wait
 // for it.
 func (l *decisionLog) degraded(ctx context.Context, err error, d *limiter.Decision) {
-	l.everySecond.Do(func() {
+	l.oftenDegraded.Do(func() {
 		level := slog.LevelError
 		if causeOf(err) == script.CauseDeadline {
 			level = slog.LevelWarn
@@ -77,7 +83,7 @@ func (l *decisionLog) degraded(ctx context.Context, err error, d *limiter.Decisi
 
 // unchecked logs policies that were not evaluated, at most once a second.
 func (l *decisionLog) unchecked(policies []uncheckedPolicy) {
-	l.everySecond.Do(func() {
+	l.oftenUnchecked.Do(func() {
 		l.logger.Warn("Decided without some policies", "policies", len(policies), "firstPolicy", policies[0].id, "cause", policies[0].cause)
 	})
 }
@@ -98,7 +104,7 @@ func (l *decisionLog) changed(ctx context.Context, call string, ev *evaluation) 
 
 // unchanged logs that Redis did not answer a commit, a renewal or a charge, at most once a second.
 func (l *decisionLog) unchanged(call string, err error) {
-	l.everySecond.Do(func() {
+	l.oftenUnchanged.Do(func() {
 		l.logger.Error("Redis did not answer", "call", call, "error", err, "cause", causeOf(err))
 	})
 }

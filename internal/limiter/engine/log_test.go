@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,4 +92,25 @@ func TestLogOfChanges(t *testing.T) {
 
 func TestInfoLogShowsNoDecision(t *testing.T) {
 	NewWithT(t).Expect(newLogged(slog.LevelInfo).decide(t, "a/x")).To(BeEmpty())
+}
+
+// A client can cause lines of one kind with each request. They are few, and hide no other kind.
+func TestLinesOfTheLogAreFew(t *testing.T) {
+	g := NewWithT(t)
+	l := newLogged(slog.LevelInfo)
+	l.Use(plan.NewSnapshot(2, append(manyPlans("a", 17), makePlan("a/x"))))
+	expectFew := func(message string, check *limiter.Check) {
+		l.out.Reset()
+		start := time.Now()
+		for range 100 {
+			_, err := l.Decide(t.Context(), check)
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+		most := 1 + int(time.Since(start)/time.Second)
+		g.Expect(strings.Count(l.out.String(), message)).To(And(BeNumerically(">=", 1), BeNumerically("<=", most)), l.out.String())
+		g.Expect(strings.Count(l.out.String(), "\n")).To(BeNumerically("<=", 2*most), l.out.String())
+	}
+	expectFew("Decided without some policies", forHost())
+	l.store.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
+	expectFew("Decided without Redis", named("a/x"))
 }
