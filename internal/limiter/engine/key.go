@@ -5,7 +5,6 @@ package engine
 
 import (
 	"errors"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -50,7 +49,7 @@ func (p *policy) keyValue(i int, a *plan.Attributes, descriptors []plan.Descript
 		}
 		return a.Headers[part.Header], nil
 	case plan.KeyRemoteAddress:
-		return networkOf(a.RemoteAddress, part), nil
+		return part.Network(a.RemoteAddress), nil
 	case plan.KeyDescriptor:
 		return plan.ValueOf(descriptors, part.Descriptor), nil
 	case plan.KeyPrincipal:
@@ -62,26 +61,6 @@ func (p *policy) keyValue(i int, a *plan.Attributes, descriptors []plan.Descript
 		return p.keyExpressions[i].evaluate(a, descriptors)
 	}
 	return "", nil
-}
-
-// networkOf returns the network of the address in CIDR notation, or the address itself
-// where the prefix length is the whole address.
-func networkOf(address netip.Addr, part *plan.KeyPart) string {
-	if !address.IsValid() {
-		return ""
-	}
-	bits := part.IPv6PrefixLength
-	if address.Is4() {
-		bits = part.IPv4PrefixLength
-	}
-	if bits == address.BitLen() {
-		return address.String()
-	}
-	network, err := address.Prefix(bits)
-	if err != nil {
-		return "" // cannot happen: the plan bounds prefix lengths
-	}
-	return network.String()
 }
 
 // keySeparator separates the parts of an encoded key.

@@ -14,6 +14,7 @@
 //	plan.go        Plan, its bounds and its validation
 //	match.go         which requests it applies to
 //	key.go           the parts of its key
+//	keyname.go       the key that an operator names
 //	limit.go         its limits
 //	reservation.go   whether its units may be reserved
 //	latecharge.go    which hits of Envoy are charges

@@ -1,0 +1,161 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Network returns the network of the address in CIDR notation, or the address itself where the
+// prefix length is the whole address. It is empty for an invalid address.
+func (p *KeyPart) Network(address netip.Addr) string {
+	if !address.IsValid() {
+		return ""
+	}
+	bits := p.bitsOf(address)
+	if bits == address.BitLen() {
+		return address.String()
+	}
+	network, err := address.Prefix(bits)
+	if err != nil {
+		return "" // cannot happen: the plan bounds prefix lengths
+	}
+	return network.String()
+}
+
+// bitsOf returns the prefix length of the networks that count as one client.
+func (p *KeyPart) bitsOf(address netip.Addr) int {
+	if address.Is4() {
+		return p.IPv4PrefixLength
+	}
+	return p.IPv6PrefixLength
+}
+
+// Name names the part for a selection by its value: the name of the header, the key of the
+// descriptor entry, or "remoteAddress", "principal" or "expression". Two parts may have one name.
+func (p *KeyPart) Name() string {
+	switch p.Type {
+	case KeyHeader:
+		return p.Header
+	case KeyDescriptor:
+		return p.Descriptor
+	case KeyRemoteAddress:
+		return "remoteAddress"
+	default:
+		return strings.ToLower(string(p.Type))
+	}
+}
+
+// describe describes the part to people, as in "header X-Account".
+func (p *KeyPart) describe() string {
+	switch p.Type {
+	case KeyHeader:
+		return "header " + http.CanonicalHeaderKey(p.Header)
+	case KeyDescriptor:
+		return "descriptor " + p.Descriptor
+	case KeyRemoteAddress:
+		return "client address"
+	default:
+		return strings.ToLower(string(p.Type))
+	}
+}
+
+// DescribeKey describes the parts of the key to people, as in "[header X-Account, client address]".
+func (p *Plan) DescribeKey() string {
+	parts := make([]string, len(p.Key))
+	for i := range p.Key {
+		parts[i] = p.Key[i].describe()
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
+}
+
+// KeyError reports a key that no request can have under the policy.
+type KeyError struct {
+	// Part is the index of the part that is wrong, -1 for a wrong number of parts.
+	Part int
+	// Problem is why, as in "must be an IP address".
+	Problem string
+}
+
+// Error implements error.
+func (e *KeyError) Error() string { return e.Problem }
+
+// FitKey returns the key of the requests that the parts mean: it brings addresses to the network that
+// the policy counts as one client. Errors are *KeyError.
+func (p *Plan) FitKey(parts []string) ([]string, error) {
+	if len(parts) != len(p.Key) {
+		return nil, &KeyError{Part: -1, Problem: p.countProblem()}
+	}
+	fitted := slices.Clone(parts)
+	for i := range p.Key {
+		if p.Key[i].Type != KeyRemoteAddress {
+			continue
+		}
+		network, problem := p.Key[i].fit(parts[i])
+		if problem != "" {
+			return nil, &KeyError{Part: i, Problem: problem}
+		}
+		fitted[i] = network
+	}
+	return fitted, nil
+}
+
+// MatchesPart reports whether a part of a key under the policy has the value: the part with the name,
+// or any if it is empty. An address is in its network.
+func (p *Plan) MatchesPart(key []string, name, value string) bool {
+	if len(key) != len(p.Key) { // callers gave checks a key of another form
+		return name == "" && slices.Contains(key, value)
+	}
+	for i := range p.Key {
+		part := &p.Key[i]
+		if name != "" && !strings.EqualFold(name, part.Name()) {
+			continue
+		}
+		if key[i] == value {
+			return true
+		}
+		if part.Type == KeyRemoteAddress {
+			if network, problem := part.fit(value); problem == "" && network == key[i] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// countProblem tells how many parts the key has.
+func (p *Plan) countProblem() string {
+	switch len(p.Key) {
+	case 0:
+		return p.ID() + " has no key: omit it"
+	case 1:
+		return p.ID() + " has the key " + p.DescribeKey() + ": give one part"
+	case 2:
+		return p.ID() + " has the key " + p.DescribeKey() + ": give both parts in this order"
+	default:
+		return fmt.Sprintf("%s has the key %s: give all %d parts in this order", p.ID(), p.DescribeKey(), len(p.Key))
+	}
+}
+
+// fit returns the network that the policy counts as one client and that the text names, or why there
+// is none.
+func (p *KeyPart) fit(text string) (network, problem string) {
+	if prefix, err := netip.ParsePrefix(text); err == nil {
+		address := prefix.Addr().Unmap()
+		bits := prefix.Bits() - prefix.Addr().BitLen() + address.BitLen()
+		if bits < p.bitsOf(address) {
+			return "", fmt.Sprintf("is wider than the /%d that the policy counts as one client: name one of them", p.bitsOf(address))
+		}
+		return p.Network(address), ""
+	}
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return "", "must be an IP address, as the policy's key has the client address"
+	}
+	return p.Network(address.Unmap().WithZone("")), ""
+}
