@@ -59,9 +59,9 @@ func TestManagerWatchesNamespacesWithRoles(t *testing.T) {
 	c.grant(`null`)
 	g.Eventually(p.enforces("p"), "40s").Should(Equal(int64(-404)), "without an edit, the grant is read every 30 s")
 
-	status, body := p.operator("s3cret", "GET", "/v1/state?policy=shop/named&key=k", "")
+	status, body := p.operator("s3cret", "GET", "/v1/state?policy=shop/named&key=k&asGiven=true", "")
 	g.Expect(status).To(Equal(http.StatusOK), body)
-	status, _ = p.operator("wrong", "GET", "/v1/state?policy=shop/named&key=k", "")
+	status, _ = p.operator("wrong", "GET", "/v1/state?policy=shop/named&key=k&asGiven=true", "")
 	g.Expect(status).To(Equal(http.StatusUnauthorized))
 	g.Expect(p.log.String()).NotTo(ContainSubstring("forbidden"))
 	outside := &v1alpha1.RateLimitPolicy{}

@@ -52,10 +52,12 @@ func TestAdminTokenFile(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		return status
 	}
-	const inspect, target = "/v1/state?policy=shop/burst&key=mallory-key", `{"policy":"shop/burst","key":"mallory-key"}`
+	// The key is of another form than that of the policy, as a caller may give it.
+	const inspect = "/v1/state?policy=shop/burst&key=mallory-key&asGiven=true"
+	const target = `{"policy":"shop/burst","key":"mallory-key","asGiven":true}`
 	expect("wrong", "GET", inspect, "", 401, "Unauthenticated")
 	expect("first-token", "GET", inspect, "", 200, `"blocked":false`)
-	expect("first-token", "POST", "/v1/block", `{"policy":"shop/burst","key":"mallory-key","duration":"10m"}`, 200, `{"found":true}`)
+	expect("first-token", "POST", "/v1/block", `{"policy":"shop/burst","key":"mallory-key","asGiven":true,"duration":"10m"}`, 200, `{"found":true}`)
 	g.Expect(check()).To(Equal(http.StatusTooManyRequests))
 	expect("first-token", "GET", inspect, "", 200, `"blocked":true`)
 	write("second-token")
@@ -91,10 +93,10 @@ func TestOperatorAddress(t *testing.T) {
 	var status int
 	var text string
 	g.Eventually(func() int {
-		status, text = port.operator("secret", "GET", "/v1/state?policy=shop/burst&key=k", "")
+		status, text = port.operator("secret", "GET", "/v1/state?policy=shop/burst&key=192.0.2.1", "")
 		return status
 	}, "10s").Should(Equal(http.StatusOK), text)
-	status, text = port.operator("secret", "POST", "/v1/block", `{"policy":"shop/burst","key":"k","duration":"10m"}`)
+	status, text = port.operator("secret", "POST", "/v1/block", `{"policy":"shop/burst","key":"192.0.2.1","duration":"10m"}`)
 	g.Expect(status).To(Equal(http.StatusOK), text)
 	status, text = port.operator("secret", "GET", "/v1/policies", "")
 	g.Expect(status).To(Equal(http.StatusOK), text)

@@ -27,8 +27,9 @@
 //	state.go        inspect, reset, block and unblock one key
 //	explain.go      POST /v1/explain, and which policies the caller may read
 //	explanation.go  an explanation as JSON
-//	lists.go        GET /v1/blocks: what the three lists share, and the list of blocks
+//	lists.go        GET /v1/blocks: what the lists share, and the list of blocks
 //	activity.go     GET /v1/top and GET /v1/rates
+//	keys.go         GET /v1/keys: listed keys in which a value appears
 //	mask.go         keys in lists, without the values of headers
 //	target.go       from a request to the key it names
 //	operator.go     the operator port: which paths and hosts it serves

@@ -39,6 +39,7 @@ const (
 	pathBlocks    = "/v1/blocks"
 	pathTop       = "/v1/top"
 	pathRates     = "/v1/rates"
+	pathKeys      = "/v1/keys"
 	pathHealth    = "/healthz"
 	pathReady     = "/readyz"
 	pathOpenAPI   = "/openapi.yaml"
@@ -143,6 +144,7 @@ func New(o Options) *Handler {
 		h.routes[pathBlocks] = route{methods: read, serve: h.blocks}
 		h.routes[pathTop] = route{methods: read, serve: h.top}
 		h.routes[pathRates] = route{methods: read, serve: h.rates}
+		h.routes[pathKeys] = route{methods: read, serve: h.keys}
 	}
 	return h
 }
@@ -173,7 +175,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // spanPaths are the paths in names of spans.
 var spanPaths = []string{
-	pathCheck, pathReserve, pathCommit, pathRenew, pathCharge, pathPolicies, pathState, pathReset, pathBlock, pathUnblock, pathExplain, pathBlocks, pathTop, pathRates,
+	pathCheck, pathReserve, pathCommit, pathRenew, pathCharge, pathPolicies, pathState, pathReset, pathBlock, pathUnblock, pathExplain, pathBlocks, pathTop, pathRates, pathKeys,
 	pathProcess, pathPlan, pathCode, pathOpenAPI,
 }
 

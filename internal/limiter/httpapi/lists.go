@@ -29,11 +29,13 @@ type listQuery struct {
 	limiter.Scope
 
 	limit int
+	// value is what a part of the key must have, and part the name of that part; empty for any part.
+	value, part string
 }
 
-// listQueryOf reads policy or namespace, or neither for all policies, and limit if it is known.
-// Errors are *limiter.FieldError.
-func listQueryOf(text string, withLimit bool) (q listQuery, err error) {
+// listQueryOf reads policy or namespace, or neither for all policies, and the further parameters that
+// are known. Errors are *limiter.FieldError.
+func listQueryOf(text string, known ...string) (q listQuery, err error) {
 	q.limit = defaultBlocks
 	query, err := url.ParseQuery(text)
 	if err != nil {
@@ -43,7 +45,7 @@ func listQueryOf(text string, withLimit bool) (q listQuery, err error) {
 		if len(query[name]) > 1 {
 			return q, inField(label([]byte(name)), invalid("is given twice"))
 		}
-		if err := q.read(name, query.Get(name), withLimit); err != nil {
+		if err := q.read(name, query.Get(name), known); err != nil {
 			return q, inField(label([]byte(name)), err)
 		}
 	}
@@ -53,7 +55,7 @@ func listQueryOf(text string, withLimit bool) (q listQuery, err error) {
 	return q, nil
 }
 
-func (q *listQuery) read(name, value string, withLimit bool) (err error) {
+func (q *listQuery) read(name, value string, known []string) (err error) {
 	problem := ""
 	switch {
 	case name == "policy":
@@ -63,13 +65,17 @@ func (q *listQuery) read(name, value string, withLimit bool) (err error) {
 		if problem != "" {
 			problem = "must be the name of a Namespace"
 		}
-	case name == "limit" && withLimit:
+	case !slices.Contains(known, name):
+		problem = "is not a known parameter"
+	case name == "value":
+		q.value, problem = value, limiter.KeyProblem(value)
+	case name == "part":
+		q.part, problem = value, limiter.KeyProblem(value)
+	default:
 		q.limit, err = strconv.Atoi(value)
 		if err != nil || q.limit < 1 || q.limit > maxBlocks {
 			problem = "must be 1.." + strconv.Itoa(maxBlocks)
 		}
-	default:
-		problem = "is not a known parameter"
 	}
 	if problem != "" {
 		return invalid(problem)
@@ -115,13 +121,17 @@ func (h *Handler) rightsIn(ctx context.Context, token string, verb Verb, s limit
 // errNotObserved means that the process collects nothing.
 var errNotObserved = errors.New("this Weir runs with --observe=false and collects no denied and blocked keys")
 
-// list answers a list: it authorizes the caller, then calls get.
-func (h *Handler) list(w http.ResponseWriter, r *http.Request, withLimit bool, get func(ctx context.Context, q listQuery, rights *listRights) (any, error)) {
+// listFunc returns the answer of a list, as far as the rights go.
+type listFunc func(ctx context.Context, q listQuery, rights *listRights) (any, error)
+
+// list answers a list: it authorizes the caller, then calls get. The query may have the known parameters
+// beside the scope.
+func (h *Handler) list(w http.ResponseWriter, r *http.Request, get listFunc, known ...string) {
 	token, ok := h.bearerToken(w, r)
 	if !ok {
 		return
 	}
-	q, err := listQueryOf(r.URL.RawQuery, withLimit)
+	q, err := listQueryOf(r.URL.RawQuery, known...)
 	if err != nil {
 		h.writeStateError(w, r, err)
 		return
@@ -146,7 +156,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, withLimit bool, g
 }
 
 // observed calls get if something is observed and the policy of the query has a plan.
-func (h *Handler) observed(ctx context.Context, q listQuery, rights *listRights, get func(ctx context.Context, q listQuery, rights *listRights) (any, error)) (any, error) {
+func (h *Handler) observed(ctx context.Context, q listQuery, rights *listRights, get listFunc) (any, error) {
 	snapshot := h.Engine.Snapshot()
 	switch {
 	case h.Blocks == nil || h.Observer == nil:
@@ -195,36 +205,18 @@ type blockInList struct {
 
 // blocks serves GET /v1/blocks.
 func (h *Handler) blocks(w http.ResponseWriter, r *http.Request) {
-	h.list(w, r, true, func(ctx context.Context, q listQuery, rights *listRights) (any, error) {
+	h.list(w, r, func(ctx context.Context, q listQuery, rights *listRights) (any, error) {
 		return h.listBlocks(ctx, q, rights)
-	})
+	}, "limit")
 }
 
 // listBlocks returns the live blocks that the caller may list.
 func (h *Handler) listBlocks(ctx context.Context, q listQuery, rights *listRights) (*blockList, error) {
-	blocked, err := h.Blocks.HaveBlocks(ctx, h.policiesIn(q.Scope))
+	found, reveals, hidden, err := h.visibleBlocks(ctx, q.Scope, rights, q.limit)
 	if err != nil {
 		return nil, err
 	}
-	out := &blockList{Blocks: []blockInList{}}
-	reveals := map[string]bool{}
-	var visible []string
-	for _, policy := range blocked {
-		list, reveal, err := rights.toPolicy(ctx, policy)
-		if err != nil {
-			return nil, err
-		}
-		if !list {
-			out.HiddenPolicies++
-			continue
-		}
-		visible, reveals[policy] = append(visible, policy), reveal
-	}
-	found, err := h.Blocks.Blocks(ctx, visible, q.limit)
-	if err != nil {
-		return nil, err
-	}
-	out.Truncated = found.Truncated
+	out := &blockList{Blocks: []blockInList{}, Truncated: found.Truncated, HiddenPolicies: hidden}
 	snapshot := h.Engine.Snapshot()
 	for i := range found.Blocks {
 		b := &found.Blocks[i]
@@ -234,6 +226,32 @@ func (h *Handler) listBlocks(ctx context.Context, q listQuery, rights *listRight
 		})
 	}
 	return out, nil
+}
+
+// visibleBlocks returns up to most live blocks that the caller may list, the policies whose keys are
+// revealed, and the number of policies with blocks that the caller may not list.
+func (h *Handler) visibleBlocks(
+	ctx context.Context, s limiter.Scope, rights *listRights, most int,
+) (found *limiter.BlockList, reveals map[string]bool, hidden int, err error) {
+	blocked, err := h.Blocks.HaveBlocks(ctx, h.policiesIn(s))
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	reveals = map[string]bool{}
+	var visible []string
+	for _, policy := range blocked {
+		list, reveal, err := rights.toPolicy(ctx, policy)
+		if err != nil {
+			return nil, nil, 0, err
+		}
+		if !list {
+			hidden++
+			continue
+		}
+		visible, reveals[policy] = append(visible, policy), reveal
+	}
+	found, err = h.Blocks.Blocks(ctx, visible, most)
+	return found, reveals, hidden, err
 }
 
 // policiesIn returns the policies with a plan in the scope.

@@ -31,8 +31,8 @@ func TestAnswersConformToOpenAPI(t *testing.T) {
 	const shared = `{"policies":["shop/login"],"key":["alice","b"],"cost":1,"peek":false,
 		"attributes":{"method":"GET","host":"h","path":"/","headers":{"a":"b"},"remoteAddress":"::1","principal":"p",
 		"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}}`
-	const inspect, target = "/v1/state?policy=shop/login&key=alice&key=b", `{"policy":"shop/login","key":["alice","b"]}`
-	const block = `{"policy":"shop/login","key":["alice","b"],"duration":"1h30m"}`
+	const inspect, target = "/v1/state?policy=shop/login&key=alice&key=b&asGiven=true", `{"policy":"shop/login","key":["alice","b"],"asGiven":true}`
+	const block = `{"policy":"shop/login","key":["alice","b"],"asGiven":true,"duration":"1h30m"}`
 	run := func(h http.Handler, calls ...documentedCall) {
 		t.Helper()
 		for _, call := range calls {
@@ -100,6 +100,9 @@ func TestAnswersConformToOpenAPI(t *testing.T) {
 		documentedCall{"root", "POST", pathBlock, block, 200},
 		documentedCall{"lister", "GET", "/v1/blocks?policy=shop/login", "", 200},
 		documentedCall{"root", "GET", "/v1/blocks?limit=1", "", 200},
+		documentedCall{"lister", "GET", pathKeys + "?policy=shop/login&value=alice", "", 200},
+		documentedCall{"root", "GET", pathKeys + "?value=alice", "", 200},
+		documentedCall{"root", "GET", pathKeys + "?policy=shop/login&part=x-account&value=alice", "", 200},
 		documentedCall{"root", "POST", pathUnblock, `{"policy":"shop/login","keyHash":"0123456789abcdef"}`, 404},
 		documentedCall{"root", "POST", pathUnblock, `{"policy":"shop/login","all":true}`, 200},
 		documentedCall{"root", "GET", "/v1/state?policy=shop/login&keyHash=0123456789abcdef", "", 404},
@@ -137,7 +140,13 @@ func TestAnswersConformToOpenAPI(t *testing.T) {
 			documentedCall{"unreachable", "GET", path, "", 503},
 		)
 	}
+	const keys = pathKeys + "?value=alice"
 	run(o,
+		documentedCall{"", "GET", keys, "", 401},
+		documentedCall{"inspector", "GET", keys + "&namespace=shop", "", 403},
+		documentedCall{"root", "GET", pathKeys, "", 400},
+		documentedCall{"root", "GET", keys + "&policy=shop/nonesuch", "", 404},
+		documentedCall{"unreachable", "GET", keys, "", 503},
 		documentedCall{"", "GET", inspect, "", 401},
 		documentedCall{"unblocker", "GET", inspect, "", 403},
 		documentedCall{"root", "GET", "/v1/state?policy=shop/nonesuch", "", 404},

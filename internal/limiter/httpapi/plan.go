@@ -17,7 +17,7 @@ func (h *Handler) plan(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	q, err := listQueryOf(r.URL.RawQuery, false)
+	q, err := listQueryOf(r.URL.RawQuery)
 	if err == nil && q.Policy == "" {
 		err = inField("policy", invalid("is required"))
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter"
@@ -16,6 +17,10 @@ import (
 
 // State reads and changes the state of single keys, and explains checks. The engine implements it.
 type State interface {
+	// FitKey returns the key of the requests that the parts mean under the policy: addresses are brought
+	// to their network. It returns a *limiter.FieldError for a key that no request can have, unless that has
+	// live state.
+	FitKey(ctx context.Context, policy string, parts []string) ([]string, error)
 	Inspect(ctx context.Context, policy string, key limiter.KeyName, attributes plan.Attributes) (*limiter.KeyState, error)
 	Reset(ctx context.Context, policy string, key limiter.KeyName) (bool, error)
 	Block(ctx context.Context, policy string, key limiter.KeyName, length time.Duration) error
@@ -31,7 +36,10 @@ type State interface {
 
 // keyState is the state of a key as JSON.
 type keyState struct {
-	Policy      string              `json:"policy"`
+	Policy string `json:"policy"`
+	// Key is the key in place of the given one, of which an address was brought to its network; nil if
+	// the given one was used.
+	Key         []string            `json:"key,omitempty"`
 	Override    string              `json:"override,omitempty"`
 	Action      plan.Action         `json:"action,omitempty"`
 	Blocked     bool                `json:"blocked"`
@@ -64,6 +72,8 @@ type changeResult struct {
 	Found bool `json:"found"`
 	// Lifted is the number of blocks that were lifted, if all were meant.
 	Lifted *int `json:"lifted,omitempty"`
+	// Key is that of keyState.
+	Key []string `json:"key,omitempty"`
 }
 
 // inspect serves GET /v1/state.
@@ -81,12 +91,32 @@ func (h *Handler) inspect(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	state, err := h.State.Inspect(r.Context(), t.policy, t.name(), attributes)
+	fitted, err := h.fit(r.Context(), &t)
+	var state *limiter.KeyState
+	if err == nil {
+		state, err = h.State.Inspect(r.Context(), t.policy, t.name(), attributes)
+	}
 	if err != nil {
 		h.writeStateError(w, r, err, h.logAttrs(r, &t, caller)...)
 		return
 	}
-	writeJSON(w, http.StatusOK, answer.TypeJSON, keyStateOf(state))
+	out := keyStateOf(state)
+	out.Key = fitted
+	writeJSON(w, http.StatusOK, answer.TypeJSON, out)
+}
+
+// fit replaces the parts of the key by those of the requests that they mean, and returns these if they
+// differ.
+func (h *Handler) fit(ctx context.Context, t *target) (fitted []string, err error) {
+	if t.all || t.asGiven || t.keyHash != "" {
+		return nil, nil
+	}
+	key, err := h.State.FitKey(ctx, t.policy, t.key)
+	if err != nil || slices.Equal(key, t.key) {
+		return nil, err
+	}
+	t.key = key
+	return key, nil
 }
 
 func keyStateOf(state *limiter.KeyState) *keyState {
@@ -146,11 +176,17 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did 
 	}
 	// A caller that disconnects does not cancel the change, so that the log always records
 	// whether it was made.
-	result, err := do(context.WithoutCancel(r.Context()), t)
+	ctx := context.WithoutCancel(r.Context())
+	fitted, err := h.fit(ctx, &t)
+	var result changeResult
+	if err == nil {
+		result, err = do(ctx, t)
+	}
 	if err != nil {
 		h.writeStateError(w, r, err, h.logAttrs(r, &t, caller)...)
 		return
 	}
+	result.Key = fitted
 	h.Logger.InfoContext(r.Context(), did, append(h.logAttrs(r, &t, caller), "found", result.Found)...)
 	writeJSON(w, http.StatusOK, answer.TypeJSON, result)
 }

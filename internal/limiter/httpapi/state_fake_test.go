@@ -34,6 +34,10 @@ func (s *fakeState) do(ctx context.Context) (bool, error) {
 	return true, s.err
 }
 
+func (*fakeState) FitKey(_ context.Context, _ string, parts []string) ([]string, error) {
+	return parts, nil
+}
+
 func (s *fakeState) Inspect(ctx context.Context, _ string, _ limiter.KeyName, _ plan.Attributes) (*limiter.KeyState, error) {
 	_, err := s.do(ctx)
 	return &limiter.KeyState{}, err

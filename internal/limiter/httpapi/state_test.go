@@ -144,21 +144,24 @@ func (o *onRedis) check(body string) (status int, reason limiter.Reason, limit s
 	return w.Code, v.Reason, v.Limit
 }
 
-// stateTarget is a key of a policy, as members of a JSON object and as a query.
-type stateTarget struct{ policy, key, query string }
+// stateTarget is a key of a policy, as members of a JSON object and as a query. asGiven is a further member
+// of the body of a change.
+type stateTarget struct{ policy, key, query, asGiven string }
 
 func (s *stateTarget) check() string { return `{"policies":[` + s.policy + "]" + s.key + "}" }
 
-func (s *stateTarget) body() string { return `{"policy":` + s.policy + s.key + "}" }
+func (s *stateTarget) body() string { return `{"policy":` + s.policy + s.key + s.asGiven + "}" }
 
 func (s *stateTarget) block(duration string) string {
-	return `{"policy":` + s.policy + s.key + `,"duration":"` + duration + `"}`
+	return `{"policy":` + s.policy + s.key + s.asGiven + `,"duration":"` + duration + `"}`
 }
 
 var stateTargets = map[string]stateTarget{
-	"a key":          {`"shop/login"`, `,"key":"secret-alice"`, "policy=shop/login&key=secret-alice"},
-	"a key of parts": {`"shop/login"`, `,"key":["secret-alice","b"]`, "policy=shop/login&key=secret-alice&key=b"},
-	"no key":         {`"shop/shared"`, "", "policy=shop/shared"},
+	"a key": {`"shop/login"`, `,"key":"secret-alice"`, "policy=shop/login&key=secret-alice", ""},
+	"a key of parts": {
+		`"shop/login"`, `,"key":["secret-alice","b"]`, "policy=shop/login&key=secret-alice&key=b&asGiven=true", `,"asGiven":true`,
+	},
+	"no key": {`"shop/shared"`, "", "policy=shop/shared", ""},
 }
 
 // expect sends a check and expects its status, reason and limit.

@@ -23,6 +23,7 @@ type target struct {
 	key      []string      // nil for the shared budget of a policy without a key
 	keyHash  string        // of a listed key, in place of key; empty if not given
 	all      bool          // all listed keys are meant
+	asGiven  bool          // the key may be one that no request can have
 	duration time.Duration // of a block
 }
 
@@ -37,6 +38,8 @@ func (t *target) validate() error {
 		return inField("keyHash", invalid("cannot be given with key"))
 	case t.all && (t.keyHash != "" || t.key != nil):
 		return inField("all", invalid("cannot be given with a key"))
+	case t.asGiven && t.key == nil:
+		return inField("asGiven", invalid("must be given with key"))
 	}
 	return nil
 }
@@ -52,8 +55,8 @@ func validateHash(text string) error {
 	return nil
 }
 
-// targetOfQuery reads policy, key (once per part) or keyHash and, for overrides that select by them,
-// remoteAddress and principal. Errors are *limiter.FieldError.
+// targetOfQuery reads policy, key (once per part) with asGiven, or keyHash and, for overrides that select
+// by them, remoteAddress and principal. Errors are *limiter.FieldError.
 func targetOfQuery(text string) (t target, a plan.Attributes, err error) {
 	query, err := url.ParseQuery(text)
 	if err != nil {
@@ -85,13 +88,18 @@ func readStateParameter(t *target, a *plan.Attributes, name string, values []str
 		}
 	case "principal":
 		a.Principal = values[0]
+	case "asGiven":
+		t.asGiven = values[0] == "true"
+		if !t.asGiven && values[0] != "false" {
+			return invalid("must be true or false")
+		}
 	default:
 		return invalid("is not a known parameter")
 	}
 	return nil
 }
 
-// decodeTarget parses {"policy", "key"} or {"policy", "keyHash"} and, by the verb, "duration" of a block or
+// decodeTarget parses {"policy", "key", "asGiven"} or {"policy", "keyHash"} and, by the verb, "duration" of a block or
 // "all" in place of a key. It overwrites the body. Errors are *limiter.FieldError.
 func decodeTarget(body []byte, verb Verb) (t target, err error) {
 	block := verb == VerbBlock
@@ -131,6 +139,8 @@ func (t *target) readMember(r *reader, name string, verb Verb) (err error) {
 		}
 	case name == "duration" && verb == VerbBlock:
 		t.duration, err = r.duration()
+	case name == "asGiven":
+		t.asGiven, err = r.boolean()
 	case name == "all" && verb == VerbUnblock:
 		t.all, err = r.boolean()
 	default:

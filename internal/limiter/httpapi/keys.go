@@ -1,0 +1,161 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+const (
+	// maxSearchedBlocks is how many blocks GET /v1/keys searches, those that end last.
+	maxSearchedBlocks = 10_000
+	// maxFoundKeys is how many keys it returns.
+	maxFoundKeys = 1000
+	// longestListedPart is the length of the longest part that lists contain as it is, in bytes.
+	longestListedPart = 255
+)
+
+// foundKeys is the answer of GET /v1/keys.
+type foundKeys struct {
+	Keys []foundKey `json:"keys"`
+	// Truncated is true if there are more blocks than are searched, or more keys than are returned.
+	Truncated bool `json:"truncated"`
+	reports
+}
+
+// foundKey is a key in which the value appears: blocked, or denied in the last minutes, or both.
+type foundKey struct {
+	Policy string `json:"policy"`
+	keyInList
+	Blocked bool `json:"blocked"`
+	// Limit and LeftMs are those of blockInList.
+	Limit  string `json:"limit,omitempty"`
+	LeftMs int64  `json:"leftMs,omitempty"`
+	// Count and Error are those of topKey; both are 0 if no denial of the key is listed.
+	Count int64 `json:"count"`
+	Error int64 `json:"error"`
+}
+
+// keys serves GET /v1/keys.
+func (h *Handler) keys(w http.ResponseWriter, r *http.Request) {
+	h.list(w, r, func(ctx context.Context, q listQuery, rights *listRights) (any, error) {
+		if err := h.validateSearch(&q); err != nil {
+			return nil, err
+		}
+		return h.findKeys(ctx, q, rights)
+	}, "value", "part")
+}
+
+// validateSearch rejects a search without a value, and the name of a part that the policy lacks.
+func (h *Handler) validateSearch(q *listQuery) error {
+	switch {
+	case q.value == "":
+		return inField("value", invalid("must be given"))
+	case q.part == "":
+		return nil
+	case q.Policy == "":
+		return inField("part", invalid("needs policy"))
+	}
+	of := h.Engine.Snapshot().Lookup(q.Policy)
+	if of == nil {
+		return &limiter.UnknownPolicyError{Policy: q.Policy}
+	}
+	var names []string
+	for i := range of.Key {
+		if strings.EqualFold(q.part, of.Key[i].Name()) {
+			return nil
+		}
+		names = append(names, of.Key[i].Name())
+	}
+	if names == nil {
+		return inField("part", invalid(of.ID()+" has no key"))
+	}
+	return inField("part", invalid(fmt.Sprintf("%s has no such part: its parts are %s", of.ID(), strings.Join(names, ", "))))
+}
+
+// search collects the keys that a search finds.
+type search struct {
+	*listQuery
+
+	snapshot *plan.Snapshot
+	value    string // as lists contain it
+	found    map[string]*foundKey
+}
+
+// findKeys returns the keys that the caller may list and in which the value appears.
+func (h *Handler) findKeys(ctx context.Context, q listQuery, rights *listRights) (*foundKeys, error) {
+	s := &search{listQuery: &q, snapshot: h.Engine.Snapshot(), value: q.value, found: map[string]*foundKey{}}
+	if len(s.value) > longestListedPart {
+		sum := sha256.Sum256([]byte(s.value))
+		s.value = "#" + hex.EncodeToString(sum[:16])
+	}
+	out := &foundKeys{Keys: []foundKey{}}
+	hidden, err := h.addBlocks(ctx, s, rights, out)
+	if err != nil {
+		return nil, err
+	}
+	_, err = h.visible(ctx, q.Scope, rights, &out.reports, func(p *limiter.PolicyActivity, reveal bool) {
+		for i := range p.Keys {
+			if k := s.add(p.Policy, &p.Keys[i].Key, reveal); k != nil {
+				k.Count, k.Error = p.Keys[i].Count, p.Keys[i].Error
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.HiddenPolicies = max(out.HiddenPolicies, hidden)
+	for _, k := range s.found {
+		out.Keys = append(out.Keys, *k)
+	}
+	slices.SortFunc(out.Keys, func(a, b foundKey) int {
+		return cmp.Or(strings.Compare(a.Policy, b.Policy), cmp.Compare(b.LeftMs, a.LeftMs), cmp.Compare(b.Count, a.Count),
+			strings.Compare(a.KeyHash, b.KeyHash))
+	})
+	if len(out.Keys) > maxFoundKeys {
+		out.Keys, out.Truncated = out.Keys[:maxFoundKeys], true
+	}
+	return out, nil
+}
+
+// addBlocks adds the blocked keys, and returns the number of hidden policies.
+func (h *Handler) addBlocks(ctx context.Context, s *search, rights *listRights, out *foundKeys) (hidden int, err error) {
+	list, reveals, hidden, err := h.visibleBlocks(ctx, s.Scope, rights, maxSearchedBlocks)
+	if err != nil {
+		return 0, err
+	}
+	out.Truncated = list.Truncated
+	for i := range list.Blocks {
+		b := &list.Blocks[i]
+		if k := s.add(b.Policy, &b.Key, reveals[b.Policy]); k != nil {
+			k.Blocked, k.Limit, k.LeftMs = true, b.By, answer.RoundUp(b.Left, time.Millisecond)
+		}
+	}
+	return hidden, nil
+}
+
+// add returns the entry of the key if the value appears in it, else nil. Of a cut key it is not known.
+func (s *search) add(policy string, key *limiter.ListedKey, reveal bool) *foundKey {
+	of := s.snapshot.Lookup(policy)
+	if of == nil || key.Cut || !of.MatchesPart(key.Parts, s.part, s.value) {
+		return nil
+	}
+	id := policy + " " + key.Hash
+	if s.found[id] == nil {
+		s.found[id] = &foundKey{Policy: policy, keyInList: keyInListOf(of, key, reveal)}
+	}
+	return s.found[id]
+}
