@@ -23,6 +23,7 @@ const maxAnswer = 64 << 20
 type target struct {
 	Policy   string   `json:"policy"`
 	Key      []string `json:"key,omitempty"`
+	AsGiven  bool     `json:"asGiven,omitempty"`
 	KeyHash  string   `json:"keyHash,omitempty"`  // in place of Key
 	Duration string   `json:"duration,omitempty"` // of a block
 }
@@ -47,6 +48,9 @@ func (c *client) state(ctx context.Context, t target, remoteAddress, principal s
 	if t.KeyHash != "" {
 		query.Set("keyHash", t.KeyHash)
 	}
+	if t.AsGiven {
+		query.Set("asGiven", "true")
+	}
 	if remoteAddress != "" {
 		query.Set("remoteAddress", remoteAddress)
 	}
@@ -67,7 +71,10 @@ func (c *client) change(ctx context.Context, path string, t target, changed, unc
 	if err != nil {
 		return answer{}, err
 	}
-	var result struct{ Found bool }
+	var result struct {
+		Found bool
+		Key   []string
+	}
 	body, err := c.call(ctx, http.MethodPost, path, request, &result)
 	if err != nil {
 		return answer{}, err
@@ -75,6 +82,9 @@ func (c *client) change(ctx context.Context, path string, t target, changed, unc
 	text := changed
 	if !result.Found {
 		text = unchanged
+	}
+	if result.Key != nil {
+		text += "\nThe key is " + partsText(result.Key) + ": the policy counts this network as one client."
 	}
 	return answer{body: body, text: func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, text)
@@ -149,7 +159,7 @@ func (e *problemError) Error() string { return e.message }
 
 // problem returns the message of the server: a *problemError if it is one of Weir.
 func (c *client) problem(status int, body []byte) error {
-	var p struct{ Detail, Code string }
+	var p struct{ Detail, Code, Field string }
 	if json.Unmarshal(body, &p) != nil || p.Detail == "" {
 		return fmt.Errorf("%s: status %d: %s", c.hint, status, bytes.TrimSpace(body))
 	}
@@ -159,6 +169,12 @@ func (c *client) problem(status int, body []byte) error {
 		message = fmt.Sprintf("%s The token is of the account %s; choose another one with --account, or ask for its role in the chart value access", p.Detail, c.account)
 	case status == http.StatusNotFound && p.Code == "NotFound":
 		message = c.hint + ": serves no calls on keys; weir standalone needs --admin-token-file, weir manager an API server"
+	case status == http.StatusBadRequest && strings.HasPrefix(p.Field, "key"):
+		flags := "; --as-given accepts"
+		if p.Field == "key" {
+			flags = "; --part NAME=VALUE finds listed keys by one part, --as-given accepts"
+		}
+		message = strings.Replace(p.Detail, "; asGiven accepts", flags, 1)
 	default:
 		message = p.Detail
 	}

@@ -45,7 +45,7 @@ func TestDiff(t *testing.T) {
 	g.Expect(code).To(Equal(0), complaint)
 	g.Expect(out).To(ContainSubstring("shop/burst: no difference\n"))
 
-	s.succeed("block", "burst", "bob", "--for", "10m")
+	s.succeed("block", "burst", "192.0.2.9", "--for", "10m")
 	lower := edited(t, "threshold: 3", "threshold: 2", "name: burst\n", "name: burst\n")
 	code, out, complaint = s.diff("-f", lower)
 	g.Expect(code).To(Equal(1), complaint)

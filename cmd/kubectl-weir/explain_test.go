@@ -74,8 +74,8 @@ daily   SlidingLog   24h      0      20          19          -
 		MatchRegexp(`shop/login +spec.matches\[0\].paths wants "/login", the request has "/signin"\n`),
 		MatchRegexp(`shop/burst +has no matches: only checks that name it\n`)))
 
-	s.succeed("block", "burst", "bob", "--for", "10m")
-	g.Expect(s.succeed("explain", "--policy", "burst", "--key", "bob")).To(And(
+	s.succeed("block", "burst", "192.0.2.9", "--for", "10m")
+	g.Expect(s.succeed("explain", "--policy", "burst", "--key", "192.0.2.9")).To(And(
 		MatchRegexp(`^Decision:   denied, Blocked, by shop/burst.*; retry after (10m|9m59s)\n`),
 		ContainSubstring("Applies by:   name\n"), MatchRegexp(`Blocked: +for (10m|9m59s), by an operator\n`)))
 

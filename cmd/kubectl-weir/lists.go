@@ -173,14 +173,7 @@ const maxShownKey = 60
 // text returns the key for a table. Clients choose it, so it is quoted where it could confuse a
 // terminal or the columns.
 func (k *listedKey) text() string {
-	parts := make([]string, len(k.Key))
-	for i, part := range k.Key {
-		parts[i] = displayed(part)
-	}
-	text := strings.Join(parts, " ")
-	if len(parts) == 0 {
-		text = "(shared)"
-	}
+	text := partsText(k.Key)
 	if k.Cut {
 		text += "…"
 	}
@@ -188,6 +181,18 @@ func (k *listedKey) text() string {
 		text = string(runes[:maxShownKey-1]) + "…"
 	}
 	return text
+}
+
+// partsText returns the parts of a key for a terminal.
+func partsText(key []string) string {
+	if len(key) == 0 {
+		return "(shared)"
+	}
+	parts := make([]string, len(key))
+	for i, part := range key {
+		parts[i] = displayed(part)
+	}
+	return strings.Join(parts, " ")
 }
 
 // displayed returns the part of a key: quoted if it has spaces, quotes or characters that are not
@@ -262,6 +267,14 @@ func (l *blockList) write(w io.Writer) error {
 		more = "There are more blocks: choose a policy, or a larger --limit."
 	}
 	return writeNotes(w, more, hiddenNote(l.HiddenPolicies))
+}
+
+// missingNote reports replicas whose observations an answer lacks.
+func missingNote(missing []string) string {
+	if len(missing) == 0 {
+		return ""
+	}
+	return "These replicas did not report: " + visible(strings.Join(missing, ", ")) + "."
 }
 
 // hiddenNote reports policies that the caller may not list.

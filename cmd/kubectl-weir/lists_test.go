@@ -25,7 +25,7 @@ func TestBlocksAreListedAndLiftedByHash(t *testing.T) {
 	g, s := NewWithT(t), start(t)
 	g.Expect(s.succeed("blocks")).To(Equal("No key is blocked.\n"))
 	for _, key := range []string{"user-42", "user 43", "user-44"} {
-		s.succeed("block", "burst", key, "--for", "10m")
+		s.succeed("block", "burst", key, "--as-given", "--for", "10m")
 	}
 	table := s.succeed("blocks", "burst")
 	row := regexp.MustCompile(`(?m)^shop/burst +user-42 +([0-9a-f]{16}) +an operator +(9m\d+|10m)`).FindStringSubmatch(table)
@@ -33,7 +33,7 @@ func TestBlocksAreListedAndLiftedByHash(t *testing.T) {
 	g.Expect(table).To(And(HavePrefix("POLICY"), ContainSubstring(`"user 43"`)))
 	g.Expect(s.succeed("state", "burst", "--key-hash", row[1])).To(ContainSubstring("by an operator"))
 	g.Expect(s.succeed("unblock", "burst", "--key-hash", row[1])).To(Equal("Lifted the block of the key under shop/burst.\n"))
-	g.Expect(s.succeed("state", "burst", "user-42")).To(ContainSubstring("Blocked:   no"))
+	g.Expect(s.succeed("state", "burst", "user-42", "--as-given")).To(ContainSubstring("Blocked:   no"))
 	g.Expect(s.succeed("blocks", "--limit", "1")).To(ContainSubstring("There are more blocks"))
 	var list map[string]any
 	g.Expect(json.Unmarshal([]byte(s.succeed("blocks", "-A", "-o", "json")), &list)).To(Succeed())
@@ -53,6 +53,12 @@ func TestInvalidListArguments(t *testing.T) {
 		"--watch: not with -o":              {"top", "--watch", "-o", "json"},
 		"--key-hash: not with KEY":          {"state", "login", "a", "--key-hash", "b"},
 		"--all: not with a key":             {"unblock", "login", "a", "--all"},
+		"--all: needs --part":               {"reset", "login", "--all"},
+		"--part: not with a key":            {"state", "login", "a", "--part", "x-account=a"},
+		`--part "a": must be NAME=VALUE`:    {"block", "login", "--part", "a", "--for", "1h"},
+		"--as-given: needs KEY":             {"state", "login", "--as-given"},
+		"accepts 1 arg(s), received 0":      {"who"},
+		"VALUE: must not be empty":          {"who", ""},
 		"accepts at most 1 arg":             {"blocks", "a", "b"},
 		`POLICY "a/b": must be a name with`: {"top", "a/b"},
 	} {

@@ -7,7 +7,9 @@
 // Read the files in this order:
 //
 //	main.go         the commands and the exit codes
-//	state.go        state, block, unblock and reset
+//	state.go        state, block, unblock and reset, on one key or, by
+//	selected.go       one part, on listed keys
+//	who.go          who
 //	explain.go      explain
 //	explanation.go  the answer of explain as tables
 //	shadow.go       shadow and enforce
@@ -98,7 +100,7 @@ The plugin finds a ready pod of Weir, forwards a local port to it, and calls it 
 token that is valid for 10 minutes. The chart value access permits this.
 
 Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
-		Example:       "  kubectl weir explain -X POST https://shop.example/login -H 'X-Account: bob'\n  kubectl weir state login user-42 -n shop",
+		Example:       "  kubectl weir explain -X POST https://shop.example/login -H 'X-Account: bob'\n  kubectl weir state login user-42 192.0.2.1 -n shop",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl weir"},
@@ -107,7 +109,7 @@ Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	c.addFlags(root.PersistentFlags())
-	root.AddCommand(newBlocksCommand(c), newTopCommand(c), newConsoleCommand(c))
+	root.AddCommand(newBlocksCommand(c), newTopCommand(c), newWhoCommand(c), newConsoleCommand(c))
 	root.AddCommand(newStateCommand(c), newBlockCommand(c), newUnblockCommand(c), newResetCommand(c),
 		newExplainCommand(c), newCheckCommand(c), newDiffCommand(c), newShadowCommand(c), newEnforceCommand(c), newVersionCommand(c))
 	root.AddCommand(offline.Commands("kubectl weir")...)

@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 type standalone struct {
 	t     *testing.T
 	flags []string // that reach it
+	url   string   // of its HTTP port
 	log   testenv.Log
 }
 
@@ -39,11 +40,12 @@ func start(t *testing.T) *standalone {
 	t.Helper()
 	g, s, dir := NewWithT(t), &standalone{t: t}, t.TempDir()
 	t.Setenv("KUBECONFIG", filepath.Join(dir, "none"))
-	token, address := filepath.Join(dir, "token"), testenv.FreeAddr(t)
+	token, address, door := filepath.Join(dir, "token"), testenv.FreeAddr(t), testenv.FreeAddr(t)
+	s.url = "http://" + door
 	g.Expect(os.WriteFile(token, []byte("secret\n"), 0o600)).To(Succeed())
 	s.flags = []string{"--address", "http://" + address, "--token-file", token, "-n", "shop"}
 	cmd := exec.Command(testenv.Weir(t), "standalone", "--policies", "../../config/samples", "--admin-token-file", token,
-		"--operator-address", address, "--http-address", "127.0.0.1:0", "--grpc-address", "", "--metrics-address", "")
+		"--operator-address", address, "--http-address", door, "--grpc-address", "", "--metrics-address", "")
 	cmd.Stderr = &s.log
 	g.Expect(cmd.Start()).To(Succeed())
 	t.Cleanup(func() {
@@ -78,21 +80,21 @@ func (s *standalone) succeed(args ...string) string {
 
 func TestBlockIsShownAndLifted(t *testing.T) {
 	g, s := NewWithT(t), start(t)
-	g.Expect(s.succeed("state", "burst", "user-42")).To(Equal(`Policy:    shop/burst
+	g.Expect(s.succeed("state", "burst", "192.0.2.42")).To(Equal(`Policy:    shop/burst
 Blocked:   no
 
 LIMIT   USED   THRESHOLD   REMAINING   RETRY AFTER   RESET AFTER
 short   0      3           3           -             0s
 `))
-	g.Expect(s.succeed("block", "burst", "user-42", "--for", "10m")).To(Equal("Blocked the key under shop/burst for 10m.\n"))
-	g.Expect(s.succeed("state", "burst", "user-42")).To(ContainSubstring("by an operator"))
-	g.Expect(s.succeed("state", "burst", "user-43")).To(ContainSubstring("Blocked:   no"))
-	g.Expect(s.succeed("unblock", "burst", "user-42")).To(Equal("Lifted the block of the key under shop/burst.\n"))
-	g.Expect(s.succeed("unblock", "burst", "user-42")).To(Equal("The key was not blocked under shop/burst.\n"))
-	g.Expect(s.succeed("block", "burst", "user-42", "--for", "1h")).To(ContainSubstring("for 1h."))
-	g.Expect(s.succeed("reset", "burst", "user-42")).To(Equal("Reset the key under shop/burst.\n"))
-	g.Expect(s.succeed("reset", "burst", "user-42")).To(Equal("The key had no spent units and no block under shop/burst.\n"))
-	code, _, complaint := command(t, append(append([]string{"block", "burst", "--for", "10m"}, s.flags...), "--", "-user")...)
+	g.Expect(s.succeed("block", "burst", "192.0.2.42", "--for", "10m")).To(Equal("Blocked the key under shop/burst for 10m.\n"))
+	g.Expect(s.succeed("state", "burst", "192.0.2.42")).To(ContainSubstring("by an operator"))
+	g.Expect(s.succeed("state", "burst", "192.0.2.43")).To(ContainSubstring("Blocked:   no"))
+	g.Expect(s.succeed("unblock", "burst", "192.0.2.42")).To(Equal("Lifted the block of the key under shop/burst.\n"))
+	g.Expect(s.succeed("unblock", "burst", "192.0.2.42")).To(Equal("The key was not blocked under shop/burst.\n"))
+	g.Expect(s.succeed("block", "burst", "192.0.2.42", "--for", "1h")).To(ContainSubstring("for 1h."))
+	g.Expect(s.succeed("reset", "burst", "192.0.2.42")).To(Equal("Reset the key under shop/burst.\n"))
+	g.Expect(s.succeed("reset", "burst", "192.0.2.42")).To(Equal("The key had no spent units and no block under shop/burst.\n"))
+	code, _, complaint := command(t, append(append([]string{"block", "burst", "--as-given", "--for", "10m"}, s.flags...), "--", "-user")...)
 	g.Expect(code).To(Equal(0), "a key that begins with a dash: "+complaint)
 	g.Expect(s.log.String()).To(MatchRegexp(`"msg":"Unblocked a key",.*"claimedUser":"\S+"`))
 }
@@ -104,14 +106,14 @@ func TestOutputForPrograms(t *testing.T) {
 		"yaml": func(text []byte, into any) error { return yaml.UnmarshalStrict(text, into) },
 	} {
 		var state map[string]any
-		g.Expect(decode([]byte(s.succeed("state", "burst", "a", "-o", format)), &state)).To(Succeed())
+		g.Expect(decode([]byte(s.succeed("state", "burst", "192.0.2.1", "-o", format)), &state)).To(Succeed())
 		g.Expect(state).To(And(HaveKeyWithValue("policy", "shop/burst"), HaveKeyWithValue("blocked", false), HaveKey("limits")))
 		var changed map[string]any
-		g.Expect(decode([]byte(s.succeed("reset", "burst", "a", "-o", format)), &changed)).To(Succeed())
+		g.Expect(decode([]byte(s.succeed("reset", "burst", "192.0.2.1", "-o", format)), &changed)).To(Succeed())
 		g.Expect(changed).To(Equal(map[string]any{"found": false}))
 	}
-	g.Expect(s.succeed("state", "burst", "a", "-o", "yaml")).To(HavePrefix("blocked: false\n"))
-	g.Expect(s.succeed("state", "burst", "a", "-o", "json")).To(HavePrefix("{\n  \"policy\": \"shop/burst\",\n"))
+	g.Expect(s.succeed("state", "burst", "192.0.2.1", "-o", "yaml")).To(HavePrefix("blocked: false\n"))
+	g.Expect(s.succeed("state", "burst", "192.0.2.1", "-o", "json")).To(HavePrefix("{\n  \"policy\": \"shop/burst\",\n"))
 }
 
 func TestVersionShowsBothSides(t *testing.T) {
@@ -135,7 +137,7 @@ func TestFailuresExitWithOne(t *testing.T) {
 	}{
 		"an unknown policy":   {[]string{"state", "nonesuch", "a"}, `error: policy "shop/nonesuch" has no plan`},
 		"no key":              {[]string{"state", "burst"}, "error: key: "},
-		"too long a block":    {[]string{"block", "burst", "a", "--for", "721h"}, "error: duration: "},
+		"too long a block":    {[]string{"block", "burst", "192.0.2.1", "--for", "721h"}, "error: duration: "},
 		"a wrong token":       {[]string{"state", "burst", "a", "--token-file", wrong}, "error: This path requires a valid bearer token."},
 		"no token file":       {[]string{"state", "burst", "a", "--token-file", "/no/token"}, "error: --token-file: open /no/token"},
 		"an empty token file": {[]string{"state", "burst", "a", "--token-file", empty}, "is empty"},

@@ -66,6 +66,7 @@ func (o *output) write(w io.Writer, a answer) error {
 // keyState is the answer of GET /v1/state.
 type keyState struct {
 	Policy      string              `json:"policy"`
+	Key         []string            `json:"key"` // in place of the given one
 	Override    string              `json:"override"`
 	Action      string              `json:"action"`
 	Blocked     bool                `json:"blocked"`
@@ -86,6 +87,9 @@ func (s *keyState) write(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	row := func(cells ...string) { _, _ = fmt.Fprintln(table, strings.Join(cells, "\t")) } // Flush returns the error
 	row("Policy:", s.Policy)
+	if s.Key != nil {
+		row("Key:", partsText(s.Key))
+	}
 	if s.Override != "" {
 		row("Override:", s.Override+" ("+s.Action+")")
 	}

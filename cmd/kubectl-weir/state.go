@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,34 +20,51 @@ const arguments = "POLICY [KEY...]"
 // keyHelp explains them.
 const keyHelp = `
 POLICY is the name of a RateLimitPolicy in the Namespace of -n. KEY is given once for each part
-of the policy's key, in its order, and omitted for a policy without a key. A part of type
-RemoteAddress is the network that the policy counts as one client, such as 192.0.2.1 or
-2001:db8::/64.`
+of the policy's key, in its order, and omitted for a policy without a key. A client address, such
+as 192.0.2.1 or 2001:db8::1, stands for the network that the policy counts as one client. A key that
+no request can have is an error, unless it has live state or --as-given is set.
 
-// keyCommand is a command on one key of a policy.
+--part NAME=VALUE selects among the keys that are blocked or were denied in the last minutes by
+one part: NAME is that of a header or descriptor entry, remoteAddress, principal or expression.`
+
+// keyCommand is a command on one key of a policy, or on listed keys with one value.
 type keyCommand struct {
 	*connection
-	output  output
-	keyHash string
+	output   output
+	keyHash  string
+	asGiven  bool
+	part     string // NAME=VALUE
+	all      bool
+	allHelp  string
+	onlyLive func(*foundKey) bool // selects the found keys that the command changes; nil is all
 }
 
+// keyCall is what a command does with a key.
+type keyCall func(ctx context.Context, api *client, t target) (answer, error)
+
 // add adds the command's flags and returns the command, which runs call with the key.
-func (k *keyCommand) add(cmd *cobra.Command, call func(ctx context.Context, api *client, t target) (answer, error)) *cobra.Command {
+func (k *keyCommand) add(cmd *cobra.Command, call keyCall) *cobra.Command {
 	k.output.addFlag(cmd)
-	cmd.Flags().StringVar(&k.keyHash, "key-hash", "", "hash of a key that kubectl weir blocks or top lists, in place of KEY")
+	cmd.Flags().StringVar(&k.keyHash, "key-hash", "", "hash of a key that kubectl weir blocks, top or who lists, in place of KEY")
+	cmd.Flags().BoolVar(&k.asGiven, "as-given", false, "use KEY as it is, although no request can have it: callers gave it with their checks")
+	cmd.Flags().StringVar(&k.part, "part", "", "NAME=VALUE of one part, to select listed keys in place of KEY")
+	cmd.Flags().BoolVar(&k.all, "all", false, cmp.Or(k.allHelp, "with --part, all keys that it selects"))
 	cmd.Use += " " + arguments
 	cmd.Long = cmd.Short + ".\n" + keyHelp
 	cmd.Args = cobra.MinimumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := errors.Join(k.output.validate(), k.validate()); err != nil {
+		if err := errors.Join(k.output.validate(), k.validate(), k.validateKey(args)); err != nil {
 			return err
 		}
-		t, err := k.target(args)
+		policy, err := k.policy(args[0])
 		if err != nil {
 			return err
 		}
 		return k.withClient(cmd.Context(), func(ctx context.Context, api *client) error {
-			got, err := call(ctx, api, t)
+			if k.part != "" {
+				return k.onSelected(ctx, cmd, api, policy, call)
+			}
+			got, err := call(ctx, api, target{Policy: policy, Key: args[1:], KeyHash: k.keyHash, AsGiven: k.asGiven})
 			if err != nil {
 				return err
 			}
@@ -56,13 +74,32 @@ func (k *keyCommand) add(cmd *cobra.Command, call func(ctx context.Context, api 
 	return cmd
 }
 
-// target returns the key that the arguments name.
-func (k *keyCommand) target(args []string) (target, error) {
-	if k.keyHash != "" && len(args) > 1 {
-		return target{}, errors.New("--key-hash: not with KEY")
+// validateKey rejects contradicting names of keys.
+func (k *keyCommand) validateKey(args []string) error {
+	given, named := len(args) > 1, len(args) > 1 || k.keyHash != ""
+	for _, rule := range []struct {
+		violated bool
+		problem  string
+	}{
+		{given && k.keyHash != "", "--key-hash: not with KEY"},
+		{named && k.part != "", "--part: not with a key"},
+		{!given && k.asGiven, "--as-given: needs KEY"},
+		{named && k.all, "--all: not with a key"},
+		{k.all && k.part == "" && k.allHelp == "", "--all: needs --part"},
+	} {
+		if rule.violated {
+			return errors.New(rule.problem)
+		}
 	}
-	policy, err := k.policy(args[0])
-	return target{Policy: policy, Key: args[1:], KeyHash: k.keyHash}, err
+	return validatePart(k.part)
+}
+
+// validatePart rejects what is neither empty nor NAME=VALUE.
+func validatePart(part string) error {
+	if name, value, ok := strings.Cut(part, "="); part != "" && (!ok || name == "" || value == "") {
+		return fmt.Errorf("--part %q: must be NAME=VALUE, such as x-account=user-42", part)
+	}
+	return nil
 }
 
 // policy returns the ID of the policy with the name.
@@ -80,8 +117,8 @@ func newStateCommand(c *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "state",
 		Short: "Show the limits and the block of a key",
-		Example: `  kubectl weir state login user-42 -n shop
-  kubectl weir state login user-42 192.0.2.1 -n shop -o json`,
+		Example: `  kubectl weir state login user-42 192.0.2.1 -n shop
+  kubectl weir state login --part x-account=user-42 -n shop -o json`,
 	}
 	cmd.Flags().StringVar(&remoteAddress, "remote-address", "", "client address, for overrides that select by it")
 	cmd.Flags().StringVar(&principal, "principal", "", "authenticated user, for overrides that select by it")
@@ -96,7 +133,7 @@ func newBlockCommand(c *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "block",
 		Short:   "Deny every check of a key for some time; replaces an existing block",
-		Example: "  kubectl weir block login user-42 --for 10m -n shop",
+		Example: "  kubectl weir block login user-42 192.0.2.1 --for 10m -n shop",
 		PreRunE: func(*cobra.Command, []string) error {
 			if length <= 0 {
 				return errors.New("--for: must be more than 0, such as --for 10m")
@@ -112,24 +149,20 @@ func newBlockCommand(c *connection) *cobra.Command {
 }
 
 func newUnblockCommand(c *connection) *cobra.Command {
-	k := &keyCommand{connection: c}
-	all := false
+	k := &keyCommand{
+		connection: c, onlyLive: (*foundKey).isBlocked,
+		allHelp: "lift all blocks of the policy that kubectl weir blocks lists; with --part, those that it selects",
+	}
 	cmd := &cobra.Command{
 		Use:   "unblock",
 		Short: "Lift the block of a key; spent units stay spent",
-		Example: `  kubectl weir unblock login user-42 -n shop
+		Example: `  kubectl weir unblock login user-42 192.0.2.1 -n shop
+  kubectl weir unblock login --part x-account=user-42 --all -n shop
   kubectl weir unblock login --key-hash 8b8e3c0f4f8f0c1e -n shop
   kubectl weir unblock login --all -n shop`,
-		PreRunE: func(_ *cobra.Command, args []string) error {
-			if all && (len(args) > 1 || k.keyHash != "") {
-				return errors.New("--all: not with a key")
-			}
-			return nil
-		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "lift all blocks of the policy that kubectl weir blocks lists")
 	return k.add(cmd, func(ctx context.Context, api *client, t target) (answer, error) {
-		if all {
+		if k.all && k.part == "" {
 			return api.unblockAll(ctx, t.Policy)
 		}
 		return api.change(ctx, "/v1/unblock", t, "Lifted the block of the key under "+t.Policy+".",
@@ -142,7 +175,7 @@ func newResetCommand(c *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "reset",
 		Short:   "Delete the spent units and the block of a key",
-		Example: "  kubectl weir reset login user-42 -n shop",
+		Example: "  kubectl weir reset login user-42 192.0.2.1 -n shop",
 	}
 	return k.add(cmd, func(ctx context.Context, api *client, t target) (answer, error) {
 		return api.change(ctx, "/v1/reset", t, "Reset the key under "+t.Policy+".",

@@ -6,7 +6,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"strings"
 )
 
 // topList is the answer of GET /v1/top.
@@ -71,14 +70,11 @@ func (l *topList) write(w io.Writer) error {
 	if err := l.writeKeys(w); err != nil {
 		return err
 	}
-	missing, dropped := "", ""
-	if len(l.Missing) > 0 {
-		missing = "These replicas did not report: " + visible(strings.Join(l.Missing, ", ")) + "."
-	}
+	dropped := ""
 	if l.Dropped > 0 {
 		dropped = fmt.Sprintf("Denials and blocks that could not be recorded since the start of the replicas: %d.", l.Dropped)
 	}
-	return writeNotes(w, missing, dropped, hiddenNote(l.HiddenPolicies))
+	return writeNotes(w, missingNote(l.Missing), dropped, hiddenNote(l.HiddenPolicies))
 }
 
 // decisions adds the row of a policy. What mode Shadow would have denied counts as denied.

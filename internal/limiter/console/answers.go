@@ -115,6 +115,7 @@ type ratesAnswer struct {
 
 type stateAnswer struct {
 	Policy, Override, Action, BlockedBy string
+	Key                                 []string // in place of the given one; nil if that was used
 	Blocked                             bool
 	BlockLeftMs                         int64
 	Limits                              []limitState

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
@@ -32,7 +33,7 @@ type problem struct {
 
 // Error implements error.
 func (p *problem) Error() string {
-	if p.Field != "" {
+	if p.Field != "" && !strings.HasPrefix(p.Detail, p.Field+": ") {
 		return p.Field + ": " + p.Detail
 	}
 	return p.Detail

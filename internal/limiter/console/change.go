@@ -83,6 +83,7 @@ type keyChange struct {
 	Policy   string   `json:"policy"`
 	Key      []string `json:"key,omitempty"`
 	KeyHash  string   `json:"keyHash,omitempty"`
+	AsGiven  bool     `json:"asGiven,omitempty"`
 	Duration string   `json:"duration,omitempty"`
 	All      bool     `json:"all,omitempty"`
 }
@@ -97,7 +98,7 @@ func (c *Console) change(v *visit) {
 	t := page.Target
 	body := &keyChange{Policy: t.Policy, All: page.All, Duration: page.Duration}
 	if !page.All {
-		body.Key, body.KeyHash = t.Key, t.KeyHash
+		body.Key, body.KeyHash, body.AsGiven = t.Key, t.KeyHash, t.AsGiven
 	}
 	var answer changeAnswer
 	err := c.post(v.ctx(), v.session, page.Path, body, &answer)

@@ -19,6 +19,8 @@ type target struct {
 	// a policy without a key.
 	Key     []string
 	KeyHash string
+	// AsGiven accepts a key that no request can have.
+	AsGiven bool
 	// RemoteAddress and Principal select an override; empty if unknown.
 	RemoteAddress, Principal string
 }
@@ -26,7 +28,7 @@ type target struct {
 // targetOf reads the target from the fields of a form or a query.
 func targetOf(values url.Values) *target {
 	return &target{
-		Policy: values.Get("policy"), Key: values["key"], KeyHash: values.Get("keyHash"),
+		Policy: values.Get("policy"), Key: values["key"], KeyHash: values.Get("keyHash"), AsGiven: values.Get("asGiven") == "true",
 		RemoteAddress: values.Get("remoteAddress"), Principal: values.Get("principal"),
 	}
 }
@@ -36,6 +38,9 @@ func (t *target) query() url.Values {
 	query := url.Values{"policy": {t.Policy}}
 	if len(t.Key) > 0 {
 		query["key"] = t.Key
+	}
+	if t.AsGiven {
+		query.Set("asGiven", "true")
 	}
 	for name, value := range map[string]string{"keyHash": t.KeyHash, "remoteAddress": t.RemoteAddress, "principal": t.Principal} {
 		if value != "" {
@@ -90,6 +95,9 @@ func (c *Console) showKey(v *visit, t *target, notice, problem string) {
 	if err := c.get(v.ctx(), v.session, "/v1/state", t.query(), &page.State); err != nil {
 		c.failWith(v, err)
 		return
+	}
+	if page.State.Key != nil { // also for what the page changes
+		t.Key = page.State.Key
 	}
 	if of := c.engine.Snapshot().Lookup(t.Policy); of != nil {
 		page.Mode = string(of.Mode)

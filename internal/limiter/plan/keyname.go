@@ -128,7 +128,7 @@ func (p *Plan) MatchesPart(key []string, name, value string) bool {
 	return false
 }
 
-// countProblem tells how many parts the key has.
+// countProblem returns how many parts the key has.
 func (p *Plan) countProblem() string {
 	switch len(p.Key) {
 	case 0:
