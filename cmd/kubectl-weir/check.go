@@ -25,6 +25,7 @@ const (
 	outcomeOK         outcome = "ok"
 	outcomeWarning    outcome = "warning"
 	outcomeFailed     outcome = "failed"
+	outcomeUnderWay   outcome = "under way" // a rollout will most likely end it
 	outcomeNotChecked outcome = "not checked"
 )
 
@@ -40,10 +41,21 @@ type finding struct {
 // report is the result of all checks of the installation.
 type report struct {
 	Findings []finding `json:"findings"`
+
+	rollout bool // one is under way
 }
 
 func (r *report) add(check string, o outcome, detail, fix string) {
 	r.Findings = append(r.Findings, finding{check, o, detail, fix})
+}
+
+// addPassing adds a failed check that a rollout causes for a moment: as under way if there is one.
+func (r *report) addPassing(check, detail, fix string) {
+	if r.rollout {
+		r.add(check, outcomeUnderWay, detail, untilDone)
+		return
+	}
+	r.add(check, outcomeFailed, detail, fix)
 }
 
 // skip adds a check that could not be made.
@@ -51,14 +63,28 @@ func (r *report) skip(check string, err error) {
 	r.add(check, outcomeNotChecked, err.Error(), "")
 }
 
-func (r *report) failed() int {
-	failed := 0
+func (r *report) failed() int { return r.number(outcomeFailed) }
+
+// err returns the failure of the command, which has waited for the given time.
+func (r *report) err(patience time.Duration) error {
+	if failed := r.failed(); failed > 0 {
+		return &failure{fmt.Errorf("checks failed: %d", failed)}
+	}
+	if left := r.number(outcomeUnderWay); left > 0 && patience > 0 {
+		return &failure{fmt.Errorf("checks still under way after %s: %d", short(patience), left)}
+	}
+	return nil
+}
+
+// number returns the number of checks with the outcome.
+func (r *report) number(o outcome) int {
+	n := 0
 	for i := range r.Findings {
-		if r.Findings[i].Outcome == outcomeFailed {
-			failed++
+		if r.Findings[i].Outcome == o {
+			n++
 		}
 	}
-	return failed
+	return n
 }
 
 func newCheckCommand(c *connection) *cobra.Command {
@@ -71,7 +97,8 @@ func newCheckCommand(c *connection) *cobra.Command {
 client labels and certificates.
 
 Each line has what to do. What you may not see is "not checked". A failed check exits with 1.
-The command needs no token of Weir.`,
+Pods that terminate do not count. What a rollout causes for a moment is "under way": it fails
+the command only if --wait is over. The command needs no token of Weir.`,
 		Example: "  kubectl weir check\n  kubectl weir check --wait 2m --weir-namespace weir-system",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -89,29 +116,31 @@ The command needs no token of Weir.`,
 			if err := o.write(cmd.OutOrStdout(), answer{body: body, text: r.write}); err != nil {
 				return err
 			}
-			if failed := r.failed(); failed > 0 {
-				return &failure{fmt.Errorf("checks failed: %d", failed)}
-			}
-			return nil
+			return r.err(patience)
 		},
 	}
-	cmd.Flags().DurationVar(&patience, "wait", 0, "how long to repeat failed checks, such as 2m")
+	cmd.Flags().DurationVar(&patience, "wait", 0, "how long to wait until no check fails and no rollout is under way, such as 2m")
 	o.addFlag(cmd)
 	return cmd
 }
 
-// inspectUntil makes the checks, again and again until none fails or the time is over.
+// inspectUntil makes the checks, again and again until none fails or is under way, or the time is over.
 func (c *connection) inspectUntil(ctx context.Context, patience time.Duration, progress io.Writer) *report {
 	r := c.inspect(ctx)
-	if r.failed() == 0 || patience == 0 {
+	pending := func() int { return r.failed() + r.number(outcomeUnderWay) }
+	if pending() == 0 || patience == 0 {
 		return r
 	}
-	_, _ = fmt.Fprintf(progress, "Waiting up to %s, because %d of the checks failed.\n", short(patience), r.failed())
+	reason := "a rollout is under way"
+	if failed := r.failed(); failed > 0 {
+		reason = fmt.Sprintf("%d of the checks failed", failed)
+	}
+	_, _ = fmt.Fprintf(progress, "Waiting up to %s, because %s.\n", short(patience), reason)
 	_ = wait.PollUntilContextTimeout(ctx, checkPoll, patience, false, func(ctx context.Context) (bool, error) {
 		if next := c.inspect(ctx); ctx.Err() == nil { // else its checks failed because the time is over
 			r = next
 		}
-		return r.failed() == 0, nil
+		return pending() == 0, nil
 	})
 	return r
 }
@@ -127,7 +156,7 @@ func (c *connection) inspect(ctx context.Context) *report {
 		return nil
 	})
 	if err != nil {
-		r.add("connection", outcomeFailed, err.Error(), "make Weir reachable; Redis, leader and replicas were not checked")
+		r.addPassing("connection", err.Error(), "make Weir reachable; Redis, leader and replicas were not checked")
 	}
 	return r
 }
@@ -138,7 +167,7 @@ func (r *report) write(w io.Writer) error {
 	for i := range r.Findings {
 		width = max(width, len(r.Findings[i].Check))
 	}
-	marks := map[outcome]string{outcomeOK: "ok", outcomeWarning: "WARNING", outcomeFailed: "FAILED", outcomeNotChecked: "not checked"}
+	marks := map[outcome]string{outcomeOK: "ok", outcomeWarning: "WARNING", outcomeFailed: "FAILED", outcomeUnderWay: "UNDER WAY", outcomeNotChecked: "not checked"}
 	var errs []error
 	for i := range r.Findings {
 		f := &r.Findings[i]

@@ -176,6 +176,89 @@ func TestCheckWaits(t *testing.T) {
 	g.Expect(out).To(HavePrefix("ok           decisions"))
 }
 
+// aged returns a pod with a Ready condition that changed then, and which was created then.
+func aged(name string, ready corev1.ConditionStatus, age time.Duration, edits ...func(*corev1.Pod)) *corev1.Pod {
+	p := pod(name, ready, false)
+	p.CreationTimestamp = metav1.NewTime(time.Now().Add(-age))
+	p.Status.Conditions[0].LastTransitionTime = p.CreationTimestamp
+	for _, edit := range edits {
+		edit(p)
+	}
+	return p
+}
+
+// A rollout leaves pods behind that terminate, or have ended: they do not count. What it causes for a moment is
+// under way, and no failure.
+func TestCheckDuringARollout(t *testing.T) {
+	ends := func(in time.Duration) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Now().Add(in)}, []string{"x"}
+		}
+	}
+	waits := func(reason string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+		}
+	}
+	evicted := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
+	restarted := func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1}} }
+	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
+	settled := []runtime.Object{aged("a", yes, time.Hour), aged("b", yes, time.Hour)}
+	const noLeader = `{"revision":7,"replicas":[{"name":"a","revision":7}]}`
+	const behind = `{"revision":7,"replicas":[{"name":"a","revision":7}],"notReady":{"count":1,"policies":[{"name":"shop/a","reason":"ReplicasBehind"}]}}`
+	const invalid = `{"revision":7,"replicas":[{"name":"a","revision":7}],"notReady":{"count":1,"policies":[{"name":"shop/a","reason":"InvalidSpec"}]}}`
+	for name, tc := range map[string]struct {
+		pods     []runtime.Object
+		policies string
+		want     []string
+		detail   string
+	}{
+		"two pods terminate":      {append([]runtime.Object{aged("c", no, time.Hour, ends(time.Second)), aged("d", yes, time.Hour, ends(time.Second))}, settled...), noLeader, []string{"pods ok", "leader under way"}, "2 of 2 that decide are ready"},
+		"a pod was evicted":       {append([]runtime.Object{aged("c", no, time.Hour, evicted)}, settled...), noLeader, []string{"pods ok", "leader failed"}, "2 of 2"},
+		"a pod cannot terminate":  {append([]runtime.Object{aged("c", no, time.Hour, ends(-time.Hour))}, settled...), noLeader, []string{"pods ok", "leader failed"}, "2 of 2"},
+		"a pod starts":            {append([]runtime.Object{aged("c", no, time.Second, waits("ContainerCreating"))}, settled...), behind, []string{"pods under way", "policies under way"}, "2 of 3 that decide are ready in weir-system, 1 start"},
+		"a pod does not start":    {append([]runtime.Object{aged("c", no, 10*time.Minute)}, settled...), behind, []string{"pods failed", "policies failed"}, "2 of 3"},
+		"its image is missing":    {append([]runtime.Object{aged("c", no, time.Second, waits("ImagePullBackOff"))}, settled...), noLeader, []string{"pods failed", "leader failed"}, "2 of 3"},
+		"it crashed":              {append([]runtime.Object{aged("c", no, time.Second, restarted)}, settled...), noLeader, []string{"pods failed"}, "2 of 3"},
+		"the last one is ready":   {append([]runtime.Object{aged("c", yes, time.Second)}, settled...), noLeader, []string{"pods ok", "leader under way"}, "3 of 3"},
+		"it was ready before":     {settled, noLeader, []string{"pods ok", "leader failed"}, "2 of 2"},
+		"an invalid policy stays": {append([]runtime.Object{aged("c", yes, time.Second)}, settled...), invalid, []string{"policies failed"}, "InvalidSpec"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, r := NewWithT(t), &report{}
+			(&connection{weirNamespace: "weir-system"}).inspectPods(t.Context(), fake.NewClientset(tc.pods...), r)
+			server(t, func() string { return tc.policies }, func() string { return `{"certificates":[]}` }).inspect(t.Context(), r)
+			g.Expect(r.lines()).To(ContainElements(tc.want))
+			out := &bytes.Buffer{}
+			g.Expect(r.write(out)).To(Succeed())
+			g.Expect(out.String()).To(ContainSubstring(tc.detail))
+			if r.number(outcomeUnderWay) > 0 {
+				g.Expect(out.String()).To(And(ContainSubstring("UNDER WAY    "), ContainSubstring("-> wait until the rollout is done: kubectl weir check --wait 2m")))
+			}
+		})
+	}
+}
+
+func TestCheckFailsWhileARolloutOutlastsTheWait(t *testing.T) {
+	g, r := NewWithT(t), &report{rollout: true}
+	r.addPassing("leader", "none", "see the runbook")
+	g.Expect(r.err(0)).To(Succeed(), "a rollout does not fail the command")
+	g.Expect(r.err(2 * time.Minute)).To(MatchError("checks still under way after 2m: 1"))
+	r.add("redis", outcomeFailed, "", "set it")
+	g.Expect(r.err(0)).To(MatchError("checks failed: 1"))
+}
+
+// The pods of controllers alone count for a rollout, not as pods that decide.
+func TestCheckSeesTheRolloutOfControllers(t *testing.T) {
+	g, r := NewWithT(t), &report{}
+	controllers := aged("c", corev1.ConditionFalse, time.Second)
+	controllers.Labels = map[string]string{"ratelimit.weir.dev/controllers": "true"}
+	kube := fake.NewClientset(aged("a", corev1.ConditionTrue, time.Hour), aged("b", corev1.ConditionTrue, time.Hour), controllers)
+	(&connection{weirNamespace: "weir-system"}).inspectPods(t.Context(), kube, r)
+	g.Expect(r.rollout).To(BeTrue())
+	g.Expect(r.Findings[0].Detail).To(HavePrefix("2 of 2 that decide are ready"))
+}
+
 func TestCheckOfTheCluster(t *testing.T) {
 	authority := testenv.NewAuthority(t)
 	bundle := func(expires time.Time) []byte {
@@ -196,6 +279,8 @@ func TestCheckOfTheCluster(t *testing.T) {
 			Endpoints:  []discoveryv1.Endpoint{{Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
 		}
 	}
+	ending := endpoints(true)
+	ending.Endpoints[0].Conditions.Terminating = new(true)
 	restricts := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "weir-system", Name: "weir", Labels: map[string]string{"app.kubernetes.io/part-of": "weir"},
 	}}
@@ -211,18 +296,19 @@ func TestCheckOfTheCluster(t *testing.T) {
 			"",
 			[]string{"pods ok", "webhook ok", "clients ok"},
 		},
-		"nothing":                {nil, "", []string{"pods failed", "webhook warning", "clients ok"}},
-		"one pod":                {[]runtime.Object{pod("a", corev1.ConditionTrue, false)}, "", []string{"pods warning"}},
-		"a pod is not ready":     {[]runtime.Object{pod("a", corev1.ConditionFalse, false)}, "", []string{"pods failed"}},
-		"no CA":                  {[]runtime.Object{webhook(nil), endpoints(true)}, "", []string{"webhook failed"}},
-		"the CA expired":         {[]runtime.Object{webhook(bundle(time.Now().Add(-time.Hour))), endpoints(true)}, "", []string{"webhook failed"}},
-		"no pod for the webhook": {[]runtime.Object{webhook(bundle(year)), endpoints(false)}, "", []string{"webhook failed"}},
-		"no client":              {[]runtime.Object{restricts}, "", []string{"clients warning"}},
-		"pods forbidden":         {nil, "pods", []string{"pods not checked", "webhook warning"}},
-		"webhooks forbidden":     {nil, "validatingwebhookconfigurations", []string{"webhook not checked"}},
-		"slices forbidden":       {[]runtime.Object{webhook(bundle(year))}, "endpointslices", []string{"webhook not checked"}},
-		"policies forbidden":     {nil, "networkpolicies", []string{"clients not checked"}},
-		"namespaces forbidden":   {[]runtime.Object{restricts}, "namespaces", []string{"clients not checked"}},
+		"nothing":                 {nil, "", []string{"pods failed", "webhook warning", "clients ok"}},
+		"one pod":                 {[]runtime.Object{pod("a", corev1.ConditionTrue, false)}, "", []string{"pods warning"}},
+		"a pod is not ready":      {[]runtime.Object{pod("a", corev1.ConditionFalse, false)}, "", []string{"pods failed"}},
+		"no CA":                   {[]runtime.Object{webhook(nil), endpoints(true)}, "", []string{"webhook failed"}},
+		"the CA expired":          {[]runtime.Object{webhook(bundle(time.Now().Add(-time.Hour))), endpoints(true)}, "", []string{"webhook failed"}},
+		"no pod for the webhook":  {[]runtime.Object{webhook(bundle(year)), endpoints(false)}, "", []string{"webhook failed"}},
+		"no client":               {[]runtime.Object{restricts}, "", []string{"clients warning"}},
+		"pods forbidden":          {nil, "pods", []string{"pods not checked", "webhook warning"}},
+		"webhooks forbidden":      {nil, "validatingwebhookconfigurations", []string{"webhook not checked"}},
+		"all end for the webhook": {[]runtime.Object{webhook(bundle(year)), ending}, "", []string{"webhook failed"}},
+		"slices forbidden":        {[]runtime.Object{webhook(bundle(year))}, "endpointslices", []string{"webhook not checked"}},
+		"policies forbidden":      {nil, "networkpolicies", []string{"clients not checked"}},
+		"namespaces forbidden":    {[]runtime.Object{restricts}, "namespaces", []string{"clients not checked"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, kube, r := NewWithT(t), fake.NewClientset(tc.objects...), &report{}

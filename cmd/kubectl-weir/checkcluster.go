@@ -44,31 +44,6 @@ func (c *connection) inspectCluster(ctx context.Context, r *report) {
 	c.inspectClients(ctx, kube, r)
 }
 
-func (c *connection) inspectPods(ctx context.Context, kube kubernetes.Interface, r *report) {
-	pods, err := kube.CoreV1().Pods(c.weirNamespace).List(ctx, metav1.ListOptions{LabelSelector: podLabel})
-	if err != nil {
-		r.skip("pods", err)
-		return
-	}
-	ready := 0
-	for i := range pods.Items {
-		if isReady(&pods.Items[i]) {
-			ready++
-		}
-	}
-	detail := fmt.Sprintf("%d of %d that decide are ready in %s", ready, len(pods.Items), c.weirNamespace)
-	switch {
-	case len(pods.Items) == 0:
-		r.add("pods", outcomeFailed, detail, "if Weir runs elsewhere, set --weir-namespace")
-	case ready < len(pods.Items):
-		r.add("pods", outcomeFailed, detail, "kubectl -n "+c.weirNamespace+" describe pods -l "+podLabel)
-	case ready == 1:
-		r.add("pods", outcomeWarning, detail, "run at least 2 replicas, so that a restart leaves one")
-	default:
-		r.add("pods", outcomeOK, detail, "")
-	}
-}
-
 func inspectWebhook(ctx context.Context, kube kubernetes.Interface, r *report) {
 	list, err := kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -111,7 +86,7 @@ func addWebhook(ctx context.Context, kube kubernetes.Interface, name string, hoo
 	case err != nil:
 		r.add("webhook", outcomeNotChecked, detail+"; "+err.Error(), "")
 	case ready == 0:
-		r.add("webhook", outcomeFailed, detail+"; no pod serves "+service.Namespace+"/"+service.Name, "see the runbook, Policies are stored without validation")
+		r.addPassing("webhook", detail+"; no pod serves "+service.Namespace+"/"+service.Name, "see the runbook, Policies are stored without validation")
 	default:
 		r.add("webhook", outcomeOK, fmt.Sprintf("%s, served by %d pods", detail, ready), "")
 	}
@@ -143,6 +118,9 @@ func readyAddresses(ctx context.Context, kube kubernetes.Interface, namespace, n
 	ready := 0
 	for i := range slices.Items {
 		for _, endpoint := range slices.Items[i].Endpoints {
+			if terminating := endpoint.Conditions.Terminating; terminating != nil && *terminating {
+				continue
+			}
 			if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready {
 				ready++
 			}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,11 @@ const (
 	// expirySoon is the life of a certificate that should have been renewed, as in the alert.
 	expirySoon = 7 * 24 * time.Hour
 )
+
+// passingReasons are those of policies that a rollout makes not ready for a moment.
+var passingReasons = []string{
+	v1alpha1.ReasonPublishing, v1alpha1.ReasonNoReplicas, v1alpha1.ReasonReplicasBehind, v1alpha1.ReasonReplicasTooOld,
+}
 
 // runningState is the part of GET /v1/policies that the checks read.
 type runningState struct {
@@ -106,7 +112,7 @@ func (s *runningState) inspect(r *report) {
 	}
 	switch {
 	case len(behind) > 0:
-		r.add("replicas", outcomeFailed, "behind the registry: "+strings.Join(behind, ", "), "see the runbook, A replica does not follow the registry")
+		r.addPassing("replicas", "behind the registry: "+strings.Join(behind, ", "), "see the runbook, A replica does not follow the registry")
 	case len(skipping) > 0:
 		r.add("replicas", outcomeFailed, "cannot decode plans: "+strings.Join(skipping, ", "), "upgrade these replicas, or see the runbook, A plan in the registry cannot be read")
 	default:
@@ -117,7 +123,7 @@ func (s *runningState) inspect(r *report) {
 
 func (s *runningState) inspectPolicies(r *report) {
 	if s.NotReady == nil {
-		r.add("leader", outcomeFailed, "no leader sends heartbeats, so edits of policies have no effect", "see the runbook, No process leads")
+		r.addPassing("leader", "no leader sends heartbeats, so edits of policies have no effect", "see the runbook, No process leads")
 		r.add("policies", outcomeNotChecked, "only a leader knows", "")
 		r.add("budgets", outcomeNotChecked, "only a leader knows", "")
 		return
@@ -131,10 +137,14 @@ func (s *runningState) inspectPolicies(r *report) {
 			others = append(others, p.ID+" ("+p.Reason+")")
 		}
 	}
-	if len(others) > 0 {
-		r.add("policies", outcomeFailed, fmt.Sprintf("%d not ready: %s", s.NotReady.Count, firstOf(others)), "kubectl describe them; the condition that is not True has the reason")
-	} else {
+	const describe = "kubectl describe them; the condition that is not True has the reason"
+	switch detail := fmt.Sprintf("%d not ready: %s", s.NotReady.Count, firstOf(others)); {
+	case len(others) == 0:
 		r.add("policies", outcomeOK, "all that have room are ready", "")
+	case slices.ContainsFunc(s.NotReady.Policies, func(p plan.UnreadyPolicy) bool { return !slices.Contains(passingReasons, p.Reason) }):
+		r.add("policies", outcomeFailed, detail, describe)
+	default:
+		r.addPassing("policies", detail, describe)
 	}
 	if len(overBudget) > 0 {
 		r.add("budgets", outcomeFailed, "no room for "+firstOf(overBudget), "delete policies, or raise the chart value budgets")

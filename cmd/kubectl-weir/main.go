@@ -17,7 +17,8 @@
 //	console.go      console
 //	top.go          top
 //	check.go        check: the report, from
-//	checkcluster.go   the API server
+//	checkcluster.go   the API server, with
+//	checkpods.go        the pods
 //	checkserver.go    a replica
 //	diff.go         diff, on top of
 //	difffields.go     the fields that differ
