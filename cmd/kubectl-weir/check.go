@@ -93,8 +93,8 @@ func newCheckCommand(c *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check the installation: pods, Redis, leader, replicas, webhook, certificates",
-		Long: `Check the installation: pods, Redis, leader, replicas, policies, budgets, webhook,
-client labels and certificates.
+		Long: `Check the installation: pods, Redis, leader, replicas, policies and their warnings, budgets,
+webhook, client labels and certificates.
 
 Each line has what to do. What you may not see is "not checked". A failed check exits with 1.
 Pods that terminate do not count. What a rollout causes for a moment is "under way": it fails

@@ -13,6 +13,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -42,6 +43,11 @@ func (c *connection) inspectCluster(ctx context.Context, r *report) {
 	c.inspectPods(ctx, kube, r)
 	inspectWebhook(ctx, kube, r)
 	c.inspectClients(ctx, kube, r)
+	if policies, err := dynamic.NewForConfig(config); err != nil {
+		r.add("cluster", outcomeFailed, "--kubeconfig: "+err.Error(), "")
+	} else {
+		inspectWarnings(ctx, policies, r)
+	}
 }
 
 func inspectWebhook(ctx context.Context, kube kubernetes.Interface, r *report) {

@@ -18,7 +18,8 @@
 //	top.go          top
 //	check.go        check: the report, from
 //	checkcluster.go   the API server, with
-//	checkpods.go        the pods
+//	checkpods.go        the pods, and
+//	checkpolicies.go    warnings of policies
 //	checkserver.go    a replica
 //	diff.go         diff, on top of
 //	difffields.go     the fields that differ
