@@ -27,7 +27,15 @@ const (
 	// ConditionReconciling is present, and true, only while the rollout of this
 	// generation is in progress.
 	ConditionReconciling = "Reconciling"
+
+	// ConditionWarnings is present, and true, only while the policy is valid and probably a
+	// mistake. The message has the warnings about the policy alone; those about several policies
+	// are in the report of kubectl weir check.
+	ConditionWarnings = "Warnings"
 )
+
+// ReasonProbableMistake is the reason of ConditionWarnings.
+const ReasonProbableMistake = "ProbableMistake"
 
 // Reasons of ConditionAccepted.
 const (

@@ -140,7 +140,8 @@ type RateLimitPolicySpec struct {
 type RateLimitPolicyStatus struct {
 	// conditions report whether the policy compiles (Accepted), is in the registry
 	// (Programmed), is enforced by every live replica (Enforced), and all three
-	// (Ready). Stalled and Reconciling are present only while they are true. At most 8.
+	// (Ready). Stalled, Reconciling and Warnings are present only while they are true. At
+	// most 8.
 	//
 	// +optional
 	// +listType=map
@@ -155,9 +156,20 @@ type RateLimitPolicyStatus struct {
 	// +kubebuilder:validation:Minimum=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// summary is the limits in one line, such as "burst 5/1m, daily 20/24h", and until when
-	// the policy is in Shadow by an annotation. At most 2048 characters. Empty until the
-	// controller has processed the policy.
+	// enforcedGeneration is the generation in force: the last one that every live replica
+	// enforced. It is lower than observedGeneration while an edit is not accepted or not
+	// enforced yet. 0 after the plan was removed because the policy is not accepted. Absent
+	// until a generation was enforced. It is written only together with another change of
+	// the status.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	EnforcedGeneration *int64 `json:"enforcedGeneration,omitempty"`
+
+	// summary is the limits of the generation in force in one line, such as "burst 5/1m,
+	// daily 20/24h", and until when the policy is in Shadow by an annotation. While no
+	// generation is in force, it is those of the spec. At most 2048 characters. Empty until
+	// the controller has processed the policy.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
@@ -195,6 +207,8 @@ const MaxLastHandledReconcileAt = 255
 // +kubebuilder:printcolumn:name="Limits",type=string,JSONPath=`.status.summary`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`
+// +kubebuilder:printcolumn:name="In Force",type=integer,priority=1,JSONPath=`.status.enforcedGeneration`,description="Generation in force"
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="Why the policy is Ready or not"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type RateLimitPolicy struct {
 	metav1.TypeMeta `json:",inline"`

@@ -37,3 +37,22 @@ func lengthOf(l *v1alpha1.Limit) string {
 	}
 	return "/" + string(c.Period) + " " + c.TimeZone
 }
+
+// PlanSummary is Summary for the limits of a plan, whose windows may be written in another way.
+func PlanSummary(p *plan.Plan) string {
+	limits := make([]string, 0, len(p.Limits))
+	for i := range p.Limits {
+		l := &p.Limits[i]
+		length := "/" + plan.FormatMillis(l.WindowMillis)
+		switch c := l.Calendar; {
+		case l.Algorithm == plan.Concurrency:
+			length = " at once"
+		case c != nil && c.TimeZone == plan.UTC:
+			length = "/" + string(c.Period)
+		case c != nil:
+			length = "/" + string(c.Period) + " " + c.TimeZone
+		}
+		limits = append(limits, fmt.Sprintf("%s %d%s", l.Name, l.Threshold, length))
+	}
+	return strings.Join(limits, ", ")
+}

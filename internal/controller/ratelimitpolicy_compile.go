@@ -15,6 +15,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/warning"
 )
 
 // compilation is the result of compiling a policy: a plan, or problems.
@@ -28,6 +29,7 @@ type compilation struct {
 
 	plan     *plan.Plan
 	problems field.ErrorList
+	warnings []string // of the policy alone
 }
 
 // covers reports whether compiling the policy again would have the same result. A requested
@@ -59,6 +61,9 @@ func (c *compilations) of(policy *v1alpha1.RateLimitPolicy, granted compile.Gran
 		renewal: compile.NextRenewal(policy, now),
 	}
 	next.plan, next.problems = shadow.Apply(compile.Compile(policy, granted, now))
+	if next.plan != nil {
+		next.warnings = warning.OfPlan(next.plan)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last == nil {

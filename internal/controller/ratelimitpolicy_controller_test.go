@@ -10,6 +10,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -41,6 +43,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 			Expect(s.threshold()).To(Equal(int64(5)))
 			got := read(ctx, s.policy)
 			Expect(got.Status.Summary).To(Equal("burst 5/1m, daily 20/24h"))
+			Expect(got.Status.EnforcedGeneration).To(HaveValue(Equal(int64(1))))
 			Expect(got.Finalizers).To(BeEmpty())
 			Consistently(s.writes.Load).Should(Equal(int64(1)), "one status write")
 			Eventually(eventsOn(s.policy)).WithContext(ctx).Should(Equal([]string{"Ready"}))
@@ -52,7 +55,29 @@ var _ = Describe("A RateLimitPolicy", func() {
 			edit(ctx, s.policy, setThreshold(7))
 			s.becomes(ctx, enforced)
 			Expect(s.threshold()).To(Equal(int64(7)))
-			Expect(read(ctx, s.policy).Status.Summary).To(Equal("burst 7/1m, daily 20/24h"))
+			got := read(ctx, s.policy)
+			Expect(got.Status.Summary).To(Equal("burst 7/1m, daily 20/24h"))
+			Expect(got.Status.EnforcedGeneration).To(HaveValue(Equal(int64(2))))
+			Consistently(s.writes.Load).Should(Equal(int64(2)), "one status write for each generation")
+		})
+
+		It("has the warnings about it alone in a condition, in the same status write", func(ctx SpecContext) {
+			s.apply(ctx)
+			s.becomes(ctx, enforced)
+			warnings := func() *metav1.Condition {
+				return meta.FindStatusCondition(read(ctx, s.policy).Status.Conditions, v1alpha1.ConditionWarnings)
+			}
+			Expect(warnings()).To(BeNil())
+			edit(ctx, s.policy, func(spec *v1alpha1.RateLimitPolicySpec) { spec.Matches[0] = v1alpha1.Match{Paths: []string{"/*"}} })
+			s.becomes(ctx, enforced)
+			Expect(warnings()).To(HaveValue(And(
+				HaveField("Status", metav1.ConditionTrue), HaveField("Reason", v1alpha1.ReasonProbableMistake),
+				HaveField("Message", HavePrefix("spec.matches[0]")), HaveField("ObservedGeneration", int64(2)))))
+			Expect(s.writes.Load()).To(Equal(int64(2)))
+			edit(ctx, s.policy, setPath("/a"))
+			s.becomes(ctx, enforced)
+			Expect(warnings()).To(BeNil())
+			Consistently(s.writes.Load).Should(Equal(int64(3)))
 		})
 
 		It("keeps its last good plan when an edit does not compile", func(ctx SpecContext) {
@@ -64,10 +89,23 @@ var _ = Describe("A RateLimitPolicy", func() {
 			Expect(message(ctx, s.policy, v1alpha1.ConditionProgrammed)).To(ContainSubstring("generation 1 stays enforced"))
 			Expect(s.plans.plan(s.id).Generation).To(Equal(int64(1)))
 
+			By("reporting the generation in force, and its limits")
+			edit(ctx, s.policy, setThreshold(7))
+			s.becomes(ctx, invalid)
+			Eventually(func() int64 { return read(ctx, s.policy).Status.ObservedGeneration }).WithContext(ctx).Should(Equal(int64(3)))
+			broken := read(ctx, s.policy)
+			Expect(broken.Status.EnforcedGeneration).To(HaveValue(Equal(int64(1))))
+			Expect(broken.Status.Summary).To(Equal("burst 5/1m, daily 20/24h"), "not that of the rejected spec")
+			Expect(message(ctx, s.policy, v1alpha1.ConditionEnforced)).
+				To(Equal("This generation has no plan. The replicas enforce that of generation 1."))
+			Consistently(s.writes.Load).Should(Equal(int64(3)), "one status write for each generation")
+
 			By("repairing it")
 			edit(ctx, s.policy, setPath("/a/b"))
 			s.becomes(ctx, enforced)
-			Expect(s.plans.plan(s.id).Generation).To(Equal(int64(3)))
+			Expect(s.plans.plan(s.id).Generation).To(Equal(int64(4)))
+			Expect(read(ctx, s.policy).Status.Summary).To(Equal("burst 7/1m, daily 20/24h"))
+			Expect(read(ctx, s.policy).Status.EnforcedGeneration).To(HaveValue(Equal(int64(4))))
 		})
 
 		It("keeps its last plan without room for an edit, and is published once there is room", func(ctx SpecContext) {

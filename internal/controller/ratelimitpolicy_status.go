@@ -23,7 +23,7 @@ import (
 // maxMessageBytes keeps condition messages short enough for an event.
 const maxMessageBytes = 1000
 
-// facts are the newest observations of a policy. The status is computed from them alone;
+// facts are the newest observations of a policy. The conditions are computed from them alone;
 // nothing is read back from an earlier status.
 type facts struct {
 	uid         types.UID
@@ -32,6 +32,7 @@ type facts struct {
 	problems    field.ErrorList // why the policy has no plan
 	mode        plan.Mode       // of the plan, "" without one
 	shadow      compile.Shadow
+	warnings    []string // of the policy alone
 	rollout     plan.Rollout
 }
 
@@ -75,6 +76,12 @@ func (f *facts) phase() phase {
 // isAccepted reports whether the policy compiles and has room in its budgets.
 func (f *facts) isAccepted() bool { return len(f.problems) == 0 && f.rollout.OverBudget == nil }
 
+// staysEnforced reports whether the replicas enforce an earlier generation, because this one is not
+// accepted.
+func (f *facts) staysEnforced() bool {
+	return !f.isAccepted() && f.phase() != withdrawing && f.rollout.Plan != nil && f.rollout.Plan.UID == string(f.uid)
+}
+
 // isProgrammed reports whether the registry holds the plan of this generation, in the mode that
 // ShadowUntilAnnotation demands.
 func (f *facts) isProgrammed() bool {
@@ -110,11 +117,44 @@ func reportedBy(policy *v1alpha1.RateLimitPolicy) reported {
 // status returns the status that follows from the facts. A request that was withdrawn stays
 // handled.
 func (f *facts) status(policy *v1alpha1.RateLimitPolicy) v1alpha1.RateLimitPolicyStatus {
+	inForce := f.inForce(policy.Status.EnforcedGeneration)
 	return v1alpha1.RateLimitPolicyStatus{
 		Conditions:             keepTransitionTimes(policy.Status.Conditions, f.conditions()),
 		ObservedGeneration:     f.generation,
-		Summary:                compile.Summary(&policy.Spec) + f.shadow.Summary(),
+		EnforcedGeneration:     inForce,
+		Summary:                f.summary(policy, inForce),
 		LastHandledReconcileAt: cmp.Or(f.requestedAt, policy.Status.LastHandledReconcileAt),
+	}
+}
+
+// inForce returns the generation in force: that of the plan which every live replica has, else the earlier
+// one. It is 0 if no plan stays for a policy that is not accepted, and nil if none was in force.
+func (f *facts) inForce(earlier *int64) *int64 {
+	last := f.rollout.Plan
+	switch {
+	case f.rollout.OwnedElsewhere || !f.rollout.Reachable:
+		return earlier
+	case last != nil && last.UID == string(f.uid) && f.rollout.AllReplicasCurrent:
+		return new(last.Generation)
+	case last == nil && !f.isAccepted() && earlier != nil:
+		return new(int64(0))
+	default:
+		return earlier
+	}
+}
+
+// summary returns the limits in force, or those of the spec while no generation is.
+func (f *facts) summary(policy *v1alpha1.RateLimitPolicy, inForce *int64) string {
+	last := f.rollout.Plan
+	switch {
+	case inForce == nil || *inForce == 0 || *inForce == f.generation:
+		return compile.Summary(&policy.Spec) + f.shadow.Summary()
+	case last == nil || last.UID != string(f.uid) || last.Generation != *inForce:
+		return cmp.Or(policy.Status.Summary, compile.Summary(&policy.Spec))
+	case last.Mode == plan.ModeShadow:
+		return compile.PlanSummary(last) + f.shadow.Summary()
+	default:
+		return compile.PlanSummary(last)
 	}
 }
 
@@ -149,6 +189,10 @@ func (f *facts) conditions() []metav1.Condition {
 	} else if cause := firstUnmet(programmed, enforced); cause != nil {
 		conditions = append(conditions,
 			condition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, cause.Reason, cause.Message))
+	}
+	if len(f.warnings) > 0 {
+		conditions = append(conditions, condition(v1alpha1.ConditionWarnings, metav1.ConditionTrue, v1alpha1.ReasonProbableMistake,
+			message.Truncate(strings.Join(f.warnings, "; "), maxMessageBytes)))
 	}
 	for i := range conditions {
 		conditions[i].ObservedGeneration = f.generation
@@ -219,6 +263,9 @@ func (f *facts) enforced(programmed metav1.ConditionStatus) metav1.Condition {
 	case programmed == metav1.ConditionUnknown:
 		return is(metav1.ConditionUnknown, v1alpha1.ReasonRegistryUnreachable,
 			"Redis does not answer, so the generation that the replicas enforce is unknown.")
+	case programmed == metav1.ConditionFalse && f.staysEnforced():
+		return is(metav1.ConditionFalse, v1alpha1.ReasonNotProgrammed,
+			fmt.Sprintf("This generation has no plan. The replicas enforce that of generation %d.", f.rollout.Plan.Generation))
 	case programmed == metav1.ConditionFalse:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNotProgrammed,
 			"The plan of this generation is not in the registry, so no replica can enforce it.")

@@ -142,7 +142,8 @@ func (q *statusQueue) observe(t term, policy *v1alpha1.RateLimitPolicy, compiled
 	}
 	s.facts = facts{
 		uid: policy.UID, generation: policy.Generation, requestedAt: requestedAt(policy),
-		problems: compiled.problems, mode: compiled.mode(), shadow: compiled.shadow, rollout: s.rollout,
+		problems: compiled.problems, mode: compiled.mode(), shadow: compiled.shadow, warnings: compiled.warnings,
+		rollout: s.rollout,
 	}
 	// The cache may be behind the last write.
 	if was := reportedBy(policy); s.reported == (reported{}) || was == s.key() {

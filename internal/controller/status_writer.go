@@ -8,12 +8,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -99,7 +101,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, name types.NamespacedName,
 		return errCacheBehind
 	}
 	status := s.status(policy)
-	if equality.Semantic.DeepEqual(policy.Status, status) {
+	if !needsWrite(&policy.Status, &status) {
 		r.statuses.wrote(name, s)
 		return nil
 	}
@@ -113,6 +115,18 @@ func (r *Reconciler) writeStatus(ctx context.Context, name types.NamespacedName,
 	r.recordEvent(policy, &status, s)
 	r.statuses.wrote(name, s)
 	return nil
+}
+
+// needsWrite reports whether the status is to be written. A change of enforcedGeneration or of Warnings
+// alone waits for the next write: a new release must not rewrite all statuses.
+func needsWrite(was, is *v1alpha1.RateLimitPolicyStatus) bool {
+	stripped := func(s *v1alpha1.RateLimitPolicyStatus) *v1alpha1.RateLimitPolicyStatus {
+		rest := *s
+		rest.EnforcedGeneration = nil
+		rest.Conditions = slices.DeleteFunc(slices.Clone(s.Conditions), func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionWarnings })
+		return &rest
+	}
+	return !equality.Semantic.DeepEqual(stripped(was), stripped(is))
 }
 
 // patchStatus replaces the status and returns the new version of the policy. A merge patch

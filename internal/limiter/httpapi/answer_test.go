@@ -255,7 +255,7 @@ func TestWindowsAreGoDurations(t *testing.T) {
 	for millis, want := range map[int64]string{
 		1: "1ms", 1_000: "1s", 90_000: "1m30s", 5_400_000: "1h30m", 720 * 3_600_000: "720h", 3_661_001: "1h1m1s1ms",
 	} {
-		g.Expect(formatWindow(millis)).To(Equal(want))
+		g.Expect(plan.FormatMillis(millis)).To(Equal(want))
 		parsed, err := time.ParseDuration(want)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(parsed.Milliseconds()).To(Equal(millis))

@@ -6,7 +6,6 @@ package httpapi
 import (
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/answer"
@@ -95,7 +94,7 @@ func summaryOf(p *plan.Plan) policySummary {
 		Name: p.ID(), Mode: p.Mode, Limits: make([]limitSummary, 0, len(p.Limits)), LateCharges: p.LateCharges,
 	}
 	if r := p.Reservations; r.Allowed() {
-		s.Reservations = reservationsSummary{MaxTTL: formatWindow(r.MaxTTLMillis), MaxOpen: r.MaxOpen}
+		s.Reservations = reservationsSummary{MaxTTL: plan.FormatMillis(r.MaxTTLMillis), MaxOpen: r.MaxOpen}
 	}
 	for _, l := range p.Limits {
 		summary := limitSummary{Name: l.Name, Algorithm: l.Algorithm, Threshold: l.Threshold}
@@ -104,7 +103,7 @@ func summaryOf(p *plan.Plan) policySummary {
 	}
 	for _, c := range p.Candidates {
 		at := slices.IndexFunc(s.Limits, func(l limitSummary) bool { return l.Name == c.Name })
-		s.Limits[at].Candidate = candidateSummary{Threshold: c.Threshold, Burst: c.Burst, Window: formatWindow(c.WindowMillis)}
+		s.Limits[at].Candidate = candidateSummary{Threshold: c.Threshold, Burst: c.Burst, Window: plan.FormatMillis(c.WindowMillis)}
 	}
 	return s
 }
@@ -114,20 +113,5 @@ func windowTexts(window time.Duration, calendar *plan.Calendar) (windowText, cal
 	if calendar != nil {
 		return "", calendar.String()
 	}
-	return formatWindow(window.Milliseconds()), ""
-}
-
-// formatWindow formats a duration as policies do: "1h30m", not "1h30m0s".
-func formatWindow(millis int64) string {
-	var text []byte
-	for _, unit := range [...]struct {
-		millis int64
-		name   string
-	}{{3_600_000, "h"}, {60_000, "m"}, {1_000, "s"}, {1, "ms"}} {
-		if n := millis / unit.millis; n > 0 {
-			text = append(strconv.AppendInt(text, n, 10), unit.name...)
-			millis %= unit.millis
-		}
-	}
-	return string(text)
+	return plan.FormatMillis(window.Milliseconds()), ""
 }

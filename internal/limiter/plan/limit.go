@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -271,4 +272,19 @@ func (l Limit) validateWarning(fail func(string, ...any), at string) {
 	if l.WarnPercent < 0 || l.WarnPercent > 100 {
 		fail("%s.warnPercent %d is out of bounds", at, l.WarnPercent)
 	}
+}
+
+// FormatMillis formats a length in milliseconds as policies have it, as in "1h30m".
+func FormatMillis(millis int64) string {
+	var text []byte
+	for _, unit := range [...]struct {
+		millis int64
+		name   string
+	}{{3_600_000, "h"}, {60_000, "m"}, {1_000, "s"}, {1, "ms"}} {
+		if n := millis / unit.millis; n > 0 {
+			text = append(strconv.AppendInt(text, n, 10), unit.name...)
+			millis %= unit.millis
+		}
+	}
+	return string(text)
 }
