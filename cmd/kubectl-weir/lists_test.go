@@ -86,7 +86,7 @@ const topAnswer = `{"policies":[
 	 "keys":[{"key":["user…","192.0.2.1"],"keyHash":"0123456789abcdef","masked":true,"count":100,"error":0},
 	         {"key":[],"keyHash":"1123456789abcdef","count":60,"error":5}]}],
 	"total":{"lastMinute":{"allowed":5,"denied":7,"shadowDenied":0},"last5Minutes":{"allowed":9,"denied":9,"shadowDenied":0},"lastHour":{"allowed":1200,"denied":100,"shadowDenied":0}},
-	"largestError":5,"dropped":3,"reported":["a"],"missing":["b"],"hiddenPolicies":2}`
+	"largestError":5,"dropped":3,"reported":["a"],"missing":["b"],"since":"2026-11-25T14:03:05Z","hiddenPolicies":2}`
 
 func TestTopShowsDecisionsAndKeys(t *testing.T) {
 	g := NewWithT(t)
@@ -104,6 +104,7 @@ POLICY       KEY               HASH               DENIED
 shop/login   user… 192.0.2.1   0123456789abcdef   100
 shop/login   (shared)          1123456789abcdef   55-60
 
+Decisions are counted since 2026-11-25T14:03:05Z.
 These replicas did not report: b.
 Denials and blocks that could not be recorded since the start of the replicas: 3.
 Policies of Namespaces that the account may not list: 2.

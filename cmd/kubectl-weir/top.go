@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"time"
 )
 
 // topList is the answer of GET /v1/top.
@@ -14,6 +15,7 @@ type topList struct {
 	Total          decisionSums `json:"total"`
 	Dropped        int64        `json:"dropped"`
 	Missing        []string     `json:"missing"`
+	Since          *time.Time   `json:"since"`
 	HiddenPolicies int          `json:"hiddenPolicies"`
 
 	color bool
@@ -70,11 +72,14 @@ func (l *topList) write(w io.Writer) error {
 	if err := l.writeKeys(w); err != nil {
 		return err
 	}
-	dropped := ""
+	since, dropped := "", ""
+	if l.Since != nil {
+		since = "Decisions are counted since " + l.Since.UTC().Format(time.RFC3339) + "."
+	}
 	if l.Dropped > 0 {
 		dropped = fmt.Sprintf("Denials and blocks that could not be recorded since the start of the replicas: %d.", l.Dropped)
 	}
-	return writeNotes(w, missingNote(l.Missing), dropped, hiddenNote(l.HiddenPolicies))
+	return writeNotes(w, since, missingNote(l.Missing), dropped, hiddenNote(l.HiddenPolicies))
 }
 
 // decisions adds the row of a policy. What mode Shadow would have denied counts as denied.

@@ -110,6 +110,9 @@ type Activity struct {
 	Total Rates
 	// End is the end of the last sample of all Rates.
 	End time.Time
+	// Since is when the replicas began to count without a gap; zero if they have counted for the whole
+	// time of Rates.
+	Since time.Time
 	// Reported are the replicas whose observations are contained, Missing the live ones that did not
 	// report in time. A replica whose name is unknown is "unknown".
 	Reported, Missing []string

@@ -110,6 +110,7 @@ type ratesAnswer struct {
 		Policy string
 	}
 	Reported, Missing []string
+	Since             *time.Time // nil if the whole hour is counted
 	HiddenPolicies    int
 }
 

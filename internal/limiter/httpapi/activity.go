@@ -18,6 +18,8 @@ type reports struct {
 	// report in time.
 	Reported []string `json:"reported"`
 	Missing  []string `json:"missing"`
+	// Since is when the replicas began to count decisions without a gap; nil if that is an hour ago or more.
+	Since *time.Time `json:"since,omitempty"`
 	// HiddenPolicies is the number of active policies that the caller may not list.
 	HiddenPolicies int `json:"hiddenPolicies"`
 }
@@ -124,6 +126,9 @@ func (h *Handler) visible(
 	activity, err := h.Observer.Activity(ctx, s)
 	if err != nil {
 		return nil, err
+	}
+	if !activity.Since.IsZero() {
+		out.Since = &activity.Since
 	}
 	out.Reported, out.Missing = append([]string{}, activity.Reported...), append([]string{}, activity.Missing...)
 	for i := range activity.Policies {

@@ -14,15 +14,18 @@ import (
 // does not answer, they are missing.
 func (c *Collector) Activity(ctx context.Context, scope limiter.Scope) (*limiter.Activity, error) {
 	c.drain()
-	parts, err := c.look(ctx, scope)
+	left := c.left(ctx) // before look: a replica that ends in between counts once, or not at all
+	parts, err := c.look(ctx, scope, left)
 	if err != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	a := merge(parts, scopeText(scope))
+	all := slices.Concat(parts, left)
+	a := merge(all, scopeText(scope))
+	a.Since = countedSince(all)
 	for _, p := range parts {
 		a.Reported = append(a.Reported, p.Replica)
 	}
 	slices.Sort(a.Reported)
-	a.Missing = c.missing(parts)
+	a.Missing = c.missing(parts, left)
 	return a, nil
 }

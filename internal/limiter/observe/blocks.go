@@ -164,16 +164,17 @@ func (c *Collector) resolveDenied(policy, hash string) script.Key {
 	return ""
 }
 
-// resolveShared finds the hash among the keys that other replicas share.
+// resolveShared finds the hash among the keys that other replicas share, or that ended ones left.
 func (c *Collector) resolveShared(ctx context.Context, policy, hash string) (script.Key, error) {
 	if c.exchange == nil {
 		return "", nil
 	}
-	parts, err := c.look(ctx, limiter.Scope{Policy: policy})
+	left := c.left(ctx)
+	parts, err := c.look(ctx, limiter.Scope{Policy: policy}, left)
 	if err != nil {
 		return "", err
 	}
-	for _, part := range parts {
+	for _, part := range slices.Concat(parts, left) {
 		for i := range part.Policies {
 			for _, k := range part.Policies[i].Keys {
 				if part.Policies[i].Policy == policy && k.Length == len(k.Key) && script.Key(k.Key).Hash() == hash {

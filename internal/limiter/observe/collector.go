@@ -72,6 +72,7 @@ type Collector struct {
 	// each visits the counters of decisions; nil before Watch.
 	each     func(visit func(policy string, n limiter.DecisionCounts))
 	exchange *exchange // nil without Redis
+	began    time.Time
 
 	mu        sync.Mutex // guards the fields below; decisions never take it
 	summaries *summaries
@@ -90,7 +91,7 @@ func New(o Options) *Collector {
 	if o.Live == nil {
 		o.Live = func() ([]string, int) { return []string{o.Replica}, 1 }
 	}
-	c := &Collector{o: o, seed: maphash.MakeSeed(), wake: make(chan struct{}, 1)}
+	c := &Collector{o: o, seed: maphash.MakeSeed(), wake: make(chan struct{}, 1), began: o.Now()}
 	o.Registerer.MustRegister(&c.drops)
 	c.denials, c.blocks = newBuffer(bufferedDenials, c.wake), newBuffer(bufferedBlocks, c.wake)
 	c.summaries, c.rates = newSummaries(o.Now()), newRates()
@@ -138,6 +139,7 @@ func (c *Collector) Start(ctx context.Context) error {
 			// Blocks that began last are listed in spite of the end.
 			c.drain()
 			c.share(context.WithoutCancel(ctx))
+			c.leave(context.WithoutCancel(ctx))
 			return nil
 		case <-c.wake:
 			c.takeAll()

@@ -16,6 +16,7 @@
 //	part.go       what one replica observed, as it is shared
 //	merge.go      from the parts of all replicas to one answer
 //	exchange.go   parts in Redis
+//	handover.go   the part that a replica leaves when it ends, and since when the parts count
 //	activity.go   Activity: the answer to a reader
 //	metrics.go
 //

@@ -6,6 +6,8 @@ package observe
 import (
 	"context"
 	_ "embed"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,13 +15,15 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 )
 
-// The keys in Redis. They exist only while a reader looks.
+// The keys in Redis. They exist only while a reader looks, except for what ended replicas left.
 //
 //	<prefix>1:{observe}:parts    hash: replica -> "<milliseconds of server time>:<part>"
 //	<prefix>1:{observe}:scopes   sorted set: the scopes that readers look at
+//	<prefix>1:{observe}:left     hash: "<replica> <start>" -> as in parts, for an hour
 const (
 	partsKey  = "1:{observe}:parts"
 	scopesKey = "1:{observe}:scopes"
+	leftKey   = "1:{observe}:left"
 )
 
 const (
@@ -47,11 +51,20 @@ var shareScript, lookScript = redis.NewScript(shareSource), redis.NewScript(look
 type exchange struct {
 	client  redis.UniversalClient
 	keys    []string
+	left    string
 	replica string
 }
 
 func newExchange(client redis.UniversalClient, prefix, replica string) *exchange {
-	return &exchange{client: client, keys: []string{prefix + partsKey, prefix + scopesKey}, replica: replica}
+	return &exchange{client: client, keys: []string{prefix + partsKey, prefix + scopesKey}, left: prefix + leftKey, replica: replica}
+}
+
+// ignoreNil returns the error of a script, unless it is that it returned nothing.
+func ignoreNil(err error) error {
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	return err
 }
 
 // share stores the encoded part, if it is not empty, and returns the scopes that readers look at.
@@ -105,8 +118,9 @@ func (c *Collector) sharePart(ctx context.Context) error {
 	return err
 }
 
-// look returns the parts of all replicas that report in time, this one first.
-func (c *Collector) look(ctx context.Context, s limiter.Scope) ([]*part, error) {
+// look returns the parts of all replicas that report in time, this one first. It does not wait for those of
+// which left has a part.
+func (c *Collector) look(ctx context.Context, s limiter.Scope, left []*part) ([]*part, error) {
 	scope := scopeText(s)
 	own := c.part([]string{scope})
 	if c.exchange == nil {
@@ -124,7 +138,7 @@ func (c *Collector) look(ctx context.Context, s limiter.Scope) ([]*part, error) 
 				}
 			}
 		}
-		if len(c.missing(found)) == 0 {
+		if len(c.missing(found, left)) == 0 {
 			return found, nil
 		}
 		select {
@@ -135,11 +149,11 @@ func (c *Collector) look(ctx context.Context, s limiter.Scope) ([]*part, error) 
 	}
 }
 
-// missing returns the live replicas without a part.
-func (c *Collector) missing(parts []*part) []string {
+// missing returns the live replicas without a part. One that has left its part has ended.
+func (c *Collector) missing(parts, left []*part) []string {
 	names, count := c.o.Live()
 	reported := make(map[string]bool, len(parts))
-	for _, p := range parts {
+	for _, p := range slices.Concat(parts, left) {
 		reported[p.Replica] = true
 	}
 	var missing []string

@@ -37,7 +37,9 @@ type part struct {
 	Seconds int64    `json:"seconds"` // of the counts of keys
 	Dropped int64    `json:"dropped,omitempty"`
 	Slot    int64    `json:"slot"` // of the last sample
-	Total   packed   `json:"total"`
+	// Since is when the replica began to count, in seconds since 1970; 0 if it is of an earlier release.
+	Since int64  `json:"since,omitempty"`
+	Total packed `json:"total"`
 	// TotalCandidates and Candidates have the candidateValues of Total and Rates; nil if all are 0.
 	TotalCandidates packed       `json:"totalCandidates,omitempty"`
 	Policies        []policyPart `json:"policies"`
@@ -87,7 +89,7 @@ func (c *Collector) part(scopes []string) *part {
 	p := &part{
 		Replica: c.o.Replica, Scopes: scopes, Dropped: c.drops.sum(),
 		Seconds: int64(c.o.Now().Sub(c.summaries.since()).Seconds()),
-		Slot:    c.rates.slot,
+		Slot:    c.rates.slot, Since: c.began.Unix(),
 	}
 	p.Total, p.TotalCandidates = pack(&c.rates.total, c.rates.slot)
 	byPolicy := map[string]*policyPart{}

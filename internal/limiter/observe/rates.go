@@ -52,6 +52,11 @@ func (r *rates) sample(now time.Time, each func(visit func(policy string, n limi
 	begin := max(r.slot+1, slot-limiter.RateSamples+1)
 	r.clear(begin, slot)
 	r.slot = slot
+	r.add(each)
+}
+
+// add adds the decisions since the last call to the last sample.
+func (r *rates) add(each func(visit func(policy string, n limiter.DecisionCounts))) {
 	next := make(map[string]values, len(r.last))
 	each(func(policy string, n limiter.DecisionCounts) {
 		v := values{n.Allowed, n.Denied, n.ShadowDenied, n.CandidateDenied, n.CandidateAllowed}
@@ -60,7 +65,7 @@ func (r *rates) sample(now time.Time, each func(visit func(policy string, n limi
 		}
 		next[policy] = v
 	})
-	at := slot % limiter.RateSamples
+	at := r.slot % limiter.RateSamples
 	for policy, v := range next {
 		delta, decided := deltaOf(v, r.last[policy])
 		if !decided {
