@@ -117,7 +117,7 @@ func TestServedConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// A connection takes memory until its first request has finished, and so much only once.
+// A connection counts memory once, until its first request has finished.
 func TestUnservedConnectionsHoldMemory(t *testing.T) {
 	g := NewWithT(t)
 	s, _ := newSet(Bounds{Bytes: 100, BytesEach: 100, Open: 10, Unserved: 10, UnservedBytes: 30})

@@ -18,7 +18,7 @@
 -- report   verdict (0 admitted, 1 denied, 2 already blocked, 3 denied and now blocked;
 --            8 more if the call began the first state of the key; 16 more if holds
 --            follow; 32 more in a short report: of one entry, whose limits all admit; 64
---            more if it replaced what was no state of a limit),
+--            more if it repaired the state of a limit),
 --          [block left (us), name of the limit that blocked, if verdict >= 2],
 --          [what became of a hold (0 nothing, 1 taken, 2 found, 3 missing, 4 too many),
 --            units of the hold that was found, units and number of all, number of the holds

@@ -148,7 +148,7 @@ type EntryReply struct {
 	DebtCut int64
 	Limits  []LimitReply
 
-	// repaired is true if the entry replaced a value or a key of another type that was no state of its
+	// repaired is true if the entry replaced a value or a key of another type that was not a state of its
 	// limits.
 	repaired bool
 }

@@ -38,7 +38,7 @@ local function load_values(first, last)
   for i = first, last do values[KEYS[i]] = loaded[i - first + 1] end
 end
 
--- The keys whose values are no state of their limits. They count as missing.
+-- The keys with values that are not states of limits. They count as missing.
 local damaged = {}
 
 -- The writes of values, by key, in a run whose calls all have the same keys: they are made

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// repairs reports the calls that replaced what was no state of a limit: another program has written
+// repairs reports the calls that replaced values that were not states of a limit: another program has written
 // to Redis. The state counted as missing.
 type repairs struct {
 	total       prometheus.Counter
@@ -41,7 +41,7 @@ func (r *repairs) report(call *Call, reply *Reply) {
 		r.total.Inc()
 		r.everySecond.Do(func() {
 			e := &call.Entries[i]
-			r.logger.Error("Replaced what was no counter in Redis; another program writes there",
+			r.logger.Error("Repaired a counter in Redis; another program has written to it",
 				"policy", e.Policy.ID(), "keyHash", e.Key.Hash())
 		})
 	}

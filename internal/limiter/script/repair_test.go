@@ -16,10 +16,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// otherForms are texts that are no state of a counter.
+// otherForms are texts that are not states of counters.
 var otherForms = []string{"", "burst", "x y", "1 z", " ", "-", "/f", "12x", "\x00", "-5", "007"}
 
-// repairCalls are the calls after the first ones that find what is no state: they spend 2.
+// repairCalls are the calls that repair what the first ones found. They spend 2.
 var repairCalls = map[string]Entry{
 	"check":   {Cost: 2},
 	"charge":  {Cost: 2, Action: Charge},

@@ -19,7 +19,7 @@ const (
 	began       = 8  // is added to the verdict of an entry that began a state
 	withHolds   = 16 // is added to that of an entry with holds
 	shortReport = 32 // is added to that of a short report
-	repaired    = 64 // is added to that of an entry that replaced what was no state
+	repaired    = 64 // is added to that of an entry that repaired a state
 )
 
 // nextValues returns the values that batch.lua returns for a call, and those that follow for others; nil if
