@@ -84,7 +84,7 @@ func (a *attacker) count(outcome string) {
 
 // paced sends requests at the rate of the attack. send returns the outcome of the n-th one.
 func paced(send func(ctx context.Context, a *attacker, n int) (string, error)) load {
-	const patience = 10 * time.Second
+	const timeout = 10 * time.Second
 	return func(ctx context.Context, a *attacker) {
 		a.ready()
 		var all sync.WaitGroup
@@ -104,7 +104,7 @@ func paced(send func(ctx context.Context, a *attacker, n int) (string, error)) l
 			}
 			all.Go(func() {
 				defer func() { <-places }()
-				limited, cancel := context.WithTimeout(ctx, patience)
+				limited, cancel := context.WithTimeout(ctx, timeout)
 				defer cancel()
 				switch outcome, err := send(limited, a, n); {
 				case ctx.Err() != nil: // the round ended

@@ -6,8 +6,8 @@
 // hostile` runs it.
 //
 // For each attack, the others call an unrelated policy at a fixed rate: in rounds beside the attack, and in
-// alternate rounds beside as many ordinary requests a second. Nothing but the ratio of their latencies is
-// judged, so the speed of the machine does not matter. docs/security.md has the figures.
+// alternate rounds beside as many ordinary requests a second. Only ratios of their latencies are judged,
+// so the speed of the machine does not matter. docs/security.md has the figures.
 //
 // Reading order: hostile_test.go (the attacks), judge_test.go (rounds, and what is harm), weir_test.go (the
 // weir process), policies_test.go (its policies), others_test.go (the calls of the others), machine_test.go (what other

@@ -79,12 +79,15 @@ func findAttack(name string) *attack {
 
 // roundLength is the length of a round, of which each attack has six.
 func roundLength() time.Duration {
-	return max(100*time.Millisecond, *total/time.Duration(8*(len(attacks())+1)))
+	return max(100*time.Millisecond, *total/time.Duration(9*(len(attacks())+1)))
 }
 
-// storeTimeout is the default of weir, unless the run is too short to be one of its own machine.
+// timed reports whether latencies are judged. A shorter run, as that of `make test`, may share the machine.
+func timed() bool { return roundLength() >= judged }
+
+// storeTimeout is the default of weir, unless other processes may disturb it.
 func storeTimeout() time.Duration {
-	if roundLength() < judged {
+	if !timed() {
 		return 2 * time.Second
 	}
 	return 50 * time.Millisecond
@@ -102,7 +105,7 @@ func TestHostile(t *testing.T) {
 			v := at.measure(t, w, roundLength())
 			at.expectReal(t, v)
 			g.Expect(v.wrong()).To(BeEmpty())
-			if roundLength() >= judged {
+			if timed() {
 				g.Expect(v.slow()).To(BeEmpty())
 			}
 		})
@@ -114,8 +117,10 @@ func TestHarmIsFound(t *testing.T) {
 	g := NewWithT(t)
 	v := control.measure(t, startWeir(t, 50*time.Millisecond), max(judged, roundLength()))
 	control.expectReal(t, v)
-	g.Expect(v.slow()).NotTo(BeEmpty())
 	g.Expect(v.wrong()).NotTo(BeEmpty())
+	if timed() {
+		g.Expect(v.slow()).NotTo(BeEmpty())
+	}
 }
 
 func TestMain(m *testing.M) {

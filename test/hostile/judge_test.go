@@ -148,8 +148,8 @@ func (at *attack) expectReal(t *testing.T, v *verdict) {
 	}
 }
 
-// measure alternates rounds of both loads. It repeats those that other processes disturbed, if they are
-// long enough to be judged by their latencies. If the others seem slow, it continues with more rounds.
+// measure alternates rounds of both loads. If their latencies are judged, it repeats those that other
+// processes disturbed, and continues with more rounds if the others seem slow.
 func (at *attack) measure(t *testing.T, w *weir, length time.Duration) *verdict {
 	t.Helper()
 	const first, last = 3, 7
@@ -163,12 +163,13 @@ func (at *attack) measure(t *testing.T, w *weir, length time.Duration) *verdict 
 	for len(w.ordinary) < calibrations {
 		w.ordinary = append(w.ordinary, at.run(t, w, c, p, harmless, length))
 	}
-	for len(v.worst) < first || len(v.worst) < last && length >= judged && len(v.slow()) > 0 && len(v.wrong()) == 0 {
-		if length >= judged {
+	for len(v.worst) < first || len(v.worst) < last && timed() && len(v.slow()) > 0 && len(v.wrong()) == 0 {
+		if timed() {
 			w.machine.awaitQuiet()
 		}
+		at.run(t, w, c, p, harmless, length/3) // ends what the last attack left
 		beside, attacked := at.run(t, w, c, p, harmless, length), at.run(t, w, c, p, worst, length)
-		if length >= judged && max(beside.foreign, attacked.foreign) > mostForeign {
+		if timed() && max(beside.foreign, attacked.foreign) > mostForeign {
 			disturbed++
 			w.machine.waited += 2 * length
 			continue

@@ -18,10 +18,10 @@ import (
 // the latencies of the round are theirs, and the round is repeated.
 const mostForeign = 0.1
 
-// patience is how long a run waits for other processes, in all.
-const patience = 5 * time.Minute
+// busyTimeout is how long a run waits for other processes, in all.
+const busyTimeout = 5 * time.Minute
 
-// machine watches how much CPU time processes take that are no part of the test.
+// machine watches how much CPU time processes beside the test take.
 type machine struct {
 	tb     testing.TB
 	own    []int // process IDs
@@ -81,8 +81,8 @@ func (m *machine) awaitQuiet() {
 		if m.foreign(before) < mostForeign {
 			return
 		}
-		if m.waited += step; m.waited > patience {
-			m.tb.Fatalf("other processes took more than %.0f%% of the CPU time for %v: run this on a machine of its own", 100*mostForeign, patience)
+		if m.waited += step; m.waited > busyTimeout {
+			m.tb.Fatalf("other processes took more than %.0f%% of the CPU time for %v: run this on a machine of its own", 100*mostForeign, busyTimeout)
 		}
 	}
 }

@@ -147,7 +147,7 @@ func onlyOpenFrames(_ context.Context, conn net.Conn) {
 	_, _ = io.Copy(io.Discard, conn)
 }
 
-// mayOpen checks that this process, and weir with as many, may have that many open files.
+// mayOpen checks that this process may open the number of files, as weir must.
 func mayOpen(files uint64) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -52,7 +52,7 @@ func readingPlans() []*plan.Plan {
 
 // problemOfHTTP sends the bytes of one request, and returns what is wrong with the response, or "". A client can
 // cause neither a 5xx, nor a decision by a failure mode, nor a connection that is closed without a response.
-// Incomplete requests, for which a server waits, are not sent.
+// An incomplete request, for whose rest a server waits, is not sent.
 func problemOfHTTP(address string, wire []byte) string {
 	sent, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(wire)))
 	if err != nil || sent.Method == "PRI" { // HTTP/2
@@ -126,7 +126,7 @@ func inMemory(o *endpoint.Options) { o.Redis, o.LocalKeys = nil, 1_000_000 }
 // bytes than the message, or a proxy with a wrong configuration, gets an error.
 func problemOfCall(valid bool, err error, headers []*corev3.HeaderValue, httpStatus int32) string {
 	switch code := status.Code(err); {
-	case !valid && code == codes.Internal && !strings.Contains(err.Error(), "UTF-8"): // Envoy sends text of other encodings
+	case !valid && code == codes.Internal && !strings.Contains(err.Error(), "UTF-8"): // Envoy sends invalid UTF-8
 		return ""
 	case code != codes.OK && code != codes.InvalidArgument:
 		return err.Error()
