@@ -9,9 +9,8 @@
 // alternate rounds beside as many ordinary requests a second. Only ratios of their latencies are judged,
 // so the speed of the machine does not matter. docs/security.md has the figures.
 //
-// Reading order: hostile_test.go (the attacks), judge_test.go (rounds, and what is harm), weir_test.go (the
-// weir process), policies_test.go (its policies), others_test.go (the calls of the others), machine_test.go (what other
-// processes take),
-// attacker_test.go (the process that attacks), requests_test.go (the worst requests), peers_test.go (the
-// worst connections).
+// Reading order: hostile_test.go (the attacks), judge_test.go (rounds, and what is harm), machine_test.go (the
+// CPU time of other processes), weir_test.go (the weir process), policies_test.go (its policies),
+// others_test.go (the calls of the others), attacker_test.go (the process that attacks), requests_test.go
+// (the worst requests), peers_test.go (the worst connections).
 package hostile

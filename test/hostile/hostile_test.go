@@ -19,10 +19,10 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-var total = flag.Duration("hostile", 0, "length of all attacks together; latencies are judged from half a minute on")
+var total = flag.Duration("hostile", 0, "length of all attacks together; latencies are judged from about a minute on")
 
 // judged is the shortest round whose latencies are judged.
-const judged = 300 * time.Millisecond
+const judged = 400 * time.Millisecond
 
 const (
 	closedConnections = "weir_closed_connections_total"
@@ -79,7 +79,7 @@ func findAttack(name string) *attack {
 
 // roundLength is the length of a round, of which each attack has six.
 func roundLength() time.Duration {
-	return max(100*time.Millisecond, *total/time.Duration(9*(len(attacks())+1)))
+	return max(200*time.Millisecond, *total/time.Duration(9*(len(attacks())+1)))
 }
 
 // timed reports whether latencies are judged. A shorter run, as that of `make test`, may share the machine.
