@@ -85,7 +85,7 @@ func (s *search) findMatching(v *view, a *plan.Attributes) {
 		if earlier != nil && !earlier.failed {
 			continue
 		}
-		if without[c.policy] {
+		if m.LeftOut || without[c.policy] {
 			c.leftOut = true
 			s.found = append(s.found, c)
 			continue

@@ -36,7 +36,7 @@ func (v *view) demandsOfMatches(demands []demand, matches []plan.Found, a *plan.
 	var scans int64              // of all descriptors; 0 until an expression needs them
 	for i, m := range matches {
 		p := v.policies[m.Plan]
-		if !p.hasExpressions {
+		if !p.hasExpressions || m.LeftOut {
 			continue
 		}
 		if n := len(demands); n == 0 || demands[n-1].policy != p {

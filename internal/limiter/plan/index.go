@@ -90,18 +90,55 @@ func (x *index) appendMatches(found []Found, a *Attributes) []Found {
 	defer candidates.Put(buffer)
 	*buffer = x.root.find((*buffer)[:0], a)
 	matches := *buffer
-	// A match is found twice if two of its hosts, or two descriptors, lead to it.
+	// A match is found twice if two of its hosts lead to it.
 	slices.SortFunc(matches, func(a, b *candidate) int { return cmp.Or(a.rank-b.rank, a.position-b.position) })
-	for i := 0; i < len(matches); {
-		first, plan := len(found), matches[i].plan
-		var known certain
-		for ; i < len(matches) && matches[i].plan == plan; i++ {
-			if i == 0 || matches[i] != matches[i-1] {
-				found = matches[i].appendTo(found, a, &known)
-			}
+	var r room
+	for len(matches) > 0 {
+		plan := matches[0].plan
+		n := slices.IndexFunc(matches, func(c *candidate) bool { return c.plan != plan })
+		if n < 0 {
+			n = len(matches)
 		}
-		slices.SortStableFunc(found[first:], func(a, b Found) int { return a.Descriptor - b.Descriptor })
+		found = r.appendMatches(found, matches[:n], a)
+		matches = matches[n:]
 	}
+	return found
+}
+
+// room is what MaxNamespaceMatches leaves of the matches of one Namespace.
+type room struct {
+	namespace        string
+	enforced, shadow int // matches of policies with that mode
+}
+
+// of returns the number of matches that the policies with the plan's mode have, so far.
+func (r *room) of(p *Plan) *int {
+	if r.namespace != p.Namespace {
+		*r = room{namespace: p.Namespace}
+	}
+	if p.Mode == ModeEnforce {
+		return &r.enforced
+	}
+	return &r.shadow
+}
+
+// appendMatches appends the matches of one plan that hold, in the order of descriptors. If they have no room
+// it appends only the first one, as left out.
+func (r *room) appendMatches(found []Found, matches []*candidate, a *Attributes) []Found {
+	used, first := r.of(matches[0].plan), len(found)
+	var known certain
+	for i := range matches {
+		if i > 0 && matches[i] == matches[i-1] {
+			continue
+		}
+		found = matches[i].appendTo(found, a, &known)
+		if *used+len(found)-first > MaxNamespaceMatches {
+			found[first].LeftOut = true
+			return found[:first+1]
+		}
+	}
+	*used += len(found) - first
+	slices.SortStableFunc(found[first:], func(a, b Found) int { return a.Descriptor - b.Descriptor })
 	return found
 }
 

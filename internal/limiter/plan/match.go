@@ -13,6 +13,9 @@ import (
 // policy counts once for each of its keys. Those beyond are decided by their failureMode.
 const (
 	MaxNamespacePolicies = 16
+	// MaxNamespaceMatches is the largest number of matches that are found for a request, once for each
+	// descriptor, of the policies of one Namespace and mode, in the order of their names.
+	MaxNamespaceMatches = 4096
 	MaxNamespaceLimits   = 64
 	MaxMatchedPolicies   = 128
 	MaxMatchedLimits     = 512
@@ -65,6 +68,9 @@ type Found struct {
 	// Descriptor is the index of the descriptor with all entries of the match, or
 	// AllDescriptors if the match has none.
 	Descriptor int
+	// LeftOut is true if the plan has no room among the matches of its Namespace, see
+	// MaxNamespaceMatches. No other match of the plan is found.
+	LeftOut bool
 }
 
 // Field is a field of a Match, as its name in JSON.

@@ -151,8 +151,9 @@ func (s *split) find(found []*candidate, a *Attributes) []*candidate {
 			}
 		}
 	case factDescriptor:
+		var seen nodes
 		for _, d := range a.Descriptors {
-			found = s.findDescriptor(found, a, d)
+			found = s.findDescriptor(found, a, d, &seen)
 		}
 	case factDomain:
 		found = s.groups[Entry{Value: a.Domain}].find(found, a)
@@ -183,13 +184,43 @@ func (s *split) findHost(found []*candidate, a *Attributes) []*candidate {
 	return found
 }
 
-// findDescriptor looks up each entry, with its value and for any value.
-func (s *split) findDescriptor(found []*candidate, a *Attributes, d Descriptor) []*candidate {
+// findDescriptor looks up each entry, with its value and for any value, that no earlier descriptor has led
+// to.
+func (s *split) findDescriptor(found []*candidate, a *Attributes, d Descriptor, seen *nodes) []*candidate {
 	for _, e := range d {
-		found = s.groups[e].find(found, a)
-		if e.Value != "" {
-			found = s.groups[Entry{Key: e.Key}].find(found, a)
+		if n := s.groups[e]; n != nil && seen.add(n) {
+			found = n.find(found, a)
+		}
+		if e.Value == "" {
+			continue
+		}
+		if n := s.groups[Entry{Key: e.Key}]; n != nil && seen.add(n) {
+			found = n.find(found, a)
 		}
 	}
 	return found
+}
+
+// nodes is a set of nodes, of which most requests need few.
+type nodes struct {
+	few  [8]*node
+	many map[*node]bool
+	n    int
+}
+
+// add adds the node and reports whether it is new.
+func (s *nodes) add(n *node) bool {
+	if slices.Contains(s.few[:min(s.n, len(s.few))], n) || s.many[n] {
+		return false
+	}
+	if s.n < len(s.few) {
+		s.few[s.n] = n
+	} else {
+		if s.many == nil {
+			s.many = map[*node]bool{}
+		}
+		s.many[n] = true
+	}
+	s.n++
+	return true
 }
