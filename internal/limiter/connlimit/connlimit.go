@@ -4,12 +4,13 @@
 // Package connlimit bounds what clients can hold in connections and in requests that have not
 // arrived completely. All ports of a process share one Set.
 //
-// Reading order: connlimit.go (connections), hold.go (the memory of their requests).
+// Reading order: connlimit.go (connections), ranking.go (which one is closed), hold.go (the memory of their
+// requests).
 package connlimit
 
 import (
 	"cmp"
-	"iter"
+	"container/list"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -71,7 +72,7 @@ type Set struct {
 	mu     sync.Mutex
 	room   *sync.Cond // of mu: bytes were released by Remove
 	open   map[*Conn]struct{}
-	added  uint64
+	ports  map[string]*port
 }
 
 // New returns a Set and registers the metric.
@@ -81,6 +82,7 @@ func New(o Options) *Set {
 		logger: cmp.Or(o.Logger, slog.Default()),
 		logs:   rate.NewLimiter(rate.Every(time.Second), 1),
 		open:   map[*Conn]struct{}{},
+		ports:  map[string]*port{},
 		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_closed_connections_total",
 			Help: "Connections of clients that were closed because they held too much, by port and reason.",
@@ -99,9 +101,10 @@ type Conn struct {
 	port   string
 	conn   net.Conn
 	source netip.Addr
-	order  uint64 // of Add
 	served atomic.Bool
-	bytes  atomic.Int64
+	// ofOpen and ofUnserved are the places in the port's rankings; nil if it is not there.
+	ofOpen, ofUnserved *list.Element
+	bytes              atomic.Int64
 	// closed is that Close or Remove was called, removed that Remove was.
 	closed, removed atomic.Bool
 }
@@ -113,12 +116,7 @@ func (c *Set) Add(port string, conn net.Conn) *Conn {
 	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		added.source = tcp.AddrPort().Addr().Unmap()
 	}
-	c.mu.Lock()
-	c.added++
-	added.order = c.added
-	c.open[added] = struct{}{}
-	surplus := c.surplus(port)
-	c.mu.Unlock()
+	surplus := c.add(added)
 	added.Hold(c.bounds.UnservedBytes)
 	if surplus != nil {
 		surplus.Close(ReasonConnections)
@@ -126,52 +124,47 @@ func (c *Set) Add(port string, conn net.Conn) *Conn {
 	return added
 }
 
-// surplus returns the connection to close if too many of the port are open, else nil. If too many
-// have no finished request, it is one of those. It is the oldest of the address with the most.
-func (c *Set) surplus(port string) (surplus *Conn) {
-	open, unserved := 0, 0
-	for connection := range c.of(port) {
-		open++
-		if !connection.served.Load() {
-			unserved++
-		}
+// add adds a connection, and returns the one to close instead, if any.
+func (c *Set) add(added *Conn) (surplus *Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open[added] = struct{}{}
+	p := c.ports[added.port]
+	if p == nil {
+		p = &port{}
+		c.ports[added.port] = p
 	}
-	if unserved <= c.bounds.Unserved && open <= c.bounds.Open {
-		return nil
-	}
-	sources := map[netip.Addr]int{}
-	isCandidate := func(candidate *Conn) bool { return unserved <= c.bounds.Unserved || !candidate.served.Load() }
-	for connection := range c.of(port) {
-		if isCandidate(connection) {
-			sources[connection.source]++
-		}
-	}
-	for connection := range c.of(port) {
-		if isCandidate(connection) && (surplus == nil || cmp.Or(
-			cmp.Compare(sources[connection.source], sources[surplus.source]),
-			cmp.Compare(surplus.order, connection.order),
-		) > 0) {
-			surplus = connection
-		}
+	added.ofOpen, added.ofUnserved = p.open.add(added), p.unserved.add(added)
+	if surplus = p.surplus(&c.bounds); surplus != nil {
+		surplus.leave()
 	}
 	return surplus
 }
 
-// of returns the connections of the port that were not closed.
-func (c *Set) of(port string) iter.Seq[*Conn] {
-	return func(yield func(*Conn) bool) {
-		for connection := range c.open {
-			if connection.port == port && !connection.closed.Load() && !yield(connection) {
-				return
-			}
-		}
+// leave takes the connection, which is to be closed, out of the Set. The caller holds the lock.
+func (c *Conn) leave() {
+	delete(c.all.open, c)
+	p := c.all.ports[c.port]
+	if c.ofUnserved != nil {
+		p.unserved.remove(c, c.ofUnserved)
 	}
+	if c.ofOpen != nil {
+		p.open.remove(c, c.ofOpen)
+	}
+	c.ofOpen, c.ofUnserved = nil, nil
 }
 
 // Served records that a request of the connection has finished.
 func (c *Conn) Served() {
-	if !c.served.Load() && !c.served.Swap(true) {
-		c.Hold(-c.all.bounds.UnservedBytes)
+	if c.served.Load() || c.served.Swap(true) {
+		return
+	}
+	c.Hold(-c.all.bounds.UnservedBytes)
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
+	if c.ofUnserved != nil {
+		c.all.ports[c.port].unserved.remove(c, c.ofUnserved)
+		c.ofUnserved = nil
 	}
 }
 
@@ -179,6 +172,7 @@ func (c *Conn) Served() {
 func (c *Conn) Close(reason Reason) {
 	c.all.mu.Lock()
 	was := c.closed.Swap(true)
+	c.leave()
 	c.all.room.Broadcast() // this connection may wait for room
 	c.all.mu.Unlock()
 	if was {
@@ -196,7 +190,7 @@ func (c *Conn) Close(reason Reason) {
 func (c *Conn) Remove() {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
-	delete(c.all.open, c)
+	c.leave()
 	c.closed.Store(true)
 	c.removed.Store(true)
 	c.release()

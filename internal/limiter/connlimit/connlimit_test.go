@@ -5,7 +5,9 @@ package connlimit
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -135,4 +137,75 @@ func TestUnservedConnectionsHoldMemory(t *testing.T) {
 	served.Remove()
 	served.Served()
 	g.Expect(s.bytes.Load()).To(Equal(int64(120)), "until the closed one is removed")
+}
+
+// TestClosedConnectionsAreTheRightOnes compares random connections with a simple search for the one to close.
+func TestClosedConnectionsAreTheRightOnes(t *testing.T) {
+	g := NewWithT(t)
+	bounds := Bounds{Bytes: 1 << 30, BytesEach: 1 << 30, Open: 12, Unserved: 6}
+	s, _ := newSet(bounds)
+	type known struct {
+		*Conn
+		fake   *fakeConn
+		served bool
+	}
+	var open []*known // the oldest first
+	for range 5000 {
+		switch n := rand.IntN(10); {
+		case n < 6:
+			c, fake := add(s, fmt.Sprintf("192.0.2.%d", rand.IntN(5)))
+			open = append(open, &known{Conn: c, fake: fake})
+		case len(open) == 0:
+			continue
+		case n < 8:
+			k := open[rand.IntN(len(open))]
+			k.Served()
+			k.served = true
+		default:
+			i := rand.IntN(len(open))
+			open[i].Remove()
+			open = slices.Delete(open, i, i+1)
+		}
+		isUnserved := func(k *known) bool { return !k.served }
+		of := func(*known) bool { return true }
+		switch unserved := count(open, isUnserved); {
+		case unserved > bounds.Unserved:
+			of = isUnserved
+		case len(open) <= bounds.Open:
+			g.Expect(count(open, func(k *known) bool { return k.fake.closed.Load() })).To(BeZero())
+			continue
+		}
+		i := slices.IndexFunc(open, func(k *known) bool { return k.fake.closed.Load() })
+		g.Expect(i).NotTo(Equal(-1))
+		closed := open[i]
+		sameAddress := func(address string) func(*known) bool {
+			return func(k *known) bool { return of(k) && k.fake.address == address }
+		}
+		for _, k := range open {
+			g.Expect(count(open, sameAddress(k.fake.address))).To(BeNumerically("<=", count(open, sameAddress(closed.fake.address))))
+		}
+		g.Expect(slices.IndexFunc(open, sameAddress(closed.fake.address))).To(Equal(i), "the oldest of its address")
+		closed.Remove()
+		open = slices.Delete(open, i, i+1)
+		g.Expect(count(open, func(k *known) bool { return k.fake.closed.Load() })).To(BeZero(), "only one is closed")
+	}
+}
+
+func count[T any](all []T, is func(T) bool) (n int) {
+	for _, one := range all {
+		if is(one) {
+			n++
+		}
+	}
+	return n
+}
+
+// An attacker opens thousands of connections a second, from many addresses.
+func BenchmarkAddBeyondTheBound(b *testing.B) {
+	bounds := DefaultBounds
+	bounds.UnservedBytes = 0
+	s := New(Options{Bounds: &bounds, Logger: slog.New(slog.DiscardHandler)})
+	for i := 0; b.Loop(); i++ {
+		s.Add("http", &fakeConn{address: fmt.Sprintf("10.0.%d.%d", i%32, i%251)})
+	}
 }

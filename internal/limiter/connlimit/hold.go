@@ -47,9 +47,6 @@ func (c *Set) largest() (largest *Conn, total int64) {
 	defer c.mu.Unlock()
 	most := int64(0)
 	for connection := range c.open {
-		if connection.closed.Load() {
-			continue
-		}
 		n := connection.bytes.Load()
 		total += n
 		if n > most {
