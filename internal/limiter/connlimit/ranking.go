@@ -73,7 +73,7 @@ func (r *ranking) enter(s *source) {
 	s.place = r.byCount[n].PushBack(s)
 }
 
-// first returns the oldest connection of the source with the most, nil if there is none.
+// first returns the oldest connection of the source with the most, or nil.
 func (r *ranking) first() *Conn {
 	for len(r.byCount) > 0 {
 		most := r.byCount[len(r.byCount)-1]

@@ -32,37 +32,43 @@ type demand struct {
 // demandsOfMatches returns what the policies of the matches need, in their order. It appends to demands.
 func (v *view) demandsOfMatches(demands []demand, matches []plan.Found, a *plan.Attributes) []demand {
 	const keys = plan.MaxMatches // the bit of the key and the overrides, beside those of the matches
-	var scanned uint32           // for one descriptor each: the expressions whose scans count already
-	var scans int64              // of all descriptors; 0 until an expression needs them
+	var s scans
 	for i, m := range matches {
 		p := v.policies[m.Plan]
 		if !p.hasExpressions || m.LeftOut {
 			continue
 		}
 		if n := len(demands); n == 0 || demands[n-1].policy != p {
-			demands, scanned = append(demands, demand{policy: p}), 0
+			demands, s.counted = append(demands, demand{policy: p}), 0
 		}
 		d := &demands[len(demands)-1]
-		add := func(of price, bit int) {
-			d.price += of.all
-			if m.Descriptor == plan.AllDescriptors || of.scans == 0 {
-				return
-			}
-			d.price -= of.scans
-			if scanned&(1<<bit) == 0 {
-				scanned |= 1 << bit
-				if scans == 0 {
-					scans = scansOf(a.Descriptors)
-				}
-				d.price += of.scans * time.Duration(scans)
-			}
-		}
-		add(p.conditionPrice(m.Match), m.Match)
+		d.price += s.priceOf(p.conditionPrice(m.Match), m.Match, m.Descriptor, a)
 		if i == 0 || matches[i-1].Plan != m.Plan || matches[i-1].Descriptor != m.Descriptor {
-			add(p.price(), keys)
+			d.price += s.priceOf(p.price(), keys, m.Descriptor, a)
 		}
 	}
 	return demands
+}
+
+// scans counts what the expressions of one policy need to search descriptors.
+type scans struct {
+	counted uint32 // bits of the expressions for one descriptor each whose scans count already
+	all     int64  // scans that read all descriptors; 0 until an expression needs them
+}
+
+// priceOf returns the price of the expression with the bit for the descriptor.
+func (s *scans) priceOf(of price, bit, descriptor int, a *plan.Attributes) time.Duration {
+	if descriptor == plan.AllDescriptors || of.scans == 0 {
+		return of.all
+	}
+	if s.counted&(1<<bit) != 0 {
+		return of.all - of.scans
+	}
+	s.counted |= 1 << bit
+	if s.all == 0 {
+		s.all = scansOf(a.Descriptors)
+	}
+	return of.all - of.scans + of.scans*time.Duration(s.all)
 }
 
 // scansOf returns how many scans of the largest size read all entries of the descriptors.

@@ -16,9 +16,9 @@ const (
 	// MaxNamespaceMatches is the largest number of matches that are found for a request, once for each
 	// descriptor, of the policies of one Namespace and mode, in the order of their names.
 	MaxNamespaceMatches = 4096
-	MaxNamespaceLimits   = 64
-	MaxMatchedPolicies   = 128
-	MaxMatchedLimits     = 512
+	MaxNamespaceLimits  = 64
+	MaxMatchedPolicies  = 128
+	MaxMatchedLimits    = 512
 )
 
 // Match is one set of conditions under which the plan applies to a request. All fields that
