@@ -247,7 +247,7 @@ var scenarios = map[string]scenario{
 		},
 	},
 	"who and --part": {
-		page: "kubectl.md", heading: "who and --part",
+		page: "kubectl.md", heading: "Find keys by a value",
 		before: func(_ Gomega, s *standalone) {
 			s.attack("user-42", "198.51.100.7")
 			s.attack("user-42", "192.0.2.1")

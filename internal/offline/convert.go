@@ -137,6 +137,11 @@ func (c *converter) run(cmd *cobra.Command, args []string) error {
 		return exitWith(exitPartial, fmt.Errorf(
 			"%s: %d limits cannot be converted; --allow-partial converts the others", names, lost))
 	}
+	if len(policies) == 0 {
+		if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "%s: no limits to convert, so no policies are written\n", names); err != nil {
+			return err
+		}
+	}
 	return convert.Write(cmd.OutOrStdout(), policies)
 }
 

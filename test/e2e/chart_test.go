@@ -310,6 +310,10 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(newBrowser(link).open(ctx, link)).To(ContainSubstring("used already"))
 	}, SpecTimeout(time.Minute))
 
+	It("lets an operator play the runbook", func(ctx SpecContext) {
+		i.playRunbook(ctx, buildPlugin(ctx, i)) // jane is a value of an earlier spec
+	}, SpecTimeout(8*time.Minute))
+
 	It("serves metrics only to the allowed clients", func(ctx SpecContext) {
 		Expect(i.metrics(ctx)).To(And(ContainSubstring(`policy="plugin"`), ContainSubstring("weir_build_info"),
 			ContainSubstring("controller_runtime_reconcile_total")))
