@@ -144,6 +144,26 @@ func TestRatesHaveAnHour(t *testing.T) {
 	g.Expect(rates["reported"]).To(Equal([]any{"me"}))
 }
 
+// Since is in the answers only if decisions are counted for less than the whole hour.
+func TestListsHaveSinceWhenTheyCount(t *testing.T) {
+	g := NewWithT(t)
+	observer := &fakeObserver{limiter.Activity{Total: *limiter.NewRates()}}
+	engine := &fakeEngine{snapshot: plan.NewSnapshot(1, []*plan.Plan{hourly("login")})}
+	h := New(Options{Engine: engine, State: &fakeState{}, Authorizer: team, Blocks: fakeBlocks{}, Observer: observer})
+	for _, path := range []string{pathTop, pathRates, pathKeys} {
+		ask := func() string {
+			return sendAs(h, "lister", http.MethodGet, path+"?namespace=shop&value=k", "").Body.String()
+		}
+		if path != pathKeys {
+			ask = func() string { return sendAs(h, "lister", http.MethodGet, path+"?namespace=shop", "").Body.String() }
+		}
+		observer.activity.Since = time.Time{}
+		g.Expect(ask()).To(And(ContainSubstring(`"reported"`), Not(ContainSubstring(`"since"`))), path)
+		observer.activity.Since = time.Unix(1_700_000_000, 0).UTC()
+		g.Expect(ask()).To(ContainSubstring(`"since":"2023-11-14T22:13:20Z"`), path)
+	}
+}
+
 // fakeObserver has the same activity for every scope.
 type fakeObserver struct{ activity limiter.Activity }
 
