@@ -42,10 +42,11 @@ var _ = Describe("The state of keys", Serial, func() {
 
 	// call sends the request that requires the verb.
 	call := func(token, verb string) (status int, body string) {
-		target := `{"policy":"` + id + `","key":"alice"`
+		// The checks give a key to a policy without one.
+		target := `{"policy":"` + id + `","key":"alice","asGiven":true`
 		switch verb {
 		case "get":
-			return operate(token, http.MethodGet, "/v1/state?policy="+id+"&key=alice", "")
+			return operate(token, http.MethodGet, "/v1/state?policy="+id+"&key=alice&asGiven=true", "")
 		case "create":
 			return operate(token, http.MethodPost, "/v1/block", target+`,"duration":"10m"}`)
 		case "update":
