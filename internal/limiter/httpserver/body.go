@@ -18,16 +18,19 @@ type body struct {
 	bytes atomic.Int64
 }
 
-// holdBody lets the request hold memory of its connection until its body has arrived or release is
-// called. A request without a body has arrived.
-func holdBody(r *http.Request, held *connlimit.Conn) (release func()) {
+// holdBody returns a request that holds memory of its connection until its body has arrived or release is
+// called. A request without a body has arrived. It changes a copy: of a request whose own body was not read
+// to its end, net/http delays the end of the connection, so that the client can read the response.
+func holdBody(r *http.Request, held *connlimit.Conn) (holding *http.Request, release func()) {
 	if r.Body == nil || r.Body == http.NoBody {
-		return func() {}
+		return r, func() {}
 	}
 	b := &body{ReadCloser: r.Body, held: held}
 	b.hold(baseBytes + headerBytes(r)*headerFactor)
-	r.Body = b
-	return b.release
+	holding = new(http.Request)
+	*holding = *r
+	holding.Body = b
+	return holding, b.release
 }
 
 func headerBytes(r *http.Request) (bytes int64) {

@@ -152,7 +152,8 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		defer holdStream(w, r, c.held)()
 	}
 	defer c.held.Served()
-	defer holdBody(r, c.held)()
+	r, release := holdBody(r, c.held)
+	defer release()
 	if s.draining.Load() {
 		w.Header().Set("Connection", "close")
 	}

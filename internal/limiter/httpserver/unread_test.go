@@ -4,6 +4,7 @@
 package httpserver
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/tls"
 	"io"
@@ -106,4 +107,26 @@ func sendStreams(g *WithT, s *running) net.Conn {
 		}
 	}
 	return secured
+}
+
+// The client of a request whose body is not read to its end gets the response, before its connection ends.
+func TestResponsesToUnreadBodiesArrive(t *testing.T) {
+	for _, secured := range []bool{false, true} {
+		g := NewWithT(t)
+		s := startEither(t, secured, Options{
+			Logger:  slog.New(slog.DiscardHandler),
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusRequestEntityTooLarge) }),
+		})
+		c := s.dial(g)
+		_, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4194304\r\n\r\n")
+		g.Expect(err).NotTo(HaveOccurred())
+		response, err := http.ReadResponse(bufio.NewReader(c), nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(response.StatusCode).To(Equal(http.StatusRequestEntityTooLarge))
+		g.Expect(response.Body.Close()).To(Succeed())
+		_, err = c.Write(make([]byte, 64<<10))
+		g.Expect(err).NotTo(HaveOccurred(), "it may still send some of the body")
+		g.Expect(c.Close()).To(Succeed())
+		s.end(g)
+	}
 }
