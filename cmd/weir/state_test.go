@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -137,4 +138,23 @@ func TestNoAdminTokenFile(t *testing.T) {
 	p := startStandalone(t, "--policies", "../../config/samples")
 	status, text := p.operator("any", "GET", "/v1/state?policy=shop/burst&key=k", "")
 	g.Expect(status).To(Equal(http.StatusNotFound), text)
+}
+
+// A process that drains hands its figures to the next one.
+func TestARestartKeepsDecisionsAndDeniedKeys(t *testing.T) {
+	g, redis, token := NewWithT(t), testenv.StartRedis(t), filepath.Join(t.TempDir(), "token")
+	g.Expect(os.WriteFile(token, []byte("secret"), 0o600)).To(Succeed())
+	begin := func() *process {
+		return startStandalone(t, "--policies", "../../config/samples", "--redis-url", redis.URL, "--admin-token-file", token)
+	}
+	first := begin()
+	for range 4 { // three are admitted
+		_, _, err := first.check(`{"policies":["shop/burst"],"attributes":{"remoteAddress":"192.0.2.1"}}`)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	g.Expect(first.cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
+	g.Expect(first.cmd.Wait()).To(Succeed())
+	status, text := begin().operator("secret", "GET", "/v1/top?namespace=shop", "")
+	g.Expect(status).To(Equal(http.StatusOK), text)
+	g.Expect(text).To(And(ContainSubstring(`"lastHour":{"allowed":3,"denied":1,`), ContainSubstring(`"key":["192.0.2.1"]`), ContainSubstring(`"since":"`)))
 }
