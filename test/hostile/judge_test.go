@@ -112,10 +112,15 @@ func (v *verdict) slow() (faults []string) {
 	return faults
 }
 
-// wrong returns what is wrong with the answers, and with the memory of weir.
+// isDegraded reports whether answers of the others were.
+func (r *round) isDegraded() bool { return r.degraded > 0 || r.counted > 0 }
+
+// wrong returns what is wrong with the answers, and with the memory of weir. Answers that are degraded beside
+// the ordinary load, too, show that the machine is too slow for the timeout of Redis.
 func (v *verdict) wrong() (faults []string) {
+	tooSlow := slices.ContainsFunc(v.harmless, (*round).isDegraded)
 	for i, r := range v.worst {
-		if r.degraded > 0 || r.counted > 0 {
+		if r.isDegraded() && !tooSlow {
 			faults = append(faults, fmt.Sprintf("round %d: %d of %d answers of the others degraded, %.0f by the metric",
 				i, r.degraded, len(r.latencies), r.counted))
 		}
@@ -165,15 +170,15 @@ func (at *attack) measure(t *testing.T, w *weir, length time.Duration) *verdict 
 	for len(w.ordinary) < calibrations {
 		w.ordinary = append(w.ordinary, at.run(t, w, c, p, harmless, length))
 	}
-	for len(v.worst) < first || len(v.worst) < last && timed() && len(v.slow()) > 0 && len(v.wrong()) == 0 {
+	for len(v.worst) < first || len(v.worst) < last && w.judgesLatencies() && len(v.slow()) > 0 && len(v.wrong()) == 0 {
 		if timed() {
 			w.machine.awaitQuiet()
 		}
 		at.run(t, w, c, p, harmless, length/3) // ends what the last attack left
 		beside, attacked := at.run(t, w, c, p, harmless, length), at.run(t, w, c, p, worst, length)
-		if timed() && max(beside.foreign, attacked.foreign) > mostForeign {
+		if w.judgesLatencies() && max(beside.foreign, attacked.foreign) > mostForeign {
 			disturbed++
-			w.machine.waited += 2 * length
+			w.machine.waitedFor(2 * length)
 			continue
 		}
 		v.harmless, v.worst, w.ordinary = append(v.harmless, beside), append(v.worst, attacked), append(w.ordinary, beside)

@@ -26,6 +26,9 @@ type machine struct {
 	tb     testing.TB
 	own    []int // process IDs
 	waited time.Duration
+	// busy is true once the test has waited too long for other processes. It then continues, and judges no
+	// latencies.
+	busy bool
 }
 
 // usage is CPU time, in ticks.
@@ -72,17 +75,24 @@ func (m *machine) foreign(before usage) float64 {
 	return float64(now.busy-before.busy-(now.own-before.own)) / float64(max(1, now.all-before.all))
 }
 
-// awaitQuiet waits until other processes leave the machine to the test.
+// awaitQuiet waits until other processes leave the machine to the test, or until it is busy.
 func (m *machine) awaitQuiet() {
 	m.tb.Helper()
 	const step = 200 * time.Millisecond
-	for before := m.usage(); ; before = m.usage() {
+	for before := m.usage(); !m.busy; before = m.usage() {
 		<-time.After(step)
 		if m.foreign(before) < mostForeign {
 			return
 		}
-		if m.waited += step; m.waited > busyTimeout {
-			m.tb.Fatalf("other processes took more than %.0f%% of the CPU time for %v: run this on a machine of its own", 100*mostForeign, busyTimeout)
-		}
+		m.waitedFor(step)
+	}
+}
+
+// waitedFor adds to the time that the test has waited.
+func (m *machine) waitedFor(length time.Duration) {
+	m.tb.Helper()
+	if m.waited += length; m.waited > busyTimeout && !m.busy {
+		m.busy = true
+		m.tb.Logf("other processes took more than %.0f%% of the CPU time for %v: latencies are not judged from here on", 100*mostForeign, busyTimeout)
 	}
 }
