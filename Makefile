@@ -1,7 +1,7 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Tools are pinned in tools/go.mod, tools/vale/go.mod and tools/npm and run from there. Targets that
+# Tools are pinned in tools/go.mod, tools/actionlint/go.mod, tools/vale/go.mod and tools/npm and run from there. Targets that
 # write tracked files: generate, manifests, golden, fmt and lint-fix. Test targets never do.
 
 SHELL := /usr/bin/env bash -o pipefail
@@ -148,6 +148,10 @@ docs: ## Build the site of docs/ in bin/docs; a dead link or anchor fails.
 .PHONY: prose
 prose: ## Check the prose of documents, comments and messages with Vale.
 	hack/prose.sh
+
+.PHONY: workflows
+workflows: ## Check the workflows in .github with actionlint.
+	GOWORK=off go tool -modfile=tools/actionlint/go.mod actionlint -color=false
 
 .PHONY: fmt
 fmt: ## Format the Go code.

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Runs all static checks: generated files are up to date, modules are tidy, the linters of
-# code, prose and the OpenAPI document pass, and the documentation has no dead links.
+# code, prose, workflows and the OpenAPI document pass, and the documentation has no dead links.
 #
 # To add a check: a step that writes tracked files goes under "writers", any other under
 # "readers". The tree is compared before and after the writers, so verify also works on a
@@ -59,13 +59,14 @@ if [[ "$before" != "$after" ]]; then
 fi
 
 # Readers.
-for module in . tools tools/vale hack/kube hack/caddy hack/cluster hack/image client; do
+for module in . tools tools/actionlint tools/vale hack/kube hack/caddy hack/cluster hack/image client; do
   step "go mod tidy in $module" tidy "$module"
 done
 step lint make --no-print-directory lint
 step prose make --no-print-directory prose
 step openapi make --no-print-directory openapi
 step docs make --no-print-directory docs
+step workflows make --no-print-directory workflows
 
 if ((${#failed[@]} > 0)); then
   printf 'verify: FAILED: %s\n' "${failed[@]}" >&2
