@@ -310,10 +310,6 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(newBrowser(link).open(ctx, link)).To(ContainSubstring("used already"))
 	}, SpecTimeout(time.Minute))
 
-	It("lets an operator play the runbook", func(ctx SpecContext) {
-		i.playRunbook(ctx, buildPlugin(ctx, i)) // jane is a value of an earlier spec
-	}, SpecTimeout(8*time.Minute))
-
 	It("serves metrics only to the allowed clients", func(ctx SpecContext) {
 		Expect(i.metrics(ctx)).To(And(ContainSubstring(`policy="plugin"`), ContainSubstring("weir_build_info"),
 			ContainSubstring("controller_runtime_reconcile_total")))
@@ -321,6 +317,10 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(rules).To(And(ContainSubstring(`"ratelimit.weir.dev/client":"true"`), ContainSubstring(`"port":"grpc"`),
 			ContainSubstring(`"port":"metrics"`), ContainSubstring(`"port":"webhook"`)))
 	}, SpecTimeout(time.Minute))
+
+	It("lets an operator play the runbook", func(ctx SpecContext) {
+		i.playRunbook(ctx, buildPlugin(ctx, i)) // jane is a value of an earlier spec; it restarts the pods at its end
+	}, SpecTimeout(8*time.Minute))
 
 	It("keeps policies and the CRD when it is uninstalled", func(ctx SpecContext) {
 		tool(ctx, "helm", "uninstall", release, "--namespace", i.namespace, "--wait", "--timeout", "120s")
