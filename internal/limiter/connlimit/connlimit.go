@@ -178,8 +178,8 @@ func (c *Conn) Close(reason Reason) {
 	if was {
 		return
 	}
+	c.all.closed.WithLabelValues(c.port, string(reason)).Inc() // before the client can see it
 	_ = c.conn.Close()
-	c.all.closed.WithLabelValues(c.port, string(reason)).Inc()
 	if c.all.logs.Allow() {
 		c.all.logger.Warn("Closed a connection that held too much", "port", c.port, "reason", reason,
 			"peer", c.conn.RemoteAddr().String(), "unfinishedBytes", c.bytes.Load())
