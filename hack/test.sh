@@ -54,7 +54,7 @@ fails='^(FAIL	|--- FAIL)'
 
 echo
 echo "===== slowest packages:"
-grep -E '^(ok|FAIL)	' "$log" | awk '$3 ~ /s$/ {printf "%8.1fs %s\n", $3, $2}' | sort -rn | head -10 || true
+grep -E '^(ok  |FAIL)	' "$log" | awk '$3 ~ /s$/ {printf "%8.1fs %s\n", $3, $2}' | sort -rn | head -10 || true
 echo "===== $(count '^ok') packages passed, $(count "$fails") failures, $(count "$skips") skips, $((SECONDS - start))s"
 if interesting "$skips|$fails|^ *--- FAIL|\[(FAIL|PANICKED)\]" | sed 's/^/===== /'; then
   exit 1
