@@ -18,15 +18,15 @@ type body struct {
 	bytes atomic.Int64
 }
 
-// holdBody returns a request that holds memory of its connection until its body has arrived or release is
-// called. A request without a body has arrived. It changes a copy: of a request whose own body was not read
+// holdBody returns a request that holds memory of its connection, also for headers of that length, until its
+// body has arrived or release is called. A request without a body has arrived. It changes a copy: of a request whose own body was not read
 // to its end, net/http delays the end of the connection, so that the client can read the response.
-func holdBody(r *http.Request, held *connlimit.Conn) (holding *http.Request, release func()) {
+func holdBody(r *http.Request, headers int64, held *connlimit.Conn) (holding *http.Request, release func()) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r, func() {}
 	}
 	b := &body{ReadCloser: r.Body, held: held}
-	b.hold(baseBytes + headerBytes(r)*headerFactor)
+	b.hold(baseBytes + headers*headerFactor)
 	holding = new(http.Request)
 	*holding = *r
 	holding.Body = b

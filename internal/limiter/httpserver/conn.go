@@ -95,21 +95,21 @@ func (c *conn) Write(p []byte) (int, error) {
 // CloseWrite is used by net/http, see rawConn.
 func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// begin holds what a request with complete headers takes until its response was sent.
-func (c *conn) begin(r *http.Request) {
+// begin holds what a request with complete headers of that length takes until its response was sent.
+func (c *conn) begin(headers int64) {
 	c.serving.Store(true)
-	held := servedBytes(r)
+	held := servedBytes(headers)
 	c.raw.held.Hold(held - c.bytes.Swap(held))
 }
 
-// servedBytes returns the memory that the headers take while the request is served. Those of usual
-// requests count nothing.
-func servedBytes(r *http.Request) int64 { return max(0, headerBytes(r)-littleBytes) * servedFactor }
+// servedBytes returns the memory that headers of that length take while the request is served. The headers
+// of usual requests count nothing.
+func servedBytes(headers int64) int64 { return max(0, headers-littleBytes) * servedFactor }
 
-// holdStream holds what a request with HTTP/2 takes. release sends the response before it releases that,
-// since a client may give it no window.
-func holdStream(w http.ResponseWriter, r *http.Request, held *connlimit.Conn) (release func()) {
-	bytes := streamBytes + servedBytes(r)
+// holdStream holds what a request with HTTP/2 and headers of that length takes. release sends the response
+// before it releases that, since a client may give it no window.
+func holdStream(w http.ResponseWriter, headers int64, held *connlimit.Conn) (release func()) {
+	bytes := streamBytes + servedBytes(headers)
 	held.Hold(bytes)
 	return func() {
 		_ = http.NewResponseController(w).Flush() // fails if the stream has ended

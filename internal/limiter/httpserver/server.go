@@ -146,13 +146,14 @@ func http2Bounds() *http.HTTP2Config {
 // connection.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	c := r.Context().Value(connectionKey{}).(*connection)
+	headers := headerBytes(r)
 	if c.http1 != nil {
-		c.http1.begin(r)
+		c.http1.begin(headers)
 	} else {
-		defer holdStream(w, r, c.held)()
+		defer holdStream(w, headers, c.held)()
 	}
 	defer c.held.Served()
-	r, release := holdBody(r, c.held)
+	r, release := holdBody(r, headers, c.held)
 	defer release()
 	if s.draining.Load() {
 		w.Header().Set("Connection", "close")
