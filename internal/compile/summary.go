@@ -15,44 +15,44 @@ import (
 // with the windows as their author wrote them. The policy need not compile. A spec that is
 // valid by the schema stays below the 2048 characters of status.summary.
 func Summary(spec *v1alpha1.RateLimitPolicySpec) string {
-	limits := make([]string, 0, len(spec.Limits))
+	limits := make([]string, len(spec.Limits))
 	for i := range spec.Limits {
 		l := &spec.Limits[i]
-		limits = append(limits, fmt.Sprintf("%s %d%s", l.Name, l.Threshold, lengthOf(l)))
+		length := string(l.Window)
+		if c := l.Calendar; c != nil {
+			length = periodText(string(c.Period), zoneOf(c))
+		}
+		limits[i] = limitText(l.Name, l.Threshold, l.Algorithm == v1alpha1.AlgorithmConcurrency, length)
 	}
 	return strings.Join(limits, ", ")
-}
-
-// lengthOf returns a slash and the window of the limit, or the period and the time zone of its
-// calendar. Concurrency has neither.
-func lengthOf(l *v1alpha1.Limit) string {
-	c := l.Calendar
-	switch {
-	case l.Algorithm == v1alpha1.AlgorithmConcurrency:
-		return " at once"
-	case c == nil:
-		return "/" + string(l.Window)
-	case zoneOf(c) == plan.UTC:
-		return "/" + string(c.Period)
-	}
-	return "/" + string(c.Period) + " " + c.TimeZone
 }
 
 // PlanSummary is Summary for the limits of a plan, whose windows may be written in another way.
 func PlanSummary(p *plan.Plan) string {
-	limits := make([]string, 0, len(p.Limits))
+	limits := make([]string, len(p.Limits))
 	for i := range p.Limits {
 		l := &p.Limits[i]
-		length := "/" + plan.FormatMillis(l.WindowMillis)
-		switch c := l.Calendar; {
-		case l.Algorithm == plan.Concurrency:
-			length = " at once"
-		case c != nil && c.TimeZone == plan.UTC:
-			length = "/" + string(c.Period)
-		case c != nil:
-			length = "/" + string(c.Period) + " " + c.TimeZone
+		length := plan.FormatMillis(l.WindowMillis)
+		if c := l.Calendar; c != nil {
+			length = periodText(string(c.Period), c.TimeZone)
 		}
-		limits = append(limits, fmt.Sprintf("%s %d%s", l.Name, l.Threshold, length))
+		limits[i] = limitText(l.Name, l.Threshold, l.Algorithm == plan.Concurrency, length)
 	}
 	return strings.Join(limits, ", ")
+}
+
+// periodText returns the period, and the time zone unless it is the default.
+func periodText(period, zone string) string {
+	if zone == plan.UTC {
+		return period
+	}
+	return period + " " + zone
+}
+
+// limitText returns a limit with its window or period, which Concurrency does not have.
+func limitText(name string, threshold int64, isConcurrency bool, length string) string {
+	if isConcurrency {
+		return fmt.Sprintf("%s %d at once", name, threshold)
+	}
+	return fmt.Sprintf("%s %d/%s", name, threshold, length)
 }
