@@ -24,6 +24,7 @@
 //	builders.go      PolicyBuilder: RateLimitPolicies for tests
 //	certificates.go  Authority: a CA for tests
 //	log.go           Log: the log of a process under test
+//	series.go        Series: the metrics of a process under test
 //	programs.go      the paths of programs such as kubectl and helm
 //	proc_linux.go    processes on Linux; proc_other.go elsewhere
 package testenv

@@ -4,7 +4,6 @@
 package faults
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -153,31 +151,9 @@ func get(url string) error {
 }
 
 // metric returns the sum of the series of a metric that have the labels, each as name="value".
-func (w *weir) metric(name string, labels ...string) (sum float64) {
+func (w *weir) metric(name string, labels ...string) float64 {
 	w.tb.Helper()
-	g := NewWithT(w.tb)
-	response, err := http.Get("http://" + w.metrics + "/metrics")
-	g.Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = response.Body.Close() }()
-	lines := bufio.NewScanner(response.Body)
-	for lines.Scan() {
-		series, value, _ := strings.Cut(lines.Text(), " ")
-		if found, _, _ := strings.Cut(series, "{"); found != name || !containsAll(series, labels) {
-			continue
-		}
-		if _, after, ok := strings.Cut(lines.Text(), "} "); ok {
-			value = after
-		}
-		n, err := strconv.ParseFloat(value, 64)
-		g.Expect(err).NotTo(HaveOccurred())
-		sum += n
-	}
-	g.Expect(lines.Err()).NotTo(HaveOccurred())
-	return sum
-}
-
-func containsAll(text string, parts []string) bool {
-	return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })
+	return testenv.Scrape(w.tb, w.metrics).Sum(name, labels...)
 }
 
 // threshold returns the threshold of a policy that the process enforces, or 0.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // attack is one kind of load, and an ordinary one with as many requests a second.
@@ -45,7 +47,7 @@ type round struct {
 func (at *attack) run(t *testing.T, w *weir, c *clients, p *process, name string, length time.Duration) *round {
 	t.Helper()
 	w.resident()
-	before, ticks := w.scrape(), w.machine.usage()
+	before, ticks := testenv.Scrape(t, w.metrics), w.machine.usage()
 	stop, result := make(chan struct{}), make(chan *sample)
 	go func() { result <- c.run(t, stop) }()
 	p.start(name)
@@ -56,10 +58,10 @@ func (at *attack) run(t *testing.T, w *weir, c *clients, p *process, name string
 	}
 	close(stop)
 	r := &round{sample: <-result, foreign: w.machine.foreign(ticks), outcomes: p.stop()}
-	after := w.scrape()
+	after := testenv.Scrape(t, w.metrics)
 	r.resident = w.resident()
-	r.counted = after.sum(degradedMetric, platform) - before.sum(degradedMetric, platform)
-	r.seen = after.sum(at.shows, at.labels...) - before.sum(at.shows, at.labels...)
+	r.counted = after.Sum(degradedMetric, platform) - before.Sum(degradedMetric, platform)
+	r.seen = after.Sum(at.shows, at.labels...) - before.Sum(at.shows, at.labels...)
 	return r
 }
 

@@ -4,12 +4,10 @@
 package hostile
 
 import (
-	"bufio"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -86,41 +84,6 @@ func (w *weir) ready() bool {
 	}
 	_ = response.Body.Close()
 	return response.StatusCode == http.StatusOK
-}
-
-// series are the values of the metrics, by the name with its labels.
-type series map[string]float64
-
-func (w *weir) scrape() series {
-	w.tb.Helper()
-	g := NewWithT(w.tb)
-	response, err := http.Get("http://" + w.metrics + "/metrics")
-	g.Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = response.Body.Close() }()
-	all := series{}
-	lines := bufio.NewScanner(response.Body)
-	for lines.Scan() {
-		at := strings.LastIndexByte(lines.Text(), ' ')
-		if at < 0 || strings.HasPrefix(lines.Text(), "#") {
-			continue
-		}
-		value, err := strconv.ParseFloat(lines.Text()[at+1:], 64)
-		g.Expect(err).NotTo(HaveOccurred(), lines.Text())
-		all[lines.Text()[:at]] = value
-	}
-	g.Expect(lines.Err()).NotTo(HaveOccurred())
-	return all
-}
-
-// sum returns the sum of the series of the metric that have the labels, each as name="value".
-func (s series) sum(metric string, labels ...string) (sum float64) {
-	for name, value := range s {
-		found, rest, _ := strings.Cut(name, "{")
-		if found == metric && !slices.ContainsFunc(labels, func(l string) bool { return !strings.Contains(rest, l) }) {
-			sum += value
-		}
-	}
-	return sum
 }
 
 // resident returns the most resident memory of the process since the last call, in bytes.
