@@ -168,7 +168,7 @@ type RateLimitPolicyStatus struct {
 
 	// summary is the limits of the generation in force in one line, such as "burst 5/1m,
 	// daily 20/24h", and until when the policy is in Shadow by an annotation. While no
-	// generation is in force, it is those of the spec. At most 2048 characters. Empty until
+	// generation is in force, it shows the limits of the spec. At most 2048 characters. Empty until
 	// the controller has processed the policy.
 	//
 	// +optional

@@ -187,8 +187,8 @@ func aged(name string, ready corev1.ConditionStatus, age time.Duration, edits ..
 	return p
 }
 
-// A rollout leaves pods behind that terminate, or have ended: they do not count. What it causes for a moment is
-// under way, and no failure.
+// A rollout leaves pods behind that terminate, or have ended: they do not count. A check that the rollout
+// fails for a moment is under way, and did not fail.
 func TestCheckDuringARollout(t *testing.T) {
 	ends := func(in time.Duration) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {

@@ -23,7 +23,7 @@ const (
 	expirySoon = 7 * 24 * time.Hour
 )
 
-// passingReasons are those of policies that a rollout makes not ready for a moment.
+// passingReasons are why a policy is not ready for a moment during a rollout.
 var passingReasons = []string{
 	v1alpha1.ReasonPublishing, v1alpha1.ReasonNoReplicas, v1alpha1.ReasonReplicasBehind, v1alpha1.ReasonReplicasTooOld,
 }

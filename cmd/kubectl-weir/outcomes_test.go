@@ -13,14 +13,14 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// outcomeOf is a command line with its exit code and what it prints.
+// outcomeOf is a command line with its exit code and a part of its output.
 type outcomeOf struct {
 	args  []string
 	code  int
 	print string
 }
 
-// outcomesOf are those of one command.
+// outcomesOf are the outcomes of one command.
 type outcomesOf struct{ nothingThere, notMeant, done outcomeOf }
 
 // outcomes returns the outcomes of all commands, in an order in which they can be tried against one process: "done"

@@ -75,7 +75,7 @@ func consoleBlocks(t *testing.T, page string) (blocks []block) {
 	return blocks
 }
 
-// isSame compares the output with that of a page. Times may differ by some seconds, and so may the width
+// isSame compares the output with the output in a page. Times may differ by some seconds, and so may the width
 // of columns.
 func isSame(got, want string) bool {
 	is, should := strings.Split(got, "\n"), strings.Split(want, "\n")

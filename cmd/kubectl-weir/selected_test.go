@@ -108,7 +108,7 @@ func TestPartSelectsSeveralKeys(t *testing.T) {
 	g.Expect(complaint).To(HavePrefix("error: no listed key of shop/login has --part remoteAddress=192.0.2.77"))
 }
 
-// The commands that who prints lift what it found.
+// The commands that who prints lift the blocks and denials that it found.
 func TestWhoPrintsWhatLifts(t *testing.T) {
 	g, s := NewWithT(t), start(t)
 	g.Expect(s.succeed("who", "user-42")).To(Equal("No key with user-42 is blocked, or was denied in the last minutes.\n"))

@@ -94,7 +94,7 @@ func (k *keyCommand) validateKey(args []string) error {
 	return validatePart(k.part)
 }
 
-// validatePart rejects what is neither empty nor NAME=VALUE.
+// validatePart rejects a text other than NAME=VALUE. An empty one is valid.
 func validatePart(part string) error {
 	if name, value, ok := strings.Cut(part, "="); part != "" && (!ok || name == "" || value == "") {
 		return fmt.Errorf("--part %q: must be NAME=VALUE, such as x-account=user-42", part)

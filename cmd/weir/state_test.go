@@ -53,7 +53,7 @@ func TestAdminTokenFile(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		return status
 	}
-	// The key is of another form than that of the policy, as a caller may give it.
+	// The policy's key has another form; a caller may give its checks this one.
 	const inspect = "/v1/state?policy=shop/burst&key=mallory-key&asGiven=true"
 	const target = `{"policy":"shop/burst","key":"mallory-key","asGiven":true}`
 	expect("wrong", "GET", inspect, "", 401, "Unauthenticated")
