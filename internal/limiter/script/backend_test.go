@@ -5,6 +5,7 @@ package script
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,13 +24,8 @@ func newStore(client redis.UniversalClient) *Store {
 
 // allAlgorithms are the codes of all kinds, algorithms those that count what is spent.
 var allAlgorithms, algorithms = func() (all, spending []Algorithm) {
-	for _, k := range kinds {
-		all = append(all, k.code)
-		if k.code != Concurrency {
-			spending = append(spending, k.code)
-		}
-	}
-	return all, spending
+	all = Algorithms()
+	return all, slices.DeleteFunc(slices.Clone(all), func(a Algorithm) bool { return a == Concurrency })
 }()
 
 // decider is the methods of a Store, which modelDecider implements with the model.
@@ -100,10 +96,10 @@ func newModelBackend() *backend {
 	d := modelDecider{Model: &Model{}, clock: &stillClock{now: time.UnixMicro(1_900_000_000_123_456)}}
 	return &backend{
 		name: "model", decider: d, clock: d.clock,
-		clear: func(testing.TB) { clear(d.states) },
+		clear: func(testing.TB) { d.Clear() },
 		setTime: func(_ testing.TB, now time.Time) {
 			d.clock.Set(now)
-			d.expire(now.UnixMicro())
+			d.Expire(now)
 		},
 	}
 }

@@ -28,13 +28,26 @@ const (
 type pending struct {
 	ctx      context.Context //nolint:containedctx // the trace of the batch
 	call     *Call
-	receipts bool // the reply identifies the spent units, for a refund
+	mode     mode
 	deadline time.Time
 	hurried  bool // the deadline is the caller's, not the one of Redis
 
 	settled atomic.Bool   // the caller has an outcome, or has stopped waiting
 	done    chan struct{} // receives one value when outcome is set
 	outcome outcome
+
+	keyText  []byte   // the Redis keys of the call, one after the other
+	keyNames []string // the Redis keys
+}
+
+// mode is what the parts of a call that spans several nodes do, see spread.go. It is zero for other calls.
+type mode struct {
+	// receipts is true if the result identifies the spent units, for a refund.
+	receipts bool
+	// dryRun spends nothing, but repairs state, see entry.lua.
+	dryRun bool
+	// repeated is true if the call repeats one that has taken holds with other keys.
+	repeated bool
 }
 
 // outcome is what Redis returned for one call: values to decode, or an error.
@@ -48,9 +61,9 @@ func failAll(n int, err *StoreError) []outcome { return slices.Repeat([]outcome{
 
 var pendings = sync.Pool{New: func() any { return &pending{done: make(chan struct{}, 1)} }}
 
-func newPending(ctx context.Context, call *Call, receipts bool, deadline time.Time) *pending {
+func newPending(ctx context.Context, call *Call, m mode, deadline time.Time) *pending {
 	p := pendings.Get().(*pending) //nolint:forcetypeassert // the pool holds only these
-	p.ctx, p.call, p.receipts, p.deadline = ctx, call, receipts, deadline
+	p.ctx, p.call, p.mode, p.deadline = ctx, call, m, deadline
 	callers, ok := ctx.Deadline()
 	p.hurried = ok && !deadline.Before(callers.Add(-callerMargin))
 	p.settled.Store(false)
@@ -66,25 +79,26 @@ func (p *pending) settle(o outcome) {
 }
 
 // wait waits for the outcome and decodes it.
-func (p *pending) wait(ctx context.Context) (*Reply, error) {
+func (p *pending) wait(ctx context.Context) (result, error) {
 	select {
 	case <-p.done:
 	case <-ctx.Done():
 		if p.settled.CompareAndSwap(false, true) {
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return nil, errCallersDeadline
+				return result{}, errCallersDeadline
 			}
-			return nil, storeError(ctx, ctx.Err())
+			return result{}, storeError(ctx, ctx.Err())
 		}
 		<-p.done
 	}
 	if p.outcome.err != nil {
-		return nil, p.outcome.err // the call may still be in flight
+		return result{}, p.outcome.err // the call may still be in flight
 	}
-	reply, err := decodeReply(p.call, p.receipts, p.outcome.values)
+	decoded, err := decodeReply(p.call, p.mode.receipts, p.outcome.values)
+	clear(p.keyNames)
 	p.ctx, p.call, p.outcome = nil, nil, outcome{}
 	pendings.Put(p)
-	return reply, err
+	return decoded, err
 }
 
 // nextBatch takes the first calls that may share a batch from the queue. It drops those whose
@@ -94,7 +108,7 @@ func nextBatch(queue []*pending) (batch, rest []*pending) {
 	keys, taken := 0, 0
 	for _, p := range queue {
 		if !p.settled.Load() {
-			keys += p.call.keys()
+			keys += keysOf(p.call)
 			if len(batch) == maxBatchCalls || len(batch) > 0 && keys > maxBatchKeys {
 				break
 			}

@@ -70,21 +70,21 @@ func compareBatch(t *testing.T, name string, w *workload, model *backend, store 
 		gather(batch)
 	}
 	for i, o := range store.send(t.Context(), batch) {
-		g.Expect(differenceOf(decoded(t, batch[i], o), want[batch[i]])).To(BeEmpty(), "%s, call %d of\n%s", name, i, strings.Join(did, "\n"))
+		g.Expect(differenceOf(decoded(t, batch[i], o).Reply, want[batch[i]])).To(BeEmpty(), "%s, call %d of\n%s", name, i, strings.Join(did, "\n"))
 	}
 }
 
 // decoded returns the reply of a call that was decided.
-func decoded(t *testing.T, p *pending, o outcome) *Reply {
+func decoded(t *testing.T, p *pending, o outcome) result {
 	t.Helper()
 	if o.err != nil {
 		t.Fatal(o.err)
 	}
-	reply, err := decodeReply(p.call, p.receipts, o.values)
+	r, err := decodeReply(p.call, p.mode.receipts, o.values)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return reply
+	return r
 }
 
 // blockingStore is a store whose batches wait until the test lets them go.
@@ -119,25 +119,25 @@ func (s *blockingStore) queued() int {
 	return waiting
 }
 
-// result is what Evaluate returned.
-type result struct {
+// answer is what Evaluate returned.
+type answer struct {
 	reply *Reply
 	err   error
 }
 
 // start evaluates the call in the background.
-func (s *blockingStore) start(ctx context.Context, call *Call) <-chan result {
-	done := make(chan result, 1)
+func (s *blockingStore) start(ctx context.Context, call *Call) <-chan answer {
+	done := make(chan answer, 1)
 	go func() {
 		reply, err := s.Evaluate(ctx, call)
-		done <- result{reply, err}
+		done <- answer{reply, err}
 	}()
 	return done
 }
 
 // startInOrder starts the calls so that they queue in their order, behind one in flight.
-func (s *blockingStore) startInOrder(g *WithT, ctx context.Context, calls []*Call) []<-chan result {
-	started := make([]<-chan result, len(calls))
+func (s *blockingStore) startInOrder(g *WithT, ctx context.Context, calls []*Call) []<-chan answer {
+	started := make([]<-chan answer, len(calls))
 	for i, call := range calls {
 		started[i] = s.start(ctx, call)
 		g.Eventually(s.queued, "5s", "100us").Should(Equal(i + 1))
@@ -157,7 +157,7 @@ func newBlockingBackend(t *testing.T) (*blockingStore, *backend) {
 
 // newBackendWithCallInFlight returns a store that has sent one call with the policy, of 30 units
 // for hours, and the result of that call.
-func newBackendWithCallInFlight(t *testing.T) (*blockingStore, *Policy, <-chan result) {
+func newBackendWithCallInFlight(t *testing.T) (*blockingStore, *Policy, <-chan answer) {
 	t.Helper()
 	s, _ := newBlockingBackend(t)
 	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30)})
@@ -220,7 +220,7 @@ func TestAnErrorOfOneCallDoesNotFailTheBatch(t *testing.T) {
 			second := slowLimit(SlidingLog, 30)
 			second.Name = "second"
 			policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30), second})
-			broken := store.key("broken", policy.keys[2])
+			broken := store.key("broken", preparedOf(policy).keys[2])
 			g.Expect(client.RPush(t.Context(), broken, "not", "a", "log").Err()).To(Succeed())
 			var batch []*pending
 			for _, key := range []Key{"a", "broken", "a", "b", "broken"} {
@@ -245,7 +245,7 @@ func TestAnErrorOfEqualCallsDoesNotFailTheBatch(t *testing.T) {
 	_, client := newServerBackend(t, servers[0])
 	store := newStore(client)
 	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(SlidingLog, 30)})
-	g.Expect(client.RPush(t.Context(), store.key("broken", policy.keys[1]), "not", "a", "log").Err()).To(Succeed())
+	g.Expect(client.RPush(t.Context(), store.key("broken", preparedOf(policy).keys[1]), "not", "a", "log").Err()).To(Succeed())
 	var batch []*pending
 	for _, key := range []Key{"a", "broken", "b", "broken", "a", "broken"} {
 		batch = append(batch, &pending{call: spendOne(policy, key)})
@@ -270,7 +270,7 @@ func TestAQueuedCallerThatCancelsIsNotCharged(t *testing.T) {
 	canceled := s.start(ctx, spendOne(policy, "a"))
 	g.Eventually(s.queued).Should(Equal(1))
 	cancel()
-	var r result
+	var r answer
 	g.Eventually(canceled).Should(Receive(&r))
 	g.Expect(r.err).To(MatchError(context.Canceled))
 	g.Expect(s.queued()).To(BeZero())

@@ -17,9 +17,6 @@ import (
 // TTL of the block itself is the only truth, and Blocks asks for it.
 
 const (
-	// MaxListedBlocks bounds the list of each policy. Above it, the blocks that end first are not
-	// listed.
-	MaxListedBlocks = 10_000
 	// endSlack is how much longer a list keeps a block than its replica computed, which counts from
 	// when its decision began.
 	endSlack = time.Second
@@ -29,14 +26,6 @@ const (
 )
 
 var blocksProgram = sync.OnceValue(func() program { return newProgram(textOf("blocks.lua")) })
-
-// Block is the block of one key.
-type Block struct {
-	Key Key
-	// By is the limit that started the block; empty if an operator did.
-	By   string
-	Left time.Duration
-}
 
 // blockList returns the key of the list of the policy.
 func (s *Store) blockList(policy string) string { return s.key(Key(policy), "blocked") }
@@ -149,7 +138,7 @@ func (s *Store) listedKeys(ctx context.Context, policy string, rank int) ([]stri
 func (s *Store) blocksOf(ctx context.Context, policy string, keys []string) ([]Block, error) {
 	replies, err := s.pipeline(ctx, func(p redis.Pipeliner) {
 		for _, key := range keys {
-			name := s.key(Key(key), blockKey(policy))
+			name := s.key(Key(key), BlockName(policy))
 			p.Get(ctx, name)
 			p.PTTL(ctx, name)
 		}

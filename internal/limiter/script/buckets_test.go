@@ -13,10 +13,10 @@ import (
 )
 
 // Buckets may deny too early, by less than one bucket, and never admit too much. A denied
-// check exceeds the quota of an interval that is one bucket longer than the window; an
-// admitted check never exceeds the quota of the window.
+// check exceeds the most of an interval that is one bucket longer than the window; an
+// admitted check never exceeds the most of the window.
 func TestBucketsDenyTooEarlyByLessThanOne(t *testing.T) {
-	const quota, window = 12, time.Second
+	const most, window = 12, time.Second
 	for _, b := range newBackends(t) {
 		for _, bucket := range []time.Duration{window / 60, window / 7, window / 2} {
 			t.Run(fmt.Sprint(b.name, " ", bucket), func(t *testing.T) {
@@ -24,9 +24,10 @@ func TestBucketsDenyTooEarlyByLessThanOne(t *testing.T) {
 				b.clear(t)
 				r := rand.New(rand.NewPCG(9, uint64(bucket)))
 				policy := NewPolicy("test/buckets", false, false, []Limit{{
-					Name: "l", Algorithm: SlidingWindow, Quota: quota, Threshold: quota,
+					Name: "l", Algorithm: SlidingWindow, Quota: most, Threshold: most,
 					Window: window, Bucket: bucket.Truncate(time.Microsecond),
 				}})
+				type hit struct{ at, cost int64 }
 				var admitted []hit
 				within := func(now int64, length time.Duration) (units int64) {
 					for _, h := range admitted {
@@ -43,12 +44,12 @@ func TestBucketsDenyTooEarlyByLessThanOne(t *testing.T) {
 					call := &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: cost}}}
 					if b.evaluate(t, call).Entries[0].Verdict == Admitted {
 						admitted = append(admitted, hit{at: now, cost: cost})
-						g.Expect(within(now, window)).To(BeNumerically("<=", quota))
+						g.Expect(within(now, window)).To(BeNumerically("<=", most))
 						continue
 					}
 					denials++
-					g.Expect(within(now, window+bucket) + cost).To(BeNumerically(">", quota))
-					if within(now, window)+cost <= quota {
+					g.Expect(within(now, window+bucket) + cost).To(BeNumerically(">", most))
+					if within(now, window)+cost <= most {
 						tooEarly++
 					}
 				}
@@ -64,9 +65,9 @@ func TestBucketsDenyTooEarlyByLessThanOne(t *testing.T) {
 // A bucket that an edit makes smaller is empty then, not in debt.
 func TestSmallerBucketsBeginEmpty(t *testing.T) {
 	for _, b := range newBackends(t) {
-		spend := func(algorithm Algorithm, quota, cost int64) LimitReply {
+		spend := func(algorithm Algorithm, most, cost int64) LimitReply {
 			policy := NewPolicy("test/edited", false, false, []Limit{{
-				Name: "l", Algorithm: algorithm, Quota: quota, Threshold: 10, Window: time.Second,
+				Name: "l", Algorithm: algorithm, Quota: most, Threshold: 10, Window: time.Second,
 			}})
 			return b.evaluate(t, &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: cost}}}).Entries[0].Limits[0]
 		}

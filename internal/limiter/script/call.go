@@ -3,7 +3,11 @@
 
 package script
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // Entry is one policy and one key of a call.
 type Entry struct {
@@ -23,8 +27,6 @@ type Entry struct {
 	ID string
 	// TTL is how long Reserve and Renew hold from now, in whole milliseconds, at least one.
 	TTL time.Duration
-
-	dryRun bool // spends nothing, but repairs state, see entry.lua
 }
 
 // Call is one atomic decision. No two entries may have both the same policy
@@ -39,153 +41,48 @@ type Call struct {
 	// Uncached is true if no denial that a DenialCache remembers may answer, even if Redis does not.
 	Uncached bool
 
-	// repeated is true if the call repeats one that has taken holds with other keys.
-	repeated bool
-	// settled is, per entry, what dry runs of the call have settled.
-	settled []settlement
-
-	reply    Reply
-	limits   []LimitReply // of reply
-	keyText  []byte       // the Redis keys, one after the other
-	keyNames []string     // the Redis keys
+	reply  Reply
+	limits []LimitReply // of reply
 }
 
 // Clear empties the call, which keeps its memory. The reply to it is no longer valid.
 func (c *Call) Clear() {
 	clear(c.Entries)
 	clear(c.reply.Entries)
-	clear(c.keyNames)
-	*c = Call{
-		Entries: c.Entries[:0], reply: Reply{Entries: c.reply.Entries[:0]},
-		settled: c.settled[:0], limits: c.limits[:0], keyText: c.keyText[:0], keyNames: c.keyNames[:0],
-	}
+	*c = Call{Entries: c.Entries[:0], reply: Reply{Entries: c.reply.Entries[:0]}, limits: c.limits[:0]}
 }
 
-// keys returns the number of Redis keys of the call.
-func (c *Call) keys() int {
+// Clone returns a copy of the call with memory of its own. Keys may be parts of a large request,
+// which the copy must not keep.
+func (c *Call) Clone() *Call {
+	copied := &Call{Entries: slices.Clone(c.Entries), Denied: c.Denied, Draw: c.Draw, Uncached: c.Uncached}
+	for i := range copied.Entries {
+		e := &copied.Entries[i]
+		e.Key, e.ID = Key(strings.Clone(string(e.Key))), strings.Clone(e.ID)
+	}
+	return copied
+}
+
+// NewReply returns an empty reply to the call, in the memory of the call.
+func (c *Call) NewReply() *Reply {
 	n := 0
 	for i := range c.Entries {
-		n += len(c.Entries[i].suffixes())
-		if c.Entries[i].Remembers() {
-			n++
-		}
+		n += len(c.Entries[i].Policy.limits)
 	}
-	return n
-}
-
-// suffixes returns the suffixes of the Redis keys of the entry. A commit needs no block: it is never
-// blocked, and the key is known by its hold.
-func (e *Entry) suffixes() []string {
-	if e.Action == Commit {
-		return e.Policy.keys[1:]
+	c.reply.FromCache, c.reply.Unanswered = false, false
+	c.reply.Entries = cleared(c.reply.Entries, len(c.Entries))
+	c.limits = cleared(c.limits, n)
+	rest := c.limits
+	for i := range c.Entries {
+		n := len(c.Entries[i].Policy.limits)
+		c.reply.Entries[i].Limits, rest = rest[:n:n], rest[n:]
 	}
-	return e.Policy.keys
+	return &c.reply
 }
 
-// Verdict is what a policy decides for one key.
-type Verdict int
-
-// The verdicts.
-const (
-	// Admitted means that every limit admits the cost and no block is live. Units are spent only
-	// if no enforcing entry of the call denies.
-	Admitted Verdict = iota
-	// Denied means that a limit does not admit the cost.
-	Denied
-	// Blocked means that a block was live before the call.
-	Blocked
-	// Tripped means that a limit does not admit the cost and the call started a block.
-	Tripped
-)
-
-// String returns the verdict in one word.
-func (v Verdict) String() string {
-	return [...]string{Admitted: "admitted", Denied: "denied", Blocked: "blocked", Tripped: "tripped"}[v]
-}
-
-// Reply is the answer to a Call, entry by entry. It is valid until the call is cleared or evaluated
-// again.
-type Reply struct {
-	Entries []EntryReply
-	// FromCache is true if a DenialCache answered without Redis.
-	FromCache bool
-	// Unanswered is true if it did because Redis did not answer. The call may still be in flight, and
-	// must not be used again.
-	Unanswered bool
-
-	// undecided are the indexes of the entries that prevented a decision, see undecided in
-	// decide.lua. The call must then be sent again with other entries.
-	undecided []int
-}
-
-// EntryReply is the answer to one entry.
-type EntryReply struct {
-	Verdict Verdict
-	// Unknown is true if nothing is known of the entry, in a reply that is Unanswered.
-	Unknown bool
-	// Began is true if the key had no state in the policy before the call, and has now.
-	Began bool
-	// Overflow is true if the key was not known, and OnlyKnown was set or the store had no room
-	// for it: the answer is the one of Policy.Overflow for the key that all such keys share.
-	Overflow bool
-	// RequestIgnored is true if the requested limit of the policy could not have a state: the
-	// answer is the one of the variant without it, see Policy.NewRequested.
-	RequestIgnored bool
-	// BlockLeft is the time until the block ends, if Blocked or Tripped.
-	BlockLeft time.Duration
-	// BlockedBy names the limit that started the block.
-	BlockedBy string
-	// Hold is what the entry did with a hold or a charge, and Estimate the units of the hold that
-	// it found.
-	Hold     HoldOutcome
-	Estimate int64
-	// Held and Open are the units and the number of the holds of the key after the call.
-	Held, Open int64
-	// Settled is the number of ended holds whose units the call has spent.
-	Settled int64
-	// DebtCut is the number of units above the quota that were cut, because working them off
-	// would take longer than MaxDebt.
-	DebtCut int64
-	Limits  []LimitReply
-
-	// repaired is true if the entry replaced a value or a key of another type that was not a state of its
-	// limits.
-	repaired bool
-}
-
-// Allows reports whether the limit with the index admits the cost, and no block is live.
-func (r *EntryReply) Allows(limit int) bool { return r.Limits[limit].Admits && r.Verdict != Blocked }
-
-// MaxDebt is the longest time for which a TokenBucket or a GCRA works off units above its quota.
-const MaxDebt = 720 * time.Hour
-
-// HoldsWait is the RetryAfter of a limit that only holds deny: a commit can make room at any time.
-const HoldsWait = time.Second
-
-// Never is the RetryAfter of a cost above the quota.
-const Never time.Duration = -1
-
-// LimitReply is the answer of one limit.
-type LimitReply struct {
-	// Admits is true if the limit alone, without blocks, admits the cost.
-	Admits bool
-	// Shed is true if Suppressed shed the check at random, below its hard limit.
-	Shed bool
-	// Suppression is the share of checks that a Suppressed limit sheds, 0..1.
-	Suppression float64
-	// WaitsForHolds is true if the limit admits the cost as soon as enough holds are
-	// committed or end. RetryAfter is then HoldsWait.
-	WaitsForHolds bool
-	// Used is the number of units that are spent or held after the call.
-	Used int64
-	// RetryAfter is the time until the limit admits the same cost and no block is live,
-	// if no other caller uses the key. It is 0 if neither the entry nor the check is
-	// denied, and Never if the cost exceeds the quota.
-	RetryAfter time.Duration
-	// UsedAfterWaiting is the number of units held after RetryAfter.
-	UsedAfterWaiting int64
-	// ResetAfter is the time until no units are held, without further checks.
-	ResetAfter time.Duration
-
-	receipt int64 // identifies the spent units for a refund
+// cleared returns a list of n zero values, in the memory of the list if it is large enough.
+func cleared[T any](list []T, n int) []T {
+	list = slices.Grow(list[:0], n)[:n]
+	clear(list)
+	return list
 }

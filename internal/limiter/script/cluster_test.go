@@ -40,14 +40,14 @@ func TestClusterAgreesWithModel(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(string(a), func(t *testing.T) {
 			model := &Model{}
-			r := rand.New(rand.NewPCG(1, uint64(a.index())))
+			r := rand.New(rand.NewPCG(1, uint64(indexOf(a))))
 			var policies []*Policy
 			for i := range 3 {
 				l := slowLimit(a, 3+r.Int64N(4))
 				if i == 1 {
 					l.Block = time.Hour
 				}
-				policies = append(policies, NewPolicy(fmt.Sprintf("test/%s%d", a, i), i == 2 && a.kind().attempts, false, []Limit{l}))
+				policies = append(policies, NewPolicy(fmt.Sprintf("test/%s%d", a, i), i == 2 && a.CanCountAttempts(), false, []Limit{l}))
 			}
 			for range 60 {
 				call := &Call{Draw: r.Uint32(), Denied: r.IntN(10) == 0}

@@ -21,9 +21,9 @@ func (s *Store) newCommand(scripts *programs, runs ...run) command {
 	for _, r := range runs {
 		entries := r.calls[0].call.Entries
 		for i := range entries {
-			p := entries[i].Policy
+			p := preparedOf(entries[i].Policy)
 			c.algorithms |= p.algorithms
-			if p.keepsHolds() || entries[i].Action != Check {
+			if p.TakesReservations() || entries[i].Action != Check {
 				c.algorithms |= holdsBit
 			}
 			capacity += len(r.calls)*(len(p.keys)+2) + len(p.args) + 4
@@ -39,7 +39,7 @@ func (s *Store) newCommand(scripts *programs, runs ...run) command {
 			calls = calls[:1]
 		}
 		for _, p := range calls {
-			names := s.keyNames(p.call)
+			names := s.keyNames(p)
 			for i := range names {
 				c.args = append(c.args, &names[i]) // the client takes pointers, which need no memory
 			}
@@ -50,16 +50,16 @@ func (s *Store) newCommand(scripts *programs, runs ...run) command {
 	return c
 }
 
-// keyNames returns the Redis keys of the call, in the memory of the call. They share one string.
-func (s *Store) keyNames(call *Call) []string {
-	text, names := call.keyText[:0], call.keyNames[:0]
+// keyNames returns the Redis keys of the call, in the memory of p. They share one string.
+func (s *Store) keyNames(p *pending) []string {
+	call, text, names := p.call, p.keyText[:0], p.keyNames[:0]
 	for i := range call.Entries {
 		e := &call.Entries[i]
-		for _, suffix := range e.suffixes() {
+		for _, suffix := range suffixesOf(e) {
 			text = s.appendKey(text, e.Key, suffix)
 		}
 		if e.Remembers() {
-			text = s.appendKey(text, e.Key, chargeKey(e.Policy.id, e.ID))
+			text = s.appendKey(text, e.Key, ChargeName(e.Policy.ID(), e.ID))
 		}
 	}
 	rest := string(text)
@@ -69,16 +69,41 @@ func (s *Store) keyNames(call *Call) []string {
 	}
 	for i := range call.Entries {
 		e := &call.Entries[i]
-		for _, suffix := range e.suffixes() {
+		for _, suffix := range suffixesOf(e) {
 			next(e.Key, suffix)
 		}
 		if e.Remembers() {
-			next(e.Key, chargeKey(e.Policy.id, e.ID))
+			next(e.Key, ChargeName(e.Policy.ID(), e.ID))
 		}
 	}
-	call.keyText, call.keyNames = text, names
+	p.keyText, p.keyNames = text, names
 	return names
 }
+
+// keysOf returns the number of Redis keys of the call.
+func keysOf(c *Call) int {
+	n := 0
+	for i := range c.Entries {
+		n += len(suffixesOf(&c.Entries[i]))
+		if c.Entries[i].Remembers() {
+			n++
+		}
+	}
+	return n
+}
+
+// suffixesOf returns the suffixes of the Redis keys of the entry. A commit needs no block: it is never
+// blocked, and the key is known by its hold.
+func suffixesOf(e *Entry) []string {
+	p := preparedOf(e.Policy)
+	if e.Action == Commit {
+		return p.keys[1:]
+	}
+	return p.keys
+}
+
+// holdsAnew reports whether the entry holds for its TTL from now.
+func holdsAnew(e *Entry) bool { return e.Action == Reserve || e.Action == Renew }
 
 // key returns the Redis key with the suffix for a key of a policy.
 func (s *Store) key(key Key, suffix string) string { return string(s.appendKey(nil, key, suffix)) }
@@ -117,12 +142,12 @@ func (s *Store) decideCommand(batch []*pending) command {
 
 func (c *command) addRun(r run) {
 	first := r.calls[0]
-	draws := c.algorithms&Suppressed.bit() != 0
-	flags, own := 0, first.call.ownArguments()
+	draws := c.algorithms&suppressedBit != 0
+	flags, own := 0, ownArguments(first.call)
 	if first.call.Denied {
 		flags |= runDenied
 	}
-	if first.receipts {
+	if first.mode.receipts {
 		flags |= runReceipts
 	}
 	if draws {
@@ -132,7 +157,7 @@ func (c *command) addRun(r run) {
 	if r.sameKeys {
 		flags |= runSameKeys
 	}
-	if first.call.repeated {
+	if first.mode.repeated {
 		flags |= runRepeated
 	}
 	if r.isLean() {
@@ -143,8 +168,8 @@ func (c *command) addRun(r run) {
 		flags |= runSameOwn
 		calls = calls[:1]
 	}
-	c.args = append(c.args, len(r.calls), first.call.keys(), own, flags)
-	c.addEntries(first.call.Entries)
+	c.args = append(c.args, len(r.calls), keysOf(first.call), own, flags)
+	c.addEntries(first.call.Entries, first.mode.dryRun)
 	for _, p := range calls {
 		if draws {
 			c.args = append(c.args, &p.call.Draw)
@@ -157,7 +182,7 @@ func (c *command) addRun(r run) {
 
 // ownArguments returns the number of arguments that the entries of the call do not share with those
 // of other calls of a run.
-func (c *Call) ownArguments() int {
+func ownArguments(c *Call) int {
 	n := len(c.Entries)
 	for i := range c.Entries {
 		switch c.Entries[i].Action {
@@ -180,18 +205,18 @@ func (c *command) addOwn(e *Entry) {
 }
 
 // addEntries appends what the entries of all calls of a run have in common.
-func (c *command) addEntries(entries []Entry) {
+func (c *command) addEntries(entries []Entry, dryRun bool) {
 	c.args = append(c.args, len(entries))
 	for i := range entries {
-		e := &entries[i]
-		flags := e.Policy.flags
+		e, p := &entries[i], preparedOf(entries[i].Policy)
+		flags := p.flags
 		if e.OnlyKnown {
 			flags |= flagOnlyKnown
 		}
 		if e.Peek {
 			flags |= flagPeek
 		}
-		if e.dryRun {
+		if dryRun {
 			flags |= flagDryRun
 		}
 		if e.Remembers() {
@@ -199,9 +224,9 @@ func (c *command) addEntries(entries []Entry) {
 		}
 		flags += int(e.Action) * actionUnit
 		c.args = append(c.args, flags)
-		if e.holdsAnew() {
+		if holdsAnew(e) {
 			c.args = append(c.args, e.TTL.Milliseconds())
 		}
-		c.args = append(c.args, e.Policy.argumentsAt(c.now)...)
+		c.args = append(c.args, p.argumentsAt(c.now)...)
 	}
 }

@@ -5,11 +5,10 @@ package script
 
 import (
 	"slices"
-	"strings"
 	"time"
 )
 
-// denial is the reply of Redis to a call that it denied.
+// denial is the reply of the store to a call that it denied.
 type denial struct {
 	call  *Call // a copy
 	reply *Reply
@@ -26,26 +25,13 @@ type denial struct {
 // mayBeCached reports whether the denial of the call, if it is one, may be cached. A peek must
 // show the current state, Suppressed observes every check, and a Reserve may repeat one that was
 // admitted.
-func (c *Call) mayBeCached() bool {
+func mayBeCached(c *Call) bool {
 	for i := range c.Entries {
-		if e := &c.Entries[i]; e.Peek || e.dryRun || e.Action != Check || e.Policy.observes() {
+		if e := &c.Entries[i]; e.Peek || e.Action != Check || e.Policy.Observes() {
 			return false
 		}
 	}
 	return !c.Denied && !c.Uncached
-}
-
-// clone returns a copy of the call with memory of its own. Keys may be parts of a large request,
-// which the copy must not keep.
-func (c *Call) clone() *Call {
-	copied := &Call{
-		Entries: slices.Clone(c.Entries), Denied: c.Denied, Draw: c.Draw, Uncached: c.Uncached, repeated: c.repeated,
-	}
-	for i := range copied.Entries {
-		e := &copied.Entries[i]
-		e.Key, e.ID = Key(strings.Clone(string(e.Key))), strings.Clone(e.ID)
-	}
-	return copied
 }
 
 // rounding is how much longer than necessary a wait may be: a TTL is in whole milliseconds.
@@ -59,7 +45,7 @@ func (c *DenialCache) newDenial(call *Call, reply *Reply, changes uint64, sent t
 		return nil
 	}
 	d := &denial{
-		call: call.clone(), reply: reply.clone(), changes: changes,
+		call: call.Clone(), reply: reply.Clone(), changes: changes,
 		received: c.now(), until: sent.Add(wait), checked: sent,
 	}
 	for i := range d.reply.Entries {
@@ -78,11 +64,11 @@ func denialTime(call *Call, reply *Reply) time.Duration {
 		if r.Overflow || r.RequestIgnored {
 			return 0 // the answer is not about this entry
 		}
-		if !policy.shadow && r.Verdict != Admitted {
-			denied = max(denied, r.certainWait())
+		if !policy.IsShadow() && r.Verdict != Admitted {
+			denied = max(denied, certainWait(r))
 		}
 		// Such a policy counts a denied check or starts a block, unless its key is blocked.
-		if policy.writesDenials() {
+		if policy.WritesDenials() {
 			if r.Verdict < Blocked {
 				return 0
 			}
@@ -97,8 +83,8 @@ func denialTime(call *Call, reply *Reply) time.Duration {
 	return denied
 }
 
-// wait returns the time until the entry admits its cost.
-func (r *EntryReply) wait() time.Duration {
+// waitOfEntry returns the time until the entry admits its cost.
+func waitOfEntry(r *EntryReply) time.Duration {
 	wait := r.BlockLeft
 	for i := range r.Limits {
 		wait = max(wait, r.Limits[i].RetryAfter)
@@ -108,20 +94,11 @@ func (r *EntryReply) wait() time.Duration {
 
 // certainWait returns how long nothing but an operator can make the entry admit its cost. A
 // commit, which is not announced to other replicas, can make room where there are holds.
-func (r *EntryReply) certainWait() time.Duration {
+func certainWait(r *EntryReply) time.Duration {
 	if r.Held > 0 {
 		return r.BlockLeft
 	}
-	return r.wait()
-}
-
-// clone returns a copy of the reply with memory of its own.
-func (r *Reply) clone() *Reply {
-	copied := &Reply{Entries: slices.Clone(r.Entries)}
-	for i := range copied.Entries {
-		copied.Entries[i].Limits = slices.Clone(r.Entries[i].Limits)
-	}
-	return copied
+	return waitOfEntry(r)
 }
 
 // isFor reports whether the call has the same policies and keys.
@@ -136,7 +113,7 @@ func (d *denial) isFor(call *Call) bool {
 func (d *denial) denies(call *Call) bool {
 	for i := range call.Entries {
 		denied, asked := d.call.Entries[i].Cost, call.Entries[i].Cost
-		if asked < denied || asked > denied && !d.reply.Entries[i].waitsAlike(&call.Entries[i]) {
+		if asked < denied || asked > denied && !waitsAlike(&d.reply.Entries[i], &call.Entries[i]) {
 			return false
 		}
 	}
@@ -147,7 +124,7 @@ func (d *denial) denies(call *Call) bool {
 func (d *denial) isBlocked(now time.Time) bool {
 	for i := range d.reply.Entries {
 		e := &d.reply.Entries[i]
-		if e.Verdict == Blocked && !d.call.Entries[i].Policy.shadow && now.Before(d.received.Add(e.BlockLeft)) {
+		if e.Verdict == Blocked && !d.call.Entries[i].Policy.IsShadow() && now.Before(d.received.Add(e.BlockLeft)) {
 			return true
 		}
 	}
@@ -157,9 +134,9 @@ func (d *denial) isBlocked(now time.Time) bool {
 // waitsAlike reports whether the reply, with its waits, is also the one to the entry with a larger
 // cost: all limits are FixedWindow, which wait until their window ends, and admit it or not as
 // before.
-func (r *EntryReply) waitsAlike(e *Entry) bool {
+func waitsAlike(r *EntryReply, e *Entry) bool {
 	for i := range r.Limits {
-		l := &e.Policy.limits[i]
+		l := &e.Policy.Limits()[i]
 		if l.Algorithm != FixedWindow || r.Limits[i].Admits != (r.Limits[i].Used+e.Cost <= l.Quota) {
 			return false
 		}
@@ -177,7 +154,7 @@ func (d *denial) replyTo(call *Call, now time.Time) *Reply {
 		}
 		return max(0, wait-age)
 	}
-	reply := call.newReply()
+	reply := call.NewReply()
 	reply.FromCache = true
 	for i := range reply.Entries {
 		e, cached := &reply.Entries[i], &d.reply.Entries[i]

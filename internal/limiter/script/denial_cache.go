@@ -20,8 +20,24 @@ const (
 	recheckPeriod = time.Second
 )
 
-// DenialCache is a Store that answers calls from memory which Redis has just denied. A denial of
-// a call holds until the wait that Redis returned ends, if the call would write nothing: its key is
+// CachedStore is the store behind a DenialCache.
+type CachedStore interface {
+	// Evaluate decides the call. Errors are *StoreError.
+	Evaluate(ctx context.Context, call *Call) (*Reply, error)
+	// Reset, Block and Unblock change the state of a key.
+	Reset(ctx context.Context, policy *Policy, key Key) (bool, error)
+	Block(ctx context.Context, policy *Policy, key Key, length time.Duration) error
+	Unblock(ctx context.Context, policy *Policy, key Key) (bool, error)
+	// AnnounceChange announces to all replicas that the state of the key was changed. It returns no error:
+	// they notice within a second.
+	AnnounceChange(ctx context.Context, key Key)
+	// WatchChanges calls changed for each announced key, and missed when announcements may have been
+	// lost, until ctx ends.
+	WatchChanges(ctx context.Context, changed func(Key), missed func())
+}
+
+// DenialCache is a store that answers calls from memory which the store behind it has just denied. A denial of
+// a call holds until the wait that the store returned ends, if the call would write nothing: its key is
 // blocked, or its policies count admissions, start no blocks and are not Suppressed. Calls for
 // the same policies and keys with the same cost are then denied without Redis. A larger cost is, if
 // the limits deny it for the same time.
@@ -30,7 +46,7 @@ const (
 // Block or Unblock on any replica that has the same Redis. While Redis does not answer, cached
 // denials hold, and deny every chain with the same policy and key.
 type DenialCache struct {
-	store *Store
+	store CachedStore
 	now   func() time.Time
 	seed  maphash.Seed
 	// changes counts changes of the state of keys, by hash of the key; a cached denial holds
@@ -48,7 +64,7 @@ type denialShard struct {
 
 // NewDenialCache returns an empty cache in front of the store. now is the clock that measures the
 // age of denials.
-func NewDenialCache(store *Store, now func() time.Time) *DenialCache {
+func NewDenialCache(store CachedStore, now func() time.Time) *DenialCache {
 	c := &DenialCache{store: store, now: now, seed: maphash.MakeSeed()}
 	for i := range c.shards {
 		c.shards[i].denials = map[uint64]*denial{}
@@ -60,7 +76,7 @@ func NewDenialCache(store *Store, now func() time.Time) *DenialCache {
 // returns, with FromCache set in a reply from memory. If the store fails, a cached denial remains
 // the answer.
 func (c *DenialCache) Evaluate(ctx context.Context, call *Call) (*Reply, error) {
-	if !call.mayBeCached() {
+	if !mayBeCached(call) {
 		return c.evaluate(ctx, call)
 	}
 	now := c.now()
@@ -93,7 +109,7 @@ func (c *DenialCache) evaluate(ctx context.Context, call *Call) (*Reply, error) 
 // answerAlone returns the answer to a call that the store has not decided, or nil: a cached denial of the
 // same cost, or a block, which denies every cost, of the chain or of one of its entries.
 func (c *DenialCache) answerAlone(call *Call) *Reply {
-	asked := call.clone() // the call may still be in flight
+	asked := call.Clone() // the call may still be in flight
 	now := c.now()
 	var reply *Reply
 	if d := c.recall(asked, now); d != nil {

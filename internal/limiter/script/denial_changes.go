@@ -7,35 +7,13 @@ import (
 	"context"
 	"hash/maphash"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
-
-// channel is the channel on which replicas announce the keys whose state they changed.
-func (c *DenialCache) channel() string { return c.store.prefix + "changed" }
 
 // Start drops the denials of keys that other replicas change, until ctx ends. Without it, and
 // while Redis is unreachable, such a denial is dropped within a second.
 func (c *DenialCache) Start(ctx context.Context) error {
-	subscription := c.store.client.Subscribe(ctx, c.channel())
-	defer func() { _ = subscription.Close() }()
-	messages := subscription.ChannelWithSubscriptions()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case message, open := <-messages:
-			if !open {
-				<-ctx.Done()
-				return nil
-			}
-			if changed, ok := message.(*redis.Message); ok {
-				c.drop(Key(changed.Payload))
-			} else {
-				c.allChanges.Add(1) // a new connection: messages may have been lost
-			}
-		}
-	}
+	c.store.WatchChanges(ctx, c.drop, func() { c.allChanges.Add(1) })
+	return nil
 }
 
 // drop drops the denials of the key. A reply to a call sent before is not cached.
@@ -46,9 +24,7 @@ func (c *DenialCache) drop(key Key) {
 // announce drops the denials of the key in all replicas.
 func (c *DenialCache) announce(ctx context.Context, key Key) {
 	c.drop(key)
-	ctx, cancel := c.store.bound(ctx)
-	defer cancel()
-	_ = c.store.client.Publish(ctx, c.channel(), string(key)).Err() // the others recheck within a second
+	c.store.AnnounceChange(ctx, key)
 }
 
 // Reset is Store.Reset for all replicas.

@@ -6,9 +6,9 @@ package script
 import "time"
 
 // alone returns a call with the i-th entry only.
-func (c *Call) alone(i int) *Call { return &Call{Entries: c.Entries[i : i+1 : i+1]} }
+func alone(c *Call, i int) *Call { return &Call{Entries: c.Entries[i : i+1 : i+1]} }
 
-// updateEntries caches the denial of a chain entry by entry too, each as that of a call with the entry
+// updateEntries also caches the denial of a chain entry by entry, each as the denial of a call with this entry
 // alone. Without Redis they deny every chain with the same policy and key.
 func (c *DenialCache) updateEntries(call *Call, reply *Reply, changes uint64, sent time.Time) {
 	if len(call.Entries) == 1 {
@@ -18,13 +18,13 @@ func (c *DenialCache) updateEntries(call *Call, reply *Reply, changes uint64, se
 		if reply.Entries[i].Verdict == Admitted {
 			continue
 		}
-		alone := call.alone(i)
-		id, own := c.identify(alone)
-		if _, now := c.identify(call); now != changes || c.recall(alone, sent) != nil {
+		entry := alone(call, i)
+		id, own := c.identify(entry)
+		if _, now := c.identify(call); now != changes || c.recall(entry, sent) != nil {
 			continue // a key was changed meanwhile, or the denial is known
 		}
-		if d := c.newDenial(alone, &Reply{Entries: reply.Entries[i : i+1 : i+1]}, own, sent); d != nil {
-			c.shard(id).update(id, d, alone)
+		if d := c.newDenial(entry, &Reply{Entries: reply.Entries[i : i+1 : i+1]}, own, sent); d != nil {
+			c.shard(id).update(id, d, entry)
 		}
 	}
 }
@@ -45,12 +45,12 @@ func (c *DenialCache) recall(call *Call, now time.Time) *denial {
 // answerWithEntries returns the answer to a chain of which cached denials deny some entries, or nil. The
 // other entries are Unknown.
 func (c *DenialCache) answerWithEntries(call *Call, now time.Time) *Reply {
-	reply, isDenied := call.newReply(), false
+	reply, isDenied := call.NewReply(), false
 	reply.FromCache = true
 	for i := range call.Entries {
-		alone := call.alone(i)
-		if d := c.recall(alone, now); d != nil {
-			reply.Entries[i], isDenied = d.replyTo(alone, now).Entries[0], true
+		entry := alone(call, i)
+		if d := c.recall(entry, now); d != nil {
+			reply.Entries[i], isDenied = d.replyTo(entry, now).Entries[0], true
 		} else {
 			reply.Entries[i].Unknown = true
 		}

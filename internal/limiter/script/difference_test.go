@@ -41,5 +41,5 @@ func partsOf(v any) (parts []string) {
 			parts = append(parts, fmt.Sprintf("entry %d, limit %d: %+v", i, j, l))
 		}
 	}
-	return append(parts, fmt.Sprintf("from cache %v, undecided %v", reply.FromCache, reply.undecided))
+	return append(parts, fmt.Sprintf("from cache %v", reply.FromCache))
 }

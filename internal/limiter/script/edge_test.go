@@ -54,7 +54,7 @@ func TestEdgeValues(t *testing.T) {
 					for _, window := range []time.Duration{time.Millisecond, 2 * time.Millisecond, longest} {
 						t.Run(fmt.Sprintf("%s %d in %v", a, threshold, window), func(t *testing.T) {
 							l := edgeLimit(a, threshold, window)
-							for _, attempts := range []bool{false, a.kind().attempts} {
+							for _, attempts := range []bool{false, a.CanCountAttempts()} {
 								policy := NewPolicy("test/edge", attempts, false, []Limit{l})
 								compareAtEdges(t, policy, model, redis)
 								redis.clock.Set(redis.clock.Now().Add(longest + window + time.Hour))
@@ -76,7 +76,7 @@ func TestEdgeValuesInMemory(t *testing.T) {
 		for _, threshold := range []int64{1, 2, largestOf(a)} {
 			for _, window := range []time.Duration{time.Millisecond, 2 * time.Millisecond, longest} {
 				t.Run(fmt.Sprintf("%s %d in %v", a, threshold, window), func(t *testing.T) {
-					for _, attempts := range []bool{false, a.kind().attempts} {
+					for _, attempts := range []bool{false, a.CanCountAttempts()} {
 						policy := NewPolicy("test/edge", attempts, false, []Limit{edgeLimit(a, threshold, window)})
 						compareAtEdges(t, policy, model, memory)
 					}
@@ -93,7 +93,7 @@ func compareAtEdges(t *testing.T, policy *Policy, model, other *backend) {
 	g := NewWithT(t)
 	model.clear(t)
 	other.clear(t)
-	now, l := other.clock.Now(), &policy.limits[0]
+	now, l := other.clock.Now(), &policy.Limits()[0]
 	for _, step := range []time.Duration{
 		0, 1, l.Window - time.Microsecond, l.Window, l.Window + time.Millisecond, 0, -time.Millisecond, time.Millisecond,
 		-time.Hour, 0, time.Hour, l.Window / 2, l.Window,
@@ -118,7 +118,7 @@ func compareAtEdges(t *testing.T, policy *Policy, model, other *backend) {
 
 // inexact reports whether the deficit of the limit leaves the integers of a double.
 func inexact(l *Limit) bool {
-	return deficitOf(l.Quota, l).Cmp(newDeficit(1<<31, 1<<22).Int) > 0 && l.Algorithm.kind().library == deficitLibrary
+	return float64(l.Quota)*float64(l.Window.Microseconds()) > 1<<53 && l.Algorithm.Refills()
 }
 
 // expectApproximately expects the same reply, except for the rounding of a double.
@@ -173,7 +173,7 @@ func TestRemovedTTLIsSetAgain(t *testing.T) {
 					l := edgeLimit(a, 2, time.Minute)
 					l.Block, l.HardQuota = 0, 2
 					policy := NewPolicy("test/kept", false, false, []Limit{l})
-					key := testPrefix + layoutVersion + "{a}:" + policy.keys[1]
+					key := testPrefix + layoutVersion + "{a}:" + preparedOf(policy).keys[1]
 					call := &Call{Draw: 1<<32 - 1, Entries: []Entry{{Policy: policy, Key: "a", Cost: 2}}}
 					g.Expect(b.evaluate(t, call).Entries[0].Verdict).To(Equal(Admitted))
 					g.Expect(client.Persist(t.Context(), key).Val()).To(BeTrue())
@@ -201,7 +201,7 @@ func TestTotalsAreRebased(t *testing.T) {
 					g := NewWithT(t)
 					b.clear(t)
 					policy := NewPolicy("test/large", false, false, []Limit{l})
-					key := testPrefix + layoutVersion + "{a}:" + policy.keys[1]
+					key := testPrefix + layoutVersion + "{a}:" + preparedOf(policy).keys[1]
 					const total = 1<<52 - 1
 					micros := b.clock.Now().UnixMicro()
 					g.Expect(client.RPush(t.Context(), key, total-5, micros-30_000_000, total-3, micros-10_000_000, total).Err()).To(Succeed())

@@ -34,7 +34,7 @@ func FuzzCall(f *testing.F) {
 			l.Bucket = max(l.Window/time.Duration(2+clamp(more, 998)), time.Microsecond).Truncate(time.Microsecond)
 			l.HardQuota = l.Quota * (1 + clamp(more, 10))
 		}
-		policy := NewPolicy("test/fuzz", attempts && a.kind().attempts, false, []Limit{l})
+		policy := NewPolicy("test/fuzz", attempts && a.CanCountAttempts(), false, []Limit{l})
 		entry := Entry{Policy: policy, Key: EncodeKey(key), Cost: clamp(cost, largestCost)}
 		entry.Peek = entry.Cost > l.Quota
 		model := &Model{}

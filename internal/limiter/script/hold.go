@@ -3,13 +3,10 @@
 
 package script
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // A hold is the estimate of a reservation, for one key of one policy. Its units are not spent, but
-// leave no room for others, until it is committed or ends. See hold.lua.
+// leave no room for others, until it is committed or ends.
 
 // Action is what an entry of a call does with its cost. The entries of a call either all have
 // the actions Check and Reserve, or all have others; such a call is never denied, and in a Redis
@@ -39,6 +36,9 @@ const (
 
 // ChargeMemory is how long the ID of a charge is remembered.
 const ChargeMemory = 10 * time.Minute
+
+// MostSettled bounds the ended holds that one call spends.
+const MostSettled = 64
 
 // MaxIDBytes is the length of the longest ID of a hold or of a charge.
 const MaxIDBytes = 64
@@ -82,15 +82,6 @@ type Hold struct {
 	EndsIn time.Duration
 }
 
-// keepsHolds reports whether the policy takes reservations.
-func (p *Policy) keepsHolds() bool { return p.maxOpen > 0 }
-
-// reserves reports whether the entry may take a hold.
-func (e *Entry) reserves() bool { return e.Policy.TakesHold(e.Action) }
-
-// holdsAnew reports whether the entry holds for its TTL from now.
-func (e *Entry) holdsAnew() bool { return e.Action == Reserve || e.Action == Renew }
-
 // Remembers reports whether the entry remembers its ID as that of a charge.
 func (e *Entry) Remembers() bool {
 	return e.ID != "" && (e.Action == Charge || e.Action == CommitOrCharge)
@@ -98,25 +89,3 @@ func (e *Entry) Remembers() bool {
 
 // IsDeniable reports whether the call has the actions Check and Reserve.
 func (c *Call) IsDeniable() bool { return len(c.Entries) == 0 || c.Entries[0].Action <= Reserve }
-
-// Holds returns the open holds of the key that end first, at most the given number. Errors are
-// *StoreError.
-func (s *Store) Holds(ctx context.Context, policy *Policy, key Key, most int) ([]Hold, error) {
-	ctx, cancel := s.bound(ctx)
-	defer cancel()
-	c := command{program: openHoldsProgram()}
-	c.args = []any{"EVALSHA", c.program.sha, 2, s.key(key, heldKey(policy.id)), s.key(key, holdsKey(policy.id)), most}
-	list, err := s.run(ctx, c)
-	if err != nil {
-		return nil, storeError(ctx, err)
-	}
-	holds := make([]Hold, len(list)/3)
-	reply := replyCursor{values: list}
-	for i := range holds {
-		holds[i] = Hold{ID: reply.text(), Units: reply.number(), EndsIn: micros(reply.number())}
-	}
-	if reply.bad {
-		return nil, &StoreError{Cause: CauseScript, Err: errReply}
-	}
-	return holds, nil
-}

@@ -104,7 +104,7 @@ func (s *streams) expect(want HoldOutcome, reply *Reply) {
 // Concurrency.
 func expectUsed(t *testing.T, s *Store, policy *Policy, key Key, spent int64) {
 	t.Helper()
-	if policy.limits[0].Algorithm == Concurrency {
+	if policy.Limits()[0].Algorithm == Concurrency {
 		spent = 0
 	}
 	NewWithT(t).Eventually(func() []int64 { // holds of lost races are ended in the background
@@ -200,7 +200,7 @@ func TestHoldsInABatchExpireWithTheirKey(t *testing.T) {
 	}
 	send(reserve("long", "a", 20*time.Hour))
 	send(reserve("short", "b", time.Hour), reserve("long", "b", time.Hour))
-	ttl := func(key Key) time.Duration { return client.PTTL(t.Context(), store.key(key, heldKey(policy.id))).Val() }
+	ttl := func(key Key) time.Duration { return client.PTTL(t.Context(), store.key(key, HoldsName(policy.ID()))).Val() }
 	g.Expect(ttl("long") - ttl("short")).To(BeNumerically("~", 19*time.Hour, time.Minute))
 }
 
@@ -218,14 +218,14 @@ func TestTheLastCommitRemovesTheHolds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			policy := reservingPolicy(name, limits...)
-			g.Expect(policy.isLean).To(Equal(name != "general"))
+			g.Expect(preparedOf(policy).isLean).To(Equal(name != "general"))
 			hold := func(action Action, id string) {
 				_, err := store.Evaluate(t.Context(), &Call{Entries: []Entry{{
 					Policy: policy, Key: "a", Cost: 1, Action: action, ID: id, TTL: time.Minute,
 				}}})
 				g.Expect(err).NotTo(HaveOccurred())
 			}
-			held := func() int64 { return client.Exists(t.Context(), store.key("a", heldKey(policy.id))).Val() }
+			held := func() int64 { return client.Exists(t.Context(), store.key("a", HoldsName(policy.ID()))).Val() }
 			hold(Check, "")
 			hold(Reserve, "one")
 			hold(Reserve, "two")
@@ -250,13 +250,13 @@ func TestLateCommitOfAnUnsettledHold(t *testing.T) {
 				}})
 				return &reply.Entries[0]
 			}
-			const holds = 2 * mostSettled
+			const holds = 2 * MostSettled
 			for i := range holds {
 				g.Expect(call(Reserve, fmt.Sprintf("%03d", i), 10).Hold).To(Equal(HoldTaken))
 			}
 			b.clock.Set(b.clock.Now().Add(3 * time.Second))
 			late := call(CommitOrCharge, fmt.Sprintf("%03d", holds-1), 5)
-			g.Expect(late.Settled).To(BeEquivalentTo(mostSettled))
+			g.Expect(late.Settled).To(BeEquivalentTo(MostSettled))
 			g.Expect(late.Hold).To(Equal(HoldMissing))
 			g.Expect(call(CommitOrCharge, "000", 5).Hold).To(Equal(HoldMissing), "which is settled")
 			after := call(Check, "", 0)

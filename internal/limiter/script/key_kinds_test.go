@@ -20,15 +20,15 @@ func (n named) keys(s *Store) map[string]string {
 	key, policy := EncodeKey(n.key), "shop/"+n.policy
 	tag := string(key)
 	keys := map[string]string{
-		fmt.Sprintln("block", tag, policy):        s.key(key, blockKey(policy)),
-		fmt.Sprintln("held", tag, policy):         s.key(key, heldKey(policy)),
-		fmt.Sprintln("set", tag, policy):          s.key(key, holdsKey(policy)),
-		fmt.Sprintln("requested", tag, policy):    s.key(key, listKey(policy)),
-		fmt.Sprintln("charge", tag, policy, n.id): s.key(key, chargeKey(policy, n.id)),
+		fmt.Sprintln("block", tag, policy):        s.key(key, BlockName(policy)),
+		fmt.Sprintln("held", tag, policy):         s.key(key, HoldsName(policy)),
+		fmt.Sprintln("set", tag, policy):          s.key(key, holdSetName(policy)),
+		fmt.Sprintln("requested", tag, policy):    s.key(key, listName(policy)),
+		fmt.Sprintln("charge", tag, policy, n.id): s.key(key, ChargeName(policy, n.id)),
 		fmt.Sprintln("blocks", policy):            s.blockList(policy),
 		fmt.Sprintln("probe", tag):                s.key(key, probeKey),
 		fmt.Sprintln("escalation", tag, policy, n.limit): s.key(key,
-			escalationKey(policy, &Limit{Name: n.limit})),
+			(&Limit{Name: n.limit}).EscalationName(policy)),
 	}
 	for _, suffix := range []string{"", n.suffix, n.suffix + "+requested60"} {
 		for _, a := range allAlgorithms {
@@ -43,9 +43,9 @@ func (n named) keys(s *Store) map[string]string {
 			case a == SlidingLog && suffix == "":
 				state = fmt.Sprintln("log", tag, policy)
 			}
-			keys[state] = s.key(key, l.stateKey(policy))
+			keys[state] = s.key(key, l.StateName(policy))
 			if a == SlidingLog {
-				keys["largest "+state] = s.key(key, largestKey(l.stateKey(policy)))
+				keys["largest "+state] = s.key(key, largestName(l.StateName(policy)))
 			}
 		}
 	}

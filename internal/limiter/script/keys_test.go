@@ -54,7 +54,7 @@ func TestStateKeys(t *testing.T) {
 		{Name: "spaced", Algorithm: GCRA, Quota: 9, Threshold: 9, Window: time.Minute},
 		{Name: "shed", Algorithm: Suppressed, Quota: 9, Threshold: 9, Window: time.Minute, Bucket: time.Second},
 	})
-	names := store.keyNames(&Call{Entries: []Entry{{Policy: p, Key: EncodeKey("alice"), Cost: 1}}})
+	names := store.keyNames(&pending{call: &Call{Entries: []Entry{{Policy: p, Key: EncodeKey("alice"), Cost: 1}}}})
 	g.Expect(names).To(Equal([]string{
 		"weir:1:c:{alice}:shop/login:block",
 		"weir:1:c:{alice}:shop/login:sl",

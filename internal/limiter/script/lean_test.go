@@ -13,7 +13,7 @@ import (
 )
 
 // leanAlgorithms are those that lean.lua decides.
-var leanAlgorithms = slices.DeleteFunc(slices.Clone(allAlgorithms), func(a Algorithm) bool { return !a.kind().lean })
+var leanAlgorithms = slices.DeleteFunc(slices.Clone(allAlgorithms), func(a Algorithm) bool { return !luaOf(a).lean })
 
 // The log of a key in constant use loses hits in most batches, and gets several in some.
 func TestBusyLogsAgreeWithModel(t *testing.T) {
@@ -43,8 +43,8 @@ func TestBusyLogsAgreeWithModel(t *testing.T) {
 				}
 				gather(batch)
 				for i, o := range store.send(t.Context(), batch) {
-					want := model.evaluate(t, batch[i].call.clone())
-					g.Expect(differenceOf(decoded(t, batch[i], o), want)).To(BeEmpty(), "step %d, call %d", step, i)
+					want := model.evaluate(t, batch[i].call.Clone())
+					g.Expect(differenceOf(decoded(t, batch[i], o).Reply, want)).To(BeEmpty(), "step %d, call %d", step, i)
 				}
 			}
 		})

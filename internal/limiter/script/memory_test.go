@@ -69,7 +69,7 @@ func TestMemory(t *testing.T) {
 			_, err := store.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: policy, Key: "0123456789abcdef", Cost: 1}}})
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		}
-		bytes := client.MemoryUsage(t.Context(), store.key("0123456789abcdef", policy.keys[1]), 0).Val()
+		bytes := client.MemoryUsage(t.Context(), store.key("0123456789abcdef", preparedOf(policy).keys[1]), 0).Val()
 		t.Logf("%s: %d bytes", t.Name(), bytes)
 		return bytes
 	}
@@ -111,7 +111,7 @@ func TestMemoryOfBuckets(t *testing.T) {
 			} {
 				l.Name = "burst"
 				policy := NewPolicy("shop/login", false, false, []Limit{l})
-				key := testPrefix + layoutVersion + "{0123456789abcdef}:" + policy.keys[1]
+				key := testPrefix + layoutVersion + "{0123456789abcdef}:" + preparedOf(policy).keys[1]
 				for range 3000 {
 					b.clock.Set(b.clock.Now().Add(50 * time.Millisecond))
 					b.evaluate(t, &Call{Entries: []Entry{{Policy: policy, Key: "0123456789abcdef", Cost: 1}}})

@@ -53,6 +53,20 @@ type block struct {
 
 func (b *block) alive(now int64) bool { return b.end.alive(now) }
 
+// Clear deletes all states.
+func (m *Model) Clear() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.states)
+}
+
+// Expire deletes the states that have expired at the server time now.
+func (m *Model) Expire(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.expire(now.UnixMicro())
+}
+
 // Evaluate decides the call at the server time now.
 func (m *Model) Evaluate(call *Call, now time.Time) *Reply {
 	m.mu.Lock()
@@ -61,13 +75,13 @@ func (m *Model) Evaluate(call *Call, now time.Time) *Reply {
 	m.expire(at)
 	other := NewSubstitution(call)
 	for {
-		undecided := m.undecided(other.call, at)
+		undecided := m.undecided(other.Call(), at)
 		if undecided == nil {
 			break
 		}
 		other.Replace(undecided)
 	}
-	reply := m.decide(other.call, at)
+	reply := m.decide(other.Call(), at)
 	other.Mark(reply)
 	return reply
 }
@@ -77,7 +91,7 @@ func (m *Model) undecided(call *Call, now int64) (indexes []int) {
 	for i := range call.Entries {
 		e := &call.Entries[i]
 		m.holds(e).dropOld(now)
-		if e.OnlyKnown && !m.known(e, now) || e.Policy.mayBeFull() && m.full(e, now) {
+		if e.OnlyKnown && !m.known(e, now) || e.Policy.OwnState() >= 0 && m.full(e, now) {
 			indexes = append(indexes, i)
 		}
 	}
@@ -89,7 +103,7 @@ func (m *Model) known(e *Entry, now int64) bool {
 	if len(m.holds(e).open) > 0 {
 		return true
 	}
-	for _, suffix := range append([]string{blockKey(e.Policy.id)}, e.Policy.states...) {
+	for _, suffix := range append([]string{BlockName(e.Policy.ID())}, stateNames(e.Policy)...) {
 		if s := m.states[stateName(e.Key, suffix)]; s != nil && s.alive(now) {
 			return true
 		}
@@ -97,9 +111,18 @@ func (m *Model) known(e *Entry, now int64) bool {
 	return false
 }
 
+// stateNames returns the names of the states in which the limits of the policy count.
+func stateNames(p *Policy) []string {
+	names := make([]string, len(p.Limits()))
+	for i := range names {
+		names[i] = p.StateName(i)
+	}
+	return names
+}
+
 // full reports whether the requested limit has no state while 16 others have.
 func (m *Model) full(e *Entry, now int64) bool {
-	own := stateName(e.Key, e.Policy.limits[e.Policy.requested].stateKey(e.Policy.id))
+	own := stateName(e.Key, e.Policy.StateName(e.Policy.OwnState()))
 	others := 0
 	for name, s := range m.states {
 		if !s.alive(now) {
@@ -124,14 +147,14 @@ func (m *Model) decide(call *Call, at int64) *Reply {
 		known[i] = m.known(e, at)
 		m.settle(e, r, at)
 		m.judge(e, r, call.Draw, at)
-		repeated = repeated || e.reserves() && r.Hold == HoldFound
+		repeated = repeated || e.Policy.TakesHold(e.Action) && r.Hold == HoldFound
 	}
 	for i := range call.Entries {
 		e, r := &call.Entries[i], &reply.Entries[i]
 		if repeated && admitRepeated(e, r) {
 			spent[i] = true
 		}
-		denied = denied || r.Verdict != Admitted && !e.Policy.shadow
+		denied = denied || r.Verdict != Admitted && !e.Policy.IsShadow()
 	}
 	for i := range call.Entries {
 		if !spent[i] {
@@ -146,8 +169,8 @@ func (m *Model) decide(call *Call, at int64) *Reply {
 
 func (m *Model) judge(e *Entry, r *EntryReply, draw uint32, now int64) {
 	if e.Action > Reserve {
-		for i := range e.Policy.limits {
-			l, lr := &e.Policy.limits[i], LimitReply{Admits: true}
+		for i := range e.Policy.Limits() {
+			l, lr := &e.Policy.Limits()[i], LimitReply{Admits: true}
 			if j, ok := m.counter(e, l).(observer); ok {
 				_, _, lr.Suppression = j.judge(e, l, now, draw)
 			}
@@ -157,10 +180,10 @@ func (m *Model) judge(e *Entry, r *EntryReply, draw uint32, now int64) {
 	}
 	held := m.holds(e).units()
 	if b := m.block(e); b.alive(now) {
-		r.Verdict, r.BlockLeft, r.BlockedBy = Blocked, micros(b.end.left(now)), b.by
+		r.Verdict, r.BlockLeft, r.BlockedBy = Blocked, microseconds(b.end.left(now)), b.by
 	}
-	for i := range e.Policy.limits {
-		l, lr := &e.Policy.limits[i], LimitReply{}
+	for i := range e.Policy.Limits() {
+		l, lr := &e.Policy.Limits()[i], LimitReply{}
 		c := m.counter(e, l)
 		if j, ok := c.(observer); ok {
 			lr.Admits, lr.Shed, lr.Suppression = j.judge(e, l, now, draw)
@@ -172,7 +195,7 @@ func (m *Model) judge(e *Entry, r *EntryReply, draw uint32, now int64) {
 		}
 		r.Limits = append(r.Limits, lr)
 	}
-	if e.reserves() {
+	if e.Policy.TakesHold(e.Action) {
 		m.judgeReserve(e, r, now)
 	}
 }
@@ -186,7 +209,7 @@ func (m *Model) spend(e *Entry, r *EntryReply, denied, known bool, now int64) {
 	switch {
 	case e.Action > Reserve:
 		spent = m.change(e, r, now)
-	case !e.reserves():
+	case !e.Policy.TakesHold(e.Action):
 		spent = m.spendLimits(e, r, passes, now)
 	case passes:
 		m.takeHold(e, r, now)
@@ -202,10 +225,10 @@ func (m *Model) spend(e *Entry, r *EntryReply, denied, known bool, now int64) {
 // spendLimits records the cost in every limit that counts the check, and reports whether one does.
 func (m *Model) spendLimits(e *Entry, r *EntryReply, passes bool, now int64) (spent bool) {
 	logged := false
-	for i := range e.Policy.limits {
-		l := &e.Policy.limits[i]
+	for i := range e.Policy.Limits() {
+		l := &e.Policy.Limits()[i]
 		c := m.counter(e, l)
-		if _, observes := c.(observer); !passes && !e.Policy.attempts && !observes {
+		if _, observes := c.(observer); !passes && !e.Policy.CountsAttempts() && !observes {
 			continue
 		}
 		if l.Algorithm == Concurrency {
@@ -234,7 +257,7 @@ func (m *Model) mayStartBlock(e *Entry, r *EntryReply, i int, now int64) bool {
 func (m *Model) startBlock(e *Entry, r *EntryReply, now int64) {
 	var longest time.Duration
 	var by string
-	for i, l := range e.Policy.limits {
+	for i, l := range e.Policy.Limits() {
 		if m.mayStartBlock(e, r, i, now) {
 			longest = max(longest, l.BlockLength(m.earlierBlocks(e, &l, now)))
 			if by == "" {
@@ -245,14 +268,14 @@ func (m *Model) startBlock(e *Entry, r *EntryReply, now int64) {
 	if longest == 0 {
 		return
 	}
-	for i := range e.Policy.limits {
+	for i := range e.Policy.Limits() {
 		if m.mayStartBlock(e, r, i, now) {
-			m.countBlock(e, &e.Policy.limits[i], longest, now)
+			m.countBlock(e, &e.Policy.Limits()[i], longest, now)
 		}
 	}
 	b := m.block(e)
 	b.by, b.end = by, expireIn(now, longest)
-	r.Verdict, r.BlockLeft, r.BlockedBy = Tripped, micros(b.end.left(now)), by
+	r.Verdict, r.BlockLeft, r.BlockedBy = Tripped, microseconds(b.end.left(now)), by
 }
 
 func (m *Model) report(e *Entry, r *EntryReply, denied, spent bool, now int64) {
@@ -261,8 +284,8 @@ func (m *Model) report(e *Entry, r *EntryReply, denied, spent bool, now int64) {
 	if e.Action == Check && r.Open == 0 && r.Settled == 0 {
 		r.DebtCut = 0 // replies do not report it
 	}
-	for i := range e.Policy.limits {
-		l, lr := &e.Policy.limits[i], &r.Limits[i]
+	for i := range e.Policy.Limits() {
+		l, lr := &e.Policy.Limits()[i], &r.Limits[i]
 		c := m.counter(e, l)
 		lr.Used = c.used(e, l, now)
 		lr.UsedAfterWaiting = lr.Used
@@ -277,13 +300,47 @@ func (m *Model) report(e *Entry, r *EntryReply, denied, spent bool, now int64) {
 			lr.UsedAfterWaiting = c.usedAfter(e, l, now, lr.RetryAfter.Microseconds())
 		}
 		lr.Used, lr.UsedAfterWaiting = lr.Used+r.Held, lr.UsedAfterWaiting+r.Held
-		e.Policy.saturate(i, lr)
+		lr.SaturateAt(e.Policy, l)
 	}
 }
 
-func (m *Model) counter(e *Entry, l *Limit) counter { return l.Algorithm.kind().model(m, e, l) }
+// counters return the state of a limit, by its algorithm.
+var counters = map[Algorithm]func(m *Model, e *Entry, l *Limit) counter{
+	FixedWindow: func(m *Model, e *Entry, l *Limit) counter {
+		w := counterOf[fixedWindow](m, e, l)
+		w.holds = m.holds(e)
+		return w
+	},
+	SlidingLog: func(m *Model, e *Entry, l *Limit) counter {
+		log := counterOf[slidingLog](m, e, l)
+		log.largest = state[largestServed](m, e.Key, l.StateName(e.Policy.ID())+":largest")
+		return log
+	},
+	SlidingWindow: func(m *Model, e *Entry, l *Limit) counter { return counterOf[slidingWindow](m, e, l) },
+	TokenBucket: func(m *Model, e *Entry, l *Limit) counter {
+		b := counterOf[tokenBucket](m, e, l)
+		b.holds = m.holds(e)
+		return b
+	},
+	GCRA: func(m *Model, e *Entry, l *Limit) counter {
+		g := counterOf[gcra](m, e, l)
+		g.holds = m.holds(e)
+		return g
+	},
+	Suppressed:  func(m *Model, e *Entry, l *Limit) counter { return counterOf[suppressed](m, e, l) },
+	Concurrency: func(*Model, *Entry, *Limit) counter { return concurrency{} },
+}
 
-func (m *Model) block(e *Entry) *block { return state[block](m, e.Key, blockKey(e.Policy.id)) }
+func (m *Model) counter(e *Entry, l *Limit) counter { return counters[l.Algorithm](m, e, l) }
+
+func counterOf[S any, P interface {
+	*S
+	modelState
+}](m *Model, e *Entry, l *Limit) P {
+	return state[S, P](m, e.Key, l.StateName(e.Policy.ID()))
+}
+
+func (m *Model) block(e *Entry) *block { return state[block](m, e.Key, BlockName(e.Policy.ID())) }
 
 // state returns the state of a key, which it creates if needed.
 func state[S any, P interface {
@@ -304,23 +361,27 @@ func state[S any, P interface {
 
 // Reset deletes all state of the key in the policy, as Store.Reset does.
 func (m *Model) Reset(policy *Policy, key Key, now time.Time) bool {
-	suffixes := slices.Clone(policy.stateKeys)
-	if policy.requestable {
+	names := slices.Clone(policy.StateNames())
+	if policy.IsRequestable() {
 		tag := stateName(key, "")
 		for name := range m.states {
 			if isRequested(name, policy, key) {
-				suffixes = append(suffixes, strings.TrimPrefix(name, tag))
+				names = append(names, strings.TrimPrefix(name, tag))
 			}
 		}
 	}
-	found := m.forget(suffixes, key, now)
-	m.forget(policy.recordKeys, key, now)
+	found := m.forget(names, key, now)
+	records := slices.Clone(policy.EscalationNames())
+	for _, name := range names {
+		records = append(records, name+":largest")
+	}
+	m.forget(records, key, now)
 	return found
 }
 
 // isRequested reports whether the name is the one of a state of a requested limit that refills.
 func isRequested(name string, policy *Policy, key Key) bool {
-	rest, found := strings.CutPrefix(name, stateName(key, policy.id+":"))
+	rest, found := strings.CutPrefix(name, stateName(key, policy.ID()+":"))
 	if !found || strings.HasPrefix(rest, "charge!") { // the ID of a charge is any text
 		return false
 	}
@@ -332,14 +393,14 @@ func (m *Model) Block(policy *Policy, key Key, length time.Duration, now time.Ti
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire(now.UnixMicro())
-	b := state[block](m, key, blockKey(policy.id))
-	b.by, b.end = manualBlock, expireIn(now.UnixMicro(), length)
+	b := state[block](m, key, BlockName(policy.ID()))
+	b.by, b.end = "", expireIn(now.UnixMicro(), length)
 }
 
 // Unblock lifts the block of the key, as Store.Unblock does.
 func (m *Model) Unblock(policy *Policy, key Key, now time.Time) bool {
-	m.forget(policy.escalationKeys, key, now)
-	return m.forget([]string{blockKey(policy.id)}, key, now)
+	m.forget(policy.EscalationNames(), key, now)
+	return m.forget([]string{BlockName(policy.ID())}, key, now)
 }
 
 func (m *Model) forget(suffixes []string, key Key, now time.Time) (found bool) {
@@ -369,7 +430,11 @@ func stateName(key Key, suffix string) string { return "{" + string(key) + "}:" 
 // expiry has passed.
 type expiry int64
 
-func expireIn(now int64, d time.Duration) expiry { return expiry(now/1000 + exactTTL(d)) }
+// expireIn returns the expiry of a state that exists for that time, and at least a millisecond longer than
+// this one.
+func expireIn(now int64, d time.Duration) expiry {
+	return expiry(now/1000 + max(d.Milliseconds()-1, 1))
+}
 
 // expireAfter returns the expiry of a state that is needed for the given microseconds.
 func expireAfter(now, micros int64) expiry {
@@ -390,3 +455,5 @@ func (x expiry) keepAlive(e *Entry, now, need int64) (int64, expiry) {
 	}
 	return need, expireAfter(now, need)
 }
+
+func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -82,16 +82,16 @@ func (w *workload) nextStep() (did string, do func(context.Context, decider) (an
 	e := w.randomEntry(w.r.IntN(len(w.policies)))
 	switch w.r.IntN(60) {
 	case 0:
-		return fmt.Sprintf("reset %s key %s", e.Policy.id, e.Key), func(ctx context.Context, d decider) (any, error) {
+		return fmt.Sprintf("reset %s key %s", e.Policy.ID(), e.Key), func(ctx context.Context, d decider) (any, error) {
 			return d.Reset(ctx, e.Policy, e.Key)
 		}
 	case 1:
 		length := workloadWindows[w.r.IntN(len(workloadWindows))]
-		return fmt.Sprintf("block %s key %s for %v", e.Policy.id, e.Key, length), func(ctx context.Context, d decider) (any, error) {
+		return fmt.Sprintf("block %s key %s for %v", e.Policy.ID(), e.Key, length), func(ctx context.Context, d decider) (any, error) {
 			return "blocked", d.Block(ctx, e.Policy, e.Key, length)
 		}
 	case 2:
-		return fmt.Sprintf("unblock %s key %s", e.Policy.id, e.Key), func(ctx context.Context, d decider) (any, error) {
+		return fmt.Sprintf("unblock %s key %s", e.Policy.ID(), e.Key), func(ctx context.Context, d decider) (any, error) {
 			return d.Unblock(ctx, e.Policy, e.Key)
 		}
 	}

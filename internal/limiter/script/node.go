@@ -72,12 +72,12 @@ func newNode(timeout time.Duration, metrics nodeMetrics) *node {
 // node does not answer; the cost of the call may then be spent. A caller that finds nothing in
 // flight, and has the whole timeout, sends the batch itself, which saves two changes of goroutines.
 // It then returns with its batch, even if its context is canceled earlier.
-func (n *node) decide(ctx context.Context, call *Call, receipts bool, deadline time.Time) (*Reply, error) {
-	p := newPending(ctx, call, receipts, deadline)
+func (n *node) decide(ctx context.Context, call *Call, m mode, deadline time.Time) (result, error) {
+	p := newPending(ctx, call, m, deadline)
 	isFirst, err := n.enqueue(p)
 	switch {
 	case err != nil:
-		return nil, err
+		return result{}, err
 	case isFirst && n.hasTimeUntil(deadline):
 		n.sendFirst() //nolint:contextcheck // the batch has a context of its own
 	case isFirst:
@@ -225,7 +225,7 @@ func (n *node) land(f *flight, outcomes []outcome) {
 	again := &flight{sends: f.sends}
 	n.mu.Lock()
 	for i, p := range f.batch {
-		if outcomes[i].err.rejected() && f.sends < maxSends && now.Add(pause).Before(p.deadline) && !p.settled.Load() {
+		if isRejected(outcomes[i].err) && f.sends < maxSends && now.Add(pause).Before(p.deadline) && !p.settled.Load() {
 			again.batch = append(again.batch, p)
 			outcomes[i].err = errResend
 		}
@@ -250,7 +250,7 @@ var errResend = &StoreError{}
 // failure of the node.
 func failureOf(outcomes []outcome) (failure *StoreError) {
 	for _, o := range outcomes {
-		if !o.err.blamesNode() {
+		if !blamesNode(o.err) {
 			return nil
 		}
 		failure = o.err

@@ -62,7 +62,7 @@ func (f *fakeNode) holdBatches() chan struct{} {
 // ask decides one call and returns the cause of its failure; "" if it was decided.
 func (f *fakeNode) ask(ctx context.Context, deadline time.Duration) Cause {
 	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30)})
-	_, err := f.decide(ctx, spendOne(policy, "a"), false, time.Now().Add(deadline))
+	_, err := f.decide(ctx, spendOne(policy, "a"), mode{}, time.Now().Add(deadline))
 	return causeIn(err)
 }
 

@@ -6,8 +6,8 @@ package script
 import (
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -43,29 +43,17 @@ type Limit struct {
 	ceiling int64 // see kind
 }
 
-// stateKey returns the part after the hash tag in the key of the limit's state. Limits
-// with the same stateKey share a state, although their numbers may differ.
-func (l *Limit) stateKey(policy string) string {
-	switch {
-	case l.Algorithm == SlidingLog && l.StateSuffix == "":
-		return logKey(policy)
-	case l.Algorithm == Concurrency:
-		return heldKey(policy)
-	}
-	return counterKey(policy, l)
-}
-
 // longestUse returns the longest time for which the limit needs what is spent, apart from debts.
 func (l *Limit) longestUse() time.Duration {
-	if l.Algorithm.refills() {
-		return micros(deficitOf(l.Quota, l).resetAfter(l))
+	if l.Algorithm.Refills() {
+		return l.refillTime(l.Quota)
 	}
 	return l.LongestWindow()
 }
 
 // SharesState reports whether the two limits, of one policy and one key, count in the
 // same state.
-func (l *Limit) SharesState(other *Limit) bool { return l.stateKey("") == other.stateKey("") }
+func (l *Limit) SharesState(other *Limit) bool { return l.StateName("") == other.StateName("") }
 
 // Settings are what all variants of a policy have in common.
 type Settings struct {
@@ -93,15 +81,14 @@ type Policy struct {
 	requested int
 	fallback  *Policy
 
-	algorithms uint
-	keys       []string // the parts after the hash tag, in the order of the script
-	states     []string // those of the states of the limits, in the order of the limits
-	flags      int
-	isLean     bool          // lean.lua can decide its checks
-	args       []any         // the arguments after cost and flags
-	dated      *datedCache   // those of a policy with calendars, see argumentsAt; else nil
-	keep       time.Duration // how long the SlidingLog keeps hits
-	keepUnits  int64         // and how many units it keeps, unless it has served larger limits
+	states       []string      // the names of the states of the limits, in the order of the limits
+	observes     bool          // a limit is Suppressed
+	startsBlocks bool          // a limit starts blocks
+	keep         time.Duration // how long the SlidingLog keeps hits
+	keepUnits    int64         // and how many units it keeps, unless it has served larger limits
+	enlarges     bool          // see Enlarges
+
+	memo atomic.Pointer[any]
 }
 
 // family is what the variants of one policy share.
@@ -115,31 +102,12 @@ type family struct {
 	keepSpent time.Duration
 	// bounds are those of the states by key, over all variants without requested limits.
 	bounds map[string]stateBounds
-	// stateKeys are the block and the states of all variants, each once. recordKeys are those of
-	// the records about these states.
-	stateKeys, recordKeys []string
-	// escalationKeys are the keys of the numbers of blocks; they are among recordKeys.
-	escalationKeys []string
-	overflow       func() *Policy // see Policy.Overflow
+	// stateNames are the block and the states of all variants, each once.
+	stateNames []string
+	// escalationNames are the names of the numbers of blocks.
+	escalationNames []string
+	overflow        func() *Policy // see Policy.Overflow
 }
-
-// Flags of an entry, as entry.lua reads them.
-const (
-	flagAttempts = 1 << iota
-	flagShadow
-	flagPeek
-	flagBlocks
-	flagLog
-	flagDryRun
-	flagOnlyKnown
-	flagListed
-	flagLargest
-	flagEnlarges
-	flagHolds
-	flagSettles
-	flagRemembers
-	actionUnit // an action is in the bits from here on
-)
 
 // NewPolicy prepares the only variant of a policy without overrides, see NewVariants.
 func NewPolicy(id string, attempts, shadow bool, limits []Limit) *Policy {
@@ -152,13 +120,9 @@ func NewPolicy(id string, attempts, shadow bool, limits []Limit) *Policy {
 func NewVariants(s Settings, variants ...[]Limit) []*Policy {
 	f := &family{id: s.ID, attempts: s.Attempts, shadow: s.Shadow, requestable: s.Requestable, maxOpen: s.MaxOpen}
 	f.bounds = map[string]stateBounds{}
-	f.stateKeys = []string{blockKey(s.ID)}
-	if s.Requestable {
-		f.recordKeys = append(f.recordKeys, listKey(s.ID))
-	}
+	f.stateNames = []string{BlockName(s.ID)}
 	if s.MaxOpen > 0 {
-		f.stateKeys = append(f.stateKeys, heldKey(s.ID))
-		f.recordKeys = append(f.recordKeys, holdsKey(s.ID))
+		f.stateNames = append(f.stateNames, HoldsName(s.ID))
 	}
 	for _, limits := range variants {
 		for i := range limits {
@@ -168,29 +132,24 @@ func NewVariants(s Settings, variants ...[]Limit) []*Policy {
 	policies := make([]*Policy, len(variants))
 	for i, limits := range variants {
 		policies[i] = f.newPolicy(limits, f.bounds)
-		policies[i].prepare()
 	}
 	f.overflow = sync.OnceValue(policies[0].withoutBlocks)
 	return policies
 }
 
-// include adds the limit to the bounds and to the keys.
+// include adds the limit to the bounds and to the names of the states.
 func (f *family) include(l *Limit) {
 	f.keepSpent = max(f.keepSpent, l.longestUse())
 	if l.Algorithm == Concurrency {
 		return // holds are its state
 	}
-	key := l.stateKey(f.id)
-	if _, found := f.bounds[key]; !found {
-		f.stateKeys = append(f.stateKeys, key)
-		if f.requestable && l.Algorithm == SlidingLog {
-			f.recordKeys = append(f.recordKeys, largestKey(key))
-		}
+	name := l.StateName(f.id)
+	if _, found := f.bounds[name]; !found {
+		f.stateNames = append(f.stateNames, name)
 	}
-	f.bounds[key] = f.bounds[key].with(l)
-	if escalation := escalationKey(f.id, l); l.Escalation != nil && !slices.Contains(f.escalationKeys, escalation) {
-		f.escalationKeys = append(f.escalationKeys, escalation)
-		f.recordKeys = append(f.recordKeys, escalation)
+	f.bounds[name] = f.bounds[name].with(l)
+	if escalation := l.EscalationName(f.id); l.Escalation != nil && !slices.Contains(f.escalationNames, escalation) {
+		f.escalationNames = append(f.escalationNames, escalation)
 	}
 }
 
@@ -198,11 +157,15 @@ func (f *family) newPolicy(limits []Limit, bounds map[string]stateBounds) *Polic
 	p := &Policy{family: f, limits: slices.Clone(limits), requested: -1}
 	for i := range p.limits {
 		l := &p.limits[i]
-		b := bounds[l.stateKey(f.id)]
+		name := l.StateName(f.id)
+		b := bounds[name]
 		l.ceiling = b.ceiling
 		if l.Algorithm == SlidingLog {
 			p.keep, p.keepUnits = b.keep, b.keepUnits
 		}
+		p.states = append(p.states, name)
+		p.observes = p.observes || l.Algorithm == Suppressed
+		p.startsBlocks = p.startsBlocks || l.startsBlocks()
 	}
 	return p
 }
@@ -217,18 +180,12 @@ func (f *family) newPolicy(limits []Limit, bounds map[string]stateBounds) *Polic
 //     the reply has RequestIgnored set.
 func (p *Policy) NewRequested(limits []Limit, place int) *Policy {
 	requested := &limits[place]
-	key := requested.stateKey(p.id)
+	name := requested.StateName(p.id)
 	bounds := maps.Clone(p.bounds)
-	bounds[key] = bounds[key].with(requested)
+	bounds[name] = bounds[name].with(requested)
 	q := p.newPolicy(limits, bounds)
 	q.requested, q.fallback = place, p
-	switch {
-	case requested.Algorithm.refills():
-		q.flags |= flagListed
-	case requested.Algorithm == SlidingLog && bounds[key].keepUnits > p.bounds[key].keepUnits:
-		q.flags |= flagEnlarges
-	}
-	q.prepare()
+	q.enlarges = requested.Algorithm == SlidingLog && bounds[name].keepUnits > p.bounds[name].keepUnits
 	return q
 }
 
@@ -241,7 +198,7 @@ func (p *Policy) withoutBlocks() *Policy {
 	for i := range q.limits {
 		q.limits[i].Block, q.limits[i].Escalation = 0, nil
 	}
-	q.prepare()
+	q.startsBlocks = false
 	return q
 }
 
@@ -263,113 +220,3 @@ func (b stateBounds) with(l *Limit) stateBounds {
 	return b
 }
 
-// prepare sets the keys, flags and arguments of the policy.
-func (p *Policy) prepare() {
-	p.keys = []string{blockKey(p.id)}
-	if p.attempts {
-		p.flags |= flagAttempts
-	}
-	if p.shadow {
-		p.flags |= flagShadow
-	}
-	if p.flags&flagListed != 0 {
-		p.keys = append(p.keys, listKey(p.id))
-	}
-	p.prepareHolds()
-	p.isLean = p.flags&flagListed == 0
-	for i := range p.limits {
-		l := &p.limits[i]
-		p.algorithms |= l.Algorithm.bit()
-		p.isLean = p.isLean && p.isLeanWith(l)
-		if l.blocks() {
-			p.flags |= flagBlocks
-		}
-		p.states = append(p.states, l.stateKey(p.id))
-		p.addKeys(l)
-	}
-	if p.hasCalendar() {
-		p.dated = &datedCache{}
-		p.args = p.datedArgumentsAt(0).args
-	} else {
-		p.args = p.arguments(nil)
-	}
-}
-
-// isLeanWith reports whether lean.lua can decide the limit, after the limits before it. Of a SlidingLog it
-// must not know what the log keeps for other limits.
-func (p *Policy) isLeanWith(l *Limit) bool {
-	isPlain := l.Algorithm.kind().lean && l.Calendar == nil && l.Escalation == nil
-	return isPlain && (l.Algorithm != SlidingLog || !p.requestable && p.flags&flagLog == 0 && p.keep == l.Window)
-}
-
-func (p *Policy) prepareHolds() {
-	if p.keepsHolds() {
-		p.flags |= flagHolds
-		p.keys = append(p.keys, heldKey(p.id))
-	}
-	if p.SettlesHolds() {
-		p.flags |= flagSettles
-	}
-}
-
-// addKeys adds the keys of the limit. SlidingLog limits share one key.
-func (p *Policy) addKeys(l *Limit) {
-	key := l.stateKey(p.id)
-	switch {
-	case l.Algorithm == Concurrency, l.Algorithm == SlidingLog && p.flags&flagLog != 0:
-	case l.Algorithm == SlidingLog && p.requestable:
-		p.flags |= flagLog | flagLargest
-		p.keys = append(p.keys, largestKey(key), key)
-	case l.Algorithm == SlidingLog:
-		p.flags |= flagLog
-		p.keys = append(p.keys, key)
-	default:
-		p.keys = append(p.keys, key)
-	}
-	if l.Escalation != nil {
-		p.keys = append(p.keys, escalationKey(p.id, l))
-	}
-}
-
-// arguments returns the arguments after cost and flags. ofCalendar returns those of a limit with a
-// calendar.
-func (p *Policy) arguments(ofCalendar func(*Limit) []any) []any {
-	var args []any
-	number := func(n int64) { args = append(args, strconv.FormatInt(n, 10)) }
-	if p.flags&flagLog != 0 {
-		number(p.keep.Milliseconds())
-		number(p.keepUnits)
-	}
-	if p.flags&flagListed != 0 {
-		number(int64(p.requested) + 1)
-	}
-	if p.keepsHolds() {
-		number(p.KeptAfterEnd() / 1000)
-		number(p.maxOpen)
-	}
-	number(int64(len(p.limits)))
-	for i := range p.limits {
-		l := &p.limits[i]
-		args = append(args, string(l.Algorithm))
-		number(l.Quota)
-		number(l.Window.Milliseconds())
-		if p.flags&flagBlocks != 0 {
-			args = append(args, l.blockArguments()...)
-		}
-		if more := l.Algorithm.kind().arguments; more != nil {
-			for _, n := range more(l) {
-				number(n)
-			}
-		}
-		if l.Calendar != nil {
-			args = append(args, ofCalendar(l)...)
-		}
-	}
-	return args
-}
-
-// observes reports whether a limit counts every unblocked check, also denied ones.
-func (p *Policy) observes() bool { return p.algorithms&Suppressed.bit() != 0 }
-
-// writesDenials reports whether a denied check of an unblocked key may count or start a block.
-func (p *Policy) writesDenials() bool { return p.flags&(flagAttempts|flagBlocks) != 0 }

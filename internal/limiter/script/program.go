@@ -21,8 +21,8 @@ type program struct {
 	sha    string
 }
 
-// holdsBit is beside the bits of the algorithms that of hold.lua.
-const holdsBit uint = 1 << len(kinds)
+// holdsBit selects hold.lua; the lower bits select algorithms.
+const holdsBit uint = 1 << len(luas)
 
 // programs are the scripts of one main file, one for every bit set of algorithms and hold.lua,
 // assembled on first use.
@@ -68,7 +68,7 @@ func leanFiles(set uint) []string {
 // uses.
 func baseFiles(set uint) []string {
 	names := []string{"base.lua"}
-	for i, k := range kinds {
+	for i, k := range luas {
 		if set&(1<<i) == 0 {
 			continue
 		}
@@ -90,7 +90,7 @@ func generalFiles(set uint) []string {
 	if set&holdsBit != 0 {
 		names = append(names, "hold.lua")
 	}
-	for i, k := range kinds {
+	for i, k := range luas {
 		if set&(1<<i) == 0 {
 			continue
 		}

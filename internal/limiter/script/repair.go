@@ -33,11 +33,8 @@ func newRepairs(logger *slog.Logger) *repairs {
 }
 
 // report counts the repairs of a call, and logs one a second.
-func (r *repairs) report(call *Call, reply *Reply) {
-	for i := range reply.Entries {
-		if !reply.Entries[i].repaired {
-			continue
-		}
+func (r *repairs) report(call *Call, repaired []int) {
+	for _, i := range repaired {
 		r.total.Inc()
 		r.everySecond.Do(func() {
 			e := &call.Entries[i]

@@ -5,7 +5,6 @@ package script
 
 import (
 	"errors"
-	"slices"
 	"time"
 )
 
@@ -22,9 +21,22 @@ const (
 	repaired    = 64 // is added to that of an entry that repaired a state
 )
 
-// nextValues returns the values that batch.lua returns for a call, and those that follow for others; nil if
+// result is the reply to a call, and what only the store needs of it.
+type result struct {
+	*Reply
+	// undecided are the indexes of the entries that prevented a decision, see undecided in
+	// decide.lua. The call must then be sent again with other entries.
+	undecided []int
+	// repaired are the indexes of the entries that replaced a value or a key of another type, which was not a
+	// state of their limits.
+	repaired []int
+	// receipts identify the units that each limit spent, for a refund. They are there if mode.receipts is set.
+	receipts []int64
+}
+
+// nextValues returns the values that batch.lua returns for the call, and those that follow for others; nil if
 // they have another form. The values of an error are its text.
-func (c *Call) nextValues(all []any) (values, rest []any) {
+func nextValues(c *Call, all []any) (values, rest []any) {
 	if len(all) == 0 {
 		return nil, nil
 	}
@@ -33,7 +45,7 @@ func (c *Call) nextValues(all []any) (values, rest []any) {
 	case []any:
 		return first, all[1:]
 	case int64:
-		n += 2 * len(c.Entries[0].Policy.limits)
+		n += 2 * len(c.Entries[0].Policy.Limits())
 		if first%repaired >= withHolds+shortReport {
 			n += 2
 			if c.Entries[0].Action == Commit {
@@ -48,70 +60,40 @@ func (c *Call) nextValues(all []any) (values, rest []any) {
 }
 
 // decodeReply reads the values that batch.lua returns for a call.
-func decodeReply(call *Call, receipts bool, values []any) (*Reply, error) {
-	c := replyCursor{values: values}
-	reply := call.newReply()
+func decodeReply(call *Call, receipts bool, values []any) (result, error) {
+	c := replyCursor{values: values, result: result{Reply: call.NewReply()}}
 	if len(values) > 0 && values[0] == int64(undecided) {
-		return decodeUndecided(call, reply, values[1:])
+		return decodeUndecided(call, c.result, values[1:])
 	}
-	for i := range reply.Entries {
-		c.readEntry(&call.Entries[i], &reply.Entries[i], receipts)
+	for i := range c.Entries {
+		c.readEntry(call, i, receipts)
 	}
 	if c.bad || len(c.values) > 0 {
-		return nil, &StoreError{Cause: CauseScript, Err: errReply}
+		return result{}, &StoreError{Cause: CauseScript, Err: errReply}
 	}
-	return reply, nil
+	return c.result, nil
 }
 
 // decodeUndecided reads the indexes of the entries that prevented a decision.
-func decodeUndecided(call *Call, reply *Reply, values []any) (*Reply, error) {
+func decodeUndecided(call *Call, r result, values []any) (result, error) {
 	for _, value := range values {
 		i, ok := value.(int64)
-		if !ok || i < 0 || int(i) >= len(call.Entries) || !call.Entries[i].mayBeUndecided() {
-			return nil, &StoreError{Cause: CauseScript, Err: errReply}
+		if !ok || i < 0 || int(i) >= len(call.Entries) || !call.Entries[i].MayBeUndecided() {
+			return result{}, &StoreError{Cause: CauseScript, Err: errReply}
 		}
-		reply.undecided = append(reply.undecided, int(i))
+		r.undecided = append(r.undecided, int(i))
 	}
-	return reply, nil
+	return r, nil
 }
 
-// newReply returns an empty reply in the memory of the call.
-func (c *Call) newReply() *Reply {
-	n := 0
-	for i := range c.Entries {
-		n += len(c.Entries[i].Policy.limits)
-	}
-	c.reply.FromCache, c.reply.Unanswered, c.reply.undecided = false, false, nil
-	c.reply.Entries = cleared(c.reply.Entries, len(c.Entries))
-	c.limits = cleared(c.limits, n)
-	rest := c.limits
-	for i := range c.Entries {
-		n := len(c.Entries[i].Policy.limits)
-		c.reply.Entries[i].Limits, rest = rest[:n:n], rest[n:]
-	}
-	return &c.reply
-}
-
-// cleared returns a list of n zero values, in the memory of the list if it is large enough.
-func cleared[T any](list []T, n int) []T {
-	list = slices.Grow(list[:0], n)[:n]
-	clear(list)
-	return list
-}
-
-// saturate caps the reported attempts at the threshold. The state may hold more, for a
-// variant with a larger threshold.
-func (p *Policy) saturate(i int, l *LimitReply) {
-	if p.attempts {
-		l.Used = min(l.Used, p.limits[i].Threshold)
-		l.UsedAfterWaiting = min(l.UsedAfterWaiting, p.limits[i].Threshold)
-	}
-}
-
-// readEntry reads what the entry decided, what became of its hold, and the reports of its limits.
-func (c *replyCursor) readEntry(e *Entry, r *EntryReply, receipts bool) {
+// readEntry reads the verdict of entry i, the outcome of its hold, and the reports of its limits.
+func (c *replyCursor) readEntry(call *Call, i int, receipts bool) {
+	e, r := &call.Entries[i], &c.Entries[i]
 	verdict := c.number()
-	r.Verdict, r.Began, r.repaired = Verdict(verdict%began), verdict%withHolds >= began, verdict >= repaired
+	r.Verdict, r.Began = Verdict(verdict%began), verdict%withHolds >= began
+	if verdict >= repaired {
+		c.repaired = append(c.repaired, i)
+	}
 	c.bad = c.bad || r.Verdict < Admitted || r.Verdict > Tripped
 	if r.Verdict >= Blocked {
 		r.BlockLeft = micros(c.number())
@@ -135,19 +117,20 @@ func (c *replyCursor) readEntry(e *Entry, r *EntryReply, receipts bool) {
 
 // readLimit reads the report of limit j of the policy.
 func (c *replyCursor) readLimit(policy *Policy, j int, l *LimitReply, receipts bool) {
+	limit := &policy.Limits()[j]
 	admits := c.number()
 	l.Admits, l.Shed, l.WaitsForHolds = admits == 1, admits == 2, admits == 3
 	l.Used = c.number()
 	l.RetryAfter = waitOf(c.number())
 	l.UsedAfterWaiting = c.number()
 	l.ResetAfter = micros(c.number())
-	if policy.limits[j].Algorithm == Suppressed {
+	if limit.Algorithm == Suppressed {
 		l.Suppression = float64(c.number()) / millionths
 	}
 	if receipts {
-		l.receipt = c.number()
+		c.receipts = append(c.receipts, c.number())
 	}
-	policy.saturate(j, l)
+	l.SaturateAt(policy, limit)
 }
 
 // readShort reads the report of a limit that admits.
@@ -158,7 +141,7 @@ func (c *replyCursor) readShort(l *LimitReply) {
 	l.ResetAfter = micros(c.number())
 }
 
-// readHolds reads what became of the holds of an entry.
+// readHolds reads the outcome of the hold of an entry, and the holds of its key.
 func (c *replyCursor) readHolds(e *EntryReply) {
 	e.Hold = HoldOutcome(c.number())
 	c.bad = c.bad || e.Hold < HoldNone || e.Hold > HoldsFull
@@ -176,7 +159,10 @@ func (c *replyCursor) readShortHolds(action Action, e *EntryReply) {
 	e.Held, e.Open = c.number(), c.number()
 }
 
+// replyCursor reads the values of a reply one after the other.
 type replyCursor struct {
+	result
+
 	values []any
 	bad    bool
 }

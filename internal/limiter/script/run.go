@@ -68,24 +68,24 @@ func (p *pending) mayRunBefore(call *pending, others []*pending) bool {
 
 // samePolicies reports whether the two calls differ only in keys, costs, IDs and draws.
 func (p *pending) samePolicies(other *pending) bool {
-	return p.receipts == other.receipts && p.call.Denied == other.call.Denied && p.call.repeated == other.call.repeated &&
+	return p.mode == other.mode && p.call.Denied == other.call.Denied &&
 		slices.EqualFunc(p.call.Entries, other.call.Entries, func(a, b Entry) bool {
-			return a.Policy == b.Policy && a.Peek == b.Peek && a.OnlyKnown == b.OnlyKnown && a.dryRun == b.dryRun &&
-				a.Action == b.Action && a.Remembers() == b.Remembers() && (a.TTL == b.TTL || !a.holdsAnew())
+			return a.Policy == b.Policy && a.Peek == b.Peek && a.OnlyKnown == b.OnlyKnown &&
+				a.Action == b.Action && a.Remembers() == b.Remembers() && (a.TTL == b.TTL || !holdsAnew(&a))
 		})
 }
 
 // isLean reports whether lean.lua may decide the call: by one policy, a check that does no more than
 // spend if it is admitted, a reserve or a commit.
 func (p *pending) isLean() bool {
-	if p.receipts || p.call.Denied || p.call.repeated || len(p.call.Entries) != 1 {
+	if p.mode != (mode{}) || p.call.Denied || len(p.call.Entries) != 1 {
 		return false
 	}
 	e := &p.call.Entries[0]
-	if e.Action != Check && (e.Action > Commit || !e.Policy.keepsHolds()) {
+	if e.Action != Check && (e.Action > Commit || !e.Policy.TakesReservations()) {
 		return false
 	}
-	return e.Policy.isLean && !e.Peek && !e.dryRun
+	return preparedOf(e.Policy).isLean && !e.Peek
 }
 
 // equals reports whether the two calls differ only in costs and draws.

@@ -255,11 +255,11 @@ func (s *step) parseWant(words []string) error {
 // limitNamed returns the ID of the limit with that name or ID, or "".
 func (s *step) limitNamed(name string) string {
 	for _, e := range s.call.Entries {
-		at := slices.IndexFunc(e.Policy.limits, func(l Limit) bool {
+		at := slices.IndexFunc(e.Policy.Limits(), func(l Limit) bool {
 			return l.Name == name || limitID(e.Policy, l.Name) == name
 		})
 		if at >= 0 {
-			return limitID(e.Policy, e.Policy.limits[at].Name)
+			return limitID(e.Policy, e.Policy.Limits()[at].Name)
 		}
 	}
 	return ""

@@ -77,7 +77,7 @@ func runScenario(t *testing.T, b *backend, steps []step, start time.Time) {
 		reply := b.evaluate(t, &s.call)
 		g.Expect(verdictOf(&s.call, reply)).To(Equal(s.want), s.line)
 		for i, e := range s.call.Entries {
-			for j, l := range e.Policy.limits {
+			for j, l := range e.Policy.Limits() {
 				got := factsOf(l, &reply.Entries[i], &reply.Entries[i].Limits[j])
 				for fact, value := range s.facts[limitID(e.Policy, l.Name)] {
 					g.Expect(got).To(HaveKeyWithValue(fact, value), s.line)
@@ -88,13 +88,13 @@ func runScenario(t *testing.T, b *backend, steps []step, start time.Time) {
 }
 
 // limitID is POLICY/LIMIT.
-func limitID(p *Policy, limit string) string { return strings.TrimPrefix(p.id, "test/") + "/" + limit }
+func limitID(p *Policy, limit string) string { return strings.TrimPrefix(p.ID(), "test/") + "/" + limit }
 
 // verdictOf returns allow, deny or blocked, by the verdicts of the enforcing policies.
 func verdictOf(call *Call, r *Reply) string {
 	worst := Admitted
 	for i, e := range call.Entries {
-		if v := r.Entries[i].Verdict; !e.Policy.shadow && v != Admitted && worst != Blocked {
+		if v := r.Entries[i].Verdict; !e.Policy.IsShadow() && v != Admitted && worst != Blocked {
 			worst = v
 		}
 	}

@@ -14,10 +14,10 @@ import (
 // group is the entries of a call with one key, whose states lie on one node of a Redis
 // Cluster.
 type group struct {
-	call     Call
-	indices  []int  // of the entries in the whole call
-	dryReply *Reply // of the dry run
-	reply    *Reply // of the last call
+	call    Call
+	indices []int // of the entries in the whole call
+	dry     result
+	decided result // the last one
 }
 
 func haveOneKey(call *Call) bool {
@@ -26,7 +26,8 @@ func haveOneKey(call *Call) bool {
 
 // evaluateSpread decides a call whose keys may lie on several nodes, which no script can
 // read together. It evaluates every group as a dry run and spends only if all admit. If
-// another check spends the last units in between, it refunds the groups that have spent.
+// another check spends the last units in between, it refunds the groups that have spent. repeated is true if
+// the call repeats one that has taken holds.
 //
 //   - It takes two round trips. The refund after such a lost race is a third one, which the
 //     caller does not wait for.
@@ -34,29 +35,31 @@ func haveOneKey(call *Call) bool {
 //     limits deny too early, never too late.
 //
 // changeSpread makes commits and the like, which are never denied.
-func (s *Store) evaluateSpread(ctx context.Context, call *Call, deadline time.Time) (*Reply, error) {
+func (s *Store) evaluateSpread(
+	ctx context.Context, call *Call, repeated bool, settled *settlements, deadline time.Time,
+) (result, error) {
 	groups := groupsOf(call)
-	if err := s.dryRun(ctx, groups, deadline); err != nil {
-		return nil, err
+	if err := s.dryRun(ctx, groups, repeated, deadline); err != nil {
+		return result{}, err
 	}
-	call.takeSettled(groups)
+	settled.take(call, groups)
 	if undecided := undecidedOf(groups); undecided != nil {
-		return &Reply{undecided: undecided}, nil
+		return result{undecided: undecided}, nil
 	}
-	if slices.ContainsFunc(groups, (*group).repeats) && !call.repeated {
-		return s.evaluateSpread(ctx, call.repeat(), deadline)
+	if !repeated && slices.ContainsFunc(groups, (*group).repeats) {
+		return s.evaluateSpread(ctx, repetitionOf(call), true, settled, deadline)
 	}
 	denied := call.Denied || slices.ContainsFunc(groups, (*group).denies)
 	for _, g := range groups {
 		g.call.Denied = denied
 	}
-	if err := s.spend(ctx, groups, deadline); err != nil {
-		return nil, err
+	if err := s.spend(ctx, groups, repeated, deadline); err != nil {
+		return result{}, err
 	}
 	if !denied && slices.ContainsFunc(groups, (*group).denies) {
 		s.refundLostRace(groups) //nolint:contextcheck // no caller waits for the refund
 	}
-	return mergeReplies(call, groups), nil
+	return result{Reply: mergeReplies(call, groups, *settled)}, nil
 }
 
 // changeSpread commits, renews or charges in every group by itself. A group that is decided is not
@@ -65,20 +68,20 @@ func (s *Store) evaluateSpread(ctx context.Context, call *Call, deadline time.Ti
 func (s *Store) changeSpread(ctx context.Context, call *Call, deadline time.Time) (*Reply, error) {
 	other := NewSubstitution(call)
 	reply := &Reply{Entries: make([]EntryReply, len(call.Entries))}
-	for left := groupsOf(other.call); len(left) > 0; {
-		if err := s.change(ctx, left, deadline); err != nil {
+	for pending := groupsOf(other.Call()); len(pending) > 0; {
+		if err := s.change(ctx, pending, deadline); err != nil {
 			return nil, err
 		}
 		var again []int
-		for _, g := range left {
-			if g.reply.undecided == nil {
-				g.copyReply(reply, call)
+		for _, g := range pending {
+			if g.decided.undecided == nil {
+				g.copyReply(reply)
 			} else {
 				again = append(again, g.indices...)
 			}
 		}
-		other.Replace(undecidedOf(left))
-		left = groupsOfEntries(other.call, again)
+		other.Replace(undecidedOf(pending))
+		pending = groupsOfEntries(other.Call(), again)
 	}
 	other.Mark(reply)
 	return reply, nil
@@ -89,52 +92,57 @@ func (s *Store) change(ctx context.Context, groups []*group, deadline time.Time)
 	var wait errgroup.Group
 	for _, g := range groups {
 		wait.Go(func() (err error) {
-			g.reply, err = s.evaluate(ctx, &g.call, false, deadline)
+			g.decided, err = s.evaluate(ctx, &g.call, mode{}, deadline)
 			return err
 		})
 	}
 	return wait.Wait()
 }
 
-// repeat returns the call as one that repeats another one. Its keys are known.
-func (c *Call) repeat() *Call {
-	repeated := c.clone()
-	repeated.repeated, repeated.settled = true, c.settled
+// repetitionOf returns the call as one that repeats another one. Its keys are known.
+func repetitionOf(call *Call) *Call {
+	repeated := &Call{Entries: slices.Clone(call.Entries), Denied: call.Denied, Draw: call.Draw}
 	for i := range repeated.Entries {
 		repeated.Entries[i].OnlyKnown = false
 	}
 	return repeated
 }
 
+// settlements are what the dry runs of a call have settled, by entry.
+type settlements []settlement
+
 // settlement is the number of the ended holds that were spent, and the units of debt that were cut.
 type settlement struct{ holds, debtCut int64 }
 
-// takeSettled moves the numbers that the dry run of the groups has settled to those of earlier dry runs.
-func (c *Call) takeSettled(groups []*group) {
-	if len(c.settled) == 0 {
-		c.settled = cleared(c.settled, len(c.Entries))
+// take moves the numbers that the dry run of the groups has settled to those of earlier dry runs.
+func (s *settlements) take(call *Call, groups []*group) {
+	if *s == nil {
+		*s = make(settlements, len(call.Entries))
 	}
 	for _, g := range groups {
+		if g.decided.undecided != nil {
+			continue
+		}
 		for i, at := range g.indices {
-			r := &g.reply.Entries[i]
-			c.settled[at].holds += r.Settled
-			c.settled[at].debtCut += r.DebtCut
+			r := &g.decided.Entries[i]
+			(*s)[at].holds += r.Settled
+			(*s)[at].debtCut += r.DebtCut
 			r.Settled, r.DebtCut = 0, 0
 		}
 	}
 }
 
-// addSettled adds what dry runs have settled to the reply.
-func (r *EntryReply) addSettled(earlier settlement) {
-	r.Settled += earlier.holds
-	r.DebtCut += earlier.debtCut
-	r.Began = r.Began && earlier.holds == 0 // the key had holds
+// addTo adds what dry runs have settled to the reply.
+func (s settlement) addTo(r *EntryReply) {
+	r.Settled += s.holds
+	r.DebtCut += s.debtCut
+	r.Began = r.Began && s.holds == 0 // the key had holds
 }
 
 // repeats reports whether the call repeats one that has taken a hold of the group.
 func (g *group) repeats() bool {
 	for i := range g.call.Entries {
-		if g.call.Entries[i].reserves() && g.reply.Entries[i].Hold == HoldFound {
+		if takesHold(&g.call.Entries[i]) && g.decided.Entries[i].Hold == HoldFound {
 			return true
 		}
 	}
@@ -144,7 +152,7 @@ func (g *group) repeats() bool {
 // undecidedOf returns the indexes of the entries that prevented a decision.
 func undecidedOf(groups []*group) (indexes []int) {
 	for _, g := range groups {
-		for _, i := range g.reply.undecided {
+		for _, i := range g.decided.undecided {
 			indexes = append(indexes, g.indices[i])
 		}
 	}
@@ -167,7 +175,7 @@ func groupsOfEntries(call *Call, indexes []int) []*group {
 		at := slices.IndexFunc(groups, func(g *group) bool { return g.call.Entries[0].Key == e.Key })
 		if at < 0 {
 			at = len(groups)
-			groups = append(groups, &group{call: Call{Denied: call.Denied, Draw: call.Draw, repeated: call.repeated}})
+			groups = append(groups, &group{call: Call{Denied: call.Denied, Draw: call.Draw}})
 		}
 		groups[at].call.Entries = append(groups[at].call.Entries, e)
 		groups[at].indices = append(groups[at].indices, i)
@@ -178,7 +186,7 @@ func groupsOfEntries(call *Call, indexes []int) []*group {
 // denies reports whether an enforcing policy of the group does.
 func (g *group) denies() bool {
 	for i, e := range g.call.Entries {
-		if !e.Policy.shadow && g.reply.Entries[i].Verdict != Admitted {
+		if !e.Policy.IsShadow() && g.decided.Entries[i].Verdict != Admitted {
 			return true
 		}
 	}
@@ -186,16 +194,13 @@ func (g *group) denies() bool {
 }
 
 // dryRun evaluates every group without spending.
-func (s *Store) dryRun(ctx context.Context, groups []*group, deadline time.Time) error {
+func (s *Store) dryRun(ctx context.Context, groups []*group, repeated bool, deadline time.Time) error {
 	var wait errgroup.Group
 	for _, g := range groups {
-		dryCall := g.call.clone()
-		for i := range dryCall.Entries {
-			dryCall.Entries[i].dryRun = true
-		}
 		wait.Go(func() (err error) {
-			g.dryReply, err = s.evaluate(ctx, dryCall, false, deadline)
-			g.reply = g.dryReply
+			dryCall := &Call{Entries: g.call.Entries, Denied: g.call.Denied, Draw: g.call.Draw}
+			g.dry, err = s.evaluate(ctx, dryCall, mode{dryRun: true, repeated: repeated}, deadline)
+			g.decided = g.dry
 			return err
 		})
 	}
@@ -205,23 +210,23 @@ func (s *Store) dryRun(ctx context.Context, groups []*group, deadline time.Time)
 // spend evaluates the groups that have something to write: they spend if the check is
 // admitted; if it is denied, they count attempts and start blocks. A denied check stays
 // denied, even if a group admits it by now or its call fails.
-func (s *Store) spend(ctx context.Context, groups []*group, deadline time.Time) error {
+func (s *Store) spend(ctx context.Context, groups []*group, repeated bool, deadline time.Time) error {
 	var wait errgroup.Group
 	for _, g := range groups {
-		if !g.needsSpend() {
+		if !g.needsSpend(repeated) {
 			continue
 		}
 		wait.Go(func() error {
 			denied := g.denies()
-			reply, err := s.evaluate(ctx, &g.call, true, deadline)
+			decided, err := s.evaluate(ctx, &g.call, mode{receipts: true, repeated: repeated}, deadline)
 			if err != nil {
 				if g.call.Denied {
 					return nil
 				}
 				return err
 			}
-			if g.reply = reply; denied && !g.denies() {
-				g.reply = g.dryReply
+			if g.decided = decided; denied && !g.denies() {
+				g.decided = g.dry
 			}
 			return nil
 		})
@@ -232,12 +237,12 @@ func (s *Store) spend(ctx context.Context, groups []*group, deadline time.Time) 
 // needsSpend reports whether an entry has something to write. A Suppressed limit of a denied check
 // is evaluated again also for its reply: the time after which it sheds nothing. Of a call that
 // repeats another one only the missing holds are taken.
-func (g *group) needsSpend() bool {
+func (g *group) needsSpend(repeated bool) bool {
 	for i := range g.call.Entries {
 		e := &g.call.Entries[i]
 		switch {
-		case g.call.repeated && (!e.reserves() || g.dryReply.Entries[i].Hold == HoldFound):
-		case g.call.Denied && e.Policy.observes(), !e.Peek && (!g.call.Denied || e.Policy.writesDenials()):
+		case repeated && (!takesHold(e) || g.dry.Entries[i].Hold == HoldFound):
+		case g.call.Denied && e.Policy.Observes(), !e.Peek && (!g.call.Denied || e.Policy.WritesDenials()):
 			return true
 		}
 	}
@@ -251,12 +256,12 @@ const refundTimeout = time.Second
 func (s *Store) cancelHolds(ctx context.Context, g *group) {
 	cancel := &Call{}
 	for i, e := range g.call.Entries {
-		if g.reply.Entries[i].Hold == HoldTaken {
+		if g.decided.Entries[i].Hold == HoldTaken {
 			cancel.Entries = append(cancel.Entries, Entry{Policy: e.Policy, Key: e.Key, Action: Commit, ID: e.ID})
 		}
 	}
 	if len(cancel.Entries) > 0 {
-		_, _ = s.evaluate(ctx, cancel, false, s.deadline(ctx)) // after an error the holds end by themselves
+		_, _ = s.evaluate(ctx, cancel, mode{}, s.deadline(ctx)) // after an error the holds end by themselves
 	}
 }
 
@@ -270,7 +275,7 @@ func (s *Store) refundLostRace(groups []*group) {
 			continue
 		}
 		lost := *g
-		lost.reply = g.reply.clone()
+		lost.decided.Reply = g.decided.Clone()
 		go func() {
 			ctx, cancel := context.WithTimeout(context.Background(), refundTimeout) //nolint:forbidigo // no caller waits for it
 			defer cancel()
@@ -280,8 +285,8 @@ func (s *Store) refundLostRace(groups []*group) {
 			s.cancelHolds(ctx, &lost)
 		}()
 		for i, e := range g.call.Entries {
-			if !e.Policy.attempts {
-				g.reply.Entries[i] = g.dryReply.Entries[i]
+			if !e.Policy.CountsAttempts() {
+				g.decided.Entries[i] = g.dry.Entries[i]
 			}
 		}
 	}
@@ -290,46 +295,49 @@ func (s *Store) refundLostRace(groups []*group) {
 // refundCommand returns the command that refunds the units the group spent.
 func (s *Store) refundCommand(g *group) command {
 	var spent []Entry
-	var receipts [][]LimitReply
+	var receipts [][]int64
+	rest := g.decided.receipts
 	for i, e := range g.call.Entries {
-		r := &g.reply.Entries[i]
-		if !e.Peek && !e.Policy.attempts && !e.reserves() && r.Verdict == Admitted {
+		r := &g.decided.Entries[i]
+		n := min(len(r.Limits), len(rest)) // without receipts the group has spent nothing
+		if !e.Peek && !e.Policy.CountsAttempts() && !takesHold(&e) && r.Verdict == Admitted && n > 0 {
 			spent = append(spent, e)
-			receipts = append(receipts, r.Limits)
+			receipts = append(receipts, rest[:n])
 		}
+		rest = rest[n:]
 	}
 	if len(spent) == 0 {
 		return command{}
 	}
 	c := s.newCommand(refundScripts, run{calls: []*pending{{call: &Call{Entries: spent}}}})
-	c.addEntries(spent)
+	c.addEntries(spent, false)
 	for i := range spent {
 		c.args = append(c.args, spent[i].Cost)
-		for _, l := range receipts[i] {
-			c.args = append(c.args, l.receipt)
+		for _, receipt := range receipts[i] {
+			c.args = append(c.args, receipt)
 		}
 	}
 	return c
 }
 
-// mergeReplies returns the replies of the groups in the order of the call.
-func mergeReplies(call *Call, groups []*group) *Reply {
+// mergeReplies returns the replies of the groups in the order of the call, with what dry runs have settled.
+func mergeReplies(call *Call, groups []*group, settled settlements) *Reply {
 	reply := &Reply{Entries: make([]EntryReply, len(call.Entries))}
 	for _, g := range groups {
-		g.copyReply(reply, call)
+		g.copyReply(reply)
+	}
+	for i := range reply.Entries {
+		settled[i].addTo(&reply.Entries[i])
 	}
 	return reply
 }
 
-// copyReply copies the reply of the group to that of the whole call.
-func (g *group) copyReply(reply *Reply, call *Call) {
+// copyReply copies the reply of the group to the reply of the whole call.
+func (g *group) copyReply(reply *Reply) {
 	for i, at := range g.indices {
-		reply.Entries[at] = g.reply.Entries[i]
-		if g.dryReply != nil {
-			reply.Entries[at].addSettled(call.settled[at])
-		}
-		for j := range reply.Entries[at].Limits {
-			reply.Entries[at].Limits[j].receipt = 0
-		}
+		reply.Entries[at] = g.decided.Entries[i]
 	}
 }
+
+// takesHold reports whether the entry may take a hold.
+func takesHold(e *Entry) bool { return e.Policy.TakesHold(e.Action) }

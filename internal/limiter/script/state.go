@@ -5,6 +5,7 @@ package script
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -14,16 +15,30 @@ func (s *Store) Reset(ctx context.Context, policy *Policy, key Key) (bool, error
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	c := command{program: resetProgram()}
-	c.args = []any{"EVALSHA", c.program.sha, len(policy.stateKeys) + len(policy.recordKeys)}
-	for _, suffix := range policy.stateKeys {
+	names := policy.StateNames()
+	records := recordNames(policy)
+	c.args = []any{"EVALSHA", c.program.sha, len(names) + len(records)}
+	for _, suffix := range slices.Concat(names, records) {
 		c.args = append(c.args, s.key(key, suffix))
 	}
-	for _, suffix := range policy.recordKeys {
-		c.args = append(c.args, s.key(key, suffix))
-	}
-	c.args = append(c.args, len(policy.stateKeys))
+	c.args = append(c.args, len(names))
 	deleted, err := s.run(ctx, c)
 	return len(deleted) > 0, storeError(ctx, err)
+}
+
+// recordNames returns the names of what scripts record about the states of the policy.
+func recordNames(policy *Policy) []string {
+	names := slices.Clone(policy.EscalationNames())
+	if policy.TakesReservations() {
+		names = append(names, holdSetName(policy.ID()))
+	}
+	if policy.IsRequestable() {
+		names = append(names, listName(policy.ID()))
+		for _, state := range policy.StateNames() {
+			names = append(names, largestName(state)) // it exists for logs only
+		}
+	}
+	return names
 }
 
 // Block denies every check of the key by this policy for length, in whole milliseconds,
@@ -32,7 +47,7 @@ func (s *Store) Block(ctx context.Context, policy *Policy, key Key, length time.
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	ttl := time.Duration(exactTTL(length)) * time.Millisecond
-	return storeError(ctx, s.client.Set(ctx, s.key(key, blockKey(policy.id)), manualBlock, ttl).Err())
+	return storeError(ctx, s.client.Set(ctx, s.key(key, BlockName(policy.ID())), manualBlock, ttl).Err())
 }
 
 // exactTTL returns the TTL in milliseconds of a key that exists for that time. Redis keeps a key
@@ -50,17 +65,17 @@ func (s *Store) Unblock(ctx context.Context, policy *Policy, key Key) (bool, err
 	if err := s.forgetBlocks(ctx, policy, key); err != nil {
 		return false, err
 	}
-	deleted, err := s.client.Del(ctx, s.key(key, blockKey(policy.id))).Result()
+	deleted, err := s.client.Del(ctx, s.key(key, BlockName(policy.ID()))).Result()
 	return deleted > 0, storeError(ctx, err)
 }
 
 // forgetBlocks deletes the numbers of blocks that limits have started.
 func (s *Store) forgetBlocks(ctx context.Context, policy *Policy, key Key) error {
-	if len(policy.escalationKeys) == 0 {
+	if len(policy.EscalationNames()) == 0 {
 		return nil
 	}
 	var names []string
-	for _, suffix := range policy.escalationKeys {
+	for _, suffix := range policy.EscalationNames() {
 		names = append(names, s.key(key, suffix))
 	}
 	return storeError(ctx, s.client.Del(ctx, names...).Err())

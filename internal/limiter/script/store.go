@@ -122,36 +122,37 @@ func (s *Store) Evaluate(ctx context.Context, call *Call) (*Reply, error) {
 	if s.spreads && !call.IsDeniable() { // also with one key: a substitute may lie on another node
 		return s.changeSpread(ctx, call, deadline)
 	}
-	reply, err := s.evaluateOnce(ctx, call, deadline)
-	if err != nil || reply.undecided == nil {
-		return reply, err
+	var settled settlements
+	decided, err := s.evaluateOnce(ctx, call, &settled, deadline)
+	if err != nil || decided.undecided == nil {
+		return decided.Reply, err
 	}
 	other := NewSubstitution(call)
-	for reply.undecided != nil {
-		other.Replace(reply.undecided)
-		if reply, err = s.evaluateOnce(ctx, other.call, deadline); err != nil {
+	for decided.undecided != nil {
+		other.Replace(decided.undecided)
+		if decided, err = s.evaluateOnce(ctx, other.Call(), &settled, deadline); err != nil {
 			return nil, err
 		}
 	}
-	other.Mark(reply)
-	return reply, nil
+	other.Mark(decided.Reply)
+	return decided.Reply, nil
 }
 
 // evaluateOnce decides the call, or returns which entries prevented it.
-func (s *Store) evaluateOnce(ctx context.Context, call *Call, deadline time.Time) (*Reply, error) {
+func (s *Store) evaluateOnce(ctx context.Context, call *Call, settled *settlements, deadline time.Time) (result, error) {
 	if s.spreads && !haveOneKey(call) {
-		return s.evaluateSpread(ctx, call, deadline)
+		return s.evaluateSpread(ctx, call, false, settled, deadline)
 	}
-	return s.evaluate(ctx, call, false, deadline)
+	return s.evaluate(ctx, call, mode{}, deadline)
 }
 
 // evaluate decides one call whose keys lie on one node.
-func (s *Store) evaluate(ctx context.Context, call *Call, receipts bool, deadline time.Time) (*Reply, error) {
-	reply, err := s.route(ctx, call.Entries[0].Key).decide(ctx, call, receipts, deadline)
+func (s *Store) evaluate(ctx context.Context, call *Call, m mode, deadline time.Time) (result, error) {
+	decided, err := s.route(ctx, call.Entries[0].Key).decide(ctx, call, m, deadline)
 	if err == nil {
-		s.repairs.report(call, reply)
+		s.repairs.report(call, decided.repaired)
 	}
-	return reply, err
+	return decided, err
 }
 
 // send decides the calls of a batch in one EVALSHA.
@@ -169,7 +170,7 @@ func outcomesOf(ctx context.Context, batch []*pending, values []any, err error) 
 	outcomes := make([]outcome, len(batch))
 	for i, p := range batch {
 		var own []any
-		if own, values = p.call.nextValues(values); len(own) == 0 {
+		if own, values = nextValues(p.call, values); len(own) == 0 {
 			return failAll(len(batch), &StoreError{Cause: CauseScript, Err: errReply})
 		}
 		outcomes[i] = outcomeOf(own)

@@ -14,9 +14,7 @@ type Substitution struct {
 // NewSubstitution returns a substitution for the call, which does not change the call.
 func NewSubstitution(call *Call) *Substitution {
 	return &Substitution{
-		call: &Call{
-			Entries: slices.Clone(call.Entries), Denied: call.Denied, Draw: call.Draw, settled: slices.Clone(call.settled),
-		},
+		call:     &Call{Entries: slices.Clone(call.Entries), Denied: call.Denied, Draw: call.Draw},
 		original: call.Entries,
 	}
 }
@@ -62,8 +60,8 @@ func (s *Substitution) Mark(reply *Reply) {
 	}
 }
 
-// mayBeUndecided reports whether the entry can prevent a decision.
-func (e *Entry) mayBeUndecided() bool { return e.OnlyKnown || e.Policy.mayBeFull() }
+// MayBeUndecided reports whether the entry can prevent a decision.
+func (e *Entry) MayBeUndecided() bool { return e.OnlyKnown || e.Policy.mayBeFull() }
 
 // mayBeFull reports whether a requested limit may have no room for its state.
-func (p *Policy) mayBeFull() bool { return p.flags&flagListed != 0 }
+func (p *Policy) mayBeFull() bool { return p.requested >= 0 && p.limits[p.requested].Algorithm.Refills() }

@@ -112,7 +112,7 @@ func requestedOf(a Algorithm) (policy, requested *Policy) {
 	l := slowLimit(a, 3)
 	policy = NewVariants(Settings{ID: "test/requested", Requestable: true}, []Limit{l})[0]
 	l.Quota, l.Threshold = 1000, 1000
-	if a.refills() {
+	if a.Refills() {
 		l.StateSuffix = "1000"
 	}
 	return policy, policy.NewRequested([]Limit{l}, 0)
@@ -143,7 +143,7 @@ func TestUnknownKeysOfRequestedLimits(t *testing.T) {
 					reply := b.evaluate(t, onlyKnown(requested, key))
 					g.Expect(reply.Entries[0].Overflow).To(BeFalse(), string(key))
 					g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(int64(2)), string(key))
-					g.Expect(reply.Entries[0].RequestIgnored).To(Equal(a.refills() && key == "known"), string(key))
+					g.Expect(reply.Entries[0].RequestIgnored).To(Equal(a.Refills() && key == "known"), string(key))
 				}
 			}
 		})

@@ -76,7 +76,7 @@ func TestPredictionsHold(t *testing.T) {
 	for _, b := range newBackends(t) {
 		for _, a := range algorithms {
 			t.Run(fmt.Sprint(b.name, " ", a), func(t *testing.T) {
-				r := rand.New(rand.NewPCG(8, uint64(a.index())))
+				r := rand.New(rand.NewPCG(8, uint64(indexOf(a))))
 				for range 60 {
 					b.clear(t)
 					w := newWorkload(r, []Algorithm{a}, features{})
@@ -117,14 +117,14 @@ func expectPrediction(t *testing.T, b *backend, call *Call, reply *Reply, moment
 
 // byChance reports whether the decision of the call is random.
 func byChance(call *Call) bool {
-	return slices.ContainsFunc(call.Entries, func(e Entry) bool { return e.Policy.algorithms&Suppressed.bit() != 0 })
+	return slices.ContainsFunc(call.Entries, func(e Entry) bool { return e.Policy.Observes() })
 }
 
 // waitOfCall returns the longest RetryAfter of the enforcing policies in whole
 // milliseconds, as the engine reports it.
 func waitOfCall(call *Call, reply *Reply) (wait time.Duration, denied bool) {
 	for i, e := range call.Entries {
-		if e.Policy.shadow {
+		if e.Policy.IsShadow() {
 			continue
 		}
 		denied = denied || reply.Entries[i].Verdict != Admitted

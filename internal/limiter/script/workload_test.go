@@ -47,7 +47,7 @@ func (w *workload) randomTraits() (traits, []Algorithm) {
 	m := traits{attempts: w.r.IntN(3) == 0, reached: w.r.IntN(4) == 0, shadow: w.r.IntN(5) == 0}
 	var counting []Algorithm
 	for _, a := range w.choice {
-		if a.kind().attempts {
+		if a.CanCountAttempts() {
 			counting = append(counting, a)
 		}
 	}
@@ -89,7 +89,7 @@ func (w *workload) randomPolicy(i int) []*Policy {
 		for range 1 + w.r.IntN(20) {
 			selected := policies[w.r.IntN(len(variants))]
 			place := w.r.IntN(len(limits))
-			policies = append(policies, selected.NewRequested(w.requested(selected.limits, place), place))
+			policies = append(policies, selected.NewRequested(w.requested(selected.Limits(), place), place))
 		}
 	}
 	return policies
@@ -131,7 +131,7 @@ func (w *workload) requested(limits []Limit, place int) []Limit {
 	case l.Algorithm == Concurrency:
 		l.Quota = l.Threshold
 		return limits
-	case l.Algorithm.refills():
+	case l.Algorithm.Refills():
 		l.Quota = l.Threshold
 		l.StateSuffix = fmt.Sprint("+requested", l.Threshold)
 	default:
@@ -237,7 +237,7 @@ func (w *workload) nextCall() *Call {
 		e := w.randomEntry(i)
 		e.ID = []string{"x", "y", "z", "{a}:b"}[w.r.IntN(4)]
 		e.TTL = workloadTTLs[w.r.IntN(len(workloadTTLs))]
-		if e.Policy.maxOpen == manyHolds {
+		if e.Policy.MaxOpen() == manyHolds {
 			e.ID, e.TTL = strconv.Itoa(w.r.IntN(manyHolds)), workloadTTLs[2+w.r.IntN(3)]
 		}
 		next(&e)
@@ -257,16 +257,14 @@ func (w *workload) nextCheck(e *Entry) {
 	if e.Peek && w.r.IntN(4) == 0 {
 		e.Cost = 0
 	}
-	for _, l := range e.Policy.limits {
+	for _, l := range e.Policy.Limits() {
 		e.Peek = e.Peek || e.Cost > l.Quota // as the engine does
 	}
 }
 
 // nextChange makes the entry a commit, a renew or a charge.
 func (w *workload) nextChange(e *Entry) {
-	for e.Policy.requested >= 0 {
-		e.Policy = e.Policy.fallback
-	}
+	e.Policy = e.Policy.WithoutRequest()
 	e.Action = Commit + Action(w.r.IntN(4))
 	if e.Cost = w.r.Int64N(6); w.r.IntN(30) == 0 {
 		e.Cost = 1_000_000_000 // more than a debt may be, and exact in a double
@@ -283,7 +281,7 @@ func (w *workload) possibleCall() *Call {
 		call.Denied = false
 		possible := true
 		for _, e := range call.Entries {
-			for _, l := range e.Policy.limits {
+			for _, l := range e.Policy.Limits() {
 				possible = possible && e.Cost <= l.Quota
 			}
 		}
@@ -297,9 +295,9 @@ func describe(call *Call) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "denied=%v draw=%d", call.Denied, call.Draw)
 	for _, e := range call.Entries {
-		fmt.Fprintf(&b, "\n  %s key %s cost %d peek %v only known %v action %v id %s ttl %v most %d attempts %v shadow %v requested %d %+v",
-			e.Policy.id, e.Key, e.Cost, e.Peek, e.OnlyKnown, e.Action, e.ID, e.TTL, e.Policy.maxOpen,
-			e.Policy.attempts, e.Policy.shadow, e.Policy.requested, e.Policy.limits)
+		fmt.Fprintf(&b, "\n  %s key %s cost %d peek %v only known %v action %v id %s ttl %v most %d attempts %v shadow %v requested %v %+v",
+			e.Policy.ID(), e.Key, e.Cost, e.Peek, e.OnlyKnown, e.Action, e.ID, e.TTL, e.Policy.MaxOpen(),
+			e.Policy.CountsAttempts(), e.Policy.IsShadow(), e.Policy != e.Policy.WithoutRequest(), e.Policy.Limits())
 	}
 	return b.String()
 }

@@ -3,22 +3,6 @@
 
 package script
 
-// TokenBucket admits while its bucket of Quota tokens holds the cost. Threshold tokens
-// per Window are refilled continuously. The state is the deficit of the bucket and its
-// time. See token_bucket.lua.
-const TokenBucket Algorithm = "tb"
-
-var tokenBucketKind = kind{
-	code: TokenBucket, name: "TokenBucket", file: "token_bucket.lua", lean: true, library: deficitLibrary,
-	arguments: func(l *Limit) []int64 { return []int64{l.Threshold, l.ceiling} },
-	ceiling:   func(l *Limit) int64 { return l.Quota },
-	model: func(m *Model, e *Entry, l *Limit) counter {
-		b := state[tokenBucket](m, e.Key, l.stateKey(e.Policy.id))
-		b.holds = m.holds(e)
-		return b
-	},
-}
-
 // tokenBucket is the reference model of token_bucket.lua.
 type tokenBucket struct {
 	missing deficit
@@ -43,7 +27,7 @@ func (b *tokenBucket) load(l *Limit, server int64) (missing deficit, lag int64) 
 
 // stored returns the deficit at the bucket's own time. A smaller quota leaves an empty bucket.
 func (b *tokenBucket) stored(l *Limit) deficit {
-	return b.missing.atMost(deficitOf(l.ceiling, l).plus(b.debt))
+	return b.missing.atMost(deficitOf(l.Ceiling(), l).plus(b.debt))
 }
 
 func (b *tokenBucket) used(_ *Entry, l *Limit, now int64) int64 {
@@ -86,7 +70,7 @@ func (b *tokenBucket) spend(e *Entry, l *Limit, now int64, _ bool) {
 
 // store cuts the debt and sets the expiry.
 func (b *tokenBucket) store(l *Limit, now int64) {
-	empty := deficitOf(l.ceiling, l)
+	empty := deficitOf(l.Ceiling(), l)
 	var cut int64
 	b.missing, cut = b.missing.cutDebt(empty, l)
 	b.cut += cut
@@ -109,8 +93,8 @@ func (b *tokenBucket) settle(_ *Entry, l *Limit, units, at, _ int64) {
 		at = max(at, b.at)
 	}
 	var cut int64
-	b.missing, cut = left.plus(deficitOf(units, l)).cutDebt(deficitOf(l.ceiling, l), l)
-	b.debt, b.at = b.missing.minus(deficitOf(l.ceiling, l)), at
+	b.missing, cut = left.plus(deficitOf(units, l)).cutDebt(deficitOf(l.Ceiling(), l), l)
+	b.debt, b.at = b.missing.minus(deficitOf(l.Ceiling(), l)), at
 	b.cut += cut
 }
 

@@ -5,8 +5,6 @@ package script
 
 import "math/big"
 
-const deficitLibrary = "deficit.lua"
-
 // deficit is the reference model of deficit.lua: how far a bucket is from full, in units
 // times the window in microseconds, without rounding. One microsecond refills
 // l.Threshold of it.

@@ -5,21 +5,6 @@ package script
 
 import "slices"
 
-// SlidingLog admits at most Quota units in any interval of length Window, exact to the
-// microsecond. The state is one log of hits per policy and key, which all SlidingLog
-// limits share. Only a requested limit with another window has a StateSuffix and a log of
-// its own; a check requests at most one. See sliding_log.lua.
-const SlidingLog Algorithm = "sl"
-
-var slidingLogKind = kind{
-	code: SlidingLog, name: "SlidingLog", file: "sliding_log.lua", library: logLibrary, lean: true, attempts: true,
-	model: func(m *Model, e *Entry, l *Limit) counter {
-		log := state[slidingLog](m, e.Key, l.stateKey(e.Policy.id))
-		log.largest = state[largestServed](m, e.Key, largestKey(l.stateKey(e.Policy.id)))
-		return log
-	},
-}
-
 // slidingLog is the reference model of sliding_log.lua.
 type slidingLog struct {
 	hitLog
@@ -45,17 +30,17 @@ func (s *slidingLog) settle(e *Entry, _ *Limit, units, at, now int64) {
 
 // addHit adds the hit and drops those that no limit needs.
 func (s *slidingLog) addHit(e *Entry, h hit, now int64) {
-	if !s.add(h, now, e.Policy.keep) {
+	keep, ceiling := e.Policy.Kept()
+	if !s.add(h, now, keep) {
 		return
 	}
-	ceiling := e.Policy.keepUnits
-	if e.Policy.requestable && s.largest.alive(now) {
+	if e.Policy.IsRequestable() && s.largest.alive(now) {
 		ceiling = max(ceiling, s.largest.units)
 	}
-	if e.Policy.flags&flagEnlarges != 0 {
+	if e.Policy.Enlarges() {
 		s.largest.units, s.largest.end = ceiling, s.end
 	}
-	if !e.Policy.attempts {
+	if !e.Policy.CountsAttempts() {
 		ceiling *= 2
 	}
 	var units int64
@@ -69,7 +54,8 @@ func (s *slidingLog) addHit(e *Entry, h hit, now int64) {
 
 // left returns the microseconds until the log expires.
 func (s *slidingLog) left(e *Entry, now int64) int64 {
-	left, end := s.end.keepAlive(e, now, s.hits[len(s.hits)-1].at+e.Policy.keep.Microseconds()-now)
+	keep, _ := e.Policy.Kept()
+	left, end := s.end.keepAlive(e, now, s.hits[len(s.hits)-1].at+keep.Microseconds()-now)
 	s.end = end
 	return left
 }

@@ -37,10 +37,10 @@ func (h *holdSet) units() (sum int64) {
 
 // holds returns the holds of the entry; none if its policy takes no reservations.
 func (m *Model) holds(e *Entry) *holdSet {
-	if !e.Policy.keepsHolds() {
+	if !e.Policy.TakesReservations() {
 		return &holdSet{}
 	}
-	return state[holdSet](m, e.Key, heldKey(e.Policy.id))
+	return state[holdSet](m, e.Key, HoldsName(e.Policy.ID()))
 }
 
 // dropOld drops holds whose units would not count any more.
@@ -65,9 +65,6 @@ func (h *holdSet) store() {
 	h.end = h.expiry()
 }
 
-// mostSettled bounds the holds that one call settles.
-const mostSettled = 64
-
 // settle spends the first holds that have ended.
 func (m *Model) settle(e *Entry, r *EntryReply, now int64) {
 	h := m.holds(e)
@@ -75,7 +72,7 @@ func (m *Model) settle(e *Entry, r *EntryReply, now int64) {
 		return
 	}
 	slices.SortFunc(h.open, func(a, b modelHold) int { return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.id, b.id)) })
-	for len(h.open) > 0 && h.open[0].end <= now && r.Settled < mostSettled {
+	for len(h.open) > 0 && h.open[0].end <= now && r.Settled < MostSettled {
 		hold := h.open[0]
 		h.open = h.open[1:]
 		r.Settled++
@@ -84,8 +81,8 @@ func (m *Model) settle(e *Entry, r *EntryReply, now int64) {
 	if r.Settled == 0 {
 		return
 	}
-	for i := range e.Policy.limits {
-		l := &e.Policy.limits[i]
+	for i := range e.Policy.Limits() {
+		l := &e.Policy.Limits()[i]
 		c := m.counter(e, l)
 		c.(settler).settled(e, l, now) //nolint:forcetypeassert // Suppressed limits have no holds
 		if d, ok := c.(debtor); ok {
@@ -96,10 +93,10 @@ func (m *Model) settle(e *Entry, r *EntryReply, now int64) {
 }
 
 func (m *Model) spendEnded(e *Entry, hold modelHold, now int64) {
-	state[chargeID](m, e.Key, chargeKey(e.Policy.id, hold.id)).end = expireIn(now, ChargeMemory)
+	state[chargeID](m, e.Key, ChargeName(e.Policy.ID(), hold.id)).end = expireIn(now, ChargeMemory)
 	logged := false
-	for i := range e.Policy.limits {
-		l := &e.Policy.limits[i]
+	for i := range e.Policy.Limits() {
+		l := &e.Policy.Limits()[i]
 		if l.Algorithm == SlidingLog {
 			if logged {
 				continue
@@ -126,7 +123,7 @@ func (m *Model) judgeReserve(e *Entry, r *EntryReply, now int64) {
 		r.Hold, r.Estimate = HoldFound, h.open[i].units
 		return
 	}
-	if r.Verdict == Admitted && (h.has(e.ID) || int64(len(h.open)) >= e.Policy.maxOpen) {
+	if r.Verdict == Admitted && (h.has(e.ID) || int64(len(h.open)) >= e.Policy.MaxOpen()) {
 		r.Verdict, r.Hold = Denied, HoldsFull
 	}
 }
@@ -134,7 +131,7 @@ func (m *Model) judgeReserve(e *Entry, r *EntryReply, now int64) {
 // admitRepeated admits an entry of a call that repeats an earlier one, unless its hold is missing. It
 // reports whether it did.
 func admitRepeated(e *Entry, r *EntryReply) bool {
-	if e.reserves() && r.Hold != HoldFound {
+	if e.Policy.TakesHold(e.Action) && r.Hold != HoldFound {
 		return false
 	}
 	r.Verdict, r.BlockLeft, r.BlockedBy = Admitted, 0, ""
@@ -162,8 +159,8 @@ func (h *holdSet) add(hold modelHold, e *Entry) {
 
 // keep keeps what settling the holds needs.
 func (m *Model) keep(e *Entry, now int64) {
-	for i := range e.Policy.limits {
-		l := &e.Policy.limits[i]
+	for i := range e.Policy.Limits() {
+		l := &e.Policy.Limits()[i]
 		m.counter(e, l).(settler).keep(e, l, now) //nolint:forcetypeassert // see settle
 	}
 }
@@ -201,7 +198,7 @@ func (m *Model) remember(e *Entry, now int64) bool {
 	if !e.Remembers() {
 		return true
 	}
-	c := state[chargeID](m, e.Key, chargeKey(e.Policy.id, e.ID))
+	c := state[chargeID](m, e.Key, ChargeName(e.Policy.ID(), e.ID))
 	if c.alive(now) {
 		return false
 	}
@@ -211,7 +208,7 @@ func (m *Model) remember(e *Entry, now int64) bool {
 
 // waitsForHolds reports whether only holds keep limit i from admitting the cost.
 func (m *Model) waitsForHolds(e *Entry, r *EntryReply, i int, now int64) bool {
-	l := &e.Policy.limits[i]
+	l := &e.Policy.Limits()[i]
 	return m.holds(e).units() > 0 && !r.Limits[i].Admits && m.counter(e, l).used(e, l, now)+e.Cost <= l.Quota
 }
 
@@ -221,7 +218,7 @@ func (m *Model) timeToFit(e *Entry, l *Limit, admits bool, now int64) time.Durat
 	fits := func(units int64) time.Duration {
 		other := *e
 		other.Cost += units
-		return micros(c.timeToFit(&other, l, now))
+		return microseconds(c.timeToFit(&other, l, now))
 	}
 	used := c.used(e, l, now)
 	switch {
@@ -244,5 +241,5 @@ func (m *Model) resetAfter(e *Entry, l *Limit, now int64) time.Duration {
 	if held := h.units(); held > 0 {
 		wait = max(wait, c.(settler).afterLast(l, held, h.needed(now)-e.Policy.KeptAfterEnd(), wait)) //nolint:forcetypeassert // see settle
 	}
-	return micros(wait)
+	return microseconds(wait)
 }

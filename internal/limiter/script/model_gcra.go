@@ -3,32 +3,7 @@
 
 package script
 
-import (
-	"math"
-	"math/big"
-)
-
-// GCRA admits units evenly spaced at Threshold per Window, and up to Quota units in one
-// instant: the Generic Cell Rate Algorithm of ITU-T I.371 with a cost. The state is the
-// theoretical arrival time. See gcra.lua.
-const GCRA Algorithm = "gc"
-
-var gcraKind = kind{
-	code: GCRA, name: "GCRA", file: "gcra.lua", lean: true, library: deficitLibrary,
-	arguments: func(l *Limit) []int64 { return []int64{l.Threshold, l.ceiling} },
-	ceiling: func(l *Limit) int64 {
-		full := deficitOf(l.Quota, l)
-		if full.Quo(full.Int, big.NewInt(l.Threshold)); !full.IsInt64() {
-			return math.MaxInt64
-		}
-		return full.Int64()
-	},
-	model: func(m *Model, e *Entry, l *Limit) counter {
-		g := state[gcra](m, e.Key, l.stateKey(e.Policy.id))
-		g.holds = m.holds(e)
-		return g
-	},
-}
+import "math/big"
 
 // gcra is the reference model of gcra.lua. The arrival time is whole plus
 // part/Threshold microseconds since 1970.
@@ -57,16 +32,16 @@ func (g *gcra) load(e *Entry, l *Limit, now int64) deficit {
 	if g.whole == 0 || ahead < 0 {
 		return newDeficit(0, 0)
 	}
-	if ahead <= l.ceiling+g.debt || e.Peek {
+	if ahead <= l.Ceiling()+g.debt || e.Peek {
 		return newDeficit(ahead, l.Threshold).plus(newDeficit(part, 1))
 	}
-	missing := newDeficit(l.ceiling+g.debt, l.Threshold)
+	missing := newDeficit(l.Ceiling()+g.debt, l.Threshold)
 	g.store(missing, l, now)
 	return missing
 }
 
 func (g *gcra) store(missing deficit, l *Limit, now int64) {
-	empty := newDeficit(l.ceiling, l.Threshold)
+	empty := newDeficit(l.Ceiling(), l.Threshold)
 	missing, cut := missing.cutDebt(empty, l)
 	g.cut += cut
 	whole, part := new(big.Int).QuoRem(missing.Int, big.NewInt(l.Threshold), new(big.Int))
@@ -119,7 +94,7 @@ func (g *gcra) settle(e *Entry, l *Limit, units, at, now int64) {
 	}
 	left := g.past.missing.afterRefill(at-g.past.at, l)
 	var cut int64
-	g.past.missing, cut = left.plus(deficitOf(units, l)).cutDebt(newDeficit(l.ceiling, l.Threshold), l)
+	g.past.missing, cut = left.plus(deficitOf(units, l)).cutDebt(newDeficit(l.Ceiling(), l.Threshold), l)
 	g.past.at = at
 	g.cut += cut
 }

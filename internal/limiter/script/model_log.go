@@ -5,8 +5,6 @@ package script
 
 import "time"
 
-const logLibrary = "log.lua"
-
 // hit is one entry of a log.
 type hit struct{ at, cost, admitted int64 }
 
@@ -58,7 +56,7 @@ func (s *hitLog) timeToFit(e *Entry, l *Limit, now int64) int64 {
 			return end - now
 		}
 	}
-	panic("script: a cost above the quota has no time to fit")
+	panic("reference: a cost above the quota has no time to fit")
 }
 
 func (s *hitLog) resetAfter(_ *Entry, l *Limit, now int64) int64 {

@@ -3,26 +3,6 @@
 
 package script
 
-// FixedWindow admits at most Quota units per window. The window starts with the first
-// unit and later units never extend it, so up to twice the quota may be admitted around
-// the end of a window. The state is one counter with a TTL. See fixed_window.lua.
-const FixedWindow Algorithm = "fw"
-
-// LargestCount is where a FixedWindow saturates if it does not count attempts: the counter stays
-// an integer of a double.
-const LargestCount = 1 << 52
-
-var fixedWindowKind = kind{
-	code: FixedWindow, name: "FixedWindow", file: "fixed_window.lua", lean: true, attempts: true,
-	arguments: func(l *Limit) []int64 { return []int64{l.ceiling, exactTTL(l.LongestWindow())} },
-	ceiling:   func(l *Limit) int64 { return l.Threshold },
-	model: func(m *Model, e *Entry, l *Limit) counter {
-		w := state[fixedWindow](m, e.Key, l.stateKey(e.Policy.id))
-		w.holds = m.holds(e)
-		return w
-	},
-}
-
 // fixedWindow is the reference model of fixed_window.lua.
 type fixedWindow struct {
 	units int64
@@ -52,8 +32,8 @@ func (w *fixedWindow) spend(e *Entry, l *Limit, now int64, _ bool) {
 		w.record(e, l)
 	}
 	ceiling := int64(LargestCount)
-	if e.Policy.attempts {
-		ceiling = l.ceiling
+	if e.Policy.CountsAttempts() {
+		ceiling = l.Ceiling()
 	}
 	w.units += max(0, min(e.Cost, ceiling-w.units))
 }
@@ -93,7 +73,7 @@ func (w *fixedWindow) record(e *Entry, l *Limit) {
 	if w.holds.windows == nil {
 		w.holds.windows = map[string]expiry{}
 	}
-	w.holds.windows[l.stateKey(e.Policy.id)] = w.end
+	w.holds.windows[l.StateName(e.Policy.ID())] = w.end
 }
 
 func (w *fixedWindow) settle(e *Entry, l *Limit, units, at, now int64) {
@@ -101,7 +81,7 @@ func (w *fixedWindow) settle(e *Entry, l *Limit, units, at, now int64) {
 		w.units = min(w.units+units, LargestCount)
 		return
 	}
-	if ended, ok := w.holds.windows[l.stateKey(e.Policy.id)]; ok && !ended.alive(now) && ended.alive(at) {
+	if ended, ok := w.holds.windows[l.StateName(e.Policy.ID())]; ok && !ended.alive(now) && ended.alive(at) {
 		return
 	}
 	w.units, w.end = units, endOfWindow(l, at)
@@ -111,7 +91,7 @@ func (w *fixedWindow) settle(e *Entry, l *Limit, units, at, now int64) {
 	if w.holds.windows == nil {
 		w.holds.windows = map[string]expiry{}
 	}
-	w.holds.windows[l.stateKey(e.Policy.id)] = w.end
+	w.holds.windows[l.StateName(e.Policy.ID())] = w.end
 	if !w.end.alive(now) {
 		w.units, w.end = 0, 0
 	}

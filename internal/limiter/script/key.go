@@ -8,48 +8,9 @@ import (
 	"encoding/hex"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 )
-
-// Layout of the counter keys, version 1:
-//
-//	<prefix>1:c:{<key>}:<namespace>/<policy>:<limit>:<algorithm>:<window>[:<bucket>][:<state>]
-//	                                                  <window> is the ID of the calendar of a limit with one
-//	<prefix>1:c:{<key>}:<namespace>/<policy>:sl       the log of all SlidingLog limits
-//	<prefix>1:c:{<key>}:<namespace>/<policy>:sl:largest
-//	                                                  the largest number that this log serves
-//	<prefix>1:c:{<key>}:<namespace>/<policy>:block    the block
-//	<prefix>1:c:{<key>}:<namespace>/<policy>:<limit>:escalation
-//	                                                  the number of blocks that the limit has started
-//	<prefix>1:c:{<key>}:<namespace>/<policy>:requested
-//	                                                  the states of requested limits that refill
-//	<prefix>1:c:{<key>}:<namespace>/<policy>:held     the holds, see hold.lua
-//	<prefix>1:c:{<key>}:<namespace>/<policy>:held:set the set of many holds
-//	<prefix>1:c:{<key>}:<namespace>/<policy>:charge!<id>
-//	                                                  the ID of a charge
-//	<prefix>1:c:{<namespace>/<policy>}:blocked        the list of begun blocks, see blocks.go
-//	<prefix>1:c:{<key>}:<namespace>/<policy>+candidate:...
-//	                                                  the same for the candidates of the limits
-//	<prefix>1:c:{<key>}:probe                         a probe of a node that failed
-//
-// All keys of one caller share a hash tag, so that one script may use them in a Redis
-// Cluster. The names of namespaces, policies and limits are DNS names and need no
-// escaping; EncodeKey escapes the key.
-//
-// No two kinds of keys are equal, whatever limits and overrides are named. After the ID of a policy:
-//
-//   - A counter has three parts or more: limit, algorithm, window. Its second part is a code of two
-//     letters, unlike escalation, largest and set.
-//   - block, held, requested and sl have one part. held:set, sl:largest and <limit>:escalation have two
-//     and end differently. The largest number of a counter of SlidingLog is one part longer than the
-//     counter, which has at most four.
-//   - The ID of a charge may have colons and be any text. No name contains the "!" before it.
-//
-// Releases with the same layout version can share a
-// Redis during a rollout.
-const layoutVersion = "1:c:"
 
 // MaxValueBytes is the length of the longest key value that is stored unhashed.
 const MaxValueBytes = 255
@@ -186,21 +147,6 @@ func escape(b *strings.Builder, bytes string) {
 	}
 }
 
-func counterKey(policy string, l *Limit) string {
-	window := formatLength(l.Window)
-	if l.Calendar != nil {
-		window = l.Calendar.ID()
-	}
-	key := policy + ":" + l.Name + ":" + string(l.Algorithm) + ":" + window
-	if l.Bucket > 0 {
-		key += ":" + formatLength(l.Bucket)
-	}
-	if l.StateSuffix != "" {
-		key += ":" + l.StateSuffix
-	}
-	return key
-}
-
 // OverflowKey returns the overflow key of the policy with that number, see Call.OverflowKey.
 func (p *Policy) OverflowKey(number int) Key { return overflowKey(p.id, number) }
 
@@ -219,41 +165,3 @@ func (p *Policy) IsOverflowKey(key Key) bool {
 func overflowKey(policy string, number int) Key {
 	return Key(string(hashMark) + policy + string(hashMark) + strconv.Itoa(number))
 }
-
-// probeKey differs from the keys of policies, which have a namespace.
-const probeKey = "probe"
-
-func logKey(policy string) string { return policy + ":" + string(SlidingLog) }
-
-// largestKey returns the key of the largest number that the log at the key serves.
-func largestKey(log string) string { return log + ":largest" }
-
-// listKey returns the key of the set that lists the states of requested limits that refill.
-func listKey(policy string) string { return policy + ":requested" }
-
-// heldKey returns the key of the holds.
-func heldKey(policy string) string { return policy + ":held" }
-
-// holdsKey returns the key of the set of many holds.
-func holdsKey(policy string) string { return heldKey(policy) + ":set" }
-
-// chargeKey returns the key that exists while the ID of a charge is remembered.
-func chargeKey(policy, id string) string { return policy + ":charge!" + id }
-
-func blockKey(policy string) string { return policy + ":block" }
-
-// formatLength formats a duration in the largest unit that is exact, so that keys are
-// readable.
-func formatLength(d time.Duration) string {
-	for _, unit := range []struct {
-		length time.Duration
-		suffix string
-	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}, {time.Millisecond, "ms"}} {
-		if d%unit.length == 0 {
-			return formatInt(int64(d/unit.length)) + unit.suffix
-		}
-	}
-	return formatInt(d.Microseconds()) + "us"
-}
-
-func formatInt(n int64) string { return strconv.FormatInt(n, 10) }

@@ -3,16 +3,6 @@
 
 package script
 
-// Concurrency admits at most Quota units at a time: those that are held. A Check is judged and
-// holds nothing, so the limit counts only what comes through Reserve. There is no queue: while
-// small costs keep coming, a large one may never be admitted. Window is 0. See concurrency.lua.
-const Concurrency Algorithm = "co"
-
-var concurrencyKind = kind{
-	code: Concurrency, name: "Concurrency", file: "concurrency.lua",
-	model: func(*Model, *Entry, *Limit) counter { return concurrency{} },
-}
-
 // concurrency is the reference model of concurrency.lua.
 type concurrency struct{}
 

@@ -5,29 +5,18 @@ package script
 
 import "math"
 
-// Suppressed admits everything below Quota and sheds the share 1 - Quota/observed above
-// it at random. observed is the cost of all checks of the last Window, including this
-// one. Admissions stay near Quota at any load, and never exceed HardQuota in any interval
-// of length Window. See suppressed.lua.
-const Suppressed Algorithm = "su"
-
-var suppressedKind = kind{
-	code: Suppressed, name: "Suppressed", file: "suppressed.lua", library: logLibrary,
-	arguments: func(l *Limit) []int64 { return []int64{l.Bucket.Microseconds(), l.HardQuota} },
-	model: func(m *Model, e *Entry, l *Limit) counter {
-		return state[suppressed](m, e.Key, l.stateKey(e.Policy.id))
-	},
-}
-
 // mostObserved bounds the observed units of a bucket.
 const mostObserved = 1 << 41
+
+// shareUnit is the resolution of the share that is shed.
+const shareUnit = 1e6
 
 // suppressed is the reference model of suppressed.lua.
 type suppressed struct{ hitLog }
 
 func (s *suppressed) judge(e *Entry, l *Limit, now int64, draw uint32) (admits, shed bool, suppression float64) {
 	observed := s.observed(l, now) + float64(e.Cost)
-	suppression = math.Floor(max(0, 1-float64(l.Quota)/observed)*millionths) / millionths
+	suppression = math.Floor(max(0, 1-float64(l.Quota)/observed)*shareUnit) / shareUnit
 	if e.Cost > l.Quota || s.used(e, l, now)+e.Cost > l.HardQuota {
 		return false, false, suppression
 	}

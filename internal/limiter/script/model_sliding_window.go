@@ -1,0 +1,25 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+// slidingWindow is the reference model of sliding_window.lua.
+type slidingWindow struct{ hitLog }
+
+func (s *slidingWindow) spend(e *Entry, l *Limit, now int64, _ bool) {
+	ceiling := int64(1) << 62
+	switch {
+	case e.Policy.CountsAttempts():
+		ceiling = l.Ceiling()
+	case e.Action > Reserve:
+		ceiling = mostCharged
+	}
+	s.addToBucket(hit{at: now, cost: e.Cost}, now, l, ceiling)
+}
+
+// mostCharged bounds what commits and charges add to a bucket.
+const mostCharged = 1 << 41
+
+func (s *slidingWindow) settle(_ *Entry, l *Limit, units, at, now int64) {
+	s.addToBucket(hit{at: at, cost: units}, now, l, 1<<62)
+}
