@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -30,12 +30,9 @@ var passingReasons = []string{
 
 // runningState is the part of GET /v1/policies that the checks read.
 type runningState struct {
-	Version  string
-	Revision int64
+	httptypes.PolicyList
+
 	expected int64 // revision of every replica
-	Policies []struct{}
-	Replicas []httpapi.Replica
-	NotReady *plan.Unready
 }
 
 // inspect checks what one replica knows.
@@ -47,7 +44,7 @@ func (c *client) inspect(ctx context.Context, r *report) {
 		r.add("decisions", outcomeOK, fmt.Sprintf("weir %s, %d policies, revision %d", state.Version, len(state.Policies), state.Revision), "")
 		state.inspect(r)
 	}
-	process := &httpapi.Process{}
+	process := &httptypes.Process{}
 	if _, err := c.call(ctx, http.MethodGet, "/v1/process", nil, process); err != nil {
 		r.skip("redis", err)
 		r.skip("certificates", err)
@@ -122,7 +119,7 @@ func (s *runningState) inspect(r *report) {
 }
 
 func (s *runningState) inspectPolicies(r *report) {
-	if s.NotReady == nil {
+	if s.Unready == nil {
 		r.addPassing("leader", "no leader sends heartbeats, so edits of policies have no effect", "see the runbook, No process leads")
 		r.add("policies", outcomeNotChecked, "only a leader knows", "")
 		r.add("budgets", outcomeNotChecked, "only a leader knows", "")
@@ -130,7 +127,7 @@ func (s *runningState) inspectPolicies(r *report) {
 	}
 	r.add("leader", outcomeOK, "sends heartbeats", "")
 	var others, overBudget []string
-	for _, p := range s.NotReady.Policies {
+	for _, p := range s.Unready.Policies {
 		if p.Reason == v1alpha1.ReasonOverBudget {
 			overBudget = append(overBudget, p.ID)
 		} else {
@@ -138,10 +135,10 @@ func (s *runningState) inspectPolicies(r *report) {
 		}
 	}
 	const describe = "kubectl describe them; the condition that is not True has the reason"
-	switch detail := fmt.Sprintf("%d not ready: %s", s.NotReady.Count, firstOf(others)); {
+	switch detail := fmt.Sprintf("%d not ready: %s", s.Unready.Count, firstOf(others)); {
 	case len(others) == 0:
 		r.add("policies", outcomeOK, "all that have room are ready", "")
-	case slices.ContainsFunc(s.NotReady.Policies, func(p plan.UnreadyPolicy) bool { return !slices.Contains(passingReasons, p.Reason) }):
+	case slices.ContainsFunc(s.Unready.Policies, func(p plan.UnreadyPolicy) bool { return !slices.Contains(passingReasons, p.Reason) }):
 		r.add("policies", outcomeFailed, detail, describe)
 	default:
 		r.addPassing("policies", detail, describe)
@@ -162,7 +159,7 @@ func firstOf(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:listed], ", "), len(names)-listed)
 }
 
-func inspectRedis(redis *httpapi.Redis, r *report) {
+func inspectRedis(redis *httptypes.Redis, r *report) {
 	if redis == nil {
 		r.add("redis", outcomeNotChecked, "this process counts in its own memory", "")
 		return
@@ -192,7 +189,7 @@ func inspectRedis(redis *httpapi.Redis, r *report) {
 	}
 }
 
-func inspectCertificates(certificates []httpapi.Certificate, r *report) {
+func inspectCertificates(certificates []httptypes.Certificate, r *report) {
 	if len(certificates) == 0 {
 		r.add("certificates", outcomeOK, "this process has none", "")
 		return

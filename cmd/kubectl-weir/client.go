@@ -11,22 +11,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"unicode"
+
+	limits "github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
 // maxAnswer bounds how much of an answer is read.
 const maxAnswer = 64 << 20
-
-// target is the key of a call, as in the body of a change.
-type target struct {
-	Policy   string   `json:"policy"`
-	Key      []string `json:"key,omitempty"`
-	AsGiven  bool     `json:"asGiven,omitempty"`
-	KeyHash  string   `json:"keyHash,omitempty"`  // in place of Key
-	Duration string   `json:"duration,omitempty"` // of a block
-}
 
 // client calls Weir.
 type client struct {
@@ -40,25 +33,9 @@ type client struct {
 }
 
 // state returns the state of the key. remoteAddress and principal select an override; "" is none.
-func (c *client) state(ctx context.Context, t target, remoteAddress, principal string) (answer, error) {
-	query := url.Values{"policy": {t.Policy}}
-	if len(t.Key) > 0 {
-		query["key"] = t.Key
-	}
-	if t.KeyHash != "" {
-		query.Set("keyHash", t.KeyHash)
-	}
-	if t.AsGiven {
-		query.Set("asGiven", "true")
-	}
-	if remoteAddress != "" {
-		query.Set("remoteAddress", remoteAddress)
-	}
-	if principal != "" {
-		query.Set("principal", principal)
-	}
+func (c *client) state(ctx context.Context, t httptypes.Target, remoteAddress, principal string) (answer, error) {
 	state := &keyState{}
-	body, err := c.call(ctx, http.MethodGet, "/v1/state?"+query.Encode(), nil, state)
+	body, err := c.call(ctx, http.MethodGet, "/v1/state?"+t.Query(remoteAddress, principal).Encode(), nil, state)
 	if err != nil {
 		return answer{}, err
 	}
@@ -66,15 +43,12 @@ func (c *client) state(ctx context.Context, t target, remoteAddress, principal s
 }
 
 // change changes the key. Its text is changed, or unchanged if there was nothing to change.
-func (c *client) change(ctx context.Context, path string, t target, changed, unchanged string) (answer, error) {
+func (c *client) change(ctx context.Context, path string, t httptypes.Target, changed, unchanged string) (answer, error) {
 	request, err := json.Marshal(t)
 	if err != nil {
 		return answer{}, err
 	}
-	var result struct {
-		Found bool
-		Key   []string
-	}
+	var result httptypes.Changed
 	body, err := c.call(ctx, http.MethodPost, path, request, &result)
 	if err != nil {
 		return answer{}, err
@@ -94,24 +68,24 @@ func (c *client) change(ctx context.Context, path string, t target, changed, unc
 
 // unblockAll lifts all listed blocks of the policy.
 func (c *client) unblockAll(ctx context.Context, policy string) (answer, error) {
-	request, err := json.Marshal(map[string]any{"policy": policy, "all": true})
+	request, err := json.Marshal(&httptypes.Target{Policy: policy, All: true})
 	if err != nil {
 		return answer{}, err
 	}
-	var result struct{ Lifted int }
+	result := httptypes.Changed{Lifted: new(int)}
 	body, err := c.call(ctx, http.MethodPost, "/v1/unblock", request, &result)
 	if err != nil {
 		return answer{}, err
 	}
 	return answer{body: body, text: func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "Blocks lifted under %s: %d.\n", policy, result.Lifted)
+		_, err := fmt.Fprintf(w, "Blocks lifted under %s: %d.\n", policy, *result.Lifted)
 		return err
 	}}, nil
 }
 
 // version returns the version of Weir.
 func (c *client) version(ctx context.Context) (string, error) {
-	var list struct{ Version string }
+	var list httptypes.PolicyList
 	if _, err := c.call(ctx, http.MethodGet, "/v1/policies", nil, &list); err != nil {
 		return "", err
 	}
@@ -159,7 +133,7 @@ func (e *problemError) Error() string { return e.message }
 
 // problem returns the message of the server: a *problemError if it is one of Weir.
 func (c *client) problem(status int, body []byte) error {
-	var p struct{ Detail, Code, Field string }
+	var p limits.Problem
 	if json.Unmarshal(body, &p) != nil || p.Detail == "" {
 		return fmt.Errorf("%s: status %d: %s", c.hint, status, bytes.TrimSpace(body))
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/offline"
 )
 
@@ -64,7 +65,7 @@ Weir until Ctrl-C. The chart value console.enabled serves the console.`,
 
 // consoleURL returns a link that begins a session with the token of the client.
 func (c *client) consoleURL(ctx context.Context) (string, error) {
-	var link struct{ Path string }
+	var link httptypes.ConsoleLink
 	_, err := c.call(ctx, http.MethodPost, "/v1/console", nil, &link)
 	if problem, ok := errors.AsType[*problemError](err); ok && problem.code == "NotFound" {
 		return "", fmt.Errorf("%s: serves no console; set the chart value console.enabled, or the flag --console", c.hint)

@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -128,9 +129,9 @@ func TestOverKeys(t *testing.T) {
 		{Name: "vip", Action: plan.ActionLimit, Limits: []plan.LimitOverride{{Name: "kept", Threshold: 100}}},
 	}}
 	is.Limits[1].Algorithm = plan.FixedWindow
-	key := &listedKey{Key: []string{"bob"}, KeyHash: "h"}
+	key := &httptypes.ListedKey{Key: []string{"bob"}, KeyHash: "h"}
 	state := func(override string, used int64) *keyState {
-		s := &keyState{Override: override}
+		s := &keyState{httptypes.KeyState{Override: override}}
 		g.Expect(json.Unmarshal([]byte(strings.ReplaceAll(
 			`{"limits":[{"limit":"kept","used":N},{"limit":"fresh","used":N}]}`, "N", number(used))), s)).To(Succeed())
 		s.Override = override

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/warning"
 )
@@ -54,7 +55,7 @@ func (c *client) addKeys(ctx context.Context, progress io.Writer, was, is *plan.
 }
 
 // listedKeys returns the keys that are blocked or denied most often.
-func (c *client) listedKeys(ctx context.Context, progress io.Writer, policy string) (keys []listedKey, err error) {
+func (c *client) listedKeys(ctx context.Context, progress io.Writer, policy string) (keys []httptypes.ListedKey, err error) {
 	blocks, top := &blockList{}, &topList{}
 	scope := url.Values{"policy": {policy}}
 	if _, err := c.list(ctx, progress, "/v1/blocks", scope, blocks); err != nil {
@@ -63,18 +64,18 @@ func (c *client) listedKeys(ctx context.Context, progress io.Writer, policy stri
 	if _, err := c.list(ctx, progress, "/v1/top", scope, top); err != nil {
 		return nil, err
 	}
-	add := func(key *listedKey) {
-		known := slices.ContainsFunc(keys, func(k listedKey) bool { return k.KeyHash == key.KeyHash })
+	add := func(key *httptypes.ListedKey) {
+		known := slices.ContainsFunc(keys, func(k httptypes.ListedKey) bool { return k.KeyHash == key.KeyHash })
 		if key.KeyHash != "" && !known {
 			keys = append(keys, *key)
 		}
 	}
 	for i := range blocks.Blocks {
-		add(&blocks.Blocks[i].listedKey)
+		add(&blocks.Blocks[i].ListedKey)
 	}
 	for i := range top.Policies {
 		for j := range top.Policies[i].Keys {
-			add(&top.Policies[i].Keys[j].listedKey)
+			add(&top.Policies[i].Keys[j].ListedKey)
 		}
 	}
 	return keys, nil
@@ -82,7 +83,7 @@ func (c *client) listedKeys(ctx context.Context, progress io.Writer, policy stri
 
 // overKeys returns the limits of the new policy that the key would be over, with the counters that
 // the limits keep.
-func overKeys(was, is *plan.Plan, key *listedKey, state *keyState) (over []overKey) {
+func overKeys(was, is *plan.Plan, key *httptypes.ListedKey, state *keyState) (over []overKey) {
 	limits := is.Limits
 	for i := range is.Overrides {
 		if is.Overrides[i].Name == state.Override {
@@ -94,7 +95,7 @@ func overKeys(was, is *plan.Plan, key *listedKey, state *keyState) (over []overK
 		for j := range state.Limits {
 			l := &state.Limits[j]
 			if l.Limit == limits[i].Name && l.Used >= quota && warning.KeepsCounters(was, is, i) {
-				over = append(over, overKey{Key: key.Key, KeyHash: key.KeyHash, Limit: l.Limit, Used: l.Used, Quota: quota, text: key.text()})
+				over = append(over, overKey{Key: key.Key, KeyHash: key.KeyHash, Limit: l.Limit, Used: l.Used, Quota: quota, text: listedText(key)})
 			}
 		}
 	}

@@ -4,18 +4,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/textproto"
-	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
 // checkFlags describe a check, much as those of curl describe a request.
@@ -85,56 +85,15 @@ func (f *checkFlags) addFlags(flags *pflag.FlagSet) {
 	flags.Int64Var(&f.cost, "cost", 1, "units that the request would spend")
 }
 
-// explainedCheck is the body of the call.
-type explainedCheck struct {
-	Policies   []string        `json:"policies,omitempty"`
-	Key        []string        `json:"key,omitempty"`
-	Cost       int64           `json:"cost"`
-	Attributes *explainedInput `json:"attributes,omitempty"`
-}
-
-type explainedInput struct {
-	Method        string              `json:"method,omitempty"`
-	Host          string              `json:"host,omitempty"`
-	Path          string              `json:"path,omitempty"`
-	Principal     string              `json:"principal,omitempty"`
-	Headers       map[string][]string `json:"headers,omitempty"`
-	RemoteAddress string              `json:"remoteAddress,omitempty"`
-	Domain        string              `json:"domain,omitempty"`
-	Descriptors   []descriptor        `json:"descriptors,omitempty"`
-}
-
-type descriptor struct {
-	Entries []descriptorEntry `json:"entries"`
-}
-
-type descriptorEntry struct {
-	Key   string `json:"key"`
-	Value string `json:"value"`
-}
-
 // body returns the body of the call. The policies are in the Namespace.
 func (f *checkFlags) body(namespace string, args []string) ([]byte, error) {
 	if len(args) == 0 && f.domain == "" && len(f.descriptors) == 0 && len(f.policies) == 0 {
 		return nil, errors.New("URL: give that of the request, or its path, --domain, --descriptor or --policy")
 	}
-	in := &explainedInput{Method: f.method, Principal: f.principal, RemoteAddress: f.remoteAddress, Domain: f.domain}
-	if len(args) > 0 {
-		if err := in.setURL(args[0]); err != nil {
-			return nil, err
-		}
-	}
-	if err := in.setHeaders(f.headers); err != nil {
+	check := &httptypes.Check{Key: f.key, Cost: f.cost}
+	if err := f.setAttributes(&check.Attributes, args); err != nil {
 		return nil, err
 	}
-	for _, text := range f.descriptors {
-		d, err := parseDescriptor(text)
-		if err != nil {
-			return nil, err
-		}
-		in.Descriptors = append(in.Descriptors, d)
-	}
-	check := &explainedCheck{Key: f.key, Cost: f.cost, Attributes: in}
 	for _, name := range f.policies {
 		if strings.Contains(name, "/") {
 			return nil, fmt.Errorf("--policy %q: must be a name without slash; set its Namespace with -n", name)
@@ -144,52 +103,24 @@ func (f *checkFlags) body(namespace string, args []string) ([]byte, error) {
 	return json.Marshal(check)
 }
 
-// setURL sets the host and the path, and the method unless it is set.
-func (in *explainedInput) setURL(text string) error {
-	u, err := url.Parse(text)
-	if err != nil || u.Host == "" && !strings.HasPrefix(text, "/") {
-		return fmt.Errorf("URL %q: must be a URL such as https://shop.example/login, or a path such as /login", text)
+// setAttributes sets the facts of the request from the flags and the URL, if one is given.
+func (f *checkFlags) setAttributes(a *httptypes.Attributes, args []string) error {
+	*a = httptypes.Attributes{Method: f.method, Principal: f.principal, RemoteAddress: f.remoteAddress, Domain: f.domain}
+	if len(args) > 0 {
+		if err := a.SetURL(args[0]); err != nil {
+			return fmt.Errorf("URL %q: %w", args[0], err)
+		}
+		a.Method = cmp.Or(a.Method, http.MethodGet)
 	}
-	in.Host, in.Path = u.Host, u.RequestURI()
-	if in.Method == "" {
-		in.Method = http.MethodGet
+	for _, line := range f.headers {
+		if err := a.AddHeader(line); err != nil {
+			return fmt.Errorf("-H %q: %w", line, err)
+		}
+	}
+	for _, text := range f.descriptors {
+		if err := a.AddDescriptor(text); err != nil {
+			return fmt.Errorf("--descriptor %q: %w", text, err)
+		}
 	}
 	return nil
-}
-
-// setHeaders sets the headers from lines such as "X-Account: bob". The header Host is the host.
-func (in *explainedInput) setHeaders(lines []string) error {
-	for _, line := range lines {
-		name, value, found := strings.Cut(line, ":")
-		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
-		if !found || name == "" {
-			return fmt.Errorf("-H %q: must be a name, a colon and a value, such as 'X-Account: bob'", line)
-		}
-		if strings.EqualFold(name, "host") {
-			in.Host = value
-			continue
-		}
-		if in.Headers == nil {
-			in.Headers = map[string][]string{}
-		}
-		name = textproto.CanonicalMIMEHeaderKey(name)
-		in.Headers[name] = append(in.Headers[name], value)
-	}
-	return nil
-}
-
-// parseDescriptor parses entries such as "key=value,key=value", with the quotes of CSV.
-func parseDescriptor(text string) (d descriptor, err error) {
-	entries, err := csv.NewReader(strings.NewReader(text)).Read()
-	if err != nil {
-		return d, fmt.Errorf("--descriptor %q: must be entries such as user_id=7,tier=gold", text)
-	}
-	for _, entry := range entries {
-		key, value, _ := strings.Cut(entry, "=")
-		if key == "" {
-			return d, fmt.Errorf("--descriptor %q: entry %q must be a key, or a key and a value such as user_id=7", text, entry)
-		}
-		d.Entries = append(d.Entries, descriptorEntry{Key: key, Value: value})
-	}
-	return d, nil
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
 func TestExplainDescribesTheRequest(t *testing.T) {
@@ -130,9 +132,9 @@ shop/u      OfALaterWeir]0;title
 
 func TestExplainedWindows(t *testing.T) {
 	g, out := NewWithT(t), &bytes.Buffer{}
-	x := &explanation{Policies: []explainedPolicy{{Policy: "shop/p", Limits: []explainedLimit{
+	x := &explanation{httptypes.Explanation{Policies: []httptypes.ExplainedPolicy{{Policy: "shop/p", Limits: []httptypes.ExplainedLimit{
 		{Algorithm: "GCRA", Window: "1m"}, {Algorithm: "FixedWindow", Calendar: "Day UTC"}, {Algorithm: "Concurrency"},
-	}}}}
+	}}}}}
 	g.Expect(x.write(out)).To(Succeed())
 	g.Expect(out.String()).To(MatchRegexp(`GCRA +1m +0\D+.*\n.*FixedWindow +Day UTC +0\D+.*\n.*Concurrency +at once +0`))
 }

@@ -11,55 +11,13 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	limits "github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // explanation is the answer of POST /v1/explain.
-type explanation struct {
-	Decision struct {
-		Allowed                 bool
-		Reason                  string
-		Policy, Limit, Override string
-		RetryAfterMs            int64
-		Degraded                string
-	}
-	Policies         []explainedPolicy
-	HiddenPolicies   int
-	NearMisses       []nearMiss
-	HiddenNearMisses int
-	MoreNearMisses   int
-}
-
-type explainedPolicy struct {
-	Policy, Mode     string
-	Match            *int
-	Allowed          bool
-	Reason           string
-	Limit            string
-	Key              []explainedKeyPart
-	Override, Action string
-	Blocked          bool
-	BlockedBy        string
-	BlockLeftMs      int64
-	Limits           []explainedLimit
-}
-
-type explainedKeyPart struct{ Type, Name, Value string }
-
-type explainedLimit struct {
-	limits.LimitState
-
-	Algorithm, Window, Calendar string
-}
-
-type nearMiss struct {
-	Policy, Reason string
-	Match          *int
-	Field          string
-	Wants, Got     []string
-	Detail         string
-	Unverified     bool
-}
+type explanation struct{ httptypes.Explanation }
 
 // printer writes tables. Its first error stays.
 type printer struct {
@@ -89,11 +47,11 @@ func (x *explanation) write(w io.Writer) error {
 	p := newPrinter(w)
 	p.row("Decision:", x.decision())
 	if d := x.Decision.Degraded; d != "" {
-		p.row("Degraded:", "Redis does not answer, so failureMode "+d+" decides")
+		p.row("Degraded:", "Redis does not answer, so failureMode "+string(d)+" decides")
 	}
 	p.end()
 	for i := range x.Policies {
-		x.Policies[i].write(p)
+		p.policy(&x.Policies[i])
 	}
 	x.writeNearMisses(p)
 	x.writeHidden(p)
@@ -107,7 +65,7 @@ func (x *explanation) decision() string {
 	if d.Allowed {
 		text = "allowed"
 	}
-	text += ", " + d.Reason
+	text += ", " + string(d.Reason)
 	if d.Policy != "" {
 		text += ", by " + d.Policy
 	}
@@ -123,17 +81,18 @@ func (x *explanation) decision() string {
 	return text
 }
 
-func (e *explainedPolicy) write(p *printer) {
+// policy writes a policy that applies.
+func (p *printer) policy(e *httptypes.ExplainedPolicy) {
 	p.row("")
-	p.row("Policy:", e.Policy+e.mode())
+	p.row("Policy:", e.Policy+modeText(e.Mode))
 	p.row("Applies by:", appliesBy(e.Match))
 	p.row("Key:", keyText(e.Key))
 	if e.Override != "" {
-		p.row("Override:", e.Override+" ("+e.Action+")")
+		p.row("Override:", e.Override+" ("+string(e.Action)+")")
 	}
-	p.row("Verdict:", e.verdict())
+	p.row("Verdict:", verdictText(e))
 	if e.Blocked {
-		p.row("Blocked:", (&keyState{Blocked: true, BlockedBy: e.BlockedBy, BlockLeftMs: e.BlockLeftMs}).block())
+		p.row("Blocked:", blockText(true, e.BlockedBy, e.BlockLeftMs))
 	}
 	p.end()
 	if len(e.Limits) == 0 {
@@ -143,23 +102,23 @@ func (e *explainedPolicy) write(p *printer) {
 	p.row("LIMIT", "ALGORITHM", "WINDOW", "USED", "THRESHOLD", "REMAINING", "RETRY AFTER")
 	for i := range e.Limits {
 		l := &e.Limits[i]
-		p.row(l.Limit, l.Algorithm, cmp.Or(l.Window, l.Calendar, "at once"), number(l.Used), number(l.Threshold), number(l.Remaining), retryAfter(&l.LimitState))
+		p.row(l.Limit, string(l.Algorithm), cmp.Or(l.Window, l.Calendar, "at once"), number(l.Used), number(l.Threshold), number(l.Remaining), retryAfter(&l.LimitState))
 	}
 	p.end()
 }
 
-// mode describes a mode in which the policy denies nothing.
-func (e *explainedPolicy) mode() string {
-	if e.Mode == "Enforce" {
+// modeText describes a mode in which a policy denies nothing.
+func modeText(mode plan.Mode) string {
+	if mode == plan.ModeEnforce {
 		return ""
 	}
-	return " (mode " + e.Mode + ": denies no request)"
+	return " (mode " + string(mode) + ": denies no request)"
 }
 
-func (e *explainedPolicy) verdict() string {
-	text := "denies, " + e.Reason
+func verdictText(e *httptypes.ExplainedPolicy) string {
+	text := "denies, " + string(e.Reason)
 	if e.Allowed {
-		text = "allows, " + e.Reason
+		text = "allows, " + string(e.Reason)
 	}
 	if e.Limit != "" {
 		text += ", by limit " + e.Limit
@@ -175,13 +134,13 @@ func appliesBy(match *int) string {
 }
 
 // keyText returns the parts of a key. Values are quoted: they may hold anything.
-func keyText(parts []explainedKeyPart) string {
+func keyText(parts []httptypes.ExplainedKeyPart) string {
 	if len(parts) == 0 {
 		return "none: every request counts together"
 	}
 	texts := make([]string, len(parts))
 	for i, part := range parts {
-		texts[i] = strings.TrimSpace(strings.TrimSpace(part.Type+" "+printable(part.Name)) + " " + strconv.Quote(part.Value))
+		texts[i] = strings.TrimSpace(strings.TrimSpace(string(part.Type)+" "+printable(part.Name)) + " " + strconv.Quote(part.Value))
 	}
 	return strings.Join(texts, ", ")
 }
@@ -193,27 +152,28 @@ func (x *explanation) writeNearMisses(p *printer) {
 	p.row("")
 	p.row("NEAR MISS", "WHY IT DOES NOT APPLY")
 	for i := range x.NearMisses {
-		p.row(x.NearMisses[i].Policy, x.NearMisses[i].why())
+		p.row(x.NearMisses[i].Policy, why(&x.NearMisses[i]))
 	}
 	p.end()
 }
 
-func (m *nearMiss) why() string {
+// why returns why the policy does not apply.
+func why(m *httptypes.NearMiss) string {
 	switch m.Reason {
-	case "Disabled":
+	case limiter.NearDisabled:
 		return appliesBy(m.Match) + " matches, but the mode is Disabled"
-	case "NotLoaded":
+	case limiter.NearNotLoaded:
 		return "not loaded: " + printable(m.Detail)
-	case "ByNameOnly":
+	case limiter.NearByName:
 		return "has no matches: only checks that name it"
-	case "Mismatch":
+	case limiter.NearMismatch:
 		text := fmt.Sprintf("%s.%s wants %s, the request has %s", appliesBy(m.Match), m.Field, quoted(m.Wants, " or "), quoted(m.Got, ", "))
 		if m.Unverified {
 			text += "; its expression was not evaluated"
 		}
 		return text
 	default: // of a later Weir
-		return strings.TrimSpace(printable(m.Reason + " " + m.Detail))
+		return strings.TrimSpace(printable(string(m.Reason) + " " + m.Detail))
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/offline"
 )
 
@@ -159,20 +160,12 @@ func (c *client) list(ctx context.Context, progress io.Writer, path string, quer
 	return c.call(ctx, http.MethodGet, path+"?"+query.Encode(), nil, into)
 }
 
-// listedKey is a key in a list.
-type listedKey struct {
-	Key     []string `json:"key"`
-	KeyHash string   `json:"keyHash"`
-	Masked  bool     `json:"masked"`
-	Cut     bool     `json:"cut"`
-}
-
 // maxShownKey is how many characters of a key a table shows.
 const maxShownKey = 60
 
-// text returns the key for a table. Clients choose it, so it is quoted where it could confuse a
+// listedText returns the key for a table. Clients choose it, so it is quoted where it could confuse a
 // terminal or the columns.
-func (k *listedKey) text() string {
+func listedText(k *httptypes.ListedKey) string {
 	text := partsText(k.Key)
 	if k.Cut {
 		text += "…"
@@ -209,12 +202,12 @@ func displayed(part string) string {
 	}
 }
 
-// hashText returns the hash of the key for a table.
-func (k *listedKey) hashText() string {
-	if k.KeyHash == "" {
+// hashText returns the hash of a key for a table.
+func hashText(hash string) string {
+	if hash == "" {
 		return "-"
 	}
-	return visible(k.KeyHash)
+	return visible(hash)
 }
 
 // visible returns text of the server without characters that could control a terminal.
@@ -229,15 +222,7 @@ func visible(text string) string {
 
 // blockList is the answer of GET /v1/blocks.
 type blockList struct {
-	Blocks []struct {
-		listedKey
-
-		Policy string `json:"policy"`
-		Limit  string `json:"limit"`
-		LeftMs int64  `json:"leftMs"`
-	} `json:"blocks"`
-	Truncated      bool `json:"truncated"`
-	HiddenPolicies int  `json:"hiddenPolicies"`
+	httptypes.BlockList
 
 	color bool
 }
@@ -256,7 +241,7 @@ func (l *blockList) write(w io.Writer) error {
 			if b.Limit != "" {
 				by = "limit " + visible(b.Limit)
 			}
-			t.row(visible(b.Policy), b.text(), b.hashText(), by, millis(b.LeftMs))
+			t.row(visible(b.Policy), listedText(&b.ListedKey), hashText(b.KeyHash), by, millis(b.LeftMs))
 		}
 		if err := t.Flush(); err != nil {
 			return err

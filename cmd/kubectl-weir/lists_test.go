@@ -19,6 +19,9 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 func TestBlocksAreListedAndLiftedByHash(t *testing.T) {
@@ -142,16 +145,15 @@ func FuzzListsControlNoTerminal(f *testing.F) {
 	f.Add("\xff\xfe", "…")
 	f.Fuzz(func(t *testing.T, key, other string) {
 		g := NewWithT(t)
-		k := listedKey{Key: []string{key, other}, KeyHash: other}
-		blocks := &blockList{Blocks: make([]struct {
-			listedKey
-
-			Policy string `json:"policy"`
-			Limit  string `json:"limit"`
-			LeftMs int64  `json:"leftMs"`
-		}, 1)}
-		blocks.Blocks[0].listedKey, blocks.Blocks[0].Policy, blocks.Blocks[0].Limit = k, key, other
-		top := &topList{Policies: []topPolicy{{Policy: key, Mode: other, Decisions: &decisionSums{}, Keys: []topKey{{listedKey: k}}}}, Missing: []string{key}}
+		k := httptypes.ListedKey{Key: []string{key, other}, KeyHash: other}
+		blocks := &blockList{BlockList: httptypes.BlockList{Blocks: make([]httptypes.ListedBlock, 1)}}
+		blocks.Blocks[0].ListedKey, blocks.Blocks[0].Policy, blocks.Blocks[0].Limit = k, key, other
+		top := &topList{TopList: httptypes.TopList{
+			Policies: []httptypes.TopPolicy{{
+				Policy: key, Mode: plan.Mode(other), Decisions: &httptypes.DecisionSums{}, Keys: []httptypes.TopKey{{ListedKey: k}},
+			}},
+			Reports: httptypes.Reports{Missing: []string{key}},
+		}}
 		var out bytes.Buffer
 		g.Expect(blocks.write(&out)).To(Succeed())
 		g.Expect(strings.Count(out.String(), "\n")).To(Equal(2))
@@ -159,6 +161,6 @@ func FuzzListsControlNoTerminal(f *testing.F) {
 		for _, r := range out.String() {
 			g.Expect(r == '\n' || unicode.IsPrint(r)).To(BeTrue(), "%q", r)
 		}
-		g.Expect(len([]rune(k.text()))).To(BeNumerically("<=", maxShownKey))
+		g.Expect(len([]rune(listedText(&k)))).To(BeNumerically("<=", maxShownKey))
 	})
 }

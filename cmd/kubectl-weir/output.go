@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	limits "github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
 // output is the format that -o selects: "" for people, json or yaml for programs.
@@ -64,23 +65,7 @@ func (o *output) write(w io.Writer, a answer) error {
 }
 
 // keyState is the answer of GET /v1/state.
-type keyState struct {
-	Policy      string              `json:"policy"`
-	Key         []string            `json:"key"` // in place of the given one
-	Override    string              `json:"override"`
-	Action      string              `json:"action"`
-	Blocked     bool                `json:"blocked"`
-	BlockedBy   string              `json:"blockedBy"`
-	BlockLeftMs int64               `json:"blockLeftMs"`
-	Limits      []limits.LimitState `json:"limits"`
-	// OpenReservations is their number, Reservations are those that end first.
-	OpenReservations int64 `json:"openReservations"`
-	Reservations     []struct {
-		ID       string `json:"id"`
-		Units    int64  `json:"units"`
-		EndsInMs int64  `json:"endsInMs"`
-	} `json:"reservations"`
-}
+type keyState struct{ httptypes.KeyState }
 
 // write writes the state as tables.
 func (s *keyState) write(w io.Writer) error {
@@ -91,9 +76,9 @@ func (s *keyState) write(w io.Writer) error {
 		row("Key:", partsText(s.Key))
 	}
 	if s.Override != "" {
-		row("Override:", s.Override+" ("+s.Action+")")
+		row("Override:", s.Override+" ("+string(s.Action)+")")
 	}
-	row("Blocked:", s.block())
+	row("Blocked:", blockText(s.Blocked, s.BlockedBy, s.BlockLeftMs))
 	if err := table.Flush(); err != nil {
 		return err
 	}
@@ -120,15 +105,15 @@ func (s *keyState) write(w io.Writer) error {
 	return table.Flush()
 }
 
-// block describes the block.
-func (s *keyState) block() string {
+// blockText describes a block by a limit, or by an operator if by is empty.
+func blockText(blocked bool, by string, leftMs int64) string {
 	switch {
-	case !s.Blocked:
+	case !blocked:
 		return "no"
-	case s.BlockedBy == "":
-		return "for " + millis(s.BlockLeftMs) + ", by an operator"
+	case by == "":
+		return "for " + millis(leftMs) + ", by an operator"
 	default:
-		return "for " + millis(s.BlockLeftMs) + ", by limit " + s.BlockedBy
+		return "for " + millis(leftMs) + ", by limit " + by
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/offline"
 )
 
@@ -40,8 +41,8 @@ func (k *keyCommand) onSelected(ctx context.Context, cmd *cobra.Command, api *cl
 		return k.noneSelected(policy, found)
 	}
 	selected := found.Keys
-	if k.onlyLive != nil {
-		selected = slices.DeleteFunc(slices.Clone(selected), func(f foundKey) bool { return !k.onlyLive(&f) })
+	if k.onlyBlocked {
+		selected = slices.DeleteFunc(slices.Clone(selected), func(f httptypes.FoundKey) bool { return !f.Blocked })
 	}
 	if len(selected) == 0 || len(selected) > 1 && !k.all {
 		if err := k.output.write(cmd.OutOrStdout(), answer{body: body, text: found.write}); err != nil {
@@ -68,20 +69,20 @@ func (k *keyCommand) noneSelected(policy string, found *foundKeys) error {
 }
 
 // act runs call with each key and writes the answers.
-func (k *keyCommand) act(ctx context.Context, cmd *cobra.Command, api *client, keys []foundKey, call keyCall) error {
+func (k *keyCommand) act(ctx context.Context, cmd *cobra.Command, api *client, keys []httptypes.FoundKey, call keyCall) error {
 	acted := []actedKey{}
 	for i := range keys {
 		f := &keys[i]
-		got, err := call(ctx, api, target{Policy: f.Policy, KeyHash: f.KeyHash})
+		got, err := call(ctx, api, httptypes.Target{Policy: f.Policy, KeyHash: f.KeyHash})
 		if err != nil {
-			return fmt.Errorf("key %s (%s): %w", f.text(), f.hashText(), err)
+			return fmt.Errorf("key %s (%s): %w", listedText(&f.ListedKey), hashText(f.KeyHash), err)
 		}
 		acted = append(acted, actedKey{f.Policy, f.Key, f.KeyHash, f.Masked, bytes.TrimSpace(got.body)})
 		heading := ""
 		if i > 0 {
 			heading = "\n"
 		}
-		if err := k.note(cmd, heading+"Key "+f.text()+" ("+f.hashText()+"):\n"); err != nil {
+		if err := k.note(cmd, heading+"Key "+listedText(&f.ListedKey)+" ("+hashText(f.KeyHash)+"):\n"); err != nil {
 			return err
 		}
 		if k.output == "" {

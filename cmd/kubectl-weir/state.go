@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
 // arguments are those of every command on a key.
@@ -30,17 +32,17 @@ one part: NAME is that of a header or descriptor entry, remoteAddress, principal
 // keyCommand is a command on one key of a policy, or on listed keys with one value.
 type keyCommand struct {
 	*connection
-	output   output
-	keyHash  string
-	asGiven  bool
-	part     string // NAME=VALUE
-	all      bool
-	allHelp  string
-	onlyLive func(*foundKey) bool // selects the found keys that the command changes; nil is all
+	output      output
+	keyHash     string
+	asGiven     bool
+	part        string // NAME=VALUE
+	all         bool
+	allHelp     string
+	onlyBlocked bool // changes only found keys that are blocked
 }
 
 // keyCall is what a command does with a key.
-type keyCall func(ctx context.Context, api *client, t target) (answer, error)
+type keyCall func(ctx context.Context, api *client, t httptypes.Target) (answer, error)
 
 // add adds the command's flags and returns the command, which runs call with the key.
 func (k *keyCommand) add(cmd *cobra.Command, call keyCall) *cobra.Command {
@@ -64,7 +66,7 @@ func (k *keyCommand) add(cmd *cobra.Command, call keyCall) *cobra.Command {
 			if k.part != "" {
 				return k.onSelected(ctx, cmd, api, policy, call)
 			}
-			got, err := call(ctx, api, target{Policy: policy, Key: args[1:], KeyHash: k.keyHash, AsGiven: k.asGiven})
+			got, err := call(ctx, api, httptypes.Target{Policy: policy, Key: args[1:], KeyHash: k.keyHash, AsGiven: k.asGiven})
 			if err != nil {
 				return err
 			}
@@ -122,7 +124,7 @@ func newStateCommand(c *connection) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&remoteAddress, "remote-address", "", "client address, for overrides that select by it")
 	cmd.Flags().StringVar(&principal, "principal", "", "authenticated user, for overrides that select by it")
-	return k.add(cmd, func(ctx context.Context, api *client, t target) (answer, error) {
+	return k.add(cmd, func(ctx context.Context, api *client, t httptypes.Target) (answer, error) {
 		return api.state(ctx, t, remoteAddress, principal)
 	})
 }
@@ -142,7 +144,7 @@ func newBlockCommand(c *connection) *cobra.Command {
 		},
 	}
 	cmd.Flags().DurationVar(&length, "for", 0, "length of the block, 1ms to 720h (required)")
-	return k.add(cmd, func(ctx context.Context, api *client, t target) (answer, error) {
+	return k.add(cmd, func(ctx context.Context, api *client, t httptypes.Target) (answer, error) {
 		t.Duration = length.String()
 		return api.change(ctx, "/v1/block", t, fmt.Sprintf("Blocked the key under %s for %s.", t.Policy, short(length)), "")
 	})
@@ -150,7 +152,7 @@ func newBlockCommand(c *connection) *cobra.Command {
 
 func newUnblockCommand(c *connection) *cobra.Command {
 	k := &keyCommand{
-		connection: c, onlyLive: (*foundKey).isBlocked,
+		connection: c, onlyBlocked: true,
 		allHelp: "lift all blocks of the policy that kubectl weir blocks lists; with --part, those that it selects",
 	}
 	cmd := &cobra.Command{
@@ -161,7 +163,7 @@ func newUnblockCommand(c *connection) *cobra.Command {
   kubectl weir unblock login --key-hash 8b8e3c0f4f8f0c1e -n shop
   kubectl weir unblock login --all -n shop`,
 	}
-	return k.add(cmd, func(ctx context.Context, api *client, t target) (answer, error) {
+	return k.add(cmd, func(ctx context.Context, api *client, t httptypes.Target) (answer, error) {
 		if k.all && k.part == "" {
 			return api.unblockAll(ctx, t.Policy)
 		}
@@ -177,7 +179,7 @@ func newResetCommand(c *connection) *cobra.Command {
 		Short:   "Delete the spent units and the block of a key",
 		Example: "  kubectl weir reset login user-42 192.0.2.1 -n shop",
 	}
-	return k.add(cmd, func(ctx context.Context, api *client, t target) (answer, error) {
+	return k.add(cmd, func(ctx context.Context, api *client, t httptypes.Target) (answer, error) {
 		return api.change(ctx, "/v1/reset", t, "Reset the key under "+t.Policy+".",
 			"The key had no spent units and no block under "+t.Policy+".")
 	})

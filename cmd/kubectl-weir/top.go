@@ -7,48 +7,16 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // topList is the answer of GET /v1/top.
 type topList struct {
-	Policies       []topPolicy  `json:"policies"`
-	Total          decisionSums `json:"total"`
-	Dropped        int64        `json:"dropped"`
-	Missing        []string     `json:"missing"`
-	Since          *time.Time   `json:"since"`
-	HiddenPolicies int          `json:"hiddenPolicies"`
+	httptypes.TopList
 
 	color bool
-}
-
-type topPolicy struct {
-	Policy    string        `json:"policy"`
-	Mode      string        `json:"mode"`
-	Decisions *decisionSums `json:"decisions"`
-	Keys      []topKey      `json:"keys"`
-}
-
-type topKey struct {
-	listedKey
-
-	Count int64 `json:"count"`
-	Error int64 `json:"error"`
-}
-
-// decisionSums are decisions of the last minute, five minutes and hour.
-type decisionSums struct {
-	LastMinute   decisionCounts `json:"lastMinute"`
-	Last5Minutes decisionCounts `json:"last5Minutes"`
-	LastHour     decisionCounts `json:"lastHour"`
-}
-
-type decisionCounts struct {
-	Allowed      int64 `json:"allowed"`
-	Denied       int64 `json:"denied"`
-	ShadowDenied int64 `json:"shadowDenied"`
-	// Verdicts of limits that only a candidate denies or allows.
-	CandidateDenied  int64 `json:"candidateDenied"`
-	CandidateAllowed int64 `json:"candidateAllowed"`
 }
 
 // write writes the decisions and the keys as two tables.
@@ -83,12 +51,12 @@ func (l *topList) write(w io.Writer) error {
 }
 
 // decisions adds the row of a policy. What mode Shadow would have denied counts as denied.
-func (t *table) decisions(policy, mode string, d *decisionSums) {
-	denied := func(c decisionCounts) string { return number(c.Denied + c.ShadowDenied) }
+func (t *table) decisions(policy string, mode plan.Mode, d *httptypes.DecisionSums) {
+	denied := func(c httptypes.DecisionCounts) string { return number(c.AllDenied()) }
 	if mode == "" {
 		mode = "-"
 	}
-	t.row(visible(policy), visible(mode), denied(d.LastMinute), denied(d.Last5Minutes), denied(d.LastHour), number(d.LastHour.Allowed))
+	t.row(visible(policy), visible(string(mode)), denied(d.LastMinute), denied(d.Last5Minutes), denied(d.LastHour), number(d.LastHour.Allowed))
 }
 
 // writeCandidates writes a table of the policies whose candidates differ from the limits in force.
@@ -126,7 +94,7 @@ func (l *topList) writeKeys(w io.Writer) error {
 				some = true
 			}
 			k := &p.Keys[j]
-			t.row(visible(p.Policy), k.text(), k.hashText(), k.denied())
+			t.row(visible(p.Policy), listedText(&k.ListedKey), hashText(k.KeyHash), denied(k.Denials))
 		}
 	}
 	if !some {
@@ -138,9 +106,9 @@ func (l *topList) writeKeys(w io.Writer) error {
 }
 
 // denied returns the number of denials, as a range if it is not exact.
-func (k *topKey) denied() string {
-	if k.Error == 0 {
-		return number(k.Count)
+func denied(d httptypes.Denials) string {
+	if d.Error == 0 {
+		return number(d.Count)
 	}
-	return number(k.Count-k.Error) + "-" + number(k.Count)
+	return number(d.Fewest()) + "-" + number(d.Count)
 }

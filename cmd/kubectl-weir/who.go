@@ -13,28 +13,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/offline"
 )
 
 // foundKeys is the answer of GET /v1/keys.
 type foundKeys struct {
-	Keys           []foundKey `json:"keys"`
-	Truncated      bool       `json:"truncated"`
-	Missing        []string   `json:"missing"`
-	HiddenPolicies int        `json:"hiddenPolicies"`
+	httptypes.FoundKeys
 
 	value string // that was searched for
 	color bool
-}
-
-// foundKey is a key that is blocked, or was denied in the last minutes, or both.
-type foundKey struct {
-	topKey
-
-	Policy  string `json:"policy"`
-	Blocked bool   `json:"blocked"`
-	Limit   string `json:"limit"`
-	LeftMs  int64  `json:"leftMs"`
 }
 
 func newWhoCommand(c *connection) *cobra.Command {
@@ -93,7 +81,7 @@ func (l *foundKeys) write(w io.Writer) error {
 	t.heading("POLICY", "KEY", "HASH", "STATE", "LIFT WITH")
 	for i := range l.Keys {
 		k := &l.Keys[i]
-		t.row(visible(k.Policy), k.text(), k.hashText(), k.state(), k.lift())
+		t.row(visible(k.Policy), listedText(&k.ListedKey), hashText(k.KeyHash), deniedBy(k), liftWith(k))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -109,13 +97,11 @@ func (l *foundKeys) writeNotes(w io.Writer) error {
 	return writeNotes(w, truncated, missingNote(l.Missing), hiddenNote(l.HiddenPolicies))
 }
 
-func (k *foundKey) isBlocked() bool { return k.Blocked }
-
-// state describes what denies the key.
-func (k *foundKey) state() string {
+// deniedBy describes what denies the key.
+func deniedBy(k *httptypes.FoundKey) string {
 	switch {
 	case !k.Blocked:
-		return "denied (" + k.denied() + ")"
+		return "denied (" + denied(k.Denials) + ")"
 	case k.Limit == "":
 		return "blocked for " + millis(k.LeftMs) + " by an operator"
 	default:
@@ -123,12 +109,12 @@ func (k *foundKey) state() string {
 	}
 }
 
-// lift returns the command that lifts what denies the key.
-func (k *foundKey) lift() string {
+// liftWith returns the command that lifts what denies the key.
+func liftWith(k *httptypes.FoundKey) string {
 	command := "reset"
 	if k.Blocked {
 		command = "unblock"
 	}
 	namespace, name, _ := strings.Cut(visible(k.Policy), "/")
-	return fmt.Sprintf("kubectl weir %s %s --key-hash %s -n %s", command, name, k.hashText(), namespace)
+	return fmt.Sprintf("kubectl weir %s %s --key-hash %s -n %s", command, name, hashText(k.KeyHash), namespace)
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/weir-dev/weir/internal/kubeauth"
 	"github.com/weir-dev/weir/internal/limiter/connlimit"
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
-	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/httpserver"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/listen"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
@@ -156,7 +156,7 @@ func serveDecisions(
 	watcher := registry.NewWatcher(registryClient, o.RedisPrefix, registry.WatcherOptions{
 		Installation: installation, Replica: o.Replica, Logger: o.Logger, Registerer: o.Registry,
 	})
-	o.Replicas = func() []httpapi.Replica { return replicas(watcher) }
+	o.Replicas = func() []httptypes.Replica { return replicas(watcher) }
 	o.LiveReplicas = watcher.LiveReplicas
 	o.ReplicaName = o.Replica
 	o.Unready = watcher.Unready
@@ -177,10 +177,10 @@ func serveDecisions(
 }
 
 // replicas returns the live replicas in the form of the HTTP API.
-func replicas(w *registry.Watcher) []httpapi.Replica {
-	var list []httpapi.Replica
+func replicas(w *registry.Watcher) []httptypes.Replica {
+	var list []httptypes.Replica
 	for _, r := range w.Replicas() {
-		list = append(list, httpapi.Replica{Name: r.Name, Revision: r.Revision, Skips: r.Skips()})
+		list = append(list, httptypes.Replica{Name: r.Name, Revision: r.Revision, Skips: r.Skips()})
 	}
 	return list
 }

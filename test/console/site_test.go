@@ -18,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/console"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/observe"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -62,17 +63,17 @@ func startSite(t *testing.T) *site {
 	go func() { _ = observed.Start(t.Context()) }()
 	api := httpapi.Options{
 		Engine: s.engine, State: s.engine, Authorizer: roles{}, Blocks: observed, Observer: &withHistory{observed}, Logger: logger, Version: "v0.9.0",
-		Replicas: func() []httpapi.Replica {
-			return []httpapi.Replica{{Name: "weir-7d4b9-k2x8p", Revision: 1742}, {Name: "weir-7d4b9-zq5nn", Revision: 1742}}
+		Replicas: func() []httptypes.Replica {
+			return []httptypes.Replica{{Name: "weir-7d4b9-k2x8p", Revision: 1742}, {Name: "weir-7d4b9-zq5nn", Revision: 1742}}
 		},
 		Unready: func() *plan.Unready {
 			return &plan.Unready{Count: 1, Policies: []plan.UnreadyPolicy{{ID: "shop/reviews", Reason: "MatchesNotGranted"}}}
 		},
-		Process: func(context.Context) *httpapi.Process {
-			return &httpapi.Process{
+		Process: func(context.Context) *httptypes.Process {
+			return &httptypes.Process{
 				Version:      "v0.9.0",
-				Redis:        &httpapi.Redis{Servers: []string{"redis 7.0.15"}, Evictions: []string{"noeviction"}, MemoryUse: 0.31, Problems: []string{}},
-				Certificates: []httpapi.Certificate{{Name: "server", Expires: time.Date(2027, 2, 1, 0, 0, 0, 0, time.UTC)}},
+				Redis:        &httptypes.Redis{Servers: []string{"redis 7.0.15"}, Evictions: []string{"noeviction"}, MemoryUse: 0.31, Problems: []string{}},
+				Certificates: []httptypes.Certificate{{Name: "server", Expires: time.Date(2027, 2, 1, 0, 0, 0, 0, time.UTC)}},
 			}
 		},
 	}

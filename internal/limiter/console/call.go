@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
 // internalHost is the Host header of the calls within the process.
@@ -94,11 +95,11 @@ func (c *Console) call(ctx context.Context, s *session, method, target string, b
 
 // describe returns the state of the process, at most processLife old. One visit determines it, others
 // wait.
-func (c *Console) describe(ctx context.Context, s *session) (*processAnswer, error) {
+func (c *Console) describe(ctx context.Context, s *session) (*httptypes.Process, error) {
 	c.process.Lock()
 	defer c.process.Unlock()
 	if c.process.at.IsZero() || c.now().Sub(c.process.at) >= processLife {
-		answer := &processAnswer{}
+		answer := &httptypes.Process{}
 		c.process.err = c.call(context.WithoutCancel(ctx), s, http.MethodGet, "/v1/process", nil, answer)
 		c.process.answer, c.process.at = answer, c.now()
 	}

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
 // action is a change of a key.
@@ -78,16 +80,6 @@ func confirmPageOf(v *visit) (page *confirmPage, ok bool) {
 	return page, page.action != nil
 }
 
-// keyChange is the body of a change.
-type keyChange struct {
-	Policy   string   `json:"policy"`
-	Key      []string `json:"key,omitempty"`
-	KeyHash  string   `json:"keyHash,omitempty"`
-	AsGiven  bool     `json:"asGiven,omitempty"`
-	Duration string   `json:"duration,omitempty"`
-	All      bool     `json:"all,omitempty"`
-}
-
 // change serves a confirmed change.
 func (c *Console) change(v *visit) {
 	page, ok := confirmPageOf(v)
@@ -96,12 +88,13 @@ func (c *Console) change(v *visit) {
 		return
 	}
 	t := page.Target
-	body := &keyChange{Policy: t.Policy, All: page.All, Duration: page.Duration}
-	if !page.All {
-		body.Key, body.KeyHash, body.AsGiven = t.Key, t.KeyHash, t.AsGiven
+	body := t.Target
+	if page.All {
+		body = httptypes.Target{Policy: t.Policy, All: true}
 	}
-	var answer changeAnswer
-	err := c.post(v.ctx(), v.session, page.Path, body, &answer)
+	body.Duration = page.Duration
+	var answer httptypes.Changed
+	err := c.post(v.ctx(), v.session, page.Path, &body, &answer)
 	notice := page.Done
 	if !answer.Found {
 		notice = page.Nothing
@@ -113,7 +106,7 @@ func (c *Console) change(v *visit) {
 	case err != nil:
 		c.failWith(v, err)
 	case page.All:
-		c.showPolicy(v, t.Policy, notice+" Number: "+number(int64(answer.Lifted))+".")
+		c.showPolicy(v, t.Policy, notice+" Number: "+number(int64(*answer.Lifted))+".")
 	default:
 		c.showKey(v, t, notice, "")
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
 // Paths.
@@ -214,7 +215,7 @@ func serveStatic(w http.ResponseWriter, r *http.Request, name string) {
 type processCache struct {
 	sync.Mutex
 
-	answer *processAnswer
+	answer *httptypes.Process
 	err    error
 	at     time.Time
 }

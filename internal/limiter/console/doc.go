@@ -17,7 +17,6 @@
 //	login.go     how a session begins and ends
 //	guest.go     what a visitor without a session may do
 //	call.go      calls of the API within the process
-//	answers.go   the answers of these calls
 //	page.go      from a template to a response
 //	load.go      parts of a page that load at the same time
 //	format.go    numbers, times and keys as text

@@ -10,6 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
 // functions are those of the templates.
@@ -18,7 +21,9 @@ var functions = template.FuncMap{
 	"millis":  millis,
 	"keyURL":  keyURL,
 	"visible": visible,
-	"tableOf": func(keys []topKey, blocks []blockedKey, policies bool) keyTable {
+	"parts":   listedParts,
+	"why":     why,
+	"tableOf": func(keys []deniedKey, blocks []httptypes.ListedBlock, policies bool) keyTable {
 		return keyTable{keys, blocks, policies}
 	},
 	"policyURL": func(policy string) string {
@@ -32,8 +37,8 @@ var functions = template.FuncMap{
 
 // keyTable is a table of keys. Policies adds the column of policies.
 type keyTable struct {
-	Keys     []topKey
-	Blocks   []blockedKey
+	Keys     []deniedKey
+	Blocks   []httptypes.ListedBlock
 	Policies bool
 }
 
@@ -93,10 +98,10 @@ func millis(n int64) string {
 // maxShownPart is how many characters of a part of a key a list shows.
 const maxShownPart = 60
 
-// Parts returns the parts of the key for a list.
-func (k listedKey) Parts() []string {
-	parts := make([]string, len(k.Key))
-	for i, part := range k.Key {
+// listedParts returns the parts of a listed key, of which only the beginning is known if it is cut.
+func listedParts(key []string, cut bool) []string {
+	parts := make([]string, len(key))
+	for i, part := range key {
 		parts[i] = visible(part)
 		if runes := []rune(parts[i]); len(runes) > maxShownPart {
 			parts[i] = string(runes[:maxShownPart-1]) + "…"
@@ -105,7 +110,7 @@ func (k listedKey) Parts() []string {
 	if len(parts) == 0 {
 		parts = []string{"(shared)"}
 	}
-	if k.Cut {
+	if cut {
 		parts[len(parts)-1] += "…"
 	}
 	return parts
@@ -123,6 +128,25 @@ func visible(part string) string {
 	default:
 		return quoted
 	}
+}
+
+// why returns why the policy does not apply.
+func why(m *httptypes.NearMiss) string {
+	unverified := ""
+	if m.Unverified {
+		unverified = "; its expression was not evaluated"
+	}
+	switch m.Reason {
+	case limiter.NearDisabled:
+		return "its mode is Disabled" + unverified
+	case limiter.NearMismatch:
+		return "another value of " + string(m.Field) + unverified
+	case limiter.NearNotLoaded:
+		return "not loaded: " + m.Detail
+	case limiter.NearByName:
+		return "has no matches: applies only by name"
+	}
+	return string(m.Reason)
 }
 
 // keyURL returns the page of a listed key.

@@ -8,19 +8,15 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/weir-dev/weir/internal/limiter/answer"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // target names one key, or all keys of a policy.
 type target struct {
-	Policy string
-	// Key are the parts of the key, KeyHash stands for them. Both are empty for the shared budget of
-	// a policy without a key.
-	Key     []string
-	KeyHash string
-	// AsGiven accepts a key that no request can have.
-	AsGiven bool
+	httptypes.Target
 	// RemoteAddress and Principal select an override; empty if unknown.
 	RemoteAddress, Principal string
 }
@@ -28,44 +24,20 @@ type target struct {
 // targetOf reads the target from the fields of a form or a query.
 func targetOf(values url.Values) *target {
 	return &target{
-		Policy: values.Get("policy"), Key: values["key"], KeyHash: values.Get("keyHash"), AsGiven: values.Get("asGiven") == "true",
+		Target: httptypes.Target{
+			Policy: values.Get("policy"), Key: values["key"], KeyHash: values.Get("keyHash"), AsGiven: values.Get("asGiven") == "true",
+		},
 		RemoteAddress: values.Get("remoteAddress"), Principal: values.Get("principal"),
 	}
-}
-
-// query returns the target as parameters of the API.
-func (t *target) query() url.Values {
-	query := url.Values{"policy": {t.Policy}}
-	if len(t.Key) > 0 {
-		query["key"] = t.Key
-	}
-	if t.AsGiven {
-		query.Set("asGiven", "true")
-	}
-	for name, value := range map[string]string{"keyHash": t.KeyHash, "remoteAddress": t.RemoteAddress, "principal": t.Principal} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
-	return query
-}
-
-// Parts returns the parts of the key as text.
-func (t *target) Parts() []string {
-	parts := make([]string, len(t.Key))
-	for i, part := range t.Key {
-		parts[i] = visible(part)
-	}
-	return parts
 }
 
 // keyPage is the data of the page of a key.
 type keyPage struct {
 	Target *target
 	// Listed is the key as lists show it; nil if it is in none, or named by its parts.
-	Listed *listedKey
+	Listed *httptypes.ListedKey
 	Mode   string
-	State  stateAnswer
+	State  httptypes.KeyState
 	Limits []keyLimit
 
 	MayBlock, MayUnblock, MayReset bool
@@ -75,9 +47,10 @@ type keyPage struct {
 
 // keyLimit is a limit with its drawing.
 type keyLimit struct {
-	limitState
+	answer.LimitState
 
-	Window *window
+	Algorithm plan.Algorithm
+	Window    *window
 }
 
 // key serves the page of a key. A form that names a key by its parts uses POST, since the parts may be
@@ -92,7 +65,7 @@ func (c *Console) key(v *visit) {
 
 func (c *Console) showKey(v *visit, t *target, notice, problem string) {
 	page := &keyPage{Target: t, Notice: notice, Problem: problem}
-	if err := c.get(v.ctx(), v.session, "/v1/state", t.query(), &page.State); err != nil {
+	if err := c.get(v.ctx(), v.session, "/v1/state", t.Query(t.RemoteAddress, t.Principal), &page.State); err != nil {
 		c.failWith(v, err)
 		return
 	}
@@ -127,8 +100,9 @@ func (p *keyPage) addLimits(of *plan.Plan) {
 		state := &p.State.Limits[i]
 		for j := range limits {
 			if limits[j].Name == state.Limit {
-				state.Algorithm = string(limits[j].Algorithm)
-				p.Limits = append(p.Limits, keyLimit{*state, newWindow(state, &limits[j], of.Quota(limits[j]))})
+				p.Limits = append(p.Limits, keyLimit{
+					LimitState: *state, Algorithm: limits[j].Algorithm, Window: newWindow(state, &limits[j], of.Quota(limits[j])),
+				})
 			}
 		}
 	}
@@ -140,25 +114,25 @@ func (c *Console) findListed(v *visit, page *keyPage) error {
 		return nil
 	}
 	scope := url.Values{"policy": {page.Target.Policy}}
-	var rates part[ratesAnswer]
-	var top part[topAnswer]
-	var blocks part[blocksAnswer]
+	var rates part[httptypes.RateList]
+	var top part[httptypes.TopList]
+	var blocks part[httptypes.BlockList]
 	l := &loader{ctx: v.ctx()}
 	c.loadActivity(l, v.session, scope, &rates, &top, &blocks, shownInPolicy)
 	if err := l.finish(); err != nil {
 		return err
 	}
-	found := func(k *listedKey) {
+	found := func(k *httptypes.ListedKey) {
 		if k.KeyHash == page.Target.KeyHash {
 			page.Listed = k
 		}
 	}
 	for i := range blocks.Data.Blocks {
-		found(&blocks.Data.Blocks[i].listedKey)
+		found(&blocks.Data.Blocks[i].ListedKey)
 	}
 	for i := range top.Data.Policies {
 		for j := range top.Data.Policies[i].Keys {
-			found(&top.Data.Policies[i].Keys[j].listedKey)
+			found(&top.Data.Policies[i].Keys[j].ListedKey)
 		}
 	}
 	return nil

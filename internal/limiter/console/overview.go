@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
 // How many keys, blocks and policies that are not ready the overview shows.
@@ -23,14 +25,14 @@ const (
 
 // overviewPage is the data of the overview.
 type overviewPage struct {
-	Rates    part[ratesAnswer]
-	Top      part[topAnswer]
-	Blocks   part[blocksAnswer]
-	Process  part[*processAnswer]
-	Policies part[policiesAnswer]
+	Rates    part[httptypes.RateList]
+	Top      part[httptypes.TopList]
+	Blocks   part[httptypes.BlockList]
+	Process  part[*httptypes.Process]
+	Policies part[httptypes.PolicyList]
 
 	Plot *plot
-	Keys []topKey
+	Keys []deniedKey
 	// Unready are those of the policies that the session may list, HiddenUnready is the number of others.
 	Unready       []unreadyPolicy
 	HiddenUnready int
@@ -43,7 +45,7 @@ type overviewPage struct {
 func (p *overviewPage) Loaded() int64 { return int64(len(p.Policies.Data.Policies)) }
 
 // Replicas are the live replicas, as many as the page shows.
-func (p *overviewPage) Replicas() []replica {
+func (p *overviewPage) Replicas() []httptypes.Replica {
 	all := p.Policies.Data.Replicas
 	return all[:min(len(all), shownReplicas)]
 }
@@ -55,11 +57,11 @@ func (c *Console) overview(v *visit) {
 	page := &overviewPage{Standalone: c.standalone}
 	l := &loader{ctx: v.ctx()}
 	c.loadActivity(l, v.session, url.Values{}, &page.Rates, &page.Top, &page.Blocks, shownBlocks)
-	load(l, &page.Process, func(ctx context.Context, into **processAnswer) (err error) {
+	load(l, &page.Process, func(ctx context.Context, into **httptypes.Process) (err error) {
 		*into, err = c.describe(ctx, v.session)
 		return err
 	})
-	load(l, &page.Policies, func(ctx context.Context, into *policiesAnswer) error {
+	load(l, &page.Policies, func(ctx context.Context, into *httptypes.PolicyList) error {
 		return c.get(ctx, v.session, "/v1/policies", nil, into)
 	})
 	if err := l.finish(); err != nil {
@@ -79,34 +81,42 @@ func (c *Console) overview(v *visit) {
 
 // loadActivity loads what is observed in the scope of the query.
 func (c *Console) loadActivity(
-	l *loader, s *session, scope url.Values, rates *part[ratesAnswer], top *part[topAnswer], blocks *part[blocksAnswer], most int,
+	l *loader, s *session, scope url.Values, rates *part[httptypes.RateList], top *part[httptypes.TopList], blocks *part[httptypes.BlockList], most int,
 ) {
-	load(l, rates, func(ctx context.Context, into *ratesAnswer) error { return c.get(ctx, s, "/v1/rates", scope, into) })
-	load(l, top, func(ctx context.Context, into *topAnswer) error { return c.get(ctx, s, "/v1/top", scope, into) })
-	load(l, blocks, func(ctx context.Context, into *blocksAnswer) error {
+	load(l, rates, func(ctx context.Context, into *httptypes.RateList) error {
+		return c.get(ctx, s, "/v1/rates", scope, into)
+	})
+	load(l, top, func(ctx context.Context, into *httptypes.TopList) error { return c.get(ctx, s, "/v1/top", scope, into) })
+	load(l, blocks, func(ctx context.Context, into *httptypes.BlockList) error {
 		query := url.Values{"limit": {strconv.Itoa(most)}}
 		maps.Copy(query, scope)
 		return c.get(ctx, s, "/v1/blocks", query, into)
 	})
 }
 
+// deniedKey is a key of a policy.
+type deniedKey struct {
+	httptypes.TopKey
+
+	Policy string
+}
+
 // topKeys returns the keys that are denied most often, of all policies.
-func topKeys(top *topAnswer, most int) []topKey {
-	var keys []topKey
+func topKeys(top *httptypes.TopList, most int) []deniedKey {
+	var keys []deniedKey
 	for i := range top.Policies {
 		p := &top.Policies[i]
 		for _, k := range p.Keys {
-			k.Policy = p.Policy
-			keys = append(keys, k)
+			keys = append(keys, deniedKey{TopKey: k, Policy: p.Policy})
 		}
 	}
-	slices.SortStableFunc(keys, func(a, b topKey) int { return cmp.Compare(b.Count, a.Count) })
+	slices.SortStableFunc(keys, func(a, b deniedKey) int { return cmp.Compare(b.Count, a.Count) })
 	return keys[:min(len(keys), most)]
 }
 
 // addUnready adds the policies that are not ready and that the session may list.
 func (c *Console) addUnready(v *visit, page *overviewPage) error {
-	notReady := page.Policies.Data.NotReady
+	notReady := page.Policies.Data.Unready
 	page.Leader = notReady != nil
 	if notReady == nil {
 		return nil
@@ -116,12 +126,12 @@ func (c *Console) addUnready(v *visit, page *overviewPage) error {
 		return err
 	}
 	for _, p := range notReady.Policies {
-		allowed, err := rights.ToPolicy(v.ctx(), p.Name)
+		allowed, err := rights.ToPolicy(v.ctx(), p.ID)
 		if err != nil {
 			return asProblem(err)
 		}
 		if allowed && len(page.Unready) < shownUnready {
-			page.Unready = append(page.Unready, unreadyPolicy{p.Name, p.Reason})
+			page.Unready = append(page.Unready, unreadyPolicy{p.ID, p.Reason})
 		}
 	}
 	page.HiddenUnready = notReady.Count - len(page.Unready)

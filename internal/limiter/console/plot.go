@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
 // The size of a plot in units of its drawing, which the page stretches.
@@ -26,7 +28,7 @@ type plot struct {
 	// Most is the number at the top.
 	Most int64
 	// Total has the sums.
-	Total counts
+	Total httptypes.DecisionCounts
 	// Label describes the drawing for screen readers.
 	Label string
 	// Begin and End are times of day.
@@ -40,7 +42,7 @@ type slot struct {
 }
 
 // newPlot returns the plot of the samples, the last of which ends at the time.
-func newPlot(s *samples, end time.Time, period int) *plot {
+func newPlot(s *httptypes.RateSamples, end time.Time, period int) *plot {
 	p := &plot{}
 	bars := barsOf(s)
 	for _, b := range bars {
@@ -63,7 +65,7 @@ func newPlot(s *samples, end time.Time, period int) *plot {
 }
 
 // sparkline returns a small plot without texts.
-func sparkline(s *samples) *plot {
+func sparkline(s *httptypes.RateSamples) *plot {
 	p := &plot{}
 	bars := barsOf(s)
 	for _, b := range bars {
@@ -74,8 +76,8 @@ func sparkline(s *samples) *plot {
 }
 
 // barsOf adds the samples up.
-func barsOf(s *samples) []counts {
-	bars := make([]counts, plotBars)
+func barsOf(s *httptypes.RateSamples) []httptypes.DecisionCounts {
+	bars := make([]httptypes.DecisionCounts, plotBars)
 	for i := range s.Allowed {
 		b := &bars[i*plotBars/len(s.Allowed)]
 		b.Allowed += s.Allowed[i]
@@ -88,7 +90,7 @@ func barsOf(s *samples) []counts {
 func barX(i int) float64 { return float64(i) * plotWidth / plotBars }
 
 // draw draws the bars: denied below, then what Shadow would have denied, then allowed.
-func (p *plot) draw(bars []counts) {
+func (p *plot) draw(bars []httptypes.DecisionCounts) {
 	var allowed, denied, shadow strings.Builder
 	for i, b := range bars {
 		bottom := float64(plotHeight)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
 // pageSize is the number of policies on one page.
@@ -33,20 +34,22 @@ type policiesPage struct {
 
 type policyRow struct {
 	Name, Mode string
-	Limits     []limitSummary
+	Limits     []httptypes.LimitSummary
 	// Reason is why it is not ready; empty if it is.
 	Reason string
 	// Loaded is false if the policy has no plan.
 	Loaded    bool
 	Sparkline *plot // nil without decisions
-	Sums      *sums
+	Sums      *httptypes.DecisionSums
 }
 
 // shownLimits is how many limits of a policy the list shows.
 const shownLimits = 3
 
 // FirstLimits are the limits that the list shows.
-func (r *policyRow) FirstLimits() []limitSummary { return r.Limits[:min(len(r.Limits), shownLimits)] }
+func (r *policyRow) FirstLimits() []httptypes.LimitSummary {
+	return r.Limits[:min(len(r.Limits), shownLimits)]
+}
 
 // MoreLimits is the number of others.
 func (r *policyRow) MoreLimits() int { return len(r.Limits) - len(r.FirstLimits()) }
@@ -62,17 +65,19 @@ func (c *Console) listRights(v *visit) (*httpapi.ReadRights, error) {
 
 // policies serves the list of policies.
 func (c *Console) policies(v *visit) {
-	var all part[policiesAnswer]
-	var rates part[ratesAnswer]
-	var top part[topAnswer]
+	var all part[httptypes.PolicyList]
+	var rates part[httptypes.RateList]
+	var top part[httptypes.TopList]
 	l := &loader{ctx: v.ctx()}
-	load(l, &all, func(ctx context.Context, into *policiesAnswer) error {
+	load(l, &all, func(ctx context.Context, into *httptypes.PolicyList) error {
 		return c.get(ctx, v.session, "/v1/policies", nil, into)
 	})
-	load(l, &rates, func(ctx context.Context, into *ratesAnswer) error {
+	load(l, &rates, func(ctx context.Context, into *httptypes.RateList) error {
 		return c.get(ctx, v.session, "/v1/rates", nil, into)
 	})
-	load(l, &top, func(ctx context.Context, into *topAnswer) error { return c.get(ctx, v.session, "/v1/top", nil, into) })
+	load(l, &top, func(ctx context.Context, into *httptypes.TopList) error {
+		return c.get(ctx, v.session, "/v1/top", nil, into)
+	})
 	err := l.finish()
 	if err == nil && all.Problem != "" {
 		err = &problem{Status: http.StatusServiceUnavailable, Detail: all.Problem}
@@ -87,7 +92,7 @@ func (c *Console) policies(v *visit) {
 	}
 	query := v.r.URL.Query()
 	page := &policiesPage{
-		Search: strings.TrimSpace(query.Get("search")), Leader: all.Data.NotReady != nil, Standalone: c.standalone, Activity: rates.Problem,
+		Search: strings.TrimSpace(query.Get("search")), Leader: all.Data.Unready != nil, Standalone: c.standalone, Activity: rates.Problem,
 	}
 	rows, err := page.rows(v, rights, &all.Data)
 	if err != nil {
@@ -100,11 +105,11 @@ func (c *Console) policies(v *visit) {
 }
 
 // rows returns the policies that the session may list and that the search finds.
-func (p *policiesPage) rows(v *visit, rights *httpapi.ReadRights, all *policiesAnswer) (rows []policyRow, err error) {
+func (p *policiesPage) rows(v *visit, rights *httpapi.ReadRights, all *httptypes.PolicyList) (rows []policyRow, err error) {
 	reasons := map[string]string{}
-	if all.NotReady != nil {
-		for _, u := range all.NotReady.Policies {
-			reasons[u.Name] = u.Reason
+	if all.Unready != nil {
+		for _, u := range all.Unready.Policies {
+			reasons[u.ID] = u.Reason
 		}
 	}
 	add := func(row policyRow) error {
@@ -120,18 +125,18 @@ func (p *policiesPage) rows(v *visit, rights *httpapi.ReadRights, all *policiesA
 		return nil
 	}
 	for _, policy := range all.Policies {
-		row := policyRow{Name: policy.Name, Mode: policy.Mode, Limits: policy.Limits, Reason: reasons[policy.Name], Loaded: true}
+		row := policyRow{Name: policy.Name, Mode: string(policy.Mode), Limits: policy.Limits, Reason: reasons[policy.Name], Loaded: true}
 		delete(reasons, policy.Name)
 		if err := add(row); err != nil {
 			return nil, err
 		}
 	}
-	if all.NotReady == nil {
+	if all.Unready == nil {
 		return rows, nil
 	}
-	for _, u := range all.NotReady.Policies {
-		if _, missing := reasons[u.Name]; missing {
-			if err := add(policyRow{Name: u.Name, Reason: u.Reason}); err != nil {
+	for _, u := range all.Unready.Policies {
+		if _, missing := reasons[u.ID]; missing {
+			if err := add(policyRow{Name: u.ID, Reason: u.Reason}); err != nil {
 				return nil, err
 			}
 		}
@@ -157,10 +162,10 @@ func (p *policiesPage) cut(rows []policyRow, query url.Values) {
 	p.Policies = rows[from:min(from+pageSize, len(rows))]
 }
 
-func (p *policiesPage) addActivity(rates *ratesAnswer, top *topAnswer) {
-	lines, decided := map[string]*plot{}, map[string]*sums{}
+func (p *policiesPage) addActivity(rates *httptypes.RateList, top *httptypes.TopList) {
+	lines, decided := map[string]*plot{}, map[string]*httptypes.DecisionSums{}
 	for i := range rates.Policies {
-		lines[rates.Policies[i].Policy] = sparkline(&rates.Policies[i].samples)
+		lines[rates.Policies[i].Policy] = sparkline(&rates.Policies[i].RateSamples)
 	}
 	for i := range top.Policies {
 		decided[top.Policies[i].Policy] = top.Policies[i].Decisions

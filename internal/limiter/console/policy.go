@@ -8,6 +8,7 @@ import (
 	"net/url"
 
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -22,11 +23,11 @@ type policyPage struct {
 	Known      bool
 	Standalone bool
 
-	Rates  part[ratesAnswer]
-	Top    part[topAnswer]
-	Blocks part[blocksAnswer]
+	Rates  part[httptypes.RateList]
+	Top    part[httptypes.TopList]
+	Blocks part[httptypes.BlockList]
 	Plot   *plot
-	Keys   []topKey
+	Keys   []deniedKey
 	// MayInspect permits the form that opens a key, MayUnblock the button that lifts all blocks.
 	MayInspect, MayUnblock bool
 	// Notice reports a change.
@@ -66,14 +67,14 @@ func (c *Console) showPolicy(v *visit, policy, notice string) {
 
 // loadPolicy loads the parts of the page.
 func (c *Console) loadPolicy(v *visit, page *policyPage) error {
-	var all policiesAnswer
+	var all httptypes.PolicyList
 	if err := c.get(v.ctx(), v.session, "/v1/policies", nil, &all); err != nil {
 		return err
 	}
-	page.Known = all.NotReady != nil
+	page.Known = all.Unready != nil
 	if page.Known {
-		for _, u := range all.NotReady.Policies {
-			if u.Name == page.Policy {
+		for _, u := range all.Unready.Policies {
+			if u.ID == page.Policy {
 				page.Reason = u.Reason
 			}
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
 // clockAt is a clock that tests set.
@@ -103,15 +105,15 @@ func TestVisible(t *testing.T) {
 
 func TestPlotAddsSamplesUp(t *testing.T) {
 	g := NewWithT(t)
-	s := &samples{Allowed: make([]int64, 360), Denied: make([]int64, 360), ShadowDenied: make([]int64, 360)}
+	s := &httptypes.RateSamples{Allowed: make([]int64, 360), Denied: make([]int64, 360), ShadowDenied: make([]int64, 360)}
 	s.Allowed[0], s.Allowed[5], s.Allowed[6], s.Denied[359], s.ShadowDenied[359] = 1, 2, 4, 1000, 8
 	p := newPlot(s, time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), 10)
 	g.Expect(p.Most).To(Equal(int64(1008)))
-	g.Expect(p.Total).To(Equal(counts{Allowed: 7, Denied: 1000, ShadowDenied: 8}))
+	g.Expect(p.Total).To(Equal(httptypes.DecisionCounts{Allowed: 7, Denied: 1000, ShadowDenied: 8}))
 	g.Expect(p.Slots).To(HaveLen(plotBars))
 	g.Expect(p.Slots[0].Text).To(Equal("11:00: 3 allowed, 0 denied, 0 only in Shadow"))
 	g.Expect(p.Slots[59].Text).To(Equal("11:59: 0 allowed, 1,000 denied, 8 only in Shadow"))
 	g.Expect(p.Allowed).To(HavePrefix("M1,100V98.5h8V100z"), "a small number is visible")
 	g.Expect(p.Label).To(ContainSubstring("from 11:00 to 12:00 UTC: 7 allowed, 1,000 denied"))
-	g.Expect(newPlot(&samples{}, time.Time{}, 10).Most).To(BeZero())
+	g.Expect(newPlot(&httptypes.RateSamples{}, time.Time{}, 10).Most).To(BeZero())
 }

@@ -4,12 +4,12 @@
 package console
 
 import (
-	"encoding/csv"
 	"errors"
+	"fmt"
 	"net/http"
-	"net/textproto"
-	"net/url"
 	"strings"
+
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
 // tryPage is the data of the page that explains a request.
@@ -18,33 +18,7 @@ type tryPage struct {
 
 	Problem string
 	// Answer is nil before the form is sent.
-	Answer *explainAnswer
-}
-
-// explainedCheck is the body of POST /v1/explain.
-type explainedCheck struct {
-	Cost       int64              `json:"cost"`
-	Attributes explainedAttribute `json:"attributes"`
-}
-
-type explainedAttribute struct {
-	Method        string              `json:"method,omitempty"`
-	Host          string              `json:"host,omitempty"`
-	Path          string              `json:"path,omitempty"`
-	Principal     string              `json:"principal,omitempty"`
-	Headers       map[string][]string `json:"headers,omitempty"`
-	RemoteAddress string              `json:"remoteAddress,omitempty"`
-	Domain        string              `json:"domain,omitempty"`
-	Descriptors   []descriptor        `json:"descriptors,omitempty"`
-}
-
-type descriptor struct {
-	Entries []descriptorEntry `json:"entries"`
-}
-
-type descriptorEntry struct {
-	Key   string `json:"key"`
-	Value string `json:"value"`
+	Answer *httptypes.Explanation
 }
 
 // try serves the page that explains a request. The form uses POST, since headers may be secrets.
@@ -66,7 +40,7 @@ func (c *Console) try(v *visit) {
 		c.render(v, http.StatusBadRequest, "try", "Try a request", page)
 		return
 	}
-	answer := &explainAnswer{}
+	answer := &httptypes.Explanation{}
 	err = c.post(v.ctx(), v.session, "/v1/explain", check, answer)
 	p, isProblem := errors.AsType[*problem](err)
 	switch {
@@ -82,24 +56,30 @@ func (c *Console) try(v *visit) {
 }
 
 // check returns the body of the call.
-func (p *tryPage) check() (*explainedCheck, error) {
-	check := &explainedCheck{Cost: 1}
+func (p *tryPage) check() (*httptypes.Check, error) {
+	check := &httptypes.Check{Cost: 1}
 	in := &check.Attributes
 	in.RemoteAddress, in.Principal, in.Domain = p.RemoteAddress, p.Principal, p.Domain
 	if p.URL == "" && p.Domain == "" && p.Descriptors == "" {
 		return nil, errors.New("URL: give that of the request, or its path")
 	}
 	if p.URL != "" {
-		u, err := url.Parse(p.URL)
-		if err != nil || u.Host == "" && !strings.HasPrefix(p.URL, "/") {
-			return nil, errors.New("URL: must be a URL such as https://shop.example/login, or a path such as /login")
+		if err := in.SetURL(p.URL); err != nil {
+			return nil, fmt.Errorf("URL: %w", err)
 		}
-		in.Method, in.Host, in.Path = p.Method, u.Host, u.RequestURI()
+		in.Method = p.Method
 	}
-	if err := in.setHeaders(p.Headers); err != nil {
-		return nil, err
+	for _, line := range lines(p.Headers) {
+		if err := in.AddHeader(line); err != nil {
+			return nil, fmt.Errorf("header lines: each %w", err)
+		}
 	}
-	return check, in.setDescriptors(p.Descriptors)
+	for _, line := range lines(p.Descriptors) {
+		if err := in.AddDescriptor(line); err != nil {
+			return nil, fmt.Errorf("descriptor lines: %w", err)
+		}
+	}
+	return check, nil
 }
 
 // lines returns the lines of the text that are not empty.
@@ -110,44 +90,4 @@ func lines(text string) (all []string) {
 		}
 	}
 	return all
-}
-
-// setHeaders sets the headers from lines such as "X-Account: bob". The header Host is the host.
-func (in *explainedAttribute) setHeaders(text string) error {
-	for _, line := range lines(text) {
-		name, value, found := strings.Cut(line, ":")
-		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
-		switch {
-		case !found || name == "":
-			return errors.New("header lines: each must be a name, a colon and a value, such as X-Account: bob")
-		case strings.EqualFold(name, "host"):
-			in.Host = value
-			continue
-		case in.Headers == nil:
-			in.Headers = map[string][]string{}
-		}
-		name = textproto.CanonicalMIMEHeaderKey(name)
-		in.Headers[name] = append(in.Headers[name], value)
-	}
-	return nil
-}
-
-// setDescriptors sets the descriptors from lines such as "user_id=7,tier=gold", with the quotes of CSV.
-func (in *explainedAttribute) setDescriptors(text string) error {
-	for _, line := range lines(text) {
-		entries, err := csv.NewReader(strings.NewReader(line)).Read()
-		if err != nil {
-			return errors.New("descriptor lines: each must have entries such as user_id=7,tier=gold")
-		}
-		var d descriptor
-		for _, entry := range entries {
-			key, value, _ := strings.Cut(entry, "=")
-			if key == "" {
-				return errors.New("descriptor lines: each entry must have a key, as in user_id=7")
-			}
-			d.Entries = append(d.Entries, descriptorEntry{Key: key, Value: value})
-		}
-		in.Descriptors = append(in.Descriptors, d)
-	}
-	return nil
 }

@@ -6,6 +6,7 @@ package console
 import (
 	"strconv"
 
+	"github.com/weir-dev/weir/internal/limiter/answer"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -25,15 +26,15 @@ type window struct {
 	Length string
 }
 
-func newWindow(l *limitState, limit *plan.Limit, quota int64) *window {
+func newWindow(l *answer.LimitState, limit *plan.Limit, quota int64) *window {
 	w := &window{Quota: quota, Length: lengthText(limit), Span: max(limit.NominalWindow().Milliseconds(), l.ResetAfterMs, 1)}
 	w.Used = coordinate(plotWidth * shareOf(l.Used, max(quota, 1)))
 	switch {
 	case l.Allowed:
-	case l.RetryAfterMs == nil || *l.RetryAfterMs == 0:
+	case l.RetryAfterMs == 0:
 		w.Never = true
 	default:
-		w.RetryMs = *l.RetryAfterMs
+		w.RetryMs = int64(l.RetryAfterMs)
 		w.Span = max(w.Span, w.RetryMs)
 		w.Retry = coordinate(plotWidth * shareOf(w.RetryMs, w.Span))
 	}

@@ -35,6 +35,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/grpcserver"
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 	"github.com/weir-dev/weir/internal/limiter/httpserver"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/observe"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -108,7 +109,7 @@ type Options struct {
 	// Version is that of the program; may be empty.
 	Version string
 	// Replicas lists the live replicas; may be nil.
-	Replicas func() []httpapi.Replica
+	Replicas func() []httptypes.Replica
 	// Unready returns the policies that are not Ready, nil if there is no leader that knows; may
 	// be nil.
 	Unready func() *plan.Unready

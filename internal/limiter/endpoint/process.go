@@ -8,21 +8,21 @@ import (
 	"context"
 	"slices"
 
-	"github.com/weir-dev/weir/internal/limiter/httpapi"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 )
 
 // describe returns the facts of this process, for operators.
-func (e *Endpoint) describe(ctx context.Context) *httpapi.Process {
+func (e *Endpoint) describe(ctx context.Context) *httptypes.Process {
 	o := &e.options
-	p := &httpapi.Process{Version: o.Version, Certificates: []httpapi.Certificate{}}
+	p := &httptypes.Process{Version: o.Version, Certificates: []httptypes.Certificate{}}
 	if o.Redis != nil {
-		redis := httpapi.Redis(*redisclient.Diagnose(ctx, o.Redis, o.RedisPrefix))
+		redis := httptypes.Redis(*redisclient.Diagnose(ctx, o.Redis, o.RedisPrefix))
 		p.Redis = &redis
 	}
 	for name, expires := range o.Expiry.Times() {
-		p.Certificates = append(p.Certificates, httpapi.Certificate{Name: name, Expires: expires.UTC()})
+		p.Certificates = append(p.Certificates, httptypes.Certificate{Name: name, Expires: expires.UTC()})
 	}
-	slices.SortFunc(p.Certificates, func(a, b httpapi.Certificate) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(p.Certificates, func(a, b httptypes.Certificate) int { return cmp.Compare(a.Name, b.Name) })
 	return p
 }

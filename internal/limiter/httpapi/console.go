@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
 // Console is the web console of the operator port. Its handler serves pathConsole and everything
@@ -18,13 +19,6 @@ type Console interface {
 	// NewCode returns the path, with a code, at which a browser begins a session of the token. The
 	// code can be used once, for the returned time. claimedUser is the unverified name of the caller.
 	NewCode(token, claimedUser string) (path string, valid time.Duration)
-}
-
-// consoleCode is the answer of POST /v1/console.
-type consoleCode struct {
-	// Path is below the address of this port.
-	Path             string `json:"path"`
-	ExpiresInSeconds int    `json:"expiresInSeconds"`
 }
 
 // serveConsole adds the paths of the console.
@@ -48,7 +42,7 @@ func (h *Handler) consoleCode(w http.ResponseWriter, r *http.Request) {
 	}
 	path, valid := h.Console.NewCode(token, claimedUser(r))
 	w.Header().Set("Cache-Control", "no-store")
-	writeJSON(w, http.StatusOK, answer.TypeJSON, consoleCode{Path: path, ExpiresInSeconds: int(valid / time.Second)})
+	writeJSON(w, http.StatusOK, answer.TypeJSON, httptypes.ConsoleLink{Path: path, ExpiresInSeconds: int(valid / time.Second)})
 }
 
 // claimedUser returns the name by which the caller wants to be logged, "" without one.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -90,7 +91,7 @@ func sampleExplanation() limiter.Explanation {
 	}
 }
 
-func explainAs(t *testing.T, authorizer Authorizer, token string, x limiter.Explanation) (out explanation) {
+func explainAs(t *testing.T, authorizer Authorizer, token string, x limiter.Explanation) (out httptypes.Explanation) {
 	t.Helper()
 	g := NewWithT(t)
 	h := New(Options{Engine: &fakeEngine{}, State: &explainingState{explanation: x}, Authorizer: authorizer})
@@ -185,7 +186,7 @@ func TestExplanationListsUnpublishedPolicies(t *testing.T) {
 		},
 	})
 	near := func(check string) (policies []string) {
-		var out explanation
+		var out httptypes.Explanation
 		g.Expect(json.Unmarshal(sendAs(h, "root", http.MethodPost, pathExplain, check).Body.Bytes(), &out)).To(Succeed())
 		for i := range out.NearMisses {
 			policies = append(policies, out.NearMisses[i].Policy+" "+out.NearMisses[i].Detail)

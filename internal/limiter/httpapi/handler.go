@@ -16,6 +16,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
 	"github.com/weir-dev/weir/internal/limiter/forwarded"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -75,7 +76,7 @@ type Options struct {
 	// Version is that of the program; may be empty.
 	Version string
 	// Replicas lists the live replicas; may be nil.
-	Replicas func() []Replica
+	Replicas func() []httptypes.Replica
 	// Unready returns the policies that are not Ready, nil if there is no leader that knows; may
 	// be nil.
 	Unready func() *plan.Unready

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -27,27 +28,6 @@ const (
 	// longestListedPart is the length of the longest part that lists contain as it is, in bytes.
 	longestListedPart = 255
 )
-
-// foundKeys is the answer of GET /v1/keys.
-type foundKeys struct {
-	Keys []foundKey `json:"keys"`
-	// Truncated is true if there are more blocks than are searched, or more keys than are returned.
-	Truncated bool `json:"truncated"`
-	reports
-}
-
-// foundKey is a key in which the value appears: blocked, or denied in the last minutes, or both.
-type foundKey struct {
-	Policy string `json:"policy"`
-	keyInList
-	Blocked bool `json:"blocked"`
-	// Limit and LeftMs are those of blockInList.
-	Limit  string `json:"limit,omitempty"`
-	LeftMs int64  `json:"leftMs,omitempty"`
-	// Count and Error are those of topKey; both are 0 if no denial of the key is listed.
-	Count int64 `json:"count"`
-	Error int64 `json:"error"`
-}
 
 // keys serves GET /v1/keys.
 func (h *Handler) keys(w http.ResponseWriter, r *http.Request) {
@@ -92,22 +72,22 @@ type search struct {
 
 	snapshot *plan.Snapshot
 	value    string // as lists contain it
-	found    map[string]*foundKey
+	found    map[string]*httptypes.FoundKey
 }
 
 // findKeys returns the keys that the caller may list and in which the value appears.
-func (h *Handler) findKeys(ctx context.Context, q listQuery, rights *listRights) (*foundKeys, error) {
-	s := &search{listQuery: &q, snapshot: h.Engine.Snapshot(), value: q.value, found: map[string]*foundKey{}}
+func (h *Handler) findKeys(ctx context.Context, q listQuery, rights *listRights) (*httptypes.FoundKeys, error) {
+	s := &search{listQuery: &q, snapshot: h.Engine.Snapshot(), value: q.value, found: map[string]*httptypes.FoundKey{}}
 	if len(s.value) > longestListedPart {
 		sum := sha256.Sum256([]byte(s.value))
 		s.value = "#" + hex.EncodeToString(sum[:16])
 	}
-	out := &foundKeys{Keys: []foundKey{}}
+	out := &httptypes.FoundKeys{Keys: []httptypes.FoundKey{}}
 	hidden, err := h.addBlocks(ctx, s, rights, out)
 	if err != nil {
 		return nil, err
 	}
-	_, err = h.visible(ctx, q.Scope, rights, &out.reports, func(p *limiter.PolicyActivity, reveal bool) {
+	_, err = h.visible(ctx, q.Scope, rights, &out.Reports, func(p *limiter.PolicyActivity, reveal bool) {
 		for i := range p.Keys {
 			if k := s.add(p.Policy, &p.Keys[i].Key, reveal); k != nil {
 				k.Count, k.Error = p.Keys[i].Count, p.Keys[i].Error
@@ -121,7 +101,7 @@ func (h *Handler) findKeys(ctx context.Context, q listQuery, rights *listRights)
 	for _, k := range s.found {
 		out.Keys = append(out.Keys, *k)
 	}
-	slices.SortFunc(out.Keys, func(a, b foundKey) int {
+	slices.SortFunc(out.Keys, func(a, b httptypes.FoundKey) int {
 		return cmp.Or(strings.Compare(a.Policy, b.Policy), cmp.Compare(b.LeftMs, a.LeftMs), cmp.Compare(b.Count, a.Count),
 			strings.Compare(a.KeyHash, b.KeyHash))
 	})
@@ -132,7 +112,7 @@ func (h *Handler) findKeys(ctx context.Context, q listQuery, rights *listRights)
 }
 
 // addBlocks adds the blocked keys, and returns the number of hidden policies.
-func (h *Handler) addBlocks(ctx context.Context, s *search, rights *listRights, out *foundKeys) (hidden int, err error) {
+func (h *Handler) addBlocks(ctx context.Context, s *search, rights *listRights, out *httptypes.FoundKeys) (hidden int, err error) {
 	list, reveals, hidden, err := h.visibleBlocks(ctx, s.Scope, rights, maxSearchedBlocks)
 	if err != nil {
 		return 0, err
@@ -148,14 +128,14 @@ func (h *Handler) addBlocks(ctx context.Context, s *search, rights *listRights, 
 }
 
 // add returns the entry of the key if the value appears in it, else nil. Of a cut key it is not known.
-func (s *search) add(policy string, key *limiter.ListedKey, reveal bool) *foundKey {
+func (s *search) add(policy string, key *limiter.ListedKey, reveal bool) *httptypes.FoundKey {
 	of := s.snapshot.Lookup(policy)
 	if of == nil || key.Cut || !of.MatchesPart(key.Parts, s.part, s.value) {
 		return nil
 	}
 	id := policy + " " + key.Hash
 	if s.found[id] == nil {
-		s.found[id] = &foundKey{Policy: policy, keyInList: keyInListOf(of, key, reveal)}
+		s.found[id] = &httptypes.FoundKey{Policy: policy, ListedKey: listedKeyOf(of, key, reveal)}
 	}
 	return s.found[id]
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -186,23 +187,6 @@ func (l *listRights) toPolicy(ctx context.Context, policy string) (list, reveal 
 	return list, reveal, err
 }
 
-// blockList is the answer of GET /v1/blocks.
-type blockList struct {
-	Blocks []blockInList `json:"blocks"`
-	// Truncated is true if there are more blocks than the limit.
-	Truncated bool `json:"truncated"`
-	// HiddenPolicies is the number of policies with blocks that the caller may not list.
-	HiddenPolicies int `json:"hiddenPolicies"`
-}
-
-type blockInList struct {
-	Policy string `json:"policy"`
-	keyInList
-	// Limit is the limit that started the block; empty if an operator did.
-	Limit  string `json:"limit"`
-	LeftMs int64  `json:"leftMs"`
-}
-
 // blocks serves GET /v1/blocks.
 func (h *Handler) blocks(w http.ResponseWriter, r *http.Request) {
 	h.list(w, r, func(ctx context.Context, q listQuery, rights *listRights) (any, error) {
@@ -211,18 +195,18 @@ func (h *Handler) blocks(w http.ResponseWriter, r *http.Request) {
 }
 
 // listBlocks returns the live blocks that the caller may list.
-func (h *Handler) listBlocks(ctx context.Context, q listQuery, rights *listRights) (*blockList, error) {
+func (h *Handler) listBlocks(ctx context.Context, q listQuery, rights *listRights) (*httptypes.BlockList, error) {
 	found, reveals, hidden, err := h.visibleBlocks(ctx, q.Scope, rights, q.limit)
 	if err != nil {
 		return nil, err
 	}
-	out := &blockList{Blocks: []blockInList{}, Truncated: found.Truncated, HiddenPolicies: hidden}
+	out := &httptypes.BlockList{Blocks: []httptypes.ListedBlock{}, Truncated: found.Truncated, HiddenPolicies: hidden}
 	snapshot := h.Engine.Snapshot()
 	for i := range found.Blocks {
 		b := &found.Blocks[i]
-		out.Blocks = append(out.Blocks, blockInList{
+		out.Blocks = append(out.Blocks, httptypes.ListedBlock{
 			Policy: b.Policy, Limit: b.By, LeftMs: answer.RoundUp(b.Left, time.Millisecond),
-			keyInList: keyInListOf(snapshot.Lookup(b.Policy), &b.Key, reveals[b.Policy]),
+			ListedKey: listedKeyOf(snapshot.Lookup(b.Policy), &b.Key, reveals[b.Policy]),
 		})
 	}
 	return out, nil

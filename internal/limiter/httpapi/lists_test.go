@@ -239,7 +239,7 @@ func TestMask(t *testing.T) {
 		"the shared key": {p, limiter.ListedKey{}, false, []string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(keyInListOf(tc.plan, &tc.key, tc.reveal).Key).To(Equal(tc.want))
+			NewWithT(t).Expect(listedKeyOf(tc.plan, &tc.key, tc.reveal).Key).To(Equal(tc.want))
 		})
 	}
 }

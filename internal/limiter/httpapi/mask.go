@@ -8,28 +8,17 @@ import (
 	"unicode/utf8"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // shownCharacters are how many characters of a masked part are shown, and at most half of it.
 const shownCharacters = 4
 
-// keyInList is a key as JSON.
-type keyInList struct {
-	// Key has the parts of the key; a missing part is empty.
-	Key []string `json:"key"`
-	// KeyHash stands for the key in state calls. It is empty if the key is Cut.
-	KeyHash string `json:"keyHash,omitempty"`
-	// Masked is true if only the beginning of a part is shown, because it is the value of a header.
-	Masked bool `json:"masked,omitempty"`
-	// Cut is true if the key is too long to be kept, and only its beginning is shown.
-	Cut bool `json:"cut,omitempty"`
-}
-
-// keyInListOf returns the key of the plan, which is nil if it is no longer known. Unless reveal is
+// listedKeyOf returns the key of the plan, which is nil if it is no longer known. Unless reveal is
 // true, it masks the values of headers, and all parts of an unknown plan.
-func keyInListOf(p *plan.Plan, key *limiter.ListedKey, reveal bool) keyInList {
-	out := keyInList{Key: key.Parts, KeyHash: key.Hash, Cut: key.Cut}
+func listedKeyOf(p *plan.Plan, key *limiter.ListedKey, reveal bool) httptypes.ListedKey {
+	out := httptypes.ListedKey{Key: key.Parts, KeyHash: key.Hash, Cut: key.Cut}
 	if out.Key == nil {
 		out.Key = []string{}
 	}

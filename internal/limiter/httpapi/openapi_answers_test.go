@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -116,11 +117,11 @@ func TestAnswersConformToOpenAPI(t *testing.T) {
 		documentedCall{"root", "GET", pathPlan + "?policy=shop/nonesuch", "", 404},
 		documentedCall{"unreachable", "GET", pathPlan + "?policy=shop/login", "", 503},
 	)
-	described := &Process{Version: "v1", Certificates: []Certificate{{Name: "server"}}}
-	operator := NewOperator(Options{Engine: &fakeEngine{}, Process: func(context.Context) *Process { return described }}, "example.com:8083")
+	described := &httptypes.Process{Version: "v1", Certificates: []httptypes.Certificate{{Name: "server"}}}
+	operator := NewOperator(Options{Engine: &fakeEngine{}, Process: func(context.Context) *httptypes.Process { return described }}, "example.com:8083")
 	process := documentedCall{"", "GET", pathProcess, "", 200}
 	run(operator, process)
-	described.Redis = &Redis{Servers: []string{"redis 7.0.15"}, OldestTested: "7.0", Evictions: []string{}, Problems: []string{"no"}}
+	described.Redis = &httptypes.Redis{Servers: []string{"redis 7.0.15"}, OldestTested: "7.0", Evictions: []string{}, Problems: []string{"no"}}
 	run(operator, process)
 	run(NewOperator(Options{Engine: &fakeEngine{}, State: &fakeState{}, Authorizer: team, Console: fakeConsole{}}, "example.com:8083"),
 		documentedCall{"lister", "POST", pathCode, "", 200},

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
 // contract is the OpenAPI document with a router to its operations.
@@ -105,7 +107,7 @@ func (c *contract) documented() (all []string) {
 func TestOpenAPIDocumentsEveryRoute(t *testing.T) {
 	g, c := NewWithT(t), loadContract(t)
 	o := Options{
-		Engine: &fakeEngine{}, State: &fakeState{}, Authorizer: team, Process: func(context.Context) *Process { return nil }, Console: fakeConsole{},
+		Engine: &fakeEngine{}, State: &fakeState{}, Authorizer: team, Process: func(context.Context) *httptypes.Process { return nil }, Console: fakeConsole{},
 	}
 	h := New(o)
 	g.Expect(h.routes).NotTo(HaveKey(pathProcess), "only on the operator port")
@@ -148,6 +150,63 @@ func TestOpenAPIDocumentsEveryReasonAndCode(t *testing.T) {
 		g.Expect(len(want)).To(BeNumerically(">", 9))
 		g.Expect(c.Components.Schemas[schema].Value.Enum).To(ConsistOf(want...), schema)
 	}
+}
+
+// The console and kubectl weir read answers with the types that the handler writes.
+func TestOpenAPIDocumentsEveryMember(t *testing.T) {
+	c := loadContract(t)
+	for schema, value := range map[string]any{
+		"Attributes": httptypes.Attributes{}, "BlockList": httptypes.BlockList{}, "TopList": httptypes.TopList{},
+		"RateList": httptypes.RateList{}, "FoundKeys": httptypes.FoundKeys{}, "DecisionSums": httptypes.DecisionSums{},
+		"DecisionCounts": httptypes.DecisionCounts{}, "Committed": httptypes.Committed{}, "Renewed": httptypes.Renewed{},
+		"Charged": httptypes.Charged{}, "ConsoleLink": httptypes.ConsoleLink{}, "Process": httptypes.Process{},
+		"PolicyList": httptypes.PolicyList{}, "KeyState": httptypes.KeyState{}, "Changed": httptypes.Changed{},
+		"Explanation": httptypes.Explanation{}, "ExplainedPolicy": httptypes.ExplainedPolicy{},
+		"ExplainedKeyPart": httptypes.ExplainedKeyPart{}, "NearMiss": httptypes.NearMiss{},
+	} {
+		NewWithT(t).Expect(differentMembers(c.Components.Schemas[schema].Value, reflect.TypeOf(value), schema)).To(BeEmpty())
+	}
+}
+
+// differentMembers returns the members that only the schema or only the type has, at any depth.
+func differentMembers(schema *openapi3.Schema, of reflect.Type, path string) (different []string) {
+	for of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	if of.Kind() == reflect.Slice && schema.Items != nil {
+		return differentMembers(schema.Items.Value, of.Elem(), path)
+	}
+	properties := propertiesOf(schema)
+	if of.Kind() != reflect.Struct || len(properties) == 0 {
+		return nil
+	}
+	for _, field := range reflect.VisibleFields(of) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if field.Anonymous || name == "" {
+			continue
+		}
+		property := properties[name]
+		if property == nil {
+			different = append(different, path+"."+name+" is not documented")
+			continue
+		}
+		different = append(different, differentMembers(property.Value, field.Type, path+"."+name)...)
+		delete(properties, name)
+	}
+	for name := range properties {
+		different = append(different, path+"."+name+" has no field")
+	}
+	return different
+}
+
+// propertiesOf returns a copy of the properties of the schema and its parts.
+func propertiesOf(schema *openapi3.Schema) openapi3.Schemas {
+	properties := openapi3.Schemas{}
+	maps.Copy(properties, schema.Properties)
+	for _, part := range schema.AllOf {
+		maps.Copy(properties, part.Value.Properties)
+	}
+	return properties
 }
 
 // Only tests use the library that reads the document.

@@ -9,45 +9,8 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
-
-// committedBody is the answer of POST /v1/commit.
-type committedBody struct {
-	// Committed is false if no hold was open.
-	Committed bool              `json:"committed"`
-	Policies  []committedPolicy `json:"policies"`
-	Revision  int64             `json:"revision"`
-}
-
-type committedPolicy struct {
-	Policy    string              `json:"policy"`
-	Override  string              `json:"override,omitempty"`
-	Committed bool                `json:"committed"`
-	Gone      bool                `json:"gone,omitempty"` // the policy no longer exists
-	Cost      int64               `json:"cost"`
-	Estimate  int64               `json:"estimate"`
-	Limits    []answer.LimitState `json:"limits"`
-}
-
-// renewedBody is the answer of POST /v1/renew.
-type renewedBody struct {
-	Renewed  bool            `json:"renewed"`
-	Policies []renewedPolicy `json:"policies"`
-	Revision int64           `json:"revision"`
-}
-
-type renewedPolicy struct {
-	Policy  string `json:"policy"`
-	Renewed bool   `json:"renewed"`
-}
-
-// chargedBody is the answer of POST /v1/charge.
-type chargedBody struct {
-	// Charged is false if the ID was charged before.
-	Charged  bool                `json:"charged"`
-	Limits   []answer.LimitState `json:"limits"`
-	Revision int64               `json:"revision"`
-}
 
 // reserve serves POST /v1/reserve.
 func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) {
@@ -83,10 +46,10 @@ func (h *Handler) commit(w http.ResponseWriter, r *http.Request) {
 		h.writeCheckError(w, r, q, h.answerOptions(), err)
 		return
 	}
-	body := committedBody{Committed: committed.Found(), Policies: []committedPolicy{}, Revision: committed.Revision}
+	body := httptypes.Committed{Committed: committed.Found(), Policies: []httptypes.CommittedPolicy{}, Revision: committed.Revision}
 	for i := range committed.Policies {
 		p := &committed.Policies[i]
-		body.Policies = append(body.Policies, committedPolicy{
+		body.Policies = append(body.Policies, httptypes.CommittedPolicy{
 			Policy: p.Policy, Override: p.Override, Committed: p.Committed, Gone: p.Gone,
 			Cost: p.Cost, Estimate: p.Estimate, Limits: limitStates(p.Limits),
 		})
@@ -106,9 +69,9 @@ func (h *Handler) renew(w http.ResponseWriter, r *http.Request) {
 		h.writeCheckError(w, r, q, h.answerOptions(), err)
 		return
 	}
-	body := renewedBody{Renewed: true, Policies: []renewedPolicy{}, Revision: renewed.Revision}
+	body := httptypes.Renewed{Renewed: true, Policies: []httptypes.RenewedPolicy{}, Revision: renewed.Revision}
 	for _, p := range renewed.Policies {
-		body.Policies = append(body.Policies, renewedPolicy(p))
+		body.Policies = append(body.Policies, httptypes.RenewedPolicy(p))
 	}
 	writeJSON(w, http.StatusOK, answer.TypeJSON, &body)
 }
@@ -125,7 +88,7 @@ func (h *Handler) charge(w http.ResponseWriter, r *http.Request) {
 		h.writeCheckError(w, r, q, h.answerOptions(), err)
 		return
 	}
-	writeJSON(w, http.StatusOK, answer.TypeJSON, &chargedBody{
+	writeJSON(w, http.StatusOK, answer.TypeJSON, &httptypes.Charged{
 		Charged: charged.Charged, Limits: limitStates(charged.Limits), Revision: charged.Revision,
 	})
 	q.release()

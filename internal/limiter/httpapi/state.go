@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -34,47 +35,12 @@ type State interface {
 	KeyHash(key ...string) string
 }
 
-// keyState is the state of a key as JSON.
-type keyState struct {
-	Policy string `json:"policy"`
-	// Key is the key in place of the given one, of which an address was brought to its network; nil if
-	// the given one was used.
-	Key         []string            `json:"key,omitempty"`
-	Override    string              `json:"override,omitempty"`
-	Action      plan.Action         `json:"action,omitempty"`
-	Blocked     bool                `json:"blocked"`
-	BlockedBy   string              `json:"blockedBy,omitempty"`
-	BlockLeftMs int64               `json:"blockLeftMs,omitempty"`
-	Limits      []answer.LimitState `json:"limits"`
-	// Open is the number of open reservations, Reservations are those that end first.
-	Open         int64       `json:"openReservations,omitempty"`
-	Reservations []heldUnits `json:"reservations,omitempty"`
-	Revision     int64       `json:"revision"`
-}
-
-// heldUnits is what an open reservation holds, as JSON.
-type heldUnits struct {
-	ID       string `json:"id"`
-	Units    int64  `json:"units"`
-	EndsInMs int64  `json:"endsInMs"`
-}
-
 // HeaderClaimedUser is the name by which the caller of a state call wants to be logged. It is not
 // verified. Only its first maxClaimedUser bytes are logged.
 const (
 	HeaderClaimedUser = "Weir-Claimed-User"
 	maxClaimedUser    = 255
 )
-
-// changeResult is the answer of reset, block and unblock. Found reports whether there was
-// anything to change.
-type changeResult struct {
-	Found bool `json:"found"`
-	// Lifted is the number of blocks that were lifted, if all were meant.
-	Lifted *int `json:"lifted,omitempty"`
-	// Key is that of keyState.
-	Key []string `json:"key,omitempty"`
-}
 
 // inspect serves GET /v1/state.
 func (h *Handler) inspect(w http.ResponseWriter, r *http.Request) {
@@ -119,14 +85,14 @@ func (h *Handler) fit(ctx context.Context, t *target) (fitted []string, err erro
 	return key, nil
 }
 
-func keyStateOf(state *limiter.KeyState) *keyState {
-	out := &keyState{
+func keyStateOf(state *limiter.KeyState) *httptypes.KeyState {
+	out := &httptypes.KeyState{
 		Policy: state.Policy, Override: state.Override, Action: state.Action,
 		Blocked: state.Blocked, BlockedBy: state.BlockedBy, BlockLeftMs: answer.RoundUp(state.BlockLeft, time.Millisecond),
-		Limits: limitStates(state.Limits), Open: state.Open, Revision: state.Revision,
+		Limits: limitStates(state.Limits), OpenReservations: state.Open, Revision: state.Revision,
 	}
 	for _, hold := range state.Holds {
-		out.Reservations = append(out.Reservations, heldUnits{
+		out.Reservations = append(out.Reservations, httptypes.HeldUnits{
 			ID: hold.ID, Units: hold.Units, EndsInMs: answer.RoundUp(hold.EndsIn, time.Millisecond),
 		})
 	}
@@ -134,31 +100,31 @@ func keyStateOf(state *limiter.KeyState) *keyState {
 }
 
 func (h *Handler) reset(w http.ResponseWriter, r *http.Request) {
-	h.change(w, r, VerbReset, "Reset a key", func(ctx context.Context, t target) (changeResult, error) {
+	h.change(w, r, VerbReset, "Reset a key", func(ctx context.Context, t target) (httptypes.Changed, error) {
 		found, err := h.State.Reset(ctx, t.policy, t.name())
-		return changeResult{Found: found}, err
+		return httptypes.Changed{Found: found}, err
 	})
 }
 
 func (h *Handler) block(w http.ResponseWriter, r *http.Request) {
-	h.change(w, r, VerbBlock, "Blocked a key", func(ctx context.Context, t target) (changeResult, error) {
-		return changeResult{Found: true}, h.State.Block(ctx, t.policy, t.name(), t.duration)
+	h.change(w, r, VerbBlock, "Blocked a key", func(ctx context.Context, t target) (httptypes.Changed, error) {
+		return httptypes.Changed{Found: true}, h.State.Block(ctx, t.policy, t.name(), t.duration)
 	})
 }
 
 func (h *Handler) unblock(w http.ResponseWriter, r *http.Request) {
-	h.change(w, r, VerbUnblock, "Unblocked a key", func(ctx context.Context, t target) (changeResult, error) {
+	h.change(w, r, VerbUnblock, "Unblocked a key", func(ctx context.Context, t target) (httptypes.Changed, error) {
 		if t.all {
 			lifted, err := h.State.UnblockAll(ctx, t.policy)
-			return changeResult{Found: lifted > 0, Lifted: &lifted}, err
+			return httptypes.Changed{Found: lifted > 0, Lifted: &lifted}, err
 		}
 		found, err := h.State.Unblock(ctx, t.policy, t.name())
-		return changeResult{Found: found}, err
+		return httptypes.Changed{Found: found}, err
 	})
 }
 
 // change changes the key that the body names and logs who did it.
-func (h *Handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did string, do func(context.Context, target) (changeResult, error)) {
+func (h *Handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did string, do func(context.Context, target) (httptypes.Changed, error)) {
 	token, ok := h.bearerToken(w, r)
 	if !ok {
 		return
@@ -178,7 +144,7 @@ func (h *Handler) change(w http.ResponseWriter, r *http.Request, verb Verb, did 
 	// whether it was made.
 	ctx := context.WithoutCancel(r.Context())
 	fitted, err := h.fit(ctx, &t)
-	var result changeResult
+	var result httptypes.Changed
 	if err == nil {
 		result, err = do(ctx, t)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
 	"github.com/weir-dev/weir/internal/limiter/engine"
+	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/observe"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
@@ -126,7 +127,7 @@ func (o *onRedis) found(path, body string) bool {
 	return *answer.Found
 }
 
-func (o *onRedis) state(query string) (s keyState) {
+func (o *onRedis) state(query string) (s httptypes.KeyState) {
 	o.t.Helper()
 	w := o.as("root", http.MethodGet, pathState+"?"+query, "")
 	g := NewWithT(o.t)

@@ -1,0 +1,51 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httptypes
+
+import (
+	"github.com/weir-dev/weir/internal/limiter/answer"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// KeyState is the answer of GET /v1/state.
+type KeyState struct {
+	Policy string `json:"policy"`
+	// Key is the key in place of the given one, of which an address was brought to its network; nil if
+	// the given one was used.
+	Key         []string            `json:"key,omitempty"`
+	Override    string              `json:"override,omitempty"`
+	Action      plan.Action         `json:"action,omitempty"`
+	Blocked     bool                `json:"blocked"`
+	BlockedBy   string              `json:"blockedBy,omitempty"`
+	BlockLeftMs int64               `json:"blockLeftMs,omitempty"`
+	Limits      []answer.LimitState `json:"limits"`
+	// OpenReservations is their number, Reservations are those that end first.
+	OpenReservations int64       `json:"openReservations,omitempty"`
+	Reservations     []HeldUnits `json:"reservations,omitempty"`
+	Revision         int64       `json:"revision"`
+}
+
+// HeldUnits is what an open reservation holds.
+type HeldUnits struct {
+	ID       string `json:"id"`
+	Units    int64  `json:"units"`
+	EndsInMs int64  `json:"endsInMs"`
+}
+
+// Changed is the answer of reset, block and unblock.
+type Changed struct {
+	// Found is false if there was nothing to change.
+	Found bool `json:"found"`
+	// Lifted is the number of lifted blocks, if Target.All was set.
+	Lifted *int `json:"lifted,omitempty"`
+	// Key is as in KeyState.
+	Key []string `json:"key,omitempty"`
+}
+
+// ConsoleLink is the answer of POST /v1/console.
+type ConsoleLink struct {
+	// Path is below the address of the operator port.
+	Path             string `json:"path"`
+	ExpiresInSeconds int    `json:"expiresInSeconds"`
+}
