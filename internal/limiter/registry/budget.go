@@ -64,7 +64,7 @@ type waitingEntry struct {
 // leader are read, nor while a lost registry awaits the plans that it held. The caller holds
 // the lock.
 func (w *Writer) canJudge() bool {
-	return w.inherited && (w.synced || slices.Contains(w.begun, true))
+	return w.inherited && (w.synced || slices.Contains(w.holding, true))
 }
 
 // shortageOf returns why the entry does not fit into the budgets, or nil. The caller holds the

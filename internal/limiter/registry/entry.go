@@ -81,19 +81,19 @@ func (e *entry) decoded() *plan.Plan {
 	return e.plan
 }
 
-// isPublished reports whether every format that has begun holds the plan or cannot express it,
+// isPublished reports whether every format that holds the registry holds the plan or cannot express it,
 // and at least one holds it.
-func (e *entry) isPublished(begun []bool) bool {
+func (e *entry) isPublished(holding []bool) bool {
 	if e == nil {
 		return false
 	}
-	held := false
-	for slot, has := range begun {
-		own := &e.forms[slot]
-		if has && own.revision == 0 && !own.inexpressible {
+	published := false
+	for slot, holds := range holding {
+		form := &e.forms[slot]
+		if holds && form.revision == 0 && !form.inexpressible {
 			return false
 		}
-		held = held || has && own.revision > 0
+		published = published || holds && form.revision > 0
 	}
-	return held
+	return published
 }

@@ -20,12 +20,12 @@ const obsoleteAfter = 30 * time.Second
 func (l *leaderLoop) chooseFormats(h *header, alive []report) {
 	l.recordNeeds(h, alive)
 	l.formats = slices.DeleteFunc(l.formats, func(f *formatWriter) bool { return l.neededAt[f.scripts.format] == 0 })
-	for slot, f := range l.supported {
+	for slot, f := range l.writer.supported {
 		if l.neededAt[f] != 0 && !slices.ContainsFunc(l.formats, func(w *formatWriter) bool { return w.slot == slot }) {
 			l.formats = append(l.formats, &formatWriter{
-				leaderLoop: l, slot: slot, scripts: l.scripts[slot], stored: map[string][]byte{},
+				writer: l.writer, leadership: l.leadership, slot: slot, scripts: l.writer.scripts[slot], stored: map[string][]byte{},
 			})
-			l.logger.Info("Maintaining a format of the registry", "format", f)
+			l.writer.logger.Info("Maintaining a format of the registry", "format", f)
 		}
 	}
 	slices.SortFunc(l.formats, func(a, b *formatWriter) int { return a.slot - b.slot })
@@ -41,21 +41,21 @@ func (l *leaderLoop) recordNeeds(h *header, alive []report) {
 		}
 	}
 	l.observedAt = h.now
-	l.neededAt[l.supported[0]] = h.now
+	l.neededAt[l.writer.supported[0]] = h.now
 	for i := range alive {
-		if r := &alive[i]; r.Owner == "" || l.installation.accepts(r.Owner) {
-			if f := newest(l.supported, r.Formats); f != 0 {
+		if r := &alive[i]; r.Owner == "" || l.writer.installation.accepts(r.Owner) {
+			if f := newest(l.writer.supported, r.Formats); f != 0 {
 				l.neededAt[f] = h.now
 			}
 		}
 	}
 	for f, stored := range h.formats {
 		// The leader before may have maintained it for a process that is just starting or ending.
-		if _, seen := l.neededAt[f]; !seen && (stored.Maintained || !slices.Contains(l.supported, f)) {
+		if _, seen := l.neededAt[f]; !seen && (stored.Maintained || !slices.Contains(l.writer.supported, f)) {
 			l.neededAt[f] = h.now
 		}
 	}
-	maps.DeleteFunc(l.neededAt, func(_ format, at int64) bool { return h.now-at > l.obsoleteAfter.Microseconds() })
+	maps.DeleteFunc(l.neededAt, func(_ format, at int64) bool { return h.now-at > l.writer.obsoleteAfter.Microseconds() })
 }
 
 // recordFormats records the maintained formats for the replicas, and deletes the keys of
@@ -64,22 +64,22 @@ func (l *leaderLoop) recordFormats(ctx context.Context, h *header) error {
 	next, obsolete := storedFormats{}, []string(nil)
 	for f, stored := range h.formats {
 		if l.neededAt[f] == 0 {
-			l.logger.Info("Deleting a format of the registry that no process needs", "format", f)
-			obsolete = append(obsolete, l.ownKeys(stored.Keys)...)
+			l.writer.logger.Info("Deleting a format of the registry that no process needs", "format", f)
+			obsolete = append(obsolete, l.writer.ownKeys(stored.Keys)...)
 			continue
 		}
 		next[f] = storedFormat{Keys: stored.Keys} // not maintained, unless set below
 	}
 	for _, f := range l.formats {
-		next[f.scripts.format] = storedFormat{Keys: f.scripts.keys[:formatKeys], Maintained: f.begun}
+		next[f.scripts.format] = storedFormat{Keys: f.scripts.keys[:formatKeys], Maintained: f.complete}
 	}
-	l.recordBegun()
+	l.recordHolding()
 	if maps.EqualFunc(next, h.formats, func(a, b storedFormat) bool {
 		return a.Maintained == b.Maintained && slices.Equal(a.Keys, b.Keys)
 	}) {
 		return nil
 	}
-	return l.scripts[0].setFormats(ctx, l.term, l.holder, next, obsolete)
+	return l.writer.scripts[0].setFormats(ctx, l.leadership.term, l.leadership.holder, next, obsolete)
 }
 
 // ownKeys returns those of the keys that belong to this registry: a damaged record must not
@@ -91,17 +91,17 @@ func (w *Writer) ownKeys(keys []string) []string {
 	})
 }
 
-// recordBegun stores which of the supported formats hold the registry.
-func (l *leaderLoop) recordBegun() {
-	begun := make([]bool, len(l.supported))
+// recordHolding stores which of the supported formats hold the registry.
+func (l *leaderLoop) recordHolding() {
+	holding := make([]bool, len(l.writer.supported))
 	for _, f := range l.formats {
-		begun[f.slot] = f.begun
+		holding[f.slot] = f.complete
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if slices.Equal(l.begun, begun) {
+	l.writer.mu.Lock()
+	defer l.writer.mu.Unlock()
+	if slices.Equal(l.writer.holding, holding) {
 		return
 	}
-	l.begun = begun
-	notify(l.changed)
+	l.writer.holding = holding
+	notify(l.writer.changed)
 }

@@ -22,14 +22,15 @@ const minRepublishInterval = 5 * time.Second
 // formatWriter keeps the registry in one format equal to the desired plans. Only the
 // goroutine of Lead uses it.
 type formatWriter struct {
-	*leaderLoop
-	scripts scripts
-	slot    int // position of the format among the supported ones
+	writer     *Writer
+	leadership *leadership
+	scripts    scripts
+	slot       int // position of the format among the supported ones
 
 	current   version           // last known version
 	stored    map[string][]byte // plans of current
 	digestSum uint64            // digest of current
-	begun     bool              // the registry has held all desired plans in this term
+	complete  bool              // the registry has held all desired plans in this term
 
 	// unconfirmed is a failed write that Redis may have run; see publish.
 	unconfirmed *write
@@ -38,15 +39,15 @@ type formatWriter struct {
 	lastRepublish int64
 }
 
-// observeAndConverge makes the registry in this format equal to the desired plans. The header
+// sync makes the registry in this format equal to the desired plans. The header
 // is that of the newest format.
-func (f *formatWriter) observeAndConverge(ctx context.Context, h *header, alive []report) error {
+func (f *formatWriter) sync(ctx context.Context, h *header, alive []report) error {
 	if f.slot != 0 {
 		own, _, err := f.scripts.heartbeat(ctx, nil)
 		if err != nil {
 			return err
 		}
-		if own.term != f.term || own.holder != f.holder {
+		if own.term != f.leadership.term || own.holder != f.leadership.holder {
 			return errConflict
 		}
 		h = &own
@@ -54,7 +55,7 @@ func (f *formatWriter) observeAndConverge(ctx context.Context, h *header, alive 
 	if err := f.converge(ctx, h, alive); err != nil {
 		return err
 	}
-	f.begun = true
+	f.complete = true
 	return nil
 }
 
@@ -90,7 +91,7 @@ func (f *formatWriter) mustRepublish(h *header, alive []report) string {
 		return ""
 	}
 	if slices.ContainsFunc(alive, func(r report) bool {
-		return r.Kind == kindReplica && f.installation.accepts(r.Owner) && r.Rejects == h.epoch
+		return r.Kind == kindReplica && f.writer.installation.accepts(r.Owner) && r.Rejects == h.epoch
 	}) {
 		return "rejected by a replica"
 	}
@@ -100,9 +101,9 @@ func (f *formatWriter) mustRepublish(h *header, alive []report) string {
 // ownerOfEpochs returns the name for new epochs: that of the installation or, as long as a
 // live process of it does not accept that name, the former one.
 func (f *formatWriter) ownerOfEpochs(alive []report) string {
-	names := f.installation.names()
+	names := f.writer.installation.names()
 	refuses := func(r report) bool {
-		return f.installation.accepts(r.Owner) && r.Accepts != nil && !slices.Contains(r.Accepts, names[0])
+		return f.writer.installation.accepts(r.Owner) && r.Accepts != nil && !slices.Contains(r.Accepts, names[0])
 	}
 	if slices.ContainsFunc(alive, refuses) {
 		return names[len(names)-1]
@@ -120,7 +121,7 @@ func (f *formatWriter) startEpoch(ctx context.Context, h *header, alive []report
 	stamp := max(h.now-1, h.epoch.stamp(), f.current.epoch.stamp())
 	for _, r := range alive {
 		stamp = max(stamp, r.Epoch.stamp())
-		if r.Kind == kindReplica && f.installation.accepts(r.Owner) {
+		if r.Kind == kindReplica && f.writer.installation.accepts(r.Owner) {
 			next.revision = max(next.revision, r.Revision)
 		}
 	}
@@ -135,8 +136,8 @@ func (f *formatWriter) startEpoch(ctx context.Context, h *header, alive []report
 	if err := f.publish(ctx, w); err != nil {
 		return err
 	}
-	f.metrics.republishes.Inc()
-	f.logger.Info("Published all plans in a new epoch", "reason", reason, "format", f.scripts.format,
+	f.writer.metrics.republishes.Inc()
+	f.writer.logger.Info("Published all plans in a new epoch", "reason", reason, "format", f.scripts.format,
 		"epoch", next.epoch, "revision", next.revision, "plans", len(changes), "previousEpoch", h.epoch)
 	return nil
 }
@@ -144,13 +145,13 @@ func (f *formatWriter) startEpoch(ctx context.Context, h *header, alive []report
 // allPlans returns all desired plans that the format can express, and whether they are
 // complete.
 func (f *formatWriter) allPlans() (map[string][]byte, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.synced {
+	f.writer.mu.Lock()
+	defer f.writer.mu.Unlock()
+	if !f.writer.synced {
 		return nil, false
 	}
-	all := make(map[string][]byte, len(f.entries))
-	for id, e := range f.entries {
+	all := make(map[string][]byte, len(f.writer.entries))
+	for id, e := range f.writer.entries {
 		if data := e.encoded(f.slot, f.scripts.format); data != nil {
 			all[id] = data
 		}
@@ -178,10 +179,10 @@ func (f *formatWriter) flush(ctx context.Context) error {
 	to := version{epoch: f.current.epoch, revision: f.current.revision + 1, digest: formatDigest(sum)}
 	err := f.publish(ctx, &write{from: f.current, to: to, changes: changes, count: count})
 	if err != nil {
-		f.mu.Lock()
-		defer f.mu.Unlock()
+		f.writer.mu.Lock()
+		defer f.writer.mu.Unlock()
 		for id := range changes {
-			f.dirty[f.slot][id] = struct{}{}
+			f.writer.dirty[f.slot][id] = struct{}{}
 		}
 	}
 	return err
@@ -189,13 +190,13 @@ func (f *formatWriter) flush(ctx context.Context) error {
 
 // takeDirty returns the changes from the stored plans to the desired ones; nil data deletes.
 func (f *formatWriter) takeDirty() map[string][]byte {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	dirty := f.dirty[f.slot]
+	f.writer.mu.Lock()
+	defer f.writer.mu.Unlock()
+	dirty := f.writer.dirty[f.slot]
 	changes := make(map[string][]byte, len(dirty))
 	for id := range dirty {
 		old, isStored := f.stored[id]
-		e := f.entries[id]
+		e := f.writer.entries[id]
 		var data []byte
 		if e != nil {
 			data = e.encoded(f.slot, f.scripts.format)
@@ -207,8 +208,8 @@ func (f *formatWriter) takeDirty() map[string][]byte {
 		case isStored && bytes.Equal(old, data):
 			if e.forms[f.slot].revision == 0 {
 				e.forms[f.slot].revision = f.current.revision
-				delete(f.held, id)
-				notify(f.changed)
+				delete(f.writer.withdrawn, id)
+				notify(f.writer.changed)
 			}
 		default:
 			changes[id] = data
@@ -220,15 +221,15 @@ func (f *formatWriter) takeDirty() map[string][]byte {
 
 // publish writes the batch and commits it once Redis confirmed it.
 func (f *formatWriter) publish(ctx context.Context, w *write) error {
-	timer := prometheus.NewTimer(f.metrics.duration)
-	if err := f.scripts.publish(ctx, f.term, f.holder, w); err != nil {
+	timer := prometheus.NewTimer(f.writer.metrics.duration)
+	if err := f.scripts.publish(ctx, f.leadership.term, f.leadership.holder, w); err != nil {
 		// Redis may have run it: the reply may be lost, or a retry of the client was
 		// rejected because the first attempt succeeded.
 		f.unconfirmed = w
 		return fmt.Errorf("write %d plans: %w", len(w.changes), err)
 	}
 	timer.ObserveDuration()
-	f.metrics.published.SetToCurrentTime()
+	f.writer.metrics.published.SetToCurrentTime()
 	f.commit(w)
 	return nil
 }
@@ -248,18 +249,18 @@ func (f *formatWriter) commit(w *write) {
 			f.digestSum += digestOf(id, data)
 		}
 	}
-	f.current, f.unconfirmed, f.rolloutPolls = w.to, nil, maxRolloutPolls
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.observed.epochs[f.slot] = f.current.epoch
+	f.current, f.unconfirmed, f.leadership.rolloutPolls = w.to, nil, maxRolloutPolls
+	f.writer.mu.Lock()
+	defer f.writer.mu.Unlock()
+	f.writer.observed.epochs[f.slot] = f.current.epoch
 	if w.replaces() {
-		clear(f.held)
+		clear(f.writer.withdrawn)
 	}
 	for id := range w.changes {
-		delete(f.held, id)
-		if e := f.entries[id]; e != nil && bytes.Equal(e.forms[f.slot].data, f.stored[id]) {
+		delete(f.writer.withdrawn, id)
+		if e := f.writer.entries[id]; e != nil && bytes.Equal(e.forms[f.slot].data, f.stored[id]) {
 			e.forms[f.slot].revision = w.to.revision
 		}
 	}
-	notify(f.changed)
+	notify(f.writer.changed)
 }

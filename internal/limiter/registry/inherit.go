@@ -5,25 +5,25 @@ package registry
 
 import "context"
 
-// inherit reads the plans of the previous leader once, from every format that it maintained.
+// inheritPlans reads the plans of the previous leader once, from every format that it maintained.
 // They stay desired until they are set or deleted.
-func (l *leaderLoop) inherit(ctx context.Context, h *header) error {
+func (l *leaderLoop) inheritPlans(ctx context.Context, h *header) error {
 	if l.hasInherited() {
 		return nil
 	}
 	for _, f := range l.formats {
-		if err := f.inherit(ctx, h); err != nil {
+		if err := f.readPrevious(ctx, h); err != nil {
 			return err
 		}
 	}
-	l.recordBegun()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.inherited = true
+	l.recordHolding()
+	l.writer.mu.Lock()
+	defer l.writer.mu.Unlock()
+	l.writer.inherited = true
 	for _, f := range l.formats {
-		l.observed.epochs[f.slot] = f.current.epoch
+		l.writer.observed.epochs[f.slot] = f.current.epoch
 		for id, data := range f.stored {
-			l.inheritEntry(id, f.slot, form{data: data, revision: f.current.revision})
+			l.writer.inheritEntry(id, f.slot, form{data: data, revision: f.current.revision})
 		}
 	}
 	return nil
@@ -43,13 +43,13 @@ func (w *Writer) inheritEntry(id string, slot int, f form) {
 }
 
 func (l *leaderLoop) hasInherited() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.inherited
+	l.writer.mu.Lock()
+	defer l.writer.mu.Unlock()
+	return l.writer.inherited
 }
 
-// inherit reads the plans that the previous leader published in this format.
-func (f *formatWriter) inherit(ctx context.Context, h *header) error {
+// readPrevious reads the plans that the previous leader published in this format.
+func (f *formatWriter) readPrevious(ctx context.Context, h *header) error {
 	if len(h.formats) > 0 && !h.formats[f.scripts.format].Maintained {
 		return nil // an earlier leader has left it
 	}
@@ -57,10 +57,10 @@ func (f *formatWriter) inherit(ctx context.Context, h *header) error {
 	if err != nil {
 		return err
 	}
-	if read.term != f.term || read.holder != f.holder {
+	if read.term != f.leadership.term || read.holder != f.leadership.holder {
 		return errConflict
 	}
-	if !read.complete || !f.installation.accepts(read.epoch.owner()) {
+	if !read.complete || !f.writer.installation.accepts(read.epoch.owner()) {
 		return nil
 	}
 	sum := uint64(0)
@@ -69,7 +69,7 @@ func (f *formatWriter) inherit(ctx context.Context, h *header) error {
 		sum += digestOf(id, f.stored[id])
 	}
 	if formatDigest(sum) == read.digest {
-		f.current, f.digestSum, f.begun = read.version, sum, true
+		f.current, f.digestSum, f.complete = read.version, sum, true
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ func (w *Writer) programmed(id string) (revision int64, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e := w.entries[id]
-	if !e.isPublished(w.begun) {
+	if !e.isPublished(w.holding) {
 		return 0, false
 	}
 	return e.forms[0].revision, true

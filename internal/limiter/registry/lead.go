@@ -27,9 +27,8 @@ const (
 
 // leaderLoop is the state of one run of Lead. Only its goroutine uses it.
 type leaderLoop struct {
-	*Writer
-	holder string
-	term   int64 // 0 while not taken
+	writer     *Writer
+	leadership *leadership
 
 	formats []*formatWriter // the maintained formats, newest first
 	// neededAt is the server time, in microseconds, at which a process needed the format;
@@ -44,29 +43,35 @@ type leaderLoop struct {
 	// installation keeps this one from taking a term; 0 while none does.
 	waitsSince int64
 
-	failures     int // rounds in a row that failed
-	rolloutPolls int // polls left after the last write
+	failures int // rounds in a row that failed
+}
+
+// leadership is what the writers of all formats share during one run of Lead.
+type leadership struct {
+	holder       string
+	term         int64 // 0 while not taken
+	rolloutPolls int   // polls left after the last write
 }
 
 // Lead takes a term and keeps the registry equal to the desired plans. It returns nil when
 // ctx ends, and ErrDeposed when another leader has begun a later term.
 //
 //   - It forgets all desired plans, so the caller must call Set for every policy, then MarkSynced.
-//   - It calls begun, unless nil, once Set works.
+//   - It calls opened, unless nil, once Set works.
 //   - A deposed caller that still holds the lease may call Lead again.
-func (w *Writer) Lead(ctx context.Context, begun func()) error {
+func (w *Writer) Lead(ctx context.Context, opened func()) error {
 	if err := w.open(); err != nil {
 		return err
 	}
-	if begun != nil {
-		begun()
+	if opened != nil {
+		opened()
 	}
-	l := &leaderLoop{Writer: w, holder: rand.Text(), neededAt: map[format]int64{}}
+	l := &leaderLoop{writer: w, leadership: &leadership{holder: rand.Text()}, neededAt: map[format]int64{}}
 	err := l.run(ctx)
 	w.shut(err)
-	if l.term != 0 {
+	if l.leadership.term != 0 {
 		// The next leader takes no term while this one is reported as alive.
-		l.scripts[0].leaveAtEnd(ctx, l.report(), w.logger)
+		w.scripts[0].leaveAtEnd(ctx, l.report(), w.logger)
 	}
 	return err
 }
@@ -74,16 +79,16 @@ func (w *Writer) Lead(ctx context.Context, begun func()) error {
 // report is the heartbeat of the leader.
 func (l *leaderLoop) report() *report {
 	return &report{
-		Owner: l.installation.Name(), Kind: kindLeader, Name: l.holder,
-		Formats: l.supported, Accepts: l.installation.names(), Unready: l.notReady,
+		Owner: l.writer.installation.Name(), Kind: kindLeader, Name: l.leadership.holder,
+		Formats: l.writer.supported, Accepts: l.writer.installation.names(), Unready: l.notReady,
 	}
 }
 
 // listUnready renews what the heartbeats report. It looks at every policy, so it is called once a
 // period and not for each heartbeat of a rollout.
 func (l *leaderLoop) listUnready() {
-	if l.unready != nil {
-		list := l.unready()
+	if l.writer.unready != nil {
+		list := l.writer.unready()
 		l.notReady = &list
 	}
 }
@@ -96,7 +101,7 @@ func (w *Writer) open() error {
 		return errors.New("lead: already leading")
 	}
 	w.stopped, w.failing, w.synced, w.inherited = nil, nil, false, false
-	w.entries, w.held, w.begun = map[string]*entry{}, map[string]*entry{}, nil
+	w.entries, w.withdrawn, w.holding = map[string]*entry{}, map[string]*entry{}, nil
 	w.waiting, w.usage = map[string]*waitingEntry{}, newUsage()
 	for slot := range w.dirty {
 		w.dirty[slot] = map[string]struct{}{}
@@ -130,7 +135,7 @@ func (l *leaderLoop) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-l.wake:
+		case <-l.writer.wake:
 			woken = true
 		case <-every.C:
 			l.listUnready()
@@ -150,10 +155,10 @@ func (l *leaderLoop) run(ctx context.Context) error {
 
 // takeBatch returns the calls that wait for the coming write and starts a new batch.
 func (l *leaderLoop) takeBatch() *batch {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	b := l.batch
-	l.batch = newBatch()
+	l.writer.mu.Lock()
+	defer l.writer.mu.Unlock()
+	b := l.writer.batch
+	l.writer.batch = newBatch()
 	return b
 }
 
@@ -165,25 +170,25 @@ func (l *leaderLoop) finishRound(ctx context.Context, b *batch, err error) {
 		err = ErrNotLeading
 	}
 	l.lastRoundOK = err == nil
-	l.mu.Lock()
-	before := l.observed.err
-	l.observed.err, l.failing = err, nil
+	l.writer.mu.Lock()
+	before := l.writer.observed.err
+	l.writer.observed.err, l.writer.failing = err, nil
 	if errorKind(err) == kindUnreachable {
-		l.failing = err
-		l.batch.finish(err)
-		l.batch = newBatch()
+		l.writer.failing = err
+		l.writer.batch.finish(err)
+		l.writer.batch = newBatch()
 	}
-	l.mu.Unlock()
+	l.writer.mu.Unlock()
 	b.finish(err)
 	if errorKind(before) == errorKind(err) {
 		return
 	}
-	notify(l.changed)
+	notify(l.writer.changed)
 	switch {
 	case err == nil:
-		l.logger.Info("Registry in sync", "epoch", l.formats[0].current.epoch, "revision", l.formats[0].current.revision, "term", l.term)
+		l.writer.logger.Info("Registry in sync", "epoch", l.formats[0].current.epoch, "revision", l.formats[0].current.revision, "term", l.leadership.term)
 	case ctx.Err() == nil:
-		l.logger.Warn("Registry out of sync", "error", err)
+		l.writer.logger.Warn("Registry out of sync", "error", err)
 	}
 }
 
@@ -211,15 +216,15 @@ func (l *leaderLoop) nextDelay(err error) (time.Duration, bool) {
 		return backoff(l.failures - 1), true
 	}
 	l.failures = 0
-	l.rolloutPolls--
-	return rolloutPollInterval, l.rolloutPolls >= 0 && l.lagging()
+	l.leadership.rolloutPolls--
+	return rolloutPollInterval, l.leadership.rolloutPolls >= 0 && l.lagging()
 }
 
 // lagging reports whether a live replica runs an earlier version.
 func (l *leaderLoop) lagging() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.observed.replicas, func(r Replica) bool {
+	l.writer.mu.Lock()
+	defer l.writer.mu.Unlock()
+	return slices.ContainsFunc(l.writer.observed.replicas, func(r Replica) bool {
 		return slices.ContainsFunc(l.formats, func(f *formatWriter) bool {
 			return r.format == f.scripts.format && (r.Epoch != string(f.current.epoch) || r.Revision < f.current.revision)
 		})
@@ -231,8 +236,8 @@ func (l *leaderLoop) step(ctx context.Context, woken bool) error {
 	// In sync, write without observing first: Redis rejects the write if the registry has
 	// changed.
 	if woken && l.lastRoundOK {
-		l.admitWaiting()
-		if err := l.flush(ctx); !errors.Is(err, errConflict) {
+		l.writer.admitWaiting()
+		if err := l.writeChanges(ctx); !errors.Is(err, errConflict) {
 			return err
 		}
 	}
@@ -244,8 +249,8 @@ func (l *leaderLoop) step(ctx context.Context, woken bool) error {
 	return errConflict
 }
 
-// flush writes the changes since the last write, in every format.
-func (l *leaderLoop) flush(ctx context.Context) error {
+// writeChanges writes the changes since the last write, in every format.
+func (l *leaderLoop) writeChanges(ctx context.Context) error {
 	for _, f := range l.formats {
 		if err := f.flush(ctx); err != nil {
 			return err
@@ -256,25 +261,25 @@ func (l *leaderLoop) flush(ctx context.Context) error {
 
 func (l *leaderLoop) observeAndConverge(ctx context.Context) error {
 	var r *report
-	if l.term != 0 {
+	if l.leadership.term != 0 {
 		r = l.report() // a leader without a term must not keep others from taking it
 	}
-	h, alive, err := l.scripts[0].heartbeat(ctx, r)
+	h, alive, err := l.writer.scripts[0].heartbeat(ctx, r)
 	if err != nil {
 		return err
 	}
-	l.recordReplicas(alive)
+	l.writer.recordReplicas(alive)
 	if err := l.claimTerm(ctx, &h, alive); err != nil {
 		return err
 	}
 	l.chooseFormats(&h, alive)
-	if err := l.inherit(ctx, &h); err != nil {
+	if err := l.inheritPlans(ctx, &h); err != nil {
 		return err
 	}
-	l.admitWaiting()
+	l.writer.admitWaiting()
 	var lost error
 	for _, f := range l.formats {
-		err := f.observeAndConverge(ctx, &h, alive)
+		err := f.sync(ctx, &h, alive)
 		if errors.Is(err, ErrEpochLost) {
 			lost = err // this format awaits MarkSynced; the others need not
 		} else if err != nil {
@@ -290,31 +295,31 @@ func (l *leaderLoop) observeAndConverge(ctx context.Context) error {
 // claimTerm checks that no other installation owns the registry and that this leader holds
 // the term, and takes a term if it has none.
 func (l *leaderLoop) claimTerm(ctx context.Context, h *header, alive []report) error {
-	if h.term == l.term && h.holder == l.holder {
+	if h.term == l.leadership.term && h.holder == l.leadership.holder {
 		return nil
 	}
-	if h.owner != "" && !l.installation.accepts(h.owner) {
+	if h.owner != "" && !l.writer.installation.accepts(h.owner) {
 		if slices.ContainsFunc(alive, func(r report) bool { return r.Owner == h.owner }) {
 			return fmt.Errorf("%w: %q", ErrOwnedElsewhere, h.owner)
 		}
-	} else if l.term != 0 && h.term >= l.term {
+	} else if l.leadership.term != 0 && h.term >= l.leadership.term {
 		return ErrDeposed
 	}
 	if err := l.awaitOtherLeader(h, alive); err != nil {
 		return err
 	}
 	// This leader has no term yet, or the term was lost with the registry.
-	taken, err := l.scripts[0].takeTerm(ctx, l.report(), l.term, h, l.installation.names())
+	taken, err := l.writer.scripts[0].takeTerm(ctx, l.report(), l.leadership.term, h, l.writer.installation.names())
 	if err != nil {
 		return err
 	}
-	if taken.holder != l.holder {
+	if taken.holder != l.leadership.holder {
 		return errConflict
 	}
-	l.term, *h = taken.term, taken
-	l.metrics.leading.Set(1)
-	l.metrics.term.Set(float64(l.term))
-	l.logger.Info("Took a term in the registry", "term", l.term, "epoch", h.epoch, "revision", h.revision)
+	l.leadership.term, *h = taken.term, taken
+	l.writer.metrics.leading.Set(1)
+	l.writer.metrics.term.Set(float64(l.leadership.term))
+	l.writer.logger.Info("Took a term in the registry", "term", l.leadership.term, "epoch", h.epoch, "revision", h.revision)
 	return nil
 }
 
@@ -322,7 +327,7 @@ func (l *leaderLoop) claimTerm(ctx context.Context, h *header, alive []report) e
 // Lease allows one; a second one that stays alive belongs to a copy of the cluster.
 func (l *leaderLoop) awaitOtherLeader(h *header, alive []report) error {
 	other := slices.IndexFunc(alive, func(r report) bool {
-		return r.Kind == kindLeader && r.Name != l.holder && l.installation.accepts(r.Owner)
+		return r.Kind == kindLeader && r.Name != l.leadership.holder && l.writer.installation.accepts(r.Owner)
 	})
 	if other < 0 {
 		l.waitsSince = 0
@@ -331,7 +336,7 @@ func (l *leaderLoop) awaitOtherLeader(h *header, alive []report) error {
 	if l.waitsSince == 0 {
 		l.waitsSince = h.now
 	}
-	if time.Duration(h.now-l.waitsSince)*time.Microsecond < l.leaseDuration {
+	if time.Duration(h.now-l.waitsSince)*time.Microsecond < l.writer.leaseDuration {
 		return errLeaderAlive
 	}
 	return fmt.Errorf("%w: leader %s of %q is alive", ErrOwnedElsewhere, alive[other].Name, alive[other].Owner)

@@ -97,10 +97,10 @@ func (w *Writer) shortage(id string) *plan.OverBudget {
 // published returns the entry that the registry holds under that id, or nil. The caller holds
 // the lock.
 func (w *Writer) published(id string) *entry {
-	if e := w.entries[id]; e.isPublished(w.begun) {
+	if e := w.entries[id]; e.isPublished(w.holding) {
 		return e
 	}
-	return w.held[id]
+	return w.withdrawn[id]
 }
 
 // replicasRunning counts the live replicas that run the published entry of that id.

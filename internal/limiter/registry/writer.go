@@ -62,13 +62,13 @@ type Writer struct {
 	entries   map[string]*entry        // the desired plans, by ID
 	waiting   map[string]*waitingEntry // plans without room, by ID
 	usage     usage
-	// held are the published plans, by ID, that entries does not contain any more, until the
+	// withdrawn are the published plans, by ID, that entries does not contain any more, until the
 	// registry has lost them too.
-	held map[string]*entry
-	// dirty are, by position of the format, the IDs whose plan may differ from the registry;
-	// begun are the formats that hold the registry.
+	withdrawn map[string]*entry
+	// dirty has, for each supported format, the IDs whose plan may differ from the registry; holding
+	// is true for each format that holds the registry.
 	dirty    [maxFormats]map[string]struct{}
-	begun    []bool
+	holding  []bool
 	batch    *batch // calls that wait for the next write
 	observed observation
 }
@@ -206,8 +206,8 @@ func (w *Writer) rejects(ctx context.Context) error {
 
 // replace makes next the desired entry; nil for none. The caller holds the lock.
 func (w *Writer) replace(id string, next *entry) {
-	if old := w.entries[id]; old.isPublished(w.begun) && !next.isPublished(w.begun) {
-		w.held[id] = old
+	if old := w.entries[id]; old.isPublished(w.holding) && !next.isPublished(w.holding) {
+		w.withdrawn[id] = old
 	}
 	w.usage.replace(id, w.entries[id], next)
 	if next == nil {
@@ -240,7 +240,7 @@ func (w *Writer) isStored(old, next *entry) bool {
 	if !w.inherited || w.observed.err != nil {
 		return false
 	}
-	return old == nil && next == nil || next.isPublished(w.begun)
+	return old == nil && next == nil || next.isPublished(w.holding)
 }
 
 // await waits until the batch is written.
