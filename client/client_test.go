@@ -180,14 +180,8 @@ func TestTimeout(t *testing.T) {
 
 // A client that disconnects ends the context of its request. That must not lift its limits.
 func TestEndedContextIsDenied(t *testing.T) {
-	url, requests := hanging(t, func(http.ResponseWriter) {})
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		for requests.Load() == 0 {
-			time.Sleep(time.Millisecond)
-		}
-		cancel()
-	}()
+	ctx, end := context.WithCancel(t.Context())
+	url, _ := hanging(t, func(http.ResponseWriter) { end() }) // once the request has arrived
 	d, err := newClient(t, url, Open).Check(ctx, Check{})
 	if !errors.Is(err, context.Canceled) || d.Allowed {
 		t.Errorf("%+v, %v", d, err)

@@ -121,14 +121,17 @@ func startWeir(t *testing.T) *server {
 			t.Log(log.String())
 		}
 	})
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	deadline := time.After(20 * time.Second)
+	for every := time.Tick(20 * time.Millisecond); ; {
 		if response, err := http.Get(s.url + "/readyz"); err == nil {
 			_ = response.Body.Close()
 			if response.StatusCode == http.StatusOK {
 				return s
 			}
 		}
-		if time.Now().After(deadline) {
+		select {
+		case <-every:
+		case <-deadline:
 			t.Fatal("weir is not ready")
 		}
 	}

@@ -30,6 +30,9 @@ import (
 // stubPatchDelay is the time of one status patch on the stub.
 const stubPatchDelay = 10 * time.Millisecond
 
+// stubQuiet is the time without patches after which no more are expected.
+const stubQuiet = 2 * time.Second
+
 // stubPolicies is the environment variable that makes the program of these tests a stubAPI. Its
 // value is the number of policies. The program prints the URL.
 const stubPolicies = "WEIR_TEST_STUB_POLICIES"
@@ -48,7 +51,7 @@ func BenchmarkStatusWrites(b *testing.B) {
 	g.Eventually(stub.patches, "120s", "100ms").Should(BeNumerically(">=", policies))
 	var ratios []float64
 	for b.Loop() {
-		stub.settle()
+		stub.awaitQuiet()
 		quiet := p.latencies(b, func() bool { return true }, 3000)
 		before := stub.patches()
 		stub.touch()
@@ -56,7 +59,7 @@ func BenchmarkStatusWrites(b *testing.B) {
 		start := time.Now()
 		during := p.latencies(b, func() bool { return stub.patches() < before+policies }, 1<<20)
 		b.ReportMetric((policies-50)/time.Since(start).Seconds(), "patches/s")
-		stub.settle()
+		stub.awaitQuiet()
 		b.ReportMetric(float64(stub.patches()-before)/policies, "patches/policy")
 		b.ReportMetric(quiet.Seconds()*1000, "quiet-p99-ms")
 		b.ReportMetric(during.Seconds()*1000, "busy-p99-ms")
@@ -149,16 +152,13 @@ func (s *stubProcess) ask(path string) string {
 	return string(body)
 }
 
-// settle waits until no more statuses are written.
-func (s *stubProcess) settle() {
-	for before := -1; before != s.patches(); time.Sleep(2 * time.Second) {
-		before = s.patches()
-	}
-}
+// awaitQuiet waits until no status was written for stubQuiet.
+func (s *stubProcess) awaitQuiet() { s.ask("quiet") }
 
 // stubAPI is an API server with policies in memory, for one process.
 type stubAPI struct {
-	patches atomic.Int64 // of statuses
+	patches atomic.Int64  // of statuses
+	patched chan struct{} // receives after each of them, unless it is full
 
 	mu       sync.Mutex
 	version  int
@@ -187,7 +187,7 @@ func (p *stubPolicy) encode() json.RawMessage {
 
 // serveStubAPI serves a stubAPI until the process is killed.
 func serveStubAPI(policies int) {
-	s := &stubAPI{watches: map[chan []byte]bool{}, version: 1}
+	s := &stubAPI{watches: map[chan []byte]bool{}, version: 1, patched: make(chan struct{}, 1)}
 	for i := range policies {
 		s.policies = append(s.policies, &stubPolicy{number: i, version: 1, status: json.RawMessage(`{"observedGeneration":-1}`)})
 	}
@@ -195,8 +195,20 @@ func serveStubAPI(policies int) {
 	mux.Handle("/", s)
 	mux.HandleFunc("/stub/touch", func(http.ResponseWriter, *http.Request) { s.touch() })
 	mux.HandleFunc("/stub/patches", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, s.patches.Load()) })
+	mux.HandleFunc("/stub/quiet", func(http.ResponseWriter, *http.Request) { s.awaitQuiet() })
 	_, _ = fmt.Fprintln(os.Stdout, httptest.NewServer(mux).URL)
 	select {}
+}
+
+// awaitQuiet returns when nothing was patched for stubQuiet.
+func (s *stubAPI) awaitQuiet() {
+	for {
+		select {
+		case <-s.patched:
+		case <-time.After(stubQuiet):
+			return
+		}
+	}
 }
 
 func (s *stubAPI) touch() {
@@ -306,7 +318,7 @@ func (s *stubAPI) patchStatus(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	time.Sleep(stubPatchDelay)
+	<-time.After(stubPatchDelay) // the work of a real API server
 	parts := strings.Split(r.URL.Path, "/")
 	i, err := strconv.Atoi(strings.TrimPrefix(parts[len(parts)-2], "p"))
 	if err != nil {
@@ -320,6 +332,10 @@ func (s *stubAPI) patchStatus(w http.ResponseWriter, r *http.Request) {
 	policy.status, policy.version = patch.Status, s.version
 	s.announce(policy)
 	s.patches.Add(1)
+	select {
+	case s.patched <- struct{}{}:
+	default:
+	}
 	_, _ = w.Write(policy.encode())
 }
 

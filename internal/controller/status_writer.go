@@ -41,6 +41,12 @@ const (
 var errCacheBehind = errors.New("the cache is behind the API server")
 
 // writeStatuses writes the statuses that are due until ctx ends.
+//
+// It is shorter than a Controller with a source.Func, which would also change what users see:
+//   - A Controller logs and counts every error that it retries with backoff, so conflicts would not be
+//     quiet. Its retry without an error (RequeueAfter) has no backoff; the one with backoff is deprecated.
+//   - It resets the backoff of a status that is taken before it is due.
+//   - It has no queue until it starts, but facts are recorded from the first reconcile on.
 func (r *Reconciler) writeStatuses(ctx context.Context) error {
 	defer context.AfterFunc(ctx, r.statuses.queue.ShutDown)()
 	pace := rate.NewLimiter(rate.Every(statusInterval), 1)

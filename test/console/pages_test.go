@@ -4,8 +4,11 @@
 package console_test
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
+	"image"
+	"image/png"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -133,7 +136,7 @@ func TestScreenshots(t *testing.T) {
 	if folder == "" {
 		folder = t.TempDir()
 	}
-	pages := s.pages()
+	pages, images := s.pages(), map[string][]byte{}
 	for _, shot := range []struct {
 		name, path, scheme string
 		width              int64
@@ -146,8 +149,12 @@ func TestScreenshots(t *testing.T) {
 	} {
 		b.show(shot.width, shot.scheme)
 		b.visit(shot.path)
-		b.shoot(folder, shot.name)
+		images[shot.name] = b.shoot(folder, shot.name)
 	}
+	g := NewWithT(t)
+	g.Expect(brightness(g, images["overview"])).To(BeNumerically(">", 2*brightness(g, images["overview-dark"])), "the dark scheme is dark")
+	g.Expect(sizeOf(g, images["policy"]).X).To(Equal(1100))
+	g.Expect(sizeOf(g, images["narrow"]).X).To(Equal(360))
 	b.run(chromedp.EmulateViewport(1100, 900))
 	b.visit(pages["try"])
 	b.tabTo("url")
@@ -155,14 +162,35 @@ func TestScreenshots(t *testing.T) {
 	b.tabTo("remoteAddress")
 	b.run(chromedp.KeyEvent("192.0.2.44"))
 	b.press("Explain", kb.Enter, "Near misses")
-	b.shoot(folder, "try")
+	b.g.Expect(b.shoot(folder, "try")).NotTo(Equal(images["policy"]))
 }
 
-// shoot saves the window. Documents need small files.
-func (b *tab) shoot(folder, name string) {
+// brightness returns the mean of the red, 0..255, of the pixels.
+func brightness(g *WithT, encoded []byte) (mean float64) {
+	picture, err := png.Decode(bytes.NewReader(encoded))
+	g.Expect(err).NotTo(HaveOccurred())
+	area := picture.Bounds()
+	for y := area.Min.Y; y < area.Max.Y; y++ {
+		for x := area.Min.X; x < area.Max.X; x++ {
+			red, _, _, _ := picture.At(x, y).RGBA()
+			mean += float64(red>>8) / float64(area.Dx()*area.Dy())
+		}
+	}
+	return mean
+}
+
+func sizeOf(g *WithT, encoded []byte) image.Point {
+	config, err := png.DecodeConfig(bytes.NewReader(encoded))
+	g.Expect(err).NotTo(HaveOccurred())
+	return image.Pt(config.Width, config.Height)
+}
+
+// shoot saves the window and returns the image. Documents need small files.
+func (b *tab) shoot(folder, name string) []byte {
 	b.t.Helper()
-	image, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
 	b.g.Expect(err).NotTo(HaveOccurred())
-	b.g.Expect(len(image)).To(And(BeNumerically(">", 10_000), BeNumerically("<", 150_000)), name)
-	b.g.Expect(os.WriteFile(filepath.Join(folder, name+".png"), image, 0o600)).To(Succeed())
+	b.g.Expect(len(picture)).To(And(BeNumerically(">", 10_000), BeNumerically("<", 150_000)), name)
+	b.g.Expect(os.WriteFile(filepath.Join(folder, name+".png"), picture, 0o600)).To(Succeed())
+	return picture
 }

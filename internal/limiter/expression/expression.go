@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -39,7 +40,7 @@ func Compile[T Result](text string) (compiled *Expression[T], err error) {
 	// end all replicas.
 	defer func() {
 		if cause := recover(); cause != nil {
-			compiled, err = nil, fmt.Errorf("%w: %v", errInternal, cause)
+			compiled, err = nil, fmt.Errorf("%w: %v", ErrInternal, cause)
 		}
 	}()
 	if utf8.RuneCountInString(text) > plan.MaxExpression {
@@ -67,22 +68,32 @@ func Compile[T Result](text string) (compiled *Expression[T], err error) {
 	return &Expression[T]{program: program, price: time.Duration(priced.nanoseconds), scans: time.Duration(priced.scans)}, nil
 }
 
-var errInternal = errors.New("internal error of the CEL library")
+// ErrInternal means that the CEL library failed in a way that neither the text nor the request explains.
+var ErrInternal = errors.New("internal error of the CEL library")
 
 // Evaluate returns the result of the expression for the normalized attributes and the
-// descriptors, which may be some of those in the attributes. Errors that a client can cause wrap
-// ErrUnreadable.
+// descriptors, which may be some of the attributes' descriptors. Errors that a client can cause wrap
+// ErrUnreadable. An error that wraps ErrInternal is a defect.
 func (e *Expression[T]) Evaluate(a *plan.Attributes, descriptors []plan.Descriptor) (T, error) {
 	var zero T
 	result, _, err := e.program.Eval(&request{Attributes: a, descriptors: descriptors, forKey: isText[T]()})
 	if err != nil {
-		return zero, err
+		return zero, asInternal(err)
 	}
 	value, ok := result.Value().(T)
 	if !ok {
 		return zero, fmt.Errorf("yields %s", result.Type().TypeName())
 	}
 	return value, nil
+}
+
+// asInternal wraps ErrInternal around all errors except the result of an expression. The library reports
+// a panic and an exceeded cost limit in other types.
+func asInternal(err error) error {
+	if _, isResult := errors.AsType[*types.Err](err); isResult {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrInternal, err)
 }
 
 func typeOf[T Result]() *cel.Type {
