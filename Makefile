@@ -10,7 +10,7 @@ SHELL := /usr/bin/env bash -o pipefail
 # VERSION is the output of `weir version`.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-# COMMIT and DATE are those of the commit, so that builds are reproducible.
+# COMMIT and DATE identify the commit, so that builds are reproducible.
 COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 DATE ?= $(shell git log -1 --format=%cI 2>/dev/null || echo unknown)
 
@@ -23,7 +23,7 @@ RELEASE ?=
 # FUZZTIME is the -fuzztime of each target in `make fuzz`.
 FUZZTIME ?= 10s
 
-# SOAK is the length of `make soak`, FLOOD that of the flood in `make flood`.
+# SOAK is the length of `make soak`, FLOOD the length of the flood in `make flood`.
 SOAK ?= 10m
 FLOOD ?= 3m
 SEED ?=
@@ -69,7 +69,7 @@ PLUGIN ?= bin/kubectl-weir
 kubectl-weir: ## Build the kubectl plugin.
 	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o $(PLUGIN) ./cmd/kubectl-weir
 
-# The labels are those of the Dockerfile.
+# The labels are as in the Dockerfile.
 .PHONY: image
 image: ## Build the image for GOARCH without Docker, as a tar in bin/images (IMAGE=name:tag).
 	@LDFLAGS="$(LDFLAGS)" hack/image/program.sh ./cmd/weir $(IMAGE) -cmd manager -created "$(filter-out unknown,$(DATE))" \

@@ -37,7 +37,7 @@ type Attributes struct {
 	RemoteAddress string `json:"remoteAddress,omitempty"`
 	// Principal is the authenticated user.
 	Principal string `json:"principal,omitempty"`
-	// Domain and Descriptors are those of Envoy's rate limit protocol.
+	// Domain and Descriptors are defined by Envoy's rate limit protocol.
 	Domain      string       `json:"domain,omitempty"`
 	Descriptors []Descriptor `json:"descriptors,omitempty"`
 }

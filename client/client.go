@@ -88,7 +88,7 @@ func newHTTPClient() *http.Client {
 	transport := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		MaxIdleConnsPerHost: idleConnections,
-		IdleConnTimeout:     time.Minute, // shorter than that of Weir
+		IdleConnTimeout:     time.Minute, // shorter than Weir's
 	}
 	return &http.Client{
 		Transport:     transport,
@@ -115,7 +115,7 @@ func (c *Client) Check(ctx context.Context, check Check) (Decision, error) {
 	})
 }
 
-// decide returns the decision that ask returns, or that of the FailMode.
+// decide returns the decision of ask, or the decision of the FailMode.
 func (c *Client) decide(ctx context.Context, ask func(context.Context) (Decision, error)) (Decision, error) {
 	bounded, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()

@@ -52,7 +52,7 @@ type Decision struct {
 	WaitsFor string
 	// Limits are the limits that were evaluated.
 	Limits []Limit
-	// Revision is that of the policies.
+	// Revision is the revision of the policies.
 	Revision int64
 	// Header has the headers for the response to the request: RateLimit, RateLimit-Policy,
 	// Retry-After and X-RateLimit-*, as far as Weir sent them.
@@ -66,7 +66,7 @@ type Decision struct {
 type Limit struct {
 	Policy, Limit string
 	Allowed       bool
-	// Used, Threshold and Remaining are units. Held are those of Used that open reservations hold.
+	// Used, Threshold and Remaining are units. Held is the part of Used that open reservations hold.
 	Used, Threshold, Remaining, Held int64
 	// RetryAfter is the time until this limit admits the same check; 0 if it does, or waiting
 	// does not help.

@@ -12,7 +12,7 @@ import (
 // Error is an answer of Weir that is not a decision: the check is invalid, names an unknown
 // policy, or Weir is not ready.
 type Error struct {
-	// Status is that of the response, such as 400.
+	// Status is the status of the response, such as 400.
 	Status int
 	// Code distinguishes errors with the same Status, such as "InvalidRequest" or
 	// "UnknownPolicy"; empty if the answer does not come from Weir.

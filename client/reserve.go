@@ -53,7 +53,7 @@ type Reservation struct {
 }
 
 // Reserve asks Weir to decide and, if it allows the request, to hold the estimate. It sends one
-// request. The Decision of the reservation and the error are those of Check. If Weir made
+// request. The Decision of the reservation and the error are as from Check. If Weir made
 // no decision, the reservation holds nothing, and Weir does not count its commit, like a check by FailMode.
 func (c *Client) Reserve(ctx context.Context, reserve Reserve) (*Reservation, error) {
 	r := &Reservation{client: c}
@@ -94,7 +94,7 @@ type Committed struct {
 	// an operator reset its key. An earlier sending of this commit, whose answer was lost, may be what
 	// committed it, so do not charge the cost again.
 	Committed bool
-	// Policies are those of the reservation.
+	// Policies are the policies of the reservation.
 	Policies []CommittedPolicy
 }
 
@@ -102,7 +102,7 @@ type Committed struct {
 type CommittedPolicy struct {
 	Policy    string
 	Committed bool
-	// Cost is the number of units spent, Estimate that of the units that were held.
+	// Cost is the number of units spent, Estimate the number of units that were held.
 	Cost, Estimate int64
 }
 

@@ -67,7 +67,7 @@ if can_apt; then
   if [[ " ${packages[*]} " == *" valkey-server "* ]] && ! apt-cache show valkey-server >/dev/null 2>&1; then
     add_backports
   fi
-  # No recommended packages, so that redis-server stays that of Redis.
+  # No recommended packages, so that redis-server stays the program of Redis.
   apt_install "${packages[@]}"
   missing || exit 0
 fi

@@ -155,7 +155,7 @@ type Limit struct {
 type Candidate struct {
 	// threshold is tried in place of the threshold of the limit, with the same bounds: 1 to
 	// 2147483647; at most 1000000000000 with FixedWindow and 100000 with SlidingLog. Defaults to
-	// that of the limit.
+	// the value of the limit.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -163,7 +163,7 @@ type Candidate struct {
 	Threshold *int64 `json:"threshold,omitempty"`
 
 	// burst is tried in place of the burst of a limit that uses TokenBucket or GCRA, 1 to
-	// 2147483647. Defaults to that of the limit; a TokenBucket without a burst follows the
+	// 2147483647. Defaults to the value of the limit; a TokenBucket without a burst follows the
 	// threshold of the candidate.
 	//
 	// +optional
@@ -173,7 +173,7 @@ type Candidate struct {
 
 	// window is tried in place of the window of the limit, 1ms to 720h; a bucket the limit sets
 	// must lie between a thousandth and a half of it. Not allowed for a limit with a calendar or
-	// with Concurrency. Defaults to that of the limit.
+	// with Concurrency. Defaults to the value of the limit.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="window must be between 1ms and 720h"
@@ -294,7 +294,7 @@ type LimitOverride struct {
 
 	// threshold replaces the threshold of the limit, with the same bounds: 1 to
 	// 2147483647; at most 1000000000000 with FixedWindow and 100000 with SlidingLog.
-	// Defaults to that of the limit.
+	// Defaults to the value of the limit.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -302,7 +302,7 @@ type LimitOverride struct {
 	Threshold *int64 `json:"threshold,omitempty"`
 
 	// burst replaces the burst of a limit that uses TokenBucket or GCRA, 1 to
-	// 2147483647. Defaults to that of the limit.
+	// 2147483647. Defaults to the value of the limit.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -311,14 +311,14 @@ type LimitOverride struct {
 
 	// window replaces the window of the limit, 1ms to 720h; a bucket the limit sets
 	// must lie between a thousandth and a half of it. Not allowed for a limit with a
-	// calendar. Defaults to that of the limit.
+	// calendar. Defaults to the value of the limit.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="window must be between 1ms and 720h"
 	Window Duration `json:"window,omitempty"`
 
 	// blockDuration replaces the blockDuration or the blockDurations of the limit, 1ms to
-	// 720h. Defaults to those of the limit.
+	// 720h. Defaults to the values of the limit.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="blockDuration must be between 1ms and 720h"

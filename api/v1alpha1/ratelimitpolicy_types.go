@@ -57,7 +57,7 @@ type RateLimitPolicySpec struct {
 	Key []KeyPart `json:"key,omitempty"`
 
 	// onMissingKey is what happens to a request with an absent or empty part of the
-	// key. Share counts all such requests in one common budget, separate from that of
+	// key. Share counts all such requests in one common budget, separate from the budget of
 	// every value. Skip exempts them from the policy. Deny denies them. Defaults to
 	// Share.
 	//

@@ -241,7 +241,7 @@ func TestReserveAndCommit(t *testing.T) {
 	g.Expect(err).To(gstruct.PointTo(And(HaveField("Status", 400), HaveField("Field", "ttl"))))
 }
 
-// response is that of the cart.
+// response is the response of the cart.
 type response struct {
 	status int
 	header http.Header

@@ -97,7 +97,7 @@ func (l *Limiter) request(cost uint32, descriptors []client.Descriptor) *ratelim
 	return request
 }
 
-// decode returns the decision of an answer. The body of a denial is that of POST /v1/check.
+// decode returns the decision of an answer. The body of a denial is as from POST /v1/check.
 func decode(answer *ratelimitv3.RateLimitResponse) (client.Decision, error) {
 	sent := http.Header{}
 	for _, h := range answer.GetResponseHeadersToAdd() {

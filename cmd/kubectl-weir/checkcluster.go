@@ -151,7 +151,7 @@ func (c *connection) inspectClients(ctx context.Context, kube kubernetes.Interfa
 	case err != nil:
 		r.skip("clients", err)
 	case len(namespaces.Items) == 0:
-		r.add("clients", outcomeWarning, "no Namespace has the label "+clientLabel, "label those of gateways and services: kubectl label namespace NAME "+clientLabel)
+		r.add("clients", outcomeWarning, "no Namespace has the label "+clientLabel, "label the Namespaces of gateways and services: kubectl label namespace NAME "+clientLabel)
 	default:
 		var names []string
 		for i := range namespaces.Items {

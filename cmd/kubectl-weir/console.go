@@ -114,7 +114,7 @@ func openBrowser(ctx context.Context, url string) {
 	if _, err := exec.LookPath(name); err != nil {
 		return
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), name, args...) //nolint:gosec // a fixed program; the URL is that of Weir
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), name, args...) //nolint:gosec // a fixed program; the URL leads to Weir
 	if cmd.Start() == nil {
 		go func() { _ = cmd.Wait() }()
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/weir-dev/weir/internal/warning"
 )
 
-// The exit codes of diff are those of kubectl diff: more than 1 is a failure.
+// The exit codes of diff, as of kubectl diff: more than 1 is a failure.
 const (
 	exitDifferent  = 1
 	exitDiffFailed = 3
@@ -38,7 +38,7 @@ Shows the fields of the compiled policies that differ, which limits keep their c
 which of the listed keys (blocked, or denied most often) would be over a limit at once. What
 other keys have spent is not known.
 
-Exit codes, as those of kubectl diff: 0 no difference, 1 differences, 2 invalid arguments,
+Exit codes, as of kubectl diff: 0 no difference, 1 differences, 2 invalid arguments,
 3 a failure.`,
 		Example: "  kubectl weir diff -f policies/ -n shop\n  kustomize build overlays/prod | kubectl weir diff -f -",
 		Args:    cobra.NoArgs,

@@ -18,7 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
-// checkFlags describe a check, much as those of curl describe a request.
+// checkFlags describe a check, much as the flags of curl describe a request.
 type checkFlags struct {
 	method        string
 	headers       []string // "Name: value"
@@ -39,7 +39,7 @@ func newExplainCommand(c *connection) *cobra.Command {
 		Short: "Show which policies apply to a request, why, and which nearly do",
 		Long: `Show which policies apply to a request, why, and which nearly do.
 
-Nothing is spent. URL is that of the request, or its path; omit it for a check that has only
+Nothing is spent. URL is the URL of the request, or its path; omit it for a check that has only
 a domain and descriptors, or that names policies.`,
 		Example: `  kubectl weir explain -X POST https://shop.example/login -H 'X-Account: bob'
   kubectl weir explain /login --remote-address 192.0.2.1 -o json
@@ -88,7 +88,7 @@ func (f *checkFlags) addFlags(flags *pflag.FlagSet) {
 // body returns the body of the call. The policies are in the Namespace.
 func (f *checkFlags) body(namespace string, args []string) ([]byte, error) {
 	if len(args) == 0 && f.domain == "" && len(f.descriptors) == 0 && len(f.policies) == 0 {
-		return nil, errors.New("URL: give that of the request, or its path, --domain, --descriptor or --policy")
+		return nil, errors.New("URL: give the URL of the request, or its path, --domain, --descriptor or --policy")
 	}
 	check := &httptypes.Check{Key: f.key, Cost: f.cost}
 	if err := f.setAttributes(&check.Attributes, args); err != nil {

@@ -29,7 +29,7 @@ func TestExplainDescribesTheRequest(t *testing.T) {
 		"a host":        {checkFlags{}, []string{"http://shop.example"}, `{"cost": 1, "attributes": {"method": "GET", "host": "shop.example", "path": "/"}}`},
 		"no scheme":     {checkFlags{}, []string{"shop.example/login"}, `URL "shop.example/login": must be a URL such as https://shop.example/login, or a path such as /login`},
 		"a broken URL":  {checkFlags{}, []string{"https://shop.example/%zz"}, `URL "https://shop.example/%zz": must be a URL such as`},
-		"nothing":       {checkFlags{method: "GET"}, nil, "URL: give that of the request, or its path, --domain, --descriptor or --policy"},
+		"nothing":       {checkFlags{method: "GET"}, nil, "URL: give the URL of the request, or its path, --domain, --descriptor or --policy"},
 		"by name":       {checkFlags{policies: []string{"login"}, key: []string{"bob"}}, nil, `{"policies": ["shop/login"], "key": ["bob"], "cost": 1, "attributes": {}}`},
 		"with slash":    {checkFlags{policies: []string{"a/login"}}, nil, `--policy "a/login": must be a name without slash; set its Namespace with -n`},
 		"no colon":      {checkFlags{headers: []string{"X-Account bob"}}, []string{"/"}, `-H "X-Account bob": must be a name, a colon and a value, such as 'X-Account: bob'`},

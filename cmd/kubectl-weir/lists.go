@@ -40,7 +40,7 @@ type listCommand struct {
 // add adds the command's flags and arguments and returns it. It runs do with the scope as a query.
 func (l *listCommand) add(cmd *cobra.Command, do func(cmd *cobra.Command, ctx context.Context, api *client, scope url.Values) error) *cobra.Command {
 	l.output.addFlag(cmd)
-	cmd.Flags().BoolVarP(&l.all, "all-namespaces", "A", false, "all policies that you may list; those of other Namespaces are counted")
+	cmd.Flags().BoolVarP(&l.all, "all-namespaces", "A", false, "all policies that you may list; others are counted")
 	cmd.Use += " [POLICY]"
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -203,7 +203,7 @@ func (p *policies) await(ctx context.Context, progress io.Writer, value string) 
 	return err
 }
 
-// reportsShadow reports whether the summary is that of a policy with the annotation.
+// reportsShadow reports whether the summary describes a policy with the annotation.
 func reportsShadow(policy *v1alpha1.RateLimitPolicy, value string) bool {
 	until, _ := time.Parse(time.RFC3339, value)
 	return policy.Status.Summary == compile.Summary(&policy.Spec)+compile.Shadow{Until: until}.Summary()

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
-// arguments are those of every command on a key.
+// arguments are the arguments of every command on a key.
 const arguments = "POLICY [KEY...]"
 
 // keyHelp explains them.
@@ -27,7 +27,7 @@ as 192.0.2.1 or 2001:db8::1, stands for the network that the policy counts as on
 no request can have is an error, unless it has live state or --as-given is set.
 
 --part NAME=VALUE selects among the keys that are blocked or were denied in the last minutes by
-one part: NAME is that of a header or descriptor entry, remoteAddress, principal or expression.`
+one part: NAME is the name of a header or descriptor entry, remoteAddress, principal or expression.`
 
 // keyCommand is a command on one key of a policy, or on listed keys with one value.
 type keyCommand struct {

@@ -51,7 +51,7 @@ func newVersionCommand(c *connection) *cobra.Command {
 	return cmd
 }
 
-// versions are those of the plugin and, unless unknown, of Weir.
+// versions has the version of the plugin and, unless unknown, the version of Weir.
 type versions struct {
 	Client string `json:"client"`
 	Commit string `json:"commit"`

@@ -40,7 +40,7 @@ most often in the last minutes. Values of headers are masked in the answer, and 
 		Args: cobra.ExactArgs(1),
 	}
 	l.output.addFlag(cmd)
-	cmd.Flags().BoolVarP(&l.all, "all-namespaces", "A", false, "all policies that you may list; those of other Namespaces are counted")
+	cmd.Flags().BoolVarP(&l.all, "all-namespaces", "A", false, "all policies that you may list; others are counted")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := errors.Join(l.output.validate(), l.validate()); err != nil {
 			return err

@@ -75,7 +75,7 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.redisFiles.Cert, "redis-cert-file", "", "PEM file with the client certificate for Redis (default: none)")
 	flags.StringVar(&f.redisFiles.Key, "redis-key-file", "", "PEM file with the key of the client certificate for Redis")
 	flags.StringVar(&f.redisFiles.ServerName, "redis-server-name", "",
-		"name in the certificates of all Redis nodes and sentinels (default: the host of each connection, in a Cluster that of the URL)")
+		"name in the certificates of all Redis nodes and sentinels (default: the host of each connection, in a Cluster the host of the URL)")
 	flags.StringVar(&f.redisPrefix, "redis-prefix", "weir:", "prefix of every key in Redis")
 	flags.StringVar(&f.httpAddress, "http-address", ":8080", "address of the HTTP API; empty serves none")
 	flags.StringVar(&f.grpcAddress, "grpc-address", ":8081", "address of the gRPC API; empty serves none")

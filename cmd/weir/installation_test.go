@@ -30,13 +30,13 @@ func TestClustersOnOneRedis(t *testing.T) {
 	g.Expect(rdb.HGet(t.Context(), "weir:{registry}:term", "owner").Val()).To(Equal(string(namespace.UID) + ".weir-manager"))
 
 	// A process that has reached no API server yet decides by the plans that it finds. They
-	// turn out to be those of another cluster.
+	// turn out to belong to another cluster.
 	theirs.api.Stop()
 	q := theirs.manager("--controllers=false")
 	g.Eventually(q.enforces("p"), "20s").Should(Equal(int64(5)))
 	g.Expect(q.get("/readyz")).To(ContainSubstring("ok"))
 	theirs.api.Start()
-	g.Eventually(func() string { return q.get("/readyz") }, "20s").Should(ContainSubstring("the plans are those of installation"))
+	g.Eventually(func() string { return q.get("/readyz") }, "20s").Should(ContainSubstring("the plans belong to installation"))
 
 	theirs.manager()
 	g.Eventually(theirs.condition("p", v1alpha1.ConditionProgrammed), "20s").Should(Equal("False/RegistryOwnedElsewhere"))

@@ -56,7 +56,7 @@ server: they continue while it is down, even in a process that starts meanwhile.
 	f.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.redisURL, "redis-url", "", "URL of the Redis for counters and plans: "+redisSchemes+" (required, unless --redis-url-file)")
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default: that of KUBECONFIG, or the service account of the pod)")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default: KUBECONFIG, or the service account of the pod)")
 	flags.BoolVar(&f.controllers, "controllers", true, "publish the policies of the cluster while this process is the leader")
 	flags.BoolVar(&f.decisions, "decisions", true, "answer checks")
 	flags.StringVar(&f.tenancy, "tenancy", string(compile.TenancyNamespace),
@@ -69,7 +69,7 @@ server: they continue while it is down, even in a process that starts meanwhile.
 	flags.StringVar(&f.formerName, "installation-was", "",
 		"former name of this installation, whose plans its processes accept while the new name rolls out")
 	flags.StringVar(&f.replica, "replica", "", "name of this replica, unique among the live ones (default: host name and process ID)")
-	flags.StringVar(&f.lease.Namespace, "lease-namespace", "", "namespace of the Lease (default: that of the pod, or default)")
+	flags.StringVar(&f.lease.Namespace, "lease-namespace", "", "namespace of the Lease (default: the namespace of the pod, or default)")
 	flags.StringVar(&f.lease.Name, "lease-name", "weir-manager", "name of the Lease; installations in one namespace need different names")
 	flags.DurationVar(&f.lease.Duration, "lease-duration", 15*time.Second, "how long candidates wait after the leader's last renewal before they take over")
 	flags.DurationVar(&f.lease.RenewDeadline, "lease-renew-deadline", 10*time.Second, "how long a leader that cannot renew the Lease keeps leading")

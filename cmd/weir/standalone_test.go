@@ -273,7 +273,7 @@ func TestVersion(t *testing.T) {
 	g.Expect(out.String()).To(MatchRegexp(`^weir \S+ \(commit \S+, built \S+\)\n$`))
 }
 
-// The default operator port is that of one process of this machine; others do without.
+// One process of this machine gets the default operator port; others do without.
 func TestOperatorPortIsTaken(t *testing.T) {
 	g := NewWithT(t)
 	run := func(args ...string) error {

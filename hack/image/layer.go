@@ -19,7 +19,7 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// users and groups are those of distroless images.
+// users and groups are as in distroless images.
 const (
 	users  = "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n"
 	groups = "root:x:0:\nnonroot:x:65532:\n"
@@ -93,7 +93,7 @@ func mode(info fs.FileInfo) int64 {
 }
 
 // addBase adds the files that static programs may need: users, groups, CA certificates
-// and /tmp. The CAs are those of Mozilla, in the version of go.mod, without those that
+// and /tmp. The CAs are Mozilla's, in the version of go.mod, without those that
 // Mozilla trusts only under conditions, since a file cannot express them.
 func (s *spec) addBase(w *tar.Writer) error {
 	var cas bytes.Buffer

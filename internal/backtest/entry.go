@@ -56,7 +56,7 @@ func setterOf(a Attribute) setter {
 	return setters[a]
 }
 
-// setters are those of the attributes that are texts.
+// setters set the attributes that are texts.
 var setters = map[Attribute]setter{
 	AttributeStatus:        func(e *entry, value string) error { e.status, _ = strconv.Atoi(value); return nil },
 	AttributeMethod:        func(e *entry, value string) error { e.attributes.Method = strings.Clone(value); return nil },

@@ -128,7 +128,7 @@ func (r *jsonReader) read(line string, e *entry) error {
 	return nil
 }
 
-// textOf returns the text of a value; of a list, as Caddy logs headers, that of its first item.
+// textOf returns the text of a value; of a list, as Caddy logs headers, the text of its first item.
 func textOf(value any) string {
 	switch v := value.(type) {
 	case string:

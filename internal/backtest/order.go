@@ -17,7 +17,7 @@ const (
 	maxHeld = 1_000_000
 )
 
-// order puts entries in the order of their times, and spreads those of one second evenly over it
+// order puts entries in the order of their times, and spreads the entries of one second evenly over it
 // if their times have no fractions.
 type order struct {
 	emit func(*entry) error

@@ -19,7 +19,7 @@ import (
 
 // Report is what the policies would have denied.
 type Report struct {
-	// Lines are the requests of the log; Unreadable those of another format, Late those that came
+	// Lines are the requests of the log; Unreadable the lines of another format, Late the lines that came
 	// more than 30 s after later ones.
 	Lines      int64  `json:"lines"`
 	Unreadable int64  `json:"unreadable"`
@@ -29,7 +29,7 @@ type Report struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 	// SampledKeys is n if one of n keys was counted, chosen by their hash; 1 is all. The tallies
-	// below are those of the sample.
+	// below describe the sample.
 	SampledKeys int64 `json:"sampledKeys"`
 	// Denied is what the policies with mode Enforce deny together.
 	Denied Row `json:"denied"`
@@ -170,7 +170,7 @@ func (r *Report) Write(w io.Writer) error {
 // writeCaveats writes what limits the accuracy of the report.
 func (r *Report) writeCaveats(line func(cells ...any)) {
 	if r.SampledKeys > 1 {
-		line("Sampled:", fmt.Sprintf("1 of %d keys, by hash: the tallies are those of the sample", r.SampledKeys))
+		line("Sampled:", fmt.Sprintf("1 of %d keys, by hash: the tallies describe the sample", r.SampledKeys))
 	}
 	if r.Unreadable > 0 {
 		line("Unreadable:", fmt.Sprintf("%d lines; the first: %s", r.Unreadable, printable(r.Problem)))

@@ -24,7 +24,7 @@ const (
 	FormatCombined Format = "combined"
 	// FormatJSON has one JSON object per line.
 	FormatJSON Format = "json"
-	// FormatEnvoy is the default format of Envoy, or that of Istio.
+	// FormatEnvoy is the default format of Envoy, or the format of Istio.
 	FormatEnvoy Format = "envoy"
 )
 
@@ -36,7 +36,7 @@ type Source struct {
 	// Open opens the log, which may be compressed by gzip.
 	Open   func() (io.ReadCloser, error)
 	Format Format
-	// Fields are the fields of attributes, in place of those of the format: numbers from 1 in
+	// Fields are the fields of attributes, in place of the format's: numbers from 1 in
 	// text formats, names in JSON.
 	Fields map[Attribute]string
 	// Host is the host of all requests; empty if the log has it.
@@ -139,7 +139,7 @@ func (sc *scanner) sample() ([]string, error) {
 	return lines[:min(len(lines), sampleLines)], nil
 }
 
-// next sets the entry to that of the next readable line. It returns io.EOF at the end.
+// next sets the entry to the next readable line. It returns io.EOF at the end.
 func (sc *scanner) next(e *entry) error {
 	for {
 		line, err := sc.line()

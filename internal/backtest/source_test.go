@@ -251,7 +251,7 @@ func TestParseAttribute(t *testing.T) {
 	}
 }
 
-// Lines are put in order within 30 s, and those of one second are spread over it.
+// Lines are put in order within 30 s, and the lines of one second are spread over it.
 func TestOrder(t *testing.T) {
 	const s = int64(second)
 	for name, tc := range map[string]struct {

@@ -20,7 +20,7 @@ var combined = map[Attribute]int{
 	"header.referer": 8, "header.user-agent": 9,
 }
 
-// envoy are the fields of Envoy's default format, istio those of Istio's.
+// envoy are the fields of Envoy's default format, istio the fields of Istio's.
 var (
 	envoy = map[Attribute]int{
 		AttributeTime: 1, AttributeRequest: 2, AttributeStatus: 3, AttributeRemoteAddress: 9, AttributeHost: 12,
@@ -45,7 +45,7 @@ type textReader struct {
 }
 
 // newTextReader returns a reader of the needed attributes, and which attributes the log has. The
-// fields that the user names come before those of the format.
+// fields that the user names come before the fields of the format.
 func newTextReader(format Format, sample []string, named map[Attribute]string, needed []Attribute) (lineReader, map[Attribute]bool, error) {
 	fields := fieldsOf(format, sample)
 	for a, name := range named {

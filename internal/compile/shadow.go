@@ -59,7 +59,7 @@ func (s Shadow) Equal(other Shadow) bool {
 		(s.Problem == nil || s.Problem.Error() == other.Problem.Error())
 }
 
-// Apply adds the Problem to those of the policy, or changes the mode of its plan.
+// Apply adds the Problem to the problems of the policy, or changes the mode of its plan.
 func (s Shadow) Apply(compiled *plan.Plan, problems field.ErrorList) (*plan.Plan, field.ErrorList) {
 	if s.Problem != nil {
 		return nil, append(problems, s.Problem)

@@ -95,9 +95,9 @@ var _ = Describe("A RateLimitPolicy", func() {
 			Eventually(func() int64 { return read(ctx, s.policy).Status.ObservedGeneration }).WithContext(ctx).Should(Equal(int64(3)))
 			broken := read(ctx, s.policy)
 			Expect(broken.Status.EnforcedGeneration).To(HaveValue(Equal(int64(1))))
-			Expect(broken.Status.Summary).To(Equal("burst 5/1m, daily 20/24h"), "not that of the rejected spec")
+			Expect(broken.Status.Summary).To(Equal("burst 5/1m, daily 20/24h"), "not the summary of the rejected spec")
 			Expect(message(ctx, s.policy, v1alpha1.ConditionEnforced)).
-				To(Equal("This generation has no plan. The replicas enforce that of generation 1."))
+				To(Equal("This generation has no plan. The replicas enforce the plan of generation 1."))
 			Consistently(s.writes.Load).Should(Equal(int64(3)), "one status write for each generation")
 
 			By("repairing it")

@@ -127,7 +127,7 @@ func (f *facts) status(policy *v1alpha1.RateLimitPolicy) v1alpha1.RateLimitPolic
 	}
 }
 
-// inForce returns the generation in force: that of the plan which every live replica has, else the earlier
+// inForce returns the generation in force: the generation of the plan that every live replica has, else the earlier
 // one. It is 0 if no plan stays for a policy that is not accepted, and nil if none was in force.
 func (f *facts) inForce(earlier *int64) *int64 {
 	last := f.rollout.Plan
@@ -143,7 +143,7 @@ func (f *facts) inForce(earlier *int64) *int64 {
 	}
 }
 
-// summary returns the limits in force, or those of the spec while no generation is.
+// summary returns the limits in force, or the limits of the spec while no generation is.
 func (f *facts) summary(policy *v1alpha1.RateLimitPolicy, inForce *int64) string {
 	last := f.rollout.Plan
 	switch {
@@ -265,7 +265,7 @@ func (f *facts) enforced(programmed metav1.ConditionStatus) metav1.Condition {
 			"Redis does not answer, so the generation that the replicas enforce is unknown.")
 	case programmed == metav1.ConditionFalse && f.staysEnforced():
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNotProgrammed,
-			fmt.Sprintf("This generation has no plan. The replicas enforce that of generation %d.", f.rollout.Plan.Generation))
+			fmt.Sprintf("This generation has no plan. The replicas enforce the plan of generation %d.", f.rollout.Plan.Generation))
 	case programmed == metav1.ConditionFalse:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNotProgrammed,
 			"The plan of this generation is not in the registry, so no replica can enforce it.")
@@ -283,7 +283,7 @@ func (f *facts) enforced(programmed metav1.ConditionStatus) metav1.Condition {
 }
 
 // summarize returns the condition Ready: False if any of the conditions is False,
-// else Unknown if any is Unknown. Its message is that of the first unmet condition.
+// else Unknown if any is Unknown. Its message is the message of the first unmet condition.
 func summarize(conditions ...metav1.Condition) metav1.Condition {
 	cause := firstUnmet(conditions...)
 	if cause == nil {

@@ -22,12 +22,12 @@ import (
 // nginxPrefix begins the annotations of ingress-nginx.
 const nginxPrefix = "nginx.ingress.kubernetes.io/"
 
-// defaultBurstMultiplier is that of ingress-nginx.
+// defaultBurstMultiplier is the default of ingress-nginx.
 const defaultBurstMultiplier = 5
 
 // IngressNginxOptions are what the manifests do not contain.
 type IngressNginxOptions struct {
-	// Namespace is that of Ingresses without one.
+	// Namespace is the Namespace of Ingresses without one.
 	Namespace string
 	// Replicas is the number of pods of the controller: each counts on its own. At least 1.
 	Replicas int64
@@ -61,7 +61,7 @@ func IngressNginx(ctx context.Context, data []byte, o IngressNginxOptions) ([]*v
 		c.convert(ctx, ingress)
 	}
 	if len(c.policies) > 0 {
-		c.note("", "all replicas of Weir share one count; the controller counts per pod, so the limits are those of %d pods (--replicas)", o.Replicas)
+		c.note("", "all replicas of Weir share one count; the controller counts per pod, so the limits hold for %d pods (--replicas)", o.Replicas)
 		c.note("", "denied requests get status 429, not limit-req-status-code (503 by default)")
 	}
 	return c.policies, c.notes, nil
@@ -289,7 +289,7 @@ func (c *nginxConverter) exclusions(l *location) (conditions []string) {
 	return slices.Compact(conditions)
 }
 
-// isWithin reports whether the location has a longer path that begins with that of the other one.
+// isWithin reports whether the location has a longer path that begins with the path of the other one.
 // Regular expressions are not compared.
 func (l *location) isWithin(outer *location) bool {
 	return !l.regex && !outer.regex && len(l.path) > len(outer.path) && strings.HasPrefix(l.path, outer.path)
@@ -313,7 +313,7 @@ func (l *location) exclusion() string {
 	return "!request.path.startsWith(" + strconv.Quote(l.path) + ")"
 }
 
-// aliases returns the further hosts of the Ingress, which are those of its first rule.
+// aliases returns the further hosts of the Ingress, which apply to its first rule.
 func (c *nginxConverter) aliases(at string, ingress *networkingv1.Ingress) (hosts []string) {
 	for alias := range strings.SplitSeq(ingress.Annotations[nginxPrefix+"server-alias"], ",") {
 		switch alias = strings.ToLower(strings.TrimSpace(alias)); {

@@ -13,7 +13,7 @@ import (
 )
 
 // kuadrantAttributes are Kuadrant's well-known attributes that policies know by another name. The
-// path of Envoy has the query, that of policies has not.
+// path of Envoy has the query, the path of policies has not.
 var kuadrantAttributes = []struct {
 	from *regexp.Regexp
 	to   string

@@ -159,7 +159,7 @@ func (r *httpRoute) isAttached(namespace, name string) bool {
 	return false
 }
 
-// hosts returns the hosts of the route: its own, or those of its Gateways; none is every host.
+// hosts returns the hosts of the route: its own, or the hosts of its Gateways; none is every host.
 func (o *kuadrantObjects) hosts(r *httpRoute) (hosts []string) {
 	if len(r.Spec.Hostnames) > 0 {
 		return r.Spec.Hostnames

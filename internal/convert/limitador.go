@@ -194,7 +194,7 @@ func limitadorKey(l *limitadorLimit, m *v1alpha1.Match) (parts []v1alpha1.KeyPar
 	return parts, nil
 }
 
-// limitadorExpression returns the expression with the first descriptor as that of the policy.
+// limitadorExpression returns the expression with the first descriptor as the policy's.
 func limitadorExpression[T expression.Result](text string) (string, error) {
 	converted := strings.ReplaceAll(text, "descriptors[0]", "descriptor")
 	if _, err := expression.Compile[T](converted); err != nil {

@@ -126,7 +126,7 @@ type LimitState struct {
 	// Quota is the number of units that the limit admits: the threshold, one less with
 	// ThresholdReached, or the burst of a TokenBucket or GCRA.
 	Quota int64
-	// Threshold is the threshold in force: that of the limit, of the override, or of the
+	// Threshold is the threshold in force, from the limit, the override, or the
 	// requested limit.
 	Threshold int64
 	// Window is the length of the window; 0 with a Calendar.

@@ -18,7 +18,7 @@ const Named = -1
 
 // Explanation is why a check is decided as it is. Nothing was spent.
 type Explanation struct {
-	// Decision is that of the check as a peek.
+	// Decision is the decision of the check as a peek.
 	Decision Decision
 	// Policies are those that apply, in the order of the chain: once for each key.
 	Policies []ExplainedPolicy
@@ -62,7 +62,7 @@ type ExplainedPolicy struct {
 // ExplainedKeyPart is one part of a key.
 type ExplainedKeyPart struct {
 	Type plan.KeyPartType
-	// Name is that of the header or of the descriptor entry, or the expression.
+	// Name is the name of the header or descriptor entry, or the expression.
 	Name  string
 	Value string
 }
@@ -90,7 +90,7 @@ type NearMiss struct {
 	// Match is the index of the match, with NearMismatch and NearDisabled.
 	Match int
 	// Field is the field of the match that does not hold, with NearMismatch. Wants are the
-	// values that it wants, and Got those of the request. A descriptor is written as its
+	// values that it wants, and Got the values of the request. A descriptor is written as its
 	// entries, such as "key=value, other=value". The value of an expression is "false".
 	Field plan.Field
 	Wants []string

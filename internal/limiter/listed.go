@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Scope selects policies: one, those of a Namespace, or all if both members are empty.
+// Scope selects policies: one, all of a Namespace, or all if both members are empty.
 type Scope struct {
 	Namespace string
 	// Policy is "<namespace>/<name>".
@@ -133,6 +133,6 @@ type DecisionCounts struct {
 	Allowed, Denied uint64
 	// ShadowDenied counts those that a policy in mode Shadow would have denied.
 	ShadowDenied uint64
-	// CandidateDenied and CandidateAllowed are those of Rates.
+	// CandidateDenied and CandidateAllowed are as in Rates.
 	CandidateDenied, CandidateAllowed uint64
 }

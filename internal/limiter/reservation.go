@@ -142,7 +142,7 @@ func (c *Charge) Validate() error {
 
 // Committed is the answer to a Commit.
 type Committed struct {
-	// Policies are those of the reservation, in its order.
+	// Policies are the policies of the reservation, in its order.
 	Policies []CommittedPolicy
 	// Revision is the registry revision of the plans.
 	Revision int64
@@ -167,7 +167,7 @@ type CommittedPolicy struct {
 	Committed bool
 	// Gone is true if the policy no longer exists. Nothing was spent.
 	Gone bool
-	// Cost is the number of units spent, Estimate that of the hold.
+	// Cost is the number of units spent, Estimate the number that was held.
 	Cost, Estimate int64
 	// Limits are the states of the limits afterwards.
 	Limits []LimitState
@@ -175,7 +175,7 @@ type CommittedPolicy struct {
 
 // Renewed is the answer to a Renew.
 type Renewed struct {
-	// Policies are those of the reservation, in its order.
+	// Policies are the policies of the reservation, in its order.
 	Policies []RenewedPolicy
 	Revision int64
 }

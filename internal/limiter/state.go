@@ -14,7 +14,7 @@ const MaxListedHolds = 100
 
 // OpenHold is what an open reservation holds of a key.
 type OpenHold struct {
-	// ID is that of the reservation, Units the estimate.
+	// ID is the ID of the reservation, Units the estimate.
 	ID     string
 	Units  int64
 	EndsIn time.Duration

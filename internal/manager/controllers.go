@@ -142,7 +142,7 @@ func (c *controllers) manage(ctx context.Context) error {
 	}
 	mgr, err := ctrl.NewManager(c.config, ctrl.Options{
 		Scheme:     scheme,
-		Metrics:    metricsserver.Options{BindAddress: "0"}, // served with those of the decisions
+		Metrics:    metricsserver.Options{BindAddress: "0"}, // served with the metrics of the decisions
 		Cache:      caches,
 		Client:     clientOptions(c.namespaces),
 		Controller: config.Controller{CacheSyncTimeout: cacheSyncTimeout},

@@ -28,7 +28,7 @@ import (
 
 // LeaseOptions configure the leader election.
 type LeaseOptions struct {
-	// Namespace and Name are those of the Lease.
+	// Namespace and Name identify the Lease.
 	Namespace, Name string
 	// Identity is the name of this process, unique among the candidates.
 	Identity string

@@ -39,7 +39,7 @@ const registryTimeout = 5 * time.Second
 
 // Options configure a process.
 type Options struct {
-	// Options are those of every endpoint. Run sets Redis, from RedisURL.
+	// Options are the options of every endpoint. Run sets Redis, from RedisURL.
 	endpoint.Options
 	// RedisURL locates the Redis of counters and registry, RedisFiles its
 	// credentials and certificates.

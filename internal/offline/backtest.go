@@ -51,7 +51,7 @@ func NewBacktest(program string) *cobra.Command {
 
 Decides each request of the log by the policies, as Weir would have at that time. Every
 request costs 1. Policies without matches apply to all requests. Lines are put in order
-within 30 s, and those of one second are spread evenly over it.
+within 30 s, and the lines of one second are spread evenly over it.
 
 --map ATTRIBUTE=FIELD names the field of an attribute: method, host, path, remoteAddress,
 principal, domain, time, status, request, header.NAME or descriptor.KEY. FIELD is a name

@@ -18,7 +18,7 @@ const policyKind = "RateLimitPolicy"
 // object is one object of a document: the document itself, or an item of a list.
 type object struct {
 	document *document
-	// path is that of the object within the document, as "items[1]"; empty for the document.
+	// path is the path of the object within the document, as "items[1]"; empty for the document.
 	path    string
 	content map[string]any
 }

@@ -43,7 +43,7 @@ type Policy struct {
 func (p *Policy) ID() string { return p.Namespace + "/" + p.Name }
 
 // Position returns the position of the field, such as "spec.limits[0].window". For a field
-// that is not set it is that of the closest field around it.
+// that is not set it is the position of the closest field around it.
 func (p *Policy) Position(field string) Position { return p.object.position(field) }
 
 // Namespace is a Namespace of the file.

@@ -87,7 +87,7 @@ func TestReadRejects(t *testing.T) {
 	}
 }
 
-// The position of a field is that of its name, or of what contains it.
+// The position of a field is the position of its name, or of the field around it.
 func TestPositions(t *testing.T) {
 	g := NewWithT(t)
 	file := policyfile.Parse(t.Context(), []byte("# one\n---\n# two\n---"+named("a")+"---\r\n"+named("b")), policyfile.DefaultNamespace)

@@ -25,7 +25,7 @@ import (
 )
 
 // resourceSchema validates objects with the code of the API server and the CRD, so
-// that the errors are those of kubectl apply and no bound is written twice.
+// that the errors are as from kubectl apply and no bound is written twice.
 type resourceSchema struct {
 	structural *structuralschema.Structural
 	validator  validation.SchemaValidator

@@ -18,7 +18,7 @@ import (
 
 // Options configure a standalone endpoint.
 type Options struct {
-	// Options are those of every endpoint. New sets Redis, from RedisURL, and LiveReplicas.
+	// Options are the options of every endpoint. New sets Redis, from RedisURL, and LiveReplicas.
 	endpoint.Options
 	// Policies are the folders of the policy files. At least one.
 	Policies []string

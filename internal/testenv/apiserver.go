@@ -70,7 +70,7 @@ func (s *APIServer) Client() client.Client {
 }
 
 // Stop kills kube-apiserver and leaves etcd running: an outage of the API server. A
-// graceful shutdown would wait for watches to end, which those of a manager never do.
+// graceful shutdown would wait for watches to end, which the watches of a manager never do.
 func (s *APIServer) Stop() {
 	s.tb.Helper()
 	killChild("kube-apiserver", "--secure-port="+s.Env.ControlPlane.GetAPIServer().Port)

@@ -57,7 +57,7 @@ type Redis struct {
 
 // StartRedis starts a redis-server on a free port, waits until it answers and
 // stops it when the test ends. The arguments, such as "--requirepass", "secret", are
-// appended to those of every test.
+// appended to the arguments of every test.
 func StartRedis(tb testing.TB, args ...string) *Redis {
 	tb.Helper()
 	r := &Redis{tb: tb, program: redisServer, args: args}

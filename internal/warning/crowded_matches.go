@@ -12,7 +12,7 @@ import (
 )
 
 // CrowdedMatches warns of matches whose requests match more policies of the Namespace than Weir evaluates.
-// policies are those of the Namespace; policy itself may be among them, in an older form.
+// policies are the policies of the Namespace; policy itself may be among them, in an older form.
 //
 //   - It asks for a request with each host of the match, and a path, method and descriptor of it. Policies
 //     for other hosts or paths do not count.
@@ -30,7 +30,7 @@ func CrowdedMatches(policy *v1alpha1.RateLimitPolicy, policies []v1alpha1.RateLi
 	snapshot := plan.NewSnapshot(0, plans)
 	for i := range policy.Spec.Matches {
 		if text := crowding(snapshot, &policy.Spec.Matches[i]); text != "" {
-			warnings = append(warnings, fmt.Sprintf("%s: %s; the failureMode of those that are not evaluated decides", at("matches", i), text))
+			warnings = append(warnings, fmt.Sprintf("%s: %s; the failureMode of the others decides", at("matches", i), text))
 		}
 	}
 	return warnings

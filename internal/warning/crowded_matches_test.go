@@ -38,7 +38,7 @@ func TestCrowdedMatches(t *testing.T) {
 	for i := range disabled[1:] {
 		disabled[i+1].Spec.Mode = v1alpha1.ModeDisabled
 	}
-	const tooMany = "spec.matches[0]: its requests match %d policies with %d limits of the Namespace, at most 16 with 64 are evaluated; the failureMode of those that are not evaluated decides"
+	const tooMany = "spec.matches[0]: its requests match %d policies with %d limits of the Namespace, at most 16 with 64 are evaluated; the failureMode of the others decides"
 	for name, tc := range map[string]struct {
 		policies []v1alpha1.RateLimitPolicy
 		want     []string

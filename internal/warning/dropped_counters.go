@@ -32,7 +32,7 @@ func scriptLimit(l *plan.Limit) *script.Limit {
 // sharesState reports whether two limits of one policy count in the same state.
 func sharesState(a, b *plan.Limit) bool { return scriptLimit(a).SharesState(scriptLimit(b)) }
 
-// startsAfresh reports whether the limit finds none of its counters among those of
+// startsAfresh reports whether the limit finds none of its counters among the counters of
 // the old limits.
 func startsAfresh(old []plan.Limit, limit *plan.Limit) bool {
 	return !slices.ContainsFunc(old, func(before plan.Limit) bool { return sharesState(&before, limit) })
@@ -64,7 +64,7 @@ func DroppedCounters(was, is *plan.Plan) (warnings []string) {
 }
 
 // droppedByRename warns of the counters of a limit that an edit renames. Without the
-// name, they would be those of the new limit.
+// name, they would belong to the new limit.
 func droppedByRename(was, is *plan.Plan, i int) []string {
 	if !startsAfresh(was.Limits, &is.Limits[i]) {
 		return nil

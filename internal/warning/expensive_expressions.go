@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// expensiveExpressions warns of expressions that take more than half of the time that those of one
+// expensiveExpressions warns of expressions that take more than half of the time that the expressions of one
 // policy may take: another one, or a longer pattern, can make the policy invalid.
 func expensiveExpressions(p *plan.Plan) []string {
 	var sum, highest time.Duration

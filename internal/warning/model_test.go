@@ -111,7 +111,7 @@ func TestWarningsMatchTheResetCounters(t *testing.T) {
 }
 
 // warned reports whether a warning names the counters of limit i, for all callers or
-// for those of the override.
+// for the keys of the override.
 func warned(was, is *plan.Plan, i int) (forAll, forOverride bool) {
 	for _, warning := range DroppedCounters(was, is) {
 		forAll = forAll || strings.HasPrefix(warning, at("limits", i).String()+".")

@@ -89,7 +89,7 @@ func TestOverlaps(t *testing.T) {
 }
 
 // While random policies come, change and go, which often have equal matches, the warnings are
-// those of a comparison with every policy, and at the end the index is empty.
+// the warnings of a comparison with every policy, and at the end the index is empty.
 func TestOverlapsEqualThoseOfAScan(t *testing.T) {
 	g := NewWithT(t)
 	random := rand.New(rand.NewPCG(5, 6))

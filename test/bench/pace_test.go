@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// compareHalfLoad compares the latency of one caller with that of half of the maximum
+// compareHalfLoad compares the latency of one caller with the latency at half of the maximum
 // throughput.
 func compareHalfLoad(b *testing.B, s *section) {
 	b.Helper()
@@ -28,7 +28,7 @@ func compareHalfLoad(b *testing.B, s *section) {
 		for i := range measured.loads {
 			m := measure(b, &measured.loads[i], *duration)
 			measured.samples[i] = append(measured.samples[i], m)
-			if i == 0 { // the maximum of this round, because that of a busy machine changes
+			if i == 0 { // the maximum of this round, because the maximum of a busy machine changes
 				half := m.perSecond() / 2
 				measured.loads[1].perSecond, measured.loads[2].perSecond = half, half
 			}

@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package e2e tests the image of Weir in pods of a real cluster: that of KUBECONFIG, or a
+// Package e2e tests the image of Weir in pods of a real cluster: the cluster of KUBECONFIG, or a
 // temporary one on this machine.
 package e2e
 

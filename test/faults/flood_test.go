@@ -19,7 +19,7 @@ var floodLength = flag.Duration("flood", 8*time.Second, "length of the flood of 
 const (
 	floodRate    = 5000 // calls a second
 	floodClients = 10
-	// maxMemory is that of Redis, in bytes.
+	// maxMemory is the memory of Redis, in bytes.
 	maxMemory = 256 << 20
 )
 

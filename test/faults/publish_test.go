@@ -23,7 +23,7 @@ type thresholds struct {
 	wrong  []string
 }
 
-// add adds a threshold, which is wrong if it is above that of the newest edit, or below an earlier one.
+// add adds a threshold, which is wrong if it is above the threshold of the newest edit, or below an earlier one.
 func (s *thresholds) add(threshold, newest int64) {
 	if threshold > newest {
 		s.wrong = append(s.wrong, fmt.Sprintf("%d, and the newest edit has %d", threshold, newest))

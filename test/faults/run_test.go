@@ -22,7 +22,7 @@ const (
 type system struct {
 	redisURL string
 	command  []string // of weir; nil is standalone on redisURL
-	args     []string // of weir, after those of the command
+	args     []string // of weir, after the arguments of the command
 	weirs    int      // the number of processes; 0 is 1
 	urls     []string // of their Redis, if they differ
 	// retired is the number of the last processes that are not used after the fault.

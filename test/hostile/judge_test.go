@@ -43,7 +43,7 @@ type round struct {
 	foreign  float64        // the share of other processes in the CPU time
 }
 
-// run runs the load beside that of the others for the length, and longer if it takes time to begin.
+// run runs the load beside the load of the others for the length, and longer if it takes time to begin.
 func (at *attack) run(t *testing.T, w *weir, c *clients, p *process, name string, length time.Duration) *round {
 	t.Helper()
 	w.resident()
@@ -83,7 +83,7 @@ type verdict struct {
 	harmless, worst []*round
 	// noise is the p99 that nine of ten rounds beside an ordinary load stay below, of all attacks so far.
 	// Most of the others have a garbage collection of weir, which takes cores that are idle, on a small machine
-	// those of Redis and the callers.
+	// the processes of Redis and the callers.
 	noise time.Duration
 }
 

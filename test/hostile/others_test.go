@@ -32,7 +32,7 @@ const (
 	othersTimeout = 5 * time.Second
 )
 
-// Errors of a call, beside those of the transport.
+// Errors of a call, beside errors of the transport.
 var (
 	errDegraded = errors.New("degraded")
 	errDenied   = errors.New("denied")

@@ -22,7 +22,7 @@ type peer func(ctx context.Context, conn net.Conn)
 
 // crowd runs the peers in turn, one on each of the connections: the first of them on the HTTP port, the
 // second on the gRPC port; one may be nil. a.rate connections a second are opened: the first ones, and then
-// those of peers that have returned.
+// the peers that have returned.
 func crowd(connections int, ofHTTP, ofGRPC peer) load {
 	return func(ctx context.Context, a *attacker) {
 		var all sync.WaitGroup

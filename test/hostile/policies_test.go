@@ -21,7 +21,7 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// The hosts of the policies. Those of a tenant have its worst policies.
+// The hosts of the policies. The hosts of a tenant have its worst policies.
 const (
 	platformHost    = "platform.example"
 	ordinaryHost    = "ordinary.example"
@@ -45,7 +45,7 @@ func policy(name, host string) *testenv.PolicyBuilder {
 		Match(v1alpha1.Match{Domain: host})
 }
 
-// platformPolicies are those of the others: an unrelated host, and a limit for each client address of
+// platformPolicies are the policies of the others: an unrelated host, and a limit for each client address of
 // every host, which the requests of the attacks spend too.
 func platformPolicies() []*v1alpha1.RateLimitPolicy {
 	user := `"user" in descriptor ? descriptor["user"] : request.headers["x-user"]`

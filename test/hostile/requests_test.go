@@ -19,7 +19,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/expression/expressiontest"
 )
 
-// attributes are those of a check, as in the body of /v1/check.
+// attributes are the attributes of a check, as in the body of /v1/check.
 type attributes struct {
 	Method        string              `json:"method,omitempty"`
 	Host          string              `json:"host"`

@@ -55,7 +55,7 @@ spec:
 `
 
 // newWorld starts a weir with the sample policies and any further ones. It trusts
-// 127.0.0.1, the address of the proxies, but not 127.0.0.2, that of the clients.
+// 127.0.0.1, the address of the proxies, but not 127.0.0.2, the address of the clients.
 func newWorld(t *testing.T, more ...string) *world {
 	t.Helper()
 	policies := t.TempDir()

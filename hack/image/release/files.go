@@ -20,10 +20,10 @@ import (
 // checksums is the file with the SHA-256 sums of all others, in the format of sha256sum.
 const checksums = "SHA256SUMS"
 
-// platforms are those of a release.
+// platforms are the platforms of a release.
 var platforms = []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}}
 
-// pluginPlatforms are those of kubectl weir, which runs on the machines of operators.
+// pluginPlatforms are the platforms of kubectl weir, which runs on the machines of operators.
 var pluginPlatforms = append(slices.Clone(platforms),
 	v1.Platform{OS: "darwin", Architecture: "amd64"}, v1.Platform{OS: "darwin", Architecture: "arm64"},
 	v1.Platform{OS: "windows", Architecture: "amd64"})

@@ -68,7 +68,7 @@ func (f *files) writeKrew() error {
 	return os.WriteFile(f.krew(), text, 0o644)
 }
 
-// verifyKrew verifies that the manifest is that of the archives.
+// verifyKrew verifies that the manifest describes the archives.
 func (f *files) verifyKrew() error {
 	got, err := os.ReadFile(f.krew())
 	if err != nil {

@@ -46,7 +46,7 @@ func (b *browser) open(path string) {
 	b.do(r)
 }
 
-// submit posts a form. Without a field csrf it takes that of the last page.
+// submit posts a form. Without a field csrf it takes the one of the last page.
 func (b *browser) submit(path string, fields url.Values) {
 	b.t.Helper()
 	if !fields.Has("csrf") {

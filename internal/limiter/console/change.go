@@ -13,7 +13,7 @@ import (
 
 // action is a change of a key.
 type action struct {
-	// Path is that of the API.
+	// Path is the path in the API.
 	Path string
 	// Question and Effect are what the confirmation shows, and Button is its button.
 	Question, Effect, Button string

@@ -90,7 +90,7 @@ func New(o Options) *Console {
 		c.now = time.Now //nolint:forbidigo // the default of the injected clock
 	}
 	_, _ = rand.Read(c.secret[:]) // never fails
-	// Cookies are shared by all ports of a host. The suffix separates those of several consoles.
+	// Cookies are shared by all ports of a host. The suffix separates the cookies of several consoles.
 	c.cookie = "weir-console-" + hex.EncodeToString(c.sign("cookie")[:4])
 	c.sessions = newSessions(c.now)
 	if o.Guests {

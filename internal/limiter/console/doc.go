@@ -6,7 +6,7 @@
 //
 // It guarantees:
 //   - Everything that a page shows or changes comes from a call of package httpapi with the token of
-//     the session, so the rights, the masks and the log lines are those of the API.
+//     the session, so it has the rights, the masks and the log lines of the API.
 //   - A page works without script, and loads nothing from elsewhere.
 //   - The token never reaches the browser.
 //

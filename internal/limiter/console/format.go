@@ -15,7 +15,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
-// functions are those of the templates.
+// functions are the functions of the templates.
 var functions = template.FuncMap{
 	"number":  numberOf,
 	"millis":  millis,

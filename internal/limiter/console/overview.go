@@ -33,7 +33,7 @@ type overviewPage struct {
 
 	Plot *plot
 	Keys []deniedKey
-	// Unready are those of the policies that the session may list, HiddenUnready is the number of others.
+	// Unready are the unready policies that the session may list, HiddenUnready is the number of others.
 	Unready       []unreadyPolicy
 	HiddenUnready int
 	// Leader is false if no leader reports.

@@ -126,7 +126,7 @@ func makeRoom[T any](entries map[[sha256.Size]byte]T, most int, ends func(T) tim
 	}
 }
 
-// sessionOf returns the session of the request, that of guests, or nil.
+// sessionOf returns the session of the request, the session of guests, or nil.
 func (c *Console) sessionOf(r *http.Request) *session {
 	if cookie, err := r.Cookie(c.cookie); err == nil {
 		if found := c.sessions.find(cookie.Value); found != nil {

@@ -61,7 +61,7 @@ func (p *tryPage) check() (*httptypes.Check, error) {
 	in := &check.Attributes
 	in.RemoteAddress, in.Principal, in.Domain = p.RemoteAddress, p.Principal, p.Domain
 	if p.URL == "" && p.Domain == "" && p.Descriptors == "" {
-		return nil, errors.New("URL: give that of the request, or its path")
+		return nil, errors.New("URL: give the URL of the request, or its path")
 	}
 	if p.URL != "" {
 		if err := in.SetURL(p.URL); err != nil {

@@ -106,7 +106,7 @@ type Options struct {
 	// Ready returns why /readyz should fail although plans are loaded, or nil. A nil function
 	// never fails it.
 	Ready func() error
-	// Version is that of the program; may be empty.
+	// Version is the version of the program; may be empty.
 	Version string
 	// Replicas lists the live replicas; may be nil.
 	Replicas func() []httptypes.Replica

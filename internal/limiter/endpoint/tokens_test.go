@@ -30,7 +30,7 @@ import (
 // gateway is the configuration of a rate limit filter.
 type gateway struct {
 	domain string
-	// entries are those of the descriptor of both calls, as "key=value". "{user}" is the user,
+	// entries describe the descriptor of both calls, as "key=value". "{user}" is the user,
 	// "{id}" the ID of the stream.
 	entries []string
 	// onRequest and onDone are the entries that only one call has.

@@ -59,7 +59,7 @@ func (r *request) countLimits() (n int) {
 	return n
 }
 
-// hitsOf returns the hits of the i-th descriptor: its own hits, or else those of the
+// hitsOf returns the hits of the i-th descriptor: its own hits, or else the hits of the
 // request. On the request, 0 is the default and means 1.
 func (r *request) hitsOf(d *descriptor, i int) (limiter.Hits, error) {
 	hits := limiter.Hits{Cost: max(1, int64(r.hits)), Action: d.action}

@@ -206,7 +206,7 @@ func request(descriptors ...*commonv3.RateLimitDescriptor) *ratelimitv3.RateLimi
 	return &ratelimitv3.RateLimitRequest{Domain: "edge", Descriptors: descriptors}
 }
 
-// codesOf returns the overall code, then that of each descriptor.
+// codesOf returns the overall code, then the code of each descriptor.
 func codesOf(r *ratelimitv3.RateLimitResponse) []ratelimitv3.RateLimitResponse_Code {
 	all := []ratelimitv3.RateLimitResponse_Code{r.GetOverallCode()}
 	for _, s := range r.GetStatuses() {

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// errMalformed reports bytes that do not encode a message. Its text is that of the protobuf
+// errMalformed reports bytes that do not encode a message. Its text is as in the protobuf
 // library.
 var errMalformed = errors.New("proto: cannot parse invalid wire-format data")
 

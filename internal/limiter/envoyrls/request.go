@@ -15,7 +15,7 @@ import (
 // request is a RateLimitRequest, and the check that it asks for. Requests are pooled: a
 // decoded request costs one string, of which its strings are parts.
 //
-// The numbers of fields are those of
+// The numbers of fields come from
 // https://github.com/envoyproxy/envoy/blob/main/api/envoy/service/ratelimit/v3/rls.proto and
 // https://github.com/envoyproxy/envoy/blob/main/api/envoy/extensions/common/ratelimit/v3/ratelimit.proto.
 type request struct {

@@ -17,7 +17,7 @@ const (
 	entryCommit      = "weir_commit"
 )
 
-// takeReservation removes the entries about a reservation from those of the i-th descriptor, so that
+// takeReservation removes the entries about a reservation from the i-th descriptor, so that
 // policies do not match them. It returns a *limiter.FieldError if the request names several
 // reservations.
 func (r *request) takeReservation(entries plan.Descriptor, d *descriptor, i int) (plan.Descriptor, error) {

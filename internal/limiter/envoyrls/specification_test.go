@@ -138,7 +138,7 @@ func descriptorOf(d *commonv3.RateLimitDescriptor) (entries plan.Descriptor, res
 	return entries, reservation
 }
 
-// descriptorHits returns the hits of the i-th descriptor: its own hits, or else those of the
+// descriptorHits returns the hits of the i-th descriptor: its own hits, or else the hits of the
 // request.
 func descriptorHits(d *commonv3.RateLimitDescriptor, hits limiter.Hits, i int) (own limiter.Hits, err error) {
 	at := fmt.Sprintf("descriptors[%d]", i)

@@ -18,7 +18,7 @@ const maxScans = 4
 var errUnscanned = fmt.Errorf("%w: there are more than %d descriptor entries, or more than %d bytes in their keys",
 	ErrUnreadable, maxScanned, maxKeyBytes)
 
-// entries are those of all descriptors in one evaluation. Of several entries with one key the
+// entries has the entries of all descriptors in one evaluation. Of several entries with one key the
 // first counts, as for a key of type Descriptor.
 type entries struct {
 	descriptors []plan.Descriptor

@@ -21,5 +21,5 @@
 //	bound.go          upper bounds of the sizes of values
 //	pattern.go        regular expressions, and their price
 //	automaton.go      regular expressions whose time depends on the text only
-//	replaced.go       functions that replace those of the library
+//	replaced.go       functions that replace functions of the library
 package expression

@@ -18,7 +18,7 @@ import (
 // result. The target of a method is the first argument.
 type function func(p *pricer, call ast.CallExpr, args []*bound) *bound
 
-// functions are all functions that expressions may use. Others, such as those of a later
+// functions are all functions that expressions may use. Others, such as functions of a later
 // version of the library, are rejected.
 var functions = map[string]function{
 	operators.LogicalAnd:       fixed(costOfOperator),

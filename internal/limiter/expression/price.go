@@ -52,7 +52,7 @@ type pricer struct {
 	wholeHeaders    bool
 }
 
-// loop is a comprehension, whose variables hide those of the outer ones.
+// loop is a comprehension, whose variables hide variables of the outer ones.
 type loop struct {
 	variable, accumulator string
 	element, accumulated  *bound

@@ -55,7 +55,7 @@ func beginCall(ctx context.Context, info *tap.Info) (context.Context, error) {
 }
 
 // trimMetadata removes large fields if there is too much metadata, and all if that is not enough.
-// A call needs none but those of its trace. Header compression lets a client send 1 MiB in a few bytes.
+// A call needs only the metadata of its trace. Header compression lets a client send 1 MiB in a few bytes.
 func trimMetadata(md metadata.MD) {
 	if metadataBytes(md) <= lightMetadataBytes {
 		return

@@ -29,7 +29,7 @@ func (h *Handler) serveConsole() {
 	}
 }
 
-// consoleCode serves POST /v1/console. Every valid token gets a code, since its rights are those of
+// consoleCode serves POST /v1/console. Every valid token gets a code, since it has the rights of
 // the calls that the console makes with it.
 func (h *Handler) consoleCode(w http.ResponseWriter, r *http.Request) {
 	token, ok := h.bearerToken(w, r)

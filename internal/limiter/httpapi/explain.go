@@ -19,7 +19,7 @@ import (
 // them. Policies of further ones are hidden.
 const maxNamespaces = 20
 
-// explain serves POST /v1/explain. Its body is that of a check.
+// explain serves POST /v1/explain. Its body is the body of a check.
 func (h *Handler) explain(w http.ResponseWriter, r *http.Request) {
 	token, ok := h.bearerToken(w, r)
 	if !ok {

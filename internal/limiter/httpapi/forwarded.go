@@ -16,7 +16,7 @@ import (
 )
 
 // readOriginal sets the attributes of the original request: those that a trusted proxy forwards,
-// else those of the HTTP request itself. path is the path below pathAuthorize.
+// else the facts of the HTTP request itself. path is the path below pathAuthorize.
 func (h *Handler) readOriginal(r *http.Request, path string, q *request) error {
 	peer, a := peerOf(r), &q.check.Attributes
 	a.Method, a.Host, a.Path = r.Method, r.Host, path

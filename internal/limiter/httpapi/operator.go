@@ -19,7 +19,7 @@ var operatorPaths = []string{
 
 // NewOperator returns the handler of the operator port at the address, as in "127.0.0.1:8083". It
 // serves operatorPaths, and alone GET /v1/process and the console. It rejects a Host header that is neither a
-// loopback name or address nor that of the port. Otherwise a web page could reach a port on
+// loopback name or address nor the address of the port. Otherwise a web page could reach a port on
 // loopback from the browser of an operator, with a name of its own that resolves to 127.0.0.1
 // (DNS rebinding).
 func NewOperator(o Options, address string) *Handler {

@@ -29,7 +29,7 @@ type recordingReserver struct {
 	charge   *limiter.Charge
 	answer   limiter.Committed
 	err      error
-	canceled bool // the context of the last call ended with that of its request
+	canceled bool // the context of the last call ended with the context of its request
 }
 
 func (e *recordingReserver) Reserve(_ context.Context, r *limiter.Reserve) (*limiter.Decision, error) {

@@ -71,7 +71,7 @@ func (h *Handler) inspect(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, answer.TypeJSON, out)
 }
 
-// fit replaces the parts of the key by those of the requests that they mean, and returns these if they
+// fit replaces the parts of the key by the parts that requests have, and returns these if they
 // differ.
 func (h *Handler) fit(ctx context.Context, t *target) (fitted []string, err error) {
 	if t.all || t.asGiven || t.keyHash != "" {

@@ -48,7 +48,7 @@ type LimitSummary struct {
 	Candidate CandidateSummary `json:"candidate,omitzero"`
 }
 
-// CandidateSummary has the numbers of the candidate of a limit that differ from those of the policy.
+// CandidateSummary has the numbers of a candidate that differ from the numbers of its limit.
 type CandidateSummary struct {
 	Threshold int64  `json:"threshold,omitempty"`
 	Burst     int64  `json:"burst,omitempty"`

@@ -118,7 +118,7 @@ func (c *Collector) sharePart(ctx context.Context) error {
 	return err
 }
 
-// look returns the parts of all replicas that report in time, this one first. It does not wait for those of
+// look returns the parts of all replicas that report in time, this one first. It does not wait for parts of
 // which left has a part.
 func (c *Collector) look(ctx context.Context, s limiter.Scope, left []*part) ([]*part, error) {
 	scope := scopeText(s)

@@ -117,7 +117,7 @@ func (c *Collector) left(ctx context.Context) []*part {
 	return parts
 }
 
-// leftParts returns the parts that ended replicas left. The keys of those that ended more than a summaryPeriod ago
+// leftParts returns the parts that ended replicas left. The keys of replicas that ended more than a summaryPeriod ago
 // count no more.
 func (x *exchange) leftParts(ctx context.Context) ([]*part, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)

@@ -93,7 +93,7 @@ func merge(parts []*part, scope string) *limiter.Activity {
 	return a
 }
 
-// ratesWith adds those of the part to the rates, which may be nil.
+// ratesWith adds the rates of the part to the rates, which may be nil.
 func ratesWith(rates *limiter.Rates, of *policyPart, shift int64) *limiter.Rates {
 	if len(of.Rates) == 0 {
 		return rates

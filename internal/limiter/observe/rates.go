@@ -13,7 +13,7 @@ import (
 const (
 	// decisionValues are the numbers of allowed, denied and, in mode Shadow, denied decisions.
 	decisionValues = 3
-	// candidateValues are those of verdicts that only candidates deny or allow.
+	// candidateValues count verdicts that only candidates deny or allow.
 	candidateValues = 2
 )
 

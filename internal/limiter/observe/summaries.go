@@ -22,7 +22,7 @@ const (
 // periods are the summaries of one policy in the current and in the previous period.
 type periods [2]summary
 
-// summaries are those of all policies.
+// summaries are the summaries of all policies.
 type summaries struct {
 	policies map[string]*periods
 	extra    int // text of keys beyond inlineBytes

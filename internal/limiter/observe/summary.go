@@ -14,7 +14,7 @@ type counted struct {
 	hash  uint64
 	count int64
 	err   int64
-	// length is that of the key, of which only the beginning may be kept.
+	// length is the length of the key, of which only the beginning may be kept.
 	length int
 }
 

@@ -25,7 +25,7 @@ func (u *Usage) Add(change Usage) {
 	u.Policies += change.Policies
 }
 
-// Budgets are the budget of each Namespace and that of all together.
+// Budgets are the budget of each Namespace and the budget of all together.
 type Budgets struct {
 	Namespace, Total Budget
 }

@@ -172,7 +172,7 @@ func (c *Calendar) reach(local int64) int64 {
 	return c.notBefore(len(c.Shifts), local-c.offset(len(c.Shifts)))
 }
 
-// notBefore returns the time, but at least that of the last of the shifts.
+// notBefore returns the time, but at least the time of the last shift.
 func (c *Calendar) notBefore(shifts int, at int64) int64 {
 	if shifts == 0 {
 		return at

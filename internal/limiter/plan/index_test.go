@@ -150,7 +150,7 @@ func TestSnapshotListsPlans(t *testing.T) {
 	g.Expect(s.Lookup("shop/x")).To(BeNil())
 }
 
-// Matches are in order, each once, without those of disabled plans.
+// Matches are in order, each once, without matches of disabled plans.
 func TestSnapshotMatches(t *testing.T) {
 	g := NewWithT(t)
 	s := newTestSnapshot()

@@ -85,7 +85,7 @@ type Limit struct {
 	// place of BlockMillis. EscalationMillis is how long after a block their number is remembered.
 	BlocksMillis     []int64 `json:"blocksMillis,omitempty"`
 	EscalationMillis int64   `json:"escalationMillis,omitempty"`
-	// StateSuffix separates the state of the limit from that of the same limit with
+	// StateSuffix separates the state of the limit from the state of the same limit with
 	// other numbers. It is set only
 	//
 	//   - for another rate of refill, since the units refilled since the last check

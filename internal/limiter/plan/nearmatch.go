@@ -20,7 +20,7 @@ type NearMatch struct {
 }
 
 // NearMatches returns the near matches for the normalized attributes, in the order of the plans'
-// IDs, also those of disabled plans. It looks at every plan, without the index.
+// IDs, also of disabled plans. It looks at every plan, without the index.
 func (s *Snapshot) NearMatches(a *Attributes) iter.Seq[NearMatch] {
 	return func(yield func(NearMatch) bool) {
 		for _, p := range s.plans {

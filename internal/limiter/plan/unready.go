@@ -17,6 +17,6 @@ type Unready struct {
 type UnreadyPolicy struct {
 	// ID is "<namespace>/<name>".
 	ID string `json:"name"`
-	// Reason is that of the first condition that is not True.
+	// Reason is the reason of the first condition that is not True.
 	Reason string `json:"reason"`
 }

@@ -5,7 +5,7 @@
 
 package plan
 
-// Version is one above that of the release, for tests of a rollout that raises it.
+// Version is one above the release's, for tests of a rollout that raises it.
 const Version = 2
 
 // expressibleBefore reports false for plans in Shadow mode with overrides, as an example of

@@ -12,7 +12,7 @@ import (
 
 // Diagnosis is the state of Redis, for operators.
 type Diagnosis struct {
-	// Servers are the kinds of servers, such as "redis 7.0.15"; of a cluster those of all masters.
+	// Servers are the kinds of servers, such as "redis 7.0.15"; of a cluster the kinds of all masters.
 	Servers []string
 	// OldestTested is the oldest tested version of a server that is older; empty if none is.
 	OldestTested string

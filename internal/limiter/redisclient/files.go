@@ -28,14 +28,14 @@ type Files struct {
 	// first line is read.
 	Username, Password string
 	// SentinelUsername and SentinelPassword are of the ACL user of the sentinels (default:
-	// no credentials). Those of the data nodes are never sent to a sentinel.
+	// no credentials). Credentials of the data nodes are never sent to a sentinel.
 	SentinelUsername, SentinelPassword string
 	// CA holds the CAs that verify all servers, in PEM (default: system roots).
 	CA string
 	// Cert and Key are the client certificate and its key, in PEM.
 	Cert, Key string
 	// ServerName is the name, not a file, that the certificate of every server must have
-	// (default: the host of the connection, or in a cluster that of the URL).
+	// (default: the host of the connection, or in a cluster the host of the URL).
 	ServerName string
 }
 
@@ -109,7 +109,7 @@ func (f Files) ofSentinels() Files {
 	return Files{Username: f.SentinelUsername, Password: f.SentinelPassword}
 }
 
-// credentialsProvider returns nil if the credentials are those of the URL.
+// credentialsProvider returns nil if the URL has the credentials.
 func (f Files) credentialsProvider() func(context.Context) (username, password string, err error) {
 	if f.Password == "" {
 		return nil

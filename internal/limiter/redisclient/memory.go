@@ -22,7 +22,7 @@ type Memory struct {
 	Use float64
 }
 
-// AskMemory asks Redis for the state of its memory. Errors are those of the client.
+// AskMemory asks Redis for the state of its memory. Errors come from the client.
 func AskMemory(ctx context.Context, client redis.UniversalClient) (m Memory, err error) {
 	cluster, ok := client.(*redis.ClusterClient)
 	if !ok {

@@ -47,7 +47,7 @@ func (discardLogger) Printf(context.Context, string, ...any) {}
 //     replica (READONLY). The caller handles all other replies and failures.
 //   - One address that answers is enough to find all nodes of a cluster. With TLS every
 //     node needs a certificate for the host of the URL, or for Files.ServerName.
-//   - A URL of sentinels should name all of them. User and password are those of the data
+//   - A URL of sentinels should name all of them. User and password belong to the data
 //     nodes. With TLS every sentinel and data node needs a certificate for the host that
 //     the URL or the sentinels name, or for Files.ServerName.
 //   - After a READONLY reply all connections are closed, so that the next commands find the

@@ -149,7 +149,7 @@ func (w *Writer) waitingInOrder() []string {
 	})
 }
 
-// The total has no label namespace: scrapers would replace an empty one by that of the pod.
+// The total has no label namespace: scrapers would replace an empty one by the pod's.
 var (
 	namespaceUse = prometheus.NewDesc("weir_namespace_budget_used_ratio",
 		"Leader: the used part of the budget of a Namespace.", []string{"namespace", "resource"}, nil)

@@ -125,7 +125,7 @@ func (s *scripts) takeTerm(ctx context.Context, r *report, previous int64, obser
 	return h, err
 }
 
-// setFormats records the formats that have keys, and deletes the keys of those that are no
+// setFormats records the formats that have keys, and deletes the keys of formats that are no
 // longer needed. It returns errConflict if the term is another one.
 func (s *scripts) setFormats(ctx context.Context, term int64, holder string, formats storedFormats, obsolete []string) error {
 	encoded, err := json.Marshal(formats)

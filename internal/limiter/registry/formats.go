@@ -82,7 +82,7 @@ func (l *leaderLoop) recordFormats(ctx context.Context, h *header) error {
 	return l.writer.scripts[0].setFormats(ctx, l.leadership.term, l.leadership.holder, next, obsolete)
 }
 
-// ownKeys returns those of the keys that belong to this registry: a damaged record must not
+// ownKeys returns the keys that belong to this registry: a damaged record must not
 // delete others.
 func (w *Writer) ownKeys(keys []string) []string {
 	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool {

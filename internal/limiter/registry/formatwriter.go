@@ -40,7 +40,7 @@ type formatWriter struct {
 }
 
 // sync makes the registry in this format equal to the desired plans. The header
-// is that of the newest format.
+// belongs to the newest format.
 func (f *formatWriter) sync(ctx context.Context, h *header, alive []report) error {
 	if f.slot != 0 {
 		own, _, err := f.scripts.heartbeat(ctx, nil)
@@ -98,7 +98,7 @@ func (f *formatWriter) mustRepublish(h *header, alive []report) string {
 	return ""
 }
 
-// ownerOfEpochs returns the name for new epochs: that of the installation or, as long as a
+// ownerOfEpochs returns the name for new epochs: the name of the installation or, as long as a
 // live process of it does not accept that name, the former one.
 func (f *formatWriter) ownerOfEpochs(alive []report) string {
 	names := f.writer.installation.names()

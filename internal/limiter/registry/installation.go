@@ -9,7 +9,7 @@ import (
 )
 
 // Installation is the installation that a process belongs to. All Writers and Watchers of
-// one installation share a registry; those of another one do not use it. It is safe for
+// one installation share a registry; processes of another one do not use it. It is safe for
 // concurrent use.
 type Installation struct {
 	was  string

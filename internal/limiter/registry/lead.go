@@ -32,7 +32,7 @@ type leaderLoop struct {
 
 	formats []*formatWriter // the maintained formats, newest first
 	// neededAt is the server time, in microseconds, at which a process needed the format;
-	// observedAt is that of the last round. See chooseFormats.
+	// observedAt is the server time of the last round. See chooseFormats.
 	neededAt   map[format]int64
 	observedAt int64
 

@@ -221,14 +221,14 @@ func (w *Watcher) accepts(owner string) bool {
 	}
 }
 
-// Err returns an error if the loaded plans are those of another installation: they were
+// Err returns an error if the loaded plans belong to another installation: they were
 // loaded before the name of this one was known.
 func (w *Watcher) Err() error {
 	owner, name := w.follows.Load(), w.options.Installation.Name()
 	if owner == nil || name == "" || w.options.Installation.accepts(*owner) {
 		return nil
 	}
-	return fmt.Errorf("the plans are those of installation %q, and this process belongs to %q", *owner, name)
+	return fmt.Errorf("the plans belong to installation %q, and this process belongs to %q", *owner, name)
 }
 
 // load reads the missing changes and uses them.
@@ -252,7 +252,7 @@ func (w *Watcher) load(ctx context.Context) error {
 		w.logger.Error("Skipped plans that cannot be decoded", "plans", len(bad), "first", bad[0])
 	}
 	// Within an epoch, a wrong digest means another history: reject it. In a new epoch the
-	// plans are still better than those of the old one.
+	// plans are still better than the plans of the old one.
 	if !next.matchesDigest() && w.loaded != nil && w.loaded.epoch == h.epoch {
 		w.markRejected(&h, otherPlans)
 	} else {
@@ -336,7 +336,7 @@ func (w *Watcher) heartbeat(ctx context.Context) (header, error) {
 	return h, nil
 }
 
-// report returns the heartbeat. Its owner is that of the loaded plans, so that a leader which
+// report returns the heartbeat. Its owner is the owner of the loaded plans, so that a leader which
 // still has the former name of the installation counts the replica.
 func (w *Watcher) report() *report {
 	r := &report{

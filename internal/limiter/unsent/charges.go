@@ -84,7 +84,7 @@ func New(o Options) *Charges {
 		committer: o.Committer, now: o.Now, logger: o.Logger, everySecond: rate.Sometimes{Interval: time.Second},
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_kept_charges_total",
-			Help: "Charges of Envoy that Redis did not answer, and what became of them.",
+			Help: "Charges of Envoy that Redis did not answer, by outcome.",
 		}, []string{"outcome"}),
 	}
 	if c.now == nil {
@@ -140,7 +140,7 @@ func (c *Charges) SendRest(ctx context.Context) {
 	c.kept, c.bytes = nil, 0
 }
 
-// send sends all charges that are kept now. It stops when Redis answers none of those that it sends
+// send sends all charges that are kept now. It stops when Redis answers none of the charges that it sends
 // at once.
 func (c *Charges) send(ctx context.Context) {
 	c.dropOld()

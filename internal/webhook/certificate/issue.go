@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// The keys of the Secret. Those of the certificate are the ones of Secrets of type
+// The keys of the Secret. The keys of the certificate are as in Secrets of type
 // kubernetes.io/tls.
 const (
 	caEntry          = "ca.crt"

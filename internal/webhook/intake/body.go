@@ -9,7 +9,7 @@ import (
 )
 
 // reserve takes the memory for the body, which release returns. It waits for other bodies,
-// first those of the same source, so that one source never waits in front of others.
+// first bodies of the same source, so that one source never waits in front of others.
 //
 // The whole length is taken before the first byte is read: bodies that grow side by side
 // could each hold a part of the memory and wait for the rest.

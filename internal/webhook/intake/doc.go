@@ -13,7 +13,7 @@
 //   - 1,024 connections are open together. Beyond that, the source with the most waiting
 //     connections loses its newest one.
 //   - Headers and body arrive within 2 s. A body has at most 4 MiB; all bodies in memory
-//     together have 32 MiB, those of one source a quarter of that.
+//     together have 32 MiB, the bodies of one source a quarter of it.
 //
 // A source is one IP address, for IPv6 too: clusters give all nodes and pods addresses of one
 // /64, so a wider source would let a pod use up the connections of the API server.

@@ -45,7 +45,7 @@ type Intake struct {
 	rejected *prometheus.CounterVec
 }
 
-// bounds are those of the package comment. Tests lower them.
+// bounds are the bounds in the package comment. Tests lower them.
 type bounds struct {
 	served, waiting, open    int           // connections
 	body, bodies, fromSource int64         // bytes

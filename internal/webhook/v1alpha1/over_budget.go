@@ -21,7 +21,7 @@ import (
 type PlanSizes struct {
 	// Policies reads from a cache.
 	Policies client.Reader
-	// Budget is that of each Namespace.
+	// Budget is the budget of each Namespace.
 	Budget plan.Budget
 
 	mu    sync.Mutex

@@ -98,7 +98,7 @@ func reviewed(result string) float64 {
 	return 0
 }
 
-// budget is that of each Namespace.
+// budget is the budget of each Namespace.
 var budget = plan.Budget{Policies: 20, Bytes: 12_000}
 
 // serve serves the validator to the API server until the spec ends or stop is called.
