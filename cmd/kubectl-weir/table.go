@@ -13,11 +13,11 @@ import (
 
 // table is a table with aligned columns.
 type table struct {
-	out   io.Writer
-	text  bytes.Buffer
-	rows  *tabwriter.Writer
-	bold  bool // show the heading in bold
-	begun bool // the heading was written
+	out        io.Writer
+	text       bytes.Buffer
+	rows       *tabwriter.Writer
+	bold       bool // show the heading in bold
+	hasHeading bool
 }
 
 func newTable(w io.Writer) *table {
@@ -29,7 +29,7 @@ func newTable(w io.Writer) *table {
 // heading adds the first row.
 func (t *table) heading(cells ...string) {
 	t.row(cells...)
-	t.begun = true
+	t.hasHeading = true
 }
 
 // row adds a row. It writes to memory, which does not fail.
@@ -41,7 +41,7 @@ func (t *table) Flush() error {
 		return err
 	}
 	text := t.text.String()
-	if heading, rest, found := strings.Cut(text, "\n"); found && t.bold && t.begun {
+	if heading, rest, found := strings.Cut(text, "\n"); found && t.bold && t.hasHeading {
 		text = "\x1b[1m" + heading + "\x1b[0m\n" + rest
 	}
 	_, err := io.WriteString(t.out, text)

@@ -150,7 +150,7 @@ func (q *statusQueue) observe(t term, policy *v1alpha1.RateLimitPolicy, compiled
 		s.reported = was
 	}
 	s.isEdited = s.isEdited || isEdited
-	s.look(q.publisher.Rollout(s.id), q.now())
+	s.setRollout(q.publisher.Rollout(s.id), q.now())
 	q.schedule(name, s)
 }
 
@@ -171,7 +171,7 @@ func (q *statusQueue) refresh() (judge []reconcile.Request) {
 		if (len(s.problems) > 0 || rollout.OverBudget != nil) && rollout.Plan != s.rollout.Plan {
 			judge = append(judge, reconcile.Request{NamespacedName: name})
 		}
-		s.look(rollout, q.now())
+		s.setRollout(rollout, q.now())
 		q.schedule(name, s)
 	}
 	return judge
@@ -185,7 +185,7 @@ func (q *statusQueue) take(name types.NamespacedName) (statusRecord, term, bool)
 	if s == nil || q.term.ended() {
 		return statusRecord{}, term{}, false
 	}
-	s.look(q.publisher.Rollout(s.id), q.now())
+	s.setRollout(q.publisher.Rollout(s.id), q.now())
 	if q.due(s).After(q.now()) {
 		q.schedule(name, s)
 		return statusRecord{}, term{}, false
@@ -291,8 +291,8 @@ func (q *statusQueue) due(s *statusRecord) time.Time {
 	return at
 }
 
-// look records the newest Rollout, and its phase.
-func (s *statusRecord) look(rollout plan.Rollout, now time.Time) {
+// setRollout records the newest Rollout, and its phase.
+func (s *statusRecord) setRollout(rollout plan.Rollout, now time.Time) {
 	s.rollout = rollout
 	before := s.phase
 	s.phase = s.facts.phase()

@@ -88,7 +88,7 @@ func (c *contract) sweep() {
 	c.must(c.r.Sweep(c.Context(), func(ctx context.Context, id string) (bool, error) {
 		asked[id] = true
 		if id == "shop/synced" {
-			return false, c.set(ctx, planOf("synced", 2)) // a look may take long
+			return false, c.set(ctx, planOf("synced", 2)) // the request may take long
 		}
 		return id == "shop/live", nil
 	}))

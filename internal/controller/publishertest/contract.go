@@ -43,7 +43,7 @@ func Run(t *testing.T, start func(tb testing.TB) Registry) {
 		"a call whose context has ended has no effect":           (*contract).endedContexts,
 		"a lost registry waits for MarkSynced":                   (*contract).lost,
 		"Sweep deletes what was not set in the term":             (*contract).sweep,
-		"Sweep deletes nothing when the look fails":              (*contract).failedSweep,
+		"Sweep deletes nothing when the API server does not answer":              (*contract).failedSweep,
 		"calls fail at once while the registry hangs":            (*contract).hung,
 		"Rollout keeps the last known plan while it hangs":       (*contract).lastKnown,
 		"nothing is written to the registry of another":          (*contract).ownedElsewhere,

@@ -19,8 +19,8 @@ type loader struct {
 	failed error
 }
 
-// report returns the text of the error. It keeps an error that ends the session.
-func (l *loader) report(err error) string {
+// problemText returns the text of the error. It keeps an error that ends the session.
+func (l *loader) problemText(err error) string {
 	if p, ok := errors.AsType[*problem](err); !ok || p.Status == http.StatusUnauthorized {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -47,7 +47,7 @@ type part[T any] struct {
 func load[T any](l *loader, into *part[T], get func(ctx context.Context, into *T) error) {
 	l.wait.Go(func() {
 		if err := get(l.ctx, &into.Data); err != nil {
-			into.Problem = l.report(err)
+			into.Problem = l.problemText(err)
 		}
 	})
 }

@@ -30,9 +30,9 @@ type Budget struct {
 	// spentUntil is the time since start, in nanoseconds, until which the budget is spent.
 	spentUntil atomic.Int64
 
-	mu     sync.Mutex
-	minute int64   // the current minute since start
-	begun  float64 // the keys begun in it
+	mu      sync.Mutex
+	minute  int64   // the current minute since start
+	newKeys float64 // counted in it
 	// ends counts the keys by the part before which their state has ended, from the next part on.
 	ends    [resolution + 2]int64
 	current int64 // the current part since start
@@ -64,7 +64,7 @@ func (b *Budget) ForLongest(longest time.Duration, now time.Time) *Budget {
 			longest = max(longest, time.Duration(end)*b.part-at)
 		}
 	}
-	changed := &Budget{limits: b.limits, part: partOf(longest), start: b.start, minute: b.minute, begun: b.begun}
+	changed := &Budget{limits: b.limits, part: partOf(longest), start: b.start, minute: b.minute, newKeys: b.newKeys}
 	changed.current = int64(at / changed.part)
 	for i := int64(1); i < int64(len(b.ends)); i++ {
 		end := b.current + i
@@ -84,7 +84,7 @@ func (b *Budget) count(keys int64, at time.Duration) {
 // update sets until when the budget is spent.
 func (b *Budget) update() {
 	var until time.Duration
-	if b.limits.PerMinute > 0 && b.begun >= float64(b.limits.PerMinute) {
+	if b.limits.PerMinute > 0 && b.newKeys >= float64(b.limits.PerMinute) {
 		until = time.Duration(b.minute+1) * time.Minute
 	}
 	if b.limits.PerWindow > 0 && b.alive >= b.limits.PerWindow {
@@ -106,7 +106,7 @@ func (b *Budget) Begin(now time.Time, life time.Duration) {
 	defer b.mu.Unlock()
 	at := now.Sub(b.start)
 	b.advance(at)
-	b.begun += min(1, life.Minutes())
+	b.newKeys += min(1, life.Minutes())
 	if life > 0 {
 		b.count(1, at+life+1)
 	}
@@ -116,7 +116,7 @@ func (b *Budget) Begin(now time.Time, life time.Duration) {
 // advance forgets the keys of earlier minutes, and those whose state has ended.
 func (b *Budget) advance(at time.Duration) {
 	if minute := int64(at / time.Minute); minute > b.minute {
-		b.minute, b.begun = minute, 0
+		b.minute, b.newKeys = minute, 0
 	}
 	now := int64(at / b.part)
 	for steps := min(now-b.current, int64(len(b.ends))); steps > 0; steps-- {

@@ -105,7 +105,7 @@ func TestMemoryIsLowUntilEnoughIsFree(t *testing.T) {
 		{0, nil, false}, {0.79, nil, false}, {0.8, nil, true}, {0, errors.New("away"), true}, {0.76, nil, true}, {0.74, nil, false}, {0.79, nil, false},
 	} {
 		use, err = step.use, step.err
-		m.look(t.Context())
+		m.measure(t.Context())
 		g.Expect(m.Low()).To(Equal(step.low), "%+v", step)
 	}
 }

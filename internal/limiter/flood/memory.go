@@ -24,7 +24,7 @@ type Memory struct {
 	use    func(context.Context) (float64, error)
 	logger *slog.Logger
 	low    atomic.Bool
-	failed bool // the last look failed
+	failed bool // the last measurement failed
 }
 
 // NewMemory returns a watch that is not started. use returns the share of its memory limit that
@@ -39,7 +39,7 @@ func (m *Memory) Low() bool { return m.low.Load() }
 // Start looks at the memory every two seconds until ctx ends.
 func (m *Memory) Start(ctx context.Context) error {
 	for {
-		m.look(ctx)
+		m.measure(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -48,8 +48,8 @@ func (m *Memory) Start(ctx context.Context) error {
 	}
 }
 
-// look updates Low. While the use is unknown, Low stays as it is.
-func (m *Memory) look(ctx context.Context) {
+// measure updates Low. While the use is unknown, Low stays as it is.
+func (m *Memory) measure(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, checkPeriod)
 	defer cancel()
 	use, err := m.use(limited)

@@ -36,10 +36,10 @@ type frameReader struct {
 	frame  frame
 }
 
-// next consumes the rest of the header of a frame, or a part of a payload, from p. begun reports
-// that the header is complete, ended that the frame is; both may be true. payload is the part that
+// next consumes the rest of the header of a frame, or a part of a payload, from p. begins reports
+// that the header is complete, ends that the frame is; both may be true. payload is the part that
 // was consumed.
-func (r *frameReader) next(p []byte) (payload, rest []byte, begun, ended bool) {
+func (r *frameReader) next(p []byte) (payload, rest []byte, begins, ends bool) {
 	if r.filled < frameHeaderBytes {
 		n := copy(r.header[r.filled:], p)
 		r.filled += n
@@ -52,14 +52,14 @@ func (r *frameReader) next(p []byte) (payload, rest []byte, begun, ended bool) {
 			stream: binary.BigEndian.Uint32(r.header[5:]) & 0x7fffffff,
 		}
 		r.left = r.frame.length
-		begun, p = true, p[n:]
+		begins, p = true, p[n:]
 	}
 	n := min(r.left, len(p))
 	r.left -= n
 	if r.left == 0 {
 		r.filled = 0
 	}
-	return p[:n], p[n:], begun, r.left == 0
+	return p[:n], p[n:], begins, r.left == 0
 }
 
 // isInside reports whether the bytes so far end inside of a frame.

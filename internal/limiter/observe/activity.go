@@ -15,7 +15,7 @@ import (
 func (c *Collector) Activity(ctx context.Context, scope limiter.Scope) (*limiter.Activity, error) {
 	c.drain()
 	left := c.left(ctx) // before look: a replica that ends in between counts once, or not at all
-	parts, err := c.look(ctx, scope, left)
+	parts, err := c.awaitParts(ctx, scope, left)
 	if err != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
 	}

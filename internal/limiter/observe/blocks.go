@@ -16,8 +16,8 @@ import (
 // maxPending bounds the begun blocks that wait to be written to the lists. Further ones are dropped.
 const maxPending = 10_000
 
-// begun is a block that is not in the lists yet.
-type begun struct {
+// pendingBlock is a block that is not in the lists yet.
+type pendingBlock struct {
 	key script.Key
 	end time.Time
 }
@@ -28,16 +28,16 @@ func (c *Collector) addPending(e *event) {
 		c.drops.buffer.Add(1)
 		return
 	}
-	c.pending[e.policy] = append(c.pending[e.policy], begun{key: script.Key(e.text()), end: e.end})
+	c.pending[e.policy] = append(c.pending[e.policy], pendingBlock{key: script.Key(e.text()), end: e.end})
 	c.pendings++
 }
 
 // takePending returns the begun blocks that are not in the lists yet, by policy.
-func (c *Collector) takePending() map[string][]begun {
+func (c *Collector) takePending() map[string][]pendingBlock {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	taken := c.pending
-	c.pending, c.pendings = map[string][]begun{}, 0
+	c.pending, c.pendings = map[string][]pendingBlock{}, 0
 	return taken
 }
 
@@ -55,7 +55,7 @@ func (c *Collector) writeBlocks(ctx context.Context) error {
 	return failure
 }
 
-func (c *Collector) listBlocks(ctx context.Context, policy string, blocks []begun) error {
+func (c *Collector) listBlocks(ctx context.Context, policy string, blocks []pendingBlock) error {
 	now := c.o.Now()
 	listed := make([]script.Block, 0, len(blocks))
 	for _, b := range blocks {
@@ -170,7 +170,7 @@ func (c *Collector) resolveShared(ctx context.Context, policy, hash string) (scr
 		return "", nil
 	}
 	left := c.left(ctx)
-	parts, err := c.look(ctx, limiter.Scope{Policy: policy}, left)
+	parts, err := c.awaitParts(ctx, limiter.Scope{Policy: policy}, left)
 	if err != nil {
 		return "", err
 	}

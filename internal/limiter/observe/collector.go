@@ -77,7 +77,7 @@ type Collector struct {
 	mu        sync.Mutex // guards the fields below; decisions never take it
 	summaries *summaries
 	rates     *rates
-	pending   map[string][]begun // by policy; pendings is their number
+	pending   map[string][]pendingBlock // by policy; pendings is their number
 	pendings  int
 
 	failed bool // the last call of Redis failed; used by Start only
@@ -95,7 +95,7 @@ func New(o Options) *Collector {
 	o.Registerer.MustRegister(&c.drops)
 	c.denials, c.blocks = newBuffer(bufferedDenials, c.wake), newBuffer(bufferedBlocks, c.wake)
 	c.summaries, c.rates = newSummaries(o.Now()), newRates()
-	c.pending = map[string][]begun{}
+	c.pending = map[string][]pendingBlock{}
 	if o.Redis != nil {
 		c.exchange = newExchange(o.Redis, o.Prefix, o.Replica)
 	}

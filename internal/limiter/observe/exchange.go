@@ -74,8 +74,8 @@ func (x *exchange) share(ctx context.Context, encoded []byte) ([]string, error) 
 	return shareScript.Run(ctx, x.client, x.keys, x.replica, encoded, partLife.Milliseconds()).StringSlice()
 }
 
-// look records that a reader looks at the scope, and returns the parts that cover it.
-func (x *exchange) look(ctx context.Context, scope string) ([]*part, error) {
+// requestParts records that a reader looks at the scope, and returns the parts that cover it.
+func (x *exchange) requestParts(ctx context.Context, scope string) ([]*part, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	values, err := lookScript.Run(ctx, x.client, x.keys, scope, lookLife.Milliseconds(), partLife.Milliseconds()).StringSlice()
@@ -118,9 +118,9 @@ func (c *Collector) sharePart(ctx context.Context) error {
 	return err
 }
 
-// look returns the parts of all replicas that report in time, this one first. It does not wait for parts of
+// awaitParts returns the parts of all replicas that report in time, this one first. It does not wait for parts of
 // which left has a part.
-func (c *Collector) look(ctx context.Context, s limiter.Scope, left []*part) ([]*part, error) {
+func (c *Collector) awaitParts(ctx context.Context, s limiter.Scope, left []*part) ([]*part, error) {
 	scope := scopeText(s)
 	own := c.part([]string{scope})
 	if c.exchange == nil {
@@ -129,7 +129,7 @@ func (c *Collector) look(ctx context.Context, s limiter.Scope, left []*part) ([]
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	for found := []*part{own}; ; {
-		others, err := c.exchange.look(ctx, scope)
+		others, err := c.exchange.requestParts(ctx, scope)
 		if err == nil {
 			found = found[:1]
 			for _, p := range others {

@@ -65,7 +65,7 @@ func (m *Monitor) Start(ctx context.Context) error {
 	for {
 		servers, err := askServers(ctx, m.options.Counters)
 		if ctx.Err() == nil {
-			m.report(servers, err)
+			m.setState(servers, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -75,8 +75,8 @@ func (m *Monitor) Start(ctx context.Context) error {
 	}
 }
 
-// report sets the metric and logs changes.
-func (m *Monitor) report(servers []server, err error) {
+// setState sets the metric and logs changes.
+func (m *Monitor) setState(servers []server, err error) {
 	up := err == nil
 	changed := !m.asked || m.up.Load() != up
 	m.asked = true

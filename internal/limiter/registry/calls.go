@@ -112,14 +112,14 @@ type header struct {
 // takeTerm begins a term higher than previous, provided that the term is still the observed
 // one and no other leader of the same installation is alive. It succeeded if the header names
 // the holder.
-func (s *scripts) takeTerm(ctx context.Context, r *report, previous int64, observed *header, names []string) (h header, err error) {
+func (s *scripts) takeTerm(ctx context.Context, r *heartbeat, previous int64, observed *header, names []string) (h header, err error) {
 	encoded, err := json.Marshal(r)
 	if err != nil {
 		return h, fmt.Errorf("encode heartbeat: %w", err)
 	}
 	args := []any{r.Name, previous, observed.term, observed.holder, r.Owner, r.field(), encoded, lifetime.Microseconds()}
 	for _, name := range names {
-		args = append(args, (&report{Owner: name, Kind: kindLeader}).field())
+		args = append(args, (&heartbeat{Owner: name, Kind: kindLeader}).field())
 	}
 	err = s.call(ctx, callTimeout, termScript, args, &h)
 	return h, err

@@ -43,7 +43,7 @@
 // Two keys belong to no format and may only gain fields:
 //
 //	<prefix>{registry}:processes    hash: "<owner>/<kind>/<name>" -> expiry in
-//	                                microseconds of server time, report as JSON;
+//	                                microseconds of server time, heartbeat as JSON;
 //	                                the kinds are replica, leader and standby
 //	<prefix>{registry}:term         hash, see below
 //
@@ -104,6 +104,6 @@
 // A replica loads only a complete registry of its own installation: a later revision of its
 // epoch if the digest matches, or an epoch with a later stamp. It rejects everything else,
 // keeps the plans it runs and reports the rejected epoch in its heartbeat. The leader answers
-// such a report with a new epoch. A replica without plans loads any complete registry of its
+// such a heartbeat with a new epoch. A replica without plans loads any complete registry of its
 // installation.
 package registry

@@ -165,7 +165,7 @@ func TestReplicaFollowsTheRegistryItRanBefore(t *testing.T) {
 	rejectedEpoch := func() epoch {
 		_, alive, err := c.scripts.heartbeat(t.Context(), nil)
 		c.Expect(err).NotTo(HaveOccurred())
-		i := slices.IndexFunc(alive, func(r report) bool { return r.Kind == kindReplica && r.Name == "a" })
+		i := slices.IndexFunc(alive, func(r heartbeat) bool { return r.Kind == kindReplica && r.Name == "a" })
 		c.Expect(i).NotTo(Equal(-1))
 		return alive[i].Rejects
 	}

@@ -17,7 +17,7 @@ const obsoleteAfter = 30 * time.Second
 // chooseFormats begins to maintain each format that is the newest for a live process of the
 // installation, and ends to maintain one that none has needed for obsoleteAfter. This
 // release's own format is always needed: its leader announces it.
-func (l *leaderLoop) chooseFormats(h *header, alive []report) {
+func (l *leaderLoop) chooseFormats(h *header, alive []heartbeat) {
 	l.recordNeeds(h, alive)
 	l.formats = slices.DeleteFunc(l.formats, func(f *formatWriter) bool { return l.neededAt[f.scripts.format] == 0 })
 	for slot, f := range l.writer.supported {
@@ -33,7 +33,7 @@ func (l *leaderLoop) chooseFormats(h *header, alive []report) {
 
 // recordNeeds records which formats are needed now, and forgets those that have not been for
 // obsoleteAfter.
-func (l *leaderLoop) recordNeeds(h *header, alive []report) {
+func (l *leaderLoop) recordNeeds(h *header, alive []heartbeat) {
 	if gap := h.now - l.observedAt; l.observedAt != 0 && gap > lifetime.Microseconds() {
 		// Reports of live processes may have expired while Redis did not answer.
 		for f := range l.neededAt {

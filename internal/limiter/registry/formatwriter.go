@@ -41,7 +41,7 @@ type formatWriter struct {
 
 // sync makes the registry in this format equal to the desired plans. The header
 // belongs to the newest format.
-func (f *formatWriter) sync(ctx context.Context, h *header, alive []report) error {
+func (f *formatWriter) sync(ctx context.Context, h *header, alive []heartbeat) error {
 	if f.slot != 0 {
 		own, _, err := f.scripts.heartbeat(ctx, nil)
 		if err != nil {
@@ -59,7 +59,7 @@ func (f *formatWriter) sync(ctx context.Context, h *header, alive []report) erro
 	return nil
 }
 
-func (f *formatWriter) converge(ctx context.Context, h *header, alive []report) error {
+func (f *formatWriter) converge(ctx context.Context, h *header, alive []heartbeat) error {
 	switch {
 	case h.complete && f.unconfirmed != nil && h.version == f.unconfirmed.to:
 		f.commit(f.unconfirmed) // Redis had run it
@@ -83,14 +83,14 @@ func (f *formatWriter) converge(ctx context.Context, h *header, alive []report) 
 // it, because it runs a later version or found other plans; at most once per
 // minRepublishInterval. Or the epoch has the former name of the installation, and every
 // process accepts the new one.
-func (f *formatWriter) mustRepublish(h *header, alive []report) string {
+func (f *formatWriter) mustRepublish(h *header, alive []heartbeat) string {
 	if h.epoch.owner() != f.ownerOfEpochs(alive) {
 		return "the installation has a new name"
 	}
 	if f.lastRepublish != 0 && h.now-f.lastRepublish < minRepublishInterval.Microseconds() {
 		return ""
 	}
-	if slices.ContainsFunc(alive, func(r report) bool {
+	if slices.ContainsFunc(alive, func(r heartbeat) bool {
 		return r.Kind == kindReplica && f.writer.installation.accepts(r.Owner) && r.Rejects == h.epoch
 	}) {
 		return "rejected by a replica"
@@ -100,9 +100,9 @@ func (f *formatWriter) mustRepublish(h *header, alive []report) string {
 
 // ownerOfEpochs returns the name for new epochs: the name of the installation or, as long as a
 // live process of it does not accept that name, the former one.
-func (f *formatWriter) ownerOfEpochs(alive []report) string {
+func (f *formatWriter) ownerOfEpochs(alive []heartbeat) string {
 	names := f.writer.installation.names()
-	refuses := func(r report) bool {
+	refuses := func(r heartbeat) bool {
 		return f.writer.installation.accepts(r.Owner) && r.Accepts != nil && !slices.Contains(r.Accepts, names[0])
 	}
 	if slices.ContainsFunc(alive, refuses) {
@@ -112,7 +112,7 @@ func (f *formatWriter) ownerOfEpochs(alive []report) string {
 }
 
 // startEpoch replaces the registry in this format with all desired plans, under a new epoch.
-func (f *formatWriter) startEpoch(ctx context.Context, h *header, alive []report, reason string) error {
+func (f *formatWriter) startEpoch(ctx context.Context, h *header, alive []heartbeat, reason string) error {
 	changes, ok := f.allPlans()
 	if !ok {
 		return ErrEpochLost

@@ -41,14 +41,14 @@ func TestTermIsNotTakenBesideALiveLeader(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	take := func(name string, observed *header) header {
-		taken, err := c.scripts.takeTerm(t.Context(), &report{Owner: "new", Kind: kindLeader, Name: name}, 0, observed, []string{"new", "old"})
+		taken, err := c.scripts.takeTerm(t.Context(), &heartbeat{Owner: "new", Kind: kindLeader, Name: name}, 0, observed, []string{"new", "old"})
 		c.Expect(err).NotTo(HaveOccurred())
 		return taken
 	}
-	_, _, err := c.scripts.heartbeat(t.Context(), &report{Owner: "old", Kind: kindLeader, Name: "first"})
+	_, _, err := c.scripts.heartbeat(t.Context(), &heartbeat{Owner: "old", Kind: kindLeader, Name: "first"})
 	c.Expect(err).NotTo(HaveOccurred())
 	c.Expect(take("second", &header{}).holder).To(BeEmpty(), "a leader under the former name is alive")
-	c.Expect(c.scripts.leave(t.Context(), &report{Owner: "old", Kind: kindLeader, Name: "first"})).To(Succeed())
+	c.Expect(c.scripts.leave(t.Context(), &heartbeat{Owner: "old", Kind: kindLeader, Name: "first"})).To(Succeed())
 	taken := take("second", &header{})
 	c.Expect(taken.holder).To(Equal("second"))
 	c.Expect(taken.owner).To(Equal("new"))

@@ -71,14 +71,14 @@ func (w *Writer) Lead(ctx context.Context, opened func()) error {
 	w.shut(err)
 	if l.leadership.term != 0 {
 		// The next leader takes no term while this one is reported as alive.
-		w.scripts[0].leaveAtEnd(ctx, l.report(), w.logger)
+		w.scripts[0].leaveAtEnd(ctx, l.ownHeartbeat(), w.logger)
 	}
 	return err
 }
 
-// report is the heartbeat of the leader.
-func (l *leaderLoop) report() *report {
-	return &report{
+// ownHeartbeat returns the heartbeat of the leader.
+func (l *leaderLoop) ownHeartbeat() *heartbeat {
+	return &heartbeat{
 		Owner: l.writer.installation.Name(), Kind: kindLeader, Name: l.leadership.holder,
 		Formats: l.writer.supported, Accepts: l.writer.installation.names(), Unready: l.notReady,
 	}
@@ -260,9 +260,9 @@ func (l *leaderLoop) writeChanges(ctx context.Context) error {
 }
 
 func (l *leaderLoop) observeAndConverge(ctx context.Context) error {
-	var r *report
+	var r *heartbeat
 	if l.leadership.term != 0 {
-		r = l.report() // a leader without a term must not keep others from taking it
+		r = l.ownHeartbeat() // a leader without a term must not keep others from taking it
 	}
 	h, alive, err := l.writer.scripts[0].heartbeat(ctx, r)
 	if err != nil {
@@ -294,12 +294,12 @@ func (l *leaderLoop) observeAndConverge(ctx context.Context) error {
 
 // claimTerm checks that no other installation owns the registry and that this leader holds
 // the term, and takes a term if it has none.
-func (l *leaderLoop) claimTerm(ctx context.Context, h *header, alive []report) error {
+func (l *leaderLoop) claimTerm(ctx context.Context, h *header, alive []heartbeat) error {
 	if h.term == l.leadership.term && h.holder == l.leadership.holder {
 		return nil
 	}
 	if h.owner != "" && !l.writer.installation.accepts(h.owner) {
-		if slices.ContainsFunc(alive, func(r report) bool { return r.Owner == h.owner }) {
+		if slices.ContainsFunc(alive, func(r heartbeat) bool { return r.Owner == h.owner }) {
 			return fmt.Errorf("%w: %q", ErrOwnedElsewhere, h.owner)
 		}
 	} else if l.leadership.term != 0 && h.term >= l.leadership.term {
@@ -309,7 +309,7 @@ func (l *leaderLoop) claimTerm(ctx context.Context, h *header, alive []report) e
 		return err
 	}
 	// This leader has no term yet, or the term was lost with the registry.
-	taken, err := l.writer.scripts[0].takeTerm(ctx, l.report(), l.leadership.term, h, l.writer.installation.names())
+	taken, err := l.writer.scripts[0].takeTerm(ctx, l.ownHeartbeat(), l.leadership.term, h, l.writer.installation.names())
 	if err != nil {
 		return err
 	}
@@ -325,8 +325,8 @@ func (l *leaderLoop) claimTerm(ctx context.Context, h *header, alive []report) e
 
 // awaitOtherLeader returns an error while another leader of this installation is alive. The
 // Lease allows one; a second one that stays alive belongs to a copy of the cluster.
-func (l *leaderLoop) awaitOtherLeader(h *header, alive []report) error {
-	other := slices.IndexFunc(alive, func(r report) bool {
+func (l *leaderLoop) awaitOtherLeader(h *header, alive []heartbeat) error {
+	other := slices.IndexFunc(alive, func(r heartbeat) bool {
 		return r.Kind == kindLeader && r.Name != l.leadership.holder && l.writer.installation.accepts(r.Owner)
 	})
 	if other < 0 {

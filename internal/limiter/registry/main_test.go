@@ -278,7 +278,7 @@ func (c *cluster) depose() header {
 	c.tb.Helper()
 	before := c.header()
 	c.Expect(c.client.HDel(c.tb.Context(), c.scripts.keys[3], testOwner+"/leader/"+before.holder).Err()).To(Succeed())
-	next := &report{Owner: testOwner, Kind: kindLeader, Name: "successor"}
+	next := &heartbeat{Owner: testOwner, Kind: kindLeader, Name: "successor"}
 	taken, err := c.scripts.takeTerm(c.tb.Context(), next, 0, &before, []string{testOwner})
 	c.Expect(err).NotTo(HaveOccurred())
 	c.Expect(taken.holder).To(Equal("successor"))

@@ -88,7 +88,7 @@ func TestTermsRiseAfterAWipe(t *testing.T) {
 	c := newCluster(t)
 	var last int64
 	for range 3 {
-		next := &report{Owner: testOwner, Kind: kindLeader, Name: "successor"}
+		next := &heartbeat{Owner: testOwner, Kind: kindLeader, Name: "successor"}
 		taken, err := c.scripts.takeTerm(t.Context(), next, 0, &header{}, nil)
 		c.Expect(err).NotTo(HaveOccurred())
 		c.Expect(taken.term).To(BeNumerically(">=", last))

@@ -23,8 +23,8 @@ const (
 	kindStandby = "standby" // may lead, and does not decide
 )
 
-// report is the heartbeat of a process.
-type report struct {
+// heartbeat is what a live process sends to the others.
+type heartbeat struct {
 	Owner string `json:"-"` // "" while the process does not know its installation
 	Kind  string `json:"-"`
 	Name  string `json:"-"`
@@ -48,7 +48,7 @@ type report struct {
 }
 
 // field returns the name of the process among all processes.
-func (r *report) field() string { return r.Owner + "/" + r.Kind + "/" + r.Name }
+func (r *heartbeat) field() string { return r.Owner + "/" + r.Kind + "/" + r.Name }
 
 // parseField is the inverse of field. An owner may contain slashes.
 func parseField(field string) (owner, kind, name string) {
@@ -63,9 +63,9 @@ func cutLast(text string) (before, after string) {
 	return text[:slash], strings.TrimPrefix(text[slash:], "/")
 }
 
-// heartbeat reports the process as alive and returns all live processes; a nil report reports
+// heartbeat reports the process as alive and returns all live processes; a nil heartbeat reports
 // none.
-func (s *scripts) heartbeat(ctx context.Context, r *report) (h header, alive []report, err error) {
+func (s *scripts) heartbeat(ctx context.Context, r *heartbeat) (h header, alive []heartbeat, err error) {
 	if r == nil {
 		return s.beat(ctx, "", nil)
 	}
@@ -76,30 +76,30 @@ func (s *scripts) heartbeat(ctx context.Context, r *report) (h header, alive []r
 	return s.beat(ctx, r.field(), encoded)
 }
 
-// leave removes the report of the process.
-func (s *scripts) leave(ctx context.Context, r *report) error {
+// leave removes the heartbeat of the process.
+func (s *scripts) leave(ctx context.Context, r *heartbeat) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	_, _, err := s.beat(ctx, r.field(), nil)
 	return err
 }
 
-// leaveAtEnd removes the report of a process that ends. A failure is logged.
-func (s *scripts) leaveAtEnd(ctx context.Context, r *report, logger *slog.Logger) {
+// leaveAtEnd removes the heartbeat of a process that ends. A failure is logged.
+func (s *scripts) leaveAtEnd(ctx context.Context, r *heartbeat, logger *slog.Logger) {
 	if err := s.leave(ctx, r); err != nil && !errors.Is(err, redis.ErrClosed) {
 		logger.Info("Failed to remove the heartbeat; it expires by itself", "kind", r.Kind, "error", err)
 	}
 }
 
-func (s *scripts) beat(ctx context.Context, field string, encoded []byte) (h header, alive []report, err error) {
-	var reports map[string]string
+func (s *scripts) beat(ctx context.Context, field string, encoded []byte) (h header, alive []heartbeat, err error) {
+	var encodedByName map[string]string
 	args := []any{field, encoded, lifetime.Microseconds()}
-	if err := s.call(ctx, callTimeout, heartbeatScript, args, &h, &reports); err != nil {
+	if err := s.call(ctx, callTimeout, heartbeatScript, args, &h, &encodedByName); err != nil {
 		return h, nil, err
 	}
-	for name, text := range reports {
-		var other report
-		// A report of another release may not decode; its process is alive nevertheless.
+	for name, text := range encodedByName {
+		var other heartbeat
+		// A heartbeat of another release may not decode; its process is alive nevertheless.
 		_ = json.Unmarshal([]byte(text), &other)
 		other.Owner, other.Kind, other.Name = parseField(name)
 		alive = append(alive, other)

@@ -130,7 +130,7 @@ func (w *Writer) hasReplicaTooOld(id string) bool {
 }
 
 // replicasAmong returns the replicas of the installation, sorted by name.
-func replicasAmong(alive []report, accepts func(owner string) bool) []Replica {
+func replicasAmong(alive []heartbeat, accepts func(owner string) bool) []Replica {
 	var replicas []Replica
 	for _, r := range alive {
 		if r.Kind == kindReplica && r.Epoch != "" && accepts(r.Owner) {
@@ -145,7 +145,7 @@ func replicasAmong(alive []report, accepts func(owner string) bool) []Replica {
 }
 
 // recordReplicas stores the live replicas and signals Changes if they differ.
-func (w *Writer) recordReplicas(alive []report) {
+func (w *Writer) recordReplicas(alive []heartbeat) {
 	replicas := replicasAmong(alive, w.installation.accepts)
 	same := func(a, b Replica) bool {
 		return a.Name == b.Name && a.format == b.format && a.Epoch == b.Epoch && a.Revision == b.Revision &&

@@ -24,8 +24,8 @@ type Standby struct {
 // Start sends the heartbeats. While Redis is unreachable it retries.
 func (s *Standby) Start(ctx context.Context) error {
 	scripts := newScripts(s.Client, s.Prefix, supported[0])
-	report := func() *report {
-		return &report{
+	own := func() *heartbeat {
+		return &heartbeat{
 			Owner: s.Installation.Name(), Kind: kindStandby, Name: s.Name,
 			Formats: supported, Accepts: s.Installation.names(),
 		}
@@ -34,10 +34,10 @@ func (s *Standby) Start(ctx context.Context) error {
 	defer every.Stop()
 	for {
 		// A missed heartbeat is sent again; the leader reports that Redis does not answer.
-		_, _, _ = scripts.heartbeat(ctx, report())
+		_, _, _ = scripts.heartbeat(ctx, own())
 		select {
 		case <-ctx.Done():
-			scripts.leaveAtEnd(ctx, report(), s.Logger)
+			scripts.leaveAtEnd(ctx, own(), s.Logger)
 			return nil
 		case <-every.C:
 		}

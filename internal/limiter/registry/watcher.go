@@ -53,8 +53,8 @@ type Watcher struct {
 	loaded        *loaded // nil before the first load
 	rejected      version // reported to the leader as wrong; the loaded one after a digest mismatch
 	state         followState
-	reported      *report  // the last heartbeat
-	owners        []string // of all live processes; nil before the first heartbeat
+	reported      *heartbeat // the last heartbeat
+	owners        []string   // of all live processes; nil before the first heartbeat
 	skips         skips
 }
 
@@ -316,7 +316,7 @@ func (w *Watcher) setState(now followState, err error) {
 // heartbeat reports the process with the version that it runs, and returns the state of the
 // registry.
 func (w *Watcher) heartbeat(ctx context.Context) (header, error) {
-	r := w.report()
+	r := w.ownHeartbeat()
 	if w.reported != nil && w.reported.field() != r.field() {
 		if err := w.scripts[w.at].leave(ctx, w.reported); err != nil {
 			return header{}, err
@@ -336,10 +336,10 @@ func (w *Watcher) heartbeat(ctx context.Context) (header, error) {
 	return h, nil
 }
 
-// report returns the heartbeat. Its owner is the owner of the loaded plans, so that a leader which
+// ownHeartbeat returns the heartbeat of the replica. Its owner is the owner of the loaded plans, so that a leader which
 // still has the former name of the installation counts the replica.
-func (w *Watcher) report() *report {
-	r := &report{
+func (w *Watcher) ownHeartbeat() *heartbeat {
+	r := &heartbeat{
 		Owner: w.options.Installation.Name(), Kind: kindReplica, Name: w.options.Replica,
 		Formats: w.formats, Accepts: w.options.Installation.names(),
 	}
@@ -354,7 +354,7 @@ func (w *Watcher) report() *report {
 }
 
 // unreadyAmong returns what the leader reports, or nil without one.
-func (w *Watcher) unreadyAmong(alive []report) *plan.Unready {
+func (w *Watcher) unreadyAmong(alive []heartbeat) *plan.Unready {
 	for i := range alive {
 		if alive[i].Kind == kindLeader && w.accepts(alive[i].Owner) {
 			return alive[i].Unready
@@ -364,7 +364,7 @@ func (w *Watcher) unreadyAmong(alive []report) *plan.Unready {
 }
 
 // ownersAmong returns the owners of the processes that know theirs.
-func ownersAmong(alive []report) []string {
+func ownersAmong(alive []heartbeat) []string {
 	owners := []string{}
 	for i := range alive {
 		if owner := alive[i].Owner; owner != "" && !slices.Contains(owners, owner) {
