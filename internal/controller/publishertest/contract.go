@@ -38,21 +38,21 @@ type Registry interface {
 func Run(t *testing.T, start func(tb testing.TB) Registry) {
 	t.Helper()
 	for name, test := range map[string]func(*contract){
-		"Set publishes, and Delete removes":                      (*contract).setAndDelete,
-		"a lower generation must be Restored":                    (*contract).generations,
-		"a call whose context has ended has no effect":           (*contract).endedContexts,
-		"a lost registry waits for MarkSynced":                   (*contract).lost,
-		"Sweep deletes what was not set in the term":             (*contract).sweep,
-		"Sweep deletes nothing when the API server does not answer":              (*contract).failedSweep,
-		"calls fail at once while the registry hangs":            (*contract).hung,
-		"Rollout keeps the last known plan while it hangs":       (*contract).lastKnown,
-		"nothing is written to the registry of another":          (*contract).ownedElsewhere,
-		"a plan without room waits for it":                       (*contract).overBudget,
-		"a plan that was programmed needs no room":               (*contract).restored,
-		"Rollout follows the replicas, and Changes announces it": (*contract).replicas,
-		"a term without a write knows what the replicas run":     (*contract).succession,
-		"an edit that is undone while the registry hangs":        (*contract).undone,
-		"a term knows nothing before it has seen the registry":   (*contract).unobserved,
+		"Set publishes, and Delete removes":                         (*contract).setAndDelete,
+		"a lower generation must be Restored":                       (*contract).generations,
+		"a call whose context has ended has no effect":              (*contract).endedContexts,
+		"a lost registry waits for MarkSynced":                      (*contract).lost,
+		"Sweep deletes what was not set in the term":                (*contract).sweep,
+		"Sweep deletes nothing when the API server does not answer": (*contract).failedSweep,
+		"calls fail at once while the registry hangs":               (*contract).hung,
+		"Rollout keeps the last known plan while it hangs":          (*contract).lastKnown,
+		"nothing is written to the registry of another":             (*contract).ownedElsewhere,
+		"a plan without room waits for it":                          (*contract).overBudget,
+		"a plan that was programmed needs no room":                  (*contract).restored,
+		"Rollout follows the replicas, and Changes announces it":    (*contract).replicas,
+		"a term without a write knows what the replicas run":        (*contract).succession,
+		"an edit that is undone while the registry hangs":           (*contract).undone,
+		"a term knows nothing before it has seen the registry":      (*contract).unobserved,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
