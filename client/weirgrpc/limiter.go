@@ -59,7 +59,7 @@ func New(o Options) (*Limiter, error) {
 // Check asks Weir to decide and to spend the cost; 0 is 1. It sends one call. Every policy that
 // matches one of the descriptors, 1 to 64, applies.
 //
-// Errors, and the decisions that go with them, are those of client.Client.Check: the FailMode
+// Errors, and the decisions that go with them, are as from client.Client.Check: the FailMode
 // decides, but a check that Weir rejects as invalid, and one whose ctx ended, are denied. An
 // allowed decision has no Limits, and no Reason but ReasonAllowed: the protocol has none.
 func (l *Limiter) Check(ctx context.Context, cost uint32, descriptors ...client.Descriptor) (client.Decision, error) {

@@ -158,7 +158,7 @@ func (f *facts) summary(policy *v1alpha1.RateLimitPolicy, inForce *int64) string
 	}
 }
 
-// keepTransitionTimes sets the times of the last transitions: that of the old
+// keepTransitionTimes sets the times of the last transitions: the time of the old
 // condition if the status is the same, now otherwise.
 func keepTransitionTimes(old, conditions []metav1.Condition) []metav1.Condition {
 	merged := make([]metav1.Condition, 0, len(conditions))

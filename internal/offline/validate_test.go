@@ -23,7 +23,7 @@ func execute(t *testing.T, cmd *cobra.Command, stdin string, args ...string) (co
 	cmd.SetOut(&stdout)
 	cmd.SetErr(&stderr)
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
-	cmd.SetArgs(append([]string{}, args...)) // nil would be those of the test
+	cmd.SetArgs(append([]string{}, args...)) // nil would be the arguments of the test
 	if err = cmd.ExecuteContext(t.Context()); err != nil {
 		code = 1
 		if exit, ok := errors.AsType[*offline.ExitError](err); ok {

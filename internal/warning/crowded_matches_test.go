@@ -50,7 +50,7 @@ func TestCrowdedMatches(t *testing.T) {
 		"many paths of a host":              {policies: policies(500, 16, onPath)[:200]},
 		"conditions hold one at a time":     {policies: policies(40, 16, when)},
 		"disabled policies match nothing":   {policies: disabled},
-		"paths below those of a wide match": {policies: append(policies(1, 4, onHost), policies(60, 4, onPath)[1:]...)},
+		"paths below the paths of a wide match": {policies: append(policies(1, 4, onHost), policies(60, 4, onPath)[1:]...)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -52,7 +52,7 @@ func compareScripts(b *testing.B, s *section) {
 		"allocations per decision",
 	}, rows...)
 	s.note("The engine shares commands between concurrent checks; redis-benchmark sends one command per\n" +
-		"check. Allocations are those of one decision without concurrent ones, with its share of the\n" +
+		"check. Allocations are counted for one decision without concurrent ones, with its share of the\n" +
 		"Redis client.")
 }
 

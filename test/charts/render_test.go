@@ -167,7 +167,7 @@ func (m manifests) find(t *testing.T, want string) *unstructured.Unstructured {
 	return nil
 }
 
-// installed returns the objects without those of helm test.
+// installed returns the objects without the objects of helm test.
 func (m manifests) installed() manifests {
 	return slices.DeleteFunc(slices.Clone(m), func(object *unstructured.Unstructured) bool {
 		return object.GetAnnotations()["helm.sh/hook"] != ""

@@ -178,7 +178,7 @@ func (c *Console) isGenuine(v *visit) bool {
 	return hmac.Equal([]byte(v.r.PostForm.Get("csrf")), []byte(c.csrf(v.session)))
 }
 
-// csrf returns the value that the forms of the session contain. Without a session it is that of the
+// csrf returns the value that the forms of the session contain. Without a session it is the value of the
 // login form.
 func (c *Console) csrf(s *session) string {
 	id := ""

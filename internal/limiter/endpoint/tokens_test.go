@@ -41,7 +41,7 @@ type gateway struct {
 
 // gateways are the published configurations: Envoy Gateway translates a rule of a BackendTrafficPolicy
 // with a cost for the request and one for the response; Envoy AI Gateway translates a QuotaPolicy. The
-// third is that of docs/integrations/envoy-ai-gateway.md with IDs.
+// third is the policy of docs/integrations/envoy-ai-gateway.md with IDs.
 var gateways = map[string]gateway{
 	"Envoy Gateway": {
 		domain:  "ai/gateway/http",

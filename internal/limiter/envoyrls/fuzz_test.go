@@ -51,7 +51,7 @@ func FuzzShouldRateLimit(f *testing.F) {
 			for _, s := range response.GetStatuses() {
 				worst = max(worst, s.GetCode())
 			}
-			g.Expect(worst).To(Equal(response.GetOverallCode()), "the overall code is that of the worst descriptor")
+			g.Expect(worst).To(Equal(response.GetOverallCode()), "the overall code is the code of the worst descriptor")
 			_, err = proto.Marshal(response)
 			g.Expect(err).NotTo(HaveOccurred())
 		}

@@ -64,8 +64,8 @@ func (s *Service) responseOf(d *limiter.Decision) *response {
 	return &response{buffers: [1]mem.Buffer{mem.NewBuffer(wire, pool)}}
 }
 
-// The functions below append messages in the protobuf encoding. The numbers of fields are
-// those of https://github.com/envoyproxy/envoy/blob/main/api/envoy/service/ratelimit/v3/rls.proto.
+// The functions below append messages in the protobuf encoding. The numbers of fields are in
+// https://github.com/envoyproxy/envoy/blob/main/api/envoy/service/ratelimit/v3/rls.proto.
 
 func appendResponse(b []byte, d *limiter.Decision, a *answer.Answer) []byte {
 	b = appendNumber(b, 1, codeOf(d.Allowed))

@@ -111,7 +111,7 @@ func TestDescriptorsAreCharged(t *testing.T) {
 			[]ratelimitv3.RateLimitResponse_Code{ok, ok, ok},
 			[]uint32{1, 3},
 		},
-		"hits of a descriptor override those of the request": {
+		"hits of a descriptor override hits of the request": {
 			[]*plan.Plan{user(5)},
 			send(9, descriptor("user=a", hits(3))), send(1, descriptor("user=a", hits(2)), descriptor("user=b")),
 			[]ratelimitv3.RateLimitResponse_Code{ok, ok, ok},

@@ -7,8 +7,8 @@ package expressiontest
 
 import "strings"
 
-// Hostile are expensive uses of every function that Weir accepts, for which most of the time is
-// that of the function.
+// Hostile are expensive uses of every function that Weir accepts, for which the function itself takes
+// most of the time.
 var Hostile = []string{
 	// Variables, operators and loops.
 	Loop(`s == "x"`),
