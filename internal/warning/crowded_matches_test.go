@@ -43,13 +43,13 @@ func TestCrowdedMatches(t *testing.T) {
 		policies []v1alpha1.RateLimitPolicy
 		want     []string
 	}{
-		"as many as fit":                    {policies: policies(16, 4, onHost)},
-		"too many policies":                 {policies(17, 1, onHost), []string{fmt.Sprintf(tooMany, 17, 17)}},
-		"too many limits":                   {policies(5, 16, onHost), []string{fmt.Sprintf(tooMany, 5, 80)}},
-		"too many by descriptors":           {policies(20, 1, described), []string{fmt.Sprintf(tooMany, 20, 20)}},
-		"many paths of a host":              {policies: policies(500, 16, onPath)[:200]},
-		"conditions hold one at a time":     {policies: policies(40, 16, when)},
-		"disabled policies match nothing":   {policies: disabled},
+		"as many as fit":                        {policies: policies(16, 4, onHost)},
+		"too many policies":                     {policies(17, 1, onHost), []string{fmt.Sprintf(tooMany, 17, 17)}},
+		"too many limits":                       {policies(5, 16, onHost), []string{fmt.Sprintf(tooMany, 5, 80)}},
+		"too many by descriptors":               {policies(20, 1, described), []string{fmt.Sprintf(tooMany, 20, 20)}},
+		"many paths of a host":                  {policies: policies(500, 16, onPath)[:200]},
+		"conditions hold one at a time":         {policies: policies(40, 16, when)},
+		"disabled policies match nothing":       {policies: disabled},
 		"paths below the paths of a wide match": {policies: append(policies(1, 4, onHost), policies(60, 4, onPath)[1:]...)},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,8 +17,8 @@ func TestReadOnlyReplyClosesTheConnections(t *testing.T) {
 	t.Parallel()
 	const caught = `return {redis.pcall("INCR", KEYS[1]).err, "other"}`
 	for name, send := range map[string]func(client redis.UniversalClient) error{
-		"as the reply":         func(client redis.UniversalClient) error { return client.Incr(t.Context(), "k").Err() },
-		"in the reply":         func(client redis.UniversalClient) error { return client.Eval(t.Context(), caught, []string{"k"}).Err() },
+		"as the reply":              func(client redis.UniversalClient) error { return client.Incr(t.Context(), "k").Err() },
+		"in the reply":              func(client redis.UniversalClient) error { return client.Eval(t.Context(), caught, []string{"k"}).Err() },
 		"in the error of a command": func(client redis.UniversalClient) error { return client.Do(t.Context(), "EVAL", caught, 1, "k").Err() },
 		"in a pipeline": func(client redis.UniversalClient) error {
 			_, err := client.Pipelined(t.Context(), func(p redis.Pipeliner) error { return p.Eval(t.Context(), caught, []string{"k"}).Err() })
