@@ -182,8 +182,13 @@ test-tools: ## Install or build the servers and programs that tests run.
 	hack/prometheus.sh
 	hack/browser.sh
 	hack/caddy/build.sh
+	hack/envoy.sh
 	hack/kube/build.sh
 	hack/cluster/build.sh helm
+
+.PHONY: envoy
+envoy: ## Fetch Envoy, pinned in hack/envoy, for the tests, and print its path (ENVOY_BIN=path: use another).
+	@hack/envoy.sh
 
 # The files in docs/console are large, so take them only for pages that look different.
 .PHONY: screenshots

