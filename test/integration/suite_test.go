@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -58,6 +59,12 @@ spec:
 // 127.0.0.1, the address of the proxies, but not 127.0.0.2, the address of the clients.
 func newWorld(t *testing.T, more ...string) *world {
 	t.Helper()
+	return newWorldWith(t, nil, more...)
+}
+
+// newWorldWith is newWorld with further flags of weir.
+func newWorldWith(t *testing.T, flags []string, more ...string) *world {
+	t.Helper()
 	policies := t.TempDir()
 	text := strings.Join(append(more, noNameless), "\n---\n")
 	NewWithT(t).Expect(os.WriteFile(filepath.Join(policies, "p.yaml"), []byte(text), 0o600)).To(Succeed())
@@ -66,9 +73,11 @@ func newWorld(t *testing.T, more ...string) *world {
 	}))
 	t.Cleanup(upstream.Close)
 	w := &world{weir: testenv.FreeAddr(t), grpc: testenv.FreeAddr(t), upstream: upstream.Listener.Addr().String(), proxy: testenv.FreeAddr(t)}
-	run(t, w.weir, exec.Command(testenv.Weir(t), "standalone", "--policies", root+"/config/samples", "--policies", policies, "--redis-url", testenv.StartRedis(t).URL,
+	run(t, w.weir, exec.Command(testenv.Weir(t), slices.Concat([]string{
+		"standalone", "--policies", root + "/config/samples", "--policies", policies, "--redis-url", testenv.StartRedis(t).URL,
 		"--http-address", w.weir, "--grpc-address", w.grpc, "--operator-address", "", "--metrics-address", "",
-		"--trusted-proxies", "127.0.0.1/32", "--store-timeout", "5s"))
+		"--trusted-proxies", "127.0.0.1/32", "--store-timeout", "5s",
+	}, flags)...))
 	return w
 }
 
@@ -94,6 +103,9 @@ func run(t *testing.T, address string, cmd *exec.Cmd) {
 	t.Helper()
 	g, log := NewWithT(t), &testenv.Log{}
 	cmd.Stdout, cmd.Stderr = log, log
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = testenv.DieWithParent()
+	}
 	g.Expect(cmd.Start()).To(Succeed())
 	ended := make(chan struct{})
 	go func() {
@@ -149,6 +161,9 @@ func get(t *testing.T, client *http.Client, url string, headers ...string) answe
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	for i := 0; i < len(headers); i += 2 {
+		if headers[i] == "Host" {
+			r.Host = headers[i+1]
+		}
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	response, err := client.Do(r)

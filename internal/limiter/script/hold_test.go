@@ -200,7 +200,9 @@ func TestHoldsInABatchExpireWithTheirKey(t *testing.T) {
 	}
 	send(reserve("long", "a", 20*time.Hour))
 	send(reserve("short", "b", time.Hour), reserve("long", "b", time.Hour))
-	ttl := func(key Key) time.Duration { return client.PTTL(t.Context(), store.key(key, HoldsName(policy.ID()))).Val() }
+	ttl := func(key Key) time.Duration {
+		return client.PTTL(t.Context(), store.key(key, HoldsName(policy.ID()))).Val()
+	}
 	g.Expect(ttl("long") - ttl("short")).To(BeNumerically("~", 19*time.Hour, time.Minute))
 }
 

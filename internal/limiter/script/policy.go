@@ -219,4 +219,3 @@ func (b stateBounds) with(l *Limit) stateBounds {
 	}
 	return b
 }
-

@@ -88,7 +88,9 @@ func runScenario(t *testing.T, b *backend, steps []step, start time.Time) {
 }
 
 // limitID is POLICY/LIMIT.
-func limitID(p *Policy, limit string) string { return strings.TrimPrefix(p.ID(), "test/") + "/" + limit }
+func limitID(p *Policy, limit string) string {
+	return strings.TrimPrefix(p.ID(), "test/") + "/" + limit
+}
 
 // verdictOf returns allow, deny or blocked, by the verdicts of the enforcing policies.
 func verdictOf(call *Call, r *Reply) string {

@@ -64,4 +64,6 @@ func (s *Substitution) Mark(reply *Reply) {
 func (e *Entry) MayBeUndecided() bool { return e.OnlyKnown || e.Policy.mayBeFull() }
 
 // mayBeFull reports whether a requested limit may have no room for its state.
-func (p *Policy) mayBeFull() bool { return p.requested >= 0 && p.limits[p.requested].Algorithm.Refills() }
+func (p *Policy) mayBeFull() bool {
+	return p.requested >= 0 && p.limits[p.requested].Algorithm.Refills()
+}
