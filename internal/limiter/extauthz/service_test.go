@@ -126,7 +126,8 @@ func TestAttributesOfARequest(t *testing.T) {
 			a.Headers = map[string]string{"x-user": "alice,bob", "accept": "a,\xff"}
 			a.RepeatedHeaders, a.Principal, a.PrincipalRepeated = []string{"accept", "x-user"}, "", true
 		})},
-		"an empty request": {"10.0.0.9:1", &authv3.CheckRequest{}, plan.Attributes{Headers: map[string]string{}}},
+		"spaces around values": {"10.0.0.9:1", request(header("x-user", " \talice ")), plain},
+		"an empty request":     {"10.0.0.9:1", &authv3.CheckRequest{}, plan.Attributes{Headers: map[string]string{}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
