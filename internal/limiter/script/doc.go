@@ -12,12 +12,21 @@
 //
 // Reading order:
 //
+//	algorithm.go       the table of algorithms
 //	policy.go          Policy, one variant of a policy prepared for many calls
-//	call.go            Call and Reply
+//	policy_facts.go      what stores ask of a policy
+//	call.go            Call
+//	call_reply.go      Reply
 //	hold.go            holds: estimates of reservations
 //	calendar.go        periods of a calendar in place of windows
-//	keys.go            the layout of the counter keys
+//	escalation.go      blocks that become longer
+//	key.go             the encoding of keys
+//	names.go           the names of states
+//	block.go           the block of one key
+//	substitute.go      calls that are decided for another key or limit
+//	error.go           the causes of failed calls
 //	store.go           Store: sends calls to Redis
+//	layout.go          the layout of the keys in Redis
 //	node.go              one Redis node: its queue, its batches in flight
 //	batch.go             one call on its way through a batch
 //	breaker.go           when to stop asking a node
@@ -25,32 +34,30 @@
 //	repair.go          counters that another program has overwritten
 //	cluster.go           the nodes of a Redis Cluster
 //	run.go               calls of a batch with the same policies
+//	prepared.go          a policy as the scripts take it
+//	dated.go             its arguments with the boundaries of calendars
 //	command.go           the command for a batch
+//	lua.go               the Lua files of each algorithm
 //	program.go           the assembly of the scripts
 //	reply.go             the decoding of replies
-//	error.go             the causes of failed calls
-//	substitute.go      calls that are decided for another key or limit
+//	cause.go             the causes of errors of Redis
 //	spread.go          calls with keys on several nodes of a Redis Cluster
 //	state.go           reset, block and unblock one key
-//	escalation.go      blocks that become longer
+//	changes.go         announcements of such changes to all replicas
+//	holds.go           the open holds of a key
 //	blocks.go          the lists of begun blocks
-//	states.go          what stores in other packages need
 //	denial_cache.go    DenialCache: answers from memory to callers that Redis has denied
 //	denial.go            one cached denial
 //	denial_changes.go    dropping denials when a replica changes a key
 //	denial_entries.go    the entries of denied chains, for other chains
-//	algorithm.go       the table of algorithms, each one Lua and one Go file:
-//	fixed_window.go      FixedWindow
-//	sliding_log.go       SlidingLog
-//	sliding_window.go    SlidingWindow
-//	token_bucket.go      TokenBucket
-//	gcra.go              GCRA
-//	suppressed.go        Suppressed
-//	concurrency.go       Concurrency
-//	model.go           the reference model: states and blocks
-//	hold_model.go        holds
-//	log.go               the log of hits, shared by the sliding algorithms
-//	deficit.go           the deficit of a bucket, shared by those that refill
+//	model.go           the reference model
+//	model_states.go      its states
+//	model_hold.go        holds
+//	model_escalation.go  blocks that become longer
+//	model_log.go         the log of hits, shared by the sliding algorithms
+//	model_deficit.go     the deficit of a bucket, shared by the algorithms that refill
+//	model_fixed_window.go, model_sliding_log.go, model_sliding_window.go, model_token_bucket.go,
+//	model_gcra.go, model_suppressed.go, model_concurrency.go
 //
 // A script is assembled from base.lua, the files of its algorithms for lean.lua, lean.lua and, if a policy
 // takes reservations, hold_lean.lua; and batch.lua. lean.lua decides most checks. For other calls batch.lua

@@ -304,61 +304,6 @@ func (m *Model) report(e *Entry, r *EntryReply, denied, spent bool, now int64) {
 	}
 }
 
-// counters return the state of a limit, by its algorithm.
-var counters = map[Algorithm]func(m *Model, e *Entry, l *Limit) counter{
-	FixedWindow: func(m *Model, e *Entry, l *Limit) counter {
-		w := counterOf[fixedWindow](m, e, l)
-		w.holds = m.holds(e)
-		return w
-	},
-	SlidingLog: func(m *Model, e *Entry, l *Limit) counter {
-		log := counterOf[slidingLog](m, e, l)
-		log.largest = state[largestServed](m, e.Key, l.StateName(e.Policy.ID())+":largest")
-		return log
-	},
-	SlidingWindow: func(m *Model, e *Entry, l *Limit) counter { return counterOf[slidingWindow](m, e, l) },
-	TokenBucket: func(m *Model, e *Entry, l *Limit) counter {
-		b := counterOf[tokenBucket](m, e, l)
-		b.holds = m.holds(e)
-		return b
-	},
-	GCRA: func(m *Model, e *Entry, l *Limit) counter {
-		g := counterOf[gcra](m, e, l)
-		g.holds = m.holds(e)
-		return g
-	},
-	Suppressed:  func(m *Model, e *Entry, l *Limit) counter { return counterOf[suppressed](m, e, l) },
-	Concurrency: func(*Model, *Entry, *Limit) counter { return concurrency{} },
-}
-
-func (m *Model) counter(e *Entry, l *Limit) counter { return counters[l.Algorithm](m, e, l) }
-
-func counterOf[S any, P interface {
-	*S
-	modelState
-}](m *Model, e *Entry, l *Limit) P {
-	return state[S, P](m, e.Key, l.StateName(e.Policy.ID()))
-}
-
-func (m *Model) block(e *Entry) *block { return state[block](m, e.Key, BlockName(e.Policy.ID())) }
-
-// state returns the state of a key, which it creates if needed.
-func state[S any, P interface {
-	*S
-	modelState
-}](m *Model, key Key, suffix string) P {
-	full := stateName(key, suffix)
-	if found, ok := m.states[full].(P); ok {
-		return found
-	}
-	if m.states == nil {
-		m.states = map[string]modelState{}
-	}
-	fresh := P(new(S))
-	m.states[full] = fresh
-	return fresh
-}
-
 // Reset deletes all state of the key in the policy, as Store.Reset does.
 func (m *Model) Reset(policy *Policy, key Key, now time.Time) bool {
 	names := slices.Clone(policy.StateNames())
@@ -423,37 +368,3 @@ func (m *Model) expire(now int64) {
 		}
 	}
 }
-
-func stateName(key Key, suffix string) string { return "{" + string(key) + "}:" + suffix }
-
-// expiry is the last millisecond since 1970 in which a key exists, as in Redis. The zero
-// expiry has passed.
-type expiry int64
-
-// expireIn returns the expiry of a state that exists for that time, and at least a millisecond longer than
-// this one.
-func expireIn(now int64, d time.Duration) expiry {
-	return expiry(now/1000 + max(d.Milliseconds()-1, 1))
-}
-
-// expireAfter returns the expiry of a state that is needed for the given microseconds.
-func expireAfter(now, micros int64) expiry {
-	return expiry(now/1000 + min((micros+999)/1000+1, 5e12))
-}
-
-func (x expiry) alive(now int64) bool { return now/1000 <= int64(x) }
-
-// left returns the microseconds until the key expires: PTTL+1 in Redis.
-func (x expiry) left(now int64) int64 { return (int64(x) - now/1000 + 1) * 1000 }
-
-// keepAlive returns the microseconds until the state expires, and its expiry. For an
-// entry that is not a peek, it extends a state that expires before need, as it can
-// after an edit.
-func (x expiry) keepAlive(e *Entry, now, need int64) (int64, expiry) {
-	if left := x.left(now); left >= need || e.Peek {
-		return left, x
-	}
-	return need, expireAfter(now, need)
-}
-
-func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
