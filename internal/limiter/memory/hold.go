@@ -14,9 +14,6 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/script"
 )
 
-// mostSettled bounds the ended holds that one call settles.
-const mostSettled = 64
-
 // hold is an open hold, or one that has ended and is not spent yet.
 type hold struct {
 	id         string
@@ -148,7 +145,7 @@ func (d *decision) settle(e *entry, r *script.EntryReply) {
 	peek, views, states := e.peek, len(d.views), len(d.opened)
 	e.peek = false
 	d.open(e)
-	for e.holds.open() > 0 && e.holds.ends[0].end <= e.now && r.Settled < mostSettled {
+	for e.holds.open() > 0 && e.holds.ends[0].end <= e.now && r.Settled < script.MostSettled {
 		ended := e.holds.ends[0]
 		e.holds.remove(ended)
 		e.shard.charges.remember(e.chargeID(ended.id), e.now)

@@ -32,7 +32,7 @@ func newCached(t *testing.T) *cached {
 // replica returns another replica with the same Redis.
 func (c *cached) replica(t *testing.T) *cached {
 	t.Helper()
-	store := newClockedStore(t, c)
+	store := NewStore(Options{Client: newClient(t, c.server.Addr), Prefix: testPrefix, Timeout: 2 * time.Second, Now: c.clock.Now})
 	return &cached{DenialCache: NewDenialCache(store, c.clock.Now), t: t, server: c.server, clock: c.clock}
 }
 

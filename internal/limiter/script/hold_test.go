@@ -201,7 +201,7 @@ func TestHoldsInABatchExpireWithTheirKey(t *testing.T) {
 	send(reserve("long", "a", 20*time.Hour))
 	send(reserve("short", "b", time.Hour), reserve("long", "b", time.Hour))
 	ttl := func(key Key) time.Duration {
-		return client.PTTL(t.Context(), store.key(key, HoldsName(policy.ID()))).Val()
+		return client.PTTL(t.Context(), store.key(key, policy.HoldsName())).Val()
 	}
 	g.Expect(ttl("long") - ttl("short")).To(BeNumerically("~", 19*time.Hour, time.Minute))
 }
@@ -227,7 +227,7 @@ func TestTheLastCommitRemovesTheHolds(t *testing.T) {
 				}}})
 				g.Expect(err).NotTo(HaveOccurred())
 			}
-			held := func() int64 { return client.Exists(t.Context(), store.key("a", HoldsName(policy.ID()))).Val() }
+			held := func() int64 { return client.Exists(t.Context(), store.key("a", policy.HoldsName())).Val() }
 			hold(Check, "")
 			hold(Reserve, "one")
 			hold(Reserve, "two")

@@ -11,7 +11,7 @@ func (s *Store) Holds(ctx context.Context, policy *Policy, key Key, most int) ([
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	c := command{program: openHoldsProgram()}
-	c.args = []any{"EVALSHA", c.program.sha, 2, s.key(key, HoldsName(policy.ID())), s.key(key, holdSetName(policy.ID())), most}
+	c.args = []any{"EVALSHA", c.program.sha, 2, s.key(key, policy.HoldsName()), s.key(key, holdSetName(policy.ID())), most}
 	list, err := s.run(ctx, c)
 	if err != nil {
 		return nil, storeError(ctx, err)

@@ -34,9 +34,6 @@ const layoutVersion = "1:c:"
 // probeKey differs from the names of states, which begin with the Namespace of a policy.
 const probeKey = "probe"
 
-// largestName returns the name of the largest number that the log with that name serves.
-func largestName(log string) string { return log + ":largest" }
-
 // listName returns the name of the set that lists the states of requested limits that refill.
 func listName(policy string) string { return policy + ":requested" }
 

@@ -40,7 +40,7 @@ func (m *Model) holds(e *Entry) *holdSet {
 	if !e.Policy.TakesReservations() {
 		return &holdSet{}
 	}
-	return state[holdSet](m, e.Key, HoldsName(e.Policy.ID()))
+	return state[holdSet](m, e.Key, e.Policy.HoldsName())
 }
 
 // dropOld drops holds whose units would not count any more.
@@ -218,7 +218,7 @@ func (m *Model) timeToFit(e *Entry, l *Limit, admits bool, now int64) time.Durat
 	fits := func(units int64) time.Duration {
 		other := *e
 		other.Cost += units
-		return microseconds(c.timeToFit(&other, l, now))
+		return micros(c.timeToFit(&other, l, now))
 	}
 	used := c.used(e, l, now)
 	switch {
@@ -241,5 +241,5 @@ func (m *Model) resetAfter(e *Entry, l *Limit, now int64) time.Duration {
 	if held := h.units(); held > 0 {
 		wait = max(wait, c.(settler).afterLast(l, held, h.needed(now)-e.Policy.KeptAfterEnd(), wait)) //nolint:forcetypeassert // see settle
 	}
-	return microseconds(wait)
+	return micros(wait)
 }

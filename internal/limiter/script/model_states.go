@@ -14,7 +14,7 @@ var counters = map[Algorithm]func(m *Model, e *Entry, l *Limit) counter{
 	},
 	SlidingLog: func(m *Model, e *Entry, l *Limit) counter {
 		log := counterOf[slidingLog](m, e, l)
-		log.largest = state[largestServed](m, e.Key, l.StateName(e.Policy.ID())+":largest")
+		log.largest = state[largestServed](m, e.Key, largestName(l.StateName(e.Policy.ID())))
 		return log
 	},
 	SlidingWindow: func(m *Model, e *Entry, l *Limit) counter { return counterOf[slidingWindow](m, e, l) },
@@ -66,11 +66,7 @@ func stateName(key Key, suffix string) string { return "{" + string(key) + "}:" 
 // expiry has passed.
 type expiry int64
 
-// expireIn returns the expiry of a state that exists for that time, and at least a millisecond longer than
-// this one.
-func expireIn(now int64, d time.Duration) expiry {
-	return expiry(now/1000 + max(d.Milliseconds()-1, 1))
-}
+func expireIn(now int64, d time.Duration) expiry { return expiry(now/1000 + exactTTL(d)) }
 
 // expireAfter returns the expiry of a state that is needed for the given microseconds.
 func expireAfter(now, micros int64) expiry {
@@ -91,5 +87,3 @@ func (x expiry) keepAlive(e *Entry, now, need int64) (int64, expiry) {
 	}
 	return need, expireAfter(now, need)
 }
-
-func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -8,15 +8,12 @@ import "math"
 // mostObserved bounds the observed units of a bucket.
 const mostObserved = 1 << 41
 
-// shareUnit is the resolution of the share that is shed.
-const shareUnit = 1e6
-
 // suppressed is the reference model of suppressed.lua.
 type suppressed struct{ hitLog }
 
 func (s *suppressed) judge(e *Entry, l *Limit, now int64, draw uint32) (admits, shed bool, suppression float64) {
 	observed := s.observed(l, now) + float64(e.Cost)
-	suppression = math.Floor(max(0, 1-float64(l.Quota)/observed)*shareUnit) / shareUnit
+	suppression = math.Floor(max(0, 1-float64(l.Quota)/observed)*millionths) / millionths
 	if e.Cost > l.Quota || s.used(e, l, now)+e.Cost > l.HardQuota {
 		return false, false, suppression
 	}

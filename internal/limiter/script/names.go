@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The states of a key are named by the policy and what they hold. A name contains the ID of the policy and
-// is unique among the states of one key in all policies.
+// The name of a state contains the ID of the policy and the kind of the state. It is unique among the states
+// of one key in all policies.
 //
 // No two kinds of states have equal names, whatever limits and overrides are named. After the ID of a policy:
 //
@@ -54,6 +54,9 @@ func HoldsName(policy string) string { return policy + ":held" }
 
 // ChargeName returns the name of the state that exists while the ID of a charge is remembered.
 func ChargeName(policy, id string) string { return policy + ":charge!" + id }
+
+// largestName returns the name of the largest number that the log with that name serves.
+func largestName(log string) string { return log + ":largest" }
 
 // formatLength formats a duration in the largest unit that is exact, so that names are readable.
 func formatLength(d time.Duration) string {

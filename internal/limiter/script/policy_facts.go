@@ -37,14 +37,6 @@ func (p *Policy) OwnState() int {
 	return -1
 }
 
-// WithoutRequest returns the variant without a requested limit.
-func (p *Policy) WithoutRequest() *Policy {
-	for p.fallback != nil {
-		p = p.fallback
-	}
-	return p
-}
-
 // IsRequestable reports whether the policy may have requested limits.
 func (p *Policy) IsRequestable() bool { return p.requestable }
 
@@ -88,8 +80,8 @@ func (p *Policy) TakesHold(a Action) bool { return a == Reserve && p.TakesReserv
 // long as a limit may need their units.
 func (p *Policy) KeptAfterEnd() int64 { return (p.keepSpent.Milliseconds() + 1) * 1000 }
 
-// Memo returns what prepare returned for the policy when it was first called. The store that sends calls to
-// Redis keeps there what it prepares of the policy; no other store may use it.
+// Memo returns the result of prepare, which it calls once for the policy. The store that sends calls to Redis
+// keeps its prepared arguments there; no other store may use it.
 func (p *Policy) Memo(prepare func(*Policy) any) any {
 	if known := p.memo.Load(); known != nil {
 		return *known

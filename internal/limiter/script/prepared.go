@@ -47,7 +47,7 @@ func prepare(policy *Policy) any {
 		p.keys = append(p.keys, listName(p.ID()))
 	}
 	if p.flags&flagHolds != 0 {
-		p.keys = append(p.keys, HoldsName(p.ID()))
+		p.keys = append(p.keys, p.HoldsName())
 	}
 	limits := p.Limits()
 	p.isLean = p.flags&flagListed == 0

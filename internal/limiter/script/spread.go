@@ -26,8 +26,8 @@ func haveOneKey(call *Call) bool {
 
 // evaluateSpread decides a call whose keys may lie on several nodes, which no script can
 // read together. It evaluates every group as a dry run and spends only if all admit. If
-// another check spends the last units in between, it refunds the groups that have spent. repeated is true if
-// the call repeats one that has taken holds.
+// another check spends the last units in between, it refunds the groups that have spent. repeated is
+// true if the call repeats one that has taken holds.
 //
 //   - It takes two round trips. The refund after such a lost race is a third one, which the
 //     caller does not wait for.
@@ -101,7 +101,7 @@ func (s *Store) change(ctx context.Context, groups []*group, deadline time.Time)
 
 // repetitionOf returns the call as one that repeats another one. Its keys are known.
 func repetitionOf(call *Call) *Call {
-	repeated := &Call{Entries: slices.Clone(call.Entries), Denied: call.Denied, Draw: call.Draw}
+	repeated := call.withEntries(slices.Clone(call.Entries))
 	for i := range repeated.Entries {
 		repeated.Entries[i].OnlyKnown = false
 	}
@@ -114,7 +114,7 @@ type settlements []settlement
 // settlement is the number of the ended holds that were spent, and the units of debt that were cut.
 type settlement struct{ holds, debtCut int64 }
 
-// take moves the numbers that the dry run of the groups has settled to those of earlier dry runs.
+// take adds the numbers that the last dry run of the groups has settled, and removes them from its replies.
 func (s *settlements) take(call *Call, groups []*group) {
 	if *s == nil {
 		*s = make(settlements, len(call.Entries))
@@ -198,8 +198,7 @@ func (s *Store) dryRun(ctx context.Context, groups []*group, repeated bool, dead
 	var wait errgroup.Group
 	for _, g := range groups {
 		wait.Go(func() (err error) {
-			dryCall := &Call{Entries: g.call.Entries, Denied: g.call.Denied, Draw: g.call.Draw}
-			g.dry, err = s.evaluate(ctx, dryCall, mode{dryRun: true, repeated: repeated}, deadline)
+			g.dry, err = s.evaluate(ctx, g.call.withEntries(g.call.Entries), mode{dryRun: true, repeated: repeated}, deadline)
 			g.decided = g.dry
 			return err
 		})

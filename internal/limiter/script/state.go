@@ -26,7 +26,7 @@ func (s *Store) Reset(ctx context.Context, policy *Policy, key Key) (bool, error
 	return len(deleted) > 0, storeError(ctx, err)
 }
 
-// recordNames returns the names of what scripts record about the states of the policy.
+// recordNames returns the names of the keys in which scripts record facts about the states of the policy.
 func recordNames(policy *Policy) []string {
 	names := slices.Clone(policy.EscalationNames())
 	if policy.TakesReservations() {

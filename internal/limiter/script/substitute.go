@@ -14,7 +14,7 @@ type Substitution struct {
 // NewSubstitution returns a substitution for the call, which does not change the call.
 func NewSubstitution(call *Call) *Substitution {
 	return &Substitution{
-		call:     &Call{Entries: slices.Clone(call.Entries), Denied: call.Denied, Draw: call.Draw},
+		call:     call.withEntries(slices.Clone(call.Entries)),
 		original: call.Entries,
 	}
 }
