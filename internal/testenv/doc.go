@@ -25,7 +25,7 @@
 //	certificates.go  Authority: a CA for tests
 //	log.go           Log: the log of a process under test
 //	series.go        Series: the metrics of a process under test
-//	programs.go      the paths of programs such as kubectl, helm and envoy
+//	programs.go      the paths of programs such as kubectl, caddy and envoy
 //	proc_linux.go    processes on Linux; proc_other.go elsewhere
 package testenv
 

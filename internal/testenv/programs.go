@@ -62,6 +62,14 @@ func Helm(tb testing.TB) string {
 	return requireProgram(tb, filepath.Join(root, "bin", "helm", requiredVersion(tb, root, "hack/cluster", "helm.sh/helm/v3"), "helm"))
 }
 
+// Caddy returns the path of caddy.
+func Caddy(tb testing.TB) string {
+	tb.Helper()
+	root := moduleRoot(tb)
+	version := requiredVersion(tb, root, "hack/caddy", "github.com/caddyserver/caddy/v2")
+	return requireProgram(tb, filepath.Join(root, "bin", "caddy", version, "caddy"))
+}
+
 // Envoy returns the path of envoy: ENVOY_BIN, relative to the module, or the one that hack/envoy.sh fetched.
 func Envoy(tb testing.TB) string {
 	tb.Helper()
@@ -144,7 +152,7 @@ func firstMatch(tb testing.TB, path, pattern, what string) string {
 	}
 	found := regexp.MustCompile(pattern).FindSubmatch(data)
 	if found == nil {
-		tb.Fatalf("%s: %s does not require it", what, path)
+		tb.Fatalf("%s: not in %s", what, path)
 	}
 	return string(found[1])
 }

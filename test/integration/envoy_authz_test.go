@@ -6,7 +6,6 @@ package integration
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
@@ -59,11 +58,7 @@ func TestEnvoyExtAuthz(t *testing.T) {
 func TestEnvoyExtAuthzReplacesHeadersOfTheUpstream(t *testing.T) {
 	page := blocks(t, "envoy.md")
 	w := newWorld(t, page[1])
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("RateLimit", `"upstream";r=9`)
-	}))
-	t.Cleanup(upstream.Close)
-	w.upstream = upstream.Listener.Addr().String()
+	startLimitedUpstream(t, w)
 	startEnvoy(t, w, w.printed(t, page[0]))
 	client := clientFrom(t, "127.0.0.2")
 	for host, want := range map[string]string{"shop.example": `^"shop/shop-clients-burst";r=2;t=10$`, "other.example": `^"upstream";r=9$`} {

@@ -5,7 +5,6 @@ package integration
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -51,15 +50,11 @@ func TestEnvoyRateLimit(t *testing.T) {
 	g.Expect(a.header.Get("RateLimit")).To(ContainSubstring(`"shop/edge-writes-minute";r=298;`))
 }
 
-// The filter adds headers to those of the upstream with the same names, and to its own.
+// The filter adds headers beside equal ones of the upstream and of its own.
 func TestEnvoyRateLimitAddsHeaders(t *testing.T) {
 	page := blocks(t, "envoy.md")
 	w := newWorldWith(t, []string{"--legacy-headers"}, page[3])
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("RateLimit", `"upstream";r=9`)
-	}))
-	t.Cleanup(upstream.Close)
-	w.upstream = upstream.Listener.Addr().String()
+	startLimitedUpstream(t, w)
 	startEnvoy(t, w, w.printed(t, page[2], ownHeaders()...))
 	g := NewWithT(t)
 	a := get(t, clientFrom(t, "127.0.0.2"), "http://"+w.proxy+"/")
@@ -75,7 +70,7 @@ type patch struct {
 	} `json:"patch"`
 }
 
-// istioPatches returns the patches of the page by what they apply to.
+// istioPatches returns the patches of the page by the part of the configuration to which they apply.
 func istioPatches(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	all := map[string]map[string]any{}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -61,6 +62,16 @@ func (w *world) printed(t *testing.T, config string, pairs ...string) string {
 	return replace(t, config, append(pairs,
 		"{address: 0.0.0.0, port_value: 8000}", socket(t, w.proxy),
 		"{address: weir.weir-system.svc, port_value: 8081}", socket(t, w.grpc))...)
+}
+
+// startLimitedUpstream starts an upstream that sets a RateLimit header of its own.
+func startLimitedUpstream(t *testing.T, w *world) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("RateLimit", `"upstream";r=9`)
+	}))
+	t.Cleanup(server.Close)
+	w.upstream = server.Listener.Addr().String()
 }
 
 // startEnvoy runs Envoy with the configuration until the test ends. It listens once its clusters

@@ -6,7 +6,6 @@ package integration
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -17,20 +16,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// budget is what a peek at the budget of a user returns.
-type budget struct{ Used, Held, Remaining int64 }
-
 func budgetOf(t *testing.T, w *world, policy, user string) budget {
 	t.Helper()
 	body := fmt.Sprintf(`{"policies":[%q],"attributes":{"descriptors":[{"entries":[{"key":"user","value":%[2]q},{"key":"rule-0-match-0","value":%[2]q}]}]},"peek":true}`, policy, user)
-	g := NewWithT(t)
-	response, err := http.Post("http://"+w.weir+"/v1/check", "application/json", strings.NewReader(body))
-	g.Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = response.Body.Close() }()
-	var decision struct{ Limits []budget }
-	g.Expect(json.NewDecoder(response.Body).Decode(&decision)).To(Succeed())
-	g.Expect(decision.Limits).To(HaveLen(1))
-	return decision.Limits[0]
+	return w.peek(t, body)
 }
 
 // startModel starts an upstream that responds like a language model. A stream has an event per

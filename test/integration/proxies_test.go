@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -53,19 +52,6 @@ uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
 	run(t, w.proxy, cmd)
 }
 
-// caddyBinary returns the caddy that hack/caddy builds.
-func caddyBinary(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile(root + "/hack/caddy/go.mod")
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	version := regexp.MustCompile(`github.com/caddyserver/caddy/v2 v(\S+)`).FindSubmatch(text)
-	NewWithT(t).Expect(version).NotTo(BeNil())
-	path, err := filepath.Abs(filepath.Join(root, "bin/caddy", string(version[1]), "caddy"))
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	NewWithT(t).Expect(path).To(BeAnExistingFile(), hint)
-	return path
-}
-
 func startCaddy(t *testing.T, w *world) {
 	t.Helper()
 	startCaddyWith(t, w, w.block(t, "caddy.md", "caddyfile", "shop.example {", "http://"+w.proxy+" {"))
@@ -76,7 +62,7 @@ func startCaddyWith(t *testing.T, w *world, config string) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "Caddyfile")
 	NewWithT(t).Expect(os.WriteFile(path, []byte(config), 0o600)).To(Succeed())
-	cmd := exec.Command(caddyBinary(t), "run", "--config", path, "--adapter", "caddyfile")
+	cmd := exec.Command(testenv.Caddy(t), "run", "--config", path, "--adapter", "caddyfile")
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir, "CADDY_ADMIN="+testenv.FreeAddr(t))
 	run(t, w.proxy, cmd)
 }

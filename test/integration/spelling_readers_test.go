@@ -170,7 +170,8 @@ func decode(path string) string {
 	return b.String()
 }
 
-// resolve removes empty segments and dots. A slash at the end is kept.
+// resolve removes empty segments and dots. A slash at the end is kept. It does not call plan.NormalizePath, because
+// the test compares the two.
 func resolve(path string) string {
 	var kept []string
 	segments := strings.Split(path, "/")

@@ -6,6 +6,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -172,4 +173,20 @@ func get(t *testing.T, client *http.Client, url string, headers ...string) answe
 	body, err := io.ReadAll(response.Body)
 	g.Expect(err).NotTo(HaveOccurred())
 	return answer{response.StatusCode, response.Header, string(body)}
+}
+
+// budget is the state of a limit.
+type budget struct{ Used, Held, Remaining int64 }
+
+// peek returns the state of the only limit that the check with that body has. The check spends nothing.
+func (w *world) peek(t *testing.T, body string) budget {
+	t.Helper()
+	g := NewWithT(t)
+	response, err := http.Post("http://"+w.weir+"/v1/check", "application/json", strings.NewReader(body))
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = response.Body.Close() }()
+	var decision struct{ Limits []budget }
+	g.Expect(json.NewDecoder(response.Body).Decode(&decision)).To(Succeed())
+	g.Expect(decision.Limits).To(HaveLen(1))
+	return decision.Limits[0]
 }
