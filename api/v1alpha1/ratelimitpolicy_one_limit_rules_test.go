@@ -3,8 +3,8 @@
 
 package v1alpha1_test
 
-// oneLimitRules are the rules that one limit shows: what they reject, the invalid field (empty for the
-// whole limit), the message, and a limit that is barely valid and one that is barely invalid, from their algorithm on.
+// oneLimitRules are the rules that a single limit can break: the name of the case, the invalid field (empty for
+// the whole limit), the message, and a barely valid and a barely invalid limit, from their algorithm on.
 var oneLimitRules = [][5]string{
 	{"an unknown algorithm", "algorithm", "Unsupported value", `GCRA, threshold: 1, window: 1s`, `LeakyBucket, threshold: 1, window: 1s`},
 	{"a threshold of 0", "threshold", "should be greater than or equal to 1", `FixedWindow, threshold: 1, window: 1s`, `FixedWindow, threshold: 0, window: 1s`},

@@ -42,7 +42,7 @@ func Run(t *testing.T, start func(tb testing.TB) Registry) {
 		"a lower generation must be Restored":                       (*contract).generations,
 		"a call whose context has ended has no effect":              (*contract).endedContexts,
 		"a lost registry waits for MarkSynced":                      (*contract).lost,
-		"Sweep deletes what was not set in the term":                (*contract).sweep,
+		"Sweep deletes the plans that the term has not set":         (*contract).sweep,
 		"Sweep deletes nothing when the API server does not answer": (*contract).failedSweep,
 		"calls fail at once while the registry hangs":               (*contract).hung,
 		"Rollout keeps the last known plan while it hangs":          (*contract).lastKnown,
