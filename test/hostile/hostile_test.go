@@ -34,7 +34,8 @@ func attacks() []*attack {
 	chain := []string{`cause="chain"`}
 	return []*attack{
 		{name: "480 policies of 16 limits", rate: 75, worst: checks(small(chainHost)), shows: degradedMetric, labels: chain, outcome: "200"},
-		{name: "policies of nine tenants", rate: 25, worst: checks(small(crowdHost)), shows: degradedMetric, labels: chain, outcome: "200"},
+		// Redis does nothing else for some 5 ms while it decides by 512 limits; see docs/security.md.
+		{name: "policies of nine tenants", rate: 25, worst: checks(small(crowdHost)), shows: degradedMetric, labels: chain, outcome: "200", most: 12},
 		{name: "expressions in bodies of 64 KiB", rate: 75, worst: checks(expensive), outcome: "200"},
 		{name: "expressions in forwarded headers", rate: 75, worst: forwarded, outcome: ""},
 		{name: "expressions of ext_authz", rate: 75, worst: authorizations, outcome: "status 0"},
@@ -77,9 +78,9 @@ func findAttack(name string) *attack {
 	return all[i]
 }
 
-// roundLength is the length of a round, of which each attack has six.
+// roundLength is the length of a round, of which each attack has eight.
 func roundLength() time.Duration {
-	return max(200*time.Millisecond, *total/time.Duration(9*(len(attacks())+1)))
+	return max(200*time.Millisecond, *total/time.Duration(12*(len(attacks())+1)))
 }
 
 // timed reports whether latencies are judged. A shorter run, as in `make test`, may share the machine.

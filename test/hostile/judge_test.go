@@ -4,6 +4,7 @@
 package hostile
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -29,6 +30,8 @@ type attack struct {
 	outcome string
 	// files is the number of files that the attacker opens, if it is large.
 	files uint64
+	// most is how many times an ordinary p99 that of the others may be. 0 is twice.
+	most float64
 	// disturb harms weir from outside, for the length. Only in the control.
 	disturb func(w *weir, length time.Duration)
 }
@@ -41,6 +44,7 @@ type round struct {
 	counted  float64        // degraded decisions of the platform's policies, by the metric
 	resident int64          // the most memory of weir
 	foreign  float64        // the share of other processes in the CPU time
+	collects bool           // weir ended a garbage collection
 }
 
 // run runs the load beside the load of the others for the length, and longer if it takes time to begin.
@@ -61,6 +65,7 @@ func (at *attack) run(t *testing.T, w *weir, c *clients, p *process, name string
 	after := testenv.Scrape(t, w.metrics)
 	r.resident = w.resident()
 	r.counted = after.Sum(degradedMetric, platform) - before.Sum(degradedMetric, platform)
+	r.collects = after.Sum(collectionsMetric) > before.Sum(collectionsMetric)
 	r.seen = after.Sum(at.shows, at.labels...) - before.Sum(at.shows, at.labels...)
 	return r
 }
@@ -71,45 +76,76 @@ const calibrations = 9
 const (
 	worst, harmless = "worst", "harmless"
 
-	degradedMetric = "weir_degraded_decisions_total"
-	platform       = `namespace="platform"`
+	degradedMetric    = "weir_degraded_decisions_total"
+	collectionsMetric = "go_gc_duration_seconds_count"
+	platform          = `namespace="platform"`
 )
 
-// most is how many times the p99 of the others beside an ordinary load it may be beside an attack.
-const most = 2
+// twice is how many times the p99 of the others beside an ordinary load it may be beside an attack.
+const twice = 2
 
 // verdict is what the rounds of an attack showed.
 type verdict struct {
 	harmless, worst []*round
-	// noise is the p99 that nine of ten rounds beside an ordinary load stay below, of all attacks so far.
-	// Most of the others have a garbage collection of weir, which takes cores that are idle, on a small machine
-	// the processes of Redis and the callers.
-	noise time.Duration
+	most            float64
+	// ordinary are the rounds beside the ordinary loads of all attacks so far.
+	ordinary []*round
 }
 
 // p99 returns the median over the rounds.
-func p99(rounds []*round) time.Duration { return quantile(rounds, 0.5) }
-
-// quantile returns the p99 that a share of the rounds did not exceed.
-func quantile(rounds []*round, share float64) time.Duration {
+func p99(rounds []*round) time.Duration {
 	all := make([]time.Duration, 0, len(rounds))
 	for _, r := range rounds {
 		all = append(all, r.p99())
 	}
 	slices.Sort(all)
-	return all[int(share*float64(len(all)))]
+	return all[len(all)/2]
 }
 
-// ratio is the p99 of the others beside the attack, divided by that beside the ordinary load.
-func (v *verdict) ratio() float64 { return float64(p99(v.worst)) / float64(p99(v.harmless)) }
+// alike returns the rounds that had a garbage collection, or those that had none.
+func alike(rounds []*round, collects bool) (same []*round) {
+	for _, r := range rounds {
+		if r.collects == collects {
+			same = append(same, r)
+		}
+	}
+	return same
+}
 
-// slow returns what is wrong with the latencies. A median round beside the attack may neither be worse than
-// twice that beside the ordinary load, nor than what an ordinary load shows at times. No absolute time
+// reference returns the p99 beside an ordinary load in rounds that had a garbage collection as r had, or in
+// those that had none, as r: the collector takes cores that are idle, on a small machine those of Redis and of
+// the callers, so such a round has ten times the p99 of another, whatever the load is. It is 0 if there was no
+// such round.
+func (v *verdict) reference(r *round) (reference time.Duration) {
+	for _, rounds := range [][]*round{v.harmless, v.ordinary} {
+		if same := alike(rounds, r.collects); len(same) > 0 {
+			reference = max(reference, p99(same))
+		}
+	}
+	return reference
+}
+
+// ratio is the p99 of the others in a round beside the attack, divided by that beside an ordinary load: of the
+// round that one of four others does not exceed, so that one disturbed round does not matter. No absolute time
 // matters.
+func (v *verdict) ratio() float64 {
+	var all []float64
+	for _, r := range v.worst {
+		if reference := v.reference(r); reference > 0 {
+			all = append(all, float64(r.p99())/float64(reference))
+		}
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return all[len(all)/4]
+}
+
+// slow returns what is wrong with the latencies.
 func (v *verdict) slow() (faults []string) {
-	if v.ratio() > most && p99(v.worst) > v.noise {
-		faults = append(faults, fmt.Sprintf("p99 of the others is %v, beside as many ordinary requests %v: more than %d times, and more than %v",
-			p99(v.worst), p99(v.harmless), most, v.noise))
+	if ratio := v.ratio(); ratio > v.most {
+		faults = append(faults, fmt.Sprintf("p99 of the others is %.1f times what it is beside as many ordinary requests: more than %v times", ratio, v.most))
 	}
 	return faults
 }
@@ -161,13 +197,13 @@ func (at *attack) expectReal(t *testing.T, v *verdict) {
 // processes disturbed, and continues with more rounds if the others seem slow.
 func (at *attack) measure(t *testing.T, w *weir, length time.Duration) *verdict {
 	t.Helper()
-	const first, last = 3, 7
+	const first, last = 4, 8
 	c, err := newClients(w.HTTP, w.GRPC)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	defer c.close()
 	p := startAttacker(t, at, w)
 	w.machine.own = []int{os.Getpid(), w.cmd.Process.Pid, w.redis.Pid(), p.cmd.Process.Pid}
-	v, disturbed := &verdict{}, 0
+	v, disturbed := &verdict{most: cmp.Or(at.most, twice)}, 0
 	at.run(t, w, c, p, harmless, length/2) // opens connections
 	for len(w.ordinary) < calibrations {
 		w.ordinary = append(w.ordinary, at.run(t, w, c, p, harmless, length))
@@ -184,7 +220,7 @@ func (at *attack) measure(t *testing.T, w *weir, length time.Duration) *verdict 
 			continue
 		}
 		v.harmless, v.worst, w.ordinary = append(v.harmless, beside), append(v.worst, attacked), append(w.ordinary, beside)
-		v.noise = quantile(w.ordinary, 0.9)
+		v.ordinary = w.ordinary
 	}
 	at.log(t, v, disturbed)
 	return v
@@ -197,8 +233,21 @@ func (at *attack) log(t *testing.T, v *verdict, disturbed int) {
 	for _, r := range v.worst {
 		resident = max(resident, r.resident)
 	}
-	inMillis := func(d time.Duration) float64 { return d.Seconds() * 1000 }
-	t.Logf("| %s | %d | %.1f ms | %.1f ms | %.1f | %d MiB |", at.name, at.rate, inMillis(p99(v.harmless)), inMillis(p99(v.worst)), v.ratio(), resident>>20)
-	t.Logf("%d rounds, %d disturbed by other processes; noise %v; outcomes of the first: %v; %s%v +%.0f",
-		len(v.worst), disturbed, v.noise, v.worst[0].outcomes, at.shows, at.labels, v.worst[0].seen)
+	t.Logf("| %s | %d | %s | %s | %.1f | %d MiB |", at.name, at.rate, inMillis(v.harmless), inMillis(v.worst), v.ratio(), resident>>20)
+	t.Logf("%d rounds, %d disturbed by other processes; outcomes of the first: %v; %s%v +%.0f",
+		len(v.worst), disturbed, v.worst[0].outcomes, at.shows, at.labels, v.worst[0].seen)
+}
+
+// inMillis returns the median p99 of the rounds without a garbage collection, and of those with one.
+func inMillis(rounds []*round) string {
+	text := make([]string, 0, 2)
+	for _, collects := range []bool{false, true} {
+		same := alike(rounds, collects)
+		if len(same) == 0 {
+			text = append(text, "-")
+			continue
+		}
+		text = append(text, fmt.Sprintf("%.1f ms", p99(same).Seconds()*1000))
+	}
+	return strings.Join(text, " / ")
 }
