@@ -18,7 +18,7 @@ func TestCallsAllocateLittle(t *testing.T) {
 	g := NewWithT(t)
 	const calls = 16
 	store := NewStore(Options{Prefix: testPrefix})
-	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30), slowLimit(Suppressed, 30)})
+	policy := NewPolicy("test/p", false, false, []Limit{SlowLimit(FixedWindow, 30), SlowLimit(Suppressed, 30)})
 	var batch []*pending
 	for i := range calls {
 		batch = append(batch, &pending{call: &Call{

@@ -145,10 +145,6 @@ func (s *blockingStore) startInOrder(g *WithT, ctx context.Context, calls []*Cal
 	return started
 }
 
-func spendOne(policy *Policy, key Key) *Call {
-	return &Call{Entries: []Entry{{Policy: policy, Key: key, Cost: 1}}}
-}
-
 func newBlockingBackend(t *testing.T) (*blockingStore, *backend) {
 	t.Helper()
 	b, client := newServerBackend(t, servers[0])
@@ -160,8 +156,8 @@ func newBlockingBackend(t *testing.T) (*blockingStore, *backend) {
 func newBackendWithCallInFlight(t *testing.T) (*blockingStore, *Policy, <-chan answer) {
 	t.Helper()
 	s, _ := newBlockingBackend(t)
-	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30)})
-	first := s.start(t.Context(), spendOne(policy, "a"))
+	policy := NewPolicy("test/p", false, false, []Limit{SlowLimit(FixedWindow, 30)})
+	first := s.start(t.Context(), SpendOne(policy, "a"))
 	NewWithT(t).Eventually(s.sent).Should(Receive(HaveLen(1)))
 	return s, policy, first
 }
@@ -171,7 +167,7 @@ func TestCallsQueuedDuringABatchShareTheNextInOrder(t *testing.T) {
 	s, policy, first := newBackendWithCallInFlight(t)
 	queued := make([]*Call, 40)
 	for i := range queued {
-		queued[i] = spendOne(policy, "a")
+		queued[i] = SpendOne(policy, "a")
 	}
 	started := s.startInOrder(g, t.Context(), queued)
 	close(s.admit)
@@ -194,18 +190,18 @@ func TestBatchesBoundTheirKeys(t *testing.T) {
 	g := NewWithT(t)
 	limits := make([]Limit, 16)
 	for i := range limits {
-		limits[i] = slowLimit(FixedWindow, 30)
+		limits[i] = SlowLimit(FixedWindow, 30)
 		limits[i].Name = fmt.Sprintf("l%d", i)
 	}
 	policy := NewPolicy("test/p", false, false, limits)
 	var queue []*pending
 	for range 40 {
-		queue = append(queue, &pending{call: spendOne(policy, "a")})
+		queue = append(queue, &pending{call: SpendOne(policy, "a")})
 	}
 	batch, rest := nextBatch(queue)
 	g.Expect(batch).To(HaveLen(maxBatchKeys / 17))
 	g.Expect(rest).To(HaveLen(40 - maxBatchKeys/17))
-	large := &Call{Entries: slices.Repeat(spendOne(policy, "a").Entries, 20)}
+	large := &Call{Entries: slices.Repeat(SpendOne(policy, "a").Entries, 20)}
 	batch, rest = nextBatch([]*pending{{call: large}, {call: large}})
 	g.Expect(batch).To(HaveLen(1), "a large call goes alone")
 	g.Expect(rest).To(HaveLen(1))
@@ -217,14 +213,14 @@ func TestAnErrorOfOneCallDoesNotFailTheBatch(t *testing.T) {
 			g := NewWithT(t)
 			_, client := newServerBackend(t, on)
 			store := newStore(client)
-			second := slowLimit(SlidingLog, 30)
+			second := SlowLimit(SlidingLog, 30)
 			second.Name = "second"
-			policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30), second})
+			policy := NewPolicy("test/p", false, false, []Limit{SlowLimit(FixedWindow, 30), second})
 			broken := store.key("broken", preparedOf(policy).keys[2])
 			g.Expect(client.RPush(t.Context(), broken, "not", "a", "log").Err()).To(Succeed())
 			var batch []*pending
 			for _, key := range []Key{"a", "broken", "a", "b", "broken"} {
-				batch = append(batch, &pending{call: spendOne(policy, key)})
+				batch = append(batch, &pending{call: SpendOne(policy, key)})
 			}
 			outcomes := store.send(t.Context(), batch)
 			for i, used := range map[int]int64{0: 1, 2: 2, 3: 1} {
@@ -244,11 +240,11 @@ func TestAnErrorOfEqualCallsDoesNotFailTheBatch(t *testing.T) {
 	g := NewWithT(t)
 	_, client := newServerBackend(t, servers[0])
 	store := newStore(client)
-	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(SlidingLog, 30)})
+	policy := NewPolicy("test/p", false, false, []Limit{SlowLimit(SlidingLog, 30)})
 	g.Expect(client.RPush(t.Context(), store.key("broken", preparedOf(policy).keys[1]), "not", "a", "log").Err()).To(Succeed())
 	var batch []*pending
 	for _, key := range []Key{"a", "broken", "b", "broken", "a", "broken"} {
-		batch = append(batch, &pending{call: spendOne(policy, key)})
+		batch = append(batch, &pending{call: SpendOne(policy, key)})
 	}
 	gather(batch)
 	used := map[Key][]int64{}
@@ -267,7 +263,7 @@ func TestAQueuedCallerThatCancelsIsNotCharged(t *testing.T) {
 	g := NewWithT(t)
 	s, policy, first := newBackendWithCallInFlight(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	canceled := s.start(ctx, spendOne(policy, "a"))
+	canceled := s.start(ctx, SpendOne(policy, "a"))
 	g.Eventually(s.queued).Should(Equal(1))
 	cancel()
 	var r answer
@@ -276,7 +272,7 @@ func TestAQueuedCallerThatCancelsIsNotCharged(t *testing.T) {
 	g.Expect(s.queued()).To(BeZero())
 	close(s.admit)
 	g.Expect((<-first).err).NotTo(HaveOccurred())
-	reply, err := s.Evaluate(t.Context(), spendOne(policy, "a"))
+	reply, err := s.Evaluate(t.Context(), SpendOne(policy, "a"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(int64(2)))
 }
@@ -285,8 +281,8 @@ func TestACallerThatCancelsInFlightDoesNotStopItsBatch(t *testing.T) {
 	g := NewWithT(t)
 	s, policy, first := newBackendWithCallInFlight(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	started := s.startInOrder(g, ctx, []*Call{spendOne(policy, "a")})
-	other := s.start(t.Context(), spendOne(policy, "a"))
+	started := s.startInOrder(g, ctx, []*Call{SpendOne(policy, "a")})
+	other := s.start(t.Context(), SpendOne(policy, "a"))
 	g.Eventually(s.queued).Should(Equal(2))
 	s.admit <- struct{}{}
 	g.Eventually(s.sent).Should(Receive(HaveLen(2)))
@@ -302,7 +298,7 @@ func TestACallerThatCancelsInFlightDoesNotStopItsBatch(t *testing.T) {
 func TestAPanicFailsItsBatchOnly(t *testing.T) {
 	g := NewWithT(t)
 	s, _ := newBlockingBackend(t)
-	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30)})
+	policy := NewPolicy("test/p", false, false, []Limit{SlowLimit(FixedWindow, 30)})
 	send := s.node.send
 	s.node.send = func(ctx context.Context, batch []*pending) []outcome {
 		if len(batch) == 2 {
@@ -310,15 +306,15 @@ func TestAPanicFailsItsBatchOnly(t *testing.T) {
 		}
 		return send(ctx, batch)
 	}
-	first := s.start(t.Context(), spendOne(policy, "a"))
+	first := s.start(t.Context(), SpendOne(policy, "a"))
 	g.Eventually(s.sent).Should(Receive())
-	started := s.startInOrder(g, t.Context(), []*Call{spendOne(policy, "a"), spendOne(policy, "a")})
+	started := s.startInOrder(g, t.Context(), []*Call{SpendOne(policy, "a"), SpendOne(policy, "a")})
 	close(s.admit)
 	g.Expect((<-first).err).NotTo(HaveOccurred())
 	for _, done := range started {
 		g.Expect((<-done).err).To(MatchError(ContainSubstring("panic: hook")))
 	}
-	_, err := s.Evaluate(t.Context(), spendOne(policy, "a"))
+	_, err := s.Evaluate(t.Context(), SpendOne(policy, "a"))
 	g.Expect(err).NotTo(HaveOccurred())
 }
 
@@ -327,16 +323,16 @@ func TestConcurrentCallsShareRoundTrips(t *testing.T) {
 	g := NewWithT(t)
 	_, client := newServerBackend(t, servers[0])
 	store := newStore(client)
-	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 1_000_000)})
+	policy := NewPolicy("test/p", false, false, []Limit{SlowLimit(FixedWindow, 1_000_000)})
 	const callers, calls = 64, 100
-	_, err := store.Evaluate(t.Context(), spendOne(policy, "a"))
+	_, err := store.Evaluate(t.Context(), SpendOne(policy, "a"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(client.ConfigResetStat(t.Context()).Err()).To(Succeed())
 	var all sync.WaitGroup
 	for range callers {
 		all.Go(func() {
 			for range calls {
-				_, err := store.Evaluate(t.Context(), spendOne(policy, "a"))
+				_, err := store.Evaluate(t.Context(), SpendOne(policy, "a"))
 				g.Expect(err).NotTo(HaveOccurred())
 			}
 		})
@@ -350,7 +346,7 @@ func TestConcurrentCallsShareRoundTrips(t *testing.T) {
 	_, err = fmt.Sscanf(stat, "%d,", &trips)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(trips).To(BeNumerically("<", callers*calls/2))
-	reply, err := store.Evaluate(t.Context(), spendOne(policy, "a"))
+	reply, err := store.Evaluate(t.Context(), SpendOne(policy, "a"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(int64(callers*calls + 2)))
 }

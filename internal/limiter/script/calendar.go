@@ -31,5 +31,5 @@ func (l *Limit) WindowEnd(now int64) int64 {
 	if l.Calendar != nil {
 		return max(l.Calendar.Next(now), now+2)
 	}
-	return now + exactTTL(l.Window) + 1
+	return now + max(l.Window.Milliseconds(), 2)
 }

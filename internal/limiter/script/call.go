@@ -52,15 +52,15 @@ func (c *Call) Clear() {
 	*c = Call{Entries: c.Entries[:0], reply: Reply{Entries: c.reply.Entries[:0]}, limits: c.limits[:0]}
 }
 
-// withEntries returns the call with these entries in place of its own, and a reply of its own.
-func (c *Call) withEntries(entries []Entry) *Call {
+// WithEntries returns the call with these entries in place of its own, and a reply of its own.
+func (c *Call) WithEntries(entries []Entry) *Call {
 	return &Call{Entries: entries, Denied: c.Denied, Draw: c.Draw, Uncached: c.Uncached}
 }
 
 // Clone returns a copy of the call with memory of its own. Keys may be parts of a large request,
 // which the copy must not keep.
 func (c *Call) Clone() *Call {
-	copied := c.withEntries(slices.Clone(c.Entries))
+	copied := c.WithEntries(slices.Clone(c.Entries))
 	for i := range copied.Entries {
 		e := &copied.Entries[i]
 		e.Key, e.ID = Key(strings.Clone(string(e.Key))), strings.Clone(e.ID)

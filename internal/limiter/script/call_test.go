@@ -24,7 +24,7 @@ func TestOneScriptCallDecides(t *testing.T) {
 	for i := range 3 {
 		var limits []Limit
 		for _, a := range algorithms {
-			l := slowLimit(a, 100)
+			l := SlowLimit(a, 100)
 			l.Name, l.Block = string(a), time.Hour
 			limits = append(limits, l)
 		}

@@ -43,7 +43,7 @@ func TestClusterAgreesWithModel(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, uint64(indexOf(a))))
 			var policies []*Policy
 			for i := range 3 {
-				l := slowLimit(a, 3+r.Int64N(4))
+				l := SlowLimit(a, 3+r.Int64N(4))
 				if i == 1 {
 					l.Block = time.Hour
 				}
@@ -88,8 +88,8 @@ func TestClusterChainsAreAllOrNothing(t *testing.T) {
 		t.Run(fmt.Sprintf("%s with %s", a, other), func(t *testing.T) {
 			g := NewWithT(t)
 			store, keys := clusterStore(t, cluster)
-			users := NewPolicy(fmt.Sprintf("test/user%d", i), false, false, []Limit{slowLimit(a, 60)})
-			tenant := NewPolicy(fmt.Sprintf("test/tenant%d", i), false, false, []Limit{slowLimit(other, 50)})
+			users := NewPolicy(fmt.Sprintf("test/user%d", i), false, false, []Limit{SlowLimit(a, 60)})
+			tenant := NewPolicy(fmt.Sprintf("test/tenant%d", i), false, false, []Limit{SlowLimit(other, 50)})
 			spent := map[Key]int64{}
 			var mu sync.Mutex
 			var wait sync.WaitGroup
@@ -162,9 +162,9 @@ func TestClusterLostRace(t *testing.T) {
 			policy := func(name string, attempts bool, l Limit) *Policy {
 				return NewPolicy("test/"+string(a)+"-"+name, attempts, false, []Limit{l})
 			}
-			given := policy("given", false, slowLimit(a, 10))
-			counted := policy("counted", true, slowLimit(SlidingLog, 10))
-			tight := slowLimit(FixedWindow, 1)
+			given := policy("given", false, SlowLimit(a, 10))
+			counted := policy("counted", true, SlowLimit(SlidingLog, 10))
+			tight := SlowLimit(FixedWindow, 1)
 			tight.Block = time.Hour
 			denies := policy("denies", false, tight)
 			before := &Call{Entries: []Entry{{Policy: given, Key: keys[0], Cost: 2}}}
@@ -204,7 +204,7 @@ func TestClusterWhileSlotsMove(t *testing.T) {
 	g := NewWithT(t)
 	cluster := testenv.StartRedisCluster(t)
 	store, keys := clusterStore(t, cluster)
-	policy := NewPolicy("test/moving", false, false, []Limit{slowLimit(FixedWindow, 200), slowLimit(SlidingLog, 1000)})
+	policy := NewPolicy("test/moving", false, false, []Limit{SlowLimit(FixedWindow, 200), SlowLimit(SlidingLog, 1000)})
 	decided := make(chan bool, 400)
 	go func() {
 		defer close(decided)
@@ -241,9 +241,9 @@ func TestClusterNodesHaveBreakersOfTheirOwn(t *testing.T) {
 	const timeout = 20 * time.Millisecond
 	store := NewStore(Options{Client: client, Prefix: testPrefix, Timeout: timeout})
 	hung, works := Key(cluster.KeyOn(cluster.Nodes[0], "caller")), Key(cluster.KeyOn(cluster.Nodes[1], "caller"))
-	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 1_000_000)})
+	policy := NewPolicy("test/p", false, false, []Limit{SlowLimit(FixedWindow, 1_000_000)})
 	causes := func(key Key) Cause {
-		_, err := store.Evaluate(t.Context(), spendOne(policy, key))
+		_, err := store.Evaluate(t.Context(), SpendOne(policy, key))
 		return causeIn(err)
 	}
 	for _, key := range []Key{hung, works} { // the client knows the nodes, and they have the script
@@ -272,9 +272,9 @@ func TestClusterThatIsDownAtTheStart(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
 	store := NewStore(Options{Client: client, Prefix: testPrefix, Timeout: 20 * time.Millisecond})
-	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 1_000_000)})
+	policy := NewPolicy("test/p", false, false, []Limit{SlowLimit(FixedWindow, 1_000_000)})
 	cause := func() Cause {
-		_, err := store.Evaluate(t.Context(), spendOne(policy, "a"))
+		_, err := store.Evaluate(t.Context(), SpendOne(policy, "a"))
 		return causeIn(err)
 	}
 	g.Eventually(cause, "10s").Should(Equal(CauseBreaker))

@@ -19,21 +19,6 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// slowLimit returns a limit that admits quota units, and then no more for hours.
-func slowLimit(algorithm Algorithm, quota int64) Limit {
-	l := Limit{Name: "l", Algorithm: algorithm, Quota: quota, Threshold: quota, Window: 100 * time.Hour}
-	switch algorithm {
-	case FixedWindow, SlidingLog, Concurrency:
-	case GCRA, TokenBucket:
-		l.Threshold = 1
-	case SlidingWindow:
-		l.Bucket = time.Minute
-	case Suppressed: // sheds nothing at a draw of 0, so the hard limit is its quota
-		l.Bucket, l.HardQuota = time.Minute, quota
-	}
-	return l
-}
-
 // Of 400 parallel checks on one key with a quota of 100, from one to four stores, exactly
 // 100 are admitted, for each algorithm.
 func TestQuotaIsExactUnderConcurrency(t *testing.T) {
@@ -43,7 +28,7 @@ func TestQuotaIsExactUnderConcurrency(t *testing.T) {
 			for _, algorithm := range algorithms {
 				t.Run(string(algorithm), func(t *testing.T) {
 					for stores := 1; stores <= 4; stores++ {
-						policy := NewPolicy(fmt.Sprintf("test/%s-%d", algorithm, stores), false, false, []Limit{slowLimit(algorithm, 100)})
+						policy := NewPolicy(fmt.Sprintf("test/%s-%d", algorithm, stores), false, false, []Limit{SlowLimit(algorithm, 100)})
 						admitted := concurrently(t, server, stores, times(400), admits(t, policy))
 						NewWithT(t).Expect(admitted).To(Equal(100))
 					}
@@ -74,8 +59,8 @@ func TestChainsAreAllOrNothingUnderConcurrency(t *testing.T) {
 				other := algorithms[(i+1)%len(algorithms)]
 				t.Run(fmt.Sprintf("%s with %s", algorithm, other), func(t *testing.T) {
 					g := NewWithT(t)
-					wide := NewPolicy(fmt.Sprintf("test/wide%d", i), false, false, []Limit{slowLimit(algorithm, 90)})
-					tight := NewPolicy(fmt.Sprintf("test/tight%d", i), false, false, []Limit{slowLimit(other, 40)})
+					wide := NewPolicy(fmt.Sprintf("test/wide%d", i), false, false, []Limit{SlowLimit(algorithm, 90)})
+					tight := NewPolicy(fmt.Sprintf("test/tight%d", i), false, false, []Limit{SlowLimit(other, 40)})
 					onWide, onTight := chargeChains(t, server, wide, tight)
 					reply, err := store.Evaluate(t.Context(), &Call{Entries: []Entry{
 						{Policy: wide, Key: "a", Peek: true}, {Policy: tight, Key: "a", Peek: true},

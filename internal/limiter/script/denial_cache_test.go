@@ -10,6 +10,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/testenv"
 )
@@ -32,7 +33,9 @@ func newCached(t *testing.T) *cached {
 // replica returns another replica with the same Redis.
 func (c *cached) replica(t *testing.T) *cached {
 	t.Helper()
-	store := NewStore(Options{Client: newClient(t, c.server.Addr), Prefix: testPrefix, Timeout: 2 * time.Second, Now: c.clock.Now})
+	client := redis.NewClient(&redis.Options{Addr: c.server.Addr, MaxRetries: -1})
+	t.Cleanup(func() { _ = client.Close() })
+	store := NewStore(Options{Client: client, Prefix: "weir-test:", Timeout: 2 * time.Second, Now: c.clock.Now})
 	return &cached{DenialCache: NewDenialCache(store, c.clock.Now), t: t, server: c.server, clock: c.clock}
 }
 
@@ -59,33 +62,28 @@ func (c *cached) deny(call *Call, fromCache bool) *Reply {
 	return reply
 }
 
-func blocking(l Limit) Limit {
-	l.Block = time.Hour
-	return l
-}
-
 func TestDenialsThatAreCached(t *testing.T) {
 	c := newCached(t)
-	wide := NewPolicy("test/wide", false, false, []Limit{slowLimit(FixedWindow, 1_000_000)})
-	counts := NewPolicy("test/counts", true, false, []Limit{slowLimit(FixedWindow, 1_000_000)})
+	wide := NewPolicy("test/wide", false, false, []Limit{SlowLimit(FixedWindow, 1_000_000)})
+	counts := NewPolicy("test/counts", true, false, []Limit{SlowLimit(FixedWindow, 1_000_000)})
 	for name, tc := range map[string]struct {
 		policy *Policy
 		chain  []*Policy
 		cached bool
 	}{
-		"a limit":               {policy: NewPolicy("test/a", false, false, []Limit{slowLimit(FixedWindow, 3)}), cached: true},
-		"several limits":        {policy: NewPolicy("test/b", false, false, []Limit{slowLimit(TokenBucket, 3), slowLimit(SlidingLog, 5)}), cached: true},
-		"a block":               {policy: NewPolicy("test/c", false, false, []Limit{blocking(slowLimit(GCRA, 3))}), cached: true},
-		"a block of attempts":   {policy: NewPolicy("test/d", true, false, []Limit{blocking(slowLimit(SlidingWindow, 3))}), cached: true},
-		"attempts":              {policy: NewPolicy("test/e", true, false, []Limit{slowLimit(FixedWindow, 3)})},
-		"Suppressed":            {policy: NewPolicy("test/f", false, false, []Limit{slowLimit(Suppressed, 3)})},
-		"a block of Suppressed": {policy: NewPolicy("test/g", false, false, []Limit{blocking(slowLimit(Suppressed, 3))})},
-		"in Shadow":             {policy: NewPolicy("test/h", false, true, []Limit{slowLimit(FixedWindow, 3)})},
-		"a chain":               {policy: NewPolicy("test/i", false, false, []Limit{slowLimit(FixedWindow, 3)}), chain: []*Policy{wide}, cached: true},
-		"a chain with attempts": {policy: NewPolicy("test/j", false, false, []Limit{slowLimit(FixedWindow, 3)}), chain: []*Policy{counts}},
+		"a limit":               {policy: NewPolicy("test/a", false, false, []Limit{SlowLimit(FixedWindow, 3)}), cached: true},
+		"several limits":        {policy: NewPolicy("test/b", false, false, []Limit{SlowLimit(TokenBucket, 3), SlowLimit(SlidingLog, 5)}), cached: true},
+		"a block":               {policy: NewPolicy("test/c", false, false, []Limit{Blocking(SlowLimit(GCRA, 3))}), cached: true},
+		"a block of attempts":   {policy: NewPolicy("test/d", true, false, []Limit{Blocking(SlowLimit(SlidingWindow, 3))}), cached: true},
+		"attempts":              {policy: NewPolicy("test/e", true, false, []Limit{SlowLimit(FixedWindow, 3)})},
+		"Suppressed":            {policy: NewPolicy("test/f", false, false, []Limit{SlowLimit(Suppressed, 3)})},
+		"a block of Suppressed": {policy: NewPolicy("test/g", false, false, []Limit{Blocking(SlowLimit(Suppressed, 3))})},
+		"in Shadow":             {policy: NewPolicy("test/h", false, true, []Limit{SlowLimit(FixedWindow, 3)})},
+		"a chain":               {policy: NewPolicy("test/i", false, false, []Limit{SlowLimit(FixedWindow, 3)}), chain: []*Policy{wide}, cached: true},
+		"a chain with attempts": {policy: NewPolicy("test/j", false, false, []Limit{SlowLimit(FixedWindow, 3)}), chain: []*Policy{counts}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			call := spendOne(tc.policy, "a")
+			call := SpendOne(tc.policy, "a")
 			for _, p := range tc.chain {
 				call.Entries = append(call.Entries, Entry{Policy: p, Key: "b", Cost: 1})
 			}
@@ -98,20 +96,20 @@ func TestDenialsThatAreCached(t *testing.T) {
 // A reply from the cache is the reply of Redis, with the time that has passed.
 func TestCachedRepliesAreThoseOfRedis(t *testing.T) {
 	c := newCached(t)
-	larger := slowLimit(FixedWindow, 9)
+	larger := SlowLimit(FixedWindow, 9)
 	larger.Name = "larger"
 	for name, policy := range map[string]*Policy{
-		"a limit": NewPolicy("test/a", false, false, []Limit{slowLimit(FixedWindow, 3), larger}),
-		"a block": NewPolicy("test/b", false, false, []Limit{blocking(slowLimit(SlidingLog, 3))}),
+		"a limit": NewPolicy("test/a", false, false, []Limit{SlowLimit(FixedWindow, 3), larger}),
+		"a block": NewPolicy("test/b", false, false, []Limit{Blocking(SlowLimit(SlidingLog, 3))}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			c.t = t
-			c.deny(spendOne(policy, "a"), true)
+			c.deny(SpendOne(policy, "a"), true)
 			c.clock.Advance(recheckPeriod / 2)
-			reply := c.evaluate(spendOne(policy, "a"))
+			reply := c.evaluate(SpendOne(policy, "a"))
 			g.Expect(reply.FromCache).To(BeTrue())
-			exact, err := c.store.Evaluate(t.Context(), spendOne(policy, "a"))
+			exact, err := c.store.Evaluate(t.Context(), SpendOne(policy, "a"))
 			g.Expect(err).NotTo(HaveOccurred())
 			got, want := reply.Entries[0], exact.Entries[0]
 			g.Expect(got.BlockLeft).To(BeNumerically("~", want.BlockLeft, rounding))
@@ -134,7 +132,7 @@ func TestCachedDenialsEndInTime(t *testing.T) {
 		t.Run(string(algorithm), func(t *testing.T) {
 			g := NewWithT(t)
 			c.t = t
-			call := spendOne(NewPolicy("test/"+string(algorithm), false, false, []Limit{{
+			call := SpendOne(NewPolicy("test/"+string(algorithm), false, false, []Limit{{
 				Name: "l", Algorithm: algorithm, Quota: 1, Threshold: 1, Window: 300 * time.Millisecond, Bucket: time.Millisecond,
 			}}), "a")
 			wait := c.deny(call, true).Entries[0].Limits[0].RetryAfter
@@ -153,7 +151,7 @@ func TestCachedDenialsEndInTime(t *testing.T) {
 func TestCostsOfCachedDenials(t *testing.T) {
 	g := NewWithT(t)
 	c := newCached(t)
-	fixed := NewPolicy("test/a", false, false, []Limit{slowLimit(FixedWindow, 10), {
+	fixed := NewPolicy("test/a", false, false, []Limit{SlowLimit(FixedWindow, 10), {
 		Name: "longer", Algorithm: FixedWindow, Quota: 20, Threshold: 20, Window: 1000 * time.Hour,
 	}})
 	spend := func(policy *Policy, cost int64) *Reply {
@@ -165,7 +163,7 @@ func TestCostsOfCachedDenials(t *testing.T) {
 	g.Expect(spend(fixed, 9).FromCache).To(BeTrue(), "a larger cost waits for the same window")
 	g.Expect(spend(fixed, 13).FromCache).To(BeFalse(), "an even larger one waits for another limit")
 	g.Expect(spend(fixed, 2).Entries[0].Verdict).To(Equal(Admitted), "a smaller one fits")
-	refilled := NewPolicy("test/b", false, false, []Limit{slowLimit(TokenBucket, 10)})
+	refilled := NewPolicy("test/b", false, false, []Limit{SlowLimit(TokenBucket, 10)})
 	spend(refilled, 8)
 	spend(refilled, 3)
 	g.Expect(spend(refilled, 3).FromCache).To(BeTrue())
@@ -181,7 +179,7 @@ func TestAResetLiftsCachedDenials(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- other.Start(ctx) }()
 	g.Eventually(other.allChanges.Load).ShouldNot(BeZero(), "subscribed")
-	policy := NewPolicy("test/p", false, false, []Limit{blocking(slowLimit(FixedWindow, 1))})
+	policy := NewPolicy("test/p", false, false, []Limit{Blocking(SlowLimit(FixedWindow, 1))})
 	for name, lift := range map[Key]func(Key) (bool, error){
 		"reset": func(key Key) (bool, error) { return c.Reset(t.Context(), policy, key) },
 		"unblock": func(key Key) (bool, error) {
@@ -194,13 +192,13 @@ func TestAResetLiftsCachedDenials(t *testing.T) {
 			return c.Unblock(t.Context(), policy, key)
 		},
 	} {
-		c.deny(spendOne(policy, name), true)
-		other.deny(spendOne(policy, name), true)
+		c.deny(SpendOne(policy, name), true)
+		other.deny(SpendOne(policy, name), true)
 		lifted, err := lift(name)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(lifted).To(BeTrue(), string(name))
-		g.Expect(c.evaluate(spendOne(policy, name)).Entries[0].Verdict).To(Equal(Admitted), string(name))
-		g.Eventually(func() bool { return other.evaluate(spendOne(policy, name)).FromCache }).Should(BeFalse(), string(name))
+		g.Expect(c.evaluate(SpendOne(policy, name)).Entries[0].Verdict).To(Equal(Admitted), string(name))
+		g.Eventually(func() bool { return other.evaluate(SpendOne(policy, name)).FromCache }).Should(BeFalse(), string(name))
 	}
 	stop()
 	g.Eventually(stopped).Should(Receive(BeNil()))
@@ -210,21 +208,21 @@ func TestAResetLiftsCachedDenials(t *testing.T) {
 func TestCachedDenialsAreRechecked(t *testing.T) {
 	g := NewWithT(t)
 	c := newCached(t)
-	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 1)})
-	c.deny(spendOne(policy, "a"), true)
+	policy := NewPolicy("test/p", false, false, []Limit{SlowLimit(FixedWindow, 1)})
+	c.deny(SpendOne(policy, "a"), true)
 	_, err := c.store.Reset(t.Context(), policy, "a")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(c.evaluate(spendOne(policy, "a")).FromCache).To(BeTrue())
+	g.Expect(c.evaluate(SpendOne(policy, "a")).FromCache).To(BeTrue())
 	c.clock.Advance(recheckPeriod)
-	g.Expect(c.evaluate(spendOne(policy, "a")).Entries[0].Verdict).To(Equal(Admitted))
+	g.Expect(c.evaluate(SpendOne(policy, "a")).Entries[0].Verdict).To(Equal(Admitted))
 }
 
 // A reply to a call that was sent before a reset does not deny later calls.
 func TestARaceWithAResetCachesNothing(t *testing.T) {
 	g := NewWithT(t)
 	c := newCached(t)
-	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 1)})
-	call := spendOne(policy, "a")
+	policy := NewPolicy("test/p", false, false, []Limit{SlowLimit(FixedWindow, 1)})
+	call := SpendOne(policy, "a")
 	id, changes := c.identify(call)
 	c.drop("a")
 	denied := &Reply{Entries: []EntryReply{{Verdict: Denied, Limits: []LimitReply{{RetryAfter: time.Hour}}}}}
@@ -235,11 +233,11 @@ func TestARaceWithAResetCachesNothing(t *testing.T) {
 func TestTheCacheIsBounded(t *testing.T) {
 	g := NewWithT(t)
 	c := NewDenialCache(nil, time.Now)
-	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 1)})
+	policy := NewPolicy("test/p", false, false, []Limit{SlowLimit(FixedWindow, 1)})
 	denied := &Reply{Entries: []EntryReply{{Verdict: Denied, Limits: []LimitReply{{RetryAfter: time.Hour}}}}}
 	const bound = denialShards * maxShardDenials
 	for i := range 3 * bound {
-		call := spendOne(policy, Key(strconv.Itoa(i)))
+		call := SpendOne(policy, Key(strconv.Itoa(i)))
 		id, changes := c.identify(call)
 		c.shard(id).update(id, c.newDenial(call, denied, changes, time.Now()), call)
 	}

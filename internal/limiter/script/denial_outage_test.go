@@ -13,22 +13,22 @@ import (
 func TestCachedDenialsHoldWithoutRedis(t *testing.T) {
 	g := NewWithT(t)
 	c := newCached(t)
-	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 1)})
-	c.deny(spendOne(policy, "a"), true)
+	policy := NewPolicy("test/p", false, false, []Limit{SlowLimit(FixedWindow, 1)})
+	c.deny(SpendOne(policy, "a"), true)
 	c.server.Stop()
 	for range 3 {
-		g.Expect(c.evaluate(spendOne(policy, "a")).FromCache).To(BeTrue())
+		g.Expect(c.evaluate(SpendOne(policy, "a")).FromCache).To(BeTrue())
 		c.clock.Advance(recheckPeriod)
 	}
-	peek := spendOne(policy, "a")
+	peek := SpendOne(policy, "a")
 	peek.Entries[0].Peek = true
 	g.Expect(c.evaluate(peek).Entries[0].Verdict).To(Equal(Denied), "a peek reports it, too")
-	for _, uncached := range []*Call{spendOne(policy, "a"), peekOf(spendOne(policy, "a"))} {
+	for _, uncached := range []*Call{SpendOne(policy, "a"), PeekOf(SpendOne(policy, "a"))} {
 		uncached.Uncached = true
 		_, err := c.Evaluate(t.Context(), uncached)
 		g.Expect(err).To(HaveOccurred(), "unless the call must not be answered from memory")
 	}
-	for _, other := range []*Call{spendOne(policy, "b"), peekOf(spendOne(policy, "b"))} {
+	for _, other := range []*Call{SpendOne(policy, "b"), PeekOf(SpendOne(policy, "b"))} {
 		_, err := c.Evaluate(t.Context(), other)
 		g.Expect(err).To(HaveOccurred(), "other callers are not decided")
 	}
@@ -38,7 +38,7 @@ func TestCachedDenialsHoldWithoutRedis(t *testing.T) {
 func TestCachedBlocksHoldForEveryCost(t *testing.T) {
 	g := NewWithT(t)
 	c := newCached(t)
-	policy := NewPolicy("test/p", false, false, []Limit{blocking(slowLimit(SlidingLog, 5))})
+	policy := NewPolicy("test/p", false, false, []Limit{Blocking(SlowLimit(SlidingLog, 5))})
 	spend := func(cost int64) (*Reply, error) {
 		return c.Evaluate(t.Context(), &Call{Entries: []Entry{{Policy: policy, Key: "a", Cost: cost}}})
 	}
@@ -60,12 +60,12 @@ func TestCachedBlocksHoldForEveryCost(t *testing.T) {
 // a block at any cost, a limit at the same cost.
 func TestCachedDenialsHoldInEveryChain(t *testing.T) {
 	c := newCached(t)
-	wide := NewPolicy("test/wide", false, false, []Limit{slowLimit(FixedWindow, 1_000_000)})
-	counts := NewPolicy("test/counts", true, false, []Limit{slowLimit(FixedWindow, 1_000_000)})
-	other := NewPolicy("test/other", false, false, []Limit{slowLimit(GCRA, 100)})
-	limit := NewPolicy("test/limit", false, false, []Limit{slowLimit(FixedWindow, 1)})
-	block := NewPolicy("test/block", false, false, []Limit{blocking(slowLimit(FixedWindow, 1))})
-	shadow := NewPolicy("test/shadow", false, true, []Limit{blocking(slowLimit(FixedWindow, 1))})
+	wide := NewPolicy("test/wide", false, false, []Limit{SlowLimit(FixedWindow, 1_000_000)})
+	counts := NewPolicy("test/counts", true, false, []Limit{SlowLimit(FixedWindow, 1_000_000)})
+	other := NewPolicy("test/other", false, false, []Limit{SlowLimit(GCRA, 100)})
+	limit := NewPolicy("test/limit", false, false, []Limit{SlowLimit(FixedWindow, 1)})
+	block := NewPolicy("test/block", false, false, []Limit{Blocking(SlowLimit(FixedWindow, 1))})
+	shadow := NewPolicy("test/shadow", false, true, []Limit{Blocking(SlowLimit(FixedWindow, 1))})
 	chain := func(cost int64, policies ...*Policy) *Call {
 		call := &Call{}
 		for _, p := range policies {
@@ -88,7 +88,7 @@ func TestCachedDenialsHoldInEveryChain(t *testing.T) {
 		"a limit, alone":            {chain(1, limit), Denied},
 		"a block":                   {chain(1, block, other, wide), Blocked},
 		"a block, at another cost":  {chain(50, block, other), Blocked},
-		"a block, seen by a peek":   {peekOf(chain(1, block, other)), Blocked},
+		"a block, seen by a peek":   {PeekOf(chain(1, block, other)), Blocked},
 		"a block, beside a limit":   {chain(1, block, limit, other), Blocked},
 		"a block, beside one shown": {chain(1, block, shadow), Blocked},
 	} {

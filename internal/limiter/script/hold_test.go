@@ -36,7 +36,7 @@ func TestReservationsAreExactUnderConcurrency(t *testing.T) {
 			for _, a := range holdingAlgorithms {
 				t.Run(string(a), func(t *testing.T) {
 					g := NewWithT(t)
-					s := &streams{policies: []*Policy{reservingPolicy("streams-"+string(a), slowLimit(a, 100))}, keys: []Key{"a"}}
+					s := &streams{policies: []*Policy{reservingPolicy("streams-"+string(a), SlowLimit(a, 100))}, keys: []Key{"a"}}
 					concurrently(t, server, 4, times(600), func(e evaluator) bool { return s.run(t, e) })
 					g.Expect(s.most.Load()).To(And(BeNumerically("<=", 100), BeNumerically(">", 40)), "held by streams at one time")
 					g.Expect(s.mistakes.Load()).To(BeZero())
@@ -126,7 +126,7 @@ func TestClusterReservationsAreAllOrNothing(t *testing.T) {
 			store, keys := clusterStore(t, cluster)
 			s := &streams{
 				policies: []*Policy{
-					reservingPolicy(fmt.Sprintf("user%d", i), slowLimit(a, 100)), reservingPolicy(fmt.Sprintf("tenant%d", i), slowLimit(other, 100)),
+					reservingPolicy(fmt.Sprintf("user%d", i), SlowLimit(a, 100)), reservingPolicy(fmt.Sprintf("tenant%d", i), SlowLimit(other, 100)),
 				},
 				keys: keys[:2],
 			}
@@ -164,7 +164,7 @@ func TestHoldsAreListed(t *testing.T) {
 		for _, holds := range []int{3, 30} {
 			t.Run(fmt.Sprint(b.name, " ", holds), func(t *testing.T) {
 				g := NewWithT(t)
-				policy := reservingPolicy(fmt.Sprintf("listed%d", holds), slowLimit(SlidingLog, 1000))
+				policy := reservingPolicy(fmt.Sprintf("listed%d", holds), SlowLimit(SlidingLog, 1000))
 				g.Expect(store.Holds(t.Context(), policy, "a", 100)).To(BeEmpty())
 				var want []Hold
 				for i := range holds {
@@ -189,7 +189,7 @@ func TestHoldsInABatchExpireWithTheirKey(t *testing.T) {
 	g := NewWithT(t)
 	_, client := newServerBackend(t, servers[0])
 	store := newStore(client)
-	policy := reservingPolicy("p", slowLimit(TokenBucket, 30))
+	policy := reservingPolicy("p", SlowLimit(TokenBucket, 30))
 	reserve := func(key Key, id string, ttl time.Duration) *pending {
 		return &pending{call: &Call{Entries: []Entry{{Policy: policy, Key: key, Cost: 1, Action: Reserve, ID: id, TTL: ttl}}}}
 	}
@@ -210,12 +210,12 @@ func TestHoldsInABatchExpireWithTheirKey(t *testing.T) {
 func TestTheLastCommitRemovesTheHolds(t *testing.T) {
 	_, client := newServerBackend(t, servers[0])
 	store := newStore(client)
-	general := slowLimit(FixedWindow, 9)
+	general := SlowLimit(FixedWindow, 9)
 	general.Block, general.Escalation = time.Minute, &Escalation{Lengths: []time.Duration{time.Minute, time.Hour}, Window: time.Hour}
-	other := slowLimit(FixedWindow, 9)
+	other := SlowLimit(FixedWindow, 9)
 	other.Name, other.Window = "other", 2*other.Window
 	for name, limits := range map[string][]Limit{
-		"lean": {slowLimit(FixedWindow, 9)}, "lean, two windows": {slowLimit(FixedWindow, 9), other}, "general": {general},
+		"lean": {SlowLimit(FixedWindow, 9)}, "lean, two windows": {SlowLimit(FixedWindow, 9), other}, "general": {general},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -245,7 +245,7 @@ func TestLateCommitOfAnUnsettledHold(t *testing.T) {
 	for _, b := range newBackends(t) {
 		t.Run(b.name, func(t *testing.T) {
 			g := NewWithT(t)
-			policy := reservingPolicy("late", slowLimit(FixedWindow, 10_000))
+			policy := reservingPolicy("late", SlowLimit(FixedWindow, 10_000))
 			call := func(action Action, id string, cost int64) *EntryReply {
 				reply := b.evaluate(t, &Call{Entries: []Entry{
 					{Policy: policy, Key: "a", Cost: cost, Action: action, ID: id, TTL: 2 * time.Second},

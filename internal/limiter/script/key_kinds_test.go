@@ -45,7 +45,7 @@ func (n named) keys(s *Store) map[string]string {
 			}
 			keys[state] = s.key(key, l.StateName(policy))
 			if a == SlidingLog {
-				keys["largest "+state] = s.key(key, largestName(l.StateName(policy)))
+				keys["largest "+state] = s.key(key, LargestName(l.StateName(policy)))
 			}
 		}
 	}
@@ -108,7 +108,7 @@ func label(text string) string {
 
 // A charge does not touch a limit that is named charge, whatever ID a caller sends.
 func TestChargeIDsAreNoCounters(t *testing.T) {
-	l := slowLimit(FixedWindow, 5)
+	l := SlowLimit(FixedWindow, 5)
 	l.Name, l.Window = "charge", time.Hour
 	policy := NewVariants(Settings{ID: "test/p", MaxOpen: 10}, []Limit{l})[0]
 	for _, b := range newBackends(t) {

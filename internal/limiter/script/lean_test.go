@@ -57,7 +57,7 @@ func TestABlockDeniesTheRestOfItsBatch(t *testing.T) {
 	g := NewWithT(t)
 	_, client := newServerBackend(t, servers[0])
 	store := newStore(client)
-	limit := slowLimit(FixedWindow, 5)
+	limit := SlowLimit(FixedWindow, 5)
 	limit.Block = time.Hour
 	policy := NewPolicy("test/p", false, false, []Limit{limit})
 	var batch []*pending
@@ -77,7 +77,7 @@ func TestPlainCallsAreLean(t *testing.T) {
 	store := newStore(client)
 	for _, a := range leanAlgorithms {
 		t.Run(string(a), func(t *testing.T) {
-			limit := slowLimit(a, 9)
+			limit := SlowLimit(a, 9)
 			plain := NewPolicy("test/plain-"+string(a), false, false, []Limit{limit})
 			reserving := reservingPolicy("reserving-"+string(a), limit)
 			for i, step := range []struct {
@@ -116,7 +116,7 @@ func TestRareReservationsAgreeWithModel(t *testing.T) {
 	server, _ := newServerBackend(t, servers[0])
 	model := newModelBackend()
 	for _, a := range leanAlgorithms {
-		limit := slowLimit(a, 9)
+		limit := SlowLimit(a, 9)
 		longer := limit
 		longer.Name, longer.Window, longer.Bucket = "longer", 2*limit.Window, 2*limit.Bucket
 		for name, tc := range map[string]struct {

@@ -103,9 +103,9 @@ func TestMetricsForgetNodesThatAreGone(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
 	store := newStore(client)
-	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 1_000_000)})
+	policy := NewPolicy("test/p", false, false, []Limit{SlowLimit(FixedWindow, 1_000_000)})
 	for _, node := range cluster.Nodes[:2] {
-		_, err := store.Evaluate(t.Context(), spendOne(policy, Key(cluster.KeyOn(node, "caller"))))
+		_, err := store.Evaluate(t.Context(), SpendOne(policy, Key(cluster.KeyOn(node, "caller"))))
 		g.Expect(err).NotTo(HaveOccurred())
 	}
 	first, second := cluster.Nodes[0].Addr, cluster.Nodes[1].Addr
@@ -117,7 +117,7 @@ func TestMetricsForgetNodesThatAreGone(t *testing.T) {
 	gone.latest = time.Now().Add(-nodeLife - time.Minute)
 	gone.mu.Unlock()
 	g.Expect(exposition(t, store.metrics)).To(And(Not(ContainSubstring(first)), ContainSubstring(second)))
-	_, err = store.Evaluate(t.Context(), spendOne(policy, key))
+	_, err = store.Evaluate(t.Context(), SpendOne(policy, key))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(exposition(t, store.metrics)).To(ContainSubstring("round_trip_duration_seconds " + first + " 1\n"))
 }

@@ -180,7 +180,7 @@ func (m *Model) judge(e *Entry, r *EntryReply, draw uint32, now int64) {
 	}
 	held := m.holds(e).units()
 	if b := m.block(e); b.alive(now) {
-		r.Verdict, r.BlockLeft, r.BlockedBy = Blocked, micros(b.end.left(now)), b.by
+		r.Verdict, r.BlockLeft, r.BlockedBy = Blocked, inMicros(b.end.left(now)), b.by
 	}
 	for i := range e.Policy.Limits() {
 		l, lr := &e.Policy.Limits()[i], LimitReply{}
@@ -275,7 +275,7 @@ func (m *Model) startBlock(e *Entry, r *EntryReply, now int64) {
 	}
 	b := m.block(e)
 	b.by, b.end = by, expireIn(now, longest)
-	r.Verdict, r.BlockLeft, r.BlockedBy = Tripped, micros(b.end.left(now)), by
+	r.Verdict, r.BlockLeft, r.BlockedBy = Tripped, inMicros(b.end.left(now)), by
 }
 
 func (m *Model) report(e *Entry, r *EntryReply, denied, spent bool, now int64) {
@@ -318,7 +318,7 @@ func (m *Model) Reset(policy *Policy, key Key, now time.Time) bool {
 	found := m.forget(names, key, now)
 	records := slices.Clone(policy.EscalationNames())
 	for _, name := range names {
-		records = append(records, largestName(name))
+		records = append(records, LargestName(name))
 	}
 	m.forget(records, key, now)
 	return found
@@ -339,7 +339,7 @@ func (m *Model) Block(policy *Policy, key Key, length time.Duration, now time.Ti
 	defer m.mu.Unlock()
 	m.expire(now.UnixMicro())
 	b := state[block](m, key, BlockName(policy.ID()))
-	b.by, b.end = manualBlock, expireIn(now.UnixMicro(), length)
+	b.by, b.end = "", expireIn(now.UnixMicro(), length)
 }
 
 // Unblock lifts the block of the key, as Store.Unblock does.
@@ -368,3 +368,5 @@ func (m *Model) expire(now int64) {
 		}
 	}
 }
+
+func inMicros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -218,7 +218,7 @@ func (m *Model) timeToFit(e *Entry, l *Limit, admits bool, now int64) time.Durat
 	fits := func(units int64) time.Duration {
 		other := *e
 		other.Cost += units
-		return micros(c.timeToFit(&other, l, now))
+		return inMicros(c.timeToFit(&other, l, now))
 	}
 	used := c.used(e, l, now)
 	switch {
@@ -241,5 +241,5 @@ func (m *Model) resetAfter(e *Entry, l *Limit, now int64) time.Duration {
 	if held := h.units(); held > 0 {
 		wait = max(wait, c.(settler).afterLast(l, held, h.needed(now)-e.Policy.KeptAfterEnd(), wait)) //nolint:forcetypeassert // see settle
 	}
-	return micros(wait)
+	return inMicros(wait)
 }

@@ -14,7 +14,7 @@ var counters = map[Algorithm]func(m *Model, e *Entry, l *Limit) counter{
 	},
 	SlidingLog: func(m *Model, e *Entry, l *Limit) counter {
 		log := counterOf[slidingLog](m, e, l)
-		log.largest = state[largestServed](m, e.Key, largestName(l.StateName(e.Policy.ID())))
+		log.largest = state[largestServed](m, e.Key, LargestName(l.StateName(e.Policy.ID())))
 		return log
 	},
 	SlidingWindow: func(m *Model, e *Entry, l *Limit) counter { return counterOf[slidingWindow](m, e, l) },
@@ -66,7 +66,7 @@ func stateName(key Key, suffix string) string { return "{" + string(key) + "}:" 
 // expiry has passed.
 type expiry int64
 
-func expireIn(now int64, d time.Duration) expiry { return expiry(now/1000 + exactTTL(d)) }
+func expireIn(now int64, d time.Duration) expiry { return expiry(now/1000 + max(d.Milliseconds()-1, 1)) }
 
 // expireAfter returns the expiry of a state that is needed for the given microseconds.
 func expireAfter(now, micros int64) expiry {

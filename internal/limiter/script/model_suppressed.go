@@ -13,7 +13,7 @@ type suppressed struct{ hitLog }
 
 func (s *suppressed) judge(e *Entry, l *Limit, now int64, draw uint32) (admits, shed bool, suppression float64) {
 	observed := s.observed(l, now) + float64(e.Cost)
-	suppression = math.Floor(max(0, 1-float64(l.Quota)/observed)*millionths) / millionths
+	suppression = math.Floor(max(0, 1-float64(l.Quota)/observed)*1e6) / 1e6
 	if e.Cost > l.Quota || s.used(e, l, now)+e.Cost > l.HardQuota {
 		return false, false, suppression
 	}

@@ -55,8 +55,8 @@ func HoldsName(policy string) string { return policy + ":held" }
 // ChargeName returns the name of the state that exists while the ID of a charge is remembered.
 func ChargeName(policy, id string) string { return policy + ":charge!" + id }
 
-// largestName returns the name of the largest number that the log with that name serves.
-func largestName(log string) string { return log + ":largest" }
+// LargestName returns the name of the largest number that the log with that name serves.
+func LargestName(log string) string { return log + ":largest" }
 
 // formatLength formats a duration in the largest unit that is exact, so that names are readable.
 func formatLength(d time.Duration) string {

@@ -61,8 +61,8 @@ func (f *fakeNode) holdBatches() chan struct{} {
 
 // ask decides one call and returns the cause of its failure; "" if it was decided.
 func (f *fakeNode) ask(ctx context.Context, deadline time.Duration) Cause {
-	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 30)})
-	_, err := f.decide(ctx, spendOne(policy, "a"), mode{}, time.Now().Add(deadline))
+	policy := NewPolicy("test/p", false, false, []Limit{SlowLimit(FixedWindow, 30)})
+	_, err := f.decide(ctx, SpendOne(policy, "a"), mode{}, time.Now().Add(deadline))
 	return causeIn(err)
 }
 

@@ -189,6 +189,9 @@ func (p *Policy) NewRequested(limits []Limit, place int) *Policy {
 	return q
 }
 
+// Fallback returns the variant without the limit that a request replaced, or nil if none was replaced.
+func (p *Policy) Fallback() *Policy { return p.fallback }
+
 // Overflow returns the limits of the policy without overrides, requests and blocks, for the key
 // that new keys share during a flood.
 func (p *Policy) Overflow() *Policy { return p.overflow() }

@@ -100,7 +100,7 @@ func (p *prepared) addKeys(i int) {
 	case l.Algorithm == Concurrency, l.Algorithm == SlidingLog && p.flags&flagLog != 0:
 	case l.Algorithm == SlidingLog && p.IsRequestable():
 		p.flags |= flagLog | flagLargest
-		p.keys = append(p.keys, largestName(key), key)
+		p.keys = append(p.keys, LargestName(key), key)
 	case l.Algorithm == SlidingLog:
 		p.flags |= flagLog
 		p.keys = append(p.keys, key)

@@ -72,7 +72,7 @@ func testRepair(t *testing.T, a Algorithm, damage, expectDamage func(g *WithT, c
 					g := NewWithT(t)
 					b.clear(t)
 					before := testutil.ToFloat64(store.repairs.total)
-					limit := slowLimit(a, 5)
+					limit := SlowLimit(a, 5)
 					if a == SlidingWindow {
 						limit.Bucket = time.Minute
 					}
@@ -116,7 +116,7 @@ func TestNumbersOfOtherFormsAreRepaired(t *testing.T) {
 				t.Run(fmt.Sprintf("%s %q %d", s.name, text, calls), func(t *testing.T) {
 					g := NewWithT(t)
 					b.clear(t)
-					policy := NewPolicy("test/repaired", false, false, []Limit{slowLimit(FixedWindow, 5)})
+					policy := NewPolicy("test/repaired", false, false, []Limit{SlowLimit(FixedWindow, 5)})
 					key := store.key("a", policy.StateName(0))
 					g.Expect(client.Set(t.Context(), key, text, time.Second).Err()).To(Succeed())
 					batch := make([]*pending, calls)
@@ -143,7 +143,7 @@ func TestKeysOfAnotherTypeAreRepairedOnceForEqualCalls(t *testing.T) {
 	g := NewWithT(t)
 	_, client := newServerBackend(t, servers[0])
 	store := newStore(client)
-	policy := NewPolicy("test/repaired", true, false, []Limit{slowLimit(FixedWindow, 5)})
+	policy := NewPolicy("test/repaired", true, false, []Limit{SlowLimit(FixedWindow, 5)})
 	key := store.key("a", policy.StateName(0))
 	g.Expect(client.RPush(t.Context(), key, "x").Err()).To(Succeed())
 	batch := make([]*pending, 3)

@@ -106,9 +106,9 @@ func TestSlowNodeDoesNotFlap(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
 	store := NewStore(Options{Client: client, Prefix: testPrefix, Timeout: timeout})
-	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 1_000_000)})
+	policy := NewPolicy("test/p", false, false, []Limit{SlowLimit(FixedWindow, 1_000_000)})
 	ask := func() Cause {
-		_, err := store.Evaluate(t.Context(), spendOne(policy, "a"))
+		_, err := store.Evaluate(t.Context(), SpendOne(policy, "a"))
 		return causeIn(err)
 	}
 	g.Eventually(ask).Should(BeEmpty())

@@ -101,7 +101,7 @@ func (s *Store) change(ctx context.Context, groups []*group, deadline time.Time)
 
 // repetitionOf returns the call as one that repeats another one. Its keys are known.
 func repetitionOf(call *Call) *Call {
-	repeated := call.withEntries(slices.Clone(call.Entries))
+	repeated := call.WithEntries(slices.Clone(call.Entries))
 	for i := range repeated.Entries {
 		repeated.Entries[i].OnlyKnown = false
 	}
@@ -198,7 +198,7 @@ func (s *Store) dryRun(ctx context.Context, groups []*group, repeated bool, dead
 	var wait errgroup.Group
 	for _, g := range groups {
 		wait.Go(func() (err error) {
-			g.dry, err = s.evaluate(ctx, g.call.withEntries(g.call.Entries), mode{dryRun: true, repeated: repeated}, deadline)
+			g.dry, err = s.evaluate(ctx, g.call.WithEntries(g.call.Entries), mode{dryRun: true, repeated: repeated}, deadline)
 			g.decided = g.dry
 			return err
 		})

@@ -61,7 +61,7 @@ func testSpreadCharges(t *testing.T, charges []unknownCharge, action Action, id 
 	var policies []*Policy
 	for _, id := range []string{"test/a", "test/b"} {
 		policies = append(policies, NewVariants(
-			Settings{ID: id, MaxOpen: 10}, []Limit{slowLimit(FixedWindow, 100)})[0])
+			Settings{ID: id, MaxOpen: 10}, []Limit{SlowLimit(FixedWindow, 100)})[0])
 	}
 	for _, p := range policies { // a known key
 		b.evaluate(t, &Call{Entries: []Entry{{Policy: p, Key: "known", Cost: 1}}})

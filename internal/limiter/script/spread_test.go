@@ -40,7 +40,7 @@ type refundTest struct {
 func newRefundTest(t *testing.T, a Algorithm) *refundTest {
 	t.Helper()
 	b, _ := newServerBackend(t, servers[0])
-	l := slowLimit(a, 100)
+	l := SlowLimit(a, 100)
 	if refills(a) {
 		l.Threshold, l.Window = 100, time.Second
 	}

@@ -35,7 +35,7 @@ func recordNames(policy *Policy) []string {
 	if policy.IsRequestable() {
 		names = append(names, listName(policy.ID()))
 		for _, state := range policy.StateNames() {
-			names = append(names, largestName(state)) // it exists for logs only
+			names = append(names, LargestName(state)) // it exists for logs only
 		}
 	}
 	return names

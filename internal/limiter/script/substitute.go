@@ -14,7 +14,7 @@ type Substitution struct {
 // NewSubstitution returns a substitution for the call, which does not change the call.
 func NewSubstitution(call *Call) *Substitution {
 	return &Substitution{
-		call:     call.withEntries(slices.Clone(call.Entries)),
+		call:     call.WithEntries(slices.Clone(call.Entries)),
 		original: call.Entries,
 	}
 }

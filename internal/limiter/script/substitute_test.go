@@ -27,7 +27,7 @@ func onlyKnown(policy *Policy, keys ...Key) *Call {
 func TestUnknownKeysShareTheOverflowKey(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(string(a), func(t *testing.T) {
-			policy := NewPolicy("test/p", false, false, []Limit{blocking(slowLimit(a, 3))})
+			policy := NewPolicy("test/p", false, false, []Limit{Blocking(SlowLimit(a, 3))})
 			for _, b := range newBackends(t) {
 				g := NewWithT(t)
 				known := b.evaluate(t, &Call{Entries: []Entry{{Policy: policy, Key: "known", Cost: 1}}})
@@ -54,7 +54,7 @@ func TestUnknownKeysShareTheOverflowKey(t *testing.T) {
 
 // The budget of the overflow key is the same wherever the policy is in a chain.
 func TestChainsShareTheOverflowKey(t *testing.T) {
-	limits := []Limit{slowLimit(FixedWindow, 3)}
+	limits := []Limit{SlowLimit(FixedWindow, 3)}
 	policy, other := NewPolicy("test/p", false, false, limits), NewPolicy("test/other", false, false, limits)
 	for _, b := range newBackends(t) {
 		g := NewWithT(t)
@@ -73,8 +73,8 @@ func TestUnknownKeysInAChain(t *testing.T) {
 	for name, d := range map[string]decider{"single": single, "cluster": cluster} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			policy := NewPolicy("test/chain", false, false, []Limit{slowLimit(FixedWindow, 2)})
-			wide := NewPolicy("test/wide", false, false, []Limit{slowLimit(FixedWindow, 100)})
+			policy := NewPolicy("test/chain", false, false, []Limit{SlowLimit(FixedWindow, 2)})
+			wide := NewPolicy("test/wide", false, false, []Limit{SlowLimit(FixedWindow, 100)})
 			call := func() *Reply {
 				call := onlyKnown(policy, keys[0], keys[1])
 				call.Entries = append(call.Entries, Entry{Policy: wide, Key: keys[2], Cost: 1})
@@ -97,7 +97,7 @@ func TestUnknownKeysInAChain(t *testing.T) {
 
 // A key that is blocked, or whose policy counts it in any of its limits, is known.
 func TestABlockedKeyIsKnown(t *testing.T) {
-	policy := NewPolicy("test/p", false, false, []Limit{slowLimit(FixedWindow, 3)})
+	policy := NewPolicy("test/p", false, false, []Limit{SlowLimit(FixedWindow, 3)})
 	for _, b := range newBackends(t) {
 		g := NewWithT(t)
 		g.Expect(b.Block(t.Context(), policy, "a", time.Hour)).To(Succeed())
@@ -109,7 +109,7 @@ func TestABlockedKeyIsKnown(t *testing.T) {
 
 // requestedOf returns a policy, and the variant with another number.
 func requestedOf(a Algorithm) (policy, requested *Policy) {
-	l := slowLimit(a, 3)
+	l := SlowLimit(a, 3)
 	policy = NewVariants(Settings{ID: "test/requested", Requestable: true}, []Limit{l})[0]
 	l.Quota, l.Threshold = 1000, 1000
 	if a.Refills() {

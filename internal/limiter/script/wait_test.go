@@ -59,7 +59,7 @@ func checkRetryAfter(t *testing.T, b *backend, w *workload) (denials int) {
 				continue
 			}
 			b.clock.Set(now.Add(after))
-			peek := peekOf(call)
+			peek := PeekOf(call)
 			peek.Draw = w.r.Uint32()
 			_, stillDenied := waitOfCall(peek, b.evaluate(t, peek))
 			NewWithT(t).Expect(!stillDenied).To(Equal(fits),
@@ -135,10 +135,3 @@ func waitOfCall(call *Call, reply *Reply) (wait time.Duration, denied bool) {
 	return wait, denied
 }
 
-func peekOf(call *Call) *Call {
-	peek := &Call{Entries: slices.Clone(call.Entries)}
-	for i := range peek.Entries {
-		peek.Entries[i].Peek = true
-	}
-	return peek
-}

@@ -264,8 +264,8 @@ func (w *workload) nextCheck(e *Entry) {
 
 // nextChange makes the entry a commit, a renew or a charge.
 func (w *workload) nextChange(e *Entry) {
-	for e.Policy.fallback != nil {
-		e.Policy = e.Policy.fallback
+	for e.Policy.Fallback() != nil {
+		e.Policy = e.Policy.Fallback()
 	}
 	e.Action = Commit + Action(w.r.IntN(4))
 	if e.Cost = w.r.Int64N(6); w.r.IntN(30) == 0 {
@@ -299,7 +299,7 @@ func describe(call *Call) string {
 	for _, e := range call.Entries {
 		fmt.Fprintf(&b, "\n  %s key %s cost %d peek %v only known %v action %v id %s ttl %v most %d attempts %v shadow %v requested %v %+v",
 			e.Policy.ID(), e.Key, e.Cost, e.Peek, e.OnlyKnown, e.Action, e.ID, e.TTL, e.Policy.MaxOpen(),
-			e.Policy.CountsAttempts(), e.Policy.IsShadow(), e.Policy.fallback != nil, e.Policy.Limits())
+			e.Policy.CountsAttempts(), e.Policy.IsShadow(), e.Policy.Fallback() != nil, e.Policy.Limits())
 	}
 	return b.String()
 }
