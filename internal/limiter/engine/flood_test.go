@@ -127,7 +127,7 @@ func newFloodTest(t *testing.T, maxMemory string) *floodTest {
 func TestAFloodDoesNotFillRedis(t *testing.T) {
 	g := NewWithT(t)
 	f := newFloodTest(t, "16mb")
-	const clients, quota = 20, 30
+	const clients, most = 20, 30
 	admitted := make([]atomic.Int64, clients)
 	ask := func(name string) *limiter.Decision {
 		d, err := f.Decide(t.Context(), clientCheck(name))
@@ -162,7 +162,7 @@ func TestAFloodDoesNotFillRedis(t *testing.T) {
 	}
 	g.Eventually(f.memory.Low, "60s", "100ms").Should(BeTrue())
 	before := f.client.DBSize(t.Context()).Val()
-	for range 2 * quota {
+	for range 2 * most {
 		for i := range clients {
 			known(i)
 		}
@@ -171,7 +171,7 @@ func TestAFloodDoesNotFillRedis(t *testing.T) {
 	close(stop)
 	wait.Wait()
 	for i := range admitted {
-		g.Expect(admitted[i].Load()).To(Equal(int64(quota)), "client %d", i)
+		g.Expect(admitted[i].Load()).To(Equal(int64(most)), "client %d", i)
 	}
 	g.Expect(after-before).To(BeNumerically("<", 100), "unknown keys write nothing")
 	g.Expect(slices.Contains(f.client.Keys(t.Context(), "*#a/x#0*").Val(), "weir:1:c:{#a/x#0}:a/x:hourly:fw:1h")).To(BeTrue())

@@ -206,7 +206,7 @@ func (ev *evaluation) appendLimitStates(states []limiter.LimitState) []limiter.L
 func (pt *participant) appendStates(states []limiter.LimitState, r *script.EntryReply) []limiter.LimitState {
 	for i := range pt.limits {
 		l := &pt.limits[i]
-		lr, quota := &r.Limits[i], pt.quotas[i]
+		lr, most := &r.Limits[i], pt.quotas[i]
 		states = append(states, limiter.LimitState{
 			Policy:                pt.id,
 			Limit:                 l.Name,
@@ -216,17 +216,17 @@ func (pt *participant) appendStates(states []limiter.LimitState, r *script.Entry
 			Blocked:               r.Verdict == script.Blocked,
 			Shadow:                pt.plan.Mode == plan.ModeShadow,
 			Overflow:              r.Overflow,
-			Near:                  l.IsNear(lr.Used, quota),
+			Near:                  l.IsNear(lr.Used, most),
 			Used:                  lr.Used,
 			Held:                  r.Held,
-			Remaining:             max(0, quota-lr.Used),
+			Remaining:             max(0, most-lr.Used),
 			SuppressionFactor:     lr.Suppression,
-			Quota:                 quota,
+			Quota:                 most,
 			Threshold:             l.Threshold,
 			Window:                l.Window(),
 			Calendar:              l.Calendar,
 			RetryAfter:            lr.RetryAfter,
-			RemainingAfterWaiting: max(0, quota-lr.UsedAfterWaiting),
+			RemainingAfterWaiting: max(0, most-lr.UsedAfterWaiting),
 			ResetAfter:            lr.ResetAfter,
 		})
 	}

@@ -30,17 +30,17 @@ type admission struct {
 // The promise: in any window at most what Redis admits and one share of each process, whatever
 // happens to Redis, to the number of replicas and to the costs.
 func TestQuotaAndOneShareOfEachProcess(t *testing.T) {
-	const quota, window = 12, time.Minute
+	const most, window = 12, time.Minute
 	for _, tc := range localLimits {
 		t.Run(string(tc.limit.Algorithm), func(t *testing.T) {
-			tc.limit.Name, tc.limit.Threshold, tc.limit.WindowMillis = "burst", quota, window.Milliseconds()
+			tc.limit.Name, tc.limit.Threshold, tc.limit.WindowMillis = "burst", most, window.Milliseconds()
 			usedShares := false
 			for seed := range uint64(30) {
 				w := &localWorld{plan: makePlan("a/x", localMode, limited(tc.limit)), r: rand.New(rand.NewPCG(seed, 5))}
 				admitted := w.run(t, time.Duration(tc.windows)*window-time.Millisecond)
-				bound := tc.most(quota)
+				bound := tc.most(most)
 				for _, p := range w.processes {
-					bound += tc.most((quota + int64(p.fewest) - 1) / int64(p.fewest))
+					bound += tc.most((most + int64(p.fewest) - 1) / int64(p.fewest))
 				}
 				for i := range admitted {
 					var inWindow int64
@@ -50,7 +50,7 @@ func TestQuotaAndOneShareOfEachProcess(t *testing.T) {
 						}
 					}
 					NewWithT(t).Expect(inWindow).To(BeNumerically("<=", bound), "seed %d", seed)
-					usedShares = usedShares || inWindow > tc.most(quota)
+					usedShares = usedShares || inWindow > tc.most(most)
 				}
 			}
 			NewWithT(t).Expect(usedShares).To(BeTrue(), "processes admitted shares")

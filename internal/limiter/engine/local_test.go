@@ -334,11 +334,11 @@ func TestSharesFollowTheReplicas(t *testing.T) {
 // A number of replicas that changes renews nothing: the state is kept, as by an edit, and a window
 // admits at most the largest share.
 func TestChangingSharesRenewNothing(t *testing.T) {
-	const quota = 12
+	const most = 12
 	for _, tc := range localLimits {
 		t.Run(string(tc.limit.Algorithm), func(t *testing.T) {
 			for seed := range uint64(48) {
-				tc.limit.Name, tc.limit.Threshold, tc.limit.WindowMillis = "burst", quota, time.Minute.Milliseconds()
+				tc.limit.Name, tc.limit.Threshold, tc.limit.WindowMillis = "burst", most, time.Minute.Milliseconds()
 				f, r := newFixture(makePlan("a/x", localMode, limited(tc.limit))), rand.New(rand.NewPCG(seed, 9))
 				f.store.err = errTimeout
 				var admitted int64
@@ -354,7 +354,7 @@ func TestChangingSharesRenewNothing(t *testing.T) {
 					}
 					f.store.now = f.store.now.Add(100 * time.Millisecond)
 				}
-				NewWithT(t).Expect(admitted).To(BeNumerically("<=", tc.most((quota+int64(fewest)-1)/int64(fewest))))
+				NewWithT(t).Expect(admitted).To(BeNumerically("<=", tc.most((most+int64(fewest)-1)/int64(fewest))))
 				NewWithT(t).Expect(admitted).To(BeNumerically(">", 0))
 			}
 		})

@@ -352,11 +352,11 @@ func (pm *policyMetrics) countNewKey(r *script.EntryReply) {
 // countNear counts the limits that the admitted cost brought near.
 func (pm *policyMetrics) countNear(pt *participant, r *script.EntryReply, cost int64) {
 	for i := range pt.limits {
-		l, used, quota := &pt.limits[i], r.Limits[i].Used, pt.quotas[i]
+		l, used, most := &pt.limits[i], r.Limits[i].Used, pt.quotas[i]
 		if l.Algorithm == plan.Concurrency && r.Hold != script.HoldTaken {
 			continue // nothing is held
 		}
-		if l.IsNear(used, quota) && !l.IsNear(used-cost, quota) {
+		if l.IsNear(used, most) && !l.IsNear(used-cost, most) {
 			pm.add(pm.near, l.Name)
 		}
 	}

@@ -105,12 +105,12 @@ func (pm *policyMetrics) countCharge(pt *participant, r *script.EntryReply, cost
 // debtOf returns the units above the quota of a limit that spending more units has added, the
 // largest of all limits.
 func (pt *participant) debtOf(r *script.EntryReply, spent int64) (debt int64) {
-	for i, quota := range pt.quotas {
+	for i, most := range pt.quotas {
 		if pt.limits[i].Algorithm == plan.Concurrency {
 			continue // it holds units and spends none
 		}
 		used := r.Limits[i].Used
-		debt = max(debt, max(0, used-quota)-max(0, used-spent-quota))
+		debt = max(debt, max(0, used-most)-max(0, used-spent-most))
 	}
 	return debt
 }

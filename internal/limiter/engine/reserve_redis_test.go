@@ -81,9 +81,9 @@ func TestCachedDenialsAnswerNoCommits(t *testing.T) {
 // commit is sent twice.
 func TestReservationsNeverOverrunTheQuota(t *testing.T) {
 	g := NewWithT(t)
-	const quota, callers, requests = 1000, 16, 40
+	const most, callers, requests = 1000, 16, 40
 	r := newOnRedis(t, makePlan("a/x", reservable, func(p *plan.Plan) {
-		p.Limits[0].Threshold, p.Reservations.MaxOpen = quota, 1000
+		p.Limits[0].Threshold, p.Reservations.MaxOpen = most, 1000
 	}))
 	var spent, denied atomic.Int64
 	var wait sync.WaitGroup
@@ -108,7 +108,7 @@ func TestReservationsNeverOverrunTheQuota(t *testing.T) {
 	}
 	wait.Wait()
 	state := r.inspect(t, "a/x", alice, plan.Attributes{})
-	g.Expect(state.Limits[0].Used).To(And(Equal(spent.Load()), BeNumerically("<=", quota)))
+	g.Expect(state.Limits[0].Used).To(And(Equal(spent.Load()), BeNumerically("<=", most)))
 	g.Expect(state.Open).To(BeZero())
 	g.Expect(denied.Load()).To(BeNumerically(">", 0), "the quota was reached")
 }

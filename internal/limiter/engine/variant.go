@@ -81,7 +81,7 @@ func escalationOf(l *plan.Limit) *script.Escalation {
 
 // limitBelow returns the name of the first limit whose quota is less than the cost.
 func (v *variant) limitBelow(cost int64) string {
-	return v.limits[slices.IndexFunc(v.quotas, func(quota int64) bool { return quota < cost })].Name
+	return v.limits[slices.IndexFunc(v.quotas, func(most int64) bool { return most < cost })].Name
 }
 
 // share is a variant with the numbers of one of several replicas.

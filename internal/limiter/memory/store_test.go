@@ -36,8 +36,8 @@ var algorithms = []script.Algorithm{
 }
 
 // limitOf returns a limit that admits quota units, and then no more for hours.
-func limitOf(a script.Algorithm, quota int64) script.Limit {
-	l := script.Limit{Name: "l", Algorithm: a, Quota: quota, Threshold: quota, HardQuota: quota, Window: 100 * time.Hour}
+func limitOf(a script.Algorithm, most int64) script.Limit {
+	l := script.Limit{Name: "l", Algorithm: a, Quota: most, Threshold: most, HardQuota: most, Window: 100 * time.Hour}
 	switch a {
 	case script.FixedWindow, script.SlidingLog, script.Concurrency:
 	case script.TokenBucket, script.GCRA:

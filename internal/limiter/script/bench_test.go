@@ -35,14 +35,14 @@ func BenchmarkBatch(b *testing.B) {
 }
 
 func benchPolicy(algorithm Algorithm, limits int, verdict Verdict) *Policy {
-	quota := int64(1_000_000)
+	most := int64(1_000_000)
 	if verdict == Denied {
-		quota = 1
+		most = 1
 	}
 	list := make([]Limit, limits)
 	for i := range list {
 		list[i] = Limit{
-			Name: fmt.Sprintf("l%d", i), Algorithm: algorithm, Quota: quota, Threshold: quota, HardQuota: quota,
+			Name: fmt.Sprintf("l%d", i), Algorithm: algorithm, Quota: most, Threshold: most, HardQuota: most,
 			Window: time.Second * time.Duration(1+i), Bucket: 10 * time.Millisecond,
 		}
 		if verdict == Denied {

@@ -111,7 +111,7 @@ func chargeChains(t *testing.T, server *testenv.Redis, wide, tight *Policy) (onW
 func TestPromisesUnderConcurrency(t *testing.T) {
 	for _, on := range servers {
 		t.Run(on.name, func(t *testing.T) {
-			const quota = 20
+			const most = 20
 			const window, bucket = 40 * time.Millisecond, 4 * time.Millisecond
 			server := on.start(t)
 			for name, tc := range map[string]struct {
@@ -120,27 +120,27 @@ func TestPromisesUnderConcurrency(t *testing.T) {
 			}{
 				"FixedWindow admits exactly its quota in every window": {
 					// Longer, so that a busy machine fills every window, too.
-					Limit{Algorithm: FixedWindow, Quota: quota, Threshold: quota, Window: 4 * window},
-					func(g *WithT, stamps []int64) { expectFullWindows(g, stamps, quota, 4*window) },
+					Limit{Algorithm: FixedWindow, Quota: most, Threshold: most, Window: 4 * window},
+					func(g *WithT, stamps []int64) { expectFullWindows(g, stamps, most, 4*window) },
 				},
 				"SlidingLog admits no more than its quota in any interval": {
-					Limit{Algorithm: SlidingLog, Quota: quota, Threshold: quota, Window: window},
-					func(g *WithT, stamps []int64) { expectEveryInterval(g, stamps, quota, window) },
+					Limit{Algorithm: SlidingLog, Quota: most, Threshold: most, Window: window},
+					func(g *WithT, stamps []int64) { expectEveryInterval(g, stamps, most, window) },
 				},
 				"SlidingWindow admits no more than its quota in any interval": {
-					Limit{Algorithm: SlidingWindow, Quota: quota, Threshold: quota, Window: window, Bucket: bucket},
-					func(g *WithT, stamps []int64) { expectEveryInterval(g, stamps, quota, window) },
+					Limit{Algorithm: SlidingWindow, Quota: most, Threshold: most, Window: window, Bucket: bucket},
+					func(g *WithT, stamps []int64) { expectEveryInterval(g, stamps, most, window) },
 				},
 				"TokenBucket admits no more than capacity plus refill": {
-					Limit{Algorithm: TokenBucket, Quota: 7, Threshold: quota, Window: window},
-					func(g *WithT, stamps []int64) { expectRefill(g, stamps, 7, quota, window) },
+					Limit{Algorithm: TokenBucket, Quota: 7, Threshold: most, Window: window},
+					func(g *WithT, stamps []int64) { expectRefill(g, stamps, 7, most, window) },
 				},
 				"GCRA admits no more than its burst plus what the spacing allows": {
-					Limit{Algorithm: GCRA, Quota: 1, Threshold: quota, Window: window},
-					func(g *WithT, stamps []int64) { expectRefill(g, stamps, 1, quota, window) },
+					Limit{Algorithm: GCRA, Quota: 1, Threshold: most, Window: window},
+					func(g *WithT, stamps []int64) { expectRefill(g, stamps, 1, most, window) },
 				},
 				"Suppressed admits no more than its hard limit in any interval": {
-					Limit{Algorithm: Suppressed, Quota: quota, Threshold: quota, HardQuota: 30, Window: window, Bucket: bucket},
+					Limit{Algorithm: Suppressed, Quota: most, Threshold: most, HardQuota: 30, Window: window, Bucket: bucket},
 					func(g *WithT, stamps []int64) { expectEveryInterval(g, stamps, 30, window) },
 				},
 			} {
@@ -149,7 +149,7 @@ func TestPromisesUnderConcurrency(t *testing.T) {
 						tc.limit.Name = fmt.Sprintf("l%d", stores)
 						stamps := admittedStamps(t, server, stores, tc.limit)
 						g := NewWithT(t)
-						g.Expect(len(stamps)).To(BeNumerically(">", 2*quota), "several windows were filled")
+						g.Expect(len(stamps)).To(BeNumerically(">", 2*most), "several windows were filled")
 						tc.holds(g, stamps)
 					}
 				})
@@ -203,14 +203,14 @@ func expectEveryInterval(g *WithT, stamps []int64, most int, length time.Duratio
 
 // expectFullWindows expects quota stamps in every window but the last. A window starts
 // with the first stamp after the window before.
-func expectFullWindows(g *WithT, stamps []int64, quota int, window time.Duration) {
+func expectFullWindows(g *WithT, stamps []int64, most int, window time.Duration) {
 	for len(stamps) > 0 {
 		end := (stamps[0]/1000 + window.Milliseconds()) * 1000
 		inside, _ := slices.BinarySearch(stamps, end)
 		if inside < len(stamps) {
-			g.Expect(inside).To(Equal(quota))
+			g.Expect(inside).To(Equal(most))
 		}
-		g.Expect(inside).To(BeNumerically("<=", quota))
+		g.Expect(inside).To(BeNumerically("<=", most))
 		stamps = stamps[inside:]
 	}
 }

@@ -23,9 +23,9 @@ func FuzzCall(f *testing.F) {
 		f.Add(uint8(kind), int64(largestCost), int64(largestCost), int64(720*3600*1000), int64(1000), uint32(1000), uint32(1<<31), "}{", true)
 		f.Add(uint8(kind), int64(100_000), int64(3), int64(2), int64(2), uint32(1), uint32(7), strings.Repeat("\xff", 300), true)
 	}
-	f.Fuzz(func(t *testing.T, kind uint8, quota, cost, window, more int64, step, draw uint32, key string, attempts bool) {
+	f.Fuzz(func(t *testing.T, kind uint8, most, cost, window, more int64, step, draw uint32, key string, attempts bool) {
 		a := algorithms[int(kind)%len(algorithms)]
-		l := edgeLimit(a, clamp(quota, largestOf(a)), time.Duration(clamp(window, 720*3600*1000))*time.Millisecond)
+		l := edgeLimit(a, clamp(most, largestOf(a)), time.Duration(clamp(window, 720*3600*1000))*time.Millisecond)
 		switch a {
 		case FixedWindow, SlidingLog, Concurrency:
 		case TokenBucket, GCRA:
