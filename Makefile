@@ -171,9 +171,9 @@ test: test-tools ## Run all tests that need no kubelet, with the race detector.
 	hack/test.sh -tags weir_next_version ./internal/limiter/plan ./internal/limiter/registry
 
 .PHONY: test-scripts
-test-scripts: ## Run only the tests of the Redis scripts.
+test-scripts: ## Run only the tests of the stores, with the Redis scripts.
 	hack/redis.sh
-	hack/test.sh ./internal/limiter/script/...
+	hack/test.sh ./internal/limiter/quota/... ./internal/limiter/redisstore/... ./internal/limiter/denialcache/... ./internal/limiter/reference/... ./internal/limiter/memory/...
 
 .PHONY: test-tools
 test-tools: ## Install or build the servers and programs that tests run.

@@ -17,8 +17,9 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/memory"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/redisstore"
 	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/internal/testenv"
 )
@@ -112,7 +113,7 @@ func TestRedisDecidesTheSame(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = client.Close() }()
 	want, wantReport := decideAll(func(r *replay) engine.Store {
-		store := script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: 10 * time.Second})
+		store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: 10 * time.Second})
 		return &clocked{Store: store, before: func() { clock.Set(r.now) }}
 	})
 	got, report := decideAll(func(r *replay) engine.Store {
@@ -141,7 +142,7 @@ type clocked struct {
 }
 
 // Evaluate implements engine.Store.
-func (c *clocked) Evaluate(ctx context.Context, call *script.Call) (*script.Reply, error) {
+func (c *clocked) Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, error) {
 	c.before()
 	return c.Store.Evaluate(ctx, call)
 }

@@ -23,7 +23,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/reference"
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
@@ -95,11 +96,11 @@ func lookUp(level []node, entry plan.Entry) *node {
 type modelStore struct {
 	engine.Store
 
-	model script.Model
+	model reference.Model
 	now   time.Time
 }
 
-func (e *modelStore) Evaluate(_ context.Context, call *script.Call) (*script.Reply, error) {
+func (e *modelStore) Evaluate(_ context.Context, call *quota.Call) (*quota.Reply, error) {
 	return e.model.Evaluate(call, e.now), nil
 }
 

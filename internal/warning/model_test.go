@@ -13,7 +13,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/reference"
 )
 
 // In the reference model of the scripts, a limit that a warning calls ineffective
@@ -43,29 +44,29 @@ func TestIneffectiveLimitsNeverDeny(t *testing.T) {
 func expectIdle(t *testing.T, random *rand.Rand, p *plan.Plan, variants [][]plan.Limit) {
 	t.Helper()
 	policies := scripts(p, variants)
-	model, now := &script.Model{}, time.UnixMicro(1_700_000_000_000_000)
+	model, now := &reference.Model{}, time.UnixMicro(1_700_000_000_000_000)
 	for range 150 {
 		now = now.Add(time.Duration(random.IntN(1+1<<random.IntN(15))) * time.Microsecond)
-		entry := script.Entry{Policy: policies[random.IntN(len(policies))], Key: "k", Cost: 1 + random.Int64N(3)}
-		reply := model.Evaluate(&script.Call{Entries: []script.Entry{entry}, Denied: random.IntN(10) == 0}, now).Entries[0]
-		if reply.Verdict != script.Blocked && reply.Limits[0].Admits && !reply.Limits[1].Admits {
+		entry := quota.Entry{Policy: policies[random.IntN(len(policies))], Key: "k", Cost: 1 + random.Int64N(3)}
+		reply := model.Evaluate(&quota.Call{Entries: []quota.Entry{entry}, Denied: random.IntN(10) == 0}, now).Entries[0]
+		if reply.Verdict != quota.Blocked && reply.Limits[0].Admits && !reply.Limits[1].Admits {
 			t.Fatalf("denied by the second limit only, with %+v: %+v, %+v", reply, p.Limits, p.Overrides)
 		}
 	}
 }
 
 // scripts compiles the policy for the model, as the engine does for Redis.
-func scripts(p *plan.Plan, variants [][]plan.Limit) []*script.Policy {
-	limits := make([][]script.Limit, len(variants))
+func scripts(p *plan.Plan, variants [][]plan.Limit) []*quota.Policy {
+	limits := make([][]quota.Limit, len(variants))
 	for i, v := range variants {
 		for _, l := range v {
-			limits[i] = append(limits[i], script.Limit{
-				Name: l.Name, Algorithm: script.AlgorithmNamed(string(l.Algorithm)), Quota: p.Quota(l), Threshold: l.Threshold,
+			limits[i] = append(limits[i], quota.Limit{
+				Name: l.Name, Algorithm: quota.AlgorithmNamed(string(l.Algorithm)), Quota: p.Quota(l), Threshold: l.Threshold,
 				HardQuota: l.HardQuota(), Window: l.Window(), Bucket: l.Bucket(), Block: l.Block(), StateSuffix: l.StateSuffix,
 			})
 		}
 	}
-	return script.NewVariants(script.Settings{ID: p.ID(), Attempts: p.Counting == plan.CountAttempts}, limits...)
+	return quota.NewVariants(quota.Settings{ID: p.ID(), Attempts: p.Counting == plan.CountAttempts}, limits...)
 }
 
 // An edit gets a warning exactly if the model holds no used units after it. Counters
@@ -81,11 +82,11 @@ func TestWarningsMatchTheResetCounters(t *testing.T) {
 		}
 		before, after := variantsOf(was), variantsOf(is)
 		for v := range before {
-			model, now := &script.Model{}, time.UnixMicro(1_700_000_000_000_000)
-			spend := script.Entry{Policy: scripts(was, before)[v], Key: "k", Cost: 1}
-			model.Evaluate(&script.Call{Entries: []script.Entry{spend}}, now)
-			peek := script.Entry{Policy: scripts(is, after)[v], Key: "k", Cost: 1, Peek: true}
-			reply := model.Evaluate(&script.Call{Entries: []script.Entry{peek}}, now).Entries[0]
+			model, now := &reference.Model{}, time.UnixMicro(1_700_000_000_000_000)
+			spend := quota.Entry{Policy: scripts(was, before)[v], Key: "k", Cost: 1}
+			model.Evaluate(&quota.Call{Entries: []quota.Entry{spend}}, now)
+			peek := quota.Entry{Policy: scripts(is, after)[v], Key: "k", Cost: 1, Peek: true}
+			reply := model.Evaluate(&quota.Call{Entries: []quota.Entry{peek}}, now).Entries[0]
 			for i, l := range reply.Limits {
 				if l.Used > 0 {
 					kept++

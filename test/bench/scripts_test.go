@@ -26,7 +26,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/redisstore"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
@@ -120,7 +120,7 @@ func newEngine(tb testing.TB, server *testenv.Redis, p *plan.Plan) *processEngin
 	e := &processEngine{client: client, server: server, seen: &lastCommand{}}
 	client.AddHook(e.seen)
 	e.Engine = engine.New(engine.Options{
-		Store:      script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: time.Second}),
+		Store:      redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Second}),
 		Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
 	e.Use(plan.NewSnapshot(1, []*plan.Plan{p}))

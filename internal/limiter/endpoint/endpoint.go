@@ -27,6 +27,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/connlimit"
+	"github.com/weir-dev/weir/internal/limiter/denialcache"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/envoyrls"
 	"github.com/weir-dev/weir/internal/limiter/extauthz"
@@ -40,7 +41,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/observe"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/redisstore"
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 	"github.com/weir-dev/weir/internal/limiter/unsent"
 )
@@ -131,7 +132,7 @@ type Endpoint struct {
 	Metrics  *httpserver.Server
 	GRPC     *grpcserver.Server
 	local    *memory.Store
-	denials  *script.DenialCache // nil without Redis
+	denials  *denialcache.Cache // nil without Redis
 	holds    engine.HoldLister
 	ignored  *forwarded.Ignored
 	memory   *flood.Memory      // of Redis; nil without it
@@ -224,12 +225,12 @@ func (e *Endpoint) stores() (counters, fallback engine.Store) {
 	if now == nil {
 		now = time.Now //nolint:forbidigo // the default of the injected clock
 	}
-	store := script.NewStore(script.Options{
+	store := redisstore.NewStore(redisstore.Options{
 		Client: o.Redis, Prefix: o.RedisPrefix, Timeout: o.StoreTimeout, Registerer: o.Registry, Logger: o.Logger,
 	})
 	e.observeWith(store)
 	e.holds = store
-	e.denials = script.NewDenialCache(store, now)
+	e.denials = denialcache.New(store, now)
 	e.memory = flood.NewMemory(redisclient.MemoryUse(o.Redis), o.Logger)
 	return e.denials, e.local
 }

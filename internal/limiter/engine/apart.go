@@ -7,30 +7,30 @@ import (
 	"context"
 	"slices"
 
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // evaluateApart decides the policies of each Namespace by a call of their own, after the script has ended
 // the whole call with an error and written nothing: an error that one Namespace causes must not concern
 // the others. The policies of a Namespace whose call fails are unchecked. If a Namespace denies the
 // check, those decided before it have spent.
-func (ev *evaluation) evaluateApart(ctx context.Context, evaluate func(context.Context, *script.Call) (*script.Reply, error)) {
+func (ev *evaluation) evaluateApart(ctx context.Context, evaluate func(context.Context, *quota.Call) (*quota.Reply, error)) {
 	parts := ev.indexesByNamespace()
 	if len(parts) < 2 {
 		return
 	}
-	reply := &script.Reply{Entries: make([]script.EntryReply, len(ev.participants))}
+	reply := &quota.Reply{Entries: make([]quota.EntryReply, len(ev.participants))}
 	before := slices.Clone(ev.unchecked)
 	ev.uncheckedPlaces = nil
 	var down error // an error that concerns all further calls
 	decided, denied := 0, ev.call.Denied
 	for _, part := range parts {
-		partReply, err := (*script.Reply)(nil), down
+		partReply, err := (*quota.Reply)(nil), down
 		if down == nil {
 			partReply, err = evaluate(ctx, ev.callOf(part, denied))
 		}
 		if err != nil {
-			if causeOf(err) != script.CauseScript {
+			if causeOf(err) != quota.CauseScript {
 				down = err
 			}
 			denied = ev.leavePart(part, reply, causeOf(err)) || denied
@@ -48,7 +48,7 @@ func (ev *evaluation) evaluateApart(ctx context.Context, evaluate func(context.C
 
 // leavePart lets the failure modes of the participants with these indexes decide, and reports whether
 // one denies the check.
-func (ev *evaluation) leavePart(part []int, reply *script.Reply, cause script.Cause) (denied bool) {
+func (ev *evaluation) leavePart(part []int, reply *quota.Reply, cause quota.Cause) (denied bool) {
 	for _, i := range part {
 		pt := &ev.participants[i]
 		u := uncheckedPolicy{policy: pt.policy, cause: cause, descriptors: pt.descriptors}
@@ -61,17 +61,17 @@ func (ev *evaluation) leavePart(part []int, reply *script.Reply, cause script.Ca
 
 // takePart takes the replies of the participants with these indexes, and reports whether one denies the
 // check.
-func (ev *evaluation) takePart(part []int, reply, partReply *script.Reply) (denied bool) {
+func (ev *evaluation) takePart(part []int, reply, partReply *quota.Reply) (denied bool) {
 	for at, i := range part {
 		reply.Entries[i] = partReply.Entries[at]
-		denied = denied || ev.participants[i].enforces() && reply.Entries[i].Verdict != script.Admitted
+		denied = denied || ev.participants[i].enforces() && reply.Entries[i].Verdict != quota.Admitted
 	}
 	return denied
 }
 
 // callOf returns a call of the entries with these indexes.
-func (ev *evaluation) callOf(indexes []int, denied bool) *script.Call {
-	call := &script.Call{Denied: denied, Draw: ev.call.Draw, Uncached: ev.call.Uncached}
+func (ev *evaluation) callOf(indexes []int, denied bool) *quota.Call {
+	call := &quota.Call{Denied: denied, Draw: ev.call.Draw, Uncached: ev.call.Uncached}
 	for _, i := range indexes {
 		call.Entries = append(call.Entries, ev.call.Entries[i])
 	}

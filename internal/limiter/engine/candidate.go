@@ -7,7 +7,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // maxBackground bounds the calls for candidates that no caller waits for, and so how many are in the
@@ -31,7 +31,7 @@ func (ev *evaluation) addCandidates() {
 	}
 }
 
-func (c *candidateCheck) add(pt *participant, entry script.Entry, original int) {
+func (c *candidateCheck) add(pt *participant, entry quota.Entry, original int) {
 	c.standIns = append(c.standIns, standIn{candidate: pt.candidate, original: original})
 	c.participants = append(c.participants, participant{policy: pt.policy, variant: pt.candidate.variant})
 	entry.Policy = pt.candidate.script
@@ -58,7 +58,7 @@ func (c *candidateCheck) begin(ev *evaluation) {
 func (ev *evaluation) deniedBeside(p *policy) bool {
 	for i := range ev.participants {
 		pt := &ev.participants[i]
-		if pt.policy != p && pt.enforces() && ev.reply.Entries[i].Verdict != script.Admitted {
+		if pt.policy != p && pt.enforces() && ev.reply.Entries[i].Verdict != quota.Admitted {
 			return true
 		}
 	}
@@ -67,16 +67,16 @@ func (ev *evaluation) deniedBeside(p *policy) bool {
 
 // holds reports whether the check reserves something.
 func (c *candidateCheck) holds() bool {
-	return slices.ContainsFunc(c.call.Entries, func(e script.Entry) bool { return e.Action != script.Check })
+	return slices.ContainsFunc(c.call.Entries, func(e quota.Entry) bool { return e.Action != quota.Check })
 }
 
 // candidateJudge evaluates calls with candidates.
 type candidateJudge struct {
-	evaluate   func(context.Context, *script.Call) (*script.Reply, error)
+	evaluate   func(context.Context, *quota.Call) (*quota.Reply, error)
 	background chan struct{} // holds one element for each call that no caller waits for
 }
 
-func newCandidateJudge(evaluate func(context.Context, *script.Call) (*script.Reply, error)) *candidateJudge {
+func newCandidateJudge(evaluate func(context.Context, *quota.Call) (*quota.Reply, error)) *candidateJudge {
 	return &candidateJudge{evaluate: evaluate, background: make(chan struct{}, maxBackground)}
 }
 
@@ -107,14 +107,14 @@ func (j *candidateJudge) judge(ctx context.Context, ev *evaluation, series viewM
 
 // change commits, renews or charges for candidates as the evaluation has done.
 func (j *candidateJudge) change(ctx context.Context, ev *evaluation) {
-	var entries []script.Entry
+	var entries []quota.Entry
 	for i := range ev.participants {
 		c, entry := ev.participants[i].candidate, ev.call.Entries[i]
 		if c == nil {
 			continue
 		}
-		if entry.Action == script.CommitOrCharge && ev.reply.Entries[i].Hold == script.HoldFound {
-			entry.Action = script.Commit // without a hold the candidate has denied the reserve
+		if entry.Action == quota.CommitOrCharge && ev.reply.Entries[i].Hold == quota.HoldFound {
+			entry.Action = quota.Commit // without a hold the candidate has denied the reserve
 		}
 		entry.Policy = c.script
 		entries = append(entries, entry)
@@ -124,7 +124,7 @@ func (j *candidateJudge) change(ctx context.Context, ev *evaluation) {
 	}
 	j.inBackground(ctx, func(ctx context.Context) {
 		// After an error a hold ends by itself.
-		_, _ = j.evaluate(ctx, &script.Call{Entries: entries, Uncached: true})
+		_, _ = j.evaluate(ctx, &quota.Call{Entries: entries, Uncached: true})
 	})
 }
 

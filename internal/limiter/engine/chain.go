@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // room is how many policies and limits of one Namespace still take part in a check. A policy counts
@@ -63,7 +63,7 @@ func queuesOf(found []applicable) [][]applicable {
 // does not concern the others. Its failureMode decides; Local is as Open.
 type uncheckedPolicy struct {
 	*policy
-	cause       script.Cause
+	cause       quota.Cause
 	descriptors descriptorSet
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // onHost lets a policy match every request for shop.example.
@@ -300,7 +300,7 @@ func (s *modelStore) failWith(policy string, err error) { s.bad, s.badErr = poli
 
 // A script error of one Namespace, such as a key that holds another type, does not concern the others.
 func TestScriptErrorsConcernOneNamespace(t *testing.T) {
-	failure := &script.StoreError{Cause: script.CauseScript, Err: context.DeadlineExceeded, Unwritten: true}
+	failure := &quota.StoreError{Cause: quota.CauseScript, Err: context.DeadlineExceeded, Unwritten: true}
 	for name, tc := range map[string]struct {
 		mode    plan.FailureMode
 		allowed bool
@@ -328,9 +328,9 @@ func TestScriptErrorsConcernOneNamespace(t *testing.T) {
 }
 
 func TestCallsThatMayHaveWrittenAreNotRepeated(t *testing.T) {
-	for name, failure := range map[string]*script.StoreError{
-		"timeout":      {Cause: script.CauseTimeout, Err: context.DeadlineExceeded},
-		"script error": {Cause: script.CauseScript, Err: context.DeadlineExceeded},
+	for name, failure := range map[string]*quota.StoreError{
+		"timeout":      {Cause: quota.CauseTimeout, Err: context.DeadlineExceeded},
+		"script error": {Cause: quota.CauseScript, Err: context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -7,7 +7,7 @@ import (
 	"context"
 
 	"github.com/weir-dev/weir/internal/limiter"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // Commit implements limiter.Reserver. It works in every mode, even Disabled.
@@ -21,10 +21,10 @@ func (e *Engine) Commit(ctx context.Context, c *limiter.Commit) (committed *limi
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	h, err := v.findHolds(c.Reservation, func(p *policy, hold *limiter.Hold) (script.Entry, bool) {
-		entry := script.Entry{Action: script.Commit, Cost: c.CostOf(hold.Policy)}
+	h, err := v.findHolds(c.Reservation, func(p *policy, hold *limiter.Hold) (quota.Entry, bool) {
+		entry := quota.Entry{Action: quota.Commit, Cost: c.CostOf(hold.Policy)}
 		if c.Reservation.Charged || !p.plan.Reservations.Allowed() {
-			entry.Action = script.CommitOrCharge
+			entry.Action = quota.CommitOrCharge
 		}
 		return entry, entry.Cost > 0 || p.plan.Reservations.Allowed()
 	})
@@ -53,7 +53,7 @@ func (h *heldPolicies) committed(c *limiter.Commit) *limiter.Committed {
 			policy.Committed = true
 		default:
 			pt, r := &h.ev.participants[place], &h.ev.reply.Entries[place]
-			policy.Override, policy.Committed = pt.override, r.Hold != script.HoldMissing
+			policy.Override, policy.Committed = pt.override, r.Hold != quota.HoldMissing
 			if policy.Committed {
 				policy.Cost, policy.Estimate = c.CostOf(hold.Policy), r.Estimate
 			}
@@ -76,8 +76,8 @@ func (e *Engine) Renew(ctx context.Context, r *limiter.Renew) (renewed *limiter.
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
-	h, err := v.findHolds(r.Reservation, func(p *policy, _ *limiter.Hold) (script.Entry, bool) {
-		return script.Entry{Action: script.Renew}, p.plan.Reservations.Allowed()
+	h, err := v.findHolds(r.Reservation, func(p *policy, _ *limiter.Hold) (quota.Entry, bool) {
+		return quota.Entry{Action: quota.Renew}, p.plan.Reservations.Allowed()
 	})
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (h *heldPolicies) renewed() (answer *limiter.Renewed, open bool) {
 	answer = &limiter.Renewed{Revision: h.revision}
 	for i := range h.holds {
 		place := h.places[i]
-		found := place >= 0 && h.ev.reply.Entries[place].Hold == script.HoldFound
+		found := place >= 0 && h.ev.reply.Entries[place].Hold == quota.HoldFound
 		open = open || found
 		answer.Policies = append(answer.Policies, limiter.RenewedPolicy{Policy: h.holds[i].Policy, Renewed: found})
 	}

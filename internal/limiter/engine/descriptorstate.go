@@ -8,7 +8,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // appendDescriptorStates appends the outcome of each of n descriptors to an empty list.
@@ -65,13 +65,13 @@ func (ev *evaluation) denies(i int, d *limiter.Decision) bool {
 	pt, entry := &ev.participants[i], &ev.call.Entries[i]
 	switch {
 	case ev.isOpen:
-		return ev.reply.Entries[i].Hold == script.HoldFound
+		return ev.reply.Entries[i].Hold == quota.HoldFound
 	case !pt.enforces():
 		return false
 	case entry.Cost > pt.smallestQuota:
 		return true
 	case ev.reply != nil:
-		return ev.reply.Entries[i].Verdict != script.Admitted
+		return ev.reply.Entries[i].Verdict != quota.Admitted
 	default:
 		return d.Degraded == plan.FailClosed && pt.plan.FailureMode == plan.FailClosed
 	}

@@ -19,27 +19,27 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// Store holds the counters and blocks of keys. script.Store holds them in Redis, memory.Store in
+// Store holds the counters and blocks of keys. redisstore.Store holds them in Redis, memory.Store in
 // this process.
 type Store interface {
 	// Evaluate decides all entries of the call together: either all admitted entries spend,
 	// or none. It is one atomic step unless the keys lie on several nodes of a cluster. It
 	// returns in time for the caller's deadline. After an error the call must not be changed.
-	Evaluate(ctx context.Context, call *script.Call) (*script.Reply, error)
+	Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, error)
 	// Reset and Unblock delete the state or the block of a key and report whether there was
 	// any. Block denies the key for length, in place of an existing block.
-	Reset(ctx context.Context, policy *script.Policy, key script.Key) (bool, error)
-	Block(ctx context.Context, policy *script.Policy, key script.Key, length time.Duration) error
-	Unblock(ctx context.Context, policy *script.Policy, key script.Key) (bool, error)
+	Reset(ctx context.Context, policy *quota.Policy, key quota.Key) (bool, error)
+	Block(ctx context.Context, policy *quota.Policy, key quota.Key, length time.Duration) error
+	Unblock(ctx context.Context, policy *quota.Policy, key quota.Key) (bool, error)
 }
 
 // HoldLister lists the open holds of a key.
 type HoldLister interface {
 	// Holds returns at most that number of open holds, in the order of their ends.
-	Holds(ctx context.Context, policy *script.Policy, key script.Key, most int) ([]script.Hold, error)
+	Holds(ctx context.Context, policy *quota.Policy, key quota.Key, most int) ([]quota.Hold, error)
 }
 
 // Options configure an Engine.
@@ -250,7 +250,7 @@ func (e *Engine) decide(
 // evaluate lets the store decide the call.
 func (e *Engine) evaluate(ctx context.Context, ev *evaluation) {
 	ev.reply, ev.err = e.store.Evaluate(ctx, &ev.call)
-	if failure, ok := errors.AsType[*script.StoreError](ev.err); ok && failure.Unwritten {
+	if failure, ok := errors.AsType[*quota.StoreError](ev.err); ok && failure.Unwritten {
 		ev.evaluateApart(ctx, e.store.Evaluate)
 	}
 }
@@ -287,8 +287,8 @@ func (e *Engine) charge(ctx context.Context, ev *evaluation, series viewMetrics,
 func (e *Engine) cancelTaken(ctx context.Context, ev *evaluation) {
 	taken := newEvaluation()
 	for i := range ev.participants {
-		if entry := ev.call.Entries[i]; ev.reply.Entries[i].Hold == script.HoldTaken {
-			entry.Action, entry.Cost = script.Commit, 0
+		if entry := ev.call.Entries[i]; ev.reply.Entries[i].Hold == quota.HoldTaken {
+			entry.Action, entry.Cost = quota.Commit, 0
 			taken.participants = append(taken.participants, ev.participants[i])
 			taken.call.Entries = append(taken.call.Entries, entry)
 		}

@@ -23,7 +23,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/reference"
 )
 
 // modelStore decides with the reference model at the time now, or fails with err. It
@@ -32,15 +33,15 @@ type modelStore struct {
 	engine.Store
 	sync.Mutex // candidates of two policies are evaluated at once
 
-	model  script.Model
-	shared *script.Model // instead of model, if not nil
+	model  reference.Model
+	shared *reference.Model // instead of model, if not nil
 	now    time.Time
 	draw   uint32
 	err    error
 	bad    string // the policy whose calls fail with badErr
 	badErr error
-	last   *script.Call // a copy; given is the call itself
-	given  *script.Call
+	last   *quota.Call // a copy; given is the call itself
+	given  *quota.Call
 
 	fromCache   bool   // of the replies
 	unanswered  bool   // of the replies
@@ -49,18 +50,18 @@ type modelStore struct {
 	during      func() // is called by each decision, unless nil
 }
 
-func (s *modelStore) Evaluate(ctx context.Context, call *script.Call) (*script.Reply, error) {
+func (s *modelStore) Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, error) {
 	s.Lock()
 	defer s.Unlock()
 	s.canceled, s.given = ctx.Err() != nil, call
-	s.last = &script.Call{Entries: slices.Clone(call.Entries), Denied: call.Denied, Draw: call.Draw, Uncached: call.Uncached}
+	s.last = &quota.Call{Entries: slices.Clone(call.Entries), Denied: call.Denied, Draw: call.Draw, Uncached: call.Uncached}
 	if s.during != nil {
 		s.during()
 	}
 	if s.err != nil {
 		return nil, s.err
 	}
-	if slices.ContainsFunc(call.Entries, func(e script.Entry) bool { return e.Policy.ID() == s.bad }) {
+	if slices.ContainsFunc(call.Entries, func(e quota.Entry) bool { return e.Policy.ID() == s.bad }) {
 		return nil, s.badErr
 	}
 	reply := cmp.Or(s.shared, &s.model).Evaluate(call, s.now)
@@ -292,7 +293,7 @@ func TestKeysFromAttributes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		parts      []plan.KeyPart
 		attributes plan.Attributes
-		want       script.Key
+		want       quota.Key
 	}{
 		"no parts":                             {nil, from("192.0.2.7"), "-"},
 		"a header":                             {[]plan.KeyPart{header}, plan.Attributes{Headers: map[string]string{"x-api-key": "k1"}}, "k1"},
@@ -365,7 +366,7 @@ func TestDecideReportsCancellation(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	f := newFixture(makePlan("a/x"))
-	f.store.err = &script.StoreError{Cause: script.CauseCanceled, Err: context.Canceled}
+	f.store.err = &quota.StoreError{Cause: quota.CauseCanceled, Err: context.Canceled}
 	_, err := f.Decide(ctx, named("a/x"))
 	NewWithT(t).Expect(err).To(MatchError(context.Canceled))
 }

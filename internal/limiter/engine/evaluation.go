@@ -9,15 +9,15 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // evaluation is one check on its way to a decision: the policies that take part, the
 // call to the store, and its reply.
 type evaluation struct {
-	call  script.Call
-	reply *script.Reply // nil if the store was not called or did not answer
-	err   error         // of the store, in place of its reply
+	call  quota.Call
+	reply *quota.Reply // nil if the store was not called or did not answer
+	err   error        // of the store, in place of its reply
 
 	search
 
@@ -28,7 +28,7 @@ type evaluation struct {
 	exempt          []*policy       // policies whose override exempts the key
 	ignoredLimits   []*policy       // policies that ignore a requested limit, having none it could replace
 	overQuota       int             // index of the first enforcing participant whose quota the cost exceeds, or -1
-	givenKey        script.Key      // the key of the check, encoded; empty if it has none
+	givenKey        quota.Key       // the key of the check, encoded; empty if it has none
 	room            *room           // for the policies of the Namespace that are added now; nil is unbounded
 	sawDisabled     bool            // a policy with mode Disabled was named
 
@@ -156,7 +156,7 @@ func (ev *evaluation) addLimits(p applicable, selected *variant, key []string, c
 	}
 	encoded := ev.givenKey
 	if check.Key == nil {
-		encoded = script.EncodeKey(key...)
+		encoded = quota.EncodeKey(key...)
 	}
 	added := participant{
 		policy: p.policy, variant: variant, selected: selected,
@@ -228,7 +228,7 @@ func (ev *evaluation) addOutrightDenial(p applicable, check *limiter.Check, reas
 // mergeParticipant adds the hits to the entry of the same policy and key, and reports whether there is
 // one. Where descriptors give one policy and key different limits, those of the first descriptor
 // apply, with the largest hits.
-func (ev *evaluation) mergeParticipant(added *participant, key script.Key, hits limiter.Hits) bool {
+func (ev *evaluation) mergeParticipant(added *participant, key quota.Key, hits limiter.Hits) bool {
 	for i := len(ev.participants) - 1; i >= 0 && (ev.room != nil || ev.participants[i].policy == added.policy); i-- {
 		entry, same := &ev.call.Entries[i], &ev.participants[i]
 		if same.policy != added.policy || entry.Key != key {
@@ -245,10 +245,10 @@ func (ev *evaluation) mergeParticipant(added *participant, key script.Key, hits 
 }
 
 // addParticipant adds an entry to the call.
-func (ev *evaluation) addParticipant(added participant, key script.Key, hits limiter.Hits) {
+func (ev *evaluation) addParticipant(added participant, key quota.Key, hits limiter.Hits) {
 	ev.report.participate(len(ev.participants))
 	ev.participants = append(ev.participants, added)
-	ev.call.Entries = append(ev.call.Entries, script.Entry{
+	ev.call.Entries = append(ev.call.Entries, quota.Entry{
 		Policy: added.script, Key: key, Cost: hits.Cost, Peek: hits.Peek,
 	})
 }
@@ -261,7 +261,7 @@ func (ev *evaluation) leaveOut(p applicable, check *limiter.Check) {
 		ev.addOutrightDenial(p, check, limiter.ReasonMissingKey, "")
 		return
 	}
-	left := uncheckedPolicy{policy: p.policy, cause: script.CauseChain, descriptors: descriptorSetOf(p.descriptor)}
+	left := uncheckedPolicy{policy: p.policy, cause: quota.CauseChain, descriptors: descriptorSetOf(p.descriptor)}
 	ev.report.settle(limiter.ReasonTooManyPolicies, !left.denies())
 	if !p.isCharged(check.HitsOf(p.descriptor)) {
 		ev.addUnchecked(left)
@@ -303,14 +303,14 @@ func (ev *evaluation) markOverQuota() {
 		if ev.call.Entries[i].Cost <= pt.smallestQuota {
 			continue
 		}
-		ev.call.Entries[i].Peek, ev.call.Entries[i].Action = true, script.Check
+		ev.call.Entries[i].Peek, ev.call.Entries[i].Action = true, quota.Check
 		if pt.enforces() && ev.overQuota < 0 {
 			ev.overQuota = i
 		}
 	}
 	if ev.overQuota >= 0 {
 		for i := range ev.call.Entries {
-			ev.call.Entries[i].Peek, ev.call.Entries[i].Action = true, script.Check
+			ev.call.Entries[i].Peek, ev.call.Entries[i].Action = true, quota.Check
 		}
 	}
 }

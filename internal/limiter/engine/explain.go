@@ -9,7 +9,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // explainWait is how long an explanation waits for the one before it.
@@ -77,7 +77,7 @@ func (ev *evaluation) explainPolicy(a *appliedPolicy, check *limiter.Check) limi
 		Key: a.parts(check.Key != nil), Allowed: a.allowed, Reason: a.reason,
 	}
 	if a.reason != limiter.ReasonDisabled && a.reason != limiter.ReasonTooManyPolicies {
-		x.KeyHash = script.EncodeKey(a.key...).Hash()
+		x.KeyHash = quota.EncodeKey(a.key...).Hash()
 	}
 	if a.override != nil {
 		x.Override, x.Action = a.override.name, a.override.action
@@ -90,7 +90,7 @@ func (ev *evaluation) explainPolicy(a *appliedPolicy, check *limiter.Check) limi
 
 // explainLimits sets the outcome of the limits of the i-th participant.
 func (ev *evaluation) explainLimits(i int, x *limiter.ExplainedPolicy) {
-	pt, r, degraded := &ev.participants[i], (*script.EntryReply)(nil), !ev.isKnown(i)
+	pt, r, degraded := &ev.participants[i], (*quota.EntryReply)(nil), !ev.isKnown(i)
 	if degraded {
 		if locally, reply := ev.localReply(i); reply != nil {
 			pt, r = locally, reply
@@ -103,7 +103,7 @@ func (ev *evaluation) explainLimits(i int, x *limiter.ExplainedPolicy) {
 		return
 	}
 	x.Limits = pt.appendStates(nil, r)
-	if r.Verdict == script.Blocked {
+	if r.Verdict == quota.Blocked {
 		x.Blocked, x.BlockedBy, x.BlockLeft = true, r.BlockedBy, r.BlockLeft
 	}
 	switch cost := ev.call.Entries[i].Cost; {
@@ -111,7 +111,7 @@ func (ev *evaluation) explainLimits(i int, x *limiter.ExplainedPolicy) {
 		x.Reason, x.Limit = limiter.ReasonStoreUnavailable, pt.limitBelow(cost)
 	case cost > pt.smallestQuota:
 		x.Reason, x.Limit = limiter.ReasonCostExceedsThreshold, pt.limitBelow(cost)
-	case r.Verdict != script.Admitted:
+	case r.Verdict != quota.Admitted:
 		x.Reason, x.Limit = pt.denialReason(r)
 	default:
 		x.Reason, x.Allowed = limiter.ReasonAllowed, true

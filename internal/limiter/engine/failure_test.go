@@ -18,10 +18,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/denialcache"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/redisstore"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
@@ -42,7 +44,7 @@ func TestFailureModeDecidesWithoutRedis(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			f := newFixture(tc.plans...)
-			f.store.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
+			f.store.err = &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
 			var ids []string
 			for _, p := range tc.plans {
 				ids = append(ids, p.ID())
@@ -65,7 +67,7 @@ func TestFailureModeDecidesWithoutRedis(t *testing.T) {
 func TestCallInFlightStaysAsItIs(t *testing.T) {
 	for name, prepare := range map[string]func(*modelStore){
 		"failed": func(s *modelStore) {
-			s.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
+			s.err = &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
 		},
 		"answered by a cache": func(s *modelStore) { s.unanswered = true },
 	} {
@@ -73,7 +75,7 @@ func TestCallInFlightStaysAsItIs(t *testing.T) {
 			f := newFixture(makePlan("a/x"))
 			prepare(f.store)
 			f.decide(t, named("a/x"))
-			NewWithT(t).Expect(f.store.given.Entries).To(HaveExactElements(HaveField("Key", script.Key("alice"))))
+			NewWithT(t).Expect(f.store.given.Entries).To(HaveExactElements(HaveField("Key", quota.Key("alice"))))
 		})
 	}
 }
@@ -83,7 +85,7 @@ func TestCallInFlightStaysAsItIs(t *testing.T) {
 func TestMetricsOfDegradedDecisions(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/open", fails(plan.FailOpen)), makePlan("a/closed", fails(plan.FailClosed)))
-	f.store.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
+	f.store.err = &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
 	f.decide(t, named("a/open"))
 	f.decide(t, named("a/closed"))
 	peek := named("a/open")
@@ -113,7 +115,7 @@ func TestSeriesOfADeletedPolicyStayDeleted(t *testing.T) {
 func TestCostAboveTheThresholdIsDeniedWithoutRedis(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", fails(plan.FailOpen)))
-	f.store.err = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
+	f.store.err = &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
 	d := f.decide(t, &limiter.Check{Policies: []string{"a/x"}, Cost: 4})
 	g.Expect(d.Allowed).To(BeFalse())
 	g.Expect(d.Reason).To(Equal(limiter.ReasonCostExceedsThreshold))
@@ -156,8 +158,8 @@ func newFailing(t *testing.T, storeTimeout time.Duration) *failing {
 	t.Cleanup(func() { _ = client.Close() })
 	f := &failing{client: client, server: server, metrics: prometheus.NewRegistry()}
 	f.Engine = engine.New(engine.Options{
-		Store: script.NewDenialCache(
-			script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: storeTimeout}), time.Now),
+		Store: denialcache.New(
+			redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: storeTimeout}), time.Now),
 		Registerer: f.metrics,
 		Logger:     slog.New(slog.NewTextHandler(&f.log, nil)),
 	})
@@ -285,7 +287,7 @@ func TestInspectNeedsRedis(t *testing.T) {
 	f.server.Pause()
 	g.Expect(f.decide(t, "a/blocking").Reason).To(Equal(limiter.ReasonBlocked))
 	_, err := f.Inspect(t.Context(), "a/blocking", alice, plan.Attributes{})
-	_, failed := errors.AsType[*script.StoreError](err)
+	_, failed := errors.AsType[*quota.StoreError](err)
 	g.Expect(failed).To(BeTrue(), "%v", err)
 	f.server.Resume()
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/flood"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // setBudgets gives each policy of the view its budget of new keys, and returns the budgets by policy
@@ -41,7 +41,7 @@ func (p *policy) longestState() time.Duration {
 
 // lifeOf returns how long the state that the check began exists: a block and a window until they
 // end, a bucket until it is full.
-func (pt *participant) lifeOf(r *script.EntryReply) time.Duration {
+func (pt *participant) lifeOf(r *quota.EntryReply) time.Duration {
 	life := r.BlockLeft
 	for i := range pt.limits {
 		if l := &pt.limits[i]; l.Algorithm.Refills() {

@@ -21,7 +21,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/redisstore"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
@@ -108,7 +108,7 @@ func newFloodTest(t *testing.T, maxMemory string) *floodTest {
 	client, err := redisclient.New(server.URL, time.Second)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
-	store := script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: time.Second})
+	store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Second})
 	f := &floodTest{client: client, memory: flood.NewMemory(redisclient.MemoryUse(client), slog.New(slog.DiscardHandler))}
 	f.Engine = engine.New(engine.Options{
 		Store: store, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), MemoryLow: f.memory.Low,

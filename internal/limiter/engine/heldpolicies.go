@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/weir-dev/weir/internal/limiter"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // heldPolicies are the holds of a reservation, with those of the policies that still exist in one
@@ -28,9 +28,9 @@ const (
 // findHolds returns the holds of the reservation, with the limits that are now in force. entryOf
 // returns what the call does with the hold of a policy; false leaves it out.
 func (v *activeView) findHolds(
-	r *limiter.Reservation, entryOf func(*policy, *limiter.Hold) (script.Entry, bool),
+	r *limiter.Reservation, entryOf func(*policy, *limiter.Hold) (quota.Entry, bool),
 ) (*heldPolicies, error) {
-	if !script.IsID(r.ID) {
+	if !quota.IsID(r.ID) {
 		return nil, invalidReservation("has an invalid id")
 	}
 	h := &heldPolicies{holds: r.Holds, ev: newEvaluation(), revision: v.snapshot.Revision()}
@@ -61,7 +61,7 @@ func invalidReservation(problem string) error {
 }
 
 // has reports whether the evaluation has an entry for the policy and the key.
-func (h *heldPolicies) has(p *policy, key script.Key) bool {
+func (h *heldPolicies) has(p *policy, key quota.Key) bool {
 	for i := range h.ev.participants {
 		if h.ev.participants[i].policy == p && h.ev.call.Entries[i].Key == key {
 			return true
@@ -70,7 +70,7 @@ func (h *heldPolicies) has(p *policy, key script.Key) bool {
 	return false
 }
 
-func (h *heldPolicies) add(p *policy, v *variant, entry script.Entry) {
+func (h *heldPolicies) add(p *policy, v *variant, entry quota.Entry) {
 	entry.Policy = v.script
 	h.places = append(h.places, len(h.ev.participants))
 	h.ev.participants = append(h.ev.participants, participant{policy: p, variant: v, selected: v})

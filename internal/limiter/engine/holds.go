@@ -14,7 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // addHolds turns the entries of the policies that take reservations into reserves of their estimates.
@@ -34,7 +34,7 @@ func (ev *evaluation) addHolds() error {
 		cost, holds := estimateOf(r, pt.policy, entry.Cost)
 		entry.Cost = cost
 		if holds {
-			entry.Action, entry.ID = script.Reserve, ev.reservationID
+			entry.Action, entry.ID = quota.Reserve, ev.reservationID
 		}
 	}
 	if err := ev.setTTL(r.TTL); err != nil {
@@ -77,7 +77,7 @@ func (ev *evaluation) setTTL(ttl time.Duration) error {
 	var shortest *policy
 	for i := range ev.participants {
 		p := ev.participants[i].policy
-		if ev.call.Entries[i].Action != script.Check && (shortest == nil || p.plan.Reservations.MaxTTL() < shortest.plan.Reservations.MaxTTL()) {
+		if ev.call.Entries[i].Action != quota.Check && (shortest == nil || p.plan.Reservations.MaxTTL() < shortest.plan.Reservations.MaxTTL()) {
 			shortest = p
 		}
 	}
@@ -89,7 +89,7 @@ func (ev *evaluation) setTTL(ttl time.Duration) error {
 		return &limiter.FieldError{Field: "ttl", Problem: fmt.Sprintf("must be at most %v, the maxTTL of %s", longest, shortest.id)}
 	}
 	for i := range ev.call.Entries {
-		if entry := &ev.call.Entries[i]; entry.Action != script.Check {
+		if entry := &ev.call.Entries[i]; entry.Action != quota.Check {
 			entry.TTL = cmp.Or(ttl, longest)
 		}
 	}
@@ -103,7 +103,7 @@ func (ev *evaluation) checkReservationSize() error {
 	size := fixed + len(ev.reservationID)
 	for i := range ev.participants {
 		pt, entry := &ev.participants[i], &ev.call.Entries[i]
-		if entry.Action == script.Reserve {
+		if entry.Action == quota.Reserve {
 			longest := max(len(entry.Key), len(ev.call.OverflowKey(i)))
 			size += fixed + len(pt.id) + len(pt.override) + longest + escapesIn(string(entry.Key)) + 2*plan.MaxKeyParts
 		}
@@ -124,14 +124,14 @@ func escapesIn(text string) int {
 }
 
 func checkID(id string) error {
-	if script.IsID(id) {
+	if quota.IsID(id) {
 		return nil
 	}
 	return &limiter.FieldError{Field: "id", Problem: "must be " + idRule}
 }
 
-// idRule is what an ID is, see script.IsID.
-var idRule = fmt.Sprintf("1 to %d printable ASCII characters without spaces", script.MaxIDBytes)
+// idRule is what an ID is, see quota.IsID.
+var idRule = fmt.Sprintf("1 to %d printable ASCII characters without spaces", quota.MaxIDBytes)
 
 func newReservationID() string {
 	var id [16]byte
@@ -145,7 +145,7 @@ func (ev *evaluation) setReservation(d *limiter.Decision) error {
 	reservation := &limiter.Reservation{ID: ev.reservationID, Charged: d.Degraded != ""}
 	for i := range ev.participants {
 		pt, entry := &ev.participants[i], &ev.call.Entries[i]
-		if entry.Action != script.Reserve {
+		if entry.Action != quota.Reserve {
 			continue
 		}
 		if key, held := ev.heldKey(i); held {
@@ -153,7 +153,7 @@ func (ev *evaluation) setReservation(d *limiter.Decision) error {
 				Policy: pt.id, Override: pt.override, Key: textsOf(key), Units: entry.Cost,
 			})
 		}
-		if ev.reply != nil && ev.reply.Entries[i].Hold == script.HoldFound && ev.reply.Entries[i].Estimate != entry.Cost {
+		if ev.reply != nil && ev.reply.Entries[i].Hold == quota.HoldFound && ev.reply.Entries[i].Estimate != entry.Cost {
 			return limiter.ErrReservationDiffers
 		}
 	}
@@ -165,7 +165,7 @@ func (ev *evaluation) setReservation(d *limiter.Decision) error {
 
 // heldKey returns the key for which the i-th entry, a reserve, has a hold. Without the store it
 // may have one.
-func (ev *evaluation) heldKey(i int) (key script.Key, held bool) {
+func (ev *evaluation) heldKey(i int) (key quota.Key, held bool) {
 	key = ev.call.Entries[i].Key
 	if ev.reply == nil {
 		return key, true
@@ -174,5 +174,5 @@ func (ev *evaluation) heldKey(i int) (key script.Key, held bool) {
 	if r.Overflow {
 		key = ev.call.OverflowKey(i)
 	}
-	return key, r.Hold == script.HoldTaken || r.Hold == script.HoldFound
+	return key, r.Hold == quota.HoldTaken || r.Hold == quota.HoldFound
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // Messages that replace the one of the policy, which is about exceeded limits.
@@ -127,9 +127,9 @@ func denyUnavailable(d *limiter.Decision, p *policy) {
 // denyOpen denies a check because a reservation with its ID is open. It does so in mode Shadow, too:
 // the check has spent nothing.
 func (ev *evaluation) denyOpen(d *limiter.Decision) {
-	i := slices.IndexFunc(ev.reply.Entries, func(r script.EntryReply) bool { return r.Hold == script.HoldFound })
+	i := slices.IndexFunc(ev.reply.Entries, func(r quota.EntryReply) bool { return r.Hold == quota.HoldFound })
 	deny(d, ev.participants[i].policy, limiter.ReasonReservationOpen, "")
-	d.RetryAfter, d.WaitsFor = script.HoldsWait, limiter.WaitsForReservations
+	d.RetryAfter, d.WaitsFor = quota.HoldsWait, limiter.WaitsForReservations
 }
 
 // denyByVerdicts denies the check if an enforcing policy did not admit it. The first such
@@ -139,15 +139,15 @@ func (ev *evaluation) denyByVerdicts(d *limiter.Decision) {
 	waitsForHolds := true
 	for i := range ev.participants {
 		pt, r := &ev.participants[i], &ev.reply.Entries[i]
-		if r.Verdict == script.Admitted || !pt.enforces() {
+		if r.Verdict == quota.Admitted || !pt.enforces() {
 			continue
 		}
 		if d.Allowed {
 			reason, limit := pt.denialReason(r)
 			deny(d, pt.policy, reason, limit)
 		}
-		if r.Hold == script.HoldsFull {
-			d.RetryAfter = max(d.RetryAfter, script.HoldsWait)
+		if r.Hold == quota.HoldsFull {
+			d.RetryAfter = max(d.RetryAfter, quota.HoldsWait)
 		}
 		waitsForHolds = waitsForHolds && onlyHoldsDeny(r)
 	}
@@ -165,8 +165,8 @@ func (ev *evaluation) denyByVerdicts(d *limiter.Decision) {
 }
 
 // onlyHoldsDeny reports whether the denied entry would be admitted without the open holds.
-func onlyHoldsDeny(r *script.EntryReply) bool {
-	return r.Verdict == script.Denied && !slices.ContainsFunc(r.Limits, func(l script.LimitReply) bool {
+func onlyHoldsDeny(r *quota.EntryReply) bool {
+	return r.Verdict == quota.Denied && !slices.ContainsFunc(r.Limits, func(l quota.LimitReply) bool {
 		return !l.Admits && !l.WaitsForHolds
 	})
 }
@@ -174,8 +174,8 @@ func onlyHoldsDeny(r *script.EntryReply) bool {
 // denialReason returns why the policy denied and the limit that caused it: the limit that
 // started the live block, else the first limit that does not admit the cost. Suppressed is the reason
 // only if no limit is exceeded, TooManyReservations only if every limit admits the cost.
-func (pt *participant) denialReason(r *script.EntryReply) (limiter.Reason, string) {
-	if r.Verdict == script.Blocked {
+func (pt *participant) denialReason(r *quota.EntryReply) (limiter.Reason, string) {
+	if r.Verdict == quota.Blocked {
 		return limiter.ReasonBlocked, r.BlockedBy
 	}
 	shed := ""
@@ -188,7 +188,7 @@ func (pt *participant) denialReason(r *script.EntryReply) (limiter.Reason, strin
 			shed = pt.limits[i].Name
 		}
 	}
-	if r.Hold == script.HoldsFull {
+	if r.Hold == quota.HoldsFull {
 		return limiter.ReasonTooManyReservations, ""
 	}
 	return limiter.ReasonSuppressed, shed
@@ -203,7 +203,7 @@ func (ev *evaluation) appendLimitStates(states []limiter.LimitState) []limiter.L
 	return states
 }
 
-func (pt *participant) appendStates(states []limiter.LimitState, r *script.EntryReply) []limiter.LimitState {
+func (pt *participant) appendStates(states []limiter.LimitState, r *quota.EntryReply) []limiter.LimitState {
 	for i := range pt.limits {
 		l := &pt.limits[i]
 		lr, most := &r.Limits[i], pt.quotas[i]
@@ -213,7 +213,7 @@ func (pt *participant) appendStates(states []limiter.LimitState, r *script.Entry
 			Override:              pt.override,
 			Algorithm:             l.Algorithm,
 			Allowed:               r.Allows(i),
-			Blocked:               r.Verdict == script.Blocked,
+			Blocked:               r.Verdict == quota.Blocked,
 			Shadow:                pt.plan.Mode == plan.ModeShadow,
 			Overflow:              r.Overflow,
 			Near:                  l.IsNear(lr.Used, most),

@@ -10,7 +10,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/expression"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // derivedKey is the key of a request for one policy.
@@ -67,8 +67,8 @@ func (p *policy) keyValue(i int, a *plan.Attributes, descriptors []plan.Descript
 const keySeparator = "|"
 
 // textsOf returns the encoded parts of the key; nil for the shared budget.
-func textsOf(key script.Key) []string {
-	if key == script.EncodeKey() {
+func textsOf(key quota.Key) []string {
+	if key == quota.EncodeKey() {
 		return nil
 	}
 	return strings.Split(string(key), keySeparator)
@@ -76,23 +76,23 @@ func textsOf(key script.Key) []string {
 
 // keyOfTexts returns the key with the encoded parts. ok is false for a key that neither a request nor an
 // overflow of the policy can have.
-func (p *policy) keyOfTexts(texts []string) (key script.Key, ok bool) {
+func (p *policy) keyOfTexts(texts []string) (key quota.Key, ok bool) {
 	if len(texts) == 0 {
-		return script.EncodeKey(), true
+		return quota.EncodeKey(), true
 	}
-	if len(texts) == 1 && p.base.script.IsOverflowKey(script.Key(texts[0])) {
-		return script.Key(texts[0]), true
+	if len(texts) == 1 && p.base.script.IsOverflowKey(quota.Key(texts[0])) {
+		return quota.Key(texts[0]), true
 	}
 	if len(texts) > plan.MaxKeyParts || slices.ContainsFunc(texts, func(text string) bool { return !isEncodedPart(text) }) {
 		return "", false
 	}
-	return script.Key(strings.Join(texts, keySeparator)), true
+	return quota.Key(strings.Join(texts, keySeparator)), true
 }
 
 // isEncodedPart reports whether the text is the encoding of one part of a key: it encodes again to
 // itself, is the missing part, or is a hash.
 func isEncodedPart(text string) bool {
-	parts := script.Key(text).Parts()
+	parts := quota.Key(text).Parts()
 	switch {
 	case len(parts) == 0:
 		return true
@@ -101,7 +101,7 @@ func isEncodedPart(text string) bool {
 	case len(text) == hashedPartBytes && text[0] == '#':
 		return strings.Trim(text[1:], "0123456789abcdef") == ""
 	}
-	return string(script.EncodeKey(parts...)) == text
+	return string(quota.EncodeKey(parts...)) == text
 }
 
 // hashedPartBytes is the length of the encoding of a part that is hashed.

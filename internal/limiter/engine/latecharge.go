@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/weir-dev/weir/internal/limiter"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // applyActions turns the entries that reserve into reserves, and moves those that are never denied to
@@ -40,7 +40,7 @@ func (ev *evaluation) applyActions(check *limiter.Check) error {
 // ID is invalid.
 func checkHitsID(check *limiter.Check) error {
 	i := slices.IndexFunc(check.Hits, func(h limiter.Hits) bool { return h.Action != limiter.HitsCheck })
-	if i < 0 || script.IsID(check.ReservationID) {
+	if i < 0 || quota.IsID(check.ReservationID) {
 		return nil
 	}
 	return &limiter.FieldError{Field: limiter.DescriptorField(i), Problem: "names a reservation that is not " + idRule}
@@ -48,29 +48,29 @@ func checkHitsID(check *limiter.Check) error {
 
 // reserveHits turns the entry of a policy that takes reservations into a reserve. The hits are an
 // estimate, so other policies spend 1.
-func (pt *participant) reserveHits(entry *script.Entry, id string) {
+func (pt *participant) reserveHits(entry *quota.Entry, id string) {
 	switch {
 	case entry.Peek:
 	case pt.plan.Reservations.Allowed():
 		pt.ignoreRequestedLimit(entry)
-		entry.Action, entry.ID = script.Reserve, id
+		entry.Action, entry.ID = quota.Reserve, id
 	default:
 		entry.Cost = 1
 	}
 }
 
 // addCharge adds a participant that is never denied to the charges, unless it spends nothing.
-func (ev *evaluation) addCharge(pt *participant, entry *script.Entry, reservationID string) {
-	charge := script.Entry{Policy: pt.selected.script, Key: entry.Key, Cost: entry.Cost}
+func (ev *evaluation) addCharge(pt *participant, entry *quota.Entry, reservationID string) {
+	charge := quota.Entry{Policy: pt.selected.script, Key: entry.Key, Cost: entry.Cost}
 	switch {
 	case pt.action == limiter.HitsCommit && pt.plan.Reservations.Allowed():
-		charge.Action, charge.ID = script.CommitOrCharge, reservationID
+		charge.Action, charge.ID = quota.CommitOrCharge, reservationID
 	case pt.action == limiter.HitsCommit && !pt.plan.LateCharges.Include(entry.Cost):
 		return
 	case pt.action == limiter.HitsCommit:
-		charge.Action, charge.ID = script.Charge, reservationID
+		charge.Action, charge.ID = quota.Charge, reservationID
 	default:
-		charge.Action, charge.ID = script.Charge, newReservationID()
+		charge.Action, charge.ID = quota.Charge, newReservationID()
 	}
 	if ev.charged == nil {
 		ev.charged = newEvaluation()
@@ -83,7 +83,7 @@ func (ev *evaluation) addCharge(pt *participant, entry *script.Entry, reservatio
 
 // ignoreRequestedLimit replaces a requested limit, which may have a state of its own, by that of the
 // policy.
-func (pt *participant) ignoreRequestedLimit(entry *script.Entry) {
+func (pt *participant) ignoreRequestedLimit(entry *quota.Entry) {
 	pt.variant, entry.Policy = pt.selected, pt.selected.script
 }
 
@@ -109,8 +109,8 @@ func (ev *evaluation) denyIfOpen() bool {
 		return false
 	}
 	for i := range ev.reply.Entries {
-		if r := &ev.reply.Entries[i]; r.Hold == script.HoldFound {
-			r.Verdict, ev.isOpen = script.Denied, true
+		if r := &ev.reply.Entries[i]; r.Hold == quota.HoldFound {
+			r.Verdict, ev.isOpen = quota.Denied, true
 		}
 	}
 	return ev.isOpen

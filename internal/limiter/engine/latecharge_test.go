@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // late makes hits of 2 and more charges.
@@ -38,7 +38,7 @@ func (f *fixture) usedOf(t *testing.T, ids ...string) (all []int64) {
 }
 
 func lost() error {
-	return &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
+	return &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
 }
 
 func TestLateChargesAreNeverDenied(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // needsLocal reports whether a check that the store did not answer is decided by the limits of
@@ -33,7 +33,7 @@ func (ev *evaluation) newLocal(replicas int64) *evaluation {
 		pt.selected, pt.variant = pt.selected.shareOf(replicas), pt.shareOf(replicas)
 		entry := ev.call.Entries[i]
 		entry.Policy, entry.OnlyKnown = pt.script, false
-		entry.Action = script.Check // a reserve spends its estimate here, and is committed as a charge
+		entry.Action = quota.Check // a reserve spends its estimate here, and is committed as a charge
 		local.participants = append(local.participants, pt)
 		local.call.Entries = append(local.call.Entries, entry)
 	}
@@ -54,7 +54,7 @@ func (ev *evaluation) judgeLocally(check *limiter.Check) *limiter.Decision {
 
 // localReply returns the participant of the local evaluation for the same policy and key, and
 // its reply; nil if the policy was not evaluated locally.
-func (ev *evaluation) localReply(i int) (*participant, *script.EntryReply) {
+func (ev *evaluation) localReply(i int) (*participant, *quota.EntryReply) {
 	if ev.local == nil || ev.participants[i].plan.FailureMode != plan.FailLocal {
 		return nil, nil
 	}

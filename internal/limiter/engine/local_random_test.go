@@ -11,7 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/reference"
 )
 
 // process is one of several that share Redis.
@@ -62,7 +62,7 @@ func TestQuotaAndOneShareOfEachProcess(t *testing.T) {
 type localWorld struct {
 	plan      *plan.Plan
 	r         *rand.Rand
-	redis     script.Model
+	redis     reference.Model
 	processes []*process // also those that have left
 	live      []*process
 }

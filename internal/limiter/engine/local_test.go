@@ -17,15 +17,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/denialcache"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/redisstore"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-var errTimeout = &script.StoreError{Cause: script.CauseTimeout, Err: context.DeadlineExceeded}
+var errTimeout = &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
 
 // spending returns a check of that cost.
 func spending(cost int64, ids ...string) *limiter.Check {
@@ -209,7 +211,7 @@ func TestRememberedDenialsHoldInEveryFailureMode(t *testing.T) {
 	now := time.Unix(1_900_000_000, 0)
 	clock := func() time.Time { return now }
 	e := engine.New(engine.Options{
-		Store: script.NewDenialCache(script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: time.Second}), clock),
+		Store: denialcache.New(redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Second}), clock),
 		Local: memory.NewStore(memory.Options{Keys: 10, Now: clock}), Registerer: prometheus.NewRegistry(),
 		Logger: slog.New(slog.DiscardHandler),
 	})
@@ -361,10 +363,10 @@ func TestChangingSharesRenewNothing(t *testing.T) {
 	}
 }
 
-func (s *modelStore) Reset(_ context.Context, policy *script.Policy, key script.Key) (bool, error) {
+func (s *modelStore) Reset(_ context.Context, policy *quota.Policy, key quota.Key) (bool, error) {
 	return s.model.Reset(policy, key, s.now), s.err
 }
 
-func (s *modelStore) Unblock(_ context.Context, policy *script.Policy, key script.Key) (bool, error) {
+func (s *modelStore) Unblock(_ context.Context, policy *quota.Policy, key quota.Key) (bool, error) {
 	return s.model.Unblock(policy, key, s.now), s.err
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // decisionLog logs decisions. Of what clients can cause, it logs one line a second of each kind, so that one
@@ -73,7 +73,7 @@ func (l *decisionLog) write(ctx context.Context, check *limiter.Check, ev *evalu
 func (l *decisionLog) degraded(ctx context.Context, err error, d *limiter.Decision) {
 	l.oftenDegraded.Do(func() {
 		level := slog.LevelError
-		if causeOf(err) == script.CauseDeadline {
+		if causeOf(err) == quota.CauseDeadline {
 			level = slog.LevelWarn
 		}
 		l.logger.Log(ctx, level, "Decided without Redis", "error", err, "cause", causeOf(err),
@@ -98,7 +98,7 @@ func (l *decisionLog) changed(ctx context.Context, call string, ev *evaluation) 
 		entry, r := &ev.call.Entries[i], &ev.reply.Entries[i]
 		l.logger.LogAttrs(ctx, slog.LevelDebug, "Changed a key", slog.String("call", call),
 			slog.String("policy", ev.participants[i].id), slog.String("keyHash", entry.Key.Hash()), slog.String("id", entry.ID),
-			slog.Int64("cost", entry.Cost), slog.Int64("estimate", r.Estimate), slog.Bool("found", r.Hold != script.HoldMissing))
+			slog.Int64("cost", entry.Cost), slog.Int64("estimate", r.Estimate), slog.Bool("found", r.Hold != quota.HoldMissing))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // Values of the label verdict.
@@ -326,21 +326,21 @@ func (m *metrics) countUnchecked(ev *evaluation, series viewMetrics, peek bool) 
 	}
 }
 
-func (pm *policyMetrics) countReply(pt *participant, r *script.EntryReply, cost int64) {
+func (pm *policyMetrics) countReply(pt *participant, r *quota.EntryReply, cost int64) {
 	pm.countNewKey(r)
-	if r.Verdict == script.Admitted {
+	if r.Verdict == quota.Admitted {
 		pm.countDecision(pt.policy, true, "")
 		pm.countNear(pt, r, cost)
 		return
 	}
 	_, limit := pt.denialReason(r)
 	pm.countDecision(pt.policy, false, limit)
-	if r.Verdict == script.Tripped {
+	if r.Verdict == quota.Tripped {
 		pm.add(pm.blocks, r.BlockedBy)
 	}
 }
 
-func (pm *policyMetrics) countNewKey(r *script.EntryReply) {
+func (pm *policyMetrics) countNewKey(r *quota.EntryReply) {
 	switch {
 	case r.Overflow:
 		pm.add(pm.overflow)
@@ -350,10 +350,10 @@ func (pm *policyMetrics) countNewKey(r *script.EntryReply) {
 }
 
 // countNear counts the limits that the admitted cost brought near.
-func (pm *policyMetrics) countNear(pt *participant, r *script.EntryReply, cost int64) {
+func (pm *policyMetrics) countNear(pt *participant, r *quota.EntryReply, cost int64) {
 	for i := range pt.limits {
 		l, used, most := &pt.limits[i], r.Limits[i].Used, pt.quotas[i]
-		if l.Algorithm == plan.Concurrency && r.Hold != script.HoldTaken {
+		if l.Algorithm == plan.Concurrency && r.Hold != quota.HoldTaken {
 			continue // nothing is held
 		}
 		if l.IsNear(used, most) && !l.IsNear(used-cost, most) {
@@ -363,11 +363,11 @@ func (pm *policyMetrics) countNear(pt *participant, r *script.EntryReply, cost i
 }
 
 // countLocalReply counts a decision by failureMode Local.
-func (pm *policyMetrics) countLocalReply(pt *participant, r *script.EntryReply) {
+func (pm *policyMetrics) countLocalReply(pt *participant, r *quota.EntryReply) {
 	if r.Overflow {
 		pm.add(pm.overflow)
 	}
-	if r.Verdict == script.Admitted {
+	if r.Verdict == quota.Admitted {
 		pm.add(pm.decisions, "", verdictDegradedAllowed)
 		return
 	}
@@ -377,15 +377,15 @@ func (pm *policyMetrics) countLocalReply(pt *participant, r *script.EntryReply) 
 	}
 	_, limit := pt.denialReason(r)
 	pm.add(pm.decisions, limit, verdict)
-	if r.Verdict == script.Tripped {
+	if r.Verdict == quota.Tripped {
 		pm.add(pm.blocks, r.BlockedBy)
 	}
 }
 
 // causeOf returns the cause label of an error of the store.
-func causeOf(err error) script.Cause {
-	if failure, ok := errors.AsType[*script.StoreError](err); ok {
+func causeOf(err error) quota.Cause {
+	if failure, ok := errors.AsType[*quota.StoreError](err); ok {
 		return failure.Cause
 	}
-	return script.CauseConnection
+	return quota.CauseConnection
 }

@@ -7,7 +7,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // Observer records which keys are denied and blocked.
@@ -15,15 +15,15 @@ type Observer interface {
 	// Deny records that the policy denied the key, and Block that a block of the key began, which ends at
 	// the given time. They are called by decisions, so they must not block. They must not keep the key,
 	// which may be part of a large request.
-	Deny(policy string, key script.Key)
-	Block(policy string, key script.Key, end time.Time)
+	Deny(policy string, key quota.Key)
+	Block(policy string, key quota.Key, end time.Time)
 	// AddBlock lists a block that an operator began, RemoveBlock removes one that was lifted.
-	AddBlock(ctx context.Context, policy string, key script.Key, left time.Duration) error
-	RemoveBlock(ctx context.Context, policy string, key script.Key) error
+	AddBlock(ctx context.Context, policy string, key quota.Key, left time.Duration) error
+	RemoveBlock(ctx context.Context, policy string, key quota.Key) error
 	// BlockedKeys returns up to most live blocks of the policy.
-	BlockedKeys(ctx context.Context, policy string, most int) ([]script.Block, error)
+	BlockedKeys(ctx context.Context, policy string, most int) ([]quota.Block, error)
 	// Resolve returns the key of the policy that is listed with the hash, or "".
-	Resolve(ctx context.Context, policy, hash string) (script.Key, error)
+	Resolve(ctx context.Context, policy, hash string) (quota.Key, error)
 }
 
 // observe passes the denials of the evaluation, which began at start, to the observer.
@@ -38,13 +38,13 @@ func (ev *evaluation) observe(o Observer, start time.Time) {
 		if inStore {
 			r = &ev.reply.Entries[i]
 		}
-		if r == nil || r.Verdict == script.Admitted {
+		if r == nil || r.Verdict == quota.Admitted {
 			continue
 		}
 		key := ev.call.Entries[i].Key
 		o.Deny(pt.id, key)
 		// A block of failureMode Local exists in this process only.
-		if r.Verdict == script.Tripped && inStore {
+		if r.Verdict == quota.Tripped && inStore {
 			o.Block(pt.id, key, start.Add(r.BlockLeft))
 		}
 	}
@@ -52,10 +52,10 @@ func (ev *evaluation) observe(o Observer, start time.Time) {
 
 // partsOf returns the parts of the encoded key. Where the encoding has a hash of the only part, it may
 // be that of a key that an override names.
-func (p *policy) partsOf(key script.Key) []string {
+func (p *policy) partsOf(key quota.Key) []string {
 	for i := range p.plan.Overrides {
 		for _, named := range p.plan.Overrides[i].Keys {
-			if len(named) > script.MaxValueBytes && script.EncodeKey(named) == key {
+			if len(named) > quota.MaxValueBytes && quota.EncodeKey(named) == key {
 				return []string{named}
 			}
 		}

@@ -14,11 +14,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/denialcache"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/observe"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/redisstore"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
@@ -31,11 +33,11 @@ type observer struct {
 	ends   []time.Time
 }
 
-func (o *observer) Deny(policy string, key script.Key) {
+func (o *observer) Deny(policy string, key quota.Key) {
 	o.denied = append(o.denied, policy+" "+string(key))
 }
 
-func (o *observer) Block(policy string, key script.Key, end time.Time) {
+func (o *observer) Block(policy string, key quota.Key, end time.Time) {
 	o.blocks = append(o.blocks, policy+" "+string(key))
 	o.ends = append(o.ends, end)
 }
@@ -46,9 +48,9 @@ func observed(tb testing.TB, observer engine.Observer, plans ...*plan.Plan) *eng
 	client, err := redisclient.New(testenv.StartRedis(tb).URL, time.Second)
 	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
 	tb.Cleanup(func() { _ = client.Close() })
-	store := script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: 5 * time.Second})
+	store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: 5 * time.Second})
 	e := engine.New(engine.Options{
-		Store: script.NewDenialCache(store, time.Now), Registerer: prometheus.NewRegistry(),
+		Store: denialcache.New(store, time.Now), Registerer: prometheus.NewRegistry(),
 		Logger: slog.New(slog.DiscardHandler), Observer: observer,
 	})
 	e.Use(plan.NewSnapshot(1, plans))
@@ -155,7 +157,7 @@ func collecting(b *testing.B, plans ...*plan.Plan) *engine.Engine {
 	NewWithT(b).Expect(err).NotTo(HaveOccurred())
 	b.Cleanup(func() { _ = client.Close() })
 	c := observe.New(observe.Options{
-		Blocks: script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: time.Second}),
+		Blocks: redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: time.Second}),
 		Redis:  client, Prefix: "weir:", Replica: "me", Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 	e := observed(b, c, plans...)

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/expression"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // policy is one plan, prepared for deciding.
@@ -84,12 +84,12 @@ func (p *policy) usesExpressions() bool {
 }
 
 // variantScripts prepares variants of the policy for the store, where their states have the ID.
-func (p *policy) variantScripts(id string, variants ...*variant) []*script.Policy {
-	limits := make([][]script.Limit, len(variants))
+func (p *policy) variantScripts(id string, variants ...*variant) []*quota.Policy {
+	limits := make([][]quota.Limit, len(variants))
 	for i, v := range variants {
 		limits[i] = v.scriptLimits()
 	}
-	return script.NewVariants(script.Settings{
+	return quota.NewVariants(quota.Settings{
 		ID:          id,
 		Attempts:    p.plan.Counting == plan.CountAttempts,
 		Shadow:      p.plan.Mode == plan.ModeShadow,

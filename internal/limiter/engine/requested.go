@@ -8,7 +8,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // maxRequested bounds the variants that a policy caches for requested limits. When there are more,
@@ -61,7 +61,7 @@ func (p *policy) newRequested(selected *variant, limit limiter.RequestedLimit) *
 
 // allStates returns a script policy that covers every state a key can have, also those of
 // requested limits with another window. The store lists those with another rate.
-func (p *policy) allStates() *script.Policy {
+func (p *policy) allStates() *quota.Policy {
 	variants := p.variants()
 	for _, base := range p.variants() {
 		for _, window := range limiter.RequestableWindows {

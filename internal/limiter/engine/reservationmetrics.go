@@ -5,7 +5,7 @@ package engine
 
 import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // countHolds counts what a decision has done with holds. Participants that peek are not counted.
@@ -21,20 +21,20 @@ func (m *metrics) countHolds(ev *evaluation, series viewMetrics) {
 		pm := series[ev.participants[i].policy]
 		pm.countSettled(r)
 		switch {
-		case entry.Action != script.Reserve:
-			if ev.participants[i].concurrent && entry.Action == script.Check {
+		case entry.Action != quota.Reserve:
+			if ev.participants[i].concurrent && entry.Action == quota.Check {
 				pm.add(pm.unheld)
 			}
-		case r.Hold == script.HoldTaken && !ev.isOpen:
+		case r.Hold == quota.HoldTaken && !ev.isOpen:
 			pm.add(pm.reservations, outcomeReserved)
-		case r.Verdict != script.Admitted:
+		case r.Verdict != quota.Admitted:
 			pm.add(pm.reservations, outcomeDenied)
 		}
 	}
 }
 
 // countSettled counts the holds that the call has spent, and the debt that it cut.
-func (pm *policyMetrics) countSettled(r *script.EntryReply) {
+func (pm *policyMetrics) countSettled(r *quota.EntryReply) {
 	pm.addUnits(pm.reservations, r.Settled, outcomeEnded)
 	pm.addUnits(pm.debtCut, r.DebtCut)
 }
@@ -48,12 +48,12 @@ func (m *metrics) countCommits(ev *evaluation, series viewMetrics) {
 }
 
 // countCommit counts the outcome of a commit for one policy and key.
-func (m *metrics) countCommit(pm *policyMetrics, pt *participant, cost int64, r *script.EntryReply) {
+func (m *metrics) countCommit(pm *policyMetrics, pt *participant, cost int64, r *quota.EntryReply) {
 	pm.countSettled(r)
 	switch {
-	case r.Hold == script.HoldMissing:
+	case r.Hold == quota.HoldMissing:
 		pm.add(pm.reservations, outcomeMissing)
-	case r.Hold != script.HoldFound:
+	case r.Hold != quota.HoldFound:
 		pm.countCharge(pt, r, cost)
 	case cost == 0:
 		pm.add(pm.reservations, outcomeCancelled)
@@ -70,7 +70,7 @@ func (m *metrics) countRenewals(ev *evaluation, series viewMetrics) {
 		pm, r := series[ev.participants[i].policy], &ev.reply.Entries[i]
 		pm.countSettled(r)
 		outcome := outcomeRenewed
-		if r.Hold == script.HoldMissing {
+		if r.Hold == quota.HoldMissing {
 			outcome = outcomeMissing
 		}
 		pm.add(pm.reservations, outcome)
@@ -85,10 +85,10 @@ func (m *metrics) countCharges(ev *evaluation, series viewMetrics) {
 		pm := series[pt.policy]
 		pm.countNewKey(r)
 		switch {
-		case entry.Action != script.Charge:
+		case entry.Action != quota.Charge:
 			m.countCommit(pm, pt, entry.Cost, r)
 			continue
-		case r.Hold == script.HoldMissing:
+		case r.Hold == quota.HoldMissing:
 			pm.add(pm.charges, outcomeRepeated)
 		default:
 			pm.countCharge(pt, r, entry.Cost)
@@ -97,14 +97,14 @@ func (m *metrics) countCharges(ev *evaluation, series viewMetrics) {
 	}
 }
 
-func (pm *policyMetrics) countCharge(pt *participant, r *script.EntryReply, cost int64) {
+func (pm *policyMetrics) countCharge(pt *participant, r *quota.EntryReply, cost int64) {
 	pm.add(pm.charges, outcomeCharged)
 	pm.addUnits(pm.debt, pt.debtOf(r, cost))
 }
 
 // debtOf returns the units above the quota of a limit that spending more units has added, the
 // largest of all limits.
-func (pt *participant) debtOf(r *script.EntryReply, spent int64) (debt int64) {
+func (pt *participant) debtOf(r *quota.EntryReply, spent int64) (debt int64) {
 	for i, most := range pt.quotas {
 		if pt.limits[i].Algorithm == plan.Concurrency {
 			continue // it holds units and spends none

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // Reserve implements limiter.Reserver.
@@ -50,7 +50,7 @@ func (e *Engine) Charge(ctx context.Context, c *limiter.Charge) (charged *limite
 	charged = &limiter.Charged{Charged: len(ev.participants) == 0, Revision: v.snapshot.Revision()}
 	for i := range ev.participants {
 		r := &ev.reply.Entries[i]
-		charged.Charged = charged.Charged || r.Hold != script.HoldMissing
+		charged.Charged = charged.Charged || r.Hold != quota.HoldMissing
 		charged.Limits = ev.participants[i].appendStates(charged.Limits, r)
 	}
 	e.metrics.countCharges(ev, v.series)
@@ -68,7 +68,7 @@ func (v *activeView) findCharged(c *limiter.Charge) (*evaluation, error) {
 	ev.addPolicies(&c.Check)
 	ev.call.Denied = false
 	for i := range ev.call.Entries {
-		ev.call.Entries[i].Action, ev.call.Entries[i].ID = script.Charge, c.ID
+		ev.call.Entries[i].Action, ev.call.Entries[i].ID = quota.Charge, c.ID
 	}
 	return ev, nil
 }

@@ -15,10 +15,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/denialcache"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/redisstore"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
@@ -55,9 +56,9 @@ func TestCachedDenialsAnswerNoCommits(t *testing.T) {
 	client, err := redisclient.New(server.URL, time.Second)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
-	store := script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: 2 * time.Second})
+	store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: 2 * time.Second})
 	e := engine.New(engine.Options{
-		Store: script.NewDenialCache(store, time.Now), Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+		Store: denialcache.New(store, time.Now), Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
 	e.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x", reservable)}))
 	d, err := e.Reserve(t.Context(), reserve(1, "a/x"))

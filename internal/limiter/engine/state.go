@@ -14,12 +14,12 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // The methods below are for operators. They work in every mode, even Disabled. They return
 // the errors of Decide, *limiter.UnknownKeyError for the hash of a key that is not listed, and a
-// *script.StoreError when Redis does not answer.
+// *quota.StoreError when Redis does not answer.
 
 // Inspect returns the state of the key in Redis, not a denial that the store remembers, and writes
 // nothing. The attributes select the override.
@@ -35,15 +35,15 @@ func (e *Engine) Inspect(ctx context.Context, id string, key limiter.KeyName, at
 		state.Override, state.Action = o.name, o.action
 	}
 	found := participant{policy: k.policy, variant: cmp.Or(k.policy.variantFor(&selected), k.policy.base)}
-	reply, err := e.store.Evaluate(ctx, &script.Call{
-		Entries: []script.Entry{{Policy: found.script, Key: k.key, Cost: 1, Peek: true}}, Uncached: true,
+	reply, err := e.store.Evaluate(ctx, &quota.Call{
+		Entries: []quota.Entry{{Policy: found.script, Key: k.key, Cost: 1, Peek: true}}, Uncached: true,
 	})
 	if err != nil {
 		return nil, err
 	}
 	r := &reply.Entries[0]
 	state.Limits = found.appendStates(nil, r)
-	if r.Verdict == script.Blocked {
+	if r.Verdict == quota.Blocked {
 		state.Blocked, state.BlockedBy = true, r.BlockedBy
 		state.BlockLeft = r.BlockLeft
 	}
@@ -53,7 +53,7 @@ func (e *Engine) Inspect(ctx context.Context, id string, key limiter.KeyName, at
 	return state, err
 }
 
-func (e *Engine) listHolds(ctx context.Context, policy *script.Policy, key script.Key) ([]limiter.OpenHold, error) {
+func (e *Engine) listHolds(ctx context.Context, policy *quota.Policy, key quota.Key) ([]limiter.OpenHold, error) {
 	holds, err := e.holds.Holds(ctx, policy, key, limiter.MaxListedHolds)
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (e *Engine) unlist(ctx context.Context, k *policyKey, err error) error {
 
 // Bounds of UnblockAll: of the blocks in one list, and of those that are lifted at the same time.
 const (
-	maxUnblocked    = script.MaxListedBlocks
+	maxUnblocked    = quota.MaxListedBlocks
 	unblockedAtOnce = 16
 )
 
@@ -174,7 +174,7 @@ func (e *Engine) UnblockAll(ctx context.Context, id string) (int, error) {
 // policyKey is one key of one policy, encoded for the store.
 type policyKey struct {
 	policy   *policy
-	key      script.Key
+	key      quota.Key
 	parts    []string // of the key
 	revision int64
 }
@@ -211,13 +211,13 @@ func (e *Engine) locate(ctx context.Context, id string, name limiter.KeyName) (*
 	if name.Parts == nil && len(p.plan.Key) > 0 {
 		return nil, &limiter.FieldError{Field: "key", Problem: "must be given: the policy has a key"}
 	}
-	k.key, k.parts = script.EncodeKey(name.Parts...), name.Parts
+	k.key, k.parts = quota.EncodeKey(name.Parts...), name.Parts
 	return k, nil
 }
 
 // listedKey returns the key of the policy that is listed with the hash.
-func (e *Engine) listedKey(ctx context.Context, id, hash string) (script.Key, error) {
-	var key script.Key
+func (e *Engine) listedKey(ctx context.Context, id, hash string) (quota.Key, error) {
+	var key quota.Key
 	if e.observer != nil {
 		var err error
 		if key, err = e.observer.Resolve(ctx, id, hash); err != nil {
@@ -231,4 +231,4 @@ func (e *Engine) listedKey(ctx context.Context, id, hash string) (script.Key, er
 }
 
 // KeyHash returns the hash that stands for the key in logs, which must not hold keys.
-func (*Engine) KeyHash(key ...string) string { return script.EncodeKey(key...).Hash() }
+func (*Engine) KeyHash(key ...string) string { return quota.EncodeKey(key...).Hash() }

@@ -17,8 +17,9 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/redisstore"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
@@ -40,7 +41,7 @@ func newOnServer(tb testing.TB, server *testenv.Redis, plans ...*plan.Plan) *onR
 	client, err := redisclient.New(server.URL, time.Second)
 	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
 	tb.Cleanup(func() { _ = client.Close() })
-	store := script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: 5 * time.Second})
+	store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: 5 * time.Second})
 	r := &onRedis{client: client, server: server, registry: prometheus.NewRegistry()}
 	r.Engine = engine.New(engine.Options{
 		Store: store, Holds: store, Registerer: r.registry, Logger: slog.New(slog.DiscardHandler),
@@ -297,7 +298,7 @@ func TestStateCallsReportAnUnreachableRedis(t *testing.T) {
 	r := newOnRedis(t, makePlan("a/keyed", keyed(apiKey)))
 	r.server.Stop()
 	for name, call := range stateCalls(r.Engine) {
-		var failure *script.StoreError
+		var failure *quota.StoreError
 		NewWithT(t).Expect(errors.As(call(t.Context(), "a/keyed", alice), &failure)).To(BeTrue(), name)
 	}
 }

@@ -9,14 +9,14 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // addPolicies sets the participants of the check, and its other outcomes, from the policies that
 // apply.
 func (ev *evaluation) addPolicies(check *limiter.Check) {
 	if check.Key != nil {
-		ev.givenKey = script.EncodeKey(check.Key...)
+		ev.givenKey = quota.EncodeKey(check.Key...)
 	}
 	if len(check.Policies) == 0 && !fit(ev.found) {
 		ev.addInTurn(check)
@@ -82,7 +82,7 @@ func (ev *evaluation) hasParticipant(p *policy) bool {
 func (ev *evaluation) restoreOrder() {
 	type place struct {
 		participant
-		entry script.Entry
+		entry quota.Entry
 		was   int
 	}
 	sorted := make([]place, len(ev.participants))

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // variant holds the limits of a policy with the numbers of one override, or with the
@@ -20,7 +20,7 @@ type variant struct {
 	quotas        []int64 // of limits, in the same order
 	smallestQuota int64
 	concurrent    bool // a limit uses Concurrency
-	script        *script.Policy
+	script        *quota.Policy
 	candidate     *candidate            // nil if no limit has one
 	lastShare     atomic.Pointer[share] // see shareOf
 }
@@ -43,16 +43,16 @@ func newVariant(p *plan.Plan, override string, limits []plan.Limit) *variant {
 	return v
 }
 
-func (v *variant) scriptLimits() []script.Limit {
-	limits := make([]script.Limit, len(v.limits))
+func (v *variant) scriptLimits() []quota.Limit {
+	limits := make([]quota.Limit, len(v.limits))
 	for i, l := range v.limits {
-		var calendar script.Calendar // nil, not a nil *plan.Calendar
+		var calendar quota.Calendar // nil, not a nil *plan.Calendar
 		if l.Calendar != nil {
 			calendar = l.Calendar
 		}
-		limits[i] = script.Limit{
+		limits[i] = quota.Limit{
 			Name:        l.Name,
-			Algorithm:   script.AlgorithmNamed(string(l.Algorithm)),
+			Algorithm:   quota.AlgorithmNamed(string(l.Algorithm)),
 			Quota:       v.quotas[i],
 			Threshold:   l.Threshold,
 			HardQuota:   l.HardQuota(),
@@ -68,11 +68,11 @@ func (v *variant) scriptLimits() []script.Limit {
 }
 
 // escalationOf returns how the blocks of the limit become longer, nil if they do not.
-func escalationOf(l *plan.Limit) *script.Escalation {
+func escalationOf(l *plan.Limit) *quota.Escalation {
 	if len(l.BlocksMillis) == 0 {
 		return nil
 	}
-	e := &script.Escalation{Window: time.Duration(l.EscalationMillis) * time.Millisecond}
+	e := &quota.Escalation{Window: time.Duration(l.EscalationMillis) * time.Millisecond}
 	for _, millis := range l.BlocksMillis {
 		e.Lengths = append(e.Lengths, time.Duration(millis)*time.Millisecond)
 	}

@@ -28,7 +28,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/envoyrls"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/reference"
 )
 
 const (
@@ -40,13 +41,13 @@ const (
 type store struct {
 	engine.Store
 
-	model script.Model
+	model reference.Model
 	now   time.Time
 	err   error
 	calls int
 }
 
-func (s *store) Evaluate(_ context.Context, call *script.Call) (*script.Reply, error) {
+func (s *store) Evaluate(_ context.Context, call *quota.Call) (*quota.Reply, error) {
 	s.calls++
 	if s.err != nil {
 		return nil, s.err

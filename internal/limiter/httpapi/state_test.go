@@ -25,7 +25,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/observe"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/redisstore"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
@@ -77,7 +77,7 @@ func newOnRedis(t *testing.T) *onRedis {
 	client, err := redisclient.New(o.redis.URL, time.Second)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = client.Close() })
-	store := script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: 5 * time.Second})
+	store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: 5 * time.Second})
 	logger := slog.New(slog.NewJSONHandler(o.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	observed := observe.New(observe.Options{Blocks: store, Replica: "me", Logger: logger, Registerer: prometheus.NewRegistry()})
 	e := engine.New(engine.Options{

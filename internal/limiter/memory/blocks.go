@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // maxListedBytes bounds the text of the keys in all lists. Above it, further blocks are not listed.
@@ -20,22 +20,22 @@ const maxListedBytes = 16 << 20
 // only by hash.
 type blockLists struct {
 	mu    sync.Mutex
-	ends  map[string]map[script.Key]int64 // by policy: when the block of the key ends, in milliseconds
+	ends  map[string]map[quota.Key]int64 // by policy: when the block of the key ends, in milliseconds
 	bytes int
 }
 
 // AddBlocks adds begun blocks to the list of the policy. It returns no error.
-func (s *Store) AddBlocks(_ context.Context, policy string, blocks []script.Block) error {
+func (s *Store) AddBlocks(_ context.Context, policy string, blocks []quota.Block) error {
 	now := s.micros() / 1000
 	l := &s.lists
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ends == nil {
-		l.ends = map[string]map[script.Key]int64{}
+		l.ends = map[string]map[quota.Key]int64{}
 	}
 	list := l.ends[policy]
 	if list == nil {
-		list = map[script.Key]int64{}
+		list = map[quota.Key]int64{}
 		l.ends[policy] = list
 	}
 	for _, b := range blocks {
@@ -45,7 +45,7 @@ func (s *Store) AddBlocks(_ context.Context, policy string, blocks []script.Bloc
 				continue
 			}
 			l.bytes += len(b.Key)
-			b.Key = script.Key(strings.Clone(string(b.Key)))
+			b.Key = quota.Key(strings.Clone(string(b.Key)))
 		}
 		list[b.Key] = max(end, now+b.Left.Milliseconds()+1)
 	}
@@ -61,14 +61,14 @@ func (l *blockLists) trim(policy string, now int64) {
 			l.remove(policy, key)
 		}
 	}
-	if excess := len(list) - script.MaxListedBlocks; excess > 0 {
-		for _, key := range l.keys(policy)[script.MaxListedBlocks:] {
+	if excess := len(list) - quota.MaxListedBlocks; excess > 0 {
+		for _, key := range l.keys(policy)[quota.MaxListedBlocks:] {
 			l.remove(policy, key)
 		}
 	}
 }
 
-func (l *blockLists) remove(policy string, key script.Key) {
+func (l *blockLists) remove(policy string, key quota.Key) {
 	list := l.ends[policy]
 	if _, listed := list[key]; !listed {
 		return
@@ -81,20 +81,20 @@ func (l *blockLists) remove(policy string, key script.Key) {
 }
 
 // keys returns the keys of the list, those whose blocks end last first.
-func (l *blockLists) keys(policy string) []script.Key {
+func (l *blockLists) keys(policy string) []quota.Key {
 	list := l.ends[policy]
-	keys := make([]script.Key, 0, len(list))
+	keys := make([]quota.Key, 0, len(list))
 	for key := range list {
 		keys = append(keys, key)
 	}
-	slices.SortFunc(keys, func(a, b script.Key) int {
+	slices.SortFunc(keys, func(a, b quota.Key) int {
 		return cmp.Or(cmp.Compare(list[b], list[a]), cmp.Compare(a, b))
 	})
 	return keys
 }
 
 // RemoveBlock removes the key from the list of the policy. It returns no error.
-func (s *Store) RemoveBlock(_ context.Context, policy string, key script.Key) error {
+func (s *Store) RemoveBlock(_ context.Context, policy string, key quota.Key) error {
 	s.lists.mu.Lock()
 	defer s.lists.mu.Unlock()
 	s.lists.remove(policy, key)
@@ -116,7 +116,7 @@ func (s *Store) CountBlocks(_ context.Context, policies []string) ([]int, error)
 
 // Blocks returns up to most live blocks of the policy, those that end last first, and whether there
 // are more. It returns no error.
-func (s *Store) Blocks(_ context.Context, policy string, most int) (live []script.Block, more bool, err error) {
+func (s *Store) Blocks(_ context.Context, policy string, most int) (live []quota.Block, more bool, err error) {
 	s.lists.mu.Lock()
 	keys := s.lists.keys(policy)
 	s.lists.mu.Unlock()
@@ -134,7 +134,7 @@ func (s *Store) Blocks(_ context.Context, policy string, most int) (live []scrip
 }
 
 // blockOf returns the live block of the key.
-func (s *Store) blockOf(policy string, key script.Key) (b script.Block, found bool) {
+func (s *Store) blockOf(policy string, key quota.Key) (b quota.Block, found bool) {
 	of, shard := s.hashes.caller(policy, key)
 	sh := &s.shards[shard]
 	sh.mu.Lock()
@@ -144,11 +144,11 @@ func (s *Store) blockOf(policy string, key script.Key) (b script.Block, found bo
 	if block == nil {
 		return b, false
 	}
-	return script.Block{Key: key, By: by, Left: micros(block.left(now))}, true
+	return quota.Block{Key: key, By: by, Left: micros(block.left(now))}, true
 }
 
 // FindBlock returns the key with the hash in the list of the policy, or "". It returns no error.
-func (s *Store) FindBlock(_ context.Context, policy, hash string) (script.Key, error) {
+func (s *Store) FindBlock(_ context.Context, policy, hash string) (quota.Key, error) {
 	s.lists.mu.Lock()
 	defer s.lists.mu.Unlock()
 	for key := range s.lists.ends[policy] {

@@ -6,7 +6,7 @@ package memory
 import (
 	"hash/maphash"
 
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // caller is one key of one policy. Like state it has no pointers.
@@ -38,7 +38,7 @@ func newHashes() hashes {
 
 // caller returns the id of the key in the policy, and the shard that holds the key in every
 // policy.
-func (h *hashes) caller(policy string, key script.Key) (of id, shard int) {
+func (h *hashes) caller(policy string, key quota.Key) (of id, shard int) {
 	for i := range of {
 		hash := maphash.String(h.keys[i], string(key))
 		of[i] = hash ^ maphash.String(h.policies[i], policy)

@@ -3,7 +3,9 @@
 
 package memory
 
-import "github.com/weir-dev/weir/internal/limiter/script"
+import (
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
 
 // charges remembers the IDs of charges for script.ChargeMemory. One key may have many, so they are no
 // states of their caller. They take no room, and Reset does not forget them.
@@ -30,7 +32,7 @@ func (c *charges) remember(of chargeID, now int64) {
 	if c.gone == nil {
 		c.gone = map[chargeID]int64{}
 	}
-	gone := now/1000 + script.ChargeMemory.Milliseconds()
+	gone := now/1000 + quota.ChargeMemory.Milliseconds()
 	c.gone[of] = gone
 	c.queue = append(c.queue, remembered{of, gone})
 }

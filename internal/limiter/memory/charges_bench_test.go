@@ -8,26 +8,26 @@ import (
 	"testing"
 
 	"github.com/weir-dev/weir/internal/limiter/memory"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // A check of a key costs the same whether one or 50,000 charges of the key are remembered.
 func BenchmarkCheckBesideCharges(b *testing.B) {
 	for _, charges := range []int{1, 10_000, 50_000} {
 		b.Run(strconv.Itoa(charges), func(b *testing.B) {
-			s, p := memory.NewStore(memory.Options{Keys: 10}), policyOf("p", limitOf(script.FixedWindow, 5))
-			evaluate := func(e script.Entry) {
+			s, p := memory.NewStore(memory.Options{Keys: 10}), policyOf("p", limitOf(quota.FixedWindow, 5))
+			evaluate := func(e quota.Entry) {
 				e.Policy, e.Key, e.Cost = p, "a", 1
-				_, err := s.Evaluate(b.Context(), &script.Call{Entries: []script.Entry{e}})
+				_, err := s.Evaluate(b.Context(), &quota.Call{Entries: []quota.Entry{e}})
 				if err != nil {
 					b.Fatal(err)
 				}
 			}
 			for i := range charges {
-				evaluate(script.Entry{Action: script.Charge, ID: strconv.Itoa(i)})
+				evaluate(quota.Entry{Action: quota.Charge, ID: strconv.Itoa(i)})
 			}
 			for b.Loop() {
-				evaluate(script.Entry{})
+				evaluate(quota.Entry{})
 			}
 		})
 	}

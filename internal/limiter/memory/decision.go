@@ -8,14 +8,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // decision is one call on its way to its reply.
 type decision struct {
 	store   *Store
-	call    *script.Call
-	reply   *script.Reply
+	call    *quota.Call
+	reply   *quota.Reply
 	entries []entry
 	views   []view
 	opened  []opened // of the views; a state that limits share is in it once
@@ -28,7 +28,7 @@ type decision struct {
 
 var decisions = sync.Pool{New: func() any { return &decision{} }}
 
-func newDecision(s *Store, call *script.Call) *decision {
+func newDecision(s *Store, call *quota.Call) *decision {
 	d := decisions.Get().(*decision) //nolint:forcetypeassert // the pool holds only these
 	d.store = s
 	d.use(call)
@@ -36,7 +36,7 @@ func newDecision(s *Store, call *script.Call) *decision {
 }
 
 // use sets the call to decide, in place of an earlier one.
-func (d *decision) use(call *script.Call) {
+func (d *decision) use(call *quota.Call) {
 	d.clear()
 	d.call = call
 	limits := 0
@@ -77,7 +77,7 @@ func (d *decision) release() {
 // find looks up the callers, takes room for new ones, and sets the entries that prevent a
 // decision. It returns noRoom if some of them are callers for which there is no room. Overflow
 // budgets take no room. The shards of the call are locked.
-func (d *decision) find(original []script.Entry) (noRoom bool) {
+func (d *decision) find(original []quota.Entry) (noRoom bool) {
 	d.undecided = d.undecided[:0]
 	for i := range d.entries {
 		e := &d.entries[i]
@@ -113,7 +113,7 @@ func (e *entry) knows(s *Store) bool {
 	known := e.shard.stateOf(e.caller, blockID, e.now) != 0 || e.holds != nil
 	limits := e.policy.Limits()
 	for i := range limits {
-		stateless := limits[i].Algorithm == script.Concurrency
+		stateless := limits[i].Algorithm == quota.Concurrency
 		known = known || !stateless && e.shard.stateOf(e.caller, s.hashes.state(e.policy.StateName(i)), e.now) != 0
 	}
 	return known
@@ -161,7 +161,7 @@ func (d *decision) decide() {
 		if repeated {
 			e.admitRepeated(r)
 		}
-		denied = denied || r.Verdict != script.Admitted && !e.policy.IsShadow()
+		denied = denied || r.Verdict != quota.Admitted && !e.policy.IsShadow()
 	}
 	for i := range d.entries {
 		d.entries[i].spend(&d.reply.Entries[i], denied)
@@ -214,8 +214,8 @@ func (d *decision) state(e *entry, i, from int) *opened {
 }
 
 // judge sets the verdict of the entry and, of each limit, whether it admits the cost.
-func (e *entry) judge(r *script.EntryReply, draw uint32) {
-	if e.action > script.Reserve {
+func (e *entry) judge(r *quota.EntryReply, draw uint32) {
+	if e.action > quota.Reserve {
 		for i := range e.views {
 			r.Limits[i].Admits = true
 			if s, ok := e.views[i].algorithm.(suppressed); ok {
@@ -225,7 +225,7 @@ func (e *entry) judge(r *script.EntryReply, draw uint32) {
 		return
 	}
 	if block, by := e.shard.blockOf(e.caller, e.now); block != nil {
-		r.Verdict, r.BlockLeft, r.BlockedBy = script.Blocked, micros(block.left(e.now)), by
+		r.Verdict, r.BlockLeft, r.BlockedBy = quota.Blocked, micros(block.left(e.now)), by
 	}
 	for i := range e.views {
 		v, lr := &e.views[i], &r.Limits[i]
@@ -234,8 +234,8 @@ func (e *entry) judge(r *script.EntryReply, draw uint32) {
 		} else {
 			lr.Admits = v.algorithm.used(v)+e.holds.heldUnits()+e.cost <= v.limit.Quota
 		}
-		if !lr.Admits && r.Verdict == script.Admitted {
-			r.Verdict = script.Denied
+		if !lr.Admits && r.Verdict == quota.Admitted {
+			r.Verdict = quota.Denied
 		}
 	}
 	if e.policy.TakesHold(e.action) {
@@ -244,13 +244,13 @@ func (e *entry) judge(r *script.EntryReply, draw uint32) {
 }
 
 // spend records the cost of the entry and starts its block.
-func (e *entry) spend(r *script.EntryReply, denied bool) {
-	if e.peek || r.Verdict == script.Blocked || e.repeated {
+func (e *entry) spend(r *quota.EntryReply, denied bool) {
+	if e.peek || r.Verdict == quota.Blocked || e.repeated {
 		return
 	}
-	passes := r.Verdict == script.Admitted && !denied
+	passes := r.Verdict == quota.Admitted && !denied
 	switch {
-	case e.action > script.Reserve:
+	case e.action > quota.Reserve:
 		r.Began = e.change(r) && !e.isKnown
 	case !e.policy.TakesHold(e.action):
 		e.spendLimits(r, passes)
@@ -258,19 +258,19 @@ func (e *entry) spend(r *script.EntryReply, denied bool) {
 		e.takeHold(r)
 		r.Began = !e.isKnown
 	}
-	if r.Verdict == script.Denied && e.startBlock(r) {
+	if r.Verdict == quota.Denied && e.startBlock(r) {
 		r.Began = !e.isKnown
 	}
 }
 
 // spendLimits records the cost in every limit that counts the check.
-func (e *entry) spendLimits(r *script.EntryReply, passes bool) {
+func (e *entry) spendLimits(r *quota.EntryReply, passes bool) {
 	for i := range e.views {
 		v := &e.views[i]
 		if v.stateless() {
 			continue
 		}
-		if passes || e.policy.CountsAttempts() || v.limit.Algorithm == script.Suppressed {
+		if passes || e.policy.CountsAttempts() || v.limit.Algorithm == quota.Suppressed {
 			v.algorithm.spend(v, passes)
 			v.spent, r.Began = true, !e.isKnown
 		}
@@ -279,7 +279,7 @@ func (e *entry) spendLimits(r *script.EntryReply, passes bool) {
 
 // startBlock starts the longest block of the limits that do not admit the cost, named after the
 // first of them. Random shedding and holds start no block.
-func (e *entry) startBlock(r *script.EntryReply) (started bool) {
+func (e *entry) startBlock(r *quota.EntryReply) (started bool) {
 	var longest time.Duration
 	by := ""
 	for i := range e.views {
@@ -299,19 +299,19 @@ func (e *entry) startBlock(r *script.EntryReply) (started bool) {
 		}
 	}
 	block := e.shard.setBlock(e.ensureCaller(), by, e.now, longest.Milliseconds())
-	r.Verdict, r.BlockLeft, r.BlockedBy = script.Tripped, micros(block.left(e.now)), by
+	r.Verdict, r.BlockLeft, r.BlockedBy = quota.Tripped, micros(block.left(e.now)), by
 	return true
 }
 
 // mayStartBlock reports whether the limit denies by itself: neither by chance nor because of holds.
-func (v *view) mayStartBlock(lr *script.LimitReply) bool {
+func (v *view) mayStartBlock(lr *quota.LimitReply) bool {
 	return !lr.Admits && !lr.Shed && !v.waitsForHolds(lr.Admits)
 }
 
 // report sets the state of the limits after the call and, after a denial, the times to wait.
-func (e *entry) report(r *script.EntryReply, denied bool) {
+func (e *entry) report(r *quota.EntryReply, denied bool) {
 	r.Held, r.Open = e.holds.heldUnits(), e.holds.open()
-	if e.action > script.Check || r.Open > 0 || r.Settled > 0 {
+	if e.action > quota.Check || r.Open > 0 || r.Settled > 0 {
 		r.DebtCut = e.debtCut
 	}
 	for i := range e.views {
@@ -320,10 +320,10 @@ func (e *entry) report(r *script.EntryReply, denied bool) {
 		lr.UsedAfterWaiting = lr.Used
 		lr.ResetAfter = v.resetAfter()
 		switch {
-		case e.action > script.Reserve, e.repeated:
+		case e.action > quota.Reserve, e.repeated:
 		case e.cost > v.limit.Quota:
-			lr.RetryAfter = script.Never
-		case denied || r.Verdict != script.Admitted:
+			lr.RetryAfter = quota.Never
+		case denied || r.Verdict != quota.Admitted:
 			lr.WaitsForHolds = v.waitsForHolds(lr.Admits)
 			lr.RetryAfter = max(v.timeToFit(lr.Admits), r.BlockLeft)
 			lr.UsedAfterWaiting = v.algorithm.usedAfter(v, lr.RetryAfter.Microseconds())

@@ -7,7 +7,7 @@ import (
 	"math"
 	"math/bits"
 
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // refills is what the algorithms with a bucket have in common.
@@ -59,7 +59,7 @@ func (refills) afterLast(v *view, held, last, wait int64) int64 {
 // cutDebt returns the deficit without the debt that would take longer than script.MaxDebt, and
 // sets the debt. empty is the deficit of an empty bucket.
 func (v *view) cutDebt(missing, empty deficit) deficit {
-	most := empty.plus(product(script.MaxDebt.Microseconds(), v.limit.Threshold))
+	most := empty.plus(product(quota.MaxDebt.Microseconds(), v.limit.Threshold))
 	cut, _ := missing.minus(most).over(v.window)
 	v.entry.debtCut += cut
 	missing = missing.atMost(most)

@@ -1,8 +1,8 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package memory decides limits in this process, with the replies that package script gets from
-// Redis. It is the store of an endpoint without Redis, and decides for policies with failureMode
+// Package memory decides limits in this process, with the replies that package redisstore gets
+// from Redis. It is the store of an endpoint without Redis, and decides for policies with failureMode
 // Local while Redis does not answer.
 //
 // Reading order:
@@ -38,6 +38,6 @@
 //   - The number of callers is bounded, and so is the memory; see Options.Keys. A call also
 //     removes some expired callers, so no scan is needed.
 //
-// The tests of package script run on this store, too, and compare it with script.Model, whose
+// The tests of package redisstore run on this store, too, and compare it with reference.Model, whose
 // code it does not share.
 package memory

@@ -3,7 +3,9 @@
 
 package memory
 
-import "github.com/weir-dev/weir/internal/limiter/script"
+import (
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
 
 // fixedWindow stores the units of the window in data[0]. The window ends with the life of the
 // state.
@@ -44,7 +46,7 @@ func (w fixedWindow) spend(v *view, _ bool) {
 		v.gone = v.limit.WindowEnd(v.entry.now / 1000)
 		w.record(v)
 	}
-	ceiling := int64(script.LargestCount)
+	ceiling := int64(quota.LargestCount)
 	if v.entry.policy.CountsAttempts() {
 		ceiling = v.limit.Ceiling()
 	}
@@ -63,7 +65,7 @@ func (fixedWindow) record(v *view) {
 func (w fixedWindow) settle(v *view, units, at int64) {
 	now, h := v.entry.now, v.entry.holds
 	if used := w.used(v); used > 0 {
-		v.data[0] += min(units, script.LargestCount-used)
+		v.data[0] += min(units, quota.LargestCount-used)
 		return
 	}
 	if last, known := h.windows[v.id]; known && last < now/1000 && at/1000 <= last {

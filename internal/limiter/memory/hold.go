@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // hold is an open hold, or one that has ended and is not spent yet.
@@ -138,21 +138,21 @@ func (e *entry) storeHolds() {
 func (h *holdSet) lastMilli() int64 { return (h.until+999)/1000 + 1 }
 
 // settle spends the holds of the entry that have ended, as of their ends. A peek does so, too.
-func (d *decision) settle(e *entry, r *script.EntryReply) {
+func (d *decision) settle(e *entry, r *quota.EntryReply) {
 	if e.holds.open() == 0 || !e.policy.SettlesHolds() || e.holds.ends[0].end > e.now {
 		return
 	}
 	peek, views, states := e.peek, len(d.views), len(d.opened)
 	e.peek = false
 	d.open(e)
-	for e.holds.open() > 0 && e.holds.ends[0].end <= e.now && r.Settled < script.MostSettled {
+	for e.holds.open() > 0 && e.holds.ends[0].end <= e.now && r.Settled < quota.MostSettled {
 		ended := e.holds.ends[0]
 		e.holds.remove(ended)
 		e.shard.charges.remember(e.chargeID(ended.id), e.now)
 		r.Settled++
 		for i := range e.views {
 			v := &e.views[i]
-			if v.limit.Algorithm != script.SlidingLog || v.settled < r.Settled {
+			if v.limit.Algorithm != quota.SlidingLog || v.settled < r.Settled {
 				v.settled = r.Settled // limits that share a log settle in it once
 				v.algorithm.settle(v, ended.units, ended.end)
 			}
@@ -170,41 +170,41 @@ func (d *decision) settle(e *entry, r *script.EntryReply) {
 }
 
 // judgeReserve sets the outcome of an entry that reserves, if its hold is open or has no room.
-func (e *entry) judgeReserve(r *script.EntryReply) {
+func (e *entry) judgeReserve(r *quota.EntryReply) {
 	if found := e.holds.find(e.holdID, e.now); found != nil {
-		r.Hold, r.Estimate = script.HoldFound, found.units
+		r.Hold, r.Estimate = quota.HoldFound, found.units
 		return
 	}
-	if r.Verdict == script.Admitted && (e.holds.has(e.holdID) || e.holds.open() >= e.policy.MaxOpen()) {
-		r.Verdict, r.Hold = script.Denied, script.HoldsFull
+	if r.Verdict == quota.Admitted && (e.holds.has(e.holdID) || e.holds.open() >= e.policy.MaxOpen()) {
+		r.Verdict, r.Hold = quota.Denied, quota.HoldsFull
 	}
 }
 
 // repeats reports whether the call took the hold of the entry before.
-func (e *entry) repeats(r *script.EntryReply) bool {
-	return e.policy.TakesHold(e.action) && r.Hold == script.HoldFound
+func (e *entry) repeats(r *quota.EntryReply) bool {
+	return e.policy.TakesHold(e.action) && r.Hold == quota.HoldFound
 }
 
 // admitRepeated admits an entry of a call that repeats an earlier one, unless its hold is missing.
-func (e *entry) admitRepeated(r *script.EntryReply) {
-	if e.policy.TakesHold(e.action) && r.Hold != script.HoldFound {
+func (e *entry) admitRepeated(r *quota.EntryReply) {
+	if e.policy.TakesHold(e.action) && r.Hold != quota.HoldFound {
 		return
 	}
 	e.repeated = true
-	r.Verdict, r.BlockLeft, r.BlockedBy = script.Admitted, 0, ""
+	r.Verdict, r.BlockLeft, r.BlockedBy = quota.Admitted, 0, ""
 	for i := range r.Limits {
 		r.Limits[i].Admits, r.Limits[i].Shed = true, false
 	}
 }
 
 // takeHold holds the cost.
-func (e *entry) takeHold(r *script.EntryReply) {
+func (e *entry) takeHold(r *quota.EntryReply) {
 	if e.holds == nil {
 		e.holds = &holdSet{byID: map[string]*hold{}, windows: map[stateID]int64{}}
 	}
 	end := e.now + e.ttl.Microseconds()
 	e.holds.add(e.holdID, e.cost, end)
-	r.Hold = script.HoldTaken
+	r.Hold = quota.HoldTaken
 	e.extend(end)
 }
 
@@ -218,23 +218,23 @@ func (e *entry) extend(end int64) {
 }
 
 // change commits, renews or charges, and reports whether it spent units.
-func (e *entry) change(r *script.EntryReply) bool {
+func (e *entry) change(r *quota.EntryReply) bool {
 	found := e.holds.find(e.holdID, e.now)
 	switch {
-	case found != nil && e.action == script.Renew:
-		r.Hold, r.Estimate = script.HoldFound, found.units
+	case found != nil && e.action == quota.Renew:
+		r.Hold, r.Estimate = quota.HoldFound, found.units
 		found.end = e.now + e.ttl.Microseconds()
 		heap.Fix(&e.holds.ends, found.place)
 		e.extend(found.end)
 		return false
-	case found != nil && e.action != script.Charge:
-		r.Hold, r.Estimate = script.HoldFound, found.units
+	case found != nil && e.action != quota.Charge:
+		r.Hold, r.Estimate = quota.HoldFound, found.units
 		e.holds.remove(found)
 		e.storeHolds()
 		e.remember()
-	case e.action == script.Commit, e.action == script.Renew,
-		e.action == script.CommitOrCharge && e.holds.has(e.holdID), !e.remember():
-		r.Hold = script.HoldMissing
+	case e.action == quota.Commit, e.action == quota.Renew,
+		e.action == quota.CommitOrCharge && e.holds.has(e.holdID), !e.remember():
+		r.Hold = quota.HoldMissing
 		return false
 	}
 	spent := false
@@ -248,7 +248,7 @@ func (e *entry) change(r *script.EntryReply) bool {
 }
 
 // stateless reports whether the limit has no state but the holds.
-func (v *view) stateless() bool { return v.limit.Algorithm == script.Concurrency }
+func (v *view) stateless() bool { return v.limit.Algorithm == quota.Concurrency }
 
 // remember remembers the ID of a charge, and returns false if it was remembered already.
 func (e *entry) remember() bool {
@@ -279,9 +279,9 @@ func (v *view) timeToFit(admits bool) time.Duration {
 	case admits:
 		return 0
 	case v.algorithm.used(v)+e.cost <= v.limit.Quota:
-		return script.HoldsWait
+		return quota.HoldsWait
 	case held+e.cost > v.limit.Quota:
-		return max(micros(v.algorithm.timeToFit(v)), script.HoldsWait)
+		return max(micros(v.algorithm.timeToFit(v)), quota.HoldsWait)
 	}
 	e.cost += held
 	wait := micros(v.algorithm.timeToFit(v))
@@ -301,7 +301,7 @@ func (v *view) resetAfter() time.Duration {
 
 // Holds returns the open holds of the key that end first, at most the given number. It returns no
 // error.
-func (s *Store) Holds(_ context.Context, policy *script.Policy, key script.Key, most int) ([]script.Hold, error) {
+func (s *Store) Holds(_ context.Context, policy *quota.Policy, key quota.Key, most int) ([]quota.Hold, error) {
 	of, number := s.hashes.caller(policy.ID(), key)
 	sh := &s.shards[number]
 	sh.mu.Lock()
@@ -313,9 +313,9 @@ func (s *Store) Holds(_ context.Context, policy *script.Policy, key script.Key, 
 	}
 	open := slices.DeleteFunc(slices.Clone(h.ends), func(other *hold) bool { return other.end <= now })
 	slices.SortFunc(open, compareEnds)
-	holds := make([]script.Hold, min(most, len(open)))
+	holds := make([]quota.Hold, min(most, len(open)))
 	for i := range holds {
-		holds[i] = script.Hold{ID: open[i].id, Units: open[i].units, EndsIn: micros(open[i].end - now)}
+		holds[i] = quota.Hold{ID: open[i].id, Units: open[i].units, EndsIn: micros(open[i].end - now)}
 	}
 	return holds, nil
 }

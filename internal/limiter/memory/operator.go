@@ -8,12 +8,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // Reset deletes the spent units and the block of the key in all variants of the policy, and
 // reports whether any existed. It returns no error.
-func (s *Store) Reset(_ context.Context, policy *script.Policy, key script.Key) (bool, error) {
+func (s *Store) Reset(_ context.Context, policy *quota.Policy, key quota.Key) (bool, error) {
 	states := append([]stateID{blockID}, s.statesOf(policy.StateNames()[1:])...) // the first is the block
 	existed := s.drop(policy, key, func(st *state) bool {
 		return slices.Contains(states, st.id) || st.requested && policy.IsRequestable()
@@ -31,7 +31,7 @@ func (s *Store) statesOf(names []string) []stateID {
 }
 
 // forgetBlocks deletes the numbers of blocks that limits have started.
-func (s *Store) forgetBlocks(policy *script.Policy, key script.Key) {
+func (s *Store) forgetBlocks(policy *quota.Policy, key quota.Key) {
 	if counts := s.statesOf(policy.EscalationNames()); len(counts) > 0 {
 		s.drop(policy, key, func(st *state) bool { return slices.Contains(counts, st.id) })
 	}
@@ -39,14 +39,14 @@ func (s *Store) forgetBlocks(policy *script.Policy, key script.Key) {
 
 // Unblock deletes the block of the key and reports whether one existed. Limits forget the blocks
 // that they have started. Spent units stay spent. It returns no error.
-func (s *Store) Unblock(_ context.Context, policy *script.Policy, key script.Key) (bool, error) {
+func (s *Store) Unblock(_ context.Context, policy *quota.Policy, key quota.Key) (bool, error) {
 	s.forgetBlocks(policy, key)
 	return s.drop(policy, key, func(st *state) bool { return st.id == blockID }), nil
 }
 
 // Block denies every check of the key by this policy for length, in whole milliseconds, in
 // place of an existing block. It finds room even if the store is full. It returns no error.
-func (s *Store) Block(_ context.Context, policy *script.Policy, key script.Key, length time.Duration) error {
+func (s *Store) Block(_ context.Context, policy *quota.Policy, key quota.Key, length time.Duration) error {
 	of, shard := s.hashes.caller(policy.ID(), key)
 	sh := &s.shards[shard]
 	sh.mu.Lock()
@@ -67,7 +67,7 @@ func (s *Store) Block(_ context.Context, policy *script.Policy, key script.Key, 
 }
 
 // drop removes the states of the key that match and reports whether any of them existed.
-func (s *Store) drop(policy *script.Policy, key script.Key, matches func(*state) bool) (existed bool) {
+func (s *Store) drop(policy *quota.Policy, key quota.Key, matches func(*state) bool) (existed bool) {
 	of, shard := s.hashes.caller(policy.ID(), key)
 	sh := &s.shards[shard]
 	sh.mu.Lock()

@@ -14,7 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/memory"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // When the store is full, new keys share the overflow budget of their policy, known keys stay
@@ -29,16 +29,16 @@ func TestNewKeysShareTheOverflowBudgetWhenFull(t *testing.T) {
 			l.Block = time.Hour
 			p, q := policyOf("p", l), policyOf("q", l)
 			for i := range keys {
-				g.Expect(check(t, s, p, script.Key(fmt.Sprint("known", i))).Overflow).To(BeFalse())
+				g.Expect(check(t, s, p, quota.Key(fmt.Sprint("known", i))).Overflow).To(BeFalse())
 			}
 			g.Expect(s.Keys()).To(Equal(keys))
-			for _, policy := range []*script.Policy{p, q} {
+			for _, policy := range []*quota.Policy{p, q} {
 				admitted := 0
 				for i := range 1000 {
-					r := check(t, s, policy, script.Key(fmt.Sprint("new", i)))
+					r := check(t, s, policy, quota.Key(fmt.Sprint("new", i)))
 					g.Expect(r.Overflow).To(BeTrue())
-					g.Expect(r.Verdict).To(BeElementOf(script.Admitted, script.Denied))
-					if r.Verdict == script.Admitted {
+					g.Expect(r.Verdict).To(BeElementOf(quota.Admitted, quota.Denied))
+					if r.Verdict == quota.Admitted {
 						admitted++
 					}
 				}
@@ -46,7 +46,7 @@ func TestNewKeysShareTheOverflowBudgetWhenFull(t *testing.T) {
 			}
 			g.Expect(s.Keys()).To(Equal(keys))
 			for i := range keys {
-				r := check(t, s, p, script.Key(fmt.Sprint("known", i)))
+				r := check(t, s, p, quota.Key(fmt.Sprint("known", i)))
 				g.Expect(r.Overflow).To(BeFalse())
 				g.Expect(r.Limits[0].Used).To(Equal(int64(2)))
 			}
@@ -58,14 +58,14 @@ func TestNewKeysShareTheOverflowBudgetWhenFull(t *testing.T) {
 func TestFloodUnderConcurrency(t *testing.T) {
 	g := NewWithT(t)
 	const keys = 1000
-	s, p := memory.NewStore(memory.Options{Keys: keys}), policyOf("p", limitOf(script.FixedWindow, 7))
+	s, p := memory.NewStore(memory.Options{Keys: keys}), policyOf("p", limitOf(quota.FixedWindow, 7))
 	var overflows, own atomic.Int64
 	concurrently(20_000, func(r *rand.Rand) {
-		reply := check(t, s, p, script.Key(strconv.FormatUint(r.Uint64(), 10)))
+		reply := check(t, s, p, quota.Key(strconv.FormatUint(r.Uint64(), 10)))
 		switch {
-		case reply.Verdict == script.Admitted && reply.Overflow:
+		case reply.Verdict == quota.Admitted && reply.Overflow:
 			overflows.Add(1)
-		case reply.Verdict == script.Admitted:
+		case reply.Verdict == quota.Admitted:
 			own.Add(1)
 		}
 		if s.Keys() > keys+64 { // 64 calls may be about to give their room back
@@ -91,13 +91,13 @@ func TestExpiredKeysMakeRoom(t *testing.T) {
 			}
 			p, q := policyOf("p", long), policyOf("q", short)
 			for i := range 50 {
-				check(t, s, p, script.Key(strconv.Itoa(i)))
-				check(t, s, q, script.Key(strconv.Itoa(i)))
+				check(t, s, p, quota.Key(strconv.Itoa(i)))
+				check(t, s, q, quota.Key(strconv.Itoa(i)))
 			}
 			g.Expect(check(t, s, p, "x").Overflow).To(BeTrue())
 			c.Advance(time.Minute + 2*time.Millisecond)
 			for i := range 50 {
-				g.Expect(check(t, s, p, script.Key(fmt.Sprint("new", i))).Overflow).To(BeFalse())
+				g.Expect(check(t, s, p, quota.Key(fmt.Sprint("new", i))).Overflow).To(BeFalse())
 			}
 			g.Expect(check(t, s, p, "y").Overflow).To(BeTrue())
 			g.Expect(check(t, s, p, "0").Limits[0].Used).To(Equal(int64(2)), "a live key keeps its state")
@@ -108,32 +108,32 @@ func TestExpiredKeysMakeRoom(t *testing.T) {
 // A block by an operator holds also for a new key of a full store.
 func TestOperatorsBlockInAFullStore(t *testing.T) {
 	g := NewWithT(t)
-	s, p := memory.NewStore(memory.Options{Keys: 1}), policyOf("p", limitOf(script.FixedWindow, 5))
+	s, p := memory.NewStore(memory.Options{Keys: 1}), policyOf("p", limitOf(quota.FixedWindow, 5))
 	check(t, s, p, "a")
 	g.Expect(s.Block(t.Context(), p, "b", time.Hour)).To(Succeed())
-	g.Expect(check(t, s, p, "b").Verdict).To(Equal(script.Blocked))
+	g.Expect(check(t, s, p, "b").Verdict).To(Equal(quota.Blocked))
 	g.Expect(s.Unblock(t.Context(), p, "b")).To(BeTrue())
 	g.Expect(check(t, s, p, "b").Overflow).To(BeTrue())
 }
 
 // A commit of a hold of the overflow budget needs no room, also if the budget has no state any more.
 func TestLateCommitsOfOverflowsInAFullStore(t *testing.T) {
-	for _, action := range []script.Action{script.Commit, script.CommitOrCharge, script.Renew} {
+	for _, action := range []quota.Action{quota.Commit, quota.CommitOrCharge, quota.Renew} {
 		t.Run(fmt.Sprint(action), func(t *testing.T) {
 			g := NewWithT(t)
 			s := memory.NewStore(memory.Options{Keys: 1})
-			p := script.NewVariants(script.Settings{ID: "test/p", MaxOpen: 5}, []script.Limit{limitOf(script.FixedWindow, 5)})[0]
+			p := quota.NewVariants(quota.Settings{ID: "test/p", MaxOpen: 5}, []quota.Limit{limitOf(quota.FixedWindow, 5)})[0]
 			check(t, s, p, "a")
-			replied := make(chan *script.Reply)
+			replied := make(chan *quota.Reply)
 			go func() {
-				reply, _ := s.Evaluate(t.Context(), &script.Call{Entries: []script.Entry{
+				reply, _ := s.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{
 					{Policy: p, Key: p.OverflowKey(0), Action: action, ID: "r", Cost: 1, TTL: time.Minute},
 				}})
 				replied <- reply
 			}()
-			var reply *script.Reply
+			var reply *quota.Reply
 			g.Eventually(replied).Should(Receive(&reply))
-			g.Expect(reply.Entries[0].Verdict).To(Equal(script.Admitted))
+			g.Expect(reply.Entries[0].Verdict).To(Equal(quota.Admitted))
 			g.Expect(s.Keys()).To(Equal(1))
 		})
 	}
@@ -142,20 +142,20 @@ func TestLateCommitsOfOverflowsInAFullStore(t *testing.T) {
 // Keys that share an overflow budget cannot be named from outside.
 func TestNoKeyIsTheOverflowBudget(t *testing.T) {
 	g := NewWithT(t)
-	s, p := memory.NewStore(memory.Options{Keys: 1}), policyOf("p", limitOf(script.FixedWindow, 1))
+	s, p := memory.NewStore(memory.Options{Keys: 1}), policyOf("p", limitOf(quota.FixedWindow, 1))
 	check(t, s, p, "a")
-	g.Expect(check(t, s, p, "b").Verdict).To(Equal(script.Admitted))
+	g.Expect(check(t, s, p, "b").Verdict).To(Equal(quota.Admitted))
 	for _, value := range []string{"#test/p#0", "#", "{overflow}", "test/p"} {
-		_, err := s.Reset(t.Context(), p, script.EncodeKey(value))
+		_, err := s.Reset(t.Context(), p, quota.EncodeKey(value))
 		g.Expect(err).NotTo(HaveOccurred())
 	}
-	g.Expect(check(t, s, p, "c").Verdict).To(Equal(script.Denied), "no reset reached the budget")
+	g.Expect(check(t, s, p, "c").Verdict).To(Equal(quota.Denied), "no reset reached the budget")
 }
 
 // A requested limit gives no unknown key a state while only known keys are decided, or while the store
 // is full.
 func TestRequestedLimitsOfUnknownKeys(t *testing.T) {
-	for _, a := range []script.Algorithm{script.TokenBucket, script.GCRA} {
+	for _, a := range []quota.Algorithm{quota.TokenBucket, quota.GCRA} {
 		for _, onlyKnown := range []bool{true, false} {
 			t.Run(fmt.Sprint(a, onlyKnown), func(t *testing.T) {
 				g := NewWithT(t)
@@ -165,18 +165,18 @@ func TestRequestedLimitsOfUnknownKeys(t *testing.T) {
 				}
 				s := memory.NewStore(memory.Options{Keys: keys})
 				l := limitOf(a, 5)
-				p := script.NewVariants(script.Settings{ID: "test/p", Requestable: true}, []script.Limit{l})[0]
+				p := quota.NewVariants(quota.Settings{ID: "test/p", Requestable: true}, []quota.Limit{l})[0]
 				check(t, s, p, "known")
 				l.Quota, l.Threshold, l.StateSuffix = 1000, 1000, "1000"
-				requested := p.NewRequested([]script.Limit{l}, 0)
+				requested := p.NewRequested([]quota.Limit{l}, 0)
 				admitted := 0
 				for i := range 1000 {
-					reply, err := s.Evaluate(t.Context(), &script.Call{Entries: []script.Entry{
-						{Policy: requested, Key: script.Key(fmt.Sprint("new", i)), Cost: 1, OnlyKnown: onlyKnown},
+					reply, err := s.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{
+						{Policy: requested, Key: quota.Key(fmt.Sprint("new", i)), Cost: 1, OnlyKnown: onlyKnown},
 					}})
 					g.Expect(err).NotTo(HaveOccurred())
 					g.Expect(reply.Entries[0].Overflow).To(BeTrue())
-					if reply.Entries[0].Verdict == script.Admitted {
+					if reply.Entries[0].Verdict == quota.Admitted {
 						admitted++
 					}
 				}

@@ -15,7 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/memory"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // heap returns the bytes of the live heap.
@@ -28,13 +28,13 @@ func heap() int64 {
 }
 
 // keyOf returns a key of 36 characters, the length of a UUID.
-func keyOf(i int) script.Key { return script.Key(fmt.Sprintf("%036d", i)) }
+func keyOf(i int) quota.Key { return quota.Key(fmt.Sprintf("%036d", i)) }
 
 // A key takes at most 200 bytes with an algorithm of constant size, however long the key is, and
 // memory is reused after keys have expired.
 func TestBytesOfAKey(t *testing.T) {
 	const keys = 100_000
-	for _, a := range []script.Algorithm{script.FixedWindow, script.TokenBucket, script.GCRA} {
+	for _, a := range []quota.Algorithm{quota.FixedWindow, quota.TokenBucket, quota.GCRA} {
 		t.Run(string(a), func(t *testing.T) {
 			g := NewWithT(t)
 			c := newClock()
@@ -56,17 +56,17 @@ func TestBytesOfAKey(t *testing.T) {
 func BenchmarkMillionKeys(b *testing.B) {
 	const keys, callers = 1_000_000, 64
 	before := heap()
-	s, p := memory.NewStore(memory.Options{Keys: keys}), policyOf("p", limitOf(script.FixedWindow, 1000))
-	evaluate := func(call *script.Call, i int) {
-		call.Entries = append(call.Entries[:0], script.Entry{Policy: p, Key: keyOf(i), Cost: 1})
+	s, p := memory.NewStore(memory.Options{Keys: keys}), policyOf("p", limitOf(quota.FixedWindow, 1000))
+	evaluate := func(call *quota.Call, i int) {
+		call.Entries = append(call.Entries[:0], quota.Entry{Policy: p, Key: keyOf(i), Cost: 1})
 		_, _ = s.Evaluate(b.Context(), call)
 	}
-	call := &script.Call{}
+	call := &quota.Call{}
 	for i := range keys {
 		evaluate(call, i)
 	}
 	held := heap() - before
-	names := make([]script.Key, 1<<16)
+	names := make([]quota.Key, 1<<16)
 	for i := range names {
 		names[i] = keyOf(int(binary.LittleEndian.Uint16([]byte{byte(i), byte(i >> 8)})) * 15)
 	}
@@ -75,9 +75,9 @@ func BenchmarkMillionKeys(b *testing.B) {
 	var wait sync.WaitGroup
 	for c := range callers {
 		wait.Go(func() {
-			call := &script.Call{}
+			call := &quota.Call{}
 			for i := range b.N/callers + 1 {
-				call.Entries = append(call.Entries[:0], script.Entry{Policy: p, Key: names[(i*7919+c*1021)%len(names)], Cost: 1})
+				call.Entries = append(call.Entries[:0], quota.Entry{Policy: p, Key: names[(i*7919+c*1021)%len(names)], Cost: 1})
 				start := time.Now()
 				_, _ = s.Evaluate(b.Context(), call)
 				times[c] = append(times[c], time.Since(start))
@@ -99,25 +99,25 @@ func TestBytesOfACharge(t *testing.T) {
 	const charges = 100_000
 	g := NewWithT(t)
 	c := newClock()
-	s, p := memory.NewStore(memory.Options{Keys: 10, Now: c.Now}), policyOf("p", limitOf(script.FixedWindow, 5))
-	charge := func(id int) script.HoldOutcome {
-		reply, err := s.Evaluate(t.Context(), &script.Call{Entries: []script.Entry{
-			{Policy: p, Key: "a", Cost: 1, Action: script.Charge, ID: fmt.Sprintf("%036d", id)},
+	s, p := memory.NewStore(memory.Options{Keys: 10, Now: c.Now}), policyOf("p", limitOf(quota.FixedWindow, 5))
+	charge := func(id int) quota.HoldOutcome {
+		reply, err := s.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{
+			{Policy: p, Key: "a", Cost: 1, Action: quota.Charge, ID: fmt.Sprintf("%036d", id)},
 		}})
 		g.Expect(err).NotTo(HaveOccurred())
 		return reply.Entries[0].Hold
 	}
-	g.Expect(charge(-1)).To(Equal(script.HoldNone))
+	g.Expect(charge(-1)).To(Equal(quota.HoldNone))
 	before := heap()
 	for i := range charges {
 		charge(i)
 	}
 	g.Expect((heap() - before) / charges).To(BeNumerically("<=", 150))
-	c.Advance(script.ChargeMemory - time.Second)
-	g.Expect(charge(charges - 1)).To(Equal(script.HoldMissing))
+	c.Advance(quota.ChargeMemory - time.Second)
+	g.Expect(charge(charges - 1)).To(Equal(quota.HoldMissing))
 	c.Advance(2 * time.Second)
-	g.Expect(charge(charges - 1)).To(Equal(script.HoldNone))
-	c.Advance(script.ChargeMemory + time.Second)
+	g.Expect(charge(charges - 1)).To(Equal(quota.HoldNone))
+	c.Advance(quota.ChargeMemory + time.Second)
 	for range charges / 16 { // a call forgets some of them
 		check(t, s, p, "a")
 	}

@@ -6,7 +6,7 @@ package memory
 import (
 	"math"
 
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // sliding is what the algorithms with a log have in common. The state itself only has the end
@@ -82,7 +82,7 @@ func (s slidingWindow) spend(v *view, _ bool) {
 	switch {
 	case v.entry.policy.CountsAttempts():
 		ceiling = v.limit.Ceiling()
-	case v.entry.action > script.Reserve:
+	case v.entry.action > quota.Reserve:
 		ceiling = mostCharged
 	}
 	s.add(v, v.entry.cost, v.entry.now, ceiling)

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 const (
@@ -32,7 +32,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Store decides calls in this process, with the same replies as script.Store. It is safe for
+// Store decides calls in this process, with the same replies as redisstore.Store. It is safe for
 // concurrent use.
 //
 // The states of a caller exist until the last of them expires. When the store is full, a caller
@@ -68,10 +68,10 @@ func (s *Store) Keys() int { return int(s.keys.Load()) }
 func (s *Store) micros() int64 { return s.now().UnixMicro() }
 
 // Evaluate decides the call at one instant. It returns no error.
-func (s *Store) Evaluate(_ context.Context, call *script.Call) (*script.Reply, error) {
+func (s *Store) Evaluate(_ context.Context, call *quota.Call) (*quota.Reply, error) {
 	d := newDecision(s, call)
 	locked := d.lock()
-	var other *script.Substitution
+	var other *quota.Substitution
 	for reclaimed := false; ; locked = d.lock() {
 		noRoom := d.find(call.Entries)
 		if len(d.undecided) == 0 {
@@ -84,7 +84,7 @@ func (s *Store) Evaluate(_ context.Context, call *script.Call) (*script.Reply, e
 			continue
 		}
 		if other == nil {
-			other = script.NewSubstitution(call)
+			other = quota.NewSubstitution(call)
 		}
 		other.Replace(d.undecided)
 		d.use(other.Call())

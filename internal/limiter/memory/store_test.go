@@ -16,7 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/memory"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // clock is a clock that the test moves.
@@ -31,31 +31,31 @@ func newClock() *clock {
 func (c *clock) Now() time.Time          { return time.UnixMicro(c.now.Load()) }
 func (c *clock) Advance(d time.Duration) { c.now.Add(d.Microseconds()) }
 
-var algorithms = []script.Algorithm{
-	script.FixedWindow, script.SlidingLog, script.SlidingWindow, script.TokenBucket, script.GCRA, script.Suppressed,
+var algorithms = []quota.Algorithm{
+	quota.FixedWindow, quota.SlidingLog, quota.SlidingWindow, quota.TokenBucket, quota.GCRA, quota.Suppressed,
 }
 
 // limitOf returns a limit that admits quota units, and then no more for hours.
-func limitOf(a script.Algorithm, most int64) script.Limit {
-	l := script.Limit{Name: "l", Algorithm: a, Quota: most, Threshold: most, HardQuota: most, Window: 100 * time.Hour}
+func limitOf(a quota.Algorithm, most int64) quota.Limit {
+	l := quota.Limit{Name: "l", Algorithm: a, Quota: most, Threshold: most, HardQuota: most, Window: 100 * time.Hour}
 	switch a {
-	case script.FixedWindow, script.SlidingLog, script.Concurrency:
-	case script.TokenBucket, script.GCRA:
+	case quota.FixedWindow, quota.SlidingLog, quota.Concurrency:
+	case quota.TokenBucket, quota.GCRA:
 		l.Threshold = 1
-	case script.SlidingWindow, script.Suppressed:
+	case quota.SlidingWindow, quota.Suppressed:
 		l.Bucket = time.Hour
 	}
 	return l
 }
 
-func policyOf(id string, limits ...script.Limit) *script.Policy {
-	return script.NewPolicy("test/"+id, false, false, limits)
+func policyOf(id string, limits ...quota.Limit) *quota.Policy {
+	return quota.NewPolicy("test/"+id, false, false, limits)
 }
 
 // check evaluates a check of cost 1 of one key and returns the reply.
-func check(t *testing.T, s *memory.Store, p *script.Policy, key script.Key) script.EntryReply {
+func check(t *testing.T, s *memory.Store, p *quota.Policy, key quota.Key) quota.EntryReply {
 	t.Helper()
-	reply, err := s.Evaluate(t.Context(), &script.Call{Entries: []script.Entry{{Policy: p, Key: key, Cost: 1}}})
+	reply, err := s.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{{Policy: p, Key: key, Cost: 1}}})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return reply.Entries[0]
 }
@@ -82,7 +82,7 @@ func TestQuotaIsExactUnderConcurrency(t *testing.T) {
 			s, p := memory.NewStore(memory.Options{Keys: 1000}), policyOf("p", limitOf(a, 100))
 			var admitted atomic.Int64
 			concurrently(6400, func(*rand.Rand) {
-				if check(t, s, p, "a").Verdict == script.Admitted {
+				if check(t, s, p, "a").Verdict == quota.Admitted {
 					admitted.Add(1)
 				}
 			})
@@ -99,20 +99,20 @@ func TestChainsAreAllOrNothingUnderConcurrency(t *testing.T) {
 		t.Run(fmt.Sprint(a, " with ", other), func(t *testing.T) {
 			g := NewWithT(t)
 			s := memory.NewStore(memory.Options{Keys: 1000})
-			policies := []*script.Policy{policyOf("p", limitOf(a, 300)), policyOf("q", limitOf(other, 200))}
-			keys := []script.Key{"a", "b", "c", "d"}
+			policies := []*quota.Policy{policyOf("p", limitOf(a, 300)), policyOf("q", limitOf(other, 200))}
+			keys := []quota.Key{"a", "b", "c", "d"}
 			var mu sync.Mutex
 			spent := map[string]int64{}
 			concurrently(3000, func(r *rand.Rand) {
-				call := &script.Call{}
+				call := &quota.Call{}
 				for range 1 + r.IntN(4) {
-					e := script.Entry{Policy: policies[r.IntN(2)], Key: keys[r.IntN(4)], Cost: 1 + r.Int64N(3)}
-					if !slices.ContainsFunc(call.Entries, func(o script.Entry) bool { return o.Policy == e.Policy && o.Key == e.Key }) {
+					e := quota.Entry{Policy: policies[r.IntN(2)], Key: keys[r.IntN(4)], Cost: 1 + r.Int64N(3)}
+					if !slices.ContainsFunc(call.Entries, func(o quota.Entry) bool { return o.Policy == e.Policy && o.Key == e.Key }) {
 						call.Entries = append(call.Entries, e)
 					}
 				}
 				reply, _ := s.Evaluate(t.Context(), call)
-				if slices.ContainsFunc(reply.Entries, func(e script.EntryReply) bool { return e.Verdict != script.Admitted }) {
+				if slices.ContainsFunc(reply.Entries, func(e quota.EntryReply) bool { return e.Verdict != quota.Admitted }) {
 					return
 				}
 				mu.Lock()
@@ -123,7 +123,7 @@ func TestChainsAreAllOrNothingUnderConcurrency(t *testing.T) {
 			})
 			for _, p := range policies {
 				for _, key := range keys {
-					reply, _ := s.Evaluate(t.Context(), &script.Call{Entries: []script.Entry{{Policy: p, Key: key, Peek: true}}})
+					reply, _ := s.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{{Policy: p, Key: key, Peek: true}}})
 					g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(spent[p.ID()+string(key)]))
 				}
 			}
@@ -137,7 +137,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	g := NewWithT(t)
 	c := newClock()
 	s := memory.NewStore(memory.Options{Keys: 500, Now: c.Now})
-	var policies []*script.Policy
+	var policies []*quota.Policy
 	for i, a := range algorithms {
 		l := limitOf(a, 3)
 		l.Window, l.Block, l.Threshold = 50*time.Millisecond, 70*time.Millisecond, 3
@@ -148,7 +148,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	}
 	concurrently(50_000, func(r *rand.Rand) {
 		p, q := policies[r.IntN(len(policies))], policies[r.IntN(len(policies))]
-		key := script.Key(strconv.Itoa(r.IntN(300)))
+		key := quota.Key(strconv.Itoa(r.IntN(300)))
 		switch r.IntN(20) {
 		case 0:
 			_, _ = s.Reset(t.Context(), p, key)
@@ -161,9 +161,9 @@ func TestEverythingAtOnce(t *testing.T) {
 		case 4:
 			s.DropExpired()
 		default:
-			call := &script.Call{Draw: r.Uint32(), Entries: []script.Entry{{Policy: p, Key: key, Cost: 1}}}
+			call := &quota.Call{Draw: r.Uint32(), Entries: []quota.Entry{{Policy: p, Key: key, Cost: 1}}}
 			if q != p {
-				call.Entries = append(call.Entries, script.Entry{Policy: q, Key: key + "x", Cost: 1, Peek: r.IntN(9) == 0})
+				call.Entries = append(call.Entries, quota.Entry{Policy: q, Key: key + "x", Cost: 1, Peek: r.IntN(9) == 0})
 			}
 			_, _ = s.Evaluate(t.Context(), call)
 		}
@@ -172,7 +172,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	s.DropExpired()
 	g.Expect(s.Keys()).To(BeZero())
 	for _, p := range policies {
-		g.Expect(check(t, s, p, "1").Verdict).To(Equal(script.Admitted))
+		g.Expect(check(t, s, p, "1").Verdict).To(Equal(quota.Admitted))
 	}
 }
 
@@ -181,12 +181,12 @@ func TestEverythingAtOnce(t *testing.T) {
 func TestRoomIsGivenBack(t *testing.T) {
 	g := NewWithT(t)
 	s := memory.NewStore(memory.Options{Keys: 3})
-	p := policyOf("p", limitOf(script.FixedWindow, 1))
-	closed := policyOf("closed", limitOf(script.FixedWindow, 1))
+	p := policyOf("p", limitOf(quota.FixedWindow, 1))
+	closed := policyOf("closed", limitOf(quota.FixedWindow, 1))
 	check(t, s, closed, "a")
 	for i := range 10 {
-		reply, _ := s.Evaluate(t.Context(), &script.Call{Entries: []script.Entry{
-			{Policy: p, Key: script.Key(strconv.Itoa(i)), Cost: 1}, {Policy: closed, Key: "a", Cost: 1},
+		reply, _ := s.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{
+			{Policy: p, Key: quota.Key(strconv.Itoa(i)), Cost: 1}, {Policy: closed, Key: "a", Cost: 1},
 		}})
 		g.Expect(reply.Entries[0].Overflow).To(BeFalse())
 		g.Expect(s.Keys()).To(Equal(1))

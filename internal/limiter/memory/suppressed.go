@@ -6,7 +6,7 @@ package memory
 import (
 	"math"
 
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // suppressed counts all checks in buckets of time, and beside them the admitted ones.
@@ -81,7 +81,7 @@ func (s suppressed) spend(v *view, passes bool) {
 	before, admitted := l.takeBucket(now, v.limit.Bucket.Microseconds())
 	units := max(before, min(before+v.entry.cost, mostObserved))
 	switch {
-	case passes && v.entry.action > script.Reserve:
+	case passes && v.entry.action > quota.Reserve:
 		admitted += units - before
 	case passes:
 		admitted += v.entry.cost

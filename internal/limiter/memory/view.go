@@ -6,12 +6,12 @@ package memory
 import (
 	"time"
 
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // entry is one entry of a call, on its way to its reply.
 type entry struct {
-	policy *script.Policy
+	policy *quota.Policy
 	cost   int64
 	peek   bool
 	// overflow is true for the overflow budget of the policy.
@@ -29,7 +29,7 @@ type entry struct {
 	now   int64 // microseconds
 	views []view
 
-	action   script.Action
+	action   quota.Action
 	holdID   string // of a hold or a charge
 	ttl      time.Duration
 	holdsID  stateID  // of the holds
@@ -60,7 +60,7 @@ type view struct {
 	*opened
 
 	entry     *entry
-	limit     *script.Limit
+	limit     *quota.Limit
 	algorithm algorithm
 	window    int64
 }
@@ -90,14 +90,14 @@ type algorithm interface {
 	afterLast(v *view, held, last, wait int64) int64
 }
 
-var algorithms = map[script.Algorithm]algorithm{
-	script.FixedWindow:   fixedWindow{},
-	script.SlidingLog:    slidingLog{},
-	script.SlidingWindow: slidingWindow{},
-	script.TokenBucket:   tokenBucket{},
-	script.GCRA:          gcra{},
-	script.Suppressed:    suppressed{},
-	script.Concurrency:   concurrency{},
+var algorithms = map[quota.Algorithm]algorithm{
+	quota.FixedWindow:   fixedWindow{},
+	quota.SlidingLog:    slidingLog{},
+	quota.SlidingWindow: slidingWindow{},
+	quota.TokenBucket:   tokenBucket{},
+	quota.GCRA:          gcra{},
+	quota.Suppressed:    suppressed{},
+	quota.Concurrency:   concurrency{},
 }
 
 // keepAlive returns how long the state exists, after it has extended a life that is shorter

@@ -17,8 +17,9 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/memory"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/script"
+	"github.com/weir-dev/weir/internal/limiter/redisstore"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
@@ -44,7 +45,7 @@ func onRedis(t *testing.T, names ...string) (map[string]*Collector, *testenv.Red
 		client := newClient(t, server.URL)
 		all[name] = newCollector(t, Options{
 			Redis: client, Prefix: "weir:", Replica: name, Live: func() ([]string, int) { return names, len(names) },
-			Blocks: script.NewStore(script.Options{Client: client, Prefix: "weir:", Timeout: 5 * time.Second}),
+			Blocks: redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir:", Timeout: 5 * time.Second}),
 		})
 	}
 	return all, server
@@ -70,7 +71,7 @@ func run(t *testing.T, c *Collector) {
 	})
 }
 
-func deny(c *Collector, policy string, key script.Key, n int) {
+func deny(c *Collector, policy string, key quota.Key, n int) {
 	for range n {
 		c.Deny(policy, key)
 	}
@@ -90,7 +91,7 @@ func keysOf(a *limiter.Activity) map[string]int64 {
 func TestActivityOfOneProcess(t *testing.T) {
 	g := NewWithT(t)
 	c := newCollector(t, Options{})
-	deny(c, "shop/login", script.EncodeKey("alice", "192.0.2.1"), 5)
+	deny(c, "shop/login", quota.EncodeKey("alice", "192.0.2.1"), 5)
 	deny(c, "shop/other", "bob", 2)
 	deny(c, "bank/login", "carol", 1)
 	for scope, want := range map[limiter.Scope]map[string]int64{
@@ -112,7 +113,7 @@ func TestReplicasShareWhileSomebodyLooks(t *testing.T) {
 	all, server := onRedis(t, "a", "b", "c")
 	for name, c := range all {
 		deny(c, "shop/login", "alice", 10)
-		deny(c, "shop/login", script.Key("only-"+name), 3)
+		deny(c, "shop/login", quota.Key("only-"+name), 3)
 		deny(c, "bank/login", "carol", 7)
 		run(t, c)
 	}
@@ -136,8 +137,8 @@ func TestReplicasShareWhileSomebodyLooks(t *testing.T) {
 	g.Expect(keysOf(a)).To(Equal(map[string]int64{"bank/login carol": 21}))
 
 	// A key that another replica lists is found by its hash.
-	g.Expect(all["a"].Resolve(t.Context(), "shop/login", script.Key("only-c").Hash())).To(Equal(script.Key("only-c")))
-	g.Expect(all["a"].Resolve(t.Context(), "bank/login", script.Key("only-c").Hash())).To(BeEmpty())
+	g.Expect(all["a"].Resolve(t.Context(), "shop/login", quota.Key("only-c").Hash())).To(Equal(quota.Key("only-c")))
+	g.Expect(all["a"].Resolve(t.Context(), "bank/login", quota.Key("only-c").Hash())).To(BeEmpty())
 
 	g.Eventually(func() int64 { return client.DBSize(t.Context()).Val() }, "20s", "500ms").Should(BeZero(), "nobody looks any more")
 }
@@ -168,11 +169,11 @@ func TestBlocksOfSeveralPoliciesAreOneList(t *testing.T) {
 	var policies []string
 	for i := range 5 {
 		id := fmt.Sprint("shop/p-", i)
-		p := script.NewVariants(script.Settings{ID: id}, []script.Limit{{
-			Name: "l", Algorithm: script.FixedWindow, Quota: 1, Threshold: 1, Window: time.Minute,
+		p := quota.NewVariants(quota.Settings{ID: id}, []quota.Limit{{
+			Name: "l", Algorithm: quota.FixedWindow, Quota: 1, Threshold: 1, Window: time.Minute,
 		}})[0]
 		for j := range 3 {
-			key, length := script.Key(fmt.Sprint("user-", j)), time.Duration(1+5*j+i)*time.Hour
+			key, length := quota.Key(fmt.Sprint("user-", j)), time.Duration(1+5*j+i)*time.Hour
 			g.Expect(store.Block(t.Context(), p, key, length)).To(Succeed())
 			g.Expect(c.AddBlock(t.Context(), id, key, length)).To(Succeed())
 		}
@@ -197,17 +198,17 @@ func TestBegunBlocksAreListed(t *testing.T) {
 	g := NewWithT(t)
 	all, _ := onRedis(t, "a")
 	c := all["a"]
-	store, ok := c.o.Blocks.(*script.Store)
+	store, ok := c.o.Blocks.(*redisstore.Store)
 	g.Expect(ok).To(BeTrue())
-	p := script.NewVariants(script.Settings{ID: "shop/login"}, []script.Limit{{
-		Name: "l", Algorithm: script.FixedWindow, Quota: 1, Threshold: 1, Window: time.Minute,
+	p := quota.NewVariants(quota.Settings{ID: "shop/login"}, []quota.Limit{{
+		Name: "l", Algorithm: quota.FixedWindow, Quota: 1, Threshold: 1, Window: time.Minute,
 	}})[0]
-	begin := func(key script.Key) {
+	begin := func(key quota.Key) {
 		t.Helper()
 		g.Expect(store.Block(t.Context(), p, key, time.Hour)).To(Succeed())
 		c.Block("shop/login", key, time.Now().Add(time.Hour))
 	}
-	long := script.EncodeKey(strings.Repeat("\x1b", 255), strings.Repeat("{", 255))
+	long := quota.EncodeKey(strings.Repeat("\x1b", 255), strings.Repeat("{", 255))
 	begin(long)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -234,7 +235,7 @@ func TestWhatDoesNotFitIsDroppedAndCounted(t *testing.T) {
 	g := NewWithT(t)
 	c := newCollector(t, Options{})
 	for i := range bufferedDenials + 100 {
-		c.Deny("shop/login", script.Key(fmt.Sprint("user-", i)))
+		c.Deny("shop/login", quota.Key(fmt.Sprint("user-", i)))
 	}
 	g.Expect(c.drops.buffer.Load()).To(Equal(int64(100)))
 	c.drain()
@@ -253,7 +254,7 @@ func TestPartsAreBounded(t *testing.T) {
 	c := newCollector(t, Options{})
 	for i := range 400 {
 		for k := range summarySize {
-			key := script.Key(fmt.Sprint("user-", k, strings.Repeat("x", 100)))
+			key := quota.Key(fmt.Sprint("user-", k, strings.Repeat("x", 100)))
 			c.count(fmt.Sprint("shop/p-", i), &keyText{text: []byte(key), length: len(key), hash: uint64(k + 1)}, int64(k+1))
 		}
 	}

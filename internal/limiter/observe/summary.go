@@ -3,14 +3,16 @@
 
 package observe
 
-import "github.com/weir-dev/weir/internal/limiter/script"
+import (
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
 
 // summarySize is the number of keys in a summary.
 const summarySize = 64
 
 // counted is a key with an upper bound of its number of denials, at most err above the true number.
 type counted struct {
-	key   script.Key
+	key   quota.Key
 	hash  uint64
 	count int64
 	err   int64

@@ -1,0 +1,48 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package denialcache
+
+import (
+	"context"
+	"hash/maphash"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+// Start drops the denials of keys that other replicas change, until ctx ends. Without it, and
+// while Redis is unreachable, such a denial is dropped within a second.
+func (c *Cache) Start(ctx context.Context) error {
+	c.store.WatchChanges(ctx, c.drop, func() { c.allChanges.Add(1) })
+	return nil
+}
+
+// drop drops the denials of the key. A reply to a call sent before is not cached.
+func (c *Cache) drop(key quota.Key) {
+	c.changesOf(maphash.String(c.seed, string(key))).Add(1)
+}
+
+// announce drops the denials of the key in all replicas.
+func (c *Cache) announce(ctx context.Context, key quota.Key) {
+	c.drop(key)
+	c.store.AnnounceChange(ctx, key)
+}
+
+// Reset is Store.Reset for all replicas.
+func (c *Cache) Reset(ctx context.Context, policy *quota.Policy, key quota.Key) (bool, error) {
+	defer c.announce(ctx, key)
+	return c.store.Reset(ctx, policy, key)
+}
+
+// Block is Store.Block for all replicas.
+func (c *Cache) Block(ctx context.Context, policy *quota.Policy, key quota.Key, length time.Duration) error {
+	defer c.announce(ctx, key)
+	return c.store.Block(ctx, policy, key, length)
+}
+
+// Unblock is Store.Unblock for all replicas.
+func (c *Cache) Unblock(ctx context.Context, policy *quota.Policy, key quota.Key) (bool, error) {
+	defer c.announce(ctx, key)
+	return c.store.Unblock(ctx, policy, key)
+}

@@ -1,0 +1,91 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package quota
+
+import "time"
+
+// A hold is the estimate of a reservation, for one key of one policy. Its units are not spent, but
+// leave no room for others, until it is committed or ends.
+
+// Action is what an entry of a call does with its cost. The entries of a call either all have
+// the actions Check and Reserve, or all have others; such a call is never denied, and in a Redis
+// Cluster each of its keys is changed by itself. It must not have requested limits, see
+// Policy.NewRequested.
+type Action int
+
+// The actions.
+const (
+	// Check spends the cost if the call is admitted.
+	Check Action = iota
+	// Reserve holds the cost for Entry.TTL if the call is admitted. If the key has an open hold with
+	// the ID already, the call repeats an earlier one: it is admitted without spending anything,
+	// and takes only the holds that are missing.
+	Reserve
+	// Commit ends the hold with the ID and spends the cost, which may be 0. Without an open hold
+	// it changes nothing.
+	Commit
+	// CommitOrCharge is a Commit if the key has an open hold with the ID, and otherwise a Charge. The ID
+	// of a hold that has ended is remembered, since its estimate has been spent.
+	CommitOrCharge
+	// Renew moves the end of the open hold with the ID to Entry.TTL from now.
+	Renew
+	// Charge spends the cost. With an ID it does so once in ChargeMemory.
+	Charge
+)
+
+// ChargeMemory is how long the ID of a charge is remembered.
+const ChargeMemory = 10 * time.Minute
+
+// MostSettled bounds the ended holds that one call spends.
+const MostSettled = 64
+
+// MaxIDBytes is the length of the longest ID of a hold or of a charge.
+const MaxIDBytes = 64
+
+// IsID reports whether s may be the ID of a hold or of a charge: 1..MaxIDBytes printable ASCII
+// characters without spaces.
+func IsID(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= MaxIDBytes
+}
+
+// HoldOutcome is what an entry did with a hold, or with the ID of a charge.
+type HoldOutcome int
+
+// The outcomes.
+const (
+	// HoldNone is the outcome of a Check, of a denied Reserve and of a Charge that spent its cost.
+	HoldNone HoldOutcome = iota
+	// HoldTaken means that the call took the hold.
+	HoldTaken
+	// HoldFound means that the hold was open. A Commit has ended it, a Renew has moved its end, a
+	// Reserve has left it unchanged.
+	HoldFound
+	// HoldMissing means that a Commit or a Renew found no open hold, or that the ID of a Charge
+	// was remembered. Nothing has changed.
+	HoldMissing
+	// HoldsFull means that a Reserve was denied because as many holds are open as the policy allows, or
+	// because an earlier hold with its ID has ended and is not spent yet.
+	HoldsFull
+)
+
+// Hold is one open hold of a key.
+type Hold struct {
+	ID    string
+	Units int64
+	// EndsIn is the time until the hold ends.
+	EndsIn time.Duration
+}
+
+// Remembers reports whether the entry remembers its ID as that of a charge.
+func (e *Entry) Remembers() bool {
+	return e.ID != "" && (e.Action == Charge || e.Action == CommitOrCharge)
+}
+
+// IsDeniable reports whether the call has the actions Check and Reserve.
+func (c *Call) IsDeniable() bool { return len(c.Entries) == 0 || c.Entries[0].Action <= Reserve }

@@ -1,0 +1,39 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/storetest"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// A call needs one string for its Redis keys; its batch has the arguments of all calls. Decoding
+// the reply needs nothing.
+func TestCallsAllocateLittle(t *testing.T) {
+	g := NewWithT(t)
+	const calls = 16
+	store := NewStore(Options{Prefix: testPrefix})
+	policy := quota.NewPolicy("test/p", false, false, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 30), storetest.SlowLimit(quota.Suppressed, 30)})
+	var batch []*pending
+	for i := range calls {
+		batch = append(batch, &pending{call: &quota.Call{
+			Draw: 4_000_000_000, Entries: []quota.Entry{{Policy: policy, Key: quota.Key(fmt.Sprintf("user-%d", i)), Cost: 1_000_000}},
+		}})
+	}
+	g.Expect(testenv.FewestAllocations(func() { store.decideCommand(batch) })).To(BeNumerically("<=", calls+4))
+	value := []any{
+		int64(quota.Admitted), int64(1), int64(1), int64(0), int64(1), int64(0), int64(1), int64(1), int64(0), int64(1), int64(0), int64(0),
+	}
+	g.Expect(testenv.FewestAllocations(func() {
+		if _, err := decodeReply(batch[0].call, false, value); err != nil {
+			t.Error(err)
+		}
+	})).To(BeZero())
+}

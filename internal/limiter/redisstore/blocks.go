@@ -1,0 +1,181 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+// Each policy has a list of begun blocks: a sorted set of its blocked keys. The list is written after
+// the decision, by the replica that made it, so it may lack a block and may contain a lifted one. The
+// TTL of the block itself is the only truth, and Blocks asks for it.
+
+const (
+	// endSlack is how much longer a list keeps a block than its replica computed, which counts from
+	// when its decision began.
+	endSlack = time.Second
+	// blocksPerCommand bounds the blocks of one command, and blocksPerPipeline those of a pipeline.
+	blocksPerCommand  = 100
+	blocksPerPipeline = 200
+)
+
+var blocksProgram = sync.OnceValue(func() program { return newProgram(textOf("blocks.lua")) })
+
+// blockList returns the key of the list of the policy.
+func (s *Store) blockList(policy string) string { return s.key(quota.Key(policy), "blocked") }
+
+// AddBlocks adds begun blocks to the list of the policy. Errors are *StoreError.
+func (s *Store) AddBlocks(ctx context.Context, policy string, blocks []quota.Block) error {
+	for len(blocks) > 0 {
+		n := min(len(blocks), blocksPerCommand)
+		if err := s.addBlocks(ctx, policy, blocks[:n]); err != nil {
+			return err
+		}
+		blocks = blocks[n:]
+	}
+	return nil
+}
+
+func (s *Store) addBlocks(ctx context.Context, policy string, blocks []quota.Block) error {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	c := command{program: blocksProgram()}
+	c.args = []any{"EVALSHA", c.program.sha, 1, s.blockList(policy), quota.MaxListedBlocks}
+	for _, b := range blocks {
+		c.args = append(c.args, string(b.Key), (b.Left + endSlack).Milliseconds())
+	}
+	_, err := s.run(ctx, c)
+	return storeError(ctx, err)
+}
+
+// RemoveBlock removes the key from the list of the policy. Errors are *StoreError.
+func (s *Store) RemoveBlock(ctx context.Context, policy string, key quota.Key) error {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	return storeError(ctx, s.client.ZRem(ctx, s.blockList(policy), string(key)).Err())
+}
+
+// CountBlocks returns the number of keys in the list of each policy, also of lifted blocks. Errors
+// are *StoreError.
+func (s *Store) CountBlocks(ctx context.Context, policies []string) ([]int, error) {
+	counts := make([]int, 0, len(policies))
+	for len(policies) > 0 {
+		n := min(len(policies), blocksPerPipeline)
+		replies, err := s.pipeline(ctx, func(p redis.Pipeliner) {
+			for _, policy := range policies[:n] {
+				p.ZCard(ctx, s.blockList(policy))
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, reply := range replies {
+			card, _ := reply.(*redis.IntCmd)
+			counts = append(counts, int(card.Val()))
+		}
+		policies = policies[n:]
+	}
+	return counts, nil
+}
+
+// Blocks returns up to most live blocks of the policy, those that end last first, and whether there
+// may be more. Errors are *StoreError.
+func (s *Store) Blocks(ctx context.Context, policy string, most int) (live []quota.Block, more bool, err error) {
+	for rank := 0; rank < quota.MaxListedBlocks; rank += blocksPerPipeline {
+		keys, err := s.listedKeys(ctx, policy, rank)
+		if err != nil {
+			return nil, false, err
+		}
+		found, err := s.blocksOf(ctx, policy, keys)
+		if err != nil {
+			return nil, false, err
+		}
+		live = append(live, found...)
+		if len(live) > most {
+			return live[:most], true, nil
+		}
+		if len(keys) < blocksPerPipeline {
+			return live, false, nil
+		}
+	}
+	return live, false, nil
+}
+
+// FindBlock returns the key with the hash in the list of the policy, or "". Errors are *StoreError.
+func (s *Store) FindBlock(ctx context.Context, policy, hash string) (quota.Key, error) {
+	for rank := 0; rank < quota.MaxListedBlocks; rank += blocksPerPipeline {
+		keys, err := s.listedKeys(ctx, policy, rank)
+		if err != nil {
+			return "", err
+		}
+		for _, key := range keys {
+			if quota.Key(key).Hash() == hash {
+				return quota.Key(key), nil
+			}
+		}
+		if len(keys) < blocksPerPipeline {
+			break
+		}
+	}
+	return "", nil
+}
+
+// listedKeys returns up to blocksPerPipeline keys of the list, from the rank on.
+func (s *Store) listedKeys(ctx context.Context, policy string, rank int) ([]string, error) {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	keys, err := s.client.ZRevRange(ctx, s.blockList(policy), int64(rank), int64(rank+blocksPerPipeline-1)).Result()
+	return keys, storeError(ctx, err)
+}
+
+// blocksOf returns the live blocks of the keys.
+func (s *Store) blocksOf(ctx context.Context, policy string, keys []string) ([]quota.Block, error) {
+	replies, err := s.pipeline(ctx, func(p redis.Pipeliner) {
+		for _, key := range keys {
+			name := s.key(quota.Key(key), quota.BlockName(policy))
+			p.Get(ctx, name)
+			p.PTTL(ctx, name)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	var live []quota.Block
+	for i, key := range keys {
+		by, _ := replies[2*i].(*redis.StringCmd)
+		left, _ := replies[2*i+1].(*redis.DurationCmd)
+		if by.Err() == nil && left.Val() >= 0 {
+			live = append(live, quota.Block{Key: quota.Key(key), By: by.Val(), Left: left.Val() + time.Millisecond})
+		}
+	}
+	return live, nil
+}
+
+// pipeline sends the commands that add appends. A missing key is not an error.
+func (s *Store) pipeline(ctx context.Context, add func(redis.Pipeliner)) ([]redis.Cmder, error) {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	p := s.client.Pipeline()
+	add(p)
+	if p.Len() == 0 {
+		return nil, nil
+	}
+	replies, err := p.Exec(ctx)
+	if errors.Is(err, redis.Nil) {
+		err = nil
+	}
+	for _, reply := range replies {
+		if failed := reply.Err(); failed != nil && !errors.Is(failed, redis.Nil) {
+			err = failed
+		}
+	}
+	return replies, storeError(ctx, err)
+}

@@ -1,0 +1,109 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+// causeNoScript is the cause of an error after which the source of the script is sent.
+const causeNoScript quota.Cause = "noscript"
+
+func causeOf(ctx context.Context, err error) quota.Cause {
+	if answer, ok := errors.AsType[redis.Error](err); ok {
+		return causeOfText(answer.Error())
+	}
+	timeout, isTimeout := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err)
+	switch {
+	case errors.Is(err, context.Canceled) || errors.Is(ctx.Err(), context.Canceled):
+		return quota.CauseCanceled
+	case errors.Is(err, context.DeadlineExceeded), isTimeout && timeout.Timeout():
+		return quota.CauseTimeout
+	case strings.Contains(err.Error(), tooManyClients):
+		return quota.CauseClients // the client could not connect
+	}
+	return quota.CauseConnection
+}
+
+// causes are the causes by the code of the error.
+var causes = map[string]quota.Cause{
+	"NOSCRIPT":    causeNoScript,
+	"LOADING":     quota.CauseLoading,
+	"MASTERDOWN":  quota.CauseLoading,
+	"READONLY":    quota.CauseReadOnly,
+	"MOVED":       quota.CauseMoved,
+	"ASK":         quota.CauseMoved,
+	"TRYAGAIN":    quota.CauseMoved,
+	"CLUSTERDOWN": quota.CauseCluster,
+	"OOM":         quota.CauseMemory,
+	"NOREPLICAS":  quota.CauseReplicas,
+	"MISCONF":     quota.CausePersistence,
+	"BUSY":        quota.CauseBusy,
+	"NOPERM":      quota.CausePermission,
+	"NOAUTH":      quota.CauseAuth,
+	"WRONGPASS":   quota.CauseAuth,
+}
+
+// Errors without a code of their own.
+const (
+	// tooManyClients is the error of a server that has reached maxclients.
+	tooManyClients = "ERR max number of clients reached"
+	// unauthenticated starts the error of a command that is too long for a client without
+	// credentials.
+	unauthenticated = "ERR Protocol error: unauthenticated "
+)
+
+// causeOfText returns the cause of an error that Redis returned.
+func causeOfText(text string) quota.Cause {
+	if cause, found := causes[codeOf(text)]; found {
+		return cause
+	}
+	switch {
+	case strings.HasPrefix(text, tooManyClients):
+		return quota.CauseClients
+	case strings.HasPrefix(text, unauthenticated):
+		return quota.CauseAuth
+	}
+	return quota.CauseScript
+}
+
+// codeOf returns the code of an error: its first word. Redis 6.2 puts the position in the
+// script before it, and a description if the script did not catch the error:
+//
+//	@user_script: 12: -READONLY You can't write against a read only replica.
+//	ERR Error running script (call to f_...): @user_script:1: @user_script: 12: -READONLY You can't ...
+func codeOf(text string) string {
+	if strings.HasPrefix(text, "@user_script") || strings.HasPrefix(text, "ERR Error running script") {
+		if _, inner, found := strings.Cut(text, ": -"); found {
+			text = inner
+		}
+	}
+	code, _, _ := strings.Cut(text, " ")
+	return code
+}
+
+// isRejected reports whether Redis rejected the call without running it, and may accept it within
+// milliseconds, so that it is sent again and cannot spend twice. Other rejections last longer: a
+// server with missing replicas or credentials, for example.
+func isRejected(e *quota.StoreError) bool {
+	return e != nil && slices.Contains([]quota.Cause{causeNoScript, quota.CauseLoading, quota.CauseReadOnly, quota.CauseMoved, quota.CauseBusy}, e.Cause)
+}
+
+// blamesNode reports whether the error means that the node cannot decide at present.
+func blamesNode(e *quota.StoreError) bool {
+	return e != nil && slices.Contains([]quota.Cause{
+		quota.CauseTimeout, quota.CauseConnection, quota.CauseLoading, quota.CauseReadOnly, quota.CauseCluster, quota.CauseMemory, quota.CauseReplicas,
+		quota.CausePersistence, quota.CauseBusy, quota.CausePermission, quota.CauseAuth, quota.CauseClients,
+	}, e.Cause)
+}

@@ -1,0 +1,238 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+// command is an EVALSHA of a program.
+type command struct {
+	program    program
+	args       []any
+	algorithms uint
+	now        func() time.Time // the clock of this process
+}
+
+// newCommand returns a command for one of the programs, by the algorithms of the runs, with the
+// keys of their entries and no arguments yet.
+func (s *Store) newCommand(scripts *programs, runs ...run) command {
+	c := command{now: s.now}
+	capacity := 8
+	for _, r := range runs {
+		entries := r.calls[0].call.Entries
+		for i := range entries {
+			p := preparedOf(entries[i].Policy)
+			c.algorithms |= p.algorithms
+			if p.TakesReservations() || entries[i].Action != quota.Check {
+				c.algorithms |= holdsBit
+			}
+			capacity += len(r.calls)*(len(p.keys)+2) + len(p.args) + 4
+		}
+		capacity += 4
+	}
+	c.program = scripts[c.algorithms]()
+	c.args = make([]any, 3, capacity)
+	c.args[0], c.args[1] = "EVALSHA", c.program.sha
+	for _, r := range runs {
+		calls := r.calls
+		if r.sameKeys {
+			calls = calls[:1]
+		}
+		for _, p := range calls {
+			names := s.keyNames(p)
+			for i := range names {
+				c.args = append(c.args, &names[i]) // the client takes pointers, which need no memory
+			}
+		}
+	}
+	c.args[2] = len(c.args) - 3
+	c.args[3] = *c.args[3].(*string) //nolint:forcetypeassert // set above; the client routes by it
+	return c
+}
+
+// keyNames returns the Redis keys of the call, in the memory of p. They share one string.
+func (s *Store) keyNames(p *pending) []string {
+	call, text, names := p.call, p.keyText[:0], p.keyNames[:0]
+	for i := range call.Entries {
+		e := &call.Entries[i]
+		for _, suffix := range suffixesOf(e) {
+			text = s.appendKey(text, e.Key, suffix)
+		}
+		if e.Remembers() {
+			text = s.appendKey(text, e.Key, quota.ChargeName(e.Policy.ID(), e.ID))
+		}
+	}
+	rest := string(text)
+	next := func(key quota.Key, suffix string) {
+		n := s.keyLength(key, suffix)
+		names, rest = append(names, rest[:n]), rest[n:]
+	}
+	for i := range call.Entries {
+		e := &call.Entries[i]
+		for _, suffix := range suffixesOf(e) {
+			next(e.Key, suffix)
+		}
+		if e.Remembers() {
+			next(e.Key, quota.ChargeName(e.Policy.ID(), e.ID))
+		}
+	}
+	p.keyText, p.keyNames = text, names
+	return names
+}
+
+// keysOf returns the number of Redis keys of the call.
+func keysOf(c *quota.Call) int {
+	n := 0
+	for i := range c.Entries {
+		n += len(suffixesOf(&c.Entries[i]))
+		if c.Entries[i].Remembers() {
+			n++
+		}
+	}
+	return n
+}
+
+// suffixesOf returns the suffixes of the Redis keys of the entry. A commit needs no block: it is never
+// blocked, and the key is known by its hold.
+func suffixesOf(e *quota.Entry) []string {
+	p := preparedOf(e.Policy)
+	if e.Action == quota.Commit {
+		return p.keys[1:]
+	}
+	return p.keys
+}
+
+// holdsAnew reports whether the entry holds for its TTL from now.
+func holdsAnew(e *quota.Entry) bool { return e.Action == quota.Reserve || e.Action == quota.Renew }
+
+// key returns the Redis key with the suffix for a key of a policy.
+func (s *Store) key(key quota.Key, suffix string) string {
+	return string(s.appendKey(nil, key, suffix))
+}
+
+func (s *Store) appendKey(text []byte, key quota.Key, suffix string) []byte {
+	text = append(append(text, s.prefix...), '{')
+	text = append(append(text, key...), "}:"...)
+	return append(text, suffix...)
+}
+
+func (s *Store) keyLength(key quota.Key, suffix string) int {
+	return len(s.prefix) + len("{") + len(key) + len("}:") + len(suffix)
+}
+
+// Flags of a run, as batch.lua lists them.
+const (
+	runDenied = 1 << iota
+	runReceipts
+	runDraws
+	runSameKeys
+	runRepeated
+	runLean
+	runSameOwn
+)
+
+// decideCommand returns the command for the calls of a batch.
+func (s *Store) decideCommand(batch []*pending) command {
+	runs := runsOf(batch)
+	c := s.newCommand(decideScripts, runs...)
+	c.args = append(c.args, len(runs))
+	for _, r := range runs {
+		c.addRun(r)
+	}
+	return c
+}
+
+func (c *command) addRun(r run) {
+	first := r.calls[0]
+	draws := c.algorithms&suppressedBit != 0
+	flags, own := 0, ownArguments(first.call)
+	if first.call.Denied {
+		flags |= runDenied
+	}
+	if first.mode.receipts {
+		flags |= runReceipts
+	}
+	if draws {
+		flags |= runDraws
+		own++
+	}
+	if r.sameKeys {
+		flags |= runSameKeys
+	}
+	if first.mode.repeated {
+		flags |= runRepeated
+	}
+	if r.isLean() {
+		flags |= runLean
+	}
+	calls := r.calls
+	if !draws && r.haveSameCosts() {
+		flags |= runSameOwn
+		calls = calls[:1]
+	}
+	c.args = append(c.args, len(r.calls), keysOf(first.call), own, flags)
+	c.addEntries(first.call.Entries, first.mode.dryRun)
+	for _, p := range calls {
+		if draws {
+			c.args = append(c.args, &p.call.Draw)
+		}
+		for i := range p.call.Entries {
+			c.addOwn(&p.call.Entries[i])
+		}
+	}
+}
+
+// ownArguments returns the number of arguments that the entries of the call do not share with those
+// of other calls of a run.
+func ownArguments(c *quota.Call) int {
+	n := len(c.Entries)
+	for i := range c.Entries {
+		switch c.Entries[i].Action {
+		case quota.Reserve, quota.Renew, quota.Commit, quota.CommitOrCharge:
+			n++
+		case quota.Check, quota.Charge:
+		}
+	}
+	return n
+}
+
+// addOwn appends the own arguments of an entry.
+func (c *command) addOwn(e *quota.Entry) {
+	c.args = append(c.args, &e.Cost)
+	switch e.Action {
+	case quota.Reserve, quota.Renew, quota.Commit, quota.CommitOrCharge:
+		c.args = append(c.args, e.ID)
+	case quota.Check, quota.Charge:
+	}
+}
+
+// addEntries appends what the entries of all calls of a run have in common.
+func (c *command) addEntries(entries []quota.Entry, dryRun bool) {
+	c.args = append(c.args, len(entries))
+	for i := range entries {
+		e, p := &entries[i], preparedOf(entries[i].Policy)
+		flags := p.flags
+		if e.OnlyKnown {
+			flags |= flagOnlyKnown
+		}
+		if e.Peek {
+			flags |= flagPeek
+		}
+		if dryRun {
+			flags |= flagDryRun
+		}
+		if e.Remembers() {
+			flags |= flagRemembers
+		}
+		flags += int(e.Action) * actionUnit
+		c.args = append(c.args, flags)
+		if holdsAnew(e) {
+			c.args = append(c.args, e.TTL.Milliseconds())
+		}
+		c.args = append(c.args, p.argumentsAt(c.now)...)
+	}
+}

@@ -1,0 +1,64 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package redisstore decides calls of package quota atomically in Redis. It contains the Lua scripts,
+// the Go code that assembles and calls them, and the layout of the counter keys.
+//
+// A call takes one EVALSHA, for any number of limits; only in a Redis Cluster does a call with several
+// keys take more round trips. The scripts can be tested with nothing but a Redis.
+//
+// Reading order:
+//
+//	store.go           Store: sends calls to Redis
+//	layout.go          the layout of the keys in Redis
+//	node.go              one Redis node: its queue, its batches in flight
+//	batch.go             one call on its way through a batch
+//	breaker.go           when to stop asking a node
+//	metrics.go           the metrics of the nodes
+//	repair.go          counters that another program has overwritten
+//	cluster.go           the nodes of a Redis Cluster
+//	run.go               calls of a batch with the same policies
+//	prepared.go          a policy as the scripts take it
+//	dated.go             its arguments with the boundaries of calendars
+//	command.go           the command for a batch
+//	lua.go               the Lua files of each algorithm
+//	program.go           the assembly of the scripts
+//	reply.go             the decoding of replies
+//	cause.go             the causes of errors of Redis
+//	spread.go          calls with keys on several nodes of a Redis Cluster
+//	state.go           reset, block and unblock one key
+//	changes.go         announcements of such changes to all replicas
+//	holds.go           the open holds of a key
+//	blocks.go          the lists of begun blocks
+//
+// A script is assembled from base.lua, the files of its algorithms for lean.lua, lean.lua and, if a policy
+// takes reservations, hold_lean.lua; and batch.lua. lean.lua decides most checks. For other calls batch.lua
+// contains the body of a function, the general code: prelude.lua, hold.lua if a policy takes reservations,
+// the files of the algorithms (with log.lua or deficit.lua, if they share it), listed.lua, entry.lua and
+// decide.lua. refund.lua follows the general code without decide.lua.
+//
+// # How a decision is made
+//
+// A batch of calls runs in one script, one call after the other. Successive calls with the same
+// policies are a run: their limits are prepared once, and one MGET reads their values. If they
+// also have the same keys, each value is read and written once for all of them. lean.lua decides
+// most checks of one policy, with any algorithm but Suppressed and Concurrency, and hold_lean.lua most
+// reserves and commits. For any other call decide.lua has three phases:
+//
+//  1. Read the blocks, holds and limits of every entry, and spend the holds that have ended. An
+//     entry is admitted if its key has no live block and every limit admits its cost.
+//  2. Spend or hold. If every enforcing entry is admitted, each admitted entry does. If one is
+//     denied, only entries that count attempts and are not blocked spend, Suppressed
+//     adds to the units it observed, and each denied entry starts its block.
+//  3. Report the units held now and, after a denial, when the same call is admitted.
+//
+// # Facts about Redis that the scripts rely on
+//
+//   - Redis replies with integers: it truncates a float and ends an array at a nil. All
+//     times in replies are microseconds.
+//   - A number passed to redis.call keeps 17 digits, so 16-digit microsecond times
+//     survive. tostring and .. keep only 14 digits and are never used on numbers.
+//   - A key whose PTTL is 0 still exists; it expires with the next millisecond. Times to
+//     wait that depend on a TTL are therefore PTTL+1.
+//   - Expiry uses one moment for a whole script, regardless of its run time.
+package redisstore

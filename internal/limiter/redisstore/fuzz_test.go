@@ -1,0 +1,66 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/reference"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// For any arguments a call returns the same reply as the model.
+func FuzzCall(f *testing.F) {
+	server, clock := testenv.StartRedisWithClock(f)
+	client := newClient(f, server.Addr)
+	store := newStore(client)
+	for kind := range algorithms {
+		f.Add(uint8(kind), int64(1), int64(1), int64(1), int64(1), uint32(0), uint32(0), "alice", false)
+		f.Add(uint8(kind), int64(largestCost), int64(largestCost), int64(720*3600*1000), int64(1000), uint32(1000), uint32(1<<31), "}{", true)
+		f.Add(uint8(kind), int64(100_000), int64(3), int64(2), int64(2), uint32(1), uint32(7), strings.Repeat("\xff", 300), true)
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, most, cost, window, more int64, step, draw uint32, key string, attempts bool) {
+		a := algorithms[int(kind)%len(algorithms)]
+		l := edgeLimit(a, clamp(most, largestOf(a)), time.Duration(clamp(window, 720*3600*1000))*time.Millisecond)
+		switch a {
+		case quota.FixedWindow, quota.SlidingLog, quota.Concurrency:
+		case quota.TokenBucket, quota.GCRA:
+			l.Threshold = clamp(more, largest)
+		case quota.SlidingWindow, quota.Suppressed:
+			l.Bucket = max(l.Window/time.Duration(2+clamp(more, 998)), time.Microsecond).Truncate(time.Microsecond)
+			l.HardQuota = l.Quota * (1 + clamp(more, 10))
+		}
+		policy := quota.NewPolicy("test/fuzz", attempts && a.CanCountAttempts(), false, []quota.Limit{l})
+		entry := quota.Entry{Policy: policy, Key: quota.EncodeKey(key), Cost: clamp(cost, largestCost)}
+		entry.Peek = entry.Cost > l.Quota
+		model := &reference.Model{}
+		if err := client.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for range 4 {
+			now := clock.Advance(time.Duration(step) * time.Microsecond)
+			call := &quota.Call{Draw: draw, Entries: []quota.Entry{entry}}
+			got, err := store.Evaluate(t.Context(), call)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !inexact(&l) { // TestEdgeValues covers inexact limits
+				NewWithT(t).Expect(got).To(Equal(model.Evaluate(call, now)))
+			}
+		}
+	})
+}
+
+func clamp(n, most int64) int64 {
+	n %= most
+	if n < 0 {
+		n = -n
+	}
+	return n + 1
+}

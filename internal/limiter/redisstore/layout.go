@@ -1,0 +1,43 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import "github.com/weir-dev/weir/internal/limiter/quota"
+
+// Layout of the counter keys, version 1:
+//
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:<limit>:<algorithm>:<window>[:<bucket>][:<state>]
+//	                                                  <window> is the ID of the calendar of a limit with one
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:sl       the log of all SlidingLog limits
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:sl:largest
+//	                                                  the largest number that this log serves
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:block    the block
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:<limit>:escalation
+//	                                                  the number of blocks that the limit has started
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:requested
+//	                                                  the states of requested limits that refill
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:held     the holds, see hold.lua
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:held:set the set of many holds
+//	<prefix>1:c:{<key>}:<namespace>/<policy>:charge!<id>
+//	                                                  the ID of a charge
+//	<prefix>1:c:{<namespace>/<policy>}:blocked        the list of begun blocks, see blocks.go
+//	<prefix>1:c:{<key>}:<namespace>/<policy>+candidate:...
+//	                                                  the same for the candidates of the limits
+//	<prefix>1:c:{<key>}:probe                         a probe of a node that failed
+//
+// All keys of one caller share a hash tag, so that one script may use them in a Redis
+// Cluster. The names of namespaces, policies and limits are DNS names and need no
+// escaping; EncodeKey escapes the key.
+//
+// Releases with the same layout version can share a Redis during a rollout.
+const layoutVersion = "1:c:"
+
+// probeKey differs from the names of states, which begin with the Namespace of a policy.
+const probeKey = "probe"
+
+// listName returns the name of the set that lists the states of requested limits that refill.
+func listName(policy string) string { return policy + ":requested" }
+
+// holdSetName returns the name of the set of many holds.
+func holdSetName(policy string) string { return quota.HoldsName(policy) + ":set" }

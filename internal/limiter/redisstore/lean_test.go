@@ -1,0 +1,150 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/storetest"
+)
+
+// leanAlgorithms are those that lean.lua decides.
+var leanAlgorithms = slices.DeleteFunc(slices.Clone(allAlgorithms), func(a quota.Algorithm) bool { return !luaOf(a).lean })
+
+// The log of a key in constant use loses hits in most batches, and gets several in some.
+func TestBusyLogsAgreeWithModel(t *testing.T) {
+	for _, algorithm := range []quota.Algorithm{quota.SlidingLog, quota.SlidingWindow} {
+		t.Run(string(algorithm), func(t *testing.T) {
+			g := NewWithT(t)
+			r := rand.New(rand.NewPCG(1, 17))
+			model := newModelBackend()
+			server, client := newServerBackend(t, servers[0])
+			store := newStore(client)
+			limit := quota.Limit{
+				Name: "l", Algorithm: algorithm, Quota: 12, Threshold: 12, Window: 50 * time.Millisecond, Bucket: 4 * time.Millisecond,
+			}
+			policy := quota.NewPolicy("test/p", false, false, []quota.Limit{limit})
+			now := server.clock.Now()
+			for step := range 3000 {
+				now = now.Add(time.Duration(r.IntN(16)) * time.Millisecond)
+				if r.IntN(100) == 0 {
+					now = now.Add(-time.Duration(r.IntN(200)) * time.Millisecond)
+				}
+				model.setTime(t, now)
+				server.setTime(t, now)
+				var batch []*pending
+				for range 1 + r.IntN(3) {
+					entry := quota.Entry{Policy: policy, Key: quota.Key([]string{"a", "a", "b"}[r.IntN(3)]), Cost: 1 + r.Int64N(4)}
+					batch = append(batch, &pending{call: &quota.Call{Entries: []quota.Entry{entry}}})
+				}
+				gather(batch)
+				for i, o := range store.send(t.Context(), batch) {
+					want := model.evaluate(t, batch[i].call.Clone())
+					g.Expect(differenceOf(decoded(t, batch[i], o).Reply, want)).To(BeEmpty(), "step %d, call %d", step, i)
+				}
+			}
+		})
+	}
+}
+
+// Equal checks of a batch are decided in order: one that starts a block denies those after it, even of a
+// smaller cost.
+func TestABlockDeniesTheRestOfItsBatch(t *testing.T) {
+	g := NewWithT(t)
+	_, client := newServerBackend(t, servers[0])
+	store := newStore(client)
+	limit := storetest.SlowLimit(quota.FixedWindow, 5)
+	limit.Block = time.Hour
+	policy := quota.NewPolicy("test/p", false, false, []quota.Limit{limit})
+	var batch []*pending
+	for _, cost := range []int64{3, 4, 1} {
+		batch = append(batch, &pending{call: &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "a", Cost: cost}}}})
+	}
+	var verdicts []quota.Verdict
+	for i, o := range store.send(t.Context(), batch) {
+		verdicts = append(verdicts, decoded(t, batch[i], o).Entries[0].Verdict)
+	}
+	g.Expect(verdicts).To(Equal([]quota.Verdict{quota.Admitted, quota.Tripped, quota.Blocked}))
+}
+
+// What most requests ask for needs no general code: the reports are short.
+func TestPlainCallsAreLean(t *testing.T) {
+	_, client := newServerBackend(t, servers[0])
+	store := newStore(client)
+	for _, a := range leanAlgorithms {
+		t.Run(string(a), func(t *testing.T) {
+			limit := storetest.SlowLimit(a, 9)
+			plain := quota.NewPolicy("test/plain-"+string(a), false, false, []quota.Limit{limit})
+			reserving := reservingPolicy("reserving-"+string(a), limit)
+			for i, step := range []struct {
+				policy *quota.Policy
+				action quota.Action
+				id     string
+			}{
+				{plain, quota.Check, ""},
+				{plain, quota.Check, ""},
+				{reserving, quota.Check, ""},
+				{reserving, quota.Check, ""},
+				{reserving, quota.Reserve, "one"},
+				{reserving, quota.Commit, "one"},
+				{reserving, quota.Reserve, "two"},
+				{reserving, quota.Reserve, "three"},
+				{reserving, quota.Commit, "two"},
+				{reserving, quota.Commit, "three"},
+			} {
+				batch := make([]*pending, 3)
+				for n := range batch {
+					entry := quota.Entry{Policy: step.policy, Key: quota.Key([]string{"a", "b", "c"}[n]), Cost: 1, Action: step.action, ID: step.id, TTL: time.Minute}
+					batch[n] = &pending{call: &quota.Call{Entries: []quota.Entry{entry}}}
+				}
+				for _, o := range store.send(t.Context(), batch) {
+					g := NewWithT(t)
+					g.Expect(o.err).NotTo(HaveOccurred())
+					g.Expect(o.values[0]).To(Satisfy(func(verdict int64) bool { return verdict&shortReport != 0 }), "step %d", i)
+				}
+			}
+		})
+	}
+}
+
+// Reservations that random steps rarely make agree with the model.
+func TestRareReservationsAgreeWithModel(t *testing.T) {
+	server, _ := newServerBackend(t, servers[0])
+	model := newModelBackend()
+	for _, a := range leanAlgorithms {
+		limit := storetest.SlowLimit(a, 9)
+		longer := limit
+		longer.Name, longer.Window, longer.Bucket = "longer", 2*limit.Window, 2*limit.Bucket
+		for name, tc := range map[string]struct {
+			spent  int64
+			limits []quota.Limit
+		}{
+			"units used for longer than held": {8, []quota.Limit{limit}},
+			"two limits":                      {1, []quota.Limit{limit, longer}},
+		} {
+			t.Run(string(a)+", "+name, func(t *testing.T) {
+				g := NewWithT(t)
+				server.clear(t)
+				model.clear(t)
+				policy, now := reservingPolicy("rare", tc.limits...), server.clock.Now()
+				for _, entry := range []quota.Entry{
+					{Cost: tc.spent}, {Cost: 1, Action: quota.Reserve, ID: "one", TTL: time.Second}, {Cost: 1, Action: quota.Commit, ID: "one"},
+				} {
+					now = now.Add(time.Millisecond)
+					model.setTime(t, now)
+					server.setTime(t, now)
+					entry.Policy, entry.Key = policy, "a"
+					call := &quota.Call{Entries: []quota.Entry{entry}}
+					g.Expect(differenceOf(server.evaluate(t, call), model.evaluate(t, call))).To(BeEmpty(), describe(call))
+				}
+			})
+		}
+	}
+}

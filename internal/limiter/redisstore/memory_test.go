@@ -1,0 +1,146 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// After all windows and blocks have passed, Redis is empty.
+func TestEverythingExpires(t *testing.T) {
+	for _, on := range servers {
+		t.Run(on.name, func(t *testing.T) {
+			// The longest hold, and the longest window or the largest bucket at the slowest rate.
+			const need = 20*time.Second + 12*time.Second/2 + 2*time.Millisecond
+			g := NewWithT(t)
+			b, client := newServerBackend(t, on)
+			r := rand.New(rand.NewPCG(3, 4))
+			w := newWorkload(r, algorithms, features{substitutes: true, holds: true})
+			now := b.clock.Now()
+			for range 500 {
+				now = now.Add(time.Duration(r.Int64N(2000)) * time.Microsecond)
+				b.clock.Set(now)
+				b.evaluate(t, w.nextCall())
+			}
+			keys, err := client.Keys(t.Context(), "*").Result()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(keys).NotTo(BeEmpty())
+			for _, key := range keys {
+				ttl := client.PTTL(t.Context(), key).Val()
+				longest := need
+				if strings.Contains(key, ":charge!") {
+					longest = quota.ChargeMemory
+				} else if isBucket(key) {
+					longest += quota.MaxDebt
+				}
+				g.Expect(ttl).To(And(BeNumerically(">=", 0), BeNumerically("<=", longest)), key)
+			}
+			b.clock.Set(now.Add(need + quota.MaxDebt + 2*time.Millisecond))
+			g.Expect(client.Keys(t.Context(), "*").Val()).To(BeEmpty())
+		})
+	}
+}
+
+// isBucket reports whether the key is the state of an algorithm that works off debts.
+func isBucket(key string) bool {
+	return strings.Contains(key, ":tb:") || strings.Contains(key, ":gc:")
+}
+
+// The size of a key of each algorithm, by MEMORY USAGE, with a 16-byte key value.
+// docs/algorithms.md lists these figures.
+func TestMemory(t *testing.T) {
+	server := testenv.StartRedis(t)
+	client := newClient(t, server.Addr)
+	store := NewStore(Options{Client: client, Prefix: "weir:", Timeout: time.Minute})
+	spend := func(t *testing.T, name string, attempts bool, l quota.Limit, checks int) int64 {
+		t.Helper()
+		NewWithT(t).Expect(client.FlushAll(t.Context()).Err()).To(Succeed())
+		l.Name = "burst"
+		policy := quota.NewPolicy("shop/"+name, attempts, false, []quota.Limit{l})
+		for range checks {
+			_, err := store.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "0123456789abcdef", Cost: 1}}})
+			NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		}
+		bytes := client.MemoryUsage(t.Context(), store.key("0123456789abcdef", preparedOf(policy).keys[1]), 0).Val()
+		t.Logf("%s: %d bytes", t.Name(), bytes)
+		return bytes
+	}
+	for name, tc := range map[string]struct {
+		limit quota.Limit
+		most  int64
+	}{
+		"FixedWindow": {quota.Limit{Algorithm: quota.FixedWindow, Quota: 1000, Window: time.Hour}, 120},
+		"GCRA, a threshold that divides a window": {quota.Limit{Algorithm: quota.GCRA, Quota: 1000, Threshold: 100, Window: time.Hour}, 120},
+		"GCRA, one that does not":                 {quota.Limit{Algorithm: quota.GCRA, Quota: 1000, Threshold: 700, Window: time.Hour}, 120},
+		"TokenBucket":                             {quota.Limit{Algorithm: quota.TokenBucket, Quota: 1000, Threshold: 700, Window: time.Hour}, 144},
+		"TokenBucket, the largest":                {quota.Limit{Algorithm: quota.TokenBucket, Quota: 1<<31 - 1, Threshold: 1, Window: 720 * time.Hour}, 144},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.limit.Threshold = max(tc.limit.Threshold, 1)
+			NewWithT(t).Expect(spend(t, "login", false, tc.limit, 500)).To(BeNumerically("<=", tc.most))
+		})
+	}
+	t.Run("SlidingLog", func(t *testing.T) {
+		g := NewWithT(t)
+		log := quota.Limit{Algorithm: quota.SlidingLog, Quota: 2000, Threshold: 2000, Window: time.Hour}
+		ten, full := spend(t, "ten", false, log, 10), spend(t, "full", false, log, 2000)
+		g.Expect(full-ten).To(BeNumerically("<=", 16*1990), "16 bytes a hit")
+		const node = 8 << 10 // Redis frees the old end of a list in pieces of this size
+		g.Expect(spend(t, "flood", true, log, 6000)).To(BeNumerically("<=", full+node), "a flood does not grow the log")
+	})
+}
+
+// The size of a key that counts in buckets is bounded by the number of buckets, for any
+// number of checks.
+func TestMemoryOfBuckets(t *testing.T) {
+	for _, on := range servers {
+		t.Run(on.name, func(t *testing.T) {
+			g := NewWithT(t)
+			b, client := newServerBackend(t, on)
+			for _, l := range []quota.Limit{
+				{Algorithm: quota.SlidingWindow, Quota: 1e6, Threshold: 1e6, Window: time.Minute, Bucket: time.Second},
+				{Algorithm: quota.Suppressed, Quota: 10, Threshold: 10, HardQuota: 15, Window: time.Minute, Bucket: time.Second},
+			} {
+				l.Name = "burst"
+				policy := quota.NewPolicy("shop/login", false, false, []quota.Limit{l})
+				key := testPrefix + layoutVersion + "{0123456789abcdef}:" + preparedOf(policy).keys[1]
+				for range 3000 {
+					b.clock.Set(b.clock.Now().Add(50 * time.Millisecond))
+					b.evaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "0123456789abcdef", Cost: 1}}})
+				}
+				elements := client.LLen(t.Context(), key).Val()
+				bytes := client.MemoryUsage(t.Context(), key, 0).Val()
+				t.Logf("%s: %d bytes in %d elements", l.Algorithm, bytes, elements)
+				g.Expect(elements).To(BeNumerically("<=", 3*62+2))
+				g.Expect(bytes).To(BeNumerically("<=", 62*24+200))
+			}
+		})
+	}
+}
+
+// A log holds only the hits that the largest threshold needs, even if one variant admits
+// many while another has a longer window.
+func TestMemoryOfVariants(t *testing.T) {
+	g := NewWithT(t)
+	b, client := newServerBackend(t, servers[0])
+	log := func(window time.Duration) []quota.Limit {
+		return []quota.Limit{{Name: "l", Algorithm: quota.SlidingLog, Quota: 10, Threshold: 10, Window: window}}
+	}
+	variants := quota.NewVariants(quota.Settings{ID: "test/v"}, log(10*time.Millisecond), log(24*time.Hour))
+	for range 2000 {
+		b.clock.Set(b.clock.Now().Add(time.Millisecond))
+		b.evaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: variants[0], Key: "a", Cost: 1}}})
+	}
+	g.Expect(client.LLen(t.Context(), testPrefix+layoutVersion+"{a}:test/v:sl").Val()).To(BeNumerically("<=", 2*20+1))
+	reply := b.evaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: variants[1], Key: "a", Cost: 1}}})
+	g.Expect(reply.Entries[0].Verdict).To(Equal(quota.Denied), "the long window is full")
+}

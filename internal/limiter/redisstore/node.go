@@ -1,0 +1,347 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+const (
+	// maxQueued bounds the calls that wait for a node. More would not be decided in time.
+	maxQueued = 4096
+	// maxSends bounds how often a call is sent that a node rejects without running it.
+	maxSends = 4
+	// resendPause is the wait before a rejected call is sent again; it doubles each time.
+	resendPause = 2 * time.Millisecond
+	// maxYields bounds how often a batch waits for callers that are ready to run.
+	maxYields = 8
+)
+
+// node is one Redis server, with the calls that wait for it and its breaker.
+//
+// Concurrent calls share round trips, without a timer: a batch is the calls that were queued
+// while the previous batch was in flight. At most one batch is in flight, apart from calls that
+// are sent again. The calls of a batch are decided in the order of their arrival.
+type node struct {
+	send sender
+	// resend sends the calls that the node rejected.
+	resend sender
+	// probe writes a key beside those of the key, to find out whether the node works again.
+	probe func(ctx context.Context, key quota.Key) error
+	// timeout is how long a batch and a probe wait for the node.
+	timeout time.Duration
+	metrics nodeMetrics
+
+	mu      sync.Mutex
+	queue   []*pending
+	sending bool      // the queue is being sent
+	flights []*flight // batches in flight
+	expiry  *time.Timer
+	expires time.Time // when expiry fires; zero if it is stopped
+	breaker breaker
+	reason  *quota.StoreError // why the breaker is open, while it is
+	latest  time.Time         // the deadline of the last call, at first the start of the node
+}
+
+// sender decides the calls of a batch and returns their outcomes in the same order.
+type sender func(ctx context.Context, batch []*pending) []outcome
+
+// flight is a batch that has been sent.
+type flight struct {
+	batch []*pending
+	sends int // how often it has been sent
+}
+
+func newNode(timeout time.Duration, metrics nodeMetrics) *node {
+	n := &node{timeout: timeout, metrics: metrics, latest: time.Now()} //nolint:forbidigo // the age of the node
+	n.expiry = time.AfterFunc(timeout, n.expire)
+	n.expiry.Stop()
+	return n
+}
+
+// decide decides the call in a batch with others. It returns before the deadline even if the
+// node does not answer; the cost of the call may then be spent. A caller that finds nothing in
+// flight, and has the whole timeout, sends the batch itself, which saves two changes of goroutines.
+// It then returns with its batch, even if its context is canceled earlier.
+func (n *node) decide(ctx context.Context, call *quota.Call, m mode, deadline time.Time) (result, error) {
+	p := newPending(ctx, call, m, deadline)
+	isFirst, err := n.enqueue(p)
+	switch {
+	case err != nil:
+		return result{}, err
+	case isFirst && n.hasTimeUntil(deadline):
+		n.sendFirst() //nolint:contextcheck // the batch has a context of its own
+	case isFirst:
+		go n.sendQueue() //nolint:contextcheck // as above
+	}
+	return p.wait(ctx)
+}
+
+// hasTimeUntil reports whether a batch that is sent now returns by the deadline of a call, to within
+// callerMargin.
+func (n *node) hasTimeUntil(deadline time.Time) bool {
+	return time.Until(deadline) > n.timeout-callerMargin
+}
+
+// isDown reports whether the breaker is open.
+func (n *node) isDown() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.breaker.isOpen
+}
+
+// state returns the number of queued calls and whether the breaker is open.
+func (n *node) state() (queued int, isOpen bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.queue), n.breaker.isOpen
+}
+
+// isUnusedSince reports whether the node had no call since then and needs no attention.
+func (n *node) isUnusedSince(t time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.latest.Before(t) && len(n.queue) == 0 && !n.breaker.isOpen
+}
+
+// enqueue queues the call. If isFirst is true, the queue is not being sent, and the caller must
+// send it.
+func (n *node) enqueue(p *pending) (isFirst bool, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.latest = p.deadline
+	if n.breaker.isOpen {
+		return false, n.reason
+	}
+	if len(n.queue) >= maxQueued {
+		n.metrics.rejections.Inc()
+		return false, errQueueFull
+	}
+	n.queue = append(n.queue, p)
+	n.expireBy(p.deadline)
+	isFirst, n.sending = !n.sending, true
+	return isFirst, nil
+}
+
+var errQueueFull = &quota.StoreError{Cause: quota.CauseQueue, Err: fmt.Errorf("%d calls wait for this node", maxQueued)}
+
+// sendQueue sends batches until the queue is empty.
+func (n *node) sendQueue() {
+	for {
+		n.letCallersQueue()
+		f := n.takeBatch()
+		if f == nil {
+			return
+		}
+		n.fly(f, n.send)
+	}
+}
+
+// sendFirst sends one batch, and leaves those that were queued meanwhile to sendQueue.
+func (n *node) sendFirst() {
+	n.letCallersQueue()
+	f := n.takeBatch()
+	if f == nil {
+		return
+	}
+	n.fly(f, n.send)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.sending = len(n.queue) > 0; n.sending {
+		go n.sendQueue()
+	}
+}
+
+// letCallersQueue lets the callers run that are ready, so that their calls are part of the next
+// batch: fewer, larger batches cost less CPU. It returns when the queue does not grow.
+func (n *node) letCallersQueue() {
+	before, _ := n.state()
+	for range maxYields {
+		runtime.Gosched()
+		after, _ := n.state()
+		if after <= before || after >= maxBatchCalls {
+			return
+		}
+		before = after
+	}
+}
+
+// takeBatch takes a batch from the queue. It returns nil if the queue is empty; then the queue
+// is not being sent any more.
+func (n *node) takeBatch() *flight {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	batch, rest := nextBatch(n.queue)
+	n.queue = rest
+	if len(batch) == 0 {
+		n.sending = false
+		return nil
+	}
+	gather(batch)
+	f := &flight{batch: batch}
+	n.flights = append(n.flights, f)
+	return f
+}
+
+// fly sends the batch and returns the outcomes to its callers. A flight always has the whole
+// timeout, whatever the deadlines of its callers are, so that a caller in a hurry cannot make the
+// node look broken.
+func (n *node) fly(f *flight, send sender) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.batch[0].ctx), n.timeout)
+	defer cancel()
+	f.sends++
+	started := time.Now() //nolint:forbidigo // the latency of the round trip
+	outcomes := n.sendSafely(ctx, f.batch, send)
+	n.metrics.observe(time.Since(started), outcomes)
+	n.record(failureOf(outcomes), f.batch[0].call.Entries[0].Key)
+	n.land(f, outcomes)
+}
+
+// sendSafely turns a panic into an error of the batch: it runs outside the goroutines of the
+// callers.
+func (n *node) sendSafely(ctx context.Context, batch []*pending, send sender) (outcomes []outcome) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			outcomes = failAll(len(batch), &quota.StoreError{Cause: quota.CauseScript, Err: fmt.Errorf("panic: %v", cause)})
+		}
+	}()
+	return send(ctx, batch)
+}
+
+// land returns the outcomes to the callers. Calls that the node rejected without running them are
+// sent again after a pause, beside the following batches.
+func (n *node) land(f *flight, outcomes []outcome) {
+	now := time.Now() //nolint:forbidigo // deadlines of callers
+	pause := resendPause << (f.sends - 1)
+	again := &flight{sends: f.sends}
+	n.mu.Lock()
+	for i, p := range f.batch {
+		if isRejected(outcomes[i].err) && f.sends < maxSends && now.Add(pause).Before(p.deadline) && !p.settled.Load() {
+			again.batch = append(again.batch, p)
+			outcomes[i].err = errResend
+		}
+	}
+	n.flights = slices.DeleteFunc(n.flights, func(other *flight) bool { return other == f })
+	if len(again.batch) > 0 {
+		n.flights = append(n.flights, again)
+		time.AfterFunc(pause, func() { n.fly(again, n.resend) })
+	}
+	n.mu.Unlock()
+	for i, p := range f.batch {
+		if outcomes[i].err != errResend {
+			p.settle(outcomes[i])
+		}
+	}
+}
+
+// errResend marks the outcome of a call that is sent again.
+var errResend = &quota.StoreError{}
+
+// failureOf returns the failure of a round trip: it failed if it decided no call because of a
+// failure of the node.
+func failureOf(outcomes []outcome) (failure *quota.StoreError) {
+	for _, o := range outcomes {
+		if !blamesNode(o.err) {
+			return nil
+		}
+		failure = o.err
+	}
+	return failure
+}
+
+// record reports a round trip for calls such as those of the key to the breaker; failure is nil if
+// it succeeded. If the breaker opens, the queued calls fail at once and probes start.
+func (n *node) record(failure *quota.StoreError, key quota.Key) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	//nolint:forbidigo // the window of the breaker
+	if !n.breaker.record(time.Now(), failure != nil) {
+		return
+	}
+	n.metrics.openings.Inc()
+	n.reason = &quota.StoreError{Cause: quota.CauseBreaker, Err: fmt.Errorf("no calls are sent after failures, the last one: %w", failure)}
+	for _, p := range n.queue {
+		p.settle(outcome{err: n.reason})
+	}
+	n.queue = nil
+	go n.probeUntilUp(key)
+}
+
+// probeUntilUp closes the breaker after the first probe that succeeds in time.
+func (n *node) probeUntilUp(key quota.Key) {
+	for range time.Tick(probePause) {
+		ctx, cancel := context.WithTimeout(context.Background(), n.timeout) //nolint:forbidigo // no caller waits for it
+		err := n.probe(ctx, key)
+		late := ctx.Err() != nil // calls would fail, even if the probe did not
+		cancel()
+		if err == nil && !late || errors.Is(err, redis.ErrClosed) {
+			break
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.breaker.close()
+}
+
+// expireBy makes the timer fire at the deadline or before. Callers that all have the same
+// timeout need it once in that time, not once each.
+func (n *node) expireBy(deadline time.Time) {
+	if n.expires.IsZero() || deadline.Before(n.expires) {
+		n.expires = deadline
+		n.expiry.Reset(time.Until(deadline))
+	}
+}
+
+// expire fails the calls whose deadline has passed. They return to their callers although they
+// may be in flight.
+func (n *node) expire() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := time.Now() //nolint:forbidigo // deadlines of callers
+	n.expires = time.Time{}
+	n.queue = n.expireList(n.queue, now)
+	for _, f := range n.flights {
+		n.expireList(f.batch, now)
+	}
+}
+
+// expireList fails the calls of the list whose deadline has passed, and sets the timer for the
+// others, which it returns.
+func (n *node) expireList(list []*pending, now time.Time) []*pending {
+	var waiting []*pending
+	for _, p := range list {
+		switch {
+		case p.settled.Load():
+		case p.deadline.After(now):
+			n.expireBy(p.deadline)
+			waiting = append(waiting, p)
+		default:
+			p.settle(outcome{err: p.deadlineError()})
+		}
+	}
+	return waiting
+}
+
+var (
+	errDeadline        = &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
+	errCallersDeadline = &quota.StoreError{Cause: quota.CauseDeadline, Err: fmt.Errorf("the caller waits no longer: %w", context.DeadlineExceeded)}
+)
+
+// deadlineError returns the error of a call whose deadline has passed.
+func (p *pending) deadlineError() *quota.StoreError {
+	if p.hurried {
+		return errCallersDeadline
+	}
+	return errDeadline
+}

@@ -1,0 +1,201 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"errors"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+var errReply = errors.New("reply does not have the form of batch.lua")
+
+// millionths is the unit of shares in replies, which contain only integers.
+const millionths = 1e6
+
+const (
+	undecided   = -1 // begins the reply to a call that was not decided
+	began       = 8  // is added to the verdict of an entry that began a state
+	withHolds   = 16 // is added to that of an entry with holds
+	shortReport = 32 // is added to that of a short report
+	repaired    = 64 // is added to that of an entry that repaired a state
+)
+
+// result is the reply to a call, and what only the store needs of it.
+type result struct {
+	*quota.Reply
+	// undecided are the indexes of the entries that prevented a decision, see undecided in
+	// decide.lua. The call must then be sent again with other entries.
+	undecided []int
+	// repaired are the indexes of the entries that replaced a value or a key of another type, which was not a
+	// state of their limits.
+	repaired []int
+	// receipts identify the units that each limit spent, for a refund. They are there if mode.receipts is set.
+	receipts []int64
+}
+
+// nextValues returns the values that batch.lua returns for the call, and those that follow for others; nil if
+// they have another form. The values of an error are its text.
+func nextValues(c *quota.Call, all []any) (values, rest []any) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	n := 1
+	switch first := all[0].(type) {
+	case []any:
+		return first, all[1:]
+	case int64:
+		n += 2 * len(c.Entries[0].Policy.Limits())
+		if first%repaired >= withHolds+shortReport {
+			n += 2
+			if c.Entries[0].Action == quota.Commit {
+				n++
+			}
+		}
+	}
+	if n > len(all) {
+		return nil, nil
+	}
+	return all[:n:n], all[n:]
+}
+
+// decodeReply reads the values that batch.lua returns for a call.
+func decodeReply(call *quota.Call, receipts bool, values []any) (result, error) {
+	c := replyCursor{values: values, result: result{Reply: call.NewReply()}}
+	if len(values) > 0 && values[0] == int64(undecided) {
+		return decodeUndecided(call, c.result, values[1:])
+	}
+	for i := range c.Entries {
+		c.readEntry(call, i, receipts)
+	}
+	if c.bad || len(c.values) > 0 {
+		return result{}, &quota.StoreError{Cause: quota.CauseScript, Err: errReply}
+	}
+	return c.result, nil
+}
+
+// decodeUndecided reads the indexes of the entries that prevented a decision.
+func decodeUndecided(call *quota.Call, r result, values []any) (result, error) {
+	for _, value := range values {
+		i, ok := value.(int64)
+		if !ok || i < 0 || int(i) >= len(call.Entries) || !call.Entries[i].MayBeUndecided() {
+			return result{}, &quota.StoreError{Cause: quota.CauseScript, Err: errReply}
+		}
+		r.undecided = append(r.undecided, int(i))
+	}
+	return r, nil
+}
+
+// readEntry reads the verdict of entry i, the outcome of its hold, and the reports of its limits.
+func (c *replyCursor) readEntry(call *quota.Call, i int, receipts bool) {
+	e, r := &call.Entries[i], &c.Entries[i]
+	verdict := c.number()
+	r.Verdict, r.Began = quota.Verdict(verdict%began), verdict%withHolds >= began
+	if verdict >= repaired {
+		c.repaired = append(c.repaired, i)
+	}
+	c.bad = c.bad || r.Verdict < quota.Admitted || r.Verdict > quota.Tripped
+	if r.Verdict >= quota.Blocked {
+		r.BlockLeft = micros(c.number())
+		r.BlockedBy = c.text()
+	}
+	short := verdict%repaired >= shortReport
+	switch hasHolds := verdict%shortReport >= withHolds; {
+	case hasHolds && short:
+		c.readShortHolds(e.Action, r)
+	case hasHolds:
+		c.readHolds(r)
+	}
+	for j := range r.Limits {
+		if short {
+			c.readShort(&r.Limits[j])
+		} else {
+			c.readLimit(e.Policy, j, &r.Limits[j], receipts)
+		}
+	}
+}
+
+// readLimit reads the report of limit j of the policy.
+func (c *replyCursor) readLimit(policy *quota.Policy, j int, l *quota.LimitReply, receipts bool) {
+	limit := &policy.Limits()[j]
+	admits := c.number()
+	l.Admits, l.Shed, l.WaitsForHolds = admits == 1, admits == 2, admits == 3
+	l.Used = c.number()
+	l.RetryAfter = waitOf(c.number())
+	l.UsedAfterWaiting = c.number()
+	l.ResetAfter = micros(c.number())
+	if limit.Algorithm == quota.Suppressed {
+		l.Suppression = float64(c.number()) / millionths
+	}
+	if receipts {
+		c.receipts = append(c.receipts, c.number())
+	}
+	l.SaturateAt(policy, limit)
+}
+
+// readShort reads the report of a limit that admits.
+func (c *replyCursor) readShort(l *quota.LimitReply) {
+	l.Admits = true
+	l.Used = c.number()
+	l.UsedAfterWaiting = l.Used
+	l.ResetAfter = micros(c.number())
+}
+
+// readHolds reads the outcome of the hold of an entry, and the holds of its key.
+func (c *replyCursor) readHolds(e *quota.EntryReply) {
+	e.Hold = quota.HoldOutcome(c.number())
+	c.bad = c.bad || e.Hold < quota.HoldNone || e.Hold > quota.HoldsFull
+	e.Estimate = c.number()
+	e.Held, e.Open = c.number(), c.number()
+	e.Settled, e.DebtCut = c.number(), c.number()
+}
+
+// readShortHolds reads what a reserve that took a hold, or a commit that found one, reports of holds.
+func (c *replyCursor) readShortHolds(action quota.Action, e *quota.EntryReply) {
+	e.Hold = quota.HoldTaken
+	if action == quota.Commit {
+		e.Hold, e.Estimate = quota.HoldFound, c.number()
+	}
+	e.Held, e.Open = c.number(), c.number()
+}
+
+// replyCursor reads the values of a reply one after the other.
+type replyCursor struct {
+	result
+
+	values []any
+	bad    bool
+}
+
+func (c *replyCursor) next() any {
+	if len(c.values) == 0 {
+		c.bad = true
+		return nil
+	}
+	v := c.values[0]
+	c.values = c.values[1:]
+	return v
+}
+
+func (c *replyCursor) number() int64 {
+	n, ok := c.next().(int64)
+	c.bad = c.bad || !ok
+	return n
+}
+
+func (c *replyCursor) text() string {
+	s, ok := c.next().(string)
+	c.bad = c.bad || !ok
+	return s
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+func waitOf(n int64) time.Duration {
+	if n < 0 {
+		return quota.Never
+	}
+	return micros(n)
+}

@@ -1,0 +1,134 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"slices"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+// run is successive calls of a batch with the same policies, for which the script prepares the
+// limits once.
+type run struct {
+	calls []*pending
+	// sameKeys is true for two or more calls that also have the same keys: the script reads and
+	// writes their values once.
+	sameKeys bool
+}
+
+// isLean reports whether lean.lua may decide the calls. It writes the holds of a key with each call, and
+// the general code once for all calls with the same keys.
+func (r *run) isLean() bool {
+	first := r.calls[0]
+	return first.isLean() && (!r.sameKeys || first.call.Entries[0].Action == quota.Check)
+}
+
+// haveSameCosts reports whether the calls are checks whose entries have the same costs.
+func (r *run) haveSameCosts() bool {
+	first := r.calls[0].call.Entries
+	for _, p := range r.calls {
+		for i := range first {
+			if e := &p.call.Entries[i]; e.Action != quota.Check || e.Cost != first[i].Cost {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// runsOf divides a batch into runs.
+func runsOf(batch []*pending) []run {
+	runs := make([]run, 0, 4)
+	for len(batch) > 0 {
+		r := nextRun(batch)
+		runs = append(runs, r)
+		batch = batch[len(r.calls):]
+	}
+	return runs
+}
+
+func nextRun(batch []*pending) run {
+	n := 1
+	for n < len(batch) && batch[0].equals(batch[n]) {
+		n++
+	}
+	if n > 1 {
+		return run{calls: batch[:n], sameKeys: true}
+	}
+	for n < len(batch) && batch[0].mayRunBefore(batch[n], batch[1:n]) && (n+1 == len(batch) || !batch[n].equals(batch[n+1])) {
+		n++
+	}
+	return run{calls: batch[:n]}
+}
+
+// mayRunBefore reports whether the call can be in the run that begins with p and these others. The
+// calls of a run that lean.lua decides have different keys, because it reads all before it writes.
+func (p *pending) mayRunBefore(call *pending, others []*pending) bool {
+	return p.samePolicies(call) &&
+		(!p.isLean() || !p.overlaps(call) && !slices.ContainsFunc(others, call.overlaps))
+}
+
+// samePolicies reports whether the two calls differ only in keys, costs, IDs and draws.
+func (p *pending) samePolicies(other *pending) bool {
+	return p.mode == other.mode && p.call.Denied == other.call.Denied &&
+		slices.EqualFunc(p.call.Entries, other.call.Entries, func(a, b quota.Entry) bool {
+			return a.Policy == b.Policy && a.Peek == b.Peek && a.OnlyKnown == b.OnlyKnown &&
+				a.Action == b.Action && a.Remembers() == b.Remembers() && (a.TTL == b.TTL || !holdsAnew(&a))
+		})
+}
+
+// isLean reports whether lean.lua may decide the call: by one policy, a check that does no more than
+// spend if it is admitted, a reserve or a commit.
+func (p *pending) isLean() bool {
+	if p.mode != (mode{}) || p.call.Denied || len(p.call.Entries) != 1 {
+		return false
+	}
+	e := &p.call.Entries[0]
+	if e.Action != quota.Check && (e.Action > quota.Commit || !e.Policy.TakesReservations()) {
+		return false
+	}
+	return preparedOf(e.Policy).isLean && !e.Peek
+}
+
+// equals reports whether the two calls differ only in costs and draws.
+func (p *pending) equals(other *pending) bool {
+	return slices.EqualFunc(p.call.Entries, other.call.Entries, func(a, b quota.Entry) bool {
+		return a.Key == b.Key && (a.ID == b.ID || !a.Remembers())
+	}) &&
+		p.samePolicies(other)
+}
+
+// overlaps reports whether the two calls have a key in common.
+func (p *pending) overlaps(other *pending) bool {
+	for i := range p.call.Entries {
+		for j := range other.call.Entries {
+			if p.call.Entries[i].Key == other.call.Entries[j].Key {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// gather moves calls of the batch that are equal next to each other, in the order of their
+// arrival. A call only passes calls that have no key in common with it, so no decision changes.
+func gather(batch []*pending) {
+	for i := 0; i < len(batch); i++ {
+		first, end := batch[i], i+1
+		for j := end; j < len(batch); j++ {
+			p := batch[j]
+			if !first.overlaps(p) {
+				continue
+			}
+			if !first.equals(p) {
+				break
+			}
+			copy(batch[end+1:j+1], batch[end:j])
+			batch[end] = p
+			end++
+		}
+		i = end - 1
+	}
+}

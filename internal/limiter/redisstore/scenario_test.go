@@ -1,0 +1,131 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"context"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+// A scenario file lists checks with the replies that the model and every server must
+// give:
+//
+//	start DATE
+//	policy NAME [attempts] [shadow] [reservations]
+//	  limit NAME ALGORITHM THRESHOLD/WINDOW|PERIOD@ZONE [burst N] [bucket DURATION] [block DURATION] [blocks DURATION,.../DURATION] [reached]
+//	at TIME [POLICY ...] [key KEY] [cost N] [peek] [draw SHARE] [ACTION] -> allow|deny|blocked [LIMIT: FACT VALUE ...]
+//	at TIME reset|block DURATION|unblock POLICY [key KEY]
+//
+// where
+//   - TIME counts from the start of the file, which is DATE or the next full hour. Every file starts
+//     without state.
+//   - PERIOD@ZONE is a calendar.
+//   - FACT is used, remaining, retryAfter, remainingAfterWaiting, resetAfter, suppression or waits.
+//     LIMIT is POLICY/LIMIT, or just LIMIT with one POLICY. Facts of the holds of the key are hold
+//     (none, taken, found, missing, full), held, open, settled and cut.
+//   - ACTION is reserve ID for DURATION, commit ID, commit-or-charge ID, renew ID for DURATION or
+//     charge ID.
+//   - Without POLICY a check uses the last policy above it.
+//   - deny: a limit denied the check. blocked: the key had a live block.
+//   - draw is the caller's random number, 0 (never shed, the default) to just below 1.
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.scenario")
+	g := NewWithT(t)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(files).NotTo(BeEmpty())
+	backends := newBackends(t)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".scenario"), func(t *testing.T) {
+			steps, start := parseScenario(t, file)
+			for _, b := range backends {
+				t.Run(b.name, func(t *testing.T) { runScenario(t, b, steps, start) })
+			}
+		})
+	}
+}
+
+type step struct {
+	line string
+	at   time.Duration
+	// action is an operator's action; if it is nil, the step makes the call.
+	action func(context.Context, decider) error
+	call   quota.Call
+	want   string
+	facts  map[string]map[string]string // limit -> fact -> value
+}
+
+func runScenario(t *testing.T, b *backend, steps []step, start time.Time) {
+	t.Helper()
+	g := NewWithT(t)
+	b.clear(t)
+	if start.IsZero() {
+		start = b.clock.Now().Truncate(time.Hour).Add(time.Hour) // buckets start with the hour
+	}
+	for _, s := range steps {
+		b.clock.Set(start.Add(s.at))
+		if s.action != nil {
+			g.Expect(s.action(t.Context(), b)).To(Succeed(), s.line)
+			continue
+		}
+		reply := b.evaluate(t, &s.call)
+		g.Expect(verdictOf(&s.call, reply)).To(Equal(s.want), s.line)
+		for i, e := range s.call.Entries {
+			for j, l := range e.Policy.Limits() {
+				got := factsOf(l, &reply.Entries[i], &reply.Entries[i].Limits[j])
+				for fact, value := range s.facts[limitID(e.Policy, l.Name)] {
+					g.Expect(got).To(HaveKeyWithValue(fact, value), s.line)
+				}
+			}
+		}
+	}
+}
+
+// limitID is POLICY/LIMIT.
+func limitID(p *quota.Policy, limit string) string {
+	return strings.TrimPrefix(p.ID(), "test/") + "/" + limit
+}
+
+// verdictOf returns allow, deny or blocked, by the verdicts of the enforcing policies.
+func verdictOf(call *quota.Call, r *quota.Reply) string {
+	worst := quota.Admitted
+	for i, e := range call.Entries {
+		if v := r.Entries[i].Verdict; !e.Policy.IsShadow() && v != quota.Admitted && worst != quota.Blocked {
+			worst = v
+		}
+	}
+	return map[quota.Verdict]string{quota.Admitted: "allow", quota.Denied: "deny", quota.Tripped: "deny", quota.Blocked: "blocked"}[worst]
+}
+
+var holdOutcomes = map[quota.HoldOutcome]string{
+	quota.HoldNone: "none", quota.HoldTaken: "taken", quota.HoldFound: "found", quota.HoldMissing: "missing", quota.HoldsFull: "full",
+}
+
+func factsOf(l quota.Limit, e *quota.EntryReply, r *quota.LimitReply) map[string]string {
+	wait := "never"
+	if r.RetryAfter != quota.Never {
+		wait = r.RetryAfter.String()
+	}
+	return map[string]string{
+		"used":                  strconv.FormatInt(r.Used, 10),
+		"remaining":             strconv.FormatInt(max(0, l.Quota-r.Used), 10),
+		"remainingAfterWaiting": strconv.FormatInt(max(0, l.Quota-r.UsedAfterWaiting), 10),
+		"retryAfter":            wait,
+		"resetAfter":            r.ResetAfter.String(),
+		"suppression":           strconv.FormatFloat(r.Suppression, 'f', 2, 64),
+		"waits":                 strconv.FormatBool(r.WaitsForHolds),
+		"hold":                  holdOutcomes[e.Hold],
+		"held":                  strconv.FormatInt(e.Held, 10),
+		"open":                  strconv.FormatInt(e.Open, 10),
+		"settled":               strconv.FormatInt(e.Settled, 10),
+		"cut":                   strconv.FormatInt(e.DebtCut, 10),
+	}
+}

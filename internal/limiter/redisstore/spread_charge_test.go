@@ -1,0 +1,94 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/storetest"
+)
+
+// newSpreadBackend returns a backend whose store decides each key by itself, as in a Redis Cluster.
+func newSpreadBackend(t *testing.T) *backend {
+	t.Helper()
+	b, _ := newServerBackend(t, servers[0])
+	b.decider.(*Store).spreads = true //nolint:forcetypeassert // it is one
+	return b
+}
+
+func usedOf(t *testing.T, b *backend, policy *quota.Policy, key quota.Key) int64 {
+	t.Helper()
+	peek := &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: key, Peek: true}}}
+	return b.evaluate(t, peek).Entries[0].Limits[0].Used
+}
+
+// unknownCharge is a charge of a key that may be unknown.
+type unknownCharge struct {
+	policy  int
+	key     quota.Key
+	unknown bool
+}
+
+// A charge of an unknown key goes to the overflow key. The other entries of the call are charged once,
+// whether they have the same key, another one, or an ID.
+func TestSpreadChargesOfUnknownKeys(t *testing.T) {
+	for name, charges := range map[string][]unknownCharge{
+		"one of two keys":             {{policy: 0, key: "new", unknown: true}, {policy: 1, key: "other"}},
+		"both keys":                   {{policy: 0, key: "new", unknown: true}, {policy: 1, key: "new2", unknown: true}},
+		"one key":                     {{policy: 0, key: "new", unknown: true}, {policy: 1, key: "new"}},
+		"two keys of one policy":      {{policy: 0, key: "new", unknown: true}, {policy: 0, key: "new2", unknown: true}},
+		"a known key and the unknown": {{policy: 0, key: "known"}, {policy: 0, key: "new", unknown: true}, {policy: 1, key: "known"}},
+	} {
+		for _, action := range []quota.Action{quota.Charge, quota.CommitOrCharge} {
+			for _, id := range []string{"", "id"} {
+				if action == quota.CommitOrCharge && id == "" {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s, action %d, id %q", name, action, id), func(t *testing.T) {
+					testSpreadCharges(t, charges, action, id)
+				})
+			}
+		}
+	}
+}
+
+func testSpreadCharges(t *testing.T, charges []unknownCharge, action quota.Action, id string) {
+	t.Helper()
+	g := NewWithT(t)
+	b := newSpreadBackend(t)
+	var policies []*quota.Policy
+	for _, id := range []string{"test/a", "test/b"} {
+		policies = append(policies, quota.NewVariants(
+			quota.Settings{ID: id, MaxOpen: 10}, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 100)})[0])
+	}
+	for _, p := range policies { // a known key
+		b.evaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: p, Key: "known", Cost: 1}}})
+	}
+	call := &quota.Call{}
+	for _, c := range charges {
+		call.Entries = append(call.Entries, quota.Entry{
+			Policy: policies[c.policy], Key: c.key, Cost: 5, OnlyKnown: c.unknown || c.key == "known",
+			Action: action, ID: id,
+		})
+	}
+	reply := b.evaluate(t, call)
+	for i, c := range charges {
+		key, want := c.key, int64(5)
+		if c.unknown {
+			key = call.OverflowKey(i)
+			g.Expect(usedOf(t, b, policies[c.policy], c.key)).To(BeZero())
+		} else if c.key == "known" {
+			want = 6
+		}
+		g.Expect(reply.Entries[i].Overflow).To(Equal(c.unknown))
+		g.Expect(reply.Entries[i].Hold).To(Equal(quota.HoldNone))
+		g.Expect(reply.Entries[i].Limits).To(HaveLen(1))
+		g.Expect(reply.Entries[i].Limits[0].Used).To(Equal(want))
+		g.Expect(usedOf(t, b, policies[c.policy], key)).To(Equal(want), string(key))
+	}
+}

@@ -1,0 +1,91 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+// Reset deletes the spent units and the block of the key in all variants of the policy,
+// and reports whether any existed. Errors are *StoreError.
+func (s *Store) Reset(ctx context.Context, policy *quota.Policy, key quota.Key) (bool, error) {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	c := command{program: resetProgram()}
+	names := policy.StateNames()
+	records := recordNames(policy)
+	c.args = []any{"EVALSHA", c.program.sha, len(names) + len(records)}
+	for _, suffix := range slices.Concat(names, records) {
+		c.args = append(c.args, s.key(key, suffix))
+	}
+	c.args = append(c.args, len(names))
+	deleted, err := s.run(ctx, c)
+	return len(deleted) > 0, storeError(ctx, err)
+}
+
+// recordNames returns the names of the keys in which scripts record facts about the states of the policy.
+func recordNames(policy *quota.Policy) []string {
+	names := slices.Clone(policy.EscalationNames())
+	if policy.TakesReservations() {
+		names = append(names, holdSetName(policy.ID()))
+	}
+	if policy.IsRequestable() {
+		names = append(names, listName(policy.ID()))
+		for _, state := range policy.StateNames() {
+			names = append(names, quota.LargestName(state)) // it exists for logs only
+		}
+	}
+	return names
+}
+
+// Block denies every check of the key by this policy for length, in whole milliseconds,
+// in place of an existing block. Errors are *StoreError.
+func (s *Store) Block(ctx context.Context, policy *quota.Policy, key quota.Key, length time.Duration) error {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	ttl := time.Duration(exactTTL(length)) * time.Millisecond
+	return storeError(ctx, s.client.Set(ctx, s.key(key, quota.BlockName(policy.ID())), manualBlock, ttl).Err())
+}
+
+// exactTTL returns the TTL in milliseconds of a key that exists for that time. Redis keeps a key
+// until the end of the millisecond in which its TTL is 0, and has no shorter TTL than 1.
+func exactTTL(length time.Duration) int64 { return max(length.Milliseconds()-1, 1) }
+
+// manualBlock is the value of a block that no limit started.
+const manualBlock = ""
+
+// Unblock deletes the block of the key, set by a limit or by Block, and reports whether
+// one existed. Limits forget the blocks that they have started. Spent units stay spent. Errors are *StoreError.
+func (s *Store) Unblock(ctx context.Context, policy *quota.Policy, key quota.Key) (bool, error) {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	if err := s.forgetBlocks(ctx, policy, key); err != nil {
+		return false, err
+	}
+	deleted, err := s.client.Del(ctx, s.key(key, quota.BlockName(policy.ID()))).Result()
+	return deleted > 0, storeError(ctx, err)
+}
+
+// forgetBlocks deletes the numbers of blocks that limits have started.
+func (s *Store) forgetBlocks(ctx context.Context, policy *quota.Policy, key quota.Key) error {
+	if len(policy.EscalationNames()) == 0 {
+		return nil
+	}
+	var names []string
+	for _, suffix := range policy.EscalationNames() {
+		names = append(names, s.key(key, suffix))
+	}
+	return storeError(ctx, s.client.Del(ctx, names...).Err())
+}
+
+func storeError(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &quota.StoreError{Cause: causeOf(ctx, err), Err: err}
+}

@@ -1,0 +1,206 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+// Options configure a Store. All fields but Registerer, Logger and Now are required.
+type Options struct {
+	// Client must not retry by itself: a call may have written although its reply was lost.
+	Client redis.UniversalClient
+	// Prefix starts every key.
+	Prefix string
+	// Timeout is the longest that Redis may take to answer. A caller with an earlier deadline
+	// waits until shortly before it.
+	Timeout time.Duration
+	// Registerer registers the metrics; nil does not export them.
+	Registerer prometheus.Registerer
+	// Logger is slog.Default() if nil.
+	Logger *slog.Logger
+	// Now is the clock of this process, for the periods of calendars; nil is time.Now.
+	Now func() time.Time
+}
+
+// Store decides calls in Redis. It is safe for concurrent use.
+type Store struct {
+	client  redis.UniversalClient
+	prefix  string
+	timeout time.Duration
+	now     func() time.Time
+	metrics *metrics
+	repairs *repairs
+	// route returns the node that has the key.
+	route func(ctx context.Context, key quota.Key) *node
+	// spreads is true if the keys of a call may lie on several nodes.
+	spreads bool
+}
+
+// NewStore returns a Store.
+func NewStore(o Options) *Store {
+	s := &Store{client: o.Client, prefix: o.Prefix + layoutVersion, timeout: o.Timeout, now: o.Now, metrics: newMetrics(), repairs: newRepairs(o.Logger)}
+	if s.now == nil {
+		s.now = time.Now //nolint:forbidigo // the default
+	}
+	if client, ok := o.Client.(*redis.ClusterClient); ok {
+		nodes := newClusterNodes(s, client)
+		s.spreads, s.route, s.metrics.nodes = true, nodes.of, nodes.recent
+	} else {
+		name := nameOf(o.Client)
+		only := s.newNode(name, s.send, s.send)
+		s.route = func(context.Context, quota.Key) *node { return only }
+		s.metrics.nodes = func() map[string]*node { return map[string]*node{name: only} }
+	}
+	if o.Registerer != nil {
+		o.Registerer.MustRegister(s.metrics, s.repairs.total)
+	}
+	return s
+}
+
+// nameOf returns the name of the only node of a client: its address, or the name of the master
+// that sentinels watch.
+func nameOf(client redis.UniversalClient) string {
+	if single, ok := client.(*redis.Client); ok {
+		return single.Options().Addr
+	}
+	return unknown
+}
+
+// newNode returns a node with that name in metrics.
+func (s *Store) newNode(name string, send, resend sender) *node {
+	n := newNode(s.timeout, s.metrics.ofNode(name))
+	n.send, n.resend, n.probe = send, resend, s.probe
+	return n
+}
+
+// probeScript is a write in a script, like a call.
+var probeScript = redis.NewScript(`return redis.call("SET", KEYS[1], "", "PX", ARGV[1])`)
+
+// probe writes a key beside those of the key, in a script: what a node rejects that has become a
+// replica, has no memory or forbids scripts.
+func (s *Store) probe(ctx context.Context, key quota.Key) error {
+	return probeScript.Run(ctx, s.client, []string{s.key(key, probeKey)}, probeLife.Milliseconds()).Err()
+}
+
+// probeLife is how long the key of a probe exists.
+const probeLife = time.Second
+
+// callerMargin is the part of the caller's deadline that is kept for sending the answer.
+const callerMargin = 2 * time.Millisecond
+
+// bound returns a context that ends at the deadline of a call that starts now.
+func (s *Store) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithDeadline(ctx, s.deadline(ctx))
+}
+
+// deadline returns when a call must be answered: after the timeout, or shortly before the
+// deadline of the caller.
+func (s *Store) deadline(ctx context.Context) time.Time {
+	deadline := time.Now().Add(s.timeout) //nolint:forbidigo // deadlines of callers
+	if callers, ok := ctx.Deadline(); ok && callers.Add(-callerMargin).Before(deadline) {
+		return callers.Add(-callerMargin)
+	}
+	return deadline
+}
+
+// Evaluate decides the call. It shares a round trip with the calls for the same node that arrive
+// at the same time. In a cluster a call with several keys takes two round trips, and a call with a
+// key or a limit that needs a substitute (see Entry.OnlyKnown and Policy.NewRequested) is sent
+// again, at most twice for each entry. Errors are *StoreError; the call must then not be changed, because it may still be in
+// flight.
+func (s *Store) Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, error) {
+	deadline := s.deadline(ctx)
+	if s.spreads && !call.IsDeniable() { // also with one key: a substitute may lie on another node
+		return s.changeSpread(ctx, call, deadline)
+	}
+	var settled settlements
+	decided, err := s.evaluateOnce(ctx, call, &settled, deadline)
+	if err != nil || decided.undecided == nil {
+		return decided.Reply, err
+	}
+	other := quota.NewSubstitution(call)
+	for decided.undecided != nil {
+		other.Replace(decided.undecided)
+		if decided, err = s.evaluateOnce(ctx, other.Call(), &settled, deadline); err != nil {
+			return nil, err
+		}
+	}
+	other.Mark(decided.Reply)
+	return decided.Reply, nil
+}
+
+// evaluateOnce decides the call, or returns which entries prevented it.
+func (s *Store) evaluateOnce(ctx context.Context, call *quota.Call, settled *settlements, deadline time.Time) (result, error) {
+	if s.spreads && !haveOneKey(call) {
+		return s.evaluateSpread(ctx, call, false, settled, deadline)
+	}
+	return s.evaluate(ctx, call, mode{}, deadline)
+}
+
+// evaluate decides one call whose keys lie on one node.
+func (s *Store) evaluate(ctx context.Context, call *quota.Call, m mode, deadline time.Time) (result, error) {
+	decided, err := s.route(ctx, call.Entries[0].Key).decide(ctx, call, m, deadline)
+	if err == nil {
+		s.repairs.report(call, decided.repaired)
+	}
+	return decided, err
+}
+
+// send decides the calls of a batch in one EVALSHA.
+func (s *Store) send(ctx context.Context, batch []*pending) []outcome {
+	values, err := s.run(ctx, s.decideCommand(batch))
+	return outcomesOf(ctx, batch, values, err)
+}
+
+// outcomesOf returns the outcomes of the calls of a batch. values is what batch.lua returns for them, and
+// err the error in its place.
+func outcomesOf(ctx context.Context, batch []*pending, values []any, err error) []outcome {
+	if err != nil {
+		return failAll(len(batch), &quota.StoreError{Cause: causeOf(ctx, err), Err: err})
+	}
+	outcomes := make([]outcome, len(batch))
+	for i, p := range batch {
+		var own []any
+		if own, values = nextValues(p.call, values); len(own) == 0 {
+			return failAll(len(batch), &quota.StoreError{Cause: quota.CauseScript, Err: errReply})
+		}
+		outcomes[i] = outcomeOf(own)
+	}
+	if len(values) > 0 {
+		return failAll(len(batch), &quota.StoreError{Cause: quota.CauseScript, Err: errReply})
+	}
+	return outcomes
+}
+
+// unwrittenMark begins the error of a call that has written nothing, see decide.lua.
+const unwrittenMark = "UNWRITTEN "
+
+// outcomeOf returns the outcome of one call by its values.
+func outcomeOf(values []any) outcome {
+	if text, failed := values[0].(string); failed {
+		text, unwritten := strings.CutPrefix(text, unwrittenMark)
+		return outcome{err: &quota.StoreError{Cause: causeOfText(text), Err: errors.New(text), Unwritten: unwritten}}
+	}
+	return outcome{values: values}
+}
+
+// run sends the command, and the source of its script if Redis does not have it.
+func (s *Store) run(ctx context.Context, c command) ([]any, error) {
+	reply, err := s.client.Do(ctx, c.args...).Slice()
+	if err != nil && causeOf(ctx, err) == causeNoScript {
+		c.args[0], c.args[1] = "EVAL", c.program.source
+		reply, err = s.client.Do(ctx, c.args...).Slice()
+	}
+	return reply, err
+}

@@ -1,0 +1,168 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/storetest"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// onlyKnown returns a call that spends one unit from each key, if it is known.
+func onlyKnown(policy *quota.Policy, keys ...quota.Key) *quota.Call {
+	call := &quota.Call{}
+	for _, key := range keys {
+		call.Entries = append(call.Entries, quota.Entry{Policy: policy, Key: key, Cost: 1, OnlyKnown: true})
+	}
+	return call
+}
+
+// With OnlyKnown, keys without state share the budget of the overflow key; they begin no state.
+// Known keys keep their own counts.
+func TestUnknownKeysShareTheOverflowKey(t *testing.T) {
+	for _, a := range algorithms {
+		t.Run(string(a), func(t *testing.T) {
+			policy := quota.NewPolicy("test/p", false, false, []quota.Limit{storetest.Blocking(storetest.SlowLimit(a, 3))})
+			for _, b := range newBackends(t) {
+				g := NewWithT(t)
+				known := b.evaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "known", Cost: 1}}})
+				g.Expect(known.Entries[0].Began).To(BeTrue())
+				known = b.evaluate(t, onlyKnown(policy, "known"))
+				g.Expect([]any{known.Entries[0].Overflow, known.Entries[0].Began}).To(Equal([]any{false, false}))
+				var verdicts []quota.Verdict
+				for _, key := range []quota.Key{"x1", "x2", "x3", "x4", "x5"} {
+					reply := b.evaluate(t, onlyKnown(policy, key))
+					g.Expect(reply.Entries[0].Overflow).To(BeTrue())
+					verdicts = append(verdicts, reply.Entries[0].Verdict)
+				}
+				if a != quota.Suppressed { // sheds at random
+					g.Expect(verdicts).To(Equal([]quota.Verdict{quota.Admitted, quota.Admitted, quota.Admitted, quota.Denied, quota.Denied}), "and no block")
+				}
+				used := b.evaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "known", Cost: 1, Peek: true}}})
+				g.Expect(used.Entries[0].Limits[0].Used).To(Equal(int64(2)))
+				unknown := b.evaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "x1", Cost: 1, Peek: true}}})
+				g.Expect(unknown.Entries[0].Limits[0].Used).To(BeZero())
+			}
+		})
+	}
+}
+
+// The budget of the overflow key is the same wherever the policy is in a chain.
+func TestChainsShareTheOverflowKey(t *testing.T) {
+	limits := []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 3)}
+	policy, other := quota.NewPolicy("test/p", false, false, limits), quota.NewPolicy("test/other", false, false, limits)
+	for _, b := range newBackends(t) {
+		g := NewWithT(t)
+		b.evaluate(t, onlyKnown(policy, "x"))
+		chain := &quota.Call{Entries: slices.Concat(onlyKnown(other, "y").Entries, onlyKnown(policy, "y").Entries)}
+		reply := b.evaluate(t, chain)
+		g.Expect(reply.Entries[1].Overflow).To(BeTrue())
+		g.Expect(reply.Entries[1].Limits[0].Used).To(Equal(int64(2)))
+	}
+}
+
+// Two unknown keys of one call, also on different nodes: the call is decided as a whole.
+func TestUnknownKeysInAChain(t *testing.T) {
+	cluster, keys := clusterStore(t, testenv.StartRedisCluster(t))
+	single, _ := newServerBackend(t, servers[0])
+	for name, d := range map[string]decider{"single": single, "cluster": cluster} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			policy := quota.NewPolicy("test/chain", false, false, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 2)})
+			wide := quota.NewPolicy("test/wide", false, false, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 100)})
+			call := func() *quota.Reply {
+				call := onlyKnown(policy, keys[0], keys[1])
+				call.Entries = append(call.Entries, quota.Entry{Policy: wide, Key: keys[2], Cost: 1})
+				reply, err := d.Evaluate(t.Context(), call)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect([]bool{reply.Entries[0].Overflow, reply.Entries[1].Overflow, reply.Entries[2].Overflow}).
+					To(Equal([]bool{true, true, false}))
+				g.Expect(call.Entries[0].Key).To(Equal(keys[0]), "the call is unchanged")
+				return reply
+			}
+			for range 2 {
+				g.Expect(call().Entries[0].Verdict).To(Equal(quota.Admitted))
+			}
+			last := call()
+			g.Expect([]quota.Verdict{last.Entries[0].Verdict, last.Entries[1].Verdict}).To(Equal([]quota.Verdict{quota.Denied, quota.Denied}))
+			g.Expect(last.Entries[2].Limits[0].Used).To(Equal(int64(2)), "a denied call spends nothing")
+		})
+	}
+}
+
+// A key that is blocked, or whose policy counts it in any of its limits, is known.
+func TestABlockedKeyIsKnown(t *testing.T) {
+	policy := quota.NewPolicy("test/p", false, false, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 3)})
+	for _, b := range newBackends(t) {
+		g := NewWithT(t)
+		g.Expect(b.Block(t.Context(), policy, "a", time.Hour)).To(Succeed())
+		reply := b.evaluate(t, onlyKnown(policy, "a"))
+		g.Expect(reply.Entries[0].Verdict).To(Equal(quota.Blocked))
+		g.Expect(reply.Entries[0].Overflow).To(BeFalse())
+	}
+}
+
+// requestedOf returns a policy, and the variant with another number.
+func requestedOf(a quota.Algorithm) (policy, requested *quota.Policy) {
+	l := storetest.SlowLimit(a, 3)
+	policy = quota.NewVariants(quota.Settings{ID: "test/requested", Requestable: true}, []quota.Limit{l})[0]
+	l.Quota, l.Threshold = 1000, 1000
+	if a.Refills() {
+		l.StateSuffix = "1000"
+	}
+	return policy, policy.NewRequested([]quota.Limit{l}, 0)
+}
+
+// A requested limit gives no unknown key a state. Keys that are known to the requested limit, or to
+// that of the policy, keep their own counts.
+func TestUnknownKeysOfRequestedLimits(t *testing.T) {
+	for _, a := range []quota.Algorithm{quota.FixedWindow, quota.SlidingLog, quota.TokenBucket, quota.GCRA} {
+		t.Run(string(a), func(t *testing.T) {
+			policy, requested := requestedOf(a)
+			for _, b := range newBackends(t) {
+				g := NewWithT(t)
+				b.evaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "known", Cost: 1}}})
+				b.evaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: requested, Key: "requested", Cost: 1}}})
+				admitted := 0
+				for _, key := range []quota.Key{"x1", "x2", "x3", "x4", "x5"} {
+					call := onlyKnown(requested, key)
+					reply := b.evaluate(t, call)
+					g.Expect([]bool{reply.Entries[0].Overflow, reply.Entries[0].RequestIgnored}).To(Equal([]bool{true, false}))
+					g.Expect(call.Entries[0].OnlyKnown).To(BeTrue(), "the call is unchanged")
+					if reply.Entries[0].Verdict == quota.Admitted {
+						admitted++
+					}
+				}
+				g.Expect(admitted).To(Equal(3))
+				for _, key := range []quota.Key{"known", "requested"} {
+					reply := b.evaluate(t, onlyKnown(requested, key))
+					g.Expect(reply.Entries[0].Overflow).To(BeFalse(), string(key))
+					g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(int64(2)), string(key))
+					g.Expect(reply.Entries[0].RequestIgnored).To(Equal(a.Refills() && key == "known"), string(key))
+				}
+			}
+		})
+	}
+}
+
+// A key stays protected until its own key is replaced or is known.
+func TestReplaceKeepsOnlyKnown(t *testing.T) {
+	g := NewWithT(t)
+	policy, requested := requestedOf(quota.TokenBucket)
+	call := onlyKnown(requested, "a", "b")
+	other := quota.NewSubstitution(call)
+	other.Replace([]int{0})
+	g.Expect(other.Call().Entries[0].Policy).To(BeIdenticalTo(policy))
+	g.Expect([]bool{other.Call().Entries[0].OnlyKnown, other.Call().Entries[1].OnlyKnown}).To(Equal([]bool{true, false}))
+	other.Replace([]int{0})
+	g.Expect(other.Call().Entries[0].OnlyKnown).To(BeFalse())
+	g.Expect(other.Call().Entries[0].Key).To(Equal(call.OverflowKey(0)))
+	g.Expect(other.Call().Entries[1].Key).To(Equal(quota.Key("b")))
+}

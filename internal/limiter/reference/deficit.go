@@ -1,0 +1,86 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reference
+
+import (
+	"math/big"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+// deficit is the reference model of deficit.lua: how far a bucket is from full, in units
+// times the window in microseconds, without rounding. One microsecond refills
+// l.Threshold of it.
+type deficit struct{ *big.Int }
+
+// newDeficit returns a*b.
+func newDeficit(a, b int64) deficit {
+	return deficit{new(big.Int).Mul(big.NewInt(a), big.NewInt(b))}
+}
+
+func deficitOf(units int64, l *quota.Limit) deficit {
+	return newDeficit(units, l.Window.Microseconds())
+}
+
+func (d deficit) plus(o deficit) deficit {
+	if o.Int == nil {
+		return d
+	}
+	return deficit{new(big.Int).Add(d.Int, o.Int)}
+}
+
+// minus subtracts o; the result is at least 0.
+func (d deficit) minus(o deficit) deficit {
+	left := new(big.Int).Sub(d.Int, o.Int)
+	if left.Sign() < 0 {
+		left.SetInt64(0)
+	}
+	return deficit{left}
+}
+
+func (d deficit) atMost(o deficit) deficit {
+	if d.Cmp(o.Int) > 0 {
+		return o
+	}
+	return d
+}
+
+// ceilDiv returns d/n, rounded up.
+func (d deficit) ceilDiv(n int64) int64 {
+	quotient, rest := new(big.Int).QuoRem(d.Int, big.NewInt(n), new(big.Int))
+	if rest.Sign() > 0 {
+		return quotient.Int64() + 1
+	}
+	return quotient.Int64()
+}
+
+// afterRefill returns the deficit after wait microseconds of refill.
+func (d deficit) afterRefill(wait int64, l *quota.Limit) deficit {
+	return d.minus(newDeficit(max(0, wait), l.Threshold))
+}
+
+// cutDebt bounds the deficit by that of an empty bucket and MaxDebt. It returns the units that it
+// cut, rounded down.
+func (d deficit) cutDebt(empty deficit, l *quota.Limit) (deficit, int64) {
+	most := empty.plus(newDeficit(quota.MaxDebt.Microseconds(), l.Threshold))
+	excess := d.minus(most)
+	return d.atMost(most), new(big.Int).Quo(excess.Int, big.NewInt(l.Window.Microseconds())).Int64()
+}
+
+// debtor is a counter that works off the units above its quota.
+type debtor interface {
+	// cutDebt returns the units of debt that were cut since the last time.
+	cutDebt(e *quota.Entry, l *quota.Limit, now int64) int64
+}
+
+// used returns the missing units, rounded up.
+func (d deficit) used(l *quota.Limit) int64 { return d.ceilDiv(l.Window.Microseconds()) }
+
+// timeToFit returns the microseconds until the cost fits.
+func (d deficit) timeToFit(e *quota.Entry, l *quota.Limit) int64 {
+	return d.minus(deficitOf(l.Quota-e.Cost, l)).ceilDiv(l.Threshold)
+}
+
+// resetAfter returns the microseconds until the bucket is full.
+func (d deficit) resetAfter(l *quota.Limit) int64 { return d.ceilDiv(l.Threshold) }

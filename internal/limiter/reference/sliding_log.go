@@ -1,0 +1,88 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reference
+
+import (
+	"slices"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+// slidingLog is the reference model of sliding_log.lua.
+type slidingLog struct {
+	hitLog
+
+	largest *largestServed
+}
+
+// largestServed is the largest number that the log serves for requested limits.
+type largestServed struct {
+	units int64
+	end   expiry
+}
+
+func (s *largestServed) alive(now int64) bool { return s.end.alive(now) }
+
+func (s *slidingLog) spend(e *quota.Entry, _ *quota.Limit, now int64, _ bool) {
+	s.addHit(e, hit{at: now, cost: e.Cost}, now)
+}
+
+func (s *slidingLog) settle(e *quota.Entry, _ *quota.Limit, units, at, now int64) {
+	s.addHit(e, hit{at: at, cost: units}, now)
+}
+
+// addHit adds the hit and drops those that no limit needs.
+func (s *slidingLog) addHit(e *quota.Entry, h hit, now int64) {
+	keep, ceiling := e.Policy.Kept()
+	if !s.add(h, now, keep) {
+		return
+	}
+	if e.Policy.IsRequestable() && s.largest.alive(now) {
+		ceiling = max(ceiling, s.largest.units)
+	}
+	if e.Policy.Enlarges() {
+		s.largest.units, s.largest.end = ceiling, s.end
+	}
+	if !e.Policy.CountsAttempts() {
+		ceiling *= 2
+	}
+	var units int64
+	for i, h := range slices.Backward(s.hits) {
+		if units += h.cost; units >= ceiling {
+			s.hits = s.hits[i:]
+			return
+		}
+	}
+}
+
+// left returns the microseconds until the log expires.
+func (s *slidingLog) left(e *quota.Entry, now int64) int64 {
+	keep, _ := e.Policy.Kept()
+	left, end := s.end.keepAlive(e, now, s.hits[len(s.hits)-1].at+keep.Microseconds()-now)
+	s.end = end
+	return left
+}
+
+func (s *slidingLog) timeToFit(e *quota.Entry, l *quota.Limit, now int64) int64 {
+	wait := s.hitLog.timeToFit(e, l, now)
+	if wait == 0 {
+		return 0
+	}
+	return min(wait, s.left(e, now))
+}
+
+func (s *slidingLog) usedAfter(e *quota.Entry, l *quota.Limit, now, wait int64) int64 {
+	if s.used(e, l, now) == 0 || wait >= s.left(e, now) {
+		return 0
+	}
+	return s.hitLog.usedAfter(e, l, now, wait)
+}
+
+func (s *slidingLog) resetAfter(e *quota.Entry, l *quota.Limit, now int64) int64 {
+	resetAfter := s.hitLog.resetAfter(e, l, now)
+	if resetAfter == 0 {
+		return 0
+	}
+	return min(resetAfter, s.left(e, now))
+}
