@@ -58,10 +58,9 @@ end
 --   read(limit, value, key)
 --                          returns the units that are used, by the key and its value, and sets
 --                          limit.exists; nil leaves the call to the general code
---   spend(limit, key, cost, text, ttl)
---                          adds the cost, also given as text, to the state that was just read, and
---                          keeps a deficit at least `ttl` milliseconds, if given; returns the units
---                          that are used now, the microseconds until none are, and the new value
+--   spend(limit, key, cost, text)
+--                          adds the cost, also given as text, to the state that was just read; returns
+--                          the units that are used now, the microseconds until none are, and the new value
 --   wait(limit, key, cost) the microseconds until the cost fits, the units that are used then, and
 --                          the microseconds until none are; nil leaves the call to the general code
 local lean = {}

@@ -17,14 +17,12 @@
 --          the numbers themselves
 -- report   verdict (0 admitted, 1 denied, 2 already blocked, 3 denied and now blocked;
 --            8 more if the call began the first state of the key; 16 more if holds
---            follow; 32 more in a short report: of one entry, whose limits all admit; 64
+--            follow; 32 more in a short report: of one check, whose limits all admit; 64
 --            more if it repaired the state of a limit),
 --          [block left (us), name of the limit that blocked, if verdict >= 2],
 --          [what became of a hold (0 nothing, 1 taken, 2 found, 3 missing, 4 too many),
 --            units of the hold that was found, units and number of all, number of the holds
---            that the call settled, units of debt that were cut, if holds. A short report
---            is of a hold that was taken or committed: it has the units of the one that was
---            committed, and units and number of all],
+--            that the call settled, units of debt that were cut, if holds],
 --          then per limit: [admits (0 no, 1 yes, 2 shed at random, 3 as soon as holds
 --            end), if the report is not short], used, [retry after (us, -1 never), used
 --            after that time, if it is not short], reset after (us), [share of checks that

@@ -166,7 +166,7 @@ func (c *command) addRun(r run) {
 	if first.mode.repeated {
 		flags |= runRepeated
 	}
-	if r.isLean() {
+	if r.calls[0].isLean() {
 		flags |= runLean
 	}
 	calls := r.calls

@@ -31,19 +31,18 @@
 //	holds.go           the open holds of a key
 //	blocks.go          the lists of begun blocks
 //
-// A script is assembled from base.lua, the files of its algorithms for lean.lua, lean.lua and, if a policy
-// takes reservations, hold_lean.lua; and batch.lua. lean.lua decides most checks. For other calls batch.lua
-// contains the body of a function, the general code: prelude.lua, hold.lua if a policy takes reservations,
-// the files of the algorithms (with log.lua or deficit.lua, if they share it), listed.lua, entry.lua and
-// decide.lua. refund.lua follows the general code without decide.lua.
+// A script is assembled from base.lua, the files of its algorithms for lean.lua, lean.lua and batch.lua.
+// lean.lua decides most checks. For other calls batch.lua contains the body of a function, the general code:
+// prelude.lua, hold.lua if a policy takes reservations, the files of the algorithms (with log.lua or
+// deficit.lua, if they share it), listed.lua, entry.lua and decide.lua. refund.lua follows the general code without decide.lua.
 //
 // # How a decision is made
 //
 // A batch of calls runs in one script, one call after the other. Successive calls with the same
 // policies are a run: their limits are prepared once, and one MGET reads their values. If they
 // also have the same keys, each value is read and written once for all of them. lean.lua decides
-// most checks of one policy, with any algorithm but Suppressed and Concurrency, and hold_lean.lua most
-// reserves and commits. For any other call decide.lua has three phases:
+// most checks of one policy, with any algorithm but Suppressed and Concurrency. For any other call
+// decide.lua has three phases:
 //
 //  1. Read the blocks, holds and limits of every entry, and spend the holds that have ended. An
 //     entry is admitted if its key has no live block and every limit admits its cost.

@@ -5,12 +5,8 @@ local to_number, type_of = tonumber, type -- a local is faster than a global
 -- Above this count a counter does not grow, so that it stays an integer of a double.
 local LARGEST_COUNT = 2 ^ 52
 
--- In the key of a counter, the name of the limit and its window; also in other variants of the policy.
-local WINDOW_NAME = ':([^:]*:fw:.*)'
-
 lean.fw = {
   prepare = function(limit, at)
-    limit.is_counter = true
     limit.lifetime, limit.lifetime_text = ARGV[at + 2] + 0, ARGV[at + 2]
     return at + 2
   end,

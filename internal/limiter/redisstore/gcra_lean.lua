@@ -27,11 +27,11 @@ lean.gc = {
     return ceil_div(limit.deficit, limit.window_us)
   end,
 
-  spend = function(limit, key, cost, _, ttl)
+  spend = function(limit, key, cost)
     local deficit = limit.deficit + cost * limit.window_us
     local left = ceil_div(deficit, limit.rate)
     local value = arrival_value(deficit, limit.rate)
-    write_value(key, limit.exists, value, max(ttl_of(left), ttl or 0))
+    write_value(key, limit.exists, value, ttl_of(left))
     return ceil_div(deficit, limit.window_us), left, value
   end,
 

@@ -90,6 +90,12 @@ new_holds = function()
     return last * 1000 + 999 >= entry.earliest
   end
 
+  -- The values in MessagePack, one after the other. To pack them as an array, and to drop its header, takes
+  -- less time than to pack several values.
+  local function pack_each(values)
+    return string.sub(cmsgpack.pack(values), #values < 16 and 2 or 4)
+  end
+
   -- Writes the summary.
   function holds.write(entry)
     entry.changed = false
@@ -101,7 +107,7 @@ new_holds = function()
       end
     end
     for _, value in ipairs(entry.packed or {}) do summary[#summary + 1] = value end
-    set_value(entry.held, cmsgpack.pack(unpack(summary)), holds_ttl(entry))
+    set_value(entry.held, pack_each(summary), holds_ttl(entry))
   end
 
   -- Where a hold begins in the list of the summary; nil if it is not there.
@@ -319,6 +325,9 @@ new_holds = function()
     entry.outcome = MISSING
     return false
   end
+
+  -- In the key of a counter, the name of the limit and its window; also in other variants of the policy.
+  local WINDOW_NAME = ':([^:]*:fw:.*)'
 
   -- Where the list of windows has that of the limit, or has room for it.
   local function place_of_window(entry, limit)

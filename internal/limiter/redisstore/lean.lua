@@ -1,16 +1,9 @@
--- lean: decides calls without the general code: those of one policy whose limits all have functions
--- in the table lean. It leaves to the general code, as they are: calls for blocked keys, checks of keys
--- with holds, denied checks that write, and values of another form.
---
--- The functions that decide a call get its run, and the places before its values and of its first
--- argument. They return true after they have replied with a short report, or an array to reply with; nil
--- leaves the call to the general code.
+-- lean: decides checks without the general code: those of one policy whose limits all have functions
+-- in the table lean. It leaves to the general code, as they are: checks of blocked keys, of keys with holds,
+-- denied checks that write, and values of another form.
 
 -- The replies, see batch.lua, and the number of their values.
 local replies, replied = {}, 0
-
--- Prepares a run of reserves (1) or commits (2); in hold_lean.lua.
-local lean_prepare_holds
 
 -- The number of a cost. To read one takes longer than to find that it is that of the previous call.
 local function lean_cost(run, text)
@@ -33,7 +26,8 @@ local function lean_deny(run, at, cost)
   return reply
 end
 
--- Decides a check.
+-- Decides a check of the run, by the places before its values and of its first argument. Returns true after
+-- it has replied with a short report, or an array to reply with; nil leaves the check to the general code.
 local function lean_check(run, at, own)
   local limits, values, known, admitted = run.limits, run.values, false, true
   if values[at + 1] or run.keeps_holds and values[at + 2] then return nil end
@@ -81,41 +75,33 @@ end
 local function lean_prepare(first_key, first_arg)
   local flags, entry_flags = ARGV[first_arg + 4] + 0, ARGV[first_arg + 6] + 0
   local calls, keys, own = ARGV[first_arg + 1] + 0, ARGV[first_arg + 2] + 0, ARGV[first_arg + 3] + 0
-  local action, keeps_holds, first_limit = floor(entry_flags / 8192), entry_flags % 2048 >= 1024, first_arg + 7
-  local keep_spent, max_open, hold_for = 0, 0, 0
-  if action == 1 then hold_for, first_limit = ARGV[first_limit] * 1000, first_limit + 1 end
+  local keeps_holds, first_limit = entry_flags % 2048 >= 1024, first_arg + 7
   if entry_flags % 32 >= 16 then first_limit = first_limit + 2 end -- how long a log keeps what is not needed here
-  if keeps_holds then
-    keep_spent, max_open, first_limit = ARGV[first_limit] * 1000, ARGV[first_limit + 1] + 0, first_limit + 2
-  end
+  if keeps_holds then first_limit = first_limit + 2 end -- how holds are kept
   local limits, first_own = lean_limits(first_limit, entry_flags % 16 >= 8)
   local same_keys, same_own = flags % 16 >= 8, flags % 128 >= 64
   local last_key = first_key + (same_keys and keys or calls * keys)
-  local run = {
-    decide = lean_check,
+  return {
     calls = calls, decided = 0, left = false, first_key = first_key, last_key = last_key,
     step = same_keys and 0 or keys, own_step = same_own and 0 or own,
     first_own = first_own + (flags % 8 >= 4 and 2 or 1), -- a draw comes before the cost
     last_arg = first_own + (same_own and own or calls * own),
     denies = entry_flags % 2 == 0 and entry_flags % 16 < 8, -- neither counts attempts nor blocks
     only_known = entry_flags % 128 >= 64,
-    keeps_holds = keeps_holds, keep_spent = keep_spent, max_open = max_open, hold_for = hold_for,
-    now = false, first = false, ttl = false, ttl_text = false, -- for hold_lean.lua
-    limits = limits, states = keeps_holds and action ~= 2 and 2 or 1, -- values before those of the limits
+    keeps_holds = keeps_holds,
+    limits = limits, states = keeps_holds and 2 or 1, -- values before those of the limits
     values = call('MGET', unpack(KEYS, first_key + 1, last_key)),
     cost_text = false, cost = 0,
   }
-  if action > 0 then lean_prepare_holds(run, action) end
-  return run
 end
 
 -- Decides the rest of the calls of a run. Of calls with the same keys it leaves all after the first
 -- one that it leaves to the general code, so that they are decided in order.
 local function lean_rest(run)
-  local decide, step, first_own, own_step = run.decide, run.step, run.first_own, run.own_step
+  local step, first_own, own_step = run.step, run.first_own, run.own_step
   for i = run.decided + 1, run.calls do
     run.decided = i
-    local reply = (step > 0 or not run.left) and decide(run, (i - 1) * step, first_own + (i - 1) * own_step)
+    local reply = (step > 0 or not run.left) and lean_check(run, (i - 1) * step, first_own + (i - 1) * own_step)
     if reply ~= true then
       replied = replied + 1
       replies[replied] = reply or false

@@ -74,8 +74,8 @@ func TestABlockDeniesTheRestOfItsBatch(t *testing.T) {
 	g.Expect(verdicts).To(Equal([]quota.Verdict{quota.Admitted, quota.Tripped, quota.Blocked}))
 }
 
-// What most requests ask for needs no general code: the reports are short.
-func TestPlainCallsAreLean(t *testing.T) {
+// Checks of policies with and without reservations need no general code: the reports are short.
+func TestPlainChecksAreLean(t *testing.T) {
 	_, client := newServerBackend(t, servers[0])
 	store := newStore(client)
 	for _, a := range leanAlgorithms {
@@ -83,31 +83,15 @@ func TestPlainCallsAreLean(t *testing.T) {
 			limit := storetest.SlowLimit(a, 9)
 			plain := quota.NewPolicy("test/plain-"+string(a), false, false, []quota.Limit{limit})
 			reserving := reservingPolicy("reserving-"+string(a), limit)
-			for i, step := range []struct {
-				policy *quota.Policy
-				action quota.Action
-				id     string
-			}{
-				{plain, quota.Check, ""},
-				{plain, quota.Check, ""},
-				{reserving, quota.Check, ""},
-				{reserving, quota.Check, ""},
-				{reserving, quota.Reserve, "one"},
-				{reserving, quota.Commit, "one"},
-				{reserving, quota.Reserve, "two"},
-				{reserving, quota.Reserve, "three"},
-				{reserving, quota.Commit, "two"},
-				{reserving, quota.Commit, "three"},
-			} {
+			for i, policy := range []*quota.Policy{plain, plain, reserving, reserving} {
 				batch := make([]*pending, 3)
 				for n := range batch {
-					entry := quota.Entry{Policy: step.policy, Key: quota.Key([]string{"a", "b", "c"}[n]), Cost: 1, Action: step.action, ID: step.id, TTL: time.Minute}
-					batch[n] = &pending{call: &quota.Call{Entries: []quota.Entry{entry}}}
+					batch[n] = &pending{call: storetest.SpendOne(policy, quota.Key([]string{"a", "b", "c"}[n]))}
 				}
 				for _, o := range store.send(t.Context(), batch) {
 					g := NewWithT(t)
 					g.Expect(o.err).NotTo(HaveOccurred())
-					g.Expect(o.values[0]).To(Satisfy(func(verdict int64) bool { return verdict&shortReport != 0 }), "step %d", i)
+					g.Expect(o.values[0]).To(Satisfy(func(verdict int64) bool { return verdict&shortReport != 0 }), "batch %d", i)
 				}
 			}
 		})

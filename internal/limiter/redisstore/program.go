@@ -48,20 +48,11 @@ const generalCode = "--[[general code]]"
 // assembleDecide returns the program of batch.lua.
 func assembleDecide(set uint) program {
 	general := textOf(append(generalFiles(set), "decide.lua")...)
-	return newProgram(textOf(leanFiles(set)...), strings.Replace(textOf("batch.lua"), generalCode, general, 1))
+	return newProgram(textOf(append(baseFiles(set), "lean.lua")...), strings.Replace(textOf("batch.lua"), generalCode, general, 1))
 }
 
 func assembleRefund(set uint) program {
 	return newProgram(textOf(baseFiles(set)...), textOf(generalFiles(set)...), textOf("refund.lua"))
-}
-
-// leanFiles returns the files that decide calls without the general code.
-func leanFiles(set uint) []string {
-	names := append(baseFiles(set), "lean.lua")
-	if set&holdsBit != 0 {
-		names = append(names, leanFile("hold.lua"))
-	}
-	return names
 }
 
 // baseFiles returns base.lua and what the algorithms add for lean.lua, some of which the general code

@@ -48,12 +48,6 @@ func nextValues(c *quota.Call, all []any) (values, rest []any) {
 		return first, all[1:]
 	case int64:
 		n += 2 * len(c.Entries[0].Policy.Limits())
-		if first%repaired >= withHolds+shortReport {
-			n += 2
-			if c.Entries[0].Action == quota.Commit {
-				n++
-			}
-		}
 	}
 	if n > len(all) {
 		return nil, nil
@@ -102,10 +96,7 @@ func (c *replyCursor) readEntry(call *quota.Call, i int, receipts bool) {
 		r.BlockedBy = c.text()
 	}
 	short := verdict%repaired >= shortReport
-	switch hasHolds := verdict%shortReport >= withHolds; {
-	case hasHolds && short:
-		c.readShortHolds(e.Action, r)
-	case hasHolds:
+	if verdict%shortReport >= withHolds {
 		c.readHolds(r)
 	}
 	for j := range r.Limits {
@@ -150,15 +141,6 @@ func (c *replyCursor) readHolds(e *quota.EntryReply) {
 	e.Estimate = c.number()
 	e.Held, e.Open = c.number(), c.number()
 	e.Settled, e.DebtCut = c.number(), c.number()
-}
-
-// readShortHolds reads what a reserve that took a hold, or a commit that found one, reports of holds.
-func (c *replyCursor) readShortHolds(action quota.Action, e *quota.EntryReply) {
-	e.Hold = quota.HoldTaken
-	if action == quota.Commit {
-		e.Hold, e.Estimate = quota.HoldFound, c.number()
-	}
-	e.Held, e.Open = c.number(), c.number()
 }
 
 // replyCursor reads the values of a reply one after the other.

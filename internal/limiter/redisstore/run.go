@@ -18,13 +18,6 @@ type run struct {
 	sameKeys bool
 }
 
-// isLean reports whether lean.lua may decide the calls. It writes the holds of a key with each call, and
-// the general code once for all calls with the same keys.
-func (r *run) isLean() bool {
-	first := r.calls[0]
-	return first.isLean() && (!r.sameKeys || first.call.Entries[0].Action == quota.Check)
-}
-
 // haveSameCosts reports whether the calls are checks whose entries have the same costs.
 func (r *run) haveSameCosts() bool {
 	first := r.calls[0].call.Entries
@@ -79,17 +72,14 @@ func (p *pending) samePolicies(other *pending) bool {
 		})
 }
 
-// isLean reports whether lean.lua may decide the call: by one policy, a check that does no more than
-// spend if it is admitted, a reserve or a commit.
+// isLean reports whether lean.lua may decide the call: a check by one policy that does no more than spend if
+// it is admitted.
 func (p *pending) isLean() bool {
 	if p.mode != (mode{}) || p.call.Denied || len(p.call.Entries) != 1 {
 		return false
 	}
 	e := &p.call.Entries[0]
-	if e.Action != quota.Check && (e.Action > quota.Commit || !e.Policy.TakesReservations()) {
-		return false
-	}
-	return preparedOf(e.Policy).isLean && !e.Peek
+	return e.Action == quota.Check && !e.Peek && preparedOf(e.Policy).isLean
 }
 
 // equals reports whether the two calls differ only in costs and draws.
