@@ -1,11 +1,14 @@
 -- base: what every script starts with.
 
 local call, try_call, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
-local floor, max, min = math.floor, math.max, math.min
+local floor, max, min, band = math.floor, math.max, math.min, bit.band
 
 local function ceil_div(a, b)
   return -floor(-a / b)
 end
+
+-- Above this the units of a counter or a log do not grow, so that they stay an integer of a double.
+local LARGEST_SUM = 2 ^ 52
 
 -- Redis server time in microseconds since 1970, read at most once a script and
 -- only if an algorithm needs it.

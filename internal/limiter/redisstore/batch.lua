@@ -5,28 +5,19 @@
 --          may be older than the last edit of the policy, or set by an operator
 -- ARGV     number of runs; per run of successive calls with the same policies
 --            number of calls, of the keys and of the own arguments of one call;
---            flags (1 the calls are denied already, outside the call; 2 return
---            receipts; 4 the calls have draws; 8 all calls have the same keys, which
---            are in KEYS once; 16 the calls repeat others, which took holds; 32 lean.lua may
---            decide them; 64 all calls have the same own arguments, which follow once);
---            number of entries; the entries;
+--            flags (see protocol.go); number of entries; the entries;
 --            per call [the caller's draw, 0..2^32-1]; per entry its own arguments
 -- returns  a flat array, per call: the text of the error that ended it; or an array of -1 and
 --          the indexes of the entries that prevented a decision, being unknown or without
 --          room for their state; or an array of a report per entry; or, of a short report,
 --          the numbers themselves
--- report   verdict (0 admitted, 1 denied, 2 already blocked, 3 denied and now blocked;
---            8 more if the call began the first state of the key; 16 more if holds
---            follow; 32 more in a short report: of one check, whose limits all admit; 64
---            more if it repaired the state of a limit),
---          [block left (us), name of the limit that blocked, if verdict >= 2],
---          [what became of a hold (0 nothing, 1 taken, 2 found, 3 missing, 4 too many),
---            units of the hold that was found, units and number of all, number of the holds
---            that the call settled, units of debt that were cut, if holds],
---          then per limit: [admits (0 no, 1 yes, 2 shed at random, 3 as soon as holds
---            end), if the report is not short], used, [retry after (us, -1 never), used
---            after that time, if it is not short], reset after (us), [share of checks that
---            is shed, in millionths, if Suppressed], [receipt, if wanted]
+-- report   verdict and flags (see protocol.go),
+--          [block left (us), name of the limit that blocked, if the key is blocked],
+--          [outcome of the hold, units of the hold that was found, units and number of all, number
+--            of the holds that the call settled, units of debt that were cut, if holds],
+--          then per limit: [why it admits or not, if the report is not short], used, [retry after
+--            (us, -1 never), used after that time, if it is not short], reset after (us), [share of
+--            checks that is shed, in millionths, if Suppressed], [receipt, if wanted]
 -- writes   nothing for a peek, but it settles the holds that have ended. For a blocked
 --          entry at most a repair: a TTL or an arrival time that an edit or a clock
 --          change made wrong. When an enforcing entry denies, an entry that counts
@@ -36,7 +27,7 @@
 local key_at, arg_at = 0, 1
 local decide_run -- of the general code, which most scripts do not need
 for _ = 1, ARGV[1] do
-  local is_lean = ARGV[arg_at + 4] % 64 >= 32
+  local is_lean = band(ARGV[arg_at + AT_RUN_FLAGS], RUN_LEAN) ~= 0
   local next_key, next_arg, left
   if is_lean then next_key, next_arg, left = lean_run(key_at, arg_at) end
   if left or not is_lean then

@@ -124,17 +124,6 @@ func (s *Store) keyLength(key quota.Key, suffix string) int {
 	return len(s.prefix) + len("{") + len(key) + len("}:") + len(suffix)
 }
 
-// Flags of a run, as batch.lua lists them.
-const (
-	runDenied = 1 << iota
-	runReceipts
-	runDraws
-	runSameKeys
-	runRepeated
-	runLean
-	runSameOwn
-)
-
 // decideCommand returns the command for the calls of a batch.
 func (s *Store) decideCommand(batch []*pending) command {
 	runs := runsOf(batch)
@@ -174,7 +163,7 @@ func (c *command) addRun(r run) {
 		flags |= runSameOwn
 		calls = calls[:1]
 	}
-	c.args = append(c.args, len(r.calls), keysOf(first.call), own, flags)
+	c.args = append(c.args, len(r.calls), keysOf(first.call), own, flags) // at the places atCalls to atRunFlags
 	c.addEntries(first.call.Entries, first.mode.dryRun)
 	for _, p := range calls {
 		if draws {
@@ -217,18 +206,18 @@ func (c *command) addEntries(entries []quota.Entry, dryRun bool) {
 		e, p := &entries[i], preparedOf(entries[i].Policy)
 		flags := p.flags
 		if e.OnlyKnown {
-			flags |= flagOnlyKnown
+			flags |= entryOnlyKnown
 		}
 		if e.Peek {
-			flags |= flagPeek
+			flags |= entryPeek
 		}
 		if dryRun {
-			flags |= flagDryRun
+			flags |= entryDryRun
 		}
 		if e.Remembers() {
-			flags |= flagRemembers
+			flags |= entryRemembers
 		}
-		flags += int(e.Action) * actionUnit
+		flags |= int(e.Action) << entryActionBits
 		c.args = append(c.args, flags)
 		if holdsAnew(e) {
 			c.args = append(c.args, e.TTL.Milliseconds())

@@ -7,7 +7,7 @@ local function undecided(entries)
   for i = 1, #entries do
     local entry = entries[i]
     if entry.only_known and not entry.known or entry.list and list_is_full(entry) then
-      reply = reply or { -1 }
+      reply = reply or { REPLY_UNDECIDED }
       reply[#reply + 1] = i - 1
     end
   end
@@ -17,17 +17,17 @@ end
 local function judge(entry)
   entry.repeats = false
   if entry.is_final then
-    entry.verdict, entry.admitted = 0, true
+    entry.verdict, entry.admitted = VERDICT_ADMITTED, true
     local limits = entry.limits
     for i = 1, #limits do limits[i].admits = true end
     return
   end
   admit(entry)
-  entry.verdict, entry.block_left, entry.blocked_by = entry.admitted and 0 or 1, nil, nil
+  entry.verdict, entry.block_left, entry.blocked_by = entry.admitted and VERDICT_ADMITTED or VERDICT_DENIED, nil, nil
   local blocked_by = values[entry.block]
   local left = blocked_by and time_left(entry.block) or -1
   if left >= 0 then
-    entry.verdict, entry.admitted = 2, false
+    entry.verdict, entry.admitted = VERDICT_BLOCKED, false
     entry.block_left, entry.blocked_by = (left + 1) * 1000, blocked_by
   end
   if entry.reserves then entry.repeats = holds.judge(entry) end
@@ -39,7 +39,7 @@ local function admit_repeated(entries)
   for i = 1, #entries do
     local entry = entries[i]
     if entry.repeats or not entry.reserves then
-      entry.repeats, entry.verdict, entry.admitted = true, 0, true
+      entry.repeats, entry.verdict, entry.admitted = true, VERDICT_ADMITTED, true
       entry.block_left = nil
       for _, limit in ipairs(entry.limits) do limit.admits = true end
     end
@@ -73,7 +73,7 @@ local function start_block(entry)
   end
   local ttl = exact_ttl(longest)
   set_value(entry.block, name, ttl)
-  entry.verdict, entry.block_left, entry.blocked_by = 3, (ttl + 1) * 1000, name
+  entry.verdict, entry.block_left, entry.blocked_by = VERDICT_TRIPPED, (ttl + 1) * 1000, name
   entry.began = not entry.known
 end
 
@@ -93,7 +93,7 @@ end
 
 local function spend(entry, denied)
   entry.began = false
-  if entry.peek or entry.dry_run or entry.verdict == 2 or entry.repeats then return end
+  if entry.peek or entry.dry_run or entry.verdict == VERDICT_BLOCKED or entry.repeats then return end
   if entry.is_final then
     entry.began = holds.change(entry) and not entry.known
     return
@@ -147,7 +147,7 @@ local function report_limit(entry, limit, denied, reply, n)
     retry_after = max(retry_after, entry.block_left or 0)
     used_after = limit.algorithm.used_after(entry, limit, retry_after)
   end
-  reply[n + 1] = limit.admits and 1 or limit.shed and 2 or waits and 3 or 0
+  reply[n + 1] = limit.admits and ADMITS_COST or limit.shed and ADMITS_BUT_SHEDS or waits and ADMITS_AFTER_HOLDS or ADMITS_NOT
   reply[n + 2] = used + held
   reply[n + 3] = retry_after
   reply[n + 4] = used_after + held
@@ -160,9 +160,10 @@ end
 local function report(entry, denied, receipts, reply)
   local n = #reply + 1
   local verdict = entry.verdict
-  local reports_holds = entry.open > 0 or entry.action > 0 or entry.has_settled
-  reply[n] = verdict + (entry.began and 8 or 0) + (reports_holds and 16 or 0) + (entry.repaired and 64 or 0)
-  if verdict >= 2 then
+  local reports_holds = entry.open > 0 or entry.action ~= ACTION_CHECK or entry.has_settled
+  reply[n] = verdict + (entry.began and REPORT_BEGAN or 0) + (reports_holds and REPORT_HOLDS or 0)
+    + (entry.repaired and REPORT_REPAIRED or 0)
+  if verdict >= VERDICT_BLOCKED then
     reply[n + 1], reply[n + 2] = entry.block_left, entry.blocked_by
     n = n + 2
   end
@@ -216,12 +217,12 @@ local function decide(run)
 end
 
 -- Decides the next call of a run. An error, such as a key of another type, ends only this call. Its
--- text begins with UNWRITTEN if the call has written nothing.
+-- text begins with REPLY_UNWRITTEN if the call has written nothing.
 local function decide_or_fail(run)
   local ok, reply = pcall(decide, run)
   if ok then return reply end
   logs = {}
-  return (may_have_written and '' or 'UNWRITTEN ') .. error_text(reply)
+  return (may_have_written and '' or REPLY_UNWRITTEN) .. error_text(reply)
 end
 
 -- The places of the next replies.
@@ -239,8 +240,8 @@ local function end_run(places)
     local reply = replies[place]
     if not ok then
       replies[place] = error_text(err)
-    elseif repaired and type(reply) == 'table' and reply[1] >= 0 then
-      reply[1], repaired = reply[1] + 64, false
+    elseif repaired and type(reply) == 'table' and reply[1] ~= REPLY_UNDECIDED then
+      reply[1], repaired = reply[1] + REPORT_REPAIRED, false
     end
   end
 end
@@ -252,12 +253,12 @@ local function decide_run(first_key, first_arg, left)
   key_at, arg_at = first_key, first_arg
   local calls, keys, own = next_number(), next_number(), next_number()
   local flags = next_number()
-  local same_keys, same_own = flags % 16 >= 8, flags % 128 >= 64
+  local same_keys, same_own = band(flags, RUN_SAME_KEYS) ~= 0, band(flags, RUN_SAME_OWN) ~= 0
   local run = {
-    denied = flags % 2 >= 1,
-    receipts = flags % 4 >= 2,
-    draws = flags % 8 >= 4,
-    repeated = flags % 32 >= 16,
+    denied = band(flags, RUN_DENIED) ~= 0,
+    receipts = band(flags, RUN_RECEIPTS) ~= 0,
+    draws = band(flags, RUN_DRAWS) ~= 0,
+    repeated = band(flags, RUN_REPEATED) ~= 0,
     entries = prepare_entries(),
   }
   local last_key, first_own = key_at + (same_keys and keys or calls * keys), arg_at

@@ -23,6 +23,7 @@
 //	command.go           the command for a batch
 //	lua.go               the Lua files of each algorithm
 //	program.go           the assembly of the scripts
+//	protocol.go          the numbers that Go and Lua share
 //	reply.go             the decoding of replies
 //	cause.go             the causes of errors of Redis
 //	spread.go          calls with keys on several nodes of a Redis Cluster
@@ -31,10 +32,10 @@
 //	holds.go           the open holds of a key
 //	blocks.go          the lists of begun blocks
 //
-// A script is assembled from base.lua, the files of its algorithms for lean.lua, lean.lua and batch.lua.
-// lean.lua decides most checks. For other calls batch.lua contains the body of a function, the general code:
-// prelude.lua, hold.lua if a policy takes reservations, the files of the algorithms (with log.lua or
-// deficit.lua, if they share it), listed.lua, entry.lua and decide.lua. refund.lua follows the general code without decide.lua.
+// A script is assembled from base.lua, the shared files of its algorithms, those for lean.lua, lean.lua and
+// batch.lua. lean.lua decides most checks. For other calls batch.lua contains the body of a function, the
+// general code: prelude.lua, hold.lua if a policy takes reservations, the files of the algorithms, listed.lua,
+// entry.lua and decide.lua. refund.lua follows the general code without decide.lua.
 //
 // # How a decision is made
 //

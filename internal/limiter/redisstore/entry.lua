@@ -1,22 +1,16 @@
 -- entry: reads the entries of a run of calls, for decide and refund. The calls of a run
 -- have the same policies; limits are prepared once and used for each of them in turn.
 --
--- KEYS     per entry: [its block key, unless it commits], [the list of its requested states, if 128], [the key
---          of its holds, if 1024], the keys of its algorithms, each with that of the
---          number of blocks, if there are several lengths, [the key of a charge, if 4096]
+-- KEYS     per entry: [its block key, unless it commits], [the list of its requested states, if ENTRY_LISTED],
+--          [the key of its holds, if ENTRY_HOLDS], the keys of its algorithms, each with that of the
+--          number of blocks, if there are several lengths, [the key of a charge, if ENTRY_REMEMBERS]
 -- ARGV     per entry what the calls have in common:
---            flags (1 attempts, 2 shadow, 4 peek: writes nothing, 8 blocks, 16 log,
---            32 dry run: spends nothing, but repairs state after an edit or a clock
---            change, 64 only if known, 128 listed, 256 the log has a key for the
---            largest number it serves, 512 this number may be larger, 1024 keeps holds,
---            2048 spends those that have ended, 4096 remembers a charge, 8192 and more
---            the action: 0 check, 1 reserve, 2 commit, 3 commit or charge, 4 renew,
---            5 charge),
+--            flags and the action (see protocol.go),
 --            [how long to hold (ms), if the action is reserve or renew],
---            [keep, keep_units if 16], [index of the listed limit if 128],
---            [keep, the most open holds if 1024],
+--            [keep, keep_units if ENTRY_LOG], [index of the listed limit if ENTRY_LISTED],
+--            [keep, the most open holds if ENTRY_HOLDS],
 --            number of limits, then per limit
---              algorithm, quota, window (ms), [block (ms), name if 8; or the number of
+--              algorithm, quota, window (ms), [block (ms), name if ENTRY_BLOCKS; or the number of
 --              lengths below 0, name, the lengths (ms), how long after a block its
 --              number is remembered (ms)], and the arguments of its algorithm
 --          per entry of one call: cost, [what hold.lua reads]
@@ -46,26 +40,26 @@ end
 local function prepare_entry()
   local flags = next_number()
   local entry = {
-    attempts = flags % 2 >= 1,
-    shadow = flags % 4 >= 2,
-    peek = flags % 8 >= 4,
-    blocks = flags % 16 >= 8,
-    dry_run = flags % 64 >= 32,
-    only_known = flags % 128 >= 64,
-    has_list = flags % 256 >= 128,
-    has_largest = flags % 512 >= 256,
-    enlarges = flags % 1024 >= 512,
-    keeps_holds = flags % 2048 >= 1024,
-    settles = flags % 4096 >= 2048,
-    remembers = flags % 8192 >= 4096,
-    action = floor(flags / 8192),
+    attempts = band(flags, ENTRY_ATTEMPTS) ~= 0,
+    shadow = band(flags, ENTRY_SHADOW) ~= 0,
+    peek = band(flags, ENTRY_PEEK) ~= 0,
+    blocks = band(flags, ENTRY_BLOCKS) ~= 0,
+    dry_run = band(flags, ENTRY_DRY_RUN) ~= 0,
+    only_known = band(flags, ENTRY_ONLY_KNOWN) ~= 0,
+    has_list = band(flags, ENTRY_LISTED) ~= 0,
+    has_largest = band(flags, ENTRY_LARGEST) ~= 0,
+    enlarges = band(flags, ENTRY_ENLARGES) ~= 0,
+    keeps_holds = band(flags, ENTRY_HOLDS) ~= 0,
+    settles = band(flags, ENTRY_SETTLES) ~= 0,
+    remembers = band(flags, ENTRY_REMEMBERS) ~= 0,
+    action = bit.rshift(flags, ENTRY_ACTION_BITS),
     limits = {},
   }
-  entry.reserves = entry.action == 1 and entry.keeps_holds
-  entry.is_final = entry.action > 1
-  entry.has_block = entry.action ~= 2
-  if entry.action == 1 or entry.action == 4 then entry.ttl = next_number() end
-  if flags % 32 >= 16 then entry.keep, entry.keep_units = next_number(), next_number() end
+  entry.reserves = entry.action == ACTION_RESERVE and entry.keeps_holds
+  entry.is_final = entry.action > ACTION_RESERVE
+  entry.has_block = entry.action ~= ACTION_COMMIT
+  if entry.action == ACTION_RESERVE or entry.action == ACTION_RENEW then entry.ttl = next_number() end
+  if band(flags, ENTRY_LOG) ~= 0 then entry.keep, entry.keep_units = next_number(), next_number() end
   if entry.has_list then entry.listed = next_number() end
   if entry.keeps_holds then entry.keep_spent, entry.max_open = next_number() * 1000, next_number() end
   for i = 1, next_number() do entry.limits[i] = prepare_limit(entry) end
@@ -86,7 +80,7 @@ local function read_entry(entry)
   entry.log, entry.units, entry.open = nil, 0, 0
   local known = entry.block and values[entry.block]
   if entry.keeps_holds then entry.held = next_key() end
-  if entry.action > 0 or entry.held and values[entry.held] then
+  if entry.action ~= ACTION_CHECK or entry.held and values[entry.held] then
     holds = holds or new_holds()
     holds.read(entry)
     known = known or entry.open > 0

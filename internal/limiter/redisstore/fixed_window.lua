@@ -3,7 +3,7 @@
 -- of the calendar and ends with it.
 --
 -- KEYS     one per limit: a counter whose TTL is the rest of the window
--- ARGV     ceiling: where counted attempts saturate; other units do at LARGEST_COUNT
+-- ARGV     ceiling: where counted attempts saturate; other units do at LARGEST_SUM
 --          lifetime: the TTL of a new counter (ms), with a calendar the longest one
 --          with a calendar, whose `window` is 0, also when the previous, this and the
 --          next two periods begin (ms since 1970) by the clock of the caller
@@ -95,7 +95,7 @@ algorithms.fw = {
   -- they start one.
   settle = function(entry, limit, units, at)
     if limit.used > 0 then
-      limit.used = add_to_value(limit.key, min(units, LARGEST_COUNT - limit.used))
+      limit.used = add_to_value(limit.key, min(units, LARGEST_SUM - limit.used))
       return
     end
     local now, first = floor(server_time() / 1000), floor(at / 1000)
@@ -116,7 +116,7 @@ algorithms.fw = {
   after_last = function(entry, limit) return holds.last_end(entry) + limit.window * 1000 end,
 
   spend = function(entry, limit)
-    local ceiling = entry.attempts and limit.ceiling or LARGEST_COUNT
+    local ceiling = entry.attempts and limit.ceiling or LARGEST_SUM
     local units = min(entry.cost, ceiling - limit.used)
     if units <= 0 then return end
     if limit.used == 0 then

@@ -2,9 +2,6 @@
 
 local to_number, type_of = tonumber, type -- a local is faster than a global
 
--- Above this count a counter does not grow, so that it stays an integer of a double.
-local LARGEST_COUNT = 2 ^ 52
-
 lean.fw = {
   prepare = function(limit, at)
     limit.lifetime, limit.lifetime_text = ARGV[at + 2] + 0, ARGV[at + 2]
@@ -18,8 +15,8 @@ lean.fw = {
 
   -- Redis takes a tenth of the time of a check to write a number of Lua as text.
   spend = function(limit, key, cost, text)
-    if limit.used + cost > LARGEST_COUNT then
-      cost = LARGEST_COUNT - limit.used
+    if limit.used + cost > LARGEST_SUM then
+      cost = LARGEST_SUM - limit.used
       text = cost
     end
     local used, ttl = cost, limit.lifetime

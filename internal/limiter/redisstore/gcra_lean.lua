@@ -1,13 +1,5 @@
 -- GCRA, for lean.lua; see gcra.lua.
 
--- The value of an arrival time without a debt.
-local function arrival_value(deficit, rate)
-  local ahead = floor(deficit / rate)
-  local part, value = deficit - ahead * rate, string.format('%016d', server_time() + ahead)
-  if part > 0 then value = value .. string.format('%d', part) end
-  return value
-end
-
 lean.gc = {
   prepare = function(limit, at)
     limit.rate, limit.ceiling, limit.window_us = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), limit.window * 1000

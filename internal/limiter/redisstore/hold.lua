@@ -26,8 +26,6 @@
 -- A state that has changed since the end of a hold gets it as of that change, since the time of
 -- a key never goes back. Its ID is remembered as that of a charge, for a commit that comes too late.
 
-local RESERVE, COMMIT, RENEW, CHARGE = 1, 2, 4, 5
-local TAKEN, FOUND, MISSING, FULL = 1, 2, 3, 4
 local MOST_PACKED, MOST_SETTLED, CHARGE_MEMORY = 16, 64, 600000
 
 -- Returns the functions below. Most scripts do not need them: making them takes a tenth of the time
@@ -78,11 +76,11 @@ new_holds = function()
 
   -- Reads what an entry has because of holds.
   function holds.read(entry)
-    entry.outcome, entry.estimate, entry.settled, entry.cut = 0, 0, 0, 0
+    entry.outcome, entry.estimate, entry.settled, entry.cut = HOLD_NONE, 0, 0, 0
     entry.changed = false
     if entry.keeps_holds then read_summary(entry) end
     local action = entry.action
-    if action >= RESERVE and action <= RENEW then entry.id = next_own_string() end
+    if action >= ACTION_RESERVE and action <= ACTION_RENEW then entry.id = next_own_string() end
   end
 
   -- Whether a window that ends with the millisecond `last` ends after a hold.
@@ -227,7 +225,7 @@ new_holds = function()
     local units, ends = get_hold(entry, entry.id)
     if not units then return false, false end
     if ends <= server_time() then return false, true end
-    entry.outcome, entry.estimate = FOUND, units
+    entry.outcome, entry.estimate = HOLD_FOUND, units
     return true, true
   end
 
@@ -240,8 +238,8 @@ new_holds = function()
   function holds.judge(entry)
     local is_open, is_there = find_hold(entry)
     if is_open then return true end
-    if entry.verdict == 0 and (is_there or entry.open >= entry.max_open) then
-      entry.verdict, entry.admitted, entry.outcome = 1, false, FULL
+    if entry.verdict == VERDICT_ADMITTED and (is_there or entry.open >= entry.max_open) then
+      entry.verdict, entry.admitted, entry.outcome = VERDICT_DENIED, false, HOLD_FULL
     end
     return false
   end
@@ -278,7 +276,7 @@ new_holds = function()
   function holds.take(entry)
     local ends = extend(entry)
     put_hold(entry, entry.id, entry.cost, ends)
-    entry.units, entry.outcome = entry.units + entry.cost, TAKEN
+    entry.units, entry.outcome = entry.units + entry.cost, HOLD_TAKEN
   end
 
   -- Spends the cost, whatever the limits admit. Returns whether a limit records it.
@@ -312,17 +310,17 @@ new_holds = function()
   -- Commits, renews or charges. Returns whether it spent units.
   function holds.change(entry)
     local action, is_open, is_there = entry.action, false, false
-    if action ~= CHARGE then is_open, is_there = find_hold(entry) end
+    if action ~= ACTION_CHARGE then is_open, is_there = find_hold(entry) end
     if is_open then
-      if action == RENEW then return renew(entry) end
+      if action == ACTION_RENEW then return renew(entry) end
       remove_hold(entry, entry.id, entry.estimate)
       entry.changed = true
       remember(entry)
       return charge(entry)
     end
-    local charges = action ~= COMMIT and action ~= RENEW and not is_there
+    local charges = action ~= ACTION_COMMIT and action ~= ACTION_RENEW and not is_there
     if charges and remember(entry) then return charge(entry) end
-    entry.outcome = MISSING
+    entry.outcome = HOLD_MISSING
     return false
   end
 
@@ -350,7 +348,7 @@ new_holds = function()
     return entry.windows[place_of_window(entry, limit) + 1]
   end
 
-  -- Appends what became of holds to the reply.
+  -- Appends the outcome of the hold, and the holds of the key, to the reply.
   function holds.report(entry, reply, n)
     reply[n + 1], reply[n + 2] = entry.outcome, entry.estimate
     reply[n + 3], reply[n + 4] = entry.units, entry.open

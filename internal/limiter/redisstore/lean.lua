@@ -13,14 +13,14 @@ end
 
 -- The reply to a call that is denied, and writes nothing; nil leaves it to the general code.
 local function lean_deny(run, at, cost)
-  local limits, reply = run.limits, { 1 }
+  local limits, reply = run.limits, { VERDICT_DENIED }
   for i = 1, #limits do
     local limit, n = limits[i], #reply
     local used = limit.units
     local retry_after, used_after, reset_after = limit.wait(limit, KEYS[run.first_key + at + i], cost)
     if not retry_after then return nil end
     if cost > limit.quota then retry_after, used_after = -1, used end
-    reply[n + 1] = used + cost <= limit.quota and 1 or 0
+    reply[n + 1] = used + cost <= limit.quota and ADMITS_COST or ADMITS_NOT
     reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = used, retry_after, used_after, reset_after
   end
   return reply
@@ -43,13 +43,13 @@ local function lean_check(run, at, own)
   end
   if run.only_known and not known then return nil end
   if not admitted then return run.denies and lean_deny(run, at, cost) or nil end
-  replies[n] = known and 32 or 40
+  replies[n] = known and REPORT_SHORT or REPORT_SHORT + REPORT_BEGAN
   for i = 1, #limits do
     local limit = limits[i]
     replies[n + 1], replies[n + 2], values[at + i] = limit.spend(limit, KEYS[first_key + i], cost, text)
     n = n + 2
   end
-  if repaired then replies[replied + 1], repaired = replies[replied + 1] + 64, false end
+  if repaired then replies[replied + 1], repaired = replies[replied + 1] + REPORT_REPAIRED, false end
   replied = n
   return true
 end
@@ -73,21 +73,21 @@ end
 -- Reads what a run has in common, from its arguments as entry.lua and batch.lua describe them. All fields
 -- have a value here, since Lua makes room for them only once.
 local function lean_prepare(first_key, first_arg)
-  local flags, entry_flags = ARGV[first_arg + 4] + 0, ARGV[first_arg + 6] + 0
-  local calls, keys, own = ARGV[first_arg + 1] + 0, ARGV[first_arg + 2] + 0, ARGV[first_arg + 3] + 0
-  local keeps_holds, first_limit = entry_flags % 2048 >= 1024, first_arg + 7
-  if entry_flags % 32 >= 16 then first_limit = first_limit + 2 end -- how long a log keeps what is not needed here
+  local flags, entry_flags = ARGV[first_arg + AT_RUN_FLAGS], ARGV[first_arg + AT_ENTRY_FLAGS]
+  local calls, keys, own = ARGV[first_arg + AT_CALLS] + 0, ARGV[first_arg + AT_KEYS] + 0, ARGV[first_arg + AT_OWN] + 0
+  local keeps_holds, first_limit = band(entry_flags, ENTRY_HOLDS) ~= 0, first_arg + AT_ENTRY_FLAGS + 1
+  if band(entry_flags, ENTRY_LOG) ~= 0 then first_limit = first_limit + 2 end -- how long a log keeps what is not needed here
   if keeps_holds then first_limit = first_limit + 2 end -- how holds are kept
-  local limits, first_own = lean_limits(first_limit, entry_flags % 16 >= 8)
-  local same_keys, same_own = flags % 16 >= 8, flags % 128 >= 64
+  local limits, first_own = lean_limits(first_limit, band(entry_flags, ENTRY_BLOCKS) ~= 0)
+  local same_keys, same_own = band(flags, RUN_SAME_KEYS) ~= 0, band(flags, RUN_SAME_OWN) ~= 0
   local last_key = first_key + (same_keys and keys or calls * keys)
   return {
     calls = calls, decided = 0, left = false, first_key = first_key, last_key = last_key,
     step = same_keys and 0 or keys, own_step = same_own and 0 or own,
-    first_own = first_own + (flags % 8 >= 4 and 2 or 1), -- a draw comes before the cost
+    first_own = first_own + (band(flags, RUN_DRAWS) ~= 0 and 2 or 1), -- a draw comes before the cost
     last_arg = first_own + (same_own and own or calls * own),
-    denies = entry_flags % 2 == 0 and entry_flags % 16 < 8, -- neither counts attempts nor blocks
-    only_known = entry_flags % 128 >= 64,
+    denies = band(entry_flags, ENTRY_ATTEMPTS + ENTRY_BLOCKS) == 0, -- neither counts attempts nor blocks
+    only_known = band(entry_flags, ENTRY_ONLY_KNOWN) ~= 0,
     keeps_holds = keeps_holds,
     limits = limits, states = keeps_holds and 2 or 1, -- values before those of the limits
     values = call('MGET', unpack(KEYS, first_key + 1, last_key)),

@@ -16,7 +16,7 @@ import (
 )
 
 // leanAlgorithms are those that lean.lua decides.
-var leanAlgorithms = slices.DeleteFunc(slices.Clone(allAlgorithms), func(a quota.Algorithm) bool { return !luaOf(a).lean })
+var leanAlgorithms = slices.DeleteFunc(slices.Clone(allAlgorithms), func(a quota.Algorithm) bool { return luaOf(a).lean == nil })
 
 // The log of a key in constant use loses hits in most batches, and gets several in some.
 func TestBusyLogsAgreeWithModel(t *testing.T) {
@@ -91,7 +91,7 @@ func TestPlainChecksAreLean(t *testing.T) {
 				for _, o := range store.send(t.Context(), batch) {
 					g := NewWithT(t)
 					g.Expect(o.err).NotTo(HaveOccurred())
-					g.Expect(o.values[0]).To(Satisfy(func(verdict int64) bool { return verdict&shortReport != 0 }), "batch %d", i)
+					g.Expect(o.values[0]).To(Satisfy(func(verdict int64) bool { return verdict&reportShort != 0 }), "batch %d", i)
 				}
 			}
 		})

@@ -2,32 +2,6 @@
 -- and keeps them for the window of this limit only. Arguments of commands are texts where they can be, since
 -- Redis is slow to write numbers of Lua.
 
--- Element width*i + column, counted from 0, belongs to hit i.
-local TIME, UNITS = -1, 0
-
--- Above this total the totals are rebased, before they exceed the integers of a double.
-local LARGEST_TOTAL = 2 ^ 52
-
--- The largest i with time(i), or a total(i), <= bound; 0 if all are larger. `known` is at most this i, 0
--- if it is not given. The values never decrease: the search gallops from the old end, where most results
--- are, and then bisects.
-local function last_at_most(log, column, bound, known)
-  local key, width, step = log.key, log.width, 1
-  known = known or 0
-  while true do
-    local probe = call('LINDEX', key, width * (known + step) + column)
-    if not probe or tonumber(probe) > bound then break end
-    known = known + step
-    step = step * 2
-  end
-  while step > 1 do
-    step = step / 2
-    local probe = call('LINDEX', key, width * (known + step) + column)
-    if probe and tonumber(probe) <= bound then known = known + step end
-  end
-  return known
-end
-
 -- Reads the ends of the log. Returns false for a key of another type, or without a hit.
 local function lean_open_log(limit, key)
   local now, head = server_time(), try_call('LRANGE', key, '0', '5')
@@ -58,7 +32,7 @@ end
 -- then. The log of the previous call is known.
 local function lean_read_log(limit, _, key)
   if limit.key ~= key and not lean_open_log(limit, key) then return nil end
-  if limit.total + limit.quota > LARGEST_TOTAL then return nil end
+  if limit.total + limit.quota > LARGEST_SUM then return nil end
   local cutoff = limit.now - limit.window_us
   if limit.newest <= cutoff then
     limit.left_window, limit.before = -1, limit.total

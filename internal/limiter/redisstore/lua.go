@@ -13,38 +13,56 @@ import (
 // lua is how the scripts decide limits of an algorithm.
 type lua struct {
 	code quota.Algorithm
-	// file is the Lua file of the algorithm, library one that it shares with others.
-	file, library string
-	// lean is true if lean.lua decides checks; see leanFile.
-	lean bool
+	// The Lua files for the general code, those for lean.lua, which is without any if it does not decide checks
+	// by the algorithm, and those that both need.
+	general, lean, shared []string
 	// arguments returns the arguments of a limit after quota, window and block.
 	arguments func(*quota.Limit) []int64
 }
-
-const (
-	logLibrary     = "log.lua"
-	deficitLibrary = "deficit.lua"
-)
 
 // luas are the algorithms in the order in which scripts are assembled. The index is the bit of an algorithm
 // in a bit set.
 var luas = [...]lua{
 	{
-		code: quota.FixedWindow, file: "fixed_window.lua", lean: true,
+		code:      quota.FixedWindow,
+		general:   []string{"fixed_window.lua"},
+		lean:      []string{"fixed_window_lean.lua"},
 		arguments: func(l *quota.Limit) []int64 { return []int64{l.Ceiling(), exactTTL(l.LongestWindow())} },
 	},
-	{code: quota.SlidingLog, file: "sliding_log.lua", library: logLibrary, lean: true},
 	{
-		code: quota.SlidingWindow, file: "sliding_window.lua", library: logLibrary, lean: true,
+		code:    quota.SlidingLog,
+		general: []string{"log.lua", "sliding_log.lua"},
+		lean:    []string{"log_lean.lua", "sliding_log_lean.lua"},
+		shared:  []string{"log_search.lua"},
+	},
+	{
+		code:      quota.SlidingWindow,
+		general:   []string{"log.lua", "sliding_window.lua"},
+		lean:      []string{"log_lean.lua", "sliding_window_lean.lua"},
+		shared:    []string{"log_search.lua"},
 		arguments: func(l *quota.Limit) []int64 { return []int64{l.Bucket.Microseconds(), l.Ceiling()} },
 	},
-	{code: quota.TokenBucket, file: "token_bucket.lua", library: deficitLibrary, lean: true, arguments: refillArguments},
-	{code: quota.GCRA, file: "gcra.lua", library: deficitLibrary, lean: true, arguments: refillArguments},
 	{
-		code: quota.Suppressed, file: "suppressed.lua", library: logLibrary,
+		code:      quota.TokenBucket,
+		general:   []string{"deficit.lua", "token_bucket.lua"},
+		lean:      []string{"deficit_lean.lua", "token_bucket_lean.lua"},
+		shared:    []string{"bucket.lua"},
+		arguments: refillArguments,
+	},
+	{
+		code:      quota.GCRA,
+		general:   []string{"deficit.lua", "gcra.lua"},
+		lean:      []string{"deficit_lean.lua", "gcra_lean.lua"},
+		shared:    []string{"arrival.lua"},
+		arguments: refillArguments,
+	},
+	{
+		code:      quota.Suppressed,
+		general:   []string{"log.lua", "suppressed.lua"},
+		shared:    []string{"log_search.lua"},
 		arguments: func(l *quota.Limit) []int64 { return []int64{l.Bucket.Microseconds(), l.HardQuota} },
 	},
-	{code: quota.Concurrency, file: "concurrency.lua"},
+	{code: quota.Concurrency, general: []string{"concurrency.lua"}},
 }
 
 func refillArguments(l *quota.Limit) []int64 { return []int64{l.Threshold, l.Ceiling()} }

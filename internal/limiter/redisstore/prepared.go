@@ -9,24 +9,6 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// Flags of an entry, as entry.lua reads them.
-const (
-	flagAttempts = 1 << iota
-	flagShadow
-	flagPeek
-	flagBlocks
-	flagLog
-	flagDryRun
-	flagOnlyKnown
-	flagListed
-	flagLargest
-	flagEnlarges
-	flagHolds
-	flagSettles
-	flagRemembers
-	actionUnit // an action is in the bits from here on
-)
-
 // prepared is a policy as the scripts take it.
 type prepared struct {
 	*quota.Policy
@@ -47,14 +29,14 @@ func preparedOf(policy *quota.Policy) *prepared {
 func prepare(policy *quota.Policy) any {
 	p := &prepared{Policy: policy, keys: []string{quota.BlockName(policy.ID())}}
 	p.prepareFlags()
-	if p.flags&flagListed != 0 {
+	if p.flags&entryListed != 0 {
 		p.keys = append(p.keys, listName(p.ID()))
 	}
-	if p.flags&flagHolds != 0 {
+	if p.flags&entryHolds != 0 {
 		p.keys = append(p.keys, p.HoldsName())
 	}
 	limits := p.Limits()
-	p.isLean = p.flags&flagListed == 0
+	p.isLean = p.flags&entryListed == 0
 	for i := range limits {
 		p.algorithms |= bitOf(limits[i].Algorithm)
 		p.isLean = p.isLean && p.isLeanWith(&limits[i])
@@ -75,13 +57,13 @@ func (p *prepared) prepareFlags() {
 		flag  int
 		isSet bool
 	}{
-		{flagAttempts, p.CountsAttempts()},
-		{flagShadow, p.IsShadow()},
-		{flagBlocks, p.StartsBlocks()},
-		{flagListed, p.OwnState() >= 0},
-		{flagEnlarges, p.Enlarges()},
-		{flagHolds, p.TakesReservations()},
-		{flagSettles, p.SettlesHolds()},
+		{entryAttempts, p.CountsAttempts()},
+		{entryShadow, p.IsShadow()},
+		{entryBlocks, p.StartsBlocks()},
+		{entryListed, p.OwnState() >= 0},
+		{entryEnlarges, p.Enlarges()},
+		{entryHolds, p.TakesReservations()},
+		{entrySettles, p.SettlesHolds()},
 	} {
 		if f.isSet {
 			p.flags |= f.flag
@@ -92,21 +74,21 @@ func (p *prepared) prepareFlags() {
 // isLeanWith reports whether lean.lua can decide the limit, after the limits before it. Of a SlidingLog it
 // must not know what the log keeps for other limits.
 func (p *prepared) isLeanWith(l *quota.Limit) bool {
-	isPlain := luaOf(l.Algorithm).lean && l.Calendar == nil && l.Escalation == nil
+	isPlain := luaOf(l.Algorithm).lean != nil && l.Calendar == nil && l.Escalation == nil
 	keep, _ := p.Kept()
-	return isPlain && (l.Algorithm != quota.SlidingLog || !p.IsRequestable() && p.flags&flagLog == 0 && keep == l.Window)
+	return isPlain && (l.Algorithm != quota.SlidingLog || !p.IsRequestable() && p.flags&entryLog == 0 && keep == l.Window)
 }
 
 // addKeys adds the keys of limit i. SlidingLog limits share one key.
 func (p *prepared) addKeys(i int) {
 	l, key := &p.Limits()[i], p.StateName(i)
 	switch {
-	case l.Algorithm == quota.Concurrency, l.Algorithm == quota.SlidingLog && p.flags&flagLog != 0:
+	case l.Algorithm == quota.Concurrency, l.Algorithm == quota.SlidingLog && p.flags&entryLog != 0:
 	case l.Algorithm == quota.SlidingLog && p.IsRequestable():
-		p.flags |= flagLog | flagLargest
+		p.flags |= entryLog | entryLargest
 		p.keys = append(p.keys, quota.LargestName(key), key)
 	case l.Algorithm == quota.SlidingLog:
-		p.flags |= flagLog
+		p.flags |= entryLog
 		p.keys = append(p.keys, key)
 	default:
 		p.keys = append(p.keys, key)
@@ -121,15 +103,15 @@ func (p *prepared) addKeys(i int) {
 func (p *prepared) arguments(ofCalendar func(*quota.Limit) []any) []any {
 	var args []any
 	number := func(n int64) { args = append(args, strconv.FormatInt(n, 10)) }
-	if p.flags&flagLog != 0 {
+	if p.flags&entryLog != 0 {
 		keep, units := p.Kept()
 		number(keep.Milliseconds())
 		number(units)
 	}
-	if p.flags&flagListed != 0 {
+	if p.flags&entryListed != 0 {
 		number(int64(p.OwnState()) + 1)
 	}
-	if p.flags&flagHolds != 0 {
+	if p.flags&entryHolds != 0 {
 		number(p.KeptAfterEnd() / 1000)
 		number(p.MaxOpen())
 	}
@@ -140,7 +122,7 @@ func (p *prepared) arguments(ofCalendar func(*quota.Limit) []any) []any {
 		args = append(args, string(l.Algorithm))
 		number(l.Quota)
 		number(l.Window.Milliseconds())
-		if p.flags&flagBlocks != 0 {
+		if p.flags&entryBlocks != 0 {
 			args = append(args, blockArguments(l)...)
 		}
 		if more := luaOf(l.Algorithm).arguments; more != nil {

@@ -47,33 +47,19 @@ const generalCode = "--[[general code]]"
 
 // assembleDecide returns the program of batch.lua.
 func assembleDecide(set uint) program {
+	lean := append(filesOf(set, func(k *lua) []string { return k.lean }), "lean.lua")
 	general := textOf(append(generalFiles(set), "decide.lua")...)
-	return newProgram(textOf(append(baseFiles(set), "lean.lua")...), strings.Replace(textOf("batch.lua"), generalCode, general, 1))
+	return newProgram(baseText(set), textOf(lean...), strings.Replace(textOf("batch.lua"), generalCode, general, 1))
 }
 
 func assembleRefund(set uint) program {
-	return newProgram(textOf(baseFiles(set)...), textOf(generalFiles(set)...), textOf("refund.lua"))
+	return newProgram(baseText(set), textOf(append(generalFiles(set), "refund.lua")...))
 }
 
-// baseFiles returns base.lua and what the algorithms add for lean.lua, some of which the general code
-// uses.
-func baseFiles(set uint) []string {
-	names := []string{"base.lua"}
-	for i, k := range luas {
-		if set&(1<<i) == 0 {
-			continue
-		}
-		if library := leanFile(k.library); k.library != "" && !slices.Contains(names, library) {
-			names = append(names, library)
-		}
-		if k.lean {
-			names = append(names, leanFile(k.file))
-		}
-	}
-	return names
+// baseText returns the text that the general code and lean.lua share.
+func baseText(set uint) string {
+	return textOf(append([]string{"base.lua"}, filesOf(set, func(k *lua) []string { return k.shared })...)...)
 }
-
-func leanFile(name string) string { return strings.TrimSuffix(name, ".lua") + "_lean.lua" }
 
 // generalFiles returns the files that decide entries with these algorithms.
 func generalFiles(set uint) []string {
@@ -81,16 +67,23 @@ func generalFiles(set uint) []string {
 	if set&holdsBit != 0 {
 		names = append(names, "hold.lua")
 	}
-	for i, k := range luas {
+	names = append(names, filesOf(set, func(k *lua) []string { return k.general })...)
+	return append(names, "listed.lua", "entry.lua")
+}
+
+// filesOf returns the files of these algorithms that are chosen, each once.
+func filesOf(set uint, choose func(*lua) []string) (names []string) {
+	for i := range luas {
 		if set&(1<<i) == 0 {
 			continue
 		}
-		if k.library != "" && !slices.Contains(names, k.library) {
-			names = append(names, k.library)
+		for _, name := range choose(&luas[i]) {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
 		}
-		names = append(names, k.file)
 	}
-	return append(names, "listed.lua", "entry.lua")
+	return names
 }
 
 // textOf returns the text of these files.
@@ -101,7 +94,7 @@ func textOf(names ...string) string {
 		if err != nil {
 			panic(err) // embedded: cannot be missing
 		}
-		all.Write(text)
+		all.WriteString(withConstants(string(text)))
 	}
 	return all.String()
 }

@@ -12,17 +12,6 @@ import (
 
 var errReply = errors.New("reply does not have the form of batch.lua")
 
-// millionths is the unit of shares in replies, which contain only integers.
-const millionths = 1e6
-
-const (
-	undecided   = -1 // begins the reply to a call that was not decided
-	began       = 8  // is added to the verdict of an entry that began a state
-	withHolds   = 16 // is added to that of an entry with holds
-	shortReport = 32 // is added to that of a short report
-	repaired    = 64 // is added to that of an entry that repaired a state
-)
-
 // result is the reply to a call, and what only the store needs of it.
 type result struct {
 	*quota.Reply
@@ -86,21 +75,21 @@ func decodeUndecided(call *quota.Call, r result, values []any) (result, error) {
 func (c *replyCursor) readEntry(call *quota.Call, i int, receipts bool) {
 	e, r := &call.Entries[i], &c.Entries[i]
 	verdict := c.number()
-	r.Verdict, r.Began = quota.Verdict(verdict%began), verdict%withHolds >= began
-	if verdict >= repaired {
+	r.Verdict, r.Began = quota.Verdict(verdict&reportVerdict), verdict&reportBegan != 0
+	if verdict&reportRepaired != 0 {
 		c.repaired = append(c.repaired, i)
 	}
-	c.bad = c.bad || r.Verdict < quota.Admitted || r.Verdict > quota.Tripped
+	c.bad = c.bad || verdict < 0 || r.Verdict > quota.Tripped
 	if r.Verdict >= quota.Blocked {
 		r.BlockLeft = micros(c.number())
 		r.BlockedBy = c.text()
 	}
-	short := verdict%repaired >= shortReport
-	if verdict%shortReport >= withHolds {
+	isShort := verdict&reportShort != 0
+	if verdict&reportHolds != 0 {
 		c.readHolds(r)
 	}
 	for j := range r.Limits {
-		if short {
+		if isShort {
 			c.readShort(&r.Limits[j])
 		} else {
 			c.readLimit(e.Policy, j, &r.Limits[j], receipts)
@@ -112,7 +101,7 @@ func (c *replyCursor) readEntry(call *quota.Call, i int, receipts bool) {
 func (c *replyCursor) readLimit(policy *quota.Policy, j int, l *quota.LimitReply, receipts bool) {
 	limit := &policy.Limits()[j]
 	admits := c.number()
-	l.Admits, l.Shed, l.WaitsForHolds = admits == 1, admits == 2, admits == 3
+	l.Admits, l.Shed, l.WaitsForHolds = admits == admitsCost, admits == admitsButSheds, admits == admitsAfterHolds
 	l.Used = c.number()
 	l.RetryAfter = waitOf(c.number())
 	l.UsedAfterWaiting = c.number()

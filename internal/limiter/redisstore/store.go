@@ -183,9 +183,6 @@ func outcomesOf(ctx context.Context, batch []*pending, values []any, err error) 
 	return outcomes
 }
 
-// unwrittenMark begins the error of a call that has written nothing, see decide.lua.
-const unwrittenMark = "UNWRITTEN "
-
 // outcomeOf returns the outcome of one call by its values.
 func outcomeOf(values []any) outcome {
 	if text, failed := values[0].(string); failed {

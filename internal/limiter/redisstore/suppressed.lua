@@ -39,7 +39,7 @@ algorithms.su = {
     limit.log = open_log(next_key(), 3)
     limit.used = log_units(limit, ADMITTED, limit.log.now)
     local observed = observed_units(limit) + entry.cost
-    limit.suppression = floor(max(0, 1 - limit.quota / observed) * 1e6)
+    limit.suppression = floor(max(0, 1 - limit.quota / observed) * REPLY_MILLIONTHS)
     limit.admits = entry.cost <= limit.quota and limit.used + entry.cost <= limit.hard_quota
     limit.shed = limit.admits and draw * observed >= limit.quota
     limit.admits = limit.admits and not limit.shed

@@ -1,10 +1,5 @@
 -- TokenBucket, for lean.lua; see token_bucket.lua.
 
--- The value of a bucket without a debt.
-local function bucket_value(deficit, time)
-  return string.format(deficit <= 2 ^ 53 and '%x %x' or '%.17g/%x', deficit, time)
-end
-
 lean.tb = {
   prepare = function(limit, at)
     limit.rate, limit.window_us = tonumber(ARGV[at + 1]), limit.window * 1000

@@ -1,0 +1,117 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+// The places of the first arguments of a run, after the place where it begins. The first entry follows.
+const (
+	atCalls = iota + 1
+	atKeys
+	atOwn
+	atRunFlags
+	atEntries
+	atEntryFlags
+)
+
+// Flags of a run.
+const (
+	runDenied   = 1 << iota // the calls are denied already, outside the call
+	runReceipts             // return receipts
+	runDraws                // the calls have draws
+	runSameKeys             // all calls have the same keys, which are in KEYS once
+	runRepeated             // the calls repeat others, which took holds
+	runLean                 // lean.lua may decide the calls
+	runSameOwn              // all calls have the same own arguments, which follow once
+)
+
+// Flags of an entry.
+const (
+	entryAttempts  = 1 << iota // checks are counted, not only admitted ones
+	entryShadow                // the policy is in mode Shadow
+	entryPeek                  // writes nothing
+	entryBlocks                // limits start blocks
+	entryLog                   // a limit is a SlidingLog
+	entryDryRun                // spends nothing, but repairs state after an edit or a clock change
+	entryOnlyKnown             // decided only if the key is known
+	entryListed                // the state of a limit is in a list
+	entryLargest               // the log has a key for the largest number it serves
+	entryEnlarges              // this number may be larger
+	entryHolds                 // the policy takes reservations
+	entrySettles               // spends the holds that have ended
+	entryRemembers             // remembers a charge
+
+	entryActionBits = iota // the action is in the bits from here on
+)
+
+// The report of an entry begins with its verdict and these flags.
+const (
+	reportVerdict  = 1<<3 - 1 // the bits of the verdict
+	reportBegan    = 1 << 3   // the call began the first state of the key
+	reportHolds    = 1 << 4   // holds follow
+	reportShort    = 1 << 5   // of one check, whose limits all admit
+	reportRepaired = 1 << 6   // the call replaced what was not the state of a limit
+)
+
+const (
+	undecided     = -1           // begins the reply to a call that was not decided
+	unwrittenMark = "UNWRITTEN " // begins the text of an error of a call that has written nothing
+	millionths    = 1_000_000    // is the unit of shares in replies, which contain only integers
+)
+
+// Why a limit admits or does not.
+const (
+	admitsNot = iota
+	admitsCost
+	admitsButSheds // at random
+	admitsAfterHolds
+)
+
+// constants are what the Lua files call the numbers above, and numbers of package quota. The names are replaced
+// when a script is assembled, so that they cost nothing.
+var constants = map[string]any{
+	"AT_CALLS": atCalls, "AT_KEYS": atKeys, "AT_OWN": atOwn, "AT_RUN_FLAGS": atRunFlags,
+	"AT_ENTRY_FLAGS": atEntryFlags,
+
+	"RUN_DENIED": runDenied, "RUN_RECEIPTS": runReceipts, "RUN_DRAWS": runDraws, "RUN_SAME_KEYS": runSameKeys,
+	"RUN_REPEATED": runRepeated, "RUN_LEAN": runLean, "RUN_SAME_OWN": runSameOwn,
+
+	"ENTRY_ATTEMPTS": entryAttempts, "ENTRY_SHADOW": entryShadow, "ENTRY_PEEK": entryPeek, "ENTRY_BLOCKS": entryBlocks,
+	"ENTRY_LOG": entryLog, "ENTRY_DRY_RUN": entryDryRun, "ENTRY_ONLY_KNOWN": entryOnlyKnown, "ENTRY_LISTED": entryListed,
+	"ENTRY_LARGEST": entryLargest, "ENTRY_ENLARGES": entryEnlarges, "ENTRY_HOLDS": entryHolds, "ENTRY_SETTLES": entrySettles,
+	"ENTRY_REMEMBERS": entryRemembers, "ENTRY_ACTION_BITS": entryActionBits,
+
+	"ACTION_CHECK": int(quota.Check), "ACTION_RESERVE": int(quota.Reserve), "ACTION_COMMIT": int(quota.Commit),
+	"ACTION_RENEW": int(quota.Renew), "ACTION_CHARGE": int(quota.Charge),
+
+	"VERDICT_ADMITTED": int(quota.Admitted), "VERDICT_DENIED": int(quota.Denied), "VERDICT_BLOCKED": int(quota.Blocked),
+	"VERDICT_TRIPPED": int(quota.Tripped),
+
+	"REPORT_BEGAN": reportBegan, "REPORT_HOLDS": reportHolds, "REPORT_SHORT": reportShort, "REPORT_REPAIRED": reportRepaired,
+	"REPLY_UNDECIDED": undecided, "REPLY_UNWRITTEN": unwrittenMark, "REPLY_MILLIONTHS": millionths,
+
+	"ADMITS_NOT": admitsNot, "ADMITS_COST": admitsCost, "ADMITS_BUT_SHEDS": admitsButSheds, "ADMITS_AFTER_HOLDS": admitsAfterHolds,
+
+	"HOLD_NONE": int(quota.HoldNone), "HOLD_TAKEN": int(quota.HoldTaken), "HOLD_FOUND": int(quota.HoldFound),
+	"HOLD_MISSING": int(quota.HoldMissing), "HOLD_FULL": int(quota.HoldsFull),
+}
+
+var constantName = regexp.MustCompile(`\b(?:AT|RUN|ENTRY|ACTION|VERDICT|REPORT|REPLY|ADMITS|HOLD)_[A-Z_]+\b`)
+
+// withConstants replaces the names of constants in a Lua file by their values. A name that does not exist is a
+// panic.
+func withConstants(text string) string {
+	return constantName.ReplaceAllStringFunc(text, func(name string) string {
+		value, ok := constants[name]
+		if !ok {
+			panic("redisstore: no constant " + name)
+		}
+		return fmt.Sprintf("%#v", value)
+	})
+}
