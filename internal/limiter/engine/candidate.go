@@ -24,18 +24,17 @@ func (ev *evaluation) addCandidates() {
 		}
 		last := len(ev.candidates) - 1
 		if last < 0 || ev.candidates[last].policy() != pt.policy {
-			ev.candidates = append(ev.candidates, candidateCheck{evaluation: newEvaluation()})
+			ev.candidates = append(ev.candidates, candidateCheck{operations: newOperations()})
 			last++
 		}
-		ev.candidates[last].add(pt, ev.call.Entries[i], i)
+		ev.candidates[last].compare(pt, ev.call.Entries[i], i)
 	}
 }
 
-func (c *candidateCheck) add(pt *participant, entry quota.Entry, original int) {
-	c.standIns = append(c.standIns, standIn{candidate: pt.candidate, original: original})
-	c.participants = append(c.participants, participant{policy: pt.policy, variant: pt.candidate.variant})
+func (c *candidateCheck) compare(pt *participant, entry quota.Entry, original int) {
+	c.comparisons = append(c.comparisons, comparison{candidate: pt.candidate, original: original})
 	entry.Policy = pt.candidate.script
-	c.call.Entries = append(c.call.Entries, entry)
+	c.add(participant{policy: pt.policy, variant: pt.candidate.variant}, entry)
 }
 
 // policy returns the one policy of the check.
@@ -44,8 +43,8 @@ func (c *candidateCheck) policy() *policy { return c.participants[0].policy }
 // begin takes from the decided check what the candidates need.
 func (c *candidateCheck) begin(ev *evaluation) {
 	c.call.Draw, c.call.Denied = ev.call.Draw, ev.deniedBeside(c.policy())
-	for i := range c.standIns {
-		s := &c.standIns[i]
+	for i := range c.comparisons {
+		s := &c.comparisons[i]
 		c.call.Entries[i].OnlyKnown = ev.call.Entries[s.original].OnlyKnown
 		for _, limit := range s.replaced {
 			s.live = append(s.live, ev.reply.Entries[s.original].Allows(limit))
@@ -83,7 +82,7 @@ func newCandidateJudge(evaluate func(context.Context, *quota.Call) (*quota.Reply
 // judge judges the decided check by the candidates, and counts their verdicts beside those of the
 // limits in force. The caller waits only where a commit may follow, which must find the hold.
 func (j *candidateJudge) judge(ctx context.Context, ev *evaluation, series viewMetrics) {
-	if ev.reply == nil || ev.reply.Unanswered || ev.isOpen {
+	if ev.reply == nil || !ev.isFree() || ev.isOpen {
 		return
 	}
 	for i := range ev.candidates {
@@ -91,7 +90,7 @@ func (j *candidateJudge) judge(ctx context.Context, ev *evaluation, series viewM
 		c.begin(ev)
 		end := func() {
 			series[c.policy()].countCandidates(c)
-			c.releaseAll()
+			c.release()
 		}
 		judge := func(ctx context.Context) {
 			c.reply, c.err = j.evaluate(ctx, &c.call)
@@ -105,15 +104,15 @@ func (j *candidateJudge) judge(ctx context.Context, ev *evaluation, series viewM
 	}
 }
 
-// change commits, renews or charges for candidates as the evaluation has done.
-func (j *candidateJudge) change(ctx context.Context, ev *evaluation) {
+// change commits, renews or charges for candidates as the operations have done.
+func (j *candidateJudge) change(ctx context.Context, o *operations) {
 	var entries []quota.Entry
-	for i := range ev.participants {
-		c, entry := ev.participants[i].candidate, ev.call.Entries[i]
+	for _, op := range o.all() {
+		c, entry := op.candidate, *op.entry
 		if c == nil {
 			continue
 		}
-		if entry.Action == quota.CommitOrCharge && ev.reply.Entries[i].Hold == quota.HoldFound {
+		if entry.Action == quota.CommitOrCharge && op.reply.Hold == quota.HoldFound {
 			entry.Action = quota.Commit // without a hold the candidate has denied the reserve
 		}
 		entry.Policy = c.script
@@ -148,14 +147,14 @@ const verdictUnknown = "unknown"
 
 // countCandidates counts the verdicts of the candidates beside those of the limits in force.
 func (pm *policyMetrics) countCandidates(c *candidateCheck) {
-	for i := range c.standIns {
-		s := &c.standIns[i]
+	for i := range c.comparisons {
+		s := &c.comparisons[i]
 		for j, limit := range s.replaced {
 			verdict := verdictUnknown
 			if c.reply != nil {
 				verdict = verdictOf(c.reply.Entries[i].Allows(limit))
 			}
-			pm.add(pm.candidates, s.limits[limit].Name, verdictOf(s.live[j]), verdict)
+			pm.add(candidatesTotal, s.limits[limit].Name, verdictOf(s.live[j]), verdict)
 		}
 	}
 }

@@ -31,12 +31,12 @@ func (e *Engine) Commit(ctx context.Context, c *limiter.Commit) (committed *limi
 	if err != nil {
 		return nil, err
 	}
-	if err := e.change(ctx, h.ev, "commit"); err != nil {
+	if err := e.change(ctx, h.operations, "commit"); err != nil {
 		return nil, err
 	}
 	committed = h.committed(c)
-	e.metrics.countCommits(h.ev, v.series)
-	h.ev.releaseAll()
+	e.metrics.countCommits(h.operations, v.series)
+	h.release()
 	return committed, nil
 }
 
@@ -52,12 +52,12 @@ func (h *heldPolicies) committed(c *limiter.Commit) *limiter.Committed {
 		case nothingHeld:
 			policy.Committed = true
 		default:
-			pt, r := &h.ev.participants[place], &h.ev.reply.Entries[place]
-			policy.Override, policy.Committed = pt.override, r.Hold != quota.HoldMissing
+			op := h.at(place)
+			policy.Override, policy.Committed = op.override, op.reply.Hold != quota.HoldMissing
 			if policy.Committed {
-				policy.Cost, policy.Estimate = c.CostOf(hold.Policy), r.Estimate
+				policy.Cost, policy.Estimate = c.CostOf(hold.Policy), op.reply.Estimate
 			}
-			policy.Limits = pt.appendStates(nil, r)
+			policy.Limits = op.appendStates(nil, op.reply)
 		}
 		answer.Policies = append(answer.Policies, policy)
 	}
@@ -82,15 +82,15 @@ func (e *Engine) Renew(ctx context.Context, r *limiter.Renew) (renewed *limiter.
 	if err != nil {
 		return nil, err
 	}
-	if err := h.ev.setTTL(r.TTL); err != nil {
+	if err := h.setTTL(r.TTL); err != nil {
 		return nil, err
 	}
-	if err := e.change(ctx, h.ev, "renew"); err != nil {
+	if err := e.change(ctx, h.operations, "renew"); err != nil {
 		return nil, err
 	}
 	answer, open := h.renewed()
-	e.metrics.countRenewals(h.ev, v.series)
-	h.ev.releaseAll()
+	e.metrics.countRenewals(h.operations, v.series)
+	h.release()
 	if !open && !r.Reservation.Charged && len(r.Reservation.Holds) > 0 {
 		return nil, limiter.ErrReservationEnded
 	}
@@ -102,7 +102,7 @@ func (h *heldPolicies) renewed() (answer *limiter.Renewed, open bool) {
 	answer = &limiter.Renewed{Revision: h.revision}
 	for i := range h.holds {
 		place := h.places[i]
-		found := place >= 0 && h.ev.reply.Entries[place].Hold == quota.HoldFound
+		found := place >= 0 && h.reply.Entries[place].Hold == quota.HoldFound
 		open = open || found
 		answer.Policies = append(answer.Policies, limiter.RenewedPolicy{Policy: h.holds[i].Policy, Renewed: found})
 	}

@@ -40,10 +40,10 @@ func (o seriesOwner) id() string {
 // counts adds up the series of decisions.
 func (pm *policyMetrics) counts() (n limiter.DecisionCounts) {
 	for key, counter := range *pm.created.Load() {
-		switch key.vector {
-		case pm.decisions:
+		if key.counter == decisionsTotal {
 			addDecisions(&n, key.labels[1], valueOf(counter))
-		case pm.candidates:
+		}
+		if key.counter == candidatesTotal {
 			addCandidates(&n, key.labels[1], key.labels[2], valueOf(counter))
 		}
 	}

@@ -28,14 +28,14 @@ func (ev *evaluation) appendDescriptorStates(states []limiter.DescriptorState, d
 		}
 	}
 	limits := d.Limits
-	for i := range ev.participants {
-		pt, denies := &ev.participants[i], ev.denies(i, d)
+	for _, op := range ev.decided().all() {
+		denies := ev.denies(op, d)
 		var own []limiter.LimitState
-		if ev.isKnown(i) {
-			own, limits = limits[:len(pt.limits)], limits[len(pt.limits):]
+		if op.reply != nil {
+			own, limits = limits[:len(op.limits)], limits[len(op.limits):]
 		}
 		for j := range states {
-			if pt.descriptors.has(j) {
+			if op.descriptors.has(j) {
 				addOutcome(&states[j], own, denies)
 			}
 		}
@@ -60,19 +60,18 @@ func addOutcome(s *limiter.DescriptorState, limits []limiter.LimitState, denies 
 	}
 }
 
-// denies reports whether the i-th participant denied the check.
-func (ev *evaluation) denies(i int, d *limiter.Decision) bool {
-	pt, entry := &ev.participants[i], &ev.call.Entries[i]
+// denies reports whether the policy of the operation denied the check.
+func (ev *evaluation) denies(op operation, d *limiter.Decision) bool {
 	switch {
 	case ev.isOpen:
-		return ev.reply.Entries[i].Hold == quota.HoldFound
-	case !pt.enforces():
+		return op.reply.Hold == quota.HoldFound
+	case !op.enforces():
 		return false
-	case entry.Cost > pt.smallestQuota:
+	case op.entry.Cost > op.smallestQuota:
 		return true
-	case ev.reply != nil:
-		return ev.reply.Entries[i].Verdict != quota.Admitted
+	case op.reply != nil:
+		return op.reply.Verdict != quota.Admitted
 	default:
-		return d.Degraded == plan.FailClosed && pt.plan.FailureMode == plan.FailClosed
+		return d.Degraded == plan.FailClosed && op.plan.FailureMode == plan.FailClosed
 	}
 }

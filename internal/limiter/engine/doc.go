@@ -21,6 +21,7 @@
 //	flood.go            protection from floods of new keys
 //	chain.go            how many policies take part
 //	evaluation.go       from policies to one call of the store
+//	operations.go       a call to a store: what it does for each policy, and its reply
 //	turns.go            the policies of a check, in turn if many match
 //	apart.go            decisions of each Namespace alone, after an error of the script
 //	holds.go            what a reserve holds
@@ -32,9 +33,8 @@
 //	reserve.go          Reserve and Charge
 //	commit.go           Commit and Renew
 //	heldpolicies.go     from a reservation to one call of the store
-//	reservationvectors.go, reservationmetrics.go
-//	                    the metrics of reservations and charges
-//	metrics.go, detail.go, log.go, trace.go
+//	counters.go         the metrics that count for each policy
+//	metrics.go, reservationmetrics.go, detail.go, log.go, trace.go
 //	                    how decisions are counted, logged and traced
 //	observe.go          which keys are denied and blocked, for lists
 //	decisions.go        how much each policy has decided, for lists

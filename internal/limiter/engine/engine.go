@@ -4,7 +4,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -184,7 +183,7 @@ func (e *Engine) decideAndCount(
 	if decision, err = e.decide(ctx, v, check, ev, start); err != nil {
 		return nil, err
 	}
-	e.log.write(ctx, check, cmp.Or(ev.local, ev), decision)
+	e.log.write(ctx, check, ev.decided(), decision)
 	if ev.err != nil && decision.Degraded != "" {
 		e.log.degraded(ctx, ev.err, decision)
 		e.metrics.countDegraded(ev, v.series, ev.err)
@@ -202,7 +201,7 @@ func (e *Engine) decideAndCount(
 		}
 		e.candidates.judge(ctx, ev, v.series)
 	}
-	ev.releaseAll()
+	ev.release()
 	return decision, nil
 }
 
@@ -285,46 +284,44 @@ func (e *Engine) charge(ctx context.Context, ev *evaluation, series viewMetrics,
 // cancelTaken ends the holds that a check has taken with other keys, although an open reservation has
 // its ID. If it fails they end by themselves.
 func (e *Engine) cancelTaken(ctx context.Context, ev *evaluation) {
-	taken := newEvaluation()
-	for i := range ev.participants {
-		if entry := ev.call.Entries[i]; ev.reply.Entries[i].Hold == quota.HoldTaken {
+	taken := newOperations()
+	for _, op := range ev.all() {
+		if op.reply.Hold == quota.HoldTaken {
+			entry := *op.entry
 			entry.Action, entry.Cost = quota.Commit, 0
-			taken.participants = append(taken.participants, ev.participants[i])
-			taken.call.Entries = append(taken.call.Entries, entry)
+			taken.add(*op.participant, entry)
 		}
 	}
 	_ = e.change(ctx, taken, "cancel")
-	taken.releaseAll()
+	taken.release()
 }
 
 // change evaluates a call that is never denied, unless it is empty. Redis that does not answer is
 // limiter.ErrStoreUnavailable.
-func (e *Engine) change(ctx context.Context, ev *evaluation, name string) error {
-	if len(ev.call.Entries) == 0 {
+func (e *Engine) change(ctx context.Context, o *operations, name string) error {
+	if len(o.call.Entries) == 0 {
 		return nil
 	}
-	ev.call.Uncached = true // a remembered denial does not answer it
-	ev.reply, ev.err = e.store.Evaluate(ctx, &ev.call)
+	o.call.Uncached = true // a remembered denial does not answer it
+	o.reply, o.err = e.store.Evaluate(ctx, &o.call)
 	switch {
-	case ev.err == nil:
-		ev.applySubstitutes()
-		e.log.changed(ctx, name, ev)
-		e.candidates.change(ctx, ev)
+	case o.err == nil:
+		o.applySubstitutes()
+		e.log.changed(ctx, name, o)
+		e.candidates.change(ctx, o)
 		return nil
 	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err()
 	}
-	e.log.unchanged(name, ev.err)
-	return fmt.Errorf("%w: %w", limiter.ErrStoreUnavailable, ev.err)
+	e.log.unchanged(name, o.err)
+	return fmt.Errorf("%w: %w", limiter.ErrStoreUnavailable, o.err)
 }
 
 // judge returns the decision.
 func (e *Engine) judge(ctx context.Context, check *limiter.Check, ev *evaluation) *limiter.Decision {
-	if ev.err == nil || !ev.needsLocal() {
-		return ev.judge(check)
+	if ev.err != nil && ev.needsLocal() {
+		ev.local = ev.localOperations(int64(e.shares()))
+		ev.local.reply, _ = e.local.Evaluate(ctx, &ev.local.call) // see Options.Local
 	}
-	local := ev.newLocal(int64(e.shares()))
-	local.reply, _ = e.local.Evaluate(ctx, &local.call) // see Options.Local
-	ev.local = local
-	return ev.judgeLocally(check)
+	return ev.judge(check)
 }

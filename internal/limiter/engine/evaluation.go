@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -12,61 +13,42 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// evaluation is one check on its way to a decision: the policies that take part, the
-// call to the store, and its reply.
+// evaluation is one check on its way to a decision: the policies that apply, the call to the store for those
+// whose limits decide, and its reply.
 type evaluation struct {
-	call  quota.Call
-	reply *quota.Reply // nil if the store was not called or did not answer
-	err   error        // of the store, in place of its reply
-
+	operations
 	search
 
-	participants    []participant // participants[i] belongs to call.Entries[i]
 	outrightDenials []outrightDenial
 	unchecked       []uncheckedPolicy
 	uncheckedPlaces map[*policy]int // in unchecked, until it is sorted
 	exempt          []*policy       // policies whose override exempts the key
-	ignoredLimits   []*policy       // policies that ignore a requested limit, having none it could replace
-	overQuota       int             // index of the first enforcing participant whose quota the cost exceeds, or -1
 	givenKey        quota.Key       // the key of the check, encoded; empty if it has none
 	room            *room           // for the policies of the Namespace that are added now; nil is unbounded
 	sawDisabled     bool            // a policy with mode Disabled was named
 
 	reserve       *limiter.Reserve // the request for a reservation; nil for others
 	reservationID string
-	isOpen        bool        // a reservation with the ID was open, which denies the check of Envoy
-	charged       *evaluation // what the check of Envoy spends whatever the limits admit; nil if nothing
+	isOpen        bool // a reservation with the ID was open, which denies the check of Envoy
 
+	charged    *operations      // what the check of Envoy spends whatever the limits admit; nil if nothing
 	candidates []candidateCheck // of the policies that have some
-
-	local    *evaluation      // of the policies with failureMode Local, if the store did not answer
-	degraded plan.FailureMode // of a local evaluation
-	replicas int64            // of a local evaluation, which has the share of one of them
-}
-
-// participant is a policy that takes part in a decision, with the variant for the key.
-type participant struct {
-	*policy
-	*variant
-	selected    *variant      // the variant without a requested limit
-	descriptors descriptorSet // the descriptors because of which it applies
-	action      limiter.HitsAction
-	peek        bool // the check spends nothing from it
+	local      *operations      // of the policies with failureMode Local, if the store did not answer
 }
 
 // candidateCheck is a check as one policy would decide it with its candidates, beside the limits in
 // force of the other policies. It is evaluated after the check, and answers no caller.
 type candidateCheck struct {
-	*evaluation // its participants have the candidates
+	*operations // the participants have the candidates
 
-	standIns []standIn // of the participants, in the same order
+	comparisons []comparison // of the operations, in the same order
 }
 
-// standIn is what a participant with candidates stands in for.
-type standIn struct {
+// comparison is what the verdicts of a candidate are compared with.
+type comparison struct {
 	*candidate
 
-	original int    // index of the participant of the check
+	original int    // index of the operation of the check
 	live     []bool // whether the limits with a candidate allow the check, in the order of replaced
 }
 
@@ -87,38 +69,32 @@ func newEvaluation() *evaluation {
 	return ev
 }
 
-// release returns the evaluation to the pool. It must not be called while the call may still be
-// in flight.
+// release returns the evaluation and its operations to the pools, as far as they are free. The local ones
+// are in any case.
 func (ev *evaluation) release() {
-	clear(ev.matches)
-	clear(ev.found)
-	clear(ev.demands)
-	clear(ev.participants)
-	clear(ev.outrightDenials)
-	ev.call.Clear()
-	*ev = evaluation{
-		call: ev.call, search: search{matches: ev.matches[:0], found: ev.found[:0], demands: ev.demands[:0]},
-		participants: ev.participants[:0], outrightDenials: ev.outrightDenials[:0],
-	}
-	evaluations.Put(ev)
-}
-
-// releaseAll returns the evaluation to the pool, unless its call may still be in flight because
-// the store did not answer. The local evaluation is complete in any case.
-func (ev *evaluation) releaseAll() {
 	if ev.local != nil {
 		ev.local.release()
 	}
 	if ev.charged != nil {
-		ev.charged.releaseAll()
+		ev.charged.release()
 	}
-	if ev.err == nil && (ev.reply == nil || !ev.reply.Unanswered) {
-		ev.release()
+	if !ev.isFree() {
+		return
 	}
+	ev.clear()
+	clear(ev.matches)
+	clear(ev.found)
+	clear(ev.demands)
+	clear(ev.outrightDenials)
+	*ev = evaluation{
+		operations: ev.operations, search: search{matches: ev.matches[:0], found: ev.found[:0], demands: ev.demands[:0]},
+		outrightDenials: ev.outrightDenials[:0],
+	}
+	evaluations.Put(ev)
 }
 
-// isKnown reports whether there is a reply for the i-th participant.
-func (ev *evaluation) isKnown(i int) bool { return ev.reply != nil && !ev.reply.Entries[i].Unknown }
+// decided returns the operations that decide the check.
+func (ev *evaluation) decided() *operations { return cmp.Or(ev.local, &ev.operations) }
 
 // addPolicy finds the key and its override and adds the policy to the
 // participants, the outright denials or the exemptions. Overrides come before
@@ -247,10 +223,7 @@ func (ev *evaluation) mergeParticipant(added *participant, key quota.Key, hits l
 // addParticipant adds an entry to the call.
 func (ev *evaluation) addParticipant(added participant, key quota.Key, hits limiter.Hits) {
 	ev.report.participate(len(ev.participants))
-	ev.participants = append(ev.participants, added)
-	ev.call.Entries = append(ev.call.Entries, quota.Entry{
-		Policy: added.script, Key: key, Cost: hits.Cost, Peek: hits.Peek,
-	})
+	ev.add(added, quota.Entry{Policy: added.script, Key: key, Cost: hits.Cost, Peek: hits.Peek})
 }
 
 // leaveOut lets the failureMode of the policy decide, because there is no room for it. If it applies
@@ -280,39 +253,6 @@ func (ev *evaluation) addUnchecked(added uncheckedPolicy) {
 	}
 	ev.uncheckedPlaces[added.policy] = len(ev.unchecked)
 	ev.unchecked = append(ev.unchecked, added)
-}
-
-// applySubstitutes sets the variants that decided in place of those of the call.
-func (ev *evaluation) applySubstitutes() {
-	for i := range ev.reply.Entries {
-		pt, r := &ev.participants[i], &ev.reply.Entries[i]
-		switch {
-		case r.Overflow:
-			pt.variant = pt.base.shareOf(ev.replicas)
-		case r.RequestIgnored:
-			pt.variant = pt.selected
-			ev.ignoredLimits = append(ev.ignoredLimits, pt.policy)
-		}
-	}
-}
-
-// markOverQuota turns entries whose cost exceeds a quota into peeks. If one of
-// them enforces, the check is denied, so all entries become peeks. A peek holds nothing.
-func (ev *evaluation) markOverQuota() {
-	for i, pt := range ev.participants {
-		if ev.call.Entries[i].Cost <= pt.smallestQuota {
-			continue
-		}
-		ev.call.Entries[i].Peek, ev.call.Entries[i].Action = true, quota.Check
-		if pt.enforces() && ev.overQuota < 0 {
-			ev.overQuota = i
-		}
-	}
-	if ev.overQuota >= 0 {
-		for i := range ev.call.Entries {
-			ev.call.Entries[i].Peek, ev.call.Entries[i].Action = true, quota.Check
-		}
-	}
 }
 
 // closed returns the first enforcing policy with failureMode Closed, or nil.

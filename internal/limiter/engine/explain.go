@@ -42,7 +42,7 @@ func (e *Engine) Explain(ctx context.Context, check *limiter.Check) (*limiter.Ex
 	if len(check.Policies) == 0 {
 		x.NearMisses = v.nearMisses(&check.Attributes, ev.report)
 	}
-	ev.releaseAll()
+	ev.release()
 	return x, nil
 }
 
@@ -90,29 +90,23 @@ func (ev *evaluation) explainPolicy(a *appliedPolicy, check *limiter.Check) limi
 
 // explainLimits sets the outcome of the limits of the i-th participant.
 func (ev *evaluation) explainLimits(i int, x *limiter.ExplainedPolicy) {
-	pt, r, degraded := &ev.participants[i], (*quota.EntryReply)(nil), !ev.isKnown(i)
-	if degraded {
-		if locally, reply := ev.localReply(i); reply != nil {
-			pt, r = locally, reply
-		}
-	} else {
-		r = &ev.reply.Entries[i]
-	}
+	op, inStore := ev.outcome(i)
+	r := op.reply
 	if r == nil {
-		x.Reason, x.Allowed = limiter.ReasonStoreUnavailable, pt.plan.FailureMode != plan.FailClosed
+		x.Reason, x.Allowed = limiter.ReasonStoreUnavailable, op.plan.FailureMode != plan.FailClosed
 		return
 	}
-	x.Limits = pt.appendStates(nil, r)
+	x.Limits = op.appendStates(nil, r)
 	if r.Verdict == quota.Blocked {
 		x.Blocked, x.BlockedBy, x.BlockLeft = true, r.BlockedBy, r.BlockLeft
 	}
-	switch cost := ev.call.Entries[i].Cost; {
-	case cost > pt.smallestQuota && degraded: // the cost exceeds a share; the quota may admit it
-		x.Reason, x.Limit = limiter.ReasonStoreUnavailable, pt.limitBelow(cost)
-	case cost > pt.smallestQuota:
-		x.Reason, x.Limit = limiter.ReasonCostExceedsThreshold, pt.limitBelow(cost)
+	switch cost := op.entry.Cost; {
+	case cost > op.smallestQuota && !inStore: // the cost exceeds a share; the quota may admit it
+		x.Reason, x.Limit = limiter.ReasonStoreUnavailable, op.limitBelow(cost)
+	case cost > op.smallestQuota:
+		x.Reason, x.Limit = limiter.ReasonCostExceedsThreshold, op.limitBelow(cost)
 	case r.Verdict != quota.Admitted:
-		x.Reason, x.Limit = pt.denialReason(r)
+		x.Reason, x.Limit = op.denialReason(r)
 	default:
 		x.Reason, x.Allowed = limiter.ReasonAllowed, true
 	}

@@ -55,20 +55,17 @@ func (pt *participant) lifeOf(r *quota.EntryReply) time.Duration {
 
 // protect lets the policies whose budget of new keys is spent, or all if the store is low on
 // memory, decide unknown keys by their overflow key.
-func (ev *evaluation) protect(memoryLow bool, now time.Time) {
-	for i := range ev.participants {
-		ev.call.Entries[i].OnlyKnown = memoryLow || ev.participants[i].newKeys.Spent(now)
+func (o *operations) protect(memoryLow bool, now time.Time) {
+	for _, op := range o.all() {
+		op.entry.OnlyKnown = memoryLow || op.newKeys.Spent(now)
 	}
 }
 
 // countNewKeys counts the keys that the policies have begun.
-func (ev *evaluation) countNewKeys(now time.Time) {
-	if ev.reply == nil {
-		return
-	}
-	for i := range ev.reply.Entries {
-		if r := &ev.reply.Entries[i]; r.Began && !r.Overflow {
-			ev.participants[i].newKeys.Begin(now, ev.participants[i].lifeOf(r)+ev.call.Entries[i].TTL)
+func (o *operations) countNewKeys(now time.Time) {
+	for _, op := range o.all() {
+		if r := op.reply; r != nil && r.Began && !r.Overflow {
+			op.newKeys.Begin(now, op.lifeOf(r)+op.entry.TTL)
 		}
 	}
 }

@@ -10,12 +10,11 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// heldPolicies are the holds of a reservation, with those of the policies that still exist in one
-// evaluation.
+// heldPolicies are the holds of a reservation, with the operations on the holds of policies that still exist.
 type heldPolicies struct {
 	holds []limiter.Hold
-	ev    *evaluation
-	// places[i] is the place of holds[i] in the evaluation, or one of those below.
+	*operations
+	// places[i] is the place of holds[i] in the operations, or one of those below.
 	places   []int
 	revision int64
 }
@@ -33,7 +32,7 @@ func (v *activeView) findHolds(
 	if !quota.IsID(r.ID) {
 		return nil, invalidReservation("has an invalid id")
 	}
-	h := &heldPolicies{holds: r.Holds, ev: newEvaluation(), revision: v.snapshot.Revision()}
+	h := &heldPolicies{holds: r.Holds, operations: newOperations(), revision: v.snapshot.Revision()}
 	for i := range r.Holds {
 		hold := &r.Holds[i]
 		p := v.policies[v.snapshot.Lookup(hold.Policy)]
@@ -51,7 +50,7 @@ func (v *activeView) findHolds(
 			continue
 		}
 		entry.ID, entry.Key = r.ID, key
-		h.add(p, p.variantOf(hold.Override), entry)
+		h.addHeld(p, p.variantOf(hold.Override), entry)
 	}
 	return h, nil
 }
@@ -60,19 +59,18 @@ func invalidReservation(problem string) error {
 	return &limiter.FieldError{Field: "reservation", Problem: problem}
 }
 
-// has reports whether the evaluation has an entry for the policy and the key.
+// has reports whether there is an operation for the policy and the key.
 func (h *heldPolicies) has(p *policy, key quota.Key) bool {
-	for i := range h.ev.participants {
-		if h.ev.participants[i].policy == p && h.ev.call.Entries[i].Key == key {
+	for _, op := range h.all() {
+		if op.policy == p && op.entry.Key == key {
 			return true
 		}
 	}
 	return false
 }
 
-func (h *heldPolicies) add(p *policy, v *variant, entry quota.Entry) {
+func (h *heldPolicies) addHeld(p *policy, v *variant, entry quota.Entry) {
 	entry.Policy = v.script
-	h.places = append(h.places, len(h.ev.participants))
-	h.ev.participants = append(h.ev.participants, participant{policy: p, variant: v, selected: v})
-	h.ev.call.Entries = append(h.ev.call.Entries, entry)
+	h.places = append(h.places, len(h.participants))
+	h.add(participant{policy: p, variant: v, selected: v}, entry)
 }

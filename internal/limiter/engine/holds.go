@@ -29,12 +29,11 @@ func (ev *evaluation) addHolds() error {
 	} else if err := checkID(r.ID); err != nil {
 		return err
 	}
-	for i := range ev.participants {
-		pt, entry := &ev.participants[i], &ev.call.Entries[i]
-		cost, holds := estimateOf(r, pt.policy, entry.Cost)
-		entry.Cost = cost
+	for _, op := range ev.all() {
+		cost, holds := estimateOf(r, op.policy, op.entry.Cost)
+		op.entry.Cost = cost
 		if holds {
-			entry.Action, entry.ID = quota.Reserve, ev.reservationID
+			op.entry.Action, op.entry.ID = quota.Reserve, ev.reservationID
 		}
 	}
 	if err := ev.setTTL(r.TTL); err != nil {
@@ -73,12 +72,11 @@ func estimateOf(r *limiter.Reserve, p *policy, cost int64) (units int64, holds b
 
 // setTTL sets how long the entries hold: 0 is the smallest maxTTL of their policies, which is also
 // the longest.
-func (ev *evaluation) setTTL(ttl time.Duration) error {
+func (o *operations) setTTL(ttl time.Duration) error {
 	var shortest *policy
-	for i := range ev.participants {
-		p := ev.participants[i].policy
-		if ev.call.Entries[i].Action != quota.Check && (shortest == nil || p.plan.Reservations.MaxTTL() < shortest.plan.Reservations.MaxTTL()) {
-			shortest = p
+	for _, op := range o.all() {
+		if op.entry.Action != quota.Check && (shortest == nil || op.plan.Reservations.MaxTTL() < shortest.plan.Reservations.MaxTTL()) {
+			shortest = op.policy
 		}
 	}
 	if shortest == nil {
@@ -88,8 +86,8 @@ func (ev *evaluation) setTTL(ttl time.Duration) error {
 	if ttl > longest {
 		return &limiter.FieldError{Field: "ttl", Problem: fmt.Sprintf("must be at most %v, the maxTTL of %s", longest, shortest.id)}
 	}
-	for i := range ev.call.Entries {
-		if entry := &ev.call.Entries[i]; entry.Action != quota.Check {
+	for i := range o.call.Entries {
+		if entry := &o.call.Entries[i]; entry.Action != quota.Check {
 			entry.TTL = cmp.Or(ttl, longest)
 		}
 	}
@@ -101,11 +99,10 @@ func (ev *evaluation) setTTL(ttl time.Duration) error {
 func (ev *evaluation) checkReservationSize() error {
 	const fixed = 64 // the names of members and their punctuation
 	size := fixed + len(ev.reservationID)
-	for i := range ev.participants {
-		pt, entry := &ev.participants[i], &ev.call.Entries[i]
-		if entry.Action == quota.Reserve {
-			longest := max(len(entry.Key), len(ev.call.OverflowKey(i)))
-			size += fixed + len(pt.id) + len(pt.override) + longest + escapesIn(string(entry.Key)) + 2*plan.MaxKeyParts
+	for i, op := range ev.all() {
+		if key := op.entry.Key; op.entry.Action == quota.Reserve {
+			longest := max(len(key), len(ev.call.OverflowKey(i)))
+			size += fixed + len(op.id) + len(op.override) + longest + escapesIn(string(key)) + 2*plan.MaxKeyParts
 		}
 	}
 	if size*4/3 < limiter.MaxReservationBytes {
@@ -143,17 +140,16 @@ func newReservationID() string {
 // limiter.ErrReservationDiffers if it repeats another one.
 func (ev *evaluation) setReservation(d *limiter.Decision) error {
 	reservation := &limiter.Reservation{ID: ev.reservationID, Charged: d.Degraded != ""}
-	for i := range ev.participants {
-		pt, entry := &ev.participants[i], &ev.call.Entries[i]
-		if entry.Action != quota.Reserve {
+	for i, op := range ev.all() {
+		if op.entry.Action != quota.Reserve {
 			continue
 		}
 		if key, held := ev.heldKey(i); held {
 			reservation.Holds = append(reservation.Holds, limiter.Hold{
-				Policy: pt.id, Override: pt.override, Key: textsOf(key), Units: entry.Cost,
+				Policy: op.id, Override: op.override, Key: textsOf(key), Units: op.entry.Cost,
 			})
 		}
-		if ev.reply != nil && ev.reply.Entries[i].Hold == quota.HoldFound && ev.reply.Entries[i].Estimate != entry.Cost {
+		if r := op.reply; r != nil && r.Hold == quota.HoldFound && r.Estimate != op.entry.Cost {
 			return limiter.ErrReservationDiffers
 		}
 	}

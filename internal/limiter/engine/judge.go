@@ -32,9 +32,10 @@ func (ev *evaluation) judge(check *limiter.Check) *limiter.Decision {
 	memory := &decisionMemory{}
 	d := &memory.Decision
 	d.Allowed, d.Reason = true, limiter.ReasonAllowed
-	if ev.reply != nil {
-		ev.applySubstitutes()
-		d.Limits = ev.appendLimitStates(memory.limits[:0])
+	decided := ev.decided()
+	if decided.reply != nil {
+		decided.applySubstitutes()
+		d.Limits = decided.appendLimitStates(memory.limits[:0])
 	}
 	ev.decide(d)
 	if check.Hits != nil {
@@ -51,6 +52,8 @@ func (ev *evaluation) decide(d *limiter.Decision) {
 	case ev.applyOutrightDenials(d), ev.denyUnchecked(d):
 	case ev.overQuota >= 0:
 		ev.denyOverQuota(d)
+	case ev.local != nil:
+		ev.denyLocally(d)
 	case ev.err != nil:
 		ev.degrade(d)
 	case ev.isOpen:
@@ -100,11 +103,24 @@ func (ev *evaluation) applyOutrightDenials(d *limiter.Decision) bool {
 }
 
 // denyOverQuota denies a cost that is larger than the quota of some limit.
-func (ev *evaluation) denyOverQuota(d *limiter.Decision) {
-	pt, cost := ev.participants[ev.overQuota], ev.call.Entries[ev.overQuota].Cost
-	deny(d, pt.policy, limiter.ReasonCostExceedsThreshold, pt.limitBelow(cost))
-	if ev.degraded != "" { // the cost exceeds a share; the quota may admit it
+func (o *operations) denyOverQuota(d *limiter.Decision) {
+	op := o.at(o.overQuota)
+	deny(d, op.policy, limiter.ReasonCostExceedsThreshold, op.limitBelow(op.entry.Cost))
+}
+
+// denyLocally decides by the local operations. Policies with failureMode Open admit the check. A cost may exceed
+// a share while the quota admits it.
+func (ev *evaluation) denyLocally(d *limiter.Decision) {
+	d.Degraded = plan.FailLocal
+	switch {
+	case ev.local.overQuota >= 0:
+		ev.local.denyOverQuota(d)
 		d.Reason, d.Denial.Message = limiter.ReasonStoreUnavailable, messageUnavailable
+	default:
+		ev.local.denyByVerdicts(d)
+	}
+	if d.Allowed && len(ev.local.participants) < len(ev.participants) {
+		d.Reason = limiter.ReasonStoreUnavailable
 	}
 }
 
@@ -135,16 +151,16 @@ func (ev *evaluation) denyOpen(d *limiter.Decision) {
 // denyByVerdicts denies the check if an enforcing policy did not admit it. The first such
 // policy of the chain is named. RetryAfter is the longest of all limits that are not in mode
 // Shadow.
-func (ev *evaluation) denyByVerdicts(d *limiter.Decision) {
+func (o *operations) denyByVerdicts(d *limiter.Decision) {
 	waitsForHolds := true
-	for i := range ev.participants {
-		pt, r := &ev.participants[i], &ev.reply.Entries[i]
-		if r.Verdict == quota.Admitted || !pt.enforces() {
+	for _, op := range o.all() {
+		r := op.reply
+		if r == nil || r.Verdict == quota.Admitted || !op.enforces() {
 			continue
 		}
 		if d.Allowed {
-			reason, limit := pt.denialReason(r)
-			deny(d, pt.policy, reason, limit)
+			reason, limit := op.denialReason(r)
+			deny(d, op.policy, reason, limit)
 		}
 		if r.Hold == quota.HoldsFull {
 			d.RetryAfter = max(d.RetryAfter, quota.HoldsWait)
@@ -192,45 +208,6 @@ func (pt *participant) denialReason(r *quota.EntryReply) (limiter.Reason, string
 		return limiter.ReasonTooManyReservations, ""
 	}
 	return limiter.ReasonSuppressed, shed
-}
-
-func (ev *evaluation) appendLimitStates(states []limiter.LimitState) []limiter.LimitState {
-	for i := range ev.participants {
-		if ev.isKnown(i) {
-			states = ev.participants[i].appendStates(states, &ev.reply.Entries[i])
-		}
-	}
-	return states
-}
-
-func (pt *participant) appendStates(states []limiter.LimitState, r *quota.EntryReply) []limiter.LimitState {
-	for i := range pt.limits {
-		l := &pt.limits[i]
-		lr, most := &r.Limits[i], pt.quotas[i]
-		states = append(states, limiter.LimitState{
-			Policy:                pt.id,
-			Limit:                 l.Name,
-			Override:              pt.override,
-			Algorithm:             l.Algorithm,
-			Allowed:               r.Allows(i),
-			Blocked:               r.Verdict == quota.Blocked,
-			Shadow:                pt.plan.Mode == plan.ModeShadow,
-			Overflow:              r.Overflow,
-			Near:                  l.IsNear(lr.Used, most),
-			Used:                  lr.Used,
-			Held:                  r.Held,
-			Remaining:             max(0, most-lr.Used),
-			SuppressionFactor:     lr.Suppression,
-			Quota:                 most,
-			Threshold:             l.Threshold,
-			Window:                l.Window(),
-			Calendar:              l.Calendar,
-			RetryAfter:            lr.RetryAfter,
-			RemainingAfterWaiting: max(0, most-lr.UsedAfterWaiting),
-			ResetAfter:            lr.ResetAfter,
-		})
-	}
-	return states
 }
 
 // denyUnchecked denies the check if an unchecked policy does, and reports whether it did.

@@ -11,7 +11,7 @@ import (
 )
 
 // applyActions turns the entries that reserve into reserves, and moves those that are never denied to
-// another evaluation.
+// operations of their own.
 func (ev *evaluation) applyActions(check *limiter.Check) error {
 	if err := checkHitsID(check); err != nil {
 		return err
@@ -73,12 +73,11 @@ func (ev *evaluation) addCharge(pt *participant, entry *quota.Entry, reservation
 		charge.Action, charge.ID = quota.Charge, newReservationID()
 	}
 	if ev.charged == nil {
-		ev.charged = newEvaluation()
+		ev.charged = newOperations()
 	}
 	added := *pt
 	added.variant = pt.selected
-	ev.charged.participants = append(ev.charged.participants, added)
-	ev.charged.call.Entries = append(ev.charged.call.Entries, charge)
+	ev.charged.add(added, charge)
 }
 
 // ignoreRequestedLimit replaces a requested limit, which may have a state of its own, by that of the
@@ -89,14 +88,13 @@ func (pt *participant) ignoreRequestedLimit(entry *quota.Entry) {
 
 // unsent returns the charges as commits of reservations without a hold. Those that Redis has made all
 // the same are found by their ID.
-func (ev *evaluation) unsent() []limiter.Commit {
-	commits := make([]limiter.Commit, len(ev.participants))
-	for i := range ev.participants {
-		pt, entry := &ev.participants[i], &ev.call.Entries[i]
-		hold := limiter.Hold{Policy: pt.id, Override: pt.override, Key: textsOf(entry.Key), Units: entry.Cost}
+func (o *operations) unsent() []limiter.Commit {
+	commits := make([]limiter.Commit, len(o.participants))
+	for i, op := range o.all() {
+		hold := limiter.Hold{Policy: op.id, Override: op.override, Key: textsOf(op.entry.Key), Units: op.entry.Cost}
 		commits[i] = limiter.Commit{
-			Reservation: &limiter.Reservation{ID: entry.ID, Holds: []limiter.Hold{hold}, Charged: true},
-			Cost:        entry.Cost,
+			Reservation: &limiter.Reservation{ID: op.entry.ID, Holds: []limiter.Hold{hold}, Charged: true},
+			Cost:        op.entry.Cost,
 		}
 	}
 	return commits

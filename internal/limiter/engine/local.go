@@ -6,7 +6,6 @@ package engine
 import (
 	"slices"
 
-	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
@@ -20,43 +19,31 @@ func (ev *evaluation) needsLocal() bool {
 	return slices.ContainsFunc(ev.participants, func(pt participant) bool { return pt.plan.FailureMode == plan.FailLocal })
 }
 
-// newLocal returns an evaluation of the policies with failureMode Local, each with the share of
+// localOperations returns the operations of the policies with failureMode Local, each with the share of
 // one of the replicas, for the store of this process. The call of ev may still be in flight.
-func (ev *evaluation) newLocal(replicas int64) *evaluation {
-	local := newEvaluation()
-	local.degraded, local.replicas = plan.FailLocal, replicas
-	local.call.Draw = ev.call.Draw
-	for i, pt := range ev.participants {
-		if pt.plan.FailureMode != plan.FailLocal {
+func (ev *evaluation) localOperations(replicas int64) *operations {
+	local := newOperations()
+	local.replicas, local.call.Draw = replicas, ev.call.Draw
+	for _, op := range ev.all() {
+		if op.plan.FailureMode != plan.FailLocal {
 			continue
 		}
+		pt, entry := *op.participant, *op.entry
 		pt.selected, pt.variant = pt.selected.shareOf(replicas), pt.shareOf(replicas)
-		entry := ev.call.Entries[i]
 		entry.Policy, entry.OnlyKnown = pt.script, false
 		entry.Action = quota.Check // a reserve spends its estimate here, and is committed as a charge
-		local.participants = append(local.participants, pt)
-		local.call.Entries = append(local.call.Entries, entry)
+		local.add(pt, entry)
 	}
 	local.markOverQuota()
 	return local
 }
 
-// judgeLocally turns the local evaluation into a decision. Policies with failureMode Open admit
-// the check.
-func (ev *evaluation) judgeLocally(check *limiter.Check) *limiter.Decision {
-	d := ev.local.judge(check)
-	d.Degraded = plan.FailLocal
-	if d.Allowed && len(ev.local.participants) < len(ev.participants) {
-		d.Reason = limiter.ReasonStoreUnavailable
-	}
-	return d
-}
-
-// localReply returns the participant of the local evaluation for the same policy and key, and
-// its reply; nil if the policy was not evaluated locally.
-func (ev *evaluation) localReply(i int) (*participant, *quota.EntryReply) {
-	if ev.local == nil || ev.participants[i].plan.FailureMode != plan.FailLocal {
-		return nil, nil
+// outcome returns the i-th operation with the reply by which it was decided, and whether that is the store's.
+// Else it is that of the operation in this process for the same policy and key, if any.
+func (ev *evaluation) outcome(i int) (op operation, inStore bool) {
+	op = ev.at(i)
+	if op.reply != nil || ev.local == nil || op.plan.FailureMode != plan.FailLocal {
+		return op, op.reply != nil
 	}
 	at := 0
 	for _, pt := range ev.participants[:i] {
@@ -64,5 +51,5 @@ func (ev *evaluation) localReply(i int) (*participant, *quota.EntryReply) {
 			at++
 		}
 	}
-	return &ev.local.participants[at], &ev.local.reply.Entries[at]
+	return ev.local.at(at), false
 }

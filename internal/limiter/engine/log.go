@@ -34,7 +34,7 @@ func newDecisionLog(logger *slog.Logger) *decisionLog {
 
 // write logs the decision at level Debug, to find out why a key was denied: one
 // line for each policy and key that took part, or one line if none did.
-func (l *decisionLog) write(ctx context.Context, check *limiter.Check, ev *evaluation, d *limiter.Decision) {
+func (l *decisionLog) write(ctx context.Context, check *limiter.Check, o *operations, d *limiter.Decision) {
 	if !l.logger.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
@@ -42,27 +42,25 @@ func (l *decisionLog) write(ctx context.Context, check *limiter.Check, ev *evalu
 		slog.Bool("allowed", d.Allowed), slog.String("reason", string(d.Reason)),
 		slog.Duration("retryAfter", d.RetryAfter),
 	}
-	if len(ev.participants) == 0 {
+	if len(o.participants) == 0 {
 		hits := check.HitsOf(plan.AllDescriptors)
 		l.logger.LogAttrs(ctx, slog.LevelDebug, "Decided", append(common, slog.String("policy", d.Policy),
 			slog.Int64("cost", hits.Cost), slog.Bool("peek", hits.Peek))...)
 		return
 	}
 	states := d.Limits
-	for i := range ev.participants {
-		pt := &ev.participants[i]
-		entry := &ev.call.Entries[i]
+	for _, op := range o.all() {
 		attrs := slices.Concat(common, []slog.Attr{
-			slog.String("policy", pt.id), slog.String("keyHash", entry.Key.Hash()),
-			slog.Int64("cost", entry.Cost), slog.Bool("peek", entry.Peek),
+			slog.String("policy", op.id), slog.String("keyHash", op.entry.Key.Hash()),
+			slog.Int64("cost", op.entry.Cost), slog.Bool("peek", op.entry.Peek),
 		})
-		if ev.isKnown(i) {
-			used := make([]any, len(pt.limits))
+		if op.reply != nil {
+			used := make([]any, len(op.limits))
 			for j := range used {
 				used[j] = slog.Int64(states[j].Limit, states[j].Used)
 			}
 			states = states[len(used):]
-			attrs = append(attrs, slog.String("verdict", ev.reply.Entries[i].Verdict.String()), slog.Group("used", used...))
+			attrs = append(attrs, slog.String("verdict", op.reply.Verdict.String()), slog.Group("used", used...))
 		}
 		l.logger.LogAttrs(ctx, slog.LevelDebug, "Decided", attrs...)
 	}
@@ -90,15 +88,14 @@ func (l *decisionLog) unchecked(policies []uncheckedPolicy) {
 
 // changed logs at level Debug what a commit, a renewal or a charge did: one line for each policy and
 // key.
-func (l *decisionLog) changed(ctx context.Context, call string, ev *evaluation) {
+func (l *decisionLog) changed(ctx context.Context, call string, o *operations) {
 	if !l.logger.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
-	for i := range ev.participants {
-		entry, r := &ev.call.Entries[i], &ev.reply.Entries[i]
+	for _, op := range o.all() {
 		l.logger.LogAttrs(ctx, slog.LevelDebug, "Changed a key", slog.String("call", call),
-			slog.String("policy", ev.participants[i].id), slog.String("keyHash", entry.Key.Hash()), slog.String("id", entry.ID),
-			slog.Int64("cost", entry.Cost), slog.Int64("estimate", r.Estimate), slog.Bool("found", r.Hold != quota.HoldMissing))
+			slog.String("policy", op.id), slog.String("keyHash", op.entry.Key.Hash()), slog.String("id", op.entry.ID),
+			slog.Int64("cost", op.entry.Cost), slog.Int64("estimate", op.reply.Estimate), slog.Bool("found", op.reply.Hold != quota.HoldMissing))
 	}
 }
 

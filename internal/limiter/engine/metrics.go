@@ -6,6 +6,7 @@ package engine
 import (
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -27,62 +28,18 @@ const (
 	verdictDegradedDenied  = "degraded_denied"
 )
 
-// metrics holds the metrics of decisions. docs/metrics.md describes them.
+// metrics holds the metrics of decisions.
 type metrics struct {
-	detail     Detail
-	decisions  *prometheus.CounterVec
-	blocks     *prometheus.CounterVec
-	degraded   *prometheus.CounterVec
-	failures   *prometheus.CounterVec // of expressions
-	ignored    *prometheus.CounterVec // requested limits
-	cached     *prometheus.CounterVec // denials
-	newKeys    *prometheus.CounterVec
-	overflow   *prometheus.CounterVec
-	near       *prometheus.CounterVec
-	candidates *prometheus.CounterVec
-	duration   prometheus.Histogram
-	reservationVectors
+	detail    Detail
+	vectors   [len(counters)]*prometheus.CounterVec
+	duration  prometheus.Histogram
+	costRatio prometheus.Histogram
 }
 
 func newMetrics(r prometheus.Registerer, detail Detail) *metrics {
 	m := &metrics{
-		detail: detail,
-		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_decisions_total",
-			Help: "Decisions, counted once per policy and key. limit is the limit that denied, else empty.",
-		}, []string{"namespace", "policy", "limit", "verdict"}),
-		blocks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_blocks_total",
-			Help: "Blocks started, by limit.",
-		}, []string{"namespace", "policy", "limit"}),
-		degraded: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_degraded_decisions_total",
-			Help: "Decisions made by failureMode because Redis did not answer in time, or because too many policies match.",
-		}, []string{"namespace", "policy", "mode", "cause"}),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_expression_errors_total",
-			Help: "CEL expressions of policies that failed for a request.",
-		}, []string{"namespace", "policy", "field"}),
-		ignored: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_requested_limits_ignored_total",
-			Help: "Limits requested by a descriptor that could not replace a limit of the policy.",
-		}, []string{"namespace", "policy"}),
-		cached: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_cached_denials_total",
-			Help: "Denials from memory, without Redis: it had denied the same before and returned how long.",
-		}, []string{"namespace", "policy"}),
-		newKeys: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_new_keys_total",
-			Help: "Keys without state that a decision began.",
-		}, []string{"namespace", "policy"}),
-		overflow: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_overflow_decisions_total",
-			Help: "Decisions about unknown keys by the budget that they share during a flood of new keys, or without room in memory.",
-		}, []string{"namespace", "policy"}),
-		near: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_near_limit_total",
-			Help: "Admitted checks that brought a key to the share of a limit that warnAt sets.",
-		}, []string{"namespace", "policy", "limit"}),
+		detail:  detail,
+		vectors: newVectors(r),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_decision_duration_seconds",
 			Help: "Time from the arrival of a check at the engine to its decision.",
@@ -91,25 +48,14 @@ func newMetrics(r prometheus.Registerer, detail Detail) *metrics {
 				10e-3, 20e-3, 50e-3, 100e-3, 250e-3,
 			},
 		}),
-		candidates: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_candidate_decisions_total",
-			Help: "Checks by the verdicts of a limit and of its candidate, which denies nothing.",
-		}, []string{"namespace", "policy", "limit", "live", "candidate"}),
-		reservationVectors: newReservationVectors(),
-	}
-	for _, vector := range m.vectors() {
-		r.MustRegister(vector)
+		costRatio: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "weir_reservation_cost_ratio",
+			Help:    "Actual cost of committed reservations, divided by the estimate.",
+			Buckets: []float64{0.1, 0.25, 0.5, 0.75, 0.9, 1, 1.1, 1.5, 2, 5, 10},
+		}),
 	}
 	r.MustRegister(m.duration, m.costRatio)
 	return m
-}
-
-// vectors returns the vectors with series of policies.
-func (m *metrics) vectors() []*prometheus.CounterVec {
-	return []*prometheus.CounterVec{
-		m.decisions, m.blocks, m.degraded, m.failures, m.ignored, m.cached, m.newKeys, m.overflow, m.near,
-		m.candidates, m.reservations, m.charges, m.debt, m.debtCut, m.unheld,
-	}
 }
 
 // forget deletes the series of owners that the next view no longer has.
@@ -120,7 +66,7 @@ func (m *metrics) forget(previous viewMetrics, next *view) {
 	}
 	for _, series := range previous {
 		if !kept[series.owner] {
-			series.drop(m)
+			series.drop()
 		}
 	}
 }
@@ -128,11 +74,8 @@ func (m *metrics) forget(previous viewMetrics, next *view) {
 // policyMetrics holds the series of one policy, or of all policies of a Namespace. Each
 // series is created when it is first counted.
 type policyMetrics struct {
-	owner                                 seriesOwner
-	decisions, blocks, failures, degraded *prometheus.CounterVec
-	ignored, cached, newKeys, overflow    *prometheus.CounterVec
-	near, reservations, charges           *prometheus.CounterVec
-	debt, debtCut, unheld, candidates     *prometheus.CounterVec
+	*metrics
+	owner seriesOwner
 
 	created atomic.Pointer[map[seriesKey]prometheus.Counter] // a new map for each new series
 	mu      sync.Mutex                                       // serializes the creation of series
@@ -141,8 +84,8 @@ type policyMetrics struct {
 
 // seriesKey identifies a series of a policy.
 type seriesKey struct {
-	vector *prometheus.CounterVec
-	labels [3]string
+	counter counter
+	labels  [3]string
 }
 
 // viewMetrics holds the series of the policies of one view.
@@ -167,48 +110,27 @@ func (m *metrics) forView(v *view, previous viewMetrics) viewMetrics {
 }
 
 func (m *metrics) policy(owner seriesOwner) *policyMetrics {
-	labels := owner.labels()
-	pm := &policyMetrics{
-		owner:     owner,
-		decisions: m.decisions.MustCurryWith(labels),
-		blocks:    m.blocks.MustCurryWith(labels),
-		failures:  m.failures.MustCurryWith(labels),
-		degraded:  m.degraded.MustCurryWith(labels),
-		ignored:   m.ignored.MustCurryWith(labels),
-		cached:    m.cached.MustCurryWith(labels),
-		newKeys:   m.newKeys.MustCurryWith(labels),
-		overflow:  m.overflow.MustCurryWith(labels),
-		near:      m.near.MustCurryWith(labels),
-
-		candidates:   m.candidates.MustCurryWith(labels),
-		reservations: m.reservations.MustCurryWith(labels),
-		charges:      m.charges.MustCurryWith(labels),
-		debt:         m.debt.MustCurryWith(labels),
-		debtCut:      m.debtCut.MustCurryWith(labels),
-		unheld:       m.unheld.MustCurryWith(labels),
-	}
+	pm := &policyMetrics{metrics: m, owner: owner}
 	pm.created.Store(&map[seriesKey]prometheus.Counter{})
 	return pm
 }
 
 // add adds one to the series.
-func (pm *policyMetrics) add(vector *prometheus.CounterVec, labels ...string) {
-	pm.addUnits(vector, 1, labels...)
-}
+func (pm *policyMetrics) add(c counter, labels ...string) { pm.addUnits(c, 1, labels...) }
 
 // addUnits adds n to the series. After drop, it counts nothing: a decision that began before may
 // end after it.
-func (pm *policyMetrics) addUnits(vector *prometheus.CounterVec, n int64, labels ...string) {
+func (pm *policyMetrics) addUnits(c counter, n int64, labels ...string) {
 	if n == 0 {
 		return
 	}
-	if pm.owner.policy == "" && len(labels) > 0 && pm.namesLimit(vector) {
-		labels[0] = "" // the limit or the field
+	if pm.owner.policy == "" && c.namesPart() {
+		labels[0] = ""
 	}
-	key := seriesKey{vector: vector}
+	key := seriesKey{counter: c}
 	copy(key.labels[:], labels)
-	if counter, ok := (*pm.created.Load())[key]; ok {
-		counter.Add(float64(n))
+	if series, ok := (*pm.created.Load())[key]; ok {
+		series.Add(float64(n))
 		return
 	}
 	pm.mu.Lock()
@@ -216,26 +138,20 @@ func (pm *policyMetrics) addUnits(vector *prometheus.CounterVec, n int64, labels
 	if pm.dropped {
 		return
 	}
-	counter := vector.WithLabelValues(labels...)
-	counter.Add(float64(n))
+	series := pm.vectors[c].WithLabelValues(slices.Concat([]string{pm.owner.namespace, pm.owner.policy}, labels)...)
+	series.Add(float64(n))
 	created := maps.Clone(*pm.created.Load())
-	created[key] = counter
+	created[key] = series
 	pm.created.Store(&created)
 }
 
-// namesLimit reports whether the first label of the vector is a limit or a field.
-func (pm *policyMetrics) namesLimit(vector *prometheus.CounterVec) bool {
-	return vector != pm.degraded && vector != pm.reservations && vector != pm.charges
-}
-
 // drop deletes the series.
-func (pm *policyMetrics) drop(m *metrics) {
+func (pm *policyMetrics) drop() {
 	pm.mu.Lock()
 	defer pm.mu.Unlock()
 	pm.dropped = true
-	labels := pm.owner.labels()
-	for _, vector := range m.vectors() {
-		vector.DeletePartialMatch(labels)
+	for _, vector := range pm.vectors {
+		vector.DeletePartialMatch(pm.owner.labels())
 	}
 }
 
@@ -248,63 +164,67 @@ func (pm *policyMetrics) countDecision(p *policy, admitted bool, limit string) {
 	default:
 		verdict = verdictShadowDenied
 	}
-	pm.add(pm.decisions, limit, verdict)
+	pm.add(decisionsTotal, limit, verdict)
 }
 
 // count counts the decision, once per policy and key. Participants that peek are not
 // counted.
 func (m *metrics) count(ev *evaluation, series viewMetrics, d *limiter.Decision) {
 	for _, p := range ev.exempt {
-		series[p].add(series[p].decisions, "", verdictExempt)
+		series[p].add(decisionsTotal, "", verdictExempt)
 	}
 	for _, r := range ev.outrightDenials {
 		series[r.policy].countDecision(r.policy, false, "")
 	}
-	m.countProblems(ev, series)
+	m.countFailures(&ev.search, series)
+	m.countIgnoredLimits(&ev.operations, series)
 	for i := range ev.participants {
-		m.countParticipant(ev, i, series, d)
+		m.countOutcome(ev, i, series, d)
 	}
 }
 
-// countProblems counts the expressions that failed and the requested limits that were ignored.
-func (m *metrics) countProblems(ev *evaluation, series viewMetrics) {
-	for _, f := range ev.failures {
-		series[f.policy].add(series[f.policy].failures, f.field)
-	}
-	for _, p := range ev.ignoredLimits {
-		series[p].add(series[p].ignored)
+// countFailures counts the expressions that failed.
+func (m *metrics) countFailures(s *search, series viewMetrics) {
+	for _, f := range s.failures {
+		series[f.policy].add(failuresTotal, f.field)
 	}
 }
 
-func (m *metrics) countParticipant(ev *evaluation, i int, series viewMetrics, d *limiter.Decision) {
-	pt := &ev.participants[i]
-	pm := series[pt.policy]
+// countIgnoredLimits counts the requested limits that were ignored.
+func (m *metrics) countIgnoredLimits(o *operations, series viewMetrics) {
+	for _, p := range o.ignoredLimits {
+		series[p].add(ignoredTotal)
+	}
+}
+
+func (m *metrics) countOutcome(ev *evaluation, i int, series viewMetrics, d *limiter.Decision) {
+	op, inStore := ev.outcome(i)
+	pt, pm := op.participant, series[op.policy]
 	switch {
 	case pt.peek:
-	case ev.isKnown(i):
-		pm.countReply(pt, &ev.reply.Entries[i], ev.call.Entries[i].Cost)
+	case inStore:
+		pm.countReply(pt, op.reply, op.entry.Cost)
 		if ev.reply.FromCache && pt.id == d.Policy {
-			pm.add(pm.cached)
+			pm.add(cachedTotal)
 		}
 	case d.Degraded == "": // denied without the store
 		if pt.id == d.Policy {
 			pm.countDecision(pt.policy, false, d.Limit)
 		}
-	case ev.local != nil && pt.plan.FailureMode == plan.FailLocal:
-		pm.countLocalReply(ev.localReply(i))
+	case op.reply != nil:
+		pm.countLocalReply(pt, op.reply)
 	case pt.plan.FailureMode == plan.FailOpen || !pt.enforces():
-		pm.add(pm.decisions, "", verdictDegradedAllowed)
+		pm.add(decisionsTotal, "", verdictDegradedAllowed)
 	default:
-		pm.add(pm.decisions, "", verdictDegradedDenied)
+		pm.add(decisionsTotal, "", verdictDegradedDenied)
 	}
 }
 
 // countDegraded counts a decision by failureMode for each policy, also of peeks.
 func (m *metrics) countDegraded(ev *evaluation, series viewMetrics, err error) {
-	for i := range ev.participants {
-		pt := &ev.participants[i]
-		pm := series[pt.policy]
-		pm.add(pm.degraded, string(pt.plan.FailureMode), string(causeOf(err)))
+	for _, op := range ev.all() {
+		pm := series[op.policy]
+		pm.add(degradedTotal, string(op.plan.FailureMode), string(causeOf(err)))
 	}
 }
 
@@ -319,9 +239,9 @@ func (m *metrics) countUnchecked(ev *evaluation, series viewMetrics, peek bool) 
 		if u.denies() {
 			verdict = verdictDegradedDenied
 		}
-		pm.add(pm.degraded, string(mode), string(u.cause))
+		pm.add(degradedTotal, string(mode), string(u.cause))
 		if !peek {
-			pm.add(pm.decisions, "", verdict)
+			pm.add(decisionsTotal, "", verdict)
 		}
 	}
 }
@@ -336,16 +256,16 @@ func (pm *policyMetrics) countReply(pt *participant, r *quota.EntryReply, cost i
 	_, limit := pt.denialReason(r)
 	pm.countDecision(pt.policy, false, limit)
 	if r.Verdict == quota.Tripped {
-		pm.add(pm.blocks, r.BlockedBy)
+		pm.add(blocksTotal, r.BlockedBy)
 	}
 }
 
 func (pm *policyMetrics) countNewKey(r *quota.EntryReply) {
 	switch {
 	case r.Overflow:
-		pm.add(pm.overflow)
+		pm.add(overflowTotal)
 	case r.Began:
-		pm.add(pm.newKeys)
+		pm.add(newKeysTotal)
 	}
 }
 
@@ -357,7 +277,7 @@ func (pm *policyMetrics) countNear(pt *participant, r *quota.EntryReply, cost in
 			continue // nothing is held
 		}
 		if l.IsNear(used, most) && !l.IsNear(used-cost, most) {
-			pm.add(pm.near, l.Name)
+			pm.add(nearTotal, l.Name)
 		}
 	}
 }
@@ -365,10 +285,10 @@ func (pm *policyMetrics) countNear(pt *participant, r *quota.EntryReply, cost in
 // countLocalReply counts a decision by failureMode Local.
 func (pm *policyMetrics) countLocalReply(pt *participant, r *quota.EntryReply) {
 	if r.Overflow {
-		pm.add(pm.overflow)
+		pm.add(overflowTotal)
 	}
 	if r.Verdict == quota.Admitted {
-		pm.add(pm.decisions, "", verdictDegradedAllowed)
+		pm.add(decisionsTotal, "", verdictDegradedAllowed)
 		return
 	}
 	verdict := verdictDegradedDenied
@@ -376,9 +296,9 @@ func (pm *policyMetrics) countLocalReply(pt *participant, r *quota.EntryReply) {
 		verdict = verdictShadowDenied
 	}
 	_, limit := pt.denialReason(r)
-	pm.add(pm.decisions, limit, verdict)
+	pm.add(decisionsTotal, limit, verdict)
 	if r.Verdict == quota.Tripped {
-		pm.add(pm.blocks, r.BlockedBy)
+		pm.add(blocksTotal, r.BlockedBy)
 	}
 }
 

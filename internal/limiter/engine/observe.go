@@ -29,23 +29,15 @@ type Observer interface {
 // observe passes the denials of the evaluation, which began at start, to the observer.
 func (ev *evaluation) observe(o Observer, start time.Time) {
 	for i := range ev.participants {
-		pt := &ev.participants[i]
-		if pt.peek {
+		op, inStore := ev.outcome(i)
+		if op.peek || op.reply == nil || op.reply.Verdict == quota.Admitted {
 			continue
 		}
-		_, r := ev.localReply(i)
-		inStore := ev.reply != nil
-		if inStore {
-			r = &ev.reply.Entries[i]
-		}
-		if r == nil || r.Verdict == quota.Admitted {
-			continue
-		}
-		key := ev.call.Entries[i].Key
-		o.Deny(pt.id, key)
+		key := op.entry.Key
+		o.Deny(op.id, key)
 		// A block of failureMode Local exists in this process only.
-		if r.Verdict == quota.Tripped && inStore {
-			o.Block(pt.id, key, start.Add(r.BlockLeft))
+		if op.reply.Verdict == quota.Tripped && inStore {
+			o.Block(op.id, key, start.Add(op.reply.BlockLeft))
 		}
 	}
 }

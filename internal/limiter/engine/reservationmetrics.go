@@ -8,98 +8,114 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
+// Values of the label outcome of reservations.
+const (
+	outcomeReserved  = "Reserved"
+	outcomeDenied    = "Denied"
+	outcomeCommitted = "Committed"
+	outcomeCancelled = "Cancelled"
+	outcomeRenewed   = "Renewed"
+	outcomeEnded     = "Ended"   // spent at its estimate
+	outcomeMissing   = "Missing" // a commit or a renewal found no open hold
+)
+
+// Values of the label outcome of charges.
+const (
+	outcomeCharged  = "Charged"
+	outcomeRepeated = "Repeated"
+)
+
 // countHolds counts what a decision has done with holds. Participants that peek are not counted.
 func (m *metrics) countHolds(ev *evaluation, series viewMetrics) {
 	if ev.reply == nil || ev.reply.FromCache {
 		return
 	}
-	for i := range ev.participants {
-		entry, r := &ev.call.Entries[i], &ev.reply.Entries[i]
-		if entry.Peek {
+	for _, op := range ev.all() {
+		entry, r := op.entry, op.reply
+		if entry.Peek || r == nil {
 			continue
 		}
-		pm := series[ev.participants[i].policy]
+		pm := series[op.policy]
 		pm.countSettled(r)
 		switch {
 		case entry.Action != quota.Reserve:
-			if ev.participants[i].concurrent && entry.Action == quota.Check {
-				pm.add(pm.unheld)
+			if op.concurrent && entry.Action == quota.Check {
+				pm.add(unheldTotal)
 			}
 		case r.Hold == quota.HoldTaken && !ev.isOpen:
-			pm.add(pm.reservations, outcomeReserved)
+			pm.add(reservationsTotal, outcomeReserved)
 		case r.Verdict != quota.Admitted:
-			pm.add(pm.reservations, outcomeDenied)
+			pm.add(reservationsTotal, outcomeDenied)
 		}
 	}
 }
 
 // countSettled counts the holds that the call has spent, and the debt that it cut.
 func (pm *policyMetrics) countSettled(r *quota.EntryReply) {
-	pm.addUnits(pm.reservations, r.Settled, outcomeEnded)
-	pm.addUnits(pm.debtCut, r.DebtCut)
+	pm.addUnits(reservationsTotal, r.Settled, outcomeEnded)
+	pm.addUnits(debtCutTotal, r.DebtCut)
 }
 
 // countCommits counts the outcomes of a commit.
-func (m *metrics) countCommits(ev *evaluation, series viewMetrics) {
-	for i := range ev.participants {
-		pt := &ev.participants[i]
-		m.countCommit(series[pt.policy], pt, ev.call.Entries[i].Cost, &ev.reply.Entries[i])
+func (m *metrics) countCommits(o *operations, series viewMetrics) {
+	for _, op := range o.all() {
+		m.countCommit(series[op.policy], op)
 	}
 }
 
 // countCommit counts the outcome of a commit for one policy and key.
-func (m *metrics) countCommit(pm *policyMetrics, pt *participant, cost int64, r *quota.EntryReply) {
+func (m *metrics) countCommit(pm *policyMetrics, op operation) {
+	cost, r := op.entry.Cost, op.reply
 	pm.countSettled(r)
 	switch {
 	case r.Hold == quota.HoldMissing:
-		pm.add(pm.reservations, outcomeMissing)
+		pm.add(reservationsTotal, outcomeMissing)
 	case r.Hold != quota.HoldFound:
-		pm.countCharge(pt, r, cost)
+		pm.countCharge(op)
 	case cost == 0:
-		pm.add(pm.reservations, outcomeCancelled)
+		pm.add(reservationsTotal, outcomeCancelled)
 	default:
-		pm.add(pm.reservations, outcomeCommitted)
-		pm.addUnits(pm.debt, pt.debtOf(r, cost-r.Estimate))
+		pm.add(reservationsTotal, outcomeCommitted)
+		pm.addUnits(debtTotal, op.debtOf(r, cost-r.Estimate))
 		m.costRatio.Observe(float64(cost) / float64(r.Estimate))
 	}
 }
 
 // countRenewals counts the outcomes of a renewal.
-func (m *metrics) countRenewals(ev *evaluation, series viewMetrics) {
-	for i := range ev.participants {
-		pm, r := series[ev.participants[i].policy], &ev.reply.Entries[i]
-		pm.countSettled(r)
+func (m *metrics) countRenewals(o *operations, series viewMetrics) {
+	for _, op := range o.all() {
+		pm := series[op.policy]
+		pm.countSettled(op.reply)
 		outcome := outcomeRenewed
-		if r.Hold == quota.HoldMissing {
+		if op.reply.Hold == quota.HoldMissing {
 			outcome = outcomeMissing
 		}
-		pm.add(pm.reservations, outcome)
+		pm.add(reservationsTotal, outcome)
 	}
 }
 
 // countCharges counts the outcomes of charges, and of the commits among them.
-func (m *metrics) countCharges(ev *evaluation, series viewMetrics) {
-	m.countProblems(ev, series)
-	for i := range ev.participants {
-		pt, entry, r := &ev.participants[i], &ev.call.Entries[i], &ev.reply.Entries[i]
-		pm := series[pt.policy]
-		pm.countNewKey(r)
+func (m *metrics) countCharges(o *operations, series viewMetrics) {
+	m.countIgnoredLimits(o, series)
+	for _, op := range o.all() {
+		pm := series[op.policy]
+		pm.countNewKey(op.reply)
 		switch {
-		case entry.Action != quota.Charge:
-			m.countCommit(pm, pt, entry.Cost, r)
+		case op.entry.Action != quota.Charge:
+			m.countCommit(pm, op)
 			continue
-		case r.Hold == quota.HoldMissing:
-			pm.add(pm.charges, outcomeRepeated)
+		case op.reply.Hold == quota.HoldMissing:
+			pm.add(chargesTotal, outcomeRepeated)
 		default:
-			pm.countCharge(pt, r, entry.Cost)
+			pm.countCharge(op)
 		}
-		pm.countSettled(r)
+		pm.countSettled(op.reply)
 	}
 }
 
-func (pm *policyMetrics) countCharge(pt *participant, r *quota.EntryReply, cost int64) {
-	pm.add(pm.charges, outcomeCharged)
-	pm.addUnits(pm.debt, pt.debtOf(r, cost))
+func (pm *policyMetrics) countCharge(op operation) {
+	pm.add(chargesTotal, outcomeCharged)
+	pm.addUnits(debtTotal, op.debtOf(op.reply, op.entry.Cost))
 }
 
 // debtOf returns the units above the quota of a limit that spending more units has added, the

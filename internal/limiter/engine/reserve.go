@@ -43,18 +43,18 @@ func (e *Engine) Charge(ctx context.Context, c *limiter.Charge) (charged *limite
 	}
 	ev.call.Draw = e.draw()
 	ev.protect(e.memoryLow(), start)
-	if err := e.change(ctx, ev, "charge"); err != nil {
+	if err := e.change(ctx, &ev.operations, "charge"); err != nil {
 		return nil, err
 	}
 	ev.countNewKeys(start)
 	charged = &limiter.Charged{Charged: len(ev.participants) == 0, Revision: v.snapshot.Revision()}
-	for i := range ev.participants {
-		r := &ev.reply.Entries[i]
-		charged.Charged = charged.Charged || r.Hold != quota.HoldMissing
-		charged.Limits = ev.participants[i].appendStates(charged.Limits, r)
+	for _, op := range ev.all() {
+		charged.Charged = charged.Charged || op.reply.Hold != quota.HoldMissing
+		charged.Limits = op.appendStates(charged.Limits, op.reply)
 	}
-	e.metrics.countCharges(ev, v.series)
-	ev.releaseAll()
+	e.metrics.countFailures(&ev.search, v.series)
+	e.metrics.countCharges(&ev.operations, v.series)
+	ev.release()
 	return charged, nil
 }
 

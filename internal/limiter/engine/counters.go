@@ -1,0 +1,118 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// counter is a metric that counts for each policy.
+type counter int
+
+const (
+	decisionsTotal counter = iota
+	blocksTotal
+	degradedTotal
+	failuresTotal // of expressions
+	ignoredTotal  // requested limits
+	cachedTotal   // denials
+	newKeysTotal
+	overflowTotal
+	nearTotal
+	candidatesTotal
+	reservationsTotal
+	chargesTotal
+	debtTotal
+	debtCutTotal
+	unheldTotal
+)
+
+// counters are the metrics, with their labels after those of the policy. docs/metrics.md describes them.
+var counters = [...]struct {
+	name, help string
+	labels     []string
+}{
+	decisionsTotal: {
+		name:   "weir_decisions_total",
+		help:   "Decisions, counted once per policy and key. limit is the limit that denied, else empty.",
+		labels: []string{labelLimit, "verdict"},
+	},
+	blocksTotal: {name: "weir_blocks_total", help: "Blocks started, by limit.", labels: []string{labelLimit}},
+	degradedTotal: {
+		name:   "weir_degraded_decisions_total",
+		help:   "Decisions made by failureMode because Redis did not answer in time, or because too many policies match.",
+		labels: []string{"mode", "cause"},
+	},
+	failuresTotal: {
+		name:   "weir_expression_errors_total",
+		help:   "CEL expressions of policies that failed for a request.",
+		labels: []string{labelField},
+	},
+	ignoredTotal: {
+		name: "weir_requested_limits_ignored_total",
+		help: "Limits requested by a descriptor that could not replace a limit of the policy.",
+	},
+	cachedTotal: {
+		name: "weir_cached_denials_total",
+		help: "Denials from memory, without Redis: it had denied the same before and returned how long.",
+	},
+	newKeysTotal: {name: "weir_new_keys_total", help: "Keys without state that a decision began."},
+	overflowTotal: {
+		name: "weir_overflow_decisions_total",
+		help: "Decisions about unknown keys by the budget that they share during a flood of new keys, or without room in memory.",
+	},
+	nearTotal: {
+		name:   "weir_near_limit_total",
+		help:   "Admitted checks that brought a key to the share of a limit that warnAt sets.",
+		labels: []string{labelLimit},
+	},
+	candidatesTotal: {
+		name:   "weir_candidate_decisions_total",
+		help:   "Checks by the verdicts of a limit and of its candidate, which denies nothing.",
+		labels: []string{labelLimit, "live", "candidate"},
+	},
+	reservationsTotal: {
+		name:   "weir_reservations_total",
+		help:   "What became of reservations, counted once per policy and key.",
+		labels: []string{"outcome"},
+	},
+	chargesTotal: {
+		name:   "weir_charges_total",
+		help:   "Charges, counted once per policy and key. Repeated ones spent nothing.",
+		labels: []string{"outcome"},
+	},
+	debtTotal: {name: "weir_debt_units_total", help: "Units above the quota that commits and charges have spent."},
+	debtCutTotal: {
+		name: "weir_debt_cut_units_total",
+		help: "Units above the quota that were dropped, because working them off would take longer than 720h.",
+	},
+	unheldTotal: {
+		name: "weir_unheld_checks_total",
+		help: "Checks that a limit with Concurrency judged without holding anything, because they reserved nothing.",
+	},
+}
+
+// Labels that name a part of the policy. They are empty if all policies of a Namespace share the series.
+const (
+	labelLimit = "limit"
+	labelField = "field"
+)
+
+// namesPart reports whether the first label of the counter names a part of the policy.
+func (c counter) namesPart() bool {
+	labels := counters[c].labels
+	return len(labels) > 0 && (labels[0] == labelLimit || labels[0] == labelField)
+}
+
+// newVectors registers the vectors of the counters.
+func newVectors(r prometheus.Registerer) (vectors [len(counters)]*prometheus.CounterVec) {
+	for i, c := range counters {
+		labels := slices.Concat([]string{"namespace", "policy"}, c.labels)
+		vectors[i] = prometheus.NewCounterVec(prometheus.CounterOpts{Name: c.name, Help: c.help}, labels)
+		r.MustRegister(vectors[i])
+	}
+	return vectors
+}

@@ -1,0 +1,171 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"iter"
+	"sync"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+// operations is one call to a store, with the policies that take part in it. A check has one, and others for
+// the units that it spends whatever the limits admit, for its policies with candidates, and for the policies
+// that are decided in this process because the store did not answer. A commit, a renewal and a charge have one.
+type operations struct {
+	call  quota.Call
+	reply *quota.Reply // nil if the store was not called or did not answer
+	err   error        // of the store, in place of its reply
+
+	participants  []participant // participants[i] belongs to call.Entries[i]
+	overQuota     int           // index of the first enforcing participant whose quota the cost exceeds, or -1
+	ignoredLimits []*policy     // policies that ignore a requested limit, having none it could replace
+	replicas      int64         // the limits are the share of one of these replicas; 0 is all
+}
+
+// participant is a policy that takes part in a decision, with the variant for the key.
+type participant struct {
+	*policy
+	*variant
+	selected    *variant      // the variant without a requested limit
+	descriptors descriptorSet // the descriptors because of which it applies
+	action      limiter.HitsAction
+	peek        bool // the check spends nothing from it
+}
+
+// operation is what a call does for one policy and key.
+type operation struct {
+	*participant
+
+	entry *quota.Entry      // a check, a reserve, a commit, a renewal or a charge
+	reply *quota.EntryReply // nil if there is none
+}
+
+var operationsPool = sync.Pool{New: func() any { return &operations{} }}
+
+func newOperations() *operations {
+	o := operationsPool.Get().(*operations) //nolint:forcetypeassert // the pool holds only these
+	o.overQuota = -1
+	return o
+}
+
+// release returns the operations to the pool if they are free.
+func (o *operations) release() {
+	if o.isFree() {
+		o.clear()
+		operationsPool.Put(o)
+	}
+}
+
+// isFree reports whether the store has done with the call. It may not if it has not answered.
+func (o *operations) isFree() bool { return o.err == nil && (o.reply == nil || !o.reply.Unanswered) }
+
+// clear removes everything but memory for the next operations.
+func (o *operations) clear() {
+	clear(o.participants)
+	o.call.Clear()
+	*o = operations{call: o.call, participants: o.participants[:0], overQuota: -1}
+}
+
+// add adds a participant with its entry.
+func (o *operations) add(pt participant, entry quota.Entry) {
+	o.participants = append(o.participants, pt)
+	o.call.Entries = append(o.call.Entries, entry)
+}
+
+// at returns the i-th operation.
+func (o *operations) at(i int) operation {
+	op := operation{participant: &o.participants[i], entry: &o.call.Entries[i]}
+	if o.reply != nil && !o.reply.Entries[i].Unknown {
+		op.reply = &o.reply.Entries[i]
+	}
+	return op
+}
+
+// all visits the operations.
+func (o *operations) all() iter.Seq2[int, operation] {
+	return func(visit func(int, operation) bool) {
+		for i := range o.participants {
+			if !visit(i, o.at(i)) {
+				return
+			}
+		}
+	}
+}
+
+// applySubstitutes sets the variants that decided in place of those of the call.
+func (o *operations) applySubstitutes() {
+	for _, op := range o.all() {
+		switch {
+		case op.reply == nil:
+		case op.reply.Overflow:
+			op.variant = op.base.shareOf(o.replicas)
+		case op.reply.RequestIgnored:
+			op.variant = op.selected
+			o.ignoredLimits = append(o.ignoredLimits, op.policy)
+		}
+	}
+}
+
+// markOverQuota turns entries whose cost exceeds a quota into peeks. If one of
+// them enforces, the check is denied, so all entries become peeks. A peek holds nothing.
+func (o *operations) markOverQuota() {
+	for i, op := range o.all() {
+		if op.entry.Cost <= op.smallestQuota {
+			continue
+		}
+		op.entry.Peek, op.entry.Action = true, quota.Check
+		if op.enforces() && o.overQuota < 0 {
+			o.overQuota = i
+		}
+	}
+	if o.overQuota >= 0 {
+		for i := range o.call.Entries {
+			o.call.Entries[i].Peek, o.call.Entries[i].Action = true, quota.Check
+		}
+	}
+}
+
+// appendLimitStates appends the states of the limits of all participants that the store has decided.
+func (o *operations) appendLimitStates(states []limiter.LimitState) []limiter.LimitState {
+	for _, op := range o.all() {
+		if op.reply != nil {
+			states = op.appendStates(states, op.reply)
+		}
+	}
+	return states
+}
+
+// appendStates appends the states of the limits after the reply.
+func (pt *participant) appendStates(states []limiter.LimitState, r *quota.EntryReply) []limiter.LimitState {
+	for i := range pt.limits {
+		l := &pt.limits[i]
+		lr, most := &r.Limits[i], pt.quotas[i]
+		states = append(states, limiter.LimitState{
+			Policy:                pt.id,
+			Limit:                 l.Name,
+			Override:              pt.override,
+			Algorithm:             l.Algorithm,
+			Allowed:               r.Allows(i),
+			Blocked:               r.Verdict == quota.Blocked,
+			Shadow:                pt.plan.Mode == plan.ModeShadow,
+			Overflow:              r.Overflow,
+			Near:                  l.IsNear(lr.Used, most),
+			Used:                  lr.Used,
+			Held:                  r.Held,
+			Remaining:             max(0, most-lr.Used),
+			SuppressionFactor:     lr.Suppression,
+			Quota:                 most,
+			Threshold:             l.Threshold,
+			Window:                l.Window(),
+			Calendar:              l.Calendar,
+			RetryAfter:            lr.RetryAfter,
+			RemainingAfterWaiting: max(0, most-lr.UsedAfterWaiting),
+			ResetAfter:            lr.ResetAfter,
+		})
+	}
+	return states
+}
