@@ -6,8 +6,6 @@ package integration
 import (
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -133,29 +131,15 @@ func TestEnvoyTransportSocket(t *testing.T) {
 	page := blocks(t, "envoy.md")
 	for name, want := range map[string]int{"weir.weir-system.svc": http.StatusTooManyRequests, "other.weir-system.svc": http.StatusOK} {
 		t.Run(name, func(t *testing.T) {
-			g, dir, ca := NewWithT(t), t.TempDir(), testenv.NewAuthority(t)
-			write := func(name string, data []byte) string {
-				path := filepath.Join(dir, name)
-				g.Expect(os.WriteFile(path, data, 0o600)).To(Succeed())
-				return path
-			}
-			cert, key := ca.Issue(t, "weir", name)
-			flags := []string{
-				"--tls-cert-file", write("server.crt", cert), "--tls-key-file", write("server.key", key),
-				"--client-ca-file", write("ca.crt", ca.PEM), "--allowed-client-names", "gateway.example",
-			}
-			cert, key = ca.Issue(t, "gateway", "gateway.example")
-			write("tls.crt", cert)
-			write("tls.key", key)
-			w := newWorldWith(t, flags, page[1])
-			const weir = "  - name: weir\n"
-			startEnvoy(t, w, w.printed(t, page[0], weir, weir+indent(replace(t, page[4], "/etc/envoy/weir", dir))))
+			m := newMTLS(t, name)
+			w := newWorldWith(t, m.flags, page[1])
+			startEnvoy(t, w, w.printed(t, page[0], m.transport(t)...))
 			client := clientFrom(t, "127.0.0.2")
 			var last int
 			for range 4 {
 				last = get(t, client, "http://"+w.proxy+"/", "Host", "shop.example").status
 			}
-			g.Expect(last).To(Equal(want))
+			NewWithT(t).Expect(last).To(Equal(want))
 		})
 	}
 }

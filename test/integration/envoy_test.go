@@ -82,7 +82,7 @@ func startEnvoy(t *testing.T, w *world, config string) (admin string) {
 	NewWithT(t).Expect(os.WriteFile(path, []byte(config), 0o600)).To(Succeed())
 	admin = testenv.FreeAddr(t)
 	run(t, w.proxy, exec.Command(testenv.Envoy(t), "--config-path", path, "--disable-hot-restart", "--concurrency", "1",
-		"--log-level", "warning", "--config-yaml", "admin: {address: {socket_address: "+socket(t, admin)+"}}"))
+		"--log-level", "warning", "--service-node", "gateway-1", "--service-cluster", "gateway", "--config-yaml", "admin: {address: {socket_address: "+socket(t, admin)+"}}"))
 	return admin
 }
 

@@ -69,17 +69,23 @@ func newWorldWith(t *testing.T, flags []string, more ...string) *world {
 	policies := t.TempDir()
 	text := strings.Join(append(more, noNameless), "\n---\n")
 	NewWithT(t).Expect(os.WriteFile(filepath.Join(policies, "p.yaml"), []byte(text), 0o600)).To(Succeed())
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = fmt.Fprintf(w, "%s %s for %s", r.Method, r.URL, r.Header.Get("X-Api-Key"))
-	}))
-	t.Cleanup(upstream.Close)
-	w := &world{weir: testenv.FreeAddr(t), grpc: testenv.FreeAddr(t), upstream: upstream.Listener.Addr().String(), proxy: testenv.FreeAddr(t)}
+	w := &world{weir: testenv.FreeAddr(t), grpc: testenv.FreeAddr(t), upstream: newUpstream(t), proxy: testenv.FreeAddr(t)}
 	run(t, w.weir, exec.Command(testenv.Weir(t), slices.Concat([]string{
 		"standalone", "--policies", root + "/config/samples", "--policies", policies, "--redis-url", testenv.StartRedis(t).URL,
 		"--http-address", w.weir, "--grpc-address", w.grpc, "--operator-address", "", "--metrics-address", "",
 		"--trusted-proxies", "127.0.0.1/32", "--store-timeout", "5s",
 	}, flags)...))
 	return w
+}
+
+// newUpstream starts an upstream and returns its address.
+func newUpstream(t *testing.T) string {
+	t.Helper()
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(w, "%s %s for %s", r.Method, r.URL, r.Header.Get("X-Api-Key"))
+	}))
+	t.Cleanup(upstream.Close)
+	return upstream.Listener.Addr().String()
 }
 
 // block returns the fenced block of a language from a page, with the addresses of this
