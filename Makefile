@@ -236,6 +236,7 @@ scale: ## Measure cold start, memory and edits with 1,000 and 5,000 policies.
 .PHONY: bench-compare
 bench-compare: ## Compare Weir with no-op services, 20 minutes (SECTIONS=names ROUNDS=6); UPDATE=docs writes docs/performance.md.
 	hack/redis.sh
+	hack/envoy.sh
 	go test -run '^$$' -bench 'BenchmarkCompare$$' -benchtime 1x -timeout 60m ./test/bench \
 		-rounds $(ROUNDS) -duration $(DURATION) -sections "$(SECTIONS)" \
 		-ratelimit-bin "$(abspath $(RATELIMIT_BIN))" -gubernator-bin "$(abspath $(GUBERNATOR_BIN))" \

@@ -140,6 +140,7 @@ func (w *workload) overHTTP(tb testing.TB, t *target, method, path string, calle
 			if err != nil {
 				return err
 			}
+			r.Host = t.host
 			r.Header.Set("X-User", userOf(at))
 			response, err := client.Do(r)
 			if err != nil {

@@ -29,6 +29,7 @@ type part struct {
 var parts = []part{
 	{"gRPC", grpcTitle, compareGRPC},
 	{"HTTP", "HTTP", compareHTTP},
+	{"Envoy", envoyTitle, compareEnvoy},
 	{"Policies", "Number of policies", comparePolicies},
 	{"Observe", "What --observe costs", compareObserve},
 	{"HalfLoad", "Latency at half of the maximum throughput", compareHalfLoad},

@@ -14,6 +14,7 @@
 //	client_test.go     callers over gRPC and HTTP
 //	load_test.go       closed-loop and paced loads
 //	protocol_test.go   parts: gRPC, HTTP, number of policies
+//	envoy_test.go      part: what limiters add to requests through Envoy
 //	pace_test.go       parts: latency at half load, one hot key
 //	redis_test.go      parts: Redis Cluster, a hung Redis
 //	scripts_test.go    part: the engine and redis-benchmark

@@ -71,7 +71,7 @@ func ratelimitTarget(tb testing.TB) *target {
 		"DEBUG_HOST=127.0.0.1", "DEBUG_PORT="+portOf(tb, testenv.FreeAddr(tb)),
 	)
 	t := &target{
-		name: "envoyproxy/ratelimit", address: address, connect: connectEnvoy,
+		name: peerName, address: address, connect: connectEnvoy,
 		pid: startProcess(tb, cmd, address), redis: []int{redis.Pid()},
 	}
 	awaitDecisions(tb, t)

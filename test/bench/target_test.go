@@ -24,6 +24,7 @@ import (
 type target struct {
 	name    string
 	address string // of gRPC or HTTP
+	host    string // of HTTP requests; empty is the address
 	connect connector
 	pid     int
 	redis   []int // process IDs of its Redis servers
