@@ -90,6 +90,9 @@ func startWeather(t *testing.T, c climate) *weather {
 	page := blocks(t, "envoy.md")
 	w.startFront("ext_authz", page[0], c)
 	w.startFront("ratelimit", page[2], c)
+	for _, f := range w.fronts {
+		w.awaitHealthy(f)
+	}
 	return w
 }
 
@@ -126,17 +129,19 @@ func (w *weather) startFront(name, config string, c climate) {
 	NewWithT(w.t).Eventually(func() bool {
 		return len(filter(g.traffic.all(), func(o *outcome) bool { return o.decided })) > 50
 	}).Should(BeTrue(), "decisions of Weir")
-	w.awaitHealthy(g)
 }
 
-// awaitHealthy waits until the health checks of Envoy succeed.
+// awaitHealthy waits until Envoy finds all endpoints healthy, twice: before its second health check,
+// a second after its start, Envoy takes longer to exclude an endpoint that times out.
 func (w *weather) awaitHealthy(f *front) {
 	w.t.Helper()
-	endpoints := len(w.replicas)
+	endpoints := float64(len(w.replicas))
 	if w.service != nil {
 		endpoints = 1
 	}
-	NewWithT(w.t).Eventually(func() float64 { return f.stat(w.t, "weir", "membership_healthy") }, "30s", "20ms").Should(BeEquivalentTo(endpoints))
+	g := NewWithT(w.t)
+	g.Eventually(func() float64 { return f.stat(w.t, "weir", "membership_healthy") }, "30s", "20ms").Should(Equal(endpoints))
+	g.Eventually(func() float64 { return f.stat(w.t, "weir", "health_check.success") }, "30s", "20ms").Should(BeNumerically(">=", 2*endpoints))
 }
 
 // roll replaces the replicas one after the other. The next one ends once Envoy calls the previous one.

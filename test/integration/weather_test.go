@@ -51,7 +51,7 @@ var storms = map[string]storm{
 		end:   func(w *weather) { w.replicas[0].start() },
 	},
 	"one of two replicas is frozen": {
-		climate: climate{replicas: 2}, length: 4 * time.Second, away: 2*time.Second + pause,
+		climate: climate{replicas: 2}, length: 4 * time.Second, away: pause,
 		begin: func(w *weather) { w.replicas[0].signal(syscall.SIGSTOP) },
 		end:   func(w *weather) { w.replicas[0].signal(syscall.SIGCONT) },
 	},
