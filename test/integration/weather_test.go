@@ -25,6 +25,8 @@ type storm struct {
 	// away is how long after the begin Envoy may admit requests without Weir; 0 is never. A storm
 	// without a healthy replica lets Envoy decide for its length, too.
 	away time.Duration
+	// most is how many requests of an Envoy may do without Weir; 0 is any number while it is away.
+	most int
 }
 
 // A busy machine may pause for this long.
@@ -47,6 +49,7 @@ var storms = map[string]storm{
 	},
 	"one of two replicas is killed": {
 		climate: climate{replicas: 2}, length: 3 * time.Second, away: pause,
+		most:  4, // those under way; outlier detection alone takes 5
 		begin: func(w *weather) { w.replicas[0].stop(syscall.SIGKILL) },
 		end:   func(w *weather) { w.replicas[0].start() },
 	},
@@ -62,7 +65,12 @@ var storms = map[string]storm{
 			w.replicas[0].signal(syscall.SIGSTOP)
 			w.service.route(w.replicas[1])
 		},
-		end: func(w *weather) { w.replicas[0].signal(syscall.SIGCONT) },
+		end: func(w *weather) {
+			w.replicas[0].signal(syscall.SIGCONT)
+			for _, f := range w.fronts { // health checks alone would take longer
+				NewWithT(w.t).Expect(f.stat(w.t, "weir", "http2.keepalive_timeout")).To(BeNumerically(">", 0))
+			}
+		},
 	},
 	"one of two replicas is drained": {
 		climate: climate{replicas: 2, patient: true}, length: time.Second,
@@ -119,7 +127,7 @@ func (s *storm) run(t *testing.T, w *weather) {
 	var all []outcome
 	for _, f := range w.fronts {
 		seen := f.traffic.all()
-		f.judge(t, seen, began, until, s.away > 0)
+		s.judge(t, f, seen, began, until)
 		all = append(all, seen...)
 	}
 	judgeQuota(t, all)
@@ -136,7 +144,7 @@ func wait(t *testing.T, until time.Time) {
 
 // judge checks that each request got the answer of Weir or of the upstream, in time, and that only
 // requests of the storm did without Weir, if any.
-func (f *front) judge(t *testing.T, seen []outcome, began, until time.Time, mayMiss bool) {
+func (s *storm) judge(t *testing.T, f *front, seen []outcome, began, until time.Time) {
 	t.Helper()
 	g := NewWithT(t)
 	missed := filter(seen, func(o *outcome) bool { return !o.decided })
@@ -147,9 +155,8 @@ func (f *front) judge(t *testing.T, seen []outcome, began, until time.Time, mayM
 		g.Expect(o.status == http.StatusOK || o.user == limitedUser && o.decided).To(BeTrue(), "%+v", o)
 	}
 	t.Logf("%s: %d requests, %d without Weir, the slowest took %v", f.filter, len(seen), len(missed), slowest(seen))
-	if !mayMiss {
-		g.Expect(missed).To(BeEmpty(), "requests without Weir")
-		return
+	if s.away == 0 || s.most > 0 {
+		g.Expect(len(missed)).To(BeNumerically("<=", s.most), "requests without Weir")
 	}
 	for _, o := range missed {
 		g.Expect(o.sent).To(BeTemporally("~", began, until.Sub(began)), "%v after the begin", o.sent.Sub(began))
