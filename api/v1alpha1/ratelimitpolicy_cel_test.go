@@ -87,6 +87,24 @@ var _ = Describe("RateLimitPolicy", func() {
 		Entry("more than 24 characters", "00001h00001m00001s00001ms"),
 	)
 
+	DescribeTable("writes days and weeks in hours", func(ctx SpecContext, duration, want string) {
+		err := create(ctx, limits(`{name: a, algorithm: FixedWindow, threshold: 1, window: "`+duration+`"}`))
+		Expect(causes(err)).To(ContainElement(And(HaveField("Field", "spec.limits[0].window"), HaveField("Message", HaveSuffix(want)))), "%v", err)
+	},
+		Entry("days", "7d", ": 7d: write 168h"),
+		Entry("weeks", "2w", ": 2w: write 336h"),
+	)
+
+	It("names the limit of an override that the policy does not have", func(ctx SpecContext) {
+		err := create(ctx, `{key: [{type: Principal, principal: {}}], limits: [{name: burst, algorithm: FixedWindow, threshold: 1, window: 1m}], overrides: [
+			{name: staff, keys: [a], action: Allow},
+			{name: gold, keys: [b], limits: [{name: burst, threshold: 2}, {name: brust, threshold: 2}]}]}`)
+		Expect(causes(err)).To(ConsistOf(And(
+			HaveField("Field", "spec.overrides"),
+			HaveField("Message", HaveSuffix(", but overrides[1].limits[1] names brust")),
+		)))
+	})
+
 	It("accepts a policy with every field at its upper bound", func(ctx SpecContext) {
 		// The CEL rules must stay within the cost budget of the API server for every
 		// policy that is valid by the schema.
@@ -103,7 +121,10 @@ var _ = Describe("RateLimitPolicy", func() {
 		for _, r := range rules {
 			provoked = append(provoked, r.message)
 		}
-		Expect(provoked).To(ContainElements(ruleMessages(policySchema(GinkgoTB()))))
+		messages := slices.DeleteFunc(ruleMessages(policySchema(GinkgoTB())), func(message string) bool {
+			return strings.HasPrefix(message, "durations have no days") // provoked above, beside the error of the pattern
+		})
+		Expect(provoked).To(ContainElements(messages))
 	})
 
 	It("defaults the enums of the spec, the status, and nothing else", func(ctx SpecContext) {
