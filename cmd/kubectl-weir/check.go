@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/weir-dev/weir/internal/duration"
 )
 
 // checkPoll is the time between two rounds of --wait.
@@ -119,7 +121,7 @@ the command only if --wait is over. The command needs no token of Weir.`,
 			return r.err(patience)
 		},
 	}
-	cmd.Flags().DurationVar(&patience, "wait", 0, "how long to wait until no check fails and no rollout is under way, such as 2m")
+	duration.Var(cmd.Flags(), &patience, "wait", 0, "how long to wait until no check fails and no rollout is under way, such as 2m")
 	o.addFlag(cmd)
 	return cmd
 }

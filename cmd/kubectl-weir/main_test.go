@@ -92,6 +92,7 @@ short   0      3           3           -             0s
 	g.Expect(s.succeed("unblock", "burst", "192.0.2.42")).To(Equal("Lifted the block of the key under shop/burst.\n"))
 	g.Expect(s.succeed("unblock", "burst", "192.0.2.42")).To(Equal("The key was not blocked under shop/burst.\n"))
 	g.Expect(s.succeed("block", "burst", "192.0.2.42", "--for", "1h")).To(ContainSubstring("for 1h."))
+	g.Expect(s.succeed("block", "burst", "192.0.2.42", "--for", "7d")).To(ContainSubstring("for 168h."))
 	g.Expect(s.succeed("reset", "burst", "192.0.2.42")).To(Equal("Reset the key under shop/burst.\n"))
 	g.Expect(s.succeed("reset", "burst", "192.0.2.42")).To(Equal("The key had no spent units and no block under shop/burst.\n"))
 	code, _, complaint := command(t, append(append([]string{"block", "burst", "--as-given", "--for", "10m"}, s.flags...), "--", "-user")...)
@@ -167,6 +168,7 @@ func TestInvalidArgumentsExitWithTwo(t *testing.T) {
 		"a policy with slash": {[]string{"state", "shop/p", "k"}, `POLICY "shop/p": must be a name without slash; set its Namespace with -n`},
 		"no length":           {[]string{"block", "p", "k"}, "--for: must be more than 0, such as --for 10m"},
 		"a long shadow":       {[]string{"shadow", "p", "--for", "25h"}, "--for 25h: must be 1s to 24h, such as --for 1h"},
+		"a shadow of a week":  {[]string{"shadow", "p", "--for", "1w"}, "--for 168h: must be 1s to 24h, such as --for 1h"},
 		"no shadow":           {[]string{"shadow", "p"}, "--for 0s: must be 1s to 24h, such as --for 1h"},
 		"nowhere to enforce":  {[]string{"enforce", "p", "--address", "http://localhost"}, "--address: the command changes a policy in a cluster"},
 		"a length in words":   {[]string{"block", "p", "k", "--for", "soon"}, `invalid argument "soon" for "--for" flag`},

@@ -21,6 +21,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/duration"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -52,7 +53,7 @@ revert it.`,
 			return nil
 		},
 	}
-	cmd.Flags().DurationVar(&length, "for", 0, "length, 1s to 24h (required)")
+	duration.Var(cmd.Flags(), &length, "for", 0, "length, 1s to 24h (required)")
 	return m.add(cmd, func() string {
 		return time.Now().Add(length).UTC().Format(time.RFC3339)
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-dev/weir/internal/duration"
 	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
@@ -143,7 +144,7 @@ func newBlockCommand(c *connection) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().DurationVar(&length, "for", 0, "length of the block, 1ms to 720h (required)")
+	duration.Var(cmd.Flags(), &length, "for", 0, "length of the block, 1ms to 720h (required)")
 	return k.add(cmd, func(ctx context.Context, api *client, t httptypes.Target) (answer, error) {
 		t.Duration = length.String()
 		return api.change(ctx, "/v1/block", t, fmt.Sprintf("Blocked the key under %s for %s.", t.Policy, short(length)), "")

@@ -13,12 +13,14 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/weir-dev/weir/internal/duration"
 )
 
 // forms are what the values of flags must be, by the type of the flag.
 var forms = map[string]string{
 	"bool":     "must be true or false",
-	"duration": "must be a duration, such as 500ms, 10s or 1m",
+	"duration": duration.Form,
 	"int":      "must be a whole number",
 	"int64":    "must be a whole number",
 }

@@ -41,7 +41,7 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"standalone"}, nil, "--policies: at least one folder is required"},
 		{[]string{"standalone"}, []string{"--policies", "/no/folder"}, "--policies /no/folder: no such file or directory"},
 		{[]string{"standalone"}, []string{"--policies", "main.go"}, "--policies main.go: not a directory"},
-		{standalone, []string{"--store-timeout", "5"}, `--store-timeout "5": must be a duration, such as 500ms, 10s or 1m`},
+		{standalone, []string{"--store-timeout", "5"}, `--store-timeout "5": must be a duration, such as 500ms, 10s, 1m or 7d`},
 		{standalone, []string{"--observe=maybe"}, `--observe "maybe": must be true or false`},
 		{standalone, []string{"--local-keys", "many"}, `--local-keys "many": must be a whole number`},
 		{standalone, []string{"--new-keys-per-minute", "1.5"}, `--new-keys-per-minute "1.5": must be a whole number`},

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"github.com/weir-dev/weir/internal/duration"
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/engine"
@@ -83,7 +84,7 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.operatorAddress, "operator-address", "127.0.0.1:8083",
 		"address of the operator port: the calls on the state of keys, for kubectl weir; beyond loopback only with --tls-cert-file; empty serves none")
 	flags.StringVar(&f.metricsAddress, "metrics-address", ":8082", "address of the metrics; empty serves none")
-	flags.DurationVar(&f.storeTimeout, "store-timeout", 50*time.Millisecond,
+	duration.Var(flags, &f.storeTimeout, "store-timeout", 50*time.Millisecond,
 		"time that a decision waits for Redis; then the failureMode of each policy decides")
 	flags.Int64Var(&f.floods.PerMinute, "new-keys-per-minute", 100_000,
 		"keys that each policy may begin in a minute in this process; further ones share a budget; 0 is unlimited")
@@ -91,7 +92,7 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 		"keys begun by each policy in this process whose state may exist at the same time; further ones share a budget; 0 is unlimited")
 	flags.IntVar(&f.localKeys, "local-keys", 1_000_000,
 		"keys of all policies that may have counters in memory: with failureMode Local, or without Redis; further keys of a policy share one budget")
-	flags.DurationVar(&f.drainDelay, "drain-delay", 0,
+	duration.Var(flags, &f.drainDelay, "drain-delay", 0,
 		"how long a stopping process still accepts requests while /readyz fails")
 	flags.StringSliceVar(&f.trustedProxies, "trusted-proxies",
 		[]string{

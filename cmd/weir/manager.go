@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/duration"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/manager"
 )
@@ -71,9 +72,9 @@ server: they continue while it is down, even in a process that starts meanwhile.
 	flags.StringVar(&f.replica, "replica", "", "name of this replica, unique among the live ones (default: host name and process ID)")
 	flags.StringVar(&f.lease.Namespace, "lease-namespace", "", "namespace of the Lease (default: the namespace of the pod, or default)")
 	flags.StringVar(&f.lease.Name, "lease-name", "weir-manager", "name of the Lease; installations in one namespace need different names")
-	flags.DurationVar(&f.lease.Duration, "lease-duration", 15*time.Second, "how long candidates wait after the leader's last renewal before they take over")
-	flags.DurationVar(&f.lease.RenewDeadline, "lease-renew-deadline", 10*time.Second, "how long a leader that cannot renew the Lease keeps leading")
-	flags.DurationVar(&f.lease.RetryPeriod, "lease-retry-period", 2*time.Second, "time between attempts to acquire or renew the Lease")
+	duration.Var(flags, &f.lease.Duration, "lease-duration", 15*time.Second, "how long candidates wait after the leader's last renewal before they take over")
+	duration.Var(flags, &f.lease.RenewDeadline, "lease-renew-deadline", 10*time.Second, "how long a leader that cannot renew the Lease keeps leading")
+	duration.Var(flags, &f.lease.RetryPeriod, "lease-retry-period", 2*time.Second, "time between attempts to acquire or renew the Lease")
 	f.addBudgets(flags)
 	f.webhook.add(cmd)
 	return cmd

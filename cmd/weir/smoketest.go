@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weir-dev/weir/internal/duration"
 )
 
 const (
@@ -56,7 +58,7 @@ The checks have a new key, so that the first is allowed. If none is denied withi
 	flags := cmd.Flags()
 	flags.StringVar(&s.url, "url", "", "base URL of the HTTP API, such as http://weir.weir-system.svc:8080 (required)")
 	flags.StringVar(&s.policy, "policy", "", "policy to check, as NAMESPACE/NAME (required)")
-	flags.DurationVar(&s.timeout, "timeout", time.Minute, "time until a check must be denied")
+	duration.Var(flags, &s.timeout, "timeout", time.Minute, "time until a check must be denied")
 	flags.StringVar(&s.caFile, "ca-file", "", "PEM file with the CAs that verify the server, or with its certificate (default: system roots)")
 	flags.StringVar(&s.serverName, "server-name", "", "name in the certificate of the server (default: the host of --url)")
 	flags.StringVar(&s.certFile, "cert-file", "", "PEM file with the client certificate (default: none)")

@@ -22,6 +22,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/weir-dev/weir/config/crd"
+	"github.com/weir-dev/weir/internal/duration"
 )
 
 // resourceSchema validates objects with the code of the API server and the CRD, so
@@ -31,6 +32,9 @@ type resourceSchema struct {
 	validator  validation.SchemaValidator
 	rules      *cel.Validator
 }
+
+// durationPattern is the pattern of type Duration in the CRD.
+const durationPattern = "^([0-9]{1,5}(h|m|s|ms)){1,4}$"
 
 // loadSchema builds the schema once, since compiling its CEL rules is slow.
 var loadSchema = sync.OnceValues(newSchema)
@@ -74,10 +78,22 @@ func (s *resourceSchema) validate(ctx context.Context, object map[string]any) fi
 	errs = append(errs, validation.ValidateCustomResource(nil, object, s.validator)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, object)...)
 	if len(errs) > 0 {
+		s.hintAtHours(errs)
 		return errs // CEL rules report confusing errors for objects of a wrong form
 	}
 	errs, _ = s.rules.Validate(ctx, nil, s.structural, object, nil, celconfig.RuntimeCELCostBudget)
 	return errs
+}
+
+// hintAtHours gives durations with days or weeks the message of their CEL rule.
+func (s *resourceSchema) hintAtHours(errs field.ErrorList) {
+	for _, err := range errs {
+		text, _ := err.BadValue.(string)
+		at := s.find(steps(err.Field))
+		if hint := duration.Hint(text); hint != "" && at != nil && at.ValueValidation != nil && at.ValueValidation.Pattern == durationPattern {
+			err.Detail = hint
+		}
+	}
 }
 
 // unknownMetadata returns an error for each field of the metadata that does not exist.

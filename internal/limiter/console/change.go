@@ -6,8 +6,8 @@ package console
 import (
 	"net/http"
 	"strings"
-	"time"
 
+	"github.com/weir-dev/weir/internal/duration"
 	"github.com/weir-dev/weir/internal/limiter/httptypes"
 )
 
@@ -63,7 +63,7 @@ func (c *Console) confirm(v *visit) {
 		c.fail(v, http.StatusBadRequest, "This request is not valid", "The form names no change.")
 		return
 	}
-	if d, err := time.ParseDuration(page.Duration); page.Name == "block" && (err != nil || d <= 0) {
+	if d, err := duration.Parse(page.Duration); page.Name == "block" && (err != nil || d <= 0) {
 		c.showKey(v, page.Target, "", "For: must be a time such as 15m or 1h30m.")
 		return
 	}
@@ -75,7 +75,7 @@ func confirmPageOf(v *visit) (page *confirmPage, ok bool) {
 	name := form.Get("action")
 	page = &confirmPage{action: actions[name], Name: name, Target: targetOf(form), All: name == "lift-all"}
 	if name == "block" {
-		page.Duration = strings.TrimSpace(form.Get("duration"))
+		page.Duration = duration.InHours(strings.TrimSpace(form.Get("duration")))
 	}
 	return page, page.action != nil
 }

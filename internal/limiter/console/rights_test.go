@@ -234,6 +234,10 @@ func TestInvalidForms(t *testing.T) {
 		g.Expect(b.page).To(ContainSubstring("For: must be a time such as 15m or 1h30m."), duration)
 	}
 	fields := change("block")
+	fields.Set("duration", "7d")
+	b.submit("/console/confirm", fields)
+	g.Expect(b.page).To(ContainSubstring(`name="duration" value="168h"`))
+	fields = change("block")
 	fields.Set("duration", "9999h")
 	b.submit("/console/change", fields)
 	g.Expect(b.page).To(MatchRegexp(`role="alert">duration: `))

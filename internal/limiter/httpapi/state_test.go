@@ -292,6 +292,7 @@ func TestInvalidStateRequestsAreRejected(t *testing.T) {
 		"no duration":                 {"POST", pathBlock, target + `}`, 400, "duration"},
 		"a duration in words":         {"POST", pathBlock, target + `,"duration":"soon"}`, 400, "duration"},
 		"a number of seconds":         {"POST", pathBlock, target + `,"duration":60}`, 400, "duration"},
+		"days":                        {"POST", pathBlock, target + `,"duration":"7d"}`, 400, "duration"},
 		"a duration of zero":          {"POST", pathBlock, target + `,"duration":"0s"}`, 400, "duration"},
 		"a negative duration":         {"POST", pathBlock, target + `,"duration":"-1m"}`, 400, "duration"},
 		"a duration too long":         {"POST", pathBlock, target + `,"duration":"9000h"}`, 400, "duration"},
@@ -309,6 +310,12 @@ func TestInvalidStateRequestsAreRejected(t *testing.T) {
 			g.Expect(decodeProblem(g, w).Field).To(Equal(tc.field))
 		})
 	}
+}
+
+func TestDurationsInDaysAreWrittenInHours(t *testing.T) {
+	g, o := NewWithT(t), newOnRedis(t)
+	w := o.as("root", http.MethodPost, pathBlock, `{"policy":"shop/login","key":"k","duration":"7d"}`)
+	g.Expect(decodeProblem(g, w).Detail).To(HaveSuffix("7d: write 168h"))
 }
 
 func TestStateReportsAnUnreachableRedis(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/weir-dev/weir/internal/duration"
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -155,7 +156,10 @@ func (r *reader) duration() (time.Duration, error) {
 		return 0, err
 	}
 	d, err := time.ParseDuration(text)
-	if err != nil {
+	switch hint := duration.Hint(text); {
+	case hint != "":
+		return 0, invalid(hint)
+	case err != nil:
 		return 0, invalid("must be a duration such as 10m or 1h30m")
 	}
 	return d, nil
