@@ -118,16 +118,6 @@ func TestPositionThroughAnAlias(t *testing.T) {
 	g.Expect(file.Policies[0].Position("metadata.annotations.z")).To(Equal(policyfile.Position{Line: 6, Column: 2}))
 }
 
-func TestClosest(t *testing.T) {
-	g, fields := NewWithT(t), []string{"algorithm", "blockDuration", "threshold", "window"}
-	for word, want := range map[string]string{
-		"treshold": "threshold", "BLOCKDURATION": "blockDuration", "windows": "window", "blockFor": "", "": "", "w": "",
-	} {
-		g.Expect(policyfile.Closest(word, fields)).To(Equal(want), word)
-	}
-}
-
-// Read returns valid policies or an error for any input.
 func FuzzRead(f *testing.F) {
 	f.Add(named("a"))
 	f.Add("apiVersion: v1\nkind: List\nitems: [1, {}, null]")

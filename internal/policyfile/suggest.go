@@ -7,10 +7,11 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/weir-dev/weir/internal/spelling"
 )
 
 // unknownField is the detail of an error about a field that the schema does not have.
@@ -26,10 +27,10 @@ func (s *resourceSchema) suggestion(err *field.Error) string {
 	case len(path) == 0:
 		return ""
 	case err.Detail == unknownField:
-		return Closest(path[len(path)-1], s.fieldsOf(path[:len(path)-1]))
+		return spelling.Closest(path[len(path)-1], s.fieldsOf(path[:len(path)-1]))
 	case err.Type == field.ErrorTypeNotSupported:
 		value, _ := err.BadValue.(string)
-		return Closest(value, s.valuesOf(path))
+		return spelling.Closest(value, s.valuesOf(path))
 	}
 	return ""
 }
@@ -74,37 +75,4 @@ func (s *resourceSchema) find(path []string) *structuralschema.Structural {
 		at = &property
 	}
 	return at
-}
-
-// Closest returns the candidate that the word was probably meant to be, or "" if none is
-// close: at most a third of its letters differ.
-func Closest(word string, candidates []string) string {
-	best, fewest := "", max(1, len(word)/3)+1
-	for _, candidate := range candidates {
-		if n := distance(strings.ToLower(word), strings.ToLower(candidate)); n < fewest {
-			best, fewest = candidate, n
-		}
-	}
-	return best
-}
-
-// distance returns how many bytes must be inserted, removed or replaced to make a of b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -11,6 +11,7 @@
 //
 //	expression.go     Compile and Evaluate
 //	environment.go    the variables and functions
+//	issues.go         errors in the text, with the names that were probably meant
 //	references.go     the variables that an expression reads
 //	textmap.go        the variables that are maps
 //	headermap.go      the headers

@@ -6,7 +6,6 @@ package expression
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -49,7 +48,7 @@ func Compile[T Result](text string) (compiled *Expression[T], err error) {
 	env := environment()
 	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
-		return nil, oneLine(issues)
+		return nil, oneLine(text, issues)
 	}
 	if want := typeOf[T](); !checked.OutputType().IsExactType(want) {
 		return nil, fmt.Errorf("must yield %s, not %s", want, checked.OutputType())
@@ -107,20 +106,4 @@ func typeOf[T Result]() *cel.Type {
 func isText[T Result]() bool {
 	_, text := any(*new(T)).(string)
 	return text
-}
-
-// oneLine returns the issues as one line, for the message of a status condition.
-func oneLine(issues *cel.Issues) error {
-	problems := make([]string, 0, len(issues.Errors()))
-	for _, e := range issues.Errors() {
-		problem := e.Message
-		if line := e.Location.Line(); line > 0 { // else it is about the whole
-			problem = fmt.Sprintf("%d:%d: %s", line, e.Location.Column()+1, problem)
-		}
-		if strings.HasPrefix(e.Message, "undeclared reference") {
-			problem += "; the variables are " + strings.Join(variables[:], ", ")
-		}
-		problems = append(problems, problem)
-	}
-	return errors.New(strings.Join(problems, "; "))
 }

@@ -25,7 +25,7 @@ type Reference struct {
 func References(text string) (found []Reference, err error) {
 	checked, issues := environment().Compile(text)
 	if issues.Err() != nil {
-		return nil, oneLine(issues)
+		return nil, oneLine(text, issues)
 	}
 	members := map[int64]string{} // by the ID of the expression of the map
 	add := func(r Reference) {
