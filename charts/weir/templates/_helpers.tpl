@@ -180,6 +180,9 @@ spec:
 {{- if not (or .redis.bundled.enabled .redis.url .redis.urlFromSecret) -}}
 {{- fail "redis.url: set the URL of Redis, as in --set redis.url=redis://redis.example:6379; or set redis.bundled.enabled to try Weir out" -}}
 {{- end -}}
+{{- if contains "@" .redis.url -}}
+{{- fail "redis.url: contains a user or password, which everyone who reads the Deployment would see; put the URL into a Secret and set redis.urlFromSecret, or put the password into redis.existingSecret" -}}
+{{- end -}}
 {{- if and .redis.bundled.enabled (not .redis.bundled.image) -}}
 {{- fail "redis.bundled.image: set the image of Redis" -}}
 {{- end -}}
