@@ -92,7 +92,7 @@ func outcomes(t *testing.T) map[string]outcomesOf {
 			outcomeOf{[]string{"diff", "-f", valid}, 1, "shop/new: new"},
 		},
 		"validate": {
-			outcomeOf{[]string{"validate", empty}, 0, "0 errors, 0 warnings, 0 valid policies"},
+			outcomeOf{[]string{"validate", empty}, 1, "found no RateLimitPolicy"},
 			outcomeOf{[]string{"validate", wrong}, 1, "unknown field"},
 			outcomeOf{[]string{"validate", valid}, 0, "1 valid policy"},
 		},
@@ -102,7 +102,7 @@ func outcomes(t *testing.T) map[string]outcomesOf {
 			outcomeOf{[]string{"backtest", "-f", valid, "--access-log", log}, 0, "Requests:"},
 		},
 		"convert": {
-			outcomeOf{[]string{"convert", "ingress-nginx", empty}, 0, "no limits to convert, so no policies are written"},
+			outcomeOf{[]string{"convert", "ingress-nginx", empty}, 1, "found no limits to convert; the command reads Ingresses"},
 			outcomeOf{[]string{"convert", "nginx", ingress}, 2, `unknown command "nginx"`},
 			outcomeOf{[]string{"convert", "ingress-nginx", ingress}, 0, "kind: RateLimitPolicy"},
 		},

@@ -33,6 +33,7 @@ func NewConvert(program string) *cobra.Command {
 type converter struct {
 	namespace    string
 	allowPartial bool
+	reads        string // what the limits are in
 	convert      func(ctx context.Context, data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error)
 }
 
@@ -44,7 +45,8 @@ Writes the policies to standard output. Standard error gets a note for every dif
 
 If a limit cannot be converted, the command writes no policies and exits with
 status 3, unless --allow-partial is set. Exit codes: 0 success, 1 an invalid
-configuration, 2 invalid arguments, 3 limits that cannot be converted.`
+configuration or one without limits, 2 invalid arguments, 3 limits that cannot be
+converted.`
 
 // command completes the command of a conversion.
 func (c *converter) command(cmd *cobra.Command) *cobra.Command {
@@ -56,7 +58,7 @@ func (c *converter) command(cmd *cobra.Command) *cobra.Command {
 }
 
 func newConvertEnvoyRatelimit(program string) *cobra.Command {
-	c := &converter{convert: convert.EnvoyRatelimit}
+	c := &converter{reads: "a configuration with domain and descriptors", convert: convert.EnvoyRatelimit}
 	return c.command(&cobra.Command{
 		Use:     "envoy-ratelimit FILE",
 		Short:   "Convert a configuration of envoyproxy/ratelimit",
@@ -67,7 +69,7 @@ func newConvertEnvoyRatelimit(program string) *cobra.Command {
 }
 
 func newConvertLimitador(program string) *cobra.Command {
-	c := &converter{convert: convert.Limitador}
+	c := &converter{reads: "a list of limits with namespace, max_value and seconds", convert: convert.Limitador}
 	return c.command(&cobra.Command{
 		Use:     "limitador FILE",
 		Short:   "Convert a limits file of Limitador",
@@ -78,7 +80,7 @@ func newConvertLimitador(program string) *cobra.Command {
 }
 
 func newConvertKuadrant(program string) *cobra.Command {
-	c := &converter{convert: convert.Kuadrant}
+	c := &converter{reads: "RateLimitPolicies of the API group kuadrant.io", convert: convert.Kuadrant}
 	return c.command(&cobra.Command{
 		Use:   "kuadrant PATH...",
 		Short: "Convert RateLimitPolicies of Kuadrant with their HTTPRoutes",
@@ -91,7 +93,7 @@ that the policies target, and the Gateways of HTTPRoutes without hostnames.`,
 
 func newConvertIngressNginx(program string) *cobra.Command {
 	var replicas int64
-	c := &converter{convert: func(ctx context.Context, data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
+	c := &converter{reads: "Ingresses with annotations nginx.ingress.kubernetes.io/limit-*", convert: func(ctx context.Context, data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
 		return convert.IngressNginx(ctx, data, convert.IngressNginxOptions{Namespace: namespace, Replicas: replicas})
 	}}
 	cmd := c.command(&cobra.Command{
@@ -133,14 +135,16 @@ func (c *converter) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	if lost := countLosses(notes); lost > 0 && !c.allowPartial {
+	lost := countLosses(notes)
+	if lost > 0 && !c.allowPartial {
 		return exitWith(exitPartial, fmt.Errorf(
 			"%s: %d limits cannot be converted; --allow-partial converts the others", names, lost))
 	}
+	if len(policies) == 0 && lost > 0 {
+		return exitWith(exitFindings, fmt.Errorf("%s: none of the %d limits can be converted", names, lost))
+	}
 	if len(policies) == 0 {
-		if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "%s: no limits to convert, so no policies are written\n", names); err != nil {
-			return err
-		}
+		return exitWith(exitFindings, fmt.Errorf("%s: found no limits to convert; the command reads %s", names, c.reads))
 	}
 	return convert.Write(cmd.OutOrStdout(), policies)
 }

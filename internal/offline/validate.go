@@ -6,6 +6,7 @@ package offline
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -27,8 +28,8 @@ checked as by the API server, the controller and the webhook, all files together
 kinds are skipped, except Namespaces: their annotations grant hosts and domains. The
 tenancy of a Namespace that is not among the files is not checked.
 
-Exit codes: 0 no errors, 1 errors (with --strict, warnings too), 2 invalid arguments or
-unreadable files.`,
+Exit codes: 0 no errors, 1 errors (with --strict, warnings too) or no policy at all,
+2 invalid arguments or unreadable files.`,
 		Example: fmt.Sprintf("  %s validate rate-limits/ namespaces.yaml\n"+
 			"  kustomize build overlays/prod | %s validate - --strict -o github", program, program),
 		Args: cobra.MinimumNArgs(1),
@@ -44,6 +45,9 @@ unreadable files.`,
 			out := cmd.OutOrStdout()
 			if err := result.Write(out, validate.Format(format), HasColor(out)); err != nil {
 				return exitWith(exitFindings, err)
+			}
+			if len(result.Policies) == 0 && result.Count(validate.SeverityError) == 0 {
+				return exitWith(exitFindings, fmt.Errorf("%s: found no RateLimitPolicy", strings.Join(args, ", ")))
 			}
 			if result.Count(validate.SeverityError) > 0 || strict && result.Count(validate.SeverityWarning) > 0 {
 				return &ExitError{Code: exitFindings}

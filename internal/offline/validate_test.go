@@ -49,6 +49,7 @@ func TestExitCodesOfValidate(t *testing.T) {
 		"a warning, strictly":      {catchAll, []string{"-", "--strict"}, 1, "0 errors, 1 warning, 1 valid policy\n"},
 		"an error":                 {"a: [", []string{"-"}, 1, "1 error, 0 warnings, 0 valid policies\n"},
 		"an error, for a workflow": {"- a", []string{"-", "-o", "github"}, 1, "::error file=stdin,line=1,col=1::must be an object\n"},
+		"another kind":             {"apiVersion: v1\nkind: ConfigMap", []string{"-"}, 1, "0 errors, 0 warnings, 0 valid policies\n-: found no RateLimitPolicy"},
 		"no file":                  {"", []string{"/no/file"}, 2, "/no/file: no such file"},
 		"no path":                  {"", nil, 2, "requires at least 1 arg"},
 		"an unknown format":        {"", []string{"-", "-o", "xml"}, 2, `-o "xml": must be text, json or github`},
