@@ -34,7 +34,8 @@ func newStandaloneCommand() *cobra.Command {
 
 Policies are read from the .yaml, .yml and .json files in the folders of
 --policies, with several documents per file, and reloaded when they change. A file
-that fails to load is logged, and its last good policies stay in force.`,
+that fails to load is logged, and its last good policies stay in force. At the start
+every file must be valid, and there must be a policy.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), cmd.OutOrStdout()) },
 	}

@@ -68,6 +68,18 @@ type Problem struct {
 	Suggestion string
 }
 
+// Message returns the text for people, with the policy and what was probably meant.
+func (p *Problem) Message() string {
+	text := p.Text
+	if p.Suggestion != "" {
+		text += "; did you mean " + p.Suggestion + "?"
+	}
+	if p.Policy != "" {
+		text = p.Policy + ": " + text
+	}
+	return text
+}
+
 // Parse reads all documents. Documents of other API groups are skipped. A policy without a namespace
 // gets the given one.
 func Parse(ctx context.Context, data []byte, namespace string) *File {

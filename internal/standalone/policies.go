@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/policyfile"
@@ -35,13 +34,29 @@ type policyFile struct {
 	bytes map[*plan.Plan][]byte // encodings, to detect changes
 }
 
-// fileError is the error of a file or folder that failed to load.
+// fileError is one error of a file or folder that failed to load.
 type fileError struct {
-	path string
-	err  error
+	path     string
+	position policyfile.Position // zero if the error is about the whole file
+	err      error
 }
 
-func (e *fileError) Error() string { return e.path + ": " + e.err.Error() }
+func (e *fileError) Error() string {
+	separator := ": "
+	if e.position != (policyfile.Position{}) {
+		separator = ":"
+	}
+	return e.path + separator + e.inFile()
+}
+
+// inFile returns the error without the path, as "12:5: shop/login: ...".
+func (e *fileError) inFile() string {
+	if e.position == (policyfile.Position{}) {
+		return e.err.Error()
+	}
+	return fmt.Sprintf("%d:%d: %s", e.position.Line, e.position.Column, e.err)
+}
+
 func (e *fileError) Unwrap() error { return e.err }
 
 func newPolicyFiles(dirs []string) *policyFiles {
@@ -59,9 +74,9 @@ func (f *policyFiles) load(ctx context.Context) (*plan.Snapshot, []*fileError) {
 	paths, errs := f.list()
 	files := make(map[string]*policyFile, len(paths))
 	for _, path := range paths {
-		read, err := readPolicyFile(ctx, path)
-		if err != nil {
-			errs = append(errs, &fileError{path: path, err: err})
+		read, problems := readPolicyFile(ctx, path)
+		if len(problems) > 0 {
+			errs = append(errs, problems...)
 			read = f.files[path]
 		}
 		if read != nil {
@@ -112,33 +127,38 @@ func isPolicyFile(dir, name string) bool {
 	return err != nil || !info.IsDir()
 }
 
-func readPolicyFile(ctx context.Context, path string) (*policyFile, error) {
+// readPolicyFile returns the plans of the file, or all errors with their positions.
+func readPolicyFile(ctx context.Context, path string) (read *policyFile, errs []*fileError) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, errors.Unwrap(err) // the fileError has the path
+		return nil, []*fileError{{path: path, err: errors.Unwrap(err)}} // the fileError has the path
 	}
-	policies, err := policyfile.Read(ctx, data)
-	errs := []error{err}
-	file := &policyFile{bytes: map[*plan.Plan][]byte{}}
-	for _, policy := range policies {
-		compiled, encoded, err := compileAndEncode(policy)
-		if err != nil {
-			errs = append(errs, err)
+	parsed := policyfile.Parse(ctx, data, policyfile.DefaultNamespace)
+	problems := parsed.Problems
+	read = &policyFile{bytes: map[*plan.Plan][]byte{}}
+	for _, policy := range parsed.Policies {
+		compiled, failures := compile.Compile(policy.RateLimitPolicy, compile.Everything(), time.Now()) //nolint:forbidigo // the plan holds the offsets of the next years
+		for _, failure := range failures {
+			problems = append(problems, policyfile.Problem{Position: policy.Position(failure.Field), Policy: policy.ID(), Text: failure.Error()})
+		}
+		if compiled == nil {
 			continue
 		}
-		file.plans = append(file.plans, compiled)
-		file.bytes[compiled] = encoded
+		encoded, err := plan.Encode(compiled)
+		if err != nil {
+			problems = append(problems, policyfile.Problem{Position: policy.Position(""), Policy: policy.ID(), Text: err.Error()})
+			continue
+		}
+		read.plans = append(read.plans, compiled)
+		read.bytes[compiled] = encoded
 	}
-	return file, errors.Join(errs...)
-}
-
-func compileAndEncode(policy *v1alpha1.RateLimitPolicy) (*plan.Plan, []byte, error) {
-	compiled, problems := compile.Compile(policy, compile.Everything(), time.Now()) //nolint:forbidigo // the plan holds the offsets of the next years
-	if len(problems) > 0 {
-		return nil, nil, fmt.Errorf("%s/%s: %w", policy.Namespace, policy.Name, problems.ToAggregate())
+	slices.SortStableFunc(problems, func(a, b policyfile.Problem) int {
+		return cmp.Or(a.Position.Line-b.Position.Line, a.Position.Column-b.Position.Column)
+	})
+	for i := range problems {
+		errs = append(errs, &fileError{path: path, position: problems[i].Position, err: errors.New(problems[i].Message())})
 	}
-	encoded, err := plan.Encode(compiled)
-	return compiled, encoded, err
+	return read, errs
 }
 
 // reusingPlans returns the file with the plan objects of last where they are equal.

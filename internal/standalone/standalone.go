@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 )
 
@@ -55,16 +57,9 @@ func New(ctx context.Context, o Options) (*Endpoint, error) {
 		}),
 	}
 	o.Registry.MustRegister(e.badFiles)
-	snapshot, errs := e.files.load(ctx)
-	if len(errs) > 0 {
-		all := make([]error, len(errs))
-		for i, err := range errs {
-			all[i] = err
-			if slices.Contains(o.Policies, err.path) {
-				all[i] = fmt.Errorf("--policies %w", err)
-			}
-		}
-		return nil, errors.Join(all...)
+	snapshot, err := e.firstLoad(ctx)
+	if err != nil {
+		return nil, err
 	}
 	if err := e.connect(); err != nil {
 		e.Close()
@@ -73,6 +68,23 @@ func New(ctx context.Context, o Options) (*Endpoint, error) {
 	e.Endpoint = endpoint.New(e.options.Options)
 	e.Use(snapshot)
 	return e, nil
+}
+
+// firstLoad loads the policies. No policy at all is an error: it is probably the wrong folder.
+func (e *Endpoint) firstLoad(ctx context.Context) (*plan.Snapshot, error) {
+	snapshot, errs := e.files.load(ctx)
+	all := make([]error, len(errs))
+	for i, err := range errs {
+		all[i] = err
+		if slices.Contains(e.options.Policies, err.path) {
+			all[i] = fmt.Errorf("--policies %w", err)
+		}
+	}
+	if len(errs) == 0 && len(snapshot.Plans()) == 0 {
+		return nil, fmt.Errorf("--policies %s: no RateLimitPolicy in the .yaml, .yml and .json files of the folder",
+			strings.Join(e.options.Policies, ", "))
+	}
+	return snapshot, errors.Join(all...)
 }
 
 // connect creates the client of the given Redis, if any.

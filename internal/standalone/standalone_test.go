@@ -143,7 +143,7 @@ func TestBadFileKeepsLastGoodPlan(t *testing.T) {
 	r.write(t, "a.yaml", policyText("a", 11)+"---\n"+policyText("also", -1))
 	g.Eventually(r.log.String).Should(And(
 		ContainSubstring("Failed to load policy file"), ContainSubstring("a.yaml"),
-		ContainSubstring("shop/also: spec.limits[0].threshold")))
+		ContainSubstring("13:44: shop/also: spec.limits[0].threshold")))
 	r.write(t, "b.yaml", policyText("b", 12))
 	g.Eventually(threshold("b"), reloadTime).Should(Equal(int64(12)), "other files are reloaded")
 	g.Expect(threshold("a")()).To(Equal(int64(10)))
@@ -240,9 +240,11 @@ func TestStartRejectsInvalidPolicies(t *testing.T) {
 		text string
 		want string
 	}{
-		"a bad policy":    {policyText("a", 0), "a.yaml: document 1: shop/a: spec.limits[0].threshold"},
-		"not supported":   {policyText("a", 1) + "  failureMode: Some\n", "spec.failureMode: Unsupported value: \"Some\""},
-		"not YAML at all": {"][", "a.yaml: document 1"},
+		"a bad policy":          {policyText("a", 0), "a.yaml:6:44: shop/a: spec.limits[0].threshold"},
+		"a misspelling":         {strings.Replace(policyText("a", 1), "limits:", "limit:", 1), "spec.limit: Forbidden: unknown field; did you mean limits?"},
+		"what does not compile": {policyText("a", 1) + "  matches:\n  - when: request.hedaers.x == \"\"\n", "a.yaml:8:5: shop/a: spec.matches[0].when: "},
+		"not supported":         {policyText("a", 1) + "  failureMode: Some\n", "spec.failureMode: Unsupported value: \"Some\""},
+		"not YAML at all":       {"][", "a.yaml:1:1: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -254,6 +256,9 @@ func TestStartRejectsInvalidPolicies(t *testing.T) {
 	}
 	_, err := New(t.Context(), Options{Policies: []string{"/no/such/folder"}, Options: quiet()})
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("/no/such/folder: no such file")))
+	empty := t.TempDir()
+	_, err = New(t.Context(), Options{Policies: []string{empty}, Options: quiet()})
+	NewWithT(t).Expect(err).To(MatchError("--policies " + empty + ": no RateLimitPolicy in the .yaml, .yml and .json files of the folder"))
 }
 
 // quiet returns the options of an endpoint that never serves.

@@ -56,7 +56,7 @@ func (e *Endpoint) reload(ctx context.Context) {
 	snapshot, errs := e.files.load(ctx)
 	bad := map[string]string{}
 	for _, err := range errs {
-		bad[err.path] = strings.TrimPrefix(bad[err.path]+"; "+err.err.Error(), "; ")
+		bad[err.path] = strings.TrimPrefix(bad[err.path]+"; "+err.inFile(), "; ")
 	}
 	for path, problem := range bad {
 		if e.loggedProblems[path] != problem {

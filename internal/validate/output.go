@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/weir-dev/weir/internal/policyfile"
 )
 
 // Format is how a result is written.
@@ -42,14 +44,8 @@ func notChecked(namespace string) string {
 
 // text returns the message for people.
 func (f *Finding) text() string {
-	text := f.Message
-	if f.Suggestion != "" {
-		text += "; did you mean " + f.Suggestion + "?"
-	}
-	if f.Policy != "" {
-		text = f.Policy + ": " + text
-	}
-	return text
+	p := policyfile.Problem{Policy: f.Policy, Text: f.Message, Suggestion: f.Suggestion}
+	return p.Message()
 }
 
 // colors are the sequences of terminals for each severity.
