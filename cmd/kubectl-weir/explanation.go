@@ -53,8 +53,9 @@ func (x *explanation) write(w io.Writer) error {
 	for i := range x.Policies {
 		p.policy(&x.Policies[i])
 	}
+	byName := x.RemoveByName()
 	x.writeNearMisses(p)
-	x.writeHidden(p)
+	x.writeNotes(p, byName)
 	return p.err
 }
 
@@ -164,8 +165,6 @@ func why(m *httptypes.NearMiss) string {
 		return appliesBy(m.Match) + " matches, but the mode is Disabled"
 	case limiter.NearNotLoaded:
 		return "not loaded: " + printable(m.Detail)
-	case limiter.NearByName:
-		return "has no matches: only checks that name it"
 	case limiter.NearMismatch:
 		text := fmt.Sprintf("%s.%s wants %s, the request has %s", appliesBy(m.Match), m.Field, quoted(m.Wants, " or "), quoted(m.Got, ", "))
 		if m.Unverified {
@@ -186,15 +185,17 @@ func quoted(values []string, separator string) string {
 	return cmp.Or(strings.Join(texts, separator), "none")
 }
 
-func (x *explanation) writeHidden(p *printer) {
+// writeNotes counts what the tables omit, with the policies without matches.
+func (x *explanation) writeNotes(p *printer, byName int) {
 	note := func(n int, text string) {
 		if n > 0 {
 			p.row(number(int64(n)) + " " + text)
 		}
 	}
-	if x.HiddenPolicies+x.HiddenNearMisses+x.MoreNearMisses > 0 {
+	if byName+x.HiddenPolicies+x.HiddenNearMisses+x.MoreNearMisses > 0 {
 		p.row("")
 	}
+	note(byName, "policies without matches apply only to checks that name them.")
 	note(x.HiddenPolicies, "more policies apply, in Namespaces that you may not read.")
 	note(x.HiddenNearMisses, "near misses are in Namespaces that you may not read.")
 	note(x.MoreNearMisses, "more near misses are not listed.")

@@ -72,6 +72,17 @@ func (l *listCommand) scope(args []string) (url.Values, error) {
 	return url.Values{"namespace": {namespace}}, err
 }
 
+// scopeText describes the scope of a list.
+func scopeText(scope url.Values) string {
+	if policy := scope.Get("policy"); policy != "" {
+		return "by " + policy
+	}
+	if namespace := scope.Get("namespace"); namespace != "" {
+		return "in Namespace " + namespace
+	}
+	return "in any Namespace"
+}
+
 func newBlocksCommand(c *connection) *cobra.Command {
 	l := &listCommand{connection: c}
 	limit := 0
@@ -89,7 +100,7 @@ A block appears about a second after it began.`,
 	cmd.Flags().IntVar(&limit, "limit", 100, "most blocks to list, 1 to 1000")
 	return l.add(cmd, func(cmd *cobra.Command, ctx context.Context, api *client, scope url.Values) error {
 		scope.Set("limit", strconv.Itoa(limit))
-		list := &blockList{color: offline.HasColor(cmd.OutOrStdout())}
+		list := &blockList{color: offline.HasColor(cmd.OutOrStdout()), scope: scopeText(scope)}
 		body, err := api.list(ctx, cmd.ErrOrStderr(), "/v1/blocks", scope, list)
 		if err != nil {
 			return err
@@ -225,12 +236,13 @@ type blockList struct {
 	httptypes.BlockList
 
 	color bool
+	scope string
 }
 
 // write writes the blocks as a table.
 func (l *blockList) write(w io.Writer) error {
 	if len(l.Blocks) == 0 {
-		_, _ = fmt.Fprintln(w, "No key is blocked.") // writeNotes returns the error
+		_, _ = fmt.Fprintf(w, "No key is blocked %s.\n", l.scope) // writeNotes returns the error
 	} else {
 		t := newTable(w)
 		t.bold = l.color

@@ -26,7 +26,8 @@ import (
 
 func TestBlocksAreListedAndLiftedByHash(t *testing.T) {
 	g, s := NewWithT(t), start(t)
-	g.Expect(s.succeed("blocks")).To(Equal("No key is blocked.\n"))
+	g.Expect(s.succeed("blocks")).To(Equal("No key is blocked in Namespace shop.\n"))
+	g.Expect(s.succeed("blocks", "-A")).To(Equal("No key is blocked in any Namespace.\n"))
 	for _, key := range []string{"user-42", "user 43", "user-44"} {
 		s.succeed("block", "burst", key, "--as-given", "--for", "10m")
 	}
@@ -42,7 +43,7 @@ func TestBlocksAreListedAndLiftedByHash(t *testing.T) {
 	g.Expect(json.Unmarshal([]byte(s.succeed("blocks", "-A", "-o", "json")), &list)).To(Succeed())
 	g.Expect(list["blocks"]).To(HaveLen(2))
 	g.Expect(s.succeed("unblock", "burst", "--all")).To(Equal("Blocks lifted under shop/burst: 2.\n"))
-	g.Expect(s.succeed("blocks")).To(Equal("No key is blocked.\n"))
+	g.Expect(s.succeed("blocks")).To(Equal("No key is blocked in Namespace shop.\n"))
 	g.Expect(s.succeed("top")).To(And(ContainSubstring("(total)"), ContainSubstring("No key was denied in the last minutes.")))
 	code, _, complaint := command(t, append([]string{"reset", "burst", "--key-hash", "0123456789abcdef"}, s.flags...)...)
 	g.Expect(code).To(Equal(1))

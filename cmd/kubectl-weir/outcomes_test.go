@@ -57,7 +57,7 @@ func outcomes(t *testing.T) map[string]outcomesOf {
 			outcomeOf{[]string{"who", "user-42"}, 0, "kubectl weir unblock login --key-hash 82dbcb2fa6487134 -n shop"},
 		},
 		"blocks": {
-			outcomeOf{[]string{"blocks", "burst"}, 0, "No key is blocked."},
+			outcomeOf{[]string{"blocks", "burst"}, 0, "No key is blocked by shop/burst."},
 			outcomeOf{[]string{"blocks", "nonesuch"}, 1, `policy "shop/nonesuch" has no plan`},
 			outcomeOf{[]string{"blocks"}, 0, "user-42 192.0.2.1"},
 		},

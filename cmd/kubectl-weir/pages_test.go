@@ -257,14 +257,14 @@ var scenarios = map[string]scenario{
 			s.awaitBlocks(2)
 		},
 		after: func(g Gomega, s *standalone) {
-			g.Expect(s.succeed("blocks")).To(Equal("No key is blocked.\n"))
+			g.Expect(s.succeed("blocks")).To(Equal("No key is blocked in Namespace shop.\n"))
 		},
 	},
 	"blocks and top": {
 		page: "kubectl.md", heading: "blocks and top",
 		before: func(_ Gomega, s *standalone) { s.attack("user-42", "192.0.2.1") },
 		after: func(g Gomega, s *standalone) {
-			g.Expect(s.succeed("blocks")).To(Equal("No key is blocked.\n"))
+			g.Expect(s.succeed("blocks")).To(Equal("No key is blocked in Namespace shop.\n"))
 		},
 	},
 	"explain": {

@@ -143,8 +143,7 @@ func why(m *httptypes.NearMiss) string {
 		return "another value of " + string(m.Field) + unverified
 	case limiter.NearNotLoaded:
 		return "not loaded: " + m.Detail
-	case limiter.NearByName:
-		return "has no matches: applies only by name"
+	case limiter.NearByName: // removed by RemoveByName
 	}
 	return string(m.Reason)
 }

@@ -206,13 +206,14 @@ func TestTryExplains(t *testing.T) {
 	g, s := NewWithT(t), start(t, nil)
 	p := policy("shop", "login", plan.KeyPart{Type: plan.KeyHeader, Header: "x-account"})
 	p.Matches = []plan.Match{{Hosts: []string{"shop.example"}, Methods: []string{"POST"}, Paths: []string{"/login"}}}
-	s.e.Use(plan.NewSnapshot(8, []*plan.Plan{p}))
+	s.e.Use(plan.NewSnapshot(8, []*plan.Plan{p, policy("shop", "named")}))
 	b := s.logIn("reader")
 	b.open("/console/try")
 	b.submit("/console/try", url.Values{"method": {"POST"}, "url": {"https://shop.example/login"}, "headers": {"X-Account: bob\r\n\r\nX-B: c"}})
 	g.Expect(b.page).To(And(ContainSubstring("Policies that apply"), ContainSubstring(`<code class="part">bob</code>`), ContainSubstring("shop/login")))
 	b.submit("/console/try", url.Values{"method": {"GET"}, "url": {"https://shop.example/login"}})
-	g.Expect(b.page).To(And(ContainSubstring("Near misses"), ContainSubstring("another value of methods"), ContainSubstring(">POST<")))
+	g.Expect(b.page).To(And(ContainSubstring("Near misses"), ContainSubstring("another value of methods"), ContainSubstring(">POST<"),
+		MatchRegexp(`Policies without matches: \d+\. They apply only to checks that name them`), Not(ContainSubstring("ByNameOnly"))))
 	for field, value := range map[string]string{"url": "x", "headers": "novalue", "descriptors": "=1", "remoteAddress": "x"} {
 		b.open("/console/try")
 		fields := url.Values{"url": {"/login"}}

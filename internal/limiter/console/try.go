@@ -19,6 +19,8 @@ type tryPage struct {
 	Problem string
 	// Answer is nil before the form is sent.
 	Answer *httptypes.Explanation
+	// ByName is the number of policies without matches, left out of the near misses.
+	ByName int
 }
 
 // try serves the page that explains a request. The form uses POST, since headers may be secrets.
@@ -50,7 +52,7 @@ func (c *Console) try(v *visit) {
 	case err != nil:
 		c.failWith(v, err)
 	default:
-		page.Answer = answer
+		page.Answer, page.ByName = answer, answer.RemoveByName()
 		c.render(v, http.StatusOK, "try", "Try a request", page)
 	}
 }

@@ -4,6 +4,8 @@
 package httptypes
 
 import (
+	"slices"
+
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -21,6 +23,14 @@ type Explanation struct {
 	HiddenNearMisses int   `json:"hiddenNearMisses"`
 	MoreNearMisses   int   `json:"moreNearMisses"`
 	Revision         int64 `json:"revision"`
+}
+
+// RemoveByName removes the near misses of policies without matches, which no request can meet, and returns
+// their number.
+func (x *Explanation) RemoveByName() int {
+	before := len(x.NearMisses)
+	x.NearMisses = slices.DeleteFunc(x.NearMisses, func(m NearMiss) bool { return m.Reason == limiter.NearByName })
+	return before - len(x.NearMisses)
 }
 
 // ExplainedDecision is the decision as a peek. Policy, Limit and Override are empty if the caller
