@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command run runs Weir on a real API server, for a demonstration: it starts etcd,
-// kube-apiserver, a Redis and the manager, applies the sample policies and prints
-// commands to try. Ctrl-C stops and removes everything.
+// kube-apiserver, a Redis and the manager with its webhook, applies the sample policies and
+// prints commands to try. Ctrl-C stops and removes everything.
 //
 // `make run` runs it in the root of the repository.
 package main
@@ -13,6 +13,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -20,6 +21,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -30,17 +32,31 @@ import (
 )
 
 const (
-	samples     = "config/samples"
-	httpAddress = "localhost:8080"
-	// operatorAddress is the default of --operator-address.
-	operatorAddress = "127.0.0.1:8083"
+	namespaces = "config/samples/namespace"
+	samples    = "config/samples"
 	// processTimeout bounds the start and the stop of each process.
 	processTimeout = time.Minute
 )
 
+// addresses are where the manager listens, by flag. All are on loopback: this machine only.
+type addresses struct {
+	http, grpc, metrics, operator string
+}
+
+// defaultAddresses have the ports of the defaults of the flags.
+var defaultAddresses = addresses{
+	http: "127.0.0.1:8080", grpc: "127.0.0.1:8081", metrics: "127.0.0.1:8082", operator: "127.0.0.1:8083",
+}
+
+func (a *addresses) flags() []string {
+	return []string{
+		"--http-address", a.http, "--grpc-address", a.grpc, "--metrics-address", a.metrics, "--operator-address", a.operator,
+	}
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // the first context
-	err := run(ctx)
+	err := run(ctx, defaultAddresses, os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "run:", err)
@@ -53,10 +69,12 @@ type stack struct {
 	dir      string // temporary files
 	binaries string // kube-apiserver, etcd, kubectl
 	token    string // for the console
+	webhook  envtest.WebhookInstallOptions
 	stops    []func() error
 }
 
-func run(ctx context.Context) (err error) {
+// run runs the stack until ctx ends. It writes the commands to try to out.
+func run(ctx context.Context, at addresses, out io.Writer) (err error) {
 	s := &stack{}
 	defer func() { err = errors.Join(err, s.stop()) }()
 	if s.dir, err = os.MkdirTemp("", "weir-run-"); err != nil {
@@ -77,32 +95,44 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	logStep("Starting etcd and kube-apiserver, installing the CRD")
-	kubeconfig, err := s.startKube()
+	logStep("Starting etcd and kube-apiserver, installing the CRD and the webhook")
+	kubeconfig, err := s.startKube(ctx)
 	if err != nil {
 		return err
 	}
 	logStep("Starting the manager")
-	ended, err := s.startManager(ctx, weir, redisURL, kubeconfig)
+	ended, err := s.startManager(ctx, weir, at, redisURL, kubeconfig)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() { cancel(fmt.Errorf("manager ended: %w", <-ended)) }()
-	logStep("Applying " + samples)
 	kubectl := filepath.Join(s.binaries, "kubectl")
-	if err := do(ctx, "env", "KUBECONFIG="+kubeconfig, "sh", "-c",
-		kubectl+" create namespace shop && "+kubectl+" apply -f "+samples+" && "+
-			kubectl+" wait --for=condition=Ready --timeout=60s rlpol --all -A && "+kubectl+" get rlpol -A"); err != nil {
+	if err := applySamples(ctx, kubectl, kubeconfig); err != nil {
 		return err
 	}
-	printCommands(kubeconfig, kubectl, s.token)
+	printCommands(out, at, kubeconfig, kubectl, s.token)
 	<-ctx.Done()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	logStep("Stopping")
+	return nil
+}
+
+// applySamples applies the sample policies and waits until they are enforced.
+func applySamples(ctx context.Context, kubectl, kubeconfig string) error {
+	logStep("Applying " + namespaces + " and " + samples)
+	for _, args := range [][]string{
+		{"apply", "-f", namespaces, "-f", samples},
+		{"wait", "--for=condition=Ready", "--timeout=60s", "rlpol", "--all", "-A"},
+		{"get", "rlpol", "-A"},
+	} {
+		if err := do(ctx, kubectl, append(args, "--kubeconfig", kubeconfig)...); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -150,7 +180,7 @@ func (s *stack) startRedis(ctx context.Context) (url string, err error) {
 }
 
 // startKube starts the control plane and returns the path of a kubeconfig.
-func (s *stack) startKube() (string, error) {
+func (s *stack) startKube(ctx context.Context) (string, error) {
 	definition, err := crd.RateLimitPolicies()
 	if err != nil {
 		return "", err
@@ -159,18 +189,23 @@ func (s *stack) startKube() (string, error) {
 		BinaryAssetsDirectory: s.binaries,
 		CRDs:                  []*apiextensionsv1.CustomResourceDefinition{definition},
 	}
+	if env.WebhookInstallOptions, err = webhookByURL(ctx); err != nil {
+		return "", err
+	}
 	s.stops = append(s.stops, env.Stop)
 	if _, err := env.Start(); err != nil {
 		return "", err
 	}
+	s.webhook = env.WebhookInstallOptions // with its certificate
 	path := filepath.Join(s.dir, "kubeconfig")
 	return path, os.WriteFile(path, env.KubeConfig, 0o600)
 }
 
-// startManager starts the manager and waits until it accepts connections.
-func (s *stack) startManager(ctx context.Context, weir, redisURL, kubeconfig string) (<-chan error, error) {
+// startManager starts the manager as the chart does, and waits until it and its webhook accept
+// connections.
+func (s *stack) startManager(ctx context.Context, weir string, at addresses, redisURL, kubeconfig string) (<-chan error, error) {
 	// Fail if another process listens on the address.
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", httpAddress)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", at.http)
 	if err != nil {
 		return nil, err
 	}
@@ -181,25 +216,39 @@ func (s *stack) startManager(ctx context.Context, weir, redisURL, kubeconfig str
 	if err != nil {
 		return nil, err
 	}
-	// Without the webhook: this API server does not resolve Services.
-	ended, err := s.start(weir, "manager", "--tenancy", "Cluster", "--webhook-address", "",
-		"--console", "--admin-token-file", token,
-		"--redis-url", redisURL, "--kubeconfig", kubeconfig)
+	webhook := net.JoinHostPort(s.webhook.LocalServingHost, strconv.Itoa(s.webhook.LocalServingPort))
+	args := append([]string{
+		"manager", "--tenancy", "Namespace", "--webhook-address", webhook,
+		"--webhook-cert-file", filepath.Join(s.webhook.LocalServingCertDir, "tls.crt"),
+		"--webhook-key-file", filepath.Join(s.webhook.LocalServingCertDir, "tls.key"),
+		"--console", "--admin-token-file", token, "--redis-url", redisURL, "--kubeconfig", kubeconfig,
+	}, at.flags()...)
+	ended, err := s.start(weir, args...)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, processTimeout)
 	defer cancel()
+	for _, address := range []string{at.http, webhook} {
+		if err := awaitPort(ctx, address, ended); err != nil {
+			return nil, err
+		}
+	}
+	return ended, nil
+}
+
+// awaitPort waits until the address accepts connections, or the manager ends.
+func awaitPort(ctx context.Context, address string, ended <-chan error) error {
 	for {
-		connection, err := new(net.Dialer).DialContext(ctx, "tcp", httpAddress)
+		connection, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 		if err == nil {
-			return ended, connection.Close()
+			return connection.Close()
 		}
 		select {
 		case err := <-ended:
-			return nil, fmt.Errorf("manager ended: %w", err)
+			return fmt.Errorf("manager ended: %w", err)
 		case <-ctx.Done():
-			return nil, fmt.Errorf("no response on %s: %w", httpAddress, err)
+			return fmt.Errorf("no response on %s: %w", address, err)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -267,8 +316,8 @@ func freeAddress(ctx context.Context) (string, error) {
 
 func logStep(step string) { fmt.Fprintln(os.Stderr, "==>", step) }
 
-func printCommands(kubeconfig, kubectl, token string) {
-	_, _ = fmt.Fprintf(os.Stdout, `
+func printCommands(out io.Writer, at addresses, kubeconfig, kubectl, token string) {
+	_, _ = fmt.Fprintf(out, `
 Weir is running. In another shell:
 
   export KUBECONFIG=%s
@@ -285,5 +334,5 @@ The policy allows three requests in any ten seconds. Repeat this until the statu
 Watch the limits at http://%[4]s/console/ and log in with the token %[5]s
 
 Ctrl-C stops and removes everything.
-`, kubeconfig, kubectl, httpAddress, operatorAddress, token)
+`, kubeconfig, kubectl, at.http, at.operator, token)
 }
