@@ -28,8 +28,9 @@ import (
 
 const (
 	// podLabel selects the pods that decide, accountLabel the accounts of the chart value access.
-	podLabel     = "ratelimit.weir.dev/decisions=true"
-	accountLabel = "ratelimit.weir.dev/access=true"
+	podLabel          = "ratelimit.weir.dev/decisions=true"
+	accountLabel      = "ratelimit.weir.dev/access"
+	accountLabelValue = "true"
 	// operatorPort is the default port of --operator-address.
 	operatorPort = 8083
 	// audience is the audience that Weir requires of a token, tokenSeconds its life, the shortest
@@ -122,7 +123,7 @@ func (c *connection) accountToken(ctx context.Context, kube kubernetes.Interface
 		}
 		return c.account, token, nil
 	}
-	accounts, err := kube.CoreV1().ServiceAccounts(c.weirNamespace).List(ctx, metav1.ListOptions{LabelSelector: accountLabel})
+	accounts, err := kube.CoreV1().ServiceAccounts(c.weirNamespace).List(ctx, metav1.ListOptions{LabelSelector: accountLabel + "=" + accountLabelValue})
 	if err != nil {
 		return "", "", fmt.Errorf("cannot list the accounts in %s: %w; name one with --account, or ask to be a subject in the chart value access", c.weirNamespace, err)
 	}
@@ -139,7 +140,8 @@ func (c *connection) accountToken(ctx context.Context, kube kubernetes.Interface
 		}
 	}
 	if len(names) == 0 {
-		return "", "", fmt.Errorf("no ServiceAccount in %s has the label %s: set the chart value access, name one with --account, or use --token-file", c.weirNamespace, accountLabel)
+		return "", "", fmt.Errorf("no ServiceAccount in %s has rights on keys: kubectl weir access --role operator -n NAMESPACE prints the manifests of one; "+
+			"or set the chart value access, name one with --account, or use --token-file", c.weirNamespace)
 	}
 	return "", "", fmt.Errorf("you may not create tokens of %s in %s: ask to be a subject of one in the chart value access", strings.Join(names, ", "), c.weirNamespace)
 }

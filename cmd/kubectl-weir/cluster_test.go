@@ -85,7 +85,8 @@ func TestTokenIsOfTheFirstPermittedAccount(t *testing.T) {
 		},
 		"no accounts": {
 			all[:1], "", "on-call", "",
-			"no ServiceAccount in weir-system has the label ratelimit.weir.dev/access=true: set the chart value access, name one with --account, or use --token-file",
+			"no ServiceAccount in weir-system has rights on keys: kubectl weir access --role operator -n NAMESPACE prints the manifests of one; " +
+				"or set the chart value access, name one with --account, or use --token-file",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

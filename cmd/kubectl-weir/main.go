@@ -24,6 +24,7 @@
 //	diff.go         diff, on top of
 //	difffields.go     the fields that differ
 //	diffkeys.go       the listed keys that would be over a limit
+//	access.go       access
 //	version.go      version
 //	output.go       text, JSON and YAML
 //	table.go        tables with a heading
@@ -99,7 +100,8 @@ func newRootCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Long: `Inspect and change who is rate-limited.
 
 The plugin finds a ready pod of Weir, forwards a local port to it, and calls it with a
-token that is valid for 10 minutes. The chart value access permits this.
+token that is valid for 10 minutes. The chart value access permits this, or the manifests
+of kubectl weir access.
 
 Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
 		Example:       "  kubectl weir explain -X POST https://shop.example/login -H 'X-Account: bob'\n  kubectl weir state login user-42 192.0.2.1 -n shop",
@@ -113,7 +115,7 @@ Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
 	c.addFlags(root.PersistentFlags())
 	root.AddCommand(newBlocksCommand(c), newTopCommand(c), newWhoCommand(c), newConsoleCommand(c))
 	root.AddCommand(newStateCommand(c), newBlockCommand(c), newUnblockCommand(c), newResetCommand(c),
-		newExplainCommand(c), newCheckCommand(c), newDiffCommand(c), newShadowCommand(c), newEnforceCommand(c), newVersionCommand(c))
+		newExplainCommand(c), newCheckCommand(c), newDiffCommand(c), newShadowCommand(c), newEnforceCommand(c), newAccessCommand(c), newVersionCommand(c))
 	root.AddCommand(offline.Commands("kubectl weir")...)
 	return root
 }

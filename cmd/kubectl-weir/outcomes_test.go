@@ -116,6 +116,11 @@ func outcomes(t *testing.T) map[string]outcomesOf {
 			outcomeOf{[]string{"enforce", "login", "user-42"}, 2, "accepts 1 arg(s), received 2"},
 			outcomeOf{},
 		},
+		"access": {
+			outcomeOf{[]string{"access"}, 2, `--role "": must be inspect or operator`},
+			outcomeOf{[]string{"access", "--role", "operator", "--name", "weir-manager"}, 2, "is the ServiceAccount of the pods"},
+			outcomeOf{[]string{"access", "--role", "operator"}, 0, "name: weir-on-call-operator\n  namespace: shop\n"},
+		},
 		"console": {
 			outcomeOf{[]string{"console", "--address", "http://127.0.0.1:1"}, 1, "does not answer"},
 			outcomeOf{[]string{"console", "login"}, 2, `unknown command "login"`},

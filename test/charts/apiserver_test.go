@@ -118,6 +118,9 @@ func expectNotes(t *testing.T, notes func(values string) string) {
 	g.Expect(usual).To(ContainSubstring("kubectl apply -f -"))
 	g.Expect(usual).To(ContainSubstring("http://edge-weir.limits.svc:8080/v1/check"))
 	g.Expect(usual).NotTo(ContainSubstring("WARNING"))
+	const makeAccount = "kubectl weir access --role operator -n default --weir-namespace=limits --fullname=edge-weir | kubectl apply -f -"
+	g.Expect(usual).To(ContainSubstring(makeAccount))
+	g.Expect(notes(redisURL + "," + access("on-call", "operator"))).NotTo(ContainSubstring("kubectl weir access"))
 	g.Expect(notes("redis.bundled.enabled=true,redis.bundled.image=redis:7.4")).To(ContainSubstring("WARNING: the bundled Redis loses"))
 	g.Expect(notes("networkPolicy.enabled=false," + redisURL)).To(ContainSubstring("WARNING: without a NetworkPolicy"))
 	split := notes("split.enabled=true,tls.enabled=true,tls.existingSecret=tls," + redisURL)

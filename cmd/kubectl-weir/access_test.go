@@ -1,0 +1,77 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// accessObjects returns the objects of the text by kind, Namespace and name, without the labels that
+// the chart gives to all its objects and the names of the Deployments.
+func accessObjects(t *testing.T, text string) map[string]any {
+	t.Helper()
+	objects := map[string]any{}
+	for document := range strings.SplitSeq(text, "\n---\n") {
+		o := &unstructured.Unstructured{}
+		NewWithT(t).Expect(yaml.Unmarshal([]byte(document), &o.Object)).To(Succeed())
+		if o.Object == nil {
+			continue
+		}
+		o.SetLabels(map[string]string{accountLabel: o.GetLabels()[accountLabel]})
+		if rules, found, _ := unstructured.NestedSlice(o.Object, "rules"); found {
+			for _, rule := range rules {
+				if rule := rule.(map[string]any); rule["resources"].([]any)[0] == "deployments" {
+					rule["resourceNames"] = len(rule["resourceNames"].([]any)) > 0
+				}
+			}
+			o.Object["rules"] = rules
+		}
+		objects[o.GetKind()+" "+o.GetNamespace()+"/"+o.GetName()] = o.Object
+	}
+	return objects
+}
+
+// The command prints what the chart renders.
+func TestAccessPrintsWhatTheChartRenders(t *testing.T) {
+	g := NewWithT(t)
+	chart, err := exec.CommandContext(t.Context(), testenv.Helm(t), "template", "edge", "../../charts/weir", "--namespace", "limits", "--kube-version", testenv.KubeVersion(t),
+		"--show-only", "templates/access.yaml", "--set", "redis.url=redis://redis:6379,access[0].name=support,access[0].role=operator,access[0].reveal=true,"+
+			"access[0].namespaces={shop},access[0].subjects[0].kind=User,access[0].subjects[0].name=jane,access[0].subjects[1].kind=Group,access[0].subjects[1].name=sre").Output()
+	g.Expect(err).NotTo(HaveOccurred())
+	code, out, complaint := command(t, "access", "--role", "operator", "-n", "shop", "--name", "support", "--reveal",
+		"--user", "jane", "--group", "sre", "--weir-namespace", "limits", "--fullname", "edge-weir")
+	g.Expect(code).To(Equal(0), complaint)
+	want := accessObjects(t, string(chart))
+	g.Expect(want).To(HaveLen(5))
+	g.Expect(accessObjects(t, out)).To(Equal(want))
+}
+
+// Without subjects there is no role for the account's tokens.
+func TestAccessWithoutSubjects(t *testing.T) {
+	g := NewWithT(t)
+	code, out, complaint := command(t, "access", "--role", "inspect", "-n", "shop")
+	g.Expect(code).To(Equal(0), complaint)
+	g.Expect(accessObjects(t, out)).To(And(HaveLen(2), HaveKey("ServiceAccount weir-system/on-call"), HaveKey("RoleBinding shop/weir-on-call-inspect")))
+
+	for want, args := range map[string][]string{
+		`--role "admin": must be inspect or operator`:             {"--role", "admin"},
+		"--reveal: needs --role operator":                         {"--role", "inspect", "--reveal"},
+		`--name "On Call": a lowercase RFC 1123 label`:            {"--role", "inspect", "--name", "On Call"},
+		`--name "weir": is the ServiceAccount of the pods`:        {"--role", "inspect", "--name", "weir"},
+		"--user, --group: must not be empty":                      {"--role", "inspect", "--user", ""},
+		`--weir-namespace "a/b": a lowercase RFC 1123 label must`: {"--role", "inspect", "--weir-namespace", "a/b"},
+	} {
+		code, _, complaint := command(t, append([]string{"access", "-n", "shop"}, args...)...)
+		g.Expect(code).To(Equal(2), want)
+		g.Expect(complaint).To(ContainSubstring(want))
+	}
+}
