@@ -328,7 +328,7 @@ Weir is running. In another shell:
 The policy allows three requests in any ten seconds. Repeat this until the status is 429:
 
   curl -i -d '{"policies":["shop/burst"],"key":"alice"}' %s/v1/check
-  curl -i -d '{"policies":["shop/login"],"key":"bob"}' %[3]s/v1/check
+  curl -i -d '{"policies":["shop/login"],"key":["bob","192.0.2.1"]}' %[3]s/v1/check
   curl -s %[3]s/v1/policies
 
 Watch the limits at http://%[4]s/console/ and log in with the token %[5]s
