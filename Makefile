@@ -91,7 +91,8 @@ run: ## Run Weir on a real API server, with the sample policies; Ctrl-C stops ev
 
 .PHONY: standalone
 standalone: ## Run the decision endpoint without Kubernetes, with the sample policies.
-	go run ./cmd/weir standalone --policies config/samples
+	go run ./cmd/weir standalone --policies config/samples \
+		--http-address 127.0.0.1:8080 --grpc-address 127.0.0.1:8081 --metrics-address 127.0.0.1:8082
 
 .PHONY: clean
 clean: cluster-down ## Remove all files that were built or fetched.

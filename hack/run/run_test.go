@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -60,9 +61,17 @@ func TestInstallPageAppliesTheSamples(t *testing.T) {
 	g.Expect(string(page)).To(ContainSubstring("\nkubectl apply -f " + namespaces + " -f " + samples + "\n"))
 }
 
-func TestDefaultAddressesAreOnLoopback(t *testing.T) {
+// make run, make standalone and the command of the README listen on loopback only.
+func TestCommandsListenOnLoopback(t *testing.T) {
 	g := NewWithT(t)
 	for _, value := range defaultAddresses.flags() {
 		g.Expect(value).To(Or(HavePrefix("--"), HavePrefix("127.0.0.1:")))
+	}
+	command := "go run ./cmd/weir standalone --policies config/samples --http-address " + defaultAddresses.http +
+		" --grpc-address " + defaultAddresses.grpc + " --metrics-address " + defaultAddresses.metrics + "\n"
+	for _, file := range []string{"README.md", "Makefile"} {
+		text, err := os.ReadFile("../../" + file)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(regexp.MustCompile(`[ \t]*\\\n[ \t]*`).ReplaceAllString(string(text), " ")).To(ContainSubstring(command), file)
 	}
 }
