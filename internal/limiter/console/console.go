@@ -57,6 +57,9 @@ type Options struct {
 	// Guests lets everyone read who reaches the port, without a session. It is for a port on loopback
 	// without an Authorizer.
 	Guests bool
+	// CheckURL returns the base URL of the HTTP API for the example on the overview, "" if it is not served; may
+	// be nil.
+	CheckURL func() string
 	// Now is the clock of sessions; nil is time.Now.
 	Now func() time.Time
 }
@@ -68,6 +71,7 @@ type Console struct {
 	authorizer httpapi.Authorizer
 	standalone bool
 	guest      *session // nil without Guests
+	checkURL   func() string
 	now        func() time.Time
 	secret     [32]byte
 	cookie     string
@@ -85,7 +89,7 @@ type route struct {
 
 // New returns a console.
 func New(o Options) *Console {
-	c := &Console{now: o.Now, engine: o.API.Engine, standalone: o.API.Unready == nil, origin: http.NewCrossOriginProtection()}
+	c := &Console{now: o.Now, checkURL: o.CheckURL, engine: o.API.Engine, standalone: o.API.Unready == nil, origin: http.NewCrossOriginProtection()}
 	if c.now == nil {
 		c.now = time.Now //nolint:forbidigo // the default of the injected clock
 	}

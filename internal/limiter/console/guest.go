@@ -10,7 +10,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/httpapi"
 )
 
-// guests is an Authorizer that grants reading to everyone, and no change. It is the token that
+// guests is an Authorizer that grants reading to everyone, with the values of headers, and no change: everyone who
+// reaches the port is on this machine. It is the token that
 // the console itself uses for visitors without a session; it never leaves the process.
 type guests string
 
@@ -19,7 +20,7 @@ func (g guests) Authorize(_ context.Context, token string, verb httpapi.Verb, _,
 	if subtle.ConstantTimeCompare([]byte(token), []byte(g)) != 1 {
 		return httpapi.Caller{}, httpapi.ErrUnauthenticated
 	}
-	if verb != httpapi.VerbInspect && verb != httpapi.VerbList {
+	if verb != httpapi.VerbInspect && verb != httpapi.VerbList && verb != httpapi.VerbReveal {
 		return httpapi.Caller{}, httpapi.ErrForbidden
 	}
 	return httpapi.Caller{User: "guest"}, nil

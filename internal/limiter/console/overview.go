@@ -13,6 +13,7 @@ import (
 	"strconv"
 
 	"github.com/weir-dev/weir/internal/limiter/httptypes"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // How many keys, blocks and policies that are not ready the overview shows.
@@ -39,6 +40,19 @@ type overviewPage struct {
 	// Leader is false if no leader reports.
 	Leader     bool
 	Standalone bool
+	// CheckURL is the base URL of the HTTP API, "" if unknown.
+	CheckURL string
+}
+
+// Example is the policy for the example of a check, "" without policies in force.
+func (p *overviewPage) Example() string {
+	example := ""
+	for i := range p.Policies.Data.Policies {
+		if of := &p.Policies.Data.Policies[i]; of.Mode != plan.ModeDisabled && (example == "" || of.Name == "shop/burst") {
+			example = of.Name
+		}
+	}
+	return example
 }
 
 // Loaded is the number of policies in force.
@@ -55,6 +69,9 @@ type unreadyPolicy struct{ Name, Reason string }
 // overview serves the first page.
 func (c *Console) overview(v *visit) {
 	page := &overviewPage{Standalone: c.standalone}
+	if c.checkURL != nil {
+		page.CheckURL = c.checkURL()
+	}
 	l := &loader{ctx: v.ctx()}
 	c.loadActivity(l, v.session, url.Values{}, &page.Rates, &page.Top, &page.Blocks, shownBlocks)
 	load(l, &page.Process, func(ctx context.Context, into **httptypes.Process) (err error) {

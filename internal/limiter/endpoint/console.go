@@ -14,8 +14,24 @@ import (
 func (e *Endpoint) addConsole(options *httpapi.Options, onLoopback bool) {
 	guests := e.options.ConsoleGuests && options.Authorizer == nil && onLoopback
 	if e.options.Console && (options.Authorizer != nil || guests) {
-		options.Console = console.New(console.Options{API: *options, Guests: guests})
+		options.Console = console.New(console.Options{API: *options, Guests: guests, CheckURL: e.checkURL})
 	}
+}
+
+// checkURL returns the base URL of the HTTP API for a caller on this machine, "" before it is bound.
+func (e *Endpoint) checkURL() string {
+	host, port, err := net.SplitHostPort(e.HTTP.Addr())
+	if err != nil {
+		return ""
+	}
+	if address := net.ParseIP(host); address != nil && address.IsUnspecified() {
+		host = "localhost"
+	}
+	scheme := "http"
+	if e.options.TLS != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
 // announceConsole reports the address of the console once the operator port is bound.

@@ -21,8 +21,11 @@ type Console interface {
 	NewCode(token, claimedUser string) (path string, valid time.Duration)
 }
 
-// serveConsole adds the paths of the console.
+// serveConsole adds the paths of the console, and leads from / to it.
 func (h *Handler) serveConsole() {
+	h.routes["/"] = route{methods: []string{http.MethodGet, http.MethodHead}, serve: func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, pathConsole+"/", http.StatusSeeOther)
+	}}
 	h.routes[pathConsole] = route{serve: h.Console.ServeHTTP}
 	if h.Authorizer != nil {
 		h.routes[pathCode] = route{methods: []string{http.MethodPost}, serve: h.consoleCode}

@@ -29,7 +29,7 @@ func TestConsoleIsOnTheOperatorPort(t *testing.T) {
 	o := Options{Engine: &fakeEngine{}, State: &fakeState{}, Authorizer: team, Console: fakeConsole{}}
 	h := NewOperator(o, "127.0.0.1:8083")
 	for path, want := range map[string]int{
-		"/console": 200, "/console/": 200, "/console/x/y": 200, "/consolex": 404, "/": 404, "/v1/console/x": 404,
+		"/console": 200, "/console/": 200, "/console/x/y": 200, "/consolex": 404, "/": 303, "/v1/console/x": 404,
 	} {
 		g.Expect(askOperator(h, "", "localhost", path).Code).To(Equal(want), path)
 		g.Expect(askOperator(h, "", "evil.example", path).Code).To(Equal(http.StatusMisdirectedRequest), path)

@@ -113,7 +113,7 @@ func (c DecisionCounts) AllDenied() int64 { return c.Denied + c.ShadowDenied }
 
 // RateList is the answer of GET /v1/rates.
 type RateList struct {
-	// EndTime is the end of the last sample; each sample covers PeriodSeconds.
+	// EndTime is the end of the last sample, which is the current one; each sample covers PeriodSeconds.
 	EndTime       time.Time    `json:"endTime"`
 	PeriodSeconds int          `json:"periodSeconds"`
 	Total         RateSamples  `json:"total"`

@@ -40,7 +40,6 @@ func (c *Collector) leave(ctx context.Context) {
 	if c.exchange == nil {
 		return
 	}
-	c.finish()
 	p := c.part([]string{""})
 	if len(p.Policies) == 0 {
 		return
@@ -52,16 +51,6 @@ func (c *Collector) leave(ctx context.Context) {
 	if err != nil {
 		c.o.Logger.Warn("Failed to hand over the denied keys and the rates", "error", err)
 	}
-}
-
-// finish adds the decisions since the last sample to it.
-func (c *Collector) finish() {
-	if c.each == nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.rates.add(c.each)
 }
 
 // encodeWithin encodes the part, without the keys, and then without the policies that decided least, if it is

@@ -79,10 +79,13 @@ func (p *part) covers(scope string) bool {
 	return slices.ContainsFunc(p.Scopes, func(s string) bool { return contains(s, scope) })
 }
 
-// part returns what this replica observed of the scopes.
+// part returns what this replica observed of the scopes until now.
 func (c *Collector) part(scopes []string) *part {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.each != nil {
+		c.rates.refresh(c.o.Now(), c.each)
+	}
 	wanted := func(policy string) bool {
 		return slices.ContainsFunc(scopes, func(s string) bool { return contains(s, policy) })
 	}

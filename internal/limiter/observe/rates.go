@@ -32,7 +32,8 @@ type rates struct {
 	last     map[string]values
 	policies map[string]*series // of those with decisions in the last hour, at most maxPolicies
 	total    series
-	// slot is the number of RatePeriods since 1970 at the last sample, 0 before the first.
+	// slot is the number of RatePeriods from 1970 to the end of the last sample, which is the current one;
+	// 0 before the first.
 	slot int64
 }
 
@@ -43,15 +44,27 @@ func newRates() *rates {
 // slotOf returns the number of whole RatePeriods since 1970.
 func slotOf(t time.Time) int64 { return t.Unix() / int64(limiter.RatePeriod/time.Second) }
 
-// sample adds the decisions since the last sample, if a RatePeriod has ended.
+// sample begins the sample of the current RatePeriod, if it is a new one. Decisions since the last call belong to
+// the sample before, or after a gap to the new one.
 func (r *rates) sample(now time.Time, each func(visit func(policy string, n limiter.DecisionCounts))) {
-	slot := slotOf(now)
+	slot := slotOf(now) + 1
 	if slot <= r.slot {
 		return
 	}
-	begin := max(r.slot+1, slot-limiter.RateSamples+1)
-	r.clear(begin, slot)
+	isNext := slot == r.slot+1
+	if isNext {
+		r.add(each)
+	}
+	r.clear(max(r.slot+1, slot-limiter.RateSamples+1), slot)
 	r.slot = slot
+	if !isNext {
+		r.add(each)
+	}
+}
+
+// refresh is sample with the decisions until now. It takes longer: call it for a reader.
+func (r *rates) refresh(now time.Time, each func(visit func(policy string, n limiter.DecisionCounts))) {
+	r.sample(now, each)
 	r.add(each)
 }
 

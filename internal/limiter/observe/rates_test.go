@@ -47,15 +47,22 @@ func TestRatesAreDifferencesOfCounters(t *testing.T) {
 	step(0, 0)
 	step(7, 2)
 	got := r.policies["shop/login"].unroll(r.slot)
-	g.Expect(newest(got.Allowed, 4)).To(Equal([]int64{0, 5, 0, 7}))
-	g.Expect(newest(got.Denied, 4)).To(Equal([]int64{0, 1, 0, 2}))
+	g.Expect(newest(got.Allowed, 4)).To(Equal([]int64{0, 5, 7, 0}), "the last sample is the current one")
+	g.Expect(newest(got.Denied, 4)).To(Equal([]int64{0, 1, 2, 0}))
 	g.Expect(r.total.unroll(r.slot)).To(Equal(got))
 
 	// A counter that begins again counts from 0.
 	c["shop/login"] = limiter.DecisionCounts{Allowed: 3}
 	now = now.Add(3 * limiter.RatePeriod)
 	r.sample(now, c.each)
-	g.Expect(newest(r.policies["shop/login"].unroll(r.slot).Allowed, 4)).To(Equal([]int64{7, 0, 0, 3}))
+	g.Expect(newest(r.policies["shop/login"].unroll(r.slot).Allowed, 4)).To(Equal([]int64{0, 0, 0, 3}))
+
+	// A reader gets the decisions until now.
+	c["shop/login"] = limiter.DecisionCounts{Allowed: 5}
+	r.refresh(now.Add(time.Second), c.each)
+	g.Expect(newest(r.policies["shop/login"].unroll(r.slot).Allowed, 2)).To(Equal([]int64{0, 5}))
+	r.refresh(now.Add(limiter.RatePeriod), c.each)
+	g.Expect(newest(r.policies["shop/login"].unroll(r.slot).Allowed, 2)).To(Equal([]int64{5, 0}), "nothing counts twice")
 
 	// After an hour without decisions nothing is left.
 	r.sample(now.Add(time.Hour), c.each)
@@ -78,7 +85,7 @@ func TestRatesOfReplicasAreAlignedAndAdded(t *testing.T) {
 	}
 	for _, scope := range []string{"", "shop/"} {
 		a := merge(parts, scope)
-		g.Expect(a.End).To(Equal(start.Add(limiter.RatePeriod).UTC()))
+		g.Expect(a.End).To(Equal(start.Add(2*limiter.RatePeriod).UTC()), "the current sample ends in the future")
 		for _, got := range []limiter.Rates{a.Total, *a.Policies[0].Rates} {
 			g.Expect(newest(got.Allowed, 3)).To(Equal([]int64{0, 10, 0}))
 			g.Expect(newest(got.ShadowDenied, 3)).To(Equal([]int64{0, 2, 0}))
