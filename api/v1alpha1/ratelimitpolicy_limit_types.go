@@ -69,7 +69,7 @@ type Limit struct {
 	// with it or with Concurrency. A change resets the counters of the limit, except with SlidingLog.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="window must be between 1ms and 720h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('[dw]$') || duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="window must be between 1ms and 720h"
 	Window Duration `json:"window,omitempty"`
 
 	// calendar applies the threshold to every hour, day, week or month of a time zone, in
@@ -117,7 +117,7 @@ type Limit struct {
 	// Without it a denial starts no block. Not allowed with Concurrency.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="blockDuration must be between 1ms and 720h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('[dw]$') || duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="blockDuration must be between 1ms and 720h"
 	BlockDuration Duration `json:"blockDuration,omitempty"`
 
 	// blockDurations are the lengths of the first, second and further blocks that this limit
@@ -138,7 +138,7 @@ type Limit struct {
 	// Unblocking or resetting a key forgets them, too.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="escalationWindow must be between 1ms and 720h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('[dw]$') || duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="escalationWindow must be between 1ms and 720h"
 	EscalationWindow Duration `json:"escalationWindow,omitempty"`
 
 	// candidate is other numbers for this limit, to try them out. Requests are judged by them
@@ -177,7 +177,7 @@ type Candidate struct {
 	// with Concurrency. Defaults to the value of the limit.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="window must be between 1ms and 720h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('[dw]$') || duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="window must be between 1ms and 720h"
 	Window Duration `json:"window,omitempty"`
 }
 
@@ -315,14 +315,14 @@ type LimitOverride struct {
 	// calendar. Defaults to the value of the limit.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="window must be between 1ms and 720h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('[dw]$') || duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="window must be between 1ms and 720h"
 	Window Duration `json:"window,omitempty"`
 
 	// blockDuration replaces the blockDuration or the blockDurations of the limit, 1ms to
 	// 720h. Defaults to the values of the limit.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="blockDuration must be between 1ms and 720h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('[dw]$') || duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="blockDuration must be between 1ms and 720h"
 	BlockDuration Duration `json:"blockDuration,omitempty"`
 }
 
@@ -332,7 +332,7 @@ type Reservations struct {
 	// One that is not committed in time is spent at its estimate.
 	//
 	// +required
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="maxTTL must be between 1s and 24h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('[dw]$') || duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="maxTTL must be between 1s and 24h"
 	MaxTTL Duration `json:"maxTTL"`
 
 	// maxOpen is the largest number of open reservations of one key, 1 to 100000. Each takes
