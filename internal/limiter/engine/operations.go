@@ -41,7 +41,7 @@ type operation struct {
 	*participant
 
 	entry *quota.Entry      // a check, a reserve, a commit, a renewal or a charge
-	reply *quota.EntryReply // nil if there is none
+	reply *quota.EntryReply // nil if the store has none
 }
 
 var operationsPool = sync.Pool{New: func() any { return &operations{} }}
