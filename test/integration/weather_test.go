@@ -162,7 +162,7 @@ func (s *storm) judge(t *testing.T, f *front, seen []outcome, began, until time.
 		g.Expect(o.sent).To(BeTemporally("~", began, until.Sub(began)), "%v after the begin", o.sent.Sub(began))
 		g.Expect(o.took).To(BeNumerically("<", envoyTimeout+pause))
 	}
-	if len(missed) > 0 {
+	if len(missed) >= 10 { // of fewer, one pause of the machine can be the median
 		slices.SortFunc(missed, func(a, b outcome) int { return int(a.took - b.took) })
 		g.Expect(missed[len(missed)/2].took).To(BeNumerically("<", envoyTimeout+envoyTimeout/2), "median")
 		t.Logf("%s: without Weir until %v after the begin", f.filter, slices.MaxFunc(missed, func(a, b outcome) int { return a.sent.Compare(b.sent) }).sent.Sub(began))
