@@ -184,20 +184,13 @@ func TestFirstFileWinsForADuplicatePolicy(t *testing.T) {
 // A folder mounted from a ConfigMap changes when one link is replaced.
 func TestConfigMapVolumeIsReloaded(t *testing.T) {
 	g := NewWithT(t)
-	versions := t.TempDir()
-	for version, threshold := range map[string]int{"v1": 1, "v2": 2} {
-		g.Expect(os.Mkdir(filepath.Join(versions, version), 0o700)).To(Succeed())
-		g.Expect(os.WriteFile(filepath.Join(versions, version, "a.yaml"), []byte(policyText("a", threshold)), 0o600)).To(Succeed())
-	}
-	dir := t.TempDir()
-	g.Expect(os.Symlink(filepath.Join(versions, "v1"), filepath.Join(dir, "..data"))).To(Succeed())
-	g.Expect(os.Symlink(filepath.Join("..data", "a.yaml"), filepath.Join(dir, "a.yaml"))).To(Succeed())
-	files := newPolicyFiles([]string{dir + "/."})
+	volume := testenv.NewVolume(t)
+	volume.Replace(map[string][]byte{"a.yaml": []byte(policyText("a", 1))})
+	files := newPolicyFiles([]string{volume.Dir + "/."})
 	snapshot, errs := files.load(t.Context())
 	g.Expect(errs).To(BeEmpty())
 	g.Expect(snapshot.Lookup("shop/a").Limits[0].Threshold).To(Equal(int64(1)))
-	g.Expect(os.Symlink(filepath.Join(versions, "v2"), filepath.Join(dir, "..next"))).To(Succeed())
-	g.Expect(os.Rename(filepath.Join(dir, "..next"), filepath.Join(dir, "..data"))).To(Succeed())
+	volume.Replace(map[string][]byte{"a.yaml": []byte(policyText("a", 2))})
 	snapshot, errs = files.load(t.Context())
 	g.Expect(errs).To(BeEmpty())
 	g.Expect(snapshot.Lookup("shop/a").Limits[0].Threshold).To(Equal(int64(2)))

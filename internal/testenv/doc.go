@@ -23,6 +23,8 @@
 //	apiserver.go     APIServer: kube-apiserver and etcd
 //	builders.go      PolicyBuilder: RateLimitPolicies for tests
 //	certificates.go  Authority: a CA for tests
+//	volume.go        Volume: the folder of a mounted Secret
+//	http.go          Probe: whether a process is ready
 //	log.go           Log: the log of a process under test
 //	series.go        Series: the metrics of a process under test
 //	programs.go      the paths of programs such as kubectl, caddy and envoy

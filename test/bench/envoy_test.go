@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -51,7 +50,7 @@ type envoy struct {
 
 // envoyConfig has, for each route, a listener and a cluster, both with the number of the route. All
 // forward to the upstream, which is a listener of the same process. Without a decision a request fails.
-var envoyConfig = template.Must(template.New("").Funcs(template.FuncMap{"socket": socketAddress}).Parse(`
+var envoyConfig = template.Must(template.New("").Funcs(template.FuncMap{"socket": testenv.EnvoyAddress}).Parse(`
 {{- define "listener" }}
     filter_chains:
     - filters:
@@ -119,12 +118,6 @@ static_resources:
       endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {{ socket $r.Limiter }}}}}]}]
 {{- end }}{{ end }}
 `))
-
-// socketAddress is an address in a configuration of Envoy.
-func socketAddress(address string) (string, error) {
-	host, port, err := net.SplitHostPort(address)
-	return fmt.Sprintf("{address: %s, port_value: %s}", host, port), err
-}
 
 // startEnvoy starts Envoy with the routes, and with one worker, which leaves a core to the limiter on
 // small machines.

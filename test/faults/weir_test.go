@@ -5,7 +5,6 @@ package faults
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"os"
 	"os/exec"
@@ -138,17 +137,7 @@ func (w *weir) stop(signal syscall.Signal) {
 // prober gives up on a process that is frozen.
 var prober = &http.Client{Timeout: time.Second}
 
-func get(url string) error {
-	response, err := prober.Get(url)
-	if err != nil {
-		return err
-	}
-	_ = response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return errors.New(response.Status)
-	}
-	return nil
-}
+func get(url string) error { return testenv.Probe(prober, url) }
 
 // metric returns the sum of the series of a metric that have the labels, each as name="value".
 func (w *weir) metric(name string, labels ...string) float64 {

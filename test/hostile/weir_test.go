@@ -71,19 +71,10 @@ func startWeir(tb testing.TB, storeTimeout time.Duration) *weir {
 		case <-ended:
 			return false, StopTrying("weir ended")
 		default:
-			return w.ready(), nil
+			return testenv.Probe(http.DefaultClient, "http://"+w.HTTP+"/readyz") == nil, nil
 		}
 	}, "60s", "20ms").Should(BeTrue())
 	return w
-}
-
-func (w *weir) ready() bool {
-	response, err := http.Get("http://" + w.HTTP + "/readyz")
-	if err != nil {
-		return false
-	}
-	_ = response.Body.Close()
-	return response.StatusCode == http.StatusOK
 }
 
 // resident returns the most resident memory of the process since the last call, in bytes.

@@ -4,8 +4,6 @@
 package integration
 
 import (
-	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -47,9 +45,9 @@ func replace(t *testing.T, text string, pairs ...string) string {
 // socket is an address in a configuration of Envoy.
 func socket(t *testing.T, address string) string {
 	t.Helper()
-	host, port, err := net.SplitHostPort(address)
+	text, err := testenv.EnvoyAddress(address)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return fmt.Sprintf("{address: %s, port_value: %s}", host, port)
+	return text
 }
 
 // printed returns a configuration of Envoy as printed, with the addresses of this world and the

@@ -4,7 +4,6 @@
 package integration
 
 import (
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -42,17 +41,7 @@ func (r *replica) start() {
 }
 
 // probe returns an error unless the process is ready.
-func (r *replica) probe() error {
-	response, err := r.client.Get(r.scheme + "://" + r.http + "/readyz")
-	if err != nil {
-		return err
-	}
-	_ = response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return errors.New(response.Status)
-	}
-	return nil
-}
+func (r *replica) probe() error { return testenv.Probe(r.client, r.scheme+"://"+r.http+"/readyz") }
 
 // signal sends a signal to the process.
 func (r *replica) signal(signal syscall.Signal) {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -18,36 +17,11 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// secretVolume is a folder that changes like the volume of a Secret: the files are links into a folder,
-// and one rename replaces the link to that folder.
-type secretVolume struct {
-	t       *testing.T
-	dir     string
-	version int
-}
-
-// write replaces all files of the volume.
-func (s *secretVolume) write(files map[string][]byte) {
-	s.t.Helper()
-	g := NewWithT(s.t)
-	s.version++
-	version := strconv.Itoa(s.version)
-	g.Expect(os.Mkdir(filepath.Join(s.dir, version), 0o700)).To(Succeed())
-	for name, data := range files {
-		g.Expect(os.WriteFile(filepath.Join(s.dir, version, name), data, 0o600)).To(Succeed())
-		if s.version == 1 {
-			g.Expect(os.Symlink(filepath.Join("data", name), filepath.Join(s.dir, name))).To(Succeed())
-		}
-	}
-	g.Expect(os.Symlink(version, filepath.Join(s.dir, "next"))).To(Succeed())
-	g.Expect(os.Rename(filepath.Join(s.dir, "next"), filepath.Join(s.dir, "data"))).To(Succeed())
-}
-
 // mtls is the certificates between Envoy and weir, of one CA.
 type mtls struct {
 	t            *testing.T
 	name         string // of weir
-	weir, envoy  *secretVolume
+	weir, envoy  *testenv.Volume
 	flags        []string     // of weir
 	client       *http.Client // verifies weir by the current CA; it needs a connection for each request
 	ca           *testenv.Authority
@@ -57,12 +31,12 @@ type mtls struct {
 // newMTLS issues certificates for Envoy and for weir, which has the name.
 func newMTLS(t *testing.T, name string) *mtls {
 	t.Helper()
-	m := &mtls{t: t, name: name, weir: &secretVolume{t: t, dir: t.TempDir()}, envoy: &secretVolume{t: t, dir: t.TempDir()}}
+	m := &mtls{t: t, name: name, weir: testenv.NewVolume(t), envoy: testenv.NewVolume(t)}
 	m.clientConfig = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name}
 	m.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: m.clientConfig}, Timeout: pause}
 	m.flags = []string{
-		"--tls-cert-file", filepath.Join(m.weir.dir, "tls.crt"), "--tls-key-file", filepath.Join(m.weir.dir, "tls.key"),
-		"--client-ca-file", filepath.Join(m.weir.dir, "ca.crt"), "--allowed-client-names", "gateway.example",
+		"--tls-cert-file", m.weir.Path("tls.crt"), "--tls-key-file", m.weir.Path("tls.key"),
+		"--client-ca-file", m.weir.Path("ca.crt"), "--allowed-client-names", "gateway.example",
 	}
 	m.ca = testenv.NewAuthority(t)
 	m.issue(m.ca.PEM)
@@ -73,9 +47,9 @@ func newMTLS(t *testing.T, name string) *mtls {
 func (m *mtls) issue(trusted []byte) {
 	m.t.Helper()
 	m.clientConfig.RootCAs = m.ca.Pool()
-	for volume, names := range map[*secretVolume][]string{m.weir: {"weir", m.name}, m.envoy: {"gateway", "gateway.example"}} {
+	for volume, names := range map[*testenv.Volume][]string{m.weir: {"weir", m.name}, m.envoy: {"gateway", "gateway.example"}} {
 		cert, key := m.ca.Issue(m.t, names[0], names[1])
-		volume.write(map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": trusted})
+		volume.Replace(map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": trusted})
 	}
 }
 
@@ -124,7 +98,7 @@ func (m *mtls) transport(t *testing.T) (pair []string) {
 	t.Helper()
 	page, sds := blocks(t, "envoy.md"), t.TempDir()
 	for name, config := range map[string]string{"weir-client.yaml": page[5], "weir-ca.yaml": page[6]} {
-		config = replace(t, config, "/etc/envoy/weir", m.envoy.dir)
+		config = replace(t, config, "/etc/envoy/weir", m.envoy.Dir)
 		NewWithT(t).Expect(os.WriteFile(filepath.Join(sds, name), []byte(config), 0o600)).To(Succeed())
 	}
 	const cluster = "  - name: weir\n"

@@ -9,13 +9,14 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/storetest"
 )
 
 // A check of a key costs the same whether one or 50,000 charges of the key are remembered.
 func BenchmarkCheckBesideCharges(b *testing.B) {
 	for _, charges := range []int{1, 10_000, 50_000} {
 		b.Run(strconv.Itoa(charges), func(b *testing.B) {
-			s, p := memory.NewStore(memory.Options{Keys: 10}), policyOf("p", limitOf(quota.FixedWindow, 5))
+			s, p := memory.NewStore(memory.Options{Keys: 10}), policyOf("p", storetest.SlowLimit(quota.FixedWindow, 5))
 			evaluate := func(e quota.Entry) {
 				e.Policy, e.Key, e.Cost = p, "a", 1
 				_, err := s.Evaluate(b.Context(), &quota.Call{Entries: []quota.Entry{e}})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/storetest"
 )
 
 // When the store is full, new keys share the overflow budget of their policy, known keys stay
@@ -25,7 +26,7 @@ func TestNewKeysShareTheOverflowBudgetWhenFull(t *testing.T) {
 			g := NewWithT(t)
 			const keys = 200
 			s := memory.NewStore(memory.Options{Keys: keys})
-			l := limitOf(a, 5)
+			l := storetest.SlowLimit(a, 5)
 			l.Block = time.Hour
 			p, q := policyOf("p", l), policyOf("q", l)
 			for i := range keys {
@@ -58,7 +59,7 @@ func TestNewKeysShareTheOverflowBudgetWhenFull(t *testing.T) {
 func TestFloodUnderConcurrency(t *testing.T) {
 	g := NewWithT(t)
 	const keys = 1000
-	s, p := memory.NewStore(memory.Options{Keys: keys}), policyOf("p", limitOf(quota.FixedWindow, 7))
+	s, p := memory.NewStore(memory.Options{Keys: keys}), policyOf("p", storetest.SlowLimit(quota.FixedWindow, 7))
 	var overflows, own atomic.Int64
 	concurrently(20_000, func(r *rand.Rand) {
 		reply := check(t, s, p, quota.Key(strconv.FormatUint(r.Uint64(), 10)))
@@ -84,7 +85,7 @@ func TestExpiredKeysMakeRoom(t *testing.T) {
 			g := NewWithT(t)
 			c := newClock()
 			s := memory.NewStore(memory.Options{Keys: 100, Now: c.Now})
-			long, short := limitOf(a, 5), limitOf(a, 5)
+			long, short := storetest.SlowLimit(a, 5), storetest.SlowLimit(a, 5)
 			short.Window, short.Threshold = time.Minute, 5
 			if short.Bucket > 0 {
 				short.Bucket = time.Second
@@ -108,7 +109,7 @@ func TestExpiredKeysMakeRoom(t *testing.T) {
 // A block by an operator holds also for a new key of a full store.
 func TestOperatorsBlockInAFullStore(t *testing.T) {
 	g := NewWithT(t)
-	s, p := memory.NewStore(memory.Options{Keys: 1}), policyOf("p", limitOf(quota.FixedWindow, 5))
+	s, p := memory.NewStore(memory.Options{Keys: 1}), policyOf("p", storetest.SlowLimit(quota.FixedWindow, 5))
 	check(t, s, p, "a")
 	g.Expect(s.Block(t.Context(), p, "b", time.Hour)).To(Succeed())
 	g.Expect(check(t, s, p, "b").Verdict).To(Equal(quota.Blocked))
@@ -122,7 +123,7 @@ func TestLateCommitsOfOverflowsInAFullStore(t *testing.T) {
 		t.Run(fmt.Sprint(action), func(t *testing.T) {
 			g := NewWithT(t)
 			s := memory.NewStore(memory.Options{Keys: 1})
-			p := quota.NewVariants(quota.Settings{ID: "test/p", MaxOpen: 5}, []quota.Limit{limitOf(quota.FixedWindow, 5)})[0]
+			p := quota.NewVariants(quota.Settings{ID: "test/p", MaxOpen: 5}, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 5)})[0]
 			check(t, s, p, "a")
 			replied := make(chan *quota.Reply)
 			go func() {
@@ -142,7 +143,7 @@ func TestLateCommitsOfOverflowsInAFullStore(t *testing.T) {
 // Keys that share an overflow budget cannot be named from outside.
 func TestNoKeyIsTheOverflowBudget(t *testing.T) {
 	g := NewWithT(t)
-	s, p := memory.NewStore(memory.Options{Keys: 1}), policyOf("p", limitOf(quota.FixedWindow, 1))
+	s, p := memory.NewStore(memory.Options{Keys: 1}), policyOf("p", storetest.SlowLimit(quota.FixedWindow, 1))
 	check(t, s, p, "a")
 	g.Expect(check(t, s, p, "b").Verdict).To(Equal(quota.Admitted))
 	for _, value := range []string{"#test/p#0", "#", "{overflow}", "test/p"} {
@@ -164,7 +165,7 @@ func TestRequestedLimitsOfUnknownKeys(t *testing.T) {
 					keys = 10_000
 				}
 				s := memory.NewStore(memory.Options{Keys: keys})
-				l := limitOf(a, 5)
+				l := storetest.SlowLimit(a, 5)
 				p := quota.NewVariants(quota.Settings{ID: "test/p", Requestable: true}, []quota.Limit{l})[0]
 				check(t, s, p, "known")
 				l.Quota, l.Threshold, l.StateSuffix = 1000, 1000, "1000"

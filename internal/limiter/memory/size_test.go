@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/storetest"
 )
 
 // heap returns the bytes of the live heap.
@@ -39,7 +40,7 @@ func TestBytesOfAKey(t *testing.T) {
 			g := NewWithT(t)
 			c := newClock()
 			before := heap()
-			s, p := memory.NewStore(memory.Options{Keys: keys, Now: c.Now}), policyOf("p", limitOf(a, 5))
+			s, p := memory.NewStore(memory.Options{Keys: keys, Now: c.Now}), policyOf("p", storetest.SlowLimit(a, 5))
 			for round := range 3 {
 				for i := range keys {
 					g.Expect(check(t, s, p, keyOf(round*keys+i)).Overflow).To(BeFalse())
@@ -56,7 +57,7 @@ func TestBytesOfAKey(t *testing.T) {
 func BenchmarkMillionKeys(b *testing.B) {
 	const keys, callers = 1_000_000, 64
 	before := heap()
-	s, p := memory.NewStore(memory.Options{Keys: keys}), policyOf("p", limitOf(quota.FixedWindow, 1000))
+	s, p := memory.NewStore(memory.Options{Keys: keys}), policyOf("p", storetest.SlowLimit(quota.FixedWindow, 1000))
 	evaluate := func(call *quota.Call, i int) {
 		call.Entries = append(call.Entries[:0], quota.Entry{Policy: p, Key: keyOf(i), Cost: 1})
 		_, _ = s.Evaluate(b.Context(), call)
@@ -99,7 +100,7 @@ func TestBytesOfACharge(t *testing.T) {
 	const charges = 100_000
 	g := NewWithT(t)
 	c := newClock()
-	s, p := memory.NewStore(memory.Options{Keys: 10, Now: c.Now}), policyOf("p", limitOf(quota.FixedWindow, 5))
+	s, p := memory.NewStore(memory.Options{Keys: 10, Now: c.Now}), policyOf("p", storetest.SlowLimit(quota.FixedWindow, 5))
 	charge := func(id int) quota.HoldOutcome {
 		reply, err := s.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{
 			{Policy: p, Key: "a", Cost: 1, Action: quota.Charge, ID: fmt.Sprintf("%036d", id)},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/storetest"
 )
 
 // clock is a clock that the test moves.
@@ -35,19 +36,6 @@ var algorithms = []quota.Algorithm{
 	quota.FixedWindow, quota.SlidingLog, quota.SlidingWindow, quota.TokenBucket, quota.GCRA, quota.Suppressed,
 }
 
-// limitOf returns a limit that admits quota units, and then no more for hours.
-func limitOf(a quota.Algorithm, most int64) quota.Limit {
-	l := quota.Limit{Name: "l", Algorithm: a, Quota: most, Threshold: most, HardQuota: most, Window: 100 * time.Hour}
-	switch a {
-	case quota.FixedWindow, quota.SlidingLog, quota.Concurrency:
-	case quota.TokenBucket, quota.GCRA:
-		l.Threshold = 1
-	case quota.SlidingWindow, quota.Suppressed:
-		l.Bucket = time.Hour
-	}
-	return l
-}
-
 func policyOf(id string, limits ...quota.Limit) *quota.Policy {
 	return quota.NewPolicy("test/"+id, false, false, limits)
 }
@@ -55,7 +43,7 @@ func policyOf(id string, limits ...quota.Limit) *quota.Policy {
 // check evaluates a check of cost 1 of one key and returns the reply.
 func check(t *testing.T, s *memory.Store, p *quota.Policy, key quota.Key) quota.EntryReply {
 	t.Helper()
-	reply, err := s.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{{Policy: p, Key: key, Cost: 1}}})
+	reply, err := s.Evaluate(t.Context(), storetest.SpendOne(p, key))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return reply.Entries[0]
 }
@@ -79,7 +67,7 @@ func concurrently(n int64, do func(*rand.Rand)) {
 func TestQuotaIsExactUnderConcurrency(t *testing.T) {
 	for _, a := range algorithms {
 		t.Run(string(a), func(t *testing.T) {
-			s, p := memory.NewStore(memory.Options{Keys: 1000}), policyOf("p", limitOf(a, 100))
+			s, p := memory.NewStore(memory.Options{Keys: 1000}), policyOf("p", storetest.SlowLimit(a, 100))
 			var admitted atomic.Int64
 			concurrently(6400, func(*rand.Rand) {
 				if check(t, s, p, "a").Verdict == quota.Admitted {
@@ -99,7 +87,7 @@ func TestChainsAreAllOrNothingUnderConcurrency(t *testing.T) {
 		t.Run(fmt.Sprint(a, " with ", other), func(t *testing.T) {
 			g := NewWithT(t)
 			s := memory.NewStore(memory.Options{Keys: 1000})
-			policies := []*quota.Policy{policyOf("p", limitOf(a, 300)), policyOf("q", limitOf(other, 200))}
+			policies := []*quota.Policy{policyOf("p", storetest.SlowLimit(a, 300)), policyOf("q", storetest.SlowLimit(other, 200))}
 			keys := []quota.Key{"a", "b", "c", "d"}
 			var mu sync.Mutex
 			spent := map[string]int64{}
@@ -139,7 +127,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	s := memory.NewStore(memory.Options{Keys: 500, Now: c.Now})
 	var policies []*quota.Policy
 	for i, a := range algorithms {
-		l := limitOf(a, 3)
+		l := storetest.SlowLimit(a, 3)
 		l.Window, l.Block, l.Threshold = 50*time.Millisecond, 70*time.Millisecond, 3
 		if l.Bucket > 0 {
 			l.Bucket = 5 * time.Millisecond
@@ -181,8 +169,8 @@ func TestEverythingAtOnce(t *testing.T) {
 func TestRoomIsGivenBack(t *testing.T) {
 	g := NewWithT(t)
 	s := memory.NewStore(memory.Options{Keys: 3})
-	p := policyOf("p", limitOf(quota.FixedWindow, 1))
-	closed := policyOf("closed", limitOf(quota.FixedWindow, 1))
+	p := policyOf("p", storetest.SlowLimit(quota.FixedWindow, 1))
+	closed := policyOf("closed", storetest.SlowLimit(quota.FixedWindow, 1))
 	check(t, s, closed, "a")
 	for i := range 10 {
 		reply, _ := s.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{

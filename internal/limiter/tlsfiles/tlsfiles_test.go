@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,48 +20,22 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// volume is a folder with TLS files in the layout of a mounted Secret: the files are links into
-// a folder that is replaced as a whole.
-type volume struct {
-	tb  testing.TB
-	dir string
-	n   int
-}
+// volume is a volume with TLS files.
+type volume struct{ *testenv.Volume }
 
 func newVolume(tb testing.TB) *volume {
 	tb.Helper()
-	v := &volume{tb: tb, dir: tb.TempDir()}
-	for _, name := range []string{"tls.crt", "tls.key", "ca.crt"} {
-		v.must(os.Symlink(filepath.Join("..data", name), v.path(name)))
-	}
-	return v
+	return &volume{testenv.NewVolume(tb)}
 }
-
-func (v *volume) must(err error) {
-	v.tb.Helper()
-	if err != nil {
-		v.tb.Fatal(err)
-	}
-}
-
-func (v *volume) path(name string) string { return filepath.Join(v.dir, name) }
 
 // swap replaces all files.
 func (v *volume) swap(cert, key, clientCA []byte) {
-	v.tb.Helper()
-	v.n++
-	data := strings.Repeat("x", v.n)
-	v.must(os.Mkdir(v.path(data), 0o700))
-	for name, content := range map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": clientCA} {
-		v.must(os.WriteFile(filepath.Join(v.dir, data, name), content, 0o600))
-	}
-	v.must(os.Symlink(data, v.path("..next")))
-	v.must(os.Rename(v.path("..next"), v.path("..data")))
+	v.Replace(map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": clientCA})
 }
 
 func (v *volume) options(log *testenv.Log) Options {
 	return Options{
-		CertFile: v.path("tls.crt"), KeyFile: v.path("tls.key"), ClientCAFile: v.path("ca.crt"),
+		CertFile: v.Path("tls.crt"), KeyFile: v.Path("tls.key"), ClientCAFile: v.Path("ca.crt"),
 		Logger: slog.New(slog.NewTextHandler(log, nil)), Interval: time.Millisecond,
 	}
 }
@@ -279,7 +252,7 @@ func TestValidFilesAreLoadedAfterInvalidOnes(t *testing.T) {
 func TestDeletedFilesKeepTheLastGood(t *testing.T) {
 	g := NewWithT(t)
 	p := newPolled(t)
-	g.Expect(os.Remove(p.volume.path("..data"))).To(Succeed())
+	g.Expect(os.Remove(p.volume.Path("..data"))).To(Succeed())
 	p.poll()
 	p.poll()
 	g.Expect(p.log.String()).To(ContainSubstring("no such file"))
