@@ -21,7 +21,7 @@
 //	flood.go            protection from floods of new keys
 //	chain.go            how many policies take part
 //	evaluation.go       from policies to one call of the store
-//	operations.go       a call to a store: what it does for each policy, and its reply
+//	operations.go       a call to a store for several policies, with its reply
 //	turns.go            the policies of a check, in turn if many match
 //	apart.go            decisions of each Namespace alone, after an error of the script
 //	holds.go            what a reserve holds

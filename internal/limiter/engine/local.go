@@ -38,8 +38,8 @@ func (ev *evaluation) localOperations(replicas int64) *operations {
 	return local
 }
 
-// outcome returns the i-th operation with the reply by which it was decided, and whether that is the store's.
-// Else it is that of the operation in this process for the same policy and key, if any.
+// outcome returns the operation that decided for the i-th participant, and whether the store did. If this process
+// did, the operation is the local one for the same policy and key; if neither did, it has no reply.
 func (ev *evaluation) outcome(i int) (op operation, inStore bool) {
 	op = ev.at(i)
 	if op.reply != nil || ev.local == nil || op.plan.FailureMode != plan.FailLocal {

@@ -74,8 +74,8 @@ func (m *metrics) forget(previous viewMetrics, next *view) {
 // policyMetrics holds the series of one policy, or of all policies of a Namespace. Each
 // series is created when it is first counted.
 type policyMetrics struct {
-	*metrics
-	owner seriesOwner
+	owner   seriesOwner
+	vectors *[len(counters)]*prometheus.CounterVec
 
 	created atomic.Pointer[map[seriesKey]prometheus.Counter] // a new map for each new series
 	mu      sync.Mutex                                       // serializes the creation of series
@@ -110,7 +110,7 @@ func (m *metrics) forView(v *view, previous viewMetrics) viewMetrics {
 }
 
 func (m *metrics) policy(owner seriesOwner) *policyMetrics {
-	pm := &policyMetrics{metrics: m, owner: owner}
+	pm := &policyMetrics{owner: owner, vectors: &m.vectors}
 	pm.created.Store(&map[seriesKey]prometheus.Counter{})
 	return pm
 }

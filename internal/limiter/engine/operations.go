@@ -67,7 +67,7 @@ func (o *operations) isFree() bool { return o.err == nil && (o.reply == nil || !
 func (o *operations) clear() {
 	clear(o.participants)
 	o.call.Clear()
-	*o = operations{call: o.call, participants: o.participants[:0], overQuota: -1}
+	*o = operations{call: o.call, participants: o.participants[:0]}
 }
 
 // add adds a participant with its entry.
@@ -96,7 +96,7 @@ func (o *operations) all() iter.Seq2[int, operation] {
 	}
 }
 
-// applySubstitutes sets the variants that decided in place of those of the call.
+// applySubstitutes gives the participants the variants by which the store decided instead.
 func (o *operations) applySubstitutes() {
 	for _, op := range o.all() {
 		switch {

@@ -2,8 +2,8 @@
 -- have the same policies; limits are prepared once and used for each of them in turn.
 --
 -- KEYS     per entry: [its block key, unless it commits], [the list of its requested states, if ENTRY_LISTED],
---          [the key of its holds, if ENTRY_HOLDS], the keys of its algorithms, each with that of the
---          number of blocks, if there are several lengths, [the key of a charge, if ENTRY_REMEMBERS]
+--          [the key of its holds, if ENTRY_HOLDS], the keys of its algorithms, each followed by the
+--          key with the number of blocks, if there are several lengths, [the key of a charge, if ENTRY_REMEMBERS]
 -- ARGV     per entry what the calls have in common:
 --            flags and the action (see protocol.go),
 --            [how long to hold (ms), if the action is reserve or renew],
