@@ -4,8 +4,8 @@
 // Package redisstore decides calls of package quota atomically in Redis. It contains the Lua scripts,
 // the Go code that assembles and calls them, and the layout of the counter keys.
 //
-// A call takes one EVALSHA, for any number of limits; only in a Redis Cluster does a call with several
-// keys take more round trips. The scripts can be tested with nothing but a Redis.
+// A call takes one EVALSHA. Only a call with more than 64 limits, and in a Redis Cluster one with several
+// keys, takes more round trips. The scripts can be tested with nothing but a Redis.
 //
 // Reading order:
 //
@@ -26,7 +26,7 @@
 //	protocol.go          the numbers that Go and Lua share
 //	reply.go             the decoding of replies
 //	cause.go             the causes of errors of Redis
-//	spread.go          calls with keys on several nodes of a Redis Cluster
+//	spread.go          calls that need several scripts: of many limits, or of several nodes of a Redis Cluster
 //	state.go           reset, block and unblock one key
 //	changes.go         announcements of such changes to all replicas
 //	holds.go           the open holds of a key

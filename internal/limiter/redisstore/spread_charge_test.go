@@ -17,7 +17,7 @@ import (
 func newSpreadBackend(t *testing.T) *backend {
 	t.Helper()
 	b, _ := newServerBackend(t, servers[0])
-	b.decider.(*Store).spreads = true //nolint:forcetypeassert // it is one
+	b.decider.(*Store).isCluster = true //nolint:forcetypeassert // it is one
 	return b
 }
 

@@ -4,22 +4,29 @@
 package redisstore
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/storetest"
 )
 
-// A dry run of all keys and then a charge give the same replies as one step, without
-// concurrent calls: with edits, overrides, blocks, and a clock that is set back.
+// A dry run of all groups and then a charge give the same replies as one step, without concurrent calls, with groups
+// by key and by the number of limits: with edits, overrides, blocks, and a clock that is set back.
 func TestSpreadAgreesWithModel(t *testing.T) {
 	model := newModelBackend()
-	spread, _ := newServerBackend(t, servers[0])
-	spread.decider.(*Store).spreads = true //nolint:forcetypeassert // it is one
+	byKey, _ := newServerBackend(t, servers[0])
+	storeOf(byKey).isCluster = true
+	bySize, _ := newServerBackend(t, servers[0])
+	storeOf(bySize).atomicLimits, storeOf(bySize).groupLimits = 2, 2
 	choices := [][]quota.Algorithm{allAlgorithms}
 	for _, a := range allAlgorithms {
 		choices = append(choices, []quota.Algorithm{a})
@@ -27,10 +34,87 @@ func TestSpreadAgreesWithModel(t *testing.T) {
 	for _, choice := range choices {
 		t.Run(fmt.Sprint(choice), func(t *testing.T) {
 			for seed := range uint64(8) {
-				compareBackends(t, 1000+seed, 200, choice, model, spread)
+				compareBackends(t, 1000+seed, 200, choice, model, byKey)
+				compareBackends(t, 2000+seed, 200, choice, model, bySize)
 			}
 		})
 	}
+}
+
+func storeOf(b *backend) *Store {
+	return b.decider.(*Store) //nolint:forcetypeassert // it is one
+}
+
+// largeCall is a call of twelve policies with sixteen limits each. The last one admits five.
+func largeCall() *quota.Call {
+	call := &quota.Call{}
+	for i := range 12 {
+		var limits []quota.Limit
+		for j := range 16 {
+			l := storetest.SlowLimit(quota.FixedWindow, 1000)
+			if i == 11 && j == 15 {
+				l = storetest.SlowLimit(quota.FixedWindow, 5)
+			}
+			l.Name = fmt.Sprint("l", j)
+			limits = append(limits, l)
+		}
+		call.Entries = append(call.Entries, quota.Entry{Policy: quota.NewPolicy(fmt.Sprint("test/p", i), false, false, limits), Key: "a", Cost: 1})
+	}
+	return call
+}
+
+// A call with more limits than Redis may decide at once spends in all of them or in none.
+func TestLargeCallsSpendAllOrNothing(t *testing.T) {
+	g := NewWithT(t)
+	b, client := newServerBackend(t, servers[0])
+	call := largeCall()
+	reply, err := b.Evaluate(t.Context(), call)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(reply.Entries).To(HaveLen(12))
+	g.Expect(client.Info(t.Context(), "commandstats").Val()).To(ContainSubstring("cmdstat_evalsha:calls=24,"), "twelve groups, each tried and spent")
+
+	var admitted atomic.Int64
+	var wait errgroup.Group
+	for range 100 {
+		wait.Go(func() error {
+			reply, err := b.Evaluate(t.Context(), call)
+			if err == nil && !slices.ContainsFunc(reply.Entries, func(r quota.EntryReply) bool { return r.Verdict != quota.Admitted }) {
+				admitted.Add(1)
+			}
+			return err
+		})
+	}
+	g.Expect(wait.Wait()).To(Succeed())
+	g.Expect(admitted.Load()).To(BeNumerically("<=", 4))
+	g.Eventually(func() (used []int64) {
+		reply := b.evaluate(t, storetest.PeekOf(call))
+		for _, e := range reply.Entries {
+			for _, l := range e.Limits {
+				used = append(used, l.Used)
+			}
+		}
+		return slices.Compact(used)
+	}).Should(Equal([]int64{admitted.Load() + 1}), "refunds of lost races arrive")
+}
+
+// A group whose script fails after another group has spent: the whole call may have written.
+func TestFailureAfterAnotherGroupHasSpent(t *testing.T) {
+	g := NewWithT(t)
+	b, _ := newServerBackend(t, servers[0])
+	only := storeOf(b).route(t.Context(), "a")
+	send, calls := only.send, 0
+	only.send = func(ctx context.Context, batch []*pending) []outcome {
+		if calls++; calls == 24 { // twelve dry runs, then twelve that spend
+			return failAll(len(batch), &quota.StoreError{Cause: quota.CauseScript, Err: errReply, Unwritten: true})
+		}
+		return send(ctx, batch)
+	}
+	call := largeCall()
+	_, err := b.Evaluate(t.Context(), call)
+	failure, ok := errors.AsType[*quota.StoreError](err)
+	g.Expect(ok).To(BeTrue())
+	g.Expect(failure).To(And(HaveField("Cause", quota.CauseScript), HaveField("Unwritten", false)))
+	g.Expect(b.evaluate(t, storetest.PeekOf(call)).Entries[0].Limits[0].Used).To(Equal(int64(1)))
 }
 
 // refundTest spends from one policy and refunds single calls.
@@ -49,7 +133,7 @@ func newRefundTest(t *testing.T, a quota.Algorithm) *refundTest {
 	}
 	return &refundTest{
 		backend: b,
-		store:   b.decider.(*Store), //nolint:forcetypeassert // it is one
+		store:   storeOf(b),
 		policy:  quota.NewPolicy("test/refund", false, false, []quota.Limit{l}),
 	}
 }

@@ -43,19 +43,24 @@ type Store struct {
 	repairs *repairs
 	// route returns the node that has the key.
 	route func(ctx context.Context, key quota.Key) *node
-	// spreads is true if the keys of a call may lie on several nodes.
-	spreads bool
+	// isCluster is true if the keys of a call may lie on several nodes.
+	isCluster bool
+	// atomicLimits and groupLimits are maxAtomicLimits and maxGroupLimits; tests have smaller ones.
+	atomicLimits, groupLimits int
 }
 
 // NewStore returns a Store.
 func NewStore(o Options) *Store {
-	s := &Store{client: o.Client, prefix: o.Prefix + layoutVersion, timeout: o.Timeout, now: o.Now, metrics: newMetrics(), repairs: newRepairs(o.Logger)}
+	s := &Store{
+		client: o.Client, prefix: o.Prefix + layoutVersion, timeout: o.Timeout, now: o.Now, metrics: newMetrics(), repairs: newRepairs(o.Logger),
+		atomicLimits: maxAtomicLimits, groupLimits: maxGroupLimits,
+	}
 	if s.now == nil {
 		s.now = time.Now //nolint:forbidigo // the default
 	}
 	if client, ok := o.Client.(*redis.ClusterClient); ok {
 		nodes := newClusterNodes(s, client)
-		s.spreads, s.route, s.metrics.nodes = true, nodes.of, nodes.recent
+		s.isCluster, s.route, s.metrics.nodes = true, nodes.of, nodes.recent
 	} else {
 		name := nameOf(o.Client)
 		only := s.newNode(name, s.send, s.send)
@@ -115,13 +120,13 @@ func (s *Store) deadline(ctx context.Context) time.Time {
 }
 
 // Evaluate decides the call. It shares a round trip with the calls for the same node that arrive
-// at the same time. In a cluster a call with several keys takes two round trips, and a call with a
-// key or a limit that needs a substitute (see Entry.OnlyKnown and Policy.NewRequested) is sent
+// at the same time. A call with more than maxAtomicLimits limits, and in a cluster one with several keys, takes
+// more round trips, see evaluateSpread. A call with a key or a limit that needs a substitute (see Entry.OnlyKnown and Policy.NewRequested) is sent
 // again, at most twice for each entry. Errors are *StoreError; the call must then not be changed, because it may still be in
 // flight.
 func (s *Store) Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, error) {
 	deadline := s.deadline(ctx)
-	if s.spreads && !call.IsDeniable() { // also with one key: a substitute may lie on another node
+	if !call.IsDeniable() && (s.isCluster || s.mustSpread(call)) { // in a cluster a substitute may lie on another node
 		return s.changeSpread(ctx, call, deadline)
 	}
 	var settled settlements
@@ -142,7 +147,7 @@ func (s *Store) Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, e
 
 // evaluateOnce decides the call, or returns which entries prevented it.
 func (s *Store) evaluateOnce(ctx context.Context, call *quota.Call, settled *settlements, deadline time.Time) (result, error) {
-	if s.spreads && !haveOneKey(call) {
+	if s.mustSpread(call) {
 		return s.evaluateSpread(ctx, call, false, settled, deadline)
 	}
 	return s.evaluate(ctx, call, mode{}, deadline)
