@@ -37,8 +37,9 @@ const (
 // ChargeMemory is how long the ID of a charge is remembered.
 const ChargeMemory = 10 * time.Minute
 
-// MostSettled bounds the ended holds that one call spends.
-const MostSettled = 64
+// MostSettled bounds the ended holds of a key that one call spends. A call may cover 16 policies with 64 limits:
+// to spend 64 holds in each took Redis 13 ms.
+const MostSettled = 8
 
 // MaxIDBytes is the length of the longest ID of a hold or of a charge.
 const MaxIDBytes = 64

@@ -9,7 +9,7 @@
 --              after the end of a hold; and per hold, if they are not in a set, its ID, units
 --              and end. Times are microseconds since 1970
 --          per entry with the ID of a charge, after all others, the key that remembers it
--- set      of more than MOST_PACKED holds: a sorted set at the key <held>:set, with two members
+-- set      of more than 16 holds: a sorted set at the key <held>:set, with two members
 --          for each hold, e:<id> with its end and u:<id> with its units below 0. It is in use
 --          until no hold is left
 -- ARGV     per entry that keeps holds, before its limits: keep (how long a limit needs what is
@@ -22,11 +22,11 @@
 --          its end
 --
 -- A hold that has ended is spent at its estimate, as of its end. The next call for the key does
--- that, also a peek, before all else. Of many it takes the MOST_SETTLED first; the others stay held.
+-- that, also a peek, before all else. Of many it takes the first HOLD_MOST_SETTLED; the others stay held.
 -- A state that has changed since the end of a hold gets it as of that change, since the time of
 -- a key never goes back. Its ID is remembered as that of a charge, for a commit that comes too late.
 
-local MOST_PACKED, MOST_SETTLED, CHARGE_MEMORY = 16, 64, 600000
+local largest_list = 16
 
 -- Returns the functions below. Most scripts do not need them: making them takes a tenth of the time
 -- of a check.
@@ -142,7 +142,7 @@ new_holds = function()
   -- Adds a hold.
   local function put_hold(entry, id, units, ends)
     local packed = entry.packed
-    if packed and #packed >= 3 * MOST_PACKED then use_set(entry) end
+    if packed and #packed >= 3 * largest_list then use_set(entry) end
     if not entry.packed then return put_in_set(entry, id, units, ends) end
     local n = #packed
     packed[n + 1], packed[n + 2], packed[n + 3] = id, units, ends
@@ -172,9 +172,10 @@ new_holds = function()
         if ends <= now then ended[#ended + 1] = { id, units, ends } end
       end
       table.sort(ended, function(a, b) return a[3] < b[3] or a[3] == b[3] and a[1] < b[1] end)
+      for i = #ended, HOLD_MOST_SETTLED + 1, -1 do ended[i] = nil end
       return ended
     end
-    local found = call('ZRANGEBYSCORE', set_of(entry), 1, now, 'WITHSCORES', 'LIMIT', 0, MOST_SETTLED)
+    local found = call('ZRANGEBYSCORE', set_of(entry), 1, now, 'WITHSCORES', 'LIMIT', 0, HOLD_MOST_SETTLED)
     local members = {}
     for i = 1, #found, 2 do
       local id = string.sub(found[i], 3)
@@ -205,7 +206,7 @@ new_holds = function()
     for i, hold in ipairs(ended) do
       local id, units, ends = unpack(hold)
       remove_hold(entry, id, units)
-      call('SET', charge_of(entry, id), '', 'PX', exact_ttl(CHARGE_MEMORY))
+      call('SET', charge_of(entry, id), '', 'PX', exact_ttl(HOLD_CHARGE_MEMORY))
       for _, limit in ipairs(entry.limits) do limit.algorithm.settle(entry, limit, units, ends, i) end
     end
     entry.settled = #ended
@@ -296,7 +297,7 @@ new_holds = function()
 
   -- Remembers the ID of a charge, and returns false if it was remembered already.
   local function remember(entry)
-    return not entry.memory or call('SET', entry.memory, '', 'PX', exact_ttl(CHARGE_MEMORY), 'NX')
+    return not entry.memory or call('SET', entry.memory, '', 'PX', exact_ttl(HOLD_CHARGE_MEMORY), 'NX')
   end
 
   local function renew(entry)

@@ -245,27 +245,32 @@ func TestTheLastCommitRemovesTheHolds(t *testing.T) {
 // settled yet. Each counts once, with its estimate.
 func TestLateCommitOfAnUnsettledHold(t *testing.T) {
 	for _, b := range newBackends(t) {
-		t.Run(b.name, func(t *testing.T) {
-			g := NewWithT(t)
-			policy := reservingPolicy("late", storetest.SlowLimit(quota.FixedWindow, 10_000))
-			call := func(action quota.Action, id string, cost int64) *quota.EntryReply {
-				reply := b.evaluate(t, &quota.Call{Entries: []quota.Entry{
-					{Policy: policy, Key: "a", Cost: cost, Action: action, ID: id, TTL: 2 * time.Second},
-				}})
-				return &reply.Entries[0]
-			}
-			const holds = 2 * quota.MostSettled
-			for i := range holds {
-				g.Expect(call(quota.Reserve, fmt.Sprintf("%03d", i), 10).Hold).To(Equal(quota.HoldTaken))
-			}
-			b.clock.Set(b.clock.Now().Add(3 * time.Second))
-			late := call(quota.CommitOrCharge, fmt.Sprintf("%03d", holds-1), 5)
-			g.Expect(late.Settled).To(BeEquivalentTo(quota.MostSettled))
-			g.Expect(late.Hold).To(Equal(quota.HoldMissing))
-			g.Expect(call(quota.CommitOrCharge, "000", 5).Hold).To(Equal(quota.HoldMissing), "which is settled")
-			after := call(quota.Check, "", 0)
-			g.Expect(after.Open).To(BeZero())
-			g.Expect(after.Limits[0].Used).To(BeEquivalentTo(10 * holds))
-		})
+		for _, holds := range []int{2 * quota.MostSettled, 4 * quota.MostSettled} { // in a list, and in a set
+			t.Run(fmt.Sprint(b.name, " ", holds), func(t *testing.T) {
+				g := NewWithT(t)
+				b.clear(t)
+				policy := reservingPolicy("late", storetest.SlowLimit(quota.FixedWindow, 10_000))
+				call := func(action quota.Action, id string, cost int64) *quota.EntryReply {
+					reply := b.evaluate(t, &quota.Call{Entries: []quota.Entry{
+						{Policy: policy, Key: "a", Cost: cost, Action: action, ID: id, TTL: 2 * time.Second},
+					}})
+					return &reply.Entries[0]
+				}
+				for i := range holds {
+					g.Expect(call(quota.Reserve, fmt.Sprintf("%03d", i), 10).Hold).To(Equal(quota.HoldTaken))
+				}
+				b.clock.Set(b.clock.Now().Add(3 * time.Second))
+				late := call(quota.CommitOrCharge, fmt.Sprintf("%03d", holds-1), 5)
+				g.Expect(late.Settled).To(BeEquivalentTo(quota.MostSettled))
+				g.Expect(late.Hold).To(Equal(quota.HoldMissing))
+				g.Expect(call(quota.CommitOrCharge, "000", 5).Hold).To(Equal(quota.HoldMissing), "which is settled")
+				after := call(quota.Check, "", 0)
+				for n := 3; n*quota.MostSettled < holds; n++ {
+					after = call(quota.Check, "", 0)
+				}
+				g.Expect(after.Open).To(BeZero())
+				g.Expect(after.Limits[0].Used).To(BeEquivalentTo(10 * holds))
+			})
+		}
 	}
 }

@@ -100,6 +100,8 @@ var constants = map[string]any{
 
 	"HOLD_NONE": int(quota.HoldNone), "HOLD_TAKEN": int(quota.HoldTaken), "HOLD_FOUND": int(quota.HoldFound),
 	"HOLD_MISSING": int(quota.HoldMissing), "HOLD_FULL": int(quota.HoldsFull),
+
+	"HOLD_MOST_SETTLED": quota.MostSettled, "HOLD_CHARGE_MEMORY": quota.ChargeMemory.Milliseconds(),
 }
 
 var constantName = regexp.MustCompile(`\b(?:AT|RUN|ENTRY|ACTION|VERDICT|REPORT|REPLY|ADMITS|HOLD)_[A-Z_]+\b`)
