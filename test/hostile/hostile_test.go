@@ -34,8 +34,10 @@ func attacks() []*attack {
 	chain := []string{`cause="chain"`}
 	return []*attack{
 		{name: "480 policies of 16 limits", rate: 75, worst: checks(small(chainHost)), shows: degradedMetric, labels: chain, outcome: "200"},
-		// Redis does nothing else for some 5 ms while it decides by 512 limits; see docs/security.md.
-		{name: "policies of nine tenants", rate: 25, worst: checks(small(crowdHost)), shows: degradedMetric, labels: chain, outcome: "200", most: 12},
+		{name: "policies of nine tenants", rate: 25, worst: checks(small(crowdHost)), shows: degradedMetric, labels: chain, outcome: "200"},
+		{name: "a named chain of 256 limits", rate: 25, worst: posts("/v1/check", namedChain), outcome: "200"},
+		{name: "reservations without a commit", rate: reserveRate, worst: posts("/v1/reserve", reservation), outcome: "200"},
+		{name: "charges with IDs", rate: 75, worst: posts("/v1/charge", charge), outcome: "200"},
 		{name: "expressions in bodies of 64 KiB", rate: 75, worst: checks(expensive), outcome: "200"},
 		{name: "expressions in forwarded headers", rate: 75, worst: forwarded, outcome: ""},
 		{name: "expressions of ext_authz", rate: 75, worst: authorizations, outcome: "status 0"},

@@ -4,7 +4,6 @@
 package hostile
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -30,8 +29,6 @@ type attack struct {
 	outcome string
 	// files is the number of files that the attacker opens, if it is large.
 	files uint64
-	// most is how many times an ordinary p99 that of the others may be. 0 is twice.
-	most float64
 	// disturb harms weir from outside, for the length. Only in the control.
 	disturb func(w *weir, length time.Duration)
 }
@@ -82,12 +79,11 @@ const (
 )
 
 // twice is how many times the p99 of the others beside an ordinary load it may be beside an attack.
-const twice = 2
+const twice = 2.0
 
 // verdict is what the rounds of an attack showed.
 type verdict struct {
 	harmless, worst []*round
-	most            float64
 	// ordinary are the rounds beside the ordinary loads of all attacks so far.
 	ordinary []*round
 }
@@ -144,8 +140,8 @@ func (v *verdict) ratio() float64 {
 
 // slow returns what is wrong with the latencies.
 func (v *verdict) slow() (faults []string) {
-	if ratio := v.ratio(); ratio > v.most {
-		faults = append(faults, fmt.Sprintf("p99 of the others is %.1f times what it is beside as many ordinary requests: more than %v times", ratio, v.most))
+	if ratio := v.ratio(); ratio > twice {
+		faults = append(faults, fmt.Sprintf("p99 of the others is %.1f times what it is beside as many ordinary requests: more than %v times", ratio, twice))
 	}
 	return faults
 }
@@ -203,7 +199,7 @@ func (at *attack) measure(t *testing.T, w *weir, length time.Duration) *verdict 
 	defer c.close()
 	p := startAttacker(t, at, w)
 	w.machine.own = []int{os.Getpid(), w.cmd.Process.Pid, w.redis.Pid(), p.cmd.Process.Pid}
-	v, disturbed := &verdict{most: cmp.Or(at.most, twice)}, 0
+	v, disturbed := &verdict{}, 0
 	at.run(t, w, c, p, harmless, length/2) // opens connections
 	for len(w.ordinary) < calibrations {
 		w.ordinary = append(w.ordinary, at.run(t, w, c, p, harmless, length))

@@ -31,6 +31,7 @@ const (
 	overrideHost    = "override.example"
 	longKeyHost     = "long-key.example"
 	newKeyHost      = "new-key.example"
+	reserveHost     = "reserve.example"
 	userHeader      = "X-User"
 	descriptorCount = 64 // of one request of Envoy
 )
@@ -63,7 +64,7 @@ func platformPolicies() []*v1alpha1.RateLimitPolicy {
 // hostilePolicies are the most expensive ones of each kind that Weir accepts.
 func hostilePolicies(tb testing.TB) []*v1alpha1.RateLimitPolicy {
 	tb.Helper()
-	return slices.Concat(chains(), crowds(), expressions(tb), overrides(), longKeys())
+	return slices.Concat(chains(), crowds(), expressions(tb), overrides(), longKeys(), reserved())
 }
 
 // costlyLimits adds limits of the algorithms that take the longest.
@@ -89,8 +90,20 @@ func costlyLimits(b *testenv.PolicyBuilder, count int) *testenv.PolicyBuilder {
 // chains are 480 policies of one tenant for the same requests.
 func chains() (policies []*v1alpha1.RateLimitPolicy) {
 	for i := range 480 {
-		policies = append(policies, costlyLimits(policy(fmt.Sprintf("chain/p%03d", i), chainHost).
+		policies = append(policies, costlyLimits(policy(chainPolicy(i), chainHost).
 			Key(testenv.HeaderPart(userHeader)), plan.MaxLimits).Obj())
+	}
+	return policies
+}
+
+func chainPolicy(i int) string { return fmt.Sprintf("chain/p%03d", i) }
+
+// reserved are policies that take reservations.
+func reserved() (policies []*v1alpha1.RateLimitPolicy) {
+	for i := range plan.MaxNamespacePolicies {
+		policies = append(policies, costlyLimits(policy(fmt.Sprintf("reserve/p%02d", i), reserveHost).
+			Key(testenv.HeaderPart(userHeader)), plan.MaxNamespaceLimits/plan.MaxNamespacePolicies).
+			Reservations("1s", plan.MaxOpenReservations).Obj())
 	}
 	return policies
 }

@@ -16,6 +16,7 @@ import (
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/expression/expressiontest"
 )
 
@@ -36,9 +37,9 @@ type pair struct {
 	Value string `json:"value"`
 }
 
-// post sends the body to /v1/check.
-func (a *attacker) post(ctx context.Context, body string) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+a.HTTP+"/v1/check", strings.NewReader(body))
+// post sends the body to the path.
+func (a *attacker) post(ctx context.Context, path, body string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+a.HTTP+path, strings.NewReader(body))
 	if err != nil {
 		return "", err
 	}
@@ -55,15 +56,43 @@ func (a *attacker) do(r *http.Request) (string, error) {
 	return response.Status, response.Body.Close()
 }
 
-// checks posts the attributes of the n-th request.
-func checks(of func(n int) attributes) load {
+// posts sends the n-th body to the path.
+func posts(path string, of func(n int) map[string]any) load {
 	return paced(func(ctx context.Context, a *attacker, n int) (string, error) {
-		body, err := json.Marshal(map[string]any{"attributes": of(n)})
+		body, err := json.Marshal(of(n))
 		if err != nil {
 			return "", err
 		}
-		return a.post(ctx, string(body))
+		return a.post(ctx, path, string(body))
 	})
+}
+
+// checks posts the attributes of the n-th request.
+func checks(of func(n int) attributes) load {
+	return posts("/v1/check", func(n int) map[string]any { return map[string]any{"attributes": of(n)} })
+}
+
+// namedChain names as many policies as a check may name, with as many limits as they may have.
+func namedChain(n int) map[string]any {
+	var names []string
+	for i := range limiter.MaxChain {
+		names = append(names, chainPolicy(i))
+	}
+	return map[string]any{"policies": names, "attributes": small(chainHost)(n)}
+}
+
+// reserveRate is the number of reservations of a key, which are made in a second.
+const reserveRate = 25
+
+// reservation never has a commit. The first call for a key spends the reservations that the key had in an
+// earlier second.
+func reservation(n int) map[string]any {
+	return map[string]any{"attributes": small(reserveHost)(n / reserveRate % 3), "cost": 1, "ttl": "1s"}
+}
+
+// charge has an ID that Weir must remember.
+func charge(n int) map[string]any {
+	return map[string]any{"attributes": small(reserveHost)(n), "cost": 1, "id": fmt.Sprint("charge-", n)}
 }
 
 // ordinary sends small requests of a tenant with an ordinary policy, to all doors.
@@ -148,7 +177,7 @@ var largestBodies = paced(func(ctx context.Context, a *attacker, n int) (string,
 		strings.Repeat("[", 65_536),
 		`{"attributes":{"host":"` + strings.Repeat("a.", 40_000) + `"}}`,
 	}[n%5]
-	return a.post(ctx, body)
+	return a.post(ctx, "/v1/check", body)
 })
 
 // forwarded sends 60 KB of headers as nginx forwards them: long, repeated with other values, and many.
