@@ -112,39 +112,38 @@ func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 	case o != nil && o.action == plan.ActionAllow && selected.unjudged == 0:
 		ev.addExempt(p.policy)
 	case o != nil && o.action == plan.ActionDeny:
-		ev.addOutrightDenial(p, check, limiter.ReasonDeniedByOverride, o.name)
+		ev.addOutrightDenial(p, limiter.ReasonDeniedByOverride, o.name)
 	case key.missing && !key.ambiguous && p.plan.OnMissingKey == plan.MissingKeySkip:
 		ev.report.settle(limiter.ReasonMissingKey, true)
 	case key.ambiguous || key.missing && p.plan.OnMissingKey == plan.MissingKeyDeny:
-		ev.addOutrightDenial(p, check, limiter.ReasonMissingKey, "")
+		ev.addOutrightDenial(p, limiter.ReasonMissingKey, "")
 	default:
-		ev.addLimits(p, p.variantFor(&selected), key.parts, check)
+		ev.addLimits(p, p.variantFor(&selected), key)
 	}
 }
 
 // addLimits adds the policy to the participants, with the limits of the selected variant or those
 // that the check requests.
-func (ev *evaluation) addLimits(p applicable, selected *variant, key []string, check *limiter.Check) {
+func (ev *evaluation) addLimits(p applicable, selected *variant, key derivedKey) {
 	variant := selected
-	hits := check.HitsOf(p.descriptor)
-	if hits.Limit != nil {
-		variant = ev.applyRequestedLimit(p.policy, variant, *hits.Limit)
+	if p.hits.Limit != nil {
+		variant = ev.applyRequestedLimit(p.policy, variant, *p.hits.Limit)
 	}
 	encoded := ev.givenKey
-	if check.Key == nil {
-		encoded = quota.EncodeKey(key...)
+	if !key.given {
+		encoded = quota.EncodeKey(key.parts...)
 	}
 	added := participant{
 		policy: p.policy, variant: variant, selected: selected,
-		descriptors: descriptorSetOf(p.descriptor), action: hits.Action, peek: hits.Peek,
+		descriptors: descriptorSetOf(p.descriptor), action: p.hits.Action, peek: p.hits.Peek,
 	}
 	switch {
-	case ev.mergeParticipant(&added, encoded, hits):
+	case ev.mergeParticipant(&added, encoded, p.hits):
 	case ev.room.has(len(variant.limits)):
 		ev.room.take(len(variant.limits))
-		ev.addParticipant(added, encoded, hits)
+		ev.addParticipant(added, encoded, p.hits)
 	default:
-		ev.leaveOut(p, check)
+		ev.leaveOut(p)
 	}
 }
 
@@ -154,7 +153,7 @@ func (ev *evaluation) keyOf(
 	p applicable, check *limiter.Check, descriptors []plan.Descriptor, buffer []string,
 ) derivedKey {
 	if check.Key != nil {
-		return derivedKey{parts: check.Key}
+		return derivedKey{parts: check.Key, given: true}
 	}
 	key, failures := p.deriveKey(buffer, &check.Attributes, descriptors)
 	ev.failures = append(ev.failures, failures...)
@@ -182,9 +181,9 @@ func (ev *evaluation) addExempt(p *policy) {
 	}
 }
 
-func (ev *evaluation) addOutrightDenial(p applicable, check *limiter.Check, reason limiter.Reason, override string) {
+func (ev *evaluation) addOutrightDenial(p applicable, reason limiter.Reason, override string) {
 	ev.report.settle(reason, false)
-	if p.isCharged(check.HitsOf(p.descriptor)) {
+	if p.isCharged(p.hits) {
 		return
 	}
 	descriptors := descriptorSetOf(p.descriptor)
@@ -229,16 +228,16 @@ func (ev *evaluation) addParticipant(added participant, key quota.Key, hits limi
 // leaveOut lets the failureMode of the policy decide, because there is no room for it. If it applies
 // because its expression failed, the check is denied: a client can make expressions fail, and could
 // otherwise push policies out.
-func (ev *evaluation) leaveOut(p applicable, check *limiter.Check) {
+func (ev *evaluation) leaveOut(p applicable) {
 	if p.failed && p.enforces() {
-		ev.addOutrightDenial(p, check, limiter.ReasonMissingKey, "")
+		ev.addOutrightDenial(p, limiter.ReasonMissingKey, "")
 		return
 	}
-	left := uncheckedPolicy{policy: p.policy, cause: quota.CauseChain, descriptors: descriptorSetOf(p.descriptor)}
-	ev.report.settle(limiter.ReasonTooManyPolicies, !left.denies())
-	if !p.isCharged(check.HitsOf(p.descriptor)) {
-		ev.addUnchecked(left)
-		ev.call.Denied = ev.call.Denied || left.denies()
+	added := uncheckedPolicy{policy: p.policy, cause: quota.CauseChain, descriptors: descriptorSetOf(p.descriptor)}
+	ev.report.settle(limiter.ReasonTooManyPolicies, !added.denies())
+	if !p.isCharged(p.hits) {
+		ev.addUnchecked(added)
+		ev.call.Denied = ev.call.Denied || added.denies()
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 type applicable struct {
 	*policy
 	descriptor int
+	hits       limiter.Hits
 	match      int  // the first match that holds, or limiter.Named
 	failed     bool // every match that holds does so because its expression failed
 	leftOut    bool // its expressions have no share in the decision, see withoutShare
@@ -40,9 +41,10 @@ type search struct {
 // find sets the policies of the check and the expressions that failed.
 func (s *search) find(v *view, check *limiter.Check) error {
 	if len(check.Policies) == 0 {
-		s.findMatching(v, &check.Attributes)
+		s.findMatching(v, check)
 		return nil
 	}
+	hits := check.HitsOf(plan.AllDescriptors)
 	for i, id := range check.Policies {
 		p := v.policies[v.snapshot.Lookup(id)]
 		if p == nil {
@@ -51,7 +53,7 @@ func (s *search) find(v *view, check *limiter.Check) error {
 		if slices.ContainsFunc(s.found, func(c applicable) bool { return c.policy == p }) {
 			return &limiter.FieldError{Field: fmt.Sprintf("policies[%d]", i), Problem: "is named twice"}
 		}
-		s.found = append(s.found, applicable{policy: p, descriptor: plan.AllDescriptors, match: limiter.Named})
+		s.found = append(s.found, applicable{policy: p, descriptor: plan.AllDescriptors, hits: hits, match: limiter.Named})
 	}
 	s.leaveOutNamed()
 	return nil
@@ -71,13 +73,14 @@ func (s *search) leaveOutNamed() {
 	}
 }
 
-// findMatching finds the policies of which at least one match holds for the attributes.
-func (s *search) findMatching(v *view, a *plan.Attributes) {
+// findMatching finds the policies of which at least one match holds for the attributes of the check.
+func (s *search) findMatching(v *view, check *limiter.Check) {
+	a := &check.Attributes
 	s.matches = v.snapshot.AppendMatches(s.matches, a)
 	s.demands = v.demandsOfMatches(s.demands, s.matches, a)
 	without := withoutShare(s.demands)
 	for _, m := range s.matches {
-		c := applicable{policy: v.policies[m.Plan], descriptor: m.Descriptor, match: m.Match}
+		c := applicable{policy: v.policies[m.Plan], descriptor: m.Descriptor, hits: check.HitsOf(m.Descriptor), match: m.Match}
 		var earlier *applicable // by another match
 		if n := len(s.found); n > 0 && s.found[n-1].isOf(c.policy, c.descriptor) {
 			earlier = &s.found[n-1]

@@ -16,6 +16,7 @@ import (
 // derivedKey is the key of a request for one policy.
 type derivedKey struct {
 	parts []string
+	given bool // by the check, for all policies
 	// missing is true if a part is empty: the request lacks it, or its expression failed.
 	missing bool
 	// ambiguous is true if a part cannot be read because its header or principal is repeated, or

@@ -31,7 +31,7 @@ func (ev *evaluation) addPolicies(check *limiter.Check) {
 		}
 		if p.leftOut {
 			ev.report.apply(p.policy, p.match, p.descriptor, nil, nil)
-			ev.leaveOut(p, check)
+			ev.leaveOut(p)
 			continue
 		}
 		ev.addPolicy(p, check)
@@ -59,7 +59,7 @@ func (ev *evaluation) addInTurn(check *limiter.Check) {
 				ev.addPolicy(next, check)
 			} else {
 				ev.report.apply(next.policy, next.match, next.descriptor, nil, nil)
-				ev.leaveOut(next, check)
+				ev.leaveOut(next)
 			}
 			queues[i] = queue[1:]
 			left--
