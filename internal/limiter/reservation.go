@@ -60,7 +60,38 @@ type Reserve struct {
 	TTL time.Duration
 }
 
-// Validate returns a *FieldError for the first invalid field, or nil. It does not check ID.
+// MaxIDBytes is the length of the longest ID of a reservation or of a charge.
+const MaxIDBytes = 64
+
+// idRule is what an ID is, see isID.
+var idRule = fmt.Sprintf("1 to %d printable ASCII characters without spaces", MaxIDBytes)
+
+func isID(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= MaxIDBytes
+}
+
+// validateID returns a *FieldError for an ID that is invalid. An empty one is valid.
+func validateID(id string) error {
+	if id == "" || isID(id) {
+		return nil
+	}
+	return &FieldError{Field: "id", Problem: "must be " + idRule}
+}
+
+// validate returns a *FieldError for a reservation with an invalid ID.
+func (r *Reservation) validate() error {
+	if isID(r.ID) {
+		return nil
+	}
+	return &FieldError{Field: "reservation", Problem: "has an invalid id"}
+}
+
+// Validate returns a *FieldError for the first invalid field, or nil.
 func (r *Reserve) Validate() error {
 	if err := r.Check.Validate(); err != nil {
 		return err
@@ -69,6 +100,9 @@ func (r *Reserve) Validate() error {
 		return &FieldError{Field: "peek", Problem: "is not supported by reservations"}
 	}
 	if err := validateTTL(r.TTL); err != nil {
+		return err
+	}
+	if err := validateID(r.ID); err != nil {
 		return err
 	}
 	return r.Costs.validate(1)
@@ -88,6 +122,9 @@ type Commit struct {
 func (c *Commit) Validate() error {
 	if c.Cost < 0 || c.Cost > plan.MaxCost {
 		return &FieldError{Field: "cost", Problem: rangeProblem(0)}
+	}
+	if err := c.Reservation.validate(); err != nil {
+		return err
 	}
 	if c.Costs == nil {
 		return nil
@@ -120,7 +157,12 @@ type Renew struct {
 }
 
 // Validate returns a *FieldError for the first invalid field, or nil.
-func (r *Renew) Validate() error { return validateTTL(r.TTL) }
+func (r *Renew) Validate() error {
+	if err := r.Reservation.validate(); err != nil {
+		return err
+	}
+	return validateTTL(r.TTL)
+}
 
 // Charge asks to spend units that a client has used already, by every policy that applies. Each policy spends by
 // itself.
@@ -132,10 +174,13 @@ type Charge struct {
 	ID string
 }
 
-// Validate returns a *FieldError for the first invalid field, or nil. It does not check ID.
+// Validate returns a *FieldError for the first invalid field, or nil.
 func (c *Charge) Validate() error {
 	if c.Check.Peek || slices.ContainsFunc(c.Check.Hits, func(h Hits) bool { return h.Peek }) {
 		return &FieldError{Field: "peek", Problem: "is not supported by charges"}
+	}
+	if err := validateID(c.ID); err != nil {
+		return err
 	}
 	return c.Check.Validate()
 }

@@ -14,7 +14,7 @@ import (
 // the whole call with an error and written nothing: an error that one Namespace causes must not concern
 // the others. The policies of a Namespace whose call fails are unchecked. If a Namespace denies the
 // check, those decided before it have spent.
-func (ev *evaluation) evaluateApart(ctx context.Context, evaluate func(context.Context, *quota.Call) (*quota.Reply, error)) {
+func (ev *evaluation) evaluateApart(ctx context.Context, evaluate evaluator) {
 	parts := ev.indexesByNamespace()
 	if len(parts) < 2 {
 		return

@@ -71,18 +71,18 @@ func (c *candidateCheck) holds() bool {
 
 // candidateJudge evaluates calls with candidates.
 type candidateJudge struct {
-	evaluate   func(context.Context, *quota.Call) (*quota.Reply, error)
+	evaluate   evaluator
 	background chan struct{} // holds one element for each call that no caller waits for
 }
 
-func newCandidateJudge(evaluate func(context.Context, *quota.Call) (*quota.Reply, error)) *candidateJudge {
+func newCandidateJudge(evaluate evaluator) *candidateJudge {
 	return &candidateJudge{evaluate: evaluate, background: make(chan struct{}, maxBackground)}
 }
 
 // judge judges the decided check by the candidates, and counts their verdicts beside those of the
 // limits in force. The caller waits only where a commit may follow, which must find the hold.
 func (j *candidateJudge) judge(ctx context.Context, ev *evaluation, series viewMetrics) {
-	if ev.reply == nil || !ev.isFree() || ev.isOpen {
+	if len(ev.candidates) == 0 || ev.reply == nil || !ev.isFree() || ev.copiedID() != nil {
 		return
 	}
 	for i := range ev.candidates {
@@ -93,7 +93,7 @@ func (j *candidateJudge) judge(ctx context.Context, ev *evaluation, series viewM
 			c.release()
 		}
 		judge := func(ctx context.Context) {
-			c.reply, c.err = j.evaluate(ctx, &c.call)
+			c.run(ctx, j.evaluate)
 			end()
 		}
 		if c.holds() {
@@ -128,7 +128,7 @@ func (j *candidateJudge) change(ctx context.Context, o *operations) {
 }
 
 // inBackground begins the work, for which no caller waits, unless there is too much of it.
-func (j *candidateJudge) inBackground(ctx context.Context, work func(context.Context)) (begun bool) {
+func (j *candidateJudge) inBackground(ctx context.Context, work func(context.Context)) (started bool) {
 	select {
 	case j.background <- struct{}{}:
 	default:

@@ -63,8 +63,8 @@ func addOutcome(s *limiter.DescriptorState, limits []limiter.LimitState, denies 
 // denies reports whether the policy of the operation denied the check.
 func (ev *evaluation) denies(op operation, d *limiter.Decision) bool {
 	switch {
-	case ev.isOpen:
-		return op.reply.Hold == quota.HoldFound
+	case d.Reason == limiter.ReasonReservationOpen:
+		return op.hasCopiedID()
 	case !op.enforces():
 		return false
 	case op.entry.Cost > op.smallestQuota:

@@ -157,17 +157,26 @@ func (e *Engine) Snapshot() *plan.Snapshot {
 // Decide implements limiter.Decider. A store that does not answer is not an error: the
 // failure modes of the policies decide, and the decision is marked as degraded.
 func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (*limiter.Decision, error) {
-	return e.decideAndCount(ctx, "decide", check, nil)
+	return e.decideAndCount(ctx, check, &checking)
 }
 
-// decideAndCount decides the check, which is that of the reserve unless it is nil. It traces, logs and
-// counts the decision.
-func (e *Engine) decideAndCount(
-	ctx context.Context, span string, check *limiter.Check, reserve *limiter.Reserve,
-) (decision *limiter.Decision, err error) {
+// purpose is what a check is made for.
+type purpose struct {
+	span string
+	// change turns checks of the operations into what the check is made for.
+	change func(*evaluation, *limiter.Check) error
+	// end completes the decision; nil has nothing to complete.
+	end func(context.Context, *evaluation, *limiter.Decision) error
+}
+
+// checking is the purpose of a check that no Reserve makes.
+var checking = purpose{span: "decide", change: (*evaluation).applyActions}
+
+// decideAndCount decides the check. It traces, logs and counts the decision.
+func (e *Engine) decideAndCount(ctx context.Context, check *limiter.Check, why *purpose) (decision *limiter.Decision, err error) {
 	if e.tracer != nil {
 		var end func(*limiter.Decision, error)
-		ctx, end = startDecision(ctx, e.tracer, span)
+		ctx, end = startDecision(ctx, e.tracer, why.span)
 		defer func() { end(decision, err) }()
 	}
 	start := time.Now() //nolint:forbidigo // for the duration metric and the budget of new keys
@@ -179,8 +188,7 @@ func (e *Engine) decideAndCount(
 		return nil, err
 	}
 	ev := newEvaluation()
-	ev.reserve = reserve
-	if decision, err = e.decide(ctx, v, check, ev, start); err != nil {
+	if decision, err = e.decide(ctx, v, check, why, ev, start); err != nil {
 		return nil, err
 	}
 	e.log.write(ctx, check, ev.decided(), decision)
@@ -207,21 +215,15 @@ func (e *Engine) decideAndCount(
 
 // decide finds the policies of the valid check, evaluates them and judges the reply.
 func (e *Engine) decide(
-	ctx context.Context, v *activeView, check *limiter.Check, ev *evaluation, start time.Time,
+	ctx context.Context, v *activeView, check *limiter.Check, why *purpose, ev *evaluation, start time.Time,
 ) (*limiter.Decision, error) {
 	check.Attributes.Normalize()
 	if err := ev.find(v.view, check); err != nil {
 		return nil, err
 	}
 	ev.addPolicies(check)
-	if ev.reserve != nil {
-		if err := ev.addHolds(); err != nil {
-			return nil, err
-		}
-	} else if check.Hits != nil {
-		if err := ev.applyActions(check); err != nil {
-			return nil, err
-		}
+	if err := why.change(ev, check); err != nil {
+		return nil, err
 	}
 	ev.addCandidates()
 	ev.markOverQuota()
@@ -234,34 +236,24 @@ func (e *Engine) decide(
 	if ev.err != nil && errors.Is(ctx.Err(), context.Canceled) && unsent == nil {
 		return nil, ctx.Err()
 	}
-	if ev.denyIfOpen() {
+	if ev.rejectCopiedIDs() {
 		e.cancelTaken(ctx, ev)
 	}
 	ev.countNewKeys(start)
 	decision := e.judge(ctx, check, ev)
 	decision.Revision, decision.Unsent = v.snapshot.Revision(), unsent
-	if ev.reserve != nil {
-		return decision, e.endReserve(ctx, ev, decision)
+	if why.end != nil {
+		return decision, why.end(ctx, ev, decision)
 	}
 	return decision, nil
 }
 
 // evaluate lets the store decide the call.
 func (e *Engine) evaluate(ctx context.Context, ev *evaluation) {
-	ev.reply, ev.err = e.store.Evaluate(ctx, &ev.call)
+	ev.run(ctx, e.store.Evaluate)
 	if failure, ok := errors.AsType[*quota.StoreError](ev.err); ok && failure.Unwritten {
 		ev.evaluateApart(ctx, e.store.Evaluate)
 	}
-}
-
-// endReserve sets the reservation of the decision. A reserve that differs from an open one with its ID
-// holds nothing.
-func (e *Engine) endReserve(ctx context.Context, ev *evaluation, d *limiter.Decision) error {
-	err := ev.setReservation(d)
-	if err != nil {
-		e.cancelTaken(ctx, ev)
-	}
-	return err
 }
 
 // charge spends what the check spends whatever the limits admit, even if the caller has canceled. It
@@ -303,7 +295,7 @@ func (e *Engine) change(ctx context.Context, o *operations, name string) error {
 		return nil
 	}
 	o.call.Uncached = true // a remembered denial does not answer it
-	o.reply, o.err = e.store.Evaluate(ctx, &o.call)
+	o.run(ctx, e.store.Evaluate)
 	switch {
 	case o.err == nil:
 		o.applySubstitutes()
@@ -321,7 +313,7 @@ func (e *Engine) change(ctx context.Context, o *operations, name string) error {
 func (e *Engine) judge(ctx context.Context, check *limiter.Check, ev *evaluation) *limiter.Decision {
 	if ev.err != nil && ev.needsLocal() {
 		ev.local = ev.localOperations(int64(e.shares()))
-		ev.local.reply, _ = e.local.Evaluate(ctx, &ev.local.call) // see Options.Local
+		ev.local.run(ctx, e.local.Evaluate)
 	}
 	return ev.judge(check)
 }

@@ -27,9 +27,7 @@ type evaluation struct {
 	room            *room           // for the policies of the Namespace that are added now; nil is unbounded
 	sawDisabled     bool            // a policy with mode Disabled was named
 
-	reserve       *limiter.Reserve // the request for a reservation; nil for others
-	reservationID string
-	isOpen        bool // a reservation with the ID was open, which denies the check of Envoy
+	reservationID string // of a reserve
 
 	charged    *operations      // what the check of Envoy spends whatever the limits admit; nil if nothing
 	candidates []candidateCheck // of the policies that have some

@@ -34,7 +34,7 @@ func (e *Engine) Explain(ctx context.Context, check *limiter.Check) (*limiter.Ex
 	check.Peek = true
 	ev := newEvaluation()
 	ev.report, ev.call.Uncached = &report{}, true
-	decision, err := e.decide(ctx, v, check, ev, time.Now()) //nolint:forbidigo // as in Decide
+	decision, err := e.decide(ctx, v, check, &checking, ev, time.Now()) //nolint:forbidigo // as in Decide
 	if err != nil {
 		return nil, err
 	}

@@ -29,9 +29,6 @@ const (
 func (v *activeView) findHolds(
 	r *limiter.Reservation, entryOf func(*policy, *limiter.Hold) (quota.Entry, bool),
 ) (*heldPolicies, error) {
-	if !quota.IsID(r.ID) {
-		return nil, invalidReservation("has an invalid id")
-	}
 	h := &heldPolicies{holds: r.Holds, operations: newOperations(), revision: v.snapshot.Revision()}
 	for i := range r.Holds {
 		hold := &r.Holds[i]

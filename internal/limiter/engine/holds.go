@@ -19,15 +19,12 @@ import (
 
 // addHolds turns the entries of the policies that take reservations into reserves of their estimates.
 // All others spend 1.
-func (ev *evaluation) addHolds() error {
-	r := ev.reserve
+func (ev *evaluation) addHolds(r *limiter.Reserve) error {
 	if err := ev.checkCosts(r.Costs); err != nil {
 		return err
 	}
 	if ev.reservationID = r.ID; r.ID == "" {
 		ev.reservationID = newReservationID()
-	} else if err := checkID(r.ID); err != nil {
-		return err
 	}
 	for _, op := range ev.all() {
 		cost, holds := estimateOf(r, op.policy, op.entry.Cost)
@@ -119,16 +116,6 @@ func (ev *evaluation) checkReservationSize() error {
 func escapesIn(text string) int {
 	return strings.Count(text, `"`) + strings.Count(text, `\`) + 3*strings.Count(text, "\u2028") + 3*strings.Count(text, "\u2029")
 }
-
-func checkID(id string) error {
-	if quota.IsID(id) {
-		return nil
-	}
-	return &limiter.FieldError{Field: "id", Problem: "must be " + idRule}
-}
-
-// idRule is what an ID is, see quota.IsID.
-var idRule = fmt.Sprintf("1 to %d printable ASCII characters without spaces", quota.MaxIDBytes)
 
 func newReservationID() string {
 	var id [16]byte

@@ -56,8 +56,7 @@ func (ev *evaluation) decide(d *limiter.Decision) {
 		ev.denyLocally(d)
 	case ev.err != nil:
 		ev.degrade(d)
-	case ev.isOpen:
-		ev.denyOpen(d)
+	case ev.denyCopiedID(d):
 	default:
 		ev.denyByVerdicts(d)
 		ev.markUnchecked(d)
@@ -140,12 +139,15 @@ func denyUnavailable(d *limiter.Decision, p *policy) {
 	d.Degraded = plan.FailClosed
 }
 
-// denyOpen denies a check because a reservation with its ID is open. It does so in mode Shadow, too:
-// the check has spent nothing.
-func (ev *evaluation) denyOpen(d *limiter.Decision) {
-	i := slices.IndexFunc(ev.reply.Entries, func(r quota.EntryReply) bool { return r.Hold == quota.HoldFound })
-	deny(d, ev.participants[i].policy, limiter.ReasonReservationOpen, "")
-	d.RetryAfter, d.WaitsFor = quota.HoldsWait, limiter.WaitsForReservations
+// denyCopiedID denies a check with a copied ID, and reports whether it did. It does so in mode Shadow, too: the
+// check has spent nothing.
+func (ev *evaluation) denyCopiedID(d *limiter.Decision) bool {
+	p := ev.copiedID()
+	if p != nil {
+		deny(d, p, limiter.ReasonReservationOpen, "")
+		d.RetryAfter, d.WaitsFor = quota.HoldsWait, limiter.WaitsForReservations
+	}
+	return p != nil
 }
 
 // denyByVerdicts denies the check if an enforcing policy did not admit it. The first such

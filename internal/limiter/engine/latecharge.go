@@ -13,8 +13,8 @@ import (
 // applyActions turns the entries that reserve into reserves, and moves those that are never denied to
 // operations of their own.
 func (ev *evaluation) applyActions(check *limiter.Check) error {
-	if err := checkHitsID(check); err != nil {
-		return err
+	if check.Hits == nil {
+		return nil
 	}
 	kept := 0
 	for i := range ev.participants {
@@ -34,16 +34,6 @@ func (ev *evaluation) applyActions(check *limiter.Check) error {
 	ev.participants = slices.Delete(ev.participants, kept, len(ev.participants))
 	ev.call.Entries = slices.Delete(ev.call.Entries, kept, len(ev.call.Entries))
 	return ev.setTTL(0)
-}
-
-// checkHitsID returns a *limiter.FieldError that names the first descriptor with a reservation if its
-// ID is invalid.
-func checkHitsID(check *limiter.Check) error {
-	i := slices.IndexFunc(check.Hits, func(h limiter.Hits) bool { return h.Action != limiter.HitsCheck })
-	if i < 0 || quota.IsID(check.ReservationID) {
-		return nil
-	}
-	return &limiter.FieldError{Field: limiter.DescriptorField(i), Problem: "names a reservation that is not " + idRule}
 }
 
 // reserveHits turns the entry of a policy that takes reservations into a reserve. The hits are an
@@ -100,16 +90,29 @@ func (o *operations) unsent() []limiter.Commit {
 	return commits
 }
 
-// denyIfOpen denies the check of Envoy if a reservation with its ID was open, and reports whether it
-// was. Clients can copy IDs.
-func (ev *evaluation) denyIfOpen() bool {
-	if ev.reserve != nil || ev.reply == nil {
-		return false
-	}
-	for i := range ev.reply.Entries {
-		if r := &ev.reply.Entries[i]; r.Hold == quota.HoldFound {
-			r.Verdict, ev.isOpen = quota.Denied, true
+// hasCopiedID reports whether a reservation with the ID of a check of Envoy was open: clients can copy
+// IDs. A reserve with such an ID repeats the open one.
+func (op *operation) hasCopiedID() bool {
+	return op.action == limiter.HitsReserve && op.reply != nil && op.reply.Hold == quota.HoldFound
+}
+
+// rejectCopiedIDs gives the operations with a copied ID the verdict of a denial, and reports whether there are
+// any.
+func (ev *evaluation) rejectCopiedIDs() (rejected bool) {
+	for _, op := range ev.all() {
+		if op.hasCopiedID() {
+			op.reply.Verdict, rejected = quota.Denied, true
 		}
 	}
-	return ev.isOpen
+	return rejected
+}
+
+// copiedID returns the first policy with a copied ID, or nil.
+func (ev *evaluation) copiedID() *policy {
+	for _, op := range ev.all() {
+		if op.hasCopiedID() {
+			return op.policy
+		}
+	}
+	return nil
 }

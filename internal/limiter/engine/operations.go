@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"context"
 	"iter"
 	"sync"
 
@@ -58,6 +59,14 @@ func (o *operations) release() {
 		o.clear()
 		operationsPool.Put(o)
 	}
+}
+
+// evaluator is Store.Evaluate of one store.
+type evaluator func(context.Context, *quota.Call) (*quota.Reply, error)
+
+// run lets the store do what the operations are.
+func (o *operations) run(ctx context.Context, evaluate evaluator) {
+	o.reply, o.err = evaluate(ctx, &o.call)
 }
 
 // isFree reports whether the store has done with the call. It may not if it has not answered.

@@ -30,6 +30,7 @@ func (m *metrics) countHolds(ev *evaluation, series viewMetrics) {
 	if ev.reply == nil || ev.reply.FromCache {
 		return
 	}
+	canceled := ev.copiedID() != nil
 	for _, op := range ev.all() {
 		entry, r := op.entry, op.reply
 		if entry.Peek || r == nil {
@@ -42,7 +43,7 @@ func (m *metrics) countHolds(ev *evaluation, series viewMetrics) {
 			if op.concurrent && entry.Action == quota.Check {
 				pm.add(unheldTotal)
 			}
-		case r.Hold == quota.HoldTaken && !ev.isOpen:
+		case r.Hold == quota.HoldTaken && !canceled:
 			pm.add(reservationsTotal, outcomeReserved)
 		case r.Verdict != quota.Admitted:
 			pm.add(reservationsTotal, outcomeDenied)

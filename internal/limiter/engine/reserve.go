@@ -16,7 +16,21 @@ func (e *Engine) Reserve(ctx context.Context, reserve *limiter.Reserve) (*limite
 	if err := reserve.Validate(); err != nil {
 		return nil, err
 	}
-	return e.decideAndCount(ctx, "reserve", &reserve.Check, reserve)
+	return e.decideAndCount(ctx, &reserve.Check, &purpose{
+		span:   "reserve",
+		change: func(ev *evaluation, _ *limiter.Check) error { return ev.addHolds(reserve) },
+		end:    e.endReserve,
+	})
+}
+
+// endReserve sets the reservation of the decision. A reserve that differs from an open one with its ID
+// holds nothing.
+func (e *Engine) endReserve(ctx context.Context, ev *evaluation, d *limiter.Decision) error {
+	err := ev.setReservation(d)
+	if err != nil {
+		e.cancelTaken(ctx, ev)
+	}
+	return err
 }
 
 // Charge implements limiter.Reserver. Policies that deny the key outright, or exempt it, have no limits
@@ -31,11 +45,6 @@ func (e *Engine) Charge(ctx context.Context, c *limiter.Charge) (charged *limite
 	}
 	if err := c.Validate(); err != nil {
 		return nil, err
-	}
-	if c.ID != "" {
-		if err := checkID(c.ID); err != nil {
-			return nil, err
-		}
 	}
 	ev, err := v.findCharged(c)
 	if err != nil {

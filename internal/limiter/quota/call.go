@@ -22,7 +22,7 @@ type Entry struct {
 	OnlyKnown bool
 	// Action is what the entry does with its cost.
 	Action Action
-	// ID names the hold of Reserve, Commit and Renew, and the charge of Charge, see IsID. Only a
+	// ID names the hold of Reserve, Commit and Renew, and the charge of Charge. Only a
 	// Charge may have none.
 	ID string
 	// TTL is how long Reserve and Renew hold from now, in whole milliseconds, at least one.

@@ -41,20 +41,6 @@ const ChargeMemory = 10 * time.Minute
 // to spend 64 holds in each took Redis 13 ms.
 const MostSettled = 8
 
-// MaxIDBytes is the length of the longest ID of a hold or of a charge.
-const MaxIDBytes = 64
-
-// IsID reports whether s may be the ID of a hold or of a charge: 1..MaxIDBytes printable ASCII
-// characters without spaces.
-func IsID(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return s != "" && len(s) <= MaxIDBytes
-}
-
 // HoldOutcome is what an entry did with a hold, or with the ID of a charge.
 type HoldOutcome int
 
