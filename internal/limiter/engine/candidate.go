@@ -33,7 +33,7 @@ func (ev *evaluation) addCandidates() {
 
 func (c *candidateCheck) compare(pt *participant, entry quota.Entry, original int) {
 	c.comparisons = append(c.comparisons, comparison{candidate: pt.candidate, original: original})
-	entry.Policy = pt.candidate.script
+	entry.Policy = pt.candidate.stored
 	c.add(participant{policy: pt.policy, variant: pt.candidate.variant}, entry)
 }
 
@@ -115,7 +115,7 @@ func (j *candidateJudge) change(ctx context.Context, o *operations) {
 		if entry.Action == quota.CommitOrCharge && op.reply.Hold == quota.HoldFound {
 			entry.Action = quota.Commit // without a hold the candidate has denied the reserve
 		}
-		entry.Policy = c.script
+		entry.Policy = c.stored
 		entries = append(entries, entry)
 	}
 	if len(entries) == 0 {

@@ -112,7 +112,7 @@ func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 	case o != nil && o.action == plan.ActionDeny:
 		ev.addOutrightDenial(p, limiter.ReasonDeniedByOverride, o.name)
 	case key.missing && !key.ambiguous && p.plan.OnMissingKey == plan.MissingKeySkip:
-		ev.report.settle(limiter.ReasonMissingKey, true)
+		ev.report.exclude(limiter.ReasonMissingKey, true)
 	case key.ambiguous || key.missing && p.plan.OnMissingKey == plan.MissingKeyDeny:
 		ev.addOutrightDenial(p, limiter.ReasonMissingKey, "")
 	default:
@@ -172,7 +172,7 @@ func (ev *evaluation) applyRequestedLimit(p *policy, selected *variant, limit li
 // merge those with the same outcome, so that each counts once.
 
 func (ev *evaluation) addExempt(p *policy) {
-	ev.report.settle(limiter.ReasonExempt, true)
+	ev.report.exclude(limiter.ReasonExempt, true)
 	if !slices.Contains(ev.exempt, p) {
 		ev.room.take(0)
 		ev.exempt = append(ev.exempt, p)
@@ -180,7 +180,7 @@ func (ev *evaluation) addExempt(p *policy) {
 }
 
 func (ev *evaluation) addOutrightDenial(p applicable, reason limiter.Reason, override string) {
-	ev.report.settle(reason, false)
+	ev.report.exclude(reason, false)
 	if p.isCharged(p.hits) {
 		return
 	}
@@ -220,7 +220,7 @@ func (ev *evaluation) mergeParticipant(added *participant, key quota.Key, hits l
 // addParticipant adds an entry to the call.
 func (ev *evaluation) addParticipant(added participant, key quota.Key, hits limiter.Hits) {
 	ev.report.participate(len(ev.participants))
-	ev.add(added, quota.Entry{Policy: added.script, Key: key, Cost: hits.Cost, Peek: hits.Peek})
+	ev.add(added, quota.Entry{Policy: added.stored, Key: key, Cost: hits.Cost, Peek: hits.Peek})
 }
 
 // leaveOut lets the failureMode of the policy decide, because there is no room for it. If it applies
@@ -232,7 +232,7 @@ func (ev *evaluation) leaveOut(p applicable) {
 		return
 	}
 	added := uncheckedPolicy{policy: p.policy, cause: quota.CauseChain, descriptors: descriptorSetOf(p.descriptor)}
-	ev.report.settle(limiter.ReasonTooManyPolicies, !added.denies())
+	ev.report.exclude(limiter.ReasonTooManyPolicies, !added.denies())
 	if !p.isCharged(p.hits) {
 		ev.addUnchecked(added)
 		ev.call.Denied = ev.call.Denied || added.denies()

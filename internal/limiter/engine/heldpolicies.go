@@ -67,7 +67,7 @@ func (h *heldPolicies) has(p *policy, key quota.Key) bool {
 }
 
 func (h *heldPolicies) addHeld(p *policy, v *variant, entry quota.Entry) {
-	entry.Policy = v.script
+	entry.Policy = v.stored
 	h.places = append(h.places, len(h.participants))
 	h.add(participant{policy: p, variant: v, selected: v}, entry)
 }

@@ -81,7 +81,7 @@ func (p *policy) keyOfTexts(texts []string) (key quota.Key, ok bool) {
 	if len(texts) == 0 {
 		return quota.EncodeKey(), true
 	}
-	if len(texts) == 1 && p.base.script.IsOverflowKey(quota.Key(texts[0])) {
+	if len(texts) == 1 && p.base.stored.IsOverflowKey(quota.Key(texts[0])) {
 		return quota.Key(texts[0]), true
 	}
 	if len(texts) > plan.MaxKeyParts || slices.ContainsFunc(texts, func(text string) bool { return !isEncodedPart(text) }) {

@@ -51,7 +51,7 @@ func (pt *participant) reserveHits(entry *quota.Entry, id string) {
 
 // addCharge adds a participant that is never denied to the charges, unless it spends nothing.
 func (ev *evaluation) addCharge(pt *participant, entry *quota.Entry, reservationID string) {
-	charge := quota.Entry{Policy: pt.selected.script, Key: entry.Key, Cost: entry.Cost}
+	charge := quota.Entry{Policy: pt.selected.stored, Key: entry.Key, Cost: entry.Cost}
 	switch {
 	case pt.action == limiter.HitsCommit && pt.plan.Reservations.Allowed():
 		charge.Action, charge.ID = quota.CommitOrCharge, reservationID
@@ -73,7 +73,7 @@ func (ev *evaluation) addCharge(pt *participant, entry *quota.Entry, reservation
 // ignoreRequestedLimit replaces a requested limit, which may have a state of its own, by that of the
 // policy.
 func (pt *participant) ignoreRequestedLimit(entry *quota.Entry) {
-	pt.variant, entry.Policy = pt.selected, pt.selected.script
+	pt.variant, entry.Policy = pt.selected, pt.selected.stored
 }
 
 // unsent returns the charges as commits of reservations without a hold. Those that Redis has made all

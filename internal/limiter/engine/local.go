@@ -30,7 +30,7 @@ func (ev *evaluation) localOperations(replicas int64) *operations {
 		}
 		pt, entry := *op.participant, *op.entry
 		pt.selected, pt.variant = pt.selected.shareOf(replicas), pt.shareOf(replicas)
-		entry.Policy, entry.OnlyKnown = pt.script, false
+		entry.Policy, entry.OnlyKnown = pt.stored, false
 		entry.Action = quota.Check // a reserve spends its estimate here, and is committed as a charge
 		local.add(pt, entry)
 	}

@@ -272,11 +272,11 @@ func (pm *policyMetrics) countNewKey(r *quota.EntryReply) {
 // countNear counts the limits that the admitted cost brought near.
 func (pm *policyMetrics) countNear(pt *participant, r *quota.EntryReply, cost int64) {
 	for i := range pt.limits {
-		l, used, most := &pt.limits[i], r.Limits[i].Used, pt.quotas[i]
+		l, used, units := &pt.limits[i], r.Limits[i].Used, pt.quotas[i]
 		if l.Algorithm == plan.Concurrency && r.Hold != quota.HoldTaken {
 			continue // nothing is held
 		}
-		if l.IsNear(used, most) && !l.IsNear(used-cost, most) {
+		if l.IsNear(used, units) && !l.IsNear(used-cost, units) {
 			pm.add(nearTotal, l.Name)
 		}
 	}

@@ -152,7 +152,7 @@ func (o *operations) appendLimitStates(states []limiter.LimitState) []limiter.Li
 func (pt *participant) appendStates(states []limiter.LimitState, r *quota.EntryReply) []limiter.LimitState {
 	for i := range pt.limits {
 		l := &pt.limits[i]
-		lr, most := &r.Limits[i], pt.quotas[i]
+		lr, units := &r.Limits[i], pt.quotas[i]
 		states = append(states, limiter.LimitState{
 			Policy:                pt.id,
 			Limit:                 l.Name,
@@ -162,17 +162,17 @@ func (pt *participant) appendStates(states []limiter.LimitState, r *quota.EntryR
 			Blocked:               r.Verdict == quota.Blocked,
 			Shadow:                pt.plan.Mode == plan.ModeShadow,
 			Overflow:              r.Overflow,
-			Near:                  l.IsNear(lr.Used, most),
+			Near:                  l.IsNear(lr.Used, units),
 			Used:                  lr.Used,
 			Held:                  r.Held,
-			Remaining:             max(0, most-lr.Used),
+			Remaining:             max(0, units-lr.Used),
 			SuppressionFactor:     lr.Suppression,
-			Quota:                 most,
+			Quota:                 units,
 			Threshold:             l.Threshold,
 			Window:                l.Window(),
 			Calendar:              l.Calendar,
 			RetryAfter:            lr.RetryAfter,
-			RemainingAfterWaiting: max(0, most-lr.UsedAfterWaiting),
+			RemainingAfterWaiting: max(0, units-lr.UsedAfterWaiting),
 			ResetAfter:            lr.ResetAfter,
 		})
 	}

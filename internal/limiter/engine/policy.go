@@ -54,8 +54,8 @@ func newPolicy(p *plan.Plan) *policy {
 	prepared.hasExpressions = prepared.usesExpressions()
 	prepared.keyPrice = sync.OnceValue(prepared.newKeyPrice)
 	variants := prepared.variants()
-	for i, s := range prepared.variantScripts(prepared.id, variants...) {
-		variants[i].script = s
+	for i, s := range prepared.storedVariants(prepared.id, variants...) {
+		variants[i].stored = s
 	}
 	prepared.prepareCandidates()
 	return prepared
@@ -83,11 +83,11 @@ func (p *policy) usesExpressions() bool {
 		slices.ContainsFunc(p.overrides, func(o override) bool { return o.when != nil })
 }
 
-// variantScripts prepares variants of the policy for the store, where their states have the ID.
-func (p *policy) variantScripts(id string, variants ...*variant) []*quota.Policy {
+// storedVariants prepares variants of the policy for the store, where their states have the ID.
+func (p *policy) storedVariants(id string, variants ...*variant) []*quota.Policy {
 	limits := make([][]quota.Limit, len(variants))
 	for i, v := range variants {
-		limits[i] = v.scriptLimits()
+		limits[i] = v.storedLimits()
 	}
 	return quota.NewVariants(quota.Settings{
 		ID:          id,
@@ -121,8 +121,8 @@ func (p *policy) prepareCandidates() {
 			prepare(v, &p.plan.Overrides[i])
 		}
 	}
-	for i, s := range p.variantScripts(p.id+candidateSuffix, variants...) {
-		variants[i].script = s
+	for i, s := range p.storedVariants(p.id+candidateSuffix, variants...) {
+		variants[i].stored = s
 	}
 }
 

@@ -41,8 +41,8 @@ func (r *report) apply(p *policy, match, descriptor int, key []string, o *overri
 	})
 }
 
-// settle records that the limits of the last policy take no part.
-func (r *report) settle(reason limiter.Reason, allowed bool) {
+// exclude records that the limits of the last policy take no part.
+func (r *report) exclude(reason limiter.Reason, allowed bool) {
 	if r != nil {
 		last := &r.applied[len(r.applied)-1]
 		last.reason, last.allowed = reason, allowed

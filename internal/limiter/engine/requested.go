@@ -55,11 +55,11 @@ func (p *policy) newRequested(selected *variant, limit limiter.RequestedLimit) *
 	if limit.Units == 0 {
 		v.smallestQuota, v.quotas[place] = 0, 0
 	}
-	v.script = selected.script.NewRequested(v.scriptLimits(), place)
+	v.stored = selected.stored.NewRequested(v.storedLimits(), place)
 	return v
 }
 
-// allStates returns a script policy that covers every state a key can have, also those of
+// allStates returns a policy for stores that covers every state a key can have, also those of
 // requested limits with another window. The store lists those with another rate.
 func (p *policy) allStates() *quota.Policy {
 	variants := p.variants()
@@ -70,5 +70,5 @@ func (p *policy) allStates() *quota.Policy {
 			}
 		}
 	}
-	return p.variantScripts(p.id, variants...)[0]
+	return p.storedVariants(p.id, variants...)[0]
 }

@@ -122,12 +122,12 @@ func (pm *policyMetrics) countCharge(op operation) {
 // debtOf returns the units above the quota of a limit that spending more units has added, the
 // largest of all limits.
 func (pt *participant) debtOf(r *quota.EntryReply, spent int64) (debt int64) {
-	for i, most := range pt.quotas {
+	for i, units := range pt.quotas {
 		if pt.limits[i].Algorithm == plan.Concurrency {
 			continue // it holds units and spends none
 		}
 		used := r.Limits[i].Used
-		debt = max(debt, max(0, used-most)-max(0, used-spent-most))
+		debt = max(debt, max(0, used-units)-max(0, used-spent-units))
 	}
 	return debt
 }

@@ -100,13 +100,13 @@ func withoutShare(demands []demand) map[*policy]bool {
 // mode Enforce first.
 func dealShares(demands []demand) map[*policy]bool {
 	type share struct {
-		left, own time.Duration
+		unused, own time.Duration
 		queue     []demand
 	}
 	var shares []share
 	for len(demands) > 0 {
 		n := lengthOfNamespace(demands, func(d demand) *policy { return d.policy })
-		s := share{left: namespaceShare, queue: slices.Clone(demands[:n])}
+		s := share{unused: namespaceShare, queue: slices.Clone(demands[:n])}
 		if len(shares) < ownShares {
 			s.own = ownShare
 		}
@@ -125,11 +125,11 @@ func dealShares(demands []demand) map[*policy]bool {
 			next := s.queue[0]
 			s.queue = s.queue[1:]
 			fromOwn := min(s.own, next.price)
-			if next.price > s.left || next.price-fromOwn > common {
+			if next.price > s.unused || next.price-fromOwn > common {
 				without[next.policy] = true
 				continue
 			}
-			s.left, s.own, common = s.left-next.price, s.own-fromOwn, common-(next.price-fromOwn)
+			s.unused, s.own, common = s.unused-next.price, s.own-fromOwn, common-(next.price-fromOwn)
 		}
 	}
 	return without

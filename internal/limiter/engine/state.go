@@ -36,7 +36,7 @@ func (e *Engine) Inspect(ctx context.Context, id string, key limiter.KeyName, at
 	}
 	found := participant{policy: k.policy, variant: cmp.Or(k.policy.variantFor(&selected), k.policy.base)}
 	reply, err := e.store.Evaluate(ctx, &quota.Call{
-		Entries: []quota.Entry{{Policy: found.script, Key: k.key, Cost: 1, Peek: true}}, Uncached: true,
+		Entries: []quota.Entry{{Policy: found.stored, Key: k.key, Cost: 1, Peek: true}}, Uncached: true,
 	})
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (e *Engine) Inspect(ctx context.Context, id string, key limiter.KeyName, at
 		state.BlockLeft = r.BlockLeft
 	}
 	if state.Open = r.Open; r.Open > 0 && e.holds != nil {
-		state.Holds, err = e.listHolds(ctx, found.script, k.key)
+		state.Holds, err = e.listHolds(ctx, found.stored, k.key)
 	}
 	return state, err
 }
@@ -79,7 +79,7 @@ func (e *Engine) Reset(ctx context.Context, id string, key limiter.KeyName) (boo
 	}
 	found, err := e.store.Reset(ctx, states, k.key)
 	if c := k.policy.base.candidate; c != nil && err == nil {
-		_, err = e.store.Reset(ctx, c.script, k.key)
+		_, err = e.store.Reset(ctx, c.stored, k.key)
 	}
 	return found, e.unlist(ctx, k, err)
 }
@@ -94,9 +94,9 @@ func (e *Engine) Block(ctx context.Context, id string, key limiter.KeyName, leng
 	if length < time.Millisecond || length > plan.MaxWindow || length%time.Millisecond != 0 {
 		return &limiter.FieldError{Field: "duration", Problem: fmt.Sprintf("must be whole milliseconds, 1ms to %gh", plan.MaxWindow.Hours())}
 	}
-	err = e.store.Block(ctx, k.policy.base.script, k.key, length)
+	err = e.store.Block(ctx, k.policy.base.stored, k.key, length)
 	if c := k.policy.base.candidate; c != nil && err == nil {
-		err = e.store.Block(ctx, c.script, k.key, length)
+		err = e.store.Block(ctx, c.stored, k.key, length)
 	}
 	if err == nil && e.observer != nil {
 		_ = e.observer.AddBlock(ctx, id, k.key, length) // as in unlist
@@ -117,11 +117,11 @@ func (e *Engine) Unblock(ctx context.Context, id string, key limiter.KeyName) (b
 // unblock removes the block of the key from the stores, and from the list.
 func (e *Engine) unblock(ctx context.Context, k *policyKey) (bool, error) {
 	if e.local != nil {
-		_, _ = e.local.Unblock(ctx, k.policy.base.script, k.key) // it returns no error
+		_, _ = e.local.Unblock(ctx, k.policy.base.stored, k.key) // it returns no error
 	}
-	found, err := e.store.Unblock(ctx, k.policy.base.script, k.key)
+	found, err := e.store.Unblock(ctx, k.policy.base.stored, k.key)
 	if c := k.policy.base.candidate; c != nil && err == nil {
-		_, err = e.store.Unblock(ctx, c.script, k.key)
+		_, err = e.store.Unblock(ctx, c.stored, k.key)
 	}
 	return found, e.unlist(ctx, k, err)
 }

@@ -69,6 +69,6 @@ func (p *policy) newStrict(key strictKey) *variant {
 		}
 	}
 	v := newVariant(p.plan, strict.override, strict.limits)
-	v.script = p.variantScripts(p.id, append(p.variants(), v)...)[len(p.variants())]
+	v.stored = p.storedVariants(p.id, append(p.variants(), v)...)[len(p.variants())]
 	return v
 }

@@ -26,7 +26,7 @@ func (ev *evaluation) addPolicies(check *limiter.Check) {
 		if p.plan.Mode == plan.ModeDisabled {
 			ev.sawDisabled = true
 			ev.report.apply(p.policy, p.match, p.descriptor, nil, nil)
-			ev.report.settle(limiter.ReasonDisabled, true)
+			ev.report.exclude(limiter.ReasonDisabled, true)
 			continue
 		}
 		if p.leftOut {
@@ -48,7 +48,7 @@ func (ev *evaluation) addInTurn(check *limiter.Check) {
 	for i := range rooms {
 		rooms[i] = room{policies: plan.MaxNamespacePolicies, limits: plan.MaxNamespaceLimits, total: total}
 	}
-	for left := len(ev.found); left > 0; {
+	for waiting := len(ev.found); waiting > 0; {
 		for i, queue := range queues {
 			if len(queue) == 0 {
 				continue
@@ -62,7 +62,7 @@ func (ev *evaluation) addInTurn(check *limiter.Check) {
 				ev.leaveOut(next)
 			}
 			queues[i] = queue[1:]
-			left--
+			waiting--
 		}
 	}
 	ev.room = nil

@@ -19,8 +19,8 @@ type variant struct {
 	limits        []plan.Limit
 	quotas        []int64 // of limits, in the same order
 	smallestQuota int64
-	concurrent    bool // a limit uses Concurrency
-	script        *quota.Policy
+	concurrent    bool                  // a limit uses Concurrency
+	stored        *quota.Policy         // as stores take it
 	candidate     *candidate            // nil if no limit has one
 	lastShare     atomic.Pointer[share] // see shareOf
 }
@@ -31,7 +31,7 @@ type candidate struct {
 	replaced []int // indexes of the limits that have a candidate
 }
 
-// newVariant returns the variant without its script, which depends on all variants of
+// newVariant returns the variant without the form for stores, which depends on all variants of
 // the policy.
 func newVariant(p *plan.Plan, override string, limits []plan.Limit) *variant {
 	v := &variant{override: override, limits: limits, quotas: make([]int64, len(limits)), smallestQuota: plan.MaxCost}
@@ -43,7 +43,7 @@ func newVariant(p *plan.Plan, override string, limits []plan.Limit) *variant {
 	return v
 }
 
-func (v *variant) scriptLimits() []quota.Limit {
+func (v *variant) storedLimits() []quota.Limit {
 	limits := make([]quota.Limit, len(v.limits))
 	for i, l := range v.limits {
 		var calendar quota.Calendar // nil, not a nil *plan.Calendar
@@ -81,7 +81,7 @@ func escalationOf(l *plan.Limit) *quota.Escalation {
 
 // limitBelow returns the name of the first limit whose quota is less than the cost.
 func (v *variant) limitBelow(cost int64) string {
-	return v.limits[slices.IndexFunc(v.quotas, func(most int64) bool { return most < cost })].Name
+	return v.limits[slices.IndexFunc(v.quotas, func(units int64) bool { return units < cost })].Name
 }
 
 // share is a variant with the numbers of one of several replicas.
@@ -103,7 +103,7 @@ func (v *variant) shareOf(replicas int64) *variant {
 	divide := func(n int64) int64 { return (n + replicas - 1) / replicas }
 	divided := &variant{
 		override: v.override, limits: slices.Clone(v.limits), quotas: make([]int64, len(v.quotas)),
-		smallestQuota: divide(v.smallestQuota), concurrent: v.concurrent, script: v.script.Share(replicas),
+		smallestQuota: divide(v.smallestQuota), concurrent: v.concurrent, stored: v.stored.Share(replicas),
 	}
 	for i := range divided.limits {
 		l := &divided.limits[i]

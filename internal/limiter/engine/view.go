@@ -7,7 +7,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// view is a snapshot prepared for deciding: script arguments are built once per plan,
+// view is a snapshot prepared for deciding: arguments of scripts are built once per plan,
 // not per decision.
 type view struct {
 	snapshot *plan.Snapshot
