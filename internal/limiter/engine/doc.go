@@ -9,37 +9,30 @@
 //	view.go             a snapshot of plans, prepared for deciding
 //	policy.go           a plan prepared for deciding
 //	variant.go          the limits of a policy, with the numbers of one override
+//	derived.go          limits that a request brings along, and of a key whose overrides cannot be judged
 //	override.go         which override applies to a key
-//	strict.go           the limits of a key whose overrides cannot be judged
 //	expression.go       CEL expressions, compiled on first use
 //	key.go              the key of a request
-//	requested.go        limits that a request brings along
 //	report.go           how the policies are found and evaluated, for an explanation
 //	share.go            which policies have a share in the time for expressions
 //	find.go             which policies apply to a check
-//	descriptorset.go    a set of the descriptors of a check
 //	flood.go            protection from floods of new keys
 //	chain.go            how many policies take part
 //	evaluation.go       from policies to one call of the store
 //	operations.go       a call to a store for several policies, with its reply
-//	turns.go            the policies of a check, in turn if many match
 //	apart.go            decisions of each Namespace alone, after an error of the script
 //	holds.go            what a reserve holds
 //	judge.go            from the reply of the store to a decision
 //	candidate.go        limits that are tried out
 //	local.go            decisions in this process while the store does not answer
-//	descriptorstate.go  the outcome of each descriptor, for Envoy
 //	latecharge.go       reservations and charges of Envoy
-//	reserve.go          Reserve and Charge
-//	commit.go           Commit and Renew
-//	heldpolicies.go     from a reservation to one call of the store
+//	reservation.go      Reserve, Charge, Commit and Renew
 //	counters.go         the metrics that count for each policy
-//	metrics.go, reservationmetrics.go, detail.go, log.go, trace.go
+//	metrics.go, log.go, trace.go
 //	                    how decisions are counted, logged and traced
 //	observe.go          which keys are denied and blocked, for lists
 //	decisions.go        how much each policy has decided, for lists
 //	state.go            inspect, reset, block and unblock one key
-//	keyname.go          the key that an operator names
 //	explain.go          why a check is decided as it is
 //	nearmiss.go         why other policies do not apply
 //

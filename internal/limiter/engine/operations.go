@@ -178,3 +178,17 @@ func (pt *participant) appendStates(states []limiter.LimitState, r *quota.EntryR
 	}
 	return states
 }
+
+// descriptorSet is a set of indexes of at most limiter.MaxDescriptors descriptors, one
+// bit each.
+type descriptorSet uint64
+
+// descriptorSetOf returns the set of one descriptor; plan.AllDescriptors is all of them.
+func descriptorSetOf(descriptor int) descriptorSet {
+	if descriptor == plan.AllDescriptors {
+		return ^descriptorSet(0)
+	}
+	return 1 << descriptor
+}
+
+func (d descriptorSet) has(descriptor int) bool { return d&descriptorSetOf(descriptor) != 0 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/expression"
@@ -29,10 +28,8 @@ type policy struct {
 	keyPrice       func() price  // of the expressions of the key and the overrides
 	newKeys        *flood.Budget // set before the first decision
 
-	requestedVariants sync.Map // requestedKey -> *variant; a nil variant means not applicable
-	requestedCount    atomic.Int64
-	strictVariants    sync.Map // strictKey -> *variant
-	strictCount       atomic.Int64
+	requested variantCache // by requestedKey; a nil variant means not applicable
+	strict    variantCache // by strictKey
 }
 
 // expressionFailure is an expression that failed for a request.

@@ -101,7 +101,7 @@ func withoutShare(demands []demand) map[*policy]bool {
 func dealShares(demands []demand) map[*policy]bool {
 	type share struct {
 		unused, own time.Duration
-		queue     []demand
+		queue       []demand
 	}
 	var shares []share
 	for len(demands) > 0 {

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -112,4 +113,28 @@ func (v *variant) shareOf(replicas int64) *variant {
 	}
 	v.lastShare.Store(&share{replicas: replicas, variant: divided})
 	return divided
+}
+
+// maxDerived bounds the variants in one cache. When there are more, the cache is emptied and fills with the
+// variants that are still in use.
+const maxDerived = 256
+
+// variantCache has variants of a policy that were derived for a request.
+type variantCache struct {
+	all   sync.Map
+	count atomic.Int64
+}
+
+// get returns the variant with the key, which derive makes if it is missing.
+func (c *variantCache) get(key any, derive func() *variant) *variant {
+	if found, ok := c.all.Load(key); ok {
+		return found.(*variant) //nolint:forcetypeassert // only variants are stored
+	}
+	v := derive()
+	if c.count.Add(1) > maxDerived {
+		c.all.Clear()
+		c.count.Store(1)
+	}
+	c.all.Store(key, v)
+	return v
 }

@@ -11,10 +11,6 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// maxRequested bounds the variants that a policy caches for requested limits. When there are more,
-// the cache is emptied and fills with those still in use.
-const maxRequested = 256
-
 // requestedKey identifies a requested limit in a variant.
 type requestedKey struct {
 	selected *variant
@@ -25,16 +21,7 @@ type requestedKey struct {
 // its limits, or nil if it has no limit to replace.
 func (p *policy) requestedVariant(selected *variant, limit limiter.RequestedLimit) *variant {
 	key := requestedKey{selected: selected, limit: limit}
-	if found, ok := p.requestedVariants.Load(key); ok {
-		return found.(*variant) //nolint:forcetypeassert // only variants are stored
-	}
-	v := p.newRequested(selected, limit)
-	if p.requestedCount.Add(1) > maxRequested {
-		p.requestedVariants.Clear()
-		p.requestedCount.Store(1)
-	}
-	p.requestedVariants.Store(key, v)
-	return v
+	return p.requested.get(key, func() *variant { return p.newRequested(selected, limit) })
 }
 
 // newRequested replaces the limit with the same window, or the only limit unless it uses Concurrency.
@@ -71,4 +58,57 @@ func (p *policy) allStates() *quota.Policy {
 		}
 	}
 	return p.storedVariants(p.id, variants...)[0]
+}
+
+// strictKey identifies a strict variant: the override that is selected, nil for none, and the set of the
+// unjudged ones.
+type strictKey struct {
+	selected *override
+	unjudged uint64
+}
+
+// variantFor returns the variant of the selected override, or the policy's own. With unjudged overrides
+// it has the stricter numbers of all of them.
+func (p *policy) variantFor(s *selection) *variant {
+	if s.unjudged == 0 {
+		return p.variantIf(s.override)
+	}
+	key := strictKey{selected: s.override, unjudged: s.unjudged}
+	return p.strict.get(key, func() *variant { return p.newStrict(key) })
+}
+
+// variantIf returns the variant of the override, or the policy's own for nil.
+func (p *policy) variantIf(o *override) *variant {
+	if o == nil {
+		return p.base
+	}
+	return o.variant
+}
+
+// newStrict returns the variant with the stricter numbers of the selected variant and the unjudged ones.
+// A key that an override exempts has those of the unjudged ones.
+func (p *policy) newStrict(key strictKey) *variant {
+	var strict *variant
+	add := func(v *variant) {
+		if strict == nil {
+			strict = &variant{override: v.override, limits: v.limits}
+			return
+		}
+		limits := make([]plan.Limit, len(v.limits))
+		for i := range limits {
+			limits[i] = strict.limits[i].Stricter(v.limits[i])
+		}
+		strict.limits = limits
+	}
+	if v := p.variantIf(key.selected); v != nil {
+		add(v)
+	}
+	for i := range p.overrides {
+		if key.unjudged&(1<<i) != 0 {
+			add(p.overrides[i].variant)
+		}
+	}
+	v := newVariant(p.plan, strict.override, strict.limits)
+	v.stored = p.storedVariants(p.id, append(p.variants(), v)...)[len(p.variants())]
+	return v
 }

@@ -1,0 +1,245 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+// Reserve implements limiter.Reserver.
+func (e *Engine) Reserve(ctx context.Context, reserve *limiter.Reserve) (*limiter.Decision, error) {
+	if err := reserve.Validate(); err != nil {
+		return nil, err
+	}
+	return e.decideAndCount(ctx, &reserve.Check, &purpose{
+		span:   "reserve",
+		change: func(ev *evaluation, _ *limiter.Check) error { return ev.addHolds(reserve) },
+		end:    e.endReserve,
+	})
+}
+
+// endReserve sets the reservation of the decision. A reserve that differs from an open one with its ID
+// holds nothing.
+func (e *Engine) endReserve(ctx context.Context, ev *evaluation, d *limiter.Decision) error {
+	err := ev.setReservation(d)
+	if err != nil {
+		e.cancelTaken(ctx, ev)
+	}
+	return err
+}
+
+// Charge implements limiter.Reserver. Policies that deny the key outright, or exempt it, have no limits
+// and spend nothing.
+func (e *Engine) Charge(ctx context.Context, c *limiter.Charge) (charged *limiter.Charged, err error) {
+	ctx, end := startChange(ctx, e.tracer, "charge")
+	defer func() { end(charged != nil && charged.Charged, err) }()
+	start := time.Now() //nolint:forbidigo // for the budget of new keys
+	v := e.active.Load()
+	if v == nil {
+		return nil, limiter.ErrNotReady
+	}
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	ev, err := v.findCharged(c)
+	if err != nil {
+		return nil, err
+	}
+	ev.call.Draw = e.draw()
+	ev.protect(e.memoryLow(), start)
+	if err := e.change(ctx, &ev.operations, "charge"); err != nil {
+		return nil, err
+	}
+	ev.countNewKeys(start)
+	charged = &limiter.Charged{Charged: len(ev.participants) == 0, Revision: v.snapshot.Revision()}
+	for _, op := range ev.all() {
+		charged.Charged = charged.Charged || op.reply.Hold != quota.HoldMissing
+		charged.Limits = op.appendStates(charged.Limits, op.reply)
+	}
+	e.metrics.countFailures(&ev.search, v.series)
+	e.metrics.countCharges(&ev.operations, v.series)
+	ev.release()
+	return charged, nil
+}
+
+// findCharged returns an evaluation with the charges of all policies that apply.
+func (v *activeView) findCharged(c *limiter.Charge) (*evaluation, error) {
+	c.Check.Attributes.Normalize()
+	ev := newEvaluation()
+	if err := ev.find(v.view, &c.Check); err != nil {
+		return nil, err
+	}
+	ev.addPolicies(&c.Check)
+	ev.call.Denied = false
+	for i := range ev.call.Entries {
+		ev.call.Entries[i].Action, ev.call.Entries[i].ID = quota.Charge, c.ID
+	}
+	return ev, nil
+}
+
+// Commit implements limiter.Reserver. It works in every mode, even Disabled.
+func (e *Engine) Commit(ctx context.Context, c *limiter.Commit) (committed *limiter.Committed, err error) {
+	ctx, end := startChange(ctx, e.tracer, "commit")
+	defer func() { end(committed != nil && committed.Found(), err) }()
+	v := e.active.Load()
+	if v == nil {
+		return nil, limiter.ErrNotReady
+	}
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	h, err := v.findHolds(c.Reservation, func(p *policy, hold *limiter.Hold) (quota.Entry, bool) {
+		entry := quota.Entry{Action: quota.Commit, Cost: c.CostOf(hold.Policy)}
+		if c.Reservation.Charged || !p.plan.Reservations.Allowed() {
+			entry.Action = quota.CommitOrCharge
+		}
+		return entry, entry.Cost > 0 || p.plan.Reservations.Allowed()
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := e.change(ctx, h.operations, "commit"); err != nil {
+		return nil, err
+	}
+	committed = h.committed(c)
+	e.metrics.countCommits(h.operations, v.series)
+	h.release()
+	return committed, nil
+}
+
+// committed returns the answer to the commit.
+func (h *heldPolicies) committed(c *limiter.Commit) *limiter.Committed {
+	answer := &limiter.Committed{Revision: h.revision}
+	for i := range h.holds {
+		hold := &h.holds[i]
+		policy := limiter.CommittedPolicy{Policy: hold.Policy}
+		switch place := h.places[i]; place {
+		case policyGone:
+			policy.Gone = true
+		case nothingHeld:
+			policy.Committed = true
+		default:
+			op := h.at(place)
+			policy.Override, policy.Committed = op.override, op.reply.Hold != quota.HoldMissing
+			if policy.Committed {
+				policy.Cost, policy.Estimate = c.CostOf(hold.Policy), op.reply.Estimate
+			}
+			policy.Limits = op.appendStates(nil, op.reply)
+		}
+		answer.Policies = append(answer.Policies, policy)
+	}
+	return answer
+}
+
+// Renew implements limiter.Reserver. A reservation that was given out without Redis, or that holds
+// nothing, never ends.
+func (e *Engine) Renew(ctx context.Context, r *limiter.Renew) (renewed *limiter.Renewed, err error) {
+	ctx, end := startChange(ctx, e.tracer, "renew")
+	defer func() { end(renewed != nil, err) }()
+	v := e.active.Load()
+	if v == nil {
+		return nil, limiter.ErrNotReady
+	}
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	h, err := v.findHolds(r.Reservation, func(p *policy, _ *limiter.Hold) (quota.Entry, bool) {
+		return quota.Entry{Action: quota.Renew}, p.plan.Reservations.Allowed()
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := h.setTTL(r.TTL); err != nil {
+		return nil, err
+	}
+	if err := e.change(ctx, h.operations, "renew"); err != nil {
+		return nil, err
+	}
+	answer, open := h.renewed()
+	e.metrics.countRenewals(h.operations, v.series)
+	h.release()
+	if !open && !r.Reservation.Charged && len(r.Reservation.Holds) > 0 {
+		return nil, limiter.ErrReservationEnded
+	}
+	return answer, nil
+}
+
+// renewed returns the answer to a renewal, and whether it renewed a hold.
+func (h *heldPolicies) renewed() (answer *limiter.Renewed, open bool) {
+	answer = &limiter.Renewed{Revision: h.revision}
+	for i := range h.holds {
+		place := h.places[i]
+		found := place >= 0 && h.reply.Entries[place].Hold == quota.HoldFound
+		open = open || found
+		answer.Policies = append(answer.Policies, limiter.RenewedPolicy{Policy: h.holds[i].Policy, Renewed: found})
+	}
+	return answer, open
+}
+
+// heldPolicies are the holds of a reservation, with the operations on the holds of policies that still exist.
+type heldPolicies struct {
+	holds []limiter.Hold
+	*operations
+	// places[i] is the place of holds[i] in the operations, or one of those below.
+	places   []int
+	revision int64
+}
+
+const (
+	policyGone  = -1 // the policy has no plan
+	nothingHeld = -2 // the policy has no hold, and nothing to spend
+)
+
+// findHolds returns the holds of the reservation, with the limits that are now in force. entryOf
+// returns what the call does with the hold of a policy; false leaves it out.
+func (v *activeView) findHolds(
+	r *limiter.Reservation, entryOf func(*policy, *limiter.Hold) (quota.Entry, bool),
+) (*heldPolicies, error) {
+	h := &heldPolicies{holds: r.Holds, operations: newOperations(), revision: v.snapshot.Revision()}
+	for i := range r.Holds {
+		hold := &r.Holds[i]
+		p := v.policies[v.snapshot.Lookup(hold.Policy)]
+		if p == nil {
+			h.places = append(h.places, policyGone)
+			continue
+		}
+		key, ok := p.keyOfTexts(hold.Key)
+		if !ok || h.has(p, key) {
+			return nil, invalidReservation(fmt.Sprintf("has holds[%d].key, which is no key of %s or is there twice", i, p.id))
+		}
+		entry, needed := entryOf(p, hold)
+		if !needed {
+			h.places = append(h.places, nothingHeld)
+			continue
+		}
+		entry.ID, entry.Key = r.ID, key
+		h.addHeld(p, p.variantOf(hold.Override), entry)
+	}
+	return h, nil
+}
+
+func invalidReservation(problem string) error {
+	return &limiter.FieldError{Field: "reservation", Problem: problem}
+}
+
+// has reports whether there is an operation for the policy and the key.
+func (h *heldPolicies) has(p *policy, key quota.Key) bool {
+	for _, op := range h.all() {
+		if op.policy == p && op.entry.Key == key {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *heldPolicies) addHeld(p *policy, v *variant, entry quota.Entry) {
+	entry.Policy = v.stored
+	h.places = append(h.places, len(h.participants))
+	h.add(participant{policy: p, variant: v, selected: v}, entry)
+}
