@@ -12,6 +12,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // tryingFifty is a policy of 100 units that takes reservations and tries 50 units.
@@ -95,7 +96,7 @@ func TestCandidatesJudgeWithoutTheCaller(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", trying(2)))
 	ctx, cancel := context.WithCancel(t.Context())
-	f.store.during = cancel
+	f.store.during(cancel)
 	_, err := f.Decide(ctx, named("a/x"))
 	g.Expect(err).NotTo(HaveOccurred())
 	f.AwaitBackground()
@@ -105,8 +106,10 @@ func TestCandidatesJudgeWithoutTheCaller(t *testing.T) {
 // Checks that the limits in force did not judge are not judged by candidates.
 func TestCandidatesJudgeJudgedChecks(t *testing.T) {
 	for name, prepare := range map[string]func(*fixture, *limiter.Check){
-		"answered by a cache, without Redis": func(f *fixture, _ *limiter.Check) { f.store.unanswered = true },
-		"a copied ID":                        func(_ *fixture, c *limiter.Check) { c.Hits[0].Action = limiter.HitsReserve },
+		"answered by a cache, without Redis": func(f *fixture, _ *limiter.Check) {
+			f.store.changeReplies(func(r *quota.Reply) { r.Unanswered = true })
+		},
+		"a copied ID": func(_ *fixture, c *limiter.Check) { c.Hits[0].Action = limiter.HitsReserve },
 		"a peek beside a check": func(_ *fixture, c *limiter.Check) {
 			c.Hits[0].Peek = true
 			c.Attributes.Descriptors = append(c.Attributes.Descriptors, descriptors("b=1")...)

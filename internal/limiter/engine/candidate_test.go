@@ -243,18 +243,18 @@ func TestCandidateVerdictUnknown(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", trying(2)))
 	calls := 0
-	f.store.during = func() {
+	f.store.during(func() {
 		if calls++; calls == 2 {
 			f.store.err = errors.New("lost")
 		}
-	}
+	})
 	g.Expect(f.decide(t, named("a/x")).Degraded).To(BeEmpty())
 	g.Expect(f.candidates(t)).To(Equal([]string{"a/x burst allowed/unknown 1"}))
 	g.Expect(f.decide(t, named("a/x")).Degraded).To(Equal(plan.FailOpen))
 	f.AwaitBackground()
 	g.Expect(calls).To(Equal(3), "a check without verdict is not compared")
 
-	f.store.during, f.store.err = nil, nil
+	f.store.around, f.store.err = nil, nil
 	f.FillBackground()
 	g.Expect(f.decide(t, named("a/x")).Degraded).To(BeEmpty())
 	g.Expect(exposition(g, f.registry)).To(ContainSubstring(

@@ -295,9 +295,6 @@ func TestExplanationNamesPoliciesThatDoNotFit(t *testing.T) {
 	g.Expect(x.Policies[17]).To(And(HaveField("Policy", "b/x"), HaveField("Reason", limiter.ReasonAllowed), HaveField("Limits", HaveLen(1))))
 }
 
-// failWith lets all calls with the policy fail.
-func (s *modelStore) failWith(policy string, err error) { s.bad, s.badErr = policy, err }
-
 // A script error of one Namespace, such as a key that holds another type, does not concern the others.
 func TestScriptErrorsConcernOneNamespace(t *testing.T) {
 	failure := &quota.StoreError{Cause: quota.CauseScript, Err: context.DeadlineExceeded, Unwritten: true}
@@ -335,13 +332,11 @@ func TestCallsThatMayHaveWrittenAreNotRepeated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			f := newFixture(makePlan("a/bad", onHost), makePlan("b/x", onHost))
-			calls := 0
-			f.store.during = func() { calls++ }
-			f.store.failWith("a/bad", failure)
+			calls := f.store.failWith("a/bad", failure)
 			d := f.decide(t, forHost())
 			g.Expect(d.Reason).To(Equal(limiter.ReasonStoreUnavailable))
 			g.Expect(d.Limits).To(BeEmpty())
-			g.Expect(calls).To(Equal(1))
+			g.Expect(*calls).To(Equal(1))
 		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,7 +18,7 @@ import (
 
 func TestMetricsOfNamespaces(t *testing.T) {
 	g := NewWithT(t)
-	f := &fixture{store: &modelStore{now: time.UnixMicro(1_900_000_000_123_456)}, registry: prometheus.NewRegistry()}
+	f := &fixture{store: newTestStore(), registry: prometheus.NewRegistry()}
 	f.Engine = engine.New(engine.Options{
 		Store: f.store, Registerer: f.registry, MetricsDetail: engine.DetailNamespace, Logger: slog.New(slog.DiscardHandler),
 	})

@@ -9,9 +9,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,64 +22,18 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/reference"
 )
-
-// modelStore decides with the reference model at the time now, or fails with err. It
-// records the last call.
-type modelStore struct {
-	engine.Store
-	sync.Mutex // candidates of two policies are evaluated at once
-
-	model  reference.Model
-	shared *reference.Model // instead of model, if not nil
-	now    time.Time
-	draw   uint32
-	err    error
-	bad    string // the policy whose calls fail with badErr
-	badErr error
-	last   *quota.Call // a copy; given is the call itself
-	given  *quota.Call
-
-	fromCache   bool   // of the replies
-	unanswered  bool   // of the replies
-	loseReplies bool   // of calls that are decided
-	canceled    bool   // the context of the last call
-	during      func() // is called by each decision, unless nil
-}
-
-func (s *modelStore) Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, error) {
-	s.Lock()
-	defer s.Unlock()
-	s.canceled, s.given = ctx.Err() != nil, call
-	s.last = &quota.Call{Entries: slices.Clone(call.Entries), Denied: call.Denied, Draw: call.Draw, Uncached: call.Uncached}
-	if s.during != nil {
-		s.during()
-	}
-	if s.err != nil {
-		return nil, s.err
-	}
-	if slices.ContainsFunc(call.Entries, func(e quota.Entry) bool { return e.Policy.ID() == s.bad }) {
-		return nil, s.badErr
-	}
-	reply := cmp.Or(s.shared, &s.model).Evaluate(call, s.now)
-	reply.FromCache, reply.Unanswered = s.fromCache, s.unanswered
-	if s.loseReplies {
-		return nil, lost()
-	}
-	return reply, nil
-}
 
 type fixture struct {
 	*engine.Engine
-	store    *modelStore
+	store    *testStore
 	replicas int
 	registry *prometheus.Registry
 }
 
 func newFixture(plans ...*plan.Plan) *fixture {
 	f := &fixture{
-		store:    &modelStore{now: time.UnixMicro(1_900_000_000_123_456)},
+		store:    newTestStore(),
 		replicas: 1,
 		registry: prometheus.NewRegistry(),
 	}

@@ -192,7 +192,7 @@ func TestExplanationsOfDescriptors(t *testing.T) {
 func TestExplanationsRunOneAtATime(t *testing.T) {
 	g, f := NewWithT(t), newFixture(makePlan("a/x"))
 	inside, release := make(chan struct{}), make(chan struct{})
-	f.store.during = func() { inside <- struct{}{}; <-release }
+	f.store.during(func() { inside <- struct{}{}; <-release })
 	done := make(chan error)
 	go func() { _, err := f.Explain(t.Context(), named("a/x")); done <- err }()
 	<-inside
@@ -204,7 +204,7 @@ func TestExplanationsRunOneAtATime(t *testing.T) {
 	g.Expect(err).To(MatchError(context.Canceled))
 	close(release)
 	g.Expect(<-done).To(Succeed())
-	f.store.during = nil
+	f.store.around = nil
 	f.explain(t, named("a/x"))
 }
 

@@ -65,11 +65,11 @@ func TestFailureModeDecidesWithoutRedis(t *testing.T) {
 
 // The store may still read a call that it has not answered, so no other check uses its memory.
 func TestCallInFlightStaysAsItIs(t *testing.T) {
-	for name, prepare := range map[string]func(*modelStore){
-		"failed": func(s *modelStore) {
+	for name, prepare := range map[string]func(*testStore){
+		"failed": func(s *testStore) {
 			s.err = &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
 		},
-		"answered by a cache": func(s *modelStore) { s.unanswered = true },
+		"answered by a cache": func(s *testStore) { s.changeReplies(func(r *quota.Reply) { r.Unanswered = true }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(makePlan("a/x"))
@@ -104,7 +104,7 @@ func TestSeriesOfADeletedPolicyStayDeleted(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x"))
 	f.decide(t, named("a/x"))
-	f.store.during = func() { f.Use(plan.NewSnapshot(2, nil)) }
+	f.store.during(func() { f.Use(plan.NewSnapshot(2, nil)) })
 	for range 3 { // admitted twice, then denied: other series
 		f.Use(plan.NewSnapshot(1, []*plan.Plan{makePlan("a/x")}))
 		f.decide(t, named("a/x"))
@@ -128,7 +128,7 @@ func TestCachedDenialsAreCounted(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/wide", threshold(1000)), makePlan("a/x", threshold(1)))
 	f.decide(t, named("a/wide", "a/x"))
-	f.store.fromCache = true
+	f.store.changeReplies(func(r *quota.Reply) { r.FromCache = true })
 	f.decide(t, named("a/wide", "a/x"))
 	g.Expect(exposition(g, f.registry)).To(And(
 		ContainSubstring(`weir_cached_denials_total{namespace="a",policy="x"} 1`),

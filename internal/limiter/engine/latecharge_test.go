@@ -138,10 +138,10 @@ func TestLateChargesWithoutRedis(t *testing.T) {
 func TestLostReplyOfALateCharge(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", byUser, late), makePlan("a/r", byUser, reservable))
-	f.store.loseReplies = true
+	f.store.loseReplies()
 	charge := f.decide(t, hitting(limiter.Hits{Cost: 40}))
 	commit := f.decide(t, hitting(limiter.Hits{Cost: 30, Action: limiter.HitsCommit}))
-	f.store.loseReplies = false
+	f.store.around = nil
 	g.Expect(charge.Unsent).To(HaveLen(1))
 	g.Expect(commit.Unsent).To(HaveLen(2), "a/x charges it, too")
 	for _, unsent := range append(charge.Unsent, commit.Unsent...) {

@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/reference"
 )
 
 // process is one of several that share Redis.
@@ -36,7 +35,7 @@ func TestQuotaAndOneShareOfEachProcess(t *testing.T) {
 			tc.limit.Name, tc.limit.Threshold, tc.limit.WindowMillis = "burst", most, window.Milliseconds()
 			usedShares := false
 			for seed := range uint64(30) {
-				w := &localWorld{plan: makePlan("a/x", localMode, limited(tc.limit)), r: rand.New(rand.NewPCG(seed, 5))}
+				w := &localWorld{redis: newTestStore(), plan: makePlan("a/x", localMode, limited(tc.limit)), r: rand.New(rand.NewPCG(seed, 5))}
 				admitted := w.run(t, time.Duration(tc.windows)*window-time.Millisecond)
 				bound := tc.most(most)
 				for _, p := range w.processes {
@@ -62,14 +61,14 @@ func TestQuotaAndOneShareOfEachProcess(t *testing.T) {
 type localWorld struct {
 	plan      *plan.Plan
 	r         *rand.Rand
-	redis     reference.Model
+	redis     *testStore // its states are those of all processes
 	processes []*process // also those that have left
 	live      []*process
 }
 
 func (w *localWorld) join(now time.Time) {
 	p := &process{fixture: newFixture(w.plan), fewest: len(w.live) + 1}
-	p.store.shared, p.store.now, p.replicas = &w.redis, now, p.fewest
+	p.store.Store, p.store.now, p.replicas = w.redis.Store, now, p.fewest
 	w.processes, w.live = append(w.processes, p), append(w.live, p)
 }
 
@@ -81,7 +80,7 @@ func (w *localWorld) run(t *testing.T, length time.Duration) (admitted []admissi
 	for end := now.Add(length); now.Before(end); now = now.Add(time.Duration(w.r.IntN(200)) * time.Millisecond) {
 		p := w.live[w.r.IntN(len(w.live))]
 		w.change(p, now)
-		p.store.now = now
+		p.store.now, w.redis.now = now, now
 		cost := 1 + w.r.Int64N(3)
 		if d := p.decide(t, spending(cost, "a/x")); d.Allowed {
 			admitted = append(admitted, admission{now, cost})

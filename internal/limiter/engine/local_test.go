@@ -362,11 +362,3 @@ func TestChangingSharesRenewNothing(t *testing.T) {
 		})
 	}
 }
-
-func (s *modelStore) Reset(_ context.Context, policy *quota.Policy, key quota.Key) (bool, error) {
-	return s.model.Reset(policy, key, s.now), s.err
-}
-
-func (s *modelStore) Unblock(_ context.Context, policy *quota.Policy, key quota.Key) (bool, error) {
-	return s.model.Unblock(policy, key, s.now), s.err
-}

@@ -24,12 +24,12 @@ import (
 // logged is an engine that logs to out: a/x admits one unit a minute, a/y is disabled.
 type logged struct {
 	*engine.Engine
-	store *modelStore
+	store *testStore
 	out   bytes.Buffer
 }
 
 func newLogged(level slog.Level) *logged {
-	l := &logged{store: &modelStore{now: time.UnixMicro(1_900_000_000_123_456)}}
+	l := &logged{store: newTestStore()}
 	l.Engine = engine.New(engine.Options{
 		Store:      l.store,
 		Registerer: prometheus.NewRegistry(),

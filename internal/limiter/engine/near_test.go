@@ -6,7 +6,6 @@ package engine_test
 import (
 	"log/slog"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,7 +17,7 @@ import (
 
 func TestNearLimit(t *testing.T) {
 	g := NewWithT(t)
-	f := &fixture{store: &modelStore{now: time.UnixMicro(1_900_000_000_123_456)}, registry: prometheus.NewRegistry()}
+	f := &fixture{store: newTestStore(), registry: prometheus.NewRegistry()}
 	f.Engine = engine.New(engine.Options{Store: f.store, Registerer: f.registry, Logger: slog.New(slog.DiscardHandler)})
 	p := makePlan("a/x")
 	p.Limits = []plan.Limit{

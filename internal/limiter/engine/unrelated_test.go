@@ -15,7 +15,6 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
-	"github.com/weir-dev/weir/internal/limiter/reference"
 )
 
 // onAll lets a policy match the requests for shop.example, and every descriptor of Envoy.
@@ -100,7 +99,7 @@ type seen struct {
 // see decides the check without earlier counters, and again, with those of the first one.
 func (f *fixture) see(t *testing.T, check func() *limiter.Check) (both [2]seen) {
 	t.Helper()
-	f.store.model = reference.Model{}
+	f.store.empty()
 	for i := range both {
 		f.store.last = nil
 		d, err := f.Decide(t.Context(), check())
