@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Builds the files of a release in bin/release/<version> and verifies them; no registry is
-# needed: release.sh [VERSION]. The version is by default that of the chart. The tree must be
+# needed: release.sh [VERSION]. The default is the version of the chart. The tree must be
 # clean, because the image names the commit.
 #
 # `release.sh verify VERSION FOLDER` verifies the files of a release, for example downloaded

@@ -5,7 +5,7 @@
 # Builds an image of one Go program of this repository, statically linked and run as a
 # non-root user: program.sh PACKAGE NAME:TAG [FLAG...]
 #
-# The program is built for GOARCH with LDFLAGS. The flags are those of the Go program beside
+# The program is built for GOARCH with LDFLAGS. The flags are the flags of the Go program beside
 # this script, which writes the image to bin/images/<program>-linux-<GOARCH>.tar for `docker
 # load` and `ctr images import`.
 set -euo pipefail

@@ -108,10 +108,9 @@ func alike(rounds []*round, collects bool) (same []*round) {
 	return same
 }
 
-// reference returns the p99 beside an ordinary load in rounds that had a garbage collection as r had, or in
-// those that had none, as r: the collector takes cores that are idle, on a small machine those of Redis and of
-// the callers, so such a round has ten times the p99 of another, whatever the load is. It is 0 if there was no
-// such round.
+// reference returns the p99 beside an ordinary load, of rounds with a garbage collection if r had one, else of
+// rounds without: the collector takes idle cores, which Redis and the callers need on a small machine, so such
+// a round has ten times the p99 of another, whatever the load is. It is 0 if there was no such round.
 func (v *verdict) reference(r *round) (reference time.Duration) {
 	for _, rounds := range [][]*round{v.harmless, v.ordinary} {
 		if same := alike(rounds, r.collects); len(same) > 0 {

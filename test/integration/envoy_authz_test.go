@@ -52,7 +52,7 @@ func TestEnvoyExtAuthz(t *testing.T) {
 	g.Expect(get(t, clientFrom(t, "127.0.0.3"), url, "Host", "shop.example").status).To(Equal(http.StatusOK), "another client")
 }
 
-// Headers of Weir replace those of the upstream with the same names.
+// Headers of Weir replace the headers of the upstream with the same names.
 func TestEnvoyExtAuthzReplacesHeadersOfTheUpstream(t *testing.T) {
 	page := blocks(t, "envoy.md")
 	w := newWorld(t, page[1])

@@ -49,7 +49,7 @@ func (w *world) counted(t *testing.T, of resource) int64 {
 }
 
 // gateway is a proxy in front of the upstream, with the documented settings or with the proxy's
-// defaults in place of those that reject spellings.
+// defaults in place of the settings that reject spellings.
 type gateway struct {
 	name string
 	// start returns the address for HTTP/2, which may be another one.

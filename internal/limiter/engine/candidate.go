@@ -79,8 +79,8 @@ func newCandidateJudge(evaluate evaluator) *candidateJudge {
 	return &candidateJudge{evaluate: evaluate, background: make(chan struct{}, maxBackground)}
 }
 
-// judge judges the decided check by the candidates, and counts their verdicts beside those of the
-// limits in force. The caller waits only where a commit may follow, which must find the hold.
+// judge judges the decided check by the candidates, and counts their verdicts beside the
+// verdicts of the limits in force. The caller waits only where a commit may follow, which must find the hold.
 func (j *candidateJudge) judge(ctx context.Context, ev *evaluation, series viewMetrics) {
 	if len(ev.candidates) == 0 || ev.reply == nil || !ev.isFree() || ev.copiedID() != nil {
 		return
@@ -142,10 +142,10 @@ func (j *candidateJudge) inBackground(ctx context.Context, work func(context.Con
 	return true
 }
 
-// verdictUnknown is that of a candidate that the store did not judge.
+// verdictUnknown is the verdict of a candidate that the store did not judge.
 const verdictUnknown = "unknown"
 
-// countCandidates counts the verdicts of the candidates beside those of the limits in force.
+// countCandidates counts the verdicts of the candidates beside the verdicts of the limits in force.
 func (pm *policyMetrics) countCandidates(c *candidateCheck) {
 	for i := range c.comparisons {
 		s := &c.comparisons[i]

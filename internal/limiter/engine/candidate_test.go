@@ -199,7 +199,7 @@ func TestCandidatesJudgeOnlyTheNumbersOfThePolicy(t *testing.T) {
 	}))
 }
 
-// A candidate has blocks of its own, and those of operators.
+// A candidate has blocks of its own, and the blocks of operators.
 func TestCandidateBlocks(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", trying(1), func(p *plan.Plan) { p.Limits[0].BlockMillis = 600_000 }))

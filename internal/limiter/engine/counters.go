@@ -32,7 +32,7 @@ const (
 	unheldTotal
 )
 
-// counters are the metrics, with their labels after those of the policy. docs/metrics.md describes them.
+// counters are the metrics, with the labels that follow the labels of the policy. docs/metrics.md describes them.
 var counters = [...]struct {
 	name, help string
 	labels     []string
@@ -78,7 +78,7 @@ var counters = [...]struct {
 	},
 	reservationsTotal: {
 		name:   "weir_reservations_total",
-		help:   "What became of reservations, counted once per policy and key.",
+		help:   "Outcomes of reservations, counted once per policy and key.",
 		labels: []string{"outcome"},
 	},
 	chargesTotal: {

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 )
 
-// Decisions visits the counters of decisions. With DetailNamespace, those of each Namespace have the
-// policy "<namespace>/*".
+// Decisions visits the counters of decisions. With DetailNamespace, the counters of a Namespace
+// have the policy "<namespace>/*".
 func (e *Engine) Decisions(visit func(policy string, n limiter.DecisionCounts)) {
 	v := e.active.Load()
 	if v == nil {

@@ -46,7 +46,7 @@ func (p *policy) newRequested(selected *variant, limit limiter.RequestedLimit) *
 	return v
 }
 
-// allStates returns a policy for stores that covers every state a key can have, also those of
+// allStates returns a policy for stores that covers every state a key can have, also states of
 // requested limits with another window. The store lists those with another rate.
 func (p *policy) allStates() *quota.Policy {
 	variants := p.variants()
@@ -86,7 +86,7 @@ func (p *policy) variantIf(o *override) *variant {
 }
 
 // newStrict returns the variant with the stricter numbers of the selected variant and the unjudged ones.
-// A key that an override exempts has those of the unjudged ones.
+// A key that an override exempts has the numbers of the unjudged ones.
 func (p *policy) newStrict(key strictKey) *variant {
 	var strict *variant
 	add := func(v *variant) {

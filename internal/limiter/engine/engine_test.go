@@ -99,7 +99,7 @@ func TestDecisionReasons(t *testing.T) {
 		policy    string
 		limit     string
 		retry     time.Duration
-		message   string // default: that of the policy
+		message   string // default: the message of the policy
 		noLimits  bool
 		untouched bool // the store must not be called
 	}{

@@ -200,7 +200,7 @@ func (ev *evaluation) addOutrightDenial(p applicable, reason limiter.Reason, ove
 }
 
 // mergeParticipant adds the hits to the entry of the same policy and key, and reports whether there is
-// one. Where descriptors give one policy and key different limits, those of the first descriptor
+// one. Where descriptors give one policy and key different limits, the limits of the first descriptor
 // apply, with the largest hits.
 func (ev *evaluation) mergeParticipant(added *participant, key quota.Key, hits limiter.Hits) bool {
 	for i := len(ev.participants) - 1; i >= 0 && (ev.room != nil || ev.participants[i].policy == added.policy); i-- {

@@ -277,7 +277,7 @@ func TestBlocksHoldInOtherChainsWithoutRedis(t *testing.T) {
 	f.server.Resume()
 }
 
-// The state of a key is that of Redis. A remembered denial does not stand in for it.
+// Redis has the state of a key. A remembered denial does not replace it.
 func TestInspectNeedsRedis(t *testing.T) {
 	g := NewWithT(t)
 	f := newFailing(t, 100*time.Millisecond)

@@ -70,7 +70,7 @@ func (ev *evaluation) addCharge(pt *participant, entry *quota.Entry, reservation
 	ev.charged.add(added, charge)
 }
 
-// ignoreRequestedLimit replaces a requested limit, which may have a state of its own, by that of the
+// ignoreRequestedLimit replaces a requested limit, which may have a state of its own, by the limit of the
 // policy.
 func (pt *participant) ignoreRequestedLimit(entry *quota.Entry) {
 	pt.variant, entry.Policy = pt.selected, pt.selected.stored

@@ -61,7 +61,7 @@ func TestQuotaAndOneShareOfEachProcess(t *testing.T) {
 type localWorld struct {
 	plan      *plan.Plan
 	r         *rand.Rand
-	redis     *testStore // its states are those of all processes
+	redis     *testStore // all processes share its states
 	processes []*process // also those that have left
 	live      []*process
 }

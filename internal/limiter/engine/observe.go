@@ -42,8 +42,8 @@ func (ev *evaluation) observe(o Observer, start time.Time) {
 	}
 }
 
-// partsOf returns the parts of the encoded key. Where the encoding has a hash of the only part, it may
-// be that of a key that an override names.
+// partsOf returns the parts of the encoded key. Where the encoding has a hash of the only part, an
+// override may name the key with this hash.
 func (p *policy) partsOf(key quota.Key) []string {
 	for i := range p.plan.Overrides {
 		for _, named := range p.plan.Overrides[i].Keys {

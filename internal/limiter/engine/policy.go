@@ -123,7 +123,7 @@ func (p *policy) prepareCandidates() {
 	}
 }
 
-// variants returns the base variant and those of the overrides.
+// variants returns the base variant and the variants of the overrides.
 func (p *policy) variants() []*variant {
 	variants := []*variant{p.base}
 	for i := range p.overrides {

@@ -17,7 +17,7 @@ type report struct {
 	applied []appliedPolicy
 }
 
-// appliedPolicy is a policy that applies, with what became of it.
+// appliedPolicy is a policy that applies, and its part in the decision.
 type appliedPolicy struct {
 	*policy
 	match, descriptor int

@@ -164,7 +164,7 @@ func TestRoutesWithDifferentRequestedLimits(t *testing.T) {
 			}
 			t.Run(fmt.Sprint(algorithm, " ", counting), func(t *testing.T) {
 				p := makePlan("a/x", limited(three(algorithm)), byUser, func(p *plan.Plan) { p.Counting = counting })
-				server, _ := testenv.StartRedisWithClock(t) // it stands still, like that of the fixture
+				server, _ := testenv.StartRedisWithClock(t) // it stands still, like the clock of the fixture
 				f, onRedis := newFixture(p), newOnServer(t, server, p)
 				f.store.draw = drawSheds
 				r := rand.New(rand.NewPCG(1, 2))
@@ -290,7 +290,7 @@ func TestRequestedLimitKeepsItsCount(t *testing.T) {
 	}
 }
 
-// The log expires after the requested window, not after that of the policy.
+// The log expires after the requested window, not after the window of the policy.
 func TestLogOfARequestedLimitExpires(t *testing.T) {
 	g := NewWithT(t)
 	p := makePlan("a/x", limited(plan.Limit{Name: "l", Algorithm: plan.SlidingLog, Threshold: 3, WindowMillis: plan.MaxWindow.Milliseconds()}), byUser)

@@ -31,7 +31,7 @@ type demand struct {
 
 // demandsOfMatches returns what the policies of the matches need, in their order. It appends to demands.
 func (v *view) demandsOfMatches(demands []demand, matches []plan.Found, a *plan.Attributes) []demand {
-	const keys = plan.MaxMatches // the bit of the key and the overrides, beside those of the matches
+	const keys = plan.MaxMatches // the bit of the key and the overrides, beside the bits of the matches
 	var s scans
 	for i, m := range matches {
 		p := v.policies[m.Plan]

@@ -135,8 +135,8 @@ func (e *Engine) listHolds(ctx context.Context, policy *quota.Policy, key quota.
 }
 
 // Reset deletes the counters and the block of the key, under every override and requested
-// limit. It reports whether any existed in Redis. Of the state that replicas keep in memory for
-// failureMode Local, it deletes that of this replica.
+// limit. It reports whether any existed in Redis. Replicas also keep states in memory for failureMode
+// Local: it deletes the state in this replica.
 func (e *Engine) Reset(ctx context.Context, id string, key limiter.KeyName) (bool, error) {
 	k, err := e.locate(ctx, id, key)
 	if err != nil {
@@ -204,7 +204,7 @@ func (e *Engine) unlist(ctx context.Context, k *policyKey, err error) error {
 	return err
 }
 
-// Bounds of UnblockAll: of the blocks in one list, and of those that are lifted at the same time.
+// Bounds of UnblockAll: the blocks in one list, and the blocks that are lifted at the same time.
 const (
 	maxUnblocked    = quota.MaxListedBlocks
 	unblockedAtOnce = 16

@@ -81,7 +81,7 @@ func newOperated(o *operated, observer engine.Observer, edits ...func(*plan.Plan
 	return e
 }
 
-// A change that fails is reported, although that of the candidate would succeed, and changes no list.
+// A change that fails is reported, although the change of the candidate would succeed, and changes no list.
 func TestFailedChangesOfKeys(t *testing.T) {
 	for _, name := range []string{"reset", "block", "unblock"} {
 		t.Run(name, func(t *testing.T) {

@@ -96,7 +96,7 @@ type seen struct {
 	err     string
 }
 
-// see decides the check without earlier counters, and again, with those of the first one.
+// see decides the check without earlier counters, and again, with the counters of the first one.
 func (f *fixture) see(t *testing.T, check func() *limiter.Check) (both [2]seen) {
 	t.Helper()
 	f.store.empty()
