@@ -89,7 +89,7 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags.Int64Var(&f.floods.PerMinute, "new-keys-per-minute", 100_000,
 		"keys that each policy may begin in a minute in this process; further ones share a budget; 0 is unlimited")
 	flags.Int64Var(&f.floods.PerWindow, "new-keys-per-window", 2_000_000,
-		"keys begun by each policy in this process whose state may exist at the same time; further ones share a budget; 0 is unlimited")
+		"keys started by each policy in this process whose state may exist at the same time; further ones share a budget; 0 is unlimited")
 	flags.IntVar(&f.localKeys, "local-keys", 1_000_000,
 		"keys of all policies that may have counters in memory: with failureMode Local, or without Redis; further keys of a policy share one budget")
 	duration.Var(flags, &f.drainDelay, "drain-delay", 0,

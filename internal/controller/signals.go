@@ -44,7 +44,7 @@ func (s *signals) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.reconciler.Terms.Begun():
+		case <-s.reconciler.Terms.Started():
 			s.beginTerm(ctx)
 		case <-changes:
 			began := time.Now() //nolint:forbidigo // the CPU time of this call

@@ -13,7 +13,7 @@ import (
 // TermTracker holds the running leadership term of this process. Its Begin is
 // called from the OnStartedLeading of a leader election.
 type TermTracker struct {
-	begun chan struct{}
+	started chan struct{}
 
 	mu     sync.Mutex
 	latest term
@@ -26,7 +26,7 @@ type term struct {
 }
 
 // NewTermTracker returns a TermTracker without a term.
-func NewTermTracker() *TermTracker { return &TermTracker{begun: make(chan struct{}, 1)} }
+func NewTermTracker() *TermTracker { return &TermTracker{started: make(chan struct{}, 1)} }
 
 // Begin starts a term, which lasts until the context ends. The context of the last term
 // must have ended.
@@ -35,7 +35,7 @@ func (t *TermTracker) Begin(ctx context.Context) {
 	t.latest = term{number: t.latest.number + 1, ctx: ctx}
 	t.mu.Unlock()
 	select {
-	case t.begun <- struct{}{}:
+	case t.started <- struct{}{}:
 	default: // a value that was not received yet covers this term too
 	}
 }
@@ -48,9 +48,9 @@ func (t *TermTracker) Term() context.Context {
 	return t.latest.ctx
 }
 
-// Begun receives a value, coalesced, after a term has begun. Only the controller
+// Started receives a value, coalesced, after a term has begun. Only the controller
 // receives from it.
-func (t *TermTracker) Begun() <-chan struct{} { return t.begun }
+func (t *TermTracker) Started() <-chan struct{} { return t.started }
 
 // running returns the running term, or false if this process does not lead.
 func (t *TermTracker) running() (term, bool) {

@@ -15,7 +15,7 @@ type Limits struct {
 	// whose state exists for a part of a minute counts with that part: with a window of a second, or
 	// a bucket that is soon full again, known clients begin their keys again and again.
 	PerMinute int64
-	// PerWindow is the number of begun keys whose state may exist at the same time; 0 is unlimited.
+	// PerWindow is the number of started keys whose state may exist at the same time; 0 is unlimited.
 	PerWindow int64
 }
 

@@ -16,7 +16,7 @@ import (
 // maxListedBytes bounds the text of the keys in all lists. Above it, further blocks are not listed.
 const maxListedBytes = 16 << 20
 
-// blockLists lists begun blocks by policy, as the lists in Redis do. The store itself knows callers
+// blockLists lists started blocks by policy, as the lists in Redis do. The store itself knows callers
 // only by hash.
 type blockLists struct {
 	mu    sync.Mutex
@@ -24,7 +24,7 @@ type blockLists struct {
 	bytes int
 }
 
-// AddBlocks adds begun blocks to the list of the policy. It returns no error.
+// AddBlocks adds started blocks to the list of the policy. It returns no error.
 func (s *Store) AddBlocks(_ context.Context, policy string, blocks []quota.Block) error {
 	now := s.micros() / 1000
 	l := &s.lists

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// maxPending bounds the begun blocks that wait to be written to the lists. Further ones are dropped.
+// maxPending bounds the started blocks that wait to be written to the lists. Further ones are dropped.
 const maxPending = 10_000
 
 // pendingBlock is a block that is not in the lists yet.
@@ -22,7 +22,7 @@ type pendingBlock struct {
 	end time.Time
 }
 
-// addPending remembers the begun block until the next round. The caller holds the lock.
+// addPending remembers the started block until the next round. The caller holds the lock.
 func (c *Collector) addPending(e *event) {
 	if c.pendings >= maxPending {
 		c.drops.buffer.Add(1)
@@ -32,7 +32,7 @@ func (c *Collector) addPending(e *event) {
 	c.pendings++
 }
 
-// takePending returns the begun blocks that are not in the lists yet, by policy.
+// takePending returns the started blocks that are not in the lists yet, by policy.
 func (c *Collector) takePending() map[string][]pendingBlock {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,7 +41,7 @@ func (c *Collector) takePending() map[string][]pendingBlock {
 	return taken
 }
 
-// writeBlocks adds the begun blocks to the lists. Those that cannot be written are dropped.
+// writeBlocks adds the started blocks to the lists. Those that cannot be written are dropped.
 func (c *Collector) writeBlocks(ctx context.Context) error {
 	var failure error
 	for policy, blocks := range c.takePending() {

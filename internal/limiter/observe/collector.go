@@ -24,12 +24,12 @@ const (
 	bufferedBlocks  = 2048
 	// drainPeriod is the longest that a denial stays in the buffer.
 	drainPeriod = 500 * time.Millisecond
-	// sharePeriod is the time between two rounds of the calls of Redis: begun blocks, and the part of
+	// sharePeriod is the time between two rounds of the calls of Redis: started blocks, and the part of
 	// this replica.
 	sharePeriod = time.Second
 )
 
-// BlockStore lists begun blocks. redisstore.Store does in Redis, memory.Store in this process.
+// BlockStore lists started blocks. redisstore.Store does in Redis, memory.Store in this process.
 type BlockStore interface {
 	AddBlocks(ctx context.Context, policy string, blocks []quota.Block) error
 	RemoveBlock(ctx context.Context, policy string, key quota.Key) error
@@ -40,7 +40,7 @@ type BlockStore interface {
 
 // Options configure a Collector.
 type Options struct {
-	// Blocks lists the begun blocks. Required.
+	// Blocks lists the started blocks. Required.
 	Blocks BlockStore
 	// Redis shares the parts of the replicas; nil is a process without others. Prefix is the prefix of
 	// every key.
@@ -59,7 +59,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Collector collects denials and begun blocks. Deny and Block are called by decisions; Start does
+// Collector collects denials and started blocks. Deny and Block are called by decisions; Start does
 // everything else. It is safe for concurrent use.
 type Collector struct {
 	o       Options

@@ -8,11 +8,11 @@
 //
 //	collector.go  Collector: from a denial to the summaries, and the loop
 //	hot.go          counters of the keys that are denied most often
-//	buffer.go       the buffer of denials and begun blocks
+//	buffer.go       the buffer of denials and started blocks
 //	summary.go      the most frequent keys of one policy (Space-Saving)
 //	summaries.go    the summaries of all policies, within bounded memory
 //	rates.go        samples of the counters of decisions
-//	blocks.go     the lists of begun blocks: write, read, unblock
+//	blocks.go     the lists of started blocks: write, read, unblock
 //	part.go       what one replica observed, as it is shared
 //	merge.go      from the parts of all replicas to one answer
 //	exchange.go   parts in Redis

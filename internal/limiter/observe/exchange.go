@@ -93,7 +93,7 @@ func (x *exchange) requestParts(ctx context.Context, scope string) ([]*part, err
 	return parts, nil
 }
 
-// share writes begun blocks and, while a reader looks, the part of this replica. A failure is logged
+// share writes started blocks and, while a reader looks, the part of this replica. A failure is logged
 // once.
 func (c *Collector) share(ctx context.Context) {
 	err := c.writeBlocks(ctx)

@@ -30,7 +30,7 @@
 //	state.go           reset, block and unblock one key
 //	changes.go         announcements of such changes to all replicas
 //	holds.go           the open holds of a key
-//	blocks.go          the lists of begun blocks
+//	blocks.go          the lists of started blocks
 //
 // A script is assembled from base.lua, the shared files of its algorithms, those for lean.lua, lean.lua and
 // batch.lua. lean.lua decides most checks. For other calls batch.lua contains the body of a function, the

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// minRepublishInterval is the minimum time between epochs begun because a replica rejects
+// minRepublishInterval is the minimum time between epochs started because a replica rejects
 // the registry. A replica that rejects every epoch must not make all others reload endlessly.
 const minRepublishInterval = 5 * time.Second
 

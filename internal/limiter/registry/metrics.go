@@ -29,7 +29,7 @@ func newWriterMetrics(r prometheus.Registerer) *writerMetrics {
 		published: newGauge("weir_registry_published_timestamp_seconds", "When this leader last wrote to the registry, in Unix time."),
 		republishes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_registry_republishes_total",
-			Help: "Epochs begun, each with all plans published again: at the first start, after the registry was lost or restored, or because a replica rejected it.",
+			Help: "Epochs started, each with all plans published again: at the first start, after the registry was lost or restored, or because a replica rejected it.",
 		}),
 		orphans: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_registry_orphans_total",
