@@ -146,6 +146,19 @@ const (
 	FailureModeLocal FailureMode = "Local"
 )
 
+// DenialContentType is the type of the body of a denied response.
+//
+// +kubebuilder:validation:Enum=text/html;text/plain;application/json;application/problem+json
+type DenialContentType string
+
+// The values of DenialContentType.
+const (
+	DenialContentTypeHTML    DenialContentType = "text/html"
+	DenialContentTypeText    DenialContentType = "text/plain"
+	DenialContentTypeJSON    DenialContentType = "application/json"
+	DenialContentTypeProblem DenialContentType = "application/problem+json"
+)
+
 // DenialCode is the machine-readable code of a denial.
 //
 // +kubebuilder:validation:Enum=RateLimited;TooManyAttempts

@@ -355,6 +355,45 @@ type LateCharges struct {
 	From int64 `json:"from"`
 }
 
+// DenialHeader is a header of a denied response.
+type DenialHeader struct {
+	// name of the header: 1 to 64 letters, digits, - and _. Names that Weir sets, such as
+	// Retry-After and Content-Type, names that concern the connection, Set-Cookie and Location are
+	// rejected.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]+$`
+	Name string `json:"name"`
+
+	// value of the header, at most 255 characters of printable ASCII.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[ -~]+$`
+	Value string `json:"value"`
+}
+
+// DenialBody is the body of a denied response.
+type DenialBody struct {
+	// contentType of the body: text/html, text/plain, application/json or
+	// application/problem+json. Texts are UTF-8.
+	//
+	// +required
+	ContentType DenialContentType `json:"contentType"`
+
+	// template of the body, at most 4096 characters. {{retryAfter}} is the time to wait in whole
+	// seconds, {{policy}} the policy that denied, {{limit}} its limit, each escaped for the type;
+	// at most 16 of them in all. For the types of JSON the result must be JSON.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Template string `json:"template"`
+}
+
 // Denial configures the response to a denied request.
 type Denial struct {
 	// code is the machine-readable code of the denial: RateLimited, or TooManyAttempts
@@ -370,4 +409,27 @@ type Denial struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	Message string `json:"message,omitempty"`
+
+	// status of responses by forward-auth and ext_authz in place of 429: 403, 429 or 503. Like
+	// headers and body, it concerns denials by limits and blocks.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=403;429;503
+	// +kubebuilder:validation:Minimum=403
+	// +kubebuilder:validation:Maximum=503
+	Status int32 `json:"status,omitempty"`
+
+	// headers that responses by forward-auth, ext_authz and Envoy's rate limit service have beside
+	// the headers of Weir. At most 8, each name once.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Headers []DenialHeader `json:"headers,omitempty"`
+
+	// body of these responses in place of the problem document.
+	//
+	// +optional
+	Body *DenialBody `json:"body,omitempty"`
 }

@@ -153,4 +153,49 @@ var requestRules = map[string]rule{
 		field:   "spec.denial.message",
 		message: "may not be more than 255 bytes",
 	},
+	"an unknown status of a denial": {
+		good:    denial(`status: 503`),
+		bad:     denial(`status: 404`),
+		field:   "spec.denial.status",
+		message: "Unsupported value",
+	},
+	"nine headers of a denial": {
+		good:    denial(`headers: [` + repeat(8, `{name: X-%d, value: a}`) + `]`),
+		bad:     denial(`headers: [` + repeat(9, `{name: X-%d, value: a}`) + `]`),
+		field:   "spec.denial.headers",
+		message: "must have at most 8 items",
+	},
+	"a header of a denial twice": {
+		good:    denial(`headers: [{name: X-A, value: a}, {name: X-B, value: a}]`),
+		bad:     denial(`headers: [{name: X-A, value: a}, {name: X-A, value: b}]`),
+		field:   "spec.denial.headers[1]",
+		message: "Duplicate value",
+	},
+	"a pseudo header of a denial": {
+		good:    denial(`headers: [{name: status_1-A, value: a}]`),
+		bad:     denial(`headers: [{name: ":status", value: a}]`),
+		field:   "spec.denial.headers[0].name",
+		message: "should match",
+	},
+	"a header of a denial with two lines": {
+		good:    denial(`headers: [{name: X-A, value: "a ~"}]`),
+		bad:     denial(`headers: [{name: X-A, value: "a\r\nb"}]`),
+		field:   "spec.denial.headers[0].value",
+		message: "should match",
+	},
+	"a body of another type": {
+		good:    denial(`body: {contentType: text/html, template: a}`),
+		bad:     denial(`body: {contentType: image/png, template: a}`),
+		field:   "spec.denial.body.contentType",
+		message: "Unsupported value",
+	},
+	"a body above 4096 characters": {
+		good:    denial(`body: {contentType: text/plain, template: ` + strings.Repeat("a", 4096) + `}`),
+		bad:     denial(`body: {contentType: text/plain, template: ` + strings.Repeat("a", 4097) + `}`),
+		field:   "spec.denial.body.template",
+		message: "may not be more than 4096 bytes",
+	},
 }
+
+// denial returns a spec with a member of denial.
+func denial(member string) string { return `{denial: {` + member + `}, ` + limits(aLimit)[1:] }

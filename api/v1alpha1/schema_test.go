@@ -89,6 +89,7 @@ func TestSchemaListTypes(t *testing.T) {
 		}
 	})
 	NewWithT(t).Expect(types).To(Equal(map[string]string{
+		".spec.denial.headers":          "mapname",
 		".spec.matches":                 "atomic",
 		".spec.matches[].hosts":         "set",
 		".spec.matches[].methods":       "set",

@@ -56,7 +56,7 @@ func Compile(policy *v1alpha1.RateLimitPolicy, grant Grant, now time.Time) (*pla
 		Overrides:    c.overrides(at.Child("overrides"), spec),
 		Candidates:   c.candidates(at.Child("limits"), spec.Limits),
 		FailureMode:  plan.FailureMode(orDefault(spec.FailureMode, v1alpha1.FailureModeOpen)),
-		Denial:       denial(spec.Denial),
+		Denial:       c.denial(at.Child("denial"), &spec.Denial),
 	}
 	c.checkPrices()
 	if len(c.errs) == 0 {
@@ -157,9 +157,23 @@ func (c *compiler) reservations(at *field.Path, r v1alpha1.Reservations) plan.Re
 	}
 }
 
-func denial(d v1alpha1.Denial) plan.Denial {
+func (c *compiler) denial(at *field.Path, d *v1alpha1.Denial) plan.Denial {
 	code := orDefault(d.Code, v1alpha1.DenialCodeRateLimited)
-	return plan.Denial{Code: string(code), Message: orDefault(d.Message, defaultMessages[code])}
+	compiled := plan.Denial{Code: string(code), Message: orDefault(d.Message, defaultMessages[code]), Status: int(d.Status)}
+	for i, h := range d.Headers {
+		header := plan.DenialHeader{Name: h.Name, Value: h.Value}
+		if problem := header.Problem(); problem != "" {
+			c.add(field.Invalid(at.Child("headers").Index(i), h.Name, problem))
+		}
+		compiled.Headers = append(compiled.Headers, header)
+	}
+	if d.Body != nil {
+		compiled.Body = plan.DenialBody{ContentType: string(d.Body.ContentType), Template: d.Body.Template}
+		if problem := compiled.Body.Problem(); problem != "" {
+			c.add(field.Invalid(at.Child("body", "template"), field.OmitValueType{}, problem))
+		}
+	}
+	return compiled
 }
 
 func orDefault[T comparable](value, otherwise T) T {

@@ -38,6 +38,9 @@ type Options struct {
 	DenyStatus int
 	// BodyOnDenialOnly leaves out the body of an allowed decision.
 	BodyOnDenialOnly bool
+	// ForClients is true if clients of a proxy receive the answer: a denial by a limit or a block has
+	// the status, headers and body that its policy sets.
+	ForClients bool
 	// LegacyHeaders adds X-RateLimit-Limit, -Remaining and -Reset.
 	LegacyHeaders bool
 }
@@ -83,7 +86,16 @@ func New(d *limiter.Decision, o Options) *Answer {
 		a.setDenial(d, o)
 	}
 	a.addLimits(d, a.problem.RetryAfter, o.LegacyHeaders)
-	if !d.Allowed || !o.BodyOnDenialOnly {
+	custom := o.ForClients && !d.Allowed && statusOf(d.Reason) == http.StatusTooManyRequests
+	if custom {
+		for _, h := range d.Denial.Headers {
+			a.add(h.Name, h.Value)
+		}
+	}
+	switch {
+	case custom && d.Denial.Body.Template != "":
+		a.setCustomBody(d)
+	case !d.Allowed || !o.BodyOnDenialOnly:
 		a.setBody(d)
 	}
 	a.closeHeaders()
@@ -128,9 +140,13 @@ func (a *Answer) closeHeaders() {
 func (a *Answer) setDenial(d *limiter.Decision, o Options) {
 	a.Status = statusOf(d.Reason)
 	a.problem = problemOf(d, a.Status)
-	if o.DenyStatus != 0 {
-		a.Status = o.DenyStatus
-		a.problem = a.problem.WithStatus(a.Status)
+	other := o.DenyStatus
+	if other == 0 && o.ForClients && a.Status == http.StatusTooManyRequests {
+		other = d.Denial.Status
+	}
+	if other != 0 {
+		a.Status = other
+		a.problem = a.problem.WithStatus(other)
 	}
 	if a.problem.RetryAfter > 0 {
 		a.addNumber(HeaderRetryAfter, a.problem.RetryAfter)
@@ -149,6 +165,14 @@ func (a *Answer) setBody(d *limiter.Decision) {
 	a.decision.fill(d)
 	a.json = append(a.decision.appendTo(a.json), "}\n"...)
 	a.add(HeaderContentType, contentType)
+	a.Body = a.json
+}
+
+// setCustomBody sets the body that the policy sets for a denial.
+func (a *Answer) setCustomBody(d *limiter.Decision) {
+	body := &d.Denial.Body
+	a.json = body.Append(a.json, a.problem.RetryAfter, d.Policy, d.Limit)
+	a.add(HeaderContentType, body.ContentTypeHeader())
 	a.Body = a.json
 }
 

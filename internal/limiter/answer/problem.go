@@ -65,15 +65,31 @@ func problemOf(d *limiter.Decision, status int) Problem {
 		p.RetryAfter = max(0, RoundUp(d.RetryAfter, time.Second))
 	}
 	message := strings.TrimSpace(cmp.Or(d.Denial.Message, http.StatusText(status)))
-	switch p.RetryAfter {
-	case 0:
-		p.Detail = message + fullStop(message)
-	case 1:
-		p.Detail = message + fullStop(message) + " Try again in 1 second."
-	default:
-		p.Detail = message + fullStop(message) + " Try again in " + strconv.FormatInt(p.RetryAfter, 10) + " seconds."
+	p.Detail = message + fullStop(message)
+	if p.RetryAfter > 0 {
+		p.Detail += " Try again in " + waitText(p.RetryAfter) + "."
 	}
 	return p.WithStatus(status)
+}
+
+// waitText returns a number of seconds for people: from ten minutes on in minutes, from two hours on in hours,
+// from two days on in days, rounded up.
+func waitText(seconds int64) string {
+	const minute, hour, day = 60, 60 * 60, 24 * 60 * 60
+	length, unit := int64(1), "second"
+	switch {
+	case seconds >= 2*day:
+		length, unit = day, "day"
+	case seconds >= 2*hour:
+		length, unit = hour, "hour"
+	case seconds > 10*minute:
+		length, unit = minute, "minute"
+	}
+	count := (seconds + length - 1) / length
+	if count != 1 {
+		unit += "s"
+	}
+	return strconv.FormatInt(count, 10) + " " + unit
 }
 
 // fullStop returns a full stop, or nothing if the text already ends like a sentence.

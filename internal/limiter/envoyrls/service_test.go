@@ -55,7 +55,21 @@ func TestStatusesOfADeniedRequest(t *testing.T) {
 	g.Expect(header(denied, "Retry-After")).To(Equal("86400"))
 	g.Expect(header(denied, "Content-Type")).To(Equal("application/problem+json"))
 	g.Expect(string(denied.GetRawBody())).To(And(
-		ContainSubstring(`"status":429`), ContainSubstring(`"code":"Slow"`), ContainSubstring("Slow down. Try again in 86400 seconds.")))
+		ContainSubstring(`"status":429`), ContainSubstring(`"code":"Slow"`), ContainSubstring("Slow down. Try again in 24 hours.")))
+}
+
+func TestDenialsAsThePolicySets(t *testing.T) {
+	g := NewWithT(t)
+	p := makePlan("user", []string{"user"}, fixed("minute", 1, time.Minute))
+	p.Denial.Status = 503 // the protocol has no status
+	p.Denial.Headers = []plan.DenialHeader{{Name: "Cache-Control", Value: "no-store"}}
+	p.Denial.Body = plan.DenialBody{ContentType: "text/plain", Template: "{{limit}}: {{retryAfter}}"}
+	d := newDoor(t, p)
+	d.send(request(descriptor("user=alice")))
+	denied := d.send(request(descriptor("user=alice")))
+	g.Expect(header(denied, "Cache-Control")).To(Equal("no-store"))
+	g.Expect(header(denied, "Content-Type")).To(Equal("text/plain; charset=utf-8"))
+	g.Expect(string(denied.GetRawBody())).To(Equal("minute: 60"))
 }
 
 func TestWindowsBecomeUnits(t *testing.T) {

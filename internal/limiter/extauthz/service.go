@@ -61,7 +61,7 @@ func (s *Service) Check(ctx context.Context, r *authv3.CheckRequest) (*authv3.Ch
 	case err != nil:
 		return nil, status.FromContextError(err).Err()
 	}
-	a := answer.New(decision, answer.Options{BodyOnDenialOnly: true, LegacyHeaders: s.options.Door.LegacyHeaders})
+	a := answer.New(decision, answer.Options{BodyOnDenialOnly: true, ForClients: true, LegacyHeaders: s.options.Door.LegacyHeaders})
 	defer a.Release()
 	if decision.Allowed {
 		return allowed(a), nil

@@ -180,6 +180,16 @@ func TestAnswerToEachDecision(t *testing.T) {
 			answer{codes.ResourceExhausted, 429, map[string]string{"Retry-After": "2", "Content-Type": "application/problem+json"}, ""},
 			map[string]any{"status": 429.0, "code": "Slow", "retryAfter": 2.0, "reason": "LimitExceeded"},
 		},
+		"over, as the policy sets": {
+			limiter.Decision{Reason: limiter.ReasonLimitExceeded, Policy: "shop/api", RetryAfter: time.Second, Denial: plan.Denial{
+				Status: 403, Headers: []plan.DenialHeader{{Name: "X-Why", Value: "limit"}},
+				Body: plan.DenialBody{ContentType: "application/json", Template: `{"by": "{{policy}}"}`},
+			}},
+			answer{
+				codes.PermissionDenied, 403, map[string]string{"Retry-After": "1", "X-Why": "limit", "Content-Type": "application/json"},
+				`{"by": "shop/api"}`,
+			}, nil,
+		},
 		"denied": {
 			limiter.Decision{Reason: limiter.ReasonDeniedByOverride},
 			answer{codes.PermissionDenied, 403, map[string]string{"Content-Type": "application/problem+json"}, ""},

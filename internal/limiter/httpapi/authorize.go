@@ -35,7 +35,7 @@ func belowAuthorize(u *url.URL) (path string, ok bool) {
 // read the body, which belongs to that request.
 func (h *Handler) authorize(w http.ResponseWriter, r *http.Request) {
 	o := h.answerOptions()
-	o.BodyOnDenialOnly, o.policiesField = true, parameterPolicy
+	o.BodyOnDenialOnly, o.ForClients, o.policiesField = true, true, parameterPolicy
 	q := newRequest()
 	path, _ := belowAuthorize(r.URL)
 	var err error

@@ -294,6 +294,56 @@ func TestAuthorizeStatusOfEachReason(t *testing.T) {
 	}
 }
 
+// ownDenial is what a policy may set for denials.
+var ownDenial = plan.Denial{
+	Code: "RateLimited", Message: "Slow down.", Status: 503, Headers: []plan.DenialHeader{{Name: "Cache-Control", Value: "no-store"}},
+	Body: plan.DenialBody{ContentType: "text/html", Template: "<p>{{policy}} {{limit}}: {{retryAfter}}"},
+}
+
+func TestAuthorizeSendsThePolicysDenial(t *testing.T) {
+	limited := limiter.Decision{
+		Reason: limiter.ReasonLimitExceeded, Policy: "shop/api", Limit: "burst", RetryAfter: 1500 * time.Millisecond, Denial: ownDenial,
+	}
+	blocked, missing, closed := limited, limited, limited
+	blocked.Reason, missing.Reason, closed.Reason = limiter.ReasonBlocked, limiter.ReasonMissingKey, limiter.ReasonStoreUnavailable
+	for name, tc := range map[string]struct {
+		decision limiter.Decision
+		query    string
+		status   int
+		isOwn    bool
+	}{
+		"limit exceeded":      {limited, "", 503, true},
+		"blocked":             {blocked, "", 503, true},
+		"one status of nginx": {limited, "?deny=403", 403, true},
+		"missing key":         {missing, "", 403, false},
+		"no store":            {closed, "", 503, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			w := sendAuthorize(answering(tc.decision), http.MethodGet, pathAuthorize+tc.query, stranger)
+			g.Expect(w.Code).To(Equal(tc.status))
+			if !tc.isOwn {
+				g.Expect(w.Header().Get("Cache-Control")).To(BeEmpty())
+				g.Expect(w.Header().Get(answer.HeaderContentType)).To(Equal(answer.TypeProblem))
+				return
+			}
+			g.Expect(w.Header().Get("Cache-Control")).To(Equal("no-store"))
+			g.Expect(w.Header().Get(answer.HeaderContentType)).To(Equal("text/html; charset=utf-8"))
+			g.Expect(w.Header().Get(answer.HeaderRetryAfter)).To(Equal("2"))
+			g.Expect(w.Body.String()).To(Equal("<p>shop/api burst: 2"))
+		})
+	}
+}
+
+// Callers of the decision API parse its answers.
+func TestCheckKeepsItsProblemDocument(t *testing.T) {
+	g := NewWithT(t)
+	w := sendCheck(answering(limiter.Decision{Reason: limiter.ReasonLimitExceeded, Denial: ownDenial}), namedCheck)
+	g.Expect(w.Code).To(Equal(http.StatusTooManyRequests))
+	g.Expect(w.Header().Get("Cache-Control")).To(BeEmpty())
+	g.Expect(decodeProblem(g, w).Detail).To(Equal("Slow down."))
+}
+
 func TestAuthorizeRoutes(t *testing.T) {
 	for path, status := range map[string]int{
 		"/v1/authorize": 200, "/v1/authorize/": 200, "/v1/authorize/a/b": 200, "/v1/authorize//": 200,

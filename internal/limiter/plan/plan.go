@@ -127,12 +127,6 @@ type Plan struct {
 	Denial      Denial          `json:"denial"`
 }
 
-// Denial is the part of a denied response that the policy sets.
-type Denial struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-}
-
 // ID returns "<namespace>/<name>", the name callers use.
 func (p *Plan) ID() string { return p.Namespace + "/" + p.Name }
 
@@ -160,6 +154,7 @@ func (p *Plan) Validate() error {
 	p.validateKey(fail)
 	p.validateLimits(fail)
 	p.validateReservations(fail)
+	p.validateDenial(fail)
 	p.validateLateCharges(fail)
 	p.validateOverrides(fail)
 	p.validateChanges(fail, "candidates", p.Candidates)
