@@ -224,6 +224,7 @@ func overrides(entries ...string) string {
 		`{name: gcra, algorithm: GCRA, threshold: 5, window: 1m}`,
 		`{name: suppressed, algorithm: Suppressed, threshold: 5, window: 1m}`,
 		`{name: bucketed, algorithm: SlidingWindow, threshold: 5, window: 1m, bucket: 1s}`,
+		`{name: fixed, algorithm: FixedWindow, threshold: 5, window: 1m}`,
 	)[1:]
 }
 

@@ -19,6 +19,7 @@ type Duration string
 // +kubebuilder:validation:XValidation:rule="self.algorithm != 'Concurrency' || !has(self.window)",fieldPath=".window",message="window must not be set when algorithm is Concurrency"
 // +kubebuilder:validation:XValidation:rule="!has(self.calendar) || self.algorithm == 'FixedWindow'",fieldPath=".calendar",message="calendar needs algorithm FixedWindow"
 // +kubebuilder:validation:XValidation:rule="!(self.algorithm in ['SlidingWindow', 'Suppressed']) || !has(self.window) || duration(self.window) >= duration('2ms')",fieldPath=".window",message="window must be at least 2ms when algorithm is SlidingWindow or Suppressed"
+// +kubebuilder:validation:XValidation:rule="self.algorithm == 'FixedWindow' || !has(self.window) || self.window.matches('[dw]$') || duration(self.window) <= duration('720h')",fieldPath=".window",message="window must be at most 720h unless algorithm is FixedWindow"
 // +kubebuilder:validation:XValidation:rule="!has(self.burst) || self.algorithm in ['TokenBucket', 'GCRA']",fieldPath=".burst",message="burst needs algorithm TokenBucket or GCRA"
 // +kubebuilder:validation:XValidation:rule="!has(self.bucket) || self.algorithm in ['SlidingWindow', 'Suppressed']",fieldPath=".bucket",message="bucket needs algorithm SlidingWindow or Suppressed"
 // +kubebuilder:validation:XValidation:rule="!has(self.bucket) || !has(self.window) || duration(self.window).getMilliseconds() <= 1000 * duration(self.bucket).getMilliseconds() && 2 * duration(self.bucket).getMilliseconds() <= duration(self.window).getMilliseconds()",fieldPath=".bucket",message="bucket must be between a thousandth and a half of window"
@@ -32,6 +33,7 @@ type Duration string
 // +kubebuilder:validation:XValidation:rule="!has(self.candidate) || !has(self.candidate.burst) || self.algorithm in ['TokenBucket', 'GCRA']",fieldPath=".candidate.burst",message="burst of the candidate needs algorithm TokenBucket or GCRA"
 // +kubebuilder:validation:XValidation:rule="!has(self.candidate) || !has(self.candidate.window) || has(self.window)",fieldPath=".candidate.window",message="window of the candidate needs a limit with a window"
 // +kubebuilder:validation:XValidation:rule="!has(self.candidate) || !has(self.candidate.window) || !(self.algorithm in ['SlidingWindow', 'Suppressed']) || duration(self.candidate.window) >= duration('2ms')",fieldPath=".candidate.window",message="window of the candidate must be at least 2ms when algorithm is SlidingWindow or Suppressed"
+// +kubebuilder:validation:XValidation:rule="self.algorithm == 'FixedWindow' || !has(self.candidate) || !has(self.candidate.window) || duration(self.candidate.window) <= duration('720h')",fieldPath=".candidate.window",message="window of the candidate must be at most 720h unless algorithm is FixedWindow"
 // +kubebuilder:validation:XValidation:rule="!has(self.candidate) || !has(self.candidate.window) || !has(self.bucket) || duration(self.candidate.window).getMilliseconds() <= 1000 * duration(self.bucket).getMilliseconds() && 2 * duration(self.bucket).getMilliseconds() <= duration(self.candidate.window).getMilliseconds()",fieldPath=".candidate.window",message="window of the candidate must be between 2 and 1000 times bucket"
 type Limit struct {
 	// name identifies the limit in responses, metrics and overrides. A DNS label of 1
@@ -64,12 +66,12 @@ type Limit struct {
 	// +kubebuilder:validation:Maximum=1000000000000
 	Threshold int64 `json:"threshold"`
 
-	// window is the length of time that the threshold applies to, 1ms to 720h; at
-	// least 2ms with SlidingWindow and Suppressed. Required without calendar, not allowed
+	// window is the length of time that the threshold applies to, 1ms to 720h, or to 8784h (366
+	// days) with FixedWindow; at least 2ms with SlidingWindow and Suppressed. Required without calendar, not allowed
 	// with it or with Concurrency. A change resets the counters of the limit, except with SlidingLog.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('[dw]$') || duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="window must be between 1ms and 720h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('[dw]$') || duration(self) >= duration('1ms') && duration(self) <= duration('8784h')",message="window must be between 1ms and 8784h"
 	Window Duration `json:"window,omitempty"`
 
 	// calendar applies the threshold to every hour, day, week or month of a time zone, in
@@ -172,12 +174,12 @@ type Candidate struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	Burst *int64 `json:"burst,omitempty"`
 
-	// window is tried in place of the window of the limit, 1ms to 720h; a bucket the limit sets
+	// window is tried in place of the window of the limit, within the same bounds; a bucket the limit sets
 	// must lie between a thousandth and a half of it. Not allowed for a limit with a calendar or
 	// with Concurrency. Defaults to the value of the limit.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('[dw]$') || duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="window must be between 1ms and 720h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('[dw]$') || duration(self) >= duration('1ms') && duration(self) <= duration('8784h')",message="window must be between 1ms and 8784h"
 	Window Duration `json:"window,omitempty"`
 }
 
@@ -310,12 +312,12 @@ type LimitOverride struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	Burst *int64 `json:"burst,omitempty"`
 
-	// window replaces the window of the limit, 1ms to 720h; a bucket the limit sets
+	// window replaces the window of the limit, within the same bounds; a bucket the limit sets
 	// must lie between a thousandth and a half of it. Not allowed for a limit with a
 	// calendar. Defaults to the value of the limit.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('[dw]$') || duration(self) >= duration('1ms') && duration(self) <= duration('720h')",message="window must be between 1ms and 720h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('[dw]$') || duration(self) >= duration('1ms') && duration(self) <= duration('8784h')",message="window must be between 1ms and 8784h"
 	Window Duration `json:"window,omitempty"`
 
 	// blockDuration replaces the blockDuration or the blockDurations of the limit, 1ms to

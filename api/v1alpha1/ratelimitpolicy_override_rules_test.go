@@ -118,11 +118,17 @@ var overrideRules = map[string]rule{
 		field:   "spec.overrides[0].limits[0].threshold",
 		message: "should be greater than or equal to 1",
 	},
-	"an override window above 720h": {
+	"an override window above 366 days": {
+		good:    overrides(`{name: o, when: a, limits: [{name: fixed, window: 8784h}]}`),
+		bad:     overrides(`{name: o, when: a, limits: [{name: fixed, window: 8784h1s}]}`),
+		field:   "spec.overrides[0].limits[0].window",
+		message: "window must be between 1ms and 8784h",
+	},
+	"an override window above 720h for another algorithm": {
 		good:    overrides(`{name: o, when: a, limits: [{name: log, window: 720h}]}`),
 		bad:     overrides(`{name: o, when: a, limits: [{name: log, window: 720h1s}]}`),
-		field:   "spec.overrides[0].limits[0].window",
-		message: "window must be between 1ms and 720h",
+		field:   "spec.overrides",
+		message: "window of an override must be at most 720h unless the limit uses FixedWindow",
 	},
 	"an override block below 1ms": {
 		good:    overrides(`{name: o, when: a, limits: [{name: log, blockDuration: 1ms}]}`),

@@ -94,9 +94,6 @@ func (c *collector) setThreshold(at string, policy *v1alpha1.RateLimitPolicy, li
 	limit.Threshold = n
 }
 
-// maxWindow is the longest window of a policy.
-const maxWindow = 720 * time.Hour
-
 // windowOf returns the window as policies write it, such as "1h30m".
 func windowOf(d time.Duration) v1alpha1.Duration {
 	var text strings.Builder

@@ -132,10 +132,6 @@ func (c *erlConverter) limit(ctx context.Context, at string, d *erlDescriptor, p
 		return // no policy: the limits that it wins over exclude it
 	}
 	window := erlWindows[strings.ToLower(l.Unit)]
-	if window == "" {
-		c.lose(at+".rate_limit.unit", "windows are at most 720h")
-		return
-	}
 	if key := repeatedKey(path); key != "" {
 		c.lose(at, "the key %q occurs twice on the path to the limit; rename one of the two where the descriptors are made", key)
 		return

@@ -46,10 +46,9 @@ type erlReplace struct {
 	Name string `json:"name"`
 }
 
-// erlWindows maps units to windows. A year is longer than the longest window of a
-// policy.
+// erlWindows maps units to windows, as the service does.
 var erlWindows = map[string]string{
-	"second": "1s", "minute": "1m", "hour": "1h", "day": "24h", "week": "168h", "month": "720h", "year": "",
+	"second": "1s", "minute": "1m", "hour": "1h", "day": "24h", "week": "168h", "month": "720h", "year": "8760h",
 }
 
 // readERL reads a configuration and rejects what the service rejects. Errors name the

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // Kuadrant converts RateLimitPolicies of Kuadrant (kuadrant.io/v1) with the HTTPRoutes that they
@@ -146,8 +147,8 @@ func (c *kuadrantConverter) rates(at string, policy *v1alpha1.RateLimitPolicy, n
 		case err != nil:
 			c.lose(at+".window", "%q is not a duration", rate.Window)
 			return false
-		case window > maxWindow || window < time.Millisecond:
-			c.lose(at+".window", "windows are 1ms to 720h")
+		case window > plan.MaxFixedWindow || window < time.Millisecond:
+			c.lose(at+".window", "windows are 1ms to 8784h")
 			return false
 		}
 		l := v1alpha1.Limit{Name: slug(name, 55), Algorithm: v1alpha1.AlgorithmFixedWindow, Window: windowOf(window)}

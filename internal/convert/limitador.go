@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/expression"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // limitadorLimit is a limit in a limits file of Limitador.
@@ -81,8 +82,8 @@ type limitadorConverter struct {
 }
 
 func (c *limitadorConverter) convert(ctx context.Context, at string, l *limitadorLimit) {
-	if l.Seconds > int64(maxWindow/time.Second) {
-		c.lose(at+".seconds", "windows are at most 720h")
+	if l.Seconds > int64(plan.MaxFixedWindow/time.Second) {
+		c.lose(at+".seconds", "windows are at most 8784h")
 		return
 	}
 	m, err := limitadorMatch(l)

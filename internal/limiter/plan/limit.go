@@ -47,6 +47,14 @@ func (a Algorithm) MaxThreshold() int64 {
 	}
 }
 
+// MaxWindow returns the longest window of a limit with the algorithm.
+func (a Algorithm) MaxWindow() time.Duration {
+	if a == FixedWindow {
+		return MaxFixedWindow
+	}
+	return MaxWindow
+}
+
 // Bounds of the other numbers of a limit.
 const (
 	minBucketWindowMillis = 2
@@ -215,7 +223,7 @@ func (l Limit) validateWindow(fail func(string, ...any), at string) {
 		if l.WindowMillis != 0 {
 			fail("%s: a window of %d ms is not for Concurrency", at, l.WindowMillis)
 		}
-	case l.WindowMillis < 1 || l.WindowMillis > MaxWindow.Milliseconds():
+	case l.WindowMillis < 1 || l.WindowMillis > l.Algorithm.MaxWindow().Milliseconds():
 		fail("%s: a window of %d ms is out of bounds", at, l.WindowMillis)
 	}
 }

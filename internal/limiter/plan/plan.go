@@ -41,8 +41,10 @@ const (
 	// MaxLogThreshold is the largest threshold of a SlidingLog limit, in
 	// units: its state grows with every admitted check.
 	MaxLogThreshold = 100_000
-	// MaxWindow is the longest window and the longest block.
+	// MaxWindow is the longest window of all algorithms but FixedWindow, and the longest block.
 	MaxWindow = 720 * time.Hour
+	// MaxFixedWindow is the longest window of FixedWindow.
+	MaxFixedWindow = 366 * 24 * time.Hour
 	// MaxBlockLengths is the largest number of lengths of blocks in one limit.
 	MaxBlockLengths = 8
 	// MaxRefill is the longest time in which a burst may be refilled: a hundred years.
