@@ -115,12 +115,13 @@ generate: ## Generate Go code (deep copies).
 	$(TOOL) controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
 
 .PHONY: manifests
-manifests: ## Generate manifests from the markers in the code, and the chart's CRD and README.
+manifests: ## Generate manifests from the markers in the code, the chart's CRD and README, and the reference of fields.
 	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	$(TOOL) controller-gen rbac:roleName=weir-manager paths=./internal/... output:rbac:dir=config/rbac
 	$(TOOL) controller-gen webhook paths=./internal/webhook/... output:webhook:dir=config/webhook
 	cp config/crd/bases/*.yaml charts/weir/files/crds/
 	go run ./hack/chart charts/weir
+	go run ./hack/fields config/crd/bases/ratelimit.weir.dev_ratelimitpolicies.yaml docs/spec/fields.md
 
 .PHONY: golden
 golden: ## Rewrite the golden files from the code's current behavior; read the diff.
