@@ -4,6 +4,7 @@
 package integration
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -128,4 +129,18 @@ func TestIstioPatches(t *testing.T) {
 		g.Expect(get(t, client, url).status).To(Equal(http.StatusOK))
 	}
 	isDenied(t, get(t, client, url), "shop/edge-clients-burst", "shop/edge-clients")
+}
+
+// A client of HTTP/2 can put spaces around the value of a header, which servers remove. It has one budget.
+func TestSpacesMakeNoBudget(t *testing.T) {
+	page := blocks(t, "envoy.md")
+	w := newWorld(t, page[3])
+	startEnvoy(t, w, w.printed(t, page[2]))
+	for i, user := range []string{"alice", " alice", "alice  "} {
+		client := clientFrom(t, fmt.Sprintf("127.0.0.%d", 2+i))
+		client.Transport.(*http.Transport).Protocols = &http.Protocols{}
+		client.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)
+		a := get(t, client, "http://"+w.proxy+"/cart", "X-User-Id", user)
+		NewWithT(t).Expect(a.header.Get("RateLimit")).To(ContainSubstring(fmt.Sprintf(`"shop/edge-writes-minute";r=%d;`, 299-i)), "%q", user)
+	}
 }

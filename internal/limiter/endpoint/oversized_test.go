@@ -75,3 +75,14 @@ func TestOversizedValuesEscapeNothing(t *testing.T) {
 		})
 	}
 }
+
+// Spaces and tabs around a value, which servers remove, give a client no budget of its own at any door.
+func TestBlanksAroundValuesMakeNoBudget(t *testing.T) {
+	for _, door := range slices.Sorted(maps.Keys(newFixture(t, nil).doors)) {
+		g := NewWithT(t)
+		f := newFixture(t, nil, loginPlan())
+		for i, user := range []string{"alice", " alice", "alice\t ", "alice"} {
+			g.Expect(f.doors[door](g, user).Allowed).To(Equal(i < 3), "request %d at %s", i, door)
+		}
+	}
+}

@@ -134,7 +134,7 @@ func (r *request) addEntry(in reader, keep bool) error {
 		case f.is(1, protowire.BytesType):
 			e.Key = in.string(&f)
 		case f.is(2, protowire.BytesType):
-			e.Value = in.string(&f)
+			e.Value = plan.TrimValue(in.string(&f)) // often the value of a header
 		}
 	}
 	if keep {

@@ -48,8 +48,7 @@ func (s *Service) attributesOf(ctx context.Context, a *authv3.AttributeContext) 
 func headersOfRequest(r *authv3.AttributeContext_HttpRequest) (headers map[string]string, repeated, forwardedFor []string) {
 	headers = make(map[string]string, len(r.GetHeaders())+len(r.GetHeaderMap().GetHeaders()))
 	add := func(name, value string) {
-		// HTTP/2 has no whitespace around values, but Envoy forwards a client's, which servers then trim.
-		name, value = strings.ToLower(name), strings.Trim(value, " \t")
+		name, value = strings.ToLower(name), plan.TrimValue(value)
 		switch canonical := http.CanonicalHeaderKey(name); {
 		case strings.HasPrefix(name, ":"):
 		case canonical == forwarded.HeaderFor:

@@ -60,7 +60,7 @@ func addHeaders(headers map[string]string, from http.Header) (repeated []string)
 			names.WriteByte(lower(name[i]))
 		}
 		lowered := names.String()[start:]
-		headers[lowered] = strings.Join(values, ",")
+		headers[lowered] = plan.TrimValue(strings.Join(values, ","))
 		if len(values) > 1 {
 			repeated = append(repeated, lowered)
 		}

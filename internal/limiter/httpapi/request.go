@@ -186,7 +186,7 @@ func (r *reader) headers(headers map[string]string) (repeated []string, err erro
 			return invalid(fmt.Sprintf("must have a name of 1 to %d bytes", maxText))
 		}
 		value, isRepeated, err := r.headerValue()
-		headers[lower] = value
+		headers[lower] = plan.TrimValue(value)
 		if isRepeated {
 			repeated = append(repeated, lower)
 		}
@@ -262,6 +262,7 @@ func (r *reader) descriptorEntry() (e plan.Entry, err error) {
 			e.Key, err = r.text()
 		case "value":
 			e.Value, err = r.text()
+			e.Value = plan.TrimValue(e.Value)
 		default:
 			err = unknown()
 		}

@@ -86,6 +86,20 @@ func mayBeAddress(host string) bool {
 // normalizeAddress returns the address without zone, and an IPv4-mapped one as IPv4.
 func normalizeAddress(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }
 
+// TrimValue returns the value of a header without the spaces and tabs around it. HTTP/2 has none (RFC 9113, section
+// 8.2.1), but proxies forward a client's, which servers then remove: they must not make another key.
+func TrimValue(value string) string {
+	for value != "" && isBlank(value[0]) {
+		value = value[1:]
+	}
+	for value != "" && isBlank(value[len(value)-1]) {
+		value = value[:len(value)-1]
+	}
+	return value
+}
+
+func isBlank(c byte) bool { return c == ' ' || c == '\t' }
+
 // NormalizePath returns the path in its canonical form:
 //
 //   - It has no query, fragment, dot segments or empty segments.
