@@ -186,9 +186,11 @@ func TestAnswerToEachDecision(t *testing.T) {
 				Body: plan.DenialBody{ContentType: "application/json", Template: `{"by": "{{policy}}"}`},
 			}},
 			answer{
-				codes.PermissionDenied, 403, map[string]string{"Retry-After": "1", "X-Why": "limit", "Content-Type": "application/json"},
+				codes.PermissionDenied, 403,
+				map[string]string{"Retry-After": "1", "X-Why": "limit", "Content-Type": "application/json"},
 				`{"by": "shop/api"}`,
-			}, nil,
+			},
+			nil,
 		},
 		"denied": {
 			limiter.Decision{Reason: limiter.ReasonDeniedByOverride},
