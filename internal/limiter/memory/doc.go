@@ -38,6 +38,5 @@
 //   - The number of callers is bounded, and so is the memory; see Options.Keys. A call also
 //     removes some expired callers, so no scan is needed.
 //
-// The tests of package redisstore run on this store, too, and compare it with reference.Model, whose
-// code it does not share.
+// The suite of package storetest compares its replies with the replies of reference.Model.
 package memory

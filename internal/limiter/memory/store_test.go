@@ -6,7 +6,6 @@ package memory_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -61,63 +60,6 @@ func concurrently(n int64, do func(*rand.Rand)) {
 		})
 	}
 	wait.Wait()
-}
-
-// Of 6,400 parallel checks on one key with a quota of 100, exactly 100 are admitted.
-func TestQuotaIsExactUnderConcurrency(t *testing.T) {
-	for _, a := range algorithms {
-		t.Run(string(a), func(t *testing.T) {
-			s, p := memory.NewStore(memory.Options{Keys: 1000}), policyOf("p", storetest.SlowLimit(a, 100))
-			var admitted atomic.Int64
-			concurrently(6400, func(*rand.Rand) {
-				if check(t, s, p, "a").Verdict == quota.Admitted {
-					admitted.Add(1)
-				}
-			})
-			NewWithT(t).Expect(admitted.Load()).To(Equal(int64(100)))
-		})
-	}
-}
-
-// A chain over several keys is charged as a whole or not at all, also by callers that name the
-// keys in another order.
-func TestChainsAreAllOrNothingUnderConcurrency(t *testing.T) {
-	for i, a := range algorithms {
-		other := algorithms[(i+1)%len(algorithms)]
-		t.Run(fmt.Sprint(a, " with ", other), func(t *testing.T) {
-			g := NewWithT(t)
-			s := memory.NewStore(memory.Options{Keys: 1000})
-			policies := []*quota.Policy{policyOf("p", storetest.SlowLimit(a, 300)), policyOf("q", storetest.SlowLimit(other, 200))}
-			keys := []quota.Key{"a", "b", "c", "d"}
-			var mu sync.Mutex
-			spent := map[string]int64{}
-			concurrently(3000, func(r *rand.Rand) {
-				call := &quota.Call{}
-				for range 1 + r.IntN(4) {
-					e := quota.Entry{Policy: policies[r.IntN(2)], Key: keys[r.IntN(4)], Cost: 1 + r.Int64N(3)}
-					if !slices.ContainsFunc(call.Entries, func(o quota.Entry) bool { return o.Policy == e.Policy && o.Key == e.Key }) {
-						call.Entries = append(call.Entries, e)
-					}
-				}
-				reply, _ := s.Evaluate(t.Context(), call)
-				if slices.ContainsFunc(reply.Entries, func(e quota.EntryReply) bool { return e.Verdict != quota.Admitted }) {
-					return
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				for _, e := range call.Entries {
-					spent[e.Policy.ID()+string(e.Key)] += e.Cost
-				}
-			})
-			for _, p := range policies {
-				for _, key := range keys {
-					reply, _ := s.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{{Policy: p, Key: key, Peek: true}}})
-					g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(spent[p.ID()+string(key)]))
-				}
-			}
-			g.Expect(spent).To(HaveLen(8))
-		})
-	}
 }
 
 // Checks, resets, blocks, key rotation and expiry at the same time leave no key behind.

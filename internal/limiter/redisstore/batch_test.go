@@ -24,23 +24,23 @@ func TestBatchesAgreeWithModel(t *testing.T) {
 	for _, on := range servers {
 		t.Run(on.name, func(t *testing.T) {
 			const runs, steps = 20, 60
-			model := newModelBackend()
-			server, client := newServerBackend(t, on)
+			model := storetest.NewModel()
+			server, client := newSubject(t, on)
 			store := newStore(client)
-			store.now = server.clock.Now
+			store.now = server.Clock.Now
 			for seed := range uint64(2 * runs) {
 				choice := allAlgorithms
 				if seed%2 == 1 {
 					choice = leanAlgorithms
 				}
-				w := newWorkload(rand.New(rand.NewPCG(seed, 11)), choice, features{holds: true})
-				model.clear(t)
-				server.clear(t)
-				now := server.clock.Now()
+				w := storetest.NewWorkload(rand.New(rand.NewPCG(seed, 11)), choice, storetest.Features{Holds: true})
+				model.Clear(t)
+				server.Clear(t)
+				now := server.Clock.Now()
 				for step := range steps {
-					now = w.nextTime(now)
-					model.setTime(t, now)
-					server.setTime(t, now)
+					now = w.NextTime(now)
+					model.SetTime(t, now)
+					server.SetTime(t, now)
 					compareBatch(t, fmt.Sprintf("seed %d step %d", seed, step), w, model, store)
 				}
 			}
@@ -48,33 +48,41 @@ func TestBatchesAgreeWithModel(t *testing.T) {
 	}
 }
 
-func compareBatch(t *testing.T, name string, w *workload, model *backend, store *Store) {
+func compareBatch(t *testing.T, name string, w *storetest.Workload, model *storetest.Subject, store *Store) {
 	t.Helper()
 	g := NewWithT(t)
 	var batch []*pending
 	want := map[*pending]*quota.Reply{}
-	var did []string
-	for len(batch) == 0 || w.r.IntN(8) > 0 {
-		call := w.nextCall()
-		if len(batch) > 0 && w.r.IntN(3) == 0 { // like an earlier one
-			earlier := batch[w.r.IntN(len(batch))].call
+	for len(batch) == 0 || w.Rand.IntN(8) > 0 {
+		call := w.NextCall()
+		if len(batch) > 0 && w.Rand.IntN(3) == 0 { // like an earlier one
+			earlier := batch[w.Rand.IntN(len(batch))].call
 			entries := slices.Clone(earlier.Entries)
-			if w.r.IntN(3) == 0 && call.IsDeniable() == earlier.IsDeniable() {
+			if w.Rand.IntN(3) == 0 && call.IsDeniable() == earlier.IsDeniable() {
 				entries[0].Cost = max(1, call.Entries[0].Cost)
 			}
 			call = &quota.Call{Entries: entries, Denied: earlier.Denied, Draw: call.Draw}
 		}
-		did = append(did, describe(call))
 		p := &pending{call: call}
 		batch = append(batch, p)
-		want[p] = model.evaluate(t, call)
+		want[p] = model.MustEvaluate(t, call)
 	}
-	if w.r.IntN(2) == 0 {
+	if w.Rand.IntN(2) == 0 {
 		gather(batch)
 	}
 	for i, o := range store.send(t.Context(), batch) {
-		g.Expect(differenceOf(decoded(t, batch[i], o).Reply, want[batch[i]])).To(BeEmpty(), "%s, call %d of\n%s", name, i, strings.Join(did, "\n"))
+		g.Expect(storetest.DifferenceOf(decoded(t, batch[i], o).Reply, want[batch[i]])).To(BeEmpty(), func() string {
+			return fmt.Sprintf("%s, call %d of\n%s", name, i, describeBatch(batch))
+		})
 	}
+}
+
+func describeBatch(batch []*pending) string {
+	var b strings.Builder
+	for _, p := range batch {
+		b.WriteString(storetest.Describe(p.call) + "\n")
+	}
+	return b.String()
 }
 
 // decoded returns the reply of a call that was decided.
@@ -148,17 +156,17 @@ func (s *blockingStore) startInOrder(g *WithT, ctx context.Context, calls []*quo
 	return started
 }
 
-func newBlockingBackend(t *testing.T) (*blockingStore, *backend) {
+func newBlockingSubject(t *testing.T) (*blockingStore, *storetest.Subject) {
 	t.Helper()
-	b, client := newServerBackend(t, servers[0])
+	b, client := newSubject(t, servers[0])
 	return newBlockingStore(newStore(client)), b
 }
 
-// newBackendWithCallInFlight returns a store that has sent one call with the policy, of 30 units
+// newStoreWithCallInFlight returns a store that has sent one call with the policy, of 30 units
 // for hours, and the result of that call.
-func newBackendWithCallInFlight(t *testing.T) (*blockingStore, *quota.Policy, <-chan answer) {
+func newStoreWithCallInFlight(t *testing.T) (*blockingStore, *quota.Policy, <-chan answer) {
 	t.Helper()
-	s, _ := newBlockingBackend(t)
+	s, _ := newBlockingSubject(t)
 	policy := quota.NewPolicy("test/p", false, false, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 30)})
 	first := s.start(t.Context(), storetest.SpendOne(policy, "a"))
 	NewWithT(t).Eventually(s.sent).Should(Receive(HaveLen(1)))
@@ -167,7 +175,7 @@ func newBackendWithCallInFlight(t *testing.T) (*blockingStore, *quota.Policy, <-
 
 func TestCallsQueuedDuringABatchShareTheNextInOrder(t *testing.T) {
 	g := NewWithT(t)
-	s, policy, first := newBackendWithCallInFlight(t)
+	s, policy, first := newStoreWithCallInFlight(t)
 	queued := make([]*quota.Call, 40)
 	for i := range queued {
 		queued[i] = storetest.SpendOne(policy, "a")
@@ -214,7 +222,7 @@ func TestAnErrorOfOneCallDoesNotFailTheBatch(t *testing.T) {
 	for _, on := range servers {
 		t.Run(on.name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, client := newServerBackend(t, on)
+			_, client := newSubject(t, on)
 			store := newStore(client)
 			second := storetest.SlowLimit(quota.SlidingLog, 30)
 			second.Name = "second"
@@ -241,7 +249,7 @@ func TestAnErrorOfOneCallDoesNotFailTheBatch(t *testing.T) {
 // Equal calls read and write their key once, so an error of the key fails all of them.
 func TestAnErrorOfEqualCallsDoesNotFailTheBatch(t *testing.T) {
 	g := NewWithT(t)
-	_, client := newServerBackend(t, servers[0])
+	_, client := newSubject(t, servers[0])
 	store := newStore(client)
 	policy := quota.NewPolicy("test/p", false, false, []quota.Limit{storetest.SlowLimit(quota.SlidingLog, 30)})
 	g.Expect(client.RPush(t.Context(), store.key("broken", preparedOf(policy).keys[1]), "not", "a", "log").Err()).To(Succeed())
@@ -264,7 +272,7 @@ func TestAnErrorOfEqualCallsDoesNotFailTheBatch(t *testing.T) {
 
 func TestAQueuedCallerThatCancelsIsNotCharged(t *testing.T) {
 	g := NewWithT(t)
-	s, policy, first := newBackendWithCallInFlight(t)
+	s, policy, first := newStoreWithCallInFlight(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	canceled := s.start(ctx, storetest.SpendOne(policy, "a"))
 	g.Eventually(s.queued).Should(Equal(1))
@@ -282,7 +290,7 @@ func TestAQueuedCallerThatCancelsIsNotCharged(t *testing.T) {
 
 func TestACallerThatCancelsInFlightDoesNotStopItsBatch(t *testing.T) {
 	g := NewWithT(t)
-	s, policy, first := newBackendWithCallInFlight(t)
+	s, policy, first := newStoreWithCallInFlight(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	started := s.startInOrder(g, ctx, []*quota.Call{storetest.SpendOne(policy, "a")})
 	other := s.start(t.Context(), storetest.SpendOne(policy, "a"))
@@ -300,7 +308,7 @@ func TestACallerThatCancelsInFlightDoesNotStopItsBatch(t *testing.T) {
 
 func TestAPanicFailsItsBatchOnly(t *testing.T) {
 	g := NewWithT(t)
-	s, _ := newBlockingBackend(t)
+	s, _ := newBlockingSubject(t)
 	policy := quota.NewPolicy("test/p", false, false, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 30)})
 	send := s.node.send
 	s.node.send = func(ctx context.Context, batch []*pending) []outcome {
@@ -324,7 +332,7 @@ func TestAPanicFailsItsBatchOnly(t *testing.T) {
 // Concurrent calls take fewer round trips than calls.
 func TestConcurrentCallsShareRoundTrips(t *testing.T) {
 	g := NewWithT(t)
-	_, client := newServerBackend(t, servers[0])
+	_, client := newSubject(t, servers[0])
 	store := newStore(client)
 	policy := quota.NewPolicy("test/p", false, false, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 1_000_000)})
 	const callers, calls = 64, 100

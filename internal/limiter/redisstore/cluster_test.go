@@ -62,7 +62,7 @@ func TestClusterAgreesWithModel(t *testing.T) {
 				got, err := store.Evaluate(t.Context(), call)
 				NewWithT(t).Expect(err).NotTo(HaveOccurred())
 				want := model.Evaluate(call, time.Now())
-				NewWithT(t).Expect(withoutTimes(got)).To(Equal(withoutTimes(want)), describe(call))
+				NewWithT(t).Expect(withoutTimes(got)).To(Equal(withoutTimes(want)), storetest.Describe(call))
 			}
 		})
 	}

@@ -9,10 +9,7 @@ import (
 	"testing"
 	"time"
 
-	. "github.com/onsi/gomega"
-
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/storetest"
 )
 
 // named is the text that a set of Redis keys contains.
@@ -107,19 +104,4 @@ func label(text string) string {
 		}
 		return -1
 	}, text)
-}
-
-// A charge does not touch a limit that is named charge, whatever ID a caller sends.
-func TestChargeIDsAreNoCounters(t *testing.T) {
-	l := storetest.SlowLimit(quota.FixedWindow, 5)
-	l.Name, l.Window = "charge", time.Hour
-	policy := quota.NewVariants(quota.Settings{ID: "test/p", MaxOpen: 10}, []quota.Limit{l})[0]
-	for _, b := range newBackends(t) {
-		g := NewWithT(t)
-		reply := b.evaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "a", Cost: 5, Action: quota.Charge, ID: "fw:1h"}}})
-		g.Expect(reply.Entries[0].Hold).To(Equal(quota.HoldNone))
-		reply = b.evaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "a", Cost: 1}}})
-		g.Expect(reply.Entries[0].Verdict).To(Equal(quota.Denied))
-		g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(int64(5)))
-	}
 }

@@ -24,21 +24,21 @@ func TestBusyLogsAgreeWithModel(t *testing.T) {
 		t.Run(string(algorithm), func(t *testing.T) {
 			g := NewWithT(t)
 			r := rand.New(rand.NewPCG(1, 17))
-			model := newModelBackend()
-			server, client := newServerBackend(t, servers[0])
+			model := storetest.NewModel()
+			server, client := newSubject(t, servers[0])
 			store := newStore(client)
 			limit := quota.Limit{
 				Name: "l", Algorithm: algorithm, Quota: 12, Threshold: 12, Window: 50 * time.Millisecond, Bucket: 4 * time.Millisecond,
 			}
 			policy := quota.NewPolicy("test/p", false, false, []quota.Limit{limit})
-			now := server.clock.Now()
+			now := server.Clock.Now()
 			for step := range 3000 {
 				now = now.Add(time.Duration(r.IntN(16)) * time.Millisecond)
 				if r.IntN(100) == 0 {
 					now = now.Add(-time.Duration(r.IntN(200)) * time.Millisecond)
 				}
-				model.setTime(t, now)
-				server.setTime(t, now)
+				model.SetTime(t, now)
+				server.SetTime(t, now)
 				var batch []*pending
 				for range 1 + r.IntN(3) {
 					entry := quota.Entry{Policy: policy, Key: quota.Key([]string{"a", "a", "b"}[r.IntN(3)]), Cost: 1 + r.Int64N(4)}
@@ -46,8 +46,8 @@ func TestBusyLogsAgreeWithModel(t *testing.T) {
 				}
 				gather(batch)
 				for i, o := range store.send(t.Context(), batch) {
-					want := model.evaluate(t, batch[i].call.Clone())
-					g.Expect(differenceOf(decoded(t, batch[i], o).Reply, want)).To(BeEmpty(), "step %d, call %d", step, i)
+					want := model.MustEvaluate(t, batch[i].call.Clone())
+					g.Expect(storetest.DifferenceOf(decoded(t, batch[i], o).Reply, want)).To(BeEmpty(), "step %d, call %d", step, i)
 				}
 			}
 		})
@@ -58,7 +58,7 @@ func TestBusyLogsAgreeWithModel(t *testing.T) {
 // smaller cost.
 func TestABlockDeniesTheRestOfItsBatch(t *testing.T) {
 	g := NewWithT(t)
-	_, client := newServerBackend(t, servers[0])
+	_, client := newSubject(t, servers[0])
 	store := newStore(client)
 	limit := storetest.SlowLimit(quota.FixedWindow, 5)
 	limit.Block = time.Hour
@@ -76,13 +76,13 @@ func TestABlockDeniesTheRestOfItsBatch(t *testing.T) {
 
 // Checks of policies with and without reservations need no general code: the reports are short.
 func TestPlainChecksAreLean(t *testing.T) {
-	_, client := newServerBackend(t, servers[0])
+	_, client := newSubject(t, servers[0])
 	store := newStore(client)
 	for _, a := range leanAlgorithms {
 		t.Run(string(a), func(t *testing.T) {
 			limit := storetest.SlowLimit(a, 9)
 			plain := quota.NewPolicy("test/plain-"+string(a), false, false, []quota.Limit{limit})
-			reserving := reservingPolicy("reserving-"+string(a), limit)
+			reserving := storetest.ReservingPolicy("reserving-"+string(a), limit)
 			for i, policy := range []*quota.Policy{plain, plain, reserving, reserving} {
 				batch := make([]*pending, 3)
 				for n := range batch {
@@ -100,8 +100,8 @@ func TestPlainChecksAreLean(t *testing.T) {
 
 // Reservations that random steps rarely make agree with the model.
 func TestRareReservationsAgreeWithModel(t *testing.T) {
-	server, _ := newServerBackend(t, servers[0])
-	model := newModelBackend()
+	server, _ := newSubject(t, servers[0])
+	model := storetest.NewModel()
 	for _, a := range leanAlgorithms {
 		limit := storetest.SlowLimit(a, 9)
 		longer := limit
@@ -115,18 +115,18 @@ func TestRareReservationsAgreeWithModel(t *testing.T) {
 		} {
 			t.Run(string(a)+", "+name, func(t *testing.T) {
 				g := NewWithT(t)
-				server.clear(t)
-				model.clear(t)
-				policy, now := reservingPolicy("rare", tc.limits...), server.clock.Now()
+				server.Clear(t)
+				model.Clear(t)
+				policy, now := storetest.ReservingPolicy("rare", tc.limits...), server.Clock.Now()
 				for _, entry := range []quota.Entry{
 					{Cost: tc.spent}, {Cost: 1, Action: quota.Reserve, ID: "one", TTL: time.Second}, {Cost: 1, Action: quota.Commit, ID: "one"},
 				} {
 					now = now.Add(time.Millisecond)
-					model.setTime(t, now)
-					server.setTime(t, now)
+					model.SetTime(t, now)
+					server.SetTime(t, now)
 					entry.Policy, entry.Key = policy, "a"
 					call := &quota.Call{Entries: []quota.Entry{entry}}
-					g.Expect(differenceOf(server.evaluate(t, call), model.evaluate(t, call))).To(BeEmpty(), describe(call))
+					g.Expect(storetest.DifferenceOf(server.MustEvaluate(t, call), model.MustEvaluate(t, call))).To(BeEmpty(), storetest.Describe(call))
 				}
 			})
 		}

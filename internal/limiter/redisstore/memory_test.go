@@ -4,7 +4,6 @@
 package redisstore
 
 import (
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -12,31 +11,23 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/storetest"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// After all windows and blocks have passed, Redis is empty.
-func TestEverythingExpires(t *testing.T) {
+// Every key has a TTL, which no window, block, hold or debt exceeds.
+func TestEveryKeyHasATTL(t *testing.T) {
 	for _, on := range servers {
 		t.Run(on.name, func(t *testing.T) {
-			// The longest hold, and the longest window or the largest bucket at the slowest rate.
-			const need = 20*time.Second + 12*time.Second/2 + 2*time.Millisecond
 			g := NewWithT(t)
-			b, client := newServerBackend(t, on)
-			r := rand.New(rand.NewPCG(3, 4))
-			w := newWorkload(r, algorithms, features{substitutes: true, holds: true})
-			now := b.clock.Now()
-			for range 500 {
-				now = now.Add(time.Duration(r.Int64N(2000)) * time.Microsecond)
-				b.clock.Set(now)
-				b.evaluate(t, w.nextCall())
-			}
+			b, client := newSubject(t, on)
+			storetest.MakeRandomCalls(t, b)
 			keys, err := client.Keys(t.Context(), "*").Result()
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(keys).NotTo(BeEmpty())
 			for _, key := range keys {
 				ttl := client.PTTL(t.Context(), key).Val()
-				longest := need
+				longest := storetest.LongestNeed
 				if strings.Contains(key, ":charge!") {
 					longest = quota.ChargeMemory
 				} else if isBucket(key) {
@@ -44,8 +35,6 @@ func TestEverythingExpires(t *testing.T) {
 				}
 				g.Expect(ttl).To(And(BeNumerically(">=", 0), BeNumerically("<=", longest)), key)
 			}
-			b.clock.Set(now.Add(need + quota.MaxDebt + 2*time.Millisecond))
-			g.Expect(client.Keys(t.Context(), "*").Val()).To(BeEmpty())
 		})
 	}
 }
@@ -105,7 +94,7 @@ func TestMemoryOfBuckets(t *testing.T) {
 	for _, on := range servers {
 		t.Run(on.name, func(t *testing.T) {
 			g := NewWithT(t)
-			b, client := newServerBackend(t, on)
+			b, client := newSubject(t, on)
 			for _, l := range []quota.Limit{
 				{Algorithm: quota.SlidingWindow, Quota: 1e6, Threshold: 1e6, Window: time.Minute, Bucket: time.Second},
 				{Algorithm: quota.Suppressed, Quota: 10, Threshold: 10, HardQuota: 15, Window: time.Minute, Bucket: time.Second},
@@ -114,8 +103,8 @@ func TestMemoryOfBuckets(t *testing.T) {
 				policy := quota.NewPolicy("shop/login", false, false, []quota.Limit{l})
 				key := testPrefix + layoutVersion + "{0123456789abcdef}:" + preparedOf(policy).keys[1]
 				for range 3000 {
-					b.clock.Set(b.clock.Now().Add(50 * time.Millisecond))
-					b.evaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "0123456789abcdef", Cost: 1}}})
+					b.Clock.Set(b.Clock.Now().Add(50 * time.Millisecond))
+					b.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "0123456789abcdef", Cost: 1}}})
 				}
 				elements := client.LLen(t.Context(), key).Val()
 				bytes := client.MemoryUsage(t.Context(), key, 0).Val()
@@ -131,16 +120,16 @@ func TestMemoryOfBuckets(t *testing.T) {
 // many while another has a longer window.
 func TestMemoryOfVariants(t *testing.T) {
 	g := NewWithT(t)
-	b, client := newServerBackend(t, servers[0])
+	b, client := newSubject(t, servers[0])
 	log := func(window time.Duration) []quota.Limit {
 		return []quota.Limit{{Name: "l", Algorithm: quota.SlidingLog, Quota: 10, Threshold: 10, Window: window}}
 	}
 	variants := quota.NewVariants(quota.Settings{ID: "test/v"}, log(10*time.Millisecond), log(24*time.Hour))
 	for range 2000 {
-		b.clock.Set(b.clock.Now().Add(time.Millisecond))
-		b.evaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: variants[0], Key: "a", Cost: 1}}})
+		b.Clock.Set(b.Clock.Now().Add(time.Millisecond))
+		b.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: variants[0], Key: "a", Cost: 1}}})
 	}
 	g.Expect(client.LLen(t.Context(), testPrefix+layoutVersion+"{a}:test/v:sl").Val()).To(BeNumerically("<=", 2*20+1))
-	reply := b.evaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: variants[1], Key: "a", Cost: 1}}})
+	reply := b.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: variants[1], Key: "a", Cost: 1}}})
 	g.Expect(reply.Entries[0].Verdict).To(Equal(quota.Denied), "the long window is full")
 }

@@ -62,8 +62,8 @@ func TestKeysOfAnotherTypeAreRepaired(t *testing.T) {
 func testRepair(t *testing.T, a quota.Algorithm, damage, expectDamage func(g *WithT, client *redis.Client, key string)) {
 	t.Helper()
 	for _, s := range servers {
-		b, client := newServerBackend(t, s)
-		store := b.decider.(*Store) //nolint:forcetypeassert // it is one
+		b, client := newSubject(t, s)
+		store := b.Store.(*Store) //nolint:forcetypeassert // it is one
 		var log bytes.Buffer
 		store.repairs.logger = slog.New(slog.NewTextHandler(&log, nil))
 		for name, second := range repairCalls {
@@ -73,13 +73,13 @@ func testRepair(t *testing.T, a quota.Algorithm, damage, expectDamage func(g *Wi
 				}
 				t.Run(fmt.Sprint(s.name, " ", name, " ", plain), func(t *testing.T) {
 					g := NewWithT(t)
-					b.clear(t)
+					b.Clear(t)
 					before := testutil.ToFloat64(store.repairs.total)
 					limit := storetest.SlowLimit(a, 5)
 					if a == quota.SlidingWindow {
 						limit.Bucket = time.Minute
 					}
-					policy := reservingPolicy("repaired", limit)
+					policy := storetest.ReservingPolicy("repaired", limit)
 					if plain {
 						policy = quota.NewPolicy("test/repaired", false, false, []quota.Limit{limit})
 					}
@@ -87,7 +87,7 @@ func testRepair(t *testing.T, a quota.Algorithm, damage, expectDamage func(g *Wi
 					damage(g, client, key)
 					evaluate := func(e quota.Entry) quota.EntryReply {
 						e.Policy, e.Key = policy, "a"
-						return b.evaluate(t, &quota.Call{Entries: []quota.Entry{e}}).Entries[0]
+						return b.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{e}}).Entries[0]
 					}
 					g.Expect(evaluate(quota.Entry{Cost: 1, Peek: true}).Limits[0].Used).To(BeZero())
 					g.Expect(evaluate(quota.Entry{Cost: 6}).Verdict).To(Equal(quota.Denied))
@@ -112,13 +112,13 @@ func testRepair(t *testing.T, a quota.Algorithm, damage, expectDamage func(g *Wi
 // batch of equal checks.
 func TestNumbersOfOtherFormsAreRepaired(t *testing.T) {
 	for _, s := range servers {
-		b, client := newServerBackend(t, s)
-		store := b.decider.(*Store) //nolint:forcetypeassert // it is one
+		b, client := newSubject(t, s)
+		store := b.Store.(*Store) //nolint:forcetypeassert // it is one
 		for _, text := range []string{"0x1", "1e0", "01", "1.0", " 1"} {
 			for _, calls := range []int{1, 3} {
 				t.Run(fmt.Sprintf("%s %q %d", s.name, text, calls), func(t *testing.T) {
 					g := NewWithT(t)
-					b.clear(t)
+					b.Clear(t)
 					policy := quota.NewPolicy("test/repaired", false, false, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 5)})
 					key := store.key("a", policy.StateName(0))
 					g.Expect(client.Set(t.Context(), key, text, time.Second).Err()).To(Succeed())
@@ -144,7 +144,7 @@ func TestNumbersOfOtherFormsAreRepaired(t *testing.T) {
 // Equal calls write at the end of their run, and report a repair there.
 func TestKeysOfAnotherTypeAreRepairedOnceForEqualCalls(t *testing.T) {
 	g := NewWithT(t)
-	_, client := newServerBackend(t, servers[0])
+	_, client := newSubject(t, servers[0])
 	store := newStore(client)
 	policy := quota.NewPolicy("test/repaired", true, false, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 5)})
 	key := store.key("a", policy.StateName(0))

@@ -13,18 +13,18 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/storetest"
 )
 
-// newSpreadBackend returns a backend whose store decides each key by itself, as in a Redis Cluster.
-func newSpreadBackend(t *testing.T) *backend {
+// newSpreadSubject returns a subject whose store decides each key by itself, as in a Redis Cluster.
+func newSpreadSubject(t *testing.T) *storetest.Subject {
 	t.Helper()
-	b, _ := newServerBackend(t, servers[0])
-	b.decider.(*Store).isCluster = true //nolint:forcetypeassert // it is one
+	b, _ := newSubject(t, servers[0])
+	b.Store.(*Store).isCluster = true //nolint:forcetypeassert // it is one
 	return b
 }
 
-func usedOf(t *testing.T, b *backend, policy *quota.Policy, key quota.Key) int64 {
+func usedOf(t *testing.T, b *storetest.Subject, policy *quota.Policy, key quota.Key) int64 {
 	t.Helper()
 	peek := &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: key, Peek: true}}}
-	return b.evaluate(t, peek).Entries[0].Limits[0].Used
+	return b.MustEvaluate(t, peek).Entries[0].Limits[0].Used
 }
 
 // unknownCharge is a charge of a key that may be unknown.
@@ -60,14 +60,14 @@ func TestSpreadChargesOfUnknownKeys(t *testing.T) {
 func testSpreadCharges(t *testing.T, charges []unknownCharge, action quota.Action, id string) {
 	t.Helper()
 	g := NewWithT(t)
-	b := newSpreadBackend(t)
+	b := newSpreadSubject(t)
 	var policies []*quota.Policy
 	for _, id := range []string{"test/a", "test/b"} {
 		policies = append(policies, quota.NewVariants(
 			quota.Settings{ID: id, MaxOpen: 10}, []quota.Limit{storetest.SlowLimit(quota.FixedWindow, 100)})[0])
 	}
 	for _, p := range policies { // a known key
-		b.evaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: p, Key: "known", Cost: 1}}})
+		b.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: p, Key: "known", Cost: 1}}})
 	}
 	call := &quota.Call{}
 	for _, c := range charges {
@@ -76,7 +76,7 @@ func testSpreadCharges(t *testing.T, charges []unknownCharge, action quota.Actio
 			Action: action, ID: id,
 		})
 	}
-	reply := b.evaluate(t, call)
+	reply := b.MustEvaluate(t, call)
 	for i, c := range charges {
 		key, want := c.key, int64(5)
 		if c.unknown {

@@ -22,10 +22,10 @@ import (
 // A dry run of all groups and then a charge give the same replies as one step, without concurrent calls, with groups
 // by key and by the number of limits: with edits, overrides, blocks, and a clock that is set back.
 func TestSpreadAgreesWithModel(t *testing.T) {
-	model := newModelBackend()
-	byKey, _ := newServerBackend(t, servers[0])
+	model := storetest.NewModel()
+	byKey, _ := newSubject(t, servers[0])
 	storeOf(byKey).isCluster = true
-	bySize, _ := newServerBackend(t, servers[0])
+	bySize, _ := newSubject(t, servers[0])
 	storeOf(bySize).atomicLimits, storeOf(bySize).groupLimits = 2, 2
 	choices := [][]quota.Algorithm{allAlgorithms}
 	for _, a := range allAlgorithms {
@@ -34,15 +34,15 @@ func TestSpreadAgreesWithModel(t *testing.T) {
 	for _, choice := range choices {
 		t.Run(fmt.Sprint(choice), func(t *testing.T) {
 			for seed := range uint64(8) {
-				compareBackends(t, 1000+seed, 200, choice, model, byKey)
-				compareBackends(t, 2000+seed, 200, choice, model, bySize)
+				storetest.Compare(t, 1000+seed, 200, choice, model, byKey)
+				storetest.Compare(t, 2000+seed, 200, choice, model, bySize)
 			}
 		})
 	}
 }
 
-func storeOf(b *backend) *Store {
-	return b.decider.(*Store) //nolint:forcetypeassert // it is one
+func storeOf(b *storetest.Subject) *Store {
+	return b.Store.(*Store) //nolint:forcetypeassert // it is one
 }
 
 // largeCall is a call of twelve policies with sixteen limits each. The last one admits five.
@@ -66,7 +66,7 @@ func largeCall() *quota.Call {
 // A call with more limits than Redis may decide at once spends in all of them or in none.
 func TestLargeCallsSpendAllOrNothing(t *testing.T) {
 	g := NewWithT(t)
-	b, client := newServerBackend(t, servers[0])
+	b, client := newSubject(t, servers[0])
 	call := largeCall()
 	reply, err := b.Evaluate(t.Context(), call)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -87,7 +87,7 @@ func TestLargeCallsSpendAllOrNothing(t *testing.T) {
 	g.Expect(wait.Wait()).To(Succeed())
 	g.Expect(admitted.Load()).To(BeNumerically("<=", 4))
 	g.Eventually(func() (used []int64) {
-		reply := b.evaluate(t, storetest.PeekOf(call))
+		reply := b.MustEvaluate(t, storetest.PeekOf(call))
 		for _, e := range reply.Entries {
 			for _, l := range e.Limits {
 				used = append(used, l.Used)
@@ -100,7 +100,7 @@ func TestLargeCallsSpendAllOrNothing(t *testing.T) {
 // A group whose script fails after another group has spent: the whole call may have written.
 func TestFailureAfterAnotherGroupHasSpent(t *testing.T) {
 	g := NewWithT(t)
-	b, _ := newServerBackend(t, servers[0])
+	b, _ := newSubject(t, servers[0])
 	only := storeOf(b).route(t.Context(), "a")
 	send, calls := only.send, 0
 	only.send = func(ctx context.Context, batch []*pending) []outcome {
@@ -114,25 +114,25 @@ func TestFailureAfterAnotherGroupHasSpent(t *testing.T) {
 	failure, ok := errors.AsType[*quota.StoreError](err)
 	g.Expect(ok).To(BeTrue())
 	g.Expect(failure).To(And(HaveField("Cause", quota.CauseScript), HaveField("Unwritten", false)))
-	g.Expect(b.evaluate(t, storetest.PeekOf(call)).Entries[0].Limits[0].Used).To(Equal(int64(1)))
+	g.Expect(b.MustEvaluate(t, storetest.PeekOf(call)).Entries[0].Limits[0].Used).To(Equal(int64(1)))
 }
 
 // refundTest spends from one policy and refunds single calls.
 type refundTest struct {
-	*backend
+	*storetest.Subject
 	store  *Store
 	policy *quota.Policy
 }
 
 func newRefundTest(t *testing.T, a quota.Algorithm) *refundTest {
 	t.Helper()
-	b, _ := newServerBackend(t, servers[0])
+	b, _ := newSubject(t, servers[0])
 	l := storetest.SlowLimit(a, 100)
 	if refills(a) {
 		l.Threshold, l.Window = 100, time.Second
 	}
 	return &refundTest{
-		backend: b,
+		Subject: b,
 		store:   storeOf(b),
 		policy:  quota.NewPolicy("test/refund", false, false, []quota.Limit{l}),
 	}
@@ -160,7 +160,7 @@ func (r *refundTest) refund(t *testing.T, g *group) {
 func (r *refundTest) used(t *testing.T) int64 {
 	t.Helper()
 	peek := &quota.Call{Entries: []quota.Entry{{Policy: r.policy, Key: "a", Peek: true}}}
-	return r.evaluate(t, peek).Entries[0].Limits[0].Used
+	return r.MustEvaluate(t, peek).Entries[0].Limits[0].Used
 }
 
 func TestRefundReturnsTheCost(t *testing.T) {
@@ -184,8 +184,8 @@ func TestRefundAfterResetReturnsNothing(t *testing.T) {
 		t.Run(string(a), func(t *testing.T) {
 			r := newRefundTest(t, a)
 			refunded := r.spend(t, 30)
-			r.clear(t)                                      // as a reset does
-			r.clock.Set(r.clock.Now().Add(2 * time.Minute)) // another bucket
+			r.Clear(t)                                      // as a reset does
+			r.Clock.Set(r.Clock.Now().Add(2 * time.Minute)) // another bucket
 			r.spend(t, 50)
 			r.refund(t, refunded)
 			NewWithT(t).Expect(r.used(t)).To(Equal(int64(50)))
@@ -198,7 +198,7 @@ func TestRefundExcludesRefilledUnits(t *testing.T) {
 		t.Run(string(a), func(t *testing.T) {
 			r := newRefundTest(t, a)
 			refunded := r.spend(t, 30)
-			r.clock.Set(r.clock.Now().Add(300 * time.Millisecond))
+			r.Clock.Set(r.Clock.Now().Add(300 * time.Millisecond))
 			r.spend(t, 100)
 			r.refund(t, refunded)
 			NewWithT(t).Expect(r.used(t)).To(Equal(int64(100)), "all 30 units had been refilled")

@@ -69,6 +69,13 @@ func (m *Model) Expire(now time.Time) {
 	m.expire(now.UnixMicro())
 }
 
+// Size returns the number of states. Some may have expired.
+func (m *Model) Size() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.states)
+}
+
 // Evaluate decides the call at the server time now.
 func (m *Model) Evaluate(call *quota.Call, now time.Time) *quota.Reply {
 	m.mu.Lock()

@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package redisstore
+package storetest
 
 import (
 	"strings"
@@ -12,14 +12,12 @@ import (
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
 	"github.com/weir-dev/weir/internal/limiter/reference"
-	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// For any arguments a call returns the same reply as the model.
-func FuzzCall(f *testing.F) {
-	server, clock := testenv.StartRedisWithClock(f)
-	client := newClient(f, server.Addr)
-	store := newStore(client)
+// FuzzCall compares the reply to a call with any arguments with the reply of the model.
+func FuzzCall(f *testing.F, subject *Subject) {
+	f.Helper()
+	algorithms := Spending()
 	for kind := range algorithms {
 		f.Add(uint8(kind), int64(1), int64(1), int64(1), int64(1), uint32(0), uint32(0), "alice", false)
 		f.Add(uint8(kind), int64(largestCost), int64(largestCost), int64(720*3600*1000), int64(1000), uint32(1000), uint32(1<<31), "}{", true)
@@ -40,16 +38,12 @@ func FuzzCall(f *testing.F) {
 		entry := quota.Entry{Policy: policy, Key: quota.EncodeKey(key), Cost: clamp(cost, largestCost)}
 		entry.Peek = entry.Cost > l.Quota
 		model := &reference.Model{}
-		if err := client.FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		subject.Clear(t)
 		for range 4 {
-			now := clock.Advance(time.Duration(step) * time.Microsecond)
+			now := subject.Clock.Now().Add(time.Duration(step) * time.Microsecond)
+			subject.Clock.Set(now)
 			call := &quota.Call{Draw: draw, Entries: []quota.Entry{entry}}
-			got, err := store.Evaluate(t.Context(), call)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := subject.MustEvaluate(t, call)
 			if !inexact(&l) { // TestEdgeValues covers inexact limits
 				NewWithT(t).Expect(got).To(Equal(model.Evaluate(call, now)))
 			}

@@ -1,17 +1,21 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package redisstore
+package storetest
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// differenceOf returns the parts of two replies that differ, or "". Replies are long.
-func differenceOf(got, want any) string {
+// DifferenceOf returns the parts of two replies that differ, or "". Replies are long.
+func DifferenceOf(got, want any) string {
+	if reflect.DeepEqual(got, want) {
+		return ""
+	}
 	var b strings.Builder
 	one, other := partsOf(got), partsOf(want)
 	for i := range max(len(one), len(other)) {

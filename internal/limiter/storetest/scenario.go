@@ -1,11 +1,11 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package redisstore
+package storetest
 
 import (
 	"context"
-	"path/filepath"
+	"embed"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,7 +16,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// A scenario file lists checks with the replies that the model and every server must
+// TestScenarios runs the scenario files. A scenario file lists checks with the replies that every store must
 // give:
 //
 //	start DATE
@@ -37,46 +37,47 @@ import (
 //   - Without POLICY a check uses the last policy above it.
 //   - deny: a limit denied the check. blocked: the key had a live block.
 //   - draw is the caller's random number, 0 (never shed, the default) to just below 1.
-func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.scenario")
+func TestScenarios(t *testing.T, subject *Subject) {
+	t.Helper()
+	files, err := scenarios.ReadDir("testdata")
 	g := NewWithT(t)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(files).NotTo(BeEmpty())
-	backends := newBackends(t)
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".scenario"), func(t *testing.T) {
-			steps, start := parseScenario(t, file)
-			for _, b := range backends {
-				t.Run(b.name, func(t *testing.T) { runScenario(t, b, steps, start) })
-			}
+		t.Run(strings.TrimSuffix(file.Name(), ".scenario"), func(t *testing.T) {
+			steps, start := parseScenario(t, "testdata/"+file.Name())
+			runScenario(t, subject, steps, start)
 		})
 	}
 }
+
+//go:embed testdata/*.scenario
+var scenarios embed.FS
 
 type step struct {
 	line string
 	at   time.Duration
 	// action is an operator's action; if it is nil, the step makes the call.
-	action func(context.Context, decider) error
+	action func(context.Context, Store) error
 	call   quota.Call
 	want   string
 	facts  map[string]map[string]string // limit -> fact -> value
 }
 
-func runScenario(t *testing.T, b *backend, steps []step, start time.Time) {
+func runScenario(t *testing.T, subject *Subject, steps []step, start time.Time) {
 	t.Helper()
 	g := NewWithT(t)
-	b.clear(t)
+	subject.Clear(t)
 	if start.IsZero() {
-		start = b.clock.Now().Truncate(time.Hour).Add(time.Hour) // buckets start with the hour
+		start = subject.Clock.Now().Truncate(time.Hour).Add(time.Hour) // buckets start with the hour
 	}
 	for _, s := range steps {
-		b.clock.Set(start.Add(s.at))
+		subject.Clock.Set(start.Add(s.at))
 		if s.action != nil {
-			g.Expect(s.action(t.Context(), b)).To(Succeed(), s.line)
+			g.Expect(s.action(t.Context(), subject)).To(Succeed(), s.line)
 			continue
 		}
-		reply := b.evaluate(t, &s.call)
+		reply := subject.MustEvaluate(t, &s.call)
 		g.Expect(verdictOf(&s.call, reply)).To(Equal(s.want), s.line)
 		for i, e := range s.call.Entries {
 			for j, l := range e.Policy.Limits() {

@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package redisstore
+package reference_test
 
 import (
 	"flag"

@@ -1,12 +1,11 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package redisstore
+package storetest
 
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +17,7 @@ import (
 
 func parseScenario(t *testing.T, file string) ([]step, time.Time) {
 	t.Helper()
-	text, err := os.ReadFile(file)
+	text, err := scenarios.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,14 +156,14 @@ func (p *scenarioParser) action(line string, words []string) (err error) {
 	if len(rest) == 3 {
 		key = quota.EncodeKey(rest[2])
 	}
-	s.action = func(ctx context.Context, d decider) (err error) {
+	s.action = func(ctx context.Context, store Store) (err error) {
 		switch verb {
 		case "reset":
-			_, err = d.Reset(ctx, policy, key)
+			_, err = store.Reset(ctx, policy, key)
 		case "unblock":
-			_, err = d.Unblock(ctx, policy, key)
+			_, err = store.Unblock(ctx, policy, key)
 		case "block":
-			err = d.Block(ctx, policy, key, length)
+			err = store.Block(ctx, policy, key, length)
 		default:
 			err = fmt.Errorf("unknown word %q", verb)
 		}

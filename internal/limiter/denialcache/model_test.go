@@ -1,0 +1,103 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package denialcache
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/internal/limiter/memory"
+	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/redisstore"
+	"github.com/weir-dev/weir/internal/limiter/storetest"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// Random calls, edits, resets and blocks have the same outcome with the cache as in the model,
+// and a denial that is cached leaves every later reply of the store as it would be without.
+func TestCacheAgreesWithModel(t *testing.T) {
+	t.Run("over Redis", func(t *testing.T) {
+		server, clock := testenv.StartRedisWithClock(t)
+		client := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1})
+		t.Cleanup(func() { _ = client.Close() })
+		compareWithModel(t, clock, func(t *testing.T) (Store, func()) {
+			t.Helper()
+			NewWithT(t).Expect(client.FlushAll(t.Context()).Err()).To(Succeed())
+			store := redisstore.NewStore(redisstore.Options{Client: client, Prefix: "weir-test:", Timeout: 10 * time.Second, Now: clock.Now})
+			return store, func() { NewWithT(t).Expect(client.Scan(t.Context(), 0, "*", 1000).Err()).To(Succeed()) }
+		})
+	})
+	t.Run("over memory", func(t *testing.T) {
+		clock := storetest.NewStillClock()
+		compareWithModel(t, clock, func(*testing.T) (Store, func()) {
+			store := memory.NewStore(memory.Options{Keys: 1_000_000, Now: clock.Now})
+			return oneReplica{store}, store.DropExpired
+		})
+	})
+}
+
+// compareWithModel compares caches over empty stores with the model. open also returns a function that deletes
+// the expired states of the store.
+func compareWithModel(t *testing.T, clock storetest.Clock, open func(*testing.T) (Store, func())) {
+	t.Helper()
+	model := storetest.NewModel()
+	fromCache := 0
+	for seed := range uint64(100) {
+		model.Clear(t)
+		store, dropExpired := open(t)
+		cache := New(store, clock.Now)
+		w := storetest.NewWorkload(rand.New(rand.NewPCG(seed, 17)), quota.Algorithms(), storetest.Features{Substitutes: true, Holds: true})
+		now := clock.Now()
+		var history []storetest.Step
+		for range 200 {
+			now = now.Add(time.Duration(w.Rand.Int64N(3000)) * time.Microsecond)
+			model.SetTime(t, now)
+			clock.Set(now)
+			dropExpired()
+			step := w.NextStep()
+			for range 1 + w.Rand.IntN(3) { // a denied caller tries again
+				history = append(history, step)
+				if compareOutcomes(t, step, model, cache, history) {
+					fromCache++
+				}
+			}
+		}
+	}
+	NewWithT(t).Expect(fromCache).To(BeNumerically(">", 500), "replies from memory")
+}
+
+// compareOutcomes does one step with the model and with the cache, and reports whether the reply
+// came from memory: then only the outcome of the call must be the same, and the wait not longer than by its
+// rounding.
+func compareOutcomes(t *testing.T, step storetest.Step, model *storetest.Subject, cache *Cache, history []storetest.Step) bool {
+	t.Helper()
+	g := NewWithT(t)
+	want, err := step.Do(t.Context(), model)
+	g.Expect(err).NotTo(HaveOccurred())
+	got, err := step.Do(t.Context(), cache)
+	g.Expect(err).NotTo(HaveOccurred())
+	recent := func() string { return storetest.LastSteps(history) }
+	reply, isReply := got.(*quota.Reply)
+	if !isReply || !reply.FromCache {
+		g.Expect(got).To(Equal(want), recent)
+		return false
+	}
+	exact := want.(*quota.Reply) //nolint:forcetypeassert // as from the cache
+	wait := func(r *quota.Reply) (longest time.Duration) {
+		for i := range r.Entries {
+			longest = max(longest, r.Entries[i].BlockLeft)
+			for _, l := range r.Entries[i].Limits {
+				longest = max(longest, l.RetryAfter)
+			}
+		}
+		return longest
+	}
+	g.Expect(exact.Entries).To(ContainElement(HaveField("Verdict", Not(Equal(quota.Admitted)))), recent)
+	g.Expect(wait(reply)).To(And(BeNumerically(">", 0), BeNumerically("<=", wait(exact)+time.Millisecond)), recent)
+	return true
+}

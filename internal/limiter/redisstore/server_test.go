@@ -1,0 +1,89 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/storetest"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+const testPrefix = "weir-test:"
+
+// newStore returns a store with the prefix of the tests, and more time than Redis needs on a
+// machine that is busy.
+func newStore(client redis.UniversalClient) *Store {
+	return NewStore(Options{Client: client, Prefix: testPrefix, Timeout: 10 * time.Second})
+}
+
+// allAlgorithms are the codes of all kinds, algorithms those that count what is spent.
+var allAlgorithms, algorithms = quota.Algorithms(), storetest.Spending()
+
+// server is a server program that runs the scripts.
+type server struct {
+	name      string
+	start     func(testing.TB, ...string) *testenv.Redis
+	withClock func(testing.TB, ...string) (*testenv.Redis, *testenv.Clock)
+}
+
+// servers are the supported server programs.
+var servers = []server{
+	{"redis", testenv.StartRedis, testenv.StartRedisWithClock},
+	{"valkey", testenv.StartValkey, testenv.StartValkeyWithClock},
+}
+
+// newSubject returns a store with a server whose clock the test sets.
+func newSubject(tb testing.TB, on server) (*storetest.Subject, *redis.Client) {
+	tb.Helper()
+	process, clock := on.withClock(tb)
+	client := newClient(tb, process.Addr)
+	store := newStore(client)
+	store.now = clock.Now
+	return &storetest.Subject{
+		Store: store, Clock: clock, IsRemote: true, IsRounded: true,
+		Clear: func(tb testing.TB) {
+			tb.Helper()
+			if err := client.FlushAll(tb.Context()).Err(); err != nil {
+				tb.Fatal(err)
+			}
+		},
+		DropExpired: func(tb testing.TB) {
+			tb.Helper()
+			if err := client.Scan(tb.Context(), 0, "*", 1000).Err(); err != nil {
+				tb.Fatal(err)
+			}
+		},
+		Size: func(tb testing.TB) int {
+			tb.Helper()
+			keys, err := client.Keys(tb.Context(), "*").Result()
+			if err != nil {
+				tb.Fatal(err)
+			}
+			return len(keys)
+		},
+	}, client
+}
+
+// forEachServer runs the test with a subject on each server program.
+func forEachServer(t *testing.T, test func(*testing.T, *storetest.Subject)) {
+	t.Helper()
+	for _, on := range servers {
+		t.Run(on.name, func(t *testing.T) {
+			subject, _ := newSubject(t, on)
+			test(t, subject)
+		})
+	}
+}
+
+func newClient(tb testing.TB, addr string) *redis.Client {
+	tb.Helper()
+	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ContextTimeoutEnabled: true})
+	tb.Cleanup(func() { _ = client.Close() })
+	return client
+}

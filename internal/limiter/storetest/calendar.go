@@ -1,0 +1,92 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+// Alternating is a calendar whose periods take turns to have these lengths, in milliseconds.
+type Alternating [2]int64
+
+// ID returns the lengths.
+func (a Alternating) ID() string { return fmt.Sprintf("%d.%d", a[0], a[1]) }
+
+// Longest returns the larger length.
+func (a Alternating) Longest() time.Duration {
+	return time.Duration(max(a[0], a[1])) * time.Millisecond
+}
+
+// Start returns when the period that contains the time began.
+func (a Alternating) Start(at int64) int64 {
+	cycle := at - at%(a[0]+a[1])
+	if at < cycle+a[0] {
+		return cycle
+	}
+	return cycle + a[0]
+}
+
+// Next returns when the next period begins.
+func (a Alternating) Next(at int64) int64 {
+	start := a.Start(at)
+	if start%(a[0]+a[1]) == 0 {
+		return start + a[0]
+	}
+	return start + a[1]
+}
+
+// calendarOf returns the compiled calendar of a policy, with the offsets around the time.
+func calendarOf(period, zone string, at time.Time) (quota.Calendar, error) {
+	policy := &v1alpha1.RateLimitPolicy{}
+	policy.Namespace, policy.Name = "shop", "x"
+	policy.Spec.Limits = []v1alpha1.Limit{{
+		Name: "l", Algorithm: v1alpha1.AlgorithmFixedWindow, Threshold: 1,
+		Calendar: &v1alpha1.Calendar{Period: v1alpha1.CalendarPeriod(period), TimeZone: zone},
+	}}
+	compiled, problems := compile.Compile(policy, compile.Everything(), at)
+	if len(problems) > 0 {
+		return nil, problems.ToAggregate()
+	}
+	return compiled.Limits[0].Calendar, nil
+}
+
+// A counter exists until the last millisecond of its period, and no longer, unless it is created in
+// that millisecond.
+func periodsEndExactly(t *testing.T, subject *Subject) {
+	t.Helper()
+	calendar := Alternating{60_000, 120_000}
+	g := NewWithT(t)
+	policy := quota.NewPolicy("test/x", false, false, []quota.Limit{
+		{Name: "l", Algorithm: quota.FixedWindow, Quota: 1, Threshold: 1, Calendar: calendar},
+	})
+	spend := func(at int64) (quota.Verdict, time.Duration) {
+		t.Helper()
+		subject.SetTime(t, time.UnixMilli(at))
+		reply := subject.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "a", Cost: 1}}})
+		return reply.Entries[0].Verdict, reply.Entries[0].Limits[0].RetryAfter
+	}
+	for _, early := range []int64{60_000, 2, 1} { // milliseconds before the end of a period
+		period := calendar.Next(calendar.Next(subject.Clock.Now().UnixMilli()))
+		begin := period - early
+		end := max(period, begin+2)
+		verdict, _ := spend(begin)
+		g.Expect(verdict).To(Equal(quota.Admitted))
+		for _, at := range []int64{begin, end - 1} {
+			verdict, wait := spend(at)
+			g.Expect(verdict).To(Equal(quota.Denied))
+			g.Expect(wait.Milliseconds()).To(Equal(end - at))
+		}
+		verdict, _ = spend(end)
+		g.Expect(verdict).To(Equal(quota.Admitted))
+		subject.Clear(t)
+	}
+}

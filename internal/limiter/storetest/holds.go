@@ -1,0 +1,206 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+// ReservingPolicy returns a policy that takes reservations.
+func ReservingPolicy(name string, limits ...quota.Limit) *quota.Policy {
+	return quota.NewVariants(quota.Settings{ID: "test/" + name, MaxOpen: 1000}, limits)[0]
+}
+
+// Streams reserve units of all policies, and commit fewer.
+type Streams struct {
+	Policies []*quota.Policy
+	Keys     []quota.Key // of the policies
+
+	Spent    atomic.Int64 // units that were committed
+	Mistakes atomic.Int64 // replies other than expected
+
+	number     atomic.Int64
+	open, most atomic.Int64 // units of the streams that hold some, now and at most
+}
+
+// Stream reserves an estimate, renews it, spends at most the estimate and commits it twice. It reports whether
+// the reserve was admitted.
+func (s *Streams) Stream(t *testing.T, store Evaluator) bool {
+	t.Helper()
+	estimate := 1 + rand.Int64N(5)
+	cost := rand.Int64N(estimate + 1)
+	id := fmt.Sprintf("stream-%d", s.number.Add(1))
+	call := func(action quota.Action, cost int64) *quota.Reply {
+		c := &quota.Call{}
+		for i, policy := range s.Policies {
+			c.Entries = append(c.Entries, quota.Entry{Policy: policy, Key: s.Keys[i], Cost: cost, Action: action, ID: id, TTL: time.Minute})
+		}
+		reply, err := store.Evaluate(t.Context(), c)
+		if err != nil {
+			t.Error(err)
+			return &quota.Reply{}
+		}
+		return reply
+	}
+	reply := call(quota.Reserve, estimate)
+	if len(reply.Entries) == 0 || slices.ContainsFunc(reply.Entries, func(r quota.EntryReply) bool { return r.Verdict != quota.Admitted }) {
+		return false
+	}
+	open := s.open.Add(estimate)
+	for most := s.most.Load(); open > most && !s.most.CompareAndSwap(most, open); most = s.most.Load() {
+	}
+	s.expect(quota.HoldFound, call(quota.Renew, 0))
+	s.open.Add(-estimate)
+	s.expect(quota.HoldFound, call(quota.Commit, cost))
+	s.expect(quota.HoldMissing, call(quota.Commit, cost))
+	s.Spent.Add(cost)
+	return true
+}
+
+func (s *Streams) expect(want quota.HoldOutcome, reply *quota.Reply) {
+	for i := range reply.Entries {
+		if r := &reply.Entries[i]; r.Hold != want || r.Limits[0].Used > 100 {
+			s.Mistakes.Add(1)
+		}
+	}
+}
+
+// ExpectUsed expects that no holds are left, and that the key has spent these units; none with
+// Concurrency.
+func ExpectUsed(t *testing.T, store Evaluator, policy *quota.Policy, key quota.Key, spent int64) {
+	t.Helper()
+	if policy.Limits()[0].Algorithm == quota.Concurrency {
+		spent = 0
+	}
+	NewWithT(t).Eventually(func() []int64 { // holds of lost races are ended in the background
+		reply, err := store.Evaluate(t.Context(), &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: key, Peek: true}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []int64{reply.Entries[0].Limits[0].Used, reply.Entries[0].Open}
+	}, "5s").Should(Equal([]int64{spent, 0}), "used, open holds")
+}
+
+// Lister is a Store that lists holds.
+type Lister interface {
+	Store
+	Holds(ctx context.Context, policy *quota.Policy, key quota.Key, most int) ([]quota.Hold, error)
+}
+
+// Few and many open holds are listed in the order of their ends, without those that have ended.
+func holdsAreListed(t *testing.T, subject *Subject) {
+	t.Helper()
+	store, ok := subject.Store.(Lister)
+	if !ok {
+		return // the model
+	}
+	for _, holds := range []int{3, 30} {
+		t.Run(strconv.Itoa(holds), func(t *testing.T) {
+			g := NewWithT(t)
+			policy := ReservingPolicy(fmt.Sprintf("listed%d", holds), SlowLimit(quota.SlidingLog, 1000))
+			g.Expect(store.Holds(t.Context(), policy, "a", 100)).To(BeEmpty())
+			var want []quota.Hold
+			for i := range holds {
+				h := quota.Hold{ID: fmt.Sprintf("%c%d", 'z'-rune(i%26), i), Units: int64(1 + i), EndsIn: time.Duration(1+i) * time.Second}
+				subject.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{
+					{Policy: policy, Key: "a", Cost: h.Units, Action: quota.Reserve, ID: h.ID, TTL: h.EndsIn + time.Second},
+				}})
+				want = append(want, h)
+			}
+			subject.Clock.Set(subject.Clock.Now().Add(time.Second))
+			g.Expect(store.Holds(t.Context(), policy, "a", 100)).To(Equal(want))
+			g.Expect(store.Holds(t.Context(), policy, "a", 2)).To(Equal(want[:2]))
+			subject.Clock.Set(subject.Clock.Now().Add(time.Second))
+			g.Expect(store.Holds(t.Context(), policy, "a", 100)).To(HaveLen(holds - 1))
+		})
+	}
+}
+
+// A commit or charge that comes when many holds have ended finds its own among those that are not
+// settled yet. Each counts once, with its estimate.
+func lateCommitsFindUnsettledHolds(t *testing.T, subject *Subject) {
+	t.Helper()
+	for _, holds := range []int{2 * quota.MostSettled, 4 * quota.MostSettled} { // Redis has them in a list, or in a set
+		g := NewWithT(t)
+		subject.Clear(t)
+		policy := ReservingPolicy("late", SlowLimit(quota.FixedWindow, 10_000))
+		call := func(action quota.Action, id string, cost int64) *quota.EntryReply {
+			reply := subject.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{
+				{Policy: policy, Key: "a", Cost: cost, Action: action, ID: id, TTL: 2 * time.Second},
+			}})
+			return &reply.Entries[0]
+		}
+		for i := range holds {
+			g.Expect(call(quota.Reserve, fmt.Sprintf("%03d", i), 10).Hold).To(Equal(quota.HoldTaken))
+		}
+		subject.Clock.Set(subject.Clock.Now().Add(3 * time.Second))
+		late := call(quota.CommitOrCharge, fmt.Sprintf("%03d", holds-1), 5)
+		g.Expect(late.Settled).To(BeEquivalentTo(quota.MostSettled))
+		g.Expect(late.Hold).To(Equal(quota.HoldMissing))
+		g.Expect(call(quota.CommitOrCharge, "000", 5).Hold).To(Equal(quota.HoldMissing), "which is settled")
+		after := call(quota.Check, "", 0)
+		for n := 3; n*quota.MostSettled < holds; n++ {
+			after = call(quota.Check, "", 0)
+		}
+		g.Expect(after.Open).To(BeZero())
+		g.Expect(after.Limits[0].Used).To(BeEquivalentTo(10 * holds))
+	}
+}
+
+// A commit spends its cost and returns the rest of the hold. A hold without a commit spends its estimate as it
+// ends.
+func holdsReturnWhatTheyHeld(t *testing.T, subject *Subject) {
+	t.Helper()
+	for _, a := range Holding() {
+		t.Run(string(a), func(t *testing.T) {
+			g := NewWithT(t)
+			subject.Clear(t)
+			policy := ReservingPolicy("returned", SlowLimit(a, 10))
+			call := func(action quota.Action, id string, cost int64) quota.EntryReply {
+				return subject.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{
+					{Policy: policy, Key: "a", Cost: cost, Action: action, ID: id, TTL: time.Second},
+				}}).Entries[0]
+			}
+			spent, all := int64(4), int64(10)
+			if a == quota.Concurrency {
+				spent, all = 0, 0
+			}
+			g.Expect(call(quota.Reserve, "one", 10).Hold).To(Equal(quota.HoldTaken))
+			g.Expect(call(quota.Check, "", 1).Verdict).To(Equal(quota.Denied))
+			g.Expect(call(quota.Commit, "one", 4).Limits[0].Used).To(Equal(spent))
+			g.Expect(call(quota.Reserve, "two", 10-spent).Hold).To(Equal(quota.HoldTaken), "the rest")
+			g.Expect(call(quota.Reserve, "three", 1).Verdict).To(Equal(quota.Denied))
+			g.Expect(call(quota.Commit, "two", 0).Limits[0].Used).To(Equal(spent))
+			g.Expect(call(quota.Reserve, "four", 10-spent).Hold).To(Equal(quota.HoldTaken))
+			subject.Clock.Set(subject.Clock.Now().Add(2 * time.Second))
+			after := call(quota.Charge, "", 0)
+			g.Expect([]int64{after.Settled, after.Open, after.Limits[0].Used}).To(Equal([]int64{1, 0, all}))
+		})
+	}
+}
+
+// The ID of a charge does not name a counter, whatever ID a caller sends and a limit is named.
+func chargeIDsAreNoCounters(t *testing.T, subject *Subject) {
+	t.Helper()
+	g := NewWithT(t)
+	l := SlowLimit(quota.FixedWindow, 5)
+	l.Name, l.Window = "charge", time.Hour
+	policy := quota.NewVariants(quota.Settings{ID: "test/p", MaxOpen: 10}, []quota.Limit{l})[0]
+	reply := subject.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "a", Cost: 5, Action: quota.Charge, ID: "fw:1h"}}})
+	g.Expect(reply.Entries[0].Hold).To(Equal(quota.HoldNone))
+	reply = subject.MustEvaluate(t, &quota.Call{Entries: []quota.Entry{{Policy: policy, Key: "a", Cost: 1}}})
+	g.Expect(reply.Entries[0].Verdict).To(Equal(quota.Denied))
+	g.Expect(reply.Entries[0].Limits[0].Used).To(Equal(int64(5)))
+}
