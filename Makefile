@@ -175,7 +175,7 @@ test: test-tools ## Run all tests that need no kubelet, with the race detector.
 .PHONY: test-scripts
 test-scripts: ## Run only the tests of the stores, with the Redis scripts.
 	hack/redis.sh
-	hack/test.sh ./internal/limiter/quota/... ./internal/limiter/redisstore/... ./internal/limiter/denialcache/... ./internal/limiter/reference/... ./internal/limiter/memory/...
+	hack/test.sh ./internal/limiter/quota/... ./internal/limiter/redisstore/... ./internal/limiter/denialcache/... ./internal/limiter/steps/... ./internal/limiter/reference/... ./internal/limiter/memory/...
 
 .PHONY: test-tools
 test-tools: ## Install or build the servers and programs that tests run.

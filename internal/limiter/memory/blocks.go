@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/steps"
 )
 
 // maxListedBytes bounds the text of the keys in all lists. Above it, further blocks are not listed.
@@ -53,7 +54,7 @@ func (s *Store) AddBlocks(_ context.Context, policy string, blocks []quota.Block
 	return nil
 }
 
-// trim removes ended blocks from the list and, above script.MaxListedBlocks, those that end first.
+// trim removes ended blocks from the list and, above quota.MaxListedBlocks, those that end first.
 func (l *blockLists) trim(policy string, now int64) {
 	list := l.ends[policy]
 	for key, end := range list {
@@ -144,7 +145,7 @@ func (s *Store) blockOf(policy string, key quota.Key) (b quota.Block, found bool
 	if block == nil {
 		return b, false
 	}
-	return quota.Block{Key: key, By: by, Left: micros(block.left(now))}, true
+	return quota.Block{Key: key, By: by, Left: steps.Duration(block.left(now))}, true
 }
 
 // FindBlock returns the key with the hash in the list of the policy, or "". It returns no error.

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// charges remembers the IDs of charges for script.ChargeMemory. One key may have many, so they are no
+// charges remembers the IDs of charges for quota.ChargeMemory. One key may have many, so they are no
 // states of their caller. They take no room, and Reset does not forget them.
 type charges struct {
 	gone  map[chargeID]int64 // the first millisecond in which it is forgotten

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/steps"
 )
 
 // decision is one call on its way to its reply.
@@ -17,6 +18,7 @@ type decision struct {
 	call    *quota.Call
 	reply   *quota.Reply
 	entries []entry
+	steps   []steps.Entry // of the entries
 	views   []view
 	opened  []opened // of the views; a state that limits share is in it once
 	// shards has a bit for each shard that the call uses.
@@ -46,8 +48,7 @@ func (d *decision) use(call *quota.Call) {
 		of, shard := d.store.hashes.caller(e.Policy.ID(), e.Key)
 		d.shards |= 1 << shard
 		d.entries = append(d.entries, entry{
-			policy: e.Policy, cost: e.Cost, peek: e.Peek, hashes: &d.store.hashes, id: of, shard: &d.store.shards[shard],
-			action: e.Action, holdID: e.ID, ttl: e.TTL, remembers: e.Remembers(),
+			Entry: e, peek: e.Peek, hashes: &d.store.hashes, id: of, shard: &d.store.shards[shard],
 		})
 		if last := &d.entries[i]; e.Policy.MaxOpen() > 0 {
 			last.holdsID = d.store.hashes.state(e.Policy.HoldsName())
@@ -60,10 +61,11 @@ func (d *decision) use(call *quota.Call) {
 // clear empties the decision, which keeps its memory and its store.
 func (d *decision) clear() {
 	clear(d.entries)
+	clear(d.steps)
 	clear(d.views)
 	clear(d.opened)
 	*d = decision{
-		store: d.store, entries: d.entries[:0], views: d.views[:0], opened: d.opened[:0], undecided: d.undecided[:0],
+		store: d.store, entries: d.entries[:0], steps: d.steps[:0], views: d.views[:0], opened: d.opened[:0], undecided: d.undecided[:0],
 	}
 }
 
@@ -83,7 +85,7 @@ func (d *decision) find(original []quota.Entry) (noRoom bool) {
 		e := &d.entries[i]
 		e.now, e.caller = d.now, e.shard.index[e.id]
 		key := d.call.Entries[i].Key // that of a commit may be an overflow key from the beginning
-		e.overflow = key != original[i].Key || e.policy.IsOverflowKey(key)
+		e.overflow = key != original[i].Key || e.Policy.IsOverflowKey(key)
 		if e.caller != 0 {
 			e.ends = e.shard.ends(e.caller)
 			if e.holdsID != 0 {
@@ -111,10 +113,10 @@ func (d *decision) find(original []quota.Entry) (noRoom bool) {
 // knows reports whether the caller has a state that one of the limits uses, or a block.
 func (e *entry) knows(s *Store) bool {
 	known := e.shard.stateOf(e.caller, blockID, e.now) != 0 || e.holds != nil
-	limits := e.policy.Limits()
+	limits := e.Policy.Limits()
 	for i := range limits {
 		stateless := limits[i].Algorithm == quota.Concurrency
-		known = known || !stateless && e.shard.stateOf(e.caller, s.hashes.state(e.policy.StateName(i)), e.now) != 0
+		known = known || !stateless && e.shard.stateOf(e.caller, s.hashes.state(e.Policy.StateName(i)), e.now) != 0
 	}
 	return known
 }
@@ -125,11 +127,11 @@ const mostRequested = 16
 // lacksRequestedState reports whether the requested limit of the entry has no state and no room
 // for one.
 func (e *entry) lacksRequestedState(s *Store) bool {
-	requested := e.policy.OwnState()
+	requested := e.Policy.OwnState()
 	if e.caller == 0 || requested < 0 {
 		return false
 	}
-	if e.shard.stateOf(e.caller, s.hashes.state(e.policy.StateName(requested)), e.now) != 0 {
+	if e.shard.stateOf(e.caller, s.hashes.state(e.Policy.StateName(requested)), e.now) != 0 {
 		return false
 	}
 	return e.shard.count(e.caller, func(st *state) bool { return st.requested && st.exists(e.now) }) >= mostRequested
@@ -148,27 +150,13 @@ func (d *decision) giveBack() {
 // decide decides the call at the time now.
 func (d *decision) decide() {
 	d.reply = d.call.NewReply()
-	denied, repeated := d.call.Denied, false
 	for i := range d.entries {
-		e, r := &d.entries[i], &d.reply.Entries[i]
-		d.settle(e, r)
+		e := &d.entries[i]
+		d.settle(e, &d.reply.Entries[i])
 		d.open(e)
-		e.judge(r, d.call.Draw)
-		repeated = repeated || e.repeats(r)
+		d.steps = append(d.steps, steps.Entry{Entry: e.Entry, States: e, Holds: e.holds, Now: e.now, IsKnown: e.isKnown})
 	}
-	for i := range d.entries {
-		e, r := &d.entries[i], &d.reply.Entries[i]
-		if repeated {
-			e.admitRepeated(r)
-		}
-		denied = denied || r.Verdict != quota.Admitted && !e.policy.IsShadow()
-	}
-	for i := range d.entries {
-		d.entries[i].spend(&d.reply.Entries[i], denied)
-	}
-	for i := range d.entries {
-		d.entries[i].report(&d.reply.Entries[i], denied)
-	}
+	steps.Decide(d.call, d.reply, d.steps)
 	for i := range d.entries {
 		d.entries[i].store()
 	}
@@ -177,12 +165,12 @@ func (d *decision) decide() {
 
 // open sets the views of the entry.
 func (d *decision) open(e *entry) {
-	limits, first, from := e.policy.Limits(), len(d.views), len(d.opened)
+	limits, first, from := e.Policy.Limits(), len(d.views), len(d.opened)
 	for i := range limits {
-		l := &limits[i]
+		l, opened := &limits[i], len(d.opened)
 		d.views = append(d.views, view{
-			opened: d.state(e, i, from), entry: e,
-			limit: l, algorithm: algorithms[l.Algorithm], window: l.Window.Microseconds(),
+			opened: d.state(e, i, from), entry: e, limit: l, algorithm: algorithms[l.Algorithm],
+			window: l.Window.Microseconds(), sharesLog: opened == len(d.opened),
 		})
 	}
 	e.views = d.views[first:]
@@ -191,7 +179,7 @@ func (d *decision) open(e *entry) {
 // state returns the state of limit i of the entry, to work on. It is among those opened from the
 // given index on if an earlier limit shares it.
 func (d *decision) state(e *entry, i, from int) *opened {
-	of := d.store.hashes.state(e.policy.StateName(i))
+	of := d.store.hashes.state(e.Policy.StateName(i))
 	for j := from; j < len(d.opened); j++ {
 		if d.opened[j].id == of {
 			return &d.opened[j]
@@ -200,7 +188,7 @@ func (d *decision) state(e *entry, i, from int) *opened {
 	d.opened = append(d.opened, opened{})
 	h := &d.opened[len(d.opened)-1]
 	h.state = &h.own
-	h.own.id, h.own.requested = of, i == e.policy.OwnState()
+	h.own.id, h.own.requested = of, i == e.Policy.OwnState()
 	if h.number = e.shard.stateOf(e.caller, of, e.now); h.number == 0 {
 		return h
 	}
@@ -213,127 +201,19 @@ func (d *decision) state(e *entry, i, from int) *opened {
 	return h
 }
 
-// judge sets the verdict of the entry and, of each limit, whether it admits the cost.
-func (e *entry) judge(r *quota.EntryReply, draw uint32) {
-	if e.action > quota.Reserve {
-		for i := range e.views {
-			r.Limits[i].Admits = true
-			if s, ok := e.views[i].algorithm.(suppressed); ok {
-				_, _, r.Limits[i].Suppression = s.judge(&e.views[i], draw)
-			}
-		}
-		return
+// Block returns the live block, if there is one.
+func (e *entry) Block() (left time.Duration, by string, live bool) {
+	block, by := e.shard.blockOf(e.caller, e.now)
+	if block == nil {
+		return 0, "", false
 	}
-	if block, by := e.shard.blockOf(e.caller, e.now); block != nil {
-		r.Verdict, r.BlockLeft, r.BlockedBy = quota.Blocked, micros(block.left(e.now)), by
-	}
-	for i := range e.views {
-		v, lr := &e.views[i], &r.Limits[i]
-		if s, ok := v.algorithm.(suppressed); ok {
-			lr.Admits, lr.Shed, lr.Suppression = s.judge(v, draw)
-		} else {
-			lr.Admits = v.algorithm.used(v)+e.holds.heldUnits()+e.cost <= v.limit.Quota
-		}
-		if !lr.Admits && r.Verdict == quota.Admitted {
-			r.Verdict = quota.Denied
-		}
-	}
-	if e.policy.TakesHold(e.action) {
-		e.judgeReserve(r)
-	}
+	return steps.Duration(block.left(e.now)), by, true
 }
 
-// spend records the cost of the entry and starts its block.
-func (e *entry) spend(r *quota.EntryReply, denied bool) {
-	if e.peek || r.Verdict == quota.Blocked || e.repeated {
-		return
-	}
-	passes := r.Verdict == quota.Admitted && !denied
-	switch {
-	case e.action > quota.Reserve:
-		r.Began = e.change(r) && !e.isKnown
-	case !e.policy.TakesHold(e.action):
-		e.spendLimits(r, passes)
-	case passes:
-		e.takeHold(r)
-		r.Began = !e.isKnown
-	}
-	if r.Verdict == quota.Denied && e.startBlock(r) {
-		r.Began = !e.isKnown
-	}
-}
-
-// spendLimits records the cost in every limit that counts the check.
-func (e *entry) spendLimits(r *quota.EntryReply, passes bool) {
-	for i := range e.views {
-		v := &e.views[i]
-		if v.stateless() {
-			continue
-		}
-		if passes || e.policy.CountsAttempts() || v.limit.Algorithm == quota.Suppressed {
-			v.algorithm.spend(v, passes)
-			v.spent, r.Began = true, !e.isKnown
-		}
-	}
-}
-
-// startBlock starts the longest block of the limits that do not admit the cost, named after the
-// first of them. Random shedding and holds start no block.
-func (e *entry) startBlock(r *quota.EntryReply) (started bool) {
-	var longest time.Duration
-	by := ""
-	for i := range e.views {
-		if v := &e.views[i]; v.mayStartBlock(&r.Limits[i]) {
-			longest = max(longest, v.limit.BlockLength(e.earlierBlocks(i)))
-			if by == "" {
-				by = v.limit.Name
-			}
-		}
-	}
-	if longest == 0 {
-		return false
-	}
-	for i := range e.views {
-		if v := &e.views[i]; v.limit.Escalation != nil && v.mayStartBlock(&r.Limits[i]) {
-			e.countBlock(i, longest)
-		}
-	}
-	block := e.shard.setBlock(e.ensureCaller(), by, e.now, longest.Milliseconds())
-	r.Verdict, r.BlockLeft, r.BlockedBy = quota.Tripped, micros(block.left(e.now)), by
-	return true
-}
-
-// mayStartBlock reports whether the limit denies by itself: neither by chance nor because of holds.
-func (v *view) mayStartBlock(lr *quota.LimitReply) bool {
-	return !lr.Admits && !lr.Shed && !v.waitsForHolds(lr.Admits)
-}
-
-// report sets the state of the limits after the call and, after a denial, the times to wait.
-func (e *entry) report(r *quota.EntryReply, denied bool) {
-	r.Held, r.Open = e.holds.heldUnits(), e.holds.open()
-	if e.action > quota.Check || r.Open > 0 || r.Settled > 0 {
-		r.DebtCut = e.debtCut
-	}
-	for i := range e.views {
-		v, lr := &e.views[i], &r.Limits[i]
-		lr.Used = v.algorithm.used(v)
-		lr.UsedAfterWaiting = lr.Used
-		lr.ResetAfter = v.resetAfter()
-		switch {
-		case e.action > quota.Reserve, e.repeated:
-		case e.cost > v.limit.Quota:
-			lr.RetryAfter = quota.Never
-		case denied || r.Verdict != quota.Admitted:
-			lr.WaitsForHolds = v.waitsForHolds(lr.Admits)
-			lr.RetryAfter = max(v.timeToFit(lr.Admits), r.BlockLeft)
-			lr.UsedAfterWaiting = v.algorithm.usedAfter(v, lr.RetryAfter.Microseconds())
-		}
-		lr.Used, lr.UsedAfterWaiting = lr.Used+r.Held, lr.UsedAfterWaiting+r.Held
-		if e.policy.CountsAttempts() { // the state may hold more, for a limit with a larger threshold
-			lr.Used = min(lr.Used, v.limit.Threshold)
-			lr.UsedAfterWaiting = min(lr.UsedAfterWaiting, v.limit.Threshold)
-		}
-	}
+// StartBlock starts a block, and returns the time until it ends.
+func (e *entry) StartBlock(by string, length time.Duration) (left time.Duration) {
+	block := e.shard.setBlock(e.ensureCaller(), by, e.now, length.Milliseconds())
+	return steps.Duration(block.left(e.now))
 }
 
 // store stores the new states of the entry.
@@ -375,8 +255,3 @@ func (e *entry) ensureCaller() uint32 {
 	}
 	return e.caller
 }
-
-// longestReply is the longest time in replies, in microseconds.
-const longestReply = longestLife * 1000
-
-func micros(n int64) time.Duration { return time.Duration(min(n, longestReply)) * time.Microsecond }

@@ -47,8 +47,8 @@ func (refills) settledDeficit(v *view) (missing deficit, needed bool) {
 // keepWith keeps the state for the given microseconds, and as long as the holds.
 func (refills) keepWith(v *view, need int64) {
 	v.expireAfter(v.entry.now, need)
-	if h := v.entry.holds; h.open() > 0 {
-		v.gone = max(v.gone, h.lastMilli()+1)
+	if h := v.entry.holds; h.Len() > 0 {
+		v.gone = max(v.gone, h.LastMilli()+1)
 	}
 }
 
@@ -56,7 +56,7 @@ func (refills) afterLast(v *view, held, last, wait int64) int64 {
 	return max(wait, last) + product(held, v.window).timeToFill(v)
 }
 
-// cutDebt returns the deficit without the debt that would take longer than script.MaxDebt, and
+// cutDebt returns the deficit without the debt that would take longer than quota.MaxDebt, and
 // sets the debt. empty is the deficit of an empty bucket.
 func (v *view) cutDebt(missing, empty deficit) deficit {
 	most := empty.plus(product(quota.MaxDebt.Microseconds(), v.limit.Threshold))
@@ -141,8 +141,8 @@ func (d deficit) units(v *view) int64 { return d.ceilOver(v.window) }
 func (d deficit) timeToFill(v *view) int64 { return d.ceilOver(v.limit.Threshold) }
 
 // timeToFit returns how long it takes until the cost fits; 0 if it fits now.
-func (d deficit) timeToFit(v *view) int64 {
-	return d.minus(product(v.limit.Quota-v.entry.cost, v.window)).timeToFill(v)
+func (d deficit) timeToFit(v *view, cost int64) int64 {
+	return d.minus(product(v.limit.Quota-cost, v.window)).timeToFill(v)
 }
 
 // after returns the deficit after that time of refill.

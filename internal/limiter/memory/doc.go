@@ -14,15 +14,14 @@
 //	operator.go      reset, block and unblock one key
 //	escalation.go    blocks that become longer
 //	blocks.go        the lists of started blocks
-//	view.go          one limit of a call; the interface of the algorithms
+//	view.go          an entry of a call, and one limit of it; the interface of the algorithms
 //	fixed_window.go    FixedWindow
 //	token_bucket.go    TokenBucket
 //	gcra.go            GCRA
 //	deficit.go         how far a bucket is from full
 //	sliding.go         SlidingLog and SlidingWindow
 //	suppressed.go      Suppressed
-//	concurrency.go     Concurrency
-//	log.go             the log of hits of the last three
+//	log.go             the log of hits of SlidingLog, SlidingWindow and Suppressed
 //	caller.go        one key of one policy, and its states
 //	shard.go         a part of the callers
 //	wheel.go         the order in which states expire

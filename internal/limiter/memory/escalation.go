@@ -7,23 +7,19 @@ import "time"
 
 // A limit with several lengths of blocks counts the blocks it has started in data[0] of a state.
 
-// earlierBlocks returns the number of blocks that limit i remembers.
-func (e *entry) earlierBlocks(i int) int64 {
-	name := e.policy.EscalationName(i)
-	if name == "" {
-		return 0
-	}
-	if number := e.shard.stateOf(e.caller, e.hashes.state(name), e.now); number != 0 {
+// EarlierBlocks returns the number of blocks that limit i remembers.
+func (e *entry) EarlierBlocks(i int) int64 {
+	if number := e.shard.stateOf(e.caller, e.hashes.state(e.Policy.EscalationName(i)), e.now); number != 0 {
 		return e.shard.states.at(number).data[0]
 	}
 	return 0
 }
 
-// countBlock counts a block of that length for limit i.
-func (e *entry) countBlock(i int, length time.Duration) {
+// CountBlock counts a block of that length for limit i.
+func (e *entry) CountBlock(i int, length time.Duration) {
 	l := e.views[i].limit
-	counted := state{id: e.hashes.state(e.policy.EscalationName(i))}
-	counted.data[0] = l.CountedBlocks(e.earlierBlocks(i))
+	counted := state{id: e.hashes.state(e.Policy.EscalationName(i))}
+	counted.data[0] = l.CountedBlocks(e.EarlierBlocks(i))
 	counted.expireIn(e.now, (length + l.Escalation.Window).Milliseconds())
 	e.shard.put(e.ensureCaller(), counted, e.now)
 }

@@ -26,8 +26,8 @@ func (w fixedWindow) usedAfter(v *view, wait int64) int64 {
 	return used
 }
 
-func (w fixedWindow) timeToFit(v *view) int64 {
-	if w.used(v)+v.entry.cost <= v.limit.Quota {
+func (w fixedWindow) timeToFit(v *view, cost int64) int64 {
+	if w.used(v)+cost <= v.limit.Quota {
 		return 0
 	}
 	return v.left(v.entry.now)
@@ -47,28 +47,28 @@ func (w fixedWindow) spend(v *view, _ bool) {
 		w.record(v)
 	}
 	ceiling := int64(quota.LargestCount)
-	if v.entry.policy.CountsAttempts() {
+	if v.entry.Policy.CountsAttempts() {
 		ceiling = v.limit.Ceiling()
 	}
-	v.data[0] += max(0, min(v.entry.cost, ceiling-v.data[0]))
+	v.data[0] += max(0, min(v.entry.Cost, ceiling-v.data[0]))
 }
 
 // record records the last millisecond of the window with the holds, if there are any.
 func (fixedWindow) record(v *view) {
-	if h := v.entry.holds; h.open() > 0 {
-		h.windows[v.id] = v.gone - 1
+	if h := v.entry.holds; h.Len() > 0 {
+		h.Windows[v.limit.StateName(v.entry.Policy.ID())] = v.gone - 1
 	}
 }
 
 // settle counts the units in the window that held the time, unless it has ended. If no window did,
 // they start one.
 func (w fixedWindow) settle(v *view, units, at int64) {
-	now, h := v.entry.now, v.entry.holds
+	now, windows, name := v.entry.now, v.entry.holds.Windows, v.limit.StateName(v.entry.Policy.ID())
 	if used := w.used(v); used > 0 {
 		v.data[0] += min(units, quota.LargestCount-used)
 		return
 	}
-	if last, known := h.windows[v.id]; known && last < now/1000 && at/1000 <= last {
+	if last, known := windows[name]; known && last < now/1000 && at/1000 <= last {
 		return
 	}
 	last := v.limit.WindowEnd(at/1000) - 1
@@ -76,7 +76,7 @@ func (w fixedWindow) settle(v *view, units, at int64) {
 		last = max(last, now/1000+1) // as in Redis, which has no shorter TTL
 		v.data[0], v.gone, v.spent = units, last+1, true
 	}
-	h.windows[v.id] = last
+	windows[name] = last
 }
 
 func (fixedWindow) endSettling(*view) {}

@@ -71,16 +71,16 @@ func (g gcra) used(v *view) int64 { return g.load(v).units(v) }
 
 func (g gcra) usedAfter(v *view, wait int64) int64 { return g.load(v).after(v, wait).units(v) }
 
-func (g gcra) timeToFit(v *view) int64 {
+func (g gcra) timeToFit(v *view, cost int64) int64 {
 	missing := g.load(v)
-	if missing.units(v)+v.entry.cost <= v.limit.Quota {
+	if missing.units(v)+cost <= v.limit.Quota {
 		return 0
 	}
-	return missing.timeToFit(v)
+	return missing.timeToFit(v, cost)
 }
 
 func (g gcra) resetAfter(v *view) int64 { return g.load(v).timeToFill(v) }
 
 func (g gcra) spend(v *view, _ bool) {
-	g.store(v, g.load(v).plus(product(v.entry.cost, v.window)))
+	g.store(v, g.load(v).plus(product(v.entry.Cost, v.window)))
 }

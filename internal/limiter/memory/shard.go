@@ -6,6 +6,8 @@ package memory
 import (
 	"sync"
 	"sync/atomic"
+
+	"github.com/weir-dev/weir/internal/limiter/steps"
 )
 
 // shard holds a part of the callers.
@@ -19,7 +21,7 @@ type shard struct {
 	logs     map[uint32]*hitLog
 	blockers map[uint32]string
 	// holds and debts are those of states, too: see hold.go and deficit.go.
-	holds map[uint32]*holdSet
+	holds map[uint32]*steps.HoldSet
 	debts map[uint32]deficit
 	// charges are the IDs of charges of all its callers.
 	charges charges
@@ -31,7 +33,7 @@ type shard struct {
 func (s *shard) init() {
 	s.index = map[id]uint32{}
 	s.logs, s.blockers = map[uint32]*hitLog{}, map[uint32]string{}
-	s.holds, s.debts = map[uint32]*holdSet{}, map[uint32]deficit{}
+	s.holds, s.debts = map[uint32]*steps.HoldSet{}, map[uint32]deficit{}
 	s.due.Store(never)
 }
 

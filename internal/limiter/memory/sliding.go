@@ -33,12 +33,12 @@ func (s sliding) used(v *view) int64 { return s.unitsAt(v, v.entry.now) }
 
 func (s sliding) usedAfter(v *view, wait int64) int64 { return s.unitsAt(v, v.entry.now+wait) }
 
-func (s sliding) timeToFit(v *view) int64 {
-	if s.used(v)+v.entry.cost <= v.limit.Quota {
+func (s sliding) timeToFit(v *view, cost int64) int64 {
+	if s.used(v)+cost <= v.limit.Quota {
 		return 0
 	}
 	l := v.log
-	leaving := l.units.reaching(l.units.total() + v.entry.cost - v.limit.Quota)
+	leaving := l.units.reaching(l.units.total() + cost - v.limit.Quota)
 	return l.at[leaving] + v.window - v.entry.now
 }
 
@@ -80,12 +80,12 @@ const mostCharged = 1 << 41
 func (s slidingWindow) spend(v *view, _ bool) {
 	ceiling := int64(math.MaxInt64)
 	switch {
-	case v.entry.policy.CountsAttempts():
+	case v.entry.Policy.CountsAttempts():
 		ceiling = v.limit.Ceiling()
-	case v.entry.action > quota.Reserve:
+	case v.entry.Action > quota.Reserve:
 		ceiling = mostCharged
 	}
-	s.add(v, v.entry.cost, v.entry.now, ceiling)
+	s.add(v, v.entry.Cost, v.entry.now, ceiling)
 }
 
 func (s slidingWindow) settle(v *view, units, at int64) {
@@ -110,12 +110,12 @@ type slidingLog struct{ sliding }
 
 // life returns how long the log exists.
 func (slidingLog) life(v *view) int64 {
-	keep, _ := v.entry.policy.Kept()
+	keep, _ := v.entry.Policy.Kept()
 	return v.keepAlive(v.log.newest() + keep.Microseconds() - v.entry.now)
 }
 
-func (s slidingLog) timeToFit(v *view) int64 {
-	wait := s.sliding.timeToFit(v)
+func (s slidingLog) timeToFit(v *view, cost int64) int64 {
+	wait := s.sliding.timeToFit(v, cost)
 	if wait == 0 {
 		return 0
 	}
@@ -138,13 +138,11 @@ func (s slidingLog) resetAfter(v *view) int64 {
 }
 
 func (s slidingLog) spend(v *view, _ bool) {
-	if !v.spent { // else an earlier limit of the entry has recorded the hit
-		s.add(v, v.entry.cost, v.entry.now)
-	}
+	s.add(v, v.entry.Cost, v.entry.now)
 }
 
 func (s slidingLog) settle(v *view, units, at int64) {
-	keep, _ := v.entry.policy.Kept()
+	keep, _ := v.entry.Policy.Kept()
 	if at = s.timeOf(v, at); at+keep.Microseconds() > v.entry.now {
 		s.add(v, units, at)
 		v.spent = true
@@ -154,16 +152,16 @@ func (s slidingLog) settle(v *view, units, at int64) {
 // add adds a hit of that time and drops those that no limit needs.
 func (s slidingLog) add(v *view, units, at int64) {
 	l, now := s.open(v), v.entry.now
-	keep, largest := v.entry.policy.Kept()
-	if v.entry.policy.IsRequestable() && now/1000 < v.data[1] {
+	keep, largest := v.entry.Policy.Kept()
+	if v.entry.Policy.IsRequestable() && now/1000 < v.data[1] {
 		largest = max(largest, v.data[0])
 	}
 	l.add(at, keep.Microseconds(), units, notSuppressed)
 	v.expireAfter(now, at+keep.Microseconds()-now)
-	if v.entry.policy.Enlarges() {
+	if v.entry.Policy.Enlarges() {
 		v.data[0], v.data[1] = largest, v.gone
 	}
-	if !v.entry.policy.CountsAttempts() {
+	if !v.entry.Policy.CountsAttempts() {
 		largest *= 2 // as in Redis, where hits can be refunded
 	}
 	if total := l.units.total(); total-l.units.base > largest {

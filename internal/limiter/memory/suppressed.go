@@ -21,7 +21,7 @@ const (
 
 // judge decides whether the check is admitted.
 func (s suppressed) judge(v *view, draw uint32) (admits, shed bool, share float64) {
-	cost := v.entry.cost
+	cost := v.entry.Cost
 	observed := s.observed(v) + float64(cost)
 	share = math.Floor(max(0, 1-float64(v.limit.Quota)/observed)*millionths) / millionths
 	if cost > v.limit.Quota || s.used(v)+cost > v.limit.HardQuota {
@@ -79,12 +79,12 @@ func (suppressed) settle(*view, int64, int64) {}
 func (s suppressed) spend(v *view, passes bool) {
 	l, now := s.open(v), v.entry.now
 	before, admitted := l.takeBucket(now, v.limit.Bucket.Microseconds())
-	units := max(before, min(before+v.entry.cost, mostObserved))
+	units := max(before, min(before+v.entry.Cost, mostObserved))
 	switch {
-	case passes && v.entry.action > quota.Reserve:
+	case passes && v.entry.Action > quota.Reserve:
 		admitted += units - before
 	case passes:
-		admitted += v.entry.cost
+		admitted += v.entry.Cost
 	}
 	l.add(now, v.window, units, admitted)
 	v.expireAfter(now, v.window)

@@ -31,12 +31,12 @@ func (b tokenBucket) usedAfter(v *view, wait int64) int64 {
 	return b.load(v).after(v, wait).units(v)
 }
 
-func (b tokenBucket) timeToFit(v *view) int64 {
+func (b tokenBucket) timeToFit(v *view, cost int64) int64 {
 	missing := b.load(v)
-	if missing.units(v)+v.entry.cost <= v.limit.Quota {
+	if missing.units(v)+cost <= v.limit.Quota {
 		return 0
 	}
-	return min(missing.timeToFit(v), b.resetAfter(v))
+	return min(missing.timeToFit(v, cost), b.resetAfter(v))
 }
 
 func (b tokenBucket) resetAfter(v *view) int64 {
@@ -49,7 +49,7 @@ func (b tokenBucket) resetAfter(v *view) int64 {
 }
 
 func (b tokenBucket) spend(v *view, _ bool) {
-	b.store(v, b.load(v).plus(product(v.entry.cost, v.window)))
+	b.store(v, b.load(v).plus(product(v.entry.Cost, v.window)))
 }
 
 func (b tokenBucket) store(v *view, missing deficit) {

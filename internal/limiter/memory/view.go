@@ -4,16 +4,15 @@
 package memory
 
 import (
-	"time"
-
 	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/steps"
 )
 
-// entry is one entry of a call, on its way to its reply.
+// entry is one entry of a call, on its way to its reply: the States of its steps.
 type entry struct {
-	policy *quota.Policy
-	cost   int64
-	peek   bool
+	*quota.Entry
+
+	peek bool // writes nothing; false while ended holds are settled
 	// overflow is true for the overflow budget of the policy.
 	overflow bool
 
@@ -29,15 +28,9 @@ type entry struct {
 	now   int64 // microseconds
 	views []view
 
-	action   quota.Action
-	holdID   string // of a hold or a charge
-	ttl      time.Duration
-	holdsID  stateID  // of the holds
-	holds    *holdSet // nil without any
-	repeated bool     // an earlier call has spent or held the cost
-	debtCut  int64
-	// remembers is true if the ID is remembered as that of a charge.
-	remembers bool
+	holdsID stateID        // of the holds
+	holds   *steps.HoldSet // nil without any
+	debtCut int64
 }
 
 // opened is a state that a call works on: the stored one, or a copy if the entry is a peek or
@@ -51,8 +44,6 @@ type opened struct {
 	log    *hitLog
 	debt   deficit // the part of a bucket's deficit that no limit admitted
 	past   *past   // while holds are settled
-	// settled is the number of the hold that was settled last.
-	settled int64
 }
 
 // view is one limit of an entry. All times are microseconds of the store's clock.
@@ -61,9 +52,41 @@ type view struct {
 
 	entry     *entry
 	limit     *quota.Limit
-	algorithm algorithm
+	algorithm algorithm // nil for Concurrency, which has no state but the holds
 	window    int64
+	sharesLog bool // with an earlier limit, which records in it
 }
+
+// The methods of entry that start with capitals are steps.States.
+
+func (e *entry) Used(i int) int64 { return e.views[i].algorithm.used(&e.views[i]) }
+
+func (e *entry) UsedAfter(i int, wait int64) int64 {
+	return e.views[i].algorithm.usedAfter(&e.views[i], wait)
+}
+
+func (e *entry) TimeToFit(i int, cost int64) int64 {
+	return e.views[i].algorithm.timeToFit(&e.views[i], cost)
+}
+
+func (e *entry) ResetAfter(i int) int64 { return e.views[i].algorithm.resetAfter(&e.views[i]) }
+
+func (e *entry) AfterLast(i int, held, last, wait int64) int64 {
+	return e.views[i].algorithm.afterLast(&e.views[i], held, last, wait)
+}
+
+func (e *entry) Judge(i int, draw uint32) (admits, shed bool, suppression float64) {
+	return suppressed{}.judge(&e.views[i], draw)
+}
+
+func (e *entry) Spend(i int, passes bool) {
+	if v := &e.views[i]; !v.sharesLog {
+		v.algorithm.spend(v, passes)
+		v.spent = true
+	}
+}
+
+func (e *entry) DebtCut() int64 { return e.debtCut }
 
 // algorithm is how a limit counts. docs/algorithms.md has the promises.
 type algorithm interface {
@@ -71,7 +94,7 @@ type algorithm interface {
 	used(v *view) int64
 	// timeToFit returns how long it takes until the cost, which is at most the quota, fits; 0 if
 	// it fits now.
-	timeToFit(v *view) int64
+	timeToFit(v *view, cost int64) int64
 	// usedAfter returns the units held after that time.
 	usedAfter(v *view, wait int64) int64
 	// resetAfter returns how long it takes until used is 0.
@@ -97,7 +120,6 @@ var algorithms = map[quota.Algorithm]algorithm{
 	quota.TokenBucket:   tokenBucket{},
 	quota.GCRA:          gcra{},
 	quota.Suppressed:    suppressed{},
-	quota.Concurrency:   concurrency{},
 }
 
 // keepAlive returns how long the state exists, after it has extended a life that is shorter

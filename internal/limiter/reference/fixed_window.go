@@ -69,13 +69,9 @@ func (w *fixedWindow) left(e *quota.Entry, l *quota.Limit, now int64) int64 {
 
 // record records the end of the window with the holds, if there are any.
 func (w *fixedWindow) record(e *quota.Entry, l *quota.Limit) {
-	if len(w.holds.open) == 0 {
-		return
+	if h := w.holds.set; h.Len() > 0 {
+		h.Windows[l.StateName(e.Policy.ID())] = int64(w.end)
 	}
-	if w.holds.windows == nil {
-		w.holds.windows = map[string]expiry{}
-	}
-	w.holds.windows[l.StateName(e.Policy.ID())] = w.end
 }
 
 func (w *fixedWindow) settle(e *quota.Entry, l *quota.Limit, units, at, now int64) {
@@ -83,17 +79,15 @@ func (w *fixedWindow) settle(e *quota.Entry, l *quota.Limit, units, at, now int6
 		w.units = min(w.units+units, quota.LargestCount)
 		return
 	}
-	if ended, ok := w.holds.windows[l.StateName(e.Policy.ID())]; ok && !ended.alive(now) && ended.alive(at) {
+	name, windows := l.StateName(e.Policy.ID()), w.holds.set.Windows
+	if last, ok := windows[name]; ok && !expiry(last).alive(now) && expiry(last).alive(at) {
 		return
 	}
 	w.units, w.end = units, endOfWindow(l, at)
 	if int64(w.end) == now/1000 {
 		w.end++ // Redis has no shorter TTL
 	}
-	if w.holds.windows == nil {
-		w.holds.windows = map[string]expiry{}
-	}
-	w.holds.windows[l.StateName(e.Policy.ID())] = w.end
+	windows[name] = int64(w.end)
 	if !w.end.alive(now) {
 		w.units, w.end = 0, 0
 	}

@@ -57,7 +57,7 @@ func (g *gcra) store(missing deficit, l *quota.Limit, now int64) {
 // keepFor sets the expiry.
 func (g *gcra) keepFor(needed, now int64) {
 	g.end = expireAfter(now, needed)
-	if len(g.holds.open) > 0 {
+	if g.holds.set.Len() > 0 {
 		g.end = max(g.end, g.holds.expiry())
 	}
 }

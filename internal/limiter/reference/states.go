@@ -32,12 +32,15 @@ var counters = map[quota.Algorithm]func(m *Model, e *quota.Entry, l *quota.Limit
 		g.holds = m.holds(e)
 		return g
 	},
-	quota.Suppressed:  func(m *Model, e *quota.Entry, l *quota.Limit) counter { return counterOf[suppressed](m, e, l) },
-	quota.Concurrency: func(*Model, *quota.Entry, *quota.Limit) counter { return concurrency{} },
+	quota.Suppressed: func(m *Model, e *quota.Entry, l *quota.Limit) counter { return counterOf[suppressed](m, e, l) },
 }
 
+// counter returns the counter of the limit; nil for Concurrency, which has no state but the holds.
 func (m *Model) counter(e *quota.Entry, l *quota.Limit) counter {
-	return counters[l.Algorithm](m, e, l)
+	if of := counters[l.Algorithm]; of != nil {
+		return of(m, e, l)
+	}
+	return nil
 }
 
 func counterOf[S any, P interface {

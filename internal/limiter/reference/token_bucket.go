@@ -78,7 +78,7 @@ func (b *tokenBucket) store(l *quota.Limit, now int64) {
 	b.cut += cut
 	b.debt = b.missing.minus(empty)
 	b.end = expireAfter(now, b.missing.resetAfter(l)+b.at-now)
-	if len(b.holds.open) > 0 {
+	if b.holds.set.Len() > 0 {
 		b.end = max(b.end, b.holds.expiry())
 	}
 }

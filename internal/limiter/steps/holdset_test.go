@@ -1,7 +1,7 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package memory
+package steps
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ func TestHoldsKeepNoRequests(t *testing.T) {
 		runtime.ReadMemStats(&stats)
 		return int64(stats.HeapAlloc)
 	}
-	holds := &holdSet{byID: map[string]*hold{}}
+	holds := newHoldSet()
 	before := heap()
 	for i := range 1000 {
 		request := fmt.Sprintf("%08d", i) + strings.Repeat("x", 64<<10)

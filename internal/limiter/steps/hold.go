@@ -1,0 +1,123 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"time"
+
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+// judgeReserve sets the outcome of an entry that reserves, if its hold is open or has no room.
+func (e *Entry) judgeReserve(r *quota.EntryReply) {
+	found, isOpen := e.Holds.find(e.ID, e.Now)
+	if isOpen {
+		r.Hold, r.Estimate = quota.HoldFound, found.units
+		return
+	}
+	if r.Verdict == quota.Admitted && (found != nil || e.Holds.Len() >= e.Policy.MaxOpen()) {
+		r.Verdict, r.Hold = quota.Denied, quota.HoldsFull
+	}
+}
+
+// foundHold reports whether an earlier call took the hold of the entry.
+func (e *Entry) foundHold(r *quota.EntryReply) bool {
+	return e.Policy.TakesHold(e.Action) && r.Hold == quota.HoldFound
+}
+
+// admitRepeated admits an entry of a call that repeats an earlier one, unless its hold is missing.
+func (e *Entry) admitRepeated(r *quota.EntryReply) {
+	if e.Policy.TakesHold(e.Action) && r.Hold != quota.HoldFound {
+		return
+	}
+	e.isRepeated = true
+	r.Verdict, r.BlockLeft, r.BlockedBy = quota.Admitted, 0, ""
+	for i := range r.Limits {
+		r.Limits[i].Admits, r.Limits[i].Shed = true, false
+	}
+}
+
+// takeHold holds the cost.
+func (e *Entry) takeHold() {
+	if e.Holds == nil {
+		e.Holds = newHoldSet()
+	}
+	end := e.Now + e.TTL.Microseconds()
+	e.Holds.add(e.ID, e.Cost, end)
+	e.extend(end)
+}
+
+// extend keeps the holds, and what settling them needs, for a hold with that end.
+func (e *Entry) extend(end int64) {
+	e.Holds.until = max(e.Holds.until, end+e.Policy.KeptAfterEnd())
+	e.StoreHolds(e.Holds)
+	for i := range e.Policy.Limits() {
+		if !e.isStateless(i) {
+			e.Keep(i)
+		}
+	}
+}
+
+// change commits, renews or charges, and reports whether it spent units.
+func (e *Entry) change(r *quota.EntryReply) (spent bool) {
+	found, isOpen := e.Holds.find(e.ID, e.Now)
+	switch {
+	case isOpen && e.Action == quota.Renew:
+		r.Hold, r.Estimate = quota.HoldFound, found.units
+		end := e.Now + e.TTL.Microseconds()
+		e.Holds.renew(found, end)
+		e.extend(end)
+		return false
+	case isOpen && e.Action != quota.Charge:
+		r.Hold, r.Estimate = quota.HoldFound, found.units
+		e.Holds.remove(found)
+		e.StoreHolds(e.Holds)
+		e.remember()
+	case e.Action == quota.Commit, e.Action == quota.Renew,
+		e.Action == quota.CommitOrCharge && found != nil, !e.remember():
+		r.Hold = quota.HoldMissing
+		return false
+	}
+	return e.Cost > 0 && e.spendLimits(true)
+}
+
+// remember remembers the ID as the ID of a charge, and returns false if it was remembered already.
+func (e *Entry) remember() bool { return !e.Remembers() || e.Remember(e.ID) }
+
+// waitsForHolds reports whether only holds keep limit i from admitting the cost.
+func (e *Entry) waitsForHolds(r *quota.EntryReply, i int) bool {
+	return e.Holds.Units() > 0 && !r.Limits[i].Admits && e.used(i)+e.Cost <= e.limit(i).Quota
+}
+
+// retryAfter returns the time until limit i admits the cost of a denied entry.
+func (e *Entry) retryAfter(i int, held int64, admits bool) time.Duration {
+	switch quotaOf := e.limit(i).Quota; {
+	case held == 0:
+		return e.timeToFit(i, e.Cost)
+	case admits:
+		return 0
+	case e.used(i)+e.Cost <= quotaOf:
+		return quota.HoldsWait
+	case held+e.Cost > quotaOf:
+		return max(e.timeToFit(i, e.Cost), quota.HoldsWait)
+	}
+	return e.timeToFit(i, e.Cost+held)
+}
+
+// resetAfter returns the time until nothing is used, at the latest.
+func (e *Entry) resetAfter(i int, held int64) time.Duration {
+	wait := int64(0)
+	if !e.isStateless(i) {
+		wait = e.ResetAfter(i)
+	}
+	if held > 0 {
+		last := e.Holds.until - e.Policy.KeptAfterEnd() - e.Now // the end of the last hold
+		if e.isStateless(i) {
+			wait = max(0, last)
+		} else {
+			wait = max(wait, e.AfterLast(i, held, last, wait))
+		}
+	}
+	return Duration(wait)
+}
