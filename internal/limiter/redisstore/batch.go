@@ -34,9 +34,9 @@ type pending struct {
 	deadline time.Time
 	hurried  bool // the deadline is the caller's, not the one of Redis
 
-	settled atomic.Bool   // the caller has an outcome, or has stopped waiting
-	done    chan struct{} // receives one value when outcome is set
-	outcome outcome
+	isFinished atomic.Bool   // the caller has an outcome, or has stopped waiting
+	done       chan struct{} // receives one value when outcome is set
+	outcome    outcome
 
 	keyText  []byte   // the Redis keys of the call, one after the other
 	keyNames []string // the Redis keys
@@ -68,13 +68,13 @@ func newPending(ctx context.Context, call *quota.Call, m mode, deadline time.Tim
 	p.ctx, p.call, p.mode, p.deadline = ctx, call, m, deadline
 	callers, ok := ctx.Deadline()
 	p.hurried = ok && !deadline.Before(callers.Add(-callerMargin))
-	p.settled.Store(false)
+	p.isFinished.Store(false)
 	return p
 }
 
-// settle sets the outcome and wakes the caller, unless it has one or has stopped waiting.
-func (p *pending) settle(o outcome) {
-	if p.settled.CompareAndSwap(false, true) {
+// finish sets the outcome and wakes the caller, unless it has one or has stopped waiting.
+func (p *pending) finish(o outcome) {
+	if p.isFinished.CompareAndSwap(false, true) {
 		p.outcome = o
 		p.done <- struct{}{}
 	}
@@ -85,7 +85,7 @@ func (p *pending) wait(ctx context.Context) (result, error) {
 	select {
 	case <-p.done:
 	case <-ctx.Done():
-		if p.settled.CompareAndSwap(false, true) {
+		if p.isFinished.CompareAndSwap(false, true) {
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return result{}, errCallersDeadline
 			}
@@ -103,13 +103,13 @@ func (p *pending) wait(ctx context.Context) (result, error) {
 	return decoded, err
 }
 
-// nextBatch takes the first calls that may share a batch from the queue. It drops those whose
-// callers have stopped waiting, and returns the rest of the queue.
-func nextBatch(queue []*pending) (batch, rest []*pending) {
+// nextBatch takes the first calls that may share a batch from the queue. It drops finished calls. queued is
+// the queue without all of them.
+func nextBatch(queue []*pending) (batch, queued []*pending) {
 	batch = make([]*pending, 0, min(len(queue), maxBatchCalls))
 	keys, taken := 0, 0
 	for _, p := range queue {
-		if !p.settled.Load() {
+		if !p.isFinished.Load() {
 			keys += keysOf(p.call)
 			if len(batch) == maxBatchCalls || len(batch) > 0 && keys > maxBatchKeys {
 				break

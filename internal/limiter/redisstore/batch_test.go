@@ -123,7 +123,7 @@ func (s *blockingStore) queued() int {
 	defer s.node.mu.Unlock()
 	waiting := 0
 	for _, p := range s.node.queue {
-		if !p.settled.Load() {
+		if !p.isFinished.Load() {
 			waiting++
 		}
 	}

@@ -52,7 +52,7 @@ func (s *Store) addBlocks(ctx context.Context, policy string, blocks []quota.Blo
 	for _, b := range blocks {
 		c.args = append(c.args, string(b.Key), (b.Left + endSlack).Milliseconds())
 	}
-	_, err := s.run(ctx, c)
+	_, err := s.execute(ctx, c)
 	return storeError(ctx, err)
 }
 

@@ -16,7 +16,7 @@ func (s *Store) Holds(ctx context.Context, policy *quota.Policy, key quota.Key, 
 	defer cancel()
 	c := command{program: openHoldsProgram()}
 	c.args = []any{"EVALSHA", c.program.sha, 2, s.key(key, policy.HoldsName()), s.key(key, holdSetName(policy.ID())), most}
-	list, err := s.run(ctx, c)
+	list, err := s.execute(ctx, c)
 	if err != nil {
 		return nil, storeError(ctx, err)
 	}

@@ -37,29 +37,29 @@ type node struct {
 	send sender
 	// resend sends the calls that the node rejected.
 	resend sender
-	// probe writes a key beside those of the key, to find out whether the node works again.
+	// probe writes a key to the node of the given key, to find out whether the node works again.
 	probe func(ctx context.Context, key quota.Key) error
 	// timeout is how long a batch and a probe wait for the node.
 	timeout time.Duration
 	metrics nodeMetrics
 
-	mu      sync.Mutex
-	queue   []*pending
-	sending bool      // the queue is being sent
-	flights []*flight // batches in flight
-	expiry  *time.Timer
-	expires time.Time // when expiry fires; zero if it is stopped
-	breaker breaker
-	reason  *quota.StoreError // why the breaker is open, while it is
-	latest  time.Time         // the deadline of the last call, at first the start of the node
+	mu       sync.Mutex
+	queue    []*pending
+	sending  bool // the queue is being sent
+	inFlight []*sentBatch
+	expiry   *time.Timer
+	expires  time.Time // when expiry fires; zero if it is stopped
+	breaker  breaker
+	reason   *quota.StoreError // why the breaker is open, while it is
+	latest   time.Time         // the deadline of the last call, at first the start of the node
 }
 
 // sender decides the calls of a batch and returns their outcomes in the same order.
 type sender func(ctx context.Context, batch []*pending) []outcome
 
-// flight is a batch that has been sent.
-type flight struct {
-	batch []*pending
+// sentBatch is a batch in flight.
+type sentBatch struct {
+	calls []*pending
 	sends int // how often it has been sent
 }
 
@@ -140,22 +140,22 @@ var errQueueFull = &quota.StoreError{Cause: quota.CauseQueue, Err: fmt.Errorf("%
 func (n *node) sendQueue() {
 	for {
 		n.letCallersQueue()
-		f := n.takeBatch()
-		if f == nil {
+		b := n.takeBatch()
+		if b == nil {
 			return
 		}
-		n.fly(f, n.send)
+		n.sendBatch(b, n.send)
 	}
 }
 
-// sendFirst sends one batch, and leaves those that were queued meanwhile to sendQueue.
+// sendFirst sends one batch. If calls were queued meanwhile, sendQueue sends them.
 func (n *node) sendFirst() {
 	n.letCallersQueue()
-	f := n.takeBatch()
-	if f == nil {
+	b := n.takeBatch()
+	if b == nil {
 		return
 	}
-	n.fly(f, n.send)
+	n.sendBatch(b, n.send)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.sending = len(n.queue) > 0; n.sending {
@@ -179,33 +179,33 @@ func (n *node) letCallersQueue() {
 
 // takeBatch takes a batch from the queue. It returns nil if the queue is empty; then the queue
 // is not being sent any more.
-func (n *node) takeBatch() *flight {
+func (n *node) takeBatch() *sentBatch {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	batch, rest := nextBatch(n.queue)
-	n.queue = rest
+	var batch []*pending
+	batch, n.queue = nextBatch(n.queue)
 	if len(batch) == 0 {
 		n.sending = false
 		return nil
 	}
 	gather(batch)
-	f := &flight{batch: batch}
-	n.flights = append(n.flights, f)
-	return f
+	b := &sentBatch{calls: batch}
+	n.inFlight = append(n.inFlight, b)
+	return b
 }
 
-// fly sends the batch and returns the outcomes to its callers. A flight always has the whole
-// timeout, whatever the deadlines of its callers are, so that a caller in a hurry cannot make the
-// node look broken.
-func (n *node) fly(f *flight, send sender) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.batch[0].ctx), n.timeout)
+// sendBatch sends the batch and returns the outcomes to its callers. A batch always has the whole
+// timeout, whatever the deadlines of its callers are, so that the short deadline of a caller cannot open the
+// breaker.
+func (n *node) sendBatch(b *sentBatch, send sender) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.calls[0].ctx), n.timeout)
 	defer cancel()
-	f.sends++
+	b.sends++
 	started := time.Now() //nolint:forbidigo // the latency of the round trip
-	outcomes := n.sendSafely(ctx, f.batch, send)
+	outcomes := n.sendSafely(ctx, b.calls, send)
 	n.metrics.observe(time.Since(started), outcomes)
-	n.record(failureOf(outcomes), f.batch[0].call.Entries[0].Key)
-	n.land(f, outcomes)
+	n.record(failureOf(outcomes), b.calls[0].call.Entries[0].Key)
+	n.complete(b, outcomes)
 }
 
 // sendSafely turns a panic into an error of the batch: it runs outside the goroutines of the
@@ -219,28 +219,28 @@ func (n *node) sendSafely(ctx context.Context, batch []*pending, send sender) (o
 	return send(ctx, batch)
 }
 
-// land returns the outcomes to the callers. Calls that the node rejected without running them are
+// complete returns the outcomes to the callers. Calls that the node rejected without running them are
 // sent again after a pause, beside the following batches.
-func (n *node) land(f *flight, outcomes []outcome) {
+func (n *node) complete(b *sentBatch, outcomes []outcome) {
 	now := time.Now() //nolint:forbidigo // deadlines of callers
-	pause := resendPause << (f.sends - 1)
-	again := &flight{sends: f.sends}
+	pause := resendPause << (b.sends - 1)
+	rejected := &sentBatch{sends: b.sends}
 	n.mu.Lock()
-	for i, p := range f.batch {
-		if isRejected(outcomes[i].err) && f.sends < maxSends && now.Add(pause).Before(p.deadline) && !p.settled.Load() {
-			again.batch = append(again.batch, p)
+	for i, p := range b.calls {
+		if isRejected(outcomes[i].err) && b.sends < maxSends && now.Add(pause).Before(p.deadline) && !p.isFinished.Load() {
+			rejected.calls = append(rejected.calls, p)
 			outcomes[i].err = errResend
 		}
 	}
-	n.flights = slices.DeleteFunc(n.flights, func(other *flight) bool { return other == f })
-	if len(again.batch) > 0 {
-		n.flights = append(n.flights, again)
-		time.AfterFunc(pause, func() { n.fly(again, n.resend) })
+	n.inFlight = slices.DeleteFunc(n.inFlight, func(other *sentBatch) bool { return other == b })
+	if len(rejected.calls) > 0 {
+		n.inFlight = append(n.inFlight, rejected)
+		time.AfterFunc(pause, func() { n.sendBatch(rejected, n.resend) })
 	}
 	n.mu.Unlock()
-	for i, p := range f.batch {
+	for i, p := range b.calls {
 		if outcomes[i].err != errResend {
-			p.settle(outcomes[i])
+			p.finish(outcomes[i])
 		}
 	}
 }
@@ -260,8 +260,8 @@ func failureOf(outcomes []outcome) (failure *quota.StoreError) {
 	return failure
 }
 
-// record reports a round trip for calls such as those of the key to the breaker; failure is nil if
-// it succeeded. If the breaker opens, the queued calls fail at once and probes start.
+// record reports a round trip to the breaker; failure is nil if it succeeded. If the breaker opens, the
+// queued calls fail at once and probes start, to the node of the key.
 func (n *node) record(failure *quota.StoreError, key quota.Key) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -272,7 +272,7 @@ func (n *node) record(failure *quota.StoreError, key quota.Key) {
 	n.metrics.openings.Inc()
 	n.reason = &quota.StoreError{Cause: quota.CauseBreaker, Err: fmt.Errorf("no calls are sent after failures, the last one: %w", failure)}
 	for _, p := range n.queue {
-		p.settle(outcome{err: n.reason})
+		p.finish(outcome{err: n.reason})
 	}
 	n.queue = nil
 	go n.probeUntilUp(key)
@@ -311,8 +311,8 @@ func (n *node) expire() {
 	now := time.Now() //nolint:forbidigo // deadlines of callers
 	n.expires = time.Time{}
 	n.queue = n.expireList(n.queue, now)
-	for _, f := range n.flights {
-		n.expireList(f.batch, now)
+	for _, b := range n.inFlight {
+		n.expireList(b.calls, now)
 	}
 }
 
@@ -322,12 +322,12 @@ func (n *node) expireList(list []*pending, now time.Time) []*pending {
 	var waiting []*pending
 	for _, p := range list {
 		switch {
-		case p.settled.Load():
+		case p.isFinished.Load():
 		case p.deadline.After(now):
 			n.expireBy(p.deadline)
 			waiting = append(waiting, p)
 		default:
-			p.settle(outcome{err: p.deadlineError()})
+			p.finish(outcome{err: p.deadlineError()})
 		}
 	}
 	return waiting

@@ -119,7 +119,7 @@ func TestShortDeadlinesDoNotOpenTheBreaker(t *testing.T) {
 		deadline, _ := ctx.Deadline()
 		g.Expect(time.Until(deadline)).To(BeNumerically(">", fakeTimeout/2), "the batch has the whole timeout")
 		for _, p := range batch {
-			g.Eventually(p.settled.Load, "10s").Should(BeTrue(), "its caller is gone")
+			g.Eventually(p.isFinished.Load, "10s").Should(BeTrue(), "its caller is gone")
 		}
 		return send(ctx, batch)
 	}

@@ -328,7 +328,7 @@ func (s *Store) refundLostRace(groups []*group) {
 			ctx, cancel := context.WithTimeout(context.Background(), refundTimeout) //nolint:forbidigo // no caller waits for it
 			defer cancel()
 			if command := s.refundCommand(&lost); command.algorithms != 0 {
-				_, _ = s.run(ctx, command) // an error leaves the units spent
+				_, _ = s.execute(ctx, command) // an error leaves the units spent
 			}
 			s.cancelHolds(ctx, &lost)
 		}()

@@ -152,7 +152,7 @@ func (r *refundTest) spend(t *testing.T, cost int64) *group {
 
 func (r *refundTest) refund(t *testing.T, g *group) {
 	t.Helper()
-	if _, err := r.store.run(t.Context(), r.store.refundCommand(g)); err != nil {
+	if _, err := r.store.execute(t.Context(), r.store.refundCommand(g)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -24,7 +24,7 @@ func (s *Store) Reset(ctx context.Context, policy *quota.Policy, key quota.Key) 
 		c.args = append(c.args, s.key(key, suffix))
 	}
 	c.args = append(c.args, len(names))
-	deleted, err := s.run(ctx, c)
+	deleted, err := s.execute(ctx, c)
 	return len(deleted) > 0, storeError(ctx, err)
 }
 

@@ -92,8 +92,8 @@ func (s *Store) newNode(name string, send, resend sender) *node {
 // probeScript is a write in a script, like a call.
 var probeScript = redis.NewScript(`return redis.call("SET", KEYS[1], "", "PX", ARGV[1])`)
 
-// probe writes a key beside those of the key, in a script: what a node rejects that has become a
-// replica, has no memory or forbids scripts.
+// probe writes a key to the node of the given key, in a script. A node that has become a replica, has no memory or
+// forbids scripts rejects it.
 func (s *Store) probe(ctx context.Context, key quota.Key) error {
 	return probeScript.Run(ctx, s.client, []string{s.key(key, probeKey)}, probeLife.Milliseconds()).Err()
 }
@@ -164,7 +164,7 @@ func (s *Store) evaluate(ctx context.Context, call *quota.Call, m mode, deadline
 
 // send decides the calls of a batch in one EVALSHA.
 func (s *Store) send(ctx context.Context, batch []*pending) []outcome {
-	values, err := s.run(ctx, s.decideCommand(batch))
+	values, err := s.execute(ctx, s.decideCommand(batch))
 	return outcomesOf(ctx, batch, values, err)
 }
 
@@ -176,11 +176,11 @@ func outcomesOf(ctx context.Context, batch []*pending, values []any, err error) 
 	}
 	outcomes := make([]outcome, len(batch))
 	for i, p := range batch {
-		var own []any
-		if own, values = nextValues(p.call, values); len(own) == 0 {
+		var reply []any
+		if reply, values = nextValues(p.call, values); len(reply) == 0 {
 			return failAll(len(batch), &quota.StoreError{Cause: quota.CauseScript, Err: errReply})
 		}
-		outcomes[i] = outcomeOf(own)
+		outcomes[i] = outcomeOf(reply)
 	}
 	if len(values) > 0 {
 		return failAll(len(batch), &quota.StoreError{Cause: quota.CauseScript, Err: errReply})
@@ -197,8 +197,8 @@ func outcomeOf(values []any) outcome {
 	return outcome{values: values}
 }
 
-// run sends the command, and the source of its script if Redis does not have it.
-func (s *Store) run(ctx context.Context, c command) ([]any, error) {
+// execute sends the command, and the source of its script if Redis does not have it.
+func (s *Store) execute(ctx context.Context, c command) ([]any, error) {
 	reply, err := s.client.Do(ctx, c.args...).Slice()
 	if err != nil && causeOf(ctx, err) == causeNoScript {
 		c.args[0], c.args[1] = "EVAL", c.program.source
