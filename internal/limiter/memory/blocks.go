@@ -17,7 +17,7 @@ import (
 // maxListedBytes bounds the text of the keys in all lists. Above it, further blocks are not listed.
 const maxListedBytes = 16 << 20
 
-// blockLists lists started blocks by policy, as the lists in Redis do. The store itself knows callers
+// blockLists lists blocks by policy, as the lists in Redis do. The store itself knows callers
 // only by hash.
 type blockLists struct {
 	mu    sync.Mutex
@@ -25,7 +25,7 @@ type blockLists struct {
 	bytes int
 }
 
-// AddBlocks adds started blocks to the list of the policy. It returns no error.
+// AddBlocks adds blocks to the list of the policy. It returns no error.
 func (s *Store) AddBlocks(_ context.Context, policy string, blocks []quota.Block) error {
 	now := s.micros() / 1000
 	l := &s.lists
@@ -81,7 +81,7 @@ func (l *blockLists) remove(policy string, key quota.Key) {
 	}
 }
 
-// keys returns the keys of the list, those whose blocks end last first.
+// keys returns the keys of the list, beginning with the block that ends last.
 func (l *blockLists) keys(policy string) []quota.Key {
 	list := l.ends[policy]
 	keys := make([]quota.Key, 0, len(list))
@@ -115,7 +115,7 @@ func (s *Store) CountBlocks(_ context.Context, policies []string) ([]int, error)
 	return counts, nil
 }
 
-// Blocks returns up to most live blocks of the policy, those that end last first, and whether there
+// Blocks returns up to most live blocks of the policy, the last to end first, and whether there
 // are more. It returns no error.
 func (s *Store) Blocks(_ context.Context, policy string, most int) (live []quota.Block, more bool, err error) {
 	s.lists.mu.Lock()

@@ -84,7 +84,7 @@ func (d *decision) find(original []quota.Entry) (noRoom bool) {
 	for i := range d.entries {
 		e := &d.entries[i]
 		e.now, e.caller = d.now, e.shard.index[e.id]
-		key := d.call.Entries[i].Key // that of a commit may be an overflow key from the beginning
+		key := d.call.Entries[i].Key // a commit may name an overflow key itself
 		e.overflow = key != original[i].Key || e.Policy.IsOverflowKey(key)
 		if e.caller != 0 {
 			e.ends = e.shard.ends(e.caller)

@@ -19,7 +19,7 @@ type past struct {
 	at      int64
 }
 
-// settleIn adds the units to the deficit as of that time. first returns the stored deficit and its
+// settleIn adds the units to the deficit at the time. first returns the stored deficit and its
 // time, and empty is the deficit of an empty bucket.
 func (refills) settleIn(v *view, units, at int64, empty deficit, first func() past) {
 	if v.past == nil {
@@ -31,9 +31,9 @@ func (refills) settleIn(v *view, units, at int64, empty deficit, first func() pa
 	v.past.missing, v.past.at = v.cutDebt(missing, empty), time
 }
 
-// settledDeficit returns the deficit now, after holds have been settled. The state of a full
+// deficitNow returns the deficit after holds have been settled. The state of a full
 // bucket is not needed any more.
-func (refills) settledDeficit(v *view) (missing deficit, needed bool) {
+func (refills) deficitNow(v *view) (missing deficit, needed bool) {
 	missing = v.past.missing.after(v, v.entry.now-v.past.at)
 	v.past = nil
 	if missing.isZero() {

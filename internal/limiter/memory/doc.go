@@ -13,7 +13,7 @@
 //	charges.go       the IDs of charges
 //	operator.go      reset, block and unblock one key
 //	escalation.go    blocks that become longer
-//	blocks.go        the lists of started blocks
+//	blocks.go        the lists of blocks
 //	view.go          an entry of a call, and one limit of it; the interface of the algorithms
 //	fixed_window.go    FixedWindow
 //	token_bucket.go    TokenBucket

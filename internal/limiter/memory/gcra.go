@@ -56,7 +56,7 @@ func (g gcra) settle(v *view, units, at int64) {
 }
 
 func (g gcra) endSettling(v *view) {
-	if missing, needed := g.settledDeficit(v); needed {
+	if missing, needed := g.deficitNow(v); needed {
 		g.store(v, missing)
 	}
 }

@@ -57,8 +57,8 @@ func (d *decision) settle(e *entry, r *quota.EntryReply) {
 	peek, views, states := e.peek, len(d.views), len(d.opened)
 	e.peek = false
 	d.open(e)
-	settled := e.holds
-	r.Settled = settled.Settle(e.now, func(id string, units, end int64) {
+	h := e.holds
+	r.Settled = h.Settle(e.now, func(id string, units, end int64) {
 		e.shard.charges.remember(chargeID{e.id, e.hashes.charge(id)}, e.now)
 		for i := range e.views {
 			if v := &e.views[i]; v.algorithm != nil && !v.sharesLog {
@@ -71,7 +71,7 @@ func (d *decision) settle(e *entry, r *quota.EntryReply) {
 			v.algorithm.endSettling(v)
 		}
 	}
-	e.StoreHolds(settled)
+	e.StoreHolds(h)
 	e.store()
 	e.ends = e.shard.ends(e.caller)
 	clear(d.views[views:])

@@ -12,7 +12,7 @@ import "slices"
 type hitLog struct {
 	at    []int64 // microseconds
 	units column
-	// admitted is used by Suppressed only, whose units are those of all checks.
+	// admitted is for Suppressed only, whose units include denied checks.
 	admitted column
 }
 

@@ -20,13 +20,13 @@ type shard struct {
 	// algorithm, and the limit that started a block.
 	logs     map[uint32]*hitLog
 	blockers map[uint32]string
-	// holds and debts are those of states, too: see hold.go and deficit.go.
+	// holds and debts are by number of the state, too: see hold.go and deficit.go.
 	holds map[uint32]*steps.HoldSet
 	debts map[uint32]deficit
 	// charges are the IDs of charges of all its callers.
 	charges charges
 	wheel   wheel
-	// due is when the first slot of the wheel begins, in milliseconds; see Store.sweep.
+	// due is when the first slot of the wheel begins, in milliseconds; see Store.reclaim.
 	due atomic.Int64
 }
 

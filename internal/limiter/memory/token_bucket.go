@@ -69,7 +69,7 @@ func (b tokenBucket) settle(v *view, units, at int64) {
 }
 
 func (b tokenBucket) endSettling(v *view) {
-	if missing, needed := b.settledDeficit(v); needed {
+	if missing, needed := b.deficitNow(v); needed {
 		b.store(v, missing)
 	}
 }

@@ -7,7 +7,7 @@ import "time"
 
 // Escalation makes the blocks of a limit longer, in place of a length that is always the same.
 type Escalation struct {
-	// Lengths are those of the first, second, ... block that the limit starts, in whole milliseconds;
+	// Lengths are the lengths of the first, second, ... block that the limit starts, in whole milliseconds;
 	// further blocks have the last one. There is at least one.
 	Lengths []time.Duration
 	// Window is how long after the end of its last block the limit forgets its blocks, in whole

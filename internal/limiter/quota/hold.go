@@ -69,7 +69,7 @@ type Hold struct {
 	EndsIn time.Duration
 }
 
-// Remembers reports whether the entry remembers its ID as that of a charge.
+// Remembers reports whether the entry remembers its ID as the ID of a charge.
 func (e *Entry) Remembers() bool {
 	return e.ID != "" && (e.Action == Charge || e.Action == CommitOrCharge)
 }

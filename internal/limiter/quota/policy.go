@@ -37,7 +37,7 @@ type Limit struct {
 	// Escalation makes the blocks longer, in place of Block; nil for blocks of one length.
 	Escalation *Escalation
 	// StateSuffix ends the key of the state, unless it is empty. It separates the state
-	// of the limit from that of the same limit with other numbers.
+	// of the limit from the state of the same limit with other numbers.
 	StateSuffix string
 
 	ceiling int64 // see kind
@@ -66,7 +66,7 @@ type Settings struct {
 	// Requestable policies also have variants with requested limits, see Policy.NewRequested.
 	Requestable bool
 	// MaxOpen is the most holds that a key may have at a time. 0 takes none. Policies that count
-	// attempts, and those with a Suppressed limit, must take none.
+	// attempts, and policies with a Suppressed limit, must take none.
 	MaxOpen int64
 }
 
@@ -100,7 +100,7 @@ type family struct {
 	maxOpen     int64
 	// keepSpent is the longest time for which a limit of any variant needs what is spent.
 	keepSpent time.Duration
-	// bounds are those of the states by key, over all variants without requested limits.
+	// bounds are the bounds of the states by name, over all variants without requested limits.
 	bounds map[string]stateBounds
 	// stateNames are the block and the states of all variants, each once.
 	stateNames []string

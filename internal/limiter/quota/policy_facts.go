@@ -24,7 +24,7 @@ func (p *Policy) Limits() []Limit { return p.limits }
 // states of one key in all policies. Limits with the same name share the state.
 func (p *Policy) StateName(i int) string { return p.states[i] }
 
-// StateNames returns the names of the states of all variants of the policy, without those of
+// StateNames returns the names of the states of all variants of the policy without
 // requested limits. The first is the block.
 func (p *Policy) StateNames() []string { return p.stateNames }
 

@@ -28,13 +28,13 @@ local key_at, arg_at = 0, 1
 local decide_run -- of the general code, which most scripts do not need
 for _ = 1, ARGV[1] do
   local is_lean = band(ARGV[arg_at + AT_RUN_FLAGS], RUN_LEAN) ~= 0
-  local next_key, next_arg, left
-  if is_lean then next_key, next_arg, left = lean_run(key_at, arg_at) end
-  if left or not is_lean then
+  local next_key, next_arg, undecided
+  if is_lean then next_key, next_arg, undecided = lean_run(key_at, arg_at) end
+  if undecided or not is_lean then
     decide_run = decide_run or (function()
       --[[general code]]
     end)()
-    next_key, next_arg = decide_run(key_at, arg_at, left)
+    next_key, next_arg = decide_run(key_at, arg_at, undecided)
   end
   key_at, arg_at = next_key, next_arg
 end

@@ -163,7 +163,7 @@ func newBlockingSubject(t *testing.T) (*blockingStore, *storetest.Subject) {
 }
 
 // newStoreWithCallInFlight returns a store that has sent one call with the policy, of 30 units
-// for hours, and the result of that call.
+// for hours, and its result.
 func newStoreWithCallInFlight(t *testing.T) (*blockingStore, *quota.Policy, <-chan answer) {
 	t.Helper()
 	s, _ := newBlockingSubject(t)

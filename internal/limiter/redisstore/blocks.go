@@ -14,7 +14,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// Each policy has a list of started blocks: a sorted set of its blocked keys. The list is written after
+// Each policy has a list of blocks: a sorted set of its blocked keys. The list is written after
 // the decision, by the replica that made it, so it may lack a block and may contain a lifted one. The
 // TTL of the block itself is the only truth, and Blocks asks for it.
 
@@ -22,7 +22,7 @@ const (
 	// endSlack is how much longer a list keeps a block than its replica computed, which counts from
 	// when its decision began.
 	endSlack = time.Second
-	// blocksPerCommand bounds the blocks of one command, and blocksPerPipeline those of a pipeline.
+	// blocksPerCommand bounds the blocks of one command, and blocksPerPipeline the blocks of a pipeline.
 	blocksPerCommand  = 100
 	blocksPerPipeline = 200
 )
@@ -32,7 +32,7 @@ var blocksProgram = sync.OnceValue(func() program { return newProgram(textOf("bl
 // blockList returns the key of the list of the policy.
 func (s *Store) blockList(policy string) string { return s.key(quota.Key(policy), "blocked") }
 
-// AddBlocks adds started blocks to the list of the policy. Errors are *StoreError.
+// AddBlocks adds blocks to the list of the policy. Errors are *StoreError.
 func (s *Store) AddBlocks(ctx context.Context, policy string, blocks []quota.Block) error {
 	for len(blocks) > 0 {
 		n := min(len(blocks), blocksPerCommand)

@@ -1,4 +1,4 @@
--- blocks: adds started blocks of one policy to its list.
+-- blocks: adds blocks of one policy to its list.
 --
 -- KEYS     the list: a sorted set of keys, by the millisecond of server time when the block ends
 -- ARGV     most members; then of each block the key and the milliseconds left

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/storetest"
 )
 
-// The period of a new window is selected by the clock of Redis, which may differ from that of the
-// replica. A difference of less than a period does not matter. Beyond what the replica knows, a
+// The period of a new window is selected by the clock of Redis, which may differ from the clock of
+// the replica. A difference of less than a period does not matter. Beyond what the replica knows, a
 // window still ends.
 func TestPeriodsAreThoseOfRedis(t *testing.T) {
 	calendar := storetest.Alternating{60_000, 120_000}

@@ -68,8 +68,8 @@ func TestClusterAgreesWithModel(t *testing.T) {
 	}
 }
 
-// withoutTimes returns a reply without its times, which differ from those of the model by
-// the duration of the call.
+// withoutTimes returns a reply without its times, which the duration of the call makes
+// different from the model.
 func withoutTimes(reply *quota.Reply) []string {
 	var all []string
 	for _, e := range reply.Entries {

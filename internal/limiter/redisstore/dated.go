@@ -14,7 +14,7 @@ import (
 )
 
 // boundaries returns when the previous, this and the next two periods begin. The script selects
-// among them by the clock of Redis, which may differ from that of the caller by a period.
+// among them by the clock of Redis, which may differ from the clock of the caller by a period.
 func boundaries(c quota.Calendar, now int64) [4]int64 {
 	start := c.Start(now)
 	next := c.Next(now)

@@ -246,10 +246,10 @@ local function end_run(places)
   end
 end
 
--- Decides calls of a run, which begins after KEYS[first_key] and ARGV[first_arg]: those for whose
--- replies `left` has the places; without it all. Returns where the run ends in KEYS and ARGV. The
+-- Decides calls of a run, which begins after KEYS[first_key] and ARGV[first_arg]. `places` has the places of
+-- the replies to the calls to decide; nil means all calls. Returns where the run ends in KEYS and ARGV. The
 -- cursors go to the next call wherever the previous one stopped.
-local function decide_run(first_key, first_arg, left)
+local function decide_run(first_key, first_arg, places)
   key_at, arg_at = first_key, first_arg
   local calls, keys, own = next_number(), next_number(), next_number()
   local flags = next_number()
@@ -264,7 +264,7 @@ local function decide_run(first_key, first_arg, left)
   local last_key, first_own = key_at + (same_keys and keys or calls * keys), arg_at
   deferred, logs = same_keys and {} or nil, {}
   load_values(first_key + 1, last_key)
-  local places = left or next_places(calls)
+  places = places or next_places(calls)
   for i = 1, calls do
     if places[i] then
       key_at, own_at = first_key + (same_keys and 0 or i - 1) * keys, first_own + (same_own and 0 or i - 1) * own

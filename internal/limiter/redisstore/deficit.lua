@@ -83,7 +83,7 @@ local function deficit_settle(entry, limit, units, at)
   limit.past_time = time
 end
 
-local function deficit_settled(entry, limit)
+local function deficit_end_settling(entry, limit)
   local passed = server_time() + limit.lag - limit.past_time
   limit.deficit = max(0, limit.past - passed * limit.rate)
   limit.past = nil

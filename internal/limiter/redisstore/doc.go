@@ -30,9 +30,9 @@
 //	state.go           reset, block and unblock one key
 //	changes.go         announcements of such changes to all replicas
 //	holds.go           the open holds of a key
-//	blocks.go          the lists of started blocks
+//	blocks.go          the lists of blocks
 //
-// A script is assembled from base.lua, the shared files of its algorithms, those for lean.lua, lean.lua and
+// A script is assembled from base.lua, the shared files of its algorithms, their files for lean.lua, lean.lua and
 // batch.lua. lean.lua decides most checks. For other calls batch.lua contains the body of a function, the
 // general code: prelude.lua, hold.lua if a policy takes reservations, the files of the algorithms, listed.lua,
 // entry.lua and decide.lua. refund.lua follows the general code without decide.lua.

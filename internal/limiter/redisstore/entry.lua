@@ -79,8 +79,8 @@ local function read_entry(entry)
   entry.list = entry.has_list and next_key()
   entry.log, entry.units, entry.open = nil, 0, 0
   local known = entry.block and values[entry.block]
-  if entry.keeps_holds then entry.held = next_key() end
-  if entry.action ~= ACTION_CHECK or entry.held and values[entry.held] then
+  if entry.keeps_holds then entry.holds_key = next_key() end
+  if entry.action ~= ACTION_CHECK or entry.holds_key and values[entry.holds_key] then
     holds = holds or new_holds()
     holds.read(entry)
     known = known or entry.open > 0

@@ -19,7 +19,7 @@ import (
 )
 
 // The texts of Redis 6 have the form of https://github.com/spring-projects/spring-data-redis/issues/3042.
-// The others are those of Redis 7.0 and Valkey 8.0, which the test of the conditions below meets.
+// The others are texts of Redis 7.0 and Valkey 8.0; the test below causes them.
 func TestCausesOfTexts(t *testing.T) {
 	for text, want := range map[string]quota.Cause{
 		// Redis 6.2, in a script that catches the error, and in one that does not.

@@ -87,11 +87,11 @@ algorithms.fw = {
 
   read = function(_, limit)
     limit.key = next_key()
-    if not deferred then limit.ttl = nil end -- else it is that of the previous call
+    if not deferred then limit.ttl = nil end -- else the previous call has read it
     limit.used = count_of(limit.key)
   end,
 
-  -- The units count in the window that held the time `at`, unless it has ended. If no window did,
+  -- The units count in the window with the time `at`, unless it has ended. If no window did,
   -- they start one.
   settle = function(entry, limit, units, at)
     if limit.used > 0 then

@@ -66,7 +66,7 @@ algorithms.gc = {
 
   spend = deficit_spend,
   settle = deficit_settle,
-  settled = deficit_settled,
+  end_settling = deficit_end_settling,
   keep = deficit_keep,
   after_last = deficit_after_last,
   time_to_fit = deficit_time_to_fit,

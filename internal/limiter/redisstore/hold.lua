@@ -11,7 +11,7 @@
 --          per entry with the ID of a charge, after all others, the key that remembers it
 -- set      of more than 16 holds: a sorted set at the key <held>:set, with two members
 --          for each hold, e:<id> with its end and u:<id> with its units below 0. It is in use
---          until no hold is left
+--          until the last hold is removed
 -- ARGV     per entry that keeps holds, before its limits: keep (how long a limit needs what is
 --          spent, ms), the most open holds
 --          per entry of one call, after its cost: [ID], by its action
@@ -21,10 +21,12 @@
 -- kept     until the units of the last hold could not count any more, had they been spent at
 --          its end
 --
--- A hold that has ended is spent at its estimate, as of its end. The next call for the key does
--- that, also a peek, before all else. Of many it takes the first HOLD_MOST_SETTLED; the others stay held.
--- A state that has changed since the end of a hold gets it as of that change, since the time of
--- a key never goes back. Its ID is remembered as that of a charge, for a commit that comes too late.
+-- The next call for the key, also a peek, first settles the holds that have ended: it spends the estimate of
+-- each as of its end.
+--   - A call settles the first HOLD_MOST_SETTLED at most. The others stay holds.
+--   - If a state has changed since the end of a hold, the hold counts as of this change, since the time of a
+--     key never goes back.
+--   - The ID is remembered like the ID of a charge, for a commit that comes too late.
 
 local largest_list = 16
 
@@ -34,12 +36,12 @@ new_holds = function()
   local holds = {}
 
   local function set_of(entry)
-    return entry.held .. ':set'
+    return entry.holds_key .. ':set'
   end
 
   -- The key that remembers the ID of a charge.
   local function charge_of(entry, id)
-    return string.sub(entry.held, 1, -#'held' - 1) .. 'charge!' .. id
+    return string.sub(entry.holds_key, 1, -#'held' - 1) .. 'charge!' .. id
   end
 
   -- The TTL in milliseconds of the holds. The keys that are kept together must also expire
@@ -56,15 +58,15 @@ new_holds = function()
 
   local function drop_holds(entry)
     entry.units, entry.open = 0, 0
-    if not values[entry.held] then return end
-    delete_value(entry.held)
+    if not values[entry.holds_key] then return end
+    delete_value(entry.holds_key)
     if not entry.packed then call('DEL', set_of(entry)) end
   end
 
   -- Reads the summary of the holds.
   local function read_summary(entry)
     entry.units, entry.open, entry.packed, entry.windows = 0, 0, nil, {}
-    local value = values[entry.held]
+    local value = values[entry.holds_key]
     if not value then return end
     local summary = { cmsgpack.unpack(value) }
     entry.units, entry.open, entry.earliest, entry.until_time = unpack(summary, 1, 4)
@@ -105,7 +107,7 @@ new_holds = function()
       end
     end
     for _, value in ipairs(entry.packed or {}) do summary[#summary + 1] = value end
-    set_value(entry.held, pack_each(summary), holds_ttl(entry))
+    set_value(entry.holds_key, pack_each(summary), holds_ttl(entry))
   end
 
   -- Where a hold begins in the list of the summary; nil if it is not there.
@@ -211,7 +213,8 @@ new_holds = function()
     end
     entry.settled = #ended
     for _, limit in ipairs(entry.limits) do
-      if #ended > 0 and limit.algorithm.settled then limit.algorithm.settled(entry, limit) end
+      local end_settling = limit.algorithm.end_settling
+      if #ended > 0 and end_settling then end_settling(entry, limit) end
     end
     entry.earliest = first_end(entry)
     if not entry.earliest then entry.units, entry.open = 0, 0 end
@@ -219,8 +222,8 @@ new_holds = function()
     return #ended > 0
   end
 
-  -- Looks for the open hold of the entry's ID, and sets the outcome. Returns whether it is open, and
-  -- whether it is there: one that has ended may not be settled yet.
+  -- Finds the hold with the ID of the entry, and sets the outcome if it is open. Returns whether it is open,
+  -- and whether it is there: an ended hold may not be settled yet.
   local function find_hold(entry)
     if entry.open == 0 then return false, false end
     local units, ends = get_hold(entry, entry.id)
@@ -328,7 +331,7 @@ new_holds = function()
   -- In the key of a counter, the name of the limit and its window; also in other variants of the policy.
   local WINDOW_NAME = ':([^:]*:fw:.*)'
 
-  -- Where the list of windows has that of the limit, or has room for it.
+  -- The place of the window of the limit in the list, or the place for a new one.
   local function place_of_window(entry, limit)
     limit.window_name = limit.window_name or string.match(limit.key, WINDOW_NAME)
     local windows, i = entry.windows, 1

@@ -21,7 +21,7 @@ import "github.com/weir-dev/weir/internal/limiter/quota"
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:held:set the set of many holds
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:charge!<id>
 //	                                                  the ID of a charge
-//	<prefix>1:c:{<namespace>/<policy>}:blocked        the list of started blocks, see blocks.go
+//	<prefix>1:c:{<namespace>/<policy>}:blocked        the list of blocks, see blocks.go
 //	<prefix>1:c:{<key>}:<namespace>/<policy>+candidate:...
 //	                                                  the same for the candidates of the limits
 //	<prefix>1:c:{<key>}:probe                         a probe of a node that failed

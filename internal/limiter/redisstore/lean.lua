@@ -1,11 +1,13 @@
--- lean: decides checks without the general code: those of one policy whose limits all have functions
--- in the table lean. It leaves to the general code, as they are: checks of blocked keys, of keys with holds,
--- denied checks that write, and values of another form.
+-- lean: decides checks without the general code, if they are by one policy whose limits all have functions
+-- in the table lean. The general code decides:
+--   - checks of blocked keys and of keys with holds
+--   - denied checks that write
+--   - checks whose values have another form
 
 -- The replies, see batch.lua, and the number of their values.
 local replies, replied = {}, 0
 
--- The number of a cost. To read one takes longer than to find that it is that of the previous call.
+-- The number of a cost. Caches it, since most calls of a run have the same.
 local function lean_cost(run, text)
   if text ~= run.cost_text then run.cost_text, run.cost = text, tonumber(text) end
   return run.cost
@@ -82,48 +84,49 @@ local function lean_prepare(first_key, first_arg)
   local same_keys, same_own = band(flags, RUN_SAME_KEYS) ~= 0, band(flags, RUN_SAME_OWN) ~= 0
   local last_key = first_key + (same_keys and keys or calls * keys)
   return {
-    calls = calls, decided = 0, left = false, first_key = first_key, last_key = last_key,
+    calls = calls, decided = 0, undecided = false, first_key = first_key, last_key = last_key,
     step = same_keys and 0 or keys, own_step = same_own and 0 or own,
     first_own = first_own + (band(flags, RUN_DRAWS) ~= 0 and 2 or 1), -- a draw comes before the cost
     last_arg = first_own + (same_own and own or calls * own),
     denies = band(entry_flags, ENTRY_ATTEMPTS + ENTRY_BLOCKS) == 0, -- neither counts attempts nor blocks
     only_known = band(entry_flags, ENTRY_ONLY_KNOWN) ~= 0,
     keeps_holds = keeps_holds,
-    limits = limits, states = keeps_holds and 2 or 1, -- values before those of the limits
+    limits = limits, states = keeps_holds and 2 or 1, -- values of the entry before the values of the limits
     values = call('MGET', unpack(KEYS, first_key + 1, last_key)),
     cost_text = false, cost = 0,
   }
 end
 
--- Decides the rest of the calls of a run. Of calls with the same keys it leaves all after the first
--- one that it leaves to the general code, so that they are decided in order.
-local function lean_rest(run)
+-- Decides the calls of a run, from the first that has no reply yet. Sets run.undecided to the places of the
+-- replies to calls for the general code. If the calls have the same keys, the general code gets all after the
+-- first of them, so that they are decided in order.
+local function lean_calls(run)
   local step, first_own, own_step = run.step, run.first_own, run.own_step
   for i = run.decided + 1, run.calls do
     run.decided = i
-    local reply = (step > 0 or not run.left) and lean_check(run, (i - 1) * step, first_own + (i - 1) * own_step)
+    local reply = (step > 0 or not run.undecided) and lean_check(run, (i - 1) * step, first_own + (i - 1) * own_step)
     if reply ~= true then
       replied = replied + 1
       replies[replied] = reply or false
       if not reply then
-        run.left = run.left or {}
-        run.left[i] = replied
+        run.undecided = run.undecided or {}
+        run.undecided[i] = replied
       end
     end
   end
 end
 
--- Decides the calls of a run, as decide_run does. Returns also the places in the replies of the calls
--- that it leaves to it, if any.
+-- Decides the calls of a run, as decide_run does. Also returns the places of the replies to calls that decide_run
+-- must decide, if any.
 local function lean_run(first_key, first_arg)
   local run = lean_prepare(first_key, first_arg)
   repeat
-    local ok, err = pcall(lean_rest, run)
+    local ok, err = pcall(lean_calls, run)
     if not ok then
       replied = replied + 1
       replies[replied] = error_text(err)
     end
   until ok
-  for n = #replies, replied + 1, -1 do replies[n] = nil end -- begun by a call that another one has decided
-  return run.last_key, run.last_arg, run.left
+  for n = #replies, replied + 1, -1 do replies[n] = nil end -- of a call that ended with an error
+  return run.last_key, run.last_arg, run.undecided
 end

@@ -1,4 +1,4 @@
--- log, for lean.lua; see log.lua. The table of a limit is also that of its log, which has one kind of units
+-- log, for lean.lua; see log.lua. The table of a limit is also the table of its log, which has one kind of units
 -- and keeps them for the window of this limit only. Arguments of commands are texts where they can be, since
 -- Redis is slow to write numbers of Lua.
 
@@ -19,7 +19,7 @@ local function lean_open_log(limit, key)
   return true
 end
 
--- How many hits have left the window, of those that are at least one and not all, and the total of their units.
+-- The number of hits that have left the window, and their units. At least one has left it, at least one has not.
 local function lean_left_window(limit, cutoff)
   local head = limit.head
   if head and head[4] + 0 > cutoff then return 1, head[3] + 0 end

@@ -13,8 +13,8 @@ import (
 // lua is how the scripts decide limits of an algorithm.
 type lua struct {
 	code quota.Algorithm
-	// The Lua files for the general code, those for lean.lua, which is without any if it does not decide checks
-	// by the algorithm, and those that both need.
+	// general, lean and shared are the Lua files for the general code, for lean.lua, and for both. lean is empty
+	// if lean.lua decides no checks by the algorithm.
 	general, lean, shared []string
 	// arguments returns the arguments of a limit after quota, window and block.
 	arguments func(*quota.Limit) []int64

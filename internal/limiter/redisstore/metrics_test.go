@@ -20,8 +20,8 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// exposition returns the samples of the counters and gauges, one a line, and those of the counts
-// of histograms.
+// exposition returns the samples of the counters and gauges, one a line, and the counts of
+// histograms.
 func exposition(t *testing.T, c prometheus.Collector) string {
 	t.Helper()
 	g := NewWithT(t)

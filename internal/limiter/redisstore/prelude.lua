@@ -145,7 +145,7 @@ local holds, new_holds
 --   settle(entry, limit, units, at, i)
 --                                   records the units of ended hold i of an entry, as of
 --                                   the microsecond `at`, or of the state if it is later
---   settled(entry, limit)           stores what the calls of settle changed and updates
+--   end_settling(entry, limit)      stores what the calls of settle changed and updates
 --                                   limit.used; optional
 --   keep(entry, limit)              keeps what settle needs as long as the last hold;
 --                                   optional
@@ -156,7 +156,7 @@ local holds, new_holds
 --                                   recorded; optional
 --   refund(entry, limit, receipt)   reverts what spend recorded
 --   after_last(entry, limit, wait)  microseconds until nothing is used, at the latest, if all
---                                   holds are spent as the last one ends; wait is that
---                                   of reset_after
+--                                   holds are spent as the last one ends; wait is what
+--                                   reset_after returned
 --   observes                        if true, spend is called for every unblocked check
 local algorithms = {}

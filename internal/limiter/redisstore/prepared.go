@@ -18,7 +18,7 @@ type prepared struct {
 	flags      int         // of an entry
 	isLean     bool        // lean.lua can decide its checks
 	args       []any       // the arguments after cost and flags
-	dated      *datedCache // those of a policy with calendars, see argumentsAt; else nil
+	dated      *datedCache // the arguments of a policy with calendars, see argumentsAt; else nil
 }
 
 // preparedOf returns the policy as the scripts take it. It is prepared once.
@@ -98,8 +98,8 @@ func (p *prepared) addKeys(i int) {
 	}
 }
 
-// arguments returns the arguments after cost and flags. ofCalendar returns those of a limit with a
-// calendar.
+// arguments returns the arguments after cost and flags. ofCalendar returns the further
+// arguments of a limit with a calendar.
 func (p *prepared) arguments(ofCalendar func(*quota.Limit) []any) []any {
 	var args []any
 	number := func(n int64) { args = append(args, strconv.FormatInt(n, 10)) }

@@ -66,7 +66,7 @@ algorithms.sl = {
     add_hit(entry, units, at)
   end,
 
-  settled = function(_, limit)
+  end_settling = function(_, limit)
     limit.log.settling = nil
     limit.used = log_units(limit, UNITS, limit.log.now)
   end,

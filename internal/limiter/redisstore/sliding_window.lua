@@ -37,7 +37,7 @@ algorithms.sw = {
     append_hit(limit.log, { units }, limit.window, limit.bucket, at)
   end,
 
-  settled = function(_, limit) limit.used = log_units(limit, UNITS, limit.log.now) end,
+  end_settling = function(_, limit) limit.used = log_units(limit, UNITS, limit.log.now) end,
 
   after_last = log_after_last,
 

@@ -63,7 +63,7 @@ algorithms.tb = {
 
   spend = deficit_spend,
   settle = deficit_settle,
-  settled = deficit_settled,
+  end_settling = deficit_end_settling,
   keep = deficit_keep,
   after_last = deficit_after_last,
 

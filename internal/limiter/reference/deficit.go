@@ -60,7 +60,7 @@ func (d deficit) afterRefill(wait int64, l *quota.Limit) deficit {
 	return d.minus(newDeficit(max(0, wait), l.Threshold))
 }
 
-// cutDebt bounds the deficit by that of an empty bucket and MaxDebt. It returns the units that it
+// cutDebt bounds the deficit by an empty bucket plus MaxDebt. It returns the units that it
 // cut, rounded down.
 func (d deficit) cutDebt(empty deficit, l *quota.Limit) (deficit, int64) {
 	most := empty.plus(newDeficit(quota.MaxDebt.Microseconds(), l.Threshold))

@@ -93,7 +93,7 @@ func (w *fixedWindow) settle(e *quota.Entry, l *quota.Limit, units, at, now int6
 	}
 }
 
-func (*fixedWindow) settled(*quota.Entry, *quota.Limit, int64) {}
+func (*fixedWindow) endSettling(*quota.Entry, *quota.Limit, int64) {}
 
 func (w *fixedWindow) keep(e *quota.Entry, l *quota.Limit, now int64) {
 	if w.used(e, l, now) > 0 {

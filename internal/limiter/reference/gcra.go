@@ -105,7 +105,7 @@ func (g *gcra) settle(e *quota.Entry, l *quota.Limit, units, at, now int64) {
 	g.cut += cut
 }
 
-func (g *gcra) settled(_ *quota.Entry, l *quota.Limit, now int64) {
+func (g *gcra) endSettling(_ *quota.Entry, l *quota.Limit, now int64) {
 	missing := g.past.missing.afterRefill(now-g.past.at, l)
 	if missing.Sign() == 0 {
 		*g = gcra{cut: g.cut, holds: g.holds}

@@ -60,7 +60,7 @@ func (e *entry) settle(r *quota.EntryReply) {
 		})
 	})
 	e.forEachSettler(func(i int, l *quota.Limit, s settler) {
-		s.settled(e.Entry, l, e.now)
+		s.endSettling(e.Entry, l, e.now)
 		e.addDebtCut(i)
 	})
 	e.StoreHolds(h)

@@ -83,7 +83,7 @@ func (s *hitLog) resetAfterOf(l *quota.Limit, now int64, units func(hit) int64) 
 	return last + l.Window.Microseconds() - now
 }
 
-// add records a hit at its time, or at that of the newest hit if it is later, and drops the hits
+// add records a hit at its time, or at the time of the newest hit if that is later, and drops the hits
 // older than keep. It reports whether the hit is needed.
 func (s *hitLog) add(h hit, now int64, keep time.Duration) bool {
 	if h.at = s.now(h.at); h.at+keep.Microseconds() <= now {
@@ -118,7 +118,7 @@ func (s *hitLog) append(h hit, now int64, keep time.Duration) {
 	s.end = expireAfter(now, h.at+keep.Microseconds()-now)
 }
 
-func (*hitLog) settled(*quota.Entry, *quota.Limit, int64) {}
+func (*hitLog) endSettling(*quota.Entry, *quota.Limit, int64) {}
 
 func (*hitLog) keep(*quota.Entry, *quota.Limit, int64) {}
 

@@ -34,10 +34,10 @@ type counter interface {
 	spend(e *quota.Entry, l *quota.Limit, now int64, passes bool)
 }
 
-// settler is a counter that can spend holds, see hold.go. at is when the hold ended.
+// settler is a counter that can settle holds, see hold.go. at is when the hold ended.
 type settler interface {
 	settle(e *quota.Entry, l *quota.Limit, units, at, now int64)
-	settled(e *quota.Entry, l *quota.Limit, now int64)
+	endSettling(e *quota.Entry, l *quota.Limit, now int64)
 	keep(e *quota.Entry, l *quota.Limit, now int64)
 	afterLast(l *quota.Limit, held, last, wait int64) int64
 }

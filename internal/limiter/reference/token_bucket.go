@@ -100,7 +100,7 @@ func (b *tokenBucket) settle(_ *quota.Entry, l *quota.Limit, units, at, _ int64)
 	b.cut += cut
 }
 
-func (b *tokenBucket) settled(_ *quota.Entry, l *quota.Limit, now int64) {
+func (b *tokenBucket) endSettling(_ *quota.Entry, l *quota.Limit, now int64) {
 	missing, lag := b.load(l, now)
 	if missing.Sign() == 0 {
 		*b = tokenBucket{cut: b.cut, holds: b.holds}
