@@ -90,12 +90,12 @@ func (c *clusterNodes) send(ctx context.Context, batch []*pending) []outcome {
 	pipeline := c.client.Pipeline()
 	replies := make([]*redis.Cmd, len(groups))
 	for i, group := range groups {
-		replies[i] = pipeline.Do(ctx, c.store.decideCommand(at(batch, group)).args...)
+		replies[i] = pipeline.Do(ctx, c.store.decideCommand(callsAt(batch, group)).args...)
 	}
 	_, _ = pipeline.Exec(ctx) // every command has its own error
 	for i, group := range groups {
 		values, err := replies[i].Slice()
-		for j, o := range outcomesOf(ctx, at(batch, group), values, err) {
+		for j, o := range outcomesOf(ctx, callsAt(batch, group), values, err) {
 			outcomes[group[j]] = o
 		}
 	}
@@ -131,7 +131,7 @@ func groupByKey(batch []*pending) [][]int {
 	return groups
 }
 
-func at(batch []*pending, positions []int) []*pending {
+func callsAt(batch []*pending, positions []int) []*pending {
 	group := make([]*pending, len(positions))
 	for i, position := range positions {
 		group[i] = batch[position]

@@ -138,7 +138,7 @@ func (s *Store) decideCommand(batch []*pending) command {
 func (c *command) addRun(r run) {
 	first := r.calls[0]
 	draws := c.algorithms&suppressedBit != 0
-	flags, own := 0, ownArguments(first.call)
+	flags, callArgs := 0, callArguments(first.call)
 	if first.call.Denied {
 		flags |= runDenied
 	}
@@ -147,7 +147,7 @@ func (c *command) addRun(r run) {
 	}
 	if draws {
 		flags |= runDraws
-		own++
+		callArgs++
 	}
 	if r.sameKeys {
 		flags |= runSameKeys
@@ -160,24 +160,24 @@ func (c *command) addRun(r run) {
 	}
 	calls := r.calls
 	if !draws && r.haveSameCosts() {
-		flags |= runSameOwn
+		flags |= runSameArgs
 		calls = calls[:1]
 	}
-	c.args = append(c.args, len(r.calls), keysOf(first.call), own, flags) // at the places atCalls to atRunFlags
+	c.args = append(c.args, len(r.calls), keysOf(first.call), callArgs, flags) // at the places atCalls to atRunFlags
 	c.addEntries(first.call.Entries, first.mode.dryRun)
 	for _, p := range calls {
 		if draws {
 			c.args = append(c.args, &p.call.Draw)
 		}
 		for i := range p.call.Entries {
-			c.addOwn(&p.call.Entries[i])
+			c.addCallArguments(&p.call.Entries[i])
 		}
 	}
 }
 
-// ownArguments returns the number of arguments that the entries of the call do not share with those
-// of other calls of a run.
-func ownArguments(c *quota.Call) int {
+// callArguments returns the number of call arguments: the arguments of the entries that the calls of a run do
+// not share.
+func callArguments(c *quota.Call) int {
 	n := len(c.Entries)
 	for i := range c.Entries {
 		switch c.Entries[i].Action {
@@ -189,8 +189,8 @@ func ownArguments(c *quota.Call) int {
 	return n
 }
 
-// addOwn appends the own arguments of an entry.
-func (c *command) addOwn(e *quota.Entry) {
+// addCallArguments appends the call arguments of an entry.
+func (c *command) addCallArguments(e *quota.Entry) {
 	c.args = append(c.args, &e.Cost)
 	switch e.Action {
 	case quota.Reserve, quota.Renew, quota.Commit, quota.CommitOrCharge:

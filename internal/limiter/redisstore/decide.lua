@@ -188,7 +188,7 @@ local may_have_written
 local function decide(run)
   may_have_written = false
   local entries, denied = run.entries, run.denied
-  if run.draws then draw = next_own_number() / 2 ^ 32 end
+  if run.draws then draw = next_call_number() / 2 ^ 32 end
   for i = 1, #entries do read_entry(entries[i]) end
   local reasons = not run.receipts and undecided(entries)
   if reasons then return reasons end
@@ -251,9 +251,9 @@ end
 -- cursors go to the next call wherever the previous one stopped.
 local function decide_run(first_key, first_arg, places)
   key_at, arg_at = first_key, first_arg
-  local calls, keys, own = next_number(), next_number(), next_number()
+  local calls, keys, call_args = next_number(), next_number(), next_number()
   local flags = next_number()
-  local same_keys, same_own = band(flags, RUN_SAME_KEYS) ~= 0, band(flags, RUN_SAME_OWN) ~= 0
+  local same_keys, same_args = band(flags, RUN_SAME_KEYS) ~= 0, band(flags, RUN_SAME_ARGS) ~= 0
   local run = {
     denied = band(flags, RUN_DENIED) ~= 0,
     receipts = band(flags, RUN_RECEIPTS) ~= 0,
@@ -261,18 +261,18 @@ local function decide_run(first_key, first_arg, places)
     repeated = band(flags, RUN_REPEATED) ~= 0,
     entries = prepare_entries(),
   }
-  local last_key, first_own = key_at + (same_keys and keys or calls * keys), arg_at
+  local last_key, first_call_arg = key_at + (same_keys and keys or calls * keys), arg_at
   deferred, logs = same_keys and {} or nil, {}
   load_values(first_key + 1, last_key)
   places = places or next_places(calls)
   for i = 1, calls do
     if places[i] then
-      key_at, own_at = first_key + (same_keys and 0 or i - 1) * keys, first_own + (same_own and 0 or i - 1) * own
+      key_at, call_arg_at = first_key + (same_keys and 0 or i - 1) * keys, first_call_arg + (same_args and 0 or i - 1) * call_args
       replies[places[i]] = decide_or_fail(run)
     end
   end
   if deferred then end_run(places) end
-  return last_key, first_own + (same_own and own or calls * own)
+  return last_key, first_call_arg + (same_args and call_args or calls * call_args)
 end
 
 return decide_run

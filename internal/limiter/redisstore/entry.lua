@@ -75,7 +75,7 @@ end
 
 -- Reads the entry of the next call: its keys, its cost, and the state of its limits.
 local function read_entry(entry)
-  entry.block, entry.cost = entry.has_block and next_key(), next_own_number()
+  entry.block, entry.cost = entry.has_block and next_key(), next_call_number()
   entry.list = entry.has_list and next_key()
   entry.log, entry.units, entry.open = nil, 0, 0
   local known = entry.block and values[entry.block]

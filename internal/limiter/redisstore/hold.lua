@@ -82,7 +82,7 @@ new_holds = function()
     entry.changed = false
     if entry.keeps_holds then read_summary(entry) end
     local action = entry.action
-    if action >= ACTION_RESERVE and action <= ACTION_RENEW then entry.id = next_own_string() end
+    if action >= ACTION_RESERVE and action <= ACTION_RENEW then entry.id = next_call_string() end
   end
 
   -- Whether a window that ends with the millisecond `last` ends after a hold.

@@ -30,11 +30,11 @@ end
 
 -- Decides a check of the run, by the places before its values and of its first argument. Returns true after
 -- it has replied with a short report, or an array to reply with; nil leaves the check to the general code.
-local function lean_check(run, at, own)
+local function lean_check(run, at, arg)
   local limits, values, known, admitted = run.limits, run.values, false, true
   if values[at + 1] or run.keeps_holds and values[at + 2] then return nil end
   at = at + run.states
-  local text, first_key, n = ARGV[own], run.first_key + at, replied + 1
+  local text, first_key, n = ARGV[arg], run.first_key + at, replied + 1
   local cost = lean_cost(run, text)
   for i = 1, #limits do
     local limit = limits[i]
@@ -76,18 +76,18 @@ end
 -- have a value here, since Lua makes room for them only once.
 local function lean_prepare(first_key, first_arg)
   local flags, entry_flags = ARGV[first_arg + AT_RUN_FLAGS], ARGV[first_arg + AT_ENTRY_FLAGS]
-  local calls, keys, own = ARGV[first_arg + AT_CALLS] + 0, ARGV[first_arg + AT_KEYS] + 0, ARGV[first_arg + AT_OWN] + 0
+  local calls, keys, call_args = ARGV[first_arg + AT_CALLS] + 0, ARGV[first_arg + AT_KEYS] + 0, ARGV[first_arg + AT_CALL_ARGS] + 0
   local keeps_holds, first_limit = band(entry_flags, ENTRY_HOLDS) ~= 0, first_arg + AT_ENTRY_FLAGS + 1
   if band(entry_flags, ENTRY_LOG) ~= 0 then first_limit = first_limit + 2 end -- how long a log keeps what is not needed here
   if keeps_holds then first_limit = first_limit + 2 end -- how holds are kept
-  local limits, first_own = lean_limits(first_limit, band(entry_flags, ENTRY_BLOCKS) ~= 0)
-  local same_keys, same_own = band(flags, RUN_SAME_KEYS) ~= 0, band(flags, RUN_SAME_OWN) ~= 0
+  local limits, first_call_arg = lean_limits(first_limit, band(entry_flags, ENTRY_BLOCKS) ~= 0)
+  local same_keys, same_args = band(flags, RUN_SAME_KEYS) ~= 0, band(flags, RUN_SAME_ARGS) ~= 0
   local last_key = first_key + (same_keys and keys or calls * keys)
   return {
     calls = calls, decided = 0, undecided = false, first_key = first_key, last_key = last_key,
-    step = same_keys and 0 or keys, own_step = same_own and 0 or own,
-    first_own = first_own + (band(flags, RUN_DRAWS) ~= 0 and 2 or 1), -- a draw comes before the cost
-    last_arg = first_own + (same_own and own or calls * own),
+    step = same_keys and 0 or keys, arg_step = same_args and 0 or call_args,
+    first_call_arg = first_call_arg + (band(flags, RUN_DRAWS) ~= 0 and 2 or 1), -- a draw comes before the cost
+    last_arg = first_call_arg + (same_args and call_args or calls * call_args),
     denies = band(entry_flags, ENTRY_ATTEMPTS + ENTRY_BLOCKS) == 0, -- neither counts attempts nor blocks
     only_known = band(entry_flags, ENTRY_ONLY_KNOWN) ~= 0,
     keeps_holds = keeps_holds,
@@ -101,10 +101,10 @@ end
 -- replies to calls for the general code. If the calls have the same keys, the general code gets all after the
 -- first of them, so that they are decided in order.
 local function lean_calls(run)
-  local step, first_own, own_step = run.step, run.first_own, run.own_step
+  local step, first_call_arg, arg_step = run.step, run.first_call_arg, run.arg_step
   for i = run.decided + 1, run.calls do
     run.decided = i
-    local reply = (step > 0 or not run.undecided) and lean_check(run, (i - 1) * step, first_own + (i - 1) * own_step)
+    local reply = (step > 0 or not run.undecided) and lean_check(run, (i - 1) * step, first_call_arg + (i - 1) * arg_step)
     if reply ~= true then
       replied = replied + 1
       replies[replied] = reply or false

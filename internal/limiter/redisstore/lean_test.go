@@ -16,7 +16,7 @@ import (
 )
 
 // leanAlgorithms are those that lean.lua decides.
-var leanAlgorithms = slices.DeleteFunc(slices.Clone(allAlgorithms), func(a quota.Algorithm) bool { return luaOf(a).lean == nil })
+var leanAlgorithms = slices.DeleteFunc(slices.Clone(allAlgorithms), func(a quota.Algorithm) bool { return bindingOf(a).lean == nil })
 
 // The log of a key in constant use loses hits in most batches, and gets several in some.
 func TestBusyLogsAgreeWithModel(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// lua is how the scripts decide limits of an algorithm.
-type lua struct {
+// binding binds an algorithm to its Lua files and their arguments.
+type binding struct {
 	code quota.Algorithm
 	// general, lean and shared are the Lua files for the general code, for lean.lua, and for both. lean is empty
 	// if lean.lua decides no checks by the algorithm.
@@ -20,9 +20,9 @@ type lua struct {
 	arguments func(*quota.Limit) []int64
 }
 
-// luas are the algorithms in the order in which scripts are assembled. The index is the bit of an algorithm
+// bindings are in the order in which scripts are assembled. The index is the bit of an algorithm
 // in a bit set.
-var luas = [...]lua{
+var bindings = [...]binding{
 	{
 		code:      quota.FixedWindow,
 		general:   []string{"fixed_window.lua"},
@@ -68,14 +68,14 @@ var luas = [...]lua{
 func refillArguments(l *quota.Limit) []int64 { return []int64{l.Threshold, l.Ceiling()} }
 
 func indexOf(a quota.Algorithm) int {
-	i := slices.IndexFunc(luas[:], func(of lua) bool { return of.code == a })
+	i := slices.IndexFunc(bindings[:], func(of binding) bool { return of.code == a })
 	if i < 0 {
 		panic("redisstore: unknown algorithm " + strconv.Quote(string(a)))
 	}
 	return i
 }
 
-func luaOf(a quota.Algorithm) *lua { return &luas[indexOf(a)] }
+func bindingOf(a quota.Algorithm) *binding { return &bindings[indexOf(a)] }
 
 var suppressedBit = bitOf(quota.Suppressed)
 

@@ -1,9 +1,9 @@
 -- prelude: cursors over KEYS and ARGV, the values of keys and the table of algorithms, for the
 -- general code.
 
--- arg_at is the cursor over what the calls of a run have in common, own_at the one over
--- the arguments of one call.
-local key_at, arg_at, own_at = 0, 0, 0
+-- key_at is the cursor over the keys, arg_at the cursor over the arguments that all calls of a run share,
+-- call_arg_at the cursor over the arguments of one call.
+local key_at, arg_at, call_arg_at = 0, 0, 0
 
 local function next_key()
   key_at = key_at + 1
@@ -19,17 +19,17 @@ local function next_number()
   return tonumber(next_string())
 end
 
-local function next_own_string()
-  own_at = own_at + 1
-  return ARGV[own_at]
+local function next_call_string()
+  call_arg_at = call_arg_at + 1
+  return ARGV[call_arg_at]
 end
 
-local function next_own_number()
-  return tonumber(next_own_string())
+local function next_call_number()
+  return tonumber(next_call_string())
 end
 
 -- The values of string keys, read by one MGET for all calls of a run and kept up to date
--- by this script; false for a missing key and for one of another type.
+-- by this script; false for a missing key and for a key of another type.
 local values = {}
 
 -- Reads the values of KEYS[first] to KEYS[last].

@@ -74,7 +74,7 @@ func (p *prepared) prepareFlags() {
 // isLeanWith reports whether lean.lua can decide the limit, after the limits before it. Of a SlidingLog it
 // must not know what the log keeps for other limits.
 func (p *prepared) isLeanWith(l *quota.Limit) bool {
-	isPlain := luaOf(l.Algorithm).lean != nil && l.Calendar == nil && l.Escalation == nil
+	isPlain := bindingOf(l.Algorithm).lean != nil && l.Calendar == nil && l.Escalation == nil
 	keep, _ := p.Kept()
 	return isPlain && (l.Algorithm != quota.SlidingLog || !p.IsRequestable() && p.flags&entryLog == 0 && keep == l.Window)
 }
@@ -125,7 +125,7 @@ func (p *prepared) arguments(ofCalendar func(*quota.Limit) []any) []any {
 		if p.flags&entryBlocks != 0 {
 			args = append(args, blockArguments(l)...)
 		}
-		if more := luaOf(l.Algorithm).arguments; more != nil {
+		if more := bindingOf(l.Algorithm).arguments; more != nil {
 			for _, n := range more(l) {
 				number(n)
 			}

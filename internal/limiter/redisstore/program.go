@@ -22,7 +22,7 @@ type program struct {
 }
 
 // holdsBit selects hold.lua; the lower bits select algorithms.
-const holdsBit uint = 1 << len(luas)
+const holdsBit uint = 1 << len(bindings)
 
 // programs are the scripts of one main file, one for every bit set of algorithms and hold.lua,
 // assembled on first use.
@@ -47,7 +47,7 @@ const generalCode = "--[[general code]]"
 
 // assembleDecide returns the program of batch.lua.
 func assembleDecide(set uint) program {
-	lean := append(filesOf(set, func(k *lua) []string { return k.lean }), "lean.lua")
+	lean := append(filesOf(set, func(b *binding) []string { return b.lean }), "lean.lua")
 	general := textOf(append(generalFiles(set), "decide.lua")...)
 	return newProgram(baseText(set), textOf(lean...), strings.Replace(textOf("batch.lua"), generalCode, general, 1))
 }
@@ -58,7 +58,7 @@ func assembleRefund(set uint) program {
 
 // baseText returns the text that the general code and lean.lua share.
 func baseText(set uint) string {
-	return textOf(append([]string{"base.lua"}, filesOf(set, func(k *lua) []string { return k.shared })...)...)
+	return textOf(append([]string{"base.lua"}, filesOf(set, func(b *binding) []string { return b.shared })...)...)
 }
 
 // generalFiles returns the files that decide entries with these algorithms.
@@ -67,17 +67,17 @@ func generalFiles(set uint) []string {
 	if set&holdsBit != 0 {
 		names = append(names, "hold.lua")
 	}
-	names = append(names, filesOf(set, func(k *lua) []string { return k.general })...)
+	names = append(names, filesOf(set, func(b *binding) []string { return b.general })...)
 	return append(names, "listed.lua", "entry.lua")
 }
 
 // filesOf returns the files of these algorithms that are chosen, each once.
-func filesOf(set uint, choose func(*lua) []string) (names []string) {
-	for i := range luas {
+func filesOf(set uint, choose func(*binding) []string) (names []string) {
+	for i := range bindings {
 		if set&(1<<i) == 0 {
 			continue
 		}
-		for _, name := range choose(&luas[i]) {
+		for _, name := range choose(&bindings[i]) {
 			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}

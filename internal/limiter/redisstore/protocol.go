@@ -14,7 +14,7 @@ import (
 const (
 	atCalls = iota + 1
 	atKeys
-	atOwn
+	atCallArgs
 	atRunFlags
 	atEntries
 	atEntryFlags
@@ -28,7 +28,7 @@ const (
 	runSameKeys             // all calls have the same keys, which are in KEYS once
 	runRepeated             // the calls repeat others, which took holds
 	runLean                 // lean.lua may decide the calls
-	runSameOwn              // all calls have the same own arguments, which follow once
+	runSameArgs             // all calls have the same call arguments, which follow once
 )
 
 // Flags of an entry.
@@ -42,9 +42,9 @@ const (
 	entryOnlyKnown             // decided only if the key is known
 	entryListed                // the state of a limit is in a list
 	entryLargest               // the log has a key for the largest number it serves
-	entryEnlarges              // this number may be larger
+	entryEnlarges              // the variant may make this number larger
 	entryHolds                 // the policy takes reservations
-	entrySettles               // spends the holds that have ended
+	entrySettles               // settles the holds that have ended
 	entryRemembers             // remembers a charge
 
 	entryActionBits = iota // the action is in the bits from here on
@@ -53,10 +53,10 @@ const (
 // The report of an entry begins with its verdict and these flags.
 const (
 	reportVerdict  = 1<<3 - 1 // the bits of the verdict
-	reportBegan    = 1 << 3   // the call began the first state of the key
+	reportBegan    = 1 << 3   // the key had no state before the call, and has now
 	reportHolds    = 1 << 4   // holds follow
 	reportShort    = 1 << 5   // of one check, whose limits all admit
-	reportRepaired = 1 << 6   // the call replaced what was not the state of a limit
+	reportRepaired = 1 << 6   // the call replaced a value that was no state of a limit
 )
 
 const (
@@ -76,11 +76,11 @@ const (
 // constants are what the Lua files call the numbers above, and numbers of package quota. The names are replaced
 // when a script is assembled, so that they cost nothing.
 var constants = map[string]any{
-	"AT_CALLS": atCalls, "AT_KEYS": atKeys, "AT_OWN": atOwn, "AT_RUN_FLAGS": atRunFlags,
+	"AT_CALLS": atCalls, "AT_KEYS": atKeys, "AT_CALL_ARGS": atCallArgs, "AT_RUN_FLAGS": atRunFlags,
 	"AT_ENTRY_FLAGS": atEntryFlags,
 
 	"RUN_DENIED": runDenied, "RUN_RECEIPTS": runReceipts, "RUN_DRAWS": runDraws, "RUN_SAME_KEYS": runSameKeys,
-	"RUN_REPEATED": runRepeated, "RUN_LEAN": runLean, "RUN_SAME_OWN": runSameOwn,
+	"RUN_REPEATED": runRepeated, "RUN_LEAN": runLean, "RUN_SAME_ARGS": runSameArgs,
 
 	"ENTRY_ATTEMPTS": entryAttempts, "ENTRY_SHADOW": entryShadow, "ENTRY_PEEK": entryPeek, "ENTRY_BLOCKS": entryBlocks,
 	"ENTRY_LOG": entryLog, "ENTRY_DRY_RUN": entryDryRun, "ENTRY_ONLY_KNOWN": entryOnlyKnown, "ENTRY_LISTED": entryListed,

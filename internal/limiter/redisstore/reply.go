@@ -25,9 +25,9 @@ type result struct {
 	receipts []int64
 }
 
-// nextValues returns the values that batch.lua returns for the call, and those that follow for others; nil if
-// they have another form. The values of an error are its text.
-func nextValues(c *quota.Call, all []any) (values, rest []any) {
+// nextValues divides what batch.lua returned into the values of the call and the values of later calls. Both are
+// nil if they have another form. The value of an error is its text.
+func nextValues(c *quota.Call, all []any) (values, later []any) {
 	if len(all) == 0 {
 		return nil, nil
 	}

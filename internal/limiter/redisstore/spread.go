@@ -54,7 +54,7 @@ func (s *Store) mustSpread(call *quota.Call) bool {
 //   - After a crash or a lost reply the cost of one check stays spent, so that the
 //     limits deny too early, never too late.
 //
-// changeSpread makes commits and the like, which are never denied.
+// changeSpread commits, renews and charges; such calls are never denied.
 func (s *Store) evaluateSpread(
 	ctx context.Context, call *quota.Call, repeated bool, settled *settlements, deadline time.Time,
 ) (result, error) {
@@ -228,7 +228,7 @@ func (s *Store) groupsOfEntries(call *quota.Call, indexes []int) []*group {
 	return groups
 }
 
-// denies reports whether an enforcing policy of the group does.
+// denies reports whether an enforcing policy of the group denies the call.
 func (g *group) denies() bool {
 	for i, e := range g.call.Entries {
 		if !e.Policy.IsShadow() && g.decided.Entries[i].Verdict != quota.Admitted {
