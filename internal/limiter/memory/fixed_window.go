@@ -60,8 +60,8 @@ func (fixedWindow) record(v *view) {
 	}
 }
 
-// settle counts the units in the window that held the time, unless it has ended. If no window did,
-// they start one.
+// settle counts the units in the window that contains the time, unless it has ended. Without such a window they
+// start one.
 func (w fixedWindow) settle(v *view, units, at int64) {
 	now, windows, name := v.entry.now, v.entry.holds.Windows, v.limit.StateName(v.entry.Policy.ID())
 	if used := w.used(v); used > 0 {

@@ -90,12 +90,12 @@ func (e *entry) DebtCut() int64 { return e.debtCut }
 
 // algorithm is how a limit counts. docs/algorithms.md has the promises.
 type algorithm interface {
-	// used returns the units held now.
+	// used returns the units that are spent.
 	used(v *view) int64
 	// timeToFit returns how long it takes until the cost, which is at most the quota, fits; 0 if
 	// it fits now.
 	timeToFit(v *view, cost int64) int64
-	// usedAfter returns the units held after that time.
+	// usedAfter returns the units that are spent after that time.
 	usedAfter(v *view, wait int64) int64
 	// resetAfter returns how long it takes until used is 0.
 	resetAfter(v *view) int64

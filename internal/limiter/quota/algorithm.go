@@ -43,7 +43,7 @@ const (
 	// one. Admissions stay near Quota at any load, and never exceed HardQuota in any interval
 	// of length Window.
 	Suppressed Algorithm = "su"
-	// Concurrency admits at most Quota units at a time: those that are held. A Check is judged and
+	// Concurrency admits at most Quota held units at a time. A Check is judged and
 	// holds nothing, so the limit counts only what comes through Reserve. There is no queue: while
 	// small costs keep coming, a large one may never be admitted. Window is 0.
 	Concurrency Algorithm = "co"

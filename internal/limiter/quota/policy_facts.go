@@ -93,7 +93,7 @@ func (p *Policy) Memo(prepare func(*Policy) any) any {
 
 // Share returns the policy with every quota, threshold and hard quota divided by n and rounded
 // up. It counts in the states of p, which keep what p needs, so that n may change at any time.
-// Only stores in other packages may use it.
+// A store in this process decides by it while Redis does not answer; the store in Redis must not.
 func (p *Policy) Share(n int64) *Policy {
 	kin := *p.family
 	share := &Policy{

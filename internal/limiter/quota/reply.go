@@ -35,7 +35,7 @@ type Reply struct {
 	Entries []EntryReply
 	// FromCache is true if a denialcache.Cache answered without Redis.
 	FromCache bool
-	// Unanswered is true if it did because Redis did not answer. The call may still be in flight, and
+	// Unanswered is true if the Cache answered because Redis did not. The call may still be in flight, and
 	// must not be used again.
 	Unanswered bool
 }
@@ -100,9 +100,9 @@ type LimitReply struct {
 	// if no other caller uses the key. It is 0 if neither the entry nor the check is
 	// denied, and Never if the cost exceeds the quota.
 	RetryAfter time.Duration
-	// UsedAfterWaiting is the number of units held after RetryAfter.
+	// UsedAfterWaiting is the number of units that are spent or held after RetryAfter.
 	UsedAfterWaiting int64
-	// ResetAfter is the time until no units are held, without further checks.
+	// ResetAfter is the time until no units are spent or held, without further checks.
 	ResetAfter time.Duration
 }
 

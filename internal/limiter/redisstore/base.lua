@@ -34,7 +34,7 @@ local function exact_ttl(millis)
   return max(millis - 1, 1)
 end
 
--- True after this script has replaced a value that was no state of a limit, until a reply reports it.
+-- True after this script has replaced a value that was not a state of a limit, until a reply reports it.
 local repaired = false
 
 -- A key of another type counts as missing: it is replaced, after an error of SET with NX and GET. Its reply

@@ -18,11 +18,12 @@
 --          then per limit: [why it admits or not, if the report is not short], used, [retry after
 --            (us, -1 never), used after that time, if it is not short], reset after (us), [share of
 --            checks that is shed, in millionths, if Suppressed], [receipt, if wanted]
--- writes   nothing for a peek, but it settles the holds that have ended. For a blocked
---          entry at most a repair: a TTL or an arrival time that an edit or a clock
---          change made wrong. When an enforcing entry denies, an entry that counts
---          admissions writes only such repairs, what its algorithm observes and, if it
---          is denied itself, its block
+-- writes   by the kind of entry, after it has settled the holds that have ended:
+--            a peek: nothing
+--            blocked: repairs of a TTL or an arrival time that an edit or a clock change made wrong
+--            not blocked, counts admissions, and an enforcing entry denies: such repairs, units that
+--              Suppressed observes and, if the entry itself is denied, its block
+--            others: the cost, or a hold of it
 
 local key_at, arg_at = 0, 1
 local decide_run -- of the general code, which most scripts do not need

@@ -86,8 +86,8 @@ func (s *Store) CountBlocks(ctx context.Context, policies []string) ([]int, erro
 	return counts, nil
 }
 
-// Blocks returns up to most live blocks of the policy, those that end last first, and whether there
-// may be more. Errors are *StoreError.
+// Blocks returns up to most live blocks of the policy, beginning with the last to end. more is true if there
+// may be others. Errors are *StoreError.
 func (s *Store) Blocks(ctx context.Context, policy string, most int) (live []quota.Block, more bool, err error) {
 	for rank := 0; rank < quota.MaxListedBlocks; rank += blocksPerPipeline {
 		keys, err := s.listedKeys(ctx, policy, rank)

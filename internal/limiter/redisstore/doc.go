@@ -50,7 +50,7 @@
 //  2. Spend or hold. If every enforcing entry is admitted, each admitted entry does. If one is
 //     denied, only entries that count attempts and are not blocked spend, Suppressed
 //     adds to the units it observed, and each denied entry starts its block.
-//  3. Report the units held now and, after a denial, when the same call is admitted.
+//  3. Report the units that are spent or held now and, after a denial, when the same call is admitted.
 //
 // # Facts about Redis that the scripts rely on
 //

@@ -13,10 +13,10 @@
 --              algorithm, quota, window (ms), [block (ms), name if ENTRY_BLOCKS; or the number of
 --              lengths below 0, name, the lengths (ms), how long after a block its
 --              number is remembered (ms)], and the arguments of its algorithm
---          per entry of one call: cost, [what hold.lua reads]
+--          per entry of one call: cost, [ID, by its action]
 
--- Reads how long the first, second, ... block of the limit is, and how long after the last of
--- them the limit remembers their number.
+-- Reads the lengths of the first, second, ... block of the limit, and the time after the last block for which the
+-- limit remembers their number.
 local function prepare_escalation(limit)
   limit.lengths = {}
   for i = 1, -limit.block do limit.lengths[i] = next_number() end

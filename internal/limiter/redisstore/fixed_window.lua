@@ -3,21 +3,20 @@
 -- of the calendar and ends with it.
 --
 -- KEYS     one per limit: a counter whose TTL is the rest of the window
--- ARGV     ceiling: where counted attempts saturate; other units do at LARGEST_SUM
---          lifetime: the TTL of a new counter (ms), with a calendar the longest one
---          with a calendar, whose `window` is 0, also when the previous, this and the
---          next two periods begin (ms since 1970) by the clock of the caller
+-- ARGV     ceiling: where counted attempts saturate; other units saturate at LARGEST_SUM
+--          lifetime: the TTL of a new counter (ms), with a calendar the TTL for the longest period
+--          with a calendar, whose `window` is 0, also the times when the previous, this and the
+--          next two periods begin (ms since 1970), by the clock of the caller
 -- clock    none: the TTL is the only record of the window's end; with a calendar
 --          TIME selects the period of a new window
 -- cost     O(1); SET or INCRBY, PTTL
--- repair   a value other than a count is as if it were missing; the next spend overwrites it
+-- repair   a value that is not a count counts as missing; the next spend overwrites it
 -- denied   writes nothing, with two exceptions: an entry counting attempts adds
 --          its cost until the counter reaches `ceiling`, and a TTL that is missing
 --          or longer than the window is reset
 
--- When the period of a calendar ends that contains the time, both in milliseconds since
--- 1970. After the periods that are known it repeats the last one; before them, it ends
--- with the first.
+-- The end of the period that contains the time, both in milliseconds since 1970. After the known
+-- periods it repeats the last one; before them, it ends with the first.
 local function period_end(starts, time)
   for i = 1, #starts do
     if starts[i] > time then return starts[i] end
@@ -91,8 +90,8 @@ algorithms.fw = {
     limit.used = count_of(limit.key)
   end,
 
-  -- The units count in the window with the time `at`, unless it has ended. If no window did,
-  -- they start one.
+  -- The units count in the window that contains the time `at`, unless it has ended. Without such a
+  -- window they start one.
   settle = function(entry, limit, units, at)
     if limit.used > 0 then
       limit.used = add_to_value(limit.key, min(units, LARGEST_SUM - limit.used))

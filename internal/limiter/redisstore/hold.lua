@@ -12,8 +12,8 @@
 -- set      of more than 16 holds: a sorted set at the key <held>:set, with two members
 --          for each hold, e:<id> with its end and u:<id> with its units below 0. It is in use
 --          until the last hold is removed
--- ARGV     per entry that keeps holds, before its limits: keep (how long a limit needs what is
---          spent, ms), the most open holds
+-- ARGV     per entry that keeps holds, before its limits: keep (the time for which a limit needs
+--          spent units, ms), the most open holds
 --          per entry of one call, after its cost: [ID], by its action
 -- clock    TIME, while holds are open
 -- cost     SET to take a hold, SET or DEL to commit one; in a set also ZADD and PEXPIRE, or

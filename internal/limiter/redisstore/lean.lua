@@ -78,8 +78,8 @@ local function lean_prepare(first_key, first_arg)
   local flags, entry_flags = ARGV[first_arg + AT_RUN_FLAGS], ARGV[first_arg + AT_ENTRY_FLAGS]
   local calls, keys, call_args = ARGV[first_arg + AT_CALLS] + 0, ARGV[first_arg + AT_KEYS] + 0, ARGV[first_arg + AT_CALL_ARGS] + 0
   local keeps_holds, first_limit = band(entry_flags, ENTRY_HOLDS) ~= 0, first_arg + AT_ENTRY_FLAGS + 1
-  if band(entry_flags, ENTRY_LOG) ~= 0 then first_limit = first_limit + 2 end -- how long a log keeps what is not needed here
-  if keeps_holds then first_limit = first_limit + 2 end -- how holds are kept
+  if band(entry_flags, ENTRY_LOG) ~= 0 then first_limit = first_limit + 2 end -- skips keep and keep_units
+  if keeps_holds then first_limit = first_limit + 2 end -- skips keep and the most open holds
   local limits, first_call_arg = lean_limits(first_limit, band(entry_flags, ENTRY_BLOCKS) ~= 0)
   local same_keys, same_args = band(flags, RUN_SAME_KEYS) ~= 0, band(flags, RUN_SAME_ARGS) ~= 0
   local last_key = first_key + (same_keys and keys or calls * keys)

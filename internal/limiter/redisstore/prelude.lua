@@ -135,7 +135,7 @@ local holds, new_holds
 
 -- The algorithms, by the code of Go's Algorithm. Each file adds its own, with
 --   prepare(limit)                  reads the arguments of the algorithm; optional
---   read(entry, limit)              reads the state, sets limit.used (units held now);
+--   read(entry, limit)              reads the state, sets limit.used (spent units);
 --                                   may set limit.admits, whose default is
 --                                   used + units of holds + cost <= quota
 --   spend(entry, limit, passes)     records entry.cost and updates limit.used; passes
@@ -150,7 +150,7 @@ local holds, new_holds
 --   keep(entry, limit)              keeps what settle needs as long as the last hold;
 --                                   optional
 --   time_to_fit(entry, limit)       microseconds until entry.cost fits; 0 if it fits now
---   used_after(entry, limit, wait)  units held after `wait` microseconds
+--   used_after(entry, limit, wait)  spent units after `wait` microseconds
 --   reset_after(entry, limit)       microseconds until limit.used is 0
 --   receipt(entry, limit)           a number with which refund finds what spend
 --                                   recorded; optional

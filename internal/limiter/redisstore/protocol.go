@@ -56,7 +56,7 @@ const (
 	reportBegan    = 1 << 3   // the key had no state before the call, and has now
 	reportHolds    = 1 << 4   // holds follow
 	reportShort    = 1 << 5   // of one check, whose limits all admit
-	reportRepaired = 1 << 6   // the call replaced a value that was no state of a limit
+	reportRepaired = 1 << 6   // the call replaced a value that was not a state of a limit
 )
 
 const (

@@ -22,7 +22,7 @@ func newStore(client redis.UniversalClient) *Store {
 	return NewStore(Options{Client: client, Prefix: testPrefix, Timeout: 10 * time.Second})
 }
 
-// allAlgorithms are the codes of all kinds, algorithms those that count what is spent.
+// algorithms are all but Concurrency.
 var allAlgorithms, algorithms = quota.Algorithms(), storetest.Spending()
 
 // server is a server program that runs the scripts.

@@ -119,11 +119,14 @@ func (s *Store) deadline(ctx context.Context) time.Time {
 	return deadline
 }
 
-// Evaluate decides the call. It shares a round trip with the calls for the same node that arrive
-// at the same time. A call with more than maxAtomicLimits limits, and in a cluster one with several keys, takes
-// more round trips, see evaluateSpread. A call with a key or a limit that needs a substitute (see Entry.OnlyKnown and Policy.NewRequested) is sent
-// again, at most twice for each entry. Errors are *StoreError; the call must then not be changed, because it may still be in
-// flight.
+// Evaluate decides the call. Errors are *StoreError; the call must then not be changed, because it may still be
+// in flight.
+//
+//   - It shares a round trip with the calls for the same node that arrive at the same time.
+//   - A call with more than maxAtomicLimits limits, and in a cluster one with several keys, takes more round
+//     trips, see evaluateSpread.
+//   - A call with a key or a limit that needs a substitute, see Entry.OnlyKnown and Policy.NewRequested, is sent
+//     again, at most twice for each entry.
 func (s *Store) Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, error) {
 	deadline := s.deadline(ctx)
 	if !call.IsDeniable() && (s.isCluster || s.mustSpread(call)) { // in a cluster a substitute may lie on another node
