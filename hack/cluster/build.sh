@@ -69,17 +69,13 @@ coredns_root() {
   cp "$programs/coredns" "$1/coredns"
 }
 
-# The installed redis-server, with the libraries it is linked to.
+# The installed redis-server.
 redis_root() {
-  local program library
-  mkdir -p "$1/usr/bin" "$1/data"
+  local program
+  mkdir -p "$1/data"
   chmod 1777 "$1/data"
   for program in redis-server redis-cli; do
-    cp -L "$(command -v "$program")" "$1/usr/bin/$program"
-    while read -r library; do
-      mkdir -p "$1$(dirname "$library")"
-      cp -L "$library" "$1$library"
-    done < <(ldd "$1/usr/bin/$program" | grep -o '/[^ ]*')
+    copy_program "$(command -v "$program")" "$1" "usr/bin/$program"
   done
 }
 

@@ -62,6 +62,18 @@ redis_image() {
   echo "$images/redis-$(redis_version).tar"
 }
 
+# copy_program FILE FOLDER PATH copies a program to a path in the folder of an image, with the
+# libraries it is linked to.
+copy_program() {
+  local library
+  mkdir -p "$2/$(dirname "$3")"
+  cp -L "$1" "$2/$3"
+  while read -r library; do
+    mkdir -p "$2$(dirname "$library")"
+    cp -L "$library" "$2$library"
+  done < <(ldd "$1" | grep -o '/[^ ]*')
+}
+
 die() {
   echo "cluster: $*" >&2
   exit 1
