@@ -15,6 +15,8 @@ if [[ -z "$given" ]]; then
   export CLUSTER_DIR="$root/bin/cluster/e2e"
   trap '[[ ! -e "$CLUSTER_DIR" ]] || "$here/down.sh"' EXIT
 fi
+ENVOY_GATEWAY_DIR="$("$root/hack/gateway/build.sh")"
+export ENVOY_GATEWAY_DIR
 unset GOWORK
 # The Redis image that up.sh loads, for specs that need a Redis in the cluster.
 export REDIS_IMAGE="${REDIS_IMAGE:-localhost/redis:$(redis_version)}"

@@ -68,11 +68,16 @@ func tryTool(ctx context.Context, input, name string, args ...string) (string, e
 	return out.String(), nil
 }
 
-// newNamespace creates a namespace with the restricted Pod Security Standard for one spec.
-// If the spec fails, its objects and logs are reported.
+// newNamespace creates a namespace for one spec, with a name of its own.
 func newNamespace(ctx context.Context) string {
 	GinkgoHelper()
-	name := "e2e-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	return createNamespace(ctx, "e2e-"+strconv.FormatInt(time.Now().UnixNano(), 36))
+}
+
+// createNamespace creates a namespace with the restricted Pod Security Standard for one spec.
+// If the spec fails, its objects and logs are reported.
+func createNamespace(ctx context.Context, name string) string {
+	GinkgoHelper()
 	kubectl(ctx, "create", "namespace", name)
 	DeferCleanup(func(ctx SpecContext) { //nolint:contextcheck // the context of a clean-up is its own
 		if CurrentSpecReport().Failed() {
@@ -115,6 +120,7 @@ type answer struct {
 	Status  int         `json:"status"`
 	Headers http.Header `json:"headers"`
 	Body    string      `json:"body"`
+	Millis  float64     `json:"millis"`
 }
 
 // load is the result of requests at a steady rate.
@@ -122,6 +128,7 @@ type load struct {
 	Sent     int            `json:"sent"`
 	Statuses map[string]int `json:"statuses"`
 	Errors   map[string]int `json:"errors"`
+	P50      float64        `json:"p50Millis"`
 	P99      float64        `json:"p99Millis"`
 }
 

@@ -41,6 +41,13 @@ func install(ctx context.Context) *installation {
 	needsClusterWithoutWeir(ctx)
 	i := &installation{namespace: newNamespace(ctx), shop: newNamespace(ctx)}
 	DeferCleanup(i.remove, NodeTimeout(3*time.Minute))
+	i.deploy(ctx)
+	return i
+}
+
+// deploy installs the release, Redis and the client in the Namespaces of the installation.
+func (i *installation) deploy(ctx context.Context) {
+	GinkgoHelper()
 	i.url = "http://" + i.host() + ":8080"
 	kubectl(ctx, "annotate", "namespace", i.shop,
 		"ratelimit.weir.dev/hosts=shop.example", "ratelimit.weir.dev/domains=edge")
@@ -48,7 +55,6 @@ func install(ctx context.Context) *installation {
 	i.asker = newClient(ctx, i.shop)
 	rolledOut(ctx, i.namespace, "redis")
 	i.upgrade(ctx)
-	return i
 }
 
 // needsClusterWithoutWeir fails the tests, before any change, on a cluster that already has

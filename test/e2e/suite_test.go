@@ -20,17 +20,22 @@ import (
 const root = "../.."
 
 // The images of the tests. On a cluster with other nodes than this machine they must be
-// available under the names in WEIR_IMAGE, WEIR_NEXT_IMAGE and WEIR_CLIENT_IMAGE.
+// available under the names in WEIR_IMAGE, WEIR_NEXT_IMAGE, WEIR_CLIENT_IMAGE, REDIS_IMAGE,
+// ENVOY_GATEWAY_IMAGE and ENVOY_IMAGE.
 var (
 	weirImage = environment("WEIR_IMAGE", "localhost/weir:e2e")
 	// nextImage is the program with the next version of the registry.
 	nextImage   = environment("WEIR_NEXT_IMAGE", "localhost/weir:e2e-next")
 	clientImage = environment("WEIR_CLIENT_IMAGE", "localhost/weir-client:e2e")
 	redisImage  = environment("REDIS_IMAGE", "localhost/redis:7.0.15")
+	// hack/gateway/build.sh builds the images and the chart of Envoy Gateway.
+	envoyGatewayImage = environment("ENVOY_GATEWAY_IMAGE", "localhost/envoy-gateway:e2e")
+	envoyImage        = environment("ENVOY_IMAGE", "localhost/envoy:e2e")
 )
 
-// ownCluster is the state folder of the temporary cluster, "" without one.
-var ownCluster string
+// ownCluster is the state folder of the temporary cluster, "" without one; localCluster the
+// one of the cluster of this machine, "" if the nodes are other machines.
+var ownCluster, localCluster string
 
 func TestE2E(t *testing.T) {
 	if os.Getenv("WEIR_E2E") == "" {
@@ -58,15 +63,13 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		By("using the given images: the nodes are other machines")
 		return
 	}
+	localCluster = state
 	By("building images and loading them")
-	load := func(programs ...string) {
-		do(ctx, []string{"CLUSTER_DIR=" + state}, "hack/cluster/load.sh", programs...)
-	}
 	do(ctx, []string{"GOFLAGS=-tags=weir_next_version"}, "hack/image/program.sh", "./cmd/weir", nextImage, "-cmd", "manager")
-	load(archive("weir"))
+	loadImages(ctx, archive("weir"))
 	do(ctx, nil, "make", "image", "IMAGE="+weirImage)
 	do(ctx, nil, "hack/image/program.sh", "./test/e2e/client", clientImage, "-cmd", "wait")
-	load(archive("weir"), archive("client"))
+	loadImages(ctx, archive("weir"), archive("client"))
 }, NodeTimeout(20*time.Minute))
 
 var _ = AfterSuite(func(ctx SpecContext) {
@@ -74,6 +77,12 @@ var _ = AfterSuite(func(ctx SpecContext) {
 		do(ctx, []string{"CLUSTER_DIR=" + ownCluster}, "hack/cluster/down.sh")
 	}
 }, NodeTimeout(2*time.Minute))
+
+// loadImages loads images into the cluster of this machine.
+func loadImages(ctx SpecContext, archives ...string) {
+	GinkgoHelper()
+	do(ctx, []string{"CLUSTER_DIR=" + localCluster}, "hack/cluster/load.sh", archives...)
+}
 
 // do runs a command in the root of the repository.
 func do(ctx SpecContext, env []string, name string, args ...string) {

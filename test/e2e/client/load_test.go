@@ -5,14 +5,36 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
 )
+
+func TestServeReturnsWhatArrived(t *testing.T) {
+	g := NewWithT(t)
+	ctx, stop := context.WithCancel(t.Context())
+	addr := testenv.FreeAddr(t)
+	done := make(chan error, 1)
+	go func() { done <- run(ctx, []string{"serve", addr}, io.Discard) }()
+	var out bytes.Buffer
+	g.Eventually(func() error {
+		return run(ctx, []string{"http", "-method", "GET", "-header", "Host: a", "-header", "X-B: c", "-header", "X-B: d", "http://" + addr + "/e%2f"}, &out)
+	}).Should(Succeed())
+	var got answer
+	g.Expect(json.Unmarshal(out.Bytes(), &got)).To(Succeed())
+	g.Expect(got.Millis).To(BeNumerically(">", 0))
+	g.Expect(got.Body).To(And(HavePrefix(`{"method":"GET","host":"a","uri":"/e%2f"`), ContainSubstring(`"X-B":["c","d"]`)))
+	stop()
+	g.Eventually(done).Should(Receive(BeNil()))
+}
 
 func TestLoadCountsEveryResponse(t *testing.T) {
 	g := NewWithT(t)

@@ -9,8 +9,9 @@
 //	client load [-rate N] [-duration D] ... URL  requests at a steady rate
 //	client until [-status S] ... URL...          poll all URLs until each returns the status
 //	client grpc -domain D [-entry K=V] ADDRESS   one request of Envoy's rate limit filter
+//	client serve ADDRESS                         answer each request with 200, as an upstream
 //
-// Reading order: main.go (wait, http), load.go (load), until.go (until), grpc.go (grpc).
+// Reading order: main.go (wait, http), load.go (load), until.go (until), grpc.go (grpc), serve.go (serve).
 package main
 
 import (
@@ -27,6 +28,8 @@ import (
 	"syscall"
 	"time"
 )
+
+const commands = "wait, http, load, until, grpc or serve"
 
 // maxBody is the most that is read of a response body.
 const maxBody = 1 << 20
@@ -47,7 +50,7 @@ func main() {
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("missing command: wait, http, load, until or grpc")
+		return errors.New("missing command: " + commands)
 	}
 	var result any
 	var err error
@@ -55,6 +58,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case "wait":
 		<-ctx.Done()
 		return nil
+	case "serve":
+		return serve(ctx, args[1:])
 	case "http":
 		result, err = once(ctx, args[1:])
 	case "load":
@@ -64,7 +69,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case "grpc":
 		result, err = shouldRateLimit(ctx, args[1:])
 	default:
-		return fmt.Errorf("%q: not known; wait, http, load, until or grpc", name)
+		return fmt.Errorf("%q: not known; %s", name, commands)
 	}
 	if err != nil {
 		return err
@@ -75,12 +80,22 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 // requestSpec is a request that can be sent many times.
 type requestSpec struct {
 	method, data, url string
+	headers           http.Header
 	timeout           time.Duration
 }
 
 // parse adds the flags of a requestSpec to flags and parses all of them.
 func (q *requestSpec) parse(flags *flag.FlagSet, args []string) error {
 	flags.StringVar(&q.method, "method", http.MethodPost, "HTTP method")
+	q.headers = http.Header{}
+	flags.Func("header", "header such as 'Host: shop.example'; may be repeated", func(text string) error {
+		name, value, found := strings.Cut(text, ": ")
+		if !found {
+			return errors.New("is not NAME: VALUE")
+		}
+		q.headers.Add(name, value)
+		return nil
+	})
 	flags.StringVar(&q.data, "data", "", "request body")
 	flags.DurationVar(&q.timeout, "timeout", 5*time.Second, "timeout of one request")
 	if err := flags.Parse(args); err != nil {
@@ -98,6 +113,7 @@ type answer struct {
 	Status  int         `json:"status"`
 	Headers http.Header `json:"headers"`
 	Body    string      `json:"body"`
+	Millis  float64     `json:"millis"`
 }
 
 func (q *requestSpec) send(ctx context.Context) (*answer, error) {
@@ -107,6 +123,11 @@ func (q *requestSpec) send(ctx context.Context) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	request.Header = q.headers.Clone() // all but Host
+	if host := q.headers.Get("Host"); host != "" {
+		request.Host = host
+	}
+	start := time.Now() //nolint:forbidigo // a stopwatch
 	response, err := connections.Do(request)
 	if err != nil {
 		return nil, err
@@ -116,7 +137,12 @@ func (q *requestSpec) send(ctx context.Context) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &answer{Status: response.StatusCode, Headers: response.Header, Body: string(body)}, nil
+	return &answer{
+		Status:  response.StatusCode,
+		Headers: response.Header,
+		Body:    string(body),
+		Millis:  float64(time.Since(start).Microseconds()) / 1000,
+	}, nil
 }
 
 func once(ctx context.Context, args []string) (*answer, error) {
