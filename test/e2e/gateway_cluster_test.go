@@ -5,6 +5,10 @@ package e2e
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -45,7 +49,7 @@ func installGateway(ctx SpecContext) *gateway {
 		createNamespace(ctx, namespace)
 	}
 	DeferCleanup(g.remove, NodeTimeout(4*time.Minute)) // runs before the Namespaces are deleted
-	installEnvoyGateway(ctx)
+	g.installEnvoyGateway(ctx)
 	g.deploy(ctx)
 	apply(ctx, g.shop, "upstream.yaml", map[string]string{"image": clientImage})
 	g.applyPrinted(ctx, "kind: GatewayClass")
@@ -59,20 +63,21 @@ func installGateway(ctx SpecContext) *gateway {
 	return g
 }
 
-// installEnvoyGateway installs the chart that hack/gateway/build.sh has prepared.
-func installEnvoyGateway(ctx SpecContext) {
+// installEnvoyGateway installs the chart that hack/gateway/build.sh has prepared, with the printed values.
+func (g *gateway) installEnvoyGateway(ctx SpecContext) {
 	GinkgoHelper()
 	if localCluster != "" {
 		loadImages(ctx, filepath.Join(envoyGateway(), "envoy-gateway.tar"), filepath.Join(envoyGateway(), "envoy.tar"))
 	}
-	tool(ctx, "helm", "install", "envoy-gateway", filepath.Join(envoyGateway(), "chart"), "--namespace", gatewayNamespace,
-		"--wait", "--timeout", "120s",
+	_, err := tryTool(ctx, g.printed("filterOrder:"), "helm", "install", "envoy-gateway", filepath.Join(envoyGateway(), "chart"),
+		"--namespace", gatewayNamespace, "--wait", "--timeout", "120s", "--values", "-",
 		"--set", "global.images.envoyGateway.image="+envoyGatewayImage,
 		"--set", "global.images.envoyProxy.image="+envoyImage,
 		"--set", "topologyInjector.enabled=false",
 		"--set", "config.envoyGateway.envoyProxy.provider.type=Kubernetes",
 		// A LoadBalancer would wait for an address.
 		"--set", "config.envoyGateway.envoyProxy.provider.kubernetes.envoyService.type=ClusterIP")
+	Expect(err).NotTo(HaveOccurred())
 }
 
 // envoyGateway returns the folder that hack/gateway/build.sh fills.
@@ -185,6 +190,22 @@ func (g *gateway) unchecked(ctx context.Context, path string) {
 	GinkgoHelper()
 	Eventually(g.limited).WithArguments(ctx, path).Should(BeFalse(), "no headers of Weir for %s", path)
 	Expect(g.statusOf(ctx, path)).To(Equal(http.StatusOK))
+}
+
+// signed returns a set of keys, and a header with a JWT that one of them signed.
+func signed(claims map[string]string) (keys, header string) {
+	GinkgoHelper()
+	encode := func(value any) string {
+		text, err := json.Marshal(value)
+		Expect(err).NotTo(HaveOccurred())
+		return base64.RawURLEncoding.EncodeToString(text)
+	}
+	const secret = "a key that only the tests use, long enough"
+	keys = `{"keys":[{"kty":"oct","kid":"k","alg":"HS256","k":"` + base64.RawURLEncoding.EncodeToString([]byte(secret)) + `"}]}`
+	token := encode(map[string]string{"alg": "HS256", "kid": "k"}) + "." + encode(claims)
+	mac := hmac.New(sha256.New, []byte(secret))
+	_, _ = mac.Write([]byte(token)) // a hash returns no error
+	return keys, "Authorization: Bearer " + token + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
 // failOpen edits the SecurityPolicy.

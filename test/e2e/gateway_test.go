@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,6 +36,7 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 		Expect(denied.Headers.Get("Retry-After")).To(MatchRegexp("^([1-9]|10)$"))
 		Expect(denied.Headers.Get("RateLimit")).To(MatchRegexp(`^"shop/shop-clients-burst";r=0;t=([1-9]|10)$`))
 		Expect(denied.Body).To(ContainSubstring(`"policy":"shop/shop-clients"`))
+		Expect(g.statusOf(ctx, "/")).To(Equal(http.StatusOK), "another client")
 		for range 5 {
 			got := g.get(ctx, "/assets/logo", client)
 			Expect(got.Status).To(Equal(http.StatusOK))
@@ -122,12 +124,12 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 		Expect(g.accepted(ctx, "assets")).To(HavePrefix("True/Accepted/"))
 		Expect(g.accepted(ctx, "weir")).To(HavePrefix("True/Accepted/"))
 		Expect(g.securityCondition(ctx, "weir", "Overridden")).To(And(HavePrefix("True/Overridden/"), ContainSubstring("shop/assets")))
-		g.applyPrinted(ctx, "  mergeType: StrategicMerge")
+		g.applyPrinted(ctx, "name: assets\n  namespace: shop\nspec:\n  mergeType")
 		g.checked(ctx, "/assets/logo")
 		Eventually(g.securityCondition).WithArguments(ctx, "weir", "Merged").Should(And(HavePrefix("True/Merged/"), ContainSubstring("shop/assets")))
 	}, SpecTimeout(2*time.Minute))
 
-	It("rejects spellings and counts clients behind a proxy", func(ctx SpecContext) {
+	It("rejects spellings and repeated headers", func(ctx SpecContext) {
 		g.applyPrinted(ctx, "kind: HTTPRouteFilter")
 		for _, path := range []string{"/a%2fb", "/a;b", "/%2561", "/a%00b"} {
 			Eventually(g.statusOf).WithArguments(ctx, path).Should(Equal(http.StatusBadRequest), path)
@@ -139,5 +141,20 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 		g.ready(ctx, "shop-accounts")
 		Expect(g.get(ctx, "/", g.newClient(), "X-Api-Key: alice").Status).To(Equal(http.StatusOK))
 		Expect(g.get(ctx, "/", g.newClient(), "X-Api-Key: alice", "X-Api-Key: bob").Status).To(Equal(http.StatusForbidden))
+	}, SpecTimeout(2*time.Minute))
+
+	It("counts by a claim of the JWT, which clients cannot forge", func(ctx SpecContext) {
+		keys, alice := signed(map[string]string{"iss": "https://accounts.example", "sub": "alice"})
+		remote := "      remoteJWKS:\n        uri: https://accounts.example/keys.json\n"
+		manifest := g.printed(remote)
+		g.apply(ctx, strings.Replace(manifest, remote, "      localJWKS: {type: Inline, inline: '"+keys+"'}\n", 1))
+		g.ready(ctx, "shop-subjects")
+		Eventually(g.statusOf).WithArguments(ctx, "/").Should(Equal(http.StatusUnauthorized))
+		for n := range 3 {
+			got := g.get(ctx, "/", g.newClient(), alice, "X-Jwt-Sub: forged-"+strconv.Itoa(n))
+			Expect(got.Status).To(Equal(http.StatusOK))
+			Expect(got.Body).To(ContainSubstring(`"X-Jwt-Sub":["alice"]`))
+		}
+		Expect(g.get(ctx, "/", g.newClient(), alice, "X-Jwt-Sub: forged").Status).To(Equal(http.StatusTooManyRequests))
 	}, SpecTimeout(2*time.Minute))
 })
