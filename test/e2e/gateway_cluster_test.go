@@ -50,7 +50,7 @@ func installGateway(ctx SpecContext) *gateway {
 	}
 	DeferCleanup(g.remove, NodeTimeout(4*time.Minute)) // runs before the Namespaces are deleted
 	g.installEnvoyGateway(ctx)
-	g.deploy(ctx)
+	g.deploy(ctx, "storeTimeout=2s") // longer than a pause of a busy machine
 	apply(ctx, g.shop, "upstream.yaml", map[string]string{"image": clientImage})
 	g.applyPrinted(ctx, "kind: GatewayClass")
 	for line := range strings.Lines(g.block("sh", "kubectl label")) {
@@ -130,6 +130,26 @@ func (g *gateway) printed(text string) string {
 func (g *gateway) applyPrinted(ctx context.Context, text string) {
 	GinkgoHelper()
 	g.apply(ctx, g.printed(text))
+}
+
+// applyPatient applies a SecurityPolicy of the page with longer timeouts. Where Weir always answers, a pause of a busy
+// machine must not let Envoy decide.
+func (g *gateway) applyPatient(ctx context.Context, text string) {
+	GinkgoHelper()
+	g.apply(ctx, strings.NewReplacer("timeout: 100ms", "timeout: 5s", "maxInterval: 100ms", "maxInterval: 5s").Replace(g.printed(text)))
+	g.translated(ctx)
+}
+
+// translated waits until Envoy Gateway has translated the SecurityPolicy of Weir.
+func (g *gateway) translated(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(o Gomega) {
+		out, err := tryKubectl(ctx, "get", "securitypolicy", "weir", "--namespace", g.shop, "--output",
+			`jsonpath={.metadata.generation} {.status.ancestors[0].conditions[?(@.type=="Accepted")].observedGeneration}`)
+		o.Expect(err).NotTo(HaveOccurred())
+		generation, observed, _ := strings.Cut(out, " ")
+		o.Expect(observed).To(Equal(generation))
+	}).WithContext(ctx).Should(Succeed())
 }
 
 func (*gateway) apply(ctx context.Context, manifest string) {

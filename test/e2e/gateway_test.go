@@ -22,7 +22,7 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 	It("limits the route of the SecurityPolicy and no other", func(ctx SpecContext) {
 		g.applyPrinted(ctx, "name: shop-clients")
 		g.ready(ctx, "shop-clients")
-		g.applyPrinted(ctx, "kind: ReferenceGrant")
+		g.applyPatient(ctx, "kind: ReferenceGrant")
 		g.checked(ctx, "/")
 		client := g.newClient()
 		for range 3 {
@@ -46,10 +46,13 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 	}, SpecTimeout(2*time.Minute))
 
 	It("admits within the timeout while Weir is frozen", func(ctx SpecContext) {
+		g.applyPrinted(ctx, "kind: ReferenceGrant")
+		g.translated(ctx)
 		var got load
 		g.whileFrozen(ctx, func() {
 			var err error
-			got, err = g.load(ctx, 50, 2*time.Second)
+			Eventually(func() float64 { return g.get(ctx, "/").Millis }).WithContext(ctx).Should(BeNumerically("<", 1000), "Envoy has the timeout")
+			got, err = g.load(ctx, 50, time.Second) // less than until the pods are unready
 			Expect(err).NotTo(HaveOccurred())
 		})
 		Expect(got.Errors).To(BeEmpty())
@@ -60,6 +63,7 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 	}, SpecTimeout(2*time.Minute))
 
 	It("loses no request while the replicas are replaced", func(ctx SpecContext) {
+		g.applyPatient(ctx, "kind: ReferenceGrant")
 		g.policy(ctx, "shop-clients", "{matches: [{hosts: [shop.example]}], "+hourly(500)[1:])
 		g.ready(ctx, "shop-clients")
 		var got load
@@ -108,14 +112,14 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 		g.unchecked(ctx, "/")
 		g.failOpen(ctx, false)
 		Eventually(g.statusOf).WithArguments(ctx, "/").Should(Equal(http.StatusInternalServerError))
-		g.applyPrinted(ctx, "kind: ReferenceGrant")
+		g.applyPatient(ctx, "kind: ReferenceGrant")
 		Eventually(g.accepted).WithArguments(ctx, "weir").Should(HavePrefix("True/Accepted/"))
 		g.checked(ctx, "/")
 	}, SpecTimeout(2*time.Minute))
 
 	It("limits all routes of a Gateway, except those that replace its SecurityPolicy", func(ctx SpecContext) {
 		kubectl(ctx, "delete", "securitypolicy", "weir", "--namespace", g.shop)
-		g.applyPrinted(ctx, "    kind: Gateway\n    name: shop\n  extAuth:")
+		g.applyPatient(ctx, "    kind: Gateway\n    name: shop\n  extAuth:")
 		g.checked(ctx, "/")
 		g.checked(ctx, "/assets/logo")
 		g.apply(ctx, strings.Replace(g.printed("name: assets\n  namespace: shop\nspec:\n  mergeType"), "  mergeType: StrategicMerge\n", "", 1))
@@ -127,6 +131,12 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 		g.applyPrinted(ctx, "name: assets\n  namespace: shop\nspec:\n  mergeType")
 		g.checked(ctx, "/assets/logo")
 		Eventually(g.securityCondition).WithArguments(ctx, "weir", "Merged").Should(And(HavePrefix("True/Merged/"), ContainSubstring("shop/assets")))
+		By("naming a route as merged of which one rule has no limit")
+		apply(ctx, g.shop, "rules.yaml", nil)
+		g.unchecked(ctx, "/rules/replaced")
+		g.checked(ctx, "/rules/merged")
+		Eventually(g.securityCondition).WithArguments(ctx, "weir", "Merged").Should(ContainSubstring("shop/rules"))
+		Expect(g.securityCondition(ctx, "weir", "Overridden")).NotTo(ContainSubstring("shop/rules"))
 	}, SpecTimeout(2*time.Minute))
 
 	It("rejects spellings and repeated headers", func(ctx SpecContext) {

@@ -45,8 +45,8 @@ func install(ctx context.Context) *installation {
 	return i
 }
 
-// deploy installs the release, Redis and the client in the Namespaces of the installation.
-func (i *installation) deploy(ctx context.Context) {
+// deploy installs the release with the values, Redis and the client in the Namespaces of the installation.
+func (i *installation) deploy(ctx context.Context, values ...string) {
 	GinkgoHelper()
 	i.url = "http://" + i.host() + ":8080"
 	kubectl(ctx, "annotate", "namespace", i.shop,
@@ -54,7 +54,7 @@ func (i *installation) deploy(ctx context.Context) {
 	apply(ctx, i.namespace, "redis.yaml", map[string]string{"image": redisImage})
 	i.asker = newClient(ctx, i.shop)
 	rolledOut(ctx, i.namespace, "redis")
-	i.upgrade(ctx)
+	i.upgrade(ctx, values...)
 }
 
 // needsClusterWithoutWeir fails the tests, before any change, on a cluster that already has
