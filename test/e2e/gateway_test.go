@@ -58,7 +58,7 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 		Expect(got.Errors).To(BeEmpty())
 		Expect(got.Statuses).To(Equal(map[string]int{"200": got.Sent}))
 		AddReportEntry("milliseconds while Weir is frozen", got)
-		Expect(got.P50).To(BeNumerically("~", 100, 50), "the timeout")
+		Expect(got.P50).To(And(BeNumerically(">=", 100), BeNumerically("<", 1000)), "the timeout, not Envoy Gateway's default of 10 s")
 		g.checked(ctx, "/")
 	}, SpecTimeout(2*time.Minute))
 
@@ -94,7 +94,7 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 		AddReportEntry("milliseconds without Weir", got)
 		Expect(got.Errors).To(BeEmpty())
 		Expect(got.Statuses).To(Equal(map[string]int{"200": got.Sent}))
-		Expect(got.P50).To(BeNumerically("<", 50), "does not wait for the timeout")
+		Expect(got.P50).To(BeNumerically("<", 100), "does not wait for the timeout")
 		By("denying with failOpen: false")
 		g.failOpen(ctx, false)
 		Eventually(g.statusOf).WithArguments(ctx, "/").Should(Equal(http.StatusInternalServerError))
