@@ -37,7 +37,7 @@ type Store interface {
 
 // HoldLister lists the open holds of a key.
 type HoldLister interface {
-	// Holds returns at most that number of open holds, in the order of their ends.
+	// Holds returns up to most open holds, in the order of their ends.
 	Holds(ctx context.Context, policy *quota.Policy, key quota.Key, most int) ([]quota.Hold, error)
 }
 
@@ -79,7 +79,7 @@ type Engine struct {
 	store      Store
 	holds      HoldLister
 	local      Store
-	shares     func() int
+	replicas   func() int // that have a share of the limits which Local decides
 	draw       func() uint32
 	metrics    *metrics
 	log        *decisionLog
@@ -116,7 +116,7 @@ func New(o Options) *Engine {
 		store:      o.Store,
 		holds:      o.Holds,
 		local:      o.Local,
-		shares:     o.Replicas,
+		replicas:   o.Replicas,
 		draw:       o.Draw,
 		metrics:    newMetrics(o.Registerer, o.MetricsDetail),
 		log:        newDecisionLog(o.Logger),
@@ -160,23 +160,23 @@ func (e *Engine) Decide(ctx context.Context, check *limiter.Check) (*limiter.Dec
 	return e.decideAndCount(ctx, check, &checking)
 }
 
-// purpose is what a check is made for.
+// purpose is how the decisions of Decide and of Reserve differ.
 type purpose struct {
-	span string
-	// change turns checks of the operations into what the check is made for.
-	change func(*evaluation, *limiter.Check) error
+	span string // name of the trace span
+	// setActions sets the actions of the entries, which are checks at first.
+	setActions func(*evaluation, *limiter.Check) error
 	// end completes the decision; nil has nothing to complete.
 	end func(context.Context, *evaluation, *limiter.Decision) error
 }
 
-// checking is the purpose of a check that no Reserve makes.
-var checking = purpose{span: "decide", change: (*evaluation).applyActions}
+// checking is the purpose of Decide and Explain.
+var checking = purpose{span: "decide", setActions: (*evaluation).setHitsActions}
 
 // decideAndCount decides the check. It traces, logs and counts the decision.
-func (e *Engine) decideAndCount(ctx context.Context, check *limiter.Check, why *purpose) (decision *limiter.Decision, err error) {
+func (e *Engine) decideAndCount(ctx context.Context, check *limiter.Check, purpose *purpose) (decision *limiter.Decision, err error) {
 	if e.tracer != nil {
 		var end func(*limiter.Decision, error)
-		ctx, end = startDecision(ctx, e.tracer, why.span)
+		ctx, end = startDecision(ctx, e.tracer, purpose.span)
 		defer func() { end(decision, err) }()
 	}
 	start := time.Now() //nolint:forbidigo // for the duration metric and the budget of new keys
@@ -188,13 +188,13 @@ func (e *Engine) decideAndCount(ctx context.Context, check *limiter.Check, why *
 		return nil, err
 	}
 	ev := newEvaluation()
-	if decision, err = e.decide(ctx, v, check, why, ev, start); err != nil {
+	if decision, err = e.decide(ctx, v, check, purpose, ev, start); err != nil {
 		return nil, err
 	}
 	e.log.write(ctx, check, ev.decided(), decision)
 	if ev.err != nil && decision.Degraded != "" {
 		e.log.degraded(ctx, ev.err, decision)
-		e.metrics.countDegraded(ev, v.series, ev.err)
+		e.metrics.countDegraded(ev, v.series)
 	}
 	if len(ev.unchecked) > 0 {
 		e.log.unchecked(ev.unchecked)
@@ -213,16 +213,17 @@ func (e *Engine) decideAndCount(ctx context.Context, check *limiter.Check, why *
 	return decision, nil
 }
 
-// decide finds the policies of the valid check, evaluates them and judges the reply.
+// decide finds the policies of the valid check, evaluates them and judges the reply. A canceled caller gets
+// no decision, unless the decision lists charges that Redis did not confirm.
 func (e *Engine) decide(
-	ctx context.Context, v *activeView, check *limiter.Check, why *purpose, ev *evaluation, start time.Time,
+	ctx context.Context, v *activeView, check *limiter.Check, purpose *purpose, ev *evaluation, start time.Time,
 ) (*limiter.Decision, error) {
 	check.Attributes.Normalize()
 	if err := ev.find(v.view, check); err != nil {
 		return nil, err
 	}
 	ev.addPolicies(check)
-	if err := why.change(ev, check); err != nil {
+	if err := purpose.setActions(ev, check); err != nil {
 		return nil, err
 	}
 	ev.addCandidates()
@@ -232,7 +233,7 @@ func (e *Engine) decide(
 		ev.protect(e.memoryLow(), start)
 		e.evaluate(ctx, ev)
 	}
-	unsent := e.charge(ctx, ev, v.series, start)
+	unsent := e.spendCharges(ctx, ev.charges, v.series, start)
 	if ev.err != nil && errors.Is(ctx.Err(), context.Canceled) && unsent == nil {
 		return nil, ctx.Err()
 	}
@@ -240,15 +241,16 @@ func (e *Engine) decide(
 		e.cancelTaken(ctx, ev)
 	}
 	ev.countNewKeys(start)
-	decision := e.judge(ctx, check, ev)
+	e.evaluateLocally(ctx, ev)
+	decision := ev.judge(check)
 	decision.Revision, decision.Unsent = v.snapshot.Revision(), unsent
-	if why.end != nil {
-		return decision, why.end(ctx, ev, decision)
+	if purpose.end != nil {
+		return decision, purpose.end(ctx, ev, decision)
 	}
 	return decision, nil
 }
 
-// evaluate lets the store decide the call.
+// evaluate lets the store decide the call; if the script fails, a call for each Namespace.
 func (e *Engine) evaluate(ctx context.Context, ev *evaluation) {
 	ev.run(ctx, e.store.Evaluate)
 	if failure, ok := errors.AsType[*quota.StoreError](ev.err); ok && failure.Unwritten {
@@ -256,25 +258,29 @@ func (e *Engine) evaluate(ctx context.Context, ev *evaluation) {
 	}
 }
 
-// charge spends what the check spends whatever the limits admit, even if the caller has canceled. It
-// returns what Redis did not answer.
-func (e *Engine) charge(ctx context.Context, ev *evaluation, series viewMetrics, start time.Time) []limiter.Commit {
-	charged := ev.charged
-	if charged == nil {
+// spendCharges makes the charges of a check, even if the caller has canceled: the request is over. It returns
+// the charges that Redis did not confirm. charges may be nil.
+func (e *Engine) spendCharges(ctx context.Context, charges *operations, series viewMetrics, start time.Time) []limiter.Commit {
+	if charges == nil || e.charge(context.WithoutCancel(ctx), charges, series, start) == nil {
 		return nil
 	}
-	charged.call.Draw = e.draw()
-	charged.protect(e.memoryLow(), start)
-	if err := e.change(context.WithoutCancel(ctx), charged, "charge"); err != nil {
-		return charged.unsent()
+	return charges.unsent()
+}
+
+// charge makes the charges and counts them.
+func (e *Engine) charge(ctx context.Context, charges *operations, series viewMetrics, start time.Time) error {
+	charges.call.Draw = e.draw()
+	charges.protect(e.memoryLow(), start)
+	if err := e.change(ctx, charges, "charge"); err != nil {
+		return err
 	}
-	charged.countNewKeys(start)
-	e.metrics.countCharges(charged, series)
+	charges.countNewKeys(start)
+	e.metrics.countCharges(charges, series)
 	return nil
 }
 
-// cancelTaken ends the holds that a check has taken with other keys, although an open reservation has
-// its ID. If it fails they end by themselves.
+// cancelTaken cancels the holds that a rejected reserve has taken, beside the holds of the open reservation
+// with its ID. If Redis does not answer, they end by themselves.
 func (e *Engine) cancelTaken(ctx context.Context, ev *evaluation) {
 	taken := newOperations()
 	for _, op := range ev.all() {
@@ -288,8 +294,16 @@ func (e *Engine) cancelTaken(ctx context.Context, ev *evaluation) {
 	taken.release()
 }
 
-// change evaluates a call that is never denied, unless it is empty. Redis that does not answer is
-// limiter.ErrStoreUnavailable.
+// evaluateLocally lets the policies with failureMode Local decide, if the store did not answer.
+func (e *Engine) evaluateLocally(ctx context.Context, ev *evaluation) {
+	if ev.err != nil && ev.needsLocal() {
+		ev.local = ev.localOperations(int64(e.replicas()))
+		ev.local.run(ctx, e.local.Evaluate)
+	}
+}
+
+// change evaluates a call that is never denied, such as a commit; an empty call changes nothing. It returns
+// limiter.ErrStoreUnavailable if Redis does not answer, and the error of a canceled context.
 func (e *Engine) change(ctx context.Context, o *operations, name string) error {
 	if len(o.call.Entries) == 0 {
 		return nil
@@ -305,15 +319,6 @@ func (e *Engine) change(ctx context.Context, o *operations, name string) error {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err()
 	}
-	e.log.unchanged(name, o.err)
+	e.log.changeFailed(name, o.err)
 	return fmt.Errorf("%w: %w", limiter.ErrStoreUnavailable, o.err)
-}
-
-// judge returns the decision.
-func (e *Engine) judge(ctx context.Context, check *limiter.Check, ev *evaluation) *limiter.Decision {
-	if ev.err != nil && ev.needsLocal() {
-		ev.local = ev.localOperations(int64(e.shares()))
-		ev.local.run(ctx, e.local.Evaluate)
-	}
-	return ev.judge(check)
 }

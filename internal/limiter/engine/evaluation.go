@@ -30,7 +30,7 @@ type evaluation struct {
 
 	reservationID string // of a reserve
 
-	charged    *operations      // what the check of Envoy spends whatever the limits admit; nil if nothing
+	charges    *operations      // units that the check spends whatever the limits admit; nil if none
 	candidates []candidateCheck // of the policies that have some
 	local      *operations      // of the policies with failureMode Local, if the store did not answer
 }
@@ -74,8 +74,8 @@ func (ev *evaluation) release() {
 	if ev.local != nil {
 		ev.local.release()
 	}
-	if ev.charged != nil {
-		ev.charged.release()
+	if ev.charges != nil {
+		ev.charges.release()
 	}
 	if !ev.isFree() {
 		return
@@ -182,7 +182,7 @@ func (ev *evaluation) addExempt(p *policy) {
 
 func (ev *evaluation) addOutrightDenial(p applicable, reason limiter.Reason, override string) {
 	ev.report.exclude(reason, false)
-	if p.isCharged(p.hits) {
+	if p.neverDenies(p.hits) {
 		return
 	}
 	descriptors := descriptorSetOf(p.descriptor)
@@ -234,7 +234,7 @@ func (ev *evaluation) leaveOut(p applicable) {
 	}
 	added := uncheckedPolicy{policy: p.policy, cause: quota.CauseChain, descriptors: descriptorSetOf(p.descriptor)}
 	ev.report.exclude(limiter.ReasonTooManyPolicies, !added.denies())
-	if !p.isCharged(p.hits) {
+	if !p.neverDenies(p.hits) {
 		ev.addUnchecked(added)
 		ev.call.Denied = ev.call.Denied || added.denies()
 	}
@@ -251,16 +251,6 @@ func (ev *evaluation) addUnchecked(added uncheckedPolicy) {
 	}
 	ev.uncheckedPlaces[added.policy] = len(ev.unchecked)
 	ev.unchecked = append(ev.unchecked, added)
-}
-
-// closed returns the first enforcing policy with failureMode Closed, or nil.
-func (ev *evaluation) closed() *policy {
-	for _, pt := range ev.participants {
-		if pt.enforces() && pt.plan.FailureMode == plan.FailClosed {
-			return pt.policy
-		}
-	}
-	return nil
 }
 
 // addPolicies sets the participants of the check, and its other outcomes, from the policies that

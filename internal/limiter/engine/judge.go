@@ -37,23 +37,23 @@ func (ev *evaluation) judge(check *limiter.Check) *limiter.Decision {
 		decided.applySubstitutes()
 		d.Limits = decided.appendLimitStates(memory.limits[:0])
 	}
-	ev.decide(d)
+	ev.setOutcome(d)
 	if check.Hits != nil {
 		d.Descriptors = ev.appendDescriptorStates(memory.descriptors[:0], d, len(check.Hits))
 	}
 	return d
 }
 
-// decide sets the outcome of the decision.
-func (ev *evaluation) decide(d *limiter.Decision) {
+// setOutcome sets whether the check is allowed, and why.
+func (ev *evaluation) setOutcome(d *limiter.Decision) {
 	switch {
 	case len(ev.participants) == 0 && len(ev.outrightDenials) == 0 && len(ev.unchecked) == 0:
 		d.Reason = ev.reasonWithoutLimits()
-	case ev.applyOutrightDenials(d), ev.denyUnchecked(d):
+	case ev.denyOutright(d), ev.denyUnchecked(d):
 	case ev.overQuota >= 0:
 		ev.denyOverQuota(d)
 	case ev.local != nil:
-		ev.denyLocally(d)
+		ev.decideLocally(d)
 	case ev.err != nil:
 		ev.degrade(d)
 	case ev.denyCopiedID(d):
@@ -66,7 +66,7 @@ func (ev *evaluation) decide(d *limiter.Decision) {
 // reasonWithoutLimits returns why no policy took part.
 func (ev *evaluation) reasonWithoutLimits() limiter.Reason {
 	switch {
-	case ev.charged != nil:
+	case ev.charges != nil:
 		return limiter.ReasonAllowed
 	case len(ev.exempt) > 0:
 		return limiter.ReasonExempt
@@ -83,9 +83,9 @@ func deny(d *limiter.Decision, p *policy, reason limiter.Reason, limit string) {
 	d.Denial = p.plan.Denial
 }
 
-// applyOutrightDenials denies the check if an outright denial comes from an enforcing policy,
+// denyOutright denies the check if an outright denial comes from an enforcing policy,
 // and reports whether it did. The first such policy of the chain is named.
-func (ev *evaluation) applyOutrightDenials(d *limiter.Decision) bool {
+func (ev *evaluation) denyOutright(d *limiter.Decision) bool {
 	for _, r := range ev.outrightDenials {
 		if !r.enforces() {
 			continue
@@ -101,15 +101,33 @@ func (ev *evaluation) applyOutrightDenials(d *limiter.Decision) bool {
 	return false
 }
 
+// denyUnchecked denies the check if an unchecked policy does, and reports whether it did.
+func (ev *evaluation) denyUnchecked(d *limiter.Decision) bool {
+	for i := range ev.unchecked {
+		if u := &ev.unchecked[i]; u.denies() {
+			denyUnavailable(d, u.policy)
+			return true
+		}
+	}
+	return false
+}
+
+// denyUnavailable denies the check by failureMode Closed of the policy.
+func denyUnavailable(d *limiter.Decision, p *policy) {
+	deny(d, p, limiter.ReasonStoreUnavailable, "")
+	d.Denial.Message = messageUnavailable
+	d.Degraded = plan.FailClosed
+}
+
 // denyOverQuota denies a cost that is larger than the quota of some limit.
 func (o *operations) denyOverQuota(d *limiter.Decision) {
 	op := o.at(o.overQuota)
 	deny(d, op.policy, limiter.ReasonCostExceedsThreshold, op.limitBelow(op.entry.Cost))
 }
 
-// denyLocally decides by the local operations. Policies with failureMode Open admit the check. A cost may exceed
+// decideLocally decides by the local operations. Policies with failureMode Open admit the check. A cost may exceed
 // a share while the quota admits it.
-func (ev *evaluation) denyLocally(d *limiter.Decision) {
+func (ev *evaluation) decideLocally(d *limiter.Decision) {
 	d.Degraded = plan.FailLocal
 	switch {
 	case ev.local.overQuota >= 0:
@@ -127,16 +145,19 @@ func (ev *evaluation) denyLocally(d *limiter.Decision) {
 // otherwise the check is allowed.
 func (ev *evaluation) degrade(d *limiter.Decision) {
 	d.Reason, d.Degraded = limiter.ReasonStoreUnavailable, plan.FailOpen
-	if p := ev.closed(); p != nil {
+	if p := ev.firstClosed(); p != nil {
 		denyUnavailable(d, p)
 	}
 }
 
-// denyUnavailable denies the check by failureMode Closed of the policy.
-func denyUnavailable(d *limiter.Decision, p *policy) {
-	deny(d, p, limiter.ReasonStoreUnavailable, "")
-	d.Denial.Message = messageUnavailable
-	d.Degraded = plan.FailClosed
+// firstClosed returns the first enforcing policy with failureMode Closed, or nil.
+func (ev *evaluation) firstClosed() *policy {
+	for _, pt := range ev.participants {
+		if pt.enforces() && pt.plan.FailureMode == plan.FailClosed {
+			return pt.policy
+		}
+	}
+	return nil
 }
 
 // denyCopiedID denies a check with a copied ID, and reports whether it did. It does so in mode Shadow, too: the
@@ -210,17 +231,6 @@ func (pt *participant) denialReason(r *quota.EntryReply) (limiter.Reason, string
 		return limiter.ReasonTooManyReservations, ""
 	}
 	return limiter.ReasonSuppressed, shed
-}
-
-// denyUnchecked denies the check if an unchecked policy does, and reports whether it did.
-func (ev *evaluation) denyUnchecked(d *limiter.Decision) bool {
-	for i := range ev.unchecked {
-		if u := &ev.unchecked[i]; u.denies() {
-			denyUnavailable(d, u.policy)
-			return true
-		}
-	}
-	return false
 }
 
 // markUnchecked marks an allowed decision that an unchecked policy could have denied.

@@ -10,16 +10,16 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// applyActions turns the entries that reserve into reserves, and moves those that are never denied to
-// operations of their own.
-func (ev *evaluation) applyActions(check *limiter.Check) error {
+// setHitsActions sets the actions of the entries by the hits of Envoy, which reserve, commit or spend. It
+// moves the entries that are never denied to ev.charges.
+func (ev *evaluation) setHitsActions(check *limiter.Check) error {
 	if check.Hits == nil {
 		return nil
 	}
 	kept := 0
 	for i := range ev.participants {
 		pt, entry := &ev.participants[i], &ev.call.Entries[i]
-		if pt.isCharged(limiter.Hits{Cost: entry.Cost, Peek: entry.Peek, Action: pt.action}) {
+		if pt.neverDenies(limiter.Hits{Cost: entry.Cost, Peek: entry.Peek, Action: pt.action}) {
 			ev.addCharge(pt, entry, check.ReservationID)
 			continue
 		}
@@ -49,7 +49,7 @@ func (pt *participant) reserveHits(entry *quota.Entry, id string) {
 	}
 }
 
-// addCharge adds a participant that is never denied to the charges, unless it spends nothing.
+// addCharge adds an entry that is never denied to ev.charges, unless it spends nothing.
 func (ev *evaluation) addCharge(pt *participant, entry *quota.Entry, reservationID string) {
 	charge := quota.Entry{Policy: pt.selected.stored, Key: entry.Key, Cost: entry.Cost}
 	switch {
@@ -62,12 +62,12 @@ func (ev *evaluation) addCharge(pt *participant, entry *quota.Entry, reservation
 	default:
 		charge.Action, charge.ID = quota.Charge, newReservationID()
 	}
-	if ev.charged == nil {
-		ev.charged = newOperations()
+	if ev.charges == nil {
+		ev.charges = newOperations()
 	}
 	added := *pt
 	added.variant = pt.selected
-	ev.charged.add(added, charge)
+	ev.charges.add(added, charge)
 }
 
 // ignoreRequestedLimit replaces a requested limit, which may have a state of its own, by the limit of the
@@ -76,8 +76,8 @@ func (pt *participant) ignoreRequestedLimit(entry *quota.Entry) {
 	pt.variant, entry.Policy = pt.selected, pt.selected.stored
 }
 
-// unsent returns the charges as commits of reservations without a hold. Those that Redis has made all
-// the same are found by their ID.
+// unsent returns the charges as commits that the caller can retry, of reservations without a hold. If Redis
+// made a charge and its reply was lost, the retry spends nothing: it has the ID of the charge.
 func (o *operations) unsent() []limiter.Commit {
 	commits := make([]limiter.Commit, len(o.participants))
 	for i, op := range o.all() {

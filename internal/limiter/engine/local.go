@@ -13,7 +13,7 @@ import (
 // needsLocal reports whether a check that the store did not answer is decided by the limits of
 // policies with failureMode Local: unless it is denied already, or by a policy with Closed.
 func (ev *evaluation) needsLocal() bool {
-	if ev.call.Denied || ev.overQuota >= 0 || ev.closed() != nil {
+	if ev.call.Denied || ev.overQuota >= 0 || ev.firstClosed() != nil {
 		return false
 	}
 	return slices.ContainsFunc(ev.participants, func(pt participant) bool { return pt.plan.FailureMode == plan.FailLocal })

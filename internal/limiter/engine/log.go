@@ -16,11 +16,11 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// decisionLog logs decisions. Of what clients can cause, it logs one line a second of each kind, so that one
-// kind hides no other.
+// decisionLog logs decisions, commits, renewals and charges. It logs problems, which clients can cause, at
+// most once a second. Each kind has a rate of its own, so that no kind hides another.
 type decisionLog struct {
-	logger                                        *slog.Logger
-	oftenDegraded, oftenUnchecked, oftenUnchanged rate.Sometimes
+	logger                                     *slog.Logger
+	oftenDegraded, oftenUnchecked, oftenFailed rate.Sometimes
 }
 
 func newDecisionLog(logger *slog.Logger) *decisionLog {
@@ -28,7 +28,7 @@ func newDecisionLog(logger *slog.Logger) *decisionLog {
 		logger:         logger,
 		oftenDegraded:  rate.Sometimes{Interval: time.Second},
 		oftenUnchecked: rate.Sometimes{Interval: time.Second},
-		oftenUnchanged: rate.Sometimes{Interval: time.Second},
+		oftenFailed:    rate.Sometimes{Interval: time.Second},
 	}
 }
 
@@ -99,9 +99,9 @@ func (l *decisionLog) changed(ctx context.Context, call string, o *operations) {
 	}
 }
 
-// unchanged logs that Redis did not answer a commit, a renewal or a charge, at most once a second.
-func (l *decisionLog) unchanged(call string, err error) {
-	l.oftenUnchanged.Do(func() {
+// changeFailed logs that Redis did not answer a commit, a renewal or a charge, at most once a second.
+func (l *decisionLog) changeFailed(call string, err error) {
+	l.oftenFailed.Do(func() {
 		l.logger.Error("Redis did not answer", "call", call, "error", err, "cause", causeOf(err))
 	})
 }

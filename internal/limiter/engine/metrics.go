@@ -221,10 +221,9 @@ func (m *metrics) countOutcome(ev *evaluation, i int, series viewMetrics, d *lim
 }
 
 // countDegraded counts a decision by failureMode for each policy, also of peeks.
-func (m *metrics) countDegraded(ev *evaluation, series viewMetrics, err error) {
+func (m *metrics) countDegraded(ev *evaluation, series viewMetrics) {
 	for _, op := range ev.all() {
-		pm := series[op.policy]
-		pm.add(degradedTotal, string(op.plan.FailureMode), string(causeOf(err)))
+		series[op.policy].add(degradedTotal, string(op.plan.FailureMode), string(causeOf(ev.err)))
 	}
 }
 

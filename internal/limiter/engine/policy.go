@@ -180,9 +180,8 @@ func (p *policy) overrideOf(key []string, a *plan.Attributes, descriptors []plan
 	return s
 }
 
-// isCharged reports whether the policy never denies the hits: it spends them whatever its limits
-// admit, or not at all.
-func (p *policy) isCharged(hits limiter.Hits) bool {
+// neverDenies reports whether the policy cannot deny the hits: they are a charge, or spend nothing.
+func (p *policy) neverDenies(hits limiter.Hits) bool {
 	switch {
 	case hits.Action == limiter.HitsCommit:
 		return true

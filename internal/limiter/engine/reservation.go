@@ -18,9 +18,9 @@ func (e *Engine) Reserve(ctx context.Context, reserve *limiter.Reserve) (*limite
 		return nil, err
 	}
 	return e.decideAndCount(ctx, &reserve.Check, &purpose{
-		span:   "reserve",
-		change: func(ev *evaluation, _ *limiter.Check) error { return ev.addHolds(reserve) },
-		end:    e.endReserve,
+		span:       "reserve",
+		setActions: func(ev *evaluation, _ *limiter.Check) error { return ev.addHolds(reserve) },
+		end:        e.endReserve,
 	})
 }
 
@@ -51,19 +51,15 @@ func (e *Engine) Charge(ctx context.Context, c *limiter.Charge) (charged *limite
 	if err != nil {
 		return nil, err
 	}
-	ev.call.Draw = e.draw()
-	ev.protect(e.memoryLow(), start)
-	if err := e.change(ctx, &ev.operations, "charge"); err != nil {
+	if err := e.charge(ctx, &ev.operations, v.series, start); err != nil {
 		return nil, err
 	}
-	ev.countNewKeys(start)
 	charged = &limiter.Charged{Charged: len(ev.participants) == 0, Revision: v.snapshot.Revision()}
 	for _, op := range ev.all() {
 		charged.Charged = charged.Charged || op.reply.Hold != quota.HoldMissing
 		charged.Limits = op.appendStates(charged.Limits, op.reply)
 	}
 	e.metrics.countFailures(&ev.search, v.series)
-	e.metrics.countCharges(&ev.operations, v.series)
 	ev.release()
 	return charged, nil
 }
