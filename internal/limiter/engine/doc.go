@@ -8,16 +8,16 @@
 //	engine.go           Decide: find the policies, evaluate them, judge the reply, count
 //	view.go             a snapshot of plans, prepared for deciding
 //	policy.go           a plan prepared for deciding
-//	variant.go          the limits of a policy, with the numbers of one override
+//	variant.go          the limits of a policy, with the numbers of one override, and a cache of derived ones
 //	derived.go          limits that a request brings along, and of a key whose overrides cannot be judged
 //	override.go         which override applies to a key
 //	expression.go       CEL expressions, compiled on first use
-//	key.go              the key of a request
-//	report.go           how the policies are found and evaluated, for an explanation
+//	key.go              the key of a request, and of a reservation
+//	report.go           how the policies of a check are found and evaluated, for an explanation
 //	share.go            which policies have a share in the time for expressions
 //	find.go             which policies apply to a check
 //	flood.go            protection from floods of new keys
-//	chain.go            how many policies take part
+//	chain.go            how many policies take part, and what decides for the others
 //	evaluation.go       from policies to one call of the store
 //	operations.go       a call to a store for several policies, with its reply
 //	apart.go            decisions of each Namespace alone, after an error of the script
@@ -28,11 +28,14 @@
 //	latecharge.go       reservations and charges of Envoy
 //	reservation.go      Reserve, Charge, Commit and Renew
 //	counters.go         the metrics that count for each policy
-//	metrics.go, log.go, trace.go
-//	                    how decisions are counted, logged and traced
+//	metrics.go          how decisions are counted
+//	holdmetrics.go      how reservations, charges and debts are counted
+//	log.go              how decisions and changes are logged
+//	trace.go            how decisions and changes are traced
 //	observe.go          which keys are denied and blocked, for lists
 //	decisions.go        how much each policy has decided, for lists
-//	state.go            inspect, reset, block and unblock one key
+//	state.go            inspect, reset, block and unblock one key, or unblock all
+//	fitkey.go           which key an operator means
 //	explain.go          why a check is decided as it is
 //	nearmiss.go         why other policies do not apply
 //

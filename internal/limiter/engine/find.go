@@ -46,9 +46,9 @@ func (s *search) find(v *view, check *limiter.Check) error {
 	}
 	hits := check.HitsOf(plan.AllDescriptors)
 	for i, id := range check.Policies {
-		p := v.policies[v.snapshot.Lookup(id)]
-		if p == nil {
-			return &limiter.UnknownPolicyError{Policy: id}
+		p, err := v.policyOf(id)
+		if err != nil {
+			return err
 		}
 		if slices.ContainsFunc(s.found, func(c applicable) bool { return c.policy == p }) {
 			return &limiter.FieldError{Field: fmt.Sprintf("policies[%d]", i), Problem: "is named twice"}

@@ -133,7 +133,7 @@ func (ev *evaluation) setReservation(d *limiter.Decision) error {
 		}
 		if key, held := ev.heldKey(i); held {
 			reservation.Holds = append(reservation.Holds, limiter.Hold{
-				Policy: op.id, Override: op.override, Key: textsOf(key), Units: op.entry.Cost,
+				Policy: op.id, Override: op.override, Key: encodedPartsOf(key), Units: op.entry.Cost,
 			})
 		}
 		if r := op.reply; r != nil && r.Hold == quota.HoldFound && r.Estimate != op.entry.Cost {

@@ -64,31 +64,47 @@ func (p *policy) keyValue(i int, a *plan.Attributes, descriptors []plan.Descript
 	return "", nil
 }
 
+// partsOf returns the parts of the encoded key. Where the encoding has a hash of the only part, an
+// override may name the key with this hash.
+func (p *policy) partsOf(key quota.Key) []string {
+	for i := range p.plan.Overrides {
+		for _, named := range p.plan.Overrides[i].Keys {
+			if len(named) > quota.MaxValueBytes && quota.EncodeKey(named) == key {
+				return []string{named}
+			}
+		}
+	}
+	return key.Parts()
+}
+
 // keySeparator separates the parts of an encoded key.
 const keySeparator = "|"
 
-// textsOf returns the encoded parts of the key; nil for the shared budget.
-func textsOf(key quota.Key) []string {
+// encodedPartsOf returns the encoded parts of the key, as reservations hold them; nil for the shared budget.
+func encodedPartsOf(key quota.Key) []string {
 	if key == quota.EncodeKey() {
 		return nil
 	}
 	return strings.Split(string(key), keySeparator)
 }
 
-// keyOfTexts returns the key with the encoded parts. ok is false for a key that neither a request nor an
+// keyOfEncoded returns the key with the encoded parts. ok is false for a key that neither a request nor an
 // overflow of the policy can have.
-func (p *policy) keyOfTexts(texts []string) (key quota.Key, ok bool) {
-	if len(texts) == 0 {
+func (p *policy) keyOfEncoded(parts []string) (key quota.Key, ok bool) {
+	if len(parts) == 0 {
 		return quota.EncodeKey(), true
 	}
-	if len(texts) == 1 && p.base.stored.IsOverflowKey(quota.Key(texts[0])) {
-		return quota.Key(texts[0]), true
+	if len(parts) == 1 && p.base.stored.IsOverflowKey(quota.Key(parts[0])) {
+		return quota.Key(parts[0]), true
 	}
-	if len(texts) > plan.MaxKeyParts || slices.ContainsFunc(texts, func(text string) bool { return !isEncodedPart(text) }) {
+	if len(parts) > plan.MaxKeyParts || slices.ContainsFunc(parts, func(part string) bool { return !isEncodedPart(part) }) {
 		return "", false
 	}
-	return quota.Key(strings.Join(texts, keySeparator)), true
+	return quota.Key(strings.Join(parts, keySeparator)), true
 }
+
+// hashedPartBytes is the length of the encoding of a part that is hashed.
+const hashedPartBytes = 1 + 32
 
 // isEncodedPart reports whether the text is the encoding of one part of a key: it encodes again to
 // itself, is the missing part, or is a hash.
@@ -104,6 +120,3 @@ func isEncodedPart(text string) bool {
 	}
 	return string(quota.EncodeKey(parts...)) == text
 }
-
-// hashedPartBytes is the length of the encoding of a part that is hashed.
-const hashedPartBytes = 1 + 32

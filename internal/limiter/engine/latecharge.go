@@ -81,7 +81,7 @@ func (pt *participant) ignoreRequestedLimit(entry *quota.Entry) {
 func (o *operations) unsent() []limiter.Commit {
 	commits := make([]limiter.Commit, len(o.participants))
 	for i, op := range o.all() {
-		hold := limiter.Hold{Policy: op.id, Override: op.override, Key: textsOf(op.entry.Key), Units: op.entry.Cost}
+		hold := limiter.Hold{Policy: op.id, Override: op.override, Key: encodedPartsOf(op.entry.Key), Units: op.entry.Cost}
 		commits[i] = limiter.Commit{
 			Reservation: &limiter.Reservation{ID: op.entry.ID, Holds: []limiter.Hold{hold}, Charged: true},
 			Cost:        op.entry.Cost,

@@ -13,14 +13,14 @@ import (
 // Observer records which keys are denied and blocked.
 type Observer interface {
 	// Deny records that the policy denied the key, and Block that a block of the key began, which ends at
-	// the given time. They are called by decisions, so they must not block. They must not keep the key,
+	// the given time. Decisions wait for both, so they must return at once. They must not keep the key,
 	// which may be part of a large request.
 	Deny(policy string, key quota.Key)
 	Block(policy string, key quota.Key, end time.Time)
 	// AddBlock lists a block that an operator began, RemoveBlock removes one that was lifted.
 	AddBlock(ctx context.Context, policy string, key quota.Key, left time.Duration) error
 	RemoveBlock(ctx context.Context, policy string, key quota.Key) error
-	// BlockedKeys returns up to most live blocks of the policy.
+	// BlockedKeys returns live blocks of the policy; most is the largest number of them.
 	BlockedKeys(ctx context.Context, policy string, most int) ([]quota.Block, error)
 	// Resolve returns the key of the policy that is listed with the hash, or "".
 	Resolve(ctx context.Context, policy, hash string) (quota.Key, error)
@@ -40,17 +40,4 @@ func (ev *evaluation) observe(o Observer, start time.Time) {
 			o.Block(op.id, key, start.Add(op.reply.BlockLeft))
 		}
 	}
-}
-
-// partsOf returns the parts of the encoded key. Where the encoding has a hash of the only part, an
-// override may name the key with this hash.
-func (p *policy) partsOf(key quota.Key) []string {
-	for i := range p.plan.Overrides {
-		for _, named := range p.plan.Overrides[i].Keys {
-			if len(named) > quota.MaxValueBytes && quota.EncodeKey(named) == key {
-				return []string{named}
-			}
-		}
-	}
-	return key.Parts()
 }

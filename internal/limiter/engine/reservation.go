@@ -54,7 +54,8 @@ func (e *Engine) Charge(ctx context.Context, c *limiter.Charge) (charged *limite
 	if err := e.charge(ctx, &ev.operations, v.series, start); err != nil {
 		return nil, err
 	}
-	charged = &limiter.Charged{Charged: len(ev.participants) == 0, Revision: v.snapshot.Revision()}
+	isEmpty := len(ev.participants) == 0 // then nothing is left to charge
+	charged = &limiter.Charged{Charged: isEmpty, Revision: v.snapshot.Revision()}
 	for _, op := range ev.all() {
 		charged.Charged = charged.Charged || op.reply.Hold != quota.HoldMissing
 		charged.Limits = op.appendStates(charged.Limits, op.reply)
@@ -78,6 +79,20 @@ func (v *activeView) findCharged(c *limiter.Charge) (*evaluation, error) {
 	}
 	return ev, nil
 }
+
+// heldPolicies are the holds of a reservation, with the operations of a commit or a renewal on them.
+type heldPolicies struct {
+	holds []limiter.Hold
+	*operations
+	// places[i] is the index of the operation on holds[i], or one of the constants below.
+	places   []int
+	revision int64
+}
+
+const (
+	policyGone  = -1 // the policy has no plan
+	nothingHeld = -2 // the policy has no hold, and nothing to spend
+)
 
 // Commit implements limiter.Reserver. It works in every mode, even Disabled.
 func (e *Engine) Commit(ctx context.Context, c *limiter.Commit) (committed *limiter.Committed, err error) {
@@ -178,34 +193,20 @@ func (h *heldPolicies) renewed() (answer *limiter.Renewed, open bool) {
 	return answer, open
 }
 
-// heldPolicies are the holds of a reservation, with the operations on the holds of policies that still exist.
-type heldPolicies struct {
-	holds []limiter.Hold
-	*operations
-	// places[i] is the place of holds[i] in the operations, or one of those below.
-	places   []int
-	revision int64
-}
-
-const (
-	policyGone  = -1 // the policy has no plan
-	nothingHeld = -2 // the policy has no hold, and nothing to spend
-)
-
 // findHolds returns the holds of the reservation, with the limits that are now in force. entryOf
-// returns what the call does with the hold of a policy; false leaves it out.
+// returns what the call does with the hold of a policy, and whether it does anything.
 func (v *activeView) findHolds(
 	r *limiter.Reservation, entryOf func(*policy, *limiter.Hold) (quota.Entry, bool),
 ) (*heldPolicies, error) {
 	h := &heldPolicies{holds: r.Holds, operations: newOperations(), revision: v.snapshot.Revision()}
 	for i := range r.Holds {
 		hold := &r.Holds[i]
-		p := v.policies[v.snapshot.Lookup(hold.Policy)]
-		if p == nil {
+		p, err := v.policyOf(hold.Policy)
+		if err != nil {
 			h.places = append(h.places, policyGone)
 			continue
 		}
-		key, ok := p.keyOfTexts(hold.Key)
+		key, ok := p.keyOfEncoded(hold.Key)
 		if !ok || h.has(p, key) {
 			return nil, invalidReservation(fmt.Sprintf("has holds[%d].key, which is no key of %s or is there twice", i, p.id))
 		}
@@ -234,6 +235,7 @@ func (h *heldPolicies) has(p *policy, key quota.Key) bool {
 	return false
 }
 
+// addHeld adds the operation on the next hold.
 func (h *heldPolicies) addHeld(p *policy, v *variant, entry quota.Entry) {
 	entry.Policy = v.stored
 	h.places = append(h.places, len(h.participants))

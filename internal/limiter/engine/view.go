@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -26,4 +27,12 @@ func newView(snapshot *plan.Snapshot, previous *view) *view {
 		}
 	}
 	return v
+}
+
+// policyOf returns the policy with the ID, or a *limiter.UnknownPolicyError.
+func (v *view) policyOf(id string) (*policy, error) {
+	if p := v.policies[v.snapshot.Lookup(id)]; p != nil {
+		return p, nil
+	}
+	return nil, &limiter.UnknownPolicyError{Policy: id}
 }

@@ -1,0 +1,133 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/quota"
+)
+
+// Values of the label outcome of reservations.
+const (
+	outcomeReserved  = "Reserved"
+	outcomeDenied    = "Denied"
+	outcomeCommitted = "Committed"
+	outcomeCancelled = "Cancelled"
+	outcomeRenewed   = "Renewed"
+	outcomeEnded     = "Ended"   // spent at its estimate
+	outcomeMissing   = "Missing" // a commit or a renewal found no open hold
+)
+
+// Values of the label outcome of charges.
+const (
+	outcomeCharged  = "Charged"
+	outcomeRepeated = "Repeated"
+)
+
+// countHolds counts what a decision has done with holds. Participants that peek are not counted.
+func (m *metrics) countHolds(ev *evaluation, series viewMetrics) {
+	if ev.reply == nil || ev.reply.FromCache {
+		return
+	}
+	canceled := ev.copiedID() != nil
+	for _, op := range ev.all() {
+		entry, r := op.entry, op.reply
+		if entry.Peek || r == nil {
+			continue
+		}
+		pm := series[op.policy]
+		pm.countSettled(r)
+		switch {
+		case entry.Action != quota.Reserve:
+			if op.concurrent && entry.Action == quota.Check {
+				pm.add(unheldTotal)
+			}
+		case r.Hold == quota.HoldTaken && !canceled:
+			pm.add(reservationsTotal, outcomeReserved)
+		case r.Verdict != quota.Admitted:
+			pm.add(reservationsTotal, outcomeDenied)
+		}
+	}
+}
+
+// countSettled counts the holds that the call has spent, and the debt that it cut.
+func (pm *policyMetrics) countSettled(r *quota.EntryReply) {
+	pm.addUnits(reservationsTotal, r.Settled, outcomeEnded)
+	pm.addUnits(debtCutTotal, r.DebtCut)
+}
+
+// countCommits counts the outcomes of a commit.
+func (m *metrics) countCommits(o *operations, series viewMetrics) {
+	for _, op := range o.all() {
+		m.countCommit(series[op.policy], op)
+	}
+}
+
+// countCommit counts the outcome of a commit for one policy and key.
+func (m *metrics) countCommit(pm *policyMetrics, op operation) {
+	cost, r := op.entry.Cost, op.reply
+	pm.countSettled(r)
+	switch {
+	case r.Hold == quota.HoldMissing:
+		pm.add(reservationsTotal, outcomeMissing)
+	case r.Hold != quota.HoldFound:
+		pm.countCharge(op)
+	case cost == 0:
+		pm.add(reservationsTotal, outcomeCancelled)
+	default:
+		pm.add(reservationsTotal, outcomeCommitted)
+		pm.addUnits(debtTotal, op.debtOf(r, cost-r.Estimate))
+		m.costRatio.Observe(float64(cost) / float64(r.Estimate))
+	}
+}
+
+// countRenewals counts the outcomes of a renewal.
+func (m *metrics) countRenewals(o *operations, series viewMetrics) {
+	for _, op := range o.all() {
+		pm := series[op.policy]
+		pm.countSettled(op.reply)
+		outcome := outcomeRenewed
+		if op.reply.Hold == quota.HoldMissing {
+			outcome = outcomeMissing
+		}
+		pm.add(reservationsTotal, outcome)
+	}
+}
+
+// countCharges counts the outcomes of charges, and of the commits among them.
+func (m *metrics) countCharges(o *operations, series viewMetrics) {
+	m.countIgnoredLimits(o, series)
+	for _, op := range o.all() {
+		pm := series[op.policy]
+		pm.countNewKey(op.reply)
+		switch {
+		case op.entry.Action != quota.Charge:
+			m.countCommit(pm, op)
+			continue
+		case op.reply.Hold == quota.HoldMissing:
+			pm.add(chargesTotal, outcomeRepeated)
+		default:
+			pm.countCharge(op)
+		}
+		pm.countSettled(op.reply)
+	}
+}
+
+func (pm *policyMetrics) countCharge(op operation) {
+	pm.add(chargesTotal, outcomeCharged)
+	pm.addUnits(debtTotal, op.debtOf(op.reply, op.entry.Cost))
+}
+
+// debtOf returns the units above the quota of a limit that spending more units has added, the
+// largest of all limits.
+func (pt *participant) debtOf(r *quota.EntryReply, spent int64) (debt int64) {
+	for i, units := range pt.quotas {
+		if pt.limits[i].Algorithm == plan.Concurrency {
+			continue // it holds units and spends none
+		}
+		used := r.Limits[i].Used
+		debt = max(debt, max(0, used-units)-max(0, used-spent-units))
+	}
+	return debt
+}
