@@ -67,18 +67,18 @@ type strictKey struct {
 	unjudged uint64
 }
 
-// variantFor returns the variant of the selected override, or the policy's own. With unjudged overrides
-// it has the stricter numbers of all of them.
-func (p *policy) variantFor(s *selection) *variant {
+// selectedVariant returns the variant of the selected override, nil if this override has no limits, or the
+// policy's own if no override is selected. Unjudged overrides make its numbers the stricter ones of all.
+func (p *policy) selectedVariant(s *selection) *variant {
 	if s.unjudged == 0 {
-		return p.variantIf(s.override)
+		return p.variantOf(s.override)
 	}
 	key := strictKey{selected: s.override, unjudged: s.unjudged}
 	return p.strict.get(key, func() *variant { return p.newStrict(key) })
 }
 
-// variantIf returns the variant of the override, or the policy's own for nil.
-func (p *policy) variantIf(o *override) *variant {
+// variantOf returns the variant of the override, or the policy's own for nil.
+func (p *policy) variantOf(o *override) *variant {
 	if o == nil {
 		return p.base
 	}
@@ -100,7 +100,7 @@ func (p *policy) newStrict(key strictKey) *variant {
 		}
 		strict.limits = limits
 	}
-	if v := p.variantIf(key.selected); v != nil {
+	if v := p.variantOf(key.selected); v != nil {
 		add(v)
 	}
 	for i := range p.overrides {
@@ -109,6 +109,7 @@ func (p *policy) newStrict(key strictKey) *variant {
 		}
 	}
 	v := newVariant(p.plan, strict.override, strict.limits)
-	v.stored = p.storedVariants(p.id, append(p.variants(), v)...)[len(p.variants())]
+	all := append(p.variants(), v) // the form for stores depends on all variants
+	v.stored = p.storedVariants(p.id, all...)[len(all)-1]
 	return v
 }

@@ -117,7 +117,7 @@ func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 	case key.ambiguous || key.missing && p.plan.OnMissingKey == plan.MissingKeyDeny:
 		ev.addOutrightDenial(p, limiter.ReasonMissingKey, "")
 	default:
-		ev.addLimits(p, p.variantFor(&selected), key)
+		ev.addLimits(p, p.selectedVariant(&selected), key)
 	}
 }
 

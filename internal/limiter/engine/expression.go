@@ -24,10 +24,10 @@ func newLazyExpression[T expression.Result](field, text string) *lazyExpression[
 	})}
 }
 
-// price is what evaluations of expressions take.
+// price is the price of one expression, or of several together.
 type price struct {
 	all   time.Duration // of one evaluation
-	scans time.Duration // of these, for the entries of descriptors, see expression.Expression.Scans
+	scans time.Duration // included in all: the search of descriptors, see expression.Expression.Scans
 }
 
 func (p price) plus(other price) price { return price{p.all + other.all, p.scans + other.scans} }

@@ -20,13 +20,8 @@ type applicable struct {
 	descriptor int
 	hits       limiter.Hits
 	match      int  // the first match that holds, or limiter.Named
-	failed     bool // every match that holds does so because its expression failed
+	failed     bool // it applies only because a condition failed, which counts as holding
 	leftOut    bool // its expressions have no share in the decision, see withoutShare
-}
-
-// isOf reports whether the policy applies because of the descriptor.
-func (c applicable) isOf(p *policy, descriptor int) bool {
-	return c.policy == p && c.descriptor == descriptor
 }
 
 // search is the search for the policies of a check.
@@ -50,7 +45,7 @@ func (s *search) find(v *view, check *limiter.Check) error {
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(s.found, func(c applicable) bool { return c.policy == p }) {
+		if slices.ContainsFunc(s.found, func(found applicable) bool { return found.policy == p }) {
 			return &limiter.FieldError{Field: fmt.Sprintf("policies[%d]", i), Problem: "is named twice"}
 		}
 		s.found = append(s.found, applicable{policy: p, descriptor: plan.AllDescriptors, hits: hits, match: limiter.Named})
@@ -63,7 +58,7 @@ func (s *search) find(v *view, check *limiter.Check) error {
 func (s *search) leaveOutNamed() {
 	for i := range s.found {
 		if p := s.found[i].policy; p.hasExpressions {
-			s.demands = append(s.demands, demand{policy: p, price: p.price().all})
+			s.demands = append(s.demands, demand{policy: p, price: p.keyPrice().all})
 		}
 	}
 	slices.SortStableFunc(s.demands, func(a, b demand) int { return strings.Compare(a.id, b.id) })
@@ -80,42 +75,46 @@ func (s *search) findMatching(v *view, check *limiter.Check) {
 	s.demands = v.demandsOfMatches(s.demands, s.matches, a)
 	without := withoutShare(s.demands)
 	for _, m := range s.matches {
-		c := applicable{policy: v.policies[m.Plan], descriptor: m.Descriptor, hits: check.HitsOf(m.Descriptor), match: m.Match}
-		var earlier *applicable // by another match
-		if n := len(s.found); n > 0 && s.found[n-1].isOf(c.policy, c.descriptor) {
-			earlier = &s.found[n-1]
-		}
+		p := applicable{policy: v.policies[m.Plan], descriptor: m.Descriptor, hits: check.HitsOf(m.Descriptor), match: m.Match}
+		earlier := s.foundBy(&p)
 		if earlier != nil && !earlier.failed {
 			continue
 		}
-		if m.LeftOut || without[c.policy] {
-			c.leftOut = true
-			s.found = append(s.found, c)
+		if m.LeftOut || without[p.policy] {
+			p.leftOut = true
+			s.found = append(s.found, p)
 			continue
 		}
-		holds, err := c.holds(m.Match, a)
+		holds, err := p.holds(a)
 		if err != nil {
-			s.failures = append(s.failures, expressionFailure{
-				policy: c.policy, field: c.conditions[m.Match].field,
-			})
+			s.failures = append(s.failures, expressionFailure{policy: p.policy, field: p.conditions[m.Match].field})
 		}
-		c.failed = err != nil
+		p.failed = err != nil
 		switch {
 		case earlier != nil:
-			earlier.failed = !holds || c.failed
+			earlier.failed = !holds || p.failed
 		case holds:
-			s.found = append(s.found, c)
+			s.found = append(s.found, p)
 		}
 	}
 }
 
-// holds reports whether the expression of the match holds. A failing expression counts
+// foundBy returns the policy as an earlier match of the same descriptor found it, or nil. The matches of one
+// policy and descriptor follow each other.
+func (s *search) foundBy(p *applicable) *applicable {
+	if n := len(s.found); n > 0 && s.found[n-1].policy == p.policy && s.found[n-1].descriptor == p.descriptor {
+		return &s.found[n-1]
+	}
+	return nil
+}
+
+// holds reports whether the condition of the match holds. A failing condition counts
 // as holding: otherwise a request could avoid the policy by making it fail.
-func (c applicable) holds(match int, attributes *plan.Attributes) (bool, error) {
-	condition := c.conditions[match]
+func (p *applicable) holds(attributes *plan.Attributes) (bool, error) {
+	condition := p.conditions[p.match]
 	if condition == nil {
 		return true, nil
 	}
-	holds, err := condition.evaluate(attributes, attributes.DescriptorsOf(c.descriptor))
+	holds, err := condition.evaluate(attributes, attributes.DescriptorsOf(p.descriptor))
 	return holds || err != nil, err
 }

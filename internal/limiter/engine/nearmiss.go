@@ -19,7 +19,7 @@ const maxNearExpressions = 200
 // nearMisses returns the policies that do not apply for one reason, one reason for each policy,
 // sorted by rank and ID.
 func (v *view) nearMisses(a *plan.Attributes, r *report) []limiter.NearMiss {
-	n := &nearSearch{view: v, attributes: a, expressions: maxNearExpressions, done: make(map[*plan.Plan]bool, len(r.applied))}
+	n := &nearSearch{view: v, attributes: a, expressionsLeft: maxNearExpressions, done: make(map[*plan.Plan]bool, len(r.applied))}
 	for i := range r.applied {
 		n.done[r.applied[i].plan] = true
 	}
@@ -31,9 +31,9 @@ func (v *view) nearMisses(a *plan.Attributes, r *report) []limiter.NearMiss {
 		miss := n.reasonOf(&near)
 		byRank[miss.Rank()] = append(byRank[miss.Rank()], near)
 	}
-	for _, candidates := range byRank {
-		for i := range candidates {
-			n.add(&candidates[i])
+	for _, nearMatches := range byRank {
+		for i := range nearMatches {
+			n.add(&nearMatches[i])
 		}
 	}
 	n.addWithoutMatch()
@@ -44,10 +44,10 @@ func (v *view) nearMisses(a *plan.Attributes, r *report) []limiter.NearMiss {
 // nearSearch is the search for near misses.
 type nearSearch struct {
 	*view
-	attributes  *plan.Attributes
-	misses      []limiter.NearMiss
-	done        map[*plan.Plan]bool // the plans that apply or have a miss
-	expressions int                 // that may still be evaluated
+	attributes      *plan.Attributes
+	misses          []limiter.NearMiss
+	done            map[*plan.Plan]bool // the plans that apply or have a miss
+	expressionsLeft int                 // how many expressions may still be evaluated
 }
 
 // add adds the near match, unless its expression does not hold either or its policy has a miss.
@@ -70,17 +70,19 @@ func (n *nearSearch) add(near *plan.NearMatch) {
 func (n *nearSearch) holdsRepaired(near *plan.NearMatch) (holds, verified bool) {
 	p := n.policies[near.Plan]
 	switch {
-	case near.Field == plan.NoField && near.Plan.Mode != plan.ModeDisabled: // the decision found that only the expression does not hold
+	case near.Field == plan.NoField && near.Plan.Mode != plan.ModeDisabled:
+		// Only the expression does not hold, as the decision found.
 		return true, true
 	case p.conditions[near.Match] == nil:
 		return true, true
-	case n.expressions == 0:
+	case n.expressionsLeft == 0:
 		return true, false
 	}
-	n.expressions--
+	n.expressionsLeft--
 	repaired, found := near.Repaired(*n.attributes)
 	return slices.ContainsFunc(found, func(f plan.Found) bool {
-		holds, _ := applicable{policy: p, descriptor: f.Descriptor}.holds(f.Match, &repaired)
+		match := applicable{policy: p, descriptor: f.Descriptor, match: f.Match}
+		holds, _ := match.holds(&repaired)
 		return holds
 	}), true
 }
@@ -115,13 +117,13 @@ func (n *nearSearch) missOf(near *plan.NearMatch) limiter.NearMiss {
 	m, a := &near.Plan.Matches[near.Match], n.attributes
 	switch miss.Field {
 	case plan.FieldHosts:
-		miss.Wants, miss.Got = m.Hosts, given(a.Host)
+		miss.Wants, miss.Got = m.Hosts, listOf(a.Host)
 	case plan.FieldMethods:
-		miss.Wants, miss.Got = m.Methods, given(a.Method)
+		miss.Wants, miss.Got = m.Methods, listOf(a.Method)
 	case plan.FieldPaths:
-		miss.Wants, miss.Got = m.Paths, given(a.Path)
+		miss.Wants, miss.Got = m.Paths, listOf(a.Path)
 	case plan.FieldDomain:
-		miss.Wants, miss.Got = []string{m.Domain}, given(a.Domain)
+		miss.Wants, miss.Got = []string{m.Domain}, listOf(a.Domain)
 	case plan.FieldDescriptors:
 		miss.Wants = []string{textOf(m.Descriptors)}
 		for _, d := range a.Descriptors {
@@ -134,8 +136,8 @@ func (n *nearSearch) missOf(near *plan.NearMatch) limiter.NearMiss {
 	return miss
 }
 
-// given returns the fact as a list, which is empty if it is absent.
-func given(fact string) []string {
+// listOf returns the fact as a list, which is empty if it is absent.
+func listOf(fact string) []string {
 	if fact == "" {
 		return nil
 	}

@@ -25,7 +25,7 @@ type policy struct {
 	keyExpressions []*lazyExpression[string] // one per key part, nil unless it is an expression
 	overrides      []override
 	hasExpressions bool
-	keyPrice       func() price  // of the expressions of the key and the overrides
+	keyPrice       func() price  // of the expressions of the key and the overrides; computed once
 	newKeys        *flood.Budget // set before the first decision
 
 	requested variantCache // by requestedKey; a nil variant means not applicable
@@ -50,10 +50,7 @@ func newPolicy(p *plan.Plan) *policy {
 	}
 	prepared.hasExpressions = prepared.usesExpressions()
 	prepared.keyPrice = sync.OnceValue(prepared.newKeyPrice)
-	variants := prepared.variants()
-	for i, s := range prepared.storedVariants(prepared.id, variants...) {
-		variants[i].stored = s
-	}
+	prepared.setStored(prepared.id, prepared.variants())
 	prepared.prepareCandidates()
 	return prepared
 }
@@ -80,7 +77,14 @@ func (p *policy) usesExpressions() bool {
 		slices.ContainsFunc(p.overrides, func(o override) bool { return o.when != nil })
 }
 
-// storedVariants prepares variants of the policy for the store, where their states have the ID.
+// setStored sets the form of the variants for stores. They must be all variants with this ID.
+func (p *policy) setStored(id string, variants []*variant) {
+	for i, s := range p.storedVariants(id, variants...) {
+		variants[i].stored = s
+	}
+}
+
+// storedVariants returns the form of the variants for stores, where the ID names their states.
 func (p *policy) storedVariants(id string, variants ...*variant) []*quota.Policy {
 	limits := make([][]quota.Limit, len(variants))
 	for i, v := range variants {
@@ -95,8 +99,8 @@ func (p *policy) storedVariants(id string, variants ...*variant) []*quota.Policy
 	}, limits...)
 }
 
-// candidateSuffix ends the ID of a policy whose limits are candidates. No name has a "+", so that its
-// states and blocks are its own.
+// candidateSuffix ends the ID under which stores count candidates. No name has a "+", so candidates share no
+// state and no block with a policy.
 const candidateSuffix = "+candidate"
 
 // prepareCandidates sets the candidates of the variants.
@@ -118,9 +122,7 @@ func (p *policy) prepareCandidates() {
 			prepare(v, &p.plan.Overrides[i])
 		}
 	}
-	for i, s := range p.storedVariants(p.id+candidateSuffix, variants...) {
-		variants[i].stored = s
-	}
+	p.setStored(p.id+candidateSuffix, variants)
 }
 
 // variants returns the base variant and the variants of the overrides.
@@ -134,9 +136,9 @@ func (p *policy) variants() []*variant {
 	return variants
 }
 
-// variantOf returns the variant of the override with the name, or the policy's own if it has no
+// variantNamed returns the variant of the override with the name, or the policy's own if it has no
 // such override with limits.
-func (p *policy) variantOf(override string) *variant {
+func (p *policy) variantNamed(override string) *variant {
 	for i := range p.overrides {
 		if o := &p.overrides[i]; o.name == override && o.variant != nil {
 			return o.variant
@@ -150,8 +152,8 @@ func (p *policy) enforces() bool { return p.plan.Mode == plan.ModeEnforce }
 // selection is which override selects a key.
 type selection struct {
 	override *override // nil if none does
-	// unjudged is the set of the overrides with action Limit, by index, that cannot be judged and come
-	// before. The numbers of each may apply.
+	// unjudged has a bit for each earlier override with action Limit that cannot be judged, by index. The
+	// numbers of each may apply.
 	unjudged uint64
 	failures []expressionFailure
 }
@@ -191,15 +193,7 @@ func (p *policy) neverDenies(hits limiter.Hits) bool {
 	return p.plan.LateCharges.Include(hits.Cost)
 }
 
-// price returns the price of the key and the overrides of the policy.
-func (p *policy) price() price {
-	if !p.hasExpressions {
-		return price{}
-	}
-	return p.keyPrice()
-}
-
-// newKeyPrice returns the price of the key and the overrides, for policy.keyPrice.
+// newKeyPrice computes policy.keyPrice.
 func (p *policy) newKeyPrice() (sum price) {
 	for _, part := range p.keyExpressions {
 		if part != nil {
@@ -214,7 +208,7 @@ func (p *policy) newKeyPrice() (sum price) {
 	return sum
 }
 
-// conditionPrice returns the price of the expression of the match, 0 if it has none.
+// conditionPrice returns the price of the condition of the match, 0 if it has none.
 func (p *policy) conditionPrice(match int) price {
 	if condition := p.conditions[match]; condition != nil {
 		return condition.price()

@@ -216,7 +216,7 @@ func (v *activeView) findHolds(
 			continue
 		}
 		entry.ID, entry.Key = r.ID, key
-		h.addHeld(p, p.variantOf(hold.Override), entry)
+		h.addHeld(p, p.variantNamed(hold.Override), entry)
 	}
 	return h, nil
 }

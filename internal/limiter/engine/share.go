@@ -11,8 +11,9 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// The shares of a decision in the time for expressions, in prices (see expression.Expression.Price). They
-// depend neither on the clock nor on the load, so equal requests have equal decisions.
+// One decision has a limited time for expressions. These are the shares in it, in prices (see
+// expression.Expression.Price). They depend neither on the clock nor on the load, so equal requests have
+// equal decisions.
 const (
 	// namespaceShare is the largest share of one Namespace.
 	namespaceShare = expression.MaxPrice
@@ -29,7 +30,8 @@ type demand struct {
 	price time.Duration
 }
 
-// demandsOfMatches returns what the policies of the matches need, in their order. It appends to demands.
+// demandsOfMatches appends what the policies of the matches need, in their order: each condition, and the
+// key and the overrides once for each descriptor.
 func (v *view) demandsOfMatches(demands []demand, matches []plan.Found, a *plan.Attributes) []demand {
 	const keys = plan.MaxMatches // the bit of the key and the overrides, beside the bits of the matches
 	var s scans
@@ -44,7 +46,7 @@ func (v *view) demandsOfMatches(demands []demand, matches []plan.Found, a *plan.
 		d := &demands[len(demands)-1]
 		d.price += s.priceOf(p.conditionPrice(m.Match), m.Match, m.Descriptor, a)
 		if i == 0 || matches[i-1].Plan != m.Plan || matches[i-1].Descriptor != m.Descriptor {
-			d.price += s.priceOf(p.price(), keys, m.Descriptor, a)
+			d.price += s.priceOf(p.keyPrice(), keys, m.Descriptor, a)
 		}
 	}
 	return demands
@@ -52,11 +54,12 @@ func (v *view) demandsOfMatches(demands []demand, matches []plan.Found, a *plan.
 
 // scans counts what the expressions of one policy need to search descriptors.
 type scans struct {
-	counted uint32 // bits of the expressions for one descriptor each whose scans count already
+	counted uint32 // bits of the expressions whose scans are counted, for all descriptors together
 	all     int64  // scans that read all descriptors; 0 until an expression needs them
 }
 
-// priceOf returns the price of the expression with the bit for the descriptor.
+// priceOf returns what an evaluation for the descriptor adds to the demand. The bit identifies the
+// expression. Its first evaluation for a single descriptor pays for the scans of all of them.
 func (s *scans) priceOf(of price, bit, descriptor int, a *plan.Attributes) time.Duration {
 	if descriptor == plan.AllDescriptors || of.scans == 0 {
 		return of.all
@@ -96,40 +99,48 @@ func withoutShare(demands []demand) map[*policy]bool {
 	return dealShares(demands)
 }
 
-// dealShares deals out the shares, Namespace by Namespace in turn, of one Namespace to the policies with
-// mode Enforce first.
-func dealShares(demands []demand) map[*policy]bool {
-	type share struct {
-		unused, own time.Duration
-		queue       []demand
-	}
-	var shares []share
+// claim holds the demands of one Namespace and the unused part of its share.
+type claim struct {
+	unused, own time.Duration
+	queue       []demand // not yet dealt with: the policies with mode Enforce first
+}
+
+// claimsOf divides the demands by Namespace.
+func claimsOf(demands []demand) (claims []claim) {
 	for len(demands) > 0 {
 		n := lengthOfNamespace(demands, func(d demand) *policy { return d.policy })
-		s := share{unused: namespaceShare, queue: slices.Clone(demands[:n])}
-		if len(shares) < ownShares {
-			s.own = ownShare
+		c := claim{unused: namespaceShare, queue: slices.Clone(demands[:n])}
+		if len(claims) < ownShares {
+			c.own = ownShare
 		}
-		slices.SortStableFunc(s.queue, func(a, b demand) int { return compareBools(!a.enforces(), !b.enforces()) })
-		shares, demands = append(shares, s), demands[n:]
+		slices.SortStableFunc(c.queue, func(a, b demand) int { return compareBools(!a.enforces(), !b.enforces()) })
+		claims, demands = append(claims, c), demands[n:]
 	}
-	common, without := commonShare, map[*policy]bool{}
+	return claims
+}
+
+// dealShares deals out the shares, to one policy of each Namespace in turn. It returns the policies that
+// get none.
+func dealShares(demands []demand) map[*policy]bool {
+	claims, common, without := claimsOf(demands), commonShare, map[*policy]bool{}
 	for dealt := true; dealt; {
 		dealt = false
-		for i := range shares {
-			s := &shares[i]
-			if len(s.queue) == 0 {
+		for i := range claims {
+			c := &claims[i]
+			if len(c.queue) == 0 {
 				continue
 			}
 			dealt = true
-			next := s.queue[0]
-			s.queue = s.queue[1:]
-			fromOwn := min(s.own, next.price)
-			if next.price > s.unused || next.price-fromOwn > common {
+			next := c.queue[0]
+			c.queue = c.queue[1:]
+			fromOwn := min(c.own, next.price)
+			fromCommon := next.price - fromOwn
+			if next.price > c.unused || fromCommon > common {
 				without[next.policy] = true
 				continue
 			}
-			s.unused, s.own, common = s.unused-next.price, s.own-fromOwn, common-(next.price-fromOwn)
+			c.unused, c.own = c.unused-next.price, c.own-fromOwn
+			common -= fromCommon
 		}
 	}
 	return without

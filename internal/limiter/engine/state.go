@@ -34,7 +34,7 @@ func (e *Engine) Inspect(ctx context.Context, id string, key limiter.KeyName, at
 	if o := selected.override; o != nil {
 		state.Override, state.Action = o.name, o.action
 	}
-	found := participant{policy: k.policy, variant: cmp.Or(k.policy.variantFor(&selected), k.policy.base)}
+	found := participant{policy: k.policy, variant: cmp.Or(k.policy.selectedVariant(&selected), k.policy.base)}
 	reply, err := e.store.Evaluate(ctx, &quota.Call{
 		Entries: []quota.Entry{{Policy: found.stored, Key: k.key, Cost: 1, Peek: true}}, Uncached: true,
 	})

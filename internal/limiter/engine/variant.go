@@ -20,10 +20,10 @@ type variant struct {
 	limits        []plan.Limit
 	quotas        []int64 // of limits, in the same order
 	smallestQuota int64
-	concurrent    bool                  // a limit uses Concurrency
-	stored        *quota.Policy         // as stores take it
-	candidate     *candidate            // nil if no limit has one
-	lastShare     atomic.Pointer[share] // see shareOf
+	concurrent    bool                         // a limit uses Concurrency
+	stored        *quota.Policy                // as stores take it
+	candidate     *candidate                   // nil if no limit has one
+	lastShare     atomic.Pointer[replicaShare] // see shareOf
 }
 
 // candidate is a variant with candidates in place of limits.
@@ -85,15 +85,15 @@ func (v *variant) limitBelow(cost int64) string {
 	return v.limits[slices.IndexFunc(v.quotas, func(units int64) bool { return units < cost })].Name
 }
 
-// share is a variant with the numbers of one of several replicas.
-type share struct {
+// replicaShare is the variant that one of several replicas decides with.
+type replicaShare struct {
 	replicas int64
 	variant  *variant
 }
 
 // shareOf returns the variant with every threshold, burst and quota divided by the number of
-// replicas and rounded up. Both count in the same states, so that the number may change at any
-// time, as by an edit.
+// replicas and rounded up. It counts in the same states, so a change of the number of replicas acts like
+// an edit of the policy.
 func (v *variant) shareOf(replicas int64) *variant {
 	if replicas <= 1 {
 		return v
@@ -111,7 +111,7 @@ func (v *variant) shareOf(replicas int64) *variant {
 		l.Threshold, l.Burst = divide(l.Threshold), divide(l.Burst)
 		divided.quotas[i] = divide(v.quotas[i])
 	}
-	v.lastShare.Store(&share{replicas: replicas, variant: divided})
+	v.lastShare.Store(&replicaShare{replicas: replicas, variant: divided})
 	return divided
 }
 
