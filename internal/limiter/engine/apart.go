@@ -12,8 +12,10 @@ import (
 
 // evaluateApart decides the policies of each Namespace by a call of their own, after the script has ended
 // the whole call with an error and written nothing: an error that one Namespace causes must not concern
-// the others. The policies of a Namespace whose call fails are unchecked. If a Namespace denies the
-// check, those decided before it have spent.
+// the others.
+//
+//   - The policies of a Namespace whose call fails are unchecked.
+//   - If a Namespace denies the check, the Namespaces decided before it have spent.
 func (ev *evaluation) evaluateApart(ctx context.Context, evaluate evaluator) {
 	parts := ev.indexesByNamespace()
 	if len(parts) < 2 {
@@ -21,19 +23,20 @@ func (ev *evaluation) evaluateApart(ctx context.Context, evaluate evaluator) {
 	}
 	reply := &quota.Reply{Entries: make([]quota.EntryReply, len(ev.participants))}
 	before := slices.Clone(ev.unchecked)
-	ev.uncheckedPlaces = nil
-	var down error // an error that concerns all further calls
+	ev.uncheckedPlaces = nil // it does not index the sorted list
+	var outage error         // it ends all further calls, too
 	decided, denied := 0, ev.call.Denied
 	for _, part := range parts {
-		partReply, err := (*quota.Reply)(nil), down
-		if down == nil {
+		var partReply *quota.Reply
+		err := outage
+		if err == nil {
 			partReply, err = evaluate(ctx, ev.callOf(part, denied))
 		}
 		if err != nil {
 			if causeOf(err) != quota.CauseScript {
-				down = err
+				outage = err
 			}
-			denied = ev.leavePart(part, reply, causeOf(err)) || denied
+			denied = ev.leavePartUnchecked(part, reply, causeOf(err)) || denied
 			continue
 		}
 		decided++
@@ -46,9 +49,9 @@ func (ev *evaluation) evaluateApart(ctx context.Context, evaluate evaluator) {
 	ev.reply, ev.err, ev.candidates = reply, nil, nil
 }
 
-// leavePart lets the failure modes of the participants with these indexes decide, and reports whether
+// leavePartUnchecked lets the failure modes of the participants with these indexes decide, and reports whether
 // one denies the check.
-func (ev *evaluation) leavePart(part []int, reply *quota.Reply, cause quota.Cause) (denied bool) {
+func (ev *evaluation) leavePartUnchecked(part []int, reply *quota.Reply, cause quota.Cause) (denied bool) {
 	for _, i := range part {
 		pt := &ev.participants[i]
 		u := uncheckedPolicy{policy: pt.policy, cause: cause, descriptors: pt.descriptors}
@@ -71,10 +74,12 @@ func (ev *evaluation) takePart(part []int, reply, partReply *quota.Reply) (denie
 
 // callOf returns a call of the entries with these indexes.
 func (ev *evaluation) callOf(indexes []int, denied bool) *quota.Call {
-	call := &quota.Call{Denied: denied, Draw: ev.call.Draw, Uncached: ev.call.Uncached}
-	for _, i := range indexes {
-		call.Entries = append(call.Entries, ev.call.Entries[i])
+	entries := make([]quota.Entry, len(indexes))
+	for at, i := range indexes {
+		entries[at] = ev.call.Entries[i]
 	}
+	call := ev.call.WithEntries(entries)
+	call.Denied = denied
 	return call
 }
 

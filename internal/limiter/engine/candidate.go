@@ -10,8 +10,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// maxBackground bounds the calls for candidates that no caller waits for, and so how many are in the
-// way of checks on the way to Redis: four round trips.
+// maxBackground bounds the calls for candidates that no caller waits for. They delay checks on the way to
+// Redis by at most four round trips.
 const maxBackground = 128
 
 // addCandidates prepares the checks by candidates. A check with a requested limit has none: the
@@ -27,11 +27,12 @@ func (ev *evaluation) addCandidates() {
 			ev.candidates = append(ev.candidates, candidateCheck{operations: newOperations()})
 			last++
 		}
-		ev.candidates[last].compare(pt, ev.call.Entries[i], i)
+		ev.candidates[last].addComparison(pt, ev.call.Entries[i], i)
 	}
 }
 
-func (c *candidateCheck) compare(pt *participant, entry quota.Entry, original int) {
+// addComparison adds an operation with the candidate of the participant, whose index is original.
+func (c *candidateCheck) addComparison(pt *participant, entry quota.Entry, original int) {
 	c.comparisons = append(c.comparisons, comparison{candidate: pt.candidate, original: original})
 	entry.Policy = pt.candidate.stored
 	c.add(participant{policy: pt.policy, variant: pt.candidate.variant}, entry)
@@ -40,7 +41,7 @@ func (c *candidateCheck) compare(pt *participant, entry quota.Entry, original in
 // policy returns the one policy of the check.
 func (c *candidateCheck) policy() *policy { return c.participants[0].policy }
 
-// begin takes from the decided check what the candidates need.
+// begin copies the facts of the decided check that the candidates need.
 func (c *candidateCheck) begin(ev *evaluation) {
 	c.call.Draw, c.call.Denied = ev.call.Draw, ev.deniedBeside(c.policy())
 	for i := range c.comparisons {
@@ -64,8 +65,8 @@ func (ev *evaluation) deniedBeside(p *policy) bool {
 	return ev.call.Denied
 }
 
-// holds reports whether the check reserves something.
-func (c *candidateCheck) holds() bool {
+// reserves reports whether the check reserves something.
+func (c *candidateCheck) reserves() bool {
 	return slices.ContainsFunc(c.call.Entries, func(e quota.Entry) bool { return e.Action != quota.Check })
 }
 
@@ -88,18 +89,18 @@ func (j *candidateJudge) judge(ctx context.Context, ev *evaluation, series viewM
 	for i := range ev.candidates {
 		c := &ev.candidates[i]
 		c.begin(ev)
-		end := func() {
+		count := func() {
 			series[c.policy()].countCandidates(c)
 			c.release()
 		}
-		judge := func(ctx context.Context) {
+		runAndCount := func(ctx context.Context) {
 			c.run(ctx, j.evaluate)
-			end()
+			count()
 		}
-		if c.holds() {
-			judge(ctx)
-		} else if !j.inBackground(ctx, judge) {
-			end()
+		if c.reserves() {
+			runAndCount(ctx)
+		} else if !j.inBackground(ctx, runAndCount) {
+			count()
 		}
 	}
 }
@@ -127,7 +128,7 @@ func (j *candidateJudge) change(ctx context.Context, o *operations) {
 	})
 }
 
-// inBackground begins the work, for which no caller waits, unless there is too much of it.
+// inBackground starts the work, for which no caller waits, unless maxBackground is reached.
 func (j *candidateJudge) inBackground(ctx context.Context, work func(context.Context)) (started bool) {
 	select {
 	case j.background <- struct{}{}:

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// room is how many policies and limits of one Namespace still take part in a check. A policy counts
+// room is how many more policies and limits of one Namespace can take part in a check. A policy counts
 // once for each of its keys. A nil room is unbounded.
 type room struct {
 	policies, limits int
@@ -43,8 +43,9 @@ func fit(found []applicable) bool {
 	return limits <= plan.MaxNamespaceLimits
 }
 
-// queuesOf divides the policies, which are in the order of their IDs, by Namespace. Each queue has the
-// order in which policies are added.
+// queuesOf divides the policies, which are in the order of their IDs, by Namespace. Each queue is in the
+// order of addInTurn: first the policies with a match that certainly holds, then the policies whose
+// conditions failed; of each group the policies with mode Enforce first.
 func queuesOf(found []applicable) [][]applicable {
 	var queues [][]applicable
 	for len(found) > 0 {

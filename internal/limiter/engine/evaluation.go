@@ -35,15 +35,15 @@ type evaluation struct {
 	local      *operations      // of the policies with failureMode Local, if the store did not answer
 }
 
-// candidateCheck is a check as one policy would decide it with its candidates, beside the limits in
-// force of the other policies. It is evaluated after the check, and answers no caller.
+// candidateCheck evaluates a check again, with the candidates of one policy and the limits in force of all
+// others. It follows the check, and answers no caller.
 type candidateCheck struct {
 	*operations // the participants have the candidates
 
 	comparisons []comparison // of the operations, in the same order
 }
 
-// comparison is what the verdicts of a candidate are compared with.
+// comparison is one operation of a candidateCheck, and the verdicts that it is compared with.
 type comparison struct {
 	*candidate
 
@@ -68,8 +68,8 @@ func newEvaluation() *evaluation {
 	return ev
 }
 
-// release returns the evaluation and its operations to the pools, as far as they are free. The local ones
-// are in any case.
+// release returns the evaluation and its operations to the pools. What a store still uses is left to the
+// garbage collector.
 func (ev *evaluation) release() {
 	if ev.local != nil {
 		ev.local.release()
@@ -95,10 +95,76 @@ func (ev *evaluation) release() {
 // decided returns the operations that decide the check.
 func (ev *evaluation) decided() *operations { return cmp.Or(ev.local, &ev.operations) }
 
-// addPolicy finds the key and its override and adds the policy to the
-// participants, the outright denials or the exemptions. Overrides come before
-// onMissingKey: an override can select a client without a key by its address. An ambiguous key
-// is denied with any onMissingKey.
+// addPolicies sets the participants of the check, and its other outcomes, from the policies that
+// apply.
+func (ev *evaluation) addPolicies(check *limiter.Check) {
+	if check.Key != nil {
+		ev.givenKey = quota.EncodeKey(check.Key...)
+	}
+	if len(check.Policies) == 0 && !fit(ev.found) {
+		ev.addInTurn(check)
+		return
+	}
+	for _, p := range ev.found {
+		if p.plan.Mode == plan.ModeDisabled {
+			ev.sawDisabled = true
+			ev.report.apply(p.policy, p.match, p.descriptor, nil, nil)
+			ev.report.exclude(limiter.ReasonDisabled, true)
+			continue
+		}
+		if p.leftOut {
+			ev.report.apply(p.policy, p.match, p.descriptor, nil, nil)
+			ev.leaveOut(p)
+			continue
+		}
+		ev.addPolicy(p, check)
+	}
+}
+
+// addInTurn adds the policies, one of each Namespace in turn, as long as there is room. It leaves out the
+// others.
+func (ev *evaluation) addInTurn(check *limiter.Check) {
+	total := &room{policies: plan.MaxMatchedPolicies, limits: plan.MaxMatchedLimits}
+	queues := queuesOf(ev.found)
+	rooms := make([]room, len(queues))
+	for i := range rooms {
+		rooms[i] = room{policies: plan.MaxNamespacePolicies, limits: plan.MaxNamespaceLimits, total: total}
+	}
+	for waiting := len(ev.found); waiting > 0; {
+		for i, queue := range queues {
+			if len(queue) == 0 {
+				continue
+			}
+			ev.room = &rooms[i]
+			next := queue[0]
+			if !next.leftOut && (ev.room.has(len(next.plan.Limits)) || ev.hasParticipant(next.policy)) {
+				ev.addPolicy(next, check)
+			} else {
+				ev.report.apply(next.policy, next.match, next.descriptor, nil, nil)
+				ev.leaveOut(next)
+			}
+			queues[i] = queue[1:]
+			waiting--
+		}
+	}
+	ev.room = nil
+	ev.restoreOrder()
+}
+
+func (ev *evaluation) hasParticipant(p *policy) bool {
+	for i := range ev.participants {
+		if ev.participants[i].policy == p {
+			return true
+		}
+	}
+	return false
+}
+
+// addPolicy finds the key and its override and adds the policy to the participants, the outright denials
+// or the exemptions.
+//
+//   - Overrides come before onMissingKey: an override can select a client without a key by its address.
+//   - An ambiguous key is denied with any onMissingKey.
 func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 	descriptors := check.Attributes.DescriptorsOf(p.descriptor)
 	var buffer [plan.MaxKeyParts]string
@@ -121,8 +187,21 @@ func (ev *evaluation) addPolicy(p applicable, check *limiter.Check) {
 	}
 }
 
-// addLimits adds the policy to the participants, with the limits of the selected variant or those
-// that the check requests.
+// keyOf returns the key of the check or, if it has none, the key that the policy derives,
+// appended to buffer.
+func (ev *evaluation) keyOf(
+	p applicable, check *limiter.Check, descriptors []plan.Descriptor, buffer []string,
+) derivedKey {
+	if check.Key != nil {
+		return derivedKey{parts: check.Key, given: true}
+	}
+	key, failures := p.deriveKey(buffer, &check.Attributes, descriptors)
+	ev.failures = append(ev.failures, failures...)
+	return key
+}
+
+// addLimits adds the policy to the participants, with the limits of the selected variant, in which a
+// requested limit may replace one.
 func (ev *evaluation) addLimits(p applicable, selected *variant, key derivedKey) {
 	variant := selected
 	if p.hits.Limit != nil {
@@ -144,19 +223,6 @@ func (ev *evaluation) addLimits(p applicable, selected *variant, key derivedKey)
 	default:
 		ev.leaveOut(p)
 	}
-}
-
-// keyOf returns the key of the check or, if it has none, the key that the policy derives,
-// appended to buffer.
-func (ev *evaluation) keyOf(
-	p applicable, check *limiter.Check, descriptors []plan.Descriptor, buffer []string,
-) derivedKey {
-	if check.Key != nil {
-		return derivedKey{parts: check.Key, given: true}
-	}
-	key, failures := p.deriveKey(buffer, &check.Attributes, descriptors)
-	ev.failures = append(ev.failures, failures...)
-	return key
 }
 
 // applyRequestedLimit returns the selected variant with the requested limit in it, or the
@@ -203,15 +269,16 @@ func (ev *evaluation) addOutrightDenial(p applicable, reason limiter.Reason, ove
 // one. Where descriptors give one policy and key different limits, the limits of the first descriptor
 // apply, with the largest hits.
 func (ev *evaluation) mergeParticipant(added *participant, key quota.Key, hits limiter.Hits) bool {
-	for i := len(ev.participants) - 1; i >= 0 && (ev.room != nil || ev.participants[i].policy == added.policy); i-- {
-		entry, same := &ev.call.Entries[i], &ev.participants[i]
-		if same.policy != added.policy || entry.Key != key {
+	inTurn := ev.room != nil // else the participants of one policy follow each other
+	for i := len(ev.participants) - 1; i >= 0 && (inTurn || ev.participants[i].policy == added.policy); i-- {
+		entry, earlier := &ev.call.Entries[i], &ev.participants[i]
+		if earlier.policy != added.policy || entry.Key != key {
 			continue
 		}
-		largest := hits.Merge(limiter.Hits{Cost: entry.Cost, Peek: entry.Peek, Action: same.action})
+		largest := hits.Merge(limiter.Hits{Cost: entry.Cost, Peek: entry.Peek, Action: earlier.action})
 		entry.Cost, entry.Peek = largest.Cost, largest.Peek
-		same.peek, same.action = largest.Peek, largest.Action
-		same.descriptors |= added.descriptors
+		earlier.peek, earlier.action = largest.Peek, largest.Action
+		earlier.descriptors |= added.descriptors
 		ev.report.participate(i)
 		return true
 	}
@@ -253,72 +320,6 @@ func (ev *evaluation) addUnchecked(added uncheckedPolicy) {
 	ev.unchecked = append(ev.unchecked, added)
 }
 
-// addPolicies sets the participants of the check, and its other outcomes, from the policies that
-// apply.
-func (ev *evaluation) addPolicies(check *limiter.Check) {
-	if check.Key != nil {
-		ev.givenKey = quota.EncodeKey(check.Key...)
-	}
-	if len(check.Policies) == 0 && !fit(ev.found) {
-		ev.addInTurn(check)
-		return
-	}
-	for _, p := range ev.found {
-		if p.plan.Mode == plan.ModeDisabled {
-			ev.sawDisabled = true
-			ev.report.apply(p.policy, p.match, p.descriptor, nil, nil)
-			ev.report.exclude(limiter.ReasonDisabled, true)
-			continue
-		}
-		if p.leftOut {
-			ev.report.apply(p.policy, p.match, p.descriptor, nil, nil)
-			ev.leaveOut(p)
-			continue
-		}
-		ev.addPolicy(p, check)
-	}
-}
-
-// addInTurn adds the policies that match, Namespace by Namespace in turn, as long as there is room:
-// first those with a match that certainly holds, then those whose expressions failed; of these those
-// with mode Enforce first. The others are left out.
-func (ev *evaluation) addInTurn(check *limiter.Check) {
-	total := &room{policies: plan.MaxMatchedPolicies, limits: plan.MaxMatchedLimits}
-	queues := queuesOf(ev.found)
-	rooms := make([]room, len(queues))
-	for i := range rooms {
-		rooms[i] = room{policies: plan.MaxNamespacePolicies, limits: plan.MaxNamespaceLimits, total: total}
-	}
-	for waiting := len(ev.found); waiting > 0; {
-		for i, queue := range queues {
-			if len(queue) == 0 {
-				continue
-			}
-			ev.room = &rooms[i]
-			next := queue[0]
-			if !next.leftOut && (ev.room.has(len(next.plan.Limits)) || ev.hasParticipant(next.policy)) {
-				ev.addPolicy(next, check)
-			} else {
-				ev.report.apply(next.policy, next.match, next.descriptor, nil, nil)
-				ev.leaveOut(next)
-			}
-			queues[i] = queue[1:]
-			waiting--
-		}
-	}
-	ev.room = nil
-	ev.restoreOrder()
-}
-
-func (ev *evaluation) hasParticipant(p *policy) bool {
-	for i := range ev.participants {
-		if ev.participants[i].policy == p {
-			return true
-		}
-	}
-	return false
-}
-
 // restoreOrder puts the policies in the order of the chain, which is the one of their IDs.
 func (ev *evaluation) restoreOrder() {
 	type place struct {
@@ -337,5 +338,5 @@ func (ev *evaluation) restoreOrder() {
 	}
 	slices.SortStableFunc(ev.outrightDenials, func(a, b outrightDenial) int { return strings.Compare(a.id, b.id) })
 	slices.SortStableFunc(ev.unchecked, func(a, b uncheckedPolicy) int { return strings.Compare(a.id, b.id) })
-	ev.report.restore(places)
+	ev.report.reorder(places)
 }

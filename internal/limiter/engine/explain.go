@@ -16,9 +16,10 @@ import (
 const explainWait = time.Second
 
 // Explain returns how the check, which must not have Hits, is decided as a peek, and why other
-// policies do not apply. It takes the way of Decide with a report, and returns the errors of
-// Decide. Since it looks at every plan, explanations run one at a time: it returns
-// limiter.ErrExplaining if another one takes longer than explainWait.
+// policies do not apply. It decides as Decide does and returns the errors of Decide.
+//
+// An explanation reads every plan, so only one runs at a time: Explain returns limiter.ErrExplaining if
+// another one takes longer than explainWait.
 func (e *Engine) Explain(ctx context.Context, check *limiter.Check) (*limiter.Explanation, error) {
 	v := e.active.Load()
 	if v == nil {

@@ -23,7 +23,8 @@ func (ev *evaluation) addHolds(r *limiter.Reserve) error {
 	if err := ev.checkCosts(r.Costs); err != nil {
 		return err
 	}
-	if ev.reservationID = r.ID; r.ID == "" {
+	ev.reservationID = r.ID
+	if r.ID == "" {
 		ev.reservationID = newReservationID()
 	}
 	for _, op := range ev.all() {
@@ -54,7 +55,7 @@ func (ev *evaluation) checkCosts(costs limiter.Costs) error {
 	})
 }
 
-// estimateOf returns what the policy holds for the reserve, or what it spends.
+// estimateOf returns the units that the policy holds for the reserve, or else the unit that it spends.
 func estimateOf(r *limiter.Reserve, p *policy, cost int64) (units int64, holds bool) {
 	if r.Costs != nil {
 		cost, holds = r.Costs[p.id]
@@ -67,8 +68,8 @@ func estimateOf(r *limiter.Reserve, p *policy, cost int64) (units int64, holds b
 	return cost, true
 }
 
-// setTTL sets how long the entries hold: 0 is the smallest maxTTL of their policies, which is also
-// the longest.
+// setTTL sets how long the entries hold. It accepts at most the smallest maxTTL of their policies, which is
+// also the default for 0.
 func (o *operations) setTTL(ttl time.Duration) error {
 	var shortest *policy
 	for _, op := range o.all() {
@@ -102,7 +103,7 @@ func (ev *evaluation) checkReservationSize() error {
 			size += fixed + len(op.id) + len(op.override) + longest + escapesIn(string(key)) + 2*plan.MaxKeyParts
 		}
 	}
-	if size*4/3 < limiter.MaxReservationBytes {
+	if size*4/3 < limiter.MaxReservationBytes { // the text is Base64
 		return nil
 	}
 	field := "attributes"
@@ -123,8 +124,8 @@ func newReservationID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// setReservation sets the reservation of an allowed decision. It returns
-// limiter.ErrReservationDiffers if it repeats another one.
+// setReservation sets the reservation of an allowed decision. It returns limiter.ErrReservationDiffers if an
+// open reservation with its ID has other estimates.
 func (ev *evaluation) setReservation(d *limiter.Decision) error {
 	reservation := &limiter.Reservation{ID: ev.reservationID, Charged: d.Degraded != ""}
 	for i, op := range ev.all() {

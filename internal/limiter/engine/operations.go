@@ -13,9 +13,12 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// operations is one call to a store, with the policies that take part in it. A check has one, and others for
-// the units that it spends whatever the limits admit, for its policies with candidates, and for the policies
-// that are decided in this process because the store did not answer. A commit, a renewal and a charge have one.
+// operations is one call to a store, with the policies that take part in it. A commit, a renewal and a charge
+// have one. A check has one, and may have others:
+//
+//   - for its charges,
+//   - for each of its policies with candidates,
+//   - for its policies with failureMode Local, if the store did not answer.
 type operations struct {
 	call  quota.Call
 	reply *quota.Reply // nil if the store was not called or did not answer
@@ -23,8 +26,8 @@ type operations struct {
 
 	participants  []participant // participants[i] belongs to call.Entries[i]
 	overQuota     int           // index of the first enforcing participant whose quota the cost exceeds, or -1
-	ignoredLimits []*policy     // policies that ignore a requested limit, having none it could replace
-	replicas      int64         // the limits are the share of one of these replicas; 0 is all
+	ignoredLimits []*policy     // policies without a limit that the requested one could replace
+	replicas      int64         // number of replicas that share the limits; 0 if nothing is shared
 }
 
 // participant is a policy that takes part in a decision, with the variant for the key.
@@ -37,7 +40,7 @@ type participant struct {
 	peek        bool // the check spends nothing from it
 }
 
-// operation is what a call does for one policy and key.
+// operation is one participant of operations, with its entry and its reply.
 type operation struct {
 	*participant
 
@@ -64,12 +67,12 @@ func (o *operations) release() {
 // evaluator is Store.Evaluate of one store.
 type evaluator func(context.Context, *quota.Call) (*quota.Reply, error)
 
-// run lets the store do what the operations are.
+// run sends the call to the store.
 func (o *operations) run(ctx context.Context, evaluate evaluator) {
 	o.reply, o.err = evaluate(ctx, &o.call)
 }
 
-// isFree reports whether the store has done with the call. It may not if it has not answered.
+// isFree reports whether the store no longer uses the call. A store that has not answered still may.
 func (o *operations) isFree() bool { return o.err == nil && (o.reply == nil || !o.reply.Unanswered) }
 
 // clear removes everything but memory for the next operations.
@@ -105,7 +108,8 @@ func (o *operations) all() iter.Seq2[int, operation] {
 	}
 }
 
-// applySubstitutes gives the participants the variants by which the store decided instead.
+// applySubstitutes sets the variants by which the store decided, where it replaced them: an overflow key has
+// no override, and some requested limits are ignored.
 func (o *operations) applySubstitutes() {
 	for _, op := range o.all() {
 		switch {
@@ -119,8 +123,8 @@ func (o *operations) applySubstitutes() {
 	}
 }
 
-// markOverQuota turns entries whose cost exceeds a quota into peeks. If one of
-// them enforces, the check is denied, so all entries become peeks. A peek holds nothing.
+// markOverQuota turns entries whose cost exceeds a quota into peeks, which hold nothing. If the policy of one
+// enforces, the check is denied, so all entries become peeks.
 func (o *operations) markOverQuota() {
 	for i, op := range o.all() {
 		if op.entry.Cost <= op.smallestQuota {

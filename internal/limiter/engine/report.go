@@ -23,8 +23,8 @@ type appliedPolicy struct {
 	match, descriptor int
 	key               []string
 	override          *override // nil if none selects the key
-	// participant is the index in the evaluation, or -1: reason is then why the limits of the
-	// policy take no part, and allowed whether it admits the check.
+	// participant is the index among the participants, or -1 if the limits take no part. reason is then
+	// why, and allowed whether the policy allows the check.
 	participant int
 	reason      limiter.Reason
 	allowed     bool
@@ -41,6 +41,13 @@ func (r *report) apply(p *policy, match, descriptor int, key []string, o *overri
 	})
 }
 
+// participate records the index of the last policy among the participants.
+func (r *report) participate(i int) {
+	if r != nil {
+		r.applied[len(r.applied)-1].participant = i
+	}
+}
+
 // exclude records that the limits of the last policy take no part.
 func (r *report) exclude(reason limiter.Reason, allowed bool) {
 	if r != nil {
@@ -49,8 +56,8 @@ func (r *report) exclude(reason limiter.Reason, allowed bool) {
 	}
 }
 
-// restore puts the policies in the order of the chain. places[i] is the new place of participant i.
-func (r *report) restore(places []int) {
+// reorder puts the policies in the order of the chain. places[i] is the new index of participant i.
+func (r *report) reorder(places []int) {
 	if r == nil {
 		return
 	}
@@ -59,13 +66,6 @@ func (r *report) restore(places []int) {
 		if at := &r.applied[i].participant; *at >= 0 {
 			*at = places[*at]
 		}
-	}
-}
-
-// participate records the index of the last policy among the participants.
-func (r *report) participate(i int) {
-	if r != nil {
-		r.applied[len(r.applied)-1].participant = i
 	}
 }
 
@@ -89,5 +89,5 @@ func (a *appliedPolicy) parts(given bool) []limiter.ExplainedKeyPart {
 	return parts
 }
 
-// nameOf returns the name of the fact that the part of a key is, if it has one.
+// nameOf returns the header, descriptor or expression of the key part, "" for other types.
 func nameOf(part *plan.KeyPart) string { return part.Header + part.Descriptor + part.Expression }
