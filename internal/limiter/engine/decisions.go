@@ -37,14 +37,14 @@ func (o seriesOwner) id() string {
 	return o.namespace + "/" + o.policy
 }
 
-// counts adds up the series of decisions.
+// counts adds up the series of decisions and candidates. The indexes of labels are the places in counters.
 func (pm *policyMetrics) counts() (n limiter.DecisionCounts) {
 	for key, counter := range *pm.created.Load() {
 		if key.counter == decisionsTotal {
-			addDecisions(&n, key.labels[1], valueOf(counter))
+			addDecisionCounts(&n, key.labels[1], valueOf(counter))
 		}
 		if key.counter == candidatesTotal {
-			addCandidates(&n, key.labels[1], key.labels[2], valueOf(counter))
+			addCandidateCounts(&n, key.labels[1], key.labels[2], valueOf(counter))
 		}
 	}
 	return n
@@ -56,8 +56,8 @@ func valueOf(counter prometheus.Counter) uint64 {
 	return uint64(m.GetCounter().GetValue())
 }
 
-// addDecisions adds the value of a series of decisions.
-func addDecisions(n *limiter.DecisionCounts, verdict string, value uint64) {
+// addDecisionCounts adds the value of a series of decisions.
+func addDecisionCounts(n *limiter.DecisionCounts, verdict string, value uint64) {
 	switch verdict {
 	case verdictDenied, verdictDegradedDenied:
 		n.Denied += value
@@ -68,8 +68,8 @@ func addDecisions(n *limiter.DecisionCounts, verdict string, value uint64) {
 	}
 }
 
-// addCandidates adds the value of a series of candidates.
-func addCandidates(n *limiter.DecisionCounts, live, candidate string, value uint64) {
+// addCandidateCounts adds the value of a series of candidates.
+func addCandidateCounts(n *limiter.DecisionCounts, live, candidate string, value uint64) {
 	switch {
 	case live == verdictAllowed && candidate == verdictDenied:
 		n.CandidateDenied += value

@@ -51,7 +51,7 @@ func (m *metrics) countHolds(ev *evaluation, series viewMetrics) {
 	}
 }
 
-// countSettled counts the holds that the call has spent, and the debt that it cut.
+// countSettled counts the holds that the call has settled, and the debt that it cut.
 func (pm *policyMetrics) countSettled(r *quota.EntryReply) {
 	pm.addUnits(reservationsTotal, r.Settled, outcomeEnded)
 	pm.addUnits(debtCutTotal, r.DebtCut)
@@ -101,26 +101,27 @@ func (m *metrics) countCharges(o *operations, series viewMetrics) {
 	for _, op := range o.all() {
 		pm := series[op.policy]
 		pm.countNewKey(op.reply)
-		switch {
-		case op.entry.Action != quota.Charge:
+		if op.entry.Action != quota.Charge {
 			m.countCommit(pm, op)
 			continue
-		case op.reply.Hold == quota.HoldMissing:
-			pm.add(chargesTotal, outcomeRepeated)
-		default:
-			pm.countCharge(op)
 		}
 		pm.countSettled(op.reply)
+		if op.reply.Hold == quota.HoldMissing {
+			pm.add(chargesTotal, outcomeRepeated)
+		} else {
+			pm.countCharge(op)
+		}
 	}
 }
 
+// countCharge counts a charge that was spent, and its debt.
 func (pm *policyMetrics) countCharge(op operation) {
 	pm.add(chargesTotal, outcomeCharged)
 	pm.addUnits(debtTotal, op.debtOf(op.reply, op.entry.Cost))
 }
 
-// debtOf returns the units above the quota of a limit that spending more units has added, the
-// largest of all limits.
+// debtOf returns how many of the spent units are above the quota of a limit, the largest number of all
+// limits.
 func (pt *participant) debtOf(r *quota.EntryReply, spent int64) (debt int64) {
 	for i, units := range pt.quotas {
 		if pt.limits[i].Algorithm == plan.Concurrency {

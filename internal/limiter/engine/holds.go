@@ -147,7 +147,7 @@ func (ev *evaluation) setReservation(d *limiter.Decision) error {
 	return nil
 }
 
-// heldKey returns the key for which the i-th entry, a reserve, has a hold. Without the store it
+// heldKey returns the key for which the i-th entry, a reserve, has a hold. If the store did not answer, it
 // may have one.
 func (ev *evaluation) heldKey(i int) (key quota.Key, held bool) {
 	key = ev.call.Entries[i].Key

@@ -19,16 +19,16 @@ import (
 // decisionLog logs decisions, commits, renewals and charges. It logs problems, which clients can cause, at
 // most once a second. Each kind has a rate of its own, so that no kind hides another.
 type decisionLog struct {
-	logger                                     *slog.Logger
-	oftenDegraded, oftenUnchecked, oftenFailed rate.Sometimes
+	logger                                  *slog.Logger
+	degradedRate, uncheckedRate, failedRate rate.Sometimes
 }
 
 func newDecisionLog(logger *slog.Logger) *decisionLog {
 	return &decisionLog{
-		logger:         logger,
-		oftenDegraded:  rate.Sometimes{Interval: time.Second},
-		oftenUnchecked: rate.Sometimes{Interval: time.Second},
-		oftenFailed:    rate.Sometimes{Interval: time.Second},
+		logger:        logger,
+		degradedRate:  rate.Sometimes{Interval: time.Second},
+		uncheckedRate: rate.Sometimes{Interval: time.Second},
+		failedRate:    rate.Sometimes{Interval: time.Second},
 	}
 }
 
@@ -69,7 +69,7 @@ func (l *decisionLog) write(ctx context.Context, check *limiter.Check, o *operat
 // degraded logs that Redis did not answer, at most once a second; as a warning if the caller did not wait
 // for it.
 func (l *decisionLog) degraded(ctx context.Context, err error, d *limiter.Decision) {
-	l.oftenDegraded.Do(func() {
+	l.degradedRate.Do(func() {
 		level := slog.LevelError
 		if causeOf(err) == quota.CauseDeadline {
 			level = slog.LevelWarn
@@ -81,7 +81,7 @@ func (l *decisionLog) degraded(ctx context.Context, err error, d *limiter.Decisi
 
 // unchecked logs policies that were not evaluated, at most once a second.
 func (l *decisionLog) unchecked(policies []uncheckedPolicy) {
-	l.oftenUnchecked.Do(func() {
+	l.uncheckedRate.Do(func() {
 		l.logger.Warn("Decided without some policies", "policies", len(policies), "firstPolicy", policies[0].id, "cause", policies[0].cause)
 	})
 }
@@ -101,7 +101,7 @@ func (l *decisionLog) changed(ctx context.Context, call string, o *operations) {
 
 // changeFailed logs that Redis did not answer a commit, a renewal or a charge, at most once a second.
 func (l *decisionLog) changeFailed(call string, err error) {
-	l.oftenFailed.Do(func() {
+	l.failedRate.Do(func() {
 		l.logger.Error("Redis did not answer", "call", call, "error", err, "cause", causeOf(err))
 	})
 }

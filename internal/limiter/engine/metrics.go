@@ -102,14 +102,15 @@ func (m *metrics) forView(v *view, previous viewMetrics) viewMetrics {
 	for _, p := range v.policies {
 		owner := m.detail.owner(p.plan)
 		if byOwner[owner] == nil {
-			byOwner[owner] = m.policy(owner)
+			byOwner[owner] = m.newPolicyMetrics(owner)
 		}
 		series[p] = byOwner[owner]
 	}
 	return series
 }
 
-func (m *metrics) policy(owner seriesOwner) *policyMetrics {
+// newPolicyMetrics returns the metrics of an owner without series.
+func (m *metrics) newPolicyMetrics(owner seriesOwner) *policyMetrics {
 	pm := &policyMetrics{owner: owner, vectors: &m.vectors}
 	pm.created.Store(&map[seriesKey]prometheus.Counter{})
 	return pm
@@ -155,6 +156,7 @@ func (pm *policyMetrics) drop() {
 	}
 }
 
+// countDecision counts what the policy decided, and the limit that denied, if any.
 func (pm *policyMetrics) countDecision(p *policy, admitted bool, limit string) {
 	verdict := verdictAllowed
 	switch {
@@ -197,6 +199,7 @@ func (m *metrics) countIgnoredLimits(o *operations, series viewMetrics) {
 	}
 }
 
+// countOutcome counts the outcome of the i-th participant.
 func (m *metrics) countOutcome(ev *evaluation, i int, series viewMetrics, d *limiter.Decision) {
 	op, inStore := ev.outcome(i)
 	pt, pm := op.participant, series[op.policy]
@@ -231,7 +234,8 @@ func (m *metrics) countDegraded(ev *evaluation, series viewMetrics) {
 func (m *metrics) countUnchecked(ev *evaluation, series viewMetrics, peek bool) {
 	for i := range ev.unchecked {
 		u := &ev.unchecked[i]
-		pm, mode, verdict := series[u.policy], plan.FailOpen, verdictDegradedAllowed
+		pm := series[u.policy]
+		mode, verdict := plan.FailOpen, verdictDegradedAllowed
 		if u.plan.FailureMode == plan.FailClosed {
 			mode = plan.FailClosed
 		}
@@ -245,6 +249,7 @@ func (m *metrics) countUnchecked(ev *evaluation, series viewMetrics, peek bool) 
 	}
 }
 
+// countReply counts a decision of the store.
 func (pm *policyMetrics) countReply(pt *participant, r *quota.EntryReply, cost int64) {
 	pm.countNewKey(r)
 	if r.Verdict == quota.Admitted {
@@ -259,6 +264,7 @@ func (pm *policyMetrics) countReply(pt *participant, r *quota.EntryReply, cost i
 	}
 }
 
+// countNewKey counts a decision about a key that began, or that the overflow decided.
 func (pm *policyMetrics) countNewKey(r *quota.EntryReply) {
 	switch {
 	case r.Overflow:
