@@ -35,7 +35,7 @@
 //	observe.go          which keys are denied and blocked, for lists
 //	decisions.go        how much each policy has decided, for lists
 //	state.go            inspect, reset, block and unblock one key, or unblock all
-//	fitkey.go           which key an operator means
+//	keyname.go          which key an operator means
 //	explain.go          why a check is decided as it is
 //	nearmiss.go         why other policies do not apply
 //

@@ -25,13 +25,13 @@ type evaluation struct {
 	uncheckedPlaces map[*policy]int // in unchecked, until it is sorted
 	exempt          []*policy       // policies whose override exempts the key
 	givenKey        quota.Key       // the key of the check, encoded; empty if it has none
-	room            *room           // for the policies of the Namespace that are added now; nil is unbounded
+	room            *room           // of the Namespace whose policy is being added; nil is unbounded
 	sawDisabled     bool            // a policy with mode Disabled was named
 
 	reservationID string // of a reserve
 
-	charges    *operations      // units that the check spends whatever the limits admit; nil if none
-	candidates []candidateCheck // of the policies that have some
+	charges    *operations      // spent whatever the limits admit; nil if none
+	candidates []candidateCheck // one for each policy with candidates
 	local      *operations      // of the policies with failureMode Local, if the store did not answer
 }
 
