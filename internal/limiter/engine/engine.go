@@ -284,7 +284,7 @@ func (e *Engine) charge(ctx context.Context, charges *operations, series viewMet
 func (e *Engine) cancelTaken(ctx context.Context, ev *evaluation) {
 	taken := newOperations()
 	for _, op := range ev.all() {
-		if op.reply.Hold == quota.HoldTaken {
+		if r := op.reply; r != nil && r.Hold == quota.HoldTaken {
 			entry := *op.entry
 			entry.Action, entry.Cost = quota.Commit, 0
 			taken.add(*op.participant, entry)

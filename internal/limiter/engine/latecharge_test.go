@@ -192,6 +192,20 @@ func TestReservationsOfDescriptors(t *testing.T) {
 	g.Expect(text).To(ContainSubstring(`weir_charges_total{namespace="a",outcome="Repeated",policy="late"} 1`))
 }
 
+// The ID of a check is open in one Namespace while the script fails for another one, which has no reply.
+func TestCopiedIDWhileANamespaceFails(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/user", byUser, reservable), makePlan("b/user", byUser, reservable))
+	f.decide(t, hitting(limiter.Hits{Cost: 10, Action: limiter.HitsReserve}))
+	f.store.failWith("b/user", &quota.StoreError{Cause: quota.CauseScript, Err: context.DeadlineExceeded, Unwritten: true})
+	d := f.decide(t, hitting(limiter.Hits{Cost: 10, Action: limiter.HitsReserve}))
+	g.Expect([]any{d.Allowed, d.Reason}).To(Equal([]any{false, limiter.ReasonReservationOpen}))
+	reserve := &limiter.Reserve{Check: *hitting(limiter.Hits{}), ID: "stream-1"}
+	reserve.Check.Hits, reserve.Check.Cost = nil, 20
+	_, err := f.Reserve(t.Context(), reserve)
+	g.Expect(err).To(MatchError(limiter.ErrReservationDiffers))
+}
+
 // During a flood, unknown keys share the reservations of the overflow key. After it, a commit finds
 // none for its own key, and is a charge.
 func TestReservationsOfDescriptorsDuringAFlood(t *testing.T) {
