@@ -37,8 +37,10 @@ end
 -- True after this script has replaced a value that was not a state of a limit, until a reply reports it.
 local repaired = false
 
--- A key of another type counts as missing: it is replaced, after an error of SET with NX and GET. Its reply
--- for a missing key, false, also takes Redis less time than OK.
+-- Writes the value of a key for `ttl` milliseconds or, if `expires_at` is given, until then, in milliseconds since
+-- 1970. `exists` is false for a missing key and for a key of another type. SET with NX and GET replies false after it
+-- has written a missing key, which takes Redis less time than OK. For a key of another type it replies an error;
+-- the value then replaces the key.
 local function write_value(key, exists, value, ttl, expires_at)
   local option, time = 'PX', ttl
   if expires_at then option, time = 'PXAT', expires_at end

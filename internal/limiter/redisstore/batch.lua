@@ -1,12 +1,14 @@
 -- batch: decides a batch of calls of different callers, one after the other at one
 -- instant, as if each had come alone.
 --
--- KEYS     per call the keys of its entries. All but commits read the block key: a block
---          may be older than the last edit of the policy, or set by an operator
+-- KEYS     per call, or once for a run with RUN_SAME_KEYS, the keys of its entries. All but commits
+--          read the block key: a block may be older than the last edit of the policy, or set by
+--          an operator
 -- ARGV     number of runs; per run of successive calls with the same policies
 --            number of calls, of the keys and of the call arguments of one call;
 --            flags (see protocol.go); number of entries; the entries;
---            per call [the caller's draw, 0..2^32-1]; per entry its call arguments: cost, [ID], by its action
+--            per call, or once for a run with RUN_SAME_ARGS: [the caller's draw, 0..2^32-1]; per entry its
+--            call arguments: cost, [ID, by its action]
 -- returns  a flat array, per call: the text of the error that ended it; or an array of -1 and
 --          the indexes of the entries that prevented a decision, being unknown or without
 --          room for their state; or an array of a report per entry; or, of a short report,

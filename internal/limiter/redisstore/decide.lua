@@ -6,7 +6,7 @@ local function undecided(entries)
   local reply
   for i = 1, #entries do
     local entry = entries[i]
-    if entry.only_known and not entry.known or entry.list and list_is_full(entry) then
+    if entry.only_known and not entry.known or entry.list_key and list_is_full(entry) then
       reply = reply or { REPLY_UNDECIDED }
       reply[#reply + 1] = i - 1
     end
@@ -14,9 +14,11 @@ local function undecided(entries)
   return reply
 end
 
+-- Sets the verdict of an entry by its limits, its block and, if it reserves, the holds of its key. Undeniable entries
+-- are admitted.
 local function judge(entry)
   entry.repeats = false
-  if entry.is_final then
+  if entry.undeniable then
     entry.verdict, entry.admitted = VERDICT_ADMITTED, true
     local limits = entry.limits
     for i = 1, #limits do limits[i].admits = true end
@@ -24,8 +26,8 @@ local function judge(entry)
   end
   admit(entry)
   entry.verdict, entry.block_left, entry.blocked_by = entry.admitted and VERDICT_ADMITTED or VERDICT_DENIED, nil, nil
-  local blocked_by = values[entry.block]
-  local left = blocked_by and time_left(entry.block) or -1
+  local blocked_by = values[entry.block_key]
+  local left = blocked_by and time_left(entry.block_key) or -1
   if left >= 0 then
     entry.verdict, entry.admitted = VERDICT_BLOCKED, false
     entry.block_left, entry.blocked_by = (left + 1) * 1000, blocked_by
@@ -46,12 +48,12 @@ local function admit_repeated(entries)
   end
 end
 
--- The number of blocks that the limit remembers.
-local function blocks_of(limit) return tonumber(values[limit.blocks] or 0) or 0 end
+-- The number of blocks that the limit has started and remembers.
+local function blocks_of(limit) return tonumber(values[limit.block_count_key] or 0) or 0 end
 
 -- The length in milliseconds of the block that the limit starts.
 local function block_length(limit)
-  if not limit.lengths then return limit.block end
+  if not limit.lengths then return limit.block_millis end
   return limit.lengths[min(blocks_of(limit) + 1, #limit.lengths)]
 end
 
@@ -61,7 +63,7 @@ end
 local function start_block(entry)
   local longest, name, escalating = 0, nil, {}
   for _, limit in ipairs(entry.limits) do
-    if not limit.admits and not limit.shed and not (entry.open > 0 and holds.waits(entry, limit)) then
+    if not limit.admits and not limit.shed and not (entry.open_holds > 0 and holds.waits(entry, limit)) then
       name = name or limit.name
       longest = max(longest, block_length(limit))
       if limit.lengths then escalating[#escalating + 1] = limit end
@@ -69,10 +71,10 @@ local function start_block(entry)
   end
   if longest == 0 then return end
   for _, limit in ipairs(escalating) do
-    set_value(limit.blocks, min(blocks_of(limit) + 1, #limit.lengths), exact_ttl(longest + limit.remembers))
+    set_value(limit.block_count_key, min(blocks_of(limit) + 1, #limit.lengths), exact_ttl(longest + limit.remembers))
   end
   local ttl = exact_ttl(longest)
-  set_value(entry.block, name, ttl)
+  set_value(entry.block_key, name, ttl)
   entry.verdict, entry.block_left, entry.blocked_by = VERDICT_TRIPPED, (ttl + 1) * 1000, name
   entry.began = not entry.known
 end
@@ -88,13 +90,15 @@ local function spend_limits(entry, passes)
       entry.began = not entry.known
     end
   end
-  if entry.list and passes then list_state(entry) end
+  if entry.list_key and passes then list_state(entry) end
 end
 
+-- Writes what the entry of a decided call writes: spent units, a hold, a block. `denied` is true if an enforcing entry
+-- denies the call.
 local function spend(entry, denied)
   entry.began = false
   if entry.peek or entry.dry_run or entry.verdict == VERDICT_BLOCKED or entry.repeats then return end
-  if entry.is_final then
+  if entry.undeniable then
     entry.began = holds.change(entry) and not entry.known
     return
   end
@@ -105,15 +109,15 @@ local function spend(entry, denied)
     holds.take(entry)
     entry.began = not entry.known
   end
-  if entry.blocks and not entry.admitted then start_block(entry) end
+  if entry.starts_blocks and not entry.admitted then start_block(entry) end
 end
 
--- The wait for holds, in microseconds: any of them may be committed sooner.
+-- The wait in microseconds if only holds keep the cost from fitting. A commit may end them at any time.
 local HOLDS_WAIT = 1000000
 
 -- Microseconds until the cost fits, and whether only holds keep it from fitting.
 local function time_to_fit(entry, limit)
-  local held = entry.units
+  local held = entry.held_units
   if held == 0 then return limit.algorithm.time_to_fit(entry, limit), false end
   if limit.admits then return 0, false end
   if limit.used + entry.cost <= limit.quota then return HOLDS_WAIT, true end
@@ -130,15 +134,16 @@ end
 local function reset_after(entry, limit)
   local algorithm = limit.algorithm
   local wait = algorithm.reset_after(entry, limit)
-  if entry.units == 0 then return wait end
+  if entry.held_units == 0 then return wait end
   return max(wait, algorithm.after_last(entry, limit, wait))
 end
 
--- Appends the report of one limit after reply[n] and returns the new length.
+-- Appends the report of one limit after reply[n], and returns the new length. `denied` is true if the entry or the
+-- call is denied.
 local function report_limit(entry, limit, denied, reply, n)
-  local used, held = limit.used, entry.units
+  local used, held = limit.used, entry.held_units
   local retry_after, used_after, waits = 0, used, false
-  if entry.is_final or entry.repeats then
+  if entry.undeniable or entry.repeats then
     retry_after = 0
   elseif entry.cost > limit.quota then
     retry_after = -1
@@ -157,10 +162,11 @@ local function report_limit(entry, limit, denied, reply, n)
   return n + 6
 end
 
+-- Appends the report of an entry to the reply, see batch.lua.
 local function report(entry, denied, receipts, reply)
   local n = #reply + 1
   local verdict = entry.verdict
-  local reports_holds = entry.open > 0 or entry.action ~= ACTION_CHECK or entry.has_settled
+  local reports_holds = entry.open_holds > 0 or entry.action ~= ACTION_CHECK or entry.has_settled
   reply[n] = verdict + (entry.began and REPORT_BEGAN or 0) + (reports_holds and REPORT_HOLDS or 0)
     + (entry.repaired and REPORT_REPAIRED or 0)
   if verdict >= VERDICT_BLOCKED then
@@ -195,8 +201,8 @@ local function decide(run)
   local repeated = run.repeated
   for i = 1, #entries do
     local entry = entries[i]
-    may_have_written = may_have_written or entry.open > 0
-    entry.has_settled = entry.open > 0 and holds.settle(entry)
+    may_have_written = may_have_written or entry.open_holds > 0
+    entry.has_settled = entry.open_holds > 0 and holds.settle(entry)
     judge(entry)
     repeated = repeated or entry.repeats
   end
@@ -208,7 +214,7 @@ local function decide(run)
   for i = 1, #entries do
     local entry = entries[i]
     spend(entry, denied)
-    if entry.changed then holds.write(entry) end
+    if entry.holds_changed then holds.write(entry) end
     entry.repaired, repaired = repaired, false
   end
   local reply = {}
@@ -233,7 +239,7 @@ local function next_places(calls)
   return places
 end
 
--- Makes the deferred writes and reports their errors, and a repair, in the replies at the places.
+-- Makes the deferred writes. An error replaces the replies at the places, and a repair is added to one of them.
 local function end_run(places)
   local ok, err = pcall(write_deferred)
   for _, place in pairs(places) do
@@ -246,11 +252,11 @@ local function end_run(places)
   end
 end
 
--- Decides calls of a run, which begins after KEYS[first_key] and ARGV[first_arg]. `places` has the places of
--- the replies to the calls to decide; nil means all calls. Returns where the run ends in KEYS and ARGV. The
--- cursors go to the next call wherever the previous one stopped.
-local function decide_run(first_key, first_arg, places)
-  key_at, arg_at = first_key, first_arg
+-- Decides calls of a run, which begins after KEYS[before_key] and ARGV[before_arg]. `places` has the places of the
+-- replies to the calls to decide, by call; nil means all calls. Returns where the run ends in KEYS and in
+-- ARGV. Each call sets the cursors itself: the previous one may have ended with an error.
+local function decide_run(before_key, before_arg, places)
+  key_at, arg_at = before_key, before_arg
   local calls, keys, call_args = next_number(), next_number(), next_number()
   local flags = next_number()
   local same_keys, same_args = band(flags, RUN_SAME_KEYS) ~= 0, band(flags, RUN_SAME_ARGS) ~= 0
@@ -261,18 +267,18 @@ local function decide_run(first_key, first_arg, places)
     repeated = band(flags, RUN_REPEATED) ~= 0,
     entries = prepare_entries(),
   }
-  local last_key, first_call_arg = key_at + (same_keys and keys or calls * keys), arg_at
+  local last_key, before_call_args = key_at + (same_keys and keys or calls * keys), arg_at
   deferred, logs = same_keys and {} or nil, {}
-  load_values(first_key + 1, last_key)
+  load_values(before_key + 1, last_key)
   places = places or next_places(calls)
   for i = 1, calls do
     if places[i] then
-      key_at, call_arg_at = first_key + (same_keys and 0 or i - 1) * keys, first_call_arg + (same_args and 0 or i - 1) * call_args
+      key_at, call_arg_at = before_key + (same_keys and 0 or i - 1) * keys, before_call_args + (same_args and 0 or i - 1) * call_args
       replies[places[i]] = decide_or_fail(run)
     end
   end
   if deferred then end_run(places) end
-  return last_key, first_call_arg + (same_args and call_args or calls * call_args)
+  return last_key, before_call_args + (same_args and call_args or calls * call_args)
 end
 
 return decide_run

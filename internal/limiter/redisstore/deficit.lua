@@ -6,7 +6,6 @@
 -- is exact while quota * window_us is at most 2^53. Above that, rounding to a
 -- double costs less than a millisecond of refill while the quota is less than two
 -- million times the rate.
-
 --
 -- Commits and charges can take more than a bucket has: a debt, which is stored beside the
 -- deficit, because a deficit above the largest quota is otherwise the rest of an edit.
@@ -43,11 +42,12 @@ local function deficit_reset_after(_, limit)
   return ceil_div(limit.deficit, limit.rate) + limit.lag
 end
 
--- The deficit without the debt that would take too long.
+-- The deficit without the debt that would take longer than LONGEST_DEBT. Counts the units it cuts, if the entry
+-- reports them.
 local function deficit_cut(entry, limit, deficit)
   local most = limit.empty + LONGEST_DEBT * limit.rate
   if deficit <= most then return deficit end
-  if entry.cut then entry.cut = entry.cut + floor((deficit - most) / limit.window_us) end
+  if entry.debt_cut then entry.debt_cut = entry.debt_cut + floor((deficit - most) / limit.window_us) end
   return most
 end
 
@@ -65,7 +65,7 @@ local function deficit_add(entry, limit, amount)
     return
   end
   local left = ceil_div(limit.deficit, limit.rate) + limit.lag
-  limit.algorithm.write(limit, entry.open > 0 and holds.ttl_of(entry, left) or ttl_of(left))
+  limit.algorithm.write(limit, entry.open_holds > 0 and holds.ttl_of(entry, left) or ttl_of(left))
 end
 
 local function deficit_spend(entry, limit)
@@ -98,7 +98,7 @@ local function deficit_keep(entry, limit)
 end
 
 local function deficit_after_last(entry, limit, wait)
-  return max(wait, holds.last_end(entry)) + ceil_div(entry.units * limit.window_us, limit.rate)
+  return max(wait, holds.last_end(entry)) + ceil_div(entry.held_units * limit.window_us, limit.rate)
 end
 
 -- When the bucket would have been full without this spend.

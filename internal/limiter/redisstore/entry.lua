@@ -7,8 +7,8 @@
 -- ARGV     per entry what the calls have in common:
 --            flags and the action (see protocol.go),
 --            [how long to hold (ms), if the action is reserve or renew],
---            [keep, keep_units if ENTRY_LOG], [index of the listed limit if ENTRY_LISTED],
---            [keep, the most open holds if ENTRY_HOLDS],
+--            [keep (ms), keep_units if ENTRY_LOG], [index of the listed limit if ENTRY_LISTED],
+--            [keep_after_end (ms), the most open holds if ENTRY_HOLDS],
 --            number of limits, then per limit
 --              algorithm, quota, window (ms), [block (ms), name if ENTRY_BLOCKS; or the number of
 --              lengths below 0, name, the lengths (ms), how long after a block its
@@ -19,7 +19,7 @@
 -- limit remembers their number.
 local function prepare_escalation(limit)
   limit.lengths = {}
-  for i = 1, -limit.block do limit.lengths[i] = next_number() end
+  for i = 1, -limit.block_millis do limit.lengths[i] = next_number() end
   limit.remembers = next_number()
 end
 
@@ -29,9 +29,9 @@ local function prepare_limit(entry)
     quota = next_number(),
     window = next_number(),
   }
-  if entry.blocks then
-    limit.block, limit.name = next_number(), next_string()
-    if limit.block < 0 then prepare_escalation(limit) end
+  if entry.starts_blocks then
+    limit.block_millis, limit.name = next_number(), next_string()
+    if limit.block_millis < 0 then prepare_escalation(limit) end
   end
   if limit.algorithm.prepare then limit.algorithm.prepare(limit) end
   return limit
@@ -43,7 +43,7 @@ local function prepare_entry()
     attempts = band(flags, ENTRY_ATTEMPTS) ~= 0,
     shadow = band(flags, ENTRY_SHADOW) ~= 0,
     peek = band(flags, ENTRY_PEEK) ~= 0,
-    blocks = band(flags, ENTRY_BLOCKS) ~= 0,
+    starts_blocks = band(flags, ENTRY_BLOCKS) ~= 0,
     dry_run = band(flags, ENTRY_DRY_RUN) ~= 0,
     only_known = band(flags, ENTRY_ONLY_KNOWN) ~= 0,
     has_list = band(flags, ENTRY_LISTED) ~= 0,
@@ -56,12 +56,12 @@ local function prepare_entry()
     limits = {},
   }
   entry.reserves = entry.action == ACTION_RESERVE and entry.keeps_holds
-  entry.is_final = entry.action > ACTION_RESERVE
+  entry.undeniable = entry.action > ACTION_RESERVE -- commits, renews or charges
   entry.has_block = entry.action ~= ACTION_COMMIT
   if entry.action == ACTION_RESERVE or entry.action == ACTION_RENEW then entry.ttl = next_number() end
   if band(flags, ENTRY_LOG) ~= 0 then entry.keep, entry.keep_units = next_number(), next_number() end
   if entry.has_list then entry.listed = next_number() end
-  if entry.keeps_holds then entry.keep_spent, entry.max_open = next_number() * 1000, next_number() end
+  if entry.keeps_holds then entry.keep_after_end, entry.max_open = next_number() * 1000, next_number() end
   for i = 1, next_number() do entry.limits[i] = prepare_limit(entry) end
   return entry
 end
@@ -75,33 +75,33 @@ end
 
 -- Reads the entry of the next call: its keys, its cost, and the state of its limits.
 local function read_entry(entry)
-  entry.block, entry.cost = entry.has_block and next_key(), next_call_number()
-  entry.list = entry.has_list and next_key()
-  entry.log, entry.units, entry.open = nil, 0, 0
-  local known = entry.block and values[entry.block]
+  entry.block_key, entry.cost = entry.has_block and next_key(), next_call_number()
+  entry.list_key = entry.has_list and next_key()
+  entry.log, entry.held_units, entry.open_holds = nil, 0, 0
+  local known = entry.block_key and values[entry.block_key]
   if entry.keeps_holds then entry.holds_key = next_key() end
   if entry.action ~= ACTION_CHECK or entry.holds_key and values[entry.holds_key] then
     holds = holds or new_holds()
     holds.read(entry)
-    known = known or entry.open > 0
+    known = known or entry.open_holds > 0
   end
   local limits = entry.limits
   for i = 1, #limits do
     local limit = limits[i]
     limit.admits = nil
     limit.algorithm.read(entry, limit)
-    if limit.lengths then limit.blocks = next_key() end
+    if limit.lengths then limit.block_count_key = next_key() end
     local log = limit.log
     if log then known = known or not log.empty else known = known or values[limit.key] end
   end
   entry.known = known
-  if entry.remembers then entry.memory = next_key() end
+  if entry.remembers then entry.charge_key = next_key() end
 end
 
 -- Sets which limits admit the cost of the entry.
 local function admit(entry)
   entry.admitted = true
-  local limits, units = entry.limits, entry.units + entry.cost
+  local limits, units = entry.limits, entry.held_units + entry.cost
   for i = 1, #limits do
     local limit = limits[i]
     if limit.admits == nil then limit.admits = limit.used + units <= limit.quota end

@@ -120,7 +120,7 @@ algorithms.fw = {
     if units <= 0 then return end
     if limit.used == 0 then
       start_window(limit, units, whole_window(limit))
-      if entry.open > 0 then holds.record_window(entry, limit, window_end(entry, limit) - 1) end
+      if entry.open_holds > 0 then holds.record_window(entry, limit, window_end(entry, limit) - 1) end
     else
       limit.used = add_to_value(limit.key, units)
     end

@@ -12,8 +12,8 @@
 -- set      of more than 16 holds: a sorted set at the key <held>:set, with two members
 --          for each hold, e:<id> with its end and u:<id> with its units below 0. It is in use
 --          until the last hold is removed
--- ARGV     per entry that keeps holds, before its limits: keep (the time for which a limit needs
---          spent units, ms), the most open holds
+-- ARGV     per entry that keeps holds, before its limits: keep_after_end (how long a limit needs spent
+--          units, ms), the most open holds
 --          per entry of one call, after its cost: [ID], by its action
 -- clock    TIME, while holds are open
 -- cost     SET to take a hold, SET or DEL to commit one; in a set also ZADD and PEXPIRE, or
@@ -28,9 +28,9 @@
 --     key never goes back.
 --   - The ID is remembered like the ID of a charge, for a commit that comes too late.
 
-local largest_list = 16
+local LARGEST_LIST = 16
 
--- Returns the functions below. Most scripts do not need them: making them takes a tenth of the time
+-- Returns the functions below. Most scripts do not need them, and making them takes a tenth of the time
 -- of a check.
 new_holds = function()
   local holds = {}
@@ -57,7 +57,7 @@ new_holds = function()
   end
 
   local function drop_holds(entry)
-    entry.units, entry.open = 0, 0
+    entry.held_units, entry.open_holds = 0, 0
     if not values[entry.holds_key] then return end
     delete_value(entry.holds_key)
     if not entry.packed then call('DEL', set_of(entry)) end
@@ -65,21 +65,21 @@ new_holds = function()
 
   -- Reads the summary of the holds.
   local function read_summary(entry)
-    entry.units, entry.open, entry.packed, entry.windows = 0, 0, nil, {}
+    entry.held_units, entry.open_holds, entry.packed, entry.windows = 0, 0, nil, {}
     local value = values[entry.holds_key]
     if not value then return end
     local summary = { cmsgpack.unpack(value) }
-    entry.units, entry.open, entry.earliest, entry.until_time = unpack(summary, 1, 4)
+    entry.held_units, entry.open_holds, entry.earliest, entry.until_time = unpack(summary, 1, 4)
     local first_hold = 7 + 2 * summary[6]
     entry.packed = not summary[5] and { unpack(summary, first_hold) }
     entry.windows = { unpack(summary, 7, first_hold - 1) }
     if entry.until_time <= server_time() then drop_holds(entry) end
   end
 
-  -- Reads what an entry has because of holds.
+  -- Reads the holds of the entry's key, and the ID in its call arguments.
   function holds.read(entry)
-    entry.outcome, entry.estimate, entry.settled, entry.cut = HOLD_NONE, 0, 0, 0
-    entry.changed = false
+    entry.outcome, entry.estimate, entry.settled, entry.debt_cut = HOLD_NONE, 0, 0, 0
+    entry.holds_changed = false
     if entry.keeps_holds then read_summary(entry) end
     local action = entry.action
     if action >= ACTION_RESERVE and action <= ACTION_RENEW then entry.id = next_call_string() end
@@ -98,9 +98,10 @@ new_holds = function()
 
   -- Writes the summary.
   function holds.write(entry)
-    entry.changed = false
-    if entry.open == 0 then return drop_holds(entry) end
-    local summary, windows = { entry.units, entry.open, entry.earliest, entry.until_time, not entry.packed, 0 }, entry.windows
+    entry.holds_changed = false
+    if entry.open_holds == 0 then return drop_holds(entry) end
+    local summary = { entry.held_units, entry.open_holds, entry.earliest, entry.until_time, not entry.packed, 0 }
+    local windows = entry.windows
     for i = 1, #windows, 2 do
       if ends_after_a_hold(entry, windows[i + 1]) then
         summary[6], summary[#summary + 1], summary[#summary + 2] = summary[6] + 1, windows[i], windows[i + 1]
@@ -144,7 +145,7 @@ new_holds = function()
   -- Adds a hold.
   local function put_hold(entry, id, units, ends)
     local packed = entry.packed
-    if packed and #packed >= 3 * largest_list then use_set(entry) end
+    if packed and #packed >= 3 * LARGEST_LIST then use_set(entry) end
     if not entry.packed then return put_in_set(entry, id, units, ends) end
     local n = #packed
     packed[n + 1], packed[n + 2], packed[n + 3] = id, units, ends
@@ -152,7 +153,7 @@ new_holds = function()
 
   -- Removes a hold that is there.
   local function remove_hold(entry, id, units)
-    entry.units, entry.open = max(0, entry.units - units), max(0, entry.open - 1)
+    entry.held_units, entry.open_holds = max(0, entry.held_units - units), max(0, entry.open_holds - 1)
     local packed = entry.packed
     if not packed then
       call('ZREM', set_of(entry), 'e:' .. id, 'u:' .. id)
@@ -217,7 +218,7 @@ new_holds = function()
       if #ended > 0 and end_settling then end_settling(entry, limit) end
     end
     entry.earliest = first_end(entry)
-    if not entry.earliest then entry.units, entry.open = 0, 0 end
+    if not entry.earliest then entry.held_units, entry.open_holds = 0, 0 end
     holds.write(entry)
     return #ended > 0
   end
@@ -225,7 +226,7 @@ new_holds = function()
   -- Finds the hold with the ID of the entry, and sets the outcome if it is open. Returns whether it is open,
   -- and whether it is there: an ended hold may not be settled yet.
   local function find_hold(entry)
-    if entry.open == 0 then return false, false end
+    if entry.open_holds == 0 then return false, false end
     local units, ends = get_hold(entry, entry.id)
     if not units then return false, false end
     if ends <= server_time() then return false, true end
@@ -235,14 +236,15 @@ new_holds = function()
 
   -- Whether only holds keep the limit from admitting the cost.
   function holds.waits(entry, limit)
-    return entry.units > 0 and not limit.admits and limit.used + entry.cost <= limit.quota
+    return entry.held_units > 0 and not limit.admits and limit.used + entry.cost <= limit.quota
   end
 
-  -- Judges an entry that reserves. It repeats an earlier one if the hold is open.
+  -- Returns whether an entry that reserves repeats an earlier one: its hold is open. Denies it if the key has no room
+  -- for its hold.
   function holds.judge(entry)
     local is_open, is_there = find_hold(entry)
     if is_open then return true end
-    if entry.verdict == VERDICT_ADMITTED and (is_there or entry.open >= entry.max_open) then
+    if entry.verdict == VERDICT_ADMITTED and (is_there or entry.open_holds >= entry.max_open) then
       entry.verdict, entry.admitted, entry.outcome = VERDICT_DENIED, false, HOLD_FULL
     end
     return false
@@ -252,8 +254,8 @@ new_holds = function()
   -- needs. Returns this end.
   local function extend(entry)
     local ends = server_time() + entry.ttl * 1000
-    local until_time = ends + entry.keep_spent
-    if entry.open == 0 then
+    local until_time = ends + entry.keep_after_end
+    if entry.open_holds == 0 then
       entry.earliest, entry.until_time, entry.packed, entry.windows = ends, until_time, {}, {}
     else
       entry.earliest = min(entry.earliest, ends)
@@ -262,7 +264,7 @@ new_holds = function()
         if not entry.packed then call('PEXPIRE', set_of(entry), holds_ttl(entry)) end
       end
     end
-    entry.open, entry.changed = entry.open + 1, true
+    entry.open_holds, entry.holds_changed = entry.open_holds + 1, true
     local limits = entry.limits
     for i = 1, #limits do
       local keep = limits[i].algorithm.keep
@@ -273,14 +275,14 @@ new_holds = function()
 
   -- Microseconds until the last hold ends, at the latest.
   function holds.last_end(entry)
-    return entry.until_time - entry.keep_spent - server_time()
+    return entry.until_time - entry.keep_after_end - server_time()
   end
 
   -- Holds the cost.
   function holds.take(entry)
     local ends = extend(entry)
     put_hold(entry, entry.id, entry.cost, ends)
-    entry.units, entry.outcome = entry.units + entry.cost, HOLD_TAKEN
+    entry.held_units, entry.outcome = entry.held_units + entry.cost, HOLD_TAKEN
   end
 
   -- Spends the cost, whatever the limits admit. Returns whether a limit records it.
@@ -300,14 +302,14 @@ new_holds = function()
 
   -- Remembers the ID of a charge, and returns false if it was remembered already.
   local function remember(entry)
-    return not entry.memory or call('SET', entry.memory, '', 'PX', exact_ttl(HOLD_CHARGE_MEMORY), 'NX')
+    return not entry.charge_key or call('SET', entry.charge_key, '', 'PX', exact_ttl(HOLD_CHARGE_MEMORY), 'NX')
   end
 
   local function renew(entry)
     local ends = extend(entry)
     remove_hold(entry, entry.id, entry.estimate)
     put_hold(entry, entry.id, entry.estimate, ends)
-    entry.units = entry.units + entry.estimate
+    entry.held_units = entry.held_units + entry.estimate
     return false
   end
 
@@ -318,7 +320,7 @@ new_holds = function()
     if is_open then
       if action == ACTION_RENEW then return renew(entry) end
       remove_hold(entry, entry.id, entry.estimate)
-      entry.changed = true
+      entry.holds_changed = true
       remember(entry)
       return charge(entry)
     end
@@ -344,7 +346,7 @@ new_holds = function()
     if not ends_after_a_hold(entry, last) then return end
     local windows, i = entry.windows, place_of_window(entry, limit)
     windows[i], windows[i + 1] = limit.window_name, last
-    entry.changed = true
+    entry.holds_changed = true
   end
 
   -- The last millisecond of the latest window; nil if it is not known.
@@ -355,8 +357,8 @@ new_holds = function()
   -- Appends the outcome of the hold, and the holds of the key, to the reply.
   function holds.report(entry, reply, n)
     reply[n + 1], reply[n + 2] = entry.outcome, entry.estimate
-    reply[n + 3], reply[n + 4] = entry.units, entry.open
-    reply[n + 5], reply[n + 6] = entry.settled, entry.cut
+    reply[n + 3], reply[n + 4] = entry.held_units, entry.open_holds
+    reply[n + 5], reply[n + 6] = entry.settled, entry.debt_cut
     return n + 6
   end
 

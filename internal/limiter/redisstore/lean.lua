@@ -19,7 +19,7 @@ local function lean_deny(run, at, cost)
   for i = 1, #limits do
     local limit, n = limits[i], #reply
     local used = limit.units
-    local retry_after, used_after, reset_after = limit.wait(limit, KEYS[run.first_key + at + i], cost)
+    local retry_after, used_after, reset_after = limit.wait(limit, KEYS[run.before_key + at + i], cost)
     if not retry_after then return nil end
     if cost > limit.quota then retry_after, used_after = -1, used end
     reply[n + 1] = used + cost <= limit.quota and ADMITS_COST or ADMITS_NOT
@@ -28,17 +28,18 @@ local function lean_deny(run, at, cost)
   return reply
 end
 
--- Decides a check of the run, by the places before its values and of its first argument. Returns true after
--- it has replied with a short report, or an array to reply with; nil leaves the check to the general code.
-local function lean_check(run, at, arg)
+-- Decides a check of the run, whose values and keys begin after place `at` of the run, and whose cost is
+-- ARGV[cost_at]. Returns true after it has replied with a short report, or an array to reply with; nil leaves the
+-- check to the general code.
+local function lean_check(run, at, cost_at)
   local limits, values, known, admitted = run.limits, run.values, false, true
   if values[at + 1] or run.keeps_holds and values[at + 2] then return nil end
-  at = at + run.states
-  local text, first_key, n = ARGV[arg], run.first_key + at, replied + 1
+  at = at + run.entry_values
+  local text, before_key, n = ARGV[cost_at], run.before_key + at, replied + 1
   local cost = lean_cost(run, text)
   for i = 1, #limits do
     local limit = limits[i]
-    local used = limit.read(limit, values[at + i], KEYS[first_key + i])
+    local used = limit.read(limit, values[at + i], KEYS[before_key + i])
     if not used then return nil end
     limit.units, known = used, known or limit.exists
     admitted = admitted and used + cost <= limit.quota
@@ -48,7 +49,7 @@ local function lean_check(run, at, arg)
   replies[n] = known and REPORT_SHORT or REPORT_SHORT + REPORT_BEGAN
   for i = 1, #limits do
     local limit = limits[i]
-    replies[n + 1], replies[n + 2], values[at + i] = limit.spend(limit, KEYS[first_key + i], cost, text)
+    replies[n + 1], replies[n + 2], values[at + i] = limit.spend(limit, KEYS[before_key + i], cost, text)
     n = n + 2
   end
   if repaired then replies[replied + 1], repaired = replies[replied + 1] + REPORT_REPAIRED, false end
@@ -56,7 +57,7 @@ local function lean_check(run, at, arg)
   return true
 end
 
--- Reads the limits that follow ARGV[at]. Returns them, and where they end.
+-- Reads the limits, whose number is ARGV[at]. Returns them, and the place of their last argument.
 local function lean_limits(at, has_blocks)
   local limits = {}
   for i = 1, ARGV[at] do
@@ -72,39 +73,40 @@ local function lean_limits(at, has_blocks)
   return limits, at
 end
 
--- Reads what a run has in common, from its arguments as entry.lua and batch.lua describe them. All fields
--- have a value here, since Lua makes room for them only once.
-local function lean_prepare(first_key, first_arg)
-  local flags, entry_flags = ARGV[first_arg + AT_RUN_FLAGS], ARGV[first_arg + AT_ENTRY_FLAGS]
-  local calls, keys, call_args = ARGV[first_arg + AT_CALLS] + 0, ARGV[first_arg + AT_KEYS] + 0, ARGV[first_arg + AT_CALL_ARGS] + 0
-  local keeps_holds, first_limit = band(entry_flags, ENTRY_HOLDS) ~= 0, first_arg + AT_ENTRY_FLAGS + 1
-  if band(entry_flags, ENTRY_LOG) ~= 0 then first_limit = first_limit + 2 end -- skips keep and keep_units
-  if keeps_holds then first_limit = first_limit + 2 end -- skips keep and the most open holds
-  local limits, first_call_arg = lean_limits(first_limit, band(entry_flags, ENTRY_BLOCKS) ~= 0)
+-- Reads what the calls of a run have in common. The keys of the run begin after KEYS[before_key], its arguments,
+-- which batch.lua and entry.lua describe, after ARGV[before_arg]. All fields have a value here, since Lua makes
+-- room for them only once.
+local function lean_prepare(before_key, before_arg)
+  local flags, entry_flags = ARGV[before_arg + AT_RUN_FLAGS], ARGV[before_arg + AT_ENTRY_FLAGS]
+  local calls, keys, call_args = ARGV[before_arg + AT_CALLS] + 0, ARGV[before_arg + AT_KEYS] + 0, ARGV[before_arg + AT_CALL_ARGS] + 0
+  local keeps_holds, limits_at = band(entry_flags, ENTRY_HOLDS) ~= 0, before_arg + AT_ENTRY_FLAGS + 1
+  if band(entry_flags, ENTRY_LOG) ~= 0 then limits_at = limits_at + 2 end -- skips keep and keep_units
+  if keeps_holds then limits_at = limits_at + 2 end -- skips keep_after_end and the most open holds
+  local limits, before_call_args = lean_limits(limits_at, band(entry_flags, ENTRY_BLOCKS) ~= 0)
   local same_keys, same_args = band(flags, RUN_SAME_KEYS) ~= 0, band(flags, RUN_SAME_ARGS) ~= 0
-  local last_key = first_key + (same_keys and keys or calls * keys)
+  local last_key = before_key + (same_keys and keys or calls * keys)
   return {
-    calls = calls, decided = 0, undecided = false, first_key = first_key, last_key = last_key,
+    calls = calls, decided = 0, undecided = false, before_key = before_key, last_key = last_key,
     step = same_keys and 0 or keys, arg_step = same_args and 0 or call_args,
-    first_call_arg = first_call_arg + (band(flags, RUN_DRAWS) ~= 0 and 2 or 1), -- a draw comes before the cost
-    last_arg = first_call_arg + (same_args and call_args or calls * call_args),
+    cost_at = before_call_args + (band(flags, RUN_DRAWS) ~= 0 and 2 or 1), -- a draw comes before the cost
+    last_arg = before_call_args + (same_args and call_args or calls * call_args),
     denies = band(entry_flags, ENTRY_ATTEMPTS + ENTRY_BLOCKS) == 0, -- neither counts attempts nor blocks
     only_known = band(entry_flags, ENTRY_ONLY_KNOWN) ~= 0,
     keeps_holds = keeps_holds,
-    limits = limits, states = keeps_holds and 2 or 1, -- values of the entry before the values of the limits
-    values = call('MGET', unpack(KEYS, first_key + 1, last_key)),
+    limits = limits, entry_values = keeps_holds and 2 or 1, -- the block and the holds, before the values of the limits
+    values = call('MGET', unpack(KEYS, before_key + 1, last_key)),
     cost_text = false, cost = 0,
   }
 end
 
--- Decides the calls of a run, from the first that has no reply yet. Sets run.undecided to the places of the
--- replies to calls for the general code. If the calls have the same keys, the general code gets all after the
--- first of them, so that they are decided in order.
+-- Decides the calls of a run, from the first that has no reply yet. run.undecided gets the places of the replies
+-- to the calls that it leaves to the general code. If the calls have the same keys, it leaves also all later calls,
+-- so that they are decided in order.
 local function lean_calls(run)
-  local step, first_call_arg, arg_step = run.step, run.first_call_arg, run.arg_step
+  local step, cost_at, arg_step = run.step, run.cost_at, run.arg_step
   for i = run.decided + 1, run.calls do
     run.decided = i
-    local reply = (step > 0 or not run.undecided) and lean_check(run, (i - 1) * step, first_call_arg + (i - 1) * arg_step)
+    local reply = (step > 0 or not run.undecided) and lean_check(run, (i - 1) * step, cost_at + (i - 1) * arg_step)
     if reply ~= true then
       replied = replied + 1
       replies[replied] = reply or false
@@ -116,10 +118,10 @@ local function lean_calls(run)
   end
 end
 
--- Decides the calls of a run, as decide_run does. Also returns the places of the replies to calls that decide_run
--- must decide, if any.
-local function lean_run(first_key, first_arg)
-  local run = lean_prepare(first_key, first_arg)
+-- Decides the calls of a run, except those in the places that it returns. Returns where the run ends in KEYS and
+-- in ARGV, and the places of the replies to the calls that decide_run must decide, by call, or false.
+local function lean_run(before_key, before_arg)
+  local run = lean_prepare(before_key, before_arg)
   repeat
     local ok, err = pcall(lean_calls, run)
     if not ok then

@@ -149,6 +149,11 @@ local function log_after_last(entry, limit)
   return holds.last_end(entry) + limit.window * 1000
 end
 
+-- The time of the hit that was recorded.
+local function log_receipt(_, limit)
+  return limit.log.newest
+end
+
 -- Refunds units of the hit at that time, or in the same bucket of time. The totals of
 -- later hits include these units too. If the hit has left the log, or the log was
 -- reset, its units are gone already.

@@ -2,7 +2,8 @@
 -- and keeps them for the window of this limit only. Arguments of commands are texts where they can be, since
 -- Redis is slow to write numbers of Lua.
 
--- Reads the ends of the log. Returns false for a key of another type, or without a hit.
+-- Reads the ends of the log. limit.head has its first elements: totals(0) time(1) totals(1) time(2) totals(2)
+-- time(3). Returns false for a key of another type, or without a hit.
 local function lean_open_log(limit, key)
   local now, head = server_time(), try_call('LRANGE', key, '0', '5')
   if head.err or head[1] and not head[2] then return false end
@@ -22,14 +23,14 @@ end
 -- The number of hits that have left the window, and their units. At least one has left it, at least one has not.
 local function lean_left_window(limit, cutoff)
   local head = limit.head
-  if head and head[4] + 0 > cutoff then return 1, head[3] + 0 end
-  if head and head[6] + 0 > cutoff then return 2, head[5] + 0 end
+  if head[4] + 0 > cutoff then return 1, head[3] + 0 end
+  if head[6] + 0 > cutoff then return 2, head[5] + 0 end
   local i = last_at_most(limit, TIME, cutoff, 1)
   return i, call('LINDEX', limit.key, 2 * i) + 0
 end
 
--- As read, see base.lua. Also finds the hits that have left the window, and the total of the units until
--- then. The log of the previous call is known.
+-- As read, see base.lua. Also sets limit.left_window, the number of hits that have left the window, -1 if all
+-- have, and limit.before, the total until the last of them. Reuses the log that the previous call has read.
 local function lean_read_log(limit, _, key)
   if limit.key ~= key and not lean_open_log(limit, key) then return nil end
   if limit.total + limit.quota > LARGEST_SUM then return nil end

@@ -130,7 +130,7 @@ local function keep_alive(entry, key, need)
   return need
 end
 
--- The functions of hold.lua, in a program that has it, once an entry has needed them.
+-- holds has the functions of hold.lua, once an entry has needed them. new_holds makes them, in a program with hold.lua.
 local holds, new_holds
 
 -- The algorithms, by the code of Go's Algorithm. Each file adds its own, with

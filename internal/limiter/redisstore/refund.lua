@@ -1,7 +1,7 @@
--- refund: returns the units that entries spent on a check over several nodes of a
--- Redis Cluster, after another node denied the check.
+-- refund: gives back the units that a group of entries spent on a check of several groups, after another
+-- group denied the check; see spread.go.
 --
--- KEYS     the keys of the entries, as for decide
+-- KEYS     the keys of the entries, as entry.lua describes them
 -- ARGV     number of entries; the entries; then per entry its cost and, per
 --          limit, the receipt that decide returned
 -- returns  an empty array

@@ -2,7 +2,7 @@
 --
 -- KEYS     the block and the states; then the records about them: of a policy that can
 --          have requested limits, the list of their states (see listed.lua) and the
---          largest numbers that logs serve (see sliding_log.lua)
+--          largest thresholds that logs serve (see sliding_log.lua)
 -- ARGV     number of blocks and states
 -- returns  an array that is empty if no block and no state existed
 -- writes   deletes also the states in the list, whose keys have the same hash tag

@@ -2,7 +2,7 @@
 -- to the microsecond. A hit at t stops counting at t + window.
 --
 -- KEYS     one per entry, shared by all its SlidingLog limits: a log. Before it, if the
---          policy can have requested limits, the largest number that the log serves
+--          policy can have requested limits, the largest threshold that the log serves
 -- ARGV     per limit: none; per entry: keep (longest window, ms) and keep_units
 --          (largest threshold), over all limits and overrides that share the log
 -- kept     the newest hits whose units reach the largest threshold, or twice that
@@ -23,11 +23,11 @@ local function log_left(entry)
   return log.left
 end
 
--- The units that the log keeps for the largest limit it serves.
-local function units_kept(entry)
-  local largest = entry.largest and tonumber(values[entry.largest] or 0) or 0
+-- Returns the largest threshold that the log serves. An entry whose threshold may be the largest records it.
+local function record_largest(entry)
+  local largest = entry.largest_key and tonumber(values[entry.largest_key] or 0) or 0
   largest = max(largest, entry.keep_units)
-  if entry.enlarges then set_value(entry.largest, largest, ttl_of(entry.log.left)) end
+  if entry.enlarges then set_value(entry.largest_key, largest, ttl_of(entry.log.left)) end
   return largest
 end
 
@@ -35,7 +35,7 @@ end
 local function add_hit(entry, units, at)
   local log = entry.log
   if not append_hit(log, { units }, entry.keep, nil, at) then return end
-  local ceiling = units_kept(entry) * (entry.attempts and 1 or 2)
+  local ceiling = record_largest(entry) * (entry.attempts and 1 or 2)
   if log.total[UNITS] - log.base[UNITS] > ceiling then
     drop_hits(log, last_at_most(log, UNITS, log.total[UNITS] - ceiling))
   end
@@ -44,7 +44,7 @@ end
 algorithms.sl = {
   read = function(entry, limit)
     if not entry.log then
-      entry.largest = entry.has_largest and next_key()
+      entry.largest_key = entry.has_largest and next_key()
       entry.log = open_log(next_key(), 2)
     end
     limit.log = entry.log
@@ -88,7 +88,7 @@ algorithms.sl = {
     return reset_after > 0 and min(reset_after, log_left(entry)) or 0
   end,
 
-  receipt = function(_, limit) return limit.log.newest end,
+  receipt = log_receipt,
 
   refund = function(entry, limit, time)
     if limit.log.refunded then return end

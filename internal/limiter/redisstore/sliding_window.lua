@@ -22,12 +22,9 @@ algorithms.sw = {
   end,
 
   spend = function(entry, limit)
-    local units = entry.cost
-    if entry.attempts then
-      -- The bucket may already hold more than this variant's ceiling.
-      units = max(0, min(units, limit.ceiling - bucket_units(limit.log, UNITS, limit.bucket)))
-    elseif entry.is_final then
-      units = max(0, min(units, MOST_CHARGED - bucket_units(limit.log, UNITS, limit.bucket)))
+    local units, most = entry.cost, entry.attempts and limit.ceiling or entry.undeniable and MOST_CHARGED
+    if most then -- the bucket may already hold more than this variant's ceiling
+      units = max(0, min(units, most - bucket_units(limit.log, UNITS, limit.bucket)))
     end
     append_hit(limit.log, { units }, limit.window, limit.bucket)
     limit.used = log_units(limit, UNITS, limit.log.now)
@@ -47,7 +44,7 @@ algorithms.sw = {
 
   reset_after = function(_, limit) return log_reset_after(limit, limit.used) end,
 
-  receipt = function(_, limit) return limit.log.newest end,
+  receipt = log_receipt,
 
   refund = function(entry, limit, time)
     refund_hit(limit.log, UNITS, entry.cost, time, limit.bucket)

@@ -48,7 +48,7 @@ algorithms.su = {
   spend = function(entry, limit, passes)
     local log = limit.log
     local observed = min(entry.cost, MOST_OBSERVED - bucket_units(log, UNITS, limit.bucket))
-    append_hit(log, { observed, passes and (entry.is_final and observed or entry.cost) or 0 }, limit.window, limit.bucket)
+    append_hit(log, { observed, passes and (entry.undeniable and observed or entry.cost) or 0 }, limit.window, limit.bucket)
     limit.used = log_units(limit, ADMITTED, log.now)
   end,
 
@@ -67,7 +67,7 @@ algorithms.su = {
     return tonumber(log_element(log, i, TIME)) + limit.window * 1000 - server_time()
   end,
 
-  receipt = function(_, limit) return limit.log.newest end,
+  receipt = log_receipt,
 
   refund = function(entry, limit, time)
     refund_hit(limit.log, ADMITTED, entry.cost, time, limit.bucket)
