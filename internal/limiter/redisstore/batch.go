@@ -6,6 +6,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -32,7 +33,8 @@ type pending struct {
 	call     *quota.Call
 	mode     mode
 	deadline time.Time
-	hurried  bool // the deadline is the caller's, not the one of Redis
+
+	isCallersDeadline bool // deadline is from the caller, not from Store.timeout
 
 	isFinished atomic.Bool   // the caller has an outcome, or has stopped waiting
 	done       chan struct{} // receives one value when outcome is set
@@ -42,13 +44,13 @@ type pending struct {
 	keyNames []string // the Redis keys
 }
 
-// mode is what the parts of a call that spans several nodes do, see spread.go. It is zero for other calls.
+// mode is how a group of a call is evaluated, see spread.go. It is zero for calls that one script call decides.
 type mode struct {
 	// receipts is true if the result identifies the spent units, for a refund.
 	receipts bool
-	// dryRun spends nothing, but repairs state, see entry.lua.
+	// dryRun spends nothing, but repairs state, see entryDryRun.
 	dryRun bool
-	// repeated is true if the call repeats one that has taken holds with other keys.
+	// repeated is true if the call repeats one that has taken holds, perhaps in other groups.
 	repeated bool
 }
 
@@ -63,16 +65,17 @@ func failAll(n int, err *quota.StoreError) []outcome { return slices.Repeat([]ou
 
 var pendings = sync.Pool{New: func() any { return &pending{done: make(chan struct{}, 1)} }}
 
+// newPending returns the call as pending, until the deadline that Store.deadline returned for ctx.
 func newPending(ctx context.Context, call *quota.Call, m mode, deadline time.Time) *pending {
 	p := pendings.Get().(*pending) //nolint:forcetypeassert // the pool holds only these
 	p.ctx, p.call, p.mode, p.deadline = ctx, call, m, deadline
 	callers, ok := ctx.Deadline()
-	p.hurried = ok && !deadline.Before(callers.Add(-callerMargin))
+	p.isCallersDeadline = ok && !deadline.Before(callers.Add(-callerMargin))
 	p.isFinished.Store(false)
 	return p
 }
 
-// finish sets the outcome and wakes the caller, unless it has one or has stopped waiting.
+// finish sets the outcome and wakes the caller, unless the caller has an outcome or has stopped waiting.
 func (p *pending) finish(o outcome) {
 	if p.isFinished.CompareAndSwap(false, true) {
 		p.outcome = o
@@ -103,9 +106,22 @@ func (p *pending) wait(ctx context.Context) (result, error) {
 	return decoded, err
 }
 
-// nextBatch takes the first calls that may share a batch from the queue. It drops finished calls. queued is
-// the queue without all of them.
-func nextBatch(queue []*pending) (batch, queued []*pending) {
+var (
+	errDeadline        = &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
+	errCallersDeadline = &quota.StoreError{Cause: quota.CauseDeadline, Err: fmt.Errorf("the caller waits no longer: %w", context.DeadlineExceeded)}
+)
+
+// deadlineError returns the error of a call whose deadline has passed.
+func (p *pending) deadlineError() *quota.StoreError {
+	if p.isCallersDeadline {
+		return errCallersDeadline
+	}
+	return errDeadline
+}
+
+// nextBatch takes the first calls that may share a batch from the queue, and drops finished calls among them. It
+// returns the batch and the rest of the queue.
+func nextBatch(queue []*pending) (batch, rest []*pending) {
 	batch = make([]*pending, 0, min(len(queue), maxBatchCalls))
 	keys, taken := 0, 0
 	for _, p := range queue {

@@ -64,12 +64,11 @@ func (m *metrics) Describe(descriptions chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(values chan<- prometheus.Metric) {
 	for name, n := range m.nodes() {
-		length, isOpen := n.state()
 		open := 0.0
-		if isOpen {
+		if n.isDown() {
 			open = 1
 		}
-		values <- prometheus.MustNewConstMetric(m.queue, prometheus.GaugeValue, float64(length), name)
+		values <- prometheus.MustNewConstMetric(m.queue, prometheus.GaugeValue, float64(n.queueLength()), name)
 		values <- prometheus.MustNewConstMetric(m.open, prometheus.GaugeValue, open, name)
 	}
 	for _, c := range m.collectors() {

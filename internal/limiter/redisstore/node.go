@@ -88,33 +88,6 @@ func (n *node) decide(ctx context.Context, call *quota.Call, m mode, deadline ti
 	return p.wait(ctx)
 }
 
-// hasTimeUntil reports whether a batch that is sent now returns by the deadline of a call, to within
-// callerMargin.
-func (n *node) hasTimeUntil(deadline time.Time) bool {
-	return time.Until(deadline) > n.timeout-callerMargin
-}
-
-// isDown reports whether the breaker is open.
-func (n *node) isDown() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.breaker.isOpen
-}
-
-// state returns the number of queued calls and whether the breaker is open.
-func (n *node) state() (queued int, isOpen bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.queue), n.breaker.isOpen
-}
-
-// isUnusedSince reports whether the node had no call since then and needs no attention.
-func (n *node) isUnusedSince(t time.Time) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.latest.Before(t) && len(n.queue) == 0 && !n.breaker.isOpen
-}
-
 // enqueue queues the call. If isFirst is true, the queue is not being sent, and the caller must
 // send it.
 func (n *node) enqueue(p *pending) (isFirst bool, err error) {
@@ -136,19 +109,13 @@ func (n *node) enqueue(p *pending) (isFirst bool, err error) {
 
 var errQueueFull = &quota.StoreError{Cause: quota.CauseQueue, Err: fmt.Errorf("%d calls wait for this node", maxQueued)}
 
-// sendQueue sends batches until the queue is empty.
-func (n *node) sendQueue() {
-	for {
-		n.letCallersQueue()
-		b := n.takeBatch()
-		if b == nil {
-			return
-		}
-		n.sendBatch(b, n.send)
-	}
+// hasTimeUntil reports whether a batch that is sent now returns by the deadline of a call, to within
+// callerMargin.
+func (n *node) hasTimeUntil(deadline time.Time) bool {
+	return time.Until(deadline) > n.timeout-callerMargin
 }
 
-// sendFirst sends one batch. If calls were queued meanwhile, sendQueue sends them.
+// sendFirst sends one batch. sendQueue sends the calls that were queued meanwhile.
 func (n *node) sendFirst() {
 	n.letCallersQueue()
 	b := n.takeBatch()
@@ -163,13 +130,25 @@ func (n *node) sendFirst() {
 	}
 }
 
+// sendQueue sends batches until the queue is empty.
+func (n *node) sendQueue() {
+	for {
+		n.letCallersQueue()
+		b := n.takeBatch()
+		if b == nil {
+			return
+		}
+		n.sendBatch(b, n.send)
+	}
+}
+
 // letCallersQueue lets the callers run that are ready, so that their calls are part of the next
 // batch: fewer, larger batches cost less CPU. It returns when the queue does not grow.
 func (n *node) letCallersQueue() {
-	before, _ := n.state()
+	before := n.queueLength()
 	for range maxYields {
 		runtime.Gosched()
-		after, _ := n.state()
+		after := n.queueLength()
 		if after <= before || after >= maxBatchCalls {
 			return
 		}
@@ -278,7 +257,7 @@ func (n *node) record(failure *quota.StoreError, key quota.Key) {
 	go n.probeUntilUp(key)
 }
 
-// probeUntilUp closes the breaker after the first probe that succeeds in time.
+// probeUntilUp closes the breaker after the first probe that succeeds in time, or when the client is closed.
 func (n *node) probeUntilUp(key quota.Key) {
 	for range time.Tick(probePause) {
 		ctx, cancel := context.WithTimeout(context.Background(), n.timeout) //nolint:forbidigo // no caller waits for it
@@ -316,8 +295,8 @@ func (n *node) expire() {
 	}
 }
 
-// expireList fails the calls of the list whose deadline has passed, and sets the timer for the
-// others, which it returns.
+// expireList fails the calls of the list whose deadline has passed. It returns the others, and sets the timer for
+// them.
 func (n *node) expireList(list []*pending, now time.Time) []*pending {
 	var waiting []*pending
 	for _, p := range list {
@@ -333,15 +312,23 @@ func (n *node) expireList(list []*pending, now time.Time) []*pending {
 	return waiting
 }
 
-var (
-	errDeadline        = &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
-	errCallersDeadline = &quota.StoreError{Cause: quota.CauseDeadline, Err: fmt.Errorf("the caller waits no longer: %w", context.DeadlineExceeded)}
-)
+// isDown reports whether the breaker is open.
+func (n *node) isDown() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.breaker.isOpen
+}
 
-// deadlineError returns the error of a call whose deadline has passed.
-func (p *pending) deadlineError() *quota.StoreError {
-	if p.hurried {
-		return errCallersDeadline
-	}
-	return errDeadline
+// queueLength returns the number of queued calls.
+func (n *node) queueLength() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.queue)
+}
+
+// isUnusedSince reports whether the node had no call since then, has an empty queue and a closed breaker.
+func (n *node) isUnusedSince(t time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.latest.Before(t) && len(n.queue) == 0 && !n.breaker.isOpen
 }
