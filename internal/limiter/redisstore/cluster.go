@@ -27,7 +27,8 @@ func newClusterNodes(s *Store, client *redis.ClusterClient) *clusterNodes {
 	return &clusterNodes{store: s, client: client}
 }
 
-// unknown is the address of the node for all calls while the client does not know the slots.
+// unknown is the name of a node whose address is not known. In a cluster it is the node for all calls while the
+// client does not know the slots.
 const unknown = "unknown"
 
 // nodeLife is how long a node without calls remains in the metrics. A node that has left the
@@ -80,23 +81,24 @@ func (c *clusterNodes) recent() map[string]*node {
 }
 
 // send decides the calls of a batch in one round trip: one EVALSHA for the calls of each key,
-// because a script may only use keys of one slot.
+// because a script may only use keys of one slot. A node that lacks a script rejects its calls, which resend
+// decides.
 func (c *clusterNodes) send(ctx context.Context, batch []*pending) []outcome {
-	groups := groupByKey(batch)
-	if len(groups) == 1 {
+	byKey := positionsByKey(batch)
+	if len(byKey) == 1 {
 		return c.store.send(ctx, batch)
 	}
 	outcomes := make([]outcome, len(batch))
 	pipeline := c.client.Pipeline()
-	replies := make([]*redis.Cmd, len(groups))
-	for i, group := range groups {
-		replies[i] = pipeline.Do(ctx, c.store.decideCommand(callsAt(batch, group)).args...)
+	replies := make([]*redis.Cmd, len(byKey))
+	for i, positions := range byKey {
+		replies[i] = pipeline.Do(ctx, c.store.decideCommand(callsAt(batch, positions)).args...)
 	}
 	_, _ = pipeline.Exec(ctx) // every command has its own error
-	for i, group := range groups {
+	for i, positions := range byKey {
 		values, err := replies[i].Slice()
-		for j, o := range outcomesOf(ctx, callsAt(batch, group), values, err) {
-			outcomes[group[j]] = o
+		for j, o := range outcomesOf(ctx, callsAt(batch, positions), values, err) {
+			outcomes[positions[j]] = o
 		}
 	}
 	return outcomes
@@ -114,27 +116,27 @@ func (c *clusterNodes) resend(ctx context.Context, batch []*pending) []outcome {
 	return outcomes
 }
 
-// groupByKey returns the positions of the calls with the same key, in order of arrival.
-func groupByKey(batch []*pending) [][]int {
-	var groups [][]int
-	first := make(map[quota.Key]int, len(batch))
+// positionsByKey returns for each key the positions of its calls in the batch, in order of arrival.
+func positionsByKey(batch []*pending) [][]int {
+	var byKey [][]int
+	places := make(map[quota.Key]int, len(batch)) // of the keys in byKey
 	for i, p := range batch {
 		key := p.call.Entries[0].Key
-		group, found := first[key]
+		place, found := places[key]
 		if !found {
-			group = len(groups)
-			first[key] = group
-			groups = append(groups, nil)
+			place = len(byKey)
+			places[key] = place
+			byKey = append(byKey, nil)
 		}
-		groups[group] = append(groups[group], i)
+		byKey[place] = append(byKey[place], i)
 	}
-	return groups
+	return byKey
 }
 
 func callsAt(batch []*pending, positions []int) []*pending {
-	group := make([]*pending, len(positions))
+	calls := make([]*pending, len(positions))
 	for i, position := range positions {
-		group[i] = batch[position]
+		calls[i] = batch[position]
 	}
-	return group
+	return calls
 }

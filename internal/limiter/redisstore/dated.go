@@ -30,7 +30,7 @@ type datedArguments struct {
 // datedCache holds the last datedArguments of a policy.
 type datedCache = atomic.Pointer[datedArguments]
 
-// argumentsAt returns the arguments after cost and flags.
+// argumentsAt returns the arguments after the flags and the TTL, for the time that now returns.
 func (p *prepared) argumentsAt(now func() time.Time) []any {
 	if p.dated == nil {
 		return p.args

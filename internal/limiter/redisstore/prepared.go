@@ -9,19 +9,19 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// prepared is a policy as the scripts take it.
+// prepared is what commands need of a policy, whatever the call.
 type prepared struct {
 	*quota.Policy
 
-	algorithms uint
+	algorithms uint        // the bits of its algorithms
 	keys       []string    // the parts after the hash tag, in the order of the script
-	flags      int         // of an entry
+	flags      int         // the flags of an entry that the policy sets
 	isLean     bool        // lean.lua can decide its checks
-	args       []any       // the arguments after cost and flags
+	args       []any       // the arguments after the flags and the TTL
 	dated      *datedCache // the arguments of a policy with calendars, see argumentsAt; else nil
 }
 
-// preparedOf returns the policy as the scripts take it. It is prepared once.
+// preparedOf returns the prepared policy. A policy is prepared once.
 func preparedOf(policy *quota.Policy) *prepared {
 	return policy.Memo(prepare).(*prepared) //nolint:forcetypeassert // only this function uses the memo
 }
@@ -44,14 +44,14 @@ func prepare(policy *quota.Policy) any {
 	}
 	if p.hasCalendar() {
 		p.dated = &datedCache{}
-		p.args = p.datedArgumentsAt(0).args
+		p.args = p.datedArgumentsAt(0).args // only their number is used
 	} else {
 		p.args = p.arguments(nil)
 	}
 	return p
 }
 
-// prepareFlags sets the flags that the policy has without its limits.
+// prepareFlags sets the flags that do not depend on the algorithms; addKeys sets the others.
 func (p *prepared) prepareFlags() {
 	for _, f := range []struct {
 		flag  int
@@ -71,15 +71,15 @@ func (p *prepared) prepareFlags() {
 	}
 }
 
-// isLeanWith reports whether lean.lua can decide the limit, after the limits before it. Of a SlidingLog it
-// must not know what the log keeps for other limits.
+// isLeanWith reports whether lean.lua can decide the limit. The keys of the limits before it have been added. lean.lua
+// decides a SlidingLog only if the log serves no other limit.
 func (p *prepared) isLeanWith(l *quota.Limit) bool {
 	isPlain := bindingOf(l.Algorithm).lean != nil && l.Calendar == nil && l.Escalation == nil
 	keep, _ := p.Kept()
 	return isPlain && (l.Algorithm != quota.SlidingLog || !p.IsRequestable() && p.flags&entryLog == 0 && keep == l.Window)
 }
 
-// addKeys adds the keys of limit i. SlidingLog limits share one key.
+// addKeys adds the keys of limit i. All SlidingLog limits share one key; Concurrency has none.
 func (p *prepared) addKeys(i int) {
 	l, key := &p.Limits()[i], p.StateName(i)
 	switch {
@@ -98,7 +98,7 @@ func (p *prepared) addKeys(i int) {
 	}
 }
 
-// arguments returns the arguments after cost and flags. ofCalendar returns the further
+// arguments returns the arguments after the flags and the TTL, see entry.lua. ofCalendar returns the further
 // arguments of a limit with a calendar.
 func (p *prepared) arguments(ofCalendar func(*quota.Limit) []any) []any {
 	var args []any
@@ -109,10 +109,10 @@ func (p *prepared) arguments(ofCalendar func(*quota.Limit) []any) []any {
 		number(units)
 	}
 	if p.flags&entryListed != 0 {
-		number(int64(p.OwnState()) + 1)
+		number(int64(p.OwnState()) + 1) // Lua counts from 1
 	}
 	if p.flags&entryHolds != 0 {
-		number(p.KeptAfterEnd() / 1000)
+		number(p.KeptAfterEnd() / 1000) // in milliseconds
 		number(p.MaxOpen())
 	}
 	limits := p.Limits()
@@ -137,8 +137,8 @@ func (p *prepared) arguments(ofCalendar func(*quota.Limit) []any) []any {
 	return args
 }
 
-// blockArguments returns the arguments about the blocks of the limit: its length and name; or the
-// number of lengths below 0, the name, the lengths, and how long they are remembered.
+// blockArguments returns the arguments about the blocks of the limit: their length and the name of the limit. With an
+// escalation: the negative number of lengths, the name, the lengths, and how long the limit remembers a block.
 func blockArguments(l *quota.Limit) []any {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	if l.Escalation == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// The places of the first arguments of a run, after the place where it begins. The first entry follows.
+// The places of the first arguments of a run, counted from the last argument before the run.
 const (
 	atCalls = iota + 1
 	atKeys
@@ -26,7 +26,7 @@ const (
 	runReceipts             // return receipts
 	runDraws                // the calls have draws
 	runSameKeys             // all calls have the same keys, which are in KEYS once
-	runRepeated             // the calls repeat others, which took holds
+	runRepeated             // the calls repeat earlier calls, which took holds
 	runLean                 // lean.lua may decide the calls
 	runSameArgs             // all calls have the same call arguments, which follow once
 )
@@ -41,8 +41,8 @@ const (
 	entryDryRun                // spends nothing, but repairs state after an edit or a clock change
 	entryOnlyKnown             // decided only if the key is known
 	entryListed                // the state of a limit is in a list
-	entryLargest               // the log has a key for the largest number it serves
-	entryEnlarges              // the variant may make this number larger
+	entryLargest               // the log has a key for the largest threshold that it serves
+	entryEnlarges              // the variant has a larger threshold than the policy
 	entryHolds                 // the policy takes reservations
 	entrySettles               // settles the holds that have ended
 	entryRemembers             // remembers a charge
@@ -65,12 +65,12 @@ const (
 	millionths    = 1_000_000    // is the unit of shares in replies, which contain only integers
 )
 
-// Why a limit admits or does not.
+// Whether a limit admits the cost, and why not.
 const (
 	admitsNot = iota
 	admitsCost
-	admitsButSheds // at random
-	admitsAfterHolds
+	admitsButSheds   // admits it, but Suppressed sheds the check
+	admitsAfterHolds // only holds keep it from admitting the cost
 )
 
 // constants are what the Lua files call the numbers above, and numbers of package quota. The names are replaced

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// repairs reports the calls that replaced values that were not states of a limit: another program has written
-// to Redis. The state counted as missing.
+// repairs counts and logs the keys whose value was not a state of a limit: another program has written to
+// Redis. A script counted the state as missing and replaced it.
 type repairs struct {
 	total       prometheus.Counter
 	logger      *slog.Logger

@@ -12,7 +12,7 @@ import (
 
 var errReply = errors.New("reply does not have the form of batch.lua")
 
-// result is the reply to a call, and what only the store needs of it.
+// result is the reply to a call, and the values for the store only.
 type result struct {
 	*quota.Reply
 	// undecided are the indexes of the entries that prevented a decision, see undecided in
@@ -21,7 +21,7 @@ type result struct {
 	// repaired are the indexes of the entries that replaced a value or a key of another type, which was not a
 	// state of their limits.
 	repaired []int
-	// receipts identify the units that each limit spent, for a refund. They are there if mode.receipts is set.
+	// receipts identify the units that each limit spent, for a refund; nil unless mode.receipts is set.
 	receipts []int64
 }
 
@@ -57,6 +57,14 @@ func decodeReply(call *quota.Call, receipts bool, values []any) (result, error) 
 		return result{}, &quota.StoreError{Cause: quota.CauseScript, Err: errReply}
 	}
 	return c.result, nil
+}
+
+// replyCursor reads the values of a reply one after the other.
+type replyCursor struct {
+	result
+
+	values []any
+	bad    bool
 }
 
 // decodeUndecided reads the indexes of the entries that prevented a decision.
@@ -130,14 +138,6 @@ func (c *replyCursor) readHolds(e *quota.EntryReply) {
 	e.Estimate = c.number()
 	e.Held, e.Open = c.number(), c.number()
 	e.Settled, e.DebtCut = c.number(), c.number()
-}
-
-// replyCursor reads the values of a reply one after the other.
-type replyCursor struct {
-	result
-
-	values []any
-	bad    bool
 }
 
 func (c *replyCursor) next() any {
