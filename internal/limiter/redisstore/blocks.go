@@ -6,7 +6,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,8 +26,6 @@ const (
 	blocksPerPipeline = 200
 )
 
-var blocksProgram = sync.OnceValue(func() program { return newProgram(textOf("blocks.lua")) })
-
 // blockList returns the key of the list of the policy.
 func (s *Store) blockList(policy string) string { return s.key(quota.Key(policy), "blocked") }
 
@@ -47,8 +44,7 @@ func (s *Store) AddBlocks(ctx context.Context, policy string, blocks []quota.Blo
 func (s *Store) addBlocks(ctx context.Context, policy string, blocks []quota.Block) error {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	c := command{program: blocksProgram()}
-	c.args = []any{"EVALSHA", c.program.sha, 1, s.blockList(policy), quota.MaxListedBlocks}
+	c := newFileCommand(blocksProgram(), []string{s.blockList(policy)}, quota.MaxListedBlocks)
 	for _, b := range blocks {
 		c.args = append(c.args, string(b.Key), (b.Left + endSlack).Milliseconds())
 	}

@@ -14,9 +14,18 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
+// storeError returns the error of a command as a *StoreError, or nil.
+func storeError(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &quota.StoreError{Cause: causeOf(ctx, err), Err: err}
+}
+
 // causeNoScript is the cause of an error after which the source of the script is sent.
 const causeNoScript quota.Cause = "noscript"
 
+// causeOf returns the cause of an error of the client or of Redis.
 func causeOf(ctx context.Context, err error) quota.Cause {
 	if answer, ok := errors.AsType[redis.Error](err); ok {
 		return causeOfText(answer.Error())

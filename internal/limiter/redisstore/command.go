@@ -9,17 +9,28 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// command is an EVALSHA of a program.
+// command is an EVALSHA of a program, whose arguments follow the keys.
 type command struct {
 	program    program
 	args       []any
-	algorithms uint
+	algorithms uint             // selects the program
 	now        func() time.Time // the clock of this process
 }
 
-// newCommand returns a command for one of the programs, by the algorithms of the runs, with the
-// keys of their entries and no arguments yet.
-func (s *Store) newCommand(scripts *programs, runs ...run) command {
+// decideCommand returns the command for the calls of a batch.
+func (s *Store) decideCommand(batch []*pending) command {
+	runs := runsOf(batch)
+	c := s.newCommand(decidePrograms, runs...)
+	c.args = append(c.args, len(runs))
+	for _, r := range runs {
+		c.addRun(r)
+	}
+	return c
+}
+
+// newCommand returns a command for the program of the algorithms of the runs, with the keys of their entries
+// and no arguments yet.
+func (s *Store) newCommand(of *programs, runs ...run) command {
 	c := command{now: s.now}
 	capacity := 8
 	for _, r := range runs {
@@ -34,7 +45,7 @@ func (s *Store) newCommand(scripts *programs, runs ...run) command {
 		}
 		capacity += 4
 	}
-	c.program = scripts[c.algorithms]()
+	c.program = of[c.algorithms]()
 	c.args = make([]any, 3, capacity)
 	c.args[0], c.args[1] = "EVALSHA", c.program.sha
 	for _, r := range runs {
@@ -51,6 +62,16 @@ func (s *Store) newCommand(scripts *programs, runs ...run) command {
 	}
 	c.args[2] = len(c.args) - 3
 	c.args[3] = *c.args[3].(*string) //nolint:forcetypeassert // set above; the client routes by it
+	return c
+}
+
+// newFileCommand returns the command of a program of one file, see program.go, with these keys and arguments.
+func newFileCommand(p program, keys []string, args ...any) command {
+	c := command{program: p, args: []any{"EVALSHA", p.sha, len(keys)}}
+	for _, key := range keys {
+		c.args = append(c.args, key)
+	}
+	c.args = append(c.args, args...)
 	return c
 }
 
@@ -106,60 +127,16 @@ func suffixesOf(e *quota.Entry) []string {
 	return p.keys
 }
 
-// holdsAnew reports whether the entry holds for its TTL from now.
-func holdsAnew(e *quota.Entry) bool { return e.Action == quota.Reserve || e.Action == quota.Renew }
-
-// key returns the Redis key with the suffix for a key of a policy.
-func (s *Store) key(key quota.Key, suffix string) string {
-	return string(s.appendKey(nil, key, suffix))
-}
-
-func (s *Store) appendKey(text []byte, key quota.Key, suffix string) []byte {
-	text = append(append(text, s.prefix...), '{')
-	text = append(append(text, key...), "}:"...)
-	return append(text, suffix...)
-}
-
-func (s *Store) keyLength(key quota.Key, suffix string) int {
-	return len(s.prefix) + len("{") + len(key) + len("}:") + len(suffix)
-}
-
-// decideCommand returns the command for the calls of a batch.
-func (s *Store) decideCommand(batch []*pending) command {
-	runs := runsOf(batch)
-	c := s.newCommand(decideScripts, runs...)
-	c.args = append(c.args, len(runs))
-	for _, r := range runs {
-		c.addRun(r)
-	}
-	return c
-}
-
+// addRun appends the arguments of a run, see batch.lua.
 func (c *command) addRun(r run) {
 	first := r.calls[0]
 	draws := c.algorithms&suppressedBit != 0
-	flags, callArgs := 0, callArguments(first.call)
-	if first.call.Denied {
-		flags |= runDenied
-	}
-	if first.mode.receipts {
-		flags |= runReceipts
-	}
-	if draws {
+	calls, flags, callArgs := r.calls, r.flags(), countCallArguments(first.call)
+	switch {
+	case draws:
 		flags |= runDraws
 		callArgs++
-	}
-	if r.sameKeys {
-		flags |= runSameKeys
-	}
-	if first.mode.repeated {
-		flags |= runRepeated
-	}
-	if r.calls[0].isLean() {
-		flags |= runLean
-	}
-	calls := r.calls
-	if !draws && r.haveSameCosts() {
+	case r.haveSameCosts():
 		flags |= runSameArgs
 		calls = calls[:1]
 	}
@@ -175,27 +152,26 @@ func (c *command) addRun(r run) {
 	}
 }
 
-// callArguments returns the number of call arguments: the arguments of the entries that the calls of a run do
-// not share.
-func callArguments(c *quota.Call) int {
+// countCallArguments returns the number of call arguments: the arguments of the entries that the calls of a run
+// do not share.
+func countCallArguments(c *quota.Call) int {
 	n := len(c.Entries)
 	for i := range c.Entries {
-		switch c.Entries[i].Action {
-		case quota.Reserve, quota.Renew, quota.Commit, quota.CommitOrCharge:
+		if namesHold(&c.Entries[i]) {
 			n++
-		case quota.Check, quota.Charge:
 		}
 	}
 	return n
 }
 
-// addCallArguments appends the call arguments of an entry.
+// namesHold reports whether the ID of the entry may be the ID of a hold. The script then needs it beside the cost.
+func namesHold(e *quota.Entry) bool { return e.Action != quota.Check && e.Action != quota.Charge }
+
+// addCallArguments appends the call arguments of an entry: its cost and, if it names a hold, its ID.
 func (c *command) addCallArguments(e *quota.Entry) {
 	c.args = append(c.args, &e.Cost)
-	switch e.Action {
-	case quota.Reserve, quota.Renew, quota.Commit, quota.CommitOrCharge:
+	if namesHold(e) {
 		c.args = append(c.args, e.ID)
-	case quota.Check, quota.Charge:
 	}
 }
 
@@ -225,3 +201,6 @@ func (c *command) addEntries(entries []quota.Entry, dryRun bool) {
 		c.args = append(c.args, p.argumentsAt(c.now)...)
 	}
 }
+
+// holdsAnew reports whether the entry holds for its TTL from now.
+func holdsAnew(e *quota.Entry) bool { return e.Action == quota.Reserve || e.Action == quota.Renew }

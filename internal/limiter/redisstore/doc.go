@@ -12,30 +12,47 @@
 //	store.go           Store: sends calls to Redis
 //	layout.go          the layout of the keys in Redis
 //	node.go              one Redis node: its queue, its batches in flight
-//	batch.go             one call on its way through a batch
+//	batch.go             the calls that wait for a batch, and their outcomes
 //	breaker.go           when to stop asking a node
 //	metrics.go           the metrics of the nodes
-//	repair.go          counters that another program has overwritten
 //	cluster.go           the nodes of a Redis Cluster
-//	run.go               calls of a batch with the same policies
-//	prepared.go          a policy as the scripts take it
-//	dated.go             its arguments with the boundaries of calendars
+//	run.go               the runs of a batch: calls with the same policies
+//	prepared.go          the keys, flags and arguments of a policy
+//	dated.go             the arguments of a policy with calendars
 //	command.go           the command for a batch
 //	lua.go               the Lua files of each algorithm
 //	program.go           the assembly of the scripts
 //	protocol.go          the numbers that Go and Lua share
 //	reply.go             the decoding of replies
+//	repair.go            the report of counters that another program has overwritten
 //	cause.go             the causes of errors of Redis
-//	spread.go          calls that need several scripts: of many limits, or of several nodes of a Redis Cluster
+//	spread.go          calls that need several script calls: with many limits, or on several nodes of a Redis Cluster
+//	group.go             the groups of such a call, one for each script call
+//	refund.go            the refund after a lost race
 //	state.go           reset, block and unblock one key
 //	changes.go         announcements of such changes to all replicas
 //	holds.go           the open holds of a key
 //	blocks.go          the lists of blocks
 //
-// A script is assembled from base.lua, the shared files of its algorithms, their files for lean.lua, lean.lua and
-// batch.lua. lean.lua decides most checks. For other calls batch.lua contains the body of a function, the
-// general code: prelude.lua, hold.lua if a policy takes reservations, the files of the algorithms, listed.lua,
-// entry.lua and decide.lua. refund.lua follows the general code without decide.lua.
+// program.go assembles the script for a batch from these files. lua.go lists the files of each algorithm.
+//
+//	base.lua           what all scripts need
+//	log_search.lua, bucket.lua, arrival.lua
+//	                   what the lean and the general code of an algorithm share
+//	*_lean.lua         the algorithms for plain checks
+//	lean.lua           decides most checks
+//	batch.lua          the loop over the runs; contains the general code, for all other calls:
+//	prelude.lua          cursors, values, and what an algorithm is
+//	hold.lua             the holds of a key, if a policy takes reservations
+//	log.lua, deficit.lua the state of several algorithms
+//	fixed_window.lua, sliding_log.lua, sliding_window.lua, token_bucket.lua, gcra.lua, suppressed.lua, concurrency.lua
+//	                     the algorithms
+//	listed.lua           the list of the states of requested limits
+//	entry.lua            reads the entries
+//	decide.lua           decides a run
+//
+// To read them, begin with batch.lua. In the script for a refund, refund.lua follows base.lua and the general code
+// without decide.lua. reset.lua, open_holds.lua and blocks.lua are scripts of their own.
 //
 // # How a decision is made
 //
@@ -47,9 +64,9 @@
 //
 //  1. Read the blocks, holds and limits of every entry, and spend the holds that have ended. An
 //     entry is admitted if its key has no live block and every limit admits its cost.
-//  2. Spend or hold. If every enforcing entry is admitted, each admitted entry does. If one is
-//     denied, only entries that count attempts and are not blocked spend, Suppressed
-//     adds to the units it observed, and each denied entry starts its block.
+//  2. Write. If every enforcing entry is admitted, each admitted entry spends or holds its cost. If one is
+//     denied, only entries that count attempts and are not blocked spend, Suppressed adds to the units it
+//     observed, and each denied entry starts its block.
 //  3. Report the units that are spent or held now and, after a denial, when the same call is admitted.
 //
 // # Facts about Redis that the scripts rely on

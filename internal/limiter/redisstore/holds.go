@@ -14,9 +14,8 @@ import (
 func (s *Store) Holds(ctx context.Context, policy *quota.Policy, key quota.Key, most int) ([]quota.Hold, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	c := command{program: openHoldsProgram()}
-	c.args = []any{"EVALSHA", c.program.sha, 2, s.key(key, policy.HoldsName()), s.key(key, holdSetName(policy.ID())), most}
-	list, err := s.execute(ctx, c)
+	keys := []string{s.key(key, policy.HoldsName()), s.key(key, holdSetName(policy.ID()))}
+	list, err := s.execute(ctx, newFileCommand(openHoldsProgram(), keys, most))
 	if err != nil {
 		return nil, storeError(ctx, err)
 	}

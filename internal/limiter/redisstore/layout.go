@@ -11,7 +11,7 @@ import "github.com/weir-dev/weir/internal/limiter/quota"
 //	                                                  <window> is the ID of the calendar of a limit with one
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:sl       the log of all SlidingLog limits
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:sl:largest
-//	                                                  the largest number that this log serves
+//	                                                  the largest threshold that this log serves
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:block    the block
 //	<prefix>1:c:{<key>}:<namespace>/<policy>:<limit>:escalation
 //	                                                  the number of blocks that the limit has started
@@ -26,14 +26,14 @@ import "github.com/weir-dev/weir/internal/limiter/quota"
 //	                                                  the same for the candidates of the limits
 //	<prefix>1:c:{<key>}:probe                         a probe of a node that failed
 //
-// All keys of one caller share a hash tag, so that one script may use them in a Redis
+// All Redis keys for one <key> share a hash tag, so that one script may use them in a Redis
 // Cluster. The names of namespaces, policies and limits are DNS names and need no
 // escaping; EncodeKey escapes the key.
 //
 // Releases with the same layout version can share a Redis during a rollout.
 const layoutVersion = "1:c:"
 
-// probeKey differs from the names of states, which begin with the Namespace of a policy.
+// probeKey has no slash, unlike the other suffixes, which begin with <namespace>/<policy>.
 const probeKey = "probe"
 
 // listName returns the name of the set that lists the states of requested limits that refill.
@@ -41,3 +41,29 @@ func listName(policy string) string { return policy + ":requested" }
 
 // holdSetName returns the name of the set of many holds.
 func holdSetName(policy string) string { return quota.HoldsName(policy) + ":set" }
+
+// key returns the Redis key of the suffix for a key of a policy.
+func (s *Store) key(key quota.Key, suffix string) string {
+	return string(s.appendKey(nil, key, suffix))
+}
+
+// keys returns the Redis keys of the suffixes for a key of a policy.
+func (s *Store) keys(key quota.Key, suffixes []string) []string {
+	keys := make([]string, len(suffixes))
+	for i, suffix := range suffixes {
+		keys[i] = s.key(key, suffix)
+	}
+	return keys
+}
+
+// appendKey appends the Redis key to text.
+func (s *Store) appendKey(text []byte, key quota.Key, suffix string) []byte {
+	text = append(append(text, s.prefix...), '{')
+	text = append(append(text, key...), "}:"...)
+	return append(text, suffix...)
+}
+
+// keyLength returns the length of the Redis key.
+func (s *Store) keyLength(key quota.Key, suffix string) int {
+	return len(s.prefix) + len("{") + len(key) + len("}:") + len(suffix)
+}

@@ -68,7 +68,7 @@ var bindings = [...]binding{
 func refillArguments(l *quota.Limit) []int64 { return []int64{l.Threshold, l.Ceiling()} }
 
 func indexOf(a quota.Algorithm) int {
-	i := slices.IndexFunc(bindings[:], func(of binding) bool { return of.code == a })
+	i := slices.IndexFunc(bindings[:], func(b binding) bool { return b.code == a })
 	if i < 0 {
 		panic("redisstore: unknown algorithm " + strconv.Quote(string(a)))
 	}

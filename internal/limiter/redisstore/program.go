@@ -24,15 +24,18 @@ type program struct {
 // holdsBit selects hold.lua; the lower bits select algorithms.
 const holdsBit uint = 1 << len(bindings)
 
-// programs are the scripts of one main file, one for every bit set of algorithms and hold.lua,
+// programs are the programs of one main file, one for every bit set of algorithms and hold.lua,
 // assembled on first use.
 type programs [holdsBit << 1]func() program
 
-var decideScripts, refundScripts = newPrograms(assembleDecide), newPrograms(assembleRefund)
+var decidePrograms, refundPrograms = newPrograms(assembleDecide), newPrograms(assembleRefund)
 
-var resetProgram = sync.OnceValue(func() program { return newProgram(textOf("reset.lua")) })
+// The programs of one file.
+var resetProgram, openHoldsProgram, blocksProgram = ofFile("reset.lua"), ofFile("open_holds.lua"), ofFile("blocks.lua")
 
-var openHoldsProgram = sync.OnceValue(func() program { return newProgram(textOf("open_holds.lua")) })
+func ofFile(name string) func() program {
+	return sync.OnceValue(func() program { return newProgram(textOf(name)) })
+}
 
 func newPrograms(assemble func(set uint) program) *programs {
 	var all programs
@@ -52,6 +55,7 @@ func assembleDecide(set uint) program {
 	return newProgram(baseText(set), textOf(lean...), strings.Replace(textOf("batch.lua"), generalCode, general, 1))
 }
 
+// assembleRefund returns the program of refund.lua.
 func assembleRefund(set uint) program {
 	return newProgram(baseText(set), textOf(append(generalFiles(set), "refund.lua")...))
 }
@@ -71,7 +75,7 @@ func generalFiles(set uint) []string {
 	return append(names, "listed.lua", "entry.lua")
 }
 
-// filesOf returns the files of these algorithms that are chosen, each once.
+// filesOf returns the files that choose returns for these algorithms, each file once.
 func filesOf(set uint, choose func(*binding) []string) (names []string) {
 	for i := range bindings {
 		if set&(1<<i) == 0 {

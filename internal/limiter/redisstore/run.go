@@ -31,6 +31,27 @@ func (r *run) haveSameCosts() bool {
 	return true
 }
 
+// flags returns the flags that follow from the calls alone.
+func (r *run) flags() (flags int) {
+	first := r.calls[0]
+	if first.call.Denied {
+		flags |= runDenied
+	}
+	if first.mode.receipts {
+		flags |= runReceipts
+	}
+	if r.sameKeys {
+		flags |= runSameKeys
+	}
+	if first.mode.repeated {
+		flags |= runRepeated
+	}
+	if first.isLean() {
+		flags |= runLean
+	}
+	return flags
+}
+
 // runsOf divides a batch into runs.
 func runsOf(batch []*pending) []run {
 	runs := make([]run, 0, 4)
@@ -42,6 +63,8 @@ func runsOf(batch []*pending) []run {
 	return runs
 }
 
+// nextRun returns the run that begins with the first call of the batch: the calls equal to it or, without
+// such calls, the following calls with the same policies.
 func nextRun(batch []*pending) run {
 	n := 1
 	for n < len(batch) && batch[0].equals(batch[n]) {
@@ -50,20 +73,23 @@ func nextRun(batch []*pending) run {
 	if n > 1 {
 		return run{calls: batch[:n], sameKeys: true}
 	}
-	for n < len(batch) && batch[0].mayRunBefore(batch[n], batch[1:n]) && (n+1 == len(batch) || !batch[n].equals(batch[n+1])) {
+	for n < len(batch) && batch[n].mayJoin(batch[:n]) && !beginEqual(batch[n:]) {
 		n++
 	}
 	return run{calls: batch[:n]}
 }
 
-// mayRunBefore reports whether the call can be in the run that begins with p and these others. The
-// calls of a run that lean.lua decides have different keys, because it reads all before it writes.
-func (p *pending) mayRunBefore(call *pending, others []*pending) bool {
-	return p.samePolicies(call) &&
-		(!p.isLean() || !p.overlaps(call) && !slices.ContainsFunc(others, call.overlaps))
+// beginEqual reports whether the first two calls are equal: they begin a run of equal calls.
+func beginEqual(calls []*pending) bool { return len(calls) > 1 && calls[0].equals(calls[1]) }
+
+// mayJoin reports whether the call may be in a run after these calls. The calls of a run that lean.lua
+// decides have different keys, because lean.lua reads all values before it writes.
+func (p *pending) mayJoin(calls []*pending) bool {
+	return calls[0].samePolicies(p) && (!calls[0].isLean() || !slices.ContainsFunc(calls, p.overlaps))
 }
 
-// samePolicies reports whether the two calls differ only in keys, costs, IDs and draws.
+// samePolicies reports whether the two calls differ only in keys, costs, IDs and draws, so that they may share
+// a run.
 func (p *pending) samePolicies(other *pending) bool {
 	return p.mode == other.mode && p.call.Denied == other.call.Denied &&
 		slices.EqualFunc(p.call.Entries, other.call.Entries, func(a, b quota.Entry) bool {
@@ -84,10 +110,10 @@ func (p *pending) isLean() bool {
 
 // equals reports whether the two calls differ only in costs and draws.
 func (p *pending) equals(other *pending) bool {
-	return slices.EqualFunc(p.call.Entries, other.call.Entries, func(a, b quota.Entry) bool {
+	sameKeys := slices.EqualFunc(p.call.Entries, other.call.Entries, func(a, b quota.Entry) bool {
 		return a.Key == b.Key && (a.ID == b.ID || !a.Remembers())
-	}) &&
-		p.samePolicies(other)
+	})
+	return sameKeys && p.samePolicies(other)
 }
 
 // overlaps reports whether the two calls have a key in common.

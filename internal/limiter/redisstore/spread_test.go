@@ -144,7 +144,7 @@ func (r *refundTest) spend(t *testing.T, cost int64) *group {
 	t.Helper()
 	g := &group{call: quota.Call{Entries: []quota.Entry{{Policy: r.policy, Key: "a", Cost: cost}}}}
 	var err error
-	if g.decided, err = r.store.evaluate(t.Context(), &g.call, mode{receipts: true}, time.Now().Add(time.Minute)); err != nil {
+	if g.decided, err = r.store.evaluateAtomic(t.Context(), &g.call, mode{receipts: true}, time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	return g

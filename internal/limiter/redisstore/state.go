@@ -16,15 +16,9 @@ import (
 func (s *Store) Reset(ctx context.Context, policy *quota.Policy, key quota.Key) (bool, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	c := command{program: resetProgram()}
 	names := policy.StateNames()
-	records := recordNames(policy)
-	c.args = []any{"EVALSHA", c.program.sha, len(names) + len(records)}
-	for _, suffix := range slices.Concat(names, records) {
-		c.args = append(c.args, s.key(key, suffix))
-	}
-	c.args = append(c.args, len(names))
-	deleted, err := s.execute(ctx, c)
+	keys := s.keys(key, slices.Concat(names, recordNames(policy)))
+	deleted, err := s.execute(ctx, newFileCommand(resetProgram(), keys, len(names)))
 	return len(deleted) > 0, storeError(ctx, err)
 }
 
@@ -76,16 +70,5 @@ func (s *Store) forgetBlocks(ctx context.Context, policy *quota.Policy, key quot
 	if len(policy.EscalationNames()) == 0 {
 		return nil
 	}
-	var names []string
-	for _, suffix := range policy.EscalationNames() {
-		names = append(names, s.key(key, suffix))
-	}
-	return storeError(ctx, s.client.Del(ctx, names...).Err())
-}
-
-func storeError(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &quota.StoreError{Cause: causeOf(ctx, err), Err: err}
+	return storeError(ctx, s.client.Del(ctx, s.keys(key, policy.EscalationNames())...).Err())
 }

@@ -73,8 +73,8 @@ func NewStore(o Options) *Store {
 	return s
 }
 
-// nameOf returns the name of the only node of a client: its address, or the name of the master
-// that sentinels watch.
+// nameOf returns the name of the only node of a client in metrics: its address, or the name of the master
+// that sentinels watch, which package redisclient sets as the address.
 func nameOf(client redis.UniversalClient) string {
 	if single, ok := client.(*redis.Client); ok {
 		return single.Options().Addr
@@ -87,36 +87,6 @@ func (s *Store) newNode(name string, send, resend sender) *node {
 	n := newNode(s.timeout, s.metrics.ofNode(name))
 	n.send, n.resend, n.probe = send, resend, s.probe
 	return n
-}
-
-// probeScript is a write in a script, like a call.
-var probeScript = redis.NewScript(`return redis.call("SET", KEYS[1], "", "PX", ARGV[1])`)
-
-// probe writes a key to the node of the given key, in a script. A node that has become a replica, has no memory or
-// forbids scripts rejects it.
-func (s *Store) probe(ctx context.Context, key quota.Key) error {
-	return probeScript.Run(ctx, s.client, []string{s.key(key, probeKey)}, probeLife.Milliseconds()).Err()
-}
-
-// probeLife is how long the key of a probe exists.
-const probeLife = time.Second
-
-// callerMargin is the part of the caller's deadline that is kept for sending the answer.
-const callerMargin = 2 * time.Millisecond
-
-// bound returns a context that ends at the deadline of a call that starts now.
-func (s *Store) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithDeadline(ctx, s.deadline(ctx))
-}
-
-// deadline returns when a call must be answered: after the timeout, or shortly before the
-// deadline of the caller.
-func (s *Store) deadline(ctx context.Context) time.Time {
-	deadline := time.Now().Add(s.timeout) //nolint:forbidigo // deadlines of callers
-	if callers, ok := ctx.Deadline(); ok && callers.Add(-callerMargin).Before(deadline) {
-		return callers.Add(-callerMargin)
-	}
-	return deadline
 }
 
 // Evaluate decides the call. Errors are *StoreError; the call must then not be changed, because it may still be
@@ -132,37 +102,55 @@ func (s *Store) Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, e
 	if !call.IsDeniable() && (s.isCluster || s.mustSpread(call)) { // in a cluster a substitute may lie on another node
 		return s.changeSpread(ctx, call, deadline)
 	}
-	var settled settlements
+	var settled settlements // of all evaluations, since each hold is settled only once
 	decided, err := s.evaluateOnce(ctx, call, &settled, deadline)
 	if err != nil || decided.undecided == nil {
 		return decided.Reply, err
 	}
-	other := quota.NewSubstitution(call)
+	substitution := quota.NewSubstitution(call)
 	for decided.undecided != nil {
-		other.Replace(decided.undecided)
-		if decided, err = s.evaluateOnce(ctx, other.Call(), &settled, deadline); err != nil {
+		substitution.Replace(decided.undecided)
+		if decided, err = s.evaluateOnce(ctx, substitution.Call(), &settled, deadline); err != nil {
 			return nil, err
 		}
 	}
-	other.Mark(decided.Reply)
+	substitution.Mark(decided.Reply)
 	return decided.Reply, nil
 }
 
-// evaluateOnce decides the call, or returns which entries prevented it.
+// evaluateOnce decides the call as it is, or returns which entries need a substitute.
 func (s *Store) evaluateOnce(ctx context.Context, call *quota.Call, settled *settlements, deadline time.Time) (result, error) {
 	if s.mustSpread(call) {
 		return s.evaluateSpread(ctx, call, false, settled, deadline)
 	}
-	return s.evaluate(ctx, call, mode{}, deadline)
+	return s.evaluateAtomic(ctx, call, mode{}, deadline)
 }
 
-// evaluate decides one call whose keys lie on one node.
-func (s *Store) evaluate(ctx context.Context, call *quota.Call, m mode, deadline time.Time) (result, error) {
+// evaluateAtomic evaluates the call in one script call, so its keys must lie on one node.
+func (s *Store) evaluateAtomic(ctx context.Context, call *quota.Call, m mode, deadline time.Time) (result, error) {
 	decided, err := s.route(ctx, call.Entries[0].Key).decide(ctx, call, m, deadline)
 	if err == nil {
 		s.repairs.report(call, decided.repaired)
 	}
 	return decided, err
+}
+
+// callerMargin is the part of the caller's deadline that is kept for sending the answer.
+const callerMargin = 2 * time.Millisecond
+
+// deadline returns when a call must be answered: after the timeout, or shortly before the
+// deadline of the caller.
+func (s *Store) deadline(ctx context.Context) time.Time {
+	deadline := time.Now().Add(s.timeout) //nolint:forbidigo // deadlines of callers
+	if callers, ok := ctx.Deadline(); ok && callers.Add(-callerMargin).Before(deadline) {
+		return callers.Add(-callerMargin)
+	}
+	return deadline
+}
+
+// bound returns a context that ends at the deadline of a call that starts now.
+func (s *Store) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithDeadline(ctx, s.deadline(ctx))
 }
 
 // send decides the calls of a batch in one EVALSHA.
@@ -171,8 +159,8 @@ func (s *Store) send(ctx context.Context, batch []*pending) []outcome {
 	return outcomesOf(ctx, batch, values, err)
 }
 
-// outcomesOf returns the outcomes of the calls of a batch. values is what batch.lua returns for them, and
-// err the error in its place.
+// outcomesOf returns the outcomes of the calls of a batch, from the values that batch.lua returned for them or the
+// error of the command.
 func outcomesOf(ctx context.Context, batch []*pending, values []any, err error) []outcome {
 	if err != nil {
 		return failAll(len(batch), &quota.StoreError{Cause: causeOf(ctx, err), Err: err})
@@ -191,7 +179,7 @@ func outcomesOf(ctx context.Context, batch []*pending, values []any, err error) 
 	return outcomes
 }
 
-// outcomeOf returns the outcome of one call by its values.
+// outcomeOf returns the outcome of one call from its values: a text is an error.
 func outcomeOf(values []any) outcome {
 	if text, failed := values[0].(string); failed {
 		text, unwritten := strings.CutPrefix(text, unwrittenMark)
@@ -208,4 +196,16 @@ func (s *Store) execute(ctx context.Context, c command) ([]any, error) {
 		reply, err = s.client.Do(ctx, c.args...).Slice()
 	}
 	return reply, err
+}
+
+// probeLife is how long the key of a probe exists.
+const probeLife = time.Second
+
+// probeScript is a write in a script, like a call.
+var probeScript = redis.NewScript(`return redis.call("SET", KEYS[1], "", "PX", ARGV[1])`)
+
+// probe writes a key to the node of the given key, in a script. A node that has become a replica, has no memory or
+// forbids scripts rejects it.
+func (s *Store) probe(ctx context.Context, key quota.Key) error {
+	return probeScript.Run(ctx, s.client, []string{s.key(key, probeKey)}, probeLife.Milliseconds()).Err()
 }
