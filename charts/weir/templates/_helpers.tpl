@@ -62,7 +62,7 @@ app.kubernetes.io/name: weir-test
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{/* The Namespace of the policy of helm test: that of the release, if its policies are enforced. */}}
+{{/* The Namespace of the policy of helm test: the Namespace of the release, if its policies are enforced. */}}
 {{- define "weir.testNamespace" -}}
 {{- if or (not .Values.watchNamespaces) (has .Release.Namespace .Values.watchNamespaces) -}}
 {{- .Release.Namespace -}}
