@@ -130,10 +130,10 @@ func descriptorOf(d *commonv3.RateLimitDescriptor) (entries plan.Descriptor, res
 	entries = make(plan.Descriptor, 0, len(d.GetEntries()))
 	for _, e := range d.GetEntries() {
 		if key := e.GetKey(); key == "weir_reservation" || key == "weir_commit" {
-			reservation = append(reservation, key+"="+e.GetValue())
+			reservation = append(reservation, key+"="+plan.TrimValue(e.GetValue()))
 			continue
 		}
-		entries = append(entries, plan.Entry{Key: e.GetKey(), Value: e.GetValue()})
+		entries = append(entries, plan.Entry{Key: e.GetKey(), Value: plan.TrimValue(e.GetValue())})
 	}
 	return entries, reservation
 }
