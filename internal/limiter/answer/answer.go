@@ -82,11 +82,11 @@ func New(d *limiter.Decision, o Options) *Answer {
 	if slices.ContainsFunc(d.Limits, func(l limiter.LimitState) bool { return l.Overflow }) {
 		a.add(HeaderOverflow, "true")
 	}
+	custom := isCustom(d, o)
 	if !d.Allowed {
-		a.setDenial(d, o)
+		a.setDenial(d, o, custom)
 	}
 	a.addLimits(d, a.problem.RetryAfter, o.LegacyHeaders)
-	custom := o.ForClients && !d.Allowed && statusOf(d.Reason) == http.StatusTooManyRequests
 	if custom {
 		for _, h := range d.Denial.Headers {
 			a.add(h.Name, h.Value)
@@ -100,6 +100,11 @@ func New(d *limiter.Decision, o Options) *Answer {
 	}
 	a.closeHeaders()
 	return a
+}
+
+// isCustom reports whether the answer is a denial with the status, headers and body that its policy sets.
+func isCustom(d *limiter.Decision, o Options) bool {
+	return o.ForClients && !d.Allowed && statusOf(d.Reason) == http.StatusTooManyRequests
 }
 
 // Release returns the answer to a pool. It must not be used afterwards.
@@ -137,11 +142,11 @@ func (a *Answer) closeHeaders() {
 
 // setDenial sets the status, the problem and Retry-After, which is left out where waiting
 // does not help.
-func (a *Answer) setDenial(d *limiter.Decision, o Options) {
+func (a *Answer) setDenial(d *limiter.Decision, o Options, custom bool) {
 	a.Status = statusOf(d.Reason)
 	a.problem = problemOf(d, a.Status)
 	other := o.DenyStatus
-	if other == 0 && o.ForClients && a.Status == http.StatusTooManyRequests {
+	if other == 0 && custom {
 		other = d.Denial.Status
 	}
 	if other != 0 {
