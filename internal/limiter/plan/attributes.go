@@ -88,17 +88,7 @@ func normalizeAddress(address netip.Addr) netip.Addr { return address.Unmap().Wi
 
 // TrimValue returns the value of a header without the spaces and tabs around it. HTTP/2 has none (RFC 9113, section
 // 8.2.1), but proxies forward a client's, which servers then remove: they must not make another key.
-func TrimValue(value string) string {
-	for value != "" && isBlank(value[0]) {
-		value = value[1:]
-	}
-	for value != "" && isBlank(value[len(value)-1]) {
-		value = value[:len(value)-1]
-	}
-	return value
-}
-
-func isBlank(c byte) bool { return c == ' ' || c == '\t' }
+func TrimValue(value string) string { return strings.Trim(value, " \t") }
 
 // NormalizePath returns the path in its canonical form:
 //
