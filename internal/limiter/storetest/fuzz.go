@@ -20,12 +20,12 @@ func FuzzCall(f *testing.F, subject *Subject) {
 	algorithms := Spending()
 	for kind := range algorithms {
 		f.Add(uint8(kind), int64(1), int64(1), int64(1), int64(1), uint32(0), uint32(0), "alice", false)
-		f.Add(uint8(kind), int64(largestCost), int64(largestCost), int64(720*3600*1000), int64(1000), uint32(1000), uint32(1<<31), "}{", true)
+		f.Add(uint8(kind), int64(largestCost), int64(largestCost), longest.Milliseconds(), int64(1000), uint32(1000), uint32(1<<31), "}{", true)
 		f.Add(uint8(kind), int64(100_000), int64(3), int64(2), int64(2), uint32(1), uint32(7), strings.Repeat("\xff", 300), true)
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, most, cost, window, more int64, step, draw uint32, key string, attempts bool) {
 		a := algorithms[int(kind)%len(algorithms)]
-		l := edgeLimit(a, clamp(most, largestOf(a)), time.Duration(clamp(window, 720*3600*1000))*time.Millisecond)
+		l := edgeLimit(a, clamp(most, largestOf(a)), time.Duration(clamp(window, longestOf(a).Milliseconds()))*time.Millisecond)
 		switch a {
 		case quota.FixedWindow, quota.SlidingLog, quota.Concurrency:
 		case quota.TokenBucket, quota.GCRA:

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// Spending returns the algorithms that count what is spent: all but Concurrency.
+// Spending returns the algorithms that count spent units: all but Concurrency.
 func Spending() []quota.Algorithm { return without(quota.Concurrency) }
 
 // Holding returns the algorithms of policies that take reservations: all but Suppressed.

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
-// Hit is what was spent at one time, in microseconds since 1970.
+// Hit is a cost that was spent at a time, in microseconds since 1970.
 type Hit struct{ At, Cost int64 }
 
 // ExpectEveryInterval expects at most the given number of units in any interval of that length.
@@ -55,7 +55,7 @@ func ExpectRefill(g *WithT, hits []Hit, capacity, rate int64, window time.Durati
 	}
 }
 
-// neverOverCases are limits with what they promise of the hits that they admit.
+// neverOverCases are limits, each with its promise about the hits that it admits.
 var neverOverCases = []struct {
 	limit   quota.Limit
 	promise func(*WithT, []Hit)
