@@ -89,7 +89,7 @@ func (p *page) rules(s *apiextensionsv1.JSONSchemaProps) {
 		rules = append(rules, "- "+rule.Message+"\n")
 	}
 	if len(rules) > 0 {
-		p.printf("\nRules:\n\n%s", strings.Join(slices.Compact(rules), ""))
+		p.printf("\nRules:\n\n%s", strings.Join(rules, ""))
 	}
 }
 

@@ -140,7 +140,7 @@ func (v *verdict) ratio() float64 {
 // slow returns what is wrong with the latencies.
 func (v *verdict) slow() (faults []string) {
 	if ratio := v.ratio(); ratio > twice {
-		faults = append(faults, fmt.Sprintf("p99 of the others is %.1f times what it is beside as many ordinary requests: more than %v times", ratio, twice))
+		faults = append(faults, fmt.Sprintf("p99 of the others is %.1f times the p99 beside as many ordinary requests: more than %v times", ratio, twice))
 	}
 	return faults
 }

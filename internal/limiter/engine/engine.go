@@ -25,8 +25,8 @@ import (
 // this process.
 type Store interface {
 	// Evaluate decides all entries of the call together: either all admitted entries spend,
-	// or none. It is one atomic step unless the keys lie on several nodes of a cluster. It
-	// returns in time for the caller's deadline. After an error the call must not be changed.
+	// or none. It is one atomic step, except in Redis for many limits and for keys on several nodes of a
+	// cluster. It returns in time for the caller's deadline. After an error the call must not be changed.
 	Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, error)
 	// Reset and Unblock delete the state or the block of a key and report whether there was
 	// any. Block denies the key for length, in place of an existing block.
