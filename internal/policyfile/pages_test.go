@@ -7,18 +7,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 const root = "../../"
-
-var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 
 // All pages that show shop/login show the sample.
 func TestLoginIsTheSameEverywhere(t *testing.T) {
@@ -32,11 +30,11 @@ func TestLoginIsTheSameEverywhere(t *testing.T) {
 	for _, page := range pages(t) {
 		text, err := os.ReadFile(root + page)
 		g.Expect(err).NotTo(HaveOccurred())
-		for _, block := range yamlBlock.FindAllSubmatch(text, -1) {
-			if !strings.Contains(string(block[1]), "kind: RateLimitPolicy") {
+		for _, block := range testenv.CodeBlocks(string(text), "yaml") {
+			if !strings.Contains(block, "kind: RateLimitPolicy") {
 				continue
 			}
-			shown, _ := policyfile.Read(t.Context(), block[1]) // some blocks are excerpts
+			shown, _ := policyfile.Read(t.Context(), []byte(block)) // some blocks are excerpts
 			for _, p := range shown {
 				if p.Namespace+"/"+p.Name == "shop/login" {
 					g.Expect(p.Spec).To(Equal(login.Spec), page)

@@ -27,6 +27,7 @@
 //	http.go          Probe: whether a process is ready
 //	log.go           Log: the log of a process under test
 //	series.go        Series: the metrics of a process under test
+//	pages.go         CodeBlocks: the code on a page of the documentation
 //	programs.go      the paths of programs such as kubectl, caddy and envoy
 //	proc_linux.go    processes on Linux; proc_other.go elsewhere
 package testenv

@@ -13,13 +13,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 const (
@@ -112,9 +113,9 @@ func (g *gateway) remove(ctx SpecContext) {
 func (g *gateway) block(language, text string) string {
 	GinkgoHelper()
 	var found []string
-	for _, match := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```").FindAllStringSubmatch(g.page, -1) {
-		if strings.Contains(match[1], text) {
-			found = append(found, match[1])
+	for _, block := range testenv.CodeBlocks(g.page, language) {
+		if strings.Contains(block, text) {
+			found = append(found, block)
 		}
 	}
 	Expect(found).To(HaveLen(1), "blocks with %q", text)

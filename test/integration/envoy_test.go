@@ -26,8 +26,8 @@ func blocks(t *testing.T, page string) []string {
 	text, err := os.ReadFile(filepath.Join(root, "docs/integrations", page))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	var all []string
-	for _, found := range regexp.MustCompile("(?s)```yaml\n(.*?)\n```").FindAllSubmatch(text, -1) {
-		all = append(all, strings.Split(string(found[1]), "\n---\n")...)
+	for _, block := range testenv.CodeBlocks(string(text), "yaml") {
+		all = append(all, strings.Split(strings.TrimSuffix(block, "\n"), "\n---\n")...)
 	}
 	return all
 }
