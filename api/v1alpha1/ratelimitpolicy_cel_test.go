@@ -207,6 +207,11 @@ func reservations(r, more string, entries ...string) string {
 	return `{reservations: ` + r + `, ` + more + `, ` + limits(entries...)[1:]
 }
 
+// targetRefs returns a spec with these references.
+func targetRefs(entries ...string) string {
+	return `{targetRefs: [` + strings.Join(entries, ", ") + `], ` + limits(aLimit)[1:]
+}
+
 // matches returns a spec with these matches.
 func matches(entries ...string) string {
 	return `{matches: [` + strings.Join(entries, ", ") + `], ` + limits(aLimit)[1:]

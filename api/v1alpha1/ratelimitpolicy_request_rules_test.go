@@ -7,6 +7,36 @@ import "strings"
 
 // requestRules are the rules of matches, keys and denials.
 var requestRules = map[string]rule{
+	"a target of another kind": {
+		good:    targetRefs(`{group: gateway.networking.k8s.io, kind: Gateway, name: a}, {group: gateway.networking.k8s.io, kind: GRPCRoute, name: a}`),
+		bad:     targetRefs(`{group: gateway.networking.k8s.io, kind: Service, name: a}`),
+		field:   "spec.targetRefs",
+		message: "targetRefs must have the group gateway.networking.k8s.io and the kind Gateway, HTTPRoute or GRPCRoute",
+	},
+	"a target of another group": {
+		good:    targetRefs(`{group: gateway.networking.k8s.io, kind: HTTPRoute, name: a}`),
+		bad:     targetRefs(`{group: "", kind: HTTPRoute, name: a}`),
+		field:   "spec.targetRefs",
+		message: "targetRefs must have the group gateway.networking.k8s.io and the kind Gateway, HTTPRoute or GRPCRoute",
+	},
+	"one target twice": {
+		good:    targetRefs(`{group: gateway.networking.k8s.io, kind: HTTPRoute, name: a}, {group: gateway.networking.k8s.io, kind: HTTPRoute, name: a, sectionName: b}`),
+		bad:     targetRefs(`{group: gateway.networking.k8s.io, kind: HTTPRoute, name: a, sectionName: b}, {group: gateway.networking.k8s.io, kind: HTTPRoute, name: a, sectionName: b}`),
+		field:   "spec.targetRefs",
+		message: "every entry of targetRefs must be unique",
+	},
+	"more than 16 targets": {
+		good:    targetRefs(repeat(16, `{group: gateway.networking.k8s.io, kind: HTTPRoute, name: a%d}`)),
+		bad:     targetRefs(repeat(17, `{group: gateway.networking.k8s.io, kind: HTTPRoute, name: a%d}`)),
+		field:   "spec.targetRefs",
+		message: "must have at most 16 items",
+	},
+	"a section that is no name": {
+		good:    targetRefs(`{group: gateway.networking.k8s.io, kind: HTTPRoute, name: a, sectionName: b}`),
+		bad:     targetRefs(`{group: gateway.networking.k8s.io, kind: HTTPRoute, name: a, sectionName: B_}`),
+		field:   "spec.targetRefs[0].sectionName",
+		message: "should match",
+	},
 	"a match that selects nothing": {
 		good:    matches(`{methods: [GET]}`),
 		bad:     matches(`{}`),

@@ -5,6 +5,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // RateLimitPolicySpec is the desired behavior of a RateLimitPolicy.
@@ -37,9 +38,25 @@ type RateLimitPolicySpec struct {
 	// +kubebuilder:default=Enforce
 	Mode Mode `json:"mode,omitempty"`
 
+	// targetRefs are Gateways and routes of the Gateway API in the Namespace of the policy: it
+	// applies to requests that came through one of them. With sectionName a reference
+	// selects one listener of the Gateway, or one named rule of the route. If matches
+	// are given too, both must hold, and hosts and domains need no grant. Several policies
+	// that name a route, or its Gateway, all apply. At most 16 distinct
+	// entries. Without entries only matches select. A check that names the policy ignores
+	// targetRefs.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(r, r.group == 'gateway.networking.k8s.io' && r.kind in ['Gateway', 'HTTPRoute', 'GRPCRoute'])",message="targetRefs must have the group gateway.networking.k8s.io and the kind Gateway, HTTPRoute or GRPCRoute"
+	// +kubebuilder:validation:XValidation:rule="self.all(r, self.exists_one(o, o.kind == r.kind && o.name == r.name && (has(o.sectionName) ? o.sectionName : '') == (has(r.sectionName) ? r.sectionName : '')))",message="every entry of targetRefs must be unique"
+	TargetRefs []gatewayv1.LocalPolicyTargetReferenceWithSectionName `json:"targetRefs,omitempty"`
+
 	// matches selects the requests that the policy applies to: at least one entry must
-	// match. At most 16 entries. Without entries the policy applies only to checks that
-	// name it. A check that names the policy ignores matches.
+	// match. At most 16 entries. Without entries, and without targetRefs, the policy applies only to
+	// checks that name it. A check that names the policy ignores matches.
 	//
 	// +optional
 	// +listType=atomic
@@ -203,6 +220,7 @@ const MaxLastHandledReconcileAt = 255
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels="gateway.networking.k8s.io/policy=Inherited"
 // +kubebuilder:resource:path=ratelimitpolicies,scope=Namespaced,shortName=rlpol,categories=weir
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Limits",type=string,JSONPath=`.status.summary`

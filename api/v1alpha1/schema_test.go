@@ -39,8 +39,8 @@ func checkField(g *WithT, path string, s *schema) {
 	if !strings.HasSuffix(path, "[]") {
 		g.Expect(s.Description).NotTo(BeEmpty(), "description")
 		name := path[strings.LastIndex(path, ".")+1:]
-		// The type of the conditions belongs to Kubernetes.
-		if !strings.Contains(path, "conditions[]") {
+		// The types of conditions and targets belong to Kubernetes and to the Gateway API.
+		if !strings.Contains(path, "conditions[]") && !strings.Contains(path, "targetRefs[]") {
 			g.Expect(s.Description).To(HavePrefix(name+" "), "a description begins with the name of the field")
 			g.Expect(s.Description).To(HaveSuffix("."), "a description consists of sentences")
 		}
@@ -90,6 +90,7 @@ func TestSchemaListTypes(t *testing.T) {
 	})
 	NewWithT(t).Expect(types).To(Equal(map[string]string{
 		".spec.denial.headers":          "mapname",
+		".spec.targetRefs":              "atomic",
 		".spec.matches":                 "atomic",
 		".spec.matches[].hosts":         "set",
 		".spec.matches[].methods":       "set",

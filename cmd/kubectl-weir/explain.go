@@ -25,6 +25,7 @@ type checkFlags struct {
 	remoteAddress string
 	principal     string
 	domain        string
+	targets       []string // "HTTPRoute/shop/checkout"
 	descriptors   []string // "key=value,key=value"
 	policies      []string
 	key           []string
@@ -78,6 +79,7 @@ func (f *checkFlags) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVarP(&f.headers, "header", "H", nil, "header of the request, such as 'X-Account: bob'; repeat it for more")
 	flags.StringVar(&f.remoteAddress, "remote-address", "", "client address")
 	flags.StringVar(&f.principal, "principal", "", "authenticated user")
+	flags.StringArrayVar(&f.targets, "target", nil, "Gateway or route that the request comes through, such as HTTPRoute/shop/checkout; repeat it for more")
 	flags.StringVar(&f.domain, "domain", "", "domain of a check by Envoy")
 	flags.StringArrayVar(&f.descriptors, "descriptor", nil, `descriptor of a check by Envoy, such as user_id=7,tier=gold; quote an entry with a comma: '"a=1,2",b=3'`)
 	flags.StringSliceVar(&f.policies, "policy", nil, "policy that the check names, in the Namespace of -n")
@@ -87,8 +89,8 @@ func (f *checkFlags) addFlags(flags *pflag.FlagSet) {
 
 // body returns the body of the call. The policies are in the Namespace.
 func (f *checkFlags) body(namespace string, args []string) ([]byte, error) {
-	if len(args) == 0 && f.domain == "" && len(f.descriptors) == 0 && len(f.policies) == 0 {
-		return nil, errors.New("URL: give the URL of the request, or its path, --domain, --descriptor or --policy")
+	if len(args) == 0 && f.domain == "" && len(f.targets)+len(f.descriptors) == 0 && len(f.policies) == 0 {
+		return nil, errors.New("URL: give the URL of the request, or its path, --target, --domain, --descriptor or --policy")
 	}
 	check := &httptypes.Check{Key: f.key, Cost: f.cost}
 	if err := f.setAttributes(&check.Attributes, args); err != nil {
@@ -105,7 +107,7 @@ func (f *checkFlags) body(namespace string, args []string) ([]byte, error) {
 
 // setAttributes sets the facts of the request from the flags and the URL, if one is given.
 func (f *checkFlags) setAttributes(a *httptypes.Attributes, args []string) error {
-	*a = httptypes.Attributes{Method: f.method, Principal: f.principal, RemoteAddress: f.remoteAddress, Domain: f.domain}
+	*a = httptypes.Attributes{Method: f.method, Principal: f.principal, RemoteAddress: f.remoteAddress, Targets: f.targets, Domain: f.domain}
 	if len(args) > 0 {
 		if err := a.SetURL(args[0]); err != nil {
 			return fmt.Errorf("URL %q: %w", args[0], err)

@@ -48,6 +48,7 @@ type decisionFlags struct {
 	drainDelay      time.Duration
 	trustedProxies  []string
 	principal       string
+	trustRoutes     bool
 	legacyHeaders   bool
 	metricsDetail   string
 	adminTokenFile  string
@@ -100,6 +101,8 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 		}, "networks of proxies whose forwarding headers are trusted")
 	flags.StringVar(&f.principal, "principal-header", "",
 		"header in which trusted proxies pass the authenticated user (default: none)")
+	flags.BoolVar(&f.trustRoutes, "trust-route-extensions", false,
+		"let the context extension weir.route of ext_authz name the route; whoever configures a proxy that reaches Weir can then name any")
 	flags.BoolVar(&f.legacyHeaders, "legacy-headers", false, "also set the response headers X-RateLimit-Limit, -Remaining and -Reset")
 	flags.StringVar(&f.metricsDetail, "metrics-detail", string(engine.DetailPolicy),
 		"detail of the metrics of decisions: Policy (labels policy and limit) or Namespace (both are empty)")
@@ -263,6 +266,8 @@ func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.O
 			TrustedProxies:  networks,
 			PrincipalHeader: f.principal,
 			LegacyHeaders:   f.legacyHeaders,
+
+			TrustRouteExtensions: f.trustRoutes,
 		},
 		Authorizer:   authorizer,
 		StoreTimeout: f.storeTimeout,

@@ -27,6 +27,7 @@ const (
 	AttributeRemoteAddress Attribute = "remoteAddress"
 	AttributePrincipal     Attribute = "principal"
 	AttributeDomain        Attribute = "domain"
+	AttributeTargets       Attribute = "targets"
 
 	// AttributeRequest is a request line, such as "GET / HTTP/1.1": method and path.
 	AttributeRequest Attribute = "request"
@@ -37,7 +38,7 @@ const (
 
 var attributes = []Attribute{
 	AttributeTime, AttributeStatus, AttributeMethod, AttributeHost, AttributePath, AttributeRemoteAddress,
-	AttributePrincipal, AttributeDomain, AttributeRequest,
+	AttributePrincipal, AttributeDomain, AttributeTargets, AttributeRequest,
 }
 
 // ParseAttribute returns the attribute with the name.
@@ -90,6 +91,7 @@ func (n *needs) addIf(reads bool, a Attribute, field string) {
 }
 
 func (n *needs) addMatch(m *plan.Match, at string) {
+	n.addIf(len(m.Targets) > 0, AttributeTargets, "spec.targetRefs")
 	n.addIf(len(m.Hosts) > 0, AttributeHost, at+".hosts")
 	n.addIf(len(m.Methods) > 0, AttributeMethod, at+".methods")
 	n.addIf(len(m.Paths) > 0, AttributePath, at+".paths")

@@ -64,8 +64,20 @@ var setters = map[Attribute]setter{
 	AttributePath:          func(e *entry, value string) error { e.attributes.Path = strings.Clone(value); return nil },
 	AttributePrincipal:     func(e *entry, value string) error { e.attributes.Principal = strings.Clone(value); return nil },
 	AttributeDomain:        func(e *entry, value string) error { e.attributes.Domain = strings.Clone(value); return nil },
+	AttributeTargets:       setTargets,
 	AttributeRemoteAddress: func(e *entry, value string) error { e.attributes.RemoteAddress = addressOf(value); return nil },
 	AttributeRequest:       setRequest,
+}
+
+// setTargets sets the targets from a list that commas separate. It leaves out values of another form.
+func setTargets(e *entry, value string) error {
+	e.attributes.Targets = nil
+	for text := range strings.SplitSeq(value, ",") {
+		if t, err := plan.ParseTarget(strings.TrimSpace(text)); err == nil {
+			e.attributes.Targets = append(e.attributes.Targets, plan.Target(strings.Clone(string(t))))
+		}
+	}
+	return nil
 }
 
 // setRequest sets method and path from a request line. A malformed one, such as the bytes of a

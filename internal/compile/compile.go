@@ -45,7 +45,7 @@ func Compile(policy *v1alpha1.RateLimitPolicy, grant Grant, now time.Time) (*pla
 		UID:          string(policy.UID),
 		Generation:   policy.Generation,
 		Mode:         plan.Mode(orDefault(spec.Mode, v1alpha1.ModeEnforce)),
-		Matches:      c.matches(at.Child("matches"), spec.Matches),
+		Matches:      c.matches(at.Child("matches"), policy),
 		Key:          c.key(at.Child("key"), spec.Key),
 		OnMissingKey: plan.OnMissingKey(orDefault(spec.OnMissingKey, v1alpha1.OnMissingKeyShare)),
 		Limits:       c.limits(at.Child("limits"), spec.Limits),
@@ -89,15 +89,35 @@ func (c *compiler) verify(at *field.Path, p *plan.Plan) {
 	}
 }
 
-func (c *compiler) matches(at *field.Path, matches []v1alpha1.Match) []plan.Match {
+// matches compiles the matches and targetRefs, all of which a match of a plan has. Whether the targets
+// exist does not matter: they may be applied later.
+func (c *compiler) matches(at *field.Path, policy *v1alpha1.RateLimitPolicy) []plan.Match {
+	targets := TargetsOf(policy)
+	if len(policy.Spec.Matches) == 0 && len(targets) > 0 {
+		return []plan.Match{{Targets: targets}}
+	}
 	var compiled []plan.Match
-	for i := range matches {
+	for i := range policy.Spec.Matches {
 		at := at.Index(i)
-		m := c.match(at, &matches[i])
+		m := c.match(at, &policy.Spec.Matches[i])
+		m.Targets = targets
 		c.errs = append(c.errs, c.grant.check(at, &m)...)
 		compiled = append(compiled, m)
 	}
 	return compiled
+}
+
+// TargetsOf returns the targets that the policy names, in its own Namespace.
+func TargetsOf(policy *v1alpha1.RateLimitPolicy) []plan.Target {
+	var targets []plan.Target
+	for _, r := range policy.Spec.TargetRefs {
+		var section string
+		if r.SectionName != nil {
+			section = string(*r.SectionName)
+		}
+		targets = append(targets, plan.NewTarget(string(r.Kind), policy.Namespace, string(r.Name), section))
+	}
+	return targets
 }
 
 func (c *compiler) match(at *field.Path, m *v1alpha1.Match) plan.Match {

@@ -39,7 +39,8 @@ const all = "*"
 
 // Grant holds the hosts and domains that the policies of one Namespace may match. The
 // zero Grant permits none. A policy without matches needs no grant, since it applies only
-// to checks that name it.
+// to checks that name it; nor does one with targetRefs, since it applies only to requests
+// through Gateways and routes of its Namespace.
 type Grant struct {
 	everything     bool
 	domains, hosts []string
@@ -86,7 +87,7 @@ func (g Grant) Permits(p *plan.Plan) bool {
 
 // check returns an error for every host and domain of the match outside the grant.
 func (g Grant) check(at *field.Path, m *plan.Match) (errs field.ErrorList) {
-	if g.everything {
+	if g.everything || len(m.Targets) > 0 { // the targets are in the Namespace
 		return nil
 	}
 	if m.Domain == "" && len(m.Hosts) == 0 {

@@ -17,6 +17,37 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
+// A release that does not know targetRefs, as after a rollback, sees a policy without them: docs/release.md lists
+// the effects.
+func TestReleaseWithoutTargetRefs(t *testing.T) {
+	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
+	build := func() *testenv.PolicyBuilder {
+		return testenv.MakePolicy("shop/x").Target("HTTPRoute", "shop").Limit("a", "FixedWindow", 5, "1m")
+	}
+	g := NewWithT(t)
+	without := func(b *testenv.PolicyBuilder) *v1alpha1.RateLimitPolicy {
+		policy := b.Obj()
+		policy.Spec.TargetRefs = nil
+		return policy
+	}
+	compiled, errs := compile.Compile(build().Obj(), compile.GrantOf(nil), now)
+	g.Expect(errs).To(BeEmpty())
+	g.Expect(compiled.Matches).To(Equal([]plan.Match{{Targets: []plan.Target{"HTTPRoute/shop/shop"}}}))
+	compiled, errs = compile.Compile(without(build()), compile.GrantOf(nil), now)
+	g.Expect(errs).To(BeEmpty())
+	g.Expect(compiled.Matches).To(BeEmpty(), "it applies to no request")
+
+	searching := build().Match(v1alpha1.Match{Hosts: []string{"shop.example"}})
+	_, errs = compile.Compile(searching.Obj(), compile.GrantOf(nil), now)
+	g.Expect(errs).To(BeEmpty())
+	_, errs = compile.Compile(without(searching), compile.GrantOf(nil), now)
+	g.Expect(errs).To(ConsistOf(HaveField("Type", field.ErrorTypeForbidden)), "not accepted: the plan is withdrawn")
+	granted := compile.GrantOf(map[string]string{compile.HostsAnnotation: "shop.example"})
+	compiled, errs = compile.Compile(without(searching), granted, now)
+	g.Expect(errs).To(BeEmpty())
+	g.Expect(compiled.Matches).To(Equal([]plan.Match{{Hosts: []string{"shop.example"}}}), "it applies to all routes of the host")
+}
+
 func TestGrant(t *testing.T) {
 	t.Parallel()
 	hosts := func(names ...string) v1alpha1.Match { return v1alpha1.Match{Hosts: names} }

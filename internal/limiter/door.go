@@ -25,6 +25,9 @@ type DoorOptions struct {
 	// PrincipalHeader is the name, case-insensitive, of the header in which trusted proxies
 	// send the authenticated user; empty turns it off.
 	PrincipalHeader string
+	// TrustRouteExtensions lets the context extension weir.route of ext_authz name the route, if the metadata of
+	// the route does not.
+	TrustRouteExtensions bool
 	// LegacyHeaders adds X-RateLimit-Limit, -Remaining and -Reset to answers.
 	LegacyHeaders bool
 }

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
@@ -54,6 +55,14 @@ func (b *PolicyBuilder) UID(uid string) *PolicyBuilder {
 // Mode sets spec.mode.
 func (b *PolicyBuilder) Mode(mode v1alpha1.Mode) *PolicyBuilder {
 	b.policy.Spec.Mode = mode
+	return b
+}
+
+// Target adds a reference to a Gateway or route in the Namespace of the policy.
+func (b *PolicyBuilder) Target(kind, name string) *PolicyBuilder {
+	b.policy.Spec.TargetRefs = append(b.policy.Spec.TargetRefs, gatewayv1.LocalPolicyTargetReferenceWithSectionName{
+		LocalPolicyTargetReference: gatewayv1.LocalPolicyTargetReference{Group: gatewayv1.GroupName, Kind: gatewayv1.Kind(kind), Name: gatewayv1.ObjectName(name)},
+	})
 	return b
 }
 

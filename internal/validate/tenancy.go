@@ -41,7 +41,7 @@ func (c *checker) grantOf(p *Policy) compile.Grant {
 	if known := c.namespaces[p.Namespace]; known != nil {
 		return known.grant
 	}
-	if len(p.Spec.Matches) > 0 {
+	if len(p.Spec.Matches) > 0 && len(p.Spec.TargetRefs) == 0 {
 		c.result.NotChecked = append(c.result.NotChecked, p.Namespace)
 	}
 	return compile.Everything()

@@ -5,6 +5,7 @@ package warning
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -28,9 +29,10 @@ func CrowdedMatches(policy *v1alpha1.RateLimitPolicy, policies []v1alpha1.RateLi
 		}
 	}
 	snapshot := plan.NewSnapshot(0, plans)
-	for i := range policy.Spec.Matches {
-		if text := crowding(snapshot, &policy.Spec.Matches[i]); text != "" {
-			warnings = append(warnings, fmt.Sprintf("%s: %s; the failureMode of the others decides", at("matches", i), text))
+	matches := matchesOf(policy)
+	for i := range matches {
+		if text := crowding(snapshot, &matches[i]); text != "" {
+			warnings = append(warnings, fmt.Sprintf("%s: %s; the failureMode of the others decides", atMatch(policy, i), text))
 		}
 	}
 	return warnings
@@ -46,24 +48,12 @@ func totalLimits(policies []v1alpha1.RateLimitPolicy) (n int) {
 // certainPlan returns what of the policy decides whether it matches, without the matches that have a when.
 func certainPlan(policy *v1alpha1.RateLimitPolicy) *plan.Plan {
 	p := &plan.Plan{Namespace: policy.Namespace, Name: policy.Name, Mode: plan.Mode(policy.Spec.Mode), Limits: make([]plan.Limit, len(policy.Spec.Limits))}
-	for i := range policy.Spec.Matches {
-		if m := &policy.Spec.Matches[i]; m.When == "" {
-			p.Matches = append(p.Matches, matchOf(m))
-		}
-	}
+	p.Matches = slices.DeleteFunc(matchesOf(policy), func(m plan.Match) bool { return m.When != "" })
 	return p
 }
 
-func matchOf(m *v1alpha1.Match) plan.Match {
-	match := plan.Match{Hosts: m.Hosts, Methods: m.Methods, Paths: m.Paths, Domain: m.Domain}
-	for _, d := range m.Descriptors {
-		match.Descriptors = append(match.Descriptors, plan.Entry{Key: d.Key, Value: d.Value})
-	}
-	return match
-}
-
 // crowding returns how many policies and limits match the requests of the match, empty if they fit.
-func crowding(snapshot *plan.Snapshot, m *v1alpha1.Match) string {
+func crowding(snapshot *plan.Snapshot, m *plan.Match) string {
 	hosts := m.Hosts
 	if len(hosts) == 0 {
 		hosts = []string{""}
@@ -86,8 +76,8 @@ func crowding(snapshot *plan.Snapshot, m *v1alpha1.Match) string {
 }
 
 // requestOf returns a request for the host that the match holds for.
-func requestOf(m *v1alpha1.Match, host string) *plan.Attributes {
-	a := &plan.Attributes{Host: strings.Replace(host, "*", "any", 1), Domain: m.Domain}
+func requestOf(m *plan.Match, host string) *plan.Attributes {
+	a := &plan.Attributes{Targets: m.Targets, Host: strings.Replace(host, "*", "any", 1), Domain: m.Domain}
 	if len(m.Paths) > 0 {
 		a.Path = strings.TrimSuffix(m.Paths[0], "*")
 	}
@@ -95,7 +85,7 @@ func requestOf(m *v1alpha1.Match, host string) *plan.Attributes {
 		a.Method = m.Methods[0]
 	}
 	if len(m.Descriptors) > 0 {
-		a.Descriptors = []plan.Descriptor{matchOf(m).Descriptors}
+		a.Descriptors = []plan.Descriptor{m.Descriptors}
 	}
 	return a
 }

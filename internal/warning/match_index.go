@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // MatchIndex finds policies, not Disabled, by their matches. The zero value is empty.
@@ -27,7 +28,7 @@ type MatchIndex struct {
 // matchKey is a hash of a match, equal for matches that differ only in the order of lists.
 type matchKey [16]byte
 
-func keyOf(m *v1alpha1.Match) (key matchKey) {
+func keyOf(m *plan.Match) (key matchKey) {
 	text := make([]byte, 0, 512)
 	add := func(values ...string) {
 		text = binary.AppendUvarint(text, uint64(len(values)))
@@ -35,10 +36,16 @@ func keyOf(m *v1alpha1.Match) (key matchKey) {
 			text = append(binary.AppendUvarint(text, uint64(len(value))), value...)
 		}
 	}
+	targets := make([]string, len(m.Targets))
+	for i, t := range m.Targets {
+		targets[i] = string(t)
+	}
+	slices.Sort(targets)
+	add(targets...)
 	for _, list := range [][]string{m.Hosts, m.Methods, m.Paths} {
 		add(sorted(list, strings.Compare)...)
 	}
-	for _, d := range sorted(m.Descriptors, compareDescriptors) {
+	for _, d := range sorted(m.Descriptors, compareEntries) {
 		add(d.Key, d.Value)
 	}
 	add(m.Domain, m.When)
@@ -47,7 +54,7 @@ func keyOf(m *v1alpha1.Match) (key matchKey) {
 	return key
 }
 
-func compareDescriptors(a, b v1alpha1.DescriptorMatch) int {
+func compareEntries(a, b plan.Entry) int {
 	return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.Value, b.Value))
 }
 
@@ -79,9 +86,10 @@ func keysOf(policy *v1alpha1.RateLimitPolicy) []matchKey {
 	if policy == nil || policy.Spec.Mode == v1alpha1.ModeDisabled {
 		return nil
 	}
-	keys := make([]matchKey, len(policy.Spec.Matches))
+	matches := matchesOf(policy)
+	keys := make([]matchKey, len(matches))
 	for i := range keys {
-		keys[i] = keyOf(&policy.Spec.Matches[i])
+		keys[i] = keyOf(&matches[i])
 	}
 	return keys
 }

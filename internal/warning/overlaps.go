@@ -17,11 +17,12 @@ const maxNamed = 3
 // the policy. All of them apply to such a request, which may be intended. The names of
 // policies in other Namespaces are given only if trusted.
 func Overlaps(policy *v1alpha1.RateLimitPolicy, index *MatchIndex, trusted bool) (warnings []string) {
-	for i := range policy.Spec.Matches {
-		named, count := index.others(keyOf(&policy.Spec.Matches[i]), policy, trusted, maxNamed)
+	matches := matchesOf(policy)
+	for i := range matches {
+		named, count := index.others(keyOf(&matches[i]), policy, trusted, maxNamed)
 		if count > 0 {
 			warnings = append(warnings, fmt.Sprintf("%s: same match as %s; a request must pass every policy",
-				at("matches", i), nameList(named, count)))
+				atMatch(policy, i), nameList(named, count)))
 		}
 	}
 	return warnings

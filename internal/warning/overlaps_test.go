@@ -94,7 +94,7 @@ func TestOverlapsEqualThoseOfAScan(t *testing.T) {
 	g := NewWithT(t)
 	random := rand.New(rand.NewPCG(5, 6))
 	index, policies, warned := &MatchIndex{}, map[string]*v1alpha1.RateLimitPolicy{}, 0
-	for generation := range int64(4_000) {
+	for generation := range int64(10_000) {
 		id := fmt.Sprintf("ns%d/p%d", random.IntN(3), random.IntN(12))
 		old := policies[id]
 		changed := randomPolicy(random, id)
@@ -129,9 +129,9 @@ func TestIndexReplacesARecreatedPolicy(t *testing.T) {
 	old.UID, changed.UID = "a", "b"
 	index := indexOf([]v1alpha1.RateLimitPolicy{old})
 	index.Replace(&old, &changed)
-	_, count := index.others(keyOf(&changed.Spec.Matches[0]), policy().Obj(), true, 1)
+	_, count := index.others(keyOf(&matchesOf(&changed)[0]), policy().Obj(), true, 1)
 	g.Expect(count).To(Equal(1))
-	_, count = index.others(keyOf(&old.Spec.Matches[0]), policy().Obj(), true, 1)
+	_, count = index.others(keyOf(&matchesOf(&old)[0]), policy().Obj(), true, 1)
 	g.Expect(count).To(BeZero())
 }
 
@@ -148,6 +148,12 @@ func randomPolicy(random *rand.Rand, id string) *v1alpha1.RateLimitPolicy {
 		return all
 	}
 	b := testenv.MakePolicy(id)
+	if random.IntN(3) == 0 {
+		b.Target("HTTPRoute", "a")
+	}
+	if random.IntN(4) == 0 {
+		b.Target("Gateway", "a")
+	}
 	for range random.IntN(5) {
 		m := v1alpha1.Match{Hosts: list(), Methods: list(), Paths: list()}
 		if random.IntN(4) == 0 {
@@ -170,12 +176,12 @@ func randomPolicy(random *rand.Rand, id string) *v1alpha1.RateLimitPolicy {
 
 // overlapsByScan compares every match with every other one, by their sorted text.
 func overlapsByScan(policy *v1alpha1.RateLimitPolicy, others map[string]*v1alpha1.RateLimitPolicy, trusted bool) (warnings []string) {
-	for i := range policy.Spec.Matches {
+	texts := matchTexts(policy)
+	for i, text := range texts {
 		var named []string
 		count := 0
 		for id, other := range others {
-			if other.Spec.Mode == v1alpha1.ModeDisabled || id == nameOf(policy) ||
-				!slices.ContainsFunc(other.Spec.Matches, func(m v1alpha1.Match) bool { return sortedText(m) == sortedText(policy.Spec.Matches[i]) }) {
+			if other.Spec.Mode == v1alpha1.ModeDisabled || id == nameOf(policy) || !slices.Contains(matchTexts(other), text) {
 				continue
 			}
 			count++
@@ -184,12 +190,33 @@ func overlapsByScan(policy *v1alpha1.RateLimitPolicy, others map[string]*v1alpha
 			}
 		}
 		slices.Sort(named)
+		at := fmt.Sprintf("spec.matches[%d]", i)
+		if len(policy.Spec.Matches) == 0 {
+			at = "spec.targetRefs"
+		}
 		if count > 0 {
-			warnings = append(warnings, fmt.Sprintf("spec.matches[%d]: same match as %s; a request must pass every policy",
-				i, nameList(named[:min(len(named), 3)], count)))
+			warnings = append(warnings, fmt.Sprintf("%s: same match as %s; a request must pass every policy",
+				at, nameList(named[:min(len(named), 3)], count)))
 		}
 	}
 	return warnings
+}
+
+// matchTexts returns what each match selects, with the targets and their Namespace.
+func matchTexts(policy *v1alpha1.RateLimitPolicy) (texts []string) {
+	var targets []string
+	for _, r := range policy.Spec.TargetRefs {
+		targets = append(targets, fmt.Sprintf("%s %s/%s ", r.Kind, policy.Namespace, r.Name))
+	}
+	slices.Sort(targets)
+	prefix := strings.Join(targets, "")
+	for _, m := range policy.Spec.Matches {
+		texts = append(texts, prefix+sortedText(m))
+	}
+	if len(texts) == 0 && prefix != "" {
+		texts = []string{prefix + sortedText(v1alpha1.Match{})}
+	}
+	return texts
 }
 
 // sortedText returns the match as JSON with sorted lists.

@@ -67,6 +67,9 @@
 {{- with $values.principalHeader }}
 - --principal-header={{ . }}
 {{- end }}
+{{- if $values.trustRouteExtensions }}
+- --trust-route-extensions
+{{- end }}
 {{- if $values.adminTokenSecret }}
 - --admin-token-file=/etc/weir/admin/token
 {{- end }}

@@ -27,6 +27,7 @@ type facts struct {
 type fact struct{ Name, Value string }
 
 type matchFacts struct {
+	Targets                            []plan.Target
 	Hosts, Methods, Paths, Descriptors []string
 	Domain, When                       string
 }
@@ -92,7 +93,7 @@ func factsOf(p *plan.Plan, reveal bool) *facts {
 func (f *facts) addRow(name, value string) { f.Rows = append(f.Rows, fact{name, value}) }
 
 func matchFactsOf(m *plan.Match) matchFacts {
-	f := matchFacts{Hosts: m.Hosts, Methods: m.Methods, Paths: m.Paths, Domain: m.Domain, When: m.When}
+	f := matchFacts{Targets: m.Targets, Hosts: m.Hosts, Methods: m.Methods, Paths: m.Paths, Domain: m.Domain, When: m.When}
 	for _, e := range m.Descriptors {
 		text := e.Key
 		if e.Value != "" {

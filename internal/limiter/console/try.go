@@ -14,7 +14,7 @@ import (
 
 // tryPage is the data of the page that explains a request.
 type tryPage struct {
-	Method, URL, Headers, RemoteAddress, Principal, Domain, Descriptors string
+	Method, URL, Headers, RemoteAddress, Principal, Targets, Domain, Descriptors string
 
 	Problem string
 	// Answer is nil before the form is sent.
@@ -34,7 +34,7 @@ func (c *Console) try(v *visit) {
 	*page = tryPage{
 		Method: form.Get("method"), URL: strings.TrimSpace(form.Get("url")), Headers: form.Get("headers"),
 		RemoteAddress: strings.TrimSpace(form.Get("remoteAddress")), Principal: form.Get("principal"),
-		Domain: form.Get("domain"), Descriptors: form.Get("descriptors"),
+		Targets: form.Get("targets"), Domain: form.Get("domain"), Descriptors: form.Get("descriptors"),
 	}
 	check, err := page.check()
 	if err != nil {
@@ -62,7 +62,8 @@ func (p *tryPage) check() (*httptypes.Check, error) {
 	check := &httptypes.Check{Cost: 1}
 	in := &check.Attributes
 	in.RemoteAddress, in.Principal, in.Domain = p.RemoteAddress, p.Principal, p.Domain
-	if p.URL == "" && p.Domain == "" && p.Descriptors == "" {
+	in.Targets = lines(p.Targets)
+	if p.URL == "" && p.Targets == "" && p.Domain == "" && p.Descriptors == "" {
 		return nil, errors.New("URL: give the URL of the request, or its path")
 	}
 	if p.URL != "" {

@@ -39,6 +39,11 @@ func (d draw) match() plan.Match {
 		Paths: d.some("/a", "/a*", "/b/*"), Domain: one(d, "", "", "edge"),
 		When: one(d, "", "", "", "true", "false", `request.path == "/a"`, `request.method != "GET"`, `descriptor["user"] == "x"`, failingCondition),
 	}
+	for _, t := range d.some("Gateway/a/g", "HTTPRoute/a/r", "HTTPRoute/a/r/s") {
+		if d.IntN(3) == 0 {
+			m.Targets = append(m.Targets, plan.Target(t))
+		}
+	}
 	if d.IntN(3) == 0 {
 		m.Descriptors = descriptors(one(d, "user", "user=x", "kind=1 user=y"))[0]
 	}
@@ -66,6 +71,9 @@ func (d draw) check() *limiter.Check {
 	a := plan.Attributes{
 		Host: one(d, "a.example", "b.example", "c.example", "other"), Method: one(d, "GET", "POST", "PUT"),
 		Path: one(d, "/a", "/ab", "/b/c", "/d"), Domain: one(d, "", "edge"), Headers: map[string]string{},
+	}
+	for _, t := range d.some("Gateway/a/g", "HTTPRoute/a/r/s") {
+		a.Targets = append(a.Targets, plan.Target(t))
 	}
 	for range d.IntN(3) {
 		a.Descriptors = append(a.Descriptors, descriptors(one(d, "user=x", "user=y", "kind=1 user=y", "kind=2"))...)
@@ -95,6 +103,8 @@ func repair(p *plan.Plan, check *limiter.Check, miss limiter.NearMiss) {
 
 func repairField(p *plan.Plan, a *plan.Attributes, miss limiter.NearMiss) {
 	switch want := miss.Wants[0]; miss.Field {
+	case plan.FieldTargets:
+		a.Targets = append(slices.Clone(a.Targets), plan.Target(want))
 	case plan.FieldHosts:
 		a.Host = strings.Replace(want, "*", "any", 1)
 	case plan.FieldMethods:
@@ -153,7 +163,7 @@ func TestExplanationsAgreeWithDecisions(t *testing.T) {
 			g.Expect(appliedPolicies(newFixture(&p).explain(t, &repaired))).To(Equal([]string{miss.Policy}), "seed %d: %+v", seed, miss)
 		}
 	}
-	NewWithT(t).Expect(near).To(HaveLen(8), "each kind of near miss occurs: %v", near)
+	NewWithT(t).Expect(near).To(HaveLen(9), "each kind of near miss occurs: %v", near)
 }
 
 // expectSamePolicies expects the limits, keys and reasons of the decision in the policies.
@@ -197,7 +207,7 @@ func TestEveryNearMatchIsReported(t *testing.T) {
 		wrong := 0
 		for _, drop := range []func(*plan.Match){
 			func(m *plan.Match) { m.Hosts = nil }, func(m *plan.Match) { m.Methods = nil }, func(m *plan.Match) { m.Paths = nil },
-			func(m *plan.Match) { m.Domain = "" }, func(m *plan.Match) { m.Descriptors = nil },
+			func(m *plan.Match) { m.Domain = "" }, func(m *plan.Match) { m.Descriptors = nil }, func(m *plan.Match) { m.Targets = nil },
 		} {
 			other := m
 			drop(&other)

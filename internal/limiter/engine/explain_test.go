@@ -34,13 +34,14 @@ func TestExplanationShowsWhatWasAsked(t *testing.T) {
 		"method":      {plan.Match{Methods: []string{"GET"}}, limiter.NearMiss{Field: "methods", Wants: []string{"GET"}, Got: []string{"POST"}}},
 		"domain":      {plan.Match{Domain: "edge"}, limiter.NearMiss{Field: "domain", Wants: []string{"edge"}}},
 		"descriptors": {matchingDescriptor("kind=login user"), limiter.NearMiss{Field: "descriptors", Wants: []string{"kind=login, user"}, Got: []string{"kind=logn, user=7"}}},
+		"targets":     {plan.Match{Targets: []plan.Target{"Gateway/a/x"}}, limiter.NearMiss{Field: "targets", Wants: []string{"Gateway/a/x"}, Got: []string{"HTTPRoute/a/y"}}},
 		"expression":  {plan.Match{When: `request.method == "PUT"`}, limiter.NearMiss{Field: "when", Wants: []string{`request.method == "PUT"`}, Got: []string{"false"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.want.Policy, tc.want.Reason, tc.want.Match = "a/x", limiter.NearMismatch, 1
 			far := plan.Match{Hosts: []string{"far.example"}, Paths: []string{"/far"}}
 			x := newFixture(makePlan("a/x", matching(far, tc.match))).explain(t, &limiter.Check{Cost: 1, Attributes: plan.Attributes{
-				Host: "Shop.Example:443", Method: "post", Path: "//logn?x=1", Descriptors: descriptors("kind=logn user=7"),
+				Targets: []plan.Target{"HTTPRoute/a/y"}, Host: "Shop.Example:443", Method: "post", Path: "//logn?x=1", Descriptors: descriptors("kind=logn user=7"),
 			}})
 			NewWithT(t).Expect(x.NearMisses).To(Equal([]limiter.NearMiss{tc.want}))
 		})

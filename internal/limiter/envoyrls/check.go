@@ -31,7 +31,7 @@ func (r *request) toCheck() (*limiter.Check, error) {
 	start := 0
 	for i := range r.descriptors {
 		d := &r.descriptors[i]
-		entries, err := r.takeReservation(r.entries[start:d.end:d.end], d, i)
+		entries, err := r.takeEntries(r.entries[start:d.end:d.end], d, i)
 		if err != nil {
 			return nil, err
 		}
@@ -46,6 +46,9 @@ func (r *request) toCheck() (*limiter.Check, error) {
 	r.check = limiter.Check{
 		Attributes: plan.Attributes{Domain: r.domain, Descriptors: r.lists},
 		Hits:       r.allHits, ReservationID: r.reservationID,
+	}
+	if len(r.targets) > 0 {
+		r.check.Attributes.Targets = r.targets
 	}
 	return &r.check, nil
 }

@@ -14,7 +14,6 @@
 // need some 40 allocations for each call. Tests compare both with the generated code.
 //
 // Reading order: service.go (the call), request.go (from the bytes to a request, by the
-// fields that reader.go reads), check.go (from the request to a check), reservation.go (entries that reserve and
-// commit), response.go (from
-// the decision to the bytes of the response).
+// fields that reader.go reads), check.go (from the request to a check), entries.go (entries that reserve,
+// commit, or name a Gateway or route), response.go (from the decision to the bytes of the response).
 package envoyrls

@@ -27,6 +27,7 @@ type request struct {
 
 	action        limiter.HitsAction // of the descriptors about a reservation
 	reservationID string
+	targets       []plan.Target
 
 	check   limiter.Check
 	lists   []plan.Descriptor        // memory of check.Attributes.Descriptors
@@ -43,7 +44,7 @@ type descriptor struct {
 	hasLimit bool
 	units    uint32
 	unit     int32
-	action   limiter.HitsAction // set by takeReservation
+	action   limiter.HitsAction // set by takeEntry
 }
 
 // maxPooledEntries is the largest number of entries whose memory is kept for later requests.
@@ -70,9 +71,10 @@ func (r *request) reset() {
 	clear(r.entries)
 	clear(r.lists)
 	clear(r.allHits)
+	clear(r.targets)
 	*r = request{
 		descriptors: r.descriptors[:0], entries: r.entries[:0],
-		lists: r.lists[:0], allHits: r.allHits[:0], limits: r.limits[:0],
+		lists: r.lists[:0], allHits: r.allHits[:0], limits: r.limits[:0], targets: r.targets[:0],
 	}
 }
 

@@ -5,8 +5,10 @@ package envoyrls_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -91,6 +93,9 @@ func checkOf(r *ratelimitv3.RateLimitRequest) (*limiter.Check, error) {
 		Attributes: plan.Attributes{Domain: r.GetDomain(), Descriptors: make([]plan.Descriptor, len(r.GetDescriptors()))},
 		Hits:       make([]limiter.Hits, len(r.GetDescriptors())),
 	}
+	if check.Attributes.Targets, err = targetsOf(r); err != nil {
+		return nil, err
+	}
 	ids := map[string]bool{}
 	for i, d := range r.GetDescriptors() {
 		var named []string
@@ -133,9 +138,39 @@ func descriptorOf(d *commonv3.RateLimitDescriptor) (entries plan.Descriptor, res
 			reservation = append(reservation, key+"="+plan.TrimValue(e.GetValue()))
 			continue
 		}
+		if e.GetKey() == "weir_route" || e.GetKey() == "weir_gateway" {
+			continue
+		}
 		entries = append(entries, plan.Entry{Key: e.GetKey(), Value: plan.TrimValue(e.GetValue())})
 	}
 	return entries, reservation
+}
+
+// targetsOf returns the Gateways and routes that the entries name, each once.
+func targetsOf(r *ratelimitv3.RateLimitRequest) (targets []plan.Target, err error) {
+	for i, d := range r.GetDescriptors() {
+		for _, e := range d.GetEntries() {
+			text, form := plan.TrimValue(e.GetValue()), plan.TargetForm
+			switch e.GetKey() {
+			case "weir_route":
+			case "weir_gateway":
+				text, form = "Gateway/"+text, "must be <namespace>/<name> of a Gateway, and perhaps /<listener>"
+			default:
+				continue
+			}
+			target, err := plan.ParseTarget(text)
+			if err == nil && !slices.Contains(targets, target) {
+				targets = append(targets, target)
+			}
+			if len(targets) > plan.MaxTargets {
+				err, form = errors.New(""), "is one of more than 16 targets"
+			}
+			if err != nil {
+				return nil, &limiter.FieldError{Field: fmt.Sprintf("descriptors[%d].%s", i, e.GetKey()), Problem: form}
+			}
+		}
+	}
+	return targets, nil
 }
 
 // descriptorHits returns the hits of the i-th descriptor: its own hits, or else the hits of the

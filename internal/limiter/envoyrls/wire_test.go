@@ -6,6 +6,7 @@ package envoyrls_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -52,6 +53,13 @@ func varintField(number protowire.Number, value uint64) string {
 func group(number protowire.Number, fields string) string {
 	start := protowire.AppendTag(nil, number, protowire.StartGroupType)
 	return string(start) + fields + string(protowire.AppendTag(nil, number, protowire.EndGroupType))
+}
+
+func manyRoutes(named func(key, value string) string) (entries []string) {
+	for i := range plan.MaxTargets + 1 {
+		entries = append(entries, named("weir_route", fmt.Sprintf("HTTPRoute/shop/r%d", i)))
+	}
+	return entries
 }
 
 // encodedRequests are requests that encoders may send, and malformed bytes.
@@ -103,6 +111,11 @@ func encodedRequests() map[string]string {
 		"two ids":                 plain + bytesField(2, named("weir_commit", "r-1"), entry) + bytesField(2, named("weir_commit", "r-2")),
 		"two ids, one entry":      plain + bytesField(2, named("weir_commit", "r-1"), entry, named("weir_commit", "r-2")),
 		"reserve and commit":      plain + bytesField(2, named("weir_reservation", "r-1")) + bytesField(2, named("weir_commit", "r-1")),
+		"a route":                 plain + bytesField(2, named("weir_route", "HTTPRoute/shop/shop/checkout"), entry),
+		"a Gateway and a route":   plain + bytesField(2, named("weir_gateway", "infra/public"), named("weir_route", "HTTPRoute/shop/shop")) + bytesField(2, named("weir_gateway", "infra/public")),
+		"a bad route":             plain + bytesField(2, named("weir_route", "shop")),
+		"a bad Gateway":           plain + bytesField(2, named("weir_gateway", "public")),
+		"17 routes":               plain + bytesField(2, manyRoutes(named)...),
 		"a cut tag":               plain + "\x8a",
 		"a cut string":            bytesField(1, "edge") + "\x0a\x05abc",
 		"a cut number":            plain + "\x18\x80",

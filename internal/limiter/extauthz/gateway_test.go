@@ -33,7 +33,8 @@ func TestCheckOfEnvoyGateway(t *testing.T) {
 	_, err = checkFrom(t, e, "10.244.0.32:1", r)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(e.received.Attributes).To(Equal(plan.Attributes{
-		Method: "GET", Host: "named.example", Path: "/checkout",
+		Targets: []plan.Target{"HTTPRoute/shop/named/checkout", "Gateway/shop/shop"},
+		Method:  "GET", Host: "named.example", Path: "/checkout",
 		RemoteAddress: netip.MustParseAddr("10.244.0.29"),
 		Headers: map[string]string{
 			"accept-encoding": "gzip", "user-agent": "Go-http-client/1.1", "x-envoy-external-address": "10.244.0.29",

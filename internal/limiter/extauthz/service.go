@@ -50,8 +50,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) { authv3.RegisterAuthorizati
 // Check decides one request. It returns Unavailable before the first plans are loaded, and
 // the status of a cancelled call.
 func (s *Service) Check(ctx context.Context, r *authv3.CheckRequest) (*authv3.CheckResponse, error) {
-	check := &limiter.Check{Cost: 1, Attributes: s.attributesOf(ctx, r.GetAttributes())}
-	decision, err := s.options.Engine.Decide(ctx, check)
+	decision, err := s.decide(ctx, r.GetAttributes())
 	if invalid, ok := errors.AsType[*limiter.FieldError](err); ok {
 		return badRequest(invalid), nil
 	}
@@ -67,6 +66,14 @@ func (s *Service) Check(ctx context.Context, r *authv3.CheckRequest) (*authv3.Ch
 		return allowed(a), nil
 	}
 	return denied(a.Status, a.Headers, string(a.Body)), nil
+}
+
+func (s *Service) decide(ctx context.Context, a *authv3.AttributeContext) (*limiter.Decision, error) {
+	attributes, err := s.attributesOf(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	return s.options.Engine.Decide(ctx, &limiter.Check{Cost: 1, Attributes: attributes})
 }
 
 func allowed(a *answer.Answer) *authv3.CheckResponse {

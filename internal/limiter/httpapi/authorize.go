@@ -12,12 +12,14 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // Query parameters of pathAuthorize.
 const (
 	parameterDeny   = "deny"
 	parameterPolicy = "policy"
+	parameterTarget = "target"
 )
 
 // belowAuthorize returns the escaped path below pathAuthorize, where a proxy may append the path
@@ -86,6 +88,8 @@ func (q *request) setParameter(name string, values []string, o *answerOptions) (
 	switch name {
 	case parameterPolicy:
 		q.check.Policies, err = policyParameters(values)
+	case parameterTarget:
+		q.check.Attributes.Targets, err = targetParameters(values)
 	case parameterDeny:
 		o.DenyStatus, err = denyParameter(values)
 	default:
@@ -104,6 +108,21 @@ func policyParameters(values []string) ([]string, error) {
 		}
 	}
 	return values, nil
+}
+
+func targetParameters(values []string) ([]plan.Target, error) {
+	if len(values) > plan.MaxTargets {
+		return nil, &limiter.FieldError{Field: parameterTarget, Problem: fmt.Sprintf("must not be given more than %d times", plan.MaxTargets)}
+	}
+	targets := make([]plan.Target, len(values))
+	for i, value := range values {
+		t, err := plan.ParseTarget(value)
+		if err != nil {
+			return nil, &limiter.FieldError{Field: fmt.Sprintf("%s[%d]", parameterTarget, i), Problem: err.Error()}
+		}
+		targets[i] = t
+	}
+	return targets, nil
 }
 
 // denyParameter reads the status of every denial. 403 is the only one that nginx accepts.

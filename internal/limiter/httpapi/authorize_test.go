@@ -92,17 +92,24 @@ func TestAuthorizeReadsForwardedAttributes(t *testing.T) {
 		"empty headers":              {"", proxy, []string{"X-Forwarded-Uri: ", "X-Forwarded-Method: ", "X-Forwarded-Host: "}, own},
 		"a path below":               {"/login", proxy, nil, path(own, "/login")},
 		"a path below, escaped":      {"/a%2Fb/%2e%2e/c", proxy, nil, path(own, "/a%2Fb/%2e%2e/c")},
-		"a slash below":              {"/", proxy, nil, path(own, "/")},
-		"the query of a path below":  {"/login?policy=x/y&cost=0&%zz", proxy, nil, path(own, "/login")},
-		"an asterisk":                {"", proxy, []string{"X-Forwarded-Uri: *"}, own},
-		"an absolute URI":            {"", proxy, []string{"X-Forwarded-Uri: http://evil.example/login"}, path(own, "/login")},
-		"an absolute URI, no path":   {"", proxy, []string{"X-Forwarded-Uri: http://evil.example?x"}, path(own, "/?x")},
-		"commas in a path":           {"", proxy, []string{"X-Forwarded-Uri: /a,b?c,d"}, path(own, "/a,b?c,d")},
-		"spoofed, Traefik's":         {"", stranger, traefik, foreign},
-		"spoofed, nginx's":           {"/real", stranger, nginx, path(foreign, "/real")},
-		"spoofed twice":              {"", stranger, []string{"X-Forwarded-Uri: /a", "X-Forwarded-Uri: /b"}, foreign},
-		"a principal":                {"", proxy, []string{"X-User: dave"}, with(own, func(a *plan.Attributes) { a.Principal = "dave" })},
-		"a principal, spoofed":       {"", stranger, []string{"X-User: dave"}, foreign},
+		"a target below":             {"/login?target=HTTPRoute/shop/shop", proxy, nil, path(own, "/login")},
+		"targets": {"?target=Gateway/infra/public&target=HTTPRoute/shop/shop", stranger, nil, with(foreign, func(a *plan.Attributes) {
+			a.Targets = []plan.Target{"Gateway/infra/public", "HTTPRoute/shop/shop"}
+		})},
+		"one target": {"?target=HTTPRoute/shop/shop/checkout", proxy, nil, with(own, func(a *plan.Attributes) {
+			a.Targets = []plan.Target{"HTTPRoute/shop/shop/checkout"}
+		})},
+		"a slash below":             {"/", proxy, nil, path(own, "/")},
+		"the query of a path below": {"/login?policy=x/y&cost=0&%zz", proxy, nil, path(own, "/login")},
+		"an asterisk":               {"", proxy, []string{"X-Forwarded-Uri: *"}, own},
+		"an absolute URI":           {"", proxy, []string{"X-Forwarded-Uri: http://evil.example/login"}, path(own, "/login")},
+		"an absolute URI, no path":  {"", proxy, []string{"X-Forwarded-Uri: http://evil.example?x"}, path(own, "/?x")},
+		"commas in a path":          {"", proxy, []string{"X-Forwarded-Uri: /a,b?c,d"}, path(own, "/a,b?c,d")},
+		"spoofed, Traefik's":        {"", stranger, traefik, foreign},
+		"spoofed, nginx's":          {"/real", stranger, nginx, path(foreign, "/real")},
+		"spoofed twice":             {"", stranger, []string{"X-Forwarded-Uri: /a", "X-Forwarded-Uri: /b"}, foreign},
+		"a principal":               {"", proxy, []string{"X-User: dave"}, with(own, func(a *plan.Attributes) { a.Principal = "dave" })},
+		"a principal, spoofed":      {"", stranger, []string{"X-User: dave"}, foreign},
 		"two principals": {"", proxy, []string{"X-User: a", "X-User: b"}, with(own, func(a *plan.Attributes) {
 			a.PrincipalRepeated = true
 			a.Headers, a.RepeatedHeaders = map[string]string{"x-user": "a,b"}, []string{"x-user"}
@@ -199,6 +206,8 @@ func TestAuthorizeRejectsInvalidRequests(t *testing.T) {
 		"two statuses":                   {"?deny=403&deny=403", nil, "deny"},
 		"an unqualified policy":          {"?policy=a/b&policy=b", nil, "policy[1]"},
 		"a policy twice":                 {"?policy=a/b&policy=a/b", nil, "policy[1]"},
+		"a bad target":                   {"?target=Gateway/a/b&target=shop", nil, "target[1]"},
+		"17 targets":                     {"?" + strings.ReplaceAll(many(17, "target=Gateway/a/b%d"), ",", "&"), nil, "target"},
 		"17 policies":                    {"?" + strings.ReplaceAll(many(17, "policy=a/p%d"), ",", "&"), nil, "policy"},
 		"an escape cut short":            {"?policy=%2", nil, "query"},
 		"a semicolon":                    {"?policy=a/b;deny=403", nil, "query"},

@@ -164,6 +164,8 @@ func (r *reader) attributes(a *plan.Attributes, headers map[string]string) error
 			a.RemoteAddress, err = r.address()
 		case "domain":
 			a.Domain, err = r.text()
+		case "targets":
+			a.Targets, err = r.targets()
 		case "descriptors":
 			a.Descriptors, err = r.descriptors()
 		default:
@@ -224,6 +226,22 @@ func (r *reader) address() (netip.Addr, error) {
 		return netip.Addr{}, invalid("must be an IPv4 or IPv6 address")
 	}
 	return addr, nil
+}
+
+func (r *reader) targets() (all []plan.Target, err error) {
+	err = r.array(plan.MaxTargets, func() error {
+		text, err := r.text()
+		if err != nil {
+			return err
+		}
+		t, err := plan.ParseTarget(text)
+		if err != nil {
+			return invalid(err.Error())
+		}
+		all = append(all, t)
+		return nil
+	})
+	return all, err
 }
 
 // descriptors reads [{"entries": [{"key": "...", "value": "..."}]}].

@@ -28,6 +28,7 @@ type Attributes struct {
 	Principal     string              `json:"principal,omitempty"`
 	Headers       map[string][]string `json:"headers,omitempty"`
 	RemoteAddress string              `json:"remoteAddress,omitempty"`
+	Targets       []string            `json:"targets,omitempty"`
 	Domain        string              `json:"domain,omitempty"`
 	Descriptors   []Descriptor        `json:"descriptors,omitempty"`
 }

@@ -12,6 +12,8 @@ import (
 // Attributes are the facts of one request that plans match on and derive keys from. Absent
 // facts are empty. Plans are compared with normalized attributes, see Normalize.
 type Attributes struct {
+	// Targets are the Gateway and the route that the request came through.
+	Targets []Target
 	Method  string
 	Host    string
 	Path    string

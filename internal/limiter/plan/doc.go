@@ -13,6 +13,7 @@
 //
 //	plan.go        Plan, its bounds and its validation
 //	match.go         which requests it applies to
+//	target.go        the Gateways and routes that it names
 //	key.go           the parts of its key
 //	keyname.go       the key that an operator names
 //	limit.go         its limits

@@ -48,7 +48,7 @@ func newIndex(plans []*Plan) index {
 			all = append(all, &candidate{rank: rank, position: i, plan: p, match: &p.Matches[i]})
 		}
 	}
-	return index{newNode(all, []fact{factHost, factPath, factDescriptor, factDomain, factMethod}, maxCopies)}
+	return index{newNode(all, []fact{factTarget, factHost, factPath, factDescriptor, factDomain, factMethod}, maxCopies)}
 }
 
 // newNode divides the matches by the fact that leaves the fewest candidates, if any fact

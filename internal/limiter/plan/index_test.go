@@ -33,6 +33,10 @@ func matchEntries(entries ...string) plan.Match {
 	return plan.Match{Descriptors: descriptor(entries...)}
 }
 
+func matchTargets(all ...plan.Target) plan.Match { return plan.Match{Targets: all} }
+
+func targets(all ...plan.Target) plan.Attributes { return plan.Attributes{Targets: all} }
+
 // A host that no pattern can match costs no more to look up the longer it is.
 func TestLookupsOfLongHosts(t *testing.T) {
 	var plans []*plan.Plan
@@ -88,6 +92,17 @@ func TestMatch(t *testing.T) {
 		"every path":                {plan.Match{Paths: []string{"/*"}}, plan.Attributes{Path: "/x"}, true},
 		"no path":                   {plan.Match{Paths: []string{"/*"}}, plan.Attributes{}, false},
 
+		"a target":                   {matchTargets("HTTPRoute/shop/a"), targets("Gateway/infra/public", "HTTPRoute/shop/a"), true},
+		"a target of several":        {matchTargets("HTTPRoute/shop/b", "HTTPRoute/shop/a"), targets("HTTPRoute/shop/a"), true},
+		"a part of a target":         {matchTargets("HTTPRoute/shop/a"), targets("HTTPRoute/shop/a/checkout"), true},
+		"the part itself":            {matchTargets("HTTPRoute/shop/a/checkout"), targets("HTTPRoute/shop/a/checkout"), true},
+		"another part":               {matchTargets("HTTPRoute/shop/a/checkout"), targets("HTTPRoute/shop/a/cart"), false},
+		"the whole of a part":        {matchTargets("HTTPRoute/shop/a/checkout"), targets("HTTPRoute/shop/a"), false},
+		"a longer name":              {matchTargets("HTTPRoute/shop/a"), targets("HTTPRoute/shop/ab"), false},
+		"another kind":               {matchTargets("HTTPRoute/shop/a"), targets("GRPCRoute/shop/a", "Gateway/shop/a"), false},
+		"another Namespace":          {matchTargets("HTTPRoute/shop/a"), targets("HTTPRoute/bank/a"), false},
+		"no targets":                 {matchTargets("HTTPRoute/shop/a"), plan.Attributes{Host: "a.example"}, false},
+		"a target, and another host": {plan.Match{Targets: []plan.Target{"HTTPRoute/shop/a"}, Hosts: []string{"a.example"}}, targets("HTTPRoute/shop/a"), false},
 		"a domain":                   {plan.Match{Domain: "edge"}, plan.Attributes{Domain: "edge"}, true},
 		"another domain":             {plan.Match{Domain: "edge"}, plan.Attributes{Domain: "Edge"}, false},
 		"no domain":                  {plan.Match{Domain: "edge"}, plan.Attributes{}, false},
@@ -238,12 +253,17 @@ func (r *generator) some(upTo int, words ...string) []string {
 	return list
 }
 
+var targetWords = []string{"Gateway/a/g", "Gateway/a/g/l", "Gateway/a/g/m", "HTTPRoute/a/r", "HTTPRoute/a/r/s", "HTTPRoute/b/r", "HTTPRoute/a/rs"}
+
 func (r *generator) match() plan.Match {
 	m := plan.Match{
 		Hosts:       r.some(3, "a.example", "b.example", "c.b.example", "*.example", "*.b.example", "d", "e", "f"),
 		Paths:       r.some(3, "/", "/a", "/a/b", "/a*", "/a/*", "/b/*", "/*", "/c", "/d", "/e"),
 		Methods:     r.some(2, "GET", "PUT", "POST"),
 		Descriptors: descriptor(r.some(2, "k", "k=1", "k=2", "l", "l=1", "m=1")...),
+	}
+	for _, t := range r.some(2, targetWords...) {
+		m.Targets = append(m.Targets, plan.Target(t))
 	}
 	if domain := r.some(1, "x", "y", "z"); len(domain) > 0 {
 		m.Domain = domain[0]
@@ -256,6 +276,9 @@ func (r *generator) request() plan.Attributes {
 	a := plan.Attributes{
 		Host: one("", "a.example", "b.example", "c.b.example", "z.c.b.example", "d"), Path: one("", "/", "/a", "/a/", "/a/b", "/b/c", "/c"),
 		Method: one("", "GET", "PUT"), Domain: one("", "x", "y"),
+	}
+	for _, t := range r.some(3, targetWords...) {
+		a.Targets = append(a.Targets, plan.Target(t))
 	}
 	for range r.IntN(4) {
 		a.Descriptors = append(a.Descriptors, descriptor(r.some(3, "k", "k=1", "k=2", "l=1", "l=2", "m=1")...))
@@ -275,6 +298,10 @@ var oneFactMatches = map[string]func(i int) plan.Match{
 	"methods":           func(i int) plan.Match { return plan.Match{Methods: []string{fmt.Sprintf("M%d", i)}} },
 	"methods of one path": func(i int) plan.Match {
 		return plan.Match{Hosts: []string{"*.w7.example"}, Paths: []string{"/7/*"}, Methods: []string{fmt.Sprintf("M%d", i)}}
+	},
+	"routes": func(i int) plan.Match { return matchTargets(plan.Target(fmt.Sprintf("HTTPRoute/shop/r%d", i))) },
+	"routes, named rules": func(i int) plan.Match {
+		return matchTargets(plan.Target(fmt.Sprintf("HTTPRoute/shop/r%d/s", i)), plan.Target(fmt.Sprintf("Gateway/shop/r%d", i)))
 	},
 	"domains": func(i int) plan.Match { return plan.Match{Domain: fmt.Sprintf("d%d", i)} },
 	"domains of one descriptor": func(i int) plan.Match {
@@ -307,7 +334,7 @@ func plansWith(match func(i int) plan.Match, n int) []*plan.Plan {
 // requestOfPlan7 returns a request to which only the plan with i = 7 applies.
 func requestOfPlan7() *plan.Attributes {
 	return &plan.Attributes{
-		Host: "x.y.w7.example", Path: "/7/x", Method: "M7", Domain: "d7",
+		Targets: []plan.Target{"Gateway/infra/public", "HTTPRoute/shop/r7/s"}, Host: "x.y.w7.example", Path: "/7/x", Method: "M7", Domain: "d7",
 		Descriptors: []plan.Descriptor{descriptor("a=b"), descriptor("generic_key=login", "user=7", "k7=x")},
 	}
 }

@@ -24,6 +24,8 @@ const (
 // Match is one set of conditions under which the plan applies to a request. All fields that
 // are set must hold.
 type Match struct {
+	// Targets are Gateways and routes, one of which the request must have come through.
+	Targets []Target `json:"targets,omitempty"`
 	Hosts   []string `json:"hosts,omitempty"`   // exact, or "*." and a parent domain
 	Methods []string `json:"methods,omitempty"` // exact
 	Paths   []string `json:"paths,omitempty"`   // exact, or a prefix and "*"
@@ -79,6 +81,7 @@ type Field string
 // The fields of a Match. NoField stands for none.
 const (
 	NoField          Field = ""
+	FieldTargets     Field = "targets"
 	FieldHosts       Field = "hosts"
 	FieldMethods     Field = "methods"
 	FieldPaths       Field = "paths"
@@ -94,6 +97,8 @@ func (m *Match) holds(a *Attributes) bool { return m.mismatch(a, NoField) == NoF
 // descriptors and expression.
 func (m *Match) mismatch(a *Attributes, ignored Field) Field {
 	switch {
+	case ignored != FieldTargets && !m.holdsTargets(a):
+		return FieldTargets
 	case ignored != FieldDomain && !m.holdsDomain(a):
 		return FieldDomain
 	case ignored != FieldMethods && !m.holdsMethods(a):
@@ -154,13 +159,14 @@ func (p *Plan) validateMatches(fail func(string, ...any)) {
 }
 
 func (m *Match) validate(fail func(string, ...any), at string) {
-	if len(m.Hosts)+len(m.Methods)+len(m.Paths)+len(m.Descriptors) == 0 && m.Domain == "" && m.When == "" {
+	if len(m.Targets)+len(m.Hosts)+len(m.Methods)+len(m.Paths)+len(m.Descriptors) == 0 && m.Domain == "" && m.When == "" {
 		fail("%s is empty", at)
 	}
 	if len(m.Hosts) > MaxPatterns || len(m.Paths) > MaxPatterns || len(m.Methods) > MaxMethods || len(m.Descriptors) > MaxEntries {
 		fail("%s has %d hosts, %d paths, %d methods and %d descriptors, at most %d, %d, %d and %d", at,
 			len(m.Hosts), len(m.Paths), len(m.Methods), len(m.Descriptors), MaxPatterns, MaxPatterns, MaxMethods, MaxEntries)
 	}
+	m.validateTargets(fail, at)
 	m.validateTexts(fail, at)
 }
 

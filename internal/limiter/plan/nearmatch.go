@@ -56,6 +56,8 @@ func (m *Match) holdsDescriptors(a *Attributes) bool {
 func (n *NearMatch) Repaired(a Attributes) (Attributes, []Found) {
 	c := candidate{plan: n.Plan, position: n.Match, match: &n.Plan.Matches[n.Match]}
 	switch n.Field {
+	case FieldTargets:
+		a.Targets = c.match.Targets[:1]
 	case FieldDomain:
 		a.Domain = c.match.Domain
 	case FieldMethods:

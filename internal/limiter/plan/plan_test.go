@@ -109,6 +109,8 @@ func TestDecodeRejects(t *testing.T) {
 		"an unknown mode":    {replace(`"Enforce"`, `"Maybe"`), `mode "Maybe"`},
 		"an unknown key":     {replace(`"Header"`, `"Cookie"`), "key[0].type"},
 		"an unknown counter": {replace(`"SlidingLog"`, `"Abacus"`), "limits[0].algorithm"},
+		"a bad target":       {replace(`"mode"`, `"matches":[{"targets":["HTTPRoute/shop"]}],"mode"`), `matches[0].targets[0] "HTTPRoute/shop" must be`},
+		"17 targets":         {replace(`"mode"`, `"matches":[{"targets":[`+strings.Repeat(`"Gateway/a/b",`, 16)+`"Gateway/a/c"]}],"mode"`), "matches[0] has 17 targets, at most 16"},
 		"no limits":          {replace(`"threshold":5`, `"threshold":0`), "limits[0].threshold"},
 		"a large threshold":  {replace(`"threshold":5`, `"threshold":100001`), "limits[0].threshold"},
 		"no quota":           {replace(`"threshold":5`, `"threshold":1`)[:0] + strings.Replace(replace(`"threshold":5`, `"threshold":1`), "ThresholdExceeded", "ThresholdReached", 1), "limits[0].threshold"},

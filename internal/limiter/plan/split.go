@@ -12,7 +12,8 @@ import (
 type fact int
 
 const (
-	factHost fact = iota
+	factTarget fact = iota
+	factHost
 	factPath
 	factDescriptor
 	factDomain
@@ -40,6 +41,8 @@ func (f fact) group(matches []*candidate) *grouping {
 	}
 	for _, c := range matches {
 		switch f {
+		case factTarget:
+			g.addAll(c, texts(c.match.Targets), func(target string) string { return target })
 		case factHost:
 			g.addAll(c, c.match.Hosts, g.hostValue)
 		case factPath:
@@ -78,6 +81,14 @@ func (g *grouping) add(c *candidate, value Entry) {
 		return
 	}
 	g.groups[value] = append(g.groups[value], c)
+}
+
+func texts(targets []Target) []string {
+	list := make([]string, len(targets))
+	for i, t := range targets {
+		list[i] = string(t)
+	}
+	return list
 }
 
 // hostValue returns the host, or the suffix of a wildcard with its dot.
@@ -141,6 +152,13 @@ func (n *node) find(found []*candidate, a *Attributes) []*candidate {
 
 func (s *split) find(found []*candidate, a *Attributes) []*candidate {
 	switch s.by {
+	case factTarget:
+		for _, t := range a.Targets {
+			found = s.groups[Entry{Value: string(t)}].find(found, a)
+			if whole := t.Whole(); whole != t {
+				found = s.groups[Entry{Value: string(whole)}].find(found, a)
+			}
+		}
 	case factHost:
 		return s.findHost(found, a)
 	case factPath:

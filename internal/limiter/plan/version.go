@@ -5,6 +5,8 @@
 
 package plan
 
+import "slices"
+
 // Version is the version of the registry: of the encoding of plans and of the layout of their
 // keys. A process reads and writes this version and the one before, so that two releases of
 // adjacent versions can share a registry during a rollout.
@@ -12,7 +14,11 @@ package plan
 // A release that changes the layout, or that changes the meaning of a plan, must raise it. A
 // release that only adds a member or a value need not: an earlier reader rejects a plan with
 // them and keeps the one it has, and the encoding of plans without them does not change.
-const Version = 1
+//
+// Version 2 has the targets of matches. A reader of version 1 would keep the plan it has, whose matches may be wider.
+const Version = 2
 
 // expressibleBefore reports whether the version before can express the plan.
-func expressibleBefore(*Plan) bool { return true }
+func expressibleBefore(p *Plan) bool {
+	return !slices.ContainsFunc(p.Matches, func(m Match) bool { return len(m.Targets) > 0 })
+}

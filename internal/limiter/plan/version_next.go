@@ -6,7 +6,7 @@
 package plan
 
 // Version is one above the release's, for tests of a rollout that raises it.
-const Version = 2
+const Version = 3
 
 // expressibleBefore reports false for plans in Shadow mode with overrides, as an example of
 // what only a later version can express.

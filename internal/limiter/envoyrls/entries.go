@@ -1,0 +1,87 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package envoyrls
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// The keys of the entries that make the hits of a descriptor a reservation or its commit. The value is
+// the ID of the reservation.
+const (
+	entryReservation = "weir_reservation"
+	entryCommit      = "weir_commit"
+)
+
+// The keys of the entries that name the route, as a plan.Target, and the Gateway, as "<namespace>/<name>" and perhaps
+// "/<listener>", that the request came through.
+const (
+	entryRoute   = "weir_route"
+	entryGateway = "weir_gateway"
+)
+
+// takeEntries removes the entries about a reservation and about targets from the i-th descriptor, so that
+// policies do not match them. It returns a *limiter.FieldError if the request names several
+// reservations, or for a target of another form.
+func (r *request) takeEntries(entries plan.Descriptor, d *descriptor, i int) (plan.Descriptor, error) {
+	kept := 0
+	for j := range entries {
+		taken, err := r.takeEntry(&entries[j], d, i)
+		if err != nil {
+			return nil, err
+		}
+		if taken {
+			continue
+		}
+		if kept < j {
+			entries[kept] = entries[j]
+		}
+		kept++
+	}
+	return slices.Clip(entries[:kept]), nil
+}
+
+// takeEntry takes the entry of the i-th descriptor if it is about a reservation or a target, and reports whether it is.
+func (r *request) takeEntry(e *plan.Entry, d *descriptor, i int) (taken bool, err error) {
+	switch e.Key {
+	case entryReservation:
+		return true, r.takeReservation(e.Value, limiter.HitsReserve, d, i)
+	case entryCommit:
+		return true, r.takeReservation(e.Value, limiter.HitsCommit, d, i)
+	case entryRoute:
+		return true, r.takeTarget(e.Value, i, entryRoute, plan.TargetForm)
+	case entryGateway:
+		return true, r.takeTarget(plan.TargetGateway+"/"+e.Value, i, entryGateway, "must be <namespace>/<name> of a Gateway, and perhaps /<listener>")
+	}
+	return false, nil
+}
+
+func (r *request) takeReservation(id string, action limiter.HitsAction, d *descriptor, i int) error {
+	if r.action == limiter.HitsCheck {
+		r.action, r.reservationID = action, id
+	}
+	if action != r.action || id != r.reservationID {
+		return &limiter.FieldError{Field: limiter.DescriptorField(i), Problem: "names another reservation than an earlier entry, or another action"}
+	}
+	d.action = action
+	return nil
+}
+
+func (r *request) takeTarget(text string, i int, key, form string) error {
+	t, err := plan.ParseTarget(text)
+	switch {
+	case err != nil:
+		return &limiter.FieldError{Field: fieldOf(i, key), Problem: form}
+	case slices.Contains(r.targets, t):
+		return nil
+	case len(r.targets) == plan.MaxTargets:
+		return &limiter.FieldError{Field: fieldOf(i, key), Problem: fmt.Sprintf("is one of more than %d targets", plan.MaxTargets)}
+	}
+	r.targets = append(r.targets, t)
+	return nil
+}

@@ -1,0 +1,49 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+func TestParseTarget(t *testing.T) {
+	longest := strings.Repeat("a", 253)
+	for _, text := range []string{
+		"HTTPRoute/shop/checkout", "GRPCRoute/shop/orders", "Gateway/infra/public", "Gateway/infra/public/https", "HTTPRoute/a/b.c/d-e",
+		"HTTPRoute/" + longest + "/" + longest + "/" + longest,
+	} {
+		g := NewWithT(t)
+		target, err := plan.ParseTarget(text)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(plan.NewTarget(target.Split())).To(Equal(target))
+	}
+	for _, text := range []string{
+		"", "/", "shop/checkout", "HTTPRoute", "HTTPRoute/shop", "HTTPRoute//checkout", "HTTPRoute/shop/", "HTTPRoute/shop/checkout/",
+		"HTTPRoute/shop/checkout//", "HTTPRoute/shop/checkout/a/b", "httproute/shop/checkout", "Service/shop/checkout",
+		"HTTPRoute/Shop/checkout", "HTTPRoute/shop/check out", " HTTPRoute/shop/checkout", "HTTPRoute/shop/checkout/a:b",
+		"HTTPRoute/shop/" + longest + "a",
+	} {
+		_, err := plan.ParseTarget(text)
+		NewWithT(t).Expect(err).To(MatchError(plan.TargetForm), text)
+	}
+}
+
+// Plans with targets need version 2: a reader of version 1 would ignore them.
+func TestTargetsNeedAVersion(t *testing.T) {
+	g := NewWithT(t)
+	p := valid()
+	p.Matches = []plan.Match{{Hosts: []string{"shop.example"}, Targets: []plan.Target{"HTTPRoute/shop/checkout"}}}
+	if plan.Version == 2 {
+		_, err := plan.EncodeAs(p, 1)
+		g.Expect(err).To(MatchError(plan.ErrInexpressible))
+	}
+	encoded, err := plan.Encode(p)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(plan.Decode(encoded)).To(Equal(p))
+}
