@@ -33,6 +33,7 @@ const (
 type gateway struct {
 	*installation
 	page    string // the documentation
+	host    string // of the requests
 	address string // of Envoy
 	clients int    // that newClient returned
 }
@@ -45,14 +46,14 @@ func installGateway(ctx SpecContext) *gateway {
 		To(BeEmpty(), "there is a Gateway API on this cluster: the tests would delete it")
 	page, err := os.ReadFile(gatewayPage)
 	Expect(err).NotTo(HaveOccurred())
-	g := &gateway{page: string(page), installation: &installation{namespace: "weir-system", shop: "shop"}}
+	g := &gateway{page: string(page), host: "shop.example", installation: &installation{namespace: "weir-system", shop: "shop"}}
 	for _, namespace := range []string{g.namespace, g.shop, gatewayNamespace} {
 		createNamespace(ctx, namespace)
 	}
 	DeferCleanup(g.remove, NodeTimeout(4*time.Minute)) // runs before the Namespaces are deleted
 	g.installEnvoyGateway(ctx)
 	g.deploy(ctx, "storeTimeout=2s") // longer than a pause of a busy machine
-	apply(ctx, g.shop, "upstream.yaml", map[string]string{"image": clientImage})
+	apply(ctx, g.shop, "upstream.yaml", map[string]string{"image": clientImage, "name": "shop"})
 	g.applyPrinted(ctx, "kind: GatewayClass")
 	for line := range strings.Lines(g.block("sh", "kubectl label")) {
 		command := strings.Fields(line)
@@ -168,7 +169,7 @@ func (g *gateway) newClient() string {
 // request returns arguments of the client for a request through Envoy.
 func (g *gateway) request(path string, headers ...string) []string {
 	args := []string{"-method", http.MethodGet, "-timeout", "30s"}
-	for _, header := range append(headers, "Host: shop.example") {
+	for _, header := range append(headers, "Host: "+g.host) {
 		args = append(args, "-header", header)
 	}
 	return append(args, "http://"+g.address+path)

@@ -171,4 +171,6 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 		}
 		Expect(g.get(ctx, "/", g.newClient(), alice, "X-Jwt-Sub: forged").Status).To(Equal(http.StatusTooManyRequests))
 	}, SpecTimeout(2*time.Minute))
+
+	taskSpecs(func() *gateway { return g })
 })
