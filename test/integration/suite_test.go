@@ -173,6 +173,12 @@ func get(t *testing.T, client *http.Client, url string, headers ...string) answe
 		}
 		r.Header.Set(headers[i], headers[i+1])
 	}
+	return send(t, client, r)
+}
+
+func send(t *testing.T, client *http.Client, r *http.Request) answer {
+	t.Helper()
+	g := NewWithT(t)
 	response, err := client.Do(r)
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = response.Body.Close() }()
