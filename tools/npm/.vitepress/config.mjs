@@ -3,7 +3,7 @@
 
 // The site of docs/, built by `make docs` into bin/docs. Pages are written for GitHub too, so links
 // to files outside docs/ become links to the repository.
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitepress";
@@ -12,16 +12,39 @@ const repository = "https://github.com/weir-dev/weir";
 const root = resolve(dirname(fileURLToPath(import.meta.url)), "../../..");
 const docs = join(root, "docs");
 
-// sidebar returns the lists of docs/README.md.
+// linkOf returns the link to a page, by its path in docs/.
+const linkOf = (page) => "/" + page.replace(/README\.md$/, "").replace(/\.md$/, "");
+
+// folder returns a group with all pages of a folder of docs/, by their titles.
+function folder(text, name) {
+  const pages = readdirSync(join(docs, name)).filter((file) => file.endsWith(".md") && file !== "README.md");
+  const title = (file) => readFileSync(join(docs, name, file), "utf8").match(/^# (.*)/m)[1];
+  return { text, collapsed: true, items: pages.sort().map((file) => ({ text: title(file), link: linkOf(`${name}/${file}`) })) };
+}
+
+// sidebar returns the lists of docs/README.md, and the folders whose pages they do not list. It fails for a page that
+// nothing lists.
 function sidebar() {
+  const groups = [...lists(), folder("Integrations", "integrations"), folder("Decision records", "decisions")];
+  const listed = new Set(groups.flatMap((group) => group.items.map((item) => item.link)));
+  for (const file of readdirSync(docs, { recursive: true })) {
+    if (!file.endsWith(".md") || file === "README.md") continue;
+    if (!listed.has(linkOf(file))) throw new Error(`docs/README.md does not list docs/${file}`);
+  }
+  return groups;
+}
+
+// lists returns the lists of docs/README.md, each with all pages that it links.
+function lists() {
   const groups = [];
   for (const line of readFileSync(join(docs, "README.md"), "utf8").split("\n")) {
     const heading = line.match(/^## (.*)/);
     if (heading) groups.push({ text: heading[1], collapsed: false, items: [] });
-    const page = line.match(/^\d+\. \[([^\]]*)\]\(([^)#:]*)/);
-    if (page && page[2].endsWith(".md") && !page[2].startsWith("..")) {
-      const link = "/" + page[2].replace(/README\.md$/, "").replace(/\.md$/, "");
-      groups.at(-1).items.push({ text: page[1], link });
+    if (!/^( {3}|\d+\.)/.test(line)) continue;
+    for (const [, text, page] of line.matchAll(/\[([^\]]*)\]\(([^)#:]*\.md)/g)) {
+      const items = groups.at(-1).items, link = linkOf(page);
+      if (page.startsWith("..") || items.some((item) => item.link === link)) continue;
+      items.push({ text: text[0].toUpperCase() + text.slice(1), link });
     }
   }
   return groups;
