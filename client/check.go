@@ -37,6 +37,9 @@ type Attributes struct {
 	RemoteAddress string `json:"remoteAddress,omitempty"`
 	// Principal is the authenticated user.
 	Principal string `json:"principal,omitempty"`
+	// Targets are the Gateway and the route of the Gateway API that the request came through, such as
+	// "HTTPRoute/shop/checkout", perhaps with a section: "Gateway/infra/public/https".
+	Targets []string `json:"targets,omitempty"`
 	// Domain and Descriptors are defined by Envoy's rate limit protocol.
 	Domain      string       `json:"domain,omitempty"`
 	Descriptors []Descriptor `json:"descriptors,omitempty"`

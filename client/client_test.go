@@ -239,14 +239,14 @@ func TestCheckIsEncoded(t *testing.T) {
 		Policies: []string{"shop/p"}, Key: []string{"a", "b"}, Cost: 2, Peek: true,
 		Attributes: &Attributes{
 			Method: "GET", Host: "h", Path: "/", Headers: map[string][]string{"X-A": {"1", "2"}}, RemoteAddress: "192.0.2.1", Principal: "p",
-			Domain: "d", Descriptors: []Descriptor{{Entries: []Entry{{Key: "k", Value: "v"}, {Key: "l"}}}},
+			Targets: []string{"Gateway/a/b"}, Domain: "d", Descriptors: []Descriptor{{Entries: []Entry{{Key: "k", Value: "v"}, {Key: "l"}}}},
 		},
 	})
 	request := <-sent
 	for _, want := range []string{
 		"POST /v1/check HTTP/1.1", "Content-Type: application/json",
 		`{"policies":["shop/p"],"key":["a","b"],"attributes":{"method":"GET","host":"h","path":"/","headers":{"X-A":["1","2"]},` +
-			`"remoteAddress":"192.0.2.1","principal":"p","domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"},{"key":"l"}]}]},"cost":2,"peek":true}`,
+			`"remoteAddress":"192.0.2.1","principal":"p","targets":["Gateway/a/b"],"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"},{"key":"l"}]}]},"cost":2,"peek":true}`,
 	} {
 		if !strings.Contains(request, want) {
 			t.Errorf("%s\nlacks %s", request, want)

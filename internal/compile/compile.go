@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -93,6 +94,11 @@ func (c *compiler) verify(at *field.Path, p *plan.Plan) {
 // exist does not matter: they may be applied later.
 func (c *compiler) matches(at *field.Path, policy *v1alpha1.RateLimitPolicy) []plan.Match {
 	targets := TargetsOf(policy)
+	for i := range policy.Spec.TargetRefs {
+		if _, err := targetOf(&policy.Spec.TargetRefs[i], policy.Namespace); err != nil {
+			c.add(field.Invalid(field.NewPath("spec", "targetRefs").Index(i), field.OmitValueType{}, err.Error()))
+		}
+	}
 	if len(policy.Spec.Matches) == 0 && len(targets) > 0 {
 		return []plan.Match{{Targets: targets}}
 	}
@@ -107,17 +113,23 @@ func (c *compiler) matches(at *field.Path, policy *v1alpha1.RateLimitPolicy) []p
 	return compiled
 }
 
-// TargetsOf returns the targets that the policy names, in its own Namespace.
+// TargetsOf returns the targets that the policy names, in its own Namespace. It leaves out names that no object has.
 func TargetsOf(policy *v1alpha1.RateLimitPolicy) []plan.Target {
 	var targets []plan.Target
-	for _, r := range policy.Spec.TargetRefs {
-		var section string
-		if r.SectionName != nil {
-			section = string(*r.SectionName)
+	for i := range policy.Spec.TargetRefs {
+		if t, err := targetOf(&policy.Spec.TargetRefs[i], policy.Namespace); err == nil {
+			targets = append(targets, t)
 		}
-		targets = append(targets, plan.NewTarget(string(r.Kind), policy.Namespace, string(r.Name), section))
 	}
 	return targets
+}
+
+func targetOf(r *gatewayv1.LocalPolicyTargetReferenceWithSectionName, namespace string) (plan.Target, error) {
+	var section string
+	if r.SectionName != nil {
+		section = string(*r.SectionName)
+	}
+	return plan.MakeTarget(string(r.Kind), namespace, string(r.Name), section)
 }
 
 func (c *compiler) match(at *field.Path, m *v1alpha1.Match) plan.Match {

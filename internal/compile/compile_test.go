@@ -129,6 +129,9 @@ func TestCompileWithoutSchema(t *testing.T) {
 		"a part of nothing":  {testenv.MakePolicy("shop/x").Key(v1alpha1.KeyPart{Type: v1alpha1.KeyPartExpression}).Limit("l", "FixedWindow", 1, "1s"), "key[0].expression"},
 		"no expression":      {testenv.MakePolicy("shop/x").Key(v1alpha1.KeyPart{Type: v1alpha1.KeyPartExpression, Expression: &v1alpha1.ExpressionKey{}}).Limit("l", "FixedWindow", 1, "1s"), "spec.key[0].expression.cel"},
 
+		"a target's name": {testenv.MakePolicy("shop/x").Target("Gateway", "a").Target("HTTPRoute", "a/b").Limit("l", "FixedWindow", 1, "1s"), "spec.targetRefs[1]: Invalid value: must be Gateway, HTTPRoute or GRPCRoute"},
+		"a target's kind": {testenv.MakePolicy("shop/x").Target("Service", "a").Limit("l", "FixedWindow", 1, "1s"), "spec.targetRefs[0]"},
+
 		"an override twice":   {limited().Override(deny("o"), deny("o")), "overrides[1].name"},
 		"keys without a key":  {testenv.MakePolicy("shop/x").Limit("l", "GCRA", 1, "1s").Override(deny("o")), "not of 0"},
 		"keys of two parts":   {limited().Key(testenv.PrincipalPart()).Override(deny("o")), "not of 2"},

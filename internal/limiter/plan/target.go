@@ -79,7 +79,10 @@ func (t Target) Whole() Target {
 }
 
 // Covers reports whether the other target is the same, or a part of this one.
-func (t Target) Covers(other Target) bool { return t == other || t == other.Whole() }
+func (t Target) Covers(other Target) bool {
+	rest, below := strings.CutPrefix(string(other), string(t))
+	return below && (rest == "" || rest[0] == '/') // no name contains a slash
+}
 
 func (m *Match) holdsTargets(a *Attributes) bool {
 	return len(m.Targets) == 0 || slices.ContainsFunc(m.Targets, func(t Target) bool { return slices.ContainsFunc(a.Targets, t.Covers) })
