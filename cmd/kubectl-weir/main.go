@@ -25,6 +25,10 @@
 //	difffields.go     the fields that differ
 //	diffkeys.go       the listed keys that would be over a limit
 //	access.go       access
+//	wire.go         wire: the manifests by which a gateway asks Weir, from
+//	wirecluster.go    what the cluster has, and
+//	wirepolicy.go     its SecurityPolicies, as
+//	wiremanifests.go  the manifests
 //	version.go      version
 //	output.go       text, JSON and YAML
 //	table.go        tables with a heading
@@ -115,7 +119,7 @@ Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
 	c.addFlags(root.PersistentFlags())
 	root.AddCommand(newBlocksCommand(c), newTopCommand(c), newWhoCommand(c), newConsoleCommand(c))
 	root.AddCommand(newStateCommand(c), newBlockCommand(c), newUnblockCommand(c), newResetCommand(c),
-		newExplainCommand(c), newCheckCommand(c), newDiffCommand(c), newShadowCommand(c), newEnforceCommand(c), newAccessCommand(c), newVersionCommand(c))
+		newExplainCommand(c), newCheckCommand(c), newDiffCommand(c), newShadowCommand(c), newEnforceCommand(c), newAccessCommand(c), newWireCommand(c), newVersionCommand(c))
 	root.AddCommand(offline.Commands("kubectl weir")...)
 	return root
 }

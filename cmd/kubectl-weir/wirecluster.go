@@ -1,0 +1,337 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	gatewayGroup = "gateway.networking.k8s.io"
+	envoyGroup   = "gateway.envoyproxy.io"
+	// envoyController is the name by which GatewayClasses select Envoy Gateway.
+	envoyController = "gateway.envoyproxy.io/gatewayclass-controller"
+	// envoyNamespace is the Namespace in which Envoy Gateway by default runs Envoy.
+	envoyNamespace = "envoy-gateway-system"
+	// owningGateway, owningNamespace and owningClass are labels of the pods of Envoy. Gateways that are
+	// merged into one Envoy have the last only.
+	owningGateway   = "gateway.envoyproxy.io/owning-gateway-name"
+	owningNamespace = "gateway.envoyproxy.io/owning-gateway-namespace"
+	owningClass     = "gateway.envoyproxy.io/owning-gatewayclass"
+	// grpcPort is the name of the port of Weir's Service for checks of Envoy, and grpcPortNumber its number.
+	grpcPort       = "grpc"
+	grpcPortNumber = 8081
+)
+
+var (
+	gatewayVersion = schema.GroupVersion{Group: gatewayGroup, Version: "v1"}
+	grantVersion   = schema.GroupVersion{Group: gatewayGroup, Version: "v1beta1"}
+	envoyVersion   = schema.GroupVersion{Group: envoyGroup, Version: "v1alpha1"}
+	// resources are the resources of the kinds that the plugin reads.
+	resources = map[string]schema.GroupVersionResource{
+		"GatewayClass":   gatewayVersion.WithResource("gatewayclasses"),
+		kindGateway:      gatewayVersion.WithResource("gateways"),
+		kindHTTPRoute:    gatewayVersion.WithResource("httproutes"),
+		kindGRPCRoute:    gatewayVersion.WithResource("grpcroutes"),
+		"ReferenceGrant": grantVersion.WithResource("referencegrants"),
+		"SecurityPolicy": envoyVersion.WithResource("securitypolicies"),
+	}
+)
+
+// gatewayCluster is a cluster with the Gateway API and Envoy Gateway.
+type gatewayCluster struct {
+	kube          kubernetes.Interface
+	objects       dynamic.Interface
+	weirNamespace string
+	hasGRPCRoutes bool
+}
+
+// wireFacts are what wire found in the cluster.
+type wireFacts struct {
+	kind          string // of the target
+	target        *unstructured.Unstructured
+	gateways      []*unstructured.Unstructured // the target, or the parents of the route that exist
+	parents       int                          // of the route
+	policies      []*unstructured.Unstructured // SecurityPolicies, oldest first
+	routes        []*unstructured.Unstructured // attached to the Gateway
+	weirNamespace string
+	service       string
+	port          int64
+	envoys        []string // Namespaces with pods of Envoy
+	notes         []string
+}
+
+func (f *wireFacts) note(format string, args ...any) {
+	f.notes = append(f.notes, fmt.Sprintf(format, args...))
+}
+
+// gatewayCluster returns the cluster of the kubeconfig. A cluster without the needed kinds is an error that
+// names them.
+func (c *connection) gatewayCluster(ctx context.Context) (*gatewayCluster, error) {
+	config, err := c.restConfig()
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	cluster := &gatewayCluster{kube: kube, objects: objects, weirNamespace: c.weirNamespace}
+	var missing []string
+	for _, kind := range []string{kindGateway, kindHTTPRoute, kindGRPCRoute, "ReferenceGrant", "SecurityPolicy"} {
+		served, err := cluster.serves(resources[kind])
+		switch {
+		case err != nil:
+			return nil, err
+		case kind == kindGRPCRoute:
+			cluster.hasGRPCRoutes = served
+		case !served:
+			missing = append(missing, kind+" ("+resources[kind].GroupVersion().String()+")")
+		}
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("this cluster does not know %s: install Envoy Gateway with its CRDs; docs/integrations has the other proxies", strings.Join(missing, ", "))
+	}
+	return cluster, ctx.Err()
+}
+
+// serves reports whether the API server knows the resource.
+func (g *gatewayCluster) serves(resource schema.GroupVersionResource) (bool, error) {
+	list, err := g.kube.Discovery().ServerResourcesForGroupVersion(resource.GroupVersion().String())
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot list the kinds of %s: %w", resource.GroupVersion(), err)
+	}
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource.Resource }), nil
+}
+
+// inspect returns what the manifests need.
+func (g *gatewayCluster) inspect(ctx context.Context, w *wireOptions) (*wireFacts, error) {
+	f := &wireFacts{weirNamespace: g.weirNamespace}
+	target, err := g.find(ctx, &w.target, f)
+	if err != nil {
+		return nil, err
+	}
+	f.target = target
+	if f.kind == kindGateway {
+		f.gateways = []*unstructured.Unstructured{target}
+		if err := g.addRoutes(ctx, target, w.target.section, f); err != nil {
+			return nil, err
+		}
+	} else {
+		g.addParents(ctx, target, f)
+	}
+	if f.policies, err = g.list(ctx, "SecurityPolicy", w.target.namespace, f); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(f.policies, func(a, b *unstructured.Unstructured) int {
+		return a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time)
+	})
+	for _, gateway := range f.gateways {
+		if err := g.inspectGateway(ctx, w, gateway, f); err != nil {
+			return nil, err
+		}
+	}
+	if len(f.envoys) == 0 {
+		f.envoys = []string{envoyNamespace}
+	}
+	return f, g.inspectService(ctx, w, f)
+}
+
+// find returns the target and sets its kind.
+func (g *gatewayCluster) find(ctx context.Context, t *wireTarget, f *wireFacts) (target *unstructured.Unstructured, err error) {
+	for _, kind := range t.kinds {
+		if kind == kindGRPCRoute && !g.hasGRPCRoutes {
+			continue
+		}
+		f.kind = kind
+		target, err = g.objects.Resource(resources[kind]).Namespace(t.namespace).Get(ctx, t.name, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return target, err
+		}
+	}
+	if err == nil {
+		err = errors.New("this cluster does not know GRPCRoute")
+	}
+	return nil, fmt.Errorf("no %s %s in Namespace %s: %w", strings.Join(t.kinds, " or "), t.name, t.namespace, err)
+}
+
+// list returns the objects of the kind in all Namespaces, or in one if others are forbidden.
+func (g *gatewayCluster) list(ctx context.Context, kind, namespace string, f *wireFacts) (objects []*unstructured.Unstructured, err error) {
+	list, err := g.objects.Resource(resources[kind]).List(ctx, metav1.ListOptions{})
+	if apierrors.IsForbidden(err) {
+		f.note("you may not list objects of kind %s in all Namespaces: only %s is considered", kind, namespace)
+		list, err = g.objects.Resource(resources[kind]).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot list objects of kind %s: %w", kind, err)
+	}
+	for i := range list.Items {
+		objects = append(objects, &list.Items[i])
+	}
+	return objects, nil
+}
+
+// addRoutes adds the routes that are attached to the Gateway, or to one of its listeners.
+func (g *gatewayCluster) addRoutes(ctx context.Context, gateway *unstructured.Unstructured, listener string, f *wireFacts) error {
+	kinds := []string{kindHTTPRoute}
+	if g.hasGRPCRoutes {
+		kinds = append(kinds, kindGRPCRoute)
+	}
+	for _, kind := range kinds {
+		routes, err := g.list(ctx, kind, gateway.GetNamespace(), f)
+		if err != nil {
+			return err
+		}
+		for _, route := range routes {
+			if slices.ContainsFunc(parentsOf(route), func(p parent) bool {
+				return p.namespace == gateway.GetNamespace() && p.name == gateway.GetName() &&
+					(listener == "" || p.section == "" || p.section == listener)
+			}) {
+				f.routes = append(f.routes, route)
+			}
+		}
+	}
+	return nil
+}
+
+// parent is a Gateway, or its listener, that a route names.
+type parent struct{ namespace, name, section string }
+
+// parentsOf returns the Gateways of the route.
+func parentsOf(route *unstructured.Unstructured) (parents []parent) {
+	refs, _, _ := unstructured.NestedSlice(route.Object, "spec", "parentRefs") // the schema has a list
+	for _, ref := range refs {
+		fields, _ := ref.(map[string]any)
+		text := func(name, otherwise string) string {
+			if value, isText := fields[name].(string); isText && value != "" {
+				return value
+			}
+			return otherwise
+		}
+		if text("kind", kindGateway) == kindGateway && text("group", gatewayGroup) == gatewayGroup {
+			parents = append(parents, parent{text("namespace", route.GetNamespace()), text("name", ""), text("sectionName", "")})
+		}
+	}
+	return parents
+}
+
+// addParents adds the Gateways of the route.
+func (g *gatewayCluster) addParents(ctx context.Context, route *unstructured.Unstructured, f *wireFacts) {
+	names := map[string]bool{}
+	for _, p := range parentsOf(route) {
+		if names[p.namespace+"/"+p.name] {
+			continue
+		}
+		names[p.namespace+"/"+p.name] = true
+		gateway, err := g.objects.Resource(resources[kindGateway]).Namespace(p.namespace).Get(ctx, p.name, metav1.GetOptions{})
+		if err != nil {
+			f.note("Gateway %s/%s of the route: %v", p.namespace, p.name, err)
+			continue
+		}
+		f.gateways = append(f.gateways, gateway)
+	}
+	f.parents = len(names)
+}
+
+// inspectGateway verifies that Envoy Gateway serves the Gateway, and finds its pods.
+func (g *gatewayCluster) inspectGateway(ctx context.Context, w *wireOptions, gateway *unstructured.Unstructured, f *wireFacts) error {
+	name, _, _ := unstructured.NestedString(gateway.Object, "spec", "gatewayClassName") // the schema has a string
+	class, err := g.objects.Resource(resources["GatewayClass"]).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		f.note("GatewayClass %s: %v", name, err)
+	default:
+		if controller, _, _ := unstructured.NestedString(class.Object, "spec", "controllerName"); controller != envoyController {
+			f.note("GatewayClass %s has the controller %s: a SecurityPolicy has an effect only if this is Envoy Gateway", name, controller)
+		}
+	}
+	if w.envoyNamespace != "" {
+		f.envoys = []string{w.envoyNamespace}
+		return nil
+	}
+	for _, selector := range []string{
+		owningGateway + "=" + gateway.GetName() + "," + owningNamespace + "=" + gateway.GetNamespace(),
+		owningClass + "=" + name,
+	} {
+		pods, err := g.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{LabelSelector: selector})
+		if apierrors.IsForbidden(err) {
+			f.note("you may not list pods: if Envoy runs in another Namespace than %s, set --envoy-namespace", envoyNamespace)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("cannot list the pods of Envoy: %w", err)
+		}
+		f.addEnvoys(pods.Items)
+	}
+	return nil
+}
+
+func (f *wireFacts) addEnvoys(pods []corev1.Pod) {
+	for i := range pods {
+		if namespace := pods[i].Namespace; !slices.Contains(f.envoys, namespace) {
+			f.envoys = append(f.envoys, namespace)
+		}
+	}
+	slices.Sort(f.envoys)
+}
+
+// inspectService finds the Service of Weir.
+func (g *gatewayCluster) inspectService(ctx context.Context, w *wireOptions, f *wireFacts) error {
+	f.service, f.port = w.service, grpcPortNumber
+	list, err := g.kube.CoreV1().Services(g.weirNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=weir"})
+	if apierrors.IsForbidden(err) {
+		if f.service == "" {
+			f.service = "weir"
+			f.note("you may not list Services in %s: weir is assumed, set --service for another one", g.weirNamespace)
+		}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot list the Services in %s: %w", g.weirNamespace, err)
+	}
+	return f.selectService(list.Items, w.service)
+}
+
+// selectService selects the named Service with the port, or the only one if name is "".
+func (f *wireFacts) selectService(services []corev1.Service, name string) error {
+	var names []string
+	for i := range services {
+		service := &services[i]
+		at := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == grpcPort })
+		if at < 0 || name != "" && service.Name != name {
+			continue
+		}
+		names = append(names, service.Name)
+		f.service, f.port = service.Name, int64(service.Spec.Ports[at].Port)
+		if slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.AppProtocol != nil && *p.AppProtocol == "https" }) {
+			f.note("Weir serves TLS: Envoy also needs a BackendTLSPolicy for Service %s in %s", service.Name, f.weirNamespace)
+		}
+	}
+	switch {
+	case len(names) > 1:
+		return fmt.Errorf("the Services %s in %s have a port grpc: choose one with --service", strings.Join(names, ", "), f.weirNamespace)
+	case len(names) == 0 && name == "":
+		return fmt.Errorf("no Service of Weir in %s has a port grpc: if Weir runs elsewhere, set --weir-namespace; to wire before it is installed, set --service", f.weirNamespace)
+	}
+	return nil
+}

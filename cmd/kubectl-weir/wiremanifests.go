@@ -1,0 +1,325 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// backendSettings is the connection of Envoy to Weir that the page of Envoy Gateway recommends.
+const backendSettings = `
+retry:
+  numRetries: 3
+  retryOn:
+    triggers: [connect-failure, refused-stream, reset-before-request]
+  perRetry:
+    backOff: {baseInterval: 5ms, maxInterval: 100ms}
+timeout:
+  tcp: {connectTimeout: 250ms}
+healthCheck:
+  active:
+    type: GRPC
+    interval: 1s
+    timeout: 1s
+    unhealthyThreshold: 2
+    healthyThreshold: 1
+  passive:
+    consecutive5XxErrors: 5
+    interval: 1s
+    baseEjectionTime: 5s
+    maxEjectionPercent: 50
+http2:
+  connectionKeepalive: {interval: 2s, timeout: 1s}
+`
+
+// otherWays is what works where another service has the only extAuth.
+const otherWays = "let that service, a proxy in front of the application (/v1/authorize) or the application itself (/v1/check) ask Weir"
+
+// manifest is an object with the comment above it.
+type manifest struct {
+	comment string
+	object  *unstructured.Unstructured
+}
+
+// wiring makes the manifests from what was found.
+type wiring struct {
+	options   *wireOptions
+	found     *wireFacts
+	manifests []manifest
+	notes     []string
+}
+
+func (m *wiring) add(comment string, object *unstructured.Unstructured) {
+	m.manifests = append(m.manifests, manifest{comment, object})
+}
+
+func (m *wiring) note(format string, args ...any) {
+	m.notes = append(m.notes, fmt.Sprintf(format, args...))
+}
+
+// make makes all manifests.
+func (m *wiring) make() error {
+	if err := m.addPolicy(); err != nil {
+		return err
+	}
+	t := &m.options.target
+	if t.namespace != m.found.weirNamespace {
+		m.add("Permits the SecurityPolicies of "+t.namespace+" to reference the Service of Weir.", m.grant())
+	}
+	for _, namespace := range m.found.envoys {
+		m.add("Weir's NetworkPolicy admits the pods of Envoy by this label.", labelled(namespace))
+	}
+	return m.addMerges()
+}
+
+// addPolicy adds the SecurityPolicy of the target: a new one, or the existing one with what it lacks.
+func (m *wiring) addPolicy() error {
+	t := &m.options.target
+	for _, object := range m.found.policies {
+		if object.GetNamespace() != t.namespace {
+			continue
+		}
+		p, err := policyOf(object)
+		if err != nil {
+			return fmt.Errorf("SecurityPolicy %s/%s: %w", t.namespace, object.GetName(), err)
+		}
+		isOf := slices.Contains(p.TargetRefs, policyTarget{Kind: m.found.kind, Name: t.name, SectionName: t.section})
+		switch {
+		case !isOf && object.GetName() == m.options.name:
+			return fmt.Errorf("--name: SecurityPolicy %s/%s has other targets; choose another name", t.namespace, m.options.name)
+		case !isOf && p.selects(t.namespace, m.found.target):
+			return fmt.Errorf("SecurityPolicy %s/%s selects the target by its labels, and only one of two applies: give it targetRefs", t.namespace, object.GetName())
+		case !isOf:
+			continue
+		case len(p.TargetRefs)+len(p.TargetSelectors) > 1:
+			return fmt.Errorf("SecurityPolicy %s/%s has several targets: make one for each, because %s has one value", t.namespace, object.GetName(), gatewayExtension)
+		case p.ExtAuth != nil && !p.asks(t.namespace, m.found.weirNamespace, m.found.service):
+			return fmt.Errorf("SecurityPolicy %s/%s sends checks to another service, and extAuth takes one: %s", t.namespace, object.GetName(), otherWays)
+		}
+		completed := forApply(object)
+		m.add("Sends a check to Weir for each request. The SecurityPolicy exists: its fields are kept.", completed)
+		return m.complete(completed)
+	}
+	policy := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"targetRefs": []any{m.targetRef()}}}}
+	policy.SetGroupVersionKind(envoyVersion.WithKind("SecurityPolicy"))
+	policy.SetNamespace(t.namespace)
+	policy.SetName(m.options.name)
+	m.add("Sends a check to Weir for each request.", policy)
+	return m.complete(policy)
+}
+
+func (m *wiring) targetRef() map[string]any {
+	ref := map[string]any{"group": gatewayGroup, "kind": m.found.kind, "name": m.options.target.name}
+	if section := m.options.target.section; section != "" {
+		ref["sectionName"] = section
+	}
+	return ref
+}
+
+// complete adds to the SecurityPolicy what it lacks to call Weir. Flags that are set replace its values.
+func (m *wiring) complete(policy *unstructured.Unstructured) error {
+	extAuth, _, err := unstructured.NestedMap(policy.Object, "spec", "extAuth")
+	if err != nil {
+		return err
+	}
+	if extAuth == nil {
+		extAuth = map[string]any{}
+	}
+	setUnlessSet := func(fields map[string]any, name string, value any, force bool) {
+		if _, isSet := fields[name]; !isSet || force {
+			fields[name] = value
+		}
+	}
+	setUnlessSet(extAuth, "failOpen", m.options.failOpen, m.options.set["fail-open"])
+	setUnlessSet(extAuth, "timeout", gatewayDuration(m.options.timeout), m.options.set["timeout"])
+	extAuth["includeRouteMetadata"] = true
+	grpc, _ := extAuth["grpc"].(map[string]any)
+	if grpc == nil {
+		grpc = map[string]any{"backendRefs": []any{m.backendRef()}}
+	}
+	settings := map[string]any{}
+	if err := yaml.Unmarshal([]byte(backendSettings), &settings); err != nil {
+		return fmt.Errorf("settings of the backend: %w", err)
+	}
+	setUnlessSet(grpc, "backendSettings", settings, false)
+	extAuth["grpc"] = grpc
+	if gateway := m.gateway(); gateway != "" {
+		extensions, _ := extAuth["contextExtensions"].([]any)
+		extensions = slices.DeleteFunc(slices.Clone(extensions), func(e any) bool {
+			fields, _ := e.(map[string]any)
+			return fields["name"] == gatewayExtension
+		})
+		extAuth["contextExtensions"] = append(extensions, map[string]any{"name": gatewayExtension, "type": "Value", "value": gateway})
+	}
+	return unstructured.SetNestedMap(policy.Object, normalized(extAuth), "spec", "extAuth")
+}
+
+// normalized returns the fields with the types that unstructured objects have.
+func normalized(fields map[string]any) map[string]any {
+	text, _ := json.Marshal(fields) //nolint:errchkjson // plain data
+	o := &unstructured.Unstructured{}
+	_ = json.Unmarshal([]byte(`{"apiVersion":"v1","kind":"Any","fields":`+string(text)+`}`), o) // it was just encoded
+	return o.Object["fields"].(map[string]any)
+}
+
+// gatewayDuration formats whole milliseconds as the Gateway API does, without fractions.
+func gatewayDuration(d time.Duration) string {
+	text := ""
+	if seconds := d / time.Second; seconds > 0 {
+		text = fmt.Sprintf("%ds", seconds)
+	}
+	if millis := d % time.Second / time.Millisecond; millis > 0 {
+		text += fmt.Sprintf("%dms", millis)
+	}
+	return text
+}
+
+func (m *wiring) backendRef() map[string]any {
+	ref := map[string]any{"name": m.found.service, "port": m.found.port}
+	if m.found.weirNamespace != m.options.target.namespace {
+		ref["namespace"] = m.found.weirNamespace
+	}
+	return ref
+}
+
+// gateway returns the value of the context extension: the Gateway of the target, or "" if several or none are possible.
+func (m *wiring) gateway() string {
+	t := &m.options.target
+	if m.found.kind == kindGateway {
+		name := t.namespace + "/" + t.name
+		if t.section != "" {
+			name += "/" + t.section
+		}
+		return name
+	}
+	if m.found.parents == 1 && len(m.found.gateways) == 1 && m.found.gateways[0].GetNamespace() == t.namespace {
+		return t.namespace + "/" + m.found.gateways[0].GetName()
+	}
+	m.note("the SecurityPolicy names no Gateway, because the route has several or one of another Namespace: "+
+		"policies with the Gateway in targetRefs do not apply to %s; wire the Gateway instead", t.name)
+	return ""
+}
+
+// grant returns the ReferenceGrant for the Namespace of the target. It has a name of its own for each Namespace, so that one
+// does not replace another.
+func (m *wiring) grant() *unstructured.Unstructured {
+	namespace := m.options.target.namespace
+	grant := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"from": []any{map[string]any{"group": envoyGroup, "kind": "SecurityPolicy", "namespace": namespace}},
+		"to":   []any{map[string]any{"group": "", "kind": "Service", "name": m.found.service}},
+	}}}
+	grant.SetGroupVersionKind(grantVersion.WithKind("ReferenceGrant"))
+	grant.SetNamespace(m.found.weirNamespace)
+	grant.SetName(m.found.service + "-" + namespace)
+	return grant
+}
+
+// labelled returns the Namespace with the label of clients. To apply it keeps its other labels.
+func labelled(namespace string) *unstructured.Unstructured {
+	name, value, _ := strings.Cut(clientLabel, "=")
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+	o.SetName(namespace)
+	o.SetLabels(map[string]string{name: value})
+	return o
+}
+
+// addMerges adds mergeType to the SecurityPolicies that replace the one of the Gateway for routes. SecurityPolicies of rules never
+// merge with the one of their route.
+func (m *wiring) addMerges() error {
+	if m.found.kind != kindGateway {
+		return m.noteRules()
+	}
+	for _, object := range m.found.policies {
+		p, err := policyOf(object)
+		if err != nil {
+			return fmt.Errorf("SecurityPolicy %s/%s: %w", object.GetNamespace(), object.GetName(), err)
+		}
+		route := m.routeOf(p, object.GetNamespace())
+		name := object.GetNamespace() + "/" + object.GetName()
+		switch {
+		case route == "":
+		case p.asks(object.GetNamespace(), m.found.weirNamespace, m.found.service):
+			m.note("SecurityPolicy %s sends checks of %s to Weir itself: policies with the Gateway in targetRefs apply only if it names the Gateway", name, route)
+		case p.ExtAuth != nil:
+			m.note("SecurityPolicy %s sends checks of %s to another service, and extAuth takes one: %s", name, route, otherWays)
+		case p.MergeType != "":
+		case slices.ContainsFunc(p.TargetRefs, isGateway) || slices.ContainsFunc(p.TargetSelectors, func(s policySelector) bool { return s.Kind == kindGateway }):
+			m.note("SecurityPolicy %s replaces the one of the Gateway for %s: split it, because mergeType is for routes only", name, route)
+		default:
+			merged := forApply(object)
+			if err := unstructured.SetNestedField(merged.Object, mergeStrategy, "spec", "mergeType"); err != nil {
+				return err
+			}
+			m.add("Without its mergeType this SecurityPolicy replaces the one of the Gateway for "+route+".", merged)
+		}
+	}
+	return nil
+}
+
+// noteRules notes the SecurityPolicies that replace the one of the route for a rule.
+func (m *wiring) noteRules() error {
+	t := &m.options.target
+	for _, object := range m.found.policies {
+		p, err := policyOf(object)
+		if err != nil {
+			return fmt.Errorf("SecurityPolicy %s/%s: %w", object.GetNamespace(), object.GetName(), err)
+		}
+		for _, other := range p.TargetRefs {
+			if object.GetNamespace() == t.namespace && other.Kind == m.found.kind && other.Name == t.name && other.SectionName != t.section && t.section == "" &&
+				!p.asks(t.namespace, m.found.weirNamespace, m.found.service) {
+				m.note("SecurityPolicy %s/%s replaces this one for rule %s: kubectl weir wire %s/%s/%s wires it", t.namespace, object.GetName(), other.SectionName,
+					strings.ToLower(m.found.kind), t.name, other.SectionName)
+			}
+		}
+	}
+	return nil
+}
+
+func isGateway(t policyTarget) bool { return t.Kind == kindGateway }
+
+// routeOf returns a route of the Gateway that the SecurityPolicy targets, or "".
+func (m *wiring) routeOf(p *securityPolicy, namespace string) string {
+	for _, route := range m.found.routes {
+		if p.targets(namespace, route) {
+			return route.GetKind() + " " + route.GetNamespace() + "/" + route.GetName()
+		}
+	}
+	return ""
+}
+
+// write writes the manifests.
+func (m *wiring) write(w io.Writer, o output) error {
+	if o == "json" {
+		list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}}
+		for _, manifest := range m.manifests {
+			list.Items = append(list.Items, *manifest.object)
+		}
+		body, err := list.MarshalJSON()
+		if err != nil {
+			return err
+		}
+		return o.write(w, answer{body: body})
+	}
+	var out strings.Builder
+	for i, manifest := range m.manifests {
+		if i > 0 {
+			out.WriteString("---\n")
+		}
+		text, err := yaml.Marshal(manifest.object)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&out, "# %s\n%s", manifest.comment, text)
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}

@@ -1,0 +1,121 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// gatewayExtension is the context extension that names the Gateway of a check.
+const gatewayExtension = "weir.gateway"
+
+// mergeStrategy is the mergeType that keeps lists and objects of the SecurityPolicy of the Gateway.
+const mergeStrategy = "StrategicMerge"
+
+// policyTarget is a target of a SecurityPolicy.
+type policyTarget struct {
+	Kind        string `json:"kind"`
+	Name        string `json:"name"`
+	SectionName string `json:"sectionName"`
+}
+
+// policySelector selects targets of a SecurityPolicy by their labels.
+type policySelector struct {
+	metav1.LabelSelector `json:",inline"`
+
+	Kind       string `json:"kind"`
+	Namespaces struct {
+		From string `json:"from"`
+	} `json:"namespaces"`
+}
+
+// securityPolicy is the part of a SecurityPolicy that decides whether its requests reach Weir.
+type securityPolicy struct {
+	TargetRef       *policyTarget    `json:"targetRef"` // deprecated by targetRefs
+	TargetRefs      []policyTarget   `json:"targetRefs"`
+	TargetSelectors []policySelector `json:"targetSelectors"`
+	MergeType       string           `json:"mergeType"`
+	ExtAuth         *struct {
+		GRPC *struct {
+			BackendRefs []struct {
+				Namespace string `json:"namespace"`
+				Name      string `json:"name"`
+			} `json:"backendRefs"`
+		} `json:"grpc"`
+	} `json:"extAuth"`
+}
+
+// policyOf returns the fields of the SecurityPolicy.
+func policyOf(object *unstructured.Unstructured) (*securityPolicy, error) {
+	spec, _, err := unstructured.NestedMap(object.Object, "spec")
+	if err != nil {
+		return nil, err
+	}
+	p := &securityPolicy{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, p); err != nil {
+		return nil, err
+	}
+	if p.TargetRef != nil {
+		p.TargetRefs = append(p.TargetRefs, *p.TargetRef)
+	}
+	return p, nil
+}
+
+// targets reports whether the policy, of the given Namespace, applies to the object or to sections of it.
+func (p *securityPolicy) targets(namespace string, object *unstructured.Unstructured) bool {
+	if namespace == object.GetNamespace() && slices.ContainsFunc(p.TargetRefs, func(t policyTarget) bool {
+		return t.Kind == object.GetKind() && t.Name == object.GetName()
+	}) {
+		return true
+	}
+	return p.selects(namespace, object)
+}
+
+// selects reports whether the policy, of the given Namespace, selects the object by its labels.
+func (p *securityPolicy) selects(namespace string, object *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(p.TargetSelectors, func(s policySelector) bool {
+		selector, err := metav1.LabelSelectorAsSelector(&s.LabelSelector)
+		return err == nil && s.Kind == object.GetKind() && selector.Matches(labels.Set(object.GetLabels())) &&
+			(namespace == object.GetNamespace() || s.Namespaces.From != "" && s.Namespaces.From != "Same")
+	})
+}
+
+// asks reports whether the policy sends checks to the Service of Weir.
+func (p *securityPolicy) asks(policyNamespace, weirNamespace, service string) bool {
+	if p.ExtAuth == nil || p.ExtAuth.GRPC == nil {
+		return false
+	}
+	for _, ref := range p.ExtAuth.GRPC.BackendRefs {
+		if ref.Namespace == "" {
+			ref.Namespace = policyNamespace
+		}
+		if ref.Namespace == weirNamespace && ref.Name == service {
+			return true
+		}
+	}
+	return false
+}
+
+// forApply returns the object as a manifest, without what the API server adds.
+func forApply(object *unstructured.Unstructured) *unstructured.Unstructured {
+	manifest := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": object.GetAPIVersion(), "kind": object.GetKind(),
+		"metadata": map[string]any{"name": object.GetName(), "namespace": object.GetNamespace()},
+		"spec":     runtime.DeepCopyJSONValue(object.Object["spec"]),
+	}}
+	if found := object.GetLabels(); len(found) > 0 {
+		manifest.SetLabels(found)
+	}
+	annotations := object.GetAnnotations()
+	delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
+	if len(annotations) > 0 {
+		manifest.SetAnnotations(annotations)
+	}
+	return manifest
+}
