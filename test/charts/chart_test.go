@@ -238,7 +238,7 @@ func TestRedisCredentialsComeFromASecret(t *testing.T) {
 	text := strings.NewReplacer("# components:", "components:", "# - ../redis-secret", "- ../redis-secret").
 		Replace(read(t, filepath.Join(folder, "kustomization.yaml")))
 	g.Expect(text).NotTo(Equal(read(t, filepath.Join(folder, "kustomization.yaml"))))
-	for _, name := range []string{"crd", "rbac", "manager", "webhook", "network-policy", "redis-secret", "default"} {
+	for _, name := range []string{"crd", "rbac", "manager", "webhook", "network-policy", "admission", "redis-secret", "default"} {
 		out, err := exec.CommandContext(t.Context(), "cp", "-r", filepath.Join(root, "config", name), overlay).CombinedOutput()
 		g.Expect(err).NotTo(HaveOccurred(), string(out))
 	}
