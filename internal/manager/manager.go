@@ -159,6 +159,7 @@ func serveDecisions(
 	o.Replicas = func() []httptypes.Replica { return replicas(watcher) }
 	o.LiveReplicas = watcher.LiveReplicas
 	o.ReplicaName = o.Replica
+	o.Traffic = true
 	o.Unready = watcher.Unready
 	o.Ready = watcher.Err
 	decisions := endpoint.New(o.Options)

@@ -5,8 +5,8 @@
 // and the metrics. Its caller provides the plans.
 //
 // Reading order: endpoint.go (options and assembly), observe.go (what is collected for operators),
-// console.go (the web console), ports.go (binding the addresses), process.go (the state of the
-// process), tracing.go (spans).
+// traffic.go (reports of which policies have traffic), console.go (the web console), ports.go (binding
+// the addresses), process.go (the state of the process), tracing.go (spans).
 package endpoint
 
 import (
@@ -116,6 +116,8 @@ type Options struct {
 	Unready func() *plan.Unready
 	// Observe collects denied and blocked keys and rates, for operators.
 	Observe bool
+	// Traffic reports in Redis to which policies checks apply.
+	Traffic bool
 	// ReplicaName is the name of this process among Replicas.
 	ReplicaName string
 	// Tracer creates spans for requests, decisions and Redis commands; nil creates none.
@@ -321,6 +323,7 @@ func (e *Endpoint) Run(ctx context.Context) error {
 		return err
 	}
 	defer e.startObserving(ctx)()
+	defer e.startReporting(ctx)()
 	group, ctx := errgroup.WithContext(ctx)
 	if e.options.TLS != nil {
 		group.Go(func() error { return e.options.TLS.Start(ctx) })

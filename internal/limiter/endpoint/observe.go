@@ -41,11 +41,17 @@ func (e *Endpoint) startObserving(ctx context.Context) (stop func()) {
 	if e.observed == nil {
 		return func() {}
 	}
+	return startUntilStopped(ctx, e.observed.Start)
+}
+
+// startUntilStopped runs the task until stop is called, which waits for its end. The task does not end with
+// ctx and returns nil.
+func startUntilStopped(ctx context.Context, task func(context.Context) error) (stop func()) {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = e.observed.Start(ctx) // it returns nil
+		_ = task(ctx)
 	}()
 	return func() {
 		end()

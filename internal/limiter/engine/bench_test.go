@@ -5,13 +5,17 @@ package engine_test
 
 import (
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/quota"
 )
 
 // BenchmarkDecide measures decisions on a real Redis, from 64 concurrent callers over 10,000
@@ -45,5 +49,28 @@ func BenchmarkDecide(b *testing.B) {
 				})
 			})
 		}
+	}
+}
+
+// BenchmarkDecideAlone measures decisions without a store, by the number of policies that apply.
+func BenchmarkDecideAlone(b *testing.B) {
+	for _, n := range []int{1, 16} {
+		b.Run(fmt.Sprintf("policies=%d", n), func(b *testing.B) {
+			store := &admittingStore{}
+			var plans []*plan.Plan
+			for i := range n {
+				plans = append(plans, makePlan(fmt.Sprintf("a/p%02d", i), matching(plan.Match{Domain: "edge"})))
+				store.reply.Entries = append(store.reply.Entries, quota.EntryReply{Limits: []quota.LimitReply{{Admits: true, Used: 1}}})
+			}
+			e := engine.New(engine.Options{Store: store, Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
+			e.Use(plan.NewSnapshot(1, plans))
+			check := &limiter.Check{Cost: 1, Attributes: plan.Attributes{Domain: "edge"}}
+			b.ReportAllocs()
+			for b.Loop() {
+				if d, err := e.Decide(b.Context(), check); err != nil || !d.Allowed {
+					b.Fatal(d, err)
+				}
+			}
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/traffic"
 )
 
 // Decisions visits the counters of decisions. With DetailNamespace, the counters of a Namespace
@@ -26,6 +27,17 @@ func (e *Engine) Decisions(visit func(policy string, n limiter.DecisionCounts)) 
 		if n := pm.counts(); n != (limiter.DecisionCounts{}) {
 			visit(pm.owner.id(), n)
 		}
+	}
+}
+
+// Sightings visits the sightings of every policy.
+func (e *Engine) Sightings(visit func(*traffic.Sightings)) {
+	v := e.active.Load()
+	if v == nil {
+		return
+	}
+	for _, p := range v.policies {
+		visit(&p.sightings)
 	}
 }
 

@@ -33,7 +33,8 @@
 //	log.go              how decisions and changes are logged
 //	trace.go            how decisions and changes are traced
 //	observe.go          which keys are denied and blocked, for lists
-//	decisions.go        how much each policy has decided, for lists
+//	sightings.go        which policies checks apply to, for reports
+//	decisions.go        how much each policy has decided, and its sightings, for lists
 //	state.go            inspect, reset, block and unblock one key, or unblock all
 //	keyname.go          which key an operator means
 //	explain.go          why a check is decided as it is

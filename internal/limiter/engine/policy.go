@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/flood"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/traffic"
 )
 
 // policy is one plan, prepared for deciding.
@@ -27,6 +28,7 @@ type policy struct {
 	hasExpressions bool
 	keyPrice       func() price  // of the expressions of the key and the overrides; computed once
 	newKeys        *flood.Budget // set before the first decision
+	sightings      traffic.Sightings
 
 	requested variantCache // by requestedKey; a nil variant means not applicable
 	strict    variantCache // by strictKey
@@ -39,7 +41,7 @@ type expressionFailure struct {
 }
 
 func newPolicy(p *plan.Plan) *policy {
-	prepared := &policy{plan: p, id: p.ID(), base: newVariant(p, "", p.Limits)}
+	prepared := &policy{plan: p, id: p.ID(), base: newVariant(p, "", p.Limits), sightings: traffic.NewSightings(p)}
 	prepared.prepareExpressions()
 	for i := range p.Overrides {
 		o := newOverride(i, &p.Overrides[i])

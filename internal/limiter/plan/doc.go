@@ -33,5 +33,6 @@
 //	nearmatch.go     matches that hold except for one field
 //	budget.go      how many plans may be published
 //	rollout.go     how far a plan has got
+//	sighting.go    whether checks apply to it
 //	unready.go     the policies that are not there yet
 package plan

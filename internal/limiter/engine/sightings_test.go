@@ -1,0 +1,115 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/engine"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/redisclient"
+	"github.com/weir-dev/weir/internal/limiter/traffic"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// reportedBy returns the policies, with their targets, that the engine reports as having traffic.
+func reportedBy(t *testing.T, e *engine.Engine) []string {
+	t.Helper()
+	g := NewWithT(t)
+	client, err := redisclient.New(testenv.StartRedis(t).URL, 5*time.Second)
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = client.Close() }()
+	reporter := traffic.NewReporter(traffic.Options{Redis: client, Each: e.Sightings, Logger: slog.New(slog.DiscardHandler)})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	g.Expect(reporter.Start(ended)).To(Succeed()) // it reports once
+	list, err := traffic.NewReader(client, "").Read(t.Context(), time.Time{})
+	g.Expect(err).NotTo(HaveOccurred())
+	reported := []string{}
+	for _, s := range list {
+		g.Expect(s.Selectors).To(Equal(e.Snapshot().Lookup(s.Policy).Selectors()))
+		reported = append(reported, s.Policy+" "+s.Target)
+	}
+	return reported
+}
+
+func TestSightings(t *testing.T) {
+	edge := matching(plan.Match{Domain: "edge", Paths: []string{"/a"}})
+	user := matching(plan.Match{Domain: "edge", Descriptors: []plan.Entry{{Key: "user"}}})
+	exempting := func(p *plan.Plan) {
+		p.Overrides = []plan.Override{{Name: "all", Action: plan.ActionAllow, When: "true"}}
+	}
+	unavailable := &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
+	for name, tc := range map[string]struct {
+		plan  *plan.Plan
+		store error
+		check *limiter.Check
+		want  []string
+	}{
+		"a match":             {plan: makePlan("a/x", edge), check: described("user=1"), want: []string{"a/x "}},
+		"no match":            {plan: makePlan("a/x", edge), check: &limiter.Check{Cost: 1}, want: []string{}},
+		"a name":              {plan: makePlan("a/x", edge), check: named("a/x"), want: []string{"a/x "}},
+		"a denied check":      {plan: makePlan("a/x", edge, threshold(1)), check: costing(2), want: []string{"a/x "}},
+		"Shadow":              {plan: makePlan("a/x", edge, mode(plan.ModeShadow)), check: described("user=1"), want: []string{"a/x "}},
+		"Disabled":            {plan: makePlan("a/x", edge, mode(plan.ModeDisabled)), check: named("a/x"), want: []string{}},
+		"an exempt key":       {plan: makePlan("a/x", edge, exempting), check: described("user=1"), want: []string{"a/x "}},
+		"a degraded decision": {plan: makePlan("a/x", edge), store: unavailable, check: described("user=1"), want: []string{"a/x "}},
+		"a peek": {
+			plan: makePlan("a/x", edge),
+			check: &limiter.Check{
+				Cost: 1, Peek: true, Attributes: plan.Attributes{Domain: "edge", Path: "/a"},
+			},
+			want: []string{},
+		},
+		"a peek of one descriptor": {
+			plan: makePlan("a/x", user),
+			check: &limiter.Check{
+				Attributes: plan.Attributes{Domain: "edge", Descriptors: descriptors("user=1", "other=2")},
+				Hits:       []limiter.Hits{{Cost: 1, Peek: true}, {Cost: 1}},
+			},
+			want: []string{},
+		},
+		"a descriptor": {
+			plan: makePlan("a/x", user),
+			check: &limiter.Check{
+				Attributes: plan.Attributes{Domain: "edge", Descriptors: descriptors("user=1", "user=2")},
+				Hits:       []limiter.Hits{{Cost: 1, Peek: true}, {Cost: 1}},
+			},
+			want: []string{"a/x "},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			f := newFixture(tc.plan)
+			f.store.err = tc.store
+			f.decide(t, tc.check)
+			g.Expect(reportedBy(t, f.Engine)).To(Equal(tc.want))
+		})
+	}
+}
+
+func TestExplanationsAreNoSightings(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/x"))
+	_, err := f.Explain(t.Context(), named("a/x"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(reportedBy(t, f.Engine)).To(BeEmpty())
+}
+
+// A replica reports every policy at most once a minute, also if others are edited.
+func TestSightingsOutliveSnapshots(t *testing.T) {
+	g := NewWithT(t)
+	kept := makePlan("a/x")
+	f := newFixture(kept, makePlan("a/y"))
+	f.decide(t, named("a/x", "a/y"))
+	f.Use(plan.NewSnapshot(2, []*plan.Plan{kept, makePlan("a/y", threshold(9))}))
+	g.Expect(reportedBy(t, f.Engine)).To(Equal([]string{"a/x "}))
+}

@@ -1,0 +1,297 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/redisclient"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+const testKey = "weir:{registry}:traffic"
+
+// replica is a Reporter that is not started, with a clock of its own.
+type replica struct {
+	*Reporter
+
+	sightings []*Sightings
+	now       time.Time
+	log       *bytes.Buffer
+}
+
+// newReplica returns a replica with plans of these names.
+func newReplica(t *testing.T, client redis.UniversalClient, names ...string) *replica {
+	t.Helper()
+	r := &replica{now: time.Unix(1_000_000, 0), log: &bytes.Buffer{}}
+	for _, name := range names {
+		s := NewSightings(planOf(name))
+		r.sightings = append(r.sightings, &s)
+	}
+	r.Reporter = NewReporter(Options{
+		Redis: client, Prefix: "weir:", Now: func() time.Time { return r.now },
+		Logger: slog.New(slog.NewTextHandler(r.log, nil)),
+		Each: func(visit func(*Sightings)) {
+			for _, s := range r.sightings {
+				visit(s)
+			}
+		},
+	})
+	return r
+}
+
+func planOf(name string) *plan.Plan {
+	return &plan.Plan{Namespace: "a", Name: name, UID: name, Matches: []plan.Match{{Domain: "edge"}}}
+}
+
+// mark marks all plans.
+func (r *replica) mark() {
+	for _, s := range r.sightings {
+		s.Mark()
+	}
+}
+
+func connect(t *testing.T, url string) redis.UniversalClient {
+	t.Helper()
+	client, err := redisclient.New(url, 5*time.Second)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// policiesIn returns the IDs of the sightings.
+func policiesIn(list []plan.Sighting) []string {
+	ids := []string{}
+	for _, s := range list {
+		ids = append(ids, s.Policy)
+	}
+	return ids
+}
+
+func TestReportsAreRead(t *testing.T) {
+	g := NewWithT(t)
+	client := connect(t, testenv.StartRedis(t).URL)
+	r, reader := newReplica(t, client, "x", "y"), NewReader(client, "weir:")
+	g.Expect(reader.Read(t.Context(), time.Time{})).To(BeEmpty())
+
+	r.sightings[1].Mark()
+	r.report(t.Context())
+	list, err := reader.Read(t.Context(), time.Time{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(list).To(HaveLen(1))
+	g.Expect(list[0].At).To(BeTemporally("~", time.Now(), 10*time.Second))
+	list[0].At = time.Time{}
+	g.Expect(list[0]).To(Equal(plan.Sighting{Policy: "a/y", Selectors: planOf("y").Selectors()}))
+	g.Expect(reader.Read(t.Context(), time.Now().Add(time.Hour))).To(BeEmpty())
+	g.Expect(client.PTTL(t.Context(), testKey).Val()).To(BeNumerically("~", life, time.Minute))
+}
+
+func TestOneReportAMinute(t *testing.T) {
+	g := NewWithT(t)
+	client := connect(t, testenv.StartRedis(t).URL)
+	r := newReplica(t, client, "x")
+	reported := func() bool {
+		client.Del(t.Context(), testKey)
+		r.mark()
+		r.report(t.Context())
+		return client.Exists(t.Context(), testKey).Val() == 1
+	}
+	g.Expect(reported()).To(BeTrue())
+	for range 59 {
+		r.now = r.now.Add(time.Second)
+		g.Expect(reported()).To(BeFalse())
+	}
+	r.now = r.now.Add(time.Second)
+	g.Expect(reported()).To(BeFalse(), "the check that follows is reported")
+	r.now = r.now.Add(time.Second)
+	g.Expect(reported()).To(BeTrue())
+
+	r.now = r.now.Add(time.Hour)
+	client.Del(t.Context(), testKey)
+	r.report(t.Context())
+	r.report(t.Context())
+	g.Expect(client.Exists(t.Context(), testKey).Val()).To(BeZero(), "without a check there is no report")
+}
+
+func TestReportsComeInBatches(t *testing.T) {
+	g := NewWithT(t)
+	client := connect(t, testenv.StartRedis(t).URL)
+	names := make([]string, 2*batchSize+1)
+	for i := range names {
+		names[i] = fmt.Sprint("p", i)
+	}
+	r := newReplica(t, client, names...)
+	r.mark()
+	r.report(t.Context())
+	calls := client.Info(t.Context(), "commandstats").Val()
+	g.Expect(calls).To(MatchRegexp(`cmdstat_eval(sha)?:calls=[1-4],`))
+	g.Expect(NewReader(client, "weir:").Read(t.Context(), time.Time{})).To(HaveLen(len(names)))
+}
+
+func TestOldAndSurplusReportsGo(t *testing.T) {
+	g := NewWithT(t)
+	server, clock := testenv.StartRedisWithClock(t)
+	client := connect(t, server.URL)
+	reader := NewReader(client, "weir:")
+	send := func(most int, members ...any) {
+		args := append([]any{life.Milliseconds(), most}, members...)
+		g.Expect(ignoreNil(reportScript.Run(t.Context(), client, []string{testKey}, args...).Err())).To(Succeed())
+	}
+	read := func() []string {
+		list, err := reader.Read(t.Context(), time.Time{})
+		g.Expect(err).NotTo(HaveOccurred())
+		return policiesIn(list)
+	}
+	clock.Set(time.Unix(2_000_000_000, 0))
+	send(3, "a/1 s ")
+	clock.Advance(time.Hour)
+	send(3, "a/2 s ")
+	clock.Advance(time.Hour)
+	send(3, "a/3 s ")
+	g.Expect(read()).To(Equal([]string{"a/1", "a/2", "a/3"}))
+	clock.Advance(time.Millisecond)
+	send(3, "a/4 s ")
+	g.Expect(read()).To(Equal([]string{"a/2", "a/3", "a/4"}), "the oldest makes room")
+	clock.Advance(23 * time.Hour)
+	send(3, "a/4 s ")
+	g.Expect(read()).To(Equal([]string{"a/3", "a/4"}), "a/2 is 24 hours old")
+	clock.Advance(life + time.Millisecond)
+	g.Expect(client.Exists(t.Context(), testKey).Val()).To(BeZero())
+}
+
+// While Redis hangs, nothing waits and nothing piles up.
+func TestReportsWaitForRedis(t *testing.T) {
+	g := NewWithT(t)
+	server := testenv.StartRedis(t)
+	proxy := testenv.StartProxy(t, server.Addr)
+	r := newReplica(t, connect(t, "redis://"+proxy.Addr), "x", "y")
+	r.mark()
+	proxy.BlackHole()
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		r.report(ctx)
+		cancel()
+		r.mark()
+		g.Expect(r.pending).To(HaveLen(2))
+	}
+	proxy.Heal()
+	reader := NewReader(connect(t, server.URL), "weir:")
+	g.Eventually(func() ([]plan.Sighting, error) {
+		r.report(t.Context())
+		return reader.Read(t.Context(), time.Time{})
+	}).Should(HaveLen(2))
+}
+
+func TestFailureIsLoggedOnce(t *testing.T) {
+	g := NewWithT(t)
+	server := testenv.StartRedis(t)
+	r := newReplica(t, connect(t, server.URL), "x")
+	server.Stop()
+	r.mark()
+	r.report(t.Context())
+	r.report(t.Context())
+	g.Expect(bytes.Count(r.log.Bytes(), []byte("Failed to report"))).To(Equal(1))
+}
+
+func TestStartReportsAtItsEnd(t *testing.T) {
+	g := NewWithT(t)
+	client := connect(t, testenv.StartRedis(t).URL)
+	r := newReplica(t, client, "x")
+	r.mark()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	g.Expect(r.Start(ctx)).To(Succeed())
+	g.Expect(client.ZCard(t.Context(), testKey).Val()).To(BeEquivalentTo(1))
+}
+
+// Pages neither lose nor repeat members, even if thousands have one time.
+func TestReaderReadsPages(t *testing.T) {
+	g := NewWithT(t)
+	client := connect(t, testenv.StartRedis(t).URL)
+	const all = 3*pageSize + 10
+	members := make([]redis.Z, all)
+	for i := range members {
+		at := 1000 // more than a page at one time
+		if i > 2*pageSize+5 {
+			at = i
+		}
+		members[i] = redis.Z{Score: float64(at), Member: fmt.Sprintf("a/p%d s t", i)}
+	}
+	g.Expect(client.ZAdd(t.Context(), testKey, members...).Err()).To(Succeed())
+	g.Expect(client.ZAdd(t.Context(), testKey, redis.Z{Score: 1, Member: "written by somebody else"}).Err()).To(Succeed())
+	list, err := NewReader(client, "weir:").Read(t.Context(), time.Time{})
+	g.Expect(err).NotTo(HaveOccurred())
+	ids := map[string]bool{}
+	for _, s := range list {
+		ids[s.Policy] = true
+		g.Expect(s.Target).To(Equal("t"))
+	}
+	g.Expect(list).To(HaveLen(all))
+	g.Expect(ids).To(HaveLen(all))
+}
+
+// Marks of many decisions race with reports.
+func TestMarksRaceWithReports(t *testing.T) {
+	g := NewWithT(t)
+	client := connect(t, testenv.StartRedis(t).URL)
+	r := newReplica(t, client, "x", "y", "z")
+	var decisions sync.WaitGroup
+	for range 4 {
+		decisions.Go(func() {
+			for range 1000 {
+				r.mark()
+			}
+		})
+	}
+	for range 20 {
+		r.now = r.now.Add(time.Minute)
+		r.report(t.Context())
+	}
+	decisions.Wait()
+	r.report(t.Context())
+	g.Expect(client.ZCard(t.Context(), testKey).Val()).To(BeEquivalentTo(3))
+}
+
+func TestMarkAllocatesNothing(t *testing.T) {
+	s := NewSightings(planOf("x"))
+	NewWithT(t).Expect(testing.AllocsPerRun(100, s.Mark)).To(BeZero())
+}
+
+func BenchmarkMark(b *testing.B) {
+	s := NewSightings(planOf("x"))
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			s.Mark()
+		}
+	})
+}
+
+// BenchmarkCollect measures a round with 10,000 policies that were reported less than a minute ago.
+func BenchmarkCollect(b *testing.B) {
+	r := &Reporter{}
+	all := make([]*Sightings, 10_000)
+	for i := range all {
+		s := NewSightings(planOf(fmt.Sprint("p", i)))
+		s.untargeted.Store(firstSecond)
+		all[i] = &s
+	}
+	r.o.Each = func(visit func(*Sightings)) {
+		for _, s := range all {
+			visit(s)
+		}
+	}
+	for b.Loop() {
+		r.collect(firstSecond + 1)
+	}
+}
