@@ -28,6 +28,10 @@ const (
 	// generation is in progress.
 	ConditionReconciling = "Reconciling"
 
+	// ConditionWired reports whether requests reach the policy. It is present only on policies that
+	// select requests by matches or targetRefs, and does not count for Ready.
+	ConditionWired = "Wired"
+
 	// ConditionWarnings is present, and true, only while the policy is valid and probably a
 	// mistake. The message has the warnings about the policy alone; those about several policies
 	// are in the report of kubectl weir check.
@@ -111,4 +115,20 @@ const (
 
 	// ReasonPending: none of these three is false, but at least one is unknown.
 	ReasonPending = "Pending"
+)
+
+// Reasons of ConditionWired.
+const (
+	// ReasonTrafficSeen: a check has applied to the policy since its matches and targetRefs changed, and
+	// since the last bypass.
+	ReasonTrafficSeen = "TrafficSeen"
+
+	// ReasonNoTraffic: no check has applied to the policy since then.
+	ReasonNoTraffic = "NoTraffic"
+
+	// ReasonTargetNotFound: a Gateway, route, listener or rule that targetRefs name does not exist.
+	ReasonTargetNotFound = "TargetNotFound"
+
+	// ReasonBypassed: a SecurityPolicy of Envoy Gateway keeps requests of a target from Weir.
+	ReasonBypassed = "Bypassed"
 )

@@ -158,8 +158,8 @@ type RateLimitPolicySpec struct {
 type RateLimitPolicyStatus struct {
 	// conditions report whether the policy compiles (Accepted), is in the registry
 	// (Programmed), is enforced by every live replica (Enforced), and all three
-	// (Ready). Stalled, Reconciling and Warnings are present only while they are true. At
-	// most 8.
+	// (Ready). Wired reports whether requests reach a policy with matches or targetRefs.
+	// Stalled, Reconciling and Warnings are present only while they are true. At most 8.
 	//
 	// +optional
 	// +listType=map
@@ -201,6 +201,14 @@ type RateLimitPolicyStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
+
+	// wiredSelectors is a hash of the matches and targetRefs under which a check has applied to
+	// the policy: Wired stays true until they change. At most 64 characters. Empty after a bypass,
+	// absent until the first check.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	WiredSelectors *string `json:"wiredSelectors,omitempty"`
 }
 
 // ReconcileRequestedAtAnnotation forces a pass over the policy whenever its value changes,
@@ -226,6 +234,7 @@ const MaxLastHandledReconcileAt = 255
 // +kubebuilder:printcolumn:name="Limits",type=string,JSONPath=`.status.summary`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`
+// +kubebuilder:printcolumn:name="Wired",type=string,JSONPath=`.status.conditions[?(@.type=="Wired")].status`
 // +kubebuilder:printcolumn:name="In Force",type=integer,priority=1,JSONPath=`.status.enforcedGeneration`,description="Generation in force"
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="Why the policy is Ready or not"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

@@ -122,7 +122,7 @@ func TestDefinition(t *testing.T) {
 	for _, column := range version.AdditionalPrinterColumns {
 		columns = append(columns, column.Name)
 	}
-	g.Expect(columns).To(Equal([]string{"Mode", "Limits", "Ready", "Enforced", "In Force", "Reason", "Age"}))
+	g.Expect(columns).To(Equal([]string{"Mode", "Limits", "Ready", "Enforced", "Wired", "In Force", "Reason", "Age"}))
 }
 
 // walk calls visit for s and everything below it, in a fixed order.

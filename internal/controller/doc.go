@@ -24,7 +24,9 @@
 //	namespaces.go                  whose policies are enforced, and their grants without a watch
 //	ratelimitpolicy_compile.go     the last compilation of each policy
 //	ratelimitpolicy_status.go      the facts, and the conditions that follow from them
+//	ratelimitpolicy_wired.go       the condition Wired
 //	status_queue.go                when a status is to be written
+//	traffic.go                     which policies have traffic
 //	status_writer.go               the one write of a status
 //	ratelimitpolicy_events.go      the events on policies
 //	outage.go                      the events on the Lease of the leader

@@ -89,6 +89,14 @@ func (c *compilation) mode() plan.Mode {
 	return c.plan.Mode
 }
 
+// selectors returns plan.Plan.Selectors, "" without a plan.
+func (c *compilation) selectors() string {
+	if c.plan == nil {
+		return ""
+	}
+	return c.plan.Selectors()
+}
+
 func (c *compilations) forget(name types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

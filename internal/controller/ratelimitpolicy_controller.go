@@ -56,6 +56,9 @@ type Reconciler struct {
 	// Namespaces are those whose policies are enforced. The caches must be limited to them.
 	Namespaces Namespaces
 
+	// Traffic is read for the condition Wired; nil adds no such condition.
+	Traffic Traffic
+
 	// Lease is the Lease of the leader, which gets the events on the registry; nil
 	// records none.
 	Lease *corev1.ObjectReference
@@ -83,6 +86,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.statuses = newStatusQueue(r.Publisher, r.OutageDelay)
 	if err := mgr.Add(manager.RunnableFunc(r.writeStatuses)); err != nil {
 		return err
+	}
+	if r.Traffic != nil {
+		r.statuses.readsTraffic = true
+		if err := mgr.Add(manager.RunnableFunc(r.readTraffic)); err != nil {
+			return err
+		}
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.RateLimitPolicy{}, builder.WithPredicates(specChanged(), r.whileLeading(r.initialPass.misses))).

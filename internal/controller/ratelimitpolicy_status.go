@@ -23,8 +23,8 @@ import (
 // maxMessageBytes keeps condition messages short enough for an event.
 const maxMessageBytes = 1000
 
-// facts are the newest observations of a policy. The conditions are computed from them alone;
-// nothing is read back from an earlier status.
+// facts are the newest observations of a policy. The conditions are computed from them alone. Only Wired reads
+// back an earlier status: sightings expire, and silence must not change it.
 type facts struct {
 	uid         types.UID
 	generation  int64
@@ -33,6 +33,7 @@ type facts struct {
 	mode        plan.Mode       // of the plan, "" without one
 	shadow      compile.Shadow
 	warnings    []string // of the policy alone
+	wiring      wiring
 	rollout     plan.Rollout
 }
 
@@ -118,12 +119,17 @@ func reportedBy(policy *v1alpha1.RateLimitPolicy) reported {
 // handled.
 func (f *facts) status(policy *v1alpha1.RateLimitPolicy) v1alpha1.RateLimitPolicyStatus {
 	inForce := f.inForce(policy.Status.EnforcedGeneration)
+	conditions := f.conditions()
+	if wired := f.wiring.condition(policy.Status.Conditions, f.generation); wired != nil {
+		conditions = append(conditions, *wired)
+	}
 	return v1alpha1.RateLimitPolicyStatus{
-		Conditions:             keepTransitionTimes(policy.Status.Conditions, f.conditions()),
+		Conditions:             keepTransitionTimes(policy.Status.Conditions, conditions),
 		ObservedGeneration:     f.generation,
 		EnforcedGeneration:     inForce,
 		Summary:                f.summary(policy, inForce),
 		LastHandledReconcileAt: cmp.Or(f.requestedAt, policy.Status.LastHandledReconcileAt),
+		WiredSelectors:         f.wiring.wiredSelectors(policy.Status.WiredSelectors),
 	}
 }
 

@@ -46,7 +46,13 @@ type statusQueue struct {
 	mu        sync.Mutex
 	term      term
 	holdUntil time.Time // zero after the initial pass
-	records   map[types.NamespacedName]*statusRecord
+	trafficBy time.Time // trafficDelay after the beginning of the term
+	sightings sightings
+	// readUntil is how long a term holds the statuses of policies that select requests, for the first read of
+	// sightings; zero once it has ended.
+	readUntil    time.Time
+	readsTraffic bool
+	records      map[types.NamespacedName]*statusRecord
 	// outdated are versions of policies that the API server has replaced. While the cache holds
 	// one, a write would fail. They remain true in the next term.
 	outdated map[types.NamespacedName]string
@@ -103,6 +109,10 @@ func (q *statusQueue) enter(t term) bool {
 	}
 	if t.number > q.term.number {
 		q.term, q.holdUntil = t, q.now().Add(maxInitialHold)
+		q.trafficBy, q.readUntil = q.now().Add(trafficDelay), time.Time{}
+		if q.readsTraffic && !q.sightings.known {
+			q.readUntil = q.now().Add(maxReadHold)
+		}
 		clear(q.records)
 	}
 	return true
@@ -143,6 +153,7 @@ func (q *statusQueue) observe(t term, policy *v1alpha1.RateLimitPolicy, compiled
 	s.facts = facts{
 		uid: policy.UID, generation: policy.Generation, requestedAt: requestedAt(policy),
 		problems: compiled.problems, mode: compiled.mode(), shadow: compiled.shadow, warnings: compiled.warnings,
+		wiring:  s.wiring.follow(policy, compiled.selectors()),
 		rollout: s.rollout,
 	}
 	// The cache may be behind the last write.
@@ -151,6 +162,7 @@ func (q *statusQueue) observe(t term, policy *v1alpha1.RateLimitPolicy, compiled
 	}
 	s.isEdited = s.isEdited || isEdited
 	s.setRollout(q.publisher.Rollout(s.id), q.now())
+	q.judge(name, s)
 	q.schedule(name, s)
 }
 
@@ -276,6 +288,8 @@ func priorityOf(isEdited bool) *int {
 func (q *statusQueue) due(s *statusRecord) time.Time {
 	var at time.Time
 	switch {
+	case s.phase == settled && s.wiring.selects && s.wiring.outcome == (wiredOutcome{}):
+		return q.readUntil
 	case s.phase == settled:
 		return at
 	case s.reported != s.key():

@@ -60,7 +60,10 @@ type subject struct {
 }
 
 // setUp starts the controller, which does not lead yet, and prepares a policy.
-func setUp(ctx SpecContext, tenancy compile.Tenancy) *subject {
+func setUp(ctx SpecContext, tenancy compile.Tenancy) *subject { return setUpWith(ctx, tenancy, nil) }
+
+// setUpWith is setUp with sightings; nil has none.
+func setUpWith(ctx SpecContext, tenancy compile.Tenancy, traffic controller.Traffic) *subject {
 	namespace := makeNamespace(ctx)
 	s := &subject{id: namespace + "/login", plans: newRegistry(), terms: controller.NewTermTracker()}
 	s.policy = testenv.MakePolicy(s.id).
@@ -68,7 +71,7 @@ func setUp(ctx SpecContext, tenancy compile.Tenancy) *subject {
 		Limit("burst", v1alpha1.AlgorithmSlidingLog, 5, "1m").
 		Limit("daily", v1alpha1.AlgorithmSlidingLog, 20, "24h").Obj()
 	s.writes, s.cached = startController(options{
-		namespace: namespace, tenancy: tenancy, publisher: s.plans, terms: s.terms, outageDelay: outageDelay,
+		namespace: namespace, tenancy: tenancy, traffic: traffic, publisher: s.plans, terms: s.terms, outageDelay: outageDelay,
 		started: func(r *controller.Reconciler) { s.unready = r.Unready },
 		beforeGrant: func() error {
 			if s.noGrants.Load() {

@@ -91,6 +91,7 @@ type options struct {
 	namespace   string                       // the one whose policies it reconciles
 	tenancy     compile.Tenancy
 	publisher   controller.Publisher
+	traffic     controller.Traffic // may be nil
 	terms       *controller.TermTracker
 	outageDelay time.Duration
 	writeDelay  time.Duration // of each status
@@ -112,7 +113,7 @@ func startController(o options) (writes *atomic.Int64, cached client.Reader) {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	reconciler := &controller.Reconciler{
-		Publisher: o.publisher, Terms: o.terms, Tenancy: o.tenancy, OutageDelay: o.outageDelay,
+		Publisher: o.publisher, Terms: o.terms, Tenancy: o.tenancy, OutageDelay: o.outageDelay, Traffic: o.traffic,
 		Lease: &corev1.ObjectReference{
 			APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: o.namespace, Name: leaseName,
 		},

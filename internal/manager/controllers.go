@@ -25,6 +25,7 @@ import (
 	"github.com/weir-dev/weir/internal/controller"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/registry"
+	"github.com/weir-dev/weir/internal/limiter/traffic"
 	"github.com/weir-dev/weir/internal/webhook/intake"
 )
 
@@ -57,6 +58,7 @@ type controllers struct {
 	name       *namer
 	policies   *PolicyMetrics
 	writer     *registry.Writer
+	traffic    *traffic.Reader
 	logger     *slog.Logger
 	now        func() time.Time
 	started    time.Time // of the process
@@ -155,7 +157,7 @@ func (c *controllers) manage(ctx context.Context) error {
 	terms := controller.NewTermTracker()
 	reconciler := &controller.Reconciler{
 		Publisher: c.writer, Terms: terms, Tenancy: c.tenancy, Namespaces: c.namespaces,
-		Lease: c.lease.reference(),
+		Lease: c.lease.reference(), Traffic: c.traffic,
 	}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return err

@@ -30,6 +30,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/registry"
+	"github.com/weir-dev/weir/internal/limiter/traffic"
 	"github.com/weir-dev/weir/internal/webhook/intake"
 	"github.com/weir-dev/weir/internal/webhook/v1alpha1"
 )
@@ -122,7 +123,8 @@ func Run(ctx context.Context, o Options) error {
 			policies: NewPolicyMetrics(o.Registry),
 			config:   o.Config, budget: o.Budgets.Namespace, tenancy: o.Tenancy, namespaces: o.Namespaces, lease: o.Lease, webhook: o.Webhook, logger: o.Logger,
 			now: time.Now, started: time.Now(), //nolint:forbidigo // the age of the process
-			intake: intake.New(intake.Options{Judged: runtime.GOMAXPROCS(0), Registerer: o.Registry}),
+			traffic: traffic.NewReader(registryClient, o.RedisPrefix),
+			intake:  intake.New(intake.Options{Judged: runtime.GOMAXPROCS(0), Registerer: o.Registry}),
 		}
 		c.writer = registry.NewWriter(registryClient, o.RedisPrefix, registry.WriterOptions{
 			Installation: installation, LeaseDuration: o.Lease.Duration, Budgets: o.Budgets, Unready: c.unready,

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -68,6 +69,22 @@ var _ = Describe("A policy of the cluster", Serial, func() {
 		Expect(statuses(3)).To(Equal([]int{200, 200, 429}))
 	})
 
+	It("is wired once a check has applied to it", func(ctx SpecContext) {
+		Expect(meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionWired)).To(BeNil(), "callers name it")
+		Expect(api.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
+		before := policy.DeepCopy()
+		policy.Spec.Matches = []v1alpha1.Match{{Domain: policy.Namespace}}
+		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(Succeed())
+		Eventually(condition(policy, v1alpha1.ConditionWired)).WithContext(ctx).Should(Equal("Unknown NoTraffic"))
+		Eventually(condition(policy, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
+		request, err := http.NewRequest(http.MethodPost, "http://"+checks+"/v1/check",
+			strings.NewReader(`{"attributes":{"domain":"`+policy.Namespace+`"}}`))
+		Expect(err).NotTo(HaveOccurred())
+		status, _ := send(request)
+		Expect(status).To(Equal(http.StatusOK))
+		Eventually(condition(policy, v1alpha1.ConditionWired)).WithContext(ctx).Should(Equal("True TrafficSeen"))
+	})
+
 	It("is not found once it is deleted", func(ctx SpecContext) {
 		Expect(api.Delete(ctx, policy)).To(Succeed())
 		Eventually(ctx, func() int { return check(id) }).Should(Equal(http.StatusNotFound))
@@ -119,7 +136,7 @@ var _ = Describe("The manager", func() {
 		}
 		Eventually(ctx, func() string { _, body := get(metrics, "/metrics"); return body }).Should(And(
 			ContainSubstring("weir_leader 1\n"), ContainSubstring(series("Accepted", "True", 1)), ContainSubstring(series("Accepted", "False", 1)),
-			ContainSubstring(series("Ready", "True", 1)), ContainSubstring(series("Ready", "False", 1)),
+			ContainSubstring(series("Ready", "True", 1)), ContainSubstring(series("Ready", "False", 1)), ContainSubstring(series("Wired", "Unknown", 2)),
 			ContainSubstring(fmt.Sprintf("weir_policies_shadowed{namespace=%q} 1\n", namespace))))
 	})
 

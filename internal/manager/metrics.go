@@ -25,6 +25,7 @@ var (
 
 	countedConditions = []string{
 		v1alpha1.ConditionAccepted, v1alpha1.ConditionProgrammed, v1alpha1.ConditionEnforced, v1alpha1.ConditionReady,
+		v1alpha1.ConditionWired,
 	}
 )
 
@@ -92,13 +93,17 @@ func countShadowed(list *v1alpha1.RateLimitPolicyList) map[string]int {
 }
 
 // countPolicies counts the policies of each Namespace by the status of each condition. A
-// condition that is missing, or of an earlier generation, is Unknown.
+// condition that is missing, or of an earlier generation, is Unknown. Policies that need no condition Wired
+// are not counted by it.
 func countPolicies(list *v1alpha1.RateLimitPolicyList) map[policyLabels]int {
 	counts := map[policyLabels]int{}
 	for i := range list.Items {
 		policy := &list.Items[i]
 		for _, condition := range countedConditions {
 			status := metav1.ConditionUnknown
+			if condition == v1alpha1.ConditionWired && len(policy.Spec.Matches) == 0 {
+				continue
+			}
 			if found := meta.FindStatusCondition(policy.Status.Conditions, condition); found != nil && found.ObservedGeneration == policy.Generation {
 				status = found.Status
 			}

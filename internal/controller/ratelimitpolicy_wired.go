@@ -1,0 +1,125 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// wiring holds the facts about whether requests reach a policy.
+type wiring struct {
+	selects   bool   // the policy has matches or targetRefs
+	selectors string // see plan.Plan.Selectors; "" if the policy has no plan in this term
+	// seen is true once a check has applied to these selectors since the last bypass. It never becomes
+	// false because of silence.
+	seen bool
+	// after is the end of the last bypass: earlier sightings do not count. distrust is true until the end is
+	// known in the time of Redis.
+	after    time.Time
+	distrust bool
+	shown    bool // the status has the condition
+	// adopted is true if an earlier term had reported the policy, perhaps of a release without the condition.
+	adopted bool
+	outcome wiredOutcome
+}
+
+// wiredOutcome is the content of the condition Wired. The zero outcome leaves the condition as it is.
+type wiredOutcome struct {
+	status          metav1.ConditionStatus
+	reason, message string
+}
+
+// The outcomes that name no object.
+var (
+	trafficSeen = wiredOutcome{
+		metav1.ConditionTrue, v1alpha1.ReasonTrafficSeen, "A check has applied to the policy.",
+	}
+	noTraffic = wiredOutcome{
+		metav1.ConditionUnknown, v1alpha1.ReasonNoTraffic,
+		"No check has applied to the policy yet. Find out whether a URL reaches it with: kubectl weir probe URL",
+	}
+)
+
+// evidence is what replicas have reported about one policy.
+type evidence struct {
+	known bool      // the reports could be read
+	last  time.Time // when the policy was last reported with its selectors; zero for never
+	end   time.Time // of what was read
+	// rollingOut is true while replicas of an earlier release, which report nothing, may still be replaced.
+	rollingOut bool
+}
+
+// follow returns the wiring after an edit of the policy. The zero wiring belongs to a policy that is new to the
+// term.
+func (w *wiring) follow(policy *v1alpha1.RateLimitPolicy, selectors string) wiring {
+	shown := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionWired)
+	next := wiring{selects: selects(policy), selectors: selectors, shown: w.shown || shown != nil}
+	if w.selects == next.selects && (w.selectors == selectors || selectors == "") {
+		w.shown = next.shown
+		return *w // without a plan, the one in force stays
+	}
+	// The cache may be behind the last write, so the status is read only here.
+	next.seen = selectors != "" && policy.Status.WiredSelectors != nil && *policy.Status.WiredSelectors == selectors
+	next.adopted = policy.Status.ObservedGeneration == policy.Generation
+	next.distrust = shown != nil && shown.Reason == v1alpha1.ReasonBypassed
+	return next
+}
+
+// selects reports whether the policy selects requests.
+func selects(policy *v1alpha1.RateLimitPolicy) bool { return len(policy.Spec.Matches) > 0 }
+
+// judge sets the outcome, and reports whether it has changed.
+func (w *wiring) judge(e evidence) (changed bool) {
+	was := w.outcome
+	if w.distrust && e.known {
+		w.after, w.distrust = e.end, false
+	}
+	if e.known && e.last.After(w.after) {
+		w.seen = true
+	}
+	switch {
+	case !w.selects:
+		w.outcome = wiredOutcome{}
+	case w.seen:
+		w.outcome = trafficSeen
+	case !e.known, e.rollingOut && w.adopted && !w.shown, w.selectors == "" && w.shown:
+		// The condition stays as it is.
+	default:
+		w.outcome = noTraffic
+	}
+	return w.outcome != was
+}
+
+// condition returns the condition Wired of that generation, nil if the policy has none.
+func (w *wiring) condition(earlier []metav1.Condition, generation int64) *metav1.Condition {
+	switch {
+	case !w.selects:
+		return nil
+	case w.outcome == (wiredOutcome{}):
+		return meta.FindStatusCondition(earlier, v1alpha1.ConditionWired)
+	}
+	c := condition(v1alpha1.ConditionWired, w.outcome.status, w.outcome.reason, w.outcome.message)
+	c.ObservedGeneration = generation
+	return &c
+}
+
+// wiredSelectors returns the selectors with traffic that the status remembers. A patch cannot remove the
+// field, so it becomes empty.
+func (w *wiring) wiredSelectors(earlier *string) *string {
+	switch {
+	case w.selects && w.outcome == (wiredOutcome{}):
+		return earlier
+	case w.selects && w.seen:
+		return new(w.selectors)
+	case earlier != nil:
+		return new("")
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,157 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/controller"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// sightings are the sightings that a spec reports.
+type sightings struct {
+	mu     sync.Mutex
+	list   []plan.Sighting
+	broken bool
+}
+
+func (s *sightings) Read(_ context.Context, since time.Time) ([]plan.Sighting, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken {
+		return nil, errors.New("no answer")
+	}
+	var found []plan.Sighting
+	for _, sighting := range s.list {
+		if !sighting.At.Before(since) {
+			found = append(found, sighting)
+		}
+	}
+	return found, nil
+}
+
+// report reports that a check has applied to the plan now.
+func (s *sightings) report(p *plan.Plan) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, plan.Sighting{Policy: p.ID(), Selectors: p.Selectors(), At: time.Now()})
+}
+
+func (s *sightings) setBroken(broken bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken = broken
+}
+
+// wiredOf returns "<status> <reason>" of the condition Wired, "" without one.
+func wiredOf(policy *v1alpha1.RateLimitPolicy) func(Gomega, SpecContext) string {
+	return func(_ Gomega, ctx SpecContext) string {
+		c := meta.FindStatusCondition(read(ctx, policy).Status.Conditions, v1alpha1.ConditionWired)
+		if c == nil {
+			return ""
+		}
+		return string(c.Status) + " " + c.Reason
+	}
+}
+
+var _ = Describe("The condition Wired", func() {
+	var s *subject
+	var seen *sightings
+	BeforeEach(func(ctx SpecContext) {
+		seen = &sightings{}
+		s = setUpWith(ctx, compile.TenancyCluster, seen)
+	})
+
+	It("becomes true with the first check, in one status write, and stays so", func(ctx SpecContext) {
+		resign := leadEmpty(ctx, s.terms, s.plans)
+		s.apply(ctx)
+		s.becomes(ctx, enforced)
+		Eventually(wiredOf(s.policy)).WithContext(ctx).Should(Equal("Unknown NoTraffic"))
+		Expect(message(ctx, s.policy, v1alpha1.ConditionWired)).To(ContainSubstring("kubectl weir probe URL"))
+		written := s.writes.Load()
+		seen.report(s.plans.plan(s.id))
+		Eventually(wiredOf(s.policy)).WithContext(ctx).Should(Equal("True TrafficSeen"))
+		Expect(s.writes.Load()).To(Equal(written + 1))
+		s.becomes(ctx, enforced)
+
+		By("a new leader, after the sighting has expired")
+		awaitCached(ctx, s.cached, s.policy)
+		seen.mu.Lock()
+		seen.list = nil
+		seen.mu.Unlock()
+		resign()
+		lead(s.terms)
+		Eventually(ctx, s.plans.passes).Should(HaveLen(2))
+		Consistently(s.writes.Load).WithContext(ctx).Should(Equal(written + 1))
+		Expect(wiredOf(s.policy)(Default, ctx)).To(Equal("True TrafficSeen"))
+
+		By("other matches")
+		edit(ctx, s.policy, func(spec *v1alpha1.RateLimitPolicySpec) { spec.Matches[0].Hosts = []string{"other.example"} })
+		s.becomes(ctx, enforced)
+		Eventually(wiredOf(s.policy)).WithContext(ctx).Should(Equal("Unknown NoTraffic"))
+
+		By("no matches")
+		edit(ctx, s.policy, func(spec *v1alpha1.RateLimitPolicySpec) { spec.Matches = nil })
+		s.becomes(ctx, enforced)
+		Expect(wiredOf(s.policy)(Default, ctx)).To(BeEmpty())
+	})
+
+	It("stays as it is while Redis does not answer", func(ctx SpecContext) {
+		seen.setBroken(true)
+		leadEmpty(ctx, s.terms, s.plans)
+		s.apply(ctx)
+		s.becomes(ctx, enforced)
+		Expect(wiredOf(s.policy)(Default, ctx)).To(BeEmpty())
+		seen.setBroken(false)
+		seen.report(s.plans.plan(s.id))
+		Eventually(wiredOf(s.policy)).WithContext(ctx).Should(Equal("True TrafficSeen"))
+	})
+
+	It("costs one write for each of many policies, the first time", func(ctx SpecContext) {
+		const policies = 200
+		namespace := s.policy.Namespace
+		for i := range policies {
+			id := fmt.Sprintf("%s/p%d", namespace, i)
+			Expect(api.Create(ctx, testenv.MakePolicy(id).Match(v1alpha1.Match{Hosts: []string{"shop.example"}}).
+				Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1m").Obj())).To(Succeed())
+		}
+		lead(s.terms)
+		Eventually(s.writes.Load).WithContext(ctx).Should(BeNumerically(">=", policies))
+		for i := range policies {
+			seen.report(s.plans.plan(fmt.Sprintf("%s/p%d", namespace, i)))
+		}
+		wired := func(g Gomega, ctx SpecContext) (n int) {
+			list := &v1alpha1.RateLimitPolicyList{}
+			g.Expect(api.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+			for i := range list.Items {
+				if meta.IsStatusConditionTrue(list.Items[i].Status.Conditions, v1alpha1.ConditionWired) {
+					n++
+				}
+			}
+			return n
+		}
+		Eventually(wired).WithContext(ctx).Should(Equal(policies))
+		written := s.writes.Load()
+		Expect(written).To(BeNumerically("<=", 2*policies))
+		for i := range policies {
+			seen.report(s.plans.plan(fmt.Sprintf("%s/p%d", namespace, i)))
+		}
+		Consistently(s.writes.Load).WithContext(ctx).WithTimeout(3 * time.Second).Should(Equal(written))
+	})
+})
+
+var _ controller.Traffic = (*sightings)(nil)
