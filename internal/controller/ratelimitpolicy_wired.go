@@ -72,7 +72,9 @@ func (w *wiring) follow(policy *v1alpha1.RateLimitPolicy, selectors string) wiri
 }
 
 // selects reports whether the policy selects requests.
-func selects(policy *v1alpha1.RateLimitPolicy) bool { return len(policy.Spec.Matches) > 0 }
+func selects(policy *v1alpha1.RateLimitPolicy) bool {
+	return len(policy.Spec.Matches)+len(policy.Spec.TargetRefs) > 0
+}
 
 // judge sets the outcome, and reports whether it has changed.
 func (w *wiring) judge(e evidence) (changed bool) {

@@ -201,7 +201,7 @@ func (e *Engine) decideAndCount(ctx context.Context, check *limiter.Check, purpo
 		e.metrics.countUnchecked(ev, v.series, check.IsPeek())
 	}
 	if !check.IsPeek() {
-		ev.markSightings()
+		ev.markSightings(&check.Attributes)
 		e.metrics.count(ev, v.series, decision)
 		e.metrics.countHolds(ev, v.series)
 		e.metrics.duration.Observe(time.Since(start).Seconds())

@@ -5,10 +5,16 @@ package engine
 
 import "github.com/weir-dev/weir/internal/limiter/plan"
 
-// markSightings records the policies that apply to the check, whatever they decided. Peeks do not count.
-func (ev *evaluation) markSightings() {
+// markSightings records the policies that apply to the check, whatever they decided, and the targets that
+// selected it. Peeks do not count.
+func (ev *evaluation) markSightings(a *plan.Attributes) {
 	for i := range ev.found {
-		if p := &ev.found[i]; !p.hits.Peek && p.plan.Mode != plan.ModeDisabled {
+		p := &ev.found[i]
+		switch {
+		case p.hits.Peek || p.plan.Mode == plan.ModeDisabled:
+		case p.match >= 0 && len(p.plan.Matches[p.match].Targets) > 0:
+			p.sightings.MarkTargets(a.Targets)
+		default:
 			p.sightings.Mark()
 		}
 	}

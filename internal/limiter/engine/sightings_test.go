@@ -36,7 +36,7 @@ func reportedBy(t *testing.T, e *engine.Engine) []string {
 	reported := []string{}
 	for _, s := range list {
 		g.Expect(s.Selectors).To(Equal(e.Snapshot().Lookup(s.Policy).Selectors()))
-		reported = append(reported, s.Policy+" "+s.Target)
+		reported = append(reported, s.Policy+" "+string(s.Target))
 	}
 	return reported
 }
@@ -46,6 +46,11 @@ func TestSightings(t *testing.T) {
 	user := matching(plan.Match{Domain: "edge", Descriptors: []plan.Entry{{Key: "user"}}})
 	exempting := func(p *plan.Plan) {
 		p.Overrides = []plan.Override{{Name: "all", Action: plan.ActionAllow, When: "true"}}
+	}
+	const shop, checkout, public = "HTTPRoute/a/shop", "HTTPRoute/a/shop/checkout", "Gateway/a/public"
+	targeted := matching(plan.Match{Targets: []plan.Target{shop, public}}, plan.Match{Domain: "edge", Targets: []plan.Target{shop, public}})
+	through := func(targets ...plan.Target) *limiter.Check {
+		return &limiter.Check{Cost: 1, Attributes: plan.Attributes{Targets: targets}}
 	}
 	unavailable := &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
 	for name, tc := range map[string]struct {
@@ -62,6 +67,11 @@ func TestSightings(t *testing.T) {
 		"Disabled":            {plan: makePlan("a/x", edge, mode(plan.ModeDisabled)), check: named("a/x"), want: []string{}},
 		"an exempt key":       {plan: makePlan("a/x", edge, exempting), check: described("user=1"), want: []string{"a/x "}},
 		"a degraded decision": {plan: makePlan("a/x", edge), store: unavailable, check: described("user=1"), want: []string{"a/x "}},
+		"a target":            {plan: makePlan("a/x", targeted), check: through(shop, "Gateway/infra/other"), want: []string{"a/x " + shop}},
+		"a part of a target":  {plan: makePlan("a/x", targeted), check: through(checkout), want: []string{"a/x " + shop}},
+		"two targets":         {plan: makePlan("a/x", targeted), check: through(public, shop), want: []string{"a/x " + public, "a/x " + shop}},
+		"another target":      {plan: makePlan("a/x", targeted), check: through("HTTPRoute/a/other"), want: []string{}},
+		"a name, for targets": {plan: makePlan("a/x", targeted), check: named("a/x"), want: []string{"a/x "}},
 		"a peek": {
 			plan: makePlan("a/x", edge),
 			check: &limiter.Check{

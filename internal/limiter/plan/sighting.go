@@ -16,9 +16,9 @@ type Sighting struct {
 	Policy string
 	// Selectors is Plan.Selectors of the plan that the replica had.
 	Selectors string
-	// Target is the target by which the request was selected, "" if the policy has none or the check
-	// names the policy.
-	Target string
+	// Target is the target of the policy that selected the request, "" if the policy has none or the
+	// check names the policy.
+	Target Target
 	// At is when a replica reported it, in milliseconds of the time of Redis.
 	At time.Time
 }

@@ -80,6 +80,6 @@ func appendSighting(list []plan.Sighting, z *redis.Z) []plan.Sighting {
 		return list
 	}
 	return append(list, plan.Sighting{
-		Policy: fields[0], Selectors: fields[1], Target: fields[2], At: time.UnixMilli(int64(z.Score)),
+		Policy: fields[0], Selectors: fields[1], Target: plan.Target(fields[2]), At: time.UnixMilli(int64(z.Score)),
 	})
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 const (
@@ -62,7 +64,7 @@ type pendingReport struct {
 	*Sightings
 	*state
 
-	target string
+	target plan.Target
 }
 
 // NewReporter returns a Reporter that is not started.
@@ -108,7 +110,7 @@ func (r *Reporter) collect(second uint32) {
 	clear(r.pending)
 	r.pending = r.pending[:0]
 	r.o.Each(func(s *Sightings) {
-		s.each(func(target string, of *state) {
+		s.each(func(target plan.Target, of *state) {
 			if of.renew(second) {
 				r.pending = append(r.pending, pendingReport{Sightings: s, state: of, target: target})
 			}

@@ -4,6 +4,7 @@
 package traffic
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -12,7 +13,15 @@ import (
 // Sightings records whether checks apply to one plan. Decisions mark, a Reporter reads.
 type Sightings struct {
 	plan       *plan.Plan
-	untargeted state // of checks without a target
+	untargeted state // of checks that no target selects
+	targets    []targetState
+}
+
+// targetState is the state of the checks that one target of the plan selects.
+type targetState struct {
+	state
+
+	target plan.Target
 }
 
 // state is unseen, seen, or above these the second in which the sighting was reported.
@@ -25,13 +34,44 @@ const (
 )
 
 // NewSightings returns Sightings of a plan without any. They must not be copied later.
-func NewSightings(p *plan.Plan) Sightings { return Sightings{plan: p} }
+func NewSightings(p *plan.Plan) Sightings { return Sightings{plan: p, targets: newTargetStates(p)} }
 
-// Mark records that a check applies to the plan.
+func newTargetStates(p *plan.Plan) []targetState {
+	var targets []plan.Target
+	for i := range p.Matches {
+		for _, target := range p.Matches[i].Targets {
+			if !slices.Contains(targets, target) {
+				targets = append(targets, target)
+			}
+		}
+	}
+	states := make([]targetState, len(targets))
+	for i := range states {
+		states[i].target = targets[i]
+	}
+	return states
+}
+
+// Mark records that a check applies to the plan, without a target.
 func (s *Sightings) Mark() { s.untargeted.mark() }
 
+// MarkTargets records that a check applies to the plan, which came through these targets. Others than the
+// targets of the plan are ignored.
+func (s *Sightings) MarkTargets(through []plan.Target) {
+	for i := range s.targets {
+		if own := &s.targets[i]; own.Load() == unseen && slices.ContainsFunc(through, own.target.Covers) {
+			own.mark()
+		}
+	}
+}
+
 // each visits the states, with their targets.
-func (s *Sightings) each(visit func(target string, of *state)) { visit("", &s.untargeted) }
+func (s *Sightings) each(visit func(target plan.Target, of *state)) {
+	visit("", &s.untargeted)
+	for i := range s.targets {
+		visit(s.targets[i].target, &s.targets[i].state)
+	}
+}
 
 // mark changes only a state that is unseen: a processor that reads shares the cache line with the others.
 func (s *state) mark() {
@@ -53,6 +93,6 @@ func (s *state) renew(second uint32) bool {
 func (s *state) setReported(second uint32) { s.CompareAndSwap(seen, second) }
 
 // member returns the member of the sorted set for the target.
-func (s *Sightings) member(target string) string {
-	return s.plan.ID() + " " + s.plan.Selectors() + " " + target
+func (s *Sightings) member(target plan.Target) string {
+	return s.plan.ID() + " " + s.plan.Selectors() + " " + string(target)
 }

@@ -235,7 +235,7 @@ func TestReaderReadsPages(t *testing.T) {
 	ids := map[string]bool{}
 	for _, s := range list {
 		ids[s.Policy] = true
-		g.Expect(s.Target).To(Equal("t"))
+		g.Expect(s.Target).To(Equal(plan.Target("t")))
 	}
 	g.Expect(list).To(HaveLen(all))
 	g.Expect(ids).To(HaveLen(all))
@@ -264,17 +264,52 @@ func TestMarksRaceWithReports(t *testing.T) {
 }
 
 func TestMarkAllocatesNothing(t *testing.T) {
+	g := NewWithT(t)
 	s := NewSightings(planOf("x"))
-	NewWithT(t).Expect(testing.AllocsPerRun(100, s.Mark)).To(BeZero())
+	g.Expect(testing.AllocsPerRun(100, s.Mark)).To(BeZero())
+	s = targetedSightings()
+	through := []plan.Target{"Gateway/a/public", "HTTPRoute/a/shop/checkout"}
+	g.Expect(testing.AllocsPerRun(100, func() {
+		s.MarkTargets(through)
+		s.targets[0].Store(unseen)
+	})).To(BeZero())
+	g.Expect(s.targets[1].Load()).To(Equal(seen))
 }
 
-func BenchmarkMark(b *testing.B) {
-	s := NewSightings(planOf("x"))
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			s.Mark()
+func targetedSightings() Sightings {
+	targets := []plan.Target{"HTTPRoute/a/shop", "Gateway/a/public"}
+	return NewSightings(&plan.Plan{Namespace: "a", Name: "x", Matches: []plan.Match{{Targets: targets}, {Domain: "edge", Targets: targets}}})
+}
+
+// However many targets callers send, a plan records only its own.
+func TestHostileTargetsTakeNoMemory(t *testing.T) {
+	g := NewWithT(t)
+	s := targetedSightings()
+	g.Expect(testing.AllocsPerRun(1, func() {
+		through := []plan.Target{""}
+		for i := range 1_000_000 {
+			through[0] = hostileTargets[i%len(hostileTargets)]
+			s.MarkTargets(through)
 		}
-	})
+	})).To(BeNumerically("<=", 1))
+	g.Expect(s.targets).To(HaveLen(2))
+	s.each(func(_ plan.Target, of *state) { g.Expect(of.Load()).To(Equal(unseen)) })
+}
+
+var hostileTargets = []plan.Target{"", "/", "HTTPRoute/a/shop2", "HTTPRoute/b/shop", "Gateway/a/shop", "HTTPRoute/a/shop/a/b"}
+
+func BenchmarkMark(b *testing.B) {
+	s, targeted := NewSightings(planOf("x")), targetedSightings()
+	through := []plan.Target{"Gateway/a/public", "HTTPRoute/a/shop/checkout"}
+	for name, mark := range map[string]func(){"untargeted": s.Mark, "targets": func() { targeted.MarkTargets(through) }} {
+		b.Run(name, func(b *testing.B) {
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					mark()
+				}
+			})
+		})
+	}
 }
 
 // BenchmarkCollect measures a round with 10,000 policies that were reported less than a minute ago.
