@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // Without flags, the UID of the Lease's Namespace distinguishes clusters on one Redis.
@@ -66,7 +68,7 @@ func TestInstallationIsRenamed(t *testing.T) {
 
 	g.Expect(before.cmd.Process.Signal(os.Interrupt)).To(Succeed())
 	rdb := c.redisClient()
-	g.Eventually(func() string { return rdb.HGet(t.Context(), "weir:1:{registry}:meta", "epoch").Val() }, "20s").
+	g.Eventually(func() string { return rdb.HGet(t.Context(), testenv.PlansKey(plan.Version)+":meta", "epoch").Val() }, "20s").
 		Should(And(Not(BeEmpty()), Not(HavePrefix("weir/"))))
 	c.edit("p", 7)
 	g.Eventually(after.enforces("p"), "10s").Should(Equal(int64(7)))

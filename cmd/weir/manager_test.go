@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
@@ -178,7 +179,7 @@ func TestManagerEnforcesThePoliciesOfTheCluster(t *testing.T) {
 		wiped := time.Now()
 		g.Eventually(func() bool {
 			g.Expect(p.threshold("kept")).To(Equal(int64(5)))
-			return client.HExists(t.Context(), "weir:1:{registry}", "shop/kept").Val()
+			return client.HExists(t.Context(), testenv.PlansKey(plan.Version), "shop/kept").Val()
 		}, "5s", "5ms").Should(BeTrue())
 		g.Expect(time.Since(wiped)).To(BeNumerically("<", 2*time.Second))
 	})

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
@@ -108,7 +109,7 @@ func TestManagerFollowsASentinelFailover(t *testing.T) {
 		}
 		return status
 	}, "20s").Should(Equal(http.StatusOK))
-	for _, channel := range []string{"weir:1:{registry}", "weir:1:c:changed"} {
+	for _, channel := range []string{testenv.PlansKey(plan.Version), "weir:1:c:changed"} {
 		g.Eventually(func() any { return s.Must(s.Nodes[1], "PUBSUB", "NUMSUB", channel) }, "20s").
 			Should(Equal([]any{channel, int64(1)}))
 	}
@@ -155,7 +156,7 @@ func TestRestartOfRedisChangesNoStatus(t *testing.T) {
 	c.redis.Start()
 	rdb := c.redisClient()
 	g.Eventually(func() bool {
-		return rdb.HExists(t.Context(), "weir:1:{registry}", "shop/p").Val()
+		return rdb.HExists(t.Context(), testenv.PlansKey(plan.Version), "shop/p").Val()
 	}, "10s").Should(BeTrue())
 	g.Consistently(c.version("p"), "5s", "200ms").Should(Equal(before))
 	events := &eventsv1.EventList{}

@@ -11,6 +11,7 @@
 //
 // Read the files in this order:
 //
+//	registry.go     the keys of the registry
 //	redis.go         Redis: one redis-server or valkey-server
 //	ports.go         FreeAddr: addresses for servers
 //	clock.go         Clock: the wall clock of a server, set by the test

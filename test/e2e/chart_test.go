@@ -14,6 +14,9 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // The tasks of a platform team and its tenants with one installation, in order.
@@ -167,7 +170,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		_, tag, _ := strings.Cut(nextImage, ":")
 		got := i.during(ctx, i.ask("versions", "a"), 50, 80*time.Second, func() {
 			i.upgrade(ctx, "image.tag="+tag)
-			Eventually(func() bool { return store.HExists(ctx, "weir:2:{registry}", i.shop+"/versions").Val() }).Should(BeTrue())
+			Eventually(func() bool { return store.HExists(ctx, testenv.PlansKey(plan.Version+1), i.shop+"/versions").Val() }).Should(BeTrue())
 			i.policy(ctx, "later", hourly(7))
 			i.ready(ctx, "later")
 			Eventually(i.pods).WithArguments(ctx).Should(HaveLen(2), "the former pods are gone")
@@ -180,7 +183,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		})
 		Expect(got.Errors).To(BeEmpty())
 		Expect(got.Statuses).To(Equal(map[string]int{"200": 500, "429": got.Sent - 500}))
-		Eventually(func() int64 { return store.Exists(ctx, "weir:2:{registry}").Val() }).Should(BeZero(), "no process needs it")
+		Eventually(func() int64 { return store.Exists(ctx, testenv.PlansKey(plan.Version+1)).Val() }).Should(BeZero(), "no process needs it")
 	}, SpecTimeout(6*time.Minute))
 
 	It("runs as separate Deployments for controllers and decisions", func(ctx SpecContext) {
@@ -328,7 +331,7 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 		Expect(kubectl(ctx, "get", "ratelimitpolicies", "--namespace", i.shop, "--output=name")).To(ContainSubstring("/exact\n"))
 		Expect(kubectl(ctx, "get", "lease", "weir-manager", "--namespace", i.namespace, "--output=name")).NotTo(BeEmpty())
 		store := i.redis()
-		Expect(store.HExists(ctx, "weir:1:{registry}", i.shop+"/exact").Val()).To(BeTrue())
+		Expect(store.HExists(ctx, testenv.PlansKey(plan.Version), i.shop+"/exact").Val()).To(BeTrue())
 
 		By("deleting a policy and a Namespace with policies, without a finalizer in the way")
 		kubectl(ctx, "delete", "ratelimitpolicy", "exact", "--namespace", i.shop, "--timeout=10s")

@@ -32,12 +32,12 @@
 //
 // # Layout
 //
-// All keys share one hash tag, so that every script may use all of them. Each format, here 1,
+// All keys share one hash tag, so that every script may use all of them. Each format, here 2,
 // has its own:
 //
-//	<prefix>1:{registry}            hash: "<namespace>/<name>" -> encoded plan
-//	<prefix>1:{registry}:meta       hash, see below
-//	<prefix>1:{registry}:changes    sorted set: id, scored by the revision that
+//	<prefix>2:{registry}            hash: "<namespace>/<name>" -> encoded plan
+//	<prefix>2:{registry}:meta       hash, see below
+//	<prefix>2:{registry}:changes    sorted set: id, scored by the revision that
 //	                                last set or deleted it; the newest 1,024
 //
 // Two keys belong to no format and may only gain fields:

@@ -296,7 +296,7 @@ func TestHostileTargetsTakeNoMemory(t *testing.T) {
 	s.each(func(_ plan.Target, of *state) { g.Expect(of.Load()).To(Equal(unseen)) })
 }
 
-var hostileTargets = []plan.Target{"", "/", "HTTPRoute/a/shop2", "HTTPRoute/b/shop", "Gateway/a/shop", "HTTPRoute/a/shop/a/b"}
+var hostileTargets = []plan.Target{"", "/", "HTTPRoute/a/shop2", "HTTPRoute/b/shop", "Gateway/a/shop", "GRPCRoute/a/shop"}
 
 func BenchmarkMark(b *testing.B) {
 	s, targeted := NewSightings(planOf("x")), targetedSightings()
