@@ -22,6 +22,7 @@
 //	sentinel.go      RedisSentinel: a master with a replica, watched by sentinels
 //	proxy.go         Proxy: a network that fails
 //	apiserver.go     APIServer: kube-apiserver and etcd
+//	gateway.go       InstallGatewayAPI: the kinds of the Gateway API and of Envoy Gateway
 //	builders.go      PolicyBuilder: RateLimitPolicies for tests
 //	certificates.go  Authority: a CA for tests
 //	volume.go        Volume: the folder of a mounted Secret

@@ -1,0 +1,181 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gatewayapi
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/message"
+)
+
+// maxMessageBytes bounds the message of a Finding.
+const maxMessageBytes = 1000
+
+// kind is a kind of objects.
+type kind string
+
+const (
+	kindGateway        kind = plan.TargetGateway
+	kindHTTPRoute      kind = plan.TargetHTTPRoute
+	kindGRPCRoute      kind = plan.TargetGRPCRoute
+	kindSecurityPolicy kind = "SecurityPolicy"
+)
+
+var allKinds = []kind{kindGateway, kindHTTPRoute, kindGRPCRoute, kindSecurityPolicy}
+
+// availability is what a Snapshot has of a kind.
+type availability int
+
+const (
+	// pending: the objects are not known yet.
+	pending availability = iota
+	// readable: the snapshot has all objects.
+	readable
+	// absent: the API server has no such kind, so there are no objects.
+	absent
+	// forbidden: Weir may not read them.
+	forbidden
+)
+
+// Result is the kind of a Finding.
+type Result string
+
+// The results.
+const (
+	// Nothing means that the objects prove nothing about the traffic of the policy.
+	Nothing Result = ""
+	// Pending means that the objects are not known yet.
+	Pending Result = "Pending"
+	// NotFound means that a target does not exist.
+	NotFound Result = "NotFound"
+	// Bypassed means that a SecurityPolicy keeps requests of a target from Weir.
+	Bypassed Result = "Bypassed"
+)
+
+// Finding is what the objects prove about the targets of one policy. The message names the objects.
+type Finding struct {
+	Result  Result
+	Message string
+}
+
+// Snapshot is all objects at one time, with the bypasses among them. It is immutable.
+type Snapshot struct {
+	kinds    map[kind]availability
+	services []types.NamespacedName // of Weir
+	gateways map[types.NamespacedName]*Gateway
+	routes   map[routeName]*Route
+	policies []*SecurityPolicy // in the order of their names
+
+	byScope   map[scope][]*SecurityPolicy
+	selecting []*SecurityPolicy // by labels
+	bypasses  []bypass
+	unsettled []bypass // whose SecurityPolicies have the status of an earlier generation
+}
+
+// routeName identifies a route.
+type routeName struct {
+	kind kind
+	types.NamespacedName
+}
+
+// index sets the fields that follow from the objects.
+func (s *Snapshot) index() {
+	slices.SortFunc(s.policies, func(a, b *SecurityPolicy) int { return strings.Compare(nameOf(a), nameOf(b)) })
+	s.byScope = map[scope][]*SecurityPolicy{}
+	for _, p := range s.policies {
+		for _, ref := range p.targetRefs() {
+			at := scope{kind: kind(ref.Kind), namespace: p.Namespace, name: ref.Name, section: ref.SectionName}
+			if !slices.Contains(s.byScope[at], p) {
+				s.byScope[at] = append(s.byScope[at], p)
+			}
+		}
+		if len(p.Spec.TargetSelectors) > 0 {
+			s.selecting = append(s.selecting, p)
+		}
+	}
+	s.findBypasses()
+}
+
+// Judge returns what the objects prove about a policy with these targets.
+func (s *Snapshot) Judge(targets []plan.Target) Finding {
+	if b := firstOf(s.bypasses, targets); b != nil {
+		return Finding{Result: Bypassed, Message: b.String()}
+	}
+	var missing []string
+	for _, t := range targets {
+		if problem := s.missing(t); problem != "" {
+			missing = append(missing, problem)
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		return Finding{Result: NotFound, Message: message.Truncate(strings.Join(missing, " "), maxMessageBytes)}
+	case s.isPending() || firstOf(s.unsettled, targets) != nil:
+		return Finding{Result: Pending}
+	default:
+		return Finding{}
+	}
+}
+
+// isPending reports whether the objects of a kind are not known yet.
+func (s *Snapshot) isPending() bool {
+	return slices.ContainsFunc(allKinds, func(k kind) bool { return s.kinds[k] == pending })
+}
+
+// firstOf returns the first bypass that concerns one of the targets, or nil.
+func firstOf(bypasses []bypass, targets []plan.Target) *bypass {
+	for _, t := range targets {
+		for i := range bypasses {
+			if bypasses[i].concerns(t) {
+				return &bypasses[i]
+			}
+		}
+	}
+	return nil
+}
+
+// missing returns why the target does not exist, or "" if it does, or if its kind cannot be read.
+func (s *Snapshot) missing(t plan.Target) string {
+	of, namespace, name, section := t.Split()
+	name = namespace + "/" + name
+	switch s.kinds[kind(of)] {
+	case absent:
+		return of + " " + name + " does not exist: the API server has no kind " + of + "."
+	case pending, forbidden:
+		return ""
+	case readable:
+	}
+	sections, found := s.sectionsOf(t)
+	switch {
+	case !found:
+		return of + " " + name + " does not exist."
+	case section != "" && !slices.Contains(sections, Section{Name: section}):
+		part := "rule"
+		if kind(of) == kindGateway {
+			part = "listener"
+		}
+		return of + " " + name + " has no " + part + " with the name " + section + "."
+	}
+	return ""
+}
+
+// sectionsOf returns the listeners or rules of the target's object, and whether the object exists.
+func (s *Snapshot) sectionsOf(t plan.Target) ([]Section, bool) {
+	of, namespace, name, _ := t.Split()
+	object := types.NamespacedName{Namespace: namespace, Name: name}
+	if kind(of) == kindGateway {
+		if g := s.gateways[object]; g != nil {
+			return g.Spec.Listeners, true
+		}
+		return nil, false
+	}
+	if r := s.routes[routeName{kind(of), object}]; r != nil {
+		return r.Spec.Rules, true
+	}
+	return nil, false
+}

@@ -1,0 +1,59 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// InstallGatewayAPI installs the CustomResourceDefinitions of Gateways, HTTPRoutes, GRPCRoutes, and of the
+// SecurityPolicies of Envoy Gateway, from the Go modules. They stay until remove is called.
+func (s *APIServer) InstallGatewayAPI() (remove func()) {
+	s.tb.Helper()
+	options := envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: gatewayCRDs(s.tb)}
+	if _, err := envtest.InstallCRDs(s.Config, options); err != nil {
+		s.tb.Fatalf("install the Gateway API: %v", err)
+	}
+	return func() {
+		s.tb.Helper()
+		if err := envtest.UninstallCRDs(s.Config, options); err != nil {
+			s.tb.Errorf("remove the Gateway API: %v", err)
+		}
+	}
+}
+
+// gatewayCRDs returns the paths of the manifests.
+func gatewayCRDs(tb testing.TB) []string {
+	tb.Helper()
+	root := moduleRoot(tb)
+	standard := filepath.Join(moduleFolder(tb, root, "sigs.k8s.io/gateway-api"), "config", "crd", "standard")
+	envoy := filepath.Join(moduleFolder(tb, filepath.Join(root, "hack", "gateway"), "github.com/envoyproxy/gateway"),
+		"charts", "gateway-helm", "charts", "crds", "crds", "generated")
+	return []string{
+		filepath.Join(standard, "gateway.networking.k8s.io_gateways.yaml"),
+		filepath.Join(standard, "gateway.networking.k8s.io_httproutes.yaml"),
+		filepath.Join(standard, "gateway.networking.k8s.io_grpcroutes.yaml"),
+		filepath.Join(envoy, "gateway.envoyproxy.io_securitypolicies.yaml"),
+	}
+}
+
+// moduleFolder returns the folder of a module that the go.mod in the folder requires. It downloads the module
+// if needed.
+func moduleFolder(tb testing.TB, folder, module string) string {
+	tb.Helper()
+	output, err := exec.CommandContext(tb.Context(), "go", "-C", folder, "mod", "download", "-json", module).Output()
+	var downloaded struct{ Dir string }
+	if err == nil {
+		err = json.Unmarshal(output, &downloaded)
+	}
+	if err != nil {
+		tb.Fatalf("module %s: %v", module, err)
+	}
+	return downloaded.Dir
+}
