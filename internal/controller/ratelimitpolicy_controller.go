@@ -28,6 +28,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/gatewayapi"
 	"github.com/weir-dev/weir/internal/grant"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -59,6 +60,10 @@ type Reconciler struct {
 	// Traffic is read for the condition Wired; nil adds no such condition.
 	Traffic Traffic
 
+	// Gateways are the objects of the Gateway API, for the condition Wired of policies with targetRefs; nil
+	// reads none. The caller starts it.
+	Gateways *gatewayapi.Cache
+
 	// Lease is the Lease of the leader, which gets the events on the registry; nil
 	// records none.
 	Lease *corev1.ObjectReference
@@ -88,7 +93,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return err
 	}
 	if r.Traffic != nil {
-		r.statuses.readsTraffic = true
+		r.statuses.readsTraffic, r.statuses.gateways = true, r.Gateways
 		if err := mgr.Add(manager.RunnableFunc(r.readTraffic)); err != nil {
 			return err
 		}
@@ -120,6 +125,8 @@ func (r *Reconciler) Unready() plan.Unready { return r.statuses.unready() }
 // +kubebuilder:rbac:groups=ratelimit.weir.dev,resources=ratelimitpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ratelimit.weir.dev,resources=ratelimitpolicies/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=gateways;httproutes;grpcroutes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=gateway.envoyproxy.io,resources=securitypolicies,verbs=get;list;watch
 
 // Reconcile publishes one policy or, for the request sweep, removes the orphaned
 // plans. The status queue writes the status later. Reconciler is not a

@@ -64,3 +64,13 @@ func (r *Reconciler) recordEvent(policy *v1alpha1.RateLimitPolicy, status *v1alp
 	s.announced = event
 	r.recorder.Eventf(policy, nil, event.eventType, event.reason, "Reconcile", "%s", event.message)
 }
+
+// recordBypass records an event if the new status reports a bypass that the earlier one did not.
+func (r *Reconciler) recordBypass(policy *v1alpha1.RateLimitPolicy, status *v1alpha1.RateLimitPolicyStatus) {
+	was := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionWired)
+	is := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionWired)
+	if is == nil || is.Reason != v1alpha1.ReasonBypassed || was != nil && was.Reason == is.Reason && was.Message == is.Message {
+		return
+	}
+	r.recorder.Eventf(policy, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", is.Message)
+}

@@ -10,11 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/gatewayapi"
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // wiring holds the facts about whether requests reach a policy.
 type wiring struct {
-	selects   bool   // the policy has matches or targetRefs
+	selects   bool // the policy has matches or targetRefs
+	targets   []plan.Target
 	selectors string // see plan.Plan.Selectors; "" if the policy has no plan in this term
 	// seen is true once a check has applied to these selectors since the last bypass. It never becomes
 	// false because of silence.
@@ -27,6 +30,7 @@ type wiring struct {
 	// adopted is true if an earlier term had reported the policy, perhaps of a release without the condition.
 	adopted bool
 	outcome wiredOutcome
+	reason  string // of the last outcome, perhaps of an earlier term
 }
 
 // wiredOutcome is the content of the condition Wired. The zero outcome leaves the condition as it is.
@@ -46,8 +50,10 @@ var (
 	}
 )
 
-// evidence is what replicas have reported about one policy.
+// evidence is what replicas have reported about one policy, and what the objects of its targets prove.
 type evidence struct {
+	finding gatewayapi.Finding
+
 	known bool      // the reports could be read
 	last  time.Time // when the policy was last reported with its selectors; zero for never
 	end   time.Time // of what was read
@@ -60,15 +66,32 @@ type evidence struct {
 func (w *wiring) follow(policy *v1alpha1.RateLimitPolicy, selectors string) wiring {
 	shown := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionWired)
 	next := wiring{selects: selects(policy), selectors: selectors, shown: w.shown || shown != nil}
+	next.targets = targetsOf(policy)
 	if w.selects == next.selects && (w.selectors == selectors || selectors == "") {
-		w.shown = next.shown
+		w.shown, w.targets = next.shown, next.targets
 		return *w // without a plan, the one in force stays
 	}
 	// The cache may be behind the last write, so the status is read only here.
 	next.seen = selectors != "" && policy.Status.WiredSelectors != nil && *policy.Status.WiredSelectors == selectors
 	next.adopted = policy.Status.ObservedGeneration == policy.Generation
-	next.distrust = shown != nil && shown.Reason == v1alpha1.ReasonBypassed
+	if shown != nil {
+		next.reason = shown.Reason
+	}
+	next.distrust = next.reason == v1alpha1.ReasonBypassed
 	return next
+}
+
+// targetsOf returns the targets of the policy.
+func targetsOf(policy *v1alpha1.RateLimitPolicy) []plan.Target {
+	targets := make([]plan.Target, len(policy.Spec.TargetRefs))
+	for i, ref := range policy.Spec.TargetRefs {
+		section := ""
+		if ref.SectionName != nil {
+			section = string(*ref.SectionName)
+		}
+		targets[i] = plan.NewTarget(string(ref.Kind), policy.Namespace, string(ref.Name), section)
+	}
+	return targets
 }
 
 // selects reports whether the policy selects requests.
@@ -79,15 +102,16 @@ func selects(policy *v1alpha1.RateLimitPolicy) bool {
 // judge sets the outcome, and reports whether it has changed.
 func (w *wiring) judge(e evidence) (changed bool) {
 	was := w.outcome
-	if w.distrust && e.known {
-		w.after, w.distrust = e.end, false
-	}
-	if e.known && e.last.After(w.after) {
-		w.seen = true
-	}
+	w.weigh(e)
 	switch {
 	case !w.selects:
 		w.outcome = wiredOutcome{}
+	case e.finding.Result == gatewayapi.Bypassed:
+		w.outcome = wiredOutcome{metav1.ConditionFalse, v1alpha1.ReasonBypassed, e.finding.Message}
+	case e.finding.Result == gatewayapi.NotFound:
+		w.outcome = wiredOutcome{metav1.ConditionFalse, v1alpha1.ReasonTargetNotFound, e.finding.Message}
+	case e.finding.Result == gatewayapi.Pending && (w.reason == v1alpha1.ReasonBypassed || w.reason == v1alpha1.ReasonTargetNotFound):
+		// The condition stays as it is until the objects are read.
 	case w.seen:
 		w.outcome = trafficSeen
 	case !e.known, e.rollingOut && w.adopted && !w.shown, w.selectors == "" && w.shown:
@@ -95,7 +119,25 @@ func (w *wiring) judge(e evidence) (changed bool) {
 	default:
 		w.outcome = noTraffic
 	}
+	if w.outcome.reason != "" {
+		w.reason = w.outcome.reason
+	}
 	return w.outcome != was
+}
+
+// weigh sets whether a check has applied to the policy. A bypass ends what was seen before: the requests that it
+// diverts may have been all.
+func (w *wiring) weigh(e evidence) {
+	isBypassed := e.finding.Result == gatewayapi.Bypassed
+	if isBypassed {
+		w.seen, w.distrust = false, true
+	}
+	if w.distrust && e.known {
+		w.after, w.distrust = e.end, false
+	}
+	if !isBypassed && e.known && !w.distrust && e.last.After(w.after) {
+		w.seen = true
+	}
 }
 
 // condition returns the condition Wired of that generation, nil if the policy has none.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/gatewayapi"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -254,4 +255,69 @@ func TestSightingsOfMissedTimesAreRead(t *testing.T) {
 	g.Expect(s.since()).To(Equal(at.Add(-trafficOverlap)))
 	s.add([]plan.Sighting{{Policy: "a/x", At: at.Add(-time.Minute)}})
 	g.Expect(s.last[sightedPolicy{id: "a/x"}]).To(Equal(at))
+}
+
+// judged is a wiring with traffic, as a term judges it.
+func judged(w wiring, e evidence) (wiring, string) {
+	w.judge(e)
+	return w, w.outcome.reason
+}
+
+func TestFindingsPrecedeTraffic(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	bypassed := gatewayapi.Finding{Result: gatewayapi.Bypassed, Message: "by cors"}
+	missing := gatewayapi.Finding{Result: gatewayapi.NotFound, Message: "no route"}
+	pending := gatewayapi.Finding{Result: gatewayapi.Pending}
+	read := func(f gatewayapi.Finding, last, end time.Duration) evidence {
+		return evidence{finding: f, known: true, last: at.Add(last), end: at.Add(end)}
+	}
+	fresh := wiring{selects: true, selectors: "s", shown: true}
+	none := gatewayapi.Finding{}
+
+	t.Run("a target that is created has its traffic back", func(t *testing.T) {
+		g := NewWithT(t)
+		w, reason := judged(fresh, read(none, 0, 0))
+		g.Expect(reason).To(Equal(v1alpha1.ReasonTrafficSeen))
+		w, reason = judged(w, read(missing, 0, 0))
+		g.Expect(reason).To(Equal(v1alpha1.ReasonTargetNotFound))
+		g.Expect(w.outcome.message).To(Equal("no route"))
+		g.Expect(w.wiredSelectors(nil)).To(HaveValue(Equal("s")))
+		_, reason = judged(w, evidence{known: true})
+		g.Expect(reason).To(Equal(v1alpha1.ReasonTrafficSeen))
+	})
+	t.Run("only traffic after a bypass counts", func(t *testing.T) {
+		g := NewWithT(t)
+		w, _ := judged(fresh, read(none, 0, 0))
+		w, reason := judged(w, read(bypassed, 0, time.Second))
+		g.Expect(reason).To(Equal(v1alpha1.ReasonBypassed))
+		g.Expect(w.wiredSelectors(new("s"))).To(HaveValue(BeEmpty()))
+		w, _ = judged(w, read(bypassed, 5*time.Second, 9*time.Second)) // through another target
+		w, reason = judged(w, read(none, 5*time.Second, 9*time.Second))
+		g.Expect(reason).To(Equal(v1alpha1.ReasonNoTraffic))
+		_, reason = judged(w, read(none, 10*time.Second, 10*time.Second))
+		g.Expect(reason).To(Equal(v1alpha1.ReasonTrafficSeen))
+	})
+	t.Run("during a bypass Redis did not answer", func(t *testing.T) {
+		g := NewWithT(t)
+		w, _ := judged(fresh, evidence{finding: bypassed})
+		w, reason := judged(w, evidence{})
+		g.Expect(reason).To(Equal(v1alpha1.ReasonBypassed), "the condition stays as it is")
+		w, reason = judged(w, read(none, 5*time.Second, 9*time.Second))
+		g.Expect(reason).To(Equal(v1alpha1.ReasonNoTraffic))
+		_, reason = judged(w, read(none, 10*time.Second, 10*time.Second))
+		g.Expect(reason).To(Equal(v1alpha1.ReasonTrafficSeen))
+	})
+	t.Run("a leader that has not read the objects", func(t *testing.T) {
+		g := NewWithT(t)
+		adopted := fresh
+		adopted.reason, adopted.distrust = v1alpha1.ReasonBypassed, true
+		w, reason := judged(adopted, read(pending, 0, 0))
+		g.Expect(reason).To(BeEmpty(), "it stays as it is")
+		w, reason = judged(w, read(bypassed, 0, 0))
+		g.Expect(reason).To(Equal(v1alpha1.ReasonBypassed))
+		_, reason = judged(w, read(pending, 0, time.Minute))
+		g.Expect(reason).To(Equal(v1alpha1.ReasonBypassed))
+		_, reason = judged(fresh, read(pending, 0, 0))
+		g.Expect(reason).To(Equal(v1alpha1.ReasonTrafficSeen), "traffic needs no objects")
+	})
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/gatewayapi"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -52,6 +53,7 @@ type statusQueue struct {
 	// sightings; zero once it has ended.
 	readUntil    time.Time
 	readsTraffic bool
+	gateways     *gatewayapi.Cache // nil if the objects of targets are not read
 	records      map[types.NamespacedName]*statusRecord
 	// outdated are versions of policies that the API server has replaced. While the cache holds
 	// one, a write would fail. They remain true in the next term.

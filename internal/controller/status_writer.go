@@ -119,6 +119,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, name types.NamespacedName,
 		return client.IgnoreNotFound(err)
 	}
 	r.recordEvent(policy, &status, s)
+	r.recordBypass(policy, &status)
 	r.statuses.wrote(name, s)
 	return nil
 }

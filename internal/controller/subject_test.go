@@ -71,7 +71,7 @@ func setUpWith(ctx SpecContext, tenancy compile.Tenancy, traffic controller.Traf
 		Limit("burst", v1alpha1.AlgorithmSlidingLog, 5, "1m").
 		Limit("daily", v1alpha1.AlgorithmSlidingLog, 20, "24h").Obj()
 	s.writes, s.cached = startController(options{
-		namespace: namespace, tenancy: tenancy, traffic: traffic, publisher: s.plans, terms: s.terms, outageDelay: outageDelay,
+		namespace: namespace, tenancy: tenancy, traffic: traffic, gateways: traffic != nil, publisher: s.plans, terms: s.terms, outageDelay: outageDelay,
 		started: func(r *controller.Reconciler) { s.unready = r.Unready },
 		beforeGrant: func() error {
 			if s.noGrants.Load() {

@@ -5,6 +5,7 @@ package controller_test
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -28,11 +30,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/controller"
+	"github.com/weir-dev/weir/internal/gatewayapi"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
@@ -92,6 +96,7 @@ type options struct {
 	tenancy     compile.Tenancy
 	publisher   controller.Publisher
 	traffic     controller.Traffic // may be nil
+	gateways    bool               // reads objects of the Gateway API
 	terms       *controller.TermTracker
 	outageDelay time.Duration
 	writeDelay  time.Duration // of each status
@@ -117,6 +122,13 @@ func startController(o options) (writes *atomic.Int64, cached client.Reader) {
 		Lease: &corev1.ObjectReference{
 			APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: o.namespace, Name: leaseName,
 		},
+	}
+	if o.gateways {
+		reconciler.Gateways = gatewayapi.New(gatewayapi.Options{
+			Config: server.Config, Namespaces: []string{o.namespace}, Interval: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+			Services: []types.NamespacedName{{Namespace: "weir-system", Name: "weir"}},
+		})
+		Expect(mgr.Add(manager.RunnableFunc(reconciler.Gateways.Start))).To(Succeed())
 	}
 	Expect(reconciler.SetupWithManager(mgr)).To(Succeed())
 	if o.started != nil {

@@ -71,7 +71,7 @@ func (s *sightings) since() time.Time {
 }
 
 // readTraffic reads the sightings while a policy waits for its first, and queues the statuses that they
-// change. It ends with ctx.
+// change, or that objects of the Gateway API change. It ends with ctx.
 func (r *Reconciler) readTraffic(ctx context.Context) error {
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -80,6 +80,9 @@ func (r *Reconciler) readTraffic(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-r.objectsChanged():
+			r.statuses.judgeTargets()
+			continue
 		case <-next.C:
 		}
 		t, leading := r.Terms.running()
@@ -96,6 +99,14 @@ func (r *Reconciler) readTraffic(ctx context.Context) error {
 		}
 		next.Reset(trafficInterval)
 	}
+}
+
+// objectsChanged receives a value after objects of the Gateway API have changed; nil if they are not read.
+func (r *Reconciler) objectsChanged() <-chan struct{} {
+	if r.Gateways == nil {
+		return nil
+	}
+	return r.Gateways.Changed()
 }
 
 func (r *Reconciler) readTrafficOnce(ctx context.Context, t term) error {
@@ -143,6 +154,20 @@ func (q *statusQueue) addTraffic(list []plan.Sighting, err error) {
 	}
 }
 
+// judgeTargets judges the policies with targets again.
+func (q *statusQueue) judgeTargets() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.term.number == 0 || q.term.ended() {
+		return
+	}
+	for name, s := range q.records {
+		if len(s.wiring.targets) > 0 {
+			q.judge(name, s)
+		}
+	}
+}
+
 // judge judges the traffic of the policy, and queues its status if the outcome changes. The caller holds the
 // lock.
 func (q *statusQueue) judge(name types.NamespacedName, s *statusRecord) {
@@ -151,6 +176,10 @@ func (q *statusQueue) judge(name types.NamespacedName, s *statusRecord) {
 		last:       q.sightings.last[sightedPolicy{id: s.id, selectors: s.wiring.selectors}],
 		end:        q.sightings.newest,
 		rollingOut: q.now().Before(q.trafficBy),
+	}
+	if q.gateways != nil && len(s.wiring.targets) > 0 {
+		q.gateways.Want()
+		e.finding = q.gateways.Snapshot().Judge(s.wiring.targets)
 	}
 	if s.wiring.judge(e) {
 		q.schedule(name, s)

@@ -13,7 +13,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
@@ -108,6 +110,79 @@ var _ = Describe("The condition Wired", func() {
 		edit(ctx, s.policy, func(spec *v1alpha1.RateLimitPolicySpec) { spec.Matches = nil })
 		s.becomes(ctx, enforced)
 		Expect(wiredOf(s.policy)(Default, ctx)).To(BeEmpty())
+	})
+
+	It("follows the objects that targetRefs name", Serial, func(ctx SpecContext) {
+		leadEmpty(ctx, s.terms, s.plans)
+		section := gatewayv1.SectionName("checkout")
+		s.policy.Spec.Matches = nil
+		s.policy.Spec.TargetRefs = []gatewayv1.LocalPolicyTargetReferenceWithSectionName{{
+			LocalPolicyTargetReference: gatewayv1.LocalPolicyTargetReference{Group: gatewayv1.GroupName, Kind: "HTTPRoute", Name: "shop"},
+			SectionName:                &section,
+		}}
+		s.apply(ctx)
+		s.becomes(ctx, enforced)
+		Eventually(wiredOf(s.policy)).WithContext(ctx).Should(Equal("False TargetNotFound"))
+		Expect(message(ctx, s.policy, v1alpha1.ConditionWired)).To(ContainSubstring("no kind HTTPRoute"))
+
+		remove := server.InstallGatewayAPI()
+		create := func(apiVersion, kind, name string, spec map[string]any) *unstructured.Unstructured {
+			object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+			object.SetAPIVersion(apiVersion)
+			object.SetKind(kind)
+			object.SetNamespace(s.policy.Namespace)
+			object.SetName(name)
+			Expect(api.Create(ctx, object)).To(Succeed())
+			return object
+		}
+		target := func(kind, name string) []any {
+			return []any{map[string]any{"group": gatewayv1.GroupName, "kind": kind, "name": name}}
+		}
+		create("gateway.networking.k8s.io/v1", "Gateway", "public", map[string]any{
+			"gatewayClassName": "eg", "listeners": []any{map[string]any{"name": "http", "port": int64(80), "protocol": "HTTP"}},
+		})
+		create("gateway.networking.k8s.io/v1", "HTTPRoute", "shop", map[string]any{
+			"parentRefs": []any{map[string]any{"name": "public"}}, "rules": []any{map[string]any{"name": "checkout"}},
+		})
+		create("gateway.envoyproxy.io/v1alpha1", "SecurityPolicy", "weir", map[string]any{
+			"targetRefs": target("Gateway", "public"),
+			"extAuth": map[string]any{"grpc": map[string]any{"backendRefs": []any{
+				map[string]any{"namespace": "weir-system", "name": "weir", "port": int64(8081)},
+			}}},
+		})
+		Eventually(wiredOf(s.policy)).WithContext(ctx).Should(Equal("Unknown NoTraffic"))
+		seen.report(s.plans.plan(s.id))
+		Eventually(wiredOf(s.policy)).WithContext(ctx).Should(Equal("True TrafficSeen"))
+
+		By("a SecurityPolicy of the route")
+		cors := create("gateway.envoyproxy.io/v1alpha1", "SecurityPolicy", "cors", map[string]any{
+			"targetRefs": target("HTTPRoute", "shop"), "cors": map[string]any{"allowOrigins": []any{"https://*.example"}},
+		})
+		Expect(unstructured.SetNestedSlice(cors.Object, []any{map[string]any{
+			"ancestorRef":    map[string]any{"kind": "Gateway", "name": "public", "namespace": s.policy.Namespace},
+			"controllerName": "gateway.envoyproxy.io/gatewayclass-controller",
+			"conditions": []any{map[string]any{
+				"type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "observedGeneration": int64(1),
+				"lastTransitionTime": "2026-01-01T00:00:00Z",
+			}},
+		}}, "status", "ancestors")).To(Succeed())
+		Expect(api.Status().Update(ctx, cors)).To(Succeed())
+		Eventually(wiredOf(s.policy)).WithContext(ctx).Should(Equal("False Bypassed"))
+		Expect(message(ctx, s.policy, v1alpha1.ConditionWired)).To(And(
+			ContainSubstring("HTTPRoute "+s.policy.Namespace+"/shop"), ContainSubstring("SecurityPolicy "+s.policy.Namespace+"/cors")))
+		Eventually(eventsOn(s.policy)).WithContext(ctx).Should(ConsistOf("Ready", "Bypassed"))
+		s.becomes(ctx, enforced)
+
+		By("without it")
+		Expect(api.Delete(ctx, cors)).To(Succeed())
+		Eventually(wiredOf(s.policy)).WithContext(ctx).Should(Equal("Unknown NoTraffic"))
+		seen.report(s.plans.plan(s.id))
+		Eventually(wiredOf(s.policy)).WithContext(ctx).Should(Equal("True TrafficSeen"))
+
+		By("without the kinds")
+		remove()
+		Eventually(wiredOf(s.policy)).WithContext(ctx).Should(Equal("False TargetNotFound"))
+		s.becomes(ctx, enforced)
 	})
 
 	It("stays as it is while Redis does not answer", func(ctx SpecContext) {

@@ -8,21 +8,25 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/controller"
+	"github.com/weir-dev/weir/internal/gatewayapi"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/registry"
 	"github.com/weir-dev/weir/internal/limiter/traffic"
@@ -154,10 +158,14 @@ func (c *controllers) manage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	gateways := c.newGateways(caches.HTTPClient)
+	if err := mgr.Add(manager.RunnableFunc(gateways.Start)); err != nil {
+		return err
+	}
 	terms := controller.NewTermTracker()
 	reconciler := &controller.Reconciler{
 		Publisher: c.writer, Terms: terms, Tenancy: c.tenancy, Namespaces: c.namespaces,
-		Lease: c.lease.reference(), Traffic: c.traffic,
+		Lease: c.lease.reference(), Traffic: c.traffic, Gateways: gateways,
 	}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return err
@@ -175,4 +183,12 @@ func (c *controllers) manage(ctx context.Context) error {
 	}
 	c.policies.source.Store(&policySource{ctx: ctx, term: terms.Term, policies: mgr.GetClient()})
 	return mgr.Start(ctx)
+}
+
+// newGateways returns the objects of the Gateway API, which are read once a policy needs them.
+func (c *controllers) newGateways(client *http.Client) *gatewayapi.Cache {
+	return gatewayapi.New(gatewayapi.Options{
+		Config: c.config, HTTPClient: client, Namespaces: c.namespaces.Watched,
+		Services: []types.NamespacedName{c.lease.service()}, Logger: c.logger,
+	})
 }

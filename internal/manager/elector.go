@@ -7,12 +7,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -57,6 +59,12 @@ func (o LeaseOptions) reference() *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: o.Namespace, Name: o.Name,
 	}
+}
+
+// service returns the Service of the chart, whose Lease has the same name with a suffix. A SecurityPolicy calls
+// Weir by it.
+func (o LeaseOptions) service() types.NamespacedName {
+	return types.NamespacedName{Namespace: o.Namespace, Name: strings.TrimSuffix(o.Name, "-manager")}
 }
 
 // elector runs the leader election. While it holds the Lease it also holds a term in the
