@@ -5,7 +5,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -80,11 +79,11 @@ func (t *task) judged(ctx context.Context, namespace, policy string) (status.Sta
 	if err != nil {
 		return "", err
 	}
-	object := map[string]any{}
-	if err := json.Unmarshal([]byte(text), &object); err != nil {
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON([]byte(text)); err != nil { // with integers, which kstatus compares
 		return "", err
 	}
-	result, err := status.Compute(&unstructured.Unstructured{Object: object})
+	result, err := status.Compute(object)
 	if err != nil {
 		return "", err
 	}
