@@ -25,7 +25,7 @@ type outcomesOf struct{ nothingThere, notMeant, done outcomeOf }
 
 // outcomes returns the outcomes of all commands, in an order in which they can be tried against one process: "done"
 // prepares what others find. shadow and enforce change a cluster, and wire reads one: TestShadowAndEnforce and TestWire have
-// their success.
+// their success, and TestProbeOfAWiredURL has the success of probe.
 func outcomes(t *testing.T) map[string]outcomesOf {
 	t.Helper()
 	g, dir := NewWithT(t), t.TempDir()
@@ -126,6 +126,11 @@ func outcomes(t *testing.T) map[string]outcomesOf {
 			outcomeOf{[]string{"wire", "gateway/public"}, 1, "names no cluster"},
 			outcomeOf{[]string{"wire", "public"}, 2, "must be gateway/NAME"},
 			outcomeOf{}, // TestWire
+		},
+		"probe": {
+			outcomeOf{[]string{"probe", "http://127.0.0.1:1/"}, 1, "the URL does not answer"},
+			outcomeOf{[]string{"probe", "shop.example"}, 2, "must be a URL such as"},
+			outcomeOf{}, // TestProbeOfAWiredURL
 		},
 		"console": {
 			outcomeOf{[]string{"console", "--address", "http://127.0.0.1:1"}, 1, "does not answer"},

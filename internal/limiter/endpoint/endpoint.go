@@ -40,6 +40,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/memory"
 	"github.com/weir-dev/weir/internal/limiter/observe"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/probe"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/redisstore"
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
@@ -126,6 +127,14 @@ type Options struct {
 	Propagator propagation.TextMapPropagator
 }
 
+// clock returns Now or its default.
+func (o *Options) clock() func() time.Time {
+	if o.Now != nil {
+		return o.Now
+	}
+	return time.Now //nolint:forbidigo // the default of the injected clock
+}
+
 // Endpoint is the engine with its doors.
 type Endpoint struct {
 	*engine.Engine
@@ -142,6 +151,7 @@ type Endpoint struct {
 	// connections bounds what clients can hold in all ports.
 	connections *connlimit.Set
 	unsent      *unsent.Charges // charges of Envoy that Redis did not answer
+	prober      *probe.Prober
 	options     Options
 	// withoutOperator is whether another process has the default address of the operator port.
 	withoutOperator bool
@@ -176,6 +186,7 @@ func New(o Options) *Endpoint {
 	if e.observed != nil {
 		e.observed.Watch(e.Decisions)
 	}
+	e.prober = e.newProber()
 	e.connections = connlimit.New(connlimit.Options{Registerer: o.Registry, Logger: o.Logger})
 	var httpTLS, grpcTLS *tls.Config
 	if o.TLS != nil {
@@ -223,10 +234,7 @@ func (e *Endpoint) stores() (counters, fallback engine.Store) {
 		return e.local, nil
 	}
 	e.traceRedis()
-	now := o.Now
-	if now == nil {
-		now = time.Now //nolint:forbidigo // the default of the injected clock
-	}
+	now := o.clock()
 	store := redisstore.NewStore(redisstore.Options{
 		Client: o.Redis, Prefix: o.RedisPrefix, Timeout: o.StoreTimeout, Registerer: o.Registry, Logger: o.Logger,
 	})
@@ -239,6 +247,19 @@ func (e *Endpoint) stores() (counters, fallback engine.Store) {
 
 // memoryLow reports whether Redis, if any, is short of memory.
 func (e *Endpoint) memoryLow() bool { return e.memory != nil && e.memory.Low() }
+
+// newProber returns the Prober of all doors. Codes are in Redis, so that any replica answers them.
+func (e *Endpoint) newProber() *probe.Prober {
+	o := &e.options
+	now := o.clock()
+	store := probe.NewMemoryStore(now)
+	if o.Redis != nil {
+		store = probe.NewRedisStore(o.Redis, o.RedisPrefix)
+	}
+	return probe.New(probe.Options{
+		Store: store, Snapshot: e.Snapshot, Timeout: o.StoreTimeout, Now: now, ReplicaName: o.ReplicaName, Logger: o.Logger,
+	})
+}
 
 func (e *Endpoint) doorOptions() httpapi.Options {
 	o := &e.options
@@ -254,6 +275,7 @@ func (e *Endpoint) doorOptions() httpapi.Options {
 		Unready:            o.Unready,
 		Door:               o.Door,
 		Ignored:            e.ignored,
+		Prober:             e.prober,
 		ClientCertificates: o.TLS != nil && o.TLS.VerifiesClients(),
 	}
 	if e.observed != nil {
@@ -299,7 +321,7 @@ func (e *Endpoint) grpcServices() []grpcserver.Service {
 	o := &e.options
 	return []grpcserver.Service{
 		envoyrls.New(envoyrls.Options{Engine: e.Engine, Keeper: e.unsent, Door: o.Door}),
-		extauthz.New(extauthz.Options{Engine: e.Engine, Door: o.Door, Ignored: e.ignored}),
+		extauthz.New(extauthz.Options{Engine: e.Engine, Door: o.Door, Ignored: e.ignored, Prober: e.prober}),
 	}
 }
 

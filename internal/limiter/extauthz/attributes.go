@@ -24,12 +24,9 @@ const domainExtension = "domain"
 
 // attributesOf returns the attributes of the original request. Envoy sends most of them in
 // fields of its own, which are trusted; X-Forwarded-For is trusted only as far as
-// TrustedProxies covers. It returns a *limiter.FieldError for an invalid context extension.
+// TrustedProxies covers. It also returns a *limiter.FieldError for an invalid context extension.
 func (s *Service) attributesOf(ctx context.Context, a *authv3.AttributeContext) (plan.Attributes, error) {
 	targets, err := s.targetsOf(a)
-	if err != nil {
-		return plan.Attributes{}, err
-	}
 	request := a.GetRequest().GetHttp()
 	headers, repeated, forwardedFor := headersOfRequest(request)
 	attributes := plan.Attributes{
@@ -44,7 +41,7 @@ func (s *Service) attributesOf(ctx context.Context, a *authv3.AttributeContext) 
 		Domain:          a.GetContextExtensions()[domainExtension],
 	}
 	s.applyPrincipalHeader(ctx, &attributes)
-	return attributes, nil
+	return attributes, err
 }
 
 // headersOfRequest returns the headers by lower-case name, the names of repeated ones, and the

@@ -7,5 +7,5 @@
 // denial is the answer that the HTTP door would send.
 //
 // Reading order: service.go (the call and the response), attributes.go (from the request to
-// attributes), targets.go (the Gateway and the route of the request).
+// attributes), targets.go (the Gateway and the route of the request), probe.go (probes).
 package extauthz

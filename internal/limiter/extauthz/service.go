@@ -20,6 +20,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
 	"github.com/weir-dev/weir/internal/limiter/forwarded"
+	"github.com/weir-dev/weir/internal/limiter/probe"
 )
 
 // Options configure a Service.
@@ -29,6 +30,8 @@ type Options struct {
 	Door   limiter.DoorOptions
 	// Ignored reports principals from untrusted peers; may be nil.
 	Ignored *forwarded.Ignored
+	// Prober answers probes; may be nil.
+	Prober *probe.Prober
 }
 
 // Service answers envoy.service.auth.v3.Authorization.
@@ -50,7 +53,14 @@ func (s *Service) Register(r grpc.ServiceRegistrar) { authv3.RegisterAuthorizati
 // Check decides one request. It returns Unavailable before the first plans are loaded, and
 // the status of a cancelled call.
 func (s *Service) Check(ctx context.Context, r *authv3.CheckRequest) (*authv3.CheckResponse, error) {
-	decision, err := s.decide(ctx, r.GetAttributes())
+	attributes, err := s.attributesOf(ctx, r.GetAttributes())
+	if probed := s.probe(ctx, r.GetAttributes().GetRequest().GetHttp(), &attributes, err); probed != nil {
+		return probed, nil
+	}
+	var decision *limiter.Decision
+	if err == nil {
+		decision, err = s.options.Engine.Decide(ctx, &limiter.Check{Cost: 1, Attributes: attributes})
+	}
 	if invalid, ok := errors.AsType[*limiter.FieldError](err); ok {
 		return badRequest(invalid), nil
 	}
@@ -66,14 +76,6 @@ func (s *Service) Check(ctx context.Context, r *authv3.CheckRequest) (*authv3.Ch
 		return allowed(a), nil
 	}
 	return denied(a.Status, a.Headers, string(a.Body)), nil
-}
-
-func (s *Service) decide(ctx context.Context, a *authv3.AttributeContext) (*limiter.Decision, error) {
-	attributes, err := s.attributesOf(ctx, a)
-	if err != nil {
-		return nil, err
-	}
-	return s.options.Engine.Decide(ctx, &limiter.Check{Cost: 1, Attributes: attributes})
 }
 
 func allowed(a *answer.Answer) *authv3.CheckResponse {

@@ -15,13 +15,16 @@ const (
 	HeaderOriginalURL    = "X-Original-Url" // ingress-nginx
 )
 
+// HeaderProbe has the code of a probe, see package probe.
+const HeaderProbe = "X-Weir-Probe"
+
 // IsRequestHeader reports whether the header, given by its canonical name, belongs to the
 // original request, so that policies may use it. The headers above and hop-by-hop headers
 // (RFC 9110, section 7.6.1) do not.
 func IsRequestHeader(name string) bool {
 	switch name {
 	case HeaderMethod, HeaderURI, HeaderHost, HeaderFor,
-		HeaderOriginalMethod, HeaderOriginalURI, HeaderOriginalURL,
+		HeaderOriginalMethod, HeaderOriginalURI, HeaderOriginalURL, HeaderProbe,
 		"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
 		"Te", "Trailer", "Transfer-Encoding", "Upgrade":
 		return false

@@ -47,6 +47,10 @@ func (h *Handler) authorize(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = h.readOriginal(r, path, q)
 	}
+	if h.answerProbe(w, r, q, err) {
+		q.release()
+		return
+	}
 	if err != nil {
 		h.writeCheckError(w, r, q, o, err)
 		q.release()

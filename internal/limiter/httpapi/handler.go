@@ -18,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/forwarded"
 	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/probe"
 )
 
 // Paths.
@@ -41,6 +42,7 @@ const (
 	pathTop       = "/v1/top"
 	pathRates     = "/v1/rates"
 	pathKeys      = "/v1/keys"
+	pathProbes    = "/v1/probes"
 	pathHealth    = "/healthz"
 	pathReady     = "/readyz"
 	pathOpenAPI   = "/openapi.yaml"
@@ -65,6 +67,8 @@ type Options struct {
 	// paths of the state calls.
 	Blocks   limiter.Blocks
 	Observer limiter.Observer
+	// Prober issues the codes of probes and answers them; nil turns them off. It has a path as the state calls have.
+	Prober *probe.Prober
 	// Logger receives faults of the server and changes by operators, never decisions; nil
 	// is slog.Default().
 	Logger *slog.Logger
@@ -146,6 +150,9 @@ func New(o Options) *Handler {
 		h.routes[pathTop] = route{methods: read, serve: h.top}
 		h.routes[pathRates] = route{methods: read, serve: h.rates}
 		h.routes[pathKeys] = route{methods: read, serve: h.keys}
+		if h.Prober != nil {
+			h.routes[pathProbes] = route{methods: write, serve: h.probes}
+		}
 	}
 	return h
 }
@@ -176,7 +183,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // spanPaths are the paths in names of spans.
 var spanPaths = []string{
-	pathCheck, pathReserve, pathCommit, pathRenew, pathCharge, pathPolicies, pathState, pathReset, pathBlock, pathUnblock, pathExplain, pathBlocks, pathTop, pathRates, pathKeys,
+	pathCheck, pathReserve, pathCommit, pathRenew, pathCharge, pathPolicies, pathState, pathReset, pathBlock, pathUnblock, pathExplain, pathBlocks, pathTop, pathRates, pathKeys, pathProbes,
 	pathProcess, pathPlan, pathCode, pathOpenAPI,
 }
 

@@ -117,6 +117,14 @@ func TestAnswersConformToOpenAPI(t *testing.T) {
 		documentedCall{"root", "GET", pathPlan + "?policy=shop/nonesuch", "", 404},
 		documentedCall{"unreachable", "GET", pathPlan + "?policy=shop/login", "", 503},
 	)
+	run(o,
+		documentedCall{"unblocker", "POST", pathProbes, `{"namespace":"shop","method":"GET"}`, 200},
+		documentedCall{"", "POST", pathProbes, `{"namespace":"shop"}`, 401},
+		documentedCall{"inspector", "POST", pathProbes, `{"namespace":"shop"}`, 403},
+		documentedCall{"root", "POST", pathProbes, "", 400},
+		documentedCall{"root", "POST", pathProbes, big, 413},
+		documentedCall{"unreachable", "POST", pathProbes, `{"namespace":"shop"}`, 503},
+	)
 	described := &httptypes.Process{Version: "v1", Certificates: []httptypes.Certificate{{Name: "server"}}}
 	operator := NewOperator(Options{Engine: &fakeEngine{}, Process: func(context.Context) *httptypes.Process { return described }}, "example.com:8083")
 	process := documentedCall{"", "GET", pathProcess, "", 200}
@@ -163,6 +171,7 @@ func TestAnswersConformToOpenAPI(t *testing.T) {
 		documentedCall{"", "POST", pathCheck, shared, 200},
 		documentedCall{"root", "GET", inspect, "", 503},
 		documentedCall{"root", "POST", pathReset, target, 503},
+		documentedCall{"root", "POST", pathProbes, `{"namespace":"shop"}`, 503},
 	)
 	c.runOnFakes(run)
 	g.Expect(slices.DeleteFunc(c.documented(), func(s string) bool {

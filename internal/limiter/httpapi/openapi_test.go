@@ -28,6 +28,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/answer"
 	"github.com/weir-dev/weir/internal/limiter/httptypes"
+	"github.com/weir-dev/weir/internal/limiter/probe"
 )
 
 // contract is the OpenAPI document with a router to its operations.
@@ -108,6 +109,7 @@ func TestOpenAPIDocumentsEveryRoute(t *testing.T) {
 	g, c := NewWithT(t), loadContract(t)
 	o := Options{
 		Engine: &fakeEngine{}, State: &fakeState{}, Authorizer: team, Process: func(context.Context) *httptypes.Process { return nil }, Console: fakeConsole{},
+		Prober: probe.New(probe.Options{}),
 	}
 	h := New(o)
 	g.Expect(h.routes).NotTo(HaveKey(pathProcess), "only on the operator port")
@@ -163,6 +165,7 @@ func TestOpenAPIDocumentsEveryMember(t *testing.T) {
 		"Charged": httptypes.Charged{}, "ConsoleLink": httptypes.ConsoleLink{}, "Process": httptypes.Process{},
 		"PolicyList": httptypes.PolicyList{}, "KeyState": httptypes.KeyState{}, "Changed": httptypes.Changed{},
 		"Explanation": httptypes.Explanation{}, "ExplainedPolicy": httptypes.ExplainedPolicy{},
+		"ProbeRequest": httptypes.ProbeRequest{}, "ProbeCode": httptypes.ProbeCode{}, "ProbeReport": httptypes.ProbeReport{},
 		"ExplainedKeyPart": httptypes.ExplainedKeyPart{}, "NearMiss": httptypes.NearMiss{},
 	} {
 		NewWithT(t).Expect(differentMembers(c.Components.Schemas[schema].Value, reflect.TypeOf(value), schema)).To(BeEmpty())

@@ -183,15 +183,21 @@ func (h *Handler) logAttrs(r *http.Request, t *target, caller Caller) []any {
 	case hash == "":
 		hash = h.State.KeyHash(t.key...)
 	}
-	attrs := []any{"policy", t.policy, "keyHash", hash, "user", caller.User}
+	attrs := append([]any{"policy", t.policy, "keyHash", hash}, callerAttrs(r, caller)...)
+	if t.duration != 0 {
+		attrs = append(attrs, "duration", t.duration.String())
+	}
+	return attrs
+}
+
+// callerAttrs describes the caller for the log.
+func callerAttrs(r *http.Request, caller Caller) []any {
+	attrs := []any{"user", caller.User}
 	if caller.CredentialID != "" {
 		attrs = append(attrs, "credentialID", caller.CredentialID)
 	}
 	if claimed := claimedUser(r); claimed != "" {
 		attrs = append(attrs, "claimedUser", claimed)
-	}
-	if t.duration != 0 {
-		attrs = append(attrs, "duration", t.duration.String())
 	}
 	return attrs
 }

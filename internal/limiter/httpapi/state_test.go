@@ -24,6 +24,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/httptypes"
 	"github.com/weir-dev/weir/internal/limiter/observe"
 	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/probe"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/redisstore"
 	"github.com/weir-dev/weir/internal/testenv"
@@ -88,7 +89,10 @@ func newOnRedis(t *testing.T) *onRedis {
 		hourly("login", plan.KeyPart{Type: plan.KeyHeader, Header: "x-account"}), hourly("shared"),
 	}))
 	o.engine = e
-	o.Handler = New(Options{Engine: e, State: e, Authorizer: team, Logger: logger, Blocks: observed, Observer: observed})
+	prober := probe.New(probe.Options{
+		Store: probe.NewRedisStore(client, "weir:"), Snapshot: e.Snapshot, Timeout: 5 * time.Second, Now: time.Now, Logger: logger,
+	})
+	o.Handler = New(Options{Engine: e, State: e, Authorizer: team, Logger: logger, Blocks: observed, Observer: observed, Prober: prober})
 	return o
 }
 
