@@ -101,28 +101,38 @@ func selects(policy *v1alpha1.RateLimitPolicy) bool {
 
 // judge sets the outcome, and reports whether it has changed.
 func (w *wiring) judge(e evidence) (changed bool) {
-	was := w.outcome
-	w.weigh(e)
-	switch {
-	case !w.selects:
+	if !w.selects {
+		changed = w.outcome != (wiredOutcome{})
 		w.outcome = wiredOutcome{}
+		return changed
+	}
+	w.weigh(e)
+	next := w.outcome
+	switch {
 	case e.finding.Result == gatewayapi.Bypassed:
-		w.outcome = wiredOutcome{metav1.ConditionFalse, v1alpha1.ReasonBypassed, e.finding.Message}
+		next = wiredOutcome{metav1.ConditionFalse, v1alpha1.ReasonBypassed, e.finding.Message}
 	case e.finding.Result == gatewayapi.NotFound:
-		w.outcome = wiredOutcome{metav1.ConditionFalse, v1alpha1.ReasonTargetNotFound, e.finding.Message}
-	case e.finding.Result == gatewayapi.Pending && (w.reason == v1alpha1.ReasonBypassed || w.reason == v1alpha1.ReasonTargetNotFound):
+		next = wiredOutcome{metav1.ConditionFalse, v1alpha1.ReasonTargetNotFound, e.finding.Message}
+	case e.finding.Result == gatewayapi.Pending && w.isByObjects():
 		// The condition stays as it is until the objects are read.
 	case w.seen:
-		w.outcome = trafficSeen
+		next = trafficSeen
 	case !e.known, e.rollingOut && w.adopted && !w.shown, w.selectors == "" && w.shown:
 		// The condition stays as it is.
 	default:
-		w.outcome = noTraffic
+		next = noTraffic
 	}
-	if w.outcome.reason != "" {
-		w.reason = w.outcome.reason
+	changed = next != w.outcome
+	w.outcome = next
+	if next.reason != "" {
+		w.reason = next.reason
 	}
-	return w.outcome != was
+	return changed
+}
+
+// isByObjects reports whether objects of the Gateway API are the reason of the last outcome.
+func (w *wiring) isByObjects() bool {
+	return w.reason == v1alpha1.ReasonBypassed || w.reason == v1alpha1.ReasonTargetNotFound
 }
 
 // weigh sets whether a check has applied to the policy. A bypass ends what was seen before: the requests that it

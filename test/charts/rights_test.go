@@ -110,6 +110,26 @@ func TestHalvesHaveOnlyTheirPermissions(t *testing.T) {
 	}
 }
 
+func TestGatewayAPIIsReadByValue(t *testing.T) {
+	g := NewWithT(t)
+	rights := func(values ...string) (all []string) {
+		m := render(t, "weir", append(values, redisURL)...)
+		for _, role := range of[rbacv1.ClusterRole](t, m, "ClusterRole") {
+			all = append(all, lines(role.Rules)...)
+		}
+		for _, role := range of[rbacv1.Role](t, m, "Role") {
+			all = append(all, lines(role.Rules)...)
+		}
+		return all
+	}
+	reads := ContainElement(MatchRegexp(`gateway\.(networking\.k8s|envoyproxy)\.io`))
+	g.Expect(rights()).To(reads)
+	g.Expect(rights("gatewayAPI.enabled=false")).NotTo(reads)
+	watched := variants["watched Namespaces"]
+	g.Expect(rights(watched...)).To(reads)
+	g.Expect(rights(append(slices.Clone(watched), "gatewayAPI.enabled=false")...)).NotTo(reads)
+}
+
 // With watched Namespaces, an owner of Namespaces can install the chart.
 func TestWatchedNamespacesNeedNoClusterPermissions(t *testing.T) {
 	g := NewWithT(t)
@@ -124,6 +144,8 @@ func TestWatchedNamespacesNeedNoClusterPermissions(t *testing.T) {
 	in := func(namespace string) []string {
 		return []string{
 			"get /namespaces " + namespace, "create,patch events.k8s.io/events",
+			"get,list,watch gateway.envoyproxy.io/securitypolicies", "get,list,watch gateway.networking.k8s.io/gateways",
+			"get,list,watch gateway.networking.k8s.io/grpcroutes", "get,list,watch gateway.networking.k8s.io/httproutes",
 			"get,list,watch ratelimit.weir.dev/ratelimitpolicies", "patch ratelimit.weir.dev/ratelimitpolicies/status",
 		}
 	}
