@@ -131,6 +131,9 @@ func taskSpecs(installed func() *gateway) {
 			}
 			Eventually(t.wired).WithArguments(ctx, t.shop, "checkout").Should(HavePrefix("True/TrafficSeen/"))
 			Eventually(t.judged).WithArguments(ctx, t.shop, "checkout").Should(Equal(status.CurrentStatus))
+			access, err := t.weir(ctx, "access")
+			Expect(err).NotTo(HaveOccurred())
+			t.apply(ctx, access)
 			Expect(t.weir(ctx, "probe")).To(ContainSubstring("HTTPRoute/store/checkout"))
 		}, SpecTimeout(2*time.Minute))
 
