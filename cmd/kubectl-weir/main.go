@@ -30,6 +30,7 @@
 //	wirepolicy.go     its SecurityPolicies, as
 //	wiremanifests.go  the manifests
 //	probe.go        probe
+//	targets.go      targets
 //	version.go      version
 //	output.go       text, JSON and YAML
 //	table.go        tables with a heading
@@ -120,7 +121,7 @@ Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
 	c.addFlags(root.PersistentFlags())
 	root.AddCommand(newBlocksCommand(c), newTopCommand(c), newWhoCommand(c), newConsoleCommand(c))
 	root.AddCommand(newStateCommand(c), newBlockCommand(c), newUnblockCommand(c), newResetCommand(c),
-		newExplainCommand(c), newCheckCommand(c), newDiffCommand(c), newShadowCommand(c), newEnforceCommand(c), newAccessCommand(c), newWireCommand(c), newProbeCommand(c), newVersionCommand(c))
+		newExplainCommand(c), newCheckCommand(c), newDiffCommand(c), newShadowCommand(c), newEnforceCommand(c), newAccessCommand(c), newWireCommand(c), newProbeCommand(c), newTargetsCommand(c), newVersionCommand(c))
 	root.AddCommand(offline.Commands("kubectl weir")...)
 	return root
 }

@@ -132,6 +132,11 @@ func outcomes(t *testing.T) map[string]outcomesOf {
 			outcomeOf{[]string{"probe", "shop.example"}, 2, "must be a URL such as"},
 			outcomeOf{}, // TestProbeOfAWiredURL
 		},
+		"targets": {
+			outcomeOf{[]string{"targets"}, 1, "this Weir does not report which policies have traffic"},
+			outcomeOf{[]string{"targets", "shop", "login"}, 2, "accepts at most 1 arg(s), received 2"},
+			outcomeOf{}, // TestTargets
+		},
 		"console": {
 			outcomeOf{[]string{"console", "--address", "http://127.0.0.1:1"}, 1, "does not answer"},
 			outcomeOf{[]string{"console", "login"}, 2, `unknown command "login"`},

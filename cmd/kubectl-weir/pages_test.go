@@ -129,7 +129,7 @@ func startOnCall(t *testing.T) *standalone {
 	t.Cleanup(func() { _ = client.Close() })
 	e := endpoint.New(endpoint.Options{
 		Redis: client, RedisPrefix: "weir:", StoreTimeout: 5 * time.Second, HTTPAddress: door, OperatorAddress: operator,
-		Authorizer: onCall{}, Observe: true, LocalKeys: 1000, ReplicaName: "me",
+		Authorizer: onCall{}, Observe: true, Traffic: true, LocalKeys: 1000, ReplicaName: "me",
 		Logger: slog.New(slog.NewJSONHandler(&s.log, nil)), Registry: prometheus.NewRegistry(),
 	})
 	e.Use(plan.NewSnapshot(12, samplePlans(t)))

@@ -67,6 +67,7 @@ func TestWire(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, w *wired){
 		"prints the page": wirePrintsThePage, "with other policies": wireWithOtherPolicies,
 		"names what is missing": wireNamesWhatIsMissing, "across Namespaces": wireAcrossNamespaces,
+		"targets that exist": targetsThatExist,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newWired(t, api)) })
 	}

@@ -44,6 +44,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/redisstore"
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
+	"github.com/weir-dev/weir/internal/limiter/traffic"
 	"github.com/weir-dev/weir/internal/limiter/unsent"
 )
 
@@ -277,6 +278,9 @@ func (e *Endpoint) doorOptions() httpapi.Options {
 		Ignored:            e.ignored,
 		Prober:             e.prober,
 		ClientCertificates: o.TLS != nil && o.TLS.VerifiesClients(),
+	}
+	if o.Traffic && o.Redis != nil {
+		options.Traffic = traffic.NewReader(o.Redis, o.RedisPrefix)
 	}
 	if e.observed != nil {
 		options.Blocks, options.Observer = e.observed, e.observed

@@ -32,7 +32,7 @@ func sum(numbers []int64) (total int64) {
 
 // top serves GET /v1/top.
 func (h *Handler) top(w http.ResponseWriter, r *http.Request) {
-	h.list(w, r, func(ctx context.Context, q listQuery, rights *listRights) (any, error) {
+	h.list(w, r, h.requireObserver(), func(ctx context.Context, q listQuery, rights *listRights) (any, error) {
 		return h.listTop(ctx, q.Scope, rights)
 	})
 }
@@ -92,7 +92,7 @@ func samplesOf(r *limiter.Rates) httptypes.RateSamples {
 
 // rates serves GET /v1/rates.
 func (h *Handler) rates(w http.ResponseWriter, r *http.Request) {
-	h.list(w, r, func(ctx context.Context, q listQuery, rights *listRights) (any, error) {
+	h.list(w, r, h.requireObserver(), func(ctx context.Context, q listQuery, rights *listRights) (any, error) {
 		return h.listRates(ctx, q.Scope, rights)
 	})
 }

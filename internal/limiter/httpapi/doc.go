@@ -30,6 +30,7 @@
 //	lists.go        GET /v1/blocks: what the lists share, and the list of blocks
 //	activity.go     GET /v1/top and GET /v1/rates
 //	keys.go         GET /v1/keys: listed keys in which a value appears
+//	targets.go      GET /v1/targets
 //	probe.go        POST /v1/probes, and answers to probes
 //	mask.go         keys in lists, without the values of headers
 //	target.go       from a request to the key it names

@@ -43,6 +43,7 @@ const (
 	pathRates     = "/v1/rates"
 	pathKeys      = "/v1/keys"
 	pathProbes    = "/v1/probes"
+	pathTargets   = "/v1/targets"
 	pathHealth    = "/healthz"
 	pathReady     = "/readyz"
 	pathOpenAPI   = "/openapi.yaml"
@@ -67,6 +68,8 @@ type Options struct {
 	// paths of the state calls.
 	Blocks   limiter.Blocks
 	Observer limiter.Observer
+	// Traffic serves the list of targets; may be nil.
+	Traffic Traffic
 	// Prober issues the codes of probes and answers them; nil turns them off. It has a path as the state calls have.
 	Prober *probe.Prober
 	// Logger receives faults of the server and changes by operators, never decisions; nil
@@ -107,6 +110,7 @@ type Handler struct {
 	acceptsHost func(*http.Request) bool
 	draining    atomic.Bool
 	describing  sync.Mutex // held while Process runs
+	sighting    sync.Mutex // held while Traffic is read
 }
 
 // route serves one path.
@@ -150,6 +154,7 @@ func New(o Options) *Handler {
 		h.routes[pathTop] = route{methods: read, serve: h.top}
 		h.routes[pathRates] = route{methods: read, serve: h.rates}
 		h.routes[pathKeys] = route{methods: read, serve: h.keys}
+		h.routes[pathTargets] = route{methods: read, serve: h.targets}
 		if h.Prober != nil {
 			h.routes[pathProbes] = route{methods: write, serve: h.probes}
 		}
@@ -183,7 +188,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // spanPaths are the paths in names of spans.
 var spanPaths = []string{
-	pathCheck, pathReserve, pathCommit, pathRenew, pathCharge, pathPolicies, pathState, pathReset, pathBlock, pathUnblock, pathExplain, pathBlocks, pathTop, pathRates, pathKeys, pathProbes,
+	pathCheck, pathReserve, pathCommit, pathRenew, pathCharge, pathPolicies, pathState, pathReset, pathBlock, pathUnblock, pathExplain, pathBlocks, pathTop, pathRates, pathKeys, pathProbes, pathTargets,
 	pathProcess, pathPlan, pathCode, pathOpenAPI,
 }
 

@@ -31,7 +31,7 @@ const (
 
 // keys serves GET /v1/keys.
 func (h *Handler) keys(w http.ResponseWriter, r *http.Request) {
-	h.list(w, r, func(ctx context.Context, q listQuery, rights *listRights) (any, error) {
+	h.list(w, r, h.requireObserver(), func(ctx context.Context, q listQuery, rights *listRights) (any, error) {
 		if err := h.validateSearch(&q); err != nil {
 			return nil, err
 		}

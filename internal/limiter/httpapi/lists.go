@@ -127,7 +127,7 @@ type listFunc func(ctx context.Context, q listQuery, rights *listRights) (any, e
 
 // list answers a list: it authorizes the caller, then calls get. The query may have the known parameters
 // beside the scope.
-func (h *Handler) list(w http.ResponseWriter, r *http.Request, get listFunc, known ...string) {
+func (h *Handler) list(w http.ResponseWriter, r *http.Request, unavailable error, get listFunc, known ...string) {
 	token, ok := h.bearerToken(w, r)
 	if !ok {
 		return
@@ -142,12 +142,14 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, get listFunc, kno
 		h.writeTokenError(w, r, err)
 		return
 	}
-	out, err := h.observed(r.Context(), q, rights, get)
+	out, err := h.getList(r.Context(), q, rights, unavailable, get)
 	authorization, isAuthorization := errors.AsType[*authorizationError](err)
 	switch {
 	case isAuthorization:
 		h.writeTokenError(w, r, authorization.cause)
-	case errors.Is(err, errNotObserved):
+	case errors.Is(err, errReadingTargets):
+		writeProblem(w, http.StatusServiceUnavailable, answer.Problem{Code: codeUnavailable, Detail: "Another request for the targets is running.", RetryAfter: 1})
+	case errors.Is(err, errNotObserved) || errors.Is(err, errNoTraffic):
 		writeProblem(w, http.StatusNotFound, answer.Problem{Code: codeNotObserved, Detail: err.Error() + "."})
 	case err != nil:
 		h.writeStateError(w, r, err)
@@ -156,12 +158,20 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, get listFunc, kno
 	}
 }
 
-// observed calls get if something is observed and the policy of the query has a plan.
-func (h *Handler) observed(ctx context.Context, q listQuery, rights *listRights, get listFunc) (any, error) {
+// requireObserver returns errNotObserved if neither keys nor rates are collected.
+func (h *Handler) requireObserver() error {
+	if h.Blocks == nil || h.Observer == nil {
+		return errNotObserved
+	}
+	return nil
+}
+
+// getList calls get, unless the list is unavailable for the given reason. The policy of the query must have a plan.
+func (h *Handler) getList(ctx context.Context, q listQuery, rights *listRights, unavailable error, get listFunc) (any, error) {
 	snapshot := h.Engine.Snapshot()
 	switch {
-	case h.Blocks == nil || h.Observer == nil:
-		return nil, errNotObserved
+	case unavailable != nil:
+		return nil, unavailable
 	case snapshot == nil:
 		return nil, limiter.ErrNotReady
 	case q.Policy != "" && snapshot.Lookup(q.Policy) == nil:
@@ -189,7 +199,7 @@ func (l *listRights) toPolicy(ctx context.Context, policy string) (list, reveal 
 
 // blocks serves GET /v1/blocks.
 func (h *Handler) blocks(w http.ResponseWriter, r *http.Request) {
-	h.list(w, r, func(ctx context.Context, q listQuery, rights *listRights) (any, error) {
+	h.list(w, r, h.requireObserver(), func(ctx context.Context, q listQuery, rights *listRights) (any, error) {
 		return h.listBlocks(ctx, q, rights)
 	}, "limit")
 }

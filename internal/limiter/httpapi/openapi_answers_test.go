@@ -139,7 +139,7 @@ func TestAnswersConformToOpenAPI(t *testing.T) {
 	operator.describing.Lock()
 	process.status = 503
 	run(operator, process)
-	for _, path := range []string{pathBlocks, pathTop, pathRates} {
+	for _, path := range []string{pathBlocks, pathTop, pathRates, pathTargets} {
 		run(o,
 			documentedCall{"lister", "GET", path + "?namespace=shop", "", 200},
 			documentedCall{"", "GET", path, "", 401},

@@ -165,6 +165,7 @@ func TestOpenAPIDocumentsEveryMember(t *testing.T) {
 		"Charged": httptypes.Charged{}, "ConsoleLink": httptypes.ConsoleLink{}, "Process": httptypes.Process{},
 		"PolicyList": httptypes.PolicyList{}, "KeyState": httptypes.KeyState{}, "Changed": httptypes.Changed{},
 		"Explanation": httptypes.Explanation{}, "ExplainedPolicy": httptypes.ExplainedPolicy{},
+		"TargetList": httptypes.TargetList{}, "TargetedPolicy": httptypes.TargetedPolicy{}, "PolicyTarget": httptypes.PolicyTarget{},
 		"ProbeRequest": httptypes.ProbeRequest{}, "ProbeCode": httptypes.ProbeCode{}, "ProbeReport": httptypes.ProbeReport{},
 		"ExplainedKeyPart": httptypes.ExplainedKeyPart{}, "NearMiss": httptypes.NearMiss{},
 	} {

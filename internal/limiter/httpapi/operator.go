@@ -14,7 +14,7 @@ import (
 
 // operatorPaths are the paths that the operator port serves.
 var operatorPaths = []string{
-	pathState, pathReset, pathBlock, pathUnblock, pathExplain, pathBlocks, pathTop, pathRates, pathKeys, pathProbes, pathPolicies, pathPlan, pathHealth, pathReady,
+	pathState, pathReset, pathBlock, pathUnblock, pathExplain, pathBlocks, pathTop, pathRates, pathKeys, pathProbes, pathTargets, pathPolicies, pathPlan, pathHealth, pathReady,
 }
 
 // NewOperator returns the handler of the operator port at the address, as in "127.0.0.1:8083". It

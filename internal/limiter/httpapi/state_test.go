@@ -27,6 +27,7 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/probe"
 	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	"github.com/weir-dev/weir/internal/limiter/redisstore"
+	"github.com/weir-dev/weir/internal/limiter/traffic"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
@@ -92,7 +93,7 @@ func newOnRedis(t *testing.T) *onRedis {
 	prober := probe.New(probe.Options{
 		Store: probe.NewRedisStore(client, "weir:"), Snapshot: e.Snapshot, Timeout: 5 * time.Second, Now: time.Now, Logger: logger,
 	})
-	o.Handler = New(Options{Engine: e, State: e, Authorizer: team, Logger: logger, Blocks: observed, Observer: observed, Prober: prober})
+	o.Handler = New(Options{Engine: e, State: e, Authorizer: team, Logger: logger, Blocks: observed, Observer: observed, Prober: prober, Traffic: traffic.NewReader(client, "weir:")})
 	return o
 }
 

@@ -15,6 +15,7 @@
 //	lists.go     GET /v1/blocks, /v1/top, /v1/rates and /v1/keys
 //	check.go     the body of POST /v1/explain, and its parts from text
 //	explain.go   the answer of POST /v1/explain
+//	targets.go   GET /v1/targets
 //	probe.go     POST /v1/probes, and what probes report
 //	reserve.go   answers of POST /v1/commit, /v1/renew and /v1/charge
 package httptypes
