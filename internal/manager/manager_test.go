@@ -86,6 +86,24 @@ var _ = Describe("A policy of the cluster", Serial, func() {
 		Eventually(condition(policy, v1alpha1.ConditionWired)).WithContext(ctx).Should(Equal("True TrafficSeen"))
 	})
 
+	It("reports that its target does not exist, and applies to the requests of the target", func(ctx SpecContext) {
+		Expect(api.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
+		before := policy.DeepCopy()
+		policy.Spec.TargetRefs = testenv.MakePolicy(id).Target("HTTPRoute", "shop").Obj().Spec.TargetRefs
+		Expect(api.Patch(ctx, policy, client.MergeFrom(before))).To(Succeed())
+		Eventually(condition(policy, v1alpha1.ConditionWired)).WithContext(ctx).Should(Equal("False TargetNotFound"))
+		Eventually(condition(policy, v1alpha1.ConditionReady)).WithContext(ctx).Should(Equal("True Ready"))
+		target := "HTTPRoute/" + policy.Namespace + "/shop"
+		request, err := http.NewRequest(http.MethodPost, "http://"+checks+"/v1/check", strings.NewReader(`{"attributes":{"targets":["`+target+`"]}}`))
+		Expect(err).NotTo(HaveOccurred())
+		status, body := send(request)
+		Expect(status).To(Equal(http.StatusOK))
+		Expect(body).To(ContainSubstring(id))
+		Eventually(func() []string { return registry.ZRange(ctx, "weir:{registry}:traffic", 0, -1).Val() }).WithContext(ctx).
+			Should(ContainElement(And(HavePrefix(id+" "), HaveSuffix(" "+target))))
+		Consistently(condition(policy, v1alpha1.ConditionWired)).WithContext(ctx).Should(Equal("False TargetNotFound"))
+	})
+
 	It("is not found once it is deleted", func(ctx SpecContext) {
 		Expect(api.Delete(ctx, policy)).To(Succeed())
 		Eventually(ctx, func() int { return check(id) }).Should(Equal(http.StatusNotFound))
