@@ -68,6 +68,7 @@ func TestWire(t *testing.T) {
 		"prints the page": wirePrintsThePage, "with other policies": wireWithOtherPolicies,
 		"names what is missing": wireNamesWhatIsMissing, "across Namespaces": wireAcrossNamespaces,
 		"targets that exist": targetsThatExist,
+		"with few rights":    wireWithFewRights, "beside Weir": wireBesideWeir,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newWired(t, api)) })
 	}
@@ -305,6 +306,67 @@ spec: {containers: [{name: envoy, image: envoy}]}
 	))
 	_, found, _ := unstructured.NestedSlice(route["SecurityPolicy/weir"].Object, "spec", "extAuth", "contextExtensions")
 	g.Expect(found).To(BeFalse())
+}
+
+// A developer of one Namespace gets the manifests, with notes about what was not read.
+func wireWithFewRights(t *testing.T, w *wired) {
+	t.Helper()
+	g := NewWithT(t)
+	w.make(`apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: dev, namespace: shop}
+rules:
+- {apiGroups: [gateway.networking.k8s.io], resources: [gateways, httproutes, grpcroutes], verbs: [get, list]}
+- {apiGroups: [gateway.envoyproxy.io], resources: [securitypolicies], verbs: [get, list]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: dev, namespace: shop}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: dev}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: dev}]
+`)
+	g.Eventually(func() int { code, _, _ := command(t, "wire", "gateway/shop", "-n", "shop", "--as", "dev"); return code }, "10s").Should(Equal(0))
+	few, notes := w.run("gateway/shop", "-n", "shop", "--as", "dev")
+	g.Expect(notes).To(And(
+		ContainSubstring("you may not list objects of kind HTTPRoute in all Namespaces: only shop is considered"),
+		ContainSubstring("you may not list objects of kind SecurityPolicy in all Namespaces: only shop is considered"),
+		ContainSubstring("GatewayClass envoy: "), ContainSubstring("you may not list pods: if Envoy runs in another Namespace than envoy-gateway-system, set --envoy-namespace"),
+		ContainSubstring("you may not list Services in weir-system: weir is assumed"),
+	))
+	all, _ := w.run("gateway/shop", "-n", "shop")
+	g.Expect(few).To(Equal(all))
+	g.Expect(w.fails("gateway/shop", "-n", "infra", "--as", "dev")).To(ContainSubstring("forbidden"))
+}
+
+// In the Namespace of Weir no ReferenceGrant is needed. Weir with TLS needs a BackendTLSPolicy.
+func wireBesideWeir(t *testing.T, w *wired) {
+	t.Helper()
+	g := NewWithT(t)
+	secure := weirService("secure", "grpc")
+	secure.Spec.Ports = append(secure.Spec.Ports, corev1.ServicePort{Name: "http", Port: 8080, AppProtocol: new("https")})
+	w.create(secure)
+	w.make(`apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: own, namespace: weir-system}
+spec:
+  gatewayClassName: envoy
+  listeners: [{name: http, protocol: HTTP, port: 80}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: GRPCRoute
+metadata: {name: calls, namespace: weir-system}
+spec:
+  parentRefs: [{name: own}]
+  rules: [{backendRefs: [{name: calls, port: 8080}]}]
+`)
+	for _, target := range []string{"gateway/own", "grpcroute/calls", "route/calls"} {
+		m, notes := w.run(target, "-n", "weir-system", "--service", "secure")
+		g.Expect(notes).To(Equal("note: Weir serves TLS: Envoy also needs a BackendTLSPolicy for Service secure in weir-system\n"))
+		g.Expect(m).To(And(HaveLen(2), HaveKey("Namespace/envoy-gateway-system")), target)
+		refs, _, err := unstructured.NestedSlice(m["SecurityPolicy/weir"].Object, "spec", "extAuth", "grpc", "backendRefs")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(refs).To(Equal([]any{map[string]any{"name": "secure", "port": float64(8081)}}))
+	}
 }
 
 func TestWireRejectsArguments(t *testing.T) {
