@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,7 +43,7 @@ func TestLaptopTutorial(t *testing.T) {
 	g.Expect(os.WriteFile(filepath.Join(policies, "login.yaml"), []byte(printed("yaml", 0)), 0o600)).To(Succeed())
 	command := strings.Fields(strings.ReplaceAll(printed("sh", 0), "\\\n", " "))
 	g.Expect(command[:4]).To(Equal([]string{"go", "run", "./cmd/weir", "standalone"}))
-	flags := append(command[3:], "--operator-address=") // the port of the console
+	flags := slices.Concat(command[3:], []string{"--operator-address="}) // without the console
 	g.Expect(flags[2]).To(Equal("~/policies"))
 	flags[2] = policies
 	run(t, weir, exec.Command(testenv.Weir(t), flags...))
