@@ -153,6 +153,7 @@ type Endpoint struct {
 	connections *connlimit.Set
 	unsent      *unsent.Charges // charges of Envoy that Redis did not answer
 	prober      *probe.Prober
+	reporter    *traffic.Reporter // nil for none
 	options     Options
 	// withoutOperator is whether another process has the default address of the operator port.
 	withoutOperator bool
@@ -187,6 +188,7 @@ func New(o Options) *Endpoint {
 	if e.observed != nil {
 		e.observed.Watch(e.Decisions)
 	}
+	e.reporter = e.newReporter()
 	e.prober = e.newProber()
 	e.connections = connlimit.New(connlimit.Options{Registerer: o.Registry, Logger: o.Logger})
 	var httpTLS, grpcTLS *tls.Config

@@ -7,6 +7,7 @@
 //
 //	sightings.go  Sightings: what decisions record
 //	reporter.go   Reporter: from there to Redis, in batches
+//	metrics.go    when each target of a policy was last reported
 //	reader.go     Reader: what all replicas have reported
 //
 // # Cost

@@ -25,7 +25,11 @@ type targetState struct {
 }
 
 // state is unseen, seen, or above these the second in which the sighting was reported.
-type state struct{ atomic.Uint32 }
+type state struct {
+	atomic.Uint32
+
+	last atomic.Uint32 // the second of the last report
+}
 
 const (
 	unseen uint32 = iota
@@ -90,7 +94,10 @@ func (s *state) renew(second uint32) bool {
 }
 
 // setReported records that a sighting was reported.
-func (s *state) setReported(second uint32) { s.CompareAndSwap(seen, second) }
+func (s *state) setReported(second uint32) {
+	s.CompareAndSwap(seen, second)
+	s.last.Store(second)
+}
 
 // member returns the member of the sorted set for the target.
 func (s *Sightings) member(target plan.Target) string {

@@ -8,11 +8,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -122,6 +124,41 @@ func TestOneReportAMinute(t *testing.T) {
 	r.report(t.Context())
 	r.report(t.Context())
 	g.Expect(client.Exists(t.Context(), testKey).Val()).To(BeZero(), "without a check there is no report")
+}
+
+// The metric keeps the time of the last report, also while the next check is awaited.
+func TestTimeOfTheLastReport(t *testing.T) {
+	g := NewWithT(t)
+	s, now := targetedSightings(), time.Unix(1_800_000_000, 0)
+	r := NewReporter(Options{
+		Redis: connect(t, testenv.StartRedis(t).URL), Prefix: "weir:", Logger: slog.New(slog.DiscardHandler),
+		Now: func() time.Time { return now }, Each: func(visit func(*Sightings)) { visit(&s) },
+	})
+	exposed := func() string {
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(r)
+		families, err := registry.Gather()
+		g.Expect(err).NotTo(HaveOccurred())
+		var text strings.Builder
+		for _, family := range families {
+			for _, m := range family.GetMetric() {
+				fmt.Fprintf(&text, "%s %.0f\n", m.GetLabel()[2].GetValue(), m.GetGauge().GetValue())
+			}
+		}
+		return text.String()
+	}
+	g.Expect(exposed()).To(BeEmpty())
+	s.Mark()
+	s.MarkTargets([]plan.Target{"HTTPRoute/a/shop/rule"})
+	now = now.Add(5 * time.Second)
+	r.report(t.Context())
+	g.Expect(exposed()).To(Equal("HTTPRoute/a/shop 1800000005\n"))
+	now = now.Add(time.Hour)
+	r.report(t.Context())
+	g.Expect(exposed()).To(Equal("HTTPRoute/a/shop 1800000005\n"))
+	s.MarkTargets([]plan.Target{"HTTPRoute/a/shop", "Gateway/a/public"})
+	r.report(t.Context())
+	g.Expect(exposed()).To(Equal("Gateway/a/public 1800003605\nHTTPRoute/a/shop 1800003605\n"))
 }
 
 func TestReportsComeInBatches(t *testing.T) {
