@@ -70,15 +70,17 @@ type Console struct {
 	engine     httpapi.Engine
 	authorizer httpapi.Authorizer
 	standalone bool
-	guest      *session // nil without Guests
-	checkURL   func() string
-	now        func() time.Time
-	secret     [32]byte
-	cookie     string
-	sessions   *sessions
-	origin     *http.CrossOriginProtection
-	routes     map[string]route
-	process    processCache
+	// reportsTargets is whether GET /v1/targets is served.
+	reportsTargets bool
+	guest          *session // nil without Guests
+	checkURL       func() string
+	now            func() time.Time
+	secret         [32]byte
+	cookie         string
+	sessions       *sessions
+	origin         *http.CrossOriginProtection
+	routes         map[string]route
+	process        processCache
 }
 
 // route serves one path by method.
@@ -89,7 +91,7 @@ type route struct {
 
 // New returns a console.
 func New(o Options) *Console {
-	c := &Console{now: o.Now, checkURL: o.CheckURL, engine: o.API.Engine, standalone: o.API.Unready == nil, origin: http.NewCrossOriginProtection()}
+	c := &Console{now: o.Now, checkURL: o.CheckURL, engine: o.API.Engine, standalone: o.API.Unready == nil, reportsTargets: o.API.Traffic != nil, origin: http.NewCrossOriginProtection()}
 	if c.now == nil {
 		c.now = time.Now //nolint:forbidigo // the default of the injected clock
 	}

@@ -4,6 +4,7 @@
 package console
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 
@@ -26,8 +27,10 @@ type policyPage struct {
 	Rates  part[httptypes.RateList]
 	Top    part[httptypes.TopList]
 	Blocks part[httptypes.BlockList]
-	Plot   *plot
-	Keys   []deniedKey
+	// Targets has when a check last applied; of a policy that selects requests.
+	Targets part[httptypes.TargetList]
+	Plot    *plot
+	Keys    []deniedKey
 	// MayInspect permits the form that opens a key, MayUnblock the button that lifts all blocks.
 	MayInspect, MayUnblock bool
 	// Notice reports a change.
@@ -89,6 +92,11 @@ func (c *Console) loadPolicy(v *visit, page *policyPage) error {
 	}
 	l := &loader{ctx: v.ctx()}
 	c.loadActivity(l, v.session, url.Values{"policy": {page.Policy}}, &page.Rates, &page.Top, &page.Blocks, shownInPolicy)
+	if len(of.Matches) > 0 && c.reportsTargets {
+		load(l, &page.Targets, func(ctx context.Context, into *httptypes.TargetList) error {
+			return c.get(ctx, v.session, "/v1/targets", url.Values{"policy": {page.Policy}}, into)
+		})
+	}
 	if err := l.finish(); err != nil {
 		return err
 	}
