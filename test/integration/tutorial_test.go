@@ -40,7 +40,7 @@ func TestLaptopTutorial(t *testing.T) {
 	}
 
 	policies := t.TempDir()
-	g.Expect(os.WriteFile(filepath.Join(policies, "login.yaml"), []byte(printed("yaml", 0)), 0o600)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(policies, "sign-in.yaml"), []byte(printed("yaml", 0)), 0o600)).To(Succeed())
 	command := strings.Fields(strings.ReplaceAll(printed("sh", 0), "\\\n", " "))
 	g.Expect(command[:4]).To(Equal([]string{"go", "run", "./cmd/weir", "standalone"}))
 	flags := slices.Concat(command[3:], []string{"--operator-address="}) // without the console
@@ -52,8 +52,8 @@ func TestLaptopTutorial(t *testing.T) {
 	client := clientFrom(t, "127.0.0.1")
 	for i := range 4 {
 		expected := printed("console", i/3)
-		g.Expect(expected).To(HavePrefix("$ curl -i -X POST -H 'X-Account: bob' " + proxy + "/login\n"))
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+proxy+"/login", nil)
+		g.Expect(expected).To(HavePrefix("$ curl -i -X POST -H 'X-Account: bob' " + proxy + "/sign-in\n"))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+proxy+"/sign-in", nil)
 		g.Expect(err).NotTo(HaveOccurred())
 		r.Header.Set("X-Account", "bob")
 		expectPrinted(g, send(t, client, r), expected)
