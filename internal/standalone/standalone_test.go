@@ -102,6 +102,22 @@ func (r *running) check(policy string) (status int, threshold int64) {
 	return response.StatusCode, threshold
 }
 
+func TestPoliciesOfRoutes(t *testing.T) {
+	g := NewWithT(t)
+	r := start(t, "", map[string]string{
+		"a.yaml": strings.Replace(policyText("a", 1), "spec:", "spec:\n  targetRefs:\n  - {group: gateway.networking.k8s.io, kind: HTTPRoute, name: shop}", 1),
+	})
+	status := func(target string) int {
+		response, err := http.Post("http://"+r.HTTP.Addr()+"/v1/check", "application/json", strings.NewReader(`{"attributes":{"targets":["`+target+`"]}}`))
+		g.Expect(err).NotTo(HaveOccurred())
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+	g.Expect([]int{status("HTTPRoute/shop/shop"), status("HTTPRoute/shop/shop/rule")}).To(Equal([]int{http.StatusOK, http.StatusTooManyRequests}))
+	g.Expect([]int{status("HTTPRoute/bank/shop"), status("HTTPRoute/shop/shop2"), status("shop")}).
+		To(Equal([]int{http.StatusOK, http.StatusOK, http.StatusBadRequest}))
+}
+
 // reloadTime is how long a change may take to be loaded: less than without an event.
 const reloadTime = recheckInterval / 2
 
