@@ -154,6 +154,9 @@ type RateLimitPolicySpec struct {
 	Denial Denial `json:"denial,omitzero"`
 }
 
+// SelectsRequests reports whether the policy applies to requests. Otherwise it applies only to checks that name it.
+func (s *RateLimitPolicySpec) SelectsRequests() bool { return len(s.Matches)+len(s.TargetRefs) > 0 }
+
 // RateLimitPolicyStatus is the observed state of a RateLimitPolicy.
 type RateLimitPolicyStatus struct {
 	// conditions report whether the policy compiles (Accepted), is in the registry

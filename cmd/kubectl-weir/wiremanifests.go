@@ -13,6 +13,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // backendSettings is the connection of Envoy to Weir that the page of Envoy Gateway recommends.
@@ -50,7 +52,7 @@ type manifest struct {
 	object  *unstructured.Unstructured
 }
 
-// wiring makes the manifests from what was found.
+// wiring makes the manifests from the facts about the cluster.
 type wiring struct {
 	options   *wireOptions
 	found     *wireFacts
@@ -81,7 +83,7 @@ func (m *wiring) make() error {
 	return m.addMerges()
 }
 
-// addPolicy adds the SecurityPolicy of the target: a new one, or the existing one with what it lacks.
+// addPolicy adds the SecurityPolicy of the target: a new one, or the existing one with the missing fields.
 func (m *wiring) addPolicy() error {
 	t := &m.options.target
 	for _, object := range m.found.policies {
@@ -101,7 +103,7 @@ func (m *wiring) addPolicy() error {
 		case !isOf:
 			continue
 		case len(p.TargetRefs)+len(p.TargetSelectors) > 1:
-			return fmt.Errorf("SecurityPolicy %s/%s has several targets: make one for each, because %s has one value", t.namespace, object.GetName(), gatewayExtension)
+			return fmt.Errorf("SecurityPolicy %s/%s has several targets: make one for each, because %s has one value", t.namespace, object.GetName(), plan.GatewayExtension)
 		case p.ExtAuth != nil && !p.asks(t.namespace, m.found.weirNamespace, m.found.service):
 			return fmt.Errorf("SecurityPolicy %s/%s sends checks to another service, and extAuth takes one: %s", t.namespace, object.GetName(), otherWays)
 		}
@@ -125,7 +127,7 @@ func (m *wiring) targetRef() map[string]any {
 	return ref
 }
 
-// complete adds to the SecurityPolicy what it lacks to call Weir. Flags that are set replace its values.
+// complete adds to the SecurityPolicy the missing fields that call Weir. Flags that are set replace its values.
 func (m *wiring) complete(policy *unstructured.Unstructured) error {
 	extAuth, _, err := unstructured.NestedMap(policy.Object, "spec", "extAuth")
 	if err != nil {
@@ -156,9 +158,9 @@ func (m *wiring) complete(policy *unstructured.Unstructured) error {
 		extensions, _ := extAuth["contextExtensions"].([]any)
 		extensions = slices.DeleteFunc(slices.Clone(extensions), func(e any) bool {
 			fields, _ := e.(map[string]any)
-			return fields["name"] == gatewayExtension
+			return fields["name"] == plan.GatewayExtension
 		})
-		extAuth["contextExtensions"] = append(extensions, map[string]any{"name": gatewayExtension, "type": "Value", "value": gateway})
+		extAuth["contextExtensions"] = append(extensions, map[string]any{"name": plan.GatewayExtension, "type": "Value", "value": gateway})
 	}
 	return unstructured.SetNestedMap(policy.Object, normalized(extAuth), "spec", "extAuth")
 }

@@ -12,9 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// gatewayExtension is the context extension that names the Gateway of a check.
-const gatewayExtension = "weir.gateway"
-
 // mergeStrategy is the mergeType that keeps lists and objects of the SecurityPolicy of the Gateway.
 const mergeStrategy = "StrategicMerge"
 

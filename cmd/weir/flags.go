@@ -102,7 +102,7 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.principal, "principal-header", "",
 		"header in which trusted proxies pass the authenticated user (default: none)")
 	flags.BoolVar(&f.trustRoutes, "trust-route-extensions", false,
-		"let the context extension weir.route of ext_authz name the route; whoever configures a proxy that reaches Weir can then name any")
+		"let the context extension weir.route of ext_authz name the route; every configuration of a proxy that reaches Weir can then name any route")
 	flags.BoolVar(&f.legacyHeaders, "legacy-headers", false, "also set the response headers X-RateLimit-Limit, -Remaining and -Reset")
 	flags.StringVar(&f.metricsDetail, "metrics-detail", string(engine.DetailPolicy),
 		"detail of the metrics of decisions: Policy (labels policy and limit) or Namespace (both are empty)")

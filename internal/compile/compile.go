@@ -46,7 +46,7 @@ func Compile(policy *v1alpha1.RateLimitPolicy, grant Grant, now time.Time) (*pla
 		UID:          string(policy.UID),
 		Generation:   policy.Generation,
 		Mode:         plan.Mode(orDefault(spec.Mode, v1alpha1.ModeEnforce)),
-		Matches:      c.matches(at.Child("matches"), policy),
+		Matches:      c.matches(at, policy),
 		Key:          c.key(at.Child("key"), spec.Key),
 		OnMissingKey: plan.OnMissingKey(orDefault(spec.OnMissingKey, v1alpha1.OnMissingKeyShare)),
 		Limits:       c.limits(at.Child("limits"), spec.Limits),
@@ -90,27 +90,40 @@ func (c *compiler) verify(at *field.Path, p *plan.Plan) {
 	}
 }
 
-// matches compiles the matches and targetRefs, all of which a match of a plan has. Whether the targets
-// exist does not matter: they may be applied later.
-func (c *compiler) matches(at *field.Path, policy *v1alpha1.RateLimitPolicy) []plan.Match {
-	targets := TargetsOf(policy)
+// matches returns the matches of the policy, and adds their problems. Whether the targets exist does not matter:
+// they may be applied later.
+func (c *compiler) matches(spec *field.Path, policy *v1alpha1.RateLimitPolicy) []plan.Match {
 	for i := range policy.Spec.TargetRefs {
 		if _, err := targetOf(&policy.Spec.TargetRefs[i], policy.Namespace); err != nil {
-			c.add(field.Invalid(field.NewPath("spec", "targetRefs").Index(i), field.OmitValueType{}, err.Error()))
+			c.add(field.Invalid(spec.Child("targetRefs").Index(i), field.OmitValueType{}, err.Error()))
 		}
 	}
+	matches := MatchesOf(policy)
+	for i := range policy.Spec.Matches {
+		at := spec.Child("matches").Index(i)
+		c.checkMatch(at, &matches[i])
+		c.errs = append(c.errs, c.grant.check(at, &matches[i])...)
+	}
+	return matches
+}
+
+// MatchesOf returns the matches of the policy's plan, without looking for problems. Each has all targets; a policy
+// that has only targets has one match.
+func MatchesOf(policy *v1alpha1.RateLimitPolicy) []plan.Match {
+	targets := TargetsOf(policy)
 	if len(policy.Spec.Matches) == 0 && len(targets) > 0 {
 		return []plan.Match{{Targets: targets}}
 	}
-	var compiled []plan.Match
+	var matches []plan.Match
 	for i := range policy.Spec.Matches {
-		at := at.Index(i)
-		m := c.match(at, &policy.Spec.Matches[i])
-		m.Targets = targets
-		c.errs = append(c.errs, c.grant.check(at, &m)...)
-		compiled = append(compiled, m)
+		m := &policy.Spec.Matches[i]
+		match := plan.Match{Targets: targets, Hosts: m.Hosts, Methods: m.Methods, Paths: m.Paths, Domain: m.Domain, When: m.When}
+		for _, d := range m.Descriptors {
+			match.Descriptors = append(match.Descriptors, plan.Entry{Key: d.Key, Value: d.Value})
+		}
+		matches = append(matches, match)
 	}
-	return compiled
+	return matches
 }
 
 // TargetsOf returns the targets that the policy names, in its own Namespace. It leaves out names that no object has.
@@ -129,23 +142,17 @@ func targetOf(r *gatewayv1.LocalPolicyTargetReferenceWithSectionName, namespace 
 	if r.SectionName != nil {
 		section = string(*r.SectionName)
 	}
-	return plan.MakeTarget(string(r.Kind), namespace, string(r.Name), section)
+	return plan.NewTarget(string(r.Kind), namespace, string(r.Name), section)
 }
 
-func (c *compiler) match(at *field.Path, m *v1alpha1.Match) plan.Match {
+func (c *compiler) checkMatch(at *field.Path, m *plan.Match) {
 	for i, path := range m.Paths {
 		if normal := normalPattern(path); normal != path {
 			c.add(field.Invalid(at.Child("paths").Index(i), path,
 				"never matches: paths are normalized before matching, write "+normal))
 		}
 	}
-	compiled := plan.Match{
-		Hosts: m.Hosts, Methods: m.Methods, Paths: m.Paths, Domain: m.Domain, When: c.condition(at.Child("when"), m.When),
-	}
-	for _, d := range m.Descriptors {
-		compiled.Descriptors = append(compiled.Descriptors, plan.Entry{Key: d.Key, Value: d.Value})
-	}
-	return compiled
+	c.condition(at.Child("when"), m.When)
 }
 
 // normalPattern normalizes a path pattern like the paths of requests. A prefix may end

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/gatewayapi"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
@@ -65,8 +66,8 @@ type evidence struct {
 // term.
 func (w *wiring) follow(policy *v1alpha1.RateLimitPolicy, selectors string) wiring {
 	shown := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionWired)
-	next := wiring{selects: selects(policy), selectors: selectors, shown: w.shown || shown != nil}
-	next.targets = targetsOf(policy)
+	next := wiring{selects: policy.Spec.SelectsRequests(), selectors: selectors, shown: w.shown || shown != nil}
+	next.targets = compile.TargetsOf(policy)
 	if w.selects == next.selects && (w.selectors == selectors || selectors == "") {
 		w.shown, w.targets = next.shown, next.targets
 		return *w // without a plan, the one in force stays
@@ -79,24 +80,6 @@ func (w *wiring) follow(policy *v1alpha1.RateLimitPolicy, selectors string) wiri
 	}
 	next.distrust = next.reason == v1alpha1.ReasonBypassed
 	return next
-}
-
-// targetsOf returns the targets of the policy.
-func targetsOf(policy *v1alpha1.RateLimitPolicy) []plan.Target {
-	targets := make([]plan.Target, len(policy.Spec.TargetRefs))
-	for i, ref := range policy.Spec.TargetRefs {
-		section := ""
-		if ref.SectionName != nil {
-			section = string(*ref.SectionName)
-		}
-		targets[i] = plan.NewTarget(string(ref.Kind), policy.Namespace, string(ref.Name), section)
-	}
-	return targets
-}
-
-// selects reports whether the policy selects requests.
-func selects(policy *v1alpha1.RateLimitPolicy) bool {
-	return len(policy.Spec.Matches)+len(policy.Spec.TargetRefs) > 0
 }
 
 // judge sets the outcome, and reports whether it has changed.

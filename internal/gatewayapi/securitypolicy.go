@@ -9,10 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-)
 
-// gatewayExtension is the context extension that names a Gateway to Weir.
-const gatewayExtension = "weir.gateway"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
 
 // scope is what a SecurityPolicy applies to: a Gateway, a listener of it, a route or a rule of it.
 type scope struct {
@@ -159,7 +158,7 @@ func (s *Snapshot) callsWeir(p *SecurityPolicy) bool {
 		return false
 	}
 	auth := p.Spec.ExtAuth
-	if slices.ContainsFunc(auth.ContextExtensions, func(e Section) bool { return e.Name == gatewayExtension }) {
+	if slices.ContainsFunc(auth.ContextExtensions, func(e Section) bool { return e.Name == plan.GatewayExtension }) {
 		return true
 	}
 	for _, service := range []*AuthService{auth.GRPC, auth.HTTP} {

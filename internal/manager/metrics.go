@@ -101,7 +101,7 @@ func countPolicies(list *v1alpha1.RateLimitPolicyList) map[policyLabels]int {
 		policy := &list.Items[i]
 		for _, condition := range countedConditions {
 			status := metav1.ConditionUnknown
-			if condition == v1alpha1.ConditionWired && len(policy.Spec.Matches)+len(policy.Spec.TargetRefs) == 0 {
+			if condition == v1alpha1.ConditionWired && !policy.Spec.SelectsRequests() {
 				continue
 			}
 			if found := meta.FindStatusCondition(policy.Status.Conditions, condition); found != nil && found.ObservedGeneration == policy.Generation {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -29,7 +30,7 @@ func CrowdedMatches(policy *v1alpha1.RateLimitPolicy, policies []v1alpha1.RateLi
 		}
 	}
 	snapshot := plan.NewSnapshot(0, plans)
-	matches := matchesOf(policy)
+	matches := compile.MatchesOf(policy)
 	for i := range matches {
 		if text := crowding(snapshot, &matches[i]); text != "" {
 			warnings = append(warnings, fmt.Sprintf("%s: %s; the failureMode of the others decides", atMatch(policy, i), text))
@@ -48,7 +49,7 @@ func totalLimits(policies []v1alpha1.RateLimitPolicy) (n int) {
 // certainPlan returns what of the policy decides whether it matches, without the matches that have a when.
 func certainPlan(policy *v1alpha1.RateLimitPolicy) *plan.Plan {
 	p := &plan.Plan{Namespace: policy.Namespace, Name: policy.Name, Mode: plan.Mode(policy.Spec.Mode), Limits: make([]plan.Limit, len(policy.Spec.Limits))}
-	p.Matches = slices.DeleteFunc(matchesOf(policy), func(m plan.Match) bool { return m.When != "" })
+	p.Matches = slices.DeleteFunc(compile.MatchesOf(policy), func(m plan.Match) bool { return m.When != "" })
 	return p
 }
 

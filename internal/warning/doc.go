@@ -15,7 +15,6 @@
 //	catch_all_matches.go       matches that hold for every request
 //	unheld_matches.go          limits with Concurrency that checks do not count in
 //	expensive_expressions.go   expressions that take most of the time of a policy
-//	matches.go                 the matches of the plan of a policy
 //	match_index.go             MatchIndex: policies by their matches
 //	crowded_matches.go         CrowdedMatches: more policies with the same requests than Weir evaluates
 //	overlaps.go                Overlaps: policies with the same match

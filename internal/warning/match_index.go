@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -36,13 +37,7 @@ func keyOf(m *plan.Match) (key matchKey) {
 			text = append(binary.AppendUvarint(text, uint64(len(value))), value...)
 		}
 	}
-	targets := make([]string, len(m.Targets))
-	for i, t := range m.Targets {
-		targets[i] = string(t)
-	}
-	slices.Sort(targets)
-	add(targets...)
-	for _, list := range [][]string{m.Hosts, m.Methods, m.Paths} {
+	for _, list := range [][]string{plan.TargetTexts(m.Targets), m.Hosts, m.Methods, m.Paths} {
 		add(sorted(list, strings.Compare)...)
 	}
 	for _, d := range sorted(m.Descriptors, compareEntries) {
@@ -86,7 +81,7 @@ func keysOf(policy *v1alpha1.RateLimitPolicy) []matchKey {
 	if policy == nil || policy.Spec.Mode == v1alpha1.ModeDisabled {
 		return nil
 	}
-	matches := matchesOf(policy)
+	matches := compile.MatchesOf(policy)
 	keys := make([]matchKey, len(matches))
 	for i := range keys {
 		keys[i] = keyOf(&matches[i])

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
 )
 
 // maxNamed is the largest number of policies that one warning names.
@@ -17,7 +18,7 @@ const maxNamed = 3
 // the policy. All of them apply to such a request, which may be intended. The names of
 // policies in other Namespaces are given only if trusted.
 func Overlaps(policy *v1alpha1.RateLimitPolicy, index *MatchIndex, trusted bool) (warnings []string) {
-	matches := matchesOf(policy)
+	matches := compile.MatchesOf(policy)
 	for i := range matches {
 		named, count := index.others(keyOf(&matches[i]), policy, trusted, maxNamed)
 		if count > 0 {

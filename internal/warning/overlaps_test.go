@@ -17,6 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
@@ -129,9 +130,9 @@ func TestIndexReplacesARecreatedPolicy(t *testing.T) {
 	old.UID, changed.UID = "a", "b"
 	index := indexOf([]v1alpha1.RateLimitPolicy{old})
 	index.Replace(&old, &changed)
-	_, count := index.others(keyOf(&matchesOf(&changed)[0]), policy().Obj(), true, 1)
+	_, count := index.others(keyOf(&compile.MatchesOf(&changed)[0]), policy().Obj(), true, 1)
 	g.Expect(count).To(Equal(1))
-	_, count = index.others(keyOf(&matchesOf(&old)[0]), policy().Obj(), true, 1)
+	_, count = index.others(keyOf(&compile.MatchesOf(&old)[0]), policy().Obj(), true, 1)
 	g.Expect(count).To(BeZero())
 }
 

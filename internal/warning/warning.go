@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
@@ -30,3 +31,11 @@ func FieldOf(warning string) string {
 
 // at returns the path of a list item in the spec.
 func at(list string, i int) *field.Path { return field.NewPath("spec", list).Index(i) }
+
+// atMatch returns the path of the field that the match of the policy's plan comes from.
+func atMatch(policy *v1alpha1.RateLimitPolicy, i int) *field.Path {
+	if len(policy.Spec.Matches) == 0 {
+		return field.NewPath("spec", "targetRefs")
+	}
+	return at("matches", i)
+}

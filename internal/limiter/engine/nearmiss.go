@@ -117,7 +117,7 @@ func (n *nearSearch) missOf(near *plan.NearMatch) limiter.NearMiss {
 	m, a := &near.Plan.Matches[near.Match], n.attributes
 	switch miss.Field {
 	case plan.FieldTargets:
-		miss.Wants, miss.Got = stringsOf(m.Targets), stringsOf(a.Targets)
+		miss.Wants, miss.Got = plan.TargetTexts(m.Targets), plan.TargetTexts(a.Targets)
 	case plan.FieldHosts:
 		miss.Wants, miss.Got = m.Hosts, listOf(a.Host)
 	case plan.FieldMethods:
@@ -136,13 +136,6 @@ func (n *nearSearch) missOf(near *plan.NearMatch) limiter.NearMiss {
 	case plan.NoField:
 	}
 	return miss
-}
-
-func stringsOf(targets []plan.Target) (texts []string) {
-	for _, t := range targets {
-		texts = append(texts, string(t))
-	}
-	return texts
 }
 
 // listOf returns the fact as a list, which is empty if it is absent.

@@ -54,9 +54,9 @@ func (r *request) takeEntry(e *plan.Entry, d *descriptor, i int) (taken bool, er
 	case entryCommit:
 		return true, r.takeReservation(e.Value, limiter.HitsCommit, d, i)
 	case entryRoute:
-		return true, r.takeTarget(e.Value, i, entryRoute, plan.TargetForm)
+		return true, r.takeTarget(e, i, plan.ParseTarget)
 	case entryGateway:
-		return true, r.takeTarget(plan.TargetGateway+"/"+e.Value, i, entryGateway, "must be <namespace>/<name> of a Gateway, and perhaps /<listener>")
+		return true, r.takeTarget(e, i, plan.ParseGateway)
 	}
 	return false, nil
 }
@@ -72,15 +72,15 @@ func (r *request) takeReservation(id string, action limiter.HitsAction, d *descr
 	return nil
 }
 
-func (r *request) takeTarget(text string, i int, key, form string) error {
-	t, err := plan.ParseTarget(text)
+func (r *request) takeTarget(e *plan.Entry, i int, parse func(text string) (plan.Target, error)) error {
+	t, err := parse(e.Value)
 	switch {
 	case err != nil:
-		return &limiter.FieldError{Field: fieldOf(i, key), Problem: form}
+		return &limiter.FieldError{Field: fieldOf(i, e.Key), Problem: err.Error()}
 	case slices.Contains(r.targets, t):
 		return nil
 	case len(r.targets) == plan.MaxTargets:
-		return &limiter.FieldError{Field: fieldOf(i, key), Problem: fmt.Sprintf("is one of more than %d targets", plan.MaxTargets)}
+		return &limiter.FieldError{Field: fieldOf(i, e.Key), Problem: fmt.Sprintf("is one of more than %d targets", plan.MaxTargets)}
 	}
 	r.targets = append(r.targets, t)
 	return nil

@@ -11,12 +11,9 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// The context extensions that name the Gateway, as "<namespace>/<name>" and perhaps "/<listener>", and the route, as a
-// plan.Target. They are part of the configuration of the filter.
-const (
-	gatewayExtension = "weir.gateway"
-	routeExtension   = "weir.route"
-)
+// routeExtension is the context extension that names the route, as a plan.Target. Like plan.GatewayExtension it is part
+// of the configuration of the filter.
+const routeExtension = "weir.route"
 
 // routeMetadata is the namespace in the metadata of a route of Envoy where Envoy Gateway names the resources that
 // the route comes from. No client and no other filter can change it.
@@ -39,10 +36,10 @@ func (s *Service) targetsOf(a *authv3.AttributeContext) (targets []plan.Target, 
 		}
 		targets = append(targets, t)
 	}
-	if gateway := extensions[gatewayExtension]; gateway != "" {
-		t, err := plan.ParseTarget(plan.TargetGateway + "/" + gateway)
+	if gateway := extensions[plan.GatewayExtension]; gateway != "" {
+		t, err := plan.ParseGateway(gateway)
 		if err != nil {
-			return nil, extensionError(gatewayExtension, "must be <namespace>/<name> of a Gateway, and perhaps /<listener>")
+			return nil, extensionError(plan.GatewayExtension, err.Error())
 		}
 		targets = append(targets, t)
 	}
@@ -52,7 +49,7 @@ func (s *Service) targetsOf(a *authv3.AttributeContext) (targets []plan.Target, 
 // targetOf returns the resource as a target. Resources of other kinds are errors.
 func targetOf(resource map[string]*structpb.Value) (plan.Target, error) {
 	text := func(name string) string { return resource[name].GetStringValue() }
-	return plan.MakeTarget(text("kind"), text("namespace"), text("name"), text("sectionName"))
+	return plan.NewTarget(text("kind"), text("namespace"), text("name"), text("sectionName"))
 }
 
 func extensionError(name, problem string) error {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/weir-dev/weir/internal/limiter/httptypes"
@@ -77,13 +76,8 @@ func (h *Handler) listTargets(ctx context.Context, q listQuery, rights *listRigh
 // targetedPolicyOf returns the policy with its sightings. A sighting of an earlier generation with other selectors does not count.
 func targetedPolicyOf(p *plan.Plan, sightings []plan.Sighting) httptypes.TargetedPolicy {
 	out := httptypes.TargetedPolicy{Policy: p.ID(), Mode: p.Mode, Targets: []httptypes.PolicyTarget{}}
-	for i := range p.Matches {
-		for _, target := range p.Matches[i].Targets {
-			known := func(t httptypes.PolicyTarget) bool { return t.Target == string(target) }
-			if !slices.ContainsFunc(out.Targets, known) {
-				out.Targets = append(out.Targets, httptypes.PolicyTarget{Target: string(target)})
-			}
-		}
+	for _, target := range p.Targets() {
+		out.Targets = append(out.Targets, httptypes.PolicyTarget{Target: string(target)})
 	}
 	selectors := p.Selectors()
 	for i := range sightings {

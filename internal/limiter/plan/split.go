@@ -42,7 +42,7 @@ func (f fact) group(matches []*candidate) *grouping {
 	for _, c := range matches {
 		switch f {
 		case factTarget:
-			g.addAll(c, texts(c.match.Targets), func(target string) string { return target })
+			g.addAll(c, TargetTexts(c.match.Targets), func(target string) string { return target })
 		case factHost:
 			g.addAll(c, c.match.Hosts, g.hostValue)
 		case factPath:
@@ -81,14 +81,6 @@ func (g *grouping) add(c *candidate, value Entry) {
 		return
 	}
 	g.groups[value] = append(g.groups[value], c)
-}
-
-func texts(targets []Target) []string {
-	list := make([]string, len(targets))
-	for i, t := range targets {
-		list[i] = string(t)
-	}
-	return list
 }
 
 // hostValue returns the host, or the suffix of a wildcard with its dot.

@@ -28,22 +28,24 @@ var targetKinds = []string{TargetGateway, TargetHTTPRoute, TargetGRPCRoute}
 // TargetForm is what a target looks like, for messages.
 const TargetForm = "must be Gateway, HTTPRoute or GRPCRoute, a Namespace and a name, such as HTTPRoute/shop/checkout, and perhaps /<section>"
 
-var errTargetForm = errors.New(TargetForm)
+var (
+	errTargetForm  = errors.New(TargetForm)
+	errGatewayForm = errors.New("must be <namespace>/<name> of a Gateway, and perhaps /<listener>")
+)
 
-// NewTarget returns the target, for the whole object if section is empty.
-func NewTarget(kind, namespace, name, section string) Target {
-	if section != "" {
-		return Target(kind + "/" + namespace + "/" + name + "/" + section)
-	}
-	return Target(kind + "/" + namespace + "/" + name)
-}
+// GatewayExtension is the context extension of ext_authz that names the Gateway, see ParseGateway.
+const GatewayExtension = "weir.gateway"
 
-// MakeTarget is NewTarget for names from elsewhere. The error is TargetForm.
-func MakeTarget(kind, namespace, name, section string) (Target, error) {
+// NewTarget returns the target, for the whole object if section is empty. The error is TargetForm.
+func NewTarget(kind, namespace, name, section string) (Target, error) {
 	if strings.Contains(kind+namespace+name, "/") {
 		return "", errTargetForm
 	}
-	return ParseTarget(string(NewTarget(kind, namespace, name, section)))
+	text := kind + "/" + namespace + "/" + name
+	if section != "" {
+		text += "/" + section
+	}
+	return ParseTarget(text)
 }
 
 // ParseTarget returns the text as a target. The error is TargetForm.
@@ -52,6 +54,14 @@ func ParseTarget(text string) (Target, error) {
 		return t, nil
 	}
 	return "", errTargetForm
+}
+
+// ParseGateway returns the Gateway that proxies name as "<namespace>/<name>", and perhaps "/<listener>". The error is the form.
+func ParseGateway(text string) (Target, error) {
+	if t := Target(TargetGateway + "/" + text); t.isValid() {
+		return t, nil
+	}
+	return "", errGatewayForm
 }
 
 func (t Target) isValid() bool {
@@ -82,6 +92,27 @@ func (t Target) Whole() Target {
 func (t Target) Covers(other Target) bool {
 	rest, below := strings.CutPrefix(string(other), string(t))
 	return below && (rest == "" || rest[0] == '/') // no name contains a slash
+}
+
+// TargetTexts returns the targets as texts; nil for none.
+func TargetTexts(targets []Target) (texts []string) {
+	for _, t := range targets {
+		texts = append(texts, string(t))
+	}
+	return texts
+}
+
+// Targets returns the targets of all matches, each once.
+func (p *Plan) Targets() []Target {
+	var targets []Target
+	for i := range p.Matches {
+		for _, t := range p.Matches[i].Targets {
+			if !slices.Contains(targets, t) {
+				targets = append(targets, t)
+			}
+		}
+	}
+	return targets
 }
 
 func (m *Match) holdsTargets(a *Attributes) bool {

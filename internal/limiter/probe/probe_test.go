@@ -221,7 +221,7 @@ func TestReports(t *testing.T) {
 		"many targets": {Grant{}, func(r *Request) {
 			r.Attributes.Targets = nil
 			for range plan.MaxTargets {
-				r.Attributes.Targets = append(r.Attributes.Targets, plan.NewTarget("HTTPRoute", strings.Repeat("n", 63), strings.Repeat("r", 253), ""))
+				r.Attributes.Targets = append(r.Attributes.Targets, plan.Target("HTTPRoute/"+strings.Repeat("n", 63)+"/"+strings.Repeat("r", 253)))
 			}
 		}, func(g *WithT, report *httptypes.ProbeReport) {
 			g.Expect(report.OtherPolicies).To(Equal(2))

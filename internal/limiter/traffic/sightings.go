@@ -41,14 +41,7 @@ const (
 func NewSightings(p *plan.Plan) Sightings { return Sightings{plan: p, targets: newTargetStates(p)} }
 
 func newTargetStates(p *plan.Plan) []targetState {
-	var targets []plan.Target
-	for i := range p.Matches {
-		for _, target := range p.Matches[i].Targets {
-			if !slices.Contains(targets, target) {
-				targets = append(targets, target)
-			}
-		}
-	}
+	targets := p.Targets()
 	states := make([]targetState, len(targets))
 	for i := range states {
 		states[i].target = targets[i]
