@@ -1,0 +1,117 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package system
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/weir-dev/weir/test/conform/history"
+)
+
+// limitador runs Kuadrant's Limitador on Redis. Its limits read one descriptor, so the entries of all descriptors of a
+// request are in one.
+type limitador struct {
+	program string
+	cached  bool // counters in memory, written to Redis later
+}
+
+// Name implements System.
+func (l *limitador) Name() string {
+	if l.cached {
+		return "Limitador, redis_cached"
+	}
+	return "Limitador, redis"
+}
+
+// Description implements System.
+func (l *limitador) Description() Description {
+	version, err := exec.Command(l.program, "--version").Output() //nolint:gosec,noctx // a program of the command line
+	if err != nil {
+		version = []byte("unknown")
+	}
+	d := Description{
+		Version: strings.TrimSpace(string(version)), Windows: history.Anchored, Shared: true,
+		Documented: map[string]string{
+			"edge":    "fixed windows that begin with the first unit, so up to twice the quota passes around an end",
+			"exact":   "storages on Redis do not guarantee exact limits",
+			"several": "limits of one request are counted one after the other",
+		},
+	}
+	if l.cached {
+		d.Documented["exact"] = "counters are written to Redis once a second"
+	}
+	return d
+}
+
+// Start implements System.
+func (l *limitador) Start(ctx context.Context, env *Environment, o Options) (Cluster, error) {
+	if o.Sentinel {
+		return nil, fmt.Errorf("Redis with Sentinel: %w", ErrUnsupported)
+	}
+	store, err := env.startRedis(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	folder, err := env.newFolder()
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(folder, "limits.yaml")
+	c := &cluster{store: store, write: func(limits []Limit) error { return replaceFile(file, limitadorLimits(limits)) }}
+	if err := c.Edit(o.Limits); err != nil {
+		return nil, err
+	}
+	storage := "redis"
+	if l.cached {
+		storage = "redis_cached"
+	}
+	for i := range o.Instances {
+		address, err := freeAddress()
+		if err != nil {
+			return nil, err
+		}
+		http, err := freeAddress()
+		if err != nil {
+			return nil, err
+		}
+		p := &Process{program: l.program, ready: dials(address), args: []string{
+			"--rls-ip", "127.0.0.1", "--rls-port", portOf(address), "--http-ip", "127.0.0.1", "--http-port", portOf(http),
+			file, storage, store.url(),
+		}}
+		if len(o.ClockOffsets) > 0 && o.ClockOffsets[i] != 0 {
+			moved, err := env.newClock()
+			if err != nil {
+				return nil, err
+			}
+			if err := moved.set(o.ClockOffsets[i]); err != nil {
+				return nil, err
+			}
+			p.env = moved.preload()
+		}
+		if err := c.add(ctx, env, p, address, true); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// limitadorLimits returns the limits file.
+func limitadorLimits(limits []Limit) string {
+	var text strings.Builder
+	for _, limit := range limits {
+		var conditions, variables []string
+		for _, key := range limit.Keys {
+			conditions = append(conditions, fmt.Sprintf("%q", fmt.Sprintf("%q in descriptors[0]", key)))
+			variables = append(variables, fmt.Sprintf("%q", fmt.Sprintf("descriptors[0][%q]", key)))
+		}
+		fmt.Fprintf(&text, "- namespace: %s\n  max_value: %d\n  seconds: %d\n  conditions: [%s]\n  variables: [%s]\n",
+			domain, limit.Units, limit.Window/time.Second, strings.Join(conditions, ", "), strings.Join(variables, ", "))
+	}
+	return text.String()
+}
