@@ -44,9 +44,13 @@ DURATION ?= 2s
 SECTIONS ?=
 
 # RATELIMIT_BIN and GUBERNATOR_BIN are programs of envoyproxy/ratelimit and gubernator, to be
-# compared over gRPC.
+# compared over gRPC, also by `make conform`, and LIMITADOR_BIN is the one of Limitador.
 RATELIMIT_BIN ?=
 GUBERNATOR_BIN ?=
+LIMITADOR_BIN ?=
+
+# CONFORM are flags of `make conform`, such as CONFORM="--scenarios edge --markdown results.md".
+CONFORM ?=
 
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 
@@ -218,6 +222,11 @@ soak: ## Disturb Weir at random (SOAK=10m, SEED=number), and print the accountin
 hostile: ## Attack Weir by the worst policies and requests (HOSTILE=90s), and judge what others see.
 	hack/redis.sh
 	go test -count=1 -timeout 30m ./test/hostile -v -hostile $(HOSTILE)
+
+.PHONY: conform
+conform: ## Judge from outside what Weir admits, and other limiters whose programs are given (CONFORM=flags).
+	hack/redis.sh
+	go run ./test/conform --ratelimit '$(RATELIMIT_BIN)' --gubernator '$(GUBERNATOR_BIN)' --limitador '$(LIMITADOR_BIN)' $(CONFORM)
 
 .PHONY: e2e
 e2e: ## Run the end-to-end tests on the cluster of KUBECONFIG, else on a new one.

@@ -113,8 +113,11 @@ func confusions() (pairs [][2]system.Request) {
 	user := func(tenant, user string) system.Request {
 		return system.Request{Units: 1, Descriptors: []system.Descriptor{{{Key: "tenant", Value: tenant}, {Key: "user", Value: user}}}}
 	}
-	for _, separator := range []string{"_", ":", "|", "/", ",", ".", "-", " ", "\t", "\n", "\x00", "\x1f", "%00", "_user_", "user_", "\\", "\""} {
-		pairs = append(pairs, [2]system.Request{user("a"+separator+"b", "c"+separator), user("a", "b"+separator+"c"+separator)})
+	for _, separator := range []string{"_", ":", "|", "/", ",", ".", "-", " ", "\t", "\n", "\x00", "\x1f", "%00", "\\", "\""} {
+		// Joined values are the same, and joined keys and values are the same.
+		pairs = append(pairs, [2]system.Request{user("a"+separator+"b", "c"), user("a", "b"+separator+"c")})
+		named := separator + "user" + separator
+		pairs = append(pairs, [2]system.Request{user("a"+named+"b", "c"), user("a", "b"+named+"c")})
 	}
 	long := strings.Repeat("x", 10_000)
 	for _, values := range [][2]string{

@@ -76,6 +76,8 @@ func (g *gubernator) Start(ctx context.Context, env *Environment, o Options) (Cl
 			if addresses[j], err = freeAddress(); err != nil {
 				return nil, err
 			}
+			// Members are known by their IP address, too.
+			addresses[j] = fmt.Sprintf("127.0.0.%d:%s", i+2, portOf(addresses[j]))
 		}
 		offset, err := goOffset(g.program, o.ClockOffsets, i)
 		if err != nil {
@@ -86,8 +88,11 @@ func (g *gubernator) Start(ctx context.Context, env *Environment, o Options) (Cl
 		if err != nil {
 			return nil, err
 		}
-		p := &Process{program: g.program, ready: func(ctx context.Context) error { return client.awaitPeers(ctx, i+1) }, env: append(offset,
-			"GUBER_GRPC_ADDRESS="+addresses[0], "GUBER_HTTP_ADDRESS="+addresses[1], "GUBER_ADVERTISE_ADDRESS="+addresses[0], "GUBER_LOG_LEVEL=error",
+		// Members are known by the name of their machine, so each has a name of its own.
+		p := &Process{program: "unshare", args: []string{
+			"--user", "--map-root-user", "--uts", "sh", "-c", `hostname "$0" && exec "$1"`, fmt.Sprintf("gubernator-%d", i), g.program,
+		}, ready: func(ctx context.Context) error { return client.awaitPeers(ctx, i+1) }, env: append(offset,
+			"GUBER_GRPC_ADDRESS="+addresses[0], "GUBER_HTTP_ADDRESS="+addresses[1], "GUBER_ADVERTISE_ADDRESS="+addresses[0], "GUBER_LOG_LEVEL=error", "OTEL_TRACES_EXPORTER=none",
 			"GUBER_CACHE_SIZE="+strconv.Itoa(max(50_000, 2*o.Keys)),
 			"GUBER_PEER_DISCOVERY_TYPE=member-list", "GUBER_MEMBERLIST_ADDRESS="+addresses[2],
 			"GUBER_MEMBERLIST_BIND_ADDRESS="+addresses[2], "GUBER_MEMBERLIST_ADVERTISE_ADDRESS="+addresses[0], "GUBER_MEMBERLIST_KNOWN_NODES="+strings.Join(members, ","),
@@ -133,13 +138,10 @@ func (c *gubernatorClient) Ask(ctx context.Context, r Request) (Answer, error) {
 		if !ok {
 			continue
 		}
-		one := gubernatorpb.Request{Name: strings.Join(limit.Keys, "_"), Hits: int64(r.Units), Limit: int64(limit.Units), Duration: limit.Window, Global: c.global}
-		var values []string
-		for _, entry := range d {
-			values = append(values, entry.Value)
-		}
-		one.Key = strings.Join(values, "_")
-		requests = append(requests, one)
+		// gubernator has one key: a caller has to encode several values so that they cannot be confused.
+		requests = append(requests, gubernatorpb.Request{
+			Name: strings.Join(limit.Keys, "-"), Key: fmt.Sprintf("%q", d), Hits: int64(r.Units), Limit: int64(limit.Units), Duration: limit.Window, Global: c.global,
+		})
 	}
 	answers, err := c.clients[turn(c.next)].GetRateLimits(ctx, requests)
 	if err != nil {

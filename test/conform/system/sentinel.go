@@ -40,6 +40,9 @@ func (e *Environment) startSentinels(ctx context.Context, master *redisServer) (
 			return nil, err
 		}
 	}
+	if err := awaitInfo(ctx, master.client, "replication", "state=online"); err != nil {
+		return nil, err
+	}
 	return s, s.await(ctx, fmt.Sprintf("status=ok,address=%s,slaves=1,sentinels=3", master.address))
 }
 
@@ -79,22 +82,29 @@ func (s *sentinels) start(ctx context.Context, e *Environment, host, port string
 
 // await waits until every sentinel reports the text.
 func (s *sentinels) await(ctx context.Context, text string) error {
-	ctx, cancel := context.WithTimeout(ctx, failoverTimeout)
-	defer cancel()
 	for _, client := range s.clients {
-		for {
-			info, err := client.Info(ctx, "sentinel").Result()
-			if err == nil && strings.Contains(info, text) {
-				break
-			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("a sentinel does not report %s: %w\n%s", text, ctx.Err(), info)
-			case <-time.After(20 * time.Millisecond):
-			}
+		if err := awaitInfo(ctx, client, "sentinel", text); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// awaitInfo waits until a section of INFO contains the text.
+func awaitInfo(ctx context.Context, client *redis.Client, section, text string) error {
+	ctx, cancel := context.WithTimeout(ctx, failoverTimeout)
+	defer cancel()
+	for {
+		info, err := client.Info(ctx, section).Result()
+		if err == nil && strings.Contains(info, text) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("INFO %s does not report %s: %w\n%s", section, text, ctx.Err(), info)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // url returns the address as Weir takes it.
