@@ -76,12 +76,11 @@ func lookUp(level []node, entry plan.Entry) *node {
 	var wildcard, alone *node
 	for i := range level {
 		n := &level[i]
-		prefix, isWildcard := strings.CutSuffix(n.Value, "*")
 		switch {
 		case n.Key != entry.Key:
 		case n.Value == entry.Value:
 			return n
-		case isWildcard && wildcard == nil && strings.HasPrefix(entry.Value, prefix):
+		case wildcard == nil && strings.Contains(n.Value, "*") && matchesPattern(entry.Value, strings.Split(n.Value, "*")):
 			wildcard = n
 		case n.Value == "":
 			alone = n
@@ -91,6 +90,21 @@ func lookUp(level []node, entry plan.Entry) *node {
 		return wildcard
 	}
 	return alone
+}
+
+// matchesPattern reports whether the value has the parts of a pattern in their order, the first one at its start and the
+// last one at its end.
+func matchesPattern(value string, parts []string) bool {
+	rest, found := strings.CutPrefix(value, parts[0])
+	if !found {
+		return false
+	}
+	for _, part := range parts[1 : len(parts)-1] {
+		if _, rest, found = strings.Cut(rest, part); !found {
+			return false
+		}
+	}
+	return strings.HasSuffix(rest, parts[len(parts)-1])
 }
 
 type modelStore struct {
@@ -117,10 +131,13 @@ func TestConvertedPoliciesDecideAlike(t *testing.T) {
 	s := &service{root: config.Descriptors, counts: map[string]int64{}}
 
 	r := rand.New(rand.NewPCG(1, 1))
-	keys := []string{"remote_address", "user", "tenant", "plan", "banned", "upload", "other"}
-	values := []string{"", "a", "b", "bot", "internal", "partner-1", "partner-2", "guest-1", "guest-2", "guest-", "free"}
+	keys := []string{"remote_address", "user", "tenant", "plan", "banned", "upload", "other", "path"}
+	values := []string{
+		"/api/1/action", "/api//action", "/api/action", "/api/1/resource/2/action", "/api/1/resource/2/other", "a.example.com", ".example.com", "example.com",
+		"a.b", "a.xb", "axb", "a.\nb", "a.b\n", "", "a", "b", "bot", "internal", "partner-1", "partner-2", "guest-1", "guest-2", "guest-", "free",
+	}
 	denied := 0
-	for range 4000 {
+	for range 8000 {
 		var d plan.Descriptor
 		for range 1 + r.IntN(2) {
 			d = append(d, plan.Entry{Key: keys[r.IntN(len(keys))], Value: values[r.IntN(len(values))]})

@@ -14,6 +14,7 @@
 //	collector.go              the policies and notes of one conversion
 //	envoyratelimit.go         EnvoyRatelimit: envoyproxy/ratelimit to policies
 //	envoyratelimit_config.go  reading and checking its configuration
+//	wildcard.go               its values with "*"
 //	manifests.go              objects of Kubernetes in files
 //	ingressnginx.go           IngressNginx: annotations of Ingresses to policies
 //	limitador.go              Limitador: its limits files to policies

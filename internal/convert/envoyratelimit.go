@@ -44,22 +44,17 @@ type erlConverter struct {
 // erlStep is one entry on the path to a limit.
 type erlStep struct {
 	key, value string
-	// prefix is the text before the "*" of a wildcard value, nil for other values.
-	prefix *string
-	shared bool // all values of a wildcard share one budget
+	shared     bool // all values of a wildcard share one budget
 	// others are the siblings that win over this one where they match.
 	others []erlDescriptor
 }
 
-func (s *erlStep) isExact() bool { return s.value != "" && s.prefix == nil }
+func (s *erlStep) isExact() bool { return s.value != "" && !isWildcard(s.value) }
 
 func (c *erlConverter) level(ctx context.Context, at string, descriptors []erlDescriptor, path []erlStep) {
 	for i, d := range descriptors {
 		at := fmt.Sprintf("%s[%d]", at, i)
 		step := erlStep{key: d.Key, value: d.Value, shared: d.ShareThreshold, others: winners(descriptors, i)}
-		if prefix, wildcard := strings.CutSuffix(d.Value, "*"); wildcard {
-			step.prefix = &prefix
-		}
 		here := append(slices.Clone(path), step)
 		c.noteUnsupported(at, &d)
 		if d.RateLimit != nil {
@@ -89,13 +84,13 @@ func winners(siblings []erlDescriptor, i int) []erlDescriptor {
 		switch {
 		case d.Value == "":
 			return 2
-		case strings.HasSuffix(d.Value, "*"):
+		case isWildcard(d.Value):
 			return 1
 		}
 		return 0
 	}
 	for j, d := range siblings {
-		if d.Key != loser.Key || rank(loser) == 0 {
+		if d.Key != loser.Key || rank(loser) == 0 || rank(loser) == 1 && areDisjoint(d.Value, loser.Value) {
 			continue
 		}
 		if rank(d) < rank(loser) || rank(d) == 1 && rank(loser) == 1 && j < i {
@@ -115,7 +110,13 @@ func (c *erlConverter) noteUnsupported(at string, d *erlDescriptor) {
 	if d.QuotaMode {
 		c.note(at+".quota_mode", "not carried over: the limit denies; mode Shadow counts without denying")
 	}
-	if d.ShareThreshold && !strings.HasSuffix(d.Value, "*") {
+	if len(d.Metadata) > 0 {
+		c.note(at+".metadata", "not carried over: answers have the name of the policy and of the limit instead")
+	}
+	if isWildcard(strings.TrimSuffix(d.Value, "*")) {
+		c.note(at+".value", "releases of envoyproxy/ratelimit before March 2026 know * only at the end: there, %q is a text without a pattern", d.Value)
+	}
+	if d.ShareThreshold && !isWildcard(d.Value) {
 		c.note(at+".share_threshold", "has no effect without a wildcard value")
 	}
 	if d.RateLimit != nil {
@@ -173,8 +174,8 @@ func (c *erlConverter) match(path []erlStep) v1alpha1.Match {
 		switch {
 		case s.isExact():
 			d.Value = s.value
-		case s.prefix != nil:
-			conditions = append(conditions, value+".startsWith("+strconv.Quote(*s.prefix)+")")
+		case isWildcard(s.value):
+			conditions = append(conditions, wildcardCondition(value, s.value))
 		}
 		m.Descriptors = append(m.Descriptors, d)
 		conditions = append(conditions, exclusions(value, s.others)...)
@@ -187,8 +188,8 @@ func (c *erlConverter) match(path []erlStep) v1alpha1.Match {
 func exclusions(value string, others []erlDescriptor) []string {
 	var exact, conditions []string
 	for _, o := range others {
-		if prefix, wildcard := strings.CutSuffix(o.Value, "*"); wildcard {
-			conditions = append(conditions, "!"+value+".startsWith("+strconv.Quote(prefix)+")")
+		if isWildcard(o.Value) {
+			conditions = append(conditions, "!"+wildcardCondition(value, o.Value))
 		} else {
 			exact = append(exact, strconv.Quote(o.Value))
 		}
@@ -203,7 +204,7 @@ func exclusions(value string, others []erlDescriptor) []string {
 func (c *erlConverter) key(at string, path []erlStep) []v1alpha1.KeyPart {
 	var parts []v1alpha1.KeyPart
 	for _, s := range path {
-		if s.isExact() || s.prefix != nil && s.shared {
+		if s.isExact() || isWildcard(s.value) && s.shared {
 			continue
 		}
 		parts = append(parts, v1alpha1.KeyPart{

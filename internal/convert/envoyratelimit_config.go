@@ -31,6 +31,7 @@ type erlDescriptor struct {
 	DetailedMetric bool            `json:"detailed_metric"`
 	ValueToMetric  bool            `json:"value_to_metric"`
 	ShareThreshold bool            `json:"share_threshold"`
+	Metadata       map[string]any  `json:"metadata"`
 }
 
 type erlRateLimit struct {
@@ -94,6 +95,9 @@ func quotedTexts(data []byte) ([]byte, error) {
 
 func quoteTexts(node *yamlv3.Node) {
 	for i, child := range node.Content {
+		if node.Kind == yamlv3.MappingNode && i%2 == 1 && node.Content[i-1].Value == "metadata" {
+			continue // the service does not look into it
+		}
 		isText := node.Kind == yamlv3.MappingNode && i%2 == 1 && slices.Contains(erlTexts, node.Content[i-1].Value)
 		if isText && child.Kind == yamlv3.ScalarNode && child.ShortTag() != "!!null" {
 			child.Tag, child.Style = "!!str", yamlv3.DoubleQuotedStyle

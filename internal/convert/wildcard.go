@@ -1,0 +1,39 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// isWildcard reports whether the value of a descriptor of envoyproxy/ratelimit is a pattern: each "*" stands for any text,
+// also for none. Releases before March 2026 know "*" only at the end.
+func isWildcard(value string) bool { return strings.Contains(value, "*") }
+
+// wildcardCondition returns the condition that the expression named value has a text of the pattern.
+func wildcardCondition(value, pattern string) string {
+	parts := strings.Split(pattern, "*")
+	switch first, last := parts[0], parts[len(parts)-1]; {
+	case len(parts) == 2 && last == "":
+		return value + ".startsWith(" + strconv.Quote(first) + ")"
+	case len(parts) == 2 && first == "":
+		return value + ".endsWith(" + strconv.Quote(last) + ")"
+	}
+	for i, part := range parts {
+		parts[i] = regexp.QuoteMeta(part)
+	}
+	return value + ".matches(" + strconv.Quote("(?s)^"+strings.Join(parts, ".*")+"$") + ")"
+}
+
+// areDisjoint reports whether no text has two patterns or values, as far as their beginnings and ends show. Without the
+// conditions that this makes superfluous, more patterns of a key fit into the price of a request.
+func areDisjoint(a, b string) bool {
+	beginA, _, _ := strings.Cut(a, "*")
+	beginB, _, _ := strings.Cut(b, "*")
+	endA, endB := a[strings.LastIndex(a, "*")+1:], b[strings.LastIndex(b, "*")+1:]
+	return !strings.HasPrefix(beginA, beginB) && !strings.HasPrefix(beginB, beginA) ||
+		!strings.HasSuffix(endA, endB) && !strings.HasSuffix(endB, endA)
+}
