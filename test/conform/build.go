@@ -34,7 +34,7 @@ func (o *options) prepareWeir(ctx context.Context) (remove func(), err error) {
 		return nil, err
 	}
 	o.programs.Weir = filepath.Join(folder, "weir")
-	build := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-o", o.programs.Weir, "github.com/weir-dev/weir/cmd/weir") //nolint:gosec // a constant command
+	build := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-o", o.programs.Weir, "github.com/weir-dev/weir/cmd/weir")
 	if output, err := build.CombinedOutput(); err != nil {
 		remove()
 		return nil, fmt.Errorf("build Weir: %w\n%s", err, output)

@@ -113,10 +113,10 @@ func conform(ctx context.Context, args []string, out io.Writer) error {
 	}
 	if o.list {
 		for _, s := range scenarios {
-			fmt.Fprintf(out, "%-18s %s\n", s.Name, s.Question)
+			_, _ = fmt.Fprintf(out, "%-18s %s\n", s.Name, s.Question)
 		}
 		for _, s := range systems {
-			fmt.Fprintf(out, "%-18s %s\n", s.Name(), s.Description().Version)
+			_, _ = fmt.Fprintf(out, "%-18s %s\n", s.Name(), s.Description().Version)
 		}
 		return nil
 	}
@@ -153,7 +153,7 @@ func (o *options) run(ctx context.Context, out io.Writer, systems []system.Syste
 			if violation != "" {
 				violations++
 			}
-			fmt.Fprintln(out, report.Line(result, violation))
+			_, _ = fmt.Fprintln(out, report.Line(result, violation))
 		}
 	}
 	if err := results.Write(o.markdown, o.jsonPath); err != nil {

@@ -82,9 +82,9 @@ func mostInAnyWindow(admitted []Call, window time.Duration) int64 {
 	sums := newPrefixSums(len(admitted))
 	place := replyPlaces(admitted)
 	var most int64
-	for i := len(admitted) - 1; i >= 0; i-- {
-		sums.add(place[i], admitted[i].Units)
-		end := admitted[i].Sent.Add(window)
+	for i, call := range slices.Backward(admitted) {
+		sums.add(place[i], call.Units)
+		end := call.Sent.Add(window)
 		within, _ := slices.BinarySearchFunc(byReply, end, func(c Call, t time.Time) int { return c.Replied.Compare(t) })
 		most = max(most, sums.first(within))
 	}

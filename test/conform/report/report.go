@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,15 +31,16 @@ func Line(r *scenario.Result, violation string) string {
 	if r.Unsupported != "" {
 		return fmt.Sprintf("%-22s %-18s not run: %s", r.System, r.Scenario, r.Unsupported)
 	}
-	line := fmt.Sprintf("%-22s %-18s over %d, documented %d; under %d; admitted %d, denied %d, failed %d; p50 %s, p99 %s",
+	var line strings.Builder
+	fmt.Fprintf(&line, "%-22s %-18s over %d, documented %d; under %d; admitted %d, denied %d, failed %d; p50 %s, p99 %s",
 		r.System, r.Scenario, r.Over, r.OverDocumented, r.Under, r.Counts.Admitted, r.Counts.Denied, r.Counts.Failed, millis(r.P50), millis(r.P99))
 	for _, f := range r.Figures {
-		line += "; " + f.Name + " " + f.Value
+		line.WriteString("; " + f.Name + " " + f.Value)
 	}
 	if violation != "" {
-		line += "\n" + strings.Repeat(" ", 41) + "VIOLATION: " + violation
+		line.WriteString("\n" + strings.Repeat(" ", 41) + "VIOLATION: " + violation)
 	}
-	return line
+	return line.String()
 }
 
 func millis(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000) }
@@ -64,7 +66,7 @@ func (r *Report) Write(markdown, jsonPath string) error {
 func (r *Report) Markdown() string {
 	var text strings.Builder
 	r.table(&text, "Units over the quota, and denied though there was room", func(result *scenario.Result) string {
-		cell := fmt.Sprint(result.Over)
+		cell := strconv.FormatInt(result.Over, 10)
 		if result.OverDocumented < result.Over {
 			cell += fmt.Sprintf(" (%d)", result.OverDocumented)
 		}

@@ -6,7 +6,6 @@ package scenario
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -65,21 +64,11 @@ func (r *run) keysOf(request system.Request) []string {
 		if _, known := r.quotas[key]; known {
 			continue
 		}
-		for _, limit := range r.limits {
-			if names(d) == strings.Join(limit.Keys, "\x00") {
-				r.quotas[key] = history.Quota{Units: int64(limit.Units), Window: limit.Window, Kind: r.windows}
-			}
+		if limit, ok := system.NamedBy(r.limits, d); ok {
+			r.quotas[key] = history.Quota{Units: int64(limit.Units), Window: limit.Window, Kind: r.windows}
 		}
 	}
 	return keys
-}
-
-func names(d system.Descriptor) string {
-	var keys []string
-	for _, entry := range d {
-		keys = append(keys, entry.Key)
-	}
-	return strings.Join(keys, "\x00")
 }
 
 // setQuota replaces the quota of a request of one descriptor, after an edit.

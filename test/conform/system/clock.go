@@ -55,7 +55,7 @@ func (e *Environment) clockLibrary() (string, error) {
 	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
 		return "", err
 	}
-	output, err := exec.Command("cc", "-O2", "-Wall", "-shared", "-fPIC", "-o", library, source).CombinedOutput() //nolint:gosec,noctx // it takes no time
+	output, err := exec.Command("cc", "-O2", "-Wall", "-shared", "-fPIC", "-o", library, source).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("compile the clock, which needs a C compiler: %w\n%s", err, output)
 	}
@@ -73,7 +73,7 @@ func (c *clock) set(offset time.Duration) error {
 	if err != nil {
 		return err
 	}
-	_, err = file.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(offset.Nanoseconds())), 0) //nolint:gosec // an int64 in its own bytes
+	_, err = file.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(offset.Nanoseconds())), 0)
 	return errors.Join(err, file.Close())
 }
 
@@ -82,7 +82,7 @@ func (c *clock) move(d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	return c.set(time.Duration(binary.NativeEndian.Uint64(data)) + d) //nolint:gosec // an int64 in its own bytes
+	return c.set(time.Duration(binary.NativeEndian.Uint64(data)) + d)
 }
 
 // hasOffset reports whether the Go program was built with Overlay.

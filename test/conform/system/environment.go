@@ -73,7 +73,7 @@ func freeAddress() (string, error) {
 			ports.next = 20_000
 		}
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports.next))
-		if listener, err := net.Listen("tcp", address); err == nil { //nolint:noctx // closed at once
+		if listener, err := net.Listen("tcp", address); err == nil {
 			return address, listener.Close()
 		}
 	}

@@ -134,7 +134,7 @@ type gubernatorClient struct {
 func (c *gubernatorClient) Ask(ctx context.Context, r Request) (Answer, error) {
 	var requests []gubernatorpb.Request
 	for _, d := range r.Descriptors {
-		limit, ok := limitOf(*c.limits.Load(), d)
+		limit, ok := NamedBy(*c.limits.Load(), d)
 		if !ok {
 			continue
 		}
@@ -155,23 +155,6 @@ func (c *gubernatorClient) Ask(ctx context.Context, r Request) (Answer, error) {
 		}
 	}
 	return a, nil
-}
-
-// limitOf returns the limit that a descriptor names.
-func limitOf(limits []Limit, d Descriptor) (Limit, bool) {
-	for _, limit := range limits {
-		if len(limit.Keys) != len(d) {
-			continue
-		}
-		same := true
-		for i, key := range limit.Keys {
-			same = same && d[i].Key == key
-		}
-		if same {
-			return limit, true
-		}
-	}
-	return Limit{}, false
 }
 
 // awaitPeers returns an error unless the instance is healthy and knows the number of instances.

@@ -31,7 +31,7 @@ func (l *limitador) Name() string {
 
 // Description implements System.
 func (l *limitador) Description() Description {
-	version, err := exec.Command(l.program, "--version").Output() //nolint:gosec,noctx // a program of the command line
+	version, err := exec.Command(l.program, "--version").Output()
 	if err != nil {
 		version = []byte("unknown")
 	}
@@ -52,7 +52,7 @@ func (l *limitador) Description() Description {
 // Start implements System.
 func (l *limitador) Start(ctx context.Context, env *Environment, o Options) (Cluster, error) {
 	if o.Sentinel {
-		return nil, fmt.Errorf("Redis with Sentinel: %w", ErrUnsupported)
+		return nil, fmt.Errorf("sentinels of Redis: %w", ErrUnsupported)
 	}
 	store, err := env.startRedis(ctx, o)
 	if err != nil {
@@ -67,38 +67,42 @@ func (l *limitador) Start(ctx context.Context, env *Environment, o Options) (Clu
 	if err := c.Edit(o.Limits); err != nil {
 		return nil, err
 	}
-	storage := "redis"
-	if l.cached {
-		storage = "redis_cached"
-	}
 	for i := range o.Instances {
-		address, err := freeAddress()
-		if err != nil {
-			return nil, err
-		}
-		http, err := freeAddress()
-		if err != nil {
-			return nil, err
-		}
-		p := &Process{program: l.program, ready: dials(address), args: []string{
-			"--rls-ip", "127.0.0.1", "--rls-port", portOf(address), "--http-ip", "127.0.0.1", "--http-port", portOf(http),
-			file, storage, store.url(),
-		}}
-		if len(o.ClockOffsets) > 0 && o.ClockOffsets[i] != 0 {
-			moved, err := env.newClock()
-			if err != nil {
-				return nil, err
-			}
-			if err := moved.set(o.ClockOffsets[i]); err != nil {
-				return nil, err
-			}
-			p.env = moved.preload()
-		}
-		if err := c.add(ctx, env, p, address, true); err != nil {
+		if err := l.startInstance(ctx, env, c, file, o, i); err != nil {
 			return nil, err
 		}
 	}
 	return c, nil
+}
+
+func (l *limitador) startInstance(ctx context.Context, env *Environment, c *cluster, file string, o Options, i int) error {
+	address, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	http, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	storage := "redis"
+	if l.cached {
+		storage = "redis_cached"
+	}
+	p := &Process{program: l.program, ready: dials(address), args: []string{
+		"--rls-ip", "127.0.0.1", "--rls-port", portOf(address), "--http-ip", "127.0.0.1", "--http-port", portOf(http),
+		file, storage, c.store.url(),
+	}}
+	if len(o.ClockOffsets) > 0 {
+		moved, err := env.newClock()
+		if err != nil {
+			return err
+		}
+		if err := moved.set(o.ClockOffsets[i]); err != nil {
+			return err
+		}
+		p.env = moved.preload()
+	}
+	return c.add(ctx, env, p, address, true)
 }
 
 // limitadorLimits returns the limits file.

@@ -75,7 +75,7 @@ func (p *Process) launch() error {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command(p.program, p.args...) //nolint:gosec,noctx // the programs are those of the command line; they outlive the context of their start
+	cmd := exec.Command(p.program, p.args...)
 	cmd.Env = append(os.Environ(), p.env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = dieWithParent()
@@ -171,7 +171,7 @@ func dials(address string) func(ctx context.Context) error {
 
 // versionOf returns the version in the build information of a Go program, or of its module.
 func versionOf(program string) string {
-	output, err := exec.Command("go", "version", "-m", program).Output() //nolint:gosec,noctx // a program of the command line
+	output, err := exec.Command("go", "version", "-m", program).Output()
 	if err != nil {
 		return "unknown"
 	}

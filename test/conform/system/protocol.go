@@ -100,7 +100,7 @@ func (c *envoyClient) requestOf(r Request) *service.RateLimitRequest {
 		if i == 0 || !c.joined {
 			request.Descriptors = append(request.Descriptors, &ratelimit.RateLimitDescriptor{})
 		}
-		last := request.Descriptors[len(request.Descriptors)-1]
+		last := request.GetDescriptors()[len(request.GetDescriptors())-1]
 		for _, entry := range d {
 			last.Entries = append(last.Entries, &ratelimit.RateLimitDescriptor_Entry{Key: entry.Key, Value: entry.Value})
 		}

@@ -5,7 +5,6 @@ package system
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -80,7 +79,7 @@ func (r *redisServer) Failover(ctx context.Context) error {
 		return ErrUnsupported
 	}
 	r.Kill()
-	return r.sentinel.await(ctx, fmt.Sprintf("status=ok,address=%s", r.sentinel.replica.address))
+	return r.sentinel.await(ctx, "status=ok,address="+r.sentinel.replica.address)
 }
 
 // MoveClock implements Store.

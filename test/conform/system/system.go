@@ -6,6 +6,7 @@ package system
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/weir-dev/weir/test/conform/history"
@@ -59,6 +60,16 @@ type Limit struct {
 	Window time.Duration
 }
 
+// NamedBy returns the limit that a descriptor names, by its keys in their order.
+func NamedBy(limits []Limit, d Descriptor) (Limit, bool) {
+	for _, limit := range limits {
+		if slices.EqualFunc(limit.Keys, d, func(key string, entry Entry) bool { return key == entry.Key }) {
+			return limit, true
+		}
+	}
+	return Limit{}, false
+}
+
 // Request asks for the units of one decision. Each of its descriptors names the limit that has its keys.
 type Request struct {
 	Descriptors []Descriptor
@@ -71,7 +82,7 @@ type Descriptor []Entry
 // Entry is one key with its value.
 type Entry struct{ Key, Value string }
 
-// Of returns a request for units of one limit with one key.
+// Of returns a request for units of the limit with one key.
 func Of(key, value string, units uint32) Request {
 	return Request{Descriptors: []Descriptor{{{Key: key, Value: value}}}, Units: units}
 }

@@ -52,10 +52,10 @@ descriptors:
 		ContainSubstring("limits: [{name: all, algorithm: GCRA, threshold: 5, window: 1m}]"),
 		ContainSubstring("limits: [{name: all, algorithm: GCRA, threshold: 7, window: 24h}]"),
 	))
-	limit, ok := limitOf(twoLimits, Descriptor{{Key: "tenant", Value: "a"}, {Key: "user", Value: "b"}})
+	limit, ok := NamedBy(twoLimits, Descriptor{{Key: "tenant", Value: "a"}, {Key: "user", Value: "b"}})
 	g.Expect(ok).To(BeTrue())
 	g.Expect(limit.Units).To(Equal(uint32(7)))
-	_, ok = limitOf(twoLimits, Descriptor{{Key: "user"}})
+	_, ok = NamedBy(twoLimits, Descriptor{{Key: "user"}})
 	g.Expect(ok).To(BeFalse())
 }
 
@@ -68,7 +68,8 @@ func TestStore(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(store.client.Set(t.Context(), "k", "v", 0).Err()).To(Succeed())
 			g.Expect(store.Restart(t.Context())).To(Succeed())
-			g.Expect(store.client.Exists(t.Context(), "k").Val() == 1).To(Equal(durable))
+			kept := store.client.Exists(t.Context(), "k").Val()
+			g.Expect(kept).To(Equal(map[bool]int64{true: 1}[durable]))
 
 			before := store.client.Time(t.Context()).Val()
 			g.Expect(store.MoveClock(time.Hour)).To(Succeed())

@@ -128,7 +128,7 @@ func replaceFile(path, text string) error {
 
 // weirVersion returns the version that the program prints.
 func weirVersion(program string) string {
-	output, err := exec.Command(program, "version").Output() //nolint:gosec,noctx // a program of the command line
+	output, err := exec.Command(program, "version").Output()
 	if err != nil {
 		return "unknown"
 	}

@@ -69,13 +69,13 @@ func (c *Client) HealthCheck(ctx context.Context) (peers int, err error) {
 		return 0, err
 	}
 	err = fieldsOf(reply, func(number protowire.Number, v value) error {
-		switch number {
+		switch int32(number) {
 		case 1: // status
 			if string(v.bytes) != "healthy" {
 				return fmt.Errorf("%w: status %q", errProtocol, v.bytes)
 			}
 		case 3: // peer_count
-			peers = int(v.number) //nolint:gosec // a count
+			peers = int(v.number)
 		}
 		return nil
 	})
@@ -105,7 +105,7 @@ func appendText(b []byte, field protowire.Number, text string) []byte {
 }
 
 func appendNumber(b []byte, field protowire.Number, n int64) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(n)) //nolint:gosec // protobuf encodes an int64 this way
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(n))
 }
 
 // decode decodes a GetRateLimitsResp. An absent status is UNDER_LIMIT.
@@ -116,11 +116,11 @@ func decode(reply []byte) (answers []Answer, err error) {
 		}
 		var a Answer
 		if err := fieldsOf(v.bytes, func(number protowire.Number, v value) error {
-			switch number {
+			switch int32(number) {
 			case 1:
 				a.Over = v.number == 1
 			case 4:
-				a.Reset = time.UnixMilli(int64(v.number)) //nolint:gosec // protobuf encodes an int64 this way
+				a.Reset = time.UnixMilli(int64(v.number))
 			case 5:
 				return fmt.Errorf("%w: %s", errProtocol, v.bytes)
 			}
