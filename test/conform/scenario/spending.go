@@ -121,9 +121,19 @@ func confusions() (pairs [][2]system.Request) {
 	}
 	long := strings.Repeat("x", 10_000)
 	for _, values := range [][2]string{
-		{"Alice", "alice"}, {"\u00e9clair", "e\u0301clair"}, {"\u212a", "K"}, {"\u0430dmin", "admin"},
-		{"1", "01"}, {"1", "1.0"}, {"100%", "100%25"}, {"a+b", "a b"}, {"null", ""}, {"zero\u200bwidth", "zerowidth"},
-		{long + "a", long + "b"}, {long, long + "x"}, {strings.Repeat("\u00e9", 200) + "1", strings.Repeat("\u00e9", 200) + "2"},
+		{"Alice", "alice"},
+		{"\u00e9clair", "e\u0301clair"},
+		{"\u212a", "K"},
+		{"\u0430dmin", "admin"},
+		{"1", "01"},
+		{"1", "1.0"},
+		{"100%", "100%25"},
+		{"a+b", "a b"},
+		{"null", ""},
+		{"zero\u200bwidth", "zerowidth"},
+		{long + "a", long + "b"},
+		{long, long + "x"},
+		{strings.Repeat("\u00e9", 200) + "1", strings.Repeat("\u00e9", 200) + "2"},
 	} {
 		pairs = append(pairs, [2]system.Request{account(values[0]), account(values[1])})
 	}
