@@ -29,5 +29,7 @@
 //	traffic.go                     which policies have traffic
 //	status_writer.go               the one write of a status
 //	ratelimitpolicy_events.go      the events on policies
+//	denials.go                     the events on policies that denials begin and end
+//	denials_tracker.go             which of them are due
 //	outage.go                      the events on the Lease of the leader
 package controller

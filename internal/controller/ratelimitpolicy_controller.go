@@ -60,6 +60,9 @@ type Reconciler struct {
 	// Traffic is read for the condition Wired; nil adds no such condition.
 	Traffic Traffic
 
+	// Denials are read for the events that denials begin and end; nil writes no such events.
+	Denials Denials
+
 	// Gateways are the objects of the Gateway API, for the condition Wired of policies with targetRefs; nil
 	// reads none. The caller starts it.
 	Gateways *gatewayapi.Cache
@@ -95,6 +98,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if r.Traffic != nil {
 		r.statuses.readsTraffic, r.statuses.gateways = true, r.Gateways
 		if err := mgr.Add(manager.RunnableFunc(r.readTraffic)); err != nil {
+			return err
+		}
+	}
+	if r.Denials != nil {
+		if err := mgr.Add(manager.RunnableFunc(r.writeDenialEvents)); err != nil {
 			return err
 		}
 	}

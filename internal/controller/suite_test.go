@@ -96,6 +96,7 @@ type options struct {
 	tenancy     compile.Tenancy
 	publisher   controller.Publisher
 	traffic     controller.Traffic // may be nil
+	denials     controller.Denials // may be nil
 	gateways    bool               // reads objects of the Gateway API
 	terms       *controller.TermTracker
 	outageDelay time.Duration
@@ -118,7 +119,7 @@ func startController(o options) (writes *atomic.Int64, cached client.Reader) {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	reconciler := &controller.Reconciler{
-		Publisher: o.publisher, Terms: o.terms, Tenancy: o.tenancy, OutageDelay: o.outageDelay, Traffic: o.traffic,
+		Publisher: o.publisher, Terms: o.terms, Tenancy: o.tenancy, OutageDelay: o.outageDelay, Traffic: o.traffic, Denials: o.denials,
 		Lease: &corev1.ObjectReference{
 			APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: o.namespace, Name: leaseName,
 		},

@@ -165,7 +165,7 @@ func (c *controllers) manage(ctx context.Context) error {
 	terms := controller.NewTermTracker()
 	reconciler := &controller.Reconciler{
 		Publisher: c.writer, Terms: terms, Tenancy: c.tenancy, Namespaces: c.namespaces,
-		Lease: c.lease.reference(), Traffic: c.traffic, Gateways: gateways,
+		Lease: c.lease.reference(), Traffic: c.traffic, Denials: c.traffic, Gateways: gateways,
 	}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return err

@@ -156,13 +156,14 @@ func (pm *policyMetrics) drop() {
 	}
 }
 
-// countDecision counts what the policy decided, and the limit that denied, if any.
+// countDecision counts what the policy decided, and the limit that denied, if any, and marks a denial for reports.
 func (pm *policyMetrics) countDecision(p *policy, admitted bool, limit string) {
 	verdict := verdictAllowed
 	switch {
 	case admitted:
 	case p.enforces():
 		verdict = verdictDenied
+		p.sightings.MarkDenial()
 	default:
 		verdict = verdictShadowDenied
 	}
@@ -287,7 +288,7 @@ func (pm *policyMetrics) countNear(pt *participant, r *quota.EntryReply, cost in
 	}
 }
 
-// countLocalReply counts a decision by failureMode Local.
+// countLocalReply is countReply for a decision by failureMode Local.
 func (pm *policyMetrics) countLocalReply(pt *participant, r *quota.EntryReply) {
 	if r.Overflow {
 		pm.add(overflowTotal)
@@ -296,9 +297,10 @@ func (pm *policyMetrics) countLocalReply(pt *participant, r *quota.EntryReply) {
 		pm.add(decisionsTotal, "", verdictDegradedAllowed)
 		return
 	}
-	verdict := verdictDegradedDenied
-	if !pt.enforces() {
-		verdict = verdictShadowDenied
+	verdict := verdictShadowDenied
+	if pt.enforces() {
+		verdict = verdictDegradedDenied
+		pt.sightings.MarkDenial()
 	}
 	_, limit := pt.denialReason(r)
 	pm.add(decisionsTotal, limit, verdict)

@@ -23,6 +23,17 @@ type Sighting struct {
 	At time.Time
 }
 
+// Identity is one life of a policy: a policy that is created again under its name has another UID.
+type Identity struct{ ID, UID string }
+
+// DenialReport is the report of a replica that a policy denies requests.
+type DenialReport struct {
+	Identity
+
+	// At is when a replica reported it last, in milliseconds of the time of Redis.
+	At time.Time
+}
+
 // selectorBytes is the length of the hash in Selectors. It detects edits, not attacks.
 const selectorBytes = 12
 

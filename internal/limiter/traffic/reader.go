@@ -21,26 +21,46 @@ const pageSize = 2000
 // Reader reads what all replicas have reported.
 type Reader struct {
 	client redis.UniversalClient
-	key    string
+	prefix string
 }
 
 // NewReader returns a Reader of the reports under the prefix.
 func NewReader(client redis.UniversalClient, prefix string) *Reader {
-	return &Reader{client: client, key: prefix + trafficKey}
+	return &Reader{client: client, prefix: prefix}
 }
 
 // Read returns the sightings that were reported at or after the time, the oldest first. The zero time
 // returns all. A sighting that is reported again during the call can be in the list twice.
 func (r *Reader) Read(ctx context.Context, since time.Time) ([]plan.Sighting, error) {
+	var sightings []plan.Sighting
+	err := r.visit(ctx, sightingSet, since, func(fields []string, at time.Time) {
+		if len(fields) == 3 {
+			sightings = append(sightings, plan.Sighting{
+				Policy: fields[0], Selectors: fields[1], Target: plan.Target(fields[2]), At: at,
+			})
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read which policies have traffic: %w", err)
+	}
+	return sightings, nil
+}
+
+// visit visits the members that were added to the set at or after the time, the oldest first, by the fields
+// that spaces separate.
+func (r *Reader) visit(ctx context.Context, set reportSet, since time.Time, member func(fields []string, at time.Time)) error {
 	var from int64
 	if !since.IsZero() {
 		from = since.UnixMilli()
 	}
-	var sightings []plan.Sighting
+	visit := func(z *redis.Z) {
+		text, _ := z.Member.(string)
+		member(strings.Split(text, " "), time.UnixMilli(int64(z.Score)))
+	}
 	for count := int64(pageSize); ; {
-		page, err := r.page(ctx, from, count)
+		page, err := r.page(ctx, set, from, count)
 		if err != nil {
-			return nil, fmt.Errorf("read which policies have traffic: %w", err)
+			return err
 		}
 		if int64(len(page)) == count {
 			last := int64(page[len(page)-1].Score)
@@ -51,35 +71,23 @@ func (r *Reader) Read(ctx context.Context, since time.Time) ([]plan.Sighting, er
 			// The next page begins with the reports of the last millisecond.
 			for i := range page {
 				if int64(page[i].Score) < last {
-					sightings = appendSighting(sightings, &page[i])
+					visit(&page[i])
 				}
 			}
 			from, count = last, pageSize
 			continue
 		}
 		for i := range page {
-			sightings = appendSighting(sightings, &page[i])
+			visit(&page[i])
 		}
-		return sightings, nil
+		return nil
 	}
 }
 
-func (r *Reader) page(ctx context.Context, from, count int64) ([]redis.Z, error) {
+func (r *Reader) page(ctx context.Context, set reportSet, from, count int64) ([]redis.Z, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return r.client.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
-		Key: r.key, Start: strconv.FormatInt(from, 10), Stop: "+inf", ByScore: true, Count: count,
+		Key: r.prefix + set.key, Start: strconv.FormatInt(from, 10), Stop: "+inf", ByScore: true, Count: count,
 	}).Result()
-}
-
-// appendSighting appends the sighting of the member, unless Weir has not written it.
-func appendSighting(list []plan.Sighting, z *redis.Z) []plan.Sighting {
-	member, _ := z.Member.(string)
-	fields := strings.Split(member, " ")
-	if len(fields) != 3 {
-		return list
-	}
-	return append(list, plan.Sighting{
-		Policy: fields[0], Selectors: fields[1], Target: plan.Target(fields[2]), At: time.UnixMilli(int64(z.Score)),
-	})
 }

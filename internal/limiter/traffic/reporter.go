@@ -8,6 +8,7 @@ import (
 	_ "embed"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,18 +19,26 @@ import (
 const (
 	// Period is the time between two rounds of reports, and so the longest that a first sighting waits.
 	Period = time.Second
-	// reportSeconds is the shortest time between two reports of one policy and target, in seconds.
-	reportSeconds = 60
-	// life is how long a report counts, as does the whole set after the last one.
-	life = 24 * time.Hour
-	// maxMembers bounds the set: several targets for each of 10,000 policies.
+	// maxMembers bounds each set: several targets for each of 10,000 policies.
 	maxMembers = 1 << 16
 	// batchSize bounds the members in one call of Redis.
 	batchSize = 500
 	// callTimeout bounds one call of Redis.
 	callTimeout = 2 * time.Second
+)
 
-	trafficKey = "{registry}:traffic"
+// reportSet is a sorted set of reports.
+type reportSet struct {
+	key string // without the prefix
+	// intervalSeconds is the shortest time between two reports of one member by one replica.
+	intervalSeconds uint32
+	// life is how long a report counts, as does the whole set after the last one.
+	life time.Duration
+}
+
+var (
+	sightingSet = reportSet{key: "{registry}:traffic", intervalSeconds: 60, life: 24 * time.Hour}
+	denialSet   = reportSet{key: "{registry}:denials", intervalSeconds: 15, life: 5 * time.Minute}
 )
 
 //go:embed report.lua
@@ -52,19 +61,18 @@ type Options struct {
 
 // Reporter reports sightings to Redis.
 type Reporter struct {
-	o       Options
-	keys    []string
-	began   time.Time
-	pending []pendingReport
-	failed  bool // the last round failed
+	o         Options
+	began     time.Time
+	sightings []pendingReport
+	denials   []pendingReport
+	failed    bool // the last round failed
 }
 
-// pendingReport is a sighting that is to be reported.
+// pendingReport is a state that is to be reported.
 type pendingReport struct {
-	*Sightings
 	*state
 
-	target plan.Target
+	member string
 }
 
 // NewReporter returns a Reporter that is not started.
@@ -72,7 +80,7 @@ func NewReporter(o Options) *Reporter {
 	if o.Now == nil {
 		o.Now = time.Now //nolint:forbidigo // the default of the injected clock
 	}
-	return &Reporter{o: o, keys: []string{o.Prefix + trafficKey}, began: o.Now()}
+	return &Reporter{o: o, began: o.Now()}
 }
 
 // Start reports every Period until ctx ends, and once more then. It returns nil.
@@ -95,9 +103,9 @@ func (r *Reporter) Start(ctx context.Context) error {
 func (r *Reporter) report(ctx context.Context) {
 	second := firstSecond + uint32(r.o.Now().Sub(r.began)/time.Second) //nolint:gosec // overflows after 136 years
 	r.collect(second)
-	var err error
-	for first := 0; first < len(r.pending) && err == nil; first += batchSize {
-		err = r.send(ctx, r.pending[first:min(first+batchSize, len(r.pending))], second)
+	err := r.sendAll(ctx, sightingSet, r.sightings, second)
+	if err == nil {
+		err = r.sendAll(ctx, denialSet, r.denials, second)
 	}
 	if err != nil && !r.failed && ctx.Err() == nil {
 		r.o.Logger.Warn("Failed to report which policies have traffic", "error", err)
@@ -105,35 +113,48 @@ func (r *Reporter) report(ctx context.Context) {
 	r.failed = err != nil
 }
 
-// collect sets the pending reports, and lets decisions mark again what was reported a minute ago.
+// collect sets the pending reports, and lets decisions mark again what was reported an interval ago.
 func (r *Reporter) collect(second uint32) {
-	clear(r.pending)
-	r.pending = r.pending[:0]
+	r.sightings, r.denials = r.sightings[:0], r.denials[:0]
 	r.o.Each(func(s *Sightings) {
 		s.each(func(target plan.Target, of *state) {
-			if of.renew(second) {
-				r.pending = append(r.pending, pendingReport{Sightings: s, state: of, target: target})
+			if of.renew(second, sightingSet.intervalSeconds) {
+				r.sightings = append(r.sightings, pendingReport{state: of, member: s.member(target)})
 			}
 		})
+		if s.denials.renew(second, denialSet.intervalSeconds) {
+			r.denials = append(r.denials, pendingReport{state: &s.denials, member: s.denialMember()})
+		}
 	})
 }
 
-// send reports the batch, in one call.
-func (r *Reporter) send(ctx context.Context, batch []pendingReport, second uint32) error {
-	args := make([]any, 0, 2+len(batch))
-	args = append(args, life.Milliseconds(), maxMembers)
-	for _, p := range batch {
-		args = append(args, p.member(p.target))
+// sendAll reports the pending reports, in batches.
+func (r *Reporter) sendAll(ctx context.Context, to reportSet, pending []pendingReport, second uint32) error {
+	for batch := range slices.Chunk(pending, batchSize) {
+		members := make([]string, len(batch))
+		for i, p := range batch {
+			members[i] = p.member
+		}
+		if err := to.add(ctx, r.o.Redis, r.o.Prefix, members); err != nil {
+			return err
+		}
+		for _, p := range batch {
+			p.setReported(second)
+		}
+	}
+	return nil
+}
+
+// add adds the members to the set, in one call.
+func (s *reportSet) add(ctx context.Context, client redis.UniversalClient, prefix string, members []string) error {
+	args := make([]any, 0, 2+len(members))
+	args = append(args, s.life.Milliseconds(), maxMembers)
+	for _, m := range members {
+		args = append(args, m)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if err := ignoreNil(reportScript.Run(ctx, r.o.Redis, r.keys, args...).Err()); err != nil {
-		return err
-	}
-	for _, p := range batch {
-		p.setReported(second)
-	}
-	return nil
+	return ignoreNil(reportScript.Run(ctx, client, []string{prefix + s.key}, args...).Err())
 }
 
 // ignoreNil returns the error of a script, unless it is that it returned nothing.

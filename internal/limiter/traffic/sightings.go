@@ -10,10 +10,12 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// Sightings records whether checks apply to one plan. Decisions mark, a Reporter reads.
+// Sightings records whether checks apply to one plan, and whether it denies any. Decisions mark, a Reporter
+// reads.
 type Sightings struct {
 	plan       *plan.Plan
 	untargeted state // of checks that no target selects
+	denials    state
 	targets    []targetState
 }
 
@@ -52,6 +54,9 @@ func newTargetStates(p *plan.Plan) []targetState {
 // Mark records that a check applies to the plan, without a target.
 func (s *Sightings) Mark() { s.untargeted.mark() }
 
+// MarkDenial records that the plan denies a check.
+func (s *Sightings) MarkDenial() { s.denials.mark() }
+
 // MarkTargets records that a check applies to the plan, which came through these targets. Others than the
 // targets of the plan are ignored.
 func (s *Sightings) MarkTargets(through []plan.Target) {
@@ -77,10 +82,11 @@ func (s *state) mark() {
 	}
 }
 
-// renew makes a state unseen that was reported reportPeriod ago, and reports whether it is to be reported.
-func (s *state) renew(second uint32) bool {
+// renew makes a state unseen that was reported at least interval seconds ago, and reports whether it is to be
+// reported.
+func (s *state) renew(second, interval uint32) bool {
 	was := s.Load()
-	if was >= firstSecond && second-was >= reportSeconds {
+	if was >= firstSecond && second-was >= interval {
 		s.CompareAndSwap(was, unseen)
 	}
 	return was == seen
@@ -92,7 +98,12 @@ func (s *state) setReported(second uint32) {
 	s.last.Store(second)
 }
 
-// member returns the member of the sorted set for the target.
+// member returns the member of the set of sightings for the target.
 func (s *Sightings) member(target plan.Target) string {
 	return s.plan.ID() + " " + s.plan.Selectors() + " " + string(target)
+}
+
+// denialMember returns the member of the set of denials.
+func (s *Sightings) denialMember() string {
+	return memberOf(plan.Identity{ID: s.plan.ID(), UID: s.plan.UID})
 }

@@ -28,9 +28,9 @@ const testKey = "weir:{registry}:traffic"
 type replica struct {
 	*Reporter
 
-	sightings []*Sightings
-	now       time.Time
-	log       *bytes.Buffer
+	marked []*Sightings
+	now    time.Time
+	log    *bytes.Buffer
 }
 
 // newReplica returns a replica with plans of these names.
@@ -39,13 +39,13 @@ func newReplica(t *testing.T, client redis.UniversalClient, names ...string) *re
 	r := &replica{now: time.Unix(1_000_000, 0), log: &bytes.Buffer{}}
 	for _, name := range names {
 		s := NewSightings(planOf(name))
-		r.sightings = append(r.sightings, &s)
+		r.marked = append(r.marked, &s)
 	}
 	r.Reporter = NewReporter(Options{
 		Redis: client, Prefix: "weir:", Now: func() time.Time { return r.now },
 		Logger: slog.New(slog.NewTextHandler(r.log, nil)),
 		Each: func(visit func(*Sightings)) {
-			for _, s := range r.sightings {
+			for _, s := range r.marked {
 				visit(s)
 			}
 		},
@@ -59,7 +59,7 @@ func planOf(name string) *plan.Plan {
 
 // mark marks all plans.
 func (r *replica) mark() {
-	for _, s := range r.sightings {
+	for _, s := range r.marked {
 		s.Mark()
 	}
 }
@@ -87,7 +87,7 @@ func TestReportsAreRead(t *testing.T) {
 	r, reader := newReplica(t, client, "x", "y"), NewReader(client, "weir:")
 	g.Expect(reader.Read(t.Context(), time.Time{})).To(BeEmpty())
 
-	r.sightings[1].Mark()
+	r.marked[1].Mark()
 	r.report(t.Context())
 	list, err := reader.Read(t.Context(), time.Time{})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -96,7 +96,7 @@ func TestReportsAreRead(t *testing.T) {
 	list[0].At = time.Time{}
 	g.Expect(list[0]).To(Equal(plan.Sighting{Policy: "a/y", Selectors: planOf("y").Selectors()}))
 	g.Expect(reader.Read(t.Context(), time.Now().Add(time.Hour))).To(BeEmpty())
-	g.Expect(client.PTTL(t.Context(), testKey).Val()).To(BeNumerically("~", life, time.Minute))
+	g.Expect(client.PTTL(t.Context(), testKey).Val()).To(BeNumerically("~", sightingSet.life, time.Minute))
 }
 
 func TestOneReportAMinute(t *testing.T) {
@@ -182,7 +182,7 @@ func TestOldAndSurplusReportsGo(t *testing.T) {
 	client := connect(t, server.URL)
 	reader := NewReader(client, "weir:")
 	send := func(most int, members ...any) {
-		args := append([]any{life.Milliseconds(), most}, members...)
+		args := append([]any{sightingSet.life.Milliseconds(), most}, members...)
 		g.Expect(ignoreNil(reportScript.Run(t.Context(), client, []string{testKey}, args...).Err())).To(Succeed())
 	}
 	read := func() []string {
@@ -203,7 +203,7 @@ func TestOldAndSurplusReportsGo(t *testing.T) {
 	clock.Advance(23 * time.Hour)
 	send(3, "a/4 s ")
 	g.Expect(read()).To(Equal([]string{"a/3", "a/4"}), "a/2 is 24 hours old")
-	clock.Advance(life + time.Millisecond)
+	clock.Advance(sightingSet.life + time.Millisecond)
 	g.Expect(client.Exists(t.Context(), testKey).Val()).To(BeZero())
 }
 
@@ -220,7 +220,7 @@ func TestReportsWaitForRedis(t *testing.T) {
 		r.report(ctx)
 		cancel()
 		r.mark()
-		g.Expect(r.pending).To(HaveLen(2))
+		g.Expect(r.sightings).To(HaveLen(2))
 	}
 	proxy.Heal()
 	reader := NewReader(connect(t, server.URL), "weir:")

@@ -1,0 +1,76 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/limiter"
+	"github.com/weir-dev/weir/internal/limiter/engine"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/limiter/quota"
+	"github.com/weir-dev/weir/internal/limiter/redisclient"
+	"github.com/weir-dev/weir/internal/limiter/traffic"
+	"github.com/weir-dev/weir/internal/testenv"
+)
+
+// denialsReportedBy returns the policies that the engine reports to deny requests.
+func denialsReportedBy(t *testing.T, e *engine.Engine) []string {
+	t.Helper()
+	g := NewWithT(t)
+	client, err := redisclient.New(testenv.StartRedis(t).URL, 5*time.Second)
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = client.Close() }()
+	reporter := traffic.NewReporter(traffic.Options{Redis: client, Each: e.Sightings, Logger: slog.New(slog.DiscardHandler)})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	g.Expect(reporter.Start(ended)).To(Succeed()) // it reports once
+	list, err := traffic.NewReader(client, "").Denials(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	reported := []string{}
+	for _, r := range list {
+		reported = append(reported, r.ID)
+	}
+	return reported
+}
+
+func TestDenialReports(t *testing.T) {
+	overridden := func(p *plan.Plan) {
+		p.Overrides = []plan.Override{{Name: "all", Action: plan.ActionDeny, When: "true"}}
+	}
+	unavailable := &quota.StoreError{Cause: quota.CauseTimeout, Err: context.DeadlineExceeded}
+	none := []string{}
+	for name, tc := range map[string]struct {
+		plan  *plan.Plan
+		store error
+		check *limiter.Check
+		want  []string
+	}{
+		"an allowed check":          {plan: makePlan("a/x"), check: named("a/x"), want: none},
+		"a denied check":            {plan: makePlan("a/x", threshold(1)), check: costing(2), want: []string{"a/x"}},
+		"Shadow":                    {plan: makePlan("a/x", threshold(1), mode(plan.ModeShadow)), check: costing(2), want: none},
+		"an override that denies":   {plan: makePlan("a/x", overridden), check: named("a/x"), want: []string{"a/x"}},
+		"a candidate":               {plan: makePlan("a/x", threshold(5), trying(1)), check: costing(2), want: none},
+		"failureMode Open":          {plan: makePlan("a/x", fails(plan.FailOpen)), store: unavailable, check: named("a/x"), want: none},
+		"failureMode Closed":        {plan: makePlan("a/x", fails(plan.FailClosed)), store: unavailable, check: named("a/x"), want: none},
+		"failureMode Local, within": {plan: makePlan("a/x", fails(plan.FailLocal), threshold(9)), store: unavailable, check: costing(2), want: none},
+		"failureMode Local, above":  {plan: makePlan("a/x", fails(plan.FailLocal), threshold(1)), store: unavailable, check: costing(2), want: []string{"a/x"}},
+		"a peek": {
+			plan: makePlan("a/x", threshold(1)), want: none,
+			check: &limiter.Check{Policies: []string{"a/x"}, Cost: 2, Peek: true},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(tc.plan)
+			f.store.err = tc.store
+			f.decide(t, tc.check)
+			NewWithT(t).Expect(denialsReportedBy(t, f.Engine)).To(Equal(tc.want))
+		})
+	}
+}
