@@ -1,12 +1,12 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Checks the links between the pages of a built site: node check-links.mjs FOLDER. A page or an
-// anchor that does not exist fails. VitePress checks pages, but no anchors.
+// Checks the links between the pages of a built site: node check-links.mjs FOLDER BASE, where BASE is the path at
+// which the folder is served. A page or an anchor that does not exist fails. VitePress checks pages, but no anchors.
 import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { join, relative } from "node:path";
 
-const site = process.argv[2];
+const [site, base] = process.argv.slice(2);
 const text = (encoded) => encoded.replaceAll("&amp;", "&").replaceAll("&#39;", "'").replaceAll("&quot;", '"');
 
 // pages maps the URL of each page to its anchors and links.
@@ -14,7 +14,7 @@ const pages = new Map();
 for (const file of readdirSync(site, { recursive: true }).filter((name) => name.endsWith(".html") && name !== "404.html")) {
   const html = readFileSync(join(site, file), "utf8");
   const all = (pattern) => [...html.matchAll(pattern)].map((match) => text(match[1]));
-  const url = "/" + relative(".", file).replace(/(^|\/)index\.html$/, "$1").replace(/\.html$/, "");
+  const url = base + relative(".", file).replace(/(^|\/)index\.html$/, "$1").replace(/\.html$/, "");
   pages.set(url, { anchors: new Set(all(/\sid="([^"]*)"/g)), links: all(/<a\s[^>]*?href="([^"]*)"/g) });
 }
 
@@ -28,7 +28,7 @@ for (const [url, { links }] of pages) {
     const path = decodeURI(target.pathname);
     const page = pages.get(path);
     const anchor = decodeURIComponent(target.hash.slice(1));
-    if (page ? anchor && !page.anchors.has(anchor) : !existsSync(join(site, path))) dead.add(`${url}: dead link ${link}`);
+    if (page ? anchor && !page.anchors.has(anchor) : !existsSync(join(site, relative(base, path)))) dead.add(`${url}: dead link ${link}`);
   }
 }
 dead.forEach((line) => console.error(line));

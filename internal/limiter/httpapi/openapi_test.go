@@ -120,7 +120,10 @@ func TestOpenAPIDocumentsEveryRoute(t *testing.T) {
 	documented := slices.Sorted(maps.Keys(c.Paths.Map()))
 	documented = slices.DeleteFunc(documented, func(path string) bool { return path == "/v1/authorize/{path}" })
 	g.Expect(documented).To(Equal(slices.Sorted(maps.Keys(h.routes))))
+	page, err := os.ReadFile("../../../docs/http.md")
+	g.Expect(err).NotTo(HaveOccurred())
 	for path, route := range h.routes {
+		g.Expect(string(page)).To(ContainSubstring(path), "in docs/http.md")
 		methods := slices.Sorted(maps.Keys(c.Paths.Value(path).Operations()))
 		if route.methods == nil {
 			g.Expect(methods).To(HaveLen(8), path+": any method")

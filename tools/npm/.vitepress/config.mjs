@@ -1,8 +1,8 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The site of docs/, built by `make docs` into bin/docs. Pages are written for GitHub too, so links
-// to files outside docs/ become links to the repository.
+// The site of docs/, built by hack/docs.sh from the pages that stage.mjs gathers. Pages are written for GitHub too, so
+// links to files outside docs/ become links to the repository, unless the site has a page of them.
 import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -11,21 +11,31 @@ import { defineConfig } from "vitepress";
 const repository = "https://github.com/weir-dev/weir";
 const root = resolve(dirname(fileURLToPath(import.meta.url)), "../../..");
 const docs = join(root, "docs");
+const { DOCS_PAGES: pages, DOCS_OUT: out, DOCS_BASE: base, DOCS_VERSION: version } = process.env;
 
 // linkOf returns the link to a page, by its path in docs/.
 const linkOf = (page) => "/" + page.replace(/README\.md$/, "").replace(/\.md$/, "");
 
-// folder returns a group with all pages of a folder of docs/, by their titles.
+// gathered returns the link to the page that stage.mjs has made of a file outside docs/, undefined if it has none.
+function gathered(target) {
+  const path = relative(root, target);
+  if (path === "charts/weir/README.md") return "/values";
+  if (path === "config/samples") return "/samples/ai-tokens";
+  const sample = path.match(/^config\/samples\/(?:.*\/)?([^/]*)\.yaml$/);
+  return sample ? `/samples/${sample[1]}` : undefined;
+}
+
+// folder returns a group with all pages of a folder of the site, by their titles.
 function folder(text, name) {
-  const pages = readdirSync(join(docs, name)).filter((file) => file.endsWith(".md") && file !== "README.md");
-  const title = (file) => readFileSync(join(docs, name, file), "utf8").match(/^# (.*)/m)[1];
-  return { text, collapsed: true, items: pages.sort().map((file) => ({ text: title(file), link: linkOf(`${name}/${file}`) })) };
+  const files = readdirSync(join(pages, name)).filter((file) => file.endsWith(".md") && file !== "README.md");
+  const title = (file) => readFileSync(join(pages, name, file), "utf8").match(/^# (.*)/m)[1];
+  return { text, collapsed: true, items: files.sort().map((file) => ({ text: title(file), link: linkOf(`${name}/${file}`) })) };
 }
 
 // sidebar returns the lists of docs/README.md, and the folders whose pages they do not list. It fails for a page that
 // nothing lists.
 function sidebar() {
-  const groups = [...lists(), folder("Integrations", "integrations"), folder("Decision records", "decisions")];
+  const groups = [...lists(), folder("Samples", "samples"), folder("Integrations", "integrations"), folder("Decision records", "decisions")];
   const listed = new Set(groups.flatMap((group) => group.items.map((item) => item.link)));
   for (const file of readdirSync(docs, { recursive: true })) {
     if (!file.endsWith(".md") || file === "README.md") continue;
@@ -42,8 +52,9 @@ function lists() {
     if (heading) groups.push({ text: heading[1], collapsed: false, items: [] });
     if (!/^( {3}|\d+\.)/.test(line)) continue;
     for (const [, text, page] of line.matchAll(/\[([^\]]*)\]\(([^)#:]*\.md)/g)) {
-      const items = groups.at(-1).items, link = linkOf(page);
-      if (page.startsWith("..") || items.some((item) => item.link === link)) continue;
+      const link = page.startsWith("..") ? gathered(resolve(docs, page)) : linkOf(page);
+      const items = groups.at(-1).items;
+      if (!link || items.some((item) => item.link === link)) continue;
       items.push({ text: text[0].toUpperCase() + text.slice(1), link });
     }
   }
@@ -59,6 +70,11 @@ function outside(md) {
     if (path && !/^[a-z]+:/.test(path)) {
       const target = resolve(dirname(join(docs, env.relativePath)), decodeURI(path));
       if (!existsSync(target)) throw new Error(`docs/${env.relativePath}: dead link ${path}`);
+      const page = gathered(target);
+      if (page) {
+        token.attrSet("href", page);
+        return open(tokens, index, options, env, self);
+      }
       if (path.endsWith("README.md")) token.attrSet("href", path.replace(/README\.md$/, "") + (hash ? "#" + hash : ""));
       if (relative(docs, target).startsWith("..") || !target.endsWith(".md")) {
         token.attrSet("href", `${repository}/blob/main/${relative(root, target)}${hash ? "#" + hash : ""}`);
@@ -86,7 +102,7 @@ const vueOfPages = {
   name: "vue-of-pages",
   enforce: "pre",
   resolveId(id, importer) {
-    const isPage = importer?.startsWith(docs) && /^vue(\/|$)/.test(id);
+    const isPage = importer?.startsWith(pages) && /^vue(\/|$)/.test(id);
     return isPage ? this.resolve(id, fileURLToPath(import.meta.url)) : undefined;
   },
 };
@@ -94,8 +110,9 @@ const vueOfPages = {
 export default defineConfig({
   title: "Weir",
   description: "Rate limits and abuse protection for Kubernetes",
-  srcDir: docs,
-  outDir: join(root, "bin/docs"),
+  base,
+  srcDir: pages,
+  outDir: out,
   cacheDir: join(root, "bin/docs-cache"),
   rewrites: { "README.md": "index.md", "integrations/README.md": "integrations/index.md" },
   cleanUrls: true,
@@ -106,6 +123,7 @@ export default defineConfig({
   },
   vite: { plugins: [vueOfPages] },
   themeConfig: {
+    version,
     search: { provider: "local" },
     sidebar: sidebar(),
     outline: [2, 3],
