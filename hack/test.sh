@@ -4,7 +4,7 @@
 #
 # Runs go test with the race detector and prints a summary at the very end. Takes packages
 # and flags of go test. ./... means all packages except the tests that need a cluster, which
-# hack/e2e.sh runs, and includes the modules hack/image and client. A skipped test fails the run.
+# hack/e2e.sh runs, and includes the modules hack/image, client and test/gitops. A skipped test fails the run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -28,6 +28,7 @@ run() {
   if $everything; then
     GOWORK=off go test -C hack/image -race -v ./... || status=$?
     GOWORK=off go test -C client -race -v ./... || status=$?
+    GOWORK=off go test -C test/gitops -race -v ./... || status=$?
   fi
   return "$status"
 }
