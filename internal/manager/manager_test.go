@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -49,6 +50,18 @@ var _ = Describe("A policy of the cluster", Serial, func() {
 
 	It("is enforced as soon as it is ready", func() {
 		Expect(statuses(3)).To(Equal([]int{200, 200, 429}))
+	})
+
+	It("has an event once it denies", func(ctx SpecContext) {
+		Expect(statuses(3)).To(Equal([]int{200, 200, 429}))
+		Eventually(func(g Gomega, ctx SpecContext) (reasons []string) {
+			list := &eventsv1.EventList{}
+			g.Expect(api.List(ctx, list, client.InNamespace(policy.Namespace))).To(Succeed())
+			for i := range list.Items {
+				reasons = append(reasons, list.Items[i].Reason)
+			}
+			return reasons
+		}).WithContext(ctx).Should(ContainElement("DenialsBegan"))
 	})
 
 	It("is enforced as edited as soon as the edit is ready, and keeps its counters", func(ctx SpecContext) {
