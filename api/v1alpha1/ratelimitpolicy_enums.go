@@ -19,14 +19,36 @@ const (
 	ModeDisabled Mode = "Disabled"
 )
 
+// ValueMatchType is how a match compares a value of the request.
+//
+// +kubebuilder:validation:Enum=Exact;Present
+type ValueMatchType string
+
+const (
+	// ValueMatchExact requires one value.
+	ValueMatchExact ValueMatchType = "Exact"
+
+	// ValueMatchPresent accepts any value.
+	ValueMatchPresent ValueMatchType = "Present"
+)
+
 // KeyPartType is the source of one part of the key.
 //
-// +kubebuilder:validation:Enum=Header;RemoteAddress;Descriptor;Principal;Expression
+// +kubebuilder:validation:Enum=Header;Cookie;QueryParameter;Claim;RemoteAddress;Descriptor;Principal;Expression
 type KeyPartType string
 
 const (
 	// KeyPartHeader takes the value of a request header.
 	KeyPartHeader KeyPartType = "Header"
+
+	// KeyPartCookie takes the value of a cookie.
+	KeyPartCookie KeyPartType = "Cookie"
+
+	// KeyPartQueryParameter takes the value of a parameter of the query.
+	KeyPartQueryParameter KeyPartType = "QueryParameter"
+
+	// KeyPartClaim takes the value of a claim of a JSON Web Token.
+	KeyPartClaim KeyPartType = "Claim"
 
 	// KeyPartRemoteAddress takes the network of the client address.
 	KeyPartRemoteAddress KeyPartType = "RemoteAddress"

@@ -6,7 +6,7 @@ package v1alpha1
 // Match selects requests. All fields that are set must match, and at least one must be
 // set.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.hosts) || has(self.methods) || has(self.paths) || has(self.when) || has(self.domain) || has(self.descriptors)",message="every match must set at least one of hosts, methods, paths, when, domain and descriptors"
+// +kubebuilder:validation:XValidation:rule="has(self.hosts) || has(self.methods) || has(self.paths) || has(self.headers) || has(self.queryParameters) || has(self.when) || has(self.domain) || has(self.descriptors)",message="every match must set at least one of hosts, methods, paths, headers, queryParameters, when, domain and descriptors"
 type Match struct {
 	// hosts are the hosts of the request, without port: a lower-case name such as
 	// "shop.example", or "*." and a name, which matches every subdomain but not the
@@ -49,6 +49,27 @@ type Match struct {
 	// +kubebuilder:validation:items:XValidation:rule="self.matches('^/[^*]*[*]?$')",message="paths must start with / and have * at most once, as the last character"
 	Paths []string `json:"paths,omitempty"`
 
+	// headers are headers that the request must have, all of them. A client that can
+	// leave out a header can avoid the match. At most 16 entries. Without entries any
+	// headers match.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Headers []HeaderMatch `json:"headers,omitempty"`
+
+	// queryParameters are parameters that the query of the request must have, all of
+	// them. At most 16 entries. Without entries any query matches.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	QueryParameters []QueryParameterMatch `json:"queryParameters,omitempty"`
+
 	// when is a CEL expression over the request that must yield true. An absent
 	// header is the empty string. An expression that fails at run time counts as true,
 	// so that no request can evade a limit by making it fail. At most 1024 characters.
@@ -78,6 +99,63 @@ type Match struct {
 	Descriptors []DescriptorMatch `json:"descriptors,omitempty"`
 }
 
+// HeaderMatch selects requests by one header.
+//
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Exact') == has(self.value)",message="value must be set when type is Exact, and only then"
+type HeaderMatch struct {
+	// name is the name of the header, case-insensitive. 1 to 255 characters. The
+	// method, the host and the path have fields of their own.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[-!#$%&\x27*+.^_\x60|~0-9A-Za-z]+$')`,message="name must be an HTTP header name"
+	Name string `json:"name"`
+
+	// type is how the header is compared. Exact needs value: the header has it, or it is
+	// among values that are repeated or separated by commas. Present accepts any value.
+	// Defaults to Exact.
+	//
+	// +optional
+	// +kubebuilder:default=Exact
+	Type ValueMatchType `json:"type,omitempty"`
+
+	// value is the value that the header must have, compared as it is. 1 to 1024
+	// characters. Only with type Exact.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Value string `json:"value,omitempty"`
+}
+
+// QueryParameterMatch selects requests by one parameter of the query.
+//
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Exact') == has(self.value)",message="value must be set when type is Exact, and only then"
+type QueryParameterMatch struct {
+	// name is the name of the parameter without escapes. 1 to 255 characters.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	Name string `json:"name"`
+
+	// type is how the parameter is compared. Exact needs value: one of the values of the
+	// parameter is equal to it. Present accepts any value. Defaults to Exact.
+	//
+	// +optional
+	// +kubebuilder:default=Exact
+	Type ValueMatchType `json:"type,omitempty"`
+
+	// value is the value that the parameter must have, without escapes. 1 to 1024
+	// characters. Only with type Exact.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Value string `json:"value,omitempty"`
+}
+
 // DescriptorMatch selects one entry of an Envoy rate limit descriptor.
 type DescriptorMatch struct {
 	// key is the key of the entry. 1 to 255 characters.
@@ -101,11 +179,15 @@ type DescriptorMatch struct {
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Header') == has(self.header)",message="header must be set when type is Header, and only then"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'RemoteAddress') == has(self.remoteAddress)",message="remoteAddress must be set when type is RemoteAddress, and only then"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Descriptor') == has(self.descriptor)",message="descriptor must be set when type is Descriptor, and only then"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Cookie') == has(self.cookie)",message="cookie must be set when type is Cookie, and only then"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'QueryParameter') == has(self.queryParameter)",message="queryParameter must be set when type is QueryParameter, and only then"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Claim') == has(self.claim)",message="claim must be set when type is Claim, and only then"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Principal') == has(self.principal)",message="principal must be set when type is Principal, and only then"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Expression') == has(self.expression)",message="expression must be set when type is Expression, and only then"
 type KeyPart struct {
-	// type is the source of the value of this part: Header, RemoteAddress, Descriptor,
-	// Principal or Expression. The field of that name must be set.
+	// type is the source of the value of this part: Header, Cookie, QueryParameter, Claim,
+	// RemoteAddress, Descriptor, Principal or Expression. The field of that name must be
+	// set.
 	//
 	// +required
 	Type KeyPartType `json:"type"`
@@ -114,6 +196,23 @@ type KeyPart struct {
 	//
 	// +optional
 	Header *HeaderKey `json:"header,omitempty"`
+
+	// cookie takes the value of a cookie. Only with type Cookie.
+	//
+	// +optional
+	Cookie *CookieKey `json:"cookie,omitempty"`
+
+	// queryParameter takes the value of a parameter of the query. Only with type
+	// QueryParameter.
+	//
+	// +optional
+	QueryParameter *QueryParameterKey `json:"queryParameter,omitempty"`
+
+	// claim takes the value of a claim of a JSON Web Token that the proxy has verified.
+	// Only with type Claim.
+	//
+	// +optional
+	Claim *ClaimKey `json:"claim,omitempty"`
 
 	// remoteAddress takes the network of the client address. Only with type
 	// RemoteAddress.
@@ -147,6 +246,48 @@ type HeaderKey struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[-!#$%&\x27*+.^_\x60|~0-9A-Za-z]+$')`,message="name must be an HTTP header name"
+	Name string `json:"name"`
+}
+
+// CookieKey takes the value of a cookie.
+type CookieKey struct {
+	// name is the name of the cookie, case-sensitive. 1 to 255 characters.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[-!#$%&\x27*+.^_\x60|~0-9A-Za-z]+$')`,message="name must be a cookie name"
+	Name string `json:"name"`
+}
+
+// QueryParameterKey takes the value of a parameter of the query.
+type QueryParameterKey struct {
+	// name is the name of the parameter without escapes. 1 to 255 characters.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	Name string `json:"name"`
+}
+
+// ClaimKey takes the value of a claim of a JSON Web Token (RFC 7519) that the proxy has
+// verified. A text, an integer and a boolean are values.
+type ClaimKey struct {
+	// payload is the name under which the proxy passes the claims of the token: the
+	// payload_in_metadata of Envoy's JWT provider. 1 to 255 characters.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	Payload string `json:"payload"`
+
+	// name is the name of the claim, such as sub or https://shop.example/tenant. If there
+	// is no claim with the name, dots lead into nested objects: address.country. 1 to 255
+	// characters.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
 	Name string `json:"name"`
 }
 

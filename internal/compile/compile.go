@@ -102,6 +102,7 @@ func (c *compiler) matches(spec *field.Path, policy *v1alpha1.RateLimitPolicy) [
 	for i := range policy.Spec.Matches {
 		at := spec.Child("matches").Index(i)
 		c.checkMatch(at, &matches[i])
+		c.checkHeaders(at.Child("headers"), policy.Spec.Matches[i].Headers)
 		c.errs = append(c.errs, c.grant.check(at, &matches[i])...)
 	}
 	return matches
@@ -117,7 +118,10 @@ func MatchesOf(policy *v1alpha1.RateLimitPolicy) []plan.Match {
 	var matches []plan.Match
 	for i := range policy.Spec.Matches {
 		m := &policy.Spec.Matches[i]
-		match := plan.Match{Targets: targets, Hosts: m.Hosts, Methods: m.Methods, Paths: m.Paths, Domain: m.Domain, When: m.When}
+		match := plan.Match{
+			Targets: targets, Hosts: m.Hosts, Methods: m.Methods, Paths: m.Paths,
+			Headers: headersOf(m), QueryParameters: queryParametersOf(m), Domain: m.Domain, When: m.When,
+		}
 		for _, d := range m.Descriptors {
 			match.Descriptors = append(match.Descriptors, plan.Entry{Key: d.Key, Value: d.Value})
 		}
@@ -172,6 +176,12 @@ func (c *compiler) key(at *field.Path, parts []v1alpha1.KeyPart) []plan.KeyPart 
 		switch {
 		case part.Header != nil:
 			p.Header = strings.ToLower(part.Header.Name)
+		case part.Cookie != nil:
+			p.Cookie = part.Cookie.Name
+		case part.QueryParameter != nil:
+			p.QueryParameter = part.QueryParameter.Name
+		case part.Claim != nil:
+			p.Claim = &plan.Claim{Payload: part.Claim.Payload, Name: part.Claim.Name}
 		case part.RemoteAddress != nil:
 			p.IPv4PrefixLength = int(orDefaultPointer(part.RemoteAddress.IPv4PrefixLength, defaultIPv4PrefixLength))
 			p.IPv6PrefixLength = int(orDefaultPointer(part.RemoteAddress.IPv6PrefixLength, defaultIPv6PrefixLength))

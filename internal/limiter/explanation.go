@@ -129,7 +129,7 @@ func rankOf(field plan.Field) int {
 		return 2
 	case plan.FieldPaths:
 		return 3
-	case plan.FieldDescriptors:
+	case plan.FieldDescriptors, plan.FieldHeaders, plan.FieldQueryParameters:
 		return 4
 	case plan.FieldHosts:
 		return 6

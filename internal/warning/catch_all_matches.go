@@ -28,7 +28,8 @@ func catchAllMatches(p *plan.Plan) (warnings []string) {
 
 func isCatchAll(m *plan.Match) bool {
 	when := strings.TrimSpace(m.When)
-	return len(m.Targets) == 0 && len(m.Hosts) == 0 && len(m.Methods) == 0 && len(m.Descriptors) == 0 && m.Domain == "" &&
+	return len(m.Targets) == 0 && len(m.Hosts) == 0 && len(m.Methods) == 0 && len(m.Descriptors) == 0 &&
+		len(m.Headers) == 0 && len(m.QueryParameters) == 0 && m.Domain == "" &&
 		(len(m.Paths) == 0 || slices.Contains(m.Paths, "/*")) &&
 		(when == "" || when == "true")
 }

@@ -16,7 +16,7 @@ import (
 // CrowdedMatches warns of matches whose requests match more policies of the Namespace than Weir evaluates.
 // policies are the policies of the Namespace; policy itself may be among them, in an older form.
 //
-//   - It asks for a request with each host of the match, and a path, method and descriptor of it. Policies
+//   - It asks for a request with each host of the match, and a path, method, descriptor, headers and query parameters of it. Policies
 //     for other hosts or paths do not count.
 //   - Matches with a `when` do not count: which of them hold depends on the request.
 func CrowdedMatches(policy *v1alpha1.RateLimitPolicy, policies []v1alpha1.RateLimitPolicy) (warnings []string) {
@@ -88,5 +88,7 @@ func requestOf(m *plan.Match, host string) *plan.Attributes {
 	if len(m.Descriptors) > 0 {
 		a.Descriptors = []plan.Descriptor{m.Descriptors}
 	}
+	a.SetHeaders(m.Headers)
+	a.AddQueryParameters(m.QueryParameters)
 	return a
 }

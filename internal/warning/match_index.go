@@ -40,8 +40,11 @@ func keyOf(m *plan.Match) (key matchKey) {
 	for _, list := range [][]string{plan.TargetTexts(m.Targets), m.Hosts, m.Methods, m.Paths} {
 		add(sorted(list, strings.Compare)...)
 	}
-	for _, d := range sorted(m.Descriptors, compareEntries) {
-		add(d.Key, d.Value)
+	for _, entries := range [][]plan.Entry{m.Descriptors, m.Headers, m.QueryParameters} {
+		add("")
+		for _, e := range sorted(entries, compareEntries) {
+			add(e.Key, e.Value)
+		}
 	}
 	add(m.Domain, m.When)
 	sum := sha256.Sum256(text)

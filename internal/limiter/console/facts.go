@@ -29,6 +29,7 @@ type fact struct{ Name, Value string }
 type matchFacts struct {
 	Targets                            []plan.Target
 	Hosts, Methods, Paths, Descriptors []string
+	Headers, QueryParameters           []string
 	Domain, When                       string
 }
 
@@ -48,7 +49,7 @@ type overrideFacts struct {
 // shownSelected is how many keys and networks of an override are shown.
 const shownSelected = 10
 
-// factsOf describes the plan. Unless reveal is true, it masks the values of headers.
+// factsOf describes the plan. Unless reveal is true, it masks the values of headers, cookies and query parameters.
 func factsOf(p *plan.Plan, reveal bool) *facts {
 	f := &facts{Mode: string(p.Mode)}
 	f.addRow("Counts", map[plan.Counting]string{
@@ -94,20 +95,31 @@ func (f *facts) addRow(name, value string) { f.Rows = append(f.Rows, fact{name, 
 
 func matchFactsOf(m *plan.Match) matchFacts {
 	f := matchFacts{Targets: m.Targets, Hosts: m.Hosts, Methods: m.Methods, Paths: m.Paths, Domain: m.Domain, When: m.When}
-	for _, e := range m.Descriptors {
+	f.Headers, f.QueryParameters, f.Descriptors = entryTexts(m.Headers), entryTexts(m.QueryParameters), entryTexts(m.Descriptors)
+	return f
+}
+
+func entryTexts(entries []plan.Entry) (texts []string) {
+	for _, e := range entries {
 		text := e.Key
 		if e.Value != "" {
 			text += "=" + e.Value
 		}
-		f.Descriptors = append(f.Descriptors, text)
+		texts = append(texts, text)
 	}
-	return f
+	return texts
 }
 
 func keyPartText(part *plan.KeyPart) string {
 	switch part.Type {
 	case plan.KeyHeader:
 		return "Header " + part.Header
+	case plan.KeyCookie:
+		return "Cookie " + part.Cookie
+	case plan.KeyQueryParameter:
+		return "Query parameter " + part.QueryParameter
+	case plan.KeyClaim:
+		return "Claim " + part.Claim.Name + " of " + part.Claim.Payload
 	case plan.KeyDescriptor:
 		return "Descriptor " + part.Descriptor
 	case plan.KeyExpression:
@@ -167,9 +179,9 @@ func windowText(l *plan.Limit) string {
 
 func overrideFactsOf(p *plan.Plan, o *plan.Override, reveal bool) overrideFacts {
 	f := overrideFacts{Name: o.Name, Action: string(o.Action), When: o.When}
-	isHeader := len(p.Key) == 1 && p.Key[0].Type == plan.KeyHeader
+	isSecret := len(p.Key) == 1 && p.Key[0].IsSecret()
 	for _, key := range o.Keys[:min(len(o.Keys), shownSelected)] {
-		if isHeader && !reveal {
+		if isSecret && !reveal {
 			key = httpapi.Mask(key)
 		}
 		f.Keys = append(f.Keys, visible(key))

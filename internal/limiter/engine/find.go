@@ -20,7 +20,7 @@ type applicable struct {
 	descriptor int
 	hits       limiter.Hits
 	match      int  // the first match that holds, or limiter.Named
-	failed     bool // it applies only because a condition failed, which counts as holding
+	failed     bool // it applies only because a condition failed or values are unreadable, which counts as holding
 	leftOut    bool // its expressions have no share in the decision, see withoutShare
 }
 
@@ -81,7 +81,7 @@ func (s *search) findMatching(v *view, check *limiter.Check) {
 			continue
 		}
 		if m.LeftOut || without[p.policy] {
-			p.leftOut = true
+			p.leftOut, p.failed = true, m.Uncertain
 			s.found = append(s.found, p)
 			continue
 		}
@@ -89,7 +89,7 @@ func (s *search) findMatching(v *view, check *limiter.Check) {
 		if err != nil {
 			s.failures = append(s.failures, expressionFailure{policy: p.policy, field: p.conditions[m.Match].field})
 		}
-		p.failed = err != nil
+		p.failed = err != nil || m.Uncertain
 		switch {
 		case earlier != nil:
 			earlier.failed = !holds || p.failed

@@ -19,8 +19,8 @@ type derivedKey struct {
 	given bool // by the check, for all policies
 	// missing is true if a part is empty: the request lacks it, or its expression failed.
 	missing bool
-	// ambiguous is true if a part cannot be read because its header or principal is repeated, or
-	// because it is too large. A client can cause both, so onMissingKey does not apply.
+	// ambiguous is true if a part cannot be read because its header, cookie, query parameter or principal is
+	// repeated, because servers may read different values, or because it is too large. A client can cause both, so onMissingKey does not apply.
 	ambiguous bool
 }
 
@@ -49,6 +49,12 @@ func (p *policy) keyValue(i int, a *plan.Attributes, descriptors []plan.Descript
 			return "", expression.ErrUnreadable
 		}
 		return a.Headers[part.Header], nil
+	case plan.KeyCookie:
+		return singleValue(a.CookieValues(), part.Cookie)
+	case plan.KeyQueryParameter:
+		return singleValue(a.QueryValues(), part.QueryParameter)
+	case plan.KeyClaim:
+		return a.Claims[part.Claim.Payload][part.Claim.Name], nil
 	case plan.KeyRemoteAddress:
 		return part.Network(a.RemoteAddress), nil
 	case plan.KeyDescriptor:
@@ -62,6 +68,14 @@ func (p *policy) keyValue(i int, a *plan.Attributes, descriptors []plan.Descript
 		return p.keyExpressions[i].evaluate(a, descriptors)
 	}
 	return "", nil
+}
+
+func singleValue(values *plan.Values, name string) (string, error) {
+	value, ok := values.Get(name)
+	if !ok {
+		return "", expression.ErrUnreadable
+	}
+	return value, nil
 }
 
 // partsOf returns the parts of the encoded key. Where the encoding has a hash of the only part, an

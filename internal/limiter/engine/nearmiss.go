@@ -124,6 +124,15 @@ func (n *nearSearch) missOf(near *plan.NearMatch) limiter.NearMiss {
 		miss.Wants, miss.Got = m.Methods, listOf(a.Method)
 	case plan.FieldPaths:
 		miss.Wants, miss.Got = m.Paths, listOf(a.Path)
+	case plan.FieldHeaders:
+		miss.Wants = []string{textOf(m.Headers)}
+		for _, e := range m.Headers {
+			if value, present := a.Headers[e.Key]; present {
+				miss.Got = append(miss.Got, textOf([]plan.Entry{{Key: e.Key, Value: value}}))
+			}
+		}
+	case plan.FieldQueryParameters:
+		miss.Wants, miss.Got = []string{textOf(m.QueryParameters)}, listOf(a.Query)
 	case plan.FieldDomain:
 		miss.Wants, miss.Got = []string{m.Domain}, listOf(a.Domain)
 	case plan.FieldDescriptors:

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -28,6 +29,9 @@ const (
 type demand struct {
 	*policy
 	price time.Duration
+	// uncertain is true if the policy matches only because values of the request are unreadable. A client can cause
+	// it, so such policies get what the others leave.
+	uncertain bool
 }
 
 // demandsOfMatches appends what the policies of the matches need, in their order: each condition, and the
@@ -41,9 +45,10 @@ func (v *view) demandsOfMatches(demands []demand, matches []plan.Found, a *plan.
 			continue
 		}
 		if n := len(demands); n == 0 || demands[n-1].policy != p {
-			demands, s.counted = append(demands, demand{policy: p}), 0
+			demands, s.counted = append(demands, demand{policy: p, uncertain: true}), 0
 		}
 		d := &demands[len(demands)-1]
+		d.uncertain = d.uncertain && m.Uncertain
 		d.price += s.priceOf(p.conditionPrice(m.Match), m.Match, m.Descriptor, a)
 		if i == 0 || matches[i-1].Plan != m.Plan || matches[i-1].Descriptor != m.Descriptor {
 			d.price += s.priceOf(p.keyPrice(), keys, m.Descriptor, a)
@@ -102,7 +107,7 @@ func withoutShare(demands []demand) map[*policy]bool {
 // claim holds the demands of one Namespace and the unused part of its share.
 type claim struct {
 	unused, own time.Duration
-	queue       []demand // not yet dealt with: the policies with mode Enforce first
+	queue       []demand // not yet dealt with: the certain ones first, of these the policies with mode Enforce first
 }
 
 // claimsOf divides the demands by Namespace.
@@ -113,37 +118,49 @@ func claimsOf(demands []demand) (claims []claim) {
 		if len(claims) < ownShares {
 			c.own = ownShare
 		}
-		slices.SortStableFunc(c.queue, func(a, b demand) int { return compareBools(!a.enforces(), !b.enforces()) })
+		slices.SortStableFunc(c.queue, func(a, b demand) int {
+			return cmp.Or(compareBools(a.uncertain, b.uncertain), compareBools(!a.enforces(), !b.enforces()))
+		})
 		claims, demands = append(claims, c), demands[n:]
 	}
 	return claims
 }
 
-// dealShares deals out the shares, to one policy of each Namespace in turn. It returns the policies that
-// get none.
+// dealShares deals out the shares, to one policy of each Namespace in turn, and to the uncertain ones last. It
+// returns the policies that get none.
 func dealShares(demands []demand) map[*policy]bool {
 	claims, common, without := claimsOf(demands), commonShare, map[*policy]bool{}
-	for dealt := true; dealt; {
-		dealt = false
-		for i := range claims {
-			c := &claims[i]
-			if len(c.queue) == 0 {
-				continue
+	for _, uncertain := range []bool{false, true} {
+		for dealt := true; dealt; {
+			dealt = false
+			for i := range claims {
+				c := &claims[i]
+				if len(c.queue) == 0 || c.queue[0].uncertain != uncertain {
+					continue
+				}
+				dealt = true
+				if !c.take(&common) {
+					without[c.queue[0].policy] = true
+				}
+				c.queue = c.queue[1:]
 			}
-			dealt = true
-			next := c.queue[0]
-			c.queue = c.queue[1:]
-			fromOwn := min(c.own, next.price)
-			fromCommon := next.price - fromOwn
-			if next.price > c.unused || fromCommon > common {
-				without[next.policy] = true
-				continue
-			}
-			c.unused, c.own = c.unused-next.price, c.own-fromOwn
-			common -= fromCommon
 		}
 	}
 	return without
+}
+
+// take takes the price of the next policy from the claim and the common share. It reports false if they have too
+// little left.
+func (c *claim) take(common *time.Duration) bool {
+	price := c.queue[0].price
+	fromOwn := min(c.own, price)
+	fromCommon := price - fromOwn
+	if price > c.unused || fromCommon > *common {
+		return false
+	}
+	c.unused, c.own = c.unused-price, c.own-fromOwn
+	*common -= fromCommon
+	return true
 }
 
 // lengthOfNamespace returns how many items at the beginning of the list, which is in the order of the

@@ -16,7 +16,7 @@ import (
 const shownCharacters = 4
 
 // listedKeyOf returns the key of the plan, which is nil if it is no longer known. Unless reveal is
-// true, it masks the values of headers, and all parts of an unknown plan.
+// true, it masks the values of headers, cookies and query parameters, and all parts of an unknown plan.
 func listedKeyOf(p *plan.Plan, key *limiter.ListedKey, reveal bool) httptypes.ListedKey {
 	out := httptypes.ListedKey{Key: key.Parts, KeyHash: key.Hash, Cut: key.Cut}
 	if out.Key == nil {
@@ -36,21 +36,20 @@ func listedKeyOf(p *plan.Plan, key *limiter.ListedKey, reveal bool) httptypes.Li
 	return out
 }
 
-// isSecret reports whether the part of the key may be the value of a header. The parts of a cut key are
+// isSecret reports whether the part of the key may be a credential. The parts of a cut key are
 // not separated.
 func isSecret(p *plan.Plan, i int, cut bool) bool {
-	isHeader := func(part plan.KeyPart) bool { return part.Type == plan.KeyHeader }
 	switch {
 	case p == nil:
 		return true
 	case cut:
-		return slices.ContainsFunc(p.Key, isHeader)
+		return slices.ContainsFunc(p.Key, func(part plan.KeyPart) bool { return part.IsSecret() })
 	default:
-		return i < len(p.Key) && isHeader(p.Key[i])
+		return i < len(p.Key) && p.Key[i].IsSecret()
 	}
 }
 
-// Mask returns the first characters of the value of a header.
+// Mask returns the first characters of a value.
 func Mask(text string) string {
 	shown := min(shownCharacters, utf8.RuneCountInString(text)/2)
 	end := 0

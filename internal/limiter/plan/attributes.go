@@ -17,6 +17,8 @@ type Attributes struct {
 	Method  string
 	Host    string
 	Path    string
+	// Query is the query of the request without the question mark. Normalize moves the query of Path to it.
+	Query   string
 	Headers map[string]string // by lower-case name; every front door ensures that
 	// RepeatedHeaders are the names of headers that the request has more than once. Headers holds
 	// their values joined with commas.
@@ -27,6 +29,10 @@ type Attributes struct {
 	PrincipalRepeated bool
 	Domain            string       // the rate limit domain, not normalized
 	Descriptors       []Descriptor // not normalized
+	// Claims are the claims of verified tokens, by the name of the payload and the name of the claim.
+	Claims map[string]map[string]string
+
+	parsed *parsed // nil until a value is read
 }
 
 // DescriptorsOf returns the descriptors that a plan reads if it applies through the given
@@ -55,6 +61,7 @@ func ValueOf(descriptors []Descriptor, key string) string {
 func (a *Attributes) Normalize() {
 	a.Method = strings.ToUpper(a.Method)
 	a.Host = NormalizeHost(a.Host)
+	a.cutQuery()
 	if a.Path != "" {
 		a.Path = NormalizePath(a.Path)
 	}

@@ -26,6 +26,7 @@
 //	requested.go     a limit with the numbers that a descriptor requests
 //	codec.go       the encoding of a plan in the registry
 //	version.go     the version of that encoding; version_next.go raises it in tests
+//	values.go      the values of a query, of cookies and of lists in headers
 //	attributes.go  the facts of a request, and their normalization
 //	snapshot.go    a set of plans, with
 //	index.go         the index of their matches, and

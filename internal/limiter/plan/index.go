@@ -48,7 +48,7 @@ func newIndex(plans []*Plan) index {
 			all = append(all, &candidate{rank: rank, position: i, plan: p, match: &p.Matches[i]})
 		}
 	}
-	return index{newNode(all, []fact{factTarget, factHost, factPath, factDescriptor, factDomain, factMethod}, maxCopies)}
+	return index{newNode(all, []fact{factTarget, factHost, factPath, factDescriptor, factHeader, factQueryParameter, factDomain, factMethod}, maxCopies)}
 }
 
 // newNode divides the matches by the fact that leaves the fewest candidates, if any fact
@@ -72,7 +72,7 @@ func newNode(matches []*candidate, facts []fact, copiesPerMatch int) *node {
 	}
 	copiesPerMatch = copiesPerMatch * len(matches) / best.copies
 	others := slices.DeleteFunc(slices.Clone(facts), func(f fact) bool { return f == best.by })
-	s := &split{by: best.by, groups: make(map[Entry]*node, len(best.groups)), lengths: best.lengths, longest: best.longest}
+	s := &split{by: best.by, groups: make(map[Entry]*node, len(best.groups)), names: best.names, lengths: best.lengths, longest: best.longest}
 	for value, group := range best.groups {
 		s.groups[value] = newNode(group, others, copiesPerMatch)
 	}
@@ -108,7 +108,8 @@ func (x *index) appendMatches(found []Found, a *Attributes) []Found {
 // room is what MaxNamespaceMatches leaves of the matches of one Namespace.
 type room struct {
 	namespace        string
-	enforced, shadow int // matches of policies with that mode
+	enforced, shadow int  // matches of policies with that mode
+	uncertain        bool // one of them is uncertain
 }
 
 // of returns the number of matches that the policies with the plan's mode have, so far.
@@ -132,8 +133,10 @@ func (r *room) appendMatches(found []Found, matches []*candidate, a *Attributes)
 			continue
 		}
 		found = matches[i].appendTo(found, a, &known)
+		r.uncertain = r.uncertain || len(found) > first && found[len(found)-1].Uncertain
 		if *used+len(found)-first > MaxNamespaceMatches {
 			found[first].LeftOut = true
+			found[first].Uncertain = r.uncertain // otherwise a client could push it out
 			return found[:first+1]
 		}
 	}
@@ -167,19 +170,20 @@ func (c *certain) add(descriptor int) {
 // appendTo appends the match for each descriptor for which it holds, and no earlier match of the plan
 // certainly does.
 func (c *candidate) appendTo(found []Found, a *Attributes, known *certain) []Found {
+	uncertain := false
 	add := func(descriptor int) {
-		found = append(found, Found{Plan: c.plan, Match: c.position, Descriptor: descriptor})
-		if c.match.When == "" {
+		found = append(found, Found{Plan: c.plan, Match: c.position, Descriptor: descriptor, Uncertain: uncertain})
+		if c.match.When == "" && !uncertain {
 			known.add(descriptor)
 		}
 	}
-	if len(c.match.Descriptors) == 0 {
-		if !known.has(AllDescriptors) && c.match.holds(a) {
-			add(AllDescriptors)
-		}
+	wantsDescriptor := len(c.match.Descriptors) > 0
+	if !wantsDescriptor && known.has(AllDescriptors) || !c.match.holds(a) {
 		return found
 	}
-	if !c.match.holds(a) {
+	uncertain = c.match.isUncertain(a)
+	if !wantsDescriptor {
+		add(AllDescriptors)
 		return found
 	}
 	for i, d := range a.Descriptors {

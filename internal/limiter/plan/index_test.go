@@ -253,6 +253,8 @@ func (r *generator) some(upTo int, words ...string) []string {
 	return list
 }
 
+var headerWords = []string{"x-a", "x-a=1", "x-a=2", "x-a=1, 2", "x-b", "x-b=1", "x-c=1"}
+
 var targetWords = []string{"Gateway/a/g", "Gateway/a/g/l", "Gateway/a/g/m", "HTTPRoute/a/r", "HTTPRoute/a/r/s", "HTTPRoute/b/r", "HTTPRoute/a/rs"}
 
 func (r *generator) match() plan.Match {
@@ -265,6 +267,7 @@ func (r *generator) match() plan.Match {
 	for _, t := range r.some(2, targetWords...) {
 		m.Targets = append(m.Targets, plan.Target(t))
 	}
+	m.Headers, m.QueryParameters = descriptor(r.some(2, headerWords...)...), descriptor(r.some(2, "q", "q=1", "q=a b", "Q=2", "p=1")...)
 	if domain := r.some(1, "x", "y", "z"); len(domain) > 0 {
 		m.Domain = domain[0]
 	}
@@ -276,6 +279,8 @@ func (r *generator) request() plan.Attributes {
 	a := plan.Attributes{
 		Host: one("", "a.example", "b.example", "c.b.example", "z.c.b.example", "d"), Path: one("", "/", "/a", "/a/", "/a/b", "/b/c", "/c"),
 		Method: one("", "GET", "PUT"), Domain: one("", "x", "y"),
+		Headers: map[string]string{"x-" + one("a", "b", "c"): one("", "1", "2", "1,2", "3, 2,1", "1, ", strings.Repeat("3,", plan.MaxReadValues))},
+		Query:   one("", "q", "q=1", "p=1&q=a+b", "q=1;p=1", "%71=1&p", "q[]=2", "q=1&q=2", strings.Repeat("x&", plan.MaxReadValues)),
 	}
 	for _, t := range r.some(3, targetWords...) {
 		a.Targets = append(a.Targets, plan.Target(t))
@@ -313,6 +318,15 @@ var oneFactMatches = map[string]func(i int) plan.Match{
 	"descriptor keys": func(i int) plan.Match {
 		return plan.Match{Domain: "d7", Descriptors: descriptor("generic_key=login", fmt.Sprintf("k%d", i))}
 	},
+	"headers": func(i int) plan.Match {
+		return plan.Match{Paths: []string{"/7/*"}, Headers: descriptor(fmt.Sprintf("x-user=%d", i))}
+	},
+	"names of headers": func(i int) plan.Match {
+		return plan.Match{Paths: []string{"/7/*"}, Headers: descriptor("x-user", fmt.Sprintf("x-%d", i))}
+	},
+	"query parameters": func(i int) plan.Match {
+		return plan.Match{Paths: []string{"/7/*"}, QueryParameters: descriptor("page", fmt.Sprintf("user=%d", i))}
+	},
 	"everything": func(i int) plan.Match {
 		return plan.Match{
 			Hosts: []string{fmt.Sprintf("*.w%d.example", i)}, Paths: []string{fmt.Sprintf("/%d/*", i)}, Methods: []string{fmt.Sprintf("M%d", i)},
@@ -336,6 +350,7 @@ func requestOfPlan7() *plan.Attributes {
 	return &plan.Attributes{
 		Targets: []plan.Target{"Gateway/infra/public", "HTTPRoute/shop/r7/s"}, Host: "x.y.w7.example", Path: "/7/x", Method: "M7", Domain: "d7",
 		Descriptors: []plan.Descriptor{descriptor("a=b"), descriptor("generic_key=login", "user=7", "k7=x")},
+		Headers:     map[string]string{"x-user": "x, 7", "x-7": "", "accept": "*/*"}, Query: "page=1&user=7",
 	}
 }
 

@@ -10,21 +10,38 @@ type KeyPartType string
 
 // The sources of key parts.
 const (
-	KeyHeader        KeyPartType = "Header"
-	KeyRemoteAddress KeyPartType = "RemoteAddress"
-	KeyDescriptor    KeyPartType = "Descriptor"
-	KeyPrincipal     KeyPartType = "Principal"
-	KeyExpression    KeyPartType = "Expression"
+	KeyHeader         KeyPartType = "Header"
+	KeyCookie         KeyPartType = "Cookie"
+	KeyQueryParameter KeyPartType = "QueryParameter"
+	KeyClaim          KeyPartType = "Claim"
+	KeyRemoteAddress  KeyPartType = "RemoteAddress"
+	KeyDescriptor     KeyPartType = "Descriptor"
+	KeyPrincipal      KeyPartType = "Principal"
+	KeyExpression     KeyPartType = "Expression"
 )
 
 // KeyPart is one part of the key.
 type KeyPart struct {
 	Type             KeyPartType `json:"type"`
 	Header           string      `json:"header,omitempty"` // lower case
+	Cookie           string      `json:"cookie,omitempty"`
+	QueryParameter   string      `json:"queryParameter,omitempty"`
+	Claim            *Claim      `json:"claim,omitempty"`
 	IPv4PrefixLength int         `json:"ipv4PrefixLength,omitempty"`
 	IPv6PrefixLength int         `json:"ipv6PrefixLength,omitempty"`
 	Descriptor       string      `json:"descriptor,omitempty"` // the key of a descriptor entry
 	Expression       string      `json:"expression,omitempty"` // yields a string
+}
+
+// Claim names a claim of a verified token.
+type Claim struct {
+	Payload string `json:"payload"`
+	Name    string `json:"name"`
+}
+
+// hasNewSource reports whether version 1 has no such part.
+func (p *KeyPart) hasNewSource() bool {
+	return p.Type == KeyCookie || p.Type == KeyQueryParameter || p.Type == KeyClaim
 }
 
 func (p *Plan) validateKey(fail func(string, ...any)) {
@@ -33,7 +50,9 @@ func (p *Plan) validateKey(fail func(string, ...any)) {
 	}
 	for i := range p.Key {
 		part, at := &p.Key[i], fmt.Sprintf("key[%d]", i)
-		requireOneOf(fail, at+".type", part.Type, KeyHeader, KeyRemoteAddress, KeyDescriptor, KeyPrincipal, KeyExpression)
+		requireOneOf(fail, at+".type", part.Type,
+			KeyHeader, KeyCookie, KeyQueryParameter, KeyClaim, KeyRemoteAddress, KeyDescriptor, KeyPrincipal, KeyExpression)
+		part.validateName(fail, at)
 		if part.IPv4PrefixLength < 0 || part.IPv4PrefixLength > 32 {
 			fail("%s.ipv4PrefixLength %d is not in 0..32", at, part.IPv4PrefixLength)
 		}
@@ -46,5 +65,21 @@ func (p *Plan) validateKey(fail func(string, ...any)) {
 		if (part.Type == KeyExpression) != (part.Expression != "") || longerThan(part.Expression, MaxExpression) {
 			fail("%s.expression must have 1 to %d characters if type is Expression, and must be empty otherwise", at, MaxExpression)
 		}
+	}
+}
+
+// validateName validates the name of a cookie, parameter or claim.
+func (p *KeyPart) validateName(fail func(string, ...any), at string) {
+	if (p.Type == KeyCookie) != (p.Cookie != "") || longerThan(p.Cookie, MaxText) {
+		fail("%s.cookie must have 1 to %d characters if type is Cookie, and must be empty otherwise", at, MaxText)
+	}
+	if (p.Type == KeyQueryParameter) != (p.QueryParameter != "") || longerThan(p.QueryParameter, MaxText) {
+		fail("%s.queryParameter must have 1 to %d characters if type is QueryParameter, and must be empty otherwise", at, MaxText)
+	}
+	if (p.Type == KeyClaim) != (p.Claim != nil) {
+		fail("%s.claim must be set if type is Claim, and only then", at)
+	}
+	if c := p.Claim; c != nil && (c.Payload == "" || c.Name == "" || longerThan(c.Payload, MaxText) || longerThan(c.Name, MaxText)) {
+		fail("%s.claim must have a payload and a name of 1 to %d characters", at, MaxText)
 	}
 }

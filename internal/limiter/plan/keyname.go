@@ -36,12 +36,18 @@ func (p *KeyPart) bitsOf(address netip.Addr) int {
 	return p.IPv6PrefixLength
 }
 
-// Name names the part for a selection by its value: the name of the header, the key of the
-// descriptor entry, or "remoteAddress", "principal" or "expression". Two parts may have one name.
+// Name names the part for a selection by its value: the name of the header, the cookie, the parameter or
+// the claim, the key of the descriptor entry, or "remoteAddress", "principal" or "expression". Two parts may have one name.
 func (p *KeyPart) Name() string {
 	switch p.Type {
 	case KeyHeader:
 		return p.Header
+	case KeyCookie:
+		return p.Cookie
+	case KeyQueryParameter:
+		return p.QueryParameter
+	case KeyClaim:
+		return p.Claim.Name
 	case KeyDescriptor:
 		return p.Descriptor
 	case KeyRemoteAddress:
@@ -56,6 +62,12 @@ func (p *KeyPart) describe() string {
 	switch p.Type {
 	case KeyHeader:
 		return "header " + http.CanonicalHeaderKey(p.Header)
+	case KeyCookie:
+		return "cookie " + p.Cookie
+	case KeyQueryParameter:
+		return "query parameter " + p.QueryParameter
+	case KeyClaim:
+		return "claim " + p.Claim.Payload + " " + p.Claim.Name
 	case KeyDescriptor:
 		return "descriptor " + p.Descriptor
 	case KeyRemoteAddress:
@@ -63,6 +75,11 @@ func (p *KeyPart) describe() string {
 	default:
 		return strings.ToLower(string(p.Type))
 	}
+}
+
+// IsSecret reports whether the value may be a credential that the client sent: of a header, a cookie or a parameter.
+func (p *KeyPart) IsSecret() bool {
+	return p.Type == KeyHeader || p.Type == KeyCookie || p.Type == KeyQueryParameter
 }
 
 // DescribeKey describes the parts of the key to people, as in "[header X-Account, client address]".

@@ -29,7 +29,11 @@ type Match struct {
 	Hosts   []string `json:"hosts,omitempty"`   // exact, or "*." and a parent domain
 	Methods []string `json:"methods,omitempty"` // exact
 	Paths   []string `json:"paths,omitempty"`   // exact, or a prefix and "*"
-	Domain  string   `json:"domain,omitempty"`  // exact
+	// Headers and QueryParameters are values that the request must have, all of them. Names of headers are in lower
+	// case. An empty value matches any value.
+	Headers         []Entry `json:"headers,omitempty"`
+	QueryParameters []Entry `json:"queryParameters,omitempty"`
+	Domain          string  `json:"domain,omitempty"` // exact
 	// Descriptors are entries that one descriptor of the request must contain, all of
 	// them. An empty value matches any value.
 	Descriptors []Entry `json:"descriptors,omitempty"`
@@ -37,7 +41,7 @@ type Match struct {
 	When string `json:"when,omitempty"`
 }
 
-// Entry is one entry of a descriptor.
+// Entry is one entry of a descriptor, or a header or query parameter that a match wants.
 type Entry struct {
 	Key   string `json:"key"`
 	Value string `json:"value,omitempty"`
@@ -62,7 +66,7 @@ func (d Descriptor) hasAll(entries []Entry) bool {
 const AllDescriptors = -1
 
 // Found is a match that holds for a request, except that its expression is not evaluated. Matches after
-// one without an expression, of the same plan for the same descriptor, are left out.
+// one that certainly holds, of the same plan for the same descriptor, are left out.
 type Found struct {
 	Plan *Plan
 	// Match is the index in Plan.Matches.
@@ -70,6 +74,9 @@ type Found struct {
 	// Descriptor is the index of the descriptor with all entries of the match, or
 	// AllDescriptors if the match has none.
 	Descriptor int
+	// Uncertain is true if the match holds only because values of the request are unreadable, see Values. A client
+	// can cause it.
+	Uncertain bool
 	// LeftOut is true if the plan has no room among the matches of its Namespace, see
 	// MaxNamespaceMatches. No other match of the plan is found.
 	LeftOut bool
@@ -80,14 +87,16 @@ type Field string
 
 // The fields of a Match. NoField stands for none.
 const (
-	NoField          Field = ""
-	FieldTargets     Field = "targets"
-	FieldHosts       Field = "hosts"
-	FieldMethods     Field = "methods"
-	FieldPaths       Field = "paths"
-	FieldDomain      Field = "domain"
-	FieldDescriptors Field = "descriptors"
-	FieldWhen        Field = "when"
+	NoField              Field = ""
+	FieldTargets         Field = "targets"
+	FieldHosts           Field = "hosts"
+	FieldMethods         Field = "methods"
+	FieldPaths           Field = "paths"
+	FieldHeaders         Field = "headers"
+	FieldQueryParameters Field = "queryParameters"
+	FieldDomain          Field = "domain"
+	FieldDescriptors     Field = "descriptors"
+	FieldWhen            Field = "when"
 )
 
 // holds reports whether all fields but descriptors and expression hold.
@@ -107,9 +116,43 @@ func (m *Match) mismatch(a *Attributes, ignored Field) Field {
 		return FieldHosts
 	case ignored != FieldPaths && !m.holdsPaths(a):
 		return FieldPaths
+	case ignored != FieldHeaders && !m.holdsHeaders(a):
+		return FieldHeaders
+	case ignored != FieldQueryParameters && !m.holdsQueryParameters(a):
+		return FieldQueryParameters
 	}
 	return NoField
 }
+
+func (m *Match) holdsHeaders(a *Attributes) bool {
+	if len(m.Headers) == 0 {
+		return true
+	}
+	holds, _ := a.holdsHeaders(m.Headers)
+	return holds
+}
+
+func (m *Match) holdsQueryParameters(a *Attributes) bool {
+	if len(m.QueryParameters) == 0 {
+		return true
+	}
+	holds, _ := a.QueryValues().holds(m.QueryParameters)
+	return holds
+}
+
+// isUncertain reports whether the match, which holds, does so only because values are unreadable.
+func (m *Match) isUncertain(a *Attributes) (uncertain bool) {
+	if len(m.QueryParameters) > 0 {
+		_, uncertain = a.QueryValues().holds(m.QueryParameters)
+	}
+	if len(m.Headers) > 0 && !uncertain {
+		_, uncertain = a.holdsHeaders(m.Headers)
+	}
+	return uncertain
+}
+
+// readsValues reports whether the match reads headers or query parameters.
+func (m *Match) readsValues() bool { return len(m.Headers)+len(m.QueryParameters) > 0 }
 
 func (m *Match) holdsDomain(a *Attributes) bool { return m.Domain == "" || m.Domain == a.Domain }
 
@@ -159,7 +202,7 @@ func (p *Plan) validateMatches(fail func(string, ...any)) {
 }
 
 func (m *Match) validate(fail func(string, ...any), at string) {
-	if len(m.Targets)+len(m.Hosts)+len(m.Methods)+len(m.Paths)+len(m.Descriptors) == 0 && m.Domain == "" && m.When == "" {
+	if len(m.Targets)+len(m.Hosts)+len(m.Methods)+len(m.Paths)+len(m.Descriptors) == 0 && !m.readsValues() && m.Domain == "" && m.When == "" {
 		fail("%s is empty", at)
 	}
 	if len(m.Hosts) > MaxPatterns || len(m.Paths) > MaxPatterns || len(m.Methods) > MaxMethods || len(m.Descriptors) > MaxEntries {
@@ -168,6 +211,19 @@ func (m *Match) validate(fail func(string, ...any), at string) {
 	}
 	m.validateTargets(fail, at)
 	m.validateTexts(fail, at)
+	validateValues(fail, at+".headers", m.Headers)
+	validateValues(fail, at+".queryParameters", m.QueryParameters)
+}
+
+func validateValues(fail func(string, ...any), at string, wanted []Entry) {
+	if len(wanted) > MaxEntries {
+		fail("%s has %d entries, at most %d", at, len(wanted), MaxEntries)
+	}
+	for i, e := range wanted {
+		if e.Key == "" || longerThan(e.Key, MaxText) || longerThan(e.Value, MaxValue) {
+			fail("%s[%d] must have a name of 1 to %d characters and a value of at most %d", at, i, MaxText, MaxValue)
+		}
+	}
 }
 
 func (m *Match) validateTexts(fail func(string, ...any), at string) {

@@ -66,6 +66,10 @@ func (n *NearMatch) Repaired(a Attributes) (Attributes, []Found) {
 		a.Host = strings.Replace(c.match.Hosts[0], "*", "any", 1)
 	case FieldPaths:
 		a.Path = strings.TrimSuffix(c.match.Paths[0], "*")
+	case FieldHeaders:
+		a.SetHeaders(c.match.Headers)
+	case FieldQueryParameters:
+		a.AddQueryParameters(c.match.QueryParameters)
 	case FieldDescriptors:
 		a.Descriptors = append(slices.Clone(a.Descriptors), c.match.Descriptors)
 	case NoField, FieldWhen:

@@ -25,11 +25,13 @@ const (
 	MaxPatterns = 32
 	// MaxMethods is the largest number of methods in one match.
 	MaxMethods = 16
-	// MaxEntries is the largest number of descriptor entries in one match.
+	// MaxEntries is the largest number of descriptor entries, of headers, and of query parameters in one match.
 	MaxEntries = 16
 	// MaxText is the length of the longest domain, and of the longest key and value
 	// of a descriptor entry, in characters.
 	MaxText = 255
+	// MaxValue is the length of the longest value of a header or query parameter in a match, in characters.
+	MaxValue = 1024
 	// MaxCost is the largest cost of a check, in units: a million dollars in millionths.
 	MaxCost = 1_000_000_000_000
 	// MaxFixedWindowThreshold is the largest threshold of a FixedWindow limit, in units. No

@@ -107,7 +107,7 @@ func TestDecodeRejects(t *testing.T) {
 		"trailing data":      {string(good) + "{}", "after the end"},
 		"no plan":            {"{" + inVersion(plan.Version) + "}", "decode plan"},
 		"an unknown mode":    {replace(`"Enforce"`, `"Maybe"`), `mode "Maybe"`},
-		"an unknown key":     {replace(`"Header"`, `"Cookie"`), "key[0].type"},
+		"an unknown key":     {replace(`"Header"`, `"Body"`), "key[0].type"},
 		"an unknown counter": {replace(`"SlidingLog"`, `"Abacus"`), "limits[0].algorithm"},
 		"a bad target":       {replace(`"mode"`, `"matches":[{"targets":["HTTPRoute/shop"]}],"mode"`), `matches[0].targets[0] "HTTPRoute/shop" must be`},
 		"17 targets":         {replace(`"mode"`, `"matches":[{"targets":[`+strings.Repeat(`"Gateway/a/b",`, 16)+`"Gateway/a/c"]}],"mode"`), "matches[0] has 17 targets, at most 16"},

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -16,6 +17,8 @@ const (
 	factHost
 	factPath
 	factDescriptor
+	factHeader
+	factQueryParameter
 	factDomain
 	factMethod
 )
@@ -25,6 +28,7 @@ type grouping struct {
 	by      fact
 	groups  map[Entry][]*candidate
 	rest    []*candidate // without a condition on the fact
+	names   []string     // of headers, each once
 	lengths []int        // of the prefixes of paths, each once
 	longest int          // the length of the longest host
 	largest int          // the largest group plus the rest: the estimated candidates of a request
@@ -32,13 +36,10 @@ type grouping struct {
 }
 
 // group adds each match to the groups of the values that it requires of the fact. Only
-// descriptor entries have keys; the other facts have only values.
+// descriptor entries, headers and query parameters have keys; the other facts have only values.
 func (f fact) group(matches []*candidate) *grouping {
 	g := &grouping{by: f, groups: map[Entry][]*candidate{}}
-	var counts map[Entry]int
-	if f == factDescriptor {
-		counts = countEntries(matches)
-	}
+	counts := f.countEntries(matches)
 	for _, c := range matches {
 		switch f {
 		case factTarget:
@@ -51,9 +52,12 @@ func (f fact) group(matches []*candidate) *grouping {
 			g.addAll(c, c.match.Methods, func(method string) string { return method })
 		case factDomain:
 			g.add(c, Entry{Value: c.match.Domain})
-		case factDescriptor:
-			g.add(c, c.match.rarest(counts))
+		case factDescriptor, factHeader, factQueryParameter:
+			g.add(c, rarest(f.entriesOf(c.match), counts))
 		}
+	}
+	if f == factHeader {
+		g.names = namesOf(g.groups)
 	}
 	for _, group := range g.groups {
 		g.largest = max(g.largest, len(group))
@@ -99,22 +103,68 @@ func (g *grouping) pathValue(pattern string) string {
 	return prefix
 }
 
-// countEntries returns the number of matches with each descriptor entry.
-func countEntries(matches []*candidate) map[Entry]int {
+// entriesOf returns the entries of the fact that must all hold. An element of a list in the value of a header, in
+// place of the list, is enough to find the match.
+func (f fact) entriesOf(m *Match) []Entry {
+	switch f {
+	case factDescriptor:
+		return m.Descriptors
+	case factHeader:
+		return firstElements(m.Headers)
+	case factQueryParameter:
+		return inLowerCase(m.QueryParameters)
+	default:
+		return nil
+	}
+}
+
+// namesOf returns the keys of the entries, each once.
+func namesOf(groups map[Entry][]*candidate) []string {
+	names := map[string]bool{}
+	for e := range groups {
+		names[e.Key] = true
+	}
+	return slices.Collect(maps.Keys(names))
+}
+
+func firstElements(headers []Entry) []Entry {
+	entries := slices.Clone(headers)
+	for i, e := range entries {
+		entries[i].Value = ""
+		for element := range strings.SplitSeq(e.Value, ",") {
+			if element = TrimValue(element); element != "" {
+				entries[i].Value = element
+				break
+			}
+		}
+	}
+	return entries
+}
+
+func inLowerCase(parameters []Entry) []Entry {
+	entries := slices.Clone(parameters)
+	for i, e := range entries {
+		entries[i].Key = lowerName(e.Key)
+	}
+	return entries
+}
+
+// countEntries returns the number of matches with each entry of the fact.
+func (f fact) countEntries(matches []*candidate) map[Entry]int {
 	counts := map[Entry]int{}
 	for _, c := range matches {
-		for _, e := range c.match.Descriptors {
+		for _, e := range f.entriesOf(c.match) {
 			counts[e]++
 		}
 	}
 	return counts
 }
 
-// rarest returns the descriptor entry that the fewest matches have. All entries must hold,
+// rarest returns the entry that the fewest matches have. All entries must hold,
 // so the group of one of them is enough.
-func (m *Match) rarest(counts map[Entry]int) Entry {
+func rarest(entries []Entry, counts map[Entry]int) Entry {
 	var rarest Entry
-	for i, e := range m.Descriptors {
+	for i, e := range entries {
 		if i == 0 || counts[e] < counts[rarest] {
 			rarest = e
 		}
@@ -126,9 +176,10 @@ func (m *Match) rarest(counts map[Entry]int) Entry {
 type split struct {
 	by      fact
 	groups  map[Entry]*node
-	rest    *node // matches without a condition on the fact
-	lengths []int // of the prefixes of paths, each once
-	longest int   // the length of the longest host
+	rest    *node    // matches without a condition on the fact
+	names   []string // of headers, each once
+	lengths []int    // of the prefixes of paths, each once
+	longest int      // the length of the longest host
 }
 
 // find appends the matches that may hold for the request.
@@ -165,6 +216,10 @@ func (s *split) find(found []*candidate, a *Attributes) []*candidate {
 		for _, d := range a.Descriptors {
 			found = s.findDescriptor(found, a, d, &seen)
 		}
+	case factHeader:
+		return s.findHeaders(found, a)
+	case factQueryParameter:
+		return s.findQueryParameters(found, a)
 	case factDomain:
 		found = s.groups[Entry{Value: a.Domain}].find(found, a)
 	case factMethod:
@@ -190,6 +245,70 @@ func (s *split) findHost(found []*candidate, a *Attributes) []*candidate {
 			break
 		}
 		name = name[1+i:]
+	}
+	return found
+}
+
+// findHeaders looks up each header that a match has, or that the request has if these are fewer.
+func (s *split) findHeaders(found []*candidate, a *Attributes) []*candidate {
+	if len(s.names) > len(a.Headers) {
+		for name := range a.Headers {
+			found = s.findHeader(found, a, name)
+		}
+		return found
+	}
+	for _, name := range s.names {
+		found = s.findHeader(found, a, name)
+	}
+	return found
+}
+
+// findHeader looks up the header: for any value, with its value, and with each element of it.
+func (s *split) findHeader(found []*candidate, a *Attributes, name string) []*candidate {
+	value, present := a.Headers[name]
+	if !present {
+		return found
+	}
+	found = s.groups[Entry{Key: name}].find(found, a)
+	if value == "" {
+		return found
+	}
+	if !strings.Contains(value, ",") {
+		return s.groups[Entry{Key: name, Value: value}].find(found, a)
+	}
+	elements := a.elementsOf(name, value)
+	if elements == nil { // unreadable: any of them may be among the elements
+		return s.findAll(found, a, func(e Entry) bool { return e.Key == name && e.Value != "" })
+	}
+	for element := range elements {
+		if element != "" {
+			found = s.groups[Entry{Key: name, Value: element}].find(found, a)
+		}
+	}
+	return found
+}
+
+// findQueryParameters looks up all parameters, in all readings.
+func (s *split) findQueryParameters(found []*candidate, a *Attributes) []*candidate {
+	if a.Query == "" {
+		return found
+	}
+	v := a.QueryValues()
+	if v.unreadable {
+		return s.findAll(found, a, func(Entry) bool { return true })
+	}
+	for e := range v.allEntries() {
+		found = s.groups[e].find(found, a)
+	}
+	return found
+}
+
+// findAll looks in all groups whose entry is selected.
+func (s *split) findAll(found []*candidate, a *Attributes, selected func(Entry) bool) []*candidate {
+	for e, n := range s.groups {
+		if selected(e) {
+			found = n.find(found, a)
+		}
 	}
 	return found
 }

@@ -5,7 +5,10 @@
 
 package plan
 
-import "slices"
+import (
+	"regexp"
+	"slices"
+)
 
 // Version is the version of the registry: of the encoding of plans and of the layout of their
 // keys. A process reads and writes this version and the one before, so that two releases of
@@ -15,10 +18,19 @@ import "slices"
 // release that only adds a member or a value need not: an earlier reader rejects a plan with
 // them and keeps the one it has, and the encoding of plans without them does not change.
 //
-// Version 2 has the targets of matches. A reader of version 1 would keep the plan it has, whose matches may be wider.
+// Version 2 has the targets, headers and query parameters of matches, cookies, query parameters and claims in keys, and
+// their variables in expressions. A reader of version 1 would keep the plan it has, whose matches may be wider.
 const Version = 2
 
 // expressibleBefore reports whether the version before can express the plan.
 func expressibleBefore(p *Plan) bool {
-	return !slices.ContainsFunc(p.Matches, func(m Match) bool { return len(m.Targets) > 0 })
+	return !slices.ContainsFunc(p.Matches, func(m Match) bool { return len(m.Targets) > 0 || m.readsValues() || readsNewVariable(m.When) }) &&
+		!slices.ContainsFunc(p.Key, func(k KeyPart) bool { return k.hasNewSource() || readsNewVariable(k.Expression) }) &&
+		!slices.ContainsFunc(p.Overrides, func(o Override) bool { return readsNewVariable(o.When) })
 }
+
+// newVariable matches the variables of expressions that version 1 lacks. It may also match the text of a constant, with
+// which version 1 would do.
+var newVariable = regexp.MustCompile(`request\s*\.\s*(query|cookies)\b|\bclaims\b`)
+
+func readsNewVariable(expression string) bool { return newVariable.MatchString(expression) }

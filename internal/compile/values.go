@@ -1,0 +1,52 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"net/http"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/limiter/forwarded"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+func headersOf(m *v1alpha1.Match) (entries []plan.Entry) {
+	for _, h := range m.Headers {
+		entries = append(entries, plan.Entry{Key: strings.ToLower(h.Name), Value: h.Value})
+	}
+	return entries
+}
+
+func queryParametersOf(m *v1alpha1.Match) (entries []plan.Entry) {
+	for _, p := range m.QueryParameters {
+		entries = append(entries, plan.Entry{Key: p.Name, Value: p.Value})
+	}
+	return entries
+}
+
+// checkHeaders adds the problems of headers that never match, or that are given twice.
+func (c *compiler) checkHeaders(at *field.Path, headers []v1alpha1.HeaderMatch) {
+	seen := map[string]bool{}
+	for i, h := range headers {
+		name, at := http.CanonicalHeaderKey(h.Name), at.Index(i)
+		switch {
+		case seen[name]:
+			c.add(field.Duplicate(at.Child("name"), h.Name))
+		case name == "Host":
+			c.add(field.Invalid(at.Child("name"), h.Name, "never matches: write hosts"))
+		case !forwarded.IsRequestHeader(name):
+			c.add(field.Invalid(at.Child("name"), h.Name, "never matches: Weir does not see this header, which proxies set or remove"))
+		}
+		seen[name] = true
+		for element := range strings.SplitSeq(h.Value, ",") {
+			if h.Value != "" && plan.TrimValue(element) == "" {
+				c.add(field.Invalid(at.Child("value"), h.Value, "must be a value, or values separated by commas"))
+				break
+			}
+		}
+	}
+}
