@@ -30,13 +30,17 @@ type Check struct {
 type Attributes struct {
 	Method string `json:"method,omitempty"`
 	Host   string `json:"host,omitempty"`
-	Path   string `json:"path,omitempty"`
+	// Path may have a query.
+	Path string `json:"path,omitempty"`
 	// Headers are the values of each header; names in any case.
 	Headers map[string][]string `json:"headers,omitempty"`
 	// RemoteAddress is the IP address of the client, without a port.
 	RemoteAddress string `json:"remoteAddress,omitempty"`
 	// Principal is the authenticated user.
 	Principal string `json:"principal,omitempty"`
+	// Claims are the claims of tokens that the caller has verified, by the name of the payload that policies use
+	// and the name of the claim.
+	Claims map[string]map[string]any `json:"claims,omitempty"`
 	// Targets are the Gateway and the route of the Gateway API that the request came through, such as
 	// "HTTPRoute/shop/checkout", perhaps with a section: "Gateway/infra/public/https".
 	Targets []string `json:"targets,omitempty"`
@@ -56,19 +60,35 @@ type Entry struct {
 	Value string `json:"value,omitempty"`
 }
 
-// Describe returns the attributes of a request that a server received: method, host, path,
-// headers, and the address of the peer.
+// maxPath is the longest path with a query that Weir accepts, in bytes.
+const maxPath = 8 << 10
+
+// unreadQuery is a query that Weir does not read, because it has too many parameters.
+var unreadQuery = "?" + strings.Repeat("&", 128)
+
+// Describe returns the attributes of a request that a server received: method, host, path with
+// query, headers, and the address of the peer.
 //
 //   - Behind a proxy the peer is the proxy. Set RemoteAddress to the address that the proxy
 //     vouches for, never to an X-Forwarded-For that the client may have written.
-//   - Principal is empty. Set it after the user is authenticated.
+//   - Principal and Claims are empty. Set them after the user is authenticated.
+//   - A query that is too long is replaced by another one that Weir does not read: every match by query
+//     parameters holds.
 func Describe(r *http.Request) *Attributes {
 	address, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		address = "" // not from net/http's server
 	}
 	address, _, _ = strings.Cut(address, "%") // the zone of a link-local address
+	path := r.URL.EscapedPath()
+	if r.URL.RawQuery != "" {
+		if query := "?" + r.URL.RawQuery; len(path)+len(query) <= maxPath {
+			path += query
+		} else {
+			path += unreadQuery
+		}
+	}
 	return &Attributes{
-		Method: r.Method, Host: r.Host, Path: r.URL.EscapedPath(), Headers: r.Header, RemoteAddress: address,
+		Method: r.Method, Host: r.Host, Path: path, Headers: r.Header, RemoteAddress: address,
 	}
 }

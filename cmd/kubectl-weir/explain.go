@@ -24,6 +24,7 @@ type checkFlags struct {
 	headers       []string // "Name: value"
 	remoteAddress string
 	principal     string
+	claims        string // JSON
 	domain        string
 	targets       []string // "HTTPRoute/shop/checkout"
 	descriptors   []string // "key=value,key=value"
@@ -40,7 +41,7 @@ func newExplainCommand(c *connection) *cobra.Command {
 		Short: "Show which policies apply to a request, why, and which nearly do",
 		Long: `Show which policies apply to a request, why, and which nearly do.
 
-Nothing is spent. URL is the URL of the request, or its path; omit it for a check that has only
+Nothing is spent. URL is the URL of the request with its query, or its path; omit it for a check that has only
 a domain and descriptors, or that names policies.`,
 		Example: `  kubectl weir explain -X POST https://shop.example/login -H 'X-Account: bob'
   kubectl weir explain /login --remote-address 192.0.2.1 -o json
@@ -79,6 +80,7 @@ func (f *checkFlags) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVarP(&f.headers, "header", "H", nil, "header of the request, such as 'X-Account: bob'; repeat it for more")
 	flags.StringVar(&f.remoteAddress, "remote-address", "", "client address")
 	flags.StringVar(&f.principal, "principal", "", "authenticated user")
+	flags.StringVar(&f.claims, "claims", "", `claims of verified tokens as JSON, such as '{"jwt": {"tenant": "acme"}}'`)
 	flags.StringArrayVar(&f.targets, "target", nil, "Gateway or route that the request comes through, such as HTTPRoute/shop/checkout; repeat it for more")
 	flags.StringVar(&f.domain, "domain", "", "domain of a check by Envoy")
 	flags.StringArrayVar(&f.descriptors, "descriptor", nil, `descriptor of a check by Envoy, such as user_id=7,tier=gold; quote an entry with a comma: '"a=1,2",b=3'`)
@@ -117,6 +119,11 @@ func (f *checkFlags) setAttributes(a *httptypes.Attributes, args []string) error
 	for _, line := range f.headers {
 		if err := a.AddHeader(line); err != nil {
 			return fmt.Errorf("-H %q: %w", line, err)
+		}
+	}
+	if f.claims != "" {
+		if err := a.SetClaims(f.claims); err != nil {
+			return fmt.Errorf("--claims: %w", err)
 		}
 	}
 	for _, text := range f.descriptors {

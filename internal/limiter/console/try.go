@@ -14,7 +14,7 @@ import (
 
 // tryPage is the data of the page that explains a request.
 type tryPage struct {
-	Method, URL, Headers, RemoteAddress, Principal, Targets, Domain, Descriptors string
+	Method, URL, Headers, RemoteAddress, Principal, Claims, Targets, Domain, Descriptors string
 
 	Problem string
 	// Answer is nil before the form is sent.
@@ -34,7 +34,7 @@ func (c *Console) try(v *visit) {
 	*page = tryPage{
 		Method: form.Get("method"), URL: strings.TrimSpace(form.Get("url")), Headers: form.Get("headers"),
 		RemoteAddress: strings.TrimSpace(form.Get("remoteAddress")), Principal: form.Get("principal"),
-		Targets: form.Get("targets"), Domain: form.Get("domain"), Descriptors: form.Get("descriptors"),
+		Claims: strings.TrimSpace(form.Get("claims")), Targets: form.Get("targets"), Domain: form.Get("domain"), Descriptors: form.Get("descriptors"),
 	}
 	check, err := page.check()
 	if err != nil {
@@ -75,6 +75,11 @@ func (p *tryPage) check() (*httptypes.Check, error) {
 	for _, line := range lines(p.Headers) {
 		if err := in.AddHeader(line); err != nil {
 			return nil, fmt.Errorf("header lines: each %w", err)
+		}
+	}
+	if p.Claims != "" {
+		if err := in.SetClaims(p.Claims); err != nil {
+			return nil, fmt.Errorf("claims: %w", err)
 		}
 	}
 	for _, line := range lines(p.Descriptors) {

@@ -18,6 +18,7 @@ const (
 	maxText     = 8 << 10 // bytes of a value
 	maxName     = 256     // bytes of a header name or a descriptor key in an iteration
 	maxNumber   = 64      // bytes of a text that is converted to a number or time
+	maxPayloads = 4       // with claims, in an iteration
 	maxEntries  = 128     // of a map that is iterated, and repeated headers
 	maxParts    = 512     // of a split without a smaller limit
 	maxScanned  = MaxScannedEntries
@@ -45,7 +46,10 @@ type source uint8
 const (
 	readsHeaders source = 1 << iota
 	readsDescriptor
-	readsOther // maps that the expression builds
+	readsQuery
+	readsCookies
+	readsClaims // of one payload
+	readsOther  // maps that the expression builds
 )
 
 var (

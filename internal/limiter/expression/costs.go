@@ -29,6 +29,8 @@ const (
 
 	costOfRead           = 120.0 // of a key or index
 	costOfLookup         = 60.0  // in a map of Go
+	costOfValue          = 400.0 // of a query or cookie, to read it, in two ways
+	costOfPayload        = 300.0 // of claims
 	costOfCheckedName    = 70.0  // of a header
 	costOfRepeatedHeader = 6.0
 	costOfScannedEntry   = 4.0
@@ -45,7 +47,8 @@ const (
 	costOfHashing       = 0.4
 	costOfCopy          = 0.8
 	costOfFormatting    = 3.0
-	costOfFolding       = 3.0 // of a header name
+	costOfFolding       = 3.0  // of a header name
+	costOfDecoding      = 12.0 // of a query or cookie, in two ways
 	costOfSearch        = 4.0
 	costOfCounting      = 6.0
 	costOfCountingByte  = 0.2

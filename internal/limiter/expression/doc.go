@@ -15,6 +15,8 @@
 //	references.go     the variables that an expression reads
 //	textmap.go        the variables that are maps
 //	headermap.go      the headers
+//	valuemap.go       the query parameters and the cookies
+//	claimmap.go       the claims
 //	descriptormap.go  the entries of descriptors
 //	price.go          the price: the longest time of an evaluation
 //	functions.go      the price of each function

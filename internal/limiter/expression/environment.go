@@ -17,25 +17,41 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// The variables of expressions. All are strings except two maps of strings: the headers by
-// lower-case name, and the entries of the descriptor. Absent facts are empty.
+// The variables of expressions. All are strings except maps of strings: the headers by lower-case name, the parameters
+// of the query, the cookies, and the entries of the descriptor; and the claims, a map of maps of strings: the claims of
+// each payload. Absent facts are empty.
 const (
 	method        = "request.method"
 	host          = "request.host"
 	path          = "request.path"
 	headers       = "request.headers"
+	query         = "request.query"
+	cookies       = "request.cookies"
 	domain        = "request.domain"
 	descriptor    = "descriptor"
+	claims        = "claims"
 	principal     = "principal"
 	remoteAddress = "remoteAddress"
 )
 
-const variableCount = 8
+const variableCount = 11
 
-var variables = [variableCount]string{method, host, path, headers, domain, descriptor, principal, remoteAddress}
+var variables = [variableCount]string{
+	method, host, path, headers, query, cookies, domain, descriptor, claims, principal, remoteAddress,
+}
 
-// isMap reports whether the variable is a map.
-func isMap(variable string) bool { return variable == headers || variable == descriptor }
+// typeOfVariable returns the type of the variable.
+func typeOfVariable(name string) *cel.Type {
+	texts := cel.MapType(cel.StringType, cel.StringType)
+	switch name {
+	case headers, query, cookies, descriptor:
+		return texts
+	case claims:
+		return cel.MapType(cel.StringType, texts)
+	default:
+		return cel.StringType
+	}
+}
 
 // stringsVersion pins the string functions: a later version may have more, and all releases
 // must reject the same expressions.
@@ -48,11 +64,7 @@ var environment = sync.OnceValue(func() *cel.Env {
 		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals()),
 	}
 	for _, name := range variables {
-		kind := cel.StringType
-		if isMap(name) {
-			kind = cel.MapType(cel.StringType, cel.StringType)
-		}
-		options = append(options, cel.Variable(name, kind))
+		options = append(options, cel.Variable(name, typeOfVariable(name)))
 	}
 	env, err := cel.NewEnv(options...)
 	if err != nil {
@@ -94,10 +106,16 @@ func (r *request) resolve(name string) ref.Val {
 		return boundedString(r.Path)
 	case headers:
 		return r.headerMap()
+	case query:
+		return valueMap(r.QueryValues())
+	case cookies:
+		return valueMap(r.CookieValues())
 	case domain:
 		return boundedString(r.Domain)
 	case descriptor:
 		return newDescriptorMap(r.descriptors)
+	case claims:
+		return newClaimMap(r.Claims)
 	case principal:
 		if r.forKey && r.PrincipalRepeated {
 			return unreadable("there are several principals")
@@ -114,8 +132,9 @@ func (r *request) resolve(name string) ref.Val {
 // Parent implements cel.Activation.
 func (*request) Parent() cel.Activation { return nil }
 
-// ErrUnreadable is the error of an expression that reads more than the price allows, or a part of
-// a key from a header or principal that is repeated. A client can cause it.
+// ErrUnreadable is the error of an expression that reads more than the price allows, a query parameter or cookie that
+// servers may read in different ways, or a part of a key from a header or principal that is repeated. A client can
+// cause it.
 var ErrUnreadable = errors.New("unreadable")
 
 // unreadableError formats its message on use: a loop may cause many that are not read.

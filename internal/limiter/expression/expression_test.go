@@ -101,13 +101,15 @@ func TestAbsentFactsAreEmpty(t *testing.T) {
 	g := NewWithT(t)
 	compiled, err := expression.Compile[bool](`request.method + request.host + request.path + principal + remoteAddress +
 		request.domain + request.headers["x"] + descriptor["x"] == "" && request.headers.size() == 0 && !has(request.headers.x) &&
-		size(descriptor) == 0 && !("x" in descriptor)`)
+		size(descriptor) == 0 && !("x" in descriptor) && request.query.x + request.cookies["x"] + claims.x["y"] == "" &&
+		size(request.query) + size(request.cookies) + size(claims) + size(claims.x) == 0 && !has(request.query.x) &&
+		!("x" in request.cookies) && !has(claims.x) && !has(claims.x.y) && !("y" in claims["x"])`)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(compiled.Evaluate(&plan.Attributes{}, nil)).To(BeTrue())
 }
 
 func TestCompileRejects(t *testing.T) {
-	names := "request.method, request.host, request.path, request.headers, request.domain, descriptor, principal, remoteAddress"
+	names := "request.method, request.host, request.path, request.headers, request.query, request.cookies, request.domain, descriptor, claims, principal, remoteAddress"
 	for text, want := range map[string]string{
 		``:                                   `Syntax error`,
 		`principal ==`:                       `1:13: Syntax error`,
@@ -117,6 +119,11 @@ func TestCompileRejects(t *testing.T) {
 		`request.hedaers["x"] == ""`:         `1:1: undeclared reference to 'request.hedaers'; did you mean request.headers?`,
 		`request.header.x == ""`:             `1:1: undeclared reference to 'request.header'; did you mean request.headers?`,
 		`true && header["x"] == ""`:          `1:9: undeclared reference to 'header'; did you mean request.headers?`,
+		`request.querry.q == ""`:             `1:1: undeclared reference to 'request.querry'; did you mean request.query?`,
+		`cookie["x"] == ""`:                  `1:1: undeclared reference to 'cookie'; did you mean request.cookies?`,
+		`claim.jwt.sub == ""`:                `1:1: undeclared reference to 'claim'; did you mean claims?`,
+		`request.claims.jwt.sub == ""`:       `1:1: undeclared reference to 'request.claims'; did you mean claims?`,
+		`claims.jwt == ""`:                   `1:12: found no matching overload for '_==_' applied to '(map(string, string), string)'`,
 		`request.principal == ""`:            `1:1: undeclared reference to 'request.principal'; did you mean principal?`,
 		`requets.path == ""`:                 `1:1: undeclared reference to 'requets.path'; did you mean request.path?`,
 		`remoteaddress == ""`:                `1:1: undeclared reference to 'remoteaddress'; did you mean remoteAddress?`,
@@ -185,7 +192,7 @@ func TestEvaluateFails(t *testing.T) {
 				for i := range 129 {
 					a.Descriptors = append(a.Descriptors, plan.Descriptor{{Key: strconv.Itoa(i)}})
 				}
-			}, "there are more than 128 headers or descriptor entries",
+			}, "there are more than 128 headers, descriptor entries or claims",
 		},
 		"many headers": {
 			`request.headers.exists(name, name == "x")`,
@@ -193,7 +200,7 @@ func TestEvaluateFails(t *testing.T) {
 				for i := range 129 {
 					a.Headers[strconv.Itoa(i)] = ""
 				}
-			}, "there are more than 128 headers or descriptor entries",
+			}, "there are more than 128 headers, descriptor entries or claims",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -237,6 +244,55 @@ func TestReadingOneOfManyEntries(t *testing.T) {
 		compiled, err := expression.Compile[bool](text)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		_, err = compiled.Evaluate(a, a.Descriptors)
+		NewWithT(t).Expect(err).To(MatchError(expression.ErrUnreadable), text)
+	}
+}
+
+// Queries, cookies and claims are read like headers. What servers may read in different ways is an error.
+func TestValuesOfRequests(t *testing.T) {
+	a := &plan.Attributes{
+		Query: "q=a+b&page=2&x=1&x=2&z=1;q2", Headers: map[string]string{"cookie": `tier="gold"; id=%41; d=1; d=2`},
+		Claims: map[string]map[string]string{"jwt": {"sub": "7", "https://a.example/t": "acme", "a.b": "c"}},
+	}
+	clean := &plan.Attributes{Query: "q=1", Headers: map[string]string{"cookie": "tier=gold"}, Claims: a.Claims}
+	for text, want := range map[string]struct{ readable, clean bool }{
+		`request.query.q == "a b" && request.query["page"] == "2"`:                                   {true, true},
+		`request.cookies.tier == "gold" && request.cookies["id"] == "A"`:                             {true, true},
+		`claims.jwt.sub == "7" && claims["jwt"]["https://a.example/t"] == "acme"`:                    {true, true},
+		`claims.jwt["a.b"] == "c" && has(claims.jwt.sub) && "jwt" in claims && !has(claims.x)`:       {true, true},
+		`claims.exists(p, claims[p].exists(n, n == "sub")) && size(claims) == 1 && claims.jwt != {}`: {true, true},
+		`request.query.x == "" || request.query.x != ""`:                                             {false, true},
+		`request.query.z == "" || request.query.z != ""`:                                             {false, true},
+		`request.cookies.d == "" || "d" in request.cookies || true`:                                  {true, true},
+		`request.query.Q == "" || request.query.Q != ""`:                                             {false, false},
+		`request.query.exists(n, n == "q") || size(request.query) == 0`:                              {false, true},
+		`request.cookies == {"tier": "gold"}`:                                                        {false, true},
+	} {
+		compiled, err := expression.Compile[bool](text)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred(), text)
+		for attributes, readable := range map[*plan.Attributes]bool{a: want.readable, clean: want.clean} {
+			_, err := compiled.Evaluate(attributes, nil)
+			if readable {
+				NewWithT(t).Expect(err).NotTo(HaveOccurred(), text)
+			} else {
+				NewWithT(t).Expect(err).To(MatchError(expression.ErrUnreadable), text)
+			}
+		}
+		if want.readable {
+			NewWithT(t).Expect(compiled.Evaluate(a, nil)).To(BeTrue(), text)
+		}
+	}
+	oversized := &plan.Attributes{Query: strings.Repeat("&", plan.MaxReadValues), Headers: map[string]string{"cookie": strings.Repeat("x", plan.MaxReadBytes+1)}}
+	for i := range 5 {
+		oversized.Claims = map[string]map[string]string{}
+		for j := range i + 1 {
+			oversized.Claims[strconv.Itoa(j)] = map[string]string{"a": "b"}
+		}
+	}
+	for _, text := range []string{`request.query.q == ""`, `request.cookies.tier == ""`, `claims.exists(p, p == "x")`, `"q" in request.query`} {
+		compiled, err := expression.Compile[bool](text)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred(), text)
+		_, err = compiled.Evaluate(oversized, nil)
 		NewWithT(t).Expect(err).To(MatchError(expression.ErrUnreadable), text)
 	}
 }

@@ -41,7 +41,12 @@ const slack = 4
 
 // share returns the time of the expression for the worst request, as a share of its price.
 func share(c *expression.Expression[bool], requests []*plan.Attributes, repeats int) (float64, *plan.Attributes) {
-	most, worst := timeOf(func(a *plan.Attributes) { _, _ = c.Evaluate(a, a.Descriptors) }, requests, repeats)
+	evaluate := func(a *plan.Attributes) {
+		fresh := *a
+		fresh.AddQueryParameters(nil) // forgets what was read before
+		_, _ = c.Evaluate(&fresh, fresh.Descriptors)
+	}
+	most, worst := timeOf(evaluate, requests, repeats)
 	return float64(most) / float64(c.Price()), worst
 }
 

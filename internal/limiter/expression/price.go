@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // MaxPrice is the largest price of an expression, and of all expressions of one policy.
@@ -49,7 +51,8 @@ type pricer struct {
 
 	descriptorReads float64 // by key
 	wholeDescriptor bool    // iterated, counted or compared
-	wholeHeaders    bool
+	whole           source  // maps that are used in this way
+	used            source  // maps that are used in any way
 }
 
 // loop is a comprehension, whose variables hide variables of the outer ones.
@@ -72,14 +75,19 @@ func (p *pricer) fail(format string, arguments ...any) {
 
 // value prices the part and returns the bound of its value.
 func (p *pricer) value(e ast.Expr) *bound {
+	b := p.container(e)
+	p.notByKey(b)
+	return b
+}
+
+// container is value for a map or list that is read by key or index.
+func (p *pricer) container(e ast.Expr) *bound {
 	switch e.Kind() {
 	case ast.LiteralKind:
 		p.spend(costOfConstant)
 		return boundOfLiteral(e.AsLiteral())
 	case ast.IdentKind:
-		b := p.identifier(e)
-		p.notByKey(b)
-		return b
+		return p.identifier(e)
 	case ast.SelectKind:
 		return p.member(e)
 	case ast.ListKind:
@@ -99,15 +107,7 @@ func (p *pricer) value(e ast.Expr) *bound {
 // notByKey records a use of the value other than reading a key of it.
 func (p *pricer) notByKey(b *bound) {
 	p.wholeDescriptor = p.wholeDescriptor || b.reads&readsDescriptor != 0
-	p.wholeHeaders = p.wholeHeaders || b.reads&readsHeaders != 0
-}
-
-// container is value for a map or list that is read by key or index.
-func (p *pricer) container(e ast.Expr) *bound {
-	if e.Kind() == ast.IdentKind {
-		return p.identifier(e)
-	}
-	return p.value(e)
+	p.whole |= b.reads
 }
 
 func (p *pricer) identifier(e ast.Expr) *bound {
@@ -127,12 +127,20 @@ func (p *pricer) identifier(e ast.Expr) *bound {
 	return p.global(e, name)
 }
 
+// mapSources are the variables that are maps of texts.
+var mapSources = map[string]source{headers: readsHeaders, query: readsQuery, cookies: readsCookies, descriptor: readsDescriptor}
+
+func mapOfTexts(reads source) *bound {
+	return &bound{length: maxEntries, element: textual, key: named, reads: reads}
+}
+
 func (p *pricer) global(e ast.Expr, name string) *bound {
 	switch {
-	case name == headers:
-		return &bound{length: maxEntries, element: textual, key: named, reads: readsHeaders}
-	case name == descriptor:
-		return &bound{length: maxEntries, element: textual, key: named, reads: readsDescriptor}
+	case mapSources[name] != 0:
+		p.used |= mapSources[name]
+		return mapOfTexts(mapSources[name])
+	case name == claims:
+		return &bound{length: maxPayloads, element: mapOfTexts(readsClaims), key: named, reads: readsClaims}
 	case slices.Contains(variables[:], name):
 		return textual
 	case p.checked.GetType(e.ID()).Kind() == types.TypeKind:
@@ -175,8 +183,18 @@ func (p *pricer) lookUp(in, key *bound) {
 
 // spendOnMaps prices what an evaluation does once to read the maps of the request.
 func (p *pricer) spendOnMaps() {
-	if p.wholeHeaders {
-		p.spend(maxEntries * costOfCheckedName)
+	for _, of := range []source{readsHeaders, readsQuery, readsCookies} {
+		if p.whole&of != 0 {
+			p.spend(maxEntries * costOfCheckedName)
+		}
+	}
+	if p.whole&readsClaims != 0 {
+		p.spend(maxPayloads * (costOfPayload + 2*maxEntries*costOfCheckedName)) // as a whole, and each on its own
+	}
+	for _, of := range []source{readsQuery, readsCookies} {
+		if p.used&of != 0 {
+			p.spend(plan.MaxReadValues*costOfValue + plan.MaxReadBytes*costOfDecoding)
+		}
 	}
 	before := p.spent
 	const scan = maxScanned*costOfScannedEntry + maxKeyBytes*costOfEquality

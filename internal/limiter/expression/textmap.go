@@ -82,8 +82,9 @@ func mapOf(values map[string]string) celMap {
 }
 
 var (
-	errManyEntries = fmt.Errorf("%w: there are more than %d headers or descriptor entries", ErrUnreadable, maxEntries)
-	errLongName    = fmt.Errorf("%w: the name of a header or descriptor entry is longer than %d bytes", ErrUnreadable, maxName)
+	errManyEntries  = fmt.Errorf("%w: there are more than %d headers, descriptor entries or claims", ErrUnreadable, maxEntries)
+	errManyPayloads = fmt.Errorf("%w: there are claims of more than %d payloads", ErrUnreadable, maxPayloads)
+	errLongName     = fmt.Errorf("%w: a name is longer than %d bytes", ErrUnreadable, maxName)
 )
 
 // lazyMap is a map that is built on first use.

@@ -34,14 +34,36 @@ func (s *Service) attributesOf(ctx context.Context, a *authv3.AttributeContext) 
 		Method:          request.GetMethod(),
 		Host:            request.GetHost(),
 		Path:            request.GetPath(),
+		Query:           request.GetQuery(), // Envoy sends it in the path
 		Headers:         headers,
 		RepeatedHeaders: repeated,
 		RemoteAddress:   s.proxies.Client(addressOf(a.GetSource().GetAddress()), forwardedFor),
 		Principal:       a.GetSource().GetPrincipal(),
 		Domain:          a.GetContextExtensions()[domainExtension],
+		Claims:          claimsOf(a),
 	}
 	s.applyPrincipalHeader(ctx, &attributes)
 	return attributes, err
+}
+
+// claimsMetadata is the namespace of the dynamic metadata in which Envoy's JWT filter stores the payloads of the tokens
+// that it has verified, each by its payload_in_metadata. All other namespaces are ignored: filters fill them from
+// requests of clients.
+const claimsMetadata = "envoy.filters.http.jwt_authn"
+
+// claimsOf returns the claims of the verified tokens, nil if Envoy sends none.
+func claimsOf(a *authv3.AttributeContext) map[string]map[string]string {
+	payloads := a.GetMetadataContext().GetFilterMetadata()[claimsMetadata].GetFields()
+	if len(payloads) == 0 {
+		return nil
+	}
+	claims := make(map[string]map[string]string, len(payloads))
+	for name, payload := range payloads {
+		if fields := payload.GetStructValue(); fields != nil {
+			claims[name] = plan.ClaimsOf(fields.AsMap())
+		}
+	}
+	return claims
 }
 
 // headersOfRequest returns the headers by lower-case name, the names of repeated ones, and the

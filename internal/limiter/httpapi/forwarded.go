@@ -20,6 +20,9 @@ import (
 func (h *Handler) readOriginal(r *http.Request, path string, q *request) error {
 	peer, a := peerOf(r), &q.check.Attributes
 	a.Method, a.Host, a.Path = r.Method, r.Host, path
+	if path != "" {
+		a.Query = r.URL.RawQuery
+	}
 	a.RemoteAddress = h.proxies.Client(peer, r.Header[forwarded.HeaderFor])
 	a.Headers = q.headers
 	a.RepeatedHeaders = addHeaders(a.Headers, r.Header)
@@ -32,7 +35,10 @@ func (h *Handler) readOriginal(r *http.Request, path string, q *request) error {
 	if err != nil {
 		return err
 	}
-	a.Method, a.Host, a.Path = cmp.Or(t.method, a.Method), cmp.Or(t.host, a.Host), cmp.Or(t.path, a.Path)
+	a.Method, a.Host = cmp.Or(t.method, a.Method), cmp.Or(t.host, a.Host)
+	if t.path != "" { // with its query
+		a.Path, a.Query = t.path, ""
+	}
 	if h.Door.PrincipalHeader != "" {
 		switch values := r.Header[h.Door.PrincipalHeader]; len(values) {
 		case 0:

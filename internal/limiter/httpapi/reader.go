@@ -5,6 +5,7 @@ package httpapi
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -219,17 +220,76 @@ func utf16Escape(text []byte) (rune, bool) {
 
 // integer reads an integer from smallest, 0 or 1, to largest.
 func (r *reader) integer(smallest, largest uint64) (int64, error) {
-	r.next()
-	start := r.pos
-	for r.pos < len(r.data) && strings.IndexByte("+-.0123456789eE", r.data[r.pos]) >= 0 {
-		r.pos++
-	}
-	digits := r.data[start:r.pos]
+	digits := r.digits()
 	n, err := strconv.ParseUint(string(digits), 10, 63)
 	if err != nil || n < smallest || n > largest || digits[0] == '0' && len(digits) > 1 {
 		return 0, invalid(fmt.Sprintf("must be an integer from %d to %d", smallest, largest))
 	}
 	return int64(n), nil
+}
+
+// jsonObject reads an object of any values, with objects and lists within each other up to depth.
+func (r *reader) jsonObject(depth int) (map[string]any, error) {
+	if depth == 0 {
+		return nil, invalid("is nested too deeply")
+	}
+	values := map[string]any{}
+	err := r.object(maxClaims, func(name []byte) (err error) {
+		key := string(name)
+		values[key], err = r.json(depth - 1)
+		return err
+	})
+	return values, err
+}
+
+// json reads any value, as encoding/json decodes it.
+func (r *reader) json(depth int) (value any, err error) {
+	switch r.next() {
+	case '"':
+		return r.text()
+	case '{':
+		return r.jsonObject(depth)
+	case '[':
+		if depth == 0 {
+			return nil, invalid("is nested too deeply")
+		}
+		var values []any
+		err = r.array(maxClaims, func() error {
+			value, err := r.json(depth - 1)
+			values = append(values, value)
+			return err
+		})
+		return values, err
+	case 't', 'f':
+		return r.boolean()
+	case 'n':
+		if !bytes.HasPrefix(r.data[r.pos:], []byte("null")) {
+			return nil, r.expected("a value")
+		}
+		r.pos += len("null")
+		return nil, nil //nolint:nilnil // null
+	default:
+		return r.number()
+	}
+}
+
+// number reads any number (RFC 8259, section 6).
+func (r *reader) number() (float64, error) {
+	digits := r.digits()
+	if n, err := strconv.ParseFloat(string(digits), 64); err == nil && json.Valid(digits) {
+		return n, nil
+	}
+	return 0, r.expected("a value")
+}
+
+// digits consumes the characters of a number.
+func (r *reader) digits() []byte {
+	r.next()
+	start := r.pos
+	for r.pos < len(r.data) && strings.IndexByte("+-.0123456789eE", r.data[r.pos]) >= 0 {
+		r.pos++
+	}
+	return r.data[start:r.pos]
 }
 
 // boolean reads true or false.

@@ -19,6 +19,8 @@ const (
 	maxHeaders      = 1024
 	maxHeaderValues = 64
 	maxDescriptors  = 16
+	maxPayloads     = 16
+	maxClaims       = 256 // of an object, and of a list
 	maxEntries      = 16
 	// maxMembers is larger than the number of known members of any object.
 	maxMembers = 16
@@ -162,6 +164,8 @@ func (r *reader) attributes(a *plan.Attributes, headers map[string]string) error
 			a.RepeatedHeaders, err = r.headers(headers)
 		case "remoteAddress":
 			a.RemoteAddress, err = r.address()
+		case "claims":
+			a.Claims, err = r.claims()
 		case "domain":
 			a.Domain, err = r.text()
 		case "targets":
@@ -226,6 +230,24 @@ func (r *reader) address() (netip.Addr, error) {
 		return netip.Addr{}, invalid("must be an IPv4 or IPv6 address")
 	}
 	return addr, nil
+}
+
+// claims reads {"<payload>": {"<claim>": <value>}}.
+func (r *reader) claims() (map[string]map[string]string, error) {
+	all := map[string]map[string]string{}
+	err := r.object(maxPayloads, func(name []byte) error {
+		payload := string(name)
+		if payload == "" || len(payload) > maxText {
+			return invalid(fmt.Sprintf("must have a name of 1 to %d bytes", maxText))
+		}
+		if r.next() != '{' {
+			return r.expected("an object with the claims of a token")
+		}
+		claims, err := r.jsonObject(plan.MaxClaimDepth)
+		all[payload] = plan.ClaimsOf(claims)
+		return err
+	})
+	return all, err
 }
 
 func (r *reader) targets() (all []plan.Target, err error) {

@@ -5,6 +5,7 @@ package httptypes
 
 import (
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/textproto"
@@ -29,8 +30,10 @@ type Attributes struct {
 	Headers       map[string][]string `json:"headers,omitempty"`
 	RemoteAddress string              `json:"remoteAddress,omitempty"`
 	Targets       []string            `json:"targets,omitempty"`
-	Domain        string              `json:"domain,omitempty"`
-	Descriptors   []Descriptor        `json:"descriptors,omitempty"`
+	// Claims are the claims of verified tokens, by the name of the payload and the name of the claim.
+	Claims      map[string]map[string]any `json:"claims,omitempty"`
+	Domain      string                    `json:"domain,omitempty"`
+	Descriptors []Descriptor              `json:"descriptors,omitempty"`
 }
 
 // Descriptor is a descriptor of Envoy.
@@ -69,6 +72,16 @@ func (a *Attributes) AddHeader(line string) error {
 	}
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	a.Headers[name] = append(a.Headers[name], value)
+	return nil
+}
+
+// SetClaims sets the claims from JSON such as {"jwt": {"tenant": "acme"}}.
+func (a *Attributes) SetClaims(text string) error {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&a.Claims); err != nil || d.More() {
+		return errors.New(`must be the claims of each payload as JSON, such as {"jwt": {"tenant": "acme"}}`)
+	}
 	return nil
 }
 

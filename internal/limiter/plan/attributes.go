@@ -29,7 +29,7 @@ type Attributes struct {
 	PrincipalRepeated bool
 	Domain            string       // the rate limit domain, not normalized
 	Descriptors       []Descriptor // not normalized
-	// Claims are the claims of verified tokens, by the name of the payload and the name of the claim.
+	// Claims are the claims of verified tokens, by the name of the payload and the name of the claim, see ClaimsOf.
 	Claims map[string]map[string]string
 
 	parsed *parsed // nil until a value is read

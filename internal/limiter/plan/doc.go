@@ -27,6 +27,7 @@
 //	codec.go       the encoding of a plan in the registry
 //	version.go     the version of that encoding; version_next.go raises it in tests
 //	values.go      the values of a query, of cookies and of lists in headers
+//	claims.go      the claims of a token
 //	attributes.go  the facts of a request, and their normalization
 //	snapshot.go    a set of plans, with
 //	index.go         the index of their matches, and

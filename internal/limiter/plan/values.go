@@ -187,10 +187,8 @@ func (v *Values) Get(name string) (value string, ok bool) {
 	return n.value, !n.ambiguous && n.name == name
 }
 
-// Has reports whether the name is present in any reading. ok is false if the values are unreadable.
-func (v *Values) Has(name string) (present, ok bool) {
-	return v.named[lowerName(name)] != nil, !v.unreadable
-}
+// Has reports whether the name is present in any reading.
+func (v *Values) Has(name string) bool { return v.named[lowerName(name)] != nil }
 
 // All returns the values by name. ok is false if one of them is ambiguous, or all are unreadable.
 func (v *Values) All() (values map[string]string, ok bool) {

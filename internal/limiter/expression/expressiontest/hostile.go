@@ -85,6 +85,19 @@ var Hostile = []string{
 	`descriptor["a"] + descriptor["b"] + descriptor["c"] + descriptor["d"] + descriptor["e"] + descriptor["f"] == "x"`,
 	`descriptor == {"a": "b"}`,
 
+	// Queries, cookies and claims.
+	`request.query.exists(n, request.query[n] == "x")`,
+	`request.query["none"] == "x" || request.cookies["none"] == "x"`,
+	`request.query == {"a": "b"} || request.query.all(n, n in request.query)`,
+	`request.cookies.exists(n, request.cookies[n].startsWith("x"))`,
+	Loop(`request.query["x-1"] == "x"`),
+	Loop(`request.cookies["c1"] == "x"`),
+	Loop(`claims["p1"]["c1"] == "x"`),
+	`claims.exists(p, claims[p].exists(n, n == "x"))`,
+	`claims.exists(p, size(claims[p]) == 7) || claims == {"a": {"b": "c"}}`,
+	`claims.p1 == {"a": "b"} || claims["p2"].all(n, n in claims.p3)`,
+	OverNames(`s in claims || s in claims.p1`),
+
 	// Functions on texts.
 	`request.path.contains("` + strings.Repeat("a", 40) + `b")`,
 	`request.path.contains("` + strings.Repeat("ab", 100) + `b")`,

@@ -21,6 +21,7 @@ func MostExpensiveRequests() (requests []*plan.Attributes) {
 				"time": "2020-01-01T00:00:00." + strings.Repeat("7", 43) + "Z", "duration": strings.Repeat("1h1.5s", 10),
 			},
 		}
+		setValues(a)
 		for i := range 124 {
 			a.Headers["x-"+strconv.Itoa(i)] = long
 			a.Descriptors = append(a.Descriptors, plan.Descriptor{{Key: strings.Repeat("k", 497) + strconv.Itoa(100+i), Value: long}})
@@ -28,6 +29,25 @@ func MostExpensiveRequests() (requests []*plan.Attributes) {
 		requests = append(requests, a, withEntries(a, 2048))
 	}
 	return requests
+}
+
+// setValues sets the longest query and cookies that are read, and claims.
+func setValues(a *plan.Attributes) {
+	const values = plan.MaxReadValues - 1
+	a.Claims = map[string]map[string]string{}
+	for _, payload := range []string{"p1", "p2", "p3", "p4"} {
+		a.Claims[payload] = map[string]string{}
+		for i := range 128 {
+			a.Claims[payload]["c"+strconv.Itoa(i)+strings.Repeat("n", 200)] = a.Path
+		}
+	}
+	var query, cookies strings.Builder
+	for i := range values {
+		query.WriteString("x-" + strconv.Itoa(i) + "=" + strings.Repeat("%61+", 13) + "&")
+		cookies.WriteString("c" + strconv.Itoa(i) + "=" + strings.Repeat("%61a", 13) + ";")
+	}
+	a.Query = strings.TrimSuffix(query.String(), "&") + ";"
+	a.Headers["cookie"] = cookies.String()[:cookies.Len()-1] + ","
 }
 
 // withEntries returns a request with the number of short descriptor entries, of few keys.
