@@ -310,8 +310,19 @@ func TestDescribe(t *testing.T) {
 	for peer, want := range map[string]string{"192.0.2.1:1234": "192.0.2.1", "[fe80::1%eth0]:80": "fe80::1", "@": ""} {
 		r.RemoteAddr = peer
 		a := Describe(r)
-		if a.RemoteAddress != want || a.Method != http.MethodPost || a.Host != "shop.example" || a.Path != "/a%2Fb" || a.Headers["X-Account"][0] != "bob" {
+		if a.RemoteAddress != want || a.Method != http.MethodPost || a.Host != "shop.example" || a.Path != "/a%2Fb?c=d" || a.Headers["X-Account"][0] != "bob" {
 			t.Errorf("%s: %+v", peer, a)
+		}
+	}
+}
+
+// A query that Weir would reject, because the path is too long, is replaced by one that it does not read: a client could
+// otherwise choose to be answered by the FailMode.
+func TestDescribeLongQuery(t *testing.T) {
+	for length, want := range map[int]int{8192 - len("/a?q="): 8192, 8193 - len("/a?q="): len("/a?") + 128} {
+		a := Describe(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://shop.example/a?q="+strings.Repeat("x", length), nil))
+		if len(a.Path) != want {
+			t.Errorf("a query of %d bytes: a path of %d bytes, want %d", length, len(a.Path), want)
 		}
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -47,7 +48,20 @@ func readingPlans() []*plan.Plan {
 	closed := func(p *plan.Plan) {
 		p.Name, p.FailureMode, p.OnMissingKey = "closed", plan.FailClosed, plan.MissingKeyDeny
 	}
-	return []*plan.Plan{loginPlan(), loginPlan(when), loginPlan(closed)}
+	values := func(p *plan.Plan) {
+		p.Name, p.FailureMode = "values", plan.FailClosed
+		p.Matches = []plan.Match{
+			{Headers: []plan.Entry{{Key: "x-user"}, {Key: "accept", Value: "text/html, */*"}}},
+			{QueryParameters: []plan.Entry{{Key: "x", Value: "1"}}, When: `claims.exists(p, claims[p].a != "") || request.query != {}`},
+		}
+		p.Key = []plan.KeyPart{
+			{Type: plan.KeyCookie, Cookie: "id"},
+			{Type: plan.KeyQueryParameter, QueryParameter: "x"},
+			{Type: plan.KeyClaim, Claim: &plan.Claim{Payload: "jwt", Name: "a.b"}},
+			{Type: plan.KeyExpression, Expression: `request.cookies["id"] + request.query.y`},
+		}
+	}
+	return []*plan.Plan{loginPlan(), loginPlan(when), loginPlan(closed), loginPlan(values)}
 }
 
 // problemOfHTTP sends the bytes of one request, and returns what is wrong with the response, or "". A client can
@@ -99,6 +113,8 @@ func FuzzHTTPDoor(f *testing.F) {
 	for _, seed := range []string{
 		post(`{"attributes":{"method":"POST","host":"shop.example","path":"/login","headers":{"X-User":"alice"},"remoteAddress":"192.0.2.1"}}`),
 		post(`{"attributes":{"domain":"edge","descriptors":[{"entries":[{"key":"path","value":"/login"},{"key":"user","value":"a"}]}]}}`),
+		post(`{"attributes":{"path":"/login?x=1;y=%zz&x[]=a+b#c","headers":{"X-User":["a","b,c"],"accept":"*/*, text/html","cookie":"id=\"1\"; ID=2, a b"},"claims":{"jwt":{"a":{"b":1},"a.b":"c"}}}}`),
+		"GET /v1/authorize/login?x=1&%78=2;y HTTP/1.1\r\nHost: a\r\nCookie: id=1\r\nCookie: id=2\r\nX-User: a\r\nAccept: text/html,*/*\r\n\r\n",
 		post(`{"policies":["shop/login"],"key":"alice","cost":3}`), post(`{"policies":["shop/none"]}`), post(`[`), post("\xff"),
 		"GET /v1/authorize HTTP/1.1\r\nHost: a\r\nX-Forwarded-Method: POST\r\nX-Forwarded-Host: shop.example\r\nX-Forwarded-Uri: /login\r\nX-User: a\r\n\r\n",
 		"GET /v1/authorize?deny=403&policy=shop/login HTTP/1.1\r\nHost: a\r\nX-Original-URI: /\xff\r\nX-User: a\r\nX-User: b\r\n\r\n",
@@ -149,6 +165,14 @@ func FuzzGRPCDoors(f *testing.F) {
 			{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "path", Value: "/login"}, {Key: "user", Value: "a"}, {Key: "header", Value: long}}},
 		}},
 		&ratelimitv3.RateLimitRequest{},
+		&authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+			Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
+				Path: "/login?x=1;y=%zz&x[]=a+b#c", Headers: map[string]string{"x-user": "a", "accept": "*/*, text/html", "cookie": `id="1"; ID=2, a b`},
+			}},
+			MetadataContext: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"envoy.filters.http.jwt_authn": {Fields: map[string]*structpb.Value{
+				"jwt": structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"a.b": structpb.NewNumberValue(1e300), "n": nil}}),
+			}}}},
+		}},
 		&authv3.CheckRequest{Attributes: &authv3.AttributeContext{Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
 			Method: "POST", Host: "shop.example", Path: "/login?x=1", Headers: map[string]string{"x-user": "a", "user-agent": long},
 		}}}},

@@ -152,6 +152,14 @@ func TestAnAmbiguousKeyIsDenied(t *testing.T) {
 	repeated := withKey("secret,nonce")
 	repeated.RepeatedHeaders = []string{"x-api-key"}
 	principals := plan.Attributes{PrincipalRepeated: true}
+	repeatedValues := plan.Attributes{
+		Path: "/x?account=a&account=b", Headers: map[string]string{"cookie": "account=a; account=b"},
+	}
+	unread := plan.Attributes{
+		Path: "/x?account=a&" + strings.Repeat("x", plan.MaxReadBytes), Headers: map[string]string{"cookie": "account=a" + strings.Repeat(";x", plan.MaxReadValues)},
+	}
+	cookie := plan.KeyPart{Type: plan.KeyCookie, Cookie: "account"}
+	parameter := plan.KeyPart{Type: plan.KeyQueryParameter, QueryParameter: "account"}
 	large := withKey(strings.Repeat("x", 9000))
 	many := withKey("secret")
 	for i := range 200 {
@@ -164,6 +172,12 @@ func TestAnAmbiguousKeyIsDenied(t *testing.T) {
 		"a header":                        {apiKey, repeated},
 		"a principal":                     {plan.KeyPart{Type: plan.KeyPrincipal}, principals},
 		"a header of an expression":       {expression(`"v" + request.headers["x-api-key"]`), repeated},
+		"a cookie":                        {cookie, repeatedValues},
+		"a query parameter":               {parameter, repeatedValues},
+		"a cookie of many":                {cookie, unread},
+		"a long query":                    {parameter, unread},
+		"a cookie of an expression":       {expression("request.cookies.account"), repeatedValues},
+		"a parameter of an expression":    {expression("request.query.account"), unread},
 		"a principal of an expression":    {expression("principal"), principals},
 		"a large value of an expression":  {expression(`request.headers["x-api-key"].lowerAscii()`), large},
 		"an expression over many headers": {expression(`request.headers.exists(name, name == "x-api-key") ? "a" : "b"`), many},

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/extauthz"
@@ -64,6 +65,16 @@ func header(name, value string) func(*authv3.AttributeContext) {
 
 func from(literal string) func(*authv3.AttributeContext) {
 	return func(a *authv3.AttributeContext) { a.Source.Address = addressOf(literal) }
+}
+
+// metadata sets dynamic metadata of a filter.
+func metadata(t testing.TB, namespace string, fields map[string]any) func(*authv3.AttributeContext) {
+	t.Helper()
+	values, err := structpb.NewStruct(fields)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return func(a *authv3.AttributeContext) {
+		a.MetadataContext = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{namespace: values}}
+	}
 }
 
 // checkFrom sends the request from an Envoy at the address.
@@ -126,6 +137,20 @@ func TestAttributesOfARequest(t *testing.T) {
 			a.Headers = map[string]string{"x-user": "alice,bob", "accept": "a,\xff"}
 			a.RepeatedHeaders, a.Principal, a.PrincipalRepeated = []string{"accept", "x-user"}, "", true
 		})},
+		"claims": {"10.0.0.9:1", request(metadata(t, "envoy.filters.http.jwt_authn", map[string]any{
+			"jwt":    map[string]any{"sub": "42", "level": 3, "org": map[string]any{"id": 7}, "roles": []any{"a"}},
+			"header": "eyJ", "second": map[string]any{},
+		})), with(func(a *plan.Attributes) {
+			a.Claims = map[string]map[string]string{"jwt": {"sub": "42", "level": "3", "org.id": "7"}, "second": {}}
+		})},
+		"metadata of another filter": {"10.0.0.9:1", request(
+			metadata(t, "envoy.filters.http.lua", map[string]any{"jwt": map[string]any{"sub": "42"}, "weir.route": "HTTPRoute/shop/shop"})), plain},
+		"a header that looks like claims": {
+			"10.0.0.9:1", request(header("envoy.filters.http.jwt_authn", `{"jwt":{"sub":"42"}}`)),
+			with(func(a *plan.Attributes) {
+				a.Headers = map[string]string{"x-user": "alice", "envoy.filters.http.jwt_authn": `{"jwt":{"sub":"42"}}`}
+			}),
+		},
 		"spaces around values": {"10.0.0.9:1", request(header("x-user", " \talice ")), plain},
 		"an empty request":     {"10.0.0.9:1", &authv3.CheckRequest{}, plan.Attributes{Headers: map[string]string{}}},
 	} {
@@ -244,7 +269,7 @@ func TestInvalidRequestIsDenied(t *testing.T) {
 
 // FuzzCheck sends every request that can be decoded. Each has an answer.
 func FuzzCheck(f *testing.F) {
-	for _, seed := range []*authv3.CheckRequest{{}, request(), request(from("10.0.0.1"), header("x-forwarded-for", ",[::1]:8,"))} {
+	for _, seed := range []*authv3.CheckRequest{{}, request(), request(from("10.0.0.1"), header("x-forwarded-for", ",[::1]:8,")), request(metadata(f, "envoy.filters.http.jwt_authn", map[string]any{"jwt": map[string]any{"a": 1e300}}))} {
 		wire, err := proto.Marshal(seed)
 		NewWithT(f).Expect(err).NotTo(HaveOccurred())
 		f.Add(wire)

@@ -92,24 +92,30 @@ func TestAuthorizeReadsForwardedAttributes(t *testing.T) {
 		"empty headers":              {"", proxy, []string{"X-Forwarded-Uri: ", "X-Forwarded-Method: ", "X-Forwarded-Host: "}, own},
 		"a path below":               {"/login", proxy, nil, path(own, "/login")},
 		"a path below, escaped":      {"/a%2Fb/%2e%2e/c", proxy, nil, path(own, "/a%2Fb/%2e%2e/c")},
-		"a target below":             {"/login?target=HTTPRoute/shop/shop", proxy, nil, path(own, "/login")},
+		"a target below": {"/login?target=HTTPRoute/shop/shop", proxy, nil, with(path(own, "/login"), func(a *plan.Attributes) {
+			a.Query = "target=HTTPRoute/shop/shop"
+		})},
 		"targets": {"?target=Gateway/infra/public&target=HTTPRoute/shop/shop", stranger, nil, with(foreign, func(a *plan.Attributes) {
 			a.Targets = []plan.Target{"Gateway/infra/public", "HTTPRoute/shop/shop"}
 		})},
 		"one target": {"?target=HTTPRoute/shop/shop/checkout", proxy, nil, with(own, func(a *plan.Attributes) {
 			a.Targets = []plan.Target{"HTTPRoute/shop/shop/checkout"}
 		})},
-		"a slash below":             {"/", proxy, nil, path(own, "/")},
-		"the query of a path below": {"/login?policy=x/y&cost=0&%zz", proxy, nil, path(own, "/login")},
-		"an asterisk":               {"", proxy, []string{"X-Forwarded-Uri: *"}, own},
-		"an absolute URI":           {"", proxy, []string{"X-Forwarded-Uri: http://evil.example/login"}, path(own, "/login")},
-		"an absolute URI, no path":  {"", proxy, []string{"X-Forwarded-Uri: http://evil.example?x"}, path(own, "/?x")},
-		"commas in a path":          {"", proxy, []string{"X-Forwarded-Uri: /a,b?c,d"}, path(own, "/a,b?c,d")},
-		"spoofed, Traefik's":        {"", stranger, traefik, foreign},
-		"spoofed, nginx's":          {"/real", stranger, nginx, path(foreign, "/real")},
-		"spoofed twice":             {"", stranger, []string{"X-Forwarded-Uri: /a", "X-Forwarded-Uri: /b"}, foreign},
-		"a principal":               {"", proxy, []string{"X-User: dave"}, with(own, func(a *plan.Attributes) { a.Principal = "dave" })},
-		"a principal, spoofed":      {"", stranger, []string{"X-User: dave"}, foreign},
+		"a slash below": {"/", proxy, nil, path(own, "/")},
+		"the query of a path below": {"/login?policy=x/y&cost=0&%zz", proxy, nil, with(path(own, "/login"), func(a *plan.Attributes) {
+			a.Query = "policy=x/y&cost=0&%zz"
+		})},
+		"the query of a stranger":           {"/login?a=b", stranger, traefik, with(path(foreign, "/login"), func(a *plan.Attributes) { a.Query = "a=b" })},
+		"a query below and a forwarded one": {"/else?a=b", proxy, traefik, login},
+		"an asterisk":                       {"", proxy, []string{"X-Forwarded-Uri: *"}, own},
+		"an absolute URI":                   {"", proxy, []string{"X-Forwarded-Uri: http://evil.example/login"}, path(own, "/login")},
+		"an absolute URI, no path":          {"", proxy, []string{"X-Forwarded-Uri: http://evil.example?x"}, path(own, "/?x")},
+		"commas in a path":                  {"", proxy, []string{"X-Forwarded-Uri: /a,b?c,d"}, path(own, "/a,b?c,d")},
+		"spoofed, Traefik's":                {"", stranger, traefik, foreign},
+		"spoofed, nginx's":                  {"/real", stranger, nginx, path(foreign, "/real")},
+		"spoofed twice":                     {"", stranger, []string{"X-Forwarded-Uri: /a", "X-Forwarded-Uri: /b"}, foreign},
+		"a principal":                       {"", proxy, []string{"X-User: dave"}, with(own, func(a *plan.Attributes) { a.Principal = "dave" })},
+		"a principal, spoofed":              {"", stranger, []string{"X-User: dave"}, foreign},
 		"two principals": {"", proxy, []string{"X-User: a", "X-User: b"}, with(own, func(a *plan.Attributes) {
 			a.PrincipalRepeated = true
 			a.Headers, a.RepeatedHeaders = map[string]string{"x-user": "a,b"}, []string{"x-user"}

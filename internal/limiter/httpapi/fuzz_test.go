@@ -39,7 +39,7 @@ func FuzzCheckRequest(f *testing.F) {
 		namedCheck,
 		`{"policies":["a/b"],"key":["\ud83d\ude00","\\\"\/"],"cost":2,"peek":true}`,
 		`{"attributes":{"domain":"edge","method":"POST","host":"h","path":"/","principal":"p","headers":{"X-A":"b"},
-			"remoteAddress":"::1","descriptors":[{"entries":[{"key":"k","value":"v"}]}]},"cost":1}`,
+			"claims":{"jwt":{"sub":"a","n":-1.5e3,"o":{"l":[null,true]}}},"remoteAddress":"::1","descriptors":[{"entries":[{"key":"k","value":"v"}]}]},"cost":1}`,
 		`{"policies":["a/b"],"key":"\ud800"}`,
 		`{"policies":["a/b"],"cost":1e3}`,
 		`{"policies":["a/b"],"key":"a","key":"b"}`,
@@ -71,6 +71,7 @@ func expectFaithful(g *WithT, body []byte, check *limiter.Check) {
 		Attributes *struct {
 			Domain, Method, Host, Path, RemoteAddress, Principal string
 			Headers                                              map[string]string
+			Claims                                               map[string]map[string]any
 			Descriptors                                          []struct{ Entries []struct{ Key, Value string } }
 		}
 		Cost int64
@@ -108,6 +109,10 @@ func expectFaithful(g *WithT, body []byte, check *limiter.Check) {
 			for j, e := range d.Entries {
 				g.Expect(a.Descriptors[i][j]).To(Equal(plan.Entry(e)))
 			}
+		}
+		g.Expect(a.Claims).To(HaveLen(len(want.Claims)))
+		for payload, claims := range want.Claims {
+			g.Expect(a.Claims[payload]).To(Equal(plan.ClaimsOf(claims)))
 		}
 		g.Expect(a.Headers).To(HaveLen(len(want.Headers)))
 		for name, value := range want.Headers {

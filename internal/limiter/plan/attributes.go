@@ -62,6 +62,7 @@ func (a *Attributes) Normalize() {
 	a.Method = strings.ToUpper(a.Method)
 	a.Host = NormalizeHost(a.Host)
 	a.cutQuery()
+	a.parsed = nil
 	if a.Path != "" {
 		a.Path = NormalizePath(a.Path)
 	}
