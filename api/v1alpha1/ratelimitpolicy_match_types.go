@@ -101,7 +101,7 @@ type Match struct {
 
 // HeaderMatch selects requests by one header.
 //
-// +kubebuilder:validation:XValidation:rule="(self.type == 'Exact') == has(self.value)",message="value must be set when type is Exact, and only then"
+// +kubebuilder:validation:XValidation:rule="(!has(self.type) || self.type == 'Exact') == has(self.value)",message="value must be set when type is Exact, and only then"
 type HeaderMatch struct {
 	// name is the name of the header, case-insensitive. 1 to 255 characters. The
 	// method, the host and the path have fields of their own.
@@ -117,7 +117,6 @@ type HeaderMatch struct {
 	// Defaults to Exact.
 	//
 	// +optional
-	// +kubebuilder:default=Exact
 	Type ValueMatchType `json:"type,omitempty"`
 
 	// value is the value that the header must have, compared as it is. 1 to 1024
@@ -131,7 +130,7 @@ type HeaderMatch struct {
 
 // QueryParameterMatch selects requests by one parameter of the query.
 //
-// +kubebuilder:validation:XValidation:rule="(self.type == 'Exact') == has(self.value)",message="value must be set when type is Exact, and only then"
+// +kubebuilder:validation:XValidation:rule="(!has(self.type) || self.type == 'Exact') == has(self.value)",message="value must be set when type is Exact, and only then"
 type QueryParameterMatch struct {
 	// name is the name of the parameter without escapes. 1 to 255 characters.
 	//
@@ -144,7 +143,6 @@ type QueryParameterMatch struct {
 	// parameter is equal to it. Present accepts any value. Defaults to Exact.
 	//
 	// +optional
-	// +kubebuilder:default=Exact
 	Type ValueMatchType `json:"type,omitempty"`
 
 	// value is the value that the parameter must have, without escapes. 1 to 1024

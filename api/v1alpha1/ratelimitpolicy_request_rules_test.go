@@ -41,7 +41,7 @@ var requestRules = map[string]rule{
 		good:    matches(`{methods: [GET]}`),
 		bad:     matches(`{}`),
 		field:   "spec.matches[0]",
-		message: "every match must set at least one of hosts, methods, paths, when, domain and descriptors",
+		message: "every match must set at least one of hosts, methods, paths, headers, queryParameters, when, domain and descriptors",
 	},
 	"a match with an empty list": {
 		good:    matches(`{hosts: [a.example]}`),
@@ -110,6 +110,103 @@ var requestRules = map[string]rule{
 		message: "Required value",
 	},
 
+	"a header without a value": {
+		good:    matches(`{headers: [{name: X-Tier, value: free}, {name: x-user, type: Present}, {name: x-a, type: Exact, value: b}]}`),
+		bad:     matches(`{headers: [{name: X-Tier}]}`),
+		field:   "spec.matches[0].headers[0]",
+		message: "value must be set when type is Exact, and only then",
+	},
+	"a present header with a value": {
+		good:    matches(`{headers: [{name: X-Tier, type: Present}]}`),
+		bad:     matches(`{headers: [{name: X-Tier, type: Present, value: free}]}`),
+		field:   "spec.matches[0].headers[0]",
+		message: "value must be set when type is Exact, and only then",
+	},
+	"a pseudo header": {
+		good:    matches(`{headers: [{name: method, value: GET}]}`),
+		bad:     matches(`{headers: [{name: ":method", value: GET}]}`),
+		field:   "spec.matches[0].headers[0].name",
+		message: "name must be an HTTP header name",
+	},
+	"a header twice": {
+		good:    matches(`{headers: [{name: x-a, value: "1"}, {name: x-b, value: "1"}]}`),
+		bad:     matches(`{headers: [{name: x-a, value: "1"}, {name: x-a, value: "2"}]}`),
+		field:   "spec.matches[0].headers[1]",
+		message: "Duplicate value",
+	},
+	"more than 16 headers": {
+		good:    matches(`{headers: [` + repeat(16, `{name: h%d, type: Present}`) + `]}`),
+		bad:     matches(`{headers: [` + repeat(17, `{name: h%d, type: Present}`) + `]}`),
+		field:   "spec.matches[0].headers",
+		message: "must have at most 16 items",
+	},
+	"an unknown type of a header": {
+		good:    matches(`{headers: [{name: x-a, type: Exact, value: "1"}]}`),
+		bad:     matches(`{headers: [{name: x-a, type: RegularExpression, value: "1"}]}`),
+		field:   "spec.matches[0].headers[0].type",
+		message: "Unsupported value",
+	},
+	"a header value above 1024 characters": {
+		good:    matches(`{headers: [{name: x-a, value: ` + strings.Repeat("a", 1024) + `}]}`),
+		bad:     matches(`{headers: [{name: x-a, value: ` + strings.Repeat("a", 1025) + `}]}`),
+		field:   "spec.matches[0].headers[0].value",
+		message: "may not be more than 1024 bytes",
+	},
+	"a query parameter without a value": {
+		good:    matches(`{queryParameters: [{name: "tier[]", value: a b}, {name: ü, type: Present}]}`),
+		bad:     matches(`{queryParameters: [{name: tier, type: Exact}]}`),
+		field:   "spec.matches[0].queryParameters[0]",
+		message: "value must be set when type is Exact, and only then",
+	},
+	"a query parameter without a name": {
+		good:    matches(`{queryParameters: [{name: a, type: Present}]}`),
+		bad:     matches(`{queryParameters: [{name: "", type: Present}]}`),
+		field:   "spec.matches[0].queryParameters[0].name",
+		message: "should be at least 1 chars long",
+	},
+	"a query parameter twice": {
+		good:    matches(`{queryParameters: [{name: a, value: "1"}, {name: A, value: "1"}]}`),
+		bad:     matches(`{queryParameters: [{name: a, value: "1"}, {name: a, type: Present}]}`),
+		field:   "spec.matches[0].queryParameters[1]",
+		message: "Duplicate value",
+	},
+	"more than 16 query parameters": {
+		good:    matches(`{queryParameters: [` + repeat(16, `{name: q%d, type: Present}`) + `]}`),
+		bad:     matches(`{queryParameters: [` + repeat(17, `{name: q%d, type: Present}`) + `]}`),
+		field:   "spec.matches[0].queryParameters",
+		message: "must have at most 16 items",
+	},
+
+	"type Cookie without cookie": {
+		good:    key(`{type: Cookie, cookie: {name: account}}`),
+		bad:     key(`{type: Cookie}`),
+		field:   "spec.key[0]",
+		message: "cookie must be set when type is Cookie, and only then",
+	},
+	"a cookie name with a semicolon": {
+		good:    key(`{type: Cookie, cookie: {name: __Host-id}}`),
+		bad:     key(`{type: Cookie, cookie: {name: "a;b"}}`),
+		field:   "spec.key[0].cookie.name",
+		message: "name must be a cookie name",
+	},
+	"type QueryParameter without queryParameter": {
+		good:    key(`{type: QueryParameter, queryParameter: {name: account}}`),
+		bad:     key(`{type: QueryParameter}`),
+		field:   "spec.key[0]",
+		message: "queryParameter must be set when type is QueryParameter, and only then",
+	},
+	"claim beside another type": {
+		good:    key(`{type: Claim, claim: {payload: jwt, name: "https://shop.example/tenant"}}`),
+		bad:     key(`{type: Principal, principal: {}, claim: {payload: jwt, name: sub}}`),
+		field:   "spec.key[0]",
+		message: "claim must be set when type is Claim, and only then",
+	},
+	"a claim without payload": {
+		good:    key(`{type: Claim, claim: {payload: jwt, name: sub}}`),
+		bad:     key(`{type: Claim, claim: {name: sub}}`),
+		field:   "spec.key[0].claim.payload",
+		message: "Required value",
+	},
 	"type Header without header": {
 		good:    key(`{type: Header, header: {name: X-Api-Key}}`),
 		bad:     key(`{type: Header}`),

@@ -89,21 +89,23 @@ func TestSchemaListTypes(t *testing.T) {
 		}
 	})
 	NewWithT(t).Expect(types).To(Equal(map[string]string{
-		".spec.denial.headers":          "mapname",
-		".spec.targetRefs":              "atomic",
-		".spec.matches":                 "atomic",
-		".spec.matches[].hosts":         "set",
-		".spec.matches[].methods":       "set",
-		".spec.matches[].paths":         "set",
-		".spec.matches[].descriptors":   "atomic",
-		".spec.key":                     "atomic",
-		".spec.limits":                  "mapname",
-		".spec.limits[].blockDurations": "atomic",
-		".spec.overrides":               "atomic",
-		".spec.overrides[].keys":        "atomic",
-		".spec.overrides[].cidrs":       "atomic",
-		".spec.overrides[].limits":      "mapname",
-		".status.conditions":            "maptype",
+		".spec.denial.headers":            "mapname",
+		".spec.targetRefs":                "atomic",
+		".spec.matches":                   "atomic",
+		".spec.matches[].headers":         "mapname",
+		".spec.matches[].hosts":           "set",
+		".spec.matches[].methods":         "set",
+		".spec.matches[].paths":           "set",
+		".spec.matches[].queryParameters": "mapname",
+		".spec.matches[].descriptors":     "atomic",
+		".spec.key":                       "atomic",
+		".spec.limits":                    "mapname",
+		".spec.limits[].blockDurations":   "atomic",
+		".spec.overrides":                 "atomic",
+		".spec.overrides[].keys":          "atomic",
+		".spec.overrides[].cidrs":         "atomic",
+		".spec.overrides[].limits":        "mapname",
+		".status.conditions":              "maptype",
 	}))
 }
 

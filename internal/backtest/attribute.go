@@ -34,6 +34,7 @@ const (
 
 	headerPrefix     = "header."
 	descriptorPrefix = "descriptor."
+	claimPrefix      = "claim." // and the names of the payload and of the claim, with a dot between
 )
 
 var attributes = []Attribute{
@@ -46,10 +47,11 @@ func ParseAttribute(name string) (Attribute, error) {
 	if header, ok := strings.CutPrefix(name, headerPrefix); ok && header != "" {
 		return headerAttribute(header), nil
 	}
-	if entry, ok := strings.CutPrefix(name, descriptorPrefix); ok && entry != "" || slices.Contains(attributes, Attribute(name)) {
+	claim, isClaim := strings.CutPrefix(name, claimPrefix)
+	if entry, ok := strings.CutPrefix(name, descriptorPrefix); ok && entry != "" || isClaim && claim != "" || slices.Contains(attributes, Attribute(name)) {
 		return Attribute(name), nil
 	}
-	return "", fmt.Errorf("unknown attribute %q: must be one of %q, %sNAME or %sKEY", name, attributes, headerPrefix, descriptorPrefix)
+	return "", fmt.Errorf("unknown attribute %q: must be one of %q, %sNAME, %sKEY or %sPAYLOAD.NAME", name, attributes, headerPrefix, descriptorPrefix, claimPrefix)
 }
 
 func headerAttribute(name string) Attribute { return Attribute(headerPrefix + strings.ToLower(name)) }
@@ -95,6 +97,10 @@ func (n *needs) addMatch(m *plan.Match, at string) {
 	n.addIf(len(m.Hosts) > 0, AttributeHost, at+".hosts")
 	n.addIf(len(m.Methods) > 0, AttributeMethod, at+".methods")
 	n.addIf(len(m.Paths) > 0, AttributePath, at+".paths")
+	for _, h := range m.Headers {
+		n.addIf(true, headerAttribute(h.Key), at+".headers")
+	}
+	n.addIf(len(m.QueryParameters) > 0, AttributePath, at+".queryParameters")
 	n.addIf(m.Domain != "", AttributeDomain, at+".domain")
 	for _, d := range m.Descriptors {
 		n.addIf(true, Attribute(descriptorPrefix+d.Key), at+".descriptors")
@@ -106,6 +112,12 @@ func (n *needs) addKeyPart(part *plan.KeyPart, at string) {
 	switch part.Type {
 	case plan.KeyHeader:
 		n.addIf(true, headerAttribute(part.Header), at)
+	case plan.KeyCookie:
+		n.addIf(true, headerAttribute("cookie"), at)
+	case plan.KeyQueryParameter:
+		n.addIf(true, AttributePath, at)
+	case plan.KeyClaim:
+		n.addIf(true, Attribute(claimPrefix+part.Claim.Payload+"."+part.Claim.Name), at)
 	case plan.KeyRemoteAddress:
 		n.addIf(true, AttributeRemoteAddress, at)
 	case plan.KeyDescriptor:
@@ -117,9 +129,10 @@ func (n *needs) addKeyPart(part *plan.KeyPart, at string) {
 	}
 }
 
-// variables are the attributes of the variables of expressions that are not maps.
+// variables are the attributes of the variables of expressions whose members need no attributes of their own. The path
+// of a log has the query.
 var variables = map[string]Attribute{
-	"request.method": AttributeMethod, "request.host": AttributeHost, "request.path": AttributePath,
+	"request.method": AttributeMethod, "request.host": AttributeHost, "request.path": AttributePath, "request.query": AttributePath,
 	"request.domain": AttributeDomain, "principal": AttributePrincipal, "remoteAddress": AttributeRemoteAddress,
 }
 
@@ -134,6 +147,10 @@ func (n *needs) addExpression(text, field string) {
 		switch r.Variable {
 		case "request.headers":
 			n.addIf(true, headerAttribute(r.Member), field)
+		case "request.cookies":
+			n.addIf(true, headerAttribute("cookie"), field)
+		case "claims":
+			n.addIf(true, Attribute(claimPrefix+r.Member), field)
 		case "descriptor":
 			n.addIf(true, Attribute(descriptorPrefix+r.Member), field)
 		default:
@@ -165,7 +182,7 @@ type MissingError struct {
 
 // Error implements error.
 func (e *MissingError) Error() string {
-	if e.Attribute == headerPrefix || e.Attribute == descriptorPrefix {
+	if e.Attribute == headerPrefix || e.Attribute == descriptorPrefix || e.Attribute == claimPrefix {
 		return fmt.Sprintf("policy %s: %s reads all of %s, which no log has", e.Policy, e.Field, strings.TrimSuffix(string(e.Attribute), "."))
 	}
 	text := fmt.Sprintf("policy %s: %s needs the attribute %s, which the log lacks", e.Policy, e.Field, e.Attribute)

@@ -6,6 +6,7 @@ package backtest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -46,6 +47,9 @@ func setterOf(a Attribute) setter {
 			return nil
 		}
 	}
+	if claim, ok := strings.CutPrefix(string(a), claimPrefix); ok {
+		return setterOfClaim(claim)
+	}
 	if a == AttributeTime {
 		clock := &clock{}
 		return func(e *entry, value string) (err error) {
@@ -54,6 +58,27 @@ func setterOf(a Attribute) setter {
 		}
 	}
 	return setters[a]
+}
+
+// setterOfClaim returns how to set the claim, given by the names of its payload and the claim. Both may have dots, and
+// only a policy shows which one separates them: each does.
+func setterOfClaim(claim string) setter {
+	return func(e *entry, value string) error {
+		claims := map[string]map[string]string{}
+		maps.Copy(claims, e.attributes.Claims)
+		for i := range len(claim) {
+			if claim[i] == '.' {
+				names := maps.Clone(claims[claim[:i]])
+				if names == nil {
+					names = map[string]string{}
+				}
+				names[claim[i+1:]] = strings.Clone(value)
+				claims[claim[:i]] = names
+			}
+		}
+		e.attributes.Claims = claims
+		return nil
+	}
 }
 
 // setters set the attributes that are texts.

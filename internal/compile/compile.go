@@ -103,6 +103,7 @@ func (c *compiler) matches(spec *field.Path, policy *v1alpha1.RateLimitPolicy) [
 		at := spec.Child("matches").Index(i)
 		c.checkMatch(at, &matches[i])
 		c.checkHeaders(at.Child("headers"), policy.Spec.Matches[i].Headers)
+		c.checkQueryParameters(at.Child("queryParameters"), policy.Spec.Matches[i].QueryParameters)
 		c.errs = append(c.errs, c.grant.check(at, &matches[i])...)
 	}
 	return matches
@@ -180,6 +181,7 @@ func (c *compiler) key(at *field.Path, parts []v1alpha1.KeyPart) []plan.KeyPart 
 			p.Cookie = part.Cookie.Name
 		case part.QueryParameter != nil:
 			p.QueryParameter = part.QueryParameter.Name
+			c.checkTrimmed(at.Index(i).Child("queryParameter", "name"), p.QueryParameter)
 		case part.Claim != nil:
 			p.Claim = &plan.Claim{Payload: part.Claim.Payload, Name: part.Claim.Name}
 		case part.RemoteAddress != nil:

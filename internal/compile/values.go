@@ -48,5 +48,20 @@ func (c *compiler) checkHeaders(at *field.Path, headers []v1alpha1.HeaderMatch) 
 				break
 			}
 		}
+		c.checkTrimmed(at.Child("value"), h.Value)
+	}
+}
+
+// checkQueryParameters adds the problems of parameters that never match.
+func (c *compiler) checkQueryParameters(at *field.Path, parameters []v1alpha1.QueryParameterMatch) {
+	for i, p := range parameters {
+		c.checkTrimmed(at.Index(i).Child("name"), p.Name)
+		c.checkTrimmed(at.Index(i).Child("value"), p.Value)
+	}
+}
+
+func (c *compiler) checkTrimmed(at *field.Path, text string) {
+	if strings.TrimSpace(text) != text {
+		c.add(field.Invalid(at, text, "never matches: spaces at both ends are removed before matching"))
 	}
 }

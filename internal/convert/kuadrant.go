@@ -187,14 +187,12 @@ func (c *kuadrantConverter) matches(route *httpRoute, section, when string) (mat
 	return matches
 }
 
-func keyOfMatch(m v1alpha1.Match) string { return fmt.Sprint(m.Methods, m.Paths, m.When) }
+func keyOfMatch(m v1alpha1.Match) string {
+	return fmt.Sprint(m.Methods, m.Paths, m.Headers, m.QueryParameters, m.When)
+}
 
 // match converts one match of a rule, without hosts.
 func (c *kuadrantConverter) match(at string, from *routeMatch, when string) (m v1alpha1.Match, ok bool) {
-	if len(from.QueryParams) > 0 {
-		c.lose(at+".queryParams", "policies do not match queries")
-		return m, false
-	}
 	var conditions []string
 	if from.Method != "" {
 		m.Methods = []string{from.Method}
@@ -221,7 +219,14 @@ func (c *kuadrantConverter) match(at string, from *routeMatch, when string) (m v
 		if h.Type == "RegularExpression" {
 			conditions = append(conditions, value+".matches("+strconv.Quote("^(?:"+h.Value+")$")+")")
 		} else {
-			conditions = append(conditions, value+" == "+strconv.Quote(h.Value))
+			m.Headers = append(m.Headers, v1alpha1.HeaderMatch{Name: h.Name, Type: v1alpha1.ValueMatchExact, Value: h.Value})
+		}
+	}
+	for _, q := range from.QueryParams {
+		if q.Type == "RegularExpression" {
+			conditions = append(conditions, "request.query["+strconv.Quote(q.Name)+"].matches("+strconv.Quote("^(?:"+q.Value+")$")+")")
+		} else {
+			m.QueryParameters = append(m.QueryParameters, v1alpha1.QueryParameterMatch{Name: q.Name, Type: v1alpha1.ValueMatchExact, Value: q.Value})
 		}
 	}
 	if when != "" {

@@ -72,12 +72,18 @@ var readers = []reader{
 	}},
 	{"first of repeated headers", func(r *request) resource {
 		read := readPlain(r)
-		read.account = r.first("X-Api-Key")
+		switch read.path {
+		case account.path:
+			read.account = r.first("X-Api-Key")
+		case level.path:
+			read.account = r.first("X-Level")
+		}
 		return read
 	}},
 	{"last of repeated headers", func(r *request) resource {
 		read := readPlain(r)
-		if values := r.all("X-Api-Key"); len(values) > 0 {
+		name := map[string]string{account.path: "X-Api-Key", level.path: "X-Level"}[read.path]
+		if values := r.all(name); len(values) > 0 {
 			read.account = values[len(values)-1]
 		}
 		return read
@@ -116,7 +122,7 @@ func readPlain(r *request) resource {
 		method:  strings.ToUpper(r.method),
 		host:    hostOf(cmp.Or(host, r.first("Host"))),
 		path:    clean(target),
-		account: strings.Join(r.all("X-Api-Key"), ","),
+		account: standard().valueOf(r, clean(target)),
 	}
 }
 

@@ -6,6 +6,7 @@ package integration
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -39,12 +40,51 @@ spec:
   matches: [{hosts: [bank.example], methods: [GET], paths: [/account]}]
   key: [{type: Header, header: {name: X-Api-Key}}]
   limits: [{name: daily, algorithm: FixedWindow, threshold: 1000000, window: 24h}]
+---
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: profile, namespace: spelled}
+spec:
+  matches: [{hosts: [bank.example], methods: [GET], paths: [/profile]}]
+  key: [{type: QueryParameter, queryParameter: {name: account}}]
+  limits: [{name: daily, algorithm: FixedWindow, threshold: 1000000, window: 24h}]
+---
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: plus, namespace: spelled}
+spec:
+  matches: [{hosts: [bank.example], methods: [GET], paths: [/plus]}]
+  key: [{type: QueryParameter, queryParameter: {name: account}}]
+  limits: [{name: daily, algorithm: FixedWindow, threshold: 1000000, window: 24h}]
+---
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: session, namespace: spelled}
+spec:
+  matches: [{hosts: [bank.example], methods: [GET], paths: [/session]}]
+  key: [{type: Cookie, cookie: {name: account}}]
+  limits: [{name: daily, algorithm: FixedWindow, threshold: 1000000, window: 24h}]
+---
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: tier, namespace: spelled}
+spec:
+  matches: [{hosts: [bank.example], methods: [GET], paths: [/tier], queryParameters: [{name: tier, value: free}]}]
+  limits: [{name: daily, algorithm: FixedWindow, threshold: 1000000, window: 24h}]
+---
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: level, namespace: spelled}
+spec:
+  matches: [{hosts: [bank.example], methods: [GET], paths: [/level], headers: [{name: X-Level, value: free}]}]
+  limits: [{name: daily, algorithm: FixedWindow, threshold: 1000000, window: 24h}]
 `
 
 // counted returns the units that Weir has counted for a resource.
 func (w *world) counted(t *testing.T, of resource) int64 {
 	t.Helper()
-	body := fmt.Sprintf(`{"policies":["spelled%s"],"attributes":{"headers":{"x-api-key":"alice"}},"peek":true}`, of.path)
+	body := fmt.Sprintf(`{"policies":["spelled%s"],"attributes":{"path":"/?account=%s","headers":{"x-api-key":"alice","cookie":"account=alice"}},"peek":true}`,
+		of.path, url.QueryEscape(of.account))
 	return w.peek(t, body).Used
 }
 
@@ -101,7 +141,7 @@ func startSpellingCaddy(t *testing.T, w *world, defaults bool) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(w.proxy)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	config := w.block(t, "caddy.md", "caddyfile", "?policy=shop/burst", "", "shop.example {", "http://bank.example:"+port+" {\n\tbind 127.0.0.1")
+	config := w.block(t, "caddy.md", "caddyfile", "?policy=shop/burst", "?", "shop.example {", "http://bank.example:"+port+" {\n\tbind 127.0.0.1")
 	if defaults {
 		config = without(t, config, "\t@ambiguous vars_regexp {http.request.orig_uri} `(?i)^[^?]*(;|\\\\|%00|%25|%2f|%5c)`\n",
 			"\trespond @ambiguous 400\n", "\trequest_header -X-HTTP-Method-Override\n")
@@ -143,7 +183,7 @@ func (gw *gateway) escapes(t *testing.T, all []spelling, defaults bool) map[stri
 		spent := now - before[s.of.path]
 		before[s.of.path] = now
 		passed, counted = passed+len(received), counted+spent
-		for j, r := range readers {
+		for j, r := range slices.Concat(readers, valueReaders) {
 			n := treatedAs(s.of, r.read, received)
 			if _, found := escaped[r.name]; n > spent && !found {
 				escaped[r.name] = s.example()
@@ -185,7 +225,7 @@ func documentedEscapes(t *testing.T) map[string][2]string {
 // What a server takes for the limited resource was counted as it, with the exceptions in
 // docs/security.md.
 func TestSpellings(t *testing.T) {
-	all := slices.Concat(targetSpellings(), requestSpellings(), pseudoSpellings())
+	all := slices.Concat(targetSpellings(), requestSpellings(), pseudoSpellings(), valueSpellings())
 	NewWithT(t).Expect(len(all)).To(BeNumerically(">", 300))
 	found := map[string][2]string{}
 	for _, gw := range spellingGateways {

@@ -16,7 +16,7 @@ type Reference struct {
 	// Variable is its name, such as "request.headers".
 	Variable string
 	// Member is the key in a map; empty for other variables, and for a map if the key is not
-	// a constant.
+	// a constant. For claims it is the payload, and with a dot the claim if it is a constant.
 	Member string
 }
 
@@ -35,6 +35,9 @@ func References(text string) (found []Reference, err error) {
 	}
 	ast.PreOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if of, member := memberOf(e); of != nil {
+			if inner := members[e.ID()]; inner != "" && member != "" {
+				member += "." + inner
+			}
 			members[of.ID()] = member
 		}
 		if e.Kind() == ast.IdentKind && slices.Contains(variables[:], e.AsIdent()) {

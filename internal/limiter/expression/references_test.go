@@ -18,7 +18,7 @@ func TestReferences(t *testing.T) {
 		`request.path.startsWith("/a") && request.path != "/b"`:       {{Variable: "request.path"}},
 		`request.headers["x-a"] == "1" || "x-b" in request.headers`:   {{Variable: "request.headers", Member: "x-a"}, {Variable: "request.headers", Member: "x-b"}},
 		`has(descriptor.plan) && request.headers.exists(h, h == "x")`: {{Variable: "descriptor", Member: "plan"}, {Variable: "request.headers"}},
-		`request.query.q == claims.jwt.sub + claims["x"]["y"]`:        {{Variable: "request.query", Member: "q"}, {Variable: "claims", Member: "jwt"}, {Variable: "claims", Member: "x"}},
+		`request.query.q == claims.jwt.sub + claims["x"]["y"]`:        {{Variable: "request.query", Member: "q"}, {Variable: "claims", Member: "jwt.sub"}, {Variable: "claims", Member: "x.y"}},
 		`request.headers[principal] == remoteAddress`:                 {{Variable: "request.headers"}, {Variable: "principal"}, {Variable: "remoteAddress"}},
 		`["request.host"].exists(domain, domain == request.method)`:   {{Variable: "request.method"}},
 		`request.domain == "edge" && size(descriptor) == 2`:           {{Variable: "request.domain"}, {Variable: "descriptor"}},

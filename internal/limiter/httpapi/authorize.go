@@ -47,6 +47,9 @@ func (h *Handler) authorize(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = h.readOriginal(r, path, q)
 	}
+	if err == nil {
+		err = clientQueryError(r.URL.RawQuery, q.check.Attributes.Path)
+	}
 	if h.answerProbe(w, r, q, err) {
 		q.release()
 		return
@@ -57,6 +60,15 @@ func (h *Handler) authorize(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.decide(w, r, q, o)
+}
+
+// clientQueryError returns an error if the query of the call is the one of the original request: some proxies, such as
+// Caddy with a uri that has no "?", pass it on, and a client could then name policies and targets.
+func clientQueryError(query, originalPath string) error {
+	if _, original, _ := strings.Cut(originalPath, "?"); query != "" && query == original {
+		return &limiter.FieldError{Field: "query", Problem: "is the query of the client: the proxy must not pass it on"}
+	}
+	return nil
 }
 
 // readParameters reads the query parameters that the configuration of the proxy sets. It must

@@ -433,3 +433,15 @@ func FuzzAuthorize(f *testing.F) {
 		}
 	})
 }
+
+// A proxy that passes the query of its client to Weir would let the client name policies.
+func TestTheQueryOfTheClientNamesNoPolicies(t *testing.T) {
+	g := NewWithT(t)
+	engine := &fakeEngine{}
+	w := sendAuthorize(engine, http.MethodGet, "http://weir.test"+pathAuthorize+"?policy=a/b", proxy, "X-Forwarded-Uri: /x?policy=a/b")
+	g.Expect(w.Code).To(Equal(http.StatusBadRequest))
+	g.Expect(decodeProblem(g, w)).To(HaveField("Field", "query"))
+	g.Expect(engine.received).To(BeNil())
+	w = sendAuthorize(engine, http.MethodGet, "http://weir.test"+pathAuthorize+"?policy=a/b", proxy, "X-Forwarded-Uri: /x?policy=c/d")
+	g.Expect(w.Code).To(Equal(http.StatusOK))
+}

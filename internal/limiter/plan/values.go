@@ -42,24 +42,24 @@ type syntax struct {
 	others string
 	// decodings are the ways in which servers decode names and values; the first one is the standard.
 	decodings []func(string) string
-	// trim and brackets are whether spaces around names and values do not count, and whether a name such as a[] or
-	// a[b] is also the name a.
-	trim, brackets bool
 	// valid reports whether all servers read the value in the same way; nil is true.
 	valid func(string) bool
 }
 
 // querySyntax is application/x-www-form-urlencoded of the URL standard (https://url.spec.whatwg.org, section 5.1).
-// Other servers separate by semicolons, too, keep plus signs, decode nothing, or take a fragment as part of the query.
+// Other servers separate by semicolons, too, keep plus signs, decode twice or not at all, or take a fragment as part of
+// the query.
 var querySyntax = &syntax{
-	separator: '&', others: ";#", brackets: true,
-	decodings: []func(string) string{decodeForm, decodePercent, func(s string) string { return s }},
+	separator: '&', others: ";#",
+	decodings: []func(string) string{
+		decodeForm, decodePercent, func(s string) string { return s }, func(s string) string { return decodePercent(decodeForm(s)) },
+	},
 }
 
 // cookieSyntax is the syntax of RFC 6265, section 4.2.1, with the escapes and quotes that most frameworks remove. Older
 // servers separate by commas (RFC 2109) or spaces, too, which RFC 6265 permits in no value.
 var cookieSyntax = &syntax{
-	separator: ';', others: ", \t", trim: true,
+	separator: ';', others: ", \t",
 	decodings: []func(string) string{decodeCookie},
 	valid:     func(value string) bool { return !strings.ContainsAny(unquote(value), "\", \t\\") },
 }
@@ -90,10 +90,7 @@ func (s *syntax) each(text, separators string, add func(name, value string)) {
 		if i := strings.IndexAny(text, separators); i >= 0 {
 			pair, rest = text[:i], text[i+1:]
 		}
-		name, value, _ := strings.Cut(pair, "=")
-		if s.trim {
-			name, value = TrimValue(name), TrimValue(value)
-		}
+		name, value, _ := strings.Cut(TrimValue(pair), "=")
 		if name != "" || value != "" {
 			add(name, value)
 		}
@@ -101,22 +98,26 @@ func (s *syntax) each(text, separators string, add func(name, value string)) {
 	}
 }
 
-// baseOf returns the name before brackets: a[] and a[b] are lists and objects with the name a.
-func (s *syntax) baseOf(name string) (base string, inBrackets bool) {
-	if !s.brackets {
-		return name, false
+// aliases returns other names that servers may read: PHP and others take a[] and a[b] as lists and objects with the name
+// a, and some servers decode twice.
+func aliases(name string) (others []string) {
+	if base, _, inBrackets := strings.Cut(name, "["); inBrackets {
+		others = append(others, base)
 	}
-	base, _, inBrackets = strings.Cut(name, "[")
-	return base, inBrackets
+	if hasEscape(name) {
+		others = append(others, decodePercent(name))
+	}
+	return others
 }
 
-// addSingle adds the standard reading of a name and its value.
+// addSingle adds the standard reading of a name and its value, without the spaces around them.
 func (v *Values) addSingle(name, value string) {
 	s := v.syntax
-	n := namedValue{name: s.decodings[0](name), value: s.decodings[0](value), ambiguous: s.valid != nil && !s.valid(value)}
+	n := namedValue{name: strings.TrimSpace(s.decodings[0](name)), value: strings.TrimSpace(s.decodings[0](value))}
+	n.ambiguous = s.valid != nil && !s.valid(value) || hasEscape(n.value)
 	v.setSingle(n)
-	if base, inBrackets := s.baseOf(n.name); inBrackets {
-		v.setSingle(namedValue{name: base, value: n.value, ambiguous: true})
+	for _, other := range aliases(n.name) {
+		v.setSingle(namedValue{name: other, value: n.value, ambiguous: true})
 	}
 }
 
@@ -126,10 +127,10 @@ func (v *Values) addEntries(name, value string) {
 		if i > 0 && !strings.ContainsAny(name, "%+") && !strings.ContainsAny(value, "%+") {
 			break // all decodings are equal
 		}
-		name, value := lowerName(decode(name)), decode(value)
+		name, value := lowerName(strings.TrimSpace(decode(name))), strings.TrimSpace(decode(value))
 		v.addEntry(name, value)
-		if base, inBrackets := v.syntax.baseOf(name); inBrackets {
-			v.addEntry(base, value)
+		for _, other := range aliases(name) {
+			v.addEntry(lowerName(other), value)
 		}
 	}
 }
@@ -240,6 +241,16 @@ func unquote(text string) string {
 		return text[1 : n-1]
 	}
 	return text
+}
+
+// hasEscape reports whether the text has an escape.
+func hasEscape(text string) bool {
+	for i := strings.IndexByte(text, '%'); i >= 0 && i+2 < len(text); i++ {
+		if text[i] == '%' && isHex(text[i+1]) && isHex(text[i+2]) {
+			return true
+		}
+	}
+	return false
 }
 
 // decodePercent decodes the escapes of the text. What looks like an escape and is none stays as it is.
