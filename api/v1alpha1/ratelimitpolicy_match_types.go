@@ -279,9 +279,9 @@ type ClaimKey struct {
 	// +kubebuilder:validation:MaxLength=255
 	Payload string `json:"payload"`
 
-	// name is the name of the claim, such as sub or https://shop.example/tenant. If there
-	// is no claim with the name, dots lead into nested objects: address.country. 1 to 255
-	// characters.
+	// name is the name of the claim, such as sub or https://shop.example/tenant. If the
+	// token lacks a claim with the name, dots lead into nested objects: address.country. 1
+	// to 255 characters.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1

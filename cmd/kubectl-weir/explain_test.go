@@ -41,6 +41,13 @@ func TestExplainDescribesTheRequest(t *testing.T) {
 			nil,
 			`{"cost": 1, "attributes": {"targets": ["HTTPRoute/shop/checkout", "Gateway/infra/public"]}}`,
 		},
+		"claims": {
+			checkFlags{claims: `{"jwt": {"sub": "bob", "id": 9007199254740991}}`},
+			[]string{"/"},
+			`{"cost": 1, "attributes": {"method": "GET", "path": "/", "claims": {"jwt": {"sub": "bob", "id": 9007199254740991}}}}`,
+		},
+		"broken claims":       {checkFlags{claims: `{"jwt": "bob"}`}, []string{"/"}, `--claims: must be the claims of each payload as JSON, such as {"jwt": {"tenant": "acme"}}`},
+		"more than an object": {checkFlags{claims: `{} {}`}, []string{"/"}, `--claims: must be the claims of each payload`},
 		"descriptors": {
 			checkFlags{domain: "envoy", descriptors: []string{"user_id=7,tier=gold", `"a=1,2",b`}},
 			nil,

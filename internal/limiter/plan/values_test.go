@@ -200,6 +200,21 @@ func TestReadingValuesIsBounded(t *testing.T) {
 	g.Expect(shortest).To(BeNumerically("<", 10*time.Millisecond))
 }
 
+// Claims within objects have the names of both; a claim whose name has dots comes first.
+func TestClaimsOf(t *testing.T) {
+	deep := map[string]any{"x": "9"}
+	for range plan.MaxClaimDepth {
+		deep = map[string]any{"o": deep}
+	}
+	NewWithT(t).Expect(plan.ClaimsOf(map[string]any{
+		"s": "a", "b": false, "n": 7.0, "zero": -0.0, "fraction": 1.5, "large": float64(1 << 53), "exact": -(1<<53 - 1.0), "null": nil, "list": []any{"a"},
+		"a": map[string]any{"b.c": "1", "b": map[string]any{"c": "2", "d": "3"}}, "a.b": map[string]any{"d": "4"}, "a.b.d": "5",
+		"deep": deep, strings.Repeat("x", plan.MaxText+1): "a",
+	})).To(Equal(map[string]string{
+		"s": "a", "b": "false", "n": "7", "zero": "0", "exact": "-9007199254740991", "a.b.c": "1", "a.b.d": "5",
+	}))
+}
+
 // A release before does not know these members, and would match more requests.
 func TestValuesNeedTheNewVersion(t *testing.T) {
 	for name, change := range map[string]func(p *plan.Plan){
