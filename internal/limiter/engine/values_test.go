@@ -82,6 +82,21 @@ func TestUnreadableValuesPushNothingOut(t *testing.T) {
 	}
 }
 
+// Among many policies that differ in a parameter, an unreadable query is denied without looking at all of them.
+func TestUnreadableValuesAmongManyPolicies(t *testing.T) {
+	var plans []*plan.Plan
+	for i := range 5000 {
+		plans = append(plans, makePlan(fmt.Sprintf("n%d/p%04d", i%1000, i), threshold(100), matching(plan.Match{
+			Paths: []string{"/x"}, QueryParameters: []plan.Entry{{Key: "tier", Value: fmt.Sprint(i)}},
+		})))
+	}
+	g, f := NewWithT(t), newFixture(plans...)
+	g.Expect(f.decide(t, &limiter.Check{Cost: 1, Attributes: unreadable()}).Reason).To(Equal(limiter.ReasonMissingKey))
+	x, err := f.Explain(t.Context(), &limiter.Check{Cost: 1, Attributes: unreadable()})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(len(x.Policies)).To(BeNumerically("~", plan.MaxMatchedPolicies+1, 8))
+}
+
 // A near miss names the header or parameter that the policy wants.
 func TestNearMissesOfValues(t *testing.T) {
 	f := newFixture(

@@ -303,14 +303,35 @@ func (s *split) findQueryParameters(found []*candidate, a *Attributes) []*candid
 	return found
 }
 
-// findAll looks in all groups whose entry is selected.
+// findAll looks in all groups whose entry is selected, for values that are unreadable. It ends when more policies match
+// than have room: then the request is denied, see Found.Uncertain, and further ones would only take time.
 func (s *split) findAll(found []*candidate, a *Attributes, selected func(Entry) bool) []*candidate {
+	denying := map[*Plan]bool{}
 	for e, n := range s.groups {
-		if selected(e) {
-			found = n.find(found, a)
+		if !selected(e) {
+			continue
+		}
+		before := len(found)
+		found = n.find(found, a)
+		for _, c := range found[before:] {
+			if c.needsRoom(a) {
+				denying[c.plan] = true
+			}
+		}
+		if len(denying) > MaxMatchedPolicies {
+			break
 		}
 	}
 	return found
+}
+
+// needsRoom reports whether the match holds for the request, which then certainly needs room for an enforcing policy:
+// no expression, override or missing key can exempt it.
+func (c *candidate) needsRoom(a *Attributes) bool {
+	p := c.plan
+	return p.Mode == ModeEnforce && c.match.When == "" && (len(p.Key) == 0 || p.OnMissingKey != MissingKeySkip) &&
+		!slices.ContainsFunc(p.Overrides, func(o Override) bool { return o.Action == ActionAllow }) &&
+		c.match.holds(a) && c.match.holdsDescriptors(a)
 }
 
 // findDescriptor looks up each entry, with its value and for any value, that no earlier descriptor has led
