@@ -121,10 +121,8 @@ func (f *checkFlags) setAttributes(a *httptypes.Attributes, args []string) error
 			return fmt.Errorf("-H %q: %w", line, err)
 		}
 	}
-	if f.claims != "" {
-		if err := a.SetClaims(f.claims); err != nil {
-			return fmt.Errorf("--claims: %w", err)
-		}
+	if err := a.SetClaims(f.claims); err != nil {
+		return fmt.Errorf("--claims: %w", err)
 	}
 	for _, text := range f.descriptors {
 		if err := a.AddDescriptor(text); err != nil {

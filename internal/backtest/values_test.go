@@ -20,7 +20,8 @@ func TestValuesNeedAttributes(t *testing.T) {
 			{QueryParameters: []plan.Entry{{Key: "q"}}, When: `request.cookies["a"] == claims.jwt.sub`},
 		},
 		Key: []plan.KeyPart{
-			{Type: plan.KeyCookie, Cookie: "c"}, {Type: plan.KeyQueryParameter, QueryParameter: "q"},
+			{Type: plan.KeyCookie, Cookie: "c"},
+			{Type: plan.KeyQueryParameter, QueryParameter: "q"},
 			{Type: plan.KeyClaim, Claim: &plan.Claim{Payload: "jwt", Name: "https://a.example/t"}},
 		},
 	}

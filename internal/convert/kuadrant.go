@@ -167,7 +167,7 @@ func (c *kuadrantConverter) rates(at string, policy *v1alpha1.RateLimitPolicy, n
 // matches returns a match for each match of the rules, or of the rule with the section's name.
 func (c *kuadrantConverter) matches(route *httpRoute, section, when string) (matches []v1alpha1.Match) {
 	hosts := c.hosts(route)
-	for i, rule := range route.Spec.Rules {
+	for _, rule := range route.Spec.Rules {
 		if section != "" && rule.Name != section {
 			continue
 		}
@@ -175,12 +175,10 @@ func (c *kuadrantConverter) matches(route *httpRoute, section, when string) (mat
 			rule.Matches = []routeMatch{{}}
 		}
 		for j := range rule.Matches {
-			at := fmt.Sprintf("%s: spec.rules[%d].matches[%d]", route.id(), i, j)
-			if m, ok := c.match(at, &rule.Matches[j], when); ok {
-				m.Hosts = hosts
-				if !slices.ContainsFunc(matches, func(other v1alpha1.Match) bool { return keyOfMatch(other) == keyOfMatch(m) }) {
-					matches = append(matches, m)
-				}
+			m := matchOf(&rule.Matches[j], when)
+			m.Hosts = hosts
+			if !slices.ContainsFunc(matches, func(other v1alpha1.Match) bool { return keyOfMatch(other) == keyOfMatch(m) }) {
+				matches = append(matches, m)
 			}
 		}
 	}
@@ -191,8 +189,8 @@ func keyOfMatch(m v1alpha1.Match) string {
 	return fmt.Sprint(m.Methods, m.Paths, m.Headers, m.QueryParameters, m.When)
 }
 
-// match converts one match of a rule, without hosts.
-func (c *kuadrantConverter) match(at string, from *routeMatch, when string) (m v1alpha1.Match, ok bool) {
+// matchOf converts one match of a rule, without hosts.
+func matchOf(from *routeMatch, when string) (m v1alpha1.Match) {
 	var conditions []string
 	if from.Method != "" {
 		m.Methods = []string{from.Method}
@@ -233,5 +231,5 @@ func (c *kuadrantConverter) match(at string, from *routeMatch, when string) (m v
 		conditions = append(conditions, when)
 	}
 	m.When = allOf(conditions)
-	return m, true
+	return m
 }

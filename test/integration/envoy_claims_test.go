@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -38,9 +39,7 @@ func (i *issuer) jwks(t *testing.T) string {
 func (i *issuer) token(t *testing.T, claims map[string]any) string {
 	t.Helper()
 	all := map[string]any{"iss": "https://id.shop.example", "aud": "shop", "exp": time.Now().Add(time.Hour).Unix()}
-	for name, value := range claims {
-		all[name] = value
-	}
+	maps.Copy(all, claims)
 	payload, err := json.Marshal(all)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	encode := base64.RawURLEncoding.EncodeToString

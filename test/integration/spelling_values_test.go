@@ -167,14 +167,39 @@ func valueSpellings() (all []spelling) {
 		add(session, "Cookie: "+cookie)
 	}
 	for _, headers := range [][]string{
-		{"Cookie: account=alice", "Cookie: account=bob"}, {"Cookie: account=bob", "Cookie: account=alice"}, {"Cookie: x=1", "Cookie: account=alice"}, {"Cookie: account=alice", "Cookie: x=1"}, {"Cookie: account=alice", "Cookie: "},
-		{"COOKIE: account=alice"}, {"Cookie2: account=alice"}, {"Set-Cookie: account=alice"}, {"Connection: Cookie", "Cookie: account=alice"}, {"Cookie : account=alice"}, {"X-Cookie: account=alice"},
+		{"Cookie: account=alice", "Cookie: account=bob"},
+		{"Cookie: account=bob", "Cookie: account=alice"},
+		{"Cookie: x=1", "Cookie: account=alice"},
+		{"Cookie: account=alice", "Cookie: x=1"},
+		{"Cookie: account=alice", "Cookie: "},
+		{"COOKIE: account=alice"},
+		{"Cookie2: account=alice"},
+		{"Set-Cookie: account=alice"},
+		{"Connection: Cookie", "Cookie: account=alice"},
+		{"Cookie : account=alice"},
+		{"X-Cookie: account=alice"},
 	} {
 		add(session, headers...)
 	}
 	for _, headers := range [][]string{
-		{"X-Level: free"}, {"x-level: free"}, {"X-LEVEL:free"}, {"X-Level:  free\t"}, {"X-Level: gold", "X-Level: free"}, {"X-Level: free", "X-Level: gold"}, {"X-Level: free", "x-level: free"},
-		{"X-Level: gold, free"}, {"X-Level: free,gold"}, {"X-Level: gold,free,x"}, {"X-Level: free,"}, {"X-Level: ,free"}, {"X-Level: FREE"}, {"X-Level: free;q=1"}, {"X-Level: \"free\""}, {"X-Level: " + strings.Repeat("x,", 200) + "free"}, {"X-Level: gold"}, {"X-Level:"},
+		{"X-Level: free"},
+		{"x-level: free"},
+		{"X-LEVEL:free"},
+		{"X-Level:  free\t"},
+		{"X-Level: gold", "X-Level: free"},
+		{"X-Level: free", "X-Level: gold"},
+		{"X-Level: free", "x-level: free"},
+		{"X-Level: gold, free"},
+		{"X-Level: free,gold"},
+		{"X-Level: gold,free,x"},
+		{"X-Level: free,"},
+		{"X-Level: ,free"},
+		{"X-Level: FREE"},
+		{"X-Level: free;q=1"},
+		{"X-Level: \"free\""},
+		{"X-Level: " + strings.Repeat("x,", 200) + "free"},
+		{"X-Level: gold"},
+		{"X-Level:"},
 	} {
 		add(level, headers...)
 	}

@@ -63,7 +63,7 @@ func (p *tryPage) check() (*httptypes.Check, error) {
 	in := &check.Attributes
 	in.RemoteAddress, in.Principal, in.Domain = p.RemoteAddress, p.Principal, p.Domain
 	in.Targets = lines(p.Targets)
-	if p.URL == "" && p.Targets == "" && p.Domain == "" && p.Descriptors == "" {
+	if p.URL+p.Targets+p.Domain+p.Descriptors == "" {
 		return nil, errors.New("URL: give the URL of the request, or its path")
 	}
 	if p.URL != "" {
@@ -77,10 +77,8 @@ func (p *tryPage) check() (*httptypes.Check, error) {
 			return nil, fmt.Errorf("header lines: each %w", err)
 		}
 	}
-	if p.Claims != "" {
-		if err := in.SetClaims(p.Claims); err != nil {
-			return nil, fmt.Errorf("claims: %w", err)
-		}
+	if err := in.SetClaims(p.Claims); err != nil {
+		return nil, fmt.Errorf("claims: %w", err)
 	}
 	for _, line := range lines(p.Descriptors) {
 		if err := in.AddDescriptor(line); err != nil {

@@ -118,6 +118,7 @@ func repairField(p *plan.Plan, a *plan.Attributes, miss limiter.NearMiss) {
 	case plan.FieldWhen:
 		p.Matches = slices.Clone(p.Matches)
 		p.Matches[miss.Match].When = ""
+	case plan.FieldHeaders, plan.FieldQueryParameters: // not generated
 	case plan.NoField: // never reported
 	}
 }

@@ -125,26 +125,35 @@ func (n *nearSearch) missOf(near *plan.NearMatch) limiter.NearMiss {
 	case plan.FieldPaths:
 		miss.Wants, miss.Got = m.Paths, listOf(a.Path)
 	case plan.FieldHeaders:
-		miss.Wants = []string{textOf(m.Headers)}
-		for _, e := range m.Headers {
-			if value, present := a.Headers[e.Key]; present {
-				miss.Got = append(miss.Got, textOf([]plan.Entry{{Key: e.Key, Value: value}}))
-			}
-		}
+		miss.Wants, miss.Got = []string{textOf(m.Headers)}, headersOf(m, a)
 	case plan.FieldQueryParameters:
 		miss.Wants, miss.Got = []string{textOf(m.QueryParameters)}, listOf(a.Query)
 	case plan.FieldDomain:
 		miss.Wants, miss.Got = []string{m.Domain}, listOf(a.Domain)
 	case plan.FieldDescriptors:
-		miss.Wants = []string{textOf(m.Descriptors)}
-		for _, d := range a.Descriptors {
-			miss.Got = append(miss.Got, textOf(d))
-		}
+		miss.Wants, miss.Got = []string{textOf(m.Descriptors)}, textsOf(a.Descriptors)
 	case plan.FieldWhen:
 		miss.Wants, miss.Got = []string{m.When}, []string{"false"}
 	case plan.NoField:
 	}
 	return miss
+}
+
+// headersOf returns the headers of the request that the match wants.
+func headersOf(m *plan.Match, a *plan.Attributes) (texts []string) {
+	for _, e := range m.Headers {
+		if value, present := a.Headers[e.Key]; present {
+			texts = append(texts, textOf([]plan.Entry{{Key: e.Key, Value: value}}))
+		}
+	}
+	return texts
+}
+
+func textsOf(descriptors []plan.Descriptor) (texts []string) {
+	for _, d := range descriptors {
+		texts = append(texts, textOf(d))
+	}
+	return texts
 }
 
 // listOf returns the fact as a list, which is empty if it is absent.

@@ -5,6 +5,7 @@ package engine_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -87,7 +88,7 @@ func TestUnreadableValuesAmongManyPolicies(t *testing.T) {
 	var plans []*plan.Plan
 	for i := range 5000 {
 		plans = append(plans, makePlan(fmt.Sprintf("n%d/p%04d", i%1000, i), threshold(100), matching(plan.Match{
-			Paths: []string{"/x"}, QueryParameters: []plan.Entry{{Key: "tier", Value: fmt.Sprint(i)}},
+			Paths: []string{"/x"}, QueryParameters: []plan.Entry{{Key: "tier", Value: strconv.Itoa(i)}},
 		})))
 	}
 	g, f := NewWithT(t), newFixture(plans...)

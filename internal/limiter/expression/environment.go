@@ -104,18 +104,10 @@ func (r *request) resolve(name string) ref.Val {
 		return boundedString(r.Host)
 	case path:
 		return boundedString(r.Path)
-	case headers:
-		return r.headerMap()
-	case query:
-		return valueMap(r.QueryValues())
-	case cookies:
-		return valueMap(r.CookieValues())
+	case headers, query, cookies, descriptor, claims:
+		return r.resolveMap(name)
 	case domain:
 		return boundedString(r.Domain)
-	case descriptor:
-		return newDescriptorMap(r.descriptors)
-	case claims:
-		return newClaimMap(r.Claims)
 	case principal:
 		if r.forKey && r.PrincipalRepeated {
 			return unreadable("there are several principals")
@@ -126,6 +118,21 @@ func (r *request) resolve(name string) ref.Val {
 			return types.String("")
 		}
 		return types.String(r.RemoteAddress.String())
+	}
+}
+
+func (r *request) resolveMap(name string) ref.Val {
+	switch name {
+	case headers:
+		return r.headerMap()
+	case query:
+		return valueMap(r.QueryValues())
+	case cookies:
+		return valueMap(r.CookieValues())
+	case claims:
+		return newClaimMap(r.Claims)
+	default:
+		return newDescriptorMap(r.descriptors)
 	}
 }
 

@@ -68,10 +68,10 @@ func from(literal string) func(*authv3.AttributeContext) {
 }
 
 // metadata sets dynamic metadata of a filter.
-func metadata(t testing.TB, namespace string, fields map[string]any) func(*authv3.AttributeContext) {
-	t.Helper()
+func metadata(tb testing.TB, namespace string, fields map[string]any) func(*authv3.AttributeContext) {
+	tb.Helper()
 	values, err := structpb.NewStruct(fields)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
 	return func(a *authv3.AttributeContext) {
 		a.MetadataContext = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{namespace: values}}
 	}

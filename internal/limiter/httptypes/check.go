@@ -75,8 +75,11 @@ func (a *Attributes) AddHeader(line string) error {
 	return nil
 }
 
-// SetClaims sets the claims from JSON such as {"jwt": {"tenant": "acme"}}.
+// SetClaims sets the claims from JSON such as {"jwt": {"tenant": "acme"}}. An empty text sets none.
 func (a *Attributes) SetClaims(text string) error {
+	if text == "" {
+		return nil
+	}
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
 	if err := d.Decode(&a.Claims); err != nil || d.More() {

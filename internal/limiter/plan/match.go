@@ -116,6 +116,13 @@ func (m *Match) mismatch(a *Attributes, ignored Field) Field {
 		return FieldHosts
 	case ignored != FieldPaths && !m.holdsPaths(a):
 		return FieldPaths
+	}
+	return m.mismatchedValues(a, ignored)
+}
+
+// mismatchedValues is mismatch for headers and query parameters.
+func (m *Match) mismatchedValues(a *Attributes, ignored Field) Field {
+	switch {
 	case ignored != FieldHeaders && !m.holdsHeaders(a):
 		return FieldHeaders
 	case ignored != FieldQueryParameters && !m.holdsQueryParameters(a):

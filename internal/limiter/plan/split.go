@@ -196,12 +196,7 @@ func (n *node) find(found []*candidate, a *Attributes) []*candidate {
 func (s *split) find(found []*candidate, a *Attributes) []*candidate {
 	switch s.by {
 	case factTarget:
-		for _, t := range a.Targets {
-			found = s.groups[Entry{Value: string(t)}].find(found, a)
-			if whole := t.Whole(); whole != t {
-				found = s.groups[Entry{Value: string(whole)}].find(found, a)
-			}
-		}
+		return s.findTargets(found, a)
 	case factHost:
 		return s.findHost(found, a)
 	case factPath:
@@ -224,6 +219,17 @@ func (s *split) find(found []*candidate, a *Attributes) []*candidate {
 		found = s.groups[Entry{Value: a.Domain}].find(found, a)
 	case factMethod:
 		found = s.groups[Entry{Value: a.Method}].find(found, a)
+	}
+	return found
+}
+
+// findTargets looks up each target, and the whole of one that is a part.
+func (s *split) findTargets(found []*candidate, a *Attributes) []*candidate {
+	for _, t := range a.Targets {
+		found = s.groups[Entry{Value: string(t)}].find(found, a)
+		if whole := t.Whole(); whole != t {
+			found = s.groups[Entry{Value: string(whole)}].find(found, a)
+		}
 	}
 	return found
 }

@@ -5,6 +5,7 @@ package plan_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -207,7 +208,7 @@ func TestClaimsOf(t *testing.T) {
 		deep = map[string]any{"o": deep}
 	}
 	NewWithT(t).Expect(plan.ClaimsOf(map[string]any{
-		"s": "a", "b": false, "n": 7.0, "zero": -0.0, "fraction": 1.5, "large": float64(1 << 53), "exact": -(1<<53 - 1.0), "null": nil, "list": []any{"a"},
+		"s": "a", "b": false, "n": 7.0, "zero": math.Copysign(0, -1), "fraction": 1.5, "large": float64(1 << 53), "exact": -(1<<53 - 1.0), "null": nil, "list": []any{"a"},
 		"a": map[string]any{"b.c": "1", "b": map[string]any{"c": "2", "d": "3"}}, "a.b": map[string]any{"d": "4"}, "a.b.d": "5",
 		"deep": deep, strings.Repeat("x", plan.MaxText+1): "a",
 	})).To(Equal(map[string]string{
