@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/test/conform/system"
 )
 
-// prepareWeir builds Weir with a clock that can be moved, unless its program is given or none is to be asked.
+// prepareWeir builds Weir with a clock that can be moved, unless its program is given or Weir is left out.
 func (o *options) prepareWeir(ctx context.Context) (remove func(), err error) {
 	switch o.programs.Weir {
 	case "none":

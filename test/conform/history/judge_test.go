@@ -82,7 +82,7 @@ func TestOver(t *testing.T) {
 	}
 }
 
-// After a failed call nobody knows when a window began.
+// After a failed call it is unknown when a window began.
 func TestOverAfterFailedCall(t *testing.T) {
 	g := NewWithT(t)
 	around := calls(at(0, 1, failed), at(50, 51), at(60, 61), at(102, 103), at(104, 105))

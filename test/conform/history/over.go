@@ -18,7 +18,7 @@ func Over(calls []Call, quotas Quotas) int64 {
 }
 
 // OverDocumented is like Over, but within the windows that the limiter documents: twice the quota around the
-// end of a fixed window is no violation.
+// end of a fixed window is allowed.
 func OverDocumented(calls []Call, quotas Quotas) int64 {
 	return overIn(calls, quotas, func(spent *keyCalls, q Quota) int64 {
 		switch {

@@ -57,7 +57,7 @@ func underLoad(ctx context.Context, r *run, o system.Options, fault func() error
 	if err != nil {
 		return err
 	}
-	// What is left must still be admitted, or is spent by calls that failed.
+	// The rest of the quota must still be admitted, unless calls that failed have spent it.
 	if err := r.repeat(ctx, loadQuota, system.Of("account", "acme", 1)); err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ type Scenario struct {
 	Name string // on the command line
 	// Question is what the scenario finds out.
 	Question string
-	// Fault is true if something breaks: denials meanwhile are no under-admission, but a failure mode.
+	// Fault is true if something breaks: then denials are the failure mode, not under-admission.
 	Fault bool
 	// Unreplicated is how many units may be admitted again because the scenario loses acknowledged writes
 	// of the store.

@@ -27,7 +27,7 @@ type defects struct {
 	oneByOne    bool          // each limit of a request counts by itself
 	separator   string        // joins the parts of a key
 	fold        bool          // keys are compared without case
-	hurried     time.Duration // announced resets are that much too early
+	hurried     time.Duration // announced resets are too early by this
 	deaf        bool          // edits have no effect
 	aligned     bool          // windows are aligned to the clock
 	shy         bool          // one unit less than the quota

@@ -57,7 +57,7 @@ func (e *Environment) newFolder() (string, error) {
 	return folder, os.Mkdir(folder, 0o700)
 }
 
-// ports is where the search for a free port goes on. Ports below 32768 are not given to outgoing connections.
+// ports is where the search for a free port continues. Ports below 32768 are not given to outgoing connections.
 var ports = struct {
 	sync.Mutex
 	next int

@@ -20,7 +20,7 @@ import (
 // carries its limits.
 type gubernator struct {
 	program string
-	global  bool // behaviour GLOBAL: instances answer from copies of the owner's counters
+	global  bool // behavior GLOBAL: instances answer from copies of the owner's counters
 }
 
 // Name implements System.

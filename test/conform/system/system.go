@@ -92,7 +92,7 @@ type Answer struct {
 	Admitted bool
 	// Reset is the announced time until a denied request has room; nil if none is announced.
 	Reset *time.Duration
-	// RetryAfter is the announced value of the header Retry-After; nil if there is none.
+	// RetryAfter is the announced value of the header Retry-After; nil if the answer has none.
 	RetryAfter *time.Duration
 }
 

@@ -59,7 +59,7 @@ descriptors:
 	g.Expect(ok).To(BeFalse())
 }
 
-// A store keeps, loses or delays what the options and the calls say.
+// A store keeps or loses its data by its options, hangs, and moves its clock.
 func TestStore(t *testing.T) {
 	for name, durable := range map[string]bool{"durable": true, "in memory": false} {
 		t.Run(name, func(t *testing.T) {
