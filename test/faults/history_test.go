@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	judge "github.com/weir-dev/weir/test/conform/history"
 )
 
 // record is one call of a client, with the times at which it was sent and answered.
@@ -60,22 +62,8 @@ func filter(records []record, keep func(*record) bool) []record {
 // lie closer together than the window. The server counted all of these within one window, whenever
 // between start and end it did. The records belong to one key and are in the order of their starts.
 func overAdmitted(records []record, quota int64, window time.Duration) int64 {
-	admitted := filter(records, func(r *record) bool { return r.allowed && r.degraded == "" && !r.failed })
-	var most int64
-	for i := range admitted {
-		end := admitted[i].start.Add(window)
-		var sum int64
-		for _, r := range admitted[i:] {
-			if !r.start.Before(end) {
-				break
-			}
-			if r.end.Before(end) {
-				sum += r.cost
-			}
-		}
-		most = max(most, sum)
-	}
-	return max(0, most-quota)
+	admitted := callsOf(filter(records, func(r *record) bool { return r.allowed && r.degraded == "" && !r.failed }))
+	return judge.Over(admitted, judge.Quotas{judgedKey: {Units: quota, Window: window, Kind: judge.Rolling}})
 }
 
 // admittedUnits returns the cost of the calls that the limits admitted.
@@ -90,13 +78,18 @@ func admittedUnits(records []record) (sum int64) {
 
 // percentile returns the time that a share of the calls did not exceed; 0 without calls.
 func percentile(records []record, share float64) time.Duration {
-	if len(records) == 0 {
-		return 0
-	}
-	took := make([]time.Duration, len(records))
+	return judge.Percentile(callsOf(records), share)
+}
+
+// judgedKey is the key of all calls of callsOf.
+const judgedKey = "key"
+
+// callsOf returns the records as admitted calls of one key.
+func callsOf(records []record) []judge.Call {
+	calls := make([]judge.Call, len(records))
 	for i := range records {
-		took[i] = records[i].end.Sub(records[i].start)
+		r := &records[i]
+		calls[i] = judge.Call{Sent: r.start, Replied: r.end, Keys: []string{judgedKey}, Units: r.cost, Admitted: true}
 	}
-	slices.Sort(took)
-	return took[min(len(took)-1, int(share*float64(len(took))))]
+	return calls
 }
