@@ -78,31 +78,29 @@ func byKey(calls []Call) map[string]*keyCalls {
 func mostInAnyWindow(admitted []Call, window time.Duration) int64 {
 	// From the last to the first call: once a call is added to the sums, they contain all calls sent at
 	// the same time or later.
-	byReply := slices.SortedFunc(slices.Values(admitted), func(a, b Call) int { return a.Replied.Compare(b.Replied) })
 	sums := newPrefixSums(len(admitted))
-	place := replyPlaces(admitted)
+	replies, place := inOrderOfReplies(admitted)
 	var most int64
 	for i, call := range slices.Backward(admitted) {
 		sums.add(place[i], call.Units)
-		end := call.Sent.Add(window)
-		within, _ := slices.BinarySearchFunc(byReply, end, func(c Call, t time.Time) int { return c.Replied.Compare(t) })
+		within, _ := slices.BinarySearchFunc(replies, call.Sent.Add(window), time.Time.Compare)
 		most = max(most, sums.first(within))
 	}
 	return most
 }
 
-// replyPlaces returns the place of each call in the order of replies.
-func replyPlaces(calls []Call) []int {
+// inOrderOfReplies returns the sorted times of the answers, and the place of each call among them.
+func inOrderOfReplies(calls []Call) (replies []time.Time, place []int) {
 	order := make([]int, len(calls))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return calls[a].Replied.Compare(calls[b].Replied) })
-	place := make([]int, len(calls))
+	replies, place = make([]time.Time, len(calls)), make([]int, len(calls))
 	for at, i := range order {
-		place[i] = at
+		replies[at], place[i] = calls[i].Replied, at
 	}
-	return place
+	return replies, place
 }
 
 // mostInAlignedWindow returns the most units of calls that were sent and answered within one window.

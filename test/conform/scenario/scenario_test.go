@@ -49,7 +49,7 @@ type spent struct {
 func (*limiter) Name() string { return "limiter" }
 
 func (l *limiter) Description() system.Description {
-	return system.Description{Windows: history.Rolling, Shared: true}
+	return system.Description{Windows: history.Rolling}
 }
 
 func (l *limiter) Start(_ context.Context, _ *system.Environment, o system.Options) (system.Cluster, error) {

@@ -86,7 +86,8 @@ func keys(ctx context.Context, r *run) error {
 		return err
 	}
 	var confused []string
-	for _, pair := range confusions() {
+	pairs := confusions()
+	for _, pair := range pairs {
 		for i, one := range pair {
 			answer, err := r.ask(ctx, 0, one)
 			if err != nil {
@@ -102,7 +103,7 @@ func keys(ctx context.Context, r *run) error {
 			}
 		}
 	}
-	r.figure("pairs with one counter", "%d of %d %s", len(confused), len(confusions()), strings.Join(confused, " "))
+	r.figure("pairs with one counter", "%d of %d %s", len(confused), len(pairs), strings.Join(confused, " "))
 	return nil
 }
 

@@ -5,7 +5,6 @@ package system
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -35,16 +34,10 @@ func (g *gubernator) Name() string {
 func (g *gubernator) Description() Description {
 	d := Description{
 		Version: versionOf(g.program), Settings: []string{"algorithm TOKEN_BUCKET", "with 1,000,000 keys: GUBER_CACHE_SIZE=2000000"},
-		Windows: history.Anchored, Shared: true,
-		Documented: map[string]string{
-			"edge":             "a bucket is full again at its reset time",
-			"restart-instance": "counters live in memory and are lost with their instance",
-			"several":          "limits of one request are independent of each other",
-		},
+		Windows: history.Anchored,
 	}
 	if g.global {
 		d.Settings = append(d.Settings, "behavior GLOBAL")
-		d.Documented["exact"] = "GLOBAL prefers performance over accuracy"
 	}
 	return d
 }
@@ -91,7 +84,7 @@ func (g *gubernator) Start(ctx context.Context, env *Environment, o Options) (Cl
 		// Members are known by the name of their machine, so each has a name of its own.
 		p := &Process{program: "unshare", args: []string{
 			"--user", "--map-root-user", "--uts", "sh", "-c", `hostname "$0" && exec "$1"`, fmt.Sprintf("gubernator-%d", i), g.program,
-		}, ready: func(ctx context.Context) error { return client.awaitPeers(ctx, i+1) }, env: append(offset,
+		}, ready: func(ctx context.Context) error { return client.knows(ctx, i+1) }, env: append(offset,
 			"GUBER_GRPC_ADDRESS="+addresses[0], "GUBER_HTTP_ADDRESS="+addresses[1], "GUBER_ADVERTISE_ADDRESS="+addresses[0], "GUBER_LOG_LEVEL=error", "OTEL_TRACES_EXPORTER=none",
 			"GUBER_CACHE_SIZE="+strconv.Itoa(max(50_000, 2*o.Keys)),
 			"GUBER_PEER_DISCOVERY_TYPE=member-list", "GUBER_MEMBERLIST_ADDRESS="+addresses[2],
@@ -103,7 +96,8 @@ func (g *gubernator) Start(ctx context.Context, env *Environment, o Options) (Cl
 		}
 	}
 	for _, client := range c.clients {
-		if err := client.(*gubernatorClient).awaitPeersUntil(ctx, o.Instances); err != nil {
+		err := await(ctx, nil, func(ctx context.Context) error { return client.(*gubernatorClient).knows(ctx, o.Instances) })
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -157,28 +151,11 @@ func (c *gubernatorClient) Ask(ctx context.Context, r Request) (Answer, error) {
 	return a, nil
 }
 
-// awaitPeers returns an error unless the instance is healthy and knows the number of instances.
-func (c *gubernatorClient) awaitPeers(ctx context.Context, instances int) error {
+// knows returns an error unless the instance is healthy and knows the number of instances.
+func (c *gubernatorClient) knows(ctx context.Context, instances int) error {
 	peers, err := c.clients[0].HealthCheck(ctx)
 	if err == nil && peers < instances {
 		err = fmt.Errorf("%d of %d instances are known", peers, instances)
 	}
 	return err
-}
-
-// awaitPeersUntil waits for awaitPeers.
-func (c *gubernatorClient) awaitPeersUntil(ctx context.Context, instances int) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	for {
-		err := c.awaitPeers(ctx, instances)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(err, ctx.Err())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }

@@ -35,18 +35,9 @@ func (l *limitador) Description() Description {
 	if err != nil {
 		version = []byte("unknown")
 	}
-	d := Description{
-		Version: strings.TrimSpace(string(version)), Windows: history.Anchored, Shared: true,
-		Documented: map[string]string{
-			"edge":    "fixed windows that begin with the first unit, so up to twice the quota passes around an end",
-			"exact":   "storages on Redis do not guarantee exact limits",
-			"several": "limits of one request are counted one after the other",
-		},
+	return Description{
+		Version: strings.TrimSpace(string(version)), Windows: history.Anchored,
 	}
-	if l.cached {
-		d.Documented["exact"] = "counters are written to Redis once a second"
-	}
-	return d
 }
 
 // Start implements System.

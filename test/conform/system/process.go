@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// startTimeout is how long a process may take until it is ready.
+// startTimeout is how long a process may take until it is ready, and an election until it has a master.
 const startTimeout = 30 * time.Second
 
 // Process is a program that can be stopped and started again with the same arguments.
@@ -50,18 +50,29 @@ func (p *Process) Start(ctx context.Context) error {
 	if err := p.launch(); err != nil {
 		return err
 	}
+	if err := await(ctx, p.exited, p.ready); err != nil {
+		return p.failure(err)
+	}
+	return nil
+}
+
+// errEnded is returned if a program ends before it is ready.
+var errEnded = errors.New("ended")
+
+// await repeats the check until it succeeds, at most for startTimeout, and ends when ended is closed, if it is not nil.
+func await(ctx context.Context, ended <-chan struct{}, check func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
-		err := p.ready(ctx)
+		err := check(ctx)
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return p.failure(fmt.Errorf("not ready: %w", err))
-		case <-p.exited:
-			return p.failure(errors.New("ended"))
+			return fmt.Errorf("not ready: %w", err)
+		case <-ended:
+			return errEnded
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

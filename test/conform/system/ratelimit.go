@@ -14,7 +14,7 @@ import (
 	"github.com/weir-dev/weir/test/conform/history"
 )
 
-// envoyRatelimit runs envoyproxy/ratelimit. Keys with the values "a", "b" and so on of one limit are nested descriptors.
+// envoyRatelimit runs envoyproxy/ratelimit. The keys of one limit are nested descriptors.
 type envoyRatelimit struct{ program string }
 
 // Name implements System.
@@ -27,13 +27,7 @@ func (r *envoyRatelimit) Description() Description {
 		Settings: []string{
 			"RUNTIME_WATCH_ROOT=false", "USE_STATSD=false", "with several instances and one hot key: LOCAL_CACHE_SIZE_IN_BYTES=67108864",
 		},
-		Windows: history.Aligned, Shared: true,
-		Documented: map[string]string{
-			"edge":    "windows are aligned to the clock, so twice the quota passes around an edge",
-			"several": "a request counts in every limit, also if one of them denies it",
-			"costs":   "a denied request counts; STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT avoids it with another trip to Redis",
-			"clocks":  "windows follow the clock of each instance",
-		},
+		Windows: history.Aligned,
 	}
 }
 

@@ -9,16 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-const (
-	masterName = "conform"
-	// failoverTimeout bounds an election, with the time until the master is considered down.
-	failoverTimeout = 30 * time.Second
-)
+const masterName = "conform"
 
 // sentinels are a replica of a master, and three sentinels that watch both.
 type sentinels struct {
@@ -92,19 +87,13 @@ func (s *sentinels) await(ctx context.Context, text string) error {
 
 // awaitInfo waits until a section of INFO contains the text.
 func awaitInfo(ctx context.Context, client *redis.Client, section, text string) error {
-	ctx, cancel := context.WithTimeout(ctx, failoverTimeout)
-	defer cancel()
-	for {
+	return await(ctx, nil, func(ctx context.Context) error {
 		info, err := client.Info(ctx, section).Result()
-		if err == nil && strings.Contains(info, text) {
-			return nil
+		if err == nil && !strings.Contains(info, text) {
+			err = fmt.Errorf("INFO %s does not report %s\n%s", section, text, info)
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("INFO %s does not report %s: %w\n%s", section, text, ctx.Err(), info)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+		return err
+	})
 }
 
 // url returns the address as Weir takes it.

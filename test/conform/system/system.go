@@ -30,10 +30,6 @@ type Description struct {
 	Settings []string // that differ from the defaults
 	// Windows is how the system documents its windows.
 	Windows history.WindowKind
-	// Shared is false if the counters of an instance are its own.
-	Shared bool
-	// Documented maps names of scenarios to what the system documents as intended.
-	Documented map[string]string
 }
 
 // Options of a start.

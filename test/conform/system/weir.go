@@ -34,11 +34,10 @@ func (w *weir) Description() Description {
 			"algorithm: " + w.algorithm, "failureMode: Closed", "--store-timeout 1s",
 			"with 1,000,000 keys: --new-keys-per-minute 0 --new-keys-per-window 0",
 		},
-		Windows: history.Rolling, Shared: true,
+		Windows: history.Rolling,
 	}
 	if w.algorithm == "FixedWindow" {
 		d.Windows = history.Anchored
-		d.Documented = map[string]string{"edge": "a FixedWindow admits up to twice the quota around the end of a window"}
 	}
 	return d
 }
