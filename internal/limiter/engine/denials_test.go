@@ -5,9 +5,7 @@ package engine_test
 
 import (
 	"context"
-	"log/slog"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -15,24 +13,13 @@ import (
 	"github.com/weir-dev/weir/internal/limiter/engine"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 	"github.com/weir-dev/weir/internal/limiter/quota"
-	"github.com/weir-dev/weir/internal/limiter/redisclient"
-	"github.com/weir-dev/weir/internal/limiter/traffic"
-	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // denialsReportedBy returns the policies that the engine reports to deny requests.
 func denialsReportedBy(t *testing.T, e *engine.Engine) []string {
 	t.Helper()
-	g := NewWithT(t)
-	client, err := redisclient.New(testenv.StartRedis(t).URL, 5*time.Second)
-	g.Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = client.Close() }()
-	reporter := traffic.NewReporter(traffic.Options{Redis: client, Each: e.Sightings, Logger: slog.New(slog.DiscardHandler)})
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	g.Expect(reporter.Start(ended)).To(Succeed()) // it reports once
-	list, err := traffic.NewReader(client, "").Denials(t.Context())
-	g.Expect(err).NotTo(HaveOccurred())
+	list, err := report(t, e).Denials(t.Context())
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	reported := []string{}
 	for _, r := range list {
 		reported = append(reported, r.ID)

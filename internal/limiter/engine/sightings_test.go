@@ -20,18 +20,25 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// reportedBy returns the policies, with their targets, that the engine reports as having traffic.
-func reportedBy(t *testing.T, e *engine.Engine) []string {
+// report lets the engine report once, and returns a reader of the reports.
+func report(t *testing.T, e *engine.Engine) *traffic.Reader {
 	t.Helper()
 	g := NewWithT(t)
 	client, err := redisclient.New(testenv.StartRedis(t).URL, 5*time.Second)
 	g.Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = client.Close() }()
+	t.Cleanup(func() { _ = client.Close() })
 	reporter := traffic.NewReporter(traffic.Options{Redis: client, Each: e.Sightings, Logger: slog.New(slog.DiscardHandler)})
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	g.Expect(reporter.Start(ended)).To(Succeed()) // it reports once
-	list, err := traffic.NewReader(client, "").Read(t.Context(), time.Time{})
+	return traffic.NewReader(client, "")
+}
+
+// reportedBy returns the policies, with their targets, that the engine reports as having traffic.
+func reportedBy(t *testing.T, e *engine.Engine) []string {
+	t.Helper()
+	g := NewWithT(t)
+	list, err := report(t, e).Read(t.Context(), time.Time{})
 	g.Expect(err).NotTo(HaveOccurred())
 	reported := []string{}
 	for _, s := range list {
