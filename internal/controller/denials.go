@@ -32,7 +32,7 @@ type Denials interface {
 	// Announced returns the policies that were announced to have begun to deny requests, and not to have
 	// ended.
 	Announced(ctx context.Context) ([]plan.Identity, error)
-	// Announce records what is about to be announced.
+	// Announce records the policies whose events follow.
 	Announce(ctx context.Context, began, ended []plan.Identity) error
 }
 
@@ -114,7 +114,7 @@ func (e *denialEvents) round(ctx context.Context, t term) error {
 	return nil
 }
 
-// dueAnnouncement is what is to be announced about a policy.
+// dueAnnouncement is one announcement about a policy.
 type dueAnnouncement struct {
 	plan.Identity
 

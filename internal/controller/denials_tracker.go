@@ -45,7 +45,7 @@ type denialRecord struct {
 func (r *denialRecord) denies() bool { return !r.seenAt.IsZero() }
 
 // newDenialTracker returns the tracker of a term that begins now, after others have announced these policies.
-//   - What they announced counts as reported now.
+//   - Policies that they announced count as reported now.
 //   - Reports of others count from the next one on: they may be older than the announcement of their end. The
 //     first event of such a policy waits as if its last were now.
 func newDenialTracker(now time.Time, announced []plan.Identity, reports []plan.DenialReport) *denialTracker {

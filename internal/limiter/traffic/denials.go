@@ -48,7 +48,7 @@ func (r *Reader) Announced(ctx context.Context) ([]plan.Identity, error) {
 	return policies, nil
 }
 
-// Announce records what is announced, for the next leader. After an error, any part may be recorded.
+// Announce records the announcements for the next leader. After an error, any part may be recorded.
 func (r *Reader) Announce(ctx context.Context, began, ended []plan.Identity) error {
 	for batch := range slices.Chunk(began, batchSize) {
 		members := make([]string, len(batch))

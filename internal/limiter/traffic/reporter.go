@@ -113,7 +113,7 @@ func (r *Reporter) report(ctx context.Context) {
 	r.failed = err != nil
 }
 
-// collect sets the pending reports, and lets decisions mark again what was reported an interval ago.
+// collect sets the pending reports, and lets decisions mark policies again that were reported an interval ago.
 func (r *Reporter) collect(second uint32) {
 	r.sightings, r.denials = r.sightings[:0], r.denials[:0]
 	r.o.Each(func(s *Sightings) {
