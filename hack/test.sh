@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Runs go test with the race detector and prints a summary at the very end. Takes packages
-# and flags of go test. ./... means all packages except the tests that need a cluster, which
-# hack/e2e.sh runs, and includes the modules hack/image, client and test/gitops. A skipped test fails the run.
+# and flags of go test. ./... means all packages except test/e2e and test/hostile, which
+# `make e2e` and `make hostile` run, and includes the modules hack/image, client and
+# test/gitops. A skipped test fails the run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -14,18 +15,22 @@ export GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT=10s
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
 
+# The packages that judge times run after the others, one at a time.
+alone=(./test/faults)
+
 run() {
   local arg everything=false args=() status=0
   for arg in "$@"; do
     if [[ $arg == ./... ]]; then
       everything=true
-      mapfile -t -O "${#args[@]}" args < <(go list ./... | grep -v '/test/e2e$')
+      mapfile -t -O "${#args[@]}" args < <(go list ./... | grep -vE '/test/(e2e|faults|hostile)$')
     else
       args+=("$arg")
     fi
   done
   go test -race -v -timeout 30m "${args[@]}" || status=$?
   if $everything; then
+    go test -race -v -timeout 30m -p 1 "${alone[@]}" || status=$?
     GOWORK=off go test -C hack/image -race -v ./... || status=$?
     GOWORK=off go test -C client -race -v ./... || status=$?
     # Without -race, with which the libraries of Kubernetes take ten minutes to compile.

@@ -47,6 +47,7 @@ var _ = Describe("Events of denials", func() {
 	var terms *controller.TermTracker
 	var namespace string
 	var plans *registry
+	var cached client.Reader
 
 	BeforeEach(func(ctx SpecContext) {
 		redis, err := redisclient.New(testenv.StartRedis(GinkgoTB()).URL, 5*time.Second)
@@ -73,14 +74,20 @@ var _ = Describe("Events of denials", func() {
 			Expect(replica.Start(ended)).To(Succeed()) // it reports once
 		}
 		namespace, terms, plans = makeNamespace(ctx), controller.NewTermTracker(), newRegistry()
-		startController(options{
+		_, cached = startController(options{
 			namespace: namespace, publisher: plans, terms: terms, denials: reader, outageDelay: outageDelay,
 		})
 	})
+	// create returns once the controller sees the policy, since a policy that is gone gets no event.
 	create := func(ctx SpecContext, name string) *v1alpha1.RateLimitPolicy {
 		GinkgoHelper()
 		policy := testenv.MakePolicy(namespace+"/"+name).Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1m").Obj()
 		Expect(api.Create(ctx, policy)).To(Succeed())
+		Eventually(func(g Gomega) {
+			seen := &v1alpha1.RateLimitPolicy{}
+			g.Expect(cached.Get(ctx, client.ObjectKeyFromObject(policy), seen)).To(Succeed())
+			g.Expect(seen.UID).To(Equal(policy.UID))
+		}).WithContext(ctx).Should(Succeed())
 		return policy
 	}
 	denialEventsOn := func(policy *v1alpha1.RateLimitPolicy) func(Gomega, SpecContext) []string {

@@ -29,9 +29,10 @@ func at(sent, replied int, edits ...func(*history.Call)) history.Call {
 	return c
 }
 
-func denied(c *history.Call) { c.Admitted = false }
-func failed(c *history.Call) { c.Admitted, c.Failed = false, true }
-func three(c *history.Call)  { c.Units = 3 }
+func denied(c *history.Call)    { c.Admitted = false }
+func disturbed(c *history.Call) { c.Disturbed = true }
+func failed(c *history.Call)    { c.Admitted, c.Failed = false, true }
+func three(c *history.Call)     { c.Units = 3 }
 
 func keys(names ...string) func(*history.Call) { return func(c *history.Call) { c.Keys = names } }
 
@@ -105,6 +106,7 @@ func TestUnder(t *testing.T) {
 		"a cost that fits":              {calls(at(0, 1, three, denied)), 0},
 		"a failed call may have spent":  {calls(at(0, 1), at(1, 2, failed), at(300, 301, denied)), 1},
 		"a failed call may spend late":  {calls(at(0, 1, failed), at(1, 2, failed), at(300, 301, denied)), 0},
+		"a disturbed denial may spend":  {calls(at(0, 1), at(1, 2, denied, disturbed), at(300, 301), at(302, 303, denied)), 1},
 		"one of two keys is full":       {calls(at(0, 1, keys("other")), at(1, 2, keys("other")), at(2, 3, keys("k", "other"), denied)), 0},
 		"both keys have room":           {calls(at(0, 1, keys("other")), at(2, 3, keys("k", "other"), denied)), 1},
 		"a denied call that spent":      {calls(at(0, 1, denied), at(1, 2, denied), at(2, 3, denied)), 3},

@@ -24,8 +24,8 @@ func OverDocumented(calls []Call, quotas Quotas) int64 {
 		switch {
 		case q.Kind == Aligned:
 			return mostInAlignedWindow(spent.admitted, q.Window) - q.Units
-		case q.Kind == Anchored && spent.failed:
-			// A failed call may have begun a window at any time. Two windows at most overlap a period
+		case q.Kind == Anchored && spent.doubtful:
+			// Such a call may have begun a window at any time. Two windows at most overlap a period
 			// of their length.
 			return mostInAnyWindow(spent.admitted, q.Window) - 2*q.Units
 		case q.Kind == Anchored:
@@ -49,13 +49,13 @@ func overIn(calls []Call, quotas Quotas, over func(spent *keyCalls, q Quota) int
 // keyCalls is the calls of one key that spent units.
 type keyCalls struct {
 	admitted []Call
-	failed   bool // whether there are calls that may have spent units, too
+	doubtful bool // whether there are calls that may have spent units, too
 }
 
 func byKey(calls []Call) map[string]*keyCalls {
 	all := map[string]*keyCalls{}
 	for _, c := range calls {
-		if !c.Admitted && !c.Failed {
+		if !c.Admitted && !c.mayBeCounted() {
 			continue
 		}
 		for _, key := range c.Keys {
@@ -64,8 +64,8 @@ func byKey(calls []Call) map[string]*keyCalls {
 				spent = &keyCalls{}
 				all[key] = spent
 			}
-			if c.Failed {
-				spent.failed = true
+			if c.mayBeCounted() {
+				spent.doubtful = true
 			} else {
 				spent.admitted = append(spent.admitted, c)
 			}

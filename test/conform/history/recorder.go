@@ -18,7 +18,13 @@ type Call struct {
 	Admitted bool
 	// Failed is true if there was no decision. The limiter may have counted the call or not, also later.
 	Failed bool
+	// Disturbed is true if something was broken during the call. A denial may then be the failure mode, of a call
+	// that was counted, also later.
+	Disturbed bool
 }
+
+// mayBeCounted reports whether the limiter may have counted the call although it did not admit it.
+func (c *Call) mayBeCounted() bool { return c.Failed || !c.Admitted && c.Disturbed }
 
 // Recorder collects calls. Its methods are safe for concurrent use.
 type Recorder struct {

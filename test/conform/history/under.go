@@ -17,7 +17,7 @@ func Under(calls []Call, quotas Quotas) (units int64) {
 		spent[key] = &spending{}
 	}
 	for _, c := range calls {
-		if !c.Admitted && !c.Failed {
+		if !c.Admitted && !c.mayBeCounted() {
 			continue
 		}
 		for _, key := range c.Keys {
@@ -45,7 +45,11 @@ func hasRoom(c Call, quotas Quotas, spent map[string]*spending) bool {
 		}
 		// A window of any kind that contains the call begins no earlier than this.
 		since := c.Sent.Add(-q.Window)
-		if spent[key].between(since, c.Replied)+c.Units > q.Units {
+		used := spent[key].between(since, c.Replied)
+		if c.mayBeCounted() {
+			used -= c.Units
+		}
+		if used+c.Units > q.Units {
 			return false
 		}
 	}
@@ -63,7 +67,7 @@ type event struct {
 
 func (s *spending) add(c Call) {
 	s.bySent = append(s.bySent, event{c.Sent, c.Units})
-	if !c.Failed { // the limiter may count a failed call at any later time
+	if !c.mayBeCounted() { // the limiter may count such a call at any later time
 		s.byReply = append(s.byReply, event{c.Replied, c.Units})
 	}
 }

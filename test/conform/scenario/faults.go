@@ -32,10 +32,12 @@ func underLoad(ctx context.Context, r *run, o system.Options, fault func() error
 	go func() {
 		begin := time.Now()
 		err := sleepUntil(ctx, begin.Add(faultAfter))
+		r.broken.begin = time.Now()
 		if err == nil {
 			err = fault()
 		}
-		r.figure("until all works again", "%d ms", time.Since(begin.Add(faultAfter)).Milliseconds())
+		r.broken.end = time.Now()
+		r.figure("until all works again", "%d ms", r.broken.end.Sub(r.broken.begin).Milliseconds())
 		if err == nil {
 			err = sleepUntil(ctx, latest(begin.Add(3*time.Second), time.Now().Add(time.Second)))
 		}

@@ -32,6 +32,15 @@ type run struct {
 
 	mu     sync.Mutex
 	quotas history.Quotas
+	broken period
+}
+
+// period is the time in which something is broken. The zero value is none.
+type period struct{ begin, end time.Time }
+
+// disturbs reports whether the call was in flight in the period.
+func (p period) disturbs(c *history.Call) bool {
+	return !p.begin.IsZero() && c.Sent.Before(p.end) && c.Replied.After(p.begin)
 }
 
 // start starts the system.
@@ -108,6 +117,9 @@ func (r *run) figure(name, format string, args ...any) {
 // judge judges the recorded calls.
 func (r *run) judge() {
 	calls := r.recorder.Calls()
+	for i := range calls {
+		calls[i].Disturbed = r.broken.disturbs(&calls[i])
+	}
 	r.result.Over = history.Over(calls, r.quotas)
 	r.result.OverDocumented = history.OverDocumented(calls, r.quotas)
 	r.result.Under = history.Under(calls, r.quotas)
