@@ -17,9 +17,6 @@ const (
 	// denialShards and maxShardDenials bound the cache: 32,768 denials, about 25 MB.
 	denialShards    = 64
 	maxShardDenials = 512
-	// recheckPeriod is how often one caller of a denied key asks Redis although the denial is
-	// cached: how long a lifted denial can stay in a replica that missed the message.
-	recheckPeriod = time.Second
 )
 
 // Store is the store behind a Cache.
@@ -30,8 +27,8 @@ type Store interface {
 	Reset(ctx context.Context, policy *quota.Policy, key quota.Key) (bool, error)
 	Block(ctx context.Context, policy *quota.Policy, key quota.Key, length time.Duration) error
 	Unblock(ctx context.Context, policy *quota.Policy, key quota.Key) (bool, error)
-	// AnnounceChange announces to all replicas that the state of the key was changed. It returns no error:
-	// they notice within a second.
+	// AnnounceChange announces to all replicas that the state of the key was changed. It returns no error: a replica
+	// that misses it notices when it asks again, see Cache.
 	AnnounceChange(ctx context.Context, key quota.Key)
 	// WatchChanges calls changed for each announced key, and missed when announcements may have been
 	// lost, until ctx ends.
@@ -47,6 +44,9 @@ type Store interface {
 // A denial is dropped when its policy changes, and when the state of its key is changed by Reset,
 // Block or Unblock on any replica that has the same Redis. While Redis does not answer, cached
 // denials hold, and deny every chain with the same policy and key.
+//
+// A cached denial asks Redis again with one call a second, or less often if there are too many denials: at most one
+// answer in twenty asks, but at least 100 a second, and each denial after 30 seconds.
 type Cache struct {
 	store Store
 	now   func() time.Time
@@ -57,11 +57,13 @@ type Cache struct {
 	changes    [4096]atomic.Uint64
 	allChanges atomic.Uint64
 	shards     [denialShards]denialShard
+	rechecks   rechecks
 }
 
 type denialShard struct {
 	mu      sync.Mutex
 	denials map[uint64]*denial
+	answers atomic.Int64 // from memory
 }
 
 // New returns an empty cache in front of the store. now is the clock that measures the
@@ -71,7 +73,16 @@ func New(store Store, now func() time.Time) *Cache {
 	for i := range c.shards {
 		c.shards[i].denials = map[uint64]*denial{}
 	}
+	c.rechecks = rechecks{answered: c.answered, refilled: now()}
 	return c
+}
+
+// answered returns the number of answers from memory.
+func (c *Cache) answered() (n int64) {
+	for i := range c.shards {
+		n += c.shards[i].answers.Load()
+	}
+	return n
 }
 
 // Evaluate decides the call from memory or with the store. It returns what Store.Evaluate
@@ -83,7 +94,7 @@ func (c *Cache) Evaluate(ctx context.Context, call *quota.Call) (*quota.Reply, e
 	}
 	now := c.now()
 	id, changes := c.identify(call)
-	cached, recheck := c.shard(id).find(id, call, changes, now)
+	cached, recheck := c.shard(id).find(id, call, changes, now, &c.rechecks)
 	if cached != nil && !recheck {
 		return cached.replyTo(call, now), nil
 	}
@@ -145,17 +156,18 @@ func (c *Cache) changesOf(key uint64) *atomic.Uint64 {
 
 func (c *Cache) shard(id uint64) *denialShard { return &c.shards[id%denialShards] }
 
-// find returns the cached denial of the call, or nil. recheck is true for the one caller in each
-// recheckPeriod that must ask Redis.
-func (s *denialShard) find(id uint64, call *quota.Call, changes uint64, now time.Time) (found *denial, recheck bool) {
+// find returns the cached denial of the call, or nil. recheck is true for the one caller that must ask Redis.
+func (s *denialShard) find(id uint64, call *quota.Call, changes uint64, now time.Time, budget *rechecks) (found *denial, recheck bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := s.lookUp(id, call, changes, now)
 	if d == nil || !d.denies(call) {
 		return nil, false
 	}
-	if recheck = now.Sub(d.checked) >= recheckPeriod; recheck {
+	if recheck = budget.take(d.checked, now); recheck {
 		d.checked = now
+	} else {
+		s.answers.Add(1)
 	}
 	return d, recheck
 }

@@ -109,7 +109,7 @@ func TestCachedRepliesAreThoseOfRedis(t *testing.T) {
 			g := NewWithT(t)
 			c.t = t
 			c.deny(storetest.SpendOne(policy, "a"), true)
-			c.clock.Advance(recheckPeriod / 2)
+			c.clock.Advance(minRecheckAge / 2)
 			reply := c.evaluate(storetest.SpendOne(policy, "a"))
 			g.Expect(reply.FromCache).To(BeTrue())
 			exact, err := c.store.Evaluate(t.Context(), storetest.SpendOne(policy, "a"))
@@ -207,7 +207,7 @@ func TestAResetLiftsCachedDenials(t *testing.T) {
 	g.Eventually(stopped).Should(Receive(BeNil()))
 }
 
-// A replica that misses the message asks Redis once a second.
+// A replica that misses the message asks Redis a second later.
 func TestCachedDenialsAreRechecked(t *testing.T) {
 	g := NewWithT(t)
 	c := newCached(t)
@@ -216,7 +216,7 @@ func TestCachedDenialsAreRechecked(t *testing.T) {
 	_, err := c.store.Reset(t.Context(), policy, "a")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(c.evaluate(storetest.SpendOne(policy, "a")).FromCache).To(BeTrue())
-	c.clock.Advance(recheckPeriod)
+	c.clock.Advance(minRecheckAge)
 	g.Expect(c.evaluate(storetest.SpendOne(policy, "a")).Entries[0].Verdict).To(Equal(quota.Admitted))
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // Start drops the denials of keys that other replicas change, until ctx ends. Without it, and
-// while Redis is unreachable, such a denial is dropped within a second.
+// while Redis is unreachable, such a denial is dropped when it asks Redis again, see Cache.
 func (c *Cache) Start(ctx context.Context) error {
 	c.store.WatchChanges(ctx, c.drop, func() { c.allChanges.Add(1) })
 	return nil

@@ -21,7 +21,7 @@ func TestCachedDenialsHoldWithoutRedis(t *testing.T) {
 	c.server.Stop()
 	for range 3 {
 		g.Expect(c.evaluate(storetest.SpendOne(policy, "a")).FromCache).To(BeTrue())
-		c.clock.Advance(recheckPeriod)
+		c.clock.Advance(minRecheckAge)
 	}
 	peek := storetest.SpendOne(policy, "a")
 	peek.Entries[0].Peek = true

@@ -1,0 +1,92 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package denialcache
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// minRecheckAge and maxRecheckAge are how long after it last asked Redis a denial asks again: as early as the
+	// budget of all denials allows. This is how long a lifted denial can stay in a replica that missed the message.
+	minRecheckAge = time.Second
+	maxRecheckAge = 30 * time.Second
+	// The budget is one recheck in answersPerRecheck answers from memory, at least minRechecks a second.
+	answersPerRecheck = 20
+	minRechecks       = 100
+	// While the budget is used up, the age grows by ageGrowth each agePeriod; it falls back to minRecheckAge within
+	// ageFall.
+	agePeriod = 100 * time.Millisecond
+	ageGrowth = 1.2
+	ageFall   = 4 * time.Second
+)
+
+// rechecks is the budget of the denials that ask Redis again. If it does not suffice for all, the oldest ask: the age
+// from which a denial does follows the budget.
+type rechecks struct {
+	// answered returns the number of answers from memory so far.
+	answered func() int64
+	age      atomic.Pointer[recheckAge]
+
+	mu       sync.Mutex
+	budget   float64 // rechecks that may begin now, up to those of a second
+	refilled time.Time
+	counted  int64 // of answered, when refilled
+}
+
+// recheckAge is the age from which a denial asks again.
+type recheckAge struct {
+	age   time.Duration
+	since time.Time
+}
+
+// at returns the age at the time.
+func (a *recheckAge) at(now time.Time) time.Duration {
+	if a == nil {
+		return minRecheckAge
+	}
+	fallen := float64(now.Sub(a.since)) / float64(ageFall)
+	return max(minRecheckAge, time.Duration(float64(a.age)*(1-fallen)))
+}
+
+// take reports whether a denial that last asked at the time checked must ask Redis now.
+func (r *rechecks) take(checked, now time.Time) bool {
+	age := now.Sub(checked)
+	if age < r.age.Load().at(now) {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refill(now)
+	if r.budget < 1 && age < maxRecheckAge {
+		r.raiseAge(now)
+		return false
+	}
+	r.budget = max(0, r.budget-1)
+	return true
+}
+
+// refill adds the budget since the last time. The caller holds the lock.
+func (r *rechecks) refill(now time.Time) {
+	passed := now.Sub(r.refilled)
+	if passed < time.Millisecond {
+		return
+	}
+	answered := r.answered()
+	second := max(minRechecks, float64(answered-r.counted)/answersPerRecheck/passed.Seconds())
+	r.budget = min(r.budget+second*passed.Seconds(), second)
+	r.refilled, r.counted = now, answered
+}
+
+// raiseAge raises the age, so that fewer denials ask. The caller holds the lock.
+func (r *rechecks) raiseAge(now time.Time) {
+	last := r.age.Load()
+	if last != nil && now.Sub(last.since) < agePeriod {
+		return
+	}
+	age := min(maxRecheckAge, time.Duration(float64(last.at(now))*ageGrowth))
+	r.age.Store(&recheckAge{age, now})
+}

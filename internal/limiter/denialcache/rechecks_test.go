@@ -1,0 +1,102 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package denialcache
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+// crowd calls denied keys at random, at a given rate.
+type crowd struct {
+	rechecks
+	now     time.Time
+	random  *rand.Rand
+	checked []time.Time // by key
+	answers int64
+}
+
+func newCrowd(keys int) *crowd {
+	c := &crowd{now: time.Unix(1_800_000_000, 0), random: rand.New(rand.NewPCG(1, 2)), checked: make([]time.Time, keys)}
+	c.rechecks = rechecks{answered: func() int64 { return c.answers }, refilled: c.now}
+	for i := range c.checked {
+		c.checked[i] = c.now
+	}
+	return c
+}
+
+// call calls the first keys with a number of calls a second for the time. It returns the ages of the denials that
+// asked Redis, and how many were answered from memory.
+func (c *crowd) call(keys, rate int, length time.Duration) (ages []time.Duration, answers int64) {
+	before := c.answers
+	for end := c.now.Add(length); c.now.Before(end); c.now = c.now.Add(time.Second / time.Duration(rate)) {
+		key := &c.checked[c.random.IntN(keys)]
+		if c.take(*key, c.now) {
+			ages = append(ages, c.now.Sub(*key))
+			*key = c.now
+		} else {
+			c.answers++
+		}
+	}
+	slices.Sort(ages)
+	return ages, c.answers - before
+}
+
+// Few denied keys ask once a second.
+func TestFewDenialsAskOnceASecond(t *testing.T) {
+	g := NewWithT(t)
+	c := newCrowd(90)
+	c.call(90, 20_000, 2*time.Second)
+	ages, _ := c.call(90, 20_000, 10*time.Second)
+	g.Expect(len(ages)).To(BeNumerically("~", 900, 45))
+	g.Expect(ages[len(ages)-1]).To(BeNumerically("<", 1100*time.Millisecond))
+}
+
+// Many denied keys share the budget, and the oldest ask.
+func TestManyDenialsShareABudget(t *testing.T) {
+	for name, tc := range map[string]struct {
+		keys, rate int
+		asks       float64 // a second
+	}{
+		"a share of the answers":  {10_000, 20_000, 1000},
+		"at least 100 a second":   {2000, 1000, 100},
+		"each at least every 30s": {30_000, 15_000, 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := newCrowd(tc.keys)
+			c.call(tc.keys, tc.rate, 40*time.Second)
+			const length = 60 * time.Second
+			ages, answers := c.call(tc.keys, tc.rate, length)
+			g.Expect(float64(len(ages))/length.Seconds()).To(BeNumerically("~", tc.asks, tc.asks/10), "of %d answers", answers)
+			usual := time.Duration(float64(tc.keys) / tc.asks * float64(time.Second))
+			g.Expect(ages[len(ages)/20]).To(BeNumerically(">", usual/2), "the youngest")
+			pause := time.Duration(tc.keys) * time.Second / time.Duration(tc.rate) // between two calls of one key
+			g.Expect(ages[len(ages)*99/100]).To(BeNumerically("<", maxRecheckAge+6*pause), "the oldest")
+		})
+	}
+}
+
+// Once few keys are left, they ask once a second again.
+func TestTheAgeFallsAfterAFlood(t *testing.T) {
+	g := NewWithT(t)
+	c := newCrowd(20_000)
+	c.call(20_000, 20_000, 60*time.Second)
+	c.call(10, 1000, ageFall+2*time.Second)
+	ages, _ := c.call(10, 1000, 10*time.Second)
+	g.Expect(len(ages)).To(BeNumerically(">=", 90))
+	g.Expect(ages[len(ages)-1]).To(BeNumerically("<", 1200*time.Millisecond))
+}
+
+// A denial that nobody asked for a long time asks, whatever the budget.
+func TestAnOldDenialAsksAtOnce(t *testing.T) {
+	g := NewWithT(t)
+	c := newCrowd(10_001)
+	c.call(10_000, 20_000, 40*time.Second)
+	g.Expect(c.take(c.now.Add(-maxRecheckAge), c.now)).To(BeTrue())
+}
