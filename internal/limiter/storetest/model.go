@@ -58,9 +58,9 @@ func NewModel() *Subject {
 func TestAgreesWithModel(t *testing.T, subject *Subject) {
 	t.Helper()
 	const steps = 250
-	seeds := uint64(200)
+	seeds := uint64(100)
 	if subject.IsRemote {
-		seeds = 15
+		seeds = 8
 	}
 	model := NewModel()
 	for _, choice := range mixedAndAlone(quota.Algorithms()) {
