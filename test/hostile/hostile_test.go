@@ -85,7 +85,7 @@ func roundLength() time.Duration {
 	return max(200*time.Millisecond, *total/time.Duration(12*(len(attacks())+1)))
 }
 
-// timed reports whether latencies are judged. A shorter run, as in `make test`, may share the machine.
+// timed reports whether latencies are judged. A shorter run may share the machine.
 func timed() bool { return roundLength() >= judged }
 
 // judgesLatencies reports whether the latencies of further rounds are judged.
