@@ -5,7 +5,10 @@ package system
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -53,13 +56,12 @@ func (l *limitador) Start(ctx context.Context, env *Environment, o Options) (Clu
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(folder, "limits.yaml")
-	c := &cluster{store: store, write: func(limits []Limit) error { return replaceFile(file, limitadorLimits(limits)) }}
+	c := &cluster{store: store, write: func(limits []Limit) error { return mountLimits(folder, limitadorLimits(limits)) }}
 	if err := c.Edit(o.Limits); err != nil {
 		return nil, err
 	}
 	for i := range o.Instances {
-		if err := l.startInstance(ctx, env, c, file, o, i); err != nil {
+		if err := l.startInstance(ctx, env, c, filepath.Join(folder, limitsFile), o, i); err != nil {
 			return nil, err
 		}
 	}
@@ -94,6 +96,32 @@ func (l *limitador) startInstance(ctx context.Context, env *Environment, c *clus
 		p.env = moved.preload()
 	}
 	return c.add(ctx, env, p, address, true)
+}
+
+const limitsFile = "limits.yaml"
+
+// mountLimits writes the file as the kubelet updates a ConfigMap: Limitador reads its limits again if its file is reached by
+// another link, but not if the file itself is replaced.
+func mountLimits(folder, text string) error {
+	revision, err := os.MkdirTemp(folder, "revision-")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(revision, limitsFile), []byte(text), 0o600); err != nil {
+		return err
+	}
+	current, next := filepath.Join(folder, "..data"), filepath.Join(folder, "..next")
+	if err := os.Symlink(revision, next); err != nil {
+		return err
+	}
+	if err := os.Rename(next, current); err != nil {
+		return err
+	}
+	err = os.Symlink(filepath.Join(current, limitsFile), filepath.Join(folder, limitsFile))
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
 }
 
 // limitadorLimits returns the limits file.
