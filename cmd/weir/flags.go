@@ -33,6 +33,7 @@ type decisionFlags struct {
 	redisURL        string
 	redisURLFile    string
 	redisFiles      redisclient.Files
+	redisCommand    string
 	redisPrefix     string
 	httpAddress     string
 	grpcAddress     string
@@ -68,6 +69,8 @@ func (f *decisionFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.redisFiles.Username, "redis-username-file", "",
 		"file with the Redis user, read for each connection (default: the user of the URL, or Redis's default user)")
 	flags.StringVar(&f.redisFiles.Password, "redis-password-file", "", "file with the Redis password, read for each connection (default: the password of the URL)")
+	flags.StringVar(&f.redisCommand, "redis-credentials-command", "",
+		`program, and its arguments separated by spaces, that prints the credentials of Redis as JSON: {"user", "password", "expiry"}. It runs again before they expire (default: none)`)
 	flags.StringVar(&f.redisFiles.SentinelUsername, "redis-sentinel-username-file", "",
 		"file with the user of the sentinels, read for each connection (default: their default user)")
 	flags.StringVar(&f.redisFiles.SentinelPassword, "redis-sentinel-password-file", "",
@@ -247,6 +250,11 @@ func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.O
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newBuildInfo())
+	if f.redisCommand != "" {
+		if f.redisFiles.Command, err = redisclient.NewCredentialsCommand(f.redisCommand, logger, registry); err != nil {
+			return options, nil, fmt.Errorf("--redis-credentials-command: %w", err)
+		}
+	}
 	expiry := tlsfiles.NewExpiry(registry)
 	if certificates != nil {
 		expiry.Add("server", certificates.Expires)

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/internal/limiter/endpoint"
+	"github.com/weir-dev/weir/internal/limiter/redisclient"
 	plans "github.com/weir-dev/weir/internal/limiter/registry"
 	"github.com/weir-dev/weir/internal/limiter/tlsfiles"
 	"github.com/weir-dev/weir/internal/manager"
@@ -38,6 +39,8 @@ func TestMetricsDocument(t *testing.T) {
 	plans.NewWriter(nil, "weir:", plans.WriterOptions{Installation: plans.NewInstallation("weir", ""), Registerer: registry})
 	manager.NewPolicyMetrics(registry)
 	tlsfiles.NewExpiry(registry)
+	_, err = redisclient.NewCredentialsCommand("true", slog.New(slog.DiscardHandler), registry)
+	g.Expect(err).NotTo(HaveOccurred())
 	intake.New(intake.Options{Judged: 1, Registerer: registry})
 	webhook.NewReviews(registry)
 	plans.NewWatcher(nil, "weir:", plans.WatcherOptions{Installation: plans.NewInstallation("weir", ""), Replica: "r", Registerer: registry})

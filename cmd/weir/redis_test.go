@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -43,6 +44,39 @@ func TestRedisFileFlags(t *testing.T) {
 		status, _, err := p.check(`{"policies":["shop/login"],"key":"alice"}`)
 		return status, err
 	}, "10s").Should(Equal(http.StatusOK))
+}
+
+// While the credentials of Redis change every second and a half, each check is decided with Redis.
+func TestCredentialsCommand(t *testing.T) {
+	g := NewWithT(t)
+	server := testenv.StartRedis(t)
+	rotating := testenv.NewRotatingCredentials(t, server)
+	dir := t.TempDir()
+	g.Expect(os.WriteFile(filepath.Join(dir, "p.yaml"), []byte(`
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: p, namespace: shop}
+spec:
+  failureMode: Closed
+  limits: [{name: l, algorithm: FixedWindow, threshold: 1000000, window: 1h}]
+`), 0o600)).To(Succeed())
+	p := startStandalone(t, "--policies", dir, "--redis-url", server.URL, "--store-timeout", "2s", "--redis-credentials-command", rotating.Command)
+	var callers sync.WaitGroup
+	outcomes := make([]map[int]int, 8)
+	for i := range outcomes {
+		outcomes[i] = map[int]int{}
+		callers.Go(func() {
+			for rotating.Runs() < 5 {
+				status, _, _ := p.check(`{"policies":["shop/p"]}`)
+				outcomes[i][status]++
+			}
+		})
+	}
+	callers.Wait()
+	for _, o := range outcomes {
+		g.Expect(o).To(And(HaveLen(1), HaveKey(http.StatusOK)))
+	}
+	g.Expect(p.log.String()).NotTo(ContainSubstring("password-"))
 }
 
 // The URL in a file may have a password, and it appears neither in the arguments nor in errors.

@@ -86,8 +86,8 @@ func (f *standaloneFlags) validate() error {
 	if f.replicas < 1 || f.replicas > maxReplicas {
 		errs = append(errs, fmt.Errorf("--replicas %d: must be 1..%d", f.replicas, maxReplicas))
 	}
-	if f.redisURL == "" && f.redisFiles != (redisclient.Files{}) {
-		errs = append(errs, errors.New("--redis-*-file, --redis-server-name: need --redis-url or --redis-url-file"))
+	if f.redisURL == "" && (f.redisFiles != (redisclient.Files{}) || f.redisCommand != "") {
+		errs = append(errs, errors.New("--redis-credentials-command, --redis-*-file, --redis-server-name: need --redis-url or --redis-url-file"))
 	}
 	return errors.Join(errs...)
 }

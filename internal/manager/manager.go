@@ -111,6 +111,9 @@ func Run(ctx context.Context, o Options) error {
 		Counters: counterClient, Registry: registryClient, Logger: o.Logger, Registerer: o.Registry,
 	})
 	todo.add(monitor.Start)
+	if o.RedisFiles.Command != nil {
+		todo.add(o.RedisFiles.Command.Start)
+	}
 	o.Redis = counterClient
 	o.Metrics = prometheus.Gatherers{o.Registry, crmetrics.Registry}
 	installation := registry.NewInstallation(o.Installation, o.InstallationWas)

@@ -130,6 +130,9 @@ func (e *Endpoint) Run(ctx context.Context) error {
 	if e.monitor != nil {
 		group.Go(func() error { return e.monitor.Start(ctx) })
 	}
+	if command := e.options.RedisFiles.Command; command != nil {
+		group.Go(func() error { return command.Start(ctx) })
+	}
 	err := group.Wait()
 	e.options.Logger.Info("Stopped")
 	return err

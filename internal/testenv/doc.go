@@ -24,6 +24,7 @@
 //	apiserver.go     APIServer: kube-apiserver and etcd
 //	gateway.go       InstallGatewayAPI: the kinds of the Gateway API and of Envoy Gateway
 //	builders.go      PolicyBuilder: RateLimitPolicies for tests
+//	credentials.go   RotatingCredentials: credentials of a Redis that expire
 //	certificates.go  Authority: a CA for tests
 //	volume.go        Volume: the folder of a mounted Secret
 //	http.go          Probe: whether a process is ready

@@ -9,6 +9,9 @@
 - {{ printf "--redis-url=%s" (include "weir.redisURL" .root) | quote }}
 {{- end }}
 - {{ printf "--redis-prefix=%s" $values.redis.prefix | quote }}
+{{- with $values.redis.credentialsCommand }}
+- {{ printf "--redis-credentials-command=%s" . | quote }}
+{{- end }}
 {{- if $values.redis.existingSecret }}
 {{- with $values.redis.secretKeys }}
 {{- if .username }}

@@ -186,6 +186,9 @@ spec:
 {{- if and .redis.bundled.enabled (not .redis.bundled.image) -}}
 {{- fail "redis.bundled.image: set the image of Redis" -}}
 {{- end -}}
+{{- if and .redis.credentialsCommand .redis.existingSecret (or .redis.secretKeys.password .redis.secretKeys.username) -}}
+{{- fail "redis.credentialsCommand: prints user and password; set redis.secretKeys.username and redis.secretKeys.password to \"\"" -}}
+{{- end -}}
 {{- if .redis.existingSecret -}}
 {{- if .redis.bundled.enabled -}}
 {{- fail "redis.existingSecret: the bundled Redis has no credentials" -}}

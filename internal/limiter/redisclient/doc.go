@@ -7,6 +7,7 @@
 //
 //	redisclient.go  the forms of a URL, and the options of every client
 //	files.go        credentials and certificates from files
+//	credentials.go  credentials that expire, from a command
 //	conn.go         the open connections of a client
 //	readonly.go     closing connections to a server that became a replica
 //	cluster.go      the client of a Redis Cluster, which never retries a command

@@ -27,6 +27,8 @@ type Files struct {
 	// Username and Password are of the ACL user (default: the default user). Only the
 	// first line is read.
 	Username, Password string
+	// Command prints the credentials of the ACL user instead, and new ones before they expire. It must be started.
+	Command *CredentialsCommand
 	// SentinelUsername and SentinelPassword are of the ACL user of the sentinels (default:
 	// no credentials). Credentials of the data nodes are never sent to a sentinel.
 	SentinelUsername, SentinelPassword string
@@ -65,6 +67,11 @@ func (f Files) validate(parsed *url.URL) error {
 	if err := errors.Join(f.validateCredentials(parsed), f.validateTLS(parsed)); err != nil {
 		return err
 	}
+	if f.Command != nil {
+		if err := f.Command.load(context.Background()); err != nil { //nolint:forbidigo // the process starts
+			return fmt.Errorf("--redis-credentials-command: %w", err)
+		}
+	}
 	// Report unreadable files now, and not for each connection.
 	for _, files := range []Files{f, f.ofSentinels()} {
 		if _, _, err := files.credentials(); err != nil {
@@ -77,6 +84,10 @@ func (f Files) validate(parsed *url.URL) error {
 
 func (f Files) validateCredentials(parsed *url.URL) error {
 	switch {
+	case f.Command != nil && (f.Username != "" || f.Password != ""):
+		return errors.New("--redis-credentials-command and --redis-password-file: use one of them")
+	case f.Command != nil && parsed.User != nil:
+		return errors.New("credentials are in the URL and --redis-credentials-command: use one of them")
 	case (f.Username != "" || f.Password != "") && parsed.User != nil:
 		return errors.New("credentials are in both the URL and --redis-password-file: use one of them")
 	case f.Username != "" && f.Password == "":

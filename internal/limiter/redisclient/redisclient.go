@@ -73,7 +73,7 @@ type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // fixedOptions returns the options that a URL cannot change, for every kind of client.
 func fixedOptions(files Files, dial dialFunc, timeout time.Duration) *redis.UniversalOptions {
-	return &redis.UniversalOptions{
+	options := &redis.UniversalOptions{
 		CredentialsProviderContext: files.credentialsProvider(),
 		Dialer:                     withLateErrors(dial),
 		MaxRetries:                 -1,
@@ -86,6 +86,10 @@ func fixedOptions(files Files, dial dialFunc, timeout time.Duration) *redis.Univ
 		DisableIdentity:            true,
 		MaintNotificationsConfig:   &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
+	if files.Command != nil {
+		options.StreamingCredentialsProvider = files.Command
+	}
+	return options
 }
 
 // overwrite sets the fields of options, a *redis.Options or *redis.ClusterOptions, to the
