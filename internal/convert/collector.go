@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,22 +19,46 @@ import (
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
+// Options are what the configuration of a rate limit service does not contain.
+type Options struct {
+	// Namespace is the Namespace of the policies.
+	Namespace string
+	// LateCharges gives the policies lateCharges from 2 hits on: hits that a proxy sends after the response are then spent
+	// whatever the limits admit, as the service counts them. It also admits any check of 2 and more hits.
+	LateCharges bool
+}
+
+func (o Options) apply(policy *v1alpha1.RateLimitPolicy) {
+	if o.LateCharges {
+		policy.Spec.LateCharges = v1alpha1.LateCharges{From: 2}
+	}
+}
+
 // collector collects the policies and the notes of one conversion.
 type collector struct {
-	policies []*v1alpha1.RateLimitPolicy
-	notes    []Note
-	names    map[string]bool // "namespace/name" of the policies
+	found []converted
+	notes []Note
+	names map[string]bool // "namespace/name" of the policies
+	// joinsEntries is true if one descriptor may have the entries of all policies.
+	joinsEntries bool
 }
 
 func newCollector() collector { return collector{names: map[string]bool{}} }
 
 func (c *collector) note(at, format string, args ...any) {
-	c.notes = append(c.notes, Note{At: at, Text: fmt.Sprintf(format, args...)})
+	c.addNote(Note{At: at, Text: fmt.Sprintf(format, args...)})
+}
+
+// addNote adds the note once: a limit of several routes is converted for each.
+func (c *collector) addNote(n Note) {
+	if !slices.Contains(c.notes, n) {
+		c.notes = append(c.notes, n)
+	}
 }
 
 // lose notes a limit that no policy has.
 func (c *collector) lose(at, format string, args ...any) {
-	c.notes = append(c.notes, Note{At: at, Text: "lost: " + fmt.Sprintf(format, args...), Loss: true})
+	c.addNote(Note{At: at, Text: "lost: " + fmt.Sprintf(format, args...), Loss: true})
 }
 
 // newPolicy returns a policy with a name from the words, unique in its namespace.
@@ -52,32 +77,46 @@ func (c *collector) newPolicy(namespace string, words ...string) *v1alpha1.RateL
 
 // add adds the policy or, if it is invalid, notes its limits as lost with every reason.
 func (c *collector) add(ctx context.Context, at string, policy *v1alpha1.RateLimitPolicy) {
-	problems := problemsOf(ctx, policy)
+	compiled, problems := compileValid(ctx, policy)
 	for _, problem := range problems {
 		c.lose(at, "the policy would be invalid: %s", problem)
 	}
 	if len(problems) == 0 {
-		c.policies = append(c.policies, policy)
+		c.found = append(c.found, converted{at: at, policy: policy, plan: compiled})
 	}
 }
 
-// problemsOf returns why the API server or the controller would reject the policy.
-func problemsOf(ctx context.Context, policy *v1alpha1.RateLimitPolicy) (problems []string) {
+// finish returns the policies that have room together, and the notes. The differences are notes if there is a policy.
+func (c *collector) finish(differences ...string) (policies []*v1alpha1.RateLimitPolicy, notes []Note, err error) {
+	c.loseCrowded()
+	for _, f := range c.found {
+		policies = append(policies, f.policy)
+	}
+	for _, d := range differences {
+		if len(policies) > 0 {
+			c.note("", "%s", d)
+		}
+	}
+	return policies, c.notes, nil
+}
+
+// compileValid returns the plan of the policy, or why the API server or the controller would reject it.
+func compileValid(ctx context.Context, policy *v1alpha1.RateLimitPolicy) (compiled *plan.Plan, problems []string) {
 	var text bytes.Buffer
 	if err := Write(&text, []*v1alpha1.RateLimitPolicy{policy}); err != nil {
-		return []string{err.Error()}
+		return nil, []string{err.Error()}
 	}
 	for _, p := range policyfile.Parse(ctx, text.Bytes(), policyfile.DefaultNamespace).Problems {
 		problems = append(problems, p.Text)
 	}
 	if len(problems) > 0 {
-		return problems
+		return nil, problems
 	}
-	_, errs := compile.Compile(policy, compile.Everything(), time.Now()) //nolint:forbidigo // the plan holds the offsets of the next years
+	compiled, errs := compile.Compile(policy, compile.Everything(), time.Now()) //nolint:forbidigo // the plan holds the offsets of the next years
 	for _, err := range errs {
 		problems = append(problems, err.Error())
 	}
-	return problems
+	return compiled, problems
 }
 
 // setThreshold sets the threshold of all limits with that name. 0, which admits nothing, becomes an

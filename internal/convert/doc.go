@@ -12,14 +12,18 @@
 //
 //	doc.go                    Note
 //	collector.go              the policies and notes of one conversion
+//	room.go                   policies that have no room in a decision
 //	envoyratelimit.go         EnvoyRatelimit: envoyproxy/ratelimit to policies
 //	envoyratelimit_config.go  reading and checking its configuration
 //	wildcard.go               its values with "*"
 //	manifests.go              objects of Kubernetes in files
 //	ingressnginx.go           IngressNginx: annotations of Ingresses to policies
 //	limitador.go              Limitador: its limits files to policies
-//	kuadrant.go               Kuadrant: its policies and HTTPRoutes to policies
+//	limitador_expressions.go  its expressions, with tests for absent entries
+//	kuadrant.go               Kuadrant: its policies and routes to policies
 //	kuadrant_resources.go     these resources
+//	kuadrant_effective.go     which of its policies are in force for a rule of a route
+//	kuadrant_matches.go       targetRefs and matches for rules of routes
 //	kuadrant_expressions.go   its expressions in the words of policies
 //	write.go                  Write: policies as YAML
 package convert

@@ -14,7 +14,7 @@ import (
 )
 
 // EnvoyRatelimit converts one configuration file of envoyproxy/ratelimit into one
-// policy per limit, in that namespace. It returns an error for a file that the service
+// policy per limit. It returns an error for a file that the service
 // itself would reject.
 //
 // The service looks up a descriptor entry by entry: at each level the exact value wins
@@ -22,23 +22,28 @@ import (
 // descriptors of exactly its depth. A policy matches every descriptor that contains
 // its entries, so each policy gets an expression that excludes the descriptors of the
 // other limits.
-func EnvoyRatelimit(ctx context.Context, data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
+func EnvoyRatelimit(ctx context.Context, data []byte, o Options) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
 	config, err := readERL(data)
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &erlConverter{collector: newCollector(), namespace: namespace, domain: config.Domain}
+	c := &erlConverter{collector: newCollector(), options: o, domain: config.Domain}
 	c.level(ctx, "descriptors", config.Descriptors, nil)
-	if len(c.policies) > 0 {
-		c.note("", "windows start at the first request of a caller, not at the full minute, hour or day")
-		c.note("", "the entries of a descriptor may come in any order")
+	differences := []string{
+		"windows start at the first request of a caller, not at the full minute, hour or day",
+		"the entries of a descriptor may come in any order",
+		"denied hits are not counted; counting: Attempts counts them",
 	}
-	return c.policies, c.notes, nil
+	if !o.LateCharges {
+		differences = append(differences, "hits sent after the response that do not fit are not spent; if the proxy sends such (apply_on_stream_done), set --late-charges")
+	}
+	return c.finish(differences...)
 }
 
 type erlConverter struct {
 	collector
-	namespace, domain string
+	options Options
+	domain  string
 }
 
 // erlStep is one entry on the path to a limit.
@@ -56,6 +61,10 @@ func (c *erlConverter) level(ctx context.Context, at string, descriptors []erlDe
 		at := fmt.Sprintf("%s[%d]", at, i)
 		step := erlStep{key: d.Key, value: d.Value, shared: d.ShareThreshold, others: winners(descriptors, i)}
 		here := append(slices.Clone(path), step)
+		if n := slices.IndexFunc(step.others, func(o erlDescriptor) bool { return isWildcard(o.Value) && covers(o.Value, d.Value) }); d.Value != "" && n >= 0 {
+			c.note(at, "has no effect: every value has the earlier pattern %q, too", step.others[n].Value)
+			continue
+		}
 		c.noteUnsupported(at, &d)
 		if d.RateLimit != nil {
 			c.limit(ctx, at, &d, here)
@@ -137,14 +146,21 @@ func (c *erlConverter) limit(ctx context.Context, at string, d *erlDescriptor, p
 		c.lose(at, "the key %q occurs twice on the path to the limit; rename one of the two where the descriptors are made", key)
 		return
 	}
-	policy := c.newPolicy(c.namespace, c.words(path)...)
+	for _, s := range path {
+		if s.value == "" && strings.HasSuffix(s.key, "*") {
+			c.lose(at, "the key %q is a pattern for keys and values; name the key and put the pattern into the value", s.key)
+			return
+		}
+	}
+	policy := c.newPolicy(c.options.Namespace, c.words(path)...)
 	policy.Spec = v1alpha1.RateLimitPolicySpec{
 		Matches: []v1alpha1.Match{c.match(path)},
-		Key:     c.key(at, path),
+		Key:     c.key(path),
 		Limits: []v1alpha1.Limit{{
 			Name: limitName(l.Name), Algorithm: v1alpha1.AlgorithmFixedWindow, Window: v1alpha1.Duration(window),
 		}},
 	}
+	c.options.apply(policy)
 	if d.ShadowMode {
 		policy.Spec.Mode = v1alpha1.ModeShadow
 	}
@@ -201,7 +217,7 @@ func exclusions(value string, others []erlDescriptor) []string {
 }
 
 // key returns the key of the limit: every value that it leaves open has its own budget.
-func (c *erlConverter) key(at string, path []erlStep) []v1alpha1.KeyPart {
+func (c *erlConverter) key(path []erlStep) []v1alpha1.KeyPart {
 	var parts []v1alpha1.KeyPart
 	for _, s := range path {
 		if s.isExact() || isWildcard(s.value) && s.shared {
@@ -210,10 +226,6 @@ func (c *erlConverter) key(at string, path []erlStep) []v1alpha1.KeyPart {
 		parts = append(parts, v1alpha1.KeyPart{
 			Type: v1alpha1.KeyPartDescriptor, Descriptor: &v1alpha1.DescriptorKey{Key: s.key},
 		})
-	}
-	if len(parts) > 8 {
-		c.note(at, "the key has %d values, at most 8 are allowed: the last %d share budgets", len(parts), len(parts)-8)
-		parts = parts[:8]
 	}
 	return parts
 }

@@ -28,7 +28,7 @@ func TestEnvoyRatelimitErrors(t *testing.T) {
 		"no YAML":               {"\t", "not a configuration of envoyproxy/ratelimit"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := convert.EnvoyRatelimit(t.Context(), []byte(tc.config), "shop")
+			_, _, err := convert.EnvoyRatelimit(t.Context(), []byte(tc.config), convert.Options{Namespace: "shop"})
 			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(tc.problem)))
 		})
 	}
@@ -43,7 +43,7 @@ func TestEnvoyRatelimitTexts(t *testing.T) {
 		t.Run(written, func(t *testing.T) {
 			g := NewWithT(t)
 			policies, notes, err := convert.EnvoyRatelimit(t.Context(), []byte("domain: 5\ndescriptors:\n- key: 1\n  value: "+written+
-				"\n  rate_limit: {unit: day, requests_per_unit: 3, name: on}\n"), "shop")
+				"\n  rate_limit: {unit: day, requests_per_unit: 3, name: on}\n"), convert.Options{Namespace: "shop"})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(notes).NotTo(ContainElement(HaveField("Loss", true)))
 			g.Expect(policies).To(HaveLen(1))
@@ -72,7 +72,7 @@ func TestEnvoyRatelimitInvalidPolicies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			policies, notes, err := convert.EnvoyRatelimit(t.Context(),
-				[]byte("domain: d\ndescriptors: [{"+tc.descriptor+"}, {key: fine, "+limit+"}]"), "shop")
+				[]byte("domain: d\ndescriptors: [{"+tc.descriptor+"}, {key: fine, "+limit+"}]"), convert.Options{Namespace: "shop"})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(policies).To(HaveExactElements(HaveField("Name", "d-fine")))
 			g.Expect(notes).To(ContainElement(And(HaveField("Loss", true), HaveField("Text", ContainSubstring(tc.problem)))))

@@ -26,16 +26,16 @@ type conversion func(ctx context.Context, data []byte) ([]*v1alpha1.RateLimitPol
 // conversions are all conversions by the folder of their golden files.
 var conversions = map[string]conversion{
 	".": func(ctx context.Context, data []byte) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
-		return convert.EnvoyRatelimit(ctx, data, "shop")
+		return convert.EnvoyRatelimit(ctx, data, convert.Options{Namespace: "shop"})
 	},
 	"ingressnginx": func(ctx context.Context, data []byte) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
 		return convert.IngressNginx(ctx, data, convert.IngressNginxOptions{Namespace: "default", Replicas: 3})
 	},
 	"limitador": func(ctx context.Context, data []byte) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
-		return convert.Limitador(ctx, data, "shop")
+		return convert.Limitador(ctx, data, convert.Options{Namespace: "shop"})
 	},
 	"kuadrant": func(ctx context.Context, data []byte) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
-		return convert.Kuadrant(ctx, data, "default")
+		return convert.Kuadrant(ctx, data, convert.KuadrantOptions{Namespace: "default"})
 	},
 }
 

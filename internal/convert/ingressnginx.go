@@ -60,11 +60,10 @@ func IngressNginx(ctx context.Context, data []byte, o IngressNginxOptions) ([]*v
 	for _, ingress := range c.ingresses {
 		c.convert(ctx, ingress)
 	}
-	if len(c.policies) > 0 {
-		c.note("", "all replicas of Weir share one count; the controller counts per pod, so the limits hold for %d pods (--replicas)", o.Replicas)
-		c.note("", "denied requests get status 429, not limit-req-status-code (503 by default)")
-	}
-	return c.policies, c.notes, nil
+	return c.finish(
+		fmt.Sprintf("all replicas of Weir share one count; the controller counts per pod, so the limits hold for %d pods (--replicas)", o.Replicas),
+		"denied requests get status 429, not limit-req-status-code (503 by default)",
+	)
 }
 
 type nginxConverter struct {

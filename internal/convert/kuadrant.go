@@ -4,135 +4,166 @@
 package convert
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
-// Kuadrant converts RateLimitPolicies of Kuadrant (kuadrant.io/v1) with the HTTPRoutes that they
-// target, and those attached to the Gateways that they target, into one policy per limit and
-// route. Objects without a namespace are in the given one. Other objects are skipped.
-func Kuadrant(ctx context.Context, data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
-	manifests, err := readManifests(data, namespace)
+// KuadrantOptions are what the manifests do not contain.
+type KuadrantOptions struct {
+	// Namespace is the Namespace of objects without one.
+	Namespace string
+	// ByMatches selects requests by the hosts, paths, methods and headers of the routes in place of targetRefs, for proxies
+	// that do not name the route of a request.
+	ByMatches bool
+}
+
+// Kuadrant converts RateLimitPolicies of Kuadrant (kuadrant.io/v1) with the HTTPRoutes and GRPCRoutes that they target, and
+// those attached to the Gateways that they target, into one policy per limit and route, in the Namespace of the route.
+// Other objects are skipped.
+func Kuadrant(ctx context.Context, data []byte, o KuadrantOptions) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
+	manifests, err := readManifests(data, o.Namespace)
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &kuadrantConverter{collector: newCollector(), kuadrantObjects: kuadrantObjects{gateways: map[string]*gateway{}}}
+	c := &kuadrantConverter{collector: newCollector(), options: o, kuadrantObjects: kuadrantObjects{gateways: map[string]*gateway{}}}
 	for _, m := range manifests {
-		if err := c.read(m); err != nil {
+		unknown, err := c.read(m)
+		if err != nil {
 			return nil, nil, err
 		}
-		if m.Kind == "RateLimitPolicy" && strings.HasPrefix(m.APIVersion, "kuadrant.io/") && m.APIVersion != kuadrantVersion {
-			c.lose(m.id(), "apiVersion %s is not supported, only %s", m.APIVersion, kuadrantVersion)
+		if unknown != "" {
+			c.lose(m.id(), "%s", unknown)
+		}
+	}
+	for _, p := range c.tokens {
+		c.loseTokens(p)
+	}
+	inForce := map[*kuadrantPolicy]bool{}
+	for _, r := range c.routes {
+		scopes := c.scopesOf(r)
+		for _, s := range scopes {
+			inForce[s.source] = true
+			if s.isSplit(scopes) {
+				c.lose(s.at(), "%s: other conditions apply to it in one rule than in another, and both share a counter", r.id())
+				continue
+			}
+			c.convert(ctx, s)
 		}
 	}
 	for _, p := range c.sources {
-		c.convert(ctx, p)
+		if problem := c.problem(p); problem != "" {
+			c.lose(p.id()+": spec.targetRef", "%s", problem)
+		} else if !inForce[p] {
+			c.note(p.id(), "has no effect: other policies replace it")
+		}
 	}
-	if len(c.policies) > 0 {
-		c.note("", "requests that a more specific match of another rule or route takes are limited, too")
-		c.note("", "windows start at the first request of a key")
+	return c.finish(c.differences()...)
+}
+
+func (c *kuadrantConverter) differences() []string {
+	differences := []string{"windows start at the first request of a key"}
+	if c.options.ByMatches || c.usesMatches {
+		differences = append(differences, "requests that a more specific match of another rule or route takes are limited, too")
 	}
-	return c.policies, c.notes, nil
+	if !c.options.ByMatches {
+		differences = append(differences, "the policies name their routes: they apply to checks that name the route, see kubectl weir wire; for other proxies set --by-matches")
+	}
+	return differences
 }
 
 type kuadrantConverter struct {
 	collector
 	kuadrantObjects
+	options     KuadrantOptions
+	usesMatches bool // a rule without a name is selected by its matches
 }
 
-func (c *kuadrantConverter) convert(ctx context.Context, p *kuadrantPolicy) {
+// loseTokens notes the limits of a TokenRateLimitPolicy.
+func (c *kuadrantConverter) loseTokens(p *kuadrantPolicy) {
 	limits, field := p.effective()
-	at := p.id() + ": " + field
-	if limits.Strategy == "merge" {
-		c.lose(at+".strategy", "merging with other policies is not supported; list all limits in one policy")
-		return
+	for _, name := range limits.names() {
+		c.lose(p.id()+": "+field+".limits."+name, "tokens are counted after the response, which checks of a route do not see. "+
+			"Let the proxy send them as hits of Envoy's rate limit service, to a policy with lateCharges: see docs/integrations/envoy-ai-gateway.md")
 	}
-	routes := c.targets(p, field)
-	if len(routes) == 0 {
-		c.lose(p.id()+": spec.targetRef", "%s", c.noTarget(p))
-	}
-	for _, route := range routes {
-		if p.Spec.TargetRef.Kind == "HTTPRoute" && c.isOverridden(route) {
-			c.note(p.id(), "the overrides of a Gateway's policy replace it")
-			continue
-		}
-		for _, name := range limits.names() {
-			limit := limits.Limits[name]
-			limit.When = slices.Concat(limits.When, limit.When)
-			c.limit(ctx, at+".limits."+name, p, route, name, &limit)
-		}
+	if len(limits.Limits) == 0 {
+		c.lose(p.id()+": "+field+".limits", "is empty")
 	}
 }
 
-// targets returns the routes to which the policy applies. A policy of a Gateway applies to routes
-// without a policy of their own or, with overrides, to all.
-func (c *kuadrantConverter) targets(p *kuadrantPolicy, field string) (routes []*httpRoute) {
-	target := &p.Spec.TargetRef
-	for _, r := range c.routes {
-		isTarget := target.Kind == "HTTPRoute" && r.Namespace == p.Namespace && r.Name == target.Name
-		if isTarget || target.Kind == "Gateway" && r.isAttached(p.Namespace, target.Name) && (field == "spec.overrides" || !c.hasPolicy(r)) {
-			routes = append(routes, r)
-		}
-	}
-	return routes
+// scope is a limit with the rules of one route, and the listeners, where it is in force.
+type scope struct {
+	effectiveLimit
+	when  []kuadrantWhen // for all limits
+	route *route
+	spots []spot
 }
 
-// hasPolicy reports whether a policy targets the route.
-func (c *kuadrantConverter) hasPolicy(r *httpRoute) bool {
-	return slices.ContainsFunc(c.sources, func(p *kuadrantPolicy) bool {
-		return p.Spec.TargetRef.Kind == "HTTPRoute" && p.Namespace == r.Namespace && p.Spec.TargetRef.Name == r.Name
+// at returns the path of the limit in its source.
+func (s *scope) at() string { return s.source.id() + ": " + s.field + ".limits." + s.name }
+
+// isSplit reports whether another scope has the same limit under other conditions.
+func (s *scope) isSplit(scopes []*scope) bool {
+	return slices.ContainsFunc(scopes, func(other *scope) bool { return other != s && other.source == s.source && other.name == s.name })
+}
+
+// spot is a rule behind a listener, by their indexes in the route and its attachments.
+type spot struct{ rule, attachment int }
+
+// scopesOf returns the limits in force for the route, in the order of the policies and of their names.
+func (c *kuadrantConverter) scopesOf(r *route) (found []*scope) {
+	for rule := range r.Spec.Rules {
+		for i, a := range c.attachments(r) {
+			effective := c.effectiveLimits(r, rule, a)
+			for _, name := range slices.Sorted(maps.Keys(effective.limits)) {
+				l := effective.limits[name]
+				n := slices.IndexFunc(found, func(s *scope) bool {
+					return s.source == l.source && s.name == name && slices.Equal(s.when, effective.when)
+				})
+				if n < 0 {
+					n, found = len(found), append(found, &scope{effectiveLimit: l, when: effective.when, route: r})
+				}
+				found[n].spots = append(found[n].spots, spot{rule, i})
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b *scope) int {
+		return cmp.Compare(slices.Index(c.sources, a.source), slices.Index(c.sources, b.source))
 	})
+	return found
 }
 
-// isOverridden reports whether the overrides of a Gateway replace the policies of the route.
-func (c *kuadrantConverter) isOverridden(r *httpRoute) bool {
-	return slices.ContainsFunc(c.sources, func(p *kuadrantPolicy) bool {
-		return p.Spec.Overrides != nil && p.Spec.TargetRef.Kind == "Gateway" && r.isAttached(p.Namespace, p.Spec.TargetRef.Name)
-	})
-}
-
-func (c *kuadrantConverter) noTarget(p *kuadrantPolicy) string {
-	if p.Spec.TargetRef.Kind == "Gateway" {
-		return fmt.Sprintf("no HTTPRoute among the files is attached to Gateway %s without a policy of its own", p.Spec.TargetRef.Name)
+// convert adds the policy of the limit for the route.
+func (c *kuadrantConverter) convert(ctx context.Context, s *scope) {
+	at := s.at()
+	words := []string{s.source.Name, s.name}
+	if s.source.Spec.TargetRef.Kind == plan.TargetGateway {
+		words = append(words, s.route.Name)
 	}
-	return fmt.Sprintf("%s %s is not among the files", p.Spec.TargetRef.Kind, p.Spec.TargetRef.Name)
-}
-
-func (c *kuadrantConverter) limit(ctx context.Context, at string, p *kuadrantPolicy, route *httpRoute, name string, limit *kuadrantLimit) {
-	section := ""
-	if p.Spec.TargetRef.Kind == "HTTPRoute" {
-		section = p.Spec.TargetRef.SectionName
-	}
-	words := []string{p.Name, name}
-	if p.Spec.TargetRef.Kind == "Gateway" {
-		words = append(words, route.Name)
-	}
-	policy := c.newPolicy(p.Namespace, words...)
-	policy.Spec.OnMissingKey = v1alpha1.OnMissingKeySkip
-	when, err := c.conditions(at, limit.When)
+	policy := c.newPolicy(s.route.Namespace, words...)
+	conditions, err := c.conditions(at, slices.Concat(s.when, s.limit.When))
 	if err != nil {
 		c.lose(at+".when", "%s", err)
 		return
 	}
-	if policy.Spec.Key, err = c.counters(at, limit); err != nil {
+	if policy.Spec.Key, err = c.counters(at, &s.limit); err != nil {
 		c.lose(at+".counters", "%s", err)
 		return
 	}
-	if len(policy.Spec.Key) == 0 {
-		policy.Spec.OnMissingKey = ""
+	if len(policy.Spec.Key) > 0 {
+		policy.Spec.OnMissingKey = v1alpha1.OnMissingKeySkip
 	}
-	if !c.rates(at, policy, name, limit) {
+	if !c.rates(at, policy, s.name, &s.limit) {
 		return
 	}
-	if policy.Spec.Matches = c.matches(route, section, when); len(policy.Spec.Matches) == 0 {
-		c.lose(at, "%s has no rule that a policy can match", route.id())
+	if err := c.place(policy, s, conditions); err != nil {
+		c.lose(at, "%s: %s", s.route.id(), err)
 		return
 	}
 	c.add(ctx, at, policy)
@@ -140,96 +171,34 @@ func (c *kuadrantConverter) limit(ctx context.Context, at string, p *kuadrantPol
 
 // rates sets the limits of the policy, and reports whether all could be converted.
 func (c *kuadrantConverter) rates(at string, policy *v1alpha1.RateLimitPolicy, name string, limit *kuadrantLimit) bool {
+	if len(limit.Rates) == 0 {
+		c.lose(at+".rates", "is empty")
+		return false
+	}
 	for i, rate := range limit.Rates {
 		at := fmt.Sprintf("%s.rates[%d]", at, i)
-		window, err := time.ParseDuration(rate.Window)
+		exact, err := time.ParseDuration(rate.Window)
+		window := exact.Truncate(time.Second)
 		switch {
 		case err != nil:
 			c.lose(at+".window", "%q is not a duration", rate.Window)
 			return false
-		case window > plan.MaxFixedWindow || window < time.Millisecond:
-			c.lose(at+".window", "windows are 1ms to 8784h")
+		case window > plan.MaxFixedWindow || window < time.Second:
+			c.lose(at+".window", "windows are 1s to 8784h")
 			return false
+		case window != exact:
+			c.note(at+".window", "is %s: Kuadrant counts whole seconds", windowOf(window))
 		}
 		l := v1alpha1.Limit{Name: slug(name, 55), Algorithm: v1alpha1.AlgorithmFixedWindow, Window: windowOf(window)}
 		if len(limit.Rates) > 1 {
 			l.Name = fmt.Sprintf("%s-%d", l.Name, i+1)
 		}
-		c.setThreshold(at+".limit", policy, &l, rate.Limit)
-		policy.Spec.Limits = append(policy.Spec.Limits, l)
-	}
-	if len(limit.Rates) == 0 {
-		c.lose(at+".rates", "is empty")
-	}
-	return len(limit.Rates) > 0
-}
-
-// matches returns a match for each match of the rules, or of the rule with the section's name.
-func (c *kuadrantConverter) matches(route *httpRoute, section, when string) (matches []v1alpha1.Match) {
-	hosts := c.hosts(route)
-	for _, rule := range route.Spec.Rules {
-		if section != "" && rule.Name != section {
+		if slices.ContainsFunc(policy.Spec.Limits, func(other v1alpha1.Limit) bool { return other.Window == l.Window }) {
+			c.note(at, "has no effect: Kuadrant keeps the first rate with a window")
 			continue
 		}
-		if len(rule.Matches) == 0 {
-			rule.Matches = []routeMatch{{}}
-		}
-		for j := range rule.Matches {
-			m := matchOf(&rule.Matches[j], when)
-			m.Hosts = hosts
-			if !slices.ContainsFunc(matches, func(other v1alpha1.Match) bool { return keyOfMatch(other) == keyOfMatch(m) }) {
-				matches = append(matches, m)
-			}
-		}
+		c.setThreshold(at+".limit", policy, &l, max(rate.Limit, 0))
+		policy.Spec.Limits = append(policy.Spec.Limits, l)
 	}
-	return matches
-}
-
-func keyOfMatch(m v1alpha1.Match) string {
-	return fmt.Sprint(m.Methods, m.Paths, m.Headers, m.QueryParameters, m.When)
-}
-
-// matchOf converts one match of a rule, without hosts.
-func matchOf(from *routeMatch, when string) (m v1alpha1.Match) {
-	var conditions []string
-	if from.Method != "" {
-		m.Methods = []string{from.Method}
-	}
-	path := routeValue{Type: "PathPrefix", Value: "/"}
-	if from.Path != nil {
-		path.Value = from.Path.Value
-		if from.Path.Type != "" {
-			path.Type = from.Path.Type
-		}
-	}
-	switch prefix := strings.TrimSuffix(path.Value, "/"); {
-	case path.Type == "Exact":
-		m.Paths = []string{path.Value}
-	case path.Type == "RegularExpression":
-		conditions = append(conditions, "request.path.matches("+strconv.Quote("^(?:"+path.Value+")$")+")")
-	case prefix == "":
-		m.Paths = []string{"/*"}
-	default:
-		m.Paths = []string{prefix, prefix + "/*"}
-	}
-	for _, h := range from.Headers {
-		value := "request.headers[" + strconv.Quote(strings.ToLower(h.Name)) + "]"
-		if h.Type == "RegularExpression" {
-			conditions = append(conditions, value+".matches("+strconv.Quote("^(?:"+h.Value+")$")+")")
-		} else {
-			m.Headers = append(m.Headers, v1alpha1.HeaderMatch{Name: h.Name, Type: v1alpha1.ValueMatchExact, Value: h.Value})
-		}
-	}
-	for _, q := range from.QueryParams {
-		if q.Type == "RegularExpression" {
-			conditions = append(conditions, "request.query["+strconv.Quote(q.Name)+"].matches("+strconv.Quote("^(?:"+q.Value+")$")+")")
-		} else {
-			m.QueryParameters = append(m.QueryParameters, v1alpha1.QueryParameterMatch{Name: q.Name, Type: v1alpha1.ValueMatchExact, Value: q.Value})
-		}
-	}
-	if when != "" {
-		conditions = append(conditions, when)
-	}
-	m.When = allOf(conditions)
-	return m
+	return true
 }

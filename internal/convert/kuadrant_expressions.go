@@ -29,26 +29,40 @@ func kuadrantExpression[T expression.Result](text string) (string, error) {
 	for _, a := range kuadrantAttributes {
 		converted = a.from.ReplaceAllString(converted, a.to)
 	}
-	if _, err := expression.Compile[T](converted); err != nil {
+	_, err := expression.Compile[T](converted)
+	if err != nil && strings.Contains(converted, "auth.") {
+		return "", fmt.Errorf("%q cannot be converted: of auth, policies know principal, by --principal-header, and the claims of a JWT: %w", text, err)
+	}
+	if err != nil {
 		return "", fmt.Errorf("%q cannot be converted: %w", text, err)
 	}
 	return converted, nil
 }
 
-// conditions returns the expression for all predicates.
-func (c *kuadrantConverter) conditions(at string, when []kuadrantWhen) (string, error) {
-	var conditions []string
-	for i, w := range when {
+// conditions returns an expression for each predicate.
+func (c *kuadrantConverter) conditions(at string, when []kuadrantWhen) (conditions []string, err error) {
+	for _, w := range when {
 		condition, err := kuadrantExpression[bool](w.Predicate)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		if strings.Contains(w.Predicate, "request.path") {
-			c.note(fmt.Sprintf("%s.when[%d]", at, i), "request.path has no query in policies")
+		c.noteDifferences(at+".when", w.Predicate)
+		if strings.Contains(w.Predicate, "request.headers") {
+			c.note(at+".when", "%q: a header that is absent is \"\"; in Kuadrant the predicate fails", w.Predicate)
 		}
 		conditions = append(conditions, "("+condition+")")
 	}
-	return allOf(conditions), nil
+	return conditions, nil
+}
+
+// noteDifferences notes what the expression reads that has another value in policies.
+func (c *kuadrantConverter) noteDifferences(at, text string) {
+	if strings.Contains(text, "request.path") {
+		c.note(at, "%q: request.path has no query in policies", text)
+	}
+	if strings.Contains(text, "auth.identity") {
+		c.note(at, "%q: the principal must be this identity: see --principal-header", text)
+	}
 }
 
 // headerExpression is the value of one header.
@@ -61,6 +75,7 @@ func (c *kuadrantConverter) counters(at string, limit *kuadrantLimit) (parts []v
 		if err != nil {
 			return nil, err
 		}
+		c.noteDifferences(fmt.Sprintf("%s.counters[%d]", at, i), counter.Expression)
 		switch header := headerExpression.FindStringSubmatch(cel); {
 		case header != nil:
 			parts = append(parts, v1alpha1.KeyPart{Type: v1alpha1.KeyPartHeader, Header: &v1alpha1.HeaderKey{Name: oneOf(header[1:])}})
@@ -69,7 +84,6 @@ func (c *kuadrantConverter) counters(at string, limit *kuadrantLimit) (parts []v
 				Type: v1alpha1.KeyPartRemoteAddress, RemoteAddress: &v1alpha1.RemoteAddressKey{IPv6PrefixLength: new(int32(128))},
 			})
 		case cel == "principal":
-			c.note(fmt.Sprintf("%s.counters[%d]", at, i), "the principal must be this identity: see --principal-header")
 			parts = append(parts, v1alpha1.KeyPart{Type: v1alpha1.KeyPartPrincipal, Principal: &v1alpha1.PrincipalKey{}})
 		default:
 			parts = append(parts, v1alpha1.KeyPart{Type: v1alpha1.KeyPartExpression, Expression: &v1alpha1.ExpressionKey{CEL: cel}})

@@ -32,12 +32,12 @@ type limitadorLimit struct {
 	Variables  []string `json:"variables"`
 }
 
-// Limitador converts a limits file of Limitador into one policy per limit, in that namespace.
+// Limitador converts a limits file of Limitador into one policy per limit.
 //
 // A limit applies to requests of its rate limit domain, which Limitador calls namespace, if all
 // conditions hold on the first descriptor and all variables are present. Each combination of their
 // values has a fixed window.
-func Limitador(ctx context.Context, data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
+func Limitador(ctx context.Context, data []byte, o Options) ([]*v1alpha1.RateLimitPolicy, []Note, error) {
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
 		return nil, nil, fmt.Errorf("not a limits file of Limitador: %w", err)
@@ -53,14 +53,23 @@ func Limitador(ctx context.Context, data []byte, namespace string) ([]*v1alpha1.
 	if err := errors.Join(problems...); err != nil {
 		return nil, nil, err
 	}
-	c := &limitadorConverter{collector: newCollector(), namespace: namespace}
+	c := &limitadorConverter{collector: newCollector(), options: o}
+	c.joinsEntries = true
+	first := map[string]int{} // by what makes two limits one
 	for i := range limits {
-		c.convert(ctx, fmt.Sprintf("[%d]", i), &limits[i])
+		at := fmt.Sprintf("[%d]", i)
+		if other, isKnown := first[limits[i].identity()]; isKnown {
+			c.note(at, "has no effect: Limitador keeps [%d], which has the same namespace, seconds, conditions and variables", other)
+			continue
+		}
+		first[limits[i].identity()] = i
+		c.convert(ctx, at, &limits[i])
 	}
-	if len(c.policies) > 0 {
-		c.note("", "a policy matches every descriptor of a request, not only the first")
+	differences := []string{"a policy matches every descriptor of a request, not only the first"}
+	if !o.LateCharges {
+		differences = append(differences, "hits that Kuadrant reports after a response are not spent if they do not fit; for limits of tokens set --late-charges")
 	}
-	return c.policies, c.notes, nil
+	return c.finish(differences...)
 }
 
 func (l *limitadorLimit) check(at string) (errs []error) {
@@ -76,9 +85,16 @@ func (l *limitadorLimit) check(at string) (errs []error) {
 	return errs
 }
 
+// identity is equal for limits of which Limitador keeps one, whatever their maximum and name.
+func (l *limitadorLimit) identity() string {
+	return fmt.Sprintf("%q %d %q %q", l.Namespace, l.Seconds, sortedSet(l.Conditions), sortedSet(l.Variables))
+}
+
+func sortedSet(texts []string) []string { return slices.Compact(slices.Sorted(slices.Values(texts))) }
+
 type limitadorConverter struct {
 	collector
-	namespace string
+	options Options
 }
 
 func (c *limitadorConverter) convert(ctx context.Context, at string, l *limitadorLimit) {
@@ -86,15 +102,13 @@ func (c *limitadorConverter) convert(ctx context.Context, at string, l *limitado
 		c.lose(at+".seconds", "windows are at most 8784h")
 		return
 	}
-	m, err := limitadorMatch(l)
+	m, key, err := limitadorMatch(l)
 	if err != nil {
-		c.lose(at+".conditions", "%s", err)
+		c.lose(at, "%s", err)
 		return
 	}
-	key, err := limitadorKey(l, m)
-	if err != nil {
-		c.lose(at+".variables", "%s", err)
-		return
+	if strings.Contains(fmt.Sprint(l.Conditions, l.Variables), "size(") {
+		c.note(at, "size() counts the characters of a text, in Limitador its bytes")
 	}
 	words := []string{l.Namespace, l.Name}
 	for _, part := range key {
@@ -102,7 +116,7 @@ func (c *limitadorConverter) convert(ctx context.Context, at string, l *limitado
 			words = append(words, part.Descriptor.Key)
 		}
 	}
-	policy := c.newPolicy(c.namespace, words...)
+	policy := c.newPolicy(c.options.Namespace, words...)
 	policy.Spec = v1alpha1.RateLimitPolicySpec{
 		Matches: []v1alpha1.Match{*m},
 		Key:     key,
@@ -110,6 +124,7 @@ func (c *limitadorConverter) convert(ctx context.Context, at string, l *limitado
 			Name: limitName(l.Name), Algorithm: v1alpha1.AlgorithmFixedWindow, Window: windowOf(time.Duration(l.Seconds) * time.Second),
 		}},
 	}
+	c.options.apply(policy)
 	c.setThreshold(at+".max_value", policy, &policy.Spec.Limits[0], l.MaxValue)
 	c.add(ctx, at, policy)
 }
@@ -126,54 +141,67 @@ var (
 // oneOf returns the only group that is not empty.
 func oneOf(groups []string) string { return strings.Join(groups, "") }
 
-// limitadorMatch returns the match for the conditions. A condition on an absent entry does not
-// hold, so the match requires the entries.
-func limitadorMatch(l *limitadorLimit) (*v1alpha1.Match, error) {
-	m := &v1alpha1.Match{Domain: l.Namespace}
+// limitadorMatch returns the match for the conditions, and the key for the variables. A limit applies only if its entries
+// are present, so the match requires those without which it never applies.
+func limitadorMatch(l *limitadorLimit) (m *v1alpha1.Match, key []v1alpha1.KeyPart, err error) {
+	m = &v1alpha1.Match{Domain: l.Namespace}
 	var conditions []string
+	var expressions []*limitadorExpression
 	for _, text := range l.Conditions {
-		parts := limitadorCondition.FindStringSubmatch(strings.TrimSpace(text))
-		if parts == nil {
-			when, err := limitadorExpression[bool](text)
-			if err != nil {
-				return nil, err
-			}
-			conditions = append(conditions, when)
-			requireRead(m, when)
+		if parts := limitadorCondition.FindStringSubmatch(strings.TrimSpace(text)); parts != nil {
+			conditions = append(conditions, requireValue(m, oneOf(parts[1:5]), parts[5], oneOf(parts[6:8]))...)
 			continue
 		}
-		key, value := oneOf(parts[1:5]), oneOf(parts[6:8])
-		if parts[5] == "==" && value != "" && !slices.ContainsFunc(m.Descriptors, func(d v1alpha1.DescriptorMatch) bool { return d.Key == key && d.Value != "" }) {
-			m.Descriptors = append(slices.DeleteFunc(m.Descriptors, func(d v1alpha1.DescriptorMatch) bool { return d.Key == key }),
-				v1alpha1.DescriptorMatch{Key: key, Value: value})
-			continue
+		e, err := parseLimitador(text)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%q cannot be converted: %w", text, err)
 		}
-		requireEntry(m, key)
-		conditions = append(conditions, "descriptor["+strconv.Quote(key)+"] "+parts[5]+" "+strconv.Quote(value))
+		requireEntries(m, neededReads(e.root))
+		expressions = append(expressions, e)
+	}
+	if key, err = limitadorKey(l, m); err != nil {
+		return nil, nil, err
+	}
+	for _, e := range expressions {
+		condition, err := e.holds(e.root, true, keysOf(m))
+		if err == nil {
+			_, err = expression.Compile[bool](condition)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("%q cannot be converted: %w", e.source, err)
+		}
+		conditions = append(conditions, condition)
 	}
 	m.When = allOf(conditions)
-	return m, nil
+	return m, key, nil
 }
 
-// requireEntry lets the match require an entry with the key.
-func requireEntry(m *v1alpha1.Match, key string) {
-	if !slices.ContainsFunc(m.Descriptors, func(d v1alpha1.DescriptorMatch) bool { return d.Key == key }) {
+// requireValue adds the comparison of an entry to the match: as an entry with that value, if it can be one, else as an
+// entry and a condition, which it returns.
+func requireValue(m *v1alpha1.Match, key, operator, value string) (conditions []string) {
+	has := func(d v1alpha1.DescriptorMatch) bool { return d.Key == key && d.Value != "" }
+	if operator == "==" && value != "" && !slices.ContainsFunc(m.Descriptors, has) {
+		m.Descriptors = append(slices.DeleteFunc(m.Descriptors, func(d v1alpha1.DescriptorMatch) bool { return d.Key == key }),
+			v1alpha1.DescriptorMatch{Key: key, Value: value})
+		return nil
+	}
+	requireEntries(m, []string{key})
+	return []string{"descriptor[" + strconv.Quote(key) + "] " + operator + " " + strconv.Quote(value)}
+}
+
+// requireEntries lets the match require entries with the keys.
+func requireEntries(m *v1alpha1.Match, keys []string) {
+	for _, key := range without(keys, keysOf(m)) {
 		m.Descriptors = append(m.Descriptors, v1alpha1.DescriptorMatch{Key: key})
 	}
 }
 
-// requireRead lets the match require the entries that the expression reads: an absent one makes it
-// fail in Limitador. An expression that tests for their presence does not need them.
-func requireRead(m *v1alpha1.Match, cel string) {
-	if strings.Contains(cel, "has(") || strings.Contains(cel, " in ") {
-		return
+// keysOf returns the keys of the entries that the match requires.
+func keysOf(m *v1alpha1.Match) (keys []string) {
+	for _, d := range m.Descriptors {
+		keys = append(keys, d.Key)
 	}
-	references, _ := expression.References(cel) // it compiled
-	for _, r := range references {
-		if r.Member != "" {
-			requireEntry(m, r.Member)
-		}
-	}
+	return keys
 }
 
 // limitadorKey returns the key for the variables, whose entries the match then requires.
@@ -181,25 +209,33 @@ func limitadorKey(l *limitadorLimit, m *v1alpha1.Match) (parts []v1alpha1.KeyPar
 	for _, text := range l.Variables {
 		if groups := limitadorVariable.FindStringSubmatch(strings.TrimSpace(text)); groups != nil {
 			key := oneOf(groups[1:])
-			requireEntry(m, key)
+			requireEntries(m, []string{key})
 			parts = append(parts, v1alpha1.KeyPart{Type: v1alpha1.KeyPartDescriptor, Descriptor: &v1alpha1.DescriptorKey{Key: key}})
 			continue
 		}
-		cel, err := limitadorExpression[string](text)
+		cel, err := limitadorValue(text, m)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%q cannot be converted: %w", text, err)
 		}
-		requireRead(m, cel)
 		parts = append(parts, v1alpha1.KeyPart{Type: v1alpha1.KeyPartExpression, Expression: &v1alpha1.ExpressionKey{CEL: cel}})
 	}
 	return parts, nil
 }
 
-// limitadorExpression returns the expression with the first descriptor as the policy's.
-func limitadorExpression[T expression.Result](text string) (string, error) {
-	converted := strings.ReplaceAll(text, "descriptors[0]", "descriptor")
-	if _, err := expression.Compile[T](converted); err != nil {
-		return "", fmt.Errorf("%q cannot be converted: %w", text, err)
+// limitadorValue returns the expression for the value of a variable, whose entries the match then requires.
+func limitadorValue(text string, m *v1alpha1.Match) (string, error) {
+	e, err := parseLimitador(text)
+	if err != nil {
+		return "", err
 	}
-	return "(" + converted + ")", nil
+	if sometimes := without(reads(e.root), certainReads(e.root)); len(sometimes) > 0 {
+		return "", fmt.Errorf("it reads the entry %q only in some evaluations", sometimes[0])
+	}
+	requireEntries(m, reads(e.root))
+	cel, err := e.text(e.root)
+	if err != nil {
+		return "", err
+	}
+	_, err = expression.Compile[string](cel)
+	return cel, err
 }

@@ -37,3 +37,18 @@ func areDisjoint(a, b string) bool {
 	return !strings.HasPrefix(beginA, beginB) && !strings.HasPrefix(beginB, beginA) ||
 		!strings.HasSuffix(endA, endB) && !strings.HasSuffix(endB, endA)
 }
+
+// covers reports whether the pattern a has every text of the pattern or value b: its parts occur in b in their order.
+func covers(a, b string) bool {
+	parts := strings.Split(a, "*")
+	rest, found := strings.CutPrefix(b, parts[0])
+	if len(parts) == 1 {
+		return a == b
+	}
+	for _, part := range parts[1 : len(parts)-1] {
+		if found {
+			_, rest, found = strings.Cut(rest, part)
+		}
+	}
+	return found && strings.HasSuffix(rest, parts[len(parts)-1])
+}

@@ -57,9 +57,22 @@ func (c *converter) command(cmd *cobra.Command) *cobra.Command {
 	return usageErrors(cmd)
 }
 
+// commandOfService completes the command of a conversion from a rate limit service.
+func (c *converter) commandOfService(
+	do func(context.Context, []byte, convert.Options) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error), cmd *cobra.Command,
+) *cobra.Command {
+	var lateCharges bool
+	c.convert = func(ctx context.Context, data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
+		return do(ctx, data, convert.Options{Namespace: namespace, LateCharges: lateCharges})
+	}
+	cmd.Flags().BoolVar(&lateCharges, "late-charges", false,
+		"spend 2 and more hits whatever the limits admit, for proxies that send hits after the response; without effect on 0 and 1")
+	return c.command(cmd)
+}
+
 func newConvertEnvoyRatelimit(program string) *cobra.Command {
-	c := &converter{reads: "a configuration with domain and descriptors", convert: convert.EnvoyRatelimit}
-	return c.command(&cobra.Command{
+	c := &converter{reads: "a configuration with domain and descriptors"}
+	return c.commandOfService(convert.EnvoyRatelimit, &cobra.Command{
 		Use:     "envoy-ratelimit FILE",
 		Short:   "Convert a configuration of envoyproxy/ratelimit",
 		Long:    " Every limit of the file becomes a policy.",
@@ -69,8 +82,8 @@ func newConvertEnvoyRatelimit(program string) *cobra.Command {
 }
 
 func newConvertLimitador(program string) *cobra.Command {
-	c := &converter{reads: "a list of limits with namespace, max_value and seconds", convert: convert.Limitador}
-	return c.command(&cobra.Command{
+	c := &converter{reads: "a list of limits with namespace, max_value and seconds"}
+	return c.commandOfService(convert.Limitador, &cobra.Command{
 		Use:     "limitador FILE",
 		Short:   "Convert a limits file of Limitador",
 		Long:    " Every limit of the file becomes a policy.",
@@ -80,15 +93,23 @@ func newConvertLimitador(program string) *cobra.Command {
 }
 
 func newConvertKuadrant(program string) *cobra.Command {
-	c := &converter{reads: "RateLimitPolicies of the API group kuadrant.io", convert: convert.Kuadrant}
-	return c.command(&cobra.Command{
+	var byMatches bool
+	c := &converter{reads: "RateLimitPolicies of the API group kuadrant.io", convert: func(ctx context.Context, data []byte, namespace string) ([]*v1alpha1.RateLimitPolicy, []convert.Note, error) {
+		return convert.Kuadrant(ctx, data, convert.KuadrantOptions{Namespace: namespace, ByMatches: byMatches})
+	}}
+	cmd := c.command(&cobra.Command{
 		Use:   "kuadrant PATH...",
-		Short: "Convert RateLimitPolicies of Kuadrant with their HTTPRoutes",
+		Short: "Convert RateLimitPolicies of Kuadrant with their routes",
 		Long: ` The files must also have the HTTPRoutes
-that the policies target, and the Gateways of HTTPRoutes without hostnames.`,
-		Example: fmt.Sprintf("  kubectl get ratelimitpolicies.kuadrant.io,httproutes,gateways -A -o yaml | %s convert kuadrant -", program),
+and GRPCRoutes that the policies target or that are attached to their Gateways, and
+all Gateways of these routes. Every limit becomes a policy for each of its routes,
+in the Namespace of the route, with the route in targetRefs.`,
+		Example: fmt.Sprintf("  kubectl get ratelimitpolicies.kuadrant.io,tokenratelimitpolicies.kuadrant.io,httproutes,grpcroutes,gateways -A -o yaml | %s convert kuadrant -", program),
 		Args:    cobra.MinimumNArgs(1),
 	})
+	cmd.Flags().BoolVar(&byMatches, "by-matches", false,
+		"select requests by the hosts, paths, methods and headers of the routes in place of targetRefs, for proxies whose checks do not name the route")
+	return cmd
 }
 
 func newConvertIngressNginx(program string) *cobra.Command {

@@ -62,7 +62,7 @@ func crowding(snapshot *plan.Snapshot, m *plan.Match) string {
 	for _, host := range hosts {
 		policies, limits := 0, 0
 		seen := map[*plan.Plan]bool{}
-		for _, found := range snapshot.Match(requestOf(m, host)) {
+		for _, found := range snapshot.Match(RequestOf(m, host)) {
 			if !seen[found.Plan] {
 				seen[found.Plan] = true
 				policies, limits = policies+1, limits+len(found.Plan.Limits)
@@ -76,8 +76,8 @@ func crowding(snapshot *plan.Snapshot, m *plan.Match) string {
 	return ""
 }
 
-// requestOf returns a request for the host that the match holds for.
-func requestOf(m *plan.Match, host string) *plan.Attributes {
+// RequestOf returns a request for the host that the match holds for, its when aside. "*" stands for the name "any".
+func RequestOf(m *plan.Match, host string) *plan.Attributes {
 	a := &plan.Attributes{Targets: m.Targets, Host: strings.Replace(host, "*", "any", 1), Domain: m.Domain}
 	if len(m.Paths) > 0 {
 		a.Path = strings.TrimSuffix(m.Paths[0], "*")

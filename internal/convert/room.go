@@ -1,0 +1,169 @@
+// Copyright The Weir Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/limiter/expression"
+	"github.com/weir-dev/weir/internal/limiter/plan"
+	"github.com/weir-dev/weir/internal/warning"
+)
+
+// converted is a policy with its plan and its place in the source.
+type converted struct {
+	at     string
+	policy *v1alpha1.RateLimitPolicy
+	plan   *plan.Plan
+}
+
+// loseCrowded removes the policies that have no room in a decision with the others of their Namespace, and notes their
+// limits as lost: beyond 16 policies, 64 limits or a price of 1 ms, the failureMode of a policy would decide.
+//
+// It asks for a request of each match. A match with a when counts for the price only: whether it holds depends on the
+// request.
+func (c *collector) loseCrowded() {
+	byPlan := map[*plan.Plan]*converted{}
+	var plans []*plan.Plan
+	for i := range c.found {
+		byPlan[c.found[i].plan] = &c.found[i]
+		plans = append(plans, c.found[i].plan)
+	}
+	snapshot := plan.NewSnapshot(0, plans)
+	lost := map[*plan.Plan]bool{}
+	for _, p := range plans {
+		for i := range p.Matches {
+			m := &p.Matches[i]
+			hosts := m.Hosts
+			if len(hosts) == 0 {
+				hosts = []string{""}
+			}
+			for _, host := range hosts {
+				a := warning.RequestOf(m, host)
+				if c.joinsEntries {
+					addEntries(a, plans)
+				}
+				r := newRoom(p.Namespace)
+				for _, d := range demandsOf(snapshot.Match(a), p.Namespace, lost) {
+					if problem := r.take(d); problem != "" {
+						lost[d.plan] = true
+						c.lose(byPlan[d.plan].at, "%s", problem)
+					}
+				}
+			}
+		}
+	}
+	c.found = slices.DeleteFunc(c.found, func(f converted) bool { return lost[f.plan] })
+}
+
+// addEntries adds entries of the matches with the same domain to the only descriptor of the request, each key once.
+func addEntries(a *plan.Attributes, plans []*plan.Plan) {
+	var all plan.Descriptor
+	if len(a.Descriptors) > 0 {
+		all = slices.Clone(a.Descriptors[0])
+	}
+	for _, p := range plans {
+		for i := range p.Matches {
+			for _, entry := range p.Matches[i].Descriptors {
+				isKnown := slices.ContainsFunc(all, func(e plan.Entry) bool { return e.Key == entry.Key })
+				if p.Matches[i].Domain == a.Domain && !isKnown {
+					all = append(all, entry)
+				}
+			}
+		}
+	}
+	if len(all) > 0 {
+		a.Descriptors = []plan.Descriptor{all}
+	}
+}
+
+// demand is what one policy needs for a request.
+type demand struct {
+	plan   *plan.Plan
+	price  time.Duration
+	limits int // 0 if it depends on an expression whether the policy applies
+}
+
+// demandsOf returns the demands of the policies of the Namespace in the order in which the engine serves them.
+func demandsOf(found []plan.Found, namespace string, lost map[*plan.Plan]bool) (demands []demand) {
+	for _, f := range found {
+		if f.Plan.Namespace != namespace || lost[f.Plan] {
+			continue
+		}
+		if n := len(demands); n == 0 || demands[n-1].plan != f.Plan {
+			demands = append(demands, demand{plan: f.Plan, price: keyPrice(f.Plan)})
+		}
+		d := &demands[len(demands)-1]
+		when := f.Plan.Matches[f.Match].When
+		d.price += priceOf[bool](when)
+		if when == "" {
+			d.limits = len(f.Plan.Limits)
+		}
+	}
+	slices.SortStableFunc(demands, func(a, b demand) int {
+		return cmp.Or(cmp.Compare(modeRank(a.plan), modeRank(b.plan)), cmp.Compare(a.plan.Name, b.plan.Name))
+	})
+	return demands
+}
+
+func modeRank(p *plan.Plan) int {
+	if p.Mode == plan.ModeShadow {
+		return 1
+	}
+	return 0
+}
+
+func keyPrice(p *plan.Plan) (sum time.Duration) {
+	for i := range p.Key {
+		sum += priceOf[string](p.Key[i].Expression)
+	}
+	for i := range p.Overrides {
+		sum += priceOf[bool](p.Overrides[i].When)
+	}
+	return sum
+}
+
+// priceOf returns 0 for no expression. The policy is valid, so its expressions compile.
+func priceOf[T expression.Result](text string) time.Duration {
+	if text == "" {
+		return 0
+	}
+	compiled, err := expression.Compile[T](text)
+	if err != nil {
+		return 0
+	}
+	return compiled.Price()
+}
+
+// room is what one Namespace has left in a decision.
+type room struct {
+	namespace        string
+	policies, limits int
+	price            time.Duration
+}
+
+func newRoom(namespace string) *room {
+	return &room{namespace: namespace, policies: plan.MaxNamespacePolicies, limits: plan.MaxNamespaceLimits, price: expression.MaxPrice}
+}
+
+// take takes what the policy needs, or returns why it has no room.
+func (r *room) take(d demand) string {
+	if d.price > r.price {
+		return fmt.Sprintf("its expressions (%s) have no room: those of all policies of Namespace %s for one request may take %s; convert parts of the source to several Namespaces",
+			expression.FormatPrice(d.price), r.namespace, expression.FormatPrice(expression.MaxPrice))
+	}
+	if d.limits > 0 && (r.policies == 0 || d.limits > r.limits) {
+		return fmt.Sprintf("one request may match %d policies with %d limits of Namespace %s; convert parts of the source to several Namespaces",
+			plan.MaxNamespacePolicies, plan.MaxNamespaceLimits, r.namespace)
+	}
+	r.price -= d.price
+	if d.limits > 0 {
+		r.policies, r.limits = r.policies-1, r.limits-d.limits
+	}
+	return ""
+}
