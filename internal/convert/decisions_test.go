@@ -37,14 +37,20 @@ type service struct {
 }
 
 type node struct {
-	Key, Value  string
-	Descriptors []node
-	RateLimit   *struct {
-		Unlimited       bool
-		RequestsPerUnit int64 `json:"requests_per_unit"`
-	} `json:"rate_limit"`
-	ShadowMode     bool `json:"shadow_mode"`
-	ShareThreshold bool `json:"share_threshold"`
+	Key            string     `json:"key"`
+	Value          string     `json:"value,omitempty"`
+	Descriptors    []node     `json:"descriptors,omitempty"`
+	RateLimit      *nodeLimit `json:"rate_limit,omitempty"`
+	ShadowMode     bool       `json:"shadow_mode,omitempty"`
+	ShareThreshold bool       `json:"share_threshold,omitempty"`
+
+	at string // its place in the file
+}
+
+type nodeLimit struct {
+	Unit            string `json:"unit,omitempty"`
+	Unlimited       bool   `json:"unlimited,omitempty"`
+	RequestsPerUnit int64  `json:"requests_per_unit,omitempty"`
 }
 
 func (s *service) allows(d plan.Descriptor) bool {
@@ -78,7 +84,7 @@ func lookUp(level []node, entry plan.Entry) *node {
 		n := &level[i]
 		switch {
 		case n.Key != entry.Key:
-		case n.Value == entry.Value:
+		case n.Value != "" && n.Value == entry.Value:
 			return n
 		case wildcard == nil && strings.Contains(n.Value, "*") && matchesPattern(entry.Value, strings.Split(n.Value, "*")):
 			wildcard = n
