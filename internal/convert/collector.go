@@ -39,8 +39,9 @@ type collector struct {
 	found []converted
 	notes []Note
 	names map[string]bool // "namespace/name" of the policies
-	// joinsEntries is true if one descriptor may have the entries of all policies.
-	joinsEntries bool
+	// joinsEntries is true if one descriptor may have the entries of all policies, splitsEntries if several descriptors of a
+	// call may.
+	joinsEntries, splitsEntries bool
 }
 
 func newCollector() collector { return collector{names: map[string]bool{}} }
@@ -89,6 +90,9 @@ func (c *collector) add(ctx context.Context, at string, policy *v1alpha1.RateLim
 // finish returns the policies that have room together, and the notes. The differences are notes if there is a policy.
 func (c *collector) finish(differences ...string) (policies []*v1alpha1.RateLimitPolicy, notes []Note, err error) {
 	c.loseCrowded()
+	if c.splitsEntries {
+		c.noteTotalPrice()
+	}
 	for _, f := range c.found {
 		policies = append(policies, f.policy)
 	}

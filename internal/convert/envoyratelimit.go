@@ -29,6 +29,7 @@ func EnvoyRatelimit(ctx context.Context, data []byte, o Options) ([]*v1alpha1.Ra
 	}
 	c := &erlConverter{collector: newCollector(), options: o, domain: config.Domain}
 	c.level(ctx, "descriptors", config.Descriptors, nil)
+	c.splitsEntries = true
 	differences := []string{
 		"windows start at the first request of a caller, not at the full minute, hour or day",
 		"the entries of a descriptor may come in any order",
@@ -117,7 +118,7 @@ func (c *erlConverter) noteUnsupported(at string, d *erlDescriptor) {
 		c.note(at+".value_to_metric", "not carried over: metrics are by policy and limit, and never hold values of callers")
 	}
 	if d.QuotaMode {
-		c.note(at+".quota_mode", "not carried over: the limit denies; mode Shadow counts without denying")
+		c.note(at+".quota_mode", "not carried over: the limit denies on its own, in quota mode only all together do; mode Shadow counts without denying")
 	}
 	if len(d.Metadata) > 0 {
 		c.note(at+".metadata", "not carried over: answers have the name of the policy and of the limit instead")

@@ -111,6 +111,21 @@ func demandsOf(found []plan.Found, namespace string, lost map[*plan.Plan]bool) (
 	return demands
 }
 
+// noteTotalPrice notes that one call may match more policies than have room, if its descriptors match different ones.
+func (c *collector) noteTotalPrice() {
+	var sum time.Duration
+	for _, f := range c.found {
+		sum += keyPrice(f.plan)
+		for i := range f.plan.Matches {
+			sum += priceOf[bool](f.plan.Matches[i].When)
+		}
+	}
+	if sum > expression.MaxPrice {
+		c.note("", "the expressions of all policies may take %s, and Weir evaluates at most %s of them for one call. If the descriptors of a call match more, "+
+			"convert parts of the source to several Namespaces", expression.FormatPrice(sum), expression.FormatPrice(expression.MaxPrice))
+	}
+}
+
 func modeRank(p *plan.Plan) int {
 	if p.Mode == plan.ModeShadow {
 		return 1
@@ -154,7 +169,7 @@ func newRoom(namespace string) *room {
 // take takes what the policy needs, or returns why it has no room.
 func (r *room) take(d demand) string {
 	if d.price > r.price {
-		return fmt.Sprintf("its expressions (%s) have no room: those of all policies of Namespace %s for one request may take %s; convert parts of the source to several Namespaces",
+		return fmt.Sprintf("its expressions (%s) have no room: the expressions of all policies of Namespace %s may take %s for one request; convert parts of the source to several Namespaces",
 			expression.FormatPrice(d.price), r.namespace, expression.FormatPrice(expression.MaxPrice))
 	}
 	if d.limits > 0 && (r.policies == 0 || d.limits > r.limits) {
