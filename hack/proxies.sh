@@ -2,13 +2,13 @@
 # Copyright The Weir Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs nginx, python3, node (18 or later, which has fetch), java (17 or later), and Debian's
+# Installs nginx, HAProxy, python3, node (18 or later, which has fetch), java (17 or later), and Debian's
 # packages of Express and FastAPI, unless all are present. The tests run the examples of
 # docs/integrations with them.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/apt.sh"
 
-# Debian installs nginx here, which is not on every PATH.
+# Debian installs nginx and HAProxy here, which is not on every PATH.
 PATH="$PATH:/usr/sbin"
 min_node=18
 min_java=17
@@ -38,6 +38,7 @@ has_java() {
 missing() {
   packages=()
   command -v nginx >/dev/null || packages+=(nginx)
+  command -v haproxy >/dev/null || packages+=(haproxy)
   command -v python3 >/dev/null || packages+=(python3)
   has_node || packages+=(nodejs)
   NODE_PATH="$node_path" node -e 'require("express")' 2>/dev/null || packages+=(node-express)
@@ -56,7 +57,7 @@ fi
 cat >&2 <<TEXT
 proxies: missing ${packages[*]}. Please install
   on Debian or Ubuntu:  sudo apt-get install ${packages[*]}
-  elsewhere:            nginx, node, java, $python with fastapi, httpx and uvicorn,
+  elsewhere:            nginx, haproxy, node, java, $python with fastapi, httpx and uvicorn,
                         and express in $node_path
 node must be $min_node or later, java $min_java or later.
 TEXT
