@@ -251,7 +251,7 @@ func (f *decisionFlags) endpointOptions(ctx context.Context) (options endpoint.O
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newBuildInfo())
 	if f.redisCommand != "" {
-		if f.redisFiles.Command, err = redisclient.NewCredentialsCommand(f.redisCommand, logger, registry); err != nil {
+		if f.redisFiles.Command, err = redisclient.NewCredentialsCommand(ctx, f.redisCommand, logger, registry); err != nil {
 			return options, nil, fmt.Errorf("--redis-credentials-command: %w", err)
 		}
 	}

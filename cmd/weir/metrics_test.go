@@ -39,7 +39,7 @@ func TestMetricsDocument(t *testing.T) {
 	plans.NewWriter(nil, "weir:", plans.WriterOptions{Installation: plans.NewInstallation("weir", ""), Registerer: registry})
 	manager.NewPolicyMetrics(registry)
 	tlsfiles.NewExpiry(registry)
-	_, err = redisclient.NewCredentialsCommand("true", slog.New(slog.DiscardHandler), registry)
+	_, err = redisclient.NewCredentialsCommand(t.Context(), `echo {"password":"p","expiry":"2999-01-01T00:00:00Z"}`, slog.New(slog.DiscardHandler), registry)
 	g.Expect(err).NotTo(HaveOccurred())
 	intake.New(intake.Options{Judged: 1, Registerer: registry})
 	webhook.NewReviews(registry)

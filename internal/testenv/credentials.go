@@ -36,7 +36,7 @@ func NewRotatingCredentials(tb testing.TB, redis *Redis) *RotatingCredentials {
 	tb.Helper()
 	folder := tb.TempDir()
 	program := filepath.Join(folder, "rotate")
-	if err := os.WriteFile(program, []byte(rotate), 0o700); err != nil { //nolint:gosec // it runs
+	if err := os.WriteFile(program, []byte(rotate), 0o700); err != nil {
 		tb.Fatal(err)
 	}
 	_, port, err := net.SplitHostPort(redis.Addr)

@@ -49,15 +49,12 @@ type CredentialsCommand struct {
 	listeners map[auth.CredentialsListener]struct{}
 }
 
-// NewCredentialsCommand returns the command: a program and its arguments, separated by spaces. No shell interprets it.
-// The registerer gets the metric of the expiry.
-func NewCredentialsCommand(line string, logger *slog.Logger, r prometheus.Registerer) (*CredentialsCommand, error) {
+// NewCredentialsCommand runs the command for the first time: a program and its arguments, separated by spaces. No shell
+// interprets it. The registerer gets the metric of the expiry.
+func NewCredentialsCommand(ctx context.Context, line string, logger *slog.Logger, r prometheus.Registerer) (*CredentialsCommand, error) {
 	args := strings.Fields(line)
 	if len(args) == 0 {
 		return nil, errors.New("names no program")
-	}
-	if _, err := exec.LookPath(args[0]); err != nil {
-		return nil, err
 	}
 	c := &CredentialsCommand{
 		args: args, logger: logger, listeners: map[auth.CredentialsListener]struct{}{},
@@ -66,7 +63,12 @@ func NewCredentialsCommand(line string, logger *slog.Logger, r prometheus.Regist
 			Help: "When the credentials that --redis-credentials-command printed last expire, in Unix time.",
 		}),
 	}
+	first, err := c.run(ctx)
+	if err != nil {
+		return nil, err
+	}
 	r.MustRegister(c.expires)
+	c.replace(first)
 	return c, nil
 }
 
@@ -83,9 +85,6 @@ func (c *credentials) refresh() time.Time {
 
 // Start runs the command again and again until ctx ends.
 func (c *CredentialsCommand) Start(ctx context.Context) error {
-	if err := c.load(ctx); err != nil {
-		return err
-	}
 	retry := firstRetry
 	timer := time.NewTimer(time.Until(c.current().refresh()))
 	defer timer.Stop()
@@ -115,9 +114,6 @@ func (c *CredentialsCommand) Start(ctx context.Context) error {
 func (c *CredentialsCommand) Subscribe(listener auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.latest == nil {
-		return nil, nil, errors.New("the credentials command has not run")
-	}
 	c.listeners[listener] = struct{}{}
 	unsubscribe := func() error {
 		c.mu.Lock()
@@ -132,19 +128,6 @@ func (c *CredentialsCommand) current() *credentials {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.latest
-}
-
-// load runs the command if it has not run.
-func (c *CredentialsCommand) load(ctx context.Context) error {
-	if c.current() != nil {
-		return nil
-	}
-	latest, err := c.run(ctx)
-	if err != nil {
-		return err
-	}
-	c.replace(latest)
-	return nil
 }
 
 // replace authenticates all connections by the new credentials.

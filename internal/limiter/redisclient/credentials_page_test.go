@@ -62,13 +62,13 @@ func TestProgramsOfThePage(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	for name, want := range map[string]string{
-		"gcloud": "default:token-g", "az ": "object:token-a", "botocore": "weir:cache/?Action=connect&User=weir&signed",
+		"gcloud": "default:token-g", "az account": "object:token-a", "botocore": "weir:cache/?Action=connect&User=weir&signed",
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			n := slices.IndexFunc(programs, func(p string) bool { return strings.Contains(p, name) })
 			g.Expect(n).To(BeNumerically(">=", 0))
-			command, err := redisclient.NewCredentialsCommand(s.executable("program", programs[n]), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+			command, err := redisclient.NewCredentialsCommand(t.Context(), s.executable("program", programs[n]), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 			g.Expect(err).NotTo(HaveOccurred())
 			client, err := redisclient.Files{Command: command}.New("redis://localhost", time.Second)
 			g.Expect(err).NotTo(HaveOccurred())

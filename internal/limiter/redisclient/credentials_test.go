@@ -32,7 +32,7 @@ func (s secrets) program(name, script string) string {
 func (s secrets) executable(name, text string) string {
 	s.t.Helper()
 	path := s.write(name, text)
-	if err := os.Chmod(path, 0o700); err != nil { //nolint:gosec // it runs
+	if err := os.Chmod(path, 0o700); err != nil {
 		s.t.Fatal(err)
 	}
 	return path
@@ -54,23 +54,24 @@ func TestCredentialsCommandsAreRejected(t *testing.T) {
 		"expired":             {printing(`{"password": "secret", "expiry": "2020-01-01T00:00:00Z"}`), "redis://h", redisclient.Files{}, "expiry: 2020-01-01T00:00:00Z is past"},
 		"too long":            {"yes secret | head -c 100000\n", "redis://h", redisclient.Files{}, "more than 65536 bytes"},
 		"fails":               {"echo not signed in >&2; exit 3\n", "redis://h", redisclient.Files{}, "exit status 3: not signed in"},
-		"with a user in URL":  {printing(secret), "redis://u:p@h", redisclient.Files{}, "credentials are in the URL and --redis-credentials-command"},
+		"with a user in URL":  {printing(secret), "redis://u:p@h", redisclient.Files{}, "credentials are in both the URL and --redis-credentials-command"},
 		"with password files": {printing(secret), "redis://h", redisclient.Files{Password: s.write("word", "x")}, "use one of them"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			command, err := redisclient.NewCredentialsCommand(s.program("command", tc.script), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-			g.Expect(err).NotTo(HaveOccurred())
-			tc.files.Command = command
-			_, err = tc.files.New(tc.url, time.Second)
+			command, err := redisclient.NewCredentialsCommand(t.Context(), s.program("command", tc.script), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+			if err == nil {
+				tc.files.Command = command
+				_, err = tc.files.New(tc.url, time.Second)
+			}
 			g.Expect(err).To(MatchError(ContainSubstring(tc.want)))
 			g.Expect(err.Error()).NotTo(ContainSubstring("secret"))
 		})
 	}
 	g := NewWithT(t)
-	_, err := redisclient.NewCredentialsCommand(s.path("absent")+" --user weir", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	_, err := redisclient.NewCredentialsCommand(t.Context(), s.path("absent")+" --user weir", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	g.Expect(err).To(MatchError(ContainSubstring("no such file")))
-	_, err = redisclient.NewCredentialsCommand(" ", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	_, err = redisclient.NewCredentialsCommand(t.Context(), " ", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	g.Expect(err).To(MatchError("names no program"))
 }
 
@@ -82,7 +83,7 @@ func TestCredentialsAreRenewed(t *testing.T) {
 	server := testenv.StartRedis(t)
 	admin := newClient(t, server.URL, commandTimeout)
 	rotating := testenv.NewRotatingCredentials(t, server)
-	command, err := redisclient.NewCredentialsCommand(rotating.Command, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	command, err := redisclient.NewCredentialsCommand(t.Context(), rotating.Command, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	g.Expect(err).NotTo(HaveOccurred())
 	files := redisclient.Files{Command: command}
 	client, err := files.New(server.URL, commandTimeout)
@@ -145,7 +146,7 @@ func TestFailedRenewalIsRepeated(t *testing.T) {
 	}
 	s.write("answer", answer("first", 400*time.Millisecond))
 	log := &testenv.Log{}
-	command, err := redisclient.NewCredentialsCommand("/bin/cat "+s.path("answer"), slog.New(slog.NewTextHandler(log, nil)), prometheus.NewRegistry())
+	command, err := redisclient.NewCredentialsCommand(t.Context(), "/bin/cat "+s.path("answer"), slog.New(slog.NewTextHandler(log, nil)), prometheus.NewRegistry())
 	g.Expect(err).NotTo(HaveOccurred())
 	client, err := redisclient.Files{Command: command}.New(server.URL, commandTimeout)
 	g.Expect(err).NotTo(HaveOccurred())

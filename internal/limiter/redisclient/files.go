@@ -64,13 +64,8 @@ func (f Files) New(rawURL string, timeout time.Duration) (redis.UniversalClient,
 
 // validate returns an error if the files cannot be used with the URL, or cannot be read.
 func (f Files) validate(parsed *url.URL) error {
-	if err := errors.Join(f.validateCredentials(parsed), f.validateTLS(parsed)); err != nil {
+	if err := errors.Join(f.validateCommand(parsed), f.validateCredentials(parsed), f.validateTLS(parsed)); err != nil {
 		return err
-	}
-	if f.Command != nil {
-		if err := f.Command.load(context.Background()); err != nil { //nolint:forbidigo // the process starts
-			return fmt.Errorf("--redis-credentials-command: %w", err)
-		}
 	}
 	// Report unreadable files now, and not for each connection.
 	for _, files := range []Files{f, f.ofSentinels()} {
@@ -84,10 +79,6 @@ func (f Files) validate(parsed *url.URL) error {
 
 func (f Files) validateCredentials(parsed *url.URL) error {
 	switch {
-	case f.Command != nil && (f.Username != "" || f.Password != ""):
-		return errors.New("--redis-credentials-command and --redis-password-file: use one of them")
-	case f.Command != nil && parsed.User != nil:
-		return errors.New("credentials are in the URL and --redis-credentials-command: use one of them")
 	case (f.Username != "" || f.Password != "") && parsed.User != nil:
 		return errors.New("credentials are in both the URL and --redis-password-file: use one of them")
 	case f.Username != "" && f.Password == "":
@@ -96,6 +87,16 @@ func (f Files) validateCredentials(parsed *url.URL) error {
 		return errors.New("--redis-sentinel-username-file needs --redis-sentinel-password-file")
 	case f.SentinelPassword != "" && !strings.HasSuffix(parsed.Scheme, "-sentinel"):
 		return errors.New("--redis-sentinel-password-file needs redis-sentinel:// or rediss-sentinel://")
+	}
+	return nil
+}
+
+func (f Files) validateCommand(parsed *url.URL) error {
+	switch {
+	case f.Command != nil && (f.Username != "" || f.Password != ""):
+		return errors.New("--redis-credentials-command and --redis-password-file: use one of them")
+	case f.Command != nil && parsed.User != nil:
+		return errors.New("credentials are in both the URL and --redis-credentials-command: use one of them")
 	}
 	return nil
 }
