@@ -4,6 +4,8 @@
 package convert_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -28,4 +30,44 @@ func TestErrors(t *testing.T) {
 			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(tc.problem)))
 		})
 	}
+}
+
+// Conditions that would grow without end are lost, in little time.
+func TestNestedConditions(t *testing.T) {
+	g := NewWithT(t)
+	condition := "descriptors[0].k0 == 'x'"
+	for i := range 60 {
+		condition = fmt.Sprintf("(%s %s descriptors[0].k%d == 'x')", condition, []string{"||", "&&"}[i%2], i+1)
+	}
+	policies, notes, err := conversions["limitador"](t.Context(), []byte(`- {namespace: a, max_value: 1, seconds: 60, conditions: ["`+condition+`"]}`))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(policies).To(BeEmpty())
+	g.Expect(notes).To(ContainElement(And(HaveField("Loss", true), HaveField("Text", ContainSubstring("more than 1024 characters")))))
+}
+
+// A policy without limits is lost, and a route without rules has one for every path.
+func TestSparseKuadrant(t *testing.T) {
+	g := NewWithT(t)
+	const route = "\n---\napiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: a}\nspec: {}"
+	const policy = "apiVersion: kuadrant.io/v1\nkind: RateLimitPolicy\nmetadata: {name: p}\nspec: {targetRef: {kind: HTTPRoute, name: a}, limits: {%s}}"
+	_, notes, err := conversions["kuadrant"](t.Context(), []byte(fmt.Sprintf(policy, "")+route))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(notes).To(ContainElement(And(HaveField("Loss", true), HaveField("Text", "lost: is empty"))))
+	policies, notes, err := conversions["kuadrant"](t.Context(), []byte(fmt.Sprintf(policy, "l: {rates: [{limit: 1, window: 1s}]}")+route))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(notes).NotTo(ContainElement(HaveField("Loss", true)))
+	g.Expect(policies).To(HaveLen(1))
+}
+
+// A limit beyond the room of its Namespace is lost.
+func TestLimitsWithoutRoom(t *testing.T) {
+	g := NewWithT(t)
+	var file strings.Builder
+	for i := range 18 {
+		fmt.Fprintf(&file, "- {namespace: edge, max_value: 1, seconds: %d}\n", i+1)
+	}
+	policies, notes, err := conversions["limitador"](t.Context(), []byte(file.String()))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(policies).To(HaveLen(16))
+	g.Expect(notes).To(ContainElement(And(HaveField("Loss", true), HaveField("Text", ContainSubstring("one request may match 16 policies with 64 limits")))))
 }

@@ -58,9 +58,13 @@ func Kuadrant(ctx context.Context, data []byte, o KuadrantOptions) ([]*v1alpha1.
 		}
 	}
 	for _, p := range c.sources {
-		if problem := c.problem(p); problem != "" {
+		limits, field := p.effective()
+		switch problem := c.problem(p); {
+		case len(limits.Limits) == 0:
+			c.lose(p.id()+": "+field+".limits", "is empty")
+		case problem != "":
 			c.lose(p.id()+": spec.targetRef", "%s", problem)
-		} else if !inForce[p] {
+		case !inForce[p]:
 			c.note(p.id(), "has no effect: other policies replace it")
 		}
 	}

@@ -5,6 +5,7 @@ package convert
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -19,7 +20,7 @@ import (
 func (c *kuadrantConverter) place(policy *v1alpha1.RateLimitPolicy, s *scope, conditions []string) error {
 	rules, listeners := s.sides()
 	if len(s.spots) != len(rules)*len(listeners) {
-		return fmt.Errorf("the limit applies to other rules behind one listener than behind another")
+		return errors.New("the limit applies to other rules behind one listener than behind another")
 	}
 	hosts, exclusions, err := c.hostsBehind(s.route, listeners)
 	if err != nil {
@@ -53,35 +54,50 @@ func (s *scope) sides() (rules, listeners []int) {
 // hostsBehind returns the hosts of the route behind the listeners, none for every host, and conditions that exclude the
 // hosts of its other listeners, which take precedence if they are more specific.
 func (c *kuadrantConverter) hostsBehind(r *route, listeners []int) (hosts, exclusions []string, err error) {
-	var others []attachment
-	isEveryHost := false
-	all := c.attachments(r)
-	for i, a := range all {
+	var own, others []attachment
+	for i, a := range c.attachments(r) {
 		if slices.Contains(listeners, i) {
-			hosts, isEveryHost = append(hosts, a.hosts...), isEveryHost || len(a.hosts) == 0
+			own = append(own, a)
 		} else {
 			others = append(others, a)
 		}
 	}
-	if isEveryHost || len(others) == 0 && !c.options.ByMatches {
-		hosts = nil // with all listeners the target alone selects the requests
-	}
+	hosts = hostsOf(own)
 	for _, other := range others {
-		if len(other.hosts) == 0 && isEveryHost {
-			return nil, nil, fmt.Errorf("the listeners of Gateway %s/%s, of which the limit applies to some, accept the same hosts", other.namespace, other.gateway)
+		if slices.ContainsFunc(own, func(a attachment) bool { return a.sharesHost(other) }) {
+			return nil, nil, fmt.Errorf("the limit applies to some listeners of Gateway %s/%s, and another one accepts the same hosts", other.namespace, other.gateway)
 		}
 		for _, h := range other.hosts {
-			if slices.Contains(hosts, h) {
-				return nil, nil, fmt.Errorf("the listeners of Gateway %s/%s, of which the limit applies to some, accept the same host %s", other.namespace, other.gateway, h)
-			}
-			if isEveryHost || slices.ContainsFunc(hosts, func(own string) bool { return includesHost(own, h) }) {
+			if len(hosts) == 0 || slices.ContainsFunc(hosts, func(own string) bool { return includesHost(own, h) }) {
 				exclusions = append(exclusions, exclusion(h))
 			}
 		}
 	}
-	slices.Sort(hosts)
+	if len(others) == 0 && !c.options.ByMatches {
+		hosts = nil // with all listeners the target alone selects the requests
+	}
 	slices.Sort(exclusions)
-	return slices.Compact(hosts), slices.Compact(exclusions), nil
+	return hosts, slices.Compact(exclusions), nil
+}
+
+// hostsOf returns the hosts of all attachments, none if one has every host.
+func hostsOf(attachments []attachment) (hosts []string) {
+	for _, a := range attachments {
+		if len(a.hosts) == 0 {
+			return nil
+		}
+		hosts = append(hosts, a.hosts...)
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}
+
+// sharesHost reports whether both have the same host, or both every host.
+func (a attachment) sharesHost(other attachment) bool {
+	if len(a.hosts) == 0 || len(other.hosts) == 0 {
+		return len(a.hosts) == len(other.hosts)
+	}
+	return slices.ContainsFunc(a.hosts, func(h string) bool { return slices.Contains(other.hosts, h) })
 }
 
 // exclusion returns the condition that the host is another one.

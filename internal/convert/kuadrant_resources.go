@@ -107,7 +107,7 @@ func (m *routeMethod) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*plain)(m))
 }
 
-// path returns the condition on the path of a call of the gRPC method; nil if there is none.
+// path returns the condition on the path of a call of the gRPC method, nil if the method has no name.
 func (m *routeMethod) path() *routeValue {
 	switch {
 	case m.Service == "" && m.Method == "":
@@ -154,38 +154,51 @@ type kuadrantObjects struct {
 }
 
 const (
-	kuadrantVersion      = "kuadrant.io/v1"
-	kuadrantTokenVersion = "kuadrant.io/v1alpha1"
-	gatewayGroup         = "gateway.networking.k8s.io/"
+	kuadrantGroup   = "kuadrant.io/"
+	kuadrantVersion = kuadrantGroup + "v1"
+	gatewayGroup    = "gateway.networking.k8s.io/"
 )
 
-// read adds the object, if it matters. It returns the reason if no release of the object's kind is known that has this
-// version.
+// read adds the object, if it matters. unknown is the reason if it is a policy of a version that is not known.
 func (o *kuadrantObjects) read(m *manifest) (unknown string, err error) {
-	switch group, _, _ := strings.Cut(m.APIVersion, "/"); {
-	case m.APIVersion == kuadrantVersion && m.Kind == "RateLimitPolicy":
-		p := &kuadrantPolicy{manifest: m}
-		o.sources = append(o.sources, p)
-		err = json.Unmarshal(m.text, p)
-	case m.APIVersion == kuadrantTokenVersion && m.Kind == "TokenRateLimitPolicy":
-		p := &kuadrantPolicy{manifest: m}
-		o.tokens = append(o.tokens, p)
-		err = json.Unmarshal(m.text, p)
-	case group == "kuadrant.io" && strings.HasSuffix(m.Kind, "RateLimitPolicy"):
-		unknown = fmt.Sprintf("apiVersion %s is not supported, only %s", m.APIVersion, kuadrantVersion)
-	case strings.HasPrefix(m.APIVersion, gatewayGroup) && (m.Kind == plan.TargetHTTPRoute || m.Kind == plan.TargetGRPCRoute):
+	var object any
+	switch {
+	case strings.HasPrefix(m.APIVersion, kuadrantGroup):
+		object, unknown = o.addPolicy(m)
+	case !strings.HasPrefix(m.APIVersion, gatewayGroup):
+	case m.Kind == plan.TargetHTTPRoute || m.Kind == plan.TargetGRPCRoute:
 		r := &route{manifest: m}
-		o.routes = append(o.routes, r)
-		err = json.Unmarshal(m.text, r)
-	case strings.HasPrefix(m.APIVersion, gatewayGroup) && m.Kind == plan.TargetGateway:
+		o.routes, object = append(o.routes, r), r
+	case m.Kind == plan.TargetGateway:
 		g := &gateway{manifest: m}
-		o.gateways[m.Namespace+"/"+m.Name] = g
-		err = json.Unmarshal(m.text, g)
+		o.gateways[m.Namespace+"/"+m.Name], object = g, g
 	}
-	if err != nil {
+	if object == nil {
+		return unknown, nil
+	}
+	if err := json.Unmarshal(m.text, object); err != nil {
 		return "", fmt.Errorf("%s: %w", m.id(), err)
 	}
-	return unknown, nil
+	if r, isRoute := object.(*route); isRoute && len(r.Spec.Rules) == 0 {
+		r.Spec.Rules = []routeRule{{}} // the default of the API: a rule for every path
+	}
+	return "", nil
+}
+
+// addPolicy adds the object of Kuadrant if it is a policy of a known version.
+func (o *kuadrantObjects) addPolicy(m *manifest) (object any, unknown string) {
+	p := &kuadrantPolicy{manifest: m}
+	switch id := m.APIVersion + " " + m.Kind; {
+	case id == kuadrantVersion+" RateLimitPolicy":
+		o.sources = append(o.sources, p)
+		return p, ""
+	case id == kuadrantVersion+"alpha1 TokenRateLimitPolicy":
+		o.tokens = append(o.tokens, p)
+		return p, ""
+	case strings.HasSuffix(m.Kind, "RateLimitPolicy"):
+		return nil, fmt.Sprintf("apiVersion %s is not supported, only %s", m.APIVersion, kuadrantVersion)
+	}
+	return nil, ""
 }
 
 // effective returns the limits of the policy, and the path of their field.
@@ -208,63 +221,4 @@ func (r *route) ruleName(rule int) string {
 		return name
 	}
 	return fmt.Sprintf("rule-%d", rule+1)
-}
-
-// attachment is one listener that a route is attached to, with the hosts of the route there; none is every host.
-type attachment struct {
-	namespace, gateway, listener string
-	hosts                        []string
-}
-
-// attachments returns the listeners of the route. A Gateway that is not among the files has one listener without a name.
-// Without any, the route has one attachment without a Gateway.
-func (o *kuadrantObjects) attachments(r *route) (found []attachment) {
-	for _, parent := range r.Spec.ParentRefs {
-		if parent.Kind != "" && parent.Kind != plan.TargetGateway {
-			continue
-		}
-		if parent.Namespace == "" {
-			parent.Namespace = r.Namespace
-		}
-		g := o.gateways[parent.Namespace+"/"+parent.Name]
-		if g == nil {
-			found = append(found, attachment{parent.Namespace, parent.Name, parent.SectionName, r.Spec.Hostnames})
-			continue
-		}
-		for _, l := range g.Spec.Listeners {
-			hosts, common := commonHosts(l.Hostname, r.Spec.Hostnames)
-			if common && (parent.SectionName == "" || parent.SectionName == l.Name) && (parent.Port == 0 || parent.Port == l.Port) {
-				found = append(found, attachment{parent.Namespace, parent.Name, l.Name, hosts})
-			}
-		}
-	}
-	if len(found) == 0 && len(r.Spec.ParentRefs) == 0 {
-		found = []attachment{{hosts: r.Spec.Hostnames}}
-	}
-	return found
-}
-
-// commonHosts returns the hosts of the route that the listener accepts. It reports false if there are none.
-func commonHosts(hostname string, hostnames []string) (common []string, exist bool) {
-	if hostname == "" {
-		return hostnames, true
-	}
-	if len(hostnames) == 0 {
-		return []string{hostname}, true
-	}
-	for _, h := range hostnames {
-		switch {
-		case includesHost(hostname, h):
-			common = append(common, h)
-		case includesHost(h, hostname):
-			common = append(common, hostname)
-		}
-	}
-	return common, len(common) > 0
-}
-
-// includesHost reports whether the name, which may begin with "*.", has all hosts of the other one.
-func includesHost(name, other string) bool {
-	suffix, isWildcard := strings.CutPrefix(name, "*")
-	return name == other || isWildcard && strings.HasSuffix(other, suffix)
 }

@@ -5,6 +5,7 @@ package convert
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/parser"
+
+	"github.com/weir-dev/weir/internal/limiter/plan"
 )
 
 // limitadorExpression is an expression of Limitador over the first descriptor.
@@ -82,6 +85,7 @@ func entryOf(node ast.Expr) (key string, isEntry bool) {
 			text, isText := args[1].AsLiteral().(types.String)
 			return string(text), isText
 		}
+	default:
 	}
 	return "", false
 }
@@ -125,6 +129,7 @@ func reads(node ast.Expr) (keys []string) {
 		for _, element := range node.AsList().Elements() {
 			keys = union(keys, reads(element))
 		}
+	default:
 	}
 	return keys
 }
@@ -196,7 +201,11 @@ func (e *limitadorExpression) anyOf(ways [][]operand, present []string) (string,
 		}
 		conditions = append(conditions, joinConditions(" && ", all))
 	}
-	return joinConditions(" || ", conditions), nil
+	joined := joinConditions(" || ", conditions)
+	if len(joined) > plan.MaxExpression { // also bounds the time: an operand may occur in several ways
+		return "", fmt.Errorf("with tests for absent entries it has more than %d characters", plan.MaxExpression)
+	}
+	return joined, nil
 }
 
 // guarded returns the condition that the entries of absent are there and the node has the value.

@@ -6,6 +6,7 @@ package convert_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -52,9 +53,9 @@ var predicates = []struct {
 	text  string
 	holds func(a *plan.Attributes) bool
 }{
-	{"request.method == 'GET'", func(a *plan.Attributes) bool { return a.Method == "GET" }},
+	{"request.method == 'GET'", func(a *plan.Attributes) bool { return a.Method == http.MethodGet }},
 	{"request.url_path.endsWith('/x')", func(a *plan.Attributes) bool { return strings.HasSuffix(a.Path, "/x") }},
-	{"auth.identity.userid != 'root' || request.method == 'PUT'", func(a *plan.Attributes) bool { return a.Principal != "root" || a.Method == "PUT" }},
+	{"auth.identity.userid != 'root' || request.method == 'PUT'", func(a *plan.Attributes) bool { return a.Principal != "root" || a.Method == http.MethodPut }},
 }
 
 // clusterCounters are the expressions of counters, with what they mean; "" is one counter for all requests.
@@ -170,7 +171,7 @@ func (p *clusterPolicy) spec() map[string]any {
 	return map[string]any{"targetRef": target, "defaults": rules}
 }
 
-// sourced is a limit with its policy, and the conditions for all limits as an index of predicates.
+// sourced is a limit with its policy.
 type sourced struct {
 	clusterLimit
 
@@ -178,51 +179,68 @@ type sourced struct {
 	name   string
 }
 
+// at returns the place of the limit in its policy.
+func (l sourced) at() string {
+	field := "spec.defaults"
+	if l.policy.overrides {
+		field = "spec.overrides"
+	}
+	return "RateLimitPolicy shop/" + l.policy.name + ": " + field + ".limits." + l.name
+}
+
+// isLost reports whether a note names the limit, or the target of its policy, as lost.
+func (l sourced) isLost(notes []convert.Note) bool {
+	return isLost(notes, l.at()) || isLost(notes, "RateLimitPolicy shop/"+l.policy.name+": spec.targetRef")
+}
+
+// ruleset is the limits of a policy or of several, with the condition for all of them: an index of predicates, -1 for none.
+type ruleset struct {
+	when   int
+	limits map[string]sourced
+}
+
+func (p *clusterPolicy) ruleset() ruleset {
+	own := ruleset{when: p.when, limits: map[string]sourced{}}
+	for name, l := range p.limits {
+		own.limits[name] = sourced{l, p, name}
+	}
+	return own
+}
+
+// or returns the ruleset with what it lacks from the other one.
+func (s ruleset) or(other ruleset) ruleset {
+	if s.when < 0 {
+		s.when = other.when
+	}
+	for name, l := range other.limits {
+		if _, exists := s.limits[name]; !exists {
+			s.limits[name] = l
+		}
+	}
+	return s
+}
+
 // resolve returns the limits in force, of policies from the Gateway to the rule. It follows the documentation: overrides of
 // an object win over policies of objects below it, defaults give way to them.
-func resolve(policies []*clusterPolicy) (when int, limits map[string]sourced) {
-	when, limits = -1, map[string]sourced{}
+func resolve(policies []*clusterPolicy) ruleset {
 	if len(policies) == 0 {
-		return when, limits
+		return ruleset{when: -1, limits: map[string]sourced{}}
 	}
 	p := policies[0]
-	below, limitsBelow := resolve(policies[1:])
-	keepsOwn, keepsBelow := p.overrides || p.merges || len(limitsBelow) == 0, !p.overrides || p.merges
-	add := func(from map[string]sourced) {
-		for name, l := range from {
-			if _, exists := limits[name]; !exists {
-				limits[name] = l
-			}
-		}
-	}
-	own := map[string]sourced{}
-	for name, l := range p.limits {
-		own[name] = sourced{l, p, name}
-	}
+	own, below := p.ruleset(), resolve(policies[1:])
 	switch {
-	case !keepsBelow:
-		return p.when, own
-	case !keepsOwn:
-		return below, limitsBelow
-	case p.overrides:
-		when = p.when
-		if when < 0 {
-			when = below
-		}
-		add(own)
-		add(limitsBelow)
-		return when, limits
+	case p.overrides && p.merges:
+		return own.or(below)
+	case p.overrides || len(below.limits) == 0:
+		return own
+	case p.merges:
+		return below.or(own)
 	}
-	if when = below; when < 0 {
-		when = p.when
-	}
-	add(limitsBelow)
-	add(own)
-	return when, limits
+	return below
 }
 
 // inForce returns the limits for a rule of the route behind a listener.
-func (c *cluster) inForce(route *clusterRoute, rule, listener int) (when int, limits map[string]sourced) {
+func (c *cluster) inForce(route *clusterRoute, rule, listener int) ruleset {
 	var policies []*clusterPolicy
 	for _, at := range []struct{ kind, target, place string }{
 		{"Gateway", "edge", ""},
@@ -239,7 +257,14 @@ func (c *cluster) inForce(route *clusterRoute, rule, listener int) (when int, li
 	return resolve(policies)
 }
 
-// clusterHosts are hosts of requests, with the listener that takes them in each set of listeners: the most specific one.
+// arrival is a request that reaches a rule of a route through a listener.
+type arrival struct {
+	attributes     plan.Attributes
+	route          *clusterRoute
+	rule, listener int
+}
+
+// listenerOf returns the listener that takes the host, the most specific one, or -1.
 func (c *cluster) listenerOf(host string) int {
 	best := -1
 	for i, own := range c.listeners {
@@ -254,30 +279,25 @@ func acceptsHost(own, host string) bool {
 	return own == "" || own == host || strings.HasPrefix(own, "*.") && strings.HasSuffix(host, own[1:])
 }
 
-// request returns a random request that reaches a rule of a route, and where it arrives. It reports false if no listener
-// or route takes the host.
-func (c *cluster) request(r *rand.Rand) (a plan.Attributes, route *clusterRoute, rule, listener int, arrives bool) {
-	route = &c.routes[r.IntN(len(c.routes))]
-	rule = r.IntN(len(route.rules))
-	a = plan.Attributes{
-		Method: pick(r, "GET", "PUT"), Host: pick(r, "x.a.io", "y.a.io", "z.b.io", "c.io"), Path: route.path(rule) + pick(r, "/x", "/y"),
+// request returns a random request, nil if no listener or no route takes its host.
+func (c *cluster) request(r *rand.Rand) *arrival {
+	route := &c.routes[r.IntN(len(c.routes))]
+	rule := r.IntN(len(route.rules))
+	a := plan.Attributes{
+		Method: pick(r, http.MethodGet, http.MethodPut), Host: pick(r, "x.a.io", "y.a.io", "z.b.io", "c.io"), Path: route.path(rule) + pick(r, "/x", "/y"),
 		Principal: pick(r, "root", "ann"), Headers: map[string]string{"x-tenant": pick(r, "t1", "t2")},
 	}
-	listener = c.listenerOf(a.Host)
-	arrives = listener >= 0 && (len(route.hosts) == 0 || slices.ContainsFunc(route.hosts, func(own string) bool { return acceptsHost(own, a.Host) }))
-	if arrives && len(route.hosts) > 0 {
-		// a listener serves a route only for hosts that both accept, which holds: it accepts this one
-		arrives = slices.ContainsFunc(route.hosts, func(own string) bool {
-			return acceptsHost(c.listeners[listener], own) || acceptsHost(own, c.listeners[listener])
-		})
+	listener := c.listenerOf(a.Host)
+	if listener < 0 || len(route.hosts) > 0 && !slices.ContainsFunc(route.hosts, func(own string) bool { return acceptsHost(own, a.Host) }) {
+		return nil
 	}
-	return a, route, rule, listener, arrives
+	return &arrival{a, route, rule, listener}
 }
 
 // targets returns what a proxy reports of the request.
-func targets(g *WithT, route *clusterRoute, rule, listener int) (all []plan.Target) {
+func (a *arrival) targets(g *WithT) (all []plan.Target) {
 	for _, t := range []struct{ kind, name, section string }{
-		{"Gateway", "edge", fmt.Sprintf("l%d", listener)}, {route.kind, route.name, route.rules[rule]},
+		{"Gateway", "edge", fmt.Sprintf("l%d", a.listener)}, {a.route.kind, a.route.name, a.route.rules[a.rule]},
 	} {
 		target, err := plan.NewTarget(t.kind, "shop", t.name, t.section)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -286,58 +306,67 @@ func targets(g *WithT, route *clusterRoute, rule, listener int) (all []plan.Targ
 	return all
 }
 
+// counters returns the counters of the limits that apply to the request. It reports false if one of the limits is lost.
+func (c *cluster) counters(a *arrival, notes []convert.Note) (applying map[string]int64, isKnown bool) {
+	applying = map[string]int64{}
+	rules := c.inForce(a.route, a.rule, a.listener)
+	holds := func(predicate int) bool { return predicate < 0 || predicates[predicate].holds(&a.attributes) }
+	for _, l := range rules.limits {
+		if l.isLost(notes) {
+			return nil, false
+		}
+		if holds(rules.when) && holds(l.when) {
+			applying[fmt.Sprint(a.route.name, l.policy.name, l.name, clusterCounters[l.counter](&a.attributes))] = l.most
+		}
+	}
+	return applying, true
+}
+
 func TestRandomKuadrant(t *testing.T) {
 	for name, byMatches := range map[string]bool{"by targetRefs": false, "by matches": true} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			seen := tally{}
-			for seed := range uint64(120) {
+			for seed := range uint64(60) {
 				r := rand.New(rand.NewPCG(seed, 3))
 				c := randomCluster(r)
 				data := c.manifests(g)
 				policies, notes, err := convert.Kuadrant(t.Context(), data, convert.KuadrantOptions{Namespace: "shop", ByMatches: byMatches})
 				g.Expect(err).NotTo(HaveOccurred(), "%s", data)
-				isLostLimit := func(l sourced) bool {
-					field := "spec.defaults"
-					if l.policy.overrides {
-						field = "spec.overrides"
-					}
-					at := "RateLimitPolicy shop/" + l.policy.name + ": "
-					return isLost(notes, at+field+".limits."+l.name) || isLost(notes, at+"spec.targetRef")
-				}
-				for _, p := range c.policies {
-					for limit := range p.limits {
-						seen.converted++
-						if isLostLimit(sourced{policy: p, name: limit}) {
-							seen.lost++
-						}
-					}
-				}
+				c.countLimits(&seen, notes)
 				e := newEngine(t, policies, &modelStore{now: time.Unix(1_900_000_000, 0)})
 				for range 50 {
-					a, route, rule, listener, arrives := c.request(r)
-					when, limits := c.inForce(route, rule, listener)
-					applying, isKnown := map[string]int64{}, arrives
-					for _, l := range limits {
-						isKnown = isKnown && !isLostLimit(l)
-						if (when < 0 || predicates[when].holds(&a)) && (l.when < 0 || predicates[l.when].holds(&a)) {
-							applying[fmt.Sprint(route.name, l.policy.name, l.name, clusterCounters[l.counter](&a))] = l.most
-						}
+					a := c.request(r)
+					if a == nil {
+						continue
 					}
+					applying, isKnown := c.counters(a, notes)
 					if !isKnown {
 						continue
 					}
 					if !byMatches {
-						a.Targets = targets(g, route, rule, listener)
+						a.attributes.Targets = a.targets(g)
 					}
 					want := countAll(c.counts, applying)
-					decision, err := e.Decide(t.Context(), &limiter.Check{Cost: 1, Attributes: a})
+					decision, err := e.Decide(t.Context(), &limiter.Check{Cost: 1, Attributes: a.attributes})
 					g.Expect(err).NotTo(HaveOccurred())
-					g.Expect(decision.Allowed).To(Equal(want), "seed %d, %+v of %s rule %d: %v %s\n%s%v", seed, a, route.name, rule, decision.Reason, decision.Policy, data, notes)
+					g.Expect(decision.Allowed).To(Equal(want), "seed %d, %+v: %v %s\n%s%v", seed, a, decision.Reason, decision.Policy, data, notes)
 					seen.count(want)
 				}
 			}
 			seen.expect(g)
 		})
+	}
+}
+
+// countLimits counts the limits of all policies, and the lost ones.
+func (c *cluster) countLimits(seen *tally, notes []convert.Note) {
+	for _, p := range c.policies {
+		for _, l := range p.ruleset().limits {
+			seen.converted++
+			if l.isLost(notes) {
+				seen.lost++
+			}
+		}
 	}
 }

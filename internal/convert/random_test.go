@@ -213,6 +213,7 @@ type countedLimit struct {
 
 // counter returns the counter of the limit for the descriptor, and whether the limit applies.
 func (l *countedLimit) counter(d map[string]string) (counter string, applies bool) {
+	var values []string
 	for _, c := range l.conditions {
 		if holds, exists := c.holds(d); !holds || !exists {
 			return "", false
@@ -223,9 +224,45 @@ func (l *countedLimit) counter(d map[string]string) (counter string, applies boo
 		if !present {
 			return "", false
 		}
-		counter += fmt.Sprintf("%q", value)
+		values = append(values, value)
 	}
-	return counter, true
+	return fmt.Sprintf("%q", values), true
+}
+
+// randomLimits returns limits and their file.
+func randomLimits(g *WithT, r *rand.Rand) (limits []countedLimit, file []byte) {
+	var all []map[string]any
+	for i := range 1 + r.IntN(4) {
+		l := countedLimit{most: int64(r.IntN(4))}
+		var conditions, variables []string
+		for range r.IntN(3) {
+			c := randomCondition(r, r.IntN(4))
+			l.conditions, conditions = append(l.conditions, c), append(conditions, c.text())
+		}
+		for _, key := range []string{"a", "b"} {
+			if r.IntN(3) == 0 {
+				l.variables, variables = append(l.variables, key), append(variables, "descriptors[0]."+key)
+			}
+		}
+		limits = append(limits, l)
+		// distinct windows make distinct limits
+		all = append(all, map[string]any{"namespace": "edge", "max_value": l.most, "seconds": 3600 + i, "conditions": conditions, "variables": variables})
+	}
+	file, err := yaml.Marshal(all)
+	g.Expect(err).NotTo(HaveOccurred())
+	return limits, file
+}
+
+// randomEntries returns a random descriptor, also as a map.
+func randomEntries(r *rand.Rand) (entries plan.Descriptor, d map[string]string) {
+	d = map[string]string{}
+	for _, key := range []string{"other", "a", "b", "c"} {
+		if key == "other" || r.IntN(3) > 0 {
+			d[key] = pick(r, "1", "2", "12", "")
+			entries = append(entries, plan.Entry{Key: key, Value: d[key]})
+		}
+	}
+	return entries, d
 }
 
 func TestRandomLimitador(t *testing.T) {
@@ -233,28 +270,9 @@ func TestRandomLimitador(t *testing.T) {
 	seen := tally{}
 	for seed := range uint64(80) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		var limits []countedLimit
-		var file []map[string]any
-		for i := range 1 + r.IntN(4) {
-			l := countedLimit{most: int64(r.IntN(4))}
-			var conditions, variables []string
-			for range r.IntN(3) {
-				c := randomCondition(r, r.IntN(4))
-				l.conditions, conditions = append(l.conditions, c), append(conditions, c.text())
-			}
-			for _, key := range []string{"a", "b"} {
-				if r.IntN(3) == 0 {
-					l.variables, variables = append(l.variables, key), append(variables, "descriptors[0]."+key)
-				}
-			}
-			limits = append(limits, l)
-			// distinct windows make distinct limits
-			file = append(file, map[string]any{"namespace": "edge", "max_value": l.most, "seconds": 3600 + i, "conditions": conditions, "variables": variables})
-		}
-		data, err := yaml.Marshal(file)
-		g.Expect(err).NotTo(HaveOccurred())
-		policies, notes, err := convert.Limitador(t.Context(), data, convert.Options{Namespace: "shop"})
-		g.Expect(err).NotTo(HaveOccurred(), "%s", data)
+		limits, file := randomLimits(g, r)
+		policies, notes, err := convert.Limitador(t.Context(), file, convert.Options{Namespace: "shop"})
+		g.Expect(err).NotTo(HaveOccurred(), "%s", file)
 		lost := make([]bool, len(limits))
 		for i := range limits {
 			seen.converted++
@@ -264,14 +282,7 @@ func TestRandomLimitador(t *testing.T) {
 		}
 		e, counts := newEngine(t, policies, &modelStore{now: time.Unix(1_900_000_000, 0)}), map[string]int64{}
 		for range 60 {
-			d := map[string]string{}
-			var entries plan.Descriptor
-			for _, key := range []string{"other", "a", "b", "c"} {
-				if key == "other" || r.IntN(3) > 0 {
-					d[key] = pick(r, "1", "2", "12", "")
-					entries = append(entries, plan.Entry{Key: key, Value: d[key]})
-				}
-			}
+			entries, d := randomEntries(r)
 			applying := map[string]int64{}
 			for i := range limits {
 				if counter, applies := limits[i].counter(d); applies && !lost[i] {
@@ -283,7 +294,7 @@ func TestRandomLimitador(t *testing.T) {
 				Cost: 1, Attributes: plan.Attributes{Domain: "edge", Descriptors: []plan.Descriptor{entries}},
 			})
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(decision.Allowed).To(Equal(want), "seed %d, %v: %v\n%s%v", seed, d, decision.Reason, data, notes)
+			g.Expect(decision.Allowed).To(Equal(want), "seed %d, %v: %v\n%s%v", seed, d, decision.Reason, file, notes)
 			seen.count(want)
 		}
 	}

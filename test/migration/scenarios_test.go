@@ -24,7 +24,7 @@ type scenario struct {
 type call struct {
 	descriptors []descriptor
 	hits        uint32 // 0 is 1
-	// weir is the answer of Weir where docs/migration.md documents another one than that of the service; "" is the same.
+	// weir is the answer of Weir where docs/migration.md documents a difference; "" expects the answer of the service.
 	weir string
 }
 
@@ -200,7 +200,7 @@ func randomScenario(seed uint64) scenario {
 	return s
 }
 
-// mostRandomLimits is the largest number of limits of a random key: those of two keys have room in a decision.
+// mostRandomLimits is the largest number of limits of a random key: a decision has room for the limits of two keys.
 const mostRandomLimits = 3
 
 // randomKey writes descriptors with the key: some of an exact value, of wildcards, and of any value; some with a further
