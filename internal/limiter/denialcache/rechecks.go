@@ -32,7 +32,7 @@ type rechecks struct {
 	age      atomic.Pointer[recheckAge]
 
 	mu       sync.Mutex
-	budget   float64 // rechecks that may begin now, up to those of a second
+	budget   float64 // rechecks that may begin now, at most a second's
 	refilled time.Time
 	counted  int64 // of answered, when refilled
 }

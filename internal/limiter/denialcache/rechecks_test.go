@@ -93,7 +93,7 @@ func TestTheAgeFallsAfterAFlood(t *testing.T) {
 	g.Expect(ages[len(ages)-1]).To(BeNumerically("<", 1200*time.Millisecond))
 }
 
-// A denial that nobody asked for a long time asks, whatever the budget.
+// A denial without calls for a long time asks at the next one, whatever the budget.
 func TestAnOldDenialAsksAtOnce(t *testing.T) {
 	g := NewWithT(t)
 	c := newCrowd(10_001)
