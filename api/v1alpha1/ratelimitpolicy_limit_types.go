@@ -344,6 +344,24 @@ type Reservations struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	MaxOpen *int32 `json:"maxOpen,omitempty"`
+
+	// cost makes the cost of a commit follow from the outcome of the request, such as 1 for a failed
+	// login and else 0. Without it commits name their cost.
+	//
+	// +optional
+	Cost OutcomeCost `json:"cost,omitzero"`
+}
+
+// OutcomeCost is the cost of a request by its outcome.
+type OutcomeCost struct {
+	// cel is a CEL expression over response.code, the status of the response as an int, 0 if it is
+	// unknown, up to 999. It must yield an int, for each code 0 to 1000000000000: the units to
+	// spend. 1 to 1024 characters.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	CEL string `json:"cel"`
 }
 
 // LateCharges makes large hits of Envoy's rate limit service charges.

@@ -3,6 +3,8 @@
 
 package v1alpha1_test
 
+import "strings"
+
 // reservationRules are the rules of reservations, late charges and Concurrency.
 var reservationRules = map[string]rule{
 	"reservations with counting Attempts": {
@@ -108,6 +110,24 @@ var reservationRules = map[string]rule{
 		bad:     reservations(`{maxTTL: 1m, maxOpen: 100001}`, `mode: Enforce`, aLimit),
 		field:   "spec.reservations.maxOpen",
 		message: "should be less than or equal to 100000",
+	},
+	"a cost without an expression": {
+		good:    reservations(`{maxTTL: 1m, cost: {cel: response.code}}`, `mode: Enforce`, aLimit),
+		bad:     reservations(`{maxTTL: 1m, cost: {}}`, `mode: Enforce`, aLimit),
+		field:   "spec.reservations.cost.cel",
+		message: "Required value",
+	},
+	"a cost with an empty expression": {
+		good:    reservations(`{maxTTL: 1m, cost: {cel: "1"}}`, `mode: Enforce`, aLimit),
+		bad:     reservations(`{maxTTL: 1m, cost: {cel: ""}}`, `mode: Enforce`, aLimit),
+		field:   "spec.reservations.cost.cel",
+		message: "should be at least 1 chars long",
+	},
+	"a cost with a long expression": {
+		good:    reservations(`{maxTTL: 1m, cost: {cel: "`+strings.Repeat("1", 1024)+`"}}`, `mode: Enforce`, aLimit),
+		bad:     reservations(`{maxTTL: 1m, cost: {cel: "`+strings.Repeat("1", 1025)+`"}}`, `mode: Enforce`, aLimit),
+		field:   "spec.reservations.cost.cel",
+		message: "may not be more than 1024 bytes",
 	},
 	"lateCharges from 1": {
 		good:    `{lateCharges: {from: 2}, ` + limits(aLimit)[1:],

@@ -205,6 +205,7 @@ func (c *compiler) reservations(at *field.Path, r v1alpha1.Reservations) plan.Re
 	return plan.Reservations{
 		MaxTTLMillis: c.millis(at.Child("maxTTL"), r.MaxTTL),
 		MaxOpen:      int64(orDefaultPointer(r.MaxOpen, defaultMaxOpen)),
+		Cost:         c.cost(at.Child("cost", "cel"), r.Cost.CEL),
 	}
 }
 

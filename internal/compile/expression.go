@@ -44,6 +44,18 @@ func checkExpression[T expression.Result](c *compiler, at *field.Path, text stri
 	c.prices.add(at, compiled.Price())
 }
 
+// cost checks the expression of the cost of commits, and returns its text. Checks do not evaluate it, so it has no
+// part in the price of the policy.
+func (c *compiler) cost(at *field.Path, text string) string {
+	if text == "" {
+		return ""
+	}
+	if _, err := expression.CompileCost(text); err != nil {
+		c.add(field.Invalid(at, text, err.Error()))
+	}
+	return text
+}
+
 // checkPrices reports a policy whose expressions together take longer than one expression may.
 func (c *compiler) checkPrices() {
 	if c.prices.sum > expression.MaxPrice {

@@ -40,6 +40,9 @@ type Check struct {
 	// ReservationID names the reservation that Hits reserve or commit: 1 to 64 printable ASCII
 	// characters without spaces.
 	ReservationID string
+	// ResponseCode is the status of the response to the request that Hits commit, 0..plan.MaxResponseCode; 0 is
+	// unknown.
+	ResponseCode int
 }
 
 // Hits is what one descriptor of a check spends.
@@ -68,7 +71,7 @@ const (
 	// HitsCommit ends the hold of Check.ReservationID in the policies that take reservations and
 	// spends the cost, also without a hold, once for each ID in ten minutes. Other policies
 	// with lateCharges that include the cost spend it, too; all others spend nothing. It is never
-	// denied.
+	// denied. Policies that compute their cost do so from Check.ResponseCode.
 	HitsCommit
 )
 
@@ -140,6 +143,9 @@ func DescriptorField(i int) string { return fmt.Sprintf("descriptors[%d]", i) }
 func (c *Check) validateHits() error {
 	if n := len(c.Attributes.Descriptors); n > MaxDescriptors {
 		return &FieldError{Field: "descriptors", Problem: fmt.Sprintf("has %d elements, at most %d", n, MaxDescriptors)}
+	}
+	if err := (&Response{Code: c.ResponseCode}).validate(); err != nil {
+		return err
 	}
 	for i, hits := range c.Hits {
 		zero := hits.Action == HitsCommit && hits.Cost == 0

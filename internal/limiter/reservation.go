@@ -111,42 +111,64 @@ func (r *Reserve) Validate() error {
 // Commit asks to end a reservation and to spend the actual cost.
 type Commit struct {
 	Reservation *Reservation
-	// Cost is the number of units to spend of each policy of the reservation; 0 cancels it.
+	// Cost is the number of units to spend of each policy of the reservation; 0 cancels it. NoCost, which needs
+	// a Response, spends the estimates.
 	Cost int64
-	// Costs, when not nil, replaces Cost. It must name every policy of the reservation. Others, which
-	// held nothing although the reserve named them, spend nothing.
+	// Costs, when not nil, replaces Cost. It must name every policy of the reservation, except policies that compute
+	// their cost. Others, which held nothing although the reserve named them, spend nothing.
 	Costs Costs
+	// Response is the outcome of the request. Policies that compute their cost from it need it, unless CostIsFinal, and
+	// must not be in Costs.
+	Response *Response
+	// CostIsFinal is true for a commit that is sent again: Cost is what all policies spend.
+	CostIsFinal bool
+}
+
+// NoCost is the Cost of a commit that names none.
+const NoCost int64 = -1
+
+// Response is the outcome of a request.
+type Response struct {
+	// Code is its status, 0..plan.MaxResponseCode; 0 is unknown.
+	Code int
 }
 
 // Validate returns a *FieldError for the first invalid field, or nil.
 func (c *Commit) Validate() error {
-	if c.Cost < 0 || c.Cost > plan.MaxCost {
+	if !(c.Cost == NoCost && c.Response != nil) && (c.Cost < 0 || c.Cost > plan.MaxCost) {
 		return &FieldError{Field: "cost", Problem: rangeProblem(0)}
+	}
+	if err := c.Response.validate(); err != nil {
+		return err
 	}
 	if err := c.Reservation.validate(); err != nil {
 		return err
 	}
-	if c.Costs == nil {
-		return nil
-	}
-	if err := c.Costs.validate(0); err != nil {
-		return err
-	}
-	for i := range c.Reservation.Holds {
-		policy := c.Reservation.Holds[i].Policy
-		if _, found := c.Costs[policy]; !found {
-			return &FieldError{Field: "costs", Problem: "must name every policy of the reservation; " + policy + " is missing"}
-		}
+	return c.Costs.validate(0)
+}
+
+// validate returns a *FieldError for a code out of bounds. A nil response is valid.
+func (r *Response) validate() error {
+	if r != nil && (r.Code < 0 || r.Code > plan.MaxResponseCode) {
+		return &FieldError{Field: "response.code", Problem: fmt.Sprintf("must be 0..%d", plan.MaxResponseCode)}
 	}
 	return nil
 }
 
-// CostOf returns the number of units to spend of the policy.
-func (c *Commit) CostOf(policy string) int64 {
-	if c.Costs != nil {
-		return c.Costs[policy]
+// CostOf returns the number of units to spend of the policy of the hold, which does not compute its cost. It returns a
+// *FieldError if Costs does not name it.
+func (c *Commit) CostOf(hold *Hold) (int64, error) {
+	if c.Costs == nil && c.Cost == NoCost {
+		return hold.Units, nil
 	}
-	return c.Cost
+	if c.Costs == nil {
+		return c.Cost, nil
+	}
+	cost, found := c.Costs[hold.Policy]
+	if !found {
+		return 0, &FieldError{Field: "costs", Problem: "must name every policy of the reservation; " + hold.Policy + " is missing"}
+	}
+	return cost, nil
 }
 
 // Renew asks to move the end of a reservation.

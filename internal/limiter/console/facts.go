@@ -66,6 +66,9 @@ func factsOf(p *plan.Plan, reveal bool) *facts {
 	}[p.FailureMode])
 	if r := p.Reservations; r.Allowed() {
 		f.addRow("Reservations", fmt.Sprintf("for at most %s, at most %d open for each key", millis(r.MaxTTLMillis), r.MaxOpen))
+		if r.Cost != "" {
+			f.addRow("Cost", r.Cost)
+		}
 	}
 	if from := p.LateCharges.From; from > 0 {
 		f.addRow("Late charges", fmt.Sprintf("from %d hits of Envoy", from))

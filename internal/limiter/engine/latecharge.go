@@ -20,7 +20,7 @@ func (ev *evaluation) setHitsActions(check *limiter.Check) error {
 	for i := range ev.participants {
 		pt, entry := &ev.participants[i], &ev.call.Entries[i]
 		if pt.neverDenies(limiter.Hits{Cost: entry.Cost, Peek: entry.Peek, Action: pt.action}) {
-			ev.addCharge(pt, entry, check.ReservationID)
+			ev.addCharge(pt, entry, check)
 			continue
 		}
 		if pt.action == limiter.HitsReserve {
@@ -50,15 +50,18 @@ func (pt *participant) reserveHits(entry *quota.Entry, id string) {
 }
 
 // addCharge adds an entry that is never denied to ev.charges, unless it spends nothing.
-func (ev *evaluation) addCharge(pt *participant, entry *quota.Entry, reservationID string) {
+func (ev *evaluation) addCharge(pt *participant, entry *quota.Entry, check *limiter.Check) {
 	charge := quota.Entry{Policy: pt.selected.stored, Key: entry.Key, Cost: entry.Cost}
 	switch {
 	case pt.action == limiter.HitsCommit && pt.plan.Reservations.Allowed():
-		charge.Action, charge.ID = quota.CommitOrCharge, reservationID
+		charge.Action, charge.ID = quota.CommitOrCharge, check.ReservationID
+		if pt.cost != nil {
+			charge.Cost = ev.computedCost(pt.policy, check.ResponseCode, max(1, entry.Cost))
+		}
 	case pt.action == limiter.HitsCommit && !pt.plan.LateCharges.Include(entry.Cost):
 		return
 	case pt.action == limiter.HitsCommit:
-		charge.Action, charge.ID = quota.Charge, reservationID
+		charge.Action, charge.ID = quota.Charge, check.ReservationID
 	default:
 		charge.Action, charge.ID = quota.Charge, newReservationID()
 	}
@@ -84,7 +87,7 @@ func (o *operations) unsent() []limiter.Commit {
 		hold := limiter.Hold{Policy: op.id, Override: op.override, Key: encodedPartsOf(op.entry.Key), Units: op.entry.Cost}
 		commits[i] = limiter.Commit{
 			Reservation: &limiter.Reservation{ID: op.entry.ID, Holds: []limiter.Hold{hold}, Charged: true},
-			Cost:        op.entry.Cost,
+			Cost:        op.entry.Cost, CostIsFinal: true,
 		}
 	}
 	return commits

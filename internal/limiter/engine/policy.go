@@ -25,6 +25,7 @@ type policy struct {
 	conditions     []*lazyExpression[bool]   // one per match, nil without a when
 	keyExpressions []*lazyExpression[string] // one per key part, nil unless it is an expression
 	overrides      []override
+	cost           *lazyCost // of commits; nil if they name it
 	hasExpressions bool
 	keyPrice       func() price  // of the expressions of the key and the overrides; computed once
 	newKeys        *flood.Budget // set before the first decision
@@ -63,6 +64,9 @@ func (p *policy) prepareExpressions() {
 		if m.When != "" {
 			p.conditions[i] = newLazyExpression[bool](fmt.Sprintf("spec.matches[%d].when", i), m.When)
 		}
+	}
+	if text := p.plan.Reservations.Cost; text != "" {
+		p.cost = newLazyCost(text)
 	}
 	p.keyExpressions = make([]*lazyExpression[string], len(p.plan.Key))
 	for i, part := range p.plan.Key {

@@ -105,12 +105,14 @@ func (e *Engine) Commit(ctx context.Context, c *limiter.Commit) (committed *limi
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	h, err := v.findHolds(c.Reservation, func(p *policy, hold *limiter.Hold) (quota.Entry, bool) {
-		entry := quota.Entry{Action: quota.Commit, Cost: c.CostOf(hold.Policy)}
+	var failed search
+	h, err := v.findHolds(c.Reservation, func(p *policy, hold *limiter.Hold) (quota.Entry, bool, error) {
+		cost, err := failed.costOf(p, hold, c)
+		entry := quota.Entry{Action: quota.Commit, Cost: cost}
 		if c.Reservation.Charged || !p.plan.Reservations.Allowed() {
 			entry.Action = quota.CommitOrCharge
 		}
-		return entry, entry.Cost > 0 || p.plan.Reservations.Allowed()
+		return entry, entry.Cost > 0 || p.plan.Reservations.Allowed(), err
 	})
 	if err != nil {
 		return nil, err
@@ -118,14 +120,42 @@ func (e *Engine) Commit(ctx context.Context, c *limiter.Commit) (committed *limi
 	if err := e.change(ctx, h.operations, "commit"); err != nil {
 		return nil, err
 	}
-	committed = h.committed(c)
+	committed = h.committed()
 	e.metrics.countCommits(h.operations, v.series)
+	e.metrics.countFailures(&failed, v.series)
 	h.release()
 	return committed, nil
 }
 
+// costOf returns the units that the commit spends of the policy: those that it computes from the response or, if it
+// computes none, those that the commit names. It returns a *limiter.FieldError for a commit that lacks the one or names
+// the other.
+func (s *search) costOf(p *policy, hold *limiter.Hold, c *limiter.Commit) (int64, error) {
+	if p.cost == nil || c.CostIsFinal {
+		return c.CostOf(hold)
+	}
+	if _, named := c.Costs[p.id]; named {
+		return 0, &limiter.FieldError{
+			Field: limiter.CostField(p.id), Problem: "must not be given: the policy computes its cost from response",
+		}
+	}
+	if c.Response == nil {
+		return 0, &limiter.FieldError{Field: "response", Problem: "must be given: " + p.id + " computes its cost from it"}
+	}
+	return s.computedCost(p, c.Response.Code, hold.Units), nil
+}
+
+// computedCost returns the cost that the policy computes from the code, or the estimate if its expression fails.
+func (s *search) computedCost(p *policy, code int, estimate int64) int64 {
+	cost, err := p.cost.of(code, estimate)
+	if err != nil {
+		s.failures = append(s.failures, expressionFailure{policy: p, field: fieldOfCost})
+	}
+	return cost
+}
+
 // committed returns the answer to the commit.
-func (h *heldPolicies) committed(c *limiter.Commit) *limiter.Committed {
+func (h *heldPolicies) committed() *limiter.Committed {
 	answer := &limiter.Committed{Revision: h.revision}
 	for i := range h.holds {
 		hold := &h.holds[i]
@@ -139,7 +169,7 @@ func (h *heldPolicies) committed(c *limiter.Commit) *limiter.Committed {
 			op := h.at(place)
 			policy.Override, policy.Committed = op.override, op.reply.Hold != quota.HoldMissing
 			if policy.Committed {
-				policy.Cost, policy.Estimate = c.CostOf(hold.Policy), op.reply.Estimate
+				policy.Cost, policy.Estimate = op.entry.Cost, op.reply.Estimate
 			}
 			policy.Limits = op.appendStates(nil, op.reply)
 		}
@@ -160,8 +190,8 @@ func (e *Engine) Renew(ctx context.Context, r *limiter.Renew) (renewed *limiter.
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
-	h, err := v.findHolds(r.Reservation, func(p *policy, _ *limiter.Hold) (quota.Entry, bool) {
-		return quota.Entry{Action: quota.Renew}, p.plan.Reservations.Allowed()
+	h, err := v.findHolds(r.Reservation, func(p *policy, _ *limiter.Hold) (quota.Entry, bool, error) {
+		return quota.Entry{Action: quota.Renew}, p.plan.Reservations.Allowed(), nil
 	})
 	if err != nil {
 		return nil, err
@@ -194,9 +224,9 @@ func (h *heldPolicies) renewed() (answer *limiter.Renewed, open bool) {
 }
 
 // findHolds returns the holds of the reservation, with the limits that are now in force. entryOf
-// returns what the call does with the hold of a policy, and whether it does anything.
+// returns what the call does with the hold of a policy, and whether it does anything. Its error ends the call.
 func (v *activeView) findHolds(
-	r *limiter.Reservation, entryOf func(*policy, *limiter.Hold) (quota.Entry, bool),
+	r *limiter.Reservation, entryOf func(*policy, *limiter.Hold) (entry quota.Entry, needed bool, err error),
 ) (*heldPolicies, error) {
 	h := &heldPolicies{holds: r.Holds, operations: newOperations(), revision: v.snapshot.Revision()}
 	for i := range r.Holds {
@@ -210,7 +240,10 @@ func (v *activeView) findHolds(
 		if !ok || h.has(p, key) {
 			return nil, invalidReservation(fmt.Sprintf("has holds[%d].key, which is no key of %s or is there twice", i, p.id))
 		}
-		entry, needed := entryOf(p, hold)
+		entry, needed, err := entryOf(p, hold)
+		if err != nil {
+			return nil, err
+		}
 		if !needed {
 			h.places = append(h.places, nothingHeld)
 			continue

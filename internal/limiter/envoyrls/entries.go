@@ -6,6 +6,7 @@ package envoyrls
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/weir-dev/weir/internal/limiter"
 	"github.com/weir-dev/weir/internal/limiter/plan"
@@ -18,6 +19,10 @@ const (
 	entryCommit      = "weir_commit"
 )
 
+// entryResponseCode is the key of the entry with the status of the response, for the commit of a policy that computes
+// its cost from it. Envoy sets it to 0 if there is no response.
+const entryResponseCode = "weir_response_code"
+
 // The keys of the entries that name the route, as a plan.Target, and the Gateway, as "<namespace>/<name>" and perhaps
 // "/<listener>", that the request came through.
 const (
@@ -25,9 +30,9 @@ const (
 	entryGateway = "weir_gateway"
 )
 
-// takeEntries removes the entries about a reservation and about targets from the i-th descriptor, so that
+// takeEntries removes the entries about a reservation, a response and targets from the i-th descriptor, so that
 // policies do not match them. It returns a *limiter.FieldError if the request names several
-// reservations, or for a target of another form.
+// reservations or responses, or for a code or a target of another form.
 func (r *request) takeEntries(entries plan.Descriptor, d *descriptor, i int) (plan.Descriptor, error) {
 	kept := 0
 	for j := range entries {
@@ -46,13 +51,15 @@ func (r *request) takeEntries(entries plan.Descriptor, d *descriptor, i int) (pl
 	return slices.Clip(entries[:kept]), nil
 }
 
-// takeEntry takes the entry of the i-th descriptor if it is about a reservation or a target, and reports whether it is.
+// takeEntry takes the entry of the i-th descriptor if it is about a reservation, a response or a target, and reports whether it is.
 func (r *request) takeEntry(e *plan.Entry, d *descriptor, i int) (taken bool, err error) {
 	switch e.Key {
 	case entryReservation:
 		return true, r.takeReservation(e.Value, limiter.HitsReserve, d, i)
 	case entryCommit:
 		return true, r.takeReservation(e.Value, limiter.HitsCommit, d, i)
+	case entryResponseCode:
+		return true, r.takeResponseCode(e.Value, i)
 	case entryRoute:
 		return true, r.takeTarget(e, i, plan.ParseTarget)
 	case entryGateway:
@@ -69,6 +76,18 @@ func (r *request) takeReservation(id string, action limiter.HitsAction, d *descr
 		return &limiter.FieldError{Field: limiter.DescriptorField(i), Problem: "names another reservation than an earlier entry, or another action"}
 	}
 	d.action = action
+	return nil
+}
+
+func (r *request) takeResponseCode(value string, i int) error {
+	code, err := strconv.ParseUint(value, 10, 32)
+	switch {
+	case err != nil || code > plan.MaxResponseCode:
+		return &limiter.FieldError{Field: fieldOf(i, entryResponseCode), Problem: fmt.Sprintf("must be 0..%d", plan.MaxResponseCode)}
+	case r.hasResponseCode && int(code) != r.responseCode:
+		return &limiter.FieldError{Field: fieldOf(i, entryResponseCode), Problem: "differs from an earlier entry"}
+	}
+	r.responseCode, r.hasResponseCode = int(code), true
 	return nil
 }
 

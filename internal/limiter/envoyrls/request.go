@@ -29,6 +29,9 @@ type request struct {
 	reservationID string
 	targets       []plan.Target
 
+	responseCode    int
+	hasResponseCode bool
+
 	check   limiter.Check
 	lists   []plan.Descriptor        // memory of check.Attributes.Descriptors
 	allHits []limiter.Hits           // memory of check.Hits

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -96,6 +97,9 @@ func checkOf(r *ratelimitv3.RateLimitRequest) (*limiter.Check, error) {
 	if check.Attributes.Targets, err = targetsOf(r); err != nil {
 		return nil, err
 	}
+	if check.ResponseCode, err = responseCodeOf(r); err != nil {
+		return nil, err
+	}
 	ids := map[string]bool{}
 	for i, d := range r.GetDescriptors() {
 		var named []string
@@ -138,12 +142,37 @@ func descriptorOf(d *commonv3.RateLimitDescriptor) (entries plan.Descriptor, res
 			reservation = append(reservation, key+"="+plan.TrimValue(e.GetValue()))
 			continue
 		}
-		if e.GetKey() == "weir_route" || e.GetKey() == "weir_gateway" {
+		if slices.Contains([]string{"weir_route", "weir_gateway", "weir_response_code"}, e.GetKey()) {
 			continue
 		}
 		entries = append(entries, plan.Entry{Key: e.GetKey(), Value: plan.TrimValue(e.GetValue())})
 	}
 	return entries, reservation
+}
+
+// responseCodeOf returns the status of the response that the entries name, 0 without one.
+func responseCodeOf(r *ratelimitv3.RateLimitRequest) (code int, err error) {
+	named := false
+	for i, d := range r.GetDescriptors() {
+		for _, e := range d.GetEntries() {
+			if e.GetKey() != "weir_response_code" {
+				continue
+			}
+			text, problem := plan.TrimValue(e.GetValue()), ""
+			n, err := strconv.Atoi(text)
+			switch {
+			case err != nil || strings.Trim(text, "0123456789") != "" || n > 999:
+				problem = "must be 0..999"
+			case named && n != code:
+				problem = "differs from an earlier entry"
+			}
+			if problem != "" {
+				return 0, &limiter.FieldError{Field: fmt.Sprintf("descriptors[%d].weir_response_code", i), Problem: problem}
+			}
+			code, named = n, true
+		}
+	}
+	return code, nil
 }
 
 // targetsOf returns the Gateways and routes that the entries name, each once.

@@ -57,21 +57,31 @@ func typeOfVariable(name string) *cel.Type {
 // must reject the same expressions.
 const stringsVersion = 5
 
-// environment returns the CEL environment of all expressions.
-var environment = sync.OnceValue(func() *cel.Env {
+// environment is a CEL environment with the names of its variables.
+type environment struct {
+	*cel.Env
+
+	variables []string
+}
+
+// ofRequests returns the environment of expressions on the attributes of a request.
+var ofRequests = sync.OnceValue(func() environment { return newEnvironment(typeOfVariable, variables[:]...) })
+
+// newEnvironment returns an environment with these variables, and the functions of all expressions.
+func newEnvironment(typeOf func(variable string) *cel.Type, variables ...string) environment {
 	options := []cel.EnvOption{
 		ext.Strings(ext.StringsVersion(stringsVersion)),
 		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals()),
 	}
 	for _, name := range variables {
-		options = append(options, cel.Variable(name, typeOfVariable(name)))
+		options = append(options, cel.Variable(name, typeOf(name)))
 	}
 	env, err := cel.NewEnv(options...)
 	if err != nil {
 		panic(err) // the options are constants
 	}
-	return env
-})
+	return environment{env, variables}
+}
 
 // request resolves the variables of one evaluation, each on first use: a loop may read one
 // often.

@@ -14,7 +14,7 @@ import (
 )
 
 // DeclaredFunctions returns the names of the functions and operators of the environment.
-func DeclaredFunctions() []string { return slices.Collect(maps.Keys(environment().Functions())) }
+func DeclaredFunctions() []string { return slices.Collect(maps.Keys(ofRequests().Functions())) }
 
 // PricedFunctions returns the names of the functions and operators that expressions may use.
 func PricedFunctions() []string {
@@ -23,7 +23,7 @@ func PricedFunctions() []string {
 
 // FunctionsOf returns the names of the functions and operators in the text.
 func FunctionsOf(text string) (names []string) {
-	checked, issues := environment().Compile(text)
+	checked, issues := ofRequests().Compile(text)
 	if issues.Err() != nil {
 		panic(issues.Err())
 	}
@@ -55,7 +55,7 @@ func MatchBoth(pattern, text string) (got, want, ok bool) {
 
 // PriceOf returns the price of the condition, which may be above MaxPrice, in nanoseconds.
 func PriceOf(text string) float64 {
-	checked, issues := environment().Compile(text)
+	checked, issues := ofRequests().Compile(text)
 	if issues.Err() != nil {
 		panic(issues.Err())
 	}
@@ -68,7 +68,7 @@ func PriceOf(text string) float64 {
 
 // BoundOfText returns the largest number of bytes of the text that the expression yields.
 func BoundOfText(text string) float64 {
-	checked, issues := environment().Compile(text)
+	checked, issues := ofRequests().Compile(text)
 	if issues.Err() != nil {
 		panic(issues.Err())
 	}

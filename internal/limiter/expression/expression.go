@@ -34,37 +34,41 @@ func (e *Expression[T]) Scans() time.Duration { return e.scans }
 
 // Compile compiles the text of an expression. A price above MaxPrice is an error. Errors are one
 // line, most with the position in the text.
-func Compile[T Result](text string) (compiled *Expression[T], err error) {
-	// All replicas compile the texts of policy authors: a panic of the library must not
-	// end all replicas.
-	defer func() {
-		if cause := recover(); cause != nil {
-			compiled, err = nil, fmt.Errorf("%w: %v", ErrInternal, cause)
-		}
-	}()
-	if utf8.RuneCountInString(text) > plan.MaxExpression {
-		return nil, fmt.Errorf("is longer than %d characters", plan.MaxExpression)
-	}
-	env := environment()
-	checked, issues := env.Compile(text)
-	if issues.Err() != nil {
-		return nil, oneLine(text, issues)
-	}
-	if want := typeOf[T](); !checked.OutputType().IsExactType(want) {
-		return nil, fmt.Errorf("must yield %s, not %s", want, checked.OutputType())
-	}
-	priced, err := priceOf(checked.NativeRep(), isText[T]())
-	if err != nil {
-		return nil, err
-	}
-	if isAffordable := priced.nanoseconds <= float64(MaxPrice); !isAffordable {
-		return nil, tooExpensive(priced.nanoseconds)
-	}
-	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CustomDecorator(replaceSlowFunctions(priced.patterns)))
+func Compile[T Result](text string) (*Expression[T], error) {
+	program, priced, err := ofRequests().compile(text, typeOf[T](), MaxPrice)
 	if err != nil {
 		return nil, err
 	}
 	return &Expression[T]{program: program, price: time.Duration(priced.nanoseconds), scans: time.Duration(priced.scans)}, nil
+}
+
+// compile compiles the text to a program that yields the type for at most the price.
+func (env environment) compile(text string, want *cel.Type, maxPrice time.Duration) (program cel.Program, p priced, err error) {
+	// All replicas compile the texts of policy authors: a panic of the library must not
+	// end all replicas.
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("%w: %v", ErrInternal, cause)
+		}
+	}()
+	if utf8.RuneCountInString(text) > plan.MaxExpression {
+		return nil, p, fmt.Errorf("is longer than %d characters", plan.MaxExpression)
+	}
+	checked, issues := env.Compile(text)
+	if issues.Err() != nil {
+		return nil, p, oneLine(text, issues, env.variables)
+	}
+	if !checked.OutputType().IsExactType(want) {
+		return nil, p, fmt.Errorf("must yield %s, not %s", want, checked.OutputType())
+	}
+	if p, err = priceOf(checked.NativeRep(), want == cel.StringType); err != nil {
+		return nil, p, err
+	}
+	if isAffordable := p.nanoseconds <= float64(maxPrice); !isAffordable {
+		return nil, p, tooExpensive(p.nanoseconds, maxPrice)
+	}
+	program, err = env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CustomDecorator(replaceSlowFunctions(p.patterns)))
+	return program, p, err
 }
 
 // ErrInternal means that the CEL library failed in a way that neither the text nor the request explains.

@@ -16,13 +16,14 @@ import (
 	"github.com/weir-dev/weir/internal/spelling"
 )
 
-// oneLine returns the issues of the text as one line, for the message of a status condition.
-func oneLine(text string, issues *cel.Issues) error {
+// oneLine returns the issues of the text, which may read these variables, as one line, for the message of a status
+// condition.
+func oneLine(text string, issues *cel.Issues, variables []string) error {
 	problems := make([]string, 0, len(issues.Errors()))
 	for _, e := range issues.Errors() {
 		problem := e.Message
 		if name := unknownName.FindStringSubmatch(problem); name != nil {
-			problem = undeclared(name[1], from(text, e.Location))
+			problem = undeclared(name[1], from(text, e.Location), variables)
 		}
 		if line := e.Location.Line(); line > 0 { // else it is about the whole
 			problem = fmt.Sprintf("%d:%d: %s", line, e.Location.Column()+1, problem)
@@ -51,7 +52,7 @@ func from(text string, at common.Location) string {
 
 // undeclared explains a name that does not exist. The rest of the text begins with it if it is a
 // variable.
-func undeclared(name, rest string) string {
+func undeclared(name, rest string, variables []string) string {
 	whole := dottedName.FindString(rest)
 	if first, _, _ := strings.Cut(whole, "."); first != name {
 		text := fmt.Sprintf("undeclared reference to function '%s'", name)
@@ -60,12 +61,15 @@ func undeclared(name, rest string) string {
 		}
 		return text
 	}
+	if len(variables) == 1 {
+		return fmt.Sprintf("undeclared reference to '%s'; the only variable is %s", whole, variables[0])
+	}
 	whole, meant := variableLike(whole)
 	text := fmt.Sprintf("undeclared reference to '%s'; ", whole)
 	if meant != "" {
 		return text + "did you mean " + meant + "?"
 	}
-	return text + "the variables are " + strings.Join(variables[:], ", ")
+	return text + "the variables are " + strings.Join(variables, ", ")
 }
 
 // variableLike returns the name of the variable in the dotted name, and the variable that was
@@ -91,7 +95,7 @@ func variableOf(name string) string {
 
 // functionNames returns the names of functions without the operators.
 func functionNames() (names []string) {
-	for name := range environment().Functions() {
+	for name := range ofRequests().Functions() {
 		if dottedName.FindString(name) == name && !strings.HasPrefix(name, "_") {
 			names = append(names, name)
 		}

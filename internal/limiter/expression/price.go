@@ -141,6 +141,8 @@ func (p *pricer) global(e ast.Expr, name string) *bound {
 		return mapOfTexts(mapSources[name])
 	case name == claims:
 		return &bound{length: maxPayloads, element: mapOfTexts(readsClaims), key: named, reads: readsClaims}
+	case name == responseCode:
+		return scalar
 	case slices.Contains(variables[:], name):
 		return textual
 	case p.checked.GetType(e.ID()).Kind() == types.TypeKind:
@@ -294,13 +296,13 @@ func (p *pricer) comprehension(c ast.ComprehensionExpr) *bound {
 // nextPrice is the price of getting one element.
 func (p *pricer) nextPrice(of *bound) float64 { return costOfJoint * of.joints }
 
-// tooExpensive returns an error that names the price.
-func tooExpensive(nanoseconds float64) error {
+// tooExpensive returns an error that names the price and the largest one.
+func tooExpensive(nanoseconds float64, most time.Duration) error {
 	price := time.Duration(math.MaxInt64)
 	if nanoseconds < math.MaxInt64 {
 		price = time.Duration(nanoseconds)
 	}
-	return fmt.Errorf("may take %s for the most expensive request, at most %s", FormatPrice(price), FormatPrice(MaxPrice))
+	return fmt.Errorf("may take %s for the most expensive request, at most %s", FormatPrice(price), FormatPrice(most))
 }
 
 // FormatPrice returns the price with two digits, rounded up, such as "3.2 ms".

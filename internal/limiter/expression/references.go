@@ -23,9 +23,9 @@ type Reference struct {
 // References returns the facts that the valid expression reads, in the order of the text and
 // each once.
 func References(text string) (found []Reference, err error) {
-	checked, issues := environment().Compile(text)
+	checked, issues := ofRequests().Compile(text)
 	if issues.Err() != nil {
-		return nil, oneLine(text, issues)
+		return nil, oneLine(text, issues, variables[:])
 	}
 	members := map[int64]string{} // by the ID of the expression of the map
 	add := func(r Reference) {

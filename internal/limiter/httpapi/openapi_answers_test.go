@@ -190,15 +190,25 @@ func runReservations(o *onRedis, run func(h http.Handler, calls ...documentedCal
 	tokens := hourly("tokens")
 	tokens.Limits[0].Threshold = 100
 	tokens.Reservations = plan.Reservations{MaxTTLMillis: 600_000, MaxOpen: 10}
+	failures := hourly("failures")
+	failures.Reservations = plan.Reservations{MaxTTLMillis: 600_000, MaxOpen: 10, Cost: "response.code == 401 ? 1 : 0"}
 	o.engine.Use(plan.NewSnapshot(8, []*plan.Plan{
-		tokens, hourly("shared"), hourly("login", plan.KeyPart{Type: plan.KeyHeader, Header: "x-account"}),
+		tokens, failures, hourly("shared"), hourly("login", plan.KeyPart{Type: plan.KeyHeader, Header: "x-account"}),
 	}))
 	w := o.as("", "POST", pathReserve, strings.Replace(reserveTokens, "alice", "bob", 1))
 	var body answer.DecisionBody
 	NewWithT(o.t).Expect(json.Unmarshal(w.Body.Bytes(), &body)).To(Succeed())
 	commit := `{"reservation":"` + body.Reservation + `","costs":{"shop/tokens":7}}`
 	renew := `{"reservation":"` + body.Reservation + `","ttl":"10m"}`
+	w = o.as("", "POST", pathReserve, `{"policies":["shop/failures"],"key":"bob"}`)
+	var failed answer.DecisionBody
+	NewWithT(o.t).Expect(json.Unmarshal(w.Body.Bytes(), &failed)).To(Succeed())
+	outcome := `{"reservation":"` + failed.Reservation + `"`
 	run(o,
+		documentedCall{"root", "GET", "/v1/policies", "", 200},
+		documentedCall{"", "POST", pathCommit, outcome + `,"cost":1}`, 400},
+		documentedCall{"", "POST", pathCommit, outcome + `,"response":{"code":1000}}`, 400},
+		documentedCall{"", "POST", pathCommit, outcome + `,"response":{"code":401}}`, 200},
 		documentedCall{"", "POST", pathReserve, reserveTokens, 200},
 		documentedCall{"", "POST", pathReserve, reserveTokens, 200},
 		documentedCall{"", "POST", pathReserve, strings.Replace(reserveTokens, "60", "50", 1), 409},

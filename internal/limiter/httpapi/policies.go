@@ -43,7 +43,7 @@ func summaryOf(p *plan.Plan) httptypes.PolicySummary {
 		Name: p.ID(), Mode: p.Mode, Limits: make([]httptypes.LimitSummary, 0, len(p.Limits)), LateCharges: p.LateCharges,
 	}
 	if r := p.Reservations; r.Allowed() {
-		s.Reservations = httptypes.ReservationsSummary{MaxTTL: plan.FormatMillis(r.MaxTTLMillis), MaxOpen: r.MaxOpen}
+		s.Reservations = httptypes.ReservationsSummary{MaxTTL: plan.FormatMillis(r.MaxTTLMillis), MaxOpen: r.MaxOpen, Cost: r.Cost}
 	}
 	for _, l := range p.Limits {
 		summary := httptypes.LimitSummary{Name: l.Name, Algorithm: l.Algorithm, Threshold: l.Threshold}

@@ -97,13 +97,17 @@ func TestReserveRequestsAreDecoded(t *testing.T) {
 
 func TestCommitsAreDecoded(t *testing.T) {
 	for name, tc := range map[string]struct {
-		members string
-		cost    int64
-		costs   limiter.Costs
+		members  string
+		cost     int64
+		costs    limiter.Costs
+		response *limiter.Response
 	}{
-		"a cost":         {`"cost":1000000000000`, 1e12, nil},
-		"a cancellation": {`"cost":0`, 0, nil},
-		"costs":          {`"costs":{"a/b":0,"a/c":5}`, 0, limiter.Costs{"a/b": 0, "a/c": 5}},
+		"a cost":         {`"cost":1000000000000`, 1e12, nil, nil},
+		"a cancellation": {`"cost":0`, 0, nil, nil},
+		"costs":          {`"costs":{"a/b":0,"a/c":5}`, 0, limiter.Costs{"a/b": 0, "a/c": 5}, nil},
+		"an outcome":     {`"response":{"code":401}`, limiter.NoCost, nil, &limiter.Response{Code: 401}},
+		"no outcome":     {`"response":{},"cost":3`, 3, nil, &limiter.Response{}},
+		"both":           {`"costs":{"a/b":7},"response":{"code":0}`, 0, limiter.Costs{"a/b": 7}, &limiter.Response{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -114,6 +118,7 @@ func TestCommitsAreDecoded(t *testing.T) {
 			g.Expect(w.Code).To(Equal(200), w.Body.String())
 			g.Expect(e.commit.Cost).To(Equal(tc.cost))
 			g.Expect(e.commit.Costs).To(Equal(tc.costs))
+			g.Expect(e.commit.Response).To(Equal(tc.response))
 			g.Expect(e.commit.Reservation.Encode()).To(Equal(someReservation))
 			g.Expect(w.Body.String()).To(MatchJSON(`{"committed":true,"revision":3,"policies":[
 				{"policy":"a/b","override":"gold","committed":true,"cost":5,"estimate":7,"limits":[]},
@@ -161,6 +166,13 @@ func TestInvalidReservationRequestsAreRejected(t *testing.T) {
 		"a leading zero":              {pathCommit, in(`"cost":00`), "cost"},
 		"a large cost":                {pathCommit, in(`"cost":1000000000001`), "cost"},
 		"a cost and costs of commits": {pathCommit, in(`"cost":1,"costs":{"a/b":1,"a/c":1}`), "cost"},
+		"a code in words":             {pathCommit, in(`"response":{"code":"401"}`), "response.code"},
+		"a code of four digits":       {pathCommit, in(`"response":{"code":1000}`), "response.code"},
+		"headers of the response":     {pathCommit, in(`"response":{"code":401,"headers":{}}`), "response.headers"},
+		"a response in a list":        {pathCommit, in(`"response":[401]`), "response"},
+		"a response of null":          {pathCommit, in(`"response":null`), "response"},
+		"a cost, costs, a response":   {pathCommit, in(`"response":{},"cost":1,"costs":{"a/b":1}`), "cost"},
+		"a response in a charge":      {pathCharge, `{"policies":["a/b"],"response":{"code":401}}`, "response"},
 		"no reservation":              {pathCommit, `{"cost":1}`, "reservation"},
 		"a broken reservation":        {pathCommit, `{"reservation":"AAAA","cost":1}`, "reservation"},
 		"a ttl of a commit":           {pathCommit, in(`"cost":1,"ttl":"1m"`), "ttl"},
@@ -220,6 +232,7 @@ func FuzzReservationRequests(f *testing.F) {
 	for _, seed := range []string{
 		`{"policies":["a/b"],"key":"k","cost":7,"ttl":"1m","id":"r"}`, `{"policies":["a/b"],"costs":{"a/b":7}}`,
 		`{"reservation":"` + someReservation + `","cost":0}`, `{"reservation":"` + someReservation + `","costs":{"a/b":0,"a/c":1}}`,
+		`{"reservation":"` + someReservation + `","response":{"code":401}}`,
 		`{"reservation":"` + someReservation + `","ttl":"1ms"}`, `{"costs":{"\u0061/b":1,"a/b":1}}`, `{`, "\xff",
 	} {
 		f.Add([]byte(seed))
@@ -230,6 +243,8 @@ func FuzzReservationRequests(f *testing.F) {
 			Cost  *int64
 			Costs limiter.Costs
 			ID    string
+
+			Response *limiter.Response
 		}
 		for _, path := range []string{pathReserve, pathCommit, pathRenew, pathCharge} {
 			e := &recordingReserver{}
@@ -246,8 +261,10 @@ func FuzzReservationRequests(f *testing.F) {
 				g.Expect(e.reserve.ID).To(Equal(reference.ID))
 			case e.commit != nil && reference.Cost != nil:
 				g.Expect(e.commit.Cost).To(Equal(*reference.Cost))
+				g.Expect(e.commit.Response).To(Equal(reference.Response))
 			case e.commit != nil:
 				g.Expect(e.commit.Costs).To(Equal(reference.Costs))
+				g.Expect(e.commit.Response).To(Equal(reference.Response))
 			}
 		}
 	})

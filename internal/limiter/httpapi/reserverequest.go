@@ -66,9 +66,9 @@ func (q *request) decodeCharge(body []byte, charge *limiter.Charge) error {
 	})
 }
 
-// decodeCommit parses {"reservation", "cost"} or {"reservation", "costs"}.
+// decodeCommit parses {"reservation"} with "cost", "costs" or neither, and "response", which may be left out beside one.
 func decodeCommit(body []byte, commit *limiter.Commit) error {
-	text, cost := "", int64(-1)
+	text, cost := "", limiter.NoCost
 	err := readBody(body, func(r *reader) error {
 		return r.object(maxMembers, func(name []byte) (err error) {
 			switch string(name) {
@@ -78,6 +78,8 @@ func decodeCommit(body []byte, commit *limiter.Commit) error {
 				cost, err = r.integer(0, plan.MaxCost)
 			case "costs":
 				commit.Costs, err = r.costs(0)
+			case "response":
+				commit.Response, err = r.response()
 			default:
 				err = unknown()
 			}
@@ -87,12 +89,14 @@ func decodeCommit(body []byte, commit *limiter.Commit) error {
 	switch {
 	case err != nil:
 		return err
-	case cost < 0 && commit.Costs == nil:
+	case cost == limiter.NoCost && commit.Costs == nil && commit.Response == nil:
 		return inField("cost", invalid("must be given"))
-	case cost >= 0 && commit.Costs != nil:
+	case cost != limiter.NoCost && commit.Costs != nil:
 		return inField("cost", invalid("cannot be given with costs"))
+	case commit.Costs != nil:
+		cost = 0
 	}
-	commit.Cost = max(0, cost)
+	commit.Cost = cost
 	commit.Reservation, err = limiter.DecodeReservation(text)
 	return err
 }
@@ -136,6 +140,20 @@ func (r *reader) ttl() (time.Duration, error) {
 		err = invalid("must be at least 1ms")
 	}
 	return ttl, err
+}
+
+// response reads {"code"}. Without a code it is unknown.
+func (r *reader) response() (*limiter.Response, error) {
+	response := &limiter.Response{}
+	err := r.object(maxMembers, func(name []byte) error {
+		if string(name) != "code" {
+			return unknown()
+		}
+		code, err := r.integer(0, plan.MaxResponseCode)
+		response.Code = int(code)
+		return err
+	})
+	return response, err
 }
 
 // costs reads numbers of units by policy. An empty object is rejected, as an empty list of policies.

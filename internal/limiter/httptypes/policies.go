@@ -34,6 +34,8 @@ type PolicySummary struct {
 type ReservationsSummary struct {
 	MaxTTL  string `json:"maxTTL"`
 	MaxOpen int64  `json:"maxOpen"`
+	// Cost is the expression that computes the cost of a commit; empty if commits name it.
+	Cost string `json:"cost,omitempty"`
 }
 
 // LimitSummary is one limit of a policy.

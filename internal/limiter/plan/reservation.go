@@ -11,6 +11,8 @@ const (
 	MaxReservationTTL = 24 * time.Hour
 	// MaxOpenReservations is the largest number of open reservations that a key may have.
 	MaxOpenReservations = 100_000
+	// MaxResponseCode is the largest code of a response; 0 is an unknown one.
+	MaxResponseCode = 999
 
 	minReservationTTL = time.Second
 )
@@ -22,6 +24,9 @@ type Reservations struct {
 	MaxTTLMillis int64 `json:"maxTTLMillis"`
 	// MaxOpen is the largest number of open reservations of one key.
 	MaxOpen int64 `json:"maxOpen"`
+	// Cost is an expression that yields the cost of a commit, from the code of the response. If it is empty, commits
+	// name their cost.
+	Cost string `json:"cost,omitempty"`
 }
 
 // Allowed reports whether the policy takes reservations.
@@ -40,6 +45,9 @@ func (p *Plan) validateReservations(fail func(string, ...any)) {
 	}
 	if r.MaxOpen < 1 || r.MaxOpen > MaxOpenReservations {
 		fail("reservations.maxOpen %d is out of bounds", r.MaxOpen)
+	}
+	if longerThan(r.Cost, MaxExpression) {
+		fail("reservations.cost is longer than %d characters", MaxExpression)
 	}
 	if p.Counting != CountAdmitted {
 		fail("reservations need counting Admitted")

@@ -30,6 +30,9 @@ func TestValuesNeedTheNewVersion(t *testing.T) {
 		"an override": func(p *plan.Plan) {
 			p.Overrides = []plan.Override{{Name: "o", Action: plan.ActionAllow, When: "claims.a.b == '1'"}}
 		},
+		"a cost of reservations": func(p *plan.Plan) {
+			p.Reservations = plan.Reservations{MaxTTLMillis: 1000, MaxOpen: 1, Cost: "response.code"}
+		},
 		"no such members": nil,
 	} {
 		p := valid()

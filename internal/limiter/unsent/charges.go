@@ -253,7 +253,9 @@ func clone(commit *limiter.Commit) *limiter.Commit {
 			hold.Key[j] = strings.Clone(hold.Key[j])
 		}
 	}
-	return &limiter.Commit{Reservation: &reservation, Cost: commit.Cost, Costs: maps.Clone(commit.Costs)}
+	return &limiter.Commit{
+		Reservation: &reservation, Cost: commit.Cost, Costs: maps.Clone(commit.Costs), CostIsFinal: commit.CostIsFinal,
+	}
 }
 
 // sizeOf returns about how much memory the charge takes.
