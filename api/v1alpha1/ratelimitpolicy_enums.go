@@ -63,6 +63,19 @@ const (
 	KeyPartExpression KeyPartType = "Expression"
 )
 
+// BlockOn is what starts the block of a limit.
+//
+// +kubebuilder:validation:Enum=Refusal;Commit
+type BlockOn string
+
+const (
+	// BlockOnRefusal starts a block when the limit denies a check.
+	BlockOnRefusal BlockOn = "Refusal"
+
+	// BlockOnCommit starts a block when a commit fills the limit.
+	BlockOnCommit BlockOn = "Commit"
+)
+
 // OnMissingKey is what happens to a request without a part of the key.
 //
 // +kubebuilder:validation:Enum=Share;Skip;Deny

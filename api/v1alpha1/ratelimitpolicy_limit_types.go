@@ -350,6 +350,13 @@ type Reservations struct {
 	//
 	// +optional
 	Cost OutcomeCost `json:"cost,omitzero"`
+
+	// blockOn is what starts the block of a limit with blockDuration or blockDurations. With Refusal a
+	// denial does. With Commit a commit above 0 does that leaves the limit without unspent units;
+	// denials and reservations that end start none. Defaults to Refusal.
+	//
+	// +optional
+	BlockOn BlockOn `json:"blockOn,omitempty"`
 }
 
 // OutcomeCost is the cost of a request by its outcome.

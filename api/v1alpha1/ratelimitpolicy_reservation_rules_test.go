@@ -129,6 +129,12 @@ var reservationRules = map[string]rule{
 		field:   "spec.reservations.cost.cel",
 		message: "may not be more than 1024 bytes",
 	},
+	"a blockOn of another kind": {
+		good:    reservations(`{maxTTL: 1m, blockOn: Commit}`, `mode: Enforce`, aLimit),
+		bad:     reservations(`{maxTTL: 1m, blockOn: Denial}`, `mode: Enforce`, aLimit),
+		field:   "spec.reservations.blockOn",
+		message: `supported values: "Refusal", "Commit"`,
+	},
 	"lateCharges from 1": {
 		good:    `{lateCharges: {from: 2}, ` + limits(aLimit)[1:],
 		bad:     `{lateCharges: {from: 1}, ` + limits(aLimit)[1:],

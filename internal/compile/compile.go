@@ -206,6 +206,8 @@ func (c *compiler) reservations(at *field.Path, r v1alpha1.Reservations) plan.Re
 		MaxTTLMillis: c.millis(at.Child("maxTTL"), r.MaxTTL),
 		MaxOpen:      int64(orDefaultPointer(r.MaxOpen, defaultMaxOpen)),
 		Cost:         c.cost(at.Child("cost", "cel"), r.Cost.CEL),
+
+		BlockOnCommit: r.BlockOn == v1alpha1.BlockOnCommit,
 	}
 }
 

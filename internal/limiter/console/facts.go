@@ -69,6 +69,9 @@ func factsOf(p *plan.Plan, reveal bool) *facts {
 		if r.Cost != "" {
 			f.addRow("Cost", r.Cost)
 		}
+		if r.BlockOnCommit {
+			f.addRow("Blocks", "on commits that fill a limit")
+		}
 	}
 	if from := p.LateCharges.From; from > 0 {
 		f.addRow("Late charges", fmt.Sprintf("from %d hits of Envoy", from))

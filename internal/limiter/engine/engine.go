@@ -309,11 +309,15 @@ func (e *Engine) change(ctx context.Context, o *operations, name string) error {
 	if len(o.call.Entries) == 0 {
 		return nil
 	}
+	start := time.Now()    //nolint:forbidigo // for the ends of blocks
 	o.call.Uncached = true // a remembered denial does not answer it
 	o.run(ctx, e.store.Evaluate)
 	switch {
 	case o.err == nil:
 		o.applySubstitutes()
+		if e.observer != nil {
+			o.observeBlocks(e.observer, start)
+		}
 		e.log.changed(ctx, name, o)
 		e.candidates.change(ctx, o)
 		return nil

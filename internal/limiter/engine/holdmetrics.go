@@ -68,6 +68,9 @@ func (m *metrics) countCommits(o *operations, series viewMetrics) {
 func (m *metrics) countCommit(pm *policyMetrics, op operation) {
 	cost, r := op.entry.Cost, op.reply
 	pm.countSettled(r)
+	if r.Verdict == quota.Tripped {
+		pm.add(blocksTotal, r.BlockedBy)
+	}
 	switch {
 	case r.Hold == quota.HoldMissing:
 		pm.add(reservationsTotal, outcomeMissing)

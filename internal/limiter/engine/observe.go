@@ -26,6 +26,15 @@ type Observer interface {
 	Resolve(ctx context.Context, policy, hash string) (quota.Key, error)
 }
 
+// observeBlocks passes the blocks that a change, which began at start, has started to the observer.
+func (o *operations) observeBlocks(observer Observer, start time.Time) {
+	for _, op := range o.all() {
+		if op.reply != nil && op.reply.Verdict == quota.Tripped {
+			observer.Block(op.id, op.entry.Key, start.Add(op.reply.BlockLeft))
+		}
+	}
+}
+
 // observe passes the denials of the evaluation, which began at start, to the observer.
 func (ev *evaluation) observe(o Observer, start time.Time) {
 	for i := range ev.participants {

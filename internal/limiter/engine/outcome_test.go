@@ -6,6 +6,7 @@ package engine_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -130,4 +131,47 @@ func TestOutcomesThatRedisDidNotAnswer(t *testing.T) {
 	_, err := f.Commit(t.Context(), &unsent[0])
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(f.usedOf(t, "a/x")).To(Equal([]int64{1, 0}))
+}
+
+// blockingOnCommit makes the limits of the policy start blocks when commits fill them.
+func blockingOnCommit(p *plan.Plan) {
+	p.Reservations.BlockOnCommit = true
+	p.Limits[0].BlockMillis = 60_000
+}
+
+// Good logins in flight are refused, but lock nothing; the failure that fills the quota does.
+func TestCommitsThatFillTheQuotaBlock(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(makePlan("a/x", countingOutcomes(failureCost), blockingOnCommit, threshold(2)))
+	first, second := f.reserve(t, reserve(1, "a/x")).Reservation, f.reserve(t, reserve(1, "a/x")).Reservation
+	d := f.reserve(t, reserve(1, "a/x"))
+	g.Expect([]any{d.Reason, d.WaitsFor}).To(Equal([]any{limiter.ReasonLimitExceeded, limiter.WaitsForReservations}))
+	for _, commit := range []*limiter.Commit{outcomeOf(first, 200), outcomeOf(second, 401)} {
+		_, err := f.Commit(t.Context(), commit)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	d = f.reserve(t, reserve(1, "a/x"))
+	g.Expect([]any{d.Allowed, d.Reason}).To(Equal([]any{true, limiter.ReasonAllowed}))
+	committed, err := f.Commit(t.Context(), outcomeOf(d.Reservation, 403))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(committed.Found()).To(BeTrue())
+	d = f.reserve(t, reserve(1, "a/x"))
+	g.Expect([]any{d.Reason, d.Limit, d.RetryAfter}).To(Equal([]any{limiter.ReasonBlocked, "burst", time.Hour}))
+	g.Expect(testutil.GatherAndCompare(f.registry, strings.NewReader(`
+# HELP weir_blocks_total Blocks started, by limit.
+# TYPE weir_blocks_total counter
+weir_blocks_total{limit="burst",namespace="a",policy="x"} 1
+`), "weir_blocks_total")).To(Succeed())
+}
+
+// Blocks that commits start are listed like others.
+func TestBlocksOfCommitsAreObserved(t *testing.T) {
+	g, o := NewWithT(t), &observer{}
+	e := observed(t, o, makePlan("a/x", keyed(apiKey), countingOutcomes(failureCost), blockingOnCommit, threshold(1)))
+	d, err := e.Reserve(t.Context(), reserve(1, "a/x"))
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = e.Commit(t.Context(), outcomeOf(d.Reservation, 401))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect([]any{o.denied, o.blocks}).To(Equal([]any{[]string(nil), []string{"a/x alice"}}))
+	g.Expect(o.ends[0]).To(BeTemporally("~", time.Now().Add(time.Minute), 5*time.Second))
 }

@@ -102,6 +102,8 @@ func (p *policy) storedVariants(id string, variants ...*variant) []*quota.Policy
 		Shadow:      p.plan.Mode == plan.ModeShadow,
 		Requestable: p.plan.DependsOnDescriptors(),
 		MaxOpen:     p.plan.Reservations.MaxOpen,
+
+		BlockOnCommit: p.plan.Reservations.BlockOnCommit,
 	}, limits...)
 }
 

@@ -44,6 +44,9 @@ func summaryOf(p *plan.Plan) httptypes.PolicySummary {
 	}
 	if r := p.Reservations; r.Allowed() {
 		s.Reservations = httptypes.ReservationsSummary{MaxTTL: plan.FormatMillis(r.MaxTTLMillis), MaxOpen: r.MaxOpen, Cost: r.Cost}
+		if r.BlockOnCommit {
+			s.Reservations.BlockOn = "Commit"
+		}
 	}
 	for _, l := range p.Limits {
 		summary := httptypes.LimitSummary{Name: l.Name, Algorithm: l.Algorithm, Threshold: l.Threshold}

@@ -36,6 +36,8 @@ type ReservationsSummary struct {
 	MaxOpen int64  `json:"maxOpen"`
 	// Cost is the expression that computes the cost of a commit; empty if commits name it.
 	Cost string `json:"cost,omitempty"`
+	// BlockOn is "Commit" if commits start blocks, in place of denials; else empty.
+	BlockOn string `json:"blockOn,omitempty"`
 }
 
 // LimitSummary is one limit of a policy.

@@ -9,7 +9,8 @@ import "math"
 type gcra struct{ refills }
 
 // load returns how far the arrival time is ahead, as the deficit of a bucket. Unless the entry is
-// a peek, an arrival time that is too far ahead, after an edit, is moved back to the ceiling.
+// a peek, an arrival time that is too far ahead, after an edit, is moved back to the ceiling; also not while a peek
+// settles holds.
 func (g gcra) load(v *view) deficit {
 	now := v.entry.now
 	ahead := v.data[0] - now
@@ -17,7 +18,7 @@ func (g gcra) load(v *view) deficit {
 		return deficit{}
 	}
 	debt, _ := v.debt.over(1)
-	if most := plusMicros(v.limit.Ceiling(), debt); ahead > most && !v.entry.peek {
+	if most := plusMicros(v.limit.Ceiling(), debt); ahead > most && !v.entry.Peek {
 		missing := product(most, v.limit.Threshold)
 		g.store(v, missing)
 		return missing

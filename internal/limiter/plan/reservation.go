@@ -27,6 +27,8 @@ type Reservations struct {
 	// Cost is an expression that yields the cost of a commit, from the code of the response. If it is empty, commits
 	// name their cost.
 	Cost string `json:"cost,omitempty"`
+	// BlockOnCommit makes commits that fill a limit start its block, in place of denials.
+	BlockOnCommit bool `json:"blockOnCommit,omitempty"`
 }
 
 // Allowed reports whether the policy takes reservations.

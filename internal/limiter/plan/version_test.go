@@ -33,6 +33,9 @@ func TestValuesNeedTheNewVersion(t *testing.T) {
 		"a cost of reservations": func(p *plan.Plan) {
 			p.Reservations = plan.Reservations{MaxTTLMillis: 1000, MaxOpen: 1, Cost: "response.code"}
 		},
+		"blocks on commits": func(p *plan.Plan) {
+			p.Reservations = plan.Reservations{MaxTTLMillis: 1000, MaxOpen: 1, BlockOnCommit: true}
+		},
 		"no such members": nil,
 	} {
 		p := valid()

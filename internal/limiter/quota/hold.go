@@ -23,7 +23,8 @@ const (
 	// and takes only the holds that are missing.
 	Reserve
 	// Commit ends the hold with the ID and spends the cost, which may be 0. Without an open hold
-	// it changes nothing.
+	// it changes nothing. If it spends units and a limit is full then, a policy that BlocksOnCommit starts the
+	// block of the limit, unless one is live.
 	Commit
 	// CommitOrCharge is a Commit if the key has an open hold with the ID, and otherwise a Charge. The ID
 	// of a hold that has ended is remembered, since its estimate has been spent.

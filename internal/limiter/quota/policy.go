@@ -63,6 +63,8 @@ type Settings struct {
 	Attempts bool
 	// Shadow policies never deny a check.
 	Shadow bool
+	// BlockOnCommit makes commits that fill a limit start its block, in place of denials.
+	BlockOnCommit bool
 	// Requestable policies also have variants with requested limits, see Policy.NewRequested.
 	Requestable bool
 	// MaxOpen is the most holds that a key may have at a time. 0 takes none. Policies that count
@@ -83,7 +85,7 @@ type Policy struct {
 
 	states       []string      // the names of the states of the limits, in the order of the limits
 	observes     bool          // a limit is Suppressed
-	startsBlocks bool          // a limit starts blocks
+	startsBlocks bool          // a limit starts blocks, on denials or on commits
 	keep         time.Duration // how long the SlidingLog keeps hits
 	keepUnits    int64         // and how many units it keeps, unless it has served larger limits
 	enlarges     bool          // see Enlarges
@@ -96,6 +98,7 @@ type family struct {
 	id          string
 	attempts    bool
 	shadow      bool
+	onCommit    bool // commits start blocks, denials do not
 	requestable bool
 	maxOpen     int64
 	// keepSpent is the longest time for which a limit of any variant needs what is spent.
@@ -118,7 +121,9 @@ func NewPolicy(id string, attempts, shadow bool, limits []Limit) *Policy {
 // limits of the policy without an override. Limits with the same name, algorithm, window and
 // bucket share a state, so that one key may use different variants in turn.
 func NewVariants(s Settings, variants ...[]Limit) []*Policy {
-	f := &family{id: s.ID, attempts: s.Attempts, shadow: s.Shadow, requestable: s.Requestable, maxOpen: s.MaxOpen}
+	f := &family{
+		id: s.ID, attempts: s.Attempts, shadow: s.Shadow, onCommit: s.BlockOnCommit, requestable: s.Requestable, maxOpen: s.MaxOpen,
+	}
 	f.bounds = map[string]stateBounds{}
 	f.stateNames = []string{BlockName(s.ID)}
 	if s.MaxOpen > 0 {

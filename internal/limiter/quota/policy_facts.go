@@ -55,10 +55,13 @@ func (p *Policy) Enlarges() bool { return p.enlarges }
 func (p *Policy) Observes() bool { return p.observes }
 
 // StartsBlocks reports whether a denial by a limit may start a block.
-func (p *Policy) StartsBlocks() bool { return p.startsBlocks }
+func (p *Policy) StartsBlocks() bool { return p.startsBlocks && !p.onCommit }
+
+// BlocksOnCommit reports whether a commit that fills a limit may start a block.
+func (p *Policy) BlocksOnCommit() bool { return p.startsBlocks && p.onCommit }
 
 // WritesDenials reports whether a denied check of an unblocked key may count or start a block.
-func (p *Policy) WritesDenials() bool { return p.attempts || p.startsBlocks }
+func (p *Policy) WritesDenials() bool { return p.attempts || p.StartsBlocks() }
 
 // MaxOpen returns the most holds that a key may have; 0 if the policy takes no reservations.
 func (p *Policy) MaxOpen() int64 { return p.maxOpen }

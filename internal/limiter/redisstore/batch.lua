@@ -2,8 +2,8 @@
 -- instant, as if each had come alone.
 --
 -- KEYS     per call, or once for a run with RUN_SAME_KEYS, the keys of its entries. All but commits
---          read the block key: a block may be older than the last edit of the policy, or set by
---          an operator
+--          that start no block read the block key: a block may be older than the last edit of the policy, or set
+--          by an operator
 -- ARGV     number of runs; per run of successive calls with the same policies
 --            number of calls, of the keys and of the call arguments of one call;
 --            flags (see protocol.go); number of entries; the entries;
@@ -25,7 +25,7 @@
 --            blocked: repairs of a TTL or an arrival time that an edit or a clock change made wrong
 --            not blocked, counts admissions, and an enforcing entry denies: such repairs, units that
 --              Suppressed observes and, if the entry itself is denied, its block
---            others: the cost, or a hold of it
+--            others: the cost, or a hold of it; for a commit that fills a limit, perhaps a block
 
 local key_at, arg_at = 0, 1
 local decide_run -- of the general code, which most scripts do not need

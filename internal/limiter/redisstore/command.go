@@ -117,11 +117,11 @@ func keysOf(c *quota.Call) int {
 	return n
 }
 
-// suffixesOf returns the suffixes of the Redis keys of the entry. A commit needs no block: it is never
-// blocked, and the key is known by its hold.
+// suffixesOf returns the suffixes of the Redis keys of the entry. A commit that starts no block needs none: it is
+// never blocked, and the key is known by its hold.
 func suffixesOf(e *quota.Entry) []string {
 	p := preparedOf(e.Policy)
-	if e.Action == quota.Commit {
+	if e.Action == quota.Commit && !p.BlocksOnCommit() {
 		return p.keys[1:]
 	}
 	return p.keys

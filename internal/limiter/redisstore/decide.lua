@@ -14,6 +14,12 @@ local function undecided(entries)
   return reply
 end
 
+-- Milliseconds until the block of the key ends, or -1, and the name of the limit that started it.
+local function live_block(entry)
+  local blocked_by = values[entry.block_key]
+  return blocked_by and time_left(entry.block_key) or -1, blocked_by
+end
+
 -- Sets the verdict of an entry by its limits, its block and, if it reserves, the holds of its key. Undeniable entries
 -- are admitted.
 local function judge(entry)
@@ -26,8 +32,7 @@ local function judge(entry)
   end
   admit(entry)
   entry.verdict, entry.block_left, entry.blocked_by = entry.admitted and VERDICT_ADMITTED or VERDICT_DENIED, nil, nil
-  local blocked_by = values[entry.block_key]
-  local left = blocked_by and time_left(entry.block_key) or -1
+  local left, blocked_by = live_block(entry)
   if left >= 0 then
     entry.verdict, entry.admitted = VERDICT_BLOCKED, false
     entry.block_left, entry.blocked_by = (left + 1) * 1000, blocked_by
@@ -57,13 +62,20 @@ local function block_length(limit)
   return limit.lengths[min(blocks_of(limit) + 1, #limit.lengths)]
 end
 
--- Starts the longest block of the limits that do not admit the cost, named after the
--- first of them. The TTL is the only record of its end. Random shedding starts no block, and
--- neither do holds.
-local function start_block(entry)
+-- Whether the limit denies by itself: neither by chance nor because of holds.
+local function denies(entry, limit)
+  return not limit.admits and not limit.shed and not (entry.open_holds > 0 and holds.waits(entry, limit))
+end
+
+-- Whether the quota of the limit is spent. Held units do not count.
+local function is_full(_, limit) return limit.used >= limit.quota end
+
+-- Starts the longest block of the limits that `may_start` selects, named after the first of them. The TTL is the only
+-- record of its end.
+local function start_block(entry, may_start)
   local longest, name, escalating = 0, nil, {}
   for _, limit in ipairs(entry.limits) do
-    if not limit.admits and not limit.shed and not (entry.open_holds > 0 and holds.waits(entry, limit)) then
+    if may_start(entry, limit) then
       name = name or limit.name
       longest = max(longest, block_length(limit))
       if limit.lengths then escalating[#escalating + 1] = limit end
@@ -99,7 +111,11 @@ local function spend(entry, denied)
   entry.began = false
   if entry.peek or entry.dry_run or entry.verdict == VERDICT_BLOCKED or entry.repeats then return end
   if entry.undeniable then
-    entry.began = holds.change(entry) and not entry.known
+    local spent = holds.change(entry)
+    entry.began = spent and not entry.known
+    if spent and entry.on_commit and entry.action ~= ACTION_CHARGE and live_block(entry) < 0 then
+      start_block(entry, is_full)
+    end
     return
   end
   local passes = entry.admitted and not denied
@@ -109,7 +125,7 @@ local function spend(entry, denied)
     holds.take(entry)
     entry.began = not entry.known
   end
-  if entry.starts_blocks and not entry.admitted then start_block(entry) end
+  if entry.has_blocks and not entry.on_commit and not entry.admitted then start_block(entry, denies) end
 end
 
 -- The wait in microseconds if only holds keep the cost from fitting. A commit may end them at any time.

@@ -1,7 +1,7 @@
 -- entry: reads the entries of a run of calls, for decide and refund. The calls of a run
 -- have the same policies; limits are prepared once and used for each of them in turn.
 --
--- KEYS     per entry: [its block key, unless it commits], [the list of its requested states, if ENTRY_LISTED],
+-- KEYS     per entry: [its block key, unless it commits and starts no block], [the list of its requested states, if ENTRY_LISTED],
 --          [the key of its holds, if ENTRY_HOLDS], the keys of its algorithms, each followed by the
 --          key with the number of blocks, if there are several lengths, [the key of a charge, if ENTRY_REMEMBERS]
 -- ARGV     per entry what the calls have in common:
@@ -29,7 +29,7 @@ local function prepare_limit(entry)
     quota = next_number(),
     window = next_number(),
   }
-  if entry.starts_blocks then
+  if entry.has_blocks then
     limit.block_millis, limit.name = next_number(), next_string()
     if limit.block_millis < 0 then prepare_escalation(limit) end
   end
@@ -43,7 +43,8 @@ local function prepare_entry()
     attempts = band(flags, ENTRY_ATTEMPTS) ~= 0,
     shadow = band(flags, ENTRY_SHADOW) ~= 0,
     peek = band(flags, ENTRY_PEEK) ~= 0,
-    starts_blocks = band(flags, ENTRY_BLOCKS) ~= 0,
+    has_blocks = band(flags, ENTRY_BLOCKS) ~= 0,
+    on_commit = band(flags, ENTRY_ON_COMMIT) ~= 0,
     dry_run = band(flags, ENTRY_DRY_RUN) ~= 0,
     only_known = band(flags, ENTRY_ONLY_KNOWN) ~= 0,
     has_list = band(flags, ENTRY_LISTED) ~= 0,
@@ -57,7 +58,7 @@ local function prepare_entry()
   }
   entry.reserves = entry.action == ACTION_RESERVE and entry.keeps_holds
   entry.undeniable = entry.action > ACTION_RESERVE -- commits, renews or charges
-  entry.has_block = entry.action ~= ACTION_COMMIT
+  entry.has_block = entry.action ~= ACTION_COMMIT or entry.on_commit
   if entry.action == ACTION_RESERVE or entry.action == ACTION_RENEW then entry.ttl = next_number() end
   if band(flags, ENTRY_LOG) ~= 0 then entry.keep, entry.keep_units = next_number(), next_number() end
   if entry.has_list then entry.listed = next_number() end

@@ -59,7 +59,8 @@ func (p *prepared) prepareFlags() {
 	}{
 		{entryAttempts, p.CountsAttempts()},
 		{entryShadow, p.IsShadow()},
-		{entryBlocks, p.StartsBlocks()},
+		{entryBlocks, p.StartsBlocks() || p.BlocksOnCommit()},
+		{entryOnCommit, p.BlocksOnCommit()},
 		{entryListed, p.OwnState() >= 0},
 		{entryEnlarges, p.Enlarges()},
 		{entryHolds, p.TakesReservations()},

@@ -36,7 +36,7 @@ const (
 	entryAttempts  = 1 << iota // checks are counted, not only admitted ones
 	entryShadow                // the policy is in mode Shadow
 	entryPeek                  // writes nothing
-	entryBlocks                // limits start blocks
+	entryBlocks                // limits start blocks, on denials or on commits
 	entryLog                   // a limit is a SlidingLog
 	entryDryRun                // spends nothing, but repairs state after an edit or a clock change
 	entryOnlyKnown             // decided only if the key is known
@@ -46,6 +46,7 @@ const (
 	entryHolds                 // the policy takes reservations
 	entrySettles               // settles the holds that have ended
 	entryRemembers             // remembers a charge
+	entryOnCommit              // commits start the blocks, denials do not
 
 	entryActionBits = iota // the action is in the bits from here on
 )
@@ -85,7 +86,7 @@ var constants = map[string]any{
 	"ENTRY_ATTEMPTS": entryAttempts, "ENTRY_SHADOW": entryShadow, "ENTRY_PEEK": entryPeek, "ENTRY_BLOCKS": entryBlocks,
 	"ENTRY_LOG": entryLog, "ENTRY_DRY_RUN": entryDryRun, "ENTRY_ONLY_KNOWN": entryOnlyKnown, "ENTRY_LISTED": entryListed,
 	"ENTRY_LARGEST": entryLargest, "ENTRY_ENLARGES": entryEnlarges, "ENTRY_HOLDS": entryHolds, "ENTRY_SETTLES": entrySettles,
-	"ENTRY_REMEMBERS": entryRemembers, "ENTRY_ACTION_BITS": entryActionBits,
+	"ENTRY_REMEMBERS": entryRemembers, "ENTRY_ON_COMMIT": entryOnCommit, "ENTRY_ACTION_BITS": entryActionBits,
 
 	"ACTION_CHECK": int(quota.Check), "ACTION_RESERVE": int(quota.Reserve), "ACTION_COMMIT": int(quota.Commit),
 	"ACTION_RENEW": int(quota.Renew), "ACTION_CHARGE": int(quota.Charge),

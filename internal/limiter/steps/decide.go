@@ -74,13 +74,16 @@ func (e *Entry) spend(r *quota.EntryReply, denied bool) {
 	switch {
 	case e.Action > quota.Reserve:
 		writes = e.change(r)
+		if writes && e.commitMayBlock() {
+			e.startBlock(r, e.isFull)
+		}
 	case !e.Policy.TakesHold(e.Action):
 		writes = e.spendLimits(passes)
 	case passes:
 		e.takeHold()
 		r.Hold, writes = quota.HoldTaken, true
 	}
-	if r.Verdict == quota.Denied && e.startBlock(r) {
+	if r.Verdict == quota.Denied && e.Policy.StartsBlocks() && e.startBlock(r, e.mayStartBlock) {
 		writes = true
 	}
 	r.Began = writes && !e.IsKnown
@@ -99,13 +102,12 @@ func (e *Entry) spendLimits(passes bool) (spent bool) {
 	return spent
 }
 
-// startBlock starts the longest block of the limits that do not admit the cost, named after the
-// first of them.
-func (e *Entry) startBlock(r *quota.EntryReply) (started bool) {
+// startBlock starts the longest block of the limits that may start one, named after the first of them.
+func (e *Entry) startBlock(r *quota.EntryReply, mayStart func(r *quota.EntryReply, i int) bool) (started bool) {
 	var longest time.Duration
 	by := ""
 	for i := range r.Limits {
-		if e.mayStartBlock(r, i) {
+		if mayStart(r, i) {
 			longest = max(longest, e.limit(i).BlockLength(e.earlierBlocks(i)))
 			if by == "" {
 				by = e.limit(i).Name
@@ -116,7 +118,7 @@ func (e *Entry) startBlock(r *quota.EntryReply) (started bool) {
 		return false
 	}
 	for i := range r.Limits {
-		if e.limit(i).Escalation != nil && e.mayStartBlock(r, i) {
+		if e.limit(i).Escalation != nil && mayStart(r, i) {
 			e.CountBlock(i, longest)
 		}
 	}
@@ -135,6 +137,18 @@ func (e *Entry) earlierBlocks(i int) int64 {
 func (e *Entry) mayStartBlock(r *quota.EntryReply, i int) bool {
 	return !r.Limits[i].Admits && !r.Limits[i].Shed && !e.waitsForHolds(r, i)
 }
+
+// commitMayBlock reports whether the entry commits, for a policy that blocks on commits, a key without a live block.
+func (e *Entry) commitMayBlock() bool {
+	if e.Action == quota.Charge || !e.Policy.BlocksOnCommit() {
+		return false
+	}
+	_, _, live := e.Block()
+	return !live
+}
+
+// isFull reports whether the quota of the limit is spent. Held units do not count.
+func (e *Entry) isFull(_ *quota.EntryReply, i int) bool { return e.used(i) >= e.limit(i).Quota }
 
 // report sets the state of the limits after the call and, after a denial, the times to wait.
 func (e *Entry) report(r *quota.EntryReply, denied bool) {

@@ -20,9 +20,9 @@ import (
 // give:
 //
 //	start DATE
-//	policy NAME [attempts] [shadow] [reservations]
+//	policy NAME [attempts] [shadow] [reservations] [blockOnCommit]
 //	  limit NAME ALGORITHM THRESHOLD/WINDOW|PERIOD@ZONE [burst N] [bucket DURATION] [block DURATION] [blocks DURATION,.../DURATION] [reached]
-//	at TIME [POLICY ...] [key KEY] [cost N] [peek] [draw SHARE] [ACTION] -> allow|deny|blocked [LIMIT: FACT VALUE ...]
+//	at TIME [POLICY ...] [key KEY] [cost N] [peek] [draw SHARE] [ACTION] -> allow|deny|blocked|blocks [LIMIT: FACT VALUE ...]
 //	at TIME reset|block DURATION|unblock POLICY [key KEY]
 //
 // where
@@ -35,7 +35,7 @@ import (
 //   - ACTION is reserve ID for DURATION, commit ID, commit-or-charge ID, renew ID for DURATION or
 //     charge ID.
 //   - Without POLICY a check uses the last policy above it.
-//   - deny: a limit denied the check. blocked: the key had a live block.
+//   - deny: a limit denied the check. blocked: the key had a live block. blocks: a commit started one.
 //   - draw is the caller's random number, 0 (never shed, the default) to just below 1.
 func TestScenarios(t *testing.T, subject *Subject) {
 	t.Helper()
@@ -95,13 +95,17 @@ func limitID(p *quota.Policy, limit string) string {
 	return strings.TrimPrefix(p.ID(), "test/") + "/" + limit
 }
 
-// verdictOf returns allow, deny or blocked, by the verdicts of the enforcing policies.
+// verdictOf returns allow, deny or blocked, by the verdicts of the enforcing policies, and blocks for a commit that started a
+// block.
 func verdictOf(call *quota.Call, r *quota.Reply) string {
 	worst := quota.Admitted
 	for i, e := range call.Entries {
 		if v := r.Entries[i].Verdict; !e.Policy.IsShadow() && v != quota.Admitted && worst != quota.Blocked {
 			worst = v
 		}
+	}
+	if worst == quota.Tripped && !call.IsDeniable() {
+		return "blocks"
 	}
 	return map[quota.Verdict]string{quota.Admitted: "allow", quota.Denied: "deny", quota.Tripped: "deny", quota.Blocked: "blocked"}[worst]
 }

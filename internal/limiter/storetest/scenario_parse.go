@@ -38,11 +38,12 @@ type scenarioPolicy struct {
 	name             string
 	attempts, shadow bool
 	reservations     bool
+	blockOnCommit    bool
 	limits           []quota.Limit
 }
 
 func (p *scenarioPolicy) prepare() *quota.Policy {
-	settings := quota.Settings{ID: "test/" + p.name, Attempts: p.attempts, Shadow: p.shadow}
+	settings := quota.Settings{ID: "test/" + p.name, Attempts: p.attempts, Shadow: p.shadow, BlockOnCommit: p.blockOnCommit}
 	if p.reservations {
 		settings.MaxOpen = 3
 	}
@@ -69,6 +70,7 @@ func (p *scenarioParser) line(line string) error {
 			policy.attempts = policy.attempts || w == "attempts"
 			policy.shadow = policy.shadow || w == "shadow"
 			policy.reservations = policy.reservations || w == "reservations"
+			policy.blockOnCommit = policy.blockOnCommit || w == "blockOnCommit"
 		}
 		p.policies[policy.name] = policy // a second definition is an edit
 		p.latest = policy.name
@@ -231,7 +233,7 @@ func (p *scenarioParser) check(line string, words, want []string) (err error) {
 	return err
 }
 
-// parseWant reads "allow|deny|blocked [LIMIT: FACT VALUE ...]".
+// parseWant reads "allow|deny|blocked|blocks [LIMIT: FACT VALUE ...]".
 func (s *step) parseWant(words []string) error {
 	s.want, s.facts = words[0], map[string]map[string]string{}
 	limit := ""

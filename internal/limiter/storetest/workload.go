@@ -44,7 +44,7 @@ func NewWorkload(r *rand.Rand, algorithms []quota.Algorithm, f Features) *Worklo
 }
 
 // traits are the properties of a policy that all its limits must support.
-type traits struct{ attempts, reached, shadow, holds bool }
+type traits struct{ attempts, reached, shadow, holds, blockOnCommit bool }
 
 // randomTraits returns traits, and the algorithms that support them.
 func (w *Workload) randomTraits() (traits, []quota.Algorithm) {
@@ -63,6 +63,7 @@ func (w *Workload) randomTraits() (traits, []quota.Algorithm) {
 	}
 	if w.features.Holds {
 		choice, m.holds = fitForHolds(choice, !m.attempts && w.Rand.IntN(2) == 0)
+		m.blockOnCommit = w.Rand.IntN(2) == 0
 	}
 	return m, choice
 }
@@ -82,6 +83,7 @@ func (w *Workload) randomPolicy(i int) []*quota.Policy {
 		ID: fmt.Sprintf("test/p%d", i), Attempts: m.attempts, Shadow: m.shadow, Requestable: w.features.Substitutes && w.Rand.IntN(2) == 0,
 	}
 	if m.holds {
+		settings.BlockOnCommit = m.blockOnCommit
 		settings.MaxOpen = 1 + w.Rand.Int64N(5)
 		if w.Rand.IntN(3) == 0 {
 			settings.MaxOpen = manyHolds
@@ -349,9 +351,9 @@ func Describe(call *quota.Call) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "denied=%v draw=%d", call.Denied, call.Draw)
 	for _, e := range call.Entries {
-		fmt.Fprintf(&b, "\n  %s key %s cost %d peek %v only known %v action %v id %s ttl %v most %d attempts %v shadow %v requested %v %+v",
+		fmt.Fprintf(&b, "\n  %s key %s cost %d peek %v only known %v action %v id %s ttl %v most %d attempts %v shadow %v on commit %v requested %v %+v",
 			e.Policy.ID(), e.Key, e.Cost, e.Peek, e.OnlyKnown, e.Action, e.ID, e.TTL, e.Policy.MaxOpen(),
-			e.Policy.CountsAttempts(), e.Policy.IsShadow(), e.Policy.Fallback() != nil, e.Policy.Limits())
+			e.Policy.CountsAttempts(), e.Policy.IsShadow(), e.Policy.BlocksOnCommit(), e.Policy.Fallback() != nil, e.Policy.Limits())
 	}
 	return b.String()
 }
