@@ -210,6 +210,10 @@ func (e *Engine) decideAndCount(ctx context.Context, check *limiter.Check, purpo
 		}
 		e.candidates.judge(ctx, ev, v.series)
 	}
+	if ev.withdraws && decision.Unsent == nil && errors.Is(ctx.Err(), context.Canceled) {
+		e.withdraw(ctx, ev, v.series)
+		return nil, ctx.Err()
+	}
 	ev.release()
 	return decision, nil
 }
@@ -251,8 +255,14 @@ func (e *Engine) decide(
 	return decision, nil
 }
 
-// evaluate lets the store decide the call; if the script fails, a call for each Namespace.
+// evaluate lets the store decide the call; if the script fails, a call for each Namespace. It waits for the holds of a
+// canceled caller, to withdraw them.
 func (e *Engine) evaluate(ctx context.Context, ev *evaluation) {
+	if ev.withdraws {
+		var cancel context.CancelFunc
+		ctx, cancel = withoutCancel(ctx)
+		defer cancel()
+	}
 	ev.run(ctx, e.store.Evaluate)
 	if failure, ok := errors.AsType[*quota.StoreError](ev.err); ok && failure.Unwritten {
 		ev.evaluateApart(ctx, e.store.Evaluate)
@@ -280,9 +290,37 @@ func (e *Engine) charge(ctx context.Context, charges *operations, series viewMet
 	return nil
 }
 
+// withoutCancel returns a context that ends only at the deadline of ctx, if it has one.
+func withoutCancel(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, hasDeadline := ctx.Deadline()
+	ctx = context.WithoutCancel(ctx)
+	if !hasDeadline {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, deadline)
+}
+
 // cancelTaken cancels the holds that a rejected reserve has taken, beside the holds of the open reservation
 // with its ID. If Redis does not answer, they end by themselves.
 func (e *Engine) cancelTaken(ctx context.Context, ev *evaluation) {
+	taken := ev.cancellations()
+	_ = e.change(context.WithoutCancel(ctx), taken, "cancel")
+	taken.release()
+}
+
+// withdraw cancels the holds of a reserve whose caller has canceled: it does not learn of them, so it cannot commit
+// them. They are counted as reserved and canceled.
+func (e *Engine) withdraw(ctx context.Context, ev *evaluation, series viewMetrics) {
+	taken := ev.cancellations()
+	if e.change(context.WithoutCancel(ctx), taken, "withdraw") == nil {
+		e.metrics.countCommits(taken, series)
+	}
+	taken.release()
+	ev.release()
+}
+
+// cancellations returns commits of 0 for the holds that the call has taken.
+func (ev *evaluation) cancellations() *operations {
 	taken := newOperations()
 	for _, op := range ev.all() {
 		if r := op.reply; r != nil && r.Hold == quota.HoldTaken {
@@ -291,8 +329,7 @@ func (e *Engine) cancelTaken(ctx context.Context, ev *evaluation) {
 			taken.add(*op.participant, entry)
 		}
 	}
-	_ = e.change(ctx, taken, "cancel")
-	taken.release()
+	return taken
 }
 
 // evaluateLocally lets the policies with failureMode Local decide, if the store did not answer.

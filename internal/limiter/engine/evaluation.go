@@ -29,6 +29,7 @@ type evaluation struct {
 	sawDisabled     bool            // a policy with mode Disabled was named
 
 	reservationID string // of a reserve
+	withdraws     bool   // it has reserves that its caller cannot repeat: they end if the caller cancels
 
 	charges    *operations      // spent whatever the limits admit; nil if none
 	candidates []candidateCheck // one for each policy with candidates

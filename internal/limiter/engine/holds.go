@@ -25,7 +25,7 @@ func (ev *evaluation) addHolds(r *limiter.Reserve) error {
 	}
 	ev.reservationID = r.ID
 	if r.ID == "" {
-		ev.reservationID = newReservationID()
+		ev.reservationID, ev.withdraws = newReservationID(), true
 	}
 	for _, op := range ev.all() {
 		cost, holds := estimateOf(r, op.policy, op.entry.Cost)

@@ -25,6 +25,7 @@ func (ev *evaluation) setHitsActions(check *limiter.Check) error {
 		}
 		if pt.action == limiter.HitsReserve {
 			pt.reserveHits(entry, check.ReservationID)
+			ev.withdraws = true
 		}
 		if kept < i {
 			ev.participants[kept], ev.call.Entries[kept] = *pt, *entry
