@@ -14,6 +14,14 @@ import (
 )
 
 // A log does not contain when requests end.
+func TestCostsByOutcomeAreRejected(t *testing.T) {
+	logins := testenv.MakePolicy("shop/logins").Reservations("1m", 10).Limit("failures", v1alpha1.AlgorithmSlidingLog, 5, "1m").Obj()
+	logins.Spec.Reservations.Cost.CEL = "response.code == 401 ? 1 : 0"
+	_, err := backtest.Compile([]*v1alpha1.RateLimitPolicy{logins})
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("policy shop/logins: spec.reservations.cost cannot be replayed")))
+}
+
+// It does not contain how many are in flight, either.
 func TestConcurrencyIsRejected(t *testing.T) {
 	calls := testenv.MakePolicy("shop/calls").Reservations("1m", 10).
 		Limit("rate", v1alpha1.AlgorithmFixedWindow, 5, "1m").Limit("inflight", v1alpha1.AlgorithmConcurrency, 5, "")

@@ -172,9 +172,11 @@ func (s *solver) try(ctx context.Context, threshold int64) (bool, error) {
 // from two years ago until three months ahead.
 const logMonths = 21
 
-// refuseConcurrency returns an error for a policy with a limit that a log cannot answer: a log does
-// not contain when requests end.
-func refuseConcurrency(p *plan.Plan) error {
+// refuseUnreplayable returns an error for a policy that a log cannot answer: a log does not contain when requests end.
+func refuseUnreplayable(p *plan.Plan) error {
+	if p.Reservations.Cost != "" {
+		return fmt.Errorf("policy %s: spec.reservations.cost cannot be replayed, because the log does not contain when requests end", p.ID())
+	}
 	for i := range p.Limits {
 		if p.Limits[i].Algorithm == plan.Concurrency {
 			return fmt.Errorf("policy %s: spec.limits[%d].algorithm: Concurrency cannot be replayed, because the log does not contain when requests end", p.ID(), i)
@@ -193,7 +195,7 @@ func Compile(policies []*v1alpha1.RateLimitPolicy) (plans []*plan.Plan, err erro
 			errs = append(errs, fmt.Errorf("policy %s/%s: %w", p.Namespace, p.Name, problem))
 		}
 		if compiled != nil {
-			errs = append(errs, refuseConcurrency(compiled))
+			errs = append(errs, refuseUnreplayable(compiled))
 		}
 		plans = append(plans, compiled)
 	}

@@ -139,7 +139,7 @@ func blockingOnCommit(p *plan.Plan) {
 	p.Limits[0].BlockMillis = 60_000
 }
 
-// Good logins in flight are refused, but lock nothing; the failure that fills the quota does.
+// Good logins beside others in flight are denied, but lock nothing; the failure that fills the quota does.
 func TestCommitsThatFillTheQuotaBlock(t *testing.T) {
 	g := NewWithT(t)
 	f := newFixture(makePlan("a/x", countingOutcomes(failureCost), blockingOnCommit, threshold(2)))
