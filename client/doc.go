@@ -13,5 +13,5 @@
 // Reading order: client.go (options and Check), check.go (the question), decision.go (the answer),
 // reserve.go (reservations and charges), resend.go (how they are sent again), errors.go (answers
 // without a decision), failmode.go (the choice without one), middleware.go
-// (net/http).
+// (net/http), outcome.go (requests whose cost is their status).
 package client

@@ -18,8 +18,13 @@ type Middleware struct {
 	// Denied answers a denied request, after the headers of the decision were set. Nil answers
 	// with Decision.WriteProblem.
 	Denied func(w http.ResponseWriter, r *http.Request, d Decision)
-	// OnError receives the errors of checks that Weir did not decide, to log or count them. Nil
-	// ignores them.
+	// CountOutcome reserves the cost of the check and commits the status of the response, for policies that
+	// compute their cost from it (spec.reservations.cost), such as limits of failed logins. A panic before
+	// the response is a 500, a client that hangs up before it a 0, which is unknown. The commit is sent in the
+	// background, see Reservation.Commit. The check must not be a Peek.
+	CountOutcome bool
+	// OnError receives the errors of checks that Weir did not decide, and of commits that Weir did not answer, to
+	// log or count them. It may be called after the request. Nil ignores them.
 	OnError func(r *http.Request, err error)
 }
 
@@ -42,18 +47,28 @@ func (c *Client) Middleware(m Middleware) func(next http.Handler) http.Handler {
 				next.ServeHTTP(w, r)
 				return
 			}
-			d, err := c.Check(r.Context(), check)
-			if err != nil {
-				m.OnError(r, err)
-			}
-			d.SetHeaders(w.Header())
-			if !d.Allowed {
-				m.Denied(w, r, d)
+			if m.CountOutcome {
+				c.serveAndCommit(&m, next, w, r, check)
 				return
 			}
-			next.ServeHTTP(w, r)
+			d, err := c.Check(r.Context(), check)
+			if m.passes(w, r, d, err) {
+				next.ServeHTTP(w, r)
+			}
 		})
 	}
+}
+
+// passes reports whether the decision allows the request, and answers it otherwise.
+func (m *Middleware) passes(w http.ResponseWriter, r *http.Request, d Decision, err error) bool {
+	if err != nil {
+		m.OnError(r, err)
+	}
+	d.SetHeaders(w.Header())
+	if !d.Allowed {
+		m.Denied(w, r, d)
+	}
+	return d.Allowed
 }
 
 // WriteProblem answers a denied request with its status and a problem document (RFC 9457), which

@@ -118,6 +118,12 @@ func (r *Reservation) CommitCosts(ctx context.Context, costs map[string]int64) (
 	return r.commit(ctx, map[string]any{"costs": costs})
 }
 
+// CommitOutcome is Commit for policies that compute their cost from the status of the response, 0 to 999; 0 is
+// unknown. All other policies of the reservation spend their estimates.
+func (r *Reservation) CommitOutcome(ctx context.Context, code int) (Committed, error) {
+	return r.commit(ctx, map[string]any{"response": map[string]any{"code": code}})
+}
+
 // Cancel ends the reservation and spends nothing. It is a Commit of 0.
 func (r *Reservation) Cancel(ctx context.Context) error {
 	_, err := r.Commit(ctx, 0)

@@ -6,15 +6,18 @@ package weirgrpc
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-dev/weir/client"
@@ -128,6 +131,66 @@ func TestRequest(t *testing.T) {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
+
+// The outcome of a call is committed by the reservation that it began with, also after a panic.
+func TestOutcomes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		outcome func() error
+		code    string
+		panics  bool
+	}{
+		"a failure": {func() error { return status.Error(codes.Unauthenticated, "wrong password") }, "401", false},
+		"a success": {func() error { return nil }, "200", false},
+		"a hang-up": {func() error { return context.Canceled }, "499", false},
+		"a defect":  {func() error { return errors.New("defect") }, "500", false},
+		"a panic":   {func() error { panic("defect") }, "500", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requests := make(chan []*commonv3.RateLimitDescriptor, 2)
+			conn := &fakeConn{answer: func(_ context.Context, r *ratelimitv3.RateLimitRequest, answer *ratelimitv3.RateLimitResponse) error {
+				requests <- r.GetDescriptors()
+				answer.OverallCode = ratelimitv3.RateLimitResponse_OK
+				return nil
+			}}
+			limit := Interceptor{Limiter: newLimiter(t, conn, client.Open), CountOutcome: true,
+				Describe: func(context.Context, string) []client.Descriptor {
+					return []client.Descriptor{{Entries: []client.Entry{{Key: "user", Value: "alice"}}}}
+				}}
+			func() {
+				defer func() {
+					if (recover() != nil) != tc.panics {
+						t.Errorf("want a panic: %v", tc.panics)
+					}
+				}()
+				_ = limit.Stream(nil, silentStream{ctx: t.Context()}, &grpc.StreamServerInfo{}, func(any, grpc.ServerStream) error { return tc.outcome() })
+			}()
+			first, second := entriesOf(<-requests), entriesOf(<-requests)
+			id := strings.TrimPrefix(first[1], "weir_reservation=")
+			want := []string{"user=alice", "weir_commit=" + id, "weir_response_code=" + tc.code}
+			if len(first) != 2 || len(id) < 20 || !slices.Equal(second, want) {
+				t.Errorf("got %q and %q, want %q", first, second, want)
+			}
+		})
+	}
+}
+
+func entriesOf(descriptors []*commonv3.RateLimitDescriptor) (all []string) {
+	for _, e := range descriptors[0].GetEntries() {
+		all = append(all, e.GetKey()+"="+e.GetValue())
+	}
+	return all
+}
+
+// silentStream is a stream without messages.
+type silentStream struct {
+	grpc.ServerStream
+
+	ctx context.Context
+}
+
+func (s silentStream) Context() context.Context { return s.ctx }
+
+func (silentStream) SetHeader(metadata.MD) error { return nil }
 
 func TestStatus(t *testing.T) {
 	for httpStatus, want := range map[int]codes.Code{
