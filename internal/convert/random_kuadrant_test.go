@@ -327,7 +327,7 @@ func TestRandomKuadrant(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			seen := tally{}
-			for seed := range uint64(60) {
+			for seed := range uint64(40) {
 				r := rand.New(rand.NewPCG(seed, 3))
 				c := randomCluster(r)
 				data := c.manifests(g)
@@ -335,7 +335,7 @@ func TestRandomKuadrant(t *testing.T) {
 				g.Expect(err).NotTo(HaveOccurred(), "%s", data)
 				c.countLimits(&seen, notes)
 				e := newEngine(t, policies, &modelStore{now: time.Unix(1_900_000_000, 0)})
-				for range 50 {
+				for range 60 {
 					a := c.request(r)
 					if a == nil {
 						continue
