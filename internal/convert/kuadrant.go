@@ -45,7 +45,13 @@ func Kuadrant(ctx context.Context, data []byte, o KuadrantOptions) ([]*v1alpha1.
 	for _, p := range c.tokens {
 		c.loseTokens(p)
 	}
-	inForce := map[*kuadrantPolicy]bool{}
+	c.notePolicies(c.convertRoutes(ctx))
+	return c.finish(c.differences()...)
+}
+
+// convertRoutes converts the limits in force for each route. It returns the policies of which a limit is in force.
+func (c *kuadrantConverter) convertRoutes(ctx context.Context) (inForce map[*kuadrantPolicy]bool) {
+	inForce = map[*kuadrantPolicy]bool{}
 	for _, r := range c.routes {
 		scopes := c.scopesOf(r)
 		for _, s := range scopes {
@@ -57,6 +63,11 @@ func Kuadrant(ctx context.Context, data []byte, o KuadrantOptions) ([]*v1alpha1.
 			c.convert(ctx, s)
 		}
 	}
+	return inForce
+}
+
+// notePolicies notes the policies without limits, without targets, and of which no limit is in force.
+func (c *kuadrantConverter) notePolicies(inForce map[*kuadrantPolicy]bool) {
 	for _, p := range c.sources {
 		limits, field := p.effective()
 		switch problem := c.problem(p); {
@@ -68,7 +79,6 @@ func Kuadrant(ctx context.Context, data []byte, o KuadrantOptions) ([]*v1alpha1.
 			c.note(p.id(), "has no effect: other policies replace it")
 		}
 	}
-	return c.finish(c.differences()...)
 }
 
 func (c *kuadrantConverter) differences() []string {
