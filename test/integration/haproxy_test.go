@@ -4,6 +4,7 @@
 package integration
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -91,6 +92,32 @@ func TestHAProxyMatches(t *testing.T) {
 		g.Expect(status(http.MethodPut, "other.example", "/put/1?a=b")).To(Equal(http.StatusOK))
 		g.Expect(status(http.MethodPut, "put.example", "/put/1?a=c")).To(Equal(http.StatusOK))
 	}
+}
+
+// No number and no size of headers lets a request pass without a check, or ends HAProxy.
+func TestHAProxyWithLargeHeaders(t *testing.T) {
+	g := NewWithT(t)
+	w := newWorld(t)
+	startHAProxy(t, w)
+	client, url := clientFrom(t, "127.0.0.2"), "http://"+w.proxy+"/"
+	for range 3 {
+		g.Expect(get(t, client, url).status).To(Equal(http.StatusOK))
+	}
+	denied := Or(Equal(http.StatusTooManyRequests), Equal(http.StatusRequestHeaderFieldsTooLarge), Equal(http.StatusBadRequest))
+	for _, size := range []int{1000, 8000, 8200, 12_000, 15_000, 15_050, 15_100, 15_150, 16_000} {
+		g.Expect(get(t, client, url, "X-Large", strings.Repeat("x", size)).status).To(denied, "a header of %d bytes", size)
+		g.Expect(get(t, client, url+strings.Repeat("x", size)).status).To(denied, "a path of %d bytes", size)
+	}
+	for _, lines := range []int{50, 64, 65, 80, 90, 95, 100, 200} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		for i := range lines {
+			r.Header.Set(fmt.Sprintf("X-Header-%d", i), "x")
+			r.Header.Add("X-Same", "x")
+		}
+		g.Expect(send(t, client, r).status).To(denied, "%d headers of different names, and of one name", lines)
+	}
+	g.Expect(get(t, clientFrom(t, "127.0.0.3"), url).status).To(Equal(http.StatusOK))
 }
 
 // The documented behavior while Redis or Weir does not answer.
