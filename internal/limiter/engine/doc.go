@@ -25,6 +25,7 @@
 //	judge.go            from the reply of the store to a decision
 //	candidate.go        limits that are tried out
 //	local.go            decisions in this process while the store does not answer
+//	cost.go             what a commit spends
 //	latecharge.go       reservations and charges of Envoy
 //	reservation.go      Reserve, Charge, Commit and Renew
 //	counters.go         the metrics that count for each policy

@@ -127,33 +127,6 @@ func (e *Engine) Commit(ctx context.Context, c *limiter.Commit) (committed *limi
 	return committed, nil
 }
 
-// costOf returns the units that the commit spends of the policy: those that it computes from the response or, if it
-// computes none, those that the commit names. It returns a *limiter.FieldError for a commit that lacks the one or names
-// the other.
-func (s *search) costOf(p *policy, hold *limiter.Hold, c *limiter.Commit) (int64, error) {
-	if p.cost == nil || c.CostIsFinal {
-		return c.CostOf(hold)
-	}
-	if _, named := c.Costs[p.id]; named {
-		return 0, &limiter.FieldError{
-			Field: limiter.CostField(p.id), Problem: "must not be given: the policy computes its cost from response",
-		}
-	}
-	if c.Response == nil {
-		return 0, &limiter.FieldError{Field: "response", Problem: "must be given: " + p.id + " computes its cost from it"}
-	}
-	return s.computedCost(p, c.Response.Code, hold.Units), nil
-}
-
-// computedCost returns the cost that the policy computes from the code, or the estimate if its expression fails.
-func (s *search) computedCost(p *policy, code int, estimate int64) int64 {
-	cost, err := p.cost.of(code, estimate)
-	if err != nil {
-		s.failures = append(s.failures, expressionFailure{policy: p, field: fieldOfCost})
-	}
-	return cost
-}
-
 // committed returns the answer to the commit.
 func (h *heldPolicies) committed() *limiter.Committed {
 	answer := &limiter.Committed{Revision: h.revision}
