@@ -135,7 +135,7 @@ type Response struct {
 
 // Validate returns a *FieldError for the first invalid field, or nil.
 func (c *Commit) Validate() error {
-	if !(c.Cost == NoCost && c.Response != nil) && (c.Cost < 0 || c.Cost > plan.MaxCost) {
+	if (c.Cost != NoCost || c.Response == nil) && (c.Cost < 0 || c.Cost > plan.MaxCost) {
 		return &FieldError{Field: "cost", Problem: rangeProblem(0)}
 	}
 	if err := c.Response.validate(); err != nil {

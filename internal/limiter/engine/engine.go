@@ -210,7 +210,7 @@ func (e *Engine) decideAndCount(ctx context.Context, check *limiter.Check, purpo
 		}
 		e.candidates.judge(ctx, ev, v.series)
 	}
-	if ev.withdraws && decision.Unsent == nil && errors.Is(ctx.Err(), context.Canceled) {
+	if ev.mustWithdraw(ctx, decision) {
 		e.withdraw(ctx, ev, v.series)
 		return nil, ctx.Err()
 	}
@@ -306,6 +306,12 @@ func (e *Engine) cancelTaken(ctx context.Context, ev *evaluation) {
 	taken := ev.cancellations()
 	_ = e.change(context.WithoutCancel(ctx), taken, "cancel")
 	taken.release()
+}
+
+// mustWithdraw reports whether the caller has canceled a reserve that it cannot repeat. It still gets a decision with
+// charges that Redis did not confirm.
+func (ev *evaluation) mustWithdraw(ctx context.Context, d *limiter.Decision) bool {
+	return ev.withdraws && d.Unsent == nil && errors.Is(ctx.Err(), context.Canceled)
 }
 
 // withdraw cancels the holds of a reserve whose caller has canceled: it does not learn of them, so it cannot commit

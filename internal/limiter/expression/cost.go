@@ -4,8 +4,9 @@
 package expression
 
 import (
+	"cmp"
 	"fmt"
-	"sort"
+	"slices"
 	"sync"
 	"time"
 
@@ -62,6 +63,9 @@ func CompileCost(text string) (*Cost, error) {
 
 // Of returns the cost for the code, which is 0..plan.MaxResponseCode.
 func (c *Cost) Of(code int) int64 {
-	after := sort.Search(len(c.runs), func(i int) bool { return c.runs[i].from > code })
-	return c.runs[after-1].cost
+	i, isFirst := slices.BinarySearchFunc(c.runs, code, func(r costRun, code int) int { return cmp.Compare(r.from, code) })
+	if !isFirst {
+		i--
+	}
+	return c.runs[i].cost
 }

@@ -73,10 +73,7 @@ func (e *Entry) spend(r *quota.EntryReply, denied bool) {
 	passes, writes := r.Verdict == quota.Admitted && !denied, false
 	switch {
 	case e.Action > quota.Reserve:
-		writes = e.change(r)
-		if writes && e.commitMayBlock() {
-			e.startBlock(r, e.isFull)
-		}
+		writes = e.changeAndBlock(r)
 	case !e.Policy.TakesHold(e.Action):
 		writes = e.spendLimits(passes)
 	case passes:
@@ -136,6 +133,15 @@ func (e *Entry) earlierBlocks(i int) int64 {
 // mayStartBlock reports whether the limit denies by itself: neither by chance nor because of holds.
 func (e *Entry) mayStartBlock(r *quota.EntryReply, i int) bool {
 	return !r.Limits[i].Admits && !r.Limits[i].Shed && !e.waitsForHolds(r, i)
+}
+
+// changeAndBlock commits, renews or charges, starts the block of a commit, and reports whether it spent units.
+func (e *Entry) changeAndBlock(r *quota.EntryReply) (spent bool) {
+	spent = e.change(r)
+	if spent && e.commitMayBlock() {
+		e.startBlock(r, e.isFull)
+	}
+	return spent
 }
 
 // commitMayBlock reports whether the entry commits, for a policy that blocks on commits, a key without a live block.
