@@ -16,13 +16,14 @@ func (c *Client) serveAndCommit(m *Middleware, next http.Handler, w http.Respons
 	}
 	response := &watchedResponse{ResponseWriter: w}
 	returned := false
+	ctx := r.Context()
 	defer func() { // also while next panics
-		code := response.outcome(r.Context(), returned)
-		go func() {
-			if _, err := reservation.CommitOutcome(context.WithoutCancel(r.Context()), code); err != nil {
+		code := response.outcome(ctx, returned)
+		go func(ctx context.Context) {
+			if _, err := reservation.CommitOutcome(ctx, code); err != nil {
 				m.OnError(r, err)
 			}
-		}()
+		}(context.WithoutCancel(ctx))
 	}()
 	next.ServeHTTP(response, r)
 	returned = true

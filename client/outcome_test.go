@@ -37,13 +37,19 @@ func TestMiddlewareCommitsTheOutcome(t *testing.T) {
 		code    float64
 		panics  bool
 	}{
-		"a failure":               {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, 401, false},
-		"a success":               {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "welcome") }, 200, false},
-		"no body":                 {func(http.ResponseWriter, *http.Request) {}, 200, false},
-		"after early hints":       {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(403) }, 403, false},
-		"flushed":                 {func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush(); w.WriteHeader(401) }, 200, false},
+		"a failure": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, 401, false},
+		"a success": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "welcome") }, 200, false},
+		"no body":   {func(http.ResponseWriter, *http.Request) {}, 200, false},
+		"after early hints": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(http.StatusForbidden)
+		}, 403, false},
+		"flushed": {func(w http.ResponseWriter, _ *http.Request) {
+			w.(http.Flusher).Flush()
+			w.WriteHeader(http.StatusUnauthorized)
+		}, 200, false},
 		"a panic":                 {func(http.ResponseWriter, *http.Request) { panic("defect") }, 500, true},
-		"a panic after a failure": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401); panic("defect") }, 401, true},
+		"a panic after a failure": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized); panic("defect") }, 401, true},
 		"a hang-up": {func(_ http.ResponseWriter, r *http.Request) {
 			r.Context().Value(hangUp{}).(context.CancelFunc)()
 		}, 0, false},

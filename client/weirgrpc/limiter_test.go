@@ -152,10 +152,12 @@ func TestOutcomes(t *testing.T) {
 				answer.OverallCode = ratelimitv3.RateLimitResponse_OK
 				return nil
 			}}
-			limit := Interceptor{Limiter: newLimiter(t, conn, client.Open), CountOutcome: true,
+			limit := Interceptor{
+				Limiter: newLimiter(t, conn, client.Open), CountOutcome: true,
 				Describe: func(context.Context, string) []client.Descriptor {
 					return []client.Descriptor{{Entries: []client.Entry{{Key: "user", Value: "alice"}}}}
-				}}
+				},
+			}
 			func() {
 				defer func() {
 					if (recover() != nil) != tc.panics {
