@@ -51,8 +51,8 @@ func (c *crowd) call(keys, rate int, length time.Duration) (ages []time.Duration
 func TestFewDenialsAskOnceASecond(t *testing.T) {
 	g := NewWithT(t)
 	c := newCrowd(90)
-	c.call(90, 20_000, 2*time.Second)
-	ages, _ := c.call(90, 20_000, 10*time.Second)
+	c.call(90, 5000, 2*time.Second)
+	ages, _ := c.call(90, 10_000, 10*time.Second)
 	g.Expect(len(ages)).To(BeNumerically("~", 900, 45))
 	g.Expect(ages[len(ages)-1]).To(BeNumerically("<", 1100*time.Millisecond))
 }
@@ -63,9 +63,9 @@ func TestManyDenialsShareABudget(t *testing.T) {
 		keys, rate int
 		asks       float64 // a second
 	}{
-		"a share of the answers":  {10_000, 20_000, 1000},
+		"a share of the answers":  {3000, 6000, 300},
 		"at least 100 a second":   {2000, 1000, 100},
-		"each at least every 30s": {30_000, 15_000, 1000},
+		"each at least every 30s": {6000, 3000, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -85,8 +85,8 @@ func TestManyDenialsShareABudget(t *testing.T) {
 // Once few keys are left, they ask once a second again.
 func TestTheAgeFallsAfterAFlood(t *testing.T) {
 	g := NewWithT(t)
-	c := newCrowd(20_000)
-	c.call(20_000, 20_000, 60*time.Second)
+	c := newCrowd(4000)
+	c.call(4000, 4000, 60*time.Second)
 	c.call(10, 1000, ageFall+2*time.Second)
 	ages, _ := c.call(10, 1000, 10*time.Second)
 	g.Expect(len(ages)).To(BeNumerically(">=", 90))
@@ -96,7 +96,7 @@ func TestTheAgeFallsAfterAFlood(t *testing.T) {
 // A denial without calls for a long time asks at the next one, whatever the budget.
 func TestAnOldDenialAsksAtOnce(t *testing.T) {
 	g := NewWithT(t)
-	c := newCrowd(10_001)
-	c.call(10_000, 20_000, 40*time.Second)
+	c := newCrowd(2001)
+	c.call(2000, 4000, 40*time.Second)
 	g.Expect(c.take(c.now.Add(-maxRecheckAge), c.now)).To(BeTrue())
 }

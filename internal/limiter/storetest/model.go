@@ -58,7 +58,7 @@ func NewModel() *Subject {
 func TestAgreesWithModel(t *testing.T, subject *Subject) {
 	t.Helper()
 	const steps = 250
-	seeds := uint64(100)
+	seeds := uint64(60)
 	if subject.IsRemote {
 		seeds = 8
 	}
