@@ -23,7 +23,7 @@ import (
 func TestBatchesAgreeWithModel(t *testing.T) {
 	for _, on := range servers {
 		t.Run(on.name, func(t *testing.T) {
-			const runs, steps = 20, 60
+			const runs, steps = 10, 60
 			model := storetest.NewModel()
 			server, client := newSubject(t, on)
 			store := newStore(client)

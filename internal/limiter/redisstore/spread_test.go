@@ -33,7 +33,7 @@ func TestSpreadAgreesWithModel(t *testing.T) {
 	}
 	for _, choice := range choices {
 		t.Run(fmt.Sprint(choice), func(t *testing.T) {
-			for seed := range uint64(8) {
+			for seed := range uint64(4) {
 				storetest.Compare(t, 1000+seed, 200, choice, model, byKey)
 				storetest.Compare(t, 2000+seed, 200, choice, model, bySize)
 			}
