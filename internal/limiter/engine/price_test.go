@@ -119,18 +119,23 @@ func TestHostileExpressionsTakeTheirShare(t *testing.T) {
 // policies, for the most expensive request.
 func BenchmarkHostileExpressions(b *testing.B) {
 	requests := largestRequests()
-	most, expression := time.Duration(0), ""
+	most := time.Duration(0)
 	for _, text := range expressiontest.Hostile {
 		f, harmless := hostile(b, text), hostile(b, "true")
 		_, worst := longestDecision(b, f, requests, 2)
-		with, _ := longestDecision(b, f, []*plan.Attributes{worst}, 10)
-		without, _ := longestDecision(b, harmless, []*plan.Attributes{worst}, 10)
-		if with-without > most {
-			most, expression = with-without, text
+		took, allowed := time.Duration(0), time.Duration(0)
+		for repeats := 10; repeats <= 90; repeats *= 3 { // measures again what other processes may have disturbed
+			with, _ := longestDecision(b, f, []*plan.Attributes{worst}, repeats)
+			without, _ := longestDecision(b, harmless, []*plan.Attributes{worst}, repeats)
+			took, allowed = with-without, time.Duration(2*speed(b, worst)*float64(largestShare))
+			if took <= allowed {
+				break
+			}
 		}
+		if took > allowed {
+			b.Errorf("%s takes %s, of at most %s", text, took, allowed)
+		}
+		most = max(most, took)
 	}
 	b.ReportMetric(float64(most)/1e6, "ms-more")
-	if allowed := 2 * speed(b, requests[0]) * float64(largestShare); float64(most) > allowed {
-		b.Errorf("%s takes %s, of at most %s", expression, most, time.Duration(allowed))
-	}
 }
