@@ -18,15 +18,13 @@ trap 'rm -f "$log"' EXIT
 # The packages that judge times run after the others, one at a time. Of the others three run at
 # once on two cores, because most of them wait for servers half of their time.
 alone=(./internal/limiter/expression ./test/faults)
-# These run programs of other processes and have little to race; the detector takes most of their time.
-plain=(./hack/run ./test/charts ./test/console ./test/layout)
 
 run() {
   local arg everything=false args=() status=0
   for arg in "$@"; do
     if [[ $arg == ./... ]]; then
       everything=true
-      mapfile -t -O "${#args[@]}" args < <(go list ./... | grep -vE '/(limiter/expression|hack/run|test/(charts|console|e2e|faults|hostile|layout))$')
+      mapfile -t -O "${#args[@]}" args < <(go list ./... | grep -vE '/(limiter/expression|test/(e2e|faults|hostile))$')
     else
       args+=("$arg")
     fi
@@ -35,7 +33,6 @@ run() {
     go test -race -v -timeout 30m "${args[@]}" || status=$?
   else
     go test -race -v -timeout 30m -p 3 "${args[@]}" || status=$?
-    go test -v -timeout 30m -p 3 "${plain[@]}" || status=$?
     go test -race -v -timeout 30m -p 1 "${alone[@]}" || status=$?
     GOWORK=off go test -C hack/image -race -v ./... || status=$?
     GOWORK=off go test -C client -race -v ./... || status=$?
