@@ -83,7 +83,7 @@ func (c *collector) add(ctx context.Context, at string, policy *v1alpha1.RateLim
 		c.lose(at, "the policy would be invalid: %s", problem)
 	}
 	if len(problems) == 0 {
-		c.found = append(c.found, converted{at: at, policy: policy, plan: compiled})
+		c.found = append(c.found, newConverted(at, policy, compiled))
 	}
 }
 

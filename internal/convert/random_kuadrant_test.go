@@ -48,7 +48,7 @@ type clusterLimit struct {
 	most    int64
 }
 
-// predicates are conditions of Kuadrant, with what they mean.
+// predicates are conditions of Kuadrant and their meaning.
 var predicates = []struct {
 	text  string
 	holds func(a *plan.Attributes) bool
@@ -58,7 +58,7 @@ var predicates = []struct {
 	{"auth.identity.userid != 'root' || request.method == 'PUT'", func(a *plan.Attributes) bool { return a.Principal != "root" || a.Method == http.MethodPut }},
 }
 
-// clusterCounters are the expressions of counters, with what they mean; "" is one counter for all requests.
+// clusterCounters are the expressions of counters and their meaning; "" is one counter for all requests.
 var clusterCounters = map[string]func(a *plan.Attributes) string{
 	"":                            func(*plan.Attributes) string { return "" },
 	"auth.identity.userid":        func(a *plan.Attributes) string { return a.Principal },

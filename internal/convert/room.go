@@ -15,11 +15,22 @@ import (
 	"github.com/weir-dev/weir/internal/warning"
 )
 
-// converted is a policy with its plan and its place in the source.
+// converted is a policy with its plan and its place in the source. The prices are computed once: an expression takes long
+// to compile.
 type converted struct {
-	at     string
-	policy *v1alpha1.RateLimitPolicy
-	plan   *plan.Plan
+	at         string
+	policy     *v1alpha1.RateLimitPolicy
+	plan       *plan.Plan
+	keyPrice   time.Duration   // of the expressions of the key and the overrides
+	whenPrices []time.Duration // by match
+}
+
+func newConverted(at string, policy *v1alpha1.RateLimitPolicy, p *plan.Plan) converted {
+	f := converted{at: at, policy: policy, plan: p, keyPrice: keyPrice(p)}
+	for i := range p.Matches {
+		f.whenPrices = append(f.whenPrices, priceOf[bool](p.Matches[i].When))
+	}
+	return f
 }
 
 // loseCrowded removes the policies that have no room in a decision with the others of their Namespace, and notes their
@@ -35,30 +46,38 @@ func (c *collector) loseCrowded() {
 		plans = append(plans, c.found[i].plan)
 	}
 	snapshot := plan.NewSnapshot(0, plans)
-	lost := map[*plan.Plan]bool{}
+	lost := map[*converted]bool{}
 	for _, p := range plans {
-		for i := range p.Matches {
-			m := &p.Matches[i]
-			hosts := m.Hosts
-			if len(hosts) == 0 {
-				hosts = []string{""}
-			}
-			for _, host := range hosts {
-				a := warning.RequestOf(m, host)
-				if c.joinsEntries {
-					addEntries(a, plans)
-				}
-				r := newRoom(p.Namespace)
-				for _, d := range demandsOf(snapshot.Match(a), p.Namespace, lost) {
-					if problem := r.take(d); problem != "" {
-						lost[d.plan] = true
-						c.lose(byPlan[d.plan].at, "%s", problem)
-					}
+		for _, a := range c.requestsOf(p, plans) {
+			r := newRoom(p.Namespace)
+			for _, d := range demandsOf(snapshot.Match(a), byPlan, p.Namespace, lost) {
+				if problem := r.take(d); problem != "" {
+					lost[d.of] = true
+					c.lose(d.of.at, "%s", problem)
 				}
 			}
 		}
 	}
-	c.found = slices.DeleteFunc(c.found, func(f converted) bool { return lost[f.plan] })
+	c.found = slices.DeleteFunc(c.found, func(f converted) bool { return lost[byPlan[f.plan]] })
+}
+
+// requestsOf returns a request for each match of the policy and each of its hosts.
+func (c *collector) requestsOf(p *plan.Plan, plans []*plan.Plan) (requests []*plan.Attributes) {
+	for i := range p.Matches {
+		m := &p.Matches[i]
+		hosts := m.Hosts
+		if len(hosts) == 0 {
+			hosts = []string{""}
+		}
+		for _, host := range hosts {
+			a := warning.RequestOf(m, host)
+			if c.joinsEntries {
+				addEntries(a, plans)
+			}
+			requests = append(requests, a)
+		}
+	}
+	return requests
 }
 
 // addEntries adds entries of the matches with the same domain to the only descriptor of the request, each key once.
@@ -84,29 +103,29 @@ func addEntries(a *plan.Attributes, plans []*plan.Plan) {
 
 // demand is what one policy needs for a request.
 type demand struct {
-	plan   *plan.Plan
+	of     *converted
 	price  time.Duration
 	limits int // 0 if it depends on an expression whether the policy applies
 }
 
 // demandsOf returns the demands of the policies of the Namespace in the order in which the engine serves them.
-func demandsOf(found []plan.Found, namespace string, lost map[*plan.Plan]bool) (demands []demand) {
+func demandsOf(found []plan.Found, byPlan map[*plan.Plan]*converted, namespace string, lost map[*converted]bool) (demands []demand) {
 	for _, f := range found {
-		if f.Plan.Namespace != namespace || lost[f.Plan] {
+		of := byPlan[f.Plan]
+		if f.Plan.Namespace != namespace || lost[of] {
 			continue
 		}
-		if n := len(demands); n == 0 || demands[n-1].plan != f.Plan {
-			demands = append(demands, demand{plan: f.Plan, price: keyPrice(f.Plan)})
+		if n := len(demands); n == 0 || demands[n-1].of != of {
+			demands = append(demands, demand{of: of, price: of.keyPrice})
 		}
 		d := &demands[len(demands)-1]
-		when := f.Plan.Matches[f.Match].When
-		d.price += priceOf[bool](when)
-		if when == "" {
+		d.price += of.whenPrices[f.Match]
+		if f.Plan.Matches[f.Match].When == "" {
 			d.limits = len(f.Plan.Limits)
 		}
 	}
 	slices.SortStableFunc(demands, func(a, b demand) int {
-		return cmp.Or(cmp.Compare(modeRank(a.plan), modeRank(b.plan)), cmp.Compare(a.plan.Name, b.plan.Name))
+		return cmp.Or(cmp.Compare(modeRank(a.of.plan), modeRank(b.of.plan)), cmp.Compare(a.of.plan.Name, b.of.plan.Name))
 	})
 	return demands
 }
@@ -115,9 +134,9 @@ func demandsOf(found []plan.Found, namespace string, lost map[*plan.Plan]bool) (
 func (c *collector) noteTotalPrice() {
 	var sum time.Duration
 	for _, f := range c.found {
-		sum += keyPrice(f.plan)
-		for i := range f.plan.Matches {
-			sum += priceOf[bool](f.plan.Matches[i].When)
+		sum += f.keyPrice
+		for _, price := range f.whenPrices {
+			sum += price
 		}
 	}
 	if sum > expression.MaxPrice {
