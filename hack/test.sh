@@ -24,7 +24,7 @@ run() {
   for arg in "$@"; do
     if [[ $arg == ./... ]]; then
       everything=true
-      mapfile -t -O "${#args[@]}" args < <(go list ./... | grep -vE '/(limiter/expression|test/(e2e|faults|hostile))$')
+      mapfile -t -O "${#args[@]}" args < <(go list ./... | grep -vxFf <(go list "${alone[@]}" ./test/e2e ./test/hostile))
     else
       args+=("$arg")
     fi

@@ -24,11 +24,7 @@ import (
 func startHAProxy(t *testing.T, w *world, pairs ...string) {
 	t.Helper()
 	g := NewWithT(t)
-	haproxy, err := exec.LookPath("haproxy")
-	if err != nil {
-		haproxy, err = exec.LookPath("/usr/sbin/haproxy") // often not on PATH
-	}
-	g.Expect(err).NotTo(HaveOccurred(), hint)
+	haproxy := lookUp(t, "haproxy")
 	dir := t.TempDir()
 	_, port, err := net.SplitHostPort(w.proxy)
 	g.Expect(err).NotTo(HaveOccurred())

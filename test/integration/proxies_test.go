@@ -22,15 +22,22 @@ import (
 // unprivileged is a user and group ID without rights, 65534 on Debian.
 const unprivileged = 65534
 
+// lookUp returns the path of a program of Debian.
+func lookUp(t *testing.T, program string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		path, err = exec.LookPath("/usr/sbin/" + program) // often not on PATH
+	}
+	NewWithT(t).Expect(err).NotTo(HaveOccurred(), hint)
+	return path
+}
+
 // startNginx runs an unprivileged nginx with the given servers.
 func startNginx(t *testing.T, w *world, servers string) {
 	t.Helper()
 	g := NewWithT(t)
-	nginx, err := exec.LookPath("nginx")
-	if err != nil {
-		nginx, err = exec.LookPath("/usr/sbin/nginx") // often not on PATH
-	}
-	g.Expect(err).NotTo(HaveOccurred(), hint)
+	nginx := lookUp(t, "nginx")
 	dir, err := os.MkdirTemp("", "weir-nginx-") //nolint:usetesting // other users cannot enter the folders of t.TempDir
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })

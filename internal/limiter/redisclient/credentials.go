@@ -10,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,8 +22,8 @@ import (
 )
 
 const (
-	// commandTimeout bounds one run of a credentials command, maxCommandOutput what it may print, and
-	// maxCommandError how much of its errors is repeated.
+	// commandTimeout bounds one run of a credentials command, maxCommandOutput its output in bytes, and
+	// maxCommandError the part of its errors that is logged.
 	commandTimeout   = 10 * time.Second
 	maxCommandOutput = 64 << 10
 	maxCommandError  = 500
@@ -135,10 +137,7 @@ func (c *CredentialsCommand) replace(latest *credentials) {
 	c.expires.Set(float64(latest.expiry.Unix()))
 	c.mu.Lock()
 	c.latest = latest
-	listeners := make([]auth.CredentialsListener, 0, len(c.listeners))
-	for l := range c.listeners {
-		listeners = append(listeners, l)
-	}
+	listeners := slices.Collect(maps.Keys(c.listeners))
 	c.mu.Unlock()
 	// A connection that fails to authenticate closes, and unsubscribes.
 	for _, l := range listeners {
@@ -146,7 +145,7 @@ func (c *CredentialsCommand) replace(latest *credentials) {
 	}
 }
 
-// run runs the command once. Errors never contain what it prints, only what it reports as an error.
+// run runs the command once. Errors contain its standard error, never its output.
 func (c *CredentialsCommand) run(ctx context.Context) (*credentials, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
