@@ -18,11 +18,11 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// failedLogins is docs/tasks/failed-logins.md as printed, with other ports.
+// failedLogins is docs/tasks/failed-logins.md as printed, with other ports and more time for Weir.
 type failedLogins struct {
 	page string
 	w    *world
-	// replacer replaces the ports of the page.
+	// replacer replaces the ports and the timeout of the page.
 	replacer *strings.Replacer
 }
 
@@ -31,13 +31,13 @@ func newFailedLogins(t *testing.T) *failedLogins {
 	text, err := os.ReadFile(filepath.Join(root, "docs/tasks/failed-logins.md"))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	w := &world{weir: testenv.FreeAddr(t), grpc: testenv.FreeAddr(t), upstream: testenv.FreeAddr(t), proxy: testenv.FreeAddr(t)}
-	var ports []string
+	replaced := []string{"              timeout: 1s", "              timeout: 60s"}
 	for port, address := range map[string]string{
 		"8080": w.weir, "8081": w.grpc, "8082": testenv.FreeAddr(t), "8000": w.proxy, "8001": w.upstream,
 	} {
-		ports = append(ports, "127.0.0.1:"+port, address, "{address: 127.0.0.1, port_value: "+port+"}", socket(t, address))
+		replaced = append(replaced, "127.0.0.1:"+port, address, "{address: 127.0.0.1, port_value: "+port+"}", socket(t, address))
 	}
-	return &failedLogins{page: string(text), w: w, replacer: strings.NewReplacer(ports...)}
+	return &failedLogins{page: string(text), w: w, replacer: strings.NewReplacer(replaced...)}
 }
 
 // printed returns the blocks of a language.
@@ -98,10 +98,10 @@ func (f *failedLogins) hangUpDuringTheCheck(t *testing.T, weir *exec.Cmd, admin 
 		ended <- err
 	}()
 	inFlight := func() float64 { return envoyStat(t, admin, "cluster.weir.upstream_rq_active") }
-	g.Eventually(inFlight).Should(Equal(1.0))
+	g.Eventually(inFlight, "20s").Should(Equal(1.0))
 	cancel()
 	g.Expect(<-ended).To(MatchError(context.Canceled))
-	g.Eventually(inFlight).Should(BeZero(), "Envoy cancels the call")
+	g.Eventually(inFlight, "20s").Should(BeZero(), "Envoy cancels the call")
 	g.Expect(weir.Process.Signal(syscall.SIGCONT)).To(Succeed())
 }
 
@@ -116,8 +116,8 @@ func TestHangUpsDuringTheCheckLockNothing(t *testing.T) {
 	budgets := func() budget {
 		return f.w.peek(t, `{"policies":["shop/failed-logins"],"key":["dave","127.0.0.1/32"],"peek":true}`)
 	}
-	g.Eventually(budgets).Should(Equal(budget{Remaining: 5}))
+	g.Eventually(budgets, "20s").Should(Equal(budget{Remaining: 5}))
 	a := get(t, clientFrom(t, "127.0.0.1"), "http://"+f.w.proxy+"/login", "X-Account", "dave", "X-Password", "wrong")
 	g.Expect(a.status).To(Equal(http.StatusUnauthorized))
-	g.Eventually(budgets).Should(Equal(budget{Used: 1, Remaining: 4}))
+	g.Eventually(budgets, "20s").Should(Equal(budget{Used: 1, Remaining: 4}))
 }

@@ -39,8 +39,8 @@ var recipes = map[string][]string{
 	"Java":    {"java", "Weir.java"},
 }
 
-// startRecipe starts a recipe and returns its URL.
-func startRecipe(t *testing.T, command []string, weir, failMode string) string {
+// startRecipe starts a recipe and returns its URL. It waits half a second for Weir, or as env sets it.
+func startRecipe(t *testing.T, command []string, weir, failMode string, env ...string) string {
 	t.Helper()
 	path, err := exec.LookPath(command[0])
 	NewWithT(t).Expect(err).NotTo(HaveOccurred(), hint)
@@ -51,6 +51,7 @@ func startRecipe(t *testing.T, command []string, weir, failMode string) string {
 	cmd.Dir = filepath.Join(root, "docs/integrations/recipes")
 	cmd.Env = append(os.Environ(), "WEIR_URL=http://"+weir, "FAIL_MODE="+failMode, "PORT="+port,
 		"NODE_PATH=/usr/share/nodejs", "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(cmd.Env, env...)
 	run(t, address, cmd)
 	return "http://" + address + "/cart"
 }
@@ -60,7 +61,7 @@ func TestRecipesAllowAndDeny(t *testing.T) {
 	for name, command := range recipes {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			url, client := startRecipe(t, command, w.weir, "open"), clientFrom(t, "127.0.0.1")
+			url, client := startRecipe(t, command, w.weir, "open", "TIMEOUT_MS=20000"), clientFrom(t, "127.0.0.1")
 			for range 2 {
 				a := get(t, client, url, "X-Account", name)
 				g.Expect(a.status).To(Equal(http.StatusOK), a.body)

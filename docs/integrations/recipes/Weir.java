@@ -127,10 +127,11 @@ public final class Weir extends Filter {
 
     public static void main(String[] args) throws IOException {
         FailMode failMode = FailMode.valueOf(System.getenv("FAIL_MODE").toUpperCase());
+        long timeoutMillis = Long.parseLong(System.getenv().getOrDefault("TIMEOUT_MS", "500"));
         HttpServer server = HttpServer.create(new InetSocketAddress("127.0.0.1", Integer.parseInt(System.getenv("PORT"))), 0);
         server.setExecutor(Executors.newFixedThreadPool(16));
         server.createContext("/cart", exchange -> answer(exchange, 200, "cart"))
-            .getFilters().add(new Weir(System.getenv("WEIR_URL"), failMode, 500));
+            .getFilters().add(new Weir(System.getenv("WEIR_URL"), failMode, timeoutMillis));
         server.start();
     }
 }

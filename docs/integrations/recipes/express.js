@@ -59,6 +59,6 @@ async function check(url, timeout, attributes) {
 }
 
 const app = express();
-app.use(weir({ url: process.env.WEIR_URL, failMode: process.env.FAIL_MODE }));
+app.use(weir({ url: process.env.WEIR_URL, failMode: process.env.FAIL_MODE, timeout: Number(process.env.TIMEOUT_MS ?? 500) }));
 app.get("/cart", (request, response) => response.send("cart"));
 app.listen(process.env.PORT, "127.0.0.1");

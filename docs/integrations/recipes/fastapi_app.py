@@ -71,7 +71,8 @@ class Weir:
 
 
 app = FastAPI()
-app.middleware("http")(Weir(os.environ["WEIR_URL"], os.environ["FAIL_MODE"]))
+timeout = int(os.environ.get("TIMEOUT_MS", "500")) / 1000
+app.middleware("http")(Weir(os.environ["WEIR_URL"], os.environ["FAIL_MODE"], timeout))
 
 
 @app.get("/cart")

@@ -53,6 +53,7 @@ func TestReservesOfCanceledCallersAreWithdrawn(t *testing.T) {
 			g := NewWithT(t)
 			f := newFixture(makePlan("a/x", byUser, reservable, trying(5)))
 			err := tc.call(f.store.cancelDuring(t), f)
+			f.AwaitBackground()
 			f.store.around = nil
 			if tc.open {
 				g.Expect(err).NotTo(HaveOccurred())
@@ -67,7 +68,6 @@ func TestReservesOfCanceledCallersAreWithdrawn(t *testing.T) {
 weir_reservations_total{namespace="a",outcome="Cancelled",policy="x"} 1
 weir_reservations_total{namespace="a",outcome="Reserved",policy="x"} 1
 `), "weir_reservations_total")).To(Succeed())
-			f.AwaitBackground()
 		})
 	}
 }
