@@ -185,5 +185,5 @@ func (c *client) plan(ctx context.Context, policy string) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return plan.Decode(body)
+	return plan.DecodePlan(body)
 }

@@ -61,7 +61,7 @@ func TestGolden(t *testing.T) {
 			g.Expect(json.Indent(&indented, encoded, "", "  ")).To(Succeed())
 			golden(t, "testdata/"+name+".out.json", append(indented.Bytes(), '\n'))
 
-			decoded, err := plan.Decode(encoded)
+			decoded, err := plan.DecodePlan(encoded)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(decoded).To(Equal(compiled))
 		})

@@ -21,30 +21,30 @@ import (
 // A call whose context has ended before has no effect. So nothing that one term asks for
 // is done in the next.
 type Publisher interface {
-	// Set makes p the desired plan of its ID and returns when the registry holds it.
-	// Setting the plan that the registry already holds costs nothing. It returns
+	// Set makes r the desired record of its ID and returns when the registry holds it.
+	// Setting the record that the registry already holds costs nothing. It returns
 	// plan.ErrOlderGeneration, and has no effect, if a higher generation of the same
-	// policy was set before. A plan without room in its budget waits for it: Set
+	// object was set before. A record without room in its budget waits for it: Set
 	// returns nil, and Rollout reports why.
-	Set(ctx context.Context, p *plan.Plan, o plan.SetOptions) error
+	Set(ctx context.Context, r plan.Record, o plan.SetOptions) error
 
-	// Delete removes the plan of the ID and returns when it is no longer in the registry.
-	// Deleting an ID without a plan succeeds.
+	// Delete removes the record of the ID and returns when it is no longer in the registry.
+	// Deleting an ID without a record succeeds.
 	Delete(ctx context.Context, id string) error
 
-	// Sweep deletes the plans that were not set in this term and whose IDs are not live.
-	// A plan that is set during the call stays. live may take long; if it fails, no plan
+	// Sweep deletes the records that were not set in this term and whose IDs are not live.
+	// A record that is set during the call stays. live may take long; if it fails, no record
 	// is deleted. After an error the caller must sweep again; live is not called after
 	// the return.
 	Sweep(ctx context.Context, live func(ctx context.Context, id string) (bool, error)) error
 
-	// MarkSynced reports that every policy was processed in this term: set, deleted, or
+	// MarkSynced reports that every object was processed in this term: set, deleted, or
 	// left unchanged because it does not compile. Failed calls count, because the publisher
 	// remembers them. Only then may the publisher replace a lost registry: with only some
-	// of the plans it would remove the others.
+	// of the records it would remove the others.
 	MarkSynced(ctx context.Context)
 
-	// Rollout returns how far the plan of the ID has got, without any I/O. Reachable,
+	// Rollout returns how far the record of the ID has got, without any I/O. Reachable,
 	// OwnedElsewhere and HasReplicas are the same for every ID, also for "".
 	Rollout(id string) plan.Rollout
 

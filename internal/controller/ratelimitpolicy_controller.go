@@ -255,7 +255,7 @@ func (r *Reconciler) isCurrent(ctx context.Context, policy *v1alpha1.RateLimitPo
 // accepted. It must go if it belongs to an earlier policy of that name, or
 // if its matches are no longer granted: a broken edit must not preserve them.
 func (r *Reconciler) mayKeepPlan(policy *v1alpha1.RateLimitPolicy, granted compile.Grant, id string) bool {
-	last := r.Publisher.Rollout(id).Plan
+	last := r.Publisher.Rollout(id).Plan()
 	return last == nil || last.UID == string(policy.UID) && granted.Permits(last)
 }
 

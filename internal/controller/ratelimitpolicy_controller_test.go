@@ -284,7 +284,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 
 		It("is enforced when a term begins, which removes orphaned plans", func(ctx SpecContext) {
 			orphan := s.policy.Namespace + "/orphan"
-			s.plans.change(func(r *registry) { r.plans[orphan] = entry{plan: &plan.Plan{}} })
+			s.plans.change(func(r *registry) { r.records[orphan] = entry{record: &plan.Plan{}} })
 			s.apply(ctx)
 			resign := lead(s.terms)
 			s.becomes(ctx, enforced)
@@ -292,7 +292,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 
 			By("beginning the next")
 			resign()
-			s.plans.change(func(r *registry) { r.plans[orphan] = entry{plan: &plan.Plan{}} })
+			s.plans.change(func(r *registry) { r.records[orphan] = entry{record: &plan.Plan{}} })
 			lead(s.terms)
 			Eventually(ctx, s.plans.plan).WithArguments(orphan).Should(BeNil())
 		})
@@ -309,7 +309,7 @@ var _ = Describe("A RateLimitPolicy", func() {
 
 			By("beginning another, after a second policy was deleted")
 			gone := testenv.MakePolicy(s.policy.Namespace+"/gone").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj()
-			s.plans.change(func(r *registry) { r.plans[s.policy.Namespace+"/gone"] = entry{plan: &plan.Plan{}} })
+			s.plans.change(func(r *registry) { r.records[s.policy.Namespace+"/gone"] = entry{record: &plan.Plan{}} })
 			Expect(api.Create(ctx, gone)).To(Succeed())
 			Expect(api.Delete(ctx, gone)).To(Succeed())
 			lead(s.terms)

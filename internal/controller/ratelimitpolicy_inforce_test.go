@@ -41,16 +41,16 @@ func TestGenerationInForce(t *testing.T) {
 		inForce  *int64
 		summary  string
 	}{
-		"every replica has it":                  {rollout: plan.Rollout{Reachable: true, Plan: current, AllReplicasCurrent: true}, was: new(int64(2)), inForce: new(int64(3)), summary: spec},
-		"a replica is behind":                   {rollout: plan.Rollout{Reachable: true, Plan: current, HasReplicas: true}, was: new(int64(2)), inForce: new(int64(2)), summary: "of before"},
+		"every replica has it":                  {rollout: plan.Rollout{Reachable: true, Record: current, AllReplicasCurrent: true}, was: new(int64(2)), inForce: new(int64(3)), summary: spec},
+		"a replica is behind":                   {rollout: plan.Rollout{Reachable: true, Record: current, HasReplicas: true}, was: new(int64(2)), inForce: new(int64(2)), summary: "of before"},
 		"the first one is published":            {rollout: plan.Rollout{Reachable: true}, summary: spec},
-		"it does not compile":                   {problems: invalid, rollout: plan.Rollout{Reachable: true, Plan: earlier, AllReplicasCurrent: true}, was: new(int64(1)), inForce: new(int64(2)), summary: of2},
-		"it does not compile, after an upgrade": {problems: invalid, rollout: plan.Rollout{Reachable: true, Plan: earlier, AllReplicasCurrent: true}, inForce: new(int64(2)), summary: of2},
-		"the earlier one is in Shadow":          {problems: invalid, rollout: plan.Rollout{Reachable: true, Plan: shadowed, AllReplicasCurrent: true}, shadow: compile.Shadow{Until: until}, was: new(int64(2)), inForce: new(int64(2)), summary: of2 + " (Shadow until 2027-01-02T03:04:05Z)"},
+		"it does not compile":                   {problems: invalid, rollout: plan.Rollout{Reachable: true, Record: earlier, AllReplicasCurrent: true}, was: new(int64(1)), inForce: new(int64(2)), summary: of2},
+		"it does not compile, after an upgrade": {problems: invalid, rollout: plan.Rollout{Reachable: true, Record: earlier, AllReplicasCurrent: true}, inForce: new(int64(2)), summary: of2},
+		"the earlier one is in Shadow":          {problems: invalid, rollout: plan.Rollout{Reachable: true, Record: shadowed, AllReplicasCurrent: true}, shadow: compile.Shadow{Until: until}, was: new(int64(2)), inForce: new(int64(2)), summary: of2 + " (Shadow until 2027-01-02T03:04:05Z)"},
 		"the first one does not compile":        {problems: invalid, rollout: plan.Rollout{Reachable: true}, summary: spec},
 		"the plan was withdrawn":                {problems: forbidden, rollout: plan.Rollout{Reachable: true}, was: new(int64(2)), inForce: new(int64(0)), summary: spec},
-		"Redis does not answer":                 {rollout: plan.Rollout{Plan: earlier, AllReplicasCurrent: true}, was: new(int64(2)), inForce: new(int64(2)), summary: of2},
-		"the plan of another policy":            {problems: invalid, rollout: plan.Rollout{Reachable: true, Plan: foreign, AllReplicasCurrent: true}, summary: spec},
+		"Redis does not answer":                 {rollout: plan.Rollout{Record: earlier, AllReplicasCurrent: true}, was: new(int64(2)), inForce: new(int64(2)), summary: of2},
+		"the plan of another policy":            {problems: invalid, rollout: plan.Rollout{Reachable: true, Record: foreign, AllReplicasCurrent: true}, summary: spec},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -57,7 +57,7 @@ func (f *facts) phase() phase {
 		return noRegistry
 	case f.rollout.OwnedElsewhere:
 		return otherRegistry
-	case len(f.problems) > 0 && f.rollout.Plan != nil && notAcceptedReason(f.problems) == v1alpha1.ReasonMatchNotPermitted:
+	case len(f.problems) > 0 && f.rollout.Plan() != nil && notAcceptedReason(f.problems) == v1alpha1.ReasonMatchNotPermitted:
 		return withdrawing
 	case !f.isAccepted():
 		return settled
@@ -80,13 +80,13 @@ func (f *facts) isAccepted() bool { return len(f.problems) == 0 && f.rollout.Ove
 // staysEnforced reports whether the replicas enforce an earlier generation, because this one is not
 // accepted.
 func (f *facts) staysEnforced() bool {
-	return !f.isAccepted() && f.phase() != withdrawing && f.rollout.Plan != nil && f.rollout.Plan.UID == string(f.uid)
+	return !f.isAccepted() && f.phase() != withdrawing && f.rollout.Plan() != nil && f.rollout.Plan().UID == string(f.uid)
 }
 
 // isProgrammed reports whether the registry holds the plan of this generation, in the mode that
 // ShadowUntilAnnotation demands.
 func (f *facts) isProgrammed() bool {
-	held := f.rollout.Plan
+	held := f.rollout.Plan()
 	return held != nil && held.UID == string(f.uid) && held.Generation == f.generation && held.Mode == f.mode
 }
 
@@ -136,7 +136,7 @@ func (f *facts) status(policy *v1alpha1.RateLimitPolicy) v1alpha1.RateLimitPolic
 // inForce returns the generation in force: the generation of the plan that every live replica has, else the earlier
 // one. It is 0 if no plan stays for a policy that is not accepted, and nil if none was in force.
 func (f *facts) inForce(earlier *int64) *int64 {
-	last := f.rollout.Plan
+	last := f.rollout.Plan()
 	switch {
 	case f.rollout.OwnedElsewhere || !f.rollout.Reachable:
 		return earlier
@@ -151,7 +151,7 @@ func (f *facts) inForce(earlier *int64) *int64 {
 
 // summary returns the limits in force, or the limits of the spec while no generation is.
 func (f *facts) summary(policy *v1alpha1.RateLimitPolicy, inForce *int64) string {
-	last := f.rollout.Plan
+	last := f.rollout.Plan()
 	switch {
 	case inForce == nil || *inForce == 0 || *inForce == f.generation:
 		return compile.Summary(&policy.Spec) + f.shadow.Summary()
@@ -233,7 +233,7 @@ func (f *facts) programmed() metav1.Condition {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return condition(v1alpha1.ConditionProgrammed, status, reason, message)
 	}
-	last := f.rollout.Plan
+	last := f.rollout.Plan()
 	switch {
 	case !f.isAccepted() && last == nil && !f.rollout.Reachable:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNotAccepted,
@@ -271,7 +271,7 @@ func (f *facts) enforced(programmed metav1.ConditionStatus) metav1.Condition {
 			"Redis does not answer, so the generation that the replicas enforce is unknown.")
 	case programmed == metav1.ConditionFalse && f.staysEnforced():
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNotProgrammed,
-			fmt.Sprintf("This generation has no plan. The replicas enforce the plan of generation %d.", f.rollout.Plan.Generation))
+			fmt.Sprintf("This generation has no plan. The replicas enforce the plan of generation %d.", f.rollout.Plan().Generation))
 	case programmed == metav1.ConditionFalse:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonNotProgrammed,
 			"The plan of this generation is not in the registry, so no replica can enforce it.")

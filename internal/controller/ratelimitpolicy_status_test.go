@@ -19,7 +19,7 @@ func TestConditions(t *testing.T) {
 	at := field.NewPath("spec", "limits")
 	current := &plan.Plan{UID: "u", Generation: 3}
 	earlier := &plan.Plan{UID: "u", Generation: 2}
-	enforced := plan.Rollout{Reachable: true, Plan: current, HasReplicas: true, AllReplicasCurrent: true}
+	enforced := plan.Rollout{Reachable: true, Record: current, HasReplicas: true, AllReplicasCurrent: true}
 	with := func(change func(*plan.Rollout)) plan.Rollout {
 		r := enforced
 		change(&r)
@@ -56,21 +56,21 @@ func TestConditions(t *testing.T) {
 			},
 		},
 		"the plan is being written": {
-			rollout: with(func(r *plan.Rollout) { r.Plan = earlier }),
+			rollout: with(func(r *plan.Rollout) { r.Record = earlier }),
 			want: []string{
 				"Ready False NotReady", "Accepted True Accepted", "Programmed False Publishing", "Enforced False NotProgrammed",
 				"Reconciling True Publishing",
 			},
 		},
 		"the plan is of an earlier policy of that name": {
-			rollout: with(func(r *plan.Rollout) { r.Plan = &plan.Plan{UID: "other", Generation: 3} }),
+			rollout: with(func(r *plan.Rollout) { r.Record = &plan.Plan{UID: "other", Generation: 3} }),
 			want: []string{
 				"Ready False NotReady", "Accepted True Accepted", "Programmed False Publishing", "Enforced False NotProgrammed",
 				"Reconciling True Publishing",
 			},
 		},
 		"there is no plan": {
-			rollout: with(func(r *plan.Rollout) { r.Plan = nil }),
+			rollout: with(func(r *plan.Rollout) { r.Record = nil }),
 			want: []string{
 				"Ready False NotReady", "Accepted True Accepted", "Programmed False Publishing", "Enforced False NotProgrammed",
 				"Reconciling True Publishing",
@@ -107,7 +107,7 @@ func TestConditions(t *testing.T) {
 		},
 		"it does not compile": {
 			problems: invalid,
-			rollout:  with(func(r *plan.Rollout) { r.Plan = earlier }),
+			rollout:  with(func(r *plan.Rollout) { r.Record = earlier }),
 			want: []string{
 				"Ready False NotReady", "Accepted False InvalidSpec", "Programmed False NotAccepted", "Enforced False NotProgrammed",
 				"Stalled True InvalidSpec",
@@ -182,7 +182,7 @@ func TestProgrammedReportsWhichPlanStays(t *testing.T) {
 	invalid := field.ErrorList{field.Invalid(field.NewPath("spec"), 1, "")}
 	forbidden := field.ErrorList{field.Forbidden(field.NewPath("spec"), "")}
 	message := func(problems field.ErrorList, last *plan.Plan) string {
-		f := facts{problems: problems, rollout: plan.Rollout{Reachable: true, Plan: last}}
+		f := facts{problems: problems, rollout: plan.Rollout{Reachable: true, Record: last}}
 		return f.programmed().Message
 	}
 	last := &plan.Plan{Generation: 2}
@@ -193,7 +193,7 @@ func TestProgrammedReportsWhichPlanStays(t *testing.T) {
 
 func TestReadyNamesTheFirstUnmetCondition(t *testing.T) {
 	t.Parallel()
-	f := facts{rollout: plan.Rollout{Reachable: true, Plan: &plan.Plan{}}}
+	f := facts{rollout: plan.Rollout{Reachable: true, Record: &plan.Plan{}}}
 	NewWithT(t).Expect(f.conditions()[0].Message).To(
 		Equal("NoReplicas: No replica is alive, so no request is decided."))
 }

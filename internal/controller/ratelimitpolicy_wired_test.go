@@ -149,7 +149,7 @@ func TestWiredFollowsTheSelectors(t *testing.T) {
 	edited := *q.plan
 	edited.Generation, q.policy.Generation = 4, 4
 	rolledOutAs := func(generation int64) {
-		q.rollout.Plan = &plan.Plan{UID: "u", Generation: generation}
+		q.rollout.Record = &plan.Plan{UID: "u", Generation: generation}
 	}
 	q.plan = &edited
 	q.observe(q.running, q.policy, &compilation{plan: q.plan}, true)
@@ -200,7 +200,7 @@ func TestWiredStaysDuringAnOutage(t *testing.T) {
 	edited.Generation, q.policy.Generation = 4, 4
 	q.plan = &edited
 	q.observe(q.running, q.policy, &compilation{plan: q.plan}, true)
-	q.rollout.Plan = &plan.Plan{UID: "u", Generation: 4}
+	q.rollout.Record = &plan.Plan{UID: "u", Generation: 4}
 	q.write()
 	g.Expect(q.wired()).To(Equal(isTrue + " of an earlier generation"))
 	q.addTraffic(nil, nil)

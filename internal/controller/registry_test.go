@@ -31,17 +31,17 @@ type registry struct {
 	writeDelay     time.Duration
 	failNextWrite  bool // Redis answers, but one write fails
 	revision       int
-	plans          map[string]entry
-	wanted         map[string]*plan.Plan // nil: delete it
-	waiting        map[string]*plan.Plan // without room
-	shortage       *plan.OverBudget      // why; nil while there is room
+	records        map[string]entry
+	wanted         map[string]plan.Record // nil: delete it
+	waiting        map[string]plan.Record // without room
+	shortage       *plan.OverBudget       // why; nil while there is room
 	replicas       map[string]replica
 	sets, sweeps   int
 	synced         []int // see MarkSynced
 }
 
 type entry struct {
-	plan     *plan.Plan
+	record   plan.Record
 	revision int
 }
 
@@ -56,9 +56,9 @@ var _ controller.Publisher = (*registry)(nil)
 func newRegistry() *registry {
 	return &registry{
 		changes:  make(chan struct{}, 1),
-		plans:    map[string]entry{},
-		wanted:   map[string]*plan.Plan{},
-		waiting:  map[string]*plan.Plan{},
+		records:  map[string]entry{},
+		wanted:   map[string]plan.Record{},
+		waiting:  map[string]plan.Record{},
 		replicas: map[string]replica{"one": {}},
 	}
 }
@@ -69,11 +69,11 @@ var (
 	errWriteFailed    = errors.New("write failed")
 )
 
-func (r *registry) Set(ctx context.Context, p *plan.Plan, o plan.SetOptions) error {
+func (r *registry) Set(ctx context.Context, p plan.Record, o plan.SetOptions) error {
 	return r.record(ctx, func() error {
 		r.sets++
 		last := cmp.Or(r.waiting[p.ID()], r.wanted[p.ID()])
-		if !o.Restored && last != nil && last.UID == p.UID && p.Generation < last.Generation {
+		if !o.Restored && isOlder(p, last) {
 			return plan.ErrOlderGeneration
 		}
 		delete(r.waiting, p.ID())
@@ -89,8 +89,18 @@ func (r *registry) Set(ctx context.Context, p *plan.Plan, o plan.SetOptions) err
 	})
 }
 
-// sizeOf returns the size of the plan, 0 for none.
-func sizeOf(p *plan.Plan) int {
+// isOlder reports whether the record is an earlier one of the same object.
+func isOlder(r, last plan.Record) bool {
+	if last == nil {
+		return false
+	}
+	uid, generation := r.Source()
+	lastUID, lastGeneration := last.Source()
+	return uid == lastUID && generation < lastGeneration
+}
+
+// sizeOf returns the size of the record, 0 for none.
+func sizeOf(p plan.Record) int {
 	if p == nil {
 		return 0
 	}
@@ -148,7 +158,7 @@ func (r *registry) unset(ctx context.Context) (ids []string, err error) {
 	if r.ownedElsewhere {
 		return nil, errOwnedElsewhere
 	}
-	for id := range r.plans {
+	for id := range r.records {
 		if _, wanted := r.wanted[id]; !wanted {
 			ids = append(ids, id)
 		}
@@ -211,12 +221,12 @@ func (r *registry) write() {
 	}
 	for id, p := range r.wanted {
 		switch {
-		case p == nil && r.plans[id].plan != nil:
+		case p == nil && r.records[id].record != nil:
 			r.revision++
-			delete(r.plans, id)
-		case p != nil && !reflect.DeepEqual(r.plans[id].plan, p):
+			delete(r.records, id)
+		case p != nil && !reflect.DeepEqual(r.records[id].record, p):
 			r.revision++
-			r.plans[id] = entry{p, r.revision}
+			r.records[id] = entry{p, r.revision}
 		}
 	}
 	for name, one := range r.replicas {
@@ -240,7 +250,7 @@ func (r *registry) Rollout(id string) plan.Rollout {
 	if r.unobserved {
 		return plan.Rollout{}
 	}
-	held := r.plans[id]
+	held := r.records[id]
 	var shortage *plan.OverBudget
 	if r.waiting[id] != nil {
 		shortage = r.shortage
@@ -249,7 +259,7 @@ func (r *registry) Rollout(id string) plan.Rollout {
 		OverBudget:     shortage,
 		Reachable:      !r.unreachable,
 		OwnedElsewhere: r.ownedElsewhere,
-		Plan:           held.plan,
+		Record:         held.record,
 		HasReplicas:    len(r.replicas) > 0,
 		AllReplicasCurrent: len(r.replicas) > 0 && !slices.ContainsFunc(slices.Collect(maps.Values(r.replicas)), func(one replica) bool {
 			return one.revision < held.revision
@@ -302,7 +312,8 @@ func (r *registry) change(to func(*registry)) {
 func (r *registry) plan(id string) *plan.Plan {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.plans[id].plan
+	p, _ := r.records[id].record.(*plan.Plan)
+	return p
 }
 
 func (r *registry) counts() (sets, sweeps int) {

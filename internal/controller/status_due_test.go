@@ -84,11 +84,11 @@ func (q *queueAt) isDueNow(at time.Duration) *statusRecord {
 
 var (
 	rolledOut = plan.Rollout{
-		Reachable: true, Plan: &plan.Plan{UID: "u", Generation: 3}, HasReplicas: true, AllReplicasCurrent: true,
+		Reachable: true, Record: &plan.Plan{UID: "u", Generation: 3}, HasReplicas: true, AllReplicasCurrent: true,
 	}
 	writing  = plan.Rollout{Reachable: true, HasReplicas: true}
 	noAnswer = plan.Rollout{}
-	behind   = plan.Rollout{Reachable: true, Plan: &plan.Plan{UID: "u", Generation: 3}, HasReplicas: true}
+	behind   = plan.Rollout{Reachable: true, Record: &plan.Plan{UID: "u", Generation: 3}, HasReplicas: true}
 )
 
 func TestEditIsReportedOnceItHasSettled(t *testing.T) {

@@ -182,7 +182,7 @@ func (q *statusQueue) refresh() (judge []reconcile.Request) {
 		if rollout == s.rollout {
 			continue
 		}
-		if (len(s.problems) > 0 || rollout.OverBudget != nil) && rollout.Plan != s.rollout.Plan {
+		if (len(s.problems) > 0 || rollout.OverBudget != nil) && rollout.Plan() != s.rollout.Plan() {
 			judge = append(judge, reconcile.Request{NamespacedName: name})
 		}
 		s.setRollout(rollout, q.now())

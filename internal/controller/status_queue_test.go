@@ -281,8 +281,8 @@ var _ = Describe("The status queue", func() {
 		elsewhere := makeNamespace(ctx) // the cache of the controller does not hold it
 		Expect(api.Create(ctx, testenv.MakePolicy(elsewhere+"/p").Limit("l", v1alpha1.AlgorithmFixedWindow, 1, "1s").Obj())).To(Succeed())
 		i.plans.change(func(r *registry) {
-			r.plans[elsewhere+"/p"] = entry{plan: &plan.Plan{}}
-			r.plans[elsewhere+"/gone"] = entry{plan: &plan.Plan{}}
+			r.records[elsewhere+"/p"] = entry{record: &plan.Plan{}}
+			r.records[elsewhere+"/gone"] = entry{record: &plan.Plan{}}
 		})
 		lead(i.terms)
 		Eventually(ctx, i.plans.plan).WithArguments(elsewhere + "/gone").Should(BeNil())

@@ -305,7 +305,7 @@ func (c *contract) undone() {
 	awaitMode := func(mode plan.Mode) {
 		c.await("the mode "+string(mode), func() bool {
 			now := c.r.Rollout("shop/login")
-			return now.Reachable && now.Plan != nil && now.Plan.Mode == mode && c.isEnforced()
+			return now.Reachable && now.Plan() != nil && now.Plan().Mode == mode && c.isEnforced()
 		})
 	}
 	c.r.Hang()

@@ -96,7 +96,7 @@ func (c *contract) mustFail(err error) {
 
 // generation returns the generation of the plan in the registry, or 0.
 func (c *contract) generation(name string) int64 {
-	if p := c.r.Rollout("shop/" + name).Plan; p != nil {
+	if p := c.r.Rollout("shop/" + name).Plan(); p != nil {
 		return p.Generation
 	}
 	return 0

@@ -5,24 +5,43 @@ package plan
 
 import "fmt"
 
-// Budget bounds the plans in the registry, so that no tenant exhausts the memory of the
+// Budget bounds the records in the registry, so that no tenant exhausts the memory of the
 // replicas. 0 is unlimited.
 type Budget struct {
 	// Bytes is the size of the encoded plans.
 	Bytes int
-	// Policies is their number.
+	// Policies is the number of plans.
 	Policies int
+	// KeyBytes is the size of the encoded key groups.
+	KeyBytes int
+	// Exceptions is the number of exceptions.
+	Exceptions int
 }
 
 // Usage is the part of a Budget that is used.
 type Usage struct {
-	Bytes, Policies int
+	Bytes, Policies, KeyBytes, Exceptions int
 }
 
 // Add adds the change to the usage.
 func (u *Usage) Add(change Usage) {
 	u.Bytes += change.Bytes
 	u.Policies += change.Policies
+	u.KeyBytes += change.KeyBytes
+	u.Exceptions += change.Exceptions
+}
+
+// Minus returns the usage without the other one.
+func (u Usage) Minus(other Usage) Usage {
+	return Usage{
+		Bytes: u.Bytes - other.Bytes, Policies: u.Policies - other.Policies,
+		KeyBytes: u.KeyBytes - other.KeyBytes, Exceptions: u.Exceptions - other.Exceptions,
+	}
+}
+
+// Released reports whether the change makes any unit free.
+func (u Usage) Released() bool {
+	return u.Bytes < 0 || u.Policies < 0 || u.KeyBytes < 0 || u.Exceptions < 0
 }
 
 // Budgets are the budget of each Namespace and the budget of all together.
@@ -30,46 +49,77 @@ type Budgets struct {
 	Namespace, Total Budget
 }
 
-// OverBudget is why a plan is not in the registry: it would need more of a budget than is
+// OverBudget is why a record is not in the registry: it would need more of a budget than is
 // left.
 type OverBudget struct {
-	// Scope is the name of a Namespace, or "" for all policies.
+	// Scope is the name of a Namespace, or "" for all together.
 	Scope string
-	// Unit is what is short: UnitBytes or UnitPolicies.
-	Unit string
-	// Needed is how many units the plan needs in addition, Used how many are used without it,
+	// Unit is what is short.
+	Unit Unit
+	// Needed is how many units the record needs in addition, Used how many are used without it,
 	// Limit how many there are.
 	Needed, Used, Limit int
 }
 
-// Units of a Budget.
+// Unit is what a Budget counts, in words.
+type Unit string
+
+// The units of a Budget.
 const (
-	UnitBytes    = "bytes of plans"
-	UnitPolicies = "policies"
+	UnitBytes      Unit = "bytes of plans"
+	UnitPolicies   Unit = "policies"
+	UnitKeyBytes   Unit = "bytes of keys"
+	UnitExceptions Unit = "live exceptions"
 )
+
+// usedBy returns the objects that use the unit.
+func (u Unit) usedBy() string {
+	switch u {
+	case UnitKeyBytes:
+		return "key groups"
+	case UnitExceptions:
+		return "exceptions"
+	default:
+		return "policies"
+	}
+}
 
 // String describes the shortage.
 func (o *OverBudget) String() string {
-	whose := "All policies use"
+	whose := "All " + o.Unit.usedBy() + " use"
 	if o.Scope != "" {
-		whose = "The policies of the Namespace use"
+		whose = "The " + o.Unit.usedBy() + " of the Namespace use"
 	}
 	return fmt.Sprintf("%s %d of %d %s, and this one needs %d more", whose, o.Used, o.Limit, o.Unit, o.Needed)
 }
 
 // Shortage returns why a change of the usage of a Namespace does not fit, or nil. Only growth
-// is rejected: a budget that has been lowered, or that others have used up, rejects no plan that
+// is rejected: a budget that has been lowered, or that others have used up, rejects no record that
 // is in the registry.
 func (b *Budgets) Shortage(namespace string, change, used, total Usage) *OverBudget {
-	for _, check := range []OverBudget{
-		{Scope: namespace, Unit: UnitPolicies, Needed: change.Policies, Used: used.Policies, Limit: b.Namespace.Policies},
-		{Scope: namespace, Unit: UnitBytes, Needed: change.Bytes, Used: used.Bytes, Limit: b.Namespace.Bytes},
-		{Unit: UnitPolicies, Needed: change.Policies, Used: total.Policies, Limit: b.Total.Policies},
-		{Unit: UnitBytes, Needed: change.Bytes, Used: total.Bytes, Limit: b.Total.Bytes},
-	} {
-		if check.Needed > 0 && check.Limit > 0 && check.Used+check.Needed > check.Limit {
-			return &check
+	for _, scope := range []struct {
+		name   string
+		used   Usage
+		budget Budget
+	}{{namespace, used, b.Namespace}, {"", total, b.Total}} {
+		needed, used := change.parts(), scope.used.parts()
+		for i, limit := range Usage(scope.budget).parts() {
+			short := OverBudget{Scope: scope.name, Unit: limit.unit, Needed: needed[i].n, Used: used[i].n, Limit: limit.n}
+			if short.Needed > 0 && short.Limit > 0 && short.Used+short.Needed > short.Limit {
+				return &short
+			}
 		}
 	}
 	return nil
+}
+
+// part is the number of one unit.
+type part struct {
+	unit Unit
+	n    int
+}
+
+// parts returns the numbers of the units, the numbers of objects first.
+func (u Usage) parts() [4]part {
+	return [4]part{{UnitPolicies, u.Policies}, {UnitBytes, u.Bytes}, {UnitExceptions, u.Exceptions}, {UnitKeyBytes, u.KeyBytes}}
 }

@@ -14,62 +14,114 @@ import (
 // MaxEncodedBytes is the largest encoding of one plan.
 const MaxEncodedBytes = 128 << 10
 
-// ErrInexpressible means that an earlier version has no members for what a plan demands.
-var ErrInexpressible = errors.New("the version cannot express the plan")
+// ErrInexpressible means that an earlier version has no members for what a record demands.
+var ErrInexpressible = errors.New("the version cannot express the record")
 
-// versioned is the envelope on the wire.
+// versioned is the envelope on the wire, with one record.
 type versioned struct {
-	Version int   `json:"version"`
-	Plan    *Plan `json:"plan"`
+	Version   int        `json:"version"`
+	Plan      *Plan      `json:"plan,omitempty"`
+	KeyGroup  *KeyGroup  `json:"keyGroup,omitempty"`
+	Exception *Exception `json:"exception,omitempty"`
 }
 
-// Encode returns the plan in this release's version: see EncodeAs.
-func Encode(p *Plan) ([]byte, error) { return EncodeAs(p, Version) }
+// Encode returns the record in this release's version: see EncodeAs.
+func Encode(r Record) ([]byte, error) { return EncodeAs(r, Version) }
 
-// EncodeAs returns the plan as JSON, in this release's version or the one before. Equal plans
-// have equal bytes, so a change can be detected by comparing bytes. A plan above
-// MaxEncodedBytes is an error with its size. If the version before cannot express the plan,
+// EncodeAs returns the record as JSON, in this release's version or the one before. Equal records
+// have equal bytes, so a change can be detected by comparing bytes. A record above its bound,
+// MaxEncodedBytes for a plan, is an error with its size. If the version before cannot express the record,
 // the error is ErrInexpressible.
-func EncodeAs(p *Plan, version int) ([]byte, error) {
-	if version < Version && !expressibleBefore(p) {
-		return nil, fmt.Errorf("plan %s in version %d: %w", p.ID(), version, ErrInexpressible)
+func EncodeAs(r Record, version int) ([]byte, error) {
+	if version < Version && !expressibleBefore(r) {
+		return nil, fmt.Errorf("%s %s in version %d: %w", KindOf(r.ID()), r.ID(), version, ErrInexpressible)
 	}
-	data, err := json.Marshal(versioned{Version: version, Plan: p})
+	envelope := versioned{Version: version}
+	switch r := r.(type) {
+	case *Plan:
+		envelope.Plan = r
+	case *KeyGroup:
+		envelope.KeyGroup = r
+	case *Exception:
+		envelope.Exception = r
+	}
+	data, err := json.Marshal(envelope)
 	if err != nil {
-		return nil, fmt.Errorf("encode plan %s: %w", p.ID(), err)
+		return nil, fmt.Errorf("encode %s %s: %w", KindOf(r.ID()), r.ID(), err)
 	}
-	if len(data) > MaxEncodedBytes {
-		return nil, fmt.Errorf("plan %s is %d bytes, at most %d are allowed", p.ID(), len(data), MaxEncodedBytes)
+	if len(data) > r.sizeLimit() {
+		return nil, fmt.Errorf("%s %s is %d bytes, at most %d are allowed", KindOf(r.ID()), r.ID(), len(data), r.sizeLimit())
 	}
 	return data, nil
 }
 
 // Decode parses the output of EncodeAs in this release's version or the one before. It
-// rejects other versions, unknown members, trailing data and a plan that violates an
+// rejects other versions, unknown members, trailing data and a record that violates an
 // invariant: a reader that ignored unknown members would enforce a different policy.
-func Decode(data []byte) (*Plan, error) {
-	if len(data) > MaxEncodedBytes {
-		return nil, fmt.Errorf("plan is %d bytes, at most %d are allowed", len(data), MaxEncodedBytes)
+func Decode(data []byte) (Record, error) {
+	if len(data) > maxGroupBytes {
+		return nil, fmt.Errorf("record is %d bytes, at most %d are allowed", len(data), maxGroupBytes)
 	}
 	var envelope struct {
-		Version int             `json:"version"`
-		Plan    json.RawMessage `json:"plan"`
+		Version   int             `json:"version"`
+		Plan      json.RawMessage `json:"plan"`
+		KeyGroup  json.RawMessage `json:"keyGroup"`
+		Exception json.RawMessage `json:"exception"`
 	}
 	if err := decodeStrict(data, &envelope); err != nil {
-		return nil, fmt.Errorf("decode plan: %w", err)
+		return nil, fmt.Errorf("decode record: %w", err)
 	}
 	if envelope.Version > Version || envelope.Version < max(1, Version-1) {
-		return nil, fmt.Errorf("decode plan: version %d, this release reads versions %d to %d",
+		return nil, fmt.Errorf("decode record: version %d, this release reads versions %d to %d",
 			envelope.Version, max(1, Version-1), Version)
 	}
-	p := &Plan{}
-	if err := decodeStrict(envelope.Plan, p); err != nil {
-		return nil, fmt.Errorf("decode plan: %w", err)
+	var r Record
+	var member json.RawMessage
+	for _, found := range []struct {
+		into   Record
+		member json.RawMessage
+	}{{&Plan{}, envelope.Plan}, {&KeyGroup{}, envelope.KeyGroup}, {&Exception{}, envelope.Exception}} {
+		if found.member != nil && member != nil {
+			return nil, errors.New("decode record: it has several kinds")
+		}
+		if found.member != nil {
+			r, member = found.into, found.member
+		}
 	}
-	if err := p.Validate(); err != nil {
-		return nil, fmt.Errorf("decode plan %s: %w", p.ID(), err)
+	if r == nil {
+		return nil, errors.New("decode record: it has no kind")
+	}
+	if err := decodeRecord(member, r); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// DecodePlan is Decode for the encoding of a plan.
+func DecodePlan(data []byte) (*Plan, error) {
+	r, err := Decode(data)
+	if err != nil {
+		return nil, err
+	}
+	p, ok := r.(*Plan)
+	if !ok {
+		return nil, fmt.Errorf("decode plan: %s is a %s", r.ID(), KindOf(r.ID()))
 	}
 	return p, nil
+}
+
+// decodeRecord parses one record, whose size must be within the bound of its kind.
+func decodeRecord(data []byte, into Record) error {
+	if len(data) > into.sizeLimit() {
+		return fmt.Errorf("decode record: %d bytes, at most %d are allowed", len(data), into.sizeLimit())
+	}
+	if err := decodeStrict(data, into); err != nil {
+		return fmt.Errorf("decode record: %w", err)
+	}
+	if err := into.Validate(); err != nil {
+		return fmt.Errorf("decode record %s: %w", into.ID(), err)
+	}
+	return nil
 }
 
 func decodeStrict(data []byte, into any) error {
@@ -79,7 +131,7 @@ func decodeStrict(data []byte, into any) error {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("data after the end of the plan")
+		return errors.New("data after the end of the record")
 	}
 	return nil
 }

@@ -11,6 +11,9 @@
 //
 // Reading order:
 //
+//	record.go      what the registry carries: plans, and
+//	keygroup.go      keys by the name of a group, and
+//	exception.go     other numbers for one key until a time
 //	plan.go        Plan, its bounds and its validation
 //	match.go         which requests it applies to
 //	target.go        the Gateways and routes that it names
@@ -24,7 +27,7 @@
 //	override.go      other numbers, or another action, for some callers
 //	candidate.go     numbers that are tried out
 //	requested.go     a limit with the numbers that a descriptor requests
-//	codec.go       the encoding of a plan in the registry
+//	codec.go       the encoding of a record in the registry
 //	version.go     the version of that encoding; version_next.go raises it in tests
 //	values.go      the values of a query, of cookies and of lists in headers
 //	claims.go      the claims of a token
@@ -33,8 +36,8 @@
 //	index.go         the index of their matches, and
 //	split.go         how the index divides them
 //	nearmatch.go     matches that hold except for one field
-//	budget.go      how many plans may be published
-//	rollout.go     how far a plan has got
+//	budget.go      how many records may be published
+//	rollout.go     how far a record has got
 //	sighting.go    whether checks apply to it
 //	unready.go     the policies that are not there yet
 package plan

@@ -30,8 +30,10 @@ type Override struct {
 	// not IPv4-mapped.
 	CIDRs []netip.Prefix `json:"cidrs,omitempty"`
 	// When is an expression that must yield true.
-	When   string `json:"when,omitempty"`
-	Action Action `json:"action"`
+	When string `json:"when,omitempty"`
+	// Groups are names of groups of the Namespace, of which one must have the key. They are the only selector.
+	Groups []string `json:"groups,omitempty"`
+	Action Action   `json:"action"`
 	// Limits are the limits that change, with ActionLimit.
 	Limits []LimitOverride `json:"limits,omitempty"`
 }
@@ -115,7 +117,8 @@ func (p *Plan) validateOverrides(fail func(string, ...any)) {
 }
 
 func (p *Plan) validateSelectors(fail func(string, ...any), at string, o *Override) {
-	if len(o.Keys)+len(o.CIDRs) == 0 && o.When == "" {
+	p.validateGroups(fail, at, o)
+	if len(o.Keys)+len(o.CIDRs)+len(o.Groups) == 0 && o.When == "" {
 		fail("%s has no selector", at)
 	}
 	if len(o.Keys) > MaxSelected || len(o.CIDRs) > MaxSelected {

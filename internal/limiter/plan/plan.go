@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -134,14 +133,12 @@ type Plan struct {
 // ID returns "<namespace>/<name>", the name callers use.
 func (p *Plan) ID() string { return p.Namespace + "/" + p.Name }
 
-// SplitID returns the Namespace and the name of an ID.
-func SplitID(id string) (namespace, name string) {
-	namespace, name, _ = strings.Cut(id, "/")
-	return namespace, name
-}
+// Source implements Record.
+func (p *Plan) Source() (uid string, generation int64) { return p.UID, p.Generation }
 
-// Validate checks the invariants that the decision half relies on and returns all
-// violations, joined. internal/compile never violates them; Validate is for payloads from
+func (p *Plan) sizeLimit() int { return MaxEncodedBytes }
+
+// Validate implements Record. internal/compile never violates an invariant; Validate is for payloads from
 // elsewhere.
 func (p *Plan) Validate() error {
 	var errs []error

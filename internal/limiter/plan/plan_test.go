@@ -105,7 +105,8 @@ func TestDecodeRejects(t *testing.T) {
 		"no version":         {replace(inVersion(plan.Version), inVersion(0)), "version 0, this release reads versions"},
 		"an unknown member":  {replace(`"mode"`, `"moed":1,"mode"`), "moed"},
 		"trailing data":      {string(good) + "{}", "after the end"},
-		"no plan":            {"{" + inVersion(plan.Version) + "}", "decode plan"},
+		"no record":          {"{" + inVersion(plan.Version) + "}", "it has no kind"},
+		"two records":        {strings.TrimSuffix(string(good), "}") + `,"keyGroup":{}}`, "it has several kinds"},
 		"an unknown mode":    {replace(`"Enforce"`, `"Maybe"`), `mode "Maybe"`},
 		"an unknown key":     {replace(`"Header"`, `"Body"`), "key[0].type"},
 		"an unknown counter": {replace(`"SlidingLog"`, `"Abacus"`), "limits[0].algorithm"},
@@ -118,7 +119,8 @@ func TestDecodeRejects(t *testing.T) {
 		"a negative block":   {replace(`60000`, `60000,"blockMillis":-1`), "block"},
 		"a name with colons": {replace(`"login"`, `"lo:gin"`), "must be lower-case DNS names"},
 		"a limit's name":     {replace(`"burst"`, `"bur:st"`), "limits[0].name"},
-		"too much":           {strings.Repeat(" ", plan.MaxEncodedBytes+1), "at most"},
+		"too much":           {strings.Repeat(" ", 2<<20), "at most"},
+		"a large plan":       {replace(`"mode"`, strings.Repeat(" ", plan.MaxEncodedBytes)+`"mode"`), "at most 131072"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := plan.Decode([]byte(tc.data))
@@ -260,15 +262,22 @@ func FuzzDecode(f *testing.F) {
 	f.Add(all)
 	f.Add(bytes.Replace(good, []byte("SlidingLog"), []byte("FixedWindow"), 1))
 	f.Add([]byte(`{"version":1,"plan":null}`))
+	for _, r := range []plan.Record{keyGroup(), exception()} {
+		data, err := plan.Encode(r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := plan.Decode(data)
+		r, err := plan.Decode(data)
 		if err != nil {
 			return
 		}
-		if err := p.Validate(); err != nil {
+		if err := r.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		encoded, err := plan.Encode(p)
+		encoded, err := plan.Encode(r)
 		if err != nil {
 			return // the canonical form may be longer than the input
 		}
@@ -277,6 +286,10 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(err)
 		}
 		NewWithT(t).Expect(plan.Encode(again)).To(Equal(encoded))
+		p, isPlan := r.(*plan.Plan)
+		if !isPlan {
+			return
+		}
 		for i := range p.Overrides { // what an override makes of the limits holds the same invariants
 			merged := *p
 			merged.Limits, merged.Overrides = p.LimitsOf(&p.Overrides[i]), nil

@@ -10,4 +10,7 @@ const Version = 3
 
 // expressibleBefore reports false for plans in Shadow mode with overrides, as an example of
 // what only a later version can express.
-func expressibleBefore(p *Plan) bool { return p.Mode != ModeShadow || len(p.Overrides) == 0 }
+func expressibleBefore(r Record) bool {
+	p, ok := r.(*Plan)
+	return !ok || p.Mode != ModeShadow || len(p.Overrides) == 0
+}

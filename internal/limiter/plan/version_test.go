@@ -30,6 +30,9 @@ func TestValuesNeedTheNewVersion(t *testing.T) {
 		"an override": func(p *plan.Plan) {
 			p.Overrides = []plan.Override{{Name: "o", Action: plan.ActionAllow, When: "claims.a.b == '1'"}}
 		},
+		"a group": func(p *plan.Plan) {
+			p.Overrides = []plan.Override{{Name: "o", Action: plan.ActionAllow, Groups: []string{"gold"}}}
+		},
 		"a cost of reservations": func(p *plan.Plan) {
 			p.Reservations = plan.Reservations{MaxTTLMillis: 1000, MaxOpen: 1, Cost: "response.code"}
 		},
@@ -52,5 +55,9 @@ func TestValuesNeedTheNewVersion(t *testing.T) {
 		data, err := plan.Encode(p)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		NewWithT(t).Expect(plan.Decode(data)).To(Equal(p))
+	}
+	for _, r := range []plan.Record{keyGroup(), exception()} {
+		_, err := plan.EncodeAs(r, plan.Version-1)
+		NewWithT(t).Expect(err).To(MatchError(plan.ErrInexpressible), r.ID())
 	}
 }

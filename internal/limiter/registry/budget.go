@@ -37,16 +37,16 @@ func (u *usage) replace(id string, old, next *entry) {
 		delete(u.byNamespace, namespace)
 	}
 	u.total.Add(change)
-	u.released = u.released || change.Bytes < 0 || change.Policies < 0
+	u.released = u.released || change.Released()
 }
 
 // changeOf returns how the usage changes.
 func changeOf(old, next *entry) (change plan.Usage) {
 	if old != nil {
-		change.Add(plan.Usage{Bytes: -old.size, Policies: -1})
+		change = change.Minus(old.usage)
 	}
 	if next != nil {
-		change.Add(plan.Usage{Bytes: next.size, Policies: 1})
+		change.Add(next.usage)
 	}
 	return change
 }
@@ -154,7 +154,7 @@ var (
 	namespaceUse = prometheus.NewDesc("weir_namespace_budget_used_ratio",
 		"Leader: the used part of the budget of a Namespace.", []string{"namespace", "resource"}, nil)
 	totalUse = prometheus.NewDesc("weir_budget_used_ratio",
-		"Leader: the used part of the budget of all policies.", []string{"resource"}, nil)
+		"Leader: the used part of the budget of all Namespaces together.", []string{"resource"}, nil)
 )
 
 // Describe implements prometheus.Collector: the Writer exports how much of the budgets is used
@@ -172,13 +172,19 @@ func (w *Writer) Collect(metrics chan<- prometheus.Metric) {
 		return
 	}
 	export := func(desc *prometheus.Desc, used plan.Usage, budget plan.Budget, labels ...string) {
-		if budget.Bytes > 0 {
-			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue,
-				float64(used.Bytes)/float64(budget.Bytes), append(labels, "bytes")...)
-		}
-		if budget.Policies > 0 {
-			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue,
-				float64(used.Policies)/float64(budget.Policies), append(labels, "policies")...)
+		for _, of := range []struct {
+			resource     string
+			used, budget int
+		}{
+			{"bytes", used.Bytes, budget.Bytes},
+			{"policies", used.Policies, budget.Policies},
+			{"key_bytes", used.KeyBytes, budget.KeyBytes},
+			{"exceptions", used.Exceptions, budget.Exceptions},
+		} {
+			if of.budget > 0 {
+				metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue,
+					float64(of.used)/float64(of.budget), append(labels, of.resource)...)
+			}
 		}
 	}
 	export(totalUse, w.usage.total, w.budgets.Total)

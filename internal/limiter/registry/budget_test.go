@@ -63,9 +63,9 @@ func TestOnlyGrowthIsRejected(t *testing.T) {
 	c.Expect(set(l, "a/3", 600, 1)).To(Equal("The policies of the Namespace use 1900 of 2000 bytes of plans, and this one needs 600 more"))
 	c.Expect(programmed(l, "a/3")).To(BeFalse())
 	c.Expect(set(l, "a/2", 1001, 2)).To(ContainSubstring("needs 101 more"))
-	c.Expect(l.Rollout("a/2").Plan.Generation).To(BeEquivalentTo(1), "the last plan stays")
+	c.Expect(l.Rollout("a/2").Plan().Generation).To(BeEquivalentTo(1), "the last plan stays")
 	c.Expect(set(l, "a/2", 1000, 3)).To(BeEmpty())
-	c.Expect(l.Rollout("a/2").Plan.Generation).To(BeEquivalentTo(3))
+	c.Expect(l.Rollout("a/2").Plan().Generation).To(BeEquivalentTo(3))
 
 	for i := range 3 {
 		c.Expect(set(l, fmt.Sprintf("b/%d", i), 600, 1)).To(BeEmpty())
@@ -148,7 +148,7 @@ func TestRejectedPlanThatMayNotKeepTheLast(t *testing.T) {
 	c.Expect(l.Set(t.Context(), planOf(t, "a/1", 900), plan.SetOptions{})).To(Succeed())
 	c.Expect(l.Set(t.Context(), generation(planOf(t, "a/1", 1100), 6), plan.SetOptions{DropLast: true})).To(Succeed())
 	c.Expect(l.shortageText("a/1")).To(ContainSubstring("0 of 1000 bytes of plans, and this one needs 1100 more"))
-	c.Expect(l.Rollout("a/1").Plan).To(BeNil())
+	c.Expect(l.Rollout("a/1").Plan()).To(BeNil())
 	c.Expect(c.client.HLen(t.Context(), c.scripts.keys[0]).Val()).To(BeZero())
 	err := l.Set(t.Context(), planOf(t, "a/1", 500), plan.SetOptions{})
 	c.Expect(err).To(MatchError(plan.ErrOlderGeneration), "also beside a plan that waits")
@@ -163,7 +163,7 @@ func TestBudgetUseIsExportedByTheLeader(t *testing.T) {
 	l.MarkSynced(t.Context())
 	c.Expect(l.Set(t.Context(), planOf(t, "a/1", 750), plan.SetOptions{})).To(Succeed())
 	c.Expect(testutil.CollectAndCompare(l.Writer, strings.NewReader(`
-# HELP weir_budget_used_ratio Leader: the used part of the budget of all policies.
+# HELP weir_budget_used_ratio Leader: the used part of the budget of all Namespaces together.
 # TYPE weir_budget_used_ratio gauge
 weir_budget_used_ratio{resource="policies"} 0.125
 # HELP weir_namespace_budget_used_ratio Leader: the used part of the budget of a Namespace.

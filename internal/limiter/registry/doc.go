@@ -1,12 +1,12 @@
 // Copyright The Weir Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package registry carries plans from the one leader to every replica, through Redis.
+// Package registry carries records from the one leader to every replica, through Redis: plans, key groups and exceptions.
 //
-// A Writer keeps the registry equal to the plans that the leader desires. A Watcher keeps the
-// snapshot of a replica equal to the registry. Neither knows where plans come from or how
+// A Writer keeps the registry equal to the records that the leader desires. A Watcher keeps the
+// snapshot of a replica equal to the registry. Neither knows where records come from or how
 // they are used. The registry may be lost, wiped or restored from a backup at any time:
-// replicas keep the plans they run, and the leader publishes everything again.
+// replicas keep the records they run, and the leader publishes everything again.
 //
 // Reading order:
 //
@@ -15,17 +15,17 @@
 //	format.go       the forms in which two releases store the registry
 //	calls.go        one method per Lua script, and the decoding of replies
 //	processes.go    the heartbeats of processes
-//	entry.go        one desired plan, in every format
-//	budget.go       which plans have room
+//	entry.go        one desired record, in every format
+//	budget.go       which records have room
 //	writer.go       what the leader wants: Set, Delete, MarkSynced
-//	sweep.go        deleting the plans of policies that no longer exist
+//	sweep.go        deleting the records of objects that no longer exist
 //	lead.go         the loop of the leader: term, observe, converge
 //	formats.go      which formats the leader maintains
-//	inherit.go      the plans of the previous leader
+//	inherit.go      the records of the previous leader
 //	formatwriter.go writing changes of one format, and beginning an epoch
 //	replicas.go     the answers to the controller: Rollout, Changes, Err
 //	standby.go      a process that may lead and does not decide
-//	loaded.go       the plans that a replica has loaded, compared with the registry
+//	loaded.go       the records that a replica has loaded, compared with the registry
 //	livereplicas.go how many replicas are alive
 //	watcher.go      the loop of a replica: heartbeat, compare, load
 //	metrics.go
@@ -35,7 +35,8 @@
 // All keys share one hash tag, so that every script may use all of them. Each format, here 2,
 // has its own:
 //
-//	<prefix>2:{registry}            hash: "<namespace>/<name>" -> encoded plan
+//	<prefix>2:{registry}            hash: ID -> encoded record; the ID of a plan is
+//	                                "<namespace>/<name>", other kinds have a prefix, see plan.Record
 //	<prefix>2:{registry}:meta       hash, see below
 //	<prefix>2:{registry}:changes    sorted set: id, scored by the revision that
 //	                                last set or deleted it; the newest 1,024
@@ -57,9 +58,9 @@
 //	            distinguish a new epoch from one in a restored backup
 //	revision    rises by one with every batch of changes; continues in the next
 //	            epoch as far as the leader knows it
-//	digest      sum of a hash of every plan, independent of order: equal digests
-//	            mean equal plans. Computed by the writer and by every reader
-//	count       number of plans, to distinguish a lost hash from an empty one
+//	digest      sum of a hash of every record, independent of order: equal digests
+//	            mean equal records. Computed by the writer and by every reader
+//	count       number of records, to distinguish a lost hash from an empty one
 //	floor       changes up to this revision may be missing in the set of changes
 //	published   server time of the revision, in microseconds
 //
@@ -79,7 +80,7 @@
 // heartbeat. The leader maintains each format that is the newest for some live process, and
 // deletes one that none has needed for 30 seconds. A replica follows the newest maintained
 // format that it reads. So releases of adjacent formats can run at the same time, whichever
-// of them leads. A plan that the earlier format cannot express is missing there only.
+// of them leads. A record that the earlier format cannot express is missing there only.
 //
 // A term is taken only while no other leader of the installation is alive. Two leaders that
 // are alive belong to two clusters of the same name, one of which is a copy.

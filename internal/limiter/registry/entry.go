@@ -13,30 +13,31 @@ import (
 // maxFormats is the largest number of formats that a release supports.
 const maxFormats = 2
 
-// entry is one desired plan.
+// entry is one desired record.
 type entry struct {
-	plan       *plan.Plan // nil until it is decoded, and if it cannot be
+	record     plan.Record // nil until it is decoded, and if it cannot be
 	uid        string
 	generation int64
-	// inherited means that the previous leader published the plan and that it was not set
+	// inherited means that the previous leader published the record and that it was not set
 	// since.
 	inherited bool
-	size      int              // bytes of the plan in the format in which it became known
+	usage     plan.Usage       // of the record in the format in which it became known
 	forms     [maxFormats]form // by position of the format
 }
 
-// form is a desired plan in one format.
+// form is a desired record in one format.
 type form struct {
-	data []byte // nil until it is encoded, and if the format cannot express the plan
-	// inexpressible means that the format cannot express the plan.
+	data []byte // nil until it is encoded, and if the format cannot express the record
+	// inexpressible means that the format cannot express the record.
 	inexpressible bool
 	// revision is a revision at which the registry holds data; 0 if none is known.
 	revision int64
 }
 
-// newEntry returns the entry of a plan, with its encoding in the newest format.
-func newEntry(p *plan.Plan, data []byte) *entry {
-	e := &entry{plan: p, uid: p.UID, generation: p.Generation, size: len(data)}
+// newEntry returns the entry of a record, with its encoding in the newest format.
+func newEntry(r plan.Record, data []byte) *entry {
+	e := &entry{record: r, usage: plan.UsageOf(r.ID(), len(data))}
+	e.uid, e.generation = r.Source()
 	e.forms[0].data = data
 	return e
 }
@@ -45,43 +46,43 @@ func newEntry(p *plan.Plan, data []byte) *entry {
 func (e *entry) keepEqual(old *entry) {
 	if old != nil && old.forms[0].data != nil && bytes.Equal(old.forms[0].data, e.forms[0].data) {
 		e.forms = old.forms
-		e.plan = cmp.Or(old.plan, e.plan) // keep the pointer of an equal plan
+		e.record = cmp.Or(old.record, e.record) // keep the pointer of an equal record
 	}
 }
 
-// isOlderThan reports whether both are of one policy and e has the lower generation.
+// isOlderThan reports whether both are of one object and e has the lower generation.
 func (e *entry) isOlderThan(other *entry) bool {
 	return e != nil && other != nil && e.uid == other.uid && e.generation < other.generation
 }
 
-// encoded returns the plan in the format at that position, or nil if the format cannot
+// encoded returns the record in the format at that position, or nil if the format cannot
 // express it.
 func (e *entry) encoded(slot int, f format) []byte {
 	own := &e.forms[slot]
 	if own.data != nil || own.inexpressible {
 		return own.data
 	}
-	if p := e.decoded(); p != nil {
-		own.data, _ = plan.EncodeAs(p, int(f))
+	if r := e.decoded(); r != nil {
+		own.data, _ = plan.EncodeAs(r, int(f))
 	}
 	own.inexpressible = own.data == nil
 	return own.data
 }
 
-// decoded returns the plan, or nil without an entry or if it was inherited and cannot be decoded.
-func (e *entry) decoded() *plan.Plan {
+// decoded returns the record, or nil without an entry or if it was inherited and cannot be decoded.
+func (e *entry) decoded() plan.Record {
 	if e == nil {
 		return nil
 	}
 	for slot := range e.forms {
-		if e.plan == nil && e.forms[slot].data != nil {
-			e.plan, _ = plan.Decode(e.forms[slot].data)
+		if e.record == nil && e.forms[slot].data != nil {
+			e.record, _ = plan.Decode(e.forms[slot].data)
 		}
 	}
-	return e.plan
+	return e.record
 }
 
-// isPublished reports whether every format that holds the registry holds the plan or cannot express it,
+// isPublished reports whether every format that holds the registry holds the record or cannot express it,
 // and at least one holds it.
 func (e *entry) isPublished(holding []bool) bool {
 	if e == nil {

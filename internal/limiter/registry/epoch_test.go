@@ -242,17 +242,17 @@ func TestEmptyInstallationHasAnEpoch(t *testing.T) {
 }
 
 // setWantedPlans makes the leader want the plans without publishing each.
-func (c *cluster) setWantedPlans(l *leader, plans []*plan.Plan) {
+func (c *cluster) setWantedPlans(l *leader, plans []plan.Record) {
 	c.tb.Helper()
 	for _, p := range plans {
 		l.setDesired(c.tb.Context(), p.ID(), encoded(c, p), plan.SetOptions{}) //nolint:errcheck // the leader leads
 	}
 }
 
-func makeLargePlans(n int) []*plan.Plan {
+func makeLargePlans(n int) []plan.Record {
 	plans := makePlans(n)
-	for _, p := range plans {
-		p.Denial.Message = strings.Repeat("x", 1500)
+	for _, r := range plans {
+		r.(*plan.Plan).Denial.Message = strings.Repeat("x", 1500)
 	}
 	return plans
 }
@@ -289,7 +289,7 @@ func TestRevisionWithManyChangesIsLoaded(t *testing.T) {
 	c.Eventually(r.plans).Should(Equal(len(plans)))
 	before := r.snapshot()
 	for _, p := range plans {
-		p.Generation++
+		p.(*plan.Plan).Generation++
 	}
 	c.setWantedPlans(l, plans)
 	c.Expect(l.Set(t.Context(), makePlan("p0", 9), plan.SetOptions{})).To(Succeed())

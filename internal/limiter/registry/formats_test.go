@@ -35,7 +35,7 @@ func (c *cluster) leadBriefIn(formats []format) *leader {
 }
 
 // leadSyncedIn leads like a release that supports these formats.
-func (c *cluster) leadSyncedIn(formats []format, plans ...*plan.Plan) *leader {
+func (c *cluster) leadSyncedIn(formats []format, plans ...plan.Record) *leader {
 	c.tb.Helper()
 	l := c.leadBriefIn(formats)
 	for _, p := range plans {
@@ -60,7 +60,7 @@ func TestRolloutRaisesTheVersion(t *testing.T) {
 	old.end()
 	next := c.leadBriefIn(supported)
 	c.Eventually(next.Err).Should(MatchError(ErrEpochLost), "the next version awaits all plans")
-	c.Expect(next.Rollout("shop/search").Plan).NotTo(BeNil(), "the inherited plans count as programmed")
+	c.Expect(next.Rollout("shop/search").Plan()).NotTo(BeNil(), "the inherited plans count as programmed")
 	c.Expect(next.Set(t.Context(), makePlan("login", 6), plan.SetOptions{})).To(Succeed())
 	c.Eventually(next.enforcedCounts).WithArguments("shop/login").Should(Equal([]int{2, 2}), "edits do not wait")
 	c.Expect(next.Set(t.Context(), makePlan("search", 5), plan.SetOptions{})).To(Succeed())
@@ -122,7 +122,7 @@ func TestPlanThatTheVersionBeforeCannotExpress(t *testing.T) {
 	c.Eventually(a.plans).Should(Equal(1))
 	c.Eventually(func() bool { return l.Rollout("shop/novel").ReplicasTooOld }).Should(BeTrue())
 	rollout := l.Rollout("shop/novel")
-	c.Expect(rollout.Plan).NotTo(BeNil())
+	c.Expect(rollout.Plan()).NotTo(BeNil())
 	c.Expect(rollout.AllReplicasCurrent).To(BeFalse())
 	c.Expect(l.Rollout("shop/login").ReplicasTooOld).To(BeFalse())
 	c.Expect(l.Rollout("shop/login").AllReplicasCurrent).To(BeTrue())

@@ -3,11 +3,15 @@
 
 package registry
 
-import "context"
+import (
+	"context"
 
-// inheritPlans reads the plans of the previous leader once, from every format that it maintained.
+	"github.com/weir-dev/weir/internal/limiter/plan"
+)
+
+// inheritRecords reads the records of the previous leader once, from every format that it maintained.
 // They stay desired until they are set or deleted.
-func (l *leaderLoop) inheritPlans(ctx context.Context, h *header) error {
+func (l *leaderLoop) inheritRecords(ctx context.Context, h *header) error {
 	if l.hasInherited() {
 		return nil
 	}
@@ -29,12 +33,12 @@ func (l *leaderLoop) inheritPlans(ctx context.Context, h *header) error {
 	return nil
 }
 
-// inheritEntry makes the plan a desired one, unless the caller of the Writer has set or
+// inheritEntry makes the record a desired one, unless the caller of the Writer has set or
 // deleted it since Lead began. The caller holds the lock.
 func (w *Writer) inheritEntry(id string, slot int, f form) {
 	e := w.entries[id]
 	if e == nil && !w.isDirty(id) {
-		e = &entry{inherited: true, size: len(f.data)}
+		e = &entry{inherited: true, usage: plan.UsageOf(id, len(f.data))}
 		w.replace(id, e)
 	}
 	if e != nil && e.inherited {
@@ -48,7 +52,7 @@ func (l *leaderLoop) hasInherited() bool {
 	return l.writer.inherited
 }
 
-// readPrevious reads the plans that the previous leader published in this format.
+// readPrevious reads the records that the previous leader published in this format.
 func (f *formatWriter) readPrevious(ctx context.Context, h *header) error {
 	if len(h.formats) > 0 && !h.formats[f.scripts.format].Maintained {
 		return nil // an earlier leader has left it

@@ -273,7 +273,7 @@ func (l *leaderLoop) observeAndConverge(ctx context.Context) error {
 		return err
 	}
 	l.chooseFormats(&h, alive)
-	if err := l.inheritPlans(ctx, &h); err != nil {
+	if err := l.inheritRecords(ctx, &h); err != nil {
 		return err
 	}
 	l.writer.admitWaiting()

@@ -26,8 +26,8 @@ type loaded struct {
 type item struct {
 	sum  uint64
 	size int // bytes of the encoding
-	// plan is the last plan that could be decoded, or nil.
-	plan *plan.Plan
+	// record is the last record that could be decoded, or nil.
+	record plan.Record
 	// problem is why the encoding cannot be decoded; empty if it can.
 	problem string
 }
@@ -99,7 +99,7 @@ func (l *loaded) next(now *header, encoded map[string]string, all bool) (*loaded
 		it := before[id]
 		if it.sum != sum {
 			var err error
-			if it, err = decodeItem(id, data, it.plan); err != nil {
+			if it, err = decodeItem(id, data, it.record); err != nil {
 				bad = append(bad, err)
 			}
 			it.sum, it.size = sum, len(data)
@@ -110,37 +110,37 @@ func (l *loaded) next(now *header, encoded map[string]string, all bool) (*loaded
 	return next, bad
 }
 
-// decodeItem decodes one plan.
-func decodeItem(id string, data []byte, lastGood *plan.Plan) (item, error) {
-	p, err := plan.Decode(data)
-	if err == nil && p.ID() != id {
-		err = fmt.Errorf("contains plan %s", p.ID())
+// decodeItem decodes one record.
+func decodeItem(id string, data []byte, lastGood plan.Record) (item, error) {
+	r, err := plan.Decode(data)
+	if err == nil && r.ID() != id {
+		err = fmt.Errorf("contains %s %s", plan.KindOf(r.ID()), r.ID())
 	}
 	if err != nil {
-		return item{plan: lastGood, problem: err.Error()}, fmt.Errorf("field %s: %w", id, err)
+		return item{record: lastGood, problem: err.Error()}, fmt.Errorf("field %s: %w", id, err)
 	}
-	return item{plan: p}, nil
+	return item{record: r}, nil
 }
 
 // matchesDigest reports whether the plans are the ones that were written.
 func (l *loaded) matchesDigest() bool { return formatDigest(l.sum) == l.digest }
 
-// snapshot builds a snapshot of the loaded plans.
+// snapshot builds a snapshot of the loaded records.
 func (l *loaded) snapshot() *plan.Snapshot {
-	plans := make([]*plan.Plan, 0, len(l.items))
+	records := make([]plan.Record, 0, len(l.items))
 	for _, it := range l.items {
-		if it.plan != nil {
-			plans = append(plans, it.plan)
+		if it.record != nil {
+			records = append(records, it.record)
 		}
 	}
-	return plan.NewSnapshot(l.revision, plans).WithSkipped(l.undecodable())
+	return plan.NewSnapshotOf(l.revision, records).WithSkipped(l.undecodable())
 }
 
 // undecodable returns the fields that cannot be decoded, sorted by ID.
 func (l *loaded) undecodable() (fields []plan.Skipped) {
 	for id, it := range l.items {
 		if it.problem != "" {
-			fields = append(fields, plan.Skipped{ID: id, Problem: it.problem, LastGood: it.plan != nil})
+			fields = append(fields, plan.Skipped{ID: id, Problem: it.problem, LastGood: it.record != nil})
 		}
 	}
 	slices.SortFunc(fields, func(a, b plan.Skipped) int { return cmp.Compare(a.ID, b.ID) })

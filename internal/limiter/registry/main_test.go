@@ -134,16 +134,16 @@ func (c *cluster) leadBy(w *Writer) *leader {
 }
 
 // leadSynced leads with these plans and waits until they are published.
-func (c *cluster) leadSynced(plans ...*plan.Plan) *leader {
+func (c *cluster) leadSynced(records ...plan.Record) *leader {
 	c.tb.Helper()
 	l := c.lead(testOwner)
-	for _, p := range plans {
-		_ = l.Set(c.tb.Context(), p, plan.SetOptions{}) // an empty registry is filled below
+	for _, r := range records {
+		_ = l.Set(c.tb.Context(), r, plan.SetOptions{}) // an empty registry is filled below
 	}
 	l.MarkSynced(c.tb.Context())
 	c.Eventually(l.Err).Should(Succeed())
-	for _, p := range plans {
-		c.Expect(programmed(l, p.ID())).To(BeTrue())
+	for _, r := range records {
+		c.Expect(programmed(l, r.ID())).To(BeTrue())
 	}
 	return l
 }
@@ -249,8 +249,8 @@ func makePlan(name string, threshold int64) *plan.Plan {
 	}
 }
 
-func makePlans(n int) []*plan.Plan {
-	plans := make([]*plan.Plan, n)
+func makePlans(n int) []plan.Record {
+	plans := make([]plan.Record, n)
 	for i := range plans {
 		plans[i] = makePlan(fmt.Sprintf("p%d", i), 5)
 	}
@@ -315,8 +315,8 @@ func (c *cluster) restore(saved map[string]string) {
 	c.Expect(err).NotTo(HaveOccurred())
 }
 
-// encoded returns the entry that the Writer keeps for the plan.
-func encoded(c *cluster, p *plan.Plan) *entry {
+// encoded returns the entry that the Writer keeps for the record.
+func encoded(c *cluster, p plan.Record) *entry {
 	data, err := plan.Encode(p)
 	c.Expect(err).NotTo(HaveOccurred())
 	return newEntry(p, data)

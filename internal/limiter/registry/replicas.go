@@ -77,7 +77,7 @@ func (w *Writer) Rollout(id string) plan.Rollout {
 		// Redis answered a leader that found the registry lost or owned elsewhere.
 		Reachable:          err == nil || isElsewhere || errors.Is(err, ErrEpochLost) || errors.Is(err, errLeaderAlive),
 		OwnedElsewhere:     isElsewhere,
-		Plan:               published.decoded(),
+		Record:             published.decoded(),
 		OverBudget:         w.shortage(id),
 		ReplicasTooOld:     w.hasReplicaTooOld(id),
 		HasReplicas:        live > 0,

@@ -58,9 +58,9 @@ type Writer struct {
 	stopped   error                    // why Set fails; nil while Lead runs
 	failing   error                    // why the last round could not reach Redis; nil after any other
 	synced    bool                     // see MarkSynced
-	inherited bool                     // entries include the plans of the previous leader
-	entries   map[string]*entry        // the desired plans, by ID
-	waiting   map[string]*waitingEntry // plans without room, by ID
+	inherited bool                     // entries include the records of the previous leader
+	entries   map[string]*entry        // the desired records, by ID
+	waiting   map[string]*waitingEntry // records without room, by ID
 	usage     usage
 	// withdrawn are the published plans, by ID, that entries does not contain any more, until the
 	// registry has lost them too.
@@ -129,7 +129,7 @@ func newWriter(client redis.UniversalClient, prefix string, o WriterOptions, for
 //     Rollout reports why.
 //   - After an error the plan is still desired and Lead retries, unless ctx had ended before or
 //     the error is ErrNotLeading, ErrDeposed, plan.ErrOlderGeneration or an encoding error.
-func (w *Writer) Set(ctx context.Context, desired *plan.Plan, o plan.SetOptions) error {
+func (w *Writer) Set(ctx context.Context, desired plan.Record, o plan.SetOptions) error {
 	data, err := plan.EncodeAs(desired, int(w.supported[0]))
 	if err != nil {
 		return err

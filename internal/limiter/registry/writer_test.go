@@ -167,7 +167,7 @@ func TestSetEndsWithItsContext(t *testing.T) {
 	defer cancel()
 	c.Expect(l.Set(ctx, makePlan("login", 5), plan.SetOptions{})).To(MatchError(context.DeadlineExceeded))
 	c.redis.Resume()
-	stored := func() int64 { return l.Rollout("shop/login").Plan.Generation }
+	stored := func() int64 { return l.Rollout("shop/login").Plan().Generation }
 	c.Eventually(stored).Should(BeEquivalentTo(5), "the leader publishes the plan later")
 
 	gone, cancel := context.WithCancel(t.Context())
@@ -223,7 +223,7 @@ func TestSetRestoredTakesALowerGeneration(t *testing.T) {
 	c := newCluster(t)
 	l := c.leadSynced(makePlan("login", 5))
 	c.Expect(l.Set(t.Context(), makePlan("login", 4), plan.SetOptions{Restored: true})).To(Succeed())
-	c.Expect(l.Rollout("shop/login").Plan.Generation).To(BeEquivalentTo(4))
+	c.Expect(l.Rollout("shop/login").Plan().Generation).To(BeEquivalentTo(4))
 	c.Expect(l.Set(t.Context(), makePlan("login", 5), plan.SetOptions{})).To(Succeed(), "and later ones count again")
 }
 
@@ -232,10 +232,10 @@ func TestRolloutReportsThePlanAndItsReplicas(t *testing.T) {
 	c := newCluster(t)
 	login := makePlan("login", 5)
 	l := c.leadSynced(login)
-	c.Expect(l.Rollout("shop/login")).To(Equal(plan.Rollout{Reachable: true, Plan: login}))
+	c.Expect(l.Rollout("shop/login")).To(Equal(plan.Rollout{Reachable: true, Record: login}))
 	c.watch("a")
 	c.Eventually(l.Rollout).WithArguments("shop/login").Should(Equal(plan.Rollout{
-		Reachable: true, Plan: login, HasReplicas: true, AllReplicasCurrent: true,
+		Reachable: true, Record: login, HasReplicas: true, AllReplicasCurrent: true,
 	}))
 	c.Expect(l.Rollout("shop/unknown")).To(Equal(plan.Rollout{Reachable: true, HasReplicas: true}))
 }
