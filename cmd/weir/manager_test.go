@@ -253,7 +253,7 @@ func TestManagersFailOver(t *testing.T) {
 		g := NewWithT(t)
 		g.Eventually(c.leader(all), "10s").ShouldNot(BeNil())
 		frozen := c.leader(all)()
-		g.Expect(frozen.cmd.Process.Signal(syscall.SIGSTOP)).To(Succeed())
+		testenv.Halt(t, frozen.cmd.Process)
 		others := without(frozen)
 		g.Eventually(c.leader(others), "30s").ShouldNot(BeNil())
 		c.edit("p", 11)

@@ -20,16 +20,19 @@ func DieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// halted reports whether every thread of the process has stopped. kill returns before
-// the signal has taken effect.
+// halted reports whether every thread of the process has stopped.
 func halted(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return false
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	running := func(path string) bool {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			return true // the thread has ended: look again
+		}
+		// The state follows the name, which is in parentheses.
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+		return len(fields) == 0 || string(fields[0]) != "T"
 	}
-	// The state follows the name, which is in parentheses.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	return len(fields) > 0 && string(fields[0]) == "T"
+	return len(threads) > 0 && !slices.ContainsFunc(threads, running)
 }
 
 // killChild kills the processes with the name and the argument, which must identify the

@@ -123,9 +123,18 @@ func (r *Redis) Stop() {
 // when the process has halted.
 func (r *Redis) Pause() {
 	r.tb.Helper()
-	r.signal(syscall.SIGSTOP)
-	await(r.tb, r.program+" to halt", func() error {
-		if !halted(r.Pid()) {
+	Halt(r.tb, r.cmd.Process)
+}
+
+// Halt sends SIGSTOP and returns when every thread of the process has stopped: on a busy machine threads run on for
+// a while after kill has returned.
+func Halt(tb testing.TB, process *os.Process) {
+	tb.Helper()
+	if err := process.Signal(syscall.SIGSTOP); err != nil {
+		tb.Fatal(err)
+	}
+	await(tb, "the process to halt", func() error {
+		if !halted(process.Pid) {
 			return errors.New("still running")
 		}
 		return nil

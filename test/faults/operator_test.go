@@ -155,7 +155,7 @@ var operatorFaults = []fault{
 		return o.system(
 			func(s *system) {
 				frozen = o.leader(s)
-				NewWithT(t).Expect(frozen.cmd.Process.Signal(syscall.SIGSTOP)).To(Succeed())
+				testenv.Halt(t, frozen.cmd.Process)
 				NewWithT(t).Expect(o.edit()).To(Succeed())
 			},
 			func(*system) { NewWithT(t).Expect(frozen.cmd.Process.Signal(syscall.SIGCONT)).To(Succeed()) },

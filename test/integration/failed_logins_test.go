@@ -22,7 +22,7 @@ import (
 type failedLogins struct {
 	page string
 	w    *world
-	// replacer replaces the ports and the timeout of the page.
+	// replacer replaces the ports and timeouts of the page.
 	replacer *strings.Replacer
 }
 
@@ -31,7 +31,7 @@ func newFailedLogins(t *testing.T) *failedLogins {
 	text, err := os.ReadFile(filepath.Join(root, "docs/tasks/failed-logins.md"))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	w := &world{weir: testenv.FreeAddr(t), grpc: testenv.FreeAddr(t), upstream: testenv.FreeAddr(t), proxy: testenv.FreeAddr(t)}
-	replaced := []string{"              timeout: 1s", "              timeout: 60s"}
+	replaced := []string{"              timeout: 1s", "              timeout: 60s", "connect_timeout: 0.25s", "connect_timeout: 20s"}
 	for port, address := range map[string]string{
 		"8080": w.weir, "8081": w.grpc, "8082": testenv.FreeAddr(t), "8000": w.proxy, "8001": w.upstream,
 	} {
@@ -86,7 +86,7 @@ func TestFailedLoginsTask(t *testing.T) {
 func (f *failedLogins) hangUpDuringTheCheck(t *testing.T, weir *exec.Cmd, admin string) {
 	t.Helper()
 	g := NewWithT(t)
-	g.Expect(weir.Process.Signal(syscall.SIGSTOP)).To(Succeed())
+	testenv.Halt(t, weir.Process)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.w.proxy+"/login", nil)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/weir-dev/weir/internal/testenv"
 )
 
 // storm is what happens to Weir while requests arrive.
@@ -44,7 +46,7 @@ var storms = map[string]storm{
 	},
 	"the only replica is frozen": {
 		climate: climate{replicas: 1}, length: 2 * time.Second, away: 2 * pause,
-		begin: func(w *weather) { w.replicas[0].signal(syscall.SIGSTOP) },
+		begin: func(w *weather) { testenv.Halt(w.t, w.replicas[0].cmd.Process) },
 		end:   func(w *weather) { w.replicas[0].signal(syscall.SIGCONT) },
 	},
 	"one of two replicas is killed": {
@@ -55,14 +57,14 @@ var storms = map[string]storm{
 	},
 	"one of two replicas is frozen": {
 		climate: climate{replicas: 2}, length: 4 * time.Second, away: pause,
-		begin: func(w *weather) { w.replicas[0].signal(syscall.SIGSTOP) },
+		begin: func(w *weather) { testenv.Halt(w.t, w.replicas[0].cmd.Process) },
 		end:   func(w *weather) { w.replicas[0].signal(syscall.SIGCONT) },
 	},
 	"one of two replicas behind a Service is frozen": {
 		climate: climate{replicas: 2, service: true}, length: 5500 * time.Millisecond, away: 3500*time.Millisecond + pause,
 		begin: func(w *weather) {
 			// All connections are to this replica.
-			w.replicas[0].signal(syscall.SIGSTOP)
+			testenv.Halt(w.t, w.replicas[0].cmd.Process)
 			w.service.route(w.replicas[1])
 		},
 		end: func(w *weather) {
