@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,6 +88,46 @@ func TestRecipesAllowAndDeny(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(response.Body.Close()).To(Succeed())
 			g.Expect(response.StatusCode).To(Equal(http.StatusBadRequest))
+		})
+	}
+}
+
+// logins counts the failed logins of each account.
+const logins = `
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: logins, namespace: shop}
+spec:
+  matches: [{paths: [/login]}]
+  key: [{type: Header, header: {name: X-Account}}]
+  onMissingKey: Deny
+  reservations:
+    maxTTL: 35s
+    cost: {cel: "response.code == 401 || response.code == 500 ? 1 : 0"}
+    blockOn: Commit
+  limits: [{name: failures, algorithm: SlidingLog, threshold: 3, window: 15m}]
+`
+
+// The recipes that count outcomes spend units for failures only: for denied logins and for those that throw.
+func TestRecipesCountOutcomes(t *testing.T) {
+	w := newWorld(t, logins)
+	for _, name := range []string{"Express", "FastAPI"} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			url, client := startRecipe(t, recipes[name], w.weir, "closed", "TIMEOUT_MS=20000"), clientFrom(t, "127.0.0.1")
+			url = strings.Replace(url, "/cart", "/login", 1)
+			used := func() budget { return w.peek(t, `{"policies":["shop/logins"],"key":"`+name+`","peek":true}`) }
+			for i, login := range []struct {
+				password string
+				status   int
+				used     int64
+			}{
+				{"correct", 200, 0}, {"correct", 200, 0}, {"correct", 200, 0}, {"correct", 200, 0},
+				{"wrong", 401, 1}, {"none", 500, 2}, {"correct", 200, 2}, {"wrong", 401, 3}, {"correct", 429, 3},
+			} {
+				g.Expect(get(t, client, url, "X-Account", name, "X-Password", login.password).status).To(Equal(login.status), "login %d", i)
+				g.Eventually(used, "20s").Should(Equal(budget{Used: login.used, Remaining: 3 - login.used}), "login %d", i)
+			}
 		})
 	}
 }

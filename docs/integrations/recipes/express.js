@@ -10,11 +10,17 @@ const express = require("express");
 const responseHeaders = ["RateLimit", "RateLimit-Policy", "Retry-After"];
 
 // Returns a middleware. failMode decides when Weir does not: "open" allows, "closed" denies.
-// A check is never repeated, because it would spend twice.
-function weir({ url, failMode, timeout = 500 }) {
+// A check is never repeated, because it would spend twice. With countOutcome the check reserves,
+// and the status of the response decides what it costs.
+function weir({ url, failMode, timeout = 500, countOutcome = false }) {
   if (!["open", "closed"].includes(failMode)) throw new Error(`failMode ${failMode}: choose open or closed`);
   return async (request, response, next) => {
-    const { status, headers, denial } = await check(url, timeout, describe(request));
+    const closed = new Promise((resolve) => response.once("close", resolve));
+    const { status, headers, denial, reservation } = await check(url, timeout, describe(request), countOutcome);
+    if (reservation) {
+      // A client that hangs up before the response began has no outcome: 0.
+      closed.then(() => commit(url, timeout, reservation, response.headersSent ? response.statusCode : 0));
+    }
     for (const name of responseHeaders) {
       if (headers?.has(name)) response.set(name, headers.get(name));
     }
@@ -34,18 +40,22 @@ function describe(request) {
   };
 }
 
+function post(url, timeout, body) {
+  return fetch(url, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+    redirect: "manual",
+    signal: AbortSignal.timeout(timeout),
+  });
+}
+
 // Asks Weir. Returns no status if Weir makes no decision.
-async function check(url, timeout, attributes) {
+async function check(url, timeout, attributes, countOutcome) {
   try {
-    const answer = await fetch(url + "/v1/check", {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ attributes }),
-      redirect: "manual",
-      signal: AbortSignal.timeout(timeout),
-    });
-    const { allowed, status, code, detail, retryAfter } = await answer.json();
-    if (allowed === true && answer.status === 200) return { status: 200, headers: answer.headers };
+    const answer = await post(url + (countOutcome ? "/v1/reserve" : "/v1/check"), timeout, { attributes });
+    const { allowed, status, code, detail, retryAfter, reservation } = await answer.json();
+    if (allowed === true && answer.status === 200) return { status: 200, headers: answer.headers, reservation };
     if (allowed === false && answer.status === status) {
       return { status, headers: answer.headers, denial: { status, code, detail, retryAfter } };
     }
@@ -58,7 +68,30 @@ async function check(url, timeout, attributes) {
   return {};
 }
 
+// Ends a reservation. A repetition spends nothing more; a reservation without a commit is spent at its end.
+async function commit(url, timeout, reservation, code) {
+  for (let attempt = 1; attempt <= 3; attempt++) {
+    try {
+      const answer = await post(url + "/v1/commit", timeout, { reservation, response: { code } });
+      await answer.arrayBuffer(); // to reuse the connection
+      if (answer.status < 500) return;
+      console.error(`weir: no commit: status ${answer.status}`);
+    } catch (error) {
+      console.error(`weir: no commit: ${error}`);
+    }
+  }
+}
+
 const app = express();
-app.use(weir({ url: process.env.WEIR_URL, failMode: process.env.FAIL_MODE, timeout: Number(process.env.TIMEOUT_MS ?? 500) }));
-app.get("/cart", (request, response) => response.send("cart"));
+const options = {
+  url: process.env.WEIR_URL,
+  failMode: process.env.FAIL_MODE,
+  timeout: Number(process.env.TIMEOUT_MS ?? 500),
+};
+app.get("/cart", weir(options), (request, response) => response.send("cart"));
+app.get("/login", weir({ ...options, countOutcome: true }), (request, response) => {
+  const password = request.headers["x-password"];
+  if (password === "none") throw new Error("the login fails");
+  response.sendStatus(password === "correct" ? 200 : 401);
+});
 app.listen(process.env.PORT, "127.0.0.1");
