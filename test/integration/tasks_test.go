@@ -18,18 +18,20 @@ import (
 	"github.com/weir-dev/weir/internal/testenv"
 )
 
-// failedLogins is docs/tasks/failed-logins.md as printed, with other ports and more time for Weir.
-type failedLogins struct {
+// task is a page of docs/tasks as printed, with other ports and more time for Weir. Its commands start Weir and then
+// Envoy; its first block of YAML is a part of a sample, its second one the configuration of Envoy.
+type task struct {
 	page string
 	w    *world
 	// replacer replaces the ports and timeouts of the page.
 	replacer *strings.Replacer
 }
 
-func newFailedLogins(t *testing.T) *failedLogins {
+func newTask(t *testing.T, name string) *task {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "docs/tasks/failed-logins.md"))
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	g := NewWithT(t)
+	text, err := os.ReadFile(filepath.Join(root, "docs/tasks", name+".md"))
+	g.Expect(err).NotTo(HaveOccurred())
 	w := &world{weir: testenv.FreeAddr(t), grpc: testenv.FreeAddr(t), upstream: testenv.FreeAddr(t), proxy: testenv.FreeAddr(t)}
 	replaced := []string{"              timeout: 1s", "              timeout: 60s", "connect_timeout: 0.25s", "connect_timeout: 20s"}
 	for port, address := range map[string]string{
@@ -37,11 +39,17 @@ func newFailedLogins(t *testing.T) *failedLogins {
 	} {
 		replaced = append(replaced, "127.0.0.1:"+port, address, "{address: 127.0.0.1, port_value: "+port+"}", socket(t, address))
 	}
-	return &failedLogins{page: string(text), w: w, replacer: strings.NewReplacer(replaced...)}
+	f := &task{page: string(text), w: w, replacer: strings.NewReplacer(replaced...)}
+	sample, err := os.ReadFile(filepath.Join(root, "config/samples", name+".yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
+	for line := range strings.Lines(f.printed("yaml")[0]) {
+		g.Expect(string(sample)).To(ContainSubstring(line), "the page shows a part of the sample")
+	}
+	return f
 }
 
 // printed returns the blocks of a language.
-func (f *failedLogins) printed(language string) []string {
+func (f *task) printed(language string) []string {
 	blocks := testenv.CodeBlocks(f.page, language)
 	for i := range blocks {
 		blocks[i] = f.replacer.Replace(blocks[i])
@@ -50,7 +58,7 @@ func (f *failedLogins) printed(language string) []string {
 }
 
 // start starts Weir and Envoy by the commands of the page. It returns the address of Envoy's admin interface.
-func (f *failedLogins) start(t *testing.T) (weir *exec.Cmd, admin string) {
+func (f *task) start(t *testing.T) (weir *exec.Cmd, admin string) {
 	t.Helper()
 	g := NewWithT(t)
 	commands := f.printed("sh")
@@ -63,27 +71,34 @@ func (f *failedLogins) start(t *testing.T) (weir *exec.Cmd, admin string) {
 	return weir, startEnvoy(t, f.w, f.printed("yaml")[1])
 }
 
-func TestFailedLoginsTask(t *testing.T) {
-	f := newFailedLogins(t)
-	sample, err := os.ReadFile(filepath.Join(root, "config/samples/failed-logins.yaml"))
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	for line := range strings.Lines(f.printed("yaml")[0]) {
-		NewWithT(t).Expect(string(sample)).To(ContainSubstring(line), "the page shows a part of the sample")
-	}
-	f.start(t)
-	consoles := f.printed("console")
-	NewWithT(t).Expect(consoles).To(HaveLen(4))
-	for _, console := range consoles {
+// runConsoles runs the commands of the page with these shell functions, and expects the printed output.
+func (f *task) runConsoles(t *testing.T, functions string) (commands int) {
+	t.Helper()
+	for _, console := range f.printed("console") {
 		command, want, _ := strings.Cut(strings.TrimPrefix(console, "$ "), "\n")
-		out, err := exec.Command("bash", "-c", command).CombinedOutput()
+		out, err := exec.Command("bash", "-c", functions+"\n"+command).CombinedOutput()
 		g := NewWithT(t)
 		g.Expect(err).NotTo(HaveOccurred(), string(out))
 		g.Expect(strings.TrimSpace(string(out))).To(Equal(strings.TrimSpace(want)), command)
+		commands++
 	}
+	return commands
+}
+
+func TestFailedLoginsTask(t *testing.T) {
+	f := newTask(t, "failed-logins")
+	f.start(t)
+	NewWithT(t).Expect(f.runConsoles(t, "")).To(Equal(4))
+}
+
+func TestTenantQuotaTask(t *testing.T) {
+	f := newTask(t, "tenant-quota")
+	f.start(t)
+	NewWithT(t).Expect(f.runConsoles(t, f.printed("sh")[2])).To(Equal(3))
 }
 
 // hangUpDuringTheCheck ends the connection of a login while Weir decides it.
-func (f *failedLogins) hangUpDuringTheCheck(t *testing.T, weir *exec.Cmd, admin string) {
+func (f *task) hangUpDuringTheCheck(t *testing.T, weir *exec.Cmd, admin string) {
 	t.Helper()
 	g := NewWithT(t)
 	testenv.Halt(t, weir.Process)
@@ -107,7 +122,7 @@ func (f *failedLogins) hangUpDuringTheCheck(t *testing.T, weir *exec.Cmd, admin 
 
 // Hang-ups cost a client nothing, so they must not lock an account, however many.
 func TestHangUpsDuringTheCheckLockNothing(t *testing.T) {
-	f := newFailedLogins(t)
+	f := newTask(t, "failed-logins")
 	weir, admin := f.start(t)
 	for range 10 {
 		f.hangUpDuringTheCheck(t, weir, admin)
