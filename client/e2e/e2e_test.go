@@ -62,6 +62,24 @@ spec:
 ---
 apiVersion: ratelimit.weir.dev/v1alpha1
 kind: RateLimitPolicy
+metadata: {name: failures, namespace: shop}
+spec:
+  matches: [{paths: [/login]}]
+  key: [{type: Header, header: {name: X-Account}}]
+  reservations: {maxTTL: 1m, cost: {cel: "response.code in [401, 500] ? 1 : 0"}}
+  limits: [{name: hourly, algorithm: FixedWindow, threshold: 3, window: 1h}]
+---
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: failed-calls, namespace: shop}
+spec:
+  matches: [{domain: failures, descriptors: [{key: method}]}]
+  key: [{type: Descriptor, descriptor: {key: user}}]
+  reservations: {maxTTL: 1m, cost: {cel: "response.code == 404 ? 1 : 0"}}
+  limits: [{name: hourly, algorithm: FixedWindow, threshold: 2, window: 1h}]
+---
+apiVersion: ratelimit.weir.dev/v1alpha1
+kind: RateLimitPolicy
 metadata: {name: calls, namespace: shop}
 spec:
   matches: [{domain: shop, descriptors: [{key: method}]}]
@@ -297,17 +315,25 @@ func TestMiddleware(t *testing.T) {
 // guarded is a gRPC server behind the interceptors.
 func guarded(t *testing.T, s *server, mode client.FailMode) healthpb.HealthClient {
 	t.Helper()
-	limiter, err := weirgrpc.New(weirgrpc.Options{Conn: dial(t, s.grpc), Domain: "shop", FailMode: mode, Timeout: 5 * time.Second})
+	return guardedIn(t, s, weirgrpc.Options{Domain: "shop", FailMode: mode}, weirgrpc.Interceptor{})
+}
+
+// guardedIn is guarded with other options, and with an interceptor whose limiter and descriptors it sets.
+func guardedIn(t *testing.T, s *server, o weirgrpc.Options, guard weirgrpc.Interceptor) healthpb.HealthClient {
+	t.Helper()
+	o.Conn, o.Timeout = dial(t, s.grpc), 5*time.Second
+	limiter, err := weirgrpc.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	guard := weirgrpc.Interceptor{Limiter: limiter, Describe: func(ctx context.Context, fullMethod string) []client.Descriptor {
+	guard.Limiter = limiter
+	guard.Describe = func(ctx context.Context, fullMethod string) []client.Descriptor {
 		users := metadata.ValueFromIncomingContext(ctx, "user")
 		if len(users) == 0 {
 			return nil
 		}
 		return []client.Descriptor{{Entries: []client.Entry{{Key: "method", Value: fullMethod}, {Key: "user", Value: users[0]}}}}
-	}}
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
