@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -50,6 +51,27 @@ var _ = Describe("weir installed by its chart", Ordered, func() {
 			codes = append(codes, got.Code)
 		}
 		Expect(codes).To(Equal([]string{"OK", "OK", "OVER_LIMIT"}))
+	}, SpecTimeout(2*time.Minute))
+
+	It("counts only the failed logins that Envoy reports", func(ctx SpecContext) {
+		i.policy(ctx, "logins", "{matches: [{domain: edge, descriptors: [{key: account}]}], key: [{type: Descriptor, descriptor: {key: account}}], "+
+			"reservations: {maxTTL: 1m, cost: {cel: 'response.code == 401 ? 1 : 0'}}, limits: [{name: failures, algorithm: SlidingLog, threshold: 2, window: 10m}]}")
+		i.ready(ctx, "logins")
+		call := func(entries ...string) string {
+			var got struct{ Code string }
+			args := []string{"grpc", "-domain", "edge", "-entry", "account=alice"}
+			for _, entry := range entries {
+				args = append(args, "-entry", entry)
+			}
+			Expect(i.asker.run(ctx, &got, append(args, i.host()+":8081")...)).To(Succeed())
+			return got.Code
+		}
+		var codes []string
+		for n, status := range []int{200, 401, 200, 200, 401} {
+			codes = append(codes, call(fmt.Sprintf("weir_reservation=login-%d", n)))
+			call(fmt.Sprintf("weir_commit=login-%d", n), fmt.Sprintf("weir_response_code=%d", status))
+		}
+		Expect(append(codes, call("weir_reservation=login-5"))).To(Equal([]string{"OK", "OK", "OK", "OK", "OK", "OVER_LIMIT"}))
 	}, SpecTimeout(2*time.Minute))
 
 	It("enforces at every replica within a second of apply", func(ctx SpecContext) {
